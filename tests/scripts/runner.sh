@@ -1,0 +1,134 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# runner.sh - tests/run must fail when a test fails, whatever way it fails
+#
+# A tree of fake suites: the sources hold nothing but budgets, the programs are
+# shell scripts.  budget: 60 s
+. "${BASH_SOURCE%/*}/checks.bash"
+
+top=$work/top
+bin=$work/build/tests
+
+# suite DIR NAME: a fake suite; its program comes from standard input
+suite()
+{
+	mkdir -p "$top/tests/$1" "$bin"
+	echo "/* ${3:-} */" >"$top/tests/$1/$2.c"
+	{ echo '#!/bin/bash'; cat; } >"$bin/$2"
+	chmod +x "$bin/$2"
+}
+
+fresh()
+{
+	rm -rf "$top" "$work/build"
+	mkdir -p "$top" "$work/build"
+}
+
+tests_run()
+{
+	run env KVMM_TOP="$top" KVMM_BUILD="$work/build" KVMM_SANITIZER="${sanitizer:-}" \
+		KVMM_TEST_LEVEL="${level:-check}" T="${T:-}" "$KVMM_TOP/tests/run" "$@"
+}
+
+# The process whose number is in $work/pid does nothing any more (it may be a
+# zombie: whose child it has become is not our business).
+gone()
+{
+	[ -s "$work/pid" ] && ! grep -qs sleep "/proc/$(cat "$work/pid")/cmdline"
+}
+
+fresh
+suite unit check_a <<<'echo "100%: Checks: 3, Failures: 0, Errors: 0"'
+suite unit check_b <<<'echo "100%: Checks: 4, Failures: 0, Errors: 0"'
+suite integration it_x 'budget: 7 s, full 9 s' <<<'[ -d "$TMPDIR" ] && [ "$XDG_RUNTIME_DIR" = "$TMPDIR" ]'
+tests_run
+check "all pass: status" rc_is 0
+check "all pass: sum" last_line_is "8 passed, 0 failed"
+check "all pass: Check's line" says '^100%: Checks: 8, Failures: 0, Errors: 0$'
+check "name, time and budget" says '^  TEST    unit/check_a +[0-9]+\.[0-9]{2} s of 20 s$'
+check "budget of the source" says 'integration/it_x +[0-9.]+ s of 7 s$'
+check "what is not there is named" says '^  SKIP    sim +no tests/sim'
+level=full tests_run integration
+check "budget of the full level" says 'it_x +[0-9.]+ s of 9 s$'
+sanitizer=asan tests_run integration
+check "sanitizers take longer" says 'it_x +[0-9.]+ s of 21 s$'
+T='check_b it_*' tests_run
+check "T= chooses" last_line_is "5 passed, 0 failed"
+T='nobody' tests_run
+check "T= that matches nothing fails" rc_is 1
+
+suite unit check_c <<<'echo "oh dear"; echo "50%: Checks: 2, Failures: 1, Errors: 0"; exit 1'
+tests_run unit
+check "a failing suite: status" rc_is 1
+check "a failing suite: log" says '^oh dear$'
+check "a failing suite: word" says '^  FAIL    unit/check_c .*exit status 1'
+check "a failing suite: sum" last_line_is "8 passed, 1 failed"
+
+fresh
+suite unit check_quiet <<<'exit 3'
+tests_run unit
+check "failing without counts" last_line_is "0 passed, 1 failed"
+
+fresh
+suite unit check_liar <<<'echo "100%: Checks: 2, Failures: 0, Errors: 0"; kill -SEGV $$'
+tests_run unit
+check "dead after good counts: status" rc_is 1
+check "dead after good counts: sum" last_line_is "2 passed, 1 failed"
+check "dead after good counts: signal" says 'ended by signal 11'
+
+fresh
+suite unit check_zero <<<'echo "50%: Checks: 2, Failures: 1, Errors: 0"'
+tests_run unit
+check "counted failures with status 0" rc_is 1
+
+fresh
+suite unit check_slow 'budget: 1 s' <<<'sleep 1.2'
+suite unit check_hung 'budget: 1 s' <<<"sleep 77 & echo \$! >'$work/pid'; wait"
+tests_run unit
+check "over budget: status" rc_is 1
+check "over budget: word" says 'check_slow +1\.[0-9]+ s of 1 s: over budget'
+check "hung: word" says 'check_hung +2\.[0-9]+ s of 1 s: ended at twice its budget'
+check "hung: its children are gone too" gone
+check "over budget: sum" last_line_is "0 passed, 2 failed"
+
+fresh
+suite unit check_gone <<<'exit 0'
+rm "$bin/check_gone"
+tests_run unit
+check "a suite that was not built fails" rc_is 1
+check "a suite that was not built is named" says 'check_gone was not built'
+
+fresh
+suite unit check_skip <<<'echo "no such device here"; exit 77'
+tests_run unit
+check "skipped with a reason" rc_is 0
+check "the reason is shown" says 'SKIP    unit/check_skip +no such device here'
+suite unit check_skip <<<'exit 77'
+tests_run unit
+check "skipped without a reason" rc_is 1
+
+# Interrupted: nothing goes on behind the shell's back.
+fresh
+suite unit check_long <<<"sleep 78 & echo \$! >'$work/pid'; wait"
+rm -f "$work/pid"
+env KVMM_TOP="$top" KVMM_BUILD="$work/build" "$KVMM_TOP/tests/run" unit >/dev/null 2>&1 &
+runner=$!
+for ((i = 0; i < 100; i++)); do
+	[ -s "$work/pid" ] && break
+	sleep 0.05
+done
+kill "$runner"
+wait "$runner"
+rc=$?
+check "terminated: status" rc_is 143
+sleep 0.3
+check "terminated: the suite is gone" gone
+
+fresh
+tests_run unit sim
+check "no tests at all is no success" rc_is 1
+tests_run nonsense
+check "an unknown kind" rc_is 2
+
+checks_done
