@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log.h - one line on stderr per fact, with a level
+ *
+ * Messages for people: name the thing, then the remedy.  The program's name
+ * and the level are put before the text, so neither belongs in it.
+ */
+#ifndef KVMM_LOG_H
+#define KVMM_LOG_H
+
+#include <kvmm/types.h>
+
+enum kv_log_level {
+	KV_LOG_ERR,
+	KV_LOG_WARN,
+	KV_LOG_INFO,
+	KV_LOG_DEBUG,
+};
+
+/* Set once at start, before threads exist. */
+void kv_log_init(const char *program, enum kv_log_level max_level);
+
+/* Write one line; printf's format, without a newline. */
+void kv_log(enum kv_log_level level, const char *fmt, ...) __printf(2, 3);
+
+#define pr_err(...)	kv_log(KV_LOG_ERR, __VA_ARGS__)
+#define pr_warn(...)	kv_log(KV_LOG_WARN, __VA_ARGS__)
+#define pr_info(...)	kv_log(KV_LOG_INFO, __VA_ARGS__)
+#define pr_debug(...)	kv_log(KV_LOG_DEBUG, __VA_ARGS__)
+
+#endif /* KVMM_LOG_H */

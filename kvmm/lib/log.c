@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * log.c - lines on stderr
+ *
+ * One write(2) a line, so that lines of several processes and threads that
+ * share a terminal or a file do not mix.  Nothing is allocated: the line is
+ * cut at the size of the buffer.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+
+#define LOG_LINE_MAX	1024
+
+static const char *log_program = "kvmm";
+static enum kv_log_level log_max = KV_LOG_INFO;
+
+static const char * const log_prefix[] = {
+	[KV_LOG_ERR]	= "error: ",
+	[KV_LOG_WARN]	= "warning: ",
+	[KV_LOG_INFO]	= "",
+	[KV_LOG_DEBUG]	= "debug: ",
+};
+
+void kv_log_init(const char *program, enum kv_log_level max_level)
+{
+	log_program = program;
+	log_max = max_level;
+}
+
+void kv_log(enum kv_log_level level, const char *fmt, ...)
+{
+	char line[LOG_LINE_MAX];
+	va_list ap;
+	int len, more;
+
+	if (level > log_max)
+		return;
+
+	len = snprintf(line, sizeof(line), "%s: %s", log_program,
+		       log_prefix[level]);
+	va_start(ap, fmt);
+	more = vsnprintf(line + len, sizeof(line) - len, fmt, ap);
+	va_end(ap);
+	if (more > 0)
+		len = min(len + more, (int)sizeof(line) - 2);
+	line[len++] = '\n';
+	if (write(STDERR_FILENO, line, len) < 0)
+		return;		/* nobody is left to be told */
+}
