@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_tokenizer_files.c - which model folders are refused, and how
+ *
+ * Tables: each row changes one thing in the demo model's files and names the
+ * errno and the words of the one line that must come; patterns likewise.  And
+ * the configs that are fine, with what they decide.
+ */
+#include "runtime/tokenizer/internal.h"
+#include "runtime/tokenizer/utf8.h"
+#include "tests/unit/tokenizer_fixture.h"
+
+/* ---------------------------------------------------------------- patterns */
+
+struct pattern_case {
+	const char *pattern;
+	int err;
+	const char *words;
+};
+
+static const struct pattern_case pattern_cases[] = {
+	{ "\\p{L}+|\\P{L}", 0, "" },
+	{ "(?<=a)b(?>c+)(?!d)(?=e)(?<!f)", 0, "" },
+	{ "a{2,3}?b*?c++d?+", 0, "" },
+	{ "(a(b(c{1,2}+)+)){2}", 0, "" },
+	{ "\\x{1F600}\\x41\\u0041\\.\\/\\-\\t", 0, "" },
+	{ "{|}|x{|[{}]", 0, "" },
+	{ "\\w+", -EOPNOTSUPP, "escape \\w" },
+	{ "a\\b", -EOPNOTSUPP, "escape \\b" },
+	{ "\\D", -EOPNOTSUPP, "escape \\D" },
+	{ "a\\", -EOPNOTSUPP, "escape" },
+	{ "\\1", -EOPNOTSUPP, "escape \\1" },
+	{ "\\xe4", -EOPNOTSUPP, "half a character" },
+	{ "\\x4", -EOPNOTSUPP, "escape" },
+	{ "\\x{110000", -EOPNOTSUPP, "escape" },
+	{ "\\u12g4", -EOPNOTSUPP, "escape" },
+	{ "\\p{Han}", -EOPNOTSUPP, "property \\p{Han}" },
+	{ "\\pL", -EOPNOTSUPP, "property" },
+	{ "\\p{Lu", -EOPNOTSUPP, "property" },
+	{ "\\p", -EOPNOTSUPP, "property" },
+	{ "[^\\P{L}]", -EOPNOTSUPP, "negated property" },
+	{ "[a[b]]", -EOPNOTSUPP, "class inside of a class" },
+	{ "[[:alpha:]]", -EOPNOTSUPP, "class inside of a class" },
+	{ "[a&&b]", -EOPNOTSUPP, "&&" },
+	{ "[]a]", -EOPNOTSUPP, "begins with ]" },
+	{ "[abc", -EINVAL, "does not end" },
+	{ "(?i)a", -EOPNOTSUPP, "group (?i)" },
+	{ "(?<n>a)", -EOPNOTSUPP, "group (?<n" },
+	{ "(*FAIL)", -EOPNOTSUPP, "group (*FA" },
+	{ "(a", -EINVAL, "unmatched (" },
+	{ "a)", -EINVAL, "unmatched )" },
+	{ "a{,3}", -EOPNOTSUPP, "{,n}" },
+	{ "a{3}?", -EOPNOTSUPP, "{n}?" },
+	{ "*a", -EOPNOTSUPP, "repeats nothing" },
+	{ "a|+", -EOPNOTSUPP, "repeats nothing" },
+	{ "a{2}{3}", -EOPNOTSUPP, "repeats nothing" },
+	{ "a{3,2}", -EINVAL, "numbers out of order" },
+	{ "a*", -EINVAL, "match nothing" },
+	{ "", -EINVAL, "match nothing" },
+};
+
+START_TEST(test_pattern)
+{
+	const struct pattern_case *c = &pattern_cases[_i];
+	pcre2_code *code = NULL;
+	char why[160] = "";
+
+	ck_assert_msg(pattern_compile(c->pattern, &code, why, sizeof(why)) ==
+		      c->err, "%s: %s", c->pattern, why);
+	ck_assert_msg(strstr(why, c->words), "%s: %s", c->pattern, why);
+	ck_assert_int_eq(!code, !!c->err);
+	pcre2_code_free(code);
+}
+END_TEST
+
+/* Deep nesting is refused, not followed. */
+START_TEST(test_pattern_depth)
+{
+	pcre2_code *code = NULL;
+	char deep[256], why[160];
+
+	memset(deep, '(', 100);
+	deep[100] = 'a';
+	memset(deep + 101, ')', 100);
+	deep[201] = '\0';
+	ck_assert_int_eq(pattern_compile(deep, &code, why, sizeof(why)),
+			 -EOPNOTSUPP);
+}
+END_TEST
+
+/* ---------------------------------------------------------- what is refused */
+
+struct bad_file {
+	const char *path;	/* what to change */
+	const char *value;	/* JSON; NULL removes it */
+	int err;
+	const char *words;
+};
+
+#define ADDED(id, content, more)					\
+	"{\"id\":" id ",\"content\":" content more "}"
+#define TEMPLATE(single)						\
+	"{\"type\":\"TemplateProcessing\",\"single\":[" single "]}"
+#define SPLIT(pattern, behavior, invert)				\
+	"{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","	\
+	"\"pattern\":" pattern ",\"behavior\":\"" behavior "\","	\
+	"\"invert\":" invert "},{\"type\":\"ByteLevel\","		\
+	"\"use_regex\":false}]}"
+
+static const struct bad_file bad_files[] = {
+	{ "model.type", "\"Unigram\"", -EOPNOTSUPP, "model of type Unigram" },
+	{ "model.type", "7", -EOPNOTSUPP, "model of type ?" },
+	{ "model", "null", -EOPNOTSUPP, "model of type null" },
+	{ "model.byte_fallback", "true", -EOPNOTSUPP, "byte_fallback" },
+	{ "model.dropout", "0.1", -EOPNOTSUPP, "dropout" },
+	{ "model.end_of_word_suffix", "\"</w>\"", -EOPNOTSUPP,
+	  "end_of_word_suffix" },
+	{ "normalizer", "{\"type\":\"NFC\"}", -EOPNOTSUPP,
+	  "normalizer of type NFC" },
+	{ "normalizer", "{\"type\":\"Sequence\",\"normalizers\":["
+	  "{\"type\":\"NFC\"}]}", -EOPNOTSUPP, "normalizer of type Sequence" },
+	{ "decoder", "{\"type\":\"Metaspace\"}", -EOPNOTSUPP,
+	  "decoder of type Metaspace" },
+	{ "decoder", "null", -EOPNOTSUPP, "decoder of type null" },
+	{ "pre_tokenizer", "null", -EOPNOTSUPP, "pre_tokenizer of type null" },
+	{ "pre_tokenizer.type", "\"Whitespace\"", -EOPNOTSUPP, "Whitespace" },
+	{ "pre_tokenizer.add_prefix_space", "true", -EOPNOTSUPP,
+	  "add_prefix_space" },
+	{ "pre_tokenizer", SPLIT("{\"Regex\":\"\\\\w\"}", "Isolated", "false"),
+	  -EOPNOTSUPP, "pattern: escape \\w" },
+	{ "pre_tokenizer", SPLIT("{\"Regex\":\"(a\"}", "Isolated", "false"),
+	  -EINVAL, "pattern: unmatched (" },
+	{ "pre_tokenizer", SPLIT("{\"Regex\":\"a\"}", "Removed", "false"),
+	  -EOPNOTSUPP, "behavior Removed" },
+	{ "pre_tokenizer", SPLIT("{\"Regex\":\"a\"}", "Isolated", "true"),
+	  -EOPNOTSUPP, "invert" },
+	{ "pre_tokenizer", SPLIT("{\"String\":\"a\"}", "Isolated", "false"),
+	  -EOPNOTSUPP, "without a Regex" },
+	{ "pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[]}",
+	  -EOPNOTSUPP, "ByteLevel does not end" },
+	{ "pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":["
+	  "{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]}", -EOPNOTSUPP,
+	  "type Digits" },
+	{ "post_processor", "{\"type\":\"BertProcessing\"}", -EOPNOTSUPP,
+	  "BertProcessing" },
+	{ "post_processor", TEMPLATE("{\"Sequence\":{\"id\":\"A\"}},"
+	  "{\"SpecialToken\":{\"id\":\"x\"}}"), -EOPNOTSUPP, "template" },
+	{ "post_processor", TEMPLATE("{\"SpecialToken\":{\"id\":\"x\"}},"
+	  "{\"Sequence\":{\"id\":\"A\"}}"), -EINVAL, "special token x" },
+	{ "model.vocab", NULL, -EINVAL, "no vocab" },
+	{ "model.vocab", "{}", -EINVAL, "vocab is empty" },
+	{ "model.vocab.!", "\"x\"", -EINVAL, "id of \"!\"" },
+	{ "model.vocab.!", "1.5", -EINVAL, "id of \"!\"" },
+	{ "model.vocab.!", "-1", -EINVAL, "id of \"!\"" },
+	{ "model.vocab.!", "16777216", -EINVAL, "id of \"!\"" },
+	{ "model.vocab.!", "1e30", -EINVAL, "id of \"!\"" },
+	{ "model.vocab.!", "4", -EINVAL, "id 4 is both" },
+	{ "model.vocab.!", NULL, -EINVAL, "lacks a token for the byte 0x21" },
+	{ "model.merges", NULL, -EINVAL, "no merges" },
+	{ "model.merges.3", "\"zq\xc3\xa9 a\"", -EINVAL,
+	  "merge 3 names \"zq\xc3\xa9\"" },
+	{ "model.merges.3", "[\"a\",\"zq\"]", -EINVAL, "merge 3 names \"zq\"" },
+	{ "model.merges.3", "\"z q\"", -EINVAL, "merge 3 names \"zq\"" },
+	{ "model.merges.3", "\"a\"", -EINVAL, "merge 3 is no pair" },
+	{ "model.merges.3", "\"a b c\"", -EINVAL, "merge 3 is no pair" },
+	{ "model.merges.3", "[\"a\"]", -EINVAL, "merge 3 is no pair" },
+	{ "model.merges.3", "[\"\",\"a\"]", -EINVAL, "merge 3 is no pair" },
+	{ "added_tokens", "7", -EINVAL, "added_tokens is no list" },
+	{ "added_tokens.+", "{}", -EINVAL, "lacks content or id" },
+	{ "added_tokens.+", ADDED("0", "\"<new>\"", ""), -EINVAL,
+	  "\"<new>\": id 0 is taken" },
+	{ "added_tokens.+", ADDED("300", "\"<new>\"", ""), -EINVAL,
+	  "\"<new>\": id 300 is taken" },
+	{ "added_tokens.+", ADDED("1", "\"<|im_end|>\"", ""), -EINVAL,
+	  "\"<|im_end|>\" is listed twice" },
+	{ "added_tokens.+", ADDED("4096", "\"the\"", ""), -EINVAL,
+	  "\"the\" has id 4096, but" },
+	{ "added_tokens.+", ADDED("4096", "\"\"", ""), -EINVAL,
+	  "lacks content or id" },
+	{ "added_tokens.+", ADDED("4096", "\"<n>\"", ",\"single_word\":true"),
+	  -EOPNOTSUPP, "single_word" },
+};
+
+/* One line that names the file, and @words. */
+static void expect_refusal(int want, const char *name, const char *words)
+{
+	char path[256];
+	int got;
+
+	snprintf(path, sizeof(path), "%s/%s: ", dir, name);
+	memset(err, 'x', sizeof(err));
+	got = tokenizer_load(dir, &tok, err, sizeof(err));
+	ck_assert_msg(got == want, "%d: %s", got, got ? err : "");
+	ck_assert_msg(!strncmp(err, path, strlen(path)), "%s", err);
+	ck_assert_msg(strstr(err, words), "%s", err);
+	ck_assert_msg(!strpbrk(err, "\n\r\t"), "%s", err);
+	ck_assert(utf8_is_valid(err, strlen(err)));
+	ck_assert_ptr_null(tok);
+}
+
+START_TEST(test_refuses_tokenizer)
+{
+	const struct bad_file *b = &bad_files[_i];
+	json_t *root = data_read("demo-model/tokenizer.json");
+	json_t *value;
+	json_error_t e;
+	char parent[64], *dot;
+
+	if (b->value) {
+		value = json_loads(b->value, JSON_DECODE_ANY, &e);
+		ck_assert_msg(value, "%s: %s", b->value, e.text);
+		json_change(root, b->path, value);
+	} else {
+		strcpy(parent, b->path);
+		dot = strrchr(parent, '.');
+		*dot = '\0';
+		value = json_object_get(root, "model");
+		if (strchr(parent, '.'))
+			value = json_object_get(value,
+						strchr(parent, '.') + 1);
+		ck_assert_int_eq(json_object_del(value, dot + 1), 0);
+	}
+	json_write("tokenizer.json", root);
+	expect_refusal(b->err, "tokenizer.json", b->words);
+	json_decref(root);
+}
+END_TEST
+
+static const struct bad_file bad_configs[] = {
+	{ "bos_token", "\"<none>\"", -EINVAL, "bos_token \"<none>\"" },
+	{ "bos_token", "{\"content\":7}", -EINVAL, "bos_token \"?\"" },
+	{ "eos_token", "[]", -EINVAL, "eos_token \"?\"" },
+	{ "eos_token", "\"bad\\nname\\u0001\xc3\xa9\"", -EINVAL,
+	  "eos_token \"bad name \xc3\xa9\"" },
+	{ "add_eos_token", "true", -EOPNOTSUPP, "add_eos_token" },
+};
+
+START_TEST(test_refuses_config)
+{
+	const struct bad_file *b = &bad_configs[_i];
+	json_t *root = data_read("demo-model/tokenizer.json");
+	json_t *config = json_object();
+
+	json_write("tokenizer.json", root);
+	json_object_set_new(config, b->path,
+			    json_loads(b->value, JSON_DECODE_ANY, NULL));
+	json_write("tokenizer_config.json", config);
+	expect_refusal(b->err, "tokenizer_config.json", b->words);
+	json_decref(config);
+	json_decref(root);
+}
+END_TEST
+
+static void copy_demo(void)
+{
+	json_t *root = data_read("demo-model/tokenizer.json");
+
+	json_write("tokenizer.json", root);
+	json_decref(root);
+}
+
+static void write_str(const char *name, const char *text)
+{
+	file_write(name, text, strlen(text));
+}
+
+START_TEST(test_refuses_files)
+{
+	json_t *root = data_read("demo-model/tokenizer.json");
+	char *text = json_dumps(root, 0);
+	size_t len = strlen(text), cut;
+
+	expect_refusal(-ENOENT, "tokenizer.json", "no such file");
+	write_str("tokenizer.json", "");
+	expect_refusal(-EINVAL, "tokenizer.json", "line 1");
+	write_str("tokenizer.json", "[]");
+	expect_refusal(-EINVAL, "tokenizer.json", "no JSON object");
+	write_str("tokenizer.json", "{\"a\":1,\n\"a\":2}");
+	expect_refusal(-EINVAL, "tokenizer.json", "line 2");
+	for (cut = 1; cut < len; cut += len / 16) {
+		file_write("tokenizer.json", text, cut);
+		expect_refusal(-EINVAL, "tokenizer.json",
+			       "copy the file again");
+	}
+	file_write("tokenizer.json", text, len);
+	write_str("tokenizer_config.json", "{");
+	expect_refusal(-EINVAL, "tokenizer_config.json",
+		       "copy the file again");
+	free(text);
+	json_decref(root);
+}
+END_TEST
+
+/* An error line that does not fit is cut, never overrun. */
+START_TEST(test_short_error_room)
+{
+	char small[8];
+	int n;
+
+	memset(small, 'x', sizeof(small));
+	for (n = 0; n < 7; n++) {
+		ck_assert_int_eq(tokenizer_load(dir, &tok, small, n), -ENOENT);
+		ck_assert_int_eq(small[n], 'x');
+		ck_assert_uint_eq(n ? strlen(small) : 0, n ? n - 1 : 0);
+	}
+}
+END_TEST
+
+/* ------------------------------------------------------------------ configs */
+
+struct config_case {
+	const char *config;	/* NULL: no file */
+	u32 bos;
+	u32 eos;
+	bool adds;
+};
+
+static const struct config_case config_cases[] = {
+	{ NULL, 0, TOKENIZER_NO_ID, true },
+	{ "{}", 0, TOKENIZER_NO_ID, true },
+	{ "{\"add_bos_token\":false}", 0, TOKENIZER_NO_ID, false },
+	{ "{\"add_bos_token\":true,\"bos_token\":\"<|im_start|>\"}", 1,
+	  TOKENIZER_NO_ID, true },
+	{ "{\"bos_token\":\"<|im_start|>\"}", 0, TOKENIZER_NO_ID, true },
+	{ "{\"bos_token\":null,\"eos_token\":{\"content\":\"<|im_end|>\"}}",
+	  0, 2, true },
+	{ "{\"model_max_length\":1000000000000000019884624838656,"
+	  "\"eos_token\":\"<|im_end|>\"}", 0, 2, true },
+};
+
+START_TEST(test_config)
+{
+	const struct config_case *c = &config_cases[_i];
+
+	copy_demo();
+	if (c->config)
+		write_str("tokenizer_config.json", c->config);
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	ck_assert_uint_eq(tokenizer_bos_id(tok), c->bos);
+	ck_assert_uint_eq(tokenizer_eos_id(tok), c->eos);
+	ck_assert_int_eq(tokenizer_adds_bos(tok), c->adds);
+	ck_assert_int_eq(tokenizer_encode(tok, "", 0, TOKENIZER_ADD_BOS, ids,
+					  IDS_MAX, NULL), c->adds);
+	if (c->adds)
+		ck_assert_uint_eq(ids[0], c->bos);
+}
+END_TEST
+
+/* Llama-3's way: no template, so the config alone can add BOS. */
+START_TEST(test_config_without_template)
+{
+	json_t *root = data_read("demo-model/tokenizer.json");
+
+	json_change(root, "post_processor",
+		    json_pack("{ss}", "type", "ByteLevel"));
+	json_write("tokenizer.json", root);
+	json_decref(root);
+	ck_assert_int_eq(tokenizer_load(dir, &tok, err, sizeof(err)), 0);
+	ck_assert(!tokenizer_adds_bos(tok));
+	ck_assert_uint_eq(tokenizer_bos_id(tok), TOKENIZER_NO_ID);
+	tokenizer_free(tok);
+
+	write_str("tokenizer_config.json", "{\"bos_token\":\"<|im_start|>\"}");
+	ck_assert_int_eq(tokenizer_load(dir, &tok, err, sizeof(err)), 0);
+	ck_assert(!tokenizer_adds_bos(tok));
+	ck_assert_uint_eq(tokenizer_bos_id(tok), 1);
+	tokenizer_free(tok);
+
+	tok = NULL;
+	write_str("tokenizer_config.json", "{\"add_bos_token\":true}");
+	expect_refusal(-EINVAL, "tokenizer_config.json", "no bos_token");
+}
+END_TEST
+
+static Suite *files_suite(void)
+{
+	Suite *s = suite_create("tokenizer-files");
+	TCase *tc;
+
+	tc = case_new(s, "patterns", setup);
+	tcase_add_loop_test(tc, test_pattern, 0, ARRAY_SIZE(pattern_cases));
+	tcase_add_test(tc, test_pattern_depth);
+
+	tc = case_new(s, "files", setup);
+	tcase_add_loop_test(tc, test_refuses_tokenizer, 0,
+			    ARRAY_SIZE(bad_files));
+	tcase_add_loop_test(tc, test_refuses_config, 0,
+			    ARRAY_SIZE(bad_configs));
+	tcase_add_test(tc, test_refuses_files);
+	tcase_add_test(tc, test_short_error_room);
+	tcase_add_loop_test(tc, test_config, 0, ARRAY_SIZE(config_cases));
+	tcase_add_test(tc, test_config_without_template);
+	return s;
+}
+
+int main(void)
+{
+	return suite_run(files_suite());
+}
