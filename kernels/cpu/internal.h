@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - what the files of the CPU kernels share
+ *
+ * Three kinds of file: ctx.c (threads) and select.c (tables) are compiled
+ * once; so are move.c and trig.c, whose ops move or make bits that do not
+ * depend on the instruction set; v_*.c are compiled once per variant and give
+ * every symbol the variant's name by KERN_FN().
+ */
+#ifndef KERNELS_CPU_INTERNAL_H
+#define KERNELS_CPU_INTERNAL_H
+
+#include "kernels/kernels.h"
+
+/* Variants, narrowest first; select.c says which this CPU runs. */
+#if defined(__x86_64__)
+#define KERN_VARIANTS(x)	x(base) x(avx2) x(avx512)
+#else
+#define KERN_VARIANTS(x)	x(base)
+#endif
+
+#define x(v)	extern const struct kern_ops kern_ops_##v;
+KERN_VARIANTS(x)
+#undef x
+
+extern const struct kern_ops kern_ops_ref;
+
+/*
+ * Work below this many multiply-adds (or bytes moved) runs on the caller: it
+ * is done before another thread has woken.
+ */
+#define KERN_PARALLEL_MIN	(512u << 10)
+
+/**
+ * kern_parallel() - run fn(arg, 0) ... fn(arg, nr - 1), in any order
+ * @ctx: threads to use; NULL runs everything here
+ * @nr:  number of items, may be 0
+ * @fn:  one item; items may run at the same time and must not overlap
+ * @arg: passed through
+ *
+ * Context: returns when all items are done; their stores are visible.
+ */
+void kern_parallel(struct kern_ctx *ctx, u32 nr,
+		   void (*fn)(void *arg, u32 i), void *arg);
+
+void kern_embed(struct kern_ctx *ctx, const struct kern_weight *w,
+		const u32 *ids, u32 m, float *x);
+void kern_kv_write(struct kern_ctx *ctx, const struct kern_kv_append *a);
+void kern_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
+		  const struct kern_kv_copy *copies, u32 nr);
+void kern_rope_table(struct kern_ctx *ctx, const float *inv_freq, u32 half,
+		     const u32 *positions, u32 m, float *table);
+
+static inline float kern_bf16_to_f32(u16 h)
+{
+	u32 bits = (u32)h << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+/* Round to nearest even; NaN stays NaN (quiet), infinities stay. */
+static inline u16 kern_f32_to_bf16(float f)
+{
+	u32 bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	if ((bits & 0x7fffffff) > 0x7f800000)
+		return (bits >> 16) | 0x40;
+	return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+#endif /* KERNELS_CPU_INTERNAL_H */

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * v_ops.c - the table of one variant
+ *
+ * Ops that only move bits, and the rotary table, are the same code in every
+ * variant; the rest is compiled for the variant's instruction set.  The
+ * variant's name is made from the macro that names its symbols, so that the
+ * identity of a model cannot name another one than was run.
+ */
+#include "kernels/cpu/vec.h"
+
+#define STR_(x)		#x
+#define STR(x)		STR_(x)
+
+const struct kern_ops KERN_FN(ops) = {
+	.name		= "cpu",
+	.variant	= STR(KERN_VARIANT),
+	.version	= KERN_NUMERICS_VERSION,
+	.embed		= kern_embed,
+	.rmsnorm	= KERN_FN(rmsnorm),
+	.gemm		= KERN_FN(gemm),
+	.rope_table	= kern_rope_table,
+	.rope		= KERN_FN(rope),
+	.kv_write	= kern_kv_write,
+	.attention	= KERN_FN(attention),
+	.kv_copy	= kern_kv_copy,
+	.silu_mul	= KERN_FN(silu_mul),
+	.add		= KERN_FN(add),
+};

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * v_row.c - the small ops of a decoder: norm, rotation, activation, residual
+ *
+ * Each works on rows or elements of its own, so rows are shared out over the
+ * threads in pieces of about KERN_PARALLEL_MIN elements and no more is needed
+ * for equal bits; only the mean of a norm reduces, in the order of vec.h.
+ *
+ * Invariant: what is computed of an element in a full register and in a
+ * remainder is the same sequence of rounded operations.
+ */
+#include "kernels/cpu/vec.h"
+
+struct row_job {
+	const float	*a;
+	const float	*b;
+	float		*y;
+	u64		ld;
+	u32		m;
+	u32		d;
+	u32		heads;
+	u32		half;
+	float		eps;
+	u32		rows;		/* of an item */
+};
+
+/* Share @j->m rows of @d elements out as items of at least @rows. */
+static void rows_parallel(struct kern_ctx *ctx, struct row_job *j, u64 d,
+			  void (*fn)(void *arg, u32 i))
+{
+	j->rows = max((u64)1, KERN_PARALLEL_MIN / 8 / max(d, (u64)1));
+	if (j->m * d < KERN_PARALLEL_MIN / 2)
+		ctx = NULL;
+	kern_parallel(ctx, DIV_ROUND_UP(j->m, j->rows), fn, j);
+}
+
+static float sum_of_squares(const float *x, u32 d)
+{
+	vf v, acc = { };
+	u32 i;
+
+	for (i = 0; i + VW <= d; i += VW) {
+		v = vf_load(x + i);
+		acc = vf_fma(v, v, acc);
+	}
+	if (i < d) {
+		v = vf_load_part(x, i, d - i, false);
+		acc = vf_fma(v, v, acc);
+	}
+	return vf_sum(acc);
+}
+
+static void rmsnorm_row(const float *x, const float *w, u32 d, float eps,
+			float *y)
+{
+	float inv = 1.0f / __builtin_sqrtf(sum_of_squares(x, d) / d + eps);
+	u32 i;
+
+	for (i = 0; i + VW <= d; i += VW)
+		vf_store(y + i, vf_load(x + i) * inv * vf_load(w + i));
+	for (; i < d; i++)
+		y[i] = x[i] * inv * w[i];
+}
+
+static void rmsnorm_item(void *arg, u32 i)
+{
+	const struct row_job *j = arg;
+	u32 r, end = min(j->m, (i + 1) * j->rows);
+
+	for (r = i * j->rows; r < end; r++)
+		rmsnorm_row(j->a + (u64)r * j->d, j->b, j->d, j->eps,
+			    j->y + (u64)r * j->d);
+}
+
+void KERN_FN(rmsnorm)(struct kern_ctx *ctx, const float *x, const float *w,
+		      u32 m, u32 d, float eps, float *y)
+{
+	struct row_job j = {
+		.a = x, .b = w, .y = y, .m = m, .d = d, .eps = eps,
+	};
+
+	rows_parallel(ctx, &j, d, rmsnorm_item);
+}
+
+/* Plain products and sums: the same in a register and outside. */
+static void rope_head(float *x, const float *cosine, const float *sine,
+		      u32 half)
+{
+	float *lo = x, *hi = x + half, a, b;
+	vf va, vb, vc, vs;
+	u32 i;
+
+	for (i = 0; i + VW <= half; i += VW) {
+		va = vf_load(lo + i);
+		vb = vf_load(hi + i);
+		vc = vf_load(cosine + i);
+		vs = vf_load(sine + i);
+		vf_store(lo + i, va * vc - vb * vs);
+		vf_store(hi + i, vb * vc + va * vs);
+	}
+	for (; i < half; i++) {
+		a = lo[i];
+		b = hi[i];
+		lo[i] = a * cosine[i] - b * sine[i];
+		hi[i] = b * cosine[i] + a * sine[i];
+	}
+}
+
+static void rope_item(void *arg, u32 i)
+{
+	const struct row_job *j = arg;
+	u32 r, h, end = min(j->m, (i + 1) * j->rows);
+	const float *table;
+
+	for (r = i * j->rows; r < end; r++) {
+		table = j->a + 2ull * r * j->half;
+		for (h = 0; h < j->heads; h++)
+			rope_head(j->y + r * j->ld + (u64)h * j->d, table,
+				  table + j->half, j->half);
+	}
+}
+
+void KERN_FN(rope)(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
+		   u32 head_dim, u32 half, const float *table)
+{
+	struct row_job j = {
+		.a = table, .y = x, .m = m, .d = head_dim, .heads = heads,
+		.half = half, .ld = ld ? ld : (u64)heads * head_dim,
+	};
+
+	rows_parallel(ctx, &j, (u64)heads * head_dim, rope_item);
+}
+
+static __inline_always vf silu(vf g)
+{
+	return g / (vf_set(1.0f) + vf_exp(-g));
+}
+
+static void silu_mul_row(const float *gate, const float *up, u32 d, float *y)
+{
+	vf g, u;
+	u32 i;
+
+	for (i = 0; i + VW <= d; i += VW)
+		vf_store(y + i, silu(vf_load(gate + i)) * vf_load(up + i));
+	if (i < d) {
+		g = vf_load_part(gate, i, d - i, false);
+		u = vf_load_part(up, i, d - i, false);
+		vf_store_part(y + i, silu(g) * u, d - i);
+	}
+}
+
+static void silu_mul_item(void *arg, u32 i)
+{
+	const struct row_job *j = arg;
+	u32 r, end = min(j->m, (i + 1) * j->rows);
+
+	for (r = i * j->rows; r < end; r++)
+		silu_mul_row(j->a + r * j->ld, j->b + r * j->ld, j->d,
+			     j->y + (u64)r * j->d);
+}
+
+void KERN_FN(silu_mul)(struct kern_ctx *ctx, const float *gate,
+		       const float *up, u64 ld, u32 m, u32 d, float *y)
+{
+	struct row_job j = {
+		.a = gate, .b = up, .y = y, .m = m, .d = d,
+		.ld = ld ? ld : d,
+	};
+
+	rows_parallel(ctx, &j, d, silu_mul_item);
+}
+
+#define ADD_PIECE	(KERN_PARALLEL_MIN / 8)
+
+struct add_job {
+	float		*x;
+	const float	*y;
+	u64		n;
+};
+
+static void add_item(void *arg, u32 item)
+{
+	const struct add_job *j = arg;
+	u64 i = (u64)item * ADD_PIECE;
+	u64 end = min(j->n, i + ADD_PIECE);
+
+	for (; i + VW <= end; i += VW)
+		vf_store(j->x + i, vf_load(j->x + i) + vf_load(j->y + i));
+	for (; i < end; i++)
+		j->x[i] += j->y[i];
+}
+
+void KERN_FN(add)(struct kern_ctx *ctx, float *x, const float *y, u64 n)
+{
+	struct add_job j = { .x = x, .y = y, .n = n };
+
+	if (n < KERN_PARALLEL_MIN / 2)
+		ctx = NULL;
+	kern_parallel(ctx, DIV_ROUND_UP(n, ADD_PIECE), add_item, &j);
+}

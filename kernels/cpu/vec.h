@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vec.h - vectors of VW floats, and the few ways to use them in exact mode
+ *
+ * VW is the register width of the variant: 4, 8 or 16 lanes.  Everything an
+ * op reduces, it reduces as VW partial sums, lane j taking the elements whose
+ * index is j modulo VW in rising order, and then by one fixed tree (lane i
+ * with lane i + VW/2, and so on down).  A remainder is padded with zeros and
+ * takes the same steps.  So an element's bits depend on its inputs and length
+ * alone, not on how many of its neighbours were computed with it.
+ *
+ * A multiply-add is fused in the variants that have the instruction and never
+ * in "base"; the compiler itself contracts nothing (-ffp-contract=off), so a
+ * loop and its remainder agree.  Operations of single elements (rope, add)
+ * use plain * and +, which are the same in a register and outside.
+ */
+#ifndef KERNELS_CPU_VEC_H
+#define KERNELS_CPU_VEC_H
+
+#include "kernels/cpu/internal.h"
+
+#ifndef KERN_VARIANT
+#error "compile v_*.c with -DKERN_VARIANT=base, avx2 or avx512"
+#endif
+
+#define KERN_PASTE_(a, b)	a##_##b
+#define KERN_PASTE(a, b)	KERN_PASTE_(a, b)
+/* The name of an exported symbol in this variant. */
+#define KERN_FN(name)		KERN_PASTE(kern_##name, KERN_VARIANT)
+
+#define KERN_LANES_base		4
+#define KERN_LANES_avx2		8
+#define KERN_LANES_avx512	16
+#define VW			KERN_PASTE(KERN_LANES, KERN_VARIANT)
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* The ops of this variant. */
+void KERN_FN(rmsnorm)(struct kern_ctx *ctx, const float *x, const float *w,
+		      u32 m, u32 d, float eps, float *y);
+void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
+		   const struct kern_weight *w, const float *bias, u32 m,
+		   float *y, u64 y_ld);
+void KERN_FN(rope)(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
+		   u32 head_dim, u32 half, const float *table);
+void KERN_FN(attention)(struct kern_ctx *ctx, const struct kern_attn *a);
+void KERN_FN(silu_mul)(struct kern_ctx *ctx, const float *gate,
+		       const float *up, u64 ld, u32 m, u32 d, float *y);
+void KERN_FN(add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
+
+#define __inline_always		inline __attribute__((always_inline))
+
+typedef float vf __attribute__((vector_size(4 * VW)));
+typedef s32 vi __attribute__((vector_size(4 * VW)));
+typedef u32 vu __attribute__((vector_size(4 * VW)));
+typedef u16 vh __attribute__((vector_size(2 * VW)));
+/* The same in memory: of any alignment, and any type. */
+typedef float vf_mem __attribute__((vector_size(4 * VW), aligned(4), may_alias));
+typedef u16 vh_mem __attribute__((vector_size(2 * VW), aligned(2), may_alias));
+
+static __inline_always vf vf_load(const float *p)
+{
+	return *(const vf_mem *)p;
+}
+
+static __inline_always void vf_store(float *p, vf v)
+{
+	*(vf_mem *)p = v;
+}
+
+static __inline_always vf vf_set(float x)
+{
+	return x - (vf){ 0 };
+}
+
+static __inline_always vi vi_set(s32 x)
+{
+	return x - (vi){ 0 };
+}
+
+/* Each 16-bit lane in 32 bits; gcc 12 needs help to find the instruction. */
+static __inline_always vu vh_widen(vh h)
+{
+#if VW == 16
+	return (vu)_mm512_cvtepu16_epi32((__m256i)h);
+#elif VW == 8
+	return (vu)_mm256_cvtepu16_epi32((__m128i)h);
+#else
+	return __builtin_convertvector(h, vu);
+#endif
+}
+
+/* VW elements of a weight or a KV row, from element @i on. */
+static __inline_always vf vf_load_as(const void *p, u64 i, bool bf16)
+{
+	if (!bf16)
+		return vf_load((const float *)p + i);
+	return (vf)(vh_widen(*(const vh_mem *)((const u16 *)p + i)) << 16);
+}
+
+/* The first @n of VW elements, zeros behind them. */
+static __inline_always vf vf_load_part(const void *p, u64 i, u32 n, bool bf16)
+{
+	float f[VW] = { 0 };
+	u16 h[VW] = { 0 };
+
+	if (bf16) {
+		memcpy(h, (const u16 *)p + i, n * sizeof(*h));
+		return vf_load_as(h, 0, true);
+	}
+	memcpy(f, (const float *)p + i, n * sizeof(*f));
+	return vf_load(f);
+}
+
+static __inline_always void vf_store_part(float *p, vf v, u32 n)
+{
+	float f[VW];
+
+	vf_store(f, v);
+	memcpy(p, f, n * sizeof(*f));
+}
+
+static __inline_always vf vf_select(vi mask, vf a, vf b)
+{
+	return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+#if VW == 16
+
+static __inline_always vf vf_fma(vf a, vf b, vf c)
+{
+	return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+static __inline_always vf vf_max(vf a, vf b)
+{
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+#elif VW == 8
+
+static __inline_always vf vf_fma(vf a, vf b, vf c)
+{
+	return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
+static __inline_always vf vf_max(vf a, vf b)
+{
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+#else
+
+static __inline_always vf vf_fma(vf a, vf b, vf c)
+{
+	return a * b + c;
+}
+
+/* As the x86 instruction: the second operand if they do not compare. */
+static __inline_always vf vf_max(vf a, vf b)
+{
+	return vf_select(a > b, a, b);
+}
+
+#endif
+
+/*
+ * Two registers hold segments of L lanes, each a partial sum of its own; the
+ * result holds the segments' halves added, L / 2 lanes each, in order.
+ */
+#define FOLD_AT(j, l)	((j) / ((l) / 2) * (l) + (j) % ((l) / 2))
+#define FOLD_4(j, l, o)	FOLD_AT(j, l) + (o), FOLD_AT((j) + 1, l) + (o),	\
+			FOLD_AT((j) + 2, l) + (o), FOLD_AT((j) + 3, l) + (o)
+#if VW == 16
+#define FOLD_IDX(l, o)	FOLD_4(0, l, o), FOLD_4(4, l, o),		\
+			FOLD_4(8, l, o), FOLD_4(12, l, o)
+#elif VW == 8
+#define FOLD_IDX(l, o)	FOLD_4(0, l, o), FOLD_4(4, l, o)
+#else
+#define FOLD_IDX(l, o)	FOLD_4(0, l, o)
+#endif
+#define vf_fold_lo(a, b, l)	__builtin_shufflevector(a, b, FOLD_IDX(l, 0))
+#define vf_fold_hi(a, b, l)						\
+	__builtin_shufflevector(a, b, FOLD_IDX(l, (l) / 2))
+#define vf_fold(a, b, l)	(vf_fold_lo(a, b, l) + vf_fold_hi(a, b, l))
+
+/* Lane i of the result is the sum of a[i]'s lanes, by the fixed tree. */
+static __inline_always vf vf_sum_each(const vf a[VW])
+{
+	vf t[VW];
+	u32 i;
+
+#pragma GCC unroll 8
+	for (i = 0; i < VW / 2; i++)
+		t[i] = vf_fold(a[2 * i], a[2 * i + 1], VW);
+#if VW >= 8
+#pragma GCC unroll 4
+	for (i = 0; i < VW / 4; i++)
+		t[i] = vf_fold(t[2 * i], t[2 * i + 1], VW / 2);
+#endif
+#if VW >= 16
+#pragma GCC unroll 2
+	for (i = 0; i < VW / 8; i++)
+		t[i] = vf_fold(t[2 * i], t[2 * i + 1], VW / 4);
+#endif
+	return vf_fold(t[0], t[1], 2);
+}
+
+/* The sum of one register's lanes, by the same tree. */
+static __inline_always float vf_sum(vf v)
+{
+	v = vf_fold(v, v, VW);
+#if VW >= 8
+	v = vf_fold(v, v, VW / 2);
+#endif
+#if VW >= 16
+	v = vf_fold(v, v, VW / 4);
+#endif
+	return vf_fold(v, v, 2)[0];
+}
+
+static __inline_always float vf_max_lane(vf v)
+{
+	v = vf_max(vf_fold_lo(v, v, VW), vf_fold_hi(v, v, VW));
+#if VW >= 8
+	v = vf_max(vf_fold_lo(v, v, VW / 2), vf_fold_hi(v, v, VW / 2));
+#endif
+#if VW >= 16
+	v = vf_max(vf_fold_lo(v, v, VW / 4), vf_fold_hi(v, v, VW / 4));
+#endif
+	return vf_max(vf_fold_lo(v, v, 2), vf_fold_hi(v, v, 2))[0];
+}
+
+/*
+ * exp(x) within 2 ulp for x in [-86, 88]; below, 0; above, exp(88).
+ *
+ * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6
+ * (minimax of relative error, 3e-9); n goes straight into the exponent.  Here
+ * and not in the C library, which picks its code by CPU and not by variant.
+ */
+static __inline_always vf vf_exp(vf x)
+{
+	const float magic = 0x1.8p23f;	/* adding it rounds to an integer */
+	vf n, r, p;
+
+	n = vf_max(vf_set(-86.0f), x);
+	n = vf_select(n > vf_set(88.0f), vf_set(88.0f), n);
+	r = n;
+	n = vf_fma(n, vf_set(0x1.715476p+0f), vf_set(magic));
+	p = n - vf_set(magic);
+	r = vf_fma(p, vf_set(-0x1.62ep-1f), r);
+	r = vf_fma(p, vf_set(-0x1.0bfbe8p-15f), r);
+	p = vf_fma(vf_set(0x1.6a23dp-10f), r, vf_set(0x1.123a2p-7f));
+	p = vf_fma(p, r, vf_set(0x1.5558f2p-5f));
+	p = vf_fma(p, r, vf_set(0x1.555492p-3f));
+	p = vf_fma(p, r, vf_set(0x1.fffffcp-2f));
+	p = vf_fma(p, r * r, r) + vf_set(1.0f);
+	p = (vf)((vi)p + ((vi)n << 23));
+	return (vf)((vi)p & ~(x < vf_set(-86.0f)));
+}
+
+#endif /* KERNELS_CPU_VEC_H */

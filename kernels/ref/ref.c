@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ref.c - the plain reference of every op: the oracle
+ *
+ * Loops as one would write the definition down, sums in double, functions of
+ * the C library, one thread.  Slow and obviously right; every other
+ * implementation is compared with it, and a change here needs a better reason
+ * than speed.  It is itself exact in the sense of kernels.h: a row's result
+ * never depends on its neighbours.
+ *
+ * Nothing here is shared with the implementations that it checks.
+ */
+#include <math.h>
+
+#include "kernels/ref/internal.h"
+
+double kern_ref_load(const void *p, enum kern_dtype type, u64 i)
+{
+	u32 bits;
+	float f;
+
+	if (type == KERN_F32)
+		return ((const float *)p)[i];
+	bits = (u32)((const u16 *)p)[i] << 16;
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+/* The nearer of the two neighbours in bf16; the even one of a tie. */
+static u16 round_to_bf16(float x)
+{
+	u32 bits, low;
+	u16 h;
+
+	memcpy(&bits, &x, sizeof(bits));
+	h = bits >> 16;
+	low = bits & 0xffff;
+	if (isnan(x))
+		return h | 0x40;
+	if (low > 0x8000 || (low == 0x8000 && (h & 1)))
+		h++;
+	return h;
+}
+
+void kern_ref_store(void *p, enum kern_dtype type, u64 i, float x)
+{
+	if (type == KERN_F32)
+		((float *)p)[i] = x;
+	else
+		((u16 *)p)[i] = round_to_bf16(x);
+}
+
+static void ref_embed(struct kern_ctx *ctx, const struct kern_weight *w,
+		      const u32 *ids, u32 m, float *x)
+{
+	u32 i, j;
+
+	for (i = 0; i < m; i++)
+		for (j = 0; j < w->cols; j++)
+			x[(u64)i * w->cols + j] =
+				kern_ref_load(w->data, w->dtype,
+					      (u64)ids[i] * w->cols + j);
+}
+
+static void ref_rmsnorm(struct kern_ctx *ctx, const float *x, const float *w,
+			u32 m, u32 d, float eps, float *y)
+{
+	double sum, inv;
+	u32 i, j;
+
+	for (i = 0; i < m; i++, x += d, y += d) {
+		sum = 0;
+		for (j = 0; j < d; j++)
+			sum += (double)x[j] * x[j];
+		inv = 1 / sqrt(sum / d + eps);
+		for (j = 0; j < d; j++)
+			y[j] = x[j] * inv * w[j];
+	}
+}
+
+static void ref_gemm(struct kern_ctx *ctx, const float *x, u64 x_ld,
+		     const struct kern_weight *w, const float *bias, u32 m,
+		     float *y, u64 y_ld)
+{
+	u32 n_out = w->rows, k_in = w->cols, i, n, k;
+	double sum;
+
+	x_ld = x_ld ? x_ld : k_in;
+	y_ld = y_ld ? y_ld : n_out;
+	for (i = 0; i < m; i++) {
+		for (n = 0; n < n_out; n++) {
+			sum = bias ? bias[n] : 0;
+			for (k = 0; k < k_in; k++)
+				sum += x[i * x_ld + k] *
+				       kern_ref_load(w->data, w->dtype,
+						     (u64)n * k_in + k);
+			y[i * y_ld + n] = sum;
+		}
+	}
+}
+
+static void ref_rope_table(struct kern_ctx *ctx, const float *inv_freq,
+			   u32 half, const u32 *positions, u32 m, float *table)
+{
+	float angle;
+	u32 i, j;
+
+	for (i = 0; i < m; i++) {
+		for (j = 0; j < half; j++) {
+			angle = (float)positions[i] * inv_freq[j];
+			table[(2ull * i) * half + j] = cos(angle);
+			table[(2ull * i + 1) * half + j] = sin(angle);
+		}
+	}
+}
+
+static void ref_rope(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
+		     u32 head_dim, u32 half, const float *table)
+{
+	double a, b, c, s;
+	float *head;
+	u32 i, h, j;
+
+	ld = ld ? ld : (u64)heads * head_dim;
+	for (i = 0; i < m; i++) {
+		for (h = 0; h < heads; h++) {
+			head = x + i * ld + (u64)h * head_dim;
+			for (j = 0; j < half; j++) {
+				a = head[j];
+				b = head[j + half];
+				c = table[(2ull * i) * half + j];
+				s = table[(2ull * i + 1) * half + j];
+				head[j] = a * c - b * s;
+				head[j + half] = b * c + a * s;
+			}
+		}
+	}
+}
+
+static void ref_silu_mul(struct kern_ctx *ctx, const float *gate,
+			 const float *up, u64 ld, u32 m, u32 d, float *y)
+{
+	double g;
+	u32 i, j;
+
+	ld = ld ? ld : d;
+	for (i = 0; i < m; i++) {
+		for (j = 0; j < d; j++) {
+			g = gate[i * ld + j];
+			y[(u64)i * d + j] = g / (1 + exp(-g)) * up[i * ld + j];
+		}
+	}
+}
+
+static void ref_add(struct kern_ctx *ctx, float *x, const float *y, u64 n)
+{
+	u64 i;
+
+	for (i = 0; i < n; i++)
+		x[i] = x[i] + y[i];
+}
+
+const struct kern_ops kern_ops_ref = {
+	.name		= "ref",
+	.variant	= "base",
+	.version	= KERN_NUMERICS_VERSION,
+	.embed		= ref_embed,
+	.rmsnorm	= ref_rmsnorm,
+	.gemm		= ref_gemm,
+	.rope_table	= ref_rope_table,
+	.rope		= ref_rope,
+	.kv_write	= kern_ref_kv_write,
+	.attention	= kern_ref_attention,
+	.kv_copy	= kern_ref_kv_copy,
+	.silu_mul	= ref_silu_mul,
+	.add		= ref_add,
+};

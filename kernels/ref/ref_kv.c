@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ref_kv.c - the plain reference of the ops on paged KV
+ *
+ * Every element is found by kern_kv_addr(), the definition of the layout, for
+ * each access anew.  Attention is the textbook softmax in three passes over
+ * the positions that a row sees, and over no others: what lies elsewhere in a
+ * block is never loaded.
+ */
+#include <math.h>
+
+#include "kernels/ref/internal.h"
+
+static u8 *kv_at(const struct kern_kv *kv, const u32 *table, u32 layer,
+		 u32 is_v, u32 head, u32 pos)
+{
+	return kern_kv_addr(kv, table[pos / kv->block_tokens], layer, is_v,
+			    head, pos % kv->block_tokens);
+}
+
+static void write_row(const struct kern_kv_append *a, const u32 *table,
+		      u32 pos, u32 row)
+{
+	const struct kern_kv *kv = a->kv;
+	u64 dense = (u64)kv->kv_heads * kv->head_dim;
+	const float *k = a->k + row * (a->k_ld ? a->k_ld : dense);
+	const float *v = a->v + row * (a->v_ld ? a->v_ld : dense);
+	u8 *to_k, *to_v;
+	u32 h, d;
+
+	for (h = 0; h < kv->kv_heads; h++) {
+		to_k = kv_at(kv, table, a->layer, 0, h, pos);
+		to_v = kv_at(kv, table, a->layer, 1, h, pos);
+		for (d = 0; d < kv->head_dim; d++) {
+			kern_ref_store(to_k, kv->dtype, d,
+				       k[(u64)h * kv->head_dim + d]);
+			kern_ref_store(to_v, kv->dtype, d,
+				       v[(u64)h * kv->head_dim + d]);
+		}
+	}
+}
+
+void kern_ref_kv_write(struct kern_ctx *ctx, const struct kern_kv_append *a)
+{
+	const struct kern_attn_seq *seq;
+	u32 s, i;
+
+	for (s = 0; s < a->nr_seqs; s++) {
+		seq = &a->seqs[s];
+		for (i = 0; i < seq->nr_rows; i++)
+			write_row(a, seq->table, seq->start_pos + i,
+				  seq->first_row + i);
+	}
+}
+
+static void copy_token(const struct kern_kv *kv, const struct kern_kv_copy *c,
+		       u32 layer, u32 token)
+{
+	u64 bytes = (u64)kv->head_dim * kern_dtype_size(kv->dtype);
+	u32 is_v, h;
+
+	for (is_v = 0; is_v < 2; is_v++)
+		for (h = 0; h < kv->kv_heads; h++)
+			memmove(kern_kv_addr(kv, c->to, layer, is_v, h, token),
+				kern_kv_addr(kv, c->from, layer, is_v, h, token),
+				bytes);
+}
+
+void kern_ref_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
+		      const struct kern_kv_copy *copies, u32 nr)
+{
+	u32 i, layer, token;
+
+	for (i = 0; i < nr; i++)
+		for (layer = 0; layer < kv->nr_layers; layer++)
+			for (token = 0; token < copies[i].tokens; token++)
+				copy_token(kv, &copies[i], layer, token);
+}
+
+/* What one query head of one row works on. */
+struct query {
+	const struct kern_attn	*a;
+	const u32		*table;
+	const float		*q;
+	u32			kv_head;
+	u32			first;	/* positions it sees */
+	u32			last;
+};
+
+static double score(const struct query *w, u32 pos)
+{
+	const struct kern_kv *kv = w->a->kv;
+	const u8 *k = kv_at(kv, w->table, w->a->layer, 0, w->kv_head, pos);
+	double sum = 0;
+	u32 d;
+
+	for (d = 0; d < kv->head_dim; d++)
+		sum += w->q[d] * kern_ref_load(k, kv->dtype, d);
+	return sum * w->a->scale;
+}
+
+static void attend(const struct query *w, float *out)
+{
+	const struct kern_kv *kv = w->a->kv;
+	double top = -INFINITY, sum = 0, acc[KERN_MAX_HEAD_DIM] = { 0 }, p;
+	const u8 *v;
+	u32 pos, d;
+
+	for (pos = w->first; pos <= w->last; pos++)
+		top = fmax(top, score(w, pos));
+	for (pos = w->first; pos <= w->last; pos++) {
+		p = exp(score(w, pos) - top);
+		v = kv_at(kv, w->table, w->a->layer, 1, w->kv_head, pos);
+		sum += p;
+		for (d = 0; d < kv->head_dim; d++)
+			acc[d] += p * kern_ref_load(v, kv->dtype, d);
+	}
+	for (d = 0; d < kv->head_dim; d++)
+		out[d] = acc[d] / sum;
+}
+
+static void attend_row(const struct kern_attn *a, const u32 *table, u32 pos,
+		       u32 row)
+{
+	u32 hd = a->kv->head_dim, group = a->heads / a->kv->kv_heads, h;
+	u64 dense = (u64)a->heads * hd;
+	struct query w = {
+		.a = a,
+		.table = table,
+		.first = a->window && pos >= a->window ?
+			 pos - a->window + 1 : 0,
+		.last = pos,
+	};
+
+	for (h = 0; h < a->heads; h++) {
+		w.q = a->q + row * (a->q_ld ? a->q_ld : dense) + (u64)h * hd;
+		w.kv_head = h / group;
+		attend(&w, a->out + row * (a->out_ld ? a->out_ld : dense) +
+			   (u64)h * hd);
+	}
+}
+
+void kern_ref_attention(struct kern_ctx *ctx, const struct kern_attn *a)
+{
+	const struct kern_attn_seq *seq;
+	u32 s, i;
+
+	for (s = 0; s < a->nr_seqs; s++) {
+		seq = &a->seqs[s];
+		for (i = 0; i < seq->nr_rows; i++)
+			attend_row(a, seq->table, seq->start_pos + i,
+				   seq->first_row + i);
+	}
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_kernels.c - every kernel against the reference, over many shapes
+ *
+ * For each variant that this CPU runs, random shapes (odd sizes and sizes
+ * around the tiles among them), random leading dimensions and types; each
+ * element of a result must lie within the tolerance that kernels.h states,
+ * and what only moves must be bit-equal.  Pools are full of NaN where nothing
+ * was written, and outputs are poisoned first.
+ */
+#include <stdio.h>
+
+#include "check_kernels.h"
+
+#define for_each_cpu(ops, i)						\
+	for (i = 1; ((ops) = kern_at(i)); i++)
+
+static const struct kern_ops *ref;
+static struct kern_ctx *ctx;
+static struct rng rng;
+
+static void setup(void)
+{
+	ref = kern_get("ref");
+	rng.s = 1;
+	ck_assert_ptr_nonnull(ref);
+	ck_assert_int_eq(kern_ctx_create(2, &ctx), 0);
+}
+
+static void teardown(void)
+{
+	kern_ctx_destroy(ctx);
+}
+
+static void assert_near(const struct kern_ops *ops, const char *what,
+			double got, double want, double scale)
+{
+	/* Every ck_assert is a write(): only for what fails. */
+	if (fabs(got - want) <= KERN_TOL * scale)
+		return;
+	ck_abort_msg("%s:%s %s: got %.9g, want %.9g, off by %.3g of its scale %.3g",
+		     ops->name, ops->variant, what, got, want,
+		     fabs(got - want) / scale, scale);
+}
+
+START_TEST(test_names)
+{
+	const struct kern_ops *ops;
+	char name[32];
+	u32 i;
+
+	ck_assert_ptr_nonnull(kern_get(NULL));
+	ck_assert_ptr_eq(kern_get(NULL), kern_get("cpu"));
+	ck_assert_ptr_eq(kern_at(0), ref);
+	ck_assert_ptr_null(kern_get("cpu:"));
+	ck_assert_ptr_null(kern_get("cpu:pentium"));
+	ck_assert_ptr_null(kern_get("refs"));
+	ck_assert_ptr_null(kern_get(""));
+	for_each_cpu(ops, i) {
+		snprintf(name, sizeof(name), "cpu:%s", ops->variant);
+		ck_assert_ptr_eq(kern_get(name), ops);
+		ck_assert_str_eq(ops->name, "cpu");
+		ck_assert_uint_eq(ops->version, KERN_NUMERICS_VERSION);
+	}
+	ck_assert_uint_ge(i, 2);
+	ck_assert_ptr_eq(kern_get(NULL), kern_at(i - 1));	/* the widest */
+}
+END_TEST
+
+static const struct kern_kv good_kv = {
+	.unit = 64, .layer_stride = 2 * 2 * 16 * 32 * 4, .block_tokens = 16,
+	.nr_layers = 2, .kv_heads = 2, .head_dim = 32, .dtype = KERN_F32,
+};
+
+START_TEST(test_kv_check_rejects)
+{
+	struct kern_kv kv = good_kv;
+
+	ck_assert_int_eq(kern_kv_check(&kv), 0);
+	switch (_i) {
+	case 0: kv.unit = 0; break;
+	case 1: kv.unit = 2; break;
+	case 2: kv.layer_stride--; break;
+	case 3: kv.layer_stride -= 4; break;
+	case 4: kv.block_tokens = 8; break;
+	case 5: kv.block_tokens = 48; break;
+	case 6: kv.nr_layers = 0; break;
+	case 7: kv.kv_heads = 0; break;
+	case 8: kv.head_dim = 0; break;
+	case 9: kv.head_dim = 24; break;
+	case 10: kv.head_dim = KERN_MAX_HEAD_DIM + 16; break;
+	case 11: kv.dtype = 2; break;
+	}
+	ck_assert_int_eq(kern_kv_check(&kv), -EINVAL);
+}
+END_TEST
+
+/* One product of matrices with leading dimensions and perhaps a bias. */
+static void try_gemm(const struct kern_ops *ops, u32 m, u32 n, u32 k,
+		     enum kern_dtype type)
+{
+	u32 x_ld = k + rng_range(&rng, 0, 3), y_ld = n + rng_range(&rng, 0, 3);
+	struct kern_weight w = rng_weight(&rng, n, k, type);
+	float *x = rng_floats(&rng, (u64)m * x_ld);
+	float *bias = rng_next(&rng) & 1 ? rng_floats(&rng, n) : NULL;
+	float *got = poisoned((u64)m * y_ld), *want = poisoned((u64)m * y_ld);
+	double scale;
+	u32 i, j, l;
+
+	ops->gemm(ctx, x, x_ld, &w, bias, m, got, y_ld);
+	ref->gemm(NULL, x, x_ld, &w, bias, m, want, y_ld);
+	for (i = 0; i < m; i++) {
+		for (j = 0; j < n; j++) {
+			scale = bias ? fabsf(bias[j]) : 0;
+			for (l = 0; l < k; l++)
+				scale += fabsf(x[i * x_ld + l] *
+					       weight_at(&w, j, l));
+			assert_near(ops, "gemm", got[i * y_ld + j],
+				    want[i * y_ld + j], scale);
+		}
+		/* What lies between rows is not the op's. */
+		for (j = n; j < y_ld; j++)
+			if (!isnan(got[i * y_ld + j]))
+				ck_abort_msg("wrote between rows");
+	}
+	free((void *)w.data);
+	free(x);
+	free(bias);
+	free(got);
+	free(want);
+}
+
+START_TEST(test_gemm)
+{
+	static const u32 m[] = { 1, 2, 3, 4, 5, 7, 8, 17, 65 };
+	static const u32 k[] = { 1, 3, 15, 16, 17, 33, 64, 100, 1023, 1024,
+				 1025, 2100 };
+	const struct kern_ops *ops;
+	u32 v, i, j;
+
+	for_each_cpu(ops, v)
+		for (i = 0; i < ARRAY_SIZE(m); i++)
+			for (j = 0; j < ARRAY_SIZE(k); j++)
+				try_gemm(ops, m[i], rng_range(&rng, 1, 80),
+					 k[j], _i ? KERN_BF16 : KERN_F32);
+}
+END_TEST
+
+/* Large enough for several panels and for both threads. */
+START_TEST(test_gemm_large)
+{
+	const struct kern_ops *ops;
+	u32 v;
+
+	for_each_cpu(ops, v) {
+		try_gemm(ops, 1, 700, 1030, KERN_BF16);
+		try_gemm(ops, 131, 200, 130, KERN_BF16);
+		try_gemm(ops, 70, 131, 1100, KERN_F32);
+	}
+}
+END_TEST
+
+START_TEST(test_embed)
+{
+	u32 ids[] = { 6, 0, 3, 3, 1 }, m = ARRAY_SIZE(ids), i, j, v;
+	enum kern_dtype type = _i ? KERN_BF16 : KERN_F32;
+	struct kern_weight w = rng_weight(&rng, 7, 37, type);
+	const struct kern_ops *ops;
+	float *got = poisoned(m * w.cols), *want = poisoned(m * w.cols);
+
+	ref->embed(NULL, &w, ids, m, want);
+	for (i = 0; i < m; i++)
+		for (j = 0; j < w.cols; j++)
+			ck_assert(want[i * w.cols + j] ==
+				  weight_at(&w, ids[i], j));
+	for_each_cpu(ops, v) {
+		ops->embed(ctx, &w, ids, m, got);
+		ck_assert_bits_eq(got, want, m * w.cols);
+	}
+	free((void *)w.data);
+	free(got);
+	free(want);
+}
+END_TEST
+
+static void try_rmsnorm(const struct kern_ops *ops, u32 m, u32 d)
+{
+	float *x = rng_floats(&rng, m * d), *w = rng_floats(&rng, d);
+	float *want = poisoned(m * d);
+	u32 i;
+
+	for (i = 0; i < m * d; i++)
+		x[i] *= 0.02f;		/* so that eps counts, too */
+	ref->rmsnorm(NULL, x, w, m, d, 1e-5f, want);
+	ops->rmsnorm(ctx, x, w, m, d, 1e-5f, x);	/* in place */
+	for (i = 0; i < m * d; i++)
+		assert_near(ops, "rmsnorm", x[i], want[i], fabsf(want[i]));
+	free(x);
+	free(w);
+	free(want);
+}
+
+START_TEST(test_rmsnorm)
+{
+	static const u32 d[] = { 1, 5, 16, 31, 64, 257, 2048 };
+	const struct kern_ops *ops;
+	u32 v, i;
+
+	for_each_cpu(ops, v) {
+		for (i = 0; i < ARRAY_SIZE(d); i++)
+			try_rmsnorm(ops, rng_range(&rng, 1, 9), d[i]);
+		try_rmsnorm(ops, 300, 1030);
+	}
+}
+END_TEST
+
+START_TEST(test_rope_table)
+{
+	u32 pos[] = { 0, 1, 2, 7, 100, 4095, 131071, 1000003 };
+	u32 m = ARRAY_SIZE(pos), half = 40, i, v;
+	const struct kern_ops *ops;
+	float inv[40], *got, *want;
+
+	for (i = 0; i < half; i++)
+		inv[i] = powf(10000.0f, -(float)i / half);
+	got = poisoned(m * 2 * half);
+	want = poisoned(m * 2 * half);
+	ref->rope_table(NULL, inv, half, pos, m, want);
+	for_each_cpu(ops, v) {
+		ops->rope_table(ctx, inv, half, pos, m, got);
+		for (i = 0; i < m * 2 * half; i++)
+			assert_near(ops, "rope_table", got[i], want[i], 0.1);
+	}
+	free(got);
+	free(want);
+}
+END_TEST
+
+static void try_rope(const struct kern_ops *ops, u32 m, u32 heads, u32 hd,
+		     u32 half)
+{
+	u64 ld = heads * hd + rng_range(&rng, 0, 5), n = m * ld, i;
+	float *x = rng_floats(&rng, n), *got = poisoned(n), *want = poisoned(n);
+	float *table = rng_floats(&rng, 2 * m * half);
+
+	memcpy(got, x, n * sizeof(*x));
+	memcpy(want, x, n * sizeof(*x));
+	ops->rope(ctx, got, ld, m, heads, hd, half, table);
+	ref->rope(NULL, want, ld, m, heads, hd, half, table);
+	for (i = 0; i < n; i++) {
+		if ((i % ld >= heads * hd || i % ld % hd >= 2 * half) &&
+		    got[i] != x[i])
+			ck_abort_msg("rope turned what is not its own");
+		assert_near(ops, "rope", got[i], want[i], 2);
+	}
+	free(x);
+	free(got);
+	free(want);
+	free(table);
+}
+
+START_TEST(test_rope)
+{
+	const struct kern_ops *ops;
+	u32 v;
+
+	for_each_cpu(ops, v) {
+		try_rope(ops, 3, 2, 64, 32);
+		try_rope(ops, 1, 5, 32, 16);
+		try_rope(ops, 7, 1, 80, 20);	/* partial */
+		try_rope(ops, 2, 3, 22, 11);
+		try_rope(ops, 90, 32, 128, 64);
+	}
+}
+END_TEST
+
+/* Ordinary values, and those at which exp() leaves the floats. */
+START_TEST(test_silu_mul)
+{
+	static const float edge[] = {
+		0, -0.0f, 1e-30f, -1e-30f, 20, -20, 85.9f, -85.9f, 86.1f,
+		-86.1f, 88, -87.9f, -88.5f, 104, -104, 3e38f,
+	};
+	const u32 m = 5, d = 77, ld = 80;
+	const struct kern_ops *ops;
+	float *gate = rng_floats(&rng, m * ld), *up = rng_floats(&rng, m * ld);
+	float *got = poisoned(m * d), *want = poisoned(m * d);
+	u32 v, i;
+
+	for (i = 0; i < m * ld; i++)
+		gate[i] *= 15;
+	memcpy(gate + 2 * ld + 50, edge, sizeof(edge));
+	ref->silu_mul(NULL, gate, up, ld, m, d, want);
+	for_each_cpu(ops, v) {
+		ops->silu_mul(ctx, gate, up, ld, m, d, got);
+		for (i = 0; i < m * d; i++)
+			assert_near(ops, "silu_mul", got[i], want[i],
+				    max(fabsf(want[i]), 1e-30f));
+	}
+	free(gate);
+	free(up);
+	free(got);
+	free(want);
+}
+END_TEST
+
+START_TEST(test_add)
+{
+	const u64 n = _i ? 400001 : 13;
+	const struct kern_ops *ops;
+	float *x = rng_floats(&rng, n), *y = rng_floats(&rng, n);
+	float *want = poisoned(n), *got = poisoned(n);
+	u32 v;
+
+	memcpy(want, x, n * sizeof(*x));
+	ref->add(NULL, want, y, n);
+	for_each_cpu(ops, v) {
+		memcpy(got, x, n * sizeof(*x));
+		ops->add(ctx, got, y, n);
+		ck_assert_bits_eq(got, want, n);
+	}
+	free(x);
+	free(y);
+	free(got);
+	free(want);
+}
+END_TEST
+
+static Suite *kernels_suite(void)
+{
+	Suite *s = suite_create("kernels");
+	TCase *tc = tcase_create("against-reference");
+
+	tcase_set_tags(tc, "unit kernels");
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_names);
+	tcase_add_loop_test(tc, test_kv_check_rejects, 0, 12);
+	tcase_add_loop_test(tc, test_gemm, 0, 2);
+	tcase_add_test(tc, test_gemm_large);
+	tcase_add_loop_test(tc, test_embed, 0, 2);
+	tcase_add_test(tc, test_rmsnorm);
+	tcase_add_test(tc, test_rope_table);
+	tcase_add_test(tc, test_rope);
+	tcase_add_test(tc, test_silu_mul);
+	tcase_add_loop_test(tc, test_add, 0, 2);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	SRunner *sr = srunner_create(kernels_suite());
+	int failed;
+
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

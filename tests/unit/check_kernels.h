@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_kernels.h - what the tests of the kernels share
+ *
+ * Reproducible data, and small pools of paged KV: blocks at shuffled places,
+ * block-major or layer-major, and every byte of the pool NaN until it is
+ * written, so that an op that touches what it may not see shows at once.
+ */
+#ifndef CHECK_KERNELS_H
+#define CHECK_KERNELS_H
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/kernels.h"
+
+struct rng {
+	u64 s;
+};
+
+static inline u32 rng_next(struct rng *r)
+{
+	u64 z = (r->s += 0x9e3779b97f4a7c15ull);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return (z ^ (z >> 31)) >> 32;
+}
+
+/* In [lo, hi]. */
+static inline u32 rng_range(struct rng *r, u32 lo, u32 hi)
+{
+	return lo + rng_next(r) % (hi - lo + 1);
+}
+
+/* In [-1, 1). */
+static inline float rng_float(struct rng *r)
+{
+	return (s32)rng_next(r) / 2147483648.0f;
+}
+
+static inline u16 bf16_of(float f)
+{
+	u32 bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+static inline float *rng_floats(struct rng *r, u64 n)
+{
+	float *f = malloc(max(n, (u64)1) * sizeof(*f));
+	u64 i;
+
+	ck_assert_ptr_nonnull(f);
+	for (i = 0; i < n; i++)
+		f[i] = rng_float(r);
+	return f;
+}
+
+static inline struct kern_weight rng_weight(struct rng *r, u32 rows, u32 cols,
+					    enum kern_dtype type)
+{
+	u64 n = (u64)rows * cols, i;
+	float *f = rng_floats(r, n);
+	u16 *h = (u16 *)f;
+
+	if (type == KERN_BF16)
+		for (i = 0; i < n; i++)
+			h[i] = bf16_of(f[i]);
+	return (struct kern_weight){ f, type, rows, cols };
+}
+
+static inline float weight_at(const struct kern_weight *w, u32 row, u32 col)
+{
+	u64 i = (u64)row * w->cols + col;
+	u32 bits;
+	float f;
+
+	if (w->dtype == KERN_F32)
+		return ((const float *)w->data)[i];
+	bits = (u32)((const u16 *)w->data)[i] << 16;
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+/* @n floats that no op wrote. */
+static inline float *poisoned(u64 n)
+{
+	float *f = malloc(n * sizeof(*f));
+
+	ck_assert_ptr_nonnull(f);
+	memset(f, 0xff, n * sizeof(*f));
+	return f;
+}
+
+#define ck_assert_bits_eq(a, b, n)					\
+	ck_assert_msg(!memcmp(a, b, (n) * sizeof(*(a))),		\
+		      "%s:%s: bits of %s and %s differ", ops->name,	\
+		      ops->variant, #a, #b)
+
+struct pool {
+	struct kern_kv	kv;
+	u64		bytes;
+	u32		nr_blocks;
+	u32		*entries;	/* of each block, shuffled */
+};
+
+enum pool_layout {
+	BLOCK_MAJOR,
+	LAYER_MAJOR,
+};
+
+/* All of @kv but base and strides is given. */
+static inline struct pool pool_create(struct rng *r, struct kern_kv kv,
+				      u32 nr_blocks, enum pool_layout layout)
+{
+	u64 layer = ALIGN_UP(kern_kv_layer_bytes(&kv), 128);
+	u64 block = layout == BLOCK_MAJOR ? layer * kv.nr_layers : layer;
+	struct pool p = { .kv = kv, .nr_blocks = nr_blocks };
+	u32 i, j, t;
+
+	p.kv.unit = 64;
+	p.kv.layer_stride = layout == BLOCK_MAJOR ? layer : layer * nr_blocks;
+	p.bytes = layer * kv.nr_layers * nr_blocks;
+	p.kv.base = malloc(p.bytes);
+	p.entries = malloc(nr_blocks * sizeof(*p.entries));
+	ck_assert_ptr_nonnull(p.kv.base);
+	ck_assert_ptr_nonnull(p.entries);
+	ck_assert_int_eq(kern_kv_check(&p.kv), 0);
+	memset(p.kv.base, 0xff, p.bytes);	/* NaN in f32 and bf16 */
+	for (i = 0; i < nr_blocks; i++)
+		p.entries[i] = i * block / p.kv.unit;
+	for (i = nr_blocks; i-- > 1;) {
+		j = rng_next(r) % (i + 1);
+		t = p.entries[i];
+		p.entries[i] = p.entries[j];
+		p.entries[j] = t;
+	}
+	return p;
+}
+
+static inline void pool_destroy(struct pool *p)
+{
+	free(p->kv.base);
+	free(p->entries);
+}
+
+#endif /* CHECK_KERNELS_H */

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_kernels_exact.c - the same bits, whoever else is in the batch
+ *
+ * The law of exact mode, op by op and for every variant that this CPU runs: a
+ * row's result is the same alone and at each place of batches of up to 17
+ * rows, with one thread and with several, for a prompt in one piece, in
+ * random pieces or token by token, whatever the blocks' places, sizes and
+ * layout and whatever lies in slots that nobody wrote.  Everything here is
+ * compared by memcmp; closeness is the other files' business.
+ */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "check_kernels.h"
+
+#include "kernels/cpu/internal.h"
+
+#define MAX_BATCH	17
+
+static struct kern_ctx *one, *two, *four;
+static struct rng rng;
+
+static void setup(void)
+{
+	rng.s = 3;
+	ck_assert_int_eq(kern_ctx_create(1, &one), 0);
+	ck_assert_int_eq(kern_ctx_create(2, &two), 0);
+	ck_assert_int_eq(kern_ctx_create(4, &four), 0);
+}
+
+static void teardown(void)
+{
+	kern_ctx_destroy(one);
+	kern_ctx_destroy(two);
+	kern_ctx_destroy(four);
+}
+
+/* --------------------------------------------------------------- row ops */
+
+static void try_gemm(const struct kern_ops *ops, u32 n, u32 k,
+		     enum kern_dtype type)
+{
+	struct kern_weight w = rng_weight(&rng, n, k, type);
+	float *x = rng_floats(&rng, MAX_BATCH * k), *bias = rng_floats(&rng, n);
+	float *alone = poisoned(MAX_BATCH * n), *got = poisoned(MAX_BATCH * n);
+	u32 m, i;
+
+	for (i = 0; i < MAX_BATCH; i++)
+		ops->gemm(one, x + i * k, 0, &w, bias, 1, alone + i * n, 0);
+	/* Every batch of 1..17 rows, so every row at every place. */
+	for (m = 2; m <= MAX_BATCH; m++) {
+		for (i = 0; i + m <= MAX_BATCH; i += m == MAX_BATCH ? 1 : 3) {
+			ops->gemm(m & 1 ? two : one, x + i * k, 0, &w, bias, m,
+				  got, 0);
+			ck_assert_bits_eq(got, alone + i * n, m * n);
+		}
+	}
+	free((void *)w.data);
+	free(x);
+	free(bias);
+	free(alone);
+	free(got);
+}
+
+START_TEST(test_gemm_rows)
+{
+	static const u32 n[] = { 1, 7, 16, 31, 65, 130 };
+	static const u32 k[] = { 1, 17, 64, 255, 1024, 1027 };
+	const struct kern_ops *ops;
+	u32 v, i;
+
+	for (v = 0; (ops = kern_at(v)); v++)
+		for (i = 0; i < ARRAY_SIZE(n); i++)
+			try_gemm(ops, n[i], k[i], _i ? KERN_BF16 : KERN_F32);
+}
+END_TEST
+
+/* More rows than a panel, enough work for all threads. */
+START_TEST(test_gemm_threads)
+{
+	const u32 m = 150, n = 200, k = 300;
+	struct kern_weight w = rng_weight(&rng, n, k, KERN_BF16);
+	float *x = rng_floats(&rng, m * k), *want = poisoned(m * n);
+	float *got = poisoned(m * n);
+	const struct kern_ops *ops;
+	u32 v, i;
+
+	for (v = 1; (ops = kern_at(v)); v++) {
+		for (i = 0; i < m; i++)
+			ops->gemm(one, x + i * k, 0, &w, NULL, 1,
+				  want + i * n, 0);
+		ops->gemm(NULL, x, 0, &w, NULL, m, got, 0);
+		ck_assert_bits_eq(got, want, m * n);
+		for (i = 0; i < 10; i++) {
+			memset(got, 0xff, m * n * sizeof(*got));
+			ops->gemm(i & 1 ? two : four, x, 0, &w, NULL, m, got,
+				  0);
+			ck_assert_bits_eq(got, want, m * n);
+		}
+	}
+	free((void *)w.data);
+	free(x);
+	free(want);
+	free(got);
+}
+END_TEST
+
+static void norm(const struct kern_ops *ops, struct kern_ctx *ctx, float *x,
+		 const float *w, u32 m, u32 d)
+{
+	ops->rmsnorm(ctx, x, w, m, d, 1e-6f, x);
+}
+
+static void rotate(const struct kern_ops *ops, struct kern_ctx *ctx, float *x,
+		   const float *w, u32 m, u32 d)
+{
+	ops->rope(ctx, x, 0, m, 1, d, d / 2, w);
+}
+
+static void activate(const struct kern_ops *ops, struct kern_ctx *ctx,
+		     float *x, const float *w, u32 m, u32 d)
+{
+	ops->silu_mul(ctx, x, w, 0, m, d, x);
+}
+
+static void residual(const struct kern_ops *ops, struct kern_ctx *ctx,
+		     float *x, const float *w, u32 m, u32 d)
+{
+	ops->add(ctx, x, w, (u64)m * d);
+}
+
+/* How many elements of the second operand belong to a row. */
+static const struct {
+	void	(*fn)(const struct kern_ops *ops, struct kern_ctx *ctx,
+		      float *x, const float *w, u32 m, u32 d);
+	bool	per_row;
+} row_ops[] = {
+	{ norm,		false },
+	{ rotate,	true },
+	{ activate,	true },
+	{ residual,	true },
+};
+
+static void try_row_op(const struct kern_ops *ops, u32 op, u32 m, u32 d)
+{
+	float *x = rng_floats(&rng, m * d), *w = rng_floats(&rng, m * d);
+	float *alone = poisoned(m * d), *got = poisoned(m * d);
+	u32 i;
+
+	memcpy(alone, x, m * d * sizeof(*x));
+	for (i = 0; i < m; i++)
+		row_ops[op].fn(ops, one, alone + i * d,
+			       row_ops[op].per_row ? w + i * d : w, 1, d);
+	memcpy(got, x, m * d * sizeof(*x));
+	row_ops[op].fn(ops, two, got, w, m, d);
+	ck_assert_bits_eq(got, alone, m * d);
+	free(x);
+	free(w);
+	free(alone);
+	free(got);
+}
+
+START_TEST(test_row_ops)
+{
+	const struct kern_ops *ops;
+	u32 v, m;
+
+	for (v = 0; (ops = kern_at(v)); v++) {
+		for (m = 1; m <= MAX_BATCH; m++)
+			try_row_op(ops, _i, m, 2 * rng_range(&rng, 1, 100));
+		try_row_op(ops, _i, 270, 1026);		/* all threads */
+	}
+}
+END_TEST
+
+/* ------------------------------------------------------------- attention */
+
+#define SEQ_LEN		150
+#define NR_SEQS		4
+
+/* Sequences with their inputs, kept apart from where their KV lies. */
+struct story {
+	struct kern_kv	kv;	/* all but base and strides */
+	u32		heads;
+	u32		window;
+	float		scale;
+	float		*q;	/* [NR_SEQS][SEQ_LEN][heads][hd] */
+	float		*k;
+	float		*v;
+	u64		q_row;
+	u64		kv_row;
+};
+
+static struct story story_create(u32 i)
+{
+	static const u32 dims[] = { 32, 64, 128, 48 };
+	static const u32 groups[] = { 1, 2, 3, 4, 7, 8, 40 };
+	struct story s = {
+		.kv = {
+			.nr_layers = 2,
+			.kv_heads = 1 + i % 2,
+			.head_dim = dims[i % ARRAY_SIZE(dims)],
+			.dtype = i & 2 ? KERN_BF16 : KERN_F32,
+		},
+		.window = i % 5 == 4 ? 70 : 0,
+		.scale = 0.7f,
+	};
+
+	rng.s = i;
+	s.heads = s.kv.kv_heads * groups[i % ARRAY_SIZE(groups)];
+	s.q_row = s.heads * s.kv.head_dim;
+	s.kv_row = s.kv.kv_heads * s.kv.head_dim;
+	s.q = rng_floats(&rng, NR_SEQS * SEQ_LEN * s.q_row);
+	s.k = rng_floats(&rng, NR_SEQS * SEQ_LEN * s.kv_row);
+	s.v = rng_floats(&rng, NR_SEQS * SEQ_LEN * s.kv_row);
+	return s;
+}
+
+static void story_destroy(struct story *s)
+{
+	free(s->q);
+	free(s->k);
+	free(s->v);
+}
+
+/* One telling of it: a pool, and how far each sequence has come. */
+struct telling {
+	const struct story	*story;
+	const struct kern_ops	*ops;
+	struct kern_ctx		*ctx;
+	struct pool		pool;
+	u32			per_seq;	/* blocks */
+	u32			done[NR_SEQS];
+	float			*out;		/* as story->q */
+};
+
+static struct telling telling_create(const struct story *s,
+				     const struct kern_ops *ops,
+				     struct kern_ctx *ctx, u32 block_tokens,
+				     enum pool_layout layout)
+{
+	u32 per_seq = DIV_ROUND_UP(SEQ_LEN, block_tokens);
+	struct kern_kv kv = s->kv;
+
+	kv.block_tokens = block_tokens;
+	return (struct telling){
+		.story = s, .ops = ops, .ctx = ctx, .per_seq = per_seq,
+		.pool = pool_create(&rng, kv, NR_SEQS * per_seq, layout),
+		.out = poisoned(NR_SEQS * SEQ_LEN * s->q_row),
+	};
+}
+
+static void telling_destroy(struct telling *t)
+{
+	pool_destroy(&t->pool);
+	free(t->out);
+}
+
+/* One step: the next rows[i] tokens of each sequence, in order @first on. */
+static void telling_step(struct telling *t, const u32 *rows, u32 first)
+{
+	const struct story *st = t->story;
+	struct kern_attn_seq seqs[NR_SEQS];
+	u64 qb = st->q_row * sizeof(float), kb = st->kv_row * sizeof(float);
+	u32 all = rows[0] + rows[1] + rows[2] + rows[3];
+	float *q = poisoned(all * st->q_row), *out = poisoned(all * st->q_row);
+	float *k = poisoned(all * st->kv_row), *v = poisoned(all * st->kv_row);
+	struct kern_kv_append app = { .kv = &t->pool.kv, .layer = 1,
+				      .seqs = seqs, .k = k, .v = v };
+	struct kern_attn at = { .kv = &t->pool.kv, .layer = 1, .seqs = seqs,
+				.q = q, .out = out, .heads = st->heads,
+				.window = st->window, .scale = st->scale };
+	u32 i, s, n = 0, row = 0;
+	u64 from;
+
+	for (i = 0; i < NR_SEQS; i++) {
+		s = (first + i) % NR_SEQS;
+		if (!rows[s])
+			continue;
+		from = s * SEQ_LEN + t->done[s];
+		seqs[n++] = (struct kern_attn_seq){
+			t->pool.entries + s * t->per_seq, rows[s], row,
+			t->done[s] };
+		memcpy(q + row * st->q_row, st->q + from * st->q_row,
+		       rows[s] * qb);
+		memcpy(k + row * st->kv_row, st->k + from * st->kv_row,
+		       rows[s] * kb);
+		memcpy(v + row * st->kv_row, st->v + from * st->kv_row,
+		       rows[s] * kb);
+		row += rows[s];
+	}
+	app.nr_seqs = at.nr_seqs = n;
+	t->ops->kv_write(t->ctx, &app);
+	t->ops->attention(t->ctx, &at);
+	for (i = 0; i < n; i++) {
+		s = (seqs[i].table - t->pool.entries) / t->per_seq;
+		memcpy(t->out + (s * SEQ_LEN + t->done[s]) * st->q_row,
+		       out + seqs[i].first_row * st->q_row,
+		       seqs[i].nr_rows * qb);
+		t->done[s] += rows[s];
+	}
+	free(q);
+	free(out);
+	free(k);
+	free(v);
+}
+
+/* Each sequence on its own, all at once. */
+static void tell_whole(struct telling *t)
+{
+	u32 rows[NR_SEQS], s;
+
+	for (s = 0; s < NR_SEQS; s++) {
+		memset(rows, 0, sizeof(rows));
+		rows[s] = SEQ_LEN;
+		telling_step(t, rows, 0);
+	}
+}
+
+static void tell_token_by_token(struct telling *t)
+{
+	u32 rows[NR_SEQS] = { 1, 1, 1, 1 }, i;
+
+	for (i = 0; i < SEQ_LEN; i++)
+		telling_step(t, rows, i);
+}
+
+/* Random pieces of all of them in each step, or none of some. */
+static void tell_in_pieces(struct telling *t)
+{
+	u32 rows[NR_SEQS], s, left = 1, first = 0;
+
+	while (left) {
+		left = 0;
+		for (s = 0; s < NR_SEQS; s++) {
+			rows[s] = min(rng_range(&rng, 0, 40) *
+				      rng_range(&rng, 0, 1) +
+				      rng_range(&rng, 0, 1),
+				      SEQ_LEN - t->done[s]);
+			left += SEQ_LEN - t->done[s];
+		}
+		telling_step(t, rows, first++);
+	}
+}
+
+static void assert_same_telling(const struct story *s,
+				const struct kern_ops *ops,
+				struct kern_ctx *ctx, u32 block_tokens,
+				enum pool_layout layout,
+				void (*tell)(struct telling *t),
+				const float *want)
+{
+	struct telling t = telling_create(s, ops, ctx, block_tokens, layout);
+
+	tell(&t);
+	ck_assert_bits_eq(t.out, want, NR_SEQS * SEQ_LEN * s->q_row);
+	telling_destroy(&t);
+}
+
+START_TEST(test_attention)
+{
+	struct story s = story_create(_i);
+	const struct kern_ops *ops;
+	struct telling t;
+	u32 v;
+
+	for (v = 1; (ops = kern_at(v)); v++) {
+		t = telling_create(&s, ops, one, 16, BLOCK_MAJOR);
+		tell_whole(&t);
+		assert_same_telling(&s, ops, two, 16, LAYER_MAJOR,
+				    tell_token_by_token, t.out);
+		assert_same_telling(&s, ops, two, 32, BLOCK_MAJOR,
+				    tell_in_pieces, t.out);
+		assert_same_telling(&s, ops, four, 64, LAYER_MAJOR,
+				    tell_in_pieces, t.out);
+		assert_same_telling(&s, ops, NULL, 16, BLOCK_MAJOR,
+				    tell_in_pieces, t.out);
+		telling_destroy(&t);
+	}
+	story_destroy(&s);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- threads */
+
+#define COUNT_ITEMS	37
+
+struct count_job {
+	u32	times[COUNT_ITEMS];
+};
+
+static void count_item(void *arg, u32 i)
+{
+	struct count_job *job = arg;
+
+	__atomic_add_fetch(&job->times[i], 1, __ATOMIC_RELAXED);
+}
+
+/* Jobs of changing size in quick succession, some after a pause. */
+static void *count_many(void *arg)
+{
+	struct kern_ctx *ctx = arg;
+	struct count_job job;
+	uintptr_t bad = 0;
+	u32 round, nr, i;
+
+	for (round = 0; round < 3000; round++) {
+		memset(&job, 0, sizeof(job));
+		nr = round % (COUNT_ITEMS + 1);
+		kern_parallel(ctx, nr, count_item, &job);
+		for (i = 0; i < COUNT_ITEMS; i++)
+			bad += job.times[i] != (i < nr);
+		if (round % 500 == 499)
+			usleep(2000);
+	}
+	return (void *)bad;
+}
+
+/* Two contexts at once, as two models on the same cores. */
+START_TEST(test_every_item_once)
+{
+	pthread_t other;
+	void *bad;
+
+	ck_assert_int_eq(pthread_create(&other, NULL, count_many, four), 0);
+	ck_assert_ptr_null(count_many(two));
+	pthread_join(other, &bad);
+	ck_assert_ptr_null(bad);
+}
+END_TEST
+
+/* Created and destroyed while workers start, spin or sleep. */
+START_TEST(test_ctx_lifetime)
+{
+	struct count_job job = { };
+	struct kern_ctx *ctx;
+	u32 i;
+
+	for (i = 0; i < 50; i++) {
+		ck_assert_int_eq(kern_ctx_create(i % 5, &ctx), 0);
+		ck_assert_uint_ge(kern_ctx_nr_threads(ctx), 1);
+		if (i % 5)
+			ck_assert_uint_eq(kern_ctx_nr_threads(ctx), i % 5);
+		if (i & 1)
+			kern_parallel(ctx, COUNT_ITEMS, count_item, &job);
+		if (i % 3 == 2)
+			usleep(1000);
+		kern_ctx_destroy(ctx);
+	}
+	for (i = 0; i < COUNT_ITEMS; i++)
+		ck_assert_uint_eq(job.times[i], 25);
+	kern_ctx_destroy(NULL);
+}
+END_TEST
+
+static Suite *kernels_exact_suite(void)
+{
+	Suite *s = suite_create("kernels-exact");
+	TCase *tc = tcase_create("same-bits");
+
+	tcase_set_tags(tc, "unit kernels");
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, test_gemm_rows, 0, 2);
+	tcase_add_test(tc, test_gemm_threads);
+	tcase_add_loop_test(tc, test_row_ops, 0, ARRAY_SIZE(row_ops));
+	tcase_add_loop_test(tc, test_attention, 0, 10);
+	suite_add_tcase(s, tc);
+
+	tc = tcase_create("threads");
+	tcase_set_tags(tc, "unit kernels");
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_every_item_once);
+	tcase_add_test(tc, test_ctx_lifetime);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	SRunner *sr = srunner_create(kernels_exact_suite());
+	int failed;
+
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
