@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * bench.c - clocks, percentiles, figures and daemons for benchmarks
+ */
+#include <dirent.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/bench/bench.h"
+
+#define CALIBRATE_NS	50000000ull
+#define START_TRIES	1000		/* of 10 ms, for a daemon to listen */
+
+void bench_die(const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("bench: error: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+/* ---- time ---- */
+
+u64 bench_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
+}
+
+double bench_tick_ns(void)
+{
+	static double ns;
+	u64 start, ticks, now;
+
+	if (ns > 0)
+		return ns;
+	start = bench_now();
+	ticks = bench_ticks();
+	do {
+		now = bench_now();
+	} while (now - start < CALIBRATE_NS);
+	ns = (double)(now - start) / (double)(bench_ticks() - ticks);
+	return ns;
+}
+
+/* ---- samples and rounds ---- */
+
+void bench_samples_init(struct bench_samples *s, u32 max)
+{
+	s->ticks = calloc(max, sizeof(*s->ticks));
+	s->nr = 0;
+	s->max = max;
+	if (!s->ticks)
+		bench_die("no memory for %u samples", max);
+}
+
+void bench_samples_free(struct bench_samples *s)
+{
+	free(s->ticks);
+	s->ticks = NULL;
+}
+
+static int cmp_u64(const void *a, const void *b)
+{
+	const u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return (x > y) - (x < y);
+}
+
+static int cmp_double(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+void bench_round(struct bench_series *series, struct bench_samples *s)
+{
+	const double us = bench_tick_ns() / 1000;
+	const u32 i = series->rounds;
+
+	if (i == BENCH_ROUNDS_MAX || !s->nr)
+		bench_die("%s: too many rounds, or none measured anything",
+			  series->name);
+	qsort(s->ticks, s->nr, sizeof(*s->ticks), cmp_u64);
+	series->p50[i] = us * (double)s->ticks[s->nr / 2];
+	series->p99[i] = us * (double)s->ticks[(u64)s->nr * 99 / 100];
+	series->rounds++;
+	s->nr = 0;
+}
+
+double bench_median(const double *v, u32 nr)
+{
+	double sorted[BENCH_ROUNDS_MAX];
+
+	memcpy(sorted, v, nr * sizeof(*v));
+	qsort(sorted, nr, sizeof(*sorted), cmp_double);
+	return nr % 2 ? sorted[nr / 2] :
+	       (sorted[nr / 2 - 1] + sorted[nr / 2]) / 2;
+}
+
+void bench_range(const double *v, u32 nr, double *lo, double *hi)
+{
+	u32 i;
+
+	*lo = *hi = v[0];
+	for (i = 1; i < nr; i++) {
+		if (v[i] < *lo)
+			*lo = v[i];
+		if (v[i] > *hi)
+			*hi = v[i];
+	}
+}
+
+/* ---- figures ---- */
+
+static void print_series(FILE *out, const struct bench_series *s)
+{
+	double lo, hi;
+
+	bench_range(s->p50, s->rounds, &lo, &hi);
+	fprintf(out, ", \"p99\": %.6g, \"rounds\": %u, \"min\": %.6g, \"max\": %.6g",
+		bench_median(s->p99, s->rounds), s->rounds, lo, hi);
+}
+
+static void print_figure(FILE *out, const struct bench_figure *f)
+{
+	const double ratio = f->peer ? f->value / f->peer_value : 0;
+
+	fprintf(out, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"",
+		f->name, f->value, f->unit);
+	if (f->peer)
+		fprintf(out, ", \"peer\": \"%s\", \"peer_value\": %.6g, \"ratio\": %.4g",
+			f->peer, f->peer_value, ratio);
+	else
+		fprintf(out, ", \"peer\": null, \"peer_value\": null, \"ratio\": null");
+	if (f->max_ratio > 0)
+		fprintf(out, ", \"goal\": \"ratio <= %g\", \"ok\": %s",
+			f->max_ratio, ratio <= f->max_ratio ? "true" : "false");
+	else if (f->max_value > 0)
+		fprintf(out, ", \"goal\": \"<= %g %s\", \"ok\": %s", f->max_value,
+			f->unit, f->value <= f->max_value ? "true" : "false");
+	else
+		fprintf(out, ", \"goal\": null, \"ok\": null");
+	if (f->series)
+		print_series(out, f->series);
+	fprintf(out, "}\n");
+}
+
+void bench_report(const struct bench_figure *f)
+{
+	const char *path = getenv("KVMM_BENCH_OUT");
+	FILE *out;
+
+	if (!path || !*path) {
+		print_figure(stdout, f);
+		return;
+	}
+	out = fopen(path, "a");
+	if (!out)
+		bench_die("%s: %s: name a file that can be written in KVMM_BENCH_OUT",
+			  path, strerror(errno));
+	print_figure(out, f);
+	if (fclose(out))
+		bench_die("%s: %s", path, strerror(errno));
+}
+
+/* ---- a daemon ---- */
+
+static void run_daemon(const struct bench_daemon *d, const char *const *args)
+{
+	const char *build = getenv("KVMM_BUILD"), *argv[32];
+	char path[512];
+	u32 n = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof(path), "%s/kvmm", build ? build : "build");
+	argv[n++] = path;
+	argv[n++] = "--socket";
+	argv[n++] = d->socket;
+	argv[n++] = "--log-level";
+	argv[n++] = "warn";
+	while (*args && n < ARRAY_SIZE(argv) - 1)
+		argv[n++] = *args++;
+	argv[n] = NULL;
+	execv(path, (char *const *)argv);
+	fprintf(stderr, "bench: error: %s: %s: build it or set KVMM_BUILD\n",
+		path, strerror(errno));
+	_exit(127);
+}
+
+void bench_daemon_start(struct bench_daemon *d, const char *const *args)
+{
+	const char *tmp = getenv("TMPDIR");
+	int i, status;
+
+	snprintf(d->dir, sizeof(d->dir), "%s/kvbXXXXXX", tmp ? tmp : "/tmp");
+	if (!mkdtemp(d->dir))
+		bench_die("%s: %s", d->dir, strerror(errno));
+	snprintf(d->socket, sizeof(d->socket), "%s/attach.sock", d->dir);
+	d->pid = fork();
+	if (d->pid < 0)
+		bench_die("fork: %s", strerror(errno));
+	if (!d->pid)
+		run_daemon(d, args);
+	for (i = 0; access(d->socket, F_OK); i++) {
+		if (waitpid(d->pid, &status, WNOHANG) == d->pid)
+			bench_die("kvmm ended with status 0x%x", status);
+		if (i == START_TRIES)
+			bench_die("kvmm does not make %s", d->socket);
+		usleep(10000);
+	}
+}
+
+void bench_daemon_stop(struct bench_daemon *d)
+{
+	char cmd[128];
+	int status;
+
+	kill(d->pid, SIGTERM);
+	if (waitpid(d->pid, &status, 0) != d->pid || status)
+		bench_die("kvmm ended with status 0x%x", status);
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", d->dir);
+	if (system(cmd))
+		bench_die("%s cannot be removed", d->dir);
+}
+
+u64 bench_daemon_cpu_ns(const struct bench_daemon *d)
+{
+	unsigned long long ns;
+	char path[320];
+	struct dirent *e;
+	u64 sum = 0;
+	DIR *dir;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)d->pid);
+	dir = opendir(path);
+	while (dir && (e = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/schedstat",
+			 (int)d->pid, e->d_name);
+		f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+		if (!f)
+			continue;
+		if (fscanf(f, "%llu", &ns) == 1)
+			sum += ns;
+		fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return sum;
+}

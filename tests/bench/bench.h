@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bench.h - what every benchmark of the project needs
+ *
+ * Samples and their percentiles, rounds and their spread, a daemon to measure
+ * against, and the one form in which figures are reported (report.c).
+ *
+ * A figure is measured in several rounds, each round interleaved with those of
+ * its peer, so that both see the same machine; the figure is the median over
+ * the rounds of what a round gives (say, its p50), and its spread is how far
+ * apart the rounds were.
+ */
+#ifndef TESTS_BENCH_H
+#define TESTS_BENCH_H
+
+#include <stdio.h>
+
+#include <libkvmm.h>
+
+#define BENCH_ROUNDS_MAX	32
+
+/* ---- time ---- */
+
+/* Nanoseconds, and ticks of the cheapest clock there is. */
+u64 bench_now(void);
+
+static inline u64 bench_ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#else
+	return bench_now();
+#endif
+}
+
+/* Nanoseconds of a tick; measured on the first call. */
+double bench_tick_ns(void);
+
+/* ---- samples and rounds ---- */
+
+/**
+ * struct bench_samples - durations of one round, in ticks
+ */
+struct bench_samples {
+	u64	*ticks;
+	u32	nr;
+	u32	max;
+};
+
+void bench_samples_init(struct bench_samples *s, u32 max);
+void bench_samples_free(struct bench_samples *s);
+static inline void bench_add(struct bench_samples *s, u64 ticks)
+{
+	if (s->nr < s->max)
+		s->ticks[s->nr++] = ticks;
+}
+
+/**
+ * struct bench_series - one measured thing over all rounds, in microseconds
+ * @name: as in the report
+ * @p50:  of each round
+ * @p99:  of each round
+ */
+struct bench_series {
+	const char	*name;
+	double		p50[BENCH_ROUNDS_MAX];
+	double		p99[BENCH_ROUNDS_MAX];
+	u32		rounds;
+};
+
+/* Close a round: percentiles of @s go to @series, and @s is empty again. */
+void bench_round(struct bench_series *series, struct bench_samples *s);
+
+/* Median of @nr values; @v stays as it is. */
+double bench_median(const double *v, u32 nr);
+
+/* Smallest and largest of @nr values. */
+void bench_range(const double *v, u32 nr, double *lo, double *hi);
+
+/* ---- figures ---- */
+
+/**
+ * struct bench_figure - one line of the report
+ * @name:       unique in a run
+ * @value:      the figure
+ * @unit:       "us", "tokens/s"
+ * @peer:       what it was measured beside, or NULL
+ * @peer_value: the peer's figure, in the same unit
+ * @max_ratio:  aim for value / peer_value, or 0
+ * @max_value:  aim for the value, or 0
+ * @series:     rounds of it, for p99 and spread, or NULL
+ */
+struct bench_figure {
+	const char			*name;
+	double				value;
+	const char			*unit;
+	const char			*peer;
+	double				peer_value;
+	double				max_ratio;
+	double				max_value;
+	const struct bench_series	*series;
+};
+
+/*
+ * Append the figure as one line of JSON to $KVMM_BENCH_OUT, else to standard
+ * output.
+ */
+void bench_report(const struct bench_figure *f);
+
+/* ---- a daemon ---- */
+
+/**
+ * struct bench_daemon - a kvmm of this build, on a socket of its own
+ */
+struct bench_daemon {
+	pid_t	pid;
+	char	dir[80];
+	char	socket[108];
+};
+
+/**
+ * bench_daemon_start() - start $KVMM_BUILD/kvmm and wait until it listens
+ * @args: further arguments, NULL-terminated
+ *
+ * Ends the benchmark with a line when that fails.
+ */
+void bench_daemon_start(struct bench_daemon *d, const char *const *args);
+
+/* SIGTERM, wait, remove its directory. */
+void bench_daemon_stop(struct bench_daemon *d);
+
+/* CPU nanoseconds of all its threads, or 0 where the kernel does not say. */
+u64 bench_daemon_cpu_ns(const struct bench_daemon *d);
+
+/* Print a line and end the benchmark; children die with it. */
+void __noreturn bench_die(const char *fmt, ...) __printf(1, 2);
+
+#endif /* TESTS_BENCH_H */
