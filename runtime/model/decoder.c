@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * decoder.c - one decoder for every family
+ *
+ * A batch is rows: one row a token, packed sequence after sequence, of
+ * whatever mix of prefill and decode.  All ops but attention treat rows alike
+ * and independently; attention is told which rows belong to which block
+ * table.  So there is no prefill path and no decode path, and cutting a
+ * prompt into chunks changes nothing but how many rows share a call.
+ *
+ *	x = embed(ids)
+ *	for every layer:
+ *		h = norm(x); q, k, v = h * Wq, Wk, Wv (+ bias)
+ *		norm heads of q and k (switch); rotate q and k
+ *		write k, v to the blocks; a = attention(q, blocks)
+ *		x += a * Wo
+ *		h = norm(x); x += silu(h * Wgate) * (h * Wup) * Wdown
+ *	logits = norm(x of the wanted rows) * Whead
+ *
+ * Bits.  Kernels are exact, each row by itself; everything added here is
+ * element by element.  So a row's bits depend on its tokens and positions
+ * alone, in both numeric modes.
+ *
+ * bf16 arithmetic.  Kernels take and give f32; with MODEL_BF16 every result
+ * that another op will read is rounded to bf16 in place, and the blocks hold
+ * bf16, which loses nothing more.  Logits are read by no op and stay f32.
+ *
+ * Nothing is allocated here after decoder_create(), and a batch is judged as
+ * a whole before the first byte of KV is written.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "runtime/model/internal.h"
+
+#define WORK_ALIGN	64u
+
+/* Carve @n elements of @size off the piece; with no piece, only count. */
+static void *work_take(struct model_work *w, u64 n, size_t size)
+{
+	void *p = w->mem ? (u8 *)w->mem + w->bytes : NULL;
+
+	w->bytes += ALIGN_UP(n * size, (u64)WORK_ALIGN);
+	return p;
+}
+
+static void work_carve(struct model_work *w, const struct model_config *cfg,
+		       u64 rows, u64 seqs)
+{
+	const u64 q = rows * cfg->heads * cfg->head_dim;
+	const u64 kv = rows * cfg->kv_heads * cfg->head_dim;
+
+	w->bytes = 0;
+	w->x = work_take(w, rows * cfg->hidden, sizeof(*w->x));
+	w->h = work_take(w, rows * cfg->hidden, sizeof(*w->h));
+	w->q = work_take(w, q, sizeof(*w->q));
+	w->k = work_take(w, kv, sizeof(*w->k));
+	w->v = work_take(w, kv, sizeof(*w->v));
+	w->attn = work_take(w, q, sizeof(*w->attn));
+	w->gate = work_take(w, rows * cfg->inter, sizeof(*w->gate));
+	w->up = work_take(w, rows * cfg->inter, sizeof(*w->up));
+	w->rope = work_take(w, rows * cfg->head_dim, sizeof(*w->rope));
+	w->ids = work_take(w, rows, sizeof(*w->ids));
+	w->positions = work_take(w, rows, sizeof(*w->positions));
+	w->seqs = work_take(w, seqs, sizeof(*w->seqs));
+}
+
+int decoder_create(struct model *model)
+{
+	struct model_work *w = &model->work;
+	const u64 rows = model->info.max_rows, seqs = model->info.max_seqs;
+
+	w->mem = NULL;
+	work_carve(w, &model->cfg, rows, seqs);
+	w->mem = aligned_alloc(WORK_ALIGN, w->bytes);
+	if (!w->mem)
+		return -ENOMEM;
+	work_carve(w, &model->cfg, rows, seqs);
+	return 0;
+}
+
+void decoder_destroy(struct model *model)
+{
+	free(model->work.mem);
+	model->work = (struct model_work){ 0 };
+}
+
+#define SETTLE_CHUNK	16u	/* a constant count, so that compilers vectorise */
+
+/* Round up to a chunk of values to bf16, nearest even; NaN stays NaN. */
+static inline void settle_chunk(float *x, size_t n)
+{
+	u32 bits[SETTLE_CHUNK] = { 0 }, rounded, i;
+
+	memcpy(bits, x, n * sizeof(*x));
+	for (i = 0; i < SETTLE_CHUNK; i++) {
+		rounded = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) &
+			  0xffff0000u;
+		bits[i] = (s32)(bits[i] & 0x7fffffff) > 0x7f800000 ?
+			  bits[i] : rounded;
+	}
+	memcpy(x, bits, n * sizeof(*x));
+}
+
+/* End of an op: with bf16 arithmetic, round what it gave. */
+static void settle(const struct model *model, float *x, u64 n)
+{
+	u64 i;
+
+	if (model->info.dtype != MODEL_BF16)
+		return;
+	for (i = 0; i + SETTLE_CHUNK <= n; i += SETTLE_CHUNK)
+		settle_chunk(x + i, SETTLE_CHUNK);
+	if (i < n)
+		settle_chunk(x + i, n - i);
+}
+
+/* y[m][rows of w] = x * w + bias */
+static void project(struct model *model, const float *x,
+		    const struct kern_weight *w, const float *bias, u32 m,
+		    float *y)
+{
+	model->ops->gemm(model->ctx, x, 0, w, bias, m, y, 0);
+	settle(model, y, (u64)m * w->rows);
+}
+
+/* Norm of @m rows of @d; @y may be @x. */
+static void normalise(struct model *model, const float *x, const float *w,
+		      u32 m, u32 d, float *y)
+{
+	model->ops->rmsnorm(model->ctx, x, w, m, d, model->cfg.norm_eps, y);
+	settle(model, y, (u64)m * d);
+}
+
+/* x += h */
+static void residual(struct model *model, u32 m)
+{
+	const u64 n = (u64)m * model->cfg.hidden;
+
+	model->ops->add(model->ctx, model->work.x, model->work.h, n);
+	settle(model, model->work.x, n);
+}
+
+/* Norm (if the family has one) and rotation of the heads of q or of k. */
+static void turn_heads(struct model *model, float *x, const float *norm, u32 m,
+		       u32 heads)
+{
+	const u32 hd = model->cfg.head_dim;
+
+	if (norm)
+		normalise(model, x, norm, m * heads, hd, x);
+	model->ops->rope(model->ctx, x, 0, m, heads, hd, hd / 2,
+			 model->work.rope);
+	settle(model, x, (u64)m * heads * hd);
+}
+
+static void layer_attend(struct model *model, const struct kern_kv *kv,
+			 u32 nr_seqs, u32 layer)
+{
+	const struct model_work *w = &model->work;
+	const struct kern_attn a = {
+		.kv = kv,
+		.layer = layer,
+		.nr_seqs = nr_seqs,
+		.seqs = w->seqs,
+		.q = w->q,
+		.out = w->attn,
+		.heads = model->cfg.heads,
+		.window = model->cfg.window,
+		.scale = 1.0f / sqrtf(model->cfg.head_dim),
+	};
+	const struct kern_kv_append app = {
+		.kv = kv,
+		.layer = layer,
+		.nr_seqs = nr_seqs,
+		.seqs = w->seqs,
+		.k = w->k,
+		.v = w->v,
+	};
+
+	model->ops->kv_write(model->ctx, &app);
+	model->ops->attention(model->ctx, &a);
+}
+
+static void layer_attention(struct model *model, const struct kern_kv *kv,
+			    u32 nr_seqs, u32 layer, u32 m)
+{
+	const struct model_layer *l = &model->w.layers[layer];
+	const struct model_config *cfg = &model->cfg;
+	struct model_work *w = &model->work;
+
+	normalise(model, w->x, l->attn_norm, m, cfg->hidden, w->h);
+	project(model, w->h, &l->q, l->q_bias, m, w->q);
+	project(model, w->h, &l->k, l->k_bias, m, w->k);
+	project(model, w->h, &l->v, l->v_bias, m, w->v);
+	turn_heads(model, w->q, l->q_norm, m, cfg->heads);
+	turn_heads(model, w->k, l->k_norm, m, cfg->kv_heads);
+	layer_attend(model, kv, nr_seqs, layer);
+	settle(model, w->attn, (u64)m * cfg->heads * cfg->head_dim);
+	project(model, w->attn, &l->o, NULL, m, w->h);
+	residual(model, m);
+}
+
+static void layer_mlp(struct model *model, u32 layer, u32 m)
+{
+	const struct model_layer *l = &model->w.layers[layer];
+	const struct model_config *cfg = &model->cfg;
+	struct model_work *w = &model->work;
+
+	normalise(model, w->x, l->mlp_norm, m, cfg->hidden, w->h);
+	project(model, w->h, &l->gate, NULL, m, w->gate);
+	project(model, w->h, &l->up, NULL, m, w->up);
+	model->ops->silu_mul(model->ctx, w->gate, w->up, 0, m, cfg->inter,
+			     w->gate);
+	settle(model, w->gate, (u64)m * cfg->inter);
+	project(model, w->gate, &l->down, NULL, m, w->h);
+	residual(model, m);
+}
+
+/* The last want_logits rows of every sequence, through the head. */
+static void head_logits(struct model *model, const struct model_seq_in *seqs,
+			u32 nr_seqs, float *logits)
+{
+	const u32 hidden = model->cfg.hidden;
+	struct model_work *w = &model->work;
+	u32 i, from, want, m = 0;
+
+	for (i = 0; i < nr_seqs; i++) {
+		want = seqs[i].want_logits;
+		from = w->seqs[i].first_row + seqs[i].nr_tokens - want;
+		memcpy(w->h + (u64)m * hidden, w->x + (u64)from * hidden,
+		       (u64)want * hidden * sizeof(*w->h));
+		m += want;
+	}
+	if (!m)
+		return;
+	normalise(model, w->h, model->w.norm, m, hidden, w->h);
+	model->ops->gemm(model->ctx, w->h, 0, &model->w.head, NULL, m, logits,
+			 0);
+}
+
+static int seq_check(const struct model *model, const struct model_seq_in *s)
+{
+	u32 i;
+
+	if (!s->nr_tokens || !s->tokens || !s->table ||
+	    s->want_logits > s->nr_tokens ||
+	    (u64)s->start + s->nr_tokens > model->info.max_len)
+		return -EINVAL;
+	for (i = 0; i < s->nr_tokens; i++)
+		if (s->tokens[i] >= model->cfg.vocab)
+			return -EINVAL;
+	return 0;
+}
+
+/* Judge the whole batch; *rows is its size, *wanted its rows of logits. */
+static int batch_check(const struct model *model,
+		       const struct model_seq_in *seqs, u32 nr_seqs, u32 *rows,
+		       u32 *wanted)
+{
+	u64 total = 0;
+	u32 i;
+	int ret;
+
+	if (nr_seqs > model->info.max_seqs)
+		return -E2BIG;
+	for (i = 0; i < nr_seqs; i++)
+		total += seqs[i].nr_tokens;
+	if (total > model->info.max_rows)
+		return -E2BIG;
+	*rows = total;
+	*wanted = 0;
+	for (i = 0; i < nr_seqs; i++) {
+		ret = seq_check(model, &seqs[i]);
+		if (ret)
+			return ret;
+		*wanted += seqs[i].want_logits;
+	}
+	return 0;
+}
+
+/* Lay the batch out as rows. */
+static void batch_pack(struct model *model, const struct model_seq_in *seqs,
+		       u32 nr_seqs)
+{
+	struct model_work *w = &model->work;
+	u32 i, j, row = 0;
+
+	for (i = 0; i < nr_seqs; i++) {
+		w->seqs[i] = (struct kern_attn_seq){
+			.table = seqs[i].table,
+			.nr_rows = seqs[i].nr_tokens,
+			.first_row = row,
+			.start_pos = seqs[i].start,
+		};
+		for (j = 0; j < seqs[i].nr_tokens; j++, row++) {
+			w->ids[row] = seqs[i].tokens[j];
+			w->positions[row] = seqs[i].start + j;
+		}
+	}
+}
+
+static struct kern_kv geometry(const struct model *model,
+			       const struct model_kv *kv)
+{
+	return (struct kern_kv){
+		.base = kv->base,
+		.unit = kv->unit,
+		.layer_stride = kv->layer_stride,
+		.block_tokens = kv->block_tokens,
+		.nr_layers = model->cfg.layers,
+		.kv_heads = model->cfg.kv_heads,
+		.head_dim = model->cfg.head_dim,
+		.dtype = model->info.dtype == MODEL_BF16 ? KERN_BF16 : KERN_F32,
+	};
+}
+
+int model_forward(struct model *model, const struct model_kv *kv,
+		  const struct model_seq_in *seqs, u32 nr_seqs, float *logits)
+{
+	const struct kern_kv g = geometry(model, kv);
+	struct model_work *w = &model->work;
+	u32 layer, m, wanted;
+	int ret;
+
+	ret = batch_check(model, seqs, nr_seqs, &m, &wanted);
+	if (ret)
+		return ret;
+	if ((wanted && !logits) || kern_kv_check(&g))
+		return -EINVAL;
+	if (!m)
+		return 0;
+	batch_pack(model, seqs, nr_seqs);
+	model->ops->embed(model->ctx, &model->w.embed, w->ids, m, w->x);
+	settle(model, w->x, (u64)m * model->cfg.hidden);
+	model->ops->rope_table(model->ctx, model->inv_freq,
+			       model->cfg.head_dim / 2, w->positions, m,
+			       w->rope);
+	for (layer = 0; layer < model->cfg.layers; layer++) {
+		layer_attention(model, &g, nr_seqs, layer, m);
+		layer_mlp(model, layer, m);
+	}
+	head_logits(model, seqs, nr_seqs, logits);
+	return 0;
+}
+
+void model_copy_blocks(struct model *model, const struct model_kv *kv,
+		       const u32 *from, const u32 *to, const u32 *tokens,
+		       u32 nr)
+{
+	const struct kern_kv g = geometry(model, kv);
+	struct kern_kv_copy copies[64];
+	u32 done, i, n;
+
+	for (done = 0; done < nr; done += n) {
+		n = min(nr - done, (u32)ARRAY_SIZE(copies));
+		for (i = 0; i < n; i++)
+			copies[i] = (struct kern_kv_copy){
+				.from = from[done + i],
+				.to = to[done + i],
+				.tokens = tokens[done + i],
+			};
+		model->ops->kv_copy(model->ctx, &g, copies, n);
+	}
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - the loaded model, shared by model.c and decoder.c alone
+ */
+#ifndef RUNTIME_MODEL_INTERNAL_H
+#define RUNTIME_MODEL_INTERNAL_H
+
+#include "runtime/model/weights.h"
+
+/**
+ * struct model_work - everything one forward needs, carved from one piece
+ * @mem:	the piece; what follows points into it
+ * @bytes:	its size
+ * @x:		[rows][hidden], the residual stream
+ * @h:		[rows][hidden], what enters and leaves a projection
+ * @q:		[rows][heads * head_dim]
+ * @k:		[rows][kv_heads * head_dim]
+ * @v:		[rows][kv_heads * head_dim]
+ * @attn:	[rows][heads * head_dim]
+ * @gate:	[rows][inter]
+ * @up:		[rows][inter]
+ * @rope:	[rows][2][head_dim / 2]
+ * @ids:	[rows]
+ * @positions:	[rows]
+ * @seqs:	[max_seqs]
+ */
+struct model_work {
+	void			*mem;
+	u64			bytes;
+	float			*x;
+	float			*h;
+	float			*q;
+	float			*k;
+	float			*v;
+	float			*attn;
+	float			*gate;
+	float			*up;
+	float			*rope;
+	u32			*ids;
+	u32			*positions;
+	struct kern_attn_seq	*seqs;
+};
+
+struct model {
+	struct model_info	info;
+	struct model_config	cfg;
+	struct ckpt		*ckpt;
+	struct model_weights	w;
+	float			*inv_freq;	/* [head_dim / 2] */
+	const struct kern_ops	*ops;
+	struct kern_ctx		*ctx;
+	struct model_work	work;
+	char			*dir;
+};
+
+/* Size @model->work by info.max_rows and info.max_seqs; 0 or -ENOMEM. */
+int __must_check decoder_create(struct model *model);
+void decoder_destroy(struct model *model);
+
+#endif /* RUNTIME_MODEL_INTERNAL_H */

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * json.c - reading JSON files of a checkpoint
+ *
+ * Configurations are written by many programs: absent and null mean the same,
+ * whole numbers come as 10000.0, and a "no limit" comes as an integer of 31
+ * digits, which is why configurations are parsed with JSON_DECODE_INT_AS_REAL.
+ * The getters accept exactly that much and no more, check every range, and
+ * keep the first failure, so that one line names the first key that is wrong.
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/model/json.h"
+
+#define MJ_MAX_BYTES	(256ull << 20)	/* an index of a big model has 10 MB */
+
+/* Read all of @fd; *out is allocated. */
+static int mj_slurp(int fd, size_t size, char **out)
+{
+	size_t len = 0;
+	ssize_t n;
+	char *buf;
+
+	buf = malloc(size + 1);
+	if (!buf)
+		return -ENOMEM;
+	while (len < size) {
+		n = read(fd, buf + len, size - len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			free(buf);
+			return n ? -errno : -EIO;
+		}
+		len += n;
+	}
+	*out = buf;
+	return 0;
+}
+
+static int mj_read(struct mj_file *f, char **text, size_t *len)
+{
+	struct stat st;
+	int fd, ret;
+
+	fd = open(f->path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return model_fail_errno(f->err, -errno, f->path,
+					"cannot open");
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+	    (u64)st.st_size > MJ_MAX_BYTES) {
+		ret = model_fail(f->err, -EINVAL, "%s: not a regular file of "
+				 "at most 256 MB: copy the model again",
+				 f->path);
+		goto out_close;
+	}
+	ret = mj_slurp(fd, st.st_size, text);
+	if (ret)
+		model_fail_errno(f->err, ret, f->path, "cannot read");
+	*len = st.st_size;
+out_close:
+	close(fd);
+	return ret;
+}
+
+int mj_open(struct mj_file *f, const char *dir, const char *name, size_t flags,
+	    struct model_error *err)
+{
+	json_error_t jerr;
+	char *text = NULL;
+	size_t len = 0;
+
+	*f = (struct mj_file){ .err = err };
+	if (asprintf(&f->path, "%s/%s", dir, name) < 0) {
+		f->path = NULL;
+		return f->ret = model_fail_errno(err, -ENOMEM, dir, name);
+	}
+	f->ret = mj_read(f, &text, &len);
+	if (f->ret)
+		return f->ret;
+	f->root = json_loadb(text, len, flags | JSON_REJECT_DUPLICATES, &jerr);
+	free(text);
+	if (!f->root)
+		f->ret = model_fail(err, -EINVAL, "%s: line %d: %s: correct "
+				    "it or copy the file again", f->path,
+				    jerr.line, jerr.text);
+	else if (!json_is_object(f->root))
+		f->ret = model_fail(err, -EINVAL, "%s: holds no JSON object: "
+				    "copy the file again", f->path);
+	return f->ret;
+}
+
+void mj_close(struct mj_file *f)
+{
+	json_decref(f->root);
+	free(f->path);
+	*f = (struct mj_file){ 0 };
+}
+
+int mj_fail(struct mj_file *f, int code, const char *key, const char *fmt, ...)
+{
+	char why[320];
+	va_list ap;
+
+	if (f->ret)
+		return f->ret;
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	return f->ret = model_fail(f->err, code, "%s: " MODEL_NAME_FMT ": %s",
+				   f->path, key, why);
+}
+
+json_t *mj_get(const json_t *obj, const char *key)
+{
+	json_t *v = json_object_get(obj, key);
+
+	return v && !json_is_null(v) ? v : NULL;
+}
+
+bool mj_has(const struct mj_file *f, const char *key)
+{
+	return mj_get(f->root, key) != NULL;
+}
+
+void mj_u32(struct mj_file *f, const json_t *obj, const char *key, u32 lo,
+	    u32 hi, u32 *out)
+{
+	json_t *v = mj_get(obj, key);
+	double d;
+
+	if (f->ret || !v)
+		return;
+	d = json_number_value(v);
+	if (!json_is_number(v) || d != floor(d))
+		mj_fail(f, -EINVAL, key, "is no whole number: correct it");
+	else if (d < lo || d > hi)
+		mj_fail(f, -EINVAL, key, "%.12g is outside %u..%u: correct it",
+			d, lo, hi);
+	else
+		*out = d;
+}
+
+void mj_need_u32(struct mj_file *f, const json_t *obj, const char *key, u32 lo,
+		 u32 hi, u32 *out)
+{
+	if (!mj_get(obj, key))
+		mj_fail(f, -EINVAL, key, "is missing: copy the file again");
+	mj_u32(f, obj, key, lo, hi, out);
+}
+
+void mj_real(struct mj_file *f, const json_t *obj, const char *key, double lo,
+	     double hi, double *out)
+{
+	json_t *v = mj_get(obj, key);
+	double d;
+
+	if (f->ret || !v)
+		return;
+	d = json_number_value(v);
+	if (!json_is_number(v))
+		mj_fail(f, -EINVAL, key, "is no number: correct it");
+	else if (!(d >= lo && d <= hi))
+		mj_fail(f, -EINVAL, key, "%.12g is outside %g..%g: correct it",
+			d, lo, hi);
+	else
+		*out = d;
+}
+
+void mj_need_real(struct mj_file *f, const json_t *obj, const char *key,
+		  double lo, double hi, double *out)
+{
+	if (!mj_get(obj, key))
+		mj_fail(f, -EINVAL, key, "is missing: copy the file again");
+	mj_real(f, obj, key, lo, hi, out);
+}
+
+void mj_bool(struct mj_file *f, const json_t *obj, const char *key, bool *out)
+{
+	json_t *v = mj_get(obj, key);
+
+	if (f->ret || !v)
+		return;
+	if (!json_is_boolean(v))
+		mj_fail(f, -EINVAL, key, "is neither true nor false: correct "
+			"it");
+	else
+		*out = json_is_true(v);
+}
+
+const char *mj_str(struct mj_file *f, const json_t *obj, const char *key)
+{
+	json_t *v = mj_get(obj, key);
+
+	if (f->ret || !v)
+		return NULL;
+	if (!json_is_string(v))
+		mj_fail(f, -EINVAL, key, "is no string: correct it");
+	return json_string_value(v);
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * model.c - from a folder to something that runs
+ *
+ * The model layer turns a checkpoint folder into struct model.  Loading goes
+ * down this list and stops at the first thing that is not right, with one
+ * line that names the file, the key, the reason and the remedy:
+ *
+ *	config.c	config.json -> switches, sizes, ids
+ *	checkpoint.c	model.safetensors or its shards -> tensors by name
+ *	safetensors.c	one file, checked as if a stranger had made it
+ *	weights.c	tensors -> places in the decoder; nothing left over
+ *	rope.c		position settings -> inverse frequencies
+ *	decoder.c	the workspace, and the forward pass
+ *
+ * After loading nothing is parsed, looked up by name or allocated again.  The
+ * model knows no sequence and no block: both come with each call, so all
+ * state that a conversation has lies in the blocks.
+ *
+ * Identity.  KV of one model fed to another is silent garbage, and blocks
+ * outlive the process that wrote them.  So model_identity() hands out every
+ * fact that decides a bit of KV; it is here, beside the loader, since who
+ * adds a switch must add it there.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/model/error.h"
+#include "runtime/model/internal.h"
+
+#define MODEL_ROWS_LIMIT	65536u
+#define MODEL_THREADS_LIMIT	1024u
+
+static int model_check_opts(const struct model *m,
+			    const struct model_opts *o,
+			    struct model_error *err)
+{
+	if (o->dtype > MODEL_BF16 || o->mode > MODEL_EXACT)
+		return model_fail(err, -EINVAL, "%s: no such dtype or numeric "
+				  "mode: choose f32 or bf16, fast or exact",
+				  m->dir);
+	if (o->max_len > m->cfg.max_position)
+		return model_fail(err, -EINVAL, "%s: a length of %u is above "
+				  "the model's max_position_embeddings, %u: "
+				  "choose at most that", m->dir, o->max_len,
+				  m->cfg.max_position);
+	if (o->max_rows > MODEL_ROWS_LIMIT || o->max_seqs > MODEL_ROWS_LIMIT)
+		return model_fail(err, -EINVAL, "%s: a batch of %u rows is "
+				  "too large: choose at most %u", m->dir,
+				  max(o->max_rows, o->max_seqs),
+				  MODEL_ROWS_LIMIT);
+	if (o->nr_threads > MODEL_THREADS_LIMIT)
+		return model_fail(err, -EINVAL, "%s: %u threads are too many: "
+				  "choose at most %u", m->dir, o->nr_threads,
+				  MODEL_THREADS_LIMIT);
+	return 0;
+}
+
+static void model_fill_info(struct model *m, const struct model_opts *o)
+{
+	const struct model_config *c = &m->cfg;
+	struct model_info *i = &m->info;
+	u32 n;
+
+	i->arch = c->arch;
+	i->dir = m->dir;
+	i->dtype = o->dtype;
+	i->mode = o->mode;
+	i->nr_vocab = c->vocab;
+	i->nr_layers = c->layers;
+	i->hidden = c->hidden;
+	i->nr_heads = c->heads;
+	i->nr_kv_heads = c->kv_heads;
+	i->head_dim = c->head_dim;
+	i->max_position = c->max_position;
+	i->max_len = o->max_len ? o->max_len : c->max_position;
+	i->max_rows = o->max_rows ? o->max_rows : MODEL_MAX_ROWS;
+	i->max_seqs = o->max_seqs ? o->max_seqs : i->max_rows;
+	i->bos_id = c->bos_id;
+	i->nr_eos = c->nr_eos;
+	memcpy(i->eos_ids, c->eos_ids, sizeof(i->eos_ids));
+	i->k_bytes = c->head_dim * (o->dtype == MODEL_BF16 ? 2 : 4);
+	i->v_bytes = i->k_bytes;
+	for (n = 0; n < m->ckpt->nr_tensors; n++) {
+		i->nr_params += m->ckpt->tensors[n]->nr_elems;
+		i->weight_bytes += m->ckpt->tensors[n]->nr_bytes;
+	}
+}
+
+static int model_start_kernels(struct model *m, const struct model_opts *o,
+			       struct model_error *err)
+{
+	int ret;
+
+	m->ops = kern_get(o->kernel);
+	if (!m->ops)
+		return model_fail(err, -EINVAL, "kernel \"%.40s\" is unknown "
+				  "or this CPU cannot run it: choose ref or "
+				  "cpu", o->kernel ? o->kernel : "");
+	ret = kern_ctx_create(o->nr_threads, &m->ctx);
+	if (ret)
+		return model_fail_errno(err, ret, m->dir,
+					"cannot start compute threads");
+	m->info.kernel = m->ops->name;
+	m->info.variant = m->ops->variant;
+	return 0;
+}
+
+/* Everything that is read from the folder. */
+static int model_read(struct model *m, struct model_error *err)
+{
+	int ret;
+
+	ret = model_config_read(m->dir, &m->cfg, err);
+	if (ret)
+		return ret;
+	ret = model_config_generation(m->dir, &m->cfg, &m->info.gen, err);
+	if (ret)
+		return ret;
+	ret = ckpt_open(m->dir, &m->ckpt, err);
+	if (ret)
+		return ret;
+	return weights_bind(&m->w, m->ckpt, &m->cfg, err);
+}
+
+/* Everything that is made. */
+static int model_build(struct model *m, const struct model_opts *o,
+		       struct model_error *err)
+{
+	int ret;
+
+	ret = model_check_opts(m, o, err);
+	if (ret)
+		return ret;
+	model_fill_info(m, o);
+	m->inv_freq = calloc(m->cfg.head_dim / 2, sizeof(*m->inv_freq));
+	if (!m->inv_freq)
+		return model_fail_errno(err, -ENOMEM, m->dir, "rope");
+	rope_inv_freq(&m->cfg.rope, m->cfg.head_dim, m->inv_freq);
+	ret = decoder_create(m);
+	if (ret)
+		return model_fail(err, ret, "%s: no memory for a workspace of "
+				  "%llu MB: choose fewer rows a batch", m->dir,
+				  (unsigned long long)(m->work.bytes >> 20));
+	m->info.work_bytes = m->work.bytes;
+	return model_start_kernels(m, o, err);
+}
+
+int model_load(const char *dir, const struct model_opts *opts,
+	       struct model **out, struct model_error *err)
+{
+	const struct model_opts defaults = { 0 };
+	struct model *m;
+	int ret;
+
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return model_fail_errno(err, -ENOMEM, dir, "load");
+	m->dir = strdup(dir);
+	if (!m->dir) {
+		ret = model_fail_errno(err, -ENOMEM, dir, "load");
+		goto out_free;
+	}
+	ret = model_read(m, err);
+	if (ret)
+		goto out_free;
+	ret = model_build(m, opts ? opts : &defaults, err);
+	if (ret)
+		goto out_free;
+	*out = m;
+	return 0;
+
+out_free:
+	model_free(m);
+	return ret;
+}
+
+void model_free(struct model *m)
+{
+	if (!m)
+		return;
+	kern_ctx_destroy(m->ctx);
+	decoder_destroy(m);
+	free(m->inv_freq);
+	weights_free(&m->w);
+	ckpt_close(m->ckpt);
+	free(m->dir);
+	free(m);
+}
+
+const struct model_info *model_info(const struct model *model)
+{
+	return &model->info;
+}
+
+/* Who receives an identity. */
+struct identity {
+	void	(*add)(void *arg, const char *tag, const void *data,
+		       size_t len);
+	void	*arg;
+};
+
+static void identity_str(const struct identity *id, const char *tag,
+			 const char *s)
+{
+	id->add(id->arg, tag, s, strlen(s));
+}
+
+static void identity_u32(const struct identity *id, const char *tag, u32 v)
+{
+	id->add(id->arg, tag, &v, sizeof(v));
+}
+
+/*
+ * Shapes of matrices follow from the tensors, but not how heads share them.
+ * Limits and ids are left out: they decide how long KV may be, not its bits.
+ */
+static void identity_config(const struct model *m, const struct identity *id)
+{
+	const struct model_config *c = &m->cfg;
+
+	identity_str(id, "config.arch", c->arch);
+	identity_u32(id, "config.vocab", c->vocab);
+	identity_u32(id, "config.hidden", c->hidden);
+	identity_u32(id, "config.inter", c->inter);
+	identity_u32(id, "config.layers", c->layers);
+	identity_u32(id, "config.heads", c->heads);
+	identity_u32(id, "config.kv_heads", c->kv_heads);
+	identity_u32(id, "config.head_dim", c->head_dim);
+	id->add(id->arg, "config.norm_eps", &c->norm_eps, sizeof(c->norm_eps));
+	identity_u32(id, "config.tied", c->tied);
+	identity_u32(id, "config.qkv_bias", c->qkv_bias);
+	identity_u32(id, "config.qk_norm", c->qk_norm);
+	identity_u32(id, "config.window", c->window);
+	identity_str(id, "rope.type", rope_type_name(c->rope.type));
+	id->add(id->arg, "rope.inv_freq", m->inv_freq,
+		c->head_dim / 2 * sizeof(*m->inv_freq));
+}
+
+static void identity_tensors(const struct model *m, const struct identity *id)
+{
+	const struct st_tensor *t;
+	u32 i;
+
+	for (i = 0; i < m->ckpt->nr_tensors; i++) {
+		t = m->ckpt->tensors[i];
+		identity_str(id, "tensor.name", t->name);
+		identity_str(id, "tensor.dtype", st_dtype_name(t->dtype));
+		id->add(id->arg, "tensor.shape", t->shape,
+			t->nr_dims * sizeof(*t->shape));
+		id->add(id->arg, "tensor.data", t->data, t->nr_bytes);
+	}
+}
+
+void model_identity(const struct model *model,
+		    void (*add)(void *arg, const char *tag, const void *data,
+				size_t len),
+		    void *arg)
+{
+	const struct identity id = { .add = add, .arg = arg };
+
+	identity_config(model, &id);
+	identity_tensors(model, &id);
+	identity_str(&id, "kv.dtype",
+		     model->info.dtype == MODEL_BF16 ? "bf16" : "f32");
+	identity_str(&id, "kernel.name", model->ops->name);
+	identity_str(&id, "kernel.variant", model->ops->variant);
+	identity_u32(&id, "kernel.version", model->ops->version);
+	identity_str(&id, "mode",
+		     model->info.mode == MODEL_EXACT ? "exact" : "fast");
+}

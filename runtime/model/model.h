@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.h - a checkpoint folder, loaded and ready to run
+ *
+ * This is the face of the model layer: load a folder, ask what it is, run
+ * batches of tokens through it over paged KV, feed its identity to a digest.
+ * Above it the engine knows sequences and blocks but no tensor; below it the
+ * kernels know tensors but no checkpoint.  Nothing here knows the daemon: the
+ * memory that holds the KV, and the tables that map it, come with every call.
+ *
+ * A model is used by one thread at a time.  Kernels use threads of their own
+ * inside a call; when a call has returned, they are idle.
+ */
+#ifndef RUNTIME_MODEL_H
+#define RUNTIME_MODEL_H
+
+#include <kvmm/types.h>
+
+struct model;
+
+/* One line for a person: the file, the key, what is wrong, what to do. */
+struct model_error {
+	char text[512];
+};
+
+/*
+ * The type of activations and of KV.  Weights keep the type of the file and
+ * are widened on use.  BF16 means bf16 arithmetic: what one op hands to the
+ * next is rounded to bf16, sums inside an op are f32.
+ */
+enum model_dtype {
+	MODEL_F32,
+	MODEL_BF16,
+};
+
+/*
+ * FAST is anything within tolerance; EXACT gives the same bits for a token
+ * however its sequence was cut into chunks and whoever else is in the batch.
+ */
+enum model_mode {
+	MODEL_FAST,
+	MODEL_EXACT,
+};
+
+/**
+ * struct model_opts - how to load and run; all zero is a valid choice
+ * @dtype:	activations and KV
+ * @mode:	numeric mode
+ * @kernel:	implementation by name ("ref", "cpu"); NULL takes the best one
+ * @nr_threads:	compute threads, 0 for one a core
+ * @max_len:	longest sequence in tokens, 0 for the model's own limit; more
+ *		than the model's own limit is refused
+ * @max_rows:	most tokens in one model_forward(), 0 for MODEL_MAX_ROWS
+ * @max_seqs:	most sequences in one model_forward(), 0 for @max_rows
+ */
+struct model_opts {
+	enum model_dtype	dtype;
+	enum model_mode		mode;
+	const char		*kernel;
+	u32			nr_threads;
+	u32			max_len;
+	u32			max_rows;
+	u32			max_seqs;
+};
+
+#define MODEL_MAX_ROWS	512u
+#define MODEL_MAX_EOS	16u
+
+/* What generation_config.json sets; @has says which, by MODEL_GEN_*. */
+enum {
+	MODEL_GEN_DO_SAMPLE		= BIT(0),
+	MODEL_GEN_TEMPERATURE		= BIT(1),
+	MODEL_GEN_TOP_P			= BIT(2),
+	MODEL_GEN_TOP_K			= BIT(3),
+	MODEL_GEN_MIN_P			= BIT(4),
+	MODEL_GEN_REPETITION_PENALTY	= BIT(5),
+	MODEL_GEN_MAX_NEW_TOKENS	= BIT(6),
+};
+
+struct model_generation {
+	u32	has;
+	bool	do_sample;
+	double	temperature;
+	double	top_p;
+	u32	top_k;
+	double	min_p;
+	double	repetition_penalty;
+	u32	max_new_tokens;
+};
+
+/**
+ * struct model_info - what the layers above need to know, fixed at load
+ * @arch:	architecture as config.json names it, "LlamaForCausalLM"
+ * @dir:	the folder it was loaded from
+ * @kernel:	implementation in use, "cpu"
+ * @variant:	the kernel's variant on this machine, e.g. by instruction set
+ * @dtype:	as in the options
+ * @mode:	as in the options
+ * @nr_vocab:	floats in a row of logits
+ * @nr_layers:	decoder layers
+ * @hidden:	width of the residual stream
+ * @nr_heads:	query heads
+ * @nr_kv_heads: KV heads
+ * @head_dim:	elements of one head
+ * @max_position: the model's own limit in tokens
+ * @max_len:	the limit in force, at most @max_position
+ * @max_rows:	the limits of one model_forward() in force
+ * @max_seqs:	ditto
+ * @bos_id:	token that starts a text, -1 if there is none
+ * @eos_ids:	tokens that end a text, @nr_eos of them; generation_config.json
+ *		first, config.json where that is silent
+ * @k_bytes:	bytes of K of one token in one KV head
+ * @v_bytes:	bytes of V, ditto
+ * @nr_params:	elements in all tensors
+ * @weight_bytes: bytes of all tensors as stored
+ * @work_bytes:	bytes of the workspace
+ * @gen:	generation defaults
+ */
+struct model_info {
+	const char		*arch;
+	const char		*dir;
+	const char		*kernel;
+	const char		*variant;
+	enum model_dtype	dtype;
+	enum model_mode		mode;
+	u32			nr_vocab;
+	u32			nr_layers;
+	u32			hidden;
+	u32			nr_heads;
+	u32			nr_kv_heads;
+	u32			head_dim;
+	u32			max_position;
+	u32			max_len;
+	u32			max_rows;
+	u32			max_seqs;
+	s32			bos_id;
+	u32			nr_eos;
+	u32			eos_ids[MODEL_MAX_EOS];
+	u32			k_bytes;
+	u32			v_bytes;
+	u64			nr_params;
+	u64			weight_bytes;
+	u64			work_bytes;
+	struct model_generation	gen;
+};
+
+/**
+ * struct model_kv - where the blocks are
+ * @base:	start of the pool in this process
+ * @unit:	bytes that one count of a table entry stands for
+ * @layer_stride: bytes from one layer of a block to the next
+ * @block_tokens: tokens a block holds
+ *
+ * Layer l of the block named by a table entry e starts at
+ * @base + e * @unit + l * @layer_stride and holds [K|V][kv head][token][dim],
+ * that is @block_tokens * nr_kv_heads * (k_bytes + v_bytes) bytes.
+ */
+struct model_kv {
+	void	*base;
+	u64	unit;
+	u64	layer_stride;
+	u32	block_tokens;
+};
+
+/**
+ * struct model_seq_in - the part of one sequence that runs now
+ * @tokens:	ids of positions @start .. @start + @nr_tokens - 1
+ * @nr_tokens:	how many, at least 1
+ * @start:	position of the first; the KV of all before it is in place
+ * @table:	block table; entry i maps positions from i * block_tokens, and
+ *		entries exist up to the last position that runs
+ * @want_logits: rows of logits wanted: those of the last @want_logits tokens;
+ *		0 for none, 1 for the next token
+ */
+struct model_seq_in {
+	const u32	*tokens;
+	u32		nr_tokens;
+	u32		start;
+	const u32	*table;
+	u32		want_logits;
+};
+
+/**
+ * model_load() - read a checkpoint folder and make it ready to run
+ * @dir:	folder with config.json and model.safetensors, or
+ *		model.safetensors.index.json and the files it names;
+ *		generation_config.json if there is one
+ * @opts:	how; NULL for defaults
+ * @out:	the model; untouched on failure
+ * @err:	set on failure
+ *
+ * Weights are mapped, not copied: the files must not change meanwhile.  What
+ * is not known is refused by name, never guessed.
+ *
+ * Return: 0; -ENOENT (a file is missing), -EINVAL (a file lies, or an option
+ * makes no sense), -EOPNOTSUPP (sound, but with a feature that is not
+ * supported), -ENOMEM, or the error of open(), read() or mmap().
+ */
+int __must_check model_load(const char *dir, const struct model_opts *opts,
+			    struct model **out, struct model_error *err);
+
+/* NULL is allowed. */
+void model_free(struct model *model);
+
+const struct model_info *model_info(const struct model *model);
+
+/**
+ * model_identity() - everything that decides what KV means, for a digest
+ * @model:	the model
+ * @add:	receives every part, always in the same order; @tag says what
+ *		@data is
+ * @arg:	for @add
+ *
+ * Covers architecture and switches, position-encoding settings, every
+ * tensor's name, type, shape and bytes, the KV type, the kernel with its
+ * variant and numerics version, and the numeric mode.  Two models may share
+ * KV if and only if they feed the same parts; the consumer must keep parts
+ * apart (hash the lengths too).  It reads all weights once.
+ */
+void model_identity(const struct model *model,
+		    void (*add)(void *arg, const char *tag, const void *data,
+				size_t len),
+		    void *arg);
+
+/**
+ * model_forward() - run one batch over paged KV
+ * @model:	the model
+ * @kv:		the blocks; written at the positions that run, read at all up
+ *		to them
+ * @seqs:	the batch; no two entries may be of one sequence
+ * @nr_seqs:	how many, at most max_seqs
+ * @logits:	f32 [sum of want_logits][nr_vocab], rows in order of @seqs;
+ *		may be NULL if that sum is 0
+ *
+ * Allocates nothing.  A refused batch has written nothing.
+ *
+ * Return: 0; -E2BIG if there are more rows than max_rows or more sequences
+ * than max_seqs, -EINVAL if a token is outside the vocabulary, a position
+ * outside max_len, or an entry makes no sense.
+ */
+int __must_check model_forward(struct model *model, const struct model_kv *kv,
+			       const struct model_seq_in *seqs, u32 nr_seqs,
+			       float *logits);
+
+/**
+ * model_copy_blocks() - copy the KV of blocks, all layers
+ * @model:	the model
+ * @kv:		the blocks
+ * @from:	table entries to copy from
+ * @to:		table entries to copy to; none is also in @from
+ * @tokens:	leading tokens of each block that matter
+ * @nr:		how many copies
+ */
+void model_copy_blocks(struct model *model, const struct model_kv *kv,
+		       const u32 *from, const u32 *to, const u32 *tokens,
+		       u32 nr);
+
+#endif /* RUNTIME_MODEL_H */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * safetensors.h - one safetensors file: open, check, look up
+ */
+#ifndef RUNTIME_MODEL_SAFETENSORS_H
+#define RUNTIME_MODEL_SAFETENSORS_H
+
+#include "runtime/model/model.h"
+
+/* Every element type of the format, and the bits one element takes. */
+#define ST_DTYPES(x)							\
+	x(BOOL,		8)						\
+	x(F4,		4)						\
+	x(F6_E2M3,	6)						\
+	x(F6_E3M2,	6)						\
+	x(U8,		8)						\
+	x(I8,		8)						\
+	x(F8_E5M2,	8)						\
+	x(F8_E4M3,	8)						\
+	x(F8_E8M0,	8)						\
+	x(F8_E4M3FNUZ,	8)						\
+	x(F8_E5M2FNUZ,	8)						\
+	x(I16,		16)						\
+	x(U16,		16)						\
+	x(F16,		16)						\
+	x(BF16,		16)						\
+	x(I32,		32)						\
+	x(U32,		32)						\
+	x(F32,		32)						\
+	x(C64,		64)						\
+	x(F64,		64)						\
+	x(I64,		64)						\
+	x(U64,		64)
+
+enum st_dtype {
+#define x(name, bits)	ST_##name,
+	ST_DTYPES(x)
+#undef x
+	NR_ST_DTYPES
+};
+
+#define ST_MAX_DIMS	8u
+#define ST_MAX_HEADER	100000000ull	/* the reference reader's limit */
+
+/**
+ * struct st_tensor - one tensor of a file
+ * @name:	NUL-terminated, owned by the file
+ * @path:	the file it is in, for messages; owned by the file
+ * @dtype:	element type
+ * @nr_dims:	0 for a scalar
+ * @shape:	row-major
+ * @nr_elems:	product of @shape
+ * @begin:	offset of the first byte in the file's buffer
+ * @nr_bytes:	size in the file
+ * @data:	the mapped bytes; aligned only as the file happens to be
+ */
+struct st_tensor {
+	char		*name;
+	const char	*path;
+	enum st_dtype	dtype;
+	u32		nr_dims;
+	u64		shape[ST_MAX_DIMS];
+	u64		nr_elems;
+	u64		begin;
+	u64		nr_bytes;
+	const void	*data;
+};
+
+/* An open file; @tensors is sorted by name. */
+struct st_file {
+	char			*path;
+	void			*map;
+	size_t			size;
+	struct st_tensor	*tensors;
+	u32			nr_tensors;
+};
+
+/**
+ * st_open() - map a file and check all of its header
+ * @path:	the file
+ * @out:	the open file
+ * @err:	set on failure
+ *
+ * When it returns, every tensor's range lies inside the file, fits its shape
+ * and type, and the ranges cover the buffer exactly once.  Values are not
+ * looked at.
+ *
+ * Return: 0; -ENOENT, -EINVAL if the file is not sound, -ENOMEM, or the error
+ * of open() or mmap().
+ */
+int __must_check st_open(const char *path, struct st_file **out,
+			 struct model_error *err);
+
+/* NULL is allowed. */
+void st_close(struct st_file *file);
+
+/* The tensor of that name, or NULL. */
+const struct st_tensor *st_find(const struct st_file *file, const char *name);
+
+const char *st_dtype_name(enum st_dtype dtype);
+
+/* "[2, 3]" into @buf, cut short if it is too small; returns @buf. */
+const char *st_shape_str(const u64 *shape, u32 nr_dims, char *buf,
+			 size_t size);
+
+#endif /* RUNTIME_MODEL_SAFETENSORS_H */
