@@ -1,0 +1,697 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvmm.h - the ABI between kvmm and its clients
+ *
+ * A client attaches over a Unix seqpacket socket (struct kvmm_attach_req and
+ * _rep), receives two shared segments and an eventfd, and from then on talks
+ * through rings:
+ *
+ *   segment C, written by the client    struct kvmm_client_ctl, submission
+ *                                       entries, the argument area
+ *   segment D, written by the daemon    struct kvmm_daemon_ctl, completions,
+ *   (mapped read-only by the client)    results, events, status records,
+ *                                       block tables
+ *
+ * Rings have one producer and one consumer.  Indices run freely and are
+ * masked on use; each side keeps its own privately and publishes copies, so
+ * that a scribbled word can be noticed but never followed.  Whatever a client
+ * writes is a hint: kvmm copies it once, judges the copy, then uses the copy.
+ *
+ * Rules of this header: fixed-size integers, explicit padding, no holes,
+ * sizes that are multiples of eight, reserved fields that must be zero (kvmm
+ * answers -EINVAL otherwise), no enum, pointer or C11 atomic in a structure.
+ * It compiles as C11, C++17 and CUDA.  Accesses to shared words go through
+ * the __atomic builtins (see include/kvmm/ring.h); the fields stay plain.
+ */
+#ifndef _UAPI_KVMM_H
+#define _UAPI_KVMM_H
+
+#include <linux/types.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+#define KVMM_STATIC_ASSERT(cond, why)	static_assert(cond, why)
+#else
+#define KVMM_STATIC_ASSERT(cond, why)	_Static_assert(cond, why)
+#endif
+#define KVMM_ASSERT_SIZE(type, size)					\
+	KVMM_STATIC_ASSERT(sizeof(struct type) == (size),		\
+			   "size of " #type " is ABI")
+#define KVMM_ASSERT_OFFSET(type, field, off)				\
+	KVMM_STATIC_ASSERT(offsetof(struct type, field) == (off),	\
+			   "offset of " #type "." #field " is ABI")
+
+#define KVMM_ABI_VERSION	1
+/*
+ * FNV-1a over tests/data/uapi-layout.txt, which lists every structure, field,
+ * offset, size and number of this header; the test that writes that list
+ * checks it.
+ */
+#define KVMM_LAYOUT_HASH	0xf9d3c95860cd1b80ull
+
+#define KVMM_MAX_GROUPS		8	/* layer groups of a model */
+#define KVMM_MAX_TIERS		3	/* device, host, swap */
+#define KVMM_NAME_LEN		64	/* domain name, with its NUL */
+#define KVMM_IDENTITY_LEN	32	/* digest of the model identity */
+#define KVMM_MAX_STEPS		4	/* open at once, for one client */
+#define KVMM_NO_INDEX		0xffffffffu
+#define KVMM_NO_POOL		0xffffffffu
+#define KVMM_LIMIT_MAX		0xffffffffffffffffull	/* "max": no limit */
+
+/* ------------------------------------------------------------------ */
+/* Attach                                                              */
+
+#define KVMM_ATTACH_MAGIC	0x3148434154544131ull
+#define KVMM_REPLY_MAGIC	0x31594c5045523131ull
+#define KVMM_MAP_MAGIC		0x315458454d414d31ull
+
+/* kvmm_attach_req.flags */
+#define KVMM_ATTACH_RESUME	(1u << 0)	/* epoch and token name the old
+						 * attachment */
+
+/* Feature bits: asked for in the request, granted in the reply. */
+#define KVMM_FEAT_REMAP		(1ull << 0)
+#define KVMM_FEAT_TRUNCATE	(1ull << 1)
+#define KVMM_FEAT_TRIM		(1ull << 2)
+#define KVMM_FEAT_ADVISE	(1ull << 3)
+#define KVMM_FEAT_SWAP		(1ull << 4)
+#define KVMM_FEAT_RESUME	(1ull << 5)
+
+/**
+ * struct kvmm_group - the shape of one layer group's KV
+ * @layers:      layers of the group
+ * @kv_heads:    KV heads in this shard
+ * @k_bytes:     bytes of K for one head and token
+ * @v_bytes:     bytes of V for one head and token; 0 for MLA
+ * @scale_bytes: bytes of scale for one head and token, K and V each; 0: none
+ * @window:      sliding window in tokens; 0: none
+ */
+struct kvmm_group {
+	__u32	layers;
+	__u32	kv_heads;
+	__u32	k_bytes;
+	__u32	v_bytes;
+	__u32	scale_bytes;
+	__u32	window;
+	__u32	resv[2];
+};
+KVMM_ASSERT_SIZE(kvmm_group, 32);
+
+/**
+ * struct kvmm_limits - what a domain asks of one tier, in bytes
+ * @min:  never reclaimed below by the needs of others
+ * @low:  reclaimed below only when nothing else is left
+ * @high: above it new admissions wait and the domain reclaims its own
+ * @max:  never exceeded; KVMM_LIMIT_MAX: no limit
+ */
+struct kvmm_limits {
+	__u64	min;
+	__u64	low;
+	__u64	high;
+	__u64	max;
+};
+KVMM_ASSERT_SIZE(kvmm_limits, 32);
+
+/**
+ * struct kvmm_attach_req - first and only message of a client
+ * @magic:        KVMM_ATTACH_MAGIC
+ * @abi_version:  KVMM_ABI_VERSION
+ * @flags:        KVMM_ATTACH_*
+ * @layout_hash:  KVMM_LAYOUT_HASH
+ * @features:     KVMM_FEAT_* that the client would use
+ * @domain:       name of the domain, unique in the tenant, NUL-terminated
+ * @identity:     digest of the model identity
+ * @block_tokens: tokens of a block: 16, 32 or 64
+ * @nr_shards:    pools that one block spans; 1 in version 1
+ * @nr_groups:    used entries of @group; 1 in version 1
+ * @max_steps:    steps the client wants open at once, 1 to KVMM_MAX_STEPS
+ * @sq_entries:   submission entries wanted, a power of two
+ * @max_seqs:     sequences wanted
+ * @group:        the layout of KV
+ * @limits:       limits asked for, one entry a tier
+ * @weight:       share of the surplus under contention, 1 to 10000
+ * @resume_epoch: daemon_epoch of the attachment to resume
+ * @resume_token: token of the attachment to resume
+ */
+struct kvmm_attach_req {
+	__u64			magic;
+	__u32			abi_version;
+	__u32			flags;
+	__u64			layout_hash;
+	__u64			features;
+	char			domain[KVMM_NAME_LEN];
+	__u8			identity[KVMM_IDENTITY_LEN];
+	__u32			block_tokens;
+	__u32			nr_shards;
+	__u32			nr_groups;
+	__u32			max_steps;
+	__u32			sq_entries;
+	__u32			max_seqs;
+	struct kvmm_group	group[KVMM_MAX_GROUPS];
+	struct kvmm_limits	limits[KVMM_MAX_TIERS];
+	__u32			weight;
+	__u32			resv0;
+	__u64			resume_epoch;
+	__u64			resume_token[2];
+	__u64			resv[4];
+};
+KVMM_ASSERT_SIZE(kvmm_attach_req, 568);
+KVMM_ASSERT_OFFSET(kvmm_attach_req, group, 152);
+KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 536);
+
+/**
+ * struct kvmm_attach_rep - the daemon's answer
+ * @magic:         KVMM_REPLY_MAGIC
+ * @abi_version:   the daemon's KVMM_ABI_VERSION, also when it refuses
+ * @status:        0, or a negative errno; then only @text is valid further
+ * @layout_hash:   the daemon's KVMM_LAYOUT_HASH
+ * @features:      KVMM_FEAT_* granted
+ * @daemon_epoch:  raised at every cold start
+ * @token:         names this attachment for a later resume
+ * @client:        id of the client in the daemon's files
+ * @domain:        id of the domain
+ * @pool_bytes:    address range to reserve: extent i lies at i * extent_size
+ * @extent_size:   bytes
+ * @nr_extents:    of the pool
+ * @unit:          bytes of one step of a table entry
+ * @layer_stride:  bytes between layers of a block
+ * @block_bytes:   bytes of a block, all layers
+ * @span_extents:  neighbouring extents that a span takes
+ * @span_blocks:   blocks cut from a span
+ * @span_tail:     bytes of a span that no block uses
+ * @c_bytes:       size of segment C
+ * @d_bytes:       size of segment D
+ * @sq_off:        submission entries in C
+ * @sq_entries:    number, a power of two
+ * @arg_off:       argument area in C
+ * @arg_bytes:     its size
+ * @cq_off:        completions in D
+ * @cq_entries:    number, a power of two
+ * @result_off:    result area in D
+ * @result_bytes:  its size
+ * @event_off:     event ring in D
+ * @event_entries: number, a power of two
+ * @seq_off:       struct kvmm_seq_status array in D
+ * @max_seqs:      its length: a handle's index is below it
+ * @extent_off:    struct kvmm_extent_status array in D
+ * @table_off:     struct kvmm_table_page array in D
+ * @nr_tables:     its length
+ * @max_steps:     granted
+ * @max_batch:     most entries of one request
+ * @step_deadline_ms: a step kept open longer while somebody waits is fatal
+ * @text:          one line that says why, when @status is not 0
+ *
+ * Three file descriptors travel with a @status of 0: segment C, segment D
+ * and the eventfd that is the daemon's doorbell.
+ */
+struct kvmm_attach_rep {
+	__u64	magic;
+	__u32	abi_version;
+	__s32	status;
+	__u64	layout_hash;
+	__u64	features;
+	__u64	daemon_epoch;
+	__u64	token[2];
+	__u32	client;
+	__u32	domain;
+	__u64	pool_bytes;
+	__u64	extent_size;
+	__u32	nr_extents;
+	__u32	unit;
+	__u64	layer_stride;
+	__u64	block_bytes;
+	__u32	span_extents;
+	__u32	span_blocks;
+	__u64	span_tail;
+	__u64	c_bytes;
+	__u64	d_bytes;
+	__u32	sq_off;
+	__u32	sq_entries;
+	__u32	arg_off;
+	__u32	arg_bytes;
+	__u32	cq_off;
+	__u32	cq_entries;
+	__u32	result_off;
+	__u32	result_bytes;
+	__u32	event_off;
+	__u32	event_entries;
+	__u32	seq_off;
+	__u32	max_seqs;
+	__u32	extent_off;
+	__u32	table_off;
+	__u32	nr_tables;
+	__u32	max_steps;
+	__u32	max_batch;
+	__u32	step_deadline_ms;
+	__u64	resv[4];
+	char	text[256];
+};
+KVMM_ASSERT_SIZE(kvmm_attach_rep, 496);
+KVMM_ASSERT_OFFSET(kvmm_attach_rep, sq_off, 136);
+KVMM_ASSERT_OFFSET(kvmm_attach_rep, text, 240);
+
+#define KVMM_MAP_BATCH	253	/* SCM_MAX_FD */
+
+/* One extent of a struct kvmm_map_msg. */
+struct kvmm_map_entry {
+	__u32	extent;
+	__u32	generation;
+};
+KVMM_ASSERT_SIZE(kvmm_map_entry, 8);
+
+/**
+ * struct kvmm_map_msg - extents to map, one file descriptor each, in order
+ * @magic: KVMM_MAP_MAGIC
+ * @nr:    used entries of @entry; only these are sent
+ *
+ * Sent on the socket at any time after the attach reply.  The client maps
+ * every extent at its offset and answers with EXTENT_ACK in the ring.
+ */
+struct kvmm_map_msg {
+	__u64			magic;
+	__u32			nr;
+	__u32			resv;
+	struct kvmm_map_entry	entry[KVMM_MAP_BATCH];
+};
+KVMM_ASSERT_SIZE(kvmm_map_msg, 16 + 8 * KVMM_MAP_BATCH);
+
+/* ------------------------------------------------------------------ */
+/* Control words                                                       */
+
+/**
+ * struct kvmm_client_ctl - offset 0 of segment C; the client writes it
+ * @sq_tail:   submission entries produced
+ * @cq_head:   completions consumed; frees their arguments and results
+ * @need_wake: non-zero while the client sleeps on kvmm_daemon_ctl.wake
+ */
+struct kvmm_client_ctl {
+	__u32	sq_tail;
+	__u32	resv0[15];
+	__u32	cq_head;
+	__u32	resv1[15];
+	__u32	need_wake;
+	__u32	resv2[15];
+};
+KVMM_ASSERT_SIZE(kvmm_client_ctl, 192);
+KVMM_ASSERT_OFFSET(kvmm_client_ctl, cq_head, 64);
+KVMM_ASSERT_OFFSET(kvmm_client_ctl, need_wake, 128);
+
+/**
+ * struct kvmm_daemon_ctl - offset 0 of segment D; the daemon writes it
+ * @sq_head:       submission entries consumed
+ * @cq_tail:       completions produced
+ * @event_tail:    events produced; a hint, old ones are overwritten
+ * @wake:          futex word, raised with every completion and event
+ * @need_doorbell: non-zero while the daemon sleeps: write the eventfd
+ * @seqcount:      odd while the words below it change
+ * @state:         KVMM_CLIENT_*
+ * @reason:        negative errno that explains @state
+ * @pressure:      0 none, 1 some, 2 full
+ * @daemon_epoch:  as in the attach reply
+ * @committed:     number of the last request that took effect
+ */
+struct kvmm_daemon_ctl {
+	__u32	sq_head;
+	__u32	resv0[15];
+	__u32	cq_tail;
+	__u32	event_tail;
+	__u32	wake;
+	__u32	resv1[13];
+	__u32	need_doorbell;
+	__u32	resv2[15];
+	__u32	seqcount;
+	__u32	state;
+	__s32	reason;
+	__u32	pressure;
+	__u64	daemon_epoch;
+	__u64	committed;
+	__u64	resv3[4];
+};
+KVMM_ASSERT_SIZE(kvmm_daemon_ctl, 256);
+KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, cq_tail, 64);
+KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, need_doorbell, 128);
+KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, seqcount, 192);
+
+/* kvmm_daemon_ctl.state */
+#define KVMM_CLIENT_ALIVE	1
+#define KVMM_CLIENT_DETACHED	2	/* by its own DETACH */
+#define KVMM_CLIENT_EXPELLED	3	/* by the daemon: see reason */
+#define KVMM_CLIENT_SHUTDOWN	4	/* the daemon ends */
+
+/* ------------------------------------------------------------------ */
+/* Requests                                                            */
+
+#define KVMM_OP_NOP		0
+#define KVMM_OP_SEQ_OPEN	1
+#define KVMM_OP_SEQ_MATCH	2
+#define KVMM_OP_STEP_BEGIN	3
+#define KVMM_OP_STEP_END	4
+#define KVMM_OP_SEQ_FORK	5
+#define KVMM_OP_SEQ_REMAP	6
+#define KVMM_OP_SEQ_CLOSE	7
+#define KVMM_OP_SEQ_TRUNCATE	8
+#define KVMM_OP_SEQ_TRIM	9
+#define KVMM_OP_SEQ_ADVISE	10
+#define KVMM_OP_SEQ_SETPRIO	11
+#define KVMM_OP_EXTENT_ACK	12
+#define KVMM_OP_DETACH		13
+#define KVMM_NR_OPS		14
+
+/**
+ * struct kvmm_sqe - one request, client to daemon
+ * @op:        KVMM_OP_*
+ * @flags:     none are defined; must be zero
+ * @nr:        entries in the argument area
+ * @number:    the client's request number, strictly rising
+ * @user_data: returned untouched
+ * @step:      step number for STEP_BEGIN and STEP_END, strictly rising over
+ *             BEGINs; zero for every other verb
+ * @arg_off:   byte offset in the argument area, a multiple of eight
+ * @arg_len:   bytes used there: entries, then token ids where a verb has them
+ * @param:     STEP_END: device nanoseconds of the step, and tokens of prefill
+ *             in it (hints); else zero
+ */
+struct kvmm_sqe {
+	__u16	op;
+	__u16	flags;
+	__u32	nr;
+	__u64	number;
+	__u64	user_data;
+	__u64	step;
+	__u32	arg_off;
+	__u32	arg_len;
+	__u64	param[2];
+	__u64	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_sqe, 64);
+KVMM_ASSERT_OFFSET(kvmm_sqe, arg_off, 32);
+
+/**
+ * struct kvmm_cqe - one completion, daemon to client
+ * @number:     of the request
+ * @user_data:  of the request
+ * @status:     0, or a negative errno when the whole request was refused;
+ *              what befell each entry is in its result
+ * @nr:         result records
+ * @result_off: byte offset of the first in the result area
+ */
+struct kvmm_cqe {
+	__u64	number;
+	__u64	user_data;
+	__s32	status;
+	__u32	nr;
+	__u32	result_off;
+	__u32	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_cqe, 32);
+
+/* A sequence's handle: index in the low half, generation in the high one. */
+#define KVMM_SEQ(index, gen)	(((__u64)(gen) << 32) | (__u32)(index))
+#define KVMM_SEQ_INDEX(seq)	((__u32)(seq))
+#define KVMM_SEQ_GEN(seq)	((__u32)((seq) >> 32))
+
+/* kvmm_open_arg.flags */
+#define KVMM_OPEN_NO_MATCH	(1u << 0)	/* do not look in the index */
+#define KVMM_OPEN_NO_INDEX	(1u << 1)	/* do not enter the index */
+
+/**
+ * struct kvmm_open_arg - SEQ_OPEN
+ * @prompt_len: tokens of the prompt, at least 1
+ * @max_tokens: tokens that may follow it
+ * @flags:      KVMM_OPEN_*
+ * @priority:   0 is the first to lose its memory
+ * @salt:       separates users inside a domain
+ */
+struct kvmm_open_arg {
+	__u32	prompt_len;
+	__u32	max_tokens;
+	__u32	flags;
+	__u32	priority;
+	__u64	salt;
+	__u64	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_open_arg, 32);
+
+/* Result of one SEQ_OPEN entry, and of each child of a SEQ_FORK entry. */
+struct kvmm_open_res {
+	__s32	status;
+	__u32	limiting_pool;
+	__u64	seq;
+};
+KVMM_ASSERT_SIZE(kvmm_open_res, 16);
+
+/* kvmm_match_arg.flags */
+#define KVMM_MATCH_LAST		(1u << 0)	/* the ids are complete */
+
+/**
+ * struct kvmm_match_arg - SEQ_MATCH; the entries' ids follow the entries
+ * @seq:    a sequence that is WAITING or RECOMPUTE
+ * @start:  position of the first id: where the piece before ended; 0 starts
+ *          anew
+ * @nr_ids: ids of this piece
+ * @flags:  KVMM_MATCH_*
+ *
+ * After a preemption by recompute the sequence is matched again, with all
+ * the ids that it should have: the daemon does not keep them.
+ */
+struct kvmm_match_arg {
+	__u64	seq;
+	__u32	start;
+	__u32	nr_ids;
+	__u32	flags;
+	__u32	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_match_arg, 24);
+
+/* Result of verbs that answer with no more than a status and a length. */
+struct kvmm_seq_res {
+	__s32	status;
+	__u32	valid_len;
+};
+KVMM_ASSERT_SIZE(kvmm_seq_res, 8);
+
+/**
+ * struct kvmm_begin_arg - STEP_BEGIN
+ * @seq:        a READY sequence
+ * @seq_epoch:  the client's idea of it; -ESTALE when it has changed
+ * @start:      first position that the step may write: from the ended length
+ *              to the end of what the sequence's open steps cover
+ * @max_tokens: positions that it may write, at least 1
+ */
+struct kvmm_begin_arg {
+	__u64	seq;
+	__u32	seq_epoch;
+	__u32	start;
+	__u32	max_tokens;
+	__u32	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_begin_arg, 24);
+
+/**
+ * struct kvmm_begin_res - result for one (entry, group), group fastest
+ * @status:        0: granted.  -EAGAIN: no memory now, @limiting_pool says
+ *                 where; -ESTALE: preempted meanwhile; -EDQUOT: it no longer
+ *                 fits alone
+ * @valid_len:     what is valid of the sequence
+ * @table_lo:      lowest table index changed, or KVMM_NO_INDEX
+ * @limiting_pool: pool that refused, or KVMM_NO_POOL
+ * @copy_from:     table entry of the block to copy from
+ * @copy_to:       table entry of the block to copy to
+ * @copy_tokens:   leading tokens to copy; 0: no copy.  The client runs the
+ *                 copies of every granted entry, before any append of the
+ *                 step
+ * @seq_epoch:     the sequence's, now
+ */
+struct kvmm_begin_res {
+	__s32	status;
+	__u32	valid_len;
+	__u32	table_lo;
+	__u32	limiting_pool;
+	__u32	copy_from;
+	__u32	copy_to;
+	__u32	copy_tokens;
+	__u32	seq_epoch;
+};
+KVMM_ASSERT_SIZE(kvmm_begin_res, 32);
+
+/**
+ * struct kvmm_end_arg - STEP_END; the entries' ids follow the entries
+ * @seq:       a sequence of the step; those not named made no progress
+ * @valid_len: new valid length
+ * @nr_ids:    ids from the old valid length to the new one, all of them
+ */
+struct kvmm_end_arg {
+	__u64	seq;
+	__u32	valid_len;
+	__u32	nr_ids;
+};
+KVMM_ASSERT_SIZE(kvmm_end_arg, 16);
+
+/* Result of one STEP_END entry. */
+struct kvmm_end_res {
+	__s32	status;
+	__u32	valid_len;
+	__u32	seq_epoch;
+	__u32	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_end_res, 16);
+
+/* SEQ_FORK: @nr_children answers, one struct kvmm_open_res each. */
+struct kvmm_fork_arg {
+	__u64	seq;
+	__u32	nr_children;
+	__u32	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_fork_arg, 16);
+
+/* SEQ_REMAP: @child becomes what @other was before the request. */
+struct kvmm_remap_arg {
+	__u64	child;
+	__u64	other;
+};
+KVMM_ASSERT_SIZE(kvmm_remap_arg, 16);
+
+/* SEQ_CLOSE. */
+struct kvmm_seq_arg {
+	__u64	seq;
+};
+KVMM_ASSERT_SIZE(kvmm_seq_arg, 8);
+
+/* SEQ_TRUNCATE: the new length.  SEQ_TRIM: gives back whole blocks before. */
+struct kvmm_len_arg {
+	__u64	seq;
+	__u32	len;
+	__u32	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_len_arg, 16);
+
+/* kvmm_advise_arg.advice */
+#define KVMM_ADV_COLD		1
+#define KVMM_ADV_PAGEOUT	2
+#define KVMM_ADV_WILLNEED	3
+#define KVMM_ADV_KEEP_UNTIL	4	/* value: CLOCK_MONOTONIC ns */
+#define KVMM_ADV_DONTNEED	5
+
+/* SEQ_ADVISE. */
+struct kvmm_advise_arg {
+	__u64	seq;
+	__u32	advice;
+	__u32	resv;
+	__u64	value;
+};
+KVMM_ASSERT_SIZE(kvmm_advise_arg, 24);
+
+/* SEQ_SETPRIO. */
+struct kvmm_prio_arg {
+	__u64	seq;
+	__u32	priority;
+	__u32	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_prio_arg, 16);
+
+/* kvmm_ack_arg.what */
+#define KVMM_ACK_MAP		1
+#define KVMM_ACK_REVOKE		2
+
+/* EXTENT_ACK: this client has mapped, or unmapped, the extent. */
+struct kvmm_ack_arg {
+	__u32	extent;
+	__u32	generation;
+	__u32	what;
+	__u32	resv;
+};
+KVMM_ASSERT_SIZE(kvmm_ack_arg, 16);
+
+/* ------------------------------------------------------------------ */
+/* Status, events and tables: segment D                                */
+
+/* kvmm_seq_status.state */
+#define KVMM_SEQ_CLOSED		0
+#define KVMM_SEQ_WAITING	1	/* for its ids, or for memory */
+#define KVMM_SEQ_READY		2
+#define KVMM_SEQ_MARKED		3	/* victim, taken when its steps end */
+#define KVMM_SEQ_SWAPPED	4
+#define KVMM_SEQ_RECOMPUTE	5	/* to be matched again */
+#define KVMM_SEQ_RESTORING	6
+#define KVMM_SEQ_FAILED		7	/* see reason */
+#define KVMM_NR_SEQ_STATES	8
+
+/**
+ * struct kvmm_seq_status - one sequence, at its handle's index
+ * @seqcount:      odd while the record changes
+ * @generation:    of the handle
+ * @state:         KVMM_SEQ_*
+ * @reason:        negative errno that explains @state, or 0
+ * @limiting_pool: pool that it waits for, or KVMM_NO_POOL
+ * @valid_len:     tokens whose KV is valid
+ * @seq_epoch:     raised when the sequence is preempted
+ * @cached_len:    tokens that the last admission found in the index
+ * @table:         first table page of each group, or KVMM_NO_INDEX
+ */
+struct kvmm_seq_status {
+	__u32	seqcount;
+	__u32	generation;
+	__u32	state;
+	__s32	reason;
+	__u32	limiting_pool;
+	__u32	valid_len;
+	__u32	seq_epoch;
+	__u32	cached_len;
+	__u32	table[KVMM_MAX_GROUPS];
+};
+KVMM_ASSERT_SIZE(kvmm_seq_status, 64);
+
+/* kvmm_extent_status.state */
+#define KVMM_EXTENT_ABSENT	0
+#define KVMM_EXTENT_MAP		1	/* its fd is under way: map and ack */
+#define KVMM_EXTENT_MAPPED	2	/* acknowledged */
+#define KVMM_EXTENT_REVOKE	3	/* unmap and ack */
+
+/* One extent, as this client has it. */
+struct kvmm_extent_status {
+	__u32	state;
+	__u32	generation;
+};
+KVMM_ASSERT_SIZE(kvmm_extent_status, 8);
+
+/* kvmm_event.type */
+#define KVMM_EV_PREEMPTED	1
+#define KVMM_EV_READY		2
+#define KVMM_EV_FAILED		3
+#define KVMM_EV_PRESSURE	4
+#define KVMM_EV_MAP		5
+#define KVMM_EV_REVOKE		6
+#define KVMM_EV_POISONED	7
+#define KVMM_EV_SHUTDOWN	8
+
+/* A hint that a level in D changed: read the record, not the event. */
+struct kvmm_event {
+	__u32	type;
+	__u32	index;		/* of the sequence or the extent */
+	__u64	seq;		/* the sequence's handle, or 0 */
+};
+KVMM_ASSERT_SIZE(kvmm_event, 16);
+
+#define KVMM_TABLE_ENTRIES	122
+
+/**
+ * struct kvmm_table_page - part of a sequence's block table, for reading
+ * @seq:   handle of the owner
+ * @group: layer group
+ * @first: table index of entry[0]
+ * @next:  next page of the chain, or KVMM_NO_INDEX
+ * @entry: offset of the block from the pool's base, in units;
+ *         KVMM_NO_INDEX where no block is
+ */
+struct kvmm_table_page {
+	__u64	seq;
+	__u32	group;
+	__u32	first;
+	__u32	next;
+	__u32	resv;
+	__u32	entry[KVMM_TABLE_ENTRIES];
+};
+KVMM_ASSERT_SIZE(kvmm_table_page, 512);
+KVMM_ASSERT_OFFSET(kvmm_table_page, entry, 24);
+
+#endif /* _UAPI_KVMM_H */
