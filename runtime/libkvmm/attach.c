@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * attach.c - the handshake
+ *
+ * One request goes out on a Unix seqpacket socket, one answer comes back; on
+ * success it carries segment C, segment D and the doorbell.  The socket then
+ * stays open: its end is how the daemon learns that this process is gone, and
+ * the other way round.
+ *
+ * Nothing the answer says is used before geometry.c has judged it.  Whatever
+ * goes wrong is told in one line that names the thing and the remedy, and
+ * nothing is left of the attempt.
+ */
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <kvmm/rundir.h>
+
+#include "runtime/libkvmm/internal.h"
+
+#define DEFAULT_SEQS	256
+#define DEFAULT_STEPS	2
+#define SQ_ENTRIES	256
+#define NR_FDS		3	/* segment C, segment D, doorbell */
+
+static int __printf(3, 4) fail(char *text, int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, LK_TEXT_LEN, fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+/* ------------------------------------------------------------------ */
+/* Reaching the daemon                                                 */
+
+/* Where the daemon listens when nobody says otherwise. */
+static int default_socket(char *path, size_t size)
+{
+	const char *env = getenv("KVMM_SOCKET");
+	size_t len;
+	int ret, n;
+
+	if (env && *env) {
+		n = snprintf(path, size, "%s", env);
+	} else {
+		ret = kv_rundir(path, size);
+		if (ret)
+			return ret;
+		len = strlen(path);
+		n = snprintf(path + len, size - len, "/attach.sock");
+		n += (int)len;
+	}
+	return n >= (int)size ? -ENAMETOOLONG : 0;
+}
+
+static int connect_failed(const char *path, int err, char *text)
+{
+	switch (err) {
+	case ENOENT:
+	case ECONNREFUSED:
+		return fail(text, -err,
+			    "no daemon at %s: start it with kvmm-hold, or name its socket in KVMM_SOCKET",
+			    path);
+	case EACCES:
+	case EPERM:
+		return fail(text, -err,
+			    "no permission for %s: ask its owner for access to the socket",
+			    path);
+	case EPROTOTYPE:
+	case ENOTSOCK:
+		return fail(text, -err,
+			    "%s is no socket of kvmm: name the right one in KVMM_SOCKET",
+			    path);
+	case EAGAIN:
+		return fail(text, -ETIMEDOUT,
+			    "the daemon at %s accepts nobody: see whether it is stopped, or restart it",
+			    path);
+	default:
+		return fail(text, -err, "cannot connect to %s: %s", path,
+			    strerror(err));
+	}
+}
+
+static int connect_to(const char *path, u32 timeout_ms, char *text)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct timeval tv = {
+		.tv_sec = timeout_ms / 1000,
+		.tv_usec = timeout_ms % 1000 * 1000,
+	};
+	int fd, err;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return fail(text, -ENAMETOOLONG,
+			    "the path of the socket is longer than %zu bytes: choose a shorter KVMM_RUNDIR",
+			    sizeof(addr.sun_path) - 1);
+	memcpy(addr.sun_path, path, strlen(path));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fail(text, -errno, "cannot make a socket: %s",
+			    strerror(errno));
+	/* Bounds the wait for a place in the daemon's queue, too. */
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
+		err = errno;
+		close(fd);
+		return connect_failed(path, err, text);
+	}
+	return fd;
+}
+
+/* ------------------------------------------------------------------ */
+/* The handshake                                                       */
+
+static int fill_request(struct kvmm_attach_req *req,
+			const struct kvmm_params *p, char *text)
+{
+	size_t len = p->domain ? strlen(p->domain) : 0;
+	int i;
+
+	if (!len || len >= sizeof(req->domain))
+		return fail(text, -EINVAL,
+			    "the name of a domain has 1 to %d bytes",
+			    KVMM_NAME_LEN - 1);
+	if (!p->identity)
+		return fail(text, -EINVAL,
+			    "domain %s needs the identity of its model",
+			    p->domain);
+	memset(req, 0, sizeof(*req));
+	req->magic = KVMM_ATTACH_MAGIC;
+	req->abi_version = KVMM_ABI_VERSION;
+	req->layout_hash = KVMM_LAYOUT_HASH;
+	memcpy(req->domain, p->domain, len);
+	memcpy(req->identity, p->identity, sizeof(req->identity));
+	req->block_tokens = p->block_tokens;
+	req->nr_shards = 1;
+	req->nr_groups = 1;
+	req->max_steps = p->max_steps ? p->max_steps : DEFAULT_STEPS;
+	req->sq_entries = SQ_ENTRIES;
+	req->max_seqs = p->max_seqs ? p->max_seqs : DEFAULT_SEQS;
+	req->group[0] = p->group;
+	for (i = 0; i < KVMM_MAX_TIERS; i++) {
+		req->limits[i].high = KVMM_LIMIT_MAX;
+		req->limits[i].max = KVMM_LIMIT_MAX;
+	}
+	req->limits[0].max = p->max_bytes;
+	req->weight = 100;
+	return 0;
+}
+
+/* Wait for the answer and take it: its bytes, or a negative errno. */
+static int receive_reply(int sock, const char *path, u32 timeout_ms,
+			 struct kvmm_attach_rep *rep, int *fds, int *nr_fds,
+			 char *text)
+{
+	union {
+		struct cmsghdr	head;
+		char		room[CMSG_SPACE(KVMM_MAP_BATCH * sizeof(int))];
+	} control;
+	struct iovec iov = { .iov_base = rep, .iov_len = sizeof(*rep) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = &control, .msg_controllen = sizeof(control),
+	};
+	struct pollfd pfd = { .fd = sock, .events = POLLIN };
+	struct cmsghdr *c;
+	ssize_t n;
+	int ret;
+
+	do {
+		ret = poll(&pfd, 1, (int)timeout_ms);
+	} while (ret < 0 && errno == EINTR);
+	if (!ret)
+		return fail(text, -ETIMEDOUT,
+			    "the daemon at %s does not answer: see whether it is stopped, or restart it",
+			    path);
+	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	*nr_fds = 0;
+	for (c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		*nr_fds = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(fds, CMSG_DATA(c), *nr_fds * sizeof(int));
+	}
+	if (n <= 0)
+		return fail(text, n ? -errno : -ECONNRESET,
+			    "the daemon at %s hung up without an answer: see its log",
+			    path);
+	if (msg.msg_flags & MSG_CTRUNC)
+		return fail(text, -EMFILE,
+			    "descriptors of kvmm were lost: raise the limit of open files (ulimit -n)");
+	return (int)n;
+}
+
+/* Is it an answer of our ABI, and a yes? */
+static int judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
+		       int nr_fds, char *text)
+{
+	int err;
+
+	if (bytes < (int)offsetof(struct kvmm_attach_rep, layout_hash) ||
+	    rep->magic != KVMM_REPLY_MAGIC)
+		return fail(text, -EPROTO,
+			    "what answers at %s is not kvmm: name the right socket in KVMM_SOCKET",
+			    path);
+	if (rep->abi_version != KVMM_ABI_VERSION)
+		return fail(text, -EPROTONOSUPPORT,
+			    "the daemon at %s speaks ABI %u, this program %u: install both from one release",
+			    path, rep->abi_version, KVMM_ABI_VERSION);
+	if (bytes != sizeof(*rep))
+		return fail(text, -EPROTO,
+			    "the answer of the daemon at %s has %d bytes, not %zu: install both from one build",
+			    path, bytes, sizeof(*rep));
+	rep->text[sizeof(rep->text) - 1] = '\0';
+	if (rep->status) {
+		err = rep->status < 0 && rep->status > -4096 ? rep->status :
+		      -EPROTO;
+		return fail(text, err, "%s", rep->text[0] ? rep->text :
+			    strerror(-err));
+	}
+	if (rep->layout_hash != KVMM_LAYOUT_HASH)
+		return fail(text, -EPROTONOSUPPORT,
+			    "the daemon at %s was built from another kvmm.h: build both from one tree",
+			    path);
+	if (nr_fds != NR_FDS)
+		return fail(text, -EPROTO,
+			    "the daemon at %s sent %d descriptors, not %d", path,
+			    nr_fds, NR_FDS);
+	return 0;
+}
+
+/* Map both segments and set up both ends of the rings. */
+static int map_segments(struct kvmm *k, const int *fds, char *text)
+{
+	const struct kvmm_attach_rep *r = &k->info;
+	struct stat c, d;
+	void *p;
+	int ret;
+
+	if (fstat(fds[0], &c) || fstat(fds[1], &d))
+		return fail(text, -errno, "cannot look at the segments: %s",
+			    strerror(errno));
+	ret = lk_check_reply(r, (u64)c.st_size, (u64)d.st_size, text);
+	if (ret)
+		return ret;
+	p = mmap(NULL, r->c_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0],
+		 0);
+	if (p == MAP_FAILED)
+		return fail(text, -errno, "cannot map segment C: %s",
+			    strerror(errno));
+	k->seg_c = p;
+	madvise(p, r->c_bytes, MADV_DONTFORK);
+	p = mmap(NULL, r->d_bytes, PROT_READ, MAP_SHARED, fds[1], 0);
+	if (p == MAP_FAILED)
+		return fail(text, -errno, "cannot map segment D: %s",
+			    strerror(errno));
+	k->seg_d = p;
+	madvise(p, r->d_bytes, MADV_DONTFORK);
+	return 0;
+}
+
+static void place_pointers(struct kvmm *k)
+{
+	const struct kvmm_attach_rep *r = &k->info;
+	const char *d = k->seg_d;
+	char *c = k->seg_c;
+
+	k->ctl = k->seg_c;
+	k->dctl = k->seg_d;
+	k->sqe = (struct kvmm_sqe *)(c + r->sq_off);
+	k->arg = c + r->arg_off;
+	k->cqe = (const struct kvmm_cqe *)(d + r->cq_off);
+	k->result = d + r->result_off;
+	k->event = (const struct kvmm_event *)(d + r->event_off);
+	k->seq = (const struct kvmm_seq_status *)(d + r->seq_off);
+	k->ext_status = (const struct kvmm_extent_status *)(d + r->extent_off);
+	k->table = (const struct kvmm_table_page *)(d + r->table_off);
+	ring_prod_init(&k->sub, r->sq_entries, 0, &k->ctl->sq_tail,
+		       &k->dctl->sq_head);
+	ring_cons_init(&k->cons, r->cq_entries, 0, &k->ctl->cq_head,
+		       &k->dctl->cq_tail);
+	k->maps_due = true;
+}
+
+static int build(struct kvmm *k, const int *fds, char *text)
+{
+	int ret = map_segments(k, fds, text);
+
+	if (ret)
+		return ret;
+	place_pointers(k);
+	k->req = calloc(k->info.cq_entries, sizeof(*k->req));
+	k->extent = calloc(k->info.nr_extents, sizeof(*k->extent));
+	if (!k->req || !k->extent)
+		return fail(text, -ENOMEM, "no memory for the attachment");
+	ret = lk_pool_reserve(k);
+	if (ret)
+		return fail(text, ret,
+			    "cannot reserve %llu MiB of addresses for the pool: %s: raise the address space limit (ulimit -v)",
+			    (unsigned long long)k->info.pool_bytes >> 20,
+			    strerror(-ret));
+	k->bell = fds[2];
+	k->looked = lk_now();
+	return 0;
+}
+
+/* The conversation on the socket that @k holds. */
+static int shake_hands(struct kvmm *k, const struct kvmm_attach_req *req,
+		       const char *path, u32 timeout_ms, char *text)
+{
+	int fds[KVMM_MAP_BATCH], nr_fds = 0, ret, i;
+
+	if (send(k->sock, req, sizeof(*req), MSG_NOSIGNAL) != sizeof(*req) &&
+	    errno != EPIPE)
+		return fail(text, -errno, "cannot write to %s: %s", path,
+			    strerror(errno));
+	/* After EPIPE an answer that says why may still be there. */
+	ret = receive_reply(k->sock, path, timeout_ms, &k->info, fds, &nr_fds,
+			    text);
+	if (ret >= 0)
+		ret = judge_reply(path, &k->info, ret, nr_fds, text);
+	if (!ret)
+		ret = build(k, fds, text);
+	/* The mappings keep the segments; the doorbell stays open. */
+	for (i = 0; i < nr_fds; i++) {
+		if (fds[i] != k->bell)
+			close(fds[i]);
+	}
+	return ret;
+}
+
+int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
+{
+	u32 timeout_ms = p->attach_timeout_ms ? p->attach_timeout_ms :
+			 LK_ATTACH_MS;
+	struct kvmm_attach_req req;
+	char path[512];
+	struct kvmm *k;
+	int ret;
+
+	*out = NULL;
+	text[0] = '\0';
+	ret = fill_request(&req, p, text);
+	if (ret)
+		return ret;
+	if (p->socket)
+		ret = snprintf(path, sizeof(path), "%s", p->socket) >=
+		      (int)sizeof(path) ? -ENAMETOOLONG : 0;
+	else
+		ret = default_socket(path, sizeof(path));
+	if (ret)
+		return fail(text, ret, "the path of the socket is too long");
+
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return fail(text, -ENOMEM, "no memory for the attachment");
+	k->bell = -1;
+	k->spin = p->spin;
+	k->sock = connect_to(path, timeout_ms, text);
+	ret = k->sock < 0 ? k->sock :
+	      shake_hands(k, &req, path, timeout_ms, text);
+	if (ret) {
+		lk_destroy(k);
+		return ret;
+	}
+	*out = k;
+	return 0;
+}
+
+const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k)
+{
+	return &k->info;
+}
+
+void *kvmm_pool(const struct kvmm *k)
+{
+	return k->pool;
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * extents.c - the pool's address range and what is mapped in it
+ *
+ * The whole range is reserved at attach, without access and without memory.
+ * Extent i is mapped at i * extent_size when its descriptor arrives on the
+ * socket, and taken out again when the daemon revokes it.  Both are answered
+ * with EXTENT_ACK; the daemon names no block of an extent before that.
+ *
+ * Events only hint: MAP says that descriptors are due, REVOKE that the records
+ * should be read.  What counts are the records in segment D and the socket,
+ * so a lost event costs time, never a mapping.
+ *
+ * No mapping is inherited by a child: a forked process must not keep memory
+ * of the daemon alive.
+ */
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/libkvmm/internal.h"
+
+#define HUGE_SIZE	(2ull << 20)
+
+/* Nothing may be there: neither access nor inheritance nor a core dump. */
+static int map_nothing(void *at, size_t bytes, int fixed, void **out)
+{
+	void *p = mmap(at, bytes, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed,
+		       -1, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	if (madvise(p, bytes, MADV_DONTFORK) ||
+	    madvise(p, bytes, MADV_DONTDUMP)) {
+		/* Keep a hole that was made in the range: it is still ours. */
+		int err = -errno;
+
+		if (!fixed)
+			munmap(p, bytes);
+		return err;
+	}
+	*out = p;
+	return 0;
+}
+
+/**
+ * lk_pool_reserve() - reserve the pool's range, on a huge page boundary
+ */
+int lk_pool_reserve(struct kvmm *k)
+{
+	const size_t bytes = k->info.pool_bytes;
+	size_t front, back;
+	void *p;
+	int ret;
+
+	ret = map_nothing(NULL, bytes + HUGE_SIZE, 0, &p);
+	if (ret)
+		return ret;
+	k->pool = (char *)ALIGN_UP((uintptr_t)p, HUGE_SIZE);
+	front = (size_t)(k->pool - (char *)p);
+	back = HUGE_SIZE - front;
+	if (front)
+		munmap(p, front);
+	if (back)
+		munmap(k->pool + bytes, back);
+	return 0;
+}
+
+void lk_pool_release(struct kvmm *k)
+{
+	if (k->pool)
+		munmap(k->pool, k->info.pool_bytes);
+	k->pool = NULL;
+}
+
+static void ack_later(struct kvmm *k, struct lk_extent *e, u8 what)
+{
+	if (!e->ack)
+		k->nr_acks++;
+	e->ack = what;
+}
+
+/* Map one extent; @fd stays the caller's. */
+static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
+{
+	const size_t size = k->info.extent_size;
+	struct lk_extent *e;
+	struct stat st;
+	char *at;
+
+	if (m->extent >= k->info.nr_extents)
+		return lk_end(k, "kvmm sent extent %u of %u", m->extent,
+			      k->info.nr_extents);
+	if (fstat(fd, &st) || (u64)st.st_size < size)
+		return lk_end(k, "extent %u is shorter than %zu bytes",
+			      m->extent, size);
+	/* Detaching: the range is no longer ours to map into. */
+	if (!k->pool)
+		return 0;
+	e = &k->extent[m->extent];
+	at = k->pool + m->extent * size;
+	if (mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		 0) == MAP_FAILED)
+		return lk_end(k, "cannot map extent %u: %s: raise vm.max_map_count and the address space limit (ulimit -v)",
+			      m->extent, strerror(errno));
+	if (madvise(at, size, MADV_DONTFORK) || madvise(at, size, MADV_DONTDUMP))
+		return lk_end(k, "cannot keep extent %u from children: %s",
+			      m->extent, strerror(errno));
+	e->generation = m->generation;
+	e->mapped = true;
+	k->nr_mapped++;
+	ack_later(k, e, KVMM_ACK_MAP);
+	return 0;
+}
+
+/* Collect the descriptors of @msg: their number, or -EPROTO. */
+static int take_fds(struct msghdr *msg, int *fds, u32 max)
+{
+	struct cmsghdr *c;
+	size_t n;
+	u32 nr = 0;
+
+	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		n = min(n, (size_t)(max - nr));
+		memcpy(fds + nr, CMSG_DATA(c), n * sizeof(int));
+		nr += (u32)n;
+	}
+	return (int)nr;
+}
+
+static int map_message(struct kvmm *k, const struct kvmm_map_msg *m,
+		       size_t bytes, const int *fds, u32 nr_fds)
+{
+	u32 i;
+
+	if (bytes < offsetof(struct kvmm_map_msg, entry) ||
+	    m->magic != KVMM_MAP_MAGIC || m->nr > KVMM_MAP_BATCH ||
+	    bytes != offsetof(struct kvmm_map_msg, entry) +
+		     m->nr * sizeof(m->entry[0]) || m->nr != nr_fds)
+		return lk_end(k, "kvmm sent something that is no map message");
+	for (i = 0; i < m->nr; i++) {
+		if (map_extent(k, &m->entry[i], fds[i]))
+			return k->ended;
+	}
+	return 0;
+}
+
+/* Take one message. Return: 1, 0: none is there, -ECONNRESET. */
+static int look_message(struct kvmm *k)
+{
+	union {
+		struct cmsghdr	head;
+		char		room[CMSG_SPACE(KVMM_MAP_BATCH * sizeof(int))];
+	} control;
+	struct kvmm_map_msg m;
+	struct iovec iov = { .iov_base = &m, .iov_len = sizeof(m) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = &control, .msg_controllen = sizeof(control),
+	};
+	int fds[KVMM_MAP_BATCH], nr, i, ret;
+	ssize_t n;
+
+	n = recvmsg(k->sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0) {
+		if (lk_check_state(k))
+			return k->ended;
+		return lk_end(k, "kvmm has died, and with it every sequence: it is started again by kvmm-hold: attach again");
+	}
+	nr = take_fds(&msg, fds, KVMM_MAP_BATCH);
+	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		ret = lk_end(k, "descriptors of kvmm were lost: raise the limit of open files (ulimit -n)");
+	else
+		ret = map_message(k, &m, (size_t)n, fds, (u32)nr);
+	for (i = 0; i < nr; i++)
+		close(fds[i]);
+	return ret ? ret : 1;
+}
+
+/* Is an extent promised whose descriptor has not come yet? */
+static bool maps_missing(const struct kvmm *k)
+{
+	const struct lk_extent *e = k->extent;
+	u32 i;
+
+	for (i = 0; i < k->info.nr_extents; i++, e++) {
+		if (READ_ONCE(k->ext_status[i].state) == KVMM_EXTENT_MAP &&
+		    !(e->mapped && e->generation ==
+		      READ_ONCE(k->ext_status[i].generation)))
+			return true;
+	}
+	return false;
+}
+
+/* Take revoked extents out of the range. */
+static int unmap_revoked(struct kvmm *k)
+{
+	const size_t size = k->info.extent_size;
+	struct lk_extent *e = k->extent;
+	void *at;
+	u32 i, gen;
+	int ret;
+
+	for (i = 0; i < k->info.nr_extents; i++, e++) {
+		if (load_acquire(&k->ext_status[i].state) != KVMM_EXTENT_REVOKE)
+			continue;
+		gen = READ_ONCE(k->ext_status[i].generation);
+		if (!e->mapped && e->generation == gen)
+			continue;
+		ret = k->pool ? map_nothing(k->pool + i * size, size,
+					    MAP_FIXED, &at) : 0;
+		if (ret)
+			return lk_end(k, "cannot unmap extent %u: %s", i,
+				      strerror(-ret));
+		e->mapped = false;
+		e->generation = gen;
+		ack_later(k, e, KVMM_ACK_REVOKE);
+	}
+	return 0;
+}
+
+/**
+ * lk_look_socket() - take descriptors, revocations and the socket's end
+ * Return: 0 or -ECONNRESET.
+ */
+int lk_look_socket(struct kvmm *k)
+{
+	int ret;
+
+	do {
+		ret = look_message(k);
+	} while (ret > 0);
+	if (ret < 0 || unmap_revoked(k))
+		return k->ended;
+	k->maps_due = maps_missing(k);
+	if (k->nr_acks)
+		lk_send_acks(k);
+	return k->ended;
+}
+
+/**
+ * lk_look_events() - follow the event ring for what concerns the library
+ * Return: 0 or -ECONNRESET.
+ */
+int lk_look_events(struct kvmm *k)
+{
+	struct kvmm_event ev __attribute__((aligned(8)));
+	bool look = false;
+	int ret;
+
+	if (READ_ONCE(k->dctl->event_tail) == k->event_scan)
+		return 0;
+	do {
+		ret = ring_event_get(k->event, k->info.event_entries,
+				     &k->dctl->event_tail, &k->event_scan, &ev);
+		if (ret < 0 || (ret && (ev.type == KVMM_EV_MAP ||
+					ev.type == KVMM_EV_REVOKE)))
+			look = true;
+	} while (ret);
+	return look ? lk_look_socket(k) : 0;
+}
+
+/**
+ * lk_send_acks() - answer for extents that were mapped or unmapped
+ *
+ * Does nothing while the caller has requests prepared that it did not submit,
+ * or while the ring is full: called again at every occasion.
+ */
+void lk_send_acks(struct kvmm *k)
+{
+	struct lk_extent *e = k->extent;
+	struct kvmm_ack_arg *arg;
+	void *args;
+	u32 i, n = 0, nr;
+
+	if (k->ended || k->submitted != k->sub.tail)
+		return;
+	nr = min(k->nr_acks, k->info.max_batch);
+	nr = min(nr, k->info.arg_bytes / 2 / (u32)sizeof(*arg));
+	if (!nr || !lk_prep(k, KVMM_OP_EXTENT_ACK, nr, nr * sizeof(*arg),
+			    LK_OWN, &args))
+		return;
+	for (arg = args, i = 0; n < nr; i++) {
+		if (!e[i].ack)
+			continue;
+		arg[n++] = (struct kvmm_ack_arg) {
+			.extent = i,
+			.generation = e[i].generation,
+			.what = e[i].ack,
+		};
+		e[i].ack = 0;
+	}
+	k->nr_acks -= nr;
+	lk_publish(k);
+}
+
+int kvmm_poll_extents(struct kvmm *k)
+{
+	const u32 before = k->nr_mapped;
+
+	if (lk_look_events(k) || lk_look_around(k, lk_now()))
+		return k->ended;
+	lk_collect(k);
+	return (int)(k->nr_mapped - before);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - what the files of libkvmm share
+ */
+#ifndef LIBKVMM_INTERNAL_H
+#define LIBKVMM_INTERNAL_H
+
+#include <libkvmm.h>
+#include <kvmm/ring.h>
+
+#define LK_TEXT_LEN	256		/* of every line for people */
+#define LK_LOOK_NS	100000000ll	/* a look at the socket, at the latest */
+#define LK_MAP_NS	1000000ll	/* the same, when descriptors are due */
+#define LK_ATTACH_MS	30000		/* for the answer to ATTACH */
+#define LK_DETACH_NS	1000000000ll	/* for the answer to DETACH */
+
+/* What became of a request that the library still accounts for. */
+enum lk_req_state {
+	LK_CALLER,	/* the caller reaps and releases it */
+	LK_OWN,		/* made by the library: nobody reaps it */
+	LK_TAKEN,	/* its completion was read out of turn */
+};
+
+/**
+ * struct lk_req - a request whose completion was not released yet
+ * @number:  as in its entry
+ * @arg_end: end of its arguments in the running count of bytes
+ * @op:      KVMM_OP_*
+ * @state:   enum lk_req_state
+ */
+struct lk_req {
+	u64	number;
+	u64	arg_end;
+	u16	op;
+	u8	state;
+};
+
+/**
+ * struct lk_extent - one extent as this process has it
+ * @generation: of the mapping
+ * @mapped:     it lies in the pool's range
+ * @ack:        KVMM_ACK_* still to be sent, or 0
+ */
+struct lk_extent {
+	u32	generation;
+	bool	mapped;
+	u8	ack;
+};
+
+/**
+ * struct kvmm - one attachment
+ *
+ * Completions come in the order of requests, one each, so the request at
+ * running index i is answered at index i of the completion ring.  The record
+ * of a request lies in @req at the same index:
+ *
+ *   cons.head <= reaped <= cons.tail <= sub.tail
+ *   released     seen      completed     prepared
+ *
+ * and `sub.tail - cons.head` never exceeds the completion ring: a request
+ * that could not be answered is not prepared.
+ */
+struct kvmm {
+	struct kvmm_attach_rep		info;
+	int				sock;
+	int				bell;
+	int				ended;	/* -ECONNRESET once over */
+	char				why[LK_TEXT_LEN];
+	u32				spin;
+	s64				looked;	/* at the socket, when */
+
+	char				*pool;
+	void				*seg_c;
+	const void			*seg_d;
+	struct kvmm_client_ctl		*ctl;
+	const struct kvmm_daemon_ctl	*dctl;
+	struct kvmm_sqe			*sqe;
+	char				*arg;
+	const struct kvmm_cqe		*cqe;
+	const char			*result;
+	const struct kvmm_event		*event;
+	const struct kvmm_seq_status	*seq;
+	const struct kvmm_extent_status	*ext_status;
+	const struct kvmm_table_page	*table;
+
+	struct ring_prod		sub;
+	struct ring_cons		cons;
+	u32				reaped;
+	u32				release_to;
+	u32				submitted;
+	u64				number;	/* of the last request */
+	u64				step[KVMM_MAX_STEPS];	/* not ended */
+	u32				nr_steps;
+	u64				arg_head;
+	u64				arg_tail;
+	struct lk_req			*req;	/* info.cq_entries */
+
+	u32				event_head;	/* the caller's */
+	u32				event_scan;	/* the library's */
+	u32				event_told;
+	bool				events_used;
+
+	struct lk_extent		*extent;	/* info.nr_extents */
+	u32				nr_acks;
+	u32				nr_mapped;	/* ever */
+	bool				maps_due;
+};
+
+s64 lk_now(void);
+
+/* end.c */
+int lk_end(struct kvmm *k, const char *fmt, ...) __printf(2, 3);
+int lk_check_state(struct kvmm *k);
+void lk_destroy(struct kvmm *k);
+
+/* geometry.c */
+int __must_check lk_check_reply(const struct kvmm_attach_rep *rep, u64 c_size,
+				u64 d_size, char *text);
+
+/* extents.c */
+int __must_check lk_pool_reserve(struct kvmm *k);
+void lk_pool_release(struct kvmm *k);
+int lk_look_socket(struct kvmm *k);
+int lk_look_events(struct kvmm *k);
+void lk_send_acks(struct kvmm *k);
+
+/* ring.c */
+u32 lk_result_size(u16 op);
+struct kvmm_sqe *lk_prep(struct kvmm *k, u16 op, u32 nr, u32 bytes,
+			 enum lk_req_state state, void **args);
+int lk_publish(struct kvmm *k);
+int lk_look_around(struct kvmm *k, s64 now);
+int lk_wait_for(struct kvmm *k, u32 index, s64 timeout_ns);
+int lk_take(struct kvmm *k, u32 index, struct kvmm_done *done);
+void lk_collect(struct kvmm *k);
+
+#endif /* LIBKVMM_INTERNAL_H */

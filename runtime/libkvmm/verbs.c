@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * verbs.c - one request, one answer
+ *
+ * Each call prepares one request, submits it together with whatever the
+ * caller had prepared before, waits for its completion and copies the results
+ * out.  Requests of the caller that are in flight stay so: their completions
+ * are reaped later, in order, as if nothing had come between (lk_take()).
+ *
+ * When ring and argument area are full of what the caller has not released,
+ * no amount of waiting helps, and the answer is -EBUSY.
+ */
+#include "runtime/libkvmm/internal.h"
+
+/* One request in the making. */
+struct verb {
+	struct kvmm_sqe		*sqe;
+	void			*args;
+	u32			index;
+	struct kvmm_done	done;
+};
+
+/* Get an entry and room for its arguments, waiting for what is in flight. */
+static int verb_prep(struct kvmm *k, struct verb *v, u16 op, u32 nr, u64 bytes)
+{
+	int ret;
+
+	if (nr > k->info.max_batch || bytes > k->info.arg_bytes)
+		return -E2BIG;
+	for (;;) {
+		v->index = k->sub.tail;
+		v->sqe = lk_prep(k, op, nr, (u32)bytes, LK_OWN, &v->args);
+		if (v->sqe)
+			return 0;
+		if (k->ended)
+			return k->ended;
+		if (k->cons.tail == k->sub.tail)
+			return -EBUSY;
+		/* The last of those in flight; then see what it freed. */
+		ret = kvmm_submit(k);
+		if (!ret)
+			ret = lk_wait_for(k, k->sub.tail - 1, -1);
+		if (ret)
+			return ret;
+		lk_collect(k);
+	}
+}
+
+/*
+ * Submit, wait, and read the completion.
+ * Return: the request's status, or what ended the attachment; a request that
+ * succeeded has @want records.
+ */
+static int verb_wait(struct kvmm *k, struct verb *v, u32 want)
+{
+	int ret;
+
+	ret = kvmm_submit(k);
+	if (!ret)
+		ret = lk_wait_for(k, v->index, -1);
+	if (!ret)
+		ret = lk_take(k, v->index, &v->done);
+	if (ret)
+		return ret;
+	if (!v->done.status && v->done.nr != want)
+		return lk_end(k, "kvmm gave %u results for %u entries",
+			      v->done.nr, want);
+	return v->done.status;
+}
+
+/* verb_wait(), then copy the records to @out and give everything back. */
+static int verb_run(struct kvmm *k, struct verb *v, void *out, u32 want)
+{
+	const u32 size = lk_result_size(v->sqe->op);
+	int ret = verb_wait(k, v, want);
+
+	if (!ret && want)
+		memcpy(out, v->done.results, (size_t)want * size);
+	lk_collect(k);
+	return ret;
+}
+
+int kvmm_nop(struct kvmm *k)
+{
+	struct verb v;
+	int ret = verb_prep(k, &v, KVMM_OP_NOP, 0, 0);
+
+	return ret ? ret : verb_run(k, &v, NULL, 0);
+}
+
+int kvmm_seq_open(struct kvmm *k, const struct kvmm_open_arg *args, u32 nr,
+		  struct kvmm_open_res *res)
+{
+	const u64 bytes = (u64)nr * sizeof(*args);
+	struct verb v;
+	int ret = verb_prep(k, &v, KVMM_OP_SEQ_OPEN, nr, bytes);
+
+	if (ret)
+		return ret;
+	memcpy(v.args, args, bytes);
+	return verb_run(k, &v, res, nr);
+}
+
+/* One piece of ids, @last or not. */
+static int match_piece(struct kvmm *k, u64 seq, const u32 *ids, u32 start,
+		       u32 nr, bool last)
+{
+	struct kvmm_match_arg *arg;
+	struct kvmm_seq_res res;
+	struct verb v;
+	int ret;
+
+	ret = verb_prep(k, &v, KVMM_OP_SEQ_MATCH, 1,
+			sizeof(*arg) + (u64)nr * sizeof(u32));
+	if (ret)
+		return ret;
+	arg = v.args;
+	*arg = (struct kvmm_match_arg) {
+		.seq = seq,
+		.start = start,
+		.nr_ids = nr,
+		.flags = last ? KVMM_MATCH_LAST : 0,
+	};
+	memcpy(arg + 1, ids + start, (size_t)nr * sizeof(u32));
+	ret = verb_run(k, &v, &res, 1);
+	return ret ? ret : res.status;
+}
+
+int kvmm_seq_match(struct kvmm *k, u64 seq, const u32 *ids, u32 nr)
+{
+	/* Half of the area, so that the next piece fits beside this one. */
+	const u32 max = (k->info.arg_bytes / 2 -
+			 (u32)sizeof(struct kvmm_match_arg)) / sizeof(u32);
+	u32 start, n;
+	int ret = 0;
+
+	if (!nr)
+		return -EINVAL;
+	for (start = 0; !ret && start < nr; start += n) {
+		n = min(nr - start, max);
+		ret = match_piece(k, seq, ids, start, n, start + n == nr);
+	}
+	return ret;
+}
+
+int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
+		  struct kvmm_open_res *res)
+{
+	struct kvmm_fork_arg *arg;
+	struct verb v;
+	int ret = verb_prep(k, &v, KVMM_OP_SEQ_FORK, 1, sizeof(*arg));
+
+	if (ret)
+		return ret;
+	arg = v.args;
+	*arg = (struct kvmm_fork_arg) {
+		.seq = seq,
+		.nr_children = nr_children,
+	};
+	return verb_run(k, &v, res, nr_children);
+}
+
+/* The first entry that failed decides, since there is nowhere to say more. */
+int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr)
+{
+	const struct kvmm_seq_res *res;
+	struct kvmm_seq_arg *arg;
+	struct verb v;
+	int ret;
+	u32 i;
+
+	ret = verb_prep(k, &v, KVMM_OP_SEQ_CLOSE, nr, (u64)nr * sizeof(*arg));
+	if (ret)
+		return ret;
+	for (arg = v.args, i = 0; i < nr; i++)
+		arg[i].seq = seqs[i];
+	ret = verb_wait(k, &v, nr);
+	for (res = v.done.results, i = 0; !ret && i < nr; i++)
+		ret = res[i].status;
+	lk_collect(k);
+	return ret;
+}
+
+int kvmm_step_begin(struct kvmm *k, u64 step,
+		    const struct kvmm_begin_arg *args, u32 nr,
+		    struct kvmm_begin_res *res)
+{
+	const u64 bytes = (u64)nr * sizeof(*args);
+	struct verb v;
+	int ret = verb_prep(k, &v, KVMM_OP_STEP_BEGIN, nr, bytes);
+
+	if (ret)
+		return ret;
+	v.sqe->step = step;
+	if (nr)
+		memcpy(v.args, args, bytes);
+	return verb_run(k, &v, res, nr);
+}
+
+int kvmm_step_end(struct kvmm *k, u64 step, u64 device_ns, u64 prefill_tokens,
+		  const struct kvmm_end_arg *args, u32 nr, const u32 *ids,
+		  struct kvmm_end_res *res)
+{
+	const u64 bytes = (u64)nr * sizeof(*args);
+	u64 nr_ids = 0;
+	struct verb v;
+	int ret;
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		nr_ids += args[i].nr_ids;
+	ret = verb_prep(k, &v, KVMM_OP_STEP_END, nr,
+			bytes + nr_ids * sizeof(u32));
+	if (ret)
+		return ret;
+	v.sqe->step = step;
+	v.sqe->param[0] = device_ns;
+	v.sqe->param[1] = prefill_tokens;
+	if (nr)
+		memcpy(v.args, args, bytes);
+	if (nr_ids)
+		memcpy((char *)v.args + bytes, ids, nr_ids * sizeof(u32));
+	return verb_run(k, &v, res, nr);
+}
