@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * create.c - attach and size, detach and free
+ *
+ * All memory that does not depend on requests is taken here: tables of steps
+ * and arguments for the largest batch that model, daemon and caller allow
+ * together.  The identity of the model decides which cached KV a client may
+ * read, so it is computed here, from the weights that were loaded, and never
+ * taken from a file or an option.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/engine/internal.h"
+
+#define ENGINE_GOODBYE_NS	2000000000ll
+#define ENGINE_MATCH_IDS	4096u
+#define ENGINE_DEF_SEQS		256u
+#define ENGINE_DEF_BLOCK	16u
+
+static void identity_add(void *arg, const char *tag, const void *data,
+			 size_t len)
+{
+	kvmm_identity_add(arg, tag, data, len);
+}
+
+/* The last part of the model's path, cut to what a domain's name may be. */
+static void domain_name(const struct model_info *info, char *name)
+{
+	char *path = realpath(info->dir, NULL);
+	const char *from = path ? path : info->dir;
+	const char *base = strrchr(from, '/');
+
+	base = base ? base + 1 : from;
+	snprintf(name, KVMM_NAME_LEN, "%.*s", KVMM_NAME_LEN - 1,
+		 *base ? base : "model");
+	free(path);
+}
+
+int engine_identity(const struct model *model, u8 *out)
+{
+	struct kvmm_identity *digest = malloc(sizeof(*digest));
+
+	if (!digest)
+		return -ENOMEM;
+	kvmm_identity_init(digest);
+	model_identity(model, identity_add, digest);
+	kvmm_identity_final(digest, out);
+	free(digest);
+	return 0;
+}
+
+static int engine_attach(struct engine *e, const struct engine_opts *o,
+			 struct engine_error *err)
+{
+	const struct model_info *info = e->info;
+	u8 identity[KVMM_IDENTITY_LEN];
+	char name[KVMM_NAME_LEN], text[256] = "";
+	struct kvmm_params p = {
+		.socket = o->socket,
+		.domain = o->domain ? o->domain : name,
+		.identity = o->identity ? o->identity : identity,
+		.block_tokens = o->block_tokens ? o->block_tokens :
+						  ENGINE_DEF_BLOCK,
+		.group = {
+			.layers = info->nr_layers,
+			.kv_heads = info->nr_kv_heads,
+			.k_bytes = info->k_bytes,
+			.v_bytes = info->v_bytes,
+		},
+		.max_bytes = o->memory_max ? o->memory_max : KVMM_LIMIT_MAX,
+		.max_seqs = o->max_seqs ? o->max_seqs : ENGINE_DEF_SEQS,
+		.max_steps = ENGINE_MAX_STEPS,
+		.spin = o->spin,
+	};
+	int ret;
+
+	if (!o->identity && engine_identity(e->model, identity))
+		return engine_refuse(err, -ENOMEM, "no memory for the model's identity");
+	domain_name(info, name);
+	ret = kvmm_attach(&p, &e->k, text);
+	if (ret)
+		return engine_refuse(err, ret, "%s", text);
+	e->kv.block_tokens = p.block_tokens;
+	return 0;
+}
+
+/* What model, daemon and caller allow together. */
+static void engine_size(struct engine *e, const struct engine_opts *o)
+{
+	const struct kvmm_attach_rep *rep = kvmm_info(e->k);
+	const u32 steps = o->max_steps ? o->max_steps : ENGINE_MAX_STEPS;
+
+	e->kv.base = kvmm_pool(e->k);
+	e->kv.unit = rep->unit;
+	e->kv.layer_stride = rep->layer_stride;
+	e->max_seqs = rep->max_seqs;
+	e->rows = e->info->max_rows;
+	e->chunk = o->chunk ? min(o->chunk, e->rows) : e->rows;
+	e->max_batch = least(e->info->max_seqs, rep->max_batch, e->rows);
+	e->max_batch = least(e->max_batch, e->max_seqs,
+			     o->max_batch ? o->max_batch : UINT32_MAX);
+	e->lookahead = least(steps, rep->max_steps, ENGINE_MAX_STEPS);
+	e->match_ids = min(ENGINE_MATCH_IDS, rep->arg_bytes / 16);
+}
+
+static int engine_alloc(struct engine *e)
+{
+	const size_t batch = e->max_batch;
+	u32 i;
+
+	e->live = calloc(e->max_seqs, sizeof(*e->live));
+	e->ins = calloc(batch, sizeof(*e->ins));
+	e->copy = calloc(3 * batch, sizeof(*e->copy));
+	e->logits = malloc(batch * e->info->nr_vocab * sizeof(*e->logits));
+	if (!e->live || !e->ins || !e->copy || !e->logits)
+		return -ENOMEM;
+	for (i = 0; i < ENGINE_STEP_SLOTS; i++) {
+		e->steps[i].entries = calloc(batch, sizeof(struct entry));
+		if (!e->steps[i].entries)
+			return -ENOMEM;
+	}
+	return sampler_ws_create(e->info->nr_vocab, &e->sampler);
+}
+
+static void engine_free(struct engine *e)
+{
+	u32 i;
+
+	kvmm_detach(e->k);
+	for (i = 0; i < ENGINE_STEP_SLOTS; i++)
+		free(e->steps[i].entries);
+	sampler_ws_free(e->sampler);
+	free(e->logits);
+	free(e->copy);
+	free(e->ins);
+	free(e->live);
+	free(e);
+}
+
+int engine_create(struct model *model, const struct engine_opts *opts,
+		  struct engine **out, struct engine_error *err)
+{
+	static const struct engine_opts defaults;
+	struct engine *e;
+	int ret;
+
+	if (!opts)
+		opts = &defaults;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return engine_refuse(err, -ENOMEM, "no memory for the engine");
+	e->model = model;
+	e->info = model_info(model);
+	ret = engine_attach(e, opts, err);
+	if (ret)
+		goto out_free;
+	engine_size(e, opts);
+	ret = engine_alloc(e);
+	if (ret) {
+		engine_refuse(err, ret, "no memory for batches of %u sequences",
+		     e->max_batch);
+		goto out_free;
+	}
+	*out = e;
+	return 0;
+
+out_free:
+	engine_free(e);
+	return ret;
+}
+
+void engine_destroy(struct engine *e)
+{
+	static const struct engine_done why = { .reason = ENGINE_CANCELLED };
+	s64 end;
+
+	if (!e)
+		return;
+	e->closing = true;
+	engine_cancel_all(e, &why);
+	end = engine_now() + ENGINE_GOODBYE_NS;
+	while (engine_now() < end && engine_step(e, ENGINE_IDLE_NS) > 0)
+		;
+	if (!e->ended && e->nr_live)
+		engine_die(e, -ECONNRESET);
+	engine_free(e);
+}

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * engine.c - many requests, one model, one attachment
+ *
+ * The engine joins three parts that know nothing of each other: the model,
+ * which computes KV and logits; the sampler, which draws a token from logits;
+ * and the daemon, which owns the memory that the KV lies in.  The daemon says
+ * who may write where, and takes memory back; the engine's art is to have
+ * something to compute at every moment, and to lose nothing but time when
+ * memory goes.
+ *
+ *	engine.c	requests and their ends, the loop
+ *	create.c	attach and size, detach and free
+ *	seq.c		the life of a sequence, the queue, forks
+ *	sched.c		what the next step holds
+ *	run.c		a granted step: copies, forward, end
+ *	token.c		tokens that were drawn
+ *	link.c		entries of the rings, and their answers
+ *
+ * One iteration (engine_step) with one step ahead, time downwards:
+ *
+ *	this thread				the daemon
+ *	collect answers, poll status records
+ *	take the grant of step n, read tables
+ *	plan n+1, send BEGIN n+1		grants n+1: may preempt, evict
+ *	copies and forward of n
+ *	draw tokens, send END n			seals, indexes, frees
+ *	deliver tokens, send FORK, CLOSE
+ *
+ * so that the answer to BEGIN n+1 is there before it is needed.
+ *
+ * Who owns what: a request owns its copies of the caller's arrays and is
+ * freed with the last of its sequences; a sequence stays in e->live until the
+ * daemon has answered its CLOSE.  Both are freed in seqs_advance() alone,
+ * which runs at the top level of the loop: everything below may hold
+ * pointers.  Callbacks run at any depth, so they only change states.
+ *
+ * Every sample is told its end exactly once, also when the daemon goes away:
+ * sample_over() is the one place.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "runtime/engine/internal.h"
+
+#define ENGINE_PAUSE_NS		1000000ll
+#define ENGINE_PAUSE_SHIFT	4u
+
+s64 engine_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* engine_refuse() - fill @err, which may be NULL, and return @code */
+int engine_refuse(struct engine_error *err, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (err)
+		vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	va_end(ap);
+	return code;
+}
+
+const char *engine_reason_name(enum engine_reason reason)
+{
+	static const char * const name[] = {
+		[ENGINE_STOP]		= "stop",
+		[ENGINE_LENGTH]		= "length",
+		[ENGINE_CANCELLED]	= "cancelled",
+		[ENGINE_ERROR]		= "error",
+	};
+
+	return name[reason];
+}
+
+/* ------------------------------------------------------------------ */
+/* Ends                                                                */
+
+/* sample_over() - say once that sample @k of @r has ended */
+void sample_over(struct engine *e, struct request *r, u32 k,
+		 const struct engine_done *why)
+{
+	struct sample *sm = &r->samples[k];
+	struct engine_done done = *why;
+
+	if (sm->over)
+		return;
+	sm->over = true;
+	r->nr_over++;
+	done.sample = k;
+	if (!done.text)
+		done.text = "";
+	done.prompt_tokens = r->c.nr;
+	done.cached_tokens = r->cached;
+	done.tokens = sm->tokens;
+	if (r->c.on_done)
+		r->c.on_done(r->c.arg, &done);
+}
+
+/**
+ * seq_over() - a sequence ends, and every sample that depends on it
+ *
+ * Those are its own, and as long as it has not forked, those without a
+ * sequence of the daemon.
+ */
+void seq_over(struct engine *e, struct seq *s, const struct engine_done *why)
+{
+	struct request *r = s->req;
+	u32 k;
+
+	if (seq_is_done(s))
+		return;
+	s->state = SEQ_OVER;
+	for (k = 0; k < r->c.n; k++) {
+		struct seq *o = r->samples[k].seq;
+
+		if (o != s) {
+			if (s->sample != ENGINE_NO_SAMPLE && !s->to_fork)
+				continue;
+			if (o && o->opened)
+				continue;
+			if (o)
+				o->state = SEQ_OVER;
+		}
+		sample_over(e, r, k, why);
+	}
+}
+
+/* seq_fail() - end it with an error that a person can read */
+void seq_fail(struct engine *e, struct seq *s, int err, const char *fmt, ...)
+{
+	struct engine_done why = { .reason = ENGINE_ERROR, .err = err };
+	char text[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	why.text = text;
+	seq_over(e, s, &why);
+}
+
+/* seq_refused() - the daemon said no, for good */
+void seq_refused(struct engine *e, struct seq *s, int err)
+{
+	const struct kvmm_attach_rep *info = kvmm_info(e->k);
+	const struct request *r = s->req;
+	u64 bytes;
+
+	if (err != -E2BIG && err != -EDQUOT) {
+		seq_fail(e, s, err, "kvmm refused the sequence: %s",
+			 strerror(-err));
+		return;
+	}
+	bytes = DIV_ROUND_UP((u64)r->c.nr + r->c.max_new - 1,
+			     e->kv.block_tokens) * info->block_bytes;
+	seq_fail(e, s, err,
+		 "%u prompt tokens and up to %u new ones need %llu KiB of KV memory, "
+		 "%s: ask for fewer tokens, or give the domain or the pool more",
+		 r->c.nr, r->c.max_new, (unsigned long long)(bytes >> 10),
+		 err == -E2BIG ? "which can never fit" :
+		 "which no longer fits");
+}
+
+void request_free(struct request *r)
+{
+	free((void *)(uintptr_t)r->c.ids);
+	free((void *)(uintptr_t)r->c.stops);
+	free(r->samples);
+	free(r);
+}
+
+/* End every sample of a request that is not over. */
+static void request_over(struct engine *e, struct request *r,
+			 const struct engine_done *why)
+{
+	u32 k;
+
+	if (r->root)
+		seq_over(e, r->root, why);
+	for (k = 0; k < r->c.n; k++) {
+		if (r->samples[k].seq)
+			seq_over(e, r->samples[k].seq, why);
+		sample_over(e, r, k, why);
+	}
+}
+
+/* Take the first request out of the queue and end it. */
+static void queue_over(struct engine *e, struct request **pos,
+		       const struct engine_done *why)
+{
+	struct request *r = *pos;
+
+	*pos = r->next;
+	request_over(e, r, why);
+	request_free(r);
+}
+
+/* engine_cancel_all() - end everything, for the reason given */
+void engine_cancel_all(struct engine *e, const struct engine_done *why)
+{
+	u32 i;
+
+	while (e->queue)
+		queue_over(e, &e->queue, why);
+	for (i = 0; i < e->nr_live; i++)
+		request_over(e, e->live[i]->req, why);
+}
+
+/* engine_die() - the attachment is over: tell all, forget what was under way */
+void engine_die(struct engine *e, int err)
+{
+	struct engine_done why = {
+		.reason = ENGINE_ERROR, .err = -ECONNRESET, .text = e->why,
+	};
+	u32 i;
+
+	if (err != -EPROTO)
+		snprintf(e->why, sizeof(e->why),
+			 "the kvmm daemon is gone: %s",
+			 kvmm_strerror_attach(e->k));
+	e->ended = -ECONNRESET;
+	e->nr_steps = 0;
+	engine_cancel_all(e, &why);
+	for (i = 0; i < e->nr_live; i++) {
+		e->live[i]->replies = 0;
+		e->live[i]->nr_open = 0;
+	}
+	seqs_advance(e);
+}
+
+/* ------------------------------------------------------------------ */
+/* The loop                                                            */
+
+/* Let the daemon find memory before it is asked again. */
+static int engine_pause(struct engine *e, s64 timeout_ns)
+{
+	s64 ns = ENGINE_PAUSE_NS << min(e->barren, ENGINE_PAUSE_SHIFT);
+	s64 end, left;
+	int err;
+
+	e->throttle = false;
+	ns = min(ns, timeout_ns);
+	end = engine_now() + ns;
+	while ((left = end - engine_now()) > 0) {
+		err = link_wait(e, left);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Wait for the grant of @st.  Return: 1, 0 when the time is over, or less. */
+static int engine_await(struct engine *e, const struct step *st,
+			s64 timeout_ns)
+{
+	const s64 end = engine_now() + timeout_ns;
+	s64 left = timeout_ns;
+	int err;
+
+	while (st->state == STEP_BEGUN) {
+		if (left <= 0)
+			return 0;
+		err = link_wait(e, left);
+		if (err)
+			return err;
+		left = end - engine_now();
+	}
+	return 1;
+}
+
+static int engine_iterate(struct engine *e, s64 timeout_ns)
+{
+	struct step *st;
+	int err;
+
+	err = kvmm_poll_extents(e->k);
+	if (err < 0)
+		return err;
+	err = link_collect(e);
+	if (err)
+		return err;
+	seqs_advance(e);
+	queue_open(e);
+	if (!e->nr_steps) {
+		err = sched_begin(e);
+		if (err < 0)
+			return err;
+	}
+	err = kvmm_submit(e->k);
+	if (err)
+		return err;
+	if (!e->nr_steps && e->throttle)
+		return engine_pause(e, timeout_ns);
+	if (!e->nr_steps)
+		return e->nr_live ? link_wait(e, timeout_ns) : 0;
+
+	st = engine_step_at(e, e->last_step - e->nr_steps + 1);
+	err = engine_await(e, st, timeout_ns);
+	if (err <= 0)
+		return err;
+	err = step_run(e, st);
+	if (err)
+		return err;
+	seqs_advance(e);
+	err = kvmm_submit(e->k);
+	if (err)
+		return err;
+	return e->barren > 1 ? engine_pause(e, timeout_ns) : 0;
+}
+
+int engine_step(struct engine *e, s64 timeout_ns)
+{
+	int err;
+
+	if (e->ended)
+		return e->ended;
+	err = engine_iterate(e, timeout_ns);
+	if (err < 0) {
+		engine_die(e, err);
+		return e->ended;
+	}
+	return e->queue || e->nr_live;
+}
+
+int engine_run_until_idle(struct engine *e, const volatile int *stop)
+{
+	int ret;
+
+	do {
+		ret = engine_step(e, ENGINE_IDLE_NS);
+	} while (ret > 0 && !(stop && *stop));
+	return min(ret, 0);
+}
+
+/* ------------------------------------------------------------------ */
+/* Requests                                                            */
+
+static int request_check(const struct engine *e,
+			 const struct engine_request *c,
+			 struct engine_error *err)
+{
+	const u32 n = max(c->n, 1u);
+	const char *why;
+	u32 i;
+
+	if (!c->nr)
+		return engine_refuse(err, -EINVAL,
+				     "the prompt is empty: give at least one token");
+	if (!c->max_new)
+		return engine_refuse(err, -EINVAL,
+				     "no token is asked for: ask for at least one");
+	if (c->nr > engine_max_prompt(e))
+		return engine_refuse(err, -E2BIG,
+				     "the prompt has %u tokens, the model's context is %u: "
+				     "shorten it to %u", c->nr, e->info->max_len,
+				     engine_max_prompt(e));
+	if (n > e->max_seqs)
+		return engine_refuse(err, -EINVAL,
+				     "%u samples need as many sequences, kvmm gave %u: "
+				     "ask for fewer samples", n, e->max_seqs);
+	for (i = 0; i < c->nr; i++)
+		if (c->ids[i] >= e->info->nr_vocab)
+			return engine_refuse(err, -EINVAL,
+					     "token %u of the prompt is %u, the vocabulary has %u: "
+					     "use the model's own tokenizer",
+					     i, c->ids[i], e->info->nr_vocab);
+	if (sampling_params_check(&c->sampling, &why))
+		return engine_refuse(err, -EINVAL, "%s", why);
+	return 0;
+}
+
+static u32 *copy_ids(const u32 *ids, u32 nr)
+{
+	u32 *copy = malloc(max(nr, 1u) * sizeof(*copy));
+
+	if (copy && nr)
+		memcpy(copy, ids, nr * sizeof(*copy));
+	return copy;
+}
+
+static struct request *request_create(const struct engine *e,
+				      const struct engine_request *c)
+{
+	struct request *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->c = *c;
+	r->c.n = max(c->n, 1u);
+	r->c.max_new = min(c->max_new, e->info->max_len - c->nr);
+	r->c.ids = copy_ids(c->ids, c->nr);
+	r->c.stops = copy_ids(c->stops, c->nr_stops);
+	r->samples = calloc(r->c.n, sizeof(*r->samples));
+	if (r->c.ids && r->c.stops && r->samples)
+		return r;
+	request_free(r);
+	return NULL;
+}
+
+int engine_submit(struct engine *e, const struct engine_request *req, u64 *id,
+		  struct engine_error *err)
+{
+	struct request **pos = &e->queue, *r;
+	int ret;
+
+	if (e->ended)
+		return engine_refuse(err, e->ended, "%s", e->why);
+	if (e->closing)
+		return engine_refuse(err, -ECANCELED, "the engine is being destroyed");
+	ret = request_check(e, req, err);
+	if (ret)
+		return ret;
+	r = request_create(e, req);
+	if (!r)
+		return engine_refuse(err, -ENOMEM, "no memory for one more request");
+	r->id = ++e->last_id;
+	while (*pos && (*pos)->c.priority >= r->c.priority)
+		pos = &(*pos)->next;
+	r->next = *pos;
+	*pos = r;
+	e->stats.requests++;
+	if (id)
+		*id = r->id;
+	return 0;
+}
+
+int engine_cancel(struct engine *e, u64 id)
+{
+	static const struct engine_done why = { .reason = ENGINE_CANCELLED };
+	struct request **pos;
+	u32 i;
+
+	for (pos = &e->queue; *pos; pos = &(*pos)->next) {
+		if ((*pos)->id == id) {
+			queue_over(e, pos, &why);
+			return 0;
+		}
+	}
+	for (i = 0; i < e->nr_live; i++) {
+		struct request *r = e->live[i]->req;
+
+		if (r->id == id && r->nr_over < r->c.n) {
+			request_over(e, r, &why);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* Its own sequence ends with it, unless others have yet to fork from it. */
+static void sample_cancel(struct engine *e, struct request *r, u32 k,
+			  const struct engine_done *why)
+{
+	struct seq *s = r->samples[k].seq;
+
+	sample_over(e, r, k, why);
+	if (r->nr_over == r->c.n)
+		request_over(e, r, why);
+	else if (s && !s->to_fork && !seq_is_done(s))
+		s->state = SEQ_OVER;
+}
+
+int engine_cancel_sample(struct engine *e, u64 id, u32 sample)
+{
+	static const struct engine_done why = { .reason = ENGINE_CANCELLED };
+	struct request **pos;
+	u32 i;
+
+	for (pos = &e->queue; *pos; pos = &(*pos)->next) {
+		struct request *r = *pos;
+
+		if (r->id != id)
+			continue;
+		if (sample >= r->c.n || r->samples[sample].over)
+			return -ENOENT;
+		if (r->nr_over + 1 == r->c.n)
+			queue_over(e, pos, &why);
+		else
+			sample_over(e, r, sample, &why);
+		return 0;
+	}
+	for (i = 0; i < e->nr_live; i++) {
+		struct request *r = e->live[i]->req;
+
+		if (r->id != id)
+			continue;
+		if (sample >= r->c.n || r->samples[sample].over)
+			return -ENOENT;
+		sample_cancel(e, r, sample, &why);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+void engine_get_load(const struct engine *e, struct engine_load *load)
+{
+	const struct request *r;
+	u32 i;
+
+	memset(load, 0, sizeof(*load));
+	for (r = e->queue; r; r = r->next)
+		load->waiting += r->c.n - r->nr_over;
+	for (i = 0; i < e->nr_live; i++) {
+		const struct seq *s = e->live[i];
+
+		if (seq_is_done(s))
+			continue;
+		if (s->state == SEQ_RUNNING || s->state == SEQ_FORKING)
+			load->running++;
+		else
+			load->waiting++;
+	}
+}
+
+void engine_get_stats(const struct engine *e, struct engine_stats *st)
+{
+	*st = e->stats;
+}
+
+const struct kvmm_attach_rep *engine_attach_info(const struct engine *e)
+{
+	return kvmm_info(e->k);
+}
+
+u32 engine_max_prompt(const struct engine *e)
+{
+	return e->info->max_len - 1;
+}
+
+const char *engine_strerror(const struct engine *e)
+{
+	return e->ended ? e->why : "";
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine.h - many requests, one model, one attachment to the daemon
+ *
+ * The engine turns prompts of token ids into streams of token ids.  It knows
+ * the model, the sampler and libkvmm, and no text: tokenizers, options and
+ * servers stand above it and meet it here.
+ *
+ * It is made for an event loop: engine_step() does one iteration and returns
+ * within the time given.  An engine belongs to one thread; callbacks run in
+ * engine_step() or engine_cancel(), and may submit and cancel, but not step
+ * or destroy.
+ */
+#ifndef RUNTIME_ENGINE_H
+#define RUNTIME_ENGINE_H
+
+#include <kvmm/types.h>
+
+#include "runtime/model/model.h"
+#include "runtime/sampler/sampler.h"
+
+struct engine;
+struct kvmm_attach_rep;
+
+/* One line for a person: what is wrong, and the remedy. */
+struct engine_error {
+	char text[512];
+};
+
+/**
+ * struct engine_opts - how to attach and how to batch; zero takes defaults
+ * @socket:       of the daemon; NULL: libkvmm's default
+ * @domain:       name of the domain; NULL: the last part of the model's path
+ * @block_tokens: tokens of a block: 16 (default), 32 or 64
+ * @memory_max:   most bytes of KV, 0: no limit
+ * @max_seqs:     sequences wanted from the daemon, 0: 256
+ * @max_batch:    most sequences in a step, 0: what model and daemon allow
+ * @chunk:        most prompt tokens of one sequence in a step, 0: a step's
+ *                token budget, which is the model's max_rows
+ * @max_steps:    steps open at once, 1 or 2; 0: 2
+ * @spin:         as in struct kvmm_params
+ * @identity:     of the model, from engine_identity(): for a caller that
+ *                attaches again and again; NULL: worked out from the weights
+ */
+struct engine_opts {
+	const char	*socket;
+	const char	*domain;
+	u32		block_tokens;
+	u64		memory_max;
+	u32		max_seqs;
+	u32		max_batch;
+	u32		chunk;
+	u32		max_steps;
+	u32		spin;
+	const u8	*identity;
+};
+
+/* Why a sample ended. */
+enum engine_reason {
+	ENGINE_STOP,		/* a stop id was drawn */
+	ENGINE_LENGTH,		/* max_new tokens, or the model's context */
+	ENGINE_CANCELLED,	/* engine_cancel() or engine_destroy() */
+	ENGINE_ERROR,
+};
+
+/**
+ * struct engine_done - the end of one sample
+ * @sample:        which of the request's n, from 0
+ * @reason:        why
+ * @stop_id:       the id that stopped it, ENGINE_STOP only
+ * @err:           negative errno, ENGINE_ERROR only, else 0
+ * @text:          one line that explains @err, else ""
+ * @prompt_tokens: of the request
+ * @cached_tokens: of these, found in the prefix cache at the first admission
+ * @tokens:        given to on_token
+ */
+struct engine_done {
+	u32			sample;
+	enum engine_reason	reason;
+	u32			stop_id;
+	int			err;
+	const char		*text;
+	u32			prompt_tokens;
+	u32			cached_tokens;
+	u32			tokens;
+};
+
+/**
+ * struct engine_request - what to generate
+ * @ids:      the prompt, @nr of them, at least one; copied
+ * @max_new:  most tokens to generate, at least 1; cut where the model's
+ *            context ends
+ * @stops:    ids that end a sample, @nr_stops of them; copied.  The id
+ *            itself is not given to on_token
+ * @sampling: how tokens are drawn
+ * @n:        samples that share the prompt, 0: 1
+ * @priority: 0 is the first to lose its memory
+ * @salt:     prompts share cached blocks only under the same salt
+ * @on_token: one more token of a sample
+ * @on_done:  exactly once a sample, after its last token
+ * @arg:      for both
+ */
+struct engine_request {
+	const u32		*ids;
+	u32			nr;
+	u32			max_new;
+	const u32		*stops;
+	u32			nr_stops;
+	struct sampling_params	sampling;
+	u32			n;
+	u32			priority;
+	u64			salt;
+	void			(*on_token)(void *arg, u32 sample, u32 id);
+	void			(*on_done)(void *arg,
+					   const struct engine_done *done);
+	void			*arg;
+};
+
+/* Counters since the engine was made: name and what it counts. */
+#define ENGINE_STATS(x)							\
+	x(requests,		"requests accepted")			\
+	x(steps,		"steps whose result arrived")		\
+	x(barren_steps,		"steps in which nothing could run")	\
+	x(prompt_tokens,	"tokens of the prompts admitted")	\
+	x(cached_tokens,	"of these, found in the prefix cache")	\
+	x(prefilled_tokens,	"tokens of prompts computed, first time") \
+	x(decoded_tokens,	"tokens after prompts computed, first time") \
+	x(recomputed_tokens,	"tokens computed again after preemption") \
+	x(generated_tokens,	"tokens drawn and delivered")		\
+	x(forks,		"sequences made by fork")		\
+	x(copies,		"blocks copied because they were shared") \
+	x(preemptions,		"times a sequence lost its memory")	\
+	x(readmitted_cached,	"tokens found cached when readmitted")	\
+	x(retries,		"entries refused for want of memory")	\
+	x(rolled_back,		"entries begun and ended without progress") \
+	x(forward_ns,		"nanoseconds in the model")
+
+struct engine_stats {
+#define x(name, text) u64 name;
+	ENGINE_STATS(x)
+#undef x
+};
+
+/**
+ * struct engine_load - what there is to do
+ * @waiting: sequences wanted or made that have no memory: in the queue, not
+ *           admitted yet, or preempted
+ * @running: sequences that may be in the next step
+ */
+struct engine_load {
+	u32	waiting;
+	u32	running;
+};
+
+/**
+ * engine_identity() - the model's identity, which reads all weights once
+ * @out: KVMM_IDENTITY_LEN bytes
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int __must_check engine_identity(const struct model *model, u8 *out);
+
+/**
+ * engine_create() - attach to the daemon, ready to take requests
+ * @model: loaded; the engine is its only user until engine_destroy()
+ * @opts:  NULL: defaults
+ * @out:   the engine
+ * @err:   filled on failure
+ *
+ * Without @opts->identity it hashes the model's, which reads all weights.
+ * After engine_destroy() another engine may be made of the same model.
+ *
+ * Return: 0; -ENOENT or -ECONNREFUSED: no daemon; -EINVAL: an option; else
+ * what kvmm_attach() answered.
+ */
+int __must_check engine_create(struct model *model,
+			       const struct engine_opts *opts,
+			       struct engine **out, struct engine_error *err);
+
+/**
+ * engine_destroy() - cancel what is left, detach, free
+ * @e: may be NULL
+ *
+ * Open steps are ended first, so that the daemon has no doubt about any
+ * block.
+ */
+void engine_destroy(struct engine *e);
+
+/**
+ * engine_submit() - queue a request
+ * @e:   the engine
+ * @req: copied
+ * @id:  names it for engine_cancel(); may be NULL
+ * @err: filled on failure
+ *
+ * Return: 0; -EINVAL: the request makes no sense; -E2BIG: it is longer than
+ * the model's context; -ENOMEM; -ECONNRESET: the attachment is over.
+ */
+int __must_check engine_submit(struct engine *e,
+			       const struct engine_request *req, u64 *id,
+			       struct engine_error *err);
+
+/**
+ * engine_cancel() - end all samples of a request
+ *
+ * Its blocks are free when the steps open now have ended.
+ * Return: 0, or -ENOENT when it is over already.
+ */
+int engine_cancel(struct engine *e, u64 id);
+
+/**
+ * engine_cancel_sample() - end one sample of a request, the others go on
+ *
+ * Return: 0, or -ENOENT when it is over already.
+ */
+int engine_cancel_sample(struct engine *e, u64 id, u32 sample);
+
+/**
+ * engine_step() - one iteration
+ * @e:          the engine
+ * @timeout_ns: longest wait for the daemon; the model's time comes on top
+ *
+ * Return: 1 while requests are left, 0 when there are none, -ECONNRESET when
+ * the attachment ended: every sample has then been told.
+ */
+int __must_check engine_step(struct engine *e, s64 timeout_ns);
+
+/**
+ * engine_run_until_idle() - step until nothing is left
+ * @stop: polled between steps when not NULL: leave when it is not zero
+ *
+ * Return: 0, or what engine_step() answered.
+ */
+int __must_check engine_run_until_idle(struct engine *e,
+				       const volatile int *stop);
+
+/* engine_get_stats() - the counters, now */
+void engine_get_stats(const struct engine *e, struct engine_stats *st);
+
+/* engine_get_load() - how many sequences wait and run, now */
+void engine_get_load(const struct engine *e, struct engine_load *load);
+
+/* engine_attach_info() - what the daemon answered at attach */
+const struct kvmm_attach_rep *engine_attach_info(const struct engine *e);
+
+/* engine_max_prompt() - longest prompt that leaves room for one token */
+u32 engine_max_prompt(const struct engine *e);
+
+/* engine_strerror() - why the attachment ended, one line; "" while it lives */
+const char *engine_strerror(const struct engine *e);
+
+/* engine_reason_name() - "stop", "length", "cancelled", "error" */
+const char *engine_reason_name(enum engine_reason reason);
+
+#endif /* RUNTIME_ENGINE_H */

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * link.c - requests to the daemon, and its answers
+ *
+ * The one file of the engine that writes submission entries.  A request
+ * carries in user_data the address of what it is about, a sequence or a step,
+ * with the kind of the request in the low bits; the answer finds its way back
+ * by that.  What an address names stays allocated while a reply is due:
+ * sequences count their replies, steps keep their slot.
+ *
+ * OPEN, MATCH, FORK and CLOSE are tried: when the ring is full they return
+ * false and the caller comes back in the next iteration.  BEGIN and END wait
+ * for room, since a step may not be held up by a full ring.
+ *
+ * Nothing is published before kvmm_submit(): the callers decide when, so that
+ * what belongs together reaches the daemon at once.
+ */
+#include <stdio.h>
+
+#include "runtime/engine/internal.h"
+
+#define LINK_WAIT_NS	1000000000ll
+
+enum link_tag {
+	LINK_OPEN = 1,
+	LINK_MATCH,
+	LINK_FORK,
+	LINK_CLOSE,
+	LINK_BEGIN,
+	LINK_END,
+};
+
+#define LINK_TAG_MASK	7ull
+
+static u64 link_data(const void *what, enum link_tag tag)
+{
+	return (u64)(uintptr_t)what | tag;
+}
+
+bool link_open(struct engine *e, struct seq *s)
+{
+	const struct engine_request *c = &s->req->c;
+	struct kvmm_open_arg *a;
+	struct kvmm_sqe *sqe;
+	void *args;
+
+	sqe = kvmm_prep(e->k, KVMM_OP_SEQ_OPEN, 1, sizeof(*a), &args);
+	if (!sqe)
+		return false;
+	sqe->user_data = link_data(s, LINK_OPEN);
+	a = args;
+	memset(a, 0, sizeof(*a));
+	a->prompt_len = c->nr;
+	/* The last token drawn is never read, so it has no KV. */
+	a->max_tokens = c->max_new - 1;
+	a->priority = c->priority;
+	a->salt = c->salt;
+	s->replies++;
+	return true;
+}
+
+/* Sends one piece. */
+bool link_match(struct engine *e, struct seq *s)
+{
+	const u32 nr = min(e->match_ids, s->len - s->matched);
+	struct kvmm_match_arg *a;
+	struct kvmm_sqe *sqe;
+	void *args;
+
+	sqe = kvmm_prep(e->k, KVMM_OP_SEQ_MATCH, 1,
+			(u32)(sizeof(*a) + nr * sizeof(u32)), &args);
+	if (!sqe)
+		return false;
+	sqe->user_data = link_data(s, LINK_MATCH);
+	a = args;
+	memset(a, 0, sizeof(*a));
+	a->seq = s->handle;
+	a->start = s->matched;
+	a->nr_ids = nr;
+	if (s->matched + nr == s->len)
+		a->flags = KVMM_MATCH_LAST;
+	memcpy(a + 1, s->ids + s->matched, nr * sizeof(u32));
+	s->matched += nr;
+	s->replies++;
+	return true;
+}
+
+bool link_fork(struct engine *e, struct seq *s, u32 nr)
+{
+	struct kvmm_fork_arg *a;
+	struct kvmm_sqe *sqe;
+	void *args;
+
+	sqe = kvmm_prep(e->k, KVMM_OP_SEQ_FORK, 1, sizeof(*a), &args);
+	if (!sqe)
+		return false;
+	sqe->user_data = link_data(s, LINK_FORK);
+	a = args;
+	memset(a, 0, sizeof(*a));
+	a->seq = s->handle;
+	a->nr_children = nr;
+	s->replies++;
+	return true;
+}
+
+bool link_close(struct engine *e, struct seq *s)
+{
+	struct kvmm_seq_arg *a;
+	struct kvmm_sqe *sqe;
+	void *args;
+
+	sqe = kvmm_prep(e->k, KVMM_OP_SEQ_CLOSE, 1, sizeof(*a), &args);
+	if (!sqe)
+		return false;
+	sqe->user_data = link_data(s, LINK_CLOSE);
+	a = args;
+	a->seq = s->handle;
+	s->replies++;
+	return true;
+}
+
+/* kvmm_prep() that waits for room. */
+static struct kvmm_sqe *link_prep(struct engine *e, u16 op, u32 nr, u32 bytes,
+				  void **args)
+{
+	struct kvmm_sqe *sqe;
+
+	for (;;) {
+		sqe = kvmm_prep(e->k, op, nr, bytes, args);
+		if (sqe)
+			return sqe;
+		if (kvmm_submit(e->k) || link_wait(e, LINK_WAIT_NS))
+			return NULL;
+	}
+}
+
+int link_begin(struct engine *e, struct step *st)
+{
+	struct kvmm_begin_arg *a;
+	struct kvmm_sqe *sqe;
+	void *args;
+	u32 i;
+
+	sqe = link_prep(e, KVMM_OP_STEP_BEGIN, st->nr,
+			(u32)(st->nr * sizeof(*a)), &args);
+	if (!sqe)
+		return -ECONNRESET;
+	sqe->user_data = link_data(st, LINK_BEGIN);
+	sqe->step = st->number;
+	a = args;
+	memset(a, 0, st->nr * sizeof(*a));
+	for (i = 0; i < st->nr; i++) {
+		const struct entry *en = &st->entries[i];
+
+		a[i].seq = en->seq->handle;
+		a[i].seq_epoch = en->seq->epoch;
+		a[i].start = en->start;
+		a[i].max_tokens = en->nr;
+	}
+	return 0;
+}
+
+/**
+ * link_end() - end a step; only entries that ran made progress
+ * @ns:      time that the forward took
+ * @prefill: tokens of prompts in it
+ */
+int link_end(struct engine *e, struct step *st, u64 ns, u64 prefill)
+{
+	u32 i, nr = 0, nr_ids = 0, *ids;
+	struct kvmm_end_arg *a;
+	struct kvmm_sqe *sqe;
+	void *args;
+
+	for (i = 0; i < st->nr; i++) {
+		if (!st->entries[i].runs)
+			continue;
+		nr++;
+		nr_ids += st->entries[i].nr;
+	}
+	sqe = link_prep(e, KVMM_OP_STEP_END, nr,
+			(u32)(nr * sizeof(*a) + nr_ids * sizeof(u32)), &args);
+	if (!sqe)
+		return -ECONNRESET;
+	sqe->user_data = link_data(st, LINK_END);
+	sqe->step = st->number;
+	sqe->param[0] = ns;
+	sqe->param[1] = prefill;
+	a = args;
+	ids = (u32 *)(a + nr);
+	for (i = 0; i < st->nr; i++) {
+		const struct entry *en = &st->entries[i];
+
+		if (!en->runs)
+			continue;
+		a->seq = en->seq->handle;
+		a->valid_len = en->start + en->nr;
+		a->nr_ids = en->nr;
+		a++;
+		memcpy(ids, en->seq->ids + en->start, en->nr * sizeof(u32));
+		ids += en->nr;
+		en->seq->replies++;
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* Answers                                                             */
+
+/* What the daemon may say only if this program is wrong. */
+static int link_defect(struct engine *e, const char *what, int status)
+{
+	snprintf(e->why, sizeof(e->why),
+		 "kvmm refused %s: %s: this is a defect of kvrt, please report it",
+		 what, strerror(-status));
+	return -EPROTO;
+}
+
+static void link_opened(struct engine *e, struct seq *s,
+			const struct kvmm_done *done)
+{
+	const struct kvmm_open_res *res = done->results;
+	int status = done->status;
+
+	if (!status)
+		status = done->nr ? res->status : -EPROTO;
+	if (!status) {
+		s->handle = res->seq;
+		s->opened = true;
+	}
+	if (seq_is_done(s))
+		return;
+	if (!status)
+		s->state = SEQ_MATCHING;
+	else if (status == -EAGAIN)	/* tried again as it is */
+		e->throttle = true;
+	else
+		seq_refused(e, s, status);
+}
+
+static void link_matched(struct seq *s, const struct kvmm_done *done)
+{
+	const struct kvmm_seq_res *res = done->results;
+	int status = done->status;
+
+	if (!status)
+		status = done->nr ? res->status : -EPROTO;
+	if (status && !s->match_err)
+		s->match_err = status;
+}
+
+static int link_ended(struct engine *e, struct step *st,
+		      const struct kvmm_done *done)
+{
+	const struct kvmm_end_res *res = done->results;
+	u32 i;
+
+	st->state = STEP_FREE;
+	if (done->status)
+		return link_defect(e, "the end of a step", done->status);
+	for (i = 0; i < st->nr; i++) {
+		struct entry *en = &st->entries[i];
+		struct seq *s;
+
+		if (!en->runs)
+			continue;
+		s = en->seq;
+		s->replies--;
+		if (res->status == -ESTALE)
+			seq_lose(e, s);
+		else if (res->status)
+			seq_refused(e, s, res->status);
+		res++;
+	}
+	return 0;
+}
+
+static int link_dispatch(struct engine *e, const struct kvmm_done *done)
+{
+	void *what = (void *)(uintptr_t)(done->user_data & ~LINK_TAG_MASK);
+	struct seq *s = what;
+
+	switch ((enum link_tag)(done->user_data & LINK_TAG_MASK)) {
+	case LINK_OPEN:
+		s->replies--;
+		link_opened(e, s, done);
+		return 0;
+	case LINK_MATCH:
+		s->replies--;
+		link_matched(s, done);
+		return 0;
+	case LINK_FORK:
+		s->replies--;
+		seq_forked(e, s, done);
+		return 0;
+	case LINK_CLOSE:
+		s->replies--;
+		s->state = SEQ_CLOSED;
+		return 0;
+	case LINK_BEGIN:
+		if (done->status && done->status != -EAGAIN)
+			return link_defect(e, "a step", done->status);
+		step_granted(e, what, done);
+		return 0;
+	case LINK_END:
+		return link_ended(e, what, done);
+	}
+	return 0;
+}
+
+/**
+ * link_collect() - take every answer that is there
+ *
+ * Return: 0, -ECONNRESET, or -EPROTO with e->why filled.
+ */
+int link_collect(struct engine *e)
+{
+	struct kvmm_done done;
+	struct kvmm_event ev;
+	int ret, err = 0;
+
+	while (!err && (ret = kvmm_reap(e->k, &done)) != 0) {
+		if (ret < 0)
+			return -ECONNRESET;
+		err = link_dispatch(e, &done);
+	}
+	kvmm_release(e->k);
+	/* Events say that something changed; what, the status records say. */
+	do {
+		ret = kvmm_next_event(e->k, &ev);
+	} while (ret > 0 || ret == -EOVERFLOW);
+	return err;
+}
+
+/**
+ * link_wait() - wait for an answer or an event, and take it
+ *
+ * Return: 0, also when the time is over; else as link_collect().
+ */
+int link_wait(struct engine *e, s64 timeout_ns)
+{
+	int err = kvmm_wait(e->k, timeout_ns);
+
+	if (err && err != -ETIMEDOUT)
+		return -ECONNRESET;
+	return link_collect(e);
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * run.c - a granted step: tables, copies, forward, tokens, end
+ *
+ * The order is the contract with the daemon.  Tables are read after the grant
+ * and before the next BEGIN is sent, because only then they are sure to be
+ * those of this step.  All copies that the grant ordered run before anything
+ * is appended, also those of entries that will not run: another sharer may
+ * have been told to write the old block in place.  END is sent when the
+ * forward has finished.
+ *
+ * An entry that was granted runs if its sequence still stands where the entry
+ * begins.  One that was marked for preemption meanwhile runs too: what it
+ * computes counts, and its last token may be among it.
+ */
+#include "runtime/engine/internal.h"
+
+static void entry_refused(struct engine *e, struct entry *en)
+{
+	struct seq *s = en->seq;
+
+	s->nr_open--;
+	s->nr_draws -= en->draws;
+	s->planned = min(s->planned, en->start);
+	if (en->status == -EAGAIN)
+		e->stats.retries++;
+	else if (en->status == -ESTALE)
+		seq_lose(e, s);
+	else
+		seq_refused(e, s, en->status);
+}
+
+/* step_granted() - take the answer to STEP_BEGIN */
+void step_granted(struct engine *e, struct step *st,
+		  const struct kvmm_done *done)
+{
+	const struct kvmm_begin_res *res = done->results;
+	u32 i;
+
+	st->state = STEP_GRANTED;
+	st->refused = done->status != 0;
+	e->stats.steps++;
+	for (i = 0; i < st->nr; i++) {
+		struct entry *en = &st->entries[i];
+
+		en->status = done->status;
+		if (!en->status) {
+			en->res = res[i];
+			en->status = res[i].status;
+		}
+		if (en->status)
+			entry_refused(e, en);
+	}
+}
+
+/* Make the private table cover what the entry reads and writes. */
+static bool entry_read_table(struct engine *e, struct entry *en)
+{
+	const u32 bt = e->kv.block_tokens;
+	struct seq *s = en->seq;
+	const u32 need = DIV_ROUND_UP(en->start + en->nr, bt);
+	const u32 from = min(s->table_ok, en->res.table_lo);
+
+	if (from >= need)
+		return true;
+	if (kvmm_seq_table(e->k, s->handle, 0, from, need - from,
+			   s->table + from))
+		return false;
+	s->table_ok = need;
+	return true;
+}
+
+/* Decide which entries run.  Return: how many. */
+static u32 step_prepare(struct engine *e, struct step *st)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < st->nr; i++) {
+		struct entry *en = &st->entries[i];
+
+		if (en->status || seq_is_done(en->seq) ||
+		    en->start != en->seq->computed)
+			continue;
+		en->runs = entry_read_table(e, en);
+		nr += en->runs;
+	}
+	return nr;
+}
+
+static void step_copy(struct engine *e, const struct step *st)
+{
+	u32 *from = e->copy, *to = from + e->max_batch;
+	u32 *tokens = to + e->max_batch;
+	u32 i, nr = 0;
+
+	for (i = 0; i < st->nr; i++) {
+		const struct entry *en = &st->entries[i];
+
+		if (en->status || !en->res.copy_tokens)
+			continue;
+		from[nr] = en->res.copy_from;
+		to[nr] = en->res.copy_to;
+		tokens[nr++] = en->res.copy_tokens;
+	}
+	e->stats.copies += nr;
+	if (nr)
+		model_copy_blocks(e->model, &e->kv, from, to, tokens, nr);
+}
+
+static void step_forward_failed(struct engine *e, struct step *st, int err)
+{
+	u32 i;
+
+	for (i = 0; i < st->nr; i++) {
+		if (!st->entries[i].runs)
+			continue;
+		st->entries[i].runs = false;
+		seq_fail(e, st->entries[i].seq, err,
+			 "the model refused a batch: %s", strerror(-err));
+	}
+}
+
+static void step_forward(struct engine *e, struct step *st)
+{
+	const float *row = e->logits;
+	u32 i, nr = 0;
+	int err;
+
+	for (i = 0; i < st->nr; i++) {
+		const struct entry *en = &st->entries[i];
+
+		if (!en->runs)
+			continue;
+		e->ins[nr++] = (struct model_seq_in){
+			.tokens = en->seq->ids + en->start,
+			.nr_tokens = en->nr,
+			.start = en->start,
+			.table = en->seq->table,
+			.want_logits = en->draws,
+		};
+	}
+	err = model_forward(e->model, &e->kv, e->ins, nr, e->logits);
+	if (err) {
+		step_forward_failed(e, st, err);
+		return;
+	}
+	for (i = 0; i < st->nr; i++) {
+		struct entry *en = &st->entries[i];
+
+		if (!en->runs || !en->draws)
+			continue;
+		seq_draw(e, en, row);
+		row += e->info->nr_vocab;
+	}
+}
+
+/* Which of its positions were computed before, are of the prompt, or new? */
+static void count_computed(struct engine *e, const struct seq *s,
+			   const struct entry *en)
+{
+	const u32 end = en->start + en->nr;
+	const u32 fresh = within(s->high, en->start, end);
+	const u32 prompt = within(s->req->c.nr, fresh, end);
+
+	e->stats.recomputed_tokens += fresh - en->start;
+	e->stats.prefilled_tokens += prompt - fresh;
+	e->stats.decoded_tokens += end - prompt;
+}
+
+/* What the step changed in its sequences, and what it cost. */
+static void step_account(struct engine *e, struct step *st, u64 ns,
+			 u64 *prefill)
+{
+	u64 rows = 0;
+	u32 i;
+
+	*prefill = 0;
+	for (i = 0; i < st->nr; i++) {
+		struct entry *en = &st->entries[i];
+		struct seq *s = en->seq;
+
+		if (en->status)
+			continue;
+		s->nr_open--;
+		s->nr_draws -= en->draws;
+		if (!en->runs) {
+			e->stats.rolled_back++;
+			if (s->state == SEQ_RUNNING)
+				seq_lose(e, s);
+			continue;
+		}
+		rows += en->nr;
+		*prefill += en->nr > 1 ? en->nr : 0;
+		count_computed(e, s, en);
+		s->computed = en->start + en->nr;
+		s->high = max(s->high, s->computed);
+	}
+	e->stats.forward_ns += ns;
+	if (rows)
+		e->row_ns = e->row_ns ? (3 * e->row_ns + ns / rows) / 4 :
+					ns / rows;
+}
+
+static void step_deliver(struct engine *e, struct step *st)
+{
+	u32 i;
+
+	for (i = 0; i < st->nr; i++)
+		if (st->entries[i].runs && st->entries[i].draws)
+			seq_deliver(e, &st->entries[i]);
+}
+
+/**
+ * step_run() - run the oldest open step, which is granted, and end it
+ *
+ * Begins the next one before the forward, so that the daemon works while the
+ * model does.
+ *
+ * Return: 0, or as link_collect().
+ */
+int step_run(struct engine *e, struct step *st)
+{
+	u64 ns = 0, prefill;
+	int err;
+
+	if (step_prepare(e, st)) {
+		err = sched_begin(e);
+		if (err < 0)
+			return err;
+		err = kvmm_submit(e->k);
+		if (err)
+			return err;
+		e->barren = 0;
+	} else {
+		e->barren++;
+		e->stats.barren_steps++;
+	}
+	step_copy(e, st);
+	if (!e->barren) {
+		ns = (u64)engine_now();
+		step_forward(e, st);
+		ns = (u64)engine_now() - ns;
+	}
+	step_account(e, st, ns, &prefill);
+	e->nr_steps--;
+	if (st->refused) {
+		st->state = STEP_FREE;
+		return 0;
+	}
+	st->state = STEP_ENDING;
+	err = link_end(e, st, ns, prefill);
+	if (err)
+		return err;
+	err = kvmm_submit(e->k);
+	if (err)
+		return err;
+	step_deliver(e, st);
+	return 0;
+}

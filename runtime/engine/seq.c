@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seq.c - the life of a sequence
+ *
+ *	OPENING -> MATCHING -> WAITING -> RUNNING -> OVER -> CLOSING -> CLOSED
+ *	                ^          |  ^      |
+ *	                +----------+  +------+  preempted
+ *
+ * The daemon decides what a sequence is; its word is the status record, read
+ * here and nowhere else.  A sequence that is not READY under the epoch it was
+ * adopted with has lost its memory: it waits until its open steps have ended,
+ * is matched again with all its ids, prompt and generated, and goes on from
+ * the valid length it is given.  Since a token depends on logits, seed and
+ * position alone, nothing is drawn twice and nothing changes.
+ *
+ * A family that was preempted comes back one after the other: a member is
+ * matched when no other is still recomputing, so that what they share is
+ * computed once and found in the index by the rest, instead of filling the
+ * pool with copies of one prompt.
+ *
+ * For the same reason a request waits in the queue while another is reading a
+ * prompt that begins with the same blocks.
+ */
+#include <stdlib.h>
+
+#include "runtime/engine/internal.h"
+
+static void live_insert(struct engine *e, struct seq *s)
+{
+	const struct request *r = s->req;
+	u32 i = e->nr_live++;
+
+	for (; i; i--) {
+		const struct request *o = e->live[i - 1]->req;
+
+		if (o->c.priority > r->c.priority ||
+		    (o->c.priority == r->c.priority && o->id <= r->id))
+			break;
+		e->live[i] = e->live[i - 1];
+	}
+	e->live[i] = s;
+}
+
+/* seq_create() - a sequence in state OPENING; NULL without memory */
+struct seq *seq_create(struct engine *e, struct request *r)
+{
+	const u32 cap = r->c.nr + r->c.max_new;
+	const u32 nr_table = DIV_ROUND_UP(cap, e->kv.block_tokens);
+	struct seq *s;
+
+	s = calloc(1, sizeof(*s) + ((size_t)cap + nr_table) * sizeof(u32));
+	if (!s)
+		return NULL;
+	s->req = r;
+	s->sample = ENGINE_NO_SAMPLE;
+	s->ids = (u32 *)(s + 1);
+	s->cap = cap;
+	s->table = s->ids + cap;
+	s->nr_table = nr_table;
+	memcpy(s->ids, r->c.ids, r->c.nr * sizeof(u32));
+	s->len = r->c.nr;
+	r->nr_seqs++;
+	live_insert(e, s);
+	return s;
+}
+
+/* seq_lose() - the daemon took its memory, or is about to */
+void seq_lose(struct engine *e, struct seq *s)
+{
+	if (s->state != SEQ_RUNNING)
+		return;
+	s->state = SEQ_WAITING;
+	s->lost = true;
+	e->stats.preemptions++;
+}
+
+/* seq_is_resident() - may it be named in a step? */
+bool seq_is_resident(struct engine *e, struct seq *s)
+{
+	struct kvmm_seq_status st;
+
+	if (s->state != SEQ_RUNNING)
+		return false;
+	if (!kvmm_seq_status(e->k, s->handle, &st) &&
+	    st.state == KVMM_SEQ_READY && st.seq_epoch == s->epoch)
+		return true;
+	seq_lose(e, s);
+	return false;
+}
+
+static void seq_count_admission(struct engine *e, struct seq *s)
+{
+	struct request *r = s->req;
+
+	if (s != r->root || r->admitted) {
+		if (s->lost)
+			e->stats.readmitted_cached += s->computed;
+		return;
+	}
+	r->admitted = true;
+	r->cached = s->computed;
+	e->stats.prompt_tokens += r->c.nr;
+	e->stats.cached_tokens += s->computed;
+}
+
+/* It is READY: take over what the daemon says of it. */
+static void seq_adopt(struct engine *e, struct seq *s,
+		      const struct kvmm_seq_status *st)
+{
+	/* The last id known is still to be read, unless its logits were. */
+	if (st->valid_len > s->len ||
+	    (st->valid_len == s->len && !s->to_fork)) {
+		seq_fail(e, s, -EPROTO,
+			 "kvmm says that %u of %u tokens are valid",
+			 st->valid_len, s->len);
+		return;
+	}
+	s->epoch = st->seq_epoch;
+	s->computed = st->valid_len;
+	s->planned = s->computed;
+	s->table_ok = 0;
+	s->state = SEQ_RUNNING;
+	seq_count_admission(e, s);
+	s->high = max(s->high, s->computed);
+	s->lost = false;
+}
+
+/* Is another of its family still computing what it may share? */
+static bool family_recomputes(const struct seq *s)
+{
+	const struct request *r = s->req;
+	u32 i;
+
+	for (i = 0; i < r->c.n; i++) {
+		const struct seq *o = r->samples[i].seq;
+
+		if (!o || o == s || !o->opened)
+			continue;
+		if (o->state == SEQ_MATCHING ||
+		    (o->state == SEQ_WAITING && o->matched))
+			return true;
+		if (o->state == SEQ_RUNNING && o->computed + 1 < o->len)
+			return true;
+	}
+	return false;
+}
+
+static void seq_match(struct engine *e, struct seq *s)
+{
+	while (s->matched < s->len && link_match(e, s))
+		;
+	if (s->matched < s->len || s->replies)
+		return;
+	if (s->match_err == -EAGAIN) {
+		s->matched = 0;		/* no room for its ids: from the start */
+		s->match_err = 0;
+		e->throttle = true;
+	} else if (s->match_err) {
+		seq_refused(e, s, s->match_err);
+	} else {
+		s->state = SEQ_WAITING;
+	}
+}
+
+static void seq_rematch(struct engine *e, struct seq *s)
+{
+	if (family_recomputes(s))
+		return;
+	s->state = SEQ_MATCHING;
+	s->matched = 0;
+	s->match_err = 0;
+	seq_match(e, s);
+}
+
+static void seq_poll(struct engine *e, struct seq *s)
+{
+	struct kvmm_seq_status st;
+
+	if (s->nr_open || s->replies)
+		return;
+	if (kvmm_seq_status(e->k, s->handle, &st)) {
+		seq_fail(e, s, -ENOENT, "kvmm has lost the sequence");
+		return;
+	}
+	switch (st.state) {
+	case KVMM_SEQ_READY:
+		seq_adopt(e, s, &st);
+		s->matched = 0;
+		break;
+	case KVMM_SEQ_RECOMPUTE:
+		seq_rematch(e, s);
+		break;
+	case KVMM_SEQ_FAILED:
+		seq_refused(e, s, st.reason);
+		break;
+	case KVMM_SEQ_CLOSED:
+		seq_fail(e, s, -ENOENT, "kvmm has closed the sequence");
+		break;
+	default:
+		break;		/* the daemon will say */
+	}
+}
+
+/* ------------------------------------------------------------------ */
+/* Forks                                                               */
+
+/* Does sample @k wait for a child of @s? */
+static bool sample_pends(const struct seq *s, u32 k)
+{
+	const struct sample *sm = &s->req->samples[k];
+
+	return !sm->over && sm->seq && sm->seq != s && !sm->seq->opened;
+}
+
+static void seq_fork(struct engine *e, struct seq *s)
+{
+	struct request *r = s->req;
+	u32 k, nr = 0;
+
+	/* With all of it computed, no step of it is open: FORK wants that. */
+	if (s->replies || s->computed != s->len || !seq_is_resident(e, s))
+		return;
+	for (k = 0; k < r->c.n; k++)
+		nr += sample_pends(s, k);
+	if (!nr) {		/* cancelled meanwhile */
+		seq_forked(e, s, NULL);
+		return;
+	}
+	if (!link_fork(e, s, nr))
+		return;
+	for (k = 0; k < r->c.n; k++)
+		if (sample_pends(s, k))
+			r->samples[k].seq->replies++;
+	s->state = SEQ_FORKING;
+}
+
+/* Might what a fork lacks come back when others end? */
+static bool fork_may_retry(const struct engine *e, const struct request *r,
+			   int status)
+{
+	if (status == -ENOSPC)
+		return e->nr_live > r->nr_seqs;
+	return status == -EAGAIN || status == -EBUSY || status == -ESTALE;
+}
+
+static void child_born(struct engine *e, struct seq *s, struct seq *child,
+		       s32 first, const struct kvmm_open_res *res)
+{
+	child->handle = res->seq;
+	child->opened = true;
+	e->stats.forks++;
+	if (seq_is_done(child))
+		return;
+	child->ids[child->len++] = (u32)first;
+	child->high = s->high;
+	child->state = SEQ_WAITING;	/* adopted when its record says READY */
+}
+
+/**
+ * seq_forked() - the answer to FORK
+ * @done: NULL when there was nothing left to ask for
+ *
+ * Children that were refused for now stay and are asked for again;
+ * the sequence goes on by itself when none is left.
+ */
+void seq_forked(struct engine *e, struct seq *s, const struct kvmm_done *done)
+{
+	const struct kvmm_open_res *res = done ? done->results : NULL;
+	struct request *r = s->req;
+	u32 k, i = 0, left = 0;
+
+	for (k = 0; done && k < r->c.n; k++) {
+		struct seq *child = r->samples[k].seq;
+		int status = done->status;
+
+		if (!child || child == s || child->opened || !child->replies)
+			continue;
+		child->replies--;
+		if (!status)
+			status = i < done->nr ? res[i].status : -EPROTO;
+		if (!status)
+			child_born(e, s, child, r->samples[k].first, &res[i]);
+		else if (fork_may_retry(e, r, status))
+			left += !seq_is_done(child);
+		else if (!seq_is_done(child))
+			seq_refused(e, child, status);
+		i++;
+	}
+	if (seq_is_done(s))
+		return;
+	s->state = SEQ_RUNNING;
+	e->throttle |= left != 0;
+	if (left)
+		return;
+	s->to_fork = false;
+	if (r->samples[s->sample].over)		/* cancelled meanwhile */
+		s->state = SEQ_OVER;
+	else
+		s->ids[s->len++] = (u32)r->samples[s->sample].first;
+}
+
+/* ------------------------------------------------------------------ */
+/* All of them                                                         */
+
+static void seq_end_life(struct engine *e, struct seq *s)
+{
+	if (s->replies || s->nr_open)
+		return;
+	if (!s->opened || e->ended)
+		s->state = SEQ_CLOSED;
+	else if (link_close(e, s))
+		s->state = SEQ_CLOSING;
+}
+
+static void seq_advance(struct engine *e, struct seq *s)
+{
+	switch (s->state) {
+	case SEQ_OPENING:
+		if (s == s->req->root && !s->replies)
+			link_open(e, s);
+		break;
+	case SEQ_MATCHING:
+		seq_match(e, s);
+		break;
+	case SEQ_WAITING:
+		seq_poll(e, s);
+		break;
+	case SEQ_RUNNING:
+		if (s->to_fork)
+			seq_fork(e, s);
+		break;
+	case SEQ_OVER:
+		seq_end_life(e, s);
+		break;
+	default:
+		break;
+	}
+}
+
+static void seq_bury(struct engine *e, struct seq *s)
+{
+	struct request *r = s->req;
+
+	if (r->root == s)
+		r->root = NULL;
+	if (s->sample != ENGINE_NO_SAMPLE)
+		r->samples[s->sample].seq = NULL;
+	if (!--r->nr_seqs) {
+		e->reserved -= r->c.n;
+		request_free(r);
+	}
+	free(s);
+}
+
+/**
+ * seqs_advance() - let every sequence do what it can do now
+ *
+ * Frees those that are closed, and requests with the last of theirs.
+ */
+void seqs_advance(struct engine *e)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < e->nr_live; i++)
+		seq_advance(e, e->live[i]);
+	for (i = 0; i < e->nr_live; i++) {
+		struct seq *s = e->live[i];
+
+		if (s->state == SEQ_CLOSED)
+			seq_bury(e, s);
+		else
+			e->live[nr++] = s;
+	}
+	e->nr_live = nr;
+}
+
+/* ------------------------------------------------------------------ */
+/* The queue                                                           */
+
+/* Leading tokens that @r could take from the blocks of @s one day. */
+static u32 prefix_shared(const struct engine *e, const struct request *r,
+			 const struct seq *s)
+{
+	const struct engine_request *a = &r->c, *b = &s->req->c;
+	const u32 bt = e->kv.block_tokens;
+	const u32 most = min(a->nr - 1, b->nr) / bt * bt;
+	u32 n = 0;
+
+	if (a->salt != b->salt)
+		return 0;
+	while (n < most && !memcmp(a->ids + n, b->ids + n, bt * sizeof(u32)))
+		n += bt;
+	return n;
+}
+
+static bool prefix_in_the_making(const struct engine *e,
+				 const struct request *r)
+{
+	u32 i;
+
+	for (i = 0; i < e->nr_live; i++) {
+		const struct seq *s = e->live[i];
+
+		if (s != s->req->root || seq_is_done(s) ||
+		    s->sample != ENGINE_NO_SAMPLE)
+			continue;
+		if (s->computed < prefix_shared(e, r, s))
+			return true;
+	}
+	return false;
+}
+
+/* queue_open() - open sequences for requests in the queue, in its order */
+void queue_open(struct engine *e)
+{
+	struct request **pos = &e->queue, *r;
+
+	while ((r = *pos)) {
+		if (e->reserved + r->c.n > e->max_seqs)
+			return;
+		if (prefix_in_the_making(e, r)) {
+			pos = &r->next;
+			continue;
+		}
+		r->root = seq_create(e, r);
+		if (!r->root)
+			return;		/* no memory: later */
+		*pos = r->next;
+		r->next = NULL;
+		e->reserved += r->c.n;
+		link_open(e, r->root);
+	}
+}

@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine_fake_kvmm.h - a daemon in the test program: blocks and verbs
+ *
+ * It keeps the promises of the ABI and tests the client's: blocks, copy on
+ * write, a prefix index, families, preemption, steps in order.  Grants are
+ * refused and families preempted at random; memory that is freed is filled
+ * with rubbish.  A client that breaks a rule fails the test at once.
+ * engine_fake_ring.h puts it behind libkvmm's names.
+ */
+#ifndef ENGINE_FAKE_KVMM_H
+#define ENGINE_FAKE_KVMM_H
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <libkvmm.h>
+
+#define FK_BT		4u		/* tokens of a block */
+#define FK_SEQS		24u
+#define FK_BLOCKS	512u
+#define FK_TABLE	64u
+#define FK_RING		64u
+#define FK_BATCH	16u
+#define FK_ARGS		4096u
+#define FK_LAYERS	2u
+#define FK_STRIDE	(FK_BT * 16u)
+#define FK_BLOCK_BYTES	(FK_LAYERS * FK_STRIDE)
+#define FK_UNIT		32u
+#define FK_PER_BLOCK	(FK_BLOCK_BYTES / FK_UNIT)
+
+struct fk_block {
+	u32	maps;			/* tables that name it */
+	u32	srcs;			/* open steps that copy from it */
+	bool	indexed;
+	bool	shared;			/* a fork shares the tail */
+	u32	nr_ids;
+	u64	salt;
+	u32	prefix[FK_TABLE * FK_BT];	/* ids up to its end, when full */
+	u32	nr_prefix;
+};
+
+struct fk_seq {
+	u32	gen, state, epoch, valid, cover, prompt_len, max_tokens;
+	u32	priority, family, nr_blocks, nr_steps, nr_ids, cached;
+	int	reason;
+	bool	matched, closing, known, preempted;
+	u64	last_step, salt, arrival;
+	u32	table[FK_TABLE];
+	u32	ids[FK_TABLE * FK_BT];
+};
+
+struct fk_step_entry {
+	u32	seq, start, end, src, dst, tokens;
+	bool	copied;
+};
+
+struct fk_step {
+	u64	number;
+	u32	nr;
+	struct fk_step_entry e[FK_BATCH];
+};
+
+struct fk_req {
+	struct kvmm_sqe	sqe;
+	u8		args[FK_ARGS];
+	struct kvmm_cqe	cqe;
+	void		*results;
+};
+
+/* What a test sets, and what it may look at. */
+static struct fk {
+	u32	nr_blocks;		/* of the pool, at most FK_BLOCKS */
+	u32	seed;
+	u32	again, preempt, full, lost;	/* chances in 1000 */
+	u64	die_at;			/* request that ends it all, 0: none */
+	u32	max_steps;
+	bool	no_spc;			/* FORK finds no room */
+	bool	no_forks;		/* FORK is refused for now */
+
+	bool	gone;
+	bool	jam;			/* the ring is full */
+	u8	*pool;
+	struct fk_block	b[FK_BLOCKS];
+	struct fk_seq	s[FK_SEQS];
+	struct fk_step	st[KVMM_MAX_STEPS];
+	struct fk_req	req[FK_RING];
+	u32	prepared, submitted, executed, reaped, released;
+	u32	nr_steps, open_at_forward, family;
+	u64	number, last_step, arrival;
+	u64	nr_marks, nr_cows, nr_evictions, nr_hits;
+	u32	status_reads;
+	struct kvmm_attach_rep info;
+	u8	identity[KVMM_IDENTITY_LEN];
+	char	domain[KVMM_NAME_LEN];
+} fk;
+
+static u32 fk_rand(u32 below)
+{
+	fk.seed ^= fk.seed << 13;
+	fk.seed ^= fk.seed >> 17;
+	fk.seed ^= fk.seed << 5;
+	return fk.seed % below;
+}
+
+static bool fk_chance(u32 in1000)
+{
+	return fk_rand(1000) < in1000;
+}
+
+/* ---- blocks ---- */
+
+static void fk_spoil(u32 b)
+{
+	memset(fk.pool + (size_t)b * FK_BLOCK_BYTES, 0x80 + (int)fk_rand(64),
+	       FK_BLOCK_BYTES);
+}
+
+static bool fk_is_free(u32 b)
+{
+	return !fk.b[b].maps && !fk.b[b].srcs && !fk.b[b].indexed;
+}
+
+static void fk_put(u32 b)
+{
+	if (fk_is_free(b)) {
+		memset(&fk.b[b], 0, sizeof(fk.b[b]));
+		fk_spoil(b);
+	}
+}
+
+static u32 fk_count_room(void)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < fk.nr_blocks; i++)
+		nr += !fk.b[i].maps && !fk.b[i].srcs;
+	return nr;
+}
+
+/* There is room, fk_count_room() says: a free block, else a cached one. */
+static u32 fk_take(void)
+{
+	u32 i, at = fk_rand(fk.nr_blocks), pass;
+
+	for (pass = 0; pass < 2; pass++) {
+		for (i = 0; i < fk.nr_blocks; i++) {
+			u32 b = (at + i) % fk.nr_blocks;
+
+			if (fk.b[b].maps || fk.b[b].srcs ||
+			    (!pass && fk.b[b].indexed))
+				continue;
+			fk.nr_evictions += fk.b[b].indexed;
+			fk.b[b].indexed = false;
+			fk_put(b);
+			fk.b[b].maps = 1;
+			return b;
+		}
+	}
+	ck_abort_msg("no block left");
+	return 0;
+}
+
+static void fk_unmap_from(struct fk_seq *s, u32 idx)
+{
+	while (s->nr_blocks > idx) {
+		u32 b = s->table[--s->nr_blocks];
+
+		fk.b[b].maps--;
+		fk_put(b);
+	}
+}
+
+static bool fk_writable(u32 b)
+{
+	return fk.b[b].nr_ids < FK_BT && fk.b[b].maps == 1;
+}
+
+static u32 fk_lookup(const u32 *ids, u32 nr, u64 salt)
+{
+	u32 i;
+
+	for (i = 0; i < fk.nr_blocks; i++)
+		if (fk.b[i].indexed && fk.b[i].nr_prefix == nr &&
+		    fk.b[i].salt == salt && !memcmp(fk.b[i].prefix, ids, 4 * nr))
+			return i;
+	return KVMM_NO_INDEX;
+}
+
+/* ---- sequences ---- */
+
+static u64 fk_handle(const struct fk_seq *s)
+{
+	return KVMM_SEQ((u32)(s - fk.s), s->gen);
+}
+
+static struct fk_seq *fk_find(u64 handle)
+{
+	struct fk_seq *s;
+
+	ck_assert_uint_lt(KVMM_SEQ_INDEX(handle), FK_SEQS);
+	s = &fk.s[KVMM_SEQ_INDEX(handle)];
+	if (s->state == KVMM_SEQ_CLOSED || s->closing ||
+	    s->gen != KVMM_SEQ_GEN(handle))
+		return NULL;
+	return s;
+}
+
+static struct fk_seq *fk_alloc(void)
+{
+	struct fk_seq *s;
+	u32 gen;
+
+	for (s = fk.s; s < fk.s + FK_SEQS; s++) {
+		if (s->state != KVMM_SEQ_CLOSED)
+			continue;
+		gen = s->gen + 1;
+		memset(s, 0, sizeof(*s));
+		s->gen = gen;
+		return s;
+	}
+	ck_abort_msg("more sequences than were asked for");
+	return NULL;
+}
+
+static void fk_settle(u32 family)
+{
+	struct fk_seq *s;
+
+	for (s = fk.s; s < fk.s + FK_SEQS; s++)
+		if (s->state && s->family == family && s->nr_steps)
+			return;
+	for (s = fk.s; s < fk.s + FK_SEQS; s++) {
+		if (s->state != KVMM_SEQ_MARKED || s->family != family)
+			continue;
+		fk_unmap_from(s, 0);
+		s->state = KVMM_SEQ_RECOMPUTE;
+		s->valid = s->cover = 0;
+		s->preempted = true;
+		s->matched = false;
+	}
+}
+
+static void fk_mark(u32 family)
+{
+	struct fk_seq *s;
+
+	for (s = fk.s; s < fk.s + FK_SEQS; s++) {
+		if (s->state != KVMM_SEQ_READY || s->family != family)
+			continue;
+		s->state = KVMM_SEQ_MARKED;
+		s->epoch++;
+		fk.nr_marks++;
+	}
+	fk_settle(family);
+}
+
+static void fk_mark_random(const struct fk_seq *but)
+{
+	u32 i, at = fk_rand(FK_SEQS);
+
+	for (i = 0; i < FK_SEQS; i++) {
+		struct fk_seq *s = &fk.s[(at + i) % FK_SEQS];
+
+		if (s->state == KVMM_SEQ_READY &&
+		    (!but || s->family != but->family)) {
+			fk_mark(s->family);
+			return;
+		}
+	}
+}
+
+static bool fk_admit(struct fk_seq *s)
+{
+	u32 hit = 0, total = DIV_ROUND_UP(s->nr_ids, FK_BT), room, i, b;
+	u32 running = 0;
+
+	while ((hit + 1) * FK_BT <= s->nr_ids - 1) {
+		b = fk_lookup(s->ids, (hit + 1) * FK_BT, s->salt);
+		if (b == KVMM_NO_INDEX)
+			break;
+		s->table[hit++] = b;
+	}
+	room = fk_count_room();
+	for (i = 0; i < hit; i++)
+		room -= !fk.b[s->table[i]].maps && !fk.b[s->table[i]].srcs;
+	for (i = 0; i < FK_SEQS; i++)
+		running += fk.s[i].state == KVMM_SEQ_READY;
+	if (room < total - hit + running)
+		return false;
+	for (i = 0; i < hit; i++)
+		fk.b[s->table[i]].maps++;
+	fk.nr_hits += hit;
+	s->nr_blocks = hit;
+	s->valid = s->cover = s->cached = hit * FK_BT;
+	s->state = KVMM_SEQ_READY;
+	return true;
+}
+
+/* First come, first served. */
+static void fk_admit_all(void)
+{
+	for (;;) {
+		struct fk_seq *s, *first = NULL;
+
+		for (s = fk.s; s < fk.s + FK_SEQS; s++)
+			if (s->state == KVMM_SEQ_WAITING && s->matched &&
+			    (!first || s->priority > first->priority ||
+			     (s->priority == first->priority &&
+			      s->arrival < first->arrival)))
+				first = s;
+		if (!first || !fk_admit(first))
+			return;
+	}
+}
+
+/* ---- verbs ---- */
+
+static int fk_open(const struct kvmm_open_arg *a, struct kvmm_open_res *r)
+{
+	const u32 tokens = a->prompt_len + a->max_tokens;
+	struct fk_seq *s;
+
+	ck_assert_uint_ge(a->prompt_len, 1);
+	if (tokens > fk.nr_blocks * FK_BT)
+		return r->status = -E2BIG;
+	s = fk_alloc();
+	s->state = KVMM_SEQ_WAITING;
+	s->prompt_len = a->prompt_len;
+	s->max_tokens = a->max_tokens;
+	s->priority = a->priority;
+	s->salt = a->salt;
+	s->family = ++fk.family;
+	s->arrival = ++fk.arrival;
+	r->seq = fk_handle(s);
+	return r->status = 0;
+}
+
+static int fk_match(const struct kvmm_match_arg *a)
+{
+	struct fk_seq *s = fk_find(a->seq);
+	const u32 total = a->start + a->nr_ids;
+
+	ck_assert_ptr_nonnull(s);
+	ck_assert(s->state == KVMM_SEQ_WAITING ||
+		  s->state == KVMM_SEQ_RECOMPUTE);
+	ck_assert(!s->matched);
+	ck_assert_uint_eq(s->nr_steps, 0);
+	if (a->start && a->start != s->nr_ids)
+		return -EINVAL;
+	s->nr_ids = a->start;		/* 0 starts anew */
+	ck_assert_uint_le(total, s->prompt_len + s->max_tokens);
+	if (fk_chance(fk.again))
+		return -EAGAIN;
+	memcpy(s->ids + a->start, a + 1, 4 * a->nr_ids);
+	s->nr_ids = total;
+	if (!(a->flags & KVMM_MATCH_LAST))
+		return 0;
+	if (s->preempted)
+		ck_assert_uint_ge(total, s->prompt_len);
+	else
+		ck_assert_uint_eq(total, s->prompt_len);
+	s->matched = true;
+	s->state = KVMM_SEQ_WAITING;
+	return 0;
+}
+
+static int fk_fork(const struct kvmm_fork_arg *a, struct kvmm_open_res *r)
+{
+	struct fk_seq *s = fk_find(a->seq), *c;
+	int err = 0;
+	u32 i, k;
+
+	ck_assert_ptr_nonnull(s);
+	ck_assert_uint_ge(a->nr_children, 1);
+	if (s->nr_steps)
+		ck_abort_msg("fork of a sequence in an open step");
+	if (s->state != KVMM_SEQ_READY)
+		err = -ESTALE;
+	else if (fk.no_forks || fk_chance(fk.again))
+		err = -EAGAIN;
+	else if (fk.no_spc)
+		err = -ENOSPC;
+	for (i = 0; i < a->nr_children; i++) {
+		r[i].status = err;
+		if (err)
+			continue;
+		c = fk_alloc();
+		k = c->gen;
+		*c = *s;
+		c->gen = k;
+		c->known = false;
+		c->arrival = ++fk.arrival;
+		c->nr_ids = 0;
+		for (k = 0; k < c->nr_blocks; k++)
+			fk.b[c->table[k]].maps++;
+		r[i].seq = fk_handle(c);
+	}
+	return err;
+}
+
+static void fk_close_now(struct fk_seq *s)
+{
+	fk_unmap_from(s, 0);
+	s->state = KVMM_SEQ_CLOSED;
+	s->closing = false;
+}
+
+static int fk_close(const struct kvmm_seq_arg *a)
+{
+	struct fk_seq *s = fk_find(a->seq);
+
+	ck_assert_ptr_nonnull(s);
+	if (s->nr_steps)
+		s->closing = true;
+	else
+		fk_close_now(s);
+	return 0;
+}
+
+/* Blocks beyond those at hand may cost another family its memory. */
+static int fk_make_room(struct fk_seq *s, u32 need)
+{
+	if (fk_count_room() >= need)
+		return 0;
+	fk_mark_random(s);
+	if (fk_count_room() >= need)
+		return 0;
+	if (fk_chance(100))
+		fk_mark(s->family);
+	return -EAGAIN;
+}
+
+static void fk_grant(struct fk_seq *s, const struct kvmm_begin_arg *a,
+		     struct fk_step_entry *e, struct kvmm_begin_res *r,
+		     bool copy, u32 want)
+{
+	const u32 first = a->start / FK_BT;
+	u32 from, to;
+
+	*e = (struct fk_step_entry){ .seq = (u32)(s - fk.s),
+		.start = a->start, .end = a->start + a->max_tokens,
+		.src = KVMM_NO_INDEX };
+	if (copy) {
+		from = s->table[first];
+		to = fk_take();
+		s->table[first] = to;
+		r->table_lo = first;
+		fk.nr_cows++;
+		fk.b[to].nr_ids = a->start % FK_BT;
+		if (a->start % FK_BT) {
+			r->copy_from = from * FK_PER_BLOCK;
+			r->copy_to = to * FK_PER_BLOCK;
+			r->copy_tokens = a->start % FK_BT;
+			e->src = from;
+			e->dst = to;
+			e->tokens = r->copy_tokens;
+			fk.b[from].srcs++;
+		}
+		fk.b[from].maps--;
+		fk_put(from);
+	}
+	if (want > s->nr_blocks && r->table_lo == KVMM_NO_INDEX)
+		r->table_lo = s->nr_blocks;
+	while (s->nr_blocks < want)
+		s->table[s->nr_blocks++] = fk_take();
+	s->cover = max(s->cover, e->end);
+	s->nr_steps++;
+}
+
+static int fk_begin_entry(u64 step, const struct kvmm_begin_arg *a,
+			  struct fk_step_entry *e, struct kvmm_begin_res *r)
+{
+	struct fk_seq *s = fk_find(a->seq);
+	u32 end = a->start + a->max_tokens, want = DIV_ROUND_UP(end, FK_BT);
+	bool copy;
+	int err;
+
+	*r = (struct kvmm_begin_res){ .table_lo = KVMM_NO_INDEX };
+	ck_assert_ptr_nonnull(s);
+	ck_assert_uint_ge(a->max_tokens, 1);
+	r->seq_epoch = s->epoch;
+	if (s->state == KVMM_SEQ_FAILED)
+		return s->reason;
+	if (s->state != KVMM_SEQ_READY || s->epoch != a->seq_epoch)
+		return -ESTALE;
+	ck_assert(s->last_step != step);
+	s->last_step = step;
+	ck_assert_uint_ge(a->start, s->valid);
+	ck_assert_uint_le(a->start, s->cover);
+	ck_assert_uint_le(end, s->prompt_len + s->max_tokens);
+	if (fk_chance(fk.again))
+		return -EAGAIN;
+	copy = a->start / FK_BT < s->nr_blocks &&
+		!fk_writable(s->table[a->start / FK_BT]);
+	err = fk_make_room(s, copy + (want > s->nr_blocks ?
+				      want - s->nr_blocks : 0));
+	if (err)
+		return err;
+	r->valid_len = s->valid;
+	fk_grant(s, a, e, r, copy, want);
+	return 0;
+}
+
+static int fk_begin(const struct kvmm_sqe *sqe, const struct kvmm_begin_arg *a,
+		    struct kvmm_begin_res *r)
+{
+	struct fk_step *st = &fk.st[fk.nr_steps];
+	u32 i;
+
+	ck_assert_uint_gt(sqe->step, fk.last_step);
+	ck_assert_uint_lt(fk.nr_steps, fk.max_steps);
+	ck_assert_uint_ge(sqe->nr, 1);
+	ck_assert_uint_le(sqe->nr, FK_BATCH);
+	fk.last_step = st->number = sqe->step;
+	fk.nr_steps++;
+	st->nr = 0;
+	if (fk_chance(fk.preempt))
+		fk_mark_random(NULL);
+	for (i = 0; i < sqe->nr; i++) {
+		r[i].status = fk_begin_entry(sqe->step, &a[i], &st->e[st->nr],
+					     &r[i]);
+		st->nr += !r[i].status;
+	}
+	return 0;
+}
+
+static void fk_seal(struct fk_seq *s, u32 idx)
+{
+	struct fk_block *b = &fk.b[s->table[idx]];
+	const u32 nr = (idx + 1) * FK_BT;
+
+	if (fk_lookup(s->ids, nr, s->salt) != KVMM_NO_INDEX)
+		return;
+	memcpy(b->prefix, s->ids, 4 * nr);
+	b->nr_prefix = nr;
+	b->salt = s->salt;
+	b->indexed = true;
+}
+
+static void fk_progress(struct fk_seq *s, const struct kvmm_end_arg *a,
+			const u32 *ids)
+{
+	const u32 old = s->valid;
+	u32 p;
+
+	ck_assert_uint_eq(a->nr_ids, a->valid_len - old);
+	for (p = old; p < a->valid_len; p++) {
+		ck_assert(fk_writable(s->table[p / FK_BT]));
+		/* What was matched is what is computed. */
+		if (p < s->nr_ids)
+			ck_assert_uint_eq(s->ids[p], ids[p - old]);
+		s->ids[p] = ids[p - old];
+		s->valid = p + 1;
+		fk.b[s->table[p / FK_BT]].nr_ids = p % FK_BT + 1;
+		if (s->valid % FK_BT == 0)
+			fk_seal(s, p / FK_BT);
+	}
+}
+
+static void fk_release_entry(struct fk_step_entry *e)
+{
+	struct fk_seq *s = &fk.s[e->seq];
+	u32 i, n;
+
+	if (e->src != KVMM_NO_INDEX) {
+		ck_assert_msg(e->copied, "a granted copy was not run");
+		fk.b[e->src].srcs--;
+		fk_put(e->src);
+	}
+	s->nr_steps--;
+	s->cover = s->valid;
+	for (i = 0; i < fk.nr_steps; i++)
+		for (n = 0; n < fk.st[i].nr; n++)
+			if (fk.st[i].e[n].seq == e->seq)
+				s->cover = max(s->cover, fk.st[i].e[n].end);
+	fk_unmap_from(s, DIV_ROUND_UP(s->cover, FK_BT));
+	if (s->nr_steps)
+		return;
+	if (s->closing)
+		fk_close_now(s);
+	fk_settle(s->family);
+}
+
+static int fk_end(const struct kvmm_sqe *sqe, const struct kvmm_end_arg *a,
+		  struct kvmm_end_res *r)
+{
+	const u32 *ids = (const u32 *)(a + sqe->nr);
+	struct fk_step st = fk.st[0];
+	u32 i, n;
+
+	ck_assert_uint_ge(fk.nr_steps, 1);
+	ck_assert_uint_eq(st.number, sqe->step);
+	for (i = 0; i < sqe->nr; i++) {
+		struct fk_seq *s = fk_find(a[i].seq);
+
+		ck_assert_ptr_nonnull(s);
+		for (n = 0; n < st.nr; n++)
+			if (&fk.s[st.e[n].seq] == s)
+				break;
+		ck_assert_msg(n < st.nr, "the end of what was not granted");
+		ck_assert_uint_le(a[i].valid_len, st.e[n].end);
+		ck_assert_uint_ge(s->valid, st.e[n].start);
+		fk_progress(s, &a[i], ids);
+		ids += a[i].nr_ids;
+		r[i] = (struct kvmm_end_res){ .valid_len = s->valid,
+					      .seq_epoch = s->epoch };
+	}
+	memmove(fk.st, fk.st + 1, sizeof(fk.st) - sizeof(fk.st[0]));
+	fk.nr_steps--;
+	for (n = 0; n < st.nr; n++)
+		fk_release_entry(&st.e[n]);
+	return 0;
+}
+
+#endif /* ENGINE_FAKE_KVMM_H */
