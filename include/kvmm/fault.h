@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fault.h - named points where a test can make things go wrong
+ *
+ *	KVMM_FAULT=segment_create		every time
+ *	KVMM_FAULT=segment_create:3		the third time only
+ *	KVMM_FAULT=extent_create:1,mm_die:5	two points
+ *
+ * What goes wrong is the code's business at the point: most return an error
+ * as the system call beside them would, the ones called die end the process
+ * as a signal would, the ones called stall wait.  Points exist in every
+ * build; one that is not armed costs the load of a word.
+ */
+#ifndef KVMM_FAULT_H
+#define KVMM_FAULT_H
+
+#include <kvmm/types.h>
+
+#define KV_FAULTS(x)							\
+	x(segment_create,	"making a client's segments: ENOMEM")	\
+	x(extent_create,	"making an extent: ENOMEM")		\
+	x(extent_stall,		"making an extent takes 3 seconds")	\
+	x(extent_send,		"sending extents: EAGAIN")		\
+	x(pidfd_open,		"getting the peer's pidfd: ESRCH")	\
+	x(peer_pidfd,		"SO_PEERPIDFD: ENOPROTOOPT, as on old kernels") \
+	x(socket_listen,	"making a socket: EACCES")		\
+	x(thread_create,	"starting a thread: EAGAIN")		\
+	x(mm_die,		"the daemon dies before a request")	\
+	x(mm_die_commit,	"the daemon dies after a request took effect, before its completion") \
+	x(control_die,		"the daemon dies after an attach, before its answer") \
+	x(hold_fork,		"starting a child: EAGAIN")
+
+enum kv_fault {
+#define x(name, text) KV_FAULT_##name,
+	KV_FAULTS(x)
+#undef x
+	NR_KV_FAULTS
+};
+
+extern bool kv_fault_armed;
+
+/* The part of kv_fault() that is not inline. */
+bool kv_fault_slow(enum kv_fault point);
+
+/* kv_fault() - is this passing of @point the one that is to go wrong? */
+static inline bool kv_fault(enum kv_fault point)
+{
+	return kv_fault_armed && kv_fault_slow(point);
+}
+
+/* kv_fault_die() - end as by SIGKILL, if @point says so */
+void kv_fault_die(enum kv_fault point);
+
+/**
+ * kv_fault_init() - arm points, before threads exist
+ * @spec: value of KVMM_FAULT, or NULL: arm none
+ * @text: @len bytes for one line that says what is wrong with @spec
+ *
+ * Return: 0 or -EINVAL.
+ */
+int __must_check kv_fault_init(const char *spec, char *text, size_t len);
+
+/* Name and text of a point, for lists; NULL past the end. */
+const char *kv_fault_name(u32 point);
+const char *kv_fault_text(u32 point);
+
+#endif /* KVMM_FAULT_H */

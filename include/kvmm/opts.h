@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * opts.h - command-line options from one list
+ *
+ * A program writes its options once, as an X-macro, and gets from it the
+ * structure that holds them, their parser, the text of --help with the
+ * defaults in it, and the page of its manual:
+ *
+ *	#define MY_OPTS(x)						\
+ *		x(str,  path, "path", NULL, 0, 0, "PATH", "where")	\
+ *		x(size, room, "room", "64M", 1 << 20, 1ull << 40,	\
+ *		  "SIZE", "bytes to take")
+ *
+ *	struct my_opts {
+ *	#define x OPT_FIELD
+ *		MY_OPTS(x)
+ *	#undef x
+ *	};
+ *
+ *	static const struct kv_opt my_table[] = {
+ *	#define x(...) OPT_ENTRY(struct my_opts, __VA_ARGS__)
+ *		MY_OPTS(x)
+ *	#undef x
+ *	};
+ *
+ * Kinds:
+ *
+ *	str	const char *	any text, not copied
+ *	size	u64		bytes: 4096, 64K, 256M, 80G, 1T
+ *	uint	u32		decimal
+ *	flag	bool		takes no value
+ *	choice	u32		index of one word of the meta text, "auto|host"
+ *
+ * A default is text and goes through the same parser, so what --help says is
+ * what the program does.  `--name VALUE` and `--name=VALUE` are the same;
+ * `--` ends the options.  --help and --version are there by themselves.
+ */
+#ifndef KVMM_OPTS_H
+#define KVMM_OPTS_H
+
+#include <stdio.h>
+
+#include <kvmm/types.h>
+#include <kvmm/version.h>
+
+enum kv_opt_kind {
+	KV_OPT_str,
+	KV_OPT_size,
+	KV_OPT_uint,
+	KV_OPT_flag,
+	KV_OPT_choice,
+};
+
+/**
+ * struct kv_opt - one option
+ * @name:   without the dashes
+ * @kind:   how its value is read
+ * @offset: of the field in the program's structure
+ * @def:    default as text; NULL: none (0, false or NULL)
+ * @lo:     least value of size and uint
+ * @hi:     greatest value of size and uint; 0: no bound
+ * @meta:   what --help calls the value; for a choice its words
+ * @help:   what it does, without full stop
+ */
+struct kv_opt {
+	const char		*name;
+	enum kv_opt_kind	kind;
+	size_t			offset;
+	const char		*def;
+	u64			lo;
+	u64			hi;
+	const char		*meta;
+	const char		*help;
+};
+
+#define OPT_CTYPE_str		const char *
+#define OPT_CTYPE_size		u64
+#define OPT_CTYPE_uint		u32
+#define OPT_CTYPE_flag		bool
+#define OPT_CTYPE_choice	u32
+
+#define OPT_FIELD(_kind, _field, ...)	OPT_CTYPE_##_kind _field;
+#define OPT_ENTRY(_type, _kind, _field, _name, _def, _lo, _hi, _meta, _help) \
+	{								\
+		.name = _name, .kind = KV_OPT_##_kind,			\
+		.offset = offsetof(_type, _field), .def = _def,		\
+		.lo = _lo, .hi = _hi, .meta = _meta, .help = _help,	\
+	},
+
+/* An exit code and what it means, for --help and the manual. */
+struct kv_exit {
+	int		code;
+	const char	*text;
+};
+
+/**
+ * struct kv_program - what a program says of itself
+ * @name:     as it is called
+ * @operands: what may follow the options, as usage text, or NULL: nothing
+ * @about:    one paragraph
+ * @opts:     @nr_opts of them
+ * @exits:    @nr_exits of them; may be NULL
+ */
+struct kv_program {
+	const char		*name;
+	const char		*operands;
+	const char		*about;
+	const struct kv_opt	*opts;
+	u32			nr_opts;
+	const struct kv_exit	*exits;
+	u32			nr_exits;
+};
+
+/**
+ * kv_opts_parse() - defaults, then what the command line says
+ * @prog:   the program
+ * @values: its structure of options; written whole, also on failure
+ * @argv:   operands are moved to its front, NULL behind them
+ * @text:   @len bytes for one line that names the option and the remedy
+ *
+ * --help and --version print to stdout.
+ *
+ * Return: the number of operands; -ECANCELED after --help or --version: exit
+ * with 0; -EINVAL with @text filled.
+ */
+int __must_check kv_opts_parse(const struct kv_program *prog, void *values,
+			       int argc, char **argv, char *text, size_t len);
+
+/* kv_opts_help() - what --help prints */
+void kv_opts_help(const struct kv_program *prog, FILE *out);
+
+/* kv_parse_size() - "64M" to bytes: 0, -EINVAL, -ERANGE past 64 bits */
+int __must_check kv_parse_size(const char *s, u64 *bytes);
+
+/* kv_parse_uint() - decimal digits and nothing else: 0, -EINVAL, -ERANGE */
+int __must_check kv_parse_uint(const char *s, u64 *value);
+
+/* kv_format_size() - bytes for people, "64M" where it is exact; returns @buf */
+char *kv_format_size(u64 bytes, char *buf, size_t len);
+
+#endif /* KVMM_OPTS_H */

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * opts.c - command-line options from one list
+ *
+ * The table decides everything; nothing here knows a program.  Parsing keeps
+ * no state and allocates nothing: strings point into argv.  A wrong value
+ * never terminates the program from here: the caller gets one line that
+ * names the option, and decides.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include <kvmm/opts.h>
+
+#define HELP_COLUMN	28
+#define HELP_WIDTH	80
+
+int kv_parse_uint(const char *s, u64 *value)
+{
+	u64 v = 0;
+
+	if (!*s)
+		return -EINVAL;
+	for (; *s; s++) {
+		if (*s < '0' || *s > '9')
+			return -EINVAL;
+		if (__builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (u64)(*s - '0'), &v))
+			return -ERANGE;
+	}
+	*value = v;
+	return 0;
+}
+
+static int size_shift(char c)
+{
+	static const char units[] = "KMGT";
+	const char *u;
+
+	if (c >= 'a' && c <= 'z')
+		c = (char)(c - 'a' + 'A');
+	u = c ? strchr(units, c) : NULL;
+	return u ? 10 * (int)(u - units + 1) : -1;
+}
+
+int kv_parse_size(const char *s, u64 *bytes)
+{
+	char digits[24];
+	size_t len = strlen(s);
+	int shift = 0, err;
+	u64 v;
+
+	if (!len || len >= sizeof(digits))
+		return -EINVAL;
+	memcpy(digits, s, len + 1);
+	if (size_shift(digits[len - 1]) > 0) {
+		shift = size_shift(digits[len - 1]);
+		digits[len - 1] = '\0';
+	}
+	err = kv_parse_uint(digits, &v);
+	if (err)
+		return err;
+	if (v > UINT64_MAX >> shift)
+		return -ERANGE;
+	*bytes = v << shift;
+	return 0;
+}
+
+char *kv_format_size(u64 bytes, char *buf, size_t len)
+{
+	static const char units[] = "KMGT";
+	int u = -1;
+
+	while (bytes && !(bytes & 1023) && u < 3) {
+		bytes >>= 10;
+		u++;
+	}
+	if (u < 0)
+		snprintf(buf, len, "%" PRIu64, bytes);
+	else
+		snprintf(buf, len, "%" PRIu64 "%c", bytes, units[u]);
+	return buf;
+}
+
+/* Index of @word in "a|b|c", or -1. */
+static int choice_index(const char *words, const char *word)
+{
+	size_t len = strlen(word);
+	int i;
+
+	for (i = 0; words; i++) {
+		const char *end = strchrnul(words, '|');
+
+		if (len && (size_t)(end - words) == len &&
+		    !memcmp(words, word, len))
+			return i;
+		words = *end ? end + 1 : NULL;
+	}
+	return -1;
+}
+
+static int number_check(const struct kv_opt *o, int err, u64 v, const char *s,
+			char *text, size_t len)
+{
+	char lo[24], hi[24];
+
+	if (err == -EINVAL) {
+		snprintf(text, len, "--%s: '%.40s' is no %s", o->name, s,
+			 o->kind == KV_OPT_size ?
+			 "size: write bytes, or 64K, 256M, 80G" :
+			 "number: write decimal digits");
+		return -EINVAL;
+	}
+	if (!err && v >= o->lo && (!o->hi || v <= o->hi))
+		return 0;
+	if (o->kind == KV_OPT_size) {
+		kv_format_size(o->lo, lo, sizeof(lo));
+		kv_format_size(o->hi, hi, sizeof(hi));
+	} else {
+		snprintf(lo, sizeof(lo), "%" PRIu64, o->lo);
+		snprintf(hi, sizeof(hi), "%" PRIu64, o->hi);
+	}
+	snprintf(text, len, "--%s: %.40s is out of range: give %s to %s",
+		 o->name, s, lo, o->hi ? hi : "any");
+	return -EINVAL;
+}
+
+static int value_set(const struct kv_opt *o, void *values, const char *s,
+		     char *text, size_t len)
+{
+	void *field = (char *)values + o->offset;
+	u64 v = 0;
+	int err, i;
+
+	switch (o->kind) {
+	case KV_OPT_str:
+		*(const char **)field = s;
+		return 0;
+	case KV_OPT_size:
+	case KV_OPT_uint:
+		err = o->kind == KV_OPT_size ? kv_parse_size(s, &v) :
+					       kv_parse_uint(s, &v);
+		if (!err && o->kind == KV_OPT_uint && v > UINT32_MAX)
+			err = -ERANGE;
+		err = number_check(o, err, v, s, text, len);
+		if (err)
+			return err;
+		if (o->kind == KV_OPT_size)
+			*(u64 *)field = v;
+		else
+			*(u32 *)field = (u32)v;
+		return 0;
+	case KV_OPT_flag:
+		*(bool *)field = true;
+		return 0;
+	case KV_OPT_choice:
+		i = choice_index(o->meta, s);
+		if (i < 0) {
+			snprintf(text, len, "--%s: '%.40s' is none of %s",
+				 o->name, s, o->meta);
+			return -EINVAL;
+		}
+		*(u32 *)field = (u32)i;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static void value_clear(const struct kv_opt *o, void *values)
+{
+	void *field = (char *)values + o->offset;
+
+	switch (o->kind) {
+	case KV_OPT_str:
+		*(const char **)field = NULL;
+		break;
+	case KV_OPT_size:
+		*(u64 *)field = 0;
+		break;
+	case KV_OPT_uint:
+	case KV_OPT_choice:
+		*(u32 *)field = 0;
+		break;
+	case KV_OPT_flag:
+		*(bool *)field = false;
+		break;
+	}
+}
+
+static const struct kv_opt *opt_find(const struct kv_program *prog,
+				     const char *name, size_t len)
+{
+	u32 i;
+
+	for (i = 0; i < prog->nr_opts; i++) {
+		const struct kv_opt *o = &prog->opts[i];
+
+		if (strlen(o->name) == len && !memcmp(o->name, name, len))
+			return o;
+	}
+	return NULL;
+}
+
+/* One argument that begins with two dashes; *@i moves past its value. */
+static int opt_take(const struct kv_program *prog, void *values, int argc,
+		    char **argv, int *i, char *text, size_t len)
+{
+	const char *name = argv[*i] + 2;
+	const char *eq = strchrnul(name, '=');
+	const struct kv_opt *o;
+
+	if (!strcmp(name, "help")) {
+		kv_opts_help(prog, stdout);
+		return -ECANCELED;
+	}
+	if (!strcmp(name, "version")) {
+		printf("%s %s\n", prog->name, KVMM_VERSION);
+		return -ECANCELED;
+	}
+	o = opt_find(prog, name, (size_t)(eq - name));
+	if (!o) {
+		snprintf(text, len, "%.60s is no option: see %s --help",
+			 argv[*i], prog->name);
+		return -EINVAL;
+	}
+	if (o->kind == KV_OPT_flag) {
+		if (*eq) {
+			snprintf(text, len, "--%s takes no value", o->name);
+			return -EINVAL;
+		}
+		return value_set(o, values, NULL, text, len);
+	}
+	if (*eq)
+		return value_set(o, values, eq + 1, text, len);
+	if (*i + 1 >= argc) {
+		snprintf(text, len, "--%s wants a value: --%s %s", o->name,
+			 o->name, o->meta);
+		return -EINVAL;
+	}
+	return value_set(o, values, argv[++*i], text, len);
+}
+
+int kv_opts_parse(const struct kv_program *prog, void *values, int argc,
+		  char **argv, char *text, size_t len)
+{
+	int i, err, nr = 0;
+	u32 k;
+
+	for (k = 0; k < prog->nr_opts; k++) {
+		const struct kv_opt *o = &prog->opts[k];
+
+		value_clear(o, values);
+		if (!o->def)
+			continue;
+		err = value_set(o, values, o->def, text, len);
+		if (err)
+			return err;
+	}
+	for (i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--")) {
+			while (++i < argc)
+				argv[nr++] = argv[i];
+			break;
+		}
+		if (strncmp(argv[i], "--", 2)) {
+			argv[nr++] = argv[i];
+			continue;
+		}
+		err = opt_take(prog, values, argc, argv, &i, text, len);
+		if (err)
+			return err;
+	}
+	if (nr && !prog->operands) {
+		snprintf(text, len, "'%.60s' is one argument too many: see %s --help",
+			 argv[0], prog->name);
+		return -EINVAL;
+	}
+	argv[nr] = NULL;
+	return nr;
+}
+
+/* Print @text from @column on, broken between words. */
+static void print_wrapped(FILE *out, const char *text, int at, int column)
+{
+	while (*text) {
+		size_t word = strcspn(text, " ");
+
+		if (at > column && at + 1 + (int)word >= HELP_WIDTH) {
+			fprintf(out, "\n%*s", column, "");
+			at = column;
+		} else if (at > column) {
+			fputc(' ', out);
+			at++;
+		}
+		fwrite(text, 1, word, out);
+		at += (int)word;
+		text += word;
+		text += strspn(text, " ");
+	}
+	fputc('\n', out);
+}
+
+static void help_option(const char *name, const char *meta, const char *help,
+			const char *def, FILE *out)
+{
+	char line[512];
+	int at;
+
+	at = fprintf(out, "  --%s%s%s", name, meta ? " " : "",
+		     meta ? meta : "");
+	if (at >= HELP_COLUMN - 1) {
+		fputc('\n', out);
+		at = 0;
+	}
+	fprintf(out, "%*s", HELP_COLUMN - at, "");
+	if (def)
+		snprintf(line, sizeof(line), "%s (default %s)", help, def);
+	else
+		snprintf(line, sizeof(line), "%s", help);
+	print_wrapped(out, line, HELP_COLUMN, HELP_COLUMN);
+}
+
+void kv_opts_help(const struct kv_program *prog, FILE *out)
+{
+	u32 i;
+
+	fprintf(out, "Usage: %s [OPTION]...%s%s\n", prog->name,
+		prog->operands ? " " : "", prog->operands ? prog->operands : "");
+	print_wrapped(out, prog->about, 0, 0);
+	fputs("\nOptions:\n", out);
+	for (i = 0; i < prog->nr_opts; i++) {
+		const struct kv_opt *o = &prog->opts[i];
+
+		help_option(o->name, o->kind == KV_OPT_flag ? NULL : o->meta,
+			    o->help, o->def, out);
+	}
+	help_option("help", NULL, "print this text", NULL, out);
+	help_option("version", NULL, "print the version", NULL, out);
+	if (prog->nr_exits)
+		fputs("\nExit codes:\n", out);
+	for (i = 0; i < prog->nr_exits; i++) {
+		int at = fprintf(out, "  %3d  ", prog->exits[i].code);
+
+		print_wrapped(out, prog->exits[i].text, at, at);
+	}
+}

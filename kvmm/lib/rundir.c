@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * rundir.c - where the sockets lie when nobody says otherwise
+ *
+ * The daemon and everything that talks to it must arrive at the same answer
+ * from the same environment, so there is one place that knows the order.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kvmm/rundir.h>
+
+int kv_rundir(char *buf, size_t len)
+{
+	const char *env = getenv("KVMM_RUNDIR");
+	int n;
+
+	if (env && *env)
+		n = snprintf(buf, len, "%s", env);
+	else if ((env = getenv("XDG_RUNTIME_DIR")) && *env)
+		n = snprintf(buf, len, "%s/kvmm", env);
+	else if (!geteuid())
+		n = snprintf(buf, len, "/run/kvmm");
+	else
+		n = snprintf(buf, len, "/tmp/kvmm-%u", (unsigned int)geteuid());
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+int kv_rundir_make(const char *dir)
+{
+	bool shared = !strncmp(dir, "/tmp/kvmm-", 10);
+	mode_t mode = !strcmp(dir, "/run/kvmm") ? 0755 : 0700;
+	struct stat st;
+
+	if (mkdir(dir, 0700) == 0)
+		return chmod(dir, mode) ? -errno : 0;
+	if (errno != EEXIST)
+		return -errno;
+	if (lstat(dir, &st))
+		return -errno;
+	if (!shared)
+		return stat(dir, &st) ? -errno :
+		       S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	if (st.st_uid != geteuid() || (st.st_mode & 0077))
+		return -EPERM;
+	return 0;
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Options: one list gives the structure, the parser and the help. */
+#include <check.h>
+#include <stdlib.h>
+
+#include <kvmm/list.h>
+#include <kvmm/opts.h>
+
+#define TEST_OPTS(x)							\
+	x(str, path, "path", NULL, 0, 0, "PATH", "where it is")		\
+	x(size, room, "room", "64M", 4096, 1ull << 40, "SIZE", "bytes")	\
+	x(uint, nr, "nr", "3", 1, 100, "N", "how many")			\
+	x(flag, loud, "loud", NULL, 0, 0, NULL, "say more")		\
+	x(choice, how, "how", "fast", 0, 0, "exact|fast", "numeric mode")
+
+struct test_opts {
+#define x OPT_FIELD
+	TEST_OPTS(x)
+#undef x
+};
+
+static const struct kv_opt table[] = {
+#define x(...) OPT_ENTRY(struct test_opts, __VA_ARGS__)
+	TEST_OPTS(x)
+#undef x
+};
+
+static const struct kv_exit exits[] = { { 64, "a wrong option" } };
+
+static struct kv_program prog = {
+	.name = "prog", .operands = "[FILE]...", .about = "Tests options.",
+	.opts = table, .nr_opts = ARRAY_SIZE(table),
+	.exits = exits, .nr_exits = ARRAY_SIZE(exits),
+};
+
+static struct test_opts o;
+static char text[200];
+
+/* Parse a line of words. */
+static int parse(const char *line)
+{
+	static char copy[512], *argv[32];
+	char *w;
+	int n = 0;
+
+	snprintf(copy, sizeof(copy), "prog %s", line);
+	for (w = strtok(copy, " "); w; w = strtok(NULL, " "))
+		argv[n++] = w;
+	argv[n] = NULL;
+	text[0] = '\0';
+	return kv_opts_parse(&prog, &o, n, argv, text, sizeof(text));
+}
+
+START_TEST(test_defaults)
+{
+	ck_assert_int_eq(parse(""), 0);
+	ck_assert_ptr_null(o.path);
+	ck_assert_uint_eq(o.room, 64ull << 20);
+	ck_assert_uint_eq(o.nr, 3);
+	ck_assert(!o.loud);
+	ck_assert_uint_eq(o.how, 1);
+}
+END_TEST
+
+START_TEST(test_values)
+{
+	ck_assert_int_eq(parse("--path /a --room=2G --nr 7 --loud --how exact"),
+			 0);
+	ck_assert_str_eq(o.path, "/a");
+	ck_assert_uint_eq(o.room, 2ull << 30);
+	ck_assert_uint_eq(o.nr, 7);
+	ck_assert(o.loud);
+	ck_assert_uint_eq(o.how, 0);
+}
+END_TEST
+
+START_TEST(test_operands_move_to_front)
+{
+	static char *argv[] = { (char *)"prog", (char *)"a", (char *)"--loud",
+				(char *)"b", (char *)"--", (char *)"--nr",
+				NULL };
+
+	ck_assert_int_eq(kv_opts_parse(&prog, &o, 6, argv, text, sizeof(text)),
+			 3);
+	ck_assert_str_eq(argv[0], "a");
+	ck_assert_str_eq(argv[1], "b");
+	ck_assert_str_eq(argv[2], "--nr");
+	ck_assert_ptr_null(argv[3]);
+	ck_assert(o.loud);
+}
+END_TEST
+
+START_TEST(test_operand_refused)
+{
+	prog.operands = NULL;
+	ck_assert_int_eq(parse("x"), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(text, "'x'"));
+	prog.operands = "[FILE]...";
+}
+END_TEST
+
+/* Each with a part of what the line must say. */
+static const struct {
+	const char *line;
+	const char *says;
+} wrong[] = {
+	{ "--what",		"--what" },
+	{ "--pat /a",		"--pat" },
+	{ "--room",		"--room wants a value" },
+	{ "--room 12Q",		"'12Q'" },
+	{ "--room -1",		"'-1'" },
+	{ "--room M",		"'M'" },
+	{ "--room=",		"''" },
+	{ "--room 1K",		"4K to 1T" },
+	{ "--room 2T",		"out of range" },
+	{ "--room 99999999999999999999", "out of range" },
+	{ "--room 18014398509481984K", "out of range" },
+	{ "--nr 0",		"1 to 100" },
+	{ "--nr 4294967297",	"out of range" },
+	{ "--nr 0x10",		"'0x10'" },
+	{ "--nr 1.5",		"'1.5'" },
+	{ "--loud=yes",		"takes no value" },
+	{ "--how faster",	"exact|fast" },
+	{ "--how exac",		"exact|fast" },
+	{ "--how=",		"exact|fast" },
+};
+
+START_TEST(test_wrong)
+{
+	ck_assert_int_eq(parse(wrong[_i].line), -EINVAL);
+	ck_assert_msg(strstr(text, wrong[_i].says) != NULL, "%s: says '%s'",
+		      wrong[_i].line, text);
+	ck_assert_ptr_null(strchr(text, '\n'));
+}
+END_TEST
+
+START_TEST(test_help_names_all)
+{
+	char *out = NULL;
+	size_t len = 0, line = 0, i;
+	FILE *f = open_memstream(&out, &len);
+
+	kv_opts_help(&prog, f);
+	fclose(f);
+	for (i = 0; i < ARRAY_SIZE(table); i++) {
+		ck_assert_ptr_nonnull(strstr(out, table[i].name));
+		ck_assert_ptr_nonnull(strstr(out, table[i].help));
+	}
+	ck_assert_ptr_nonnull(strstr(out, "(default 64M)"));
+	ck_assert_ptr_nonnull(strstr(out, "64  a wrong option"));
+	for (i = 0; i < len; i++) {
+		line = out[i] == '\n' ? 0 : line + 1;
+		ck_assert_uint_le(line, 80);
+	}
+	free(out);
+}
+END_TEST
+
+START_TEST(test_sizes)
+{
+	char buf[32];
+	u64 v;
+
+	ck_assert_int_eq(kv_parse_size("0", &v), 0);
+	ck_assert_uint_eq(v, 0);
+	ck_assert_int_eq(kv_parse_size("3k", &v), 0);
+	ck_assert_uint_eq(v, 3072);
+	ck_assert_int_eq(kv_parse_size("16777215T", &v), 0);
+	ck_assert_int_eq(kv_parse_size("16777216T", &v), -ERANGE);
+	ck_assert_str_eq(kv_format_size(64ull << 20, buf, sizeof(buf)), "64M");
+	ck_assert_str_eq(kv_format_size(1536, buf, sizeof(buf)), "1536");
+	ck_assert_str_eq(kv_format_size(0, buf, sizeof(buf)), "0");
+	ck_assert_str_eq(kv_format_size(1ull << 52, buf, sizeof(buf)), "4096T");
+}
+END_TEST
+
+struct item {
+	int		value;
+	struct list	node;
+};
+
+START_TEST(test_list)
+{
+	struct list head = LIST_INIT(head), *l, *tmp;
+	struct item item[3];
+	int i, sum = 0;
+
+	ck_assert(list_empty(&head));
+	for (i = 0; i < 3; i++) {
+		item[i].value = i;
+		list_add_tail(&head, &item[i].node);
+	}
+	list_del(&item[1].node);
+	ck_assert(list_empty(&item[1].node));
+	list_del(&item[1].node);
+	i = 0;
+	list_for_each(&head, l, tmp) {
+		ck_assert_int_eq(list_entry(l, struct item, node)->value, i);
+		sum++;
+		i += 2;
+		list_del(l);
+	}
+	ck_assert_int_eq(sum, 2);
+	ck_assert(list_empty(&head));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("opts");
+	TCase *tc = tcase_create("opts");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_test(tc, test_defaults);
+	tcase_add_test(tc, test_values);
+	tcase_add_test(tc, test_operands_move_to_front);
+	tcase_add_test(tc, test_operand_refused);
+	tcase_add_loop_test(tc, test_wrong, 0, ARRAY_SIZE(wrong));
+	tcase_add_test(tc, test_help_names_all);
+	tcase_add_test(tc, test_sizes);
+	tcase_add_test(tc, test_list);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
