@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * block.c - the states of blocks, and the counts that decide them
+ *
+ *	FREE -> OPEN -> SEALED <-> CACHED
+ *	          |        |          |
+ *	          v        v          v
+ *	      QUARANTINE / QUIESCING / FREE
+ *
+ * refcount counts every reason to keep a block's content: the sequences that
+ * map it, the prefix index, copies in flight.  A block that loses its last
+ * reason is FREE, unless an open step copies from it (QUIESCING until that
+ * ends) or a dead client may still write it (QUARANTINE until the device is
+ * quiet).  Whether a block may be written in place is asked of refcount, never
+ * of nr_map: the index and a copy are invisible to the latter.
+ *
+ * Every change of state goes through block_set_state(), which keeps the
+ * counts of the domain and the span.
+ */
+#include "kvmm/core/internal.h"
+
+#define TO(state)	BIT(BLK_##state)
+
+static const u16 block_may_become[NR_BLK_STATES] = {
+	[BLK_FREE]	= TO(OPEN),
+	[BLK_OPEN]	= TO(SEALED) | TO(FREE) | TO(QUIESCING) |
+			  TO(QUARANTINE),
+	[BLK_SEALED]	= TO(CACHED) | TO(FREE) | TO(QUIESCING),
+	[BLK_CACHED]	= TO(SEALED) | TO(FREE) | TO(QUIESCING),
+	[BLK_QUIESCING]	= TO(FREE),
+	[BLK_QUARANTINE] = TO(FREE) | TO(QUIESCING),
+	[BLK_LIMBO]	= TO(FREE),
+	[BLK_REVOKING]	= TO(FREE),
+	[BLK_POISON]	= TO(FREE),
+};
+
+static const char * const block_names[NR_BLK_STATES] = {
+	[BLK_FREE]	= "free",
+	[BLK_OPEN]	= "open",
+	[BLK_SEALED]	= "sealed",
+	[BLK_CACHED]	= "cached",
+	[BLK_QUIESCING]	= "quiescing",
+	[BLK_QUARANTINE] = "quarantine",
+	[BLK_LIMBO]	= "limbo",
+	[BLK_REVOKING]	= "revoking",
+	[BLK_POISON]	= "poison",
+};
+
+const char *core_block_state_name(u32 state)
+{
+	return state < NR_BLK_STATES ? block_names[state] : "unknown";
+}
+
+/* The offset that kernels see: units from the pool's base. */
+u32 block_entry(const struct core *c, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+	const struct kv_domain *d = &c->domains[b->domain];
+	u32 base = b->span * core_sizes(c)->blocks_per_extent;
+	u64 off = b->span * core_cfg(c)->extent_size +
+		  (blk - base) * d->block_bytes;
+
+	return (u32)(off / CORE_UNIT);
+}
+
+/* Where the ids of the block's tokens are kept: block_tokens of them. */
+u32 *block_ids(const struct core *c, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+	const struct core_sizes *s = core_sizes(c);
+	u32 base = b->span * s->blocks_per_extent;
+
+	return c->ids + (u64)b->span * s->ids_per_extent +
+	       (u64)(blk - base) * c->domains[b->domain].block_tokens;
+}
+
+/*
+ * Somebody may find room now who did not before: the domain itself; others
+ * when the span could go, or another one that was kept to cover promises.
+ */
+static void block_room_appeared(struct core *c, const struct kv_span *sp)
+{
+	struct kv_domain *d = &c->domains[sp->domain];
+
+	d->retry = 1;
+	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->reserved)
+		admit_retry_all(c);
+}
+
+static void block_count(struct core *c, struct kv_block *b, u32 state)
+{
+	struct kv_domain *d = &c->domains[b->domain];
+	struct kv_span *sp = &c->spans[b->span];
+	u32 used;
+
+	d->nr[b->state]--;
+	d->nr[state]++;
+	if (b->state == BLK_CACHED)
+		sp->nr_cached--;
+	if (state == BLK_CACHED)
+		sp->nr_cached++;
+	if (b->state == BLK_FREE) {
+		sp->nr_free--;
+		span_reclass(c, b->span);
+		used = domain_used(d);
+		if (used > d->peak)
+			d->peak = used;
+	}
+}
+
+static void block_give_back(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+	struct kv_span *sp = &c->spans[b->span];
+
+	KV_BUG_ON(b->refcount || b->nr_map || b->nr_src);
+	b->flags = 0;
+	b->nr_ids = 0;
+	b->generation++;
+	b->next = sp->free_head;
+	sp->free_head = blk;
+	sp->nr_free++;
+	core_count(c, CORE_EV_pgfree, 1);
+	span_reclass(c, b->span);
+}
+
+/**
+ * block_set_state() - the only way a block changes its state
+ *
+ * A block that becomes FREE is back on its span's list, and the span may
+ * leave the domain: the caller must not touch either afterwards.
+ */
+void block_set_state(struct core *c, u32 blk, u32 state)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	KV_BUG_ON(!(block_may_become[b->state] & BIT(state)));
+	block_count(c, b, state);
+	b->state = (u8)state;
+	if (state == BLK_FREE)
+		block_give_back(c, blk);
+	if (state == BLK_FREE || state == BLK_CACHED)
+		block_room_appeared(c, &c->spans[b->span]);
+	if (state == BLK_FREE)
+		span_settle(c, b->span);
+}
+
+/**
+ * block_alloc() - take a free block for a client to write
+ * @dom:    domain
+ * @client: must have mapped the block's extent
+ *
+ * Return: the block, OPEN and mapped by nobody, or CORE_NONE.
+ */
+u32 block_alloc(struct core *c, u32 dom, u32 client)
+{
+	u32 first = span_pick(c, &c->domains[dom], client);
+	struct kv_block *b;
+	u32 blk;
+
+	if (first == CORE_NONE)
+		return CORE_NONE;
+	blk = c->spans[first].free_head;
+	b = &c->blocks[blk];
+	KV_BUG_ON(b->state != BLK_FREE || b->refcount);
+	c->spans[first].free_head = b->next;
+	b->next = CORE_NONE;
+	block_set_state(c, blk, BLK_OPEN);
+	core_count(c, CORE_EV_pgalloc, 1);
+	return blk;
+}
+
+/* One more sequence maps the block; out of the cache if it was there. */
+void block_map(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	b->refcount++;
+	if (++b->nr_map == 2)
+		c->domains[b->domain].nr_shared++;
+	if (b->state == BLK_CACHED) {
+		lru_del(c, blk);
+		block_set_state(c, blk, BLK_SEALED);
+	}
+}
+
+/* The last reason to hold the content went; is it in use all the same? */
+static void block_release(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	KV_BUG_ON(b->refcount || b->nr_map || (b->flags & BLKF_INDEXED));
+	if (b->nr_src)
+		block_set_state(c, blk, BLK_QUIESCING);
+	else
+		block_set_state(c, blk, BLK_FREE);
+}
+
+/* One sequence less maps the block. */
+void block_unmap(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	KV_BUG_ON(!b->nr_map || b->refcount < b->nr_map);
+	b->refcount--;
+	if (--b->nr_map == 1)
+		c->domains[b->domain].nr_shared--;
+	if (b->nr_map)
+		return;
+	if (b->flags & BLKF_INDEXED) {
+		block_set_state(c, blk, BLK_CACHED);
+		lru_add(c, blk);
+	} else {
+		block_release(c, blk);
+	}
+}
+
+/* The index dropped the block; index.c has unlinked it. */
+void block_put_index(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	b->flags &= (u8)~BLKF_INDEXED;
+	b->refcount--;
+	if (!b->refcount)
+		block_release(c, blk);
+}
+
+/* An open step copies from the block. */
+void block_src_get(struct core *c, u32 blk)
+{
+	c->blocks[blk].nr_src++;
+}
+
+/* That step ended. */
+void block_src_put(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	KV_BUG_ON(!b->nr_src);
+	b->nr_src--;
+	if (!b->nr_src && b->state == BLK_QUIESCING)
+		block_set_state(c, blk, BLK_FREE);
+}

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * client.c - attach, detach and death
+ *
+ *	FREE -> ALIVE -> DETACHED -> FREE
+ *	          |
+ *	          +----> DEAD ----> FREE
+ *
+ * A client dies in two stages.  Dead: nothing is heard of it any more; its
+ * idle sequences end at once, but what its open steps could write (appends
+ * and targets of copies) is QUARANTINE, and what they read stays mapped.
+ * Quiet: its device can do nothing more; the steps end without progress, the
+ * rest of its sequences end, its record is free.  Sealed blocks stay in the
+ * index throughout, for others and for its successor.
+ *
+ * DETACH claims that everything is unmapped.  Inside the tenant the claim is
+ * good enough; towards other tenants it is not, so a tenant with a detached
+ * client that may live on keeps its extents (kv_tenant.ghosts).
+ *
+ * A step that is open past its deadline while somebody else waits for memory
+ * costs the client its life; so does hanging up without ending.
+ */
+#include "kvmm/core/internal.h"
+
+static void client_init_lists(struct core *c, u32 client)
+{
+	const struct core_config *cfg = core_cfg(c);
+	struct kv_client *cl = &c->clients[client];
+	struct kv_tpage *t = &c->tpages[(u64)client * cfg->nr_tables];
+	struct kv_seq *s = &c->seqs[client * cfg->max_seqs];
+	u32 i;
+
+	for (i = 0; i < cl->max_seqs; i++) {
+		if (!s[i].generation)
+			s[i].generation = 1;
+		s[i].state = KVMM_SEQ_CLOSED;
+		s[i].next = i + 1 < cl->max_seqs ? i + 1 : CORE_NONE;
+	}
+	for (i = 0; i < cfg->nr_tables; i++)
+		t[i].next = i + 1 < cfg->nr_tables ? i + 1 : CORE_NONE;
+	cl->free_seq = 0;
+	cl->free_page = 0;
+	cl->nr_free_pages = cfg->nr_tables;
+}
+
+static u32 client_slot(const struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (c->clients[i].state == CLI_FREE)
+			return i;
+	return CORE_NONE;
+}
+
+static void client_describe(const struct core *c, u32 client,
+			    struct core_attach_info *info)
+{
+	const struct kv_client *cl = &c->clients[client];
+	const struct kv_domain *d = &c->domains[cl->domain];
+
+	*info = (struct core_attach_info){
+		.client		= client,
+		.domain		= cl->domain,
+		.tenant		= cl->tenant,
+		.unit		= CORE_UNIT,
+		.max_seqs	= cl->max_seqs,
+		.nr_tables	= core_cfg(c)->nr_tables,
+		.max_steps	= cl->max_steps,
+		.nr_extents	= core_sizes(c)->nr_extents,
+		.span_extents	= d->span_extents,
+		.span_blocks	= d->span_blocks,
+		.span_tail	= d->span_tail,
+		.layer_stride	= d->layer_stride,
+		.block_bytes	= d->block_bytes,
+	};
+}
+
+/**
+ * core_client_attach() - judge an attach message and make a client of it
+ * @tenant_key: who the peer is, from the shell
+ * @secret:     CORE_SECRET_LEN bytes, used when the tenant is new
+ * @req:        the shell's own copy; magic and versions are its business
+ * @info:       geometry, or on error .text
+ *
+ * The client may send requests after core_client_bind().
+ * Return: 0 or a negative errno with @info->text set.
+ */
+int core_client_attach(struct core *c, u64 now, u64 tenant_key,
+		       const u8 *secret, const struct kvmm_attach_req *req,
+		       struct core_attach_info *info)
+{
+	struct kv_client *cl;
+	u32 client, dom;
+	int err;
+
+	c->now = now;
+	info->text = NULL;
+	client = client_slot(c);
+	if (client == CORE_NONE) {
+		info->text = "as many clients as --max-clients allows are attached";
+		return -EUSERS;
+	}
+	err = domain_attach(c, tenant_key, secret, req, &dom, &info->text);
+	if (err)
+		return err;
+
+	cl = &c->clients[client];
+	memset(cl, 0, sizeof(*cl));
+	cl->state = CLI_ALIVE;
+	cl->domain = dom;
+	cl->tenant = c->domains[dom].tenant;
+	cl->max_steps = min(req->max_steps, core_cfg(c)->max_steps);
+	cl->max_seqs = req->max_seqs ? min(req->max_seqs, core_cfg(c)->max_seqs)
+				     : core_cfg(c)->max_seqs;
+	client_init_lists(c, client);
+	memset(&c->bind[client], 0, sizeof(c->bind[client]));
+	client_describe(c, client, info);
+	core_count(c, CORE_EV_client_attach, 1);
+	return 0;
+}
+
+/**
+ * core_client_bind() - tell where the client's segments are
+ *
+ * Publishes what a fresh client must find there and hands out the extents of
+ * its tenant.  The memory must stay until core_client_quiet() returned.
+ */
+void core_client_bind(struct core *c, u32 client, const struct core_bind *bind)
+{
+	c->bind[client] = *bind;
+	WRITE_ONCE(bind->ctl->state, (u32)KVMM_CLIENT_ALIVE);
+	extent_send_all(c, client);
+}
+
+static void client_say(struct core *c, u32 client, u32 state, int reason)
+{
+	struct kvmm_daemon_ctl *ctl = c->bind[client].ctl;
+	u32 count;
+
+	if (!ctl)
+		return;
+	count = ctl->seqcount;
+	WRITE_ONCE(ctl->seqcount, count + 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	WRITE_ONCE(ctl->state, state);
+	WRITE_ONCE(ctl->reason, reason);
+	/* Pairs with the acquire load of seqcount in the client. */
+	store_release(&ctl->seqcount, count + 2);
+	c->ops->wake(c->ops_arg, client);
+}
+
+/* Close what no step names; the rest closes when its steps end. */
+static void client_close_seqs(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	u32 i;
+
+	for (i = 0; i < cl->max_seqs; i++)
+		if (s[i].state != KVMM_SEQ_CLOSED)
+			(void)!seq_close(c, &s[i]);
+}
+
+/* What an open step of a dead client could write must not be reused. */
+static void client_quarantine(struct core *c, u32 client)
+{
+	u32 i, n, idx;
+
+	for (i = 0; i < c->clients[client].nr_steps; i++) {
+		struct kv_step_entry *e;
+		const struct kv_step *st = step_at(c, client, i, &e);
+
+		for (n = 0; n < st->nr; n++) {
+			const struct kv_seq *s = &c->seqs[e[n].seq];
+			u32 bt = seq_domain(c, s)->block_tokens;
+
+			for (idx = e[n].start / bt; idx < s->nr_blocks &&
+			     (u64)idx * bt < e[n].end; idx++) {
+				u32 blk = table_get(c, s, idx);
+
+				if (c->blocks[blk].state != BLK_OPEN)
+					continue;
+				block_set_state(c, blk, BLK_QUARANTINE);
+				core_count(c, CORE_EV_quarantine, 1);
+			}
+		}
+	}
+}
+
+/* DETACH was accepted: no step is open. */
+void client_detach(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+
+	client_close_seqs(c, client);
+	cl->state = CLI_DETACHED;
+	c->tenants[cl->tenant].ghosts++;
+	client_say(c, client, KVMM_CLIENT_DETACHED, 0);
+	core_count(c, CORE_EV_client_detach, 1);
+}
+
+/**
+ * core_client_dead() - nothing more will be heard of a client
+ *
+ * Its process may live on; core_client_quiet() says when it cannot write any
+ * more.  For a client that detached: its process has ended.
+ */
+void core_client_dead(struct core *c, u64 now, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+
+	c->now = now;
+	if (cl->state == CLI_DETACHED) {
+		c->tenants[cl->tenant].ghosts--;
+		admit_retry_all(c);
+	}
+	if (cl->state == CLI_ALIVE) {
+		client_quarantine(c, client);
+		client_close_seqs(c, client);
+		core_count(c, CORE_EV_client_death, 1);
+	}
+	if (cl->state == CLI_ALIVE || cl->state == CLI_DETACHED) {
+		cl->state = CLI_DEAD;
+		cl->dead_since = now;
+	}
+	admit_all(c);
+}
+
+/**
+ * core_client_quiet() - the client's process and device can do nothing more
+ *
+ * For a detached client also when it hung up and lives on.  Its record is
+ * free afterwards and the segments of its bind may be unmapped.
+ */
+void core_client_quiet(struct core *c, u64 now, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+
+	c->now = now;
+	if (cl->state == CLI_FREE)
+		return;
+	if (cl->state == CLI_ALIVE)
+		core_client_dead(c, now, client);
+	step_drop_all(c, client);
+	KV_BUG_ON(cl->nr_seqs);
+	extent_forget_client(c, client);
+	cl->state = CLI_FREE;
+	memset(&c->bind[client], 0, sizeof(c->bind[client]));
+	domain_detach(c, cl->domain);
+	/* Extents that only it had mapped may change over to other tenants. */
+	admit_retry_all(c);
+	admit_all(c);
+}
+
+/**
+ * core_client_eproto() - a client forged an index: it is expelled
+ *
+ * It counts as dead; the quiet deadline runs.
+ */
+void core_client_eproto(struct core *c, u64 now, u32 client)
+{
+	if (c->clients[client].state != CLI_ALIVE)
+		return;
+	core_count(c, CORE_EV_client_eproto, 1);
+	client_say(c, client, KVMM_CLIENT_EXPELLED, -EPROTO);
+	core_client_dead(c, now, client);
+}
+
+/* Tell every client that the daemon ends. */
+void core_shutdown(struct core *c, u64 now)
+{
+	u32 i;
+
+	c->now = now;
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (c->clients[i].state == CLI_ALIVE) {
+			event_post(c, i, KVMM_EV_SHUTDOWN, 0, 0);
+			client_say(c, i, KVMM_CLIENT_SHUTDOWN, -ESHUTDOWN);
+		}
+}
+
+/* Does anybody but @client want memory that it does not get? */
+static bool somebody_waits(const struct core *c, u32 client)
+{
+	const u64 recent = 1000000000ull;
+	u32 i, n;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (i != client && c->clients[i].state == CLI_ALIVE &&
+		    c->clients[i].again && c->now - c->clients[i].again < recent)
+			return true;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+
+		if (!d->used)
+			continue;
+		for (n = d->wait_head; n != CORE_NONE; n = c->seqs[n].next)
+			if (c->seqs[n].client != client &&
+			    !c->clients[c->seqs[n].client].nr_unacked)
+				return true;
+	}
+	return false;
+}
+
+static bool step_overdue(const struct core *c, u32 client)
+{
+	struct kv_step_entry *e;
+	const struct kv_step *st = step_at(c, client, 0, &e);
+
+	return c->clients[client].nr_steps &&
+	       c->now - st->begun > core_cfg(c)->step_deadline_ns;
+}
+
+/* Kill whom a deadline has passed; once each. */
+void client_deadlines(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++) {
+		struct kv_client *cl = &c->clients[i];
+		int reason = 0;
+
+		if (cl->killed)
+			continue;
+		if (cl->state == CLI_ALIVE && step_overdue(c, i) &&
+		    somebody_waits(c, i))
+			reason = -ETIME;
+		if (cl->state == CLI_DEAD && c->now - cl->dead_since >
+		    core_cfg(c)->quiet_deadline_ns)
+			reason = -ETIMEDOUT;
+		if (!reason)
+			continue;
+		cl->killed = 1;
+		core_count(c, CORE_EV_client_kill, 1);
+		c->ops->kill(c->ops_arg, i, reason);
+	}
+}

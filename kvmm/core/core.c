@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * core.c - the memory manager as a deterministic machine
+ *
+ * The core owns every fact about memory: which extent belongs to whom, what
+ * each block holds and who needs it, which sequence waits, runs or has lost
+ * its memory.  One thread runs it.  It makes no system call, reads no clock,
+ * draws no random number and allocates nothing after core_init(): inputs are
+ * events with the time in them (core.h), outputs are commands through struct
+ * core_ops and words in the segments of the clients.  The same input gives
+ * the same output, so a simulator can run it for billions of events and a
+ * failing seed replays exactly.
+ *
+ * Who may touch what, one mechanism a file:
+ *
+ *	extent.c  memory behind extents, who mapped it	   kv_extent
+ *	span.c	  extents cut into a domain's blocks	   kv_span
+ *	block.c	  states and counts of blocks		   kv_block
+ *	index.c	  prefix index and LRU			   buckets, hash links
+ *	table.c	  block tables and their shadows	   kv_tpage
+ *	seq.c	  life of a sequence, status, events	   kv_seq
+ *	match.c	  waiting ids, wait lists, admission	   kv_idpage
+ *	step.c	  grants and seals			   kv_step
+ *	reclaim.c room, victims, the longest waiter	   (decides only)
+ *	domain.c  tenants and domains			   kv_domain, kv_tenant
+ *	client.c  attach, detach, death, deadlines	   kv_client
+ *	request.c judging and executing requests
+ *	check.c	  walkers: every law, from the facts
+ *	view.c	  copies for the operator's files
+ *
+ * All of it lies in one arena and refers to itself by 32-bit indices.
+ * Primary facts (a block's owner, ids, hash; a sequence's entries) are
+ * written before what can be rebuilt from them (lists, counts, index).
+ *
+ * Invariants that other files rely on:
+ *  - a domain's free blocks cover its reservations, always;
+ *  - a block of one domain is in tables of that domain only;
+ *  - an OPEN block is written by at most one sequence, the one that finds
+ *    refcount 1; SEALED and CACHED blocks are never written again;
+ *  - what an open step can read or write is not reused before it ended;
+ *  - every refusal leaves things as they were.
+ */
+#include "kvmm/core/internal.h"
+
+size_t core_struct_size(void)
+{
+	return sizeof(struct core);
+}
+
+/* Fill in what was left to be derived, and the sizes of all tables. */
+static int config_settle(const struct core_config *in, struct core_config *cfg,
+			 struct core_sizes *s)
+{
+	u64 blocks;
+
+	*cfg = *in;
+	if (!is_power_of_2(cfg->extent_size) || cfg->extent_size < 4096 ||
+	    !cfg->pool_bytes || cfg->pool_bytes % cfg->extent_size ||
+	    cfg->pool_bytes / CORE_UNIT > 0xffffffffull)
+		return -EINVAL;
+	if (!is_power_of_2(cfg->min_token_bytes) ||
+	    cfg->min_token_bytes * 16ull > cfg->extent_size)
+		return -EINVAL;
+	if (!cfg->max_clients || cfg->max_clients > 64 || !cfg->max_seqs ||
+	    !cfg->max_domains || cfg->max_domains > 0xffff ||
+	    !cfg->max_tenants || !cfg->max_steps ||
+	    cfg->max_steps > KVMM_MAX_STEPS)
+		return -EINVAL;
+
+	s->nr_extents = (u32)(cfg->pool_bytes / cfg->extent_size);
+	s->ids_per_extent = (u32)(cfg->extent_size / cfg->min_token_bytes);
+	s->blocks_per_extent = s->ids_per_extent / 16;
+	blocks = (u64)s->nr_extents * s->blocks_per_extent;
+	if (blocks >= CORE_NONE)
+		return -EINVAL;
+	s->nr_blocks = (u32)blocks;
+	s->nr_ids = (u64)s->nr_extents * s->ids_per_extent;
+	s->nr_buckets = (u32)roundup_pow_of_two(blocks);
+
+	if (!cfg->nr_tables)
+		cfg->nr_tables = 2 * cfg->max_seqs +
+				 2 * (s->nr_blocks / KVMM_TABLE_ENTRIES + 1);
+	if (!cfg->nr_idpages)
+		cfg->nr_idpages = 16384;
+	s->nr_idpages = cfg->nr_idpages;
+	s->nr_seqs = cfg->max_clients * cfg->max_seqs;
+	s->nr_tpages = cfg->max_clients * cfg->nr_tables;
+	s->nr_steps = cfg->max_clients * KVMM_MAX_STEPS;
+	s->nr_step_entries = (u64)s->nr_steps * CORE_MAX_STEP_ENTRIES;
+	return 0;
+}
+
+static u64 arena_layout(const struct core_config *cfg,
+			const struct core_sizes *s, struct core *c)
+{
+	u64 off = ALIGN_UP(sizeof(struct core_head), 64ul);
+
+#define x(name, type, count)						\
+	if (c)								\
+		c->name = (type *)((u8 *)c->head + off);		\
+	off = ALIGN_UP(off + sizeof(type) * (u64)(count), 64ull);
+	CORE_ARENA(x)
+#undef x
+	return off;
+}
+
+/**
+ * core_arena_size() - bytes of arena that a configuration needs
+ * Return: 0 when the configuration is not valid.
+ */
+u64 core_arena_size(const struct core_config *cfg)
+{
+	struct core_config full;
+	struct core_sizes s;
+
+	if (config_settle(cfg, &full, &s))
+		return 0;
+	return arena_layout(&full, &s, NULL);
+}
+
+static void arena_init_lists(struct core *c)
+{
+	const struct core_sizes *s = core_sizes(c);
+	u32 i;
+
+	for (i = 0; i < s->nr_buckets; i++)
+		c->buckets[i] = CORE_NONE;
+	for (i = 0; i < s->nr_extents; i++)
+		c->extents[i].domain = CORE_NONE;
+	for (i = 0; i < s->nr_idpages; i++)
+		c->idpages[i].next = i + 1 < s->nr_idpages ? i + 1 : CORE_NONE;
+	c->head->free_idpage = 0;
+	c->head->nr_free_idpages = s->nr_idpages;
+}
+
+/**
+ * core_init() - make a fresh core in an arena
+ * @arena:       zeroed memory, 64-byte aligned; stays with the core
+ * @arena_bytes: at least core_arena_size(@cfg)
+ *
+ * Return: 0, -EINVAL for a bad configuration, -ENOSPC for a small arena.
+ */
+int core_init(struct core *c, void *arena, u64 arena_bytes,
+	      const struct core_config *cfg, const struct core_ops *ops,
+	      void *ops_arg)
+{
+	struct core_config full;
+	struct core_sizes s;
+	int err;
+
+	err = config_settle(cfg, &full, &s);
+	if (err)
+		return err;
+	if (arena_bytes < arena_layout(&full, &s, NULL))
+		return -ENOSPC;
+
+	memset(c, 0, sizeof(*c));
+	c->head = arena;
+	c->ops = ops;
+	c->ops_arg = ops_arg;
+	c->head->magic = CORE_ARENA_MAGIC;
+	c->head->cfg = full;
+	c->head->sizes = s;
+	c->head->arrival = 1;
+	c->head->bytes = arena_layout(&full, &s, c);
+	arena_init_lists(c);
+	return 0;
+}
+
+/**
+ * core_tick() - time passed: deadlines, the longest waiter, retries
+ *
+ * To be called every few milliseconds while clients are attached.
+ */
+void core_tick(struct core *c, u64 now)
+{
+	u32 i;
+
+	c->now = now;
+	client_deadlines(c);
+	starve_check(c);
+	/* Making memory may have failed; what waits for it asks again. */
+	if (c->head->create_after && now >= c->head->create_after) {
+		c->head->create_after = 0;
+		for (i = 0; i < core_cfg(c)->max_domains; i++)
+			c->domains[i].retry = 1;
+	}
+	admit_all(c);
+}

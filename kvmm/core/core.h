@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * core.h - the face of the core: what a shell may call
+ *
+ * The core is a deterministic machine.  Inputs are events: a request, a
+ * finished command, a dead client, a tick; each carries the time.  Outputs
+ * are commands through struct core_ops, and words written into the segments
+ * that a shell handed over at bind.  The daemon's mm thread is one shell, the
+ * simulator another.
+ *
+ * Context: everything here runs on the one thread that owns the core.
+ * Nothing sleeps, allocates, reads a clock or draws a random number.
+ * Times are CLOCK_MONOTONIC nanoseconds and never go backwards.
+ */
+#ifndef KVMM_CORE_H
+#define KVMM_CORE_H
+
+#include <uapi/kvmm.h>
+#include <kvmm/types.h>
+
+#include "kvmm/core/stat.h"
+
+#define CORE_NONE		0xffffffffu
+#define CORE_SECRET_LEN		192	/* bytes of a tenant's hash secret */
+#define CORE_MAX_STEP_ENTRIES	1024	/* entries of one STEP_BEGIN */
+#define CORE_MAX_BATCH		1024	/* entries of any request */
+#define CORE_SPAN_MAX		8	/* extents */
+
+/**
+ * struct core_config - sizes, fixed for the life of the arena
+ * @pool_bytes:       of the device pool; a multiple of @extent_size
+ * @extent_size:      bytes, a power of two
+ * @min_token_bytes:  the least KV bytes a token of a domain may have; sizes
+ *                    the block records and the ids kept for sealed blocks
+ * @max_tenants:      tenants known at once
+ * @max_domains:      domains known at once
+ * @max_clients:      clients attached at once, at most 64
+ * @max_seqs:         sequences of one client
+ * @nr_tables:        table pages of one client; 0: derived
+ * @nr_idpages:       pages of ids for sequences that wait; 0: derived
+ * @max_steps:        steps open for one client, at most KVMM_MAX_STEPS
+ * @step_deadline_ns: an open step older than this is fatal to its client
+ *                    once somebody waits for memory
+ * @quiet_deadline_ns: a client that hung up but lives is killed after this
+ * @starve_ns:        the longest waiter may preempt other domains after this
+ */
+struct core_config {
+	u64	pool_bytes;
+	u64	extent_size;
+	u32	min_token_bytes;
+	u32	max_tenants;
+	u32	max_domains;
+	u32	max_clients;
+	u32	max_seqs;
+	u32	nr_tables;
+	u32	nr_idpages;
+	u32	max_steps;
+	u64	step_deadline_ns;
+	u64	quiet_deadline_ns;
+	u64	starve_ns;
+};
+
+/**
+ * struct core_ops - commands to the shell
+ * @extent_create:  make memory for @extent, zeroed, never mapped by any other
+ *                  tenant; answer with core_extent_created()
+ * @extent_release: give the extent's memory back to the system
+ * @extent_send:    pass the extent's descriptor to @client; the client
+ *                  answers with EXTENT_ACK
+ * @wake:           something was published for @client: events or statuses
+ * @kill:           end the process of @client; answer with core_client_dead()
+ *                  and core_client_quiet()
+ *
+ * None may call back into the core before the event that issued it returned.
+ */
+struct core_ops {
+	void	(*extent_create)(void *arg, u32 extent, u32 generation);
+	void	(*extent_release)(void *arg, u32 extent);
+	void	(*extent_send)(void *arg, u32 client, u32 extent,
+			       u32 generation);
+	void	(*wake)(void *arg, u32 client);
+	void	(*kill)(void *arg, u32 client, int reason);
+};
+
+/**
+ * struct core_bind - where the core publishes for one client
+ * @ctl:     the daemon's control words: state, reason, pressure, committed,
+ *           event_tail (ring indices belong to the shell)
+ * @seqs:    status records, @max_seqs of them
+ * @extents: one record an extent
+ * @tables:  shadow pages, nr_tables of them
+ * @events:  ring of @nr_events, a power of two
+ */
+struct core_bind {
+	struct kvmm_daemon_ctl		*ctl;
+	struct kvmm_seq_status		*seqs;
+	struct kvmm_extent_status	*extents;
+	struct kvmm_table_page		*tables;
+	struct kvmm_event		*events;
+	u32				nr_events;
+};
+
+/* What the shell must know of an attachment to build its segments. */
+struct core_attach_info {
+	u32	client;
+	u32	domain;
+	u32	tenant;
+	u32	unit;
+	u32	max_seqs;
+	u32	nr_tables;
+	u32	max_steps;
+	u32	nr_extents;
+	u32	span_extents;
+	u32	span_blocks;
+	u64	span_tail;
+	u64	layer_stride;
+	u64	block_bytes;
+	const char *text;	/* why it was refused, or NULL */
+};
+
+struct core;
+
+/* core.c */
+size_t core_struct_size(void);
+u64 core_arena_size(const struct core_config *cfg);
+int __must_check core_init(struct core *core, void *arena, u64 arena_bytes,
+			   const struct core_config *cfg,
+			   const struct core_ops *ops, void *ops_arg);
+void core_tick(struct core *core, u64 now);
+
+/* client.c */
+int __must_check core_client_attach(struct core *core, u64 now,
+				    u64 tenant_key, const u8 *secret,
+				    const struct kvmm_attach_req *req,
+				    struct core_attach_info *info);
+void core_client_bind(struct core *core, u32 client,
+		      const struct core_bind *bind);
+void core_client_dead(struct core *core, u64 now, u32 client);
+void core_client_quiet(struct core *core, u64 now, u32 client);
+void core_client_eproto(struct core *core, u64 now, u32 client);
+void core_shutdown(struct core *core, u64 now);
+
+/* extent.c */
+void core_extent_created(struct core *core, u64 now, u32 extent, int status);
+
+/**
+ * struct core_req - a request that was judged and may be executed
+ * @sqe:        the shell's own copy
+ * @args:       the shell's own copy of the argument bytes, 8-byte aligned
+ * @nr_results: records that executing it writes
+ * @result_size: bytes of one record
+ */
+struct core_req {
+	struct kvmm_sqe	sqe;
+	const void	*args;
+	u32		nr_results;
+	u32		result_size;
+};
+
+/* request.c */
+int __must_check core_req_check(struct core *core, u32 client,
+				const struct kvmm_sqe *sqe, const void *args,
+				u32 args_len, struct core_req *req);
+int core_req_execute(struct core *core, u64 now, u32 client,
+		     const struct core_req *req, void *results);
+
+/* check.c: the walkers */
+struct core_report {
+	u32	nr_faults;
+	char	text[512];	/* the first fault */
+};
+
+int core_check(const struct core *core, struct core_report *report);
+
+/* view.c: copies for the files under /proc */
+
+/* The partition of law 1, in bytes; the members after @total are overlays. */
+#define CORE_POOL_PARTS(x)						\
+	x(free_extents,	"in no span")					\
+	x(free,		"blocks of spans, in no use")			\
+	x(open,		"tails: being written")				\
+	x(sealed,	"full blocks of sequences")			\
+	x(cached,	"full blocks that only the prefix index holds")	\
+	x(quiescing,	"released, a step that saw them is open")	\
+	x(quarantine,	"a dead client may still write them")		\
+	x(limbo,	"named by a copy or I/O that is not over")	\
+	x(revoking,	"in extents that are being taken back")		\
+	x(poison,	"lost to an error of the device")		\
+	x(tails,	"ends of spans that hold no block")		\
+	x(reserved,	"metadata and staging")
+
+struct core_pool_view {
+#define x(name, text) u64 name;
+	CORE_POOL_PARTS(x)
+#undef x
+	u64	total;
+	u64	committed;	/* reserved for admitted prefills, in free */
+	u64	shared;		/* mapped by more than one sequence */
+	u64	indexed;	/* sealed or cached blocks in the index */
+	u64	capacity_seqs;
+	u32	nr_extents;
+	u32	nr_free_extents;
+	u64	extent_size;
+};
+
+struct core_domain_view {
+	u32	id;
+	u32	tenant;
+	char	name[KVMM_NAME_LEN];
+	u32	block_tokens;
+	u64	block_bytes;
+	u32	nr_clients;
+	u32	nr_spans;
+	u64	blocks[10];	/* by CORE_BLK_* */
+	u64	reserved;
+	u64	max_bytes;
+	u64	current_bytes;
+	u64	peak_bytes;
+	u32	nr_waiting;
+	u32	nr_running;
+	u32	nr_max_events;	/* times that max_bytes refused a request */
+	u32	nr_preempted;	/* sequences that lost their memory */
+};
+
+struct core_client_view {
+	u32	id;
+	u32	domain;
+	u32	tenant;
+	u32	state;
+	u32	nr_seqs;
+	u32	nr_running;
+	u32	nr_waiting;
+	u32	open_steps;
+	u64	pinned_since;	/* begin of the oldest open step, or 0 */
+	u64	blocks;		/* mappings of its sequences */
+};
+
+struct core_seq_view {
+	u32	client;
+	u32	domain;
+	u64	seq;
+	u32	state;		/* KVMM_SEQ_* */
+	u32	family;
+	u32	priority;
+	u32	valid_len;
+	u32	prompt_len;
+	u32	max_tokens;
+	u32	nr_blocks;
+	u32	nr_shared;
+	u32	seq_epoch;
+	u32	nr_preempted;
+	u64	arrival;
+};
+
+struct core_extent_view {
+	u32	extent;
+	u32	state;
+	u32	tenant;
+	u32	domain;
+	u32	span_blocks;
+	u32	span_free;
+	u64	mapped;		/* bit a client */
+};
+
+void core_get_events(const struct core *core, u64 *counts);
+void core_get_pool(const struct core *core, struct core_pool_view *v);
+int core_get_domain(const struct core *core, u32 i, struct core_domain_view *v);
+int core_get_client(const struct core *core, u32 i, struct core_client_view *v);
+int core_get_seq(const struct core *core, u32 i, struct core_seq_view *v);
+int core_get_extent(const struct core *core, u32 i, struct core_extent_view *v);
+const char *core_block_state_name(u32 state);
+const char *core_seq_state_name(u32 state);
+const struct core_config *core_get_config(const struct core *core);
+
+#endif /* KVMM_CORE_H */

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * domain.c - tenants and domains
+ *
+ * A tenant is who must not see whom; its key comes from the shell, which
+ * knows the socket and the peer.  A domain is the blocks of one (tenant,
+ * model identity, layout), under a name that is unique in the tenant: clients
+ * that attach with the same name and identity share it, prefixes and all.  It
+ * outlives its clients, so that a restarted runtime finds its prefixes warm,
+ * and goes when its record is needed or its name is taken by another model.
+ *
+ * The shape of a domain follows from its layout: bytes of a layer of a block
+ * rounded up to 128, blocks of all layers, and the smallest span whose tail
+ * wastes less than 1 % (else the one that wastes least).
+ */
+#include "kvmm/core/internal.h"
+
+/* Blocks in whatever use. */
+u32 domain_used(const struct kv_domain *d)
+{
+	u32 i, used = 0;
+
+	for (i = BLK_FREE + 1; i < NR_BLK_STATES; i++)
+		used += d->nr[i];
+	return used;
+}
+
+/* Blocks that the domain could have at best. */
+u32 domain_capacity(const struct core *c, const struct kv_domain *d)
+{
+	u64 spans = core_sizes(c)->nr_extents / d->span_extents;
+
+	return (u32)min(spans * d->span_blocks, (u64)d->max_blocks);
+}
+
+static int shape_span(const struct core *c, struct kv_domain *d)
+{
+	u64 size = core_cfg(c)->extent_size;
+	u64 best = ~0ull;
+	u32 n;
+
+	for (n = 1; n <= CORE_SPAN_MAX && n <= core_sizes(c)->nr_extents; n++) {
+		u64 blocks = n * size / d->block_bytes;
+		u64 tail = n * size - blocks * d->block_bytes;
+		u64 waste = tail * 10000 / (n * size);
+
+		if (!blocks || waste >= best)
+			continue;
+		best = waste;
+		d->span_extents = n;
+		d->span_blocks = (u32)blocks;
+		d->span_tail = tail;
+		if (waste < 100)
+			break;
+	}
+	return best == ~0ull ? -EINVAL : 0;
+}
+
+static int shape_layout(const struct core *c, struct kv_domain *d,
+			const struct kvmm_attach_req *req, const char **text)
+{
+	const struct kvmm_group *g = &req->group[0];
+	u64 token = (u64)g->kv_heads * ((u64)g->k_bytes + g->v_bytes +
+		    (g->v_bytes ? 2ull : 1ull) * g->scale_bytes);
+
+	d->block_tokens = req->block_tokens;
+	d->group = *g;
+	d->layer_stride = ALIGN_UP(token * d->block_tokens,
+				   (u64)CORE_LAYER_ALIGN);
+	d->block_bytes = d->layer_stride * g->layers;
+	if (token * g->layers < core_cfg(c)->min_token_bytes) {
+		*text = "a token's KV is smaller than the daemon's --min-token-bytes: start kvmm with a smaller one";
+		return -EINVAL;
+	}
+	if (shape_span(c, d)) {
+		*text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int group_check(const struct kvmm_group *g)
+{
+	if (!g->layers || g->layers > 4096 || !g->kv_heads ||
+	    g->kv_heads > 4096 || !g->k_bytes || g->k_bytes > 65536 ||
+	    g->v_bytes > 65536 || g->scale_bytes > 1024 || g->window ||
+	    g->resv[0] || g->resv[1])
+		return -EINVAL;
+	return 0;
+}
+
+/* Refuse what would be promised and not kept. */
+static int limits_check(const struct kvmm_attach_req *req)
+{
+	u32 i;
+
+	for (i = 0; i < KVMM_MAX_TIERS; i++) {
+		const struct kvmm_limits *l = &req->limits[i];
+
+		if (l->min || l->low || (l->high && l->high != KVMM_LIMIT_MAX))
+			return -EOPNOTSUPP;
+		if (i && l->max && l->max != KVMM_LIMIT_MAX)
+			return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static int req_check(const struct kvmm_attach_req *req, const char **text)
+{
+	u32 bt = req->block_tokens;
+
+	*text = "the attach message has an invalid field";
+	if (!req->domain[0] || req->domain[KVMM_NAME_LEN - 1] || req->resv0 ||
+	    req->resv[0] || req->resv[1] || req->resv[2] || req->resv[3])
+		return -EINVAL;
+	if (!req->max_steps || req->max_steps > KVMM_MAX_STEPS)
+		return -EINVAL;
+	if (bt != 16 && bt != 32 && bt != 64) {
+		*text = "block_tokens must be 16, 32 or 64";
+		return -EINVAL;
+	}
+	if (req->nr_groups != 1 || req->nr_shards != 1) {
+		*text = "this version takes one layer group and one shard";
+		return -EOPNOTSUPP;
+	}
+	if (req->flags & KVMM_ATTACH_RESUME) {
+		*text = "this version does not resume attachments: attach anew";
+		return -EOPNOTSUPP;
+	}
+	if (limits_check(req)) {
+		*text = "this version honours memory.max of the device only: ask for no other limit";
+		return -EOPNOTSUPP;
+	}
+	if (group_check(&req->group[0])) {
+		*text = "the layout's layer group is out of bounds";
+		return -EINVAL;
+	}
+	*text = NULL;
+	return 0;
+}
+
+/* The tenant of a key, or CORE_NONE. */
+static u32 tenant_find(const struct core *c, u64 key)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_tenants; i++)
+		if (c->tenants[i].used && c->tenants[i].key == key)
+			return i;
+	return CORE_NONE;
+}
+
+static u32 tenant_slot(const struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_tenants; i++)
+		if (!c->tenants[i].used)
+			return i;
+	return CORE_NONE;
+}
+
+static u32 tenant_make(struct core *c, u64 key, const u8 *secret)
+{
+	u32 tenant = tenant_slot(c);
+	struct kv_tenant *t = &c->tenants[tenant];
+
+	memset(t, 0, sizeof(*t));
+	t->used = 1;
+	t->key = key;
+	memcpy(t->secret, secret, CORE_SECRET_LEN);
+	return tenant;
+}
+
+static bool domain_idle(const struct core *c, const struct kv_domain *d)
+{
+	return !d->nr_clients && !d->pending_spans &&
+	       domain_used(d) == d->nr[BLK_CACHED];
+}
+
+/* Drop the cache of a domain without clients, and its record. */
+static void domain_drop(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	while (d->lru_head != CORE_NONE)
+		index_evict(c, d->lru_head);
+	for (i = 0; i < core_sizes(c)->nr_extents; i++)
+		if (c->spans[i].nr_extents && c->spans[i].domain == dom)
+			span_release(c, i);
+	KV_BUG_ON(d->nr_spans || d->reserved);
+	c->tenants[d->tenant].nr_domains--;
+	d->used = 0;
+}
+
+/* A record for a new domain, an idle one's if none is unused. */
+static u32 domain_slot(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (!c->domains[i].used)
+			return i;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (domain_idle(c, &c->domains[i])) {
+			domain_drop(c, i);
+			return i;
+		}
+	return CORE_NONE;
+}
+
+static void domain_init(struct kv_domain *d)
+{
+	u32 i;
+
+	memset(d, 0, sizeof(*d));
+	for (i = 0; i < CORE_NR_CLASSES; i++)
+		d->class[i] = CORE_NONE;
+	d->lru_head = CORE_NONE;
+	d->lru_tail = CORE_NONE;
+	d->wait_head = CORE_NONE;
+	d->wait_tail = CORE_NONE;
+	d->run_head = CORE_NONE;
+	d->run_tail = CORE_NONE;
+}
+
+static void domain_set_max(struct kv_domain *d, u64 max_bytes)
+{
+	d->max_bytes = max_bytes;
+	d->max_blocks = (u32)min(max_bytes / d->block_bytes, 0xfffffffeull);
+}
+
+static const char max_too_small[] = "memory.max is smaller than one block";
+
+/* What the domain would be; nothing of the core changes. */
+static int domain_shape(const struct core *c, struct kv_domain *d,
+			const struct kvmm_attach_req *req, const char **text)
+{
+	int err;
+
+	domain_init(d);
+	err = shape_layout(c, d, req, text);
+	if (err)
+		return err;
+	domain_set_max(d, req->limits[0].max);
+	if (!d->max_blocks) {
+		*text = max_too_small;
+		return -EINVAL;
+	}
+	memcpy(d->name, req->domain, sizeof(d->name));
+	memcpy(d->identity, req->identity, sizeof(d->identity));
+	d->used = 1;
+	return 0;
+}
+
+/*
+ * Make a domain, in place of @old if that is one.  All that may be refused is
+ * looked at before a cache is dropped or a tenant made.
+ */
+static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
+			 const struct kvmm_attach_req *req, u32 old, u32 *dom,
+			 const char **text)
+{
+	u32 tenant = tenant_find(c, tenant_key);
+	struct kv_domain fresh;
+	int err;
+
+	if (tenant == CORE_NONE && tenant_slot(c) == CORE_NONE) {
+		*text = "as many tenants as --max-tenants allows are known";
+		return -ENOSPC;
+	}
+	err = domain_shape(c, &fresh, req, text);
+	if (err)
+		return err;
+	if (old != CORE_NONE)
+		domain_drop(c, old);
+	*dom = old != CORE_NONE ? old : domain_slot(c);
+	if (*dom == CORE_NONE) {
+		*text = "as many domains as --max-domains allows are in use";
+		return -ENOSPC;
+	}
+	if (tenant == CORE_NONE)
+		tenant = tenant_make(c, tenant_key, secret);
+	fresh.tenant = tenant;
+	c->domains[*dom] = fresh;
+	c->tenants[tenant].nr_domains++;
+	return 0;
+}
+
+static u32 domain_find(const struct core *c, u32 tenant, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].tenant == tenant &&
+		    !strncmp(c->domains[i].name, name, KVMM_NAME_LEN))
+			return i;
+	return CORE_NONE;
+}
+
+static bool domain_same(const struct kv_domain *d,
+			const struct kvmm_attach_req *req)
+{
+	return !memcmp(d->identity, req->identity, sizeof(d->identity)) &&
+	       !memcmp(&d->group, &req->group[0], sizeof(d->group)) &&
+	       d->block_tokens == req->block_tokens;
+}
+
+/**
+ * domain_attach() - find or make the domain that a client asks for
+ * @dom:  its index
+ * @text: why not, in one line
+ *
+ * A name whose model has changed is taken over when nobody uses it.
+ * Return: 0; -EINVAL, -EOPNOTSUPP; -EEXIST: the name belongs to another model
+ * that is in use; -ENOSPC.
+ */
+int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
+		  const struct kvmm_attach_req *req, u32 *dom,
+		  const char **text)
+{
+	u32 tenant, old = CORE_NONE;
+	struct kv_domain *d;
+	int err;
+
+	err = req_check(req, text);
+	if (err)
+		return err;
+	tenant = tenant_find(c, tenant_key);
+	if (tenant != CORE_NONE)
+		old = domain_find(c, tenant, req->domain);
+	*dom = old;
+	if (old == CORE_NONE || !domain_same(&c->domains[old], req)) {
+		if (old != CORE_NONE && !domain_idle(c, &c->domains[old])) {
+			*text = "a domain of this name belongs to another model that is attached: use another --domain";
+			return -EEXIST;
+		}
+		err = domain_create(c, tenant_key, secret, req, old, dom, text);
+		if (err)
+			return err;
+	}
+	d = &c->domains[*dom];
+	if (!d->nr_clients) {
+		if (req->limits[0].max / d->block_bytes == 0) {
+			*text = max_too_small;
+			return -EINVAL;
+		}
+		domain_set_max(d, req->limits[0].max);
+	}
+	d->nr_clients++;
+	c->tenants[d->tenant].nr_clients++;
+	return 0;
+}
+
+void domain_detach(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+
+	d->nr_clients--;
+	c->tenants[d->tenant].nr_clients--;
+}

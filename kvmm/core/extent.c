@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * extent.c - memory behind extents, and who has mapped it
+ *
+ * An extent is a fixed piece of the pool's address range.  It has no memory
+ * (ABSENT) until a domain needs it; then the shell makes memory for it
+ * (CREATING), every client of the tenant is told to map it, and it waits in
+ * no span (BACKED) or becomes part of one (SPAN).  Inside a tenant it moves
+ * from domain to domain as a record.
+ *
+ * Between tenants memory is never lent.  A handle gives its holder access for
+ * ever, so an extent may change tenant only when nobody of the old tenant can
+ * have it mapped: no client that was sent it is left, and none detached
+ * without ending (kv_tenant.ghosts).  Then it is released and made anew.
+ *
+ * A client's word that it has mapped an extent is needed before a grant may
+ * name a block of it.  Whoever is slow to say so delays only itself.
+ */
+#include "kvmm/core/internal.h"
+
+/* Let the shell rest this long after it could not make memory. */
+#define CREATE_BACKOFF_NS	1000000000ull
+
+static void extent_send(struct core *c, u32 client, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+	struct kvmm_extent_status *st = &c->bind[client].extents[e];
+
+	x->sent |= BIT_ULL(client);
+	c->clients[client].nr_unacked++;
+	WRITE_ONCE(st->generation, x->generation);
+	store_release(&st->state, (u32)KVMM_EXTENT_MAP);
+	c->ops->extent_send(c->ops_arg, client, e, x->generation);
+	event_post(c, client, KVMM_EV_MAP, e, 0);
+}
+
+/* Tell every client of the tenant that has not been told. */
+void extent_announce(struct core *c, u32 e)
+{
+	const struct kv_extent *x = &c->extents[e];
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++) {
+		const struct kv_client *cl = &c->clients[i];
+
+		if (cl->state == CLI_ALIVE && cl->tenant == x->tenant &&
+		    c->bind[i].extents && !(x->sent & BIT_ULL(i)))
+			extent_send(c, i, e);
+	}
+}
+
+/* A new client maps all that its tenant has. */
+void extent_send_all(struct core *c, u32 client)
+{
+	u32 tenant = c->clients[client].tenant;
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+		if (c->extents[e].backed && c->extents[e].tenant == tenant)
+			extent_send(c, client, e);
+}
+
+/* The client can no longer reach any memory. */
+void extent_forget_client(struct core *c, u32 client)
+{
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
+		c->extents[e].sent &= ~BIT_ULL(client);
+		c->extents[e].mapped &= ~BIT_ULL(client);
+	}
+}
+
+int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
+{
+	struct kv_extent *x;
+
+	if (a->what != KVMM_ACK_MAP || a->resv ||
+	    a->extent >= core_sizes(c)->nr_extents)
+		return -EINVAL;
+	x = &c->extents[a->extent];
+	if (!(x->sent & BIT_ULL(client)) || a->generation != x->generation)
+		return -ESTALE;
+	if (x->mapped & BIT_ULL(client))
+		return -EALREADY;
+
+	x->mapped |= BIT_ULL(client);
+	c->clients[client].nr_unacked--;
+	store_release(&c->bind[client].extents[a->extent].state,
+		      (u32)KVMM_EXTENT_MAPPED);
+	c->domains[c->clients[client].domain].retry = 1;
+	return 0;
+}
+
+/* May @e change over to @tenant, losing what it holds? */
+static bool extent_can_move(const struct core *c, u32 e, u32 tenant)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	return x->state == EXT_BACKED && x->tenant != tenant && !x->sent &&
+	       !c->tenants[x->tenant].ghosts;
+}
+
+/* May @tenant take the extent as it is; with @move, from another tenant? */
+bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	if (x->state == EXT_ABSENT)
+		return c->now >= c->head->create_after;
+	if (x->state == EXT_BACKED && x->tenant == tenant)
+		return true;
+	return move && c->now >= c->head->create_after &&
+	       extent_can_move(c, e, tenant);
+}
+
+/*
+ * First run of @nr neighbours that @tenant may take.  Runs start at multiples
+ * of their length: else a domain that has all of the pool to itself might not
+ * find the spans that domain_capacity() says there are.
+ */
+static u32 extent_run_find(const struct core *c, u32 nr, u32 tenant, bool move)
+{
+	u32 first, e;
+
+	for (first = 0; first + nr <= core_sizes(c)->nr_extents; first += nr) {
+		for (e = first; e < first + nr; e++)
+			if (!extent_fits(c, e, tenant, move))
+				break;
+		if (e == first + nr)
+			return first;
+	}
+	return CORE_NONE;
+}
+
+static void extent_release(struct core *c, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+
+	c->ops->extent_release(c->ops_arg, e);
+	core_count(c, CORE_EV_extent_release, 1);
+	x->state = EXT_ABSENT;
+	x->backed = 0;
+}
+
+/* All of the run has memory: hand it to its domain. */
+static void extent_run_settle(struct core *c, u32 first)
+{
+	u32 dom = c->extents[first].domain;
+	struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	for (i = 0; i < d->span_extents; i++)
+		if (!c->extents[first + i].backed)
+			return;
+	d->pending_spans--;
+	span_cut(c, dom, first);
+}
+
+/**
+ * extent_run_take() - take extents for one more span of a domain
+ * @dom: index of the domain
+ *
+ * Return: 1: the span is cut; 0: memory is being made, the span comes later;
+ * -EAGAIN: there is no run of free extents.
+ */
+int extent_run_take(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 first, e;
+
+	first = extent_run_find(c, d->span_extents, d->tenant, false);
+	if (first == CORE_NONE)
+		first = extent_run_find(c, d->span_extents, d->tenant, true);
+	if (first == CORE_NONE)
+		return -EAGAIN;
+
+	d->pending_spans++;
+	for (e = first; e < first + d->span_extents; e++) {
+		struct kv_extent *x = &c->extents[e];
+
+		if (x->backed && x->tenant != d->tenant)
+			extent_release(c, e);
+		x->state = EXT_CREATING;
+		x->tenant = d->tenant;
+		x->domain = dom;
+		x->span = first;
+		if (!x->backed) {
+			x->generation++;
+			c->ops->extent_create(c->ops_arg, e, x->generation);
+		}
+	}
+	extent_run_settle(c, first);
+	return c->extents[first].state == EXT_SPAN;
+}
+
+/* The run is given up: what has memory keeps it, what is under way lands. */
+static void extent_run_abandon(struct core *c, u32 first)
+{
+	u32 dom = c->extents[first].domain;
+	u32 nr = c->domains[dom].span_extents;
+	u32 e;
+
+	c->domains[dom].pending_spans--;
+	for (e = first; e < first + nr; e++) {
+		c->extents[e].domain = CORE_NONE;
+		if (c->extents[e].backed)
+			c->extents[e].state = EXT_BACKED;
+	}
+}
+
+/**
+ * core_extent_created() - the shell has made memory, or could not
+ * @extent: as in core_ops.extent_create
+ * @status: 0 or a negative errno
+ */
+void core_extent_created(struct core *c, u64 now, u32 extent, int status)
+{
+	struct kv_extent *x = &c->extents[extent];
+
+	c->now = now;
+	KV_BUG_ON(x->state != EXT_CREATING || x->backed);
+
+	if (status) {
+		c->head->create_after = now + CREATE_BACKOFF_NS;
+		if (x->domain != CORE_NONE)
+			extent_run_abandon(c, x->span);
+		x->state = EXT_ABSENT;
+		admit_retry_all(c);
+		admit_all(c);
+		return;
+	}
+
+	core_count(c, CORE_EV_extent_create, 1);
+	x->backed = 1;
+	extent_announce(c, extent);
+	if (x->domain == CORE_NONE)
+		x->state = EXT_BACKED;
+	else
+		extent_run_settle(c, x->span);
+	/* What became of it may be of use to any domain. */
+	admit_retry_all(c);
+	admit_all(c);
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - what crosses files inside the core
+ *
+ * The records below live in the arena and refer to each other by 32-bit
+ * index, CORE_NONE for "none".  A field's comment names its law where it has
+ * one; check.c walks them all.
+ */
+#ifndef KVMM_CORE_INTERNAL_H
+#define KVMM_CORE_INTERNAL_H
+
+#include <kvmm/bug.h>
+
+#include "kvmm/core/core.h"
+
+#define CORE_UNIT		64u	/* bytes of one step of a table entry */
+#define CORE_LAYER_ALIGN	128u
+#define CORE_NR_CLASSES		18	/* fullness of spans, see span_class() */
+#define CORE_ID_PAGE		126	/* ids in a page of ids */
+
+/* ---- blocks ---- */
+
+enum kv_block_state {
+	BLK_FREE,
+	BLK_OPEN,
+	BLK_SEALED,
+	BLK_CACHED,
+	BLK_QUIESCING,
+	BLK_QUARANTINE,
+	BLK_LIMBO,
+	BLK_REVOKING,
+	BLK_POISON,
+	NR_BLK_STATES
+};
+
+#define BLKF_INDEXED	BIT(0)	/* in the prefix index, which holds a reference */
+#define BLKF_SHARED	BIT(1)	/* an open tail that a fork shared */
+
+/**
+ * struct kv_block - one block; its index gives its address
+ * @state:     BLK_*
+ * @domain:    owner, while not BLK_FREE or in one of its spans
+ * @refcount:  @nr_map, plus one for the index, plus copies in flight
+ * @nr_map:    sequences that map it
+ * @nr_src:    open steps that copy from it, whoever maps it now
+ * @prev:      LRU neighbour, BLK_CACHED only
+ * @next:      LRU neighbour, BLK_CACHED; next free, BLK_FREE
+ * @hash_next: next in its bucket of the index, BLKF_INDEXED only
+ * @span:      first extent of its span
+ * @nr_ids:    ids known, from the start of the block
+ * @generation: raised each time it is freed
+ * @hash:      chained hash, once sealed
+ */
+struct kv_block {
+	u8	state;
+	u8	flags;
+	u16	domain;
+	u32	refcount;
+	u32	nr_map;
+	u32	nr_src;
+	u32	prev;
+	u32	next;
+	u32	hash_next;
+	u32	span;
+	u32	nr_ids;
+	u32	generation;
+	u64	hash[2];
+	u64	resv;
+};
+static_assert(sizeof(struct kv_block) == 64, "one line a block");
+
+/* ---- extents and spans ---- */
+
+enum kv_extent_state {
+	EXT_ABSENT,		/* no memory behind it */
+	EXT_CREATING,		/* the shell makes it */
+	EXT_BACKED,		/* memory of @tenant, in no span */
+	EXT_SPAN,		/* part of a span */
+};
+
+/**
+ * struct kv_extent - one fixed piece of the pool
+ * @domain:     that it is made for or belongs to, EXT_CREATING and EXT_SPAN
+ * @span:       first extent of that span
+ * @generation: raised each time memory is made for it
+ * @backed:     memory is behind it, in whatever state
+ * @sent:       clients told to map it, a bit each
+ * @mapped:     of those, the ones that acknowledged
+ */
+struct kv_extent {
+	u32	state;
+	u32	tenant;
+	u32	domain;
+	u32	span;
+	u32	generation;
+	u32	backed;
+	u64	sent;
+	u64	mapped;
+};
+
+/**
+ * struct kv_span - neighbouring extents cut into one domain's blocks
+ * @nr_extents: 0 when this extent starts no span
+ * @free_head:  list of the free blocks
+ * @class:      list of the domain that it is on
+ * @counted:    scratch of span_runs_possible()
+ */
+struct kv_span {
+	u32	domain;
+	u32	nr_extents;
+	u32	nr_blocks;
+	u32	nr_free;
+	u32	nr_cached;
+	u32	free_head;
+	u32	class;
+	u32	prev;
+	u32	next;
+	u32	counted;
+};
+
+/* ---- tenants and domains ---- */
+
+/**
+ * struct kv_tenant - who must not see whom
+ * @ghosts: a client detached and may live on with mappings: its extents go
+ *          to nobody else
+ */
+struct kv_tenant {
+	u32	used;
+	u32	nr_clients;
+	u32	nr_domains;
+	u32	ghosts;
+	u64	key;
+	u8	secret[CORE_SECRET_LEN];
+};
+
+/**
+ * struct kv_domain - the blocks of one (tenant, model identity, layout)
+ * @max_blocks:   memory.max in blocks
+ * @nr:           blocks in each state, over its spans
+ * @reserved:     of the free ones, promised to admitted prefills; never
+ *                above nr[BLK_FREE]
+ * @nr_shared:    blocks that more than one sequence maps
+ * @pending_spans: being made
+ * @class:        spans by fullness
+ * @lru_head:     first to be evicted
+ * @wait_head:    first to be admitted: by priority, then arrival
+ * @run_head:     resident sequences
+ * @retry:        something changed since the first waiter was refused
+ */
+struct kv_domain {
+	u32	used;
+	u32	tenant;
+	char	name[KVMM_NAME_LEN];
+	u8	identity[KVMM_IDENTITY_LEN];
+	struct kvmm_group group;
+	u32	block_tokens;
+	u32	span_extents;
+	u32	span_blocks;
+	u32	nr_clients;
+	u64	layer_stride;
+	u64	block_bytes;
+	u64	span_tail;
+	u64	max_bytes;
+	u32	max_blocks;
+	u32	nr[NR_BLK_STATES];
+	u32	reserved;
+	u32	peak;
+	u32	nr_shared;
+	u32	nr_indexed;
+	u32	nr_spans;
+	u32	pending_spans;
+	u32	class[CORE_NR_CLASSES];
+	u32	lru_head;
+	u32	lru_tail;
+	u32	wait_head;
+	u32	wait_tail;
+	u32	run_head;
+	u32	run_tail;
+	u32	nr_waiting;
+	u32	nr_running;
+	u32	retry;
+	u32	nr_marked;	/* families waiting to be taken */
+	u32	nr_max_events;
+	u32	nr_preempted;
+	u64	last_marked;	/* when, for the longest-waiting exception */
+	u32	spare;		/* scratch of span_runs_possible() */
+	u32	keep_spans;	/* empty ones are about to be used */
+};
+
+/* ---- sequences ---- */
+
+#define SEQF_CLOSING	BIT(0)	/* CLOSE came while a step was open */
+#define SEQF_MATCHED	BIT(1)	/* its ids are complete: it may be admitted */
+#define SEQF_QUEUED	BIT(2)	/* on its domain's wait list */
+#define SEQF_RUNNING	BIT(3)	/* on its domain's run list: resident */
+#define SEQF_PREEMPTED	BIT(4)	/* lost its memory at least once */
+
+/**
+ * struct kv_seq - an address space of token positions with its block table
+ * @state:      KVMM_SEQ_*
+ * @fam_next:   circle of the family, itself when alone
+ * @arrival:    the daemon's own stamp, the family's for a fork
+ * @valid_len:  tokens whose KV is valid
+ * @cover:      end of what open steps may write, at least @valid_len
+ * @nr_blocks:  table entries, exactly DIV_ROUND_UP(@cover, block_tokens)
+ * @reserved:   blocks promised and not yet taken
+ * @resv_blocks: table indices below this drew on the reservation
+ * @nr_steps:   open steps that name it
+ * @last_step:  number of the last of them
+ * @epoch:      raised when it is marked or preempted
+ * @first_page: its table, CORE_NONE when empty
+ * @nr_ids:     ids sent for the next match
+ * @prev, @next: wait list or run list
+ * @end:        end of what the step in that place of the client's ring covers
+ * @since:      admitted at, or waiting since
+ * @lost_len:   what was valid when its memory was last taken
+ * @again:      when growth was first refused, 0 after a grant
+ * @refused:    when it was last refused, 0 after a grant
+ */
+struct kv_seq {
+	u32	generation;
+	u32	state;
+	u32	flags;
+	u32	open_flags;
+	u32	client;
+	u32	domain;
+	u32	priority;
+	u32	family;
+	u32	fam_prev;
+	u32	fam_next;
+	u64	arrival;
+	u64	salt;
+	u64	since;
+	u64	again;
+	u64	refused;
+	u64	last_step;
+	u32	prompt_len;
+	u32	max_tokens;
+	u32	valid_len;
+	u32	cover;
+	u32	nr_blocks;
+	u32	reserved;
+	u32	resv_blocks;
+	u32	nr_steps;
+	u32	epoch;
+	u32	first_page;
+	u32	last_page;
+	u32	nr_ids;
+	u32	id_head;
+	u32	id_tail;
+	u32	prev;
+	u32	next;
+	u32	cached_len;
+	u32	lost_len;
+	u32	nr_preempted;
+	s32	reason;
+	u32	limiting_pool;
+	u32	end[KVMM_MAX_STEPS];
+};
+
+/* One entry of a block table: a type, and what the type says. */
+typedef struct {
+	u64	val;
+} kv_pte_t;
+
+#define PTE_NONE	0ull
+#define PTE_PRESENT	1ull
+#define PTE_TYPE_SHIFT	56
+
+static inline kv_pte_t pte_none(void)
+{
+	return (kv_pte_t){ .val = PTE_NONE };
+}
+
+static inline kv_pte_t pte_present(u32 blk)
+{
+	return (kv_pte_t){ .val = (PTE_PRESENT << PTE_TYPE_SHIFT) | blk };
+}
+
+static inline bool pte_is_present(kv_pte_t pte)
+{
+	return pte.val >> PTE_TYPE_SHIFT == PTE_PRESENT;
+}
+
+static inline u32 pte_block(kv_pte_t pte)
+{
+	return (u32)pte.val;
+}
+
+/* The truth of a table page; the shadow has the same index in segment D. */
+struct kv_tpage {
+	u32		next;
+	u32		first;
+	kv_pte_t	pte[KVMM_TABLE_ENTRIES];
+};
+
+struct kv_idpage {
+	u32	next;
+	u32	nr;
+	u32	id[CORE_ID_PAGE];
+};
+
+/* ---- clients and steps ---- */
+
+enum kv_client_state {
+	CLI_FREE,
+	CLI_ALIVE,
+	CLI_DETACHED,		/* said DETACH; its slot is held until it hung up */
+	CLI_DEAD,		/* its device may still write */
+};
+
+/**
+ * struct kv_client - one attached process
+ * @dead_since:  for the quiet deadline
+ * @last_number: of its requests
+ * @last_step:   number of the last step begun
+ * @step_head:   oldest open step, an index into its ring of steps
+ * @free_seq:    list of its free sequence slots, local indices
+ * @free_page:   list of its free table pages, local indices
+ * @again:       when a grant was last refused for want of memory
+ * @nr_unacked:  extents sent and not acknowledged
+ */
+struct kv_client {
+	u32	state;
+	u32	tenant;
+	u32	domain;
+	u32	max_steps;
+	u32	max_seqs;
+	u32	nr_seqs;
+	u32	nr_steps;
+	u32	step_head;
+	u32	free_seq;
+	u32	free_page;
+	u32	nr_free_pages;
+	u32	nr_unacked;
+	u32	event_tail;
+	u32	killed;
+	u64	dead_since;
+	u64	last_number;
+	u64	last_step;
+	u64	again;
+};
+
+struct kv_step {
+	u64	number;
+	u64	begun;
+	u32	nr;
+	u32	resv;
+};
+
+/* A granted entry of an open step; @src: block that it copies from. */
+struct kv_step_entry {
+	u32	seq;
+	u32	start;
+	u32	end;
+	u32	src;
+};
+
+/* ---- the arena ---- */
+
+#define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
+
+struct core_sizes {
+	u32	nr_extents;
+	u32	blocks_per_extent;
+	u32	ids_per_extent;
+	u32	nr_blocks;
+	u64	nr_ids;
+	u32	nr_buckets;
+	u32	nr_seqs;
+	u32	nr_tpages;
+	u32	nr_idpages;
+	u32	nr_steps;
+	u64	nr_step_entries;
+};
+
+/* Everything in the arena: name, type, how many. */
+#define CORE_ARENA(x)							\
+	x(extents,	struct kv_extent,	s->nr_extents)		\
+	x(spans,	struct kv_span,		s->nr_extents)		\
+	x(blocks,	struct kv_block,	s->nr_blocks)		\
+	x(ids,		u32,			s->nr_ids)		\
+	x(buckets,	u32,			s->nr_buckets)		\
+	x(tenants,	struct kv_tenant,	cfg->max_tenants)	\
+	x(domains,	struct kv_domain,	cfg->max_domains)	\
+	x(clients,	struct kv_client,	cfg->max_clients)	\
+	x(seqs,		struct kv_seq,		s->nr_seqs)		\
+	x(tpages,	struct kv_tpage,	s->nr_tpages)		\
+	x(idpages,	struct kv_idpage,	s->nr_idpages)		\
+	x(steps,	struct kv_step,		s->nr_steps)		\
+	x(entries,	struct kv_step_entry,	s->nr_step_entries)	\
+	x(scratch,	u32,			s->nr_blocks)
+
+struct core_head {
+	u64	magic;
+	u64	bytes;
+	struct core_config cfg;
+	struct core_sizes sizes;
+	u64	arrival;		/* next arrival stamp */
+	u32	family;			/* next family id */
+	u32	free_idpage;
+	u32	nr_free_idpages;
+	u32	resv;
+	u64	create_after;		/* no extent is asked for before this */
+	u64	events[NR_CORE_EVENTS];
+};
+
+struct core {
+	struct core_head *head;
+	const struct core_ops *ops;
+	void	*ops_arg;
+	u64	now;
+#define x(name, type, count) type *name;
+	CORE_ARENA(x)
+#undef x
+	struct core_bind bind[64];
+};
+
+static inline const struct core_config *core_cfg(const struct core *c)
+{
+	return &c->head->cfg;
+}
+
+static inline const struct core_sizes *core_sizes(const struct core *c)
+{
+	return &c->head->sizes;
+}
+
+static inline void core_count(struct core *c, enum core_event ev, u64 n)
+{
+	c->head->events[ev] += n;
+}
+
+static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
+{
+	return (u32)(s - c->seqs);
+}
+
+static inline struct kv_domain *seq_domain(const struct core *c,
+					   const struct kv_seq *s)
+{
+	return &c->domains[s->domain];
+}
+
+static inline u32 tokens_to_blocks(const struct kv_domain *d, u32 tokens)
+{
+	return DIV_ROUND_UP(tokens, d->block_tokens);
+}
+
+/* extent.c: memory behind extents, and who has mapped it */
+bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
+int extent_run_take(struct core *c, u32 dom);
+void extent_announce(struct core *c, u32 extent);
+void extent_send_all(struct core *c, u32 client);
+void extent_forget_client(struct core *c, u32 client);
+int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a);
+
+/* span.c: spans of a domain */
+void span_cut(struct core *c, u32 dom, u32 first);
+void span_release(struct core *c, u32 first);
+void span_reclass(struct core *c, u32 first);
+void span_settle(struct core *c, u32 first);
+u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client);
+u32 span_runs_possible(struct core *c, u32 dom);
+bool span_steal(struct core *c, u32 dom);
+u32 span_acked_free(const struct core *c, const struct kv_domain *d,
+		    u32 client);
+
+/* block.c: states and counts */
+u32 block_alloc(struct core *c, u32 dom, u32 client);
+void block_set_state(struct core *c, u32 blk, u32 state);
+void block_map(struct core *c, u32 blk);
+void block_unmap(struct core *c, u32 blk);
+void block_src_get(struct core *c, u32 blk);
+void block_src_put(struct core *c, u32 blk);
+void block_put_index(struct core *c, u32 blk);
+u32 block_entry(const struct core *c, u32 blk);
+u32 *block_ids(const struct core *c, u32 blk);
+
+/* index.c: the prefix index and its LRU */
+void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
+		u64 *hash);
+void index_chain(const struct core *c, const struct kv_domain *d,
+		 const u64 *parent, const u32 *ids, u64 *hash);
+u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
+		 const u32 *ids);
+void index_insert(struct core *c, u32 blk);
+void index_remove(struct core *c, u32 blk);
+void lru_add(struct core *c, u32 blk);
+void lru_del(struct core *c, u32 blk);
+void index_evict(struct core *c, u32 blk);
+
+/* table.c: block tables and their shadows */
+u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx);
+void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk);
+int __must_check table_push(struct core *c, struct kv_seq *s, u32 blk);
+u32 table_pop(struct core *c, struct kv_seq *s);
+bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr);
+int __must_check table_clone(struct core *c, const struct kv_seq *from,
+			     struct kv_seq *to);
+
+/* seq.c: the life of a sequence */
+struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle);
+u64 seq_handle(const struct core *c, const struct kv_seq *s);
+int __must_check seq_open(struct core *c, u32 client,
+			  const struct kvmm_open_arg *a,
+			  struct kvmm_open_res *res);
+void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
+	      struct kvmm_open_res *res);
+int seq_close(struct core *c, struct kv_seq *s);
+void seq_close_now(struct core *c, struct kv_seq *s);
+void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx);
+void seq_trim_to_cover(struct core *c, struct kv_seq *s);
+void seq_drop_reservation(struct core *c, struct kv_seq *s);
+void seq_fail(struct core *c, struct kv_seq *s, int reason);
+void seq_publish(struct core *c, const struct kv_seq *s);
+void seq_event(struct core *c, const struct kv_seq *s, u32 type);
+void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
+
+/* match.c: ids of waiting sequences, the wait list, admission */
+int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
+	      const u32 *ids);
+void seq_drop_ids(struct core *c, struct kv_seq *s);
+void wait_add(struct core *c, struct kv_seq *s);
+void wait_del(struct core *c, struct kv_seq *s);
+void run_add(struct core *c, struct kv_seq *s);
+void run_del(struct core *c, struct kv_seq *s);
+void admit_retry_all(struct core *c);
+void admit_all(struct core *c);
+
+/* step.c */
+int step_begin(struct core *c, u32 client, const struct core_req *req,
+	       struct kvmm_begin_res *res);
+int step_end(struct core *c, u32 client, const struct core_req *req,
+	     struct kvmm_end_res *res);
+void step_drop_all(struct core *c, u32 client);
+struct kv_step *step_at(const struct core *c, u32 client, u32 i,
+			struct kv_step_entry **entries);
+
+/* reclaim.c: making room, choosing victims */
+int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
+int room_evict(struct core *c, u32 dom, u32 nr);
+void room_ahead(struct core *c, u32 dom);
+bool growth_waits(const struct core *c, const struct kv_seq *s);
+int room_preempt(struct core *c, struct kv_seq *want, u32 nr);
+void family_mark(struct core *c, struct kv_seq *s);
+void family_settle(struct core *c, struct kv_seq *s);
+void starve_check(struct core *c);
+
+/* domain.c */
+int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
+		  const struct kvmm_attach_req *req, u32 *dom,
+		  const char **text);
+void domain_detach(struct core *c, u32 dom);
+u32 domain_capacity(const struct core *c, const struct kv_domain *d);
+u32 domain_used(const struct kv_domain *d);
+
+/* client.c */
+void client_deadlines(struct core *c);
+void client_detach(struct core *c, u32 client);
+
+/* Two lists of indices with the same shape; @node gives the links. */
+#define list_add_tail_idx(arr, head, tail, i)				\
+do {									\
+	(arr)[i].next = CORE_NONE;					\
+	(arr)[i].prev = (tail);						\
+	if ((tail) != CORE_NONE)					\
+		(arr)[tail].next = (i);					\
+	else								\
+		(head) = (i);						\
+	(tail) = (i);							\
+} while (0)
+
+#define list_del_idx(arr, head, tail, i)				\
+do {									\
+	if ((arr)[i].prev != CORE_NONE)					\
+		(arr)[(arr)[i].prev].next = (arr)[i].next;		\
+	else								\
+		(head) = (arr)[i].next;					\
+	if ((arr)[i].next != CORE_NONE)					\
+		(arr)[(arr)[i].next].prev = (arr)[i].prev;		\
+	else								\
+		(tail) = (arr)[i].prev;					\
+	(arr)[i].prev = CORE_NONE;					\
+	(arr)[i].next = CORE_NONE;					\
+} while (0)
+
+#endif /* KVMM_CORE_INTERNAL_H */

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * match.c - ids of waiting sequences, the wait list, admission
+ *
+ * A client sends the ids of a prompt; the core keeps them while the sequence
+ * waits, in pages of a fixed pool, and hashes them itself.  Once the ids are
+ * complete the sequence stands on its domain's wait list, by priority, then
+ * by the daemon's own arrival stamp, so that a preempted sequence comes back
+ * before later ones.
+ *
+ * Admission happens at one point and all or nothing: map the longest cached
+ * prefix (at most length - 1 tokens, so that the last token is always
+ * computed and its logits exist), reserve blocks for the rest, say READY.
+ * A reservation is a count within the domain's free blocks, nothing may take
+ * the domain's free count below it.  Beside the reservation a free block for
+ * each sequence that already runs must remain (the watermark): admission
+ * never lives off what running sequences are about to need.
+ *
+ * The first of the list holds up the rest, except that a client which has not
+ * acknowledged its extents holds up nobody but itself.
+ */
+#include "kvmm/core/internal.h"
+
+/* ---- lists ---- */
+
+static bool comes_before(const struct kv_seq *a, const struct kv_seq *b)
+{
+	if (a->priority != b->priority)
+		return a->priority > b->priority;
+	return a->arrival < b->arrival;
+}
+
+/* Insert by order, looking from the end: most arrivals are the latest. */
+void wait_add(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 i = seq_index(c, s), after = d->wait_tail;
+
+	while (after != CORE_NONE && comes_before(s, &c->seqs[after]))
+		after = c->seqs[after].prev;
+
+	s->prev = after;
+	s->next = after == CORE_NONE ? d->wait_head : c->seqs[after].next;
+	if (s->prev == CORE_NONE)
+		d->wait_head = i;
+	else
+		c->seqs[s->prev].next = i;
+	if (s->next == CORE_NONE)
+		d->wait_tail = i;
+	else
+		c->seqs[s->next].prev = i;
+	s->flags |= SEQF_QUEUED;
+	d->nr_waiting++;
+	d->retry = 1;
+}
+
+void wait_del(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	list_del_idx(c->seqs, d->wait_head, d->wait_tail, seq_index(c, s));
+	s->flags &= ~SEQF_QUEUED;
+	d->nr_waiting--;
+	d->retry = 1;
+}
+
+void run_add(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 i = seq_index(c, s);
+
+	list_add_tail_idx(c->seqs, d->run_head, d->run_tail, i);
+	s->flags |= SEQF_RUNNING;
+	d->nr_running++;
+}
+
+void run_del(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	list_del_idx(c->seqs, d->run_head, d->run_tail, seq_index(c, s));
+	s->flags &= ~SEQF_RUNNING;
+	d->nr_running--;
+	d->retry = 1;
+}
+
+/* ---- ids ---- */
+
+void seq_drop_ids(struct core *c, struct kv_seq *s)
+{
+	struct core_head *h = c->head;
+	u32 page = s->id_head, next;
+
+	for (; page != CORE_NONE; page = next) {
+		next = c->idpages[page].next;
+		c->idpages[page].next = h->free_idpage;
+		h->free_idpage = page;
+		h->nr_free_idpages++;
+	}
+	s->id_head = CORE_NONE;
+	s->id_tail = CORE_NONE;
+	s->nr_ids = 0;
+}
+
+static u32 id_page_get(struct core *c, struct kv_seq *s)
+{
+	struct core_head *h = c->head;
+	u32 page = h->free_idpage;
+
+	h->free_idpage = c->idpages[page].next;
+	h->nr_free_idpages--;
+	c->idpages[page].next = CORE_NONE;
+	c->idpages[page].nr = 0;
+	if (s->id_tail == CORE_NONE)
+		s->id_head = page;
+	else
+		c->idpages[s->id_tail].next = page;
+	s->id_tail = page;
+	return page;
+}
+
+static int ids_append(struct core *c, struct kv_seq *s, const u32 *ids, u32 nr)
+{
+	u32 room = 0, take, page = s->id_tail;
+
+	if (page != CORE_NONE)
+		room = CORE_ID_PAGE - c->idpages[page].nr;
+	if (nr > room && DIV_ROUND_UP(nr - room, CORE_ID_PAGE) >
+	    c->head->nr_free_idpages)
+		return -EAGAIN;
+
+	while (nr) {
+		struct kv_idpage *p;
+
+		if (!room) {
+			page = id_page_get(c, s);
+			room = CORE_ID_PAGE;
+		}
+		p = &c->idpages[page];
+		take = min(nr, room);
+		memcpy(p->id + p->nr, ids, 4 * take);
+		p->nr += take;
+		s->nr_ids += take;
+		ids += take;
+		nr -= take;
+		room -= take;
+	}
+	return 0;
+}
+
+/* Reads ids of a sequence in order. */
+struct id_cursor {
+	u32	page;
+	u32	pos;
+};
+
+static void ids_next(const struct core *c, struct id_cursor *cur, u32 *out,
+		     u32 nr)
+{
+	while (nr) {
+		const struct kv_idpage *p = &c->idpages[cur->page];
+		u32 take = min(nr, p->nr - cur->pos);
+
+		memcpy(out, p->id + cur->pos, 4 * take);
+		out += take;
+		nr -= take;
+		cur->pos += take;
+		if (cur->pos == p->nr) {
+			cur->page = p->next;
+			cur->pos = 0;
+		}
+	}
+}
+
+/**
+ * seq_match() - one entry of SEQ_MATCH
+ * @a:   names the piece
+ * @ids: its ids
+ *
+ * Return: 0; -EINVAL; -ENOENT; -ESTALE: it does not wait for ids; -EAGAIN: no
+ * page is free for them now, nothing changed.
+ */
+int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
+	      const u32 *ids)
+{
+	struct kv_seq *s = seq_find(c, client, a->seq);
+	u64 total = (u64)a->start + a->nr_ids;
+	int err;
+
+	if (a->resv || (a->flags & ~KVMM_MATCH_LAST))
+		return -EINVAL;
+	if (!s)
+		return -ENOENT;
+	if ((s->state != KVMM_SEQ_WAITING && s->state != KVMM_SEQ_RECOMPUTE) ||
+	    (s->flags & SEQF_MATCHED))
+		return -ESTALE;
+	if (a->start && a->start != s->nr_ids)
+		return -EINVAL;
+	if (total > (u64)s->prompt_len + s->max_tokens)
+		return -EINVAL;
+	if ((a->flags & KVMM_MATCH_LAST) && (total < s->prompt_len ||
+	    (!(s->flags & SEQF_PREEMPTED) && total != s->prompt_len)))
+		return -EINVAL;
+
+	if (!a->start) {
+		/* Refused, it leaves what was there before. */
+		if (DIV_ROUND_UP(a->nr_ids, CORE_ID_PAGE) >
+		    c->head->nr_free_idpages +
+		    DIV_ROUND_UP(s->nr_ids, CORE_ID_PAGE))
+			return -EAGAIN;
+		seq_drop_ids(c, s);
+	}
+	err = ids_append(c, s, ids, a->nr_ids);
+	if (err || !(a->flags & KVMM_MATCH_LAST))
+		return err;
+
+	s->flags |= SEQF_MATCHED;
+	s->state = KVMM_SEQ_WAITING;
+	s->since = c->now;
+	seq_publish(c, s);
+	wait_add(c, s);
+	return 0;
+}
+
+/* ---- admission ---- */
+
+/*
+ * Longest cached prefix of the ids, its blocks into c->scratch.  @cached
+ * counts those that nobody maps: evicting them would lose the hit.
+ */
+static u32 prefix_find(struct core *c, const struct kv_seq *s, u32 *cached)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	struct id_cursor cur = { .page = s->id_head };
+	u32 ids[64], nr = 0, blk;
+	u64 hash[2];
+
+	*cached = 0;
+	if (s->open_flags & KVMM_OPEN_NO_MATCH)
+		return 0;
+	index_root(c, d, s->salt, hash);
+	while ((nr + 1) * d->block_tokens <= s->nr_ids - 1) {
+		ids_next(c, &cur, ids, d->block_tokens);
+		index_chain(c, d, hash, ids, hash);
+		blk = index_lookup(c, s->domain, hash, ids);
+		if (blk == CORE_NONE)
+			break;
+		c->scratch[nr++] = blk;
+		if (c->blocks[blk].state == BLK_CACHED)
+			(*cached)++;
+	}
+	return nr;
+}
+
+static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
+{
+	core_count(c, CORE_EV_admit, 1);
+	if (s->flags & SEQF_PREEMPTED)
+		core_count(c, CORE_EV_restore, 1);
+	if (s->open_flags & KVMM_OPEN_NO_MATCH)
+		return;
+	core_count(c, CORE_EV_prefix_lookup, 1);
+	core_count(c, CORE_EV_prefix_hit, hit ? 1 : 0);
+	core_count(c, CORE_EV_prefix_hit_tokens, hit);
+	core_count(c, CORE_EV_prefix_miss_tokens, s->nr_ids - hit);
+}
+
+/* There is room: map, reserve, say so. */
+static void admit_now(struct core *c, struct kv_seq *s, u32 hit, u32 total)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	wait_del(c, s);
+	run_add(c, s);
+	s->reserved = total - hit;
+	s->resv_blocks = total;
+	d->reserved += s->reserved;
+	s->valid_len = hit * d->block_tokens;
+	s->cover = s->valid_len;
+	s->cached_len = s->valid_len;
+	s->since = c->now;
+	s->state = KVMM_SEQ_READY;
+	s->limiting_pool = KVMM_NO_POOL;
+	admit_count(c, s, s->valid_len);
+	s->flags &= ~SEQF_MATCHED;
+	seq_drop_ids(c, s);
+	seq_publish(c, s);
+	seq_event(c, s, KVMM_EV_READY);
+}
+
+/**
+ * admit_one() - admit a sequence of the wait list if there is room
+ *
+ * Return: 0; -EUNATCH: its client has not mapped everything; -EINPROGRESS:
+ * memory is being made; -EAGAIN; -EDQUOT: it no longer fits alone, and was
+ * failed.
+ */
+static int admit_one(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 hit, cached, total, room, i;
+	int err;
+
+	if (c->clients[s->client].nr_unacked)
+		return -EUNATCH;
+	total = tokens_to_blocks(d, s->nr_ids);
+	if (total > domain_capacity(c, d)) {
+		seq_fail(c, s, -EDQUOT);
+		return -EDQUOT;
+	}
+	if (!table_has_room(c, s, total))
+		return -EAGAIN;
+	if (growth_waits(c, s)) {
+		d->retry = 1;	/* look again at the next event */
+		return -EAGAIN;
+	}
+
+	hit = prefix_find(c, s, &cached);
+	room = total - hit + d->nr_running;
+	err = room_plan(c, s->domain, room, cached);
+	if (err)
+		return err;
+
+	for (i = 0; i < hit; i++) {
+		block_map(c, c->scratch[i]);
+		if (table_push(c, s, c->scratch[i]))
+			KV_BUG_ON(true);
+	}
+	err = room_evict(c, s->domain, room);
+	if (err) {
+		seq_unmap_from(c, s, 0);
+		return err;
+	}
+	admit_now(c, s, hit, total);
+	return 0;
+}
+
+static void admit_domain(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 i, next;
+	int err;
+
+	d->retry = 0;
+	for (i = d->wait_head; i != CORE_NONE; i = next) {
+		struct kv_seq *s = &c->seqs[i];
+
+		next = s->next;
+		err = admit_one(c, s);
+		if (!err || err == -EDQUOT || err == -EUNATCH)
+			continue;
+		if (s->limiting_pool == KVMM_NO_POOL) {
+			s->limiting_pool = 0;
+			core_count(c, CORE_EV_admit_stall, 1);
+			seq_publish(c, s);
+		}
+		break;
+	}
+	room_ahead(c, dom);
+}
+
+/* Something changed that any waiting sequence may profit from. */
+void admit_retry_all(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		c->domains[i].retry = 1;
+}
+
+/**
+ * admit_all() - after every event: admit whoever fits now
+ *
+ * Only domains in which something changed since the last refusal are looked
+ * at, in the order of their index.
+ */
+void admit_all(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].retry)
+			admit_domain(c, i);
+}

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * reclaim.c - making room, choosing victims
+ *
+ * Room for @nr blocks of a domain is looked for in this order, which is also
+ * the order of what it costs:
+ *
+ *	1. free blocks of its spans that no reservation holds
+ *	2. free extents of the pool (memory may have to be made: wait for it)
+ *	3. its own cache, oldest first
+ *	4. spans of other domains that hold nothing but cache
+ *	5. for a sequence that runs: another sequence's memory
+ *
+ * Planning (room_plan) comes before evicting (room_evict), so that a request
+ * which cannot be met costs nobody its cache.
+ *
+ * A victim is a whole family: a kernel cannot fault, so part of a sequence is
+ * worth nothing.  Victims go by lowest priority, then latest arrival, of the
+ * wanting domain first, because their blocks can be used at once, then of
+ * others.  Nothing that comes before the wanting family is taken for it: then
+ * that family itself is the victim.  One in an open step is marked, its
+ * memory comes when the step ends, and until then nobody else is marked for
+ * the same domain: every step would otherwise mark one more.
+ *
+ * Preemption here is by recompute: sealed blocks stay in the index as cache,
+ * and the client computes again what is evicted meanwhile.
+ */
+#include "kvmm/core/internal.h"
+
+/* Residencies that a restored sequence has to get on from where it was. */
+#define RESTORE_PATIENCE	8
+
+/* A step open longer than this is not counted on to end soon. */
+#define SLOW_STEP_NS	1000000000ull
+
+static u32 domain_slack(const struct kv_domain *d)
+{
+	KV_BUG_ON(d->nr[BLK_FREE] < d->reserved);
+	return d->nr[BLK_FREE] - d->reserved;
+}
+
+/* Blocks in use that no eviction would give back, and promised ones. */
+static u32 domain_held(const struct kv_domain *d)
+{
+	return domain_used(d) - d->nr[BLK_CACHED] + d->reserved;
+}
+
+/**
+ * room_plan() - could the domain have @nr more unreserved free blocks?
+ * @spare: cached blocks that are about to be mapped: not to be counted on
+ *
+ * Takes free extents and other domains' spans as needed, evicts nothing of
+ * the domain's own.
+ * Return: 0: yes, after room_evict(); -EINPROGRESS: memory is being made;
+ * -EAGAIN: no.
+ */
+int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
+{
+	struct kv_domain *d = &c->domains[dom];
+
+	if ((u64)domain_held(d) + spare + nr > d->max_blocks) {
+		d->nr_max_events++;
+		return -EAGAIN;
+	}
+	for (;;) {
+		u64 slack = domain_slack(d);
+		u64 coming = (u64)d->pending_spans * d->span_blocks;
+
+		if (slack >= nr)
+			return 0;
+		/* What cannot be met takes nothing from anybody. */
+		if (slack + coming + d->nr[BLK_CACHED] +
+		    (u64)span_runs_possible(c, dom) * d->span_blocks <
+		    (u64)nr + spare)
+			return -EAGAIN;
+		if (slack + coming < nr && extent_run_take(c, dom) >= 0)
+			continue;
+		if (coming)
+			return -EINPROGRESS;
+		if (slack + d->nr[BLK_CACHED] >= (u64)nr + spare)
+			return 0;
+		if (!span_steal(c, dom))
+			return -EAGAIN;
+	}
+}
+
+/**
+ * room_evict() - drop the domain's oldest cache until @nr blocks are free
+ *
+ * Also keeps what is used, promised and wanted together within memory.max.
+ * Return: 0, or -EAGAIN when the cache was not enough.
+ */
+int room_evict(struct core *c, u32 dom, u32 nr)
+{
+	struct kv_domain *d = &c->domains[dom];
+
+	/* A span that falls empty now is wanted, not to be given away. */
+	d->keep_spans = 1;
+	while (d->lru_head != CORE_NONE && (domain_slack(d) < nr ||
+	       (u64)domain_used(d) + d->reserved + nr > d->max_blocks))
+		index_evict(c, d->lru_head);
+	d->keep_spans = 0;
+	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
+	       d->max_blocks ? -EAGAIN : 0;
+}
+
+/*
+ * Have memory made before running sequences ask for it: as much again as
+ * admission leaves them, so that growth seldom meets memory in the making.
+ */
+void room_ahead(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u64 want = 2ull * d->nr_running;
+
+	while (domain_slack(d) + (u64)d->pending_spans * d->span_blocks <
+	       want) {
+		if (domain_used(d) + d->reserved + want > d->max_blocks ||
+		    extent_run_take(c, dom) < 0)
+			break;
+	}
+}
+
+/* Is @a the better victim? */
+static bool worse(const struct kv_seq *a, const struct kv_seq *b)
+{
+	if (a->priority != b->priority)
+		return a->priority < b->priority;
+	return a->arrival > b->arrival;
+}
+
+/* Best victim among the domain's resident sequences. */
+static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
+{
+	struct kv_seq *best = NULL;
+	u32 i;
+
+	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
+		struct kv_seq *s = &c->seqs[i];
+
+		if (s->state == KVMM_SEQ_READY && (!best || worse(s, best)))
+			best = s;
+	}
+	return best;
+}
+
+/*
+ * Best victim of any other domain of the tenant that comes after @want.  The
+ * memory of another tenant's residents cannot change over to this one.
+ */
+static struct kv_seq *victim_elsewhere(const struct core *c, u32 dom,
+				       const struct kv_seq *want)
+{
+	struct kv_seq *best = NULL, *s;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (i == dom || !c->domains[i].used ||
+		    c->domains[i].tenant != c->domains[dom].tenant)
+			continue;
+		s = victim_of(c, &c->domains[i]);
+		if (s && worse(s, want) && (!best || worse(s, best)))
+			best = s;
+	}
+	return best;
+}
+
+/*
+ * Is memory of a marked family about to come?  Not if its client has sat in
+ * a step for long: it may have stopped, and nobody waits for it alone.
+ */
+static bool marked_soon(const struct core *c, const struct kv_domain *d)
+{
+	u32 i;
+
+	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
+		const struct kv_seq *s = &c->seqs[i];
+		struct kv_step_entry *e;
+
+		if (s->state == KVMM_SEQ_MARKED && c->now -
+		    step_at(c, s->client, 0, &e)->begun < SLOW_STEP_NS)
+			return true;
+	}
+	return false;
+}
+
+static bool marked_anywhere(const struct core *c, u32 tenant)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].nr_marked && c->domains[i].tenant == tenant &&
+		    marked_soon(c, &c->domains[i]))
+			return true;
+	return false;
+}
+
+/* memory.max stands in the way: only the domain's own can help. */
+static bool limited_by_max(const struct kv_domain *d, u32 nr)
+{
+	return (u64)domain_held(d) + nr > d->max_blocks;
+}
+
+/**
+ * growth_waits() - does a running sequence before @s wait for memory?
+ *
+ * What a victim gave up is for the one that it was taken for: if waiting
+ * sequences, the victim first of all, were admitted into it, neither would
+ * ever get on.  A client that does not ask again holds nobody up for longer
+ * than starve_ns, one whose own memory.max is in its way no other domain.
+ */
+bool growth_waits(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 i, n;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *o = &c->domains[i];
+
+		if (!o->used || o->tenant != d->tenant ||
+		    (o != d && limited_by_max(o, 1)))
+			continue;
+		for (n = o->run_head; n != CORE_NONE; n = c->seqs[n].next) {
+			const struct kv_seq *r = &c->seqs[n];
+
+			if (r->state == KVMM_SEQ_READY && r->refused &&
+			    c->now - r->refused < core_cfg(c)->starve_ns &&
+			    worse(s, r))
+				return true;
+		}
+	}
+	return false;
+}
+
+static struct kv_seq *victim_choose(const struct core *c,
+				    const struct kv_seq *want, u32 nr)
+{
+	const struct kv_domain *d = seq_domain(c, want);
+	struct kv_seq *v = victim_of(c, d);
+
+	if (v && v->family != want->family)
+		return v;
+	if (limited_by_max(d, nr))
+		return NULL;
+	return victim_elsewhere(c, want->domain, want);
+}
+
+/* Does nobody but the family of @s run in its domain? */
+static bool family_is_alone(const struct core *c, const struct kv_seq *s)
+{
+	u32 i = seq_domain(c, s)->run_head;
+
+	for (; i != CORE_NONE; i = c->seqs[i].next)
+		if (c->seqs[i].family != s->family)
+			return false;
+	return true;
+}
+
+/*
+ * A family of one that is alone in its domain is not helped by losing what it
+ * has, unless that did not change for long: then it takes its place among
+ * those who wait, where the longest-waiting exception will find it.
+ */
+static bool self_preempt_helps(const struct core *c, const struct kv_seq *s)
+{
+	if (s->fam_next != seq_index(c, s) || !family_is_alone(c, s))
+		return true;
+	return s->again && c->now - s->again > core_cfg(c)->starve_ns;
+}
+
+/**
+ * room_preempt() - take memory from another family for a running sequence
+ * @want: the sequence, which may itself turn out to be the victim
+ * @nr:   blocks wanted; room_plan() said -EAGAIN
+ *
+ * Return: 0: there is room now; -EAGAIN: later, or @want was marked.
+ */
+int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
+{
+	struct kv_seq *v;
+	int err;
+
+	for (;;) {
+		if (marked_anywhere(c, seq_domain(c, want)->tenant))
+			return -EAGAIN;
+		v = victim_choose(c, want, nr);
+		if (!v) {
+			if (self_preempt_helps(c, want))
+				family_mark(c, want);
+			return -EAGAIN;
+		}
+		family_mark(c, v);
+		err = room_plan(c, want->domain, nr, 0);
+		if (!err)
+			return room_evict(c, want->domain, nr);
+		if (err != -EAGAIN)
+			return -EAGAIN;
+	}
+}
+
+/* ---- the longest-waiting exception ---- */
+
+/* First of the list whose client could use what it gets. */
+static struct kv_seq *first_waiter(const struct core *c,
+				   const struct kv_domain *d)
+{
+	u32 i;
+
+	for (i = d->wait_head; i != CORE_NONE; i = c->seqs[i].next)
+		if (!c->clients[c->seqs[i].client].nr_unacked)
+			return &c->seqs[i];
+	return NULL;
+}
+
+static struct kv_seq *longest_waiter(const struct core *c, u32 tenant)
+{
+	struct kv_seq *best = NULL, *s;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (!c->domains[i].used || c->domains[i].tenant != tenant)
+			continue;
+		s = first_waiter(c, &c->domains[i]);
+		if (s && (!best || s->since < best->since))
+			best = s;
+	}
+	return best;
+}
+
+/*
+ * A resident that had its time and is not above the waiter.  One that came
+ * back gets longer until it has more than it lost: else two that take turns
+ * could compute the same tokens for ever.
+ */
+static bool past_residency(const struct core *c, const struct kv_seq *s,
+			   const struct kv_seq *w)
+{
+	u64 time = core_cfg(c)->starve_ns;
+
+	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
+		time *= RESTORE_PATIENCE;
+	return s->state == KVMM_SEQ_READY && s->priority <= w->priority &&
+	       c->now - s->since >= time;
+}
+
+static struct kv_seq *victim_past_residency(const struct core *c,
+					    const struct kv_seq *w)
+{
+	struct kv_seq *best = NULL;
+	u32 dom, i;
+
+	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
+		const struct kv_domain *d = &c->domains[dom];
+
+		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||
+		    (dom != w->domain &&
+		     limited_by_max(seq_domain(c, w), 1)))
+			continue;
+		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
+			struct kv_seq *s = &c->seqs[i];
+
+			if (past_residency(c, s, w) &&
+			    (!best || worse(s, best)))
+				best = s;
+		}
+	}
+	return best;
+}
+
+static void starve_tenant(struct core *c, u32 tenant)
+{
+	struct kv_seq *w = longest_waiter(c, tenant), *v;
+
+	if (!w || c->now - w->since < core_cfg(c)->starve_ns)
+		return;
+	if (marked_anywhere(c, tenant))
+		return;
+	v = victim_past_residency(c, w);
+	if (!v)
+		return;
+	family_mark(c, v);
+	seq_domain(c, w)->retry = 1;
+}
+
+/**
+ * starve_check() - let whoever waits longest take a turn, after a bounded time
+ *
+ * One family at a time in each tenant, of any of its domains, that has been
+ * resident for starve_ns.
+ */
+void starve_check(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_tenants; i++)
+		if (c->tenants[i].used)
+			starve_tenant(c, i);
+}

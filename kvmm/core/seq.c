@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seq.c - the life of a sequence
+ *
+ *	OPEN -> WAITING -(admitted)-> READY -> CLOSED
+ *	           ^                    |
+ *	           +- RECOMPUTE <- MARKED (victim in an open step)
+ *
+ * Each client has its own share of sequence records; a handle is an index
+ * into that share and a generation.  A fork's children join the family of
+ * their parent, a circle through fam_next.  What a client may see of a
+ * sequence is its status record in segment D, written under a sequence count;
+ * events only hint that a record changed.
+ *
+ * A sequence that an open step names is not torn down under it: CLOSE is
+ * remembered and takes effect when its last step ends.
+ */
+#include "kvmm/core/internal.h"
+
+static const char * const seq_state_names[KVMM_NR_SEQ_STATES] = {
+	[KVMM_SEQ_CLOSED]	= "closed",
+	[KVMM_SEQ_WAITING]	= "waiting",
+	[KVMM_SEQ_READY]	= "ready",
+	[KVMM_SEQ_MARKED]	= "marked",
+	[KVMM_SEQ_SWAPPED]	= "swapped",
+	[KVMM_SEQ_RECOMPUTE]	= "recompute",
+	[KVMM_SEQ_RESTORING]	= "restoring",
+	[KVMM_SEQ_FAILED]	= "failed",
+};
+
+const char *core_seq_state_name(u32 state)
+{
+	return state < KVMM_NR_SEQ_STATES ? seq_state_names[state] : "unknown";
+}
+
+static u32 seq_slot(const struct core *c, const struct kv_seq *s)
+{
+	return seq_index(c, s) - s->client * core_cfg(c)->max_seqs;
+}
+
+u64 seq_handle(const struct core *c, const struct kv_seq *s)
+{
+	return KVMM_SEQ(seq_slot(c, s), s->generation);
+}
+
+/* A handle's sequence, or NULL when it is not current or being closed. */
+struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle)
+{
+	struct kv_seq *s;
+
+	if (KVMM_SEQ_INDEX(handle) >= c->clients[client].max_seqs)
+		return NULL;
+	s = &c->seqs[client * core_cfg(c)->max_seqs + KVMM_SEQ_INDEX(handle)];
+	if (s->state == KVMM_SEQ_CLOSED || (s->flags & SEQF_CLOSING) ||
+	    s->generation != KVMM_SEQ_GEN(handle))
+		return NULL;
+	return s;
+}
+
+void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq)
+{
+	struct core_bind *bind = &c->bind[client];
+	u32 tail = c->clients[client].event_tail++;
+	struct kvmm_event *ev = &bind->events[tail & (bind->nr_events - 1)];
+
+	WRITE_ONCE(ev->type, type);
+	WRITE_ONCE(ev->index, index);
+	WRITE_ONCE(ev->seq, seq);
+	/* Pairs with the acquire load of event_tail in the client. */
+	store_release(&bind->ctl->event_tail, tail + 1);
+	c->ops->wake(c->ops_arg, client);
+}
+
+void seq_event(struct core *c, const struct kv_seq *s, u32 type)
+{
+	event_post(c, s->client, type, seq_slot(c, s), seq_handle(c, s));
+}
+
+/* Write the status record; readers retry while seqcount is odd or changed. */
+void seq_publish(struct core *c, const struct kv_seq *s)
+{
+	struct kvmm_seq_status *st = &c->bind[s->client].seqs[seq_slot(c, s)];
+	u32 count = st->seqcount;
+
+	WRITE_ONCE(st->seqcount, count + 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	WRITE_ONCE(st->generation, s->generation);
+	WRITE_ONCE(st->state, s->state);
+	WRITE_ONCE(st->reason, s->reason);
+	WRITE_ONCE(st->limiting_pool, s->limiting_pool);
+	WRITE_ONCE(st->valid_len, s->valid_len);
+	WRITE_ONCE(st->seq_epoch, s->epoch);
+	WRITE_ONCE(st->cached_len, s->cached_len);
+	WRITE_ONCE(st->table[0], s->first_page);
+	/* Pairs with the acquire load of seqcount in the client. */
+	store_release(&st->seqcount, count + 2);
+}
+
+static struct kv_seq *seq_alloc(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	struct kv_seq *s;
+	u32 generation, i;
+
+	if (cl->free_seq == CORE_NONE)
+		return NULL;
+	i = client * core_cfg(c)->max_seqs + cl->free_seq;
+	s = &c->seqs[i];
+	cl->free_seq = s->next;
+	cl->nr_seqs++;
+
+	generation = s->generation;
+	memset(s, 0, sizeof(*s));
+	s->generation = generation;
+	s->client = client;
+	s->domain = cl->domain;
+	s->fam_prev = i;
+	s->fam_next = i;
+	s->first_page = CORE_NONE;
+	s->last_page = CORE_NONE;
+	s->id_head = CORE_NONE;
+	s->id_tail = CORE_NONE;
+	s->prev = CORE_NONE;
+	s->next = CORE_NONE;
+	s->limiting_pool = KVMM_NO_POOL;
+	return s;
+}
+
+static void seq_free(struct core *c, struct kv_seq *s)
+{
+	struct kv_client *cl = &c->clients[s->client];
+
+	c->seqs[s->fam_prev].fam_next = s->fam_next;
+	c->seqs[s->fam_next].fam_prev = s->fam_prev;
+	if (!++s->generation)
+		s->generation = 1;
+	s->flags = 0;
+	s->next = cl->free_seq;
+	cl->free_seq = seq_slot(c, s);
+	cl->nr_seqs--;
+}
+
+static int open_check(const struct core *c, const struct kv_domain *d,
+		      const struct kvmm_open_arg *a)
+{
+	u64 tokens = (u64)a->prompt_len + a->max_tokens;
+
+	if (a->resv || !a->prompt_len ||
+	    (a->flags & ~(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX)))
+		return -EINVAL;
+	if (tokens > (u64)domain_capacity(c, d) * d->block_tokens ||
+	    tokens > (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
+		     d->block_tokens ||
+	    tokens > (u64)core_sizes(c)->nr_idpages * CORE_ID_PAGE)
+		return -E2BIG;
+	return 0;
+}
+
+/**
+ * seq_open() - one entry of SEQ_OPEN
+ * Return: what is also in @res->status: 0, -EINVAL, -E2BIG for what can never
+ * fit, -ENOSPC when the client has no sequence left.
+ */
+int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
+	     struct kvmm_open_res *res)
+{
+	struct kv_domain *d = &c->domains[c->clients[client].domain];
+	struct kv_seq *s;
+	int err;
+
+	res->seq = 0;
+	res->limiting_pool = KVMM_NO_POOL;
+	err = open_check(c, d, a);
+	if (err == -E2BIG)
+		res->limiting_pool = 0;
+	if (!err) {
+		s = seq_alloc(c, client);
+		if (!s)
+			err = -ENOSPC;
+	}
+	res->status = err;
+	if (err)
+		return err;
+
+	s->state = KVMM_SEQ_WAITING;
+	s->open_flags = a->flags;
+	s->priority = a->priority;
+	s->salt = a->salt;
+	s->prompt_len = a->prompt_len;
+	s->max_tokens = a->max_tokens;
+	s->arrival = c->head->arrival++;
+	s->family = c->head->family++;
+	s->since = c->now;
+	res->seq = seq_handle(c, s);
+	seq_publish(c, s);
+	core_count(c, CORE_EV_seq_open, 1);
+	return 0;
+}
+
+/* One more child; there is a record and pages for it. */
+static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res)
+{
+	struct kv_seq *k = seq_alloc(c, s->client);
+
+	KV_BUG_ON(!k);
+	if (table_clone(c, s, k))
+		KV_BUG_ON(true);
+	k->fam_next = s->fam_next;
+	k->fam_prev = seq_index(c, s);
+	c->seqs[s->fam_next].fam_prev = seq_index(c, k);
+	s->fam_next = seq_index(c, k);
+
+	k->state = KVMM_SEQ_READY;
+	k->open_flags = s->open_flags;
+	k->priority = s->priority;
+	k->salt = s->salt;
+	k->prompt_len = s->prompt_len;
+	k->max_tokens = s->max_tokens;
+	k->arrival = s->arrival;
+	k->family = s->family;
+	k->since = s->since;
+	k->valid_len = s->valid_len;
+	k->cover = s->valid_len;
+	run_add(c, k);
+	res->seq = seq_handle(c, k);
+	seq_publish(c, k);
+	core_count(c, CORE_EV_seq_fork, 1);
+}
+
+/* The half-full tail is shared now: the next append by anyone copies it. */
+static void fork_share_tail(struct core *c, const struct kv_seq *s)
+{
+	u32 blk;
+
+	if (!s->nr_blocks)
+		return;
+	blk = table_get(c, s, s->nr_blocks - 1);
+	if (c->blocks[blk].state == BLK_OPEN)
+		c->blocks[blk].flags |= BLKF_SHARED;
+}
+
+static int fork_check(const struct core *c, u32 client, const struct kv_seq *s,
+		      const struct kvmm_fork_arg *a)
+{
+	const struct kv_client *cl = &c->clients[client];
+
+	if (a->resv)
+		return -EINVAL;
+	if (!s)
+		return -ENOENT;
+	if (s->nr_steps)
+		return -EBUSY;
+	if (s->state != KVMM_SEQ_READY)
+		return -ESTALE;
+	if (a->nr_children > cl->max_seqs - cl->nr_seqs ||
+	    (u64)a->nr_children * DIV_ROUND_UP(s->nr_blocks,
+					       KVMM_TABLE_ENTRIES) >
+	    cl->nr_free_pages)
+		return -ENOSPC;
+	return 0;
+}
+
+/**
+ * seq_fork() - one entry of SEQ_FORK: all children or none
+ * @res: nr_children records
+ */
+void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
+	      struct kvmm_open_res *res)
+{
+	struct kv_seq *s = seq_find(c, client, a->seq);
+	int err = fork_check(c, client, s, a);
+	u32 i;
+
+	for (i = 0; i < a->nr_children; i++) {
+		if (!err)
+			fork_one(c, s, &res[i]);
+		res[i].status = err;
+		res[i].limiting_pool = KVMM_NO_POOL;
+	}
+	if (!err)
+		fork_share_tail(c, s);
+}
+
+/* Give back table entries from @idx on, the last first. */
+void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	while (s->nr_blocks > idx) {
+		/* What a reservation paid for goes back to it. */
+		if (s->nr_blocks <= s->resv_blocks) {
+			s->reserved++;
+			d->reserved++;
+		}
+		block_unmap(c, table_pop(c, s));
+	}
+}
+
+void seq_drop_reservation(struct core *c, struct kv_seq *s)
+{
+	seq_domain(c, s)->reserved -= s->reserved;
+	if (s->reserved)
+		admit_retry_all(c);	/* spans that covered it may go */
+	s->reserved = 0;
+	s->resv_blocks = 0;
+}
+
+/* Nothing beyond what is valid or covered by an open step is kept. */
+void seq_trim_to_cover(struct core *c, struct kv_seq *s)
+{
+	u32 want = tokens_to_blocks(seq_domain(c, s), s->cover);
+
+	if (s->nr_blocks > want) {
+		core_count(c, CORE_EV_pgrollback, s->nr_blocks - want);
+		seq_unmap_from(c, s, want);
+		if (!want)
+			seq_publish(c, s);	/* it has no table now */
+	}
+}
+
+/* Every block and promise of the sequence goes; it is resident no more. */
+static void seq_strip(struct core *c, struct kv_seq *s)
+{
+	if (s->flags & SEQF_RUNNING)
+		run_del(c, s);
+	if (s->flags & SEQF_QUEUED)
+		wait_del(c, s);
+	if (s->state == KVMM_SEQ_MARKED)
+		seq_domain(c, s)->nr_marked--;
+	seq_drop_reservation(c, s);
+	seq_unmap_from(c, s, 0);
+	seq_drop_ids(c, s);
+	s->valid_len = 0;
+	s->cover = 0;
+}
+
+/* End the sequence; no step names it. */
+void seq_close_now(struct core *c, struct kv_seq *s)
+{
+	KV_BUG_ON(s->nr_steps);
+	seq_strip(c, s);
+	s->state = KVMM_SEQ_CLOSED;
+	seq_publish(c, s);
+	seq_free(c, s);
+	core_count(c, CORE_EV_seq_close, 1);
+}
+
+int seq_close(struct core *c, struct kv_seq *s)
+{
+	if (s->nr_steps)
+		s->flags |= SEQF_CLOSING;
+	else
+		seq_close_now(c, s);
+	return 0;
+}
+
+/**
+ * seq_lose() - take the memory of a sequence
+ * @state:  KVMM_SEQ_RECOMPUTE or KVMM_SEQ_FAILED
+ * @reason: negative errno for the client, or 0
+ */
+static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
+{
+	if (s->state != KVMM_SEQ_MARKED)
+		s->epoch++;
+	core_count(c, CORE_EV_recompute_tokens, s->valid_len);
+	s->lost_len = s->valid_len;
+	seq_strip(c, s);
+	s->flags &= ~SEQF_MATCHED;
+	s->flags |= SEQF_PREEMPTED;
+	s->state = state;
+	s->reason = reason;
+	s->since = c->now;
+	s->cached_len = 0;
+	seq_publish(c, s);
+}
+
+/* It can never go on: the client is told why, and closes it. */
+void seq_fail(struct core *c, struct kv_seq *s, int reason)
+{
+	seq_lose(c, s, KVMM_SEQ_FAILED, reason);
+	seq_event(c, s, KVMM_EV_FAILED);
+}
+
+/*
+ * The marked of a family are preempted when nothing open names any of them.
+ * One that came back meanwhile and runs does not hold up the others.
+ */
+void family_settle(struct core *c, struct kv_seq *s)
+{
+	u32 first = seq_index(c, s), i = first;
+
+	do {
+		if (c->seqs[i].state == KVMM_SEQ_MARKED && c->seqs[i].nr_steps)
+			return;
+		i = c->seqs[i].fam_next;
+	} while (i != first);
+
+	do {
+		struct kv_seq *m = &c->seqs[i];
+
+		if (m->state == KVMM_SEQ_MARKED) {
+			seq_lose(c, m, KVMM_SEQ_RECOMPUTE, 0);
+			m->nr_preempted++;
+			seq_domain(c, m)->nr_preempted++;
+			core_count(c, CORE_EV_preempt_recompute, 1);
+			seq_event(c, m, KVMM_EV_PREEMPTED);
+		}
+		i = m->fam_next;
+	} while (i != first);
+}
+
+/* The family of @s is a victim: at once, or when its open steps end. */
+void family_mark(struct core *c, struct kv_seq *s)
+{
+	u32 first = seq_index(c, s), i = first;
+
+	do {
+		struct kv_seq *m = &c->seqs[i];
+
+		if (m->state == KVMM_SEQ_READY) {
+			m->state = KVMM_SEQ_MARKED;
+			m->epoch++;
+			m->limiting_pool = 0;
+			seq_domain(c, m)->nr_marked++;
+			core_count(c, CORE_EV_preempt_mark, 1);
+			seq_publish(c, m);
+		}
+		i = m->fam_next;
+	} while (i != first);
+	family_settle(c, s);
+}

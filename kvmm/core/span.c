@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * span.c - spans: neighbouring extents cut into one domain's blocks
+ *
+ * A domain takes whole spans from the pool and gives whole spans back.  Its
+ * spans hang on lists by fullness, so that blocks come from the fullest span
+ * that has any: empty spans appear by themselves and can go to whoever needs
+ * them.  One empty span stays with the domain, so that a sequence that comes
+ * and goes does not cut it again each time; further ones are released.
+ *
+ * Laws: nr_free and nr_cached of a span count its blocks in those states; a
+ * span is on the list of its class; a domain's reserved blocks are covered by
+ * its free ones, so a span leaves only when enough are left.
+ */
+#include "kvmm/core/internal.h"
+
+#define SPAN_FULL	0
+#define SPAN_EMPTY	(CORE_NR_CLASSES - 1)
+
+/* 0: no block is free; then fuller before emptier; last: all are free. */
+static u32 span_class(const struct kv_span *sp)
+{
+	if (sp->nr_free == sp->nr_blocks)
+		return SPAN_EMPTY;
+	if (!sp->nr_free)
+		return SPAN_FULL;
+	return 1 + (u32)((u64)sp->nr_free * (SPAN_EMPTY - 2) / sp->nr_blocks);
+}
+
+static void span_list_add(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	u32 *head = &c->domains[sp->domain].class[sp->class];
+
+	sp->prev = CORE_NONE;
+	sp->next = *head;
+	if (*head != CORE_NONE)
+		c->spans[*head].prev = first;
+	*head = first;
+}
+
+static void span_list_del(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+
+	if (sp->prev != CORE_NONE)
+		c->spans[sp->prev].next = sp->next;
+	else
+		c->domains[sp->domain].class[sp->class] = sp->next;
+	if (sp->next != CORE_NONE)
+		c->spans[sp->next].prev = sp->prev;
+}
+
+/* nr_free changed: move the span to the list where it belongs now. */
+void span_reclass(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	u32 class = span_class(sp);
+
+	if (class == sp->class)
+		return;
+	span_list_del(c, first);
+	sp->class = class;
+	span_list_add(c, first);
+}
+
+/* May @d lose @nr free blocks and still cover what it promised? */
+static bool span_can_spare(const struct kv_domain *d, u32 nr)
+{
+	return d->nr[BLK_FREE] >= d->reserved + nr;
+}
+
+/* A block of the span was freed: does the span leave the domain? */
+void span_settle(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	const struct kv_domain *d = &c->domains[sp->domain];
+
+	if (sp->class == SPAN_EMPTY && (sp->prev != CORE_NONE ||
+	    sp->next != CORE_NONE) && span_can_spare(d, sp->nr_blocks) &&
+	    !d->pending_spans && !d->keep_spans)
+		span_release(c, first);
+}
+
+static void span_link_blocks(struct core *c, u32 dom, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	u32 base = first * core_sizes(c)->blocks_per_extent;
+	u32 i;
+
+	for (i = 0; i < sp->nr_blocks; i++) {
+		struct kv_block *b = &c->blocks[base + i];
+		u32 generation = b->generation;
+
+		memset(b, 0, sizeof(*b));
+		b->generation = generation + 1;
+		b->domain = (u16)dom;
+		b->span = first;
+		b->prev = CORE_NONE;
+		b->hash_next = CORE_NONE;
+		b->next = i + 1 < sp->nr_blocks ? base + i + 1 : CORE_NONE;
+	}
+	sp->free_head = base;
+}
+
+/**
+ * span_cut() - make a span of backed extents and give it to a domain
+ * @dom:   index of the domain, whose shape decides the cut
+ * @first: first of its span_extents extents, all with memory of its tenant
+ */
+void span_cut(struct core *c, u32 dom, u32 first)
+{
+	struct kv_domain *d = &c->domains[dom];
+	struct kv_span *sp = &c->spans[first];
+	u32 e;
+
+	KV_BUG_ON(sp->nr_extents);
+	for (e = first; e < first + d->span_extents; e++) {
+		KV_BUG_ON(c->extents[e].tenant != d->tenant);
+		c->extents[e].state = EXT_SPAN;
+		c->extents[e].domain = dom;
+		c->extents[e].span = first;
+	}
+	sp->domain = dom;
+	sp->nr_extents = d->span_extents;
+	sp->nr_blocks = d->span_blocks;
+	sp->nr_free = d->span_blocks;
+	sp->nr_cached = 0;
+	sp->class = SPAN_EMPTY;
+	span_link_blocks(c, dom, first);
+	span_list_add(c, first);
+
+	d->nr_spans++;
+	d->nr[BLK_FREE] += sp->nr_blocks;
+	core_count(c, CORE_EV_span_cut, 1);
+	/* For others too: spans that covered its promises may go now. */
+	admit_retry_all(c);
+}
+
+/**
+ * span_release() - give a span with no used block back to the pool
+ *
+ * Its extents keep their memory, for the same tenant.
+ */
+void span_release(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	struct kv_domain *d = &c->domains[sp->domain];
+	u32 e, i;
+
+	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
+	KV_BUG_ON(!span_can_spare(d, sp->nr_blocks));
+	span_list_del(c, first);
+	for (e = first; e < first + sp->nr_extents; e++) {
+		c->extents[e].state = EXT_BACKED;
+		c->extents[e].domain = CORE_NONE;
+	}
+	d->nr_spans--;
+	d->nr[BLK_FREE] -= sp->nr_blocks;
+	sp->nr_extents = 0;
+	core_count(c, CORE_EV_span_release, 1);
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		c->domains[i].retry = 1;
+}
+
+static bool span_acked(const struct core *c, u32 first, u32 client)
+{
+	u32 e;
+
+	for (e = first; e < first + c->spans[first].nr_extents; e++)
+		if (!(c->extents[e].mapped & BIT_ULL(client)))
+			return false;
+	return true;
+}
+
+/**
+ * span_pick() - the fullest span with a free block that a client has mapped
+ * Return: its first extent, or CORE_NONE.
+ */
+u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client)
+{
+	bool all = !c->clients[client].nr_unacked;
+	u32 class, i;
+
+	for (class = SPAN_FULL + 1; class <= SPAN_EMPTY; class++)
+		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next)
+			if (all || span_acked(c, i, client))
+				return i;
+	return CORE_NONE;
+}
+
+/* Free blocks that a grant to @client may name. */
+u32 span_acked_free(const struct core *c, const struct kv_domain *d,
+		    u32 client)
+{
+	u32 class, i, nr = 0;
+
+	if (!c->clients[client].nr_unacked)
+		return d->nr[BLK_FREE];
+	for (class = SPAN_FULL + 1; class <= SPAN_EMPTY; class++)
+		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next)
+			if (span_acked(c, i, client))
+				nr += c->spans[i].nr_free;
+	return nr;
+}
+
+static void span_evict_cached(struct core *c, u32 first)
+{
+	u32 base = first * core_sizes(c)->blocks_per_extent;
+	u32 i;
+
+	for (i = base; i < base + c->spans[first].nr_blocks; i++)
+		if (c->blocks[i].state == BLK_CACHED)
+			index_evict(c, i);
+}
+
+/* Would the span's memory be of use to @dom, and can its owner spare it? */
+static bool span_can_steal(const struct core *c, u32 first, u32 dom)
+{
+	const struct kv_span *sp = &c->spans[first];
+	const struct kv_domain *owner = &c->domains[sp->domain];
+	u32 tenant = c->domains[dom].tenant;
+	u32 e;
+
+	if (!sp->nr_extents || sp->domain == dom ||
+	    sp->nr_free + sp->nr_cached != sp->nr_blocks ||
+	    !span_can_spare(owner, sp->nr_free))
+		return false;
+	if (owner->tenant == tenant)
+		return true;
+	/* It has to be made anew, which may be of no use just now. */
+	if (c->tenants[owner->tenant].ghosts ||
+	    c->now < c->head->create_after)
+		return false;
+	for (e = first; e < first + sp->nr_extents; e++)
+		if (c->extents[e].sent)
+			return false;
+	return true;
+}
+
+/* Nothing is taken off yet. */
+static void spares_reset(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		c->domains[i].spare = c->domains[i].nr[BLK_FREE] -
+				      c->domains[i].reserved;
+	for (i = 0; i < core_sizes(c)->nr_extents; i++)
+		c->spans[i].counted = 0;
+}
+
+/*
+ * Can @dom have the run at @first?  In pass 0 only if that costs no cache, in
+ * pass 1 only if it does.  What the owners of its spans can spare is taken off
+ * kv_domain.spare, once for each span.
+ */
+static bool run_possible(struct core *c, u32 dom, u32 first, u32 pass)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	bool costs = false;
+	u32 e;
+
+	for (e = first; e < first + d->span_extents; e++) {
+		u32 span = c->extents[e].span;
+
+		if (extent_fits(c, e, d->tenant, true))
+			continue;
+		if (c->extents[e].state != EXT_SPAN ||
+		    !span_can_steal(c, span, dom))
+			return false;
+		costs |= c->spans[span].nr_cached != 0;
+	}
+	if (costs != pass)
+		return false;
+	for (e = first; e < first + d->span_extents; e++) {
+		struct kv_span *sp = &c->spans[c->extents[e].span];
+		struct kv_domain *owner;
+
+		if (c->extents[e].state != EXT_SPAN || sp->counted)
+			continue;
+		owner = &c->domains[sp->domain];
+		if (owner->spare < sp->nr_free)
+			return false;
+		owner->spare -= sp->nr_free;
+		sp->counted = 1;
+	}
+	return true;
+}
+
+/**
+ * span_runs_possible() - how many spans could a domain still get?
+ *
+ * Of free extents and of other domains' spans that hold only cache, in the
+ * order in which span_steal() takes them: those that cost no cache first.
+ * Nothing is taken: a request that cannot be met must cost nobody anything.
+ */
+u32 span_runs_possible(struct core *c, u32 dom)
+{
+	u32 nr = c->domains[dom].span_extents, runs = 0, pass, i;
+
+	spares_reset(c);
+	for (pass = 0; pass < 2; pass++)
+		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
+			runs += run_possible(c, dom, i, pass);
+	return runs;
+}
+
+/* Evict and release what stands in the run at @first. */
+static bool run_clear(struct core *c, u32 dom, u32 first)
+{
+	u32 e;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+		u32 span = c->extents[e].span;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		span_evict_cached(c, span);
+		if (!c->spans[span].nr_extents)
+			continue;	/* released with its last block */
+		if (c->spans[span].nr_free != c->spans[span].nr_blocks)
+			return false;
+		span_release(c, span);
+	}
+	return true;
+}
+
+/**
+ * span_steal() - take back spans of other domains that hold only cache
+ *
+ * Those of one run.  Blocks that an open step still copies from turn QUIESCING
+ * on eviction and keep the span; then another run is tried at the next call.
+ *
+ * Return: true when extents became free.
+ */
+bool span_steal(struct core *c, u32 dom)
+{
+	u32 nr = c->domains[dom].span_extents, pass, i;
+
+	spares_reset(c);
+	for (pass = 0; pass < 2; pass++)
+		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
+			if (run_possible(c, dom, i, pass))
+				return run_clear(c, dom, i);
+	return false;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stat.h - the core's event counters: name, text and enum from one list
+ *
+ * Counters only rise.  A name, once released, keeps its meaning for ever.
+ * /proc vmstat, its documentation and the tests are made from this list.
+ */
+#ifndef KVMM_CORE_STAT_H
+#define KVMM_CORE_STAT_H
+
+#define CORE_EVENTS(x)							\
+	x(pgalloc,		"blocks granted to sequences")		\
+	x(pgfree,		"blocks given back to their span")	\
+	x(pgcow,		"open tails copied because they were shared") \
+	x(pgreuse,		"open tails written in place by their last sharer") \
+	x(pgseal,		"blocks sealed: full, never written again") \
+	x(pgrollback,		"blocks given back because a step did not use them") \
+	x(prefix_lookup,	"sequences looked up in the prefix index") \
+	x(prefix_hit,		"of those, with at least one block found") \
+	x(prefix_hit_tokens,	"tokens found in the prefix index")	\
+	x(prefix_miss_tokens,	"tokens to be computed after a lookup")	\
+	x(prefix_insert,	"blocks entered into the prefix index")	\
+	x(prefix_duplicate,	"sealed blocks whose content was indexed already") \
+	x(prefix_evict,		"cached blocks dropped from the prefix index") \
+	x(preempt_mark,		"sequences marked as victims in an open step") \
+	x(preempt_recompute,	"sequences preempted by recompute")	\
+	x(recompute_tokens,	"valid tokens lost by recompute")	\
+	x(admit,		"sequences admitted")			\
+	x(admit_stall,		"times the first waiting sequence found no room") \
+	x(restore,		"of the admitted, those that had been preempted") \
+	x(grant,		"step entries granted")			\
+	x(grant_again,		"step entries refused for want of memory") \
+	x(grant_stale,		"step entries refused because of preemption") \
+	x(seq_open,		"sequences opened")			\
+	x(seq_fork,		"sequences forked")			\
+	x(seq_close,		"sequences ended")			\
+	x(step_begin,		"steps begun")				\
+	x(step_end,		"steps ended")				\
+	x(span_cut,		"spans cut into blocks for a domain")	\
+	x(span_release,		"spans given back whole")		\
+	x(extent_create,	"extents made")				\
+	x(extent_release,	"extents returned to the system")	\
+	x(client_attach,	"clients attached")			\
+	x(client_detach,	"clients detached by themselves")	\
+	x(client_death,		"clients that died or were cut off")	\
+	x(client_kill,		"clients killed: a step past its deadline") \
+	x(quarantine,		"blocks that a dead client might still write") \
+	x(client_eproto,	"clients expelled for a forged index")	\
+	x(req_refused,		"requests refused as malformed")
+
+enum core_event {
+#define x(name, text) CORE_EV_##name,
+	CORE_EVENTS(x)
+#undef x
+	NR_CORE_EVENTS
+};
+
+#endif /* KVMM_CORE_STAT_H */

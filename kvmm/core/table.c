@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * table.c - block tables and their shadows
+ *
+ * A sequence's table is a chain of fixed pages from its client's share.  The
+ * truth is private to the core: an entry has a type, so that a block that is
+ * elsewhere has a place to say so.  The client reads a shadow of it in
+ * segment D, where an entry is what a kernel needs: the block's offset in
+ * units, or KVMM_NO_INDEX.  A truth page and its shadow have the same index,
+ * and the shadow is written right after the truth and never read.
+ *
+ * Tables grow and shrink at the end only; table_set() replaces one entry
+ * when an open tail is copied.
+ */
+#include "kvmm/core/internal.h"
+
+static struct kv_tpage *tpage(const struct core *c, u32 client, u32 page)
+{
+	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
+}
+
+static void shadow_set(struct core *c, const struct kv_seq *s, u32 page,
+		       u32 slot, u32 blk)
+{
+	u32 *entry = &c->bind[s->client].tables[page].entry[slot];
+
+	WRITE_ONCE(*entry, blk == CORE_NONE ? KVMM_NO_INDEX :
+		   block_entry(c, blk));
+}
+
+static u32 page_get(struct core *c, struct kv_seq *s)
+{
+	struct kv_client *cl = &c->clients[s->client];
+	struct kvmm_table_page *sh;
+	struct kv_tpage *t;
+	u32 page = cl->free_page, i;
+
+	if (page == CORE_NONE)
+		return CORE_NONE;
+	t = tpage(c, s->client, page);
+	cl->free_page = t->next;
+	cl->nr_free_pages--;
+	t->next = CORE_NONE;
+	t->first = s->nr_blocks;
+
+	sh = &c->bind[s->client].tables[page];
+	WRITE_ONCE(sh->seq, seq_handle(c, s));
+	WRITE_ONCE(sh->group, 0u);
+	WRITE_ONCE(sh->first, s->nr_blocks);
+	WRITE_ONCE(sh->next, KVMM_NO_INDEX);
+	for (i = 0; i < KVMM_TABLE_ENTRIES; i++)
+		WRITE_ONCE(sh->entry[i], KVMM_NO_INDEX);
+	return page;
+}
+
+static void page_put(struct core *c, struct kv_seq *s, u32 page)
+{
+	struct kv_client *cl = &c->clients[s->client];
+
+	WRITE_ONCE(c->bind[s->client].tables[page].seq, 0ull);
+	tpage(c, s->client, page)->next = cl->free_page;
+	cl->free_page = page;
+	cl->nr_free_pages++;
+	seq_domain(c, s)->retry = 1;
+}
+
+static u32 page_of(const struct core *c, const struct kv_seq *s, u32 idx)
+{
+	u32 page = s->first_page;
+
+	KV_BUG_ON(idx >= s->nr_blocks);
+	if (idx >= tpage(c, s->client, s->last_page)->first)
+		return s->last_page;
+	for (; idx >= KVMM_TABLE_ENTRIES; idx -= KVMM_TABLE_ENTRIES)
+		page = tpage(c, s->client, page)->next;
+	return page;
+}
+
+/* The block at a table index below nr_blocks. */
+u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx)
+{
+	const struct kv_tpage *t = tpage(c, s->client, page_of(c, s, idx));
+	kv_pte_t pte = t->pte[idx - t->first];
+
+	KV_BUG_ON(!pte_is_present(pte));
+	return pte_block(pte);
+}
+
+/* Replace the entry at a table index below nr_blocks. */
+void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
+{
+	u32 page = page_of(c, s, idx);
+	struct kv_tpage *t = tpage(c, s->client, page);
+
+	t->pte[idx - t->first] = pte_present(blk);
+	shadow_set(c, s, page, idx - t->first, blk);
+}
+
+/* Could @nr more entries be pushed? */
+bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr)
+{
+	u32 have = DIV_ROUND_UP(s->nr_blocks, KVMM_TABLE_ENTRIES);
+	u32 want = DIV_ROUND_UP(s->nr_blocks + nr, KVMM_TABLE_ENTRIES);
+
+	return want - have <= c->clients[s->client].nr_free_pages;
+}
+
+/* Append an entry; -ENOSPC when the client's pages are used up. */
+int table_push(struct core *c, struct kv_seq *s, u32 blk)
+{
+	u32 slot = s->nr_blocks % KVMM_TABLE_ENTRIES;
+	u32 page;
+
+	if (!slot) {
+		page = page_get(c, s);
+		if (page == CORE_NONE)
+			return -ENOSPC;
+		if (s->first_page == CORE_NONE) {
+			s->first_page = page;
+		} else {
+			tpage(c, s->client, s->last_page)->next = page;
+			WRITE_ONCE(c->bind[s->client].tables[s->last_page].next,
+				   page);
+		}
+		s->last_page = page;
+	}
+	tpage(c, s->client, s->last_page)->pte[slot] = pte_present(blk);
+	shadow_set(c, s, s->last_page, slot, blk);
+	s->nr_blocks++;
+	return 0;
+}
+
+/* The page before @page in the chain, CORE_NONE for the first. */
+static u32 page_before(const struct core *c, const struct kv_seq *s, u32 page)
+{
+	u32 p = s->first_page;
+
+	if (p == page)
+		return CORE_NONE;
+	while (tpage(c, s->client, p)->next != page)
+		p = tpage(c, s->client, p)->next;
+	return p;
+}
+
+/* Take the last entry away; returns its block. */
+u32 table_pop(struct core *c, struct kv_seq *s)
+{
+	u32 slot = (s->nr_blocks - 1) % KVMM_TABLE_ENTRIES;
+	u32 page = s->last_page;
+	struct kv_tpage *t = tpage(c, s->client, page);
+	u32 blk = pte_block(t->pte[slot]);
+
+	KV_BUG_ON(!s->nr_blocks);
+	t->pte[slot] = pte_none();
+	shadow_set(c, s, page, slot, CORE_NONE);
+	s->nr_blocks--;
+	if (slot)
+		return blk;
+
+	s->last_page = page_before(c, s, page);
+	if (s->last_page == CORE_NONE) {
+		s->first_page = CORE_NONE;
+	} else {
+		tpage(c, s->client, s->last_page)->next = CORE_NONE;
+		WRITE_ONCE(c->bind[s->client].tables[s->last_page].next,
+			   KVMM_NO_INDEX);
+	}
+	page_put(c, s, page);
+	return blk;
+}
+
+/**
+ * table_clone() - give @to, which has no table, the table of @from
+ *
+ * Every block gets one more mapping.
+ * Return: 0, -ENOSPC and nothing changed.
+ */
+int table_clone(struct core *c, const struct kv_seq *from, struct kv_seq *to)
+{
+	u32 page = from->first_page;
+	u32 idx, blk;
+
+	KV_BUG_ON(to->nr_blocks);
+	if (!table_has_room(c, to, from->nr_blocks))
+		return -ENOSPC;
+	for (idx = 0; idx < from->nr_blocks; idx++) {
+		const struct kv_tpage *t = tpage(c, from->client, page);
+
+		blk = pte_block(t->pte[idx - t->first]);
+		if (table_push(c, to, blk))
+			KV_BUG_ON(true);
+		block_map(c, blk);
+		if (idx - t->first == KVMM_TABLE_ENTRIES - 1)
+			page = t->next;
+	}
+	return 0;
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * view.c - copies of the core's facts for the operator's files
+ *
+ * Numbers only, no text: whoever prints them does so elsewhere, after the
+ * copy.  All of a copy is from one moment, since nothing else runs meanwhile.
+ */
+#include "kvmm/core/internal.h"
+
+const struct core_config *core_get_config(const struct core *c)
+{
+	return core_cfg(c);
+}
+
+/* Copy NR_CORE_EVENTS counters. */
+void core_get_events(const struct core *c, u64 *counts)
+{
+	memcpy(counts, c->head->events, sizeof(c->head->events));
+}
+
+static void pool_add_domain(const struct kv_domain *d,
+			    struct core_pool_view *v)
+{
+	u64 bytes = d->block_bytes;
+
+	v->free += d->nr[BLK_FREE] * bytes;
+	v->open += d->nr[BLK_OPEN] * bytes;
+	v->sealed += d->nr[BLK_SEALED] * bytes;
+	v->cached += d->nr[BLK_CACHED] * bytes;
+	v->quiescing += d->nr[BLK_QUIESCING] * bytes;
+	v->quarantine += d->nr[BLK_QUARANTINE] * bytes;
+	v->limbo += d->nr[BLK_LIMBO] * bytes;
+	v->revoking += d->nr[BLK_REVOKING] * bytes;
+	v->poison += d->nr[BLK_POISON] * bytes;
+	v->tails += d->nr_spans * d->span_tail;
+	v->committed += d->reserved * bytes;
+	v->shared += d->nr_shared * bytes;
+	v->indexed += d->nr_indexed * bytes;
+}
+
+/* The partition of the device pool, in bytes. */
+void core_get_pool(const struct core *c, struct core_pool_view *v)
+{
+	u32 i;
+
+	memset(v, 0, sizeof(*v));
+	v->total = core_cfg(c)->pool_bytes;
+	v->extent_size = core_cfg(c)->extent_size;
+	v->nr_extents = core_sizes(c)->nr_extents;
+	for (i = 0; i < v->nr_extents; i++)
+		if (c->extents[i].state != EXT_SPAN)
+			v->nr_free_extents++;
+	v->free_extents = v->nr_free_extents * v->extent_size;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used)
+			pool_add_domain(&c->domains[i], v);
+}
+
+/* Domain @i: -ERANGE past the last, -ENOENT for an unused record. */
+int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
+{
+	const struct kv_domain *d;
+	u32 n;
+
+	if (i >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	d = &c->domains[i];
+	if (!d->used)
+		return -ENOENT;
+	memset(v, 0, sizeof(*v));
+	v->id = i;
+	v->tenant = d->tenant;
+	memcpy(v->name, d->name, sizeof(v->name));
+	v->block_tokens = d->block_tokens;
+	v->block_bytes = d->block_bytes;
+	v->nr_clients = d->nr_clients;
+	v->nr_spans = d->nr_spans;
+	for (n = 0; n < NR_BLK_STATES; n++)
+		v->blocks[n] = d->nr[n];
+	v->reserved = d->reserved;
+	v->max_bytes = d->max_bytes;
+	v->current_bytes = domain_used(d) * d->block_bytes;
+	v->peak_bytes = d->peak * d->block_bytes;
+	v->nr_waiting = d->nr_waiting;
+	v->nr_running = d->nr_running;
+	v->nr_max_events = d->nr_max_events;
+	v->nr_preempted = d->nr_preempted;
+	return 0;
+}
+
+static void client_add_seqs(const struct core *c, u32 client,
+			    struct core_client_view *v)
+{
+	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	u32 left = c->clients[client].nr_seqs, i;
+
+	for (i = 0; left && i < c->clients[client].max_seqs; i++) {
+		if (s[i].state == KVMM_SEQ_CLOSED)
+			continue;
+		left--;
+		v->nr_running += !!(s[i].flags & SEQF_RUNNING);
+		v->nr_waiting += s[i].state == KVMM_SEQ_WAITING ||
+				 s[i].state == KVMM_SEQ_RECOMPUTE;
+		v->blocks += s[i].nr_blocks;
+	}
+}
+
+/* Client @i: -ERANGE past the last, -ENOENT for an unused record. */
+int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
+{
+	const struct kv_client *cl;
+	struct kv_step_entry *e;
+
+	if (i >= core_cfg(c)->max_clients)
+		return -ERANGE;
+	cl = &c->clients[i];
+	if (cl->state == CLI_FREE)
+		return -ENOENT;
+	memset(v, 0, sizeof(*v));
+	v->id = i;
+	v->domain = cl->domain;
+	v->tenant = cl->tenant;
+	v->state = cl->state;
+	v->nr_seqs = cl->nr_seqs;
+	v->open_steps = cl->nr_steps;
+	if (cl->nr_steps)
+		v->pinned_since = step_at(c, i, 0, &e)->begun;
+	client_add_seqs(c, i, v);
+	return 0;
+}
+
+/* Sequence record @i: -ERANGE past the last, -ENOENT when it is closed. */
+int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
+{
+	const struct kv_seq *s;
+	u32 n;
+
+	if (i >= core_sizes(c)->nr_seqs)
+		return -ERANGE;
+	s = &c->seqs[i];
+	if (s->state == KVMM_SEQ_CLOSED)
+		return -ENOENT;
+	memset(v, 0, sizeof(*v));
+	v->client = s->client;
+	v->domain = s->domain;
+	v->seq = seq_handle(c, s);
+	v->state = s->state;
+	v->family = s->family;
+	v->priority = s->priority;
+	v->valid_len = s->valid_len;
+	v->prompt_len = s->prompt_len;
+	v->max_tokens = s->max_tokens;
+	v->nr_blocks = s->nr_blocks;
+	for (n = 0; n < s->nr_blocks; n++)
+		v->nr_shared += c->blocks[table_get(c, s, n)].nr_map > 1;
+	v->seq_epoch = s->epoch;
+	v->nr_preempted = s->nr_preempted;
+	v->arrival = s->arrival;
+	return 0;
+}
+
+/* Extent @i: -ERANGE past the last. */
+int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
+{
+	const struct kv_extent *x;
+
+	if (i >= core_sizes(c)->nr_extents)
+		return -ERANGE;
+	x = &c->extents[i];
+	memset(v, 0, sizeof(*v));
+	v->extent = i;
+	v->state = x->state;
+	v->tenant = x->backed ? x->tenant : CORE_NONE;
+	v->domain = x->state == EXT_SPAN ? x->domain : CORE_NONE;
+	if (x->state == EXT_SPAN) {
+		v->span_blocks = c->spans[x->span].nr_blocks;
+		v->span_free = c->spans[x->span].nr_free;
+	}
+	v->mapped = x->mapped;
+	return 0;
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * drain.c - bringing a seed to its end: laws 6 and 7
+ *
+ * Nothing new is opened.  Every client that can act does all it can in turn,
+ * memory comes when it is asked for, time goes on; so every sequence must
+ * become READY and reach its length, within a bounded number of rounds from
+ * one to the next.  Clients that hang or never acknowledge are left as they
+ * are until all others are through: they may not hold anybody up for ever.
+ * Then they wake, and finish too.
+ *
+ * Two tenants can wait for each other: memory does not change over between
+ * them while the clients of one are attached.  Then the operator ends the
+ * clients of one.
+ *
+ * In the end everybody goes; all must be free or cached, and a newcomer that
+ * wants all of the pool gets it.
+ */
+#include "tests/sim/sim.h"
+
+#define ROUND_NS	(5 * SIM_MS)
+#define PATIENCE	1500	/* rounds without a sequence that ends */
+
+static bool acts(const struct sim_client *cl)
+{
+	return cl->state == SIM_ALIVE && !cl->hung;
+}
+
+/* One client does what it can. */
+static void drain_client(struct sim *w, struct sim_client *cl)
+{
+	while (cl->nr_acks && !cl->mute) {
+		client_act_ack(w, cl, SIM_BATCH);
+		world_event_done(w);
+	}
+	while (step_act_run(w, cl))
+		;
+	while (step_act_end(w, cl))
+		world_event_done(w);
+	if (seq_act_close(w, cl, true))
+		world_event_done(w);
+	if (seq_act_match(w, cl, true))
+		world_event_done(w);
+	if (step_act_begin(w, cl, true))
+		world_event_done(w);
+	if (cl->nr_seqs || cl->nr_steps)
+		return;
+	client_act_detach(w, cl);
+	world_event_done(w);
+}
+
+static void drain_round(struct sim *w)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		struct sim_client *cl = &w->cl[i];
+
+		if (cl->state == SIM_ALIVE && cl->killed) {
+			shell_dead(w, cl);
+			world_event_done(w);
+		} else if (acts(cl)) {
+			drain_client(w, cl);
+		} else if (cl->state == SIM_DETACHED) {
+			shell_dead(w, cl);
+			world_event_done(w);
+		} else if (cl->state == SIM_DEAD) {
+			step_dead_writes(w, cl);
+			if (cl->killed || rng_chance(&w->rng, 100)) {
+				shell_quiet(w, cl);
+				world_event_done(w);
+			}
+		}
+	}
+	while (w->nr_creating) {
+		shell_extent_done(w, false);
+		world_event_done(w);
+	}
+	shell_tick(w, ROUND_NS);
+	world_event_done(w);
+}
+
+/* Sequences that clients which can act have not finished. */
+static u32 unfinished(const struct sim *w, bool all)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < SIM_CLIENTS; i++)
+		if (w->cl[i].state == SIM_ALIVE &&
+		    (all || (acts(&w->cl[i]) && !w->cl[i].mute)))
+			nr += w->cl[i].nr_seqs;
+	return nr;
+}
+
+static bool busy(const struct sim *w, bool all)
+{
+	u32 i;
+
+	if (unfinished(w, all))
+		return true;
+	for (i = 0; i < SIM_CLIENTS && all; i++)
+		if (w->cl[i].state != SIM_NONE)
+			return true;
+	return false;
+}
+
+/* Clients that hang or are mute come to themselves; false: there is none. */
+static bool wake_up(struct sim *w)
+{
+	bool any = false;
+	u32 i;
+
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		any |= w->cl[i].state == SIM_ALIVE &&
+		       (w->cl[i].hung || w->cl[i].mute);
+		w->cl[i].hung = false;
+		w->cl[i].mute = false;
+	}
+	return any;
+}
+
+/* End all clients of a tenant that is not the only one; false if it is. */
+static bool operator_ends_tenant(struct sim *w)
+{
+	u32 tenant = CORE_NONE, i;
+	bool several = false;
+
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		if (w->cl[i].state == SIM_NONE)
+			continue;
+		if (tenant != CORE_NONE && tenant != w->dom[w->cl[i].dom].tenant)
+			several = true;
+		tenant = w->dom[w->cl[i].dom].tenant;
+	}
+	if (!several)
+		return false;
+	cover_note("tenants ended because another waited");
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		struct sim_client *cl = &w->cl[i];
+
+		if (cl->state != SIM_NONE && w->dom[cl->dom].tenant == tenant) {
+			if (cl->state != SIM_DEAD) {
+				shell_dead(w, cl);
+				world_event_done(w);
+			}
+			shell_quiet(w, cl);
+			world_event_done(w);
+		}
+	}
+	return true;
+}
+
+/* Is there a tenant whose memory nobody else can ever get? */
+static bool any_haunted(const struct sim *w)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_TENANTS; i++)
+		if (w->haunted[i])
+			return true;
+	return false;
+}
+
+static void stuck(struct sim *w)
+{
+	u32 i, n;
+
+	for (i = 0; i < SIM_CLIENTS; i++)
+		for (n = 0; n < SIM_SEQS; n++) {
+			const struct sim_seq *q = &w->cl[i].seqs[n];
+			const struct kvmm_seq_status *st = &w->cl[i].status[n];
+
+			if (w->cl[i].state == SIM_ALIVE && q->used)
+				sim_fail(w, "law 6: client %u%s: sequence %llx (%u+%u tokens, %u valid) is %s for ever",
+					 i, w->cl[i].hung ? " (hangs)" :
+					 w->cl[i].mute ? " (mute)" : "",
+					 (unsigned long long)q->handle,
+					 q->prompt_len, q->max_tokens,
+					 q->valid,
+					 core_seq_state_name(st->state));
+		}
+	sim_fail(w, "law 6: a client does not come to its end");
+}
+
+static void drain_until(struct sim *w, bool all)
+{
+	u32 finished = w->nr_finished, patience = PATIENCE;
+
+	while (busy(w, all)) {
+		drain_round(w);
+		if (w->nr_finished != finished) {
+			finished = w->nr_finished;
+			patience = PATIENCE;
+		}
+		if (patience--)
+			continue;
+		if (!all && wake_up(w)) {
+			cover_note("waits for ids that an idle client holds");
+		} else if (!operator_ends_tenant(w)) {
+			/* Memory of a living ghost is lost to the others. */
+			if (any_haunted(w))
+				longjmp(w->out, 1);
+			stuck(w);
+		}
+		patience = PATIENCE;
+	}
+}
+
+/* A newcomer that wants the whole pool gets it, and gives it back. */
+static void take_all(struct sim *w)
+{
+	struct kvmm_open_arg *a = (struct kvmm_open_arg *)w->args;
+	const struct kvmm_open_res *res = (const void *)w->results;
+	struct sim_domain *d = &w->dom[0];
+	struct core_pool_view p;
+	struct sim_client *cl;
+	u64 tokens;
+	int id, i;
+
+	/* The smallest block: spans of one extent, without a tail. */
+	d->req.domain[0] = 'Z';
+	d->req.limits[0].max = KVMM_LIMIT_MAX;
+	d->req.block_tokens = 16;
+	d->req.group[0] = (struct kvmm_group){ .layers = 1, .kv_heads = 1,
+					       .k_bytes = 32, .v_bytes = 32 };
+	id = shell_attach(w, 0);
+	LAW(w, id >= 0, "law 7: a newcomer cannot attach: %d", id);
+	world_event_done(w);
+	cl = &w->cl[id];
+	cl->mute = false;
+	tokens = (u64)(w->nr_extents / cl->info.span_extents) *
+		 cl->info.span_blocks * d->req.block_tokens;
+	if (tokens > (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES *
+	    d->req.block_tokens || tokens > w->cfg.nr_idpages * 126u)
+		return;
+	*a = (struct kvmm_open_arg){ .prompt_len = (u32)tokens };
+	LAW(w, !shell_submit(w, cl, KVMM_OP_SEQ_OPEN, 1, 0, sizeof(*a)) &&
+	    !res->status, "law 7: a newcomer cannot open: %d", res->status);
+	*(struct kvmm_match_arg *)w->args = (struct kvmm_match_arg){
+		.seq = res->seq, .nr_ids = (u32)tokens,
+		.flags = KVMM_MATCH_LAST,
+	};
+	LAW(w, (u8 *)w->args + sizeof(struct kvmm_match_arg) + 4 * tokens <=
+	    (u8 *)w->args + sizeof(w->args), "a pool of %llu tokens",
+	    (unsigned long long)tokens);
+	LAW(w, !shell_submit(w, cl, KVMM_OP_SEQ_MATCH, 1, 0,
+			     (u32)(sizeof(struct kvmm_match_arg) +
+				   4 * tokens)) &&
+	    !*(int *)w->results, "law 7: a newcomer cannot match");
+	for (i = 0; i < 200 &&
+	     cl->status[KVMM_SEQ_INDEX(res->seq)].state != KVMM_SEQ_READY; i++) {
+		while (w->nr_creating)
+			shell_extent_done(w, false);
+		while (cl->nr_acks)
+			client_act_ack(w, cl, SIM_BATCH);
+		shell_tick(w, 10 * SIM_MS);
+	}
+	LAW(w, i < 200, "law 7: a newcomer does not get the whole pool");
+	laws_after_event(w);
+	client_act_detach(w, cl);
+	shell_dead(w, cl);
+	shell_quiet(w, cl);
+	laws_after_event(w);
+	core_get_pool(w->core, &p);
+	LAW(w, p.free_extents + p.free + p.tails == p.total,
+	    "law 7: %llu of %llu bytes are free in the end",
+	    (unsigned long long)(p.free_extents + p.free + p.tails),
+	    (unsigned long long)p.total);
+	cover_note("newcomers that got the whole pool");
+}
+
+/**
+ * world_drain() - bring the world to its end
+ *
+ * Every sequence finishes, every client goes, everything is free.
+ */
+void world_drain(struct sim *w)
+{
+	w->draining = true;
+	LOG(w, "the end begins");
+	drain_until(w, false);
+	(void)wake_up(w);
+	drain_until(w, true);
+	laws_final(w);
+	if (!any_haunted(w))
+		take_all(w);
+}

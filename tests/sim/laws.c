@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * laws.c - what must hold after every event
+ *
+ * The core's walkers judge the core by its own facts.  Here it is judged from
+ * outside: status records move only as they may and say so by their events,
+ * epochs rise when memory is lost, nobody loses memory for another tenant or
+ * inside an open step, counters agree with each other and with the views.
+ */
+#include "tests/sim/sim.h"
+
+#define S(state)	BIT(KVMM_SEQ_##state)
+
+/* From one look to the next, which is at most one event later. */
+static const u32 may_become[KVMM_NR_SEQ_STATES] = {
+	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY),
+	[KVMM_SEQ_WAITING]	= S(READY) | S(FAILED) | S(CLOSED),
+	[KVMM_SEQ_READY]	= S(MARKED) | S(RECOMPUTE) | S(CLOSED),
+	[KVMM_SEQ_MARKED]	= S(RECOMPUTE) | S(CLOSED),
+	[KVMM_SEQ_RECOMPUTE]	= S(WAITING) | S(READY) | S(FAILED) |
+				  S(CLOSED),
+	[KVMM_SEQ_FAILED]	= S(CLOSED),
+};
+
+/* ---- status records ---- */
+
+static void check_loss(struct sim *w, struct sim_client *cl, u32 slot,
+		       const struct sim_seen *was,
+		       const struct kvmm_seq_status *st)
+{
+	const struct sim_seq *q = &cl->seqs[slot];
+	bool was_ready = was->state == KVMM_SEQ_READY;
+
+	if (st->state != KVMM_SEQ_MARKED && st->state != KVMM_SEQ_RECOMPUTE)
+		return;
+	LAW(w, st->seq_epoch == was->epoch + was_ready,
+	    "client %u: sequence %u went from %s to %s, epoch from %u to %u",
+	    cl->id, slot, core_seq_state_name(was->state),
+	    core_seq_state_name(st->state), was->epoch, st->seq_epoch);
+	LAW(w, w->actor_tenant == CORE_NONE ||
+	    w->actor_tenant == w->dom[cl->dom].tenant || !was_ready,
+	    "law 2: client %u of tenant %u lost memory to a request of tenant %u",
+	    cl->id, w->dom[cl->dom].tenant, w->actor_tenant);
+	if (st->state != KVMM_SEQ_RECOMPUTE)
+		return;
+	LAW(w, !q->used || !q->nr_steps,
+	    "law 3: client %u: sequence %u was preempted inside an open step",
+	    cl->id, slot);
+	LAW(w, was->preempt_events, "client %u: sequence %u was preempted without an event",
+	    cl->id, slot);
+	LAW(w, st->table[0] == KVMM_NO_INDEX && !st->valid_len,
+	    "client %u: sequence %u was preempted and keeps %u valid tokens",
+	    cl->id, slot, st->valid_len);
+}
+
+static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
+{
+	const struct kvmm_seq_status *st = &cl->status[slot];
+	struct sim_seen *was = &cl->seen[slot];
+	bool fork = was->state == KVMM_SEQ_CLOSED;
+
+	if (st->seqcount == was->seqcount)
+		return;
+	LAW(w, !(st->seqcount & 1), "client %u: record %u is left odd", cl->id,
+	    slot);
+	LAW(w, st->state < KVMM_NR_SEQ_STATES, "client %u: record %u: state %u",
+	    cl->id, slot, st->state);
+	LAW(w, st->generation == was->generation || fork,
+	    "client %u: record %u: generation %u, was %u in state %s", cl->id,
+	    slot, st->generation, was->generation,
+	    core_seq_state_name(was->state));
+	if (st->state != was->state) {
+		LAW(w, may_become[was->state] & BIT(st->state),
+		    "client %u: sequence %u went from %s to %s", cl->id, slot,
+		    core_seq_state_name(was->state),
+		    core_seq_state_name(st->state));
+		check_loss(w, cl, slot, was, st);
+		if (st->state == KVMM_SEQ_READY && !fork)
+			LAW(w, was->ready_events, "client %u: sequence %u is READY without an event",
+			    cl->id, slot);
+	} else {
+		LAW(w, st->seq_epoch == was->epoch, "client %u: sequence %u: epoch from %u to %u while %s",
+		    cl->id, slot, was->epoch, st->seq_epoch,
+		    core_seq_state_name(st->state));
+	}
+	*was = (struct sim_seen){ .seqcount = st->seqcount,
+				  .generation = st->generation,
+				  .state = st->state,
+				  .epoch = st->seq_epoch };
+}
+
+/**
+ * laws_event_posted() - an event may only hint at what can be read already
+ *
+ * Context: inside the core's call of ops->wake.
+ */
+void laws_event_posted(struct sim *w, struct sim_client *cl)
+{
+	for (; cl->event_head != cl->ctl.event_tail; cl->event_head++) {
+		const struct kvmm_event *ev =
+			&cl->events[cl->event_head % SIM_EVENTS];
+		const struct kvmm_seq_status *st;
+
+		if (ev->type == KVMM_EV_MAP) {
+			LAW(w, cl->extents[ev->index].state ==
+			    KVMM_EXTENT_MAP, "client %u: event MAP of extent %u before its record",
+			    cl->id, ev->index);
+			continue;
+		}
+		if (ev->type == KVMM_EV_SHUTDOWN)
+			continue;
+		LAW(w, ev->index < cl->info.max_seqs, "client %u: event %u of sequence %u",
+		    cl->id, ev->type, ev->index);
+		st = &cl->status[ev->index];
+		LAW(w, ev->seq == KVMM_SEQ(ev->index, st->generation),
+		    "client %u: event %u of %llx, record has generation %u",
+		    cl->id, ev->type, (unsigned long long)ev->seq,
+		    st->generation);
+		if (ev->type == KVMM_EV_READY)
+			cl->seen[ev->index].ready_events++;
+		else if (ev->type == KVMM_EV_PREEMPTED)
+			cl->seen[ev->index].preempt_events++;
+		LAW(w, (ev->type == KVMM_EV_READY &&
+			st->state == KVMM_SEQ_READY) ||
+		    (ev->type == KVMM_EV_PREEMPTED &&
+		     st->state == KVMM_SEQ_RECOMPUTE) ||
+		    (ev->type == KVMM_EV_FAILED &&
+		     st->state == KVMM_SEQ_FAILED),
+		    "client %u: event %u of sequence %u before its record, which says %s",
+		    cl->id, ev->type, ev->index,
+		    core_seq_state_name(st->state));
+	}
+}
+
+/* Nobody is killed but for a step or a silence that is too long. */
+void laws_check_kill(struct sim *w, struct sim_client *cl, int reason)
+{
+	const struct sim_step *st = &cl->steps[cl->step_head];
+	u32 i, n;
+
+	if (reason != -ETIME) {
+		LAW(w, cl->state == SIM_DEAD && w->now - cl->dead_at >
+		    w->cfg.quiet_deadline_ns, "client %u is killed after %llu ns of silence",
+		    cl->id, (unsigned long long)(w->now - cl->dead_at));
+		return;
+	}
+	LAW(w, cl->nr_steps && w->now - st->begun > w->cfg.step_deadline_ns,
+	    "client %u is killed, its oldest step of %u is %llu ns old",
+	    cl->id, cl->nr_steps, (unsigned long long)(w->now - st->begun));
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		const struct sim_client *o = &w->cl[i];
+
+		if (o == cl || o->state != SIM_ALIVE)
+			continue;
+		if (o->again_at && w->now - o->again_at < 1000 * SIM_MS)
+			return;
+		for (n = 0; n < SIM_SEQS; n++)
+			if (o->status[n].state == KVMM_SEQ_WAITING)
+				return;
+	}
+	sim_fail(w, "client %u is killed and nobody waits", cl->id);
+}
+
+/* ---- counters and views ---- */
+
+static void check_counters(struct sim *w)
+{
+	u64 ev[NR_CORE_EVENTS], used = 0, seqs = 0, steps = 0;
+	struct core_domain_view d;
+	struct core_client_view c;
+	u32 i, n;
+
+	core_get_events(w->core, ev);
+	for (i = 0; i < NR_CORE_EVENTS; i++)
+		LAW(w, ev[i] >= w->counts[i], "counter %u fell from %llu to %llu",
+		    i, (unsigned long long)w->counts[i],
+		    (unsigned long long)ev[i]);
+	memcpy(w->counts, ev, sizeof(ev));
+
+	for (i = 0; i < w->cfg.max_domains; i++) {
+		if (core_get_domain(w->core, i, &d))
+			continue;
+		for (n = 1; n < ARRAY_SIZE(d.blocks); n++)
+			used += d.blocks[n];
+		LAW(w, d.current_bytes <= d.max_bytes, "domain %u has %llu bytes, its max is %llu",
+		    i, (unsigned long long)d.current_bytes,
+		    (unsigned long long)d.max_bytes);
+	}
+	for (i = 0; i < w->cfg.max_clients; i++) {
+		if (core_get_client(w->core, i, &c))
+			continue;
+		seqs += c.nr_seqs;
+		steps += c.open_steps;
+		LAW(w, c.open_steps == w->cl[i].nr_steps, "client %u has %u open steps, the core says %u",
+		    i, w->cl[i].nr_steps, c.open_steps);
+	}
+	LAW(w, ev[CORE_EV_pgalloc] - ev[CORE_EV_pgfree] == used,
+	    "%llu blocks granted, %llu given back, %llu in use",
+	    (unsigned long long)ev[CORE_EV_pgalloc],
+	    (unsigned long long)ev[CORE_EV_pgfree], (unsigned long long)used);
+	LAW(w, ev[CORE_EV_seq_open] + ev[CORE_EV_seq_fork] -
+	    ev[CORE_EV_seq_close] == seqs,
+	    "%llu opened, %llu forked, %llu closed, %llu there",
+	    (unsigned long long)ev[CORE_EV_seq_open],
+	    (unsigned long long)ev[CORE_EV_seq_fork],
+	    (unsigned long long)ev[CORE_EV_seq_close],
+	    (unsigned long long)seqs);
+	LAW(w, ev[CORE_EV_step_begin] - ev[CORE_EV_step_end] == steps,
+	    "%llu steps begun, %llu ended, %llu open",
+	    (unsigned long long)ev[CORE_EV_step_begin],
+	    (unsigned long long)ev[CORE_EV_step_end],
+	    (unsigned long long)steps);
+}
+
+static void check_walkers(struct sim *w)
+{
+	struct core_report report;
+	int err = core_check(w->core, &report);
+
+	LAW(w, !err, "walkers: %s (%u faults)", report.text, report.nr_faults);
+}
+
+/**
+ * laws_after_event() - everything that holds between events
+ *
+ * The walkers run every time in small pools, else every 256 events.
+ */
+void laws_after_event(struct sim *w)
+{
+	u32 i, n;
+
+	for (i = 0; i < w->cfg.max_clients; i++) {
+		if (w->cl[i].state == SIM_NONE)
+			continue;
+		for (n = 0; n < w->cl[i].info.max_seqs; n++)
+			check_record(w, &w->cl[i], n);
+	}
+	w->actor_tenant = CORE_NONE;
+	check_counters(w);
+	if (w->nr_blocks_max <= 256 || w->event % 256 == 0)
+		check_walkers(w);
+}
+
+/* ---- nothing changed ---- */
+
+static u64 digest_add(u64 d, const void *p, size_t len)
+{
+	const u8 *b = p;
+	u64 word;
+
+	for (; len >= 8; len -= 8, b += 8) {
+		memcpy(&word, b, 8);
+		d = mix2(d, word);
+	}
+	for (; len; len--)
+		d = mix2(d, *b++);
+	return d;
+}
+
+/* Everything that the views show, in one word; refusals are not in it. */
+u64 laws_digest(struct sim *w)
+{
+	u64 ev[NR_CORE_EVENTS], d = 0;
+	struct core_pool_view p;
+	struct core_domain_view dom;
+	struct core_client_view c;
+	struct core_seq_view s;
+	struct core_extent_view x;
+	u32 i;
+
+	core_get_events(w->core, ev);
+	ev[CORE_EV_req_refused] = 0;
+	d = digest_add(d, ev, sizeof(ev));
+	core_get_pool(w->core, &p);
+	d = digest_add(d, &p, sizeof(p));
+	for (i = 0; i < w->cfg.max_domains; i++)
+		if (!core_get_domain(w->core, i, &dom))
+			d = digest_add(d, &dom, sizeof(dom));
+	for (i = 0; i < w->cfg.max_clients; i++)
+		if (!core_get_client(w->core, i, &c))
+			d = digest_add(d, &c, sizeof(c));
+	for (i = 0; i < w->cfg.max_clients * w->cfg.max_seqs; i++)
+		if (!core_get_seq(w->core, i, &s))
+			d = digest_add(d, &s, sizeof(s));
+	for (i = 0; i < w->nr_extents; i++)
+		if (!core_get_extent(w->core, i, &x))
+			d = digest_add(d, &x, sizeof(x));
+	for (i = 0; i < SIM_CLIENTS; i++)
+		if (w->cl[i].state != SIM_NONE) {
+			d = digest_add(d, w->cl[i].status,
+				       sizeof(w->cl[i].status));
+			d = digest_add(d, w->cl[i].tables,
+				       sizeof(w->cl[i].tables));
+		}
+	return d;
+}
+
+/**
+ * laws_final() - law 7: everybody has gone, nothing is held
+ *
+ * What is left is free, or cached and so to be had.
+ */
+void laws_final(struct sim *w)
+{
+	struct core_pool_view p;
+	u64 all;
+
+	core_get_pool(w->core, &p);
+	all = p.free_extents + p.free + p.cached + p.tails;
+	LAW(w, all == p.total && !p.committed && !p.shared,
+	    "law 7: of %llu bytes %llu are free or cached, %llu open, %llu sealed, %llu quiescing, %llu quarantined, %llu promised",
+	    (unsigned long long)p.total, (unsigned long long)all,
+	    (unsigned long long)p.open, (unsigned long long)p.sealed,
+	    (unsigned long long)p.quiescing,
+	    (unsigned long long)p.quarantine,
+	    (unsigned long long)p.committed);
+	check_walkers(w);
+}

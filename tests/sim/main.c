@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * main.c - the simulator's program: seeds, replay, totals
+ *
+ * The core runs between simulated clients, devices and a simulated operator;
+ * one seed decides everything.  A seed that breaks a law is run again with its
+ * log, whose end is printed together with the command that replays it to the
+ * event.  Some seeds are run twice, and must give the same trace both times.
+ *
+ * How many seeds are run without --seeds follows from KVMM_TEST_LEVEL.
+ * budget: 60 s, full 300 s
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kvmm/bug.h>
+
+#include "tests/sim/sim.h"
+
+#define MAX_FAILURES	3	/* seeds; then it is enough */
+#define JUDGE_SEEDS	1000	/* from here on coverage is judged */
+
+static struct sim *world;
+static const char *program;
+
+/* ---- failing and logging ---- */
+
+/**
+ * sim_fail() - a law is broken: note which, leave the seed
+ */
+void sim_fail(struct sim *w, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(w->why, sizeof(w->why), fmt, ap);
+	va_end(ap);
+	w->failed = true;
+	longjmp(w->out, 1);
+}
+
+/* The core's own assertions end the seed, not the program. */
+void kv_bug(const char *file, int line, const char *what)
+{
+	sim_fail(world, "KV_BUG_ON(%s) at %s:%d", what, file, line);
+}
+
+/* One line about what happens, kept or printed. */
+void sim_log(struct sim *w, const char *fmt, ...)
+{
+	char *line = w->log[w->log_next++ % SIM_LOG_LINES];
+	int len = snprintf(line, sizeof(w->log[0]), "%5u ", w->event);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line + len, sizeof(w->log[0]) - (size_t)len, fmt, ap);
+	va_end(ap);
+	if (w->verbose)
+		printf("%s\n", line);
+}
+
+static void print_log(const struct sim *w)
+{
+	u32 nr = min(w->log_next, (u32)SIM_LOG_LINES), i;
+
+	for (i = w->log_next - nr; i < w->log_next; i++)
+		printf("    %s\n", w->log[i % SIM_LOG_LINES]);
+}
+
+/* A crash names its seed before it takes effect. */
+static void on_crash(int sig)
+{
+	char line[160];
+	int len = snprintf(line, sizeof(line), "sim: seed %llu, event %u: signal %d\nreplay: %s --seed %llu -v\n",
+			   (unsigned long long)world->seed, world->event, sig,
+			   program, (unsigned long long)world->seed);
+
+	if (write(STDOUT_FILENO, line, (size_t)len) < 0)
+		_exit(1);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static void catch_crashes(void)
+{
+	static const int sigs[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT,
+				    SIGALRM };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(sigs); i++)
+		signal(sigs[i], on_crash);
+}
+
+/* ---- seeds ---- */
+
+/* One life of a seed; false when a law was broken. */
+static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging)
+{
+	bool verbose = w->verbose;
+	struct core *core = w->core;
+	void *arena = w->arena;
+	size_t arena_bytes = w->arena_bytes;
+	u64 *cell = w->cell;
+	u64 nr_cells = w->nr_cells;
+
+	memset(w, 0, SIM_CLEAR_END);
+	w->core = core;
+	w->arena = arena;
+	w->arena_bytes = arena_bytes;
+	w->cell = cell;
+	w->nr_cells = nr_cells;
+	w->seed = seed;
+	w->stop_at = stop_at;
+	w->verbose = verbose;
+	w->logging = logging || verbose;
+	alarm(60);		/* a core that does not return */
+	if (!setjmp(w->out))
+		world_run(w);
+	alarm(0);
+	return !w->failed;
+}
+
+static void report_failure(struct sim *w)
+{
+	u64 seed = w->seed;
+	u32 event = w->event;
+
+	printf("sim: seed %llu, event %u: %s\n", (unsigned long long)seed,
+	       event, w->why);
+	if (!w->verbose) {
+		(void)!live(w, seed, 0, true);
+		print_log(w);
+		if (w->event != event)
+			printf("sim: the second run failed at event %u: %s\n",
+			       w->event, w->failed ? w->why : "not at all");
+	}
+	printf("replay: %s --seed %llu --events %u -v\n", program,
+	       (unsigned long long)seed, event + 1);
+}
+
+struct totals {
+	u64	seeds;
+	u64	events;
+	u32	failures;
+};
+
+static void run_seed(struct sim *w, u64 seed, u32 stop_at, bool twice,
+		     struct totals *t)
+{
+	u64 trace;
+
+	t->seeds++;
+	if (!live(w, seed, stop_at, false)) {
+		t->failures++;
+		report_failure(w);
+		return;
+	}
+	t->events += w->event;
+	cover_counts(w->counts);
+	trace = w->trace;
+	if (twice && (!live(w, seed, stop_at, false) || w->trace != trace)) {
+		t->failures++;
+		printf("sim: seed %llu is not deterministic\n",
+		       (unsigned long long)seed);
+	}
+}
+
+/* ---- options ---- */
+
+struct options {
+	u64	seed;
+	u64	nr_seeds;
+	u32	events;
+	bool	one;
+	bool	verbose;
+};
+
+static u64 default_seeds(void)
+{
+	const char *level = getenv("KVMM_TEST_LEVEL");
+	const char *scale = getenv("KVMM_TIME_SCALE");
+	u64 nr = 2000;
+
+	if (level && !strcmp(level, "full"))
+		nr = 12000;
+	else if (level && !strcmp(level, "soak"))
+		nr = 1000000;
+	/* Sanitized builds are slower than their budget is longer. */
+	if (scale && atoi(scale) > 1)
+		nr /= 2;
+	return nr;
+}
+
+static int usage(int status)
+{
+	printf("usage: %s [--seeds N] [--seed S [--events E] [-v]]\n"
+	       "  --seeds N   run N seeds (default: by KVMM_TEST_LEVEL, check 2000, full 12000, soak 1000000)\n"
+	       "  --seed S    the first seed; without --seeds, the only one\n"
+	       "  --events E  stop a seed after E events\n"
+	       "  -v          print every event\n", program);
+	return status;
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option longs[] = {
+		{ "seeds", required_argument, NULL, 'n' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "events", required_argument, NULL, 'e' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	*o = (struct options){ .seed = 1 };
+	while ((c = getopt_long(argc, argv, "vh", longs, NULL)) != -1) {
+		switch (c) {
+		case 'n':
+			o->nr_seeds = strtoull(optarg, NULL, 0);
+			break;
+		case 's':
+			o->seed = strtoull(optarg, NULL, 0);
+			o->one = true;
+			break;
+		case 'e':
+			o->events = (u32)strtoul(optarg, NULL, 0);
+			break;
+		case 'v':
+			o->verbose = true;
+			break;
+		default:
+			return -EINVAL;
+		}
+	}
+	if (!o->nr_seeds)
+		o->nr_seeds = o->one ? 1 : default_seeds();
+	return optind == argc ? 0 : -EINVAL;
+}
+
+static u32 sum_up(const struct totals *t, u64 ns)
+{
+	u32 missing = cover_report(t->seeds >= JUDGE_SEEDS && !t->failures);
+	u64 checks = t->seeds + missing, bad = t->failures + missing;
+
+	printf("%llu seeds, %llu events in %.1f s: %.0f events a second\n",
+	       (unsigned long long)t->seeds, (unsigned long long)t->events,
+	       (double)ns / 1e9, (double)t->events * 1e9 / (double)(ns + 1));
+	printf("%llu%%: Checks: %llu, Failures: %llu, Errors: 0\n",
+	       (unsigned long long)((checks - bad) * 100 / max(checks, 1ull)),
+	       (unsigned long long)checks, (unsigned long long)bad);
+	return (u32)bad;
+}
+
+static u64 clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000ull + (u64)ts.tv_nsec;
+}
+
+int main(int argc, char **argv)
+{
+	struct totals t = { 0 };
+	struct options o;
+	u64 start = clock_ns(), i;
+
+	program = argv[0];
+	if (parse(argc, argv, &o))
+		return usage(2);
+	world = calloc(1, sizeof(*world));
+	if (world)
+		world->core = calloc(1, core_struct_size());
+	if (!world || !world->core) {
+		fprintf(stderr, "sim: error: no memory for a world of %zu bytes: free some\n",
+			sizeof(*world));
+		return 2;
+	}
+	world->verbose = o.verbose;
+	catch_crashes();
+	for (i = 0; i < o.nr_seeds && t.failures < MAX_FAILURES; i++)
+		run_seed(world, o.seed + i, o.events, i % 16 == 0 && !o.verbose,
+			 &t);
+	return sum_up(&t, clock_ns() - start) ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * plan.c - what a seed draws before anything happens
+ *
+ * Pools are tiny, so that everything that is rare in a large one (the last
+ * block, the only span, a full table) happens in every other seed.  Shapes of
+ * blocks are chosen to need spans of one to several extents, with and without
+ * a tail.  One seed in thirty has a pool of thousands of blocks and sequences
+ * whose tables have several pages.
+ */
+#include "tests/sim/sim.h"
+
+#define MIN_TOKEN_BYTES	64u
+
+struct shape {
+	u32	layers;
+	u32	heads;
+	u32	k;
+	u32	v;
+	u32	scale;
+};
+
+static const struct shape shapes[] = {
+	{ 1, 1, 32, 32, 0 },	/* the smallest block */
+	{ 1, 2, 16, 16, 0 },
+	{ 1, 1, 64, 0, 0 },	/* no V */
+	{ 2, 1, 24, 24, 0 },	/* three extents a span at 4 KiB */
+	{ 1, 1, 40, 40, 0 },	/* five extents a span */
+	{ 3, 1, 16, 16, 2 },	/* a tail whatever the span */
+	{ 4, 2, 8, 8, 4 },
+};
+
+static u32 pick(struct rng *r, const u32 *from, u32 nr)
+{
+	return from[rng_below(r, nr)];
+}
+
+#define PICK(r, ...)							\
+	pick(r, (const u32[]){ __VA_ARGS__ },				\
+	     sizeof((const u32[]){ __VA_ARGS__ }) / sizeof(u32))
+
+static void draw_config(struct sim *w)
+{
+	struct core_config *cfg = &w->cfg;
+	struct rng *r = &w->rng;
+	bool large = rng_chance(r, 30);
+	u32 extents, per;
+
+	cfg->min_token_bytes = MIN_TOKEN_BYTES;
+	cfg->extent_size = PICK(r, 4096, 4096, 8192, 16384, 32768);
+	per = (u32)cfg->extent_size / 1024;
+	if (large)
+		extents = rng_range(r, 32, SIM_EXTENTS);
+	else
+		extents = rng_range(r, max(2u, 8 / per),
+				    min(64u, 256 / per));
+	if (!large && rng_chance(r, 500))
+		extents = max(2u, extents / 4);
+	cfg->pool_bytes = extents * cfg->extent_size;
+	cfg->max_tenants = SIM_TENANTS;
+	cfg->max_domains = rng_chance(r, 700) ? SIM_DOMAINS
+					      : rng_range(r, 1, SIM_DOMAINS);
+	cfg->max_clients = rng_range(r, 2, SIM_CLIENTS);
+	cfg->max_seqs = rng_range(r, 4, SIM_SEQS);
+	cfg->nr_tables = rng_chance(r, 900) ? 0 :
+			 rng_range(r, cfg->max_seqs / 2, cfg->max_seqs);
+	cfg->nr_idpages = PICK(r, 24, 128, 256, 256, 512, 512);
+	cfg->max_steps = PICK(r, 1, 2, 2, 2, 3, 4, 4);
+	cfg->step_deadline_ns = rng_range(r, 20, 200) * SIM_MS;
+	cfg->quiet_deadline_ns = rng_range(r, 50, 300) * SIM_MS;
+	cfg->starve_ns = rng_range(r, 10, 100) * SIM_MS;
+	w->nr_extents = extents;
+}
+
+/* What makes the content of two domains' blocks the same. */
+static u64 domain_uid(const struct sim *w, const struct sim_domain *d)
+{
+	const struct kvmm_group *g = &d->req.group[0];
+	u64 uid = mix2(w->seed, d->tenant);
+
+	uid = mix2(uid, (u64)d->req.domain[0]);
+	uid = mix2(uid, d->req.identity[0]);
+	uid = mix2(uid, d->req.block_tokens);
+	uid = mix2(uid, ((u64)g->layers << 32) | g->kv_heads);
+	uid = mix2(uid, ((u64)g->k_bytes << 32) | g->v_bytes);
+	return mix2(uid, g->scale_bytes);
+}
+
+static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
+{
+	struct sim_domain *d = &w->dom[i];
+	struct kvmm_attach_req *req = &d->req;
+	struct rng *r = &w->rng;
+	const struct shape *s;
+	u32 n;
+
+	d->tenant = rng_below(r, nr_tenants);
+	do {
+		s = &shapes[rng_below(r, ARRAY_SIZE(shapes))];
+		req->block_tokens = PICK(r, 16, 16, 16, 16, 32, 64);
+	} while (s->layers * s->heads * (s->k + s->v + 2 * s->scale) *
+		 (u64)req->block_tokens * 3 > w->cfg.pool_bytes ||
+		 s->layers * s->heads * (s->k + s->v + 2 * s->scale) *
+		 (u64)req->block_tokens > 2 * w->cfg.extent_size);
+
+	req->magic = KVMM_ATTACH_MAGIC;
+	req->abi_version = KVMM_ABI_VERSION;
+	req->layout_hash = KVMM_LAYOUT_HASH;
+	req->domain[0] = (char)('a' + (rng_chance(r, 200) ? 0 : i));
+	/* The same model under two names or tenants is not the same domain. */
+	req->identity[0] = (u8)(rng_chance(r, 300) ? 7 : i);
+	req->nr_shards = 1;
+	req->nr_groups = 1;
+	req->group[0].layers = s->layers;
+	req->group[0].kv_heads = s->heads;
+	req->group[0].k_bytes = s->k;
+	req->group[0].v_bytes = s->v;
+	req->group[0].scale_bytes = s->scale;
+	req->limits[0].max = KVMM_LIMIT_MAX;
+	if (rng_chance(r, 200))
+		req->limits[0].max = w->cfg.pool_bytes /
+				     rng_range(r, 2, 5) +
+				     rng_below(r, 4096);
+	req->weight = 100;
+	d->uid = domain_uid(w, d);
+	/* Drawn twice it is one domain, and has one limit. */
+	for (n = 0; n < i; n++)
+		if (w->dom[n].uid == d->uid)
+			req->limits[0].max = w->dom[n].req.limits[0].max;
+}
+
+static void draw_load(struct sim *w)
+{
+	struct sim_plan *p = &w->plan;
+	struct rng *r = &w->rng;
+	u32 tokens = (u32)(w->cfg.pool_bytes / MIN_TOKEN_BYTES);
+	u32 most = SIM_TOKENS - 100;
+
+	if (w->cfg.pool_bytes < (1u << 19))
+		most = min(most / 2, max(24u, tokens / rng_range(r, 1, 8)));
+	p->nr_events = rng_range(r, 100, 600);
+	p->max_live = rng_range(r, 1, w->cfg.max_clients);
+	p->nr_roots = rng_range(r, 1, 4);
+	p->branch_every = PICK(r, 5, 16, 24, 40);
+	p->nr_salts = PICK(r, 1, 1, 2, 3);
+	p->max_prompt = most;
+	p->max_gen = PICK(r, 4, 16, 40, 80);
+	p->create_fail = PICK(r, 0, 0, 50, 300);
+	p->death = PICK(r, 0, 5, 15, 40);
+	p->hang = PICK(r, 0, 0, 5, 20);
+	p->bad = PICK(r, 0, 20, 60);
+	p->fork = PICK(r, 0, 50, 150, 300);
+	p->cancel = PICK(r, 0, 30, 150);
+	p->flags = PICK(r, 0, 0, 100, 300);
+	p->ghost = PICK(r, 0, 0, 0, 300);
+	p->quantum = PICK(r, 1000, 100000, 3000000);
+	p->prios = rng_chance(r, 400);
+}
+
+/**
+ * plan_draw() - draw the configuration, the domains and the load of a seed
+ *
+ * Context: the world is cleared, its generator seeded.
+ */
+void plan_draw(struct sim *w)
+{
+	u32 nr_tenants, i;
+
+	draw_config(w);
+	draw_load(w);
+	nr_tenants = rng_chance(&w->rng, 600) ? 1 :
+		     rng_range(&w->rng, 2, SIM_TENANTS);
+	w->plan.nr_domains = rng_range(&w->rng, 1, SIM_DOMAINS);
+	for (i = 0; i < w->plan.nr_domains; i++)
+		draw_domain(w, i, nr_tenants);
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seq.c - simulated sequences: status, tables, tokens
+ *
+ * All tokens that a sequence will ever have are decided when it is opened or
+ * forked, from a small tree of prefixes and from the hash of what came before,
+ * so that prompts share beginnings and equal prefixes go on equally.  The hash
+ * of (domain, salt, tokens up to here) is what the sequence must find in the
+ * cell of each of its positions, whoever wrote it there.
+ *
+ * A client learns of its sequences from their status records alone, which it
+ * reads before it uses a sequence; events are only judged (laws.c).  Its copy
+ * of a block table is refreshed from table_lo on, as an engine does it, and is
+ * compared with the shadow while a step is open.
+ */
+#include "tests/sim/sim.h"
+
+/* End of what the open steps may write, at least what is valid. */
+u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q)
+{
+	u32 cover = q->valid, i, n;
+
+	if (!q->nr_steps)
+		return cover;
+	for (i = 0; i < cl->nr_steps; i++) {
+		const struct sim_step *st =
+			&cl->steps[(cl->step_head + i) % KVMM_MAX_STEPS];
+
+		for (n = 0; n < st->nr; n++)
+			if (st->e[n].slot == q->slot)
+				cover = max(cover, st->e[n].end);
+	}
+	return cover;
+}
+
+u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 tokens)
+{
+	return DIV_ROUND_UP(tokens, w->dom[cl->dom].req.block_tokens);
+}
+
+/* ---- tables ---- */
+
+/* The @idx-th shadow page of a sequence's chain. */
+static const struct kvmm_table_page *shadow_page(struct sim *w,
+						 struct sim_client *cl,
+						 struct sim_seq *q, u32 idx)
+{
+	u32 page = cl->status[q->slot].table[0], i;
+
+	for (i = 0; ; i++) {
+		LAW(w, page < cl->info.nr_tables,
+		    "client %u: table of sequence %llx ends at page %u of %u",
+		    cl->id, (unsigned long long)q->handle, i, idx);
+		if (i == idx)
+			break;
+		page = cl->tables[page].next;
+	}
+	LAW(w, cl->tables[page].seq == q->handle &&
+	    cl->tables[page].group == 0 &&
+	    cl->tables[page].first == idx * KVMM_TABLE_ENTRIES,
+	    "client %u: page %u is not the table of sequence %llx from %u on",
+	    cl->id, page, (unsigned long long)q->handle,
+	    idx * KVMM_TABLE_ENTRIES);
+	return &cl->tables[page];
+}
+
+static u32 shadow_entry(struct sim *w, struct sim_client *cl,
+			struct sim_seq *q, u32 idx)
+{
+	return shadow_page(w, cl, q, idx / KVMM_TABLE_ENTRIES)
+		->entry[idx % KVMM_TABLE_ENTRIES];
+}
+
+/* Behind the last entry there is nothing, and it says so. */
+static void shadow_ends(struct sim *w, struct sim_client *cl,
+			struct sim_seq *q, u32 nr)
+{
+	const struct kvmm_table_page *t;
+	u32 i = nr % KVMM_TABLE_ENTRIES;
+
+	if (!nr) {
+		LAW(w, cl->status[q->slot].table[0] == KVMM_NO_INDEX,
+		    "client %u: sequence %llx has no blocks but a table at page %u",
+		    cl->id, (unsigned long long)q->handle,
+		    cl->status[q->slot].table[0]);
+		return;
+	}
+	t = shadow_page(w, cl, q, (nr - 1) / KVMM_TABLE_ENTRIES);
+	LAW(w, t->next == KVMM_NO_INDEX,
+	    "client %u: table of sequence %llx goes on after %u entries",
+	    cl->id, (unsigned long long)q->handle, nr);
+	for (; i && i < KVMM_TABLE_ENTRIES; i++)
+		LAW(w, t->entry[i] == KVMM_NO_INDEX,
+		    "client %u: sequence %llx: table entry %u behind the last is %u",
+		    cl->id, (unsigned long long)q->handle, i, t->entry[i]);
+}
+
+/* Read entries @from to @nr - 1 of the shadow into the client's copy. */
+void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		 u32 from, u32 nr)
+{
+	u32 i;
+
+	LAW(w, nr <= SIM_BLOCKS, "a table of %u entries", nr);
+	for (i = from; i < nr; i++)
+		q->table[i] = shadow_entry(w, cl, q, i);
+	q->nr_table = nr;
+	shadow_ends(w, cl, q, nr);
+}
+
+/* The copy still is what the shadow says. */
+void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		 u32 nr)
+{
+	const struct kvmm_table_page *t = NULL;
+	u32 i;
+
+	LAW(w, nr <= q->nr_table, "client %u: sequence %llx covers %u blocks, its table has %u",
+	    cl->id, (unsigned long long)q->handle, nr, q->nr_table);
+	for (i = 0; i < nr; i++) {
+		if (i % KVMM_TABLE_ENTRIES == 0)
+			t = shadow_page(w, cl, q, i / KVMM_TABLE_ENTRIES);
+		LAW(w, q->table[i] == t->entry[i % KVMM_TABLE_ENTRIES],
+		    "client %u: sequence %llx: table entry %u changed from %u to %u under an open step",
+		    cl->id, (unsigned long long)q->handle, i, q->table[i],
+		    t->entry[i % KVMM_TABLE_ENTRIES]);
+	}
+}
+
+/**
+ * seq_verify() - law 5: what is read is what was computed
+ * @upto: positions below it are read, through the client's table
+ */
+void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		u32 upto, const char *why)
+{
+	u32 bt = w->dom[cl->dom].req.block_tokens, p;
+	const u64 *cell = NULL;
+
+	for (p = 0; p < upto; p++) {
+		if (p % bt == 0)
+			cell = mem_block(w, cl, q->table[p / bt], why);
+		LAW(w, cell[p % bt] == q->hash[p],
+		    "law 5: client %u: sequence %llx: %s: position %u of %u (entry %u) holds something else",
+		    cl->id, (unsigned long long)q->handle, why, p, upto,
+		    q->table[p / bt]);
+	}
+}
+
+/* ---- status ---- */
+
+static void seq_lost(struct sim_seq *q)
+{
+	if (q->resident)
+		q->ids_total = min(max(q->prompt_len, q->valid + 1),
+				   q->prompt_len + q->max_tokens);
+	q->resident = false;
+	q->ids_done = false;
+	q->rewind = false;
+	q->ids_sent = 0;
+	q->valid = 0;
+	q->dev_len = 0;
+	q->nr_table = 0;
+	q->resv = 0;
+}
+
+static void seq_arrived(struct sim *w, struct sim_client *cl,
+			struct sim_seq *q, const struct kvmm_seq_status *st)
+{
+	LAW(w, q->ids_done, "client %u: sequence %llx is READY and was never matched",
+	    cl->id, (unsigned long long)q->handle);
+	LAW(w, st->valid_len < q->ids_total &&
+	    st->valid_len % w->dom[cl->dom].req.block_tokens == 0 &&
+	    st->cached_len == st->valid_len,
+	    "client %u: sequence %llx of %u ids is READY with %u valid, %u cached",
+	    cl->id, (unsigned long long)q->handle, q->ids_total,
+	    st->valid_len, st->cached_len);
+	LAW(w, !(q->flags & KVMM_OPEN_NO_MATCH) || !st->valid_len,
+	    "client %u: sequence %llx was matched against its will",
+	    cl->id, (unsigned long long)q->handle);
+	q->resident = true;
+	q->valid = st->valid_len;
+	q->dev_len = q->valid;
+	q->resv = q->ids_total;
+	seq_refresh(w, cl, q, 0, seq_blocks(w, cl, q->valid));
+	seq_verify(w, cl, q, q->valid, "matched prefix");
+}
+
+/**
+ * seq_look() - read the status record and believe it
+ *
+ * Return: the record.
+ */
+const struct kvmm_seq_status *seq_look(struct sim *w, struct sim_client *cl,
+				       struct sim_seq *q)
+{
+	const struct kvmm_seq_status *st = &cl->status[q->slot];
+
+	LAW(w, st->generation == KVMM_SEQ_GEN(q->handle),
+	    "client %u: record %u has generation %u, the handle %u",
+	    cl->id, q->slot, st->generation, KVMM_SEQ_GEN(q->handle));
+	q->epoch = st->seq_epoch;
+	LAW(w, st->state != KVMM_SEQ_FAILED, "law 6: client %u: sequence %llx failed with %d though it can fit",
+	    cl->id, (unsigned long long)q->handle, st->reason);
+	if (!q->resident && (st->state == KVMM_SEQ_READY ||
+			     st->state == KVMM_SEQ_MARKED))
+		seq_arrived(w, cl, q, st);
+	if (st->state == KVMM_SEQ_RECOMPUTE && (q->resident || q->ids_done))
+		seq_lost(q);
+	if (q->resident)
+		LAW(w, st->valid_len == q->valid,
+		    "client %u: sequence %llx has %u valid tokens, its record says %u",
+		    cl->id, (unsigned long long)q->handle, q->valid,
+		    st->valid_len);
+	return st;
+}
+
+/* One that is in use and not being closed, or NULL. */
+struct sim_seq *seq_random(struct sim *w, struct sim_client *cl)
+{
+	u32 i, at = rng_below(&w->rng, SIM_SEQS);
+
+	for (i = 0; i < SIM_SEQS; i++) {
+		struct sim_seq *q = &cl->seqs[(at + i) % SIM_SEQS];
+
+		if (q->used && !q->closing)
+			return q;
+	}
+	return NULL;
+}
+
+void seq_gone(struct sim *w, struct sim_client *cl, struct sim_seq *q)
+{
+	q->used = false;
+	cl->nr_seqs--;
+	w->nr_finished++;
+}
+
+/* ---- tokens ---- */
+
+static void tokens_draw(struct sim *w, struct sim_client *cl,
+			struct sim_seq *q)
+{
+	struct rng *r = &w->rng;
+	u64 h = mix2(w->dom[cl->dom].uid, q->salt);
+	u64 path = rng_below(r, w->plan.nr_roots);
+	u32 p;
+
+	for (p = 0; p < q->prompt_len + q->max_tokens; p++) {
+		if (p % w->plan.branch_every == w->plan.branch_every - 1 &&
+		    p < q->prompt_len)
+			path = mix2(path, rng_chance(r, 750) ? 0 :
+				    rng_range(r, 1, 2));
+		if (p < q->prompt_len)
+			q->tok[p] = (u32)mix2(path, p) & 0xffff;
+		else
+			q->tok[p] = (u32)mix2(h, q->variant) & 0xffff;
+		h = mix2(h, q->tok[p]);
+		q->hash[p] = h;
+	}
+}
+
+/* A fork goes its own way from what is valid on, but not inside the prompt. */
+void seq_fork_tokens(const struct sim_seq *from, struct sim_seq *q)
+{
+	u32 all = q->prompt_len + q->max_tokens;
+	u32 p = max(q->valid, q->prompt_len);
+	u64 h = from->hash[p - 1];
+
+	memcpy(q->tok, from->tok, p * sizeof(*q->tok));
+	memcpy(q->hash, from->hash, p * sizeof(*q->hash));
+	for (; p < all; p++) {
+		q->tok[p] = (u32)mix2(h, q->variant) & 0xffff;
+		h = mix2(h, q->tok[p]);
+		q->hash[p] = h;
+	}
+}
+
+/* The record for a handle that the core just gave out. */
+static struct sim_seq *seq_new(struct sim *w, struct sim_client *cl, u64 handle)
+{
+	u32 slot = KVMM_SEQ_INDEX(handle);
+	struct sim_seq *q;
+
+	LAW(w, slot < cl->info.max_seqs, "client %u: handle %llx is out of range",
+	    cl->id, (unsigned long long)handle);
+	q = &cl->seqs[slot];
+	LAW(w, !q->used && q->handle != handle,
+	    "client %u: handle %llx is given out again", cl->id,
+	    (unsigned long long)handle);
+	memset(q, 0, sizeof(*q));
+	q->used = true;
+	q->slot = slot;
+	q->handle = handle;
+	q->tok = w->tok[cl->id][slot];
+	q->hash = w->hash[cl->id][slot];
+	cl->nr_seqs++;
+	return q;
+}
+
+/* ---- OPEN ---- */
+
+static u64 tokens_at_most(const struct sim *w, const struct sim_client *cl)
+{
+	const struct kvmm_attach_req *req = &w->dom[cl->dom].req;
+	u64 blocks = (u64)(w->nr_extents / cl->info.span_extents) *
+		     cl->info.span_blocks;
+	u64 most;
+
+	blocks = min(blocks, req->limits[0].max / cl->info.block_bytes);
+	most = blocks * req->block_tokens;
+	most = min(most, (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES *
+			 req->block_tokens);
+	return min(most, (u64)w->cfg.nr_idpages * 126);
+}
+
+static void open_draw(struct sim *w, struct kvmm_open_arg *a)
+{
+	const struct sim_plan *p = &w->plan;
+	struct rng *r = &w->rng;
+
+	memset(a, 0, sizeof(*a));
+	a->prompt_len = rng_chance(r, 300) ? rng_range(r, 1, 40)
+					   : rng_range(r, 1, p->max_prompt);
+	a->max_tokens = rng_range(r, 0, p->max_gen);
+	a->salt = rng_below(r, p->nr_salts);
+	a->priority = p->prios ? rng_below(r, 3) : 0;
+	if (rng_chance(r, p->flags))
+		a->flags |= KVMM_OPEN_NO_MATCH;
+	if (rng_chance(r, p->flags))
+		a->flags |= KVMM_OPEN_NO_INDEX;
+}
+
+static void open_done(struct sim *w, struct sim_client *cl,
+		      const struct kvmm_open_arg *a,
+		      const struct kvmm_open_res *res)
+{
+	u64 most = tokens_at_most(w, cl);
+	bool fits = (u64)a->prompt_len + a->max_tokens <= most;
+	bool full = cl->nr_seqs == cl->info.max_seqs;
+	int want = !fits ? -E2BIG : full ? -ENOSPC : 0;
+	struct sim_seq *q;
+
+	LAW(w, res->status == want, "client %u: OPEN of %u+%u tokens (%llu at most, %u sequences of %u): %d",
+	    cl->id, a->prompt_len, a->max_tokens, (unsigned long long)most,
+	    cl->nr_seqs, cl->info.max_seqs, res->status);
+	cover_entry(KVMM_OP_SEQ_OPEN, res->status);
+	if (res->status)
+		return;
+	q = seq_new(w, cl, res->seq);
+	q->prompt_len = a->prompt_len;
+	q->max_tokens = a->max_tokens;
+	q->salt = a->salt;
+	q->flags = a->flags;
+	q->priority = a->priority;
+	q->ids_total = q->prompt_len;
+	q->target = q->prompt_len + rng_below(&w->rng, q->max_tokens + 1);
+	q->variant = rng_below(&w->rng, 2);
+	tokens_draw(w, cl, q);
+	LOG(w, "  sequence %llx: %u+%u tokens, priority %u, salt %llu, flags %u",
+	    (unsigned long long)q->handle, q->prompt_len, q->max_tokens,
+	    q->priority, (unsigned long long)q->salt, q->flags);
+}
+
+void seq_act_open(struct sim *w, struct sim_client *cl)
+{
+	struct kvmm_open_arg *a = (struct kvmm_open_arg *)w->args;
+	const struct kvmm_open_res *res = (const void *)w->results;
+	u32 nr = rng_range(&w->rng, 1, 3), i;
+	int err;
+
+	for (i = 0; i < nr; i++)
+		open_draw(w, &a[i]);
+	LOG(w, "client %u: OPEN %u", cl->id, nr);
+	err = shell_submit(w, cl, KVMM_OP_SEQ_OPEN, nr, 0, nr * sizeof(*a));
+	LAW(w, !err, "client %u: OPEN: %d", cl->id, err);
+	for (i = 0; i < nr; i++)
+		open_done(w, cl, &a[i], &res[i]);
+}

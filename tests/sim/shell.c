@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * shell.c - the core's other side: its commands, and the events it is given
+ *
+ * What the daemon does with memory, sockets and signals is noted down here
+ * and takes effect when a later event says so.  The commands themselves are
+ * judged: memory is not made twice, is not released while anybody may have it
+ * mapped, is not shown to two tenants, and nobody is killed without reason.
+ */
+#include "tests/sim/sim.h"
+
+static void op_extent_create(void *arg, u32 extent, u32 generation)
+{
+	struct sim *w = arg;
+	struct sim_extent *x = &w->ext[extent];
+
+	LOG(w, "  create extent %u generation %u", extent, generation);
+	LAW(w, extent < w->nr_extents, "extent %u does not exist", extent);
+	LAW(w, !x->exists && !x->creating, "extent %u is made twice", extent);
+	LAW(w, generation > x->generation,
+	    "extent %u: generation %u does not rise", extent, generation);
+	x->creating = true;
+	x->generation = generation;
+	w->nr_creating++;
+	sim_trace(w, mix2(1, extent));
+}
+
+static void op_extent_release(void *arg, u32 extent)
+{
+	struct sim *w = arg;
+	struct sim_extent *x = &w->ext[extent];
+
+	LOG(w, "  release extent %u", extent);
+	LAW(w, x->exists, "extent %u has no memory to release", extent);
+	LAW(w, !x->holders, "law 2: extent %u is released while clients %llx hold it",
+	    extent, (unsigned long long)x->holders);
+	LAW(w, !x->ghosts, "law 2: extent %u is released while a detached client may have it mapped",
+	    extent);
+	x->exists = false;
+	mem_garbage(w, extent);
+	sim_trace(w, mix2(2, extent));
+}
+
+static void op_extent_send(void *arg, u32 client, u32 extent, u32 generation)
+{
+	struct sim *w = arg;
+	struct sim_extent *x = &w->ext[extent];
+	struct sim_client *cl = &w->cl[client];
+	u32 tenant = w->dom[cl->dom].tenant;
+
+	LOG(w, "  send extent %u to client %u", extent, client);
+	LAW(w, x->exists && generation == x->generation,
+	    "extent %u generation %u is sent and does not exist", extent,
+	    generation);
+	LAW(w, cl->state == SIM_ALIVE, "extent %u is sent to client %u, which is gone",
+	    extent, client);
+	LAW(w, !(x->holders & BIT_ULL(client)), "extent %u is sent to client %u twice",
+	    extent, client);
+	LAW(w, x->tenant == CORE_NONE || x->tenant == tenant,
+	    "law 2: extent %u of tenant %u is sent to client %u of tenant %u",
+	    extent, x->tenant, client, tenant);
+	x->tenant = tenant;
+	x->holders |= BIT_ULL(client);
+	cl->acks[cl->nr_acks++] = (struct sim_ack){ extent, generation };
+	sim_trace(w, mix2(3, ((u64)client << 32) | extent));
+}
+
+static void op_wake(void *arg, u32 client)
+{
+	struct sim *w = arg;
+
+	laws_event_posted(w, &w->cl[client]);
+	sim_trace(w, mix2(4, client));
+}
+
+static void op_kill(void *arg, u32 client, int reason)
+{
+	struct sim *w = arg;
+	struct sim_client *cl = &w->cl[client];
+
+	LOG(w, "  kill client %u: %d", client, reason);
+	LAW(w, !cl->killed, "client %u is killed twice", client);
+	laws_check_kill(w, cl, reason);
+	cl->killed = true;
+	sim_trace(w, mix2(5, client));
+}
+
+const struct core_ops sim_ops = {
+	.extent_create	= op_extent_create,
+	.extent_release	= op_extent_release,
+	.extent_send	= op_extent_send,
+	.wake		= op_wake,
+	.kill		= op_kill,
+};
+
+/* Memory for one of the extents under way is there, or could not be made. */
+void shell_extent_done(struct sim *w, bool may_fail)
+{
+	u32 n = rng_below(&w->rng, w->nr_creating), e;
+	struct sim_extent *x;
+	int status = 0;
+
+	for (e = 0; ; e++)
+		if (w->ext[e].creating && !n--)
+			break;
+	x = &w->ext[e];
+	if (may_fail && rng_chance(&w->rng, w->plan.create_fail))
+		status = -ENOMEM;
+	LOG(w, "extent %u made: %d", e, status);
+	x->creating = false;
+	w->nr_creating--;
+	if (!status) {
+		x->exists = true;
+		x->tenant = CORE_NONE;
+		mem_garbage(w, e);
+	}
+	core_extent_created(w->core, w->now, e, status);
+}
+
+/* ---- clients come and go ---- */
+
+static void client_bind(struct sim *w, struct sim_client *cl)
+{
+	struct core_bind bind = {
+		.ctl		= &cl->ctl,
+		.seqs		= cl->status,
+		.extents	= cl->extents,
+		.tables		= cl->tables,
+		.events		= cl->events,
+		.nr_events	= SIM_EVENTS,
+	};
+
+	core_client_bind(w->core, cl->id, &bind);
+}
+
+/* Return: the client's id, or what the core answered. */
+int shell_attach(struct sim *w, u32 dom)
+{
+	struct sim_domain *d = &w->dom[dom];
+	struct kvmm_attach_req req = d->req;
+	struct core_attach_info info;
+	struct sim_client *cl;
+	u8 secret[CORE_SECRET_LEN];
+	u32 i;
+	int err;
+
+	for (i = 0; i < sizeof(secret); i++)
+		secret[i] = (u8)mix2(w->seed, (d->tenant << 8) + i);
+	req.max_steps = rng_range(&w->rng, 1, KVMM_MAX_STEPS);
+	req.max_seqs = rng_chance(&w->rng, 300) ?
+		       rng_range(&w->rng, 1, SIM_SEQS) : 0;
+	err = core_client_attach(w->core, w->now, 100 + d->tenant, secret,
+				 &req, &info);
+	LOG(w, "attach to domain %u (tenant %u): %d", dom, d->tenant, err);
+	sim_trace(w, mix2(6, (u64)(s64)err));
+	cover_entry(KVMM_NR_OPS, err);
+	if (err) {
+		LAW(w, info.text, "attach refused without a word");
+		return err;
+	}
+	LAW(w, info.client < w->cfg.max_clients &&
+	    w->cl[info.client].state == SIM_NONE,
+	    "client %u is given out twice", info.client);
+	cl = &w->cl[info.client];
+	memset(cl, 0, sizeof(*cl));
+	cl->state = SIM_ALIVE;
+	cl->id = info.client;
+	cl->dom = dom;
+	cl->info = info;
+	cl->depth = info.max_steps;
+	cl->mute = rng_chance(&w->rng, 60);
+	cl->lazy = rng_chance(&w->rng, 200);
+	client_bind(w, cl);
+	return (int)cl->id;
+}
+
+/* Nothing more is heard of the client; its device may go on. */
+void shell_dead(struct sim *w, struct sim_client *cl)
+{
+	u32 i;
+
+	LOG(w, "client %u is dead, %u steps open", cl->id, cl->nr_steps);
+	cl->dead_at = w->now;
+	for (i = 0; i < SIM_SEQS; i++)
+		if (cl->seqs[i].used && !cl->seqs[i].nr_steps)
+			cl->seqs[i].used = false;
+	cl->state = SIM_DEAD;
+	core_client_dead(w->core, w->now, cl->id);
+}
+
+/* Its process and device can do nothing more. */
+void shell_quiet(struct sim *w, struct sim_client *cl)
+{
+	bool ghost = cl->state == SIM_DETACHED;
+	u32 e;
+
+	LOG(w, "client %u is quiet", cl->id);
+	for (e = 0; e < w->nr_extents; e++) {
+		if (!(w->ext[e].holders & BIT_ULL(cl->id)))
+			continue;
+		w->ext[e].holders &= ~BIT_ULL(cl->id);
+		if (ghost)
+			w->ext[e].ghosts = true;
+	}
+	if (ghost)
+		w->haunted[w->dom[cl->dom].tenant] = true;
+	cl->state = SIM_NONE;
+	core_client_quiet(w->core, w->now, cl->id);
+}
+
+void shell_tick(struct sim *w, u64 ns)
+{
+	w->now += ns;
+	LOG(w, "tick, now %llu us", (unsigned long long)w->now / 1000);
+	core_tick(w->core, w->now);
+}
+
+/* ---- requests ---- */
+
+static void expel(struct sim *w, struct sim_client *cl)
+{
+	u32 i;
+
+	cl->expelled = true;
+	cl->dead_at = w->now;
+	for (i = 0; i < SIM_SEQS; i++)
+		if (cl->seqs[i].used && !cl->seqs[i].nr_steps)
+			cl->seqs[i].used = false;
+	cl->state = SIM_DEAD;
+	core_client_eproto(w->core, w->now, cl->id);
+	LAW(w, cl->ctl.state == KVMM_CLIENT_EXPELLED &&
+	    cl->ctl.reason == -EPROTO, "client %u was expelled and not told",
+	    cl->id);
+}
+
+/**
+ * shell_send() - give the core a request as the client's ring would
+ * @len: argument bytes, in w->args
+ *
+ * Results are left in w->results.
+ * Return: status of the whole request.
+ */
+int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
+	       u32 len)
+{
+	struct core_req req;
+	u64 n;
+	int status;
+
+	sqe->arg_len = len;
+	w->actor_tenant = w->dom[cl->dom].tenant;
+	status = core_req_check(w->core, cl->id, sqe, w->args, len, &req);
+	if (status == -EPROTO) {
+		expel(w, cl);
+	} else if (!status) {
+		LAW(w, (u64)req.nr_results * req.result_size <=
+		    sizeof(w->results), "%u results for a request of %u",
+		    req.nr_results, sqe->nr);
+		status = core_req_execute(w->core, w->now, cl->id, &req,
+					  w->results);
+		LAW(w, cl->ctl.committed == sqe->number,
+		    "request %llu was not committed",
+		    (unsigned long long)sqe->number);
+		for (n = 0; n < (u64)req.nr_results * req.result_size / 8; n++)
+			sim_trace(w, w->results[n]);
+	}
+	sim_trace(w, mix2(sqe->op, (u64)(s64)status));
+	cover_request(sqe->op, status);
+	return status;
+}
+
+/* The same with an entry that has nothing unusual in it. */
+int shell_submit(struct sim *w, struct sim_client *cl, u16 op, u32 nr,
+		 u64 step, u32 len)
+{
+	struct kvmm_sqe sqe = { .op = op, .nr = nr, .step = step };
+
+	cl->number += 1 + rng_below(&w->rng, 3);
+	sqe.number = cl->number;
+	return shell_send(w, cl, &sqe, len);
+}

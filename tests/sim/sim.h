@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim.h - the simulated world around the core
+ *
+ * One struct sim is everything that one seed makes: the core in its arena,
+ * the memory behind its extents, the clients with their sequences and their
+ * devices, the operator, the clock.  What the world believes is kept apart
+ * from what the core says: tokens and hashes of every sequence, the valid
+ * length, which step may write what, who has mapped which extent.  The laws
+ * compare the two.
+ *
+ * Words are those of the core (block, extent, span, step ...); besides, a
+ * cell is the place of one token in the pool's memory: it holds the hash of
+ * (domain, salt, token prefix) that was written there last.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include "kvmm/core/core.h"
+#include "tests/sim/rng.h"
+
+#define SIM_CLIENTS	6
+#define SIM_DOMAINS	5
+#define SIM_TENANTS	3
+#define SIM_SEQS	24	/* of one client */
+#define SIM_TOKENS	2560	/* of one sequence */
+#define SIM_BLOCKS	(SIM_TOKENS / 16)
+#define SIM_TABLES	128	/* table pages of one client */
+#define SIM_EXTENTS	64
+#define SIM_EVENTS	16	/* entries of an event ring */
+#define SIM_BATCH	24	/* entries of one request */
+#define SIM_LOG_LINES	48
+#define SIM_MS		1000000ull
+
+/* ---- what clients are ---- */
+
+/**
+ * struct sim_seq - a sequence as its client knows it
+ * @resident:  READY was seen, its loss was not
+ * @closing:   CLOSE was sent while a step was open
+ * @target:    length at which the client closes it
+ * @variant:   makes the tokens after a fork differ
+ * @tok:       token at each position, all of them decided beforehand
+ * @hash:      of (domain, salt, tokens up to here): what a cell must hold
+ * @valid:     declared, as far as END was answered
+ * @dev_len:   as far as the device has computed, in the order of steps
+ * @rewind:    an END declared less than was computed: what is open is lost
+ * @ids_sent:  of the next match
+ * @ids_total: that the match is to have
+ * @resv:      tokens that the last admission promised room for
+ * @epoch:     as the client believes
+ * @table:     the client's copy, refreshed only from table_lo on
+ */
+struct sim_seq {
+	bool	used;
+	bool	resident;
+	bool	closing;
+	bool	rewind;
+	bool	ids_done;
+	u32	slot;
+	u64	handle;
+	u64	salt;
+	u32	flags;
+	u32	priority;
+	u32	prompt_len;
+	u32	max_tokens;
+	u32	target;
+	u32	variant;
+	u32	valid;
+	u32	dev_len;
+	u32	nr_steps;
+	u32	ids_sent;
+	u32	ids_total;
+	u32	resv;
+	u32	epoch;
+	u32	nr_table;
+	u32	table[SIM_BLOCKS];
+	u32	*tok;
+	u64	*hash;
+};
+
+/* A granted entry of an open step. */
+struct sim_entry {
+	u32	slot;
+	u32	start;
+	u32	end;
+	u32	copy_from;
+	u32	copy_to;
+	u32	copy_tokens;
+	u32	accepted;	/* length that the run reached, 0: no progress */
+};
+
+/* How far the device got with a step. */
+enum sim_phase {
+	STEP_QUEUED,
+	STEP_COPIED,		/* copies are done */
+	STEP_RAN,		/* reads and appends are done */
+};
+
+struct sim_step {
+	u64	number;
+	u64	begun;
+	u32	nr;
+	enum sim_phase phase;
+	struct sim_entry e[SIM_BATCH];
+};
+
+enum sim_client_state {
+	SIM_NONE,
+	SIM_ALIVE,
+	SIM_DETACHED,
+	SIM_DEAD,		/* the core knows; its device may still write */
+};
+
+/* What was last seen of a status record. */
+struct sim_seen {
+	u32	seqcount;
+	u32	generation;
+	u32	state;
+	u32	epoch;
+	u32	ready_events;
+	u32	preempt_events;
+};
+
+struct sim_ack {
+	u32	extent;
+	u32	generation;
+};
+
+/**
+ * struct sim_client - one process; its place is the core's client id
+ * @hung:      does nothing until it wakes
+ * @mute:      never acknowledges an extent until the end
+ * @lazy:      acknowledges late
+ * @killed:    ops->kill was called
+ * @expelled:  the core expelled it
+ * @mapped:    generation of each extent that it acknowledged, 0: none
+ * @acks:      extents to be mapped and acknowledged
+ * @again_at:  when a grant was last refused for want of memory
+ */
+struct sim_client {
+	enum sim_client_state state;
+	bool	hung;
+	bool	mute;
+	bool	lazy;
+	bool	killed;
+	bool	expelled;
+	u32	id;
+	u32	dom;
+	u32	nr_seqs;
+	u32	nr_steps;
+	u32	step_head;
+	u32	depth;
+	u64	number;
+	u64	step_number;
+	u64	dead_at;
+	u64	again_at;
+	u32	event_head;
+	u32	nr_acks;
+	struct core_attach_info info;
+	struct sim_ack	acks[SIM_EXTENTS];
+	u32	mapped[SIM_EXTENTS];
+	struct sim_seen	seen[SIM_SEQS];
+	struct sim_seq	seqs[SIM_SEQS];
+	struct sim_step	steps[KVMM_MAX_STEPS];
+
+	struct kvmm_daemon_ctl ctl;
+	struct kvmm_seq_status status[SIM_SEQS];
+	struct kvmm_extent_status extents[SIM_EXTENTS];
+	struct kvmm_table_page tables[SIM_TABLES];
+	struct kvmm_event events[SIM_EVENTS];
+};
+
+/* ---- the rest of the world ---- */
+
+/* A (tenant, name) that clients attach to. */
+struct sim_domain {
+	u32	tenant;
+	u64	uid;		/* enters every hash */
+	struct kvmm_attach_req req;
+};
+
+/**
+ * struct sim_extent - memory behind an extent
+ * @holders: clients that were sent it and are not quiet yet, a bit each
+ * @ghosts:  detached clients that live on have it mapped
+ * @tenant:  whom it was sent to since it was made, CORE_NONE: nobody
+ */
+struct sim_extent {
+	bool	exists;
+	bool	creating;
+	bool	ghosts;
+	u32	generation;
+	u32	tenant;
+	u64	holders;
+};
+
+/* What a seed draws before anything happens. */
+struct sim_plan {
+	u32	nr_events;
+	u32	nr_domains;
+	u32	max_live;	/* clients at once */
+	u32	nr_roots;	/* of the tree of prefixes */
+	u32	branch_every;
+	u32	nr_salts;
+	u32	max_prompt;
+	u32	max_gen;
+	u32	create_fail;	/* permille */
+	u32	death;		/* permille of events */
+	u32	hang;
+	u32	bad;
+	u32	fork;
+	u32	cancel;		/* permille of ENDs without progress */
+	u32	flags;		/* permille of NO_MATCH, NO_INDEX */
+	u32	ghost;		/* permille of detached clients that live on */
+	u32	quantum;	/* ns that an event takes at most */
+	bool	prios;
+};
+
+struct sim {
+	u64	seed;
+	u64	now;
+	u32	event;
+	u32	stop_at;
+	bool	verbose;
+	bool	logging;
+	struct rng rng;
+	struct sim_plan plan;
+	struct core_config cfg;
+
+	struct core *core;
+	void	*arena;
+	size_t	arena_bytes;
+	u32	nr_blocks_max;
+
+	u32	nr_extents;
+	u32	nr_creating;
+	u64	*cell;
+	u64	nr_cells;
+	struct sim_extent ext[SIM_EXTENTS];
+	struct sim_domain dom[SIM_DOMAINS];
+	bool	haunted[SIM_TENANTS];
+	struct sim_client cl[SIM_CLIENTS];
+	u32	actor_tenant;	/* whose request is being executed */
+	bool	draining;
+	u32	nr_finished;
+
+	u64	trace;
+	u64	counts[NR_CORE_EVENTS];
+
+	bool	failed;
+	char	why[640];
+	jmp_buf	out;
+	u32	log_next;
+	char	log[SIM_LOG_LINES][160];
+
+	u64	args[20000];
+	u64	results[4096];
+	u32	tok[SIM_CLIENTS][SIM_SEQS][SIM_TOKENS];
+	u64	hash[SIM_CLIENTS][SIM_SEQS][SIM_TOKENS];
+};
+
+/* Everything before this is cleared for a new seed. */
+#define SIM_CLEAR_END	offsetof(struct sim, args)
+
+/* ---- main.c: failing, logging ---- */
+void sim_fail(struct sim *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3), noreturn));
+void sim_log(struct sim *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+#define LOG(w, ...)							\
+do {									\
+	if ((w)->logging)						\
+		sim_log(w, __VA_ARGS__);				\
+} while (0)
+/* The core broke its own law or the world's. */
+#define LAW(w, cond, ...)						\
+do {									\
+	if (__builtin_expect(!(cond), 0))				\
+		sim_fail(w, __VA_ARGS__);				\
+} while (0)
+
+static inline void sim_trace(struct sim *w, u64 what)
+{
+	w->trace = mix2(w->trace, what);
+}
+
+/* ---- plan.c: what a seed draws ---- */
+void plan_draw(struct sim *w);
+
+/* ---- world.c: the life of a seed ---- */
+void world_run(struct sim *w);
+void world_event_done(struct sim *w);
+void client_act_ack(struct sim *w, struct sim_client *cl, u32 most);
+void client_act_detach(struct sim *w, struct sim_client *cl);
+
+/* ---- drain.c: to the end, laws 6 and 7 ---- */
+void world_drain(struct sim *w);
+
+/* ---- shell.c: the core's other side ---- */
+extern const struct core_ops sim_ops;
+int shell_attach(struct sim *w, u32 dom);
+int shell_submit(struct sim *w, struct sim_client *cl, u16 op, u32 nr,
+		 u64 step, u32 len);
+int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
+	       u32 len);
+void shell_dead(struct sim *w, struct sim_client *cl);
+void shell_quiet(struct sim *w, struct sim_client *cl);
+void shell_tick(struct sim *w, u64 ns);
+void shell_extent_done(struct sim *w, bool may_fail);
+
+/* ---- memory.c: cells ---- */
+void mem_garbage(struct sim *w, u32 extent);
+u64 *mem_block(struct sim *w, const struct sim_client *cl, u32 entry,
+	       const char *why);
+
+/* ---- seq.c: sequences and their tokens ---- */
+void seq_fork_tokens(const struct sim_seq *from, struct sim_seq *q);
+void seq_act_open(struct sim *w, struct sim_client *cl);
+u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q);
+u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 tokens);
+void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		u32 upto, const char *why);
+void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		 u32 from, u32 nr);
+void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		 u32 nr);
+const struct kvmm_seq_status *seq_look(struct sim *w, struct sim_client *cl,
+				       struct sim_seq *q);
+struct sim_seq *seq_random(struct sim *w, struct sim_client *cl);
+void seq_gone(struct sim *w, struct sim_client *cl, struct sim_seq *q);
+
+/* ---- verbs.c: what a client does with them ---- */
+bool seq_act_match(struct sim *w, struct sim_client *cl, bool all);
+bool seq_act_fork(struct sim *w, struct sim_client *cl);
+bool seq_act_close(struct sim *w, struct sim_client *cl, bool only_done);
+bool seq_act_setprio(struct sim *w, struct sim_client *cl);
+
+/* ---- step.c: steps and the device ---- */
+bool step_act_begin(struct sim *w, struct sim_client *cl, bool all);
+bool step_act_run(struct sim *w, struct sim_client *cl);
+bool step_act_end(struct sim *w, struct sim_client *cl);
+void step_dead_writes(struct sim *w, struct sim_client *cl);
+
+/* ---- bad.c: requests that must be refused and change nothing ---- */
+void bad_act(struct sim *w, struct sim_client *cl);
+
+/* ---- laws.c ---- */
+void laws_after_event(struct sim *w);
+void laws_final(struct sim *w);
+void laws_event_posted(struct sim *w, struct sim_client *cl);
+void laws_check_kill(struct sim *w, struct sim_client *cl, int reason);
+u64 laws_digest(struct sim *w);
+
+/* ---- wake.c ---- */
+void laws_no_forgotten_wait(struct sim *w);
+
+/* ---- cover.c: what happened how often, over all seeds ---- */
+void cover_request(u16 op, int status);
+void cover_entry(u16 op, int status);
+void cover_counts(const u64 *counts);
+void cover_note(const char *what);
+u32 cover_report(bool judge);
+
+#endif /* SIM_H */

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * step.c - steps of simulated clients, and the devices that run them
+ *
+ * A device runs the steps of its client in order, some time between the answer
+ * to BEGIN and END: first all copies of a step, later its reads and appends.
+ * So that memory which is reused too early is caught, the range of a step is
+ * read again just before END.
+ *
+ * Speculation: BEGIN of a later step names a start that the client guessed.
+ * What the device really has when the step runs may lie before it (then the
+ * step is void: it writes garbage and declares nothing) or after it.  An END
+ * may declare less than was computed; then what is still open is void too.
+ *
+ * The device of a dead client goes on, and may also write anything into the
+ * range of its open steps, until it is quiet.
+ */
+#include "tests/sim/sim.h"
+
+static struct sim_step *step_nth(struct sim_client *cl, u32 i)
+{
+	return &cl->steps[(cl->step_head + i) % KVMM_MAX_STEPS];
+}
+
+/* ---- BEGIN ---- */
+
+/* What one entry of a BEGIN asks for, and what must come of it. */
+struct want {
+	u32	slot;
+	int	error;		/* the answer if the request is wrong, or 0 */
+};
+
+static u32 draw_start(struct sim *w, struct sim_client *cl, struct sim_seq *q)
+{
+	u32 cover = seq_cover(cl, q);
+
+	if (!q->nr_steps || rng_chance(&w->rng, 100))
+		return q->valid;
+	if (rng_chance(&w->rng, 700))
+		return max(q->valid, min(q->dev_len, cover));
+	return rng_range(&w->rng, q->valid, cover);
+}
+
+/* How many positions to ask for from @start on. */
+static u32 draw_tokens(struct sim *w, const struct sim_seq *q, u32 start)
+{
+	u32 left = q->prompt_len + q->max_tokens - start;
+	struct rng *r = &w->rng;
+
+	if (start < q->ids_total && rng_chance(r, 800))
+		return min(left, rng_chance(r, 500) ? q->ids_total - start :
+			   rng_range(r, 1, 48));
+	return min(left, rng_chance(r, 700) ? 1 : rng_range(r, 1, 20));
+}
+
+static bool begin_draw(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		       struct kvmm_begin_arg *a)
+{
+	const struct kvmm_seq_status *st;
+	u32 start;
+
+	if (!q->used || q->closing)
+		return false;
+	st = seq_look(w, cl, q);
+	if (st->state != KVMM_SEQ_READY || q->rewind)
+		return false;
+	if (w->draining && (q->nr_steps || q->valid >= q->target))
+		return false;
+	start = draw_start(w, cl, q);
+	if (start >= q->prompt_len + q->max_tokens)
+		return false;
+	*a = (struct kvmm_begin_arg){ .seq = q->handle, .seq_epoch = q->epoch,
+				      .start = start };
+	a->max_tokens = draw_tokens(w, q, start);
+	return true;
+}
+
+/* Make an honest entry wrong in one way; returns what it is then refused with. */
+static int begin_spoil(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		       struct kvmm_begin_arg *a)
+{
+	u32 cover = seq_cover(cl, q);
+
+	switch (rng_below(&w->rng, 8)) {
+	case 0:
+		a->seq += 1ull << 32;
+		return -ENOENT;
+	case 1:
+		a->seq = KVMM_SEQ(cl->info.max_seqs, 1);
+		return -ENOENT;
+	case 2:
+		a->seq_epoch++;
+		return -ESTALE;
+	case 3:
+		a->max_tokens = 0;
+		return -EINVAL;
+	case 4:
+		a->resv = 1;
+		return -EINVAL;
+	case 5:
+		a->start = cover + 1;
+		return -EINVAL;
+	case 6:
+		a->max_tokens = q->prompt_len + q->max_tokens - a->start + 1;
+		return -EINVAL;
+	default:
+		if (!q->valid)
+			return 0;
+		a->start = q->valid - 1;
+		return -EINVAL;
+	}
+}
+
+static u32 begin_collect(struct sim *w, struct sim_client *cl, bool all,
+			 struct kvmm_begin_arg *a, struct want *want)
+{
+	u32 at = rng_below(&w->rng, SIM_SEQS), nr = 0, i;
+	u32 take = all || rng_chance(&w->rng, 400) ? 1000 : 500;
+
+	for (i = 0; i < SIM_SEQS && nr < SIM_BATCH; i++) {
+		struct sim_seq *q = &cl->seqs[(at + i) % SIM_SEQS];
+
+		if (!rng_chance(&w->rng, take) ||
+		    !begin_draw(w, cl, q, &a[nr]))
+			continue;
+		want[nr] = (struct want){ .slot = q->slot };
+		if (rng_chance(&w->rng, w->plan.bad / 2) && !w->draining)
+			want[nr].error = begin_spoil(w, cl, q, &a[nr]);
+		nr++;
+	}
+	return nr;
+}
+
+/* The copy that a grant orders is the one of its own tail. */
+static void grant_copy(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		       const struct kvmm_begin_arg *a,
+		       const struct kvmm_begin_res *res, u32 old)
+{
+	u32 bt = w->dom[cl->dom].req.block_tokens;
+	u32 idx = a->start / bt;
+	bool replaced = res->table_lo == idx && a->start % bt;
+
+	LAW(w, res->copy_tokens == (replaced ? a->start % bt : 0),
+	    "client %u: sequence %llx: %u tokens to copy for a start at %u, table from %u on is new",
+	    cl->id, (unsigned long long)q->handle, res->copy_tokens, a->start,
+	    res->table_lo);
+	if (!res->copy_tokens)
+		return;
+	LAW(w, res->copy_from == old && res->copy_to == q->table[idx] &&
+	    res->copy_from != res->copy_to,
+	    "client %u: sequence %llx: copy from %u to %u, its tail was %u and is %u",
+	    cl->id, (unsigned long long)q->handle, res->copy_from,
+	    res->copy_to, old, q->table[idx]);
+}
+
+static void begin_granted(struct sim *w, struct sim_client *cl,
+			  struct sim_step *st, struct sim_seq *q,
+			  const struct kvmm_begin_arg *a,
+			  const struct kvmm_begin_res *res)
+{
+	u32 bt = w->dom[cl->dom].req.block_tokens, idx = a->start / bt;
+	struct sim_entry *e = &st->e[st->nr++];
+	u32 old = idx < q->nr_table ? q->table[idx] : KVMM_NO_INDEX;
+	u32 nr;
+
+	*e = (struct sim_entry){ .slot = q->slot, .start = a->start,
+				 .end = a->start + a->max_tokens };
+	q->nr_steps++;
+	nr = seq_blocks(w, cl, seq_cover(cl, q));
+	LAW(w, res->table_lo == KVMM_NO_INDEX ? nr == q->nr_table :
+	    res->table_lo <= q->nr_table && res->table_lo < nr,
+	    "client %u: sequence %llx: table new from %u on, had %u, has %u",
+	    cl->id, (unsigned long long)q->handle, res->table_lo, q->nr_table,
+	    nr);
+	if (res->table_lo != KVMM_NO_INDEX)
+		seq_refresh(w, cl, q, res->table_lo, nr);
+	seq_compare(w, cl, q, nr);
+	grant_copy(w, cl, q, a, res, old);
+	e->copy_from = res->copy_from;
+	e->copy_to = res->copy_to;
+	e->copy_tokens = res->copy_tokens;
+	LOG(w, "  granted %llx [%u, %u)%s", (unsigned long long)q->handle,
+	    e->start, e->end, e->copy_tokens ? ", copies its tail" : "");
+}
+
+/* A refusal must have a reason that the client can see. */
+static void begin_refused(struct sim *w, struct sim_client *cl,
+			  struct sim_seq *q, const struct kvmm_begin_arg *a,
+			  const struct kvmm_begin_res *res)
+{
+	const struct kvmm_seq_status *st = &cl->status[q->slot];
+	bool lost = st->state != KVMM_SEQ_READY || st->seq_epoch != q->epoch;
+
+	LOG(w, "  refused %llx [%u, %u): %d", (unsigned long long)q->handle,
+	    a->start, a->start + a->max_tokens, res->status);
+	if (res->status == -ESTALE) {
+		LAW(w, lost, "client %u: sequence %llx: -ESTALE, but it is READY at epoch %u",
+		    cl->id, (unsigned long long)q->handle, q->epoch);
+		return;
+	}
+	LAW(w, res->status == -EAGAIN, "client %u: sequence %llx: BEGIN [%u, %u) from %u: %d",
+	    cl->id, (unsigned long long)q->handle, a->start,
+	    a->start + a->max_tokens, q->valid, res->status);
+	LAW(w, res->limiting_pool == 0, "client %u: -EAGAIN without a pool",
+	    cl->id);
+	cl->again_at = w->now;
+	/* Room for an admitted prompt was promised, but for copies of tails. */
+	LAW(w, lost || cl->nr_acks || w->cfg.nr_tables ||
+	    a->start + a->max_tokens > q->resv ||
+	    a->start % w->dom[cl->dom].req.block_tokens,
+	    "client %u: sequence %llx: [%u, %u) was promised (up to %u) and is refused",
+	    cl->id, (unsigned long long)q->handle, a->start,
+	    a->start + a->max_tokens, q->resv);
+}
+
+static void begin_judge(struct sim *w, struct sim_client *cl,
+			struct sim_step *st, const struct want *want,
+			const struct kvmm_begin_arg *a,
+			const struct kvmm_begin_res *res)
+{
+	struct sim_seq *q = &cl->seqs[want->slot];
+
+	cover_entry(KVMM_OP_STEP_BEGIN, res->status);
+	if (want->error) {
+		/* It may have been preempted by an entry before it. */
+		LAW(w, res->status == want->error || res->status == -ESTALE,
+		    "client %u: BEGIN [%u, +%u) of %llx (valid %u, cover %u): %d, should be %d",
+		    cl->id, a->start, a->max_tokens,
+		    (unsigned long long)a->seq, q->valid, seq_cover(cl, q),
+		    res->status, want->error);
+		return;
+	}
+	if (res->status != -ENOENT)
+		LAW(w, res->valid_len == (cl->status[q->slot].state ==
+		    KVMM_SEQ_READY ? q->valid : res->valid_len),
+		    "client %u: sequence %llx has %u valid, BEGIN says %u",
+		    cl->id, (unsigned long long)q->handle, q->valid,
+		    res->valid_len);
+	if (res->status)
+		begin_refused(w, cl, q, a, res);
+	else
+		begin_granted(w, cl, st, q, a, res);
+}
+
+bool step_act_begin(struct sim *w, struct sim_client *cl, bool all)
+{
+	struct kvmm_begin_arg *a = (struct kvmm_begin_arg *)w->args;
+	struct kvmm_begin_res res[SIM_BATCH];
+	struct want want[SIM_BATCH];
+	struct sim_step *st;
+	u32 nr, i;
+	int err;
+
+	if (cl->nr_steps >= cl->depth)
+		return false;
+	nr = begin_collect(w, cl, all, a, want);
+	if (!nr)
+		return false;
+	cl->step_number += rng_range(&w->rng, 1, 3);
+	LOG(w, "client %u: BEGIN %llu, %u entries", cl->id,
+	    (unsigned long long)cl->step_number, nr);
+	err = shell_submit(w, cl, KVMM_OP_STEP_BEGIN, nr, cl->step_number,
+			   nr * sizeof(*a));
+	LAW(w, !err, "client %u: BEGIN: %d", cl->id, err);
+	memcpy(res, w->results, nr * sizeof(*res));
+	st = step_nth(cl, cl->nr_steps++);
+	*st = (struct sim_step){ .number = cl->step_number, .begun = w->now };
+	for (i = 0; i < nr; i++)
+		begin_judge(w, cl, st, &want[i], &a[i], &res[i]);
+	return true;
+}
+
+/* ---- the device ---- */
+
+static void run_copies(struct sim *w, struct sim_client *cl,
+		       struct sim_step *st)
+{
+	u32 i;
+
+	for (i = 0; i < st->nr; i++) {
+		const struct sim_entry *e = &st->e[i];
+		const u64 *from;
+		u64 *to;
+
+		if (!e->copy_tokens)
+			continue;
+		from = mem_block(w, cl, e->copy_from, "copy from");
+		to = mem_block(w, cl, e->copy_to, "copy to");
+		memcpy(to, from, e->copy_tokens * sizeof(*to));
+	}
+	st->phase = STEP_COPIED;
+}
+
+static u64 *cell_of(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		    u32 pos)
+{
+	u32 bt = w->dom[cl->dom].req.block_tokens;
+
+	return mem_block(w, cl, q->table[pos / bt], "append") + pos % bt;
+}
+
+static void write_garbage(struct sim *w, struct sim_client *cl,
+			  struct sim_seq *q, u32 from, u32 to)
+{
+	for (; from < to; from++)
+		*cell_of(w, cl, q, from) = rng_next(&w->rng);
+}
+
+static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
+{
+	struct sim_seq *q = &cl->seqs[e->slot];
+	u32 from = q->dev_len, to, n;
+
+	if (q->rewind || from < e->start) {
+		write_garbage(w, cl, q, max(e->start, q->valid), e->end);
+		return;
+	}
+	seq_compare(w, cl, q, seq_blocks(w, cl, max(e->end, from)));
+	seq_verify(w, cl, q, from, "a step");
+	if (from >= e->end)
+		return;
+	n = e->end - from;
+	if (!w->draining && rng_chance(&w->rng, 200))
+		n = rng_below(&w->rng, n + 1);
+	to = from + n;
+	for (; from < to; from++)
+		*cell_of(w, cl, q, from) = q->hash[from];
+	if (rng_chance(&w->rng, 500))
+		write_garbage(w, cl, q, to, e->end);
+	q->dev_len = to;
+	e->accepted = n ? to : 0;
+}
+
+static void run_phase(struct sim *w, struct sim_client *cl, struct sim_step *st)
+{
+	u32 i;
+
+	if (st->phase == STEP_QUEUED) {
+		run_copies(w, cl, st);
+		return;
+	}
+	for (i = 0; i < st->nr; i++)
+		run_entry(w, cl, &st->e[i]);
+	st->phase = STEP_RAN;
+}
+
+/* The device does the next thing of the oldest step that is not done. */
+bool step_act_run(struct sim *w, struct sim_client *cl)
+{
+	u32 i;
+
+	for (i = 0; i < cl->nr_steps; i++) {
+		struct sim_step *st = step_nth(cl, i);
+
+		if (st->phase == STEP_RAN)
+			continue;
+		LOG(w, "client %u: device %s step %llu", cl->id,
+		    st->phase ? "runs" : "copies for",
+		    (unsigned long long)st->number);
+		run_phase(w, cl, st);
+		return true;
+	}
+	return false;
+}
+
+/* The device of a dead client: late work, and garbage where it may write. */
+void step_dead_writes(struct sim *w, struct sim_client *cl)
+{
+	u32 i, n, k, bt = w->dom[cl->dom].req.block_tokens;
+
+	if (rng_chance(&w->rng, 400) && step_act_run(w, cl))
+		return;
+	for (i = 0; i < cl->nr_steps; i++) {
+		struct sim_step *st = step_nth(cl, i);
+
+		for (n = 0; n < st->nr; n++) {
+			const struct sim_entry *e = &st->e[n];
+			struct sim_seq *q = &cl->seqs[e->slot];
+			u64 *to;
+
+			q->rewind = true;
+			write_garbage(w, cl, q, max(e->start, q->valid),
+				      e->end);
+			if (!e->copy_tokens)
+				continue;
+			to = mem_block(w, cl, e->copy_to, "late copy");
+			for (k = 0; k < bt; k++)
+				to[k] = rng_next(&w->rng);
+		}
+	}
+}
+
+/* ---- END ---- */
+
+/* What to declare for an entry: the new valid length. */
+static u32 end_draw(struct sim *w, struct sim_seq *q, const struct sim_entry *e)
+{
+	u32 len = e->accepted;
+
+	if (q->rewind || !len)
+		return q->valid;
+	if (!w->draining && rng_chance(&w->rng, w->plan.cancel)) {
+		len = rng_range(&w->rng, q->valid, len);
+		if (q->nr_steps > 1)
+			q->rewind = true;
+		q->dev_len = len;
+	}
+	return len;
+}
+
+/* Entries of the request; those without progress are often left out. */
+static u32 end_collect(struct sim *w, struct sim_client *cl,
+		       const struct sim_step *st, struct kvmm_end_arg *a)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < st->nr; i++) {
+		struct sim_seq *q = &cl->seqs[st->e[i].slot];
+		u32 len;
+
+		/* Nothing is declared for it: what is open is void. */
+		if (q->closing)
+			q->rewind = true;
+		if (q->closing && rng_chance(&w->rng, 500))
+			continue;
+		len = q->closing ? q->valid : end_draw(w, q, &st->e[i]);
+		if (len == q->valid && rng_chance(&w->rng, 700))
+			continue;
+		a[nr++] = (struct kvmm_end_arg){
+			.seq = q->handle, .valid_len = len,
+			.nr_ids = len - q->valid,
+		};
+		if (!q->closing)
+			seq_verify(w, cl, q, len, "the end of a step");
+	}
+	return nr;
+}
+
+static void end_judge(struct sim *w, struct sim_client *cl,
+		      const struct kvmm_end_arg *a,
+		      const struct kvmm_end_res *res)
+{
+	struct sim_seq *q = &cl->seqs[KVMM_SEQ_INDEX(a->seq)];
+
+	cover_entry(KVMM_OP_STEP_END, res->status);
+	LAW(w, res->status == (q->closing ? -ENOENT : 0),
+	    "client %u: END of %llx at %u: %d", cl->id,
+	    (unsigned long long)a->seq, a->valid_len, res->status);
+	if (res->status)
+		return;
+	LAW(w, res->valid_len == a->valid_len, "client %u: END of %llx at %u is answered with %u",
+	    cl->id, (unsigned long long)a->seq, a->valid_len, res->valid_len);
+	q->valid = a->valid_len;
+	LOG(w, "  %llx is valid up to %u", (unsigned long long)a->seq,
+	    q->valid);
+}
+
+/* The step is over; what it covered alone is rolled back. */
+static void end_release(struct sim *w, struct sim_client *cl,
+			const struct sim_step *st)
+{
+	u32 i;
+
+	for (i = 0; i < st->nr; i++) {
+		struct sim_seq *q = &cl->seqs[st->e[i].slot];
+		bool resident;
+
+		q->nr_steps--;
+		if (q->closing) {
+			if (!q->nr_steps)
+				seq_gone(w, cl, q);
+			continue;
+		}
+		if (!q->nr_steps) {
+			q->rewind = false;
+			q->dev_len = q->valid;
+		}
+		resident = cl->status[q->slot].state == KVMM_SEQ_READY ||
+			   cl->status[q->slot].state == KVMM_SEQ_MARKED;
+		q->nr_table = seq_blocks(w, cl, seq_cover(cl, q));
+		if (resident)
+			seq_refresh(w, cl, q, q->nr_table, q->nr_table);
+	}
+}
+
+bool step_act_end(struct sim *w, struct sim_client *cl)
+{
+	struct kvmm_end_arg *a = (struct kvmm_end_arg *)w->args;
+	const struct kvmm_end_res *res = (const void *)w->results;
+	struct kvmm_end_arg args[SIM_BATCH];
+	struct sim_step *st = step_nth(cl, 0);
+	struct kvmm_sqe sqe = { .op = KVMM_OP_STEP_END };
+	u32 nr, i, *ids;
+	int err;
+
+	if (!cl->nr_steps || st->phase != STEP_RAN)
+		return false;
+	nr = end_collect(w, cl, st, a);
+	memcpy(args, a, nr * sizeof(*a));
+	ids = (u32 *)(a + nr);
+	for (i = 0; i < nr; i++) {
+		const struct sim_seq *q = &cl->seqs[KVMM_SEQ_INDEX(a[i].seq)];
+
+		memcpy(ids, q->tok + q->valid, 4 * a[i].nr_ids);
+		ids += a[i].nr_ids;
+	}
+	LOG(w, "client %u: END %llu, %u of %u entries", cl->id,
+	    (unsigned long long)st->number, nr, st->nr);
+	cl->number++;
+	sqe.number = cl->number;
+	sqe.nr = nr;
+	sqe.step = st->number;
+	sqe.param[0] = rng_next(&w->rng);
+	sqe.param[1] = rng_below(&w->rng, 100);
+	err = shell_send(w, cl, &sqe, (u32)((u8 *)ids - (u8 *)w->args));
+	LAW(w, !err, "client %u: END: %d", cl->id, err);
+	for (i = 0; i < nr; i++)
+		end_judge(w, cl, &args[i], &res[i]);
+	cl->step_head = (cl->step_head + 1) % KVMM_MAX_STEPS;
+	cl->nr_steps--;
+	end_release(w, cl, st);
+	return true;
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * verbs.c - MATCH, FORK, CLOSE and SETPRIO as honest clients send them
+ *
+ * Each function looks for a sequence to which the verb applies, sends it and
+ * judges the answer; it returns false when there was none.
+ */
+#include "tests/sim/sim.h"
+
+/* ---- MATCH ---- */
+
+static bool wants_ids(struct sim *w, struct sim_client *cl, struct sim_seq *q)
+{
+	const struct kvmm_seq_status *st;
+
+	if (!q->used || q->closing || q->ids_done)
+		return false;
+	st = seq_look(w, cl, q);
+	return st->state == KVMM_SEQ_WAITING ||
+	       st->state == KVMM_SEQ_RECOMPUTE;
+}
+
+static void match_draw(struct sim *w, struct sim_seq *q, bool all,
+		       struct kvmm_match_arg *a)
+{
+	struct rng *r = &w->rng;
+	u32 left;
+
+	/* Now and then from the start again. */
+	if (q->ids_sent && rng_chance(r, 50))
+		q->ids_sent = 0;
+	left = q->ids_total - q->ids_sent;
+	*a = (struct kvmm_match_arg){ .seq = q->handle, .start = q->ids_sent };
+	a->nr_ids = all || rng_chance(r, 700) ? left : rng_below(r, left + 1);
+	if (a->nr_ids == left && (all || rng_chance(r, 950)))
+		a->flags = KVMM_MATCH_LAST;
+}
+
+static void match_done(struct sim *w, struct sim_client *cl,
+		       const struct kvmm_match_arg *a, int status)
+{
+	struct sim_seq *q = &cl->seqs[KVMM_SEQ_INDEX(a->seq)];
+
+	cover_entry(KVMM_OP_SEQ_MATCH, status);
+	LAW(w, !status || status == -EAGAIN,
+	    "client %u: MATCH of sequence %llx, %u ids from %u of %u: %d",
+	    cl->id, (unsigned long long)q->handle, a->nr_ids, a->start,
+	    q->ids_total, status);
+	if (status) {
+		/* Hold no page of ids while others wait for one. */
+		q->ids_sent = 0;
+		return;
+	}
+	q->ids_sent = a->start + a->nr_ids;
+	if (a->flags & KVMM_MATCH_LAST)
+		q->ids_done = true;
+}
+
+/* Give up the ids of a sequence that got only part of them in. */
+static void match_reset(struct sim *w, struct sim_client *cl,
+			struct sim_seq *q)
+{
+	struct kvmm_match_arg *a = (struct kvmm_match_arg *)w->args;
+	int err;
+
+	*a = (struct kvmm_match_arg){ .seq = q->handle };
+	err = shell_submit(w, cl, KVMM_OP_SEQ_MATCH, 1, 0, sizeof(*a));
+	LAW(w, !err && !((struct kvmm_seq_res *)w->results)->status,
+	    "client %u: MATCH of no ids", cl->id);
+}
+
+bool seq_act_match(struct sim *w, struct sim_client *cl, bool all)
+{
+	struct kvmm_match_arg *a = (struct kvmm_match_arg *)w->args;
+	const struct kvmm_seq_res *res = (const void *)w->results;
+	struct kvmm_match_arg args[4];
+	int status[4];
+	u32 most = all ? 4 : rng_range(&w->rng, 1, 3);
+	u32 at = rng_below(&w->rng, SIM_SEQS), nr = 0, i, *ids;
+	int err;
+
+	for (i = 0; i < SIM_SEQS && nr < most; i++) {
+		struct sim_seq *q = &cl->seqs[(at + i) % SIM_SEQS];
+
+		if (wants_ids(w, cl, q))
+			match_draw(w, q, all, &a[nr++]);
+	}
+	if (!nr)
+		return false;
+	memcpy(args, a, nr * sizeof(*a));
+	ids = (u32 *)(a + nr);
+	for (i = 0; i < nr; i++) {
+		const struct sim_seq *q = &cl->seqs[KVMM_SEQ_INDEX(a[i].seq)];
+
+		memcpy(ids, q->tok + a[i].start, 4 * a[i].nr_ids);
+		ids += a[i].nr_ids;
+		LOG(w, "client %u: MATCH %llx, %u ids from %u of %u%s", cl->id,
+		    (unsigned long long)q->handle, a[i].nr_ids, a[i].start,
+		    q->ids_total, a[i].flags ? ", last" : "");
+	}
+	err = shell_submit(w, cl, KVMM_OP_SEQ_MATCH, nr, 0,
+			   (u32)((u8 *)ids - (u8 *)w->args));
+	LAW(w, !err, "client %u: MATCH: %d", cl->id, err);
+	for (i = 0; i < nr; i++)
+		status[i] = res[i].status;
+	for (i = 0; i < nr; i++)
+		match_done(w, cl, &args[i], status[i]);
+	for (i = 0; i < nr; i++)
+		if (status[i] == -EAGAIN)
+			match_reset(w, cl,
+				    &cl->seqs[KVMM_SEQ_INDEX(args[i].seq)]);
+	return true;
+}
+
+/* ---- FORK ---- */
+
+static void fork_child(struct sim *w, struct sim_client *cl,
+		       const struct sim_seq *from, u64 handle)
+{
+	u32 slot = KVMM_SEQ_INDEX(handle);
+	struct sim_seq *q = &cl->seqs[slot];
+
+	LAW(w, slot < cl->info.max_seqs && !q->used && q->handle != handle,
+	    "client %u: child %llx is in use", cl->id,
+	    (unsigned long long)handle);
+	*q = *from;
+	q->slot = slot;
+	q->handle = handle;
+	q->tok = w->tok[cl->id][slot];
+	q->hash = w->hash[cl->id][slot];
+	q->variant = rng_below(&w->rng, 5);
+	q->target = min(max(q->valid, q->prompt_len) +
+			rng_below(&w->rng, q->max_tokens + 1),
+			q->prompt_len + q->max_tokens);
+	q->resv = 0;
+	q->dev_len = q->valid;
+	cl->nr_seqs++;
+	seq_fork_tokens(from, q);
+	LAW(w, seq_look(w, cl, q)->state == KVMM_SEQ_READY,
+	    "client %u: child %llx is not READY", cl->id,
+	    (unsigned long long)handle);
+	seq_refresh(w, cl, q, 0, q->nr_table);
+	LAW(w, !memcmp(q->table, from->table, q->nr_table * 4),
+	    "client %u: child %llx has another table than its parent",
+	    cl->id, (unsigned long long)handle);
+}
+
+static struct sim_seq *fork_parent(struct sim *w, struct sim_client *cl)
+{
+	u32 i, at = rng_below(&w->rng, SIM_SEQS);
+
+	for (i = 0; i < SIM_SEQS; i++) {
+		struct sim_seq *q = &cl->seqs[(at + i) % SIM_SEQS];
+
+		if (q->used && !q->closing && !q->nr_steps &&
+		    seq_look(w, cl, q)->state == KVMM_SEQ_READY)
+			return q;
+	}
+	return NULL;
+}
+
+bool seq_act_fork(struct sim *w, struct sim_client *cl)
+{
+	struct kvmm_fork_arg *a = (struct kvmm_fork_arg *)w->args;
+	const struct kvmm_open_res *res = (const void *)w->results;
+	struct sim_seq *q = fork_parent(w, cl);
+	u32 n, i, free;
+	int err;
+
+	if (!q)
+		return false;
+	n = rng_chance(&w->rng, 100) ? rng_range(&w->rng, 5, SIM_SEQS)
+				     : rng_range(&w->rng, 1, 4);
+	free = cl->info.max_seqs - cl->nr_seqs;
+	if (free && rng_chance(&w->rng, 900))
+		n = min(n, free);
+	*a = (struct kvmm_fork_arg){ .seq = q->handle, .nr_children = n };
+	LOG(w, "client %u: FORK %llx into %u more", cl->id,
+	    (unsigned long long)q->handle, n);
+	err = shell_submit(w, cl, KVMM_OP_SEQ_FORK, 1, 0, sizeof(*a));
+	LAW(w, !err, "client %u: FORK: %d", cl->id, err);
+	for (i = 0; i < n; i++) {
+		err = res[i].status;
+		LAW(w, err == res[0].status, "client %u: FORK of %u: child %u %d, child 0 %d",
+		    cl->id, n, i, err, res[0].status);
+		cover_entry(KVMM_OP_SEQ_FORK, err);
+		/* Pages may lack where there are few of them. */
+		LAW(w, n > free ? err == -ENOSPC :
+		    !err || (err == -ENOSPC && q->nr_table), "client %u: FORK of %u with %u free: %d",
+		    cl->id, n, free, err);
+		if (!err)
+			fork_child(w, cl, q, res[i].seq);
+	}
+	return true;
+}
+
+/* ---- CLOSE, SETPRIO ---- */
+
+static bool may_close(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		      bool only_done)
+{
+	if (!q->used || q->closing)
+		return false;
+	seq_look(w, cl, q);
+	if (q->resident && q->valid >= q->target && !q->nr_steps)
+		return true;
+	return !only_done;
+}
+
+/* Close some sequences: those that reached their length, or any one. */
+bool seq_act_close(struct sim *w, struct sim_client *cl, bool only_done)
+{
+	struct kvmm_seq_arg *a = (struct kvmm_seq_arg *)w->args;
+	const struct kvmm_seq_res *res = (const void *)w->results;
+	u32 at = rng_below(&w->rng, SIM_SEQS), nr = 0, i;
+	u32 most = only_done ? SIM_SEQS : 1;
+	int err;
+
+	for (i = 0; i < SIM_SEQS && nr < most; i++) {
+		struct sim_seq *q = &cl->seqs[(at + i) % SIM_SEQS];
+
+		if (may_close(w, cl, q, only_done))
+			a[nr++].seq = q->handle;
+	}
+	if (!nr)
+		return false;
+	LOG(w, "client %u: CLOSE %u, first %llx", cl->id, nr,
+	    (unsigned long long)a[0].seq);
+	err = shell_submit(w, cl, KVMM_OP_SEQ_CLOSE, nr, 0, nr * sizeof(*a));
+	LAW(w, !err, "client %u: CLOSE: %d", cl->id, err);
+	for (i = 0; i < nr; i++) {
+		struct sim_seq *q = &cl->seqs[KVMM_SEQ_INDEX(a[i].seq)];
+
+		cover_entry(KVMM_OP_SEQ_CLOSE, res[i].status);
+		LAW(w, !res[i].status, "client %u: CLOSE of %llx: %d", cl->id,
+		    (unsigned long long)q->handle, res[i].status);
+		if (q->nr_steps)
+			q->closing = true;
+		else
+			seq_gone(w, cl, q);
+	}
+	return true;
+}
+
+bool seq_act_setprio(struct sim *w, struct sim_client *cl)
+{
+	struct kvmm_prio_arg *a = (struct kvmm_prio_arg *)w->args;
+	const struct kvmm_seq_res *res = (const void *)w->results;
+	struct sim_seq *q = seq_random(w, cl);
+	int err;
+
+	if (!q || !w->plan.prios)
+		return false;
+	*a = (struct kvmm_prio_arg){ .seq = q->handle,
+				     .priority = rng_below(&w->rng, 3) };
+	LOG(w, "client %u: SETPRIO %llx to %u", cl->id,
+	    (unsigned long long)q->handle, a->priority);
+	err = shell_submit(w, cl, KVMM_OP_SEQ_SETPRIO, 1, 0, sizeof(*a));
+	LAW(w, !err && !res->status, "client %u: SETPRIO: %d, %d", cl->id,
+	    err, res->status);
+	q->priority = a->priority;
+	cover_entry(KVMM_OP_SEQ_SETPRIO, 0);
+	return true;
+}

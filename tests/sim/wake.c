@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * wake.c - no waiting sequence is forgotten
+ *
+ * The core looks at a domain's waiting sequences again when something changed
+ * that could help them, and notes that in a flag.  A place that forgets to set
+ * the flag makes a sequence wait until something else happens to set it, which
+ * under load is soon and in an idle node never.  So now and then all flags are
+ * set from outside, and nothing may come of it.
+ *
+ * Which spans of other domains a request may count on is found greedily where
+ * promises must stay covered, so that using one block can make room for more;
+ * such moments are left out.
+ *
+ * This is the only file of the simulator that reaches into the core.
+ */
+#include "kvmm/core/internal.h"
+#include "tests/sim/sim.h"
+
+/**
+ * laws_no_forgotten_wait() - whoever could be admitted has been
+ */
+void laws_no_forgotten_wait(struct sim *w)
+{
+	u64 before[NR_CORE_EVENTS], after[NR_CORE_EVENTS];
+	struct core_pool_view pool;
+
+	core_get_pool(w->core, &pool);
+	if (pool.committed && w->plan.nr_domains > 1)
+		return;
+	/* What is flagged is looked at with the next event: that is now. */
+	admit_all(w->core);
+	core_get_events(w->core, before);
+	admit_retry_all(w->core);
+	admit_all(w->core);
+	core_get_events(w->core, after);
+	LAW(w, before[CORE_EV_admit] == after[CORE_EV_admit],
+	    "law 6: %llu sequences waited though they could go on",
+	    (unsigned long long)(after[CORE_EV_admit] -
+				 before[CORE_EV_admit]));
+}

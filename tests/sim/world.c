@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * world.c - the life of a seed: one event after the other
+ *
+ * Whatever could happen next is drawn: a client does something, memory that
+ * was asked for is there, a process dies or hangs, a device falls silent, time
+ * passes.  There are no timers; delays come from being drawn late.  After each
+ * event all laws are checked.  When the drawn number of events is over the
+ * world is brought to its end (drain.c).
+ */
+#include <stdlib.h>
+
+#include "tests/sim/sim.h"
+
+/**
+ * world_event_done() - account for an event and judge the core
+ *
+ * Stops the seed where a replay was told to.
+ */
+void world_event_done(struct sim *w)
+{
+	laws_after_event(w);
+	/* Not in every seed: it could hide what it looks for. */
+	if (w->seed % 2 && w->event % 16 == 15) {
+		laws_no_forgotten_wait(w);
+		laws_after_event(w);
+	}
+	w->event++;
+	if (w->event == w->stop_at)
+		longjmp(w->out, 1);
+}
+
+/* ---- what a client does ---- */
+
+/* Map up to @most of the extents that were sent, and say so. */
+void client_act_ack(struct sim *w, struct sim_client *cl, u32 most)
+{
+	struct kvmm_ack_arg *a = (struct kvmm_ack_arg *)w->args;
+	const struct kvmm_seq_res *res = (const void *)w->results;
+	u32 nr = min(min(most, cl->nr_acks), (u32)SIM_BATCH), i;
+	int err;
+
+	for (i = 0; i < nr; i++) {
+		u32 n = rng_below(&w->rng, cl->nr_acks);
+		struct sim_ack ack = cl->acks[n];
+
+		cl->acks[n] = cl->acks[--cl->nr_acks];
+		a[i] = (struct kvmm_ack_arg){
+			.extent = ack.extent, .generation = ack.generation,
+			.what = KVMM_ACK_MAP,
+		};
+		cl->mapped[ack.extent] = ack.generation;
+	}
+	LOG(w, "client %u: ACK %u, first extent %u", cl->id, nr, a[0].extent);
+	err = shell_submit(w, cl, KVMM_OP_EXTENT_ACK, nr, 0, nr * sizeof(*a));
+	LAW(w, !err, "client %u: EXTENT_ACK: %d", cl->id, err);
+	for (i = 0; i < nr; i++) {
+		cover_entry(KVMM_OP_EXTENT_ACK, res[i].status);
+		LAW(w, !res[i].status, "client %u: EXTENT_ACK: entry %u: %d",
+		    cl->id, i, res[i].status);
+	}
+}
+
+void client_act_detach(struct sim *w, struct sim_client *cl)
+{
+	u32 i;
+	int err;
+
+	LOG(w, "client %u: DETACH", cl->id);
+	err = shell_submit(w, cl, KVMM_OP_DETACH, 0, 0, 0);
+	LAW(w, !err, "client %u: DETACH: %d", cl->id, err);
+	LAW(w, cl->ctl.state == KVMM_CLIENT_DETACHED,
+	    "client %u: DETACH, and its state is %u", cl->id, cl->ctl.state);
+	cl->state = SIM_DETACHED;
+	cl->nr_seqs = 0;
+	for (i = 0; i < SIM_SEQS; i++)
+		cl->seqs[i].used = false;
+}
+
+static bool client_try(struct sim *w, struct sim_client *cl)
+{
+	u32 r = rng_below(&w->rng, 1000);
+
+	if (r < 120) {
+		if (cl->nr_seqs * 3 > cl->info.max_seqs &&
+		    rng_chance(&w->rng, 900))
+			return false;
+		seq_act_open(w, cl);
+		return true;
+	}
+	if (r < 270)
+		return seq_act_match(w, cl, false);
+	if (r < 470)
+		return step_act_begin(w, cl, rng_chance(&w->rng, 500));
+	if (r < 670)
+		return step_act_run(w, cl);
+	if (r < 830)
+		return step_act_end(w, cl);
+	if (r < 870)
+		return seq_act_close(w, cl, rng_chance(&w->rng, 700));
+	if (r < 985 && rng_chance(&w->rng, w->plan.fork))
+		return seq_act_fork(w, cl);
+	if (r < 985)
+		return seq_act_close(w, cl, true);
+	if (r < 993)
+		return seq_act_setprio(w, cl);
+	if (r == 999 && !cl->nr_steps && rng_chance(&w->rng, 300)) {
+		client_act_detach(w, cl);
+		return true;
+	}
+	return shell_submit(w, cl, KVMM_OP_NOP, 0, 0, 0) == 0;
+}
+
+static void client_act(struct sim *w, struct sim_client *cl)
+{
+	u32 i;
+
+	if (cl->nr_acks && !cl->mute &&
+	    rng_chance(&w->rng, cl->lazy ? 30 : 500)) {
+		client_act_ack(w, cl, rng_range(&w->rng, 1, SIM_BATCH));
+		return;
+	}
+	if (rng_chance(&w->rng, w->plan.bad)) {
+		bad_act(w, cl);
+		return;
+	}
+	for (i = 0; i < 6; i++)
+		if (client_try(w, cl))
+			return;
+}
+
+/* ---- what happens to clients ---- */
+
+static struct sim_client *client_random(struct sim *w, u32 states, bool awake)
+{
+	u32 i, at = rng_below(&w->rng, SIM_CLIENTS);
+
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		struct sim_client *cl = &w->cl[(at + i) % SIM_CLIENTS];
+
+		if ((states & BIT(cl->state)) && !(awake && cl->hung))
+			return cl;
+	}
+	return NULL;
+}
+
+static u32 clients_in(const struct sim *w, u32 states)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < SIM_CLIENTS; i++)
+		nr += !!(states & BIT(w->cl[i].state));
+	return nr;
+}
+
+static void world_birth(struct sim *w)
+{
+	u32 dom = rng_below(&w->rng, w->plan.nr_domains);
+
+	if (clients_in(w, BIT(SIM_ALIVE)) >= w->plan.max_live)
+		return;
+	(void)!shell_attach(w, dom);
+}
+
+/* A client that is gone for the core, or is to go. */
+static void world_gone(struct sim *w, struct sim_client *cl)
+{
+	struct rng *r = &w->rng;
+
+	if (cl->state == SIM_ALIVE) {
+		if (rng_chance(r, 800))
+			shell_dead(w, cl);
+		else
+			shell_quiet(w, cl);
+		return;
+	}
+	if (cl->state == SIM_DETACHED) {
+		if (rng_chance(r, w->plan.ghost)) {
+			cover_note("detached clients that live on");
+			shell_quiet(w, cl);
+		} else {
+			shell_dead(w, cl);
+		}
+		return;
+	}
+	if (cl->nr_steps && rng_chance(r, 700)) {
+		step_dead_writes(w, cl);
+		return;
+	}
+	shell_quiet(w, cl);
+}
+
+static void world_fault(struct sim *w)
+{
+	struct sim_client *cl = client_random(w, BIT(SIM_ALIVE), false);
+
+	if (!cl)
+		return;
+	if (rng_chance(&w->rng, w->plan.death)) {
+		cover_note("deaths");
+		world_gone(w, cl);
+		return;
+	}
+	if (rng_chance(&w->rng, w->plan.hang)) {
+		if (!cl->hung && cl->nr_steps)
+			cover_note("clients that hang inside a step");
+		cl->hung = true;
+	}
+	if (cl->hung && rng_chance(&w->rng, 100))
+		cl->hung = false;
+}
+
+static void world_others(struct sim *w)
+{
+	struct sim_client *cl;
+	u32 i;
+
+	for (i = 0; i < SIM_CLIENTS; i++)
+		if (w->cl[i].killed && w->cl[i].state != SIM_NONE &&
+		    rng_chance(&w->rng, 200)) {
+			world_gone(w, &w->cl[i]);
+			return;
+		}
+	cl = client_random(w, BIT(SIM_DEAD) | BIT(SIM_DETACHED), false);
+	if (cl && rng_chance(&w->rng, 400))
+		world_gone(w, cl);
+}
+
+static void world_time(struct sim *w)
+{
+	struct rng *r = &w->rng;
+
+	if (rng_chance(r, 60))
+		shell_tick(w, rng_range(r, 50, 1500) * SIM_MS);
+	else
+		shell_tick(w, rng_range(r, 1, 20) * SIM_MS);
+}
+
+static void world_event(struct sim *w)
+{
+	u32 r = rng_below(&w->rng, 100);
+	struct sim_client *cl;
+
+	w->now += rng_below(&w->rng, w->plan.quantum);
+	if (r < 8) {
+		world_time(w);
+	} else if (r < 20 && w->nr_creating) {
+		shell_extent_done(w, true);
+	} else if (r < 23) {
+		world_birth(w);
+	} else if (r < 30) {
+		world_fault(w);
+	} else if (r < 34) {
+		world_others(w);
+	} else {
+		cl = client_random(w, BIT(SIM_ALIVE), true);
+		if (cl)
+			client_act(w, cl);
+		else
+			world_birth(w);
+	}
+}
+
+/* ---- a seed ---- */
+
+static void world_alloc(struct sim *w)
+{
+	size_t bytes = core_arena_size(&w->cfg);
+
+	LAW(w, bytes, "the core refuses the configuration");
+	if (bytes > w->arena_bytes) {
+		free(w->arena);
+		w->arena = aligned_alloc(64, ALIGN_UP(bytes, 64ul));
+		if (!w->arena)
+			abort();
+	}
+	memset(w->arena, 0, bytes);
+	w->arena_bytes = max(bytes, w->arena_bytes);
+	if (w->cfg.pool_bytes / w->cfg.min_token_bytes > w->nr_cells) {
+		w->nr_cells = w->cfg.pool_bytes / w->cfg.min_token_bytes;
+		free(w->cell);
+		w->cell = calloc(w->nr_cells, sizeof(*w->cell));
+		if (!w->cell)
+			abort();
+	}
+}
+
+/**
+ * world_run() - live through a seed
+ *
+ * Context: the world is cleared, seed, stop_at and logging are set.  Leaves by
+ * longjmp(w->out) where a law is broken or stop_at is reached.
+ */
+void world_run(struct sim *w)
+{
+	int err;
+
+	rng_seed(&w->rng, w->seed);
+	w->actor_tenant = CORE_NONE;
+	w->now = 1000 * SIM_MS;
+	plan_draw(w);
+	world_alloc(w);
+	err = core_init(w->core, w->arena, w->arena_bytes, &w->cfg, &sim_ops,
+			w);
+	LAW(w, !err, "core_init: %d", err);
+	w->nr_blocks_max = (u32)(w->cfg.pool_bytes / 1024);
+	LOG(w, "pool of %u extents of %llu KiB, %u domains, %u clients at most, steps %u deep",
+	    w->nr_extents, (unsigned long long)w->cfg.extent_size / 1024,
+	    w->plan.nr_domains, w->plan.max_live, w->cfg.max_steps);
+
+	while (w->event < w->plan.nr_events) {
+		world_event(w);
+		world_event_done(w);
+	}
+	world_drain(w);
+}
