@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * client.c - clients, and client/ID/
+ *
+ * The core knows a client by number; which process that is, the shell knows,
+ * and tells it at the moment of reading.  A client that came or went between
+ * the core's copy and that moment shows a pid of 0.
+ *
+ * A client may have many sequences, so client/ID/seqs is copied in slices.
+ * Each line is one instant; the file is one instant if the numbers behind
+ * `# begin` and `# end` are equal.
+ */
+#include <stdio.h>
+
+#include "kvmm/proc/internal.h"
+
+const struct core_client_view *proc_client_by_name(const struct proc *proc,
+						   const char *name,
+						   size_t len)
+{
+	u32 i;
+
+	for (i = 0; i < proc->node.nr_clients; i++) {
+		char id[12];
+
+		if ((size_t)snprintf(id, sizeof(id), "%u",
+				     proc->clients[i].id) == len &&
+		    !memcmp(id, name, len))
+			return &proc->clients[i];
+	}
+	return NULL;
+}
+
+static const char *client_state_name(u32 state)
+{
+	static const char * const names[] = {
+		[PROC_CLIENT_FREE]	= "free",
+		[PROC_CLIENT_ALIVE]	= "alive",
+		[PROC_CLIENT_DETACHED]	= "detached",
+		[PROC_CLIENT_DEAD]	= "dead",
+	};
+
+	return state < ARRAY_SIZE(names) ? names[state] : "?";
+}
+
+static void client_info(const struct proc *proc, u32 client,
+			struct proc_client_info *info)
+{
+	if (!proc->src.client_info ||
+	    proc->src.client_info(proc->src.arg, client, info))
+		memset(info, 0, sizeof(*info));
+	info->comm[sizeof(info->comm) - 1] = '\0';
+}
+
+static void show_comm(struct seq_file *m, const char *comm)
+{
+	if (*comm)
+		seq_escape(m, comm, "");
+	else
+		seq_putc(m, '-');
+}
+
+/* Milliseconds since the oldest open step began, or 0. */
+static u64 client_pinned_ms(const struct proc *proc,
+			    const struct core_client_view *c)
+{
+	u64 now = proc_now(proc);
+
+	if (!c->pinned_since || now <= c->pinned_since)
+		return 0;
+	return (now - c->pinned_since) / 1000000;
+}
+
+int show_clients(const struct proc_ctx *ctx)
+{
+	const struct proc *proc = ctx->proc;
+	struct seq_file *m = ctx->m;
+	struct proc_client_info info;
+	const struct core_client_view *c;
+	u32 i;
+
+	seq_printf(m, "%3s %7s %6s %-8s %6s %7s %7s %7s %5s %9s %8s %s\n",
+		   "id", "pid", "uid", "state", "domain", "seqs", "running",
+		   "waiting", "steps", "pinned_ms", "blocks", "comm");
+	for (i = 0; i < proc->node.nr_clients; i++) {
+		c = &proc->clients[i];
+		client_info(proc, c->id, &info);
+		seq_printf(m, "%3u %7d %6u %-8s %6u %7u %7u %7u %5u %9llu %8llu ",
+			   c->id, (int)info.pid, (u32)info.uid,
+			   client_state_name(c->state), c->domain, c->nr_seqs,
+			   c->nr_running, c->nr_waiting, c->open_steps,
+			   (unsigned long long)client_pinned_ms(proc, c),
+			   (unsigned long long)c->blocks);
+		show_comm(m, info.comm);
+		seq_putc(m, '\n');
+	}
+	return 0;
+}
+
+int show_client_status(const struct proc_ctx *ctx)
+{
+	const struct proc *proc = ctx->proc;
+	const struct core_client_view *c = ctx->client;
+	const struct core_domain_view *d = proc_domain_by_id(proc, c->domain);
+	struct proc_client_info info;
+	struct seq_file *m = ctx->m;
+
+	client_info(proc, c->id, &info);
+	seq_puts(m, "Name:\t");
+	show_comm(m, info.comm);
+	seq_printf(m, "\nId:\t%u\n", c->id);
+	seq_printf(m, "State:\t%s\n", client_state_name(c->state));
+	seq_printf(m, "Pid:\t%d\n", (int)info.pid);
+	seq_printf(m, "Uid:\t%u\n", (u32)info.uid);
+	seq_printf(m, "Tenant:\t%u\n", c->tenant);
+	seq_puts(m, "Domain:\t");
+	if (d)
+		proc_domain_name(proc, d, m);
+	else
+		seq_putc(m, '-');
+	seq_printf(m, "\nSeqs:\t%u\n", c->nr_seqs);
+	seq_printf(m, "Running:\t%u\n", c->nr_running);
+	seq_printf(m, "Waiting:\t%u\n", c->nr_waiting);
+	seq_printf(m, "OpenSteps:\t%u\n", c->open_steps);
+	seq_printf(m, "PinnedMs:\t%llu\n",
+		   (unsigned long long)client_pinned_ms(proc, c));
+	seq_printf(m, "Mappings:\t%llu\n", (unsigned long long)c->blocks);
+	return 0;
+}
+
+static void show_seq(struct seq_file *m, const struct core_seq_view *s)
+{
+	seq_printf(m, "%6u %6u %6u %-9s %4u %8u %8u %8u %7u %7u %5u %9u %9llu\n",
+		   KVMM_SEQ_INDEX(s->seq), KVMM_SEQ_GEN(s->seq), s->family,
+		   core_seq_state_name(s->state), s->priority, s->valid_len,
+		   s->prompt_len, s->max_tokens, s->nr_blocks, s->nr_shared,
+		   s->seq_epoch, s->nr_preempted,
+		   (unsigned long long)s->arrival);
+}
+
+int show_client_seqs(const struct proc_ctx *ctx)
+{
+	struct proc *proc = ctx->proc;
+	struct seq_file *m = ctx->m;
+	struct proc_slice slice = { 0 };
+	bool first = true;
+	int more;
+	u32 i;
+
+	do {
+		more = proc_fetch_seqs(proc, ctx->client->id, &slice);
+		if (more < 0)
+			return more;
+		if (first) {
+			proc_show_begin(m, &slice);
+			seq_printf(m, "%6s %6s %6s %-9s %4s %8s %8s %8s %7s %7s %5s %9s %9s\n",
+				   "seq", "gen", "family", "state", "prio",
+				   "tokens", "prompt", "max", "blocks",
+				   "shared", "epoch", "preempted", "arrival");
+			first = false;
+		}
+		for (i = 0; i < slice.nr; i++)
+			show_seq(m, &proc->seqs[i]);
+	} while (more && !seq_error(m));
+	proc_show_end(m, &slice);
+	return 0;
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * domain.c - domains, and domain/NAME/
+ *
+ * A domain's name was chosen by a client.  In paths and tables it is escaped,
+ * so that it is one component and one word: blanks, slashes, `@`, and a name
+ * that is all dots.  Two tenants may use one name; then each carries the
+ * domain's id behind an `@`, which no escaped name contains.
+ *
+ * Limit files follow the kernel's dmem controller: a pool, a blank, bytes or
+ * `max`.
+ */
+#include <stdio.h>
+
+#include "kvmm/proc/internal.h"
+
+static bool domain_name_shared(const struct proc *proc,
+			       const struct core_domain_view *d)
+{
+	u32 i;
+
+	for (i = 0; i < proc->node.nr_domains; i++) {
+		if (proc->domains[i].id != d->id &&
+		    !strcmp(proc->domains[i].name, d->name))
+			return true;
+	}
+	return false;
+}
+
+/* proc_domain_name() - print the name that paths know @d by. */
+void proc_domain_name(const struct proc *proc,
+		      const struct core_domain_view *d, struct seq_file *m)
+{
+	bool dots = strspn(d->name, ".") == strlen(d->name);
+
+	seq_escape(m, d->name, dots ? "./@" : "/@");
+	if (!d->name[0] || domain_name_shared(proc, d))
+		seq_printf(m, "@%u", d->id);
+}
+
+const struct core_domain_view *proc_domain_by_name(const struct proc *proc,
+						   const char *name,
+						   size_t len)
+{
+	const struct core_domain_view *found = NULL;
+	struct seq_file m;
+	u32 i;
+
+	seq_init(&m, PROC_NAME_MAX);
+	for (i = 0; i < proc->node.nr_domains && !found; i++) {
+		seq_reset(&m);
+		proc_domain_name(proc, &proc->domains[i], &m);
+		if (!seq_error(&m) && m.count == len &&
+		    !memcmp(m.buf, name, len))
+			found = &proc->domains[i];
+	}
+	seq_free(&m);
+	return found;
+}
+
+const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
+						 u32 id)
+{
+	u32 i;
+
+	for (i = 0; i < proc->node.nr_domains; i++) {
+		if (proc->domains[i].id == id)
+			return &proc->domains[i];
+	}
+	return NULL;
+}
+
+/* "max" or a number, @width wide. */
+static void show_limit(struct seq_file *m, u64 bytes, u32 shift, int width)
+{
+	char num[24];
+
+	if (bytes == KVMM_LIMIT_MAX)
+		strcpy(num, "max");
+	else
+		snprintf(num, sizeof(num), "%llu",
+			 (unsigned long long)(bytes >> shift));
+	seq_printf(m, "%*s", width, num);
+}
+
+int show_domains(const struct proc_ctx *ctx)
+{
+	const struct proc *proc = ctx->proc;
+	struct seq_file *m = ctx->m;
+	const struct core_domain_view *d;
+	u32 i;
+
+	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %s\n",
+		   "id", "tenant", "clients", "spans", "running", "waiting",
+		   "tokens", "block_bytes", "current_kb", "peak_kb", "max_kb",
+		   "name");
+	for (i = 0; i < proc->node.nr_domains; i++) {
+		d = &proc->domains[i];
+		seq_printf(m, "%4u %6u %7u %6u %7u %7u %6u %11llu %11llu %11llu ",
+			   d->id, d->tenant, d->nr_clients, d->nr_spans,
+			   d->nr_running, d->nr_waiting, d->block_tokens,
+			   (unsigned long long)d->block_bytes,
+			   (unsigned long long)d->current_bytes >> 10,
+			   (unsigned long long)d->peak_bytes >> 10);
+		show_limit(m, d->max_bytes, 10, 11);
+		seq_putc(m, ' ');
+		proc_domain_name(proc, d, m);
+		seq_putc(m, '\n');
+	}
+	return 0;
+}
+
+int show_domain_status(const struct proc_ctx *ctx)
+{
+	const struct core_domain_view *d = ctx->domain;
+	struct seq_file *m = ctx->m;
+
+	seq_puts(m, "Name:\t");
+	proc_domain_name(ctx->proc, d, m);
+	seq_printf(m, "\nId:\t%u\n", d->id);
+	seq_printf(m, "Tenant:\t%u\n", d->tenant);
+	seq_printf(m, "BlockTokens:\t%u\n", d->block_tokens);
+	seq_printf(m, "BlockBytes:\t%llu\n",
+		   (unsigned long long)d->block_bytes);
+	seq_printf(m, "Clients:\t%u\n", d->nr_clients);
+	seq_printf(m, "Spans:\t%u\n", d->nr_spans);
+	seq_printf(m, "Running:\t%u\n", d->nr_running);
+	seq_printf(m, "Waiting:\t%u\n", d->nr_waiting);
+	seq_printf(m, "KvCurrent:\t%8llu kB\n",
+		   (unsigned long long)d->current_bytes >> 10);
+	seq_printf(m, "KvPeak:\t%8llu kB\n",
+		   (unsigned long long)d->peak_bytes >> 10);
+	seq_printf(m, "KvReserved:\t%8llu kB\n",
+		   (unsigned long long)d->reserved * d->block_bytes >> 10);
+	return 0;
+}
+
+int show_domain_blocks(const struct proc_ctx *ctx)
+{
+	const struct core_domain_view *d = ctx->domain;
+	u32 i;
+
+	for (i = 0; i < PROC_BLOCK_STATES; i++)
+		seq_printf(ctx->m, "%s %llu\n", core_block_state_name(i),
+			   (unsigned long long)d->blocks[i]);
+	return 0;
+}
+
+static int show_memory(const struct proc_ctx *ctx, u64 bytes)
+{
+	seq_puts(ctx->m, PROC_POOL_NAME " ");
+	show_limit(ctx->m, bytes, 0, 0);
+	seq_putc(ctx->m, '\n');
+	return 0;
+}
+
+int show_memory_max(const struct proc_ctx *ctx)
+{
+	return show_memory(ctx, ctx->domain->max_bytes);
+}
+
+int show_memory_current(const struct proc_ctx *ctx)
+{
+	return show_memory(ctx, ctx->domain->current_bytes);
+}
+
+int show_memory_peak(const struct proc_ctx *ctx)
+{
+	return show_memory(ctx, ctx->domain->peak_bytes);
+}
+
+int show_memory_events(const struct proc_ctx *ctx)
+{
+	seq_printf(ctx->m, "max %u\npreempt %u\n",
+		   ctx->domain->nr_max_events, ctx->domain->nr_preempted);
+	return 0;
+}

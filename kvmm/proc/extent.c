@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * extent.c - extentinfo and buddyinfo
+ *
+ * Both read the whole table of extents, in slices.  extentinfo prints a line
+ * an extent and tells by its first and last line whether it is one instant.
+ * buddyinfo has no room for that in its format, so it reads again when
+ * something happened meanwhile, a bounded number of times.
+ *
+ * buddyinfo keeps the kernel's arithmetic: the sum of count << order is the
+ * number of free extents.  Spans take neighbouring extents at any offset, so
+ * a run is not aligned; it is counted as the largest powers of two that it
+ * can be cut into.
+ */
+#include "kvmm/proc/internal.h"
+
+#define BUDDY_ORDERS	11	/* as in the kernel: runs of 1 to 1024 */
+#define BUDDY_TRIES	4
+
+static const char *extent_state_name(u32 state)
+{
+	static const char * const names[] = {
+		[PROC_EXTENT_ABSENT]	= "absent",
+		[PROC_EXTENT_CREATING]	= "creating",
+		[PROC_EXTENT_BACKED]	= "backed",
+		[PROC_EXTENT_SPAN]	= "span",
+	};
+
+	return state < ARRAY_SIZE(names) ? names[state] : "?";
+}
+
+/* A number, or a dash for none. */
+static void show_index(struct seq_file *m, u32 index)
+{
+	if (index == CORE_NONE)
+		seq_printf(m, " %6s", "-");
+	else
+		seq_printf(m, " %6u", index);
+}
+
+static void show_extent(struct seq_file *m, const struct core_extent_view *e)
+{
+	seq_printf(m, "%6u %-8s", e->extent, extent_state_name(e->state));
+	show_index(m, e->tenant);
+	show_index(m, e->domain);
+	seq_printf(m, " %7u %7u %016llx\n", e->span_blocks, e->span_free,
+		   (unsigned long long)e->mapped);
+}
+
+int show_extentinfo(const struct proc_ctx *ctx)
+{
+	struct proc *proc = ctx->proc;
+	struct seq_file *m = ctx->m;
+	struct proc_slice slice = { 0 };
+	bool first = true;
+	int more;
+	u32 i;
+
+	do {
+		more = proc_fetch_extents(proc, &slice);
+		if (more < 0)
+			return more;
+		if (first) {
+			proc_show_begin(m, &slice);
+			seq_printf(m, "%6s %-8s %6s %6s %7s %7s %-16s\n",
+				   "extent", "state", "tenant", "domain",
+				   "blocks", "free", "mapped");
+			first = false;
+		}
+		for (i = 0; i < slice.nr; i++)
+			show_extent(m, &proc->extents[i]);
+	} while (more && !seq_error(m));
+	proc_show_end(m, &slice);
+	return 0;
+}
+
+/* Cut a run of @len free extents into powers of two, the largest first. */
+static void buddy_add(u32 len, u64 *count)
+{
+	int order;
+
+	for (order = BUDDY_ORDERS - 1; order >= 0; order--) {
+		count[order] += len >> order;
+		len &= BIT(order) - 1;
+	}
+}
+
+/*
+ * One pass over the extents.
+ * Return: 1 when something happened meanwhile, 0, or -errno of the source.
+ */
+static int buddy_count(struct proc *proc, u64 *count)
+{
+	struct proc_slice slice = { 0 };
+	u64 generation = 0;
+	u32 run = 0, i;
+	int more;
+
+	memset(count, 0, BUDDY_ORDERS * sizeof(*count));
+	do {
+		bool first = !slice.next;
+
+		more = proc_fetch_extents(proc, &slice);
+		if (more < 0)
+			return more;
+		if (first)
+			generation = slice.generation;
+		for (i = 0; i < slice.nr; i++) {
+			if (proc->extents[i].state != PROC_EXTENT_SPAN) {
+				run++;
+				continue;
+			}
+			buddy_add(run, count);
+			run = 0;
+		}
+	} while (more);
+	buddy_add(run, count);
+	return generation != slice.generation;
+}
+
+int show_buddyinfo(const struct proc_ctx *ctx)
+{
+	u64 count[BUDDY_ORDERS];
+	int try, err, i;
+
+	for (try = 0; try < BUDDY_TRIES; try++) {
+		err = buddy_count(ctx->proc, count);
+		if (err < 0)
+			return err;
+		if (!err)
+			break;
+	}
+	seq_printf(ctx->m, "Node %d, zone %8s ", 0, PROC_POOL_NAME);
+	for (i = 0; i < BUDDY_ORDERS; i++)
+		seq_printf(ctx->m, "%6llu ", (unsigned long long)count[i]);
+	seq_putc(ctx->m, '\n');
+	return 0;
+}

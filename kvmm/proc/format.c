@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * format.c - the kernel's ways to print a line
+ *
+ * Keyed lines: readers look the key up, so new lines may appear anywhere.
+ * Widths are those of fs/proc/meminfo.c: the number ends in column 24, also
+ * behind a key that is longer than its column.
+ */
+#include <time.h>
+
+#include "kvmm/proc/internal.h"
+
+#define KEY_WIDTH	15
+#define NUMBER_WIDTH	8
+
+static void show_key(struct seq_file *m, const char *key, u64 value)
+{
+	int len = strlen(key) + 1;	/* with the colon */
+	int width = NUMBER_WIDTH;
+
+	if (len > KEY_WIDTH)
+		width = max(NUMBER_WIDTH - (len - KEY_WIDTH), 1);
+	seq_printf(m, "%s:%*s %*llu", key, max(KEY_WIDTH - len, 0), "",
+		   width, (unsigned long long)value);
+}
+
+/* proc_show_kb() - `Key:   N kB`, rounded down. */
+void proc_show_kb(struct seq_file *m, const char *key, u64 bytes)
+{
+	show_key(m, key, bytes >> 10);
+	seq_puts(m, " kB\n");
+}
+
+/* proc_show_count() - `Key:   N`, a number without unit. */
+void proc_show_count(struct seq_file *m, const char *key, u64 count)
+{
+	show_key(m, key, count);
+	seq_putc(m, '\n');
+}
+
+/* First line of a long table: see struct proc_slice. */
+void proc_show_begin(struct seq_file *m, const struct proc_slice *slice)
+{
+	seq_printf(m, "# begin %llu\n", (unsigned long long)slice->generation);
+}
+
+/* Last line; without it the text was cut. */
+void proc_show_end(struct seq_file *m, const struct proc_slice *slice)
+{
+	seq_printf(m, "# end %llu\n", (unsigned long long)slice->generation);
+}
+
+/* proc_now() - the clock that the daemon's times are measured with. */
+u64 proc_now(const struct proc *proc)
+{
+	struct timespec ts;
+
+	if (proc->src.now)
+		return proc->src.now(proc->src.arg);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000u + ts.tv_nsec;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - what the files of kvmm/proc share
+ *
+ * A show function runs in two halves: it fetches views into buffers of struct
+ * proc (snap.c, on the mm thread, no formatting), then prints them (on the
+ * control thread, no core).  Buffers are allocated once, sized from the
+ * core's configuration, and belong to the request that is being answered.
+ */
+#ifndef KVMM_PROC_INTERNAL_H
+#define KVMM_PROC_INTERNAL_H
+
+#include "kvmm/proc/proc.h"
+
+#define PROC_SLICE	256	/* records copied in one call */
+#define PROC_SLICE_BLOCKS 4096	/* table entries looked at in one call */
+#define PROC_NAME_MAX	(4 * KVMM_NAME_LEN + 16)	/* escaped, with @id */
+#define PROC_POOL_NAME	"gpu0"
+
+/* States in the core's views; a test holds them to the core's own. */
+#define PROC_BLOCK_STATES	9
+
+enum {
+	PROC_EXTENT_ABSENT,
+	PROC_EXTENT_CREATING,
+	PROC_EXTENT_BACKED,
+	PROC_EXTENT_SPAN,
+};
+
+enum {
+	PROC_CLIENT_FREE,
+	PROC_CLIENT_ALIVE,
+	PROC_CLIENT_DETACHED,
+	PROC_CLIENT_DEAD,
+};
+
+/**
+ * struct proc_node - one snapshot of all that is not a long table
+ * @need:       NEED_*: what the rest of it was asked for
+ * @events:     by CORE_EV_*
+ * @pool:       the device pool
+ * @nr_domains: used entries of proc.domains
+ * @nr_clients: used entries of proc.clients
+ */
+struct proc_node {
+	u32			need;
+	u64			events[NR_CORE_EVENTS];
+	struct core_pool_view	pool;
+	u32			nr_domains;
+	u32			nr_clients;
+};
+
+struct proc {
+	struct proc_source		src;
+	struct core_config		cfg;
+	u32				nr_extents;
+	struct proc_node		node;
+	struct core_domain_view		*domains;
+	struct core_client_view		*clients;
+	struct core_seq_view		*seqs;		/* PROC_SLICE */
+	struct core_extent_view		*extents;	/* PROC_SLICE */
+};
+
+/**
+ * struct proc_ctx - what a show function is given
+ * @proc:   what the file needs was fetched just now, in one call
+ * @m:      the text
+ * @arg:    of the file's line in the table
+ * @domain: that the path names, else NULL
+ * @client: that the path names, else NULL
+ */
+struct proc_ctx {
+	struct proc			*proc;
+	struct seq_file			*m;
+	u32				arg;
+	const struct core_domain_view	*domain;
+	const struct core_client_view	*client;
+};
+
+/* What of the node a file is printed from; names in its path come on top. */
+#define NEED_POOL	BIT(0)	/* events and pool */
+#define NEED_DOMAINS	BIT(1)
+#define NEED_CLIENTS	BIT(2)
+#define NEED_ALL	(NEED_POOL | NEED_DOMAINS | NEED_CLIENTS)
+
+/*
+ * Every file: path, mode, needs, show function, one line for people.
+ * Components in capitals stand for what is there when the file is read.
+ */
+#define PROC_FILES(x)							\
+	x("version", 0444, 0, show_version,				\
+	  "program, version, compiler, ABI")				\
+	x("uptime", 0444, 0, show_uptime,				\
+	  "seconds since start, seconds that the mm thread slept")	\
+	x("status", 0444, NEED_DOMAINS | NEED_CLIENTS, show_status,	\
+	  "the daemon itself: process, backend, socket, epoch")		\
+	x("meminfo", 0444, NEED_POOL, show_meminfo,			\
+	  "where the bytes of the pool are")				\
+	x("vmstat", 0444, NEED_ALL, show_vmstat,			\
+	  "counts of now, and counters of events")			\
+	x("zoneinfo", 0444, NEED_POOL, show_zoneinfo,			\
+	  "the pool in pages of 4 kB and in extents")			\
+	x("buddyinfo", 0444, 0, show_buddyinfo,				\
+	  "runs of free extents by length")				\
+	x("extentinfo", 0444, 0, show_extentinfo,			\
+	  "one line an extent: who has it, how full it is")		\
+	x("prefixcache", 0444, NEED_POOL, show_prefixcache,		\
+	  "the prefix index: size, hits, evictions")			\
+	x("domains", 0444, NEED_DOMAINS, show_domains,			\
+	  "one line a domain")						\
+	x("domain/NAME/status", 0444, 0, show_domain_status,		\
+	  "one domain: shape, blocks, sequences")			\
+	x("domain/NAME/blockstates", 0444, 0, show_domain_blocks,	\
+	  "its blocks by state")					\
+	x("domain/NAME/memory.max", 0444, 0, show_memory_max,		\
+	  "limit that is never exceeded, bytes or max")			\
+	x("domain/NAME/memory.current", 0444, 0, show_memory_current,	\
+	  "bytes charged now")						\
+	x("domain/NAME/memory.peak", 0444, 0, show_memory_peak,		\
+	  "most bytes ever charged")					\
+	x("domain/NAME/memory.events", 0444, 0, show_memory_events,	\
+	  "how often its limit or somebody's need was felt")		\
+	x("clients", 0444, NEED_CLIENTS, show_clients,			\
+	  "one line an attached process")				\
+	x("client/ID/status", 0444, NEED_DOMAINS, show_client_status,	\
+	  "one client: process, sequences, steps")			\
+	x("client/ID/seqs", 0444, 0, show_client_seqs,			\
+	  "one line a sequence")
+
+/* Every file below sys/vm: a member of struct core_config. */
+#define PROC_SYS_VM(x)							\
+	x(pool_bytes,	     "bytes of the device pool")		\
+	x(extent_size,	     "bytes of an extent")			\
+	x(min_token_bytes,   "least KV bytes of a token")		\
+	x(max_tenants,	     "tenants known at once")			\
+	x(max_domains,	     "domains known at once")			\
+	x(max_clients,	     "clients attached at once")		\
+	x(max_seqs,	     "sequences of one client")			\
+	x(nr_tables,	     "table pages of one client")		\
+	x(nr_idpages,	     "pages of token ids for waiting sequences") \
+	x(max_steps,	     "steps open for one client")		\
+	x(step_deadline_ns,  "age of an open step that is fatal while somebody waits") \
+	x(quiet_deadline_ns, "time from hanging up to being killed")	\
+	x(starve_ns,	     "wait after which other domains are preempted")
+
+#define x(path, mode, need, show, text)				\
+	int __must_check show(const struct proc_ctx *ctx);
+PROC_FILES(x)
+#undef x
+int __must_check show_sys_vm(const struct proc_ctx *ctx);
+
+/* snap.c: on the mm thread, by way of proc.src.call */
+int __must_check proc_fetch_config(struct proc *proc);
+int __must_check proc_fetch_node(struct proc *proc, u32 need);
+int __must_check proc_fetch_check(struct proc *proc, struct core_report *rep);
+
+/*
+ * struct proc_slice - a stretch of a long table
+ * @next:       first record that was not looked at
+ * @nr:         records found, in proc.seqs or proc.extents
+ * @generation: sum of all event counters when the stretch was copied
+ */
+struct proc_slice {
+	u32	next;
+	u32	nr;
+	u64	generation;
+};
+
+int __must_check proc_fetch_seqs(struct proc *proc, u32 client,
+				 struct proc_slice *slice);
+int __must_check proc_fetch_extents(struct proc *proc,
+				    struct proc_slice *slice);
+
+/* tree.c */
+int __must_check proc_tree_cat(struct proc *proc, const char *path,
+			       struct seq_file *out);
+int __must_check proc_tree_ls(struct proc *proc, const char *path,
+			      struct seq_file *out);
+
+/* domain.c, client.c: names in paths; they search the last node fetched */
+void proc_domain_name(const struct proc *proc,
+		      const struct core_domain_view *d, struct seq_file *m);
+const struct core_domain_view *proc_domain_by_name(const struct proc *proc,
+						   const char *name,
+						   size_t len);
+const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
+						 u32 id);
+const struct core_client_view *proc_client_by_name(const struct proc *proc,
+						   const char *name,
+						   size_t len);
+
+/* format.c: the kernel's ways to print a line */
+void proc_show_kb(struct seq_file *m, const char *key, u64 bytes);
+void proc_show_count(struct seq_file *m, const char *key, u64 count);
+void proc_show_begin(struct seq_file *m, const struct proc_slice *slice);
+void proc_show_end(struct seq_file *m, const struct proc_slice *slice);
+u64 proc_now(const struct proc *proc);
+
+#endif /* KVMM_PROC_INTERNAL_H */

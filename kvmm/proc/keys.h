@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keys.h - names in the keyed files, each with its meaning
+ *
+ * Text and documentation come from these lists; a key, once released, keeps
+ * its name, unit and meaning, and a new one may appear anywhere in its file.
+ * The first argument is the key, the second where its value is: `n` is a
+ * struct proc_node, `p` its pool.
+ */
+#ifndef KVMM_PROC_KEYS_H
+#define KVMM_PROC_KEYS_H
+
+/* meminfo: the key of each part of law 1; a part without one will not compile. */
+#define MEMINFO_KEY_free_extents	"ExtentsFree"
+#define MEMINFO_KEY_free		"BlocksFree"
+#define MEMINFO_KEY_open		"Open"
+#define MEMINFO_KEY_sealed		"Sealed"
+#define MEMINFO_KEY_cached		"PrefixCached"
+#define MEMINFO_KEY_quiescing		"Quiescing"
+#define MEMINFO_KEY_quarantine		"Quarantine"
+#define MEMINFO_KEY_limbo		"Limbo"
+#define MEMINFO_KEY_revoking		"Revoking"
+#define MEMINFO_KEY_poison		"HardwareCorrupted"
+#define MEMINFO_KEY_tails		"SpanTails"
+#define MEMINFO_KEY_reserved		"GpuReserved"
+
+/* meminfo: before the parts. */
+#define MEMINFO_TOTALS(x)						\
+	x("GpuTotal", p->total,						\
+	  "the pool: the sum of the partition")				\
+	x("GpuFree", p->free_extents + p->free,				\
+	  "ExtentsFree and BlocksFree together")			\
+	x("GpuAvailable", pool_available(p),				\
+	  "estimate of what new sequences can take without preempting: GpuFree and PrefixCached less Committed")
+
+/* meminfo: behind the parts; these overlay them. */
+#define MEMINFO_OVERLAYS(x)						\
+	x("Committed", p->committed,					\
+	  "of BlocksFree: promised to prefills that were admitted")	\
+	x("Shared", p->shared,						\
+	  "of Open and Sealed: mapped by more than one sequence")	\
+	x("Indexed", p->indexed,					\
+	  "of Sealed and PrefixCached: found by the prefix index")	\
+	x("Extentsize", p->extent_size,					\
+	  "one extent")
+
+/* vmstat: how many there are now. */
+#define VMSTAT_NOW(x)							\
+	x(nr_extents, p->nr_extents, "extents of the pool")		\
+	x(nr_free_extents, p->nr_free_extents, "extents in no span")	\
+	x(nr_domains, n->nr_domains, "domains")				\
+	x(nr_clients, n->nr_clients, "clients whose memory is not all back") \
+	x(nr_seqs, sum.seqs, "sequences")				\
+	x(nr_seqs_running, sum.running, "of these, with memory")	\
+	x(nr_seqs_waiting, sum.waiting, "of these, waiting for ids or memory") \
+	x(nr_steps_open, sum.steps, "steps begun and not ended")
+
+/* prefixcache: sizes in kB. */
+#define PREFIXCACHE_SIZES(x)						\
+	x("Indexed", p->indexed, "blocks that the index finds")		\
+	x("Cached", p->cached, "of these, held by the index alone")
+
+/* prefixcache: counters, from the list of events. */
+#define PREFIXCACHE_COUNTS(x)						\
+	x("Lookups", prefix_lookup)					\
+	x("Hits", prefix_hit)						\
+	x("HitTokens", prefix_hit_tokens)				\
+	x("MissTokens", prefix_miss_tokens)				\
+	x("Inserted", prefix_insert)					\
+	x("Duplicates", prefix_duplicate)				\
+	x("Evicted", prefix_evict)
+
+#endif /* KVMM_PROC_KEYS_H */

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * node.c - the files about the node as a whole
+ *
+ * Every one is printed from a single struct proc_node, so the figures of one
+ * file belong together: the parts in meminfo add up to GpuTotal at the instant
+ * of the copy, not on average.
+ *
+ * They also add up after rounding.  A block need not be a whole number of
+ * kilobytes, so each part is printed as the difference of two rounded running
+ * sums: off by less than one unit, and nothing is lost or invented.
+ */
+#include <unistd.h>
+
+#include <kvmm/version.h>
+
+#include "kvmm/proc/internal.h"
+#include "kvmm/proc/keys.h"
+
+#define PAGE_SHIFT	12	/* zoneinfo counts in pages of 4 kB */
+#define NSEC_PER_SEC	1000000000u
+
+#ifdef __clang__
+#define COMPILER	__VERSION__	/* says clang itself */
+#else
+#define COMPILER	"gcc " __VERSION__
+#endif
+
+int show_version(const struct proc_ctx *ctx)
+{
+	seq_printf(ctx->m, "kvmm version %s (%s) uapi %u\n", KVMM_VERSION,
+		   COMPILER, KVMM_ABI_VERSION);
+	return 0;
+}
+
+static void show_seconds(struct seq_file *m, u64 ns, char end)
+{
+	seq_printf(m, "%llu.%02llu%c", (unsigned long long)(ns / NSEC_PER_SEC),
+		   (unsigned long long)(ns % NSEC_PER_SEC / 10000000), end);
+}
+
+static u64 uptime_ns(const struct proc *proc)
+{
+	u64 now = proc_now(proc);
+
+	return now > proc->src.start_ns ? now - proc->src.start_ns : 0;
+}
+
+int show_uptime(const struct proc_ctx *ctx)
+{
+	const struct proc_source *src = &ctx->proc->src;
+
+	show_seconds(ctx->m, uptime_ns(ctx->proc), ' ');
+	show_seconds(ctx->m, src->idle_ns ? src->idle_ns(src->arg) : 0, '\n');
+	return 0;
+}
+
+int show_status(const struct proc_ctx *ctx)
+{
+	const struct proc *proc = ctx->proc;
+	struct seq_file *m = ctx->m;
+
+	seq_printf(m, "Name:\tkvmm\nPid:\t%d\nUid:\t%u\n", (int)getpid(),
+		   (u32)getuid());
+	seq_printf(m, "Backend:\t%s\n", proc->src.backend);
+	seq_puts(m, "Socket:\t");
+	seq_escape(m, proc->src.socket, "");
+	seq_putc(m, '\n');
+	seq_printf(m, "Epoch:\t%llx\n",
+		   (unsigned long long)proc->src.daemon_epoch);
+	seq_printf(m, "Domains:\t%u\nClients:\t%u\n", proc->node.nr_domains,
+		   proc->node.nr_clients);
+	return 0;
+}
+
+static u64 pool_available(const struct core_pool_view *p)
+{
+	u64 have = p->free_extents + p->free + p->cached;
+
+	return have > p->committed ? have - p->committed : 0;
+}
+
+/* What is printed for a part that brings the running sum to @sum. */
+static u64 part_units(u64 *sum, u64 bytes, u32 shift)
+{
+	u64 before = *sum >> shift;
+
+	*sum += bytes;
+	return (*sum >> shift) - before;
+}
+
+int show_meminfo(const struct proc_ctx *ctx)
+{
+	const struct core_pool_view *p = &ctx->proc->node.pool;
+	struct seq_file *m = ctx->m;
+	u64 sum = 0;
+
+#define x(key, bytes, text) proc_show_kb(m, key, bytes);
+	MEMINFO_TOTALS(x)
+#undef x
+#define x(name, text)							\
+	proc_show_kb(m, MEMINFO_KEY_##name,				\
+		     part_units(&sum, p->name, 10) << 10);
+	CORE_POOL_PARTS(x)
+#undef x
+#define x(key, bytes, text) proc_show_kb(m, key, bytes);
+	MEMINFO_OVERLAYS(x)
+#undef x
+	return 0;
+}
+
+int show_zoneinfo(const struct proc_ctx *ctx)
+{
+	const struct core_pool_view *p = &ctx->proc->node.pool;
+	struct seq_file *m = ctx->m;
+	u64 sum = 0;
+
+	seq_printf(m, "Node %d, zone %8s", 0, PROC_POOL_NAME);
+	seq_printf(m, "\n  pages free     %llu\n        spanned  %llu"
+		   "\n        present  %llu\n        managed  %llu\n",
+		   (unsigned long long)(p->free_extents + p->free) >> PAGE_SHIFT,
+		   (unsigned long long)p->total >> PAGE_SHIFT,
+		   (unsigned long long)p->total >> PAGE_SHIFT,
+		   (unsigned long long)(p->total - p->reserved) >> PAGE_SHIFT);
+#define x(name, text)							\
+	seq_printf(m, "      %-19s %llu\n", "nr_pages_" #name,		\
+		   (unsigned long long)part_units(&sum, p->name,	\
+						  PAGE_SHIFT));
+	CORE_POOL_PARTS(x)
+#undef x
+	seq_printf(m, "  extents\n        size     %llu\n"
+		   "        total    %u\n        free     %u\n",
+		   (unsigned long long)p->extent_size >> PAGE_SHIFT,
+		   p->nr_extents, p->nr_free_extents);
+	return 0;
+}
+
+/* Sums over clients, for vmstat. */
+struct client_sum {
+	u64	seqs;
+	u64	running;
+	u64	waiting;
+	u64	steps;
+};
+
+static void clients_sum(const struct proc *proc, struct client_sum *sum)
+{
+	u32 i;
+
+	memset(sum, 0, sizeof(*sum));
+	for (i = 0; i < proc->node.nr_clients; i++) {
+		sum->seqs += proc->clients[i].nr_seqs;
+		sum->running += proc->clients[i].nr_running;
+		sum->waiting += proc->clients[i].nr_waiting;
+		sum->steps += proc->clients[i].open_steps;
+	}
+}
+
+static void show_value(struct seq_file *m, const char *name, u64 value)
+{
+	seq_printf(m, "%s %llu\n", name, (unsigned long long)value);
+}
+
+static void show_block_sums(const struct proc *proc, struct seq_file *m)
+{
+	u32 state, i;
+
+	for (state = 0; state < PROC_BLOCK_STATES; state++) {
+		u64 nr = 0;
+
+		for (i = 0; i < proc->node.nr_domains; i++)
+			nr += proc->domains[i].blocks[state];
+		seq_printf(m, "nr_blocks_%s %llu\n",
+			   core_block_state_name(state),
+			   (unsigned long long)nr);
+	}
+}
+
+int show_vmstat(const struct proc_ctx *ctx)
+{
+	const struct proc_node *n = &ctx->proc->node;
+	const struct core_pool_view *p = &n->pool;
+	struct seq_file *m = ctx->m;
+	struct client_sum sum;
+
+	clients_sum(ctx->proc, &sum);
+#define x(name, value, text) show_value(m, #name, value);
+	VMSTAT_NOW(x)
+#undef x
+	show_block_sums(ctx->proc, m);
+#define x(name, text) show_value(m, #name, n->events[CORE_EV_##name]);
+	CORE_EVENTS(x)
+#undef x
+	return 0;
+}
+
+int show_prefixcache(const struct proc_ctx *ctx)
+{
+	const struct proc_node *n = &ctx->proc->node;
+	const struct core_pool_view *p = &n->pool;
+	struct seq_file *m = ctx->m;
+
+#define x(key, bytes, text) proc_show_kb(m, key, bytes);
+	PREFIXCACHE_SIZES(x)
+#undef x
+#define x(key, name) proc_show_count(m, key, n->events[CORE_EV_##name]);
+	PREFIXCACHE_COUNTS(x)
+#undef x
+	return 0;
+}

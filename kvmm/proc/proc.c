@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * proc.c - the operator's files: requests in, text out
+ *
+ * The model is the kernel's /proc: files hold no state, a read makes the text
+ * anew.  A request comes from anybody who may connect to the view socket, so
+ * it is judged before it is used: bounded, printable, one of the verbs below.
+ * A path names a line of one table (tree.c) or it names nothing; no part of
+ * it ever reaches the file system, so there is nothing that `..` could climb.
+ *
+ * Two threads take part and share no lock.  The control thread parses, prints
+ * and owns every buffer; when it needs facts it lends a buffer to a short
+ * function on the mm thread and waits (snap.c).  Text is only ever printed
+ * from such copies, so a slow reader, a long table or a full socket costs the
+ * mm thread nothing.
+ *
+ * Invariants:
+ *   - an answer is complete or an error; it is never cut without a word;
+ *   - what one call copied is one instant, and every file that is not a long
+ *     table is made from one call;
+ *   - bytes that a client chose (names of domains and processes) are escaped,
+ *     so they cannot forge a line, a column or a path.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kvmm/proc/internal.h"
+
+struct proc *proc_create(const struct proc_source *src)
+{
+	struct proc *proc;
+	int err;
+
+	proc = calloc(1, sizeof(*proc));
+	if (!proc)
+		return NULL;
+
+	proc->src = *src;
+	err = proc_fetch_config(proc);
+	if (err)
+		goto out_destroy;
+
+	proc->nr_extents = proc->cfg.pool_bytes / proc->cfg.extent_size;
+	err = -ENOMEM;
+	proc->domains = calloc(proc->cfg.max_domains, sizeof(*proc->domains));
+	proc->clients = calloc(proc->cfg.max_clients, sizeof(*proc->clients));
+	proc->seqs = calloc(PROC_SLICE, sizeof(*proc->seqs));
+	proc->extents = calloc(PROC_SLICE, sizeof(*proc->extents));
+	if (!proc->domains || !proc->clients || !proc->seqs || !proc->extents)
+		goto out_destroy;
+	return proc;
+
+out_destroy:
+	proc_destroy(proc);
+	errno = -err;
+	return NULL;
+}
+
+void proc_destroy(struct proc *proc)
+{
+	if (!proc)
+		return;
+	free(proc->domains);
+	free(proc->clients);
+	free(proc->seqs);
+	free(proc->extents);
+	free(proc);
+}
+
+static int request_check(struct proc *proc, struct seq_file *out)
+{
+	struct core_report rep;
+	int err;
+
+	err = proc_fetch_check(proc, &rep);
+	if (err)
+		return err;
+	if (!rep.nr_faults) {
+		seq_puts(out, "ok\n");
+		return 0;
+	}
+	rep.text[sizeof(rep.text) - 1] = '\0';
+	seq_printf(out, "%u faults, the first: %s\n", rep.nr_faults, rep.text);
+	return 0;
+}
+
+/*
+ * Copy the request and split it at its first blank.  What cannot be printed
+ * is refused: it names nothing, since names are escaped, and it would spoil
+ * the line that says so.
+ */
+static int request_split(const char *req, size_t len, char *buf,
+			 const char **path)
+{
+	char *blank;
+	size_t i;
+
+	if (len && req[len - 1] == '\n')
+		len--;
+	if (len >= PROC_REQ_MAX)
+		return -ENAMETOOLONG;
+	for (i = 0; i < len; i++) {
+		if (req[i] < ' ' || req[i] > '~')
+			return -EINVAL;
+	}
+	memcpy(buf, req, len);
+	buf[len] = '\0';
+
+	*path = buf + len;
+	blank = strchr(buf, ' ');
+	if (blank) {
+		*blank = '\0';
+		*path = blank + 1;
+		if (!**path)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static int request_run(struct proc *proc, const char *verb, const char *path,
+		       struct seq_file *out)
+{
+	if (!strcmp(verb, "cat") && *path)
+		return proc_tree_cat(proc, path, out);
+	if (!strcmp(verb, "ls"))
+		return proc_tree_ls(proc, path, out);
+	if (!strcmp(verb, "check") && !*path)
+		return request_check(proc, out);
+	return -EINVAL;
+}
+
+/* One line for people: what was wrong with which path. */
+static void request_explain(int err, const char *full, struct seq_file *out)
+{
+	char path[128];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s", full) >= sizeof(path))
+		memcpy(path + sizeof(path) - 4, "...", 4);
+
+	switch (err) {
+	case -ENOENT:
+		seq_printf(out, "%s: no such file: run kvctl ls", path);
+		break;
+	case -EISDIR:
+		seq_printf(out, "%s: is a directory: use ls", path);
+		break;
+	case -ENOTDIR:
+		seq_printf(out, "%s: is not a directory: use cat", path);
+		break;
+	case -EINVAL:
+		seq_puts(out, "want one line: cat PATH, ls [PATH] or check");
+		break;
+	case -ENAMETOOLONG:
+		seq_printf(out, "a request has at most %u bytes",
+			   PROC_REQ_MAX - 1);
+		break;
+	case -EOVERFLOW:
+		seq_printf(out, "%s: text is longer than %zu bytes",
+			   path, out->limit);
+		break;
+	default:
+		seq_printf(out, "%s: %s", *path ? path : "kvmm",
+			   strerror(-err));
+		break;
+	}
+}
+
+int proc_request(struct proc *proc, const char *req, size_t len,
+		 struct seq_file *out)
+{
+	char buf[PROC_REQ_MAX];
+	const char *path = "";
+	int err;
+
+	seq_reset(out);
+	err = request_split(req, len, buf, &path);
+	if (!err)
+		err = request_run(proc, buf, path, out);
+	if (!err)
+		err = seq_error(out);
+	if (err) {
+		seq_reset(out);
+		request_explain(err, path, out);
+	}
+	return err;
+}
+
+size_t proc_answer_head(int err, const struct seq_file *out,
+			char head[PROC_HEAD_MAX])
+{
+	const char *why;
+	int len;
+
+	if (!err)
+		return snprintf(head, PROC_HEAD_MAX, "ok %zu\n", out->count);
+
+	why = seq_text(out);
+	len = snprintf(head, PROC_HEAD_MAX, "error %d %s\n", -err,
+		       *why ? why : strerror(-err));
+	if (len >= PROC_HEAD_MAX) {
+		len = PROC_HEAD_MAX - 1;
+		memcpy(head + len - 4, "...\n", 4);
+	}
+	return len;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * proc.h - the files that tell an operator what the daemon does, and why
+ *
+ * Text is made here, on the control thread, whoever carries it: kvctl over
+ * the view socket, a mounted file system, a snapshot on disk.  A request is
+ * one line, an answer is text or an errno.
+ *
+ *   cat PATH	the text of a file
+ *   ls [PATH]	names, one a line, directories with a slash at the end
+ *   check	runs the walkers: `ok`, or the number of faults and the first
+ *
+ * On a stream socket the request ends with a newline and the answer begins
+ * with a line made by proc_answer_head(): `ok BYTES`, followed by that many
+ * bytes, or `error ERRNO TEXT`.  Then the daemon closes.
+ *
+ * Context: everything here runs on the control thread, one request at a time.
+ */
+#ifndef KVMM_PROC_PROC_H
+#define KVMM_PROC_PROC_H
+
+#include <kvmm/seq.h>
+#include <kvmm/types.h>
+
+#include "kvmm/core/core.h"
+
+#define PROC_REQ_MAX		4096	/* bytes of a request, newline included */
+#define PROC_HEAD_MAX		512	/* bytes of the first line of an answer */
+#define PROC_TEXT_MAX		(64u << 20)	/* bytes of one file */
+
+/* What the shell knows of a client and the core does not. */
+struct proc_client_info {
+	pid_t	pid;
+	uid_t	uid;
+	char	comm[16];	/* NUL-terminated */
+};
+
+/**
+ * struct proc_source - what the files are made from
+ * @call:         runs @fn on the thread that owns the core, between two of
+ *                its requests, and waits until it has returned; 0, or
+ *                -errno when the core cannot be asked and @fn did not run.
+ *                @fn is short: it copies, it never formats
+ * @client_info:  fills @info for an attached client; 0 or -ENOENT.  Called on
+ *                the control thread.  NULL: nothing is known
+ * @now:          CLOCK_MONOTONIC in nanoseconds; NULL: the system's clock
+ * @idle_ns:      time that the thread of the core has spent asleep; NULL: 0
+ * @arg:          first argument of all of these
+ * @backend:      "host" or "cuda"
+ * @socket:       path of the attach socket
+ * @start_ns:     CLOCK_MONOTONIC when the daemon started
+ * @daemon_epoch: as told to clients
+ *
+ * The strings live as long as the struct proc.
+ */
+struct proc_source {
+	int		(*call)(void *arg,
+				void (*fn)(struct core *core, void *fn_arg),
+				void *fn_arg);
+	int		(*client_info)(void *arg, u32 client,
+				       struct proc_client_info *info);
+	u64		(*now)(void *arg);
+	u64		(*idle_ns)(void *arg);
+	void		*arg;
+	const char	*backend;
+	const char	*socket;
+	u64		start_ns;
+	u64		daemon_epoch;
+};
+
+struct proc;
+
+/**
+ * proc_create() - make the files of one daemon
+ * @src: copied; @src->call must work already: it is asked for the core's
+ *       configuration, which sizes every buffer
+ *
+ * Return: the files, or NULL with errno set.
+ */
+struct proc *proc_create(const struct proc_source *src);
+
+/* proc_destroy() - give back what proc_create() made; NULL is allowed. */
+void proc_destroy(struct proc *proc);
+
+/**
+ * proc_request() - answer one request
+ * @proc: of proc_create()
+ * @req:  @len bytes, not NUL-terminated; a newline at the end is allowed.
+ *        May hold anything: it comes from outside
+ * @len:  bytes
+ * @out:  of seq_init(); what it held is dropped.  On success the text, on
+ *        failure one line without newline that names the thing
+ *
+ * Return: 0; -ENOENT, -EISDIR, -ENOTDIR for paths, -ENAMETOOLONG, -EINVAL
+ * for a malformed request, -EOVERFLOW when the text is longer than @out
+ * allows, -ENOMEM, or what @call answered.
+ */
+int __must_check proc_request(struct proc *proc, const char *req, size_t len,
+			      struct seq_file *out);
+
+/**
+ * proc_answer_head() - the first line of an answer on a stream
+ * @err:  what proc_request() returned
+ * @out:  what it wrote; after an `ok` its bytes follow, after an `error` not
+ * @head: PROC_HEAD_MAX bytes; NUL-terminated
+ *
+ * Return: bytes of the line, its newline included.
+ */
+size_t proc_answer_head(int err, const struct seq_file *out,
+			char head[PROC_HEAD_MAX]);
+
+/**
+ * struct proc_entry - one file of the tree, as documentation needs it
+ * @path: components in capitals stand for names: NAME a domain, ID a client
+ * @mode: permission bits
+ * @text: one line that says what it is
+ */
+struct proc_entry {
+	const char	*path;
+	u32		mode;
+	const char	*text;
+};
+
+/* proc_get_entry() - file number @i; false behind the last one. */
+bool proc_get_entry(u32 i, struct proc_entry *entry);
+
+#endif /* KVMM_PROC_PROC_H */

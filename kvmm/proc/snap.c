@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * snap.c - copies of the core's views, taken between two requests
+ *
+ * The functions named snap_*() run on the mm thread and do nothing but copy
+ * into buffers that were there before: no allocation, no text.  While one
+ * runs no request does, so what one call copied is one instant.  Everything
+ * that has an upper bound of a few dozen records is copied in one call.  The
+ * tables of sequences and extents are long; they are copied in slices of
+ * PROC_SLICE records, and a generation tells the reader whether anything
+ * happened between the first slice and the last.
+ *
+ * The generation is the sum of all event counters.  Counters only rise, so
+ * two equal sums mean that nothing that is counted happened in between.
+ */
+#include "kvmm/proc/internal.h"
+
+static void snap_config(struct core *core, void *arg)
+{
+	struct proc *proc = arg;
+
+	proc->cfg = *core_get_config(core);
+}
+
+int proc_fetch_config(struct proc *proc)
+{
+	return proc->src.call(proc->src.arg, snap_config, proc);
+}
+
+static void snap_domains(struct core *core, struct proc *proc)
+{
+	u32 i;
+
+	for (i = 0; i < proc->cfg.max_domains; i++) {
+		if (!core_get_domain(core, i,
+				     &proc->domains[proc->node.nr_domains]))
+			proc->node.nr_domains++;
+	}
+}
+
+static void snap_clients(struct core *core, struct proc *proc)
+{
+	u32 i;
+
+	for (i = 0; i < proc->cfg.max_clients; i++) {
+		if (!core_get_client(core, i,
+				     &proc->clients[proc->node.nr_clients]))
+			proc->node.nr_clients++;
+	}
+}
+
+static void snap_node(struct core *core, void *arg)
+{
+	struct proc *proc = arg;
+	struct proc_node *node = &proc->node;
+
+	if (node->need & NEED_POOL) {
+		core_get_events(core, node->events);
+		core_get_pool(core, &node->pool);
+	}
+	if (node->need & NEED_DOMAINS)
+		snap_domains(core, proc);
+	if (node->need & NEED_CLIENTS)
+		snap_clients(core, proc);
+}
+
+/**
+ * proc_fetch_node() - one instant of what a file is printed from
+ * @proc: takes the copy in @node, @domains and @clients
+ * @need: NEED_*; what is not asked for is empty afterwards
+ *
+ * Return: 0, or -errno of the source.
+ */
+int proc_fetch_node(struct proc *proc, u32 need)
+{
+	memset(&proc->node, 0, sizeof(proc->node));
+	proc->node.need = need;
+	return proc->src.call(proc->src.arg, snap_node, proc);
+}
+
+static void snap_check(struct core *core, void *arg)
+{
+	core_check(core, arg);
+}
+
+/**
+ * proc_fetch_check() - run the walkers
+ * @rep: what they found
+ *
+ * The one call that is long: it visits every record of the core, and clients
+ * wait meanwhile.
+ *
+ * Return: 0 when the walkers ran, or -errno of the source.
+ */
+int proc_fetch_check(struct proc *proc, struct core_report *rep)
+{
+	return proc->src.call(proc->src.arg, snap_check, rep);
+}
+
+static u64 snap_generation(const struct core *core, u64 *events)
+{
+	u64 sum = 0;
+	u32 i;
+
+	core_get_events(core, events);
+	for (i = 0; i < NR_CORE_EVENTS; i++)
+		sum += events[i];
+	return sum;
+}
+
+/* Argument of the two functions below. */
+struct snap_slice {
+	struct proc		*proc;
+	struct proc_slice	*slice;
+	u32			end;
+};
+
+static void snap_seqs(struct core *core, void *arg)
+{
+	struct snap_slice *s = arg;
+	struct proc *proc = s->proc;
+	struct proc_slice *slice = s->slice;
+	u32 last = min(slice->next + PROC_SLICE, s->end);
+	u32 blocks = 0;
+
+	slice->generation = snap_generation(core, proc->node.events);
+	slice->nr = 0;
+	for (; slice->next < last && blocks < PROC_SLICE_BLOCKS;
+	     slice->next++) {
+		struct core_seq_view *v = &proc->seqs[slice->nr];
+
+		if (core_get_seq(core, slice->next, v))
+			continue;
+		blocks += v->nr_blocks;
+		slice->nr++;
+	}
+}
+
+/**
+ * proc_fetch_seqs() - the next sequences of one client
+ * @client: id
+ * @slice:  @next is 0 before the first call; behind the last record it stays
+ *          where it is and @nr is 0
+ *
+ * Return: 1 when more may follow, 0 when this was the last slice, or -errno
+ * of the source.
+ */
+int proc_fetch_seqs(struct proc *proc, u32 client, struct proc_slice *slice)
+{
+	u32 first = client * proc->cfg.max_seqs;
+	struct snap_slice s = {
+		.proc	= proc,
+		.slice	= slice,
+		.end	= first + proc->cfg.max_seqs,
+	};
+	int err;
+
+	slice->next = max(slice->next, first);
+	err = proc->src.call(proc->src.arg, snap_seqs, &s);
+	return err ? err : slice->next < s.end;
+}
+
+static void snap_extents(struct core *core, void *arg)
+{
+	struct snap_slice *s = arg;
+	struct proc *proc = s->proc;
+	struct proc_slice *slice = s->slice;
+	u32 last = min(slice->next + PROC_SLICE, s->end);
+
+	slice->generation = snap_generation(core, proc->node.events);
+	slice->nr = 0;
+	for (; slice->next < last; slice->next++) {
+		if (!core_get_extent(core, slice->next,
+				     &proc->extents[slice->nr]))
+			slice->nr++;
+	}
+}
+
+/* proc_fetch_extents() - the next extents; as proc_fetch_seqs(). */
+int proc_fetch_extents(struct proc *proc, struct proc_slice *slice)
+{
+	struct snap_slice s = {
+		.proc	= proc,
+		.slice	= slice,
+		.end	= proc->nr_extents,
+	};
+	int err;
+
+	err = proc->src.call(proc->src.arg, snap_extents, &s);
+	return err ? err : slice->next < s.end;
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_proc_doc.c - Documentation/proc.md and the files say the same
+ *
+ * Both ways: what is documented exists, and what exists is documented.  Files
+ * and the keys that come from lists are compared with their texts; keys and
+ * columns of the other files are compared with what the files really print.
+ *
+ * A table of the document is known by its heading, `### FILE`; a row of it is
+ * `| `name` | text |`.
+ */
+#include "tests/unit/proc_fixture.h"
+
+#include "kvmm/proc/internal.h"
+#include "kvmm/proc/keys.h"
+
+#define ROWS_MAX	128
+#define CELL_MAX	160
+
+struct row {
+	char name[CELL_MAX];
+	char text[CELL_MAX];
+};
+
+struct rows {
+	u32		nr;
+	struct row	row[ROWS_MAX];
+};
+
+static struct rows doc, real;
+static char *page;
+
+static void rows_add(struct rows *r, const char *name, const char *text)
+{
+	ck_assert_uint_lt(r->nr, ROWS_MAX);
+	ck_assert_uint_lt(strlen(name), CELL_MAX);
+	ck_assert_uint_lt(strlen(text), CELL_MAX);
+	strcpy(r->row[r->nr].name, name);
+	strcpy(r->row[r->nr].text, text);
+	r->nr++;
+}
+
+static const struct row *rows_find(const struct rows *r, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < r->nr; i++) {
+		if (!strcmp(r->row[i].name, name))
+			return &r->row[i];
+	}
+	return NULL;
+}
+
+/* Every name of @a is in @b, with the same text where @b has one. */
+static void rows_within(const char *where, const struct rows *a,
+			const struct rows *b, const char *what)
+{
+	const struct row *found;
+	u32 i;
+
+	for (i = 0; i < a->nr; i++) {
+		found = rows_find(b, a->row[i].name);
+		ck_assert_msg(found, "%s: `%s` %s", where, a->row[i].name,
+			      what);
+		if (!*found->text || !*a->row[i].text)
+			continue;
+		ck_assert_msg(!strcmp(found->text, a->row[i].text),
+			      "%s: `%s`: '%s' is not '%s'", where,
+			      a->row[i].name, a->row[i].text, found->text);
+	}
+}
+
+static void compare(const char *where)
+{
+	ck_assert_uint_gt(real.nr, 0);
+	rows_within(where, &doc, &real, "is documented, but not there");
+	rows_within(where, &real, &doc, "is not documented");
+	ck_assert_uint_eq(doc.nr, real.nr);
+}
+
+static void setup(void)
+{
+	const char *top = getenv("KVMM_TOP");
+	char path[512];
+	FILE *f;
+	long len;
+
+	snprintf(path, sizeof(path), "%s/Documentation/proc.md",
+		 top ? top : ".");
+	f = fopen(path, "r");
+	ck_assert_msg(f, "%s: %s", path, strerror(errno));
+	fseek(f, 0, SEEK_END);
+	len = ftell(f);
+	rewind(f);
+	page = malloc(len + 1);
+	ck_assert_uint_eq(fread(page, 1, len, f), (size_t)len);
+	page[len] = '\0';
+	fclose(f);
+	fx_setup();
+}
+
+static void teardown(void)
+{
+	fx_teardown();
+	free(page);
+}
+
+/* Rows below the line @heading, up to the next heading. */
+static void read_doc(const char *heading)
+{
+	char line[1024], want[128];
+	const char *p, *end;
+	bool inside = false;
+
+	memset(&doc, 0, sizeof(doc));
+	snprintf(want, sizeof(want), "%s\n", heading);
+	for (p = page; *p; p = end + 1) {
+		char name[CELL_MAX], text[1024];
+
+		end = strchr(p, '\n');
+		ck_assert_ptr_nonnull(end);
+		snprintf(line, sizeof(line), "%.*s", (int)(end + 1 - p), p);
+		if (line[0] == '#' && line[1] == '#') {
+			inside = !strcmp(line, want);
+			continue;
+		}
+		if (inside && sscanf(line, "| `%159[^`]` | %1000[^\n]", name,
+				     text) == 2) {
+			char *bar = strrchr(text, '|');
+
+			ck_assert_ptr_nonnull(bar);
+			bar[-1] = '\0';
+			rows_add(&doc, name, text);
+		}
+	}
+	ck_assert_msg(doc.nr, "%s: no table", heading);
+}
+
+START_TEST(test_list_of_files)
+{
+	struct proc_entry e;
+	char text[256];
+	u32 i;
+
+	read_doc("## The files");
+	memset(&real, 0, sizeof(real));
+	for (i = 0; proc_get_entry(i, &e); i++) {
+		snprintf(text, sizeof(text), "%04o | %s", e.mode, e.text);
+		rows_add(&real, e.path, text);
+	}
+	compare("the files");
+}
+END_TEST
+
+/* A heading for every file, and no other of that kind. */
+START_TEST(test_every_file_has_its_section)
+{
+	struct proc_entry e;
+	char heading[128], *p;
+	u32 i, nr = 0, files = 0;
+
+	for (i = 0; proc_get_entry(i, &e); i++) {
+		if (!strncmp(e.path, "sys/vm/", 7))
+			continue;
+		files++;
+		snprintf(heading, sizeof(heading), "\n### %s\n", e.path);
+		ck_assert_msg(strstr(page, heading), "no section %s", e.path);
+	}
+	ck_assert_ptr_nonnull(strstr(page, "\n### sys/vm\n"));
+	for (p = page; (p = strstr(p, "\n### ")); p++)
+		nr++;
+	ck_assert_uint_eq(nr, files + 1);
+}
+END_TEST
+
+START_TEST(test_meminfo_texts)
+{
+	read_doc("### meminfo");
+	memset(&real, 0, sizeof(real));
+#define x(key, bytes, text) rows_add(&real, key, text);
+	MEMINFO_TOTALS(x)
+	MEMINFO_OVERLAYS(x)
+#undef x
+#define x(name, text) rows_add(&real, MEMINFO_KEY_##name, text);
+	CORE_POOL_PARTS(x)
+#undef x
+	compare("meminfo");
+}
+END_TEST
+
+START_TEST(test_vmstat_texts)
+{
+	char name[64];
+	u32 i;
+
+	read_doc("### vmstat");
+	memset(&real, 0, sizeof(real));
+#define x(name, value, text) rows_add(&real, #name, text);
+	VMSTAT_NOW(x)
+#undef x
+#define x(name, text) rows_add(&real, #name, text);
+	CORE_EVENTS(x)
+#undef x
+	for (i = 0; i < PROC_BLOCK_STATES; i++) {
+		snprintf(name, sizeof(name), "nr_blocks_%s",
+			 core_block_state_name(i));
+		rows_add(&real, name, "");
+	}
+	compare("vmstat");
+}
+END_TEST
+
+START_TEST(test_prefixcache_texts)
+{
+	read_doc("### prefixcache");
+	memset(&real, 0, sizeof(real));
+#define x(key, bytes, text) rows_add(&real, key, text);
+	PREFIXCACHE_SIZES(x)
+#undef x
+#define x(key, name) rows_add(&real, key, "`" #name "` of vmstat");
+	PREFIXCACHE_COUNTS(x)
+#undef x
+	compare("prefixcache");
+}
+END_TEST
+
+/* What a file prints: its columns, or the keys of its lines. */
+static const struct {
+	const char	*heading;
+	const char	*path;
+	bool		table;
+} printed[] = {
+	{ "### status",			"status",		false },
+	{ "### meminfo",		"meminfo",		false },
+	{ "### vmstat",			"vmstat",		false },
+	{ "### zoneinfo",		"zoneinfo",		false },
+	{ "### prefixcache",		"prefixcache",		false },
+	{ "### domain/NAME/status",	"domain/chat/status",	false },
+	{ "### domain/NAME/blockstates", "domain/chat/blockstates", false },
+	{ "### domain/NAME/memory.events", "domain/chat/memory.events", false },
+	{ "### client/ID/status",	"client/0/status",	false },
+	{ "### extentinfo",		"extentinfo",		true },
+	{ "### domains",		"domains",		true },
+	{ "### clients",		"clients",		true },
+	{ "### client/ID/seqs",		"client/0/seqs",	true },
+};
+
+/* `Key:  value`, `name value` and `  two words value`, without the value. */
+static void read_keys(char *text)
+{
+	char *save = NULL, *line, *cut;
+
+	for (line = strtok_r(text, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		if (!strncmp(line, "Node ", 5))
+			continue;
+		line += strspn(line, " ");
+		cut = strchr(line, ':');
+		if (!cut)
+			cut = strrchr(line, ' ');
+		if (cut)
+			*cut = '\0';
+		while (cut && cut > line && cut[-1] == ' ')
+			*--cut = '\0';
+		rows_add(&real, line, "");
+	}
+}
+
+static void read_columns(char *text)
+{
+	char *save = NULL, *word;
+
+	if (*text == '#')
+		text = strchr(text, '\n') + 1;
+	*strchr(text, '\n') = '\0';
+	for (word = strtok_r(text, " ", &save); word;
+	     word = strtok_r(NULL, " ", &save))
+		rows_add(&real, word, "");
+}
+
+START_TEST(test_what_is_printed)
+{
+	char *text;
+
+	fx_prefill(&fx, fx_attach(&fx, 1, "chat"), 40, 1);
+	read_doc(printed[_i].heading);
+	memset(&real, 0, sizeof(real));
+	text = strdup(fx_cat(printed[_i].path));
+	if (printed[_i].table)
+		read_columns(text);
+	else
+		read_keys(text);
+	free(text);
+	compare(printed[_i].path);
+}
+END_TEST
+
+static Suite *doc_suite(void)
+{
+	Suite *s = suite_create("proc-doc");
+	TCase *tc = tcase_create("both-ways");
+
+	tcase_set_tags(tc, "unit proc doc");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_list_of_files);
+	tcase_add_test(tc, test_every_file_has_its_section);
+	tcase_add_test(tc, test_meminfo_texts);
+	tcase_add_test(tc, test_vmstat_texts);
+	tcase_add_test(tc, test_prefixcache_texts);
+	tcase_add_loop_test(tc, test_what_is_printed, 0, ARRAY_SIZE(printed));
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	SRunner *sr = srunner_create(doc_suite());
+	int failed;
+
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
