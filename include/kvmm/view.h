@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view.h - asking a daemon for the text of its files
+ *
+ * The view socket is a Unix stream socket beside the attach socket.  One
+ * connection carries one request, a line, and its answer: `ok BYTES` and the
+ * bytes, or `error ERRNO TEXT`.
+ */
+#ifndef KVMM_VIEW_H
+#define KVMM_VIEW_H
+
+#include <kvmm/seq.h>
+#include <kvmm/types.h>
+
+#define KV_VIEW_PATH_MAX	108	/* sun_path, with its NUL */
+#define KV_VIEW_TEXT_MAX	((size_t)256 << 20)	/* bytes of an answer */
+
+/**
+ * kv_view_path() - where the view socket of a daemon is
+ * @where: the socket, or the directory it lies in; NULL: kv_rundir()
+ * @path:  KV_VIEW_PATH_MAX bytes
+ *
+ * Return: 0, or -ENAMETOOLONG.
+ */
+int __must_check kv_view_path(const char *where, char *path);
+
+/**
+ * kv_view_ask() - one request, one answer
+ * @path:       of the socket
+ * @req:        the request, without newline
+ * @timeout_ms: longest silence of the daemon; 0 for none
+ * @status:     takes 0, or the errno (positive) that the daemon answered
+ * @text:       of seq_init(); takes the bytes, or after an error its text
+ *
+ * Return: 0 when a whole answer came; -errno of connecting: -ENOENT and
+ * -ECONNREFUSED mean that no daemon is there; -ECONNABORTED when the answer
+ * was cut, -EPROTO when it was none, -ETIMEDOUT.
+ */
+int __must_check kv_view_ask(const char *path, const char *req,
+			     u32 timeout_ms, int *status,
+			     struct seq_file *text);
+
+#endif /* KVMM_VIEW_H */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dev.h - what a device must offer to hold a pool
+ *
+ * Calls here may be slow: they belong to the mapper thread, and to start-up.
+ * Never to the control or the mm thread.
+ */
+#ifndef KVMM_DEV_DEV_H
+#define KVMM_DEV_DEV_H
+
+#include <kvmm/types.h>
+
+struct kvmm_dev;
+
+/**
+ * struct kvmm_dev_ops - one kind of device
+ * @name:           as --backend spells it
+ * @extent_create:  make zeroed memory of @dev->extent_size that no process
+ *                  maps, and a descriptor *@fd that exports it; 0 or -errno
+ * @extent_release: give it back; @fd is closed
+ * @available:      bytes that a pool could take now
+ */
+struct kvmm_dev_ops {
+	const char *name;
+	int	(*extent_create)(struct kvmm_dev *dev, u32 extent,
+				 u32 generation, int *fd);
+	void	(*extent_release)(struct kvmm_dev *dev, u32 extent, int fd);
+	u64	(*available)(struct kvmm_dev *dev);
+};
+
+/**
+ * struct kvmm_dev - one device
+ * @ops:         how
+ * @extent_size: bytes
+ * @epoch:       of the daemon; names the memory of this life
+ */
+struct kvmm_dev {
+	const struct kvmm_dev_ops	*ops;
+	u64				extent_size;
+	u64				epoch;
+};
+
+/* Names of extents as they stand in /proc/PID/maps, "/memfd:" before them. */
+#define DEV_EXTENT_PREFIX	"kvmm-extent-"
+
+extern const struct kvmm_dev_ops host_dev_ops;
+
+/* --backend, in the order of its words. */
+enum kvmm_backend {
+	KVMM_BACKEND_AUTO,
+	KVMM_BACKEND_HOST,
+};
+#define KVMM_BACKEND_WORDS	"auto|host"
+
+/**
+ * dev_select() - choose the backend
+ * @backend: enum kvmm_backend
+ * @why:     @len bytes: what was taken and why, one line
+ *
+ * Return: its operations.
+ */
+const struct kvmm_dev_ops *dev_select(u32 backend, char *why, size_t len);
+
+/* dev_memory_available() - bytes that this process could still take of RAM */
+u64 dev_memory_available(void);
+
+/**
+ * dev_memory_admit() - may @bytes of shared memory be filled now?
+ *
+ * The kernel fills a memfd until nothing is left and then kills somebody, so
+ * whoever makes one asks first.
+ *
+ * Return: 0, or -ENOMEM when they would not leave DEV_SPARE_BYTES.
+ */
+int __must_check dev_memory_admit(u64 bytes);
+#define DEV_SPARE_BYTES	(64ull << 20)
+
+#endif /* KVMM_DEV_DEV_H */

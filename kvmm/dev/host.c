@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * host.c - the backend whose pool is ordinary memory
+ *
+ * An extent is a memfd of its own, on shmem, sized and filled before it is
+ * sealed against shrinking, growing and further seals.  A client maps it for
+ * reading and writing, and may punch holes in it: what it then loses is its
+ * own.  Nobody can make it shorter, so no access of ours can fault for want
+ * of length; the daemon does not map extents at all.
+ *
+ * Memory that changes tenant is a new memfd: a descriptor that an old tenant
+ * kept keeps the old pages, never the new ones.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <kvmm/fault.h>
+
+#include "kvmm/dev/dev.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL	0x0008u
+#endif
+
+static int host_memfd(const char *name)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING |
+			      MFD_NOEXEC_SEAL);
+
+	/* Kernels before 6.3 do not know the last flag. */
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd < 0 ? -errno : fd;
+}
+
+static int host_extent_create(struct kvmm_dev *dev, u32 extent, u32 generation,
+			      int *fd)
+{
+	char name[64];
+	int err;
+
+	if (kv_fault(KV_FAULT_extent_stall))
+		sleep(3);
+	if (kv_fault(KV_FAULT_extent_create))
+		return -ENOMEM;
+	err = dev_memory_admit(dev->extent_size);
+	if (err)
+		return err;
+
+	snprintf(name, sizeof(name), DEV_EXTENT_PREFIX "%" PRIx64 "-%u.%u",
+		 dev->epoch, extent, generation);
+	*fd = host_memfd(name);
+	if (*fd < 0)
+		return *fd;
+	if (ftruncate(*fd, (off_t)dev->extent_size)) {
+		err = -errno;
+		goto out_close;
+	}
+	/* Take the pages now: later there is nobody to be told. */
+	if (fallocate(*fd, 0, 0, (off_t)dev->extent_size)) {
+		err = errno == ENOSPC ? -ENOMEM : -errno;
+		goto out_close;
+	}
+	if (fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		err = -errno;
+		goto out_close;
+	}
+	return 0;
+
+out_close:
+	close(*fd);
+	*fd = -1;
+	return err;
+}
+
+static void host_extent_release(struct kvmm_dev *dev, u32 extent, int fd)
+{
+	close(fd);
+}
+
+static u64 host_available(struct kvmm_dev *dev)
+{
+	return dev_memory_available();
+}
+
+const struct kvmm_dev_ops host_dev_ops = {
+	.name		= "host",
+	.extent_create	= host_extent_create,
+	.extent_release	= host_extent_release,
+	.available	= host_available,
+};

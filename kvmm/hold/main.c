@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * main.c - kvmm-hold: what stays when kvmm dies
+ *
+ * Parent of kvmm and keeper of its descriptors.  It is small so that it does
+ * not die itself: one thread, no input from clients, no options of its own.
+ * Its arguments go to kvmm unchanged; kvmm lies in the same directory.
+ *
+ * A child that exits, whatever its code, has said what it wanted to say: hold
+ * ends with the same code.  A child that a signal ended is started again, at
+ * once the first time, then after a delay that doubles, and that begins anew
+ * after a life that was long enough.
+ *
+ * SIGTERM, SIGINT and SIGHUP are passed on and the child is waited for; one that does
+ * not end in time is killed, and its sockets and lock are removed here.  When
+ * hold itself is killed the kernel sends the child SIGTERM.
+ *
+ * kvmm deposits records (hold.h): its lock, so that nobody takes the place of
+ * a kvmm that is about to be started again; its listening sockets, so that
+ * clients wait in their queue meanwhile; the pidfds of its clients, so that
+ * the next kvmm can end those that keep the old memory.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/hold/store.h"
+
+#define BACKOFF_MIN_MS	100
+#define BACKOFF_MAX_MS	5000
+#define LONG_LIFE_MS	10000
+#define STOP_GRACE_MS	10000
+#define HANDOVER_S	5	/* for a new kvmm to read what is kept */
+
+/**
+ * struct hold - this program
+ * @stop_at: when the child is killed, once it was asked to end; else 0
+ */
+struct hold {
+	struct store	store;
+	sigset_t	old_mask;
+	char		**argv;
+	char		exe[4096];
+	int		signals;
+	int		sock;
+	pid_t		pid;
+	int		pidfd;
+	bool		stopping;
+	u64		stop_at;
+};
+
+static u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+}
+
+/* ---- the child ---- */
+
+static void __noreturn child_exec(struct hold *h, pid_t parent, int sock)
+{
+	char fd[16];
+
+	/* With the parent goes its kvmm, cleanly. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(EX_OSERR);
+	sigprocmask(SIG_SETMASK, &h->old_mask, NULL);
+	snprintf(fd, sizeof(fd), "%d", sock);
+	if (fcntl(sock, F_SETFD, 0) || setenv(HOLD_ENV, fd, 1))
+		_exit(EX_OSERR);
+	execv(h->exe, h->argv);
+	pr_err("%s cannot be started: %s: install kvmm beside kvmm-hold",
+	       h->exe, strerror(errno));
+	_exit(EX_OSERR);
+}
+
+static void child_forget(struct hold *h)
+{
+	if (h->sock >= 0)
+		close(h->sock);
+	if (h->pidfd >= 0)
+		close(h->pidfd);
+	h->sock = -1;
+	h->pidfd = -1;
+	h->pid = 0;
+}
+
+static int child_start(struct hold *h)
+{
+	struct timeval tv = { .tv_sec = HANDOVER_S };
+	pid_t parent = getpid();
+	int sv[2], err;
+
+	if (kv_fault(KV_FAULT_hold_fork))
+		return -EAGAIN;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv))
+		return -errno;
+	h->pid = fork();
+	if (!h->pid)
+		child_exec(h, parent, sv[1]);
+	err = -errno;
+	close(sv[1]);
+	h->sock = sv[0];
+	if (h->pid < 0)
+		goto out_forget;
+	h->pidfd = (int)syscall(SYS_pidfd_open, h->pid, 0);
+	if (h->pidfd < 0) {
+		err = -errno;
+		kill(h->pid, SIGKILL);
+		waitpid(h->pid, NULL, 0);
+		goto out_forget;
+	}
+	setsockopt(h->sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
+	/* A child that does not take it says why by how it ends. */
+	err = store_send(&h->store, h->sock);
+	if (err)
+		pr_debug("kvmm took nothing over: %s", strerror(-err));
+	return 0;
+
+out_forget:
+	child_forget(h);
+	return err;
+}
+
+/* The child has ended.  Return: its wait status. */
+static int child_reap(struct hold *h)
+{
+	int status = 0;
+
+	while (waitpid(h->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	/* What it deposited before it died. */
+	store_receive(&h->store, h->sock);
+	child_forget(h);
+	return status;
+}
+
+static void child_signal(struct hold *h, int sig)
+{
+	if (h->pid > 0 && kill(h->pid, sig))
+		pr_warn("kvmm cannot be signalled: %s", strerror(errno));
+}
+
+/* ---- waiting ---- */
+
+static void take_signals(struct hold *h)
+{
+	struct signalfd_siginfo si;
+
+	while (read(h->signals, &si, sizeof(si)) == sizeof(si)) {
+		if (!h->stopping)
+			h->stop_at = now_ms() + STOP_GRACE_MS;
+		h->stopping = true;
+		child_signal(h, (int)si.ssi_signo);
+	}
+}
+
+static int wait_ms(const struct hold *h, u64 until)
+{
+	u64 now = now_ms();
+
+	if (h->stop_at && (!until || h->stop_at < until))
+		until = h->stop_at;
+	if (!until)
+		return -1;
+	return until > now ? (int)(until - now) : 0;
+}
+
+/* Until the child has ended.  Return: its wait status. */
+static int hold_child(struct hold *h)
+{
+	for (;;) {
+		struct pollfd p[] = {
+			{ .fd = h->signals, .events = POLLIN },
+			{ .fd = h->pidfd, .events = POLLIN },
+			{ .fd = h->sock, .events = POLLIN },
+		};
+
+		if (poll(p, ARRAY_SIZE(p), wait_ms(h, 0)) < 0 &&
+		    errno != EINTR)
+			pr_warn("poll: %s", strerror(errno));
+		if (p[0].revents)
+			take_signals(h);
+		if (p[2].revents && store_receive(&h->store, h->sock)) {
+			/* It closed its end and ends, or will say so. */
+			close(h->sock);
+			h->sock = -1;
+		}
+		if (p[1].revents)
+			return child_reap(h);
+		if (h->stop_at && now_ms() >= h->stop_at) {
+			pr_warn("kvmm did not end in %d s: killed",
+				STOP_GRACE_MS / 1000);
+			child_signal(h, SIGKILL);
+			h->stop_at += STOP_GRACE_MS;
+		}
+	}
+}
+
+/* Between two children.  Return: whether to go on. */
+static bool hold_pause(struct hold *h, u32 ms)
+{
+	u64 until = now_ms() + ms;
+
+	while (!h->stopping && now_ms() < until) {
+		struct pollfd p = { .fd = h->signals, .events = POLLIN };
+
+		if (poll(&p, 1, wait_ms(h, until)) > 0)
+			take_signals(h);
+	}
+	return !h->stopping;
+}
+
+/* Start and restart.  Return: exit code. */
+static int hold_run(struct hold *h)
+{
+	u32 backoff = 0;
+	u64 born;
+	int status, err;
+
+	for (;;) {
+		born = now_ms();
+		err = child_start(h);
+		if (err) {
+			pr_err("kvmm cannot be started: %s", strerror(-err));
+			store_unlink(&h->store);
+			return EX_OSERR;
+		}
+		status = hold_child(h);
+		if (WIFEXITED(status))
+			return WEXITSTATUS(status);
+		if (h->stopping)
+			break;
+		if (now_ms() - born >= LONG_LIFE_MS)
+			backoff = 0;
+		pr_warn("kvmm was ended by signal %d (%s): started again in %u ms",
+			WTERMSIG(status), strsignal(WTERMSIG(status)), backoff);
+		if (!hold_pause(h, backoff))
+			break;
+		backoff = backoff ? min(2 * backoff, (u32)BACKOFF_MAX_MS) :
+				    BACKOFF_MIN_MS;
+	}
+	store_unlink(&h->store);
+	return 128 + WTERMSIG(status);
+}
+
+/* ---- start ---- */
+
+static int find_kvmm(char *path, size_t len)
+{
+	ssize_t n = readlink("/proc/self/exe", path, len);
+	char *slash;
+
+	if (n <= 0 || (size_t)n >= len)
+		return -ENAMETOOLONG;
+	path[n] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash || (size_t)(slash - path) + sizeof("/kvmm") > len)
+		return -ENAMETOOLONG;
+	strcpy(slash, "/kvmm");
+	return 0;
+}
+
+static int catch_signals(struct hold *h)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &set, &h->old_mask))
+		return -errno;
+	signal(SIGPIPE, SIG_IGN);
+	h->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return h->signals < 0 ? -errno : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct hold h = { .sock = -1, .pidfd = -1, .signals = -1 };
+	char text[128];
+	int err, code;
+
+	kv_log_init("kvmm-hold", KV_LOG_INFO);
+	umask(0077);
+	/* What is wrong with it is told by the child. */
+	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
+		kv_fault_armed = false;
+	h.argv = argv;
+	err = find_kvmm(h.exe, sizeof(h.exe));
+	if (!err)
+		err = catch_signals(&h);
+	if (err) {
+		pr_err("cannot start: %s", strerror(-err));
+		return EX_OSERR;
+	}
+	code = hold_run(&h);
+	store_clear(&h.store);
+	return code;
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * store.c - the records that kvmm-hold keeps from one kvmm to the next
+ *
+ * A flat table, searched from the front: it is small and used at start, at
+ * attach and at death.  A record is known by kind and index; what else it
+ * says is kvmm's business.  Messages that are malformed or find no room are
+ * told and dropped, with their descriptor.
+ */
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/hold/store.h"
+
+union fd_control {
+	char		buf[CMSG_SPACE(sizeof(int))];
+	struct cmsghdr	align;
+};
+
+static struct kept *store_find(struct store *st, u32 kind, u32 index)
+{
+	u32 i;
+
+	for (i = 0; i < st->nr; i++) {
+		struct kept *k = &st->kept[i];
+
+		if (k->rec.kind == kind && k->rec.index == index)
+			return k;
+	}
+	return NULL;
+}
+
+static void store_drop(struct store *st, struct kept *k)
+{
+	if (k->fd >= 0)
+		close(k->fd);
+	*k = st->kept[--st->nr];
+}
+
+void store_apply(struct store *st, const struct hold_record *rec, int fd)
+{
+	struct kept *k = store_find(st, rec->kind, rec->index);
+
+	if (rec->magic != HOLD_MAGIC ||
+	    (rec->op != HOLD_PUT && rec->op != HOLD_DROP)) {
+		pr_warn("kvmm sent a record that is none");
+		goto out_close;
+	}
+	if (k)
+		store_drop(st, k);
+	if (rec->op == HOLD_DROP)
+		goto out_close;
+	if (st->nr == HOLD_RECORDS) {
+		pr_warn("record %u.%u is lost: there are %u already",
+			rec->kind, rec->index, st->nr);
+		goto out_close;
+	}
+	st->kept[st->nr].rec = *rec;
+	st->kept[st->nr++].fd = fd;
+	return;
+
+out_close:
+	if (fd >= 0)
+		close(fd);
+}
+
+int store_receive(struct store *st, int sock)
+{
+	union fd_control control;
+	struct hold_record rec;
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	for (;;) {
+		struct iovec iov = { .iov_base = &rec, .iov_len = sizeof(rec) };
+		struct msghdr msg = {
+			.msg_iov = &iov, .msg_iovlen = 1,
+			.msg_control = control.buf,
+			.msg_controllen = sizeof(control.buf),
+		};
+		int fd = -1;
+
+		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 && errno == EAGAIN ? 0 : -EPIPE;
+		cm = CMSG_FIRSTHDR(&msg);
+		if (cm && cm->cmsg_level == SOL_SOCKET &&
+		    cm->cmsg_type == SCM_RIGHTS)
+			memcpy(&fd, CMSG_DATA(cm), sizeof(fd));
+		if (n != sizeof(rec))
+			rec.magic = 0;
+		store_apply(st, &rec, fd);
+	}
+}
+
+static int send_record(int sock, const struct hold_record *rec, int fd)
+{
+	union fd_control control;
+	struct iovec iov = {
+		.iov_base = (void *)rec, .iov_len = sizeof(*rec),
+	};
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	if (fd >= 0) {
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.buf;
+		msg.msg_controllen = sizeof(control.buf);
+		cm = CMSG_FIRSTHDR(&msg);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cm), &fd, sizeof(fd));
+	}
+	do {
+		n = sendmsg(sock, &msg, MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+int store_send(const struct store *st, int sock)
+{
+	struct hold_record end = { .magic = HOLD_MAGIC, .op = HOLD_END };
+	int err;
+	u32 i;
+
+	for (i = 0; i < st->nr; i++) {
+		err = send_record(sock, &st->kept[i].rec, st->kept[i].fd);
+		if (err)
+			return err;
+	}
+	return send_record(sock, &end, -1);
+}
+
+/* The path of the lock file, from the descriptor itself. */
+static void unlink_lock(int fd)
+{
+	char link[64], path[4096];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return;
+	path[n] = '\0';
+	if (path[0] == '/' && unlink(path) && errno != ENOENT)
+		pr_warn("%s is left: %s", path, strerror(errno));
+}
+
+static void unlink_socket(int fd)
+{
+	struct sockaddr_un addr = { .sun_family = 0 };
+	socklen_t len = sizeof(addr);
+
+	if (getsockname(fd, (struct sockaddr *)&addr, &len) ||
+	    addr.sun_family != AF_UNIX || !addr.sun_path[0])
+		return;
+	if (unlink(addr.sun_path) && errno != ENOENT)
+		pr_warn("%s is left: %s", addr.sun_path, strerror(errno));
+}
+
+void store_unlink(const struct store *st)
+{
+	u32 i;
+
+	/* The lock last: until then nobody else may make the sockets. */
+	for (i = 0; i < st->nr; i++)
+		if (st->kept[i].rec.kind == HOLD_LISTEN)
+			unlink_socket(st->kept[i].fd);
+	for (i = 0; i < st->nr; i++)
+		if (st->kept[i].rec.kind == HOLD_LOCK)
+			unlink_lock(st->kept[i].fd);
+}
+
+void store_clear(struct store *st)
+{
+	while (st->nr)
+		store_drop(st, &st->kept[st->nr - 1]);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.h - the records that kvmm-hold keeps from one kvmm to the next
+ */
+#ifndef KVMM_HOLD_STORE_H
+#define KVMM_HOLD_STORE_H
+
+#include "kvmm/hold/hold.h"
+
+/* One record; @fd is ours, -1 where the kind has none. */
+struct kept {
+	struct hold_record	rec;
+	int			fd;
+};
+
+struct store {
+	struct kept	kept[HOLD_RECORDS];
+	u32		nr;
+};
+
+/**
+ * store_receive() - take what kvmm deposits, until nothing more is there
+ * @sock: hold's end of the socketpair, non-blocking
+ *
+ * Return: 0, or -EPIPE when kvmm's end is closed.
+ */
+int store_receive(struct store *st, int sock);
+
+/* store_send() - hand everything over to a new kvmm: 0 or a negative errno */
+int __must_check store_send(const struct store *st, int sock);
+
+/* store_unlink() - remove the sockets and the lock of a kvmm that cannot */
+void store_unlink(const struct store *st);
+
+/* store_clear() - close everything */
+void store_clear(struct store *st);
+
+/* For tests: one message as it came, with its descriptor or -1. */
+void store_apply(struct store *st, const struct hold_record *rec, int fd);
+
+#endif /* KVMM_HOLD_STORE_H */

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * attach.c - one request, one answer: a connection becomes a client
+ *
+ * The shell judges what concerns the ABI and the tenant, the core judges the
+ * domain and its geometry.  Then the two segments are laid out and made, the
+ * core is told where to publish, and the answer goes out with three
+ * descriptors.  What fails after the core knows the client is undone by
+ * hanging up, as for a client that died at that moment.
+ *
+ * Every refusal is an errno and one line that names the thing and the remedy.
+ *
+ * A tenant is a user.  Its secret keys the hashes of its prefixes; it is
+ * drawn when the tenant is first seen and lives as long as the daemon, or
+ * until its place in the table is needed and it has no client.
+ *
+ * Context: control thread, but for the functions handed to mm_call().
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define PAGE		4096u
+#define C_HEAD		256u	/* before the entries: struct kvmm_client_ctl */
+
+struct attach_call {
+	struct daemon			*d;
+	struct client			*c;
+	const struct kvmm_attach_req	*req;
+	const u8			*secret;
+	struct kvmm_attach_rep		*rep;
+	struct core_attach_info		info;
+	int				err;
+};
+
+/* ---- tenants ---- */
+
+static u32 tenant_clients(const struct daemon *d, u64 key)
+{
+	const struct list *l;
+	u32 nr = 0;
+
+	for (l = d->attached.next; l != &d->attached; l = l->next) {
+		const struct client *c = list_entry(l, struct client, node);
+
+		nr += c->uid == key && c->stage != CLIENT_LINGERING;
+	}
+	return nr;
+}
+
+static struct tenant *tenant_get(struct daemon *d, u64 key)
+{
+	struct tenant *t, *take = NULL;
+	u32 i;
+
+	for (i = 0; i < d->cfg.max_tenants; i++) {
+		t = &d->tenants[i];
+		if (t->used && t->key == key)
+			return t;
+		if (!t->used)
+			take = take && !take->used ? take : t;
+		else if (!take && !tenant_clients(d, t->key))
+			take = t;
+	}
+	if (!take)
+		return NULL;
+	if (getrandom(take->secret, sizeof(take->secret), 0) !=
+	    sizeof(take->secret))
+		return NULL;
+	take->key = key;
+	take->used = true;
+	return take;
+}
+
+/* ---- refusing ---- */
+
+static int __printf(3, 4) refuse(struct kvmm_attach_rep *rep, int err,
+				 const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(rep->text, sizeof(rep->text), fmt, ap);
+	va_end(ap);
+	rep->status = err;
+	return err;
+}
+
+static bool reserved_clear(const struct kvmm_attach_req *req)
+{
+	u64 any = req->resv0;
+	u32 i, j;
+
+	for (i = 0; i < ARRAY_SIZE(req->resv); i++)
+		any |= req->resv[i];
+	for (i = 0; i < KVMM_MAX_GROUPS; i++)
+		for (j = 0; j < ARRAY_SIZE(req->group[i].resv); j++)
+			any |= req->group[i].resv[j];
+	return !any;
+}
+
+static int attach_check(struct daemon *d, const struct client *c,
+			struct kvmm_attach_req *req,
+			struct kvmm_attach_rep *rep)
+{
+	if (req->abi_version != KVMM_ABI_VERSION)
+		return refuse(rep, -EPROTONOSUPPORT,
+			      "this kvmm speaks ABI version %u, the client %u: install both from one release",
+			      KVMM_ABI_VERSION, req->abi_version);
+	if (req->layout_hash != KVMM_LAYOUT_HASH)
+		return refuse(rep, -EPROTONOSUPPORT,
+			      "the client was built with another uapi/kvmm.h: build both from one release");
+	if (req->flags & KVMM_ATTACH_RESUME)
+		return refuse(rep, -EOPNOTSUPP,
+			      "this kvmm resumes no attachment: attach anew");
+	if (req->flags || !reserved_clear(req))
+		return refuse(rep, -EINVAL,
+			      "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
+	if (!memchr(req->domain, '\0', sizeof(req->domain)))
+		return refuse(rep, -EINVAL,
+			      "the name of the domain does not end: at most %u bytes",
+			      KVMM_NAME_LEN - 1);
+	if (!req->sq_entries)
+		req->sq_entries = SQ_ENTRIES_DEFAULT;
+	if (!is_power_of_2(req->sq_entries))
+		return refuse(rep, -EINVAL,
+			      "%u submission entries are no power of two",
+			      req->sq_entries);
+	if (tenant_clients(d, c->uid) >= d->opt.tenant_clients)
+		return refuse(rep, -EUSERS,
+			      "user %u has %u clients attached, as many as --tenant-clients allows: end one",
+			      c->uid, d->opt.tenant_clients);
+	return 0;
+}
+
+/* ---- the segments ---- */
+
+static void layout_c(const struct kvmm_attach_req *req,
+		     struct kvmm_attach_rep *rep)
+{
+	rep->sq_entries = min(max(req->sq_entries, SQ_ENTRIES_MIN),
+			      SQ_ENTRIES_MAX);
+	rep->sq_off = C_HEAD;
+	rep->arg_off = rep->sq_off +
+		rep->sq_entries * (u32)sizeof(struct kvmm_sqe);
+	rep->arg_bytes = ARG_BYTES;
+	rep->c_bytes = ALIGN_UP(rep->arg_off + rep->arg_bytes, PAGE);
+}
+
+static u32 place(u64 *at, u64 bytes)
+{
+	u64 off = ALIGN_UP(*at, 64);
+
+	*at = off + bytes;
+	return (u32)off;
+}
+
+/* Offsets are 32 bits: false when D would be larger than they can say. */
+static bool layout_d(const struct daemon *d, const struct core_attach_info *in,
+		     struct kvmm_attach_rep *rep)
+{
+	u64 at = sizeof(struct kvmm_daemon_ctl);
+
+	/* Twice the submissions: answers may wait while new requests come. */
+	rep->cq_entries = 2 * rep->sq_entries;
+	rep->cq_off = place(&at, (u64)rep->cq_entries *
+			    sizeof(struct kvmm_cqe));
+	rep->result_bytes = RESULT_BYTES;
+	rep->result_off = place(&at, rep->result_bytes);
+	rep->event_entries = EVENT_ENTRIES;
+	rep->event_off = place(&at, EVENT_ENTRIES * sizeof(struct kvmm_event));
+	rep->max_seqs = in->max_seqs;
+	rep->seq_off = place(&at, (u64)in->max_seqs *
+			     sizeof(struct kvmm_seq_status));
+	rep->extent_off = place(&at, (u64)in->nr_extents *
+				sizeof(struct kvmm_extent_status));
+	rep->nr_tables = in->nr_tables;
+	rep->table_off = place(&at, (u64)in->nr_tables *
+			       sizeof(struct kvmm_table_page));
+	rep->d_bytes = ALIGN_UP(at, PAGE);
+	return rep->d_bytes <= UINT32_MAX;
+}
+
+static int segments_make(struct daemon *d, struct client *c,
+			 const struct kvmm_attach_req *req,
+			 const struct core_attach_info *in,
+			 struct kvmm_attach_rep *rep)
+{
+	char name[64];
+	int err;
+
+	layout_c(req, rep);
+	if (!layout_d(d, in, rep))
+		return -E2BIG;
+	snprintf(name, sizeof(name), "kvmm-client-%u-c", c->id);
+	err = segment_create(&c->c, rep->c_bytes, name, true);
+	if (err)
+		return err;
+	name[strlen(name) - 1] = 'd';
+	err = segment_create(&c->d, rep->d_bytes, name, false);
+	if (err)
+		return err;
+	c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (c->bell < 0)
+		return -errno;
+	c->ring.res_end = calloc(rep->cq_entries, sizeof(*c->ring.res_end));
+	return c->ring.res_end ? 0 : -ENOMEM;
+}
+
+static void ring_build(struct client *c, const struct kvmm_attach_rep *rep)
+{
+	struct client_ring *r = &c->ring;
+
+	r->ctl = (struct kvmm_client_ctl *)c->c.base;
+	r->dctl = (struct kvmm_daemon_ctl *)c->d.base;
+	r->sqes = (const struct kvmm_sqe *)(c->c.base + rep->sq_off);
+	r->args = c->c.base + rep->arg_off;
+	r->arg_bytes = rep->arg_bytes;
+	r->cqes = (struct kvmm_cqe *)(c->d.base + rep->cq_off);
+	r->results = c->d.base + rep->result_off;
+	r->result_bytes = rep->result_bytes;
+	r->guards[0] = c->c.guard;
+	r->guards[1] = c->d.guard;
+	ring_cons_init(&r->sq, rep->sq_entries, 0, &r->dctl->sq_head,
+		       &r->ctl->sq_tail);
+	ring_prod_init(&r->cq, rep->cq_entries, 0, &r->dctl->cq_tail,
+		       &r->ctl->cq_head);
+}
+
+/* ---- on the mm thread ---- */
+
+static void call_attach(struct core *core, void *arg)
+{
+	struct attach_call *a = arg;
+
+	a->err = core_client_attach(core, clock_ns(), a->c->uid, a->secret,
+				    a->req, &a->info);
+	if (a->err)
+		return;
+	a->c->id = a->info.client;
+	mm_introduce(a->d, a->c);
+}
+
+static void call_bind(struct core *core, void *arg)
+{
+	struct attach_call *a = arg;
+	const struct kvmm_attach_rep *rep = a->rep;
+	char *base = a->c->d.base;
+	struct core_bind bind = {
+		.ctl		= a->c->ring.dctl,
+		.seqs		= (struct kvmm_seq_status *)
+				  (base + rep->seq_off),
+		.extents	= (struct kvmm_extent_status *)
+				  (base + rep->extent_off),
+		.tables		= (struct kvmm_table_page *)
+				  (base + rep->table_off),
+		.events		= (struct kvmm_event *)
+				  (base + rep->event_off),
+		.nr_events	= rep->event_entries,
+	};
+
+	core_client_bind(core, a->c->id, &bind);
+	mm_activate(a->d, a->c);
+}
+
+/* ---- the whole ---- */
+
+static void reply_fill(const struct daemon *d, const struct core_attach_info *in,
+		       struct kvmm_attach_rep *rep)
+{
+	rep->daemon_epoch = d->epoch;
+	rep->client = in->client;
+	rep->domain = in->domain;
+	rep->pool_bytes = d->cfg.pool_bytes;
+	rep->extent_size = d->cfg.extent_size;
+	rep->nr_extents = in->nr_extents;
+	rep->unit = in->unit;
+	rep->layer_stride = in->layer_stride;
+	rep->block_bytes = in->block_bytes;
+	rep->span_extents = in->span_extents;
+	rep->span_blocks = in->span_blocks;
+	rep->span_tail = in->span_tail;
+	rep->max_steps = in->max_steps;
+	rep->max_batch = CORE_MAX_BATCH;
+	rep->step_deadline_ms = d->opt.step_deadline_ms;
+	if (getrandom(rep->token, sizeof(rep->token), GRND_NONBLOCK) < 0)
+		memset(rep->token, 0, sizeof(rep->token));
+}
+
+static int client_tables(const struct daemon *d, struct client *c)
+{
+	u32 words = DIV_ROUND_UP(d->nr_extents, 64);
+
+	c->want = calloc(d->nr_extents, sizeof(*c->want));
+	c->dirty = calloc(words, sizeof(*c->dirty));
+	c->todo = calloc(words, sizeof(*c->todo));
+	return c->want && c->dirty && c->todo ? 0 : -ENOMEM;
+}
+
+/* Everything up to the answer.  Once c->id is set the core knows the client. */
+static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
+{
+	struct daemon *d = a->d;
+	struct client *c = a->c;
+	const struct tenant *t;
+	int err = attach_check(d, c, req, a->rep);
+
+	if (err)
+		return err;
+	t = tenant_get(d, c->uid);
+	if (!t)
+		return refuse(a->rep, -EUSERS,
+			      "%u tenants are attached, as many as --max-tenants allows",
+			      d->cfg.max_tenants);
+	err = client_tables(d, c);
+	if (err)
+		return refuse(a->rep, err, "kvmm has no memory for a client");
+	a->secret = t->secret;
+	client_make_room(d);
+	err = mm_call(d, call_attach, a);
+	if (err)
+		return refuse(a->rep, err, "kvmm is shutting down");
+	if (a->err)
+		return refuse(a->rep, a->err, "%s", a->info.text ?
+			      a->info.text : strerror(-a->err));
+	reply_fill(d, &a->info, a->rep);
+	err = segments_make(d, c, req, &a->info, a->rep);
+	if (err)
+		return refuse(a->rep, err,
+			      "kvmm cannot make the shared memory of a client (%s): ask for fewer sequences, or free memory",
+			      strerror(-err));
+	ring_build(c, a->rep);
+	c->ring.dctl->daemon_epoch = d->epoch;
+	c->ring.dctl->state = KVMM_CLIENT_ALIVE;
+	return mm_call(d, call_bind, a);
+}
+
+static void attach_log(const struct client *c, const struct kvmm_attach_req *req,
+		       const struct kvmm_attach_rep *rep)
+{
+	char name[KVMM_NAME_LEN];
+	u32 i;
+
+	for (i = 0; req->domain[i]; i++)
+		name[i] = req->domain[i] > ' ' && req->domain[i] <= '~' ?
+			  req->domain[i] : '_';
+	name[i] = '\0';
+	pr_info("client %u attached: %s (pid %d, uid %u), domain %s: blocks of %llu bytes, %u in a span of %u extents, tail %.2f %%",
+		c->id, c->info.comm, (int)c->info.pid, c->uid, name,
+		(unsigned long long)rep->block_bytes, rep->span_blocks,
+		rep->span_extents, 100.0 * (double)rep->span_tail /
+		((double)rep->span_extents * (double)rep->extent_size));
+}
+
+/* The core knows it: it counts as attached, however this goes on. */
+static void attach_list(struct daemon *d, struct client *c)
+{
+	c->stage = CLIENT_ATTACHED;
+	c->deadline = 0;
+	d->nr_greeting--;
+	list_del(&c->node);
+	list_add_tail(&d->attached, &c->node);
+	d->clients[c->id] = c;
+	deposit_put(d, HOLD_CLIENT, c->id, c->pidfd.fd, 0);
+}
+
+/**
+ * attach_request() - answer the attach request of a connection
+ * @req: a copy; judged here for the first time
+ *
+ * Afterwards @c is attached, or closed and about to be freed.
+ */
+void attach_request(struct daemon *d, struct client *c,
+		    const struct kvmm_attach_req *req)
+{
+	struct kvmm_attach_req mine = *req;
+	struct kvmm_attach_rep rep = {
+		.magic		= KVMM_REPLY_MAGIC,
+		.abi_version	= KVMM_ABI_VERSION,
+		.layout_hash	= KVMM_LAYOUT_HASH,
+	};
+	struct attach_call a = { .d = d, .c = c, .req = &mine, .rep = &rep };
+	int err = attach_build(&a, &mine);
+	int fds[3];
+
+	if (c->id != CORE_NONE)
+		attach_list(d, c);
+	if (!err) {
+		c->pidfd.fn = client_on_pidfd;
+		err = watch_add(d, &c->pidfd, EPOLLIN);
+	}
+	if (err) {
+		if (log_allowed())
+			pr_warn("%s (pid %d, uid %u) is refused: %s",
+				c->info.comm, (int)c->info.pid, c->uid,
+				rep.text[0] ? rep.text : strerror(-err));
+		rep.status = err;
+		/* It is told if it still listens. */
+		err = sock_send(c->sock.fd, &rep, sizeof(rep), NULL, 0);
+		client_abort(d, c);
+		return;
+	}
+	kv_fault_die(KV_FAULT_control_die);
+	fds[0] = c->c.fd;
+	fds[1] = c->d.fd;
+	fds[2] = c->bell;
+	err = sock_send(c->sock.fd, &rep, sizeof(rep), fds, 3);
+	segment_close_fd(&c->c);
+	segment_close_fd(&c->d);
+	if (err) {
+		client_hang_up(d, c);
+		return;
+	}
+	attach_log(c, &mine, &rep);
+	extents_send(d, c);
+}

@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * client.c - the life of a connection to the attach socket
+ *
+ *   GREETING --attach--> ATTACHED --DETACH--> LEAVING --hangs up--> LINGERING
+ *       |                   |                                          |
+ *       | deadline,         | end of file, garbage,       the process  |
+ *       | garbage           v expelled                    has ended,   |
+ *       v                HUNG_UP                          or a second  |
+ *     gone                  | the process has ended       has passed   |
+ *                           +-------------> gone <---------------------+
+ *
+ * A connection that ends without DETACH is a dead client, though its process
+ * may live on and write to the memory it has mapped: its blocks stay in
+ * quarantine, its segments stay mapped here and its slot stays taken, until
+ * the pidfd says that the process is gone.  The core kills one that takes too
+ * long.  One that said DETACH claims to have unmapped everything; it is waited
+ * for a moment, since most end then, because the core trusts the claim towards
+ * other tenants only when the process has ended.
+ *
+ * Only when the core has forgotten a client is anything of it freed,
+ * and then at the end of the control thread's round, since an event for it
+ * may still wait in the same batch.
+ *
+ * Context: control thread, but for the functions handed to mm_call().
+ */
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define RETRY_NS	(50 * NSEC_PER_MSEC)	/* to send extents again */
+#define CLIENT_SNDBUF	4096
+
+struct life_call {
+	struct daemon	*d;
+	struct client	*c;
+};
+
+/* ---- on the mm thread ---- */
+
+static void call_dead(struct core *core, void *arg)
+{
+	struct life_call *l = arg;
+
+	mm_deactivate(l->d, l->c);
+	core_client_dead(core, clock_ns(), l->c->id);
+}
+
+static void call_quiet(struct core *core, void *arg)
+{
+	struct life_call *l = arg;
+
+	core_client_quiet(core, clock_ns(), l->c->id);
+	mm_forget(l->d, l->c);
+}
+
+static void call_eproto(struct core *core, void *arg)
+{
+	struct life_call *l = arg;
+	u64 bit = BIT_ULL(l->c->id);
+
+	if (l->d->mm_active & bit) {
+		core_client_eproto(core, clock_ns(), l->c->id);
+		l->d->mm_wake |= bit;
+	}
+	mm_deactivate(l->d, l->c);
+}
+
+/* ---- the end ---- */
+
+/* Give back what @c holds; nothing refers to it any more. */
+void client_free(struct client *c)
+{
+	segment_destroy(&c->c);
+	segment_destroy(&c->d);
+	if (c->bell >= 0)
+		close(c->bell);
+	if (c->sock.fd >= 0)
+		close(c->sock.fd);
+	if (c->pidfd.fd >= 0)
+		close(c->pidfd.fd);
+	free(c->ring.res_end);
+	free(c->todo);
+	free(c->want);
+	free(c->dirty);
+	free(c);
+}
+
+/* Nobody knows @c any more: free it when this round is over. */
+static void client_drop(struct daemon *d, struct client *c)
+{
+	watch_close(d, &c->sock);
+	watch_close(d, &c->pidfd);
+	if (c->id != CORE_NONE && d->clients[c->id] == c) {
+		d->clients[c->id] = NULL;
+		deposit_drop(d, HOLD_CLIENT, c->id);
+	}
+	if (c->stage == CLIENT_GREETING)
+		d->nr_greeting--;
+	list_del(&c->node);
+	list_add_tail(&d->dead, &c->node);
+}
+
+/* The core knows no more of @c than that its slot is free. */
+static void client_quiet(struct daemon *d, struct client *c)
+{
+	struct life_call l = { .d = d, .c = c };
+
+	if (!mm_call(d, call_quiet, &l))
+		client_drop(d, c);
+}
+
+/* Say what the mm thread did to @c. */
+static void client_log_notes(const struct client *c, u32 notes)
+{
+	const char *what = NULL, *why = NULL;
+
+	if (notes & NOTE_EXPELLED) {
+		what = "is expelled";
+		why = READ_ONCE(c->why);
+	} else if (notes & (NOTE_KILLED | NOTE_UNKILLABLE)) {
+		what = notes & NOTE_KILLED ? "is killed" : "cannot be killed";
+		why = strerror(-READ_ONCE(c->reason));
+		if ((notes & NOTE_KILLED) && READ_ONCE(c->reason) == -ETIME)
+			why = "it kept a step open past the deadline";
+		else if (notes & NOTE_KILLED)
+			why = "it hung up and did not end";
+	}
+	if (what && log_allowed())
+		pr_warn("client %u (%s, pid %d) %s: %s", c->id, c->info.comm,
+			(int)c->info.pid, what, why);
+}
+
+/*
+ * Take over what the mm thread noted.  A client that said DETACH closes its
+ * socket as soon as it has the answer, so the end of the socket may be seen
+ * before the kick of the mm thread.
+ */
+static u32 client_note(struct client *c)
+{
+	/* Pairs with the release in mm_note(). */
+	u32 notes = __atomic_exchange_n(&c->notes, 0, __ATOMIC_ACQUIRE);
+
+	if ((notes & NOTE_DETACHED) && c->stage == CLIENT_ATTACHED) {
+		c->stage = CLIENT_LEAVING;
+		c->deadline = clock_ns() + LEAVING_MS * NSEC_PER_MSEC;
+	}
+	client_log_notes(c, notes);
+	return notes;
+}
+
+/**
+ * client_hang_up() - the connection is over, whoever ended it
+ *
+ * One that never attached is gone with it; another is dead, or has detached,
+ * and waits for the end of its process.
+ */
+void client_hang_up(struct daemon *d, struct client *c)
+{
+	struct life_call l = { .d = d, .c = c };
+	bool detached;
+
+	if (c->stage == CLIENT_GREETING) {
+		client_drop(d, c);
+		return;
+	}
+	client_note(c);
+	detached = c->stage == CLIENT_LEAVING;
+	if (c->stage != CLIENT_ATTACHED && !detached)
+		return;
+	pr_info("client %u (%s, pid %d) %s, %llu extents sent", c->id,
+		c->info.comm, (int)c->info.pid,
+		detached ? "detached" : "hung up",
+		(unsigned long long)c->nr_sent);
+	watch_close(d, &c->sock);
+	c->todo_any = false;
+	c->stage = detached ? CLIENT_LINGERING : CLIENT_HUNG_UP;
+	c->deadline = detached ? clock_ns() + LINGER_MS * NSEC_PER_MSEC : 0;
+	if (!detached && mm_call(d, call_dead, &l))
+		pr_debug("the mm thread has stopped");
+}
+
+/* The process has ended: its memory can be written no more. */
+static void client_ended(struct daemon *d, struct client *c)
+{
+	struct life_call l = { .d = d, .c = c };
+
+	/* Stays open until the core forgot the client and kills it no more. */
+	watch_remove(d, &c->pidfd);
+	client_hang_up(d, c);
+	if (c->id == CORE_NONE)
+		return;
+	if (c->stage == CLIENT_LINGERING && mm_call(d, call_dead, &l))
+		return;
+	client_quiet(d, c);
+}
+
+/* Room for a new client: the oldest that detached need not be waited for. */
+void client_make_room(struct daemon *d)
+{
+	struct list *l, *tmp;
+	u32 i;
+
+	for (i = 0; i < d->cfg.max_clients; i++)
+		if (!d->clients[i])
+			return;
+	list_for_each(&d->attached, l, tmp) {
+		struct client *c = list_entry(l, struct client, node);
+
+		if (c->stage == CLIENT_LINGERING) {
+			client_quiet(d, c);
+			return;
+		}
+	}
+}
+
+/* An attach failed before anything was sent: nothing of @c can be in use. */
+void client_abort(struct daemon *d, struct client *c)
+{
+	client_ended(d, c);
+}
+
+void client_on_pidfd(struct daemon *d, struct watch *w, u32 events)
+{
+	client_ended(d, container_of(w, struct client, pidfd));
+}
+
+/* ---- what comes in on the socket ---- */
+
+static void client_greet(struct daemon *d, struct client *c)
+{
+	struct kvmm_attach_req req;
+	ssize_t n = sock_recv(c->sock.fd, &req, sizeof(req));
+
+	if (n == -EAGAIN)
+		return;
+	if (n != sizeof(req) || req.magic != KVMM_ATTACH_MAGIC) {
+		if (n && n != -ECONNRESET && log_allowed())
+			pr_warn("%s (pid %d, uid %u) sent no attach request: its connection is closed",
+				c->info.comm, (int)c->info.pid, c->uid);
+		client_drop(d, c);
+		return;
+	}
+	attach_request(d, c, &req);
+}
+
+/* After ATTACH a client has nothing to say here: it hangs up, or lies. */
+static void client_listen(struct daemon *d, struct client *c)
+{
+	struct life_call l = { .d = d, .c = c };
+	char byte[8];
+	ssize_t n = sock_recv(c->sock.fd, byte, sizeof(byte));
+
+	if (n == -EAGAIN)
+		return;
+	if (n > 0 || n == -EBADMSG) {
+		if (log_allowed())
+			pr_warn("client %u (%s, pid %d) is expelled: it sent a message after ATTACH",
+				c->id, c->info.comm, (int)c->info.pid);
+		if (mm_call(d, call_eproto, &l))
+			return;
+	}
+	client_hang_up(d, c);
+}
+
+void client_on_sock(struct daemon *d, struct watch *w, u32 events)
+{
+	struct client *c = container_of(w, struct client, sock);
+
+	if (events & EPOLLOUT)
+		extents_send(d, c);
+	if (!(events & ~(u32)EPOLLOUT))
+		return;
+	if (c->stage == CLIENT_GREETING)
+		client_greet(d, c);
+	else
+		client_listen(d, c);
+}
+
+/* ---- the beginning ---- */
+
+static u32 greeting_of(const struct daemon *d, uid_t uid)
+{
+	const struct list *l;
+	u32 nr = 0;
+
+	for (l = d->greeting.next; l != &d->greeting; l = l->next)
+		nr += list_entry(l, struct client, node)->uid == uid;
+	return nr;
+}
+
+/* Read on from those of @uid: most have hung up, or asked meanwhile. */
+static void greeting_sweep(struct daemon *d, uid_t uid)
+{
+	struct list *l, *tmp;
+
+	list_for_each(&d->greeting, l, tmp) {
+		struct client *c = list_entry(l, struct client, node);
+
+		if (c->uid == uid)
+			client_greet(d, c);
+	}
+}
+
+static bool greeting_full(const struct daemon *d, uid_t uid)
+{
+	return d->nr_greeting >= MAX_GREETING ||
+	       greeting_of(d, uid) >= MAX_GREETING_UID;
+}
+
+static struct client *client_alloc(int sock)
+{
+	struct client *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	list_init(&c->node);
+	c->sock.fd = sock;
+	c->pidfd.fd = -1;
+	c->bell = -1;
+	c->c.fd = -1;
+	c->d.fd = -1;
+	c->id = CORE_NONE;
+	c->stage = CLIENT_GREETING;
+	return c;
+}
+
+/* Take in a connection, or say in one word why not. */
+static const char *client_admit(struct daemon *d, int sock)
+{
+	struct client *c = client_alloc(sock);
+	int bytes = CLIENT_SNDBUF;
+	const char *why = NULL;
+
+	if (!c) {
+		close(sock);
+		return "no memory";
+	}
+	/* Bounds the descriptors under way to a client that does not read. */
+	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	if (peer_identify(sock, c))
+		why = "its process cannot be identified";
+	else if (greeting_full(d, c->uid))
+		greeting_sweep(d, c->uid);
+	if (!why && greeting_full(d, c->uid))
+		why = "too many connections wait to attach";
+	if (why) {
+		client_free(c);
+		return why;
+	}
+	c->sock.fn = client_on_sock;
+	c->deadline = clock_ns() + GREETING_MS * NSEC_PER_MSEC;
+	list_add_tail(&d->greeting, &c->node);
+	d->nr_greeting++;
+	if (watch_add(d, &c->sock, EPOLLIN | EPOLLRDHUP)) {
+		client_drop(d, c);
+		return "epoll refuses it";
+	}
+	return NULL;
+}
+
+void client_accept(struct daemon *d, struct watch *w, u32 events)
+{
+	const char *why;
+	int sock, i;
+
+	/* A bounded number a round: others wait too. */
+	for (i = 0; i < 16; i++) {
+		sock = accept4(w->fd, NULL, NULL,
+			       SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (sock < 0) {
+			if (errno != EAGAIN && errno != ECONNABORTED &&
+			    errno != EINTR && log_allowed())
+				pr_warn("cannot accept a client: %s",
+					strerror(errno));
+			return;
+		}
+		why = client_admit(d, sock);
+		if (why && log_allowed())
+			pr_warn("a connection is closed: %s", why);
+	}
+}
+
+/* ---- what the mm thread tells ---- */
+
+void client_take_notes(struct daemon *d)
+{
+	/* Pairs with the release in mm_note(). */
+	u64 mask = __atomic_exchange_n(&d->note_mask, 0, __ATOMIC_ACQUIRE);
+
+	for (; mask; mask &= mask - 1) {
+		struct client *c = d->clients[__builtin_ctzll(mask)];
+
+		if (c && (client_note(c) & NOTE_EXPELLED))
+			client_hang_up(d, c);
+	}
+}
+
+void client_send_extents(struct daemon *d, u64 mask)
+{
+	for (; mask; mask &= mask - 1) {
+		struct client *c = d->clients[__builtin_ctzll(mask)];
+
+		if (c)
+			extents_send(d, c);
+	}
+}
+
+/**
+ * client_timers() - end what took too long
+ * Return: when to be called next, or UINT64_MAX.
+ */
+u64 client_timers(struct daemon *d, u64 now)
+{
+	struct list *l, *tmp;
+	u64 next = UINT64_MAX;
+
+	list_for_each(&d->greeting, l, tmp) {
+		struct client *c = list_entry(l, struct client, node);
+
+		if (now < c->deadline) {
+			next = min(next, c->deadline);
+			continue;
+		}
+		if (log_allowed())
+			pr_warn("%s (pid %d, uid %u) connected and did not attach: its connection is closed",
+				c->info.comm, (int)c->info.pid, c->uid);
+		client_drop(d, c);
+	}
+	list_for_each(&d->attached, l, tmp) {
+		struct client *c = list_entry(l, struct client, node);
+
+		if (c->todo_any && !c->want_out) {
+			extents_send(d, c);
+			if (c->todo_any && !c->want_out)
+				next = min(next, now + RETRY_NS);
+		}
+		if (!c->deadline)
+			continue;
+		if (now >= c->deadline && c->stage == CLIENT_LINGERING) {
+			client_quiet(d, c);
+			continue;
+		}
+		if (now >= c->deadline)
+			client_hang_up(d, c);
+		next = min(next, c->deadline);
+	}
+	return next;
+}
+
+/* At the end, when the mm thread has stopped. */
+void client_exit_all(struct daemon *d)
+{
+	struct list *heads[] = { &d->greeting, &d->attached, &d->dead };
+	struct list *l, *tmp;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(heads); i++) {
+		list_for_each(heads[i], l, tmp) {
+			list_del(l);
+			client_free(list_entry(l, struct client, node));
+		}
+	}
+}

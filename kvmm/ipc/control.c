@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * control.c - the control thread: one epoll over everything that is not hot
+ *
+ * Listening sockets, connections, pidfds, signals and the kick of the mm
+ * thread, each a struct watch with a function.  Nothing here blocks: sockets
+ * are non-blocking, a peer that does not read is left alone until it does,
+ * and what takes its time has a deadline.  mm_call() waits, for no longer
+ * than a turn of the mm thread, which never blocks either.
+ *
+ * A watch may die while an event for it waits in the same batch.  Its fn is
+ * then NULL and the event is dropped; its memory is freed after the round.
+ */
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define CONTROL_EVENTS	64
+#define WATCHDOG_NS	NSEC_PER_SEC
+
+int watch_add(struct daemon *d, struct watch *w, u32 events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = w };
+
+	return epoll_ctl(d->epoll, EPOLL_CTL_ADD, w->fd, &ev) ? -errno : 0;
+}
+
+void watch_events(struct daemon *d, struct watch *w, u32 events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = w };
+
+	if (w->fd >= 0 && epoll_ctl(d->epoll, EPOLL_CTL_MOD, w->fd, &ev))
+		pr_warn("a connection cannot be watched: %s", strerror(errno));
+}
+
+/* No event of @w is delivered any more. */
+void watch_remove(struct daemon *d, struct watch *w)
+{
+	w->fn = NULL;
+	/* hold may have a duplicate, so closing would not remove it. */
+	if (w->fd >= 0)
+		epoll_ctl(d->epoll, EPOLL_CTL_DEL, w->fd, NULL);
+}
+
+void watch_close(struct daemon *d, struct watch *w)
+{
+	watch_remove(d, w);
+	if (w->fd >= 0)
+		close(w->fd);
+	w->fd = -1;
+}
+
+static void control_signal(struct daemon *d, struct watch *w, u32 events)
+{
+	struct signalfd_siginfo si;
+
+	while (read(w->fd, &si, sizeof(si)) == sizeof(si)) {
+		pr_info("SIG%s: shutting down",
+			sigabbrev_np((int)si.ssi_signo));
+		d->stop = true;
+	}
+}
+
+static void control_kicked(struct daemon *d, struct watch *w, u32 events)
+{
+	u64 count, mask;
+
+	if (read(w->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		pr_warn("the kick of the mm thread is lost: %s",
+			strerror(errno));
+	/* Pairs with the release in ops_extent_send(). */
+	mask = __atomic_exchange_n(&d->send_mask, 0, __ATOMIC_ACQUIRE);
+	client_send_extents(d, mask);
+	client_take_notes(d);
+}
+
+static int control_signalfd(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	/* Before threads exist: they inherit the mask. */
+	if (pthread_sigmask(SIG_BLOCK, &set, NULL))
+		return -1;
+	signal(SIGPIPE, SIG_IGN);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/**
+ * control_init() - epoll, signals and the kick
+ * Context: before threads exist.
+ */
+int control_init(struct daemon *d)
+{
+	int err;
+
+	list_init(&d->greeting);
+	list_init(&d->attached);
+	list_init(&d->dead);
+	list_init(&d->views);
+	d->epoll = epoll_create1(EPOLL_CLOEXEC);
+	d->kick.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	d->signals.fd = control_signalfd();
+	if (d->epoll < 0 || d->kick.fd < 0 || d->signals.fd < 0)
+		return -errno;
+	d->tenants = calloc(d->cfg.max_tenants, sizeof(*d->tenants));
+	if (!d->tenants)
+		return -ENOMEM;
+	d->kick.fn = control_kicked;
+	d->signals.fn = control_signal;
+	err = watch_add(d, &d->kick, EPOLLIN);
+	if (err)
+		return err;
+	return watch_add(d, &d->signals, EPOLLIN);
+}
+
+static void control_free_dead(struct daemon *d)
+{
+	struct list *l, *tmp;
+
+	list_for_each(&d->dead, l, tmp) {
+		list_del(l);
+		client_free(list_entry(l, struct client, node));
+	}
+}
+
+/* Do what is due.  Return: milliseconds until something else is. */
+static int control_timers(struct daemon *d)
+{
+	u64 now = clock_ns(), next;
+
+	next = client_timers(d, now);
+	next = min(next, view_timers(d, now));
+	next = min(next, deposit_timers(d, now));
+	mapper_watchdog(d, now);
+	/* The mapper gets stuck without telling anybody. */
+	next = min(next, now + WATCHDOG_NS);
+	return next <= now ? 0 : (int)DIV_ROUND_UP(next - now, NSEC_PER_MSEC);
+}
+
+/* control_run() - until a signal says so */
+void control_run(struct daemon *d)
+{
+	struct epoll_event ev[CONTROL_EVENTS];
+	int i, n;
+
+	while (!d->stop) {
+		int ms = control_timers(d);
+
+		control_free_dead(d);
+		n = epoll_wait(d->epoll, ev, CONTROL_EVENTS, ms);
+		if (n < 0 && errno != EINTR) {
+			pr_err("epoll_wait: %s", strerror(errno));
+			break;
+		}
+		for (i = 0; i < n; i++) {
+			struct watch *w = ev[i].data.ptr;
+
+			if (w->fn)
+				w->fn(d, w, ev[i].events);
+		}
+	}
+}
+
+void control_exit(struct daemon *d)
+{
+	watch_close(d, &d->kick);
+	watch_close(d, &d->signals);
+	if (d->epoll >= 0)
+		close(d->epoll);
+	free(d->tenants);
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * daemon.h - what the files of the daemon's shell share
+ *
+ * Three threads, and who may touch what:
+ *
+ *   control	sockets, struct client, the files for operators; the main thread
+ *   mm		struct core and everything that the core points at; struct
+ *		client_ring of active clients
+ *   mapper	the device: makes and releases extents
+ *
+ *   control -> mm	mm_call(): one function at a time, waited for
+ *   mm -> control	words that say what is due (want, dirty, notes), and a
+ *			kick; no queue, so nothing can be full
+ *   mm <-> mapper	two queues, sized for the extents there are
+ *   mapper, control	the table of extent descriptors, under extent_lock
+ *
+ * extent_lock is the only lock; the mm thread never takes it.
+ */
+#ifndef KVMM_IPC_DAEMON_H
+#define KVMM_IPC_DAEMON_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/un.h>
+
+#include <kvmm/list.h>
+#include <kvmm/ring.h>
+#include <kvmm/types.h>
+
+#include "kvmm/core/core.h"
+#include "kvmm/dev/dev.h"
+#include "kvmm/hold/hold.h"
+#include "kvmm/ipc/options.h"
+#include "kvmm/ipc/spsc.h"
+#include "kvmm/proc/proc.h"
+
+#define MAX_CLIENTS		64	/* one bit of a word each */
+#define MAX_GREETING		64	/* connected and not attached */
+#define MAX_GREETING_UID	8	/* of one user */
+#define GREETING_MS		5000	/* to send the attach request */
+#define LEAVING_MS		2000	/* from DETACH to closing the socket */
+#define LINGER_MS		1000	/* from there to the end of the process */
+
+#define SQ_ENTRIES_MIN		16u
+#define SQ_ENTRIES_MAX		1024u
+#define SQ_ENTRIES_DEFAULT	256u
+#define ARG_BYTES		(512u << 10)
+#define RESULT_BYTES		(256u << 10)
+#define EVENT_ENTRIES		1024u
+
+#define NSEC_PER_MSEC		1000000ull
+#define NSEC_PER_SEC		1000000000ull
+
+struct daemon;
+
+/**
+ * struct watch - a descriptor in the control thread's epoll
+ * @fn: called with what happened; NULL: no longer
+ * @fd: -1 when closed
+ */
+struct watch {
+	void	(*fn)(struct daemon *d, struct watch *w, u32 events);
+	int	fd;
+};
+
+/* Memory shared with one client; @guard is its place among those guarded. */
+struct segment {
+	char	*base;
+	size_t	bytes;
+	int	fd;
+	int	guard;
+};
+
+/**
+ * struct client_ring - the mm thread's half of one client
+ * @sq:        consuming end of submissions
+ * @cq:        producing end of completions
+ * @ctl:       the client's control words, in C
+ * @dctl:      the daemon's, in D
+ * @res_head:  bytes of the result area handed out, running
+ * @res_tail:  of those, bytes given back
+ * @res_seen:  completions whose results were given back
+ * @res_end:   @res_head after each completion, one a slot of the ring
+ * @stalled:   no room for the next answer; look again when cq_head moves
+ * @guards:    of its segments, looked at after every turn
+ */
+struct client_ring {
+	struct ring_cons	sq;
+	struct ring_prod	cq;
+	struct kvmm_client_ctl	*ctl;
+	struct kvmm_daemon_ctl	*dctl;
+	const struct kvmm_sqe	*sqes;
+	const char		*args;
+	struct kvmm_cqe		*cqes;
+	char			*results;
+	u32			arg_bytes;
+	u32			result_bytes;
+	u64			res_head;
+	u64			res_tail;
+	u32			res_seen;
+	u64			*res_end;
+	bool			stalled;
+	int			guards[2];
+};
+
+enum client_stage {
+	CLIENT_GREETING,	/* connected, has not asked yet */
+	CLIENT_ATTACHED,
+	CLIENT_LEAVING,		/* said DETACH, its socket is open */
+	CLIENT_LINGERING,	/* detached and hung up; it may end any moment */
+	CLIENT_HUNG_UP,		/* the core knows; its process may still write */
+};
+
+/* client.notes: set by the mm thread, taken by the control thread */
+#define NOTE_DETACHED	BIT(0)
+#define NOTE_EXPELLED	BIT(1)
+#define NOTE_KILLED	BIT(2)
+#define NOTE_UNKILLABLE	BIT(3)
+
+/**
+ * struct client - one connection to the attach socket
+ * @id:       of the core, CORE_NONE before it attached
+ * @deadline: of its stage, or 0
+ * @todo:     extents to be sent, a bit each; the control thread's
+ * @nr_sent:  descriptors sent, for the log
+ * @want:     generation to send of each extent; written by the mm thread
+ * @dirty:    extents whose @want changed; set by mm, taken by control
+ * @notes:    NOTE_*
+ * @why:      of NOTE_EXPELLED; written before the note
+ * @reason:   of NOTE_KILLED, or errno of NOTE_UNKILLABLE; the same
+ * @ring:     the mm thread's, while the client is active
+ */
+struct client {
+	struct list		node;
+	struct watch		sock;
+	struct watch		pidfd;
+	enum client_stage	stage;
+	u32			id;
+	u64			deadline;
+	uid_t			uid;
+	struct proc_client_info	info;
+	struct segment		c;
+	struct segment		d;
+	int			bell;
+	u64			*todo;
+	bool			todo_any;
+	bool			want_out;
+	u64			nr_sent;
+
+	u32			*want;
+	u64			*dirty;
+	u32			notes;
+	const char		*why;
+	int			reason;
+
+	struct client_ring	ring;
+};
+
+struct extent_fd {
+	int	fd;
+	u32	generation;
+};
+
+/* A user, and what its hashes are keyed with. */
+struct tenant {
+	bool	used;
+	u64	key;
+	u8	secret[CORE_SECRET_LEN];
+};
+
+/* What kvmm-hold keeps for the next daemon. */
+struct deposit {
+	int	fd;		/* to hold, -1: there is none */
+	int	lock;		/* handed over by hold, -1: none */
+	int	listen[2];
+	u64	last_epoch;
+	int	old[HOLD_RECORDS];	/* pidfds of the last daemon's clients */
+	u32	nr_old;
+	u64	old_deadline;
+};
+
+/**
+ * struct daemon - the shell around one core
+ * @mm_clients:   by the core's id; the mm thread's view
+ * @mm_known:     clients that the core knows, a bit each
+ * @mm_active:    of those, the ones whose rings are served
+ * @mm_wake:      clients to be woken before the turn ends
+ * @mm_kick:      the control thread has something to take
+ * @mm_args:      the mm thread's copy of the arguments of one request
+ * @mm_sleeping:  the mm thread waits in epoll
+ * @mm_bell:      wakes it
+ * @call_*:       the function that the control thread waits for
+ * @idle_ns:      time that the mm thread slept
+ * @to_mapper:    mm to mapper
+ * @from_mapper:  mapper to mm
+ * @mapper_since: when the device call under way began, or 0
+ * @send_mask:    clients whose @dirty changed
+ * @note_mask:    clients whose @notes changed
+ * @clients:      by the core's id; the control thread's view
+ */
+struct daemon {
+	struct kvmm_options	opt;
+	struct core_config	cfg;
+	u32			nr_extents;
+	u64			epoch;
+	u64			start_ns;
+	struct kvmm_dev		dev;
+
+	/* mm thread */
+	struct core		*core;
+	void			*arena;
+	u64			arena_bytes;
+	pthread_t		mm_thread;
+	int			mm_epoll;
+	int			mm_bell;
+	struct client		*mm_clients[MAX_CLIENTS];
+	u64			mm_known;
+	u64			mm_active;
+	u64			mm_wake;
+	bool			mm_kick;
+	u64			*mm_args;
+	u64			mm_next_tick;
+	u32			mm_spin;
+	u64			idle_ns;
+
+	/* between mm and control */
+	u32			mm_sleeping;
+	u32			mm_stop;
+	u32			call_pending;
+	void			(*call_fn)(struct core *core, void *arg);
+	void			*call_arg;
+	sem_t			call_done;
+	u64			send_mask;
+	u64			note_mask;
+
+	/* between mm and mapper */
+	struct spsc		to_mapper;
+	struct spsc		from_mapper;
+	sem_t			mapper_bell;
+	u32			mapper_stop;
+	u64			mapper_since;
+	u32			mapper_extent;
+	pthread_t		mapper_thread;
+	pthread_mutex_t		extent_lock;
+	struct extent_fd	*extent_fds;
+
+	/* control thread */
+	int			epoll;
+	struct watch		kick;
+	struct watch		signals;
+	struct watch		attach_sock;
+	struct watch		view_sock;
+	struct list		greeting;
+	struct list		attached;	/* every later stage too */
+	struct list		dead;		/* freed after this round */
+	struct list		views;
+	u32			nr_greeting;
+	u32			nr_views;
+	u32			send_batch;
+	u64			mapper_warned;
+	struct client		*clients[MAX_CLIENTS];
+	struct tenant		*tenants;
+	struct proc		*proc;
+	struct deposit		deposit;
+	struct sockaddr_un	attach_addr;
+	struct sockaddr_un	view_addr;
+	char			lock_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	int			lock_fd;
+	bool			stop;
+};
+
+static inline u64 clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+/* control.c */
+int __must_check control_init(struct daemon *d);
+void control_run(struct daemon *d);
+void control_exit(struct daemon *d);
+int __must_check watch_add(struct daemon *d, struct watch *w, u32 events);
+void watch_events(struct daemon *d, struct watch *w, u32 events);
+void watch_remove(struct daemon *d, struct watch *w);
+void watch_close(struct daemon *d, struct watch *w);
+
+/* client.c */
+void client_accept(struct daemon *d, struct watch *w, u32 events);
+void client_hang_up(struct daemon *d, struct client *c);
+void client_make_room(struct daemon *d);
+void client_abort(struct daemon *d, struct client *c);
+void client_free(struct client *c);
+void client_take_notes(struct daemon *d);
+void client_send_extents(struct daemon *d, u64 mask);
+u64 client_timers(struct daemon *d, u64 now);
+void client_exit_all(struct daemon *d);
+void client_on_sock(struct daemon *d, struct watch *w, u32 events);
+void client_on_pidfd(struct daemon *d, struct watch *w, u32 events);
+
+/* attach.c */
+void attach_request(struct daemon *d, struct client *c,
+		    const struct kvmm_attach_req *req);
+
+/* send.c */
+ssize_t sock_recv(int sock, void *buf, size_t len);
+int __must_check sock_send(int sock, const void *buf, size_t len,
+			   const int *fds, u32 nr_fds);
+void extents_send(struct daemon *d, struct client *c);
+
+/* peer.c */
+int __must_check peer_identify(int sock, struct client *c);
+
+/* segment.c */
+int __must_check segment_guard_init(void);
+int __must_check segment_create(struct segment *s, size_t bytes,
+				const char *name, bool client_writes);
+void segment_close_fd(struct segment *s);
+void segment_destroy(struct segment *s);
+bool segment_faulted(int guard);
+u32 segment_fault_count(void);
+
+/* mm.c */
+int __must_check mm_init(struct daemon *d);
+int __must_check mm_start(struct daemon *d);
+void mm_stop(struct daemon *d);
+void mm_exit(struct daemon *d);
+int __must_check mm_call(struct daemon *d,
+			 void (*fn)(struct core *core, void *arg), void *arg);
+void mm_wake_up(struct daemon *d);
+void mm_introduce(struct daemon *d, struct client *c);
+void mm_activate(struct daemon *d, struct client *c);
+void mm_deactivate(struct daemon *d, struct client *c);
+void mm_forget(struct daemon *d, struct client *c);
+void mm_note(struct daemon *d, struct client *c, u32 note);
+
+/* serve.c */
+bool serve_due(struct client *c);
+u32 serve_client(struct daemon *d, struct client *c, u64 now);
+void serve_expel(struct daemon *d, struct client *c, u64 now, const char *why);
+
+/* mapper.c */
+int __must_check mapper_init(struct daemon *d);
+int __must_check mapper_start(struct daemon *d);
+bool mapper_stop(struct daemon *d);
+void mapper_exit(struct daemon *d);
+void mapper_push(struct daemon *d, u32 op, u32 extent, u32 generation);
+bool mapper_collect(struct daemon *d, u64 now);
+void mapper_watchdog(struct daemon *d, u64 now);
+
+#define MAP_CREATE	1
+#define MAP_RELEASE	2
+
+/* view.c */
+void view_accept(struct daemon *d, struct watch *w, u32 events);
+u64 view_timers(struct daemon *d, u64 now);
+void view_exit_all(struct daemon *d);
+
+/* socket.c */
+int __must_check socket_paths(struct daemon *d);
+int __must_check socket_lock(struct daemon *d);
+int __must_check socket_listen(struct daemon *d);
+void socket_close(struct daemon *d);
+
+/* limits.c */
+int __must_check limits_files(struct daemon *d);
+int __must_check limits_memory(struct daemon *d);
+bool log_allowed(void);
+
+/* deposit.c */
+int __must_check deposit_init(struct daemon *d);
+void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value);
+void deposit_drop(struct daemon *d, u32 kind, u32 index);
+u64 deposit_timers(struct daemon *d, u64 now);
+bool deposit_wait_old(struct daemon *d);
+void deposit_exit(struct daemon *d);
+
+#endif /* KVMM_IPC_DAEMON_H */

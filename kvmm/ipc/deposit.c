@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * deposit.c - what kvmm-hold keeps for the next daemon
+ *
+ * Started by hold, the daemon finds in its environment a socket.  First it
+ * takes from there what the last daemon left: the instance lock, the
+ * listening sockets, the last epoch, the pidfds of its clients.  Then it
+ * deposits its own.  Without hold every function here does nothing.
+ *
+ * This start is a cold one: the pool is made anew.  A client of the last
+ * daemon notices by the end of its socket; it ends, or lets go of the old
+ * memory and attaches again.  One that does neither keeps memory from the new
+ * pool: when its time is up it is looked at, and killed if it still maps an
+ * extent of another epoch.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define OLD_INDEX	MAX_CLIENTS	/* records of old clients start here */
+#define OLD_POLL_NS	(100 * NSEC_PER_MSEC)
+#define OLD_KILL_NS	(2 * NSEC_PER_SEC)	/* for a killed one to go */
+#define HOLD_WAIT_S	5
+
+static void deposit_send(struct daemon *d, const struct hold_record *r, int fd)
+{
+	if (d->deposit.fd < 0)
+		return;
+	if (sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0))
+		pr_warn("kvmm-hold does not take record %u.%u: %s", r->kind,
+			r->index, strerror(errno));
+}
+
+void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value)
+{
+	struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = kind,
+		.index = index, .value = value,
+	};
+
+	deposit_send(d, &r, fd);
+}
+
+void deposit_drop(struct daemon *d, u32 kind, u32 index)
+{
+	struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_DROP, .kind = kind,
+		.index = index,
+	};
+
+	deposit_send(d, &r, -1);
+}
+
+/* One record and its descriptor, waiting.  Return: 0, or -errno. */
+static int deposit_receive(int sock, struct hold_record *r, int *fd)
+{
+	union {
+		char		buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr	align;
+	} control;
+	struct iovec iov = { .iov_base = r, .iov_len = sizeof(*r) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	*fd = -1;
+	do {
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	cm = CMSG_FIRSTHDR(&msg);
+	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
+		memcpy(fd, CMSG_DATA(cm), sizeof(*fd));
+	return n == sizeof(*r) && r->magic == HOLD_MAGIC ? 0 : -EPROTO;
+}
+
+static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
+{
+	switch (r->kind) {
+	case HOLD_LOCK:
+		p->lock = fd;
+		return;
+	case HOLD_LISTEN:
+		if (r->index >= ARRAY_SIZE(p->listen))
+			break;
+		p->listen[r->index] = fd;
+		return;
+	case HOLD_CLIENT:
+		if (fd < 0 || p->nr_old == ARRAY_SIZE(p->old))
+			break;
+		p->old[p->nr_old++] = fd;
+		return;
+	case HOLD_EPOCH:
+		p->last_epoch = r->value;
+		break;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Old clients move out of the way of the ids that new ones will get. */
+static void deposit_move_old(struct daemon *d)
+{
+	u32 i;
+
+	for (i = 0; i < MAX_CLIENTS && d->deposit.nr_old; i++)
+		deposit_drop(d, HOLD_CLIENT, i);
+	for (i = 0; i < d->deposit.nr_old; i++)
+		deposit_put(d, HOLD_CLIENT, OLD_INDEX + i, d->deposit.old[i],
+			    0);
+}
+
+static int deposit_socket(void)
+{
+	const char *env = getenv(HOLD_ENV);
+	struct stat st;
+	u64 fd;
+
+	if (!env || kv_parse_uint(env, &fd) || fd > INT32_MAX ||
+	    fstat((int)fd, &st) || !S_ISSOCK(st.st_mode))
+		return -1;
+	unsetenv(HOLD_ENV);
+	return (int)fd;
+}
+
+/**
+ * deposit_init() - take over from the last daemon, if hold has anything
+ * Context: before threads exist.
+ */
+int deposit_init(struct daemon *d)
+{
+	struct timeval tv = { .tv_sec = HOLD_WAIT_S };
+	struct deposit *p = &d->deposit;
+	struct hold_record r;
+	struct timespec ts;
+	int fd, err = 0;
+
+	p->fd = deposit_socket();
+	while (p->fd >= 0) {
+		setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+		err = deposit_receive(p->fd, &r, &fd);
+		if (err) {
+			pr_err("kvmm-hold does not answer: %s", strerror(-err));
+			return err;
+		}
+		if (r.op == HOLD_END)
+			break;
+		deposit_take(p, &r, fd);
+	}
+	/* Rises over lives also where the clock was set back. */
+	clock_gettime(CLOCK_REALTIME, &ts);
+	d->epoch = max((u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec,
+		       p->last_epoch + 1);
+	deposit_put(d, HOLD_EPOCH, 0, -1, d->epoch);
+	deposit_move_old(d);
+	p->old_deadline = clock_ns() +
+			  d->opt.quiet_deadline_ms * NSEC_PER_MSEC;
+	if (p->last_epoch)
+		pr_info("cold start: the last daemon died, %u of its clients may still run",
+			p->nr_old);
+	return 0;
+}
+
+/* ---- clients of the last daemon ---- */
+
+static pid_t pidfd_pid(int pidfd)
+{
+	char path[64], line[128];
+	int pid = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Pid: %d", &pid) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return pid;
+}
+
+static bool pidfd_ended(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* Does the process map an extent that is not of this life? */
+static bool maps_old_extent(const struct daemon *d, pid_t pid)
+{
+	char path[64], line[1024], ours[64];
+	bool found = false;
+	FILE *f;
+
+	snprintf(ours, sizeof(ours), DEV_EXTENT_PREFIX "%" PRIx64 "-",
+		 d->epoch);
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "re");
+	/* What cannot be looked at is taken for the worst. */
+	if (!f)
+		return errno != ENOENT;
+	while (!found && fgets(line, sizeof(line), f))
+		found = strstr(line, "/memfd:" DEV_EXTENT_PREFIX) &&
+			!strstr(line, ours);
+	fclose(f);
+	return found;
+}
+
+static void old_forget(struct daemon *d, u32 i)
+{
+	struct deposit *p = &d->deposit;
+
+	close(p->old[i]);
+	p->nr_old--;
+	deposit_drop(d, HOLD_CLIENT, OLD_INDEX + p->nr_old);
+	if (i == p->nr_old)
+		return;
+	p->old[i] = p->old[p->nr_old];
+	deposit_put(d, HOLD_CLIENT, OLD_INDEX + i, p->old[i], 0);
+}
+
+/*
+ * Forget who has ended; with @look also who has let go, with @kill end the
+ * others.
+ */
+static void old_sweep(struct daemon *d, bool look, bool kill)
+{
+	struct deposit *p = &d->deposit;
+	u32 i = p->nr_old;
+
+	while (i--) {
+		pid_t pid = pidfd_pid(p->old[i]);
+
+		if (pidfd_ended(p->old[i]) ||
+		    (look && !maps_old_extent(d, pid))) {
+			old_forget(d, i);
+			continue;
+		}
+		if (!kill)
+			continue;
+		pr_warn("pid %d, a client of the last daemon, still holds its memory: killed",
+			(int)pid);
+		syscall(SYS_pidfd_send_signal, p->old[i], SIGKILL, NULL, 0);
+	}
+}
+
+/* Return: when to be called next, or UINT64_MAX. */
+u64 deposit_timers(struct daemon *d, u64 now)
+{
+	struct deposit *p = &d->deposit;
+
+	if (!p->nr_old)
+		return UINT64_MAX;
+	if (now < p->old_deadline) {
+		old_sweep(d, false, false);
+	} else {
+		old_sweep(d, true, true);
+		p->old_deadline = now + OLD_KILL_NS;
+	}
+	return p->nr_old ? now + OLD_POLL_NS : UINT64_MAX;
+}
+
+/**
+ * deposit_wait_old() - wait for the memory of the last daemon's clients
+ *
+ * They get until their deadline, then they are killed.
+ *
+ * Context: before threads exist; the only place that waits for a client.
+ * Return: whether there were any.
+ */
+bool deposit_wait_old(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	u64 end = p->old_deadline + OLD_KILL_NS;
+	struct timespec ts = { .tv_nsec = OLD_POLL_NS };
+	bool any = p->nr_old, killed = false;
+	u64 now;
+
+	if (any)
+		pr_info("waiting for %u clients of the last daemon to let go of its memory",
+			p->nr_old);
+	while (p->nr_old && (now = clock_ns()) < end) {
+		bool kill = now >= p->old_deadline && !killed;
+
+		old_sweep(d, true, kill);
+		killed |= kill;
+		nanosleep(&ts, NULL);
+	}
+	return any;
+}
+
+/* A clean end: nobody needs what hold keeps. */
+void deposit_exit(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	u32 i;
+
+	for (i = 0; i < p->nr_old; i++)
+		close(p->old[i]);
+	p->nr_old = 0;
+	for (i = 0; i < ARRAY_SIZE(p->listen); i++)
+		if (p->listen[i] >= 0)
+			close(p->listen[i]);
+	if (p->lock >= 0)
+		close(p->lock);
+	if (p->fd >= 0)
+		close(p->fd);
+	p->fd = -1;
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * limits.c - does what was asked for fit this machine?
+ *
+ * Asked at start, where a refusal is one line for the operator, instead of
+ * later, where it would be a failed attach in the middle of the night.
+ */
+#include <sys/resource.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define FDS_CLIENT	6	/* socket, pidfd, eventfd, C and D, a spare */
+#define FDS_OTHER	128	/* views, epolls, sockets, libraries */
+#define LOG_BURST	20	/* lines that clients may cause... */
+#define LOG_PERIOD_NS	(5 * NSEC_PER_SEC)	/* ...in this time */
+
+/**
+ * limits_files() - room for all descriptors that this daemon may need
+ *
+ * Every extent is one.  The soft limit is raised; also the hard one, where
+ * that is allowed.  From the result follows how many descriptors may travel
+ * in one message, so that all clients together cannot exhaust what the
+ * kernel lets one user have under way.
+ */
+int limits_files(struct daemon *d)
+{
+	u64 need = (u64)d->nr_extents + FDS_OTHER + MAX_GREETING * 2 +
+		   (u64)d->cfg.max_clients * FDS_CLIENT;
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r))
+		return -errno;
+	if (r.rlim_cur < need || r.rlim_cur < r.rlim_max) {
+		struct rlimit want = {
+			.rlim_cur = max((u64)r.rlim_max, need),
+			.rlim_max = max((u64)r.rlim_max, need),
+		};
+
+		if (!setrlimit(RLIMIT_NOFILE, &want))
+			r = want;
+		else if (r.rlim_cur < r.rlim_max) {
+			r.rlim_cur = r.rlim_max;
+			if (setrlimit(RLIMIT_NOFILE, &r))
+				return -errno;
+		}
+	}
+	if (r.rlim_cur < need) {
+		pr_err("%u extents and %u clients need %llu open files, the limit is %llu: raise it (ulimit -n), or give a larger --extent-size",
+		       d->nr_extents, d->cfg.max_clients,
+		       (unsigned long long)need,
+		       (unsigned long long)r.rlim_cur);
+		return -EMFILE;
+	}
+	d->send_batch = (u32)min(max((u64)r.rlim_cur /
+				     (4 * d->cfg.max_clients), (u64)8),
+				 (u64)KVMM_MAP_BATCH);
+	return 0;
+}
+
+/**
+ * limits_memory() - the pool and its records against what can be had
+ *
+ * After a cold start the clients of the last daemon may still hold its
+ * memory: they get a while to let go, then they are killed.
+ */
+int limits_memory(struct daemon *d)
+{
+	char pool[32], arena[32], room[32];
+	u64 need = d->cfg.pool_bytes + d->arena_bytes + DEV_SPARE_BYTES, avail;
+
+	avail = d->dev.ops->available(&d->dev);
+	if (avail < need && deposit_wait_old(d))
+		avail = d->dev.ops->available(&d->dev);
+	if (avail >= need)
+		return 0;
+	kv_format_size(d->cfg.pool_bytes, pool, sizeof(pool));
+	kv_format_size(ALIGN_UP(d->arena_bytes, 1ull << 20), arena,
+		       sizeof(arena));
+	kv_format_size(avail & ~((1ull << 20) - 1), room, sizeof(room));
+	pr_err("a pool of %s and %s of records for it do not fit the %s of memory that are available: give a smaller --pool-size",
+	       pool, arena, room);
+	return -ENOMEM;
+}
+
+/* log_allowed() - may a line that a client causes be written now? */
+bool log_allowed(void)
+{
+	static u64 period, used;
+	u64 now = clock_ns() / LOG_PERIOD_NS;
+
+	/* Races between threads let a line more or less through. */
+	if (READ_ONCE(period) != now) {
+		WRITE_ONCE(period, now);
+		WRITE_ONCE(used, 0);
+	}
+	return __atomic_add_fetch(&used, 1, __ATOMIC_RELAXED) <= LOG_BURST;
+}

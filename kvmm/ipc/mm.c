@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * mm.c - the thread that owns the core
+ *
+ * One turn: run the function that the control thread waits for, take what
+ * the mapper finished, serve each active client a bounded number of requests,
+ * tick when it is time; then wake whom the core has news for.  A turn makes
+ * no system call that can block, and allocates nothing.
+ *
+ * After a bounded number of idle turns the thread sleeps in epoll, on one
+ * eventfd of its own and one a client.  They are edge-triggered and never
+ * read: each write wakes once, and a client can do nothing with its eventfd
+ * but that.  Before it sleeps the thread says so, to every client in
+ * kvmm_daemon_ctl.need_doorbell and to the other threads in mm_sleeping,
+ * fences and looks everywhere once more; see ring.h for why that loses no
+ * wake-up.
+ *
+ * Commands of the core are turned into words for the other threads.  What is
+ * to be sent to a client is a state (which generation of which extent), not
+ * a message, so that no queue can overflow however slow the client is.
+ * What is to be told to people is told by the control thread: a line on
+ * stderr can block.
+ */
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define TICK_NS		(10 * NSEC_PER_MSEC)	/* while there are clients */
+#define TICK_IDLE_NS	NSEC_PER_SEC
+#define MM_EVENTS	(MAX_CLIENTS + 1)
+
+static void bell_ring(int fd)
+{
+	u64 one = 1;
+
+	/* Fails only when the count is full, and then it rings already. */
+	if (write(fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* ---- what the core commands ---- */
+
+static void ops_extent_create(void *arg, u32 extent, u32 generation)
+{
+	mapper_push(arg, MAP_CREATE, extent, generation);
+}
+
+static void ops_extent_release(void *arg, u32 extent)
+{
+	mapper_push(arg, MAP_RELEASE, extent, 0);
+}
+
+static void ops_extent_send(void *arg, u32 client, u32 extent, u32 generation)
+{
+	struct daemon *d = arg;
+	struct client *c = d->mm_clients[client];
+
+	if (!c)
+		return;
+	WRITE_ONCE(c->want[extent], generation);
+	/* Pairs with the exchange in extents_take(). */
+	__atomic_fetch_or(&c->dirty[extent / 64], BIT_ULL(extent % 64),
+			  __ATOMIC_RELEASE);
+	/* Pairs with the exchange in control_kicked(). */
+	__atomic_fetch_or(&d->send_mask, BIT_ULL(client), __ATOMIC_RELEASE);
+	d->mm_kick = true;
+}
+
+static void ops_wake(void *arg, u32 client)
+{
+	struct daemon *d = arg;
+
+	d->mm_wake |= BIT_ULL(client);
+}
+
+static void ops_kill(void *arg, u32 client, int reason)
+{
+	struct daemon *d = arg;
+	struct client *c = d->mm_clients[client];
+
+	if (!c)
+		return;
+	WRITE_ONCE(c->reason, reason);
+	if (!syscall(SYS_pidfd_send_signal, c->pidfd.fd, SIGKILL, NULL, 0)) {
+		mm_note(d, c, NOTE_KILLED);
+	} else if (errno != ESRCH) {
+		WRITE_ONCE(c->reason, -errno);
+		mm_note(d, c, NOTE_UNKILLABLE);
+	}
+}
+
+static const struct core_ops mm_core_ops = {
+	.extent_create	= ops_extent_create,
+	.extent_release	= ops_extent_release,
+	.extent_send	= ops_extent_send,
+	.wake		= ops_wake,
+	.kill		= ops_kill,
+};
+
+/* ---- clients come and go; on the mm thread, inside mm_call() ---- */
+
+/* The core may name @c from now on; its rings are not served yet. */
+void mm_introduce(struct daemon *d, struct client *c)
+{
+	d->mm_clients[c->id] = c;
+	d->mm_known |= BIT_ULL(c->id);
+}
+
+void mm_activate(struct daemon *d, struct client *c)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+
+	d->mm_active |= BIT_ULL(c->id);
+	if (epoll_ctl(d->mm_epoll, EPOLL_CTL_ADD, c->bell, &ev))
+		pr_warn("client %u has no doorbell (%s): it is served late",
+			c->id, strerror(errno));
+	d->mm_next_tick = 0;
+}
+
+void mm_deactivate(struct daemon *d, struct client *c)
+{
+	if (!(d->mm_active & BIT_ULL(c->id)))
+		return;
+	d->mm_active &= ~BIT_ULL(c->id);
+	/* The client has a duplicate, so closing ours would not remove it. */
+	epoll_ctl(d->mm_epoll, EPOLL_CTL_DEL, c->bell, NULL);
+}
+
+/* The core has forgotten @c. */
+void mm_forget(struct daemon *d, struct client *c)
+{
+	mm_deactivate(d, c);
+	d->mm_clients[c->id] = NULL;
+	d->mm_known &= ~BIT_ULL(c->id);
+	d->mm_wake &= ~BIT_ULL(c->id);
+}
+
+void mm_note(struct daemon *d, struct client *c, u32 note)
+{
+	__atomic_fetch_or(&c->notes, note, __ATOMIC_RELEASE);
+	/* Pairs with the exchange in control_kicked(). */
+	__atomic_fetch_or(&d->note_mask, BIT_ULL(c->id), __ATOMIC_RELEASE);
+	d->mm_kick = true;
+}
+
+/* ---- one turn ---- */
+
+static void mm_flush(struct daemon *d)
+{
+	while (d->mm_wake) {
+		int i = __builtin_ctzll(d->mm_wake);
+		struct client *c = d->mm_clients[i];
+
+		d->mm_wake &= d->mm_wake - 1;
+		if (c && c->ring.dctl)
+			ring_wake_client(&c->ring.dctl->wake,
+					 &c->ring.ctl->need_wake);
+	}
+	if (d->mm_kick) {
+		d->mm_kick = false;
+		bell_ring(d->kick.fd);
+	}
+}
+
+static void mm_run_call(struct daemon *d)
+{
+	d->call_fn(d->core, d->call_arg);
+	mm_flush(d);
+	/* Pairs with the acquire in mm_turn() of the next call. */
+	store_release(&d->call_pending, 0);
+	sem_post(&d->call_done);
+}
+
+/* A client's memory failed under us: the signal handler put zeros there. */
+static void mm_check_guards(struct daemon *d, u64 now)
+{
+	u64 todo = d->mm_active;
+
+	for (; todo; todo &= todo - 1) {
+		struct client *c = d->mm_clients[__builtin_ctzll(todo)];
+
+		if (segment_faulted(c->ring.guards[0]) ||
+		    segment_faulted(c->ring.guards[1]))
+			serve_expel(d, c, now, "its shared memory is gone");
+	}
+}
+
+/* Return: whether anything was done. */
+static bool mm_turn(struct daemon *d)
+{
+	u64 now = clock_ns(), todo = d->mm_active;
+	u32 faults = segment_fault_count();
+	bool busy = false;
+
+	/* Pairs with the release in mm_call(). */
+	if (load_acquire(&d->call_pending)) {
+		mm_run_call(d);
+		busy = true;
+		todo = d->mm_active;
+		/* It told the core the time: the core's never goes back. */
+		now = clock_ns();
+	}
+	if (mapper_collect(d, now))
+		busy = true;
+	for (; todo; todo &= todo - 1) {
+		struct client *c = d->mm_clients[__builtin_ctzll(todo)];
+
+		if (serve_client(d, c, now)) {
+			busy = true;
+			mm_flush(d);
+		}
+	}
+	if (now >= d->mm_next_tick) {
+		core_tick(d->core, now);
+		d->mm_next_tick = now +
+			(d->mm_known ? TICK_NS : TICK_IDLE_NS);
+	}
+	if (segment_fault_count() != faults)
+		mm_check_guards(d, now);
+	mm_flush(d);
+	return busy;
+}
+
+/* ---- sleeping ---- */
+
+static bool mm_work_waits(struct daemon *d)
+{
+	u64 todo;
+
+	if (load_acquire(&d->call_pending) || READ_ONCE(d->mm_stop) ||
+	    !spsc_empty(&d->from_mapper))
+		return true;
+	for (todo = d->mm_active; todo; todo &= todo - 1) {
+		if (serve_due(d->mm_clients[__builtin_ctzll(todo)]))
+			return true;
+	}
+	return false;
+}
+
+static void mm_say_asleep(struct daemon *d, u32 asleep)
+{
+	u64 todo;
+
+	for (todo = d->mm_active; todo; todo &= todo - 1) {
+		struct client *c = d->mm_clients[__builtin_ctzll(todo)];
+
+		WRITE_ONCE(c->ring.dctl->need_doorbell, asleep);
+	}
+	if (asleep)
+		ring_sleep_prepare(&d->mm_sleeping);
+	else
+		ring_sleep_finish(&d->mm_sleeping);
+}
+
+static void mm_sleep(struct daemon *d)
+{
+	struct epoll_event ev[MM_EVENTS];
+	u64 began = clock_ns();
+	int ms;
+
+	if (began >= d->mm_next_tick)
+		return;
+	ms = (int)DIV_ROUND_UP(d->mm_next_tick - began, NSEC_PER_MSEC);
+
+	/* Its fence pairs with the ones of the clients and of mm_wake_up(). */
+	mm_say_asleep(d, 1);
+	if (!mm_work_waits(d)) {
+		epoll_wait(d->mm_epoll, ev, MM_EVENTS, ms);
+		WRITE_ONCE(d->idle_ns, d->idle_ns + clock_ns() - began);
+	}
+	mm_say_asleep(d, 0);
+}
+
+static void *mm_main(void *arg)
+{
+	struct daemon *d = arg;
+	u32 idle = 0;
+
+	pthread_setname_np(pthread_self(), "kvmm-mm");
+	while (!READ_ONCE(d->mm_stop)) {
+		if (mm_turn(d)) {
+			idle = 0;
+		} else if (idle < d->mm_spin) {
+			idle++;
+			cpu_relax();
+		} else {
+			mm_sleep(d);
+			idle = 0;
+		}
+	}
+	return NULL;
+}
+
+/* ---- for the other threads ---- */
+
+/* Something is there for the mm thread; publish it before. */
+void mm_wake_up(struct daemon *d)
+{
+	if (ring_sleeper_waits(&d->mm_sleeping))
+		bell_ring(d->mm_bell);
+}
+
+/**
+ * mm_call() - run a function on the mm thread, between two requests
+ * @fn:  short; may not block
+ * @arg: its argument
+ *
+ * Context: control thread.  Waits for the rest of a turn and for @fn.
+ * Return: 0, or -ESHUTDOWN when the mm thread runs no longer.
+ */
+int mm_call(struct daemon *d, void (*fn)(struct core *core, void *arg),
+	    void *arg)
+{
+	if (READ_ONCE(d->mm_stop))
+		return -ESHUTDOWN;
+	d->call_fn = fn;
+	d->call_arg = arg;
+	/* Pairs with the acquire in mm_turn(). */
+	store_release(&d->call_pending, 1);
+	mm_wake_up(d);
+	while (sem_wait(&d->call_done) && errno == EINTR)
+		;
+	return 0;
+}
+
+/**
+ * mm_init() - make the core and what its thread needs
+ * Context: before threads exist.
+ * Return: 0; -EINVAL: the core refuses the configuration; -ENOMEM.
+ */
+int mm_init(struct daemon *d)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int err;
+
+	d->core = calloc(1, core_struct_size());
+	d->mm_args = malloc(ARG_BYTES);
+	d->arena = mmap(NULL, d->arena_bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!d->core || !d->mm_args || d->arena == MAP_FAILED)
+		return -ENOMEM;
+	err = core_init(d->core, d->arena, d->arena_bytes, &d->cfg,
+			&mm_core_ops, d);
+	if (err)
+		return err;
+	d->mm_epoll = epoll_create1(EPOLL_CLOEXEC);
+	d->mm_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (d->mm_epoll < 0 || d->mm_bell < 0 ||
+	    epoll_ctl(d->mm_epoll, EPOLL_CTL_ADD, d->mm_bell, &ev))
+		return -errno;
+	sem_init(&d->call_done, 0, 0);
+	d->mm_stop = 1;
+	return 0;
+}
+
+int mm_start(struct daemon *d)
+{
+	int err;
+
+	if (kv_fault(KV_FAULT_thread_create))
+		return -EAGAIN;
+	d->mm_stop = 0;
+	err = pthread_create(&d->mm_thread, NULL, mm_main, d);
+	if (err)
+		d->mm_stop = 1;
+	return -err;
+}
+
+void mm_stop(struct daemon *d)
+{
+	if (d->mm_stop)
+		return;
+	WRITE_ONCE(d->mm_stop, 1);
+	mm_wake_up(d);
+	pthread_join(d->mm_thread, NULL);
+}
+
+void mm_exit(struct daemon *d)
+{
+	if (d->mm_epoll >= 0)
+		close(d->mm_epoll);
+	if (d->mm_bell >= 0)
+		close(d->mm_bell);
+	if (d->arena && d->arena != MAP_FAILED)
+		munmap(d->arena, d->arena_bytes);
+	free(d->mm_args);
+	free(d->core);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options.h - the daemon's options, once
+ *
+ * The structure, the parser, --help and the manual are made from this list.
+ */
+#ifndef KVMM_IPC_OPTIONS_H
+#define KVMM_IPC_OPTIONS_H
+
+#include <sysexits.h>
+
+#include <kvmm/opts.h>
+
+#include "kvmm/dev/dev.h"
+
+#define KVMM_OPTIONS(x)							\
+	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
+	  "attach socket; the view socket view.sock lies beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
+	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
+	  "who may connect, in octal; 0666 admits every user as a tenant of their own") \
+	x(size, pool_size, "pool-size", "256M", 65536, 1ull << 50, "SIZE", \
+	  "memory of the device pool")					\
+	x(size, extent_size, "extent-size", "8M", 65536, 1ull << 36, "SIZE", \
+	  "the piece of the pool that moves between domains, a power of two") \
+	x(uint, min_token_bytes, "min-token-bytes", "1024", 64, 1 << 24, "N", \
+	  "least KV bytes of a token, all layers; smaller means more block records") \
+	x(uint, max_clients, "max-clients", "64", 1, 64, "N",		\
+	  "clients attached at once")					\
+	x(uint, tenant_clients, "tenant-clients", "32", 1, 64, "N",	\
+	  "clients of one tenant attached at once")			\
+	x(uint, max_tenants, "max-tenants", "16", 1, 4096, "N",		\
+	  "tenants known at once")					\
+	x(uint, max_domains, "max-domains", "64", 1, 4096, "N",		\
+	  "domains known at once")					\
+	x(uint, max_seqs, "max-seqs", "1024", 1, 65536, "N",		\
+	  "sequences of one client")					\
+	x(uint, step_deadline_ms, "step-deadline-ms", "5000", 1, 3600000, "N", \
+	  "a step kept open longer while somebody waits for memory ends its client") \
+	x(uint, quiet_deadline_ms, "quiet-deadline-ms", "5000", 1, 3600000, "N", \
+	  "a client that hung up and lives on is killed after this")	\
+	x(uint, starve_ms, "starve-ms", "2000", 1, 3600000, "N",	\
+	  "the longest waiter may preempt other domains after this")	\
+	x(uint, spin, "spin", "200", 0, 1000000, "N",			\
+	  "idle looks at the rings before the daemon sleeps; none on a single CPU") \
+	x(choice, backend, "backend", "auto", 0, 0, KVMM_BACKEND_WORDS,	\
+	  "where the pool lies")					\
+	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
+	  "what is told on stderr")
+
+struct kvmm_options {
+#define x OPT_FIELD
+	KVMM_OPTIONS(x)
+#undef x
+};
+
+/* Exit codes are those of sysexits.h. */
+#define KVMM_EXITS(x)							\
+	x(0,		"ended by SIGTERM, SIGINT or SIGHUP, or --help, --version") \
+	x(EX_USAGE,	"a wrong option")				\
+	x(EX_UNAVAILABLE, "another daemon serves this socket")		\
+	x(EX_SOFTWARE,	"the core refused its configuration")		\
+	x(EX_OSERR,	"the system refused memory, descriptors or threads") \
+	x(EX_CANTCREAT,	"a socket, its directory or its lock cannot be made") \
+	x(EX_CONFIG,	"the pool does not fit this machine, or its sizes do not fit each other")
+
+#endif /* KVMM_IPC_OPTIONS_H */

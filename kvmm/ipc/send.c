@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * send.c - messages and descriptors on a client's socket
+ *
+ * Nothing here blocks.  What a client sends is read with room for as many
+ * descriptors as one message can carry, and every one is closed: a client
+ * has no reason to send any, and one that was not read would stay open in
+ * the daemon.
+ *
+ * Extents go out in batches.  How many descriptors can be on their way to a
+ * client that does not read is bounded by the small send buffer of its
+ * socket; the rest waits as bits until the socket can take more.  The table
+ * of descriptors is locked while a message is sent: a number looked up and
+ * closed by the mapper meanwhile could be another tenant's extent.
+ *
+ * Context: control thread.
+ */
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+union fds_control {
+	char		buf[CMSG_SPACE(KVMM_MAP_BATCH * sizeof(int))];
+	struct cmsghdr	align;
+};
+
+/* Close every descriptor in @msg.  Return: how many there were. */
+static u32 fds_close(struct msghdr *msg)
+{
+	struct cmsghdr *cm;
+	u32 nr = 0;
+
+	for (cm = CMSG_FIRSTHDR(msg); cm; cm = CMSG_NXTHDR(msg, cm)) {
+		size_t n, i;
+		int fd;
+
+		if (cm->cmsg_level != SOL_SOCKET ||
+		    cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int),
+			       sizeof(fd));
+			close(fd);
+			nr++;
+		}
+	}
+	return nr;
+}
+
+/**
+ * sock_recv() - read one message, without waiting; descriptors are refused
+ *
+ * Return: bytes; 0: end of file; -EAGAIN; -EBADMSG: it carried descriptors,
+ * or is longer than @len; another negative errno.
+ */
+ssize_t sock_recv(int sock, void *buf, size_t len)
+{
+	union fds_control control;
+	struct iovec iov = { .iov_base = buf, .iov_len = len };
+	struct msghdr msg = {
+		.msg_iov	= &iov,
+		.msg_iovlen	= 1,
+		.msg_control	= control.buf,
+		.msg_controllen	= sizeof(control.buf),
+	};
+	ssize_t n;
+
+	do {
+		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	if (fds_close(&msg) || (msg.msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
+		return -EBADMSG;
+	return n;
+}
+
+/**
+ * sock_send() - send one message, without waiting
+ * @fds: @nr_fds descriptors to go with it, at most KVMM_MAP_BATCH
+ *
+ * Return: 0 or a negative errno.
+ */
+int sock_send(int sock, const void *buf, size_t len, const int *fds,
+	      u32 nr_fds)
+{
+	union fds_control control;
+	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *cm;
+	ssize_t n;
+
+	if (nr_fds) {
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE(nr_fds * sizeof(int));
+		cm = CMSG_FIRSTHDR(&msg);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(nr_fds * sizeof(int));
+		memcpy(CMSG_DATA(cm), fds, nr_fds * sizeof(int));
+	}
+	do {
+		n = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+/* Take over what the mm thread wants sent. */
+static void extents_take(struct daemon *d, struct client *c)
+{
+	u32 w;
+
+	for (w = 0; w < DIV_ROUND_UP(d->nr_extents, 64); w++) {
+		/* Pairs with the release in ops_extent_send(). */
+		u64 bits = __atomic_exchange_n(&c->dirty[w], 0,
+					       __ATOMIC_ACQUIRE);
+
+		c->todo[w] |= bits;
+		c->todo_any |= bits != 0;
+	}
+}
+
+/* Next extent to be sent at or after @from, or nr_extents. */
+static u32 extents_next(const struct daemon *d, const struct client *c,
+			u32 from)
+{
+	u32 w = from / 64, nr = DIV_ROUND_UP(d->nr_extents, 64);
+	u64 bits;
+
+	for (bits = ~0ull << (from % 64); w < nr; w++, bits = ~0ull) {
+		bits &= c->todo[w];
+		if (bits)
+			return w * 64 + (u32)__builtin_ctzll(bits);
+	}
+	return d->nr_extents;
+}
+
+/*
+ * Send one batch.  Extents that were released since are skipped: whoever
+ * gets them next is told anew.  @at moves past what was sent.
+ * Return: descriptors sent, or a negative errno.
+ */
+static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
+{
+	struct kvmm_map_msg msg = { .magic = KVMM_MAP_MAGIC };
+	int fds[KVMM_MAP_BATCH];
+	u32 e = *at;
+	int err = 0;
+
+	if (kv_fault(KV_FAULT_extent_send))
+		return -EAGAIN;
+	pthread_mutex_lock(&d->extent_lock);
+	while (msg.nr < d->send_batch) {
+		const struct extent_fd *x;
+		u32 want;
+
+		e = extents_next(d, c, e);
+		if (e >= d->nr_extents)
+			break;
+		x = &d->extent_fds[e];
+		want = READ_ONCE(c->want[e]);
+		if (x->fd >= 0 && x->generation == want) {
+			msg.entry[msg.nr].extent = e;
+			msg.entry[msg.nr].generation = want;
+			fds[msg.nr++] = x->fd;
+		}
+		e++;
+	}
+	if (msg.nr)
+		err = sock_send(c->sock.fd, &msg,
+				offsetof(struct kvmm_map_msg, entry) +
+				msg.nr * sizeof(msg.entry[0]), fds, msg.nr);
+	pthread_mutex_unlock(&d->extent_lock);
+	if (err)
+		return err;
+	for (; *at < e; (*at)++)
+		c->todo[*at / 64] &= ~BIT_ULL(*at % 64);
+	return (int)msg.nr;
+}
+
+/**
+ * extents_send() - send a client what the core wants it to map
+ *
+ * What its socket does not take now stays due: the control thread comes back
+ * when the socket can take more, or after a while.
+ */
+void extents_send(struct daemon *d, struct client *c)
+{
+	bool full = false;
+	u32 at = 0;
+	int n;
+
+	extents_take(d, c);
+	if (!c->todo_any || c->stage != CLIENT_ATTACHED)
+		return;
+	while (extents_next(d, c, at) < d->nr_extents) {
+		n = extents_send_batch(d, c, &at);
+		if (n >= 0) {
+			c->nr_sent += (u32)n;
+			continue;
+		}
+		full = n == -EAGAIN;
+		if (!full && n != -ETOOMANYREFS && n != -ENOBUFS &&
+		    n != -ENOMEM)
+			/* It is going: its end is reported elsewhere. */
+			memset(c->todo, 0, DIV_ROUND_UP(d->nr_extents, 64) *
+			       sizeof(*c->todo));
+		break;
+	}
+	c->todo_any = extents_next(d, c, 0) < d->nr_extents;
+	if (full != c->want_out) {
+		c->want_out = full;
+		watch_events(d, &c->sock, EPOLLIN | EPOLLRDHUP |
+			     (full ? EPOLLOUT : 0));
+	}
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * socket.c - the instance lock and the listening sockets
+ *
+ * Beside the attach socket lies a lock file.  Who holds its flock owns both
+ * sockets: a socket that is there when the lock was free belongs to a daemon
+ * that died, and is replaced.  The lock file is unlinked by its holder, so
+ * whoever locks one looks whether it is still the one in the directory.
+ *
+ * Under kvmm-hold the lock and the sockets outlive this process: hold keeps
+ * duplicates, and clients that connect while there is no daemon wait in the
+ * queue of the socket for the next one.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+#include <kvmm/rundir.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define BACKLOG		128
+#define LOCK_TRIES	20
+
+static int path_join(char *out, size_t len, const char *dir, size_t dir_len,
+		     const char *name)
+{
+	int n = snprintf(out, len, "%.*s%s", (int)dir_len, dir, name);
+
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+static int paths_too_long(const char *path)
+{
+	pr_err("the path of the socket, %s, is longer than a socket's name may be: give a shorter --socket",
+	       path);
+	return -ENAMETOOLONG;
+}
+
+static int rundir_failed(const char *dir, int err)
+{
+	if (err == -EPERM)
+		pr_err("%s belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",
+		       dir);
+	else
+		pr_err("directory %s cannot be made: %s: set KVMM_RUNDIR to one that can",
+		       dir, strerror(-err));
+	return err;
+}
+
+/**
+ * socket_paths() - the names of both sockets and of the lock
+ *
+ * The directory of the default socket is made, one that was named is not.
+ */
+int socket_paths(struct daemon *d)
+{
+	char dir[sizeof(d->attach_addr.sun_path)], path[4096];
+	const char *given = d->opt.socket, *slash;
+	size_t dir_len;
+	int err;
+
+	d->attach_addr.sun_family = AF_UNIX;
+	d->view_addr.sun_family = AF_UNIX;
+	if (!given) {
+		if (kv_rundir(dir, sizeof(dir)))
+			return paths_too_long("in the run directory");
+		err = kv_rundir_make(dir);
+		if (err)
+			return rundir_failed(dir, err);
+		snprintf(path, sizeof(path), "%s/%s", dir, KV_ATTACH_SOCKET);
+		given = path;
+	}
+	slash = strrchr(given, '/');
+	dir_len = slash ? (size_t)(slash - given) + 1 : 0;
+	if (path_join(d->attach_addr.sun_path, sizeof(d->attach_addr.sun_path),
+		      given, strlen(given), "") ||
+	    path_join(d->view_addr.sun_path, sizeof(d->view_addr.sun_path),
+		      given, dir_len, KV_VIEW_SOCKET) ||
+	    path_join(d->lock_path, sizeof(d->lock_path), given, strlen(given),
+		      ".lock"))
+		return paths_too_long(given);
+	return 0;
+}
+
+/* Is the open file @fd the one that lies at @path? */
+static bool lock_is_current(int fd, const char *path)
+{
+	struct stat here, there;
+
+	return !fstat(fd, &here) && !stat(path, &there) &&
+	       here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+/* A descriptor that holds the lock, or -EWOULDBLOCK, or another errno. */
+static int lock_take(const char *path)
+{
+	int fd, i, err;
+
+	for (i = 0; i < LOCK_TRIES; i++) {
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+			  0600);
+		if (fd < 0)
+			return -errno;
+		if (flock(fd, LOCK_EX | LOCK_NB)) {
+			err = -errno;
+			close(fd);
+			return err;
+		}
+		if (lock_is_current(fd, path))
+			return fd;
+		/* Its last holder unlinked it between open and flock. */
+		close(fd);
+	}
+	return -EAGAIN;
+}
+
+/**
+ * socket_lock() - become the one daemon of this socket
+ * Return: 0; -EWOULDBLOCK: another serves it; another negative errno.  What
+ * went wrong has been told.
+ */
+int socket_lock(struct daemon *d)
+{
+	if (d->deposit.lock >= 0) {
+		if (lock_is_current(d->deposit.lock, d->lock_path)) {
+			d->lock_fd = d->deposit.lock;
+			d->deposit.lock = -1;
+			return 0;
+		}
+		close(d->deposit.lock);
+		d->deposit.lock = -1;
+	}
+	d->lock_fd = lock_take(d->lock_path);
+	if (d->lock_fd >= 0) {
+		deposit_put(d, HOLD_LOCK, 0, d->lock_fd, 0);
+		return 0;
+	}
+	if (d->lock_fd == -EWOULDBLOCK)
+		pr_err("another daemon serves %s: stop it, or give this one another --socket",
+		       d->attach_addr.sun_path);
+	else
+		pr_err("lock %s cannot be taken: %s: choose a --socket in a directory that you may write",
+		       d->lock_path, strerror(-d->lock_fd));
+	return d->lock_fd;
+}
+
+/* The socket that hold kept, if it is still the one at @addr. */
+static int listen_kept(int kept, const struct sockaddr_un *addr)
+{
+	struct sockaddr_un name = { .sun_family = 0 };
+	socklen_t len = sizeof(name);
+	struct stat st;
+
+	if (kept < 0)
+		return -1;
+	if (!getsockname(kept, (struct sockaddr *)&name, &len) &&
+	    !strncmp(name.sun_path, addr->sun_path, sizeof(name.sun_path)) &&
+	    !stat(addr->sun_path, &st) && S_ISSOCK(st.st_mode))
+		return kept;
+	close(kept);
+	return -1;
+}
+
+/* Remove the socket of a daemon that died; leave anything else alone. */
+static int listen_clear(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st))
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -ENOTSOCK;
+	return unlink(path) ? -errno : 0;
+}
+
+static int listen_make(const struct sockaddr_un *addr, int type, mode_t mode)
+{
+	int err = listen_clear(addr->sun_path);
+	int fd;
+
+	if (kv_fault(KV_FAULT_socket_listen))
+		err = -EACCES;
+	if (err)
+		return err;
+	fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) ||
+	    chmod(addr->sun_path, mode) || listen(fd, BACKLOG)) {
+		err = -errno;
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static int listen_one(struct daemon *d, struct watch *w, u32 index,
+		      const struct sockaddr_un *addr, int type, mode_t mode)
+{
+	w->fd = listen_kept(d->deposit.listen[index], addr);
+	d->deposit.listen[index] = -1;
+	if (w->fd < 0) {
+		w->fd = listen_make(addr, type, mode);
+		if (w->fd == -ENOTSOCK)
+			pr_err("%s is in the way and is no socket: move it, or give another --socket",
+			       addr->sun_path);
+		else if (w->fd < 0)
+			pr_err("socket %s cannot be made: %s: choose a --socket in a directory that you may write",
+			       addr->sun_path, strerror(-w->fd));
+		if (w->fd < 0)
+			return w->fd;
+		deposit_put(d, HOLD_LISTEN, index, w->fd, 0);
+	}
+	return watch_add(d, w, EPOLLIN);
+}
+
+/* "0660" to a mode, or -EINVAL. */
+static int mode_parse(const char *s, mode_t *mode)
+{
+	char *end;
+	long v;
+
+	errno = 0;
+	v = strtol(s, &end, 8);
+	if (errno || *end || end == s || v < 0 || v > 0777)
+		return -EINVAL;
+	*mode = (mode_t)v;
+	return 0;
+}
+
+/**
+ * socket_listen() - from here on there are clients
+ *
+ * The view socket is for the daemon's own user: it shows every tenant.
+ */
+int socket_listen(struct daemon *d)
+{
+	mode_t mode;
+	int err;
+
+	if (mode_parse(d->opt.socket_mode, &mode)) {
+		pr_err("--socket-mode: '%s' is no mode: write octal digits, as 0600",
+		       d->opt.socket_mode);
+		return -EINVAL;
+	}
+	d->attach_sock.fn = client_accept;
+	d->view_sock.fn = view_accept;
+	err = listen_one(d, &d->view_sock, 1, &d->view_addr, SOCK_STREAM, 0600);
+	if (err)
+		return err;
+	return listen_one(d, &d->attach_sock, 0, &d->attach_addr,
+			  SOCK_SEQPACKET, mode);
+}
+
+/* Nothing of the sockets or the lock is left. */
+void socket_close(struct daemon *d)
+{
+	if (d->attach_sock.fd >= 0)
+		unlink(d->attach_addr.sun_path);
+	if (d->view_sock.fd >= 0)
+		unlink(d->view_addr.sun_path);
+	watch_close(d, &d->attach_sock);
+	watch_close(d, &d->view_sock);
+	if (d->lock_fd >= 0) {
+		unlink(d->lock_path);
+		close(d->lock_fd);
+		d->lock_fd = -1;
+	}
+}

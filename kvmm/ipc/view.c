@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * view.c - the socket on which operators read
+ *
+ * A stream connection carries one request line and one answer, then it is
+ * closed.  The text is made by kvmm/proc on this thread; here it is only
+ * carried, in as many pieces as the reader takes, under a deadline.
+ *
+ * Context: control thread.
+ */
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define MAX_VIEWS	32
+#define VIEW_ASK_MS	5000	/* to send the request */
+#define VIEW_READ_MS	10000	/* without reading anything of the answer */
+
+/**
+ * struct view - one connection
+ * @len:  bytes of the request so far
+ * @head: first line of the answer, @head_len bytes; 0: not answered yet
+ * @sent: bytes of head and text that are out
+ */
+struct view {
+	struct list	node;
+	struct watch	sock;
+	u64		deadline;
+	size_t		len;
+	size_t		head_len;
+	size_t		body_len;
+	size_t		sent;
+	struct seq_file	out;
+	char		head[PROC_HEAD_MAX];
+	char		req[PROC_REQ_MAX];
+};
+
+static void view_free(struct daemon *d, struct view *v)
+{
+	watch_close(d, &v->sock);
+	list_del(&v->node);
+	d->nr_views--;
+	seq_free(&v->out);
+	free(v);
+}
+
+/* Send on.  Return: 0: more to come, 1: all is out, negative: give up. */
+static int view_send(struct daemon *d, struct view *v)
+{
+	size_t all = v->head_len + v->body_len;
+
+	while (v->sent < all) {
+		bool head = v->sent < v->head_len;
+		const char *p = head ? v->head + v->sent :
+				seq_text(&v->out) + (v->sent - v->head_len);
+		size_t len = (head ? v->head_len : all) - v->sent;
+		ssize_t n = send(v->sock.fd, p, len,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n < 0)
+			return -errno;
+		v->sent += (size_t)n;
+		v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
+	}
+	return 1;
+}
+
+static void view_answer(struct daemon *d, struct view *v)
+{
+	const char *end = memchr(v->req, '\n', v->len);
+	int err = proc_request(d->proc, v->req, (size_t)(end - v->req),
+			       &v->out);
+
+	v->head_len = proc_answer_head(err, &v->out, v->head);
+	v->body_len = err ? 0 : v->out.count;
+	v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
+	if (view_send(d, v))
+		view_free(d, v);
+	else
+		watch_events(d, &v->sock, EPOLLOUT);
+}
+
+static void view_refuse(struct daemon *d, struct view *v, const char *why)
+{
+	int n = snprintf(v->head, sizeof(v->head), "error %d %s\n", EINVAL,
+			 why);
+
+	v->head_len = (size_t)n;
+	view_send(d, v);
+	view_free(d, v);
+}
+
+static void view_on_sock(struct daemon *d, struct watch *w, u32 events)
+{
+	struct view *v = container_of(w, struct view, sock);
+	ssize_t n;
+
+	if (v->head_len) {
+		if (view_send(d, v))
+			view_free(d, v);
+		return;
+	}
+	n = sock_recv(v->sock.fd, v->req + v->len, sizeof(v->req) - v->len);
+	if (n == -EAGAIN)
+		return;
+	if (n <= 0) {
+		view_free(d, v);
+		return;
+	}
+	v->len += (size_t)n;
+	if (memchr(v->req, '\n', v->len))
+		view_answer(d, v);
+	else if (v->len == sizeof(v->req))
+		view_refuse(d, v, "the request has no end: write one line");
+}
+
+void view_accept(struct daemon *d, struct watch *w, u32 events)
+{
+	int sock = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct view *v;
+
+	if (sock < 0)
+		return;
+	v = d->nr_views < MAX_VIEWS ? calloc(1, sizeof(*v)) : NULL;
+	if (!v) {
+		close(sock);
+		if (log_allowed())
+			pr_warn("a reader is turned away: %u are there",
+				d->nr_views);
+		return;
+	}
+	v->sock.fd = sock;
+	v->sock.fn = view_on_sock;
+	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
+	seq_init(&v->out, PROC_TEXT_MAX);
+	list_add_tail(&d->views, &v->node);
+	d->nr_views++;
+	if (watch_add(d, &v->sock, EPOLLIN))
+		view_free(d, v);
+}
+
+/* Close what takes too long.  Return: when to be called next. */
+u64 view_timers(struct daemon *d, u64 now)
+{
+	struct list *l, *tmp;
+	u64 next = UINT64_MAX;
+
+	list_for_each(&d->views, l, tmp) {
+		struct view *v = list_entry(l, struct view, node);
+
+		if (now >= v->deadline)
+			view_free(d, v);
+		else
+			next = min(next, v->deadline);
+	}
+	return next;
+}
+
+void view_exit_all(struct daemon *d)
+{
+	struct list *l, *tmp;
+
+	list_for_each(&d->views, l, tmp)
+		view_free(d, list_entry(l, struct view, node));
+}

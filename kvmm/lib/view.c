@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * view.c - the asking half of the view socket
+ *
+ * An answer is believed only when it is whole: as many bytes as its first
+ * line says, then the end of the stream.  A daemon that dies in between is
+ * told apart from one that answered, and from one that was never there.
+ */
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <kvmm/rundir.h>
+#include <kvmm/view.h>
+
+#define HEAD_MAX	512
+#define CHUNK		65536
+
+int kv_view_path(const char *where, char *path)
+{
+	char dir[KV_VIEW_PATH_MAX];
+	struct stat st;
+	size_t len;
+
+	if (!where) {
+		if (kv_rundir(dir, sizeof(dir)))
+			return -ENAMETOOLONG;
+		where = dir;
+	} else if (stat(where, &st) || !S_ISDIR(st.st_mode)) {
+		len = strlen(where);
+		if (len >= KV_VIEW_PATH_MAX)
+			return -ENAMETOOLONG;
+		memcpy(path, where, len + 1);
+		return 0;
+	}
+	len = (size_t)snprintf(path, KV_VIEW_PATH_MAX, "%s/%s", where,
+			       KV_VIEW_SOCKET);
+	return len < KV_VIEW_PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int view_connect(const char *path, u32 timeout_ms, int *fd)
+{
+	struct timeval tv = {
+		.tv_sec = timeout_ms / 1000,
+		.tv_usec = timeout_ms % 1000 * 1000,
+	};
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int s, err;
+
+	if (strlen(path) >= sizeof(sun.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(sun.sun_path, path);
+
+	s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		return -errno;
+	if (setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) ||
+	    setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) ||
+	    connect(s, (struct sockaddr *)&sun, sizeof(sun))) {
+		err = errno == EAGAIN ? -ETIMEDOUT : -errno;
+		close(s);
+		return err;
+	}
+	*fd = s;
+	return 0;
+}
+
+static int view_send(int fd, const char *buf, size_t len)
+{
+	ssize_t n;
+
+	while (len) {
+		n = send(fd, buf, len, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN ? -ETIMEDOUT : -ECONNABORTED;
+		buf += n;
+		len -= n;
+	}
+	return 0;
+}
+
+/* Everything up to the end of the stream. */
+static int view_receive(int fd, struct seq_file *text)
+{
+	char buf[CHUNK];
+	ssize_t n;
+
+	for (;;) {
+		n = recv(fd, buf, sizeof(buf), 0);
+		if (!n)
+			return seq_error(text);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN ? -ETIMEDOUT : -ECONNABORTED;
+		seq_write(text, buf, n);
+		if (seq_error(text))
+			return seq_error(text);
+	}
+}
+
+/* Replace the first @skip bytes of @text by nothing. */
+static void text_skip(struct seq_file *text, size_t skip)
+{
+	text->count -= skip;
+	memmove(text->buf, text->buf + skip, text->count + 1);
+}
+
+/*
+ * Judge an answer and leave what belongs to the reader in @text.  No newline
+ * at all, or fewer bytes than promised, is a cut answer.
+ */
+static int view_parse(struct seq_file *text, int *status)
+{
+	const char *start = seq_text(text);
+	const char *eol = memchr(start, '\n', text->count);
+	unsigned long long bytes;
+	int used = 0, err;
+	size_t head;
+
+	if (!eol)
+		return text->count < HEAD_MAX ? -ECONNABORTED : -EPROTO;
+	head = eol - start + 1;
+
+	if (sscanf(start, "error %d %n", &err, &used) == 1 && used &&
+	    (size_t)used < head && err > 0) {
+		if (head != text->count)
+			return -EPROTO;
+		text->buf[--text->count] = '\0';
+		text_skip(text, used);
+		*status = err;
+		return 0;
+	}
+	if (sscanf(start, "ok %llu%n", &bytes, &used) != 1 ||
+	    (size_t)used + 1 != head)
+		return -EPROTO;
+	if (text->count - head < bytes)
+		return -ECONNABORTED;
+	if (text->count - head > bytes)
+		return -EPROTO;
+	text_skip(text, head);
+	*status = 0;
+	return 0;
+}
+
+int kv_view_ask(const char *path, const char *req, u32 timeout_ms,
+		int *status, struct seq_file *text)
+{
+	int fd = -1, err;
+
+	seq_reset(text);
+	err = view_connect(path, timeout_ms, &fd);
+	if (err)
+		return err;
+
+	err = view_send(fd, req, strlen(req));
+	if (!err)
+		err = view_send(fd, "\n", 1);
+	if (!err)
+		err = view_receive(fd, text);
+	if (!err)
+		err = view_parse(text, status);
+	close(fd);
+	return err;
+}

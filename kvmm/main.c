@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * main.c - kvmm, the memory manager of an LLM node
+ *
+ * The daemon owns the pool.  Clients attach on a Unix socket, then talk to it
+ * through rings in shared memory; operators read files over a second socket.
+ *
+ * This program is a shell around a machine.  The machine (kvmm/core) holds
+ * all state of memory and makes every decision; it knows no clock, no system
+ * call and no thread.  The shell gives it what happened, and does what it
+ * commands:
+ *
+ *	control thread	this one: sockets, attach, death, files for operators
+ *	mm thread	the core and the clients' rings
+ *	mapper thread	calls of the device, which may be slow
+ *
+ * kvmm/ipc/daemon.h says who may touch what.  What must hold whatever a
+ * client does: it cannot stop a thread, it cannot make the daemon look at a
+ * word twice, it cannot keep memory that another tenant is given, and when it
+ * ends, however it ends, nothing of it is left.
+ *
+ * Start is strict: everything that can be refused is refused before the first
+ * socket exists, with one line that names the thing and the remedy, and an
+ * exit code of its own.  The end is clean: clients are told, sockets and lock
+ * are unlinked.  Started by kvmm-hold, lock and sockets outlive a crash.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+static const struct kv_opt option_table[] = {
+#define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
+	KVMM_OPTIONS(x)
+#undef x
+};
+
+static const struct kv_exit exit_table[] = {
+#define x(_code, _text) { .code = _code, .text = _text },
+	KVMM_EXITS(x)
+#undef x
+};
+
+static const struct kv_program program = {
+	.name		= "kvmm",
+	.about		= "Owns the KV memory of this node and serves it to the runtimes that attach. Usually started by kvmm-hold, which takes the same options and starts it again when it dies.",
+	.opts		= option_table,
+	.nr_opts	= ARRAY_SIZE(option_table),
+	.exits		= exit_table,
+	.nr_exits	= ARRAY_SIZE(exit_table),
+};
+
+static int config_check(struct daemon *d)
+{
+	const struct kvmm_options *o = &d->opt;
+	char pool[32], ext[32];
+
+	kv_format_size(o->pool_size, pool, sizeof(pool));
+	kv_format_size(o->extent_size, ext, sizeof(ext));
+	if (!is_power_of_2(o->extent_size)) {
+		pr_err("--extent-size %s is no power of two: give one, as 2M or 64M",
+		       ext);
+		return -EINVAL;
+	}
+	if (!is_power_of_2(o->min_token_bytes) ||
+	    o->min_token_bytes * 16ull > o->extent_size) {
+		pr_err("--min-token-bytes %u is no power of two, or 16 tokens of it exceed --extent-size %s: change either",
+		       o->min_token_bytes, ext);
+		return -EINVAL;
+	}
+	if (!o->pool_size || o->pool_size % o->extent_size) {
+		pr_err("--pool-size %s is no multiple of --extent-size %s: change either",
+		       pool, ext);
+		return -EINVAL;
+	}
+	if (o->pool_size / o->extent_size > UINT32_MAX / 4) {
+		pr_err("--pool-size %s has too many extents of %s: give a larger --extent-size",
+		       pool, ext);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void config_fill(struct daemon *d)
+{
+	const struct kvmm_options *o = &d->opt;
+
+	d->cfg = (struct core_config){
+		.pool_bytes		= o->pool_size,
+		.extent_size		= o->extent_size,
+		.min_token_bytes	= o->min_token_bytes,
+		.max_tenants		= o->max_tenants,
+		.max_domains		= o->max_domains,
+		.max_clients		= o->max_clients,
+		.max_seqs		= o->max_seqs,
+		.max_steps		= KVMM_MAX_STEPS,
+		.step_deadline_ns	= o->step_deadline_ms * NSEC_PER_MSEC,
+		.quiet_deadline_ns	= o->quiet_deadline_ms * NSEC_PER_MSEC,
+		.starve_ns		= o->starve_ms * NSEC_PER_MSEC,
+	};
+	d->nr_extents = (u32)(o->pool_size / o->extent_size);
+	d->arena_bytes = core_arena_size(&d->cfg);
+	d->mm_spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? o->spin : 0;
+	d->dev.extent_size = o->extent_size;
+}
+
+/* ---- what the files for operators are made from ---- */
+
+static int source_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
+		       void *fn_arg)
+{
+	return mm_call(arg, fn, fn_arg);
+}
+
+static int source_client_info(void *arg, u32 client,
+			      struct proc_client_info *info)
+{
+	const struct daemon *d = arg;
+
+	if (client >= MAX_CLIENTS || !d->clients[client])
+		return -ENOENT;
+	*info = d->clients[client]->info;
+	return 0;
+}
+
+static u64 source_idle_ns(void *arg)
+{
+	const struct daemon *d = arg;
+
+	return READ_ONCE(d->idle_ns);
+}
+
+static int proc_start(struct daemon *d)
+{
+	struct proc_source src = {
+		.call		= source_call,
+		.client_info	= source_client_info,
+		.idle_ns	= source_idle_ns,
+		.arg		= d,
+		.backend	= d->dev.ops->name,
+		.socket		= d->attach_addr.sun_path,
+		.start_ns	= d->start_ns,
+		.daemon_epoch	= d->epoch,
+	};
+
+	d->proc = proc_create(&src);
+	return d->proc ? 0 : -errno;
+}
+
+/* ---- start ---- */
+
+static int refuse_start(const char *what, int err, int code)
+{
+	pr_err("%s: %s", what, strerror(-err));
+	return code;
+}
+
+/* Everything that can be refused for what was asked.  Return: exit code. */
+static int start_checks(struct daemon *d)
+{
+	char why[128];
+	int err;
+
+	if (config_check(d))
+		return EX_CONFIG;
+	config_fill(d);
+	if (!d->arena_bytes) {
+		pr_err("the pool has too many blocks, or more than 256G: give a larger --min-token-bytes, or a smaller --pool-size");
+		return EX_CONFIG;
+	}
+	err = control_init(d);
+	if (err)
+		return refuse_start("the control thread cannot be set up", err,
+				    EX_OSERR);
+	err = segment_guard_init();
+	if (err)
+		return refuse_start("SIGBUS cannot be caught", err, EX_OSERR);
+	if (deposit_init(d))
+		return EX_OSERR;
+	d->dev.epoch = d->epoch;
+	if (socket_paths(d))
+		return EX_CANTCREAT;
+	err = socket_lock(d);
+	if (err)
+		return err == -EWOULDBLOCK ? EX_UNAVAILABLE : EX_CANTCREAT;
+
+	d->dev.ops = dev_select(d->opt.backend, why, sizeof(why));
+	pr_info("%s", why);
+	if (limits_files(d))
+		return EX_OSERR;
+	return limits_memory(d) ? EX_CONFIG : 0;
+}
+
+/* Threads, files, sockets.  Return: exit code. */
+static int start_serving(struct daemon *d)
+{
+	int err = mm_init(d);
+
+	if (err == -EINVAL)
+		return refuse_start("the core refuses the sizes given", err,
+				    EX_CONFIG);
+	if (!err)
+		err = mapper_init(d);
+	if (err)
+		return refuse_start("no memory for the daemon's tables", err,
+				    EX_OSERR);
+	err = mapper_start(d);
+	if (!err)
+		err = mm_start(d);
+	if (err)
+		return refuse_start("a thread cannot be started", err,
+				    EX_OSERR);
+	err = proc_start(d);
+	if (err)
+		return refuse_start("the files for operators cannot be made",
+				    err, EX_SOFTWARE);
+	return socket_listen(d) ? EX_CANTCREAT : 0;
+}
+
+static void log_ready(const struct daemon *d)
+{
+	char pool[32], ext[32];
+
+	pr_info("user mode: it keeps its user and capabilities, locks no memory and filters no system calls");
+	pr_info("pool %s on %s, %u extents of %s, epoch %" PRIx64,
+		kv_format_size(d->cfg.pool_bytes, pool, sizeof(pool)),
+		d->dev.ops->name, d->nr_extents,
+		kv_format_size(d->cfg.extent_size, ext, sizeof(ext)),
+		d->epoch);
+	pr_info("ready: %s", d->attach_addr.sun_path);
+}
+
+/* ---- end ---- */
+
+static void call_shutdown(struct core *core, void *arg)
+{
+	struct daemon *d = arg;
+
+	core_shutdown(core, clock_ns());
+	/* Whoever sleeps sees its state. */
+	d->mm_wake |= d->mm_active;
+}
+
+static void stop_all(struct daemon *d, int code)
+{
+	if (mm_call(d, call_shutdown, d))
+		pr_debug("nobody could be told of the end");
+	socket_close(d);
+	view_exit_all(d);
+	mm_stop(d);
+	if (!mapper_stop(d)) {
+		pr_warn("a device call does not come back: ended without it");
+		_exit(code);
+	}
+	client_exit_all(d);
+	proc_destroy(d->proc);
+	deposit_exit(d);
+	mapper_exit(d);
+	mm_exit(d);
+	control_exit(d);
+}
+
+static struct daemon *daemon_alloc(void)
+{
+	/* Its queues want cache lines of their own. */
+	struct daemon *d = aligned_alloc(_Alignof(struct daemon), sizeof(*d));
+
+	if (!d)
+		return NULL;
+	memset(d, 0, sizeof(*d));
+	d->mm_stop = 1;
+	d->mapper_stop = 1;
+	d->mm_epoll = -1;
+	d->mm_bell = -1;
+	d->epoll = -1;
+	d->kick.fd = -1;
+	d->signals.fd = -1;
+	d->attach_sock.fd = -1;
+	d->view_sock.fd = -1;
+	d->lock_fd = -1;
+	d->deposit.fd = -1;
+	d->deposit.lock = -1;
+	d->deposit.listen[0] = -1;
+	d->deposit.listen[1] = -1;
+	list_init(&d->greeting);
+	list_init(&d->attached);
+	list_init(&d->dead);
+	list_init(&d->views);
+	d->start_ns = clock_ns();
+	return d;
+}
+
+int main(int argc, char **argv)
+{
+	struct daemon *d = daemon_alloc();
+	char text[256];
+	int code, nr;
+
+	kv_log_init("kvmm", KV_LOG_INFO);
+	if (!d)
+		return refuse_start("no memory", -ENOMEM, EX_OSERR);
+	nr = kv_opts_parse(&program, &d->opt, argc, argv, text, sizeof(text));
+	if (nr >= 0 && kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
+		nr = -EINVAL;
+	if (nr < 0) {
+		free(d);
+		if (nr == -ECANCELED)
+			return 0;
+		pr_err("%s", text);
+		return EX_USAGE;
+	}
+	kv_log_init("kvmm", (enum kv_log_level)d->opt.log_level);
+	umask(0077);
+
+	code = start_checks(d);
+	if (!code)
+		code = start_serving(d);
+	if (!code) {
+		log_ready(d);
+		control_run(d);
+	}
+	stop_all(d, code);
+	free(d);
+	return code;
+}

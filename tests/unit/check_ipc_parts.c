@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Parts of the daemon by themselves: segments and the memory that fails under
+ * them, queues between threads, extents of the host backend, hold's records.
+ *
+ * budget: 20 s
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/rundir.h>
+
+#include "kvmm/hold/store.h"
+#include "kvmm/ipc/daemon.h"
+
+/* ---- segments ---- */
+
+/* Put memory behind the segment that cannot be read: a file that ended. */
+static void segment_break(struct segment *s)
+{
+	int fd = memfd_create("broken", 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_ptr_eq(mmap(s->base, s->bytes, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_FIXED, fd, 0), s->base);
+	close(fd);
+}
+
+START_TEST(test_segment_fault)
+{
+	struct segment a = { .fd = -1 }, b = { .fd = -1 };
+	u32 before = segment_fault_count();
+	volatile u64 *word;
+
+	ck_assert_int_eq(segment_guard_init(), 0);
+	ck_assert_int_eq(segment_create(&a, 65536, "a", true), 0);
+	ck_assert_int_eq(segment_create(&b, 65536, "b", true), 0);
+	segment_break(&a);
+	word = (volatile u64 *)(a.base + 40960);
+	ck_assert_uint_eq(*word, 0);
+	ck_assert_uint_eq(segment_fault_count(), before + 1);
+	ck_assert(segment_faulted(a.guard));
+	ck_assert(!segment_faulted(b.guard));
+	/* It goes on with zeros of its own. */
+	*word = 7;
+	ck_assert_uint_eq(*word, 7);
+	ck_assert_uint_eq(segment_fault_count(), before + 1);
+	segment_destroy(&a);
+	segment_destroy(&b);
+	ck_assert_ptr_null(a.base);
+}
+END_TEST
+
+/* A fault in memory that is no client's ends the process. */
+START_TEST(test_segment_foreign_fault)
+{
+	struct segment a = { .fd = -1 };
+	void *p;
+	int fd = memfd_create("broken", 0);
+
+	ck_assert_int_eq(segment_guard_init(), 0);
+	ck_assert_int_eq(segment_create(&a, 65536, "a", true), 0);
+	p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	ck_assert_uint_eq(*(volatile u64 *)p, 0);
+}
+END_TEST
+
+/* After destroying, the place among the guarded is free again. */
+START_TEST(test_segment_many)
+{
+	struct segment s = { .fd = -1 };
+	int i;
+
+	for (i = 0; i < 2000; i++) {
+		ck_assert_int_eq(segment_create(&s, 4096, "s", i & 1), 0);
+		segment_destroy(&s);
+	}
+}
+END_TEST
+
+/* Should the daemon not refuse by itself, the kernel does, with EFBIG. */
+static void no_large_files(void)
+{
+	struct rlimit r = { .rlim_cur = 1 << 26, .rlim_max = 1 << 26 };
+
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &r), 0);
+}
+
+START_TEST(test_segment_fails)
+{
+	struct segment s = { .fd = -1 };
+	char text[100];
+
+	ck_assert_int_eq(kv_fault_init("segment_create:1", text, sizeof(text)),
+			 0);
+	ck_assert_int_eq(segment_create(&s, 4096, "s", true), -ENOMEM);
+	segment_destroy(&s);
+	/* More than the machine has; the limit guards the machine. */
+	no_large_files();
+	ck_assert_int_eq(segment_create(&s, 1ull << 50, "s", true), -ENOMEM);
+	segment_destroy(&s);
+}
+END_TEST
+
+/* ---- the queue between two threads ---- */
+
+#define NR_MSGS 200000u
+
+static struct spsc queue;
+
+static void *produce(void *arg)
+{
+	struct spsc_msg m = { .op = 1 };
+
+	for (m.extent = 0; m.extent < NR_MSGS; m.extent++) {
+		m.generation = ~m.extent;
+		while (!spsc_push(&queue, &m))
+			sched_yield();
+	}
+	return NULL;
+}
+
+START_TEST(test_spsc_order)
+{
+	struct spsc_msg m;
+	pthread_t t;
+	u32 i;
+
+	ck_assert_int_eq(spsc_init(&queue, 60), 0);
+	ck_assert_uint_eq(queue.mask, 63);
+	ck_assert(spsc_empty(&queue));
+	pthread_create(&t, NULL, produce, NULL);
+	for (i = 0; i < NR_MSGS; i++) {
+		while (!spsc_pop(&queue, &m))
+			sched_yield();
+		ck_assert_uint_eq(m.extent, i);
+		ck_assert_uint_eq(m.generation, ~i);
+	}
+	ck_assert(!spsc_pop(&queue, &m));
+	pthread_join(t, NULL);
+	spsc_exit(&queue);
+}
+END_TEST
+
+START_TEST(test_spsc_full)
+{
+	struct spsc_msg m = { .op = 1 };
+	u32 i;
+
+	ck_assert_int_eq(spsc_init(&queue, 4), 0);
+	for (i = 0; i < 4; i++)
+		ck_assert(spsc_push(&queue, &m));
+	ck_assert(!spsc_push(&queue, &m));
+	ck_assert(spsc_pop(&queue, &m));
+	ck_assert(spsc_push(&queue, &m));
+	spsc_exit(&queue);
+}
+END_TEST
+
+/* ---- the host backend ---- */
+
+START_TEST(test_host_extent)
+{
+	struct kvmm_dev dev = { .ops = &host_dev_ops, .extent_size = 1 << 20 };
+	char link[64], name[128];
+	struct stat st;
+	ssize_t n;
+	char *p;
+	int fd = -1, i;
+
+	ck_assert_int_eq(dev.ops->extent_create(&dev, 3, 9, &fd), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_eq(st.st_size, 1 << 20);
+	/* Its pages are there, and zero. */
+	ck_assert_int_ge(st.st_blocks, (1 << 20) / 512);
+	p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	for (i = 0; i < 1 << 20; i += 512)
+		ck_assert_int_eq(p[i], 0);
+	ck_assert_int_ne(ftruncate(fd, 0), 0);
+	ck_assert_int_ne(ftruncate(fd, 2 << 20), 0);
+	ck_assert_int_ne(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, name, sizeof(name) - 1);
+	ck_assert_int_gt(n, 0);
+	name[n] = '\0';
+	ck_assert_ptr_nonnull(strstr(name, "/memfd:" DEV_EXTENT_PREFIX));
+	ck_assert_ptr_nonnull(strstr(name, "-3.9"));
+	munmap(p, 1 << 20);
+	dev.ops->extent_release(&dev, 3, fd);
+}
+END_TEST
+
+START_TEST(test_host_no_memory)
+{
+	struct kvmm_dev dev = { .ops = &host_dev_ops, .extent_size = 1ull << 50 };
+	int fd = -1;
+
+	no_large_files();
+	ck_assert_int_eq(dev.ops->extent_create(&dev, 0, 1, &fd), -ENOMEM);
+	ck_assert_int_eq(fd, -1);
+}
+END_TEST
+
+START_TEST(test_dev_select)
+{
+	char why[128];
+	u64 avail = dev_memory_available();
+
+	ck_assert_ptr_eq(dev_select(KVMM_BACKEND_HOST, why, sizeof(why)),
+			 &host_dev_ops);
+	ck_assert_ptr_nonnull(strstr(why, "asked for"));
+	ck_assert_ptr_nonnull(dev_select(KVMM_BACKEND_AUTO, why, sizeof(why)));
+	ck_assert_int_gt((int)strlen(why), 10);
+	ck_assert_uint_gt(avail, 1 << 20);
+	ck_assert_uint_lt(avail, 1ull << 50);
+}
+END_TEST
+
+/* ---- hold's records ---- */
+
+static struct store st;
+
+static int new_fd(void)
+{
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static struct hold_record record(u32 op, u32 kind, u32 index, u64 value)
+{
+	return (struct hold_record){
+		.magic = HOLD_MAGIC, .op = op, .kind = kind, .index = index,
+		.value = value,
+	};
+}
+
+START_TEST(test_store_replaces)
+{
+	struct hold_record r = record(HOLD_PUT, HOLD_CLIENT, 3, 1);
+	int a = new_fd(), b = new_fd();
+
+	store_apply(&st, &r, a);
+	ck_assert_uint_eq(st.nr, 1);
+	r.value = 2;
+	store_apply(&st, &r, b);
+	ck_assert_uint_eq(st.nr, 1);
+	ck_assert_uint_eq(st.kept[0].rec.value, 2);
+	ck_assert_int_eq(fcntl(a, F_GETFD), -1);
+	r.op = HOLD_DROP;
+	store_apply(&st, &r, -1);
+	ck_assert_uint_eq(st.nr, 0);
+	ck_assert_int_eq(fcntl(b, F_GETFD), -1);
+}
+END_TEST
+
+START_TEST(test_store_malformed)
+{
+	struct hold_record r = record(99, HOLD_CLIENT, 0, 0);
+	int fd = new_fd();
+
+	store_apply(&st, &r, fd);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	r.op = HOLD_PUT;
+	r.magic = 0;
+	fd = new_fd();
+	store_apply(&st, &r, fd);
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+	ck_assert_uint_eq(st.nr, 0);
+}
+END_TEST
+
+START_TEST(test_store_full)
+{
+	struct hold_record r;
+	u32 i;
+
+	for (i = 0; i < HOLD_RECORDS + 5; i++) {
+		r = record(HOLD_PUT, HOLD_CLIENT, i, i);
+		store_apply(&st, &r, new_fd());
+	}
+	ck_assert_uint_eq(st.nr, HOLD_RECORDS);
+	store_clear(&st);
+	ck_assert_uint_eq(st.nr, 0);
+}
+END_TEST
+
+/* What goes in comes out, with its descriptors, END last. */
+START_TEST(test_store_hand_over)
+{
+	struct hold_record r;
+	struct store other;
+	int sv[2], i;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+				    sv), 0);
+	for (i = 0; i < 5; i++) {
+		r = record(HOLD_PUT, HOLD_CLIENT, (u32)i, 100 + (u64)i);
+		store_apply(&st, &r, i & 1 ? new_fd() : -1);
+	}
+	ck_assert_int_eq(store_send(&st, sv[0]), 0);
+	/* END is no record: it is told and dropped. */
+	memset(&other, 0, sizeof(other));
+	ck_assert_int_eq(store_receive(&other, sv[1]), 0);
+	ck_assert_uint_eq(other.nr, 5);
+	for (i = 0; i < 5; i++) {
+		ck_assert_uint_eq(other.kept[i].rec.value, 100 + (u64)i);
+		ck_assert_int_eq(other.kept[i].fd >= 0, i & 1);
+	}
+	close(sv[0]);
+	ck_assert_int_eq(store_receive(&other, sv[1]), -EPIPE);
+	close(sv[1]);
+	store_clear(&other);
+	store_clear(&st);
+}
+END_TEST
+
+/* ---- where the sockets lie ---- */
+
+START_TEST(test_rundir)
+{
+	char dir[64];
+
+	setenv("KVMM_RUNDIR", "/a/b", 1);
+	setenv("XDG_RUNTIME_DIR", "/c", 1);
+	ck_assert_int_eq(kv_rundir(dir, sizeof(dir)), 0);
+	ck_assert_str_eq(dir, "/a/b");
+	ck_assert_int_eq(kv_rundir(dir, 4), -ENAMETOOLONG);
+	setenv("KVMM_RUNDIR", "", 1);
+	ck_assert_int_eq(kv_rundir(dir, sizeof(dir)), 0);
+	ck_assert_str_eq(dir, "/c/kvmm");
+	unsetenv("XDG_RUNTIME_DIR");
+	ck_assert_int_eq(kv_rundir(dir, sizeof(dir)), 0);
+	ck_assert_ptr_nonnull(strstr(dir, "kvmm"));
+}
+END_TEST
+
+/* A directory in /tmp that others may write is not used. */
+START_TEST(test_rundir_judged)
+{
+	char dir[] = "/tmp/kvmm-XXXXXX";
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	ck_assert_int_eq(kv_rundir_make(dir), 0);
+	ck_assert_int_eq(chmod(dir, 0777), 0);
+	ck_assert_int_eq(kv_rundir_make(dir), -EPERM);
+	rmdir(dir);
+	ck_assert_int_eq(symlink("/", dir), 0);
+	ck_assert_int_eq(kv_rundir_make(dir), -ENOTDIR);
+	unlink(dir);
+	ck_assert_int_eq(kv_rundir_make("/nonexistent/kvmm"), -ENOENT);
+	ck_assert_int_eq(kv_rundir_make(dir), 0);
+	rmdir(dir);
+}
+END_TEST
+
+static void clear_store(void)
+{
+	memset(&st, 0, sizeof(st));
+}
+
+int main(void)
+{
+	Suite *s = suite_create("ipc-parts");
+	TCase *tc = tcase_create("parts");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 20);
+	tcase_add_checked_fixture(tc, clear_store, NULL);
+	tcase_add_test(tc, test_segment_fault);
+	tcase_add_test_raise_signal(tc, test_segment_foreign_fault, SIGBUS);
+	tcase_add_test(tc, test_segment_many);
+	tcase_add_test(tc, test_segment_fails);
+	tcase_add_test(tc, test_spsc_order);
+	tcase_add_test(tc, test_spsc_full);
+	tcase_add_test(tc, test_host_extent);
+	tcase_add_test(tc, test_host_no_memory);
+	tcase_add_test(tc, test_dev_select);
+	tcase_add_test(tc, test_store_replaces);
+	tcase_add_test(tc, test_store_malformed);
+	tcase_add_test(tc, test_store_full);
+	tcase_add_test(tc, test_store_hand_over);
+	tcase_add_test(tc, test_rundir);
+	tcase_add_test(tc, test_rundir_judged);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
