@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvctl.c - the operator's hand
+ *
+ * Asks the daemon over its view socket and prints what it answers.  It knows
+ * no file and no figure: the text is made by the daemon, so an old kvctl
+ * reads a new daemon.  Nothing is printed of an answer that did not arrive
+ * whole.
+ *
+ * Commands stand in one table, options in another; help is made from both.
+ * Failures are one line on stderr that names the thing and the remedy, and an
+ * exit code of sysexits.h that tells scripts apart what happened.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <time.h>
+
+#include <kvmm/log.h>
+#include <kvmm/opts.h>
+#include <kvmm/rundir.h>
+#include <kvmm/seq.h>
+#include <kvmm/version.h>
+#include <kvmm/view.h>
+#include <uapi/kvmm.h>
+
+#define REQ_MAX		4096
+#define WAIT_STEP_MS	20
+
+#define KVCTL_OPTIONS(x)						\
+	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
+	  "view socket of the daemon, or the directory it lies in (default view.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
+	x(uint, timeout, "timeout", "10", 1, 86400, "SECONDS",		\
+	  "longest silence of the daemon; for wait, the longest wait")
+
+#define KVCTL_COMMANDS(x)						\
+	x(cat, "PATH...", 1, REQ_MAX, "print files")			\
+	x(ls, "[PATH]", 0, 1, "list a directory; names of directories end in a slash") \
+	x(check, "", 0, 0, "run the daemon's walkers; prints ok, or the first fault and exits 1") \
+	x(wait, "", 0, 0, "wait until the daemon answers")		\
+	x(version, "", 0, 0, "print the version of kvctl and of the daemon") \
+	x(help, "", 0, 0, "print this text")
+
+#define KVCTL_EXITS(x)							\
+	x(EXIT_SUCCESS,	"done")						\
+	x(EXIT_FAILURE,	"no such file, or the walkers found a fault")	\
+	x(EX_USAGE,	"a wrong command or option")			\
+	x(EX_UNAVAILABLE, "no daemon answers at the socket")		\
+	x(EX_IOERR,	"the output cannot be written")			\
+	x(EX_PROTOCOL,	"the answer was cut, or is none")
+
+struct kvctl_opts {
+#define x OPT_FIELD
+	KVCTL_OPTIONS(x)
+#undef x
+};
+
+static const struct kv_opt option_table[] = {
+#define x(...) OPT_ENTRY(struct kvctl_opts, __VA_ARGS__)
+	KVCTL_OPTIONS(x)
+#undef x
+};
+
+static const struct kv_exit exit_table[] = {
+#define x(code, text) { code, text },
+	KVCTL_EXITS(x)
+#undef x
+};
+
+static const struct kv_program program = {
+	.name		= "kvctl",
+	.operands	= "COMMAND [ARGUMENT]...",
+	.about		= "Reads the files in which the daemon says what it does.",
+	.opts		= option_table,
+	.nr_opts	= ARRAY_SIZE(option_table),
+	.exits		= exit_table,
+	.nr_exits	= ARRAY_SIZE(exit_table),
+};
+
+/**
+ * struct kvctl - one run
+ * @opts: from the command line
+ * @path: of the view socket
+ * @text: the last answer
+ */
+struct kvctl {
+	struct kvctl_opts	opts;
+	char			path[KV_VIEW_PATH_MAX];
+	struct seq_file		text;
+};
+
+/* One line for a connection that failed; returns the exit code. */
+static int report_failure(const struct kvctl *k, int err)
+{
+	switch (err) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -ENOTDIR:
+		pr_err("%s: no daemon is here: start kvmm-hold, or name its directory with --socket",
+		       k->path);
+		return EX_UNAVAILABLE;
+	case -ETIMEDOUT:
+		pr_err("%s: no answer for %u s: see the daemon's log, or give --timeout",
+		       k->path, k->opts.timeout);
+		return EX_UNAVAILABLE;
+	case -ECONNABORTED:
+		pr_err("%s: the answer was cut: the daemon went away, see its log and ask again",
+		       k->path);
+		return EX_PROTOCOL;
+	case -EPROTO:
+	case -EPROTOTYPE:
+	case -EOVERFLOW:
+		pr_err("%s: this is no view socket of kvmm: name %s or its directory with --socket",
+		       k->path, KV_VIEW_SOCKET);
+		return EX_PROTOCOL;
+	default:
+		pr_err("%s: %s: cannot ask the daemon", k->path,
+		       strerror(-err));
+		return EX_UNAVAILABLE;
+	}
+}
+
+static int print_text(const struct kvctl *k)
+{
+	if (fwrite(seq_text(&k->text), 1, k->text.count, stdout) ==
+	    k->text.count && !fflush(stdout))
+		return EXIT_SUCCESS;
+	pr_err("stdout: %s: the text was not written", strerror(errno));
+	return EX_IOERR;
+}
+
+/* One request; the text is printed when it came whole. */
+static int ask(struct kvctl *k, const char *verb, const char *arg)
+{
+	char req[REQ_MAX];
+	int status, err;
+
+	err = snprintf(req, sizeof(req), *arg ? "%s %s" : "%s", verb, arg);
+	if ((size_t)err >= sizeof(req)) {
+		pr_err("%.60s...: the path is longer than %d bytes: see kvctl ls",
+		       arg, REQ_MAX);
+		return EXIT_FAILURE;
+	}
+	if (strchr(req, '\n')) {
+		pr_err("a path has no newline: see kvctl ls");
+		return EXIT_FAILURE;
+	}
+	err = kv_view_ask(k->path, req, k->opts.timeout * 1000, &status,
+			  &k->text);
+	if (err)
+		return report_failure(k, err);
+	if (status) {
+		pr_err("%s", seq_text(&k->text));
+		return EXIT_FAILURE;
+	}
+	return print_text(k);
+}
+
+/* All paths are asked for, as cat does; the first failure is the code. */
+static int cmd_cat(struct kvctl *k, char **argv)
+{
+	int ret = EXIT_SUCCESS, err;
+
+	for (; *argv; argv++) {
+		if (!**argv) {
+			pr_err("an empty path names no file: see kvctl ls");
+			err = EXIT_FAILURE;
+		} else {
+			err = ask(k, "cat", *argv);
+		}
+		if (!ret)
+			ret = err;
+		if (err == EX_UNAVAILABLE || err == EX_IOERR)
+			break;
+	}
+	return ret;
+}
+
+static int cmd_ls(struct kvctl *k, char **argv)
+{
+	return ask(k, "ls", *argv ? *argv : "");
+}
+
+static int cmd_check(struct kvctl *k, char **argv)
+{
+	int err = ask(k, "check", "");
+
+	if (!err && strcmp(seq_text(&k->text), "ok\n"))
+		err = EXIT_FAILURE;
+	return err;
+}
+
+static u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static int cmd_wait(struct kvctl *k, char **argv)
+{
+	const struct timespec step = { .tv_nsec = WAIT_STEP_MS * 1000000l };
+	u64 end = now_ms() + (u64)k->opts.timeout * 1000;
+	int status, err;
+	u64 now;
+
+	for (;;) {
+		now = now_ms();
+		if (now >= end)
+			break;
+		err = kv_view_ask(k->path, "cat version", end - now, &status,
+				  &k->text);
+		if (!err && !status)
+			return EXIT_SUCCESS;
+		if (err == -EPROTOTYPE || err == -EPROTO || err == -EACCES ||
+		    err == -ENAMETOOLONG)
+			return report_failure(k, err);
+		nanosleep(&step, NULL);
+	}
+	pr_err("%s: no daemon answered within %u s: see its log, or start kvmm-hold",
+	       k->path, k->opts.timeout);
+	return EX_UNAVAILABLE;
+}
+
+static int cmd_version(struct kvctl *k, char **argv)
+{
+	printf("kvctl version %s uapi %u\n", KVMM_VERSION, KVMM_ABI_VERSION);
+	fflush(stdout);
+	return ask(k, "cat", "version");
+}
+
+static int cmd_help(struct kvctl *k, char **argv);
+
+struct command {
+	const char	*name;
+	const char	*args;
+	int		min_args;
+	int		max_args;
+	const char	*help;
+	int		(*run)(struct kvctl *k, char **argv);
+};
+
+static const struct command commands[] = {
+#define x(name, args, min, max, help)					\
+	{ #name, args, min, max, help, cmd_##name },
+	KVCTL_COMMANDS(x)
+#undef x
+};
+
+static int cmd_help(struct kvctl *k, char **argv)
+{
+	u32 i;
+
+	kv_opts_help(&program, stdout);
+	puts("\nCommands:");
+	for (i = 0; i < ARRAY_SIZE(commands); i++) {
+		const struct command *c = &commands[i];
+		int len = printf("  %s %s", c->name, c->args);
+
+		printf("%*s%s\n", max(24 - len, 2), "", c->help);
+	}
+	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
+}
+
+static int run(struct kvctl *k, int argc, char **argv)
+{
+	const struct command *c;
+	int err;
+
+	for (c = commands; c < commands + ARRAY_SIZE(commands); c++) {
+		if (!strcmp(c->name, argv[0]))
+			break;
+	}
+	if (c == commands + ARRAY_SIZE(commands)) {
+		pr_err("'%.60s' is no command: see kvctl help", argv[0]);
+		return EX_USAGE;
+	}
+	if (argc - 1 < c->min_args || argc - 1 > c->max_args) {
+		pr_err("%s: wrong number of arguments: kvctl %s %s", c->name,
+		       c->name, c->args);
+		return EX_USAGE;
+	}
+	err = kv_view_path(k->opts.socket, k->path);
+	if (err) {
+		pr_err("the path of the socket is longer than %d bytes: name a shorter one with --socket",
+		       KV_VIEW_PATH_MAX - 1);
+		return EX_USAGE;
+	}
+	return c->run(k, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	struct kvctl k = { 0 };
+	char why[256];
+	int nr, ret;
+
+	kv_log_init("kvctl", KV_LOG_INFO);
+	if (argc == 2 && !strcmp(argv[1], "--help"))
+		return cmd_help(&k, argv);
+
+	nr = kv_opts_parse(&program, &k.opts, argc, argv, why, sizeof(why));
+	if (nr == -ECANCELED)
+		return EXIT_SUCCESS;
+	if (nr < 0) {
+		pr_err("%s", why);
+		return EX_USAGE;
+	}
+	if (!nr) {
+		pr_err("what to do? see kvctl help");
+		return EX_USAGE;
+	}
+	seq_init(&k.text, KV_VIEW_TEXT_MAX);
+	ret = run(&k, nr, argv);
+	seq_free(&k.text);
+	return ret;
+}

@@ -1,0 +1,162 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# kvctl.sh - kvctl against a real daemon, and against none
+#
+# Every failure is one line that names the thing, and its own exit code.
+#
+# budget: 20 s
+. "${BASH_SOURCE%/*}/checks.bash"
+
+kvctl=$KVMM_BUILD/kvctl
+export KVMM_RUNDIR=$work/run
+mkdir -m 700 "$KVMM_RUNDIR"
+daemon=
+
+stop_daemon()
+{
+	[ -z "$daemon" ] && return
+	kill -CONT "$daemon" 2>/dev/null
+	kill -"${1:-TERM}" "$daemon" 2>/dev/null
+	wait "$daemon" 2>/dev/null
+	daemon=
+}
+trap 'stop_daemon KILL; rm -rf "$work"' EXIT
+
+one_line()	{ [ -n "$out" ] && [ "$out" = "${out##*$'\n'}" ]; }
+is()		{ [ "$out" = "$1" ]; }
+
+# fails WHAT CODE PATTERN ARG..: one line on stderr, nothing on stdout
+fails()
+{
+	local what=$1 code=$2 pattern=$3
+
+	shift 3
+	run "$kvctl" "$@"
+	check "$what: exit code" rc_is "$code"
+	check "$what: one line" one_line
+	check "$what: says why" says "^kvctl: error: .*$pattern"
+	out=$("$kvctl" "$@" 2>/dev/null)
+	check "$what: nothing on stdout" is ''
+}
+
+# ---- no daemon
+fails 'no daemon, ls' 69 "$KVMM_RUNDIR/view.sock: no daemon is here: start" ls
+fails 'no daemon, cat' 69 'no daemon is here: start' cat meminfo vmstat
+fails 'no daemon, check' 69 'no daemon is here: start' check
+fails 'no daemon, wait' 69 'no daemon answered within 1 s: ' --timeout 1 wait
+fails 'no such directory' 69 '/nowhere/else: no daemon is here' --socket /nowhere/else ls
+fails 'no socket' 69 'no daemon is here' --socket /etc/passwd ls
+fails 'a path too long' 64 'longer than 107 bytes' --socket "/$(printf 'a%.0s' {1..200})" ls
+
+# ---- wrong use
+fails 'no command' 64 'see kvctl help'
+fails 'unknown command' 64 "'frobnicate' is no command: see" frobnicate
+fails 'cat without path' 64 'cat: wrong number of arguments: kvctl cat PATH' cat
+fails 'ls with two paths' 64 'ls: wrong number' ls a b
+fails 'unknown option' 64 '--frob' --frob ls
+fails 'timeout of zero' 64 '--timeout' --timeout 0 ls
+
+# ---- help comes from the tables
+run "$kvctl" help
+check 'help' rc_is 0
+for word in cat ls check wait version help --socket --timeout; do
+	check "help names $word" says "^  $word( |\$)"
+done
+help=$out
+run "$kvctl" --help
+check '--help is help' is "$help"
+
+# The documentation has the same exit codes, and the same texts.
+doc_codes=$(sed -n '/^| exit code/,/^$/s/^| \([0-9]*\) | \(.*\) |$/\1 \2/p' \
+	"$KVMM_TOP/Documentation/proc.md")
+out=$(sed -n '/^Exit codes:/,/^$/s/^ *\([0-9][0-9]*\)  \(.*\)$/\1 \2/p' <<<"$help")
+check 'documented exit codes' is "$doc_codes"
+check 'there are exit codes' says '^69 '
+run "$kvctl" --version
+check '--version' says '^kvctl [0-9]+\.[0-9]+\.[0-9]+$'
+
+# ---- with a daemon
+"$KVMM_BUILD/kvmm" --pool-size 4M --extent-size 256K >"$work/log" 2>&1 &
+daemon=$!
+run "$kvctl" --timeout 10 wait
+check 'wait is silent' is ''
+check 'wait' rc_is 0
+if [ "$rc" != 0 ]; then
+	echo 'the daemon did not start; it said:'
+	sed 's/^/    /' "$work/log"
+	checks_done
+fi
+
+run "$kvctl" ls
+check 'ls' rc_is 0
+for name in version meminfo vmstat domain/ client/ sys/; do
+	check "ls names $name" says "^$name\$"
+done
+root=$out
+run "$kvctl" ls /
+check 'ls / is ls' is "$root"
+run "$kvctl" --socket "$KVMM_RUNDIR" ls
+check '--socket DIRECTORY' is "$root"
+run env -u KVMM_RUNDIR "$kvctl" --socket "$KVMM_RUNDIR/view.sock" ls
+check '--socket SOCKET' is "$root"
+
+run "$kvctl" cat meminfo
+check 'cat' says '^GpuTotal: +4096 kB$'
+run "$kvctl" cat sys/vm/extent_size /sys/vm/pool_bytes
+check 'two paths' is $'262144\n4194304'
+run "$kvctl" check
+check 'check' is ok
+check 'check: exit code' rc_is 0
+run "$kvctl" version
+check 'version' says '^kvctl version .* uapi [0-9]+$'
+check 'version of the daemon' says '^kvmm version .* uapi [0-9]+$'
+
+# Everything that is listed can be read.
+read_all()
+{
+	local name
+
+	for name in $("$kvctl" ls "$1"); do
+		case $name in
+		*/)	read_all "$1$name" ;;
+		*)	run "$kvctl" cat "$1$name"
+			check "cat $1$name" rc_is 0
+			check "$1$name is not empty" says . ;;
+		esac
+	done
+}
+read_all ''
+
+fails 'no such file' 1 'nothing/here: no such file' cat nothing/here
+fails 'a directory' 1 'sys/vm: is a directory: use ls' cat sys/vm
+fails 'ls of a file' 1 'meminfo: is not a directory: use cat' ls meminfo
+fails 'climbing' 1 '\.\./etc/passwd: no such file' cat ../etc/passwd
+fails 'an empty path' 1 'an empty path' cat ''
+fails 'a newline' 1 'no newline' cat $'meminfo\ncheck'
+fails 'a control character' 1 'want one line' cat $'mem\033[2Jinfo'
+fails 'a very long path' 1 'longer than' cat "$(printf 'a%.0s' {1..5000})"
+fails 'the longest path' 1 'no such file' cat "$(printf 'a%.0s' {1..4090})"
+
+# As cat does: the rest is printed, the code says that one failed.
+run "$kvctl" cat sys/vm/extent_size nothing sys/vm/extent_size
+check 'one of three fails' rc_is 1
+check 'the others are printed' says '^262144$'
+out=$("$kvctl" cat meminfo 2>&1 >/dev/full)
+rc=$?
+check 'a full disk' rc_is 74
+check 'a full disk: why' says 'stdout: No space left'
+
+fails 'the attach socket' 76 'no view socket of kvmm: name view.sock' \
+	--socket "$KVMM_RUNDIR/attach.sock" ls
+
+# ---- a daemon that stops, and one that dies
+kill -STOP "$daemon"
+fails 'a stopped daemon' 69 'no answer for 1 s' --timeout 1 ls
+kill -CONT "$daemon"
+run "$kvctl" wait
+check 'it goes on' rc_is 0
+stop_daemon KILL
+fails 'a killed daemon' 69 'no daemon is here' ls
+
+checks_done
