@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cli.h - what the commands of kvrt share
+ *
+ * Each command is a function that gets its own arguments and returns an exit
+ * code of sysexits.h, after one line on stderr if that is not 0.
+ */
+#ifndef RUNTIME_CLI_H
+#define RUNTIME_CLI_H
+
+#include <sysexits.h>
+
+#include <kvmm/log.h>
+#include <kvmm/opts.h>
+
+#include "runtime/engine/engine.h"
+#include "runtime/tokenizer/tokenizer.h"
+
+/* Commands: name, operands, what for. */
+#define CLI_COMMANDS(x)							\
+	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text")
+
+/* Exit codes of every command. */
+#define CLI_EXITS(x)							\
+	x(0,		"done; also --help and --version")		\
+	x(EX_USAGE,	"a wrong command, option or argument")		\
+	x(EX_DATAERR,	"model files that do not hold what they should, a prompt that is empty, no UTF-8, or can never fit") \
+	x(EX_NOINPUT,	"a model folder, a file of it, or a prompt file is missing") \
+	x(EX_UNAVAILABLE, "no kvmm daemon answers, or it refuses this client") \
+	x(EX_SOFTWARE,	"a defect of kvrt or kvmm")			\
+	x(EX_OSERR,	"the system refused memory or threads")		\
+	x(EX_IOERR,	"the output cannot be written, or a file cannot be read") \
+	x(EX_TEMPFAIL,	"the daemon went away or is full: try again")	\
+	x(EX_NOPERM,	"the daemon's socket admits others only")
+
+enum {
+#define x(code, text) + 1
+	CLI_NR_EXITS = 0 CLI_EXITS(x)
+#undef x
+};
+
+extern const struct kv_exit cli_exits[CLI_NR_EXITS];
+
+extern const struct kv_program cli_generate_program;
+
+#define x(name, operands, text) int cli_##name(int argc, char **argv);
+CLI_COMMANDS(x)
+#undef x
+
+/* ---- options.c ---- */
+
+/**
+ * cli_parse() - kv_opts_parse() for people: short names, one line, exit code
+ * @shorts: pairs of a short name and the long one that it stands for, "-n",
+ *          "--samples", ended by NULL
+ * @values: the structure of options
+ * @nr:     number of operands, now at the front of @argv
+ *
+ * Return: 0, EX_USAGE, or -1 when help or version was printed.
+ */
+int cli_parse(const struct kv_program *prog, const char * const *shorts,
+	      void *values, int argc, char **argv, int *nr);
+
+/**
+ * cli_number() - a real number from the text of an option
+ * @name: of the option, for the message
+ * @text: what was given; NULL leaves @out as it is
+ *
+ * Return: 0, or EX_USAGE after one line on stderr.
+ */
+int cli_number(const char *name, const char *text, double lo, double hi,
+	       double *out);
+
+/* cli_whole() - the same for a whole number up to @hi */
+int cli_whole(const char *name, const char *text, u64 hi, u64 *out);
+
+/* cli_exit_of() - the exit code that tells scripts what @err was */
+int cli_exit_of(int err);
+
+/* ---- prompts.c ---- */
+
+/**
+ * struct prompt - one text to be completed
+ * @text: its bytes, @len of them, not NUL terminated
+ * @ids:  its tokens, @nr of them
+ */
+struct prompt {
+	char	*text;
+	size_t	len;
+	u32	*ids;
+	u32	nr;
+};
+
+struct prompts {
+	struct prompt	*list;
+	u32		nr;
+};
+
+/**
+ * prompts_read() - collect the prompts
+ * @args: from the command line, @nr_args of them
+ * @file: one prompt a line, "-" is standard input; may be NULL
+ *
+ * Without both, all of standard input is one prompt.
+ *
+ * Return: 0, or an exit code after one line on stderr.
+ */
+int prompts_read(struct prompts *p, char **args, int nr_args,
+		 const char *file);
+
+/* prompts_encode() - fill in the tokens; 0 or an exit code, as above */
+int prompts_encode(struct prompts *p, const struct tokenizer *tok);
+
+void prompts_free(struct prompts *p);
+
+/* ---- output.c ---- */
+
+/**
+ * struct output - standard output that never makes the engine wait
+ * @fd:   where it goes
+ * @tty:  a person reads it
+ * @err:  negative errno once it is broken
+ * @len:  bytes in @buf that the reader has not taken
+ */
+struct output {
+	int	fd;
+	bool	tty;
+	int	err;
+	char	*buf;
+	size_t	len;
+	size_t	cap;
+};
+
+void output_init(struct output *o, int fd);
+void output_write(struct output *o, const char *data, size_t len);
+void output_puts(struct output *o, const char *s);
+void output_flush(struct output *o);
+int output_close(struct output *o);
+
+/* ---- printer.c ---- */
+
+enum print_mode {
+	PRINT_STREAM,		/* one sample: the text as it comes */
+	PRINT_LINES,		/* several: lines with labels */
+	PRINT_JSON,		/* one object a finished sample */
+};
+
+/**
+ * struct printed - one sample's way to the output
+ * @prompt: number of its prompt, from 0
+ * @sample: number of the sample, from 0
+ * @line:   text that waits for the end of its line, @len bytes, @cols wide
+ * @text:   all of it, for JSON
+ */
+struct printed {
+	struct printer	*printer;
+	u32		prompt;
+	u32		sample;
+	struct detok	detok;
+	char		*line;
+	size_t		len;
+	size_t		cap;
+	u32		cols;
+	char		*text;
+	size_t		text_len;
+	size_t		text_cap;
+	u32		*ids;
+	u32		nr_ids;
+	bool		began;
+	bool		newline;	/* the last byte put out ends a line */
+};
+
+/**
+ * struct printer - how samples become text
+ * @mode:    see above
+ * @out:     where to
+ * @tok:     for the text of ids
+ * @width:   columns of a line
+ * @colour:  labels stand out
+ * @piece:   room for the text of one id
+ * @seed:    for JSON
+ * @failed:  exit code of the first sample that failed, else 0
+ */
+struct printer {
+	enum print_mode		mode;
+	struct output		*out;
+	const struct tokenizer	*tok;
+	u32			width;
+	bool			colour;
+	char			*piece;
+	size_t			piece_max;
+	u64			seed;
+	int			failed;
+	u32			nr;
+	u32			per_prompt;
+	struct printed		*list;
+};
+
+/**
+ * printer_create() - room for @nr_prompts times @n samples
+ * @max_new: most ids of a sample
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int __must_check printer_create(struct printer *p, enum print_mode mode,
+				struct output *out,
+				const struct tokenizer *tok, u32 nr_prompts,
+				u32 n, u32 max_new);
+void printer_destroy(struct printer *p);
+
+/* printer_heading() - show prompt @i, where the mode shows prompts */
+void printer_heading(struct printer *p, u32 i, const struct prompt *prompt,
+		     bool echo);
+
+/* printer_of() - the samples of prompt @i, n of them */
+struct printed *printer_of(struct printer *p, u32 i);
+
+/* Callbacks of the engine; @arg is printer_of() of the request's prompt. */
+void printer_token(void *arg, u32 sample, u32 id);
+void printer_done(void *arg, const struct engine_done *done);
+
+#endif /* RUNTIME_CLI_H */

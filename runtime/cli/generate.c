@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * generate.c - kvrt generate: complete prompts, print the text
+ *
+ * Everything that can be refused is refused before anything is printed: the
+ * options, the model folder, the prompts, the daemon, in this order.  Then all
+ * prompts run at once.  What a signal or a reader that went away interrupts
+ * is cancelled and the daemon told, so that it frees the blocks at once; then
+ * this program ends by that signal, as others do.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <uapi/kvmm.h>
+
+#include "runtime/cli/cli.h"
+
+#define DEF_MAX_TOKENS		256u
+#define DEF_SEQS		256u
+#define STEP_NS			100000000ll
+
+#define GENERATE_OPTS(x)						\
+	x(uint, max_tokens, "max-tokens", NULL, 1, 1 << 24, "N",	\
+	  "most tokens to generate for each sample (default max_new_tokens of the model's generation_config.json, else 256)") \
+	x(str, temperature, "temperature", NULL, 0, 0, "T",		\
+	  "0 takes the likeliest token, above 1 is wilder (default from generation_config.json, else 1)") \
+	x(str, top_k, "top-k", NULL, 0, 0, "K",				\
+	  "draw from the K likeliest tokens, 0: from all (default from generation_config.json, else 0)") \
+	x(str, top_p, "top-p", NULL, 0, 0, "P",				\
+	  "draw from the fewest tokens that have this probability together (default from generation_config.json, else 1)") \
+	x(str, seed, "seed", NULL, 0, 0, "N",				\
+	  "same seed, same text; default: a new one, which is printed")	\
+	x(uint, samples, "samples", "1", 1, 4096, "N",			\
+	  "samples of each prompt, which share its blocks; also -n N")	\
+	x(flag, ignore_eos, "ignore-eos", NULL, 0, 0, NULL,		\
+	  "go on when the model says that the text ends")		\
+	x(str, prompt_file, "prompt-file", NULL, 0, 0, "FILE",		\
+	  "take prompts from FILE too, one on each line; - is standard input") \
+	x(flag, echo, "echo", NULL, 0, 0, NULL,				\
+	  "print a single prompt before its text, as is done for several") \
+	x(flag, json, "json", NULL, 0, 0, NULL,				\
+	  "print one JSON object for each finished sample instead of text") \
+	x(flag, quiet, "quiet", NULL, 0, 0, NULL,			\
+	  "print no more on stderr than errors")			\
+	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
+	  "type of activations and KV")					\
+	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
+	  "exact gives the same bits whoever else is in the batch and however often memory is taken") \
+	x(choice, kernels, "kernels", "auto", 0, 0, "auto|cpu|ref",	\
+	  "implementation of the arithmetic; ref is slow and plain")	\
+	x(uint, threads, "threads", "0", 0, 1024, "N",			\
+	  "compute threads, 0: one for each core")			\
+	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
+	  "the daemon's domain that holds the blocks (default the name of the model folder)") \
+	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
+	  "attach socket of the daemon (default $KVMM_SOCKET, else attach.sock in $KVMM_RUNDIR, $XDG_RUNTIME_DIR/kvmm, or /run/kvmm for root and /tmp/kvmm-UID for others)") \
+	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
+	  "tokens of a block")						\
+	x(uint, max_batch, "max-batch", "0", 0, 4096, "N",		\
+	  "most sequences in one step, 0: as many as model and daemon allow") \
+	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
+	  "most tokens of one prompt in one step, 0: as many as fit")	\
+	x(size, memory_max, "memory-max", "0", 0, 0, "SIZE",		\
+	  "most KV memory to take (memory.max of the domain), 0: no limit")
+
+struct generate_opts {
+#define x OPT_FIELD
+	GENERATE_OPTS(x)
+#undef x
+};
+
+static const struct kv_opt option_table[] = {
+#define x(...) OPT_ENTRY(struct generate_opts, __VA_ARGS__)
+	GENERATE_OPTS(x)
+#undef x
+};
+
+const struct kv_program cli_generate_program = {
+	.name		= "kvrt generate",
+	.operands	= "MODEL_DIR [PROMPT]...",
+	.about		= "Completes prompts with the model in MODEL_DIR and prints the text as it comes. Prompts come from the arguments, from --prompt-file, or, without both, all of standard input is one. The KV of all of them lies in the memory of the kvmm daemon, which must be running.",
+	.opts		= option_table,
+	.nr_opts	= ARRAY_SIZE(option_table),
+	.exits		= cli_exits,
+	.nr_exits	= CLI_NR_EXITS,
+};
+
+static const char * const short_names[] = { "-n", "--samples", NULL };
+
+/* Everything that one run holds. */
+struct generate {
+	struct generate_opts	o;
+	const char		*dir;
+	double			temperature;	/* < 0: not given */
+	double			top_p;		/* < 0: not given */
+	u64			top_k;		/* UINT64_MAX: not given */
+	u64			seed;		/* UINT64_MAX: not given */
+	u32			max_new;
+	struct prompts		prompts;
+	struct tokenizer	*tok;
+	struct model		*model;
+	struct engine		*engine;
+	struct output		out;
+	struct printer		printer;
+	struct sampling_params	sampling;
+};
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int sig)
+{
+	caught = sig;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction sa = { .sa_handler = on_signal };
+
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* End as the signal would have ended us. */
+static void die_by(int sig)
+{
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+/* ---- what is asked for ---- */
+
+static int parse_numbers(struct generate *g)
+{
+	const struct generate_opts *o = &g->o;
+	int err;
+
+	g->temperature = -1;
+	g->top_p = -1;
+	g->top_k = UINT64_MAX;
+	g->seed = UINT64_MAX;
+	err = cli_number("temperature", o->temperature, 0,
+			 (double)SAMPLING_TEMPERATURE_MAX, &g->temperature);
+	if (!err)
+		err = cli_number("top-p", o->top_p, 1e-6, 1, &g->top_p);
+	if (!err)
+		err = cli_whole("top-k", o->top_k, UINT32_MAX, &g->top_k);
+	if (!err)
+		err = cli_whole("seed", o->seed, INT64_MAX, &g->seed);
+	return err;
+}
+
+static int parse(struct generate *g, int argc, char **argv, int *nr)
+{
+	int err;
+
+	err = cli_parse(&cli_generate_program, short_names, &g->o, argc, argv, nr);
+	if (err)
+		return err;
+	if (!*nr) {
+		pr_err("the model folder is missing: kvrt generate MODEL_DIR [PROMPT]...");
+		return EX_USAGE;
+	}
+	g->dir = argv[0];
+	return parse_numbers(g);
+}
+
+/* What the command line leaves open, the model's own file decides. */
+static void choose_sampling(struct generate *g)
+{
+	const struct model_generation *gen = &model_info(g->model)->gen;
+	struct sampling_params *s = &g->sampling;
+	u32 drawn;
+
+	*s = SAMPLING_PARAMS_DEFAULT;
+	if (gen->has & MODEL_GEN_TEMPERATURE)
+		s->temperature = (float)gen->temperature;
+	if ((gen->has & MODEL_GEN_DO_SAMPLE) && !gen->do_sample)
+		s->temperature = 0;
+	if (gen->has & MODEL_GEN_TOP_P)
+		s->top_p = (float)gen->top_p;
+	if (gen->has & MODEL_GEN_TOP_K)
+		s->top_k = gen->top_k;
+	if (g->temperature >= 0)
+		s->temperature = (float)g->temperature;
+	if (g->top_p >= 0)
+		s->top_p = (float)g->top_p;
+	if (g->top_k != UINT64_MAX)
+		s->top_k = (u32)g->top_k;
+	if (g->seed == UINT64_MAX) {
+		if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
+			drawn = (u32)getpid();
+		g->seed = drawn;
+	}
+	s->seed = g->seed;
+	g->max_new = DEF_MAX_TOKENS;
+	if (gen->has & MODEL_GEN_MAX_NEW_TOKENS)
+		g->max_new = gen->max_new_tokens;
+	if (g->o.max_tokens)
+		g->max_new = g->o.max_tokens;
+	g->max_new = max(g->max_new, 1u);
+}
+
+/* Settings of the model's makers that are not applied are said, not hidden. */
+static void warn_unapplied(const struct generate *g)
+{
+	const struct model_generation *gen = &model_info(g->model)->gen;
+
+	if ((gen->has & MODEL_GEN_REPETITION_PENALTY) &&
+	    gen->repetition_penalty != 1.0)
+		pr_warn("%s/generation_config.json asks for repetition_penalty %g, which is not applied",
+			g->dir, gen->repetition_penalty);
+	if ((gen->has & MODEL_GEN_MIN_P) && gen->min_p != 0.0)
+		pr_warn("%s/generation_config.json asks for min_p %g, which is not applied",
+			g->dir, gen->min_p);
+}
+
+/* ---- what it takes ---- */
+
+static int load(struct generate *g)
+{
+	static const char * const kernels[] = { NULL, "cpu", "ref" };
+	const u32 batch = max(g->o.max_batch, MODEL_MAX_ROWS);
+	const struct model_opts mo = {
+		.dtype = g->o.dtype ? MODEL_BF16 : MODEL_F32,
+		.mode = g->o.mode ? MODEL_EXACT : MODEL_FAST,
+		.kernel = kernels[g->o.kernels],
+		.nr_threads = g->o.threads,
+		.max_rows = max(g->o.chunk, batch),
+	};
+	char text[TOKENIZER_ERR_MAX];
+	struct model_error err;
+	int ret;
+
+	ret = model_load(g->dir, &mo, &g->model, &err);
+	if (ret) {
+		pr_err("%s", err.text);
+		return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
+	}
+	ret = tokenizer_load(g->dir, &g->tok, text, sizeof(text));
+	if (ret) {
+		pr_err("%s", text);
+		return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
+	}
+	choose_sampling(g);
+	if (!g->o.quiet)
+		warn_unapplied(g);
+	return 0;
+}
+
+/* No daemon, or one that refuses: all that is not said otherwise. */
+static int exit_of_attach(int err)
+{
+	switch (-err) {
+	case EACCES:
+	case EPERM:
+	case ENOMEM:
+	case EAGAIN:
+	case EBUSY:
+	case ENOSPC:
+	case ETIMEDOUT:
+	case ECONNRESET:
+		return cli_exit_of(err);
+	default:
+		return EX_UNAVAILABLE;
+	}
+}
+
+static void say_attached(const struct generate *g)
+{
+	const struct model_info *mi = model_info(g->model);
+	const struct kvmm_attach_rep *rep = engine_attach_info(g->engine);
+	const u64 span = rep->extent_size * rep->span_extents;
+
+	pr_info("%s: %s, %.1f M parameters, %s, %s, kernels %s (%s)", g->dir,
+		mi->arch, (double)mi->nr_params / 1e6,
+		mi->dtype == MODEL_BF16 ? "bf16" : "f32",
+		mi->mode == MODEL_EXACT ? "exact" : "fast", mi->kernel,
+		mi->variant);
+	pr_info("attached to kvmm as client %u: blocks of %llu KiB, spans of %llu KiB hold %u and waste %.2f %%",
+		rep->client, (unsigned long long)rep->block_bytes >> 10,
+		(unsigned long long)span >> 10, rep->span_blocks,
+		span ? 100.0 * (double)rep->span_tail / (double)span : 0.0);
+}
+
+static int attach(struct generate *g)
+{
+	static const u32 block_tokens[] = { 16, 32, 64 };
+	const struct engine_opts eo = {
+		.socket = g->o.socket,
+		.domain = g->o.domain,
+		.block_tokens = block_tokens[g->o.block_tokens],
+		.memory_max = g->o.memory_max,
+		.max_seqs = max(g->o.samples, DEF_SEQS),
+		.max_batch = g->o.max_batch,
+		.chunk = g->o.chunk,
+	};
+	struct engine_error err;
+	int ret;
+
+	ret = engine_create(g->model, &eo, &g->engine, &err);
+	if (ret) {
+		pr_err("%s", err.text);
+		return exit_of_attach(ret);
+	}
+	if (!g->o.quiet)
+		say_attached(g);
+	return 0;
+}
+
+static int prepare_output(struct generate *g)
+{
+	const u32 most = min(g->max_new, model_info(g->model)->max_len);
+	enum print_mode mode = PRINT_STREAM;
+
+	if (g->prompts.nr > 1 || g->o.samples > 1)
+		mode = PRINT_LINES;
+	if (g->o.json)
+		mode = PRINT_JSON;
+	output_init(&g->out, STDOUT_FILENO);
+	if (printer_create(&g->printer, mode, &g->out, g->tok, g->prompts.nr,
+			   g->o.samples, most)) {
+		pr_err("no memory for the output of %u samples",
+		       g->prompts.nr * g->o.samples);
+		return EX_OSERR;
+	}
+	g->printer.seed = g->seed;
+	return 0;
+}
+
+static int submit(struct generate *g)
+{
+	const struct model_info *mi = model_info(g->model);
+	struct engine_error err;
+	u32 i;
+	int ret;
+
+	for (i = 0; i < g->prompts.nr; i++) {
+		const struct prompt *q = &g->prompts.list[i];
+		const struct engine_request req = {
+			.ids = q->ids, .nr = q->nr, .max_new = g->max_new,
+			.stops = mi->eos_ids,
+			.nr_stops = g->o.ignore_eos ? 0 : mi->nr_eos,
+			.sampling = g->sampling, .n = g->o.samples,
+			.on_token = printer_token, .on_done = printer_done,
+			.arg = printer_of(&g->printer, i),
+		};
+
+		ret = engine_submit(g->engine, &req, NULL, &err);
+		if (ret) {
+			pr_err("prompt %u: %s", i + 1, err.text);
+			g->out.err = -ECANCELED;	/* print nothing */
+			return cli_exit_of(ret);
+		}
+	}
+	for (i = 0; i < g->prompts.nr; i++)
+		printer_heading(&g->printer, i, &g->prompts.list[i],
+				g->o.echo);
+	return 0;
+}
+
+/* ---- the run ---- */
+
+static void say_summary(const struct generate *g, s64 ns)
+{
+	const double s = (double)ns / 1e9;
+	struct engine_stats st;
+
+	engine_get_stats(g->engine, &st);
+	fprintf(stderr, "cached tokens: %llu of %llu prompt tokens (%.0f %%), computed %llu, recomputed %llu, preempted %llu, forked %llu, copied blocks %llu; %llu tokens in %.1f s",
+		(unsigned long long)st.cached_tokens,
+		(unsigned long long)st.prompt_tokens,
+		st.prompt_tokens ? 100.0 * (double)st.cached_tokens /
+				   (double)st.prompt_tokens : 0.0,
+		(unsigned long long)st.prefilled_tokens,
+		(unsigned long long)st.recomputed_tokens,
+		(unsigned long long)st.preemptions,
+		(unsigned long long)st.forks, (unsigned long long)st.copies,
+		(unsigned long long)st.generated_tokens, s);
+	if (g->sampling.temperature > 0)
+		fprintf(stderr, "; seed %llu", (unsigned long long)g->seed);
+	fputc('\n', stderr);
+}
+
+static s64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int run(struct generate *g)
+{
+	const s64 begin = now_ns();
+	int ret = 1, err;
+
+	while (ret > 0 && !caught && !g->out.err) {
+		output_flush(&g->out);
+		ret = engine_step(g->engine, STEP_NS);
+	}
+	if (ret < 0)
+		pr_err("%s; run this command again",
+		       engine_strerror(g->engine));
+	if (!g->o.quiet && !g->out.err)
+		say_summary(g, now_ns() - begin);
+	/* From here on no step is open and nobody waits for us. */
+	engine_destroy(g->engine);
+	g->engine = NULL;
+	err = output_close(&g->out);
+	if (err && err != -EPIPE) {
+		pr_err("standard output: %s: nothing more can be printed",
+		       strerror(-err));
+		return EX_IOERR;
+	}
+	if (err)
+		die_by(SIGPIPE);
+	return ret < 0 ? EX_TEMPFAIL : g->printer.failed;
+}
+
+static int generate(struct generate *g, int argc, char **argv)
+{
+	int nr, ret;
+
+	ret = parse(g, argc, argv, &nr);
+	if (ret)
+		return max(ret, 0);
+	ret = load(g);
+	if (!ret)
+		ret = prompts_read(&g->prompts, argv + 1, nr - 1,
+				   g->o.prompt_file);
+	if (!ret)
+		ret = prompts_encode(&g->prompts, g->tok);
+	if (!ret)
+		ret = prepare_output(g);
+	if (ret)
+		return ret;
+	catch_signals();
+	ret = attach(g);
+	if (!ret)
+		ret = submit(g);
+	return ret ? ret : run(g);
+}
+
+int cli_generate(int argc, char **argv)
+{
+	struct generate g = { 0 };
+	int ret;
+
+	ret = generate(&g, argc, argv);
+	engine_destroy(g.engine);
+	printer_destroy(&g.printer);
+	output_close(&g.out);
+	prompts_free(&g.prompts);
+	tokenizer_free(g.tok);
+	model_free(g.model);
+	if (caught)
+		die_by(caught);
+	return ret;
+}

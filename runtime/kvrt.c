@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvrt.c - the runtime: one process a model
+ *
+ * kvrt loads a model, attaches to the kvmm daemon, which owns the memory that
+ * KV lies in, and generates text.  It is an ordinary unprivileged program: it
+ * may be killed at any instruction, the daemon takes back what it held, and
+ * what it computed stays cached for the next one.
+ *
+ * The layers, each ignorant of those above it:
+ *
+ *	runtime/cli		commands, options, prompts, output
+ *	runtime/engine		batches, chunks, forks, preemption
+ *	runtime/model		checkpoints, the decoder
+ *	runtime/libkvmm		the daemon's client library
+ *	kernels			arithmetic
+ *
+ * beside them runtime/tokenizer and runtime/sampler.  This file knows the
+ * names of the commands and nothing else.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "runtime/cli/cli.h"
+
+struct command {
+	const char	*name;
+	const char	*operands;
+	const char	*text;
+	int		(*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+#define x(_name, _operands, _text)					\
+	{ .name = #_name, .operands = _operands, .text = _text,		\
+	  .run = cli_##_name },
+	CLI_COMMANDS(x)
+#undef x
+};
+
+static void print_help(void)
+{
+	u32 i;
+
+	printf("Usage: kvrt COMMAND [OPTION]... [ARGUMENT]...\n"
+	       "Runs a language model whose KV memory the kvmm daemon owns.\n"
+	       "\nCommands:\n");
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		printf("  %s %s\n      %s\n", commands[i].name,
+		       commands[i].operands, commands[i].text);
+	printf("\nkvrt COMMAND --help tells the options and exit codes of a command.\n");
+}
+
+/*
+ * A standard descriptor that the caller closed would be given to the next
+ * socket or file, and output would land in it.  Reading what takes its place
+ * gives nothing, writing to it fails.
+ */
+static void fill_standard_fds(void)
+{
+	int fd;
+
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0)
+			return;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+	u32 i;
+
+	fill_standard_fds();
+	kv_log_init("kvrt", KV_LOG_INFO);
+	if (!name) {
+		pr_err("a command is missing: try kvrt --help");
+		return EX_USAGE;
+	}
+	if (!strcmp(name, "--help") || !strcmp(name, "help")) {
+		print_help();
+		return 0;
+	}
+	if (!strcmp(name, "--version") || !strcmp(name, "version")) {
+		printf("kvrt %s\n", KVMM_VERSION);
+		return 0;
+	}
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(name, commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	pr_err("'%.60s' is no command: see kvrt --help", name);
+	return EX_USAGE;
+}
