@@ -178,6 +178,54 @@ void bench_report(const struct bench_figure *f)
 
 /* ---- a daemon ---- */
 
+static struct bench_daemon *running[4];
+
+static void remove_dir(const struct bench_daemon *d)
+{
+	char cmd[128];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", d->dir);
+	if (system(cmd))
+		fprintf(stderr, "bench: %s cannot be removed\n", d->dir);
+}
+
+/* At exit, when a benchmark failed: what still runs. */
+static void kill_daemons(void)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(running); i++) {
+		if (!running[i])
+			continue;
+		kill(running[i]->pid, SIGKILL);
+		waitpid(running[i]->pid, NULL, 0);
+		remove_dir(running[i]);
+	}
+}
+
+static void note_daemon(struct bench_daemon *d)
+{
+	static bool registered;
+	u32 i;
+
+	if (!registered)
+		atexit(kill_daemons);
+	registered = true;
+	for (i = 0; running[i]; i++)
+		if (i == ARRAY_SIZE(running) - 1)
+			bench_die("too many daemons at once");
+	running[i] = d;
+}
+
+static void forget_daemon(const struct bench_daemon *d)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(running); i++)
+		if (running[i] == d)
+			running[i] = NULL;
+}
+
 static void run_daemon(const struct bench_daemon *d, const char *const *args)
 {
 	const char *build = getenv("KVMM_BUILD"), *argv[32];
@@ -214,6 +262,7 @@ void bench_daemon_start(struct bench_daemon *d, const char *const *args)
 		bench_die("fork: %s", strerror(errno));
 	if (!d->pid)
 		run_daemon(d, args);
+	note_daemon(d);
 	for (i = 0; access(d->socket, F_OK); i++) {
 		if (waitpid(d->pid, &status, WNOHANG) == d->pid)
 			bench_die("kvmm ended with status 0x%x", status);
@@ -225,15 +274,13 @@ void bench_daemon_start(struct bench_daemon *d, const char *const *args)
 
 void bench_daemon_stop(struct bench_daemon *d)
 {
-	char cmd[128];
 	int status;
 
+	forget_daemon(d);
 	kill(d->pid, SIGTERM);
 	if (waitpid(d->pid, &status, 0) != d->pid || status)
 		bench_die("kvmm ended with status 0x%x", status);
-	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", d->dir);
-	if (system(cmd))
-		bench_die("%s cannot be removed", d->dir);
+	remove_dir(d);
 }
 
 u64 bench_daemon_cpu_ns(const struct bench_daemon *d)

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * harness.c - real processes for the integration tests
+ *
+ * Children get PR_SET_PDEATHSIG, so that a test which fails leaves nothing
+ * running.  Output goes to files in the rig's directory and is shown when an
+ * expectation about the process fails.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/integration/harness.h"
+
+const char *build_path(const char *program)
+{
+	static char path[8][RIG_PATH];
+	static u32 turn;
+	const char *build = getenv("KVMM_BUILD");
+	char *p = path[turn++ % 8];
+
+	snprintf(p, RIG_PATH, "%s/%s", build ? build : "build", program);
+	return p;
+}
+
+const char *demo_model(void)
+{
+	static char path[RIG_PATH];
+	const char *top = getenv("KVMM_TOP");
+
+	snprintf(path, sizeof(path), "%s/tests/data/demo-model",
+		 top ? top : ".");
+	return path;
+}
+
+u32 by_level(u32 check, u32 full, u32 soak)
+{
+	const char *level = getenv("KVMM_TEST_LEVEL");
+
+	if (level && !strcmp(level, "soak"))
+		return soak;
+	if (level && !strcmp(level, "full"))
+		return full;
+	return check;
+}
+
+u32 random_below(u32 n)
+{
+	static u64 state;
+
+	if (!state) {
+		const char *seed = getenv("KVMM_TEST_SEED");
+
+		state = seed ? strtoull(seed, NULL, 10)
+			     : (u64)getpid() << 20 ^ (u64)time(NULL);
+		printf("seed: KVMM_TEST_SEED=%llu\n",
+		       (unsigned long long)state);
+		fflush(stdout);
+	}
+	state = state * 6364136223846793005ull + 1442695040888963407ull;
+	return (u32)((state >> 33) % n);
+}
+
+void nap_ms(u32 ms)
+{
+	struct timespec ts = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&ts, NULL);
+}
+
+u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+}
+
+char *slurp(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	char *text = calloc(1, 1);
+	size_t len = 0, got;
+
+	ck_assert_ptr_nonnull(text);
+	while (f) {
+		text = realloc(text, len + 4097);
+		ck_assert_ptr_nonnull(text);
+		got = fread(text + len, 1, 4096, f);
+		len += got;
+		text[len] = '\0';
+		if (!got)
+			break;
+	}
+	if (f)
+		fclose(f);
+	return text;
+}
+
+u32 count_lines(const char *text)
+{
+	u32 n = 0;
+
+	for (; *text; text++)
+		n += *text == '\n';
+	return n;
+}
+
+/* ---- jobs ---- */
+
+static void child_exec(struct rig *r, const char *path, char *const argv[],
+		       const struct job *j)
+{
+	int out = open(j->out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	int err = open(j->err, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	int in = open("/dev/null", O_RDONLY);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (out < 0 || err < 0 || in < 0)
+		_exit(127);
+	dup2(in, 0);
+	dup2(out, 1);
+	dup2(err, 2);
+	closefrom(3);
+	setenv("KVMM_RUNDIR", r->dir, 1);
+	execv(path, argv);
+	_exit(127);
+}
+
+struct job job_startv(struct rig *r, const char *program, char *const argv[])
+{
+	struct job j;
+
+	snprintf(j.out, sizeof(j.out), "%s/job-%u.out", r->dir, r->nr_jobs);
+	snprintf(j.err, sizeof(j.err), "%s/job-%u.err", r->dir, r->nr_jobs++);
+	fflush(stdout);
+	j.pid = fork();
+	ck_assert_int_ge(j.pid, 0);
+	if (!j.pid)
+		child_exec(r, build_path(program), argv, &j);
+	return j;
+}
+
+struct job job_start(struct rig *r, const char *program, ...)
+{
+	char *argv[RIG_ARGS + 1] = { (char *)program };
+	va_list ap;
+	u32 n = 1;
+
+	va_start(ap, program);
+	while (n < RIG_ARGS && (argv[n] = va_arg(ap, char *)))
+		n++;
+	va_end(ap);
+	argv[n] = NULL;
+	return job_startv(r, program, argv);
+}
+
+static int code_of(int status)
+{
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status)
+				   : WEXITSTATUS(status);
+}
+
+bool job_ended(struct job *j, int *code)
+{
+	int status;
+
+	if (waitpid(j->pid, &status, WNOHANG) != j->pid)
+		return false;
+	*code = code_of(status);
+	return true;
+}
+
+int job_wait(struct job *j, u32 seconds)
+{
+	u64 end = now_ms() + seconds * 1000ull;
+	int code;
+
+	while (!job_ended(j, &code)) {
+		if (now_ms() > end) {
+			char *err = slurp(j->err);
+
+			kill(j->pid, SIGKILL);
+			waitpid(j->pid, NULL, 0);
+			ck_abort_msg("no end after %u s; stderr:\n%s", seconds,
+				     err);
+		}
+		nap_ms(2);
+	}
+	return code;
+}
+
+void job_kill(struct job *j, int sig)
+{
+	kill(j->pid, sig);
+}
+
+/* ---- the daemon ---- */
+
+void rig_start(struct rig *r, ...)
+{
+	char *argv[RIG_ARGS + 1] = { (char *)"kvmm-hold" };
+	const char *tmp = getenv("TMPDIR");
+	struct job hold, wait;
+	va_list ap;
+	u32 n = 1;
+
+	memset(r, 0, sizeof(*r));
+	snprintf(r->dir, sizeof(r->dir), "%s/rig.XXXXXX", tmp ? tmp : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(r->dir));
+	va_start(ap, r);
+	while (n < RIG_ARGS && (argv[n] = va_arg(ap, char *)))
+		n++;
+	va_end(ap);
+	argv[n] = NULL;
+	hold = job_startv(r, "kvmm-hold", argv);
+	r->hold = hold.pid;
+
+	wait = job_start(r, "kvctl", "wait", "--timeout", "20", NULL);
+	if (job_wait(&wait, 30))
+		ck_abort_msg("the daemon does not answer:\n%s",
+			     slurp(hold.err));
+}
+
+/* Names that must not be there once the daemon has ended. */
+static void rig_expect_clean(struct rig *r)
+{
+	DIR *dir = opendir(r->dir);
+	struct dirent *e;
+	struct stat st;
+	char path[RIG_PATH + 300];
+
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir))) {
+		snprintf(path, sizeof(path), "%s/%s", r->dir, e->d_name);
+		if (!lstat(path, &st) && S_ISSOCK(st.st_mode))
+			ck_abort_msg("left behind: %s", path);
+		if (!strncmp(e->d_name, "job-", 4))
+			unlink(path);
+	}
+	closedir(dir);
+}
+
+void rig_stop(struct rig *r)
+{
+	struct job hold = { .pid = r->hold };
+	char path[RIG_PATH + 32];
+
+	snprintf(hold.err, sizeof(hold.err), "%s/job-0.err", r->dir);
+	kill(r->hold, SIGTERM);
+	ck_assert_int_eq(job_wait(&hold, 20), 0);
+	rig_expect_clean(r);
+	snprintf(path, sizeof(path), "rm -rf '%s'", r->dir);
+	ck_assert_int_eq(system(path), 0);
+}
+
+void rig_walk(struct rig *r)
+{
+	struct job j = job_start(r, "kvctl", "check", NULL);
+	int code = job_wait(&j, 30);
+
+	if (code)
+		ck_abort_msg("walkers: %d: %s%s", code, slurp(j.out),
+			     slurp(j.err));
+	unlink(j.out);
+	unlink(j.err);
+}
+
+s64 rig_value(struct rig *r, const char *file, const char *key)
+{
+	struct job j = job_start(r, "kvctl", "cat", file, NULL);
+	size_t len = strlen(key);
+	s64 value = -1;
+	char *text, *line;
+
+	if (job_wait(&j, 30))
+		ck_abort_msg("kvctl cat %s: %s", file, slurp(j.err));
+	text = slurp(j.out);
+	for (line = text; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, len) &&
+		    (line[len] == ' ' || line[len] == ':')) {
+			value = strtoll(line + len + 1, NULL, 10);
+			break;
+		}
+	}
+	free(text);
+	unlink(j.out);
+	unlink(j.err);
+	return value;
+}
+
+void rig_await(struct rig *r, const char *file, const char *key, s64 want,
+	       u32 seconds)
+{
+	u64 end = now_ms() + seconds * 1000ull;
+	s64 have;
+
+	while ((have = rig_value(r, file, key)) < want) {
+		if (now_ms() > end)
+			ck_abort_msg("%s %s is %lld, not %lld, after %u s",
+				     file, key, (long long)have,
+				     (long long)want, seconds);
+		nap_ms(20);
+	}
+}
+
+pid_t rig_daemon(struct rig *r)
+{
+	char path[64], *text;
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", r->hold,
+		 r->hold);
+	text = slurp(path);
+	pid = (pid_t)strtol(text, NULL, 10);
+	free(text);
+	return pid;
+}
+
+/* ---- what kvrt printed ---- */
+
+static void sample_read(struct sample *s, json_t *o)
+{
+	json_t *ids = json_object_get(o, "ids");
+	const char *why = json_string_value(json_object_get(o,
+							    "finish_reason"));
+	u32 i;
+
+	s->prompt = (u32)json_integer_value(json_object_get(o, "prompt"));
+	s->sample = (u32)json_integer_value(json_object_get(o, "sample"));
+	s->cached = (u32)json_integer_value(json_object_get(o,
+							    "cached_tokens"));
+	snprintf(s->reason, sizeof(s->reason), "%s", why ? why : "");
+	s->nr_ids = (u32)json_array_size(ids);
+	s->ids = calloc(s->nr_ids + 1, sizeof(*s->ids));
+	ck_assert_ptr_nonnull(s->ids);
+	for (i = 0; i < s->nr_ids; i++)
+		s->ids[i] = (u32)json_integer_value(json_array_get(ids, i));
+}
+
+void samples_read(struct samples *all, const char *path)
+{
+	char *text = slurp(path), *line, *save = NULL;
+	json_error_t err;
+	json_t *o;
+
+	memset(all, 0, sizeof(*all));
+	all->s = calloc(count_lines(text) + 1, sizeof(*all->s));
+	ck_assert_ptr_nonnull(all->s);
+	for (line = strtok_r(text, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		o = json_loads(line, 0, &err);
+		if (!o)
+			ck_abort_msg("not JSON: %s: %s", err.text, line);
+		sample_read(&all->s[all->nr++], o);
+		json_decref(o);
+	}
+	free(text);
+}
+
+void samples_free(struct samples *all)
+{
+	u32 i;
+
+	for (i = 0; i < all->nr; i++)
+		free(all->s[i].ids);
+	free(all->s);
+}
+
+static const struct sample *sample_find(const struct samples *all, u32 prompt,
+					u32 sample)
+{
+	u32 i;
+
+	for (i = 0; i < all->nr; i++)
+		if (all->s[i].prompt == prompt && all->s[i].sample == sample)
+			return &all->s[i];
+	return NULL;
+}
+
+static void ids_equal(const struct sample *a, const struct sample *b)
+{
+	u32 i;
+
+	for (i = 0; i < a->nr_ids && i < b->nr_ids; i++)
+		if (a->ids[i] != b->ids[i])
+			ck_abort_msg("prompt %u sample %u differs at token %u: %u and %u",
+				     a->prompt, a->sample, i, a->ids[i],
+				     b->ids[i]);
+	if (a->nr_ids != b->nr_ids)
+		ck_abort_msg("prompt %u sample %u: %u and %u tokens", a->prompt,
+			     a->sample, a->nr_ids, b->nr_ids);
+}
+
+void samples_equal(const struct samples *a, const struct samples *b)
+{
+	u32 i;
+
+	ck_assert_uint_eq(a->nr, b->nr);
+	for (i = 0; i < a->nr; i++) {
+		const struct sample *s = sample_find(b, a->s[i].prompt,
+						     a->s[i].sample);
+
+		if (!s)
+			ck_abort_msg("prompt %u sample %u is missing",
+				     a->s[i].prompt, a->s[i].sample);
+		ids_equal(&a->s[i], s);
+	}
+}

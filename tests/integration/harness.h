@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * harness.h - real processes for the integration tests
+ *
+ * A rig is one daemon (kvmm-hold and what it starts) with a run directory of
+ * its own.  Jobs are other processes, each with its output in files there.
+ * Everything a test starts is its child and dies with it.
+ */
+#ifndef TESTS_HARNESS_H
+#define TESTS_HARNESS_H
+
+#include <check.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include <kvmm/types.h>
+
+#define RIG_PATH	256
+#define RIG_ARGS	48
+
+struct rig {
+	char	dir[RIG_PATH];		/* KVMM_RUNDIR */
+	pid_t	hold;
+	u32	nr_jobs;
+};
+
+struct job {
+	pid_t	pid;
+	char	out[RIG_PATH + 32];	/* stdout */
+	char	err[RIG_PATH + 32];	/* stderr */
+};
+
+/* Paths of the build under test. */
+const char *build_path(const char *program);
+const char *demo_model(void);
+
+/* check, full or soak: which of three numbers applies. */
+u32 by_level(u32 check, u32 full, u32 soak);
+
+/* Own numbers, from a seed that is printed once. */
+u32 random_below(u32 n);
+
+/* Start kvmm-hold with more arguments, NULL-terminated; waits until it answers. */
+void rig_start(struct rig *r, ...);
+/* End it with SIGTERM; it must end with 0 and leave nothing behind. */
+void rig_stop(struct rig *r);
+/* Run the walkers; a fault fails the test with the walker's words. */
+void rig_walk(struct rig *r);
+/* A counter or level of a keyed file: -1 when the key is not there. */
+s64 rig_value(struct rig *r, const char *file, const char *key);
+/* Wait until a value is at least @want; fails after @seconds. */
+void rig_await(struct rig *r, const char *file, const char *key, s64 want,
+	       u32 seconds);
+/* pid of the kvmm that hold started last, 0 if none. */
+pid_t rig_daemon(struct rig *r);
+
+/* Start a program of the build with KVMM_RUNDIR set; NULL-terminated. */
+struct job job_start(struct rig *r, const char *program, ...);
+struct job job_startv(struct rig *r, const char *program, char *const argv[]);
+/* Wait for its end: exit code, 128 + signal, or failure after @seconds. */
+int job_wait(struct job *j, u32 seconds);
+/* True, with its code in @code, when it ended. */
+bool job_ended(struct job *j, int *code);
+void job_kill(struct job *j, int sig);
+
+/* Whole file as a string, to be freed. */
+char *slurp(const char *path);
+u32 count_lines(const char *text);
+void nap_ms(u32 ms);
+u64 now_ms(void);
+
+/* What a --json run of kvrt generate printed, by prompt and sample. */
+struct samples {
+	u32	nr;
+	struct sample {
+		u32	prompt;
+		u32	sample;
+		u32	nr_ids;
+		u32	cached;
+		u32	*ids;
+		char	reason[16];
+	} *s;
+};
+
+void samples_read(struct samples *all, const char *path);
+void samples_free(struct samples *all);
+/* Every (prompt, sample) of @a is in @b with the same ids, and the reverse. */
+void samples_equal(const struct samples *a, const struct samples *b);
+
+#endif /* TESTS_HARNESS_H */

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_death.c - clients and daemons that stop or die at any moment
+ *
+ * budget: 80 s, full 300 s
+ *
+ * A witness generates all the time; its text is known from a run alone.
+ * Beside it a victim is killed at random points, stopped inside a step, or
+ * the daemon itself is killed.  The witness's text never changes, the walkers
+ * find the ledger whole each time, and what the victim had computed is warm
+ * for its successor.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/integration/harness.h"
+#include "tests/integration/prompts.h"
+
+#define POOL	"48M"
+
+static struct rig rig;
+static struct samples truth;	/* the witness alone */
+static struct job witness;
+static char witness_prompts[RIG_PATH + 32];
+
+static struct job witness_start(void)
+{
+	return job_start(&rig, "kvrt", "generate", demo_model(),
+			 "--prompt-file", witness_prompts, "--temperature", "0",
+			 "--max-tokens", "40", "--ignore-eos", "-n", "2",
+			 "--threads", "1", "--json", NULL);
+}
+
+/* The witness ended: is its text what it must be? */
+static void witness_judge(int code)
+{
+	struct samples s;
+
+	if (code)
+		ck_abort_msg("the witness ended with %d:\n%s", code,
+			     slurp(witness.err));
+	samples_read(&s, witness.out);
+	samples_equal(&truth, &s);
+	samples_free(&s);
+	unlink(witness.out);
+	unlink(witness.err);
+}
+
+/* Keep the witness going; judge each of its runs. */
+static u32 witness_poll(void)
+{
+	int code;
+
+	if (!job_ended(&witness, &code))
+		return 0;
+	witness_judge(code);
+	witness = witness_start();
+	return 1;
+}
+
+static void witness_finish(void)
+{
+	witness_judge(job_wait(&witness, 60));
+}
+
+static void setup_with(const char *pool, const char *deadline)
+{
+	rig_start(&rig, "--pool-size", pool, "--extent-size", "512K",
+		  "--step-deadline-ms", deadline, NULL);
+	snprintf(witness_prompts, sizeof(witness_prompts), "%s/witness.txt",
+		 rig.dir);
+	prompts_write(witness_prompts, 0, 6, "");
+	witness = witness_start();
+	ck_assert_int_eq(job_wait(&witness, 60), 0);
+	samples_read(&truth, witness.out);
+	ck_assert_uint_eq(truth.nr, 12);
+}
+
+static struct job victim_start(const char *prompts, const char *tokens)
+{
+	return job_start(&rig, "kvrt", "generate", demo_model(),
+			 "--prompt-file", prompts, "--temperature", "0",
+			 "--max-tokens", tokens, "--ignore-eos", "--threads",
+			 "1", "--json", "--quiet", NULL);
+}
+
+/* How much of the prompts does a new runtime find cached? */
+static u32 cached_after(const char *prompts)
+{
+	struct job j = job_start(&rig, "kvrt", "generate", demo_model(),
+				 "--prompt-file", prompts, "--temperature", "0",
+				 "--max-tokens", "1", "--threads", "1",
+				 "--json", NULL);
+	struct samples s;
+	u32 i, cached = 0;
+
+	if (job_wait(&j, 60))
+		ck_abort_msg("the successor failed:\n%s", slurp(j.err));
+	samples_read(&s, j.out);
+	for (i = 0; i < s.nr; i++)
+		cached += s.s[i].cached;
+	samples_free(&s);
+	unlink(j.out);
+	unlink(j.err);
+	return cached;
+}
+
+/*
+ * One round: a victim with prompts nobody has seen is killed after it sealed
+ * blocks of its own, or at any moment at all.
+ */
+static void kill_round(u32 round, u32 *cached, u32 *witnessed)
+{
+	char prompts[RIG_PATH + 32], tag[32];
+	bool early = round % 4 == 3;
+	struct job victim;
+	u32 found, ms;
+	s64 before;
+
+	snprintf(prompts, sizeof(prompts), "%s/victim.txt", rig.dir);
+	snprintf(tag, sizeof(tag), "Round %u of %u:", round, random_below(1000));
+	prompts_write(prompts, 100, 8, tag);
+
+	before = rig_value(&rig, "vmstat", "client_death");
+	victim = victim_start(prompts, "800");
+	ms = early ? random_below(60) : 100 + random_below(400);
+	while (ms) {
+		u32 part = min(ms, 20u);
+
+		nap_ms(part);
+		ms -= part;
+		*witnessed += witness_poll();
+	}
+	job_kill(&victim, SIGKILL);
+	ck_assert_int_eq(job_wait(&victim, 10), 128 + SIGKILL);
+	rig_walk(&rig);
+	*witnessed += witness_poll();
+	if (early)
+		return;
+
+	rig_await(&rig, "vmstat", "client_death", before + 1, 10);
+	found = cached_after(prompts);
+	ck_assert_msg(found > 0, "round %u: nothing cached after the death",
+		      round);
+	*cached += found;
+}
+
+START_TEST(test_kill_runtime)
+{
+	u32 rounds = by_level(20, 67, 200), i, cached = 0, witnessed = 0;
+
+	setup_with(POOL, "30000");
+	witness = witness_start();
+	for (i = 0; i < rounds; i++)
+		kill_round(i, &cached, &witnessed);
+	witness_finish();
+	rig_walk(&rig);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "Quarantine"), 0);
+	printf("  %u kills, witness judged %u times, %u cached tokens found by successors, deaths %lld, blocks quarantined %lld\n",
+	       rounds, witnessed + 1, cached,
+	       (long long)rig_value(&rig, "vmstat", "client_death"),
+	       (long long)rig_value(&rig, "vmstat", "quarantine"));
+	rig_stop(&rig);
+}
+END_TEST
+
+/* Wait until some client is inside a step, and stop the victim there. */
+static void stop_inside_a_step(struct job *victim)
+{
+	rig_await(&rig, "vmstat", "step_begin", rig_value(&rig, "vmstat",
+		  "step_begin") + 5, 20);
+	job_kill(victim, SIGSTOP);
+}
+
+START_TEST(test_stop_runtime)
+{
+	char prompts[RIG_PATH + 32];
+	struct job victim;
+	int code;
+
+	/* So small that the stopped one's memory is missed. */
+	setup_with("2M", "1500");
+	snprintf(prompts, sizeof(prompts), "%s/victim.txt", rig.dir);
+	prompts_write(prompts, 100, 6, "Stopped:");
+	victim = victim_start(prompts, "300");
+	stop_inside_a_step(&victim);
+	witness = witness_start();
+	witness_finish();
+	rig_walk(&rig);
+	if (job_ended(&victim, &code)) {
+		ck_assert_int_eq(code, 128 + SIGKILL);
+		ck_assert_int_ge(rig_value(&rig, "vmstat", "client_kill"), 1);
+		printf("  the stopped one was killed: its memory was wanted\n");
+	} else {
+		printf("  the stopped one lives: nobody had to wait for it\n");
+		job_kill(&victim, SIGKILL);
+		job_wait(&victim, 10);
+	}
+	rig_walk(&rig);
+	rig_stop(&rig);
+}
+END_TEST
+
+/* The daemon dies; runtimes end with one line; hold starts another. */
+START_TEST(test_kill_daemon)
+{
+	u32 rounds = by_level(3, 10, 30), i;
+	struct job run;
+	pid_t old;
+	char *err;
+	int code;
+
+	setup_with(POOL, "30000");
+	for (i = 0; i < rounds; i++) {
+		run = victim_start(witness_prompts, "800");
+		nap_ms(100 + random_below(300));
+		old = rig_daemon(&rig);
+		ck_assert_int_gt(old, 0);
+		kill(old, SIGKILL);
+		code = job_wait(&run, 20);
+		err = slurp(run.err);
+		ck_assert_msg(code == 75, "kvrt ended with %d:\n%s", code, err);
+		ck_assert_msg(count_lines(err) == 1 && strstr(err, "kvmm"),
+			      "not one clear line:\n%s", err);
+		free(err);
+		rig_await(&rig, "vmstat", "step_begin", 0, 20);
+		ck_assert_int_ne(rig_daemon(&rig), old);
+		ck_assert_int_eq(rig_value(&rig, "vmstat", "client_attach"), 0);
+		witness = witness_start();
+		witness_finish();
+		rig_walk(&rig);
+	}
+	rig_stop(&rig);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("death");
+	TCase *tc = tcase_create("kill-and-stop");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 1200);
+	tcase_add_test(tc, test_kill_runtime);
+	tcase_add_test(tc, test_stop_runtime);
+	tcase_add_test(tc, test_kill_daemon);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
