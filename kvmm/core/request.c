@@ -280,8 +280,8 @@ static int check_args(const struct verb *v, u32 args_len, struct core_req *req)
  * @req:      filled for core_req_execute()
  *
  * Return: 0; -EPROTO: the client is to be expelled (its request numbers do
- * not rise, or it goes on after DETACH); else the status of the request, which has no results then and
- * whose number counts as used.
+ * not rise, or it goes on after DETACH); else the status of the request, which
+ * has no results then and whose number counts as used.
  */
 int core_req_check(struct core *c, u32 client, const struct kvmm_sqe *sqe,
 		   const void *args, u32 args_len, struct core_req *req)
