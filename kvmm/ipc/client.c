@@ -90,30 +90,6 @@ void client_free(struct client *c)
 	free(c);
 }
 
-/* Nobody knows @c any more: free it when this round is over. */
-static void client_drop(struct daemon *d, struct client *c)
-{
-	watch_close(d, &c->sock);
-	watch_close(d, &c->pidfd);
-	if (c->id != CORE_NONE && d->clients[c->id] == c) {
-		d->clients[c->id] = NULL;
-		deposit_drop(d, HOLD_CLIENT, c->id);
-	}
-	if (c->stage == CLIENT_GREETING)
-		d->nr_greeting--;
-	list_del(&c->node);
-	list_add_tail(&d->dead, &c->node);
-}
-
-/* The core knows no more of @c than that its slot is free. */
-static void client_quiet(struct daemon *d, struct client *c)
-{
-	struct life_call l = { .d = d, .c = c };
-
-	if (!mm_call(d, call_quiet, &l))
-		client_drop(d, c);
-}
-
 /* Say what the mm thread did to @c. */
 static void client_log_notes(const struct client *c, u32 notes)
 {
@@ -151,6 +127,32 @@ static u32 client_note(struct client *c)
 	}
 	client_log_notes(c, notes);
 	return notes;
+}
+
+/* Nobody knows @c any more: free it when this round is over. */
+static void client_drop(struct daemon *d, struct client *c)
+{
+	watch_close(d, &c->sock);
+	watch_close(d, &c->pidfd);
+	/* The end of a process may be seen before the kick that tells why. */
+	client_note(c);
+	if (c->id != CORE_NONE && d->clients[c->id] == c) {
+		d->clients[c->id] = NULL;
+		deposit_drop(d, HOLD_CLIENT, c->id);
+	}
+	if (c->stage == CLIENT_GREETING)
+		d->nr_greeting--;
+	list_del(&c->node);
+	list_add_tail(&d->dead, &c->node);
+}
+
+/* The core knows no more of @c than that its slot is free. */
+static void client_quiet(struct daemon *d, struct client *c)
+{
+	struct life_call l = { .d = d, .c = c };
+
+	if (!mm_call(d, call_quiet, &l))
+		client_drop(d, c);
 }
 
 /**

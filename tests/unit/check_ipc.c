@@ -141,10 +141,16 @@ END_TEST
 START_TEST(test_socket_garbage)
 {
 	static char junk[4096];
-	static const size_t len[] = { 1, 64, 567, 569, 4096 };
+	static const size_t len[] = { 1, 64, 567, 569, 4096, 568 };
 	struct rawc bad = { .sock = rawc_connect(&d) };
 
-	memset(junk, _i & 1 ? 0xff : 0, sizeof(junk));
+	struct kvmm_attach_req req;
+
+	/* All is right but the length, or nothing is. */
+	rawc_request(&req);
+	memset(junk, 0xff, sizeof(junk));
+	if (_i < 5)
+		memcpy(junk, &req, sizeof(req));
 	ck_assert_int_ge(bad.sock, 0);
 	ck_assert_int_gt(send(bad.sock, junk, len[_i], MSG_NOSIGNAL), 0);
 	ck_assert(rawc_hung_up(&bad, 2000));
@@ -326,11 +332,15 @@ END_TEST
 static void forge(int how)
 {
 	struct kvmm_sqe *q;
+	u32 i;
 
 	switch (how) {
 	case 0:
-		r.ctl->sq_tail = 65;
-		return;
+		/* Every entry would do, there are just too many. */
+		for (i = 0; i < r.rep.sq_entries; i++)
+			rawc_put(&r, KVMM_OP_NOP, 0, NULL, 0);
+		r.number++;
+		break;
 	case 1:
 		r.ctl->sq_tail = 0xffffffff;
 		return;
@@ -375,6 +385,9 @@ START_TEST(test_ring_forged)
 	ck_assert(rawc_state(&r, KVMM_CLIENT_EXPELLED));
 	ck_assert_int_eq(r.dctl->reason, -EPROTO);
 	ck_assert(rawc_hung_up(&r, 2000));
+	/* Nothing of it was executed. */
+	ck_assert_uint_eq(r.dctl->cq_tail, 0);
+	ck_assert_uint_eq(r.dctl->committed, 0);
 	ck_assert_int_ge(ipcd_number(&d, "vmstat", "client_eproto"), 1);
 }
 END_TEST
@@ -449,62 +462,109 @@ START_TEST(test_ring_cq_full)
 }
 END_TEST
 
-/* The same with the result area: 1024 records an answer. */
+/* The same with the result area: 1000 records an answer. */
 START_TEST(test_ring_results_full)
 {
-	static struct kvmm_seq_arg args[1024];
+	static struct kvmm_seq_arg args[1000];
 	const struct kvmm_seq_res *res;
 	u32 i, got, most, n = 60;
 
 	rawc_open(&r, &d);
 	for (i = 0; i < n; i++)
-		rawc_put(&r, KVMM_OP_SEQ_CLOSE, 1024, args, sizeof(args));
+		rawc_put(&r, KVMM_OP_SEQ_CLOSE, 1000, args, sizeof(args));
 	rawc_publish(&r);
 	usleep(100000);
 	got = load_acquire(&r.dctl->cq_tail);
-	most = r.rep.result_bytes / (1024 * (u32)sizeof(*res));
+	most = r.rep.result_bytes / (1000 * (u32)sizeof(*res));
 	ck_assert_uint_ge(got, 1);
 	ck_assert_uint_le(got, most);
 	/* No answer overlaps another that is not consumed. */
 	for (i = 1; i < got; i++)
 		ck_assert_uint_ge(rawc_cqe(&r, i)->result_off,
-				  rawc_cqe(&r, i - 1)->result_off + 8192);
+				  rawc_cqe(&r, i - 1)->result_off + 8000);
 	for (i = 0; i < n; i++) {
 		ck_assert(rawc_wait(&r, i + 1));
 		ck_assert_int_eq(rawc_cqe(&r, i)->status, 0);
-		ck_assert_uint_eq(rawc_cqe(&r, i)->nr, 1024);
-		ck_assert_uint_le(rawc_cqe(&r, i)->result_off + 8192,
+		ck_assert_uint_eq(rawc_cqe(&r, i)->nr, 1000);
+		ck_assert_uint_le(rawc_cqe(&r, i)->result_off + 8000,
 				  r.rep.result_bytes);
 		res = (const struct kvmm_seq_res *)
 			(r.d + r.rep.result_off + rawc_cqe(&r, i)->result_off);
 		ck_assert_int_eq(res[0].status, -ENOENT);
-		ck_assert_int_eq(res[1023].status, -ENOENT);
-		store_release(&r.ctl->cq_head, i + 1);
+		ck_assert_int_eq(res[999].status, -ENOENT);
+		/* One stays, so that the area is never empty and wraps. */
+		store_release(&r.ctl->cq_head, i);
 	}
 }
 END_TEST
 
-/* The daemon sleeps; each doorbell wakes it long before its next tick. */
-START_TEST(test_ring_doorbell)
+static double now_us(void)
 {
-	struct timespec a, b;
-	double us, sum = 0;
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/*
+ * The daemon sleeps; a doorbell wakes it long before its next tick, which is
+ * 5 ms away on average.
+ */
+static double doorbell_median(u32 *number)
+{
+	double us[15];
 	u32 i;
 
-	rawc_open(&r, &d);
-	for (i = 0; i < 20; i++) {
-		usleep(20000);
-		clock_gettime(CLOCK_MONOTONIC, &a);
+	for (i = 0; i < 15; i++) {
+		usleep(15000 + i * 3700 % 10000);
+		us[i] = now_us();
 		rawc_put(&r, KVMM_OP_NOP, 0, NULL, 0);
 		rawc_publish(&r);
-		ck_assert(rawc_wait(&r, i + 1));
-		clock_gettime(CLOCK_MONOTONIC, &b);
-		us = (double)(b.tv_sec - a.tv_sec) * 1e6 +
-		     (double)(b.tv_nsec - a.tv_nsec) / 1e3;
-		sum += us;
-		store_release(&r.ctl->cq_head, i + 1);
+		ck_assert(rawc_wait(&r, ++*number));
+		us[i] = now_us() - us[i];
+		store_release(&r.ctl->cq_head, *number);
 	}
-	ck_assert_msg(sum / 20 < ipcd_ms(4000), "%.0f us", sum / 20);
+	qsort(us, 15, sizeof(us[0]), by_value);
+	return us[7];
+}
+
+START_TEST(test_ring_doorbell)
+{
+	u32 number = 0, tries;
+	double us = 0;
+
+	rawc_open(&r, &d);
+	/* A lost doorbell costs half a tick, 5 ms, every time; load does not. */
+	for (tries = 0; tries < 12; tries++) {
+		us = doorbell_median(&number);
+		if (us < 2500)
+			return;
+	}
+	ck_abort_msg("%.0f us at best", us);
+}
+END_TEST
+
+/* Nobody is attached, the next tick is a second away: files come at once. */
+START_TEST(test_idle_daemon_answers)
+{
+	double us;
+	int i;
+
+	usleep(50000);
+	us = now_us();
+	for (i = 0; i < 5; i++) {
+		usleep(20000);
+		ipcd_check(&d);
+	}
+	us = now_us() - us;
+	ck_assert_msg(us < ipcd_ms(1500) * 1000.0, "%.0f us", us);
 }
 END_TEST
 
@@ -523,6 +583,7 @@ START_TEST(test_ring_detach)
 	ck_assert_int_eq(ipcd_number(&d, "vmstat", "client_detach"), 1);
 	/* It does not hang up; the daemon does. */
 	ck_assert(rawc_hung_up(&r, 5000));
+	ck_assert(!ipcd_logged(&d, "expelled"));
 }
 END_TEST
 
@@ -537,7 +598,7 @@ static Suite *ipc_suite(void)
 	tcase_add_loop_test(tc, test_attach_refused, 0, ARRAY_SIZE(bad_field));
 	tcase_add_test(tc, test_attach_name_without_end);
 	tcase_add_loop_test(tc, test_attach_ring_size, 0, 5);
-	tcase_add_loop_test(tc, test_socket_garbage, 0, 5);
+	tcase_add_loop_test(tc, test_socket_garbage, 0, 6);
 	tcase_add_test(tc, test_socket_gone_at_once);
 	tcase_add_test(tc, test_socket_fds_refused);
 	tcase_add_test(tc, test_socket_message_after_attach);
@@ -552,6 +613,7 @@ static Suite *ipc_suite(void)
 	tcase_add_test(tc, test_ring_results_full);
 	tcase_add_test(tc, test_ring_doorbell);
 	tcase_add_test(tc, test_ring_detach);
+	tcase_add_test(tc, test_idle_daemon_answers);
 	suite_add_tcase(s, tc);
 	return s;
 }

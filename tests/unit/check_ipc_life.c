@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "tests/unit/ipc_daemon.h"
@@ -61,7 +62,7 @@ static u64 seq_begin(struct rawc *r, u32 blocks, u32 seed)
 	};
 	static struct {
 		struct kvmm_match_arg arg;
-		u32 ids[64 * 1024];
+		u32 ids[32 * 1024];
 	} m;
 	const struct kvmm_open_res *res;
 	u64 seq;
@@ -206,6 +207,36 @@ static void kid_stops_reading(int tell)
 		pause();
 }
 
+/* Fills the pool, gives everything back, detaches and ends. */
+static void kid_detaches(int tell)
+{
+	struct kvmm_seq_arg close_arg;
+	struct rawc r;
+
+	rawc_open(&r, &d);
+	close_arg.seq = seq_begin(&r, 60, 11);
+	if (!seq_wait_ready(&r, close_arg.seq, 5000) ||
+	    ask(&r, KVMM_OP_SEQ_CLOSE, 1, 0, &close_arg, sizeof(close_arg)) ||
+	    ask(&r, KVMM_OP_DETACH, 0, 0, NULL, 0))
+		_exit(1);
+	kid_tell(tell);
+	_exit(0);
+}
+
+/* Another user fills the pool, too. */
+static void kid_other_tenant(int tell)
+{
+	struct rawc r;
+
+	if (setuid(65534))
+		_exit(1);
+	rawc_open(&r, &d);
+	if (!seq_wait_ready(&r, seq_begin(&r, 60, 12), 10000))
+		_exit(1);
+	kid_tell(tell);
+	_exit(0);
+}
+
 /* ---- death ---- */
 
 START_TEST(test_death_in_step)
@@ -292,6 +323,30 @@ START_TEST(test_detach_often)
 }
 END_TEST
 
+/*
+ * What a tenant had goes to another when its last process has ended, though
+ * it detached before: then nobody can have it mapped any more.
+ */
+START_TEST(test_detach_then_other_tenant)
+{
+	if (geteuid()) {
+		printf("skipped test_detach_then_other_tenant: it takes two users, so it takes root\n");
+		return;
+	}
+	/* The runner's own directory is closed to other users. */
+	ck_assert_int_eq(setenv("TMPDIR", "/tmp", 1), 0);
+	start("--pool-size 2M --socket-mode 0666", NULL);
+	ck_assert_int_eq(chmod(d.dir, 0711), 0);
+	kid_start(kid_detaches);
+	ck_assert_int_eq(kid_wait(5000), 0);
+	kid_start(kid_other_tenant);
+	ck_assert_int_eq(kid_wait(5000), 0);
+	ck_assert_int_ge(ipcd_number(&d, "vmstat", "extent_release"), 20);
+	ipcd_check(&d);
+	ipcd_stop(&d);
+}
+END_TEST
+
 START_TEST(test_clients_limit)
 {
 	struct rawc r[3];
@@ -327,7 +382,10 @@ END_TEST
 
 /* ---- extents ---- */
 
-/* 500 extents and more: several messages, each with its descriptors. */
+/*
+ * More extents than one message carries, and more messages than the socket of
+ * a client that does not read takes: all arrive, each once.
+ */
 START_TEST(test_extents_batches)
 {
 	struct kvmm_map_msg msg;
@@ -338,10 +396,11 @@ START_TEST(test_extents_batches)
 
 	start("--pool-size 64M --min-token-bytes 1024", NULL);
 	rawc_open(&r, &d);
-	ck_assert(seq_wait_ready(&r, seq_begin(&r, 1000, 5), 10000));
+	ck_assert(seq_wait_ready(&r, seq_begin(&r, 1900, 5), 20000));
 
 	rawc_open(&other, &d);
-	while (got < 500) {
+	usleep(100000);
+	while (got < 950) {
 		n = rawc_take_map(&other, &msg, 5000);
 		ck_assert_int_gt(n, 0);
 		ck_assert_int_le(n, KVMM_MAP_BATCH);
@@ -486,6 +545,7 @@ static Suite *life_suite(void)
 	tcase_add_test(tc, test_death_stopped_in_step);
 	tcase_add_test(tc, test_death_hung_up_alive);
 	tcase_add_test(tc, test_detach_often);
+	tcase_add_test(tc, test_detach_then_other_tenant);
 	tcase_add_test(tc, test_clients_limit);
 	tcase_add_test(tc, test_shutdown_is_told);
 	tcase_add_test(tc, test_extents_batches);

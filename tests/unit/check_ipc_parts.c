@@ -189,7 +189,7 @@ START_TEST(test_host_extent)
 		ck_assert_int_eq(p[i], 0);
 	ck_assert_int_ne(ftruncate(fd, 0), 0);
 	ck_assert_int_ne(ftruncate(fd, 2 << 20), 0);
-	ck_assert_int_ne(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+	ck_assert_int_ne(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = readlink(link, name, sizeof(name) - 1);
 	ck_assert_int_gt(n, 0);

@@ -22,6 +22,8 @@
 
 #include <kvmm/view.h>
 
+#include "kvmm/proc/proc.h"
+
 #include "tests/unit/ipc_daemon.h"
 
 #define SMALL "--pool-size 2M --extent-size 64K"
@@ -246,6 +248,13 @@ START_TEST(test_view_endless_request)
 	ipcd_spawn(&d, "kvmm", SMALL, NULL);
 	ck_assert(ipcd_ready(&d, 5000));
 	s = view_connect();
+	ck_assert_int_eq(send(s, junk, PROC_REQ_MAX, MSG_NOSIGNAL),
+			 PROC_REQ_MAX);
+	view_first(s, buf, sizeof(buf), 5000);
+	ck_assert_msg(!strncmp(buf, "error ", 6), "'%s'", buf);
+	close(s);
+	/* More than it reads: the text may be lost, the end is not. */
+	s = view_connect();
 	for (i = 0; i < 4; i++)
 		if (send(s, junk, sizeof(junk), MSG_NOSIGNAL) < 0)
 			break;
@@ -259,12 +268,20 @@ END_TEST
 /* Many that ask and do not read, more than are let in: others are served. */
 START_TEST(test_view_idle_readers)
 {
+	char buf[8];
 	int s[40], i;
 
 	ipcd_spawn(&d, "kvmm", SMALL, NULL);
 	ck_assert(ipcd_ready(&d, 5000));
 	for (i = 0; i < 40; i++)
 		s[i] = view_connect();
+	/* The first 32 are let in and may take their time. */
+	for (i = 32; i < 40; i++) {
+		view_first(s[i], buf, sizeof(buf), 5000);
+		ck_assert_str_eq(buf, "");
+	}
+	for (i = 0; i < 32; i++)
+		ck_assert_int_eq(recv(s[i], buf, 1, MSG_DONTWAIT), -1);
 	for (i = 0; i < 40; i++)
 		close(s[i]);
 	for (i = 0; i < 10; i++) {
@@ -434,52 +451,70 @@ START_TEST(test_hold_dies_in_request)
 }
 END_TEST
 
+/* Map something that has the name of an extent of @epoch. */
+static void map_extent(u64 epoch)
+{
+	char name[64];
+	int fd;
+
+	snprintf(name, sizeof(name), "kvmm-extent-%llx-0.1",
+		 (unsigned long long)epoch);
+	fd = memfd_create(name, 0);
+	if (fd < 0 || ftruncate(fd, 4096) ||
+	    mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED)
+		_exit(1);
+	close(fd);
+}
+
+/* A client that keeps what it has mapped, or else attaches anew. */
+static pid_t old_client(bool keeps)
+{
+	struct rawc r;
+	pid_t pid;
+	int p[2];
+	char c;
+
+	ck_assert_int_eq(pipe(p), 0);
+	pid = fork();
+	if (pid) {
+		close(p[1]);
+		ck_assert_int_eq(read(p[0], &c, 1), 1);
+		close(p[0]);
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	rawc_open(&r, &d);
+	if (keeps)
+		map_extent(r.rep.daemon_epoch);
+	if (write(p[1], "x", 1) != 1)
+		_exit(1);
+	if (!keeps && rawc_hung_up(&r, 10000)) {
+		rawc_open(&r, &d);
+		map_extent(r.rep.daemon_epoch);
+	}
+	for (;;)
+		pause();
+}
+
 /*
  * A client of the last daemon that keeps its memory is killed when its time
- * is up; one that lets go of it lives.
+ * is up; one that let go of it and attached anew lives.
  */
 START_TEST(test_hold_old_clients)
 {
-	pid_t keeps, lets_go, child;
-	struct rawc r;
-	int p[2], status;
-	char c;
+	pid_t keeps, lets_go;
+	int status;
 
-	ipcd_spawn(&d, "kvmm-hold", SMALL " --quiet-deadline-ms 300", NULL);
+	ipcd_spawn(&d, "kvmm-hold", SMALL " --quiet-deadline-ms 1000", NULL);
 	ck_assert(ipcd_ready(&d, 5000));
-	ck_assert_int_eq(pipe(p), 0);
-	for (status = 0; status < 2; status++) {
-		pid_t pid = fork();
-
-		if (!pid) {
-			int fd;
-
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			rawc_open(&r, &d);
-			/* As an extent that the daemon handed out. */
-			fd = memfd_create("kvmm-extent-1-0.1", 0);
-			if (fd < 0 || ftruncate(fd, 4096))
-				_exit(1);
-			if (!status && mmap(NULL, 4096, PROT_READ, MAP_SHARED,
-					    fd, 0) == MAP_FAILED)
-				_exit(1);
-			if (write(p[1], "x", 1) != 1)
-				_exit(1);
-			for (;;)
-				pause();
-		}
-		ck_assert_int_eq(read(p[0], &c, 1), 1);
-		if (!status)
-			keeps = pid;
-		else
-			lets_go = pid;
-	}
-	child = wait_child(0);
-	kill(child, SIGKILL);
+	keeps = old_client(true);
+	lets_go = old_client(false);
+	kill(wait_child(0), SIGKILL);
 	ck_assert_int_eq(waitpid(keeps, &status, 0), keeps);
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	usleep(200000);
 	ck_assert_int_eq(waitpid(lets_go, NULL, WNOHANG), 0);
+	ck_assert_int_eq(ipcd_number(&d, "vmstat", "client_attach"), 1);
 	kill(lets_go, SIGKILL);
 	waitpid(lets_go, NULL, 0);
 	ck_assert(ipcd_logged(&d, "still holds its memory"));
