@@ -252,17 +252,24 @@ static u32 prefix_find(struct core *c, const struct kv_seq *s, u32 *cached)
 	return nr;
 }
 
+/*
+ * What a preempted sequence finds again is mostly its own: its tokens are
+ * counted apart, lest preemption look like a good cache.
+ */
 static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
 {
+	bool again = s->flags & SEQF_PREEMPTED;
+
 	core_count(c, CORE_EV_admit, 1);
-	if (s->flags & SEQF_PREEMPTED)
-		core_count(c, CORE_EV_restore, 1);
+	core_count(c, CORE_EV_restore, again ? 1 : 0);
 	if (s->open_flags & KVMM_OPEN_NO_MATCH)
 		return;
 	core_count(c, CORE_EV_prefix_lookup, 1);
 	core_count(c, CORE_EV_prefix_hit, hit ? 1 : 0);
-	core_count(c, CORE_EV_prefix_hit_tokens, hit);
-	core_count(c, CORE_EV_prefix_miss_tokens, s->nr_ids - hit);
+	core_count(c, again ? CORE_EV_restore_hit_tokens :
+			      CORE_EV_prefix_hit_tokens, hit);
+	core_count(c, again ? CORE_EV_restore_miss_tokens :
+			      CORE_EV_prefix_miss_tokens, s->nr_ids - hit);
 }
 
 /* There is room: map, reserve, say so. */

@@ -17,14 +17,16 @@
 	x(pgrollback,		"blocks given back because a step did not use them") \
 	x(prefix_lookup,	"sequences looked up in the prefix index") \
 	x(prefix_hit,		"of those, with at least one block found") \
-	x(prefix_hit_tokens,	"tokens found in the prefix index")	\
-	x(prefix_miss_tokens,	"tokens to be computed after a lookup")	\
+	x(prefix_hit_tokens,	"of sequences never preempted, tokens found") \
+	x(prefix_miss_tokens,	"of sequences never preempted, tokens to be computed") \
+	x(restore_hit_tokens,	"of sequences preempted before, tokens found again") \
+	x(restore_miss_tokens,	"of sequences preempted before, tokens to be computed again") \
 	x(prefix_insert,	"blocks entered into the prefix index")	\
 	x(prefix_duplicate,	"sealed blocks whose content was indexed already") \
 	x(prefix_evict,		"cached blocks dropped from the prefix index") \
 	x(preempt_mark,		"sequences marked as victims in an open step") \
 	x(preempt_recompute,	"sequences preempted by recompute")	\
-	x(recompute_tokens,	"valid tokens lost by recompute")	\
+	x(recompute_tokens,	"valid tokens lost by preemption, before any is found again")	\
 	x(admit,		"sequences admitted")			\
 	x(admit_stall,		"times the first waiting sequence found no room") \
 	x(restore,		"of the admitted, those that had been preempted") \

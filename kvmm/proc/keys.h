@@ -66,6 +66,8 @@
 	x("Hits", prefix_hit)						\
 	x("HitTokens", prefix_hit_tokens)				\
 	x("MissTokens", prefix_miss_tokens)				\
+	x("RestoreHitTokens", restore_hit_tokens)			\
+	x("RestoreMissTokens", restore_miss_tokens)			\
 	x("Inserted", prefix_insert)					\
 	x("Duplicates", prefix_duplicate)				\
 	x("Evicted", prefix_evict)

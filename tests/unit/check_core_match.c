@@ -188,6 +188,9 @@ START_TEST(test_counters)
 	ck_assert_uint_eq(sh_count(CORE_EV_prefix_hit_tokens), hits + 32);
 	ck_assert_uint_eq(sh_count(CORE_EV_prefix_miss_tokens), misses + 48);
 	ck_assert_uint_eq(sh_count(CORE_EV_prefix_hit), 1);
+	/* Nobody was preempted. */
+	ck_assert_uint_eq(sh_count(CORE_EV_restore_hit_tokens), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_restore_miss_tokens), 0);
 }
 END_TEST
 

@@ -343,19 +343,34 @@ START_TEST(test_leaves_first)
 }
 END_TEST
 
-/* A sequence that lost its memory finds its full blocks again. */
+/*
+ * A sequence that lost its memory finds its full blocks again.  It is looked
+ * up once more, but what it finds of its own is no success of the cache.
+ */
 START_TEST(test_recompute_finds_its_prefix)
 {
-	u64 old, new;
+	u64 old, new, lookups, hits, hit_tokens, miss_tokens;
+	u32 found;
 
 	fill(cl, &old, &new, 0, 0);
+	lookups = sh_count(CORE_EV_prefix_lookup);
+	hits = sh_count(CORE_EV_prefix_hit);
+	hit_tokens = sh_count(CORE_EV_prefix_hit_tokens);
+	miss_tokens = sh_count(CORE_EV_prefix_miss_tokens);
 	ck_assert_int_eq(sh_begin(cl, old, 32, 1), 0);
 	ck_assert_int_eq(sh_end(cl, old, 32, 33, 1000), 0);
 	ck_assert_int_eq(sh_close(cl, old), 0);
 	ck_assert_int_eq(sh_match(cl, new, 97, 2000), 0);
 	ck_assert_uint_eq(sh_state(cl, new), KVMM_SEQ_READY);
-	ck_assert_uint_ge(sh_status(cl, new)->cached_len, 80);
+	found = sh_status(cl, new)->cached_len;
+	ck_assert_uint_ge(found, 80);
 	ck_assert_uint_eq(sh_count(CORE_EV_restore), 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_prefix_lookup), lookups + 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_prefix_hit), hits + 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_prefix_hit_tokens), hit_tokens);
+	ck_assert_uint_eq(sh_count(CORE_EV_prefix_miss_tokens), miss_tokens);
+	ck_assert_uint_eq(sh_count(CORE_EV_restore_hit_tokens), found);
+	ck_assert_uint_eq(sh_count(CORE_EV_restore_miss_tokens), 97 - found);
 }
 END_TEST
 

@@ -361,6 +361,8 @@ START_TEST(test_prefixcache_counts)
 			 "Hits:                  1\n"
 			 "HitTokens:            32\n"
 			 "MissTokens:           48\n"
+			 "RestoreHitTokens:      0\n"
+			 "RestoreMissTokens:     0\n"
 			 "Inserted:              2\n"
 			 "Duplicates:            0\n"
 			 "Evicted:               0\n");
