@@ -60,6 +60,7 @@ static void client_describe(const struct core *c, u32 client,
 	const struct kv_domain *d = &c->domains[cl->domain];
 
 	*info = (struct core_attach_info){
+		.dropped_blocks	= info->dropped_blocks,
 		.client		= client,
 		.domain		= cl->domain,
 		.tenant		= cl->tenant,
@@ -96,12 +97,13 @@ int core_client_attach(struct core *c, u64 now, u64 tenant_key,
 
 	c->now = now;
 	info->text = NULL;
+	info->dropped_blocks = 0;
 	client = client_slot(c);
 	if (client == CORE_NONE) {
 		info->text = "as many clients as --max-clients allows are attached";
 		return -EUSERS;
 	}
-	err = domain_attach(c, tenant_key, secret, req, &dom, &info->text);
+	err = domain_attach(c, tenant_key, secret, req, &dom, info);
 	if (err)
 		return err;
 

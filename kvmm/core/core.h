@@ -115,6 +115,7 @@ struct core_attach_info {
 	u64	span_tail;
 	u64	layer_stride;
 	u64	block_bytes;
+	u32	dropped_blocks;	/* cached under this name by another model */
 	const char *text;	/* why it was refused, or NULL */
 };
 

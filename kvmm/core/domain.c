@@ -260,24 +260,26 @@ static int domain_shape(const struct core *c, struct kv_domain *d,
  */
 static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
 			 const struct kvmm_attach_req *req, u32 old, u32 *dom,
-			 const char **text)
+			 struct core_attach_info *info)
 {
 	u32 tenant = tenant_find(c, tenant_key);
 	struct kv_domain fresh;
 	int err;
 
 	if (tenant == CORE_NONE && tenant_slot(c) == CORE_NONE) {
-		*text = "as many tenants as --max-tenants allows are known";
+		info->text = "as many tenants as --max-tenants allows are known";
 		return -ENOSPC;
 	}
-	err = domain_shape(c, &fresh, req, text);
+	err = domain_shape(c, &fresh, req, &info->text);
 	if (err)
 		return err;
-	if (old != CORE_NONE)
+	if (old != CORE_NONE) {
+		info->dropped_blocks = c->domains[old].nr[BLK_CACHED];
 		domain_drop(c, old);
+	}
 	*dom = old != CORE_NONE ? old : domain_slot(c);
 	if (*dom == CORE_NONE) {
-		*text = "as many domains as --max-domains allows are in use";
+		info->text = "as many domains as --max-domains allows are in use";
 		return -ENOSPC;
 	}
 	if (tenant == CORE_NONE)
@@ -310,7 +312,8 @@ static bool domain_same(const struct kv_domain *d,
 /**
  * domain_attach() - find or make the domain that a client asks for
  * @dom:  its index
- * @text: why not, in one line
+ * @info: .text gets why not, in one line; .dropped_blocks what was cached
+ *        under its name for another model and is not any more
  *
  * A name whose model has changed is taken over when nobody uses it.
  * Return: 0; -EINVAL, -EOPNOTSUPP; -EEXIST: the name belongs to another model
@@ -318,13 +321,13 @@ static bool domain_same(const struct kv_domain *d,
  */
 int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 		  const struct kvmm_attach_req *req, u32 *dom,
-		  const char **text)
+		  struct core_attach_info *info)
 {
 	u32 tenant, old = CORE_NONE;
 	struct kv_domain *d;
 	int err;
 
-	err = req_check(req, text);
+	err = req_check(req, &info->text);
 	if (err)
 		return err;
 	tenant = tenant_find(c, tenant_key);
@@ -333,17 +336,17 @@ int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 	*dom = old;
 	if (old == CORE_NONE || !domain_same(&c->domains[old], req)) {
 		if (old != CORE_NONE && !domain_idle(c, &c->domains[old])) {
-			*text = "a domain of this name belongs to another model that is attached: use another --domain";
+			info->text = "this domain is in use by another model identity (model, dtype, mode or block size): use another --domain";
 			return -EEXIST;
 		}
-		err = domain_create(c, tenant_key, secret, req, old, dom, text);
+		err = domain_create(c, tenant_key, secret, req, old, dom, info);
 		if (err)
 			return err;
 	}
 	d = &c->domains[*dom];
 	if (!d->nr_clients) {
 		if (req->limits[0].max / d->block_bytes == 0) {
-			*text = max_too_small;
+			info->text = max_too_small;
 			return -EINVAL;
 		}
 		domain_set_max(d, req->limits[0].max);

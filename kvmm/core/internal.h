@@ -551,7 +551,7 @@ void starve_check(struct core *c);
 /* domain.c */
 int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 		  const struct kvmm_attach_req *req, u32 *dom,
-		  const char **text);
+		  struct core_attach_info *info);
 void domain_detach(struct core *c, u32 dom);
 u32 domain_capacity(const struct core *c, const struct kv_domain *d);
 u32 domain_used(const struct kv_domain *d);

@@ -342,21 +342,41 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 	return mm_call(d, call_bind, a);
 }
 
-static void attach_log(const struct client *c, const struct kvmm_attach_req *req,
-		       const struct kvmm_attach_rep *rep)
+/* The name of a domain as it may stand in the log; it ends, that was judged. */
+static const char *domain_print(const struct kvmm_attach_req *req, char *name)
 {
-	char name[KVMM_NAME_LEN];
 	u32 i;
 
 	for (i = 0; req->domain[i]; i++)
 		name[i] = req->domain[i] > ' ' && req->domain[i] <= '~' ?
 			  req->domain[i] : '_';
 	name[i] = '\0';
-	pr_info("client %u attached: %s (pid %d, uid %u), domain %s: blocks of %llu bytes, %u in a span of %u extents, tail %.2f %%",
-		c->id, c->info.comm, (int)c->info.pid, c->uid, name,
-		(unsigned long long)rep->block_bytes, rep->span_blocks,
-		rep->span_extents, 100.0 * (double)rep->span_tail /
-		((double)rep->span_extents * (double)rep->extent_size));
+	return name;
+}
+
+/* The core knows the client: what did that cost others? */
+static void attach_log_dropped(const struct attach_call *a)
+{
+	char name[KVMM_NAME_LEN];
+
+	if (a->info.dropped_blocks)
+		pr_info("domain %s: another model identity attached, %u cached blocks dropped",
+			domain_print(a->req, name), a->info.dropped_blocks);
+}
+
+static void attach_log(const struct attach_call *a)
+{
+	const struct kvmm_attach_rep *rep = a->rep;
+	const struct client *c = a->c;
+	char name[KVMM_NAME_LEN];
+
+	pr_info("client %u attached: %s (pid %d, uid %u), domain %s", c->id,
+		c->info.comm, (int)c->info.pid, c->uid,
+		domain_print(a->req, name));
+	pr_debug("client %u: blocks of %llu bytes, %u in a span of %u extents, tail %.2f %%",
+		 c->id, (unsigned long long)rep->block_bytes, rep->span_blocks,
+		 rep->span_extents, 100.0 * (double)rep->span_tail /
+		 ((double)rep->span_extents * (double)rep->extent_size));
 }
 
 /* The core knows it: it counts as attached, however this goes on. */
@@ -390,8 +410,10 @@ void attach_request(struct daemon *d, struct client *c,
 	int err = attach_build(&a, &mine);
 	int fds[3];
 
-	if (c->id != CORE_NONE)
+	if (c->id != CORE_NONE) {
 		attach_list(d, c);
+		attach_log_dropped(&a);
+	}
 	if (!err) {
 		c->pidfd.fn = client_on_pidfd;
 		err = watch_add(d, &c->pidfd, EPOLLIN);
@@ -418,6 +440,6 @@ void attach_request(struct daemon *d, struct client *c,
 		client_hang_up(d, c);
 		return;
 	}
-	attach_log(c, &mine, &rep);
+	attach_log(&a);
 	extents_send(d, c);
 }

@@ -220,6 +220,9 @@ START_TEST(test_attach_of_another_model)
 	cl = (u32)sh_attach_as(1, &req);
 	sh_settle();
 	ck_assert_uint_eq(sh_pool().cached, 0);
+	/* The shell is told, once, so that it can tell its operator. */
+	ck_assert_uint_eq(sh.cl[cl].info.dropped_blocks, 2);
+	ck_assert_uint_eq(sh.cl[sh_attach_as(1, &req)].info.dropped_blocks, 0);
 	/* And what the other model computed is not found. */
 	seq = sh_ready(cl, 32, 0, 0);
 	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 0);
