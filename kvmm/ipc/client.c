@@ -174,10 +174,12 @@ void client_hang_up(struct daemon *d, struct client *c)
 	detached = c->stage == CLIENT_LEAVING;
 	if (c->stage != CLIENT_ATTACHED && !detached)
 		return;
-	pr_info("client %u (%s, pid %d) %s, %llu extents sent", c->id,
-		c->info.comm, (int)c->info.pid,
-		detached ? "detached" : "hung up",
-		(unsigned long long)c->nr_sent);
+	/* How the others ended is told when their process has. */
+	if (detached)
+		pr_info("client %u detached: %s (pid %d)", c->id, c->info.comm,
+			(int)c->info.pid);
+	pr_debug("client %u hung up, %llu extents were sent to it", c->id,
+		 (unsigned long long)c->nr_sent);
 	watch_close(d, &c->sock);
 	c->todo_any = false;
 	c->stage = detached ? CLIENT_LINGERING : CLIENT_HUNG_UP;
@@ -228,7 +230,12 @@ void client_abort(struct daemon *d, struct client *c)
 
 void client_on_pidfd(struct daemon *d, struct watch *w, u32 events)
 {
-	client_ended(d, container_of(w, struct client, pidfd));
+	struct client *c = container_of(w, struct client, pidfd);
+
+	client_ended(d, c);
+	if (c->stage == CLIENT_HUNG_UP)
+		pr_info("client %u died: %s (pid %d); its memory is back, its full blocks stay cached",
+			c->id, c->info.comm, (int)c->info.pid);
 }
 
 /* ---- what comes in on the socket ---- */

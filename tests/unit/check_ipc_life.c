@@ -251,6 +251,9 @@ START_TEST(test_death_in_step)
 	ck_assert_int_eq(kid_wait(2000), 1000 + SIGKILL);
 	ck_assert(ipcd_number_becomes(&d, "vmstat", "client_death", 1, 2000));
 	ck_assert_int_ge(ipcd_number(&d, "vmstat", "quarantine"), 60);
+	ck_assert(ipcd_number_becomes(&d, "vmstat", "nr_clients", 0, 2000));
+	ck_assert(ipcd_logged(&d, "client 0 died: "));
+	ck_assert(ipcd_logged(&d, "its memory is back"));
 	ipcd_check(&d);
 
 	/* All of the pool is to be had again. */
@@ -316,6 +319,8 @@ START_TEST(test_detach_often)
 	}
 	ck_assert_int_eq(ipcd_number(&d, "vmstat", "client_detach"), 40);
 	ck_assert_int_eq(ipcd_number(&d, "vmstat", "client_death"), 0);
+	ck_assert(ipcd_logged(&d, "client 0 detached: "));
+	ck_assert(!ipcd_logged(&d, "died"));
 	for (i = 0; i < 600 && ipcd_nr_fds(d.pid) > fds; i++)
 		usleep(5000);
 	ck_assert_int_le(ipcd_nr_fds(d.pid), fds);
