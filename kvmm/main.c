@@ -78,9 +78,9 @@ static int config_check(struct daemon *d)
 		       pool, ext);
 		return -EINVAL;
 	}
-	if (o->pool_size / o->extent_size > UINT32_MAX / 4) {
-		pr_err("--pool-size %s has too many extents of %s: give a larger --extent-size",
-		       pool, ext);
+	if (o->pool_size >= CORE_POOL_LIMIT) {
+		pr_err("--pool-size %s is too large: table entries are 32-bit offsets of 64 bytes, so a pool has less than %s: give a smaller one",
+		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
 		return -EINVAL;
 	}
 	return 0;
@@ -166,11 +166,13 @@ static int start_checks(struct daemon *d)
 	char why[128];
 	int err;
 
+	if (socket_mode(d))
+		return EX_USAGE;
 	if (config_check(d))
 		return EX_CONFIG;
 	config_fill(d);
 	if (!d->arena_bytes) {
-		pr_err("the pool has too many blocks, or more than 256G: give a larger --min-token-bytes, or a smaller --pool-size");
+		pr_err("the core refuses these sizes: give a larger --min-token-bytes, or a smaller --pool-size");
 		return EX_CONFIG;
 	}
 	err = control_init(d);

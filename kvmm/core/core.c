@@ -42,6 +42,9 @@
  */
 #include "kvmm/core/internal.h"
 
+_Static_assert(CORE_POOL_LIMIT == (u64)CORE_UNIT << 32,
+	       "table entries are 32-bit offsets in units");
+
 size_t core_struct_size(void)
 {
 	return sizeof(struct core);
@@ -56,7 +59,7 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 	*cfg = *in;
 	if (!is_power_of_2(cfg->extent_size) || cfg->extent_size < 4096 ||
 	    !cfg->pool_bytes || cfg->pool_bytes % cfg->extent_size ||
-	    cfg->pool_bytes / CORE_UNIT > 0xffffffffull)
+	    cfg->pool_bytes >= CORE_POOL_LIMIT)
 		return -EINVAL;
 	if (!is_power_of_2(cfg->min_token_bytes) ||
 	    cfg->min_token_bytes * 16ull > cfg->extent_size)

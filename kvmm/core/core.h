@@ -25,6 +25,7 @@
 #define CORE_MAX_STEP_ENTRIES	1024	/* entries of one STEP_BEGIN */
 #define CORE_MAX_BATCH		1024	/* entries of any request */
 #define CORE_SPAN_MAX		8	/* extents */
+#define CORE_POOL_LIMIT		(256ull << 30)	/* a pool has less than this */
 
 /**
  * struct core_config - sizes, fixed for the life of the arena

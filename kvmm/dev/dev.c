@@ -2,51 +2,26 @@
 /*
  * dev.c - which backend, and how much memory there is
  *
- * One binary starts on machines with and without a GPU.  It looks for the
- * driver's library by dlopen() and never links it; what it found, and what
- * it therefore took, is one line in the log.
+ * Which backend was taken, and why, is one line in the log.  There is one so
+ * far, so there is nothing to look for.
  *
  * The memory that can still be had is the least of what the kernel calls
  * available and what each memory cgroup above this process leaves.
  */
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "kvmm/dev/dev.h"
 
 #define CGROUP_ROOT	"/sys/fs/cgroup"
 #define PATH_LEN	512
 
-static bool cuda_device_present(const char **why)
-{
-	void *lib = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-
-	if (!lib) {
-		*why = "libcuda.so.1 is not installed";
-		return false;
-	}
-	dlclose(lib);
-	if (access("/dev/nvidiactl", F_OK)) {
-		*why = "libcuda.so.1 is here, /dev/nvidiactl is not";
-		return false;
-	}
-	return true;
-}
-
 const struct kvmm_dev_ops *dev_select(u32 backend, char *why, size_t len)
 {
-	const char *reason;
-
-	if (backend == KVMM_BACKEND_HOST)
-		snprintf(why, len, "host backend: asked for");
-	else if (cuda_device_present(&reason))
-		snprintf(why, len,
-			 "host backend: there is a CUDA device, but this build has no CUDA backend");
-	else
-		snprintf(why, len, "host backend: no CUDA device (%s)", reason);
+	snprintf(why, len, "host backend: blocks in host memory%s",
+		 backend == KVMM_BACKEND_HOST ? "" :
+		 " (this version has no CUDA backend)");
 	return &host_dev_ops;
 }
 

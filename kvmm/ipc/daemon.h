@@ -263,6 +263,7 @@ struct daemon {
 	struct tenant		*tenants;
 	struct proc		*proc;
 	struct deposit		deposit;
+	mode_t			attach_mode;
 	struct sockaddr_un	attach_addr;
 	struct sockaddr_un	view_addr;
 	char			lock_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -359,6 +360,7 @@ u64 view_timers(struct daemon *d, u64 now);
 void view_exit_all(struct daemon *d);
 
 /* socket.c */
+int __must_check socket_mode(struct daemon *d);
 int __must_check socket_paths(struct daemon *d);
 int __must_check socket_lock(struct daemon *d);
 int __must_check socket_listen(struct daemon *d);

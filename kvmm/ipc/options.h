@@ -19,7 +19,7 @@
 	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
 	  "who may connect, in octal; 0666 admits every user as a tenant of their own") \
 	x(size, pool_size, "pool-size", "256M", 65536, 1ull << 50, "SIZE", \
-	  "memory of the device pool")					\
+	  "memory of the device pool, less than 256G")			\
 	x(size, extent_size, "extent-size", "8M", 65536, 1ull << 36, "SIZE", \
 	  "the piece of the pool that moves between domains, a power of two") \
 	x(uint, min_token_bytes, "min-token-bytes", "1024", 64, 1 << 24, "N", \

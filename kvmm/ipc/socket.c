@@ -28,6 +28,27 @@
 #define BACKLOG		128
 #define LOCK_TRIES	20
 
+/**
+ * socket_mode() - judge --socket-mode
+ * Return: 0; -EINVAL when it is no mode, which has been told.
+ */
+int socket_mode(struct daemon *d)
+{
+	const char *s = d->opt.socket_mode;
+	char *end;
+	long v;
+
+	errno = 0;
+	v = strtol(s, &end, 8);
+	if (errno || *end || end == s || v < 0 || v > 0777) {
+		pr_err("--socket-mode: '%.40s' is no mode: write octal digits, as 0600",
+		       s);
+		return -EINVAL;
+	}
+	d->attach_mode = (mode_t)v;
+	return 0;
+}
+
 static int path_join(char *out, size_t len, const char *dir, size_t dir_len,
 		     const char *name)
 {
@@ -221,20 +242,6 @@ static int listen_one(struct daemon *d, struct watch *w, u32 index,
 	return watch_add(d, w, EPOLLIN);
 }
 
-/* "0660" to a mode, or -EINVAL. */
-static int mode_parse(const char *s, mode_t *mode)
-{
-	char *end;
-	long v;
-
-	errno = 0;
-	v = strtol(s, &end, 8);
-	if (errno || *end || end == s || v < 0 || v > 0777)
-		return -EINVAL;
-	*mode = (mode_t)v;
-	return 0;
-}
-
 /**
  * socket_listen() - from here on there are clients
  *
@@ -242,21 +249,15 @@ static int mode_parse(const char *s, mode_t *mode)
  */
 int socket_listen(struct daemon *d)
 {
-	mode_t mode;
 	int err;
 
-	if (mode_parse(d->opt.socket_mode, &mode)) {
-		pr_err("--socket-mode: '%s' is no mode: write octal digits, as 0600",
-		       d->opt.socket_mode);
-		return -EINVAL;
-	}
 	d->attach_sock.fn = client_accept;
 	d->view_sock.fn = view_accept;
 	err = listen_one(d, &d->view_sock, 1, &d->view_addr, SOCK_STREAM, 0600);
 	if (err)
 		return err;
 	return listen_one(d, &d->attach_sock, 0, &d->attach_addr,
-			  SOCK_SEQPACKET, mode);
+			  SOCK_SEQPACKET, d->attach_mode);
 }
 
 /* Nothing of the sockets or the lock is left. */
