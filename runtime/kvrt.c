@@ -77,7 +77,8 @@ int main(int argc, char **argv)
 		pr_err("a command is missing: try kvrt --help");
 		return EX_USAGE;
 	}
-	if (!strcmp(name, "--help") || !strcmp(name, "help")) {
+	if (!strcmp(name, "--help") || !strcmp(name, "-h") ||
+	    !strcmp(name, "help")) {
 		print_help();
 		return 0;
 	}

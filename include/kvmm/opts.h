@@ -33,7 +33,8 @@
  *
  * A default is text and goes through the same parser, so what --help says is
  * what the program does.  `--name VALUE` and `--name=VALUE` are the same;
- * `--` ends the options.  --help and --version are there by themselves.
+ * `--` ends the options.  --help, which is also -h, and --version are there by
+ * themselves.
  */
 #ifndef KVMM_OPTS_H
 #define KVMM_OPTS_H
@@ -100,6 +101,7 @@ struct kv_exit {
  * @about:    one paragraph
  * @opts:     @nr_opts of them
  * @exits:    @nr_exits of them; may be NULL
+ * @more:     prints what follows in --help; may be NULL
  */
 struct kv_program {
 	const char		*name;
@@ -109,6 +111,7 @@ struct kv_program {
 	u32			nr_opts;
 	const struct kv_exit	*exits;
 	u32			nr_exits;
+	void			(*more)(FILE *out);
 };
 
 /**

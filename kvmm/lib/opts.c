@@ -201,7 +201,7 @@ static const struct kv_opt *opt_find(const struct kv_program *prog,
 	return NULL;
 }
 
-/* One argument that begins with two dashes; *@i moves past its value. */
+/* "-h", or what begins with two dashes; *@i moves past its value. */
 static int opt_take(const struct kv_program *prog, void *values, int argc,
 		    char **argv, int *i, char *text, size_t len)
 {
@@ -209,7 +209,7 @@ static int opt_take(const struct kv_program *prog, void *values, int argc,
 	const char *eq = strchrnul(name, '=');
 	const struct kv_opt *o;
 
-	if (!strcmp(name, "help")) {
+	if (!strcmp(name, "help") || !strcmp(argv[*i], "-h")) {
 		kv_opts_help(prog, stdout);
 		return -ECANCELED;
 	}
@@ -262,7 +262,7 @@ int kv_opts_parse(const struct kv_program *prog, void *values, int argc,
 				argv[nr++] = argv[i];
 			break;
 		}
-		if (strncmp(argv[i], "--", 2)) {
+		if (strncmp(argv[i], "--", 2) && strcmp(argv[i], "-h")) {
 			argv[nr++] = argv[i];
 			continue;
 		}
@@ -334,7 +334,7 @@ void kv_opts_help(const struct kv_program *prog, FILE *out)
 		help_option(o->name, o->kind == KV_OPT_flag ? NULL : o->meta,
 			    o->help, o->def, out);
 	}
-	help_option("help", NULL, "print this text", NULL, out);
+	help_option("help", NULL, "print this text; also -h", NULL, out);
 	help_option("version", NULL, "print the version", NULL, out);
 	if (prog->nr_exits)
 		fputs("\nExit codes:\n", out);
@@ -343,4 +343,6 @@ void kv_opts_help(const struct kv_program *prog, FILE *out)
 
 		print_wrapped(out, prog->exits[i].text, at, at);
 	}
+	if (prog->more)
+		prog->more(out);
 }

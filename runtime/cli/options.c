@@ -51,7 +51,7 @@ int cli_parse(const struct kv_program *prog, const char * const *shorts,
 		if (!strncmp(argv[i], "--", 2)) {
 			i += takes_next(prog, argv[i]);
 		} else if (argv[i][0] == '-' && argv[i][1] &&
-			   !strchr(argv[i], ' ')) {
+			   strcmp(argv[i], "-h") && !strchr(argv[i], ' ')) {
 			pr_err("%.60s is no option: see %s --help; a prompt that begins with a dash goes behind --",
 			       argv[i], prog->name);
 			return EX_USAGE;

@@ -121,12 +121,14 @@ START_TEST(test_unknown_short_name)
 	char *argv[] = { (char[]){ "prog" }, (char[]){ "-z" }, NULL };
 	char *words[] = { (char[]){ "prog" }, (char[]){ "- a list" },
 			  (char[]){ "-" }, NULL };
+	char *help[] = { (char[]){ "prog" }, (char[]){ "-h" }, NULL };
 	struct opts o;
 	int nr;
 
 	ck_assert_int_eq(parse(&o, argv, &nr), EX_USAGE);
 	ck_assert_int_eq(parse(&o, words, &nr), 0);
 	ck_assert_int_eq(nr, 2);
+	ck_assert_int_eq(parse(&o, help, &nr), -1);
 }
 END_TEST
 

@@ -156,6 +156,32 @@ START_TEST(test_help_names_all)
 }
 END_TEST
 
+static void print_more(FILE *out)
+{
+	fputs("and more\n", out);
+}
+
+/* Wherever it stands, but not as the value of an option or behind "--". */
+START_TEST(test_help_asked)
+{
+	struct kv_program p = prog;
+	char *out = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&out, &len);
+
+	ck_assert_int_eq(parse("x --help"), -ECANCELED);
+	ck_assert_int_eq(parse("x -h --nonsense"), -ECANCELED);
+	ck_assert_int_eq(parse("--path -h"), 0);
+	ck_assert_str_eq(o.path, "-h");
+	ck_assert_int_eq(parse("-- -h"), 1);
+	p.more = print_more;
+	kv_opts_help(&p, f);
+	fclose(f);
+	ck_assert_str_eq(strstr(out, "and more"), "and more\n");
+	free(out);
+}
+END_TEST
+
 START_TEST(test_sizes)
 {
 	char buf[32];
@@ -218,6 +244,7 @@ int main(void)
 	tcase_add_test(tc, test_operand_refused);
 	tcase_add_loop_test(tc, test_wrong, 0, ARRAY_SIZE(wrong));
 	tcase_add_test(tc, test_help_names_all);
+	tcase_add_test(tc, test_help_asked);
 	tcase_add_test(tc, test_sizes);
 	tcase_add_test(tc, test_list);
 	suite_add_tcase(s, tc);
