@@ -3,8 +3,9 @@
  * main.c - kvmm-hold: what stays when kvmm dies
  *
  * Parent of kvmm and keeper of its descriptors.  It is small so that it does
- * not die itself: one thread, no input from clients, no options of its own.
- * Its arguments go to kvmm unchanged; kvmm lies in the same directory.
+ * not die itself: one thread, no input from clients, no options of its own but
+ * --help and --version.  Its arguments go to kvmm unchanged, which judges
+ * them; kvmm lies in the same directory.
  *
  * A child that exits, whatever its code, has said what it wanted to say: hold
  * ends with the same code.  A child that a signal ended is started again, at
@@ -39,6 +40,28 @@
 #include <kvmm/log.h>
 
 #include "kvmm/hold/store.h"
+#include "kvmm/ipc/options.h"
+
+static const struct kv_opt option_table[] = {
+#define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
+	KVMM_OPTIONS(x)
+#undef x
+};
+
+static const struct kv_exit exit_table[] = {
+#define x(_code, _text) { .code = _code, .text = _text },
+	KVMM_EXITS(x)
+#undef x
+};
+
+static const struct kv_program program = {
+	.name		= "kvmm-hold",
+	.about		= "Starts kvmm, which lies beside it, starts it again when it dies, and keeps its lock and its sockets meanwhile. The options are those of kvmm and go to it unchanged; when kvmm exits, kvmm-hold ends with its code.",
+	.opts		= option_table,
+	.nr_opts	= ARRAY_SIZE(option_table),
+	.exits		= exit_table,
+	.nr_exits	= ARRAY_SIZE(exit_table),
+};
 
 #define BACKOFF_MIN_MS	100
 #define BACKOFF_MAX_MS	5000
@@ -293,6 +316,25 @@ static int catch_signals(struct hold *h)
 	return h->signals < 0 ? -errno : 0;
 }
 
+/*
+ * Was help or the version asked for, and printed?  Anything else, errors too,
+ * is kvmm's business.  The parser moves operands, so it gets a copy.
+ */
+static bool answer_for_itself(int argc, char **argv)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+	struct kvmm_options o;
+	char text[256];
+	int nr;
+
+	if (!copy)
+		return false;
+	memcpy(copy, argv, (size_t)argc * sizeof(*copy));
+	nr = kv_opts_parse(&program, &o, argc, copy, text, sizeof(text));
+	free(copy);
+	return nr == -ECANCELED;
+}
+
 int main(int argc, char **argv)
 {
 	static struct hold h = { .sock = -1, .pidfd = -1, .signals = -1 };
@@ -300,6 +342,8 @@ int main(int argc, char **argv)
 	int err, code;
 
 	kv_log_init("kvmm-hold", KV_LOG_INFO);
+	if (answer_for_itself(argc, argv))
+		return 0;
 	umask(0077);
 	/* What is wrong with it is told by the child. */
 	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
