@@ -26,15 +26,16 @@
 
 #define REQ_MAX		4096
 #define WAIT_STEP_MS	20
+#define GUESS_MS	1000	/* longest look for what was meant */
 
 #define KVCTL_OPTIONS(x)						\
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
-	  "view socket of the daemon, or the directory it lies in (default view.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
+	  "view socket of the daemon, or the directory it lies in (default view.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others); $KVMM_SOCKET, the attach socket of clients, is not looked at") \
 	x(uint, timeout, "timeout", "10", 1, 86400, "SECONDS",		\
 	  "longest silence of the daemon; for wait, the longest wait")
 
 #define KVCTL_COMMANDS(x)						\
-	x(cat, "PATH...", 1, REQ_MAX, "print files")			\
+	x(cat, "PATH...", 1, REQ_MAX, "print files; of several, each behind ==> PATH <==") \
 	x(ls, "[PATH]", 0, 1, "list a directory; names of directories end in a slash") \
 	x(check, "", 0, 0, "run the daemon's walkers; prints ok, or the first fault and exits 1") \
 	x(wait, "", 0, 0, "wait until the daemon answers")		\
@@ -67,6 +68,8 @@ static const struct kv_exit exit_table[] = {
 #undef x
 };
 
+static void print_commands(FILE *out);
+
 static const struct kv_program program = {
 	.name		= "kvctl",
 	.operands	= "COMMAND [ARGUMENT]...",
@@ -75,18 +78,23 @@ static const struct kv_program program = {
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exit_table,
 	.nr_exits	= ARRAY_SIZE(exit_table),
+	.more		= print_commands,
 };
 
 /**
  * struct kvctl - one run
- * @opts: from the command line
- * @path: of the view socket
- * @text: the last answer
+ * @opts:  from the command line
+ * @path:  of the view socket
+ * @text:  the last answer
+ * @title: printed before an answer, NULL: nothing
+ * @begun: an answer was printed
  */
 struct kvctl {
 	struct kvctl_opts	opts;
 	char			path[KV_VIEW_PATH_MAX];
 	struct seq_file		text;
+	const char		*title;
+	bool			begun;
 };
 
 /* One line for a connection that failed; returns the exit code. */
@@ -120,8 +128,11 @@ static int report_failure(const struct kvctl *k, int err)
 	}
 }
 
-static int print_text(const struct kvctl *k)
+static int print_text(struct kvctl *k)
 {
+	if (k->title)
+		printf("%s==> %s <==\n", k->begun ? "\n" : "", k->title);
+	k->begun = true;
 	if (fwrite(seq_text(&k->text), 1, k->text.count, stdout) ==
 	    k->text.count && !fflush(stdout))
 		return EXIT_SUCCESS;
@@ -159,9 +170,11 @@ static int ask(struct kvctl *k, const char *verb, const char *arg)
 /* All paths are asked for, as cat does; the first failure is the code. */
 static int cmd_cat(struct kvctl *k, char **argv)
 {
+	const bool several = argv[1];
 	int ret = EXIT_SUCCESS, err;
 
 	for (; *argv; argv++) {
+		k->title = several ? *argv : NULL;
 		if (!**argv) {
 			pr_err("an empty path names no file: see kvctl ls");
 			err = EXIT_FAILURE;
@@ -248,19 +261,52 @@ static const struct command commands[] = {
 #undef x
 };
 
-static int cmd_help(struct kvctl *k, char **argv)
+static void print_commands(FILE *out)
 {
 	u32 i;
 
-	kv_opts_help(&program, stdout);
-	puts("\nCommands:");
+	fputs("\nCommands:\n", out);
 	for (i = 0; i < ARRAY_SIZE(commands); i++) {
 		const struct command *c = &commands[i];
-		int len = printf("  %s %s", c->name, c->args);
+		int len = fprintf(out, "  %s %s", c->name, c->args);
 
-		printf("%*s%s\n", max(24 - len, 2), "", c->help);
+		fprintf(out, "%*s%s\n", max(24 - len, 2), "", c->help);
 	}
+}
+
+static int cmd_help(struct kvctl *k, char **argv)
+{
+	kv_opts_help(&program, stdout);
 	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
+}
+
+/*
+ * The command that was left out, if @name is a path: the daemon knows.  When
+ * it does not answer, a slash tells a path from a misspelled command.
+ */
+static const char *verb_of_path(struct kvctl *k, const char *name)
+{
+	char req[REQ_MAX];
+	int status, len;
+
+	len = snprintf(req, sizeof(req), "cat %s", name);
+	if ((size_t)len >= sizeof(req) || strchr(name, '\n'))
+		return NULL;
+	if (kv_view_ask(k->path, req, GUESS_MS, &status, &k->text))
+		return strchr(name, '/') ? "cat" : NULL;
+	return !status ? "cat" : status == EISDIR ? "ls" : NULL;
+}
+
+static int no_command(struct kvctl *k, const char *name)
+{
+	const char *verb = verb_of_path(k, name);
+
+	if (verb)
+		pr_err("'%.60s' is no command: did you mean kvctl %s %.60s?",
+		       name, verb, name);
+	else
+		pr_err("'%.60s' is no command: see kvctl help", name);
+	return EX_USAGE;
 }
 
 static int run(struct kvctl *k, int argc, char **argv)
@@ -268,23 +314,21 @@ static int run(struct kvctl *k, int argc, char **argv)
 	const struct command *c;
 	int err;
 
-	for (c = commands; c < commands + ARRAY_SIZE(commands); c++) {
-		if (!strcmp(c->name, argv[0]))
-			break;
-	}
-	if (c == commands + ARRAY_SIZE(commands)) {
-		pr_err("'%.60s' is no command: see kvctl help", argv[0]);
-		return EX_USAGE;
-	}
-	if (argc - 1 < c->min_args || argc - 1 > c->max_args) {
-		pr_err("%s: wrong number of arguments: kvctl %s %s", c->name,
-		       c->name, c->args);
-		return EX_USAGE;
-	}
 	err = kv_view_path(k->opts.socket, k->path);
 	if (err) {
 		pr_err("the path of the socket is longer than %d bytes: name a shorter one with --socket",
 		       KV_VIEW_PATH_MAX - 1);
+		return EX_USAGE;
+	}
+	for (c = commands; c < commands + ARRAY_SIZE(commands); c++) {
+		if (!strcmp(c->name, argv[0]))
+			break;
+	}
+	if (c == commands + ARRAY_SIZE(commands))
+		return no_command(k, argv[0]);
+	if (argc - 1 < c->min_args || argc - 1 > c->max_args) {
+		pr_err("%s: wrong number of arguments: kvctl %s%s%s", c->name,
+		       c->name, *c->args ? " " : "", c->args);
 		return EX_USAGE;
 	}
 	return c->run(k, argv + 1);
@@ -297,9 +341,6 @@ int main(int argc, char **argv)
 	int nr, ret;
 
 	kv_log_init("kvctl", KV_LOG_INFO);
-	if (argc == 2 && !strcmp(argv[1], "--help"))
-		return cmd_help(&k, argv);
-
 	nr = kv_opts_parse(&program, &k.opts, argc, argv, why, sizeof(why));
 	if (nr == -ECANCELED)
 		return EXIT_SUCCESS;

@@ -53,6 +53,9 @@ fails 'a path too long' 64 'longer than 107 bytes' --socket "/$(printf 'a%.0s' {
 fails 'no command' 64 'see kvctl help'
 fails 'unknown command' 64 "'frobnicate' is no command: see" frobnicate
 fails 'cat without path' 64 'cat: wrong number of arguments: kvctl cat PATH' cat
+fails 'check with a path' 64 'wrong number of arguments: kvctl check$' check meminfo
+fails 'a path and no command' 64 "no command: did you mean kvctl cat sys/vm/pool_bytes\?" \
+	sys/vm/pool_bytes
 fails 'ls with two paths' 64 'ls: wrong number' ls a b
 fails 'unknown option' 64 '--frob' --frob ls
 fails 'timeout of zero' 64 '--timeout' --timeout 0 ls
@@ -66,6 +69,27 @@ done
 help=$out
 run "$kvctl" --help
 check '--help is help' is "$help"
+run "$kvctl" -h
+check '-h is help' is "$help"
+run "$kvctl" cat --help
+check 'help behind a command' is "$help"
+check 'KVMM_SOCKET is not looked at' says '[$]KVMM_SOCKET'
+
+# kvmm-hold answers for itself; the options are those of kvmm.
+run "$KVMM_BUILD/kvmm" --help
+options=$(sed -n '/^Options:/,$p' <<<"$out")
+for opt in --help -h; do
+	run "$KVMM_BUILD/kvmm-hold" $opt
+	check "kvmm-hold $opt" rc_is 0
+	check "kvmm-hold $opt: its own name" says '^Usage: kvmm-hold '
+	out=$(sed -n '/^Options:/,$p' <<<"$out")
+	check "kvmm-hold $opt: the options of kvmm" is "$options"
+done
+run "$KVMM_BUILD/kvmm-hold" --version
+check 'kvmm-hold --version' says '^kvmm-hold [0-9]+\.[0-9]+\.[0-9]+$'
+run "$KVMM_BUILD/kvmm-hold" --socket-mode --help
+check 'kvmm-hold: --help as a value goes to kvmm' says "kvmm: error: --socket-mode: '--help'"
+check 'kvmm-hold: exit code of kvmm' rc_is 64
 
 # The documentation has the same exit codes, and the same texts.
 doc_codes=$(sed -n '/^| exit code/,/^$/s/^| \([0-9]*\) | \(.*\) |$/\1 \2/p' \
@@ -104,7 +128,10 @@ check '--socket SOCKET' is "$root"
 run "$kvctl" cat meminfo
 check 'cat' says '^GpuTotal: +4096 kB$'
 run "$kvctl" cat sys/vm/extent_size /sys/vm/pool_bytes
-check 'two paths' is $'262144\n4194304'
+check 'two paths' is $'==> sys/vm/extent_size <==\n262144\n\n==> /sys/vm/pool_bytes <==\n4194304'
+fails 'a file and no command' 64 "'meminfo' is no command: did you mean kvctl cat meminfo\?" meminfo
+fails 'a directory and no command' 64 "did you mean kvctl ls domain\?" domain
+fails 'a slash and no such file' 64 "'no/such' is no command: see kvctl help" no/such
 run "$kvctl" check
 check 'check' is ok
 check 'check: exit code' rc_is 0
@@ -142,6 +169,7 @@ fails 'the longest path' 1 'no such file' cat "$(printf 'a%.0s' {1..4090})"
 run "$kvctl" cat sys/vm/extent_size nothing sys/vm/extent_size
 check 'one of three fails' rc_is 1
 check 'the others are printed' says '^262144$'
+check 'only they have a title' says_not '==> nothing'
 out=$("$kvctl" cat meminfo 2>&1 >/dev/full)
 rc=$?
 check 'a full disk' rc_is 74
