@@ -223,8 +223,7 @@ void engine_die(struct engine *e, int err)
 	u32 i;
 
 	if (err != -EPROTO)
-		snprintf(e->why, sizeof(e->why),
-			 "the kvmm daemon is gone: %s",
+		snprintf(e->why, sizeof(e->why), "%s",
 			 kvmm_strerror_attach(e->k));
 	e->ended = -ECONNRESET;
 	e->nr_steps = 0;

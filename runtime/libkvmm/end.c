@@ -65,10 +65,10 @@ int lk_check_state(struct kvmm *k)
 		return lk_end(k, "this client has detached");
 	case KVMM_CLIENT_SHUTDOWN:
 		return lk_end(k,
-			      "kvmm is shutting down: attach again when it is back");
+			      "the kvmm daemon is shutting down; start it with kvmm-hold");
 	case KVMM_CLIENT_EXPELLED:
 		return lk_end(k,
-			      "kvmm expelled this client: %s: attach again",
+			      "kvmm expelled this client: %s",
 			      expelled_text(READ_ONCE(k->dctl->reason)));
 	default:
 		return lk_end(k, "kvmm wrote a state that is none: %u",

@@ -173,7 +173,7 @@ static int look_message(struct kvmm *k)
 	if (n <= 0) {
 		if (lk_check_state(k))
 			return k->ended;
-		return lk_end(k, "kvmm has died, and with it every sequence: it is started again by kvmm-hold: attach again");
+		return lk_end(k, "the kvmm daemon died; kvmm-hold starts it again");
 	}
 	nr = take_fds(&msg, fds, KVMM_MAP_BATCH);
 	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))

@@ -430,7 +430,7 @@ START_TEST(test_killed_while_waiting)
 		;
 	ck_assert_uint_lt(now_ms() - start, 1500);
 	pthread_join(thread, NULL);
-	check_ended(k, "kvmm has died");
+	check_ended(k, "the kvmm daemon died");
 	kvmm_detach(k);
 
 	/* It is started again, cold, and its epoch says so. */
@@ -453,7 +453,7 @@ START_TEST(test_killed_during_calls)
 		;
 	ck_assert_int_eq(ret, -ECONNRESET);
 	pthread_join(thread, NULL);
-	check_ended(k, "kvmm has died");
+	check_ended(k, "the kvmm daemon died");
 	kvmm_detach(k);
 	kvmm_detach(attach());
 }

@@ -472,7 +472,7 @@ START_TEST(test_daemon_dies)
 			ck_assert_uint_eq(g->dones, 1);
 			ck_assert_int_eq(g->done.err, -ECONNRESET);
 			ck_assert_str_eq(g->text,
-				"the kvmm daemon is gone: killed by the test");
+				"killed by the test");
 		}
 	}
 	ck_assert_str_eq(engine_strerror(engine), asks[0].got[0].text);

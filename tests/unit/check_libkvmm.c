@@ -512,7 +512,7 @@ START_TEST(test_death_while_waiting)
 	ck_assert_int_eq(kvmm_wait(k, -1), -ECONNRESET);
 	ck_assert_int_lt(now_ns() - start, 2000000000);
 	pthread_join(thread, NULL);
-	check_ended("kvmm has died");
+	check_ended("the kvmm daemon died");
 	kvmm_detach(k);
 	fake_stop(&f);
 	ck_assert_uint_eq(nr_fds(), fds);
@@ -531,7 +531,7 @@ START_TEST(test_death_during_a_call)
 	ck_assert_int_eq(pthread_create(&thread, NULL, killer, NULL), 0);
 	ck_assert_int_eq(kvmm_nop(k), -ECONNRESET);
 	pthread_join(thread, NULL);
-	check_ended("kvmm has died");
+	check_ended("the kvmm daemon died");
 	kvmm_detach(k);
 	fake_stop(&f);
 }
