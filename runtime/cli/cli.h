@@ -74,6 +74,12 @@ int cli_number(const char *name, const char *text, double lo, double hi,
 /* cli_whole() - the same for a whole number up to @hi */
 int cli_whole(const char *name, const char *text, u64 hi, u64 *out);
 
+/**
+ * cli_folder() - is MODEL_DIR a folder, or the prompt that it was left out of?
+ * Return: 0, or EX_NOINPUT after one line on stderr.
+ */
+int cli_folder(const char *dir);
+
 /* cli_exit_of() - the exit code that tells scripts what @err was */
 int cli_exit_of(int err);
 

@@ -47,19 +47,19 @@
 	x(flag, quiet, "quiet", NULL, 0, 0, NULL,			\
 	  "print no more on stderr than errors")			\
 	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
-	  "type of activations and KV")					\
+	  "type of activations and KV; see --domain")			\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
-	  "exact gives the same bits whoever else is in the batch and however often memory is taken") \
+	  "exact gives the same bits whoever else is in the batch and however often memory is taken; see --domain") \
 	x(choice, kernels, "kernels", "auto", 0, 0, "auto|cpu|ref",	\
-	  "implementation of the arithmetic; ref is slow and plain")	\
+	  "implementation of the arithmetic; ref is slow and plain; see --domain") \
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
 	  "compute threads, 0: one for each core")			\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
-	  "the daemon's domain that holds the blocks (default the name of the model folder)") \
+	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --mode, --kernels or --block-tokens drops what is cached there (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "attach socket of the daemon (default $KVMM_SOCKET, else attach.sock in $KVMM_RUNDIR, $XDG_RUNTIME_DIR/kvmm, or /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
-	  "tokens of a block")						\
+	  "tokens of a block; see --domain")				\
 	x(uint, max_batch, "max-batch", "0", 0, 4096, "N",		\
 	  "most sequences in one step, 0: as many as model and daemon allow") \
 	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
@@ -238,6 +238,9 @@ static int load(struct generate *g)
 	struct model_error err;
 	int ret;
 
+	ret = cli_folder(g->dir);
+	if (ret)
+		return ret;
 	ret = model_load(g->dir, &mo, &g->model, &err);
 	if (ret) {
 		pr_err("%s", err.text);
@@ -275,18 +278,12 @@ static int exit_of_attach(int err)
 static void say_attached(const struct generate *g)
 {
 	const struct model_info *mi = model_info(g->model);
-	const struct kvmm_attach_rep *rep = engine_attach_info(g->engine);
-	const u64 span = rep->extent_size * rep->span_extents;
 
-	pr_info("%s: %s, %.1f M parameters, %s, %s, kernels %s (%s)", g->dir,
-		mi->arch, (double)mi->nr_params / 1e6,
+	pr_info("%s: %.1f M parameters, %s, %s, kernels %s (%s); client %u of kvmm",
+		g->dir, (double)mi->nr_params / 1e6,
 		mi->dtype == MODEL_BF16 ? "bf16" : "f32",
 		mi->mode == MODEL_EXACT ? "exact" : "fast", mi->kernel,
-		mi->variant);
-	pr_info("attached to kvmm as client %u: blocks of %llu KiB, spans of %llu KiB hold %u and waste %.2f %%",
-		rep->client, (unsigned long long)rep->block_bytes >> 10,
-		(unsigned long long)span >> 10, rep->span_blocks,
-		span ? 100.0 * (double)rep->span_tail / (double)span : 0.0);
+		mi->variant, engine_attach_info(g->engine)->client);
 }
 
 static int attach(struct generate *g)
@@ -367,22 +364,25 @@ static int submit(struct generate *g)
 
 /* ---- the run ---- */
 
-static void say_summary(const struct generate *g, s64 ns)
+/* Nothing is said of a run in which no prompt was let in. */
+static void say_summary(const struct generate *g, const struct engine_stats *st,
+			s64 ns)
 {
-	const double s = (double)ns / 1e9;
-	struct engine_stats st;
+	const double s = (double)max(ns, (s64)1) / 1e9;
+	const double rate = (double)st->generated_tokens / s;
 
-	engine_get_stats(g->engine, &st);
-	fprintf(stderr, "cached tokens: %llu of %llu prompt tokens (%.0f %%), computed %llu, recomputed %llu, preempted %llu, forked %llu, copied blocks %llu; %llu tokens in %.1f s",
-		(unsigned long long)st.cached_tokens,
-		(unsigned long long)st.prompt_tokens,
-		st.prompt_tokens ? 100.0 * (double)st.cached_tokens /
-				   (double)st.prompt_tokens : 0.0,
-		(unsigned long long)st.prefilled_tokens,
-		(unsigned long long)st.recomputed_tokens,
-		(unsigned long long)st.preemptions,
-		(unsigned long long)st.forks, (unsigned long long)st.copies,
-		(unsigned long long)st.generated_tokens, s);
+	if (!st->prompt_tokens)
+		return;
+	fprintf(stderr, "cached tokens: %llu of %llu prompt tokens (%.0f %%), computed %llu, recomputed %llu, preempted %llu, forked %llu, copied blocks %llu; %llu tokens in %.2f s (%.*f/s)",
+		(unsigned long long)st->cached_tokens,
+		(unsigned long long)st->prompt_tokens,
+		100.0 * (double)st->cached_tokens / (double)st->prompt_tokens,
+		(unsigned long long)st->prefilled_tokens,
+		(unsigned long long)st->recomputed_tokens,
+		(unsigned long long)st->preemptions,
+		(unsigned long long)st->forks, (unsigned long long)st->copies,
+		(unsigned long long)st->generated_tokens, s,
+		rate < 10 ? 1 : 0, rate);
 	if (g->sampling.temperature > 0)
 		fprintf(stderr, "; seed %llu", (unsigned long long)g->seed);
 	fputc('\n', stderr);
@@ -396,24 +396,24 @@ static s64 now_ns(void)
 	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static int run(struct generate *g)
+/*
+ * The end, in the order in which it is read: what was interrupted comes out
+ * when its requests are cancelled, then the lines on stderr.
+ */
+static int finish(struct generate *g, s64 ns, bool broken)
 {
-	const s64 begin = now_ns();
-	int ret = 1, err;
+	char why[sizeof(((struct engine_error *)0)->text)];
+	struct engine_stats st;
+	int err;
 
-	while (ret > 0 && !caught && !g->out.err) {
-		output_flush(&g->out);
-		ret = engine_step(g->engine, STEP_NS);
-	}
-	if (ret < 0)
-		pr_err("%s; run this command again",
-		       engine_strerror(g->engine));
-	if (!g->o.quiet && !g->out.err)
-		say_summary(g, now_ns() - begin);
+	engine_get_stats(g->engine, &st);
+	snprintf(why, sizeof(why), "%s", engine_strerror(g->engine));
 	/* From here on no step is open and nobody waits for us. */
 	engine_destroy(g->engine);
 	g->engine = NULL;
 	err = output_close(&g->out);
+	if (broken)
+		pr_err("%s: run this command again", why);
 	if (err && err != -EPIPE) {
 		pr_err("standard output: %s: nothing more can be printed",
 		       strerror(-err));
@@ -421,7 +421,21 @@ static int run(struct generate *g)
 	}
 	if (err)
 		die_by(SIGPIPE);
-	return ret < 0 ? EX_TEMPFAIL : g->printer.failed;
+	if (!g->o.quiet)
+		say_summary(g, &st, ns);
+	return broken ? EX_TEMPFAIL : g->printer.failed;
+}
+
+static int run(struct generate *g)
+{
+	const s64 begin = now_ns();
+	int ret = 1;
+
+	while (ret > 0 && !caught && !g->out.err) {
+		output_flush(&g->out);
+		ret = engine_step(g->engine, STEP_NS);
+	}
+	return finish(g, now_ns() - begin, ret < 0);
 }
 
 static int generate(struct generate *g, int argc, char **argv)

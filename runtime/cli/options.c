@@ -8,6 +8,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "runtime/cli/cli.h"
 
@@ -111,6 +112,28 @@ int cli_whole(const char *name, const char *text, u64 hi, u64 *out)
 	}
 	*out = v;
 	return 0;
+}
+
+int cli_folder(const char *dir)
+{
+	char shown[64];
+	struct stat st;
+	char *p;
+
+	if (!stat(dir, &st)) {
+		if (S_ISDIR(st.st_mode))
+			return 0;
+	} else if (errno != ENOENT && errno != ENOTDIR &&
+		   errno != ENAMETOOLONG) {
+		return 0;	/* the loader says what is wrong with it */
+	}
+	snprintf(shown, sizeof(shown), "%s", dir);
+	for (p = shown; *p; p++)
+		if ((u8)*p < ' ' || *p == 0x7f)
+			*p = '?';
+	pr_err("MODEL_DIR '%s' is no folder: it comes before the prompts",
+	       shown);
+	return EX_NOINPUT;
 }
 
 int cli_exit_of(int err)

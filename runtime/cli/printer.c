@@ -360,7 +360,7 @@ void printer_done(void *arg, const struct engine_done *done)
 		line_out(s, s->len);
 	else if (p->mode == PRINT_STREAM && !s->newline)
 		output_puts(p->out, "\n");
+	output_flush(p->out);
 	if (done->reason == ENGINE_ERROR)
 		say_error(s, done);
-	output_flush(p->out);
 }

@@ -164,6 +164,26 @@ START_TEST(test_exit_codes)
 }
 END_TEST
 
+/* A prompt where the folder should be is told from a folder. */
+START_TEST(test_folder)
+{
+	char *said = NULL;
+	size_t len = 0;
+	FILE *f = fopen(name, "w+");
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(cli_folder(dir), 0);
+	ck_assert_int_eq(dup2(fileno(f), STDERR_FILENO), STDERR_FILENO);
+	ck_assert_int_eq(cli_folder("Hello\nthere"), EX_NOINPUT);
+	ck_assert_int_eq(cli_folder(name), EX_NOINPUT);	/* a file */
+	rewind(f);
+	ck_assert_int_gt(getline(&said, &len, f), 0);
+	ck_assert_str_eq(said, "kvmm: error: MODEL_DIR 'Hello?there' is no folder: it comes before the prompts\n");
+	free(said);
+	fclose(f);
+}
+END_TEST
+
 /* The page has the very text that --help prints. */
 START_TEST(test_documented)
 {
@@ -453,6 +473,7 @@ static Suite *cli_suite(void)
 	tcase_add_test(tc, test_unknown_short_name);
 	tcase_add_test(tc, test_numbers);
 	tcase_add_test(tc, test_exit_codes);
+	tcase_add_test(tc, test_folder);
 	tcase_add_test(tc, test_documented);
 	suite_add_tcase(s, tc);
 

@@ -1,0 +1,151 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# kvrt.sh - what a person sees of kvrt generate, and what the log says of it
+#
+# Both streams go to one file, as on a terminal: what is printed when, and that
+# no line sticks to another.
+#
+# budget: 20 s
+. "${BASH_SOURCE%/*}/checks.bash"
+
+export KVMM_RUNDIR=$work/run
+mkdir -m 700 "$KVMM_RUNDIR"
+model=$KVMM_TOP/tests/data/demo-model
+log=$work/log
+seen=$work/seen
+hold=
+child=
+
+stop_all()
+{
+	[ -z "$child" ] || kill -KILL "$child" 2>/dev/null
+	[ -z "$hold" ] || kill "$hold" 2>/dev/null
+	[ -z "$hold" ] || wait "$hold" 2>/dev/null
+	hold=
+}
+trap 'stop_all; rm -rf "$work"' EXIT
+
+kvrt()		{ "$KVMM_BUILD/kvrt" generate "$@"; }
+one_line()	{ [ -n "$out" ] && [ "$out" = "${out##*$'\n'}" ]; }
+one_summary()	{ [ "$(grep -c 'cached tokens:' <<<"$out")" = 1 ]; }
+logged()	{ grep -qE -- "$1" "$log"; }
+not_logged()	{ ! logged "$1"; }
+
+# at_last FUNCTION ARG..: it becomes true within 10 s
+at_last()
+{
+	local i
+
+	for ((i = 0; i < 200; i++)); do
+		"$@" && return
+		sleep 0.05
+	done
+	return 1
+}
+
+# ---- before there is a daemon
+run kvrt --max-tokens 3 "Hello there"
+check 'no folder: exit code' rc_is 66
+check 'no folder: one line' one_line
+check 'no folder: why' says "^kvrt: error: MODEL_DIR 'Hello there' is no folder: it comes before the prompts$"
+run kvrt --help
+help=$out
+run kvrt -h
+check '-h is --help' [ "$out" = "$help" ]
+check '-h: exit code' rc_is 0
+run "$KVMM_BUILD/kvrt" -h
+check 'kvrt -h' says '^Usage: kvrt COMMAND'
+
+"$KVMM_BUILD/kvmm-hold" --pool-size 64M --extent-size 1M >"$log" 2>&1 &
+hold=$!
+run "$KVMM_BUILD/kvctl" --timeout 10 wait
+check 'the daemon answers' rc_is 0
+check 'the backend is what it is' logged 'host backend: blocks in host memory \(this version has no CUDA backend\)$'
+
+# ---- a run
+run kvrt "$model" --temperature 0 --max-tokens 20 --ignore-eos "In the beginning"
+check 'a run: exit code' rc_is 0
+check 'a run: one line at the attach' says '^kvrt: .*demo-model: .* client 0 of kvmm$'
+check 'a run: the rate' says '^cached tokens: 0 of .*; 20 tokens in [0-9]+\.[0-9]{2} s \([0-9.]+/s\)$'
+check 'the attach in the log' at_last logged \
+	'^kvmm: client 0 attached: kvrt \(pid [0-9]+, uid [0-9]+\), domain demo-model$'
+check 'the end in the log' at_last logged '^kvmm: client 0 detached: kvrt \(pid [0-9]+\)$'
+
+run kvrt "$model" --max-tokens 900000 --memory-max 64K "Hello"
+check 'refused: exit code' rc_is 65
+check 'refused: why' says '^kvrt: error: prompt 1: .*can never fit'
+check 'refused: no figures' says_not 'cached tokens'
+
+# ---- another identity under the same name
+check 'nothing was dropped so far' not_logged 'dropped'
+run kvrt "$model" --block-tokens 32 --quiet --max-tokens 2 "In the beginning"
+check 'another identity' rc_is 0
+check 'what it cost is logged' logged \
+	'^kvmm: domain demo-model: another model identity attached, [1-9][0-9]* cached blocks dropped$'
+
+# start ARG..: a run in the background, in $child; both streams go to $seen.
+# The plain kernels are slow enough for it to be caught.
+start()
+{
+	: >"$seen"
+	"$KVMM_BUILD/kvrt" generate "$model" --kernels ref --domain slow \
+		--temperature 0 --ignore-eos --max-tokens 900 "$@" \
+		>"$seen" 2>&1 &
+	child=$!
+}
+
+# ended: what became of it, in $rc and $out
+ended()
+{
+	wait "$child" 2>/dev/null
+	rc=$?
+	child=
+	out=$(cat "$seen")
+}
+
+# interrupted PATTERN ARG..: Ctrl-C once PATTERN has been printed
+interrupted()
+{
+	local pattern=$1
+
+	shift
+	start "$@"
+	at_last grep -q "$pattern" "$seen"
+	kill -INT "$child"
+	ended
+}
+
+interrupted 'of the' "And the LORD said"
+check 'Ctrl-C: ended by the signal' rc_is 130
+check 'Ctrl-C: the figures begin a line' says '^cached tokens: '
+check 'Ctrl-C: and are the last line' grep -q '^cached tokens: ' <<<"${out##*$'\n'}"
+check 'Ctrl-C: once' one_summary
+
+interrupted '^\[1\.[1-6]\]' -n 6 "And the LORD said"
+check 'Ctrl-C, six samples: ended by the signal' rc_is 130
+check 'Ctrl-C, six samples: the text comes first' grep -q '^cached tokens: ' <<<"${out##*$'\n'}"
+check 'Ctrl-C, six samples: once' one_summary
+for i in 1 2 3 4 5 6; do
+	check "Ctrl-C: sample $i is there" says "^\\[1\\.$i\\] "
+done
+
+# ---- deaths
+start "Hello"
+at_last grep -q 'of kvmm$' "$seen"
+kill -KILL "$child"
+ended
+check 'a client that died' at_last logged \
+	'^kvmm: client 0 died: kvrt \(pid [0-9]+\); its memory is back, its full blocks stay cached$'
+
+start "Hello"
+at_last grep -q 'of kvmm$' "$seen"
+kill -KILL "$(cat "/proc/$hold/task/$hold/children")"
+ended
+check 'a daemon that died: exit code' rc_is 75
+check 'a daemon that died: why' says \
+	'^kvrt: error: the kvmm daemon died; kvmm-hold starts it again: run this command again$'
+run kvrt "$model" --quiet --max-tokens 2 "Hello"
+check 'it is back' rc_is 0
+
+checks_done
