@@ -82,15 +82,41 @@ suite unit check_zero <<<'echo "50%: Checks: 2, Failures: 1, Errors: 0"'
 tests_run unit
 check "counted failures with status 0" rc_is 1
 
+# It waited, as on a busy machine: a remark, no failure.
 fresh
 suite unit check_slow 'budget: 1 s' <<<'sleep 1.2'
+tests_run unit
+check "slow: status" rc_is 0
+check "slow: word" says '^  SLOW    unit/check_slow +1\.[0-9]+ s of 1 s: every check passed, too slow \(0\.[0-9]+ s of CPU, load [0-9.]+ on [0-9]+ cores\)$'
+check "slow: total" says '^  TOTAL   1 suites in .*: 1 slow$'
+check "slow: sum" last_line_is "1 passed, 0 failed"
+suite unit check_slow 'budget: 1 s' <<<'sleep 1.2; echo "50%: Checks: 2, Failures: 1, Errors: 0"'
+tests_run unit
+check "slow and failed: status" rc_is 1
+check "slow and failed: word" says '^  FAIL    unit/check_slow .*counted failures$'
+
+# It computed for longer than it may, in a child of a child.
+fresh
+suite unit check_busy 'budget: 1 s' <<<'( ( ulimit -t 2; while :; do :; done ) ) 2>/dev/null; exit 0'
 suite unit check_hung 'budget: 1 s' <<<"sleep 77 & echo \$! >'$work/pid'; wait"
 tests_run unit
 check "over budget: status" rc_is 1
-check "over budget: word" says 'check_slow +1\.[0-9]+ s of 1 s: over budget'
-check "hung: word" says 'check_hung +2\.[0-9]+ s of 1 s: ended at twice its budget'
+check "over budget: word" says '^  FAIL    unit/check_busy +[0-9.]+ s of 1 s: (every check passed, too slow|ended at three times)'
+check "hung: word" says 'check_hung +3\.[0-9]+ s of 1 s: ended at three times its budget'
 check "hung: its children are gone too" gone
 check "over budget: sum" last_line_is "0 passed, 2 failed"
+
+# The whole run began so long ago: it waited, or was for ever.
+fresh
+suite unit check_quick <<<'exit 0'
+echo $(($(date +%s) - 400)) >"$work/build/.check-start"
+tests_run unit
+check "a slow run: status" rc_is 0
+check "a slow run: remark" says '^  TOTAL   1 suites in 40[0-9] s of 300 s, with building: every check passed, too slow '
+echo $(($(date +%s) - 900)) >"$work/build/.check-start"
+tests_run unit
+check "far over the budget: status" rc_is 1
+check "far over the budget: sum" last_line_is "1 passed, 1 failed"
 
 fresh
 suite unit check_gone <<<'exit 0'
