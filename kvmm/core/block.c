@@ -22,14 +22,16 @@
 #define TO(state)	BIT(BLK_##state)
 
 static const u16 block_may_become[NR_BLK_STATES] = {
-	[BLK_FREE]	= TO(OPEN),
+	[BLK_FREE]	= TO(OPEN) | TO(LIMBO),
 	[BLK_OPEN]	= TO(SEALED) | TO(FREE) | TO(QUIESCING) |
-			  TO(QUARANTINE),
-	[BLK_SEALED]	= TO(CACHED) | TO(FREE) | TO(QUIESCING),
-	[BLK_CACHED]	= TO(SEALED) | TO(FREE) | TO(QUIESCING),
+			  TO(QUARANTINE) | TO(LIMBO),
+	[BLK_SEALED]	= TO(CACHED) | TO(FREE) | TO(QUIESCING) | TO(LIMBO) |
+			  TO(POISON),
+	[BLK_CACHED]	= TO(SEALED) | TO(FREE) | TO(QUIESCING) | TO(LIMBO),
 	[BLK_QUIESCING]	= TO(FREE),
-	[BLK_QUARANTINE] = TO(FREE) | TO(QUIESCING),
-	[BLK_LIMBO]	= TO(FREE),
+	[BLK_QUARANTINE] = TO(FREE) | TO(QUIESCING) | TO(LIMBO),
+	[BLK_LIMBO]	= TO(FREE) | TO(OPEN) | TO(SEALED) | TO(CACHED) |
+			  TO(QUIESCING) | TO(POISON),
 	[BLK_REVOKING]	= TO(FREE),
 	[BLK_POISON]	= TO(FREE),
 };
@@ -54,13 +56,7 @@ const char *core_block_state_name(u32 state)
 /* The offset that kernels see: units from the pool's base. */
 u32 block_entry(const struct core *c, u32 blk)
 {
-	const struct kv_block *b = &c->blocks[blk];
-	const struct kv_domain *d = &c->domains[b->domain];
-	u32 base = b->span * core_sizes(c)->blocks_per_extent;
-	u64 off = b->span * core_cfg(c)->extent_size +
-		  (blk - base) * d->block_bytes;
-
-	return (u32)(off / CORE_UNIT);
+	return (u32)(block_offset(c, blk) / CORE_UNIT);
 }
 
 /* Where the ids of the block's tokens are kept: block_tokens of them. */
@@ -80,7 +76,7 @@ u32 *block_ids(const struct core *c, u32 blk)
  */
 static void block_room_appeared(struct core *c, const struct kv_span *sp)
 {
-	struct kv_domain *d = &c->domains[sp->domain];
+	struct kv_domain *d = &c->domains[part_domain(c, sp->domain)];
 
 	d->retry = 1;
 	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->reserved)
@@ -114,13 +110,16 @@ static void block_give_back(struct core *c, u32 blk)
 	struct kv_span *sp = &c->spans[b->span];
 
 	KV_BUG_ON(b->refcount || b->nr_map || b->nr_src);
+	if (b->entry != CORE_NONE)
+		entry_forget_dev(c, blk);
 	b->flags = 0;
 	b->nr_ids = 0;
 	b->generation++;
 	b->next = sp->free_head;
 	sp->free_head = blk;
 	sp->nr_free++;
-	core_count(c, CORE_EV_pgfree, 1);
+	if (!part_pool(c, sp->domain))
+		core_count(c, CORE_EV_pgfree, 1);
 	span_reclass(c, b->span);
 }
 
@@ -189,8 +188,10 @@ static void block_release(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
 
-	KV_BUG_ON(b->refcount || b->nr_map || (b->flags & BLKF_INDEXED));
-	if (b->nr_src)
+	KV_BUG_ON(b->nr_map || (b->flags & BLKF_INDEXED));
+	if (b->nr_copy)
+		block_set_state(c, blk, BLK_LIMBO);
+	else if (b->nr_src)
 		block_set_state(c, blk, BLK_QUIESCING);
 	else
 		block_set_state(c, blk, BLK_FREE);
@@ -207,6 +208,8 @@ void block_unmap(struct core *c, u32 blk)
 		c->domains[b->domain].nr_shared--;
 	if (b->nr_map)
 		return;
+	if (b->state == BLK_LIMBO)
+		return;		/* being filled: goes with its copy */
 	if (b->flags & BLKF_INDEXED) {
 		block_set_state(c, blk, BLK_CACHED);
 		lru_add(c, blk);
@@ -222,8 +225,81 @@ void block_put_index(struct core *c, u32 blk)
 
 	b->flags &= (u8)~BLKF_INDEXED;
 	b->refcount--;
-	if (!b->refcount)
+	if (!b->nr_map)
 		block_release(c, blk);
+}
+
+/* A copy of the daemon's reads or fills the block. */
+void block_copy_get(struct core *c, u32 blk)
+{
+	c->blocks[blk].refcount++;
+	c->blocks[blk].nr_copy++;
+}
+
+/* That copy is over; the block may be what nobody needs any more. */
+void block_copy_put(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	KV_BUG_ON(!b->nr_copy);
+	b->nr_copy--;
+	b->refcount--;
+	if (b->state == BLK_LIMBO && !b->refcount)
+		block_set_state(c, blk, b->nr_src ? BLK_QUIESCING : BLK_FREE);
+}
+
+/**
+ * block_filled() - a block in LIMBO has its content now
+ *
+ * It becomes what its users make of it: OPEN or SEALED under a sequence,
+ * CACHED under the index alone.  With neither it goes with its copy.
+ */
+void block_filled(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+	const struct kv_domain *d = &c->domains[b->domain];
+
+	if (b->nr_map && b->nr_ids < d->block_tokens) {
+		block_set_state(c, blk, BLK_OPEN);
+	} else if (b->nr_map) {
+		block_set_state(c, blk, BLK_SEALED);
+	} else if (b->flags & BLKF_INDEXED) {
+		block_set_state(c, blk, BLK_CACHED);
+		lru_add(c, blk);
+	}
+}
+
+/**
+ * slot_alloc() - take a slot of a lower pool
+ * @part: part_index() of the domain there
+ *
+ * Return: the slot, in LIMBO, or CORE_NONE.
+ */
+u32 slot_alloc(struct core *c, u32 part)
+{
+	u32 first = span_first_free(c, &c->domains[part]), blk;
+
+	if (first == CORE_NONE && extent_run_take(c, part) > 0)
+		first = span_first_free(c, &c->domains[part]);
+	if (first == CORE_NONE)
+		return CORE_NONE;
+	blk = c->spans[first].free_head;
+	c->spans[first].free_head = c->blocks[blk].next;
+	c->blocks[blk].next = CORE_NONE;
+	block_set_state(c, blk, BLK_LIMBO);
+	return blk;
+}
+
+/* Bytes from the start of the block's own pool. */
+u64 block_offset(const struct core *c, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+	const struct kv_domain *d = &c->domains[b->domain];
+	u32 base = b->span * core_sizes(c)->blocks_per_extent;
+	u32 first = core_pool(c, part_pool(c, b->domain))->first;
+
+	return (u64)(b->span - first) * core_cfg(c)->extent_size +
+	       (u64)(blk - base) * d->block_bytes;
 }
 
 /* An open step copies from the block. */

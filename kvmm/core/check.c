@@ -67,12 +67,38 @@ static void expect(struct walk *w, const char *law, const char *what, u64 i,
 
 /* ---- references, counted from tables and steps ---- */
 
+/* One entry of a table: count the reference, compare the shadow. */
+static void walk_pte(struct walk *w, const struct kv_seq *s, kv_pte_t pte,
+		     u32 shadow)
+{
+	const struct core *c = w->c;
+	u32 i = pte_block(pte);
+
+	if (pte_is_entry(pte)) {
+		expect(w, "swap", "table names an entry of seq",
+		       seq_index(c, s), s->state, KVMM_SEQ_SWAPPED);
+		expect(w, "law 2", "domain of entry", i,
+		       c->entries_low[i].domain, s->domain);
+		expect(w, "shadow", "swapped entry", i, shadow, KVMM_NO_INDEX);
+		c->entries_low[i].walked++;
+		return;
+	}
+	if (!pte_is_present(pte)) {
+		fault(w, "tables", "hole in seq", seq_index(c, s), 0, 1);
+		return;
+	}
+	c->scratch[i]++;
+	expect(w, "law 2", "domain of block", i, c->blocks[i].domain,
+	       s->domain);
+	expect(w, "shadow", "entry of block", i, shadow, block_entry(c, i));
+}
+
 /* Walk one table; count its mappings into scratch. */
 static void walk_table(struct walk *w, const struct kv_seq *s)
 {
 	const struct core *c = w->c;
 	const struct core_bind *bind = &c->bind[s->client];
-	u32 i, blk, si = seq_index(c, s), page = s->first_page;
+	u32 i, si = seq_index(c, s), page = s->first_page;
 	const struct kv_tpage *t = NULL;
 
 	for (i = 0; i < s->nr_blocks; i++) {
@@ -87,17 +113,8 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 			expect(w, "shadow", "handle of page", page,
 			       bind->tables[page].seq, seq_handle(c, s));
 		}
-		if (!pte_is_present(t->pte[i - t->first])) {
-			fault(w, "tables", "hole in seq", si, i, 0);
-			return;
-		}
-		blk = pte_block(t->pte[i - t->first]);
-		c->scratch[blk]++;
-		expect(w, "law 2", "domain of block", blk,
-		       c->blocks[blk].domain, s->domain);
-		expect(w, "shadow", "entry of block", blk,
-		       bind->tables[page].entry[i - t->first],
-		       block_entry(c, blk));
+		walk_pte(w, s, t->pte[i - t->first],
+			 bind->tables[page].entry[i - t->first]);
 		if (i - t->first == KVMM_TABLE_ENTRIES - 1)
 			page = t->next;
 	}
@@ -167,7 +184,9 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 	const struct core *c = w->c;
 	const struct kv_domain *d = seq_domain(c, s);
 	bool running = s->state == KVMM_SEQ_READY ||
-		       s->state == KVMM_SEQ_MARKED;
+		       s->state == KVMM_SEQ_MARKED ||
+		       s->state == KVMM_SEQ_RESTORING;
+	bool swapped = s->state == KVMM_SEQ_SWAPPED;
 	u32 i = seq_index(c, s), cover = s->valid_len, n;
 
 	walk_table(w, s);
@@ -179,8 +198,9 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 	expect(w, "seq", "residence of", i, !!(s->flags & SEQF_RUNNING),
 	       running);
 	expect(w, "seq", "waiting of", i, !!(s->flags & SEQF_QUEUED),
-	       s->state == KVMM_SEQ_WAITING && (s->flags & SEQF_MATCHED));
-	if (!running) {
+	       (s->state == KVMM_SEQ_WAITING && (s->flags & SEQF_MATCHED)) ||
+	       (swapped && !(s->flags & SEQF_PAGEDOUT)));
+	if (!running && !swapped) {
 		expect(w, "seq", "waits but holds blocks", i, s->nr_blocks, 0);
 		expect(w, "seq", "waits but holds promises", i, s->reserved, 0);
 	}
@@ -189,7 +209,8 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 					     : 0);
 	expect(w, "seq", "family ring of", i,
 	       c->seqs[s->fam_next].fam_prev, i);
-	if (s->valid_len % d->block_tokens)
+	if (running && s->state != KVMM_SEQ_RESTORING &&
+	    s->valid_len % d->block_tokens)
 		expect(w, "seq", "ids in the tail of", i,
 		       c->blocks[table_get(c, s, s->valid_len /
 					   d->block_tokens)].nr_ids >=
@@ -203,6 +224,8 @@ static void walk_seqs(struct walk *w)
 
 	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
 		c->scratch[i] = 0;
+	for (i = 0; i < core_sizes(c)->nr_entries; i++)
+		c->entries_low[i].walked = 0;
 	for (i = 0; i < core_sizes(c)->nr_seqs; i++)
 		if (c->seqs[i].state != KVMM_SEQ_CLOSED)
 			walk_seq(w, &c->seqs[i]);
@@ -220,7 +243,10 @@ static void walk_block(struct walk *w, u32 blk)
 	expect(w, "law 3", "mappings of block", blk, b->nr_map,
 	       c->scratch[blk]);
 	expect(w, "law 3", "refcount of block", blk, b->refcount,
-	       (u64)c->scratch[blk] + indexed);
+	       (u64)c->scratch[blk] + indexed + b->nr_copy);
+	if (b->entry != CORE_NONE)
+		expect(w, "swap", "entry of block", blk,
+		       c->entries_low[b->entry].dev, blk);
 	expect(w, "block", "held though nobody needs it", blk, used,
 	       b->refcount != 0);
 	if (b->state == BLK_CACHED)
@@ -358,6 +384,95 @@ static void walk_domain(struct walk *w, u32 dom)
 	walk_domain_seqs(w, dom);
 }
 
+/* ---- lower tiers ---- */
+
+/* A slot that an entry names: in the right part, in the right state. */
+static void walk_slot(struct walk *w, u32 entry, u32 slot, u32 pool, bool valid)
+{
+	const struct core *c = w->c;
+	const struct kv_entry *e = &c->entries_low[entry];
+	const struct kv_block *b = &c->blocks[slot];
+
+	expect(w, "swap", "part of the slot of entry", entry, b->domain % core_cfg(c)->max_domains,
+	       e->domain);
+	expect(w, "swap", "pool of the slot of entry", entry,
+	       part_pool(c, b->domain) >= pool, 1);
+	expect(w, "swap", "state of the slot of entry", entry, b->state,
+	       valid ? BLK_SEALED : BLK_LIMBO);
+	c->scratch[slot]++;
+}
+
+static void walk_entry(struct walk *w, u32 i)
+{
+	const struct core *c = w->c;
+	const struct kv_entry *e = &c->entries_low[i];
+
+	expect(w, "swap", "references of entry", i, e->refs, e->walked);
+	expect(w, "swap", "needed by nobody: entry", i, e->refs ||
+	       (e->flags & ENTF_INDEXED) || e->dev != CORE_NONE ||
+	       e->io != ENT_IDLE, 1);
+	if (e->dev != CORE_NONE)
+		expect(w, "swap", "upper copy of entry", i,
+		       c->blocks[e->dev].entry, i);
+	if (e->host != CORE_NONE)
+		walk_slot(w, i, e->host, CORE_POOL_HOST,
+			  e->flags & ENTF_HOST);
+	if (e->area != CORE_NONE)
+		walk_slot(w, i, e->area, CORE_POOL_AREA,
+			  e->flags & ENTF_AREA);
+	expect(w, "swap", "host list of entry", i, !!(e->flags & ENTF_LRU),
+	       !!(e->flags & ENTF_HOST));
+	if (e->flags & ENTF_INDEXED)
+		expect(w, "index", "lookup of entry", i,
+		       index_lookup(c, e->domain, e->hash, block_ids(c,
+				    e->host != CORE_NONE ? e->host : e->area)),
+		       REF_ENTRY | i);
+}
+
+/* Slots in use are those that entries name. */
+static void walk_part(struct walk *w, u32 part)
+{
+	const struct core *c = w->c;
+	const struct kv_domain *d = &c->domains[part];
+	const struct kv_pool *p = core_pool(c, part_pool(c, part));
+	u32 nr[NR_BLK_STATES] = { 0 };
+	u32 i, n, spans = 0;
+
+	for (i = p->first; i < p->first + p->nr_extents; i++) {
+		u32 base = i * core_sizes(c)->blocks_per_extent;
+
+		if (!c->spans[i].nr_extents || c->spans[i].domain != part)
+			continue;
+		spans++;
+		for (n = base; n < base + c->spans[i].nr_blocks; n++) {
+			u32 state = c->blocks[n].state;
+
+			nr[state]++;
+			expect(w, "swap", "owners of slot", n, c->scratch[n],
+			       state == BLK_SEALED || state == BLK_LIMBO);
+		}
+	}
+	expect(w, "swap", "spans of part", part, d->nr_spans, spans);
+	for (i = 0; i < NR_BLK_STATES; i++)
+		expect(w, "law 1", core_block_state_name(i), part, d->nr[i],
+		       nr[i]);
+}
+
+static void walk_tiers(struct walk *w)
+{
+	const struct core *c = w->c;
+	u32 i, n;
+
+	for (i = 0; i < core_sizes(c)->nr_entries; i++)
+		if (c->entries_low[i].domain != ENTRY_UNUSED)
+			walk_entry(w, i);
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		for (n = CORE_POOL_HOST; n < CORE_NR_POOLS; n++)
+			if (c->domains[i].used &&
+			    c->domains[part_index(c, i, n)].used)
+				walk_part(w, part_index(c, i, n));
+}
+
 /* ---- the pool ---- */
 
 static void walk_extents(struct walk *w)
@@ -417,6 +532,7 @@ int core_check(const struct core *c, struct core_report *report)
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (c->domains[i].used)
 			walk_domain(&w, i);
+	walk_tiers(&w);
 	walk_steps(&w);
 	walk_extents(&w);
 	walk_pool(&w);

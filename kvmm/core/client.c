@@ -26,7 +26,6 @@ static void client_init_lists(struct core *c, u32 client)
 {
 	const struct core_config *cfg = core_cfg(c);
 	struct kv_client *cl = &c->clients[client];
-	struct kv_tpage *t = &c->tpages[(u64)client * cfg->nr_tables];
 	struct kv_seq *s = &c->seqs[client * cfg->max_seqs];
 	u32 i;
 
@@ -36,10 +35,10 @@ static void client_init_lists(struct core *c, u32 client)
 		s[i].state = KVMM_SEQ_CLOSED;
 		s[i].next = i + 1 < cl->max_seqs ? i + 1 : CORE_NONE;
 	}
-	for (i = 0; i < cfg->nr_tables; i++)
-		t[i].next = i + 1 < cfg->nr_tables ? i + 1 : CORE_NONE;
 	cl->free_seq = 0;
-	cl->free_page = 0;
+	/* Pages are cut from the share as they are first needed. */
+	cl->free_page = CORE_NONE;
+	cl->fresh_page = 0;
 	cl->nr_free_pages = cfg->nr_tables;
 }
 
@@ -230,6 +229,22 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 }
 
 /**
+ * core_ghost_gone() - a process that had detached and lived on has ended
+ * @tenant: of core_attach_info
+ *
+ * To be called once for each core_client_quiet() of a detached client that
+ * core_client_dead() did not precede.
+ */
+void core_ghost_gone(struct core *c, u64 now, u32 tenant)
+{
+	c->now = now;
+	KV_BUG_ON(!c->tenants[tenant].ghosts);
+	if (!--c->tenants[tenant].ghosts)
+		admit_retry_all(c);
+	admit_all(c);
+}
+
+/**
  * core_client_quiet() - the client's process and device can do nothing more
  *
  * For a detached client also when it hung up and lives on.  Its record is
@@ -282,6 +297,18 @@ void core_shutdown(struct core *c, u64 now)
 		}
 }
 
+/* Could memory that @client holds help the domain? */
+static bool could_help(const struct core *c, u32 client, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	const struct kv_client *cl = &c->clients[client];
+
+	/* What its own memory.max keeps from it nobody else can give. */
+	if (d->used && dom != cl->domain && domain_limited(d, 1))
+		return false;
+	return d->used;
+}
+
 /* Does anybody but @client want memory that it does not get? */
 static bool somebody_waits(const struct core *c, u32 client)
 {
@@ -290,12 +317,14 @@ static bool somebody_waits(const struct core *c, u32 client)
 
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		if (i != client && c->clients[i].state == CLI_ALIVE &&
-		    c->clients[i].again && c->now - c->clients[i].again < recent)
+		    c->clients[i].again &&
+		    c->now - c->clients[i].again < recent &&
+		    could_help(c, client, c->clients[i].domain))
 			return true;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		const struct kv_domain *d = &c->domains[i];
 
-		if (!d->used)
+		if (!could_help(c, client, i))
 			continue;
 		for (n = d->wait_head; n != CORE_NONE; n = c->seqs[n].next)
 			if (c->seqs[n].client != client &&

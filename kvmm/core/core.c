@@ -21,6 +21,9 @@
  *	seq.c	  life of a sequence, status, events	   kv_seq
  *	match.c	  waiting ids, wait lists, admission	   kv_idpage
  *	step.c	  grants and seals			   kv_step
+ *	tier.c	  content on lower tiers, copies, I/O	   kv_entry
+ *	swap.c	  whole sequences out and back		   (table entries)
+ *	area.c	  swap areas come and go		   kv_pool
  *	reclaim.c room, victims, the longest waiter	   (decides only)
  *	domain.c  tenants and domains			   kv_domain, kv_tenant
  *	client.c  attach, detach, death, deadlines	   kv_client
@@ -69,22 +72,33 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 	    !cfg->max_tenants || !cfg->max_steps ||
 	    cfg->max_steps > KVMM_MAX_STEPS)
 		return -EINVAL;
+	if (cfg->host_bytes % cfg->extent_size || cfg->swappiness > 200 ||
+	    cfg->area_bytes % cfg->extent_size ||
+	    (u64)cfg->max_domains * CORE_NR_POOLS > 0xffff)
+		return -EINVAL;
+	if (!cfg->host_bytes)
+		cfg->area_bytes = 0;	/* all I/O goes by the host pool */
 
 	s->nr_extents = (u32)(cfg->pool_bytes / cfg->extent_size);
 	s->ids_per_extent = (u32)(cfg->extent_size / cfg->min_token_bytes);
 	s->blocks_per_extent = s->ids_per_extent / 16;
-	blocks = (u64)s->nr_extents * s->blocks_per_extent;
-	if (blocks >= CORE_NONE)
+	s->all_extents = s->nr_extents + (u32)((cfg->host_bytes +
+			 CORE_MAX_AREAS * cfg->area_bytes) / cfg->extent_size);
+	blocks = (u64)s->all_extents * s->blocks_per_extent;
+	if (blocks >= REF_ENTRY)
 		return -EINVAL;
 	s->nr_blocks = (u32)blocks;
-	s->nr_ids = (u64)s->nr_extents * s->ids_per_extent;
+	s->nr_ids = (u64)s->all_extents * s->ids_per_extent;
 	s->nr_buckets = (u32)roundup_pow_of_two(blocks);
+	s->nr_parts = cfg->max_domains * CORE_NR_POOLS;
+	s->nr_entries = (s->all_extents - s->nr_extents) * s->blocks_per_extent;
 
 	if (!cfg->nr_tables)
 		cfg->nr_tables = 2 * cfg->max_seqs +
-				 2 * (s->nr_blocks / KVMM_TABLE_ENTRIES + 1);
-	if (!cfg->nr_idpages)
-		cfg->nr_idpages = 16384;
+				 2 * (s->nr_extents * s->blocks_per_extent /
+				      KVMM_TABLE_ENTRIES + 1);
+	if (!cfg->nr_idpages)	/* 131,040 tokens for each client */
+		cfg->nr_idpages = 1040 * cfg->max_clients;
 	s->nr_idpages = cfg->nr_idpages;
 	s->nr_seqs = cfg->max_clients * cfg->max_seqs;
 	s->nr_tpages = cfg->max_clients * cfg->nr_tables;
@@ -128,12 +142,42 @@ static void arena_init_lists(struct core *c)
 
 	for (i = 0; i < s->nr_buckets; i++)
 		c->buckets[i] = CORE_NONE;
-	for (i = 0; i < s->nr_extents; i++)
+	for (i = 0; i < s->all_extents; i++)
 		c->extents[i].domain = CORE_NONE;
 	for (i = 0; i < s->nr_idpages; i++)
 		c->idpages[i].next = i + 1 < s->nr_idpages ? i + 1 : CORE_NONE;
+	for (i = 0; i < s->nr_entries; i++) {
+		c->entries_low[i].domain = ENTRY_UNUSED;
+		c->entries_low[i].next = i + 1 < s->nr_entries ? i + 1
+							       : CORE_NONE;
+	}
+	c->head->free_entry = s->nr_entries ? 0 : CORE_NONE;
+	c->head->nr_free_entries = s->nr_entries;
 	c->head->free_idpage = 0;
 	c->head->nr_free_idpages = s->nr_idpages;
+}
+
+/* Extents of the pools, one after the other; the host's are all there. */
+static void arena_init_pools(struct core *c)
+{
+	const struct core_config *cfg = core_cfg(c);
+	u32 i, e, first = 0;
+
+	for (i = 0; i < CORE_NR_POOLS; i++) {
+		u64 bytes = i == CORE_POOL_DEV ? cfg->pool_bytes :
+			    i == CORE_POOL_HOST ? cfg->host_bytes : 0;
+		struct kv_pool *p = core_pool(c, i);
+
+		p->first = first;
+		p->nr_extents = (u32)(bytes / cfg->extent_size);
+		p->online = bytes != 0;
+		first += i < CORE_POOL_AREA ? p->nr_extents :
+			 (u32)(cfg->area_bytes / cfg->extent_size);
+		for (e = p->first; i && e < p->first + p->nr_extents; e++) {
+			c->extents[e].state = EXT_BACKED;
+			c->extents[e].backed = 1;
+		}
+	}
 }
 
 /**
@@ -167,6 +211,7 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
 	c->head->arrival = 1;
 	c->head->bytes = arena_layout(&full, &s, c);
 	arena_init_lists(c);
+	arena_init_pools(c);
 	return 0;
 }
 
@@ -189,4 +234,5 @@ void core_tick(struct core *c, u64 now)
 			c->domains[i].retry = 1;
 	}
 	admit_all(c);
+	tier_background(c);
 }

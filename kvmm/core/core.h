@@ -26,6 +26,14 @@
 #define CORE_MAX_BATCH		1024	/* entries of any request */
 #define CORE_SPAN_MAX		8	/* extents */
 #define CORE_POOL_LIMIT		(256ull << 30)	/* a pool has less than this */
+#define CORE_MAX_AREAS		4	/* swap areas at once */
+#define CORE_SLOT_HEADER	4096u	/* bytes before a slot's payload */
+
+/* Pools, in the order of their extents. */
+#define CORE_POOL_DEV		0
+#define CORE_POOL_HOST		1
+#define CORE_POOL_AREA		2	/* the first of them */
+#define CORE_NR_POOLS		(CORE_POOL_AREA + CORE_MAX_AREAS)
 
 /**
  * struct core_config - sizes, fixed for the life of the arena
@@ -38,12 +46,17 @@
  * @max_clients:      clients attached at once, at most 64
  * @max_seqs:         sequences of one client
  * @nr_tables:        table pages of one client; 0: derived
- * @nr_idpages:       pages of ids for sequences that wait; 0: derived
+ * @nr_idpages:       pages of 126 ids for sequences that wait, shared out
+ *                    equally among @max_clients; 0: derived
  * @max_steps:        steps open for one client, at most KVMM_MAX_STEPS
  * @step_deadline_ns: an open step older than this is fatal to its client
  *                    once somebody waits for memory
  * @quiet_deadline_ns: a client that hung up but lives is killed after this
  * @starve_ns:        the longest waiter may preempt other domains after this
+ * @host_bytes:       of the host pool, a multiple of @extent_size; 0: none
+ * @area_bytes:       most bytes of one swap area, likewise; 0: no swap
+ * @swappiness:       0: always recompute; 100: by measured cost; 200: always
+ *                    swap while there is room
  */
 struct core_config {
 	u64	pool_bytes;
@@ -59,6 +72,52 @@ struct core_config {
 	u64	step_deadline_ns;
 	u64	quiet_deadline_ns;
 	u64	starve_ns;
+	u64	host_bytes;
+	u64	area_bytes;
+	u32	swappiness;
+	u32	resv;
+};
+
+/**
+ * struct core_copy - move one block between the device and the host pool
+ * @id:       for core_copy_done()
+ * @to_host:  else from the host
+ * @dev_off:  bytes from the device pool's base
+ * @host_off: bytes from the host pool's base, of the payload
+ * @bytes:    of the payload
+ */
+struct core_copy {
+	u64	id;
+	bool	to_host;
+	u64	dev_off;
+	u64	host_off;
+	u64	bytes;
+};
+
+/**
+ * struct core_io - move one slot between the host pool and an area
+ * @id:       for core_io_done()
+ * @write:    else read
+ * @area:     0 to CORE_MAX_AREAS - 1
+ * @host_off: bytes from the host pool's base, of the slot's header
+ * @area_off: bytes from the start of the area's slots
+ * @len:      header and payload, rounded up to 4096
+ * @payload:  bytes of the payload
+ * @domain:   identity, checked on every read: the domain,
+ * @hash:     the content's name,
+ * @generation: and which writing of the slot it was
+ */
+struct core_io {
+	u64	id;
+	bool	write;
+	u32	area;
+	u64	host_off;
+	u64	area_off;
+	u32	len;
+	u32	payload;
+	u32	domain;
+	u64	hash[2];
+	u64	generation;
 };
 
 /**
@@ -72,6 +131,9 @@ struct core_config {
  * @kill:           end the process of @client; answer with core_client_dead()
  *                  and core_client_quiet()
  *
+ * @copy:           answer with core_copy_done(); never refused
+ * @io:             answer with core_io_done(); never refused
+ *
  * None may call back into the core before the event that issued it returned.
  */
 struct core_ops {
@@ -81,6 +143,8 @@ struct core_ops {
 			       u32 generation);
 	void	(*wake)(void *arg, u32 client);
 	void	(*kill)(void *arg, u32 client, int reason);
+	void	(*copy)(void *arg, const struct core_copy *cp);
+	void	(*io)(void *arg, const struct core_io *io);
 };
 
 /**
@@ -139,11 +203,21 @@ void core_client_bind(struct core *core, u32 client,
 		      const struct core_bind *bind);
 void core_client_dead(struct core *core, u64 now, u32 client);
 void core_client_quiet(struct core *core, u64 now, u32 client);
+void core_ghost_gone(struct core *core, u64 now, u32 tenant);
 void core_client_eproto(struct core *core, u64 now, u32 client);
 void core_shutdown(struct core *core, u64 now);
 
 /* extent.c */
 void core_extent_created(struct core *core, u64 now, u32 extent, int status);
+
+/* tier.c */
+void core_copy_done(struct core *core, u64 now, u64 id, int status);
+void core_io_done(struct core *core, u64 now, u64 id, int status);
+
+/* area.c */
+int __must_check core_area_add(struct core *core, u64 now, u64 bytes, int prio,
+			       u32 *area);
+int __must_check core_area_del(struct core *core, u64 now, u32 area);
 
 /**
  * struct core_req - a request that was judged and may be executed
@@ -264,6 +338,20 @@ struct core_extent_view {
 	u64	mapped;		/* bit a client */
 };
 
+/* The host pool and the areas; all in bytes. */
+struct core_tier_view {
+	u32	online;
+	s32	prio;
+	u64	total;
+	u64	used;		/* slots that hold content */
+	u64	limbo;		/* slots named by unfinished requests */
+	u64	poison;		/* slots that failed */
+	u64	errors;
+	u32	nr_ios;		/* unfinished */
+	u32	readonly;
+};
+
+int core_get_tier(const struct core *core, u32 pool, struct core_tier_view *v);
 void core_get_events(const struct core *core, u64 *counts);
 void core_get_pool(const struct core *core, struct core_pool_view *v);
 int core_get_domain(const struct core *core, u32 i, struct core_domain_view *v);

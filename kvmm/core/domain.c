@@ -33,18 +33,20 @@ u32 domain_capacity(const struct core *c, const struct kv_domain *d)
 	return (u32)min(spans * d->span_blocks, (u64)d->max_blocks);
 }
 
-static int shape_span(const struct core *c, struct kv_domain *d)
+static int shape_span(const struct core *c, struct kv_domain *d, u32 pool)
 {
 	u64 size = core_cfg(c)->extent_size;
 	u64 best = ~0ull;
 	u32 n;
 
-	for (n = 1; n <= CORE_SPAN_MAX && n <= core_sizes(c)->nr_extents; n++) {
+	for (n = 1; n <= CORE_SPAN_MAX && n <= core_pool(c, pool)->nr_extents;
+	     n++) {
 		u64 blocks = n * size / d->block_bytes;
 		u64 tail = n * size - blocks * d->block_bytes;
 		u64 waste = tail * 10000 / (n * size);
 
-		if (!blocks || waste >= best)
+		/* I/O is registered by power-of-two pieces of the host pool. */
+		if (!blocks || waste >= best || (pool && !is_power_of_2(n)))
 			continue;
 		best = waste;
 		d->span_extents = n;
@@ -72,7 +74,7 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 		*text = "a token's KV is smaller than the daemon's --min-token-bytes: start kvmm with a smaller one";
 		return -EINVAL;
 	}
-	if (shape_span(c, d)) {
+	if (shape_span(c, d, CORE_POOL_DEV)) {
 		*text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
 		return -EINVAL;
 	}
@@ -172,10 +174,74 @@ static u32 tenant_make(struct core *c, u64 key, const u8 *secret)
 	return tenant;
 }
 
+static void domain_init(struct kv_domain *d)
+{
+	u32 i;
+
+	memset(d, 0, sizeof(*d));
+	for (i = 0; i < CORE_NR_CLASSES; i++)
+		d->class[i] = CORE_NONE;
+	d->lru_head = CORE_NONE;
+	d->lru_tail = CORE_NONE;
+	d->wait_head = CORE_NONE;
+	d->wait_tail = CORE_NONE;
+	d->run_head = CORE_NONE;
+	d->run_tail = CORE_NONE;
+}
+
 static bool domain_idle(const struct core *c, const struct kv_domain *d)
 {
+	u32 i, dom = (u32)(d - c->domains);
+
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		if (c->domains[part_index(c, dom, i)].nr[BLK_LIMBO])
+			return false;
 	return !d->nr_clients && !d->pending_spans &&
 	       domain_used(d) == d->nr[BLK_CACHED];
+}
+
+/* Content of a domain without clients on the lower tiers: only cache. */
+static void domain_drop_entries(struct core *c, u32 dom)
+{
+	u32 i, n;
+
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain == dom && (e->flags & ENTF_INDEXED))
+			entry_drop(c, i);
+	}
+	for (n = CORE_POOL_HOST; n < CORE_NR_POOLS; n++) {
+		struct kv_domain *part = &c->domains[part_index(c, dom, n)];
+		u32 end = core_pool(c, n)->first + core_pool(c, n)->nr_extents;
+
+		for (i = core_pool(c, n)->first; i < end; i++)
+			if (c->spans[i].nr_extents && c->spans[i].domain ==
+			    part_index(c, dom, n))
+				span_release(c, i);
+		KV_BUG_ON(part->nr_spans);
+		part->used = 0;
+	}
+}
+
+/**
+ * domain_part_init() - give a domain its part in a lower pool
+ *
+ * Slots there are a header and a block; a span of theirs is 1, 2, 4 or 8
+ * extents.  If not even 8 hold a slot the part stays empty.
+ */
+void domain_part_init(struct core *c, u32 dom, u32 pool)
+{
+	struct kv_domain *d = &c->domains[dom];
+	struct kv_domain *part = &c->domains[part_index(c, dom, pool)];
+
+	domain_init(part);
+	part->tenant = d->tenant;
+	part->block_tokens = d->block_tokens;
+	part->max_blocks = CORE_NONE;
+	part->block_bytes = CORE_SLOT_HEADER + ALIGN_UP(d->block_bytes, 4096ull);
+	part->used = core_pool(c, pool)->nr_extents &&
+		     !shape_span(c, part, pool);
 }
 
 /* Drop the cache of a domain without clients, and its record. */
@@ -186,6 +252,7 @@ static void domain_drop(struct core *c, u32 dom)
 
 	while (d->lru_head != CORE_NONE)
 		index_evict(c, d->lru_head);
+	domain_drop_entries(c, dom);
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)
 		if (c->spans[i].nr_extents && c->spans[i].domain == dom)
 			span_release(c, i);
@@ -208,21 +275,6 @@ static u32 domain_slot(struct core *c)
 			return i;
 		}
 	return CORE_NONE;
-}
-
-static void domain_init(struct kv_domain *d)
-{
-	u32 i;
-
-	memset(d, 0, sizeof(*d));
-	for (i = 0; i < CORE_NR_CLASSES; i++)
-		d->class[i] = CORE_NONE;
-	d->lru_head = CORE_NONE;
-	d->lru_tail = CORE_NONE;
-	d->wait_head = CORE_NONE;
-	d->wait_tail = CORE_NONE;
-	d->run_head = CORE_NONE;
-	d->run_tail = CORE_NONE;
 }
 
 static void domain_set_max(struct kv_domain *d, u64 max_bytes)
@@ -262,7 +314,7 @@ static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
 			 const struct kvmm_attach_req *req, u32 old, u32 *dom,
 			 struct core_attach_info *info)
 {
-	u32 tenant = tenant_find(c, tenant_key);
+	u32 tenant = tenant_find(c, tenant_key), i;
 	struct kv_domain fresh;
 	int err;
 
@@ -287,6 +339,8 @@ static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
 	fresh.tenant = tenant;
 	c->domains[*dom] = fresh;
 	c->tenants[tenant].nr_domains++;
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		domain_part_init(c, *dom, i);
 	return 0;
 }
 

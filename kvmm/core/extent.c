@@ -106,6 +106,8 @@ bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
 {
 	const struct kv_extent *x = &c->extents[e];
 
+	if (e >= core_sizes(c)->nr_extents)
+		return x->state == EXT_BACKED;	/* no client maps it */
 	if (x->state == EXT_ABSENT)
 		return c->now >= c->head->create_after;
 	if (x->state == EXT_BACKED && x->tenant == tenant)
@@ -119,11 +121,16 @@ bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
  * of their length: else a domain that has all of the pool to itself might not
  * find the spans that domain_capacity() says there are.
  */
-static u32 extent_run_find(const struct core *c, u32 nr, u32 tenant, bool move)
+static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
+			   bool move)
 {
-	u32 first, e;
+	const struct kv_pool *p = core_pool(c, pool);
+	u32 runs = p->nr_extents / nr, i, e;
 
-	for (first = 0; first + nr <= core_sizes(c)->nr_extents; first += nr) {
+	for (i = 0; i < runs; i++) {
+		/* From where the last one was found, once around. */
+		u32 first = p->first + (p->cursor / nr + i) % runs * nr;
+
 		for (e = first; e < first + nr; e++)
 			if (!extent_fits(c, e, tenant, move))
 				break;
@@ -159,7 +166,7 @@ static void extent_run_settle(struct core *c, u32 first)
 
 /**
  * extent_run_take() - take extents for one more span of a domain
- * @dom: index of the domain
+ * @dom: index of the domain, or of its part in a lower pool
  *
  * Return: 1: the span is cut; 0: memory is being made, the span comes later;
  * -EAGAIN: there is no run of free extents.
@@ -167,19 +174,21 @@ static void extent_run_settle(struct core *c, u32 first)
 int extent_run_take(struct core *c, u32 dom)
 {
 	struct kv_domain *d = &c->domains[dom];
-	u32 first, e;
+	u32 pool = part_pool(c, dom), first, e;
 
-	first = extent_run_find(c, d->span_extents, d->tenant, false);
+	first = extent_run_find(c, pool, d->span_extents, d->tenant, false);
 	if (first == CORE_NONE)
-		first = extent_run_find(c, d->span_extents, d->tenant, true);
+		first = extent_run_find(c, pool, d->span_extents, d->tenant,
+					true);
 	if (first == CORE_NONE)
 		return -EAGAIN;
 
+	core_pool(c, pool)->cursor = first - core_pool(c, pool)->first;
 	d->pending_spans++;
 	for (e = first; e < first + d->span_extents; e++) {
 		struct kv_extent *x = &c->extents[e];
 
-		if (x->backed && x->tenant != d->tenant)
+		if (!pool && x->backed && x->tenant != d->tenant)
 			extent_release(c, e);
 		x->state = EXT_CREATING;
 		x->tenant = d->tenant;

@@ -84,41 +84,95 @@ static u32 *index_bucket(const struct core *c, const u64 *hash)
 	return &c->buckets[hash[0] & (core_sizes(c)->nr_buckets - 1)];
 }
 
+/* ---- what a reference says, of either kind ---- */
+
+static u32 *ref_next(const struct core *c, u32 ref)
+{
+	if (ref & REF_ENTRY)
+		return &c->entries_low[ref & ~REF_ENTRY].hash_next;
+	return &c->blocks[ref].hash_next;
+}
+
+static const u64 *ref_hash(const struct core *c, u32 ref)
+{
+	if (ref & REF_ENTRY)
+		return c->entries_low[ref & ~REF_ENTRY].hash;
+	return c->blocks[ref].hash;
+}
+
+static u32 ref_domain(const struct core *c, u32 ref)
+{
+	if (ref & REF_ENTRY)
+		return c->entries_low[ref & ~REF_ENTRY].domain;
+	return c->blocks[ref].domain;
+}
+
+/* The ids lie beside the content, wherever that is. */
+static const u32 *ref_ids(const struct core *c, u32 ref)
+{
+	const struct kv_entry *e;
+
+	if (!(ref & REF_ENTRY))
+		return block_ids(c, ref);
+	e = &c->entries_low[ref & ~REF_ENTRY];
+	return block_ids(c, e->host != CORE_NONE ? e->host : e->area);
+}
+
 /**
  * index_lookup() - the block of @dom that holds exactly this prefix
  * @hash: its name
  * @ids:  block_tokens ids, compared
  *
- * Return: the block or CORE_NONE.
+ * Return: the block, or REF_ENTRY and the entry when the content is on the
+ * lower tiers only, or CORE_NONE.
  */
 u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 		 const u32 *ids)
 {
-	u32 blk = *index_bucket(c, hash);
+	u32 ref = *index_bucket(c, hash);
 
-	for (; blk != CORE_NONE; blk = c->blocks[blk].hash_next) {
-		const struct kv_block *b = &c->blocks[blk];
+	for (; ref != CORE_NONE; ref = *ref_next(c, ref)) {
+		const u64 *h = ref_hash(c, ref);
 
-		if (b->domain == dom && b->hash[0] == hash[0] &&
-		    b->hash[1] == hash[1] &&
-		    !memcmp(block_ids(c, blk), ids,
-			    4 * c->domains[dom].block_tokens))
-			return blk;
+		if (ref_domain(c, ref) == dom && h[0] == hash[0] &&
+		    h[1] == hash[1] && !memcmp(ref_ids(c, ref), ids,
+					4 * c->domains[dom].block_tokens))
+			return ref;
 	}
 	return CORE_NONE;
+}
+
+/* Put a reference at the head of its bucket. */
+void index_link(struct core *c, u32 ref)
+{
+	u32 *bucket = index_bucket(c, ref_hash(c, ref));
+
+	*ref_next(c, ref) = *bucket;
+	*bucket = ref;
+}
+
+/* Take a reference out of its bucket. */
+void index_unlink(struct core *c, u32 ref)
+{
+	u32 *p = index_bucket(c, ref_hash(c, ref));
+
+	while (*p != ref) {
+		KV_BUG_ON(*p == CORE_NONE);
+		p = ref_next(c, *p);
+	}
+	*p = *ref_next(c, ref);
+	*ref_next(c, ref) = CORE_NONE;
 }
 
 /* Enter a sealed block whose hash is set; the index takes a reference. */
 void index_insert(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
-	u32 *bucket = index_bucket(c, b->hash);
 
-	KV_BUG_ON(b->state != BLK_SEALED || (b->flags & BLKF_INDEXED));
+	KV_BUG_ON(b->flags & BLKF_INDEXED);
 	b->flags |= BLKF_INDEXED;
 	b->refcount++;
-	b->hash_next = *bucket;
-	*bucket = blk;
+	index_link(c, blk);
 	c->domains[b->domain].nr_indexed++;
 	c->domains[b->domain].retry = 1;	/* one that waits may need less */
 	core_count(c, CORE_EV_prefix_insert, 1);
@@ -127,16 +181,8 @@ void index_insert(struct core *c, u32 blk)
 /* Take a block out of the index and drop the reference. */
 void index_remove(struct core *c, u32 blk)
 {
-	struct kv_block *b = &c->blocks[blk];
-	u32 *p = index_bucket(c, b->hash);
-
-	while (*p != blk) {
-		KV_BUG_ON(*p == CORE_NONE);
-		p = &c->blocks[*p].hash_next;
-	}
-	*p = b->hash_next;
-	b->hash_next = CORE_NONE;
-	c->domains[b->domain].nr_indexed--;
+	index_unlink(c, blk);
+	c->domains[c->blocks[blk].domain].nr_indexed--;
 	block_put_index(c, blk);
 }
 
@@ -155,11 +201,26 @@ void lru_del(struct core *c, u32 blk)
 	list_del_idx(c->blocks, d->lru_head, d->lru_tail, blk);
 }
 
-/* Forget a cached block: its content is lost, it can be computed again. */
+/**
+ * index_evict() - take a cached block's memory
+ *
+ * If a lower tier has the content, or is about to, the index refers to that
+ * from now on and nothing is lost; else it can be computed again.
+ */
 void index_evict(struct core *c, u32 blk)
 {
-	KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
+	struct kv_block *b = &c->blocks[blk];
+	u32 e = b->entry;
+
+	KV_BUG_ON(b->state != BLK_CACHED);
 	lru_del(c, blk);
-	core_count(c, CORE_EV_prefix_evict, 1);
-	index_remove(c, blk);
+	index_unlink(c, blk);
+	c->domains[b->domain].nr_indexed--;
+	if (e != CORE_NONE && entry_is_there(c, e)) {
+		entry_index(c, e);
+		core_count(c, CORE_EV_demote_free, 1);
+	} else {
+		core_count(c, CORE_EV_prefix_evict, 1);
+	}
+	block_put_index(c, blk);
 }

@@ -35,14 +35,17 @@ enum kv_block_state {
 
 #define BLKF_INDEXED	BIT(0)	/* in the prefix index, which holds a reference */
 #define BLKF_SHARED	BIT(1)	/* an open tail that a fork shared */
+#define BLKF_VISITED	BIT(2)	/* scratch of swap.c, clear between events */
 
 /**
  * struct kv_block - one block; its index gives its address
  * @state:     BLK_*
  * @domain:    owner, while not BLK_FREE or in one of its spans
- * @refcount:  @nr_map, plus one for the index, plus copies in flight
+ * @refcount:  @nr_map, plus one for the index, plus @nr_copy
  * @nr_map:    sequences that map it
  * @nr_src:    open steps that copy from it, whoever maps it now
+ * @nr_copy:   copies of the daemon that read or fill it
+ * @entry:     of the lower tiers, that has or gets the same content
  * @prev:      LRU neighbour, BLK_CACHED only
  * @next:      LRU neighbour, BLK_CACHED; next free, BLK_FREE
  * @hash_next: next in its bucket of the index, BLKF_INDEXED only
@@ -65,7 +68,8 @@ struct kv_block {
 	u32	nr_ids;
 	u32	generation;
 	u64	hash[2];
-	u64	resv;
+	u32	nr_copy;
+	u32	entry;
 };
 static_assert(sizeof(struct kv_block) == 64, "one line a block");
 
@@ -116,6 +120,74 @@ struct kv_span {
 	u32	prev;
 	u32	next;
 	u32	counted;
+};
+
+/* ---- lower tiers ---- */
+
+#define ENTF_INDEXED	BIT(0)	/* in the prefix index: the content is not on the device */
+#define ENTF_HOST	BIT(1)	/* the host slot's content is valid */
+#define ENTF_AREA	BIT(2)	/* the area slot's content is valid */
+#define ENTF_LOST	BIT(3)	/* no valid copy is left anywhere */
+#define ENTF_LRU	BIT(4)	/* on its domain's list of host slots */
+#define ENTF_PARTIAL	BIT(5)	/* a tail: fewer ids than a block has tokens */
+
+#define ENTRY_UNUSED	0xffffu	/* kv_entry.domain of a free record */
+
+enum kv_entry_io {
+	ENT_IDLE,
+	ENT_OUT,		/* device to host */
+	ENT_IN,			/* host to device */
+	ENT_WRITE,		/* host to area */
+	ENT_READ,		/* area to host, then ENT_IN */
+};
+
+/**
+ * struct kv_entry - content of one block on the lower tiers
+ * @domain: index of the domain
+ * @io:     the one request in flight for it, ENT_*
+ * @refs:   table entries of swapped sequences
+ * @dev:    block that has the same content, or is being read or filled
+ * @host:   its slot in the host pool
+ * @area:   its slot in a swap area
+ * @nr_ids: tokens
+ * @prev, @next: the domain's list of host slots; free list
+ * @generation: raised with each request; part of its id
+ * @walked:     scratch of check.c
+ * @started:    when the request in flight was
+ */
+struct kv_entry {
+	u16	domain;
+	u8	flags;
+	u8	io;
+	u32	refs;
+	u32	dev;
+	u32	host;
+	u32	area;
+	u32	walked;
+	u32	nr_ids;
+	u32	prev;
+	u32	next;
+	u32	hash_next;
+	u32	generation;
+	u64	hash[2];
+	u64	started;
+};
+static_assert(sizeof(struct kv_entry) == 72, "no hole in an entry");
+
+/* What the index refers to: a block, or an entry of the lower tiers. */
+#define REF_ENTRY	0x80000000u
+
+/* A pool's part of the extents, and how it does. */
+struct kv_pool {
+	u32	first;
+	u32	nr_extents;
+	u32	online;
+	s32	prio;
+	u64	errors;
+	u32	nr_ios;
+	u32	readonly;
+	u32	cursor;		/* where the next search for a run begins */
+	u32	resv;
 };
 
 /* ---- tenants and domains ---- */
@@ -185,7 +257,9 @@ struct kv_domain {
 	u32	nr_preempted;
 	u64	last_marked;	/* when, for the longest-waiting exception */
 	u32	spare;		/* scratch of span_runs_possible() */
+	u32	nr_filling;	/* in LIMBO on the way in, not out */
 	u32	keep_spans;	/* empty ones are about to be used */
+	u32	host_wanted;	/* a restore waits for host slots */
 };
 
 /* ---- sequences ---- */
@@ -195,6 +269,8 @@ struct kv_domain {
 #define SEQF_QUEUED	BIT(2)	/* on its domain's wait list */
 #define SEQF_RUNNING	BIT(3)	/* on its domain's run list: resident */
 #define SEQF_PREEMPTED	BIT(4)	/* lost its memory at least once */
+#define SEQF_SWAPPED	BIT(5)	/* its table names entries, not blocks */
+#define SEQF_PAGEDOUT	BIT(6)	/* by advice: comes back by advice */
 
 /**
  * struct kv_seq - an address space of token positions with its block table
@@ -212,8 +288,10 @@ struct kv_domain {
  * @first_page: its table, CORE_NONE when empty
  * @nr_ids:     ids sent for the next match
  * @prev, @next: wait list or run list
+ * @fill:       table indices below it are filled, RESTORING only
  * @end:        end of what the step in that place of the client's ring covers
  * @since:      admitted at, or waiting since
+ * @active:     when it was last admitted or granted
  * @lost_len:   what was valid when its memory was last taken
  * @again:      when growth was first refused, 0 after a grant
  * @refused:    when it was last refused, 0 after a grant
@@ -234,6 +312,7 @@ struct kv_seq {
 	u64	since;
 	u64	again;
 	u64	refused;
+	u64	active;
 	u64	last_step;
 	u32	prompt_len;
 	u32	max_tokens;
@@ -257,6 +336,8 @@ struct kv_seq {
 	s32	reason;
 	u32	limiting_pool;
 	u32	end[KVMM_MAX_STEPS];
+	u32	fill;
+	u32	resv;
 };
 
 /* One entry of a block table: a type, and what the type says. */
@@ -266,6 +347,7 @@ typedef struct {
 
 #define PTE_NONE	0ull
 #define PTE_PRESENT	1ull
+#define PTE_ENTRY	2ull	/* on the host or in an area */
 #define PTE_TYPE_SHIFT	56
 
 static inline kv_pte_t pte_none(void)
@@ -281,6 +363,16 @@ static inline kv_pte_t pte_present(u32 blk)
 static inline bool pte_is_present(kv_pte_t pte)
 {
 	return pte.val >> PTE_TYPE_SHIFT == PTE_PRESENT;
+}
+
+static inline kv_pte_t pte_entry(u32 entry)
+{
+	return (kv_pte_t){ .val = (PTE_ENTRY << PTE_TYPE_SHIFT) | entry };
+}
+
+static inline bool pte_is_entry(kv_pte_t pte)
+{
+	return pte.val >> PTE_TYPE_SHIFT == PTE_ENTRY;
 }
 
 static inline u32 pte_block(kv_pte_t pte)
@@ -333,6 +425,8 @@ struct kv_client {
 	u32	free_seq;
 	u32	free_page;
 	u32	nr_free_pages;
+	u32	fresh_page;
+	u32	nr_idpages;
 	u32	nr_unacked;
 	u32	event_tail;
 	u32	killed;
@@ -362,7 +456,10 @@ struct kv_step_entry {
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
 
 struct core_sizes {
-	u32	nr_extents;
+	u32	nr_extents;		/* of the device */
+	u32	all_extents;
+	u32	nr_parts;
+	u32	nr_entries;
 	u32	blocks_per_extent;
 	u32	ids_per_extent;
 	u32	nr_blocks;
@@ -377,13 +474,14 @@ struct core_sizes {
 
 /* Everything in the arena: name, type, how many. */
 #define CORE_ARENA(x)							\
-	x(extents,	struct kv_extent,	s->nr_extents)		\
-	x(spans,	struct kv_span,		s->nr_extents)		\
+	x(extents,	struct kv_extent,	s->all_extents)		\
+	x(spans,	struct kv_span,		s->all_extents)		\
 	x(blocks,	struct kv_block,	s->nr_blocks)		\
 	x(ids,		u32,			s->nr_ids)		\
 	x(buckets,	u32,			s->nr_buckets)		\
 	x(tenants,	struct kv_tenant,	cfg->max_tenants)	\
-	x(domains,	struct kv_domain,	cfg->max_domains)	\
+	x(domains,	struct kv_domain,	s->nr_parts)		\
+	x(entries_low,	struct kv_entry,	s->nr_entries)		\
 	x(clients,	struct kv_client,	cfg->max_clients)	\
 	x(seqs,		struct kv_seq,		s->nr_seqs)		\
 	x(tpages,	struct kv_tpage,	s->nr_tpages)		\
@@ -403,6 +501,14 @@ struct core_head {
 	u32	nr_free_idpages;
 	u32	resv;
 	u64	create_after;		/* no extent is asked for before this */
+	struct kv_pool pools[CORE_NR_POOLS];
+	u32	free_entry;
+	u32	nr_free_entries;
+	u32	nr_copies;		/* in flight */
+	u32	nr_ios;
+	u64	copy_ns_kb;		/* measured, see tier.c */
+	u64	clean_after;		/* nothing is cleaned ahead before this */
+	u64	prefill_ns_token;	/* measured, see step.c */
 	u64	events[NR_CORE_EVENTS];
 };
 
@@ -425,6 +531,27 @@ static inline const struct core_config *core_cfg(const struct core *c)
 static inline const struct core_sizes *core_sizes(const struct core *c)
 {
 	return &c->head->sizes;
+}
+
+static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
+{
+	return &c->head->pools[pool];
+}
+
+/* Where the record of domain @dom's part in @pool is. */
+static inline u32 part_index(const struct core *c, u32 dom, u32 pool)
+{
+	return dom + pool * core_cfg(c)->max_domains;
+}
+
+static inline u32 part_pool(const struct core *c, u32 part)
+{
+	return part / core_cfg(c)->max_domains;
+}
+
+static inline u32 part_domain(const struct core *c, u32 part)
+{
+	return part % core_cfg(c)->max_domains;
 }
 
 static inline void core_count(struct core *c, enum core_event ev, u64 n)
@@ -463,7 +590,9 @@ void span_reclass(struct core *c, u32 first);
 void span_settle(struct core *c, u32 first);
 u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client);
 u32 span_runs_possible(struct core *c, u32 dom);
+u32 span_runs_reachable(const struct core *c, u32 dom);
 bool span_steal(struct core *c, u32 dom);
+u32 span_first_free(const struct core *c, const struct kv_domain *d);
 u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 		    u32 client);
 
@@ -475,6 +604,11 @@ void block_unmap(struct core *c, u32 blk);
 void block_src_get(struct core *c, u32 blk);
 void block_src_put(struct core *c, u32 blk);
 void block_put_index(struct core *c, u32 blk);
+u32 slot_alloc(struct core *c, u32 part);
+u64 block_offset(const struct core *c, u32 blk);
+void block_copy_get(struct core *c, u32 blk);
+void block_copy_put(struct core *c, u32 blk);
+void block_filled(struct core *c, u32 blk);
 u32 block_entry(const struct core *c, u32 blk);
 u32 *block_ids(const struct core *c, u32 blk);
 
@@ -485,6 +619,8 @@ void index_chain(const struct core *c, const struct kv_domain *d,
 		 const u64 *parent, const u32 *ids, u64 *hash);
 u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 		 const u32 *ids);
+void index_link(struct core *c, u32 ref);
+void index_unlink(struct core *c, u32 ref);
 void index_insert(struct core *c, u32 blk);
 void index_remove(struct core *c, u32 blk);
 void lru_add(struct core *c, u32 blk);
@@ -497,8 +633,40 @@ void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk);
 int __must_check table_push(struct core *c, struct kv_seq *s, u32 blk);
 u32 table_pop(struct core *c, struct kv_seq *s);
 bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr);
+bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr);
 int __must_check table_clone(struct core *c, const struct kv_seq *from,
 			     struct kv_seq *to);
+
+kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx);
+void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry);
+kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s);
+
+/* tier.c: content on the lower tiers, and what is in flight for it */
+u32 entry_out(struct core *c, u32 blk);
+bool entry_is_there(const struct core *c, u32 entry);
+void entry_settle(struct core *c, u32 entry);
+void entry_drop(struct core *c, u32 entry);
+void entry_adopt(struct core *c, u32 entry, u32 blk);
+void entry_put_ref(struct core *c, u32 entry);
+void entry_forget_dev(struct core *c, u32 blk);
+void entry_fill(struct core *c, u32 entry, u32 blk);
+void entry_touch(struct core *c, u32 entry);
+void entry_index(struct core *c, u32 entry);
+bool host_write_out(struct core *c);
+bool host_room(struct core *c, u32 dom, u32 nr);
+u32 host_free(const struct core *c, u32 dom);
+u32 host_slots_max(const struct core *c, u32 dom);
+void tier_background(struct core *c);
+
+/* swap.c: taking and restoring whole sequences */
+bool swap_family(struct core *c, struct kv_seq *s);
+bool swap_fits(const struct core *c, const struct kv_seq *s);
+int swap_restore(struct core *c, struct kv_seq *s);
+void swap_advance(struct core *c, u32 dom);
+void swap_lost(struct core *c, u32 blk);
+u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached);
+void swap_fill(struct core *c, struct kv_seq *s);
+int swap_advise(struct core *c, struct kv_seq *s, u32 advice);
 
 /* seq.c: the life of a sequence */
 struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle);
@@ -514,6 +682,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx);
 void seq_trim_to_cover(struct core *c, struct kv_seq *s);
 void seq_drop_reservation(struct core *c, struct kv_seq *s);
 void seq_fail(struct core *c, struct kv_seq *s, int reason);
+void seq_recompute(struct core *c, struct kv_seq *s);
 void seq_publish(struct core *c, const struct kv_seq *s);
 void seq_event(struct core *c, const struct kv_seq *s, u32 type);
 void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
@@ -522,6 +691,7 @@ void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	      const u32 *ids);
 void seq_drop_ids(struct core *c, struct kv_seq *s);
+u32 ids_share(const struct core *c);
 void wait_add(struct core *c, struct kv_seq *s);
 void wait_del(struct core *c, struct kv_seq *s);
 void run_add(struct core *c, struct kv_seq *s);
@@ -539,20 +709,25 @@ struct kv_step *step_at(const struct core *c, u32 client, u32 i,
 			struct kv_step_entry **entries);
 
 /* reclaim.c: making room, choosing victims */
+u32 room_coming(const struct core *c, const struct kv_domain *d);
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
 int room_evict(struct core *c, u32 dom, u32 nr);
 void room_ahead(struct core *c, u32 dom);
 bool growth_waits(const struct core *c, const struct kv_seq *s);
+bool starved_waits(const struct core *c, const struct kv_seq *s);
 int room_preempt(struct core *c, struct kv_seq *want, u32 nr);
+int pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
 void family_mark(struct core *c, struct kv_seq *s);
 void family_settle(struct core *c, struct kv_seq *s);
 void starve_check(struct core *c);
+bool domain_limited(const struct kv_domain *d, u32 nr);
 
 /* domain.c */
 int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 		  const struct kvmm_attach_req *req, u32 *dom,
 		  struct core_attach_info *info);
 void domain_detach(struct core *c, u32 dom);
+void domain_part_init(struct core *c, u32 dom, u32 pool);
 u32 domain_capacity(const struct core *c, const struct kv_domain *d);
 u32 domain_used(const struct kv_domain *d);
 

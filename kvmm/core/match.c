@@ -92,6 +92,7 @@ void seq_drop_ids(struct core *c, struct kv_seq *s)
 	u32 page = s->id_head, next;
 
 	for (; page != CORE_NONE; page = next) {
+		c->clients[s->client].nr_idpages--;
 		next = c->idpages[page].next;
 		c->idpages[page].next = h->free_idpage;
 		h->free_idpage = page;
@@ -109,6 +110,7 @@ static u32 id_page_get(struct core *c, struct kv_seq *s)
 
 	h->free_idpage = c->idpages[page].next;
 	h->nr_free_idpages--;
+	c->clients[s->client].nr_idpages++;
 	c->idpages[page].next = CORE_NONE;
 	c->idpages[page].nr = 0;
 	if (s->id_tail == CORE_NONE)
@@ -119,6 +121,22 @@ static u32 id_page_get(struct core *c, struct kv_seq *s)
 	return page;
 }
 
+/*
+ * Pages that a client may still take.  Each client has an equal share for
+ * itself alone; nobody's prompts can keep another's from being matched.
+ */
+u32 ids_share(const struct core *c)
+{
+	return core_sizes(c)->nr_idpages / core_cfg(c)->max_clients;
+}
+
+static u32 ids_left(const struct core *c, u32 client)
+{
+	u32 used = c->clients[client].nr_idpages;
+
+	return used < ids_share(c) ? ids_share(c) - used : 0;
+}
+
 static int ids_append(struct core *c, struct kv_seq *s, const u32 *ids, u32 nr)
 {
 	u32 room = 0, take, page = s->id_tail;
@@ -126,7 +144,7 @@ static int ids_append(struct core *c, struct kv_seq *s, const u32 *ids, u32 nr)
 	if (page != CORE_NONE)
 		room = CORE_ID_PAGE - c->idpages[page].nr;
 	if (nr > room && DIV_ROUND_UP(nr - room, CORE_ID_PAGE) >
-	    c->head->nr_free_idpages)
+	    ids_left(c, s->client))
 		return -EAGAIN;
 
 	while (nr) {
@@ -205,7 +223,7 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	if (!a->start) {
 		/* Refused, it leaves what was there before. */
 		if (DIV_ROUND_UP(a->nr_ids, CORE_ID_PAGE) >
-		    c->head->nr_free_idpages +
+		    ids_left(c, client) +
 		    DIV_ROUND_UP(s->nr_ids, CORE_ID_PAGE))
 			return -EAGAIN;
 		seq_drop_ids(c, s);
@@ -224,29 +242,50 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 
 /* ---- admission ---- */
 
+/* Can a hit be had now, by mapping or by one copy from the host? */
+static bool ref_usable(const struct core *c, u32 ref)
+{
+	const struct kv_entry *e;
+
+	if (!(ref & REF_ENTRY))
+		return true;
+	e = &c->entries_low[ref & ~REF_ENTRY];
+	if (e->flags & ENTF_LOST)
+		return false;
+	if (e->dev != CORE_NONE)
+		return e->io == ENT_IN;
+	return e->flags & ENTF_HOST;
+}
+
 /*
- * Longest cached prefix of the ids, its blocks into c->scratch.  @cached
- * counts those that nobody maps: evicting them would lose the hit.
+ * Longest cached prefix of the ids, its references into c->scratch.  @cached
+ * counts blocks that nobody maps: evicting them would lose the hit.  @low
+ * counts what is on lower tiers and takes a block to come back.
  */
-static u32 prefix_find(struct core *c, const struct kv_seq *s, u32 *cached)
+static u32 prefix_find(struct core *c, const struct kv_seq *s, u32 *cached,
+		       u32 *low)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
-	u32 ids[64], nr = 0, blk;
+	u32 ids[64], nr = 0, ref;
 	u64 hash[2];
 
 	*cached = 0;
+	*low = 0;
 	if (s->open_flags & KVMM_OPEN_NO_MATCH)
 		return 0;
 	index_root(c, d, s->salt, hash);
 	while ((nr + 1) * d->block_tokens <= s->nr_ids - 1) {
 		ids_next(c, &cur, ids, d->block_tokens);
 		index_chain(c, d, hash, ids, hash);
-		blk = index_lookup(c, s->domain, hash, ids);
-		if (blk == CORE_NONE)
+		ref = index_lookup(c, s->domain, hash, ids);
+		if (ref == CORE_NONE || !ref_usable(c, ref))
 			break;
-		c->scratch[nr++] = blk;
-		if (c->blocks[blk].state == BLK_CACHED)
+		c->scratch[nr++] = ref;
+		if (ref & REF_ENTRY)
+			*low += c->entries_low[ref & ~REF_ENTRY].dev ==
+				CORE_NONE;
+		else if (c->blocks[ref].state == BLK_CACHED)
 			(*cached)++;
 	}
 	return nr;
@@ -272,7 +311,7 @@ static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
 			      CORE_EV_prefix_miss_tokens, s->nr_ids - hit);
 }
 
-/* There is room: map, reserve, say so. */
+/* There is room: reserve, fill what is below, say so. */
 static void admit_now(struct core *c, struct kv_seq *s, u32 hit, u32 total)
 {
 	struct kv_domain *d = seq_domain(c, s);
@@ -286,13 +325,31 @@ static void admit_now(struct core *c, struct kv_seq *s, u32 hit, u32 total)
 	s->cover = s->valid_len;
 	s->cached_len = s->valid_len;
 	s->since = c->now;
-	s->state = KVMM_SEQ_READY;
+	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	admit_count(c, s, s->valid_len);
 	s->flags &= ~SEQF_MATCHED;
 	seq_drop_ids(c, s);
-	seq_publish(c, s);
-	seq_event(c, s, KVMM_EV_READY);
+	swap_fill(c, s);
+}
+
+/* Map what was found; what is below is pinned by the table for now. */
+static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
+{
+	u32 i;
+
+	for (i = 0; i < hit; i++) {
+		u32 ref = c->scratch[i];
+
+		if (table_push(c, s, ref & REF_ENTRY ? CORE_NONE : ref))
+			KV_BUG_ON(true);
+		if (ref & REF_ENTRY) {
+			c->entries_low[ref & ~REF_ENTRY].refs++;
+			table_set_entry(c, s, i, ref & ~REF_ENTRY);
+		} else {
+			block_map(c, ref);
+		}
+	}
 }
 
 /**
@@ -305,11 +362,17 @@ static void admit_now(struct core *c, struct kv_seq *s, u32 hit, u32 total)
 static int admit_one(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
-	u32 hit, cached, total, room, i;
+	u32 hit, cached, low, total, room;
 	int err;
 
 	if (c->clients[s->client].nr_unacked)
 		return -EUNATCH;
+	if (s->flags & SEQF_SWAPPED) {
+		if (!growth_waits(c, s) && !starved_waits(c, s))
+			return swap_restore(c, s);
+		d->retry = 1;	/* look again at the next event */
+		return -EAGAIN;
+	}
 	total = tokens_to_blocks(d, s->nr_ids);
 	if (total > domain_capacity(c, d)) {
 		seq_fail(c, s, -EDQUOT);
@@ -317,23 +380,24 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	}
 	if (!table_has_room(c, s, total))
 		return -EAGAIN;
-	if (growth_waits(c, s)) {
+	if (growth_waits(c, s) || starved_waits(c, s)) {
 		d->retry = 1;	/* look again at the next event */
 		return -EAGAIN;
 	}
 
-	hit = prefix_find(c, s, &cached);
-	room = total - hit + d->nr_running;
+	hit = prefix_find(c, s, &cached, &low);
+	room = total - hit + low + d->nr_running;
 	err = room_plan(c, s->domain, room, cached);
 	if (err)
 		return err;
 
-	for (i = 0; i < hit; i++) {
-		block_map(c, c->scratch[i]);
-		if (table_push(c, s, c->scratch[i]))
-			KV_BUG_ON(true);
-	}
+	map_hits(c, s, hit);
 	err = room_evict(c, s->domain, room);
+	if (!err && !swap_fits(c, s)) {
+		/* Eviction took the host slot of a hit: look again. */
+		d->retry = 1;
+		err = -EAGAIN;
+	}
 	if (err) {
 		seq_unmap_from(c, s, 0);
 		return err;
@@ -349,6 +413,7 @@ static void admit_domain(struct core *c, u32 dom)
 	int err;
 
 	d->retry = 0;
+	d->host_wanted = 0;
 	for (i = d->wait_head; i != CORE_NONE; i = next) {
 		struct kv_seq *s = &c->seqs[i];
 

@@ -45,6 +45,29 @@ static u32 domain_held(const struct kv_domain *d)
 	return domain_used(d) - d->nr[BLK_CACHED] + d->reserved;
 }
 
+/* Blocks that will be free soon, by themselves. */
+u32 room_coming(const struct core *c, const struct kv_domain *d)
+{
+	u64 made = (u64)d->pending_spans * d->span_blocks;
+	u32 leaving = d->nr[BLK_LIMBO] > d->nr_filling ?
+		      d->nr[BLK_LIMBO] - d->nr_filling : 0;
+
+	return (u32)min(made + leaving, 0x7fffffffull);
+}
+
+/*
+ * What cannot be met takes nothing from anybody.  Looking at all extents is
+ * for when the domain's own does not suffice.
+ */
+static bool room_possible(struct core *c, u32 dom, u64 nr)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u64 own = (u64)domain_slack(d) + room_coming(c, d) + d->nr[BLK_CACHED];
+
+	return own >= nr || own + (u64)span_runs_possible(c, dom) *
+				  d->span_blocks >= nr;
+}
+
 /**
  * room_plan() - could the domain have @nr more unreserved free blocks?
  * @spare: cached blocks that are about to be mapped: not to be counted on
@@ -62,17 +85,14 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		d->nr_max_events++;
 		return -EAGAIN;
 	}
+	if (!room_possible(c, dom, (u64)nr + spare))
+		return -EAGAIN;
 	for (;;) {
 		u64 slack = domain_slack(d);
-		u64 coming = (u64)d->pending_spans * d->span_blocks;
+		u64 coming = room_coming(c, d);
 
 		if (slack >= nr)
 			return 0;
-		/* What cannot be met takes nothing from anybody. */
-		if (slack + coming + d->nr[BLK_CACHED] +
-		    (u64)span_runs_possible(c, dom) * d->span_blocks <
-		    (u64)nr + spare)
-			return -EAGAIN;
 		if (slack + coming < nr && extent_run_take(c, dom) >= 0)
 			continue;
 		if (coming)
@@ -196,7 +216,7 @@ static bool marked_anywhere(const struct core *c, u32 tenant)
 }
 
 /* memory.max stands in the way: only the domain's own can help. */
-static bool limited_by_max(const struct kv_domain *d, u32 nr)
+bool domain_limited(const struct kv_domain *d, u32 nr)
 {
 	return (u64)domain_held(d) + nr > d->max_blocks;
 }
@@ -218,7 +238,7 @@ bool growth_waits(const struct core *c, const struct kv_seq *s)
 		const struct kv_domain *o = &c->domains[i];
 
 		if (!o->used || o->tenant != d->tenant ||
-		    (o != d && limited_by_max(o, 1)))
+		    (o != d && domain_limited(o, 1)))
 			continue;
 		for (n = o->run_head; n != CORE_NONE; n = c->seqs[n].next) {
 			const struct kv_seq *r = &c->seqs[n];
@@ -240,7 +260,7 @@ static struct kv_seq *victim_choose(const struct core *c,
 
 	if (v && v->family != want->family)
 		return v;
-	if (limited_by_max(d, nr))
+	if (domain_limited(d, nr))
 		return NULL;
 	return victim_elsewhere(c, want->domain, want);
 }
@@ -298,6 +318,47 @@ int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 	}
 }
 
+/* Best victim among the client's own; NULL while one is marked already. */
+static struct kv_seq *victim_of_client(const struct core *c,
+				       const struct kv_seq *want)
+{
+	struct kv_seq *best = NULL;
+	u32 i = seq_domain(c, want)->run_head;
+
+	for (; i != CORE_NONE; i = c->seqs[i].next) {
+		struct kv_seq *s = &c->seqs[i];
+
+		if (s->client != want->client)
+			continue;
+		if (s->state == KVMM_SEQ_MARKED)
+			return NULL;
+		if (s->state == KVMM_SEQ_READY && (!best || worse(s, best)))
+			best = s;
+	}
+	return best;
+}
+
+/**
+ * pages_preempt() - see to it that a table may grow by @nr entries
+ *
+ * Table pages are the client's own, so one of its own families gives way:
+ * else several that each need one page more would wait for each other.
+ * Return: 0; -EAGAIN: later, or @want was marked.
+ */
+int pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
+{
+	while (!table_has_room(c, want, nr)) {
+		struct kv_seq *v = victim_of_client(c, want);
+
+		if (!v)
+			return -EAGAIN;
+		family_mark(c, v);
+		if (v->family == want->family)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
 /* ---- the longest-waiting exception ---- */
 
 /* First of the list whose client could use what it gets. */
@@ -312,35 +373,59 @@ static struct kv_seq *first_waiter(const struct core *c,
 	return NULL;
 }
 
-static struct kv_seq *longest_waiter(const struct core *c, u32 tenant)
+/* Does @w wait past its time for what other domains of its tenant hold? */
+static bool starves(const struct core *c, const struct kv_seq *w)
 {
-	struct kv_seq *best = NULL, *s;
+	const struct kv_domain *d = seq_domain(c, w);
+	u32 total = tokens_to_blocks(d, w->nr_ids);
+
+	return c->now - w->since >= core_cfg(c)->starve_ns &&
+	       !domain_limited(d, total) &&
+	       (u64)span_runs_reachable(c, w->domain) * d->span_blocks >= total;
+}
+
+/**
+ * starved_waits() - does another domain's sequence starve that comes before?
+ *
+ * What is taken for the longest waiter, and what is given back meanwhile, is
+ * for it: else others who need less would always be there first.
+ */
+bool starved_waits(const struct core *c, const struct kv_seq *s)
+{
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (!c->domains[i].used || c->domains[i].tenant != tenant)
+		const struct kv_domain *d = &c->domains[i];
+		const struct kv_seq *w;
+
+		if (!d->used || i == s->domain ||
+		    d->tenant != seq_domain(c, s)->tenant)
 			continue;
-		s = first_waiter(c, &c->domains[i]);
-		if (s && (!best || s->since < best->since))
-			best = s;
+		w = first_waiter(c, d);
+		if (w && w->since < s->since && w->priority >= s->priority &&
+		    starves(c, w))
+			return true;
 	}
-	return best;
+	return false;
 }
 
 /*
- * A resident that had its time and is not above the waiter.  One that came
- * back gets longer until it has more than it lost: else two that take turns
- * could compute the same tokens for ever.
+ * A resident that had its time and is not above the waiter, or does nothing
+ * with its memory.  One that came back gets longer until it has more than it
+ * lost: else two that take turns could compute the same tokens for ever.
  */
 static bool past_residency(const struct core *c, const struct kv_seq *s,
 			   const struct kv_seq *w)
 {
 	u64 time = core_cfg(c)->starve_ns;
 
+	if (s->state != KVMM_SEQ_READY)
+		return false;
+	if (s->priority > w->priority && c->now - s->active < time)
+		return false;
 	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
 		time *= RESTORE_PATIENCE;
-	return s->state == KVMM_SEQ_READY && s->priority <= w->priority &&
-	       c->now - s->since >= time;
+	return c->now - s->since >= time;
 }
 
 static struct kv_seq *victim_past_residency(const struct core *c,
@@ -354,7 +439,7 @@ static struct kv_seq *victim_past_residency(const struct core *c,
 
 		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||
 		    (dom != w->domain &&
-		     limited_by_max(seq_domain(c, w), 1)))
+		     domain_limited(seq_domain(c, w), 1)))
 			continue;
 		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
 			struct kv_seq *s = &c->seqs[i];
@@ -367,19 +452,31 @@ static struct kv_seq *victim_past_residency(const struct core *c,
 	return best;
 }
 
+/* Who waits longest among those for whom there is a victim. */
 static void starve_tenant(struct core *c, u32 tenant)
 {
-	struct kv_seq *w = longest_waiter(c, tenant), *v;
+	struct kv_seq *longest = NULL, *victim = NULL, *w, *v;
+	u32 i;
 
-	if (!w || c->now - w->since < core_cfg(c)->starve_ns)
-		return;
 	if (marked_anywhere(c, tenant))
 		return;
-	v = victim_past_residency(c, w);
-	if (!v)
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (!c->domains[i].used || c->domains[i].tenant != tenant)
+			continue;
+		w = first_waiter(c, &c->domains[i]);
+		if (!w || c->now - w->since < core_cfg(c)->starve_ns ||
+		    (longest && w->since >= longest->since))
+			continue;
+		v = victim_past_residency(c, w);
+		if (v) {
+			longest = w;
+			victim = v;
+		}
+	}
+	if (!victim)
 		return;
-	family_mark(c, v);
-	seq_domain(c, w)->retry = 1;
+	family_mark(c, victim);
+	seq_domain(c, longest)->retry = 1;
 }
 
 /**

@@ -141,6 +141,32 @@ static int run_close(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
+static int advise_one(struct core *c, struct kv_seq *s,
+		      const struct kvmm_advise_arg *a)
+{
+	if (!s)
+		return -ENOENT;
+	if (a->resv || !a->advice || a->advice > KVMM_ADV_DONTNEED ||
+	    (a->value && a->advice != KVMM_ADV_KEEP_UNTIL))
+		return -EINVAL;
+	return swap_advise(c, s, a->advice);
+}
+
+static int run_advise(struct core *c, u32 client, const struct core_req *req,
+		      void *results)
+{
+	const struct kvmm_advise_arg *a = req->args;
+	struct kvmm_seq_res *res = results;
+	u32 i;
+
+	for (i = 0; i < req->sqe.nr; i++) {
+		res[i].status = advise_one(c, seq_find(c, client, a[i].seq),
+					   &a[i]);
+		res[i].valid_len = 0;
+	}
+	return 0;
+}
+
 static int prio_one(struct core *c, struct kv_seq *s,
 		    const struct kvmm_prio_arg *a)
 {
@@ -221,7 +247,7 @@ static const struct verb verbs[KVMM_NR_OPS] = {
 	[KVMM_OP_SEQ_TRIM]	= { sizeof(struct kvmm_len_arg), SEQ_RES,
 				    NULL, NULL },
 	[KVMM_OP_SEQ_ADVISE]	= { sizeof(struct kvmm_advise_arg), SEQ_RES,
-				    NULL, NULL },
+				    NULL, run_advise },
 	[KVMM_OP_SEQ_SETPRIO]	= { sizeof(struct kvmm_prio_arg), SEQ_RES,
 				    NULL, run_setprio },
 	[KVMM_OP_EXTENT_ACK]	= { sizeof(struct kvmm_ack_arg), SEQ_RES,

@@ -151,7 +151,7 @@ static int open_check(const struct core *c, const struct kv_domain *d,
 	if (tokens > (u64)domain_capacity(c, d) * d->block_tokens ||
 	    tokens > (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
 		     d->block_tokens ||
-	    tokens > (u64)core_sizes(c)->nr_idpages * CORE_ID_PAGE)
+	    tokens > (u64)ids_share(c) * CORE_ID_PAGE)
 		return -E2BIG;
 	return 0;
 }
@@ -219,6 +219,7 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	k->arrival = s->arrival;
 	k->family = s->family;
 	k->since = s->since;
+	k->active = c->now;
 	k->valid_len = s->valid_len;
 	k->cover = s->valid_len;
 	run_add(c, k);
@@ -253,9 +254,7 @@ static int fork_check(const struct core *c, u32 client, const struct kv_seq *s,
 	if (s->state != KVMM_SEQ_READY)
 		return -ESTALE;
 	if (a->nr_children > cl->max_seqs - cl->nr_seqs ||
-	    (u64)a->nr_children * DIV_ROUND_UP(s->nr_blocks,
-					       KVMM_TABLE_ENTRIES) >
-	    cl->nr_free_pages)
+	    !table_has_fork_room(c, s, a->nr_children))
 		return -ENOSPC;
 	return 0;
 }
@@ -285,6 +284,7 @@ void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
 void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 {
 	struct kv_domain *d = seq_domain(c, s);
+	kv_pte_t pte;
 
 	while (s->nr_blocks > idx) {
 		/* What a reservation paid for goes back to it. */
@@ -292,7 +292,11 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 			s->reserved++;
 			d->reserved++;
 		}
-		block_unmap(c, table_pop(c, s));
+		pte = table_pop_pte(c, s);
+		if (pte_is_entry(pte))
+			entry_put_ref(c, pte_block(pte));
+		else
+			block_unmap(c, pte_block(pte));
 	}
 }
 
@@ -366,7 +370,7 @@ static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 	core_count(c, CORE_EV_recompute_tokens, s->valid_len);
 	s->lost_len = s->valid_len;
 	seq_strip(c, s);
-	s->flags &= ~SEQF_MATCHED;
+	s->flags &= ~(SEQF_MATCHED | SEQF_SWAPPED | SEQF_PAGEDOUT);
 	s->flags |= SEQF_PREEMPTED;
 	s->state = state;
 	s->reason = reason;
@@ -380,6 +384,16 @@ void seq_fail(struct core *c, struct kv_seq *s, int reason)
 {
 	seq_lose(c, s, KVMM_SEQ_FAILED, reason);
 	seq_event(c, s, KVMM_EV_FAILED);
+}
+
+/* Preempted by recompute: the client is to match it again. */
+void seq_recompute(struct core *c, struct kv_seq *s)
+{
+	seq_lose(c, s, KVMM_SEQ_RECOMPUTE, 0);
+	s->nr_preempted++;
+	seq_domain(c, s)->nr_preempted++;
+	core_count(c, CORE_EV_preempt_recompute, 1);
+	seq_event(c, s, KVMM_EV_PREEMPTED);
 }
 
 /*
@@ -396,16 +410,13 @@ void family_settle(struct core *c, struct kv_seq *s)
 		i = c->seqs[i].fam_next;
 	} while (i != first);
 
+	if (swap_family(c, s))
+		return;
 	do {
 		struct kv_seq *m = &c->seqs[i];
 
-		if (m->state == KVMM_SEQ_MARKED) {
-			seq_lose(c, m, KVMM_SEQ_RECOMPUTE, 0);
-			m->nr_preempted++;
-			seq_domain(c, m)->nr_preempted++;
-			core_count(c, CORE_EV_preempt_recompute, 1);
-			seq_event(c, m, KVMM_EV_PREEMPTED);
-		}
+		if (m->state == KVMM_SEQ_MARKED)
+			seq_recompute(c, m);
 		i = m->fam_next;
 	} while (i != first);
 }

@@ -98,6 +98,7 @@ static void span_link_blocks(struct core *c, u32 dom, u32 first)
 		b->span = first;
 		b->prev = CORE_NONE;
 		b->hash_next = CORE_NONE;
+		b->entry = CORE_NONE;
 		b->next = i + 1 < sp->nr_blocks ? base + i + 1 : CORE_NONE;
 	}
 	sp->free_head = base;
@@ -146,7 +147,8 @@ void span_release(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
 	struct kv_domain *d = &c->domains[sp->domain];
-	u32 e, i;
+	struct kv_pool *pool = core_pool(c, part_pool(c, sp->domain));
+	u32 e;
 
 	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
 	KV_BUG_ON(!span_can_spare(d, sp->nr_blocks));
@@ -155,13 +157,13 @@ void span_release(struct core *c, u32 first)
 		c->extents[e].state = EXT_BACKED;
 		c->extents[e].domain = CORE_NONE;
 	}
+	/* It has memory: let it be found first. */
+	pool->cursor = min(pool->cursor, first - pool->first);
 	d->nr_spans--;
 	d->nr[BLK_FREE] -= sp->nr_blocks;
 	sp->nr_extents = 0;
 	core_count(c, CORE_EV_span_release, 1);
-
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		c->domains[i].retry = 1;
+	admit_retry_all(c);
 }
 
 static bool span_acked(const struct core *c, u32 first, u32 client)
@@ -187,6 +189,17 @@ u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client)
 		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next)
 			if (all || span_acked(c, i, client))
 				return i;
+	return CORE_NONE;
+}
+
+/* The fullest span with a free slot, of a pool that no client maps. */
+u32 span_first_free(const struct core *c, const struct kv_domain *d)
+{
+	u32 class;
+
+	for (class = SPAN_FULL + 1; class <= SPAN_EMPTY; class++)
+		if (d->class[class] != CORE_NONE)
+			return d->class[class];
 	return CORE_NONE;
 }
 
@@ -304,6 +317,23 @@ u32 span_runs_possible(struct core *c, u32 dom)
 	for (pass = 0; pass < 2; pass++)
 		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
 			runs += run_possible(c, dom, i, pass);
+	return runs;
+}
+
+/* How many spans could the domain have if its tenant had nothing else? */
+u32 span_runs_reachable(const struct core *c, u32 dom)
+{
+	u32 tenant = c->domains[dom].tenant, runs = 0, i, e;
+	u32 nr = c->domains[dom].span_extents;
+
+	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
+		for (e = i; e < i + nr; e++)
+			if (!extent_fits(c, e, tenant, true) &&
+			    (c->extents[e].state == EXT_ABSENT ||
+			     c->extents[e].tenant != tenant))
+				break;
+		runs += e == i + nr;
+	}
 	return runs;
 }
 

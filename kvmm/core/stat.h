@@ -27,6 +27,19 @@
 	x(preempt_mark,		"sequences marked as victims in an open step") \
 	x(preempt_recompute,	"sequences preempted by recompute")	\
 	x(recompute_tokens,	"valid tokens lost by preemption, before any is found again")	\
+	x(preempt_swap,		"sequences preempted by swap")		\
+	x(swap_fallback,	"families that no tier had room for: recomputed") \
+	x(swap_restore,		"sequences restored from lower tiers")	\
+	x(pgdemote,		"blocks copied from the device to the host pool") \
+	x(pgpromote,		"blocks copied from the host pool to the device") \
+	x(pgclean,		"of the demoted, those copied ahead of need") \
+	x(demote_free,		"evictions that cost nothing: a lower copy was clean") \
+	x(pswpout,		"slots written to swap areas")		\
+	x(pswpin,		"slots read from swap areas")		\
+	x(swap_write_error,	"failed writes to swap areas")		\
+	x(swap_read_error,	"failed reads: blocks lost")		\
+	x(swap_lost,		"sequences that lost a swapped block")	\
+	x(host_drop,		"host slots whose content was forgotten") \
 	x(admit,		"sequences admitted")			\
 	x(admit_stall,		"times the first waiting sequence found no room") \
 	x(restore,		"of the admitted, those that had been preempted") \

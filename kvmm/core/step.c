@@ -104,6 +104,9 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 		family_mark(c, s);
 		return -EDQUOT;
 	}
+	err = pages_preempt(c, s, g->nr_new);
+	if (err)
+		return err;
 	if (nr) {
 		err = room_plan(c, s->domain, nr, 0);
 		if (!err)
@@ -119,9 +122,7 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 		if (err)
 			return err;
 	}
-	if (span_acked_free(c, d, s->client) < need)
-		return -EAGAIN;
-	return table_has_room(c, s, g->nr_new) ? 0 : -EAGAIN;
+	return span_acked_free(c, d, s->client) < need ? -EAGAIN : 0;
 }
 
 /* Replace a tail that others may read; the client copies @tokens of it. */
@@ -206,6 +207,7 @@ static void grant_take(struct core *c, struct kv_seq *s,
 	s->cover = max(s->cover, e->end);
 	s->again = 0;
 	s->refused = 0;
+	s->active = c->now;
 	if (!had)
 		seq_publish(c, s);	/* its first table page */
 }
@@ -294,6 +296,7 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 	u32 blk = table_get(c, s, idx);
 	struct kv_block *b = &c->blocks[blk];
 	u64 root[2];
+	u32 ref;
 
 	KV_BUG_ON(b->nr_ids != d->block_tokens);
 	if (idx) {
@@ -309,10 +312,15 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 
 	if (s->open_flags & KVMM_OPEN_NO_INDEX)
 		return;
-	if (index_lookup(c, s->domain, b->hash, block_ids(c, blk)) != CORE_NONE)
-		core_count(c, CORE_EV_prefix_duplicate, 1);
-	else
+	ref = index_lookup(c, s->domain, b->hash, block_ids(c, blk));
+	if (ref == CORE_NONE) {
 		index_insert(c, blk);
+	} else if ((ref & REF_ENTRY) &&
+		   c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE) {
+		entry_adopt(c, ref & ~REF_ENTRY, blk);
+	} else {
+		core_count(c, CORE_EV_prefix_duplicate, 1);
+	}
 }
 
 /* The tokens up to @len are valid now, @ids are the new ones. */
@@ -418,6 +426,18 @@ static void step_finish(struct core *c, u32 client)
 	core_count(c, CORE_EV_step_end, 1);
 }
 
+/* What a token of prefill costs the client: a hint, clamped to 10 ns..1 s. */
+static void prefill_measure(struct core *c, u64 ns, u64 tokens)
+{
+	u64 *rate = &c->head->prefill_ns_token;
+	u64 one;
+
+	if (tokens < 8 || !ns)
+		return;
+	one = min(max(ns / tokens, 10ull), 1000000000ull);
+	*rate = *rate ? (*rate * 7 + one) / 8 : one;
+}
+
 /**
  * step_end() - the client saw its device finish the step
  * @req: checked; entries are struct kvmm_end_arg, then their ids
@@ -438,6 +458,7 @@ int step_end(struct core *c, u32 client, const struct core_req *req,
 	if (!c->clients[client].nr_steps || st->number != req->sqe.step)
 		return -EINVAL;
 
+	prefill_measure(c, req->sqe.param[0], req->sqe.param[1]);
 	for (i = 0; i < req->sqe.nr; i++) {
 		struct kv_seq *s = seq_find(c, client, a[i].seq);
 

@@ -35,10 +35,13 @@ static u32 page_get(struct core *c, struct kv_seq *s)
 	struct kv_tpage *t;
 	u32 page = cl->free_page, i;
 
-	if (page == CORE_NONE)
+	if (page != CORE_NONE)
+		cl->free_page = tpage(c, s->client, page)->next;
+	else if (cl->fresh_page < core_cfg(c)->nr_tables)
+		page = cl->fresh_page++;
+	else
 		return CORE_NONE;
 	t = tpage(c, s->client, page);
-	cl->free_page = t->next;
 	cl->nr_free_pages--;
 	t->next = CORE_NONE;
 	t->first = s->nr_blocks;
@@ -76,14 +79,31 @@ static u32 page_of(const struct core *c, const struct kv_seq *s, u32 idx)
 	return page;
 }
 
-/* The block at a table index below nr_blocks. */
-u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx)
+/* The entry at a table index below nr_blocks. */
+kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx)
 {
 	const struct kv_tpage *t = tpage(c, s->client, page_of(c, s, idx));
-	kv_pte_t pte = t->pte[idx - t->first];
+
+	return t->pte[idx - t->first];
+}
+
+/* The block at a table index below nr_blocks of a resident sequence. */
+u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx)
+{
+	kv_pte_t pte = table_pte(c, s, idx);
 
 	KV_BUG_ON(!pte_is_present(pte));
 	return pte_block(pte);
+}
+
+/* The block at an index went to a lower tier. */
+void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry)
+{
+	u32 page = page_of(c, s, idx);
+	struct kv_tpage *t = tpage(c, s->client, page);
+
+	t->pte[idx - t->first] = pte_entry(entry);
+	shadow_set(c, s, page, idx - t->first, CORE_NONE);
 }
 
 /* Replace the entry at a table index below nr_blocks. */
@@ -96,13 +116,43 @@ void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
 	shadow_set(c, s, page, idx - t->first, blk);
 }
 
-/* Could @nr more entries be pushed? */
+static u32 pages_of(u32 blocks)
+{
+	return DIV_ROUND_UP(blocks, KVMM_TABLE_ENTRIES);
+}
+
+/* Pages that a sequence was promised with its blocks and has not taken. */
+static u32 pages_promised(const struct kv_seq *s)
+{
+	return s->resv_blocks > s->nr_blocks ?
+	       pages_of(s->resv_blocks) - pages_of(s->nr_blocks) : 0;
+}
+
+/* Pages of the client of @s that nobody else was promised. */
+static u32 pages_left(const struct core *c, const struct kv_seq *s)
+{
+	u32 i = seq_domain(c, s)->run_head, promised = 0;
+	u32 free = c->clients[s->client].nr_free_pages;
+
+	for (; i != CORE_NONE; i = c->seqs[i].next)
+		if (c->seqs[i].client == s->client && &c->seqs[i] != s)
+			promised += pages_promised(&c->seqs[i]);
+	return free > promised ? free - promised : 0;
+}
+
+/* Could @s be cloned @nr times? */
+bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr)
+{
+	return (u64)nr * pages_of(s->nr_blocks) + pages_promised(s) <=
+	       pages_left(c, s);
+}
+
+/* Could @nr more entries be pushed, with what others were promised left? */
 bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr)
 {
-	u32 have = DIV_ROUND_UP(s->nr_blocks, KVMM_TABLE_ENTRIES);
-	u32 want = DIV_ROUND_UP(s->nr_blocks + nr, KVMM_TABLE_ENTRIES);
+	u32 need = pages_of(s->nr_blocks + nr) - pages_of(s->nr_blocks);
 
-	return want - have <= c->clients[s->client].nr_free_pages;
+	return !need || need <= pages_left(c, s);
 }
 
 /* Append an entry; -ENOSPC when the client's pages are used up. */
@@ -145,17 +195,26 @@ static u32 page_before(const struct core *c, const struct kv_seq *s, u32 page)
 /* Take the last entry away; returns its block. */
 u32 table_pop(struct core *c, struct kv_seq *s)
 {
+	kv_pte_t pte = table_pop_pte(c, s);
+
+	KV_BUG_ON(!pte_is_present(pte));
+	return pte_block(pte);
+}
+
+/* Take the last entry away, whatever it is. */
+kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
+{
 	u32 slot = (s->nr_blocks - 1) % KVMM_TABLE_ENTRIES;
 	u32 page = s->last_page;
 	struct kv_tpage *t = tpage(c, s->client, page);
-	u32 blk = pte_block(t->pte[slot]);
+	kv_pte_t pte = t->pte[slot];
 
 	KV_BUG_ON(!s->nr_blocks);
 	t->pte[slot] = pte_none();
 	shadow_set(c, s, page, slot, CORE_NONE);
 	s->nr_blocks--;
 	if (slot)
-		return blk;
+		return pte;
 
 	s->last_page = page_before(c, s, page);
 	if (s->last_page == CORE_NONE) {
@@ -166,7 +225,7 @@ u32 table_pop(struct core *c, struct kv_seq *s)
 			   KVMM_NO_INDEX);
 	}
 	page_put(c, s, page);
-	return blk;
+	return pte;
 }
 
 /**

@@ -56,6 +56,36 @@ void core_get_pool(const struct core *c, struct core_pool_view *v)
 			pool_add_domain(&c->domains[i], v);
 }
 
+/* A lower pool: -ERANGE past the last, -ENOENT when it is not there. */
+int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
+{
+	const struct kv_pool *p;
+	u32 i;
+
+	if (!pool || pool >= CORE_NR_POOLS)
+		return -ERANGE;
+	p = core_pool(c, pool);
+	if (!p->online)
+		return -ENOENT;
+	memset(v, 0, sizeof(*v));
+	v->online = p->online;
+	v->prio = p->prio;
+	v->total = p->nr_extents * core_cfg(c)->extent_size;
+	v->errors = p->errors;
+	v->nr_ios = p->nr_ios;
+	v->readonly = p->readonly;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[part_index(c, i, pool)];
+
+		if (!c->domains[i].used || !d->used)
+			continue;
+		v->used += d->nr[BLK_SEALED] * d->block_bytes;
+		v->limbo += d->nr[BLK_LIMBO] * d->block_bytes;
+		v->poison += d->nr[BLK_POISON] * d->block_bytes;
+	}
+	return 0;
+}
+
 /* Domain @i: -ERANGE past the last, -ENOENT for an unused record. */
 int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 {
@@ -151,8 +181,12 @@ int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 	v->prompt_len = s->prompt_len;
 	v->max_tokens = s->max_tokens;
 	v->nr_blocks = s->nr_blocks;
-	for (n = 0; n < s->nr_blocks; n++)
-		v->nr_shared += c->blocks[table_get(c, s, n)].nr_map > 1;
+	for (n = 0; n < s->nr_blocks; n++) {
+		kv_pte_t pte = table_pte(c, s, n);
+
+		v->nr_shared += pte_is_present(pte) &&
+				c->blocks[pte_block(pte)].nr_map > 1;
+	}
 	v->seq_epoch = s->epoch;
 	v->nr_preempted = s->nr_preempted;
 	v->arrival = s->arrival;

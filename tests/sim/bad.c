@@ -50,7 +50,7 @@ static void bad_unsupported(struct sim *w, struct sim_client *cl,
 			    struct bad *b)
 {
 	static const u16 ops[] = { KVMM_OP_SEQ_REMAP, KVMM_OP_SEQ_TRUNCATE,
-				   KVMM_OP_SEQ_TRIM, KVMM_OP_SEQ_ADVISE };
+				   KVMM_OP_SEQ_TRIM };
 
 	b->what = "a verb that is not there";
 	b->sqe.op = ops[rng_below(&w->rng, ARRAY_SIZE(ops))];

@@ -104,19 +104,15 @@ static bool busy(const struct sim *w, bool all)
 	return false;
 }
 
-/* Clients that hang or are mute come to themselves; false: there is none. */
-static bool wake_up(struct sim *w)
+/* Clients that hang or are mute come to themselves. */
+static void wake_up(struct sim *w)
 {
-	bool any = false;
 	u32 i;
 
 	for (i = 0; i < SIM_CLIENTS; i++) {
-		any |= w->cl[i].state == SIM_ALIVE &&
-		       (w->cl[i].hung || w->cl[i].mute);
 		w->cl[i].hung = false;
 		w->cl[i].mute = false;
 	}
-	return any;
 }
 
 /* End all clients of a tenant that is not the only one; false if it is. */
@@ -161,24 +157,37 @@ static bool any_haunted(const struct sim *w)
 	return false;
 }
 
+static void stuck_seq(struct sim *w, const struct sim_client *cl,
+		      const struct sim_seq *q)
+{
+	const struct kvmm_seq_status *st = &cl->status[q->slot];
+
+	sim_log(w, "client %u%s%s: sequence %llx (%u+%u tokens, %u valid) is %s",
+		cl->id, cl->hung ? " (hangs)" : "", cl->mute ? " (mute)" : "",
+		(unsigned long long)q->handle, q->prompt_len, q->max_tokens,
+		q->valid, core_seq_state_name(st->state));
+}
+
+/* Somebody waits for ever: who is there, and whom is it about? */
 static void stuck(struct sim *w)
 {
+	const struct sim_client *who = NULL;
 	u32 i, n;
 
-	for (i = 0; i < SIM_CLIENTS; i++)
-		for (n = 0; n < SIM_SEQS; n++) {
-			const struct sim_seq *q = &w->cl[i].seqs[n];
-			const struct kvmm_seq_status *st = &w->cl[i].status[n];
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		const struct sim_client *cl = &w->cl[i];
 
-			if (w->cl[i].state == SIM_ALIVE && q->used)
-				sim_fail(w, "law 6: client %u%s: sequence %llx (%u+%u tokens, %u valid) is %s for ever",
-					 i, w->cl[i].hung ? " (hangs)" :
-					 w->cl[i].mute ? " (mute)" : "",
-					 (unsigned long long)q->handle,
-					 q->prompt_len, q->max_tokens,
-					 q->valid,
-					 core_seq_state_name(st->state));
-		}
+		if (cl->state != SIM_ALIVE)
+			continue;
+		if (cl->nr_seqs && acts(cl) && (!cl->mute || !who))
+			who = cl;
+		for (n = 0; n < SIM_SEQS; n++)
+			if (cl->seqs[n].used)
+				stuck_seq(w, cl, &cl->seqs[n]);
+	}
+	if (who)
+		sim_fail(w, "law 6: client %u does not get on with %u sequences",
+			 who->id, who->nr_seqs);
 	sim_fail(w, "law 6: a client does not come to its end");
 }
 
@@ -194,9 +203,7 @@ static void drain_until(struct sim *w, bool all)
 		}
 		if (patience--)
 			continue;
-		if (!all && wake_up(w)) {
-			cover_note("waits for ids that an idle client holds");
-		} else if (!operator_ends_tenant(w)) {
+		if (!operator_ends_tenant(w)) {
 			/* Memory of a living ghost is lost to the others. */
 			if (any_haunted(w))
 				longjmp(w->out, 1);
@@ -231,7 +238,8 @@ static void take_all(struct sim *w)
 	tokens = (u64)(w->nr_extents / cl->info.span_extents) *
 		 cl->info.span_blocks * d->req.block_tokens;
 	if (tokens > (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES *
-	    d->req.block_tokens || tokens > w->cfg.nr_idpages * 126u)
+	    d->req.block_tokens ||
+	    tokens > w->cfg.nr_idpages / w->cfg.max_clients * 126u)
 		return;
 	*a = (struct kvmm_open_arg){ .prompt_len = (u32)tokens };
 	LAW(w, !shell_submit(w, cl, KVMM_OP_SEQ_OPEN, 1, 0, sizeof(*a)) &&
@@ -279,7 +287,7 @@ void world_drain(struct sim *w)
 	w->draining = true;
 	LOG(w, "the end begins");
 	drain_until(w, false);
-	(void)wake_up(w);
+	wake_up(w);
 	drain_until(w, true);
 	laws_final(w);
 	if (!any_haunted(w))

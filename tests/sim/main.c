@@ -97,8 +97,8 @@ static void catch_crashes(void)
 
 /* ---- seeds ---- */
 
-/* One life of a seed; false when a law was broken. */
-static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging)
+/* One life of a seed, or the same @again; false when a law was broken. */
+static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging, bool again)
 {
 	bool verbose = w->verbose;
 	struct core *core = w->core;
@@ -117,6 +117,7 @@ static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging)
 	w->stop_at = stop_at;
 	w->verbose = verbose;
 	w->logging = logging || verbose;
+	cover_switch(!again);
 	alarm(60);		/* a core that does not return */
 	if (!setjmp(w->out))
 		world_run(w);
@@ -132,7 +133,7 @@ static void report_failure(struct sim *w)
 	printf("sim: seed %llu, event %u: %s\n", (unsigned long long)seed,
 	       event, w->why);
 	if (!w->verbose) {
-		(void)!live(w, seed, 0, true);
+		(void)!live(w, seed, 0, true, true);
 		print_log(w);
 		if (w->event != event)
 			printf("sim: the second run failed at event %u: %s\n",
@@ -154,15 +155,19 @@ static void run_seed(struct sim *w, u64 seed, u32 stop_at, bool twice,
 	u64 trace;
 
 	t->seeds++;
-	if (!live(w, seed, stop_at, false)) {
+	if (!live(w, seed, stop_at, false, false)) {
 		t->failures++;
+		printf("sim: broken after %llu events of %llu seeds\n",
+		       (unsigned long long)(t->events + w->event),
+		       (unsigned long long)t->seeds);
 		report_failure(w);
 		return;
 	}
 	t->events += w->event;
 	cover_counts(w->counts);
 	trace = w->trace;
-	if (twice && (!live(w, seed, stop_at, false) || w->trace != trace)) {
+	if (twice && (!live(w, seed, stop_at, false, true) ||
+		      w->trace != trace)) {
 		t->failures++;
 		printf("sim: seed %llu is not deterministic\n",
 		       (unsigned long long)seed);
@@ -183,10 +188,10 @@ static u64 default_seeds(void)
 {
 	const char *level = getenv("KVMM_TEST_LEVEL");
 	const char *scale = getenv("KVMM_TIME_SCALE");
-	u64 nr = 2000;
+	u64 nr = 4000;
 
 	if (level && !strcmp(level, "full"))
-		nr = 12000;
+		nr = 40000;
 	else if (level && !strcmp(level, "soak"))
 		nr = 1000000;
 	/* Sanitized builds are slower than their budget is longer. */
@@ -198,7 +203,7 @@ static u64 default_seeds(void)
 static int usage(int status)
 {
 	printf("usage: %s [--seeds N] [--seed S [--events E] [-v]]\n"
-	       "  --seeds N   run N seeds (default: by KVMM_TEST_LEVEL, check 2000, full 12000, soak 1000000)\n"
+	       "  --seeds N   run N seeds (default: by KVMM_TEST_LEVEL, check 4000, full 40000, soak 1000000)\n"
 	       "  --seed S    the first seed; without --seeds, the only one\n"
 	       "  --events E  stop a seed after E events\n"
 	       "  -v          print every event\n", program);

@@ -64,7 +64,8 @@ static void draw_config(struct sim *w)
 	cfg->max_seqs = rng_range(r, 4, SIM_SEQS);
 	cfg->nr_tables = rng_chance(r, 900) ? 0 :
 			 rng_range(r, cfg->max_seqs / 2, cfg->max_seqs);
-	cfg->nr_idpages = PICK(r, 24, 128, 256, 256, 512, 512);
+	cfg->nr_idpages = PICK(r, 24, 128, 256, 256, 512, 512) *
+			  cfg->max_clients / 2;
 	cfg->max_steps = PICK(r, 1, 2, 2, 2, 3, 4, 4);
 	cfg->step_deadline_ns = rng_range(r, 20, 200) * SIM_MS;
 	cfg->quiet_deadline_ns = rng_range(r, 50, 300) * SIM_MS;
@@ -152,7 +153,7 @@ static void draw_load(struct sim *w)
 	p->fork = PICK(r, 0, 50, 150, 300);
 	p->cancel = PICK(r, 0, 30, 150);
 	p->flags = PICK(r, 0, 0, 100, 300);
-	p->ghost = PICK(r, 0, 0, 0, 300);
+	p->ghost = PICK(r, 0, 0, 0, 700);
 	p->quantum = PICK(r, 1000, 100000, 3000000);
 	p->prios = rng_chance(r, 400);
 }

@@ -3,8 +3,10 @@
  * seq.c - simulated sequences: status, tables, tokens
  *
  * All tokens that a sequence will ever have are decided when it is opened or
- * forked, from a small tree of prefixes and from the hash of what came before,
- * so that prompts share beginnings and equal prefixes go on equally.  The hash
+ * forked: those of prompts from the choices made at a few branches, so that
+ * prompts share beginnings, and the same ids come after different beginnings
+ * too; later ones from the hash of all before, so that equal prefixes go on
+ * equally.  The hash
  * of (domain, salt, tokens up to here) is what the sequence must find in the
  * cell of each of its positions, whoever wrote it there.
  *
@@ -243,16 +245,15 @@ static void tokens_draw(struct sim *w, struct sim_client *cl,
 {
 	struct rng *r = &w->rng;
 	u64 h = mix2(w->dom[cl->dom].uid, q->salt);
-	u64 path = rng_below(r, w->plan.nr_roots);
+	u64 branch = rng_below(r, w->plan.nr_roots);
 	u32 p;
 
 	for (p = 0; p < q->prompt_len + q->max_tokens; p++) {
 		if (p % w->plan.branch_every == w->plan.branch_every - 1 &&
 		    p < q->prompt_len)
-			path = mix2(path, rng_chance(r, 750) ? 0 :
-				    rng_range(r, 1, 2));
+			branch = rng_chance(r, 750) ? 0 : rng_range(r, 1, 2);
 		if (p < q->prompt_len)
-			q->tok[p] = (u32)mix2(path, p) & 0xffff;
+			q->tok[p] = (u32)mix2(branch, p) & 0xffff;
 		else
 			q->tok[p] = (u32)mix2(h, q->variant) & 0xffff;
 		h = mix2(h, q->tok[p]);
@@ -311,7 +312,7 @@ static u64 tokens_at_most(const struct sim *w, const struct sim_client *cl)
 	most = blocks * req->block_tokens;
 	most = min(most, (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES *
 			 req->block_tokens);
-	return min(most, (u64)w->cfg.nr_idpages * 126);
+	return min(most, (u64)(w->cfg.nr_idpages / w->cfg.max_clients) * 126);
 }
 
 static void open_draw(struct sim *w, struct kvmm_open_arg *a)

@@ -48,6 +48,7 @@
  * @valid:     declared, as far as END was answered
  * @dev_len:   as far as the device has computed, in the order of steps
  * @rewind:    an END declared less than was computed: what is open is lost
+ * @spoiled:   the END under way declares what it may not
  * @ids_sent:  of the next match
  * @ids_total: that the match is to have
  * @resv:      tokens that the last admission promised room for
@@ -59,6 +60,7 @@ struct sim_seq {
 	bool	resident;
 	bool	closing;
 	bool	rewind;
+	bool	spoiled;
 	bool	ids_done;
 	u32	slot;
 	u64	handle;
@@ -363,6 +365,7 @@ void cover_request(u16 op, int status);
 void cover_entry(u16 op, int status);
 void cover_counts(const u64 *counts);
 void cover_note(const char *what);
+void cover_switch(bool on);
 u32 cover_report(bool judge);
 
 #endif /* SIM_H */

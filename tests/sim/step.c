@@ -408,6 +408,27 @@ static u32 end_draw(struct sim *w, struct sim_seq *q, const struct sim_entry *e)
 	return len;
 }
 
+/*
+ * Now and then a client declares what it may not: more than the step covers,
+ * or progress though the step's start was not reached.
+ */
+static bool end_spoil(struct sim *w, struct sim_seq *q,
+		      const struct sim_entry *e, struct kvmm_end_arg *a)
+{
+	u32 len = q->valid < e->start ? q->valid + 1 : e->end + 1;
+
+	if (w->draining || !rng_chance(&w->rng, w->plan.bad / 4) ||
+	    len <= q->valid || len > q->prompt_len + q->max_tokens)
+		return false;
+	*a = (struct kvmm_end_arg){ .seq = q->handle, .valid_len = len,
+				    .nr_ids = len - q->valid };
+	q->dev_len = q->valid;
+	q->spoiled = true;
+	if (q->nr_steps > 1)
+		q->rewind = true;
+	return true;
+}
+
 /* Entries of the request; those without progress are often left out. */
 static u32 end_collect(struct sim *w, struct sim_client *cl,
 		       const struct sim_step *st, struct kvmm_end_arg *a)
@@ -423,6 +444,10 @@ static u32 end_collect(struct sim *w, struct sim_client *cl,
 			q->rewind = true;
 		if (q->closing && rng_chance(&w->rng, 500))
 			continue;
+		if (!q->closing && end_spoil(w, q, &st->e[i], &a[nr])) {
+			nr++;
+			continue;
+		}
 		len = q->closing ? q->valid : end_draw(w, q, &st->e[i]);
 		if (len == q->valid && rng_chance(&w->rng, 700))
 			continue;
@@ -442,10 +467,13 @@ static void end_judge(struct sim *w, struct sim_client *cl,
 {
 	struct sim_seq *q = &cl->seqs[KVMM_SEQ_INDEX(a->seq)];
 
+	int want = q->closing ? -ENOENT : q->spoiled ? -EINVAL : 0;
+
+	q->spoiled = false;
 	cover_entry(KVMM_OP_STEP_END, res->status);
-	LAW(w, res->status == (q->closing ? -ENOENT : 0),
-	    "client %u: END of %llx at %u: %d", cl->id,
-	    (unsigned long long)a->seq, a->valid_len, res->status);
+	LAW(w, res->status == want, "client %u: END of %llx at %u: %d, should be %d",
+	    cl->id, (unsigned long long)a->seq, a->valid_len, res->status,
+	    want);
 	if (res->status)
 		return;
 	LAW(w, res->valid_len == a->valid_len, "client %u: END of %llx at %u is answered with %u",

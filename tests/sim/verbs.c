@@ -47,7 +47,7 @@ static void match_done(struct sim *w, struct sim_client *cl,
 	    cl->id, (unsigned long long)q->handle, a->nr_ids, a->start,
 	    q->ids_total, status);
 	if (status) {
-		/* Hold no page of ids while others wait for one. */
+		/* Hold no page of ids while another sequence waits for one. */
 		q->ids_sent = 0;
 		return;
 	}

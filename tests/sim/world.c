@@ -104,7 +104,7 @@ static bool client_try(struct sim *w, struct sim_client *cl)
 		return seq_act_close(w, cl, true);
 	if (r < 993)
 		return seq_act_setprio(w, cl);
-	if (r == 999 && !cl->nr_steps && rng_chance(&w->rng, 300)) {
+	if (r >= 997 && !cl->nr_steps && rng_chance(&w->rng, 300)) {
 		client_act_detach(w, cl);
 		return true;
 	}

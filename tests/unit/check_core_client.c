@@ -378,9 +378,17 @@ END_TEST
  */
 START_TEST(test_detached_client_may_live_on)
 {
+	struct kvmm_open_arg a = { .prompt_len = 200,
+				   .flags = KVMM_OPEN_NO_INDEX };
 	u32 other;
 	u64 seq;
 
+	/* Leave extents in no span, and one span that is empty. */
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(cl, seq, 200, 0), 0);
+	sh_compute(cl, seq, 0, 200, 0);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	ck_assert_uint_eq(sh_pool().nr_free_extents, 3);
 	ck_assert_int_eq(sh_submit(cl, KVMM_OP_DETACH, 0, 0, 0), 0);
 	other = sh_attach(2, "b");
 	seq = sh_open(other, 20, 0);

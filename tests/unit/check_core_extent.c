@@ -459,6 +459,33 @@ START_TEST(test_fork_without_pages)
 }
 END_TEST
 
+/* Two that each need one page more do not wait for each other for ever. */
+START_TEST(test_growth_without_pages)
+{
+	u64 a, b;
+
+	sh_stop();
+	sh_config(64);
+	sh.cfg.nr_tables = 2;
+	sh_start();
+	cl = sh_attach(1, "a");
+	a = sh_ready(cl, 120 * SH_BT, 80, 0);
+	b = sh_ready(cl, 120 * SH_BT, 80, 9000);
+	sh_compute(cl, a, 0, 120 * SH_BT, 0);
+	sh_compute(cl, b, 0, 120 * SH_BT, 9000);
+	ck_assert_int_eq(sh_begin(cl, b, 120 * SH_BT, 40), -EAGAIN);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_RECOMPUTE);
+	ck_assert_int_eq(sh_begin(cl, a, 120 * SH_BT, 40), 0);
+	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step - 1), 0);
+	ck_assert_int_eq(sh_end(cl, a, 120 * SH_BT, 120 * SH_BT + 40, 0), 0);
+	/* It comes back when there are pages for all of it. */
+	ck_assert_int_eq(sh_match(cl, b, 120 * SH_BT + 40, 9000), 0);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_close(cl, a), 0);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_READY);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_extent");
@@ -492,6 +519,7 @@ int main(void)
 	tcase_add_test(tc, test_table_ends);
 	tcase_add_test(tc, test_table_of_several_pages);
 	tcase_add_test(tc, test_fork_without_pages);
+	tcase_add_test(tc, test_growth_without_pages);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

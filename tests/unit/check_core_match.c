@@ -68,20 +68,22 @@ END_TEST
 START_TEST(test_chain)
 {
 	struct kvmm_match_arg *m = (struct kvmm_match_arg *)sh.args;
+	u32 *ids = (u32 *)(m + 1), i;
 	u64 seq;
-	u32 i;
 
-	cache(cl, 48, 0);
+	/* A block that may not be found, and its likely stand-in's parent. */
+	cache(cl, 48, 100 * _i);
+	cache(cl, 16, 100 * _i + 7);
 	seq = sh_open(cl, 49, 0);
 	*m = (struct kvmm_match_arg){ .seq = seq, .nr_ids = 49,
 				      .flags = KVMM_MATCH_LAST };
 	for (i = 0; i < 49; i++)
-		((u32 *)(m + 1))[i] = i < 16 ? 777 + i : i;
+		ids[i] = 100 * _i + i + (i < 16 ? 7 : 0);
 	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_MATCH, 1, 0,
 				   (u32)sizeof(*m) + 4 * 49), 0);
 	ck_assert_int_eq(sh_seq_res(0), 0);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
-	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 0);
+	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 16);
 }
 END_TEST
 
@@ -233,7 +235,7 @@ START_TEST(test_no_page_for_ids)
 
 	sh_stop();
 	sh_config(16);
-	sh.cfg.nr_idpages = 3;
+	sh.cfg.nr_idpages = 3 * SH_CLIENTS;
 	sh_start();
 	cl = sh_attach(1, "a");
 	a = sh_open(cl, 200, 0);
@@ -252,6 +254,28 @@ START_TEST(test_no_page_for_ids)
 }
 END_TEST
 
+/* Whatever one client sends and never completes, another has its share. */
+START_TEST(test_ids_of_another_client)
+{
+	u32 other;
+	u64 a, b;
+
+	sh_stop();
+	sh_config(16);
+	sh.cfg.nr_idpages = 2 * SH_CLIENTS;
+	sh_start();
+	cl = sh_attach(1, "a");
+	other = sh_attach(2, "b");
+	a = sh_open(cl, 200, 0);
+	ck_assert_int_eq(sh_match_piece(cl, a, 0, 190, 0, 0), 0);
+	ck_assert_int_eq(sh_match_piece(cl, sh_open(cl, 200, 0), 0, 100, 0, 0),
+			 -EAGAIN);
+	b = sh_open(other, 200, 0);
+	ck_assert_int_eq(sh_match_piece(other, b, 0, 200, KVMM_MATCH_LAST, 0),
+			 0);
+}
+END_TEST
+
 /* What no pages could hold is refused when it is opened. */
 START_TEST(test_more_than_all_pages)
 {
@@ -260,7 +284,7 @@ START_TEST(test_more_than_all_pages)
 
 	sh_stop();
 	sh_config(16);
-	sh.cfg.nr_idpages = 2;
+	sh.cfg.nr_idpages = 2 * SH_CLIENTS;
 	sh_start();
 	cl = sh_attach(1, "a");
 	ck_assert_int_eq(sh_open_as(cl, &a, &seq), -E2BIG);
@@ -420,7 +444,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_longest_prefix);
-	tcase_add_test(tc, test_chain);
+	tcase_add_loop_test(tc, test_chain, 0, 16);
 	tcase_add_test(tc, test_salt_separates);
 	tcase_add_test(tc, test_domains_separate);
 	tcase_add_test(tc, test_clients_of_a_domain_share);
@@ -436,6 +460,7 @@ int main(void)
 	tcase_add_test(tc, test_pieces);
 	tcase_add_test(tc, test_pieces_from_the_start_again);
 	tcase_add_test(tc, test_no_page_for_ids);
+	tcase_add_test(tc, test_ids_of_another_client);
 	tcase_add_test(tc, test_more_than_all_pages);
 	tcase_add_test(tc, test_reservation);
 	tcase_add_test(tc, test_reservation_of_a_hit);

@@ -453,6 +453,49 @@ START_TEST(test_longest_waiter_behind_a_mute_one)
 }
 END_TEST
 
+/* One that does nothing with its memory is no better for its priority. */
+START_TEST(test_longest_waiter_before_an_idle_one)
+{
+	u64 idle = open_prio(cl, 100, 4, 9, 1000), wait;
+
+	sh_compute(cl, idle, 0, 100, 1000);
+	wait = open_prio(cl, 64, 0, 0, 2000);
+	sh_tick(40);
+	sh_compute(cl, idle, 100, 101, 1000);
+	sh_tick(40);
+	ck_assert_uint_eq(sh_state(cl, wait), KVMM_SEQ_WAITING);
+	sh_tick(20);
+	ck_assert_uint_eq(sh_state(cl, wait), KVMM_SEQ_READY);
+}
+END_TEST
+
+/*
+ * Another domain's sequences come and go without end; one that needs all of
+ * the pool gets its turn all the same.
+ */
+START_TEST(test_longest_waiter_under_endless_load)
+{
+	u32 other = sh_attach(1, "b"), n, i, nr = 0;
+	u64 seq[4], wait;
+
+	for (i = 0; i < 4; i++)
+		seq[i] = open_prio(cl, 40, 0, 0, 1000 * i);
+	wait = open_prio(other, 100, 0, 0, 9000);
+	for (n = 0; n < 100 && sh_state(other, wait) != KVMM_SEQ_READY; n++) {
+		for (i = 0; i < 4; i++) {
+			if (sh_state(cl, seq[i]) == KVMM_SEQ_RECOMPUTE)
+				(void)sh_match(cl, seq[i], 40, 1000 * i + nr);
+			if (sh_state(cl, seq[i]) != KVMM_SEQ_READY || n % 7)
+				continue;
+			ck_assert_int_eq(sh_close(cl, seq[i]), 0);
+			seq[i] = open_prio(cl, 40, 0, 0, 1000 * i + ++nr);
+		}
+		sh_tick(10);
+	}
+	ck_assert_uint_eq(sh_state(other, wait), KVMM_SEQ_READY);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_reclaim");
@@ -477,6 +520,8 @@ int main(void)
 	tcase_add_test(tc, test_waiting_counts_from_the_match);
 	tcase_add_test(tc, test_restored_gets_on);
 	tcase_add_test(tc, test_longest_waiter_behind_a_mute_one);
+	tcase_add_test(tc, test_longest_waiter_before_an_idle_one);
+	tcase_add_test(tc, test_longest_waiter_under_endless_load);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

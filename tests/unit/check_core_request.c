@@ -77,8 +77,6 @@ static const struct {
 	  -EOPNOTSUPP },
 	{ "TRIM", { .op = KVMM_OP_SEQ_TRIM, .nr = 1 }, ARG(len),
 	  -EOPNOTSUPP },
-	{ "ADVISE", { .op = KVMM_OP_SEQ_ADVISE, .nr = 1 }, ARG(advise),
-	  -EOPNOTSUPP },
 };
 
 START_TEST(test_request_refused)

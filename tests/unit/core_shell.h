@@ -64,12 +64,22 @@ struct sh {
 static struct sh sh;
 static bool sh_manual_make;	/* the test makes memory itself */
 static bool sh_unchecked;	/* no walkers, for tests of time */
+static volatile bool sh_in_core;	/* the core runs just now */
+
+/* Every call of the core goes through this. */
+#define SH_CORE(call)							\
+do {									\
+	sh_in_core = true;						\
+	call;								\
+	sh_in_core = false;						\
+} while (0)
 
 /* ---- commands of the core ---- */
 
 static void sh_op_create(void *arg, u32 extent, u32 generation)
 {
-	ck_assert_uint_eq(sh.creating[extent], 0);
+	if (sh.creating[extent])
+		abort();
 	sh.creating[extent] = generation;
 	sh.nr_creates++;
 }
@@ -109,9 +119,12 @@ static const struct core_ops sh_ops = {
 static void __maybe_unused sh_check(void)
 {
 	struct core_report r;
+	int err;
 
-	if (!sh_unchecked)
-		ck_assert_msg(!core_check(sh.core, &r), "walkers: %s", r.text);
+	if (sh_unchecked)
+		return;
+	SH_CORE(err = core_check(sh.core, &r));
+	ck_assert_msg(!err, "walkers: %s", r.text);
 }
 
 /* Send an entry as it is; args in sh.args, results to sh.results. */
@@ -121,12 +134,13 @@ static int __maybe_unused sh_send(u32 cl, struct kvmm_sqe *sqe, u32 len)
 	int err;
 
 	sqe->arg_len = len;
-	err = core_req_check(sh.core, cl, sqe, sh.args, len, &req);
+	SH_CORE(err = core_req_check(sh.core, cl, sqe, sh.args, len, &req));
 	if (err)
 		return err;
 	ck_assert_uint_le((u64)req.nr_results * req.result_size,
 			  sizeof(sh.results));
-	return core_req_execute(sh.core, sh.now, cl, &req, sh.results);
+	SH_CORE(err = core_req_execute(sh.core, sh.now, cl, &req, sh.results));
+	return err;
 }
 
 static int __maybe_unused sh_submit(u32 cl, u16 op, u32 nr, u64 step, u32 len)
@@ -158,7 +172,7 @@ static int __maybe_unused sh_ack(u32 cl, u32 extent)
 static void __maybe_unused sh_made(u32 extent, int status)
 {
 	sh.creating[extent] = 0;
-	core_extent_created(sh.core, sh.now, extent, status);
+	SH_CORE(core_extent_created(sh.core, sh.now, extent, status));
 }
 
 /* The event is over: make what was asked for, acknowledge what was sent. */
@@ -187,7 +201,7 @@ static void __maybe_unused sh_settle(void)
 static void __maybe_unused sh_tick(u64 ms)
 {
 	sh.now += ms * MS;
-	core_tick(sh.core, sh.now);
+	SH_CORE(core_tick(sh.core, sh.now));
 	sh_settle();
 }
 
@@ -270,7 +284,8 @@ static int __maybe_unused sh_attach_as(u64 tenant,
 	int err;
 
 	memset(secret, (int)tenant + 1, sizeof(secret));
-	err = core_client_attach(sh.core, sh.now, tenant, secret, req, &info);
+	SH_CORE(err = core_client_attach(sh.core, sh.now, tenant, secret, req,
+					 &info));
 	if (err)
 		return err;
 	cl = &sh.cl[info.client];
@@ -281,7 +296,7 @@ static int __maybe_unused sh_attach_as(u64 tenant,
 		.tables = cl->tables, .events = cl->events,
 		.nr_events = SH_EVENTS,
 	};
-	core_client_bind(sh.core, info.client, &bind);
+	SH_CORE(core_client_bind(sh.core, info.client, &bind));
 	return (int)info.client;
 }
 
@@ -299,13 +314,13 @@ static u32 __maybe_unused sh_attach(u64 tenant, const char *name)
 static void __maybe_unused sh_die(u32 cl)
 {
 	memset(sh.cl[cl].pending, 0, sizeof(sh.cl[cl].pending));
-	core_client_dead(sh.core, sh.now, cl);
+	SH_CORE(core_client_dead(sh.core, sh.now, cl));
 	sh_settle();
 }
 
 static void __maybe_unused sh_quiet(u32 cl)
 {
-	core_client_quiet(sh.core, sh.now, cl);
+	SH_CORE(core_client_quiet(sh.core, sh.now, cl));
 	sh_settle();
 }
 

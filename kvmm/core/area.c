@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * area.c - swap areas come and go
+ *
+ * An area takes one of a few fixed ranges of extents when it is added and
+ * gives it back when it is taken away.  Before that nothing may lie in it: no
+ * new slot is taken, content that the host has too is let go, content that
+ * only the area has must be read or forgotten by whoever owns it.
+ */
+#include "kvmm/core/internal.h"
+
+/**
+ * core_area_add() - a swap area is there
+ * @bytes: for slots; more than core_config.area_bytes is not used
+ * @prio:  higher ones are filled first, equal ones in turn
+ * @area:  its index
+ *
+ * Return: 0, -ENOSPC: no more areas, -EINVAL: smaller than an extent.
+ */
+int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
+{
+	const struct core_config *cfg = core_cfg(c);
+	u64 nr = min(bytes, cfg->area_bytes) / cfg->extent_size;
+	struct kv_pool *p;
+	u32 i, e;
+
+	c->now = now;
+	if (!nr)
+		return -EINVAL;
+	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++)
+		if (!core_pool(c, i)->online)
+			break;
+	if (i == CORE_NR_POOLS)
+		return -ENOSPC;
+
+	p = core_pool(c, i);
+	p->nr_extents = (u32)nr;
+	p->prio = prio;
+	p->errors = 0;
+	p->readonly = 0;
+	p->online = 1;
+	for (e = p->first; e < p->first + p->nr_extents; e++) {
+		c->extents[e].state = EXT_BACKED;
+		c->extents[e].backed = 1;
+		c->extents[e].domain = CORE_NONE;
+	}
+	for (e = 0; e < cfg->max_domains; e++)
+		if (c->domains[e].used)
+			domain_part_init(c, e, i);
+	*area = i - CORE_POOL_AREA;
+	tier_background(c);
+	return 0;
+}
+
+/* Let go of every copy that something else has too. */
+static void area_drain(struct core *c, u32 pool)
+{
+	u32 i;
+
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain == ENTRY_UNUSED || e->io != ENT_IDLE ||
+		    e->area == CORE_NONE ||
+		    part_pool(c, c->blocks[e->area].domain) != pool)
+			continue;
+		if (e->flags & ENTF_HOST) {
+			block_set_state(c, e->area, BLK_FREE);
+			e->area = CORE_NONE;
+			e->flags &= (u8)~ENTF_AREA;
+		} else if (!e->refs && e->dev != CORE_NONE) {
+			entry_forget_dev(c, e->dev);
+		} else if (!e->refs) {
+			entry_drop(c, i);
+		}
+	}
+}
+
+/**
+ * core_area_del() - take a swap area away
+ *
+ * Return: 0; -EBUSY: content or requests are left in it; nothing new goes
+ * there any more, try again; -ENOENT.
+ */
+int core_area_del(struct core *c, u64 now, u32 area)
+{
+	u32 pool = CORE_POOL_AREA + area, i, left = 0;
+	struct kv_pool *p;
+
+	c->now = now;
+	if (area >= CORE_MAX_AREAS || !core_pool(c, pool)->online)
+		return -ENOENT;
+	p = core_pool(c, pool);
+	p->readonly = 1;
+	area_drain(c, pool);
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *part =
+			&c->domains[part_index(c, i, pool)];
+
+		if (c->domains[i].used && part->used)
+			left += domain_used(part) - part->nr[BLK_POISON];
+	}
+	if (left || p->nr_ios)
+		return -EBUSY;
+
+	p->online = 0;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		memset(&c->domains[part_index(c, i, pool)], 0,
+		       sizeof(struct kv_domain));
+	for (i = p->first; i < p->first + p->nr_extents; i++) {
+		memset(&c->spans[i], 0, sizeof(c->spans[i]));
+		c->extents[i].state = EXT_ABSENT;
+		c->extents[i].backed = 0;
+	}
+	p->nr_extents = 0;
+	return 0;
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_check.c - the walkers see what is wrong; the core allocates nothing
+ *
+ * The walkers pass in every other test; here one record after the other is
+ * made wrong, and each time they must say so.  The last test runs through the
+ * life of sequences with malloc() interposed.
+ */
+#include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
+
+static u32 cl;
+static u64 seq, kid;
+static struct kv_seq *s;
+static struct kv_block *tail, *sealed, *cached;
+static struct kv_domain *d;
+static struct core *c;
+
+/* A pool with something of everything. */
+static void setup(void)
+{
+	u64 other;
+	u32 i;
+
+	sh_config(8);
+	sh_start();
+	cl = sh_attach(1, "a");
+	sh_warm(cl);
+	other = sh_ready(cl, 32, 0, 9000);
+	sh_compute(cl, other, 0, 32, 9000);
+	ck_assert_int_eq(sh_close(cl, other), 0);
+	seq = sh_ready(cl, 60, 40, 0);
+	sh_compute(cl, seq, 0, 20, 0);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	ck_assert_int_eq(sh_begin(cl, seq, 20, 20), 0);
+	other = sh_open(cl, 500, 0);
+	ck_assert_int_eq(sh_match(cl, other, 500, 7000), 0);
+
+	c = sh.core;
+	s = &c->seqs[KVMM_SEQ_INDEX(seq)];
+	d = &c->domains[0];
+	sealed = &c->blocks[table_get(c, s, 0)];
+	tail = &c->blocks[table_get(c, s, 1)];
+	cached = NULL;
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
+		if (c->blocks[i].state == BLK_CACHED)
+			cached = &c->blocks[i];
+	ck_assert_ptr_nonnull(cached);
+	sh_check();
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+#define SPOIL(name, ...)	static void spoil_##name(void) { __VA_ARGS__; }
+
+SPOIL(refcount, sealed->refcount++)
+SPOIL(refcount_lost, sealed->refcount--)
+SPOIL(nr_map, tail->nr_map++)
+SPOIL(state, tail->state = BLK_SEALED)
+SPOIL(block_domain, tail->domain = 1)
+SPOIL(index_lost, cached->flags = 0)
+SPOIL(hash, cached->hash[0] ^= 1)
+SPOIL(reserved, d->reserved++)
+SPOIL(seq_reserved, s->reserved--)
+SPOIL(free_count, d->nr[BLK_FREE]++)
+SPOIL(cached_count, d->nr[BLK_CACHED]--)
+SPOIL(indexed, d->nr_indexed++)
+SPOIL(shared, d->nr_shared++)
+SPOIL(running, d->nr_running++)
+SPOIL(waiting, d->nr_waiting--)
+SPOIL(marked, d->nr_marked++)
+SPOIL(cover, s->cover++)
+SPOIL(nr_blocks, s->nr_blocks--)
+SPOIL(valid, s->valid_len += 16)
+SPOIL(seq_state, s->state = KVMM_SEQ_WAITING)
+SPOIL(family, s->fam_next = KVMM_SEQ_INDEX(seq))
+SPOIL(nr_steps, s->nr_steps++)
+SPOIL(lru, d->lru_head = CORE_NONE)
+SPOIL(span_free, c->spans[tail->span].nr_free++)
+SPOIL(span_cached, c->spans[cached->span].nr_cached--)
+SPOIL(span_class, c->spans[tail->span].class ^= 1)
+SPOIL(span_list, c->spans[tail->span].free_head = CORE_NONE)
+SPOIL(extent_tenant, c->extents[0].tenant++)
+SPOIL(extent_backed, c->extents[0].backed = 0)
+SPOIL(extent_mapped, c->extents[0].mapped |= BIT_ULL(40))
+SPOIL(extent_sent, c->extents[0].sent |= BIT_ULL(40))
+SPOIL(pool_size, c->head->cfg.pool_bytes += SH_EXTENT)
+SPOIL(table, table_set(c, s, 1, table_get(c, s, 0)))
+SPOIL(shadow, sh.cl[cl].tables[s->first_page].entry[1]++)
+SPOIL(shadow_seq, sh.cl[cl].tables[s->first_page].seq++)
+SPOIL(peak, d->peak = 0)
+
+#define CASE(name)	{ #name, spoil_##name }
+
+static const struct {
+	const char *what;
+	void (*spoil)(void);
+} cases[] = {
+	CASE(refcount), CASE(refcount_lost), CASE(nr_map), CASE(state),
+	CASE(block_domain), CASE(index_lost), CASE(hash),
+	CASE(reserved), CASE(seq_reserved), CASE(free_count),
+	CASE(cached_count), CASE(indexed), CASE(shared), CASE(running),
+	CASE(waiting), CASE(marked), CASE(cover), CASE(nr_blocks),
+	CASE(valid), CASE(seq_state), CASE(family), CASE(nr_steps), CASE(lru),
+	CASE(span_free), CASE(span_cached), CASE(span_class), CASE(span_list),
+	CASE(extent_tenant), CASE(extent_backed), CASE(extent_mapped),
+	CASE(extent_sent), CASE(pool_size), CASE(table), CASE(shadow),
+	CASE(shadow_seq), CASE(peak),
+};
+
+START_TEST(test_walkers_see)
+{
+	struct core_report r;
+
+	cases[_i].spoil();
+	ck_assert_msg(core_check(c, &r) == -EUCLEAN && r.nr_faults,
+		      "%s is not seen", cases[_i].what);
+	ck_assert_uint_gt(strlen(r.text), 10);
+}
+END_TEST
+
+/* ---- no allocation after core_init() ---- */
+
+static volatile u32 allocations;	/* that the core made */
+
+/* Sanitizers have their own allocator in this place. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t nr, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void __libc_free(void *p);
+
+void *malloc(size_t size)
+{
+	if (sh_in_core)
+		allocations++;
+	return __libc_malloc(size);
+}
+
+void *calloc(size_t nr, size_t size)
+{
+	if (sh_in_core)
+		allocations++;
+	return __libc_calloc(nr, size);
+}
+
+void *realloc(void *p, size_t size)
+{
+	if (sh_in_core)
+		allocations++;
+	return __libc_realloc(p, size);
+}
+
+void free(void *p)
+{
+	if (sh_in_core)
+		allocations++;
+	__libc_free(p);
+}
+#endif
+
+START_TEST(test_watching_works)
+{
+	void *volatile p;
+
+	SH_CORE(p = malloc(1));
+	SH_CORE(free(p));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	ck_assert_uint_eq(allocations, 2);
+#endif
+}
+END_TEST
+
+/* Open, match, fork, step, preempt, die: nothing asks for memory. */
+START_TEST(test_no_allocation)
+{
+	u64 other, more[3];
+	u32 second;
+
+	second = sh_attach(1, "b");
+	other = sh_ready(second, 100, 100, 50);
+	sh_compute(second, other, 0, 100, 50);
+	(void)sh_fork(second, other, 3, more);
+	(void)sh_begin(second, other, 100, 100);
+	sh_tick(200);
+	sh_tick(2000);
+	(void)sh_end(cl, seq, 20, 40, 0);
+	(void)sh_begin(cl, kid, 20, 80);
+	(void)sh_close(cl, kid);
+	SH_CORE(core_client_eproto(sh.core, sh.now, second));
+	sh_quiet(second);
+	sh_die(cl);
+	sh_quiet(cl);
+	SH_CORE(core_shutdown(sh.core, sh.now));
+	ck_assert_uint_eq(allocations, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("core_check");
+	TCase *tc = tcase_create("walkers");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, test_walkers_see, 0, ARRAY_SIZE(cases));
+	suite_add_tcase(suite, tc);
+
+	tc = tcase_create("allocation");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_watching_works);
+	tcase_add_test(tc, test_no_allocation);
+	suite_add_tcase(suite, tc);
+	return sh_run(suite);
+}
