@@ -7,6 +7,7 @@
 #   run          install what is missing, build, and show the demo
 #   check        install what is missing, build, and run every test (5 minutes)
 #   check-full   the same with more seeds and longer tests (15 minutes)
+#   soak         the same with all the counts that are claimed (hours)
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
 #   bench        every benchmark: a table here, build/bench.json for programs
@@ -32,6 +33,7 @@
 #   kvmm/{core,ipc,dev,proc,lib}/*.c, kvmm/main.c           -> kvmm
 #   kvmm/hold/*.c, kvmm/lib/*.c                             -> kvmm-hold
 #   kvmm/tools/*.c, kvmm/lib/*.c                            -> kvctl
+#   swapd/*.c, kvmm/lib/*.c                                 -> swapd
 #   runtime/**.c, kernels/{,ref,cpu}/*.c, kvmm/lib/*.c      -> kvrt
 #   tests/unit/check_X.c        -> tests/check_X, with libcheck and all of the above
 #   tests/integration/it_X.c    -> tests/it_X, with the other .c files beside it
@@ -110,6 +112,7 @@ DAEMON_SRCS := $(sort $(wildcard kvmm/core/*.c kvmm/ipc/*.c kvmm/dev/*.c kvmm/pr
 HOLD_SRCS   := $(sort $(wildcard kvmm/hold/*.c))
 LIB_SRCS    := $(sort $(wildcard kvmm/lib/*.c))
 TOOL_SRCS   := $(sort $(wildcard kvmm/tools/*.c))
+SWAPD_SRCS  := $(sort $(wildcard swapd/*.c))
 RT_SRCS     := $(sort $(wildcard runtime/*.c runtime/*/*.c))
 CLIENT_SRCS := $(sort $(wildcard runtime/libkvmm/*.c))
 KERN_SRCS   := $(sort $(wildcard kernels/*.c kernels/ref/*.c kernels/cpu/*.c))
@@ -125,7 +128,7 @@ IT_SHARED    := $(sort $(filter-out $(IT_SRCS),$(wildcard tests/integration/*.c)
 BENCH_SHARED := $(sort $(filter-out $(BENCH_SRCS) $(REPORT_SRC),$(wildcard tests/bench/*.c)))
 
 PROG_SRCS := $(sort $(wildcard kvmm/main.c) $(DAEMON_SRCS) $(HOLD_SRCS) $(LIB_SRCS) \
-	       $(TOOL_SRCS) $(RT_SRCS) $(KERN_SRCS))
+	       $(TOOL_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
 TEST_SRCS := $(sort $(UNIT_SRCS) $(UNIT_SHARED) $(IT_SRCS) $(IT_SHARED) $(SIM_SRCS) \
 	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC))
 
@@ -165,13 +168,14 @@ VARIANT_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mprefer-vect
 VARIANTS := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
 
 # Libraries of each program; -pthread is always there.
-LIBS_kvmm      :=
-LIBS_kvmm-hold :=
+LIBS_kvmm      := -lnuma
+LIBS_kvmm-hold := -luring
 LIBS_kvctl     :=
-LIBS_kvrt      := -ljansson -lpcre2-8 -lm
+LIBS_swapd     := -luring
+LIBS_kvrt      := -ljansson -lpcre2-8 -levent_core -lm
 LIBS_report    := -ljansson
 # Asked when the first test is linked: pkg-config itself may come by `make deps`.
-LIBS_tests      = $(LIBS_kvmm) $(LIBS_kvmm-hold) $(LIBS_kvctl) $(LIBS_kvrt) -ldl \
+LIBS_tests      = $(LIBS_kvmm) $(LIBS_kvmm-hold) $(LIBS_kvctl) $(LIBS_swapd) $(LIBS_kvrt) -ldl \
 		  $(shell $(PKG_CONFIG) --libs check)
 
 # -------------------------------------------------------------------- objects
@@ -246,6 +250,7 @@ endef
 $(eval $(call archive,kvmmd,$(DAEMON_SRCS)))
 $(eval $(call archive,hold,$(HOLD_SRCS)))
 $(eval $(call archive,tools,$(TOOL_SRCS)))
+$(eval $(call archive,swapd,$(SWAPD_SRCS)))
 $(eval $(call archive,runtime,$(filter-out $(CLIENT_SRCS),$(RT_SRCS))))
 $(eval $(call archive,kernels,$(KERN_SRCS)))
 TEST_ARCHIVES := $(ARCHIVES)
@@ -272,6 +277,7 @@ endef
 $(eval $(call program,kvmm,$(wildcard kvmm/main.c),$(DAEMON_SRCS) $(LIB_SRCS)))
 $(eval $(call program,kvmm-hold,$(filter $(HOLD_SRCS),$(MAINS)),$(HOLD_SRCS) $(LIB_SRCS)))
 $(eval $(call program,kvctl,$(wildcard kvmm/tools/kvctl.c),$(TOOL_SRCS) $(LIB_SRCS)))
+$(eval $(call program,swapd,$(wildcard swapd/main.c),$(SWAPD_SRCS) $(LIB_SRCS)))
 $(eval $(call program,kvrt,$(wildcard runtime/kvrt.c),$(RT_SRCS) $(KERN_SRCS) $(LIB_SRCS)))
 
 # $(call link,libraries): objects first, then the archives as one group
@@ -305,7 +311,7 @@ $(REPORT_PROG): $(call objs,$(REPORT_SRC)) $(B)/.sources
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
-.PHONY: all tests cuda toolchain deps run check check-full check-style sim bench install clean \
+.PHONY: all tests cuda toolchain deps run check check-full soak check-style sim bench install clean \
 	help bench-progs FORCE
 FORCE:
 
@@ -347,7 +353,8 @@ run: deps
 
 check: KVMM_LEVEL := check
 check-full: KVMM_LEVEL := full
-check check-full: deps
+soak: KVMM_LEVEL := soak
+check check-full soak: deps
 	@mkdir -p $(B) && date +%s >$(B)/.check-start
 	$(Q)$(MAKE) $(SUBMAKE) all tests $(if $(D),,cuda) || \
 		{ printf '\nthe build failed\n0 passed, 1 failed\n'; exit 1; }
@@ -372,7 +379,7 @@ install: all
 	$(Q)install -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(sbindir)' '$(DESTDIR)$(docdir)'
 	$(Q)set -e; for p in $(filter $(B)/kvctl $(B)/kvrt,$(PROGS)); do \
 		install -m 755 $$p '$(DESTDIR)$(bindir)'; done
-	$(Q)set -e; for p in $(filter $(B)/kvmm $(B)/kvmm-hold,$(PROGS)); do \
+	$(Q)set -e; for p in $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd,$(PROGS)); do \
 		install -m 755 $$p '$(DESTDIR)$(sbindir)'; done
 	$(Q)set -e; for a in $(LIBKVMM); do \
 		install -D -m 644 $$a '$(DESTDIR)$(libdir)/'$${a##*/}; done
@@ -390,7 +397,7 @@ clean:
 	$(call say,CLEAN,$(O))
 	$(Q)for b in $(if $(D),,$(addprefix $(O)/,asan tsan ubsan)) $(B); do \
 		rm -rf $$b/obj $$b/lib $$b/tests $$b/logs $$b/bench.json $$b/.flags $$b/.sources \
-			$$b/.check-start $(addprefix $$b/,kvmm kvmm-hold kvctl kvrt); \
+			$$b/.check-start $(addprefix $$b/,kvmm kvmm-hold kvctl kvrt swapd); \
 		if [ -d $$b ]; then rmdir --ignore-fail-on-non-empty $$b; fi; done
 
 help:

@@ -25,10 +25,21 @@
 	x(peer_pidfd,		"SO_PEERPIDFD: ENOPROTOOPT, as on old kernels") \
 	x(socket_listen,	"making a socket: EACCES")		\
 	x(thread_create,	"starting a thread: EAGAIN")		\
+	x(host_huge,		"taking huge pages for the host pool: ENOMEM") \
+	x(host_lock,		"locking the host pool: refused")	\
+	x(copy_out_eio,		"copying a block to the host pool: EIO") \
+	x(copy_in_eio,		"copying a block from the host pool: EIO") \
+	x(copy_delay,		"a copy between the pools takes 20 ms more") \
 	x(mm_die,		"the daemon dies before a request")	\
 	x(mm_die_commit,	"the daemon dies after a request took effect, before its completion") \
 	x(control_die,		"the daemon dies after an attach, before its answer") \
-	x(hold_fork,		"starting a child: EAGAIN")
+	x(hold_fork,		"starting a child: EAGAIN")		\
+	x(hold_ring,		"making swapd's io_uring: EPERM, as in containers") \
+	x(swapd_register,	"registering the host pool: ENOMEM")	\
+	x(swapd_die_taken,	"swapd dies after taking a request off the ring") \
+	x(swapd_die_queued,	"swapd dies with requests prepared, before the kernel has them") \
+	x(swapd_die_submitted,	"swapd dies after giving requests to the kernel") \
+	x(swapd_die_published,	"swapd dies after publishing a completion")
 
 enum kv_fault {
 #define x(name, text) KV_FAULT_##name,

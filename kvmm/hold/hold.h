@@ -7,6 +7,14 @@
  * file descriptor.  kvmm puts records; hold keeps them for the next kvmm and
  * hands them over at its start, HOLD_END last.  Hold looks at nothing but
  * the op, and at the name of listening sockets when it must unlink them.
+ *
+ * swapd.  With the records HOLD_SWAP_SHM to HOLD_SWAP_CPL and then
+ * HOLD_SWAP_RUN kvmm asks for a swapd, and has one, started anew whenever a
+ * signal ends it, until it drops HOLD_SWAP_RUN or puts one with another
+ * generation.  What happens to it hold tells in records with HOLD_TELL, at
+ * any time; include/kvmm/swapd.h says what they mean.  All but the areas go
+ * with the kvmm that put them; the swapd of a dead kvmm is killed, and the next one
+ * starts when nothing of it is in flight any more.
  */
 #ifndef KVMM_HOLD_HOLD_H
 #define KVMM_HOLD_HOLD_H
@@ -21,14 +29,55 @@ enum hold_op {
 	HOLD_PUT = 1,	/* keep; replaces a record of the same kind and index */
 	HOLD_DROP,	/* forget it */
 	HOLD_END,	/* hold to kvmm: this was the last record */
+	HOLD_TELL,	/* hold to kvmm: something happened; nothing is kept */
 };
 
 enum hold_kind {
 	HOLD_LOCK = 1,		/* the instance lock */
-	HOLD_LISTEN,		/* listening socket; index 0 attach, 1 view */
+	HOLD_LISTEN,		/* listening socket; index 0 attach, 1 view,
+				 * 2 admin */
 	HOLD_CLIENT,		/* pidfd of a client */
 	HOLD_EPOCH,		/* no descriptor; value: last daemon epoch */
+
+	/* For swapd. */
+	HOLD_SWAP_SHM,		/* memfd with struct swapd_ctl */
+	HOLD_SWAP_POOL,		/* memfd of the host pool */
+	HOLD_SWAP_REQ,		/* eventfd that wakes swapd */
+	HOLD_SWAP_CPL,		/* eventfd that wakes kvmm */
+	HOLD_SWAP_RUN,		/* no descriptor; value: HOLD_SWAP_VALUE() */
+	HOLD_SWAP_WORKS,	/* no descriptor; generation: of a start that did
+				 * some work: should it die, the next comes at
+				 * once */
+	HOLD_SWAP_AREA,		/* file of area @index, for the next kvmm */
+
+	/*
+	 * Told about swapd; @generation is that of the start.
+	 *
+	 * HOLD_SWAPD_UP: with kvmm's end of the control socket; value: pid.
+	 * HOLD_SWAPD_DOWN: no thread of it is left; value: its wait status;
+	 * index: 1 when it will be started again, 0 when it ended by itself
+	 * and said why.
+	 * HOLD_SWAP_OLD_CQE: after DOWN, a transfer is over; value: id of the
+	 * request; index: the kernel's result, as s32.
+	 * HOLD_SWAP_DRAINED: after DOWN and the last OLD_CQE: nothing of it is
+	 * in flight any more.
+	 */
+	HOLD_SWAPD_UP,
+	HOLD_SWAPD_DOWN,
+	HOLD_SWAP_OLD_CQE,
+	HOLD_SWAP_DRAINED,
 };
+
+/**
+ * HOLD_SWAP_VALUE() - how swapd is to run; 0 anywhere: its default
+ * @depth:   requests given to the kernel at once, below 65536
+ * @engine:  enum swapd_engine
+ * @threads: of the engine sync, below 256
+ * @slow_ms: a request that takes longer is told
+ */
+#define HOLD_SWAP_VALUE(depth, engine, threads, slow_ms)		\
+	((u64)(u16)(depth) | (u64)(u8)(engine) << 16 |			\
+	 (u64)(u8)(threads) << 24 | (u64)(u32)(slow_ms) << 32)
 
 /**
  * struct hold_record - one message

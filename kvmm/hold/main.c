@@ -20,6 +20,8 @@
  * a kvmm that is about to be started again; its listening sockets, so that
  * clients wait in their queue meanwhile; the pidfds of its clients, so that
  * the next kvmm can end those that keep the old memory.
+ *
+ * swapd is the second child (swap.h), started when kvmm asks for it.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -40,7 +42,8 @@
 #include <kvmm/log.h>
 
 #include "kvmm/hold/store.h"
-#include "kvmm/ipc/options.h"
+#include "kvmm/hold/swap.h"
+#include <kvmm/kvmm_options.h>
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
@@ -75,9 +78,11 @@ static const struct kv_program program = {
  */
 struct hold {
 	struct store	store;
+	struct swap	swap;
 	sigset_t	old_mask;
 	char		**argv;
 	char		exe[4096];
+	char		swapd[4096];
 	int		signals;
 	int		sock;
 	pid_t		pid;
@@ -155,6 +160,7 @@ static int child_start(struct hold *h)
 	err = store_send(&h->store, h->sock);
 	if (err)
 		pr_debug("kvmm took nothing over: %s", strerror(-err));
+	swap_kvmm_up(&h->swap, h->sock);
 	return 0;
 
 out_forget:
@@ -171,6 +177,7 @@ static int child_reap(struct hold *h)
 		;
 	/* What it deposited before it died. */
 	store_receive(&h->store, h->sock);
+	swap_kvmm_gone(&h->swap, &h->store);
 	child_forget(h);
 	return status;
 }
@@ -197,10 +204,12 @@ static void take_signals(struct hold *h)
 
 static int wait_ms(const struct hold *h, u64 until)
 {
-	u64 now = now_ms();
+	u64 now = now_ms(), swap = swap_deadline(&h->swap);
 
 	if (h->stop_at && (!until || h->stop_at < until))
 		until = h->stop_at;
+	if (swap && (!until || swap < until))
+		until = swap;
 	if (!until)
 		return -1;
 	return until > now ? (int)(until - now) : 0;
@@ -210,14 +219,16 @@ static int wait_ms(const struct hold *h, u64 until)
 static int hold_child(struct hold *h)
 {
 	for (;;) {
-		struct pollfd p[] = {
+		struct pollfd p[3 + SWAP_POLL_MAX] = {
 			{ .fd = h->signals, .events = POLLIN },
 			{ .fd = h->pidfd, .events = POLLIN },
 			{ .fd = h->sock, .events = POLLIN },
 		};
+		u32 n = 3 + swap_poll(&h->swap, p + 3);
 
-		if (poll(p, ARRAY_SIZE(p), wait_ms(h, 0)) < 0 &&
-		    errno != EINTR)
+		if (h->swap.blocked)
+			p[2].events |= POLLOUT;
+		if (poll(p, n, wait_ms(h, 0)) < 0 && errno != EINTR)
 			pr_warn("poll: %s", strerror(errno));
 		if (p[0].revents)
 			take_signals(h);
@@ -225,9 +236,11 @@ static int hold_child(struct hold *h)
 			/* It closed its end and ends, or will say so. */
 			close(h->sock);
 			h->sock = -1;
+			swap_kvmm_up(&h->swap, -1);
 		}
 		if (p[1].revents)
 			return child_reap(h);
+		swap_work(&h->swap, &h->store);
 		if (h->stop_at && now_ms() >= h->stop_at) {
 			pr_warn("kvmm did not end in %d s: killed",
 				STOP_GRACE_MS / 1000);
@@ -243,10 +256,14 @@ static bool hold_pause(struct hold *h, u32 ms)
 	u64 until = now_ms() + ms;
 
 	while (!h->stopping && now_ms() < until) {
-		struct pollfd p = { .fd = h->signals, .events = POLLIN };
+		struct pollfd p[1 + SWAP_POLL_MAX] = {
+			{ .fd = h->signals, .events = POLLIN },
+		};
+		u32 n = 1 + swap_poll(&h->swap, p + 1);
 
-		if (poll(&p, 1, wait_ms(h, until)) > 0)
+		if (poll(p, n, wait_ms(h, until)) > 0 && p[0].revents)
 			take_signals(h);
+		swap_work(&h->swap, &h->store);
 	}
 	return !h->stopping;
 }
@@ -286,7 +303,8 @@ static int hold_run(struct hold *h)
 
 /* ---- start ---- */
 
-static int find_kvmm(char *path, size_t len)
+/* @name: of a program beside this one */
+static int find_beside(const char *name, char *path, size_t len)
 {
 	ssize_t n = readlink("/proc/self/exe", path, len);
 	char *slash;
@@ -295,9 +313,9 @@ static int find_kvmm(char *path, size_t len)
 		return -ENAMETOOLONG;
 	path[n] = '\0';
 	slash = strrchr(path, '/');
-	if (!slash || (size_t)(slash - path) + sizeof("/kvmm") > len)
+	if (!slash || (size_t)(slash + 1 - path) + strlen(name) >= len)
 		return -ENAMETOOLONG;
-	strcpy(slash, "/kvmm");
+	strcpy(slash + 1, name);
 	return 0;
 }
 
@@ -314,6 +332,18 @@ static int catch_signals(struct hold *h)
 	signal(SIGPIPE, SIG_IGN);
 	h->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return h->signals < 0 ? -errno : 0;
+}
+
+/* Descriptors 0 to 2 are taken, so that none of ours is one of them. */
+static void fill_standard(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
 }
 
 /*
@@ -341,6 +371,7 @@ int main(int argc, char **argv)
 	char text[128];
 	int err, code;
 
+	fill_standard();
 	kv_log_init("kvmm-hold", KV_LOG_INFO);
 	if (answer_for_itself(argc, argv))
 		return 0;
@@ -349,14 +380,18 @@ int main(int argc, char **argv)
 	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
 		kv_fault_armed = false;
 	h.argv = argv;
-	err = find_kvmm(h.exe, sizeof(h.exe));
+	err = find_beside("kvmm", h.exe, sizeof(h.exe));
+	if (!err)
+		err = find_beside("swapd", h.swapd, sizeof(h.swapd));
 	if (!err)
 		err = catch_signals(&h);
 	if (err) {
 		pr_err("cannot start: %s", strerror(-err));
 		return EX_OSERR;
 	}
+	swap_init(&h.swap, h.swapd, &h.old_mask);
 	code = hold_run(&h);
+	swap_exit(&h.swap);
 	store_clear(&h.store);
 	return code;
 }

@@ -21,7 +21,7 @@ union fd_control {
 	struct cmsghdr	align;
 };
 
-static struct kept *store_find(struct store *st, u32 kind, u32 index)
+struct kept *store_find(struct store *st, u32 kind, u32 index)
 {
 	u32 i;
 
@@ -39,6 +39,15 @@ static void store_drop(struct store *st, struct kept *k)
 	if (k->fd >= 0)
 		close(k->fd);
 	*k = st->kept[--st->nr];
+}
+
+void store_forget(struct store *st, u32 kind)
+{
+	u32 i = st->nr;
+
+	while (i--)
+		if (st->kept[i].rec.kind == kind)
+			store_drop(st, &st->kept[i]);
 }
 
 void store_apply(struct store *st, const struct hold_record *rec, int fd)
@@ -99,7 +108,8 @@ int store_receive(struct store *st, int sock)
 	}
 }
 
-static int send_record(int sock, const struct hold_record *rec, int fd)
+int store_send_record(int sock, const struct hold_record *rec, int fd,
+		      int flags)
 {
 	union fd_control control;
 	struct iovec iov = {
@@ -120,7 +130,7 @@ static int send_record(int sock, const struct hold_record *rec, int fd)
 		memcpy(CMSG_DATA(cm), &fd, sizeof(fd));
 	}
 	do {
-		n = sendmsg(sock, &msg, MSG_NOSIGNAL);
+		n = sendmsg(sock, &msg, MSG_NOSIGNAL | flags);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;
 }
@@ -132,11 +142,12 @@ int store_send(const struct store *st, int sock)
 	u32 i;
 
 	for (i = 0; i < st->nr; i++) {
-		err = send_record(sock, &st->kept[i].rec, st->kept[i].fd);
+		err = store_send_record(sock, &st->kept[i].rec,
+					st->kept[i].fd, 0);
 		if (err)
 			return err;
 	}
-	return send_record(sock, &end, -1);
+	return store_send_record(sock, &end, -1, 0);
 }
 
 /* The path of the lock file, from the descriptor itself. */

@@ -32,6 +32,22 @@ int __must_check store_send(const struct store *st, int sock);
 /* store_unlink() - remove the sockets and the lock of a kvmm that cannot */
 void store_unlink(const struct store *st);
 
+/* store_find() - the record of that name, or NULL */
+struct kept *store_find(struct store *st, u32 kind, u32 index);
+
+/* store_forget() - all records of a kind */
+void store_forget(struct store *st, u32 kind);
+
+/**
+ * store_send_record() - one message to kvmm
+ * @fd:    goes with it; -1: none
+ * @flags: MSG_DONTWAIT or 0
+ *
+ * Return: 0 or a negative errno.
+ */
+int __must_check store_send_record(int sock, const struct hold_record *rec,
+				   int fd, int flags);
+
 /* store_clear() - close everything */
 void store_clear(struct store *st);
 

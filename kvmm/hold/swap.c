@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * swap.c - hold's part of swapd
+ *
+ * A start of swapd is a life: a process and an io_uring made for it.  The
+ * process may end at any time; the life goes on until every transfer that it
+ * gave to the kernel is over.  Meanwhile the next life runs beside it, so a
+ * dead swapd costs the time of a fork.  There are SWAP_LIVES; when all wait
+ * for a disk that does not answer, swapd stays down.
+ *
+ * What kvmm is told of a life comes in this order: UP, DOWN, its old
+ * completions, DRAINED.  A message that the socket cannot take now waits where
+ * it is: UP and DOWN in the state of the life, completions in the ring
+ * itself.  Lives are told oldest first, so DOWN comes before the next UP.
+ *
+ * Without io_uring (forbidden, missing) a life has no ring.  Its transfers are
+ * those of its threads, and when the process has been waited for, none is
+ * left: DOWN is followed by DRAINED.
+ *
+ * When kvmm dies its swapd is killed: it works on memory that the next kvmm
+ * does not know.  The next swapd starts when all old lives are over, because
+ * the areas may be the same and nobody would know which slots to avoid.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+#include <kvmm/swapd.h>
+
+#include "kvmm/hold/swap.h"
+
+#define BACKOFF_MIN_MS	100
+#define BACKOFF_MAX_MS	2000
+#define LONG_LIFE_MS	2000
+#define LOOK_MS		50	/* at rings in flight, should poll() not say */
+#define EXIT_GRACE_MS	2000
+#define DEPTH_DEFAULT	64
+
+static u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+}
+
+void swap_init(struct swap *sw, const char *exe, const sigset_t *old_mask)
+{
+	memset(sw, 0, sizeof(*sw));
+	sw->exe = exe;
+	sw->old_mask = old_mask;
+	sw->kvmm = -1;
+	sw->pidfd = -1;
+}
+
+static struct swap_life *life_running(struct swap *sw)
+{
+	struct swap_life *l = sw->nr ? &sw->life[sw->nr - 1] : NULL;
+
+	return l && l->state == LIFE_RUNS ? l : NULL;
+}
+
+/* ---- start ---- */
+
+/* Descriptors that swapd inherits; all are closed on exec elsewhere. */
+struct swap_fds {
+	int	shm;
+	int	pool;
+	int	req;
+	int	cpl;
+	int	control;
+	int	ring;		/* -1: none */
+	int	params;
+};
+
+static int fd_of(struct store *st, u32 kind)
+{
+	struct kept *k = store_find(st, kind, 0);
+
+	return k ? k->fd : -1;
+}
+
+static int fds_find(struct store *st, struct swap_fds *f)
+{
+	f->shm = fd_of(st, HOLD_SWAP_SHM);
+	f->pool = fd_of(st, HOLD_SWAP_POOL);
+	f->req = fd_of(st, HOLD_SWAP_REQ);
+	f->cpl = fd_of(st, HOLD_SWAP_CPL);
+	return f->shm < 0 || f->pool < 0 || f->req < 0 || f->cpl < 0 ?
+		-EBADF : 0;
+}
+
+static int fds_inherit(const struct swap_fds *f)
+{
+	const int fd[] = { f->shm, f->pool, f->req, f->cpl, f->control,
+			   f->ring, f->params };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(fd); i++)
+		if (fd[i] >= 0 && fcntl(fd[i], F_SETFD, 0))
+			return -errno;
+	return 0;
+}
+
+static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
+				  const struct swap_fds *f, u64 value)
+{
+	static const char * const engine[] = { "auto", "uring", "sync" };
+	char arg[16][40];
+	char *argv[ARRAY_SIZE(arg) + 2] = { (char *)sw->exe };
+	u32 n = 0, i;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || fds_inherit(f))
+		_exit(EX_OSERR);
+	sigprocmask(SIG_SETMASK, sw->old_mask, NULL);
+#define ADD(name, v)							\
+	snprintf(arg[n++], sizeof(arg[0]), "--" name "=%u", (unsigned int)(v))
+	ADD("generation", sw->generation);
+	ADD("ctl-fd", f->shm);
+	ADD("pool-fd", f->pool);
+	ADD("request-fd", f->req);
+	ADD("completion-fd", f->cpl);
+	ADD("control-fd", f->control);
+	ADD("ring-fd", max(f->ring, 0));
+	ADD("params-fd", max(f->params, 0));
+	if (value & 0xffff)
+		ADD("depth", value & 0xffff);
+	if (value >> 24 & 0xff)
+		ADD("threads", value >> 24 & 0xff);
+	if (value >> 32)
+		ADD("slow-ms", value >> 32);
+#undef ADD
+	snprintf(arg[n++], sizeof(arg[0]), "--engine=%s",
+		 engine[min(value >> 16 & 0xff, (u64)SWAPD_ENGINE_SYNC)]);
+	for (i = 0; i < n; i++)
+		argv[i + 1] = arg[i];
+	argv[n + 1] = NULL;
+	execv(sw->exe, argv);
+	pr_err("%s cannot be started: %s: install swapd beside kvmm-hold",
+	       sw->exe, strerror(errno));
+	_exit(EX_OSERR);
+}
+
+static void ring_make(struct swap_life *l, struct swap_fds *f, u64 value)
+{
+	u32 depth = (u32)(value & 0xffff);
+	int err;
+
+	f->ring = -1;
+	f->params = -1;
+	if ((value >> 16 & 0xff) == SWAPD_ENGINE_SYNC)
+		return;
+	depth = min(depth ? depth : DEPTH_DEFAULT, (u32)SWAPD_DEPTH_MAX);
+	err = swap_ring_make(&l->ring, depth, &f->params);
+	if (err)
+		pr_info("no io_uring for swapd: %s", strerror(-err));
+	else
+		f->ring = l->ring.ring.ring_fd;
+}
+
+static int life_fork(struct swap *sw, struct swap_life *l, struct swap_fds *f,
+		     u64 value)
+{
+	pid_t parent = getpid();
+	int err;
+
+	l->pid = fork();
+	if (!l->pid)
+		swapd_exec(sw, parent, f, value);
+	if (l->pid < 0)
+		return -errno;
+	sw->pidfd = (int)syscall(SYS_pidfd_open, l->pid, 0);
+	if (sw->pidfd >= 0)
+		return 0;
+	err = -errno;
+	kill(l->pid, SIGKILL);
+	waitpid(l->pid, NULL, 0);
+	return err;
+}
+
+static int life_start(struct swap *sw, struct store *st, u64 value)
+{
+	struct swap_life *l = &sw->life[sw->nr];
+	struct swap_fds f;
+	int sv[2], err;
+
+	err = fds_find(st, &f);
+	if (err)
+		return err;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv))
+		return -errno;
+	memset(l, 0, sizeof(*l));
+	l->generation = ++sw->generation;
+	l->sock = sv[0];
+	f.control = sv[1];
+	ring_make(l, &f, value);
+	err = life_fork(sw, l, &f, value);
+	close(sv[1]);
+	if (f.params >= 0)
+		close(f.params);
+	if (err) {
+		close(l->sock);
+		swap_ring_close(&l->ring);
+		return err;
+	}
+	sw->born = now_ms();
+	sw->killed = false;
+	sw->nr++;
+	return 0;
+}
+
+/* ---- end ---- */
+
+static void swapd_kill(struct swap *sw)
+{
+	struct swap_life *l = life_running(sw);
+
+	if (!l)
+		return;
+	sw->killed = true;
+	if (kill(l->pid, SIGKILL))
+		pr_warn("swapd cannot be killed: %s", strerror(errno));
+}
+
+/* When the next one starts, after one that a signal ended. */
+static void life_again(struct swap *sw, const struct swap_life *l)
+{
+	if (now_ms() - sw->born >= LONG_LIFE_MS)
+		sw->backoff = 0;
+	pr_warn("swapd was ended by signal %d (%s) with %u transfers in flight: started again in %u ms",
+		WTERMSIG(l->status), strsignal(WTERMSIG(l->status)),
+		swap_ring_left(&l->ring), sw->backoff);
+	sw->start_at = now_ms() + sw->backoff;
+	sw->backoff = sw->backoff ? min(2 * sw->backoff, (u32)BACKOFF_MAX_MS) :
+				    BACKOFF_MIN_MS;
+}
+
+static void life_ended(struct swap *sw, struct swap_life *l)
+{
+	l->state = LIFE_ENDED;
+	close(sw->pidfd);
+	sw->pidfd = -1;
+	/* What kvmm never heard of, it need not bury. */
+	if (l->sock >= 0) {
+		close(l->sock);
+		l->sock = -1;
+		l->mute = true;
+	}
+	swap_ring_settle(&l->ring);
+	l->again = WIFSIGNALED(l->status);
+	if (!l->again && WEXITSTATUS(l->status))
+		pr_warn("swapd ended by itself with code %d: it is not started again",
+			WEXITSTATUS(l->status));
+	if (sw->killed)
+		return;
+	sw->ended = !l->again;
+	if (l->again)
+		life_again(sw, l);
+}
+
+static void swapd_bury(struct swap *sw)
+{
+	struct swap_life *l = life_running(sw);
+
+	if (l && waitpid(l->pid, &l->status, WNOHANG) == l->pid)
+		life_ended(sw, l);
+}
+
+static void life_close(struct swap *sw, struct swap_life *l)
+{
+	u32 i = (u32)(l - sw->life);
+
+	if (l->sock >= 0)
+		close(l->sock);
+	swap_ring_close(&l->ring);
+	sw->nr--;
+	memmove(l, l + 1, (sw->nr - i) * sizeof(*l));
+}
+
+/* ---- telling kvmm ---- */
+
+/* Return: whether it was told, or need not be. */
+static bool tell(struct swap *sw, const struct swap_life *l, u32 kind,
+		 u32 index, u64 value)
+{
+	const struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_TELL, .kind = kind,
+		.index = index, .generation = l->generation, .value = value,
+	};
+	int err;
+
+	if (l->mute || sw->kvmm < 0)
+		return true;
+	err = store_send_record(sw->kvmm, &r,
+				kind == HOLD_SWAPD_UP ? l->sock : -1,
+				MSG_DONTWAIT);
+	/* Anything else: kvmm is gone, and its death comes next. */
+	sw->blocked = err == -EAGAIN;
+	return !sw->blocked;
+}
+
+/* Return: whether all that is over was told. */
+static bool tell_completions(struct swap *sw, struct swap_life *l)
+{
+	u64 id;
+	s32 res;
+
+	while (swap_ring_peek(&l->ring, &id, &res)) {
+		if (!tell(sw, l, HOLD_SWAP_OLD_CQE, (u32)res, id))
+			return false;
+		swap_ring_take(&l->ring);
+	}
+	return true;
+}
+
+/* Return: false when the socket is full. */
+static bool life_tell(struct swap *sw, struct swap_life *l)
+{
+	if (l->state == LIFE_RUNS && l->sock >= 0) {
+		if (!tell(sw, l, HOLD_SWAPD_UP, 0, (u64)l->pid))
+			return false;
+		close(l->sock);
+		l->sock = -1;
+	}
+	if (l->state == LIFE_ENDED) {
+		if (!tell(sw, l, HOLD_SWAPD_DOWN, l->again,
+			  (u64)(u32)l->status))
+			return false;
+		l->state = LIFE_REAPED;
+	}
+	return l->state != LIFE_REAPED || tell_completions(sw, l);
+}
+
+static void swap_tell(struct swap *sw)
+{
+	u32 i = 0;
+
+	sw->blocked = false;
+	while (i < sw->nr) {
+		struct swap_life *l = &sw->life[i];
+
+		if (!life_tell(sw, l))
+			return;
+		if (l->state != LIFE_REAPED || swap_ring_left(&l->ring)) {
+			i++;
+			continue;
+		}
+		if (!tell(sw, l, HOLD_SWAP_DRAINED, 0, 0))
+			return;
+		life_close(sw, l);
+	}
+}
+
+/* ---- what main.c calls ---- */
+
+void swap_kvmm_up(struct swap *sw, int sock)
+{
+	sw->kvmm = sock;
+}
+
+void swap_kvmm_gone(struct swap *sw, struct store *st)
+{
+	static const u32 kind[] = {
+		HOLD_SWAP_SHM, HOLD_SWAP_POOL, HOLD_SWAP_REQ, HOLD_SWAP_CPL,
+		HOLD_SWAP_RUN, HOLD_SWAP_WORKS,
+	};
+	u32 i;
+
+	swapd_kill(sw);
+	for (i = 0; i < sw->nr; i++)
+		sw->life[i].mute = true;
+	for (i = 0; i < ARRAY_SIZE(kind); i++)
+		store_forget(st, kind[i]);
+	sw->kvmm = -1;
+	sw->blocked = false;
+	sw->ended = false;
+	sw->backoff = 0;
+	sw->start_at = 0;
+}
+
+/* Old lives of another kvmm must be over; some room must be left. */
+static bool may_start(const struct swap *sw)
+{
+	return !sw->ended && sw->kvmm >= 0 && sw->nr < SWAP_LIVES &&
+	       !(sw->nr && sw->life[0].mute) && now_ms() >= sw->start_at;
+}
+
+/* Does kvmm want another swapd than it has? */
+static void swap_obey(struct swap *sw, struct store *st)
+{
+	const struct kept *run = store_find(st, HOLD_SWAP_RUN, 0);
+	int err;
+
+	if (!run || run->rec.generation != sw->run) {
+		swapd_kill(sw);
+		sw->run = run ? run->rec.generation : 0;
+		sw->ended = false;
+		sw->backoff = 0;
+		sw->start_at = 0;
+	}
+	if (!run || life_running(sw) || !may_start(sw))
+		return;
+	err = life_start(sw, st, run->rec.value);
+	if (!err)
+		return;
+	pr_warn("swapd cannot be started: %s: tried again", strerror(-err));
+	sw->start_at = now_ms() + BACKOFF_MAX_MS;
+}
+
+/* A life that did some work is no reason to be careful with the next. */
+static void swap_look(struct swap *sw, struct store *st)
+{
+	const struct kept *works = store_find(st, HOLD_SWAP_WORKS, 0);
+
+	if (works && life_running(sw) && works->rec.generation == sw->generation)
+		sw->backoff = 0;
+}
+
+void swap_work(struct swap *sw, struct store *st)
+{
+	swap_look(sw, st);
+	swapd_bury(sw);
+	/* First what is over, so that there is room; then what began. */
+	swap_tell(sw);
+	swap_obey(sw, st);
+	if (!sw->blocked)
+		swap_tell(sw);
+}
+
+u32 swap_poll(const struct swap *sw, struct pollfd *p)
+{
+	u32 n = 0, i;
+
+	if (sw->pidfd >= 0)
+		p[n++] = (struct pollfd){ .fd = sw->pidfd, .events = POLLIN };
+	/* While kvmm takes nothing, rings that have something are no news. */
+	for (i = 0; i < sw->nr && !sw->blocked; i++) {
+		const struct swap_life *l = &sw->life[i];
+
+		if (l->state == LIFE_REAPED && l->ring.has)
+			p[n++] = (struct pollfd){
+				.fd = l->ring.ring.ring_fd, .events = POLLIN,
+			};
+	}
+	return n;
+}
+
+u64 swap_deadline(const struct swap *sw)
+{
+	const u64 now = now_ms();
+
+	if (sw->nr && sw->life[0].state != LIFE_RUNS && !sw->blocked)
+		return now + LOOK_MS;
+	return sw->start_at > now ? sw->start_at : 0;
+}
+
+void swap_exit(struct swap *sw)
+{
+	struct pollfd p = { .fd = sw->pidfd, .events = POLLIN };
+
+	swapd_kill(sw);
+	if (sw->pidfd >= 0 && poll(&p, 1, EXIT_GRACE_MS) != 1)
+		pr_warn("swapd waits for its disk and ends when that answers");
+	swapd_bury(sw);
+	while (sw->nr)
+		life_close(sw, &sw->life[0]);
+}

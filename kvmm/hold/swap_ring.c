@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * swap_ring.c - what a dead swapd left to the kernel
+ *
+ * Death does not stop a transfer: for seconds it may go on to read or
+ * overwrite memory that looks free.  The ring tells when it is over, if it
+ * outlives its submitter.  So hold makes it, keeps a descriptor and a mapping,
+ * and reads, after swapd has died:
+ *
+ *   sq.head   entries that the kernel consumed, counted from 0.  It moves only
+ *             inside the submitter's system calls, so it stands still now.
+ *             What lies between it and the tail was never issued.
+ *   cq.tail   completions posted, counted from 0.  Every entry posts one.
+ *   cq.head   completions that swapd took.  From now on it is ours.
+ *
+ * In flight is sq.head less cq.tail.  Nothing here ever enters the ring: that
+ * would issue what the dead one had prepared.
+ *
+ * The flags that make a ring cheaper are not for this one: with DEFER_TASKRUN
+ * a dead task's completions are never posted, and with SINGLE_ISSUER its maker
+ * alone may submit.
+ */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <kvmm/fault.h>
+
+#include "kvmm/hold/swap_ring.h"
+
+int swap_ring_make(struct swap_ring *r, u32 depth, int *params)
+{
+	struct io_uring_params p;
+	int err;
+
+	memset(r, 0, sizeof(*r));
+	memset(&p, 0, sizeof(p));
+	*params = -1;
+	if (kv_fault(KV_FAULT_hold_ring))
+		return -EPERM;
+	/* The kernel makes the completion queue twice as long. */
+	err = io_uring_queue_init_params((u32)roundup_pow_of_two(depth),
+					 &r->ring, &p);
+	if (err)
+		return err;
+	*params = memfd_create("kvmm-ring-params", MFD_CLOEXEC);
+	if (*params < 0) {
+		err = -errno;
+		goto out_ring;
+	}
+	if (write(*params, &p, sizeof(p)) != sizeof(p)) {
+		err = -EIO;
+		goto out_params;
+	}
+	r->has = true;
+	return 0;
+
+out_params:
+	close(*params);
+	*params = -1;
+out_ring:
+	io_uring_queue_exit(&r->ring);
+	return err;
+}
+
+void swap_ring_settle(struct swap_ring *r)
+{
+	if (r->has)
+		r->head = *r->ring.cq.khead;
+}
+
+bool swap_ring_peek(const struct swap_ring *r, u64 *id, s32 *res)
+{
+	const struct io_uring_cqe *cqe;
+
+	/* Pairs with the kernel's release of the tail. */
+	if (!r->has || load_acquire(r->ring.cq.ktail) == r->head)
+		return false;
+	cqe = &r->ring.cq.cqes[r->head & (r->ring.cq.ring_entries - 1)];
+	*id = cqe->user_data;
+	*res = cqe->res;
+	return true;
+}
+
+void swap_ring_take(struct swap_ring *r)
+{
+	/* Lets poll() say when there is more. */
+	store_release(r->ring.cq.khead, ++r->head);
+}
+
+u32 swap_ring_left(const struct swap_ring *r)
+{
+	return r->has ? load_acquire(r->ring.sq.khead) - r->head : 0;
+}
+
+void swap_ring_close(struct swap_ring *r)
+{
+	if (r->has)
+		io_uring_queue_exit(&r->ring);
+	r->has = false;
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * io.c - requests from the ring to their completion
+ *
+ *	ring -> io_take() -> pending -> io_next() -> engine -> io_end() -> ring
+ *
+ * Everything that is common to the engines.  A request lies in the table at
+ * the tag of its id, so the table cannot overflow and the id that the kernel
+ * carries is enough to find it again.  Two queues wait: reads go first, since
+ * somebody waits for them, but one in FAIR goes to a write, so that a stream
+ * of reads does not keep memory from being freed.
+ *
+ * The slot of a request belongs to swapd from io_take() to the store that
+ * publishes its completion, which comes last of all.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <time.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "swapd/daemon.h"
+#include "swapd/slot.h"
+
+#define FAIR	4	/* of so many requests one is a write, if one waits */
+
+u64 sd_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
+}
+
+void io_count(struct swapd *s, enum swapd_counter c, u64 n)
+{
+	__atomic_fetch_add(&s->ctl->counter[c], n, __ATOMIC_RELAXED);
+}
+
+static void area_count(struct swapd *s, u32 area, enum swapd_area_counter c,
+		       u64 n)
+{
+	__atomic_fetch_add(&s->ctl->area[area][c], n, __ATOMIC_RELAXED);
+}
+
+/* kvmm broke the contract: nothing sensible can follow. */
+void sd_broken(const char *what)
+{
+	pr_err("%s: swapd and kvmm are not of one version: install both anew",
+	       what);
+	exit(EX_PROTOCOL);
+}
+
+int io_init(struct swapd *s)
+{
+	s->io = calloc(s->entries, sizeof(*s->io));
+	if (!s->io)
+		return -ENOMEM;
+	s->pending[0].first = SD_NIL;
+	s->pending[1].first = SD_NIL;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->cpl_lock, NULL);
+	pthread_cond_init(&s->more, NULL);
+	return 0;
+}
+
+void io_rings_begin(struct swapd *s)
+{
+	ring_cons_init(&s->req, s->entries, 0, &s->ctl->req_head,
+		       &s->ctl->req_tail);
+	ring_prod_init(&s->cpl, s->entries, 0, &s->ctl->cpl_tail,
+		       &s->ctl->cpl_head);
+}
+
+/* ---- completions ---- */
+
+static void io_complete(struct swapd *s, u64 id, int status)
+{
+	const struct swapd_cpl cpl = { .id = id, .status = status };
+	const u64 one = 1;
+
+	pthread_mutex_lock(&s->cpl_lock);
+	if (!ring_prod_room(&s->cpl) &&
+	    (ring_prod_look(&s->cpl) < 0 || !ring_prod_room(&s->cpl)))
+		sd_broken("more requests than the ring has entries");
+	shared_copy_out(&s->cpls[ring_prod_slot(&s->cpl)], &cpl, sizeof(cpl));
+	ring_prod_advance(&s->cpl);
+	ring_prod_publish(&s->cpl);
+	pthread_mutex_unlock(&s->cpl_lock);
+	if (ring_sleeper_waits(&s->ctl->kvmm_sleeps) &&
+	    write((int)s->opt.completion_fd, &one, sizeof(one)) < 0)
+		pr_debug("kvmm cannot be woken: %s", strerror(errno));
+}
+
+/* ---- taking ---- */
+
+static void queue_add(struct swapd *s, struct sd_queue *q, u32 tag)
+{
+	s->io[tag].next = SD_NIL;
+	if (q->first == SD_NIL)
+		q->first = tag;
+	else
+		s->io[q->last].next = tag;
+	q->last = tag;
+	q->nr++;
+}
+
+static u32 queue_pop(struct swapd *s, struct sd_queue *q)
+{
+	u32 tag = q->first;
+
+	q->first = s->io[tag].next;
+	q->nr--;
+	return tag;
+}
+
+static int req_judge(const struct swapd *s, const struct swapd_req *r)
+{
+	const u64 all = r->host_off | r->area_off | r->len;
+
+	if (r->op != SWAPD_READ && r->op != SWAPD_WRITE)
+		return -EINVAL;
+	if (r->resv || r->resv2[0] || r->resv2[1] || r->resv2[2])
+		return -EINVAL;
+	if (all & (SWAPD_ALIGN - 1) || r->len <= SWAPD_HEADER_BYTES ||
+	    r->len > SWAPD_LEN_MAX ||
+	    r->payload_len > r->len - SWAPD_HEADER_BYTES)
+		return -EINVAL;
+	if (r->host_off > s->pool_bytes ||
+	    r->len > s->pool_bytes - r->host_off ||
+	    r->host_off / SWAPD_SEAM != (r->host_off + r->len - 1) / SWAPD_SEAM)
+		return -EINVAL;
+	return r->area < SWAPD_AREAS ? 0 : -ENXIO;
+}
+
+/* Return: 0, or why the request ends here. */
+static int req_take(struct swapd *s, const struct swapd_req *r)
+{
+	u32 tag = SWAPD_ID_TAG(r->id);
+	struct sd_io *io;
+	int err = req_judge(s, r);
+
+	if (tag >= s->entries)
+		return -EPROTO;
+	if (err)
+		return err;
+	io = &s->io[tag];
+	pthread_mutex_lock(&s->lock);
+	if (io->state == SD_IO_FREE) {
+		io->req = *r;
+		WRITE_ONCE(io->slow, false);
+		io->state = SD_IO_PENDING;
+		WRITE_ONCE(s->unfinished, s->unfinished + 1);
+		queue_add(s, &s->pending[r->op == SWAPD_WRITE], tag);
+	} else {
+		err = -EPROTO;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+u32 io_take(struct swapd *s)
+{
+	struct swapd_req req;
+	int nr = ring_cons_look(&s->req), i, err;
+
+	if (nr < 0)
+		sd_broken("the request ring runs over");
+	for (i = 0; i < nr; i++) {
+		shared_copy_in(&req, &s->reqs[ring_cons_slot(&s->req)],
+			       sizeof(req));
+		ring_cons_advance(&s->req);
+		ring_cons_publish(&s->req);
+		kv_fault_die(KV_FAULT_swapd_die_taken);
+		err = req_take(s, &req);
+		if (err) {
+			io_count(s, SWAPD_CNT_refused, 1);
+			io_complete(s, req.id, err);
+		}
+	}
+	return (u32)nr;
+}
+
+/* ---- to the kernel ---- */
+
+static u32 pending_pick(struct swapd *s)
+{
+	struct sd_queue *reads = &s->pending[0], *writes = &s->pending[1];
+
+	if (reads->nr && (!writes->nr || s->reads_in_row < FAIR - 1)) {
+		s->reads_in_row++;
+		return queue_pop(s, reads);
+	}
+	s->reads_in_row = 0;
+	return writes->nr ? queue_pop(s, writes) : SD_NIL;
+}
+
+/* Free first: kvmm may use the tag again as soon as it sees the completion. */
+static void io_release(struct swapd *s, struct sd_io *io, int status)
+{
+	u64 id = io->req.id;
+
+	pthread_mutex_lock(&s->lock);
+	io->state = SD_IO_FREE;
+	WRITE_ONCE(s->unfinished, s->unfinished - 1);
+	pthread_mutex_unlock(&s->lock);
+	io_complete(s, id, status);
+	kv_fault_die(KV_FAULT_swapd_die_published);
+}
+
+/* Return: 0, or why it cannot be issued. */
+static int io_prepare(struct swapd *s, struct sd_io *io)
+{
+	const struct swapd_req *r = &io->req;
+	const struct sd_area *a = &s->area[r->area];
+
+	if (!area_get(s, r->area))
+		return -ENXIO;
+	if (r->area_off < a->usable_off || r->len > a->usable_bytes ||
+	    r->area_off - a->usable_off > a->usable_bytes - r->len) {
+		area_put(s, r->area);
+		return -EINVAL;
+	}
+	if (r->op == SWAPD_WRITE)
+		slot_seal(s->pool + r->host_off, r, a->uuid);
+	else
+		slot_blank(s->pool + r->host_off);
+	__atomic_fetch_add(&s->inflight, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+struct sd_io *io_next(struct swapd *s)
+{
+	struct sd_io *io;
+	u32 tag;
+	int err;
+
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		tag = pending_pick(s);
+		if (tag != SD_NIL) {
+			s->io[tag].state = SD_IO_ISSUED;
+			s->io[tag].issued_ns = sd_now_ns();
+		}
+		pthread_mutex_unlock(&s->lock);
+		if (tag == SD_NIL)
+			return NULL;
+		io = &s->io[tag];
+		err = io_prepare(s, io);
+		if (!err)
+			return io;
+		io_count(s, SWAPD_CNT_refused, 1);
+		io_release(s, io, err);
+	}
+}
+
+/* ---- from the kernel ---- */
+
+static int transfer_failed(struct swapd *s, const struct swapd_req *r, s64 res)
+{
+	area_count(s, r->area, SWAPD_AREA_CNT_errors, 1);
+	if (res >= 0) {
+		io_count(s, SWAPD_CNT_io_short, 1);
+		return -EIO;
+	}
+	io_count(s, SWAPD_CNT_io_errors, 1);
+	if (res == -ENOSPC || res == -EDQUOT || res == -EFBIG)
+		io_count(s, SWAPD_CNT_io_nospace, 1);
+	/* Whatever the kernel calls it: nobody may try it again as it is. */
+	return res == -EAGAIN || res == -EINTR || res == -ECANCELED ?
+		-EIO : (int)res;
+}
+
+static int io_judge(struct swapd *s, const struct swapd_req *r, s64 res)
+{
+	enum swapd_counter wrong;
+
+	if (res != (s64)r->len)
+		return transfer_failed(s, r, res);
+	if (r->op == SWAPD_WRITE) {
+		io_count(s, SWAPD_CNT_writes, 1);
+		io_count(s, SWAPD_CNT_write_bytes, r->len);
+		return 0;
+	}
+	if (slot_check(s->pool + r->host_off, r, s->area[r->area].uuid,
+		       &wrong)) {
+		io_count(s, wrong, 1);
+		area_count(s, r->area, SWAPD_AREA_CNT_bad, 1);
+		return -EBADMSG;
+	}
+	io_count(s, SWAPD_CNT_reads, 1);
+	io_count(s, SWAPD_CNT_read_bytes, r->len);
+	return 0;
+}
+
+static void io_account(struct swapd *s, const struct swapd_req *r, u64 ns)
+{
+	const bool wr = r->op == SWAPD_WRITE;
+
+	area_count(s, r->area, wr ? SWAPD_AREA_CNT_wr_ios :
+				    SWAPD_AREA_CNT_rd_ios, 1);
+	area_count(s, r->area, wr ? SWAPD_AREA_CNT_wr_bytes :
+				    SWAPD_AREA_CNT_rd_bytes, r->len);
+	area_count(s, r->area, wr ? SWAPD_AREA_CNT_wr_ns :
+				    SWAPD_AREA_CNT_rd_ns, ns);
+}
+
+void io_landed(struct swapd *s, u32 nr)
+{
+	__atomic_fetch_sub(&s->inflight, nr, __ATOMIC_RELAXED);
+}
+
+void io_end(struct swapd *s, struct sd_io *io, s64 res)
+{
+	const u64 ns = sd_now_ns() - io->issued_ns;
+	const u32 area = io->req.area;
+	int status = io_judge(s, &io->req, res);
+
+	io_account(s, &io->req, ns);
+	if (ns > s->opt.slow_ms * 1000000ull && !READ_ONCE(io->slow))
+		io_count(s, SWAPD_CNT_slow, 1);
+	if (status)
+		pr_debug("request %" PRIx64 " on area %u at %" PRIu64 ": %s",
+			 io->req.id, area, io->req.area_off, strerror(-status));
+	area_put(s, area);
+	io_release(s, io, status);
+}
+
+void io_look_slow(struct swapd *s)
+{
+	const u64 now = sd_now_ns(), limit = s->opt.slow_ms * 1000000ull;
+	u32 i;
+
+	pthread_mutex_lock(&s->lock);
+	for (i = 0; i < s->entries; i++) {
+		struct sd_io *io = &s->io[i];
+		struct sd_area *a = &s->area[io->req.area];
+
+		if (io->state != SD_IO_ISSUED || io->slow ||
+		    now - io->issued_ns <= limit || now < io->issued_ns)
+			continue;
+		WRITE_ONCE(io->slow, true);
+		io_count(s, SWAPD_CNT_slow, 1);
+		if (!a->slow_told)
+			pr_warn("area %u: a %s at %" PRIu64 " takes longer than %u ms",
+				io->req.area,
+				io->req.op == SWAPD_READ ? "read" : "write",
+				io->req.area_off, s->opt.slow_ms);
+		a->slow_told = true;
+	}
+	pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * main.c - swapd: moves slots between the host pool and the swap areas
+ *
+ * One process, so that a disk that hangs, or a bug here, costs kvmm a few
+ * blocks and not its life.  It decides nothing: which slot goes where is in
+ * each request.  It promises two things: that what a READ brought is exactly
+ * what the named WRITE took, or the read fails; and that a slot whose request
+ * is completed is not touched any more.
+ *
+ * kvmm-hold starts it and passes descriptors by number: the shared memory
+ * with the rings (include/kvmm/swapd.h has the contract), the host pool, two
+ * eventfds, the control socket, and a fresh io_uring.  It is made to be
+ * killed: nothing needs an orderly end.
+ *
+ * Threads: this one takes requests and, with io_uring, submits and reaps; the
+ * control thread adds and removes areas; the engine for machines without
+ * io_uring has workers.  daemon.h says who may touch what.
+ *
+ * The main loop never waits for a transfer.  It sleeps in poll() on the
+ * request eventfd and the ring, after it said so and looked once more.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "swapd/crc32c.h"
+#include "swapd/daemon.h"
+
+#define SLOW_LOOK_MS	100
+
+static const struct kv_opt option_table[] = {
+#define x(...) OPT_ENTRY(struct swapd_options, __VA_ARGS__)
+	SWAPD_OPTIONS(x)
+#undef x
+};
+
+static const struct kv_exit exit_table[] = {
+	{ 0, "kvmm has ended, or --help, --version" },
+	{ EX_USAGE, "a wrong option, or started by hand" },
+	{ EX_UNAVAILABLE, "the engine asked for cannot be had" },
+	{ EX_OSERR, "the system refused memory or threads" },
+	{ EX_PROTOCOL, "kvmm is of another version" },
+};
+
+static const struct kv_program program = {
+	.name = "swapd",
+	.about = "Moves blocks between the host pool and swap areas.  kvmm-hold starts it and passes it descriptors that nobody else has: it is not started by hand.",
+	.opts = option_table,
+	.nr_opts = ARRAY_SIZE(option_table),
+	.exits = exit_table,
+	.nr_exits = ARRAY_SIZE(exit_table),
+};
+
+/* ---- start ---- */
+
+static int map_ctl(struct swapd *s)
+{
+	const int fd = (int)s->opt.ctl_fd;
+	struct stat st;
+	void *p;
+
+	if (fstat(fd, &st) || st.st_size < (off_t)SWAPD_CTL_BYTES)
+		return -EBADF;
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+		 fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	s->ctl = p;
+	s->entries = s->ctl->entries;
+	if (s->ctl->magic != SWAPD_MAGIC || s->ctl->version != SWAPD_VERSION ||
+	    !is_power_of_2(s->entries) || s->entries < SWAPD_ENTRIES_MIN ||
+	    s->entries > SWAPD_ENTRIES_MAX ||
+	    (off_t)swapd_shm_bytes(s->entries) > st.st_size)
+		sd_broken("the shared memory has another shape");
+	s->reqs = swapd_shm_reqs(s->ctl);
+	s->cpls = swapd_shm_cpls(s->ctl, s->entries);
+	return 0;
+}
+
+static int map_pool(struct swapd *s)
+{
+	const int fd = (int)s->opt.pool_fd;
+	struct stat st;
+	void *p;
+
+	if (fstat(fd, &st) || st.st_size <= 0)
+		return -EBADF;
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+		 fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	/* A core file of it would be somebody's conversations. */
+	(void)madvise(p, (size_t)st.st_size, MADV_DONTDUMP);
+	s->pool = p;
+	s->pool_bytes = (u64)st.st_size;
+	return 0;
+}
+
+static void catch_nothing(void)
+{
+	/* Those are for the whole group; hold ends us when kvmm has ended. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	/* EFBIG instead, which can be told. */
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+static int start_engine(struct swapd *s, char *text, size_t len)
+{
+	char why[128] = "";
+	int err;
+
+	if (s->opt.engine != SWAPD_ENGINE_SYNC) {
+		s->engine = &engine_uring;
+		err = engine_uring.start(s, text, len);
+		if (!err || s->opt.engine == SWAPD_ENGINE_URING)
+			return err;
+		snprintf(why, sizeof(why), " (%.120s)", text);
+	}
+	s->engine = &engine_sync;
+	err = engine_sync.start(s, text, len);
+	if (!err)
+		snprintf(text + strlen(text), len - strlen(text), "%s", why);
+	return err;
+}
+
+static int start(struct swapd *s)
+{
+	char text[192] = "";
+	int err;
+
+	crc32c_init(s->opt.plain_crc);
+	err = map_ctl(s);
+	if (!err)
+		err = map_pool(s);
+	if (err) {
+		pr_err("its descriptors are not those of kvmm-hold: swapd is not started by hand");
+		return EX_USAGE;
+	}
+	err = io_init(s);
+	if (err)
+		goto out_oserr;
+	err = start_engine(s, text, sizeof(text));
+	if (err) {
+		pr_err("%s: give --swap-engine auto", text);
+		return EX_UNAVAILABLE;
+	}
+	pr_info("engine: %s; sums by %s", text, crc32c_name());
+	if (control_hello(s, text) || control_wait_start(s))
+		return 0;
+	io_rings_begin(s);
+	err = control_start(s);
+	if (!err)
+		return -1;
+
+out_oserr:
+	pr_err("cannot start: %s", strerror(-err));
+	return EX_OSERR;
+}
+
+/* ---- the loop ---- */
+
+static void sleep_until_work(struct swapd *s)
+{
+	struct pollfd p[] = {
+		{ .fd = (int)s->opt.request_fd, .events = POLLIN },
+		{ .fd = s->engine->poll_fd(s), .events = POLLIN },
+	};
+	u64 n;
+
+	ring_sleep_prepare(&s->ctl->swapd_sleeps);
+	if (ring_cons_look(&s->req) == 0) {
+		io_count(s, SWAPD_CNT_sleeps, 1);
+		(void)poll(p, ARRAY_SIZE(p),
+			   READ_ONCE(s->unfinished) ? SLOW_LOOK_MS : -1);
+	}
+	ring_sleep_finish(&s->ctl->swapd_sleeps);
+	if ((p[0].revents & POLLIN) &&
+	    read((int)s->opt.request_fd, &n, sizeof(n)) < 0)
+		pr_debug("request eventfd: %s", strerror(errno));
+}
+
+static void __noreturn loop(struct swapd *s)
+{
+	u64 look = 0, now;
+	u32 work;
+
+	for (;;) {
+		work = io_take(s);
+		work += s->engine->kick(s);
+		work += s->engine->reap(s);
+		now = sd_now_ns();
+		if (now - look > SLOW_LOOK_MS * 1000000ull) {
+			look = now;
+			io_look_slow(s);
+		}
+		if (!work)
+			sleep_until_work(s);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct swapd s;
+	char text[256];
+	int n, code;
+
+	kv_log_init("swapd", KV_LOG_INFO);
+	n = kv_opts_parse(&program, &s.opt, argc, argv, text, sizeof(text));
+	if (n == -ECANCELED)
+		return 0;
+	if (n) {
+		pr_err("%s", n < 0 ? text : "operands are not taken");
+		return EX_USAGE;
+	}
+	kv_log_init("swapd", (enum kv_log_level)s.opt.log_level);
+	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text))) {
+		pr_err("%s", text);
+		return EX_USAGE;
+	}
+	if (!s.opt.ctl_fd || !s.opt.pool_fd || !s.opt.request_fd ||
+	    !s.opt.completion_fd || !s.opt.control_fd) {
+		pr_err("swapd is not started by hand: start kvmm-hold");
+		return EX_USAGE;
+	}
+	catch_nothing();
+	code = start(&s);
+	if (code >= 0)
+		return code;
+	loop(&s);
+}

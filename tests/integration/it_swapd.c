@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_swapd.c - a real kvmm-hold and a real swapd under a fake kvmm
+ *
+ * This program is the driver of the tests and, started again by kvmm-hold
+ * under the name kvmm, the fake kvmm: tests/swapd_client.h.  What that one
+ * does is a scene of swap_scenes.c or swap_death.c; hold ends with its exit
+ * code, so a test passes when hold ends with 0.
+ *
+ * budget: 60 s, full 300 s
+ */
+#include <check.h>
+#include <liburing.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/sysmacros.h>
+#include <sysexits.h>
+
+#include "tests/integration/harness.h"
+#include "tests/integration/swap_scenes.h"
+
+static char dir[128];
+static pid_t run_id;		/* of the driver: names what a test leaves */
+
+static void setup(void)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(dir, sizeof(dir), "%.80s/swapd.%d.XXXXXX", tmp ? tmp : "/tmp",
+		 (int)run_id);
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	sc_prepare(dir, getenv("KVMM_BUILD") ? getenv("KVMM_BUILD") : "build");
+}
+
+static void teardown(void)
+{
+	char cmd[300];
+
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+	ck_assert_int_eq(system(cmd), 0);
+}
+
+/* The end of the log, as long as a message of libcheck may be. */
+static char *log_text(void)
+{
+	char path[300], *all;
+	size_t len;
+
+	snprintf(path, sizeof(path), "%s/log", dir);
+	all = slurp(path);
+	len = strlen(all);
+	if (len > 6000)
+		memmove(all, all + len - 6000, 6001);
+	return all;
+}
+
+static bool logged(const char *text)
+{
+	char *log = log_text();
+	bool found = strstr(log, text);
+
+	free(log);
+	return found;
+}
+
+static const char * const engine_word[] = { "auto", "uring", "sync" };
+
+static pid_t scene_spawn(const char *scene, u32 engine, u32 n)
+{
+	char number[16], seed[16], log[300];
+	char *argv[] = {
+		NULL, (char *)SCENE_OPTION, (char *)scene, dir,
+		(char *)engine_word[engine], number, seed, NULL,
+	};
+
+	snprintf(number, sizeof(number), "%u", n);
+	snprintf(seed, sizeof(seed), "%u", random_below(1000000000));
+	snprintf(log, sizeof(log), "%s/log", dir);
+	return sc_spawn(dir, argv, log);
+}
+
+/* Return: exit code of hold. */
+static int scene_wait(pid_t pid)
+{
+	int status = 0;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void scene_run(const char *scene, u32 engine, u32 n)
+{
+	int code = scene_wait(scene_spawn(scene, engine, n));
+	char *log = log_text();
+
+	ck_assert_msg(code == 0, "%s (%s) ended with %d:\n%s", scene,
+		      engine_word[engine], code, log);
+	/* A sanitizer that speaks is a failure, whoever ended with 0. */
+	ck_assert_msg(!strstr(log, "Sanitizer") && !strstr(log, "runtime error"),
+		      "%s", log);
+	free(log);
+}
+
+static bool have_uring(void)
+{
+	struct io_uring ring;
+
+	if (io_uring_queue_init(4, &ring, 0))
+		return false;
+	io_uring_queue_exit(&ring);
+	return true;
+}
+
+/* Engines by the index of a loop test; 0 where a machine lacks io_uring. */
+static u32 engine_of(int i)
+{
+	if (i == 0 && !have_uring()) {
+		printf("note: this machine has no io_uring\n");
+		return SWAPD_ENGINE_SYNC;
+	}
+	return i == 0 ? SWAPD_ENGINE_URING : SWAPD_ENGINE_SYNC;
+}
+
+START_TEST(test_roundtrip)
+{
+	scene_run("roundtrip", engine_of(_i), 64);
+}
+END_TEST
+
+START_TEST(test_damage)
+{
+	scene_run("damage", engine_of(_i), 0);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+	scene_run("refused", engine_of(_i), 0);
+}
+END_TEST
+
+START_TEST(test_seam)
+{
+	/* With io_uring a whole GiB is pinned: seconds. */
+	if (_i == 0 && by_level(1, 0, 0))
+		return;
+	scene_run("seam", engine_of(_i), 0);
+}
+END_TEST
+
+START_TEST(test_areas)
+{
+	scene_run("areas", engine_of(_i), 0);
+}
+END_TEST
+
+START_TEST(test_del)
+{
+	scene_run("del", engine_of(_i), by_level(5, 40, 200));
+}
+END_TEST
+
+/* ---- a full disk ---- */
+
+START_TEST(test_file_limit)
+{
+	struct rlimit was, low;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &was), 0);
+	low = was;
+	low.rlim_cur = 32u << 20;
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &low), 0);
+	scene_run("full", SWAPD_ENGINE_AUTO, 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &was), 0);
+}
+END_TEST
+
+START_TEST(test_full_disk)
+{
+	char small[300];
+
+	snprintf(small, sizeof(small), "%s/small", dir);
+	ck_assert_int_eq(mkdir(small, 0700), 0);
+	if (unshare(CLONE_NEWNS) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("none", small, "tmpfs", 0, "size=16m")) {
+		printf("note: no small file system: %s\n", strerror(errno));
+		return;
+	}
+	scene_run("full", SWAPD_ENGINE_AUTO, 1);
+	ck_assert_int_eq(umount2(small, MNT_DETACH), 0);
+}
+END_TEST
+
+/* ---- block devices ---- */
+
+static char loop[64];
+
+/* A loop device on a file of 8 MiB: false where there is none. */
+static bool loop_make(const char *mkfs)
+{
+	char cmd[800];
+	FILE *p;
+
+	snprintf(cmd, sizeof(cmd),
+		 "truncate -s 8M '%s/disk' && %s '%s/disk' >'%s/mkfs' 2>&1 && losetup -f --show '%s/disk' 2>/dev/null",
+		 dir, mkfs, dir, dir, dir);
+	p = popen(cmd, "r");
+	loop[0] = '\0';
+	if (!p || !fgets(loop, sizeof(loop), p))
+		loop[0] = '\0';
+	if (p)
+		pclose(p);
+	loop[strcspn(loop, "\n")] = '\0';
+	if (!loop[0])
+		printf("note: no loop device here\n");
+	return loop[0];
+}
+
+static void loop_free(void)
+{
+	char cmd[128];
+
+	snprintf(cmd, sizeof(cmd), "losetup -d %s", loop);
+	if (loop[0])
+		ck_assert_int_eq(system(cmd), 0);
+	loop[0] = '\0';
+}
+
+START_TEST(test_device)
+{
+	if (!loop_make(":"))
+		return;
+	setenv("SCENE_DEVICE", loop, 1);
+	scene_run("device", engine_of(_i), 0);
+	loop_free();
+}
+END_TEST
+
+START_TEST(test_device_mounted)
+{
+	char at[300];
+
+	if (!loop_make("mkfs.ext4"))
+		return;
+	snprintf(at, sizeof(at), "%s/mnt", dir);
+	ck_assert_int_eq(mkdir(at, 0700), 0);
+	ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
+	ck_assert_int_eq(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	ck_assert_int_eq(mount(loop, at, "ext4", 0, NULL), 0);
+	setenv("SCENE_DEVICE", loop, 1);
+	scene_run("device", SWAPD_ENGINE_AUTO, 1);
+	ck_assert_int_eq(umount(at), 0);
+	loop_free();
+}
+END_TEST
+
+/* ---- death ---- */
+
+START_TEST(test_storm)
+{
+	scene_run("storm", engine_of(_i), by_level(20, 100, 1000));
+}
+END_TEST
+
+static const char * const die_at[] = {
+	"swapd_die_taken:1", "swapd_die_taken:40", "swapd_die_queued:1",
+	"swapd_die_queued:4", "swapd_die_submitted:1",
+	"swapd_die_submitted:5", "swapd_die_published:1",
+	"swapd_die_published:30",
+};
+
+START_TEST(test_die_at)
+{
+	setenv("KVMM_FAULT", die_at[_i], 1);
+	scene_run("storm", SWAPD_ENGINE_AUTO, by_level(3, 20, 100));
+	unsetenv("KVMM_FAULT");
+}
+END_TEST
+
+START_TEST(test_reborn)
+{
+	scene_run("reborn", engine_of(_i), 2);
+}
+END_TEST
+
+START_TEST(test_deaf)
+{
+	scene_run("deaf", engine_of(_i), 0);
+}
+END_TEST
+
+START_TEST(test_ended)
+{
+	scene_run("ended", SWAPD_ENGINE_AUTO, 0);
+	ck_assert(logged("swapd: error:"));
+	ck_assert(logged("it is not started again"));
+}
+END_TEST
+
+/* Where io_uring is forbidden, and where the pool cannot be registered. */
+START_TEST(test_without)
+{
+	setenv("KVMM_FAULT", _i ? "swapd_register" : "hold_ring", 1);
+	scene_run("roundtrip", SWAPD_ENGINE_AUTO, 32);
+	unsetenv("KVMM_FAULT");
+	ck_assert(logged(_i ? "cannot be registered" : "pread and pwrite"));
+}
+END_TEST
+
+/* ---- a slow disk ---- */
+
+static char group[128];
+
+static bool put_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 &&
+		  write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* Limits are for whole disks. */
+static bool whole_disk(char *out, size_t len)
+{
+	char path[128];
+	struct stat st;
+	FILE *f;
+	bool ok;
+
+	if (stat(dir, &st))
+		return false;
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../dev",
+		 major(st.st_dev), minor(st.st_dev));
+	f = fopen(path, "re");
+	if (!f) {
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/dev",
+			 major(st.st_dev), minor(st.st_dev));
+		f = fopen(path, "re");
+	}
+	ok = f && fgets(out, (int)len, f);
+	if (f)
+		fclose(f);
+	out[strcspn(out, "\n")] = '\0';
+	return ok;
+}
+
+/* A control group whose members get @mib MiB/s: false where there is none. */
+static bool throttle(u32 mib)
+{
+	char disk[32], path[256], text[128];
+
+	if (!whole_disk(disk, sizeof(disk)))
+		return false;
+	snprintf(group, sizeof(group), "/sys/fs/cgroup/blkio/kvt-%d", run_id);
+	if (!mkdir(group, 0755) || errno == EEXIST) {
+		snprintf(text, sizeof(text), "%s %u", disk, mib << 20);
+		snprintf(path, sizeof(path),
+			 "%s/blkio.throttle.read_bps_device", group);
+		if (put_text(path, text)) {
+			snprintf(path, sizeof(path),
+				 "%s/blkio.throttle.write_bps_device", group);
+			if (put_text(path, text))
+				return true;
+		}
+		rmdir(group);
+	}
+	snprintf(group, sizeof(group), "/sys/fs/cgroup/kvt-%d", run_id);
+	if (mkdir(group, 0755) && errno != EEXIST)
+		return false;
+	snprintf(text, sizeof(text), "%s rbps=%u wbps=%u", disk, mib << 20,
+		 mib << 20);
+	snprintf(path, sizeof(path), "%s/io.max", group);
+	if (put_text(path, text))
+		return true;
+	rmdir(group);
+	return false;
+}
+
+static void unthrottle(void)
+{
+	int i;
+
+	/* A member that was killed leaves when its transfers are over. */
+	for (i = 0; i < 500 && rmdir(group) && errno == EBUSY; i++)
+		nap_ms(20);
+}
+
+static void scene_run_slow(const char *scene, u32 engine, u32 n, u32 mib)
+{
+	char path[256], self[16], parent[64];
+
+	if (!throttle(mib)) {
+		group[0] = '\0';
+		printf("note: the disk cannot be slowed down here\n");
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+	snprintf(self, sizeof(self), "%d", getpid());
+	ck_assert(put_text(path, self));
+	scene_run(scene, engine, n);
+	snprintf(parent, sizeof(parent), "%.*s/cgroup.procs",
+		 (int)(strrchr(group, '/') - group), group);
+	ck_assert(put_text(parent, self));
+	unthrottle();
+}
+
+/* The same storm while transfers take long after their swapd is dead. */
+START_TEST(test_storm_slow)
+{
+	scene_run_slow("storm", engine_of(_i), by_level(6, 40, 200), 60);
+}
+END_TEST
+
+START_TEST(test_reborn_slow)
+{
+	/* 8 MiB are in flight at the death, so 0.4 s must pass. */
+	setenv("SCENE_WAITS_MS", _i ? "0" : "250", 1);
+	scene_run_slow("reborn", engine_of(_i), 1, 20);
+	unsetenv("SCENE_WAITS_MS");
+}
+END_TEST
+
+START_TEST(test_slow)
+{
+	scene_run_slow("slow", engine_of(_i), 0, 3);
+	ck_assert(!group[0] || logged("takes longer than 500 ms"));
+}
+END_TEST
+
+/* ---- started by hand ---- */
+
+static int by_hand(const char *args)
+{
+	char cmd[600];
+	int status;
+
+	snprintf(cmd, sizeof(cmd), "'%s/swapd' %s >'%s/log' 2>&1", dir, args,
+		 dir);
+	status = system(cmd);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+START_TEST(test_by_hand)
+{
+	ck_assert_int_eq(by_hand("--help"), 0);
+	ck_assert(logged("not started by hand"));
+	ck_assert_int_eq(by_hand(""), EX_USAGE);
+	ck_assert(logged("start kvmm-hold"));
+	ck_assert_int_eq(by_hand("--ctl-fd 5 --pool-fd 5 --request-fd 5 --completion-fd 5 --control-fd 5"),
+			 EX_USAGE);
+	ck_assert(logged("not started by hand"));
+	ck_assert_int_eq(by_hand("--nonsense"), EX_USAGE);
+	ck_assert_int_eq(by_hand("stray"), EX_USAGE);
+}
+END_TEST
+
+static Suite *swapd_suite(void)
+{
+	Suite *s = suite_create("swapd");
+	TCase *tc = tcase_create("scenes");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, test_roundtrip, 0, 2);
+	tcase_add_loop_test(tc, test_damage, 0, 2);
+	tcase_add_loop_test(tc, test_refused, 0, 2);
+	tcase_add_loop_test(tc, test_seam, 0, 2);
+	tcase_add_loop_test(tc, test_areas, 0, 2);
+	tcase_add_loop_test(tc, test_del, 0, 2);
+	tcase_add_test(tc, test_file_limit);
+	tcase_add_test(tc, test_full_disk);
+	tcase_add_loop_test(tc, test_device, 0, 2);
+	tcase_add_test(tc, test_device_mounted);
+	tcase_add_loop_test(tc, test_storm, 0, 2);
+	tcase_add_loop_test(tc, test_die_at, 0, ARRAY_SIZE(die_at));
+	tcase_add_loop_test(tc, test_reborn, 0, 2);
+	tcase_add_loop_test(tc, test_deaf, 0, 2);
+	tcase_add_test(tc, test_ended);
+	tcase_add_loop_test(tc, test_without, 0, 2);
+	tcase_add_loop_test(tc, test_storm_slow, 0, 2);
+	tcase_add_loop_test(tc, test_reborn_slow, 0, 2);
+	tcase_add_loop_test(tc, test_slow, 0, 2);
+	tcase_add_test(tc, test_by_hand);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+/* What a test that failed did not clean up. */
+static void sweep(void)
+{
+	const char *tmp = getenv("TMPDIR");
+	char cmd[700];
+	int id = (int)run_id;
+
+	snprintf(cmd, sizeof(cmd),
+		 "for l in $(losetup -nO NAME,BACK-FILE 2>/dev/null | grep '/swapd\\.%d\\.' | cut -d' ' -f1); do umount $l 2>/dev/null; losetup -d $l; done; rm -rf '%.200s'/swapd.%d.*; for i in 1 2 3 4 5 6 7 8; do rmdir /sys/fs/cgroup/kvt-%d /sys/fs/cgroup/blkio/kvt-%d 2>/dev/null; [ -d /sys/fs/cgroup/kvt-%d ] || [ -d /sys/fs/cgroup/blkio/kvt-%d ] || break; sleep 0.2; done",
+		 id, tmp ? tmp : "/tmp", id, id, id, id, id);
+	if (system(cmd))
+		printf("note: something of the tests is left behind\n");
+}
+
+int main(int argc, char **argv)
+{
+	SRunner *sr;
+	int failed;
+
+	if (argc > 1 && !strcmp(argv[1], SCENE_OPTION))
+		return scene_main(argc, argv);
+	run_id = getpid();
+	sr = srunner_create(swapd_suite());
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	sweep();
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

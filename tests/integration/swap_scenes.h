@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * swap_scenes.h - what a fake kvmm does with a real swapd, scene by scene
+ */
+#ifndef TESTS_SWAP_SCENES_H
+#define TESTS_SWAP_SCENES_H
+
+#include "tests/swapd_client.h"
+
+#define SCENE_OPTION	"--scene"
+
+/* A world with one area, and slots as a test likes them. */
+struct scene {
+	struct swapc	c;
+	const char	*dir;
+	u32		engine;		/* asked for */
+	u32		n;		/* how much of it */
+	u64		rng;
+	int		area_fd;
+	int		raw_fd;		/* the area's file, past swapd */
+	u64		area_bytes;
+	struct swapd_answer area;
+	u32		nr_done;
+	s32		last;		/* status of the last one */
+};
+
+/* Run the scene that argv names: SCENE_OPTION NAME DIR ENGINE N SEED. */
+int scene_main(int argc, char **argv);
+
+/* ---- for the files of scenes ---- */
+
+u32 scene_random(struct scene *s, u32 n);
+u64 scene_word(u64 seed, u64 i);
+/* Payloads that are known by a number. */
+void scene_fill(u8 *payload, u32 len, u64 seed);
+bool scene_is(const u8 *payload, u32 len, u64 seed);
+/* A file in the directory, open as an operator's tool would. */
+int scene_file(struct scene *s, const char *name, int flags);
+/* swapd and area 0 of @area_bytes. */
+void scene_open(struct scene *s, u32 entries, u32 depth, u64 pool_bytes,
+		u64 area_bytes);
+/* Request of a whole slot; identity comes from @seed. */
+struct swapd_req scene_req(const struct scene *s, u32 op, u64 host_off,
+			   u64 slot_off, u32 len, u64 seed, u64 generation);
+/* Send one and wait.  Return: its status. */
+int scene_do(struct scene *s, const struct swapd_req *req);
+/* A fact that must hold. */
+#define scene_check(cond, ...)						\
+do {									\
+	if (!(cond))							\
+		sc_die(__VA_ARGS__);					\
+} while (0)
+
+void scene_roundtrip(struct scene *s);
+void scene_damage(struct scene *s);
+void scene_refused(struct scene *s);
+void scene_seam(struct scene *s);
+void scene_areas(struct scene *s);
+void scene_full(struct scene *s);
+void scene_device(struct scene *s);
+void scene_del(struct scene *s);
+void scene_storm(struct scene *s);
+void scene_reborn(struct scene *s);
+void scene_ended(struct scene *s);
+void scene_deaf(struct scene *s);
+void scene_slow(struct scene *s);
+
+#endif /* TESTS_SWAP_SCENES_H */
