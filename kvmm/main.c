@@ -13,6 +13,7 @@
  *	control thread	this one: sockets, attach, death, files for operators
  *	mm thread	the core and the clients' rings
  *	mapper thread	calls of the device, which may be slow
+ *	copier thread	blocks between the device and the host pool
  *
  * kvmm/ipc/daemon.h says who may touch what.  What must hold whatever a
  * client does: it cannot stop a thread, it cannot make the daemon look at a
@@ -78,9 +79,19 @@ static int config_check(struct daemon *d)
 		       pool, ext);
 		return -EINVAL;
 	}
+	if (o->host_size % o->extent_size || o->area_max % o->extent_size) {
+		pr_err("--host-size or --area-max is no multiple of --extent-size %s: change either",
+		       ext);
+		return -EINVAL;
+	}
 	if (o->pool_size >= CORE_POOL_LIMIT) {
 		pr_err("--pool-size %s is too large: table entries are 32-bit offsets of 64 bytes, so a pool has less than %s: give a smaller one",
 		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
+		return -EINVAL;
+	}
+	if (o->pool_size / o->extent_size > UINT32_MAX / 4) {
+		pr_err("--pool-size %s has too many extents of %s: give a larger --extent-size",
+		       pool, ext);
 		return -EINVAL;
 	}
 	return 0;
@@ -102,6 +113,10 @@ static void config_fill(struct daemon *d)
 		.step_deadline_ns	= o->step_deadline_ms * NSEC_PER_MSEC,
 		.quiet_deadline_ns	= o->quiet_deadline_ms * NSEC_PER_MSEC,
 		.starve_ns		= o->starve_ms * NSEC_PER_MSEC,
+		.host_bytes		= o->host_size,
+		.area_bytes		= !o->host_size ? 0 : o->area_max ?
+					  o->area_max : 4 * o->host_size,
+		.swappiness		= o->swappiness,
 	};
 	d->nr_extents = (u32)(o->pool_size / o->extent_size);
 	d->arena_bytes = core_arena_size(&d->cfg);
@@ -140,6 +155,8 @@ static int proc_start(struct daemon *d)
 	struct proc_source src = {
 		.call		= source_call,
 		.client_info	= source_client_info,
+		.swap_area	= area_get_info,
+		.swap_info	= link_get_info,
 		.idle_ns	= source_idle_ns,
 		.arg		= d,
 		.backend	= d->dev.ops->name,
@@ -198,6 +215,22 @@ static int start_checks(struct daemon *d)
 	return limits_memory(d) ? EX_CONFIG : 0;
 }
 
+/* The host pool and the tables for what moves in and out of it. */
+static int start_tiers(struct daemon *d)
+{
+	int err;
+
+	if (!d->cfg.host_bytes)
+		return copier_init(d);
+	err = hostpool_create(&d->host, d->cfg.host_bytes, d->epoch,
+			      d->dev.ops->node(&d->dev));
+	if (!err)
+		err = copier_init(d);
+	if (!err && d->cfg.area_bytes)
+		err = swap_init(d, &d->link.shm);
+	return err;
+}
+
 /* Threads, files, sockets.  Return: exit code. */
 static int start_serving(struct daemon *d)
 {
@@ -208,12 +241,18 @@ static int start_serving(struct daemon *d)
 				    EX_CONFIG);
 	if (!err)
 		err = mapper_init(d);
+	if (!err)
+		err = start_tiers(d);
 	if (err)
 		return refuse_start("no memory for the daemon's tables", err,
 				    EX_OSERR);
 	err = mapper_start(d);
 	if (!err)
+		err = copier_start(d);
+	if (!err)
 		err = mm_start(d);
+	if (!err)
+		err = link_start(d);
 	if (err)
 		return refuse_start("a thread cannot be started", err,
 				    EX_OSERR);
@@ -228,7 +267,7 @@ static void log_ready(const struct daemon *d)
 {
 	char pool[32], ext[32];
 
-	pr_info("user mode: it keeps its user and capabilities, locks no memory and filters no system calls");
+	pr_info("user mode: it keeps its user and capabilities, locks no memory but the host pool and filters no system calls");
 	pr_info("pool %s on %s, %u extents of %s, epoch %" PRIx64,
 		kv_format_size(d->cfg.pool_bytes, pool, sizeof(pool)),
 		d->dev.ops->name, d->nr_extents,
@@ -254,16 +293,21 @@ static void stop_all(struct daemon *d, int code)
 		pr_debug("nobody could be told of the end");
 	socket_close(d);
 	view_exit_all(d);
+	admin_exit_all(d);
 	mm_stop(d);
-	if (!mapper_stop(d)) {
+	if (!mapper_stop(d) || !copier_stop(d)) {
 		pr_warn("a device call does not come back: ended without it");
 		_exit(code);
 	}
 	client_exit_all(d);
 	proc_destroy(d->proc);
+	link_stop(d);
 	deposit_exit(d);
+	copier_exit(d);
+	swap_exit(d);
 	mapper_exit(d);
 	mm_exit(d);
+	hostpool_destroy(&d->host);
 	control_exit(d);
 }
 
@@ -271,12 +315,23 @@ static struct daemon *daemon_alloc(void)
 {
 	/* Its queues want cache lines of their own. */
 	struct daemon *d = aligned_alloc(_Alignof(struct daemon), sizeof(*d));
+	u32 i;
 
 	if (!d)
 		return NULL;
 	memset(d, 0, sizeof(*d));
 	d->mm_stop = 1;
 	d->mapper_stop = 1;
+	d->copier.stop = 1;
+	d->host.fd = -1;
+	d->link.shm = -1;
+	d->swap.req_bell = -1;
+	d->swap.cpl_bell = -1;
+	d->swap_sock.fd = -1;
+	d->hold_watch.fd = -1;
+	d->admin_sock.fd = -1;
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		d->deposit.area[i].fd = -1;
 	d->mm_epoll = -1;
 	d->mm_bell = -1;
 	d->epoll = -1;
@@ -289,10 +344,14 @@ static struct daemon *daemon_alloc(void)
 	d->deposit.lock = -1;
 	d->deposit.listen[0] = -1;
 	d->deposit.listen[1] = -1;
+	d->deposit.listen[2] = -1;
 	list_init(&d->greeting);
 	list_init(&d->attached);
+	list_init(&d->ghosts);
 	list_init(&d->dead);
 	list_init(&d->views);
+	list_init(&d->admins);
+	list_init(&d->admins_dead);
 	d->start_ns = clock_ns();
 	return d;
 }

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * options.h - the daemon's options, once
+ * kvmm_options.h - the daemon's options, once
  *
  * The structure, the parser, --help and the manual are made from this list.
  */
-#ifndef KVMM_IPC_OPTIONS_H
-#define KVMM_IPC_OPTIONS_H
+#ifndef KVMM_KVMM_OPTIONS_H
+#define KVMM_KVMM_OPTIONS_H
 
 #include <sysexits.h>
 
 #include <kvmm/opts.h>
+#include <kvmm/swapd.h>
 
-#include "kvmm/dev/dev.h"
+/* --backend, in the order of its words. */
+enum kvmm_backend {
+	KVMM_BACKEND_AUTO,
+	KVMM_BACKEND_HOST,
+};
+#define KVMM_BACKEND_WORDS	"auto|host"
 
 #define KVMM_OPTIONS(x)							\
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
@@ -22,6 +28,16 @@
 	  "memory of the device pool, less than 256G")			\
 	x(size, extent_size, "extent-size", "8M", 65536, 1ull << 36, "SIZE", \
 	  "the piece of the pool that moves between domains, a power of two") \
+	x(size, host_size, "host-size", "0", 0, 1ull << 50, "SIZE",	\
+	  "memory of the pinned host pool, where blocks go that the device has no room for; 0: none") \
+	x(size, area_max, "area-max", "0", 0, 1ull << 50, "SIZE",	\
+	  "most bytes used of one swap area, for which records are kept from the start; 0: four times --host-size") \
+	x(uint, swappiness, "swappiness", "100", 0, 200, "N",		\
+	  "who loses its memory is recomputed (0), swapped whenever there is room (200), or what costs less, the cost of swap taken at 100/N") \
+	x(choice, swap_engine, "swap-engine", "auto", 0, 0, "auto|uring|sync", \
+	  "how swapd transfers: io_uring, or threads with pread and pwrite") \
+	x(uint, swap_depth, "swap-depth", "64", 1, SWAPD_DEPTH_MAX, "N", \
+	  "transfers that swapd gives to the kernel at once")		\
 	x(uint, min_token_bytes, "min-token-bytes", "1024", 64, 1 << 24, "N", \
 	  "least KV bytes of a token, all layers; smaller means more block records") \
 	x(uint, max_clients, "max-clients", "64", 1, 64, "N",		\
@@ -63,4 +79,4 @@ struct kvmm_options {
 	x(EX_CANTCREAT,	"a socket, its directory or its lock cannot be made") \
 	x(EX_CONFIG,	"the pool does not fit this machine, or its sizes do not fit each other")
 
-#endif /* KVMM_IPC_OPTIONS_H */
+#endif /* KVMM_KVMM_OPTIONS_H */

@@ -12,6 +12,7 @@
 
 #define KV_ATTACH_SOCKET	"attach.sock"
 #define KV_VIEW_SOCKET		"view.sock"
+#define KV_ADMIN_SOCKET		"admin.sock"
 
 /* kv_rundir() - the directory: 0, or -ENAMETOOLONG past @len bytes */
 int __must_check kv_rundir(char *buf, size_t len);

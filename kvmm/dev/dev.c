@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <kvmm/kvmm_options.h>
+
 #include "kvmm/dev/dev.h"
 
 #define CGROUP_ROOT	"/sys/fs/cgroup"

@@ -2,8 +2,8 @@
 /*
  * dev.h - what a device must offer to hold a pool
  *
- * Calls here may be slow: they belong to the mapper thread, and to start-up.
- * Never to the control or the mm thread.
+ * Calls here may be slow: they belong to the mapper and the copier thread, and
+ * to start-up.  Never to the control or the mm thread.
  */
 #ifndef KVMM_DEV_DEV_H
 #define KVMM_DEV_DEV_H
@@ -19,6 +19,9 @@ struct kvmm_dev;
  *                  maps, and a descriptor *@fd that exports it; 0 or -errno
  * @extent_release: give it back; @fd is closed
  * @available:      bytes that a pool could take now
+ * @node:           NUMA node of the memory's device, -1: any
+ * @read:           copy out of an extent: 0, or -errno when not all of it came
+ * @write:          copy into it, likewise
  */
 struct kvmm_dev_ops {
 	const char *name;
@@ -26,6 +29,11 @@ struct kvmm_dev_ops {
 				 u32 generation, int *fd);
 	void	(*extent_release)(struct kvmm_dev *dev, u32 extent, int fd);
 	u64	(*available)(struct kvmm_dev *dev);
+	int	(*node)(struct kvmm_dev *dev);
+	int	(*read)(struct kvmm_dev *dev, int fd, u64 off, void *buf,
+			u64 len);
+	int	(*write)(struct kvmm_dev *dev, int fd, u64 off,
+			 const void *buf, u64 len);
 };
 
 /**
@@ -44,13 +52,6 @@ struct kvmm_dev {
 #define DEV_EXTENT_PREFIX	"kvmm-extent-"
 
 extern const struct kvmm_dev_ops host_dev_ops;
-
-/* --backend, in the order of its words. */
-enum kvmm_backend {
-	KVMM_BACKEND_AUTO,
-	KVMM_BACKEND_HOST,
-};
-#define KVMM_BACKEND_WORDS	"auto|host"
 
 /**
  * dev_select() - choose the backend

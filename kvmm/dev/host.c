@@ -5,8 +5,8 @@
  * An extent is a memfd of its own, on shmem, sized and filled before it is
  * sealed against shrinking, growing and further seals.  A client maps it for
  * reading and writing, and may punch holes in it: what it then loses is its
- * own.  Nobody can make it shorter, so no access of ours can fault for want
- * of length; the daemon does not map extents at all.
+ * own.  Nobody can make it shorter; the daemon does not map extents at all, it
+ * reads and writes them by system calls.
  *
  * Memory that changes tenant is a new memfd: a descriptor that an old tenant
  * kept keeps the old pages, never the new ones.
@@ -81,6 +81,52 @@ static void host_extent_release(struct kvmm_dev *dev, u32 extent, int fd)
 	close(fd);
 }
 
+/*
+ * By system calls, not through a mapping: a hole that a client punched reads
+ * as zeros, and memory that is gone is an error here instead of a signal.
+ */
+static int host_read(struct kvmm_dev *dev, int fd, u64 off, void *buf, u64 len)
+{
+	char *p = buf;
+	ssize_t n;
+
+	while (len) {
+		n = pread(fd, p, len, (off_t)off);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		p += n;
+		off += (u64)n;
+		len -= (u64)n;
+	}
+	return 0;
+}
+
+static int host_write(struct kvmm_dev *dev, int fd, u64 off, const void *buf,
+		      u64 len)
+{
+	const char *p = buf;
+	ssize_t n;
+
+	while (len) {
+		n = pwrite(fd, p, len, (off_t)off);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		p += n;
+		off += (u64)n;
+		len -= (u64)n;
+	}
+	return 0;
+}
+
+static int host_node(struct kvmm_dev *dev)
+{
+	return -1;
+}
+
 static u64 host_available(struct kvmm_dev *dev)
 {
 	return dev_memory_available();
@@ -91,4 +137,7 @@ const struct kvmm_dev_ops host_dev_ops = {
 	.extent_create	= host_extent_create,
 	.extent_release	= host_extent_release,
 	.available	= host_available,
+	.node		= host_node,
+	.read		= host_read,
+	.write		= host_write,
 };

@@ -245,6 +245,7 @@ static void call_attach(struct core *core, void *arg)
 	if (a->err)
 		return;
 	a->c->id = a->info.client;
+	a->c->tenant = a->info.tenant;
 	mm_introduce(a->d, a->c);
 }
 

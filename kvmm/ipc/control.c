@@ -77,6 +77,7 @@ static void control_kicked(struct daemon *d, struct watch *w, u32 events)
 	mask = __atomic_exchange_n(&d->send_mask, 0, __ATOMIC_ACQUIRE);
 	client_send_extents(d, mask);
 	client_take_notes(d);
+	link_check(d);
 }
 
 static int control_signalfd(void)
@@ -104,8 +105,11 @@ int control_init(struct daemon *d)
 
 	list_init(&d->greeting);
 	list_init(&d->attached);
+	list_init(&d->ghosts);
 	list_init(&d->dead);
 	list_init(&d->views);
+	list_init(&d->admins);
+	list_init(&d->admins_dead);
 	d->epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->kick.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	d->signals.fd = control_signalfd();
@@ -140,7 +144,10 @@ static int control_timers(struct daemon *d)
 	next = client_timers(d, now);
 	next = min(next, view_timers(d, now));
 	next = min(next, deposit_timers(d, now));
+	next = min(next, admin_timers(d, now));
+	next = min(next, area_timers(d, now));
 	mapper_watchdog(d, now);
+	copier_watchdog(d, now);
 	/* The mapper gets stuck without telling anybody. */
 	next = min(next, now + WATCHDOG_NS);
 	return next <= now ? 0 : (int)DIV_ROUND_UP(next - now, NSEC_PER_MSEC);

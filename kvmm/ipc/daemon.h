@@ -2,18 +2,21 @@
 /*
  * daemon.h - what the files of the daemon's shell share
  *
- * Three threads, and who may touch what:
+ * Four threads, and who may touch what:
  *
  *   control	sockets, struct client, the files for operators; the main thread
  *   mm		struct core and everything that the core points at; struct
  *		client_ring of active clients
  *   mapper	the device: makes and releases extents
+ *   copier	the device's blocks and the host pool's slots, see tiers.h
  *
  *   control -> mm	mm_call(): one function at a time, waited for
  *   mm -> control	words that say what is due (want, dirty, notes), and a
  *			kick; no queue, so nothing can be full
  *   mm <-> mapper	two queues, sized for the extents there are
- *   mapper, control	the table of extent descriptors, under extent_lock
+ *   mm <-> copier	two queues, sized for the slots there are
+ *   mapper, control, copier
+ *			the table of extent descriptors, under extent_lock
  *
  * extent_lock is the only lock; the mm thread never takes it.
  */
@@ -31,8 +34,9 @@
 #include "kvmm/core/core.h"
 #include "kvmm/dev/dev.h"
 #include "kvmm/hold/hold.h"
-#include "kvmm/ipc/options.h"
+#include <kvmm/kvmm_options.h>
 #include "kvmm/ipc/spsc.h"
+#include "kvmm/ipc/tiers.h"
 #include "kvmm/proc/proc.h"
 
 #define MAX_CLIENTS		64	/* one bit of a word each */
@@ -139,6 +143,7 @@ struct client {
 	u32			id;
 	u64			deadline;
 	uid_t			uid;
+	u32			tenant;
 	struct proc_client_info	info;
 	struct segment		c;
 	struct segment		d;
@@ -173,8 +178,12 @@ struct tenant {
 struct deposit {
 	int	fd;		/* to hold, -1: there is none */
 	int	lock;		/* handed over by hold, -1: none */
-	int	listen[2];
+	int	listen[3];
 	u64	last_epoch;
+	struct {
+		int	fd;
+		u64	value;
+	}	area[CORE_MAX_AREAS];
 	int	old[HOLD_RECORDS];	/* pidfds of the last daemon's clients */
 	u32	nr_old;
 	u64	old_deadline;
@@ -198,6 +207,9 @@ struct deposit {
  * @send_mask:    clients whose @dirty changed
  * @note_mask:    clients whose @notes changed
  * @clients:      by the core's id; the control thread's view
+ * @swap_sock:    control socket of the swapd that runs
+ * @hold_watch:   hold has something to tell
+ * @drain_next:   when areas that are draining are looked at again
  */
 struct daemon {
 	struct kvmm_options	opt;
@@ -245,18 +257,33 @@ struct daemon {
 	pthread_mutex_t		extent_lock;
 	struct extent_fd	*extent_fds;
 
+	/* the lower tiers */
+	struct hostpool		host;
+	struct copier		copier;
+	struct swap_mm		swap;		/* mm thread */
+	struct swap_link	link;		/* control thread */
+	struct watch		swap_sock;
+	struct watch		hold_watch;
+	u64			drain_next;
+	u64			drain_pause;
+
 	/* control thread */
 	int			epoll;
 	struct watch		kick;
 	struct watch		signals;
 	struct watch		attach_sock;
 	struct watch		view_sock;
+	struct watch		admin_sock;
 	struct list		greeting;
 	struct list		attached;	/* every later stage too */
+	struct list		ghosts;		/* processes that outlived DETACH */
 	struct list		dead;		/* freed after this round */
 	struct list		views;
+	struct list		admins;
+	struct list		admins_dead;
 	u32			nr_greeting;
 	u32			nr_views;
+	u32			nr_admins;
 	u32			send_batch;
 	u64			mapper_warned;
 	struct client		*clients[MAX_CLIENTS];
@@ -266,6 +293,7 @@ struct daemon {
 	mode_t			attach_mode;
 	struct sockaddr_un	attach_addr;
 	struct sockaddr_un	view_addr;
+	struct sockaddr_un	admin_addr;
 	char			lock_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	int			lock_fd;
 	bool			stop;
@@ -359,6 +387,11 @@ void view_accept(struct daemon *d, struct watch *w, u32 events);
 u64 view_timers(struct daemon *d, u64 now);
 void view_exit_all(struct daemon *d);
 
+/* admin.c */
+void admin_accept(struct daemon *d, struct watch *w, u32 events);
+u64 admin_timers(struct daemon *d, u64 now);
+void admin_exit_all(struct daemon *d);
+
 /* socket.c */
 int __must_check socket_mode(struct daemon *d);
 int __must_check socket_paths(struct daemon *d);
@@ -373,6 +406,7 @@ bool log_allowed(void);
 
 /* deposit.c */
 int __must_check deposit_init(struct daemon *d);
+void deposit_record(struct daemon *d, const struct hold_record *r, int fd);
 void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value);
 void deposit_drop(struct daemon *d, u32 kind, u32 index);
 u64 deposit_timers(struct daemon *d, u64 now);

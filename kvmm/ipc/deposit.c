@@ -4,8 +4,8 @@
  *
  * Started by hold, the daemon finds in its environment a socket.  First it
  * takes from there what the last daemon left: the instance lock, the
- * listening sockets, the last epoch, the pidfds of its clients.  Then it
- * deposits its own.  Without hold every function here does nothing.
+ * listening sockets, the last epoch, the pidfds of its clients, the files of
+ * its swap areas.  Then it deposits its own.  Without hold every function here does nothing.
  *
  * This start is a cold one: the pool is made anew.  A client of the last
  * daemon notices by the end of its socket; it ends, or lets go of the old
@@ -31,7 +31,7 @@
 #define OLD_KILL_NS	(2 * NSEC_PER_SEC)	/* for a killed one to go */
 #define HOLD_WAIT_S	5
 
-static void deposit_send(struct daemon *d, const struct hold_record *r, int fd)
+void deposit_record(struct daemon *d, const struct hold_record *r, int fd)
 {
 	if (d->deposit.fd < 0)
 		return;
@@ -47,7 +47,7 @@ void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value)
 		.index = index, .value = value,
 	};
 
-	deposit_send(d, &r, fd);
+	deposit_record(d, &r, fd);
 }
 
 void deposit_drop(struct daemon *d, u32 kind, u32 index)
@@ -57,7 +57,7 @@ void deposit_drop(struct daemon *d, u32 kind, u32 index)
 		.index = index,
 	};
 
-	deposit_send(d, &r, -1);
+	deposit_record(d, &r, -1);
 }
 
 /* One record and its descriptor, waiting.  Return: 0, or -errno. */
@@ -107,6 +107,12 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 	case HOLD_EPOCH:
 		p->last_epoch = r->value;
 		break;
+	case HOLD_SWAP_AREA:
+		if (r->index >= ARRAY_SIZE(p->area))
+			break;
+		p->area[r->index].fd = fd;
+		p->area[r->index].value = r->value;
+		return;
 	}
 	if (fd >= 0)
 		close(fd);
@@ -316,6 +322,9 @@ void deposit_exit(struct daemon *d)
 	for (i = 0; i < ARRAY_SIZE(p->listen); i++)
 		if (p->listen[i] >= 0)
 			close(p->listen[i]);
+	for (i = 0; i < ARRAY_SIZE(p->area); i++)
+		if (p->area[i].fd >= 0)
+			close(p->area[i].fd);
 	if (p->lock >= 0)
 		close(p->lock);
 	if (p->fd >= 0)

@@ -68,19 +68,27 @@ int limits_files(struct daemon *d)
 int limits_memory(struct daemon *d)
 {
 	char pool[32], arena[32], room[32];
-	u64 need = d->cfg.pool_bytes + d->arena_bytes + DEV_SPARE_BYTES, avail;
+	u64 records = d->arena_bytes, need, avail;
+	u64 pools = d->cfg.pool_bytes;
+
+	if (d->cfg.host_bytes) {
+		records += copier_bytes(d) + swap_bytes(d);
+		pools += hostpool_needs(d->cfg.host_bytes);
+	}
+	need = pools + records + DEV_SPARE_BYTES;
 
 	avail = d->dev.ops->available(&d->dev);
 	if (avail < need && deposit_wait_old(d))
 		avail = d->dev.ops->available(&d->dev);
 	if (avail >= need)
 		return 0;
-	kv_format_size(d->cfg.pool_bytes, pool, sizeof(pool));
-	kv_format_size(ALIGN_UP(d->arena_bytes, 1ull << 20), arena,
+	kv_format_size(pools, pool, sizeof(pool));
+	kv_format_size(ALIGN_UP(records, 1ull << 20), arena,
 		       sizeof(arena));
 	kv_format_size(avail & ~((1ull << 20) - 1), room, sizeof(room));
-	pr_err("a pool of %s and %s of records for it do not fit the %s of memory that are available: give a smaller --pool-size",
-	       pool, arena, room);
+	pr_err("a pool of %s and %s of records for it do not fit the %s of memory that are available: give a smaller --pool-size%s",
+	       pool, arena, room, !d->cfg.host_bytes ? "" :
+	       ", --host-size or --area-max");
 	return -ENOMEM;
 }
 

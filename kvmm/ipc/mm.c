@@ -3,7 +3,7 @@
  * mm.c - the thread that owns the core
  *
  * One turn: run the function that the control thread waits for, take what
- * the mapper finished, serve each active client a bounded number of requests,
+ * the mapper, the copier and swapd finished, serve each active client a bounded number of requests,
  * tick when it is time; then wake whom the core has news for.  A turn makes
  * no system call that can block, and allocates nothing.
  *
@@ -34,7 +34,7 @@
 
 #define TICK_NS		(10 * NSEC_PER_MSEC)	/* while there are clients */
 #define TICK_IDLE_NS	NSEC_PER_SEC
-#define MM_EVENTS	(MAX_CLIENTS + 1)
+#define MM_EVENTS	(MAX_CLIENTS + 2)
 
 static void bell_ring(int fd)
 {
@@ -96,12 +96,24 @@ static void ops_kill(void *arg, u32 client, int reason)
 	}
 }
 
+static void ops_copy(void *arg, const struct core_copy *cp)
+{
+	copier_push(arg, cp);
+}
+
+static void ops_io(void *arg, const struct core_io *io)
+{
+	swap_push(arg, io);
+}
+
 static const struct core_ops mm_core_ops = {
 	.extent_create	= ops_extent_create,
 	.extent_release	= ops_extent_release,
 	.extent_send	= ops_extent_send,
 	.wake		= ops_wake,
 	.kill		= ops_kill,
+	.copy		= ops_copy,
+	.io		= ops_io,
 };
 
 /* ---- clients come and go; on the mm thread, inside mm_call() ---- */
@@ -207,8 +219,9 @@ static bool mm_turn(struct daemon *d)
 		/* It told the core the time: the core's never goes back. */
 		now = clock_ns();
 	}
-	if (mapper_collect(d, now))
-		busy = true;
+	busy |= mapper_collect(d, now);
+	busy |= copier_collect(d, now);
+	busy |= swap_collect(d, now);
 	for (; todo; todo &= todo - 1) {
 		struct client *c = d->mm_clients[__builtin_ctzll(todo)];
 
@@ -224,6 +237,7 @@ static bool mm_turn(struct daemon *d)
 	}
 	if (segment_fault_count() != faults)
 		mm_check_guards(d, now);
+	busy |= swap_pump(d, now);
 	mm_flush(d);
 	return busy;
 }
@@ -235,7 +249,8 @@ static bool mm_work_waits(struct daemon *d)
 	u64 todo;
 
 	if (load_acquire(&d->call_pending) || READ_ONCE(d->mm_stop) ||
-	    !spsc_empty(&d->from_mapper))
+	    !spsc_empty(&d->from_mapper) || copier_waits(&d->copier) ||
+	    swap_waits(d))
 		return true;
 	for (todo = d->mm_active; todo; todo &= todo - 1) {
 		if (serve_due(d->mm_clients[__builtin_ctzll(todo)]))
@@ -253,6 +268,8 @@ static void mm_say_asleep(struct daemon *d, u32 asleep)
 
 		WRITE_ONCE(c->ring.dctl->need_doorbell, asleep);
 	}
+	if (d->swap.ctl)
+		WRITE_ONCE(d->swap.ctl->kvmm_sleeps, asleep);
 	if (asleep)
 		ring_sleep_prepare(&d->mm_sleeping);
 	else

@@ -2,7 +2,7 @@
 /*
  * socket.c - the instance lock and the listening sockets
  *
- * Beside the attach socket lies a lock file.  Who holds its flock owns both
+ * Beside the attach socket lies a lock file.  Who holds its flock owns all
  * sockets: a socket that is there when the lock was free belongs to a daemon
  * that died, and is replaced.  The lock file is unlinked by its holder, so
  * whoever locks one looks whether it is still the one in the directory.
@@ -89,6 +89,7 @@ int socket_paths(struct daemon *d)
 
 	d->attach_addr.sun_family = AF_UNIX;
 	d->view_addr.sun_family = AF_UNIX;
+	d->admin_addr.sun_family = AF_UNIX;
 	if (!given) {
 		if (kv_rundir(dir, sizeof(dir)))
 			return paths_too_long("in the run directory");
@@ -104,6 +105,8 @@ int socket_paths(struct daemon *d)
 		      given, strlen(given), "") ||
 	    path_join(d->view_addr.sun_path, sizeof(d->view_addr.sun_path),
 		      given, dir_len, KV_VIEW_SOCKET) ||
+	    path_join(d->admin_addr.sun_path, sizeof(d->admin_addr.sun_path),
+		      given, dir_len, KV_ADMIN_SOCKET) ||
 	    path_join(d->lock_path, sizeof(d->lock_path), given, strlen(given),
 		      ".lock"))
 		return paths_too_long(given);
@@ -245,7 +248,8 @@ static int listen_one(struct daemon *d, struct watch *w, u32 index,
 /**
  * socket_listen() - from here on there are clients
  *
- * The view socket is for the daemon's own user: it shows every tenant.
+ * The view and admin sockets are for the daemon's own user: one shows every
+ * tenant, the other changes what all of them have.
  */
 int socket_listen(struct daemon *d)
 {
@@ -253,7 +257,11 @@ int socket_listen(struct daemon *d)
 
 	d->attach_sock.fn = client_accept;
 	d->view_sock.fn = view_accept;
+	d->admin_sock.fn = admin_accept;
 	err = listen_one(d, &d->view_sock, 1, &d->view_addr, SOCK_STREAM, 0600);
+	if (!err)
+		err = listen_one(d, &d->admin_sock, 2, &d->admin_addr,
+				 SOCK_SEQPACKET, 0600);
 	if (err)
 		return err;
 	return listen_one(d, &d->attach_sock, 0, &d->attach_addr,
@@ -263,12 +271,18 @@ int socket_listen(struct daemon *d)
 /* Nothing of the sockets or the lock is left. */
 void socket_close(struct daemon *d)
 {
-	if (d->attach_sock.fd >= 0)
+	const struct deposit *p = &d->deposit;
+
+	/* Kept by hold for a start that failed before it took them: ours too. */
+	if (d->attach_sock.fd >= 0 || (d->lock_fd >= 0 && p->listen[0] >= 0))
 		unlink(d->attach_addr.sun_path);
-	if (d->view_sock.fd >= 0)
+	if (d->view_sock.fd >= 0 || (d->lock_fd >= 0 && p->listen[1] >= 0))
 		unlink(d->view_addr.sun_path);
+	if (d->admin_sock.fd >= 0 || (d->lock_fd >= 0 && p->listen[2] >= 0))
+		unlink(d->admin_addr.sun_path);
 	watch_close(d, &d->attach_sock);
 	watch_close(d, &d->view_sock);
+	watch_close(d, &d->admin_sock);
 	if (d->lock_fd >= 0) {
 		unlink(d->lock_path);
 		close(d->lock_fd);

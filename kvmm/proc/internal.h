@@ -16,6 +16,7 @@
 #define PROC_SLICE_BLOCKS 4096	/* table entries looked at in one call */
 #define PROC_NAME_MAX	(4 * KVMM_NAME_LEN + 16)	/* escaped, with @id */
 #define PROC_POOL_NAME	"gpu0"
+#define PROC_HOST_NAME	"host0"
 
 /* States in the core's views; a test holds them to the core's own. */
 #define PROC_BLOCK_STATES	9
@@ -39,6 +40,7 @@ enum {
  * @need:       NEED_*: what the rest of it was asked for
  * @events:     by CORE_EV_*
  * @pool:       the device pool
+ * @tier:       the lower pools by number; all zero: not there
  * @nr_domains: used entries of proc.domains
  * @nr_clients: used entries of proc.clients
  */
@@ -46,6 +48,7 @@ struct proc_node {
 	u32			need;
 	u64			events[NR_CORE_EVENTS];
 	struct core_pool_view	pool;
+	struct core_tier_view	tier[CORE_NR_POOLS];
 	u32			nr_domains;
 	u32			nr_clients;
 };
@@ -81,6 +84,7 @@ struct proc_ctx {
 #define NEED_POOL	BIT(0)	/* events and pool */
 #define NEED_DOMAINS	BIT(1)
 #define NEED_CLIENTS	BIT(2)
+#define NEED_TIERS	BIT(3)
 #define NEED_ALL	(NEED_POOL | NEED_DOMAINS | NEED_CLIENTS)
 
 /*
@@ -94,18 +98,24 @@ struct proc_ctx {
 	  "seconds since start, seconds that the mm thread slept")	\
 	x("status", 0444, NEED_DOMAINS | NEED_CLIENTS, show_status,	\
 	  "the daemon itself: process, backend, socket, epoch")		\
-	x("meminfo", 0444, NEED_POOL, show_meminfo,			\
-	  "where the bytes of the pool are")				\
+	x("meminfo", 0444, NEED_POOL | NEED_TIERS, show_meminfo,	\
+	  "where the bytes of the pools are")				\
 	x("vmstat", 0444, NEED_ALL, show_vmstat,			\
 	  "counts of now, and counters of events")			\
-	x("zoneinfo", 0444, NEED_POOL, show_zoneinfo,			\
-	  "the pool in pages of 4 kB and in extents")			\
+	x("zoneinfo", 0444, NEED_POOL | NEED_TIERS, show_zoneinfo,	\
+	  "the pools in pages of 4 kB and in extents")			\
 	x("buddyinfo", 0444, 0, show_buddyinfo,				\
 	  "runs of free extents by length")				\
 	x("extentinfo", 0444, 0, show_extentinfo,			\
 	  "one line an extent: who has it, how full it is")		\
 	x("prefixcache", 0444, NEED_POOL, show_prefixcache,		\
 	  "the prefix index: size, hits, evictions")			\
+	x("swaps", 0444, NEED_TIERS, show_swaps,			\
+	  "one line a swap area, as in the kernel")			\
+	x("swapareas", 0444, NEED_TIERS, show_swapareas,		\
+	  "one line a swap area: state, transfers, errors")		\
+	x("swapstat", 0444, 0, show_swapstat,				\
+	  "swapd and the requests to it")				\
 	x("domains", 0444, NEED_DOMAINS, show_domains,			\
 	  "one line a domain")						\
 	x("domain/NAME/status", 0444, 0, show_domain_status,		\
@@ -141,7 +151,10 @@ struct proc_ctx {
 	x(max_steps,	     "steps open for one client")		\
 	x(step_deadline_ns,  "age of an open step that is fatal while somebody waits") \
 	x(quiet_deadline_ns, "time from hanging up to being killed")	\
-	x(starve_ns,	     "wait after which other domains are preempted")
+	x(starve_ns,	     "wait after which other domains are preempted") \
+	x(host_bytes,	     "bytes of the host pool")			\
+	x(area_bytes,	     "most bytes used of one swap area")	\
+	x(swappiness,	     "0: always recompute, 100: what costs less, 200: swap while there is room")
 
 #define x(path, mode, need, show, text)				\
 	int __must_check show(const struct proc_ctx *ctx);

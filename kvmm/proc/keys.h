@@ -44,6 +44,25 @@
 	x("Extentsize", p->extent_size,					\
 	  "one extent")
 
+/* meminfo: the lower tiers; `h` is the host pool's view, `s` the areas' sum. */
+#define MEMINFO_TIERS(x)						\
+	x("HostTotal", h->total, "the host pool")			\
+	x("HostFree", tier_free(h), "of it, in no use; ends of spans count as free") \
+	x("HostUsed", h->used, "of it, slots that hold content")	\
+	x("HostLimbo", h->limbo, "of it, slots that a copy or I/O is to fill") \
+	x("SwapTotal", s->total, "all swap areas")			\
+	x("SwapFree", tier_free(s), "of them, in no use; ends of spans count as free") \
+	x("SwapUsed", s->used, "of them, slots that hold content")	\
+	x("SwapLimbo", s->limbo, "of them, slots that I/O is to fill")	\
+	x("SwapBad", s->poison, "of them, slots that failed")
+
+/* zoneinfo: what partitions the host pool; keys and texts are the pool's. */
+#define ZONEINFO_HOST(x)						\
+	x(free, tier_free(h))						\
+	x(sealed, h->used)						\
+	x(limbo, h->limbo)						\
+	x(poison, h->poison)
+
 /* vmstat: how many there are now. */
 #define VMSTAT_NOW(x)							\
 	x(nr_extents, p->nr_extents, "extents of the pool")		\

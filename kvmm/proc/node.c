@@ -89,11 +89,34 @@ static u64 part_units(u64 *sum, u64 bytes, u32 shift)
 	return (*sum >> shift) - before;
 }
 
+static u64 tier_free(const struct core_tier_view *v)
+{
+	return v->total - v->used - v->limbo - v->poison;
+}
+
+static void areas_sum(const struct proc_node *n, struct core_tier_view *sum)
+{
+	u32 i;
+
+	memset(sum, 0, sizeof(*sum));
+	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
+		sum->total += n->tier[i].total;
+		sum->used += n->tier[i].used;
+		sum->limbo += n->tier[i].limbo;
+		sum->poison += n->tier[i].poison;
+	}
+}
+
 int show_meminfo(const struct proc_ctx *ctx)
 {
 	const struct core_pool_view *p = &ctx->proc->node.pool;
+	const struct core_tier_view *h;
+	struct core_tier_view areas, *s = &areas;
 	struct seq_file *m = ctx->m;
 	u64 sum = 0;
+
+	h = &ctx->proc->node.tier[CORE_POOL_HOST];
+	areas_sum(&ctx->proc->node, s);
 
 #define x(key, bytes, text) proc_show_kb(m, key, bytes);
 	MEMINFO_TOTALS(x)
@@ -105,33 +128,59 @@ int show_meminfo(const struct proc_ctx *ctx)
 #undef x
 #define x(key, bytes, text) proc_show_kb(m, key, bytes);
 	MEMINFO_OVERLAYS(x)
+	MEMINFO_TIERS(x)
 #undef x
 	return 0;
 }
 
+static void show_zone(struct seq_file *m, const char *name, u64 nr_free,
+		      u64 total, u64 managed)
+{
+	seq_printf(m, "Node %d, zone %8s", 0, name);
+	seq_printf(m, "\n  pages free     %llu\n        spanned  %llu"
+		   "\n        present  %llu\n        managed  %llu\n",
+		   (unsigned long long)nr_free >> PAGE_SHIFT,
+		   (unsigned long long)total >> PAGE_SHIFT,
+		   (unsigned long long)total >> PAGE_SHIFT,
+		   (unsigned long long)managed >> PAGE_SHIFT);
+}
+
+/* One of the parts that add up to spanned. */
+static void show_zone_part(struct seq_file *m, const char *key, u64 *sum,
+			   u64 bytes)
+{
+	seq_printf(m, "      %-19s %llu\n", key,
+		   (unsigned long long)part_units(sum, bytes, PAGE_SHIFT));
+}
+
+static void show_zone_host(struct seq_file *m, const struct core_tier_view *h)
+{
+	u64 sum = 0;
+
+	show_zone(m, PROC_HOST_NAME, tier_free(h), h->total, h->total);
+#define x(name, bytes) show_zone_part(m, "nr_pages_" #name, &sum, bytes);
+	ZONEINFO_HOST(x)
+#undef x
+}
+
 int show_zoneinfo(const struct proc_ctx *ctx)
 {
-	const struct core_pool_view *p = &ctx->proc->node.pool;
+	const struct proc_node *n = &ctx->proc->node;
+	const struct core_pool_view *p = &n->pool;
 	struct seq_file *m = ctx->m;
 	u64 sum = 0;
 
-	seq_printf(m, "Node %d, zone %8s", 0, PROC_POOL_NAME);
-	seq_printf(m, "\n  pages free     %llu\n        spanned  %llu"
-		   "\n        present  %llu\n        managed  %llu\n",
-		   (unsigned long long)(p->free_extents + p->free) >> PAGE_SHIFT,
-		   (unsigned long long)p->total >> PAGE_SHIFT,
-		   (unsigned long long)p->total >> PAGE_SHIFT,
-		   (unsigned long long)(p->total - p->reserved) >> PAGE_SHIFT);
-#define x(name, text)							\
-	seq_printf(m, "      %-19s %llu\n", "nr_pages_" #name,		\
-		   (unsigned long long)part_units(&sum, p->name,	\
-						  PAGE_SHIFT));
+	show_zone(m, PROC_POOL_NAME, p->free_extents + p->free, p->total,
+		  p->total - p->reserved);
+#define x(name, text) show_zone_part(m, "nr_pages_" #name, &sum, p->name);
 	CORE_POOL_PARTS(x)
 #undef x
 	seq_printf(m, "  extents\n        size     %llu\n"
 		   "        total    %u\n        free     %u\n",
 		   (unsigned long long)p->extent_size >> PAGE_SHIFT,
 		   p->nr_extents, p->nr_free_extents);
+	if (n->tier[CORE_POOL_HOST].online)
+		show_zone_host(m, &n->tier[CORE_POOL_HOST]);
 	return 0;
 }
 

@@ -20,6 +20,7 @@
 #define KVMM_PROC_PROC_H
 
 #include <kvmm/seq.h>
+#include <kvmm/swapd.h>
 #include <kvmm/types.h>
 
 #include "kvmm/core/core.h"
@@ -36,6 +37,51 @@ struct proc_client_info {
 };
 
 /**
+ * struct proc_swap_area - what the shell knows of a swap area
+ * @path:   as the operator named it; lives until the next request
+ * @device: a block device
+ * @lost:   swapd does not take it any more
+ * @index:  under which swapd knows it
+ */
+struct proc_swap_area {
+	const char	*path;
+	bool		device;
+	bool		lost;
+	u32		index;
+};
+
+/* What the shell counts of its requests to swapd; they only rise. */
+#define PROC_SWAP_COUNTERS(x)						\
+	x(deaths,	"times that a swapd ended")			\
+	x(orphans,	"requests that a dead swapd left unfinished")	\
+	x(orphans_done,	"of these, writes that the kernel finished")	\
+	x(again,	"of these, given to the next swapd")		\
+	x(given_up,	"requests failed: no swapd, no area, or too many deaths") \
+	x(strays,	"completions of no open request")
+
+/* The same, how many there are now. */
+#define PROC_SWAP_NOW(x)						\
+	x(pid,		"process of swapd, 0: none runs")		\
+	x(generation,	"which start of swapd it is")			\
+	x(nr_open,	"requests that a swapd has or had")		\
+	x(nr_orphans,	"of these, whose swapd is dead and whose transfer may go on") \
+	x(nr_backlog,	"requests that wait to be given to swapd")
+
+/**
+ * struct proc_swap_info - the link to swapd
+ * @swapd: by enum swapd_counter
+ * @area:  by swapd's index of an area and enum swapd_area_counter
+ */
+struct proc_swap_info {
+#define x(name, text) u64 name;
+	PROC_SWAP_NOW(x)
+	PROC_SWAP_COUNTERS(x)
+#undef x
+	u64	swapd[NR_SWAPD_COUNTERS];
+	u64	area[CORE_MAX_AREAS][NR_SWAPD_AREA_COUNTERS];
+};
+
+/**
  * struct proc_source - what the files are made from
  * @call:         runs @fn on the thread that owns the core, between two of
  *                its requests, and waits until it has returned; 0, or
@@ -43,6 +89,8 @@ struct proc_client_info {
  *                @fn is short: it copies, it never formats
  * @client_info:  fills @info for an attached client; 0 or -ENOENT.  Called on
  *                the control thread.  NULL: nothing is known
+ * @swap_area:    fills @info for area @i of the core; 0 or -ENOENT.  As above
+ * @swap_info:    fills @info; 0, or -ENOENT when there is no swap.  As above
  * @now:          CLOCK_MONOTONIC in nanoseconds; NULL: the system's clock
  * @idle_ns:      time that the thread of the core has spent asleep; NULL: 0
  * @arg:          first argument of all of these
@@ -59,6 +107,9 @@ struct proc_source {
 				void *fn_arg);
 	int		(*client_info)(void *arg, u32 client,
 				       struct proc_client_info *info);
+	int		(*swap_area)(void *arg, u32 i,
+				     struct proc_swap_area *info);
+	int		(*swap_info)(void *arg, struct proc_swap_info *info);
 	u64		(*now)(void *arg);
 	u64		(*idle_ns)(void *arg);
 	void		*arg;

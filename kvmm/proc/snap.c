@@ -49,6 +49,16 @@ static void snap_clients(struct core *core, struct proc *proc)
 	}
 }
 
+/* What is not there stays zero. */
+static void snap_tiers(struct core *core, struct proc_node *node)
+{
+	u32 i;
+
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		if (core_get_tier(core, i, &node->tier[i]))
+			memset(&node->tier[i], 0, sizeof(node->tier[i]));
+}
+
 static void snap_node(struct core *core, void *arg)
 {
 	struct proc *proc = arg;
@@ -58,6 +68,8 @@ static void snap_node(struct core *core, void *arg)
 		core_get_events(core, node->events);
 		core_get_pool(core, &node->pool);
 	}
+	if (node->need & NEED_TIERS)
+		snap_tiers(core, node);
 	if (node->need & NEED_DOMAINS)
 		snap_domains(core, proc);
 	if (node->need & NEED_CLIENTS)

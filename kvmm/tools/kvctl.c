@@ -5,7 +5,7 @@
  * Asks the daemon over its view socket and prints what it answers.  It knows
  * no file and no figure: the text is made by the daemon, so an old kvctl
  * reads a new daemon.  Nothing is printed of an answer that did not arrive
- * whole.
+ * whole.  What changes something goes over the admin socket, see kvctl_swap.c.
  *
  * Commands stand in one table, options in another; help is made from both.
  * Failures are one line on stderr that names the thing and the remedy, and an
@@ -17,44 +17,34 @@
 #include <time.h>
 
 #include <kvmm/log.h>
-#include <kvmm/opts.h>
 #include <kvmm/rundir.h>
-#include <kvmm/seq.h>
 #include <kvmm/version.h>
-#include <kvmm/view.h>
 #include <uapi/kvmm.h>
+
+#include "kvmm/tools/kvctl.h"
 
 #define REQ_MAX		4096
 #define WAIT_STEP_MS	20
 #define GUESS_MS	1000	/* longest look for what was meant */
-
-#define KVCTL_OPTIONS(x)						\
-	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
-	  "view socket of the daemon, or the directory it lies in (default view.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others); $KVMM_SOCKET, the attach socket of clients, is not looked at") \
-	x(uint, timeout, "timeout", "10", 1, 86400, "SECONDS",		\
-	  "longest silence of the daemon; for wait, the longest wait")
 
 #define KVCTL_COMMANDS(x)						\
 	x(cat, "PATH...", 1, REQ_MAX, "print files; of several, each behind ==> PATH <==") \
 	x(ls, "[PATH]", 0, 1, "list a directory; names of directories end in a slash") \
 	x(check, "", 0, 0, "run the daemon's walkers; prints ok, or the first fault and exits 1") \
 	x(wait, "", 0, 0, "wait until the daemon answers")		\
+	x(swapon, "PATH", 1, 1, "make a file or block device a swap area; with --size a file is made") \
+	x(swapoff, "PATH", 1, 1, "empty a swap area and give it back")	\
 	x(version, "", 0, 0, "print the version of kvctl and of the daemon") \
 	x(help, "", 0, 0, "print this text")
 
 #define KVCTL_EXITS(x)							\
 	x(EXIT_SUCCESS,	"done")						\
-	x(EXIT_FAILURE,	"no such file, or the walkers found a fault")	\
+	x(EXIT_FAILURE,	"no such file, the walkers found a fault, or the daemon refused") \
 	x(EX_USAGE,	"a wrong command or option")			\
 	x(EX_UNAVAILABLE, "no daemon answers at the socket")		\
 	x(EX_IOERR,	"the output cannot be written")			\
+	x(EX_NOPERM,	"only root and the daemon's own user may ask that") \
 	x(EX_PROTOCOL,	"the answer was cut, or is none")
-
-struct kvctl_opts {
-#define x OPT_FIELD
-	KVCTL_OPTIONS(x)
-#undef x
-};
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct kvctl_opts, __VA_ARGS__)
@@ -73,28 +63,12 @@ static void print_commands(FILE *out);
 static const struct kv_program program = {
 	.name		= "kvctl",
 	.operands	= "COMMAND [ARGUMENT]...",
-	.about		= "Reads the files in which the daemon says what it does.",
+	.about		= "Reads the files in which the daemon says what it does, and changes what can be changed while it runs.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exit_table,
 	.nr_exits	= ARRAY_SIZE(exit_table),
 	.more		= print_commands,
-};
-
-/**
- * struct kvctl - one run
- * @opts:  from the command line
- * @path:  of the view socket
- * @text:  the last answer
- * @title: printed before an answer, NULL: nothing
- * @begun: an answer was printed
- */
-struct kvctl {
-	struct kvctl_opts	opts;
-	char			path[KV_VIEW_PATH_MAX];
-	struct seq_file		text;
-	const char		*title;
-	bool			begun;
 };
 
 /* One line for a connection that failed; returns the exit code. */

@@ -313,17 +313,46 @@ void rig_await(struct rig *r, const char *file, const char *key, s64 want,
 	}
 }
 
-pid_t rig_daemon(struct rig *r)
+static bool process_is(pid_t pid, const char *comm)
 {
 	char path[64], *text;
-	pid_t pid;
+	bool is;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	text = slurp(path);
+	text[strcspn(text, "\n")] = '\0';
+	is = !strcmp(text, comm);
+	free(text);
+	return is;
+}
+
+/* The child of hold with that name, 0 if there is none. */
+static pid_t rig_child(struct rig *r, const char *comm)
+{
+	char path[64], *text, *word, *save = NULL;
+	pid_t pid = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", r->hold,
 		 r->hold);
 	text = slurp(path);
-	pid = (pid_t)strtol(text, NULL, 10);
+	for (word = strtok_r(text, " ", &save); word && !pid;
+	     word = strtok_r(NULL, " ", &save)) {
+		pid = (pid_t)strtol(word, NULL, 10);
+		if (!process_is(pid, comm))
+			pid = 0;
+	}
 	free(text);
 	return pid;
+}
+
+pid_t rig_daemon(struct rig *r)
+{
+	return rig_child(r, "kvmm");
+}
+
+pid_t rig_swapd(struct rig *r)
+{
+	return rig_child(r, "swapd");
 }
 
 /* ---- what kvrt printed ---- */

@@ -53,6 +53,8 @@ void rig_await(struct rig *r, const char *file, const char *key, s64 want,
 	       u32 seconds);
 /* pid of the kvmm that hold started last, 0 if none. */
 pid_t rig_daemon(struct rig *r);
+/* pid of the swapd that hold started last, 0 if none. */
+pid_t rig_swapd(struct rig *r);
 
 /* Start a program of the build with KVMM_RUNDIR set; NULL-terminated. */
 struct job job_start(struct rig *r, const char *program, ...);

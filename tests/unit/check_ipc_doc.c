@@ -9,7 +9,7 @@
 
 #include <kvmm/fault.h>
 
-#include "kvmm/ipc/options.h"
+#include <kvmm/kvmm_options.h>
 
 static const struct kv_opt options[] = {
 #define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)

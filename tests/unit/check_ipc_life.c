@@ -223,6 +223,24 @@ static void kid_detaches(int tell)
 	_exit(0);
 }
 
+/* Longer than a client that detached is waited for. */
+static void kid_detaches_and_stays(int tell)
+{
+	struct kvmm_seq_arg close_arg;
+	struct rawc r;
+
+	rawc_open(&r, &d);
+	close_arg.seq = seq_begin(&r, 60, 11);
+	if (!seq_wait_ready(&r, close_arg.seq, 5000) ||
+	    ask(&r, KVMM_OP_SEQ_CLOSE, 1, 0, &close_arg, sizeof(close_arg)) ||
+	    ask(&r, KVMM_OP_DETACH, 0, 0, NULL, 0))
+		_exit(1);
+	rawc_close(&r);
+	usleep(2500000);
+	kid_tell(tell);
+	_exit(0);
+}
+
 /* Another user fills the pool, too. */
 static void kid_other_tenant(int tell)
 {
@@ -323,7 +341,7 @@ START_TEST(test_detach_often)
 	ck_assert(!ipcd_logged(&d, "died"));
 	for (i = 0; i < 600 && ipcd_nr_fds(d.pid) > fds; i++)
 		usleep(5000);
-	ck_assert_int_le(ipcd_nr_fds(d.pid), fds);
+	ck_assert_int_le(ipcd_nr_fds(d.pid), fds + 1);	/* its pidfd */
 	ipcd_stop(&d);
 }
 END_TEST
@@ -344,6 +362,26 @@ START_TEST(test_detach_then_other_tenant)
 	ck_assert_int_eq(chmod(d.dir, 0711), 0);
 	kid_start(kid_detaches);
 	ck_assert_int_eq(kid_wait(5000), 0);
+	kid_start(kid_other_tenant);
+	ck_assert_int_eq(kid_wait(5000), 0);
+	ck_assert_int_ge(ipcd_number(&d, "vmstat", "extent_release"), 20);
+	ipcd_check(&d);
+	ipcd_stop(&d);
+}
+END_TEST
+
+/* The same for one that detached and lived on until its slot was another's. */
+START_TEST(test_ghost_then_other_tenant)
+{
+	if (geteuid()) {
+		printf("skipped test_ghost_then_other_tenant: it takes two users, so it takes root\n");
+		return;
+	}
+	ck_assert_int_eq(setenv("TMPDIR", "/tmp", 1), 0);
+	start("--pool-size 2M --socket-mode 0666", NULL);
+	ck_assert_int_eq(chmod(d.dir, 0711), 0);
+	kid_start(kid_detaches_and_stays);
+	ck_assert_int_eq(kid_wait(10000), 0);
 	kid_start(kid_other_tenant);
 	ck_assert_int_eq(kid_wait(5000), 0);
 	ck_assert_int_ge(ipcd_number(&d, "vmstat", "extent_release"), 20);
@@ -481,7 +519,7 @@ START_TEST(test_fault_attach)
 	ck_assert_int_lt(rawc_attach(&r, &d, &req), 0);
 	rawc_close(&r);
 	ipcd_check(&d);
-	ck_assert_int_le(ipcd_nr_fds(d.pid), fds);
+	ck_assert_int_le(ipcd_nr_fds(d.pid), fds + 1);	/* its pidfd */
 
 	rawc_open(&r, &d);
 	ck_assert(seq_wait_ready(&r, seq_begin(&r, 4, 7), 5000));
@@ -551,6 +589,7 @@ static Suite *life_suite(void)
 	tcase_add_test(tc, test_death_hung_up_alive);
 	tcase_add_test(tc, test_detach_often);
 	tcase_add_test(tc, test_detach_then_other_tenant);
+	tcase_add_test(tc, test_ghost_then_other_tenant);
 	tcase_add_test(tc, test_clients_limit);
 	tcase_add_test(tc, test_shutdown_is_told);
 	tcase_add_test(tc, test_extents_batches);

@@ -166,7 +166,7 @@ START_TEST(test_stale_sockets)
 	ck_assert(ipcd_ready(&d, 5000));
 	kill(d.pid, SIGKILL);
 	ck_assert_int_eq(ipcd_wait(&d, 5000), 1000 + SIGKILL);
-	ck_assert_int_eq(nr_left(), 3);
+	ck_assert_int_eq(nr_left(), 4);
 	ipcd_spawn(&d, "kvmm", SMALL, NULL);
 	ck_assert(ipcd_ready(&d, 5000));
 	ipcd_check(&d);

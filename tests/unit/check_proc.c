@@ -86,7 +86,16 @@ START_TEST(test_meminfo_of_an_empty_pool)
 			 "Committed:             0 kB\n"
 			 "Shared:                0 kB\n"
 			 "Indexed:               0 kB\n"
-			 "Extentsize:           64 kB\n");
+			 "Extentsize:           64 kB\n"
+			 "HostTotal:             0 kB\n"
+			 "HostFree:              0 kB\n"
+			 "HostUsed:              0 kB\n"
+			 "HostLimbo:             0 kB\n"
+			 "SwapTotal:             0 kB\n"
+			 "SwapFree:              0 kB\n"
+			 "SwapUsed:              0 kB\n"
+			 "SwapLimbo:             0 kB\n"
+			 "SwapBad:               0 kB\n");
 }
 END_TEST
 

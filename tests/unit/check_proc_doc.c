@@ -180,6 +180,7 @@ START_TEST(test_meminfo_texts)
 #define x(key, bytes, text) rows_add(&real, key, text);
 	MEMINFO_TOTALS(x)
 	MEMINFO_OVERLAYS(x)
+	MEMINFO_TIERS(x)
 #undef x
 #define x(name, text) rows_add(&real, MEMINFO_KEY_##name, text);
 	CORE_POOL_PARTS(x)
@@ -224,6 +225,21 @@ START_TEST(test_prefixcache_texts)
 }
 END_TEST
 
+START_TEST(test_swap_texts)
+{
+	read_doc("### swapstat");
+	memset(&real, 0, sizeof(real));
+#define x(name, text) rows_add(&real, #name, text);
+	PROC_SWAP_NOW(x)
+	PROC_SWAP_COUNTERS(x)
+#undef x
+#define x(name, text) rows_add(&real, "swapd_" #name, text);
+	SWAPD_COUNTERS(x)
+#undef x
+	compare("swapstat");
+}
+END_TEST
+
 /* What a file prints: its columns, or the keys of its lines. */
 static const struct {
 	const char	*heading;
@@ -235,6 +251,9 @@ static const struct {
 	{ "### vmstat",			"vmstat",		false },
 	{ "### zoneinfo",		"zoneinfo",		false },
 	{ "### prefixcache",		"prefixcache",		false },
+	{ "### swapstat",		"swapstat",		false },
+	{ "### swaps",			"swaps",		true },
+	{ "### swapareas",		"swapareas",		true },
 	{ "### domain/NAME/status",	"domain/chat/status",	false },
 	{ "### domain/NAME/blockstates", "domain/chat/blockstates", false },
 	{ "### domain/NAME/memory.events", "domain/chat/memory.events", false },
@@ -273,8 +292,8 @@ static void read_columns(char *text)
 	if (*text == '#')
 		text = strchr(text, '\n') + 1;
 	*strchr(text, '\n') = '\0';
-	for (word = strtok_r(text, " ", &save); word;
-	     word = strtok_r(NULL, " ", &save))
+	for (word = strtok_r(text, " \t", &save); word;
+	     word = strtok_r(NULL, " \t", &save))
 		rows_add(&real, word, "");
 }
 
@@ -307,6 +326,7 @@ static Suite *doc_suite(void)
 	tcase_add_test(tc, test_meminfo_texts);
 	tcase_add_test(tc, test_vmstat_texts);
 	tcase_add_test(tc, test_prefixcache_texts);
+	tcase_add_test(tc, test_swap_texts);
 	tcase_add_loop_test(tc, test_what_is_printed, 0, ARRAY_SIZE(printed));
 	suite_add_tcase(s, tc);
 	return s;

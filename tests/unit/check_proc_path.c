@@ -146,7 +146,8 @@ START_TEST(test_ls)
 {
 	static const char root[] =
 		"version\nuptime\nstatus\nmeminfo\nvmstat\nzoneinfo\n"
-		"buddyinfo\nextentinfo\nprefixcache\ndomains\ndomain/\n"
+		"buddyinfo\nextentinfo\nprefixcache\nswaps\nswapareas\n"
+		"swapstat\ndomains\ndomain/\n"
 		"clients\nclient/\nsys/\n";
 
 	ck_assert_str_eq(ls(""), root);

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * admin.h - asking a daemon to do something
+ *
+ * The admin socket is a Unix seqpacket socket beside the view socket, for
+ * root and the daemon's own user.  One connection carries one request and its
+ * answer.  A request is one message of text, the path last:
+ *
+ *	swapon BYTES PRIORITY FORCE PATH	and the file as SCM_RIGHTS;
+ *						BYTES 0: as it is
+ *	swapoff TIMEOUT_MS DEV INODE PATH	DEV 0: only the path is known
+ *
+ * The answer is any number of `progress TEXT`, then `ok TEXT` or
+ * `error ERRNO TEXT`, each a message; then the daemon closes.
+ */
+#ifndef KVMM_ADMIN_H
+#define KVMM_ADMIN_H
+
+#include <kvmm/types.h>
+
+#define KV_ADMIN_REQ	4352	/* bytes of a request */
+#define KV_ADMIN_TEXT	4608	/* bytes of an answer, with its NUL */
+
+/**
+ * struct kv_admin - one request
+ * @path:       of the socket
+ * @timeout_ms: longest silence of the daemon
+ * @fd:         goes with the request, -1: none
+ * @progress:   called with the text of each progress; may be NULL
+ * @status:     takes 0, or the errno (positive) that the daemon answered
+ * @text:       takes the text of the answer
+ */
+struct kv_admin {
+	const char	*path;
+	u32		timeout_ms;
+	int		fd;
+	void		(*progress)(const char *text);
+	int		status;
+	char		text[KV_ADMIN_TEXT];
+};
+
+/**
+ * kv_admin_path() - the admin socket beside a view socket
+ * @view: of kv_view_path()
+ * @path: @len bytes
+ *
+ * Return: 0 or -ENAMETOOLONG.
+ */
+int __must_check kv_admin_path(const char *view, char *path, size_t len);
+
+/**
+ * kv_admin_ask() - one request, one answer
+ * Return: 0 when a whole answer came; -errno of connecting; -ECONNABORTED
+ * when the daemon went away, -EPROTO for an answer that is none, -ETIMEDOUT.
+ */
+int __must_check kv_admin_ask(struct kv_admin *a, const char *req);
+
+#endif /* KVMM_ADMIN_H */

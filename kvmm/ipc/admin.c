@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * admin.c - the socket on which operators have things done
+ *
+ * For root and the daemon's own user: the socket has mode 0600, and whoever
+ * connects is looked at once more.  A connection carries one request, and
+ * stays open until it is answered, which may take as long as a disk takes;
+ * closing it stops waiting, not what was begun.  Here alone a descriptor is
+ * accepted from outside: the file of a new swap area, which the operator has
+ * the right to open and the daemon may not have.
+ *
+ * A connection is freed at the begin of the next round of the control thread,
+ * since an event for it may wait in the batch in which it ends.
+ *
+ * Context: control thread.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <kvmm/admin.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/admin.h"
+#include "kvmm/ipc/daemon.h"
+
+#define MAX_ADMINS	16
+#define ASK_MS		5000	/* to send the request */
+
+/**
+ * struct admin - one connection
+ * @deadline: to send its request, then none
+ * @asked:    it did
+ */
+struct admin {
+	struct list	node;
+	struct watch	sock;
+	u64		deadline;
+	bool		asked;
+};
+
+/* ---- answers ---- */
+
+static void admin_say(const struct admin *adm, const char *head,
+		      const char *text)
+{
+	char buf[KV_ADMIN_TEXT];
+	int n = snprintf(buf, sizeof(buf), "%s %s", head, text);
+
+	if (sock_send(adm->sock.fd, buf, min((size_t)n, sizeof(buf) - 1), NULL,
+		      0))
+		pr_debug("an answer on the admin socket is lost: %s",
+			 strerror(errno));
+}
+
+void admin_progress(struct admin *adm, const char *text)
+{
+	admin_say(adm, "progress", text);
+}
+
+/* Nothing of it happens any more; freed with the others. */
+static void admin_end(struct daemon *d, struct admin *adm)
+{
+	area_forget_waiter(d, adm);
+	watch_close(d, &adm->sock);
+	list_del(&adm->node);
+	list_add_tail(&d->admins_dead, &adm->node);
+	d->nr_admins--;
+}
+
+void admin_finish(struct daemon *d, struct admin *adm, int err,
+		  const char *text)
+{
+	char head[32] = "ok";
+
+	if (err)
+		snprintf(head, sizeof(head), "error %d", -err);
+	admin_say(adm, head, text);
+	admin_end(d, adm);
+}
+
+/* ---- requests ---- */
+
+static void admin_swapon(struct daemon *d, struct admin *adm, char *req, int fd)
+{
+	u64 bytes;
+	s32 priority;
+	u32 force;
+	int used = 0;
+
+	if (sscanf(req, "swapon %" SCNu64 " %" SCNd32 " %" SCNu32 " %n", &bytes,
+		   &priority, &force, &used) != 3 || !used || !req[used] ||
+	    priority < 0 || priority > INT16_MAX) {
+		admin_finish(d, adm, -EINVAL, "swapon: want BYTES PRIORITY FORCE PATH");
+	} else if (fd < 0) {
+		admin_finish(d, adm, -EBADF, "swapon: want the file with the request");
+	} else {
+		area_on(d, adm, fd, bytes, priority, force != 0, req + used);
+		return;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static void admin_swapoff(struct daemon *d, struct admin *adm, char *req,
+			  int fd)
+{
+	u64 ms, dev, ino;
+	int used = 0;
+
+	if (fd >= 0)
+		close(fd);
+	if (sscanf(req, "swapoff %" SCNu64 " %" SCNu64 " %" SCNu64 " %n", &ms,
+		   &dev, &ino, &used) != 3 || !used || !req[used])
+		admin_finish(d, adm, -EINVAL, "swapoff: want TIMEOUT_MS DEV INODE PATH");
+	else
+		area_off(d, adm, min(ms, 1000ull * 86400 * 365), dev, ino,
+			 req + used);
+}
+
+/*
+ * The first descriptor of a message, -1: none.  Others are closed: padding has
+ * room for more than was asked for.
+ */
+static int first_fd(struct msghdr *msg)
+{
+	struct cmsghdr *cm;
+	int first = -1, fd;
+	size_t n, i;
+
+	for (cm = CMSG_FIRSTHDR(msg); cm; cm = CMSG_NXTHDR(msg, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET ||
+		    cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int),
+			       sizeof(fd));
+			if (first < 0)
+				first = fd;
+			else
+				close(fd);
+		}
+	}
+	return first;
+}
+
+/* One message and its descriptor.  Return: bytes, or -errno. */
+static ssize_t admin_receive(int sock, char *buf, size_t len, int *fd)
+{
+	union {
+		char		buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr	align;
+	} control;
+	struct iovec iov = { .iov_base = buf, .iov_len = len };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+	ssize_t n;
+
+	*fd = -1;
+	do {
+		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	*fd = first_fd(&msg);
+	return msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EMSGSIZE : n;
+}
+
+static void admin_ask(struct daemon *d, struct admin *adm)
+{
+	char req[KV_ADMIN_REQ];
+	ssize_t n;
+	int fd;
+
+	n = admin_receive(adm->sock.fd, req, sizeof(req) - 1, &fd);
+	if (n == -EAGAIN)
+		return;
+	adm->asked = true;
+	req[max(n, (ssize_t)0)] = '\0';
+	if (n > 0 && !strncmp(req, "swapon ", 7)) {
+		admin_swapon(d, adm, req, fd);
+		return;
+	}
+	if (n > 0 && !strncmp(req, "swapoff ", 8)) {
+		admin_swapoff(d, adm, req, fd);
+		return;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (n)
+		admin_finish(d, adm, -EINVAL, "no such request: swapon or swapoff");
+	else
+		admin_end(d, adm);
+}
+
+static void admin_on_sock(struct daemon *d, struct watch *w, u32 events)
+{
+	struct admin *adm = container_of(w, struct admin, sock);
+
+	/* Nothing follows a request but the end of the socket. */
+	if (adm->asked)
+		admin_end(d, adm);
+	else
+		admin_ask(d, adm);
+}
+
+/* ---- connections ---- */
+
+static bool admin_may(int sock)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return false;
+	if (!cred.uid || cred.uid == geteuid())
+		return true;
+	if (log_allowed())
+		pr_warn("user %u is refused on the admin socket",
+			(u32)cred.uid);
+	return false;
+}
+
+void admin_accept(struct daemon *d, struct watch *w, u32 events)
+{
+	int sock = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct admin *adm = NULL;
+
+	if (sock < 0)
+		return;
+	if (d->nr_admins < MAX_ADMINS && admin_may(sock))
+		adm = calloc(1, sizeof(*adm));
+	if (!adm) {
+		close(sock);
+		return;
+	}
+	adm->sock.fd = sock;
+	adm->sock.fn = admin_on_sock;
+	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
+	list_add_tail(&d->admins, &adm->node);
+	d->nr_admins++;
+	if (watch_add(d, &adm->sock, EPOLLIN))
+		admin_end(d, adm);
+}
+
+/* Free the dead, end the mute.  Return: when to be called next. */
+u64 admin_timers(struct daemon *d, u64 now)
+{
+	struct list *l, *tmp;
+	u64 next = UINT64_MAX;
+
+	list_for_each(&d->admins_dead, l, tmp) {
+		list_del(l);
+		free(list_entry(l, struct admin, node));
+	}
+	list_for_each(&d->admins, l, tmp) {
+		struct admin *adm = list_entry(l, struct admin, node);
+
+		if (adm->asked)
+			continue;
+		if (now >= adm->deadline)
+			admin_end(d, adm);
+		else
+			next = min(next, adm->deadline);
+	}
+	return next;
+}
+
+void admin_exit_all(struct daemon *d)
+{
+	struct list *l, *tmp;
+
+	list_for_each(&d->admins, l, tmp)
+		admin_end(d, list_entry(l, struct admin, node));
+	admin_timers(d, 0);
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * copier.c - the thread that moves blocks between a device and the host pool
+ *
+ * The core orders a copy, the mm thread queues it, this thread makes it and
+ * answers; then the core counts it as done.  Until then neither the block nor
+ * the slot is given to anybody else, so nothing here looks twice at whom they
+ * belong to.
+ *
+ * Clients may write extents, and a client that lies may write one while it is
+ * read here, or punch holes in it.  So extents are read and written by the
+ * device's calls and never mapped: what comes is that client's own content,
+ * whatever it did to it.  The host pool is mapped by the daemon and by swapd
+ * alone.
+ *
+ * The queues cannot be full: each copy in flight has a block of the device
+ * and a slot of the host pool to itself, and the queues have a place for each
+ * pair there can be.  A copy in flight holds the block's span, so its extents
+ * are not released meanwhile and their descriptors stay.
+ */
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define DELAY_NS	(20 * NSEC_PER_MSEC)
+#define SLOW_NS		(2 * NSEC_PER_SEC)
+#define STOP_S		5	/* for a copy to come back, at the end */
+
+/* Copies that can be under way at once. */
+static u32 copies_max(const struct daemon *d)
+{
+	u64 bytes = min(d->cfg.pool_bytes, d->cfg.host_bytes);
+
+	return (u32)(bytes / (16ull * d->cfg.min_token_bytes)) + 1;
+}
+
+/* Memory that the queues take. */
+u64 copier_bytes(const struct daemon *d)
+{
+	u32 nr = copies_max(d);
+
+	return queue_bytes(sizeof(struct core_copy), nr) +
+	       queue_bytes(sizeof(struct copy_done), nr);
+}
+
+/* ---- mm thread ---- */
+
+void copier_push(struct daemon *d, const struct core_copy *cp)
+{
+	if (!queue_push(&d->copier.todo, cp)) {
+		pr_err("the copier's queue is full: copy %llx is lost",
+		       (unsigned long long)cp->id);
+		return;
+	}
+	sem_post(&d->copier.bell);
+}
+
+/* Tell the core what was copied.  Return: whether there was anything. */
+bool copier_collect(struct daemon *d, u64 now)
+{
+	struct copy_done done;
+	bool any = false;
+
+	while (d->copier.done.slot && queue_pop(&d->copier.done, &done)) {
+		core_copy_done(d->core, now, done.id, done.status);
+		any = true;
+	}
+	return any;
+}
+
+/* ---- copier thread ---- */
+
+static int extent_fd_get(struct daemon *d, u32 extent)
+{
+	int fd;
+
+	pthread_mutex_lock(&d->extent_lock);
+	fd = d->extent_fds[extent].fd;
+	pthread_mutex_unlock(&d->extent_lock);
+	return fd;
+}
+
+/* The part of a block that lies in one extent. */
+static int copy_part(struct daemon *d, bool to_host, u64 dev_off, char *host,
+		     u64 len)
+{
+	const struct kvmm_dev_ops *ops = d->dev.ops;
+	u64 off = dev_off % d->cfg.extent_size;
+	int fd = extent_fd_get(d, (u32)(dev_off / d->cfg.extent_size));
+
+	if (fd < 0)
+		return -EIO;
+	return to_host ? ops->read(&d->dev, fd, off, host, len) :
+			 ops->write(&d->dev, fd, off, host, len);
+}
+
+static int copy_block(struct daemon *d, const struct core_copy *cp)
+{
+	char *host = d->host.base + cp->host_off;
+	u64 off = cp->dev_off, left = cp->bytes;
+	int err = 0;
+
+	if (cp->host_off > d->host.bytes ||
+	    cp->bytes > d->host.bytes - cp->host_off ||
+	    cp->dev_off > d->cfg.pool_bytes ||
+	    cp->bytes > d->cfg.pool_bytes - cp->dev_off)
+		return -EFAULT;
+	while (left && !err) {
+		u64 room = d->cfg.extent_size - off % d->cfg.extent_size;
+		u64 len = min(left, room);
+
+		err = copy_part(d, cp->to_host, off, host, len);
+		off += len;
+		host += len;
+		left -= len;
+	}
+	return err;
+}
+
+static int copier_do(struct daemon *d, const struct core_copy *cp)
+{
+	struct timespec ts = { .tv_nsec = DELAY_NS };
+
+	if (kv_fault(KV_FAULT_copy_delay))
+		nanosleep(&ts, NULL);
+	if (kv_fault(cp->to_host ? KV_FAULT_copy_out_eio :
+				   KV_FAULT_copy_in_eio))
+		return -EIO;
+	return copy_block(d, cp);
+}
+
+static void *copier_main(void *arg)
+{
+	struct daemon *d = arg;
+	struct copier *c = &d->copier;
+	struct copy_done done = { .resv = 0 };
+	struct core_copy cp;
+
+	pthread_setname_np(pthread_self(), "kvmm-copier");
+	for (;;) {
+		while (sem_wait(&c->bell) && errno == EINTR)
+			;
+		if (READ_ONCE(c->stop))
+			return NULL;
+		if (!queue_pop(&c->todo, &cp))
+			continue;
+		store_release(&c->since, clock_ns());
+		done.id = cp.id;
+		done.status = copier_do(d, &cp);
+		store_release(&c->since, 0ull);
+		if (done.status && log_allowed())
+			pr_warn("a block cannot be copied %s the host pool: %s",
+				cp.to_host ? "to" : "from",
+				strerror(-done.status));
+		if (!queue_push(&c->done, &done))
+			pr_err("the copier's answers are full: copy %llx is lost",
+			       (unsigned long long)cp.id);
+		mm_wake_up(d);
+	}
+}
+
+/* ---- control thread ---- */
+
+/* Say, once, that a copy takes long. */
+void copier_watchdog(struct daemon *d, u64 now)
+{
+	struct copier *c = &d->copier;
+	u64 since = load_acquire(&c->since);
+
+	if (!since || now < since + SLOW_NS || c->warned == since)
+		return;
+	c->warned = since;
+	pr_warn("a copy between device and host pool takes %llu s: is this machine short of memory?",
+		(unsigned long long)((now - since) / NSEC_PER_SEC));
+}
+
+int copier_init(struct daemon *d)
+{
+	struct copier *c = &d->copier;
+	u32 nr = copies_max(d);
+	int err;
+
+	c->stop = 1;
+	if (!d->cfg.host_bytes)
+		return 0;
+	sem_init(&c->bell, 0, 0);
+	err = queue_init(&c->todo, sizeof(struct core_copy), nr);
+	if (err)
+		return err;
+	return queue_init(&c->done, sizeof(struct copy_done), nr);
+}
+
+int copier_start(struct daemon *d)
+{
+	struct copier *c = &d->copier;
+	int err;
+
+	if (!d->cfg.host_bytes)
+		return 0;
+	c->stop = 0;
+	err = pthread_create(&c->thread, NULL, copier_main, d);
+	if (err)
+		c->stop = 1;
+	return -err;
+}
+
+/**
+ * copier_stop() - end the thread
+ * Return: false when a copy does not come back; then nothing that the thread
+ * uses may be freed.
+ */
+bool copier_stop(struct daemon *d)
+{
+	struct copier *c = &d->copier;
+	struct timespec ts;
+
+	if (c->stop)
+		return true;
+	WRITE_ONCE(c->stop, 1);
+	sem_post(&c->bell);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec += STOP_S;
+	return !pthread_timedjoin_np(c->thread, NULL, &ts);
+}
+
+void copier_exit(struct daemon *d)
+{
+	queue_exit(&d->copier.todo);
+	queue_exit(&d->copier.done);
+}

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * swap.c - requests to swapd, from the core's order to the core's answer
+ *
+ *	core -> backlog -> table and request ring -> swapd
+ *	core <- table <- completion ring <- swapd
+ *
+ * The table has a place for every request that is open outside; the place is
+ * the tag of the request's id.  What the core orders beyond that, or while
+ * there is no swapd, waits in the backlog, which has room for as many as the
+ * core can have at once: each has a slot of the host pool to itself.
+ *
+ * swapd may die at any time; what it gave to the kernel goes on.  Then every
+ * request that it had is an orphan.  Nothing is said to the core about an
+ * orphan, so its slots are reused by nobody, until kvmm-hold has told how it
+ * ended:
+ *
+ *   its transfer is over and was a write of all bytes: done, since header and
+ *	sums were in it;
+ *   its transfer failed: failed;
+ *   its transfer is over and was a read: nobody has compared what came, so the
+ *	next swapd reads it again, into the same slot.  So does a short one;
+ *   all of that swapd is over and the request was never named: it was never
+ *	issued; the next swapd gets it.
+ *
+ * A request that comes again gets a new id, so what is still said about the
+ * old one finds nobody.  One that met the death of several swapds may be what
+ * kills them: it goes alone, and after SWAP_TRIES it is failed.
+ *
+ * Context: mm thread, except swap_init() and swap_exit().  Nothing blocks or
+ * allocates; the two eventfds are written without waiting.
+ */
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define NIL	UINT32_MAX
+
+/* Requests that the core can have open at once: each has a host slot. */
+static u32 ios_max(const struct daemon *d)
+{
+	return (u32)(d->cfg.host_bytes / (16ull * d->cfg.min_token_bytes +
+					  CORE_SLOT_HEADER)) + 1;
+}
+
+/* Memory that the backlog takes. */
+u64 swap_bytes(const struct daemon *d)
+{
+	return queue_bytes(sizeof(struct core_io), ios_max(d));
+}
+
+/* ---- the table ---- */
+
+static struct swap_io *io_get(struct swap_mm *sw)
+{
+	struct swap_io *io = &sw->io[sw->free];
+
+	sw->free = io->next;
+	sw->nr_open++;
+	return io;
+}
+
+static void io_put(struct swap_mm *sw, struct swap_io *io)
+{
+	io->state = SWAP_IO_FREE;
+	io->next = sw->free;
+	sw->free = (u32)(io - sw->io);
+	sw->nr_open--;
+}
+
+/* May it be what kills swapd? */
+static bool io_is_suspect(const struct swap_io *io)
+{
+	return io->tries >= SWAP_CAREFUL;
+}
+
+/* The request is over: free its place, then tell the core. */
+static void io_finish(struct daemon *d, u64 now, struct swap_io *io, int status)
+{
+	u64 id = io->io.id;
+
+	d->swap.nr_orphans -= io->state == SWAP_IO_ORPHAN;
+	if (io->state == SWAP_IO_ISSUED) {
+		d->swap.nr_issued--;
+		d->swap.suspect &= !io_is_suspect(io);
+	}
+	io_put(&d->swap, io);
+	core_io_done(d->core, now, id, status);
+}
+
+/* Nobody has it any more and nothing of it moves: the next swapd gets it. */
+static void io_again(struct daemon *d, u64 now, struct swap_io *io)
+{
+	struct swap_mm *sw = &d->swap;
+	u32 tag = (u32)(io - sw->io);
+
+	if (++io->tries >= SWAP_TRIES) {
+		sw->count.given_up++;
+		io_finish(d, now, io, -EIO);
+		return;
+	}
+	sw->nr_orphans--;
+	sw->count.again++;
+	io->state = SWAP_IO_AGAIN;
+	io->next = NIL;
+	if (sw->again[0] == NIL)
+		sw->again[0] = tag;
+	else
+		sw->io[sw->again[1]].next = tag;
+	sw->again[1] = tag;
+}
+
+/* Is there a request that may go now?  One under suspicion goes alone. */
+static bool io_may_go(const struct swap_mm *sw)
+{
+	if (sw->again[0] != NIL)
+		return sw->gone || !sw->nr_issued ||
+		       (!sw->suspect && !io_is_suspect(&sw->io[sw->again[0]]));
+	return sw->free != NIL && !queue_empty(&sw->backlog) &&
+	       (sw->gone || !sw->suspect);
+}
+
+static struct swap_io *again_pop(struct swap_mm *sw)
+{
+	struct swap_io *io = &sw->io[sw->again[0]];
+
+	sw->again[0] = io->next;
+	return io;
+}
+
+/* The open request that @id names, NULL if it names none in @state. */
+static struct swap_io *io_find(struct swap_mm *sw, u64 id, u32 state)
+{
+	u32 tag = SWAPD_ID_TAG(id);
+	struct swap_io *io = tag < SWAP_ENTRIES ? &sw->io[tag] : NULL;
+
+	return io && io->state == state && io->id == id ? io : NULL;
+}
+
+/* ---- out ---- */
+
+void swap_push(struct daemon *d, const struct core_io *io)
+{
+	if (!queue_push(&d->swap.backlog, io))
+		pr_err("the backlog of swap is full: request %llx is lost",
+		       (unsigned long long)io->id);
+}
+
+static void io_issue(struct swap_mm *sw, struct swap_io *io)
+{
+	const struct core_io *c = &io->io;
+	struct swapd_req req = {
+		.op		= c->write ? SWAPD_WRITE : SWAPD_READ,
+		.area		= sw->area[c->area].index,
+		.host_off	= c->host_off,
+		.area_off	= sw->area[c->area].off + c->area_off,
+		.len		= c->len,
+		.payload_len	= c->payload,
+		.domain		= c->domain,
+		.hash		= { c->hash[0], c->hash[1] },
+		.generation	= c->generation,
+	};
+
+	io->state = SWAP_IO_ISSUED;
+	sw->nr_issued++;
+	sw->suspect |= io_is_suspect(io);
+	io->generation = sw->generation;
+	io->id = SWAPD_ID(++sw->serial, io - sw->io);
+	req.id = io->id;
+	shared_copy_out(&sw->reqs[ring_prod_slot(&sw->req)], &req, sizeof(req));
+	ring_prod_advance(&sw->req);
+}
+
+/* Next request to be issued, in the table; NULL when there is none. */
+static struct swap_io *io_next(struct swap_mm *sw)
+{
+	struct swap_io *io;
+
+	if (!io_may_go(sw))
+		return NULL;
+	if (sw->again[0] != NIL)
+		return again_pop(sw);
+	io = io_get(sw);
+	io->tries = 0;
+	if (queue_pop(&sw->backlog, &io->io))
+		return io;
+	io_put(sw, io);
+	return NULL;
+}
+
+static void req_publish(struct swap_mm *sw)
+{
+	u64 one = 1;
+
+	ring_prod_publish(&sw->req);
+	if (!ring_sleeper_waits(&sw->ctl->swapd_sleeps))
+		return;
+	/* Fails only when the count is full, and then it is awake. */
+	if (write(sw->req_bell, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* Without a place in the ring nothing can be issued now. */
+static bool req_room(struct swap_mm *sw)
+{
+	if (ring_prod_room(&sw->req))
+		return true;
+	if (ring_prod_look(&sw->req) < 0)
+		WRITE_ONCE(sw->broken, 1);
+	return ring_prod_room(&sw->req);
+}
+
+/**
+ * swap_pump() - give swapd what waits; fail what nobody will ever take
+ * Return: whether anything was done.
+ */
+bool swap_pump(struct daemon *d, u64 now)
+{
+	struct swap_mm *sw = &d->swap;
+	struct swap_io *io;
+	bool any = false, issued = false;
+
+	if (!sw->ctl || (!sw->up && !sw->gone))
+		return false;
+	while ((sw->gone || req_room(sw)) && (io = io_next(sw))) {
+		any = true;
+		if (sw->gone || !sw->area[io->io.area].live) {
+			sw->count.given_up++;
+			io_finish(d, now, io, -ENODEV);
+		} else {
+			io_issue(sw, io);
+			issued = true;
+		}
+	}
+	if (issued)
+		req_publish(sw);
+	return any;
+}
+
+/* ---- in ---- */
+
+static bool cpl_collect(struct daemon *d, u64 now)
+{
+	struct swap_mm *sw = &d->swap;
+	int nr = ring_cons_look(&sw->cpl), i;
+	struct swapd_cpl cpl;
+	struct swap_io *io;
+	bool works = false;
+
+	if (nr < 0) {
+		WRITE_ONCE(sw->broken, 1);
+		return false;
+	}
+	for (i = 0; i < nr; i++) {
+		shared_copy_in(&cpl, &sw->cpls[ring_cons_slot(&sw->cpl)],
+			       sizeof(cpl));
+		ring_cons_advance(&sw->cpl);
+		io = io_find(sw, cpl.id, SWAP_IO_ISSUED);
+		if (io)
+			io_finish(d, now, io, cpl.status);
+		else
+			sw->count.strays++;
+		works |= io && !cpl.status;
+	}
+	if (works && sw->works != sw->generation) {
+		WRITE_ONCE(sw->works, sw->generation);
+		d->mm_kick = true;
+	}
+	if (nr)
+		ring_cons_publish(&sw->cpl);
+	return nr;
+}
+
+/**
+ * swap_collect() - tell the core what swapd finished
+ * Return: whether there was anything.
+ */
+bool swap_collect(struct daemon *d, u64 now)
+{
+	struct swap_mm *sw = &d->swap;
+	bool any;
+
+	if (!sw->joined || READ_ONCE(sw->broken))
+		return false;
+	any = cpl_collect(d, now);
+	if (READ_ONCE(sw->broken))
+		d->mm_kick = true;
+	return any;
+}
+
+/* Before sleeping: is there a completion, or anything to be issued? */
+bool swap_waits(const struct daemon *d)
+{
+	const struct swap_mm *sw = &d->swap;
+
+	if (!sw->ctl || READ_ONCE(sw->broken))
+		return false;
+	if (sw->joined && READ_ONCE(sw->ctl->cpl_tail) != sw->cpl.head)
+		return true;
+	if (!sw->up && !sw->gone)
+		return false;
+	return io_may_go(sw);
+}
+
+/* ---- one swapd after the other; inside mm_call() ---- */
+
+/* A new swapd is there and has touched nothing: begin with empty rings. */
+void swap_join(struct daemon *d, u32 generation)
+{
+	struct swap_mm *sw = &d->swap;
+
+	swapd_shm_reset(sw->ctl);
+	ring_prod_init(&sw->req, SWAP_ENTRIES, 0, &sw->ctl->req_tail,
+		       &sw->ctl->req_head);
+	ring_cons_init(&sw->cpl, SWAP_ENTRIES, 0, &sw->ctl->cpl_head,
+		       &sw->ctl->cpl_tail);
+	sw->generation = generation;
+	sw->joined = true;
+	sw->broken = 0;
+	sw->gone = false;
+}
+
+/* It is dead: what it said counts, what it had is orphaned. */
+void swap_leave(struct daemon *d, u64 now, u32 generation)
+{
+	struct swap_mm *sw = &d->swap;
+	u32 i;
+
+	sw->up = false;
+	sw->count.deaths++;
+	if (!sw->joined || sw->generation != generation)
+		return;
+	if (!sw->broken)
+		cpl_collect(d, now);
+	sw->joined = false;
+	sw->suspect = false;
+	for (i = 0; i < SWAP_ENTRIES; i++) {
+		if (sw->io[i].state != SWAP_IO_ISSUED)
+			continue;
+		sw->io[i].state = SWAP_IO_ORPHAN;
+		sw->nr_issued--;
+		sw->nr_orphans++;
+		sw->count.orphans++;
+	}
+}
+
+/* Was it stopped by the death of its task, not by the disk? */
+static bool res_is_of_death(s32 res)
+{
+	return res == -ECANCELED || res == -EINTR || res == -EAGAIN;
+}
+
+static void orphan_ended(struct daemon *d, u64 now, struct swap_io *io, s32 res)
+{
+	if (io->io.write && res == (s32)io->io.len) {
+		d->swap.count.orphans_done++;
+		io_finish(d, now, io, 0);
+	} else if (res >= 0 || res_is_of_death(res)) {
+		io_again(d, now, io);
+	} else {
+		io_finish(d, now, io, res);
+	}
+}
+
+/* What hold tells of a swapd that is dead. */
+void swap_hear(struct daemon *d, u64 now, const struct swap_tale *tale)
+{
+	struct swap_mm *sw = &d->swap;
+	struct swap_io *io;
+	u32 i;
+
+	if (tale->kind == HOLD_SWAP_OLD_CQE) {
+		io = io_find(sw, tale->id, SWAP_IO_ORPHAN);
+		/* Else it had been completed in time. */
+		if (io)
+			orphan_ended(d, now, io, tale->res);
+		return;
+	}
+	for (i = 0; i < SWAP_ENTRIES; i++) {
+		io = &sw->io[i];
+		if (io->state == SWAP_IO_ORPHAN &&
+		    io->generation == tale->generation)
+			io_again(d, now, io);
+	}
+}
+
+/* ---- start and end ---- */
+
+static int shm_make(struct swap_mm *sw, int *shm)
+{
+	u32 bytes = swapd_shm_bytes(SWAP_ENTRIES);
+	int err;
+
+	*shm = memfd_create("kvmm-swapd", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*shm < 0)
+		return -errno;
+	if (ftruncate(*shm, bytes) || fallocate(*shm, 0, 0, bytes) ||
+	    fcntl(*shm, F_ADD_SEALS,
+		  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		err = -errno;
+		goto out_close;
+	}
+	sw->ctl = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *shm,
+		       0);
+	if (sw->ctl == MAP_FAILED) {
+		err = -errno;
+		sw->ctl = NULL;
+		goto out_close;
+	}
+	swapd_shm_init(sw->ctl, SWAP_ENTRIES);
+	sw->reqs = swapd_shm_reqs(sw->ctl);
+	sw->cpls = swapd_shm_cpls(sw->ctl, SWAP_ENTRIES);
+	return 0;
+
+out_close:
+	close(*shm);
+	*shm = -1;
+	return err;
+}
+
+/**
+ * swap_init() - the table, the shared memory, the bells
+ * @shm: takes the descriptor of the shared memory
+ *
+ * Context: before the mm thread runs; mm_epoll exists.
+ * Return: 0 or a negative errno; swap_exit() gives back what was made.
+ */
+int swap_init(struct daemon *d, int *shm)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	struct swap_mm *sw = &d->swap;
+	int err;
+	u32 i;
+
+	sw->io = calloc(SWAP_ENTRIES, sizeof(*sw->io));
+	if (!sw->io)
+		return -ENOMEM;
+	for (i = 0; i < SWAP_ENTRIES; i++)
+		sw->io[i].next = i + 1 < SWAP_ENTRIES ? i + 1 : NIL;
+	sw->free = 0;
+	sw->again[0] = NIL;
+	err = queue_init(&sw->backlog, sizeof(struct core_io), ios_max(d));
+	if (err)
+		return err;
+	sw->req_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	sw->cpl_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (sw->req_bell < 0 || sw->cpl_bell < 0 ||
+	    epoll_ctl(d->mm_epoll, EPOLL_CTL_ADD, sw->cpl_bell, &ev))
+		return -errno;
+	return shm_make(sw, shm);
+}
+
+void swap_exit(struct daemon *d)
+{
+	struct swap_mm *sw = &d->swap;
+
+	if (sw->ctl)
+		munmap(sw->ctl, swapd_shm_bytes(SWAP_ENTRIES));
+	if (sw->req_bell >= 0)
+		close(sw->req_bell);
+	if (sw->cpl_bell >= 0)
+		close(sw->cpl_bell);
+	queue_exit(&sw->backlog);
+	free(sw->io);
+}

@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * swap_area.c - swap areas come and go
+ *
+ *	FREE -> ADDING -> LIVE -> DRAINING -> REMOVING -> FREE
+ *
+ * An operator's kvctl opened the file and passed it here.  swapd judges and
+ * locks it (ADDING), then the core may use it (LIVE).  Going is the other way
+ * round: the core lets go of what it has elsewhere and waits for the rest to be
+ * read (DRAINING), then swapd lets go of the file (REMOVING).
+ *
+ * The descriptor stays here as long as the area does: each new swapd gets it
+ * again, with the identity that it had, and must find the same superblock.
+ * kvmm-hold has a duplicate: the next daemon adds the area again, empty.
+ *
+ * Draining goes on by itself when nobody waits for it any more.
+ *
+ * Context: control thread, but the functions handed to mm_call().
+ */
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/admin.h"
+#include "kvmm/ipc/daemon.h"
+
+#define ADD_TRIES	3
+#define JOIN_NS		(10 * NSEC_PER_SEC)	/* for swapd to come */
+#define TELL_NS		NSEC_PER_SEC
+#define DRAIN_MIN_NS	(20 * NSEC_PER_MSEC)
+#define DRAIN_MAX_NS	(500 * NSEC_PER_MSEC)
+
+struct area_call {
+	struct daemon		*d;
+	struct swap_area	*a;
+	int			err;
+	u64			left;
+};
+
+static u32 area_index(const struct daemon *d, const struct swap_area *a)
+{
+	return (u32)(a - d->link.area);
+}
+
+/* ---- on the mm thread ---- */
+
+static void area_map(struct daemon *d, const struct swap_area *a, bool live)
+{
+	d->swap.area[a->core].index = area_index(d, a);
+	d->swap.area[a->core].off = a->usable_off;
+	d->swap.area[a->core].live = live;
+}
+
+static void call_add(struct core *core, void *arg)
+{
+	struct area_call *c = arg;
+	struct swapd_ctl *ctl = c->d->swap.ctl;
+	u32 i;
+
+	c->err = core_area_add(core, clock_ns(), c->a->usable_bytes,
+			       c->a->priority, &c->a->core);
+	if (c->err)
+		return;
+	for (i = 0; i < NR_SWAPD_AREA_COUNTERS; i++)
+		WRITE_ONCE(ctl->area[area_index(c->d, c->a)][i], 0);
+	area_map(c->d, c->a, true);
+}
+
+static void call_del(struct core *core, void *arg)
+{
+	struct area_call *c = arg;
+	struct core_tier_view v;
+
+	c->err = core_area_del(core, clock_ns(), c->a->core);
+	if (!c->err)
+		area_map(c->d, c->a, false);
+	else if (!core_get_tier(core, CORE_POOL_AREA + c->a->core, &v))
+		c->left = v.used + v.limbo;
+}
+
+static void call_known(struct core *core, void *arg)
+{
+	struct area_call *c = arg;
+
+	area_map(c->d, c->a, !c->a->lost);
+}
+
+static int area_call(struct daemon *d, struct swap_area *a,
+		     void (*fn)(struct core *core, void *arg), u64 *left)
+{
+	struct area_call c = { .d = d, .a = a };
+	int err = mm_call(d, fn, &c);
+
+	if (left)
+		*left = c.left;
+	return err ? err : c.err;
+}
+
+/* ---- ends ---- */
+
+__printf(4, 5)
+static void area_tell(struct daemon *d, struct swap_area *a, int err,
+		      const char *fmt, ...)
+{
+	struct admin *adm = a->waiter;
+	char text[ADMIN_TEXT];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	a->waiter = NULL;
+	if (err)
+		pr_warn("%s", text);
+	else
+		pr_info("%s", text);
+	if (adm)
+		admin_finish(d, adm, err, text);
+}
+
+/* Nothing of it is left here, in hold, or locked. */
+static void area_free(struct daemon *d, struct swap_area *a)
+{
+	deposit_drop(d, HOLD_SWAP_AREA, area_index(d, a));
+	/* Now, not when the last duplicate of the descriptor is closed. */
+	flock(a->fd, LOCK_UN);
+	close(a->fd);
+	memset(a, 0, sizeof(*a));
+	a->fd = -1;
+}
+
+/* ---- to swapd ---- */
+
+static void area_offer(struct daemon *d, struct swap_area *a)
+{
+	struct swapd_msg m = {
+		.magic = SWAPD_MAGIC, .op = SWAPD_AREA_ADD,
+		.area = area_index(d, a), .epoch = d->epoch,
+		.priority = a->priority, .bytes = a->bytes,
+		.flags = a->flags,
+	};
+
+	if (a->state != AREA_ADDING) {
+		m.flags = SWAPD_AREA_KEEP;
+		m.bytes = 0;
+		memcpy(m.uuid, a->uuid, sizeof(m.uuid));
+	}
+	a->known = !link_send(d, &m, a->fd);
+}
+
+/**
+ * area_offer_all() - a new swapd: give it every area that there is
+ * Return: how many it must answer before it gets requests.
+ */
+u32 area_offer_all(struct daemon *d)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		struct swap_area *a = &d->link.area[i];
+
+		if (a->state != AREA_ADDING && a->state != AREA_LIVE &&
+		    a->state != AREA_DRAINING)
+			continue;
+		area_offer(d, a);
+		nr += a->state != AREA_ADDING && a->known;
+	}
+	return nr;
+}
+
+static void area_remove(struct daemon *d, struct swap_area *a)
+{
+	struct swapd_msg m = {
+		.magic = SWAPD_MAGIC, .op = SWAPD_AREA_DEL,
+		.area = area_index(d, a),
+	};
+
+	a->state = AREA_REMOVING;
+	if (a->known && !a->lost && !link_send(d, &m, -1))
+		return;
+	/* There is no swapd that has it. */
+	area_tell(d, a, 0, "%s: is no swap area any more", a->path);
+	area_free(d, a);
+}
+
+/* ---- swapon ---- */
+
+/* Why no area can be added, or NULL. */
+static const char *area_refuse(const struct daemon *d)
+{
+	if (!d->cfg.host_bytes)
+		return "kvmm was started without a host pool, which all swap goes through: give it --host-size";
+	if (!d->cfg.area_bytes)
+		return "kvmm was started without room for areas: give it --area-max";
+	if (!d->link.wanted)
+		return "swap areas need swapd, which kvmm-hold starts: start kvmm-hold instead of kvmm";
+	return NULL;
+}
+
+static struct swap_area *area_unused(struct daemon *d)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		if (d->link.area[i].state == AREA_FREE)
+			return &d->link.area[i];
+	return NULL;
+}
+
+static void area_begin(struct daemon *d, struct swap_area *a, int fd)
+{
+	struct stat st;
+
+	a->state = AREA_ADDING;
+	a->fd = fd;
+	a->until = clock_ns() + JOIN_NS;
+	if (!fstat(fd, &st)) {
+		a->device = S_ISBLK(st.st_mode);
+		a->dev = a->device ? st.st_rdev : st.st_dev;
+		a->ino = a->device ? 0 : st.st_ino;
+	}
+	if (d->link.hello)
+		area_offer(d, a);
+	else if (d->link.ended)
+		link_run(d);
+}
+
+/**
+ * area_on() - an operator adds an area
+ * @fd:    of the file or device, taken over
+ * @bytes: size that the file is to have; 0: as it is
+ */
+void area_on(struct daemon *d, struct admin *adm, int fd, u64 bytes,
+	     s32 priority, bool force, const char *path)
+{
+	const char *why = area_refuse(d);
+	struct swap_area *a = area_unused(d);
+	char text[ADMIN_TEXT];
+
+	if (!why && !a)
+		why = "there are as many areas as can be: swapoff one first";
+	if (why) {
+		snprintf(text, sizeof(text), "%s: %s", path, why);
+		close(fd);
+		admin_finish(d, adm, -EOPNOTSUPP, text);
+		return;
+	}
+	a->bytes = bytes & ~(u64)(SWAPD_ALIGN - 1);
+	a->priority = priority;
+	a->flags = force ? SWAPD_AREA_FORCE : 0;
+	a->waiter = adm;
+	a->tell = clock_ns() + TELL_NS;
+	snprintf(a->path, sizeof(a->path), "%s", path);
+	area_begin(d, a, fd);
+}
+
+/* The last daemon had it: add it again, empty. */
+void area_adopt(struct daemon *d, u32 index, int fd, u64 value)
+{
+	struct swap_area *a = &d->link.area[index];
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, a->path, sizeof(a->path) - 1);
+	a->path[n > 0 ? n : 0] = '\0';
+	a->priority = (s16)value;
+	a->bytes = value >> 16 << 12;
+	area_begin(d, a, fd);
+}
+
+static void area_added(struct daemon *d, struct swap_area *a,
+		       const struct swapd_answer *ans)
+{
+	char size[32], used[32];
+	int err;
+
+	a->usable_off = ans->usable_off;
+	a->usable_bytes = ans->usable_bytes;
+	memcpy(a->uuid, ans->uuid, sizeof(a->uuid));
+	a->bytes = ans->usable_off + ans->usable_bytes;
+	err = area_call(d, a, call_add, NULL);
+	kv_format_size(d->cfg.extent_size, size, sizeof(size));
+	if (err) {
+		area_tell(d, a, err, err == -EINVAL ?
+			  "%s: too small: an area must hold an extent of %s and 1M: give a larger --size" :
+			  "%s: the core does not take it: %s", a->path,
+			  err == -EINVAL ? size : strerror(-err));
+		area_remove(d, a);
+		return;
+	}
+	a->state = AREA_LIVE;
+	deposit_put(d, HOLD_SWAP_AREA, area_index(d, a), a->fd,
+		    (u16)a->priority | a->bytes >> 12 << 16);
+	kv_format_size(a->usable_bytes, size, sizeof(size));
+	kv_format_size(min(a->usable_bytes, d->cfg.area_bytes), used,
+		       sizeof(used));
+	area_tell(d, a, 0, "%s: swap area of %s, %s used%s%s%s", a->path, size,
+		  used, a->usable_bytes > d->cfg.area_bytes ?
+		  " (--area-max)" : "", ans->text[0] ? ": " : "", ans->text);
+}
+
+/* ---- swapoff ---- */
+
+static struct swap_area *area_find(struct daemon *d, u64 dev, u64 ino,
+				   const char *path)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		struct swap_area *a = &d->link.area[i];
+
+		if (a->state == AREA_FREE)
+			continue;
+		if ((dev && a->dev == dev && a->ino == ino) ||
+		    !strcmp(a->path, path))
+			return a;
+	}
+	return NULL;
+}
+
+/**
+ * area_off() - an operator takes an area away
+ * @timeout_ms: to be told by then how far it is
+ * @dev, @ino:  of the file, or the device and 0; 0: only @path is known
+ */
+void area_off(struct daemon *d, struct admin *adm, u64 timeout_ms, u64 dev,
+	      u64 ino, const char *path)
+{
+	struct swap_area *a = area_find(d, dev, ino, path);
+	char text[ADMIN_TEXT];
+
+	if (!a || a->state == AREA_ADDING || a->waiter) {
+		snprintf(text, sizeof(text), !a ?
+			 "%s: is no swap area: see kvctl cat swaps" :
+			 "%s: somebody else is adding or removing it", path);
+		admin_finish(d, adm, a ? -EBUSY : -EINVAL, text);
+		return;
+	}
+	a->waiter = adm;
+	a->until = clock_ns() + timeout_ms * NSEC_PER_MSEC;
+	a->tell = clock_ns() + TELL_NS;
+	if (a->state == AREA_LIVE) {
+		a->state = AREA_DRAINING;
+		d->drain_pause = DRAIN_MIN_NS;
+		d->drain_next = 0;
+	}
+}
+
+static void area_drain(struct daemon *d, struct swap_area *a, u64 now)
+{
+	char size[32], text[ADMIN_TEXT];
+	u64 left = 0;
+
+	if (!area_call(d, a, call_del, &left)) {
+		area_remove(d, a);
+		return;
+	}
+	if (!a->waiter)
+		return;
+	kv_format_size(left, size, sizeof(size));
+	snprintf(text, sizeof(text), "%s: %s of it are still in use", a->path,
+		 size);
+	if (now >= a->until) {
+		area_tell(d, a, -EBUSY,
+			  "%s: takes nothing new, and goes when that is read or forgotten",
+			  text);
+	} else if (now >= a->tell) {
+		a->tell = now + TELL_NS;
+		admin_progress(a->waiter, text);
+	}
+}
+
+/* ---- from swapd ---- */
+
+static void area_again(struct daemon *d, struct swap_area *a,
+		       const struct swapd_answer *ans)
+{
+	a->lost = ans->status != 0;
+	if (a->lost)
+		pr_err("swap area %s is lost: %s: what it held is computed again; kvctl swapoff it",
+		       a->path, ans->text);
+	if (area_call(d, a, call_known, NULL))
+		pr_debug("swap: the mm thread has ended");
+	link_area_answered(d);
+}
+
+static void area_add_answered(struct daemon *d, struct swap_area *a,
+			      const struct swapd_answer *ans)
+{
+	if (a->state != AREA_ADDING) {
+		if (a->state != AREA_REMOVING)
+			area_again(d, a, ans);
+		return;
+	}
+	if (!ans->status) {
+		area_added(d, a, ans);
+		return;
+	}
+	area_tell(d, a, ans->status, "%s", ans->text);
+	area_free(d, a);
+}
+
+void area_answer(struct daemon *d, const struct swapd_answer *ans)
+{
+	struct swap_area *a;
+
+	if (ans->area >= CORE_MAX_AREAS)
+		return;
+	a = &d->link.area[ans->area];
+	if (ans->op == SWAPD_AREA_ADD && a->known) {
+		area_add_answered(d, a, ans);
+	} else if (ans->op == SWAPD_AREA_DEL && a->state == AREA_REMOVING) {
+		area_tell(d, a, 0, "%s: is no swap area any more", a->path);
+		area_free(d, a);
+	}
+}
+
+/* swapd is dead: what it was asked for must be asked again. */
+void area_link_down(struct daemon *d)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		struct swap_area *a = &d->link.area[i];
+		bool was_known = a->known;
+
+		a->known = false;
+		if (a->state == AREA_REMOVING) {
+			area_remove(d, a);
+			continue;
+		}
+		if (a->state != AREA_ADDING ||
+		    (!d->link.ended && (a->tries += was_known) < ADD_TRIES))
+			continue;
+		area_tell(d, a, -ENODEV,
+			  "%s: swapd ended while it looked at it: see the log",
+			  a->path);
+		area_free(d, a);
+	}
+}
+
+/* ---- time ---- */
+
+static void area_wait(struct daemon *d, struct swap_area *a, u64 now)
+{
+	char text[ADMIN_TEXT];
+
+	if (!a->known && now >= a->until) {
+		area_tell(d, a, -ETIMEDOUT,
+			  "%s: swapd does not come: see the log", a->path);
+		area_free(d, a);
+	} else if (a->waiter && now >= a->tell) {
+		a->tell = now + TELL_NS;
+		snprintf(text, sizeof(text), "%s: swapd looks at it", a->path);
+		admin_progress(a->waiter, text);
+	}
+}
+
+/* Return: when to be called next, or UINT64_MAX. */
+u64 area_timers(struct daemon *d, u64 now)
+{
+	u64 next = UINT64_MAX;
+	bool drain = false;
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		struct swap_area *a = &d->link.area[i];
+
+		if (a->state == AREA_ADDING) {
+			area_wait(d, a, now);
+			next = min(next, now + TELL_NS);
+		} else if (a->state == AREA_DRAINING) {
+			if (now >= d->drain_next)
+				area_drain(d, a, now);
+			drain |= a->state == AREA_DRAINING;
+		}
+	}
+	if (!drain)
+		return next;
+	if (now >= d->drain_next) {
+		/* Each look visits every entry: look less and less often. */
+		d->drain_next = now + d->drain_pause;
+		d->drain_pause = min(2 * d->drain_pause, DRAIN_MAX_NS);
+	}
+	return min(next, d->drain_next);
+}
+
+/* Its connection is closing. */
+void area_forget_waiter(struct daemon *d, const struct admin *adm)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		if (d->link.area[i].waiter == adm)
+			d->link.area[i].waiter = NULL;
+}
+
+/* The end of the daemon; the mm thread has ended. */
+void area_exit_all(struct daemon *d)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		struct swap_area *a = &d->link.area[i];
+
+		if (a->state == AREA_FREE)
+			continue;
+		/* Another daemon may have it at once if nothing is under way. */
+		if (!d->swap.nr_open)
+			flock(a->fd, LOCK_UN);
+		close(a->fd);
+		memset(a, 0, sizeof(*a));
+	}
+}
+
+/* ---- for the operator's files ---- */
+
+/* proc_source.swap_area: who is area @i of the core? */
+int area_get_info(void *arg, u32 i, struct proc_swap_area *info)
+{
+	const struct daemon *d = arg;
+	u32 n;
+
+	for (n = 0; n < CORE_MAX_AREAS; n++) {
+		const struct swap_area *a = &d->link.area[n];
+
+		if ((a->state != AREA_LIVE && a->state != AREA_DRAINING) ||
+		    a->core != i)
+			continue;
+		info->path = a->path;
+		info->device = a->device;
+		info->lost = a->lost;
+		info->index = n;
+		return 0;
+	}
+	return -ENOENT;
+}

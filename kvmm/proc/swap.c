@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * swap.c - swap areas, and swapd
+ *
+ * `swaps` has the kernel's columns and tabs, so that what reads the kernel's
+ * file reads this one.  Sizes are the core's, names the shell's, transfers
+ * swapd's own counters, read as they are.  An area that came or went between
+ * the core's copy and the shell's word is left out.
+ */
+#include "kvmm/proc/internal.h"
+
+#define NAME_WIDTH	40	/* of fs/proc's Filename */
+#define WIDE_KB		10000000	/* takes a tab less */
+
+/* Area @i: false when it is not there. */
+static bool area_get(const struct proc_ctx *ctx, u32 i,
+		     const struct core_tier_view **v,
+		     struct proc_swap_area *info)
+{
+	const struct proc_source *src = &ctx->proc->src;
+
+	*v = &ctx->proc->node.tier[CORE_POOL_AREA + i];
+	return (*v)->online && src->swap_area &&
+	       !src->swap_area(src->arg, i, info);
+}
+
+static void show_tabbed_kb(struct seq_file *m, u64 bytes)
+{
+	seq_printf(m, "\t%llu%s", (unsigned long long)bytes >> 10,
+		   bytes >> 10 < WIDE_KB ? "\t" : "");
+}
+
+int show_swaps(const struct proc_ctx *ctx)
+{
+	const struct core_tier_view *v;
+	struct proc_swap_area info;
+	struct seq_file *m = ctx->m;
+	size_t before;
+	u32 i;
+
+	seq_puts(m, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		if (!area_get(ctx, i, &v, &info))
+			continue;
+		before = m->count;
+		seq_escape(m, info.path, "");
+		do {
+			seq_putc(m, ' ');
+		} while (m->count - before < NAME_WIDTH && !seq_error(m));
+		seq_puts(m, info.device ? "partition" : "file\t");
+		show_tabbed_kb(m, v->total);
+		show_tabbed_kb(m, v->used);
+		seq_printf(m, "\t%d\n", v->prio);
+	}
+	return 0;
+}
+
+int show_swapareas(const struct proc_ctx *ctx)
+{
+	const struct proc_source *src = &ctx->proc->src;
+	const struct core_tier_view *v;
+	struct proc_swap_info sum = { 0 };
+	struct proc_swap_area info;
+	struct seq_file *m = ctx->m;
+	u32 i;
+
+	if (src->swap_info && src->swap_info(src->arg, &sum))
+		memset(&sum, 0, sizeof(sum));
+	seq_puts(m, "area state prio total_kb used_kb limbo_kb bad_kb ios failed");
+#define x(name, text) seq_puts(m, " " #name);
+	SWAPD_AREA_COUNTERS(x)
+#undef x
+	seq_puts(m, " name\n");
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		if (!area_get(ctx, i, &v, &info) ||
+		    info.index >= CORE_MAX_AREAS)
+			continue;
+		seq_printf(m, "%u %s %d %llu %llu %llu %llu %u %llu", i,
+			   info.lost ? "lost" : v->readonly ? "readonly" :
+			   "live", v->prio,
+			   (unsigned long long)v->total >> 10,
+			   (unsigned long long)v->used >> 10,
+			   (unsigned long long)v->limbo >> 10,
+			   (unsigned long long)v->poison >> 10, v->nr_ios,
+			   (unsigned long long)v->errors);
+#define x(name, text)							\
+		seq_printf(m, " %llu", (unsigned long long)		\
+			   sum.area[info.index][SWAPD_AREA_CNT_##name]);
+		SWAPD_AREA_COUNTERS(x)
+#undef x
+		seq_putc(m, ' ');
+		seq_escape(m, info.path, "");
+		seq_putc(m, '\n');
+	}
+	return 0;
+}
+
+static void show_stat(struct seq_file *m, const char *name, u64 value)
+{
+	seq_printf(m, "%s %llu\n", name, (unsigned long long)value);
+}
+
+int show_swapstat(const struct proc_ctx *ctx)
+{
+	const struct proc_source *src = &ctx->proc->src;
+	struct proc_swap_info info = { 0 };
+	int err = src->swap_info ? src->swap_info(src->arg, &info) : -ENOENT;
+
+	if (err && err != -ENOENT)
+		return err;
+#define x(name, text) show_stat(ctx->m, #name, info.name);
+	PROC_SWAP_NOW(x)
+	PROC_SWAP_COUNTERS(x)
+#undef x
+#define x(name, text) show_stat(ctx->m, "swapd_" #name,		\
+				info.swapd[SWAPD_CNT_##name]);
+	SWAPD_COUNTERS(x)
+#undef x
+	return 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvctl.h - what the files of kvctl share
+ */
+#ifndef KVMM_TOOLS_KVCTL_H
+#define KVMM_TOOLS_KVCTL_H
+
+#include <kvmm/opts.h>
+#include <kvmm/seq.h>
+#include <kvmm/view.h>
+
+#define KVCTL_OPTIONS(x)						\
+	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
+	  "view socket of the daemon, or the directory it lies in (default view.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others); $KVMM_SOCKET, the attach socket of clients, is not looked at") \
+	x(uint, timeout, "timeout", "10", 1, 86400, "SECONDS",		\
+	  "longest silence of the daemon; for wait and swapoff, the longest wait") \
+	x(size, size, "size", "0", 0, 1ull << 62, "SIZE",		\
+	  "swapon: length that the file gets; 0: as it is")		\
+	x(uint, priority, "priority", "0", 0, 32767, "N",		\
+	  "swapon: areas of higher priority are filled first, equal ones in turn") \
+	x(flag, force, "force", NULL, 0, 0, NULL,			\
+	  "swapon: overwrite what holds something else than a swap area")
+
+struct kvctl_opts {
+#define x OPT_FIELD
+	KVCTL_OPTIONS(x)
+#undef x
+};
+
+/**
+ * struct kvctl - one run
+ * @opts: from the command line
+ * @path: of the view socket
+ * @text: the last answer
+ * @title: printed before an answer, NULL: nothing
+ * @begun: an answer was printed
+ */
+struct kvctl {
+	struct kvctl_opts	opts;
+	char			path[KV_VIEW_PATH_MAX];
+	struct seq_file		text;
+	const char		*title;
+	bool			begun;
+};
+
+/* kvctl_swap.c: commands; @argv is the path.  Return: exit code. */
+int cmd_swapon(struct kvctl *k, char **argv);
+int cmd_swapoff(struct kvctl *k, char **argv);
+
+#endif /* KVMM_TOOLS_KVCTL_H */

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvctl_swap.c - swap areas come and go
+ *
+ * The file is opened here, with the rights of whoever asks, and its
+ * descriptor goes to the daemon: the daemon needs no right to the path, and a
+ * link that is changed later changes nothing.  A file that was made here is
+ * removed again when the daemon does not take it.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <kvmm/admin.h>
+#include <kvmm/log.h>
+
+#include "kvmm/tools/kvctl.h"
+
+static void show_progress(const char *text)
+{
+	pr_info("%s", text);
+}
+
+static int admin_failed(const struct kv_admin *a, int err)
+{
+	switch (err) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+		pr_err("%s: no daemon is here: start kvmm-hold, or name its directory with --socket",
+		       a->path);
+		return EX_UNAVAILABLE;
+	case -EACCES:
+	case -EPERM:
+		pr_err("%s: only root and the daemon's own user may ask",
+		       a->path);
+		return EX_NOPERM;
+	case -ETIMEDOUT:
+		pr_err("%s: no answer for %u s: see the daemon's log, or give --timeout",
+		       a->path, a->timeout_ms / 1000);
+		return EX_UNAVAILABLE;
+	case -ECONNABORTED:
+		pr_err("%s: the daemon went away, or does not serve this user: see its log",
+		       a->path);
+		return EX_PROTOCOL;
+	default:
+		pr_err("%s: %s: cannot ask the daemon", a->path,
+		       strerror(-err));
+		return EX_PROTOCOL;
+	}
+}
+
+/* @refused: takes whether it is sure that the daemon did nothing */
+static int ask_admin(const struct kvctl *k, const char *req, int fd,
+		     bool *refused)
+{
+	static struct kv_admin a;
+	char path[KV_VIEW_PATH_MAX];
+	int err;
+
+	if (kv_admin_path(k->path, path, sizeof(path))) {
+		pr_err("the path of the socket is too long: name a shorter one with --socket");
+		return EX_USAGE;
+	}
+	a.path = path;
+	a.fd = fd;
+	a.progress = show_progress;
+	/* The daemon says something every second; leave it some more. */
+	a.timeout_ms = (k->opts.timeout + 5) * 1000;
+	err = kv_admin_ask(&a, req);
+	*refused = err ? err != -ETIMEDOUT && err != -ECONNABORTED : a.status;
+	if (err)
+		return admin_failed(&a, err);
+	if (a.status) {
+		pr_err("%s", a.text);
+		return EXIT_FAILURE;
+	}
+	printf("%s\n", a.text);
+	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
+}
+
+/* Open or make the file.  Return: descriptor, or -errno after a line. */
+static int area_open(const struct kvctl *k, const char *path, bool *made)
+{
+	int fd;
+
+	*made = false;
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 && errno == ENOENT && k->opts.size) {
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		*made = fd >= 0;
+	}
+	if (fd >= 0)
+		return fd;
+	fd = -errno;
+	if (fd == -ENOENT)
+		pr_err("%s: no such file: give --size to have it made", path);
+	else if (fd == -EISDIR)
+		pr_err("%s: is a directory: name a file or a block device",
+		       path);
+	else
+		pr_err("%s: cannot be opened for writing: %s", path,
+		       strerror(-fd));
+	return fd;
+}
+
+/* What was opened: is it worth asking the daemon? */
+static int area_judge(const struct kvctl *k, const char *path, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st)) {
+		pr_err("%s: %s", path, strerror(errno));
+		return EX_IOERR;
+	}
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
+		pr_err("%s: is neither a file nor a block device: name one",
+		       path);
+		return EXIT_FAILURE;
+	}
+	if (S_ISREG(st.st_mode) && (st.st_mode & 0077))
+		pr_warn("%s: others may read it (mode %04o): 0600 is suggested",
+			path, st.st_mode & 07777);
+	if (S_ISREG(st.st_mode) && !st.st_size && !k->opts.size) {
+		pr_err("%s: is empty: give --size", path);
+		return EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}
+
+/* The absolute name, for the daemon's files and log. */
+static int full_path(const char *path, char *full, size_t len)
+{
+	char *real = realpath(path, NULL);
+	int n = snprintf(full, len, "%s", real ? real : path);
+
+	free(real);
+	if (n >= 0 && (size_t)n < len)
+		return 0;
+	pr_err("%.60s...: the path is too long", path);
+	return EX_USAGE;
+}
+
+int cmd_swapon(struct kvctl *k, char **argv)
+{
+	char req[KV_ADMIN_REQ], full[4096];
+	bool made, refused = true;
+	int ret, fd;
+
+	fd = area_open(k, argv[0], &made);
+	if (fd < 0)
+		return EXIT_FAILURE;
+	ret = area_judge(k, argv[0], fd);
+	if (!ret)
+		ret = full_path(argv[0], full, sizeof(full));
+	if (!ret) {
+		snprintf(req, sizeof(req), "swapon %" PRIu64 " %u %u %s",
+			 k->opts.size, k->opts.priority, k->opts.force, full);
+		ret = ask_admin(k, req, fd, &refused);
+	}
+	if (ret && made && refused && unlink(argv[0]))
+		pr_warn("%s: is left: %s", argv[0], strerror(errno));
+	close(fd);
+	return ret;
+}
+
+int cmd_swapoff(struct kvctl *k, char **argv)
+{
+	char req[KV_ADMIN_REQ], full[4096];
+	u64 dev = 0, ino = 0;
+	struct stat st;
+	bool refused;
+	int ret;
+
+	ret = full_path(argv[0], full, sizeof(full));
+	if (ret)
+		return ret;
+	/* A file that was removed is known by its name alone. */
+	if (!stat(argv[0], &st)) {
+		dev = S_ISBLK(st.st_mode) ? st.st_rdev : st.st_dev;
+		ino = S_ISBLK(st.st_mode) ? 0 : st.st_ino;
+	}
+	snprintf(req, sizeof(req), "swapoff %u %" PRIu64 " %" PRIu64 " %s",
+		 k->opts.timeout * 1000, dev, ino, full);
+	return ask_admin(k, req, -1, &refused);
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_admin.c - the admin socket against strangers, garbage and hang-ups
+ *
+ * A real kvmm without kvmm-hold: it can refuse areas, not have any.  What it
+ * was sent is closed, what it holds is as before.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kvmm/admin.h>
+#include <kvmm/rundir.h>
+
+#include "tests/unit/ipc_daemon.h"
+
+#define SMALL	"--pool-size 2M --extent-size 64K"
+
+static struct ipcd d;
+static char path[108];
+static int fds_before;
+
+static void setup_with(const char *args)
+{
+	ipcd_start(&d, "kvmm", args, NULL);
+	snprintf(path, sizeof(path), "%s/" KV_ADMIN_SOCKET, d.dir);
+	ipcd_check(&d);
+	fds_before = ipcd_nr_fds(d.pid);
+}
+
+static void setup(void)
+{
+	setup_with(SMALL " --host-size 1M");
+}
+
+static void teardown(void)
+{
+	int tries;
+
+	for (tries = 0; ipcd_nr_fds(d.pid) != fds_before && tries < 200; tries++)
+		usleep(10000);
+	ck_assert_int_eq(ipcd_nr_fds(d.pid), fds_before);
+	ipcd_check(&d);
+	ipcd_stop(&d);
+}
+
+static int admin_connect(void)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(sun.sun_path, path);
+	if (!connect(s, (struct sockaddr *)&sun, sizeof(sun)))
+		return s;
+	close(s);
+	return -1;
+}
+
+static void admin_send(int sock, const void *text, size_t len, int nr_fds)
+{
+	union {
+		char		buf[CMSG_SPACE(3 * sizeof(int))];
+		struct cmsghdr	align;
+	} control;
+	struct iovec iov = { .iov_base = (void *)text, .iov_len = len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int fd[3], i;
+
+	for (i = 0; i < 3; i++)
+		fd[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (nr_fds) {
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE((u32)nr_fds * sizeof(int));
+		control.align.cmsg_level = SOL_SOCKET;
+		control.align.cmsg_type = SCM_RIGHTS;
+		control.align.cmsg_len = CMSG_LEN((u32)nr_fds * sizeof(int));
+		memcpy(CMSG_DATA(&control.align), fd,
+		       (u32)nr_fds * sizeof(int));
+	}
+	ck_assert_int_eq(sendmsg(sock, &msg, MSG_NOSIGNAL), (ssize_t)len);
+	for (i = 0; i < 3; i++)
+		close(fd[i]);
+}
+
+/* The answer, "" at the end of the socket. */
+static const char *admin_answer(int sock)
+{
+	static char buf[KV_ADMIN_TEXT];
+	struct pollfd p = { .fd = sock, .events = POLLIN };
+	ssize_t n;
+
+	ck_assert_int_eq(poll(&p, 1, ipcd_ms(3000)), 1);
+	n = recv(sock, buf, sizeof(buf) - 1, 0);
+	buf[max(n, (ssize_t)0)] = '\0';
+	return buf;
+}
+
+static const struct {
+	const char *text;
+	int nr_fds;
+	const char *answer;
+} bad[] = {
+	{ "\n", 0, "error 22 no such request" },
+	{ "swapon", 1, "error 22 no such request" },
+	{ "reboot now", 3, "error 22 no such request" },
+	{ "swapon 1 2", 1, "error 22 swapon: want" },
+	{ "swapon 1 2 3 ", 1, "error 22 swapon: want" },
+	{ "swapon x 0 0 /a", 1, "error 22 swapon: want" },
+	{ "swapon 0 -1 0 /a", 1, "error 22 swapon: want" },
+	{ "swapon 0 99999 0 /a", 1, "error 22 swapon: want" },
+	{ "swapon 0 0 0 /a", 0, "error 9 swapon: want the file" },
+	{ "swapon 0 0 0 /a", 1, "error 95 /a: swap areas need swapd" },
+	{ "swapoff 1 2", 0, "error 22 swapoff: want" },
+	{ "swapoff 1 2 3 /a", 1, "error 22 /a: is no swap area" },
+};
+
+START_TEST(test_bad_requests)
+{
+	int s = admin_connect();
+
+	ck_assert_int_ge(s, 0);
+	admin_send(s, bad[_i].text, strlen(bad[_i].text), bad[_i].nr_fds);
+	ck_assert_msg(!strncmp(admin_answer(s), bad[_i].answer,
+			       strlen(bad[_i].answer)), "'%s': '%s'",
+		      bad[_i].text, admin_answer(s));
+	ck_assert_str_eq(admin_answer(s), "");
+	close(s);
+}
+END_TEST
+
+/* Too long, too many descriptors, binary. */
+START_TEST(test_garbage)
+{
+	static char junk[KV_ADMIN_REQ + 4096];
+	int s, i;
+
+	for (i = 0; i < (int)sizeof(junk); i++)
+		junk[i] = (char)(i * 31 + 7);
+	s = admin_connect();
+	admin_send(s, junk, sizeof(junk), 3);
+	ck_assert(!strncmp(admin_answer(s), "error 22", 8));
+	close(s);
+	s = admin_connect();
+	memcpy(junk, "swapon 0 0 0 /", 14);
+	memset(junk + 14, 'x', sizeof(junk) - 14);
+	admin_send(s, junk, sizeof(junk), 1);
+	ck_assert(!strncmp(admin_answer(s), "error 22", 8));
+	close(s);
+	s = admin_connect();
+	admin_send(s, junk, 4000, 3);
+	ck_assert(!strncmp(admin_answer(s), "error", 5));
+	close(s);
+}
+END_TEST
+
+/* Connections that say nothing, hang up, or are too many. */
+START_TEST(test_mute)
+{
+	int s[40], i;
+
+	for (i = 0; i < 40; i++)
+		s[i] = admin_connect();
+	/* Those beyond the limit are closed at once. */
+	ck_assert_str_eq(admin_answer(s[39]), "");
+	ipcd_check(&d);
+	for (i = 0; i < 40; i++)
+		close(s[i]);
+	for (i = 0; i < 200; i++) {
+		s[0] = admin_connect();
+		ck_assert_int_ge(s[0], 0);
+		if (i % 2)
+			admin_send(s[0], "swapon 0 0 0 /a", 15, 1);
+		close(s[0]);
+	}
+}
+END_TEST
+
+/* In a child: another user.  Return: 0: cannot connect, 1: no answer. */
+static int as_stranger(void)
+{
+	int s;
+
+	if (setgid(65534) || setuid(65534))
+		return 9;
+	s = admin_connect();
+	if (s < 0)
+		return 0;
+	if (send(s, "swapoff 1 0 0 /a", 16, MSG_NOSIGNAL) < 0)
+		return 1;
+	return *admin_answer(s) ? 2 : 1;
+}
+
+static int stranger(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(as_stranger());
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+START_TEST(test_strangers)
+{
+	struct stat st;
+
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_uint_eq(st.st_mode & 07777, 0600);
+	if (geteuid())
+		return;
+	ck_assert_int_eq(chmod(d.dir, 0755), 0);
+	ck_assert_int_eq(stranger(), 0);
+	/* Were the mode wrong, it would still be asked who connects. */
+	ck_assert_int_eq(chmod(path, 0666), 0);
+	ck_assert_int_eq(stranger(), 1);
+	ck_assert(ipcd_logged(&d, "user 65534 is refused"));
+}
+END_TEST
+
+START_TEST(test_without_host_pool)
+{
+	struct kv_admin a = { .path = path, .timeout_ms = 3000 };
+	char text[64] = "swapon 0 0 0 /a";
+
+	setup_with(SMALL);
+	a.fd = open("/dev/null", O_RDWR);
+	ck_assert_int_eq(kv_admin_ask(&a, text), 0);
+	ck_assert_int_eq(a.status, EOPNOTSUPP);
+	ck_assert_ptr_nonnull(strstr(a.text, "--host-size"));
+	close(a.fd);
+	teardown();
+}
+END_TEST
+
+START_TEST(test_nobody_there)
+{
+	struct kv_admin a = { .path = "/nowhere/admin.sock", .fd = -1 };
+	char p[32];
+
+	ck_assert_int_eq(kv_admin_ask(&a, "swapoff 1 0 0 /a"), -ENOENT);
+	ck_assert_int_eq(kv_admin_path("/run/x/view.sock", p, sizeof(p)), 0);
+	ck_assert_str_eq(p, "/run/x/admin.sock");
+	ck_assert_int_eq(kv_admin_path("view.sock", p, sizeof(p)), 0);
+	ck_assert_str_eq(p, "admin.sock");
+	ck_assert_int_eq(kv_admin_path("/run/x/view.sock", p, 12),
+			 -ENAMETOOLONG);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("admin");
+	TCase *tc = tcase_create("socket");
+	SRunner *sr;
+	int failed;
+
+	/* The runner's own directory is closed to other users. */
+	setenv("TMPDIR", "/tmp", 1);
+	tcase_set_timeout(tc, ipcd_ms(20));
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, test_bad_requests, 0, ARRAY_SIZE(bad));
+	tcase_add_test(tc, test_garbage);
+	tcase_add_test(tc, test_mute);
+	tcase_add_test(tc, test_strangers);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("alone");
+	tcase_add_test(tc, test_without_host_pool);
+	tcase_add_test(tc, test_nobody_there);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_copier.c - blocks between extents and the host pool
+ *
+ * The real thread over real extents; the test plays the mm thread.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <kvmm/fault.h>
+
+#include "tests/unit/tiers_fixture.h"
+
+#define BLOCK	(24u << 10)
+
+static char pattern[TF_EXTENT * 2], back[TF_EXTENT * 2];
+
+static void setup(void)
+{
+	u32 i;
+
+	tf_setup();
+	td->dev.ops = &host_dev_ops;
+	td->dev.extent_size = TF_EXTENT;
+	ck_assert_int_eq(mapper_init(td), 0);
+	for (i = 0; i < TF_EXTENTS; i++)
+		ck_assert_int_eq(host_dev_ops.extent_create(&td->dev, i, 1,
+				 &td->extent_fds[i].fd), 0);
+	ck_assert_int_eq(hostpool_create(&td->host, td->cfg.host_bytes, 1, -1),
+			 0);
+	ck_assert_int_eq(copier_init(td), 0);
+	ck_assert_int_eq(copier_start(td), 0);
+	for (i = 0; i < sizeof(pattern); i++)
+		pattern[i] = (char)(i * 7 + i / 251);
+}
+
+static void teardown(void)
+{
+	ck_assert(copier_stop(td));
+	copier_exit(td);
+	hostpool_destroy(&td->host);
+	mapper_exit(td);
+	tf_teardown();
+}
+
+static void arm(const char *spec)
+{
+	char text[128];
+
+	ck_assert_int_eq(kv_fault_init(spec, text, sizeof(text)), 0);
+}
+
+/* Have a copy made.  Return: its status. */
+static int copy(u64 id, bool to_host, u64 dev_off, u64 host_off, u64 bytes)
+{
+	const struct core_copy cp = {
+		.id = id, .to_host = to_host, .dev_off = dev_off,
+		.host_off = host_off, .bytes = bytes,
+	};
+	struct copy_done done;
+
+	copier_push(td, &cp);
+	while (!queue_pop(&td->copier.done, &done))
+		usleep(100);
+	ck_assert_uint_eq(done.id, id);
+	return done.status;
+}
+
+static void extent_write(u32 extent, u64 off, const char *p, u64 len)
+{
+	ck_assert_int_eq(pwrite(td->extent_fds[extent].fd, p, len, (off_t)off),
+			 (ssize_t)len);
+}
+
+static void extent_read(u32 extent, u64 off, char *p, u64 len)
+{
+	ck_assert_int_eq(pread(td->extent_fds[extent].fd, p, len, (off_t)off),
+			 (ssize_t)len);
+}
+
+START_TEST(test_out_and_in)
+{
+	extent_write(2, 4096, pattern, BLOCK);
+	ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT + 4096, 8192, BLOCK), 0);
+	ck_assert_mem_eq(td->host.base + 8192, pattern, BLOCK);
+	ck_assert_int_eq(td->host.base[8191], 0);
+	ck_assert_int_eq(td->host.base[8192 + BLOCK], 0);
+	ck_assert_int_eq(copy(2, false, 5 * TF_EXTENT, 8192, BLOCK), 0);
+	extent_read(5, 0, back, BLOCK + 16);
+	ck_assert_mem_eq(back, pattern, BLOCK);
+	ck_assert_int_eq(back[BLOCK], 0);
+}
+END_TEST
+
+/* A block of a span begins in one extent and ends in another. */
+START_TEST(test_across_extents)
+{
+	const u64 first = 5000, off = 3 * TF_EXTENT + TF_EXTENT - first;
+
+	extent_write(3, TF_EXTENT - first, pattern, first);
+	extent_write(4, 0, pattern + first, BLOCK - first);
+	ck_assert_int_eq(copy(1, true, off, 4096, BLOCK), 0);
+	ck_assert_mem_eq(td->host.base + 4096, pattern, BLOCK);
+	ck_assert_int_eq(copy(2, false, TF_EXTENT - 1, 4096, TF_EXTENT + 2), 0);
+	extent_read(0, TF_EXTENT - 1, back, 1);
+	extent_read(1, 0, back + 1, TF_EXTENT);
+	extent_read(2, 0, back + 1 + TF_EXTENT, 1);
+	ck_assert_mem_eq(back, td->host.base + 4096, TF_EXTENT + 2);
+}
+END_TEST
+
+/* The client punched a hole: zeros, no failure, no signal. */
+START_TEST(test_hole)
+{
+	extent_write(1, 0, pattern, BLOCK);
+	ck_assert_int_eq(fallocate(td->extent_fds[1].fd,
+				   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   4096, 4096), 0);
+	ck_assert_int_eq(copy(1, true, TF_EXTENT, 0, BLOCK), 0);
+	ck_assert_mem_eq(td->host.base, pattern, 4096);
+	ck_assert_mem_eq(td->host.base + 8192, pattern + 8192, BLOCK - 8192);
+	memset(back, 0, 4096);
+	ck_assert_mem_eq(td->host.base + 4096, back, 4096);
+}
+END_TEST
+
+START_TEST(test_errors)
+{
+	arm("copy_out_eio:2,copy_in_eio:1");
+	ck_assert_int_eq(copy(1, true, 0, 0, BLOCK), 0);
+	ck_assert_int_eq(copy(2, true, 0, 0, BLOCK), -EIO);
+	ck_assert_int_eq(copy(3, false, 0, 0, BLOCK), -EIO);
+	ck_assert_int_eq(copy(4, false, 0, 0, BLOCK), 0);
+	/* What no core would order. */
+	ck_assert_int_eq(copy(5, true, td->cfg.pool_bytes - 1, 0, 2), -EFAULT);
+	ck_assert_int_eq(copy(6, true, 0, td->host.bytes, 1), -EFAULT);
+	ck_assert_int_eq(copy(7, true, ~0ull, ~0ull, BLOCK), -EFAULT);
+	/* An extent that is not there. */
+	close(td->extent_fds[7].fd);
+	td->extent_fds[7].fd = -1;
+	ck_assert_int_eq(copy(8, true, 7 * TF_EXTENT, 0, BLOCK), -EIO);
+}
+END_TEST
+
+/* A file that ends early is an error, not garbage. */
+START_TEST(test_short)
+{
+	int fd = memfd_create("short", MFD_CLOEXEC);
+
+	ck_assert_int_eq(ftruncate(fd, BLOCK - 1), 0);
+	close(td->extent_fds[7].fd);
+	td->extent_fds[7].fd = fd;
+	ck_assert_int_eq(copy(1, true, 7 * TF_EXTENT, 0, BLOCK), -EIO);
+}
+END_TEST
+
+/* Many at once come back in order, each once. */
+START_TEST(test_many)
+{
+	struct core_copy cp = { .to_host = true, .bytes = 512 };
+	struct copy_done done;
+	u64 n, seen = 0;
+
+	for (n = 0; n < 200; n++) {
+		cp.id = n;
+		cp.dev_off = n * 512;
+		cp.host_off = n * 512;
+		copier_push(td, &cp);
+	}
+	while (seen < 200) {
+		if (!queue_pop(&td->copier.done, &done)) {
+			usleep(100);
+			continue;
+		}
+		ck_assert_uint_eq(done.id, seen++);
+		ck_assert_int_eq(done.status, 0);
+	}
+	ck_assert(!copier_waits(&td->copier));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("copier");
+	TCase *tc = tcase_create("copies");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_out_and_in);
+	tcase_add_test(tc, test_across_extents);
+	tcase_add_test(tc, test_hole);
+	tcase_add_test(tc, test_errors);
+	tcase_add_test(tc, test_short);
+	tcase_add_test(tc, test_many);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_proc_swap.c - the files about the lower tiers, to the byte
+ */
+#include "tests/unit/proc_fixture.h"
+
+static bool area_gone[CORE_MAX_AREAS];
+
+static int area_info(void *arg, u32 i, struct proc_swap_area *info)
+{
+	static const char * const path[] = {
+		"/swap/one", "/dev/a name\nwith lines", "/third",
+	};
+
+	if (i >= ARRAY_SIZE(path) || area_gone[i])
+		return -ENOENT;
+	info->path = path[i];
+	info->device = i == 1;
+	info->lost = i == 2;
+	info->index = 2 - i;
+	return 0;
+}
+
+static int swap_info(void *arg, struct proc_swap_info *info)
+{
+	u32 i, n;
+
+	memset(info, 0, sizeof(*info));
+	info->pid = 4711;
+	info->generation = 3;
+	info->nr_open = 17;
+	info->deaths = 2;
+	info->swapd[SWAPD_CNT_reads] = 99;
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		for (n = 0; n < NR_SWAPD_AREA_COUNTERS; n++)
+			info->area[i][n] = 100 * i + n;
+	return 0;
+}
+
+static void setup(void)
+{
+	fx_setup_tiers(FX_EXTENTS, 4, 8);
+	fx.swap_area = area_info;
+	fx.swap_info = swap_info;
+	memset(area_gone, 0, sizeof(area_gone));
+}
+
+static void add_area(u32 extents, int prio, u32 want)
+{
+	u32 area;
+
+	ck_assert_int_eq(core_area_add(fx.core, fx.now,
+				       (u64)extents * FX_EXTENT_SIZE, prio,
+				       &area), 0);
+	ck_assert_uint_eq(area, want);
+}
+
+static bool has_line(const char *text, const char *line)
+{
+	const char *p = strstr(text, line);
+
+	return p && (p == text || p[-1] == '\n') && p[strlen(line)] == '\n';
+}
+
+START_TEST(test_swaps)
+{
+	ck_assert_str_eq(fx_cat("swaps"),
+			 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
+	add_area(8, 5, 0);
+	add_area(2, 0, 1);
+	ck_assert_str_eq(fx_cat("swaps"),
+			 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+			 "/swap/one                               file\t\t512\t\t0\t\t5\n"
+			 "/dev/a\\040name\\012with\\040lines         partition\t128\t\t0\t\t0\n");
+}
+END_TEST
+
+/* It went between the core's copy and the shell's word. */
+START_TEST(test_area_that_went)
+{
+	add_area(8, 5, 0);
+	add_area(2, 0, 1);
+	area_gone[0] = true;
+	ck_assert_ptr_null(strstr(fx_cat("swaps"), "/swap/one"));
+	ck_assert_ptr_nonnull(strstr(fx_cat("swaps"), "partition"));
+	ck_assert_ptr_null(strstr(fx_cat("swapareas"), "/swap/one"));
+}
+END_TEST
+
+START_TEST(test_swapareas)
+{
+	const char *text;
+
+	add_area(8, 5, 0);
+	add_area(2, 0, 1);
+	add_area(1, 0, 2);
+	text = fx_cat("swapareas");
+	ck_assert_msg(has_line(text, "0 live 5 512 0 0 0 0 0 200 201 202 203 204 205 206 207 /swap/one"),
+		      "%s", text);
+	ck_assert_msg(has_line(text, "1 live 0 128 0 0 0 0 0 100 101 102 103 104 105 106 107 /dev/a\\040name\\012with\\040lines"),
+		      "%s", text);
+	ck_assert_msg(has_line(text, "2 lost 0 64 0 0 0 0 0 0 1 2 3 4 5 6 7 /third"),
+		      "%s", text);
+	ck_assert_int_eq(core_area_del(fx.core, fx.now, 1), 0);
+	ck_assert_ptr_null(strstr(fx_cat("swapareas"), "/dev"));
+}
+END_TEST
+
+START_TEST(test_swapstat)
+{
+	const char *text = fx_cat("swapstat");
+
+	ck_assert(has_line(text, "pid 4711"));
+	ck_assert(has_line(text, "generation 3"));
+	ck_assert(has_line(text, "nr_open 17"));
+	ck_assert(has_line(text, "deaths 2"));
+	ck_assert(has_line(text, "swapd_reads 99"));
+	fx.swap_info = NULL;
+	ck_assert(has_line(fx_cat("swapstat"), "pid 0"));
+}
+END_TEST
+
+START_TEST(test_meminfo_and_zoneinfo)
+{
+	const char *text;
+
+	add_area(8, 5, 0);
+	add_area(2, 0, 1);
+	text = fx_cat("meminfo");
+	ck_assert(has_line(text, "HostTotal:           256 kB"));
+	ck_assert(has_line(text, "HostFree:            256 kB"));
+	ck_assert(has_line(text, "HostUsed:              0 kB"));
+	ck_assert(has_line(text, "SwapTotal:           640 kB"));
+	ck_assert(has_line(text, "SwapFree:            640 kB"));
+	text = fx_cat("zoneinfo");
+	ck_assert_ptr_nonnull(strstr(text, "        free     16\n"
+				     "Node 0, zone    host0\n"
+				     "  pages free     64\n"
+				     "        spanned  64\n"
+				     "        present  64\n"
+				     "        managed  64\n"
+				     "      nr_pages_free       64\n"
+				     "      nr_pages_sealed     0\n"
+				     "      nr_pages_limbo      0\n"
+				     "      nr_pages_poison     0\n"));
+	ck_assert_str_eq(fx_cat("sys/vm/host_bytes"), "262144\n");
+	ck_assert_str_eq(fx_cat("sys/vm/area_bytes"), "524288\n");
+	ck_assert_str_eq(fx_cat("sys/vm/swappiness"), "100\n");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("proc-swap");
+	TCase *tc = tcase_create("tiers");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, fx_teardown);
+	tcase_add_test(tc, test_swaps);
+	tcase_add_test(tc, test_area_that_went);
+	tcase_add_test(tc, test_swapareas);
+	tcase_add_test(tc, test_swapstat);
+	tcase_add_test(tc, test_meminfo_and_zoneinfo);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tiers_fixture.h - the shell's part of the lower tiers without its threads
+ *
+ * A struct daemon with a real core that has nothing in it: answers to
+ * requests which the core did not order are ignored by it, so a test orders
+ * what it likes and looks at the shell's own tables.  Nothing runs but what
+ * the test calls.
+ */
+#ifndef TESTS_UNIT_TIERS_FIXTURE_H
+#define TESTS_UNIT_TIERS_FIXTURE_H
+
+#include <check.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define TF_EXTENT	(64u << 10)
+#define TF_EXTENTS	8u
+#define TF_HOST		4u
+
+static struct daemon *td;
+static int td_shm;
+
+static void tf_setup(void)
+{
+	static const struct core_ops none;
+
+	td = aligned_alloc(_Alignof(struct daemon), sizeof(*td));
+	ck_assert_ptr_nonnull(td);
+	memset(td, 0, sizeof(*td));
+	td->cfg = (struct core_config){
+		.pool_bytes = (u64)TF_EXTENTS * TF_EXTENT,
+		.extent_size = TF_EXTENT, .min_token_bytes = 64,
+		.max_tenants = 2, .max_domains = 2, .max_clients = 2,
+		.max_seqs = 8, .max_steps = 2,
+		.host_bytes = (u64)TF_HOST * TF_EXTENT,
+		.area_bytes = (u64)TF_HOST * TF_EXTENT, .swappiness = 100,
+	};
+	td->nr_extents = TF_EXTENTS;
+	td->arena_bytes = core_arena_size(&td->cfg);
+	td->core = calloc(1, core_struct_size());
+	td->arena = mmap(NULL, td->arena_bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_int_eq(core_init(td->core, td->arena, td->arena_bytes,
+				   &td->cfg, &none, td), 0);
+	td->mm_epoll = epoll_create1(EPOLL_CLOEXEC);
+	td->mm_bell = -1;
+	td->kick.fd = -1;
+	td->host.fd = -1;
+	td->swap.req_bell = -1;
+	td->swap.cpl_bell = -1;
+	td->copier.stop = 1;
+	td_shm = -1;
+}
+
+static void tf_teardown(void)
+{
+	swap_exit(td);
+	if (td_shm >= 0)
+		close(td_shm);
+	close(td->mm_epoll);
+	munmap(td->arena, td->arena_bytes);
+	free(td->core);
+	free(td);
+}
+
+#endif /* TESTS_UNIT_TIERS_FIXTURE_H */
