@@ -18,7 +18,8 @@
 
 /* Commands: name, operands, what for. */
 #define CLI_COMMANDS(x)							\
-	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text")
+	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text") \
+	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")
 
 /* Exit codes of every command. */
 #define CLI_EXITS(x)							\
@@ -42,6 +43,7 @@ enum {
 extern const struct kv_exit cli_exits[CLI_NR_EXITS];
 
 extern const struct kv_program cli_generate_program;
+extern const struct kv_program cli_serve_program;
 
 #define x(name, operands, text) int cli_##name(int argc, char **argv);
 CLI_COMMANDS(x)

@@ -231,6 +231,8 @@ void engine_die(struct engine *e, int err)
 	for (i = 0; i < e->nr_live; i++) {
 		e->live[i]->replies = 0;
 		e->live[i]->nr_open = 0;
+		if (e->live[i]->state == SEQ_CLOSING)
+			e->live[i]->state = SEQ_CLOSED;	/* nobody will say so */
 	}
 	seqs_advance(e);
 }

@@ -130,6 +130,7 @@ struct engine_request {
 	x(forks,		"sequences made by fork")		\
 	x(copies,		"blocks copied because they were shared") \
 	x(preemptions,		"times a sequence lost its memory")	\
+	x(restored,		"times a sequence got its memory back as it was") \
 	x(readmitted_cached,	"tokens found cached when readmitted")	\
 	x(retries,		"entries refused for want of memory")	\
 	x(rolled_back,		"entries begun and ended without progress") \

@@ -8,10 +8,13 @@
  *
  * The daemon decides what a sequence is; its word is the status record, read
  * here and nowhere else.  A sequence that is not READY under the epoch it was
- * adopted with has lost its memory: it waits until its open steps have ended,
- * is matched again with all its ids, prompt and generated, and goes on from
- * the valid length it is given.  Since a token depends on logits, seed and
- * position alone, nothing is drawn twice and nothing changes.
+ * adopted with has lost its memory: it waits until its open steps have ended.
+ * Then the daemon says which of two it is.  SWAPPED, later RESTORING: its
+ * blocks went to a lower tier; it comes back by itself as READY, in other
+ * blocks, with as much valid as it had.  RECOMPUTE, also for a swapped one
+ * whose content was lost: it is matched again with all its ids, prompt and
+ * generated, and goes on from the valid length it is given.  Either way only
+ * what follows the last id known is drawn, so no token is drawn twice.
  *
  * A family that was preempted comes back one after the other: a member is
  * matched when no other is still recomputing, so that what they share is
@@ -93,8 +96,9 @@ static void seq_count_admission(struct engine *e, struct seq *s)
 	struct request *r = s->req;
 
 	if (s != r->root || r->admitted) {
-		if (s->lost)
+		if (s->lost && s->matched)
 			e->stats.readmitted_cached += s->computed;
+		e->stats.restored += s->lost && !s->matched;
 		return;
 	}
 	r->admitted = true;
@@ -103,13 +107,21 @@ static void seq_count_admission(struct engine *e, struct seq *s)
 	e->stats.cached_tokens += s->computed;
 }
 
-/* It is READY: take over what the daemon says of it. */
+/* May so much of it be valid? */
+static bool seq_valid_is_sane(const struct seq *s, u32 valid)
+{
+	/* Without a match nothing is found that was not computed. */
+	if (s->lost && !s->matched)
+		return valid <= s->computed;
+	/* The last id known is still to be read, unless its logits were. */
+	return valid < s->len || (valid == s->len && s->to_fork);
+}
+
+/* It is READY: take over what the daemon says of it, the whole table anew. */
 static void seq_adopt(struct engine *e, struct seq *s,
 		      const struct kvmm_seq_status *st)
 {
-	/* The last id known is still to be read, unless its logits were. */
-	if (st->valid_len > s->len ||
-	    (st->valid_len == s->len && !s->to_fork)) {
+	if (!seq_valid_is_sane(s, st->valid_len)) {
 		seq_fail(e, s, -EPROTO,
 			 "kvmm says that %u of %u tokens are valid",
 			 st->valid_len, s->len);
@@ -196,6 +208,8 @@ static void seq_poll(struct engine *e, struct seq *s)
 	case KVMM_SEQ_CLOSED:
 		seq_fail(e, s, -ENOENT, "kvmm has closed the sequence");
 		break;
+	case KVMM_SEQ_SWAPPED:
+	case KVMM_SEQ_RESTORING:
 	default:
 		break;		/* the daemon will say */
 	}

@@ -216,6 +216,106 @@ START_TEST(test_family_comes_back_as_one)
 }
 END_TEST
 
+static void mark_all(void)
+{
+	u32 i;
+
+	for (i = 0; i < FK_SEQS; i++)
+		if (fk.s[i].state == KVMM_SEQ_READY)
+			fk_mark(fk.s[i].family);
+}
+
+/* Swapped and restored, in other blocks: nothing is computed twice. */
+START_TEST(test_swapped_comes_back)
+{
+	struct engine_stats st;
+	u32 n;
+
+	fk.swap = 1000;
+	start(NULL);
+	ask(0, 3, 10, 30, 3)->c.sampling.temperature = 1.0f;
+	submit(&asks[0]);
+	submit(ask(1, 9, 20, 25, 1));
+	for (n = 0; n < 5; n++) {
+		while (asks[0].got[2].nr < 4 * n + 4)
+			ck_assert_int_eq(engine_step(engine, 1000), 1);
+		mark_all();
+	}
+	run();
+	check_ask(&asks[0]);
+	check_ask(&asks[1]);
+	engine_get_stats(engine, &st);
+	ck_assert_uint_ge(fk.nr_restored, 5 * 4);
+	ck_assert_uint_eq(st.restored, fk.nr_restored);
+	ck_assert_uint_eq(st.recomputed_tokens, 0);
+	ck_assert_uint_eq(st.readmitted_cached, 0);
+	ck_assert_uint_eq(model.rows, 10 + 20 + 3 * 29 + 24);
+}
+END_TEST
+
+/* What was swapped and then lost is matched and computed again. */
+START_TEST(test_swapped_and_lost)
+{
+	struct engine_stats st;
+
+	fk.swap = 1000;
+	fk.swap_lost = 1000;
+	start(NULL);
+	submit(ask(0, 3, 10, 30, 3));
+	while (asks[0].got[2].nr < 4)
+		ck_assert_int_eq(engine_step(engine, 1000), 1);
+	mark_all();
+	run();
+	check_ask(&asks[0]);
+	engine_get_stats(engine, &st);
+	ck_assert_uint_eq(fk.nr_restored, 0);
+	ck_assert_uint_ge(fk.nr_swap_lost, 3);
+	ck_assert_uint_eq(st.restored, 0);
+	ck_assert_uint_gt(st.recomputed_tokens, 0);
+}
+END_TEST
+
+/* Between its first tokens and its fork: they are not drawn again. */
+START_TEST(test_swapped_before_the_fork)
+{
+	struct engine_stats st;
+	u32 i;
+
+	fk.swap = 1000;
+	fk.no_forks = true;
+	start(NULL);
+	ask(0, 3, 6, 12, 3)->c.sampling.temperature = 1.0f;
+	submit(&asks[0]);
+	while (!asks[0].got[2].nr)
+		ck_assert_int_eq(engine_step(engine, 1000), 1);
+	mark_all();
+	for (i = 0; i < 20; i++)
+		ck_assert_int_eq(engine_step(engine, 1000), 1);
+	fk.no_forks = false;
+	run();
+	check_ask(&asks[0]);
+	engine_get_stats(engine, &st);
+	ck_assert_uint_gt(st.restored, 0);
+	ck_assert_uint_eq(st.recomputed_tokens, 0);
+}
+END_TEST
+
+/* A daemon that says more than was computed is not believed. */
+START_TEST(test_swapped_comes_back_with_more)
+{
+	fk.swap = 1000;
+	fk.swap_more = 1;
+	start(NULL);
+	submit(ask(0, 3, 10, 30, 1));
+	while (asks[0].got[0].nr < 4)
+		ck_assert_int_eq(engine_step(engine, 1000), 1);
+	mark_all();
+	run();
+	ck_assert_int_eq(asks[0].got[0].done.err, -EPROTO);
+	ck_assert_uint_eq(asks[0].got[0].dones, 1);
+}
+END_TEST
+
 /* With one sequence at a time the order of ends is that of the queue. */
 START_TEST(test_queue_order)
 {
@@ -499,6 +599,10 @@ static Suite *engine_suite(void)
 	tcase_add_test(tc, test_fork_without_room);
 	tcase_add_test(tc, test_prefix_is_computed_once);
 	tcase_add_test(tc, test_family_comes_back_as_one);
+	tcase_add_test(tc, test_swapped_comes_back);
+	tcase_add_test(tc, test_swapped_and_lost);
+	tcase_add_test(tc, test_swapped_before_the_fork);
+	tcase_add_test(tc, test_swapped_comes_back_with_more);
 	tcase_add_test(tc, test_queue_order);
 	tcase_add_test(tc, test_more_requests_than_sequences);
 	tcase_add_test(tc, test_context_cuts);

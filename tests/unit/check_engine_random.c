@@ -3,7 +3,7 @@
  * check_engine_random.c - the engine under everything at once
  *
  * Many short lives, each drawn from one number: pools from ample to hardly
- * enough, refusals, preemption, full rings, lost tables, forks, stops and
+ * enough, refusals, preemption by recompute and by swap, full rings, lost tables, forks, stops and
  * cancellation, chunks and batches of all sizes.  See engine_fixture.h.
  */
 #include "tests/unit/engine_fixture.h"
@@ -71,6 +71,8 @@ static void random_life(u32 i, struct engine_stats *st)
 	fk.preempt = i % 4 ? fk_rand(200) : 0;
 	fk.full = i % 5 ? 0 : fk_rand(300);
 	fk.lost = i % 7 ? 0 : fk_rand(100);
+	fk.swap = i % 2 ? fk_rand(1001) : 0;
+	fk.swap_lost = i % 8 == 3 ? fk_rand(300) : 0;
 	fk.nr_blocks = i % 2 ? 22 + fk_rand(20) : 400;
 	fm_init(&model, 1 + fk_rand(64));
 	o.chunk = fk_rand(2) ? 1 + fk_rand(20) : 0;
@@ -111,7 +113,7 @@ END_TEST
 START_TEST(test_random_covers)
 {
 	struct engine_stats sum = { 0 }, st;
-	u64 evictions = 0, hits = 0;
+	u64 evictions = 0, hits = 0, restored = 0, lost = 0;
 	u32 i;
 
 	for (i = 0; i < 24; i++) {
@@ -121,12 +123,16 @@ START_TEST(test_random_covers)
 #undef x
 		evictions += fk.nr_evictions;
 		hits += fk.nr_hits;
+		restored += fk.nr_restored;
+		lost += fk.nr_swap_lost;
 	}
 #define x(name, text) ck_assert_msg(sum.name, "never: " text);
 	ENGINE_STATS(x)
 #undef x
 	ck_assert_uint_gt(evictions, 0);
 	ck_assert_uint_gt(hits, 0);
+	ck_assert_uint_gt(restored, 0);
+	ck_assert_uint_gt(lost, 0);
 }
 END_TEST
 

@@ -3,9 +3,10 @@
  * engine_fake_kvmm.h - a daemon in the test program: blocks and verbs
  *
  * It keeps the promises of the ABI and tests the client's: blocks, copy on
- * write, a prefix index, families, preemption, steps in order.  Grants are
- * refused and families preempted at random; memory that is freed is filled
- * with rubbish.  A client that breaks a rule fails the test at once.
+ * write, a prefix index, families, preemption by recompute and by swap, steps
+ * in order.  Grants are refused and families preempted at random; memory that
+ * is freed is filled with rubbish, so what was swapped comes back in other
+ * blocks or not at all.  A client that breaks a rule fails the test at once.
  * engine_fake_ring.h puts it behind libkvmm's names.
  */
 #ifndef ENGINE_FAKE_KVMM_H
@@ -47,6 +48,9 @@ struct fk_seq {
 	int	reason;
 	bool	matched, closing, known, preempted;
 	u64	last_step, salt, arrival;
+	u32	filling;		/* looks until a restore is READY */
+	u8	*below;			/* content while SWAPPED */
+	struct fk_block	*below_b;
 	u32	table[FK_TABLE];
 	u32	ids[FK_TABLE * FK_BT];
 };
@@ -74,6 +78,8 @@ static struct fk {
 	u32	nr_blocks;		/* of the pool, at most FK_BLOCKS */
 	u32	seed;
 	u32	again, preempt, full, lost;	/* chances in 1000 */
+	u32	swap, swap_lost;	/* of preemptions; of swapped ones */
+	u32	swap_more;		/* tokens that a restore adds: a lie */
 	u64	die_at;			/* request that ends it all, 0: none */
 	u32	max_steps;
 	bool	no_spc;			/* FORK finds no room */
@@ -90,6 +96,7 @@ static struct fk {
 	u32	nr_steps, open_at_forward, family;
 	u64	number, last_step, arrival;
 	u64	nr_marks, nr_cows, nr_evictions, nr_hits;
+	u64	nr_swapped, nr_restored, nr_swap_lost;
 	u32	status_reads;
 	struct kvmm_attach_rep info;
 	u8	identity[KVMM_IDENTITY_LEN];
@@ -224,6 +231,92 @@ static struct fk_seq *fk_alloc(void)
 	return NULL;
 }
 
+/* ---- lower tiers ---- */
+
+static void fk_below_free(struct fk_seq *s)
+{
+	free(s->below);
+	free(s->below_b);
+	s->below = NULL;
+	s->below_b = NULL;
+}
+
+static void fk_swap_out(struct fk_seq *s)
+{
+	u32 i;
+
+	s->below = malloc((s->nr_blocks + 1) * FK_BLOCK_BYTES);
+	s->below_b = malloc((s->nr_blocks + 1) * sizeof(*s->below_b));
+	for (i = 0; i < s->nr_blocks; i++) {
+		memcpy(s->below + i * FK_BLOCK_BYTES,
+		       fk.pool + (size_t)s->table[i] * FK_BLOCK_BYTES,
+		       FK_BLOCK_BYTES);
+		s->below_b[i] = fk.b[s->table[i]];
+	}
+	i = s->nr_blocks;
+	fk_unmap_from(s, 0);
+	s->nr_blocks = i;
+	s->state = KVMM_SEQ_SWAPPED;
+	s->cover = s->valid;
+	fk.nr_swapped++;
+}
+
+/* Into other blocks, none of them shared. */
+static void fk_swap_in(struct fk_seq *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->nr_blocks; i++) {
+		u32 b = s->table[i] = fk_take();
+
+		memcpy(fk.pool + (size_t)b * FK_BLOCK_BYTES,
+		       s->below + i * FK_BLOCK_BYTES, FK_BLOCK_BYTES);
+		fk.b[b].nr_ids = s->below_b[i].nr_ids;
+	}
+	fk_below_free(s);
+	s->valid += fk.swap_more;
+	s->state = KVMM_SEQ_RESTORING;
+	s->filling = fk_rand(4);
+	fk.nr_restored++;
+}
+
+static void fk_lose(struct fk_seq *s)
+{
+	fk_below_free(s);
+	s->nr_blocks = 0;
+	s->state = KVMM_SEQ_RECOMPUTE;
+	s->valid = s->cover = 0;
+	s->preempted = true;
+	s->matched = false;
+	fk.nr_swap_lost++;
+}
+
+static u32 fk_count_running(void)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < FK_SEQS; i++)
+		nr += fk.s[i].state == KVMM_SEQ_READY ||
+		      fk.s[i].state == KVMM_SEQ_RESTORING;
+	return nr;
+}
+
+static void fk_restore_all(void)
+{
+	struct fk_seq *s;
+
+	for (s = fk.s; s < fk.s + FK_SEQS; s++) {
+		if (s->state == KVMM_SEQ_RESTORING && !s->filling--)
+			s->state = KVMM_SEQ_READY;
+		if (s->state != KVMM_SEQ_SWAPPED)
+			continue;
+		if (fk_chance(fk.swap_lost))
+			fk_lose(s);
+		else if (fk_count_room() >= s->nr_blocks + fk_count_running())
+			fk_swap_in(s);
+	}
+}
+
 static void fk_settle(u32 family)
 {
 	struct fk_seq *s;
@@ -234,6 +327,10 @@ static void fk_settle(u32 family)
 	for (s = fk.s; s < fk.s + FK_SEQS; s++) {
 		if (s->state != KVMM_SEQ_MARKED || s->family != family)
 			continue;
+		if (fk_chance(fk.swap)) {
+			fk_swap_out(s);
+			continue;
+		}
 		fk_unmap_from(s, 0);
 		s->state = KVMM_SEQ_RECOMPUTE;
 		s->valid = s->cover = 0;
@@ -274,7 +371,6 @@ static void fk_mark_random(const struct fk_seq *but)
 static bool fk_admit(struct fk_seq *s)
 {
 	u32 hit = 0, total = DIV_ROUND_UP(s->nr_ids, FK_BT), room, i, b;
-	u32 running = 0;
 
 	while ((hit + 1) * FK_BT <= s->nr_ids - 1) {
 		b = fk_lookup(s->ids, (hit + 1) * FK_BT, s->salt);
@@ -285,9 +381,7 @@ static bool fk_admit(struct fk_seq *s)
 	room = fk_count_room();
 	for (i = 0; i < hit; i++)
 		room -= !fk.b[s->table[i]].maps && !fk.b[s->table[i]].srcs;
-	for (i = 0; i < FK_SEQS; i++)
-		running += fk.s[i].state == KVMM_SEQ_READY;
-	if (room < total - hit + running)
+	if (room < total - hit + fk_count_running())
 		return false;
 	for (i = 0; i < hit; i++)
 		fk.b[s->table[i]].maps++;
@@ -402,6 +496,10 @@ static int fk_fork(const struct kvmm_fork_arg *a, struct kvmm_open_res *r)
 
 static void fk_close_now(struct fk_seq *s)
 {
+	if (s->state == KVMM_SEQ_SWAPPED) {
+		fk_below_free(s);
+		s->nr_blocks = 0;
+	}
 	fk_unmap_from(s, 0);
 	s->state = KVMM_SEQ_CLOSED;
 	s->closing = false;

@@ -43,6 +43,7 @@ static void fk_execute(struct fk_req *q)
 		ck_abort_msg("verb %u was not expected", q->sqe.op);
 	}
 	q->cqe.status = status;
+	fk_restore_all();
 	fk_admit_all();
 }
 
@@ -148,6 +149,7 @@ void kvmm_release(struct kvmm *k)
 int kvmm_wait(struct kvmm *k, s64 timeout_ns)
 {
 	fk_run(1 + fk_rand(4));
+	fk_restore_all();
 	if (fk.reaped != fk.executed)
 		return 0;
 	return fk.gone ? -ECONNRESET : -ETIMEDOUT;
@@ -184,7 +186,7 @@ int kvmm_seq_table(const struct kvmm *k, u64 seq, u32 group, u32 first, u32 nr,
 	const struct fk_seq *s = fk_find(seq);
 	u32 i;
 
-	if (!s || fk_chance(fk.lost))
+	if (!s || s->state == KVMM_SEQ_SWAPPED || fk_chance(fk.lost))
 		return -ENOENT;
 	ck_assert_uint_eq(group, 0);
 	if (first + nr > s->nr_blocks)
@@ -250,6 +252,8 @@ void kvmm_detach(struct kvmm *k)
 		for (i = 0; i < fk.nr_blocks; i++)
 			ck_assert(!fk.b[i].maps && !fk.b[i].srcs);
 	}
+	for (i = 0; i < FK_SEQS; i++)
+		fk_below_free(&fk.s[i]);
 	free(fk.pool);
 	fk.pool = NULL;
 }

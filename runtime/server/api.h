@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api.h - what a request of the OpenAI API asks for
+ *
+ * From the bytes of a body to prompts of token ids and parameters, or to an
+ * error that names the field.  Knows tokenizer and model, no socket and no
+ * engine; works on any thread.
+ */
+#ifndef RUNTIME_SERVER_API_H
+#define RUNTIME_SERVER_API_H
+
+#include "runtime/model/model.h"
+#include "runtime/sampler/sampler.h"
+#include "runtime/server/stop.h"
+#include "runtime/tokenizer/tokenizer.h"
+
+#define API_N_MAX		128u	/* as OpenAI allows */
+#define API_STOP_IDS_MAX	64u
+#define API_SALT_MAX		128u	/* characters */
+#define API_ID_MAX		128u
+
+enum api_kind {
+	API_COMPLETION	= BIT(0),
+	API_CHAT	= BIT(1),
+};
+
+#define API_BOTH	(API_COMPLETION | API_CHAT)
+
+/**
+ * struct api_error - an answer in OpenAI's form
+ * @status:  of HTTP
+ * @param:   the field it is about, or ""
+ * @code:    a word for programs, or ""
+ * @message: a line for people
+ */
+struct api_error {
+	int	status;
+	char	param[64];
+	char	code[48];
+	char	message[512];
+};
+
+/* Ways to turn messages into a prompt, and the text by which files name them. */
+#define API_TEMPLATES(x)						\
+	x(plain, "{{ bos_token }}{% for message in messages %}"		\
+		 "{{ message['content'] | trim }}\n\n{% endfor %}")
+
+enum api_template {
+	API_NO_TEMPLATE,
+#define x(name, text) API_TEMPLATE_##name,
+	API_TEMPLATES(x)
+#undef x
+};
+
+/**
+ * struct api_model - what requests are judged by; read-only while they are
+ * @name:        by which it is served
+ * @tok:         its tokenizer
+ * @info:        its sizes and defaults
+ * @template:    how chats become prompts
+ * @priority:    of requests that give none; a request's own is subtracted
+ * @max_samples: most samples of one request, all prompts together
+ */
+struct api_model {
+	const char			*name;
+	const struct tokenizer		*tok;
+	const struct model_info		*info;
+	enum api_template		template;
+	u32				priority;
+	u32				max_samples;
+};
+
+/**
+ * struct api_prompt - one prompt
+ * @ids:  [@nr]
+ * @text: for echo, @len bytes; else NULL
+ */
+struct api_prompt {
+	u32	*ids;
+	u32	nr;
+	char	*text;
+	size_t	len;
+};
+
+/**
+ * struct api_params - a request, understood
+ * @max_new:     most tokens of a sample, never 0 once prepared
+ * @priority:    for the engine
+ * @salt:        for the engine
+ * @stop_ids:    ids that end a sample: the request's own, then the model's
+ * @nr_own_ids:  how many of them are the request's own
+ * @return_ids:  the answer tells token ids too
+ * @usage:       a stream ends with the usage
+ * @usage_always: and tells it in every chunk
+ */
+struct api_params {
+	enum api_kind		kind;
+	bool			stream;
+	bool			usage;
+	bool			usage_always;
+	bool			echo;
+	bool			return_ids;
+	bool			skip_special;
+	bool			ignore_eos;
+	bool			has_seed;
+	u32			n;
+	u32			max_new;
+	u32			priority;
+	u64			salt;
+	struct sampling_params	sampling;
+	struct stops		stops;
+	u32			stop_ids[API_STOP_IDS_MAX + MODEL_MAX_EOS];
+	u32			nr_own_ids;
+	u32			nr_stop_ids;
+	char			id[API_ID_MAX + 1];
+	struct api_prompt	*prompts;
+	u32			nr_prompts;
+};
+
+/**
+ * api_prepare() - understand a body
+ * @body: @len bytes
+ * @p:    filled; api_params_free() is due in every case
+ * @err:  filled on failure
+ *
+ * Return: 0, or -1 with @err.
+ */
+int __must_check api_prepare(const struct api_model *m, enum api_kind kind,
+			     const char *body, size_t len,
+			     struct api_params *p, struct api_error *err);
+
+void api_params_free(struct api_params *p);
+
+/* api_fail() - fill @err, always -1 */
+int api_fail(struct api_error *err, int status, const char *param,
+	     const char *code, const char *fmt, ...) __printf(5, 6);
+
+/* api_error_json() - the body of the answer */
+void api_error_json(struct text *t, const struct api_error *err);
+
+/**
+ * api_template_find() - which template a model folder's own is
+ * @dir: with tokenizer_config.json or chat_template.jinja
+ * @why: @len bytes; on API_NO_TEMPLATE a line that says why
+ */
+enum api_template api_template_find(const char *dir, char *why, size_t len);
+
+#endif /* RUNTIME_SERVER_API_H */

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * backend.c - one model, its engine, and the thread they live on
+ *
+ *	LOADING --> DETACHED <--> ATTACHED
+ *	   |           |
+ *	   +-> FAILED <+ (the first time only)
+ *
+ * The model is loaded once and stays.  The attachment comes and goes with the
+ * daemon: when a step says that it is over, every sample has been told, the
+ * engine is made anew, at first at once, then with pauses that double up to
+ * two seconds.  Meanwhile work is refused at once, never kept.
+ *
+ * Before the first attachment, an answer that no waiting can change (not
+ * admitted, another ABI, an option) ends the program, because then a person
+ * is looking; after it nothing does.
+ *
+ * The thread sleeps in two places: in engine_step() while there is work, for
+ * at most BACKEND_STEP_NS; on its mailbox while there is none, for at most
+ * BACKEND_IDLE_MS, so that a daemon that went away is missed in time.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+#include <uapi/kvmm.h>
+
+#include "runtime/server/worker.h"
+
+#define BACKEND_STEP_NS		5000000ll
+#define BACKEND_IDLE_MS		100
+#define BACKEND_RETRY_MS	100
+#define BACKEND_RETRY_MAX_MS	2000
+
+static_assert(BACKEND_IDENTITY_LEN == KVMM_IDENTITY_LEN, "one identity");
+
+static s64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+const char *backend_state_name(enum backend_state state)
+{
+	static const char * const names[] = {
+#define x(name, word) [BACKEND_##name] = word,
+		BACKEND_STATES(x)
+#undef x
+	};
+
+	return names[state];
+}
+
+enum backend_state backend_get_state(const struct backend *b)
+{
+	/* Pairs with the release store in set_state(). */
+	return (enum backend_state)load_acquire(&b->state);
+}
+
+static void set_why(struct backend *b, const char *why)
+{
+	pthread_mutex_lock(&b->lock);
+	snprintf(b->why, sizeof(b->why), "%s", why);
+	pthread_mutex_unlock(&b->lock);
+}
+
+void backend_why(struct backend *b, char *text, size_t len)
+{
+	pthread_mutex_lock(&b->lock);
+	snprintf(text, len, "%s", b->why);
+	pthread_mutex_unlock(&b->lock);
+}
+
+static void set_state(struct backend *b, enum backend_state state)
+{
+	store_release(&b->state, (u32)state);
+	mailbox_post(b->o.to, b->o.notify);
+}
+
+static void fail(struct backend *b, int err, const char *why)
+{
+	set_why(b, why);
+	b->exit_err = err;
+	set_state(b, BACKEND_FAILED);
+}
+
+/* ---- figures ---- */
+
+static void stats_add(struct engine_stats *sum, const struct engine_stats *st)
+{
+#define x(name, text) sum->name += st->name;
+	ENGINE_STATS(x)
+#undef x
+}
+
+static void publish(struct backend *b)
+{
+	struct engine_stats st = { 0 };
+	struct engine_load load = { 0 };
+
+	if (b->engine) {
+		engine_get_stats(b->engine, &st);
+		engine_get_load(b->engine, &load);
+	}
+	stats_add(&st, &b->past);
+	/* It is well as long as it works, or has nothing to do. */
+	if (st.steps != b->stats.steps || !(load.running + load.waiting))
+		WRITE_ONCE(b->beat_ns, now_ns());
+	pthread_mutex_lock(&b->lock);
+	b->stats = st;
+	b->load = load;
+	pthread_mutex_unlock(&b->lock);
+}
+
+void backend_look(struct backend *b, struct backend_view *v)
+{
+	pthread_mutex_lock(&b->lock);
+	v->stats = b->stats;
+	v->load = b->load;
+	v->attaches = b->attaches;
+	pthread_mutex_unlock(&b->lock);
+	v->state = backend_get_state(b);
+	v->silent_ns = now_ns() - READ_ONCE(b->beat_ns);
+}
+
+/* ---- the life of the model and of the attachment ---- */
+
+static void choose_template(struct backend *b)
+{
+	char why[512];
+
+	b->api.template = API_TEMPLATE_plain;
+	if (b->o.force_plain)
+		return;
+	b->api.template = api_template_find(b->o.dir, why, sizeof(why));
+	if (b->api.template == API_NO_TEMPLATE)
+		pr_warn("%s: /v1/chat/completions is refused; --chat-template plain would use the built-in one",
+			why);
+}
+
+static int load(struct backend *b)
+{
+	char text[TOKENIZER_ERR_MAX];
+	struct model_error err;
+	int ret;
+
+	ret = model_load(b->o.dir, &b->o.model, &b->model, &err);
+	if (ret) {
+		fail(b, ret, err.text);
+		return ret;
+	}
+	ret = tokenizer_load(b->o.dir, &b->tok, text, sizeof(text));
+	if (ret) {
+		fail(b, ret, text);
+		return ret;
+	}
+	ret = engine_identity(b->model, b->identity);
+	if (ret) {
+		fail(b, ret, "no memory for the model's identity");
+		return ret;
+	}
+	b->o.engine.identity = b->identity;
+	b->api = (struct api_model){
+		.name = b->o.name, .tok = b->tok, .info = model_info(b->model),
+		.priority = b->o.priority, .max_samples = b->o.max_samples,
+	};
+	choose_template(b);
+	set_why(b, "looking for the kvmm daemon");
+	set_state(b, BACKEND_DETACHED);
+	return 0;
+}
+
+/* Could the same question have another answer later? */
+static bool may_heal(int err)
+{
+	switch (-err) {
+	case EACCES:
+	case EPERM:
+	case EINVAL:
+	case EPROTO:
+	case EPROTONOSUPPORT:
+	case EOPNOTSUPP:
+	case E2BIG:
+	case ENAMETOOLONG:
+		return false;
+	default:
+		return true;
+	}
+}
+
+static void detach(struct backend *b)
+{
+	struct engine_stats st;
+
+	engine_get_stats(b->engine, &st);
+	engine_destroy(b->engine);
+	b->engine = NULL;
+	/* What it did while it was destroyed is not counted. */
+	stats_add(&b->past, &st);
+}
+
+static int attach(struct backend *b)
+{
+	struct engine_error err;
+	int ret;
+
+	ret = engine_create(b->model, &b->o.engine, &b->engine, &err);
+	if (!ret) {
+		pr_info("attached to kvmm as client %u%s",
+			engine_attach_info(b->engine)->client,
+			b->was_attached ? " again" : "");
+		pthread_mutex_lock(&b->lock);
+		b->attaches++;
+		b->why[0] = '\0';
+		pthread_mutex_unlock(&b->lock);
+		b->was_attached = true;
+		b->last_err = 0;
+		set_state(b, BACKEND_ATTACHED);
+		return 0;
+	}
+	if (ret != b->last_err && (b->was_attached || may_heal(ret)))
+		pr_warn("%s; trying again until it is there", err.text);
+	b->last_err = ret;
+	set_why(b, err.text);
+	if (!b->was_attached && !may_heal(ret)) {
+		fail(b, ret, err.text);
+		return ret;
+	}
+	return -EAGAIN;
+}
+
+/* ---- the thread ---- */
+
+void backend_take(struct backend *b, struct work *w)
+{
+	char why[512] = "";
+
+	if (!b->engine)
+		backend_why(b, why, sizeof(why));
+	work_run(w, b->engine, why);
+}
+
+/* Sleep until there is mail, for at most @ms, and deliver it. */
+static void rest(struct backend *b, int ms)
+{
+	struct pollfd p = { .fd = b->inbox.efd, .events = POLLIN };
+
+	publish(b);
+	if (poll(&p, 1, ms) > 0)
+		mailbox_hush(&b->inbox);
+	mailbox_deliver(&b->inbox);
+}
+
+static void serve(struct backend *b)
+{
+	int ret = 0;
+
+	while (!load_acquire(&b->stop)) {
+		if (ret > 0) {
+			publish(b);
+			mailbox_deliver(&b->inbox);
+		} else {
+			rest(b, BACKEND_IDLE_MS);
+		}
+		ret = engine_step(b->engine, BACKEND_STEP_NS);
+		if (ret < 0)
+			break;
+	}
+	if (ret < 0) {
+		pr_warn("%s; requests are answered 503 until it is back",
+			engine_strerror(b->engine));
+		set_why(b, engine_strerror(b->engine));
+		set_state(b, BACKEND_DETACHED);
+	}
+	detach(b);
+	rest(b, 0);
+}
+
+static void wait_and_refuse(struct backend *b, s64 ms)
+{
+	const s64 end = now_ns() + ms * 1000000;
+	s64 left;
+
+	while (!load_acquire(&b->stop) && (left = end - now_ns()) > 0)
+		rest(b, (int)(left / 1000000) + 1);
+}
+
+static void *backend_main(void *arg)
+{
+	struct backend *b = arg;
+	s64 pause = BACKEND_RETRY_MS;
+	int err;
+
+	err = load(b);
+	while (!err && !load_acquire(&b->stop)) {
+		rest(b, 0);
+		err = attach(b);
+		if (!err) {
+			serve(b);
+			pause = BACKEND_RETRY_MS;
+		} else if (err == -EAGAIN) {
+			wait_and_refuse(b, pause);
+			pause = min(2 * pause, (s64)BACKEND_RETRY_MAX_MS);
+			err = 0;
+		}
+	}
+	/* Work posted from now on is refused, until the last is released. */
+	while (!load_acquire(&b->stop))
+		rest(b, BACKEND_IDLE_MS);
+	mailbox_deliver(&b->inbox);
+	return NULL;
+}
+
+int backend_start(struct backend *b, const struct backend_opts *o)
+{
+	int err;
+
+	memset(b, 0, sizeof(*b));
+	b->o = *o;
+	b->beat_ns = now_ns();
+	snprintf(b->why, sizeof(b->why), "the model is being loaded");
+	pthread_mutex_init(&b->lock, NULL);
+	err = mailbox_init(&b->inbox);
+	if (err)
+		goto out_destroy_lock;
+	err = -pthread_create(&b->thread, NULL, backend_main, b);
+	if (err)
+		goto out_destroy_inbox;
+	pthread_setname_np(b->thread, "kvrt-engine");
+	return 0;
+
+out_destroy_inbox:
+	mailbox_destroy(&b->inbox);
+out_destroy_lock:
+	pthread_mutex_destroy(&b->lock);
+	return err;
+}
+
+bool backend_join(struct backend *b, u32 wait_ms)
+{
+	struct timespec end;
+
+	store_release(&b->stop, 1);
+	mailbox_wake(&b->inbox);
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += wait_ms / 1000;
+	end.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+	if (end.tv_nsec >= 1000000000) {
+		end.tv_nsec -= 1000000000;
+		end.tv_sec++;
+	}
+	return !pthread_timedjoin_np(b->thread, NULL, &end);
+}
+
+void backend_free(struct backend *b)
+{
+	mailbox_deliver(&b->inbox);
+	tokenizer_free(b->tok);
+	model_free(b->model);
+	mailbox_destroy(&b->inbox);
+	pthread_mutex_destroy(&b->lock);
+}

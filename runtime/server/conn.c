@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * conn.c - one connection: requests in, answers out
+ *
+ * A connection reads a head, a body, waits for the answer, and begins anew.
+ * What is known of the client at each moment is bounded in bytes and in time:
+ *
+ *	state	input held	ends by itself after
+ *	HEAD	HTTP_HEAD_MAX	idle_s before the first byte, head_s after it
+ *	BODY	limits.body	body_s for all of it, however it drips
+ *	BUSY	CONN_AHEAD	the answer; the client's end is seen at once
+ *	FLUSH	CONN_AHEAD	write_s without the reader taking anything
+ *	LINGER	none		CONN_LINGER_S
+ *
+ * Reading goes on while a request is being answered: that is how the end of
+ * the client is seen, and what it asks next may wait here.  An end of file
+ * counts as the client being gone, whole answers may be lost by it.
+ *
+ * A connection that is closed while the client is still sending would be
+ * reset by the kernel, and the client might never see the answer that says
+ * why.  So its last answer is followed by an end of file, and what still
+ * comes is thrown away for a moment.
+ *
+ * (libevent's own evhttp is not used: it does not read while a request is
+ * being answered, so it cannot see that a client left before the first token,
+ * and ends the process if it is made to; its deadlines start again with every
+ * byte; and its errors are HTML.)
+ */
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/server/internal.h"
+
+#define CONN_AHEAD		65536u	/* bytes of further requests kept */
+#define CONN_LOW		32768u	/* output at which more is asked for */
+#define CONN_PIPE_OUT		262144u	/* answers that nobody took: wait */
+#define CONN_LINGER_S		2u
+#define CONN_LINGER_MAX		(16u << 20)
+#define CONN_KEEP_BODY		65536u	/* memory that stays between requests */
+
+static void conn_advance(struct conn *c);
+
+static struct evbuffer *conn_input(const struct conn *c)
+{
+	return bufferevent_get_input(c->bev);
+}
+
+static struct evbuffer *conn_output(const struct conn *c)
+{
+	return bufferevent_get_output(c->bev);
+}
+
+size_t conn_backlog(const struct conn *c)
+{
+	return c->state == CONN_DEAD ? 0 : evbuffer_get_length(conn_output(c));
+}
+
+struct loop *conn_loop(struct conn *c)
+{
+	return c->loop;
+}
+
+void conn_own(struct conn *c, struct conn_owner *o)
+{
+	c->owner = o;
+}
+
+void conn_steal_body(struct conn *c, struct text *out)
+{
+	*out = c->body;
+	memset(&c->body, 0, sizeof(c->body));
+	c->req.body = "";
+	c->req.len = 0;
+}
+
+static void conn_deadline(struct conn *c, u32 seconds)
+{
+	const struct timeval tv = { seconds, 0 };
+
+	if (seconds)
+		event_add(&c->timer, &tv);
+	else
+		event_del(&c->timer);
+}
+
+/* ---- the end ---- */
+
+void conn_kill(struct conn *c)
+{
+	struct conn_owner *o = c->owner;
+
+	if (c->state == CONN_DEAD)
+		return;
+	c->state = CONN_DEAD;
+	c->owner = NULL;
+	event_del(&c->timer);
+	bufferevent_free(c->bev);
+	c->bev = NULL;
+	c->loop->bodies -= c->counted;
+	c->counted = 0;
+	loop_unlink(c->loop, c);
+	if (o) {
+		c->loop->stats.vanished++;
+		o->gone(o);
+	}
+}
+
+void conn_free(struct conn *c)
+{
+	text_free(&c->head);
+	text_free(&c->body);
+	free(c);
+}
+
+void conn_abort(struct conn *c)
+{
+	c->owner = NULL;
+	conn_kill(c);
+}
+
+void conn_close(struct conn *c)
+{
+	loop_idle(c->loop, c, false);
+	if (!evbuffer_get_length(conn_output(c))) {
+		conn_kill(c);
+		return;
+	}
+	c->state = CONN_FLUSH;
+	conn_deadline(c, 0);
+}
+
+/* Everything is sent: close, gently if the client may still be talking. */
+static void conn_flushed(struct conn *c)
+{
+	if (!c->unread && !evbuffer_get_length(conn_input(c))) {
+		conn_kill(c);
+		return;
+	}
+	c->state = CONN_LINGER;
+	shutdown(bufferevent_getfd(c->bev), SHUT_WR);
+	evbuffer_drain(conn_input(c), evbuffer_get_length(conn_input(c)));
+	conn_deadline(c, CONN_LINGER_S);
+}
+
+static void conn_linger(struct conn *c)
+{
+	c->lingered += evbuffer_get_length(conn_input(c));
+	evbuffer_drain(conn_input(c), evbuffer_get_length(conn_input(c)));
+	if (c->lingered > CONN_LINGER_MAX)
+		conn_kill(c);
+}
+
+/* ---- answers ---- */
+
+/* The answer is complete: what comes next? */
+static void conn_finish(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	c->owner = NULL;
+	c->streaming = false;
+	l->bodies -= c->counted;
+	c->counted = 0;
+	if (c->body.cap > CONN_KEEP_BODY)
+		text_free(&c->body);
+	if (!c->req.head.keep_alive || l->draining) {
+		c->state = CONN_FLUSH;
+		if (!evbuffer_get_length(conn_output(c)))
+			conn_flushed(c);
+		return;
+	}
+	c->state = CONN_HEAD;
+	c->began = false;
+	loop_idle(l, c, true);
+	conn_deadline(c, l->limits->idle_s);
+	if (!c->advancing)
+		conn_advance(c);
+}
+
+static void conn_write(struct conn *c, const void *p, size_t len)
+{
+	if (len && evbuffer_add(conn_output(c), p, len))
+		conn_kill(c);
+}
+
+static void conn_write_head(struct conn *c, int status, const char *type,
+			    const char *headers, s64 length)
+{
+	struct http_answer a = {
+		.status = status, .type = type, .length = length,
+		.http10 = c->req.head.http10, .id = c->req.head.id,
+		.headers = headers,
+	};
+	struct text t = { 0 };
+
+	/* Without a length only the end of the connection ends the body. */
+	if (a.http10 && length < 0)
+		c->req.head.keep_alive = false;
+	a.close = !c->req.head.keep_alive || c->loop->draining;
+	http_write_head(&t, &a);
+	if (t.failed)
+		conn_kill(c);
+	else
+		conn_write(c, t.p, t.len);
+	text_free(&t);
+	c->loop->status[status / 100]++;
+}
+
+void conn_reply(struct conn *c, int status, const char *type,
+		const char *headers, const char *body, size_t len)
+{
+	if (c->state == CONN_DEAD)
+		return;
+	conn_write_head(c, status, type, headers, (s64)len);
+	if (c->state != CONN_DEAD && c->req.head.method != HTTP_HEAD)
+		conn_write(c, body, len);
+	if (c->state != CONN_DEAD)
+		conn_finish(c);
+}
+
+void conn_stream_begin(struct conn *c, const char *type, const char *headers)
+{
+	if (c->state == CONN_DEAD)
+		return;
+	c->streaming = true;
+	conn_write_head(c, 200, type, headers, -1);
+}
+
+void conn_stream_add(struct conn *c, const char *p, size_t len)
+{
+	struct evbuffer *out;
+
+	if (c->state == CONN_DEAD || !len)
+		return;
+	out = conn_output(c);
+	if (!c->req.head.http10 && evbuffer_add_printf(out, "%zx\r\n", len) < 0)
+		conn_kill(c);
+	else
+		conn_write(c, p, len);
+	if (c->state != CONN_DEAD && !c->req.head.http10)
+		conn_write(c, "\r\n", 2);
+}
+
+void conn_stream_end(struct conn *c)
+{
+	if (c->state == CONN_DEAD)
+		return;
+	if (!c->req.head.http10)
+		conn_write(c, "0\r\n\r\n", 5);
+	if (c->state != CONN_DEAD)
+		conn_finish(c);
+}
+
+/* An answer to what was no request; the connection ends with it. */
+static void conn_refuse(struct conn *c, int status, const char *code,
+			const char *why)
+{
+	struct text t = { 0 };
+
+	c->loop->stats.refused++;
+	if (c->state == CONN_HEAD)
+		memset(&c->req, 0, sizeof(c->req));
+	c->req.head.keep_alive = false;
+	c->unread = true;
+	c->state = CONN_BUSY;
+	conn_deadline(c, 0);
+	c->loop->ops->refuse(&t, status, code, why);
+	conn_reply(c, status, "application/json",
+		   status == 503 ? "Retry-After: 1\r\n" : NULL, t.p, t.len);
+	text_free(&t);
+}
+
+/* ---- requests ---- */
+
+static void conn_dispatch(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	c->state = CONN_BUSY;
+	conn_deadline(c, 0);
+	c->req.body = c->body.len ? c->body.p : "";
+	c->req.len = c->body.len;
+	l->stats.requests++;
+	l->ops->request(l, c, &c->req);
+}
+
+/* A head was understood: is a body due, and may it come? */
+static void conn_expect_body(struct conn *c)
+{
+	const struct http_head *h = &c->req.head;
+	const struct conn_limits *lim = c->loop->limits;
+
+	memset(&c->chunks, 0, sizeof(c->chunks));
+	text_clear(&c->body);
+	if (h->length > lim->body) {
+		conn_refuse(c, 413, "request_too_large",
+			    "the body is longer than this server accepts");
+		return;
+	}
+	if (!h->length && !h->chunked) {
+		conn_dispatch(c);
+		return;
+	}
+	c->state = CONN_BODY;
+	conn_deadline(c, lim->body_s);
+	if (h->expect && !evbuffer_get_length(conn_input(c)))
+		conn_write(c, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+}
+
+/* Empty lines before a request line are allowed, and forgotten. */
+static void skip_empty_lines(struct evbuffer *in)
+{
+	char two[2];
+
+	while (evbuffer_copyout(in, two, 2) == 2 && two[0] == '\r' &&
+	       two[1] == '\n')
+		evbuffer_drain(in, 2);
+}
+
+/* Return: true when there is more to do. */
+static bool conn_read_head(struct conn *c)
+{
+	struct evbuffer *in = conn_input(c);
+	const char *why = "";
+	size_t have, n;
+	char *p;
+	int status;
+
+	skip_empty_lines(in);
+	have = min(evbuffer_get_length(in), (size_t)HTTP_HEAD_MAX);
+	if (!have)
+		return false;
+	if (!c->began) {
+		c->began = true;
+		loop_idle(c->loop, c, false);
+		conn_deadline(c, c->loop->limits->head_s);
+	}
+	p = (char *)evbuffer_pullup(in, (ssize_t)have);
+	n = p ? http_find_head(p, have) : 0;
+	if (!p) {
+		conn_kill(c);
+	} else if (!n && have == HTTP_HEAD_MAX) {
+		conn_refuse(c, 431, "header_too_large",
+			    "the head of the request is longer than 16 KiB");
+	} else if (n) {
+		text_clear(&c->head);
+		text_add(&c->head, p, n);
+		evbuffer_drain(in, n);
+		if (c->head.failed) {
+			conn_kill(c);
+			return false;
+		}
+		status = http_parse_head(c->head.p, n, &c->req.head, &why);
+		if (status)
+			conn_refuse(c, status, "bad_request", why);
+		else
+			conn_expect_body(c);
+		return true;
+	}
+	return false;
+}
+
+/* Take what came of a body into memory.  Return: as http_chunks_push(). */
+static int conn_take_body(struct conn *c)
+{
+	const struct conn_limits *lim = c->loop->limits;
+	const struct http_head *h = &c->req.head;
+	struct evbuffer *in = conn_input(c);
+	size_t n, used = 0;
+	char *p;
+	int ret = 0;
+
+	while (!ret && (n = evbuffer_get_contiguous_space(in)) > 0) {
+		p = (char *)evbuffer_pullup(in, (ssize_t)n);
+		if (h->chunked) {
+			ret = http_chunks_push(&c->chunks, p, n, &used,
+					       &c->body, lim->body);
+		} else {
+			used = min(n, (size_t)(h->length - c->body.len));
+			text_add(&c->body, p, used);
+			ret = c->body.len == h->length;
+		}
+		evbuffer_drain(in, used);
+		if (c->body.failed)
+			return -503;
+	}
+	return ret;
+}
+
+static bool conn_read_body(struct conn *c)
+{
+	struct loop *l = c->loop;
+	int ret;
+
+	if (!evbuffer_get_length(conn_input(c)))
+		return false;
+	ret = conn_take_body(c);
+	l->bodies += c->body.len - c->counted;
+	c->counted = c->body.len;
+	if (ret >= 0 && l->bodies > l->limits->bodies)
+		ret = -503;
+	if (ret == -413)
+		conn_refuse(c, 413, "request_too_large",
+			    "the body is longer than this server accepts");
+	else if (ret == -503)
+		conn_refuse(c, 503, "overloaded",
+			    "no room for one more body: try again in a moment");
+	else if (ret < 0)
+		conn_refuse(c, 400, "bad_request", "the chunks of the body are none");
+	else if (ret)
+		conn_dispatch(c);
+	return ret != 0;
+}
+
+/* Do all that can be done with what came. */
+static void conn_advance(struct conn *c)
+{
+	bool more = true;
+
+	c->advancing = true;
+	while (more && c->state != CONN_DEAD) {
+		more = false;
+		if (c->state == CONN_LINGER)
+			conn_linger(c);
+		else if (c->state > CONN_BODY ||
+			 evbuffer_get_length(conn_output(c)) > CONN_PIPE_OUT)
+			break;
+		else if (c->state == CONN_HEAD)
+			more = conn_read_head(c);
+		else
+			more = conn_read_body(c);
+	}
+	c->advancing = false;
+}
+
+/* ---- events ---- */
+
+static void on_read(struct bufferevent *bev, void *arg)
+{
+	conn_advance(arg);
+}
+
+static void on_write(struct bufferevent *bev, void *arg)
+{
+	struct conn *c = arg;
+
+	if (c->state == CONN_FLUSH && !evbuffer_get_length(conn_output(c)))
+		conn_flushed(c);
+	else if (c->state == CONN_BUSY && c->owner)
+		c->owner->writable(c->owner);
+	else if (c->state < CONN_BUSY)
+		conn_advance(c);
+}
+
+static void on_event(struct bufferevent *bev, short what, void *arg)
+{
+	struct conn *c = arg;
+
+	if (what & BEV_EVENT_TIMEOUT)
+		c->loop->stats.timeouts++;
+	conn_kill(c);
+}
+
+/* A deadline has passed. */
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct conn *c = arg;
+
+	if (c->state == CONN_LINGER || (c->state == CONN_HEAD && !c->began)) {
+		conn_kill(c);
+		return;
+	}
+	c->loop->stats.timeouts++;
+	conn_refuse(c, 408, "request_timeout",
+		    c->state == CONN_HEAD ?
+		    "the head of the request did not come in time" :
+		    "the body of the request did not come in time");
+}
+
+void conn_open(struct loop *l, int fd)
+{
+	const struct timeval stall = { l->limits->write_s, 0 };
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (c)
+		c->bev = bufferevent_socket_new(l->base, fd,
+						BEV_OPT_CLOSE_ON_FREE);
+	if (!c || !c->bev) {
+		free(c);
+		close(fd);
+		return;
+	}
+	c->loop = l;
+	evtimer_assign(&c->timer, l->base, on_timer, c);
+	loop_link(l, c);
+	loop_idle(l, c, true);
+	bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
+	bufferevent_setwatermark(c->bev, EV_READ, 0, CONN_AHEAD);
+	bufferevent_setwatermark(c->bev, EV_WRITE, CONN_LOW, 0);
+	bufferevent_set_timeouts(c->bev, NULL, &stall);
+	conn_deadline(c, l->limits->head_s);
+	if (bufferevent_enable(c->bev, EV_READ | EV_WRITE))
+		conn_kill(c);
+}

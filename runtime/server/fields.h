@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fields.h - every field that OpenAI's or vLLM's API has, supported or not
+ *
+ * The one list.  From it come the parser, the table of the documentation and
+ * the test that holds both together.  A field that is not supported is
+ * refused by its name unless it is null or asks for what is done anyway (its
+ * neutral value): nothing is ever ignored.
+ *
+ *	yes(name, kinds, text)		read by field_NAME() of params.c
+ *	no(name, kinds, neutral, text)	refused but for its neutral value
+ */
+#ifndef RUNTIME_SERVER_FIELDS_H
+#define RUNTIME_SERVER_FIELDS_H
+
+#include <jansson.h>
+
+#include "runtime/server/api.h"
+
+/* Neutral values, and how the documentation writes them. */
+#define FIELD_NEUTRALS(x)						\
+	x(null,		"null")						\
+	x(zero,		"0")						\
+	x(one,		"1")						\
+	x(off,		"false")					\
+	x(on,		"true")						\
+	x(bool,		"true, false")					\
+	x(empty,	"empty")					\
+	x(text,		"text")						\
+	x(auto,		"auto")						\
+	x(any,		"auto, none")
+
+enum field_neutral {
+#define x(name, text) NEUTRAL_##name,
+	FIELD_NEUTRALS(x)
+#undef x
+};
+
+#define API_FIELDS(yes, no)						\
+	yes(model, API_BOTH, "name of the model; may be left out")	\
+	yes(prompt, API_COMPLETION, "a string, strings, token ids, or lists of token ids") \
+	yes(messages, API_CHAT, "roles system, developer, user, assistant; contents are strings or parts of type text") \
+	yes(max_tokens, API_BOTH, "completions: 16 by default; chat: what the model's generation_config.json says, else the rest of the context") \
+	yes(max_completion_tokens, API_CHAT, "the newer name of max_tokens") \
+	yes(n, API_BOTH, "samples of each prompt, 1 to 128; they share its blocks") \
+	yes(best_of, API_COMPLETION, "only as many as n")		\
+	yes(temperature, API_BOTH, "0 takes the likeliest token")	\
+	yes(top_p, API_BOTH, "above 0, up to 1")			\
+	yes(top_k, API_BOTH, "0 or -1: all")				\
+	yes(seed, API_BOTH, "same seed, same text, as with kvrt generate --seed") \
+	yes(stop, API_BOTH, "a string or up to 4; not part of the text") \
+	yes(stop_token_ids, API_BOTH, "up to 64 ids that end the text")	\
+	yes(include_stop_str_in_output, API_BOTH, "the stop string stays in the text") \
+	yes(ignore_eos, API_BOTH, "go on when the model says that the text ends") \
+	yes(skip_special_tokens, API_BOTH, "false: special tokens appear in the text") \
+	yes(stream, API_BOTH, "server-sent events")			\
+	yes(stream_options, API_BOTH, "include_usage, continuous_usage_stats; only with stream") \
+	yes(echo, API_COMPLETION, "the text begins with the prompt")	\
+	yes(add_special_tokens, API_BOTH, "whether a text gets a BOS token in front; true for completions, false for chat, whose template has its own") \
+	yes(user, API_BOTH, "a string; not used")			\
+	yes(safety_identifier, API_CHAT, "a string; not used")		\
+	yes(priority, API_BOTH, "lower is served earlier and preempted later; 0 by default") \
+	yes(cache_salt, API_BOTH, "prompts share cached blocks only under the same salt") \
+	yes(request_id, API_BOTH, "becomes part of the answer's id")	\
+	yes(return_token_ids, API_BOTH, "adds token_ids and prompt_token_ids") \
+	no(frequency_penalty, API_BOTH, zero, "")			\
+	no(presence_penalty, API_BOTH, zero, "")			\
+	no(repetition_penalty, API_BOTH, one, "")			\
+	no(logit_bias, API_BOTH, empty, "")				\
+	no(logprobs, API_BOTH, off, "")					\
+	no(top_logprobs, API_CHAT, zero, "")				\
+	no(prompt_logprobs, API_BOTH, null, "")				\
+	no(logprob_token_ids, API_BOTH, empty, "")			\
+	no(suffix, API_COMPLETION, empty, "")				\
+	no(min_p, API_BOTH, zero, "")					\
+	no(min_tokens, API_BOTH, zero, "")				\
+	no(bad_words, API_BOTH, empty, "")				\
+	no(allowed_token_ids, API_BOTH, null, "")			\
+	no(use_beam_search, API_BOTH, off, "")				\
+	no(length_penalty, API_BOTH, one, "of beam search")		\
+	no(early_stopping, API_BOTH, off, "of beam search")		\
+	no(tools, API_CHAT, empty, "")					\
+	no(tool_choice, API_CHAT, any, "")				\
+	no(parallel_tool_calls, API_CHAT, bool, "")			\
+	no(functions, API_CHAT, empty, "the older tools")		\
+	no(function_call, API_CHAT, any, "the older tool_choice")	\
+	no(response_format, API_BOTH, text, "")				\
+	no(structured_outputs, API_BOTH, null, "")			\
+	no(guided_json, API_BOTH, null, "")				\
+	no(guided_regex, API_BOTH, null, "")				\
+	no(guided_choice, API_BOTH, null, "")				\
+	no(guided_grammar, API_BOTH, null, "")				\
+	no(reasoning_effort, API_CHAT, null, "")			\
+	no(include_reasoning, API_CHAT, bool, "")			\
+	no(thinking_token_budget, API_CHAT, null, "")			\
+	no(verbosity, API_CHAT, null, "")				\
+	no(modalities, API_CHAT, text, "")				\
+	no(audio, API_CHAT, null, "")					\
+	no(prediction, API_CHAT, null, "")				\
+	no(web_search_options, API_CHAT, null, "")			\
+	no(metadata, API_CHAT, empty, "")				\
+	no(store, API_CHAT, off, "nothing is stored")			\
+	no(service_tier, API_CHAT, auto, "")				\
+	no(prompt_cache_key, API_CHAT, null, "prefixes are found without; see cache_salt") \
+	no(prompt_cache_retention, API_CHAT, null, "")			\
+	no(spaces_between_special_tokens, API_BOTH, on, "")		\
+	no(truncate_prompt_tokens, API_BOTH, null, "")			\
+	no(truncation_side, API_BOTH, null, "")				\
+	no(prompt_embeds, API_COMPLETION, null, "")			\
+	no(add_generation_prompt, API_CHAT, on, "")			\
+	no(continue_final_message, API_CHAT, off, "")			\
+	no(chat_template, API_CHAT, null, "")				\
+	no(chat_template_kwargs, API_CHAT, empty, "")			\
+	no(documents, API_CHAT, empty, "")				\
+	no(media_io_kwargs, API_CHAT, empty, "")			\
+	no(mm_processor_kwargs, API_CHAT, empty, "")			\
+	no(session_id, API_BOTH, null, "")				\
+	no(stream_interval, API_BOTH, one, "")				\
+	no(return_tokens_as_token_ids, API_BOTH, off, "")		\
+	no(return_token_offsets, API_BOTH, off, "")			\
+	no(return_prompt_text, API_BOTH, off, "")			\
+	no(kv_transfer_params, API_BOTH, null, "")			\
+	no(ec_transfer_params, API_BOTH, null, "")			\
+	no(repetition_detection, API_BOTH, null, "")			\
+	no(vllm_xargs, API_BOTH, empty, "")
+
+/**
+ * struct field_ctx - a request while its fields are read
+ * @p:          what becomes of it
+ * @prompt:     the prompts or messages, read when the rest is known
+ * @max_tokens: as given, 0: not
+ * @best_of:    as given, 0: not
+ * @add_bos:    see add_special_tokens
+ */
+struct field_ctx {
+	const struct api_model	*m;
+	struct api_params	*p;
+	struct api_error	*err;
+	const json_t		*prompt;
+	const json_t		*stream_options;
+	u32			max_tokens;
+	const char		*max_name;
+	u32			best_of;
+	bool			add_bos;
+};
+
+/**
+ * struct field - one line of the list
+ * @read: NULL where the field is not supported
+ */
+struct field {
+	const char		*name;
+	u32			kinds;
+	int			(*read)(struct field_ctx *c, const char *name,
+					const json_t *v);
+	enum field_neutral	neutral;
+	const char		*text;
+};
+
+extern const struct field api_fields[];
+extern const u32 api_nr_fields;
+
+#define field_yes(name, kinds, text) \
+	int field_##name(struct field_ctx *c, const char *key, const json_t *v);
+#define field_no(...)
+API_FIELDS(field_yes, field_no)
+#undef field_yes
+#undef field_no
+
+/* fields_read() - hand every field of @root to its reader; 0 or -1 */
+int fields_read(struct field_ctx *c, const json_t *root);
+
+/* fields_doc() - the table of the documentation, in Markdown */
+void fields_doc(struct text *t);
+
+/* prompts_prepare() - fill in the prompts of @c->p; 0 or -1 */
+int prompts_prepare(struct field_ctx *c);
+
+/* template_render() - the prompt of a chat; 0 or -1 */
+int template_render(struct field_ctx *c, const json_t *messages,
+		    struct text *out);
+
+#endif /* RUNTIME_SERVER_FIELDS_H */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - between a loop and its connections
+ */
+#ifndef RUNTIME_SERVER_INTERNAL_H
+#define RUNTIME_SERVER_INTERNAL_H
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/event_struct.h>
+
+#include "runtime/server/conn.h"
+
+/*
+ *	HEAD -> BODY -> BUSY -> HEAD ...
+ *	                  \--> FLUSH -> LINGER -> DEAD
+ */
+enum conn_state {
+	CONN_HEAD,	/* waits for a head, or reads one */
+	CONN_BODY,	/* reads a body */
+	CONN_BUSY,	/* waits for the answer */
+	CONN_FLUSH,	/* the answer is complete and the last one */
+	CONN_LINGER,	/* it is sent; the client may still be talking */
+	CONN_DEAD,
+};
+
+/**
+ * struct conn - one connection
+ * @next, @prev: in loop->all, then in loop->dead
+ * @idle_next, @idle_prev: in loop->idle, while @idle
+ * @timer:     the deadline of the state
+ * @began:     the first byte of a head came
+ * @unread:    the client may be sending what nobody will read
+ * @advancing: conn_advance() is running
+ * @streaming: conn_stream_begin() was called
+ * @head:      copy of the head; @req points into it
+ * @body:      what came of the body
+ * @counted:   bytes of it in loop->bodies
+ * @lingered:  bytes thrown away
+ * @owner:     who answers, while it takes time
+ */
+struct conn {
+	struct loop		*loop;
+	struct conn		*next;
+	struct conn		*prev;
+	struct conn		*idle_next;
+	struct conn		*idle_prev;
+	struct bufferevent	*bev;
+	struct event		timer;
+	enum conn_state		state;
+	bool			idle;
+	bool			began;
+	bool			unread;
+	bool			advancing;
+	bool			streaming;
+	struct http_request	req;
+	struct http_chunks	chunks;
+	struct text		head;
+	struct text		body;
+	u64			counted;
+	u64			lingered;
+	struct conn_owner	*owner;
+};
+
+/* conn_open() - take over an accepted socket; closes it on failure */
+void conn_open(struct loop *l, int fd);
+
+/* conn_kill() - close, tell the owner, free later; any state */
+void conn_kill(struct conn *c);
+
+/* conn_close() - close an idle one, when its last answer is sent */
+void conn_close(struct conn *c);
+
+/* conn_free() - the memory of a dead one */
+void conn_free(struct conn *c);
+
+/* loop_link(), loop_unlink() - enter and leave the list of open ones */
+void loop_link(struct loop *l, struct conn *c);
+void loop_unlink(struct loop *l, struct conn *c);
+
+/* loop_idle() - enter or leave the list of idle ones */
+void loop_idle(struct loop *l, struct conn *c, bool idle);
+
+#endif /* RUNTIME_SERVER_INTERNAL_H */

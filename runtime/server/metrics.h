@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * metrics.h - figures of a server, in Prometheus' text format
+ *
+ * Names are those of vLLM where the meaning is the same, with kvrt_ for their
+ * prefix.
+ */
+#ifndef RUNTIME_SERVER_METRICS_H
+#define RUNTIME_SERVER_METRICS_H
+
+#include "runtime/server/backend.h"
+#include "runtime/server/conn.h"
+
+/* Name, bounds, what it measures. */
+#define METRIC_HISTOGRAMS(x)						\
+	x(time_to_first_token_seconds, times, "from a whole request to its first token") \
+	x(inter_token_latency_seconds, gaps, "between two tokens of a sample") \
+	x(e2e_request_latency_seconds, times, "from a whole request to its last token") \
+	x(request_prompt_tokens, counts, "tokens of a request's prompts") \
+	x(request_generation_tokens, counts, "tokens generated for a request")
+
+/* How requests ended: label and meaning. */
+#define METRIC_ENDS(x)							\
+	x(stop,		"every sample ended by itself or by a stop string") \
+	x(length,	"at least one sample reached its limit")	\
+	x(abort,	"the client went away, or was too slow")	\
+	x(error,	"refused or failed after it was understood")
+
+enum metric_histogram {
+#define x(name, bounds, text) METRIC_##name,
+	METRIC_HISTOGRAMS(x)
+#undef x
+	METRIC_NR_HISTOGRAMS,
+};
+
+enum metric_end {
+#define x(name, text) METRIC_END_##name,
+	METRIC_ENDS(x)
+#undef x
+	METRIC_NR_ENDS,
+};
+
+#define METRIC_BOUNDS_MAX	18u
+
+/* Counts below each bound, and above the last. */
+struct histogram {
+	u64	count[METRIC_BOUNDS_MAX + 1];
+	double	sum;
+};
+
+/* Figures of one HTTP thread. */
+struct metrics {
+	struct histogram	h[METRIC_NR_HISTOGRAMS];
+	u64			ends[METRIC_NR_ENDS];
+};
+
+/* metrics_observe() - @n observations of @v */
+void metrics_observe(struct metrics *m, enum metric_histogram h, double v,
+		     u32 n);
+
+/**
+ * struct metrics_view - what one page shows
+ * @calls:   requests being worked at
+ * @ready:   /ready answers 200
+ */
+struct metrics_view {
+	const char			*model;
+	const struct metrics		*m;
+	const struct loop		*loop;
+	const struct backend_view	*b;
+	u32				calls;
+	bool				ready;
+};
+
+/* metrics_write() - the page */
+void metrics_write(struct text *t, const struct metrics_view *v);
+
+#endif /* RUNTIME_SERVER_METRICS_H */

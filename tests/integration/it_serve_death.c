@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_serve_death.c - kvrt serve and the end of things
+ *
+ * budget: 80 s, full 300 s
+ *
+ * The daemon dies under load, again and again: every open request ends with
+ * an error its client understands, the port stays, and the same process
+ * serves again by itself.  Then the server's own end: signals, drains, and
+ * what it says when it cannot begin.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/integration/serve.h"
+
+#define NR_CLIENTS	8u
+
+static struct rig rig;
+static struct served server;
+
+static void setup(void)
+{
+	rig_start(&rig, "--pool-size", "32M", "--extent-size", "512K", NULL);
+	serve_start(&server, &rig, NULL);
+	serve_await(&server, 200, 30);
+}
+
+/* ---- the daemon dies ---- */
+
+/**
+ * struct client - asks all the time, and notes how it ends
+ * @whole:   answers that came whole
+ * @cut:     streams that ended with an error event
+ * @later:   503 with Retry-After
+ * @wrong:   anything else
+ * @because: the first of those, in words
+ */
+struct client {
+	pthread_t	thread;
+	bool		stream;
+	u32		whole;
+	u32		cut;
+	u32		later;
+	u32		wrong;
+	char		because[256];
+};
+
+static struct client clients[NR_CLIENTS];
+static u32 clients_stop;
+
+/* Another thread looks at it meanwhile. */
+static void count(u32 *n)
+{
+	WRITE_ONCE(*n, *n + 1);
+}
+
+static void wrong(struct client *c, const char *what)
+{
+	if (!c->wrong++)
+		snprintf(c->because, sizeof(c->because), "%s", what);
+}
+
+static bool is_error(const char *text, const char *code)
+{
+	json_t *v = text ? json_loads(text, 0, NULL) : NULL;
+	const char *have = json_string_value(json_object_get(
+		json_object_get(v, "error"), "code"));
+	bool yes = have && !strcmp(have, code);
+
+	json_decref(v);
+	return yes;
+}
+
+static void read_stream(struct client *c, struct web *w)
+{
+	bool done = false, error = false;
+	char *event;
+
+	while ((event = web_event(w))) {
+		done |= !strcmp(event, "[DONE]");
+		error |= is_error(event, "daemon_gone");
+		free(event);
+	}
+	if (!w->over)
+		wrong(c, "a stream that broke off");
+	else if (done && !error)
+		count(&c->whole);
+	else if (error && !done)
+		c->cut++;
+	else
+		wrong(c, "a stream without one end");
+}
+
+static void client_ask(struct client *c)
+{
+	struct web w;
+	char *text;
+	int status;
+
+	web_open(&w, server.port);
+	if (w.fd < 0)
+		wrong(c, "the port is gone");
+	else if (!web_post(&w, "/v1/completions", c->stream ?
+			   "{\"prompt\":\"In the beginning\",\"max_tokens\":300,\"ignore_eos\":true,\"stream\":true}" :
+			   "{\"prompt\":\"In the beginning\",\"max_tokens\":300,\"ignore_eos\":true,\"n\":2}"))
+		wrong(c, "it could not be sent");
+	status = web_status(&w);
+	if (status == 200 && c->stream) {
+		read_stream(c, &w);
+	} else {
+		text = web_body(&w);
+		if (status == 200 && text)
+			count(&c->whole);
+		else if (status == 503 && is_error(text, "daemon_gone") &&
+			 web_header(&w, "Retry-After"))
+			c->later++;
+		else
+			wrong(c, text ? text : "no answer");
+		free(text);
+	}
+	web_close(&w);
+	if (status == 503)
+		nap_ms(20);
+}
+
+static void *client_main(void *arg)
+{
+	while (!load_acquire(&clients_stop))
+		client_ask(arg);
+	return NULL;
+}
+
+static u32 count_whole(void)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < NR_CLIENTS; i++)
+		n += READ_ONCE(clients[i].whole);
+	return n;
+}
+
+/* Served again: so many more answers come. */
+static void await_whole(u32 more)
+{
+	const u64 end = now_ms() + 20000;
+	const u32 want = count_whole() + more;
+
+	while (count_whole() < want) {
+		ck_assert_msg(now_ms() < end, "it does not serve again:\n%s",
+			      serve_said(&server));
+		nap_ms(10);
+	}
+}
+
+static void kill_daemon(void)
+{
+	const u64 end = now_ms() + 20000;
+	pid_t old;
+
+	while (!(old = rig_daemon(&rig))) {
+		ck_assert_msg(now_ms() < end, "hold starts no daemon");
+		nap_ms(5);
+	}
+	ck_assert_int_eq(kill(old, SIGKILL), 0);
+}
+
+START_TEST(test_daemon_dies_under_load)
+{
+	u32 rounds = by_level(10, 25, 50), i, fds, cut = 0, later = 0;
+	int code;
+
+	json_decref(complete(&server, "{\"prompt\":\"a\",\"max_tokens\":2}"));
+	fds = serve_fds(&server);
+	for (i = 0; i < NR_CLIENTS; i++) {
+		clients[i].stream = i % 2;
+		ck_assert_int_eq(pthread_create(&clients[i].thread, NULL,
+						client_main, &clients[i]), 0);
+	}
+	for (i = 0; i < rounds; i++) {
+		await_whole(2);
+		nap_ms(random_below(100));
+		kill_daemon();
+		ck_assert(!job_ended(&server.job, &code));
+	}
+	await_whole(NR_CLIENTS);
+	store_release(&clients_stop, 1);
+	for (i = 0; i < NR_CLIENTS; i++) {
+		pthread_join(clients[i].thread, NULL);
+		ck_assert_msg(!clients[i].wrong, "client %u: %u times: %s", i,
+			      clients[i].wrong, clients[i].because);
+		cut += clients[i].cut;
+		later += clients[i].later;
+	}
+	printf("  %u kills: %u answers whole, %u streams ended by an error, %u told to come back\n",
+	       rounds, count_whole(), cut, later);
+	ck_assert_uint_gt(cut, 0);
+	ck_assert_uint_gt(later, 0);
+	ck_assert(serve_figure(&server, "kvrt_attaches_total") > rounds / 2);
+	serve_await_idle(&server, 2000);
+	serve_expect_fds(&server, fds);
+	rig_walk(&rig);
+	serve_stop(&server);
+	rig_stop(&rig);
+}
+END_TEST
+
+/* While there is no daemon: not ready, 503, and alive. */
+START_TEST(test_daemon_is_away)
+{
+	pid_t old = rig_daemon(&rig);
+	json_t *v;
+
+	/* While hold stands still, none is started. */
+	kill(rig.hold, SIGSTOP);
+	kill(old, SIGKILL);
+	serve_await(&server, 503, 10);
+	v = web_json(server.port, "/ready", NULL, 503);
+	ck_assert_str_eq(json_string_value(json_object_get(v, "status")),
+			 "detached");
+	json_decref(v);
+	refused(&server, "/v1/completions", "{\"prompt\":\"a\"}", 503, NULL);
+	json_decref(web_json(server.port, "/health", NULL, 200));
+	json_decref(web_json(server.port, "/v1/models", NULL, 200));
+	kill(rig.hold, SIGCONT);
+	serve_await(&server, 200, 20);
+	json_decref(complete(&server, "{\"prompt\":\"a\",\"max_tokens\":2}"));
+	serve_stop(&server);
+	rig_stop(&rig);
+}
+END_TEST
+
+/* A daemon that stands still keeps requests waiting: that is not ready. */
+START_TEST(test_daemon_stands_still)
+{
+	pid_t daemon = rig_daemon(&rig);
+	struct web w;
+	json_t *v;
+
+	serve_stop(&server);
+	serve_start(&server, &rig, "--stall-timeout", "1", NULL);
+	serve_await(&server, 200, 30);
+	web_open(&w, server.port);
+	ck_assert(web_post(&w, "/v1/completions", "{\"prompt\":\"In\",\"max_tokens\":700,\"ignore_eos\":true}"));
+	rig_await(&rig, "meminfo", "Open", 1, 10);
+	kill(daemon, SIGSTOP);
+	serve_await(&server, 503, 5);
+	v = web_json(server.port, "/ready", NULL, 503);
+	ck_assert_str_eq(json_string_value(json_object_get(v, "status")),
+			 "stalled");
+	json_decref(v);
+	kill(daemon, SIGCONT);
+	ck_assert_int_eq(web_status(&w), 200);
+	serve_await(&server, 200, 5);
+	web_close(&w);
+	serve_stop(&server);
+	rig_stop(&rig);
+}
+END_TEST
+
+START_TEST(test_daemon_comes_later)
+{
+	struct served early;
+	char path[RIG_PATH + 32];
+
+	snprintf(path, sizeof(path), "%s/later.sock", rig.dir);
+	serve_start(&early, &rig, "--socket", path, NULL);
+	serve_await(&early, 503, 10);
+	refused(&early, "/v1/completions", "{\"prompt\":\"a\"}", 503, NULL);
+	serve_stop(&early);
+	serve_stop(&server);
+	rig_stop(&rig);
+}
+END_TEST
+
+/* ---- the server's own end ---- */
+
+static void begin_stream(struct web *w, const char *body)
+{
+	char *event;
+
+	web_open(w, server.port);
+	ck_assert(web_post(w, "/v1/completions", body));
+	ck_assert_int_eq(web_status(w), 200);
+	event = web_event(w);
+	ck_assert_ptr_nonnull(event);
+	free(event);
+}
+
+/* The last event of a stream, to be freed. */
+static char *last_event(struct web *w)
+{
+	char *event, *last = NULL;
+
+	while ((event = web_event(w))) {
+		free(last);
+		last = event;
+	}
+	ck_assert(w->over);
+	ck_assert_ptr_nonnull(last);
+	return last;
+}
+
+START_TEST(test_drain)
+{
+	struct web w, idle, late;
+	char *last;
+
+	begin_stream(&w, "{\"prompt\":\"In\",\"max_tokens\":900,\"ignore_eos\":true,\"stream\":true}");
+	web_open(&idle, server.port);
+	job_kill(&server.job, SIGTERM);
+	ck_assert(web_closed(&idle));
+	web_open(&late, server.port);
+	ck_assert_int_eq(late.fd, -1);
+	last = last_event(&w);
+	ck_assert_str_eq(last, "[DONE]");
+	ck_assert_int_eq(job_wait(&server.job, 10), 0);
+	free(last);
+	web_close(&w);
+	web_close(&idle);
+	rig_walk(&rig);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "Open"), 0);
+	rig_stop(&rig);
+}
+END_TEST
+
+/* A second signal does not wait; nor does the end of the time. */
+START_TEST(test_drain_cut_short)
+{
+	struct web w;
+	char *last;
+
+	if (_i) {
+		serve_stop(&server);
+		serve_start(&server, &rig, "--drain-timeout", "0", NULL);
+		serve_await(&server, 200, 30);
+	}
+	begin_stream(&w, "{\"prompt\":\"In\",\"max_tokens\":1000,\"ignore_eos\":true,\"stream\":true,\"n\":16}");
+	job_kill(&server.job, SIGINT);
+	if (!_i) {
+		nap_ms(50);
+		job_kill(&server.job, SIGTERM);
+	}
+	last = last_event(&w);
+	ck_assert_msg(is_error(last, "shutting_down"), "%s", last);
+	ck_assert_int_eq(job_wait(&server.job, 10), 0);
+	free(last);
+	web_close(&w);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "Open"), 0);
+	rig_stop(&rig);
+}
+END_TEST
+
+/* Ended with @code after one line on stderr that has both words. */
+static void expect_line(struct job *j, int code, const char *thing,
+			const char *remedy)
+{
+	int have = job_wait(j, 30);
+	char *err = slurp(j->err), *line = strrchr(err, '\n');
+
+	ck_assert_msg(have == code, "ended with %d, not %d:\n%s", have, code,
+		      err);
+	ck_assert(line && !line[1]);
+	/* Before the error nothing is said, or where it would have served. */
+	ck_assert_msg(count_lines(err) == 1 + !!strstr(err, "listening"),
+		      "not one line:\n%s", err);
+	ck_assert_msg(strstr(err, thing) && strstr(err, remedy),
+		      "does not say '%s' and '%s':\n%s", thing, remedy, err);
+	free(err);
+}
+
+static struct job serve_with(const char *dir, const char *option,
+			     const char *value)
+{
+	return job_start(&rig, "kvrt", "serve", dir, option, value, "--threads",
+			 "1", NULL);
+}
+
+START_TEST(test_bad_begins)
+{
+	char port[16];
+	struct job j;
+
+	snprintf(port, sizeof(port), "%u", server.port);
+	j = serve_with(demo_model(), "--port", port);
+	expect_line(&j, 69, port, "--port");
+	j = serve_with(demo_model(), "--host", "no.such.host.invalid");
+	expect_line(&j, 64, "no.such.host.invalid", "127.0.0.1");
+	j = serve_with(demo_model(), "--host", "203.0.113.7");
+	expect_line(&j, 69, "203.0.113.7", "--host");
+	j = serve_with("/nowhere", "--port", "0");
+	expect_line(&j, 66, "/nowhere", "");
+	j = serve_with(demo_model(), "--port", "70000");
+	expect_line(&j, 64, "--port", "65535");
+	j = serve_with(demo_model(), "--ports", "1");
+	expect_line(&j, 64, "ports", "--help");
+	j = job_start(&rig, "kvrt", "serve", NULL);
+	expect_line(&j, 64, "model folder", "MODEL_DIR");
+	serve_stop(&server);
+	rig_stop(&rig);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("serve-death");
+	TCase *tc = tcase_create("ends");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 600);
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, test_daemon_dies_under_load);
+	tcase_add_test(tc, test_daemon_is_away);
+	tcase_add_test(tc, test_daemon_stands_still);
+	tcase_add_test(tc, test_daemon_comes_later);
+	tcase_add_test(tc, test_drain);
+	tcase_add_loop_test(tc, test_drain_cut_short, 0, 2);
+	tcase_add_test(tc, test_bad_begins);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

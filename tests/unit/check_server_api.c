@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_server_api.c - every field is read, or refused by its name
+ *
+ * The table of fields decides what is tried: each field that is not supported
+ * must be refused by its name, accepted when it is null or asks for what is
+ * done anyway; each supported one must have examples here.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/server/fields.h"
+
+static struct tokenizer *tok;
+static struct model_info info;
+static struct api_model m;
+static struct api_params p;
+static struct api_error err;
+
+static const char *top(const char *path)
+{
+	static char full[512];
+	const char *dir = getenv("KVMM_TOP");
+
+	snprintf(full, sizeof(full), "%s/%s", dir ? dir : ".", path);
+	return full;
+}
+
+static void setup(void)
+{
+	char why[TOKENIZER_ERR_MAX];
+
+	ck_assert_int_eq(tokenizer_load(top("tests/data/demo-model"), &tok, why,
+					sizeof(why)), 0);
+	info = (struct model_info){
+		.nr_vocab = 4096, .max_len = 1024, .nr_eos = 1,
+		.gen = {
+			.has = MODEL_GEN_TEMPERATURE | MODEL_GEN_TOP_P |
+			       MODEL_GEN_MAX_NEW_TOKENS,
+			.temperature = 0.8, .top_p = 0.95,
+			.max_new_tokens = 256,
+		},
+	};
+	m = (struct api_model){
+		.name = "demo", .tok = tok, .info = &info,
+		.template = API_TEMPLATE_plain, .priority = 100,
+		.max_samples = 200,
+	};
+}
+
+static void teardown(void)
+{
+	tokenizer_free(tok);
+}
+
+static int prepare_bytes(enum api_kind kind, const char *body, size_t len)
+{
+	/* In memory of its own, so that reading outside is seen. */
+	char *copy = malloc(len ? len : 1);
+	struct text t = { 0 };
+	int ret;
+
+	ck_assert_ptr_nonnull(copy);
+	memcpy(copy, body, len);
+	memset(&err, 0, sizeof(err));
+	ret = api_prepare(&m, kind, copy, len, &p, &err);
+	free(copy);
+	if (ret) {
+		json_t *v;
+
+		api_error_json(&t, &err);
+		v = json_loadb(t.p, t.len, 0, NULL);
+		ck_assert_msg(v != NULL, "%.*s", (int)t.len, t.p);
+		json_decref(v);
+		ck_assert_int_ge(err.status, 400);
+		ck_assert_str_ne(err.message, "");
+	}
+	text_free(&t);
+	return ret;
+}
+
+static int prepare(enum api_kind kind, const char *body)
+{
+	return prepare_bytes(kind, body, strlen(body));
+}
+
+/* A body with one more field. */
+static const char *with(enum api_kind kind, const char *name,
+			const char *value)
+{
+	static char body[1024];
+
+	snprintf(body, sizeof(body), "{%s, \"%s\": %s}",
+		 kind == API_CHAT ?
+		 "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]" :
+		 "\"prompt\": \"Hi\"", name, value);
+	return body;
+}
+
+static void accepted(enum api_kind kind, const char *name, const char *value)
+{
+	const char *body = with(kind, name, value);
+
+	ck_assert_msg(!prepare(kind, body), "%s: %s", body, err.message);
+	api_params_free(&p);
+}
+
+static void refused(enum api_kind kind, const char *name, const char *value,
+		    const char *param)
+{
+	const char *body = with(kind, name, value);
+
+	ck_assert_msg(prepare(kind, body), "accepted: %s", body);
+	ck_assert_msg(err.status == 400 || err.status == 404, "%s: %d", body,
+		      err.status);
+	ck_assert_msg(!strcmp(err.param, param), "%s: names '%s'", body,
+		      err.param);
+	ck_assert_msg(strstr(err.message, name) != NULL || *err.code == 'm',
+		      "%s: says '%s'", body, err.message);
+	api_params_free(&p);
+}
+
+/* ---- the table ---- */
+
+static const char *neutral_json(enum field_neutral n)
+{
+	switch (n) {
+	case NEUTRAL_null:	return "null";
+	case NEUTRAL_zero:	return "0.0";
+	case NEUTRAL_one:	return "1";
+	case NEUTRAL_off:	return "false";
+	case NEUTRAL_on:	return "true";
+	case NEUTRAL_bool:	return "true";
+	case NEUTRAL_empty:	return "[]";
+	case NEUTRAL_text:	return "{\"type\": \"text\"}";
+	case NEUTRAL_auto:	return "\"auto\"";
+	case NEUTRAL_any:	return "\"none\"";
+	}
+	return "null";
+}
+
+static const enum api_kind kinds[] = { API_COMPLETION, API_CHAT };
+
+START_TEST(test_unsupported_fields)
+{
+	const struct field *f = &api_fields[_i];
+	u32 k;
+
+	for (k = 0; k < ARRAY_SIZE(kinds); k++) {
+		if (!(f->kinds & kinds[k])) {
+			refused(kinds[k], f->name, "1", f->name);
+			continue;
+		}
+		if (f->read)
+			continue;
+		accepted(kinds[k], f->name, "null");
+		accepted(kinds[k], f->name, neutral_json(f->neutral));
+		refused(kinds[k], f->name, "12345", f->name);
+		refused(kinds[k], f->name, "\"something\"", f->name);
+		refused(kinds[k], f->name, "{\"a\": 1}", f->name);
+		refused(kinds[k], f->name, "[7]", f->name);
+	}
+}
+END_TEST
+
+/* For every supported field: what is taken, what is not. */
+static const struct {
+	const char	*name;
+	const char	*good[8];
+	const char	*bad[8];
+} examples[] = {
+	{ "model", { "\"demo\"" }, { "1", "\"other\"", "[]" } },
+	{ "prompt", { NULL }, { NULL } },	/* tests of their own */
+	{ "messages", { NULL }, { NULL } },
+	{ "max_tokens", { "1", "16.0", "1000" },
+	  { "0", "-1", "1.5", "\"1\"", "1e99", "true", "2000" } },
+	{ "max_completion_tokens", { "1" }, { "0", "\"1\"", "2000" } },
+	{ "n", { "1", "128" }, { "0", "129", "1.5", "-1", "[]", "true" } },
+	{ "best_of", { "1" }, { "2", "0", "\"1\"" } },
+	{ "temperature", { "0", "0.7", "2", "100" },
+	  { "-0.1", "101", "\"hot\"", "false", "[1]" } },
+	{ "top_p", { "0.1", "1" }, { "0", "1.01", "-1", "\"1\"" } },
+	{ "top_k", { "-1", "0", "40" }, { "-2", "1.5", "\"1\"" } },
+	{ "seed", { "0", "-5", "9223372036854775807" }, { "1.5", "\"1\"" } },
+	{ "stop", { "\"a\"", "[]", "[\"a\", \"b\", \"c\", \"d\"]" },
+	  { "1", "\"\"", "[\"\"]", "[1]", "[\"a\", \"b\", \"c\", \"d\", \"e\"]" } },
+	{ "stop_token_ids", { "[]", "[0, 4095]" }, { "1", "[4096]", "[-1]", "[\"a\"]" } },
+	{ "include_stop_str_in_output", { "true", "false" }, { "1", "\"true\"" } },
+	{ "ignore_eos", { "true" }, { "0" } },
+	{ "skip_special_tokens", { "false" }, { "\"false\"" } },
+	{ "stream", { "true", "false" }, { "1", "\"yes\"" } },
+	{ "stream_options", { NULL }, { "{}", "1", "{\"include_usage\": true}" } },
+	{ "echo", { "true" }, { "1" } },
+	{ "add_special_tokens", { "true", "false" }, { "1" } },
+	{ "user", { "\"me\"" }, { "1" } },
+	{ "safety_identifier", { "\"me\"" }, { "1" } },
+	{ "priority", { "0", "-1000000", "100" }, { "101", "1.5", "\"1\"" } },
+	{ "cache_salt", { "\"s\"" }, { "\"\"", "1", "\"a/b\"", "\"a@b\"", "\"a\\\\b\"" } },
+	{ "request_id", { "\"abc-1\"" }, { "\"\"", "1", "\"a b\"", "\"\\n\"" } },
+	{ "return_token_ids", { "true" }, { "1" } },
+};
+
+START_TEST(test_supported_fields)
+{
+	const struct field *f = &api_fields[_i];
+	u32 e, k, i;
+
+	if (!f->read)
+		return;
+	for (e = 0; e < ARRAY_SIZE(examples); e++)
+		if (!strcmp(examples[e].name, f->name))
+			break;
+	ck_assert_msg(e < ARRAY_SIZE(examples), "no example of %s", f->name);
+	for (k = 0; k < ARRAY_SIZE(kinds); k++) {
+		if (!(f->kinds & kinds[k]))
+			continue;
+		for (i = 0; i < 8 && examples[e].good[i]; i++)
+			accepted(kinds[k], f->name, examples[e].good[i]);
+		for (i = 0; i < 8 && examples[e].bad[i]; i++)
+			refused(kinds[k], f->name, examples[e].bad[i], f->name);
+		if (examples[e].good[0])
+			accepted(kinds[k], f->name, "null");
+	}
+}
+END_TEST
+
+START_TEST(test_unknown_field)
+{
+	refused(API_CHAT, "temprature", "0.5", "temprature");
+	ck_assert_int_ne(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\":1}"), 0);
+	ck_assert_uint_lt(strlen(err.param), sizeof(err.param));
+	api_params_free(&p);
+}
+END_TEST
+
+/* ---- bodies ---- */
+
+static const char * const no_bodies[] = {
+	"", "x", "{", "{\"prompt\":}", "[]", "1", "null", "\"a\"", "{} x",
+	"{\"prompt\":\"a\",\"prompt\":\"b\"}", "{\"prompt\":\"\\u0000\"}",
+	"{\"prompt\":\"\\ud800\"}", "{\"prompt\":\"\xff\"}",
+	"{\"prompt\":\"\xc3\"}", "{\"seed\":99999999999999999999,\"prompt\":\"a\"}",
+	"{\"prompt\":\"a\",}", "{'prompt':'a'}", "{\"prompt\":NaN}",
+};
+
+START_TEST(test_no_bodies)
+{
+	ck_assert_int_ne(prepare(API_COMPLETION, no_bodies[_i]), 0);
+	ck_assert_int_eq(err.status, 400);
+	ck_assert_str_eq(err.code, "invalid_json");
+	api_params_free(&p);
+}
+END_TEST
+
+START_TEST(test_deep_body)
+{
+	char *deep = malloc(200000);
+
+	ck_assert_ptr_nonnull(deep);
+	memset(deep, '[', 200000);
+	memcpy(deep, "{\"prompt\":", 10);
+	ck_assert_int_ne(prepare_bytes(API_COMPLETION, deep, 200000), 0);
+	ck_assert_int_eq(err.status, 400);
+	api_params_free(&p);
+	free(deep);
+}
+END_TEST
+
+/* Good bodies, mutilated: never a crash, always an answer. */
+START_TEST(test_mutilated_bodies)
+{
+	static const char good[] = "{\"model\":\"demo\",\"prompt\":[\"a\",\"b\"],\"max_tokens\":5,\"stop\":[\"x\",\"yy\"],\"stream\":true,\"stream_options\":{\"include_usage\":true},\"n\":2,\"seed\":7,\"temperature\":0.5}";
+	u32 state = 7, round, i, ok = 0;
+	char buf[sizeof(good)];
+
+	for (round = 0; round < 20000; round++) {
+		size_t n = sizeof(good) - 1;
+
+		memcpy(buf, good, n);
+		for (i = 0; i < 1 + round % 3; i++) {
+			state = state * 1664525u + 1013904223u;
+			buf[(state >> 8) % n] = round % 2 ?
+				(char)(state >> 24) : "\"{}[],:019-e."[(state >> 24) % 13];
+		}
+		ok += !prepare_bytes(API_COMPLETION, buf, n);
+		api_params_free(&p);
+	}
+	ck_assert_uint_gt(ok, 100);
+	ck_assert_uint_lt(ok, 19900);
+}
+END_TEST
+
+/* ---- prompts ---- */
+
+static void prompts(const char *value, u32 nr, u32 first_nr)
+{
+	char body[256];
+
+	snprintf(body, sizeof(body), "{\"prompt\": %s}", value);
+	ck_assert_msg(!prepare(API_COMPLETION, body), "%s: %s", body,
+		      err.message);
+	ck_assert_uint_eq(p.nr_prompts, nr);
+	ck_assert_uint_eq(p.prompts[0].nr, first_nr);
+	api_params_free(&p);
+}
+
+START_TEST(test_prompt_forms)
+{
+	u32 i;
+	static const char * const bad[] = {
+		"1", "{}", "true", "[]", "[[]]", "[1, \"a\"]", "[\"a\", 1]",
+		"[[1], 2]", "[1.5]", "[-1]", "[4096]", "[null]",
+	};
+
+	prompts("\"a\"", 1, 2);		/* BOS and a */
+	prompts("[\"a\", \"b\", \"c\"]", 3, 2);
+	prompts("[1, 2, 3]", 1, 3);
+	prompts("[[1, 2], [3]]", 2, 2);
+	prompts("[[1, 2], \"a\"]", 2, 2);
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		char body[64];
+
+		snprintf(body, sizeof(body), "{\"prompt\": %s}", bad[i]);
+		ck_assert_msg(prepare(API_COMPLETION, body), "%s", body);
+		ck_assert_str_eq(err.param, "prompt");
+		api_params_free(&p);
+	}
+	ck_assert_int_ne(prepare(API_COMPLETION, "{}"), 0);
+	ck_assert_str_eq(err.code, "missing_parameter");
+	ck_assert_int_ne(prepare(API_CHAT, "{}"), 0);
+	ck_assert_str_eq(err.param, "messages");
+}
+END_TEST
+
+START_TEST(test_long_prompts)
+{
+	char *body = malloc(3000000);
+	u32 n;
+
+	ck_assert_ptr_nonnull(body);
+	/* Longer than the context by tokens, and so long that none counts them. */
+	for (n = 5000; n < 2900000; n *= 20) {
+		memset(body, 'q', n + 20);
+		memcpy(body, "{\"prompt\":\"", 11);
+		memcpy(body + n, "\"}", 3);
+		ck_assert_int_ne(prepare(API_COMPLETION, body), 0);
+		ck_assert_int_eq(err.status, 400);
+		ck_assert_str_eq(err.code, "context_length_exceeded");
+		api_params_free(&p);
+	}
+	free(body);
+}
+END_TEST
+
+START_TEST(test_context_length)
+{
+	struct text t = { 0 };
+	u32 i;
+
+	text_puts(&t, "{\"prompt\":[1");
+	for (i = 1; i < 1023; i++)
+		text_puts(&t, ",1");
+	text_puts(&t, "],\"max_tokens\":");
+	text_puts(&t, "1}");
+	ck_assert_int_eq(prepare_bytes(API_COMPLETION, t.p, t.len), 0);
+	ck_assert_uint_eq(p.max_new, 1);
+	api_params_free(&p);
+	t.p[t.len - 2] = '2';
+	ck_assert_int_ne(prepare_bytes(API_COMPLETION, t.p, t.len), 0);
+	ck_assert_str_eq(err.param, "max_tokens");
+	api_params_free(&p);
+	text_free(&t);
+}
+END_TEST
+
+START_TEST(test_too_many_samples)
+{
+	ck_assert_int_ne(prepare(API_COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":101}"), 0);
+	ck_assert_str_eq(err.param, "prompt");
+	api_params_free(&p);
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":100}"), 0);
+	api_params_free(&p);
+}
+END_TEST
+
+START_TEST(test_echo)
+{
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"Hi \xe2\x82\xac\",\"echo\":true}"), 0);
+	ck_assert_uint_eq(p.prompts[0].len, 6);
+	ck_assert_mem_eq(p.prompts[0].text, "Hi \xe2\x82\xac", 6);
+	api_params_free(&p);
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":[0,67],\"echo\":true}"), 0);
+	ck_assert_uint_eq(p.prompts[0].len, 1);		/* BOS is no text */
+	ck_assert_mem_eq(p.prompts[0].text, "a", 1);
+	api_params_free(&p);
+}
+END_TEST
+
+/* ---- chats ---- */
+
+static void chat_ids(const char *messages, const char *text)
+{
+	u32 want[256], i;
+	char body[1024];
+	ssize_t n;
+
+	want[0] = tokenizer_bos_id(tok);
+	n = tokenizer_encode(tok, text, strlen(text), TOKENIZER_PLAIN, want + 1,
+			     255, NULL);
+	ck_assert_int_gt(n, 0);
+	snprintf(body, sizeof(body), "{\"messages\": [%s]}", messages);
+	ck_assert_msg(!prepare(API_CHAT, body), "%s: %s", body, err.message);
+	ck_assert_uint_eq(p.prompts[0].nr, (u32)n + 1);
+	for (i = 0; i <= (u32)n; i++)
+		ck_assert_uint_eq(p.prompts[0].ids[i], want[i]);
+	api_params_free(&p);
+}
+
+START_TEST(test_chat_template)
+{
+	chat_ids("{\"role\":\"user\",\"content\":\"Hi there\"}", "Hi there\n\n");
+	chat_ids("{\"role\":\"system\",\"content\":\" \\n\\u00a0a b\\u3000 \"},{\"role\":\"user\",\"content\":\"\"}",
+		 "a b\n\n\n\n");
+	chat_ids("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}",
+		 "a\nb\n\n");
+	/* What a user spells out is no special token. */
+	chat_ids("{\"role\":\"user\",\"content\":\"x<|endoftext|>\"}",
+		 "x<|endoftext|>\n\n");
+}
+END_TEST
+
+START_TEST(test_bad_chats)
+{
+	static const char * const bad[] = {
+		"[]", "{}", "\"a\"", "[1]", "[{}]",
+		"[{\"role\":\"user\"}]",
+		"[{\"role\":\"tool\",\"content\":\"a\"}]",
+		"[{\"role\":1,\"content\":\"a\"}]",
+		"[{\"role\":\"user\",\"content\":1}]",
+		"[{\"role\":\"user\",\"content\":[]}]",
+		"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]",
+		"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]",
+		"[{\"role\":\"user\",\"content\":\"a\",\"name\":\"n\"}]",
+		"[{\"role\":\"assistant\",\"content\":null}]",
+	};
+	char body[256];
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		snprintf(body, sizeof(body), "{\"messages\": %s}", bad[i]);
+		ck_assert_msg(prepare(API_CHAT, body), "%s", body);
+		ck_assert_str_eq(err.param, "messages");
+		api_params_free(&p);
+	}
+	m.template = API_NO_TEMPLATE;
+	ck_assert_int_ne(prepare(API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"), 0);
+	ck_assert_str_eq(err.code, "no_chat_template");
+}
+END_TEST
+
+START_TEST(test_template_of_folder)
+{
+	char why[512];
+
+	ck_assert_int_eq(api_template_find(top("tests/data/demo-model"), why,
+					   sizeof(why)), API_TEMPLATE_plain);
+	ck_assert_int_eq(api_template_find("/nowhere", why, sizeof(why)),
+			 API_NO_TEMPLATE);
+	ck_assert_ptr_nonnull(strstr(why, "/nowhere"));
+}
+END_TEST
+
+/* ---- what becomes of them ---- */
+
+START_TEST(test_defaults)
+{
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\"}"), 0);
+	ck_assert_uint_eq(p.max_new, 16);
+	ck_assert_float_eq(p.sampling.temperature, 0.8f);
+	ck_assert_float_eq(p.sampling.top_p, 0.95f);
+	ck_assert_uint_eq(p.priority, 100);
+	ck_assert_uint_eq(p.salt, 0);
+	ck_assert_uint_eq(p.nr_stop_ids, 1);
+	ck_assert_uint_eq(p.nr_own_ids, 0);
+	ck_assert(!p.stream && !p.echo && p.skip_special);
+	api_params_free(&p);
+	ck_assert_int_eq(prepare(API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"), 0);
+	ck_assert_uint_eq(p.max_new, 256);
+	api_params_free(&p);
+	info.gen.has = 0;
+	ck_assert_int_eq(prepare(API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"), 0);
+	ck_assert_uint_eq(p.max_new + p.prompts[0].nr, 1024);
+	ck_assert_float_eq(p.sampling.temperature, 1.0f);
+	api_params_free(&p);
+}
+END_TEST
+
+START_TEST(test_values)
+{
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"priority\":-5,\"seed\":42,\"stop_token_ids\":[9,8],\"ignore_eos\":true,\"temperature\":0,\"request_id\":\"r1\",\"stream\":true,\"stream_options\":{\"include_usage\":true,\"include_obfuscation\":false},\"stop\":[\"x\"],\"include_stop_str_in_output\":true}"), 0);
+	ck_assert_uint_eq(p.priority, 105);
+	ck_assert_uint_eq(p.sampling.seed, 42);
+	ck_assert_uint_eq(p.nr_stop_ids, 2);
+	ck_assert_uint_eq(p.stop_ids[1], 8);
+	ck_assert_str_eq(p.id, "r1");
+	ck_assert(p.stream && p.usage && p.stops.keep);
+	ck_assert_uint_eq(p.stops.nr, 1);
+	api_params_free(&p);
+	ck_assert_int_ne(prepare(API_CHAT, with(API_CHAT, "max_tokens", "5, \"max_completion_tokens\": 5")), 0);
+	api_params_free(&p);
+	ck_assert_int_ne(prepare(API_CHAT, with(API_CHAT, "stream", "true, \"stream_options\": {\"foo\": 1}")), 0);
+	ck_assert_str_eq(err.param, "stream_options");
+	api_params_free(&p);
+}
+END_TEST
+
+START_TEST(test_salts)
+{
+	u64 a, b;
+
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"cache_salt\":\"one\"}"), 0);
+	a = p.salt;
+	api_params_free(&p);
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"cache_salt\":\"two\"}"), 0);
+	b = p.salt;
+	api_params_free(&p);
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"cache_salt\":\"one\"}"), 0);
+	ck_assert(a && b && a != b);
+	ck_assert(p.salt == a);
+	api_params_free(&p);
+}
+END_TEST
+
+static void add_tests(TCase *tc)
+{
+	const int nr = (int)api_nr_fields;
+
+	tcase_add_loop_test(tc, test_unsupported_fields, 0, nr);
+	tcase_add_loop_test(tc, test_supported_fields, 0, nr);
+	tcase_add_test(tc, test_unknown_field);
+	tcase_add_loop_test(tc, test_no_bodies, 0, (int)ARRAY_SIZE(no_bodies));
+	tcase_add_test(tc, test_deep_body);
+	tcase_add_test(tc, test_mutilated_bodies);
+	tcase_add_test(tc, test_prompt_forms);
+	tcase_add_test(tc, test_long_prompts);
+	tcase_add_test(tc, test_context_length);
+	tcase_add_test(tc, test_too_many_samples);
+	tcase_add_test(tc, test_echo);
+	tcase_add_test(tc, test_chat_template);
+	tcase_add_test(tc, test_bad_chats);
+	tcase_add_test(tc, test_template_of_folder);
+	tcase_add_test(tc, test_defaults);
+	tcase_add_test(tc, test_values);
+	tcase_add_test(tc, test_salts);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("server-api");
+	TCase *tc = tcase_create("fields");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 30);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	add_tests(tc);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
