@@ -49,6 +49,10 @@ struct fx {
 	int			call_error;	/* what the source answers */
 	u32			nr_calls;
 	void			(*between)(struct fx *f);
+	int			(*swap_area)(void *arg, u32 i,
+					     struct proc_swap_area *info);
+	int			(*swap_info)(void *arg,
+					     struct proc_swap_info *info);
 	struct fx_note		queue[FX_QUEUE];
 	u32			nr_queue;
 	struct fx_client	client[FX_CLIENTS];
@@ -88,12 +92,23 @@ static void fx_kill(void *arg, u32 client, int reason)
 {
 }
 
+/* Nothing here waits for what is below. */
+static void fx_copy(void *arg, const struct core_copy *cp)
+{
+}
+
+static void fx_io(void *arg, const struct core_io *io)
+{
+}
+
 static const struct core_ops fx_ops = {
 	.extent_create	= fx_extent_create,
 	.extent_release	= fx_extent_release,
 	.extent_send	= fx_extent_send,
 	.wake		= fx_wake,
 	.kill		= fx_kill,
+	.copy		= fx_copy,
+	.io		= fx_io,
 };
 
 /* One request, judged and executed; @res takes its results. */
@@ -350,12 +365,28 @@ static u64 fx_idle(void *arg)
 	return 1230000000u;
 }
 
-static void fx_setup_sized(u32 nr_extents)
+static int fx_swap_area(void *arg, u32 i, struct proc_swap_area *info)
+{
+	struct fx *f = arg;
+
+	return f->swap_area ? f->swap_area(arg, i, info) : -ENOENT;
+}
+
+static int fx_swap_info(void *arg, struct proc_swap_info *info)
+{
+	struct fx *f = arg;
+
+	return f->swap_info ? f->swap_info(arg, info) : -ENOENT;
+}
+
+/* @host, @area: extents of the host pool, and of an area at most. */
+static void fx_setup_tiers(u32 nr_extents, u32 host, u32 area)
 {
 	struct fx *f = &fx;
 	struct proc_source src = {
 		.call = fx_call, .client_info = fx_client_info,
 		.now = fx_clock, .idle_ns = fx_idle, .arg = f,
+		.swap_area = fx_swap_area, .swap_info = fx_swap_info,
 		.backend = "host", .socket = "/run/kvmm/attach.sock",
 		.start_ns = 5000000000ull, .daemon_epoch = 0x18e9ab7d8967948b,
 	};
@@ -372,6 +403,8 @@ static void fx_setup_sized(u32 nr_extents)
 		.nr_tables = 1024, .nr_idpages = 2048, .max_steps = 2,
 		.step_deadline_ns = 1000000000u,
 		.quiet_deadline_ns = 2000000000u, .starve_ns = 3000000000u,
+		.host_bytes = (u64)host * FX_EXTENT_SIZE,
+		.area_bytes = (u64)area * FX_EXTENT_SIZE, .swappiness = 100,
 	};
 	bytes = core_arena_size(&f->cfg);
 	f->arena = aligned_alloc(4096, ALIGN_UP(bytes, 4096u));
@@ -386,9 +419,14 @@ static void fx_setup_sized(u32 nr_extents)
 	seq_init(&f->out, PROC_TEXT_MAX);
 }
 
+static __maybe_unused void fx_setup_sized(u32 nr_extents)
+{
+	fx_setup_tiers(nr_extents, 0, 0);
+}
+
 static __maybe_unused void fx_setup(void)
 {
-	fx_setup_sized(FX_EXTENTS);
+	fx_setup_tiers(FX_EXTENTS, 0, 0);
 }
 
 static __maybe_unused void fx_teardown(void)
