@@ -45,6 +45,8 @@
 
 #define AREA_MIN	(SWAPD_RESERVED_BYTES + (64u << 10))
 #define PATH_LEN	192
+#define LOCK_NAP_MS	20
+#define LOCK_TRIES	50
 
 /**
  * struct opening - an area that is being judged
@@ -129,6 +131,23 @@ static int claim_device(struct opening *o)
 	return 0;
 }
 
+/*
+ * The lock of a daemon that just ended goes a moment later, with the last
+ * reference of the kernel to its ring.
+ */
+static int take_lock(int fd)
+{
+	struct timespec nap = { .tv_nsec = LOCK_NAP_MS * 1000000l };
+	int tries;
+
+	for (tries = 0; flock(fd, LOCK_EX | LOCK_NB); tries++) {
+		if (errno != EWOULDBLOCK || tries == LOCK_TRIES)
+			return -1;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
 static int check_kind(struct swapd *s, struct opening *o)
 {
 	int flags = fcntl(o->fd, F_GETFL);
@@ -146,7 +165,7 @@ static int check_kind(struct swapd *s, struct opening *o)
 		err = claim_device(o);
 	if (err)
 		return err;
-	if (flock(o->fd, LOCK_EX | LOCK_NB))
+	if (take_lock(o->fd))
 		return refuse(o, errno == EWOULDBLOCK ? -EBUSY : -errno,
 			      errno == EWOULDBLOCK ?
 			      "another daemon uses it: choose another one" :

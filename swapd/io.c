@@ -129,8 +129,7 @@ static int req_judge(const struct swapd *s, const struct swapd_req *r)
 	    r->payload_len > r->len - SWAPD_HEADER_BYTES)
 		return -EINVAL;
 	if (r->host_off > s->pool_bytes ||
-	    r->len > s->pool_bytes - r->host_off ||
-	    r->host_off / SWAPD_SEAM != (r->host_off + r->len - 1) / SWAPD_SEAM)
+	    r->len > s->pool_bytes - r->host_off)
 		return -EINVAL;
 	return r->area < SWAPD_AREAS ? 0 : -ENXIO;
 }

@@ -160,13 +160,16 @@ static void uring_queue(struct swapd *s, struct sd_io *io)
 	int fd = u.files ? (int)r->area : u.fd[r->area];
 	void *slot = s->pool + r->host_off;
 	int buf = (int)(r->host_off / SWAPD_SEAM);
+	/* Of two registered pieces a transfer can name only one. */
+	bool fixed = u.buffers && (r->host_off + r->len - 1) / SWAPD_SEAM ==
+				  r->host_off / SWAPD_SEAM;
 
 	if (!sqe)
 		sd_broken("the io_uring has fewer entries than it said");
-	if (u.buffers && r->op == SWAPD_READ)
+	if (fixed && r->op == SWAPD_READ)
 		io_uring_prep_read_fixed(sqe, fd, slot, r->len, r->area_off,
 					 buf);
-	else if (u.buffers)
+	else if (fixed)
 		io_uring_prep_write_fixed(sqe, fd, slot, r->len, r->area_off,
 					  buf);
 	else if (r->op == SWAPD_READ)

@@ -421,6 +421,8 @@ static void sc_await_serving(struct swapc *c)
 	u64 end = sc_now_ns() + 20000000000ull;
 
 	while (!c->serving) {
+		if (c->gone)
+			sc_die("swapd ended by itself");
 		if (sc_now_ns() > end)
 			sc_die("no swapd in 20 s");
 		sc_poll(c, 100);

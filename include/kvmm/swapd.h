@@ -46,7 +46,7 @@
 #define SWAPD_ALIGN		4096u
 #define SWAPD_HEADER_BYTES	4096u
 #define SWAPD_RESERVED_BYTES	(1u << 20)	/* at the start of an area */
-#define SWAPD_SEAM		(1ull << 30)	/* no host slot crosses one */
+#define SWAPD_SEAM		(1ull << 30)	/* registered pieces of the pool */
 #define SWAPD_LEN_MAX		(256u << 20)	/* of one request */
 #define SWAPD_AREAS		32
 #define SWAPD_ENTRIES_MIN	8		/* of a ring: powers of two */

@@ -355,7 +355,8 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 /**
  * admit_one() - admit a sequence of the wait list if there is room
  *
- * Return: 0; -EUNATCH: its client has not mapped everything; -EINPROGRESS:
+ * Return: 0; -EUNATCH: its client has not mapped everything, or has no table
+ * pages left, and holds up nobody else; -EINPROGRESS:
  * memory is being made; -EAGAIN; -EDQUOT: it no longer fits alone, and was
  * failed.
  */
@@ -379,7 +380,7 @@ static int admit_one(struct core *c, struct kv_seq *s)
 		return -EDQUOT;
 	}
 	if (!table_has_room(c, s, total))
-		return -EAGAIN;
+		return -EUNATCH;	/* pages are its client's own */
 	if (growth_waits(c, s) || starved_waits(c, s)) {
 		d->retry = 1;	/* look again at the next event */
 		return -EAGAIN;

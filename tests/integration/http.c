@@ -185,7 +185,7 @@ int web_status(struct web *w)
 /* Begin the next chunk: false when it breaks off. */
 static bool web_chunk(struct web *w)
 {
-	char *end;
+	char size[32], *end;
 
 	for (;;) {
 		end = w->len ? memmem(w->in, w->len, "\r\n", 2) : NULL;
@@ -198,7 +198,9 @@ static bool web_chunk(struct web *w)
 		if (web_more(w) <= 0)
 			return false;
 	}
-	w->left = strtoll(w->in, NULL, 16);
+	/* What was read ends with no NUL. */
+	snprintf(size, sizeof(size), "%.*s", (int)(end - w->in), w->in);
+	w->left = strtoll(size, NULL, 16);
 	web_drop(w, (size_t)(end - w->in) + 2);
 	if (w->left)
 		return true;

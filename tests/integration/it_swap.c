@@ -289,7 +289,9 @@ START_TEST(test_kvmm_dies)
 	total = rig_value(&rig, "meminfo", "SwapTotal");
 	ck_assert_int_gt(total, 0);
 	load_start(&l, &rig, TOKENS, "f32");
-	nap_ms(200);
+	/* One that attaches later would find the next kvmm. */
+	rig_await(&rig, "vmstat", "client_attach", 2, 30);
+	rig_await(&rig, "vmstat", "pswpout", 1, 30);
 	pid = rig_daemon(&rig);
 	kill(pid, SIGKILL);
 	ck_assert_int_ne(job_wait(&l.single, 30), -1);

@@ -387,6 +387,7 @@ void scene_ended(struct scene *s)
 		sc_poll(&s->c, 50);
 	scene_check(s->c.control < 0, "started again");
 	/* Asked anew, it comes. */
+	s->c.gone = false;
 	sc_put(&s->c, HOLD_SWAP_RUN, ++s->c.run, s->c.value, -1);
 	sc_await_serving(&s->c);
 	/* Another wish, another swapd. */

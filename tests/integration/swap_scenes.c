@@ -471,7 +471,7 @@ void scene_refused(struct scene *s)
 		scene_check(scene_do(s, &r) == -EINVAL, "refused, then not");
 }
 
-/* A host slot may end at the seam of two registered pieces, not cross it. */
+/* A host slot may end at the seam of two registered pieces, or cross it. */
 void scene_seam(struct scene *s)
 {
 	const u64 seam = SWAPD_SEAM;
@@ -486,6 +486,16 @@ void scene_seam(struct scene *s)
 	scene_check(!scene_do(s, &r), "after the seam: %d", s->last);
 	scene_check(scene_is(s->c.pool + seam + SWAPD_HEADER_BYTES,
 			     r.payload_len, 1), "different after the seam");
-	r.host_off = seam - SWAPD_ALIGN;
-	scene_check(scene_do(s, &r) == -EINVAL, "across the seam: %d", s->last);
+	r.host_off = seam - len / 2;
+	memset(s->c.pool + r.host_off, 0xee, len);
+	scene_check(!scene_do(s, &r), "across the seam: %d", s->last);
+	scene_check(scene_is(s->c.pool + r.host_off + SWAPD_HEADER_BYTES,
+			     r.payload_len, 1), "different across the seam");
+	r = scene_req(s, SWAPD_WRITE, seam - SWAPD_ALIGN, len, len, 2, 1);
+	scene_fill(s->c.pool + r.host_off + SWAPD_HEADER_BYTES, r.payload_len, 2);
+	scene_check(!scene_do(s, &r), "written across: %d", s->last);
+	r = scene_req(s, SWAPD_READ, 0, len, len, 2, 1);
+	scene_check(!scene_do(s, &r), "read back: %d", s->last);
+	scene_check(scene_is(s->c.pool + SWAPD_HEADER_BYTES, r.payload_len, 2),
+		    "different after a write across");
 }

@@ -10,7 +10,9 @@
  * on real memory; with some seeds they fail.  Every position below a step's
  * start is read through the shadow table and must hold what was computed for
  * exactly that prefix; every slot that is read must be the one that was
- * written.  The walkers run after every event, and at the end nothing is left.
+ * written.  Areas come and go.  The walkers run after every event.  In the end
+ * no sequence is opened any more, and every one must be able to run to its
+ * own end: none waits for ever.  Then nothing is left.
  */
 #include <check.h>
 #include <stdio.h>
@@ -426,6 +428,33 @@ static void act(struct test_seq *s)
 		step_seq(s);
 }
 
+/* An area goes, as far as it can; one that is gone comes back. */
+static void move_area(void)
+{
+	u32 i = below(CORE_MAX_AREAS), index;
+	struct core_tier_view v;
+
+	if (!core_get_config(core)->area_bytes)
+		return;
+	if (!core_get_tier(core, CORE_POOL_AREA + i, &v))
+		(void)!core_area_del(core, now += 1000, i);
+	else if (below(2))
+		(void)!core_area_add(core, now += 1000,
+				     core_get_config(core)->area_bytes,
+				     (int)below(2), &index);
+	walk("an area");
+}
+
+/* What operators look at, in whatever state it is. */
+static void look(void)
+{
+	struct core_seq_view v;
+	u32 i;
+
+	for (i = 0; core_get_seq(core, i, &v) != -ERANGE; i++)
+		;
+}
+
 /* ---- one world ---- */
 
 static u32 attach(const char *name)
@@ -458,6 +487,7 @@ static u32 attach(const char *name)
 static void world_start(u64 seed)
 {
 	static const u32 swappiness[] = { 100, 200, 200, 0 };
+	static const u32 host_extents[] = { 0, 3, 5, 8, 16, 32 };
 	struct core_config cfg = {
 		.extent_size = EXTENT, .min_token_bytes = 512,
 		.max_tenants = 4, .max_domains = 4, .max_clients = 8,
@@ -476,7 +506,7 @@ static void world_start(u64 seed)
 	memset(&todo, 0, sizeof(todo));
 	memset(seqs, 0, sizeof(seqs));
 	cfg.pool_bytes = (8 + below(24)) * EXTENT;
-	cfg.host_bytes = below(5) * 8 * EXTENT;
+	cfg.host_bytes = host_extents[below(6)] * EXTENT;
 	cfg.area_bytes = below(2) * 64 * EXTENT;
 	cfg.swappiness = swappiness[below(4)];
 	size = core_arena_size(&cfg);
@@ -498,6 +528,43 @@ static void world_start(u64 seed)
 	if (below(2))
 		ck_assert_int_eq(core_area_add(core, now, cfg.area_bytes / 2,
 					       (int)below(2), &index), 0);
+}
+
+/* Let it run to its end.  Return: whether it still lives. */
+static bool act_last(struct test_seq *s)
+{
+	u32 state;
+
+	if (!s->live)
+		return false;
+	state = status(s)->state;
+	if (state == KVMM_SEQ_FAILED)
+		close_seq(s);
+	else if (state == KVMM_SEQ_RECOMPUTE)
+		match(s);
+	else if (state == KVMM_SEQ_READY)
+		step_seq(s);
+	return s->live;
+}
+
+/* Nobody comes any more: everybody ends, in bounded time. */
+static void world_drain(void)
+{
+	u32 rounds, i, left;
+
+	for (rounds = 0; rounds < 3000; rounds++) {
+		for (i = 0, left = 0; i < NR_SEQS; i++)
+			left += act_last(&seqs[i]);
+		if (!left)
+			return;
+		answer_all();
+		core_tick(core, now += 20000000);
+		walk("a tick");
+	}
+	for (i = 0; i < NR_SEQS; i++)
+		if (seqs[i].live)
+			ck_abort_msg("%u sequences wait for ever, one in state %s",
+				     left, core_seq_state_name(status(&seqs[i])->state));
 }
 
 /* All end; everything is free or cached. */
@@ -564,11 +631,15 @@ START_TEST(test_random_worlds)
 		for (i = 0; i < 4000; i++) {
 			answer_some(4);
 			act(&seqs[below(NR_SEQS)]);
+			if (!below(150))
+				move_area();
 			if (below(20))
 				continue;
+			look();
 			core_tick(core, now += 20000000);
 			walk("a tick");
 		}
+		world_drain();
 		world_end();
 	}
 	printf("\n");

@@ -223,15 +223,35 @@ END_TEST
 
 /* ---- devices ---- */
 
+static bool root_is_mounted(void)
+{
+	char line[4096], dir[4096];
+	FILE *f = fopen("/proc/self/mounts", "r");
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%*s %4095s", dir) == 1 &&
+			!strcmp(dir, "/");
+	if (f)
+		fclose(f);
+	return found;
+}
+
 START_TEST(test_device_in_use)
 {
 	char who[128] = "";
 	struct stat st;
 
 	ck_assert_int_eq(stat("/", &st), 0);
-	/* A root without a device of its own has the major number 0. */
-	ck_assert(device_in_use(st.st_dev, who, sizeof(who)) ||
-		  !major(st.st_dev));
+	/*
+	 * A root without a device of its own has the major number 0; that of
+	 * a chroot may be in no table of mounts.
+	 */
+	if (root_is_mounted())
+		ck_assert(device_in_use(st.st_dev, who, sizeof(who)) ||
+			  !major(st.st_dev));
+	else
+		printf("not checked: / is in no table of mounts (chroot)\n");
 	if (who[0])
 		ck_assert_ptr_nonnull(strstr(who, "mounted on /"));
 	ck_assert(!device_in_use(makedev(4095, 12345), who, sizeof(who)));
