@@ -183,7 +183,8 @@ static void line_out(struct printed *s, size_t n)
 	output_puts(s->printer->out, "\n");
 	while (from < s->len && s->line[from] == ' ')
 		from++;
-	memmove(s->line, s->line + from, s->len - from);
+	if (s->len > from)
+		memmove(s->line, s->line + from, s->len - from);
 	s->len -= from;
 	s->cols = 0;
 	for (i = 0; i < s->len; i += step, s->cols++)
