@@ -22,7 +22,9 @@
 
 static void show_progress(const char *text)
 {
-	pr_info("%s", text);
+	/* For a person who waits; a script gets the answer alone. */
+	if (isatty(STDERR_FILENO))
+		pr_info("%s", text);
 }
 
 static int admin_failed(const struct kv_admin *a, int err)
