@@ -317,6 +317,10 @@ static void walk_lists(struct walk *w, u32 dom)
 			expect(w, "span", "class of", i, c->spans[i].class,
 			       class);
 	expect(w, "span", "list lengths in domain", dom, n, d->nr_spans);
+	for (i = d->class[CORE_NR_CLASSES - 1], n = 0; i != CORE_NONE &&
+	     n <= d->nr_spans; i = c->spans[i].next)
+		n++;
+	expect(w, "span", "empty ones of domain", dom, n, d->nr_empty);
 
 	for (i = d->wait_head, n = 0; i != CORE_NONE && n <= d->nr_waiting;
 	     i = c->seqs[i].next, n++)

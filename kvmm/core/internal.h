@@ -241,6 +241,7 @@ struct kv_domain {
 	u32	nr_shared;
 	u32	nr_indexed;
 	u32	nr_spans;
+	u32	nr_empty;	/* of those, without any block in use */
 	u32	pending_spans;
 	u32	class[CORE_NR_CLASSES];
 	u32	lru_head;

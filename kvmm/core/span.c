@@ -5,8 +5,10 @@
  * A domain takes whole spans from the pool and gives whole spans back.  Its
  * spans hang on lists by fullness, so that blocks come from the fullest span
  * that has any: empty spans appear by themselves and can go to whoever needs
- * them.  One empty span stays with the domain, so that a sequence that comes
- * and goes does not cut it again each time; further ones are released.
+ * them.  A few empty spans stay with the domain (SPAN_KEEP, at most a
+ * sixteenth of the pool), so that sequences that come and go do not cut them
+ * again each time; further ones are released.  Who needs one takes it without
+ * asking: see span_steal().
  *
  * Laws: nr_free and nr_cached of a span count its blocks in those states; a
  * span is on the list of its class; a domain's reserved blocks are covered by
@@ -16,6 +18,7 @@
 
 #define SPAN_FULL	0
 #define SPAN_EMPTY	(CORE_NR_CLASSES - 1)
+#define SPAN_KEEP	8u	/* empty spans that a domain keeps */
 
 /* 0: no block is free; then fuller before emptier; last: all are free. */
 static u32 span_class(const struct kv_span *sp)
@@ -32,6 +35,8 @@ static void span_list_add(struct core *c, u32 first)
 	struct kv_span *sp = &c->spans[first];
 	u32 *head = &c->domains[sp->domain].class[sp->class];
 
+	if (sp->class == SPAN_EMPTY)
+		c->domains[sp->domain].nr_empty++;
 	sp->prev = CORE_NONE;
 	sp->next = *head;
 	if (*head != CORE_NONE)
@@ -43,6 +48,8 @@ static void span_list_del(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
 
+	if (sp->class == SPAN_EMPTY)
+		c->domains[sp->domain].nr_empty--;
 	if (sp->prev != CORE_NONE)
 		c->spans[sp->prev].next = sp->next;
 	else
@@ -70,15 +77,28 @@ static bool span_can_spare(const struct kv_domain *d, u32 nr)
 	return d->nr[BLK_FREE] >= d->reserved + nr;
 }
 
+/*
+ * How many empty spans a domain keeps for what comes next.  On the lower tiers
+ * nobody takes them from it, so there it is one.
+ */
+static u32 span_keep(const struct core *c, const struct kv_span *sp)
+{
+	u32 nr = core_sizes(c)->nr_extents;
+
+	if (part_pool(c, sp->domain))
+		return 1;
+	return max(min(nr / (16 * sp->nr_extents), SPAN_KEEP), 1u);
+}
+
 /* A block of the span was freed: does the span leave the domain? */
 void span_settle(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
 	const struct kv_domain *d = &c->domains[sp->domain];
 
-	if (sp->class == SPAN_EMPTY && (sp->prev != CORE_NONE ||
-	    sp->next != CORE_NONE) && span_can_spare(d, sp->nr_blocks) &&
-	    !d->pending_spans && !d->keep_spans)
+	if (sp->class == SPAN_EMPTY && d->nr_empty > span_keep(c, sp) &&
+	    span_can_spare(d, sp->nr_blocks) && !d->pending_spans &&
+	    !d->keep_spans)
 		span_release(c, first);
 }
 

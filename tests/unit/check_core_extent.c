@@ -338,6 +338,31 @@ START_TEST(test_empty_spans_go_back)
 }
 END_TEST
 
+/* A sixteenth of the pool stays; who needs all of it gets all of it. */
+START_TEST(test_kept_spans_can_be_had)
+{
+	struct kvmm_open_arg a = { .prompt_len = 60 * 64,
+				   .flags = KVMM_OPEN_NO_INDEX };
+	u32 other;
+	u64 seq;
+
+	sh_stop();
+	sh_config(60);
+	sh_start();
+	cl = sh_attach(1, "a");
+	other = sh_attach(1, "b");
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(cl, seq, 60 * 64, 0), 0);
+	sh_compute(cl, seq, 0, 60 * 64, 0);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	ck_assert_uint_eq(sh_domain(cl).nr_spans, 3);
+	ck_assert_int_eq(sh_open_as(other, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(other, seq, 60 * 64, 0), 0);
+	ck_assert_uint_eq(sh_state(other, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_domain(cl).nr_spans, 0);
+}
+END_TEST
+
 /* The smallest span whose tail wastes less than one per cent. */
 static const struct {
 	u32	layers;
@@ -510,6 +535,7 @@ int main(void)
 	tcase_add_test(tc, test_capacity_can_be_had);
 	tcase_add_test(tc, test_fullest_span_first);
 	tcase_add_test(tc, test_empty_spans_go_back);
+	tcase_add_test(tc, test_kept_spans_can_be_had);
 	tcase_add_loop_test(tc, test_shape_of_spans, 0, ARRAY_SIZE(shapes));
 	tcase_add_test(tc, test_tails);
 	suite_add_tcase(s, tc);
