@@ -21,7 +21,8 @@
  *	seq.c	  life of a sequence, status, events	   kv_seq
  *	match.c	  waiting ids, wait lists, admission	   kv_idpage
  *	step.c	  grants and seals			   kv_step
- *	tier.c	  content on lower tiers, copies, I/O	   kv_entry
+ *	tier.c	  content on lower tiers		   kv_entry
+ *	tier_io.c copies and I/O in flight		   (entries' io)
  *	swap.c	  whole sequences out and back		   (table entries)
  *	area.c	  swap areas come and go		   kv_pool
  *	reclaim.c room, victims, the longest waiter	   (decides only)

@@ -210,7 +210,7 @@ void core_shutdown(struct core *core, u64 now);
 /* extent.c */
 void core_extent_created(struct core *core, u64 now, u32 extent, int status);
 
-/* tier.c */
+/* tier_io.c */
 void core_copy_done(struct core *core, u64 now, u64 id, int status);
 void core_io_done(struct core *core, u64 now, u64 id, int status);
 

@@ -507,7 +507,7 @@ struct core_head {
 	u32	nr_free_entries;
 	u32	nr_copies;		/* in flight */
 	u32	nr_ios;
-	u64	copy_ns_kb;		/* measured, see tier.c */
+	u64	copy_ns_kb;		/* measured, see tier_io.c */
 	u64	clean_after;		/* nothing is cleaned ahead before this */
 	u64	prefill_ns_token;	/* measured, see step.c */
 	u64	events[NR_CORE_EVENTS];
@@ -642,22 +642,30 @@ kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx);
 void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry);
 kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s);
 
-/* tier.c: content on the lower tiers, and what is in flight for it */
-u32 entry_out(struct core *c, u32 blk);
+/* tier.c: content on the lower tiers */
+u32 entry_alloc(struct core *c, u32 dom);
 bool entry_is_there(const struct core *c, u32 entry);
 void entry_settle(struct core *c, u32 entry);
 void entry_drop(struct core *c, u32 entry);
 void entry_adopt(struct core *c, u32 entry, u32 blk);
 void entry_put_ref(struct core *c, u32 entry);
 void entry_forget_dev(struct core *c, u32 blk);
-void entry_fill(struct core *c, u32 entry, u32 blk);
 void entry_touch(struct core *c, u32 entry);
 void entry_index(struct core *c, u32 entry);
+void entry_unindex(struct core *c, u32 entry);
+void host_list_add(struct core *c, u32 entry);
+void host_slot_put(struct core *c, u32 entry);
+void area_slot_put(struct core *c, u32 entry);
 bool host_write_out(struct core *c);
 bool host_room(struct core *c, u32 dom, u32 nr);
 u32 host_free(const struct core *c, u32 dom);
 u32 host_slots_max(const struct core *c, u32 dom);
 void tier_background(struct core *c);
+
+/* tier_io.c: copies and I/O in flight */
+u32 entry_out(struct core *c, u32 blk);
+void entry_fill(struct core *c, u32 entry, u32 blk);
+bool __must_check entry_write(struct core *c, u32 entry);
 
 /* swap.c: taking and restoring whole sequences */
 bool swap_family(struct core *c, struct kv_seq *s);

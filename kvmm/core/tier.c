@@ -1,44 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tier.c - content on the lower tiers, and what is in flight for it
+ * tier.c - content on the lower tiers: entries and the slots that they hold
  *
  * A sealed block never changes, so a copy of it on a lower tier is clean for
  * ever.  An entry is such content: where it lies (a slot of the host pool, a
  * slot of a swap area, or both), which block of the device has it too, who
- * needs it (tables of swapped sequences, the index), and the one request that
- * is in flight for it:
- *
- *	OUT	device -> host		READ	area -> host, then IN
- *	IN	host -> device		WRITE	host -> area
- *
- * A block that a copy reads or fills has one reference more and is LIMBO when
- * nothing else holds it; a slot named by a request is LIMBO or belongs to an
- * entry whose io is not idle.  Neither is reused before the answer came: I/O
- * outlives whoever asked for it.
+ * needs it (tables of swapped sequences, the index), and what is in flight
+ * for it, see tier_io.c.
  *
  * An entry in the index is content that the device does not have.  When a
  * block comes back to the device it takes the entry's place there, and the
  * entry stays as the block's clean copy: the second eviction is free.  Open
  * tails are the exception: a restored tail will be written, so its entry goes.
  *
- * A read that fails loses the content: the entry is LOST, sequences that need
- * it compute again.
- *
- * An entry goes when nobody needs it.  Host slots go by age, those first whose
- * content an area has or nobody's table names.
+ * An entry goes when nobody needs it and nothing is in flight for it.  Host
+ * slots go by age, those first whose content an area has or nobody's table
+ * names.  While links are idle the oldest content is copied down ahead of
+ * need.
  */
 #include "kvmm/core/internal.h"
 
 #define CLEAN_AHEAD	4	/* copies in flight for cleaning ahead */
-#define CLEAN_BACKOFF_NS 1000000000ull	/* after a copy that failed */
 #define WRITE_AHEAD	8	/* writes in flight to areas */
 #define SCAN_MAX	256	/* entries looked at for one host slot */
-#define AREA_ERRORS	8	/* failed requests that make it read-only */
-
-static u64 request_id(const struct core *c, u32 entry)
-{
-	return ((u64)c->entries_low[entry].generation << 32) | entry;
-}
 
 /* ---- the list of host slots ---- */
 
@@ -47,7 +31,7 @@ static struct kv_domain *host_part(const struct core *c, u32 dom)
 	return &c->domains[part_index(c, dom, CORE_POOL_HOST)];
 }
 
-static void host_list_add(struct core *c, u32 entry)
+void host_list_add(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 	struct kv_domain *part = host_part(c, e->domain);
@@ -78,7 +62,7 @@ void entry_touch(struct core *c, u32 entry)
 
 /* ---- entries ---- */
 
-static u32 entry_alloc(struct core *c, u32 dom)
+u32 entry_alloc(struct core *c, u32 dom)
 {
 	u32 i = c->head->free_entry;
 	struct kv_entry *e = &c->entries_low[i];
@@ -100,7 +84,7 @@ static u32 entry_alloc(struct core *c, u32 dom)
 	return i;
 }
 
-static void host_slot_put(struct core *c, u32 entry)
+void host_slot_put(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
@@ -112,7 +96,7 @@ static void host_slot_put(struct core *c, u32 entry)
 	e->flags &= (u8)~ENTF_HOST;
 }
 
-static void area_slot_put(struct core *c, u32 entry)
+void area_slot_put(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
@@ -168,7 +152,7 @@ void entry_index(struct core *c, u32 entry)
 	index_link(c, REF_ENTRY | entry);
 }
 
-static void entry_unindex(struct core *c, u32 entry)
+void entry_unindex(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
@@ -293,370 +277,6 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 	return true;
 }
 
-/* ---- copies between device and host ---- */
-
-static void copy_start(struct core *c, u32 entry, u32 io)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-	struct core_copy cp;
-
-	e->io = (u8)io;
-	e->generation++;
-	e->started = c->now;
-	c->head->nr_copies++;
-	cp = (struct core_copy){
-		.id		= request_id(c, entry),
-		.to_host	= io == ENT_OUT,
-		.dev_off	= block_offset(c, e->dev),
-		.host_off	= block_offset(c, e->host) + CORE_SLOT_HEADER,
-		.bytes		= c->domains[e->domain].block_bytes,
-	};
-	c->ops->copy(c->ops_arg, &cp);
-}
-
-/**
- * entry_out() - have a block's content on the host
- * @blk: sealed, or a tail that nobody will write any more
- *
- * Return: the entry, whose copy may be under way; CORE_NONE: no slot is free.
- */
-u32 entry_out(struct core *c, u32 blk)
-{
-	struct kv_block *b = &c->blocks[blk];
-	u32 entry = b->entry, slot;
-	struct kv_entry *e;
-
-	if (entry != CORE_NONE)
-		return entry;
-	slot = slot_alloc(c, part_index(c, b->domain, CORE_POOL_HOST));
-	if (slot == CORE_NONE)
-		return CORE_NONE;
-	entry = entry_alloc(c, b->domain);
-	e = &c->entries_low[entry];
-	e->dev = blk;
-	e->host = slot;
-	e->nr_ids = b->nr_ids;
-	e->hash[0] = b->hash[0];
-	e->hash[1] = b->hash[1];
-	if (b->state == BLK_OPEN)
-		e->flags |= ENTF_PARTIAL;
-	memcpy(block_ids(c, slot), block_ids(c, blk), 4 * b->nr_ids);
-	b->entry = entry;
-	block_copy_get(c, blk);
-	copy_start(c, entry, ENT_OUT);
-	return entry;
-}
-
-static void out_done(struct core *c, u32 entry, int status)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-	u32 blk = e->dev;
-
-	core_count(c, CORE_EV_pgdemote, !status);
-	if (status) {
-		c->head->clean_after = c->now + CLEAN_BACKOFF_NS;
-		e->flags |= ENTF_LOST;
-		entry_unindex(c, entry);
-		host_slot_put(c, entry);
-	} else {
-		e->flags |= ENTF_HOST;
-		block_set_state(c, e->host, BLK_SEALED);
-		host_list_add(c, entry);
-	}
-	/* A lost entry is no copy, and a tail that somebody has will change. */
-	if ((status || (e->flags & ENTF_PARTIAL)) &&
-	    c->blocks[blk].state != BLK_LIMBO)
-		entry_forget_dev(c, blk);
-	block_copy_put(c, blk);
-	entry_settle(c, entry);
-}
-
-static void read_start(struct core *c, u32 entry);
-
-/**
- * entry_fill() - bring an entry's content into a fresh block
- * @blk: just allocated; LIMBO until it is filled
- *
- * For content that only an area has a host slot must be free.
- */
-void entry_fill(struct core *c, u32 entry, u32 blk)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-	struct kv_block *b = &c->blocks[blk];
-
-	KV_BUG_ON(e->dev != CORE_NONE || b->entry != CORE_NONE);
-	block_set_state(c, blk, BLK_LIMBO);
-	c->domains[b->domain].nr_filling++;
-	e->dev = blk;
-	b->entry = entry;
-	block_copy_get(c, blk);
-	entry_touch(c, entry);
-	if (e->flags & ENTF_HOST) {
-		/* A write of the same slot only reads it as well. */
-		if (e->io == ENT_IDLE)
-			copy_start(c, entry, ENT_IN);
-	} else {
-		read_start(c, entry);
-	}
-}
-
-/* The content cannot be had: whoever needs it computes it again. */
-static void fill_failed(struct core *c, u32 entry)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-	u32 blk = e->dev, dom = e->domain;
-
-	e->flags |= ENTF_LOST;
-	e->refs++;			/* it must outlive what follows */
-	entry_unindex(c, entry);
-	c->blocks[blk].entry = CORE_NONE;
-	e->dev = CORE_NONE;
-	c->domains[dom].nr_filling--;
-	swap_lost(c, blk);
-	block_copy_put(c, blk);
-	entry_put_ref(c, entry);
-	swap_advance(c, dom);
-}
-
-static void fill_done(struct core *c, u32 entry)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-	u32 blk = e->dev, dom = e->domain;
-	struct kv_block *b = &c->blocks[blk];
-
-	core_count(c, CORE_EV_pgpromote, 1);
-	c->domains[dom].nr_filling--;
-	b->nr_ids = e->nr_ids;
-	b->hash[0] = e->hash[0];
-	b->hash[1] = e->hash[1];
-	memcpy(block_ids(c, blk), block_ids(c, e->host), 4 * e->nr_ids);
-	if (e->flags & ENTF_INDEXED) {
-		entry_unindex(c, entry);
-		index_insert(c, blk);
-	}
-	block_filled(c, blk);
-	if (e->flags & ENTF_PARTIAL) {
-		b->entry = CORE_NONE;
-		e->dev = CORE_NONE;
-		entry_settle(c, entry);
-	}
-	block_copy_put(c, blk);
-	swap_advance(c, dom);
-}
-
-static void copy_measure(struct core *c, const struct kv_entry *e)
-{
-	u64 kb = max(c->domains[e->domain].block_bytes / 1024, 1ull);
-	u64 one = (c->now - e->started) / kb;
-	u64 *rate = &c->head->copy_ns_kb;
-
-	*rate = *rate ? (*rate * 7 + one) / 8 : one;
-}
-
-/* The entry that an answer is for; NULL when it is for none in flight. */
-static struct kv_entry *answer_for(struct core *c, u64 id, bool copy)
-{
-	u32 i = (u32)id;
-	struct kv_entry *e;
-
-	if (i >= core_sizes(c)->nr_entries)
-		return NULL;
-	e = &c->entries_low[i];
-	if (e->generation != (u32)(id >> 32) || e->io == ENT_IDLE ||
-	    copy != (e->io == ENT_OUT || e->io == ENT_IN))
-		return NULL;
-	return e;
-}
-
-/**
- * core_copy_done() - a copy between device and host is over
- * @id:     of struct core_copy; one that is not in flight is ignored
- * @status: 0 or a negative errno
- */
-void core_copy_done(struct core *c, u64 now, u64 id, int status)
-{
-	struct kv_entry *e = answer_for(c, id, true);
-	u32 io;
-
-	c->now = now;
-	if (!e)
-		return;
-	/* A restore may have waited for just this. */
-	c->domains[e->domain].retry = 1;
-	io = e->io;
-	e->io = ENT_IDLE;
-	c->head->nr_copies--;
-	if (!status)
-		copy_measure(c, e);
-	if (io == ENT_OUT)
-		out_done(c, (u32)id, status);
-	else if (status)
-		fill_failed(c, (u32)id);
-	else
-		fill_done(c, (u32)id);
-	admit_all(c);
-	tier_background(c);
-}
-
-/* ---- I/O between host and areas ---- */
-
-static void io_start(struct core *c, u32 entry, u32 kind)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-	u32 pool = part_pool(c, c->blocks[e->area].domain);
-	const struct kv_domain *d = &c->domains[e->domain];
-	struct core_io io;
-
-	e->io = (u8)kind;
-	e->generation++;
-	c->head->nr_ios++;
-	core_pool(c, pool)->nr_ios++;
-	io = (struct core_io){
-		.id		= request_id(c, entry),
-		.write		= kind == ENT_WRITE,
-		.area		= pool - CORE_POOL_AREA,
-		.host_off	= block_offset(c, e->host),
-		.area_off	= block_offset(c, e->area),
-		.len		= CORE_SLOT_HEADER +
-				  (u32)ALIGN_UP(d->block_bytes, 4096ull),
-		.payload	= (u32)d->block_bytes,
-		.domain		= e->domain,
-		.hash		= { e->hash[0], e->hash[1] },
-		.generation	= c->blocks[e->area].generation,
-	};
-	c->ops->io(c->ops_arg, &io);
-}
-
-static void read_start(struct core *c, u32 entry)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-	u32 part = part_index(c, e->domain, CORE_POOL_HOST);
-
-	KV_BUG_ON(!(e->flags & ENTF_AREA) || e->host != CORE_NONE);
-	e->host = slot_alloc(c, part);
-	KV_BUG_ON(e->host == CORE_NONE);
-	memcpy(block_ids(c, e->host), block_ids(c, e->area), 4 * e->nr_ids);
-	io_start(c, entry, ENT_READ);
-}
-
-/* A slot of the best area that has one: by priority, then in turn. */
-static u32 area_slot_get(struct core *c, u32 dom)
-{
-	u32 tried = 0, n, i, best, slot;
-
-	for (n = 0; n < CORE_MAX_AREAS; n++) {
-		best = CORE_NONE;
-		for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
-			const struct kv_pool *p = core_pool(c, i);
-
-			if (!p->online || p->readonly || (tried & BIT(i)))
-				continue;
-			if (best == CORE_NONE ||
-			    p->prio > core_pool(c, best)->prio ||
-			    (p->prio == core_pool(c, best)->prio &&
-			     p->nr_ios < core_pool(c, best)->nr_ios))
-				best = i;
-		}
-		if (best == CORE_NONE)
-			return CORE_NONE;
-		slot = c->domains[part_index(c, dom, best)].used ?
-		       slot_alloc(c, part_index(c, dom, best)) : CORE_NONE;
-		if (slot != CORE_NONE)
-			return slot;
-		tried |= BIT(best);
-	}
-	return CORE_NONE;
-}
-
-static bool write_out(struct core *c, u32 entry)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-
-	e->area = area_slot_get(c, e->domain);
-	if (e->area == CORE_NONE)
-		return false;
-	memcpy(block_ids(c, e->area), block_ids(c, e->host), 4 * e->nr_ids);
-	io_start(c, entry, ENT_WRITE);
-	return true;
-}
-
-static void area_failed(struct core *c, u32 slot)
-{
-	struct kv_pool *p = core_pool(c, part_pool(c, c->blocks[slot].domain));
-
-	if (++p->errors >= AREA_ERRORS)
-		p->readonly = 1;
-}
-
-static void write_done(struct core *c, u32 entry, int status)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-
-	if (status) {
-		core_count(c, CORE_EV_swap_write_error, 1);
-		area_failed(c, e->area);
-		block_set_state(c, e->area, BLK_POISON);
-		e->area = CORE_NONE;
-	} else {
-		core_count(c, CORE_EV_pswpout, 1);
-		block_set_state(c, e->area, BLK_SEALED);
-		e->flags |= ENTF_AREA;
-	}
-	/* Somebody asked for the content meanwhile. */
-	if (e->dev != CORE_NONE && c->blocks[e->dev].state == BLK_LIMBO)
-		copy_start(c, entry, ENT_IN);
-	else
-		entry_settle(c, entry);
-}
-
-static void read_done(struct core *c, u32 entry, int status)
-{
-	struct kv_entry *e = &c->entries_low[entry];
-
-	if (!status) {
-		core_count(c, CORE_EV_pswpin, 1);
-		e->flags |= ENTF_HOST;
-		block_set_state(c, e->host, BLK_SEALED);
-		host_list_add(c, entry);
-		copy_start(c, entry, ENT_IN);
-		return;
-	}
-	core_count(c, CORE_EV_swap_read_error, 1);
-	area_failed(c, e->area);
-	host_slot_put(c, entry);
-	block_set_state(c, e->area, BLK_POISON);
-	e->area = CORE_NONE;
-	e->flags &= (u8)~ENTF_AREA;
-	fill_failed(c, entry);
-}
-
-/**
- * core_io_done() - a transfer between host and area is over
- * @id:     of struct core_io; one that is not in flight is ignored
- * @status: 0: all of it, and for a read header and checksum are right; else a
- *          negative errno
- */
-void core_io_done(struct core *c, u64 now, u64 id, int status)
-{
-	struct kv_entry *e = answer_for(c, id, false);
-	u32 io;
-
-	c->now = now;
-	if (!e)
-		return;
-	c->domains[e->domain].retry = 1;
-	io = e->io;
-	e->io = ENT_IDLE;
-	c->head->nr_ios--;
-	core_pool(c, part_pool(c, c->blocks[e->area].domain))->nr_ios--;
-	if (io == ENT_WRITE)
-		write_done(c, (u32)id, status);
-	else
-		read_done(c, (u32)id, status);
-	admit_all(c);
-	tier_background(c);
-}
-
 /* ---- background ---- */
 
 /* Write the oldest host slots out while the host pool is short. */
@@ -674,7 +294,7 @@ static void write_ahead(struct core *c, u32 dom)
 		u32 next = e->next;
 
 		if (e->io == ENT_IDLE && !(e->flags & ENTF_AREA) &&
-		    e->dev == CORE_NONE && !write_out(c, i))
+		    e->dev == CORE_NONE && !entry_write(c, i))
 			return;
 		i = next;
 	}
@@ -702,7 +322,7 @@ bool host_write_out(struct core *c)
 			u32 next = e->next;
 
 			if (e->io == ENT_IDLE && e->refs &&
-			    !(e->flags & ENTF_AREA) && !write_out(c, i))
+			    !(e->flags & ENTF_AREA) && !entry_write(c, i))
 				break;
 			i = next;
 		}
