@@ -426,6 +426,13 @@ static void walk_entry(struct walk *w, u32 i)
 			  e->flags & ENTF_AREA);
 	expect(w, "swap", "host list of entry", i, !!(e->flags & ENTF_LRU),
 	       !!(e->flags & ENTF_HOST));
+	expect(w, "stall", "request beside a write of entry", i,
+	       (e->flags & ENTF_BESIDE) && e->io != ENT_WRITE &&
+	       e->io != ENT_IN, 0);
+	if (e->flags & ENTF_OVERDUE)
+		expect(w, "stall", "overdue request of entry", i,
+		       e->io == ENT_WRITE || (e->io == ENT_READ &&
+		       (e->flags & ENTF_LOST) && e->dev == CORE_NONE), 1);
 	if (e->flags & ENTF_INDEXED)
 		expect(w, "index", "lookup of entry", i,
 		       index_lookup(c, e->domain, e->hash, block_ids(c,
@@ -462,11 +469,53 @@ static void walk_part(struct walk *w, u32 part)
 		       nr[i]);
 }
 
+/* Requests in flight, counted from the entries and from the lists. */
+static void walk_ios(struct walk *w)
+{
+	const struct core *c = w->c;
+	u32 nr[CORE_NR_POOLS] = { 0 }, late[CORE_NR_POOLS] = { 0 };
+	u32 i, n, pool, copies = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain == ENTRY_UNUSED)
+			continue;
+		copies += e->io == ENT_OUT || e->io == ENT_IN ||
+			  (e->flags & ENTF_BESIDE);
+		if (e->io != ENT_READ && e->io != ENT_WRITE)
+			continue;
+		pool = part_pool(c, c->blocks[e->area].domain);
+		nr[pool]++;
+		late[pool] += !!(e->flags & ENTF_OVERDUE);
+	}
+	expect(w, "stall", "copies in flight", 0, c->head->nr_copies, copies);
+	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
+		const struct kv_pool *p = core_pool(c, i);
+
+		expect(w, "stall", "requests of pool", i, p->nr_ios, nr[i]);
+		expect(w, "stall", "overdue in pool", i, p->nr_overdue,
+		       late[i]);
+		expect(w, "stall", "stalled area", i - CORE_POOL_AREA,
+		       !!(c->head->stalled & BIT(i - CORE_POOL_AREA)),
+		       p->nr_overdue != 0);
+		for (n = 0, pool = p->io_head; pool != CORE_NONE &&
+		     n <= p->nr_ios; pool = c->entries_low[pool].io_next)
+			n++;
+		expect(w, "stall", "moving in pool", i, n, nr[i] - late[i]);
+		nr[0] += nr[i];
+		late[0] += late[i];
+	}
+	expect(w, "stall", "requests", 0, c->head->nr_ios, nr[0]);
+	expect(w, "stall", "overdue", 0, c->head->nr_overdue, late[0]);
+}
+
 static void walk_tiers(struct walk *w)
 {
 	const struct core *c = w->c;
 	u32 i, n;
 
+	walk_ios(w);
 	for (i = 0; i < core_sizes(c)->nr_entries; i++)
 		if (c->entries_low[i].domain != ENTRY_UNUSED)
 			walk_entry(w, i);

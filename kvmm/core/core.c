@@ -23,6 +23,7 @@
  *	step.c	  grants and seals			   kv_step
  *	tier.c	  content on lower tiers		   kv_entry
  *	tier_io.c copies and I/O in flight		   (entries' io)
+ *	stall.c	  requests not answered in time		   (entries' io)
  *	swap.c	  whole sequences out and back		   (table entries)
  *	area.c	  swap areas come and go		   kv_pool
  *	reclaim.c room, victims, the longest waiter	   (decides only)
@@ -172,6 +173,8 @@ static void arena_init_pools(struct core *c)
 		p->first = first;
 		p->nr_extents = (u32)(bytes / cfg->extent_size);
 		p->online = bytes != 0;
+		p->io_head = CORE_NONE;
+		p->io_tail = CORE_NONE;
 		first += i < CORE_POOL_AREA ? p->nr_extents :
 			 (u32)(cfg->area_bytes / cfg->extent_size);
 		for (e = p->first; i && e < p->first + p->nr_extents; e++) {
@@ -228,6 +231,7 @@ void core_tick(struct core *c, u64 now)
 	c->now = now;
 	client_deadlines(c);
 	starve_check(c);
+	io_deadlines(c);
 	/* Making memory may have failed; what waits for it asks again. */
 	if (c->head->create_after && now >= c->head->create_after) {
 		c->head->create_after = 0;

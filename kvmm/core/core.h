@@ -53,6 +53,8 @@
  *                    once somebody waits for memory
  * @quiet_deadline_ns: a client that hung up but lives is killed after this
  * @starve_ns:        the longest waiter may preempt other domains after this
+ * @io_deadline_ns:   what waits for a request to an area that nothing comes
+ *                    from for longer computes again; 0: it waits
  * @host_bytes:       of the host pool, a multiple of @extent_size; 0: none
  * @area_bytes:       most bytes of one swap area, likewise; 0: no swap
  * @swappiness:       0: always recompute; 100: by measured cost; 200: always
@@ -72,6 +74,7 @@ struct core_config {
 	u64	step_deadline_ns;
 	u64	quiet_deadline_ns;
 	u64	starve_ns;
+	u64	io_deadline_ns;
 	u64	host_bytes;
 	u64	area_bytes;
 	u32	swappiness;
@@ -132,7 +135,7 @@ struct core_io {
  *                  and core_client_quiet()
  *
  * @copy:           answer with core_copy_done(); never refused
- * @io:             answer with core_io_done(); never refused
+ * @io:             answer with core_io_done(); never refused, however late
  *
  * None may call back into the core before the event that issued it returned.
  */
@@ -213,6 +216,9 @@ void core_extent_created(struct core *core, u64 now, u32 extent, int status);
 /* tier_io.c */
 void core_copy_done(struct core *core, u64 now, u64 id, int status);
 void core_io_done(struct core *core, u64 now, u64 id, int status);
+
+/* stall.c */
+u32 core_get_stalled(const struct core *core);
 
 /* area.c */
 int __must_check core_area_add(struct core *core, u64 now, u64 bytes, int prio,
@@ -348,7 +354,9 @@ struct core_tier_view {
 	u64	poison;		/* slots that failed */
 	u64	errors;
 	u32	nr_ios;		/* unfinished */
+	u32	nr_overdue;	/* of these, not answered in time */
 	u32	readonly;
+	u32	resv;
 };
 
 int core_get_tier(const struct core *core, u32 pool, struct core_tier_view *v);

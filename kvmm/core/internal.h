@@ -130,6 +130,8 @@ struct kv_span {
 #define ENTF_LOST	BIT(3)	/* no valid copy is left anywhere */
 #define ENTF_LRU	BIT(4)	/* on its domain's list of host slots */
 #define ENTF_PARTIAL	BIT(5)	/* a tail: fewer ids than a block has tokens */
+#define ENTF_BESIDE	BIT(6)	/* an ENT_IN goes on beside the ENT_WRITE */
+#define ENTF_OVERDUE	BIT(7)	/* the request was not answered in time */
 
 #define ENTRY_UNUSED	0xffffu	/* kv_entry.domain of a free record */
 
@@ -144,7 +146,7 @@ enum kv_entry_io {
 /**
  * struct kv_entry - content of one block on the lower tiers
  * @domain: index of the domain
- * @io:     the one request in flight for it, ENT_*
+ * @io:     the request in flight for it, ENT_*
  * @refs:   table entries of swapped sequences
  * @dev:    block that has the same content, or is being read or filled
  * @host:   its slot in the host pool
@@ -153,6 +155,7 @@ enum kv_entry_io {
  * @prev, @next: the domain's list of host slots; free list
  * @generation: raised with each request; part of its id
  * @walked:     scratch of check.c
+ * @io_prev, @io_next: its area's list of requests that move
  * @started:    when the request in flight was
  */
 struct kv_entry {
@@ -169,15 +172,26 @@ struct kv_entry {
 	u32	next;
 	u32	hash_next;
 	u32	generation;
+	u32	io_prev;
+	u32	io_next;
 	u64	hash[2];
 	u64	started;
 };
-static_assert(sizeof(struct kv_entry) == 72, "no hole in an entry");
+static_assert(sizeof(struct kv_entry) == 80, "no hole in an entry");
 
 /* What the index refers to: a block, or an entry of the lower tiers. */
 #define REF_ENTRY	0x80000000u
 
-/* A pool's part of the extents, and how it does. */
+/**
+ * struct kv_pool - a pool's part of the extents, and how it does
+ * @errors:     requests that failed
+ * @nr_ios:     requests in flight
+ * @readonly:   nothing new goes there
+ * @cursor:     where the next search for a run begins
+ * @nr_overdue: of @nr_ios, those not answered in time: the area is stalled
+ * @io_head:    the others, oldest first
+ * @moved:      when a request was last answered, or the first one issued
+ */
 struct kv_pool {
 	u32	first;
 	u32	nr_extents;
@@ -186,8 +200,11 @@ struct kv_pool {
 	u64	errors;
 	u32	nr_ios;
 	u32	readonly;
-	u32	cursor;		/* where the next search for a run begins */
-	u32	resv;
+	u32	cursor;
+	u32	nr_overdue;
+	u32	io_head;
+	u32	io_tail;
+	u64	moved;
 };
 
 /* ---- tenants and domains ---- */
@@ -296,6 +313,7 @@ struct kv_domain {
  * @lost_len:   what was valid when its memory was last taken
  * @again:      when growth was first refused, 0 after a grant
  * @refused:    when it was last refused, 0 after a grant
+ * @stuck:      since when its restore finds no host slots, 0: it does
  */
 struct kv_seq {
 	u32	generation;
@@ -339,6 +357,7 @@ struct kv_seq {
 	u32	end[KVMM_MAX_STEPS];
 	u32	fill;
 	u32	resv;
+	u64	stuck;
 };
 
 /* One entry of a block table: a type, and what the type says. */
@@ -507,6 +526,8 @@ struct core_head {
 	u32	nr_free_entries;
 	u32	nr_copies;		/* in flight */
 	u32	nr_ios;
+	u32	nr_overdue;		/* of these, not answered in time */
+	u32	stalled;		/* areas that have such, a bit each */
 	u64	copy_ns_kb;		/* measured, see tier_io.c */
 	u64	clean_after;		/* nothing is cleaned ahead before this */
 	u64	prefill_ns_token;	/* measured, see step.c */
@@ -666,6 +687,14 @@ void tier_background(struct core *c);
 u32 entry_out(struct core *c, u32 blk);
 void entry_fill(struct core *c, u32 entry, u32 blk);
 bool __must_check entry_write(struct core *c, u32 entry);
+void read_abandon(struct core *c, u32 entry);
+
+/* stall.c: requests that are not answered in time */
+void io_begin(struct core *c, u32 entry);
+void io_end(struct core *c, u32 entry);
+u32 io_moving(const struct core *c);
+bool area_stalled(const struct core *c, u32 slot);
+void io_deadlines(struct core *c);
 
 /* swap.c: taking and restoring whole sequences */
 bool swap_family(struct core *c, struct kv_seq *s);

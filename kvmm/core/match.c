@@ -253,7 +253,7 @@ static bool ref_usable(const struct core *c, u32 ref)
 	if (e->flags & ENTF_LOST)
 		return false;
 	if (e->dev != CORE_NONE)
-		return e->io == ENT_IN;
+		return e->io == ENT_IN || (e->flags & ENTF_BESIDE);
 	return e->flags & ENTF_HOST;
 }
 

@@ -39,6 +39,8 @@
 	x(swap_write_error,	"failed writes to swap areas")		\
 	x(swap_read_error,	"failed reads: blocks lost")		\
 	x(swap_lost,		"sequences that lost a swapped block")	\
+	x(swap_stall,		"requests to swap areas that were not answered in time") \
+	x(swap_late,		"of these, answered after all")		\
 	x(host_drop,		"host slots whose content was forgotten") \
 	x(admit,		"sequences admitted")			\
 	x(admit_stall,		"times the first waiting sequence found no room") \

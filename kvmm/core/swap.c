@@ -14,7 +14,9 @@
  * still or again has the content, else a fresh one that is filled), says
  * RESTORING, and READY when the last is filled.  Two sequences that need the
  * same entry share one read.  Content that was lost makes the sequences that
- * needed it RECOMPUTE: then their client matches them again.
+ * needed it RECOMPUTE: then their client matches them again.  So does content
+ * that only a stalled area has, and a restore that finds no host slots for as
+ * long as a request may take.
  */
 #include "kvmm/core/internal.h"
 
@@ -106,6 +108,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	s->state = KVMM_SEQ_SWAPPED;
 	s->flags |= SEQF_SWAPPED | SEQF_PREEMPTED | SEQF_MATCHED;
 	s->since = c->now;
+	s->stuck = 0;
 	s->cached_len = 0;
 	s->nr_preempted++;
 	d->nr_preempted++;
@@ -210,8 +213,14 @@ static int swap_check(const struct core *c, const struct kv_seq *s, u32 *reads,
 			return -EIO;
 		if (e->io == ENT_OUT)
 			return -EINPROGRESS;
-		*reads += e->dev == CORE_NONE && !(e->flags & ENTF_HOST);
-		*held += e->dev == CORE_NONE && (e->flags & ENTF_HOST);
+		if (e->dev != CORE_NONE)
+			continue;
+		if (e->flags & ENTF_HOST)
+			(*held)++;
+		else if (area_stalled(c, e->area))
+			return -EIO;
+		else
+			(*reads)++;
 	}
 	return 0;
 }
@@ -291,13 +300,24 @@ bool swap_fits(const struct core *c, const struct kv_seq *s)
 	       (!reads || host_free(c, s->domain) >= reads);
 }
 
+/* Has it found no host slots for longer than any request may take? */
+static bool stuck_too_long(const struct core *c, struct kv_seq *s)
+{
+	u64 deadline = core_cfg(c)->io_deadline_ns;
+
+	if (!s->stuck)
+		s->stuck = c->now;
+	return deadline && c->now - s->stuck > deadline;
+}
+
 /*
  * There are no host slots to read into.  They become free when an area has
- * what they hold; if that cannot be, computing again needs none.
+ * what they hold; if that cannot be, or not in time, computing again needs
+ * none.
  */
 static int restore_stuck(struct core *c, struct kv_seq *s)
 {
-	if (host_write_out(c)) {
+	if (!stuck_too_long(c, s) && host_write_out(c)) {
 		seq_domain(c, s)->retry = 1;	/* look at the next event */
 		seq_domain(c, s)->host_wanted = 1;
 		return -EAGAIN;
@@ -337,6 +357,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	/* Reading needs host slots; taking them may drop clean copies. */
 	if (!restore_room(c, s))
 		return restore_stuck(c, s);
+	s->stuck = 0;
 	err = room_evict(c, s->domain, room);
 	if (err)
 		return err;

@@ -289,7 +289,7 @@ static void write_ahead(struct core *c, u32 dom)
 	if (!part->used || domain_used(part) * 4 < total * 3)
 		return;
 	for (n = 0; i != CORE_NONE && n < SCAN_MAX &&
-	     c->head->nr_ios < WRITE_AHEAD; n++) {
+	     io_moving(c) < WRITE_AHEAD; n++) {
 		const struct kv_entry *e = &c->entries_low[i];
 		u32 next = e->next;
 
@@ -306,7 +306,7 @@ static void write_ahead(struct core *c, u32 dom)
  * What tables need and only the host has: once an area has it too, its slot
  * can be taken.
  *
- * Return: whether anything is in flight, whose end may make room.
+ * Return: whether anything moves whose end may make room.
  */
 bool host_write_out(struct core *c)
 {
@@ -317,7 +317,7 @@ bool host_write_out(struct core *c)
 			continue;
 		i = host_part(c, dom)->lru_head;
 		for (n = 0; i != CORE_NONE && n < SCAN_MAX &&
-		     c->head->nr_ios < WRITE_AHEAD; n++) {
+		     io_moving(c) < WRITE_AHEAD; n++) {
 			const struct kv_entry *e = &c->entries_low[i];
 			u32 next = e->next;
 
@@ -327,7 +327,7 @@ bool host_write_out(struct core *c)
 			i = next;
 		}
 	}
-	return c->head->nr_ios || c->head->nr_copies;
+	return io_moving(c) || c->head->nr_copies;
 }
 
 /* Does anybody wait for host slots?  Cleaning ahead would take them first. */

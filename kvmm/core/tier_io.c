@@ -5,18 +5,22 @@
  *	OUT	device -> host		READ	area -> host, then IN
  *	IN	host -> device		WRITE	host -> area
  *
- * An entry has one request in flight at most.  A block that a copy reads or
- * fills has one reference more and is LIMBO when nothing else holds it; a slot
- * named by a request is LIMBO or belongs to an entry whose io is not idle.
- * Neither is reused before the answer came: I/O outlives whoever asked for it.
+ * An entry has one request in flight, but an IN may go on beside a WRITE: both
+ * only read the host slot, and who waits for the one need not wait for the
+ * other.  A block that a copy reads or fills has one reference more and is
+ * LIMBO when nothing else holds it; a slot named by a request is LIMBO or
+ * belongs to an entry whose io is not idle.  Neither is reused before the
+ * answer came: I/O outlives whoever asked for it.
  *
- * A read that fails loses the content: the entry is LOST, sequences that need
- * it compute again.
+ * A read that fails, or is not answered in time, loses the content: the entry
+ * is LOST, sequences that need it compute again.
  */
 #include "kvmm/core/internal.h"
 
 #define CLEAN_BACKOFF_NS 1000000000ull	/* after a copy that failed */
 #define AREA_ERRORS	8	/* failed requests that make it read-only */
+
+#define ID_BESIDE	0x80000000u	/* in an id: of the IN beside a WRITE */
 
 static u64 request_id(const struct core *c, u32 entry)
 {
@@ -25,23 +29,30 @@ static u64 request_id(const struct core *c, u32 entry)
 
 /* ---- copies between device and host ---- */
 
-static void copy_start(struct core *c, u32 entry, u32 io)
+static void copy_issue(struct core *c, u32 entry, u32 io, u32 id_flag)
 {
-	struct kv_entry *e = &c->entries_low[entry];
+	const struct kv_entry *e = &c->entries_low[entry];
 	struct core_copy cp;
 
-	e->io = (u8)io;
-	e->generation++;
-	e->started = c->now;
 	c->head->nr_copies++;
 	cp = (struct core_copy){
-		.id		= request_id(c, entry),
+		.id		= request_id(c, entry) | id_flag,
 		.to_host	= io == ENT_OUT,
 		.dev_off	= block_offset(c, e->dev),
 		.host_off	= block_offset(c, e->host) + CORE_SLOT_HEADER,
 		.bytes		= c->domains[e->domain].block_bytes,
 	};
 	c->ops->copy(c->ops_arg, &cp);
+}
+
+static void copy_start(struct core *c, u32 entry, u32 io)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	e->io = (u8)io;
+	e->generation++;
+	e->started = c->now;
+	copy_issue(c, entry, io, 0);
 }
 
 /**
@@ -121,12 +132,13 @@ void entry_fill(struct core *c, u32 entry, u32 blk)
 	b->entry = entry;
 	block_copy_get(c, blk);
 	entry_touch(c, entry);
-	if (e->flags & ENTF_HOST) {
-		/* A write of the same slot only reads it as well. */
-		if (e->io == ENT_IDLE)
-			copy_start(c, entry, ENT_IN);
-	} else {
+	if (!(e->flags & ENTF_HOST)) {
 		read_start(c, entry);
+	} else if (e->io == ENT_IDLE) {
+		copy_start(c, entry, ENT_IN);
+	} else {
+		e->flags |= ENTF_BESIDE;
+		copy_issue(c, entry, ENT_IN, ID_BESIDE);
 	}
 }
 
@@ -183,18 +195,27 @@ static void copy_measure(struct core *c, const struct kv_entry *e)
 	*rate = *rate ? (*rate * 7 + one) / 8 : one;
 }
 
-/* The entry that an answer is for; NULL when it is for none in flight. */
-static struct kv_entry *answer_for(struct core *c, u64 id, bool copy)
+static struct kv_entry *entry_named(struct core *c, u64 id)
 {
-	u32 i = (u32)id;
-	struct kv_entry *e;
+	u32 i = (u32)id & ~ID_BESIDE;
+	struct kv_entry *e = &c->entries_low[i];
 
-	if (i >= core_sizes(c)->nr_entries)
+	return i < core_sizes(c)->nr_entries &&
+	       e->generation == (u32)(id >> 32) ? e : NULL;
+}
+
+/*
+ * The entry whose copy was answered; NULL when none is in flight.  A copy that
+ * began beside a write may have outlived it.
+ */
+static struct kv_entry *copy_answered(struct core *c, u64 id)
+{
+	struct kv_entry *e = entry_named(c, id);
+
+	if (!e || !(e->flags & ENTF_BESIDE) != !(id & ID_BESIDE))
 		return NULL;
-	e = &c->entries_low[i];
-	if (e->generation != (u32)(id >> 32) || e->io == ENT_IDLE ||
-	    copy != (e->io == ENT_OUT || e->io == ENT_IN))
-		return NULL;
+	if (!(id & ID_BESIDE))
+		return e->io == ENT_OUT || e->io == ENT_IN ? e : NULL;
 	return e;
 }
 
@@ -205,25 +226,28 @@ static struct kv_entry *answer_for(struct core *c, u64 id, bool copy)
  */
 void core_copy_done(struct core *c, u64 now, u64 id, int status)
 {
-	struct kv_entry *e = answer_for(c, id, true);
-	u32 io;
+	struct kv_entry *e = copy_answered(c, id);
+	u32 io, entry = (u32)id & ~ID_BESIDE;
 
 	c->now = now;
 	if (!e)
 		return;
 	/* A restore may have waited for just this. */
 	c->domains[e->domain].retry = 1;
-	io = e->io;
-	e->io = ENT_IDLE;
+	io = id & ID_BESIDE ? ENT_IN : e->io;
 	c->head->nr_copies--;
-	if (!status)
+	if (!status && !(id & ID_BESIDE))
 		copy_measure(c, e);
+	if (id & ID_BESIDE)
+		e->flags &= (u8)~ENTF_BESIDE;
+	if (e->io != ENT_WRITE)
+		e->io = ENT_IDLE;
 	if (io == ENT_OUT)
-		out_done(c, (u32)id, status);
+		out_done(c, entry, status);
 	else if (status)
-		fill_failed(c, (u32)id);
+		fill_failed(c, entry);
 	else
-		fill_done(c, (u32)id);
+		fill_done(c, entry);
 	admit_all(c);
 	tier_background(c);
 }
@@ -239,8 +263,7 @@ static void io_start(struct core *c, u32 entry, u32 kind)
 
 	e->io = (u8)kind;
 	e->generation++;
-	c->head->nr_ios++;
-	core_pool(c, pool)->nr_ios++;
+	io_begin(c, entry);
 	io = (struct core_io){
 		.id		= request_id(c, entry),
 		.write		= kind == ENT_WRITE,
@@ -279,7 +302,8 @@ static u32 area_slot_get(struct core *c, u32 dom)
 		for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
 			const struct kv_pool *p = core_pool(c, i);
 
-			if (!p->online || p->readonly || (tried & BIT(i)))
+			if (!p->online || p->readonly || p->nr_overdue ||
+			    (tried & BIT(i)))
 				continue;
 			if (best == CORE_NONE ||
 			    p->prio > core_pool(c, best)->prio ||
@@ -337,11 +361,43 @@ static void write_done(struct core *c, u32 entry, int status)
 		block_set_state(c, e->area, BLK_SEALED);
 		e->flags |= ENTF_AREA;
 	}
-	/* Somebody asked for the content meanwhile. */
-	if (e->dev != CORE_NONE && c->blocks[e->dev].state == BLK_LIMBO)
-		copy_start(c, entry, ENT_IN);
+	/* Else the copy beside it is the one request now. */
+	if (e->flags & ENTF_BESIDE)
+		e->io = ENT_IN;
 	else
 		entry_settle(c, entry);
+}
+
+/**
+ * read_abandon() - the content of a read that is overdue is lost
+ *
+ * Who waited for it goes on; both slots wait for the answer.
+ */
+void read_abandon(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	e->flags &= (u8)~ENTF_AREA;
+	block_set_state(c, e->area, BLK_LIMBO);
+	fill_failed(c, entry);
+}
+
+/* What came late is not believed, what failed late is not used again. */
+static void read_late(struct core *c, u32 entry, int status)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	host_slot_put(c, entry);
+	if (status) {
+		core_count(c, CORE_EV_swap_read_error, 1);
+		area_failed(c, e->area);
+		block_set_state(c, e->area, BLK_POISON);
+		e->area = CORE_NONE;
+	} else {
+		core_count(c, CORE_EV_pswpin, 1);
+		area_slot_put(c, entry);
+	}
+	entry_settle(c, entry);
 }
 
 static void read_done(struct core *c, u32 entry, int status)
@@ -373,19 +429,21 @@ static void read_done(struct core *c, u32 entry, int status)
  */
 void core_io_done(struct core *c, u64 now, u64 id, int status)
 {
-	struct kv_entry *e = answer_for(c, id, false);
+	struct kv_entry *e = entry_named(c, id);
 	u32 io;
 
 	c->now = now;
-	if (!e)
+	if (!e || (e->io != ENT_READ && e->io != ENT_WRITE) ||
+	    (id & ID_BESIDE))
 		return;
 	c->domains[e->domain].retry = 1;
 	io = e->io;
 	e->io = ENT_IDLE;
-	c->head->nr_ios--;
-	core_pool(c, part_pool(c, c->blocks[e->area].domain))->nr_ios--;
+	io_end(c, (u32)id);
 	if (io == ENT_WRITE)
 		write_done(c, (u32)id, status);
+	else if (e->flags & ENTF_LOST)
+		read_late(c, (u32)id, status);
 	else
 		read_done(c, (u32)id, status);
 	admit_all(c);

@@ -73,6 +73,7 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 	v->total = p->nr_extents * core_cfg(c)->extent_size;
 	v->errors = p->errors;
 	v->nr_ios = p->nr_ios;
+	v->nr_overdue = p->nr_overdue;
 	v->readonly = p->readonly;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		const struct kv_domain *d = &c->domains[part_index(c, i, pool)];

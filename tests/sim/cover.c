@@ -61,6 +61,8 @@ static const struct {
 	{ "swap_write_error",	"the world has no lower tiers" },
 	{ "swap_read_error",	"the world has no lower tiers" },
 	{ "swap_lost",		"the world has no lower tiers" },
+	{ "swap_stall",		"the world sets no deadline for I/O" },
+	{ "swap_late",		"the world sets no deadline for I/O" },
 	{ "host_drop",		"the world has no lower tiers" },
 };
 

@@ -10,9 +10,11 @@
  * on real memory; with some seeds they fail.  Every position below a step's
  * start is read through the shadow table and must hold what was computed for
  * exactly that prefix; every slot that is read must be the one that was
- * written.  Areas come and go.  The walkers run after every event.  In the end
- * no sequence is opened any more, and every one must be able to run to its
- * own end: none waits for ever.  Then nothing is left.
+ * written.  Areas come and go.  Some worlds live off their areas, which stall:
+ * for a while, and during all of the end, no I/O is answered, and then late.
+ * The walkers run after every event.  In the end no sequence is opened any
+ * more, and every one must be able to run to its own end: none waits for ever.
+ * Then nothing is left.
  */
 #include <check.h>
 #include <stdio.h>
@@ -42,7 +44,7 @@ static void *arena;
 static u8 *dev, *host, *area[CORE_MAX_AREAS];
 static struct core_bind bind[8];
 static u64 number[8], step, now, rng;
-static bool failing;
+static bool failing, stalling, stuck;
 static struct test_seq seqs[NR_SEQS];
 static u32 client[NR_CLIENTS];
 static u64 totals[NR_CORE_EVENTS];
@@ -210,7 +212,7 @@ static void answer_one(void)
 		answer_send();
 	} else if (kind == 2 && todo.nr_copy) {
 		answer_copy(below(todo.nr_copy));
-	} else if (kind == 3 && todo.nr_io) {
+	} else if (kind == 3 && todo.nr_io && !stuck) {
 		answer_io(below(todo.nr_io));
 	}
 }
@@ -228,9 +230,9 @@ static void answer_all(void)
 	u32 i;
 
 	for (i = 0; i < 40000 && (todo.nr_create || todo.nr_copy ||
-	     todo.nr_io || todo.nr_send); i++)
+	     (todo.nr_io && !stuck) || todo.nr_send); i++)
 		answer_one();
-	ck_assert(!todo.nr_copy && !todo.nr_io);
+	ck_assert(!todo.nr_copy && (!todo.nr_io || stuck));
 }
 
 /* ---- contents ---- */
@@ -484,6 +486,16 @@ static u32 attach(const char *name)
 	return info.client;
 }
 
+/* A world whose sequences live off their areas. */
+static void config_stalling(struct core_config *cfg)
+{
+	cfg->pool_bytes = (8 + below(8)) * EXTENT;
+	cfg->host_bytes = (3 + below(6)) * EXTENT;
+	cfg->area_bytes = 64 * EXTENT;
+	cfg->swappiness = 200;
+	cfg->io_deadline_ns = 50000000;
+}
+
 static void world_start(u64 seed)
 {
 	static const u32 swappiness[] = { 100, 200, 200, 0 };
@@ -500,6 +512,7 @@ static void world_start(u64 seed)
 
 	rng = seed * 7919 + 13;
 	failing = seed % 3 == 0;
+	stuck = false;
 	now = 1;
 	step = 0;
 	memset(number, 0, sizeof(number));
@@ -509,6 +522,8 @@ static void world_start(u64 seed)
 	cfg.host_bytes = host_extents[below(6)] * EXTENT;
 	cfg.area_bytes = below(2) * 64 * EXTENT;
 	cfg.swappiness = swappiness[below(4)];
+	if (stalling)
+		config_stalling(&cfg);
 	size = core_arena_size(&cfg);
 	ck_assert_uint_ne(size, 0);
 	arena = aligned_alloc(64, ALIGN_UP(size, 64ul));
@@ -574,7 +589,9 @@ static void world_end(void)
 	u64 events[NR_CORE_EVENTS];
 	u32 i;
 
+	stuck = false;
 	answer_all();
+	ck_assert_uint_eq(core_get_stalled(core), 0);
 	for (i = 0; i < NR_SEQS; i++)
 		if (seqs[i].live)
 			close_seq(&seqs[i]);
@@ -614,7 +631,7 @@ static const enum core_event must_happen[] = {
 	CORE_EV_swap_lost, CORE_EV_host_drop, CORE_EV_preempt_recompute,
 };
 
-START_TEST(test_random_worlds)
+static void worlds_run(void)
 {
 	const char *level = getenv("KVMM_TEST_LEVEL");
 	u64 seeds = level && strcmp(level, "check") ? 600 : 60;
@@ -629,6 +646,8 @@ START_TEST(test_random_worlds)
 		fflush(stdout);
 		world_start(seed);
 		for (i = 0; i < 4000; i++) {
+			if (stalling && !below(stuck ? 200 : 400))
+				stuck = !stuck;
 			answer_some(4);
 			act(&seqs[below(NR_SEQS)]);
 			if (!below(150))
@@ -639,6 +658,7 @@ START_TEST(test_random_worlds)
 			core_tick(core, now += 20000000);
 			walk("a tick");
 		}
+		stuck = stalling;
 		world_drain();
 		world_end();
 	}
@@ -646,6 +666,21 @@ START_TEST(test_random_worlds)
 	for (i = 0; !one && i < ARRAY_SIZE(must_happen); i++)
 		ck_assert_msg(totals[must_happen[i]], "event %u never happened",
 			      must_happen[i]);
+}
+
+START_TEST(test_random_worlds)
+{
+	worlds_run();
+}
+END_TEST
+
+START_TEST(test_stalling_worlds)
+{
+	stalling = true;
+	worlds_run();
+	ck_assert_msg(getenv("KVMM_TEST_SEED") ||
+		      (totals[CORE_EV_swap_stall] && totals[CORE_EV_swap_late]),
+		      "no request was ever late");
 }
 END_TEST
 
@@ -658,6 +693,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 600);
 	tcase_add_test(tc, test_random_worlds);
+	tcase_add_test(tc, test_stalling_worlds);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
