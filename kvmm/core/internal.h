@@ -184,13 +184,12 @@ static_assert(sizeof(struct kv_entry) == 80, "no hole in an entry");
 
 /**
  * struct kv_pool - a pool's part of the extents, and how it does
- * @errors:     requests that failed
  * @nr_ios:     requests in flight
  * @readonly:   nothing new goes there
  * @cursor:     where the next search for a run begins
  * @nr_overdue: of @nr_ios, those not answered in time: the area is stalled
  * @io_head:    the others, oldest first
- * @moved:      when a request was last answered, or the first one issued
+ * @moved:      when a request was last answered
  */
 struct kv_pool {
 	u32	first;

@@ -61,8 +61,7 @@ void io_begin(struct core *c, u32 entry)
 	struct kv_pool *p = io_pool(c, &c->entries_low[entry]);
 
 	c->entries_low[entry].started = c->now;
-	if (!p->nr_ios++)
-		p->moved = c->now;
+	p->nr_ios++;
 	c->head->nr_ios++;
 	moving_add(c, p, entry);
 }

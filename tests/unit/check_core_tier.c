@@ -631,13 +631,13 @@ static const enum core_event must_happen[] = {
 	CORE_EV_swap_lost, CORE_EV_host_drop, CORE_EV_preempt_recompute,
 };
 
-static void worlds_run(void)
+static void worlds_run(u64 seeds)
 {
 	const char *level = getenv("KVMM_TEST_LEVEL");
-	u64 seeds = level && strcmp(level, "check") ? 600 : 60;
 	const char *one = getenv("KVMM_TEST_SEED");
 	u64 seed = one ? strtoull(one, NULL, 10) : 1;
-	u64 last = one ? seed : seeds;
+	u64 last = one ? seed :
+		   level && strcmp(level, "check") ? 10 * seeds : seeds;
 	u32 i;
 
 	for (; seed <= last; seed++) {
@@ -670,14 +670,14 @@ static void worlds_run(void)
 
 START_TEST(test_random_worlds)
 {
-	worlds_run();
+	worlds_run(60);
 }
 END_TEST
 
 START_TEST(test_stalling_worlds)
 {
 	stalling = true;
-	worlds_run();
+	worlds_run(30);
 	ck_assert_msg(getenv("KVMM_TEST_SEED") ||
 		      (totals[CORE_EV_swap_stall] && totals[CORE_EV_swap_late]),
 		      "no request was ever late");

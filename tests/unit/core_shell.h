@@ -66,6 +66,10 @@ static bool sh_manual_make;	/* the test makes memory itself */
 static bool sh_unchecked;	/* no walkers, for tests of time */
 static volatile bool sh_in_core;	/* the core runs just now */
 
+/* Copies and I/O, where a test has lower tiers. */
+static void (*sh_on_copy)(const struct core_copy *cp);
+static void (*sh_on_io)(const struct core_io *io);
+
 /* Every call of the core goes through this. */
 #define SH_CORE(call)							\
 do {									\
@@ -106,12 +110,24 @@ static void sh_op_kill(void *arg, u32 client, int reason)
 	sh.cl[client].kill_reason = reason;
 }
 
+static void sh_op_copy(void *arg, const struct core_copy *cp)
+{
+	sh_on_copy(cp);
+}
+
+static void sh_op_io(void *arg, const struct core_io *io)
+{
+	sh_on_io(io);
+}
+
 static const struct core_ops sh_ops = {
 	.extent_create	= sh_op_create,
 	.extent_release	= sh_op_release,
 	.extent_send	= sh_op_send,
 	.wake		= sh_op_wake,
 	.kill		= sh_op_kill,
+	.copy		= sh_op_copy,
+	.io		= sh_op_io,
 };
 
 /* ---- requests ---- */
