@@ -113,6 +113,7 @@ static void config_fill(struct daemon *d)
 		.step_deadline_ns	= o->step_deadline_ms * NSEC_PER_MSEC,
 		.quiet_deadline_ns	= o->quiet_deadline_ms * NSEC_PER_MSEC,
 		.starve_ns		= o->starve_ms * NSEC_PER_MSEC,
+		.io_deadline_ns		= o->swap_deadline_ms * NSEC_PER_MSEC,
 		.host_bytes		= o->host_size,
 		.area_bytes		= !o->host_size ? 0 : o->area_max ?
 					  o->area_max : 4 * o->host_size,

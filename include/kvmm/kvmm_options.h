@@ -38,6 +38,8 @@ enum kvmm_backend {
 	  "how swapd transfers: io_uring, or threads with pread and pwrite") \
 	x(uint, swap_depth, "swap-depth", "64", 1, SWAPD_DEPTH_MAX, "N", \
 	  "transfers that swapd gives to the kernel at once")		\
+	x(uint, swap_deadline_ms, "swap-deadline-ms", "10000", 1, 3600000, "N", \
+	  "what waits longer for a swap area that answers nothing is computed again") \
 	x(uint, min_token_bytes, "min-token-bytes", "1024", 64, 1 << 24, "N", \
 	  "least KV bytes of a token, all layers; smaller means more block records") \
 	x(uint, max_clients, "max-clients", "64", 1, 64, "N",		\

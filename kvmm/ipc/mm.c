@@ -238,6 +238,7 @@ static bool mm_turn(struct daemon *d)
 	if (segment_fault_count() != faults)
 		mm_check_guards(d, now);
 	busy |= swap_pump(d, now);
+	swap_note_stalls(d);
 	mm_flush(d);
 	return busy;
 }

@@ -307,6 +307,17 @@ bool swap_waits(const struct daemon *d)
 	return io_may_go(sw);
 }
 
+/* An area stalls, or does so no more: the control thread tells. */
+void swap_note_stalls(struct daemon *d)
+{
+	u32 stalled = core_get_stalled(d->core);
+
+	if (stalled == d->swap.stalled)
+		return;
+	WRITE_ONCE(d->swap.stalled, stalled);
+	d->mm_kick = true;
+}
+
 /* ---- one swapd after the other; inside mm_call() ---- */
 
 /* A new swapd is there and has touched nothing: begin with empty rings. */

@@ -27,6 +27,7 @@
 
 #define ADD_TRIES	3
 #define JOIN_NS		(10 * NSEC_PER_SEC)	/* for swapd to come */
+#define ANSWER_NS	(60 * NSEC_PER_SEC)	/* for swapd to judge a file */
 #define TELL_NS		NSEC_PER_SEC
 #define DRAIN_MIN_NS	(20 * NSEC_PER_MSEC)
 #define DRAIN_MAX_NS	(500 * NSEC_PER_MSEC)
@@ -443,6 +444,60 @@ void area_link_down(struct daemon *d)
 
 /* ---- time ---- */
 
+/* One line when requests to an area are overdue, one when none is any more. */
+void area_tell_stalls(struct daemon *d)
+{
+	u32 stalled = READ_ONCE(d->swap.stalled), i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		struct swap_area *a = &d->link.area[i];
+		bool now = (a->state == AREA_LIVE ||
+			    a->state == AREA_DRAINING) &&
+			   (stalled & BIT(a->core));
+
+		if (now == a->stalled)
+			continue;
+		a->stalled = now;
+		if (now)
+			pr_warn("swap area %s has not answered for %u ms (--swap-deadline-ms): who waits for it is computed again, it gets nothing new: look at its disk and at swapd %d",
+				a->path, d->opt.swap_deadline_ms,
+				(int)d->link.pid);
+		else
+			pr_info("swap area %s answers again", a->path);
+	}
+}
+
+/* swapd was told to let go of it and says nothing: it may wait for its disk. */
+static void area_going(struct daemon *d, struct swap_area *a, u64 now)
+{
+	char text[ADMIN_TEXT];
+
+	if (!a->waiter)
+		return;
+	if (now >= a->until) {
+		area_tell(d, a, -EBUSY,
+			  "%s: swapd does not answer: the area goes when it does",
+			  a->path);
+	} else if (now >= a->tell) {
+		a->tell = now + TELL_NS;
+		snprintf(text, sizeof(text), "%s: swapd lets go of it", a->path);
+		admin_progress(a->waiter, text);
+	}
+}
+
+/*
+ * swapd has it, and does not say whether it is one.  Whatever it says later,
+ * it is to let go of it: who asked does not wait any more.
+ */
+static void area_give_up(struct daemon *d, struct swap_area *a)
+{
+	area_tell(d, a, -ETIMEDOUT,
+		  "%s: swapd has not answered for %llu s: look at its disk and at swapd %d, and try again",
+		  a->path, (unsigned long long)(ANSWER_NS / NSEC_PER_SEC),
+		  (int)d->link.pid);
+	area_remove(d, a);
+}
+
 static void area_wait(struct daemon *d, struct swap_area *a, u64 now)
 {
 	char text[ADMIN_TEXT];
@@ -451,6 +506,8 @@ static void area_wait(struct daemon *d, struct swap_area *a, u64 now)
 		area_tell(d, a, -ETIMEDOUT,
 			  "%s: swapd does not come: see the log", a->path);
 		area_free(d, a);
+	} else if (a->known && a->waiter && now >= a->until + ANSWER_NS) {
+		area_give_up(d, a);
 	} else if (a->waiter && now >= a->tell) {
 		a->tell = now + TELL_NS;
 		snprintf(text, sizeof(text), "%s: swapd looks at it", a->path);
@@ -470,6 +527,9 @@ u64 area_timers(struct daemon *d, u64 now)
 
 		if (a->state == AREA_ADDING) {
 			area_wait(d, a, now);
+			next = min(next, now + TELL_NS);
+		} else if (a->state == AREA_REMOVING) {
+			area_going(d, a, now);
 			next = min(next, now + TELL_NS);
 		} else if (a->state == AREA_DRAINING) {
 			if (now >= d->drain_next)

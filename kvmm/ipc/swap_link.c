@@ -351,12 +351,13 @@ static void link_tell_works(struct daemon *d)
 	deposit_record(d, &r, -1);
 }
 
-/* What the mm thread says of swapd: it works, or it forged an index. */
+/* What the mm thread says: swapd works or forged an index, areas stall. */
 void link_check(struct daemon *d)
 {
 	if (!d->link.wanted)
 		return;
 	link_tell_works(d);
+	area_tell_stalls(d);
 	if (!READ_ONCE(d->swap.broken) || !d->link.hello)
 		return;
 	pr_err("swapd %u wrote an index that cannot be: it is ended and started again",

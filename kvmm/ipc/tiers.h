@@ -108,6 +108,7 @@ struct swap_counts {
  * @works:      last generation that did a request
  * @gone:       there is no swapd and will be none
  * @broken:     it forged an index
+ * @stalled:    areas of the core that are stalled, a bit each
  * @area:       by the core's index; @index and @off as swapd counts
  */
 struct swap_mm {
@@ -132,6 +133,7 @@ struct swap_mm {
 	bool			up;
 	bool			gone;
 	u32			broken;
+	u32			stalled;
 	u32			works;
 	struct swap_counts	count;
 	struct {
@@ -165,6 +167,7 @@ enum swap_area_state {
  * struct swap_area - a file or device; its place is swapd's index
  * @known:  the swapd that runs has it, or is being asked to
  * @lost:   swapd does not take it any more
+ * @stalled: it was told that requests to it are overdue
  * @core:   the core's index, from AREA_LIVE on
  * @tries:  deaths of swapd while it was judged
  * @waiter: who asked, or NULL
@@ -176,6 +179,7 @@ struct swap_area {
 	u32		state;
 	bool		known;
 	bool		lost;
+	bool		stalled;
 	bool		device;
 	u32		core;
 	u32		tries;
@@ -247,6 +251,7 @@ void swap_push(struct daemon *d, const struct core_io *io);
 bool swap_collect(struct daemon *d, u64 now);
 bool swap_pump(struct daemon *d, u64 now);
 bool swap_waits(const struct daemon *d);
+void swap_note_stalls(struct daemon *d);
 void swap_join(struct daemon *d, u32 generation);
 void swap_leave(struct daemon *d, u64 now, u32 generation);
 void swap_hear(struct daemon *d, u64 now, const struct swap_tale *tale);
@@ -272,6 +277,7 @@ u32 area_offer_all(struct daemon *d);
 void area_answer(struct daemon *d, const struct swapd_answer *a);
 void area_link_down(struct daemon *d);
 void area_forget_waiter(struct daemon *d, const struct admin *adm);
+void area_tell_stalls(struct daemon *d);
 u64 area_timers(struct daemon *d, u64 now);
 void area_exit_all(struct daemon *d);
 int area_get_info(void *arg, u32 i, struct proc_swap_area *info);

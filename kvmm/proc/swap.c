@@ -55,6 +55,17 @@ int show_swaps(const struct proc_ctx *ctx)
 	return 0;
 }
 
+/* What an operator should know first. */
+static const char *area_state(const struct core_tier_view *v,
+			      const struct proc_swap_area *info)
+{
+	if (info->lost)
+		return "lost";
+	if (v->nr_overdue)
+		return "stalled";
+	return v->readonly ? "readonly" : "live";
+}
+
 int show_swapareas(const struct proc_ctx *ctx)
 {
 	const struct proc_source *src = &ctx->proc->src;
@@ -76,8 +87,7 @@ int show_swapareas(const struct proc_ctx *ctx)
 		    info.index >= CORE_MAX_AREAS)
 			continue;
 		seq_printf(m, "%u %s %d %llu %llu %llu %llu %u %llu", i,
-			   info.lost ? "lost" : v->readonly ? "readonly" :
-			   "live", v->prio,
+			   area_state(v, &info), v->prio,
 			   (unsigned long long)v->total >> 10,
 			   (unsigned long long)v->used >> 10,
 			   (unsigned long long)v->limbo >> 10,

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_stall.c - swapd or its disk stands still: who waits goes on
+ *
+ * budget: 60 s, full 180 s
+ *
+ * What two runtimes print in a pool that fits everything is the truth.  Then
+ * the pools are so small that they live off a swap area, and swapd is stopped
+ * in the middle, so that requests neither end nor fail.  Both runtimes must
+ * end meanwhile and have printed the truth, the daemon must answer all the
+ * time, and when swapd goes on no slot may be missing.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/integration/load.h"
+
+#define TOKENS		"72"
+#define DEADLINE_MS	"300"
+
+static struct load_text truth;
+static struct rig rig;
+static char area[RIG_PATH + 16];
+
+static void find_truth(void)
+{
+	struct load l;
+
+	rig_start(&rig, "--pool-size", "128M", "--extent-size", "1M", NULL);
+	load_start(&l, &rig, TOKENS, "f32");
+	load_finish(&l, &truth);
+	rig_stop(&rig);
+}
+
+static void forget_truth(void)
+{
+	load_text_free(&truth);
+}
+
+/* kvctl must end with @code; a line that it prints must have @says in it. */
+static void kvctl(int code, const char *says, const char *verb,
+		  const char *arg1, const char *arg2)
+{
+	struct job j = job_start(&rig, "kvctl", verb, area, arg1, arg2, NULL);
+	char *out, *err;
+	int got = job_wait(&j, 30);
+
+	out = slurp(j.out);
+	err = slurp(j.err);
+	ck_assert_msg(got == code, "%s ended with %d, not %d (%s): %s%s", verb,
+		      got, code, says, out, err);
+	ck_assert_msg(strstr(code ? err : out, says), "%s says %s%s", verb, out,
+		      err);
+	free(out);
+	free(err);
+	unlink(j.out);
+	unlink(j.err);
+}
+
+static void small_start(const char *engine)
+{
+	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
+		  "--host-size", "1M", "--area-max", "32M", "--swappiness",
+		  "200", "--swap-engine", engine, "--swap-deadline-ms",
+		  DEADLINE_MS, NULL);
+	snprintf(area, sizeof(area), "%s/area", rig.dir);
+	kvctl(0, "swap area of", "swapon", "--size", "32M");
+}
+
+static bool area_is(const char *state)
+{
+	struct job j = job_start(&rig, "kvctl", "cat", "swapareas", NULL);
+	char want[32], *text;
+	bool is;
+
+	ck_assert_int_eq(job_wait(&j, 10), 0);
+	text = slurp(j.out);
+	snprintf(want, sizeof(want), "\n0 %s ", state);
+	is = strstr(text, want);
+	free(text);
+	unlink(j.out);
+	unlink(j.err);
+	return is;
+}
+
+/* Does every thread stand still? */
+static bool all_stopped(pid_t pid)
+{
+	char path[64], line[128];
+	const struct dirent *e;
+	bool stopped = true;
+	DIR *dir;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat",
+			 (int)pid, e->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		if (fgets(line, sizeof(line), f) && strrchr(line, ')'))
+			stopped &= strrchr(line, ')')[2] == 'T';
+		fclose(f);
+	}
+	closedir(dir);
+	return stopped;
+}
+
+static void swapd_stop(pid_t pid)
+{
+	u64 end = now_ms() + 20000;
+
+	ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+	while (!all_stopped(pid)) {
+		ck_assert_msg(now_ms() < end, "swapd does not stop");
+		nap_ms(1);
+	}
+	/* What it has said by now is heard before the answer to this. */
+	rig_value(&rig, "swapstat", "nr_open");
+	nap_ms(5);
+}
+
+/* A round that ended in time is judged, and begun anew. */
+static void keep_busy(struct load *l)
+{
+	if (!load_ended(l))
+		return;
+	load_judge(l, &truth);
+	load_start(l, &rig, TOKENS, "f32");
+}
+
+/* Stop swapd while requests are open. */
+static pid_t stop_at_work(struct load *l)
+{
+	u64 end = now_ms() + 90000;
+	pid_t pid = rig_swapd(&rig);
+
+	ck_assert_int_gt(pid, 0);
+	for (;;) {
+		if (rig_value(&rig, "swapstat", "nr_open") > 0) {
+			swapd_stop(pid);
+			if (rig_value(&rig, "swapstat", "nr_open") > 0)
+				return pid;
+			kill(pid, SIGCONT);
+		}
+		nap_ms(2);
+		keep_busy(l);
+		ck_assert_msg(now_ms() < end, "no request is ever open");
+	}
+}
+
+/* The daemon answers as ever until both runtimes have ended. */
+static void live_on(struct load *l)
+{
+	u64 end = now_ms() + 100000;
+
+	while (!load_ended(l)) {
+		ck_assert_int_ge(rig_value(&rig, "meminfo", "SwapTotal"), 0);
+		rig_walk(&rig);
+		nap_ms(50);
+		ck_assert_msg(now_ms() < end, "runtimes wait for ever");
+	}
+}
+
+/* Every request was answered; nothing of the stall is left. */
+static void expect_healed(void)
+{
+	u64 end = now_ms() + 20000;
+
+	while (rig_value(&rig, "swapstat", "nr_open") ||
+	       rig_value(&rig, "swapstat", "nr_backlog") ||
+	       rig_value(&rig, "meminfo", "HostLimbo") ||
+	       rig_value(&rig, "meminfo", "SwapLimbo") || !area_is("live")) {
+		ck_assert_msg(now_ms() < end, "slots stay in limbo");
+		nap_ms(20);
+	}
+	rig_walk(&rig);
+	ck_assert_int_eq(rig_value(&rig, "vmstat", "swap_late"),
+			 rig_value(&rig, "vmstat", "swap_stall"));
+	ck_assert_int_eq(rig_value(&rig, "swapstat", "strays"), 0);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapBad"), 0);
+	ck_assert_int_eq(rig_value(&rig, "vmstat", "swap_read_error"), 0);
+	ck_assert_int_eq(rig_value(&rig, "vmstat", "swap_write_error"), 0);
+}
+
+static const char * const engines[] = { "auto", "sync" };
+
+/* It stands still until both have ended, then goes on. */
+START_TEST(test_swapd_stopped)
+{
+	struct load l;
+	pid_t pid;
+
+	small_start(engines[_i]);
+	load_start(&l, &rig, TOKENS, "f32");
+	pid = stop_at_work(&l);
+	rig_await(&rig, "vmstat", "swap_stall", 1, 20);
+	ck_assert(area_is("stalled"));
+	live_on(&l);
+	load_judge(&l, &truth);
+	ck_assert(area_is("stalled"));
+	kill(pid, SIGCONT);
+	expect_healed();
+	/* As good as before. */
+	load_start(&l, &rig, TOKENS, "f32");
+	load_judge(&l, &truth);
+	ck_assert_int_eq(rig_swapd(&rig), pid);
+	kvctl(0, "no swap area any more", "swapoff", "--timeout", "20");
+	rig_stop(&rig);
+}
+END_TEST
+
+/* It stands still again and again. */
+START_TEST(test_swapd_stutters)
+{
+	u32 n, stops = by_level(6, 20, 200);
+	struct load l;
+	pid_t pid;
+
+	small_start("auto");
+	load_start(&l, &rig, TOKENS, "f32");
+	for (n = 0; n < stops; n++) {
+		pid = rig_swapd(&rig);
+		swapd_stop(pid);
+		nap_ms(random_below(900));
+		rig_walk(&rig);
+		kill(pid, SIGCONT);
+		nap_ms(random_below(200));
+		keep_busy(&l);
+	}
+	load_judge(&l, &truth);
+	expect_healed();
+	printf("  stopped %u times: %lld requests were late\n", stops,
+	       (long long)rig_value(&rig, "vmstat", "swap_late"));
+	rig_stop(&rig);
+}
+END_TEST
+
+/* Nothing is written ahead any more. */
+static void await_quiet(void)
+{
+	u64 end = now_ms() + 20000;
+	u32 quiet = 0;
+
+	while (quiet < 5) {
+		quiet = rig_value(&rig, "swapstat", "nr_open") ? 0 : quiet + 1;
+		nap_ms(30);
+		ck_assert_msg(now_ms() < end, "writes never end");
+	}
+}
+
+/* An area whose swapoff timed out goes by itself. */
+static void await_gone(void)
+{
+	u64 end = now_ms() + 20000;
+	int code;
+
+	do {
+		struct job j = job_start(&rig, "kvctl", "swapoff", area,
+					 "--timeout", "1", NULL);
+		char *err;
+
+		code = job_wait(&j, 30);
+		err = slurp(j.err);
+		if (strstr(err, "is no swap area"))
+			code = 0;
+		free(err);
+		unlink(j.out);
+		unlink(j.err);
+		ck_assert_msg(now_ms() < end, "the area does not go");
+	} while (code);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapTotal"), 0);
+}
+
+/* swapoff, swapon and the end of the daemon do not wait for it either. */
+START_TEST(test_operators_go_on)
+{
+	struct load l;
+	pid_t pid;
+
+	small_start("auto");
+	load_start(&l, &rig, TOKENS, "f32");
+	pid = stop_at_work(&l);
+	kvctl(1, "still in use", "swapoff", "--timeout", "1");
+	live_on(&l);
+	load_judge(&l, &truth);
+	kvctl(1, "still in use", "swapoff", "--timeout", "1");
+	kill(pid, SIGCONT);
+	await_gone();
+
+	/* What lies in it the host has too: swapd only is to let go of it. */
+	kvctl(0, "swap area of", "swapon", "--size", "32M");
+	await_quiet();
+	swapd_stop(pid);
+	kvctl(1, "swapd does not answer", "swapoff", "--timeout", "1");
+	kill(pid, SIGCONT);
+	await_gone();
+	kvctl(0, "swap area of", "swapon", "--size", "32M");
+	rig_stop(&rig);
+}
+END_TEST
+
+START_TEST(test_daemon_ends)
+{
+	struct load l;
+	pid_t pid;
+	u64 began;
+
+	small_start("auto");
+	load_start(&l, &rig, TOKENS, "f32");
+	pid = stop_at_work(&l);
+	rig_await(&rig, "vmstat", "swap_stall", 1, 20);
+	live_on(&l);
+	load_judge(&l, &truth);
+	began = now_ms();
+	rig_stop(&rig);
+	printf("  ended after %llu ms\n", (unsigned long long)(now_ms() - began));
+	ck_assert_int_ne(kill(pid, 0), 0);
+}
+END_TEST
+
+static Suite *stall_suite(void)
+{
+	Suite *s = suite_create("stall");
+	TCase *tc = tcase_create("stopped");
+
+	tcase_set_timeout(tc, 600);
+	tcase_add_unchecked_fixture(tc, find_truth, forget_truth);
+	tcase_add_loop_test(tc, test_swapd_stopped, 0, ARRAY_SIZE(engines));
+	tcase_add_test(tc, test_swapd_stutters);
+	tcase_add_test(tc, test_operators_go_on);
+	tcase_add_test(tc, test_daemon_ends);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	SRunner *sr = srunner_create(stall_suite());
+	int failed;
+
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
