@@ -27,7 +27,7 @@
 
 #define ADD_TRIES	3
 #define JOIN_NS		(10 * NSEC_PER_SEC)	/* for swapd to come */
-#define ANSWER_NS	(60 * NSEC_PER_SEC)	/* for swapd to judge a file */
+#define ANSWER_NS	(60 * NSEC_PER_SEC)	/* more, to judge a file */
 #define TELL_NS		NSEC_PER_SEC
 #define DRAIN_MIN_NS	(20 * NSEC_PER_MSEC)
 #define DRAIN_MAX_NS	(500 * NSEC_PER_MSEC)
@@ -493,7 +493,8 @@ static void area_give_up(struct daemon *d, struct swap_area *a)
 {
 	area_tell(d, a, -ETIMEDOUT,
 		  "%s: swapd has not answered for %llu s: look at its disk and at swapd %d, and try again",
-		  a->path, (unsigned long long)(ANSWER_NS / NSEC_PER_SEC),
+		  a->path, (unsigned long long)((JOIN_NS + ANSWER_NS) /
+						NSEC_PER_SEC),
 		  (int)d->link.pid);
 	area_remove(d, a);
 }

@@ -189,6 +189,33 @@ static void expect_healed(void)
 	ck_assert_int_eq(rig_value(&rig, "vmstat", "swap_write_error"), 0);
 }
 
+static u32 log_count(const char *what)
+{
+	char path[RIG_PATH + 16], *text, *p;
+	u32 n = 0;
+
+	snprintf(path, sizeof(path), "%s/job-0.err", rig.dir);
+	text = slurp(path);
+	for (p = text; (p = strstr(p, what)); p++)
+		n++;
+	free(text);
+	return n;
+}
+
+/* One line when it stalled, one when it did so no more. */
+static void expect_told(void)
+{
+	u64 end = now_ms() + 5000;
+	u32 stalled = log_count("has not answered for " DEADLINE_MS " ms");
+
+	ck_assert_uint_gt(stalled, 0);
+	while (log_count("area answers again") != stalled) {
+		ck_assert_msg(now_ms() < end, "%u stalls, %u ends", stalled,
+			      log_count("area answers again"));
+		nap_ms(20);
+	}
+}
+
 static const char * const engines[] = { "auto", "sync" };
 
 /* It stands still until both have ended, then goes on. */
@@ -207,6 +234,7 @@ START_TEST(test_swapd_stopped)
 	ck_assert(area_is("stalled"));
 	kill(pid, SIGCONT);
 	expect_healed();
+	expect_told();
 	/* As good as before. */
 	load_start(&l, &rig, TOKENS, "f32");
 	load_judge(&l, &truth);
