@@ -19,7 +19,8 @@
 /* Commands: name, operands, what for. */
 #define CLI_COMMANDS(x)							\
 	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text") \
-	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")
+	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")	\
+	x(ask, "URL [PROMPT]...", "ask an OpenAI server and print the text")
 
 /* Exit codes of every command. */
 #define CLI_EXITS(x)							\
@@ -44,6 +45,7 @@ extern const struct kv_exit cli_exits[CLI_NR_EXITS];
 
 extern const struct kv_program cli_generate_program;
 extern const struct kv_program cli_serve_program;
+extern const struct kv_program cli_ask_program;
 
 #define x(name, operands, text) int cli_##name(int argc, char **argv);
 CLI_COMMANDS(x)
@@ -206,6 +208,7 @@ struct printer {
 
 /**
  * printer_create() - room for @nr_prompts times @n samples
+ * @tok:     NULL where text comes ready made, by printer_text()
  * @max_new: most ids of a sample
  *
  * Return: 0 or -ENOMEM.
@@ -222,6 +225,12 @@ void printer_heading(struct printer *p, u32 i, const struct prompt *prompt,
 
 /* printer_of() - the samples of prompt @i, n of them */
 struct printed *printer_of(struct printer *p, u32 i);
+
+/* printer_text() - @len bytes of text, whole characters, of a sample */
+void printer_text(struct printed *s, const char *text, size_t len);
+
+/* printer_end() - no more text comes; @whole: not since it was cut off */
+void printer_end(struct printed *s, bool whole);
 
 /* Callbacks of the engine; @arg is printer_of() of the request's prompt. */
 void printer_token(void *arg, u32 sample, u32 id);

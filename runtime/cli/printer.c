@@ -58,7 +58,7 @@ int printer_create(struct printer *p, enum print_mode mode,
 	p->width = terminal_width(out);
 	p->colour = out->tty && !(no_colour && *no_colour);
 	p->per_prompt = n;
-	p->piece_max = detok_out_max(tok) + 4;
+	p->piece_max = tok ? detok_out_max(tok) + 4 : 1;
 	p->piece = malloc(p->piece_max);
 	p->list = calloc((size_t)nr_prompts * n, sizeof(*p->list));
 	if (!p->piece || !p->list)
@@ -228,7 +228,7 @@ static void line_add(struct printed *s, const char *text, size_t len)
 
 /* ---- samples ---- */
 
-static void sample_text(struct printed *s, const char *text, size_t len)
+void printer_text(struct printed *s, const char *text, size_t len)
 {
 	struct printer *p = s->printer;
 
@@ -293,7 +293,7 @@ void printer_token(void *arg, u32 sample, u32 id)
 		s->ids[s->nr_ids++] = id;
 	n = detok_push(&s->detok, id, p->piece, p->piece_max);
 	if (n > 0)
-		sample_text(s, p->piece, (size_t)n);
+		printer_text(s, p->piece, (size_t)n);
 	output_flush(p->out);
 }
 
@@ -345,6 +345,16 @@ static void say_error(struct printed *s, const struct engine_done *done)
 		       s->sample + 1, done->text);
 }
 
+void printer_end(struct printed *s, bool whole)
+{
+	struct printer *p = s->printer;
+
+	if (p->mode == PRINT_LINES && (s->len || (!s->began && whole)))
+		line_out(s, s->len);
+	else if (p->mode == PRINT_STREAM && !s->newline)
+		output_puts(p->out, "\n");
+}
+
 void printer_done(void *arg, const struct engine_done *done)
 {
 	struct printed *s = (struct printed *)arg + done->sample;
@@ -353,14 +363,11 @@ void printer_done(void *arg, const struct engine_done *done)
 
 	n = detok_flush(&s->detok, p->piece, p->piece_max);
 	if (n > 0)
-		sample_text(s, p->piece, (size_t)n);
+		printer_text(s, p->piece, (size_t)n);
 	if (p->mode == PRINT_JSON)
 		json_out(s, done);
-	else if (p->mode == PRINT_LINES &&
-		 (s->len || (!s->began && done->reason < ENGINE_CANCELLED)))
-		line_out(s, s->len);
-	else if (p->mode == PRINT_STREAM && !s->newline)
-		output_puts(p->out, "\n");
+	else
+		printer_end(s, done->reason < ENGINE_CANCELLED);
 	output_flush(p->out);
 	if (done->reason == ENGINE_ERROR)
 		say_error(s, done);

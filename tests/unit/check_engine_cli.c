@@ -185,14 +185,14 @@ START_TEST(test_folder)
 END_TEST
 
 /* The page has the very text that --help prints. */
-START_TEST(test_documented)
+static void expect_documented(const struct kv_program *program)
 {
 	char *help = NULL, *page;
 	size_t len = 0, got;
 	FILE *f;
 
 	f = open_memstream(&help, &len);
-	kv_opts_help(&cli_generate_program, f);
+	kv_opts_help(program, f);
 	fclose(f);
 	f = fopen(top("Documentation/kvrt.md"), "r");
 	ck_assert_ptr_nonnull(f);
@@ -204,6 +204,12 @@ START_TEST(test_documented)
 		      "Documentation/kvrt.md wants this text:\n%s", help);
 	free(page);
 	free(help);
+}
+
+START_TEST(test_documented)
+{
+	expect_documented(&cli_generate_program);
+	expect_documented(&cli_ask_program);
 }
 END_TEST
 

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * web.c - the client's half of HTTP/1.1: one request, one answer
+ *
+ * Every request says "Connection: close", so an answer without chunks ends
+ * with its connection and no length has to be believed; one in chunks is taken
+ * apart by the code that takes apart requests.  Connecting and sending block,
+ * within limits that the socket keeps; what has come is read when poll() says
+ * that there is something.  Answers are not trusted: they are bounded, and
+ * whoever reads their JSON judges it.  What went wrong is told here too, in
+ * one line with the remedy.
+ */
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+
+#include "runtime/cli/web.h"
+
+#define WEB_HEAD_MAX	65536u
+#define WEB_BODY_MAX	(1ull << 30)
+#define WEB_PIECE	16384u
+
+/* ---- where ---- */
+
+static int bad_url(const char *url, const char *why)
+{
+	pr_err("URL '%.80s': %s: write it like http://127.0.0.1:8000", url, why);
+	return -EINVAL;
+}
+
+/* HOST or [HOST], at @p.  Return: what follows it, NULL: no host. */
+static const char *parse_host(struct web_server *s, const char *p)
+{
+	const bool six = *p == '[';
+	size_t n;
+
+	p += six;
+	n = strcspn(p, six ? "]/" : ":/");
+	if (!n || n >= sizeof(s->host) || (six && p[n] != ']'))
+		return NULL;
+	memcpy(s->host, p, n);
+	return p + n + six;
+}
+
+/* A blank or a line's end would begin another header. */
+static bool is_printable(const char *p)
+{
+	for (; *p; p++)
+		if ((u8)*p <= ' ' || (u8)*p >= 0x7f)
+			return false;
+	return true;
+}
+
+int web_parse_url(struct web_server *s, const char *url)
+{
+	static const char scheme[] = "http://";
+	const char *p = url;
+	size_t n;
+
+	memset(s, 0, sizeof(*s));
+	if (!strncasecmp(url, "https:", 6))
+		return bad_url(url, "there is no TLS here");
+	if (!is_printable(url))
+		return bad_url("", "holds blanks or control characters");
+	if (strncasecmp(url, scheme, sizeof(scheme) - 1))
+		return bad_url(url, "is no URL of a server");
+	p = parse_host(s, p + sizeof(scheme) - 1);
+	if (!p)
+		return bad_url(url, "names no host");
+	snprintf(s->port, sizeof(s->port), "80");
+	if (*p == ':') {
+		n = strspn(++p, "0123456789");
+		if (!n || n > 5)
+			return bad_url(url, "has no port behind the colon");
+		snprintf(s->port, sizeof(s->port), "%.*s", (int)n, p);
+		p += n;
+	}
+	n = strlen(p);
+	if ((n && *p != '/') || n >= sizeof(s->base))
+		return bad_url(url, "is no URL of a server");
+	memcpy(s->base, p, n);
+	/* As many clients are given it: with /v1, with a slash at the end. */
+	while (n && s->base[n - 1] == '/')
+		n--;
+	if (n >= 3 && !strncmp(s->base + n - 3, "/v1", 3))
+		n -= 3;
+	s->base[n] = '\0';
+	snprintf(s->shown, sizeof(s->shown),
+		 strchr(s->host, ':') ? "http://[%s]:%s" : "http://%s:%s",
+		 s->host, s->port);
+	return 0;
+}
+
+/* ---- the request ---- */
+
+static int connect_one(const struct addrinfo *a, u32 timeout_s)
+{
+	const struct timeval tv = { .tv_sec = timeout_s };
+	int fd, err;
+
+	fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC,
+		    a->ai_protocol);
+	if (fd < 0)
+		return -errno;
+	if (!setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) &&
+	    !connect(fd, a->ai_addr, a->ai_addrlen))
+		return fd;
+	err = errno == EINPROGRESS || errno == EAGAIN ? -ETIMEDOUT : -errno;
+	close(fd);
+	return err;
+}
+
+static int connect_to(const struct web_server *s, u32 timeout_s)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+	struct addrinfo *list, *a;
+	int fd = -ENXIO;
+
+	if (getaddrinfo(s->host, s->port, &hints, &list))
+		return -ENXIO;
+	for (a = list; a && fd < 0; a = a->ai_next)
+		fd = connect_one(a, timeout_s);
+	freeaddrinfo(list);
+	return fd;
+}
+
+static int send_all(int fd, const struct text *t)
+{
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < t->len) {
+		n = send(fd, t->p + done, t->len - done, MSG_NOSIGNAL);
+		if (n >= 0)
+			done += (size_t)n;
+		else if (errno == EAGAIN)
+			return -ETIMEDOUT;
+		else if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+static void write_request(struct text *t, const struct web_server *s,
+			  const char *path, const char *key,
+			  const struct text *body)
+{
+	text_printf(t, "%s %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n",
+		    body ? "POST" : "GET", s->base, path,
+		    s->shown + strlen("http://"));
+	if (key)
+		text_printf(t, "Authorization: Bearer %s\r\n", key);
+	if (body)
+		text_printf(t, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+			    body->len);
+	text_puts(t, "\r\n");
+	if (body)
+		text_add(t, body->p, body->len);
+}
+
+int web_call_begin(struct web_call *c, const struct web_server *s,
+		   const char *path, const char *key, const struct text *body,
+		   u32 timeout_s)
+{
+	struct text t = { 0 };
+	int err = 0;
+
+	memset(c, 0, sizeof(*c));
+	c->fd = connect_to(s, timeout_s);
+	if (c->fd < 0) {
+		err = c->fd;
+		c->fd = -1;
+		return err;
+	}
+	write_request(&t, s, path, key, body);
+	if (t.failed || (body && body->failed))
+		err = -ENOMEM;
+	if (!err)
+		err = send_all(c->fd, &t);
+	text_free(&t);
+	/* Who refuses a body may hang up before it has read all of it. */
+	if (err == -EPIPE || err == -ECONNRESET)
+		err = 0;
+	if (err)
+		web_call_end(c);
+	return err;
+}
+
+/* ---- the answer ---- */
+
+static bool head_is_chunked(const char *head, size_t n)
+{
+	static const char name[] = "\r\nTransfer-Encoding:";
+	const size_t len = sizeof(name) - 1;
+	size_t i;
+
+	for (i = 0; i + len < n; i++)
+		if (!strncasecmp(head + i, name, len))
+			return true;
+	return false;
+}
+
+/* The head, once it is whole. */
+static int take_head(struct web_call *c)
+{
+	static const char version[] = "HTTP/1.";
+	const size_t n = http_find_head(c->raw.p, c->raw.len);
+	const char *p = c->raw.p;
+
+	if (!n)
+		return c->raw.len > WEB_HEAD_MAX ? -EPROTO : 0;
+	if (n < 16 || memcmp(p, version, sizeof(version) - 1) || p[8] != ' ')
+		return -EPROTO;
+	/* The head ends with an empty line, so digits end before it. */
+	c->status = atoi(p + 9);
+	if (c->status < 100 || c->status > 999)
+		return -EPROTO;
+	c->chunked = head_is_chunked(p, n);
+	text_cut(&c->raw, n);
+	if (c->status < 200) {		/* "100 Continue": another one follows */
+		c->status = 0;
+		return take_head(c);
+	}
+	return 0;
+}
+
+static int take_body(struct web_call *c)
+{
+	size_t used = c->raw.len;
+	int ret = 0;
+
+	if (c->chunked)
+		ret = http_chunks_push(&c->chunks, c->raw.p, c->raw.len, &used,
+				       &c->body, WEB_BODY_MAX);
+	else
+		text_add(&c->body, c->raw.p, c->raw.len);
+	text_clear(&c->raw);
+	if (ret < 0 || c->body.len > WEB_BODY_MAX)
+		return -EPROTO;
+	c->over = ret > 0;
+	return c->body.failed ? -ENOMEM : 0;
+}
+
+/* The server closed: the end of an answer without chunks. */
+static int take_end(struct web_call *c)
+{
+	if (!c->status || c->chunked)
+		return -ECONNRESET;
+	c->over = true;
+	return 0;
+}
+
+int web_call_read(struct web_call *c)
+{
+	char piece[WEB_PIECE];
+	ssize_t n;
+	int err = 0;
+
+	n = recv(c->fd, piece, sizeof(piece), MSG_DONTWAIT);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -ECONNRESET;
+	if (!n)
+		return take_end(c);
+	text_add(&c->raw, piece, (size_t)n);
+	if (c->raw.failed)
+		return -ENOMEM;
+	if (!c->status)
+		err = take_head(c);
+	if (!err && c->status && c->raw.len)
+		err = take_body(c);
+	return err;
+}
+
+void web_call_end(struct web_call *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+	text_free(&c->raw);
+	text_free(&c->body);
+}
+
+/* ---- what went wrong ---- */
+
+int web_failed(const struct web_server *s, int err, u32 timeout_s)
+{
+	const char *shown = s->shown;
+
+	switch (err) {
+	case -ECONNREFUSED:
+		pr_err("%s: nobody listens there: start kvrt serve, or give the URL that it printed",
+		       shown);
+		return EX_UNAVAILABLE;
+	case -ENXIO:
+		pr_err("%s: there is no such host: give a name or an address that can be reached",
+		       shown);
+		return EX_UNAVAILABLE;
+	case -ETIMEDOUT:
+		pr_err("%s: no answer for %u s: look at the server, or give --timeout",
+		       shown, timeout_s);
+		return EX_TEMPFAIL;
+	case -ECONNRESET:
+		pr_err("%s: the answer broke off: look at the server and ask again",
+		       shown);
+		return EX_TEMPFAIL;
+	case -EPROTO:
+		pr_err("%s: what answers is no OpenAI server: give the URL that kvrt serve printed",
+		       shown);
+		return EX_PROTOCOL;
+	case -ENOMEM:
+		pr_err("no memory for what %s answers: ask for less at once",
+		       shown);
+		return EX_OSERR;
+	}
+	pr_err("%s: %s: cannot be asked", shown, strerror(-err));
+	return EX_UNAVAILABLE;
+}
+
+int web_refused(const struct web_server *s, int status, const char *why)
+{
+	char text[200];
+	char *p;
+
+	/* Words of a stranger, on one line of a terminal. */
+	snprintf(text, sizeof(text), "%s", why ? why : "it does not say why");
+	for (p = text; *p; p++)
+		if ((u8)*p < ' ' || *p == 0x7f)
+			*p = '?';
+	pr_err("%s answers %d: %s", s->shown, status, text);
+	switch (status) {
+	case 401:
+	case 403:
+		return EX_NOPERM;
+	case 408:
+	case 429:
+	case 500 ... 599:
+		return EX_TEMPFAIL;
+	}
+	return EX_DATAERR;
+}
