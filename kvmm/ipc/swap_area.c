@@ -274,7 +274,7 @@ void area_adopt(struct daemon *d, u32 index, int fd, u64 value)
 static void area_added(struct daemon *d, struct swap_area *a,
 		       const struct swapd_answer *ans)
 {
-	char size[32], used[32];
+	char size[32], most[32];
 	int err;
 
 	a->usable_off = ans->usable_off;
@@ -295,11 +295,13 @@ static void area_added(struct daemon *d, struct swap_area *a,
 	deposit_put(d, HOLD_SWAP_AREA, area_index(d, a), a->fd,
 		    (u16)a->priority | a->bytes >> 12 << 16);
 	kv_format_size(a->usable_bytes, size, sizeof(size));
-	kv_format_size(min(a->usable_bytes, d->cfg.area_bytes), used,
-		       sizeof(used));
-	area_tell(d, a, 0, "%s: swap area of %s, %s used%s%s%s", a->path, size,
-		  used, a->usable_bytes > d->cfg.area_bytes ?
-		  " (--area-max)" : "", ans->text[0] ? ": " : "", ans->text);
+	kv_format_size(d->cfg.area_bytes, most, sizeof(most));
+	if (a->usable_bytes <= d->cfg.area_bytes)
+		most[0] = '\0';
+	area_tell(d, a, 0, "%s: swap area of %s%s%s%s%s%s", a->path, size,
+		  most[0] ? ", no more than " : "", most,
+		  most[0] ? " of it used (--area-max)" : "",
+		  ans->text[0] ? ": " : "", ans->text);
 }
 
 /* ---- swapoff ---- */
