@@ -85,7 +85,7 @@ for ((n = 0; n < rounds; n++)); do
 		>"$work/seen" 2>&1 </dev/null &
 	child=$!
 	sleep "$nap"
-	kill -"$sig" $child
+	kill -"$sig" $child 2>/dev/null
 	wait $child 2>/dev/null
 	rc=$?
 	child=
@@ -102,6 +102,16 @@ for ((n = 0; n < rounds; n++)); do
 	check "$what: no file is left" nothing_in "$work/tmp"
 	check "$what: no remark of the shell" says_not '(demo|demo.sh): line [0-9]+|Terminated'
 done
+
+# ---- a reader that goes away, and no place
+TMPDIR=$work/tmp KVMM_DEMO_PORT=0 "$demo" "$KVMM_BUILD" 2>"$work/seen" </dev/null | head -n 3 >/dev/null
+rc=${PIPESTATUS[0]} out=$(cat "$work/seen")
+check 'a reader that goes away: exit code' rc_is 141
+check 'a reader that goes away: no process is left' all_ended
+check 'a reader that goes away: no file is left' nothing_in "$work/tmp"
+run env TMPDIR="$work/none" "$demo" "$KVMM_BUILD"
+check 'no place: exit code' rc_is 1
+check 'no place: why' says "^demo: error: .*$work/none/.*: set TMPDIR to a directory of yours$"
 
 # ---- no disk
 if [ "${KVMM_TEST_LEVEL:-check}" != check ] && [ "$(stat -fc %T /dev/shm)" = tmpfs ] &&
