@@ -58,6 +58,13 @@ check "T= chooses" last_line_is "5 passed, 0 failed"
 T='nobody' tests_run
 check "T= that matches nothing fails" rc_is 1
 
+suite unit check_b <<<'echo "total: 7 kills"; echo "subtotal: 1"; echo "note: no disk"; echo "note: no disk"'
+tests_run unit
+check "totals are shown" says '^          total: 7 kills$'
+check "and what was not tried, once" [ "$(grep -c 'note: no disk' <<<"$out")" = 1 ]
+check "and nothing else" says_not 'subtotal'
+suite unit check_b <<<'echo "100%: Checks: 4, Failures: 0, Errors: 0"'
+
 suite unit check_c <<<'echo "oh dear"; echo "50%: Checks: 2, Failures: 1, Errors: 0"; exit 1'
 tests_run unit
 check "a failing suite: status" rc_is 1
