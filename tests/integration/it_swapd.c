@@ -14,11 +14,13 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/sysmacros.h>
 #include <sysexits.h>
 
 #include "tests/integration/harness.h"
 #include "tests/integration/swap_scenes.h"
+#include "tests/integration/throttle.h"
+
+#define SLOW_BYTES	(72u << 20)	/* enough for any scene */
 
 static char dir[128];
 static pid_t run_id;		/* of the driver: names what a test leaves */
@@ -262,12 +264,6 @@ END_TEST
 
 /* ---- death ---- */
 
-START_TEST(test_storm)
-{
-	scene_run("storm", engine_of(_i), by_level(20, 100, 1000));
-}
-END_TEST
-
 static const char * const die_at[] = {
 	"swapd_die_taken:1", "swapd_die_taken:40", "swapd_die_queued:1",
 	"swapd_die_queued:4", "swapd_die_submitted:1",
@@ -315,110 +311,32 @@ END_TEST
 
 /* ---- a slow disk ---- */
 
-static char group[128];
+static struct throttle slow;
 
-static bool put_text(const char *path, const char *text)
+/* False, after a note, where no disk is slow. */
+static bool slow_enter(u32 mib)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool ok = fd >= 0 &&
-		  write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return ok;
-}
-
-/* Limits are for whole disks. */
-static bool whole_disk(char *out, size_t len)
-{
-	char path[128];
-	struct stat st;
-	FILE *f;
-	bool ok;
-
-	if (stat(dir, &st))
+	if (!throttle_enter(&slow, dir, mib, SLOW_BYTES))
 		return false;
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../dev",
-		 major(st.st_dev), minor(st.st_dev));
-	f = fopen(path, "re");
-	if (!f) {
-		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/dev",
-			 major(st.st_dev), minor(st.st_dev));
-		f = fopen(path, "re");
-	}
-	ok = f && fgets(out, (int)len, f);
-	if (f)
-		fclose(f);
-	out[strcspn(out, "\n")] = '\0';
-	return ok;
+	if (slow.device[0])
+		setenv(SCENE_AREA, slow.device, 1);
+	return true;
 }
 
-/* A control group whose members get @mib MiB/s: false where there is none. */
-static bool throttle(u32 mib)
+static void slow_leave(void)
 {
-	char disk[32], path[256], text[128];
+	throttle_leave(&slow);
+	unsetenv(SCENE_AREA);
+}
 
-	if (!whole_disk(disk, sizeof(disk)))
+static bool scene_run_slow(const char *scene, u32 engine, u32 n, u32 mib)
+{
+	if (!slow_enter(mib))
 		return false;
-	snprintf(group, sizeof(group), "/sys/fs/cgroup/blkio/kvt-%d", run_id);
-	if (!mkdir(group, 0755) || errno == EEXIST) {
-		snprintf(text, sizeof(text), "%s %u", disk, mib << 20);
-		snprintf(path, sizeof(path),
-			 "%s/blkio.throttle.read_bps_device", group);
-		if (put_text(path, text)) {
-			snprintf(path, sizeof(path),
-				 "%s/blkio.throttle.write_bps_device", group);
-			if (put_text(path, text))
-				return true;
-		}
-		rmdir(group);
-	}
-	snprintf(group, sizeof(group), "/sys/fs/cgroup/kvt-%d", run_id);
-	if (mkdir(group, 0755) && errno != EEXIST)
-		return false;
-	snprintf(text, sizeof(text), "%s rbps=%u wbps=%u", disk, mib << 20,
-		 mib << 20);
-	snprintf(path, sizeof(path), "%s/io.max", group);
-	if (put_text(path, text))
-		return true;
-	rmdir(group);
-	return false;
-}
-
-static void unthrottle(void)
-{
-	int i;
-
-	/* A member that was killed leaves when its transfers are over. */
-	for (i = 0; i < 500 && rmdir(group) && errno == EBUSY; i++)
-		nap_ms(20);
-}
-
-static void scene_run_slow(const char *scene, u32 engine, u32 n, u32 mib)
-{
-	char path[256], self[16], parent[64];
-
-	if (!throttle(mib)) {
-		group[0] = '\0';
-		printf("note: the disk cannot be slowed down here\n");
-		return;
-	}
-	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
-	snprintf(self, sizeof(self), "%d", getpid());
-	ck_assert(put_text(path, self));
 	scene_run(scene, engine, n);
-	snprintf(parent, sizeof(parent), "%.*s/cgroup.procs",
-		 (int)(strrchr(group, '/') - group), group);
-	ck_assert(put_text(parent, self));
-	unthrottle();
+	slow_leave();
+	return true;
 }
-
-/* The same storm while transfers take long after their swapd is dead. */
-START_TEST(test_storm_slow)
-{
-	scene_run_slow("storm", engine_of(_i), by_level(6, 40, 200), 60);
-}
-END_TEST
 
 START_TEST(test_reborn_slow)
 {
@@ -431,8 +349,78 @@ END_TEST
 
 START_TEST(test_slow)
 {
-	scene_run_slow("slow", engine_of(_i), 0, 3);
-	ck_assert(!group[0] || logged("takes longer than 500 ms"));
+	if (scene_run_slow("slow", engine_of(_i), 0, 3))
+		ck_assert(logged("takes longer than 500 ms"));
+}
+END_TEST
+
+/* ---- the campaign: swapd is killed at random under load ---- */
+
+/* What the storms of one campaign saw; STORM_TALLY has the same order. */
+struct tally {
+	u32	kills;
+	u32	requests;
+	u32	limbo;
+	u32	hosts;
+	u32	slots;
+};
+
+static void tally_add(struct tally *t)
+{
+	char path[300], *log;
+	struct tally one;
+
+	log = log_text();
+	ck_assert_msg(strstr(log, STORM_TALLY_HEAD) &&
+		      sscanf(strstr(log, STORM_TALLY_HEAD), STORM_TALLY,
+			     &one.kills, &one.requests, &one.limbo, &one.hosts,
+			     &one.slots) == 5, "no tally:\n%s", log);
+	t->kills += one.kills;
+	t->requests += one.requests;
+	t->limbo += one.limbo;
+	t->hosts += one.hosts;
+	t->slots += one.slots;
+	free(log);
+	/* The next storm has its own. */
+	snprintf(path, sizeof(path), "%s/area", dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/log", dir);
+	unlink(path);
+}
+
+static void storms_run(struct tally *t, u32 kills)
+{
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		scene_run("storm", engine_of((int)i), kills);
+		tally_add(t);
+	}
+}
+
+/* Half of it where transfers take long after their swapd is dead. */
+
+START_TEST(test_storm)
+{
+	const u32 kills = by_level(10, 34, 100);
+	struct tally fast = { 0 }, late = { 0 };
+	char how[32] = "none here";
+
+	storms_run(&fast, kills);
+	if (slow_enter(60)) {
+		snprintf(how, sizeof(how), "%s", slow.how);
+		storms_run(&late, kills);
+		slow_leave();
+		ck_assert_uint_gt(late.limbo, 0);
+	} else {
+		storms_run(&fast, kills);
+	}
+	ck_assert_uint_gt(fast.hosts, 0);
+	ck_assert_uint_gt(fast.slots, 0);
+	printf("total: swapd killed %u times under load (%u on a throttled disk: %s): %u requests, %u in limbo at a death; %u host and %u area slots of those reused and watched: 0 late writes, 0 lost\n",
+	       fast.kills + late.kills, late.kills, how,
+	       fast.requests + late.requests, fast.limbo + late.limbo,
+	       fast.hosts + late.hosts, fast.slots + late.slots);
 }
 END_TEST
 
@@ -480,13 +468,12 @@ static Suite *swapd_suite(void)
 	tcase_add_test(tc, test_full_disk);
 	tcase_add_loop_test(tc, test_device, 0, 2);
 	tcase_add_test(tc, test_device_mounted);
-	tcase_add_loop_test(tc, test_storm, 0, 2);
+	tcase_add_test(tc, test_storm);
 	tcase_add_loop_test(tc, test_die_at, 0, ARRAY_SIZE(die_at));
 	tcase_add_loop_test(tc, test_reborn, 0, 2);
 	tcase_add_loop_test(tc, test_deaf, 0, 2);
 	tcase_add_test(tc, test_ended);
 	tcase_add_loop_test(tc, test_without, 0, 2);
-	tcase_add_loop_test(tc, test_storm_slow, 0, 2);
 	tcase_add_loop_test(tc, test_reborn_slow, 0, 2);
 	tcase_add_loop_test(tc, test_slow, 0, 2);
 	tcase_add_test(tc, test_by_hand);
@@ -502,10 +489,11 @@ static void sweep(void)
 	int id = (int)run_id;
 
 	snprintf(cmd, sizeof(cmd),
-		 "for l in $(losetup -nO NAME,BACK-FILE 2>/dev/null | grep '/swapd\\.%d\\.' | cut -d' ' -f1); do umount $l 2>/dev/null; losetup -d $l; done; rm -rf '%.200s'/swapd.%d.*; for i in 1 2 3 4 5 6 7 8; do rmdir /sys/fs/cgroup/kvt-%d /sys/fs/cgroup/blkio/kvt-%d 2>/dev/null; [ -d /sys/fs/cgroup/kvt-%d ] || [ -d /sys/fs/cgroup/blkio/kvt-%d ] || break; sleep 0.2; done",
-		 id, tmp ? tmp : "/tmp", id, id, id, id, id);
+		 "for l in $(losetup -nO NAME,BACK-FILE 2>/dev/null | grep '/swapd\\.%d\\.' | cut -d' ' -f1); do umount $l 2>/dev/null; losetup -d $l; done; rm -rf '%.200s'/swapd.%d.*",
+		 id, tmp ? tmp : "/tmp", id);
 	if (system(cmd))
 		printf("note: something of the tests is left behind\n");
+	throttle_sweep();
 }
 
 int main(int argc, char **argv)

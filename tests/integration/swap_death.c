@@ -28,6 +28,7 @@ struct area_slot {
 	u32	len;
 	bool	valid;
 	bool	busy;
+	bool	limbo;		/* given back after a death */
 };
 
 struct host_slot {
@@ -35,11 +36,15 @@ struct host_slot {
 	u32			area;
 	bool			busy;
 	bool			marked;
+	bool			limbo;		/* as above */
 };
 
 static struct area_slot area[AREAS];
 static struct host_slot host[HOSTS];
 static u64 next_generation;
+static u32 nr_limbo;		/* requests that a death found unfinished */
+static u32 nr_host_again;	/* their host slots that were used again */
+static u32 nr_area_again;	/* and area slots */
 
 static u8 *host_payload(struct scene *s, u32 h)
 {
@@ -121,6 +126,11 @@ static void storm_done(struct swapc *c, const struct swapd_req *req, void *arg,
 	else
 		read_ended(s, h, how, status);
 	h->busy = false;
+	if (how != SC_COMPLETED) {
+		nr_limbo++;
+		h->limbo = true;
+		area[h->area].limbo = true;
+	}
 	/* From now on nobody may touch it. */
 	host_mark(s, (u32)(h - host));
 	s->nr_done++;
@@ -169,6 +179,10 @@ static bool storm_request(struct scene *s)
 	if (host[h].busy || area[a].busy || !sc_ready(&s->c))
 		return false;
 	host_check(s, h);
+	nr_host_again += host[h].limbo;
+	nr_area_again += area[a].limbo;
+	host[h].limbo = false;
+	area[a].limbo = false;
 	host[h].marked = false;
 	host[h].busy = true;
 	if (area[a].valid && scene_random(s, 2))
@@ -270,9 +284,11 @@ void scene_storm(struct scene *s)
 		return;
 	}
 	storm_settle(s);
-	fprintf(stderr, "storm: %u requests, %u deaths: %u completed, %u by old completions, %u not issued\n",
-		s->nr_done, s->c.nr_down, s->c.ended[SC_COMPLETED],
-		s->c.ended[SC_OLD], s->c.ended[SC_DRAINED]);
+	fprintf(stderr, STORM_TALLY "\n", s->c.nr_down, s->nr_done, nr_limbo,
+		nr_host_again, nr_area_again);
+	fprintf(stderr, "%u completed, %u by old completions, %u not issued\n",
+		s->c.ended[SC_COMPLETED], s->c.ended[SC_OLD],
+		s->c.ended[SC_DRAINED]);
 }
 
 /* ---- swapoff under load ---- */

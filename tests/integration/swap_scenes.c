@@ -51,10 +51,14 @@ bool scene_is(const u8 *payload, u32 len, u64 seed)
 
 int scene_file(struct scene *s, const char *name, int flags)
 {
+	const char *device = getenv(SCENE_AREA);
 	char path[4096];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/%s", s->dir, name);
+	if (device && !strcmp(name, "area"))
+		snprintf(path, sizeof(path), "%s", device);
+	else
+		snprintf(path, sizeof(path), "%s/%s", s->dir, name);
 	fd = open(path, flags | O_CLOEXEC, 0600);
 	scene_check(fd >= 0, "%s: %s", path, strerror(errno));
 	return fd;

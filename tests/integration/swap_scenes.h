@@ -8,6 +8,12 @@
 #include "tests/swapd_client.h"
 
 #define SCENE_OPTION	"--scene"
+#define SCENE_AREA	"SCENE_AREA"	/* environment: device that is the area */
+
+/* What a storm saw: deaths, requests; of these in limbo at a death; host and
+ * area slots of those that were used again and watched. */
+#define STORM_TALLY_HEAD "storm: "
+#define STORM_TALLY	STORM_TALLY_HEAD "%u kills %u requests %u limbo %u hosts %u slots"
 
 /* A world with one area, and slots as a test likes them. */
 struct scene {

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * slow_file.c - a file that takes its time
+ *
+ * A FUSE server of a file system that is one file, mounted on a file.  It
+ * speaks the protocol itself, since it needs a dozen of its requests, and
+ * serves one at a time: so they queue, as at a disk.  What is written lies in
+ * memory of the server.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/integration/harness.h"
+#include "tests/integration/throttle.h"
+
+#define SLOW_WRITE_MAX	(128u << 10)
+
+/**
+ * struct slow_file - what the server knows
+ * @in: the request: head, body, data
+ */
+struct slow_file {
+	int	fd;
+	u32	mib;
+	u64	bytes;
+	u8	*data;
+	u64	in[(SLOW_WRITE_MAX + 4096) / 8];
+};
+
+static void slow_answer(struct slow_file *f, int err, const void *body,
+			size_t len)
+{
+	const struct fuse_in_header *h = (const void *)f->in;
+	struct fuse_out_header out = {
+		.len = (u32)(sizeof(out) + (err ? 0 : len)),
+		.error = err,
+		.unique = h->unique,
+	};
+	struct iovec iov[] = {
+		{ &out, sizeof(out) }, { (void *)(uintptr_t)body, len },
+	};
+
+	/* The kernel may have given the request up. */
+	if (writev(f->fd, iov, err || !len ? 1 : 2) < 0 && errno != ENOENT)
+		_exit(1);
+}
+
+static void slow_init(struct slow_file *f)
+{
+	const struct fuse_init_out out = {
+		.major = FUSE_KERNEL_VERSION,
+		.minor = FUSE_KERNEL_MINOR_VERSION,
+		.max_readahead = 0,
+		.flags = FUSE_ASYNC_READ | FUSE_BIG_WRITES,
+		.max_background = 64,
+		.congestion_threshold = 64,
+		.max_write = SLOW_WRITE_MAX,
+		.time_gran = 1,
+	};
+
+	slow_answer(f, 0, &out, sizeof(out));
+}
+
+static void slow_attr(struct slow_file *f)
+{
+	const struct fuse_attr_out out = {
+		.attr_valid = 3600,
+		.attr = {
+			.ino = FUSE_ROOT_ID, .size = f->bytes,
+			.blocks = f->bytes / 512, .mode = S_IFREG | 0600,
+			.nlink = 1, .blksize = 4096,
+		},
+	};
+
+	slow_answer(f, 0, &out, sizeof(out));
+}
+
+/* As long as a disk of so many MiB/s would need. */
+static void slow_down(const struct slow_file *f, u32 bytes)
+{
+	const u64 us = bytes / f->mib * 1000000ull >> 20;
+
+	usleep((useconds_t)max(us, (u64)1));
+}
+
+static void slow_transfer(struct slow_file *f, bool wr)
+{
+	/* Both requests begin in the same way: fh, offset, size. */
+	const struct fuse_write_in *w = (const void *)((u8 *)f->in +
+						sizeof(struct fuse_in_header));
+	const struct fuse_write_out out = { .size = w->size };
+
+	if (w->offset > f->bytes || w->size > f->bytes - w->offset ||
+	    w->size > SLOW_WRITE_MAX) {
+		slow_answer(f, -EIO, NULL, 0);
+		return;
+	}
+	slow_down(f, w->size);
+	if (!wr) {
+		slow_answer(f, 0, f->data + w->offset, w->size);
+		return;
+	}
+	memcpy(f->data + w->offset, w + 1, w->size);
+	slow_answer(f, 0, &out, sizeof(out));
+}
+
+static void slow_one(struct slow_file *f)
+{
+	const struct fuse_open_out opened = { .fh = 1 };
+	const struct fuse_statfs_out statfs = {
+		.st = { .bsize = 4096, .frsize = 4096, .namelen = 255 },
+	};
+
+	switch (((const struct fuse_in_header *)f->in)->opcode) {
+	case FUSE_INIT:
+		slow_init(f);
+		break;
+	case FUSE_GETATTR:
+	case FUSE_SETATTR:
+		slow_attr(f);
+		break;
+	case FUSE_OPEN:
+		slow_answer(f, 0, &opened, sizeof(opened));
+		break;
+	case FUSE_STATFS:
+		slow_answer(f, 0, &statfs, sizeof(statfs));
+		break;
+	case FUSE_READ:
+	case FUSE_WRITE:
+		slow_transfer(f, ((const struct fuse_in_header *)
+				  f->in)->opcode == FUSE_WRITE);
+		break;
+	case FUSE_FLUSH:
+	case FUSE_FSYNC:
+	case FUSE_RELEASE:
+	case FUSE_ACCESS:
+		slow_answer(f, 0, NULL, 0);
+		break;
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+		break;
+	default:
+		slow_answer(f, -ENOSYS, NULL, 0);
+	}
+}
+
+static void __noreturn slow_serve(struct slow_file *f)
+{
+	ssize_t n;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;) {
+		n = read(f->fd, f->in, sizeof(f->in));
+		if (n > 0)
+			slow_one(f);
+		else if (!n || (errno != EINTR && errno != ENOENT &&
+				errno != EAGAIN))
+			_exit(0);
+	}
+}
+
+pid_t slow_file_serve(const char *path, u64 bytes, u32 mib)
+{
+	static struct slow_file f;
+	char options[96];
+	pid_t pid;
+
+	f.mib = mib;
+	f.bytes = bytes;
+	f.fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (f.fd < 0)
+		return 0;
+	snprintf(options, sizeof(options),
+		 "fd=%d,rootmode=100600,user_id=0,group_id=0", f.fd);
+	f.data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (f.data == MAP_FAILED ||
+	    mount("slow-file", path, "fuse", MS_NOSUID | MS_NODEV, options)) {
+		close(f.fd);
+		return 0;
+	}
+	fflush(stdout);
+	pid = fork();
+	if (!pid)
+		slow_serve(&f);
+	munmap(f.data, bytes);
+	close(f.fd);
+	if (pid > 0)
+		return pid;
+	umount2(path, MNT_DETACH);
+	return 0;
+}
