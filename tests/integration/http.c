@@ -331,6 +331,17 @@ bool web_closed(struct web *w)
 	return !n;
 }
 
+bool web_is_error(const char *text, const char *code)
+{
+	json_t *v = text ? json_loads(text, 0, NULL) : NULL;
+	const char *have = json_string_value(json_object_get(
+		json_object_get(v, "error"), "code"));
+	bool yes = have && !strcmp(have, code);
+
+	json_decref(v);
+	return yes;
+}
+
 int web_ask(u32 port, const char *path, const char *body, char **answer)
 {
 	struct web w;

@@ -61,6 +61,8 @@ bool web_closed(struct web *w);
 /* The same, and it closed in order: no reset. */
 bool web_ended(struct web *w);
 
+/* Is this an error, in JSON, with this code? */
+bool web_is_error(const char *text, const char *code);
 /* One request on a connection of its own: status, and the body if wanted. */
 int web_ask(u32 port, const char *path, const char *body, char **answer);
 /* The same, parsed; NULL unless the status is @want and the body is JSON. */

@@ -2,20 +2,16 @@
 /*
  * it_serve_death.c - kvrt serve and the end of things
  *
- * budget: 80 s, full 300 s
+ * budget: 60 s, full 120 s
  *
- * The daemon dies under load, again and again: every open request ends with
- * an error its client understands, the port stays, and the same process
- * serves again by itself.  Then the server's own end: signals, drains, and
+ * A daemon that is away, stands still, or comes later; its deaths under load
+ * are in it_kvmm_death.c.  Then the server's own end: signals, drains, and
  * what it says when it cannot begin.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/integration/serve.h"
-
-#define NR_CLIENTS	8u
 
 static struct rig rig;
 static struct served server;
@@ -27,184 +23,7 @@ static void setup(void)
 	serve_await(&server, 200, 30);
 }
 
-/* ---- the daemon dies ---- */
-
-/**
- * struct client - asks all the time, and notes how it ends
- * @whole:   answers that came whole
- * @cut:     streams that ended with an error event
- * @later:   503 with Retry-After
- * @wrong:   anything else
- * @because: the first of those, in words
- */
-struct client {
-	pthread_t	thread;
-	bool		stream;
-	u32		whole;
-	u32		cut;
-	u32		later;
-	u32		wrong;
-	char		because[256];
-};
-
-static struct client clients[NR_CLIENTS];
-static u32 clients_stop;
-
-/* Another thread looks at it meanwhile. */
-static void count(u32 *n)
-{
-	WRITE_ONCE(*n, *n + 1);
-}
-
-static void wrong(struct client *c, const char *what)
-{
-	if (!c->wrong++)
-		snprintf(c->because, sizeof(c->because), "%s", what);
-}
-
-static bool is_error(const char *text, const char *code)
-{
-	json_t *v = text ? json_loads(text, 0, NULL) : NULL;
-	const char *have = json_string_value(json_object_get(
-		json_object_get(v, "error"), "code"));
-	bool yes = have && !strcmp(have, code);
-
-	json_decref(v);
-	return yes;
-}
-
-static void read_stream(struct client *c, struct web *w)
-{
-	bool done = false, error = false;
-	char *event;
-
-	while ((event = web_event(w))) {
-		done |= !strcmp(event, "[DONE]");
-		error |= is_error(event, "daemon_gone");
-		free(event);
-	}
-	if (!w->over)
-		wrong(c, "a stream that broke off");
-	else if (done && !error)
-		count(&c->whole);
-	else if (error && !done)
-		c->cut++;
-	else
-		wrong(c, "a stream without one end");
-}
-
-static void client_ask(struct client *c)
-{
-	struct web w;
-	char *text;
-	int status;
-
-	web_open(&w, server.port);
-	if (w.fd < 0)
-		wrong(c, "the port is gone");
-	else if (!web_post(&w, "/v1/completions", c->stream ?
-			   "{\"prompt\":\"In the beginning\",\"max_tokens\":300,\"ignore_eos\":true,\"stream\":true}" :
-			   "{\"prompt\":\"In the beginning\",\"max_tokens\":300,\"ignore_eos\":true,\"n\":2}"))
-		wrong(c, "it could not be sent");
-	status = web_status(&w);
-	if (status == 200 && c->stream) {
-		read_stream(c, &w);
-	} else {
-		text = web_body(&w);
-		if (status == 200 && text)
-			count(&c->whole);
-		else if (status == 503 && is_error(text, "daemon_gone") &&
-			 web_header(&w, "Retry-After"))
-			c->later++;
-		else
-			wrong(c, text ? text : "no answer");
-		free(text);
-	}
-	web_close(&w);
-	if (status == 503)
-		nap_ms(20);
-}
-
-static void *client_main(void *arg)
-{
-	while (!load_acquire(&clients_stop))
-		client_ask(arg);
-	return NULL;
-}
-
-static u32 count_whole(void)
-{
-	u32 i, n = 0;
-
-	for (i = 0; i < NR_CLIENTS; i++)
-		n += READ_ONCE(clients[i].whole);
-	return n;
-}
-
-/* Served again: so many more answers come. */
-static void await_whole(u32 more)
-{
-	const u64 end = now_ms() + 20000;
-	const u32 want = count_whole() + more;
-
-	while (count_whole() < want) {
-		ck_assert_msg(now_ms() < end, "it does not serve again:\n%s",
-			      serve_said(&server));
-		nap_ms(10);
-	}
-}
-
-static void kill_daemon(void)
-{
-	const u64 end = now_ms() + 20000;
-	pid_t old;
-
-	while (!(old = rig_daemon(&rig))) {
-		ck_assert_msg(now_ms() < end, "hold starts no daemon");
-		nap_ms(5);
-	}
-	ck_assert_int_eq(kill(old, SIGKILL), 0);
-}
-
-START_TEST(test_daemon_dies_under_load)
-{
-	u32 rounds = by_level(10, 25, 50), i, fds, cut = 0, later = 0;
-	int code;
-
-	json_decref(complete(&server, "{\"prompt\":\"a\",\"max_tokens\":2}"));
-	fds = serve_fds(&server);
-	for (i = 0; i < NR_CLIENTS; i++) {
-		clients[i].stream = i % 2;
-		ck_assert_int_eq(pthread_create(&clients[i].thread, NULL,
-						client_main, &clients[i]), 0);
-	}
-	for (i = 0; i < rounds; i++) {
-		await_whole(2);
-		nap_ms(random_below(100));
-		kill_daemon();
-		ck_assert(!job_ended(&server.job, &code));
-	}
-	await_whole(NR_CLIENTS);
-	store_release(&clients_stop, 1);
-	for (i = 0; i < NR_CLIENTS; i++) {
-		pthread_join(clients[i].thread, NULL);
-		ck_assert_msg(!clients[i].wrong, "client %u: %u times: %s", i,
-			      clients[i].wrong, clients[i].because);
-		cut += clients[i].cut;
-		later += clients[i].later;
-	}
-	printf("  %u kills: %u answers whole, %u streams ended by an error, %u told to come back\n",
-	       rounds, count_whole(), cut, later);
-	ck_assert_uint_gt(cut, 0);
-	ck_assert_uint_gt(later, 0);
-	ck_assert(serve_figure(&server, "kvrt_attaches_total") > rounds / 2);
-	serve_await_idle(&server, 2000);
-	serve_expect_fds(&server, fds);
-	rig_walk(&rig);
-	serve_stop(&server);
-	rig_stop(&rig);
-}
-END_TEST
+/* ---- the daemon is away ---- */
 
 /* While there is no daemon: not ready, 503, and alive. */
 START_TEST(test_daemon_is_away)
@@ -343,7 +162,7 @@ START_TEST(test_drain_cut_short)
 		job_kill(&server.job, SIGTERM);
 	}
 	last = last_event(&w);
-	ck_assert_msg(is_error(last, "shutting_down"), "%s", last);
+	ck_assert_msg(web_is_error(last, "shutting_down"), "%s", last);
 	ck_assert_int_eq(job_wait(&server.job, 10), 0);
 	free(last);
 	web_close(&w);
@@ -411,7 +230,6 @@ int main(void)
 
 	tcase_set_timeout(tc, 600);
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, test_daemon_dies_under_load);
 	tcase_add_test(tc, test_daemon_is_away);
 	tcase_add_test(tc, test_daemon_stands_still);
 	tcase_add_test(tc, test_daemon_comes_later);
