@@ -186,6 +186,7 @@ struct deposit {
 	}	area[CORE_MAX_AREAS];
 	int	old[HOLD_RECORDS];	/* pidfds of the last daemon's clients */
 	u32	nr_old;
+	u32	nr_kept;	/* one more than the last index of their records */
 	u64	old_deadline;
 };
 

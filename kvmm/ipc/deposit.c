@@ -88,6 +88,44 @@ static int deposit_receive(int sock, struct hold_record *r, int *fd)
 	return n == sizeof(*r) && r->magic == HOLD_MAGIC ? 0 : -EPROTO;
 }
 
+static pid_t pidfd_pid(int pidfd)
+{
+	char path[64], line[128];
+	int pid = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Pid: %d", &pid) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return pid;
+}
+
+static bool pidfd_ended(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/*
+ * Is the process of @pidfd a new one among the old?  One that ended needs no
+ * record, and one that outlived two daemons has a record of each.
+ */
+static bool old_is_new(const struct deposit *p, int pidfd)
+{
+	pid_t pid = pidfd_pid(pidfd);
+	u32 i;
+
+	for (i = 0; i < p->nr_old && pid > 0; i++)
+		if (pidfd_pid(p->old[i]) == pid)
+			return false;
+	return !pidfd_ended(pidfd);
+}
+
 static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 {
 	switch (r->kind) {
@@ -101,6 +139,9 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 		return;
 	case HOLD_CLIENT:
 		if (fd < 0 || p->nr_old == ARRAY_SIZE(p->old))
+			break;
+		p->nr_kept = max(p->nr_kept, r->index + 1);
+		if (!old_is_new(p, fd))
 			break;
 		p->old[p->nr_old++] = fd;
 		return;
@@ -118,16 +159,20 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 		close(fd);
 }
 
-/* Old clients move out of the way of the ids that new ones will get. */
+/*
+ * Old clients move out of the way of the ids that new ones will get.  Records
+ * are put before others are dropped: this daemon may die here.
+ */
 static void deposit_move_old(struct daemon *d)
 {
+	struct deposit *p = &d->deposit;
 	u32 i;
 
-	for (i = 0; i < MAX_CLIENTS && d->deposit.nr_old; i++)
-		deposit_drop(d, HOLD_CLIENT, i);
-	for (i = 0; i < d->deposit.nr_old; i++)
-		deposit_put(d, HOLD_CLIENT, OLD_INDEX + i, d->deposit.old[i],
-			    0);
+	for (i = 0; i < p->nr_old; i++)
+		deposit_put(d, HOLD_CLIENT, OLD_INDEX + i, p->old[i], 0);
+	for (i = 0; i < p->nr_kept; i++)
+		if (i < OLD_INDEX || i >= OLD_INDEX + p->nr_old)
+			deposit_drop(d, HOLD_CLIENT, i);
 }
 
 static int deposit_socket(void)
@@ -182,29 +227,6 @@ int deposit_init(struct daemon *d)
 }
 
 /* ---- clients of the last daemon ---- */
-
-static pid_t pidfd_pid(int pidfd)
-{
-	char path[64], line[128];
-	int pid = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Pid: %d", &pid) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return pid;
-}
-
-static bool pidfd_ended(int pidfd)
-{
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-
-	return poll(&p, 1, 0) == 1;
-}
 
 /* Does the process map an extent that is not of this life? */
 static bool maps_old_extent(const struct daemon *d, pid_t pid)

@@ -447,6 +447,36 @@ START_TEST(test_kill_daemon)
 }
 END_TEST
 
+/*
+ * Deaths in a row, sooner than a daemon looks at the clients of the last: it
+ * knows each of them once, however many daemons they have seen.
+ */
+START_TEST(test_deaths_in_a_row)
+{
+	const u32 deaths = 6;
+	struct census before, after;
+	char *fds;
+	u32 i;
+
+	world_start(600000);
+	census_take(&before, &rig);
+	for (i = 0; i < deaths; i++) {
+		(void)daemon_kill();
+		rig_await(&rig, "vmstat", "client_attach", NR_SERVERS, 30);
+	}
+	census_take(&after, &rig);
+	fds = census_fds(rig.hold);
+	/* Its clients, and those of the last one, which are the same. */
+	ck_assert_msg(census_proc(&after, rig.hold)->fds <=
+		      census_proc(&before, rig.hold)->fds + NR_SERVERS,
+		      "hold has %u descriptors after %u deaths, had %u:\n%s",
+		      census_proc(&after, rig.hold)->fds, deaths,
+		      census_proc(&before, rig.hold)->fds, fds);
+	free(fds);
+	world_stop();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("kvmm-death");
@@ -456,6 +486,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 900);
 	tcase_add_test(tc, test_kill_daemon);
+	tcase_add_test(tc, test_deaths_in_a_row);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
