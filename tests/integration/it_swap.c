@@ -19,13 +19,16 @@
 #include <unistd.h>
 
 #include "tests/integration/load.h"
+#include "tests/integration/throttle.h"
 
 #define TOKENS		"72"
 #define KILLS_A_RIG	10
+#define SLOW_MIB	2	/* a second, of the throttled disk */
 
 static struct load_text truth;
 static struct rig rig;
 static char area[RIG_PATH + 16];
+static struct throttle slow = { .how = "", .loop = -1 };
 
 static void find_truth(void)
 {
@@ -47,7 +50,10 @@ static void area_on(const char *size)
 {
 	struct job j;
 
-	snprintf(area, sizeof(area), "%s/area", rig.dir);
+	if (slow.device[0])
+		snprintf(area, sizeof(area), "%s", slow.device);
+	else
+		snprintf(area, sizeof(area), "%s/area", rig.dir);
 	j = job_start(&rig, "kvctl", "swapon", area, "--size", size, NULL);
 	if (job_wait(&j, 30))
 		ck_abort_msg("swapon: %s", slurp(j.err));
@@ -174,8 +180,59 @@ static bool swapd_kill(void)
 	return true;
 }
 
-/* Load with @kills deaths of swapd in it; its counters go to @orphans. */
-static void death_round(u32 kills, const char *engine, s64 *orphans)
+/**
+ * struct tally - what a campaign did
+ * @slow:     of the kills, those on a throttled disk
+ * @restarts: of swapd, as kvmm counted them
+ * @orphans:  requests that a death found unfinished
+ */
+struct tally {
+	u32	kills;
+	u32	slow;
+	u32	texts;
+	s64	restarts;
+	s64	orphans;
+	s64	out;
+	s64	in;
+};
+
+static void tally_add(struct tally *t, u32 kills)
+{
+	s64 deaths = rig_value(&rig, "swapstat", "deaths");
+
+	/* One that was killed before kvmm heard of it is not counted. */
+	ck_assert_int_gt(deaths, 0);
+	ck_assert_int_le(deaths, kills);
+	t->kills += kills;
+	t->slow += slow.how[0] ? kills : 0;
+	t->restarts += deaths;
+	t->orphans += rig_value(&rig, "swapstat", "orphans");
+	t->out += rig_value(&rig, "vmstat", "pswpout");
+	t->in += rig_value(&rig, "vmstat", "pswpin");
+}
+
+/* Every slot is somebody's or free, and all can be had again. */
+static void expect_no_leak(struct tally *t)
+{
+	s64 before = rig_value(&rig, "vmstat", "pgdemote");
+	struct load l;
+
+	load_start(&l, &rig, TOKENS, "f32");
+	load_judge(&l, &truth);
+	t->texts++;
+	expect_settled();
+	ck_assert_int_gt(rig_value(&rig, "vmstat", "pgdemote"), before);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "HostFree") +
+			 rig_value(&rig, "meminfo", "HostUsed"),
+			 rig_value(&rig, "meminfo", "HostTotal"));
+	/* Only an area of which every slot was given back can go. */
+	area_off();
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapUsed"), 0);
+	rig_walk(&rig);
+}
+
+/* Load with @kills deaths of swapd in it. */
+static void death_round(u32 kills, const char *engine, struct tally *t)
 {
 	struct load l;
 	u32 n = 0;
@@ -187,32 +244,45 @@ static void death_round(u32 kills, const char *engine, s64 *orphans)
 		n += swapd_kill();
 		if (load_ended(&l)) {
 			load_judge(&l, &truth);
+			t->texts++;
 			load_start(&l, &rig, TOKENS, "f32");
 		}
 	}
 	load_judge(&l, &truth);
+	t->texts++;
 	expect_settled();
-	/* One that was killed before kvmm heard of it is not counted. */
-	ck_assert_int_gt(rig_value(&rig, "swapstat", "deaths"), 0);
-	ck_assert_int_le(rig_value(&rig, "swapstat", "deaths"), kills);
-	*orphans += rig_value(&rig, "swapstat", "orphans");
-	area_off();
+	tally_add(t, kills);
+	expect_no_leak(t);
 	rig_stop(&rig);
 }
 
 START_TEST(test_swapd_killed)
 {
-	u32 kills = by_level(20, 67, 200), left = kills, round = 0;
-	s64 orphans = 0;
+	const char *tmp = getenv("TMPDIR");
+	u32 left = by_level(20, 67, 200), round = 0;
+	char how[32] = "none here";
+	struct tally t = { 0 };
 
-	while (left) {
+	for (; left; round++) {
 		u32 n = min(left, (u32)KILLS_A_RIG);
+		bool late = round % 2 && throttle_enter(&slow, tmp ? tmp :
+							"/tmp", SLOW_MIB,
+							40u << 20);
 
-		death_round(n, round++ % 4 == 3 ? "sync" : "auto", &orphans);
+		if (late)
+			snprintf(how, sizeof(how), "%s", slow.how);
+		death_round(n, round % 4 == 2 ? "sync" : "auto", &t);
+		if (late)
+			throttle_leave(&slow);
 		left -= n;
 	}
-	printf("  swapd killed %u times, %lld requests orphaned\n", kills,
-	       (long long)orphans);
+	ck_assert_int_gt(t.orphans, 0);
+	ck_assert_int_gt(t.out, 0);
+	ck_assert_int_gt(t.in, 0);
+	printf("total: swapd killed %u times under two runtimes (%u on a throttled disk: %s), %lld restarts seen, %lld requests orphaned, pswpout %lld, pswpin %lld: %u pairs of texts the same, 0 slots lost\n",
+	       t.kills, t.slow, how, (long long)t.restarts,
+	       (long long)t.orphans, (long long)t.out, (long long)t.in,
+	       t.texts);
 }
 END_TEST
 
@@ -425,5 +495,6 @@ int main(void)
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
+	throttle_sweep();
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
