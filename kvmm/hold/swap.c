@@ -41,6 +41,7 @@
 #define BACKOFF_MAX_MS	2000
 #define LONG_LIFE_MS	2000
 #define LOOK_MS		50	/* at rings in flight, should poll() not say */
+#define RING_TRIES	40	/* LOOK_MS apart, for a ring's memory */
 #define EXIT_GRACE_MS	2000
 #define DEPTH_DEFAULT	64
 
@@ -150,7 +151,22 @@ static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
 	_exit(EX_OSERR);
 }
 
-static void ring_make(struct swap_life *l, struct swap_fds *f, u64 value)
+/*
+ * Rings count as locked memory of a user who is not root, also the old one
+ * until the kernel has put it away.  Is it worth waiting for that?
+ */
+static bool ring_may_come(struct swap *sw, u64 value)
+{
+	if (!sw->had_ring)
+		return false;
+	if ((value >> 16 & 0xff) == SWAPD_ENGINE_URING && sw->nr)
+		return true;
+	return sw->ring_tries++ < RING_TRIES;
+}
+
+/* Return: 0, with or without a ring, or -EBUSY: not yet. */
+static int ring_make(struct swap *sw, struct swap_life *l, struct swap_fds *f,
+		     u64 value)
 {
 	u32 depth = (u32)(value & 0xffff);
 	int err;
@@ -158,13 +174,18 @@ static void ring_make(struct swap_life *l, struct swap_fds *f, u64 value)
 	f->ring = -1;
 	f->params = -1;
 	if ((value >> 16 & 0xff) == SWAPD_ENGINE_SYNC)
-		return;
+		return 0;
 	depth = min(depth ? depth : DEPTH_DEFAULT, (u32)SWAPD_DEPTH_MAX);
 	err = swap_ring_make(&l->ring, depth, &f->params);
+	if (err == -ENOMEM && ring_may_come(sw, value))
+		return -EBUSY;
 	if (err)
 		pr_info("no io_uring for swapd: %s", strerror(-err));
 	else
 		f->ring = l->ring.ring.ring_fd;
+	sw->had_ring = !err;
+	sw->ring_tries = 0;
+	return 0;
 }
 
 static int life_fork(struct swap *sw, struct swap_life *l, struct swap_fds *f,
@@ -199,10 +220,15 @@ static int life_start(struct swap *sw, struct store *st, u64 value)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv))
 		return -errno;
 	memset(l, 0, sizeof(*l));
-	l->generation = ++sw->generation;
 	l->sock = sv[0];
 	f.control = sv[1];
-	ring_make(l, &f, value);
+	err = ring_make(sw, l, &f, value);
+	if (err) {
+		close(sv[0]);
+		close(sv[1]);
+		return err;
+	}
+	l->generation = ++sw->generation;
 	err = life_fork(sw, l, &f, value);
 	close(sv[1]);
 	if (f.params >= 0)
@@ -412,6 +438,10 @@ static void swap_obey(struct swap *sw, struct store *st)
 	err = life_start(sw, st, run->rec.value);
 	if (!err)
 		return;
+	if (err == -EBUSY) {
+		sw->start_at = now_ms() + LOOK_MS;
+		return;
+	}
 	pr_warn("swapd cannot be started: %s: tried again", strerror(-err));
 	sw->start_at = now_ms() + BACKOFF_MAX_MS;
 }

@@ -44,6 +44,8 @@ struct swap_life {
  * @pidfd:    of the one that runs; -1: none
  * @blocked:  the socket to kvmm is full
  * @killed:   the one that runs was killed by hold
+ * @had_ring: the last one that was started had an io_uring
+ * @ring_tries: in vain, to make the next one's
  * @ended:    it ended by itself, and is not started again for @run
  * @run:      generation of the HOLD_SWAP_RUN that is obeyed
  * @start_at: not before, in ms
@@ -58,6 +60,8 @@ struct swap {
 	int			pidfd;
 	bool			blocked;
 	bool			killed;
+	bool			had_ring;
+	u32			ring_tries;
 	bool			ended;
 	u32			run;
 	u32			backoff;

@@ -11,6 +11,7 @@
  */
 #include <check.h>
 #include <liburing.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -291,6 +292,22 @@ START_TEST(test_deaf)
 }
 END_TEST
 
+/* As of a user whose rings count as locked memory, the old one's too. */
+START_TEST(test_deaf_limited)
+{
+	const struct rlimit lim = { 8u << 20, 8u << 20 };
+
+	if (!have_uring()) {
+		printf("note: this machine has no io_uring\n");
+		return;
+	}
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &lim), 0);
+	/* Who is not root has none to drop. */
+	(void)prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK);
+	scene_run("deaf", SWAPD_ENGINE_URING, 0);
+}
+END_TEST
+
 START_TEST(test_ended)
 {
 	scene_run("ended", SWAPD_ENGINE_AUTO, 0);
@@ -472,6 +489,7 @@ static Suite *swapd_suite(void)
 	tcase_add_loop_test(tc, test_die_at, 0, ARRAY_SIZE(die_at));
 	tcase_add_loop_test(tc, test_reborn, 0, 2);
 	tcase_add_loop_test(tc, test_deaf, 0, 2);
+	tcase_add_test(tc, test_deaf_limited);
 	tcase_add_test(tc, test_ended);
 	tcase_add_loop_test(tc, test_without, 0, 2);
 	tcase_add_loop_test(tc, test_reborn_slow, 0, 2);
