@@ -200,6 +200,22 @@ static bool domain_idle(const struct core *c, const struct kv_domain *d)
 	       domain_used(d) == d->nr[BLK_CACHED];
 }
 
+/*
+ * A span that holds no content goes.  Slots that failed go with it: whoever
+ * gets them next finds out by an error, never by wrong content.
+ */
+static void domain_drop_span(struct core *c, u32 first)
+{
+	u32 base = first * core_sizes(c)->blocks_per_extent, i;
+	u32 end = base + c->spans[first].nr_blocks;
+
+	c->domains[c->spans[first].domain].keep_spans = 1;
+	for (i = base; i < end; i++)
+		if (c->blocks[i].state == BLK_POISON)
+			block_set_state(c, i, BLK_FREE);
+	span_release(c, first);
+}
+
 /* Content of a domain without clients on the lower tiers: only cache. */
 static void domain_drop_entries(struct core *c, u32 dom)
 {
@@ -218,7 +234,7 @@ static void domain_drop_entries(struct core *c, u32 dom)
 		for (i = core_pool(c, n)->first; i < end; i++)
 			if (c->spans[i].nr_extents && c->spans[i].domain ==
 			    part_index(c, dom, n))
-				span_release(c, i);
+				domain_drop_span(c, i);
 		KV_BUG_ON(part->nr_spans);
 		part->used = 0;
 	}
