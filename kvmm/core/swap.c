@@ -327,6 +327,19 @@ static int restore_stuck(struct core *c, struct kv_seq *s)
 	return -EDQUOT;
 }
 
+/*
+ * Blocks to be free for a restore: what it lacks, and one for each that runs
+ * then, as far as the domain can have so many beside what is there.
+ */
+static u32 restore_wants(const struct core *c, const struct kv_domain *d,
+			 u32 lack, u32 cached)
+{
+	u32 capacity = domain_capacity(c, d);
+	u32 most = capacity > cached ? capacity - cached : 0;
+
+	return max(lack, min(lack + d->nr_running + 1, most));
+}
+
 /**
  * swap_restore() - admit a swapped sequence if there is room
  * Return: as admit_one().
@@ -348,9 +361,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 		return err;
 	swap_touch(c, s);
 	lack = swap_lacking(c, s, &cached);
-	room = lack + d->nr_running + 1;
-	if (room > domain_capacity(c, d))
-		room = lack;
+	room = restore_wants(c, d, lack, cached);
 	err = room_plan(c, s->domain, room, cached);
 	if (err)
 		return err;
