@@ -229,6 +229,7 @@ void core_tick(struct core *c, u64 now)
 	u32 i;
 
 	c->now = now;
+	c->head->ticked = now;
 	client_deadlines(c);
 	starve_check(c);
 	io_deadlines(c);

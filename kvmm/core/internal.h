@@ -520,6 +520,7 @@ struct core_head {
 	u32	nr_free_idpages;
 	u32	resv;
 	u64	create_after;		/* no extent is asked for before this */
+	u64	ticked;			/* when the last tick was */
 	struct kv_pool pools[CORE_NR_POOLS];
 	u32	free_entry;
 	u32	nr_free_entries;
@@ -698,6 +699,7 @@ void io_deadlines(struct core *c);
 /* swap.c: taking and restoring whole sequences */
 bool swap_family(struct core *c, struct kv_seq *s);
 bool swap_fits(const struct core *c, const struct kv_seq *s);
+bool restore_waits(const struct core *c, const struct kv_domain *d);
 int swap_restore(struct core *c, struct kv_seq *s);
 void swap_advance(struct core *c, u32 dom);
 void swap_lost(struct core *c, u32 blk);

@@ -407,6 +407,44 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	return 0;
 }
 
+/* Did @w wait past its time when the core last ticked, for itself alone? */
+static bool turn_is_due(const struct core *c, const struct kv_seq *w)
+{
+	if (c->head->ticked < w->since + core_cfg(c)->starve_ns ||
+	    c->clients[w->client].nr_unacked)
+		return false;
+	/* Pages are its client's own: the swapped one may be who holds them. */
+	return (w->flags & SEQF_SWAPPED) ||
+	       table_has_room(c, w, tokens_to_blocks(seq_domain(c, w),
+						     w->nr_ids));
+}
+
+/*
+ * Who is to be admitted when @s is next on its domain's list?
+ *
+ * A swapped sequence waits by itself, without its client asking, and its
+ * arrival puts it first: it would take back at once what was taken from it for
+ * the longest waiter of its own domain.  So that one goes before it.
+ *
+ * Return: @s, or the sequence whose turn it is.
+ */
+static struct kv_seq *turn_of(const struct core *c, struct kv_seq *s)
+{
+	bool idle = c->head->ticked >= s->active + core_cfg(c)->starve_ns;
+	struct kv_seq *longest = s, *w;
+	u32 i;
+
+	if (!(s->flags & SEQF_SWAPPED))
+		return s;
+	for (i = seq_domain(c, s)->wait_head; i != CORE_NONE; i = w->next) {
+		w = &c->seqs[i];
+		if (w->since < longest->since && turn_is_due(c, w) &&
+		    (w->priority >= s->priority || idle))
+			longest = w;
+	}
+	return longest;
+}
+
 static void admit_domain(struct core *c, u32 dom)
 {
 	struct kv_domain *d = &c->domains[dom];
@@ -416,10 +454,13 @@ static void admit_domain(struct core *c, u32 dom)
 	d->retry = 0;
 	d->host_wanted = 0;
 	for (i = d->wait_head; i != CORE_NONE; i = next) {
-		struct kv_seq *s = &c->seqs[i];
+		struct kv_seq *s = turn_of(c, &c->seqs[i]);
+		bool another = s != &c->seqs[i];
 
-		next = s->next;
+		next = c->seqs[i].next;
 		err = admit_one(c, s);
+		if (another && (!err || err == -EDQUOT))
+			next = d->wait_head;	/* the list is another */
 		if (!err || err == -EDQUOT || err == -EUNATCH)
 			continue;
 		if (s->limiting_pool == KVMM_NO_POOL) {

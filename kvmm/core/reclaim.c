@@ -492,4 +492,8 @@ void starve_check(struct core *c)
 	for (i = 0; i < core_cfg(c)->max_tenants; i++)
 		if (c->tenants[i].used)
 			starve_tenant(c, i);
+	/* Somebody's turn before a swapped sequence may have come. */
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && restore_waits(c, &c->domains[i]))
+			c->domains[i].retry = 1;
 }

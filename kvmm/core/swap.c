@@ -390,6 +390,17 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	return 0;
 }
 
+/* Does a swapped sequence of the domain wait beside others? */
+bool restore_waits(const struct core *c, const struct kv_domain *d)
+{
+	u32 i;
+
+	for (i = d->wait_head; i != CORE_NONE; i = c->seqs[i].next)
+		if (c->seqs[i].flags & SEQF_SWAPPED)
+			return d->nr_waiting > 1;
+	return false;
+}
+
 /* READY, if the last of its blocks is filled. */
 static void advance_one(struct core *c, struct kv_seq *s)
 {
