@@ -109,6 +109,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	s->flags |= SEQF_SWAPPED | SEQF_PREEMPTED | SEQF_MATCHED;
 	s->since = c->now;
 	s->stuck = 0;
+	s->lost_len = s->valid_len;
 	s->cached_len = 0;
 	s->nr_preempted++;
 	d->nr_preempted++;
@@ -410,6 +411,9 @@ static void advance_one(struct core *c, struct kv_seq *s)
 	if (s->fill < s->nr_blocks)
 		return;
 	s->state = KVMM_SEQ_READY;
+	/* Its time begins now: it could not compute while it was filled. */
+	s->since = c->now;
+	s->active = c->now;
 	seq_publish(c, s);
 	seq_event(c, s, KVMM_EV_READY);
 }
