@@ -22,8 +22,9 @@
 
 /* ---- out ---- */
 
-/* Blocks of all marked members, each once; @fresh: without a lower copy. */
-static u32 family_count(struct core *c, struct kv_seq *s, u32 *fresh)
+/* Blocks of all members in @state, each once; @fresh: without a lower copy. */
+static u32 family_count(struct core *c, struct kv_seq *s, u32 state,
+			u32 *fresh)
 {
 	u32 first = seq_index(c, s), i = first, n, nr = 0;
 
@@ -31,8 +32,7 @@ static u32 family_count(struct core *c, struct kv_seq *s, u32 *fresh)
 	do {
 		const struct kv_seq *m = &c->seqs[i];
 
-		for (n = 0; m->state == KVMM_SEQ_MARKED && n < m->nr_blocks;
-		     n++) {
+		for (n = 0; m->state == state && n < m->nr_blocks; n++) {
 			u32 blk = table_get(c, m, n);
 
 			if (c->blocks[blk].flags & BLKF_VISITED)
@@ -46,26 +46,26 @@ static u32 family_count(struct core *c, struct kv_seq *s, u32 *fresh)
 	return nr;
 }
 
-static void family_unvisit(struct core *c, struct kv_seq *s)
+static void family_unvisit(struct core *c, struct kv_seq *s, u32 state)
 {
 	u32 first = seq_index(c, s), i = first, n;
 
 	do {
 		const struct kv_seq *m = &c->seqs[i];
 
-		for (n = 0; m->state == KVMM_SEQ_MARKED && n < m->nr_blocks;
-		     n++)
+		for (n = 0; m->state == state && n < m->nr_blocks; n++)
 			c->blocks[table_get(c, m, n)].flags &=
 				(u8)~BLKF_VISITED;
 		i = m->fam_next;
 	} while (i != first);
 }
 
-static u32 family_blocks(struct core *c, struct kv_seq *s, u32 *fresh)
+static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
+			 u32 *fresh)
 {
-	u32 nr = family_count(c, s, fresh);
+	u32 nr = family_count(c, s, state, fresh);
 
-	family_unvisit(c, s);
+	family_unvisit(c, s, state);
 	return nr;
 }
 
@@ -123,17 +123,34 @@ static void swap_one(struct core *c, struct kv_seq *s)
  * Host slots for all of the family.  Making room may drop clean copies that
  * were counted on, so count again until it is true.
  */
-static bool family_room(struct core *c, struct kv_seq *s)
+static bool family_room(struct core *c, struct kv_seq *s, u32 state)
 {
 	u32 fresh, tries;
 
 	for (tries = 0; tries < 8; tries++) {
-		family_blocks(c, s, &fresh);
+		family_blocks(c, s, state, &fresh);
 		if (host_free(c, s->domain) >= fresh)
 			return true;
 		if (!host_room(c, s->domain, fresh))
 			return false;
 	}
+	return false;
+}
+
+/* Is there a tier for the members in @state, and does it pay? */
+static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 nr, fresh;
+
+	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness)
+		return false;
+	nr = family_blocks(c, s, state, &fresh);
+	if (!nr || !swap_pays(c, d, nr, fresh))
+		return false;
+	if (family_room(c, s, state))
+		return true;
+	core_count(c, CORE_EV_swap_fallback, 1);
 	return false;
 }
 
@@ -144,18 +161,10 @@ static bool family_room(struct core *c, struct kv_seq *s)
  */
 bool swap_family(struct core *c, struct kv_seq *s)
 {
-	const struct kv_domain *d = seq_domain(c, s);
-	u32 first = seq_index(c, s), i = first, nr, fresh;
+	u32 first = seq_index(c, s), i = first;
 
-	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness)
+	if (!family_swappable(c, s, KVMM_SEQ_MARKED))
 		return false;
-	nr = family_blocks(c, s, &fresh);
-	if (!nr || !swap_pays(c, d, nr, fresh))
-		return false;
-	if (!family_room(c, s)) {
-		core_count(c, CORE_EV_swap_fallback, 1);
-		return false;
-	}
 	do {
 		u32 next = c->seqs[i].fam_next;
 
@@ -468,9 +477,10 @@ static bool family_is_idle(const struct core *c, const struct kv_seq *s)
 /**
  * swap_advise() - PAGEOUT and WILLNEED
  *
- * PAGEOUT takes the whole family and keeps it out until WILLNEED.
- * Return: 0; -EBUSY: a step is open; -EAGAIN: no tier has room; -ESTALE: not
- * in a state for it; -EOPNOTSUPP: another advice.
+ * PAGEOUT takes the whole family and keeps @s out until WILLNEED.
+ * Return: 0; -EBUSY: a step is open; -EAGAIN: no tier has room, or computing
+ * again would cost less: it stays; -ESTALE: not in a state for it;
+ * -EOPNOTSUPP: another advice.
  */
 int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 {
@@ -487,9 +497,10 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 		return -ESTALE;
 	if (!family_is_idle(c, s))
 		return -EBUSY;
-	family_mark(c, s);
-	if (s->state != KVMM_SEQ_SWAPPED)
+	if (!family_swappable(c, s, KVMM_SEQ_READY))
 		return -EAGAIN;
+	family_mark(c, s);
+	KV_BUG_ON(s->state != KVMM_SEQ_SWAPPED);
 	wait_del(c, s);
 	s->flags |= SEQF_PAGEDOUT;
 	return 0;
