@@ -381,7 +381,8 @@ static bool run_clear(struct core *c, u32 dom, u32 first)
  * span_steal() - take back spans of other domains that hold only cache
  *
  * Those of one run.  Blocks that an open step still copies from turn QUIESCING
- * on eviction and keep the span; then another run is tried at the next call.
+ * on eviction, those that a copy out reads LIMBO, and keep the span; then
+ * another run is tried at the next event.
  *
  * Return: true when extents became free.
  */
@@ -392,7 +393,11 @@ bool span_steal(struct core *c, u32 dom)
 	spares_reset(c);
 	for (pass = 0; pass < 2; pass++)
 		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
-			if (run_possible(c, dom, i, pass))
-				return run_clear(c, dom, i);
+			if (run_possible(c, dom, i, pass)) {
+				if (run_clear(c, dom, i))
+					return true;
+				c->domains[dom].retry = 1;
+				return false;
+			}
 	return false;
 }
