@@ -235,6 +235,42 @@ static void bad_close(struct sim *w, struct sim_client *cl, struct bad *b)
 		a->seq += 1ull << 32;
 }
 
+static void bad_advise(struct sim *w, struct sim_client *cl, struct bad *b)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)w->args;
+	struct sim_seq *q = seq_random(w, cl);
+
+	b->what = "ADVISE";
+	b->sqe.op = KVMM_OP_SEQ_ADVISE;
+	b->sqe.nr = 1;
+	b->len = sizeof(*a);
+	b->entry = -EINVAL;
+	*a = (struct kvmm_advise_arg){ .seq = q->handle,
+				       .advice = KVMM_ADV_PAGEOUT };
+	switch (rng_below(&w->rng, 6)) {
+	case 0:
+		a->advice = 0;
+		break;
+	case 1:
+		a->advice = KVMM_ADV_DONTNEED + 1;
+		break;
+	case 2:
+		a->resv = 1;
+		break;
+	case 3:
+		a->value = 1;
+		break;
+	case 4:
+		a->seq += 1ull << 32;
+		b->entry = -ENOENT;
+		break;
+	default:
+		a->advice = KVMM_ADV_COLD;
+		b->entry = -EOPNOTSUPP;
+		break;
+	}
+}
+
 static void bad_ack(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	struct kvmm_ack_arg *a = (struct kvmm_ack_arg *)w->args;
@@ -281,9 +317,9 @@ static void bad_detach(struct sim *w, struct sim_client *cl, struct bad *b)
 /* Draw one; false when it needs something that is not there. */
 static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 {
-	u32 kind = rng_below(&w->rng, 9);
+	u32 kind = rng_below(&w->rng, 10);
 
-	if ((kind == 3 || kind == 5) && !seq_random(w, cl))
+	if ((kind == 3 || kind == 5 || kind == 8) && !seq_random(w, cl))
 		return false;
 	switch (kind) {
 	case 0:
@@ -309,6 +345,9 @@ static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 		break;
 	case 7:
 		bad_ack(w, cl, b);
+		break;
+	case 8:
+		bad_advise(w, cl, b);
 		break;
 	default:
 		if (!cl->nr_steps)

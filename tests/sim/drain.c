@@ -39,6 +39,8 @@ static void drain_client(struct sim *w, struct sim_client *cl)
 		world_event_done(w);
 	if (seq_act_close(w, cl, true))
 		world_event_done(w);
+	while (seq_act_advise(w, cl, true))
+		world_event_done(w);
 	if (seq_act_match(w, cl, true))
 		world_event_done(w);
 	if (step_act_begin(w, cl, true))
@@ -76,6 +78,9 @@ static void drain_round(struct sim *w)
 		shell_extent_done(w, false);
 		world_event_done(w);
 	}
+	for (i = w->nr_moves; i && w->nr_moves; i--)
+		if (tier_act_answer(w))
+			world_event_done(w);
 	shell_tick(w, ROUND_NS);
 	world_event_done(w);
 }
@@ -213,18 +218,13 @@ static void drain_until(struct sim *w, bool all)
 	}
 }
 
-/* A newcomer that wants the whole pool gets it, and gives it back. */
-static void take_all(struct sim *w)
+/* Attach to a domain whose blocks are the smallest: all of the pool is used. */
+static struct sim_client *newcomer(struct sim *w)
 {
-	struct kvmm_open_arg *a = (struct kvmm_open_arg *)w->args;
-	const struct kvmm_open_res *res = (const void *)w->results;
 	struct sim_domain *d = &w->dom[0];
-	struct core_pool_view p;
-	struct sim_client *cl;
-	u64 tokens;
-	int id, i;
+	struct kvmm_attach_req was = d->req;
+	int id;
 
-	/* The smallest block: spans of one extent, without a tail. */
 	d->req.domain[0] = 'Z';
 	d->req.limits[0].max = KVMM_LIMIT_MAX;
 	d->req.block_tokens = 16;
@@ -232,15 +232,38 @@ static void take_all(struct sim *w)
 					       .k_bytes = 32, .v_bytes = 32 };
 	id = shell_attach(w, 0);
 	LAW(w, id >= 0, "law 7: a newcomer cannot attach: %d", id);
+	d->req = was;
 	world_event_done(w);
-	cl = &w->cl[id];
-	cl->mute = false;
+	w->cl[id].mute = false;
+	return &w->cl[id];
+}
+
+/* It goes again, and with it what it had. */
+static void newcomer_goes(struct sim *w, struct sim_client *cl)
+{
+	client_act_detach(w, cl);
+	shell_dead(w, cl);
+	shell_quiet(w, cl);
+	laws_after_event(w);
+}
+
+/* A newcomer that wants the whole pool gets it, and gives it back. */
+static void take_all(struct sim *w)
+{
+	struct kvmm_open_arg *a = (struct kvmm_open_arg *)w->args;
+	const struct kvmm_open_res *res = (const void *)w->results;
+	struct sim_client *cl = newcomer(w);
+	struct core_pool_view p;
+	u64 tokens;
+	int i;
+
 	tokens = (u64)(w->nr_extents / cl->info.span_extents) *
-		 cl->info.span_blocks * d->req.block_tokens;
-	if (tokens > (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES *
-	    d->req.block_tokens ||
-	    tokens > w->cfg.nr_idpages / w->cfg.max_clients * 126u)
+		 cl->info.span_blocks * 16;
+	if (tokens > (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES * 16 ||
+	    tokens > w->cfg.nr_idpages / w->cfg.max_clients * 126u) {
+		newcomer_goes(w, cl);
 		return;
+	}
 	*a = (struct kvmm_open_arg){ .prompt_len = (u32)tokens };
 	LAW(w, !shell_submit(w, cl, KVMM_OP_SEQ_OPEN, 1, 0, sizeof(*a)) &&
 	    !res->status, "law 7: a newcomer cannot open: %d", res->status);
@@ -261,20 +284,32 @@ static void take_all(struct sim *w)
 			shell_extent_done(w, false);
 		while (cl->nr_acks)
 			client_act_ack(w, cl, SIM_BATCH);
+		tier_answer_all(w);
 		shell_tick(w, 10 * SIM_MS);
 	}
 	LAW(w, i < 200, "law 7: a newcomer does not get the whole pool");
 	laws_after_event(w);
-	client_act_detach(w, cl);
-	shell_dead(w, cl);
-	shell_quiet(w, cl);
-	laws_after_event(w);
+	newcomer_goes(w, cl);
 	core_get_pool(w->core, &p);
 	LAW(w, p.free_extents + p.free + p.tails == p.total,
 	    "law 7: %llu of %llu bytes are free in the end",
 	    (unsigned long long)(p.free_extents + p.free + p.tails),
 	    (unsigned long long)p.total);
 	cover_note("newcomers that got the whole pool");
+}
+
+/* What is in flight to lower tiers comes to its end, by itself. */
+static void settle(struct sim *w)
+{
+	u32 i;
+
+	for (i = 0; w->nr_moves && i < PATIENCE; i++) {
+		tier_answer_all(w);
+		shell_tick(w, ROUND_NS);
+		world_event_done(w);
+	}
+	LAW(w, !w->nr_moves, "law 6: %u requests to lower tiers do not end",
+	    w->nr_moves);
 }
 
 /**
@@ -289,7 +324,10 @@ void world_drain(struct sim *w)
 	drain_until(w, false);
 	wake_up(w);
 	drain_until(w, true);
+	settle(w);
 	laws_final(w);
 	if (!any_haunted(w))
 		take_all(w);
+	settle(w);
+	laws_tiers_final(w);
 }

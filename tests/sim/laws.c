@@ -14,15 +14,37 @@
 /* From one look to the next, which is at most one event later. */
 static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY),
-	[KVMM_SEQ_WAITING]	= S(READY) | S(FAILED) | S(CLOSED),
-	[KVMM_SEQ_READY]	= S(MARKED) | S(RECOMPUTE) | S(CLOSED),
-	[KVMM_SEQ_MARKED]	= S(RECOMPUTE) | S(CLOSED),
-	[KVMM_SEQ_RECOMPUTE]	= S(WAITING) | S(READY) | S(FAILED) |
+	[KVMM_SEQ_WAITING]	= S(READY) | S(RESTORING) | S(FAILED) |
 				  S(CLOSED),
+	[KVMM_SEQ_READY]	= S(MARKED) | S(RECOMPUTE) | S(SWAPPED) |
+				  S(RESTORING) | S(CLOSED),
+	[KVMM_SEQ_MARKED]	= S(RECOMPUTE) | S(SWAPPED) | S(RESTORING) |
+				  S(READY) | S(CLOSED),
+	[KVMM_SEQ_SWAPPED]	= S(RESTORING) | S(READY) | S(RECOMPUTE) |
+				  S(CLOSED),
+	[KVMM_SEQ_RESTORING]	= S(READY) | S(RECOMPUTE) | S(CLOSED),
+	[KVMM_SEQ_RECOMPUTE]	= S(WAITING) | S(READY) | S(RESTORING) |
+				  S(FAILED) | S(CLOSED),
 	[KVMM_SEQ_FAILED]	= S(CLOSED),
 };
 
 /* ---- status records ---- */
+
+/* How often the epoch must have risen from one state to the other. */
+static bool epoch_right(const struct sim_seen *was,
+			const struct kvmm_seq_status *st)
+{
+	u32 rise = st->seq_epoch - was->epoch, want = 0;
+	bool lost = st->state == KVMM_SEQ_RECOMPUTE;
+
+	if (was->state == KVMM_SEQ_READY)
+		want = 1;
+	else if (lost && was->state != KVMM_SEQ_MARKED)
+		want = 1;
+	/* Swapped, and what was below is lost or too much to come back. */
+	return rise == want || (lost && rise == want + 1 &&
+				was->state != KVMM_SEQ_SWAPPED);
+}
 
 static void check_loss(struct sim *w, struct sim_client *cl, u32 slot,
 		       const struct sim_seen *was,
@@ -31,9 +53,11 @@ static void check_loss(struct sim *w, struct sim_client *cl, u32 slot,
 	const struct sim_seq *q = &cl->seqs[slot];
 	bool was_ready = was->state == KVMM_SEQ_READY;
 
-	if (st->state != KVMM_SEQ_MARKED && st->state != KVMM_SEQ_RECOMPUTE)
+	if (st->state == KVMM_SEQ_CLOSED || st->state == KVMM_SEQ_WAITING ||
+	    was->state == KVMM_SEQ_CLOSED || was->state == KVMM_SEQ_WAITING ||
+	    was->state == KVMM_SEQ_RECOMPUTE || st->state == KVMM_SEQ_FAILED)
 		return;
-	LAW(w, st->seq_epoch == was->epoch + was_ready,
+	LAW(w, epoch_right(was, st),
 	    "client %u: sequence %u went from %s to %s, epoch from %u to %u",
 	    cl->id, slot, core_seq_state_name(was->state),
 	    core_seq_state_name(st->state), was->epoch, st->seq_epoch);
@@ -41,14 +65,15 @@ static void check_loss(struct sim *w, struct sim_client *cl, u32 slot,
 	    w->actor_tenant == w->dom[cl->dom].tenant || !was_ready,
 	    "law 2: client %u of tenant %u lost memory to a request of tenant %u",
 	    cl->id, w->dom[cl->dom].tenant, w->actor_tenant);
-	if (st->state != KVMM_SEQ_RECOMPUTE)
+	if (st->state != KVMM_SEQ_RECOMPUTE && st->state != KVMM_SEQ_SWAPPED)
 		return;
 	LAW(w, !q->used || !q->nr_steps,
 	    "law 3: client %u: sequence %u was preempted inside an open step",
 	    cl->id, slot);
 	LAW(w, was->preempt_events, "client %u: sequence %u was preempted without an event",
 	    cl->id, slot);
-	LAW(w, st->table[0] == KVMM_NO_INDEX && !st->valid_len,
+	LAW(w, st->state == KVMM_SEQ_SWAPPED ||
+	    (st->table[0] == KVMM_NO_INDEX && !st->valid_len),
 	    "client %u: sequence %u was preempted and keeps %u valid tokens",
 	    cl->id, slot, st->valid_len);
 }
@@ -79,7 +104,11 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 			LAW(w, was->ready_events, "client %u: sequence %u is READY without an event",
 			    cl->id, slot);
 	} else {
-		LAW(w, st->seq_epoch == was->epoch, "client %u: sequence %u: epoch from %u to %u while %s",
+		/* Swapped and back in one event, it says so by its events. */
+		bool back = st->state == KVMM_SEQ_READY &&
+			    was->preempt_events && was->ready_events;
+
+		LAW(w, st->seq_epoch == was->epoch + back, "client %u: sequence %u: epoch from %u to %u while %s",
 		    cl->id, slot, was->epoch, st->seq_epoch,
 		    core_seq_state_name(st->state));
 	}
@@ -123,7 +152,8 @@ void laws_event_posted(struct sim *w, struct sim_client *cl)
 		LAW(w, (ev->type == KVMM_EV_READY &&
 			st->state == KVMM_SEQ_READY) ||
 		    (ev->type == KVMM_EV_PREEMPTED &&
-		     st->state == KVMM_SEQ_RECOMPUTE) ||
+		     (st->state == KVMM_SEQ_RECOMPUTE ||
+		      st->state == KVMM_SEQ_SWAPPED)) ||
 		    (ev->type == KVMM_EV_FAILED &&
 		     st->state == KVMM_SEQ_FAILED),
 		    "client %u: event %u of sequence %u before its record, which says %s",
@@ -155,7 +185,8 @@ void laws_check_kill(struct sim *w, struct sim_client *cl, int reason)
 		if (o->again_at && w->now - o->again_at < 1000 * SIM_MS)
 			return;
 		for (n = 0; n < SIM_SEQS; n++)
-			if (o->status[n].state == KVMM_SEQ_WAITING)
+			if (o->status[n].state == KVMM_SEQ_WAITING ||
+			    o->status[n].state == KVMM_SEQ_SWAPPED)
 				return;
 	}
 	sim_fail(w, "client %u is killed and nobody waits", cl->id);
@@ -223,7 +254,8 @@ static void check_walkers(struct sim *w)
 /**
  * laws_after_event() - everything that holds between events
  *
- * The walkers run every time in small pools, else every 256 events.
+ * The walkers run every time where there is little to walk, else every 256
+ * events.
  */
 void laws_after_event(struct sim *w)
 {
@@ -237,7 +269,8 @@ void laws_after_event(struct sim *w)
 	}
 	w->actor_tenant = CORE_NONE;
 	check_counters(w);
-	if (w->nr_blocks_max <= 256 || w->event % 256 == 0)
+	laws_tiers(w);
+	if (w->nr_blocks_max <= 512 || w->event % 256 == 0)
 		check_walkers(w);
 }
 
@@ -266,6 +299,7 @@ u64 laws_digest(struct sim *w)
 	struct core_client_view c;
 	struct core_seq_view s;
 	struct core_extent_view x;
+	struct core_tier_view t;
 	u32 i;
 
 	core_get_events(w->core, ev);
@@ -285,6 +319,9 @@ u64 laws_digest(struct sim *w)
 	for (i = 0; i < w->nr_extents; i++)
 		if (!core_get_extent(w->core, i, &x))
 			d = digest_add(d, &x, sizeof(x));
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		if (!core_get_tier(w->core, i, &t))
+			d = digest_add(d, &t, sizeof(t));
 	for (i = 0; i < SIM_CLIENTS; i++)
 		if (w->cl[i].state != SIM_NONE) {
 			d = digest_add(d, w->cl[i].status,

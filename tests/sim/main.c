@@ -106,6 +106,10 @@ static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging, bool again)
 	size_t arena_bytes = w->arena_bytes;
 	u64 *cell = w->cell;
 	u64 nr_cells = w->nr_cells;
+	struct sim_header *head = w->head;
+	u64 nr_heads = w->nr_heads;
+	u64 *low = w->low;
+	u64 nr_low = w->nr_low;
 
 	memset(w, 0, SIM_CLEAR_END);
 	w->core = core;
@@ -113,6 +117,10 @@ static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging, bool again)
 	w->arena_bytes = arena_bytes;
 	w->cell = cell;
 	w->nr_cells = nr_cells;
+	w->head = head;
+	w->nr_heads = nr_heads;
+	w->low = low;
+	w->nr_low = nr_low;
 	w->seed = seed;
 	w->stop_at = stop_at;
 	w->verbose = verbose;

@@ -39,6 +39,35 @@ static u32 pick(struct rng *r, const u32 *from, u32 nr)
 	pick(r, (const u32[]){ __VA_ARGS__ },				\
 	     sizeof((const u32[]){ __VA_ARGS__ }) / sizeof(u32))
 
+/*
+ * Slots of the lower tiers have 8 KiB and more where blocks have one, so a
+ * host pool that holds as much as the device is eight times as large.
+ */
+static void draw_tiers(struct sim *w, u32 extents)
+{
+	struct core_config *cfg = &w->cfg;
+	struct rng *r = &w->rng;
+	u32 slot = max(1u, 8192u / (u32)cfg->extent_size);
+	u32 most = (u32)min((768ull << 10) / cfg->extent_size, 10ull * extents);
+
+	cfg->swappiness = PICK(r, 0, 60, 100, 200, 200, 200, 999);
+	if (cfg->swappiness > 200)
+		cfg->swappiness = rng_below(r, 201);
+	if (rng_chance(r, 300))
+		return;
+	most = max(most, 4 * slot);
+	cfg->host_bytes = cfg->extent_size *
+		(rng_chance(r, 400) ? rng_range(r, 1, 6) * slot :
+		 rng_chance(r, 700) ? rng_range(r, slot, max(most / 4, slot)) :
+				      rng_range(r, most / 2, most));
+	if (rng_chance(r, 200))
+		return;
+	most = (u32)((128ull << 10) / cfg->extent_size);
+	cfg->area_bytes = cfg->extent_size *
+			  rng_range(r, slot, max(most, 2 * slot));
+	w->plan.nr_files = rng_range(r, 0, SIM_FILES);
+}
+
 static void draw_config(struct sim *w)
 {
 	struct core_config *cfg = &w->cfg;
@@ -71,6 +100,7 @@ static void draw_config(struct sim *w)
 	cfg->quiet_deadline_ns = rng_range(r, 50, 300) * SIM_MS;
 	cfg->starve_ns = rng_range(r, 10, 100) * SIM_MS;
 	w->nr_extents = extents;
+	draw_tiers(w, extents);
 }
 
 /* What makes the content of two domains' blocks the same. */
@@ -158,6 +188,26 @@ static void draw_load(struct sim *w)
 	p->prios = rng_chance(r, 400);
 }
 
+/* How the lower tiers do. */
+static void draw_moves(struct sim *w)
+{
+	struct sim_plan *p = &w->plan;
+	struct rng *r = &w->rng;
+
+	p->prefill_ns = PICK(r, 10, 10000, 100000, 1000000, 0);
+	p->advise = PICK(r, 0, 0, 10, 40);
+	p->answer = PICK(r, 50, 150, 300, 500);
+	p->early = PICK(r, 0, 300, 700, 1000);
+	p->copy_fail = PICK(r, 0, 0, 0, 20, 150);
+	p->io_fail = PICK(r, 0, 0, 0, 20, 150);
+	p->damage = PICK(r, 0, 0, 30, 200);
+	p->swapd_death = PICK(r, 0, 0, 10, 40);
+	p->areas = PICK(r, 0, 5, 20, 60);
+	p->stall = PICK(r, 0, 0, 0, 30);
+	p->stall_ns = rng_range(r, 100, 1500) * SIM_MS;
+	w->cfg.io_deadline_ns = PICK(r, 0, 50, 200, 800) * SIM_MS;
+}
+
 /**
  * plan_draw() - draw the configuration, the domains and the load of a seed
  *
@@ -169,6 +219,7 @@ void plan_draw(struct sim *w)
 
 	draw_config(w);
 	draw_load(w);
+	draw_moves(w);
 	nr_tenants = rng_chance(&w->rng, 600) ? 1 :
 		     rng_range(&w->rng, 2, SIM_TENANTS);
 	w->plan.nr_domains = rng_range(&w->rng, 1, SIM_DOMAINS);

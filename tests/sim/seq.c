@@ -153,10 +153,12 @@ void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 
 static void seq_lost(struct sim_seq *q)
 {
-	if (q->resident)
+	if (q->resident || q->swapped)
 		q->ids_total = min(max(q->prompt_len, q->valid + 1),
 				   q->prompt_len + q->max_tokens);
 	q->resident = false;
+	q->swapped = false;
+	q->paged_out = false;
 	q->ids_done = false;
 	q->rewind = false;
 	q->ids_sent = 0;
@@ -173,7 +175,7 @@ static void seq_arrived(struct sim *w, struct sim_client *cl,
 	    cl->id, (unsigned long long)q->handle);
 	LAW(w, st->valid_len < q->ids_total &&
 	    st->valid_len % w->dom[cl->dom].req.block_tokens == 0 &&
-	    st->cached_len == st->valid_len,
+	    (st->cached_len == st->valid_len || st->seq_epoch != q->arrived),
 	    "client %u: sequence %llx of %u ids is READY with %u valid, %u cached",
 	    cl->id, (unsigned long long)q->handle, q->ids_total,
 	    st->valid_len, st->cached_len);
@@ -183,9 +185,59 @@ static void seq_arrived(struct sim *w, struct sim_client *cl,
 	q->resident = true;
 	q->valid = st->valid_len;
 	q->dev_len = q->valid;
-	q->resv = q->ids_total;
+	/* It may have been swapped since, and then nothing is promised. */
+	q->resv = st->seq_epoch == q->arrived ? q->ids_total : 0;
 	seq_refresh(w, cl, q, 0, seq_blocks(w, cl, q->valid));
 	seq_verify(w, cl, q, q->valid, "matched prefix");
+}
+
+/* Its memory was taken, but what is valid is not lost. */
+static void seq_swapped(struct sim *w, struct sim_client *cl,
+			struct sim_seq *q)
+{
+	LAW(w, !q->nr_steps, "law 3: client %u: sequence %llx was swapped inside an open step",
+	    cl->id, (unsigned long long)q->handle);
+	q->resident = false;
+	q->swapped = true;
+	q->dev_len = q->valid;
+	q->resv = 0;
+}
+
+/* It is there again, in other places. */
+static void seq_returned(struct sim *w, struct sim_client *cl,
+			 struct sim_seq *q, const struct kvmm_seq_status *st)
+{
+	LAW(w, !q->paged_out, "client %u: sequence %llx came back against its advice",
+	    cl->id, (unsigned long long)q->handle);
+	LAW(w, st->valid_len == q->valid, "client %u: sequence %llx left with %u valid tokens and came back with %u",
+	    cl->id, (unsigned long long)q->handle, q->valid, st->valid_len);
+	q->resident = true;
+	q->swapped = false;
+	seq_refresh(w, cl, q, 0, seq_blocks(w, cl, q->valid));
+	seq_verify(w, cl, q, q->valid, "a restored sequence");
+	cover_note("sequences seen to be swapped and restored");
+}
+
+/*
+ * Was it swapped since the last look, whether or not it is there again?  Being
+ * marked raises the epoch once, and leads nowhere but out.
+ */
+static bool seq_was_swapped(const struct sim_seq *q,
+			    const struct kvmm_seq_status *st)
+{
+	u32 rise = st->seq_epoch - q->epoch;
+
+	switch (st->state) {
+	case KVMM_SEQ_SWAPPED:
+	case KVMM_SEQ_RESTORING:
+		return true;
+	case KVMM_SEQ_READY:
+		return rise || q->marked;
+	case KVMM_SEQ_MARKED:
+		return rise > 1 || (rise && q->marked);
+	default:
+		return false;
+	}
 }
 
 /**
@@ -201,15 +253,22 @@ const struct kvmm_seq_status *seq_look(struct sim *w, struct sim_client *cl,
 	LAW(w, st->generation == KVMM_SEQ_GEN(q->handle),
 	    "client %u: record %u has generation %u, the handle %u",
 	    cl->id, q->slot, st->generation, KVMM_SEQ_GEN(q->handle));
+	if (q->resident && seq_was_swapped(q, st))
+		seq_swapped(w, cl, q);
 	q->epoch = st->seq_epoch;
+	q->marked = st->state == KVMM_SEQ_MARKED;
 	LAW(w, st->state != KVMM_SEQ_FAILED, "law 6: client %u: sequence %llx failed with %d though it can fit",
 	    cl->id, (unsigned long long)q->handle, st->reason);
 	if (!q->resident && (st->state == KVMM_SEQ_READY ||
-			     st->state == KVMM_SEQ_MARKED))
-		seq_arrived(w, cl, q, st);
+			     st->state == KVMM_SEQ_MARKED)) {
+		if (q->swapped)
+			seq_returned(w, cl, q, st);
+		else
+			seq_arrived(w, cl, q, st);
+	}
 	if (st->state == KVMM_SEQ_RECOMPUTE && (q->resident || q->ids_done))
 		seq_lost(q);
-	if (q->resident)
+	if (q->resident || q->swapped)
 		LAW(w, st->valid_len == q->valid,
 		    "client %u: sequence %llx has %u valid tokens, its record says %u",
 		    cl->id, (unsigned long long)q->handle, q->valid,

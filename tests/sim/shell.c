@@ -36,6 +36,8 @@ static void op_extent_release(void *arg, u32 extent)
 	    extent, (unsigned long long)x->holders);
 	LAW(w, !x->ghosts, "law 2: extent %u is released while a detached client may have it mapped",
 	    extent);
+	LAW(w, !tier_names_extent(w, extent), "extent %u is released under a copy",
+	    extent);
 	x->exists = false;
 	mem_garbage(w, extent);
 	sim_trace(w, mix2(2, extent));
@@ -91,6 +93,8 @@ const struct core_ops sim_ops = {
 	.extent_send	= op_extent_send,
 	.wake		= op_wake,
 	.kill		= op_kill,
+	.copy		= op_copy,
+	.io		= op_io,
 };
 
 /* Memory for one of the extents under way is there, or could not be made. */

@@ -33,6 +33,9 @@
 #define SIM_EVENTS	16	/* entries of an event ring */
 #define SIM_BATCH	24	/* entries of one request */
 #define SIM_LOG_LINES	48
+#define SIM_MOVES	2048	/* copies and I/O in flight */
+#define SIM_FILES	3	/* that can be swap areas */
+#define SIM_PAGE	4096u	/* of a file: the least that a slot may have */
 #define SIM_MS		1000000ull
 
 /* ---- what clients are ---- */
@@ -40,6 +43,9 @@
 /**
  * struct sim_seq - a sequence as its client knows it
  * @resident:  READY was seen, its loss was not
+ * @swapped:   its memory was taken, what is valid is not lost
+ * @paged_out: by its own advice: it comes back by advice
+ * @marked:    when it was last looked at
  * @closing:   CLOSE was sent while a step was open
  * @target:    length at which the client closes it
  * @variant:   makes the tokens after a fork differ
@@ -53,11 +59,15 @@
  * @ids_total: that the match is to have
  * @resv:      tokens that the last admission promised room for
  * @epoch:     as the client believes
+ * @arrived:   epoch at the end of the last match
  * @table:     the client's copy, refreshed only from table_lo on
  */
 struct sim_seq {
 	bool	used;
 	bool	resident;
+	bool	swapped;
+	bool	paged_out;
+	bool	marked;
 	bool	closing;
 	bool	rewind;
 	bool	spoiled;
@@ -78,6 +88,7 @@ struct sim_seq {
 	u32	ids_total;
 	u32	resv;
 	u32	epoch;
+	u32	arrived;
 	u32	nr_table;
 	u32	table[SIM_BLOCKS];
 	u32	*tok;
@@ -200,6 +211,61 @@ struct sim_extent {
 	u64	holders;
 };
 
+/* What a slot's header says: which content, which writing of which slot. */
+struct sim_header {
+	u32	area;
+	u32	domain;
+	u64	hash[2];
+	u64	generation;
+	bool	damaged;	/* by the world: its reads may fail */
+};
+
+/**
+ * struct sim_file - what a swap area lies in
+ * @index:   of the area, CORE_NONE when it is switched off
+ * @leaving: to be switched off, something is left in it
+ * @cell:    as of the pool's memory
+ * @head:    one a page, of the slot that begins there
+ */
+struct sim_file {
+	u32	index;
+	bool	leaving;
+	u64	bytes;
+	u64	*cell;
+	struct sim_header *head;
+};
+
+/**
+ * struct sim_move - a copy or a transfer that the core was not answered
+ * @copy:    between the device and the host, else I/O
+ * @down:    to the host, or from it to an area
+ * @read:    the source was read, into the stage
+ * @written: the target was written
+ * @doomed:  it will have failed
+ * @file:    of the area
+ * @dev_off: bytes, copies only
+ * @slot:    bytes from the start of the host pool, of the header
+ * @bytes:   of the payload
+ * @until:   it is not answered before
+ * @head:    I/O: as it should be, or as it was read
+ */
+struct sim_move {
+	u64	id;
+	bool	copy;
+	bool	down;
+	bool	read;
+	bool	written;
+	bool	doomed;
+	u32	file;
+	u64	dev_off;
+	u64	area_off;
+	u64	slot;
+	u64	bytes;
+	u64	until;
+	struct sim_header want;
+	struct sim_header head;
+};
+
 /* What a seed draws before anything happens. */
 struct sim_plan {
 	u32	nr_events;
@@ -219,6 +285,18 @@ struct sim_plan {
 	u32	flags;		/* permille of NO_MATCH, NO_INDEX */
 	u32	ghost;		/* permille of detached clients that live on */
 	u32	quantum;	/* ns that an event takes at most */
+	u32	nr_files;	/* that can be swap areas */
+	u32	prefill_ns;	/* that clients say a token takes */
+	u32	advise;		/* permille of acts */
+	u32	answer;		/* permille of events, while any is due */
+	u32	early;		/* permille of what moves at once */
+	u32	copy_fail;	/* permille */
+	u32	io_fail;
+	u32	damage;		/* permille of writes that are not what they say */
+	u32	swapd_death;	/* permille of answers */
+	u32	areas;		/* permille of events that switch one on or off */
+	u32	stall;		/* permille that are not answered for stall_ns */
+	u64	stall_ns;
 	bool	prios;
 };
 
@@ -243,6 +321,15 @@ struct sim {
 	u64	*cell;
 	u64	nr_cells;
 	struct sim_extent ext[SIM_EXTENTS];
+	u64	*low;		/* cells of the host pool, the stage, files */
+	u64	nr_low;
+	struct sim_header *head;
+	u64	nr_heads;
+	u64	*host;
+	u64	*stage;		/* what is between, at the place of its slot */
+	u32	nr_moves;
+	struct sim_file file[SIM_FILES];
+	struct sim_move moves[SIM_MOVES];
 	struct sim_domain dom[SIM_DOMAINS];
 	bool	haunted[SIM_TENANTS];
 	struct sim_client cl[SIM_CLIENTS];
@@ -319,6 +406,22 @@ void mem_garbage(struct sim *w, u32 extent);
 u64 *mem_block(struct sim *w, const struct sim_client *cl, u32 entry,
 	       const char *why);
 
+/* ---- tier.c: copies and I/O ---- */
+void tier_alloc(struct sim *w);
+void op_copy(void *arg, const struct core_copy *cp);
+void op_io(void *arg, const struct core_io *io);
+bool tier_act_answer(struct sim *w);
+void tier_answer_all(struct sim *w);
+bool tier_names_extent(const struct sim *w, u32 extent);
+void tier_swapd_dies(struct sim *w);
+
+/* ---- area.c: files that are swap areas at times ---- */
+void areas_start(struct sim *w);
+void area_act(struct sim *w);
+void area_try_off(struct sim *w, struct sim_file *f);
+void laws_tiers(struct sim *w);
+void laws_tiers_final(struct sim *w);
+
 /* ---- seq.c: sequences and their tokens ---- */
 void seq_fork_tokens(const struct sim_seq *from, struct sim_seq *q);
 void seq_act_open(struct sim *w, struct sim_client *cl);
@@ -340,6 +443,7 @@ bool seq_act_match(struct sim *w, struct sim_client *cl, bool all);
 bool seq_act_fork(struct sim *w, struct sim_client *cl);
 bool seq_act_close(struct sim *w, struct sim_client *cl, bool only_done);
 bool seq_act_setprio(struct sim *w, struct sim_client *cl);
+bool seq_act_advise(struct sim *w, struct sim_client *cl, bool back);
 
 /* ---- step.c: steps and the device ---- */
 bool step_act_begin(struct sim *w, struct sim_client *cl, bool all);

@@ -223,7 +223,9 @@ static void begin_judge(struct sim *w, struct sim_client *cl,
 	cover_entry(KVMM_OP_STEP_BEGIN, res->status);
 	if (want->error) {
 		/* It may have been preempted by an entry before it. */
-		LAW(w, res->status == want->error || res->status == -ESTALE,
+		LAW(w, res->status == want->error || res->status == -ESTALE ||
+		    (want->error == -ESTALE && res->status == -EAGAIN &&
+		     cl->status[want->slot].state == KVMM_SEQ_SWAPPED),
 		    "client %u: BEGIN [%u, +%u) of %llx (valid %u, cover %u): %d, should be %d",
 		    cl->id, a->start, a->max_tokens,
 		    (unsigned long long)a->seq, q->valid, seq_cover(cl, q),
@@ -538,8 +540,10 @@ bool step_act_end(struct sim *w, struct sim_client *cl)
 	sqe.number = cl->number;
 	sqe.nr = nr;
 	sqe.step = st->number;
-	sqe.param[0] = rng_next(&w->rng);
 	sqe.param[1] = rng_below(&w->rng, 100);
+	sqe.param[0] = w->plan.prefill_ns * sqe.param[1];
+	if (!w->plan.prefill_ns)
+		sqe.param[0] = rng_next(&w->rng);
 	err = shell_send(w, cl, &sqe, (u32)((u8 *)ids - (u8 *)w->args));
 	LAW(w, !err, "client %u: END: %d", cl->id, err);
 	for (i = 0; i < nr; i++)

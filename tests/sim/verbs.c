@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verbs.c - MATCH, FORK, CLOSE and SETPRIO as honest clients send them
+ * verbs.c - MATCH, FORK, CLOSE, SETPRIO and ADVISE as honest clients send them
  *
  * Each function looks for a sequence to which the verb applies, sends it and
  * judges the answer; it returns false when there was none.
@@ -52,8 +52,10 @@ static void match_done(struct sim *w, struct sim_client *cl,
 		return;
 	}
 	q->ids_sent = a->start + a->nr_ids;
-	if (a->flags & KVMM_MATCH_LAST)
+	if (a->flags & KVMM_MATCH_LAST) {
 		q->ids_done = true;
+		q->arrived = q->epoch;
+	}
 }
 
 /* Give up the ids of a sequence that got only part of them in. */
@@ -134,6 +136,7 @@ static void fork_child(struct sim *w, struct sim_client *cl,
 			q->prompt_len + q->max_tokens);
 	q->resv = 0;
 	q->dev_len = q->valid;
+	q->epoch = cl->status[slot].seq_epoch;
 	cl->nr_seqs++;
 	seq_fork_tokens(from, q);
 	LAW(w, seq_look(w, cl, q)->state == KVMM_SEQ_READY,
@@ -202,7 +205,8 @@ static bool may_close(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	if (!q->used || q->closing)
 		return false;
 	seq_look(w, cl, q);
-	if (q->resident && q->valid >= q->target && !q->nr_steps)
+	if ((q->resident || q->swapped) && q->valid >= q->target &&
+	    !q->nr_steps)
 		return true;
 	return !only_done;
 }
@@ -260,5 +264,84 @@ bool seq_act_setprio(struct sim *w, struct sim_client *cl)
 	    err, res->status);
 	q->priority = a->priority;
 	cover_entry(KVMM_OP_SEQ_SETPRIO, 0);
+	return true;
+}
+
+/* ---- ADVISE ---- */
+
+static struct sim_seq *advise_whom(struct sim *w, struct sim_client *cl,
+				   bool back)
+{
+	u32 i, at = rng_below(&w->rng, SIM_SEQS);
+
+	for (i = 0; i < SIM_SEQS; i++) {
+		struct sim_seq *q = &cl->seqs[(at + i) % SIM_SEQS];
+
+		if (!q->used || q->closing)
+			continue;
+		seq_look(w, cl, q);
+		if (back ? q->paged_out : !q->paged_out)
+			return q;
+	}
+	return NULL;
+}
+
+/* PAGEOUT takes all of it or nothing, and says why not. */
+static void pageout_judge(struct sim *w, struct sim_client *cl,
+			  struct sim_seq *q, u32 state, int status)
+{
+	const struct kvmm_seq_status *st = &cl->status[q->slot];
+
+	LAW(w, !status || status == -EAGAIN || status == -EBUSY ||
+	    status == -ESTALE, "client %u: PAGEOUT of %llx: %d", cl->id,
+	    (unsigned long long)q->handle, status);
+	LAW(w, (status == -ESTALE) == (state != KVMM_SEQ_READY),
+	    "client %u: PAGEOUT of %llx, which was %s: %d", cl->id,
+	    (unsigned long long)q->handle, core_seq_state_name(state), status);
+	LAW(w, status != -EAGAIN || st->state == KVMM_SEQ_READY,
+	    "client %u: PAGEOUT of %llx was refused, and it is %s", cl->id,
+	    (unsigned long long)q->handle, core_seq_state_name(st->state));
+	LAW(w, !q->nr_steps || status, "client %u: PAGEOUT of %llx in an open step",
+	    cl->id, (unsigned long long)q->handle);
+	if (status)
+		return;
+	LAW(w, st->state == KVMM_SEQ_SWAPPED, "client %u: %llx is paged out and is %s",
+	    cl->id, (unsigned long long)q->handle,
+	    core_seq_state_name(st->state));
+	seq_look(w, cl, q);
+	q->paged_out = true;
+}
+
+/**
+ * seq_act_advise() - have a sequence paged out, or call it back
+ * @back: one that is out
+ */
+bool seq_act_advise(struct sim *w, struct sim_client *cl, bool back)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)w->args;
+	const struct kvmm_seq_res *res = (const void *)w->results;
+	struct sim_seq *q = advise_whom(w, cl, back);
+	u32 state;
+	int err;
+
+	if (!q)
+		return false;
+	state = cl->status[q->slot].state;
+	*a = (struct kvmm_advise_arg){
+		.seq = q->handle,
+		.advice = back ? KVMM_ADV_WILLNEED : KVMM_ADV_PAGEOUT,
+	};
+	LOG(w, "client %u: ADVISE %llx: %s", cl->id,
+	    (unsigned long long)q->handle, back ? "WILLNEED" : "PAGEOUT");
+	err = shell_submit(w, cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a));
+	LAW(w, !err, "client %u: ADVISE: %d", cl->id, err);
+	cover_entry(KVMM_OP_SEQ_ADVISE, res->status);
+	if (!back) {
+		pageout_judge(w, cl, q, state, res->status);
+		return true;
+	}
+	LAW(w, !res->status, "client %u: WILLNEED of %llx: %d", cl->id,
+	    (unsigned long long)q->handle, res->status);
+	q->paged_out = false;
 	return true;
 }

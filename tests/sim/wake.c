@@ -24,18 +24,23 @@ void laws_no_forgotten_wait(struct sim *w)
 {
 	u64 before[NR_CORE_EVENTS], after[NR_CORE_EVENTS];
 	struct core_pool_view pool;
+	u32 i;
 
 	core_get_pool(w->core, &pool);
 	if (pool.committed && w->plan.nr_domains > 1)
 		return;
-	/* What is flagged is looked at with the next event: that is now. */
-	admit_all(w->core);
+	/* What is flagged is looked at with the next events: that is now. */
+	for (i = 0; i < 4; i++)
+		admit_all(w->core);
 	core_get_events(w->core, before);
 	admit_retry_all(w->core);
 	admit_all(w->core);
 	core_get_events(w->core, after);
-	LAW(w, before[CORE_EV_admit] == after[CORE_EV_admit],
-	    "law 6: %llu sequences waited though they could go on",
+	LAW(w, before[CORE_EV_admit] == after[CORE_EV_admit] &&
+	    before[CORE_EV_swap_restore] == after[CORE_EV_swap_restore],
+	    "law 6: %llu sequences waited though they could go on, %llu of them swapped",
 	    (unsigned long long)(after[CORE_EV_admit] -
-				 before[CORE_EV_admit]));
+				 before[CORE_EV_admit]),
+	    (unsigned long long)(after[CORE_EV_swap_restore] -
+				 before[CORE_EV_swap_restore]));
 }

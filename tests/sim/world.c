@@ -81,6 +81,8 @@ static bool client_try(struct sim *w, struct sim_client *cl)
 {
 	u32 r = rng_below(&w->rng, 1000);
 
+	if (rng_chance(&w->rng, w->plan.advise))
+		return seq_act_advise(w, cl, rng_chance(&w->rng, 600));
 	if (r < 120) {
 		if (cl->nr_seqs * 3 > cl->info.max_seqs &&
 		    rng_chance(&w->rng, 900))
@@ -242,6 +244,13 @@ static void world_event(struct sim *w)
 	struct sim_client *cl;
 
 	w->now += rng_below(&w->rng, w->plan.quantum);
+	if (w->nr_moves && rng_chance(&w->rng, w->plan.answer) &&
+	    tier_act_answer(w))
+		return;
+	if (w->plan.nr_files && rng_chance(&w->rng, w->plan.areas)) {
+		area_act(w);
+		return;
+	}
 	if (r < 8) {
 		world_time(w);
 	} else if (r < 20 && w->nr_creating) {
@@ -283,6 +292,7 @@ static void world_alloc(struct sim *w)
 		if (!w->cell)
 			abort();
 	}
+	tier_alloc(w);
 }
 
 /**
@@ -303,10 +313,12 @@ void world_run(struct sim *w)
 	err = core_init(w->core, w->arena, w->arena_bytes, &w->cfg, &sim_ops,
 			w);
 	LAW(w, !err, "core_init: %d", err);
-	w->nr_blocks_max = (u32)(w->cfg.pool_bytes / 1024);
+	w->nr_blocks_max = (u32)((w->cfg.pool_bytes + w->cfg.host_bytes +
+				  CORE_MAX_AREAS * w->cfg.area_bytes) / 1024);
 	LOG(w, "pool of %u extents of %llu KiB, %u domains, %u clients at most, steps %u deep",
 	    w->nr_extents, (unsigned long long)w->cfg.extent_size / 1024,
 	    w->plan.nr_domains, w->plan.max_live, w->cfg.max_steps);
+	areas_start(w);
 
 	while (w->event < w->plan.nr_events) {
 		world_event(w);

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * area.c - files that are swap areas at times, and the laws of lower tiers
+ *
+ * A file is switched on and off at any time, under whatever index is free,
+ * with another size and priority each time.  What was written there the last
+ * time still is, so a slot that is believed without having been written since
+ * is found out by its header.  Switching off is refused while something is
+ * left; nothing new may go there then, and it is tried again.
+ *
+ * Law 1 for lower tiers: what the core says is in limbo is exactly what
+ * requests in flight are to fill, and nothing is used that nobody can need.
+ */
+#include "tests/sim/sim.h"
+
+/* ---- on and off ---- */
+
+static void area_on(struct sim *w, struct sim_file *f)
+{
+	u64 pages = w->cfg.area_bytes / SIM_PAGE, i;
+	int prio = (int)rng_below(&w->rng, 3) - 1, err;
+	bool ok;
+
+	f->bytes = w->cfg.area_bytes;
+	if (rng_chance(&w->rng, 400))
+		f->bytes = rng_below(&w->rng, 2 * (u32)w->cfg.area_bytes);
+	ok = f->bytes >= w->cfg.extent_size;
+	f->leaving = false;
+	for (i = 0; i < pages; i++)
+		f->head[i].damaged = false;
+	/* It may be written to before the call is over. */
+	err = core_area_add(w->core, w->now, f->bytes, prio, &f->index);
+	LOG(w, "swapon file %u of %llu bytes, priority %d: %d, area %u",
+	    (u32)(f - w->file), (unsigned long long)f->bytes, prio, err,
+	    f->index);
+	LAW(w, err == (ok ? 0 : -EINVAL), "swapon of %llu bytes: %d",
+	    (unsigned long long)f->bytes, err);
+	if (err)
+		return;
+	LAW(w, f->index < CORE_MAX_AREAS, "area %u", f->index);
+	for (i = 0; i < w->plan.nr_files; i++)
+		LAW(w, &w->file[i] == f || w->file[i].index != f->index,
+		    "area %u is given out twice", f->index);
+}
+
+/* Try to switch a file off. */
+void area_try_off(struct sim *w, struct sim_file *f)
+{
+	u32 i;
+	int err = core_area_del(w->core, w->now, f->index);
+
+	LOG(w, "swapoff area %u: %d", f->index, err);
+	LAW(w, !err || err == -EBUSY, "swapoff of area %u: %d", f->index, err);
+	f->leaving = true;
+	if (err) {
+		cover_note("swapoffs while something was left");
+		return;
+	}
+	for (i = 0; i < w->nr_moves; i++)
+		LAW(w, w->moves[i].copy || w->file[w->moves[i].file].index !=
+		    f->index, "area %u is off while a request names it",
+		    f->index);
+	f->index = CORE_NONE;
+	cover_note("swapoffs");
+}
+
+/* Most areas are there from the start. */
+void areas_start(struct sim *w)
+{
+	u32 i;
+
+	for (i = 0; i < w->plan.nr_files; i++)
+		if (rng_chance(&w->rng, 700))
+			area_on(w, &w->file[i]);
+}
+
+/* Switch one on or off. */
+void area_act(struct sim *w)
+{
+	struct sim_file *f = &w->file[rng_below(&w->rng, w->plan.nr_files)];
+
+	if (f->index == CORE_NONE) {
+		area_on(w, f);
+		return;
+	}
+	/* None stays away for long. */
+	if (f->leaving || rng_chance(&w->rng, 400))
+		area_try_off(w, f);
+	else
+		LAW(w, core_area_del(w->core, w->now, CORE_MAX_AREAS) ==
+		    -ENOENT, "swapoff of an area that is not there");
+}
+
+/* ---- laws ---- */
+
+/* The slot that a request names, header and all. */
+static u64 slot_bytes(const struct sim_move *m)
+{
+	return CORE_SLOT_HEADER + ALIGN_UP(m->bytes, (u64)SIM_PAGE);
+}
+
+static void check_tier(struct sim *w, u32 pool)
+{
+	u32 i, ios = 0, file = CORE_NONE;
+	struct core_tier_view v;
+	u64 limbo = 0, given_up = 0;
+	int err = core_get_tier(w->core, pool, &v);
+
+	for (i = 0; pool >= CORE_POOL_AREA && i < w->plan.nr_files; i++)
+		if (w->file[i].index == pool - CORE_POOL_AREA)
+			file = i;
+	if (pool == CORE_POOL_HOST ? !w->cfg.host_bytes : file == CORE_NONE) {
+		LAW(w, err == -ENOENT, "tier %u is there: %d", pool, err);
+		return;
+	}
+	LAW(w, !err, "tier %u is not there: %d", pool, err);
+	for (i = 0; i < w->nr_moves; i++) {
+		const struct sim_move *m = &w->moves[i];
+
+		if (pool == CORE_POOL_HOST) {
+			/* Content comes up to here, or down. */
+			limbo += m->copy == m->down ? slot_bytes(m) : 0;
+		} else if (!m->copy && m->file == file) {
+			limbo += m->down ? slot_bytes(m) : 0;
+			given_up += m->down ? 0 : slot_bytes(m);
+			ios++;
+		}
+	}
+	/* A slot whose read is overdue is nobody's until the answer. */
+	LAW(w, v.limbo >= limbo && v.limbo - limbo <=
+	    (v.nr_overdue ? given_up : 0), "law 1: tier %u: %llu bytes in limbo, requests in flight fill %llu",
+	    pool, (unsigned long long)v.limbo, (unsigned long long)limbo);
+	LAW(w, v.nr_overdue <= ios, "law 1: tier %u: %u overdue, %u are in flight",
+	    pool, v.nr_overdue, ios);
+	LAW(w, v.nr_ios == ios, "law 1: tier %u: %u requests, %u are in flight",
+	    pool, v.nr_ios, ios);
+	LAW(w, v.used + v.limbo + v.poison <= v.total,
+	    "law 1: tier %u: %llu bytes used, %llu in limbo, %llu poisoned of %llu",
+	    pool, (unsigned long long)v.used, (unsigned long long)v.limbo,
+	    (unsigned long long)v.poison, (unsigned long long)v.total);
+}
+
+/* After every event. */
+void laws_tiers(struct sim *w)
+{
+	u32 i;
+
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		check_tier(w, i);
+}
+
+/*
+ * Take the domain's name over for another model, which drops its cache on all
+ * tiers, and leave again.
+ */
+static void domain_forget(struct sim *w, u32 dom)
+{
+	struct sim_client *cl;
+	int id;
+
+	w->dom[dom].req.identity[1] = 0xff;
+	w->dom[dom].req.limits[0].max = KVMM_LIMIT_MAX;
+	id = shell_attach(w, dom);
+	LAW(w, id >= 0, "law 7: domain %u cannot be taken over: %d", dom, id);
+	world_event_done(w);
+	cl = &w->cl[id];
+	client_act_detach(w, cl);
+	world_event_done(w);
+	shell_dead(w, cl);
+	world_event_done(w);
+	shell_quiet(w, cl);
+	world_event_done(w);
+}
+
+/**
+ * laws_tiers_final() - law 7: without users and cache, all slots are free
+ */
+void laws_tiers_final(struct sim *w)
+{
+	struct core_tier_view v;
+	u32 i;
+
+	for (i = 0; i < w->plan.nr_domains; i++)
+		domain_forget(w, i);
+	LAW(w, !w->nr_moves, "law 7: %u requests are in flight", w->nr_moves);
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++) {
+		if (core_get_tier(w->core, i, &v))
+			continue;
+		LAW(w, !v.used && !v.limbo, "law 7: tier %u: %llu bytes are used in the end, %llu in limbo",
+		    i, (unsigned long long)v.used,
+		    (unsigned long long)v.limbo);
+	}
+	for (i = 0; i < w->plan.nr_files; i++) {
+		if (w->file[i].index == CORE_NONE)
+			continue;
+		area_try_off(w, &w->file[i]);
+		LAW(w, w->file[i].index == CORE_NONE,
+		    "law 7: area %u does not go in the end",
+		    w->file[i].index);
+		world_event_done(w);
+	}
+}

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * tier.c - copies and I/O of the simulated lower tiers
+ *
+ * What the core asks for is noted down, and carried out in three moments that
+ * are drawn apart: the source is read into a stage, the target is written from
+ * it, the core is answered.  Each may be as early as the command itself and as
+ * late as the answer, in any order between requests.  So a source that is
+ * reused before its copy read it, or a target that somebody uses before the
+ * late write lands there, ends as content that is not what was computed (law
+ * 5).  Until then the target may hold anything.
+ *
+ * A request that fails does what it likes until it is answered: it may write
+ * all, garbage, or nothing.  When swapd dies all its requests fail that way.
+ *
+ * The shell plays swapd for I/O: a write leaves a header with the content, a
+ * read is answered well only if header and content are what was asked for.
+ * The world damages slots: a write that never reaches the medium leaves what
+ * was there before, another one rots.  A header that is wrong where the world
+ * did nothing is the core's fault.
+ */
+#include <stdlib.h>
+
+#include "tests/sim/sim.h"
+
+/* ---- memory ---- */
+
+static void fill_garbage(u64 *cell, u64 nr, u64 seed)
+{
+	u64 i;
+
+	for (i = 0; i < nr; i++)
+		cell[i] = ~(mix64(seed) + i * 0x9e3779b97f4a7c15ull);
+}
+
+/* Host pool, stage and files lie one behind the other. */
+void tier_alloc(struct sim *w)
+{
+	u64 host = w->cfg.host_bytes / w->cfg.min_token_bytes, nr, at, i;
+	u64 file = w->cfg.area_bytes / w->cfg.min_token_bytes;
+	u64 pages = w->cfg.area_bytes / SIM_PAGE;
+
+	nr = 2 * host + w->plan.nr_files * file;
+	if (nr > w->nr_low) {
+		free(w->low);
+		w->low = calloc(nr, sizeof(*w->low));
+		w->nr_low = nr;
+	}
+	if (w->plan.nr_files * pages > w->nr_heads) {
+		free(w->head);
+		w->nr_heads = w->plan.nr_files * pages;
+		w->head = calloc(w->nr_heads, sizeof(*w->head));
+	}
+	if ((nr && !w->low) || (w->nr_heads && !w->head))
+		abort();
+	fill_garbage(w->low, nr, w->seed);
+	memset(w->head, 0, w->plan.nr_files * pages * sizeof(*w->head));
+	w->host = w->low;
+	w->stage = w->low + host;
+	for (i = 0, at = 2 * host; i < w->plan.nr_files; i++, at += file) {
+		w->file[i].index = CORE_NONE;
+		w->file[i].cell = w->low + at;
+		w->file[i].head = w->head + i * pages;
+	}
+}
+
+static u64 cells(const struct sim *w, u64 bytes)
+{
+	return bytes / w->cfg.min_token_bytes;
+}
+
+static u64 *dev_cell(struct sim *w, const struct sim_move *m)
+{
+	u64 end = m->dev_off + m->bytes;
+	u32 e;
+
+	LAW(w, end <= w->cfg.pool_bytes, "a copy of %llx, outside the pool",
+	    (unsigned long long)m->dev_off);
+	for (e = (u32)(m->dev_off / w->cfg.extent_size);
+	     e * w->cfg.extent_size < end; e++)
+		LAW(w, w->ext[e].exists, "a copy of extent %u, which is not there",
+		    e);
+	return w->cell + cells(w, m->dev_off);
+}
+
+static u64 *host_cell(struct sim *w, const struct sim_move *m)
+{
+	return w->host + cells(w, m->slot + CORE_SLOT_HEADER);
+}
+
+static u64 *stage_cell(struct sim *w, const struct sim_move *m)
+{
+	return w->stage + cells(w, m->slot + CORE_SLOT_HEADER);
+}
+
+static u64 *far_cell(struct sim *w, const struct sim_move *m)
+{
+	if (m->copy)
+		return dev_cell(w, m);
+	return w->file[m->file].cell + cells(w, m->area_off + CORE_SLOT_HEADER);
+}
+
+static struct sim_header *file_head(struct sim *w, const struct sim_move *m)
+{
+	return &w->file[m->file].head[m->area_off / SIM_PAGE];
+}
+
+/* ---- the three moments of a request ---- */
+
+static void move_read(struct sim *w, struct sim_move *m)
+{
+	const u64 *from = m->copy == m->down ? far_cell(w, m) :
+					       host_cell(w, m);
+
+	memcpy(stage_cell(w, m), from, cells(w, m->bytes) * sizeof(*from));
+	if (!m->copy && !m->down)
+		m->head = *file_head(w, m);
+	m->read = true;
+}
+
+static u64 *move_target(struct sim *w, struct sim_move *m)
+{
+	return m->copy == m->down ? host_cell(w, m) : far_cell(w, m);
+}
+
+/* The medium may say that it wrote, and not have. */
+static bool move_damage(struct sim *w, struct sim_move *m)
+{
+	if (m->copy || !m->down || !rng_chance(&w->rng, w->plan.damage))
+		return false;
+	if (rng_chance(&w->rng, 500)) {
+		cover_note("writes that never reached the medium");
+	} else {
+		cover_note("slots that rotted");
+		*file_head(w, m) = m->want;
+		fill_garbage(far_cell(w, m), cells(w, m->bytes), m->id);
+	}
+	file_head(w, m)->damaged = true;
+	return true;
+}
+
+static void move_write(struct sim *w, struct sim_move *m)
+{
+	m->written = true;
+	if (move_damage(w, m))
+		return;
+	memcpy(move_target(w, m), stage_cell(w, m),
+	       cells(w, m->bytes) * sizeof(u64));
+	if (!m->copy && m->down)
+		*file_head(w, m) = m->want;
+}
+
+/* The target is nobody's until the answer: anything may be there. */
+static void move_scribble(struct sim *w, struct sim_move *m)
+{
+	fill_garbage(move_target(w, m), cells(w, m->bytes),
+		     rng_next(&w->rng));
+	if (!m->copy && m->down)
+		file_head(w, m)->damaged = true;
+	m->written = false;
+}
+
+static void move_on(struct sim *w, struct sim_move *m)
+{
+	if (!m->read)
+		move_read(w, m);
+	else if (!m->written)
+		move_write(w, m);
+	else if (m->doomed)
+		move_scribble(w, m);
+}
+
+/* Is what was read what the core asked for? */
+static bool head_right(const struct sim_move *m)
+{
+	return m->head.area == m->want.area &&
+	       m->head.domain == m->want.domain &&
+	       m->head.hash[0] == m->want.hash[0] &&
+	       m->head.hash[1] == m->want.hash[1] &&
+	       m->head.generation == m->want.generation;
+}
+
+/* What the core is told; everything is done that will ever be. */
+static int move_finish(struct sim *w, struct sim_move *m)
+{
+	if (m->doomed) {
+		if (rng_chance(&w->rng, 500))
+			move_on(w, m);
+		return -EIO;
+	}
+	if (!m->read)
+		move_read(w, m);
+	if (!m->written)
+		move_write(w, m);
+	if (m->copy || m->down)
+		return 0;
+	LAW(w, head_right(m) || m->head.damaged,
+	    "law 5: area %u: generation %llu is read at %llx, where %llu was written",
+	    m->want.area, (unsigned long long)m->want.generation,
+	    (unsigned long long)m->area_off,
+	    (unsigned long long)m->head.generation);
+	if (!m->head.damaged)
+		return 0;
+	cover_note("reads of a damaged slot");
+	return -EBADMSG;
+}
+
+/* ---- commands ---- */
+
+static u64 slot_end(const struct sim_move *m)
+{
+	return m->slot + CORE_SLOT_HEADER + ALIGN_UP(m->bytes, (u64)SIM_PAGE);
+}
+
+/* From the host to the device or to an area: the slot stays as it is. */
+static bool reads_host(const struct sim_move *m)
+{
+	return m->copy != m->down;
+}
+
+/*
+ * Nothing that one request names is named by another; but a slot that is being
+ * written to an area may be copied to the device meanwhile.
+ */
+static void moves_disjoint(struct sim *w, const struct sim_move *m)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_moves; i++) {
+		const struct sim_move *o = &w->moves[i];
+
+		LAW(w, m->slot >= slot_end(o) || o->slot >= slot_end(m) ||
+		    (reads_host(m) && reads_host(o) && m->copy != o->copy),
+		    "the host slot at %llx is named by two requests",
+		    (unsigned long long)m->slot);
+		LAW(w, !m->copy || !o->copy ||
+		    m->dev_off >= o->dev_off + o->bytes ||
+		    o->dev_off >= m->dev_off + m->bytes,
+		    "the block at %llx is named by two copies",
+		    (unsigned long long)m->dev_off);
+		LAW(w, m->copy || o->copy || m->file != o->file ||
+		    m->area_off != o->area_off, "the slot at %llx of area %u is named by two transfers",
+		    (unsigned long long)m->area_off, m->want.area);
+	}
+}
+
+static void move_start(struct sim *w, const struct sim_move *from)
+{
+	struct sim_move *m = &w->moves[w->nr_moves];
+
+	LAW(w, w->nr_moves < SIM_MOVES, "%u requests are in flight",
+	    w->nr_moves);
+	LAW(w, slot_end(from) <= w->cfg.host_bytes,
+	    "host slot at %llx of %llu bytes is outside",
+	    (unsigned long long)from->slot, (unsigned long long)from->bytes);
+	moves_disjoint(w, from);
+	*m = *from;
+	w->nr_moves++;
+	m->until = w->now;
+	if (rng_chance(&w->rng, w->plan.stall))
+		m->until += rng_below(&w->rng, 1000) * (w->plan.stall_ns / 1000);
+	m->doomed = rng_chance(&w->rng, m->copy ? w->plan.copy_fail :
+						  w->plan.io_fail);
+	sim_trace(w, mix2(m->id, m->slot));
+	if (rng_chance(&w->rng, w->plan.early))
+		move_on(w, m);
+	if (rng_chance(&w->rng, w->plan.early))
+		move_on(w, m);
+	if (!m->written && rng_chance(&w->rng, 300))
+		move_scribble(w, m);
+}
+
+void op_copy(void *arg, const struct core_copy *cp)
+{
+	struct sim *w = arg;
+	struct sim_move m = {
+		.id = cp->id, .copy = true, .down = cp->to_host,
+		.dev_off = cp->dev_off, .bytes = cp->bytes,
+		.slot = cp->host_off - CORE_SLOT_HEADER,
+	};
+
+	LOG(w, "  copy %llx %s: device %llx, host %llx", (unsigned long long)m.id,
+	    m.down ? "out" : "in", (unsigned long long)m.dev_off,
+	    (unsigned long long)m.slot);
+	LAW(w, cp->host_off >= CORE_SLOT_HEADER, "a copy into a header");
+	move_start(w, &m);
+}
+
+void op_io(void *arg, const struct core_io *io)
+{
+	struct sim *w = arg;
+	struct sim_move m = {
+		.id = io->id, .down = io->write, .slot = io->host_off,
+		.area_off = io->area_off, .bytes = io->payload,
+		.want = { .area = io->area, .domain = io->domain,
+			  .hash = { io->hash[0], io->hash[1] },
+			  .generation = io->generation },
+	};
+	const struct sim_file *f;
+
+	LOG(w, "  %s %llx: host %llx, area %u at %llx, generation %llu",
+	    m.down ? "write" : "read", (unsigned long long)m.id,
+	    (unsigned long long)m.slot, io->area,
+	    (unsigned long long)m.area_off, (unsigned long long)io->generation);
+	for (m.file = 0; m.file < w->plan.nr_files; m.file++)
+		if (w->file[m.file].index == io->area)
+			break;
+	LAW(w, m.file < w->plan.nr_files, "I/O to area %u, which is off",
+	    io->area);
+	f = &w->file[m.file];
+	LAW(w, io->area_off + io->len <= min(f->bytes, w->cfg.area_bytes) &&
+	    io->area_off % SIM_PAGE == 0 && io->len ==
+	    CORE_SLOT_HEADER + ALIGN_UP(io->payload, SIM_PAGE),
+	    "a slot of %u bytes at %llx of area %u", io->len,
+	    (unsigned long long)io->area_off, io->area);
+	LAW(w, !m.down || !f->leaving, "a write to area %u, which is to go",
+	    io->area);
+	move_start(w, &m);
+}
+
+/* Does a copy name memory of the extent? */
+bool tier_names_extent(const struct sim *w, u32 extent)
+{
+	u64 from = extent * w->cfg.extent_size;
+	u32 i;
+
+	for (i = 0; i < w->nr_moves; i++)
+		if (w->moves[i].copy &&
+		    w->moves[i].dev_off < from + w->cfg.extent_size &&
+		    w->moves[i].dev_off + w->moves[i].bytes > from)
+			return true;
+	return false;
+}
+
+/* ---- answers ---- */
+
+static void move_answer(struct sim *w, u32 i)
+{
+	struct sim_move m = w->moves[i];
+	int status = move_finish(w, &m);
+
+	w->moves[i] = w->moves[--w->nr_moves];
+	LOG(w, "%s %llx is over: %d", m.copy ? "copy" : m.down ? "write" :
+	    "read", (unsigned long long)m.id, status);
+	/* An answer that is repeated is none. */
+	if (m.copy)
+		core_copy_done(w->core, w->now, m.id, status);
+	else
+		core_io_done(w->core, w->now, m.id, status);
+	if (!rng_chance(&w->rng, 30))
+		return;
+	if (m.copy)
+		core_copy_done(w->core, w->now, m.id, status ? 0 : -EIO);
+	else
+		core_io_done(w->core, w->now, m.id, status ? 0 : -EIO);
+}
+
+/* All I/O in flight fails, some time; it may write until then. */
+void tier_swapd_dies(struct sim *w)
+{
+	u32 i;
+
+	LOG(w, "swapd dies");
+	for (i = 0; i < w->nr_moves; i++)
+		w->moves[i].doomed |= !w->moves[i].copy;
+	cover_note("deaths of swapd");
+}
+
+/**
+ * tier_act_answer() - something of what is in flight happens
+ *
+ * Return: false: none is due, nothing was done.
+ */
+bool tier_act_answer(struct sim *w)
+{
+	struct rng *r = &w->rng;
+	u32 at = rng_below(r, w->nr_moves), i, n;
+
+	if (rng_chance(r, w->plan.swapd_death))
+		tier_swapd_dies(w);
+	for (n = rng_below(r, 4); n; n--)
+		move_on(w, &w->moves[rng_below(r, w->nr_moves)]);
+	for (i = 0; i < w->nr_moves; i++) {
+		n = (at + i) % w->nr_moves;
+		if (w->moves[n].until <= w->now) {
+			move_answer(w, n);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Those that are due, in any order; new ones may come of it. */
+void tier_answer_all(struct sim *w)
+{
+	u32 n;
+
+	for (n = 2 * SIM_MOVES; n && w->nr_moves; n--) {
+		if (!tier_act_answer(w))
+			return;
+		world_event_done(w);
+	}
+	LAW(w, n, "law 6: requests to lower tiers do not end");
+}
