@@ -247,7 +247,9 @@ static int start_serving(struct daemon *d)
 	if (err)
 		return refuse_start("no memory for the daemon's tables", err,
 				    EX_OSERR);
-	err = mapper_start(d);
+	err = closer_start(d);
+	if (!err)
+		err = mapper_start(d);
 	if (!err)
 		err = copier_start(d);
 	if (!err)
@@ -301,6 +303,7 @@ static void stop_all(struct daemon *d, int code)
 		_exit(code);
 	}
 	client_exit_all(d);
+	closer_stop(d);
 	proc_destroy(d->proc);
 	link_stop(d);
 	deposit_exit(d);

@@ -79,14 +79,13 @@ static void call_eproto(struct core *core, void *arg)
 /* ---- the end ---- */
 
 /* Give back what @c holds; nothing refers to it any more. */
-void client_free(struct client *c)
+void client_free(struct daemon *d, struct client *c)
 {
 	segment_destroy(&c->c);
 	segment_destroy(&c->d);
 	if (c->bell >= 0)
 		close(c->bell);
-	if (c->sock.fd >= 0)
-		close(c->sock.fd);
+	conn_close(d, c->sock.fd);
 	if (c->pidfd.fd >= 0)
 		close(c->pidfd.fd);
 	free(c->ring.res_end);
@@ -138,7 +137,7 @@ static u32 client_note(struct client *c)
 /* Nobody knows @c any more: free it when this round is over. */
 static void client_drop(struct daemon *d, struct client *c)
 {
-	watch_close(d, &c->sock);
+	watch_conn_close(d, &c->sock);
 	watch_close(d, &c->pidfd);
 	/* The end of a process may be seen before the kick that tells why. */
 	client_note(c);
@@ -186,7 +185,7 @@ void client_hang_up(struct daemon *d, struct client *c)
 			(int)c->info.pid);
 	pr_debug("client %u hung up, %llu extents were sent to it", c->id,
 		 (unsigned long long)c->nr_sent);
-	watch_close(d, &c->sock);
+	watch_conn_close(d, &c->sock);
 	c->todo_any = false;
 	c->stage = detached ? CLIENT_LINGERING : CLIENT_HUNG_UP;
 	c->deadline = detached ? clock_ns() + LINGER_MS * NSEC_PER_MSEC : 0;
@@ -428,7 +427,7 @@ static const char *client_admit(struct daemon *d, int sock)
 	const char *why = NULL;
 
 	if (!c) {
-		close(sock);
+		conn_close(d, sock);
 		return "no memory";
 	}
 	/* Bounds the descriptors under way to a client that does not read. */
@@ -440,7 +439,7 @@ static const char *client_admit(struct daemon *d, int sock)
 	if (!why && greeting_full(d, c->uid))
 		why = "too many connections wait to attach";
 	if (why) {
-		client_free(c);
+		client_free(d, c);
 		return why;
 	}
 	c->sock.fn = client_on_sock;
@@ -553,7 +552,7 @@ void client_exit_all(struct daemon *d)
 	for (i = 0; i < ARRAY_SIZE(heads); i++) {
 		list_for_each(heads[i], l, tmp) {
 			list_del(l);
-			client_free(list_entry(l, struct client, node));
+			client_free(d, list_entry(l, struct client, node));
 		}
 	}
 	list_for_each(&d->ghosts, l, tmp) {

@@ -132,7 +132,7 @@ static void control_free_dead(struct daemon *d)
 
 	list_for_each(&d->dead, l, tmp) {
 		list_del(l);
-		client_free(list_entry(l, struct client, node));
+		client_free(d, list_entry(l, struct client, node));
 	}
 }
 

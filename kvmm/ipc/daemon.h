@@ -2,19 +2,21 @@
 /*
  * daemon.h - what the files of the daemon's shell share
  *
- * Four threads, and who may touch what:
+ * Five threads, and who may touch what:
  *
  *   control	sockets, struct client, the files for operators; the main thread
  *   mm		struct core and everything that the core points at; struct
  *		client_ring of active clients
  *   mapper	the device: makes and releases extents
  *   copier	the device's blocks and the host pool's slots, see tiers.h
+ *   closer	connections that are over, until they are closed
  *
  *   control -> mm	mm_call(): one function at a time, waited for
  *   mm -> control	words that say what is due (want, dirty, notes), and a
  *			kick; no queue, so nothing can be full
  *   mm <-> mapper	two queues, sized for the extents there are
  *   mm <-> copier	two queues, sized for the slots there are
+ *   control -> closer	a list that can take any number
  *   mapper, control, copier
  *			the table of extent descriptors, under extent_lock
  *
@@ -162,6 +164,18 @@ struct client {
 	struct client_ring	ring;
 };
 
+/**
+ * struct closer - see closer.c
+ * @first: to be closed; pushed by control, taken by the thread
+ */
+struct closer {
+	struct closing	*first;
+	sem_t		bell;
+	pthread_t	thread;
+	bool		stop;
+	bool		runs;
+};
+
 struct extent_fd {
 	int	fd;
 	u32	generation;
@@ -258,6 +272,8 @@ struct daemon {
 	pthread_mutex_t		extent_lock;
 	struct extent_fd	*extent_fds;
 
+	struct closer		closer;
+
 	/* the lower tiers */
 	struct hostpool		host;
 	struct copier		copier;
@@ -322,7 +338,7 @@ void client_accept(struct daemon *d, struct watch *w, u32 events);
 void client_hang_up(struct daemon *d, struct client *c);
 void client_make_room(struct daemon *d);
 void client_abort(struct daemon *d, struct client *c);
-void client_free(struct client *c);
+void client_free(struct daemon *d, struct client *c);
 void client_take_notes(struct daemon *d);
 void client_send_extents(struct daemon *d, u64 mask);
 u64 client_timers(struct daemon *d, u64 now);
@@ -404,6 +420,12 @@ void socket_close(struct daemon *d);
 int __must_check limits_files(struct daemon *d);
 int __must_check limits_memory(struct daemon *d);
 bool log_allowed(void);
+
+/* closer.c */
+void conn_close(struct daemon *d, int fd);
+void watch_conn_close(struct daemon *d, struct watch *w);
+int __must_check closer_start(struct daemon *d);
+void closer_stop(struct daemon *d);
 
 /* deposit.c */
 int __must_check deposit_init(struct daemon *d);

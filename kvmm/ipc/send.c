@@ -2,10 +2,9 @@
 /*
  * send.c - messages and descriptors on a client's socket
  *
- * Nothing here blocks.  What a client sends is read with room for as many
- * descriptors as one message can carry, and every one is closed: a client
- * has no reason to send any, and one that was not read would stay open in
- * the daemon.
+ * Nothing here blocks.  A message is looked at before it is taken: a client has
+ * no reason to send descriptors, and one that does is refused with the message
+ * still in the queue, since to close what it sent might take long (closer.c).
  *
  * Extents go out in batches.  How many descriptors can be on their way to a
  * client that does not read is bounded by the small send buffer of its
@@ -28,30 +27,6 @@ union fds_control {
 	struct cmsghdr	align;
 };
 
-/* Close every descriptor in @msg.  Return: how many there were. */
-static u32 fds_close(struct msghdr *msg)
-{
-	struct cmsghdr *cm;
-	u32 nr = 0;
-
-	for (cm = CMSG_FIRSTHDR(msg); cm; cm = CMSG_NXTHDR(msg, cm)) {
-		size_t n, i;
-		int fd;
-
-		if (cm->cmsg_level != SOL_SOCKET ||
-		    cm->cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (i = 0; i < n; i++) {
-			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int),
-			       sizeof(fd));
-			close(fd);
-			nr++;
-		}
-	}
-	return nr;
-}
-
 /**
  * sock_recv() - read one message, without waiting; descriptors are refused
  *
@@ -60,24 +35,23 @@ static u32 fds_close(struct msghdr *msg)
  */
 ssize_t sock_recv(int sock, void *buf, size_t len)
 {
-	union fds_control control;
 	struct iovec iov = { .iov_base = buf, .iov_len = len };
-	struct msghdr msg = {
-		.msg_iov	= &iov,
-		.msg_iovlen	= 1,
-		.msg_control	= control.buf,
-		.msg_controllen	= sizeof(control.buf),
-	};
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t n;
 
+	/* Without room for descriptors, those that are there show as cut. */
 	do {
-		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_PEEK);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	if (fds_close(&msg) || (msg.msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
+	if (msg.msg_flags & (MSG_CTRUNC | MSG_TRUNC))
 		return -EBADMSG;
-	return n;
+	/* Not more than was looked at: a stream may have gone on. */
+	do {
+		n = recv(sock, buf, (size_t)n, MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
 }
 
 /**

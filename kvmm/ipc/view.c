@@ -40,7 +40,7 @@ struct view {
 
 static void view_free(struct daemon *d, struct view *v)
 {
-	watch_close(d, &v->sock);
+	watch_conn_close(d, &v->sock);
 	list_del(&v->node);
 	d->nr_views--;
 	seq_free(&v->out);
@@ -130,7 +130,7 @@ void view_accept(struct daemon *d, struct watch *w, u32 events)
 		return;
 	v = d->nr_views < MAX_VIEWS ? calloc(1, sizeof(*v)) : NULL;
 	if (!v) {
-		close(sock);
+		conn_close(d, sock);
 		if (log_allowed())
 			pr_warn("a reader is turned away: %u are there",
 				d->nr_views);

@@ -44,9 +44,9 @@ static void teardown(void)
 {
 	int tries;
 
-	for (tries = 0; ipcd_nr_fds(d.pid) != fds_before && tries < 200; tries++)
+	for (tries = 0; ipcd_nr_fds(d.pid) > fds_before && tries < 200; tries++)
 		usleep(10000);
-	ck_assert_int_eq(ipcd_nr_fds(d.pid), fds_before);
+	ck_assert_int_le(ipcd_nr_fds(d.pid), fds_before);
 	ipcd_check(&d);
 	ipcd_stop(&d);
 }

@@ -9,6 +9,8 @@
  */
 #include <check.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -171,7 +173,7 @@ START_TEST(test_socket_gone_at_once)
 }
 END_TEST
 
-static void send_fds(int sock, const void *buf, size_t len, u32 nr)
+static void send_fd(int sock, const void *buf, size_t len, int fd, u32 nr)
 {
 	char control[CMSG_SPACE(KVMM_MAP_BATCH * sizeof(int))] = { 0 };
 	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
@@ -186,8 +188,13 @@ static void send_fds(int sock, const void *buf, size_t len, u32 nr)
 	cm->cmsg_type = SCM_RIGHTS;
 	cm->cmsg_len = CMSG_LEN(nr * sizeof(int));
 	for (i = 0; i < nr; i++)
-		memcpy(CMSG_DATA(cm) + i * sizeof(int), &sock, sizeof(int));
+		memcpy(CMSG_DATA(cm) + i * sizeof(int), &fd, sizeof(int));
 	ck_assert_int_eq(sendmsg(sock, &msg, MSG_NOSIGNAL), (ssize_t)len);
+}
+
+static void send_fds(int sock, const void *buf, size_t len, u32 nr)
+{
+	send_fd(sock, buf, len, sock, nr);
 }
 
 /* With the request, and after it: refused, and none stays in the daemon. */
@@ -214,6 +221,59 @@ START_TEST(test_socket_fds_refused)
 	send_fds(r.sock, "x", 1, 3);
 	ck_assert(rawc_state(&r, KVMM_CLIENT_EXPELLED));
 	ck_assert(rawc_hung_up(&r, 2000));
+}
+END_TEST
+
+/* Closing what it sends waits until somebody reads at the other end. */
+static int lingering(int *peer)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET };
+	struct linger linger = { .l_onoff = 1, .l_linger = 60 };
+	socklen_t len = sizeof(sin);
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static char junk[4096];
+
+	sin.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	ck_assert_int_eq(bind(l, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	ck_assert_int_eq(listen(l, 1), 0);
+	ck_assert_int_eq(getsockname(l, (struct sockaddr *)&sin, &len), 0);
+	ck_assert_int_eq(connect(s, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	*peer = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+	ck_assert_int_ge(*peer, 0);
+	close(l);
+	while (send(s, junk, sizeof(junk), MSG_DONTWAIT) > 0)
+		;
+	ck_assert_int_eq(setsockopt(s, SOL_SOCKET, SO_LINGER, &linger,
+				    sizeof(linger)), 0);
+	return s;
+}
+
+/*
+ * In a message that is refused, and behind one: the daemon is the last to
+ * close it, and others do not wait.
+ */
+START_TEST(test_socket_fds_linger)
+{
+	struct kvmm_attach_req req;
+	int peer, fd = lingering(&peer), s = rawc_connect(&d), i;
+
+	ck_assert_int_ge(s, 0);
+	rawc_request(&req);
+	/* It stops for that long, so that ours is closed first. */
+	kill(d.pid, SIGSTOP);
+	if (_i) {
+		req.abi_version++;
+		ck_assert_int_eq(send(s, &req, sizeof(req), MSG_NOSIGNAL),
+				 sizeof(req));
+	}
+	for (i = 0; i < 3; i++)
+		send_fd(s, &req, sizeof(req), fd, 1);
+	close(fd);
+	close(s);
+	kill(d.pid, SIGCONT);
+	rawc_open(&r, &d);
+	close(peer);
 }
 END_TEST
 
@@ -601,6 +661,7 @@ static Suite *ipc_suite(void)
 	tcase_add_loop_test(tc, test_socket_garbage, 0, 6);
 	tcase_add_test(tc, test_socket_gone_at_once);
 	tcase_add_test(tc, test_socket_fds_refused);
+	tcase_add_loop_test(tc, test_socket_fds_linger, 0, 2);
 	tcase_add_test(tc, test_socket_message_after_attach);
 	tcase_add_test(tc, test_socket_greeting_limit);
 	tcase_add_test(tc, test_memory_seals);

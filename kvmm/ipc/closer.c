@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * closer.c - connections are closed by a thread of their own
+ *
+ * Whoever closes a socket last also closes the descriptors that wait in its
+ * queue unread, and closing can take as long as their owner likes: a TCP
+ * connection that lingers, for one.  So the control thread receives none (see
+ * sock_recv()) and closes no connection itself: it shuts the socket down,
+ * which the peer sees at once, and hands it over.
+ *
+ * The thread has nothing to lose by waiting, but others are behind: while it
+ * closes, a timer signals it every millisecond, and the wait for a connection
+ * that lingers is over.
+ *
+ * Handing over is a push onto a list that the thread takes as a whole.  Its
+ * length is bounded by the descriptors that the daemon may have.
+ *
+ * Context: control thread, but for closer_main().
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id	_sigev_un._tid
+#endif
+
+#define NUDGE_NS	NSEC_PER_MSEC
+#define STOP_S		2
+
+struct closing {
+	struct closing	*next;
+	int		fd;
+};
+
+/* Only there so that the signal ends a wait. */
+static void closer_nudged(int sig)
+{
+}
+
+static void closer_nudge(timer_t timer, u64 ns)
+{
+	struct itimerspec its = {
+		.it_value.tv_nsec = (long)ns, .it_interval.tv_nsec = (long)ns,
+	};
+
+	timer_settime(timer, 0, &its, NULL);
+}
+
+static void closer_close_all(struct closer *cl, timer_t *timer)
+{
+	/* Pairs with the release in conn_close(). */
+	struct closing *c = __atomic_exchange_n(&cl->first, NULL,
+						__ATOMIC_ACQUIRE);
+
+	if (c && timer)
+		closer_nudge(*timer, NUDGE_NS);
+	while (c) {
+		struct closing *next = c->next;
+
+		close(c->fd);
+		free(c);
+		c = next;
+	}
+	if (timer)
+		closer_nudge(*timer, 0);
+}
+
+static void *closer_main(void *arg)
+{
+	struct closer *cl = arg;
+	struct sigevent ev = {
+		.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM,
+	};
+	timer_t timer;
+	bool timed;
+
+	pthread_setname_np(pthread_self(), "kvmm-closer");
+	ev.sigev_notify_thread_id = (int)syscall(SYS_gettid);
+	timed = !timer_create(CLOCK_MONOTONIC, &ev, &timer);
+	while (!READ_ONCE(cl->stop)) {
+		if (!sem_wait(&cl->bell))
+			closer_close_all(cl, timed ? &timer : NULL);
+	}
+	closer_close_all(cl, timed ? &timer : NULL);
+	if (timed)
+		timer_delete(timer);
+	return NULL;
+}
+
+/**
+ * conn_close() - close a connection whose other end is not trusted
+ * @fd: no longer watched; -1 is nothing
+ */
+void conn_close(struct daemon *d, int fd)
+{
+	struct closer *cl = &d->closer;
+	struct closing *c;
+
+	if (fd < 0)
+		return;
+	shutdown(fd, SHUT_RDWR);
+	c = cl->runs ? malloc(sizeof(*c)) : NULL;
+	if (!c) {
+		close(fd);
+		return;
+	}
+	c->fd = fd;
+	c->next = READ_ONCE(cl->first);
+	/* Pairs with the acquire in closer_close_all(). */
+	while (!__atomic_compare_exchange_n(&cl->first, &c->next, c, true,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+	sem_post(&cl->bell);
+}
+
+/* watch_conn_close() - as watch_close(), for a connection */
+void watch_conn_close(struct daemon *d, struct watch *w)
+{
+	watch_remove(d, w);
+	conn_close(d, w->fd);
+	w->fd = -1;
+}
+
+/**
+ * closer_start() - start the thread
+ * Context: before there are connections.
+ * Return: 0 or a negative errno.
+ */
+int closer_start(struct daemon *d)
+{
+	struct sigaction sa = { .sa_handler = closer_nudged };
+	int err;
+
+	sigemptyset(&sa.sa_mask);
+	if (sigaction(SIGALRM, &sa, NULL) || sem_init(&d->closer.bell, 0, 0))
+		return -errno;
+	err = pthread_create(&d->closer.thread, NULL, closer_main, &d->closer);
+	d->closer.runs = !err;
+	return -err;
+}
+
+/* closer_stop() - after the last connection; what hangs, hangs until exit */
+void closer_stop(struct daemon *d)
+{
+	struct closer *cl = &d->closer;
+	struct timespec ts;
+
+	if (!cl->runs)
+		return;
+	WRITE_ONCE(cl->stop, true);
+	sem_post(&cl->bell);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec += STOP_S;
+	cl->runs = pthread_timedjoin_np(cl->thread, NULL, &ts) != 0;
+}
