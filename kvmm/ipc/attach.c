@@ -360,7 +360,7 @@ static void attach_log_dropped(const struct attach_call *a)
 {
 	char name[KVMM_NAME_LEN];
 
-	if (a->info.dropped_blocks)
+	if (a->info.dropped_blocks && log_life_allowed())
 		pr_info("domain %s: another model identity attached, %u cached blocks dropped",
 			domain_print(a->req, name), a->info.dropped_blocks);
 }
@@ -371,9 +371,10 @@ static void attach_log(const struct attach_call *a)
 	const struct client *c = a->c;
 	char name[KVMM_NAME_LEN];
 
-	pr_info("client %u attached: %s (pid %d, uid %u), domain %s", c->id,
-		c->info.comm, (int)c->info.pid, c->uid,
-		domain_print(a->req, name));
+	if (log_life_allowed())
+		pr_info("client %u attached: %s (pid %d, uid %u), domain %s",
+			c->id, c->info.comm, (int)c->info.pid, c->uid,
+			domain_print(a->req, name));
 	pr_debug("client %u: blocks of %llu bytes, %u in a span of %u extents, tail %.2f %%",
 		 c->id, (unsigned long long)rep->block_bytes, rep->span_blocks,
 		 rep->span_extents, 100.0 * (double)rep->span_tail /

@@ -180,7 +180,7 @@ void client_hang_up(struct daemon *d, struct client *c)
 	if (c->stage != CLIENT_ATTACHED && !detached)
 		return;
 	/* How the others ended is told when their process has. */
-	if (detached)
+	if (detached && log_life_allowed())
 		pr_info("client %u detached: %s (pid %d)", c->id, c->info.comm,
 			(int)c->info.pid);
 	pr_debug("client %u hung up, %llu extents were sent to it", c->id,
@@ -314,7 +314,7 @@ void client_on_pidfd(struct daemon *d, struct watch *w, u32 events)
 	struct client *c = container_of(w, struct client, pidfd);
 
 	client_ended(d, c);
-	if (c->stage == CLIENT_HUNG_UP)
+	if (c->stage == CLIENT_HUNG_UP && log_life_allowed())
 		pr_info("client %u died: %s (pid %d); its memory is back, its full blocks stay cached",
 			c->id, c->info.comm, (int)c->info.pid);
 }

@@ -420,6 +420,7 @@ void socket_close(struct daemon *d);
 int __must_check limits_files(struct daemon *d);
 int __must_check limits_memory(struct daemon *d);
 bool log_allowed(void);
+bool log_life_allowed(void);
 
 /* closer.c */
 void conn_close(struct daemon *d, int fd);

@@ -52,6 +52,14 @@ u32 by_level(u32 check, u32 full, u32 soak)
 	return check;
 }
 
+u32 time_scale(void)
+{
+	const char *scale = getenv("KVMM_TIME_SCALE");
+	const u32 n = scale ? (u32)atoi(scale) : 1;
+
+	return max(n, 1u);
+}
+
 u32 random_below(u32 n)
 {
 	static u64 state;

@@ -36,6 +36,8 @@ const char *demo_model(void);
 
 /* check, full or soak: which of three numbers applies. */
 u32 by_level(u32 check, u32 full, u32 soak);
+/* How much longer everything may take, since it is instrumented. */
+u32 time_scale(void);
 
 /* Own numbers, from a seed that is printed once. */
 u32 random_below(u32 n);

@@ -93,7 +93,7 @@ END_TEST
 /* It never reads: what it leaves behind is bounded, then it is given up. */
 START_TEST(test_reader_that_does_not_read)
 {
-	u64 end = now_ms() + 20000 * serve_scale();
+	u64 end = now_ms() + 20000 * time_scale();
 	char *text = NULL;
 	struct web w;
 
@@ -121,7 +121,7 @@ END_TEST
 /* Bytes one by one, for ever: the answer is 408, in time. */
 static void drip(const char *head, u32 seconds)
 {
-	const u32 late = seconds * 1000 + 700 * serve_scale();
+	const u32 late = seconds * 1000 + 700 * time_scale();
 	u64 begin = now_ms(), took;
 	struct pollfd p;
 	struct web w;

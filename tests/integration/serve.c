@@ -12,14 +12,6 @@
 
 #include "tests/integration/serve.h"
 
-u32 serve_scale(void)
-{
-	const char *scale = getenv("KVMM_TIME_SCALE");
-	const u32 n = scale ? (u32)atoi(scale) : 1;
-
-	return max(n, 1u);
-}
-
 const char *serve_said(struct served *s)
 {
 	char *text = slurp(s->job.err);
@@ -147,7 +139,7 @@ double serve_figure(struct served *s, const char *name)
 
 void serve_await_idle(struct served *s, u32 ms)
 {
-	const u64 end = now_ms() + ms * serve_scale();
+	const u64 end = now_ms() + ms * time_scale();
 	s64 open, sealed, committed;
 
 	for (;;) {

@@ -23,8 +23,6 @@ struct served {
  * wait until it says where it listens.
  */
 void serve_start(struct served *s, struct rig *r, ...);
-/* How much longer everything may take, since it is instrumented. */
-u32 serve_scale(void);
 /* The end of what it said on stderr, for a failure's text. */
 const char *serve_said(struct served *s);
 /* Wait until /ready answers @status; fails after @seconds. */

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hostile.h - a program that means harm, beside an honest one
+ *
+ * A hostile program draws attacks from a seed for a given time: some on the
+ * sockets, by itself, some as an attached client, in sessions, which are its
+ * children and may stop, die or be killed.  It counts what it did in memory
+ * that it shares with the test, and what it should not have been able to do.
+ */
+#ifndef TESTS_HOSTILE_H
+#define TESTS_HOSTILE_H
+
+#include "tests/integration/harness.h"
+#include "tests/integration/wire.h"
+
+/* Attacks of an attached client: name, words. */
+#define HOSTILE_RING(x)							\
+	x(sqe_random,	"entries of random bytes")			\
+	x(sqe_field,	"entries with one field wrong")			\
+	x(args_random,	"good entries with random arguments")		\
+	x(args_outside,	"arguments outside their area")			\
+	x(number_again,	"request numbers used again")			\
+	x(tail_ahead,	"tails far ahead")				\
+	x(tail_back,	"tails that go back")				\
+	x(head_ahead,	"heads past what was completed")		\
+	x(scribble,	"segment C overwritten at random")		\
+	x(double_fetch,	"arguments changed while requests run")		\
+	x(ack_lie,	"lies about extents")				\
+	x(storm,	"open, fork and close to the limits")		\
+	x(bell,		"doorbells by the thousand, and full ones")	\
+	x(mute,		"answers and messages never read")		\
+	x(speak,	"messages after ATTACH")			\
+	x(hole,		"holes punched in segments and extents")	\
+	x(truncate,	"segments and extents cut or grown")		\
+	x(forbidden,	"segment D written to")				\
+	x(stop,		"stopped inside a step")			\
+	x(exit,		"ended inside a step")				\
+	x(leave,	"hung up inside a step, living on")
+
+/* Attacks on the sockets. */
+#define HOSTILE_SOCK(x)							\
+	x(hello_none,	"connections closed at once")			\
+	x(hello_cut,	"attach requests cut or too long")		\
+	x(hello_wrong,	"attach requests with wrong fields")		\
+	x(hello_random,	"attach requests of random bytes")		\
+	x(hello_gone,	"attach requests of one who hangs up")		\
+	x(hello_mute,	"connections that say nothing")			\
+	x(fds_attach,	"descriptors on the attach socket")		\
+	x(fds_linger,	"descriptors that take long to close")
+
+/* The same on sockets that are for the daemon's own user. */
+#define HOSTILE_OWN(x)							\
+	x(fds_view,	"descriptors on the view socket")		\
+	x(fds_admin,	"descriptors on the admin socket")		\
+	x(view_random,	"garbage on the view socket")			\
+	x(view_unread,	"views never read")				\
+	x(view_half,	"half a request on the view socket")		\
+	x(admin_random,	"garbage on the admin socket")
+
+/* What another user may not do. */
+#define HOSTILE_FOREIGN(x)						\
+	x(foreign,	"another user at the view and admin sockets")
+
+#define HOSTILE_ALL(x)							\
+	HOSTILE_RING(x) HOSTILE_SOCK(x) HOSTILE_OWN(x) HOSTILE_FOREIGN(x)
+
+enum hostile_kind {
+#define x(name, words)	HOSTILE_##name,
+	HOSTILE_ALL(x)
+#undef x
+	HOSTILE_NR,
+};
+
+/**
+ * struct hostile_counts - what was done; shared by all hostile processes
+ * @done:     attacks carried out
+ * @sessions: clients that attached
+ * @expelled: of them, those that the daemon ended
+ * @refused:  attaches that were refused
+ * @breaches: things that should have been impossible
+ * @breach:   the first of them
+ */
+struct hostile_counts {
+	u32	done[HOSTILE_NR];
+	u32	sessions;
+	u32	expelled;
+	u32	refused;
+	u32	breaches;
+	char	breach[128];
+};
+
+#define HOSTILE_HELD	24
+
+/**
+ * struct hostile - one hostile program
+ * @uid:     whose it is; 0: of whoever runs the test
+ * @attach:  path of the socket, or of a descriptor of it
+ * @held:    connections that are left open for a while
+ */
+struct hostile {
+	pid_t			pid;
+	uid_t			uid;
+	u64			rng;
+	u64			end_ms;
+	char			attach[RIG_PATH + 32];
+	char			view[RIG_PATH + 32];
+	char			admin[RIG_PATH + 32];
+	struct hostile_counts	*counts;
+	int			held[HOSTILE_HELD];
+	u32			next_held;
+};
+
+/* Start one for @seconds, as user @uid if that is not 0. */
+void hostile_start(struct hostile *h, struct rig *r,
+		   struct hostile_counts *counts, uid_t uid, u32 seconds);
+/* Wait for its end; nothing of it is left afterwards. */
+void hostile_finish(struct hostile *h);
+/* The words of one kind. */
+const char *hostile_words(enum hostile_kind kind);
+
+/* ---- for the files of attacks ---- */
+
+u32 hostile_below(struct hostile *h, u32 n);
+void hostile_fill(struct hostile *h, void *buf, size_t bytes);
+void hostile_breach(struct hostile *h, const char *what);
+void hostile_count(struct hostile *h, enum hostile_kind kind);
+
+/* Carry out one, drawn at random; counts it. */
+void hostile_sock_attack(struct hostile *h);
+/* The same on @w; false when the session is over. */
+bool hostile_ring_attack(struct hostile *h, struct wire *w);
+
+#endif /* TESTS_HOSTILE_H */

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_hostile.c - a program that means harm, beside an honest one
+ *
+ * budget: 40 s, full 160 s
+ *
+ * An honest runtime generates, again and again; its text is known from a run
+ * alone.  Beside it hostile programs, of its own user and where the test may
+ * also of another one, do to the daemon whatever they can think of.  The
+ * text does not change, the daemon is the same process all the time and says
+ * no more than it may, and when they are gone nothing of them is left in it.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/integration/hostile.h"
+#include "tests/integration/prompts.h"
+
+#define OTHER_UID	65534
+#define LINES_ALWAYS	60	/* of the daemon, in any case */
+#define LINES_SECOND	30	/* and for each second of attacks */
+#define GROWTH_KB	8192	/* of the daemon's own memory */
+
+static struct rig rig;
+static struct samples truth;
+static char prompts[RIG_PATH + 32];
+
+static struct job honest_start(void)
+{
+	return job_start(&rig, "kvrt", "generate", demo_model(),
+			 "--prompt-file", prompts, "--temperature", "0",
+			 "--max-tokens", "40", "--ignore-eos", "-n", "2",
+			 "--threads", "1", "--mode", "exact", "--json", NULL);
+}
+
+static void honest_judge(struct job *j)
+{
+	int code = job_wait(j, 60 * time_scale());
+	struct samples s;
+
+	if (code)
+		ck_abort_msg("the honest one ended with %d:\n%s", code,
+			     slurp(j->err));
+	samples_read(&s, j->out);
+	samples_equal(&truth, &s);
+	samples_free(&s);
+	unlink(j->out);
+	unlink(j->err);
+}
+
+/* One undisturbed run; its time in ms. */
+static u64 honest_alone(void)
+{
+	u64 start = now_ms();
+	struct job j = honest_start();
+
+	honest_judge(&j);
+	return now_ms() - start;
+}
+
+/* ---- what the daemon holds ---- */
+
+/* Descriptors of the daemon but for extents, which come and go. */
+static u32 daemon_fds(pid_t pid)
+{
+	char path[RIG_PATH], to[RIG_PATH];
+	struct dirent *e;
+	ssize_t n;
+	u32 nr = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	ck_assert_ptr_nonnull(dir);
+	while ((e = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", pid,
+			 e->d_name);
+		n = readlink(path, to, sizeof(to) - 1);
+		if (n < 0)
+			continue;
+		to[n] = '\0';
+		nr += !strstr(to, "/memfd:kvmm-extent");
+	}
+	closedir(dir);
+	return nr;
+}
+
+static s64 daemon_kb(pid_t pid, const char *key)
+{
+	char path[64], *text, *line;
+	s64 kb = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	text = slurp(path);
+	line = strstr(text, key);
+	if (line)
+		kb = strtoll(line + strlen(key), NULL, 10);
+	free(text);
+	return kb;
+}
+
+/* Segments of clients that the daemon has mapped. */
+static u32 daemon_segments(pid_t pid)
+{
+	char path[64], *text, *p;
+	u32 nr = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	text = slurp(path);
+	for (p = text; (p = strstr(p, "/memfd:kvmm-client")); p++)
+		nr++;
+	free(text);
+	return nr;
+}
+
+static u32 daemon_lines(void)
+{
+	char path[RIG_PATH + 32], *text;
+	u32 nr;
+
+	snprintf(path, sizeof(path), "%s/job-0.err", rig.dir);
+	text = slurp(path);
+	nr = count_lines(text);
+	free(text);
+	return nr;
+}
+
+/* The last of them may have been stopped, and has a while to be killed. */
+static void await_nobody(u32 fds, pid_t pid)
+{
+	u64 end = now_ms() + 20000 * time_scale();
+
+	while (rig_value(&rig, "vmstat", "nr_clients") ||
+	       daemon_fds(pid) > fds) {
+		if (now_ms() > end)
+			ck_abort_msg("%lld clients and %u descriptors are left, not 0 and %u",
+				     (long long)rig_value(&rig, "vmstat",
+							  "nr_clients"),
+				     daemon_fds(pid), fds);
+		nap_ms(50);
+	}
+}
+
+/* ---- the whole ---- */
+
+static void print_counts(const struct hostile_counts *c, bool foreign)
+{
+	u32 i;
+
+	for (i = 0; i < HOSTILE_NR; i++)
+		printf("  %7u  %s\n", c->done[i], hostile_words(i));
+	printf("  %u sessions attached, %u were expelled, %u refused\n",
+	       c->sessions, c->expelled, c->refused);
+	fflush(stdout);
+	for (i = 0; i < HOSTILE_NR; i++)
+		if (i != HOSTILE_foreign || foreign)
+			ck_assert_msg(c->done[i], "none was carried out: %s",
+				      hostile_words(i));
+	ck_assert_uint_gt(c->expelled, 0);
+}
+
+/* Run the honest one until the hostile ones end; the ms of a run. */
+static u64 honest_beside(u64 end_ms, u32 *runs)
+{
+	u64 start = now_ms();
+
+	*runs = 0;
+	do {
+		(void)honest_alone();
+		(*runs)++;
+	} while (now_ms() < end_ms);
+	return (now_ms() - start) / *runs;
+}
+
+static void start_rig(void)
+{
+	rig_start(&rig, "--pool-size", "48M", "--extent-size", "512K",
+		  "--step-deadline-ms", "400", "--quiet-deadline-ms", "1000",
+		  "--socket-mode", "0666", NULL);
+	snprintf(prompts, sizeof(prompts), "%s/honest.txt", rig.dir);
+	prompts_write(prompts, 0, 6, "");
+}
+
+START_TEST(test_hostile)
+{
+	u32 seconds = by_level(8, 60, 60), runs, fds, lines;
+	bool root = !geteuid();
+	struct hostile_counts *c = mmap(NULL, sizeof(*c), PROT_READ |
+					PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+					-1, 0);
+	struct hostile same, other;
+	u64 alone, beside;
+	struct job first;
+	s64 kb;
+	pid_t pid;
+
+	ck_assert_ptr_ne(c, MAP_FAILED);
+	start_rig();
+	first = honest_start();
+	ck_assert_int_eq(job_wait(&first, 60 * time_scale()), 0);
+	samples_read(&truth, first.out);
+	ck_assert_uint_eq(truth.nr, 12);
+	alone = honest_alone();
+	pid = rig_daemon(&rig);
+	ck_assert_int_gt(pid, 0);
+	fds = daemon_fds(pid);
+	kb = daemon_kb(pid, "RssAnon:");
+
+	hostile_start(&same, &rig, c, 0, seconds);
+	if (root)
+		hostile_start(&other, &rig, c, OTHER_UID, seconds);
+	else
+		printf("  no hostile program of another user: the test does not run as root\n");
+	beside = honest_beside(same.end_ms, &runs);
+	hostile_finish(&same);
+	if (root)
+		hostile_finish(&other);
+
+	print_counts(c, root);
+	ck_assert_msg(!c->breaches, "%u breaches: %s", c->breaches, c->breach);
+	ck_assert_int_eq(rig_daemon(&rig), pid);
+	await_nobody(fds, pid);
+	rig_walk(&rig);
+	(void)honest_alone();
+	await_nobody(fds, pid);
+	ck_assert_uint_eq(daemon_segments(pid), 0);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "Quarantine"), 0);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "Committed"), 0);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "Open"), 0);
+	lines = daemon_lines();
+	printf("  the honest one: %u runs of %llu ms, %llu ms alone; the daemon: %u lines, %lld kB more\n",
+	       runs, (unsigned long long)beside, (unsigned long long)alone,
+	       lines, (long long)(daemon_kb(pid, "RssAnon:") - kb));
+	ck_assert_uint_le(lines, LINES_ALWAYS + seconds * LINES_SECOND);
+	/* Instrumentation keeps memory that was freed. */
+	if (time_scale() == 1)
+		ck_assert_int_le(daemon_kb(pid, "RssAnon:"), kb + GROWTH_KB);
+	ck_assert_int_eq(rig_daemon(&rig), pid);
+	samples_free(&truth);
+	rig_stop(&rig);
+	munmap(c, sizeof(*c));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("hostile");
+	TCase *tc = tcase_create("beside");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 600);
+	tcase_add_test(tc, test_hostile);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
