@@ -125,7 +125,8 @@ static void kill_round(u32 round, u32 *cached, u32 *witnessed)
 
 	before = rig_value(&rig, "vmstat", "client_death");
 	victim = victim_start(prompts, "800");
-	ms = early ? random_below(60) : 100 + random_below(400);
+	ms = early ? random_below(60) :
+	     (100 + random_below(400)) * time_scale();
 	while (ms) {
 		u32 part = min(ms, 20u);
 

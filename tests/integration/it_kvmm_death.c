@@ -196,7 +196,7 @@ static u32 count_whole(u32 to)
 /* Every server serves (again): so many more answers come of each. */
 static void await_whole(u32 more)
 {
-	const u64 end = now_ms() + WAIT_MS * serve_scale();
+	const u64 end = now_ms() + WAIT_MS * time_scale();
 	u32 want[NR_SERVERS], i;
 
 	for (i = 0; i < NR_SERVERS; i++)
@@ -215,7 +215,7 @@ static void await_whole(u32 more)
 /* Until every answer under way has come. */
 static void clients_park(void)
 {
-	const u64 end = now_ms() + WAIT_MS * serve_scale();
+	const u64 end = now_ms() + WAIT_MS * time_scale();
 	u32 i;
 
 	store_release(&clients_pause, 1);
@@ -268,7 +268,7 @@ static void world_start(u32 quiet_ms)
 	struct job j;
 	u32 i;
 
-	snprintf(quiet, sizeof(quiet), "%u", quiet_ms * serve_scale());
+	snprintf(quiet, sizeof(quiet), "%u", quiet_ms * time_scale());
 	rig_start(&rig, "--pool-size", "4M", "--extent-size", "256K",
 		  "--host-size", "2M", "--area-max", "32M", "--swappiness",
 		  "200", "--quiet-deadline-ms", quiet, NULL);
@@ -320,7 +320,7 @@ static void census_print(const struct census *c, const char *when)
 /* Quiet, and no more than at @was, if that is given. */
 static void census_quiet(struct census *now, const struct census *was)
 {
-	const u64 end = now_ms() + 3 * QUIET_MS * serve_scale();
+	const u64 end = now_ms() + 3 * QUIET_MS * time_scale();
 	char why[2200];
 	u32 i;
 
@@ -429,7 +429,7 @@ START_TEST(test_kill_daemon)
 			continue;
 		clients_park();
 		if (!first.nr_procs) {
-			nap_ms(QUIET_MS * serve_scale() + 500);
+			nap_ms(QUIET_MS * time_scale() + 500);
 			census_quiet(&first, NULL);
 		}
 		census_quiet(&last, &first);

@@ -352,6 +352,7 @@ void scene_reborn(struct scene *s)
 {
 	int count = scene_file(s, "lives", O_RDWR | O_CREAT | O_APPEND);
 	const char *waits = getenv("SCENE_WAITS_MS");
+	const char *scale = getenv("KVMM_TIME_SCALE");
 	struct stat st;
 	struct swapd_req r;
 	u64 start = sc_now_ns();
@@ -382,7 +383,7 @@ void scene_reborn(struct scene *s)
 		(unsigned long long)start, s->c.pid);
 	/* On a slow disk: when the kernel has as many as it may. */
 	if (waits)
-		usleep(30000);
+		usleep(30000 * (scale ? (u32)atoi(scale) : 1));
 	if ((u64)st.st_size < s->n)
 		kill(getpid(), SIGKILL);
 	scene_check(sc_quiet(&s->c, 60000), "requests without an answer");
