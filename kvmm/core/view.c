@@ -87,6 +87,38 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 	return 0;
 }
 
+/* Of one client's open sequences: what is with memory, and what is not yet. */
+static void client_add_seqs(const struct core *c, u32 client,
+			    struct core_client_view *v)
+{
+	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	u32 left = c->clients[client].nr_seqs, i;
+
+	for (i = 0; left && i < c->clients[client].max_seqs; i++) {
+		if (s[i].state == KVMM_SEQ_CLOSED)
+			continue;
+		left--;
+		if (s[i].flags & SEQF_RUNNING)
+			v->nr_running++;
+		else if (s[i].state != KVMM_SEQ_FAILED)
+			v->nr_waiting++;
+		v->blocks += s[i].nr_blocks;
+	}
+}
+
+/* Not the length of the wait list: that lacks those without ids. */
+static u32 domain_waiting(const struct core *c, u32 domain)
+{
+	struct core_client_view v = { 0 };
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (c->clients[i].state != CLI_FREE &&
+		    c->clients[i].domain == domain)
+			client_add_seqs(c, i, &v);
+	return v.nr_waiting;
+}
+
 /* Domain @i: -ERANGE past the last, -ENOENT for an unused record. */
 int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 {
@@ -112,28 +144,11 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->max_bytes = d->max_bytes;
 	v->current_bytes = domain_used(d) * d->block_bytes;
 	v->peak_bytes = d->peak * d->block_bytes;
-	v->nr_waiting = d->nr_waiting;
+	v->nr_waiting = domain_waiting(c, i);
 	v->nr_running = d->nr_running;
 	v->nr_max_events = d->nr_max_events;
 	v->nr_preempted = d->nr_preempted;
 	return 0;
-}
-
-static void client_add_seqs(const struct core *c, u32 client,
-			    struct core_client_view *v)
-{
-	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
-	u32 left = c->clients[client].nr_seqs, i;
-
-	for (i = 0; left && i < c->clients[client].max_seqs; i++) {
-		if (s[i].state == KVMM_SEQ_CLOSED)
-			continue;
-		left--;
-		v->nr_running += !!(s[i].flags & SEQF_RUNNING);
-		v->nr_waiting += s[i].state == KVMM_SEQ_WAITING ||
-				 s[i].state == KVMM_SEQ_RECOMPUTE;
-		v->blocks += s[i].nr_blocks;
-	}
 }
 
 /* Client @i: -ERANGE past the last, -ENOENT for an unused record. */

@@ -70,8 +70,8 @@
 	x(nr_domains, n->nr_domains, "domains")				\
 	x(nr_clients, n->nr_clients, "clients whose memory is not all back") \
 	x(nr_seqs, sum.seqs, "sequences")				\
-	x(nr_seqs_running, sum.running, "of these, with memory")	\
-	x(nr_seqs_waiting, sum.waiting, "of these, waiting for ids or memory") \
+	x(nr_seqs_running, sum.running, "of these, with memory, or it is being restored")	\
+	x(nr_seqs_waiting, sum.waiting, "of these, without: new, preempted or swapped out") \
 	x(nr_steps_open, sum.steps, "steps begun and not ended")
 
 /* prefixcache: sizes in kB. */

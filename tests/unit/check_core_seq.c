@@ -234,6 +234,8 @@ START_TEST(test_close_in_every_state)
 {
 	u64 a = sh_open(cl, 20, 4), b = sh_open(cl, 20, 4), c;
 
+	/* Those that have no ids yet wait, too. */
+	ck_assert_uint_eq(sh_domain(cl).nr_waiting, 2);
 	ck_assert_int_eq(sh_close(cl, a), 0);
 	ck_assert_int_eq(sh_match_piece(cl, b, 0, 10, 0, 0), 0);
 	ck_assert_int_eq(sh_close(cl, b), 0);

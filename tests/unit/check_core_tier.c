@@ -65,12 +65,51 @@ static u32 below(u32 n)
 	return (u32)((rng >> 33) % n);
 }
 
+static u32 nr_failed(u32 cl)
+{
+	u32 first = cl * core_get_config(core)->max_seqs, n = 0, i;
+	struct core_seq_view s;
+
+	for (i = 0; i < core_get_config(core)->max_seqs; i++)
+		n += !core_get_seq(core, first + i, &s) &&
+		     s.state == KVMM_SEQ_FAILED;
+	return n;
+}
+
+/* What the operator is told: every sequence once, the same in both tables. */
+static void walk_counts(const char *after)
+{
+	u32 i, running[8] = { 0 }, waiting[8] = { 0 };
+	struct core_client_view c;
+	struct core_domain_view d;
+
+	for (i = 0; i < core_get_config(core)->max_clients; i++) {
+		if (core_get_client(core, i, &c))
+			continue;
+		ck_assert_msg(c.nr_running + c.nr_waiting + nr_failed(i) ==
+			      c.nr_seqs, "after %s: client %u: %u running, %u waiting, of %u",
+			      after, i, c.nr_running, c.nr_waiting, c.nr_seqs);
+		running[c.domain] += c.nr_running;
+		waiting[c.domain] += c.nr_waiting;
+	}
+	for (i = 0; i < core_get_config(core)->max_domains; i++) {
+		if (core_get_domain(core, i, &d))
+			continue;
+		ck_assert_msg(d.nr_running == running[i] &&
+			      d.nr_waiting == waiting[i],
+			      "after %s: domain %u: %u running, %u waiting; its clients: %u, %u",
+			      after, i, d.nr_running, d.nr_waiting, running[i],
+			      waiting[i]);
+	}
+}
+
 static void walk(const char *after)
 {
 	struct core_report r;
 
 	if (core_check(core, &r))
 		ck_abort_msg("after %s: %s", after, r.text);
+	walk_counts(after);
 }
 
 /* ---- commands ---- */
