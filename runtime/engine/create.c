@@ -79,6 +79,9 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 		return engine_refuse(err, -ENOMEM, "no memory for the model's identity");
 	domain_name(info, name);
 	ret = kvmm_attach(&p, &e->k, text);
+	if (ret == -EEXIST)
+		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, mode or block size): end what uses it, or give another --domain",
+				     p.domain);
 	if (ret)
 		return engine_refuse(err, ret, "%s", text);
 	e->kv.block_tokens = p.block_tokens;

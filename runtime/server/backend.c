@@ -12,8 +12,11 @@
  * two seconds.  Meanwhile work is refused at once, never kept.
  *
  * Before the first attachment, an answer that no waiting can change (not
- * admitted, another ABI, an option) ends the program, because then a person
- * is looking; after it nothing does.
+ * admitted, another ABI, an option, a domain that another model uses) ends the
+ * program, because then a person is looking; after it nothing does.
+ *
+ * What a backend says of itself is for the operator: its log and /ready.  An
+ * API client is told only that there is no daemon now.
  *
  * The thread sleeps in two places: in engine_step() while there is work, for
  * at most BACKEND_STEP_NS; on its mailbox while there is none, for at most
@@ -181,6 +184,7 @@ static bool may_heal(int err)
 	switch (-err) {
 	case EACCES:
 	case EPERM:
+	case EEXIST:
 	case EINVAL:
 	case EPROTO:
 	case EPROTONOSUPPORT:

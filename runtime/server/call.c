@@ -29,6 +29,9 @@
 
 #define CALL_BACKLOG	65536u	/* bytes in a connection that are enough */
 
+/* Why it is so is for the operator, who is told elsewhere. */
+#define DAEMON_GONE	"the server has no memory daemon now: try again in a moment"
+
 static const char stream_headers[] =
 	"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
 
@@ -362,7 +365,7 @@ static void work_error(const struct call *call, const struct work_sample *s,
 		api_fail(err, 400, "", "request_too_large", "%s", why);
 		break;
 	case ECONNRESET:
-		api_fail(err, 503, "", "daemon_gone", "%s: try again in a moment", why);
+		api_fail(err, 503, "", "daemon_gone", DAEMON_GONE);
 		break;
 	case ENOMEM:
 	case EAGAIN:
@@ -575,8 +578,6 @@ static struct call *call_create(struct service *svc, struct conn *c,
 /* May a request be worked at now?  Return: 0, or -1 with @err. */
 static int service_admits(struct service *svc, struct api_error *err)
 {
-	char why[512];
-
 	if (svc->draining)
 		return api_fail(err, 503, "", "shutting_down",
 				"the server is shutting down");
@@ -586,9 +587,7 @@ static int service_admits(struct service *svc, struct api_error *err)
 				"the model is being loaded: try again in a moment");
 	case BACKEND_DETACHED:
 	case BACKEND_FAILED:
-		backend_why(svc->b, why, sizeof(why));
-		return api_fail(err, 503, "", "daemon_gone",
-				"%.400s: try again in a moment", why);
+		return api_fail(err, 503, "", "daemon_gone", DAEMON_GONE);
 	case BACKEND_ATTACHED:
 		break;
 	}

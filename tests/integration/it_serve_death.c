@@ -25,6 +25,20 @@ static void setup(void)
 
 /* ---- the daemon is away ---- */
 
+/* 503, in words that a stranger may read: no path, no option, no program. */
+static void refused_plainly(void)
+{
+	json_t *v = web_json(server.port, "/v1/completions",
+			     "{\"prompt\":\"a\"}", 503);
+	const char *text = json_string_value(json_object_get(
+				json_object_get(v, "error"), "message"));
+
+	ck_assert_ptr_nonnull(text);
+	ck_assert_msg(!strstr(text, "kvmm") && !strstr(text, "--") &&
+		      !strchr(text, '/'), "%s", text);
+	json_decref(v);
+}
+
 /* While there is no daemon: not ready, 503, and alive. */
 START_TEST(test_daemon_is_away)
 {
@@ -40,6 +54,7 @@ START_TEST(test_daemon_is_away)
 			 "detached");
 	json_decref(v);
 	refused(&server, "/v1/completions", "{\"prompt\":\"a\"}", 503, NULL);
+	refused_plainly();
 	json_decref(web_json(server.port, "/health", NULL, 200));
 	json_decref(web_json(server.port, "/v1/models", NULL, 200));
 	kill(rig.hold, SIGCONT);
@@ -88,6 +103,38 @@ START_TEST(test_daemon_comes_later)
 	serve_await(&early, 503, 10);
 	refused(&early, "/v1/completions", "{\"prompt\":\"a\"}", 503, NULL);
 	serve_stop(&early);
+	serve_stop(&server);
+	rig_stop(&rig);
+}
+END_TEST
+
+/*
+ * One that was attached goes on trying: @server, while a stranger that came
+ * before it after the daemon's restart uses its domain.
+ */
+START_TEST(test_domain_is_taken)
+{
+	pid_t old = rig_daemon(&rig);
+	struct served other;
+	u64 end;
+	char *said;
+
+	kill(server.job.pid, SIGSTOP);
+	kill(old, SIGKILL);
+	serve_start(&other, &rig, "--block-tokens", "32", NULL);
+	serve_await(&other, 200, 30);
+	kill(server.job.pid, SIGCONT);
+	end = now_ms() + 20000;
+	do {
+		ck_assert_msg(now_ms() < end, "it does not say that it is refused:\n%s",
+			      serve_said(&server));
+		nap_ms(20);
+		said = slurp(server.job.err);
+	} while (!strstr(said, "domain demo-model is in use") && (free(said), 1));
+	free(said);
+	refused_plainly();
+	serve_stop(&other);
+	serve_await(&server, 200, 20);
 	serve_stop(&server);
 	rig_stop(&rig);
 }
@@ -216,6 +263,9 @@ START_TEST(test_bad_begins)
 	expect_line(&j, 64, "ports", "--help");
 	j = job_start(&rig, "kvrt", "serve", NULL);
 	expect_line(&j, 64, "model folder", "MODEL_DIR");
+	j = job_start(&rig, "kvrt", "serve", demo_model(), "--port", "0",
+		      "--threads", "1", "--block-tokens", "32", NULL);
+	expect_line(&j, 69, "domain demo-model", "another --domain");
 	serve_stop(&server);
 	rig_stop(&rig);
 }
@@ -233,6 +283,7 @@ int main(void)
 	tcase_add_test(tc, test_daemon_is_away);
 	tcase_add_test(tc, test_daemon_stands_still);
 	tcase_add_test(tc, test_daemon_comes_later);
+	tcase_add_test(tc, test_domain_is_taken);
 	tcase_add_test(tc, test_drain);
 	tcase_add_loop_test(tc, test_drain_cut_short, 0, 2);
 	tcase_add_test(tc, test_bad_begins);
