@@ -190,7 +190,8 @@ static int start_checks(struct daemon *d)
 		return EX_CONFIG;
 	config_fill(d);
 	if (!d->arena_bytes) {
-		pr_err("the core refuses these sizes: give a larger --min-token-bytes, or a smaller --pool-size");
+		pr_err("more blocks than records can number: give a larger --min-token-bytes (now %u), or a smaller --pool-size, --host-size or --area-max",
+		       d->cfg.min_token_bytes);
 		return EX_CONFIG;
 	}
 	err = control_init(d);
@@ -268,14 +269,15 @@ static int start_serving(struct daemon *d)
 
 static void log_ready(const struct daemon *d)
 {
-	char pool[32], ext[32];
+	char pool[32], ext[32], records[32];
 
 	pr_info("user mode: it keeps its user and capabilities, locks no memory but the host pool and filters no system calls");
-	pr_info("pool %s on %s, %u extents of %s, epoch %" PRIx64,
+	pr_info("pool %s on %s, %u extents of %s, %s of records, epoch %" PRIx64,
 		kv_format_size(d->cfg.pool_bytes, pool, sizeof(pool)),
 		d->dev.ops->name, d->nr_extents,
 		kv_format_size(d->cfg.extent_size, ext, sizeof(ext)),
-		d->epoch);
+		kv_format_size(ALIGN_UP(limits_records(d), 1ull << 20),
+			       records, sizeof(records)), d->epoch);
 	pr_info("ready: %s", d->attach_addr.sun_path);
 }
 

@@ -418,6 +418,7 @@ void socket_close(struct daemon *d);
 
 /* limits.c */
 int __must_check limits_files(struct daemon *d);
+u64 limits_records(const struct daemon *d);
 int __must_check limits_memory(struct daemon *d);
 bool log_allowed(void);
 bool log_life_allowed(void);

@@ -61,7 +61,20 @@ int limits_files(struct daemon *d)
 }
 
 /**
- * limits_memory() - the pool and its records against what can be had
+ * limits_records() - bytes of the records that the pools need
+ *
+ * Of blocks, entries and transfers; they are the daemon's own, beside the
+ * pools.
+ */
+u64 limits_records(const struct daemon *d)
+{
+	if (!d->cfg.host_bytes)
+		return d->arena_bytes;
+	return d->arena_bytes + copier_bytes(d) + swap_bytes(d);
+}
+
+/**
+ * limits_memory() - the pools and their records against what can be had
  *
  * After a cold start the clients of the last daemon may still hold its
  * memory: they get a while to let go, then they are killed.
@@ -69,13 +82,12 @@ int limits_files(struct daemon *d)
 int limits_memory(struct daemon *d)
 {
 	char pool[32], arena[32], room[32];
-	u64 records = d->arena_bytes, need, avail;
+	const bool host = d->cfg.host_bytes != 0;
+	u64 records = limits_records(d), need, avail;
 	u64 pools = d->cfg.pool_bytes;
 
-	if (d->cfg.host_bytes) {
-		records += copier_bytes(d) + swap_bytes(d);
+	if (host)
 		pools += hostpool_needs(d->cfg.host_bytes);
-	}
 	need = pools + records + DEV_SPARE_BYTES;
 
 	avail = d->dev.ops->available(&d->dev);
@@ -87,9 +99,10 @@ int limits_memory(struct daemon *d)
 	kv_format_size(ALIGN_UP(records, 1ull << 20), arena,
 		       sizeof(arena));
 	kv_format_size(avail & ~((1ull << 20) - 1), room, sizeof(room));
-	pr_err("a pool of %s and %s of records for it do not fit the %s of memory that are available: give a smaller --pool-size%s",
-	       pool, arena, room, !d->cfg.host_bytes ? "" :
-	       ", --host-size or --area-max");
+	pr_err("%s of %s and %s of records for %s do not fit the %s of memory that are available: give a smaller --pool-size%s, or a larger --min-token-bytes (now %u)",
+	       host ? "pools" : "a pool", pool, arena, host ? "them" : "it",
+	       room, host ? ", --host-size or --area-max" : "",
+	       d->cfg.min_token_bytes);
 	return -ENOMEM;
 }
 

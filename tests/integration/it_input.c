@@ -178,7 +178,13 @@ START_TEST(test_pool_too_large)
 	ck_assert_ptr_nonnull(mkdtemp(rig.dir));
 	j = job_start(&rig, "kvmm-hold", "--log-level", "err", "--pool-size",
 		      "200G", "--extent-size", "64M", NULL);
-	expect_line(&j, 78, "200G", "--pool-size");
+	expect_line(&j, 78, "a pool of 200G and ",
+		    "--pool-size, or a larger --min-token-bytes (now 1024)\n");
+	j = job_start(&rig, "kvmm-hold", "--log-level", "err", "--pool-size",
+		      "200G", "--extent-size", "64M", "--host-size", "400G",
+		      "--min-token-bytes", "4096", NULL);
+	expect_line(&j, 78, " of records for them do not fit the ",
+		    "--area-max, or a larger --min-token-bytes (now 4096)\n");
 	ck_assert_uint_eq(count_sockets(rig.dir), 0);
 	shell("rm -rf '%s'", rig.dir);
 }

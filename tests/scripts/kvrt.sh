@@ -63,6 +63,8 @@ run "$KVMM_BUILD/kvctl" --timeout 10 wait
 check 'the daemon answers' rc_is 0
 check 'the backend is what it is' logged 'host backend: blocks in host memory \(this version has no CUDA backend\)$'
 
+check 'the size of the records' logged 'pool 64M on host, 64 extents of 1M, [0-9]+M of records, epoch '
+
 # ---- a run
 run kvrt "$model" --temperature 0 --max-tokens 20 --ignore-eos "In the beginning"
 check 'a run: exit code' rc_is 0
