@@ -113,6 +113,8 @@ static void __noreturn child_exec(struct hold *h, pid_t parent, int sock)
 	snprintf(fd, sizeof(fd), "%d", sock);
 	if (fcntl(sock, F_SETFD, 0) || setenv(HOLD_ENV, fd, 1))
 		_exit(EX_OSERR);
+	/* So that ps tells one from the other. */
+	h->argv[0] = h->exe;
 	execv(h->exe, h->argv);
 	pr_err("%s cannot be started: %s: install kvmm beside kvmm-hold",
 	       h->exe, strerror(errno));

@@ -65,6 +65,9 @@ check 'the backend is what it is' logged 'host backend: blocks in host memory \(
 
 check 'the size of the records' logged 'pool 64M on host, 64 extents of 1M, [0-9]+M of records, epoch '
 
+name=$(tr '\0' '\n' <"/proc/$("$KVMM_BUILD/kvctl" cat status | awk '$1 == "Pid:" { print $2 }')/cmdline" | head -n 1)
+check 'the daemon is called by its own path' [ "$name" = "$(realpath "$KVMM_BUILD")/kvmm" ]
+
 # ---- a run
 run kvrt "$model" --temperature 0 --max-tokens 20 --ignore-eos "In the beginning"
 check 'a run: exit code' rc_is 0
