@@ -99,6 +99,13 @@ static void call_cancel(struct call *call)
 	work_post(&call->work);
 }
 
+/* What the backend never had did not run, so it did not end. */
+static void call_ended_as(struct call *call, enum metric_end end)
+{
+	if (call->posted)
+		call->svc->metrics.ends[end]++;
+}
+
 /* Give the connection back before its answer, which may begin the next. */
 static struct conn *call_let_go(struct call *call)
 {
@@ -129,7 +136,9 @@ void call_fail(struct call *call, const struct api_error *err)
 
 	if (!c)
 		return;
-	call->svc->metrics.ends[METRIC_END_error]++;
+	/* A request that can never fit is its client's mistake, not an end. */
+	if (err->status >= 500)
+		call_ended_as(call, METRIC_END_error);
 	call_cancel(call);
 	if (!call->streams) {
 		answer_error(c, err);
@@ -286,7 +295,7 @@ static void call_send(struct call *call)
 	if (call->conn && conn_backlog(call->conn) + left > call->svc->max_stream) {
 		struct conn *c = call_let_go(call);
 
-		call->svc->metrics.ends[METRIC_END_abort]++;
+		call_ended_as(call, METRIC_END_abort);
 		conn_abort(c);
 		call_cancel(call);
 	}
@@ -449,7 +458,7 @@ static void on_gone(struct conn_owner *o)
 	struct call *call = container_of(o, struct call, owner);
 
 	call->conn = NULL;
-	call->svc->metrics.ends[METRIC_END_abort]++;
+	call_ended_as(call, METRIC_END_abort);
 	call_cancel(call);
 	/* Else whoever sent it something will see that it is over. */
 	if (call->ended && !call->handled)

@@ -138,7 +138,7 @@ static void write_requests(struct page *p, const struct metrics_view *v)
 	counter(p, "prefix_cache_hits", "prompt tokens found in the prefix cache",
 		(double)st->cached_tokens);
 	family(p, "request_success_total", "counter",
-	       "requests that were understood, by how they ended");
+	       "requests that the engine was given, by how they ended; those answered 4xx are not among them");
 #define x(name, text) \
 	value(p, "request_success_total", ",finished_reason=\"" #name "\"", \
 	      (double)v->m->ends[METRIC_END_##name]);

@@ -24,7 +24,7 @@
 	x(stop,		"every sample ended by itself or by a stop string") \
 	x(length,	"at least one sample reached its limit")	\
 	x(abort,	"the client went away, or was too slow")	\
-	x(error,	"refused or failed after it was understood")
+	x(error,	"failed, or was cut off, through no fault of its client")
 
 enum metric_histogram {
 #define x(name, bounds, text) METRIC_##name,

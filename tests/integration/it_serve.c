@@ -547,11 +547,14 @@ static const struct {
 
 START_TEST(test_refusals)
 {
+	const u32 errors = serve_ended(&server, "error");
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(refusals); i++)
 		refused(&server, refusals[i].path, refusals[i].body,
 			refusals[i].status, refusals[i].param);
+	/* Clients' mistakes are no errors of the server. */
+	ck_assert_uint_eq(serve_ended(&server, "error"), errors);
 }
 END_TEST
 
@@ -571,6 +574,8 @@ START_TEST(test_never_fits)
 	json_decref(v);
 	v = complete(&small, "{\"prompt\":\"a\",\"max_tokens\":8}");
 	json_decref(v);
+	ck_assert_uint_eq(serve_ended(&small, "error"), 0);
+	ck_assert_uint_eq(serve_ended(&small, "length"), 1);
 	serve_stop(&small);
 }
 END_TEST

@@ -25,6 +25,32 @@ static void setup(void)
 
 /* ---- the daemon is away ---- */
 
+static void begin_stream(struct web *w, const char *body)
+{
+	char *event;
+
+	web_open(w, server.port);
+	ck_assert(web_post(w, "/v1/completions", body));
+	ck_assert_int_eq(web_status(w), 200);
+	event = web_event(w);
+	ck_assert_ptr_nonnull(event);
+	free(event);
+}
+
+/* The last event of a stream, to be freed. */
+static char *last_event(struct web *w)
+{
+	char *event, *last = NULL;
+
+	while ((event = web_event(w))) {
+		free(last);
+		last = event;
+	}
+	ck_assert(w->over);
+	ck_assert_ptr_nonnull(last);
+	return last;
+}
+
 /* 503, in words that a stranger may read: no path, no option, no program. */
 static void refused_plainly(void)
 {
@@ -43,12 +69,20 @@ static void refused_plainly(void)
 START_TEST(test_daemon_is_away)
 {
 	pid_t old = rig_daemon(&rig);
+	struct web w;
 	json_t *v;
+	char *last;
 
+	begin_stream(&w, "{\"prompt\":\"In\",\"max_tokens\":1000,\"ignore_eos\":true,\"stream\":true,\"n\":16}");
 	/* While hold stands still, none is started. */
 	kill(rig.hold, SIGSTOP);
 	kill(old, SIGKILL);
 	serve_await(&server, 503, 10);
+	last = last_event(&w);
+	ck_assert_msg(web_is_error(last, "daemon_gone"), "%s", last);
+	ck_assert_uint_eq(serve_ended(&server, "error"), 1);
+	free(last);
+	web_close(&w);
 	v = web_json(server.port, "/ready", NULL, 503);
 	ck_assert_str_eq(json_string_value(json_object_get(v, "status")),
 			 "detached");
@@ -60,6 +94,8 @@ START_TEST(test_daemon_is_away)
 	kill(rig.hold, SIGCONT);
 	serve_await(&server, 200, 20);
 	json_decref(complete(&server, "{\"prompt\":\"a\",\"max_tokens\":2}"));
+	/* What was refused while there was none never ran. */
+	ck_assert_uint_eq(serve_ended(&server, "error"), 1);
 	serve_stop(&server);
 	rig_stop(&rig);
 }
@@ -141,32 +177,6 @@ START_TEST(test_domain_is_taken)
 END_TEST
 
 /* ---- the server's own end ---- */
-
-static void begin_stream(struct web *w, const char *body)
-{
-	char *event;
-
-	web_open(w, server.port);
-	ck_assert(web_post(w, "/v1/completions", body));
-	ck_assert_int_eq(web_status(w), 200);
-	event = web_event(w);
-	ck_assert_ptr_nonnull(event);
-	free(event);
-}
-
-/* The last event of a stream, to be freed. */
-static char *last_event(struct web *w)
-{
-	char *event, *last = NULL;
-
-	while ((event = web_event(w))) {
-		free(last);
-		last = event;
-	}
-	ck_assert(w->over);
-	ck_assert_ptr_nonnull(last);
-	return last;
-}
 
 START_TEST(test_drain)
 {

@@ -137,6 +137,20 @@ double serve_figure(struct served *s, const char *name)
 	return v;
 }
 
+u32 serve_ended(struct served *s, const char *reason)
+{
+	char *text = NULL, *at, want[64];
+	u32 n;
+
+	ck_assert_int_eq(web_ask(s->port, "/metrics", NULL, &text), 200);
+	snprintf(want, sizeof(want), ",finished_reason=\"%s\"} ", reason);
+	at = strstr(text, want);
+	ck_assert_msg(at != NULL, "no %s in /metrics", want);
+	n = (u32)strtoul(at + strlen(want), NULL, 10);
+	free(text);
+	return n;
+}
+
 void serve_await_idle(struct served *s, u32 ms)
 {
 	const u64 end = now_ms() + ms * time_scale();

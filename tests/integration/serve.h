@@ -35,6 +35,8 @@ u32 serve_fds(struct served *s);
 void serve_expect_fds(struct served *s, u32 want);
 /* A figure of /metrics without labels but the model's; fails when missing. */
 double serve_figure(struct served *s, const char *name);
+/* kvrt_request_success_total of one finished_reason. */
+u32 serve_ended(struct served *s, const char *reason);
 /*
  * Wait until no request is being worked at and no block is held; fails after
  * @ms, longer where it is instrumented.
