@@ -194,8 +194,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 			loop_stop(&s->loop);
 			return;
 		}
-		pr_warn("%u requests did not finish in %u s and are cancelled",
-			s->svc.nr_calls, s->o->drain_s);
+		pr_warn("%u request%s did not finish in %u s: cut short",
+			s->svc.nr_calls, s->svc.nr_calls > 1 ? "s" : "",
+			s->o->drain_s);
 		cancel_rest(s);
 	}
 	arm_tick(s);
@@ -207,8 +208,9 @@ static void drain(struct server *s)
 	s->svc.draining = true;
 	s->until_ms = now_ms() + (s64)s->o->drain_s * 1000;
 	if (s->svc.nr_calls)
-		pr_info("finishing %u requests, for at most %u s",
-			s->svc.nr_calls, s->o->drain_s);
+		pr_info("finishing %u request%s, for at most %u s; a second signal ends them now",
+			s->svc.nr_calls, s->svc.nr_calls > 1 ? "s" : "",
+			s->o->drain_s);
 	loop_drain(&s->loop);
 	arm_tick(s);
 }
@@ -220,10 +222,13 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
 
 	if (read(s->sigfd, &si, sizeof(si)) != sizeof(si))
 		return;
-	if (!s->draining)
+	if (!s->draining) {
 		drain(s);
-	else if (!s->cancelled)
+	} else if (!s->cancelled) {
+		pr_warn("a second signal: %u request%s cut short",
+			s->svc.nr_calls, s->svc.nr_calls == 1 ? "" : "s");
 		cancel_rest(s);
+	}
 }
 
 /* The backend's state changed. */

@@ -222,6 +222,13 @@ START_TEST(test_drain_cut_short)
 	ck_assert_msg(web_is_error(last, "shutting_down"), "%s", last);
 	ck_assert_int_eq(job_wait(&server.job, 10), 0);
 	free(last);
+	last = slurp(server.job.err);
+	ck_assert_msg(strstr(last, "finishing 1 request, for at most") &&
+		      strstr(last, "a second signal ends them now\n") &&
+		      strstr(last, _i ? "1 request did not finish in 0 s: cut short\n" :
+			     "a second signal: 1 request cut short\n"),
+		      "%s", last);
+	free(last);
 	web_close(&w);
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "Open"), 0);
 	rig_stop(&rig);
