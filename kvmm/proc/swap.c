@@ -77,8 +77,10 @@ int show_swapareas(const struct proc_ctx *ctx)
 
 	if (src->swap_info && src->swap_info(src->arg, &sum))
 		memset(&sum, 0, sizeof(sum));
-	seq_puts(m, "area state prio total_kb used_kb limbo_kb bad_kb ios failed");
-#define x(name, text) seq_puts(m, " " #name);
+	seq_printf(m, "%4s %-8s %5s %11s %11s %11s %11s %5s %7s", "area",
+		   "state", "prio", "total_kb", "used_kb", "limbo_kb",
+		   "bad_kb", "ios", "failed");
+#define x(name, text) seq_printf(m, " %14s", #name);
 	SWAPD_AREA_COUNTERS(x)
 #undef x
 	seq_puts(m, " name\n");
@@ -86,7 +88,7 @@ int show_swapareas(const struct proc_ctx *ctx)
 		if (!area_get(ctx, i, &v, &info) ||
 		    info.index >= CORE_MAX_AREAS)
 			continue;
-		seq_printf(m, "%u %s %d %llu %llu %llu %llu %u %llu", i,
+		seq_printf(m, "%4u %-8s %5d %11llu %11llu %11llu %11llu %5u %7llu", i,
 			   area_state(v, &info), v->prio,
 			   (unsigned long long)v->total >> 10,
 			   (unsigned long long)v->used >> 10,
@@ -94,7 +96,7 @@ int show_swapareas(const struct proc_ctx *ctx)
 			   (unsigned long long)v->poison >> 10, v->nr_ios,
 			   (unsigned long long)v->errors);
 #define x(name, text)							\
-		seq_printf(m, " %llu", (unsigned long long)		\
+		seq_printf(m, " %14llu", (unsigned long long)		\
 			   sum.area[info.index][SWAPD_AREA_CNT_##name]);
 		SWAPD_AREA_COUNTERS(x)
 #undef x
