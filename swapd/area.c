@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 #include <kvmm/log.h>
+#include <kvmm/opts.h>
 
 #include "swapd/daemon.h"
 #include "swapd/inuse.h"
@@ -248,6 +249,7 @@ static int size_file(struct opening *o)
 
 static int check_size(struct opening *o)
 {
+	char have[32], least[32];
 	int err;
 
 	if (!(o->msg->flags & SWAPD_AREA_KEEP))
@@ -260,9 +262,9 @@ static int check_size(struct opening *o)
 	if (err)
 		return err;
 	if (o->bytes < AREA_MIN)
-		return refuse(o, -EINVAL,
-			      "%" PRIu64 " bytes are too few: an area has at least %u",
-			      o->bytes, AREA_MIN);
+		return refuse(o, -EINVAL, "%s are too few: an area needs at least %s: give a larger --size",
+			      kv_format_size(o->bytes, have, sizeof(have)),
+			      kv_format_size(AREA_MIN, least, sizeof(least)));
 	return 0;
 }
 

@@ -236,11 +236,17 @@ void area_on(struct daemon *d, struct admin *adm, int fd, u64 bytes,
 	     s32 priority, bool force, const char *path)
 {
 	const char *why = area_refuse(d);
+	const u64 least = d->cfg.extent_size + SWAPD_RESERVED_BYTES;
 	struct swap_area *a = area_unused(d);
-	char text[ADMIN_TEXT];
+	char text[ADMIN_TEXT], few[160], size[32];
 
 	if (!why && !a)
 		why = "there are as many areas as can be: swapoff one first";
+	if (!why && bytes && bytes < least) {
+		snprintf(few, sizeof(few), "too small: an area needs at least %s, for one extent behind a header: give a larger --size",
+			 kv_format_size(least, size, sizeof(size)));
+		why = few;
+	}
 	if (why) {
 		snprintf(text, sizeof(text), "%s: %s", path, why);
 		close(fd);
@@ -271,10 +277,29 @@ void area_adopt(struct daemon *d, u32 index, int fd, u64 value)
 	area_begin(d, a, fd);
 }
 
+/* What of the area can be used, and why that is less than it is long. */
+static void area_size_text(const struct daemon *d, const struct swap_area *a,
+			   char *text, size_t len)
+{
+	const u64 ext = d->cfg.extent_size;
+	const u64 most = min(a->usable_bytes, d->cfg.area_bytes);
+	char use[32], all[32], unit[32];
+
+	kv_format_size(most / ext * ext, use, sizeof(use));
+	kv_format_size(a->bytes, all, sizeof(all));
+	kv_format_size(ext, unit, sizeof(unit));
+	if (most < a->usable_bytes)
+		snprintf(text, len, "%s, of %s: no more is used (--area-max)",
+			 use, all);
+	else
+		snprintf(text, len, "%s, of %s: whole extents of %s behind a header of 1M",
+			 use, all, unit);
+}
+
 static void area_added(struct daemon *d, struct swap_area *a,
 		       const struct swapd_answer *ans)
 {
-	char size[32], most[32];
+	char size[192];
 	int err;
 
 	a->usable_off = ans->usable_off;
@@ -294,13 +319,8 @@ static void area_added(struct daemon *d, struct swap_area *a,
 	a->state = AREA_LIVE;
 	deposit_put(d, HOLD_SWAP_AREA, area_index(d, a), a->fd,
 		    (u16)a->priority | a->bytes >> 12 << 16);
-	kv_format_size(a->usable_bytes, size, sizeof(size));
-	kv_format_size(d->cfg.area_bytes, most, sizeof(most));
-	if (a->usable_bytes <= d->cfg.area_bytes)
-		most[0] = '\0';
-	area_tell(d, a, 0, "%s: swap area of %s%s%s%s%s%s", a->path, size,
-		  most[0] ? ", no more than " : "", most,
-		  most[0] ? " of it used (--area-max)" : "",
+	area_size_text(d, a, size, sizeof(size));
+	area_tell(d, a, 0, "%s: swap area of %s%s%s", a->path, size,
 		  ans->text[0] ? ": " : "", ans->text);
 }
 

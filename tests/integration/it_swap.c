@@ -424,11 +424,18 @@ START_TEST(test_bad_areas)
 	expect_refused(&rig, 1, "--size",
 		       "umask 077; : >'%s/empty'; $kvctl swapon '%s/empty'",
 		       rig.dir, rig.dir);
-	expect_refused(&rig, 1, "--size",
+	expect_refused(&rig, 1, "at least 1280K, for one extent",
 		       "$kvctl swapon '%s/tiny' --size 1088K", rig.dir);
+	expect_refused(&rig, 1, "100K are too few: an area needs at least 1088K",
+		       "umask 077; head -c 102400 /dev/zero >'%s/file'; $kvctl swapon '%s/file'",
+		       rig.dir, rig.dir);
 	expect_refused(&rig, 1, "holds something",
 		       "umask 077; yes | head -c 4194304 >'%s/full'; $kvctl swapon '%s/full'",
 		       rig.dir, rig.dir);
+	/* What the answer says is what the file shows. */
+	expect_refused(&rig, 0, "",
+		       "[ \"$($kvctl swapon '%s/odd' --size 1700K)\" = '%s/odd: swap area of 512K, of 1700K: whole extents of 256K behind a header of 1M' ] && $kvctl cat swaps | grep -q '/odd .*file[[:blank:]]*512[[:blank:]]' && $kvctl swapoff '%s/odd' >&2",
+		       rig.dir, rig.dir, rig.dir);
 	expect_refused(&rig, 1, "no swap area", "$kvctl swapoff '%s/none'",
 		       rig.dir);
 	expect_refused(&rig, 64, "--size", "$kvctl swapon x --size 4Q");

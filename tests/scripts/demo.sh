@@ -49,7 +49,7 @@ run env TMPDIR="$work/tmp" KVMM_DEMO_PORT="$port" "$demo" "$KVMM_BUILD"
 check 'exit code' rc_is 0
 check 'the port that is taken' says "Port $port is taken by another program"
 check 'the port that is not' says '^  listening on http://127\.0\.0\.1:[0-9]+$'
-check 'the area' says '/area: swap area of 31M$'
+check 'the area' says '/area: swap area of 31M, of 32M: whole extents of [0-9]+[KM] behind a header of 1M$'
 for i in 1.1 1.2 2.1 2.2 3.1 3.2; do
 	check "text of sample $i" says "^\\[$i\\] .*[a-z]"
 done
