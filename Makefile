@@ -347,9 +347,10 @@ SUBMAKE = --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$
 TEST_ENV = KVMM_TOP='$(CURDIR)' KVMM_BUILD='$(abspath $(B))' KVMM_SANITIZER='$(D)' \
 	   CC='$(CC)' SEEDS='$(SEEDS)'
 
+# exec: the shell would die of the Ctrl-C that ends the demo well, and make complain.
 run: deps
 	$(Q)$(MAKE) $(SUBMAKE) all
-	$(Q)$(TEST_ENV) kvmm/dist/demo $(B)
+	$(Q)$(TEST_ENV) exec kvmm/dist/demo $(B)
 
 check: KVMM_LEVEL := check
 check-full: KVMM_LEVEL := full
