@@ -21,7 +21,7 @@ enum kvmm_backend {
 
 #define KVMM_OPTIONS(x)							\
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
-	  "attach socket; the view socket view.sock lies beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
+	  "attach socket; view.sock and admin.sock, which kvctl asks, lie beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
 	  "who may connect, in octal; 0666 admits every user as a tenant of their own") \
 	x(size, pool_size, "pool-size", "256M", 65536, 1ull << 50, "SIZE", \

@@ -22,6 +22,6 @@ done
 for page in Documentation/*.md; do
 	name=${page#Documentation/}
 	[ "$name" = README.md ] && continue
-	check "the index names $name" grep -q "($name)" Documentation/README.md
+	check "the index names $name once" [ "$(grep -c "($name)" Documentation/README.md)" = 1 ]
 done
 checks_done
