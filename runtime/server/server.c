@@ -14,14 +14,15 @@
  * another.  The shape has room for more: loops share nothing and each could
  * listen on a socket of its own, and a backend is one model.
  *
- * The port is taken first, so that what is wrong with it is said before a
- * model is loaded, and clients that come early get 503, not a refused
- * connection.
+ * The port is taken first, but for a look whether there is a model at all: what
+ * is wrong with it is said before a model is loaded, and clients that come
+ * early get 503, not a refused connection.
  *
  * The end: on a signal nothing new is accepted, what runs may finish for a
  * while, the rest is told, and the daemon gets its memory back in order.  A
  * second signal shortens the while to nothing.
  */
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -282,6 +283,21 @@ static int choose_name(struct server *s)
 	return -1;
 }
 
+/* A mistyped folder is said before a port is taken. */
+static int look_at_model(struct server *s)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/config.json", s->o->dir);
+	if (!access(path, R_OK))
+		return 0;
+	s->err = -errno;
+	s->end = SERVER_NO_MODEL;
+	pr_err("%s: %s: name a model folder in Hugging Face's format", path,
+	       strerror(errno));
+	return -1;
+}
+
 static int catch_signals(struct server *s)
 {
 	sigset_t set;
@@ -419,7 +435,7 @@ enum server_end server_run(const struct server_opts *o, int *err)
 	s->o = o;
 	s->fd = -1;
 	s->sigfd = -1;
-	if (!choose_name(s) && !open_address(s)) {
+	if (!choose_name(s) && !look_at_model(s) && !open_address(s)) {
 		raise_limits(s);
 		ret = start(s);
 		if (ret) {

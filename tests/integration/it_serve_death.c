@@ -262,7 +262,7 @@ static struct job serve_with(const char *dir, const char *option,
 
 START_TEST(test_bad_begins)
 {
-	char port[16];
+	char port[16], *said;
 	struct job j;
 
 	snprintf(port, sizeof(port), "%u", server.port);
@@ -273,7 +273,10 @@ START_TEST(test_bad_begins)
 	j = serve_with(demo_model(), "--host", "203.0.113.7");
 	expect_line(&j, 69, "203.0.113.7", "--host");
 	j = serve_with("/nowhere", "--port", "0");
-	expect_line(&j, 66, "/nowhere", "");
+	expect_line(&j, 66, "kvrt: error: /nowhere/config.json", "model folder");
+	said = slurp(j.err);
+	ck_assert_ptr_null(strstr(said, "listening"));
+	free(said);
 	j = serve_with(demo_model(), "--port", "70000");
 	expect_line(&j, 64, "--port", "65535");
 	j = serve_with(demo_model(), "--ports", "1");
