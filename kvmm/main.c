@@ -84,6 +84,8 @@ static int config_check(struct daemon *d)
 		       ext);
 		return -EINVAL;
 	}
+	if (o->area_max && !o->host_size)
+		pr_warn("--area-max is of no use without a host pool, which all swap goes through: give it --host-size");
 	if (o->pool_size >= CORE_POOL_LIMIT) {
 		pr_err("--pool-size %s is too large: table entries are 32-bit offsets of 64 bytes, so a pool has less than %s: give a smaller one",
 		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
@@ -225,7 +227,8 @@ static int start_tiers(struct daemon *d)
 	if (!d->cfg.host_bytes)
 		return copier_init(d);
 	err = hostpool_create(&d->host, d->cfg.host_bytes, d->epoch,
-			      d->dev.ops->node(&d->dev));
+			      d->dev.ops->node(&d->dev),
+			      d->deposit.last_epoch != 0);
 	if (!err)
 		err = copier_init(d);
 	if (!err && d->cfg.area_bytes)

@@ -207,7 +207,7 @@ static int pool_make_small(struct hostpool *hp, u64 epoch, int near)
 	return err;
 }
 
-static void pool_lock(struct hostpool *hp)
+static void pool_lock(struct hostpool *hp, enum kv_log_level level)
 {
 	char size[32];
 
@@ -215,9 +215,9 @@ static void pool_lock(struct hostpool *hp)
 	hp->locked = hp->huge || (!kv_fault(KV_FAULT_host_lock) &&
 				  !mlock(hp->base, hp->mapped));
 	if (!hp->locked)
-		pr_warn("host pool: %s cannot be locked (%s): the system may swap it: raise the limit (ulimit -l, LimitMEMLOCK=)",
-			kv_format_size(hp->bytes, size, sizeof(size)),
-			strerror(errno));
+		kv_log(level, "host pool: %s cannot be locked (%s): the system may swap it: raise the limit (ulimit -l, LimitMEMLOCK=)",
+		       kv_format_size(hp->bytes, size, sizeof(size)),
+		       strerror(errno));
 }
 
 static int pool_seal(struct hostpool *hp)
@@ -229,8 +229,19 @@ static int pool_seal(struct hostpool *hp)
 		     F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
 }
 
-int hostpool_create(struct hostpool *hp, u64 bytes, u64 epoch, int near)
+/* How many there must be set aside for @need more to be free. */
+static u64 huge_wanted(u64 need)
 {
+	u64 nr = huge_number("nr_hugepages"), left = huge_free();
+
+	return nr + (need > left ? need - left : 0);
+}
+
+int hostpool_create(struct hostpool *hp, u64 bytes, u64 epoch, int near,
+		    bool again)
+{
+	const enum kv_log_level level = again ? KV_LOG_DEBUG : KV_LOG_WARN;
+	const u64 pages = DIV_ROUND_UP(bytes, HUGE_BYTES);
 	char size[32];
 	int err;
 
@@ -240,9 +251,9 @@ int hostpool_create(struct hostpool *hp, u64 bytes, u64 epoch, int near)
 	kv_format_size(bytes, size, sizeof(size));
 	err = pool_make_huge(hp, epoch, near);
 	if (err) {
-		pr_warn("host pool: %llu huge pages of 2M cannot be had (%s): ordinary ones make disks up to three times slower: raise vm.nr_hugepages",
-			(unsigned long long)DIV_ROUND_UP(bytes, HUGE_BYTES),
-			strerror(-err));
+		kv_log(level, "host pool: %llu huge pages of 2M cannot be had (%s): ordinary ones make disks up to three times slower: sysctl vm.nr_hugepages=%llu",
+		       (unsigned long long)pages, strerror(-err),
+		       (unsigned long long)huge_wanted(pages));
 		err = pool_make_small(hp, epoch, near);
 	}
 	if (err) {
@@ -250,7 +261,7 @@ int hostpool_create(struct hostpool *hp, u64 bytes, u64 epoch, int near)
 		       size, strerror(-err));
 		return err;
 	}
-	pool_lock(hp);
+	pool_lock(hp, level);
 	err = pool_seal(hp);
 	if (err) {
 		pr_err("host pool: cannot be sealed: %s", strerror(-err));

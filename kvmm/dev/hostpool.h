@@ -32,15 +32,17 @@ struct hostpool {
  * @bytes: of the pool
  * @epoch: of the daemon; names the memory of this life
  * @near:  NUMA node of the device, -1: the first that has memory
+ * @again: a life before this one made it, too
  *
  * What could not be had (huge pages, the lock, the node) is told in one
- * warning each; the pool works without.
+ * warning each, of pages and lock in the first life only; the pool works
+ * without.
  *
  * Context: before threads exist; takes as long as filling the memory takes.
  * Return: 0, or a negative errno; then nothing is left.
  */
 int __must_check hostpool_create(struct hostpool *hp, u64 bytes, u64 epoch,
-				 int near);
+				 int near, bool again);
 
 /* hostpool_destroy() - give it back; a pool that was never made is allowed */
 void hostpool_destroy(struct hostpool *hp);

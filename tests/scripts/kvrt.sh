@@ -57,12 +57,13 @@ check '-h: exit code' rc_is 0
 run "$KVMM_BUILD/kvrt" -h
 check 'kvrt -h' says '^Usage: kvrt COMMAND'
 
-"$KVMM_BUILD/kvmm-hold" --pool-size 64M --extent-size 1M >"$log" 2>&1 &
+"$KVMM_BUILD/kvmm-hold" --pool-size 64M --extent-size 1M --area-max 64M >"$log" 2>&1 &
 hold=$!
 run "$KVMM_BUILD/kvctl" --timeout 10 wait
 check 'the daemon answers' rc_is 0
 check 'the backend is what it is' logged 'host backend: blocks in host memory \(this version has no CUDA backend\)$'
 
+check 'areas without a host pool' logged 'warning: --area-max is of no use .*: give it --host-size$'
 check 'the size of the records' logged 'pool 64M on host, 64 extents of 1M, [0-9]+M of records, epoch '
 
 name=$(tr '\0' '\n' <"/proc/$("$KVMM_BUILD/kvctl" cat status | awk '$1 == "Pid:" { print $2 }')/cmdline" | head -n 1)

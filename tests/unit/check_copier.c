@@ -26,7 +26,7 @@ static void setup(void)
 	for (i = 0; i < TF_EXTENTS; i++)
 		ck_assert_int_eq(host_dev_ops.extent_create(&td->dev, i, 1,
 				 &td->extent_fds[i].fd), 0);
-	ck_assert_int_eq(hostpool_create(&td->host, td->cfg.host_bytes, 1, -1),
+	ck_assert_int_eq(hostpool_create(&td->host, td->cfg.host_bytes, 1, -1, false),
 			 0);
 	ck_assert_int_eq(copier_init(td), 0);
 	ck_assert_int_eq(copier_start(td), 0);

@@ -7,6 +7,7 @@
  */
 #include <check.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -27,7 +28,7 @@ static void arm(const char *spec)
 
 static void make(u64 bytes)
 {
-	ck_assert_int_eq(hostpool_create(&hp, bytes, 0xabc, -1), 0);
+	ck_assert_int_eq(hostpool_create(&hp, bytes, 0xabc, -1, false), 0);
 	ck_assert_uint_eq(hp.bytes, bytes);
 	ck_assert_uint_ge(hp.mapped, bytes);
 }
@@ -72,6 +73,44 @@ START_TEST(test_ordinary_pages)
 }
 END_TEST
 
+/* What is said on stderr while the pool is made, to be freed. */
+static char *said(bool again)
+{
+	int old = dup(STDERR_FILENO), fd = memfd_create("said", 0);
+	char *text = calloc(1, 4096);
+
+	ck_assert_int_ge(fd, 0);
+	dup2(fd, STDERR_FILENO);
+	ck_assert_int_eq(hostpool_create(&hp, 3u << 20, 1, -1, again), 0);
+	dup2(old, STDERR_FILENO);
+	hostpool_destroy(&hp);
+	ck_assert_int_ge(pread(fd, text, 4095, 0), 0);
+	close(old);
+	close(fd);
+	return text;
+}
+
+/* The remedy with its number, and only in the first life. */
+START_TEST(test_warned_once)
+{
+	unsigned long nr = 0;
+	char *text, *at;
+
+	arm("host_huge,host_lock");
+	text = said(false);
+	at = strstr(text, "2 huge pages of 2M cannot be had");
+	ck_assert_msg(at && (at = strstr(at, ": sysctl vm.nr_hugepages=")),
+		      "%s", text);
+	ck_assert_int_eq(sscanf(strchr(at, '='), "=%lu\n", &nr), 1);
+	ck_assert_uint_ge(nr, 2);
+	ck_assert_ptr_nonnull(strstr(text, "cannot be locked"));
+	free(text);
+	text = said(true);
+	ck_assert_msg(!strstr(text, "warning"), "%s", text);
+	free(text);
+}
+END_TEST
+
 START_TEST(test_not_locked)
 {
 	arm("host_huge,host_lock");
@@ -108,7 +147,7 @@ END_TEST
 
 START_TEST(test_too_large)
 {
-	ck_assert_int_lt(hostpool_create(&hp, 1ull << 60, 1, -1), 0);
+	ck_assert_int_lt(hostpool_create(&hp, 1ull << 60, 1, -1, false), 0);
 	ck_assert_int_eq(hp.fd, -1);
 	ck_assert_ptr_null(hp.base);
 	ck_assert_uint_eq(hostpool_needs(1ull << 60), 1ull << 60);
@@ -125,6 +164,7 @@ int main(void)
 
 	tcase_add_test(tc, test_any);
 	tcase_add_test(tc, test_ordinary_pages);
+	tcase_add_test(tc, test_warned_once);
 	tcase_add_test(tc, test_not_locked);
 	tcase_add_test(tc, test_sealed);
 	tcase_add_test(tc, test_all_pages_exist);
