@@ -23,6 +23,27 @@ void kv_log_init(const char *program, enum kv_log_level max_level);
 /* Write one line; printf's format, without a newline. */
 void kv_log(enum kv_log_level level, const char *fmt, ...) __printf(2, 3);
 
+/* kv_log_wants() - would a line of this level be written? */
+bool kv_log_wants(enum kv_log_level level);
+
+/* Lines that strangers may cause; all zero is its start. */
+struct kv_log_budget {
+	u64	period;
+	u32	used;
+};
+
+/**
+ * kv_log_spend() - may one more of these lines be written?
+ * @b:     of such lines
+ * @burst: how many of them may be in KV_LOG_PERIOD_S seconds
+ * @what:  they are about, for the line that says how many were left out
+ *
+ * Context: any thread; races let a line more or less through.
+ */
+bool kv_log_spend(struct kv_log_budget *b, u32 burst, const char *what);
+
+#define KV_LOG_PERIOD_S	5u
+
 #define pr_err(...)	kv_log(KV_LOG_ERR, __VA_ARGS__)
 #define pr_warn(...)	kv_log(KV_LOG_WARN, __VA_ARGS__)
 #define pr_info(...)	kv_log(KV_LOG_INFO, __VA_ARGS__)

@@ -13,9 +13,8 @@
 
 #define FDS_CLIENT	6	/* socket, pidfd, eventfd, C and D, a spare */
 #define FDS_OTHER	128	/* views, epolls, sockets, libraries */
-#define LOG_BURST	20	/* lines that clients may cause... */
-#define LOG_LIFE_BURST	80	/* and about their coming and going... */
-#define LOG_PERIOD_NS	(5 * NSEC_PER_SEC)	/* ...in this time */
+#define LOG_BURST	20	/* lines that clients may cause */
+#define LOG_LIFE_BURST	80	/* and about their coming and going */
 
 /**
  * limits_files() - room for all descriptors that this daemon may need
@@ -106,39 +105,18 @@ int limits_memory(struct daemon *d)
 	return -ENOMEM;
 }
 
-struct log_budget {
-	u64	period;
-	u32	used;
-};
-
-static bool log_spend(struct log_budget *b, u32 burst)
-{
-	u64 now = clock_ns() / LOG_PERIOD_NS;
-	u32 used;
-
-	/* Races between threads let a line more or less through. */
-	if (READ_ONCE(b->period) != now) {
-		WRITE_ONCE(b->period, now);
-		used = __atomic_exchange_n(&b->used, 0, __ATOMIC_RELAXED);
-		if (used > burst)
-			pr_info("%u lines about clients were left out",
-				used - burst);
-	}
-	return __atomic_add_fetch(&b->used, 1, __ATOMIC_RELAXED) <= burst;
-}
-
 /* log_allowed() - may a line that a client causes be written now? */
 bool log_allowed(void)
 {
-	static struct log_budget faults;
+	static struct kv_log_budget faults;
 
-	return log_spend(&faults, LOG_BURST);
+	return kv_log_spend(&faults, LOG_BURST, "clients");
 }
 
 /* log_life_allowed() - the same for a client that comes or goes */
 bool log_life_allowed(void)
 {
-	static struct log_budget life;
+	static struct kv_log_budget life;
 
-	return log_spend(&life, LOG_LIFE_BURST);
+	return kv_log_spend(&life, LOG_LIFE_BURST, "clients");
 }

@@ -8,6 +8,7 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <kvmm/log.h>
@@ -49,4 +50,27 @@ void kv_log(enum kv_log_level level, const char *fmt, ...)
 	line[len++] = '\n';
 	if (write(STDERR_FILENO, line, len) < 0)
 		return;		/* nobody is left to be told */
+}
+
+bool kv_log_wants(enum kv_log_level level)
+{
+	return level <= log_max;
+}
+
+bool kv_log_spend(struct kv_log_budget *b, u32 burst, const char *what)
+{
+	struct timespec ts;
+	u64 now;
+	u32 used;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	now = (u64)ts.tv_sec / KV_LOG_PERIOD_S;
+	if (READ_ONCE(b->period) != now) {
+		WRITE_ONCE(b->period, now);
+		used = __atomic_exchange_n(&b->used, 0, __ATOMIC_RELAXED);
+		if (used > burst)
+			pr_info("%u lines about %s were left out",
+				used - burst, what);
+	}
+	return __atomic_add_fetch(&b->used, 1, __ATOMIC_RELAXED) <= burst;
 }

@@ -68,7 +68,9 @@
 	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
 	  "most tokens of one prompt in one step, 0: as many as fit")	\
 	x(size, memory_max, "memory-max", "0", 0, 0, "SIZE",		\
-	  "most KV memory to take (memory.max of the domain), 0: no limit")
+	  "most KV memory to take (memory.max of the domain), 0: no limit") \
+	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
+	  "what is told on stderr; of requests, those answered 5xx at warn, 4xx at info, all at debug")
 
 struct serve_opts {
 #define x OPT_FIELD
@@ -184,6 +186,7 @@ int cli_serve(int argc, char **argv)
 		       "the model folder is missing");
 		return EX_USAGE;
 	}
+	kv_log_init("kvrt", (enum kv_log_level)o.log_level);
 	so.dir = argv[0];
 	so.name = o.name;
 	so.host = o.host;

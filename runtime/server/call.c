@@ -106,6 +106,13 @@ static void call_ended_as(struct call *call, enum metric_end end)
 		call->svc->metrics.ends[end]++;
 }
 
+/* For the log; a call that is not posted may be in a reader's hands. */
+static void call_tell(struct call *call, int status)
+{
+	if (call->posted)
+		conn_tell(call->conn, call->id, call_tokens(call), status);
+}
+
 /* Give the connection back before its answer, which may begin the next. */
 static struct conn *call_let_go(struct call *call)
 {
@@ -131,11 +138,13 @@ static void answer_error(struct conn *c, const struct api_error *err)
 
 void call_fail(struct call *call, const struct api_error *err)
 {
-	struct conn *c = call_let_go(call);
 	struct text t = { 0 };
+	struct conn *c;
 
-	if (!c)
+	if (!call->conn)
 		return;
+	call_tell(call, err->status);
+	c = call_let_go(call);
 	/* A request that can never fit is its client's mistake, not an end. */
 	if (err->status >= 500)
 		call_ended_as(call, METRIC_END_error);
@@ -293,8 +302,10 @@ static void call_send(struct call *call)
 	if (call->conn)
 		conn_stream_add(call->conn, t->p, t->len);
 	if (call->conn && conn_backlog(call->conn) + left > call->svc->max_stream) {
-		struct conn *c = call_let_go(call);
+		struct conn *c;
 
+		call_tell(call, 0);
+		c = call_let_go(call);
 		call_ended_as(call, METRIC_END_abort);
 		conn_abort(c);
 		call_cancel(call);
@@ -340,6 +351,7 @@ static void call_conclude(struct call *call)
 		return;
 	call_count_end(call);
 	text_clear(t);
+	call_tell(call, 0);
 	c = call_let_go(call);
 	if (call->params.stream) {
 		answer_usage_event(call, t);
@@ -457,6 +469,7 @@ static void on_gone(struct conn_owner *o)
 {
 	struct call *call = container_of(o, struct call, owner);
 
+	call_tell(call, 0);
 	call->conn = NULL;
 	call_ended_as(call, METRIC_END_abort);
 	call_cancel(call);

@@ -28,6 +28,7 @@
  */
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/server/internal.h"
@@ -84,10 +85,48 @@ static void conn_deadline(struct conn *c, u32 seconds)
 		event_del(&c->timer);
 }
 
+/* ---- the log ---- */
+
+void conn_tell(struct conn *c, const char *id, u64 tokens, int status)
+{
+	c->id = id;
+	c->tokens = tokens;
+	c->told = status;
+}
+
+static s64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* What came before is not of this request. */
+static void conn_log_begin(struct conn *c)
+{
+	c->since = now_ns();
+	c->status = 0;
+	conn_tell(c, "", 0, 0);
+}
+
+/* @whole: its client got all of it */
+static void conn_log_end(struct conn *c, bool whole)
+{
+	const struct access a = {
+		.head = &c->req.head, .id = c->id,
+		.status = !whole ? 0 : c->told ? c->told : c->status,
+		.tokens = c->tokens, .ns = now_ns() - c->since,
+	};
+
+	c->loop->ops->ended(&a);
+}
+
 /* ---- the end ---- */
 
 void conn_kill(struct conn *c)
 {
+	const bool asked = c->state == CONN_BUSY;
 	struct conn_owner *o = c->owner;
 
 	if (c->state == CONN_DEAD)
@@ -104,6 +143,8 @@ void conn_kill(struct conn *c)
 		c->loop->stats.vanished++;
 		o->gone(o);
 	}
+	if (asked)
+		conn_log_end(c, false);
 }
 
 void conn_free(struct conn *c)
@@ -158,6 +199,7 @@ static void conn_finish(struct conn *c)
 {
 	struct loop *l = c->loop;
 
+	conn_log_end(c, true);
 	c->owner = NULL;
 	c->streaming = false;
 	l->bodies -= c->counted;
@@ -204,6 +246,7 @@ static void conn_write_head(struct conn *c, int status, const char *type,
 	else
 		conn_write(c, t.p, t.len);
 	text_free(&t);
+	c->status = status;
 	c->loop->status[status / 100]++;
 }
 
@@ -263,6 +306,7 @@ static void conn_refuse(struct conn *c, int status, const char *code,
 		memset(&c->req, 0, sizeof(c->req));
 	c->req.head.keep_alive = false;
 	c->unread = true;
+	conn_log_begin(c);
 	c->state = CONN_BUSY;
 	conn_deadline(c, 0);
 	c->loop->ops->refuse(&t, status, code, why);
@@ -277,6 +321,7 @@ static void conn_dispatch(struct conn *c)
 {
 	struct loop *l = c->loop;
 
+	conn_log_begin(c);
 	c->state = CONN_BUSY;
 	conn_deadline(c, 0);
 	c->req.body = c->body.len ? c->body.p : "";

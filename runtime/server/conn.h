@@ -10,7 +10,7 @@
 #ifndef RUNTIME_SERVER_CONN_H
 #define RUNTIME_SERVER_CONN_H
 
-#include "runtime/server/http.h"
+#include "runtime/server/access.h"
 #include "runtime/server/mailbox.h"
 
 struct conn;
@@ -62,12 +62,14 @@ struct http_request {
  * struct loop_ops - what a server does with requests
  * @request: answer it now, or conn_own() it
  * @refuse:  the body of an answer to what was no request, or to one too many
+ * @ended:   it was answered, or its client is gone
  */
 struct loop_ops {
 	void	(*request)(struct loop *l, struct conn *c,
 			   const struct http_request *r);
 	void	(*refuse)(struct text *t, int status, const char *code,
 			  const char *why);
+	void	(*ended)(const struct access *a);
 };
 
 /* Counters of a loop. */
@@ -144,6 +146,14 @@ void loop_stop(struct loop *l);
 
 /* conn_own() - @o answers later; NULL: the answer is complete */
 void conn_own(struct conn *c, struct conn_owner *o);
+
+/**
+ * conn_tell() - what the log is to say of the request being answered
+ * @id:     valid until conn_tell() is called again or the answer is complete
+ * @tokens: generated for it
+ * @status: how it ended where that is not the answer's status; 0: as that
+ */
+void conn_tell(struct conn *c, const char *id, u64 tokens, int status);
 
 /* conn_steal_body() - keep the body of the request for longer than it */
 void conn_steal_body(struct conn *c, struct text *out);

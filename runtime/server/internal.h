@@ -39,6 +39,10 @@ enum conn_state {
  * @counted:   bytes of it in loop->bodies
  * @lingered:  bytes thrown away
  * @owner:     who answers, while it takes time
+ * @since:     the request was whole, in ns
+ * @status:    of the answer, for the log
+ * @told:      a status that is to be said instead, or 0
+ * @id, @tokens: of the request, for the log
  */
 struct conn {
 	struct loop		*loop;
@@ -61,6 +65,11 @@ struct conn {
 	u64			counted;
 	u64			lingered;
 	struct conn_owner	*owner;
+	s64			since;
+	int			status;
+	int			told;
+	const char		*id;
+	u64			tokens;
 };
 
 /* conn_open() - take over an accepted socket; closes it on failure */

@@ -353,6 +353,7 @@ static int start(struct server *s)
 {
 	static const struct loop_ops ops = {
 		.request = route_request, .refuse = route_refuse,
+		.ended = access_log,
 	};
 	int err;
 

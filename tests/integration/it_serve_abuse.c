@@ -316,6 +316,70 @@ START_TEST(test_no_requests)
 }
 END_TEST
 
+/* ---- the log ---- */
+
+static u32 count_of(const char *text, const char *what)
+{
+	u32 n = 0;
+
+	for (; (text = strstr(text, what)); text++)
+		n++;
+	return n;
+}
+
+/* With --log-level debug every request has its line. */
+START_TEST(test_log_of_all)
+{
+	char want[256], *said;
+	json_t *v;
+
+	serve_start(&server, &rig, "--log-level", "debug", NULL);
+	serve_await(&server, 200, 30);
+	v = complete(&server, "{\"prompt\":\"Zebras\",\"max_tokens\":5,\"ignore_eos\":true}");
+	ck_assert_int_eq(web_ask(server.port, "/nowhere?key=secret", NULL, NULL), 404);
+	said = slurp(server.job.err);
+	snprintf(want, sizeof(want), "kvrt: debug: %s POST /v1/completions 200, 5 tokens, ",
+		 json_string_value(json_object_get(v, "id")));
+	ck_assert_msg(strstr(said, want), "%s\n%s", want, said);
+	ck_assert_msg(strstr(said, "kvrt: - GET /nowhere 404, 0 tokens, "), "%s", said);
+	ck_assert_ptr_nonnull(strstr(said, " GET /ready 200, "));
+	ck_assert_ptr_null(strstr(said, "secret"));
+	ck_assert_ptr_null(strstr(said, "Zebras"));
+	free(said);
+	json_decref(v);
+}
+END_TEST
+
+/* Without it only refusals have, and a flood of them a few. */
+START_TEST(test_log_of_a_flood)
+{
+	u64 begin, periods;
+	char *said;
+	u32 i, n;
+
+	serve_start(&server, &rig, NULL);
+	serve_await(&server, 200, 30);
+	json_decref(complete(&server, "{\"prompt\":\"In\",\"max_tokens\":5}"));
+	begin = now_ms();
+	for (i = 0; i < 400; i++)
+		ck_assert_int_eq(web_ask(server.port, "/nowhere", NULL, NULL), 404);
+	periods = 2 + (now_ms() - begin) / 5000;
+	/* The next period says what this one left out. */
+	for (said = slurp(server.job.err); !strstr(said, " left out\n");
+	     said = slurp(server.job.err)) {
+		free(said);
+		ck_assert_msg(now_ms() - begin < 60000, "nothing left out");
+		nap_ms(100);
+		ck_assert_int_eq(web_ask(server.port, "/nowhere", NULL, NULL), 404);
+	}
+	n = count_of(said, " /nowhere 404, ");
+	ck_assert_msg(n >= 40 && n <= 40 * periods + 1, "%u lines", n);
+	ck_assert_ptr_nonnull(strstr(said, " lines about requests were left out\n"));
+	ck_assert_ptr_null(strstr(said, " 200, "));
+	free(said);
+}
+END_TEST
+
 /* ---- too many ---- */
 
 START_TEST(test_too_many_requests)
@@ -509,6 +573,8 @@ static void add_tests(TCase *tc)
 	tcase_add_test(tc, test_costly_body);
 	tcase_add_test(tc, test_expect_continue);
 	tcase_add_test(tc, test_no_requests);
+	tcase_add_test(tc, test_log_of_all);
+	tcase_add_test(tc, test_log_of_a_flood);
 	tcase_add_test(tc, test_too_many_requests);
 	tcase_add_test(tc, test_too_many_connections);
 	tcase_add_test(tc, test_no_descriptors);
