@@ -372,6 +372,7 @@ int main(int argc, char **argv)
 	int code, nr;
 
 	kv_log_init("kvmm", KV_LOG_INFO);
+	kv_log_never_wait();
 	if (!d)
 		return refuse_start("no memory", -ENOMEM, EX_OSERR);
 	nr = kv_opts_parse(&program, &d->opt, argc, argv, text, sizeof(text));

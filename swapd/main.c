@@ -217,6 +217,7 @@ int main(int argc, char **argv)
 	int n, code;
 
 	kv_log_init("swapd", KV_LOG_INFO);
+	kv_log_never_wait();
 	n = kv_opts_parse(&program, &s.opt, argc, argv, text, sizeof(text));
 	if (n == -ECANCELED)
 		return 0;

@@ -20,6 +20,12 @@ enum kv_log_level {
 /* Set once at start, before threads exist. */
 void kv_log_init(const char *program, enum kv_log_level max_level);
 
+/*
+ * For daemons: a reader of stderr that stopped reading (a paused terminal, a
+ * pipe that is full) costs lines, not the program.  Set as above.
+ */
+void kv_log_never_wait(void);
+
 /* Write one line; printf's format, without a newline. */
 void kv_log(enum kv_log_level level, const char *fmt, ...) __printf(2, 3);
 

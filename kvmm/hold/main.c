@@ -375,6 +375,7 @@ int main(int argc, char **argv)
 
 	fill_standard();
 	kv_log_init("kvmm-hold", KV_LOG_INFO);
+	kv_log_never_wait();
 	if (answer_for_itself(argc, argv))
 		return 0;
 	umask(0077);

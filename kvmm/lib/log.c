@@ -5,7 +5,14 @@
  * One write(2) a line, so that lines of several processes and threads that
  * share a terminal or a file do not mix.  Nothing is allocated: the line is
  * cut at the size of the buffer.
+ *
+ * A daemon does not wait for whoever reads its stderr: a line for which there
+ * is no room within a moment is lost, and counted; so are the next ones, at
+ * once, until there is room again, which is told with how many were lost.
+ * poll() says "room" for a pipe when a page of it is free, so the few writers
+ * of one pipe do not take it from each other.
  */
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -14,9 +21,12 @@
 #include <kvmm/log.h>
 
 #define LOG_LINE_MAX	1024
+#define LOG_PATIENCE_MS	50	/* for a reader that is only busy */
 
 static const char *log_program = "kvmm";
 static enum kv_log_level log_max = KV_LOG_INFO;
+static bool log_nowait;
+static u32 log_lost;
 
 static const char * const log_prefix[] = {
 	[KV_LOG_ERR]	= "error: ",
@@ -31,13 +41,42 @@ void kv_log_init(const char *program, enum kv_log_level max_level)
 	log_max = max_level;
 }
 
+void kv_log_never_wait(void)
+{
+	log_nowait = true;
+}
+
+/* Return: whether a line may be written; else it is counted as lost. */
+static bool log_room(void)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+	char line[128];
+	u32 lost;
+	int len;
+
+	if (!log_nowait)
+		return true;
+	lost = __atomic_load_n(&log_lost, __ATOMIC_RELAXED);
+	/* Where nobody is left the write fails, which costs nothing. */
+	if (poll(&p, 1, lost ? 0 : LOG_PATIENCE_MS) <= 0) {
+		__atomic_fetch_add(&log_lost, 1, __ATOMIC_RELAXED);
+		return false;
+	}
+	lost = lost ? __atomic_exchange_n(&log_lost, 0, __ATOMIC_RELAXED) : 0;
+	if (!lost)
+		return true;
+	len = snprintf(line, sizeof(line), "%s: %s%u lines were lost: stderr was not read\n",
+		       log_program, log_prefix[KV_LOG_WARN], lost);
+	return write(STDERR_FILENO, line, len) == len;
+}
+
 void kv_log(enum kv_log_level level, const char *fmt, ...)
 {
 	char line[LOG_LINE_MAX];
 	va_list ap;
 	int len, more;
 
-	if (level > log_max)
+	if (level > log_max || !log_room())
 		return;
 
 	len = snprintf(line, sizeof(line), "%s: %s", log_program,

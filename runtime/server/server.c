@@ -436,6 +436,7 @@ enum server_end server_run(const struct server_opts *o, int *err)
 	s->o = o;
 	s->fd = -1;
 	s->sigfd = -1;
+	kv_log_never_wait();
 	if (!choose_name(s) && !look_at_model(s) && !open_address(s)) {
 		raise_limits(s);
 		ret = start(s);

@@ -10,6 +10,8 @@
  * block in use.
  */
 #include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,6 +192,61 @@ START_TEST(test_pool_too_large)
 }
 END_TEST
 
+/* The next job's stderr, a pipe that is full.  Return: both of its ends. */
+static int full_stderr(void)
+{
+	char path[RIG_PATH + 32], fill[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/job-%u.err", rig.dir, rig.nr_jobs);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	memset(fill, 'x', sizeof(fill));
+	while (write(fd, fill, sizeof(fill)) > 0)
+		;
+	return fd;
+}
+
+/*
+ * Whoever reads the log has paused it, as a terminal does: the daemon serves,
+ * starts swapd again, and ends.
+ */
+START_TEST(test_log_not_read)
+{
+	struct job j;
+	pid_t first;
+	int fd, i;
+
+	memset(&rig, 0, sizeof(rig));
+	snprintf(rig.dir, sizeof(rig.dir), "%s/rig.XXXXXX",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(rig.dir));
+	fd = full_stderr();
+	j = job_start(&rig, "kvmm-hold", "--pool-size", "4M", "--extent-size",
+		      "256K", "--host-size", "4M", "--area-max", "16M", NULL);
+	rig.hold = j.pid;
+	j = job_start(&rig, "kvctl", "wait", "--timeout", "20", NULL);
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	j = job_start(&rig, "kvrt", "generate", demo_model(), "--quiet",
+		      "--max-tokens", "4", "In the beginning", NULL);
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	first = rig_swapd(&rig);
+	ck_assert_int_gt(first, 0);
+	ck_assert_int_eq(kill(first, SIGKILL), 0);
+	for (i = 0; i < 100; i++) {
+		const pid_t pid = rig_swapd(&rig);
+
+		if (pid && pid != first)
+			break;
+		usleep(100000);
+	}
+	ck_assert_msg(i < 100, "swapd is not started again");
+	rig_stop(&rig);
+	close(fd);
+}
+END_TEST
+
 START_TEST(test_never_fits)
 {
 	char *text = calloc(1, 8001);
@@ -225,6 +282,7 @@ int main(void)
 	tcase_add_test(tc, test_no_daemon);
 	tcase_add_test(tc, test_second_daemon);
 	tcase_add_test(tc, test_pool_too_large);
+	tcase_add_test(tc, test_log_not_read);
 	tcase_add_test(tc, test_never_fits);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

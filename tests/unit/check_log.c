@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_log.c - a stderr that nobody reads costs a daemon lines, not itself
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+
+#define NR_LINES 1000
+
+static int reader;
+
+/* stderr becomes a pipe that is full. */
+static void setup(void)
+{
+	char fill[4096];
+	int fd[2], flags;
+
+	ck_assert_int_eq(pipe(fd), 0);
+	flags = fcntl(fd[1], F_GETFL);
+	memset(fill, 'x', sizeof(fill));
+	ck_assert_int_eq(fcntl(fd[1], F_SETFL, flags | O_NONBLOCK), 0);
+	while (write(fd[1], fill, sizeof(fill)) > 0)
+		;
+	ck_assert_int_eq(fcntl(fd[1], F_SETFL, flags), 0);
+	ck_assert_int_eq(dup2(fd[1], STDERR_FILENO), STDERR_FILENO);
+	close(fd[1]);
+	reader = fd[0];
+	ck_assert_int_eq(fcntl(reader, F_SETFL, O_NONBLOCK), 0);
+	signal(SIGPIPE, SIG_IGN);
+	kv_log_init("prog", KV_LOG_INFO);
+	kv_log_never_wait();
+}
+
+/* What there is to read, behind what filled the pipe. */
+static char *drain(void)
+{
+	static char buf[1 << 20];
+	ssize_t n;
+	size_t len = 0;
+	char *p;
+
+	while ((n = read(reader, buf + len, sizeof(buf) - 1 - len)) > 0)
+		len += (size_t)n;
+	buf[len] = '\0';
+	p = strstr(buf, "prog: ");
+	return p ? p : buf + len;
+}
+
+/* Should it wait, Check's limit of time ends it. */
+START_TEST(test_nobody_reads)
+{
+	int i;
+
+	for (i = 0; i < NR_LINES; i++)
+		pr_err("line %d", i);
+	ck_assert_str_eq(drain(), "");
+	pr_info("again");
+	ck_assert_str_eq(drain(),
+			 "prog: warning: 1000 lines were lost: stderr was not read\n"
+			 "prog: again\n");
+	pr_warn("and on");
+	ck_assert_str_eq(drain(), "prog: warning: and on\n");
+	/* What is not told is not lost. */
+	pr_debug("hidden");
+	pr_info("last");
+	ck_assert_str_eq(drain(), "prog: last\n");
+}
+END_TEST
+
+/* A reader that ended, or no stderr at all. */
+START_TEST(test_nobody_is_left)
+{
+	close(reader);
+	pr_err("one");
+	pr_err("two");
+	close(STDERR_FILENO);
+	pr_err("three");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("log");
+	TCase *tc = tcase_create("log");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, test_nobody_reads);
+	tcase_add_test(tc, test_nobody_is_left);
+	suite_add_tcase(suite, tc);
+	sr = srunner_create(suite);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
