@@ -222,16 +222,9 @@ static int start_checks(struct daemon *d)
 /* The host pool and the tables for what moves in and out of it. */
 static int start_tiers(struct daemon *d)
 {
-	int err;
+	int err = copier_init(d);
 
-	if (!d->cfg.host_bytes)
-		return copier_init(d);
-	err = hostpool_create(&d->host, d->cfg.host_bytes, d->epoch,
-			      d->dev.ops->node(&d->dev),
-			      d->deposit.last_epoch != 0);
-	if (!err)
-		err = copier_init(d);
-	if (!err && d->cfg.area_bytes)
+	if (!err && d->cfg.host_bytes && d->cfg.area_bytes)
 		err = swap_init(d, &d->link.shm);
 	return err;
 }
@@ -246,6 +239,12 @@ static int start_serving(struct daemon *d)
 				    EX_CONFIG);
 	if (!err)
 		err = mapper_init(d);
+	/* Refused by a line of its own. */
+	if (!err && d->cfg.host_bytes &&
+	    hostpool_create(&d->host, d->cfg.host_bytes, d->epoch,
+			    d->dev.ops->node(&d->dev),
+			    d->deposit.last_epoch != 0))
+		return EX_OSERR;
 	if (!err)
 		err = start_tiers(d);
 	if (err)

@@ -257,8 +257,10 @@ int hostpool_create(struct hostpool *hp, u64 bytes, u64 epoch, int near,
 		err = pool_make_small(hp, epoch, near);
 	}
 	if (err) {
-		pr_err("host pool: %s cannot be had: %s: give a smaller --host-size",
-		       size, strerror(-err));
+		pr_err("host pool: %s cannot be had: %s: %s", size,
+		       strerror(-err), err == -EFBIG ?
+		       "raise the limit on files (ulimit -f)" :
+		       "give a smaller --host-size");
 		return err;
 	}
 	pool_lock(hp, level);

@@ -92,6 +92,8 @@ static int control_signalfd(void)
 	if (pthread_sigmask(SIG_BLOCK, &set, NULL))
 		return -1;
 	signal(SIGPIPE, SIG_IGN);
+	/* EFBIG instead, which can be told. */
+	signal(SIGXFSZ, SIG_IGN);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 

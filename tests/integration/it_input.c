@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -192,6 +193,29 @@ START_TEST(test_pool_too_large)
 }
 END_TEST
 
+/* The kernel ends who does not say that a limit is no reason to end. */
+START_TEST(test_file_limit)
+{
+	struct rlimit was, low;
+	struct job j;
+
+	memset(&rig, 0, sizeof(rig));
+	snprintf(rig.dir, sizeof(rig.dir), "%s/rig.XXXXXX",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(rig.dir));
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &was), 0);
+	low = was;
+	low.rlim_cur = 4u << 20;
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &low), 0);
+	j = job_start(&rig, "kvmm-hold", "--log-level", "err", "--pool-size",
+		      "4M", "--extent-size", "256K", "--host-size", "8M", NULL);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &was), 0);
+	expect_line(&j, 71, "host pool: 8M", "ulimit -f");
+	ck_assert_uint_eq(count_sockets(rig.dir), 0);
+	shell("rm -rf '%s'", rig.dir);
+}
+END_TEST
+
 /* The next job's stderr, a pipe that is full.  Return: both of its ends. */
 static int full_stderr(void)
 {
@@ -282,6 +306,7 @@ int main(void)
 	tcase_add_test(tc, test_no_daemon);
 	tcase_add_test(tc, test_second_daemon);
 	tcase_add_test(tc, test_pool_too_large);
+	tcase_add_test(tc, test_file_limit);
 	tcase_add_test(tc, test_log_not_read);
 	tcase_add_test(tc, test_never_fits);
 	suite_add_tcase(s, tc);
