@@ -225,6 +225,21 @@ static int no_room(struct opening *o, int err)
 		      strerror(err));
 }
 
+/*
+ * Some file systems keep what they found before they found the disk full.
+ * Behind the end of a file that is undone, in its holes it cannot be: so
+ * nothing is put there that has no room.
+ */
+static bool holes_too_large(const struct opening *o)
+{
+	const u64 have = (u64)o->st.st_blocks * 512;
+	struct statvfs fs;
+
+	return o->old_bytes > have && o->bytes > have &&
+	       !fstatvfs(o->fd, &fs) && fs.f_blocks && fs.f_frsize &&
+	       (o->bytes - have) / fs.f_frsize > fs.f_bfree;
+}
+
 static int size_file(struct opening *o)
 {
 	o->old_bytes = (u64)o->st.st_size;
@@ -236,6 +251,8 @@ static int size_file(struct opening *o)
 		return o->bytes <= o->old_bytes ? 0 :
 			refuse(o, -ESTALE, "it was cut to %" PRIu64 " bytes",
 			       o->old_bytes);
+	if (holes_too_large(o))
+		return no_room(o, ENOSPC);
 	if (!fallocate(o->fd, 0, 0, (off_t)o->bytes))
 		return 0;
 	if (errno != EOPNOTSUPP)

@@ -241,24 +241,47 @@ START_TEST(test_device)
 }
 END_TEST
 
-START_TEST(test_device_mounted)
+/*
+ * The loop device on a file system of this process alone, at "mnt".
+ * Return: false where that cannot be; the device is freed.
+ */
+static bool loop_mount(char *at, size_t len)
 {
-	char at[300];
-
 	if (!loop_make("mkfs.ext4"))
-		return;
-	snprintf(at, sizeof(at), "%s/mnt", dir);
+		return false;
+	snprintf(at, len, "%s/mnt", dir);
 	ck_assert_int_eq(mkdir(at, 0700), 0);
 	ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
 		printf("note: / is no mount of its own (chroot): a mounted device is not tried\n");
 		loop_free();
-		return;
+		return false;
 	}
 	ck_assert_int_eq(mount(loop, at, "ext4", 0, NULL), 0);
+	return true;
+}
+
+START_TEST(test_device_mounted)
+{
+	char at[300];
+
+	if (!loop_mount(at, sizeof(at)))
+		return;
 	setenv("SCENE_DEVICE", loop, 1);
 	scene_run("device", SWAPD_ENGINE_AUTO, 1);
 	ck_assert_int_eq(umount(at), 0);
+	loop_free();
+}
+END_TEST
+
+START_TEST(test_full_disk_holes)
+{
+	char at[300];
+
+	if (!loop_mount(at, sizeof(at)))
+		return;
+	scene_run("holes", SWAPD_ENGINE_AUTO, 0);
+	ck_assert_int_eq(umount2(at, MNT_DETACH), 0);
 	loop_free();
 }
 END_TEST
@@ -483,6 +506,7 @@ static Suite *swapd_suite(void)
 	tcase_add_loop_test(tc, test_del, 0, 2);
 	tcase_add_test(tc, test_file_limit);
 	tcase_add_test(tc, test_full_disk);
+	tcase_add_test(tc, test_full_disk_holes);
 	tcase_add_loop_test(tc, test_device, 0, 2);
 	tcase_add_test(tc, test_device_mounted);
 	tcase_add_test(tc, test_storm);

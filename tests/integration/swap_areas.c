@@ -189,6 +189,33 @@ void scene_full(struct scene *s)
 }
 
 /*
+ * The same with a file that has its size and holes: what some file systems
+ * put into holes before they say "full" stays there, and the disk is full.
+ */
+void scene_holes(struct scene *s)
+{
+	const u64 bytes = 64u << 20;
+	struct swapd_answer a;
+	struct stat st, was;
+	int fd, err;
+
+	scene_open(s, 8, 8, 1u << 20, 4u << 20);
+	fd = scene_file(s, "mnt/area", O_RDWR | O_CREAT);
+	scene_check(!ftruncate(fd, (off_t)bytes) && !fstat(fd, &was), "file");
+	err = sc_area_add(&s->c, 1, fd, 0, 0, NULL, &a);
+	fprintf(stderr, "holes: %s\n", a.text);
+	scene_check(err == -ENOSPC && strstr(a.text, "needs 64M"), "%d: %s",
+		    err, a.text);
+	scene_check(!fstat(fd, &st) && (u64)st.st_size == bytes,
+		    "left with %lld bytes", (long long)st.st_size);
+	scene_check(st.st_blocks == was.st_blocks, "left with %lld blocks",
+		    (long long)st.st_blocks);
+	scene_check(!ftruncate(fd, 4 << 20), "cut");
+	err = sc_area_add(&s->c, 1, fd, 0, 0, NULL, &a);
+	scene_check(!err, "smaller: %s", a.text);
+}
+
+/*
  * A block device, its number in the environment: @n 0: free; 1: mounted; 2:
  * below a loop device that is opened exclusively by somebody else.
  */

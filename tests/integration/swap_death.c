@@ -486,6 +486,7 @@ static const struct {
 	{ "areas", scene_areas },
 	{ "device", scene_device },
 	{ "full", scene_full },
+	{ "holes", scene_holes },
 	{ "del", scene_del },
 	{ "storm", scene_storm },
 	{ "reborn", scene_reborn },

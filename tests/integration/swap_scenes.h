@@ -63,6 +63,7 @@ void scene_refused(struct scene *s);
 void scene_seam(struct scene *s);
 void scene_areas(struct scene *s);
 void scene_full(struct scene *s);
+void scene_holes(struct scene *s);
 void scene_device(struct scene *s);
 void scene_del(struct scene *s);
 void scene_storm(struct scene *s);
