@@ -98,7 +98,10 @@ static int area_open(const struct kvctl *k, const char *path, bool *made)
 	if (fd >= 0)
 		return fd;
 	fd = -errno;
-	if (fd == -ENOENT)
+	if (fd == -EEXIST)
+		pr_err("%s: is a link to nothing: remove it, or name the file",
+		       path);
+	else if (fd == -ENOENT)
 		pr_err("%s: no such file: give --size to have it made", path);
 	else if (fd == -EISDIR)
 		pr_err("%s: is a directory: name a file or a block device",
@@ -133,12 +136,26 @@ static int area_judge(const struct kvctl *k, const char *path, int fd)
 	return EXIT_SUCCESS;
 }
 
-/* The absolute name, for the daemon's files and log. */
+/*
+ * The absolute name, for the daemon's files and log.  Of a file that was
+ * removed the directory is still there, as a rule.
+ */
 static int full_path(const char *path, char *full, size_t len)
 {
-	char *real = realpath(path, NULL);
-	int n = snprintf(full, len, "%s", real ? real : path);
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	char *real = realpath(path, NULL), *dir;
+	int n;
 
+	if (real) {
+		n = snprintf(full, len, "%s", real);
+	} else {
+		dir = slash ? strndup(path, (size_t)(name - path)) : strdup(".");
+		real = dir ? realpath(dir, NULL) : NULL;
+		free(dir);
+		n = snprintf(full, len, "%s%s%s", real ? real : "",
+			     real && real[1] ? "/" : "", real ? name : path);
+	}
 	free(real);
 	if (n >= 0 && (size_t)n < len)
 		return 0;

@@ -438,6 +438,13 @@ START_TEST(test_bad_areas)
 		       rig.dir, rig.dir, rig.dir);
 	expect_refused(&rig, 1, "no swap area", "$kvctl swapoff '%s/none'",
 		       rig.dir);
+	expect_refused(&rig, 1, "link to nothing",
+		       "ln -s none '%s/link'; $kvctl swapon '%s/link' --size 4M",
+		       rig.dir, rig.dir);
+	/* By the name that it had, from where it was. */
+	expect_refused(&rig, 1, "no swap area",
+		       "kvctl=$(realpath $kvctl); cd '%s'; { $kvctl swapon gone --size 4M && rm gone && $kvctl swapoff gone; } >/dev/null || exit 9; $kvctl swapoff gone",
+		       rig.dir);
 	expect_refused(&rig, 64, "--size", "$kvctl swapon x --size 4Q");
 	snprintf(path, sizeof(path), "%s/tiny", rig.dir);
 	ck_assert_int_ne(stat(path, &st), 0);
