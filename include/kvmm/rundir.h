@@ -28,4 +28,14 @@ int __must_check kv_rundir(char *buf, size_t len);
  */
 int __must_check kv_rundir_make(const char *dir);
 
+/**
+ * kv_rundir_trust() - may a client use what lies there?
+ * @dir: of kv_rundir()
+ *
+ * Who answers there gets prompts and the descriptors of swap areas.
+ *
+ * Return: 0, also where nothing is yet; -EPERM: the one in /tmp is not ours.
+ */
+int __must_check kv_rundir_trust(const char *dir);
+
 #endif /* KVMM_RUNDIR_H */

@@ -20,7 +20,7 @@
  * @where: the socket, or the directory it lies in; NULL: kv_rundir()
  * @path:  KV_VIEW_PATH_MAX bytes
  *
- * Return: 0, or -ENAMETOOLONG.
+ * Return: 0; -ENAMETOOLONG; -EPERM: see kv_rundir_trust().
  */
 int __must_check kv_view_path(const char *where, char *path);
 

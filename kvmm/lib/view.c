@@ -28,6 +28,8 @@ int kv_view_path(const char *where, char *path)
 	if (!where) {
 		if (kv_rundir(dir, sizeof(dir)))
 			return -ENAMETOOLONG;
+		if (kv_rundir_trust(dir))
+			return -EPERM;
 		where = dir;
 	} else if (stat(where, &st) || !S_ISDIR(st.st_mode)) {
 		len = strlen(where);

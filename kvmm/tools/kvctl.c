@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
+#include <unistd.h>
 #include <time.h>
 
 #include <kvmm/log.h>
@@ -289,6 +290,11 @@ static int run(struct kvctl *k, int argc, char **argv)
 	int err;
 
 	err = kv_view_path(k->opts.socket, k->path);
+	if (err == -EPERM) {
+		pr_err("/tmp/kvmm-%u belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",
+		       (unsigned int)geteuid());
+		return EX_NOPERM;
+	}
 	if (err) {
 		pr_err("the path of the socket is longer than %d bytes: name a shorter one with --socket",
 		       KV_VIEW_PATH_MAX - 1);

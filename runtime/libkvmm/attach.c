@@ -54,6 +54,8 @@ static int default_socket(char *path, size_t size)
 		n = snprintf(path, size, "%s", env);
 	} else {
 		ret = kv_rundir(path, size);
+		if (!ret)
+			ret = kv_rundir_trust(path);
 		if (ret)
 			return ret;
 		len = strlen(path);
@@ -358,6 +360,10 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 		      (int)sizeof(path) ? -ENAMETOOLONG : 0;
 	else
 		ret = default_socket(path, sizeof(path));
+	if (ret == -EPERM)
+		return fail(text, ret,
+			    "/tmp/kvmm-%u belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",
+			    (u32)geteuid());
 	if (ret)
 		return fail(text, ret, "the path of the socket is too long");
 
