@@ -288,6 +288,7 @@ struct kv_domain {
 #define SEQF_PREEMPTED	BIT(4)	/* lost its memory at least once */
 #define SEQF_SWAPPED	BIT(5)	/* its table names entries, not blocks */
 #define SEQF_PAGEDOUT	BIT(6)	/* by advice: comes back by advice */
+#define SEQF_DECIDED	BIT(7)	/* that it pays to swap it; clear between events */
 
 /**
  * struct kv_seq - an address space of token positions with its block table

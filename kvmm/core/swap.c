@@ -146,7 +146,7 @@ static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness)
 		return false;
 	nr = family_blocks(c, s, state, &fresh);
-	if (!nr || !swap_pays(c, d, nr, fresh))
+	if (!nr || (!(s->flags & SEQF_DECIDED) && !swap_pays(c, d, nr, fresh)))
 		return false;
 	if (family_room(c, s, state))
 		return true;
@@ -499,8 +499,12 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 		return -EBUSY;
 	if (!family_swappable(c, s, KVMM_SEQ_READY))
 		return -EAGAIN;
+	/* Room for it was made of clean copies, its own too: do not ask twice. */
+	s->flags |= SEQF_DECIDED;
 	family_mark(c, s);
-	KV_BUG_ON(s->state != KVMM_SEQ_SWAPPED);
+	s->flags &= ~SEQF_DECIDED;
+	if (s->state != KVMM_SEQ_SWAPPED)
+		return -EAGAIN;
 	wait_del(c, s);
 	s->flags |= SEQF_PAGEDOUT;
 	return 0;

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_swap.c - when whole sequences are taken, and who comes back first
+ *
+ * A host pool and no areas, unless a test adds one.  The test answers copies
+ * itself, or does not.  Where a decision is by cost the test sets what was
+ * measured.  Sequences are not indexed, so what is paged out has left the
+ * device when its copy is over.
+ */
+#include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
+
+#define MAX_IO		256
+#define SLOT		(2 * SH_EXTENT)
+#define STARVE		1000u	/* ms */
+
+static struct core_copy copies[MAX_IO];
+static struct core_io ios[MAX_IO];
+static u32 nr_copies, nr_ios, cl;
+
+static void on_copy(const struct core_copy *cp)
+{
+	ck_assert_uint_lt(nr_copies, MAX_IO);
+	copies[nr_copies++] = *cp;
+}
+
+static void on_io(const struct core_io *io)
+{
+	ck_assert_uint_lt(nr_ios, MAX_IO);
+	ios[nr_ios++] = *io;
+}
+
+static void do_copies(int status)
+{
+	while (nr_copies) {
+		u64 id = copies[--nr_copies].id;
+
+		SH_CORE(core_copy_done(sh.core, sh.now, id, status));
+		sh_settle();
+	}
+}
+
+static void setup_with(u32 host_slots, u32 swappiness)
+{
+	sh_on_copy = on_copy;
+	sh_on_io = on_io;
+	nr_copies = 0;
+	nr_ios = 0;
+	sh_config(16);
+	sh.cfg.host_bytes = host_slots * SLOT;
+	sh.cfg.swappiness = swappiness;
+	sh.cfg.starve_ns = STARVE * MS;
+	sh_start();
+	cl = sh_attach(1, "d");
+}
+
+static void setup(void)
+{
+	setup_with(120, 200);
+}
+
+static void setup_small(void)
+{
+	setup_with(6, 100);
+}
+
+static void teardown(void)
+{
+	sh_die(cl);
+	sh_quiet(cl);
+	do_copies(0);
+	ck_assert_uint_eq(sh.core->head->nr_free_entries,
+			  core_sizes(sh.core)->nr_entries);
+	sh_stop();
+}
+
+static int advise(u64 seq, u32 advice)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	int err;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)),
+			 0);
+	err = sh_seq_res(0);
+	sh_settle();
+	return err;
+}
+
+/* A sequence of @nr blocks with more to come; it may have to wait. */
+static u64 opened(u32 nr, u32 priority)
+{
+	struct kvmm_open_arg a = {
+		.prompt_len = nr * SH_BT, .max_tokens = 8 * SH_BT,
+		.priority = priority,
+		.flags = KVMM_OPEN_NO_INDEX | KVMM_OPEN_NO_MATCH,
+	};
+	u64 seq;
+
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(cl, seq, nr * SH_BT, 7), 0);
+	return seq;
+}
+
+static u64 ready(u32 nr, u32 priority)
+{
+	u64 seq = opened(nr, priority);
+
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	sh_compute(cl, seq, 0, nr * SH_BT, 7);
+	return seq;
+}
+
+/* One token more. */
+static void grow(u64 seq)
+{
+	u32 valid = sh_status(cl, seq)->valid_len;
+
+	sh_compute(cl, seq, valid, valid + 1, 7);
+}
+
+static void pageout(u64 seq)
+{
+	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
+	do_copies(0);
+}
+
+/* What a KiB of copy and a token of prefill cost, as if measured. */
+static void measured(u64 copy_ns, u64 prefill_ns)
+{
+	sh.core->head->copy_ns_kb = copy_ns;
+	sh.core->head->prefill_ns_token = prefill_ns;
+}
+
+/* ---- out ---- */
+
+/* Both were out and back, so six clean copies fill the host pool. */
+static u64 six_clean_copies(u64 *other)
+{
+	u64 seq = ready(3, 0);
+	u32 i;
+
+	*other = ready(3, 0);
+	measured(1, 1000000);
+	for (i = 0; i < 2; i++) {
+		pageout(i ? *other : seq);
+		ck_assert_int_eq(advise(i ? *other : seq, KVMM_ADV_WILLNEED),
+				 0);
+		do_copies(0);
+	}
+	ck_assert_uint_eq(host_free(sh.core, 0), 0);
+	return seq;
+}
+
+/*
+ * A page-out whose room is made of the sequence's own clean copies costs more
+ * than was thought when it was decided; it is not decided again half-way.
+ */
+START_TEST(test_pageout_takes_its_own_copies)
+{
+	u64 other, seq = six_clean_copies(&other);
+
+	grow(seq);
+	/* Four blocks: five moves pay, eight would not. */
+	measured(64 * 100 / 6, 100);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+}
+END_TEST
+
+static Suite *swap_suite(void)
+{
+	Suite *s = suite_create("core_swap");
+	TCase *tc = tcase_create("small");
+
+	tcase_add_checked_fixture(tc, setup_small, teardown);
+	tcase_add_test(tc, test_pageout_takes_its_own_copies);
+	suite_add_tcase(s, tc);
+
+	tc = tcase_create("ample");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	return sh_run(swap_suite());
+}
