@@ -309,7 +309,7 @@ struct kv_domain {
  * @fill:       table indices below it are filled, RESTORING only
  * @end:        end of what the step in that place of the client's ring covers
  * @since:      admitted at, or waiting since
- * @active:     when it was last admitted or granted
+ * @active:     when it was last admitted, granted or asked back by advice
  * @lost_len:   what was valid when its memory was last taken
  * @again:      when growth was first refused, 0 after a grant
  * @refused:    when it was last refused, 0 after a grant

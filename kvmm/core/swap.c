@@ -487,6 +487,10 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 	if (advice == KVMM_ADV_WILLNEED) {
 		if (s->flags & SEQF_PAGEDOUT) {
 			s->flags &= ~SEQF_PAGEDOUT;
+			/* It waits from now on, and whoever asks is not idle. */
+			s->since = c->now;
+			s->active = c->now;
+			s->stuck = 0;
 			wait_add(c, s);
 		}
 		return 0;

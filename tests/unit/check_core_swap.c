@@ -170,6 +170,34 @@ START_TEST(test_pageout_takes_its_own_copies)
 }
 END_TEST
 
+/* ---- turns ---- */
+
+/* Whoever was paged out for long has not waited for long. */
+START_TEST(test_time_paged_out_is_no_wait)
+{
+	u64 seq = ready(32, 0), other;
+	u32 i;
+
+	pageout(seq);
+	sh_tick(60 * STARVE);
+	other = ready(50, 0);
+	for (i = 0; i < 20; i++) {
+		sh_tick(STARVE / 10);
+		grow(other);
+	}
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	sh_tick(STARVE - 1);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_READY);
+	/* Then its turn comes as anybody's. */
+	sh_tick(1);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_SWAPPED);
+}
+END_TEST
+
 static Suite *swap_suite(void)
 {
 	Suite *s = suite_create("core_swap");
@@ -181,6 +209,7 @@ static Suite *swap_suite(void)
 
 	tc = tcase_create("ample");
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_time_paged_out_is_no_wait);
 	suite_add_tcase(s, tc);
 	return s;
 }
