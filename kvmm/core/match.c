@@ -424,13 +424,15 @@ static bool turn_is_due(const struct core *c, const struct kv_seq *w)
  *
  * A swapped sequence waits by itself, without its client asking, and its
  * arrival puts it first: it would take back at once what was taken from it for
- * the longest waiter of its own domain.  So that one goes before it.
+ * the longest waiter of its own domain.  So that one goes before it; one of
+ * lower priority only if it was idle when it was taken, since it cannot be
+ * anything else while it is out.
  *
  * Return: @s, or the sequence whose turn it is.
  */
 static struct kv_seq *turn_of(const struct core *c, struct kv_seq *s)
 {
-	bool idle = c->head->ticked >= s->active + core_cfg(c)->starve_ns;
+	bool idle = s->since >= s->active + core_cfg(c)->starve_ns;
 	struct kv_seq *longest = s, *w;
 	u32 i;
 

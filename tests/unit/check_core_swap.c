@@ -198,6 +198,94 @@ START_TEST(test_time_paged_out_is_no_wait)
 }
 END_TEST
 
+/*
+ * An idle resident is taken for who waits longest, and does not take its memory
+ * back in the same event.  @_i: its priority is above the waiter's.
+ */
+START_TEST(test_longest_waiter_goes_first)
+{
+	u64 seq = ready(40, _i ? 2 : 0), waiter = opened(50, 0);
+
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_WAITING);
+	sh_tick(STARVE);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_READY);
+	sh_tick(10);
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* A step that makes no progress: its sequence is not idle. */
+static void busy(u64 seq)
+{
+	(void)sh_begin(cl, seq, sh_status(cl, seq)->valid_len, 1);
+	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
+}
+
+/* @seq computes now and then; @other grows until @seq gives way. */
+static void crowd_out(u64 seq, u64 other)
+{
+	u32 t, at;
+
+	for (t = 0; sh_state(cl, seq) == KVMM_SEQ_READY; t++) {
+		ck_assert_uint_lt(t, 8 * SH_BT);
+		sh_tick(STARVE / 50);
+		if (t % 4 == 0)
+			busy(seq);
+		at = sh_status(cl, other)->valid_len;
+		if (sh_begin(cl, other, at, 1))
+			ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
+		else
+			ck_assert_int_eq(sh_end(cl, other, at, at + 1, 7), 0);
+	}
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+}
+
+/* Taken while it computed, it is before all of lower priority, however long. */
+START_TEST(test_priority_holds_while_out)
+{
+	u64 seq = ready(20, 2), higher = ready(38, 3), waiter = opened(50, 0);
+	u32 i;
+
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_WAITING);
+	crowd_out(seq, higher);
+	for (i = 0; i < (_i ? 6 : 1); i++) {
+		sh_tick(STARVE / 4);
+		busy(higher);
+	}
+	ck_assert_uint_eq(sh_state(cl, higher), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_close(cl, higher), 0);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_WAITING);
+}
+END_TEST
+
+/* So is one that was idle only because its client had it paged out. */
+START_TEST(test_priority_holds_after_advice)
+{
+	u64 seq = ready(20, 2), higher, waiter;
+	u32 i;
+
+	pageout(seq);
+	higher = ready(50, 3);
+	waiter = opened(50, 0);
+	for (i = 0; i < 8; i++) {
+		sh_tick(STARVE / 4);
+		grow(higher);
+	}
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	sh_tick(STARVE / 2);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	ck_assert_int_eq(sh_close(cl, higher), 0);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_WAITING);
+}
+END_TEST
+
 static Suite *swap_suite(void)
 {
 	Suite *s = suite_create("core_swap");
@@ -210,6 +298,9 @@ static Suite *swap_suite(void)
 	tc = tcase_create("ample");
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_time_paged_out_is_no_wait);
+	tcase_add_loop_test(tc, test_longest_waiter_goes_first, 0, 2);
+	tcase_add_loop_test(tc, test_priority_holds_while_out, 0, 2);
+	tcase_add_test(tc, test_priority_holds_after_advice);
 	suite_add_tcase(s, tc);
 	return s;
 }
