@@ -120,8 +120,8 @@ static void swap_one(struct core *c, struct kv_seq *s)
 }
 
 /*
- * Host slots for all of the family.  Making room may drop clean copies that
- * were counted on, so count again until it is true.
+ * Host slots and records for all of the family.  Making room may drop clean
+ * copies that were counted on, so count again until it is true.
  */
 static bool family_room(struct core *c, struct kv_seq *s, u32 state)
 {
@@ -130,7 +130,7 @@ static bool family_room(struct core *c, struct kv_seq *s, u32 state)
 	for (tries = 0; tries < 8; tries++) {
 		family_blocks(c, s, state, &fresh);
 		if (host_free(c, s->domain) >= fresh)
-			return true;
+			return c->head->nr_free_entries >= fresh;
 		if (!host_room(c, s->domain, fresh))
 			return false;
 	}

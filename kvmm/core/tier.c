@@ -62,13 +62,20 @@ void entry_touch(struct core *c, u32 entry)
 
 /* ---- entries ---- */
 
+/*
+ * A record; CORE_NONE: there is none.  There are as many as slots can be, but
+ * an entry that is lost has its record for as long as tables name it, and no
+ * slot.
+ */
 u32 entry_alloc(struct core *c, u32 dom)
 {
 	u32 i = c->head->free_entry;
-	struct kv_entry *e = &c->entries_low[i];
+	struct kv_entry *e;
 	u32 generation;
 
-	KV_BUG_ON(i == CORE_NONE);	/* there is one for each slot */
+	if (i == CORE_NONE)
+		return CORE_NONE;
+	e = &c->entries_low[i];
 	c->head->free_entry = e->next;
 	c->head->nr_free_entries--;
 	generation = e->generation;

@@ -59,7 +59,8 @@ static void copy_start(struct core *c, u32 entry, u32 io)
  * entry_out() - have a block's content on the host
  * @blk: sealed, or a tail that nobody will write any more
  *
- * Return: the entry, whose copy may be under way; CORE_NONE: no slot is free.
+ * Return: the entry, whose copy may be under way; CORE_NONE: no slot is free,
+ * or no record.
  */
 u32 entry_out(struct core *c, u32 blk)
 {
@@ -69,6 +70,8 @@ u32 entry_out(struct core *c, u32 blk)
 
 	if (entry != CORE_NONE)
 		return entry;
+	if (!c->head->nr_free_entries)
+		return CORE_NONE;
 	slot = slot_alloc(c, part_index(c, b->domain, CORE_POOL_HOST));
 	if (slot == CORE_NONE)
 		return CORE_NONE;

@@ -64,13 +64,16 @@ static void setup_small(void)
 	setup_with(6, 100);
 }
 
+static void setup_two(void)
+{
+	setup_with(2, 200);
+}
+
 static void teardown(void)
 {
 	sh_die(cl);
 	sh_quiet(cl);
 	do_copies(0);
-	ck_assert_uint_eq(sh.core->head->nr_free_entries,
-			  core_sizes(sh.core)->nr_entries);
 	sh_stop();
 }
 
@@ -167,6 +170,43 @@ START_TEST(test_pageout_takes_its_own_copies)
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
 	do_copies(0);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+}
+END_TEST
+
+/*
+ * Content that was lost keeps its record while a table names it, but no slot:
+ * slots may be free and records not.
+ */
+START_TEST(test_records_run_out)
+{
+	u32 all = core_sizes(sh.core)->nr_entries, i;
+	struct core_tier_view host;
+	u64 lost[16], seq, other;
+
+	ck_assert_uint_le(all, 2 * ARRAY_SIZE(lost));
+	for (i = 0; i < all / 2; i++) {
+		lost[i] = ready(2, 0);
+		ck_assert_int_eq(advise(lost[i], KVMM_ADV_PAGEOUT), 0);
+		do_copies(-EIO);
+	}
+	ck_assert_uint_eq(sh.core->head->nr_free_entries, 0);
+	ck_assert_int_eq(core_get_tier(sh.core, CORE_POOL_HOST, &host), 0);
+	ck_assert_uint_eq(host.used + host.limbo, 0);
+	seq = ready(2, 0);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), -EAGAIN);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	/* Nor is anything cleaned ahead. */
+	sh_tick(2000);
+	other = sh_ready(cl, 58 * SH_BT, 0, 500);
+	sh_compute(cl, other, 0, 58 * SH_BT, 500);
+	ck_assert_int_eq(sh_close(cl, other), 0);
+	sh_tick(1);
+	ck_assert_uint_eq(nr_copies, 0);
+	ck_assert_uint_gt(sh_pool().cached, 0);
+	/* One is closed, another one has its records. */
+	ck_assert_int_eq(sh_close(cl, lost[0]), 0);
+	do_copies(0);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
 }
 END_TEST
 
@@ -293,6 +333,11 @@ static Suite *swap_suite(void)
 
 	tcase_add_checked_fixture(tc, setup_small, teardown);
 	tcase_add_test(tc, test_pageout_takes_its_own_copies);
+	suite_add_tcase(s, tc);
+
+	tc = tcase_create("two");
+	tcase_add_checked_fixture(tc, setup_two, teardown);
+	tcase_add_test(tc, test_records_run_out);
 	suite_add_tcase(s, tc);
 
 	tc = tcase_create("ample");
