@@ -358,8 +358,10 @@ int swap_restore(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 	u32 reads, held, lack, cached, room;
+	u64 stuck = s->stuck;
 	int err;
 
+	s->stuck = 0;		/* unless host slots are what it lacks */
 	err = swap_check(c, s, &reads, &held);
 	if (err == -EIO ||
 	    (reads && reads + held > host_slots_max(c, s->domain))) {
@@ -376,9 +378,10 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	if (err)
 		return err;
 	/* Reading needs host slots; taking them may drop clean copies. */
-	if (!restore_room(c, s))
+	if (!restore_room(c, s)) {
+		s->stuck = stuck;
 		return restore_stuck(c, s);
-	s->stuck = 0;
+	}
 	err = room_evict(c, s->domain, room);
 	if (err)
 		return err;

@@ -475,6 +475,24 @@ START_TEST(test_no_host_slot_for_long)
 }
 END_TEST
 
+/* Refused for want of something else meanwhile, it begins to be stuck anew. */
+START_TEST(test_stuck_begins_again)
+{
+	u64 late, seq = without_host_slots(&late), big;
+
+	sh_tick(DEADLINE - 10);
+	do_io(-EIO);
+	do_io(-EIO);
+	big = ready(61, 1);
+	sh_tick(1);
+	ck_assert_int_eq(sh_close(cl, big), 0);
+	sh_tick(DEADLINE - 10);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	sh_tick(11);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
+}
+END_TEST
+
 /* Without a deadline everybody waits, as the configuration says. */
 START_TEST(test_no_deadline)
 {
@@ -508,6 +526,7 @@ static Suite *stall_suite(void)
 	tcase_add_test(tc, test_another_area);
 	tcase_add_loop_test(tc, test_no_host_slot, 0, 2);
 	tcase_add_test(tc, test_no_host_slot_for_long);
+	tcase_add_test(tc, test_stuck_begins_again);
 	tcase_add_test(tc, test_no_deadline);
 	suite_add_tcase(s, tc);
 	return s;
