@@ -277,6 +277,7 @@ struct kv_domain {
 	u32	nr_filling;	/* in LIMBO on the way in, not out */
 	u32	keep_spans;	/* empty ones are about to be used */
 	u32	host_wanted;	/* a restore waits for host slots */
+	u64	prefill_ns_token;	/* as its clients say, see step.c */
 };
 
 /* ---- sequences ---- */
@@ -531,7 +532,6 @@ struct core_head {
 	u32	stalled;		/* areas that have such, a bit each */
 	u64	copy_ns_kb;		/* measured, see tier_io.c */
 	u64	clean_after;		/* nothing is cleaned ahead before this */
-	u64	prefill_ns_token;	/* measured, see step.c */
 	u64	events[NR_CORE_EVENTS];
 };
 

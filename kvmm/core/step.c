@@ -426,10 +426,13 @@ static void step_finish(struct core *c, u32 client)
 	core_count(c, CORE_EV_step_end, 1);
 }
 
-/* What a token of prefill costs the client: a hint, clamped to 10 ns..1 s. */
-static void prefill_measure(struct core *c, u64 ns, u64 tokens)
+/*
+ * What a token of prefill costs in the domain: a hint of its client, clamped to
+ * 10 ns..1 s.  It decides for that domain alone.
+ */
+static void prefill_measure(struct kv_domain *d, u64 ns, u64 tokens)
 {
-	u64 *rate = &c->head->prefill_ns_token;
+	u64 *rate = &d->prefill_ns_token;
 	u64 one;
 
 	if (tokens < 8 || !ns)
@@ -458,7 +461,8 @@ int step_end(struct core *c, u32 client, const struct core_req *req,
 	if (!c->clients[client].nr_steps || st->number != req->sqe.step)
 		return -EINVAL;
 
-	prefill_measure(c, req->sqe.param[0], req->sqe.param[1]);
+	prefill_measure(&c->domains[c->clients[client].domain],
+			req->sqe.param[0], req->sqe.param[1]);
 	for (i = 0; i < req->sqe.nr; i++) {
 		struct kv_seq *s = seq_find(c, client, a[i].seq);
 

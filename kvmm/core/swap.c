@@ -76,12 +76,12 @@ static bool swap_pays(const struct core *c, const struct kv_domain *d,
 	u64 kb = max(d->block_bytes / 1024, 1ull);
 	u64 move = (nr_blocks + (u64)fresh) * kb * c->head->copy_ns_kb;
 	u64 compute = (u64)nr_blocks * d->block_tokens *
-		      c->head->prefill_ns_token;
+		      d->prefill_ns_token;
 	u32 swappiness = core_cfg(c)->swappiness;
 
 	if (!swappiness || swappiness == 200)
 		return swappiness;
-	if (!c->head->prefill_ns_token)
+	if (!d->prefill_ns_token)
 		return true;
 	return move * 100 <= compute * swappiness;
 }

@@ -132,7 +132,7 @@ static void pageout(u64 seq)
 static void measured(u64 copy_ns, u64 prefill_ns)
 {
 	sh.core->head->copy_ns_kb = copy_ns;
-	sh.core->head->prefill_ns_token = prefill_ns;
+	sh.core->domains[0].prefill_ns_token = prefill_ns;
 }
 
 /* ---- out ---- */
@@ -207,6 +207,42 @@ START_TEST(test_records_run_out)
 	ck_assert_int_eq(sh_close(cl, lost[0]), 0);
 	do_copies(0);
 	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
+}
+END_TEST
+
+/* An empty step of @client in which @tokens were computed in @ns. */
+static void hint(u32 client, u64 ns, u64 tokens)
+{
+	struct kvmm_sqe sqe = { .op = KVMM_OP_STEP_END,
+				.param = { ns, tokens } };
+	struct kvmm_begin_res res;
+	struct kvmm_begin_arg a = { .seq = KVMM_SEQ(0, 0) };
+
+	ck_assert_int_eq(sh_begin_all(client, &a, 1, &res), 0);
+	ck_assert_int_ne(res.status, 0);
+	sqe.number = ++sh.cl[client].number;
+	sqe.step = sh.cl[client].step;
+	ck_assert_int_eq(sh_send(client, &sqe, 0), 0);
+}
+
+/* What prefill costs is a client's to say, for its own domain. */
+START_TEST(test_hints_are_of_the_domain)
+{
+	u64 seq = ready(3, 0);
+	u32 other = sh_attach(2, "e");
+
+	hint(cl, 16000000, 16);
+	sh.core->head->copy_ns_kb = 1000;
+	hint(other, 160, 16);
+	pageout(seq);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	do_copies(0);
+	sh.core->domains[0].prefill_ns_token = 0;
+	hint(cl, 160, 16);
+	hint(other, 16000000, 16);
+	sh.core->head->copy_ns_kb = 1000;
+	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), -EAGAIN);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
 }
 END_TEST
 
@@ -333,6 +369,7 @@ static Suite *swap_suite(void)
 
 	tcase_add_checked_fixture(tc, setup_small, teardown);
 	tcase_add_test(tc, test_pageout_takes_its_own_copies);
+	tcase_add_test(tc, test_hints_are_of_the_domain);
 	suite_add_tcase(s, tc);
 
 	tc = tcase_create("two");
