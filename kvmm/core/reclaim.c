@@ -22,8 +22,9 @@
  * memory comes when the step ends, and until then nobody else is marked for
  * the same domain: every step would otherwise mark one more.
  *
- * Preemption here is by recompute: sealed blocks stay in the index as cache,
- * and the client computes again what is evicted meanwhile.
+ * A victim is swapped if a tier has room and that pays, see swap.c.  Else it is
+ * recomputed: sealed blocks stay in the index as cache, and the client computes
+ * again what is evicted meanwhile.
  */
 #include "kvmm/core/internal.h"
 

@@ -2,9 +2,19 @@
 /*
  * seq.c - the life of a sequence
  *
- *	OPEN -> WAITING -(admitted)-> READY -> CLOSED
- *	           ^                    |
- *	           +- RECOMPUTE <- MARKED (victim in an open step)
+ *	OPEN -> WAITING -(admitted)-> RESTORING -(filled)-> READY -> CLOSED
+ *	           ^                   ^  |                   |
+ *	       (matched)      (admitted)  (lost)           (victim)
+ *	           |                   |  |                   v
+ *	           |   +---------- SWAPPED <-(it pays)----- MARKED
+ *	           |   |                  |                   |
+ *	           |   (lost)             |                (else)
+ *	           |   v                  v                   |
+ *	           RECOMPUTE <------------+-------------------+
+ *
+ * RESTORING is over at once where nothing has to be copied, and MARKED where no
+ * open step names the family.  From every state a sequence can be closed, and
+ * one that can never be admitted is FAILED.
  *
  * Each client has its own share of sequence records; a handle is an index
  * into that share and a generation.  A fork's children join the family of

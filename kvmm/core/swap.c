@@ -179,7 +179,7 @@ bool swap_family(struct core *c, struct kv_seq *s)
 
 /*
  * Table entries that need a block, and of those with one how many are cached.
- * A copy out must be over first: its block is about to go.
+ * Copies out are not looked at: swap_check() refuses while one is under way.
  */
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached)
 {
