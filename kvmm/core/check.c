@@ -6,18 +6,17 @@
  * the tables, the index and the open steps; lists are followed and their
  * members counted against the states; the partition of the pool is added up
  * in bytes; shadows are compared with the truth.  Tests run it after every
- * event, an operator with `kvctl check`.
+ * event, an operator with `kvctl check`.  The lower tiers are walked in
+ * check_tiers.c.
+ *
+ * Not walked: the free lists of table pages, of pages of ids and of sequences,
+ * and how many of each a client has.
  *
  * A walk takes time in proportion to the arena and is bounded: a list that
  * does not end is a fault, not a hang.  The first fault is described, the
  * others are counted.
  */
-#include "kvmm/core/internal.h"
-
-struct walk {
-	const struct core *c;
-	struct core_report *r;
-};
+#include "kvmm/core/check.h"
 
 static void text_add(struct core_report *r, const char *s)
 {
@@ -42,8 +41,8 @@ static void text_add_u64(struct core_report *r, u64 n)
 }
 
 /* Record a fault of @what number @i: found @have, should be @want. */
-static void fault(struct walk *w, const char *law, const char *what, u64 i,
-		  u64 have, u64 want)
+void walk_fault(struct walk *w, const char *law, const char *what, u64 i,
+		u64 have, u64 want)
 {
 	if (w->r->nr_faults++)
 		return;
@@ -56,13 +55,6 @@ static void fault(struct walk *w, const char *law, const char *what, u64 i,
 	text_add_u64(w->r, have);
 	text_add(w->r, ", should be ");
 	text_add_u64(w->r, want);
-}
-
-static void expect(struct walk *w, const char *law, const char *what, u64 i,
-		   u64 have, u64 want)
-{
-	if (have != want)
-		fault(w, law, what, i, have, want);
 }
 
 /* ---- references, counted from tables and steps ---- */
@@ -84,7 +76,7 @@ static void walk_pte(struct walk *w, const struct kv_seq *s, kv_pte_t pte,
 		return;
 	}
 	if (!pte_is_present(pte)) {
-		fault(w, "tables", "hole in seq", seq_index(c, s), 0, 1);
+		walk_fault(w, "tables", "hole in seq", seq_index(c, s), 0, 1);
 		return;
 	}
 	c->scratch[i]++;
@@ -104,7 +96,8 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 	for (i = 0; i < s->nr_blocks; i++) {
 		if (i % KVMM_TABLE_ENTRIES == 0) {
 			if (page == CORE_NONE) {
-				fault(w, "tables", "pages of seq", si, i, 0);
+				walk_fault(w, "tables", "pages of seq", si, i,
+					   0);
 				return;
 			}
 			t = &c->tpages[(u64)s->client * core_cfg(c)->nr_tables +
@@ -131,8 +124,8 @@ static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
 	for (idx = max(e->start, s->valid_len) / bt; (u64)idx * bt < e->end;
 	     idx++) {
 		if (idx >= s->nr_blocks) {
-			fault(w, "law 3", "seq in a step lacks blocks", e->seq,
-			      s->nr_blocks, idx + 1);
+			walk_fault(w, "law 3", "seq in a step lacks blocks",
+				   e->seq, s->nr_blocks, idx + 1);
 			return;
 		}
 		blk = table_get(c, s, idx);
@@ -140,8 +133,8 @@ static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
 		       c->blocks[blk].refcount, 1);
 		if (c->blocks[blk].state != BLK_OPEN &&
 		    c->blocks[blk].state != BLK_QUARANTINE)
-			fault(w, "law 3", "state of written block", blk,
-			      c->blocks[blk].state, BLK_OPEN);
+			walk_fault(w, "law 3", "state of written block", blk,
+				   c->blocks[blk].state, BLK_OPEN);
 	}
 }
 
@@ -166,8 +159,8 @@ static void walk_steps(struct walk *w)
 				walk_step_entry(w, &e[k]);
 				if (e[k].src != CORE_NONE &&
 				    !c->blocks[e[k].src].nr_src)
-					fault(w, "law 3", "source of a copy",
-					      e[k].src, 0, 1);
+					walk_fault(w, "law 3", "source of a copy",
+						   e[k].src, 0, 1);
 			}
 			named += st->nr;
 		}
@@ -247,6 +240,9 @@ static void walk_block(struct walk *w, u32 blk)
 	if (b->entry != CORE_NONE)
 		expect(w, "swap", "entry of block", blk,
 		       c->entries_low[b->entry].dev, blk);
+	expect(w, "swap", "copies of block", blk, b->nr_copy,
+	       block_is_filled(c, blk) || (b->entry != CORE_NONE &&
+	       c->entries_low[b->entry].io == ENT_OUT));
 	expect(w, "block", "held though nobody needs it", blk, used,
 	       b->refcount != 0);
 	if (b->state == BLK_CACHED)
@@ -256,12 +252,33 @@ static void walk_block(struct walk *w, u32 blk)
 	if (b->state == BLK_QUIESCING)
 		expect(w, "block", "quiescing for no step", blk, !b->nr_src, 0);
 	if (indexed && b->state != BLK_SEALED && b->state != BLK_CACHED)
-		fault(w, "block", "indexed in state", blk, b->state,
-		      BLK_SEALED);
+		walk_fault(w, "block", "indexed in state", blk, b->state,
+			   BLK_SEALED);
 	if (indexed)
 		expect(w, "index", "lookup of block", blk,
 		       index_lookup(c, b->domain, b->hash, block_ids(c, blk)),
 		       blk);
+}
+
+/* The free blocks of a span, of whatever pool; the class follows from them. */
+void walk_span_free(struct walk *w, u32 first, u32 nr_free)
+{
+	const struct core *c = w->c;
+	const struct kv_span *sp = &c->spans[first];
+	u32 i, n;
+
+	expect(w, "span", "free blocks of", first, sp->nr_free, nr_free);
+	for (i = sp->free_head, n = 0; i != CORE_NONE && n <= sp->nr_blocks;
+	     i = c->blocks[i].next, n++) {
+		expect(w, "span", "state on the free list", i,
+		       c->blocks[i].state, BLK_FREE);
+		expect(w, "span", "free list that has block", i,
+		       c->blocks[i].span, first);
+	}
+	expect(w, "span", "free list of", first, n, sp->nr_free);
+	expect(w, "span", "class of an empty one", first,
+	       sp->class == CORE_NR_CLASSES - 1, nr_free == sp->nr_blocks);
+	expect(w, "span", "class of a full one", first, !sp->class, !nr_free);
 }
 
 /* One span: its blocks, its free list, its class; adds to the counts. */
@@ -271,7 +288,7 @@ static void walk_span(struct walk *w, u32 first, u32 *nr)
 	const struct kv_span *sp = &c->spans[first];
 	u32 base = first * core_sizes(c)->blocks_per_extent;
 	u32 state[NR_BLK_STATES] = { 0 };
-	u32 i, n;
+	u32 i;
 
 	for (i = base; i < base + sp->nr_blocks; i++) {
 		walk_block(w, i);
@@ -280,26 +297,64 @@ static void walk_span(struct walk *w, u32 first, u32 *nr)
 		       sp->domain);
 		expect(w, "span", "span of block", i, c->blocks[i].span, first);
 	}
-	expect(w, "span", "free blocks of", first, sp->nr_free,
-	       state[BLK_FREE]);
+	walk_span_free(w, first, state[BLK_FREE]);
 	expect(w, "span", "cached blocks of", first, sp->nr_cached,
 	       state[BLK_CACHED]);
-	for (i = sp->free_head, n = 0; i != CORE_NONE && n <= sp->nr_blocks;
-	     i = c->blocks[i].next, n++)
-		expect(w, "span", "state on the free list", i,
-		       c->blocks[i].state, BLK_FREE);
-	expect(w, "span", "free list of", first, n, sp->nr_free);
 	for (i = 0; i < NR_BLK_STATES; i++)
 		nr[i] += state[i];
 }
 
 /* ---- domains ---- */
 
+/* Spans of a domain, or of its part in a lower pool, by fullness. */
+void walk_classes(struct walk *w, u32 dom)
+{
+	const struct core *c = w->c;
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i, n, class, prev, empty = 0;
+
+	for (class = 0, n = 0; class < CORE_NR_CLASSES; class++) {
+		prev = CORE_NONE;
+		for (i = d->class[class]; i != CORE_NONE && n <= d->nr_spans;
+		     i = c->spans[i].next, n++) {
+			expect(w, "span", "class of", i, c->spans[i].class,
+			       class);
+			expect(w, "span", "domain of", i, c->spans[i].domain,
+			       dom);
+			expect(w, "span", "back link of", i, c->spans[i].prev,
+			       prev);
+			prev = i;
+			empty += class == CORE_NR_CLASSES - 1;
+		}
+	}
+	expect(w, "span", "list lengths in domain", dom, n, d->nr_spans);
+	expect(w, "span", "empty ones of domain", dom, d->nr_empty, empty);
+}
+
+/* The wait list or the run list: sequences with @flag, @nr of them. */
+static void walk_seq_list(struct walk *w, const char *law, u32 dom, u32 head,
+			  u32 tail, u32 flag, u32 nr)
+{
+	const struct core *c = w->c;
+	u32 i, n, prev = CORE_NONE;
+
+	for (i = head, n = 0; i != CORE_NONE && n <= nr;
+	     i = c->seqs[i].next, n++) {
+		expect(w, law, "flag of seq", i, !!(c->seqs[i].flags & flag),
+		       1);
+		expect(w, law, "domain of seq", i, c->seqs[i].domain, dom);
+		expect(w, law, "back link of seq", i, c->seqs[i].prev, prev);
+		prev = i;
+	}
+	expect(w, law, "length in domain", dom, n, nr);
+	expect(w, law, "tail in domain", dom, tail, prev);
+}
+
 static void walk_lists(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
 	const struct kv_domain *d = &c->domains[dom];
-	u32 i, n, class, prev = CORE_NONE;
+	u32 i, n, prev = CORE_NONE;
 
 	for (i = d->lru_head, n = 0; i != CORE_NONE &&
 	     n <= d->nr[BLK_CACHED]; i = c->blocks[i].next, n++) {
@@ -310,29 +365,12 @@ static void walk_lists(struct walk *w, u32 dom)
 		prev = i;
 	}
 	expect(w, "lru", "length in domain", dom, n, d->nr[BLK_CACHED]);
-
-	for (class = 0, n = 0; class < CORE_NR_CLASSES; class++)
-		for (i = d->class[class]; i != CORE_NONE && n <= d->nr_spans;
-		     i = c->spans[i].next, n++)
-			expect(w, "span", "class of", i, c->spans[i].class,
-			       class);
-	expect(w, "span", "list lengths in domain", dom, n, d->nr_spans);
-	for (i = d->class[CORE_NR_CLASSES - 1], n = 0; i != CORE_NONE &&
-	     n <= d->nr_spans; i = c->spans[i].next)
-		n++;
-	expect(w, "span", "empty ones of domain", dom, n, d->nr_empty);
-
-	for (i = d->wait_head, n = 0; i != CORE_NONE && n <= d->nr_waiting;
-	     i = c->seqs[i].next, n++)
-		expect(w, "wait list", "flag of seq", i,
-		       !!(c->seqs[i].flags & SEQF_QUEUED), 1);
-	expect(w, "wait list", "length in domain", dom, n, d->nr_waiting);
-
-	for (i = d->run_head, n = 0; i != CORE_NONE && n <= d->nr_running;
-	     i = c->seqs[i].next, n++)
-		expect(w, "run list", "flag of seq", i,
-		       !!(c->seqs[i].flags & SEQF_RUNNING), 1);
-	expect(w, "run list", "length in domain", dom, n, d->nr_running);
+	expect(w, "lru", "tail in domain", dom, d->lru_tail, prev);
+	walk_classes(w, dom);
+	walk_seq_list(w, "wait list", dom, d->wait_head, d->wait_tail,
+		      SEQF_QUEUED, d->nr_waiting);
+	walk_seq_list(w, "run list", dom, d->run_head, d->run_tail,
+		      SEQF_RUNNING, d->nr_running);
 }
 
 static void walk_domain_seqs(struct walk *w, u32 dom)
@@ -354,8 +392,8 @@ static void walk_domain_seqs(struct walk *w, u32 dom)
 	expect(w, "domain", "marked in", dom, d->nr_marked, marked);
 	expect(w, "domain", "running in", dom, d->nr_running, running);
 	if (d->nr[BLK_FREE] < d->reserved)
-		fault(w, "law 1", "free blocks behind promises of domain", dom,
-		      d->nr[BLK_FREE], d->reserved);
+		walk_fault(w, "law 1", "free blocks behind promises of domain",
+			   dom, d->nr[BLK_FREE], d->reserved);
 }
 
 static void walk_domain(struct walk *w, u32 dom)
@@ -363,7 +401,7 @@ static void walk_domain(struct walk *w, u32 dom)
 	const struct core *c = w->c;
 	const struct kv_domain *d = &c->domains[dom];
 	u32 nr[NR_BLK_STATES] = { 0 };
-	u32 i, indexed = 0, shared = 0, blk;
+	u32 i, indexed = 0, shared = 0, filling = 0, blk;
 
 	for (i = 0; i < core_sizes(c)->nr_extents; i++) {
 		const struct kv_span *sp = &c->spans[i];
@@ -375,6 +413,7 @@ static void walk_domain(struct walk *w, u32 dom)
 		for (blk = base; blk < base + sp->nr_blocks; blk++) {
 			indexed += c->blocks[blk].flags & BLKF_INDEXED;
 			shared += c->blocks[blk].nr_map > 1;
+			filling += block_is_filled(c, blk);
 		}
 	}
 	for (i = 0; i < NR_BLK_STATES; i++)
@@ -382,148 +421,13 @@ static void walk_domain(struct walk *w, u32 dom)
 		       nr[i]);
 	expect(w, "domain", "indexed blocks of", dom, d->nr_indexed, indexed);
 	expect(w, "domain", "shared blocks of", dom, d->nr_shared, shared);
+	expect(w, "swap", "blocks on the way in of", dom, d->nr_filling,
+	       filling);
 	if (domain_used(d) > d->peak)
-		fault(w, "domain", "peak of", dom, d->peak, domain_used(d));
+		walk_fault(w, "domain", "peak of", dom, d->peak,
+			   domain_used(d));
 	walk_lists(w, dom);
 	walk_domain_seqs(w, dom);
-}
-
-/* ---- lower tiers ---- */
-
-/* A slot that an entry names: in the right part, in the right state. */
-static void walk_slot(struct walk *w, u32 entry, u32 slot, u32 pool, bool valid)
-{
-	const struct core *c = w->c;
-	const struct kv_entry *e = &c->entries_low[entry];
-	const struct kv_block *b = &c->blocks[slot];
-
-	expect(w, "swap", "part of the slot of entry", entry, b->domain % core_cfg(c)->max_domains,
-	       e->domain);
-	expect(w, "swap", "pool of the slot of entry", entry,
-	       part_pool(c, b->domain) >= pool, 1);
-	expect(w, "swap", "state of the slot of entry", entry, b->state,
-	       valid ? BLK_SEALED : BLK_LIMBO);
-	c->scratch[slot]++;
-}
-
-static void walk_entry(struct walk *w, u32 i)
-{
-	const struct core *c = w->c;
-	const struct kv_entry *e = &c->entries_low[i];
-
-	expect(w, "swap", "references of entry", i, e->refs, e->walked);
-	expect(w, "swap", "needed by nobody: entry", i, e->refs ||
-	       (e->flags & ENTF_INDEXED) || e->dev != CORE_NONE ||
-	       e->io != ENT_IDLE, 1);
-	if (e->dev != CORE_NONE)
-		expect(w, "swap", "upper copy of entry", i,
-		       c->blocks[e->dev].entry, i);
-	if (e->host != CORE_NONE)
-		walk_slot(w, i, e->host, CORE_POOL_HOST,
-			  e->flags & ENTF_HOST);
-	if (e->area != CORE_NONE)
-		walk_slot(w, i, e->area, CORE_POOL_AREA,
-			  e->flags & ENTF_AREA);
-	expect(w, "swap", "host list of entry", i, !!(e->flags & ENTF_LRU),
-	       !!(e->flags & ENTF_HOST));
-	expect(w, "stall", "request beside a write of entry", i,
-	       (e->flags & ENTF_BESIDE) && e->io != ENT_WRITE &&
-	       e->io != ENT_IN, 0);
-	if (e->flags & ENTF_OVERDUE)
-		expect(w, "stall", "overdue request of entry", i,
-		       e->io == ENT_WRITE || (e->io == ENT_READ &&
-		       (e->flags & ENTF_LOST) && e->dev == CORE_NONE), 1);
-	if (e->flags & ENTF_INDEXED)
-		expect(w, "index", "lookup of entry", i,
-		       index_lookup(c, e->domain, e->hash, block_ids(c,
-				    e->host != CORE_NONE ? e->host : e->area)),
-		       REF_ENTRY | i);
-}
-
-/* Slots in use are those that entries name. */
-static void walk_part(struct walk *w, u32 part)
-{
-	const struct core *c = w->c;
-	const struct kv_domain *d = &c->domains[part];
-	const struct kv_pool *p = core_pool(c, part_pool(c, part));
-	u32 nr[NR_BLK_STATES] = { 0 };
-	u32 i, n, spans = 0;
-
-	for (i = p->first; i < p->first + p->nr_extents; i++) {
-		u32 base = i * core_sizes(c)->blocks_per_extent;
-
-		if (!c->spans[i].nr_extents || c->spans[i].domain != part)
-			continue;
-		spans++;
-		for (n = base; n < base + c->spans[i].nr_blocks; n++) {
-			u32 state = c->blocks[n].state;
-
-			nr[state]++;
-			expect(w, "swap", "owners of slot", n, c->scratch[n],
-			       state == BLK_SEALED || state == BLK_LIMBO);
-		}
-	}
-	expect(w, "swap", "spans of part", part, d->nr_spans, spans);
-	for (i = 0; i < NR_BLK_STATES; i++)
-		expect(w, "law 1", core_block_state_name(i), part, d->nr[i],
-		       nr[i]);
-}
-
-/* Requests in flight, counted from the entries and from the lists. */
-static void walk_ios(struct walk *w)
-{
-	const struct core *c = w->c;
-	u32 nr[CORE_NR_POOLS] = { 0 }, late[CORE_NR_POOLS] = { 0 };
-	u32 i, n, pool, copies = 0;
-
-	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
-		const struct kv_entry *e = &c->entries_low[i];
-
-		if (e->domain == ENTRY_UNUSED)
-			continue;
-		copies += e->io == ENT_OUT || e->io == ENT_IN ||
-			  (e->flags & ENTF_BESIDE);
-		if (e->io != ENT_READ && e->io != ENT_WRITE)
-			continue;
-		pool = part_pool(c, c->blocks[e->area].domain);
-		nr[pool]++;
-		late[pool] += !!(e->flags & ENTF_OVERDUE);
-	}
-	expect(w, "stall", "copies in flight", 0, c->head->nr_copies, copies);
-	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
-		const struct kv_pool *p = core_pool(c, i);
-
-		expect(w, "stall", "requests of pool", i, p->nr_ios, nr[i]);
-		expect(w, "stall", "overdue in pool", i, p->nr_overdue,
-		       late[i]);
-		expect(w, "stall", "stalled area", i - CORE_POOL_AREA,
-		       !!(c->head->stalled & BIT(i - CORE_POOL_AREA)),
-		       p->nr_overdue != 0);
-		for (n = 0, pool = p->io_head; pool != CORE_NONE &&
-		     n <= p->nr_ios; pool = c->entries_low[pool].io_next)
-			n++;
-		expect(w, "stall", "moving in pool", i, n, nr[i] - late[i]);
-		nr[0] += nr[i];
-		late[0] += late[i];
-	}
-	expect(w, "stall", "requests", 0, c->head->nr_ios, nr[0]);
-	expect(w, "stall", "overdue", 0, c->head->nr_overdue, late[0]);
-}
-
-static void walk_tiers(struct walk *w)
-{
-	const struct core *c = w->c;
-	u32 i, n;
-
-	walk_ios(w);
-	for (i = 0; i < core_sizes(c)->nr_entries; i++)
-		if (c->entries_low[i].domain != ENTRY_UNUSED)
-			walk_entry(w, i);
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		for (n = CORE_POOL_HOST; n < CORE_NR_POOLS; n++)
-			if (c->domains[i].used &&
-			    c->domains[part_index(c, i, n)].used)
-				walk_part(w, part_index(c, i, n));
 }
 
 /* ---- the pool ---- */

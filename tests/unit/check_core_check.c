@@ -3,8 +3,9 @@
  * check_core_check.c - the walkers see what is wrong; the core allocates nothing
  *
  * The walkers pass in every other test; here one record after the other is
- * made wrong, and each time they must say so.  The last test runs through the
- * life of sequences with malloc() interposed.
+ * made wrong, of the device and of the tiers below, and each time they must say
+ * so.  The last test runs through the life of sequences with malloc()
+ * interposed.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/internal.h"
@@ -92,6 +93,11 @@ SPOIL(table, table_set(c, s, 1, table_get(c, s, 0)))
 SPOIL(shadow, sh.cl[cl].tables[s->first_page].entry[1]++)
 SPOIL(shadow_seq, sh.cl[cl].tables[s->first_page].seq++)
 SPOIL(peak, d->peak = 0)
+SPOIL(lru_tail, d->lru_tail = CORE_NONE)
+SPOIL(wait_back, c->seqs[d->wait_head].prev = 0)
+SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
+SPOIL(run_tail, d->run_tail = d->run_head)
+SPOIL(nr_copy, sealed->nr_copy++; sealed->refcount++)
 
 #define CASE(name)	{ #name, spoil_##name }
 
@@ -108,17 +114,172 @@ static const struct {
 	CASE(span_free), CASE(span_cached), CASE(span_class), CASE(span_list),
 	CASE(extent_tenant), CASE(extent_backed), CASE(extent_mapped),
 	CASE(extent_sent), CASE(pool_size), CASE(table), CASE(shadow),
-	CASE(shadow_seq), CASE(peak),
+	CASE(shadow_seq), CASE(peak), CASE(lru_tail), CASE(wait_back),
+	CASE(run_back), CASE(run_tail), CASE(nr_copy),
 };
 
-START_TEST(test_walkers_see)
+static void must_see(const char *what)
 {
 	struct core_report r;
 
-	cases[_i].spoil();
 	ck_assert_msg(core_check(c, &r) == -EUCLEAN && r.nr_faults,
-		      "%s is not seen", cases[_i].what);
+		      "%s is not seen", what);
 	ck_assert_uint_gt(strlen(r.text), 10);
+}
+
+START_TEST(test_walkers_see)
+{
+	cases[_i].spoil();
+	must_see(cases[_i].what);
+}
+END_TEST
+
+/* ---- the lower tiers ---- */
+
+static struct core_copy copies[16];
+static u32 nr_copies;
+static struct kv_pool *areas;		/* two */
+static struct kv_domain *host;		/* part of the domain there */
+static struct kv_entry *ent;
+
+static void on_copy(const struct core_copy *cp)
+{
+	copies[nr_copies++] = *cp;
+}
+
+static void on_io(const struct core_io *io)
+{
+}
+
+static void advise(u64 which, u32 advice)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+
+	*a = (struct kvmm_advise_arg){ .seq = which, .advice = advice };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)),
+			 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+	sh_settle();
+}
+
+/* A sequence of @nr blocks, on its way out; its copies have begun. */
+static u64 paged_out(u32 nr)
+{
+	struct kvmm_open_arg a = {
+		.prompt_len = nr * SH_BT, .max_tokens = 8,
+		.flags = KVMM_OPEN_NO_INDEX | KVMM_OPEN_NO_MATCH,
+	};
+	u64 out;
+
+	ck_assert_int_eq(sh_open_as(cl, &a, &out), 0);
+	ck_assert_int_eq(sh_match(cl, out, nr * SH_BT, 7), 0);
+	sh_compute(cl, out, 0, nr * SH_BT, 7);
+	advise(out, KVMM_ADV_PAGEOUT);
+	return out;
+}
+
+static void do_copies(void)
+{
+	while (nr_copies)
+		SH_CORE(core_copy_done(sh.core, sh.now,
+				       copies[--nr_copies].id, 0));
+	sh_settle();
+}
+
+/* Two writes to each of two areas, a block on its way in and one out. */
+static void setup_tiers(void)
+{
+	u32 i, index;
+
+	sh_on_copy = on_copy;
+	sh_on_io = on_io;
+	nr_copies = 0;
+	sh_config(16);
+	sh.cfg.host_bytes = 5 * 2 * SH_EXTENT;
+	sh.cfg.area_bytes = 16 * SH_EXTENT;
+	sh.cfg.swappiness = 200;
+	sh_start();
+	c = sh.core;
+	cl = sh_attach(1, "a");
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(core_area_add(c, sh.now, sh.cfg.area_bytes, 0,
+					       &index), 0);
+	paged_out(3);
+	do_copies();
+	seq = paged_out(1);
+	do_copies();
+	advise(seq, KVMM_ADV_WILLNEED);
+	paged_out(1);
+	areas = core_pool(c, CORE_POOL_AREA);
+	host = &c->domains[part_index(c, 0, CORE_POOL_HOST)];
+	d = &c->domains[0];
+	ent = c->entries_low;
+	ck_assert_uint_eq(nr_copies, 2);
+	ck_assert_uint_eq(areas[0].nr_ios, 2);
+	ck_assert_uint_eq(areas[1].nr_ios, 2);
+	ck_assert_uint_eq(d->nr_filling, 1);
+	sh_check();
+}
+
+static void swap_u32(u32 *a, u32 *b)
+{
+	u32 was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+SPOIL(io_back, ent[areas[0].io_tail].io_prev = CORE_NONE)
+SPOIL(io_order, ent[areas[0].io_head].started++)
+SPOIL(io_pool, swap_u32(&areas[0].io_head, &areas[1].io_head);
+	swap_u32(&areas[0].io_tail, &areas[1].io_tail))
+SPOIL(io_tail, areas[1].io_tail = areas[1].io_head)
+SPOIL(io_lost, ent[areas[1].io_head].io_next = CORE_NONE;
+	areas[1].io_tail = areas[1].io_head)
+SPOIL(nr_ios, areas[1].nr_ios--)
+SPOIL(overdue, areas[0].nr_overdue++)
+SPOIL(copies, c->head->nr_copies--)
+SPOIL(filling, d->nr_filling--)
+SPOIL(free_entries, c->head->nr_free_entries++)
+SPOIL(free_entry, c->head->free_entry = ent[c->head->free_entry].next)
+SPOIL(free_entry_used, ent[c->head->free_entry].domain = 0)
+SPOIL(host_back, ent[host->lru_tail].prev = CORE_NONE)
+SPOIL(host_tail, host->lru_tail = ent[host->lru_tail].prev)
+SPOIL(host_lost, host->lru_head = ent[host->lru_head].next;
+	ent[host->lru_head].prev = CORE_NONE)
+SPOIL(host_flag, ent[host->lru_head].flags &= (u8)~ENTF_LRU)
+SPOIL(low_empty, host->nr_empty++)
+SPOIL(low_spans, host->nr_spans--)
+SPOIL(low_list, host->class[0] = c->spans[host->class[0]].next;
+	c->spans[host->class[0]].prev = CORE_NONE)
+SPOIL(low_back, c->spans[host->class[0]].prev = 0)
+SPOIL(low_class, c->spans[host->class[0]].class++)
+SPOIL(low_nr_free, c->spans[host->class[0]].nr_free++)
+SPOIL(low_free, c->spans[host->class[0]].free_head = ent[0].host)
+SPOIL(low_owner, c->blocks[ent[0].host].span++)
+SPOIL(low_extent, c->extents[host->class[0]].state = EXT_BACKED)
+SPOIL(slot_state, c->blocks[ent[0].area].state = BLK_SEALED)
+SPOIL(entry_refs, ent[0].refs++)
+SPOIL(entry_io, ent[host->lru_head].io = ENT_IDLE)
+
+static const struct {
+	const char *what;
+	void (*spoil)(void);
+} low_cases[] = {
+	CASE(io_back), CASE(io_order), CASE(io_pool), CASE(io_tail),
+	CASE(io_lost), CASE(nr_ios), CASE(overdue), CASE(copies),
+	CASE(filling), CASE(free_entries), CASE(free_entry),
+	CASE(free_entry_used), CASE(host_back), CASE(host_tail),
+	CASE(host_lost), CASE(host_flag), CASE(low_empty), CASE(low_spans),
+	CASE(low_list), CASE(low_back), CASE(low_class), CASE(low_nr_free),
+	CASE(low_free), CASE(low_owner), CASE(low_extent), CASE(slot_state),
+	CASE(entry_refs), CASE(entry_io),
+};
+
+START_TEST(test_tiers_seen)
+{
+	low_cases[_i].spoil();
+	must_see(low_cases[_i].what);
 }
 END_TEST
 
@@ -206,6 +367,11 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_walkers_see, 0, ARRAY_SIZE(cases));
+	suite_add_tcase(suite, tc);
+
+	tc = tcase_create("tiers");
+	tcase_add_checked_fixture(tc, setup_tiers, teardown);
+	tcase_add_loop_test(tc, test_tiers_seen, 0, ARRAY_SIZE(low_cases));
 	suite_add_tcase(suite, tc);
 
 	tc = tcase_create("allocation");
