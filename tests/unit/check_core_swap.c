@@ -40,6 +40,25 @@ static void do_copies(int status)
 	}
 }
 
+/* Those out of the device alone: who waits for their room goes on. */
+static void do_copies_out(void)
+{
+	u32 i = 0;
+
+	while (i < nr_copies) {
+		u64 id = copies[i].id;
+
+		if (!copies[i].to_host) {
+			i++;
+			continue;
+		}
+		copies[i] = copies[--nr_copies];
+		SH_CORE(core_copy_done(sh.core, sh.now, id, 0));
+		sh_settle();
+		i = 0;
+	}
+}
+
 static void setup_with(u32 host_slots, u32 swappiness)
 {
 	sh_on_copy = on_copy;
@@ -67,6 +86,20 @@ static void setup_small(void)
 static void setup_two(void)
 {
 	setup_with(2, 200);
+}
+
+/* With an area. */
+static void setup_area(void)
+{
+	u32 area;
+
+	setup_with(2, 200);
+	sh_stop();
+	sh.cfg.area_bytes = 8 * SLOT;
+	sh_start();
+	cl = sh_attach(1, "d");
+	ck_assert_int_eq(core_area_add(sh.core, sh.now, sh.cfg.area_bytes, 0,
+				       &area), 0);
 }
 
 static void teardown(void)
@@ -362,6 +395,117 @@ START_TEST(test_priority_holds_after_advice)
 }
 END_TEST
 
+/* ---- back ---- */
+
+/*
+ * Two that take turns: the time of one that came back begins when it has all
+ * its blocks, and is longer until it has more than it lost.
+ */
+START_TEST(test_residency_begins_when_filled)
+{
+	u64 seq = ready(40, 0), other = opened(50, 0);
+	u32 i;
+
+	sh_tick(STARVE);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_READY);
+	sh_compute(cl, other, 0, 50 * SH_BT, 7);
+	sh_tick(STARVE);
+	do_copies_out();
+	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_SWAPPED);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RESTORING);
+	sh_tick(10 * STARVE);
+	do_copies(0);
+	sh_tick(1);
+	for (i = 0; i < 7; i++) {
+		ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+		sh_tick(STARVE);
+	}
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	sh_tick(STARVE - 1);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* It wants no more than the pool has beside what is there of it already. */
+START_TEST(test_as_large_as_the_pool)
+{
+	u64 seq = sh_ready(cl, 64 * SH_BT, 0, 5000), other;
+
+	sh_compute(cl, seq, 0, 64 * SH_BT, 5000);
+	pageout(seq);
+	ck_assert_uint_eq(sh_pool().cached, 64 * SH_BLOCK);
+	other = ready(1, 0);
+	ck_assert_int_eq(sh_close(cl, other), 0);
+	ck_assert_uint_eq(sh_pool().cached, 63 * SH_BLOCK);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* ---- beside other domains ---- */
+
+/* A span of cache of @nr_blocks blocks that nobody maps. */
+static void cache(u32 client, u32 nr_blocks, u32 seed)
+{
+	u64 seq = sh_ready(client, nr_blocks * SH_BT, 0, seed);
+
+	sh_compute(client, seq, 0, nr_blocks * SH_BT, seed);
+	ck_assert_int_eq(sh_close(client, seq), 0);
+}
+
+/*
+ * The oldest span of another domain's cache is being copied out: evicted, it
+ * is still in limbo.  Whoever wants a span gets the next one.
+ */
+START_TEST(test_another_run_when_one_is_in_limbo)
+{
+	u32 other = sh_attach(1, "e");
+	u64 seq;
+
+	cache(other, SH_PER, 5000);
+	cache(other, SH_PER, 9000);
+	ready(56, 0);
+	sh_tick(1);
+	ck_assert_uint_eq(nr_copies, SH_PER);
+	seq = opened(2, 0);
+	ck_assert_uint_eq(sh_pool().limbo, SH_PER * SH_BLOCK);
+	sh_tick(1);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(nr_copies, SH_PER);
+}
+END_TEST
+
+/* The record of a domain whose slots failed can be had by another model. */
+START_TEST(test_poison_goes_with_its_domain)
+{
+	struct kvmm_attach_req req = sh_attach_req("d");
+	struct core_tier_view area;
+	u64 seq = ready(2, 0);
+	int id;
+
+	pageout(seq);
+	ck_assert_uint_eq(nr_ios, 2);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	while (nr_ios)
+		SH_CORE(core_io_done(sh.core, sh.now, ios[--nr_ios].id, -EIO));
+	ck_assert_int_eq(core_get_tier(sh.core, CORE_POOL_AREA, &area), 0);
+	ck_assert_uint_eq(area.poison, 2 * SLOT);
+	sh_die(cl);
+	sh_quiet(cl);
+	req.identity[0] = 1;
+	id = sh_attach_as(1, &req);
+	ck_assert_int_ge(id, 0);
+	cl = (u32)id;
+	sh_settle();
+	ck_assert_int_eq(core_get_tier(sh.core, CORE_POOL_AREA, &area), 0);
+	ck_assert_uint_eq(area.poison + area.used + area.limbo, 0);
+}
+END_TEST
+
 static Suite *swap_suite(void)
 {
 	Suite *s = suite_create("core_swap");
@@ -383,6 +527,14 @@ static Suite *swap_suite(void)
 	tcase_add_loop_test(tc, test_longest_waiter_goes_first, 0, 2);
 	tcase_add_loop_test(tc, test_priority_holds_while_out, 0, 2);
 	tcase_add_test(tc, test_priority_holds_after_advice);
+	tcase_add_test(tc, test_residency_begins_when_filled);
+	tcase_add_test(tc, test_as_large_as_the_pool);
+	tcase_add_test(tc, test_another_run_when_one_is_in_limbo);
+	suite_add_tcase(s, tc);
+
+	tc = tcase_create("area");
+	tcase_add_checked_fixture(tc, setup_area, teardown);
+	tcase_add_test(tc, test_poison_goes_with_its_domain);
 	suite_add_tcase(s, tc);
 	return s;
 }
