@@ -8,7 +8,8 @@
  * thread, poll().  It needs no daemon and no model.
  *
  * What a server answers is not trusted: samples beyond those asked for are
- * left out, and the printer keeps control characters from a terminal.
+ * left out, lines of a stream are bounded, and the printer keeps control
+ * characters from a terminal.
  */
 #include <jansson.h>
 #include <poll.h>
@@ -21,6 +22,7 @@
 #include "runtime/cli/web.h"
 
 #define ASK_PROMPTS	1024u	/* each is a connection */
+#define ASK_LINE_MAX	(1u << 20)	/* of a stream */
 
 #define ASK_OPTS(x)							\
 	x(flag, chat, "chat", NULL, 0, 0, NULL,				\
@@ -166,6 +168,23 @@ static int fetch(struct ask *a, const char *path, json_t **v)
 	return ret;
 }
 
+/* Return: 0 or an exit code after a line. */
+static int take_model(struct ask *a, const char *name)
+{
+	a->model = strdup(name);
+	if (a->model)
+		return 0;
+	pr_err("no memory for the name of the model: end other programs");
+	return EX_OSERR;
+}
+
+static int cannot_print(int err)
+{
+	pr_err("standard output: %s: nothing more can be printed",
+	       strerror(-err));
+	return EX_IOERR;
+}
+
 /* Print the names, or take the first one. */
 static int ask_models(struct ask *a)
 {
@@ -184,10 +203,15 @@ static int ask_models(struct ask *a)
 		if (a->o.models)
 			printf("%s\n", name);
 		else if (!a->model)
-			a->model = strdup(name);
+			ret = take_model(a, name);
+		if (ret)
+			break;
 	}
+	errno = EIO;	/* where printf() saw why, and it was not kept */
 	if (!name)
 		ret = failed(a, -EPROTO);
+	else if (a->o.models && (fflush(stdout) || ferror(stdout)))
+		ret = cannot_print(-errno);
 	json_decref(v);
 	return ret;
 }
@@ -316,6 +340,9 @@ static int take_lines(struct ask *a, u32 i)
 		at = (size_t)(end - t->p) + 1;
 	}
 	text_cut(t, at);
+	/* A line without an end is searched again each time more comes. */
+	if (!ret && t->len > ASK_LINE_MAX)
+		ret = failed(a, -EPROTO);
 	return ret;
 }
 
@@ -411,8 +438,7 @@ static int run(struct ask *a)
 	}
 	err = output_close(&a->out);
 	if (err && err != -EPIPE)
-		pr_err("standard output: %s: nothing more can be printed",
-		       strerror(-err));
+		return cannot_print(err);
 	if (err)
 		return EX_IOERR;
 	if (!a->o.quiet && !a->failed)
@@ -455,6 +481,10 @@ static int parse(struct ask *a, int argc, char **argv, int *nr)
 		return EX_USAGE;
 	}
 	a->key = a->o.api_key ? a->o.api_key : key && *key ? key : NULL;
+	if (a->key && !web_is_word(a->key)) {
+		pr_err("the key of the API holds blanks or control characters: look at --api-key or $KVRT_API_KEY");
+		return EX_USAGE;
+	}
 	a->temperature = -1;
 	a->seed = UINT64_MAX;
 	err = cli_number("temperature", a->o.temperature, 0, 1e6,
@@ -477,7 +507,7 @@ static int ask(struct ask *a, int argc, char **argv)
 		return ask_models(a);
 	ret = prompts_read(&a->prompts, argv + 1, nr - 1, a->o.prompt_file);
 	if (!ret && a->o.model)
-		a->model = strdup(a->o.model);
+		ret = take_model(a, a->o.model);
 	else if (!ret)
 		ret = ask_models(a);
 	if (!ret)

@@ -50,7 +50,7 @@ static const char *parse_host(struct web_server *s, const char *p)
 }
 
 /* A blank or a line's end would begin another header. */
-static bool is_printable(const char *p)
+bool web_is_word(const char *p)
 {
 	for (; *p; p++)
 		if ((u8)*p <= ' ' || (u8)*p >= 0x7f)
@@ -67,7 +67,7 @@ int web_parse_url(struct web_server *s, const char *url)
 	memset(s, 0, sizeof(*s));
 	if (!strncasecmp(url, "https:", 6))
 		return bad_url(url, "there is no TLS here");
-	if (!is_printable(url))
+	if (!web_is_word(url))
 		return bad_url("", "holds blanks or control characters");
 	if (strncasecmp(url, scheme, sizeof(scheme) - 1))
 		return bad_url(url, "is no URL of a server");
@@ -80,6 +80,8 @@ int web_parse_url(struct web_server *s, const char *url)
 		if (!n || n > 5)
 			return bad_url(url, "has no port behind the colon");
 		snprintf(s->port, sizeof(s->port), "%.*s", (int)n, p);
+		if (atoi(s->port) < 1 || atoi(s->port) > 65535)
+			return bad_url(url, "has no port from 1 to 65535");
 		p += n;
 	}
 	n = strlen(p);

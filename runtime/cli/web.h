@@ -31,6 +31,9 @@ struct web_server {
  */
 int __must_check web_parse_url(struct web_server *s, const char *url);
 
+/* web_is_word() - may it stand in the head of a request? */
+bool web_is_word(const char *p);
+
 /**
  * struct web_call - one request and what came of it; web_call_end() frees it
  * @fd:     -1: no connection

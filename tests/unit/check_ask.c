@@ -27,6 +27,7 @@ static int listener;
 static pid_t server;
 static FILE *asked;		/* every request that came */
 static char said[16384];	/* both streams of kvrt ask */
+static const char *out_path;	/* where its output goes instead */
 
 static void setup(void)
 {
@@ -117,6 +118,8 @@ static int ask(const char * const *args)
 		dup2(fd[1], STDOUT_FILENO);
 		dup2(fd[1], STDERR_FILENO);
 		close(fd[0]);
+		if (out_path)
+			dup2(open(out_path, O_WRONLY), STDOUT_FILENO);
 		kv_log_init("kvrt", KV_LOG_INFO);
 		status = cli_ask(argc, argv);
 		fflush(stdout);
@@ -161,10 +164,12 @@ START_TEST(test_urls)
 		{ "http://a:1/x/v1//", "a", "1", "/x", "http://a:1" },
 		{ "http://a/xv1", "a", "80", "/xv1", "http://a:80" },
 		{ "http://[::1]:9", "::1", "9", "", "http://[::1]:9" },
+		{ "http://a:65535", "a", "65535", "", "http://a:65535" },
 	};
 	static const char * const bad[] = {
 		"", "a", "a:80", "https://a", "http://", "http:///v1",
 		"http://:80", "http://a:", "http://a:x", "http://a:123456",
+		"http://a:99999", "http://a:65536", "http://a:0",
 		"http://[::1", "http://a:80x", "http://a/b c", "http://a/\r\nX",
 		"ftp://a",
 	};
@@ -249,6 +254,55 @@ START_TEST(test_models)
 	SERVE(3, OK "\r\n{\"data\":[{\"id\":\"one\"},{\"id\":\"two\"}]}");
 	ck_assert_int_eq(ASK("--models", url), 0);
 	ck_assert_str_eq(said, "one\ntwo\n");
+}
+END_TEST
+
+/* Names that nobody gets are not printed. */
+START_TEST(test_full)
+{
+	static char many[65536];
+	size_t at = 0;
+	u32 i;
+
+	if (access("/dev/full", W_OK)) {
+		printf("note: no full disk is tried: there is no /dev/full\n");
+		return;
+	}
+	/* Once a few bytes that wait for the end, once more than wait. */
+	at += (size_t)sprintf(many + at, OK "\r\n{\"data\":[{\"id\":\"m\"}");
+	for (i = 0; _i && i < 3000; i++)
+		at += (size_t)sprintf(many + at, ",{\"id\":\"m%u\"}", i);
+	sprintf(many + at, "]}");
+	SERVE(65536, many);
+	out_path = "/dev/full";
+	ck_assert_int_eq(ASK("--models", url), EX_IOERR);
+	ck_assert_msg(strstr(said, "error: standard output: "), "%s", said);
+}
+END_TEST
+
+/* A line of a stream that never ends is not kept for ever. */
+START_TEST(test_endless)
+{
+	static char line[(1 << 20) + 65536];
+	size_t at = (size_t)sprintf(line, OK "Transfer-Encoding: chunked\r\n\r\n200000\r\ndata: ");
+
+	memset(line + at, 'x', sizeof(line) - 1 - at);
+	SERVE(65536, line);
+	ck_assert_int_eq(ASK("--model", "m", url, "p"), EX_PROTOCOL);
+	ck_assert_msg(strstr(said, "no OpenAI server"), "%s", said);
+}
+END_TEST
+
+/* A key is one word, or it would begin another header. */
+START_TEST(test_key)
+{
+	SERVE(65536, STREAM DONE);
+	ck_assert_int_eq(ASK("--api-key", "a\r\nX: y", "--model", "m", url, "p"),
+			 EX_USAGE);
+	ck_assert_msg(strstr(said, "--api-key"), "%s", said);
+	setenv("KVRT_API_KEY", "a b", 1);
+	ck_assert_int_eq(ASK("--model", "m", url, "p"), EX_USAGE);
+	ck_assert_str_eq(requests(), "");
 }
 END_TEST
 
@@ -360,6 +414,9 @@ int main(void)
 	tcase_add_test(t, test_request);
 	tcase_add_test(t, test_chat);
 	tcase_add_test(t, test_models);
+	tcase_add_loop_test(t, test_full, 0, 2);
+	tcase_add_test(t, test_endless);
+	tcase_add_test(t, test_key);
 	tcase_add_test(t, test_labels);
 	tcase_add_loop_test(t, test_wrong, 0, ARRAY_SIZE(wrong));
 	tcase_add_test(t, test_silent);
