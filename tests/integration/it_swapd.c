@@ -352,10 +352,13 @@ END_TEST
 /* ---- a slow disk ---- */
 
 static struct throttle slow;
+static char *groups;	/* of this process, before it slowed down */
 
 /* False, after a note, where no disk is slow. */
 static bool slow_enter(u32 mib)
 {
+	free(groups);
+	groups = slurp("/proc/self/cgroup");
 	if (!throttle_enter(&slow, dir, mib, SLOW_BYTES))
 		return false;
 	if (slow.device[0])
@@ -365,8 +368,13 @@ static bool slow_enter(u32 mib)
 
 static void slow_leave(void)
 {
+	char *now;
+
 	throttle_leave(&slow);
 	unsetenv(SCENE_AREA);
+	now = slurp("/proc/self/cgroup");
+	ck_assert_str_eq(now, groups);
+	free(now);
 }
 
 static bool scene_run_slow(const char *scene, u32 engine, u32 n, u32 mib)

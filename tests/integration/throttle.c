@@ -91,7 +91,8 @@ static bool whole_disk(dev_t dev, char *out, size_t len)
 	ok = f && fgets(out, (int)len, f);
 	if (f)
 		fclose(f);
-	out[strcspn(out, "\n")] = '\0';
+	if (ok)
+		out[strcspn(out, "\n")] = '\0';
 	return ok;
 }
 
@@ -105,12 +106,65 @@ static bool group_make(struct throttle *t, const char *parent)
 	return false;
 }
 
-static bool group_enter(struct throttle *t)
+/* Is @controller, or "" for v2, one of @list, "A,B"? */
+static bool is_listed(const char *list, size_t len, const char *controller)
 {
-	if (group_put(t, "cgroup.procs", "%d", getpid()))
-		return true;
+	const size_t want = strlen(controller);
+	size_t at = 0, n;
+
+	for (; at <= len; at += n + 1) {
+		n = strcspn(list + at, ",:");
+		if (n == want && !strncmp(list + at, controller, n))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Where this process is in the hierarchy mounted at @t->parent, by a line
+ * "N:CONTROLLERS:PATH".  Its root, where that is hidden or cannot be told.
+ */
+static void group_home(struct throttle *t, const char *controller)
+{
+	char line[512], *list, *path;
+	FILE *f = fopen("/proc/self/cgroup", "re");
+
+	snprintf(t->home, sizeof(t->home), "%s", t->parent);
+	while (f && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		list = strchr(line, ':');
+		path = list ? strchr(list + 1, ':') : NULL;
+		if (!path || !is_listed(list + 1, (size_t)(path - list - 1),
+					controller))
+			continue;
+		snprintf(t->home, sizeof(t->home), "%s%.300s", t->parent,
+			 strcmp(path + 1, "/") ? path + 1 : "");
+		if (access(t->home, F_OK))
+			snprintf(t->home, sizeof(t->home), "%s", t->parent);
+	}
+	if (f)
+		fclose(f);
+}
+
+/* Nobody is in it yet. */
+static void group_undo(struct throttle *t)
+{
+	char path[192];
+
 	rmdir(t->group);
 	t->group[0] = '\0';
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", t->parent);
+	if (t->enabled)
+		(void)put_text(path, "-io");
+	t->enabled = false;
+}
+
+static bool group_enter(struct throttle *t, const char *controller)
+{
+	group_home(t, controller);
+	if (group_put(t, "cgroup.procs", "%d", getpid()))
+		return true;
+	group_undo(t);
 	return false;
 }
 
@@ -122,9 +176,8 @@ static bool limit_blkio(struct throttle *t, const char *disk, u32 mib)
 		      mib << 20) &&
 	    group_put(t, "blkio.throttle.write_bps_device", "%s %u", disk,
 		      mib << 20))
-		return group_enter(t);
-	rmdir(t->group);
-	t->group[0] = '\0';
+		return group_enter(t, "blkio");
+	group_undo(t);
 	return false;
 }
 
@@ -146,9 +199,8 @@ static bool limit_io_max(struct throttle *t, const char *disk, u32 mib)
 		}
 		if (group_put(t, "io.max", "%s rbps=%u wbps=%u", disk,
 			      mib << 20, mib << 20))
-			return group_enter(t);
-		rmdir(t->group);
-		t->group[0] = '\0';
+			return group_enter(t, "");
+		group_undo(t);
 	}
 	return false;
 }
@@ -295,9 +347,9 @@ bool throttle_enter(struct throttle *t, const char *dir, u32 mib, u64 bytes)
 static void group_leave(struct throttle *t)
 {
 	const u64 end = now_ms() + LEAVE_MS;
-	char path[192];
+	char path[sizeof(t->home) + 32];
 
-	snprintf(path, sizeof(path), "%s/cgroup.procs", t->parent);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", t->home);
 	ck_assert_msg(put_text(path, "%d", getpid()), "%s: %s", path,
 		      strerror(errno));
 	/* A member that was killed leaves when its transfers are over. */

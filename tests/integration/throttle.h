@@ -27,7 +27,8 @@
  * @how:    which one it is; "" for none
  * @device: block device that is slow; "" where it is the disk of the directory
  * @group:  control group, "" for none
- * @parent: what it lies in, for leaving it
+ * @parent: what it lies in
+ * @home:   where this process was before, below @parent
  * @enabled: io was switched on in @parent for it
  * @loop:   keeps the loop device; -1 for none
  * @server: of FUSE; 0 for none
@@ -37,6 +38,7 @@ struct throttle {
 	char		device[64];
 	char		group[128];
 	char		parent[64];
+	char		home[384];
 	bool		enabled;
 	int		loop;
 	pid_t		server;
