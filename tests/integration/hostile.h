@@ -61,8 +61,9 @@
 #define HOSTILE_FOREIGN(x)						\
 	x(foreign,	"another user at the view and admin sockets")
 
+/* In this order, so that what one program may do lies side by side. */
 #define HOSTILE_ALL(x)							\
-	HOSTILE_RING(x) HOSTILE_SOCK(x) HOSTILE_OWN(x) HOSTILE_FOREIGN(x)
+	HOSTILE_RING(x) HOSTILE_OWN(x) HOSTILE_SOCK(x) HOSTILE_FOREIGN(x)
 
 enum hostile_kind {
 #define x(name, words)	HOSTILE_##name,
@@ -70,6 +71,15 @@ enum hostile_kind {
 #undef x
 	HOSTILE_NR,
 };
+
+#define x(name, words)	+ 1
+enum {
+	HOSTILE_NR_RING = 0 HOSTILE_RING(x),
+	HOSTILE_NR_OWN = 0 HOSTILE_OWN(x),
+	HOSTILE_NR_SOCK = 0 HOSTILE_SOCK(x),
+	HOSTILE_NR_FOREIGN = 0 HOSTILE_FOREIGN(x),
+};
+#undef x
 
 /**
  * struct hostile_counts - what was done; shared by all hostile processes
@@ -124,6 +134,9 @@ u32 hostile_below(struct hostile *h, u32 n);
 void hostile_fill(struct hostile *h, void *buf, size_t bytes);
 void hostile_breach(struct hostile *h, const char *what);
 void hostile_count(struct hostile *h, enum hostile_kind kind);
+/* One of @nr kinds from @first on; of those that nobody did yet, half of
+ * the times. */
+u32 hostile_draw(struct hostile *h, u32 first, u32 nr);
 
 /* Carry out one, drawn at random; counts it. */
 void hostile_sock_attack(struct hostile *h);

@@ -439,20 +439,17 @@ static bool ring_leave(struct hostile *h, struct wire *w)
 	return true;
 }
 
-static const struct {
-	enum hostile_kind kind;
-	bool (*fn)(struct hostile *h, struct wire *w);
-} attacks[] = {
-#define x(name, words)	{ HOSTILE_##name, ring_##name },
+static bool (*const attacks[])(struct hostile *h, struct wire *w) = {
+#define x(name, words)	[HOSTILE_##name] = ring_##name,
 	HOSTILE_RING(x)
 #undef x
 };
 
 bool hostile_ring_attack(struct hostile *h, struct wire *w)
 {
-	u32 i = hostile_below(h, ARRAY_SIZE(attacks));
+	u32 i = hostile_draw(h, 0, HOSTILE_NR_RING);
 
-	if (attacks[i].fn(h, w))
-		hostile_count(h, attacks[i].kind);
+	if (attacks[i](h, w))
+		hostile_count(h, i);
 	return wire_alive(w) && w->sock >= 0;
 }

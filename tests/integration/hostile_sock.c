@@ -371,33 +371,22 @@ static bool sock_foreign(struct hostile *h)
 	return v < 0 && a < 0;
 }
 
-static const struct {
-	enum hostile_kind kind;
-	bool (*fn)(struct hostile *h);
-} attacks[] = {
-#define x(name, words)	{ HOSTILE_##name, sock_##name },
+static bool (*const attacks[])(struct hostile *h) = {
+#define x(name, words)	[HOSTILE_##name] = sock_##name,
+	HOSTILE_OWN(x)
 	HOSTILE_SOCK(x)
 	HOSTILE_FOREIGN(x)
-	HOSTILE_OWN(x)
 #undef x
 };
-
-#define x(name, words)	+ 1
-enum {
-	NR_SOCK = 0 HOSTILE_SOCK(x),
-	NR_OWN = 0 HOSTILE_OWN(x),
-	NR_FOREIGN = 0 HOSTILE_FOREIGN(x),
-};
-#undef x
 
 void hostile_sock_attack(struct hostile *h)
 {
-	u32 i = hostile_below(h, h->uid ? NR_SOCK + NR_FOREIGN :
-				 NR_SOCK + NR_OWN);
+	const u32 shared = HOSTILE_NR_RING + HOSTILE_NR_OWN;
+	u32 i = h->uid ? hostile_draw(h, shared, HOSTILE_NR_SOCK +
+				      HOSTILE_NR_FOREIGN) :
+			 hostile_draw(h, HOSTILE_NR_RING, HOSTILE_NR_OWN +
+				      HOSTILE_NR_SOCK);
 
-	/* One's own sockets are not foreign. */
-	if (!h->uid && i >= NR_SOCK)
-		i += NR_FOREIGN;
-	if (attacks[i].fn(h))
-		hostile_count(h, attacks[i].kind);
+	if (attacks[i](h))
+		hostile_count(h, i);
 }

@@ -245,16 +245,20 @@ START_TEST(test_swapd_stopped)
 }
 END_TEST
 
-/* It stands still again and again. */
+/* It stands still again and again, once for so long that somebody is late. */
 START_TEST(test_swapd_stutters)
 {
 	u32 n, stops = by_level(6, 20, 200);
 	struct load l;
 	pid_t pid;
+	s64 late;
 
 	small_start("auto");
 	load_start(&l, &rig, TOKENS, "f32");
-	for (n = 0; n < stops; n++) {
+	pid = stop_at_work(&l);
+	rig_await(&rig, "vmstat", "swap_stall", 1, 20);
+	kill(pid, SIGCONT);
+	for (n = 1; n < stops; n++) {
 		pid = rig_swapd(&rig);
 		swapd_stop(pid);
 		nap_ms(random_below(900));
@@ -265,8 +269,10 @@ START_TEST(test_swapd_stutters)
 	}
 	load_judge(&l, &truth);
 	expect_healed();
+	late = rig_value(&rig, "vmstat", "swap_late");
 	printf("  stopped %u times: %lld requests were late\n", stops,
-	       (long long)rig_value(&rig, "vmstat", "swap_late"));
+	       (long long)late);
+	ck_assert_int_gt(late, 0);
 	rig_stop(&rig);
 }
 END_TEST
