@@ -386,6 +386,15 @@ static void swap_tell(struct swap *sw)
 	}
 }
 
+/* What was learnt of the last one says nothing about the next. */
+static void swap_afresh(struct swap *sw)
+{
+	sw->ended = false;
+	sw->backoff = 0;
+	sw->start_at = 0;
+	sw->ring_tries = 0;
+}
+
 /* ---- what main.c calls ---- */
 
 void swap_kvmm_up(struct swap *sw, int sock)
@@ -408,9 +417,7 @@ void swap_kvmm_gone(struct swap *sw, struct store *st)
 		store_forget(st, kind[i]);
 	sw->kvmm = -1;
 	sw->blocked = false;
-	sw->ended = false;
-	sw->backoff = 0;
-	sw->start_at = 0;
+	swap_afresh(sw);
 }
 
 /* Old lives of another kvmm must be over; some room must be left. */
@@ -429,9 +436,7 @@ static void swap_obey(struct swap *sw, struct store *st)
 	if (!run || run->rec.generation != sw->run) {
 		swapd_kill(sw);
 		sw->run = run ? run->rec.generation : 0;
-		sw->ended = false;
-		sw->backoff = 0;
-		sw->start_at = 0;
+		swap_afresh(sw);
 	}
 	if (!run || life_running(sw) || !may_start(sw))
 		return;

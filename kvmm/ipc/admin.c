@@ -47,11 +47,12 @@ static void admin_say(const struct admin *adm, const char *head,
 {
 	char buf[KV_ADMIN_TEXT];
 	int n = snprintf(buf, sizeof(buf), "%s %s", head, text);
+	int err = sock_send(adm->sock.fd, buf, min((size_t)n, sizeof(buf) - 1),
+			    NULL, 0);
 
-	if (sock_send(adm->sock.fd, buf, min((size_t)n, sizeof(buf) - 1), NULL,
-		      0))
+	if (err)
 		pr_debug("an answer on the admin socket is lost: %s",
-			 strerror(errno));
+			 strerror(-err));
 }
 
 void admin_progress(struct admin *adm, const char *text)

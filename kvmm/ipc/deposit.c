@@ -5,7 +5,8 @@
  * Started by hold, the daemon finds in its environment a socket.  First it
  * takes from there what the last daemon left: the instance lock, the
  * listening sockets, the last epoch, the pidfds of its clients, the files of
- * its swap areas.  Then it deposits its own.  Without hold every function here does nothing.
+ * its swap areas.  Then it deposits its own.  Without hold every function here
+ * does nothing.
  *
  * This start is a cold one: the pool is made anew.  A client of the last
  * daemon notices by the end of its socket; it ends, or lets go of the old
@@ -33,11 +34,14 @@
 
 void deposit_record(struct daemon *d, const struct hold_record *r, int fd)
 {
+	int err;
+
 	if (d->deposit.fd < 0)
 		return;
-	if (sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0))
+	err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);
+	if (err)
 		pr_warn("kvmm-hold does not take record %u.%u: %s", r->kind,
-			r->index, strerror(errno));
+			r->index, strerror(-err));
 }
 
 void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value)
@@ -249,17 +253,18 @@ static bool maps_old_extent(const struct daemon *d, pid_t pid)
 	return found;
 }
 
+/* The last one takes the place of @i, put before it is dropped as above. */
 static void old_forget(struct daemon *d, u32 i)
 {
 	struct deposit *p = &d->deposit;
 
 	close(p->old[i]);
 	p->nr_old--;
+	if (i != p->nr_old) {
+		p->old[i] = p->old[p->nr_old];
+		deposit_put(d, HOLD_CLIENT, OLD_INDEX + i, p->old[i], 0);
+	}
 	deposit_drop(d, HOLD_CLIENT, OLD_INDEX + p->nr_old);
-	if (i == p->nr_old)
-		return;
-	p->old[i] = p->old[p->nr_old];
-	deposit_put(d, HOLD_CLIENT, OLD_INDEX + i, p->old[i], 0);
 }
 
 /*

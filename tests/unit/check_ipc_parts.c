@@ -11,9 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <kvmm/fault.h>
 #include <kvmm/rundir.h>
@@ -326,6 +329,67 @@ START_TEST(test_store_hand_over)
 }
 END_TEST
 
+/* ---- what the daemon keeps there ---- */
+
+/* A process that waits for its end; its pidfd in @pidfd. */
+static pid_t new_process(int *pidfd)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	ck_assert_int_gt(pid, 0);
+	*pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	ck_assert_int_ge(*pidfd, 0);
+	return pid;
+}
+
+/* The daemon may die between any two messages: each client has a record. */
+START_TEST(test_deposit_forgets)
+{
+	static struct daemon d;
+	const u32 first = MAX_CLIENTS;
+	struct hold_record r;
+	int sv[2], fd[2];
+	pid_t pid[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+				    sv), 0);
+	pid[0] = new_process(&fd[0]);
+	pid[1] = new_process(&fd[1]);
+	d.deposit.fd = sv[0];
+	d.deposit.old[0] = fd[0];
+	d.deposit.old[1] = fd[1];
+	d.deposit.nr_old = 2;
+	d.deposit.old_deadline = UINT64_MAX;
+	kill(pid[0], SIGKILL);
+	ck_assert_int_eq(waitpid(pid[0], NULL, 0), pid[0]);
+	deposit_timers(&d, 0);
+	ck_assert_uint_eq(d.deposit.nr_old, 1);
+	ck_assert_int_eq(d.deposit.old[0], fd[1]);
+
+	ck_assert_int_eq(recv(sv[1], &r, sizeof(r), 0), sizeof(r));
+	ck_assert_uint_eq(r.op, HOLD_PUT);
+	ck_assert_uint_eq(r.index, first);
+	ck_assert_int_eq(recv(sv[1], &r, sizeof(r), 0), sizeof(r));
+	ck_assert_uint_eq(r.op, HOLD_DROP);
+	ck_assert_uint_eq(r.index, first + 1);
+
+	kill(pid[1], SIGKILL);
+	ck_assert_int_eq(waitpid(pid[1], NULL, 0), pid[1]);
+	deposit_timers(&d, 0);
+	ck_assert_uint_eq(d.deposit.nr_old, 0);
+	ck_assert_int_eq(recv(sv[1], &r, sizeof(r), 0), sizeof(r));
+	ck_assert_uint_eq(r.op, HOLD_DROP);
+	ck_assert_uint_eq(r.index, first);
+	close(sv[0]);
+	close(sv[1]);
+}
+END_TEST
+
 /* ---- where the sockets lie ---- */
 
 START_TEST(test_rundir)
@@ -414,6 +478,7 @@ int main(void)
 	tcase_add_test(tc, test_store_malformed);
 	tcase_add_test(tc, test_store_full);
 	tcase_add_test(tc, test_store_hand_over);
+	tcase_add_test(tc, test_deposit_forgets);
 	tcase_add_test(tc, test_rundir);
 	tcase_add_test(tc, test_rundir_judged);
 	tcase_add_test(tc, test_rundir_trusted);
