@@ -229,7 +229,7 @@ static bool admin_may(int sock)
 
 void admin_accept(struct daemon *d, struct watch *w, u32 events)
 {
-	int sock = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int sock = conn_accept(d, w);
 	struct admin *adm = NULL;
 
 	if (sock < 0)

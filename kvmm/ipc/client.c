@@ -460,15 +460,9 @@ void client_accept(struct daemon *d, struct watch *w, u32 events)
 
 	/* A bounded number a round: others wait too. */
 	for (i = 0; i < 16; i++) {
-		sock = accept4(w->fd, NULL, NULL,
-			       SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (sock < 0) {
-			if (errno != EAGAIN && errno != ECONNABORTED &&
-			    errno != EINTR && log_allowed())
-				pr_warn("cannot accept a client: %s",
-					strerror(errno));
+		sock = conn_accept(d, w);
+		if (sock < 0)
 			return;
-		}
 		why = client_admit(d, sock);
 		if (why && log_allowed())
 			pr_warn("a connection is closed: %s", why);

@@ -12,16 +12,23 @@
  * closes, a timer signals it every millisecond, and the wait for a connection
  * that lingers is over.
  *
- * Handing over is a push onto a list that the thread takes as a whole.  Its
- * length is bounded by the descriptors that the daemon may have.
+ * Handing over is a push onto a list that the thread takes as a whole.  Since
+ * connections come faster than such can be closed, none is accepted while
+ * CLOSER_MAX wait to be closed, so that one user's cannot take the descriptors
+ * that extents and other users need: the listening sockets are not watched
+ * until half of them are gone.  The same for a moment when there is no
+ * descriptor left: the socket would be ready again at once.
  *
  * Context: control thread, but for closer_main().
  */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
+
+#include <kvmm/log.h>
 
 #include "kvmm/ipc/daemon.h"
 
@@ -30,6 +37,7 @@
 #endif
 
 #define NUDGE_NS	NSEC_PER_MSEC
+#define PAUSE_NS	(10 * NSEC_PER_MSEC)
 #define STOP_S		2
 
 struct closing {
@@ -63,6 +71,7 @@ static void closer_close_all(struct closer *cl, timer_t *timer)
 		struct closing *next = c->next;
 
 		close(c->fd);
+		__atomic_sub_fetch(&cl->waiting, 1, __ATOMIC_RELAXED);
 		free(c);
 		c = next;
 	}
@@ -109,6 +118,7 @@ void conn_close(struct daemon *d, int fd)
 		close(fd);
 		return;
 	}
+	__atomic_add_fetch(&cl->waiting, 1, __ATOMIC_RELAXED);
 	c->fd = fd;
 	c->next = READ_ONCE(cl->first);
 	/* Pairs with the acquire in closer_close_all(). */
@@ -125,6 +135,66 @@ void watch_conn_close(struct daemon *d, struct watch *w)
 	conn_close(d, w->fd);
 	w->fd = -1;
 }
+
+/* ---- none is accepted ---- */
+
+static void listen_events(struct daemon *d, u32 events)
+{
+	watch_events(d, &d->attach_sock, events);
+	watch_events(d, &d->view_sock, events);
+	watch_events(d, &d->admin_sock, events);
+}
+
+static void listen_pause(struct daemon *d)
+{
+	if (!d->closer.resume)
+		listen_events(d, 0);
+	d->closer.resume = clock_ns() + PAUSE_NS;
+}
+
+/**
+ * conn_accept() - take a connection off a listening socket
+ * Return: the socket, which does not block; -EAGAIN: none for now; another
+ * negative errno, which has been told.
+ */
+int conn_accept(struct daemon *d, const struct watch *w)
+{
+	int sock, err;
+
+	if (READ_ONCE(d->closer.waiting) >= CLOSER_MAX) {
+		listen_pause(d);
+		return -EAGAIN;
+	}
+	sock = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (sock >= 0)
+		return sock;
+	err = -errno;
+	if (err == -EAGAIN || err == -ECONNABORTED || err == -EINTR)
+		return -EAGAIN;
+	listen_pause(d);
+	if (log_allowed())
+		pr_warn("cannot accept a connection: %s", strerror(-err));
+	return err;
+}
+
+/* Accept again, when there is room.  Return: when to be called next. */
+u64 closer_timers(struct daemon *d, u64 now)
+{
+	struct closer *cl = &d->closer;
+
+	if (!cl->resume)
+		return UINT64_MAX;
+	if (now >= cl->resume && READ_ONCE(cl->waiting) <= CLOSER_MAX / 2) {
+		cl->resume = 0;
+		listen_events(d, EPOLLIN);
+		return UINT64_MAX;
+	}
+	if (now >= cl->resume)
+		cl->resume = now + PAUSE_NS;
+	return cl->resume;
+}
+
+/* ---- the thread ---- */
 
 /**
  * closer_start() - start the thread

@@ -148,6 +148,7 @@ static int control_timers(struct daemon *d)
 	next = min(next, deposit_timers(d, now));
 	next = min(next, admin_timers(d, now));
 	next = min(next, area_timers(d, now));
+	next = min(next, closer_timers(d, now));
 	mapper_watchdog(d, now);
 	copier_watchdog(d, now);
 	/* The mapper gets stuck without telling anybody. */

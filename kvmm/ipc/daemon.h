@@ -16,7 +16,8 @@
  *			kick; no queue, so nothing can be full
  *   mm <-> mapper	two queues, sized for the extents there are
  *   mm <-> copier	two queues, sized for the slots there are
- *   control -> closer	a list that can take any number
+ *   control -> closer	a list that can take any number; a counter says when
+ *			to accept no more
  *   mapper, control, copier
  *			the table of extent descriptors, under extent_lock
  *
@@ -44,6 +45,7 @@
 #define MAX_CLIENTS		64	/* one bit of a word each */
 #define MAX_GREETING		64	/* connected and not attached */
 #define MAX_GREETING_UID	8	/* of one user */
+#define CLOSER_MAX		64	/* over and not closed, to accept more */
 #define GREETING_MS		5000	/* to send the attach request */
 #define LEAVING_MS		2000	/* from DETACH to closing the socket */
 #define LINGER_MS		1000	/* from there to the end of the process */
@@ -166,10 +168,15 @@ struct client {
 
 /**
  * struct closer - see closer.c
- * @first: to be closed; pushed by control, taken by the thread
+ * @first:   to be closed; pushed by control, taken by the thread
+ * @waiting: how many are not closed; both count
+ * @resume:  when the listening sockets are looked at again; 0: they are
+ *	     watched; control's
  */
 struct closer {
 	struct closing	*first;
+	u32		waiting;
+	u64		resume;
 	sem_t		bell;
 	pthread_t	thread;
 	bool		stop;
@@ -426,6 +433,8 @@ bool log_life_allowed(void);
 /* closer.c */
 void conn_close(struct daemon *d, int fd);
 void watch_conn_close(struct daemon *d, struct watch *w);
+int __must_check conn_accept(struct daemon *d, const struct watch *w);
+u64 closer_timers(struct daemon *d, u64 now);
 int __must_check closer_start(struct daemon *d);
 void closer_stop(struct daemon *d);
 

@@ -27,7 +27,7 @@
 int limits_files(struct daemon *d)
 {
 	u64 need = (u64)d->nr_extents + FDS_OTHER + MAX_GREETING * 2 +
-		   (u64)d->cfg.max_clients * FDS_CLIENT;
+		   CLOSER_MAX + (u64)d->cfg.max_clients * FDS_CLIENT;
 	struct rlimit r;
 
 	if (getrlimit(RLIMIT_NOFILE, &r))

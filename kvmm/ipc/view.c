@@ -123,7 +123,7 @@ static void view_on_sock(struct daemon *d, struct watch *w, u32 events)
 
 void view_accept(struct daemon *d, struct watch *w, u32 events)
 {
-	int sock = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int sock = conn_accept(d, w);
 	struct view *v;
 
 	if (sock < 0)

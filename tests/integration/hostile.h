@@ -125,6 +125,14 @@ void hostile_start(struct hostile *h, struct rig *r,
 		   struct hostile_counts *counts, uid_t uid, u32 seconds);
 /* Wait for its end; nothing of it is left afterwards. */
 void hostile_finish(struct hostile *h);
+#define HOSTILE_BURST	120	/* below the backlog of a socket */
+
+/*
+ * As many connections to the attach socket of @r, each with a descriptor that
+ * takes a minute to close, and nobody but the daemon has it.  Without a word
+ * from the daemon: it may be stopped.  @peer: to be closed at the end.
+ */
+void hostile_burst(struct rig *r, int peer[HOSTILE_BURST]);
 /* The words of one kind. */
 const char *hostile_words(enum hostile_kind kind);
 

@@ -289,6 +289,36 @@ static bool sock_fds_linger(struct hostile *h)
 	return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
 }
 
+void hostile_burst(struct rig *r, int peer[HOSTILE_BURST])
+{
+	char path[RIG_PATH + 32], c;
+	int fd[HOSTILE_BURST], go[2], status, i;
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/attach.sock", r->dir);
+	ck_assert_int_eq(pipe(go), 0);
+	for (i = 0; i < HOSTILE_BURST; i++) {
+		fd[i] = lingering(&peer[i]);
+		ck_assert_int_ge(fd[i], 0);
+	}
+	pid = fork();
+	if (!pid) {
+		close(go[1]);
+		status = read(go[0], &c, 1) < 0;
+		for (i = 0; i < HOSTILE_BURST; i++)
+			status |= wire_send(wire_connect(path, SOCK_SEQPACKET),
+					    "x", 1, &fd[i], 1) != 0;
+		_exit(status);
+	}
+	ck_assert_int_gt(pid, 0);
+	for (i = 0; i < HOSTILE_BURST; i++)
+		close(fd[i]);
+	close(go[0]);
+	close(go[1]);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+
 /* ---- the sockets of the daemon's own user ---- */
 
 static bool sock_view_random(struct hostile *h)

@@ -9,6 +9,7 @@
  * also of another one, do to the daemon whatever they can think of.  The
  * text does not change, the daemon is the same process all the time and says
  * no more than it may, and when they are gone nothing of them is left in it.
+ * Then descriptors that take long to close, all at once.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 #define LINES_ALWAYS	60	/* of the daemon, in any case */
 #define LINES_PERIOD	102	/* and for each 5 s of its life, begun ones too */
 #define GROWTH_KB	8192	/* of the daemon's own memory */
+#define BURST_FDS	90	/* 64 that wait to be closed, and an honest one's */
 
 static struct rig rig;
 static struct samples truth;
@@ -246,6 +248,48 @@ START_TEST(test_hostile)
 }
 END_TEST
 
+static void close_all(int *fd, u32 n)
+{
+	while (n--)
+		close(fd[n]);
+}
+
+/*
+ * More connections that take long to close than are closed meanwhile: they
+ * wait outside, and the daemon has its descriptors for others.
+ */
+START_TEST(test_burst)
+{
+	int peer[HOSTILE_BURST];
+	u32 fds, most = 0, i;
+	struct job j;
+	pid_t pid;
+	u64 end;
+
+	start_rig();
+	pid = rig_daemon(&rig);
+	fds = daemon_fds(pid);
+	for (i = 0; i < 3; i++) {
+		kill(pid, SIGSTOP);
+		hostile_burst(&rig, peer);
+		kill(pid, SIGCONT);
+		j = honest_start();
+		end = now_ms() + 300;
+		while (now_ms() < end)
+			most = max(most, daemon_fds(pid));
+		ck_assert_int_eq(job_wait(&j, 60 * time_scale()), 0);
+		close_all(peer, HOSTILE_BURST);
+	}
+	printf("  %u descriptors, with %d connections at once: %u\n", fds,
+	       HOSTILE_BURST, most);
+	ck_assert_uint_le(most, fds + BURST_FDS);
+	ck_assert_uint_gt(most, fds + BURST_FDS / 3);
+	await_nobody(fds, pid);
+	ck_assert_int_eq(rig_daemon(&rig), pid);
+	rig_stop(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hostile");
@@ -255,6 +299,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 600);
 	tcase_add_test(tc, test_hostile);
+	tcase_add_test(tc, test_burst);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
