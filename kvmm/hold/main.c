@@ -395,6 +395,9 @@ int main(int argc, char **argv)
 	swap_init(&h.swap, h.swapd, &h.old_mask);
 	code = hold_run(&h);
 	swap_exit(&h.swap);
-	store_clear(&h.store);
+	/*
+	 * What is kept is closed by the end of the process, which does not
+	 * wait, whatever descriptors are in the queue of a listening socket.
+	 */
 	return code;
 }

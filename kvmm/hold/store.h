@@ -48,7 +48,7 @@ void store_forget(struct store *st, u32 kind);
 int __must_check store_send_record(int sock, const struct hold_record *rec,
 				   int fd, int flags);
 
-/* store_clear() - close everything */
+/* For tests: close everything. */
 void store_clear(struct store *st);
 
 /* For tests: one message as it came, with its descriptor or -1. */

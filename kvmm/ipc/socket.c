@@ -268,7 +268,11 @@ int socket_listen(struct daemon *d)
 			  SOCK_SEQPACKET, d->attach_mode);
 }
 
-/* Nothing of the sockets or the lock is left. */
+/*
+ * Nothing of the names is left.  The listening sockets stay open until exit:
+ * connections that nobody accepted may carry descriptors that take long to
+ * close (closer.c), and a process that ends does not wait for them.
+ */
 void socket_close(struct daemon *d)
 {
 	const struct deposit *p = &d->deposit;
@@ -280,9 +284,9 @@ void socket_close(struct daemon *d)
 		unlink(d->view_addr.sun_path);
 	if (d->admin_sock.fd >= 0 || (d->lock_fd >= 0 && p->listen[2] >= 0))
 		unlink(d->admin_addr.sun_path);
-	watch_close(d, &d->attach_sock);
-	watch_close(d, &d->view_sock);
-	watch_close(d, &d->admin_sock);
+	watch_remove(d, &d->attach_sock);
+	watch_remove(d, &d->view_sock);
+	watch_remove(d, &d->admin_sock);
 	if (d->lock_fd >= 0) {
 		unlink(d->lock_path);
 		close(d->lock_fd);

@@ -9,7 +9,7 @@
  * also of another one, do to the daemon whatever they can think of.  The
  * text does not change, the daemon is the same process all the time and says
  * no more than it may, and when they are gone nothing of them is left in it.
- * Then descriptors that take long to close, all at once.
+ * Then descriptors that take long to close, all at once, also at the end.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -102,6 +102,21 @@ static s64 daemon_kb(pid_t pid, const char *key)
 		kb = strtoll(line + strlen(key), NULL, 10);
 	free(text);
 	return kb;
+}
+
+/* Does the signal wait for a process that is stopped? */
+static bool is_pending(pid_t pid, int sig)
+{
+	char path[64], *text, *line;
+	u64 mask = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	text = slurp(path);
+	line = strstr(text, "\nShdPnd:");
+	if (line)
+		mask = strtoull(line + strlen("\nShdPnd:"), NULL, 16);
+	free(text);
+	return mask >> (sig - 1) & 1;
 }
 
 /* Segments of clients that the daemon has mapped. */
@@ -290,6 +305,58 @@ START_TEST(test_burst)
 }
 END_TEST
 
+/* The end does not wait for what nobody accepted. */
+START_TEST(test_burst_at_end)
+{
+	int peer[HOSTILE_BURST];
+	pid_t pid;
+	u64 began;
+
+	start_rig();
+	pid = rig_daemon(&rig);
+	kill(pid, SIGSTOP);
+	hostile_burst(&rig, peer);
+	began = now_ms();
+	kill(rig.hold, SIGTERM);
+	while (!is_pending(pid, SIGTERM)) {
+		ck_assert(now_ms() < began + 5000 * time_scale());
+		nap_ms(1);
+	}
+	kill(pid, SIGCONT);
+	rig_stop(&rig);
+	printf("  ended after %llu ms\n",
+	       (unsigned long long)(now_ms() - began));
+	close_all(peer, HOSTILE_BURST);
+}
+END_TEST
+
+/* Without kvmm-hold it is the daemon that has them last. */
+START_TEST(test_burst_at_end_alone)
+{
+	int peer[HOSTILE_BURST];
+	struct job j, wait;
+	u64 began;
+
+	memset(&rig, 0, sizeof(rig));
+	snprintf(rig.dir, sizeof(rig.dir), "%s/rig.XXXXXX", getenv("TMPDIR") ?
+		 getenv("TMPDIR") : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(rig.dir));
+	j = job_start(&rig, "kvmm", "--pool-size", "4M", "--extent-size",
+		      "512K", NULL);
+	wait = job_start(&rig, "kvctl", "wait", "--timeout", "20", NULL);
+	ck_assert_int_eq(job_wait(&wait, 30), 0);
+	kill(j.pid, SIGSTOP);
+	hostile_burst(&rig, peer);
+	kill(j.pid, SIGTERM);
+	began = now_ms();
+	kill(j.pid, SIGCONT);
+	ck_assert_int_eq(job_wait(&j, 20 * time_scale()), 0);
+	printf("  ended after %llu ms\n",
+	       (unsigned long long)(now_ms() - began));
+	close_all(peer, HOSTILE_BURST);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hostile");
@@ -300,6 +367,8 @@ int main(void)
 	tcase_set_timeout(tc, 600);
 	tcase_add_test(tc, test_hostile);
 	tcase_add_test(tc, test_burst);
+	tcase_add_test(tc, test_burst_at_end);
+	tcase_add_test(tc, test_burst_at_end_alone);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
