@@ -36,6 +36,7 @@
 	x(hold_fork,		"starting a child: EAGAIN")		\
 	x(hold_ring,		"making swapd's io_uring: EPERM, as in containers") \
 	x(swapd_register,	"registering the host pool: ENOMEM")	\
+	x(swapd_late,		"an area has waited too long for a swapd, from the start") \
 	x(swapd_die_taken,	"swapd dies after taking a request off the ring") \
 	x(swapd_die_queued,	"swapd dies with requests prepared, before the kernel has them") \
 	x(swapd_die_submitted,	"swapd dies after giving requests to the kernel") \

@@ -11,7 +11,8 @@
  *
  * The descriptor stays here as long as the area does: each new swapd gets it
  * again, with the identity that it had, and must find the same superblock.
- * kvmm-hold has a duplicate: the next daemon adds the area again, empty.
+ * kvmm-hold has a duplicate: the next daemon adds the area again, empty, as
+ * soon as there is a swapd, however long that takes.
  *
  * Draining goes on by itself when nobody waits for it any more.
  *
@@ -20,6 +21,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <kvmm/fault.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/admin.h"
@@ -354,7 +356,7 @@ void area_off(struct daemon *d, struct admin *adm, u64 timeout_ms, u64 dev,
 	struct swap_area *a = area_find(d, dev, ino, path);
 	char text[ADMIN_TEXT];
 
-	if (!a || a->state == AREA_ADDING || a->waiter) {
+	if (!a || a->waiter) {
 		snprintf(text, sizeof(text), !a ?
 			 "%s: is no swap area: see kvctl cat swaps" :
 			 "%s: somebody else is adding or removing it", path);
@@ -368,6 +370,9 @@ void area_off(struct daemon *d, struct admin *adm, u64 timeout_ms, u64 dev,
 		a->state = AREA_DRAINING;
 		d->drain_pause = DRAIN_MIN_NS;
 		d->drain_next = 0;
+	} else if (a->state == AREA_ADDING) {
+		/* Of the last daemon, or of an operator who went away. */
+		area_remove(d, a);
 	}
 }
 
@@ -521,15 +526,33 @@ static void area_give_up(struct daemon *d, struct swap_area *a)
 	area_remove(d, a);
 }
 
+/*
+ * There is no swapd yet.  Only an operator is told that it takes too long: an
+ * area of the last daemon waits, since its swapd may wait for a disk, and the
+ * next one comes when that is over.
+ */
+static void area_await_swapd(struct daemon *d, struct swap_area *a, u64 now)
+{
+	if (now < a->until && !kv_fault(KV_FAULT_swapd_late))
+		return;
+	if (a->waiter) {
+		area_tell(d, a, -ETIMEDOUT,
+			  "%s: swapd does not come: see the log", a->path);
+		area_free(d, a);
+	} else if (!a->late) {
+		a->late = true;
+		pr_warn("swap area %s waits for a swapd: the last one may wait for its disk",
+			a->path);
+	}
+}
+
 static void area_wait(struct daemon *d, struct swap_area *a, u64 now)
 {
 	char text[ADMIN_TEXT];
 
-	if (!a->known && now >= a->until) {
-		area_tell(d, a, -ETIMEDOUT,
-			  "%s: swapd does not come: see the log", a->path);
-		area_free(d, a);
-	} else if (a->known && a->waiter && now >= a->until + ANSWER_NS) {
+	if (!a->known) {
+		area_await_swapd(d, a, now);
+	} else if (a->waiter && now >= a->until + ANSWER_NS) {
 		area_give_up(d, a);
 	} else if (a->waiter && now >= a->tell) {
 		a->tell = now + TELL_NS;

@@ -168,10 +168,12 @@ enum swap_area_state {
  * @known:  the swapd that runs has it, or is being asked to
  * @lost:   swapd does not take it any more
  * @stalled: it was told that requests to it are overdue
+ * @late:   it was told that no swapd comes
  * @core:   the core's index, from AREA_LIVE on
  * @tries:  deaths of swapd while it was judged
  * @waiter: who asked, or NULL
- * @until:  when @waiter is told that it takes too long
+ * @until:  when @waiter is told that it takes too long; a swapd that judges
+ *	    the file gets 60 s more
  * @tell:   when @waiter is told how far it is
  * @path:   as the operator wrote it, absolute
  */
@@ -180,6 +182,7 @@ struct swap_area {
 	bool		known;
 	bool		lost;
 	bool		stalled;
+	bool		late;
 	bool		device;
 	u32		core;
 	u32		tries;

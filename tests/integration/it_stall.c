@@ -360,6 +360,64 @@ START_TEST(test_daemon_ends)
 }
 END_TEST
 
+static void await_other_daemon(pid_t old)
+{
+	u64 end = now_ms() + 20000 * time_scale();
+
+	while (rig_daemon(&rig) <= 0 || rig_daemon(&rig) == old) {
+		ck_assert_msg(now_ms() < end, "there is no other kvmm");
+		nap_ms(5);
+	}
+}
+
+/* swapon: whether it was done. */
+static bool area_try(void)
+{
+	struct job j = job_start(&rig, "kvctl", "swapon", area, "--size",
+				 "32M", NULL);
+	bool did = !job_wait(&j, 30);
+
+	unlink(j.out);
+	unlink(j.err);
+	return did;
+}
+
+/*
+ * kvmm dies while swapd stands still, and the next swapd comes too late for
+ * anybody who waits: the area comes with it.
+ */
+START_TEST(test_daemon_dies)
+{
+	u64 end = now_ms() + 60000 * time_scale();
+	struct load l;
+	pid_t pid;
+
+	setenv("KVMM_FAULT", "swapd_late", 1);
+	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
+		  "--host-size", "1M", "--area-max", "32M", "--swappiness",
+		  "200", "--swap-deadline-ms", DEADLINE_MS, NULL);
+	unsetenv("KVMM_FAULT");
+	snprintf(area, sizeof(area), "%s/area", rig.dir);
+	/* An operator does not wait for one: refused until there is. */
+	while (!area_try())
+		ck_assert_msg(now_ms() < end, "swapon is refused");
+	load_start(&l, &rig, TOKENS, "f32");
+	(void)stop_at_work(&l);
+	pid = rig_daemon(&rig);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_ne(job_wait(&l.single, 30), -1);
+	ck_assert_int_ne(job_wait(&l.forked, 30), -1);
+	await_other_daemon(pid);
+	rig_await(&rig, "meminfo", "SwapTotal", 1, 30);
+	ck_assert(area_is("live"));
+	ck_assert_uint_gt(log_count("waits for a swapd"), 0);
+	load_start(&l, &rig, TOKENS, "f32");
+	load_judge(&l, &truth);
+	kvctl(0, "no swap area any more", "swapoff", "--timeout", "20");
+	rig_stop(&rig);
+}
+END_TEST
+
 static Suite *stall_suite(void)
 {
 	Suite *s = suite_create("stall");
@@ -371,6 +429,7 @@ static Suite *stall_suite(void)
 	tcase_add_test(tc, test_swapd_stutters);
 	tcase_add_test(tc, test_operators_go_on);
 	tcase_add_test(tc, test_daemon_ends);
+	tcase_add_test(tc, test_daemon_dies);
 	suite_add_tcase(s, tc);
 	return s;
 }
