@@ -6,6 +6,7 @@
  *   swap.c	 requests to swapd			mm thread
  *   swap_link.c talk with kvmm-hold and swapd		control thread
  *   swap_area.c areas come and go			control thread
+ *   swap_area_time.c what happens to them after a while	control thread
  *
  * The control thread changes what belongs to the mm thread by mm_call() only.
  */
@@ -279,6 +280,20 @@ void area_adopt(struct daemon *d, u32 index, int fd, u64 value);
 u32 area_offer_all(struct daemon *d);
 void area_answer(struct daemon *d, const struct swapd_answer *a);
 void area_link_down(struct daemon *d);
+
+/* for swap_area_time.c */
+#define AREA_JOIN_NS	(10 * 1000000000ull)	/* for swapd to come */
+#define AREA_TELL_NS	1000000000ull		/* to who waits, how far it is */
+
+__printf(4, 5)
+void area_tell(struct daemon *d, struct swap_area *a, int err,
+	       const char *fmt, ...);
+int __must_check area_empty(struct daemon *d, struct swap_area *a, u64 *left);
+void area_remove(struct daemon *d, struct swap_area *a);
+void area_free(struct daemon *d, struct swap_area *a);
+
+/* ---- swap_area_time.c ---- */
+
 void area_forget_waiter(struct daemon *d, const struct admin *adm);
 void area_tell_stalls(struct daemon *d);
 u64 area_timers(struct daemon *d, u64 now);
