@@ -24,7 +24,6 @@
  *
  * Context: control thread, but for the functions handed to mm_call().
  */
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -57,11 +56,6 @@ static void call_quiet(struct core *core, void *arg)
 
 	core_client_quiet(core, clock_ns(), l->c->id);
 	mm_forget(l->d, l->c);
-}
-
-static void call_ghost_gone(struct core *core, void *arg)
-{
-	core_ghost_gone(core, clock_ns(), *(const u32 *)arg);
 }
 
 static void call_eproto(struct core *core, void *arg)
@@ -193,79 +187,10 @@ void client_hang_up(struct daemon *d, struct client *c)
 		pr_debug("the mm thread has stopped");
 }
 
-/* ---- processes that outlive their DETACH ---- */
-
-/* Only what must be known of one: its end, and whose memory it may have. */
-struct ghost {
-	struct list	node;
-	struct watch	pidfd;
-	pid_t		pid;
-	u32		tenant;
-	u32		nr;	/* its detached clients */
-};
-
-static void ghost_on_pidfd(struct daemon *d, struct watch *w, u32 events)
-{
-	struct ghost *g = container_of(w, struct ghost, pidfd);
-
-	watch_close(d, &g->pidfd);
-	while (g->nr--)
-		if (mm_call(d, call_ghost_gone, &g->tenant))
-			pr_debug("the mm thread has stopped");
-	list_del(&g->node);
-	free(g);
-}
-
-/* A process that is watched already; its pid is its own while it lives. */
-static struct ghost *ghost_find(struct daemon *d, const struct client *c)
-{
-	struct list *l, *tmp;
-
-	list_for_each(&d->ghosts, l, tmp) {
-		struct ghost *g = list_entry(l, struct ghost, node);
-
-		if (g->pid == c->info.pid && g->tenant == c->tenant)
-			return g;
-	}
-	return NULL;
-}
-
-static struct ghost *ghost_make(struct daemon *d, const struct client *c)
-{
-	struct ghost *g = calloc(1, sizeof(*g));
-
-	if (!g)
-		return NULL;
-	g->pid = c->info.pid;
-	g->tenant = c->tenant;
-	g->pidfd.fn = ghost_on_pidfd;
-	g->pidfd.fd = fcntl(c->pidfd.fd, F_DUPFD_CLOEXEC, 3);
-	if (g->pidfd.fd < 0 || watch_add(d, &g->pidfd, EPOLLIN)) {
-		if (g->pidfd.fd >= 0)
-			close(g->pidfd.fd);
-		free(g);
-		return NULL;
-	}
-	list_add_tail(&d->ghosts, &g->node);
-	return g;
-}
-
-/*
- * @c detached and lives on; its slot is wanted.  Its tenant's memory goes to
- * nobody else before the process has ended, so the pidfd is kept.  Without
- * memory for that the tenant keeps its extents for good.
- */
+/* @c detached and lives on; its slot is wanted. */
 static void client_haunt(struct daemon *d, struct client *c)
 {
-	struct ghost *g = ghost_find(d, c);
-
-	if (!g)
-		g = ghost_make(d, c);
-	if (g)
-		g->nr++;
-	else
-		pr_warn("process %d, which detached, cannot be watched: the memory of its user stays with that user",
-			(int)c->info.pid);
+	ghost_add(d, c);
 	client_quiet(d, c);
 }
 
@@ -549,11 +474,5 @@ void client_exit_all(struct daemon *d)
 			client_free(d, list_entry(l, struct client, node));
 		}
 	}
-	list_for_each(&d->ghosts, l, tmp) {
-		struct ghost *g = list_entry(l, struct ghost, node);
-
-		watch_close(d, &g->pidfd);
-		list_del(l);
-		free(g);
-	}
+	ghost_exit_all(d);
 }

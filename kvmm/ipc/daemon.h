@@ -353,6 +353,10 @@ void client_exit_all(struct daemon *d);
 void client_on_sock(struct daemon *d, struct watch *w, u32 events);
 void client_on_pidfd(struct daemon *d, struct watch *w, u32 events);
 
+/* ghost.c */
+void ghost_add(struct daemon *d, const struct client *c);
+void ghost_exit_all(struct daemon *d);
+
 /* attach.c */
 void attach_request(struct daemon *d, struct client *c,
 		    const struct kvmm_attach_req *req);
