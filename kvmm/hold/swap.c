@@ -6,12 +6,8 @@
  * process may end at any time; the life goes on until every transfer that it
  * gave to the kernel is over.  Meanwhile the next life runs beside it, so a
  * dead swapd costs the time of a fork.  There are SWAP_LIVES; when all wait
- * for a disk that does not answer, swapd stays down.
- *
- * What kvmm is told of a life comes in this order: UP, DOWN, its old
- * completions, DRAINED.  A message that the socket cannot take now waits where
- * it is: UP and DOWN in the state of the life, completions in the ring
- * itself.  Lives are told oldest first, so DOWN comes before the next UP.
+ * for a disk that does not answer, swapd stays down.  What kvmm is told of them:
+ * swap_tell.c.
  *
  * Without io_uring (forbidden, missing) a life has no ring.  Its transfers are
  * those of its threads, and when the process has been waited for, none is
@@ -301,7 +297,8 @@ static void swapd_bury(struct swap *sw)
 		life_ended(sw, l);
 }
 
-static void life_close(struct swap *sw, struct swap_life *l)
+/* Nothing of it is wanted any more. */
+void swap_life_close(struct swap *sw, struct swap_life *l)
 {
 	u32 i = (u32)(l - sw->life);
 
@@ -310,80 +307,6 @@ static void life_close(struct swap *sw, struct swap_life *l)
 	swap_ring_close(&l->ring);
 	sw->nr--;
 	memmove(l, l + 1, (sw->nr - i) * sizeof(*l));
-}
-
-/* ---- telling kvmm ---- */
-
-/* Return: whether it was told, or need not be. */
-static bool tell(struct swap *sw, const struct swap_life *l, u32 kind,
-		 u32 index, u64 value)
-{
-	const struct hold_record r = {
-		.magic = HOLD_MAGIC, .op = HOLD_TELL, .kind = kind,
-		.index = index, .generation = l->generation, .value = value,
-	};
-	int err;
-
-	if (l->mute || sw->kvmm < 0)
-		return true;
-	err = store_send_record(sw->kvmm, &r,
-				kind == HOLD_SWAPD_UP ? l->sock : -1,
-				MSG_DONTWAIT);
-	/* Anything else: kvmm is gone, and its death comes next. */
-	sw->blocked = err == -EAGAIN;
-	return !sw->blocked;
-}
-
-/* Return: whether all that is over was told. */
-static bool tell_completions(struct swap *sw, struct swap_life *l)
-{
-	u64 id;
-	s32 res;
-
-	while (swap_ring_peek(&l->ring, &id, &res)) {
-		if (!tell(sw, l, HOLD_SWAP_OLD_CQE, (u32)res, id))
-			return false;
-		swap_ring_take(&l->ring);
-	}
-	return true;
-}
-
-/* Return: false when the socket is full. */
-static bool life_tell(struct swap *sw, struct swap_life *l)
-{
-	if (l->state == LIFE_RUNS && l->sock >= 0) {
-		if (!tell(sw, l, HOLD_SWAPD_UP, 0, (u64)l->pid))
-			return false;
-		close(l->sock);
-		l->sock = -1;
-	}
-	if (l->state == LIFE_ENDED) {
-		if (!tell(sw, l, HOLD_SWAPD_DOWN, l->again,
-			  (u64)(u32)l->status))
-			return false;
-		l->state = LIFE_REAPED;
-	}
-	return l->state != LIFE_REAPED || tell_completions(sw, l);
-}
-
-static void swap_tell(struct swap *sw)
-{
-	u32 i = 0;
-
-	sw->blocked = false;
-	while (i < sw->nr) {
-		struct swap_life *l = &sw->life[i];
-
-		if (!life_tell(sw, l))
-			return;
-		if (l->state != LIFE_REAPED || swap_ring_left(&l->ring)) {
-			i++;
-			continue;
-		}
-		if (!tell(sw, l, HOLD_SWAP_DRAINED, 0, 0))
-			return;
-		life_close(sw, l);
-	}
 }
 
 /* What was learnt of the last one says nothing about the next. */
@@ -507,5 +430,5 @@ void swap_exit(struct swap *sw)
 		pr_warn("swapd waits for its disk and ends when that answers");
 	swapd_bury(sw);
 	while (sw->nr)
-		life_close(sw, &sw->life[0]);
+		swap_life_close(sw, &sw->life[0]);
 }

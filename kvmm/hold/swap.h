@@ -94,4 +94,10 @@ u64 swap_deadline(const struct swap *sw);
 /* hold ends. */
 void swap_exit(struct swap *sw);
 
+/* ---- between swap.c and swap_tell.c ---- */
+
+/* Tell what can be told now, and close lives of which nothing is left. */
+void swap_tell(struct swap *sw);
+void swap_life_close(struct swap *sw, struct swap_life *l);
+
 #endif /* KVMM_HOLD_SWAP_H */
