@@ -103,13 +103,16 @@ static void *late_map(void *arg)
 START_TEST(test_map_while_waiting)
 {
 	pthread_t thread;
+	u32 n;
 
 	kvmm_detach(k);
 	attach_spinning(spins[_i]);
 	ck_assert_int_eq(pthread_create(&thread, NULL, late_map, NULL), 0);
-	/* Once, for the event; the answer is on its way then. */
-	ck_assert_int_eq(kvmm_wait(k, 1000000000), 0);
-	ck_assert_int_eq(kvmm_nop(k), 0);
+	/* A wait may end for nothing on a busy machine; not for long. */
+	for (n = 0; n < 20 && !fake_acks(&f); n++) {
+		(void)!kvmm_wait(k, 1000000000);
+		ck_assert_int_eq(kvmm_nop(k), 0);
+	}
 	ck_assert_uint_eq(fake_acks(&f), 1);
 	pthread_join(thread, NULL);
 	ck_assert(readable(extent_at(1)));
