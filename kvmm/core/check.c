@@ -396,6 +396,52 @@ static void walk_domain_seqs(struct walk *w, u32 dom)
 			   dom, d->nr[BLK_FREE], d->reserved);
 }
 
+static void walk_domain_pressure(struct walk *w, u32 dom)
+{
+	const struct core *c = w->c;
+	u32 nr[PSI_NR_CLASSES] = { 0 }, max = core_cfg(c)->max_seqs, i, n;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++) {
+		if (c->clients[i].state == CLI_FREE ||
+		    c->clients[i].domain != dom)
+			continue;
+		for (n = i * max; n < (i + 1) * max; n++)
+			nr[c->seqs[n].psi_domain]++;
+	}
+	for (i = PSI_STALLED; i < PSI_NR_CLASSES; i++)
+		expect(w, "pressure", "of its class in domain", dom,
+		       c->domains[dom].psi.nr[i], nr[i]);
+}
+
+/*
+ * Who is stalled and who is productive, counted anew.  Whether it is one's own
+ * limit may have changed since the sequence was last looked at.
+ */
+static void walk_pressure(struct walk *w)
+{
+	const struct core *c = w->c;
+	u32 nr[PSI_NR_CLASSES] = { 0 }, dom, i;
+
+	for (i = 0; i < core_sizes(c)->nr_seqs; i++) {
+		const struct kv_seq *s = &c->seqs[i];
+		bool own;
+
+		expect(w, "pressure", "class of seq", i, s->psi_domain,
+		       s->state == KVMM_SEQ_CLOSED ? PSI_IDLE :
+		       psi_class_of(c, s, &own));
+		if (s->psi_node != PSI_IDLE)
+			expect(w, "pressure", "class in node of seq", i,
+			       s->psi_node, s->psi_domain);
+		nr[s->psi_node]++;
+	}
+	for (i = PSI_STALLED; i < PSI_NR_CLASSES; i++)
+		expect(w, "pressure", "sequences of class", i,
+		       c->head->psi.nr[i], nr[i]);
+	for (dom = 0; dom < core_cfg(c)->max_domains; dom++)
+		if (c->domains[dom].used)
+			walk_domain_pressure(w, dom);
+}
+
 static void walk_domain(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
@@ -493,5 +539,6 @@ int core_check(const struct core *c, struct core_report *report)
 	walk_steps(&w);
 	walk_extents(&w);
 	walk_pool(&w);
+	walk_pressure(&w);
 	return report->nr_faults ? -EUCLEAN : 0;
 }

@@ -233,6 +233,7 @@ void core_tick(struct core *c, u64 now)
 	client_deadlines(c);
 	starve_check(c);
 	io_deadlines(c);
+	psi_tick(c);
 	/* Making memory may have failed; what waits for it asks again. */
 	if (c->head->create_after && now >= c->head->create_after) {
 		c->head->create_after = 0;

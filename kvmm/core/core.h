@@ -134,6 +134,7 @@ struct core_io {
  * @kill:           end the process of @client; answer with core_client_dead()
  *                  and core_client_quiet()
  *
+ * @trigger:        core_trigger_add()'s; may be NULL
  * @copy:           answer with core_copy_done(); never refused
  * @io:             answer with core_io_done(); never refused, however late
  *
@@ -146,6 +147,7 @@ struct core_ops {
 			       u32 generation);
 	void	(*wake)(void *arg, u32 client);
 	void	(*kill)(void *arg, u32 client, int reason);
+	void	(*trigger)(void *arg, u32 trigger);
 	void	(*copy)(void *arg, const struct core_copy *cp);
 	void	(*io)(void *arg, const struct core_io *io);
 };
@@ -225,6 +227,33 @@ int __must_check core_area_add(struct core *core, u64 now, u64 bytes, int prio,
 			       u32 *area);
 int __must_check core_area_del(struct core *core, u64 now, u32 area);
 
+/* limit.c */
+#define CORE_WEIGHT_DEFAULT	100u
+#define CORE_WEIGHT_MAX		10000u
+
+/* Marks of a domain that an operator may change: name, file, text. */
+#define CORE_LIMITS(x)							\
+	x(MIN, "memory.min", "bytes that others never take")		\
+	x(LOW, "memory.low", "bytes that others take last")		\
+	x(HIGH, "memory.high", "bytes above which admissions wait")	\
+	x(MAX, "memory.max", "bytes that are never exceeded")		\
+	x(WEIGHT, "memory.weight", "share of the surplus, 1 to 10000")
+
+enum core_limit {
+#define x(name, file, text) CORE_LIMIT_##name,
+	CORE_LIMITS(x)
+#undef x
+	CORE_NR_LIMITS
+};
+
+int __must_check core_domain_set(struct core *core, u64 now, u32 domain,
+				 u32 which, u64 value);
+
+/* psi.c */
+int __must_check core_trigger_add(struct core *core, u64 now, u32 domain,
+				  bool full, u64 threshold_ns, u64 window_ns);
+void core_trigger_del(struct core *core, u32 trigger);
+
 /**
  * struct core_req - a request that was judged and may be executed
  * @sqe:        the shell's own copy
@@ -285,6 +314,19 @@ struct core_pool_view {
 	u64	extent_size;
 };
 
+enum { CORE_PSI_SOME, CORE_PSI_FULL, CORE_PSI_NR_KINDS };
+#define CORE_PSI_NR_AVGS 3
+
+/* Time lost for want of memory, see psi.c. */
+struct core_pressure_view {
+	u64	total_ns[CORE_PSI_NR_KINDS];
+	u32	avg[CORE_PSI_NR_KINDS][CORE_PSI_NR_AVGS]; /* per cent * 100 */
+	u32	nr_stalled;
+	u32	nr_productive;
+	u32	level;
+	u32	resv;
+};
+
 struct core_domain_view {
 	u32	id;
 	u32	tenant;
@@ -295,13 +337,19 @@ struct core_domain_view {
 	u32	nr_spans;
 	u64	blocks[10];	/* by CORE_BLK_* */
 	u64	reserved;
+	u64	limit[CORE_NR_LIMITS];	/* as set; by CORE_LIMIT_* */
+	u64	emin_bytes;	/* of memory.min, in effect */
+	u64	elow_bytes;
 	u64	max_bytes;
 	u64	current_bytes;
 	u64	peak_bytes;
 	u32	nr_waiting;
 	u32	nr_running;
 	u32	nr_max_events;	/* times that max_bytes refused a request */
+	u32	nr_high_events;	/* times that memory.high held up a request */
+	u32	nr_low_events;	/* times that it lost memory below memory.low */
 	u32	nr_preempted;	/* sequences that lost their memory */
+	struct core_pressure_view pressure;
 };
 
 struct core_client_view {
@@ -359,6 +407,8 @@ struct core_tier_view {
 	u32	resv;
 };
 
+int core_get_pressure(const struct core *core, u32 domain,
+		      struct core_pressure_view *v);
 int core_get_tier(const struct core *core, u32 pool, struct core_tier_view *v);
 void core_get_events(const struct core *core, u64 *counts);
 void core_get_pool(const struct core *core, struct core_pool_view *v);

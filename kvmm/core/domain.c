@@ -99,9 +99,8 @@ static int limits_check(const struct kvmm_attach_req *req)
 	for (i = 0; i < KVMM_MAX_TIERS; i++) {
 		const struct kvmm_limits *l = &req->limits[i];
 
-		if (l->min || l->low || (l->high && l->high != KVMM_LIMIT_MAX))
-			return -EOPNOTSUPP;
-		if (i && l->max && l->max != KVMM_LIMIT_MAX)
+		if (i && (l->min || l->low ||
+			  (l->high && l->high != KVMM_LIMIT_MAX)))
 			return -EOPNOTSUPP;
 	}
 	return 0;
@@ -121,6 +120,10 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 		*text = "block_tokens must be 16, 32 or 64";
 		return -EINVAL;
 	}
+	if (req->weight > CORE_WEIGHT_MAX) {
+		*text = "the weight must be 1 to 10000";
+		return -EINVAL;
+	}
 	if (req->nr_groups != 1 || req->nr_shards != 1) {
 		*text = "this version takes one layer group and one shard";
 		return -EOPNOTSUPP;
@@ -130,7 +133,7 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 		return -EOPNOTSUPP;
 	}
 	if (limits_check(req)) {
-		*text = "this version honours memory.max of the device only: ask for no other limit";
+		*text = "the lower tiers have no min, low and high: ask for max only";
 		return -EOPNOTSUPP;
 	}
 	if (group_check(&req->group[0])) {
@@ -273,6 +276,7 @@ static void domain_drop(struct core *c, u32 dom)
 		if (c->spans[i].nr_extents && c->spans[i].domain == dom)
 			span_release(c, i);
 	KV_BUG_ON(d->nr_spans || d->reserved);
+	psi_forget_domain(c, dom);
 	c->tenants[d->tenant].nr_domains--;
 	d->used = 0;
 }
@@ -293,12 +297,6 @@ static u32 domain_slot(struct core *c)
 	return CORE_NONE;
 }
 
-static void domain_set_max(struct kv_domain *d, u64 max_bytes)
-{
-	d->max_bytes = max_bytes;
-	d->max_blocks = (u32)min(max_bytes / d->block_bytes, 0xfffffffeull);
-}
-
 static const char max_too_small[] = "memory.max is smaller than one block";
 
 /* What the domain would be; nothing of the core changes. */
@@ -308,10 +306,11 @@ static int domain_shape(const struct core *c, struct kv_domain *d,
 	int err;
 
 	domain_init(d);
+	psi_init(c, &d->psi);
 	err = shape_layout(c, d, req, text);
 	if (err)
 		return err;
-	domain_set_max(d, req->limits[0].max);
+	limit_init(d, req);
 	if (!d->max_blocks) {
 		*text = max_too_small;
 		return -EINVAL;
@@ -419,10 +418,12 @@ int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 			info->text = max_too_small;
 			return -EINVAL;
 		}
-		domain_set_max(d, req->limits[0].max);
+		limit_init(d, req);
+		limit_init_tiers(c, *dom, req);
 	}
 	d->nr_clients++;
 	c->tenants[d->tenant].nr_clients++;
+	limit_settle(c);
 	return 0;
 }
 
@@ -431,5 +432,6 @@ void domain_detach(struct core *c, u32 dom)
 	struct kv_domain *d = &c->domains[dom];
 
 	d->nr_clients--;
+	limit_settle(c);
 	c->tenants[d->tenant].nr_clients--;
 }

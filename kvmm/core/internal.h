@@ -12,6 +12,7 @@
 #include <kvmm/bug.h>
 
 #include "kvmm/core/core.h"
+#include "kvmm/core/psi.h"
 
 #define CORE_UNIT		64u	/* bytes of one step of a table entry */
 #define CORE_LAYER_ALIGN	128u
@@ -107,7 +108,8 @@ struct kv_extent {
  * @nr_extents: 0 when this extent starts no span
  * @free_head:  list of the free blocks
  * @class:      list of the domain that it is on
- * @counted:    scratch of span_runs_possible()
+ * @counted:    scratch of span_runs_possible(): the run that takes it, plus 1
+ * @cost, @pass: likewise: what that costs, and in which pass it was taken
  */
 struct kv_span {
 	u32	domain;
@@ -120,6 +122,8 @@ struct kv_span {
 	u32	prev;
 	u32	next;
 	u32	counted;
+	u32	cost;
+	u32	pass;
 };
 
 /* ---- lower tiers ---- */
@@ -225,6 +229,10 @@ struct kv_tenant {
 /**
  * struct kv_domain - the blocks of one (tenant, model identity, layout)
  * @max_blocks:   memory.max in blocks
+ * @high_blocks:  memory.high in blocks
+ * @emin, @elow:  blocks protected from others, see limit.c; 0 without clients
+ * @weight:       of its part of the surplus
+ * @by_operator:  marks that an operator set, to @operator_limit
  * @nr:           blocks in each state, over its spans
  * @reserved:     of the free ones, promised to admitted prefills; never
  *                above nr[BLK_FREE]
@@ -249,8 +257,17 @@ struct kv_domain {
 	u64	layer_stride;
 	u64	block_bytes;
 	u64	span_tail;
+	u64	min_bytes;
+	u64	low_bytes;
+	u64	high_bytes;
 	u64	max_bytes;
 	u32	max_blocks;
+	u32	high_blocks;
+	u32	emin;
+	u32	elow;
+	u32	weight;
+	u32	by_operator;
+	u64	operator_limit[CORE_NR_LIMITS];
 	u32	nr[NR_BLK_STATES];
 	u32	reserved;
 	u32	peak;
@@ -274,10 +291,17 @@ struct kv_domain {
 	u32	nr_preempted;
 	u64	last_marked;	/* when, for the longest-waiting exception */
 	u32	spare;		/* scratch of span_runs_possible() */
+	u32	lost;		/* likewise */
+	u32	blocked;	/* scratch of admit_all() */
+	u32	stalled;	/* the pool had no room for the first waiter */
+	u32	promised;	/* who is within memory.min */
+	u32	nr_high_events;
+	u32	nr_low_events;
 	u32	nr_filling;	/* in LIMBO on the way in, not out */
 	u32	keep_spans;	/* empty ones are about to be used */
 	u32	host_wanted;	/* a restore waits for host slots */
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
+	struct kv_psi psi;
 };
 
 /* ---- sequences ---- */
@@ -290,6 +314,7 @@ struct kv_domain {
 #define SEQF_SWAPPED	BIT(5)	/* its table names entries, not blocks */
 #define SEQF_PAGEDOUT	BIT(6)	/* by advice: comes back by advice */
 #define SEQF_DECIDED	BIT(7)	/* that it pays to swap it; clear between events */
+#define SEQF_REFUSED	BIT(10)	/* its last BEGIN found no memory */
 
 /**
  * struct kv_seq - an address space of token positions with its block table
@@ -315,6 +340,7 @@ struct kv_domain {
  * @again:      when growth was first refused, 0 after a grant
  * @refused:    when it was last refused, 0 after a grant
  * @stuck:      since when its restore finds no host slots, 0: it does
+ * @psi_domain, @psi_node: how it counts there, PSI_*
  */
 struct kv_seq {
 	u32	generation;
@@ -357,7 +383,9 @@ struct kv_seq {
 	u32	limiting_pool;
 	u32	end[KVMM_MAX_STEPS];
 	u32	fill;
-	u32	resv;
+	u8	psi_domain;
+	u8	psi_node;
+	u8	resv[2];
 	u64	stuck;
 };
 
@@ -532,6 +560,8 @@ struct core_head {
 	u32	stalled;		/* areas that have such, a bit each */
 	u64	copy_ns_kb;		/* measured, see tier_io.c */
 	u64	clean_after;		/* nothing is cleaned ahead before this */
+	struct kv_psi psi;		/* of the node */
+	struct kv_trigger triggers[PSI_NR_TRIGGERS];
 	u64	events[NR_CORE_EVENTS];
 };
 
@@ -613,7 +643,7 @@ void span_reclass(struct core *c, u32 first);
 void span_settle(struct core *c, u32 first);
 u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client);
 u32 span_runs_possible(struct core *c, u32 dom);
-u32 span_runs_reachable(const struct core *c, u32 dom);
+u32 span_runs_reachable(struct core *c, u32 dom);
 bool span_steal(struct core *c, u32 dom);
 u32 span_first_free(const struct core *c, const struct kv_domain *d);
 u32 span_acked_free(const struct core *c, const struct kv_domain *d,
@@ -723,7 +753,7 @@ void seq_trim_to_cover(struct core *c, struct kv_seq *s);
 void seq_drop_reservation(struct core *c, struct kv_seq *s);
 void seq_fail(struct core *c, struct kv_seq *s, int reason);
 void seq_recompute(struct core *c, struct kv_seq *s);
-void seq_publish(struct core *c, const struct kv_seq *s);
+void seq_publish(struct core *c, struct kv_seq *s);
 void seq_event(struct core *c, const struct kv_seq *s, u32 type);
 void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
 
@@ -754,13 +784,26 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
 int room_evict(struct core *c, u32 dom, u32 nr);
 void room_ahead(struct core *c, u32 dom);
 bool growth_waits(const struct core *c, const struct kv_seq *s);
-bool starved_waits(const struct core *c, const struct kv_seq *s);
+bool waiter_reachable(struct core *c, u32 dom);
+bool starved_waits(struct core *c, const struct kv_seq *s);
+int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
+u32 domain_held(const struct kv_domain *d);
 int room_preempt(struct core *c, struct kv_seq *want, u32 nr);
 int pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
 void family_mark(struct core *c, struct kv_seq *s);
 void family_settle(struct core *c, struct kv_seq *s);
 void starve_check(struct core *c);
 bool domain_limited(const struct kv_domain *d, u32 nr);
+
+/* limit.c */
+void limit_settle(struct core *c);
+void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req);
+void limit_init_tiers(struct core *c, u32 dom,
+		      const struct kvmm_attach_req *req);
+bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last);
+bool limit_within_min(const struct kv_domain *d, u32 held, u32 nr);
+u64 limit_share(const struct kv_domain *d);
+bool limit_above_high(const struct kv_domain *d);
 
 /* domain.c */
 int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,

@@ -52,6 +52,7 @@ void wait_add(struct core *c, struct kv_seq *s)
 	s->flags |= SEQF_QUEUED;
 	d->nr_waiting++;
 	d->retry = 1;
+	psi_task(c, s);
 }
 
 void wait_del(struct core *c, struct kv_seq *s)
@@ -352,18 +353,28 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 	}
 }
 
+/* Above memory.high nobody new comes in while somebody runs. */
+static bool high_waits(struct kv_domain *d, u32 nr)
+{
+	if (!d->nr_running || (u64)domain_held(d) + nr <= d->high_blocks)
+		return false;
+	d->nr_high_events++;
+	return true;
+}
+
 /**
  * admit_one() - admit a sequence of the wait list if there is room
  *
  * Return: 0; -EUNATCH: its client has not mapped everything, or has no table
  * pages left, and holds up nobody else; -EINPROGRESS:
- * memory is being made; -EAGAIN; -EDQUOT: it no longer fits alone, and was
- * failed.
+ * memory is being made; -EAGAIN; -EBUSY: its domain would be above memory.high;
+ * -EDQUOT: it no longer fits alone, and was failed.
  */
 static int admit_one(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 	u32 hit, cached, low, total, room;
+	bool promised;
 	int err;
 
 	if (c->clients[s->client].nr_unacked)
@@ -375,20 +386,25 @@ static int admit_one(struct core *c, struct kv_seq *s)
 		return -EAGAIN;
 	}
 	total = tokens_to_blocks(d, s->nr_ids);
+	promised = limit_within_min(d, domain_held(d), total + d->nr_running);
 	if (total > domain_capacity(c, d)) {
 		seq_fail(c, s, -EDQUOT);
 		return -EDQUOT;
 	}
 	if (!table_has_room(c, s, total))
 		return -EUNATCH;	/* pages are its client's own */
-	if (growth_waits(c, s) || starved_waits(c, s)) {
+	if (!promised && (growth_waits(c, s) || starved_waits(c, s))) {
 		d->retry = 1;	/* look again at the next event */
 		return -EAGAIN;
 	}
 
 	hit = prefix_find(c, s, &cached, &low);
 	room = total - hit + low + d->nr_running;
+	if (high_waits(d, room + cached))
+		return -EBUSY;
 	err = room_plan(c, s->domain, room, cached);
+	if (err == -EAGAIN && promised)
+		err = room_for_min(c, s, room, cached);
 	if (err)
 		return err;
 
@@ -447,13 +463,33 @@ static struct kv_seq *turn_of(const struct core *c, struct kv_seq *s)
 	return longest;
 }
 
-static void admit_domain(struct core *c, u32 dom)
+/* For whom others hold back: see admit_hold_back(). */
+static void admit_note_stall(struct kv_domain *d, const struct kv_seq *s,
+			     int err)
+{
+	/* A swapped one has no ids, but a table. */
+	u32 total = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks);
+
+	d->promised = limit_within_min(d, domain_held(d),
+				       total + d->nr_running);
+	/* Its own limit is nothing that others could help. */
+	d->stalled = (err == -EAGAIN || (err == -EINPROGRESS && d->promised)) &&
+		     !domain_limited(d, total);
+}
+
+/*
+ * Admit the first of the domain's list that can be.
+ *
+ * Return: 0; -ENOENT: there is none that could be; else why not.
+ */
+static int admit_next(struct core *c, u32 dom)
 {
 	struct kv_domain *d = &c->domains[dom];
 	u32 i, next;
 	int err;
 
 	d->retry = 0;
+	d->stalled = 0;
 	d->host_wanted = 0;
 	for (i = d->wait_head; i != CORE_NONE; i = next) {
 		struct kv_seq *s = turn_of(c, &c->seqs[i]);
@@ -461,18 +497,22 @@ static void admit_domain(struct core *c, u32 dom)
 
 		next = c->seqs[i].next;
 		err = admit_one(c, s);
-		if (another && (!err || err == -EDQUOT))
+		if (!err)
+			return 0;
+		if (another && err == -EDQUOT)
 			next = d->wait_head;	/* the list is another */
-		if (!err || err == -EDQUOT || err == -EUNATCH)
+		if (err == -EDQUOT || err == -EUNATCH)
 			continue;
 		if (s->limiting_pool == KVMM_NO_POOL) {
 			s->limiting_pool = 0;
 			core_count(c, CORE_EV_admit_stall, 1);
 			seq_publish(c, s);
 		}
-		break;
+		psi_task(c, s);
+		admit_note_stall(d, s, err);
+		return err;
 	}
-	room_ahead(c, dom);
+	return -ENOENT;
 }
 
 /* Something changed that any waiting sequence may profit from. */
@@ -484,17 +524,78 @@ void admit_retry_all(struct core *c)
 		c->domains[i].retry = 1;
 }
 
+/*
+ * Who is to be asked next, of those not asked in vain: who has not what it was
+ * promised, then the smallest share.
+ */
+static u32 admit_pick(const struct core *c)
+{
+	u32 i, best = CORE_NONE;
+	u64 least = 0;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+		u64 key;
+
+		if (!d->used || !d->retry || d->blocked)
+			continue;
+		key = limit_within_min(d, domain_held(d), 1) ? 0 :
+						limit_share(d) + 1;
+		if (best == CORE_NONE || key < least) {
+			best = i;
+			least = key;
+		}
+	}
+	return best;
+}
+
+/*
+ * The pool has no room for the first waiter of @dom.  What others of its tenant
+ * give back is for it, until its share is no smaller than theirs or it has what
+ * it was promised: they are not asked.  Unless it could not have enough even so.
+ */
+static void admit_hold_back(struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	if (!waiter_reachable(c, dom))
+		return;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *o = &c->domains[i];
+
+		if (o->used && o->tenant == d->tenant && i != dom &&
+		    (d->promised || limit_share(o) > limit_share(d)) &&
+		    !limit_within_min(o, domain_held(o), 1))
+			o->blocked = 1;
+	}
+}
+
 /**
  * admit_all() - after every event: admit whoever fits now
  *
  * Only domains in which something changed since the last refusal are looked
- * at, in the order of their index.
+ * at, one sequence at a time from whoever has the smallest share of the
+ * surplus.
  */
 void admit_all(struct core *c)
 {
-	u32 i;
+	u32 i, dom;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].retry)
-			admit_domain(c, i);
+		c->domains[i].blocked = 0;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].stalled &&
+		    !c->domains[i].retry && c->domains[i].nr_waiting)
+			admit_hold_back(c, i);
+	while ((dom = admit_pick(c)) != CORE_NONE) {
+		int err = admit_next(c, dom);
+
+		if (!err)
+			continue;
+		c->domains[dom].blocked = 1;
+		if (c->domains[dom].stalled)
+			admit_hold_back(c, dom);
+		room_ahead(c, dom);
+	}
 }

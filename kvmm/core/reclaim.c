@@ -16,11 +16,14 @@
  *
  * A victim is a whole family: a kernel cannot fault, so part of a sequence is
  * worth nothing.  Victims go by lowest priority, then latest arrival, of the
- * wanting domain first, because their blocks can be used at once, then of
- * others.  Nothing that comes before the wanting family is taken for it: then
- * that family itself is the victim.  One in an open step is marked, its
- * memory comes when the step ends, and until then nobody else is marked for
- * the same domain: every step would otherwise mark one more.
+ * wanting domain first, because their blocks can be used at once, unless
+ * another domain is above its memory.high or has clearly the larger share of
+ * the surplus (limit.c); then of others, those above memory.low first, and
+ * none that memory.min protects.  Nothing that comes before the wanting family
+ * is taken for it: then that family itself is the victim.  Only what a domain
+ * was promised by its own memory.min it gets from anybody.  A victim in an open
+ * step is marked, its memory comes when the step ends, and until then nobody
+ * else is marked for the same domain: every step would otherwise mark one more.
  *
  * A victim is swapped if a tier has room and that pays, see swap.c.  Else it is
  * recomputed: sealed blocks stay in the index as cache, and the client computes
@@ -41,7 +44,7 @@ static u32 domain_slack(const struct kv_domain *d)
 }
 
 /* Blocks in use that no eviction would give back, and promised ones. */
-static u32 domain_held(const struct kv_domain *d)
+u32 domain_held(const struct kv_domain *d)
 {
 	return domain_used(d) - d->nr[BLK_CACHED] + d->reserved;
 }
@@ -108,17 +111,19 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 /**
  * room_evict() - drop the domain's oldest cache until @nr blocks are free
  *
- * Also keeps what is used, promised and wanted together within memory.max.
+ * Also keeps what is used, promised and wanted together within memory.max, and
+ * within memory.high as far as cache goes.
  * Return: 0, or -EAGAIN when the cache was not enough.
  */
 int room_evict(struct core *c, u32 dom, u32 nr)
 {
 	struct kv_domain *d = &c->domains[dom];
+	u32 mark = min(d->max_blocks, d->high_blocks);
 
 	/* A span that falls empty now is wanted, not to be given away. */
 	d->keep_spans = 1;
 	while (d->lru_head != CORE_NONE && (domain_slack(d) < nr ||
-	       (u64)domain_used(d) + d->reserved + nr > d->max_blocks))
+	       (u64)domain_used(d) + d->reserved + nr > mark))
 		index_evict(c, d->lru_head);
 	d->keep_spans = 0;
 	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
@@ -166,22 +171,71 @@ static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
 }
 
 /*
- * Best victim of any other domain of the tenant that comes after @want.  The
- * memory of another tenant's residents cannot change over to this one.
+ * Blocks that the domain of @s would hold less without its family, or more
+ * than that: what members share among themselves is counted for the first, what
+ * they share with others too.
  */
-static struct kv_seq *victim_elsewhere(const struct core *c, u32 dom,
-				       const struct kv_seq *want)
+static u32 family_size(const struct core *c, const struct kv_seq *s)
+{
+	u32 first = seq_index(c, s), nr = s->nr_blocks, i, n;
+
+	for (i = s->fam_next; i != first; i = c->seqs[i].fam_next) {
+		const struct kv_seq *m = &c->seqs[i];
+
+		if (m->state != KVMM_SEQ_READY && m->state != KVMM_SEQ_MARKED)
+			continue;
+		for (n = m->nr_blocks; n-- > 0;)
+			if (c->blocks[table_get(c, m, n)].nr_map == 1)
+				nr++;
+	}
+	return nr;
+}
+
+/* Victims of other domains are looked for in this order. */
+enum victim_rank {
+	RANK_HIGH,		/* its domain is above memory.high */
+	RANK_SURPLUS,		/* above what memory.low protects */
+	RANK_LOW,		/* above what memory.min protects */
+	RANK_NEVER,
+};
+
+static u32 victim_rank(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 nr = d->emin || d->elow ? family_size(c, s) : 0;
+
+	if (!limit_may_lose(d, nr, true))
+		return RANK_NEVER;
+	if (!limit_may_lose(d, nr, false))
+		return RANK_LOW;
+	return limit_above_high(d) ? RANK_HIGH : RANK_SURPLUS;
+}
+
+/*
+ * Best victim of any other domain of the tenant: one that comes after @want,
+ * or any if @promised.  The memory of another tenant's residents cannot change
+ * over to this one.
+ */
+static struct kv_seq *victim_elsewhere(const struct core *c,
+				       const struct kv_seq *want, bool promised,
+				       u32 *rank)
 {
 	struct kv_seq *best = NULL, *s;
-	u32 i;
+	u32 i, r;
 
+	*rank = RANK_NEVER;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (i == dom || !c->domains[i].used ||
-		    c->domains[i].tenant != c->domains[dom].tenant)
+		if (i == want->domain || !c->domains[i].used ||
+		    c->domains[i].tenant != seq_domain(c, want)->tenant)
 			continue;
 		s = victim_of(c, &c->domains[i]);
-		if (s && worse(s, want) && (!best || worse(s, best)))
+		if (!s || (!promised && !worse(s, want)))
+			continue;
+		r = victim_rank(c, s);
+		if (r < *rank || (best && r == *rank && worse(s, best))) {
 			best = s;
+			*rank = r;
+		}
 	}
 	return best;
 }
@@ -253,17 +307,74 @@ bool growth_waits(const struct core *c, const struct kv_seq *s)
 	return false;
 }
 
+/* Has @other clearly more than its part of the surplus, beside @d? */
+static bool has_more(const struct kv_domain *other, const struct kv_domain *d)
+{
+	u64 span = other->span_blocks * other->block_bytes >> 10;
+
+	return limit_share(other) > limit_share(d) / 8 * 9 + 2 * span;
+}
+
 static struct kv_seq *victim_choose(const struct core *c,
 				    const struct kv_seq *want, u32 nr)
 {
 	const struct kv_domain *d = seq_domain(c, want);
-	struct kv_seq *v = victim_of(c, d);
+	bool promised = limit_within_min(d, domain_held(d), nr);
+	struct kv_seq *own = victim_of(c, d), *other;
+	u32 rank;
 
-	if (v && v->family != want->family)
-		return v;
+	if (own && own->family == want->family)
+		own = NULL;
 	if (domain_limited(d, nr))
-		return NULL;
-	return victim_elsewhere(c, want->domain, want);
+		return own;
+	other = victim_elsewhere(c, want, promised, &rank);
+	if (!other || !own)
+		return other ? other : own;
+	if (promised || (rank == RANK_HIGH && !limit_above_high(d)) ||
+	    (rank == RANK_SURPLUS && has_more(seq_domain(c, other), d)))
+		return other;
+	return own;
+}
+
+/* Could @w be admitted if others of its tenant gave back what they may lose? */
+static bool reachable(struct core *c, const struct kv_seq *w)
+{
+	const struct kv_domain *d = seq_domain(c, w);
+	u32 total = tokens_to_blocks(d, w->nr_ids);
+
+	return !domain_limited(d, total) &&
+	       (u64)span_runs_reachable(c, w->domain) * d->span_blocks >= total;
+}
+
+/**
+ * room_for_min() - make room for an admission within memory.min
+ * @want: waits; room_plan() said -EAGAIN for the @nr blocks that it needs
+ *
+ * Its domain was promised as much, so families of other domains give way, of
+ * whatever priority, as far as their own domains are not protected.
+ * Return: 0: room_plan() was happy; -EAGAIN: later, or never.
+ */
+int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
+{
+	const struct kv_domain *d = seq_domain(c, want);
+	struct kv_seq *v;
+	u32 rank;
+	int err;
+
+	do {
+		if (!limit_within_min(d, domain_held(d), nr) ||
+		    !reachable(c, want))
+			return -EAGAIN;
+		if (marked_anywhere(c, d->tenant))
+			return -EAGAIN;
+		v = victim_elsewhere(c, want, true, &rank);
+		if (!v)
+			return -EAGAIN;
+		core_count(c, CORE_EV_preempt_min, 1);
+		family_mark(c, v);
+		err = room_plan(c, want->domain, nr, spare);
+	} while (err == -EAGAIN);
+	return err;
 }
 
 /* Does nobody but the family of @s run in its domain? */
@@ -375,14 +486,17 @@ static struct kv_seq *first_waiter(const struct core *c,
 }
 
 /* Does @w wait past its time for what other domains of its tenant hold? */
-static bool starves(const struct core *c, const struct kv_seq *w)
+static bool starves(struct core *c, const struct kv_seq *w)
 {
-	const struct kv_domain *d = seq_domain(c, w);
-	u32 total = tokens_to_blocks(d, w->nr_ids);
+	return c->now - w->since >= core_cfg(c)->starve_ns && reachable(c, w);
+}
 
-	return c->now - w->since >= core_cfg(c)->starve_ns &&
-	       !domain_limited(d, total) &&
-	       (u64)span_runs_reachable(c, w->domain) * d->span_blocks >= total;
+/* Is the domain's first waiter one for whom others should hold back? */
+bool waiter_reachable(struct core *c, u32 dom)
+{
+	const struct kv_seq *w = first_waiter(c, &c->domains[dom]);
+
+	return w && reachable(c, w);
 }
 
 /**
@@ -391,7 +505,7 @@ static bool starves(const struct core *c, const struct kv_seq *w)
  * What is taken for the longest waiter, and what is given back meanwhile, is
  * for it: else others who need less would always be there first.
  */
-bool starved_waits(const struct core *c, const struct kv_seq *s)
+bool starved_waits(struct core *c, const struct kv_seq *s)
 {
 	u32 i;
 
@@ -446,6 +560,8 @@ static struct kv_seq *victim_past_residency(const struct core *c,
 			struct kv_seq *s = &c->seqs[i];
 
 			if (past_residency(c, s, w) &&
+			    (dom == w->domain ||
+			     victim_rank(c, s) != RANK_NEVER) &&
 			    (!best || worse(s, best)))
 				best = s;
 		}

@@ -86,8 +86,11 @@ void seq_event(struct core *c, const struct kv_seq *s, u32 type)
 	event_post(c, s->client, type, seq_slot(c, s), seq_handle(c, s));
 }
 
-/* Write the status record; readers retry while seqcount is odd or changed. */
-void seq_publish(struct core *c, const struct kv_seq *s)
+/*
+ * Write the status record; readers retry while seqcount is odd or changed.
+ * What changed may count as pressure.
+ */
+void seq_publish(struct core *c, struct kv_seq *s)
 {
 	struct kvmm_seq_status *st = &c->bind[s->client].seqs[seq_slot(c, s)];
 	u32 count = st->seqcount;
@@ -104,6 +107,7 @@ void seq_publish(struct core *c, const struct kv_seq *s)
 	WRITE_ONCE(st->table[0], s->first_page);
 	/* Pairs with the acquire load of seqcount in the client. */
 	store_release(&st->seqcount, count + 2);
+	psi_task(c, s);
 }
 
 static struct kv_seq *seq_alloc(struct core *c, u32 client)
@@ -339,8 +343,10 @@ static void seq_strip(struct core *c, struct kv_seq *s)
 		run_del(c, s);
 	if (s->flags & SEQF_QUEUED)
 		wait_del(c, s);
-	if (s->state == KVMM_SEQ_MARKED)
+	if (s->state == KVMM_SEQ_MARKED) {
 		seq_domain(c, s)->nr_marked--;
+		admit_retry_all(c);	/* what it was taken for waits for it */
+	}
 	seq_drop_reservation(c, s);
 	seq_unmap_from(c, s, 0);
 	seq_drop_ids(c, s);
@@ -361,10 +367,12 @@ void seq_close_now(struct core *c, struct kv_seq *s)
 
 int seq_close(struct core *c, struct kv_seq *s)
 {
-	if (s->nr_steps)
+	if (s->nr_steps) {
 		s->flags |= SEQF_CLOSING;
-	else
+		psi_task(c, s);
+	} else {
 		seq_close_now(c, s);
+	}
 	return 0;
 }
 
@@ -380,7 +388,8 @@ static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 	core_count(c, CORE_EV_recompute_tokens, s->valid_len);
 	s->lost_len = s->valid_len;
 	seq_strip(c, s);
-	s->flags &= ~(SEQF_MATCHED | SEQF_SWAPPED | SEQF_PAGEDOUT);
+	s->flags &= ~(SEQF_MATCHED | SEQF_SWAPPED | SEQF_PAGEDOUT |
+		      SEQF_REFUSED);
 	s->flags |= SEQF_PREEMPTED;
 	s->state = state;
 	s->reason = reason;

@@ -248,8 +248,17 @@ static void span_evict_cached(struct core *c, u32 first)
 			index_evict(c, i);
 }
 
-/* Would the span's memory be of use to @dom, and can its owner spare it? */
-static bool span_can_steal(const struct core *c, u32 first, u32 dom)
+/* What a run of extents costs those who have it; passes go in this order. */
+enum run_cost {
+	RUN_FREE,		/* nothing */
+	RUN_CACHE,		/* cache above what is protected */
+	RUN_LOW,		/* cache below somebody's memory.low */
+	NR_RUN_COSTS,
+	RUN_NONE = NR_RUN_COSTS	/* cannot be had */
+};
+
+/* Would the span's memory be of use to @dom, and what does it cost? */
+static u32 span_cost(const struct core *c, u32 first, u32 dom)
 {
 	const struct kv_span *sp = &c->spans[first];
 	const struct kv_domain *owner = &c->domains[sp->domain];
@@ -257,19 +266,24 @@ static bool span_can_steal(const struct core *c, u32 first, u32 dom)
 	u32 e;
 
 	if (!sp->nr_extents || sp->domain == dom ||
-	    sp->nr_free + sp->nr_cached != sp->nr_blocks ||
-	    !span_can_spare(owner, sp->nr_free))
-		return false;
-	if (owner->tenant == tenant)
-		return true;
-	/* It has to be made anew, which may be of no use just now. */
-	if (c->tenants[owner->tenant].ghosts ||
-	    c->now < c->head->create_after)
-		return false;
-	for (e = first; e < first + sp->nr_extents; e++)
-		if (c->extents[e].sent)
-			return false;
-	return true;
+	    sp->nr_free + sp->nr_cached != sp->nr_blocks)
+		return RUN_NONE;
+	if (owner->tenant != tenant) {
+		/* To be made anew, which may be of no use just now. */
+		if (c->tenants[owner->tenant].ghosts ||
+		    c->now < c->head->create_after)
+			return RUN_NONE;
+		for (e = first; e < first + sp->nr_extents; e++)
+			if (c->extents[e].sent)
+				return RUN_NONE;
+	}
+	if (!sp->nr_cached)
+		return RUN_FREE;
+	if (limit_may_lose(owner, owner->lost + sp->nr_cached, false))
+		return RUN_CACHE;
+	if (limit_may_lose(owner, owner->lost + sp->nr_cached, true))
+		return RUN_LOW;
+	return RUN_NONE;
 }
 
 /* Nothing is taken off yet. */
@@ -277,49 +291,84 @@ static void spares_reset(struct core *c)
 {
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		c->domains[i].spare = c->domains[i].nr[BLK_FREE] -
-				      c->domains[i].reserved;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+
+		d->spare = d->nr[BLK_FREE] - d->reserved;
+		d->lost = 0;
+	}
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)
 		c->spans[i].counted = 0;
 }
 
-/*
- * Can @dom have the run at @first?  In pass 0 only if that costs no cache, in
- * pass 1 only if it does.  What the owners of its spans can spare is taken off
- * kv_domain.spare, once for each span.
- */
-static bool run_possible(struct core *c, u32 dom, u32 first, u32 pass)
+/* Take the span of @e off what its owner has, in the name of a run. */
+static void run_take(struct core *c, u32 first, u32 e, u32 cost)
 {
-	const struct kv_domain *d = &c->domains[dom];
-	bool costs = false;
+	struct kv_span *sp = &c->spans[c->extents[e].span];
+	struct kv_domain *owner = &c->domains[sp->domain];
+
+	sp->counted = first + 1;
+	sp->cost = cost;
+	owner->spare -= sp->nr_free;
+	owner->lost += sp->nr_cached;
+}
+
+/* Put back what was taken in the name of the run, up to extent @end. */
+static void run_untake(struct core *c, u32 first, u32 end)
+{
 	u32 e;
 
-	for (e = first; e < first + d->span_extents; e++) {
-		u32 span = c->extents[e].span;
+	for (e = first; e < end; e++) {
+		struct kv_domain *owner;
+		struct kv_span *sp;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		sp = &c->spans[c->extents[e].span];
+		if (sp->counted != first + 1)
+			continue;
+		owner = &c->domains[sp->domain];
+		owner->spare += sp->nr_free;
+		owner->lost -= sp->nr_cached;
+		sp->counted = 0;
+	}
+}
+
+/*
+ * Can @dom have the run at @first at exactly that cost?  What the owners of
+ * its spans can spare is taken off kv_domain.spare, and what they lose is
+ * added to kv_domain.lost, once for each span.
+ */
+static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 end = first + d->span_extents, worst = RUN_FREE, e;
+
+	for (e = first; e < end; e++) {
+		struct kv_span *sp;
+		u32 one;
 
 		if (extent_fits(c, e, d->tenant, true))
 			continue;
-		if (c->extents[e].state != EXT_SPAN ||
-		    !span_can_steal(c, span, dom))
-			return false;
-		costs |= c->spans[span].nr_cached != 0;
+		if (c->extents[e].state != EXT_SPAN)
+			break;
+		sp = &c->spans[c->extents[e].span];
+		if (sp->counted == first + 1 && sp->pass != cost)
+			return false;	/* counted in an earlier pass */
+		if (!sp->counted) {
+			one = span_cost(c, c->extents[e].span, dom);
+			if (one == RUN_NONE ||
+			    c->domains[sp->domain].spare < sp->nr_free)
+				break;
+			run_take(c, first, e, one);
+			sp->pass = cost;
+		}
+		worst = max(worst, sp->cost);
 	}
-	if (costs != pass)
-		return false;
-	for (e = first; e < first + d->span_extents; e++) {
-		struct kv_span *sp = &c->spans[c->extents[e].span];
-		struct kv_domain *owner;
-
-		if (c->extents[e].state != EXT_SPAN || sp->counted)
-			continue;
-		owner = &c->domains[sp->domain];
-		if (owner->spare < sp->nr_free)
-			return false;
-		owner->spare -= sp->nr_free;
-		sp->counted = 1;
-	}
-	return true;
+	if (e == end && worst == cost)
+		return true;
+	run_untake(c, first, e);
+	return false;
 }
 
 /**
@@ -331,26 +380,52 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 pass)
  */
 u32 span_runs_possible(struct core *c, u32 dom)
 {
-	u32 nr = c->domains[dom].span_extents, runs = 0, pass, i;
+	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i;
 
 	spares_reset(c);
-	for (pass = 0; pass < 2; pass++)
+	for (cost = 0; cost < NR_RUN_COSTS; cost++)
 		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
-			runs += run_possible(c, dom, i, pass);
+			runs += run_possible(c, dom, i, cost);
 	return runs;
 }
 
-/* How many spans could the domain have if its tenant had nothing else? */
-u32 span_runs_reachable(const struct core *c, u32 dom)
+/* Could the extent be the domain's if whoever may lose it lost it? */
+static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 {
-	u32 tenant = c->domains[dom].tenant, runs = 0, i, e;
-	u32 nr = c->domains[dom].span_extents;
+	u32 tenant = c->domains[dom].tenant, used;
+	struct kv_domain *owner;
+	struct kv_span *sp;
 
+	if (extent_fits(c, e, tenant, true))
+		return true;
+	if (c->extents[e].state == EXT_ABSENT || c->extents[e].tenant != tenant)
+		return false;
+	if (c->extents[e].state != EXT_SPAN)
+		return true;
+	sp = &c->spans[c->extents[e].span];
+	if (sp->domain == dom || sp->counted)
+		return true;
+	owner = &c->domains[sp->domain];
+	used = sp->nr_blocks - sp->nr_free;
+	if (used && !limit_may_lose(owner, owner->lost + used, true))
+		return false;
+	sp->counted = first + 1;
+	owner->lost += used;
+	return true;
+}
+
+/*
+ * How many spans could the domain have if its tenant had nothing else, but
+ * what memory.min protects?
+ */
+u32 span_runs_reachable(struct core *c, u32 dom)
+{
+	u32 runs = 0, i, e, nr = c->domains[dom].span_extents;
+
+	spares_reset(c);
 	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
 		for (e = i; e < i + nr; e++)
-			if (!extent_fits(c, e, tenant, true) &&
-			    (c->extents[e].state == EXT_ABSENT ||
-			     c->extents[e].tenant != tenant))
+			if (!extent_reachable(c, e, dom, i))
 				break;
 		runs += e == i + nr;
 	}
@@ -377,27 +452,75 @@ static bool run_clear(struct core *c, u32 dom, u32 first)
 	return true;
 }
 
+/* The largest share among those who would lose the run. */
+static u64 run_share(const struct core *c, u32 dom, u32 first)
+{
+	u64 share = 0;
+	u32 e;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++)
+		if (c->extents[e].state == EXT_SPAN)
+			share = max(share, limit_share(&c->domains[
+				c->spans[c->extents[e].span].domain]) + 1);
+	return share;
+}
+
+/* Who is about to lose what memory.low protects is told. */
+static void run_note_low(struct core *c, u32 dom, u32 first)
+{
+	u32 e;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++)
+		if (c->extents[e].state == EXT_SPAN &&
+		    c->extents[e].span == e)
+			c->domains[c->spans[e].domain].nr_low_events++;
+}
+
+/* The run at that cost whose owners have most beyond their part. */
+static u32 run_choose(struct core *c, u32 dom, u32 cost)
+{
+	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
+	u64 most = 0;
+
+	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
+		if (!run_possible(c, dom, i, cost))
+			continue;
+		run_untake(c, i, i + nr);
+		if (best == CORE_NONE || run_share(c, dom, i) > most) {
+			best = i;
+			most = run_share(c, dom, i);
+		}
+		if (cost == RUN_FREE)
+			break;
+	}
+	return best;
+}
+
 /**
  * span_steal() - take back spans of other domains that hold only cache
  *
- * Those of one run.  Blocks that an open step still copies from turn QUIESCING
- * on eviction, those that a copy out reads LIMBO, and keep the span; then
- * another run is tried at the next event.
+ * Those of one run: of what costs nothing if there is any, then from whoever
+ * has the largest share.  Blocks that an open step still copies from turn
+ * QUIESCING on eviction, those that a copy out reads LIMBO, and keep the span;
+ * then another run is tried at the next event.
  *
  * Return: true when extents became free.
  */
 bool span_steal(struct core *c, u32 dom)
 {
-	u32 nr = c->domains[dom].span_extents, pass, i;
+	u32 cost, run;
 
 	spares_reset(c);
-	for (pass = 0; pass < 2; pass++)
-		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
-			if (run_possible(c, dom, i, pass)) {
-				if (run_clear(c, dom, i))
-					return true;
-				c->domains[dom].retry = 1;
-				return false;
-			}
+	for (cost = 0; cost < NR_RUN_COSTS; cost++) {
+		run = run_choose(c, dom, cost);
+		if (run == CORE_NONE)
+			continue;
+		if (cost == RUN_LOW)
+			run_note_low(c, dom, run);
+		if (run_clear(c, dom, run))
+			return true;
+		c->domains[dom].retry = 1;
+		return false;
+	}
 	return false;
 }

@@ -26,6 +26,7 @@
 	x(prefix_evict,		"cached blocks dropped from the prefix index") \
 	x(preempt_mark,		"sequences marked as victims in an open step") \
 	x(preempt_recompute,	"sequences preempted by recompute")	\
+	x(preempt_min,		"families preempted to reach another's memory.min") \
 	x(recompute_tokens,	"valid tokens lost by preemption, before any is found again")	\
 	x(preempt_swap,		"sequences preempted by swap")		\
 	x(swap_fallback,	"families that no tier had room for: recomputed") \
@@ -62,6 +63,7 @@
 	x(client_death,		"clients that died or were cut off")	\
 	x(client_kill,		"clients killed: a step past its deadline") \
 	x(quarantine,		"blocks that a dead client might still write") \
+	x(psi_trigger,		"pressure triggers that fired")		\
 	x(client_eproto,	"clients expelled for a forged index")	\
 	x(req_refused,		"requests refused as malformed")
 

@@ -232,10 +232,14 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 		s->nr_steps++;
 		s->last_step = step;
 		s->end[slot] = e->end;
+		s->flags &= ~SEQF_REFUSED;
+		psi_task(c, s);
 		core_count(c, CORE_EV_grant, 1);
 	} else if (err == -EAGAIN || err == -EDQUOT) {
 		res->limiting_pool = 0;
 		c->clients[client].again = c->now;
+		s->flags |= SEQF_REFUSED;
+		psi_task(c, s);
 		core_count(c, CORE_EV_grant_again, 1);
 	} else if (err == -ESTALE) {
 		core_count(c, CORE_EV_grant_stale, 1);
@@ -400,6 +404,7 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot)
 	seq_trim_to_cover(c, s);
 	if (s->nr_steps)
 		return;
+	psi_task(c, s);
 	if (s->flags & SEQF_CLOSING) {
 		u32 kin = s->fam_next;
 

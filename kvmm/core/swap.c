@@ -93,6 +93,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 
 	run_del(c, s);
 	d->nr_marked--;
+	admit_retry_all(c);	/* what it is taken for waits for it */
 	seq_drop_reservation(c, s);
 	/* From the end: leaves are older than roots on the LRU list. */
 	for (i = s->nr_blocks; i-- > 0;) {
@@ -514,5 +515,6 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 		return -EAGAIN;
 	wait_del(c, s);
 	s->flags |= SEQF_PAGEDOUT;
+	psi_task(c, s);
 	return 0;
 }

@@ -141,14 +141,23 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	for (n = 0; n < NR_BLK_STATES; n++)
 		v->blocks[n] = d->nr[n];
 	v->reserved = d->reserved;
+	v->limit[CORE_LIMIT_MIN] = d->min_bytes;
+	v->limit[CORE_LIMIT_LOW] = d->low_bytes;
+	v->limit[CORE_LIMIT_HIGH] = d->high_bytes;
+	v->limit[CORE_LIMIT_MAX] = d->max_bytes;
+	v->limit[CORE_LIMIT_WEIGHT] = d->weight;
+	v->emin_bytes = d->emin * d->block_bytes;
+	v->elow_bytes = d->elow * d->block_bytes;
 	v->max_bytes = d->max_bytes;
 	v->current_bytes = domain_used(d) * d->block_bytes;
 	v->peak_bytes = d->peak * d->block_bytes;
 	v->nr_waiting = domain_waiting(c, i);
 	v->nr_running = d->nr_running;
 	v->nr_max_events = d->nr_max_events;
+	v->nr_high_events = d->nr_high_events;
+	v->nr_low_events = d->nr_low_events;
 	v->nr_preempted = d->nr_preempted;
-	return 0;
+	return core_get_pressure(c, i, &v->pressure);
 }
 
 /* Client @i: -ERANGE past the last, -ENOENT for an unused record. */

@@ -154,9 +154,31 @@ static int show_memory(const struct proc_ctx *ctx, u64 bytes)
 	return 0;
 }
 
+int show_memory_min(const struct proc_ctx *ctx)
+{
+	return show_memory(ctx, ctx->domain->limit[CORE_LIMIT_MIN]);
+}
+
+int show_memory_low(const struct proc_ctx *ctx)
+{
+	return show_memory(ctx, ctx->domain->limit[CORE_LIMIT_LOW]);
+}
+
+int show_memory_high(const struct proc_ctx *ctx)
+{
+	return show_memory(ctx, ctx->domain->limit[CORE_LIMIT_HIGH]);
+}
+
 int show_memory_max(const struct proc_ctx *ctx)
 {
-	return show_memory(ctx, ctx->domain->max_bytes);
+	return show_memory(ctx, ctx->domain->limit[CORE_LIMIT_MAX]);
+}
+
+int show_memory_weight(const struct proc_ctx *ctx)
+{
+	seq_printf(ctx->m, "%llu\n", (unsigned long long)
+		   ctx->domain->limit[CORE_LIMIT_WEIGHT]);
+	return 0;
 }
 
 int show_memory_current(const struct proc_ctx *ctx)
@@ -171,7 +193,8 @@ int show_memory_peak(const struct proc_ctx *ctx)
 
 int show_memory_events(const struct proc_ctx *ctx)
 {
-	seq_printf(ctx->m, "max %u\npreempt %u\n",
+	seq_printf(ctx->m, "low %u\nhigh %u\nmax %u\npreempt %u\n",
+		   ctx->domain->nr_low_events, ctx->domain->nr_high_events,
 		   ctx->domain->nr_max_events, ctx->domain->nr_preempted);
 	return 0;
 }

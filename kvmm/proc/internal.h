@@ -40,6 +40,7 @@ enum {
  * @need:       NEED_*: what the rest of it was asked for
  * @events:     by CORE_EV_*
  * @pool:       the device pool
+ * @pressure:   of the node
  * @tier:       the lower pools by number; all zero: not there
  * @nr_domains: used entries of proc.domains
  * @nr_clients: used entries of proc.clients
@@ -48,6 +49,7 @@ struct proc_node {
 	u32			need;
 	u64			events[NR_CORE_EVENTS];
 	struct core_pool_view	pool;
+	struct core_pressure_view pressure;
 	struct core_tier_view	tier[CORE_NR_POOLS];
 	u32			nr_domains;
 	u32			nr_clients;
@@ -116,20 +118,32 @@ struct proc_ctx {
 	  "one line a swap area: state, transfers, errors")		\
 	x("swapstat", 0444, 0, show_swapstat,				\
 	  "swapd and the requests to it")				\
+	x("pressure/memory", 0444, NEED_POOL, show_pressure,		\
+	  "time lost for want of memory, as in the kernel")		\
 	x("domains", 0444, NEED_DOMAINS, show_domains,			\
 	  "one line a domain")						\
 	x("domain/NAME/status", 0444, 0, show_domain_status,		\
 	  "one domain: shape, blocks, sequences")			\
 	x("domain/NAME/blockstates", 0444, 0, show_domain_blocks,	\
 	  "its blocks by state")					\
+	x("domain/NAME/memory.min", 0444, 0, show_memory_min,		\
+	  "what others never take, bytes")				\
+	x("domain/NAME/memory.low", 0444, 0, show_memory_low,		\
+	  "what others take last, bytes")				\
+	x("domain/NAME/memory.high", 0444, 0, show_memory_high,		\
+	  "above it new sequences wait, bytes or max")			\
 	x("domain/NAME/memory.max", 0444, 0, show_memory_max,		\
 	  "limit that is never exceeded, bytes or max")			\
+	x("domain/NAME/memory.weight", 0444, 0, show_memory_weight,	\
+	  "its part of what nobody is promised, 100 by default")	\
 	x("domain/NAME/memory.current", 0444, 0, show_memory_current,	\
 	  "bytes charged now")						\
 	x("domain/NAME/memory.peak", 0444, 0, show_memory_peak,		\
 	  "most bytes ever charged")					\
 	x("domain/NAME/memory.events", 0444, 0, show_memory_events,	\
 	  "how often its limit or somebody's need was felt")		\
+	x("domain/NAME/memory.pressure", 0444, 0, show_memory_pressure,	\
+	  "time that its sequences lost for want of memory")		\
 	x("clients", 0444, NEED_CLIENTS, show_clients,			\
 	  "one line an attached process")				\
 	x("client/ID/status", 0444, NEED_DOMAINS, show_client_status,	\

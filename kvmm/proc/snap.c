@@ -67,6 +67,7 @@ static void snap_node(struct core *core, void *arg)
 	if (node->need & NEED_POOL) {
 		core_get_events(core, node->events);
 		core_get_pool(core, &node->pool);
+		(void)core_get_pressure(core, CORE_NONE, &node->pressure);
 	}
 	if (node->need & NEED_TIERS)
 		snap_tiers(core, node);

@@ -49,6 +49,9 @@ static const u32 refused_verbs = BIT(KVMM_OP_SEQ_REMAP) |
 				 BIT(KVMM_OP_SEQ_TRIM) |
 				 BIT(KVMM_NR_OPS);
 
+/* Nanoseconds over all seeds: as the core accounts for them, and in truth. */
+static u64 stalls[CORE_PSI_NR_KINDS][2];
+
 static bool off;
 
 /* Count, or not: the seed is being run a second time. */
@@ -122,6 +125,15 @@ static void print_table(const char *title, u64 table[][NR_ERRORS])
 	}
 }
 
+/* Stall time of one seed's domain: as accounted, and in truth. */
+void cover_pressure(u32 kind, u64 core, u64 truth)
+{
+	if (off)
+		return;
+	stalls[kind][0] += core;
+	stalls[kind][1] += truth;
+}
+
 /**
  * cover_report() - print the table of what happened
  * @judge: enough seeds ran that what never happened is a failure
@@ -143,6 +155,11 @@ u32 cover_report(bool judge)
 	for (i = 0; i < NR_NOTES && notes[i]; i++)
 		printf("  %-44s %llu\n", notes[i],
 		       (unsigned long long)note_counts[i]);
+	printf("  stalled some: %.3f s, in truth %.3f s; full: %.3f s, in truth %.3f s\n",
+	       (double)stalls[CORE_PSI_SOME][0] / 1e9,
+	       (double)stalls[CORE_PSI_SOME][1] / 1e9,
+	       (double)stalls[CORE_PSI_FULL][0] / 1e9,
+	       (double)stalls[CORE_PSI_FULL][1] / 1e9);
 	if (!judge)
 		return 0;
 

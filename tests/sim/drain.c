@@ -321,11 +321,14 @@ void world_drain(struct sim *w)
 {
 	w->draining = true;
 	LOG(w, "the end begins");
+	limit_lift_all(w);
+	laws_after_event(w);
 	drain_until(w, false);
 	wake_up(w);
 	drain_until(w, true);
 	settle(w);
 	laws_final(w);
+	laws_pressure(w);
 	if (!any_haunted(w))
 		take_all(w);
 	settle(w);

@@ -14,15 +14,17 @@
 /* From one look to the next, which is at most one event later. */
 static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY),
+	/* Admitted, and taken in the same event for what another is promised. */
 	[KVMM_SEQ_WAITING]	= S(READY) | S(RESTORING) | S(FAILED) |
-				  S(CLOSED),
+				  S(RECOMPUTE) | S(SWAPPED) | S(CLOSED),
 	[KVMM_SEQ_READY]	= S(MARKED) | S(RECOMPUTE) | S(SWAPPED) |
 				  S(RESTORING) | S(CLOSED),
 	[KVMM_SEQ_MARKED]	= S(RECOMPUTE) | S(SWAPPED) | S(RESTORING) |
 				  S(READY) | S(CLOSED),
 	[KVMM_SEQ_SWAPPED]	= S(RESTORING) | S(READY) | S(RECOMPUTE) |
 				  S(CLOSED),
-	[KVMM_SEQ_RESTORING]	= S(READY) | S(RECOMPUTE) | S(CLOSED),
+	[KVMM_SEQ_RESTORING]	= S(READY) | S(RECOMPUTE) | S(SWAPPED) |
+				  S(CLOSED),
 	[KVMM_SEQ_RECOMPUTE]	= S(WAITING) | S(READY) | S(RESTORING) |
 				  S(FAILED) | S(CLOSED),
 	[KVMM_SEQ_FAILED]	= S(CLOSED),
@@ -41,9 +43,21 @@ static bool epoch_right(const struct sim_seen *was,
 		want = 1;
 	else if (lost && was->state != KVMM_SEQ_MARKED)
 		want = 1;
+	else if (st->state == KVMM_SEQ_SWAPPED &&
+		 was->state == KVMM_SEQ_RESTORING)
+		want = 1;	/* it was back, and is taken again */
 	/* Swapped, and what was below is lost or too much to come back. */
 	return rise == want || (lost && rise == want + 1 &&
 				was->state != KVMM_SEQ_SWAPPED);
+}
+
+/* Was anybody preempted in this event for what another domain is promised? */
+bool laws_promise_kept(struct sim *w)
+{
+	u64 ev[NR_CORE_EVENTS];
+
+	core_get_events(w->core, ev);
+	return ev[CORE_EV_preempt_min] != w->counts[CORE_EV_preempt_min];
 }
 
 static void check_loss(struct sim *w, struct sim_client *cl, u32 slot,
@@ -61,7 +75,7 @@ static void check_loss(struct sim *w, struct sim_client *cl, u32 slot,
 	    "client %u: sequence %u went from %s to %s, epoch from %u to %u",
 	    cl->id, slot, core_seq_state_name(was->state),
 	    core_seq_state_name(st->state), was->epoch, st->seq_epoch);
-	LAW(w, w->actor_tenant == CORE_NONE ||
+	LAW(w, w->actor_tenant == CORE_NONE || laws_promise_kept(w) ||
 	    w->actor_tenant == w->dom[cl->dom].tenant || !was_ready,
 	    "law 2: client %u of tenant %u lost memory to a request of tenant %u",
 	    cl->id, w->dom[cl->dom].tenant, w->actor_tenant);
@@ -83,6 +97,7 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 	const struct kvmm_seq_status *st = &cl->status[slot];
 	struct sim_seen *was = &cl->seen[slot];
 	bool fork = was->state == KVMM_SEQ_CLOSED;
+	u32 lost = was->lost;
 
 	if (st->seqcount == was->seqcount)
 		return;
@@ -104,18 +119,26 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 			LAW(w, was->ready_events, "client %u: sequence %u is READY without an event",
 			    cl->id, slot);
 	} else {
-		/* Swapped and back in one event, it says so by its events. */
-		bool back = st->state == KVMM_SEQ_READY &&
-			    was->preempt_events && was->ready_events;
+		/*
+		 * Swapped and back in one event, or admitted and taken again,
+		 * it says so by its events.
+		 */
+		bool back = was->preempt_events && was->ready_events;
 
 		LAW(w, st->seq_epoch == was->epoch + back, "client %u: sequence %u: epoch from %u to %u while %s",
 		    cl->id, slot, was->epoch, st->seq_epoch,
 		    core_seq_state_name(st->state));
 	}
+	if (was->generation != st->generation)
+		lost = 0;
+	else if (was->preempt_events)
+		lost = was->valid;
 	*was = (struct sim_seen){ .seqcount = st->seqcount,
 				  .generation = st->generation,
 				  .state = st->state,
-				  .epoch = st->seq_epoch };
+				  .epoch = st->seq_epoch,
+				  .valid = st->valid_len,
+				  .lost = lost };
 }
 
 /**
@@ -136,7 +159,8 @@ void laws_event_posted(struct sim *w, struct sim_client *cl)
 			    cl->id, ev->index);
 			continue;
 		}
-		if (ev->type == KVMM_EV_SHUTDOWN)
+		if (ev->type == KVMM_EV_SHUTDOWN ||
+		    ev->type == KVMM_EV_PRESSURE)
 			continue;
 		LAW(w, ev->index < cl->info.max_seqs, "client %u: event %u of sequence %u",
 		    cl->id, ev->type, ev->index);
@@ -213,7 +237,8 @@ static void check_counters(struct sim *w)
 			continue;
 		for (n = 1; n < ARRAY_SIZE(d.blocks); n++)
 			used += d.blocks[n];
-		LAW(w, d.current_bytes <= d.max_bytes, "domain %u has %llu bytes, its max is %llu",
+		LAW(w, d.current_bytes <= max(d.max_bytes, w->limit[i].use),
+		    "domain %u has %llu bytes, its max is %llu",
 		    i, (unsigned long long)d.current_bytes,
 		    (unsigned long long)d.max_bytes);
 	}
@@ -269,6 +294,8 @@ void laws_after_event(struct sim *w)
 	}
 	w->actor_tenant = CORE_NONE;
 	check_counters(w);
+	pressure_account(w);
+	laws_limits(w);
 	laws_tiers(w);
 	if (w->nr_blocks_max <= 512 || w->event % 256 == 0)
 		check_walkers(w);

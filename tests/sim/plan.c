@@ -30,14 +30,6 @@ static const struct shape shapes[] = {
 	{ 4, 2, 8, 8, 4 },
 };
 
-static u32 pick(struct rng *r, const u32 *from, u32 nr)
-{
-	return from[rng_below(r, nr)];
-}
-
-#define PICK(r, ...)							\
-	pick(r, (const u32[]){ __VA_ARGS__ },				\
-	     sizeof((const u32[]){ __VA_ARGS__ }) / sizeof(u32))
 
 /*
  * Slots of the lower tiers have 8 KiB and more where blocks have one, so a
@@ -152,12 +144,15 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 		req->limits[0].max = w->cfg.pool_bytes /
 				     rng_range(r, 2, 5) +
 				     rng_below(r, 4096);
-	req->weight = 100;
+	limit_draw(w, req);
 	d->uid = domain_uid(w, d);
 	/* Drawn twice it is one domain, and has one limit. */
 	for (n = 0; n < i; n++)
-		if (w->dom[n].uid == d->uid)
-			req->limits[0].max = w->dom[n].req.limits[0].max;
+		if (w->dom[n].uid == d->uid) {
+			memcpy(req->limits, w->dom[n].req.limits,
+			       sizeof(req->limits));
+			req->weight = w->dom[n].req.weight;
+		}
 }
 
 static void draw_load(struct sim *w)
@@ -205,6 +200,7 @@ static void draw_moves(struct sim *w)
 	p->areas = PICK(r, 0, 5, 20, 60);
 	p->stall = PICK(r, 0, 0, 0, 30);
 	p->stall_ns = rng_range(r, 100, 1500) * SIM_MS;
+	p->operator = PICK(r, 0, 0, 5, 30);
 	w->cfg.io_deadline_ns = PICK(r, 0, 50, 200, 800) * SIM_MS;
 }
 

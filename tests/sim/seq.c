@@ -161,6 +161,7 @@ static void seq_lost(struct sim_seq *q)
 	q->paged_out = false;
 	q->ids_done = false;
 	q->rewind = false;
+	q->refused = false;
 	q->ids_sent = 0;
 	q->valid = 0;
 	q->dev_len = 0;

@@ -253,6 +253,7 @@ int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
 
 	sqe->arg_len = len;
 	w->actor_tenant = w->dom[cl->dom].tenant;
+	w->actor_domain = cl->info.domain;
 	status = core_req_check(w->core, cl->id, sqe, w->args, len, &req);
 	if (status == -EPROTO) {
 		expel(w, cl);

@@ -58,6 +58,7 @@
  * @ids_sent:  of the next match
  * @ids_total: that the match is to have
  * @resv:      tokens that the last admission promised room for
+ * @refused:   its last BEGIN found no memory
  * @epoch:     as the client believes
  * @arrived:   epoch at the end of the last match
  * @table:     the client's copy, refreshed only from table_lo on
@@ -72,6 +73,7 @@ struct sim_seq {
 	bool	rewind;
 	bool	spoiled;
 	bool	ids_done;
+	bool	refused;
 	u32	slot;
 	u64	handle;
 	u64	salt;
@@ -128,12 +130,17 @@ enum sim_client_state {
 	SIM_DEAD,		/* the core knows; its device may still write */
 };
 
-/* What was last seen of a status record. */
+/*
+ * What was last seen of a status record; @lost: what was valid before its
+ * memory was last taken.
+ */
 struct sim_seen {
 	u32	seqcount;
 	u32	generation;
 	u32	state;
 	u32	epoch;
+	u32	valid;
+	u32	lost;
 	u32	ready_events;
 	u32	preempt_events;
 };
@@ -295,9 +302,31 @@ struct sim_plan {
 	u32	damage;		/* permille of writes that are not what they say */
 	u32	swapd_death;	/* permille of answers */
 	u32	areas;		/* permille of events that switch one on or off */
+	u32	operator;	/* permille of events */
 	u32	stall;		/* permille that are not answered for stall_ns */
 	u64	stall_ns;
 	bool	prios;
+};
+
+/**
+ * struct sim_pressure - a domain's stalls, from outside
+ * @tasks: what was true since @since
+ * @some, @full: the core's totals when it was last looked at
+ * @core, @truth: added up over the seed, in ns
+ */
+struct sim_pressure {
+	u32	tasks;
+	u64	since;
+	u64	some;
+	u64	full;
+	u64	core[CORE_PSI_NR_KINDS];
+	u64	truth[CORE_PSI_NR_KINDS];
+};
+
+/* A domain's use when it was last looked at, and what others must leave. */
+struct sim_limit {
+	u64	use;
+	u64	kept;
 };
 
 struct sim {
@@ -334,6 +363,9 @@ struct sim {
 	bool	haunted[SIM_TENANTS];
 	struct sim_client cl[SIM_CLIENTS];
 	u32	actor_tenant;	/* whose request is being executed */
+	u32	actor_domain;
+	struct sim_pressure pressure[SIM_DOMAINS];
+	struct sim_limit limit[SIM_DOMAINS];
 	bool	draining;
 	u32	nr_finished;
 
@@ -377,6 +409,15 @@ static inline void sim_trace(struct sim *w, u64 what)
 	w->trace = mix2(w->trace, what);
 }
 
+static inline u32 pick(struct rng *r, const u32 *from, u32 nr)
+{
+	return from[rng_below(r, nr)];
+}
+
+#define PICK(r, ...)							\
+	pick(r, (const u32[]){ __VA_ARGS__ },				\
+	     sizeof((const u32[]){ __VA_ARGS__ }) / sizeof(u32))
+
 /* ---- plan.c: what a seed draws ---- */
 void plan_draw(struct sim *w);
 
@@ -414,6 +455,17 @@ bool tier_act_answer(struct sim *w);
 void tier_answer_all(struct sim *w);
 bool tier_names_extent(const struct sim *w, u32 extent);
 void tier_swapd_dies(struct sim *w);
+
+/* ---- pressure.c: stalls, measured from outside ---- */
+void pressure_start(struct sim *w);
+void pressure_account(struct sim *w);
+void laws_pressure(struct sim *w);
+
+/* ---- limit.c: promises to domains ---- */
+void limit_draw(struct sim *w, struct kvmm_attach_req *req);
+void limit_act(struct sim *w);
+void limit_lift_all(struct sim *w);
+void laws_limits(struct sim *w);
 
 /* ---- area.c: files that are swap areas at times ---- */
 void areas_start(struct sim *w);
@@ -457,6 +509,7 @@ void bad_act(struct sim *w, struct sim_client *cl);
 /* ---- laws.c ---- */
 void laws_after_event(struct sim *w);
 void laws_final(struct sim *w);
+bool laws_promise_kept(struct sim *w);
 void laws_event_posted(struct sim *w, struct sim_client *cl);
 void laws_check_kill(struct sim *w, struct sim_client *cl, int reason);
 u64 laws_digest(struct sim *w);
@@ -469,6 +522,7 @@ void cover_request(u16 op, int status);
 void cover_entry(u16 op, int status);
 void cover_counts(const u64 *counts);
 void cover_note(const char *what);
+void cover_pressure(u32 kind, u64 core, u64 truth);
 void cover_switch(bool on);
 u32 cover_report(bool judge);
 

@@ -166,6 +166,7 @@ static void begin_granted(struct sim *w, struct sim_client *cl,
 	*e = (struct sim_entry){ .slot = q->slot, .start = a->start,
 				 .end = a->start + a->max_tokens };
 	q->nr_steps++;
+	q->refused = false;
 	nr = seq_blocks(w, cl, seq_cover(cl, q));
 	LAW(w, res->table_lo == KVMM_NO_INDEX ? nr == q->nr_table :
 	    res->table_lo <= q->nr_table && res->table_lo < nr,
@@ -204,6 +205,7 @@ static void begin_refused(struct sim *w, struct sim_client *cl,
 	LAW(w, res->limiting_pool == 0, "client %u: -EAGAIN without a pool",
 	    cl->id);
 	cl->again_at = w->now;
+	q->refused = true;
 	/* Room for an admitted prompt was promised, but for copies of tails. */
 	LAW(w, lost || cl->nr_acks || w->cfg.nr_tables ||
 	    a->start + a->max_tokens > q->resv ||
@@ -481,6 +483,8 @@ static void end_judge(struct sim *w, struct sim_client *cl,
 	LAW(w, res->valid_len == a->valid_len, "client %u: END of %llx at %u is answered with %u",
 	    cl->id, (unsigned long long)a->seq, a->valid_len, res->valid_len);
 	q->valid = a->valid_len;
+	/* It may be taken in this very event: it is known to have had this. */
+	cl->seen[q->slot].valid = q->valid;
 	LOG(w, "  %llx is valid up to %u", (unsigned long long)a->seq,
 	    q->valid);
 }

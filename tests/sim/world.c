@@ -251,6 +251,10 @@ static void world_event(struct sim *w)
 		area_act(w);
 		return;
 	}
+	if (rng_chance(&w->rng, w->plan.operator)) {
+		limit_act(w);
+		return;
+	}
 	if (r < 8) {
 		world_time(w);
 	} else if (r < 20 && w->nr_creating) {
@@ -307,6 +311,7 @@ void world_run(struct sim *w)
 
 	rng_seed(&w->rng, w->seed);
 	w->actor_tenant = CORE_NONE;
+	w->actor_domain = CORE_NONE;
 	w->now = 1000 * SIM_MS;
 	plan_draw(w);
 	world_alloc(w);
@@ -319,6 +324,7 @@ void world_run(struct sim *w)
 	    w->nr_extents, (unsigned long long)w->cfg.extent_size / 1024,
 	    w->plan.nr_domains, w->plan.max_live, w->cfg.max_steps);
 	areas_start(w);
+	pressure_start(w);
 
 	while (w->event < w->plan.nr_events) {
 		world_event(w);

@@ -156,16 +156,44 @@ START_TEST(test_domain_files)
 	ck_assert_str_eq(fx_cat("domain/chat/memory.current"),
 			 "gpu0 13824\n");
 	ck_assert_str_eq(fx_cat("domain/chat/memory.peak"), "gpu0 13824\n");
+	fx.core->domains[0].nr_low_events = 1;
+	fx.core->domains[0].nr_high_events = 2;
 	fx.core->domains[0].nr_max_events = 3;
 	fx.core->domains[0].nr_preempted = 5;
 	ck_assert_str_eq(fx_cat("domain/chat/memory.events"),
-			 "max 3\npreempt 5\n");
+			 "low 1\nhigh 2\nmax 3\npreempt 5\n");
+	ck_assert_str_eq(fx_cat("domain/chat/memory.min"), "gpu0 0\n");
+	ck_assert_str_eq(fx_cat("domain/chat/memory.low"), "gpu0 0\n");
+	ck_assert_str_eq(fx_cat("domain/chat/memory.high"), "gpu0 max\n");
+	ck_assert_str_eq(fx_cat("domain/chat/memory.weight"), "100\n");
 	ck_assert_str_eq(fx_cat("domain/chat/status"),
 			 "Name:\tchat\nId:\t0\nTenant:\t0\nBlockTokens:\t16\n"
 			 "BlockBytes:\t4608\nClients:\t1\nSpans:\t1\n"
 			 "Running:\t1\nWaiting:\t0\n"
 			 "KvCurrent:\t      13 kB\nKvPeak:\t      13 kB\n"
 			 "KvReserved:\t       0 kB\n");
+}
+END_TEST
+
+/* Readers of the kernel's files can read these. */
+START_TEST(test_pressure)
+{
+	static const u32 avg[3] = { 1234, 56, 7 };
+	struct kv_psi *g;
+	u32 client, i;
+
+	ck_assert_int_eq(fx_try_attach(&fx, 1, "chat", 500000, &client), 0);
+	ck_assert_str_eq(fx_cat("pressure/memory"),
+			 "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+			 "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	g = &fx.core->domains[0].psi;
+	for (i = 0; i < 3; i++)
+		g->avg[CORE_PSI_SOME][i] = (avg[i] * 2048 + 50) / 100 + 1;
+	g->total[CORE_PSI_SOME] = 5000999;
+	g->total[CORE_PSI_FULL] = 4000;
+	ck_assert_str_eq(fx_cat("domain/chat/memory.pressure"),
+			 "some avg10=12.34 avg60=0.56 avg300=0.07 total=5000\n"
+			 "full avg10=0.00 avg60=0.00 avg300=0.00 total=4\n");
 }
 END_TEST
 
@@ -442,6 +470,7 @@ static Suite *proc_suite(void)
 	tcase_add_test(tc, test_buddyinfo_of_an_empty_pool);
 	tcase_add_test(tc, test_sys_vm_is_one_value);
 	tcase_add_test(tc, test_domain_files);
+	tcase_add_test(tc, test_pressure);
 	tcase_add_test(tc, test_no_limit_is_max);
 	tcase_add_test(tc, test_domains_table);
 	tcase_add_test(tc, test_clients_table);

@@ -147,7 +147,7 @@ START_TEST(test_ls)
 	static const char root[] =
 		"version\nuptime\nstatus\nmeminfo\nvmstat\nzoneinfo\n"
 		"buddyinfo\nextentinfo\nprefixcache\nswaps\nswapareas\n"
-		"swapstat\ndomains\ndomain/\n"
+		"swapstat\npressure/\ndomains\ndomain/\n"
 		"clients\nclient/\nsys/\n";
 
 	ck_assert_str_eq(ls(""), root);
@@ -161,8 +161,10 @@ START_TEST(test_ls)
 	ck_assert_str_eq(ls("/client/"), "0/\n1/\n");
 	ck_assert_str_eq(ls("client/1"), "status\nseqs\n");
 	ck_assert_str_eq(ls("domain/code/"),
-			 "status\nblockstates\nmemory.max\nmemory.current\n"
-			 "memory.peak\nmemory.events\n");
+			 "status\nblockstates\nmemory.min\nmemory.low\n"
+			 "memory.high\nmemory.max\nmemory.weight\n"
+			 "memory.current\n"
+			 "memory.peak\nmemory.events\nmemory.pressure\n");
 }
 END_TEST
 

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * limit.c - what a domain may have, and what others must leave it
+ *
+ * Four marks on a domain's use of the device pool, as a control group has:
+ *
+ *	max	its use never exceeds this; its own cache and sequences give
+ *		way first
+ *	high	above it new admissions wait, unless nothing of the domain
+ *		runs, and its cache gives way to its own needs; what runs may
+ *		grow
+ *	low	what is below it is taken by others when nothing else is left
+ *	min	what is below it is never taken by others; a domain that asks
+ *		for its min gets it, by preemption if need be
+ *
+ * Use is every block of the domain that is not free, its cache included: a
+ * cache within min is as safe as a sequence.  min and low of the domains that
+ * have clients may add up to more than the pool; then each has its part in
+ * proportion, as in the kernel (emin, elow).
+ *
+ * What all have beyond their protection is the surplus.  It is fair when it
+ * goes by weight, so a domain's share is its surplus over its weight: who has
+ * the smallest share is admitted first, who has the largest loses first.
+ *
+ * The lower tiers know only max, which is swap.max.
+ */
+#include "kvmm/core/internal.h"
+
+static u32 to_blocks(const struct kv_domain *d, u64 bytes)
+{
+	return (u32)min(bytes / d->block_bytes, 0xfffffffeull);
+}
+
+/* @bytes of it, when all want @sum and the pool has less. */
+static u64 in_proportion(const struct core *c, u64 bytes, u64 sum)
+{
+	u64 pool = core_cfg(c)->pool_bytes;
+
+	if (sum <= pool)
+		return bytes;
+	return (u64)((unsigned __int128)bytes * pool / sum);
+}
+
+/* Somebody's marks or clients changed: what is protected now? */
+void limit_settle(struct core *c)
+{
+	u64 sum_min = 0, sum_low = 0;
+	struct kv_domain *d;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		d = &c->domains[i];
+		if (!d->used || !d->nr_clients)
+			continue;
+		/* No more than all of it; else the sums could overflow. */
+		sum_min += min(d->min_bytes, core_cfg(c)->pool_bytes);
+		sum_low += min(d->low_bytes, core_cfg(c)->pool_bytes);
+	}
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		d = &c->domains[i];
+		if (!d->used)
+			continue;
+		d->emin = 0;
+		d->elow = 0;
+		if (!d->nr_clients)
+			continue;
+		d->emin = to_blocks(d, in_proportion(c, min(d->min_bytes,
+					core_cfg(c)->pool_bytes), sum_min));
+		d->elow = to_blocks(d, in_proportion(c, min(d->low_bytes,
+					core_cfg(c)->pool_bytes), sum_low));
+		/* What it may not have nobody need leave it. */
+		d->emin = min(d->emin, d->max_blocks);
+		d->elow = min(max(d->elow, d->emin), d->max_blocks);
+	}
+	admit_retry_all(c);
+}
+
+/* What is asked for, within what an operator said of this domain. */
+static u64 bounded(const struct kv_domain *d, u32 which, u64 asked)
+{
+	if (!(d->by_operator & BIT(which)))
+		return asked;
+	if (which == CORE_LIMIT_WEIGHT)
+		return d->operator_limit[which];
+	return min(asked, d->operator_limit[which]);
+}
+
+/* The marks that an attach message asks for; its fields were judged. */
+void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
+{
+	const struct kvmm_limits *l = &req->limits[0];
+
+	d->min_bytes = bounded(d, CORE_LIMIT_MIN, l->min);
+	d->low_bytes = bounded(d, CORE_LIMIT_LOW, l->low);
+	d->high_bytes = bounded(d, CORE_LIMIT_HIGH,
+				l->high ? l->high : KVMM_LIMIT_MAX);
+	d->max_bytes = bounded(d, CORE_LIMIT_MAX, l->max);
+	d->max_blocks = to_blocks(d, d->max_bytes);
+	d->high_blocks = to_blocks(d, d->high_bytes);
+	d->weight = (u32)bounded(d, CORE_LIMIT_WEIGHT, req->weight ?
+				 req->weight : CORE_WEIGHT_DEFAULT);
+}
+
+/* Most slots in @part, of the host pool or an area. */
+static void part_set_max(struct core *c, u32 dom, u32 pool, u64 bytes)
+{
+	struct kv_domain *part = &c->domains[part_index(c, dom, pool)];
+
+	part->max_bytes = bytes ? bytes : KVMM_LIMIT_MAX;
+	part->max_blocks = CORE_NONE;
+	if (part->used && part->max_bytes != KVMM_LIMIT_MAX)
+		part->max_blocks = to_blocks(part, part->max_bytes);
+}
+
+/* The same for the lower tiers; @dom has its parts there. */
+void limit_init_tiers(struct core *c, u32 dom,
+		      const struct kvmm_attach_req *req)
+{
+	u32 i;
+
+	part_set_max(c, dom, CORE_POOL_HOST, req->limits[1].max);
+	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++)
+		part_set_max(c, dom, i, req->limits[2].max);
+}
+
+/* May others take @nr blocks of the domain?  @last: nothing else is left. */
+bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last)
+{
+	u32 keep = last ? d->emin : d->elow;
+
+	return (u64)keep + nr <= domain_used(d);
+}
+
+/* Is a domain that holds @held and wants @nr within what it was promised? */
+bool limit_within_min(const struct kv_domain *d, u32 held, u32 nr)
+{
+	return d->emin && (u64)held + nr <= d->emin;
+}
+
+/**
+ * limit_share() - the domain's surplus, over its weight
+ *
+ * Of what it holds and was promised at admission; cache is nobody's surplus, it
+ * goes to whoever asks.
+ *
+ * Return: KiB for a weight of 100; the larger, the sooner it loses.
+ */
+u64 limit_share(const struct kv_domain *d)
+{
+	u32 held = domain_held(d);
+
+	if (held <= d->elow)
+		return 0;
+	return ((held - d->elow) * d->block_bytes >> 10) *
+	       CORE_WEIGHT_DEFAULT / d->weight;
+}
+
+/* Does the domain use more than its memory.high? */
+bool limit_above_high(const struct kv_domain *d)
+{
+	return domain_used(d) > d->high_blocks;
+}
+
+static int limit_set(struct kv_domain *d, u32 which, u64 value)
+{
+	switch (which) {
+	case CORE_LIMIT_MIN:
+		d->min_bytes = value;
+		return 0;
+	case CORE_LIMIT_LOW:
+		d->low_bytes = value;
+		return 0;
+	case CORE_LIMIT_HIGH:
+		d->high_bytes = value;
+		d->high_blocks = to_blocks(d, value);
+		return 0;
+	case CORE_LIMIT_MAX:
+		if (!to_blocks(d, value))
+			return -EINVAL;
+		d->max_bytes = value;
+		d->max_blocks = to_blocks(d, value);
+		return 0;
+	case CORE_LIMIT_WEIGHT:
+		if (!value || value > CORE_WEIGHT_MAX)
+			return -EINVAL;
+		d->weight = (u32)value;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/**
+ * core_domain_set() - an operator changes a mark of a domain
+ * @which: CORE_LIMIT_*
+ * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
+ *
+ * It stays so for whoever attaches to the domain later: what they ask for is
+ * granted up to there.  Above a lowered max cache goes at once, sequences when they next ask for
+ * memory; what can never fit any more is failed when its turn comes.
+ * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
+ * block, or no such mark.
+ */
+int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
+{
+	struct kv_domain *d;
+	int err;
+
+	if (dom >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	d = &c->domains[dom];
+	if (!d->used)
+		return -ENOENT;
+	c->now = now;
+	err = limit_set(d, which, value);
+	if (err)
+		return err;
+	d->by_operator |= BIT(which);
+	d->operator_limit[which] = value;
+	limit_settle(c);
+	(void)room_evict(c, dom, 0);
+	admit_all(c);
+	return 0;
+}

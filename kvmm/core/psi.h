@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * psi.h - pressure: records of the arena, and what the core calls
+ *
+ * The model is told in psi.c, which alone writes these records.
+ */
+#ifndef KVMM_CORE_PSI_H
+#define KVMM_CORE_PSI_H
+
+#include "kvmm/core/core.h"
+
+struct kv_seq;
+
+enum psi_class {
+	PSI_IDLE,
+	PSI_STALLED,
+	PSI_PRODUCTIVE,
+	PSI_NR_CLASSES
+};
+
+#define PSI_NR_AVGS	CORE_PSI_NR_AVGS
+#define PSI_NR_TRIGGERS	32
+#define PSI_WINDOW_MIN_NS 500000000ull
+#define PSI_WINDOW_MAX_NS 10000000000ull
+
+enum psi_kind {
+	PSI_SOME = CORE_PSI_SOME,
+	PSI_FULL = CORE_PSI_FULL,
+	PSI_NR_KINDS = CORE_PSI_NR_KINDS,
+};
+
+/**
+ * struct kv_psi - the time that a group of sequences lost
+ * @nr:       sequences of each class; that of PSI_IDLE means nothing
+ * @level:    what its clients were told last
+ * @since:    the totals are true up to then
+ * @total:    ns of stall of each kind
+ * @averaged: of those, in the averages
+ * @last_avg: when they were made
+ * @next_avg: when they are due
+ * @avg:      per cent in fixed point, over 10, 60 and 300 s
+ * @level_since: begin of the second that decides @level
+ * @level_total: totals then
+ */
+struct kv_psi {
+	u32	nr[PSI_NR_CLASSES];
+	u32	level;
+	u64	since;
+	u64	total[PSI_NR_KINDS];
+	u64	averaged[PSI_NR_KINDS];
+	u64	last_avg;
+	u64	next_avg;
+	u32	avg[PSI_NR_KINDS][PSI_NR_AVGS];
+	u64	level_since;
+	u64	level_total[PSI_NR_KINDS];
+};
+
+/**
+ * struct kv_trigger - who wants to be told of a stall
+ * @window_ns: 0: nobody
+ * @start, @start_total: where the window began
+ * @last_growth: in the one before
+ */
+struct kv_trigger {
+	u32	domain;
+	u32	kind;
+	u64	threshold_ns;
+	u64	window_ns;
+	u64	start;
+	u64	start_total;
+	u64	last_growth;
+	u64	fired;
+	u64	fired_at;
+};
+
+u32 psi_class_of(const struct core *c, const struct kv_seq *s, bool *own);
+void psi_task(struct core *c, struct kv_seq *s);
+void psi_init(const struct core *c, struct kv_psi *g);
+void psi_forget_domain(struct core *c, u32 dom);
+void psi_tick(struct core *c);
+
+#endif /* KVMM_CORE_PSI_H */

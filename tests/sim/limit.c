@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * limit.c - what domains are promised, and that nobody takes it
+ *
+ * Marks are drawn with the domains, and changed by an operator while all is
+ * going on.  A domain's use, with what it was promised at admission, falls
+ * below its memory.min only by what it does itself: never in an event in which
+ * another domain's client asks for something.
+ */
+#include "tests/sim/sim.h"
+
+/* Marks of a domain as it is drawn. */
+void limit_draw(struct sim *w, struct kvmm_attach_req *req)
+{
+	struct kvmm_limits *l = &req->limits[0];
+	struct rng *r = &w->rng;
+	u64 pool = w->cfg.pool_bytes;
+
+	req->weight = PICK(r, 100, 100, 100, 1, 300, 10000);
+	if (rng_chance(r, 300))
+		l->min = pool / rng_range(r, 2, 8);
+	if (rng_chance(r, 300))
+		l->low = pool / rng_range(r, 2, 8);
+	l->high = rng_chance(r, 200) ? pool / rng_range(r, 2, 4) :
+				       KVMM_LIMIT_MAX;
+	if (rng_chance(r, 100))
+		req->limits[1].max = w->cfg.host_bytes / 2 + 1;
+}
+
+/* An operator changes something. */
+void limit_act(struct sim *w)
+{
+	struct rng *r = &w->rng;
+	u32 dom = rng_below(r, w->cfg.max_domains + 1);
+	u32 which = rng_below(r, CORE_NR_LIMITS + 1);
+	u64 value = w->cfg.pool_bytes / rng_range(r, 1, 8);
+	struct core_domain_view v;
+	bool there = !core_get_domain(w->core, dom, &v);
+	int err;
+
+	/* Clients would have to be told what fits; check_core_limit does it. */
+	if (which == CORE_LIMIT_MAX)
+		return;
+	if (which == CORE_LIMIT_WEIGHT)
+		value = rng_range(r, 0, 10001);
+	else if (rng_chance(r, 300))
+		value = which == CORE_LIMIT_HIGH ? KVMM_LIMIT_MAX : 0;
+	err = core_domain_set(w->core, w->now, dom, which, value);
+	LOG(w, "operator: mark %u of domain %u to %llu: %d", which, dom,
+	    (unsigned long long)value, err);
+	if (dom >= w->cfg.max_domains)
+		LAW(w, err == -ERANGE, "domain %u is set: %d", dom, err);
+	else if (!there)
+		LAW(w, err == -ENOENT, "unused domain %u is set: %d", dom, err);
+	else if (which == CORE_NR_LIMITS || (which == CORE_LIMIT_WEIGHT &&
+		 (!value || value > CORE_WEIGHT_MAX)))
+		LAW(w, err == -EINVAL, "mark %u to %llu: %d", which,
+		    (unsigned long long)value, err);
+	else
+		LAW(w, !err, "mark %u to %llu: %d", which,
+		    (unsigned long long)value, err);
+}
+
+/*
+ * Cache within memory.min is kept from others for as long as somebody is
+ * attached.  So that all may end, the operator promises nothing any more.
+ */
+void limit_lift_all(struct sim *w)
+{
+	u32 i;
+
+	for (i = 0; i < w->cfg.max_domains; i++) {
+		(void)!core_domain_set(w->core, w->now, i, CORE_LIMIT_MIN, 0);
+		w->limit[i].kept = 0;
+	}
+}
+
+static u64 domain_use(const struct core_domain_view *v)
+{
+	return v->current_bytes + v->reserved * v->block_bytes;
+}
+
+/* After every event. */
+void laws_limits(struct sim *w)
+{
+	struct core_domain_view v;
+	u32 i;
+
+	for (i = 0; i < w->cfg.max_domains; i++) {
+		struct sim_limit *was = &w->limit[i];
+		u64 use;
+
+		if (core_get_domain(w->core, i, &v)) {
+			memset(was, 0, sizeof(*was));
+			continue;
+		}
+		use = domain_use(&v);
+		LAW(w, use >= min(was->use, was->kept) ||
+		    w->actor_domain == CORE_NONE || w->actor_domain == i,
+		    "domain %u has %llu bytes, had %llu and was promised %llu: taken for domain %u",
+		    i, (unsigned long long)use, (unsigned long long)was->use,
+		    (unsigned long long)was->kept, w->actor_domain);
+		was->use = use;
+		/* Its own high and max may take it lower. */
+		was->kept = min(v.emin_bytes, min(v.limit[CORE_LIMIT_HIGH],
+						  v.limit[CORE_LIMIT_MAX]));
+	}
+	w->actor_domain = CORE_NONE;
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pressure.c - the time that sequences lost, measured from outside
+ *
+ * Between two events nothing changes, so the truth is easy: after each event
+ * the world looks at the status records that the core publishes and at what
+ * its own clients did, and says for each domain whether anybody is stalled
+ * and whether anybody is productive; the time to the next event goes to what
+ * was true before it.  The core's accounts of the same time must agree.
+ *
+ * The world cannot see everything: of a sequence that was taken, had back and
+ * was taken again in one event it does not know what it had in between.  So a
+ * seed may differ by a little.
+ */
+#include "tests/sim/sim.h"
+
+#define STALLED		BIT(0)
+#define PRODUCTIVE	BIT(1)
+
+/* What the sequence is in the eyes of its client, now. */
+static u32 task_of(const struct sim_client *cl, u32 slot)
+{
+	const struct kvmm_seq_status *st = &cl->status[slot];
+	const struct sim_seen *seen = &cl->seen[slot];
+	const struct sim_seq *q = &cl->seqs[slot];
+
+	/* Closed, or its slot is not known to be used again. */
+	if (!q->used || q->closing || q->handle !=
+	    KVMM_SEQ(slot, st->generation))
+		return 0;
+	switch (st->state) {
+	case KVMM_SEQ_WAITING:
+		return q->ids_done ? STALLED : 0;
+	case KVMM_SEQ_SWAPPED:
+	case KVMM_SEQ_RESTORING:
+		return q->paged_out ? 0 : STALLED;
+	case KVMM_SEQ_RECOMPUTE:
+		return STALLED;
+	case KVMM_SEQ_READY:
+	case KVMM_SEQ_MARKED:
+		if (q->nr_steps)
+			return st->valid_len < seen->lost ? STALLED :
+							    PRODUCTIVE;
+		return q->refused ? STALLED : 0;
+	}
+	return 0;
+}
+
+static u32 domain_tasks(const struct sim *w, u32 dom)
+{
+	u32 i, n, tasks = 0;
+
+	for (i = 0; i < w->cfg.max_clients; i++) {
+		const struct sim_client *cl = &w->cl[i];
+
+		if (cl->state != SIM_ALIVE || cl->info.domain != dom)
+			continue;
+		for (n = 0; n < cl->info.max_seqs; n++)
+			tasks |= task_of(cl, n);
+	}
+	return tasks;
+}
+
+static void add_up(struct sim *w, struct sim_pressure *p,
+		   const struct core_pressure_view *v)
+{
+	u64 ns = w->now - p->since;
+	bool some = p->tasks & STALLED;
+	bool full = some && !(p->tasks & PRODUCTIVE);
+
+	/* A new domain under an old number begins anew. */
+	if (v->total_ns[CORE_PSI_SOME] >= p->some &&
+	    v->total_ns[CORE_PSI_FULL] >= p->full) {
+		p->core[CORE_PSI_SOME] += v->total_ns[CORE_PSI_SOME] - p->some;
+		p->core[CORE_PSI_FULL] += v->total_ns[CORE_PSI_FULL] - p->full;
+		p->truth[CORE_PSI_SOME] += some ? ns : 0;
+		p->truth[CORE_PSI_FULL] += full ? ns : 0;
+	}
+	p->some = v->total_ns[CORE_PSI_SOME];
+	p->full = v->total_ns[CORE_PSI_FULL];
+}
+
+/* After every event, whose time is w->now. */
+void pressure_account(struct sim *w)
+{
+	struct core_pressure_view v;
+	u32 i;
+
+	for (i = 0; i < w->cfg.max_domains; i++) {
+		struct sim_pressure *p = &w->pressure[i];
+
+		if (!core_get_pressure(w->core, i, &v))
+			add_up(w, p, &v);
+		p->since = w->now;
+		p->tasks = domain_tasks(w, i);
+		LOG(w, "  stalls of domain %u: %llx, core %llu, truth %llu us, %u stalled, %u productive",
+		    i, (unsigned long long)p->tasks,
+		    (unsigned long long)p->core[0] / 1000,
+		    (unsigned long long)p->truth[0] / 1000, v.nr_stalled, v.nr_productive);
+	}
+}
+
+static u64 differ(u64 a, u64 b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/**
+ * laws_pressure() - the accounts of the whole seed agree with the truth
+ *
+ * Within a twentieth, or 20 ms where little was lost.
+ */
+void laws_pressure(struct sim *w)
+{
+	u32 i, what;
+
+	for (i = 0; i < w->cfg.max_domains; i++) {
+		const struct sim_pressure *p = &w->pressure[i];
+
+		for (what = 0; what < CORE_PSI_NR_KINDS; what++) {
+			LAW(w, differ(p->core[what], p->truth[what]) <=
+			    p->truth[what] / 20 + 20 * SIM_MS,
+			    "pressure: domain %u: %s %llu us, in truth %llu us",
+			    i, what == CORE_PSI_SOME ? "some" : "full",
+			    (unsigned long long)p->core[what] / 1000,
+			    (unsigned long long)p->truth[what] / 1000);
+			cover_pressure(what, p->core[what], p->truth[what]);
+		}
+	}
+}
+
+/* Somebody who wants to be told of stalls, from the beginning. */
+void pressure_start(struct sim *w)
+{
+	u32 i, nr = rng_below(&w->rng, 3);
+
+	for (i = 0; i < nr; i++) {
+		u64 window = rng_range(&w->rng, 500, 2000) * SIM_MS;
+		int t = core_trigger_add(w->core, w->now, CORE_NONE,
+					 rng_chance(&w->rng, 500),
+					 window / rng_range(&w->rng, 2, 20),
+					 window);
+
+		LAW(w, t >= 0, "core_trigger_add: %d", t);
+	}
+}

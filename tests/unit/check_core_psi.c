@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_psi.c - pressure: totals, averages, levels, triggers
+ *
+ * Stalls of known length, and what the accounts say of them.
+ */
+#include <math.h>
+
+#include "tests/unit/core_shell.h"
+
+#define SEC	1000u		/* ms */
+#define ALL	(8 * SH_PER * SH_BT)	/* tokens of the pool */
+
+static u32 cl;
+static u32 nr_fired, last_fired;
+
+static void setup(void)
+{
+	sh_config(8);
+	sh.cfg.starve_ns = 1ull << 60;
+	sh.cfg.step_deadline_ns = 1ull << 60;
+	sh_start();
+	cl = sh_attach(1, "a");
+	sh_warm(cl);
+	nr_fired = 0;
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+static struct core_pressure_view node(void)
+{
+	struct core_pressure_view v;
+
+	ck_assert_int_eq(core_get_pressure(sh.core, CORE_NONE, &v), 0);
+	return v;
+}
+
+static struct core_pressure_view domain(u32 client)
+{
+	struct core_pressure_view v;
+
+	ck_assert_int_eq(core_get_pressure(sh.core, sh.cl[client].info.domain,
+					   &v), 0);
+	return v;
+}
+
+/* A sequence that waits since the pool is full. */
+static u64 waiting(u32 client, u32 prompt, u32 seed)
+{
+	u64 seq = sh_open(client, prompt, 4);
+
+	ck_assert_int_eq(sh_match(client, seq, prompt, seed), 0);
+	ck_assert_uint_eq(sh_state(client, seq), KVMM_SEQ_WAITING);
+	return seq;
+}
+
+START_TEST(test_idle)
+{
+	u64 seq = sh_ready(cl, 40, 4, 0);
+
+	/* Waiting for its ids is not waiting for memory. */
+	(void)sh_open(cl, 20, 4);
+	sh_compute(cl, seq, 0, 40, 0);
+	sh_tick(5 * SEC);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_SOME], 0);
+	ck_assert_uint_eq(node().nr_stalled, 0);
+	ck_assert_uint_eq(node().nr_productive, 0);
+}
+END_TEST
+
+/* Somebody works: some.  Nobody does: full too.  To the nanosecond. */
+START_TEST(test_some_and_full)
+{
+	u64 big = sh_ready(cl, ALL - 20, 16, 0);
+	u64 step, small;
+
+	small = waiting(cl, 40, 9000);
+	sh_tick(7);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_SOME], 7 * MS);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_FULL], 7 * MS);
+	ck_assert_int_eq(sh_begin(cl, big, 0, 100), 0);
+	step = sh.cl[cl].step;
+	ck_assert_uint_eq(node().nr_productive, 1);
+	sh.now += 3 * MS;
+	ck_assert_int_eq(sh_end_step(cl, step, big, 0, 100, 0), 0);
+	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_SOME], 10 * MS);
+	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_FULL], 7 * MS);
+	ck_assert_uint_eq(node().nr_productive, 0);
+	sh.now += 5 * MS;
+	ck_assert_int_eq(sh_close(cl, big), 0);
+	ck_assert_uint_eq(sh_state(cl, small), KVMM_SEQ_READY);
+	sh_tick(11);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_SOME], 15 * MS);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_FULL], 12 * MS);
+	ck_assert_uint_eq(node().nr_stalled, 0);
+}
+END_TEST
+
+/* One that was refused more memory waits too, until it is granted. */
+START_TEST(test_refused_growth)
+{
+	u64 a = sh_ready(cl, ALL - 100, 100, 0), b;
+
+	sh_compute(cl, a, 0, ALL - 100, 0);
+	b = sh_ready(cl, 48, 8, 9000);
+	sh_compute(cl, b, 0, 48, 9000);
+	ck_assert_uint_eq(node().nr_stalled, 0);
+	ck_assert_int_eq(sh_begin(cl, a, ALL - 100, 90), 0);
+	ck_assert_int_ne(sh_begin(cl, b, 48, 1), 0);
+	ck_assert_uint_eq(node().nr_stalled, 1);
+	ck_assert_int_eq(sh_close(cl, b), 0);
+	ck_assert_uint_eq(node().nr_stalled, 0);
+}
+END_TEST
+
+/* What one's own limit forbids is no lack of the node. */
+START_TEST(test_own_limit)
+{
+	struct kvmm_attach_req req = sh_attach_req("limited");
+	u64 seq;
+	int id;
+
+	req.limits[0].max = 8 * SH_BLOCK;
+	id = sh_attach_as(1, &req);
+	ck_assert_int_ge(id, 0);
+	sh_settle();
+	seq = sh_ready((u32)id, 7 * SH_BT, 8, 0);
+	sh_compute((u32)id, seq, 0, 7 * SH_BT, 0);
+	(void)waiting((u32)id, 5 * SH_BT, 9000);
+	sh_tick(20);
+	ck_assert_uint_eq(domain((u32)id).total_ns[CORE_PSI_SOME], 20 * MS);
+	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_SOME], 0);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_SOME], 0);
+}
+END_TEST
+
+/* Computing again what was taken is stall, although it runs. */
+START_TEST(test_redone_prefill)
+{
+	struct kvmm_open_arg a = { .prompt_len = 100, .max_tokens = 8,
+				   .flags = KVMM_OPEN_NO_INDEX };
+	u64 low, high;
+
+	ck_assert_int_eq(sh_open_as(cl, &a, &low), 0);
+	ck_assert_int_eq(sh_match(cl, low, 100, 0), 0);
+	sh_compute(cl, low, 0, 100, 0);
+	a = (struct kvmm_open_arg){ .prompt_len = ALL - 160, .max_tokens = 150,
+				    .priority = 9 };
+	ck_assert_int_eq(sh_open_as(cl, &a, &high), 0);
+	ck_assert_int_eq(sh_match(cl, high, ALL - 160, 9000), 0);
+	sh_compute(cl, high, 0, ALL - 160, 9000);
+	ck_assert_int_eq(sh_begin(cl, high, ALL - 160, 140), 0);
+	ck_assert_uint_eq(sh_state(cl, low), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(node().nr_stalled, 1);
+	ck_assert_int_eq(sh_end(cl, high, ALL - 160, ALL - 160, 9000), 0);
+	ck_assert_int_eq(sh_close(cl, high), 0);
+	ck_assert_int_eq(sh_match(cl, low, 100, 0), 0);
+	ck_assert_uint_eq(sh_state(cl, low), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_begin(cl, low, 0, 100), 0);
+	ck_assert_uint_eq(node().nr_stalled, 1);
+	ck_assert_uint_eq(node().nr_productive, 0);
+	ck_assert_int_eq(sh_end(cl, low, 0, 100, 0), 0);
+	ck_assert_int_eq(sh_begin(cl, low, 100, 1), 0);
+	ck_assert_uint_eq(node().nr_stalled, 0);
+	ck_assert_uint_eq(node().nr_productive, 1);
+}
+END_TEST
+
+/* Averages follow 100 * (1 - e^n), and decay by e^n when it is over. */
+START_TEST(test_averages)
+{
+	static const double window[] = { 10, 60, 300 };
+	u64 big = sh_ready(cl, ALL - 20, 16, 0), small;
+	double want;
+	u32 n, i;
+
+	small = waiting(cl, 40, 9000);
+	for (n = 1; n <= 20; n++) {
+		sh_tick(2 * SEC);
+		for (i = 0; i < 3; i++) {
+			want = 100 * (1 - exp(-2.0 * n / window[i]));
+			ck_assert_double_eq_tol(domain(cl).avg[CORE_PSI_SOME][i]
+						/ 100.0, want, 1.0);
+		}
+	}
+	ck_assert_int_eq(sh_close(cl, big), 0);
+	ck_assert_int_eq(sh_close(cl, small), 0);
+	/* Nobody looks for a minute. */
+	sh_tick(60 * SEC);
+	want = 100 * (1 - exp(-40.0 / 60)) * exp(-60.0 / 60);
+	ck_assert_double_eq_tol(domain(cl).avg[CORE_PSI_SOME][1] / 100.0,
+				want, 1.0);
+	ck_assert_uint_lt(domain(cl).avg[CORE_PSI_FULL][0], 100);
+}
+END_TEST
+
+/* Half of the time is half of the average. */
+START_TEST(test_half)
+{
+	u64 big, small;
+	u32 n;
+
+	for (n = 0; n < 300; n++) {
+		big = sh_ready(cl, ALL - 20, 16, 1000 * n);
+		small = waiting(cl, 40, 500000);
+		sh_tick(100);
+		ck_assert_int_eq(sh_close(cl, big), 0);
+		ck_assert_int_eq(sh_close(cl, small), 0);
+		sh_tick(100);
+	}
+	ck_assert_double_eq_tol(domain(cl).avg[CORE_PSI_SOME][0] / 100.0, 50, 3);
+	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_SOME], 30000 * MS);
+}
+END_TEST
+
+/* Clients hear of it within a second, and when it is over. */
+START_TEST(test_level)
+{
+	u64 big = sh_ready(cl, ALL - 20, 16, 0), small;
+
+	small = waiting(cl, 40, 9000);
+	ck_assert_uint_eq(sh.cl[cl].ctl.pressure, 0);
+	sh_tick(1 * SEC);
+	ck_assert_uint_eq(sh.cl[cl].ctl.pressure, 2);
+	ck_assert_int_eq(sh_begin(cl, big, 0, 100), 0);
+	sh_tick(1 * SEC);
+	ck_assert_uint_eq(sh.cl[cl].ctl.pressure, 1);
+	ck_assert_int_eq(sh_end(cl, big, 0, 100, 0), 0);
+	ck_assert_int_eq(sh_close(cl, big), 0);
+	ck_assert_int_eq(sh_close(cl, small), 0);
+	sh_tick(1 * SEC);
+	ck_assert_uint_eq(sh.cl[cl].ctl.pressure, 0);
+}
+END_TEST
+
+static void on_trigger(void *arg, u32 trigger)
+{
+	nr_fired++;
+	last_fired = trigger;
+}
+
+START_TEST(test_triggers)
+{
+	struct core_ops ops = sh_ops;
+	u64 bytes = core_arena_size(&sh.cfg);
+	u64 big;
+	u32 i;
+	int t;
+
+	ops.trigger = on_trigger;
+	memset(sh.arena, 0, bytes);
+	ck_assert_int_eq(core_init(sh.core, sh.arena, bytes, &sh.cfg, &ops,
+				   NULL), 0);
+	cl = sh_attach(1, "a");
+	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, 99, 0, MS, SEC * MS),
+			 -ENOENT);
+	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, CORE_NONE, 0, 0,
+					  SEC * MS), -EINVAL);
+	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, CORE_NONE, 0, MS,
+					  100 * MS), -EINVAL);
+	t = core_trigger_add(sh.core, sh.now, CORE_NONE, false, 200 * MS,
+			     SEC * MS);
+	ck_assert_int_ge(t, 0);
+	big = sh_ready(cl, ALL - 20, 16, 0);
+	(void)waiting(cl, 40, 9000);
+	for (i = 0; i < 19; i++)
+		sh_tick(10);
+	ck_assert_uint_eq(nr_fired, 0);
+	sh_tick(10);
+	ck_assert_uint_eq(nr_fired, 1);
+	ck_assert_uint_eq(last_fired, (u32)t);
+	for (i = 0; i < 300; i++)
+		sh_tick(10);
+	/* Once a window, however bad it is. */
+	ck_assert_uint_ge(nr_fired, 3);
+	ck_assert_uint_le(nr_fired, 4);
+	ck_assert_int_eq(sh_close(cl, big), 0);
+	for (i = 0; i < 300; i++)
+		sh_tick(10);
+	i = nr_fired;
+	for (; i < 300; i++)
+		sh_tick(10);
+	ck_assert_uint_le(nr_fired, 5);
+	core_trigger_del(sh.core, (u32)t);
+	for (i = 0; i < 31; i++)
+		ck_assert_int_ge(core_trigger_add(sh.core, sh.now, CORE_NONE, 1,
+						  MS, SEC * MS), 0);
+	ck_assert_int_ge(core_trigger_add(sh.core, sh.now, CORE_NONE, 1, MS,
+					  SEC * MS), 0);
+	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, CORE_NONE, 1, MS,
+					  SEC * MS), -ENOSPC);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("core_psi");
+	TCase *tc = tcase_create("pressure");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_idle);
+	tcase_add_test(tc, test_some_and_full);
+	tcase_add_test(tc, test_refused_growth);
+	tcase_add_test(tc, test_own_limit);
+	tcase_add_test(tc, test_redone_prefill);
+	tcase_add_test(tc, test_averages);
+	tcase_add_test(tc, test_half);
+	tcase_add_test(tc, test_level);
+	tcase_add_test(tc, test_triggers);
+	suite_add_tcase(s, tc);
+	return sh_run(s);
+}
