@@ -51,7 +51,12 @@ void kvmm_identity_final(struct kvmm_identity *id, u8 *out);
  * @identity:     from kvmm_identity_final()
  * @block_tokens: 16, 32 or 64
  * @group:        KV layout of the one layer group
+ * @min_bytes:    memory.min asked for: what no other domain takes
+ * @low_bytes:    memory.low: what others take last
+ * @high_bytes:   memory.high: above it new sequences wait; 0: none
  * @max_bytes:    memory.max asked for, KVMM_LIMIT_MAX: none
+ * @swap_max_bytes: most bytes in the host pool, and in each area; 0: no limit
+ * @weight:       part of what nobody is promised, 1 to 10000; 0: 100
  * @max_seqs:     sequences wanted; 0: 256
  * @max_steps:    steps open at once; 0: 2
  * @spin:         pauses before sleeping for an answer; 0: sleep at once,
@@ -64,7 +69,12 @@ struct kvmm_params {
 	const u8		*identity;
 	u32			block_tokens;
 	struct kvmm_group	group;
+	u64			min_bytes;
+	u64			low_bytes;
+	u64			high_bytes;
 	u64			max_bytes;
+	u64			swap_max_bytes;
+	u32			weight;
 	u32			max_seqs;
 	u32			max_steps;
 	u32			spin;

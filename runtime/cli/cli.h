@@ -22,6 +22,27 @@
 	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")	\
 	x(ask, "URL [PROMPT]...", "ask an OpenAI server and print the text")
 
+/* What a command may ask for its domain; who attaches first to it decides. */
+#define CLI_LIMIT_OPTS(x)						\
+	x(size, memory_max, "memory-max", "0", 0, 0, "SIZE",		\
+	  "most KV memory to take (memory.max of the domain), 0: no limit") \
+	x(size, memory_high, "memory-high", "0", 0, 0, "SIZE",		\
+	  "KV memory above which new sequences wait (memory.high), 0: no limit") \
+	x(size, memory_low, "memory-low", "0", 0, 0, "SIZE",		\
+	  "KV memory that other domains take last (memory.low)")	\
+	x(size, memory_min, "memory-min", "0", 0, 0, "SIZE",		\
+	  "KV memory that other domains never take (memory.min)")	\
+	x(size, swap_max, "swap-max", "0", 0, 0, "SIZE",		\
+	  "most KV in the host pool, and in each swap area, 0: no limit") \
+	x(uint, memory_weight, "memory-weight", "100", 1, 10000, "N",	\
+	  "part of the memory that no domain is promised (memory.weight)")
+
+#define CLI_LIMITS(o) {							\
+	.min = (o)->memory_min, .low = (o)->memory_low,			\
+	.high = (o)->memory_high, .max = (o)->memory_max,		\
+	.swap_max = (o)->swap_max, .weight = (o)->memory_weight,	\
+}
+
 /* Exit codes of every command. */
 #define CLI_EXITS(x)							\
 	x(0,		"done; also --help and --version")		\

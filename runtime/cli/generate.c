@@ -64,8 +64,7 @@
 	  "most sequences in one step, 0: as many as model and daemon allow") \
 	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
 	  "most tokens of one prompt in one step, 0: as many as fit")	\
-	x(size, memory_max, "memory-max", "0", 0, 0, "SIZE",		\
-	  "most KV memory to take (memory.max of the domain), 0: no limit")
+	CLI_LIMIT_OPTS(x)
 
 struct generate_opts {
 #define x OPT_FIELD
@@ -293,7 +292,7 @@ static int attach(struct generate *g)
 		.socket = g->o.socket,
 		.domain = g->o.domain,
 		.block_tokens = block_tokens[g->o.block_tokens],
-		.memory_max = g->o.memory_max,
+		.limits = CLI_LIMITS(&g->o),
 		.max_seqs = max(g->o.samples, DEF_SEQS),
 		.max_batch = g->o.max_batch,
 		.chunk = g->o.chunk,

@@ -67,8 +67,7 @@
 	  "most sequences in one step, 0: as many as model and daemon allow") \
 	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
 	  "most tokens of one prompt in one step, 0: as many as fit")	\
-	x(size, memory_max, "memory-max", "0", 0, 0, "SIZE",		\
-	  "most KV memory to take (memory.max of the domain), 0: no limit") \
+	CLI_LIMIT_OPTS(x)						\
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
 	  "what is told on stderr; of requests, those answered 5xx at warn, 4xx at info, all at debug")
 
@@ -129,7 +128,7 @@ static struct engine_opts engine_opts(const struct serve_opts *o)
 		.socket = o->socket,
 		.domain = o->domain,
 		.block_tokens = block_tokens[o->block_tokens],
-		.memory_max = o->memory_max,
+		.limits = CLI_LIMITS(o),
 		.max_seqs = DEF_SEQS,
 		.max_batch = o->max_batch,
 		.chunk = o->chunk,

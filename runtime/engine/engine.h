@@ -28,11 +28,29 @@ struct engine_error {
 };
 
 /**
+ * struct engine_limits - what is asked for the domain, in bytes; 0: nothing
+ * @min:      what no other domain takes
+ * @low:      what others take last
+ * @high:     above it new sequences wait
+ * @max:      most KV on the device
+ * @swap_max: most KV in the host pool, and in each swap area
+ * @weight:   part of what nobody is promised; 0: 100
+ */
+struct engine_limits {
+	u64		min;
+	u64		low;
+	u64		high;
+	u64		max;
+	u64		swap_max;
+	u32		weight;
+};
+
+/**
  * struct engine_opts - how to attach and how to batch; zero takes defaults
  * @socket:       of the daemon; NULL: libkvmm's default
  * @domain:       name of the domain; NULL: the last part of the model's path
  * @block_tokens: tokens of a block: 16 (default), 32 or 64
- * @memory_max:   most bytes of KV, 0: no limit
+ * @limits:       of the domain's memory, see struct engine_limits
  * @max_seqs:     sequences wanted from the daemon, 0: 256
  * @max_batch:    most sequences in a step, 0: what model and daemon allow
  * @chunk:        most prompt tokens of one sequence in a step, 0: a step's
@@ -46,7 +64,7 @@ struct engine_opts {
 	const char	*socket;
 	const char	*domain;
 	u32		block_tokens;
-	u64		memory_max;
+	struct engine_limits limits;
 	u32		max_seqs;
 	u32		max_batch;
 	u32		chunk;

@@ -155,8 +155,14 @@ static int fill_request(struct kvmm_attach_req *req,
 		req->limits[i].high = KVMM_LIMIT_MAX;
 		req->limits[i].max = KVMM_LIMIT_MAX;
 	}
+	req->limits[0].min = p->min_bytes;
+	req->limits[0].low = p->low_bytes;
+	if (p->high_bytes)
+		req->limits[0].high = p->high_bytes;
 	req->limits[0].max = p->max_bytes;
-	req->weight = 100;
+	for (i = 1; i < KVMM_MAX_TIERS && p->swap_max_bytes; i++)
+		req->limits[i].max = p->swap_max_bytes;
+	req->weight = p->weight ? p->weight : 100;
 	return 0;
 }
 
