@@ -258,6 +258,8 @@ static void walk_block(struct walk *w, u32 blk)
 		expect(w, "index", "lookup of block", blk,
 		       index_lookup(c, b->domain, b->hash, block_ids(c, blk)),
 		       blk);
+	if (indexed)
+		check_chain(w, blk, block_ids(c, blk));
 }
 
 /* The free blocks of a span, of whatever pool; the class follows from them. */
@@ -354,18 +356,7 @@ static void walk_lists(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
 	const struct kv_domain *d = &c->domains[dom];
-	u32 i, n, prev = CORE_NONE;
 
-	for (i = d->lru_head, n = 0; i != CORE_NONE &&
-	     n <= d->nr[BLK_CACHED]; i = c->blocks[i].next, n++) {
-		expect(w, "lru", "state of block", i, c->blocks[i].state,
-		       BLK_CACHED);
-		expect(w, "lru", "back link of block", i, c->blocks[i].prev,
-		       prev);
-		prev = i;
-	}
-	expect(w, "lru", "length in domain", dom, n, d->nr[BLK_CACHED]);
-	expect(w, "lru", "tail in domain", dom, d->lru_tail, prev);
 	walk_classes(w, dom);
 	walk_seq_list(w, "wait list", dom, d->wait_head, d->wait_tail,
 		      SEQF_QUEUED, d->nr_waiting);
@@ -473,6 +464,7 @@ static void walk_domain(struct walk *w, u32 dom)
 		walk_fault(w, "domain", "peak of", dom, d->peak,
 			   domain_used(d));
 	walk_lists(w, dom);
+	check_lru(w, dom);
 	walk_domain_seqs(w, dom);
 }
 
@@ -536,6 +528,7 @@ int core_check(const struct core *c, struct core_report *report)
 		if (c->domains[i].used)
 			walk_domain(&w, i);
 	walk_tiers(&w);
+	check_nodes(&w);
 	walk_steps(&w);
 	walk_extents(&w);
 	walk_pool(&w);

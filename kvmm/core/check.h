@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.h - what the walkers of check.c and check_tiers.c share
+ * check.h - what the walkers of check.c, check_tiers.c and check_index.c share
  */
 #ifndef KVMM_CORE_CHECK_H
 #define KVMM_CORE_CHECK_H
@@ -17,6 +17,11 @@ void walk_fault(struct walk *w, const char *law, const char *what, u64 i,
 		u64 have, u64 want);
 void walk_span_free(struct walk *w, u32 first, u32 nr_free);
 void walk_classes(struct walk *w, u32 dom);
+
+/* check_index.c */
+void check_chain(struct walk *w, u32 ref, const u32 *ids);
+void check_nodes(struct walk *w);
+void check_lru(struct walk *w, u32 dom);
 
 /* check_tiers.c */
 bool block_is_filled(const struct core *c, u32 blk);

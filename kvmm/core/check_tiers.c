@@ -63,11 +63,15 @@ static void walk_entry(struct walk *w, u32 i)
 		expect(w, "stall", "overdue request of entry", i,
 		       e->io == ENT_WRITE || (e->io == ENT_READ &&
 		       (e->flags & ENTF_LOST) && e->dev == CORE_NONE), 1);
-	if (e->flags & ENTF_INDEXED)
+	if (e->flags & ENTF_INDEXED) {
+		const u32 *ids = block_ids(c, e->host != CORE_NONE ? e->host :
+							e->area);
+
 		expect(w, "index", "lookup of entry", i,
-		       index_lookup(c, e->domain, e->hash, block_ids(c,
-				    e->host != CORE_NONE ? e->host : e->area)),
+		       index_lookup(c, e->domain, e->hash, ids),
 		       REF_ENTRY | i);
+		check_chain(w, REF_ENTRY | i, ids);
+	}
 }
 
 /* Slots in use are those that entries name. */

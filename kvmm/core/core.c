@@ -16,7 +16,9 @@
  *	extent.c  memory behind extents, who mapped it	   kv_extent
  *	span.c	  extents cut into a domain's blocks	   kv_span
  *	block.c	  states and counts of blocks		   kv_block
- *	index.c	  prefix index and LRU			   buckets, hash links
+ *	index.c	  prefix index, a tree of names		   buckets, kv_node
+ *	lru.c	  which cached block goes next		   kv_lru
+ *	ghost.c	  names that went			   kv_ghost
  *	table.c	  block tables and their shadows	   kv_tpage
  *	seq.c	  life of a sequence, status, events	   kv_seq
  *	match.c	  waiting ids, wait lists, admission	   kv_idpage
@@ -94,6 +96,10 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 	s->nr_buckets = (u32)roundup_pow_of_two(blocks);
 	s->nr_parts = cfg->max_domains * CORE_NR_POOLS;
 	s->nr_entries = (s->all_extents - s->nr_extents) * s->blocks_per_extent;
+	s->nr_nodes = s->nr_extents * s->blocks_per_extent + s->nr_entries;
+	for (s->nr_ghosts = 64; s->nr_ghosts < GHOSTS_PER_BLOCK *
+	     s->nr_extents * s->blocks_per_extent && s->nr_ghosts < 1u << 30;)
+		s->nr_ghosts *= 2;
 
 	if (!cfg->nr_tables)
 		cfg->nr_tables = 2 * cfg->max_seqs +
@@ -153,6 +159,14 @@ static void arena_init_lists(struct core *c)
 		c->entries_low[i].next = i + 1 < s->nr_entries ? i + 1
 							       : CORE_NONE;
 	}
+	for (i = 0; i < s->nr_nodes; i++) {
+		c->nodes[i].next = i + 1 < s->nr_nodes ? i + 1 : CORE_NONE;
+		c->nodes[i].ref = CORE_NONE;
+	}
+	for (i = 0; i < s->nr_ghosts; i++)
+		c->ghosts[i].domain = GHOST_UNUSED;
+	c->head->free_node = 0;
+	c->head->nr_free_nodes = s->nr_nodes;
 	c->head->free_entry = s->nr_entries ? 0 : CORE_NONE;
 	c->head->nr_free_entries = s->nr_entries;
 	c->head->free_idpage = 0;

@@ -269,8 +269,8 @@ static void domain_drop(struct core *c, u32 dom)
 	struct kv_domain *d = &c->domains[dom];
 	u32 i;
 
-	while (d->lru_head != CORE_NONE)
-		index_evict(c, d->lru_head);
+	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_next(c, dom))
+		index_evict(c, i);
 	domain_drop_entries(c, dom);
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)
 		if (c->spans[i].nr_extents && c->spans[i].domain == dom)
@@ -353,6 +353,7 @@ static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
 		tenant = tenant_make(c, tenant_key, secret);
 	fresh.tenant = tenant;
 	c->domains[*dom] = fresh;
+	lru_init(c, *dom);
 	c->tenants[tenant].nr_domains++;
 	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
 		domain_part_init(c, *dom, i);

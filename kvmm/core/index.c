@@ -12,9 +12,16 @@
  * hashes for different prefixes.
  *
  * The index holds one reference to each of its blocks.  A block that no
- * resident sequence maps is CACHED and on its domain's LRU list, oldest
- * first.  Sequences give their blocks back from the last to the first, so a
- * prefix's leaves are older than its root and go first.
+ * resident sequence maps is CACHED; lru.c says which of those goes next.
+ *
+ * Names are nodes of a tree: a name's parent is the prefix that is one block
+ * shorter.  The tree is closed: whatever is in the index, all that comes
+ * before it is too, on one tier or another, for a lookup that finds a gap
+ * never gets behind it.  So what is dropped takes with it whatever it has
+ * below, the leaves first; lru.c sees to it that this is seldom anything that
+ * is in use.  A name keeps its node when its content moves between tiers.
+ * The kids of a node are a circle, those on the device before the others, so
+ * that one look at the first tells whether the device has any.
  *
  * The hash is XXH3-128 with secret (xxHash, Yann Collet).
  */
@@ -86,6 +93,18 @@ static u32 *index_bucket(const struct core *c, const u64 *hash)
 
 /* ---- what a reference says, of either kind ---- */
 
+/* The name of what a reference refers to, CORE_NONE: not in the index. */
+u32 index_node(const struct core *c, u32 ref)
+{
+	const struct kv_entry *e;
+
+	if (!(ref & REF_ENTRY))
+		return c->blocks[ref].flags & BLKF_INDEXED ?
+		       c->blocks[ref].node : CORE_NONE;
+	e = &c->entries_low[ref & ~REF_ENTRY];
+	return e->flags & ENTF_INDEXED ? e->node : CORE_NONE;
+}
+
 static u32 *ref_next(const struct core *c, u32 ref)
 {
 	if (ref & REF_ENTRY)
@@ -93,14 +112,14 @@ static u32 *ref_next(const struct core *c, u32 ref)
 	return &c->blocks[ref].hash_next;
 }
 
-static const u64 *ref_hash(const struct core *c, u32 ref)
+const u64 *index_name(const struct core *c, u32 ref)
 {
 	if (ref & REF_ENTRY)
 		return c->entries_low[ref & ~REF_ENTRY].hash;
 	return c->blocks[ref].hash;
 }
 
-static u32 ref_domain(const struct core *c, u32 ref)
+u32 index_domain(const struct core *c, u32 ref)
 {
 	if (ref & REF_ENTRY)
 		return c->entries_low[ref & ~REF_ENTRY].domain;
@@ -132,9 +151,9 @@ u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 	u32 ref = *index_bucket(c, hash);
 
 	for (; ref != CORE_NONE; ref = *ref_next(c, ref)) {
-		const u64 *h = ref_hash(c, ref);
+		const u64 *h = index_name(c, ref);
 
-		if (ref_domain(c, ref) == dom && h[0] == hash[0] &&
+		if (index_domain(c, ref) == dom && h[0] == hash[0] &&
 		    h[1] == hash[1] && !memcmp(ref_ids(c, ref), ids,
 					4 * c->domains[dom].block_tokens))
 			return ref;
@@ -142,19 +161,103 @@ u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 	return CORE_NONE;
 }
 
-/* Put a reference at the head of its bucket. */
-void index_link(struct core *c, u32 ref)
+/* ---- the tree ---- */
+
+bool index_on_device(const struct core *c, u32 node)
 {
-	u32 *bucket = index_bucket(c, ref_hash(c, ref));
+	return !(c->nodes[node].ref & REF_ENTRY);
+}
+
+bool index_kid_on_device(const struct core *c, u32 node)
+{
+	u32 kid = c->nodes[node].kid;
+
+	return kid != CORE_NONE && index_on_device(c, kid);
+}
+
+/* Enter the circle of its parent's kids, at the end that its tier wants. */
+static void kid_add(struct core *c, u32 node)
+{
+	struct kv_node *n = &c->nodes[node], *p, *first;
+
+	n->prev = node;
+	n->next = node;
+	if (n->parent == CORE_NONE)
+		return;
+	p = &c->nodes[n->parent];
+	if (p->kid != CORE_NONE) {
+		first = &c->nodes[p->kid];
+		n->next = p->kid;
+		n->prev = first->prev;
+		c->nodes[first->prev].next = node;
+		first->prev = node;
+	}
+	if (p->kid == CORE_NONE || index_on_device(c, node))
+		p->kid = node;
+	lru_settle(c, n->parent);
+}
+
+static void kid_del(struct core *c, u32 node)
+{
+	struct kv_node *n = &c->nodes[node], *p;
+
+	if (n->parent == CORE_NONE)
+		return;
+	p = &c->nodes[n->parent];
+	if (p->kid == node)
+		p->kid = n->next == node ? CORE_NONE : n->next;
+	c->nodes[n->prev].next = n->next;
+	c->nodes[n->next].prev = n->prev;
+	lru_settle(c, n->parent);
+}
+
+static u32 node_new(struct core *c, u32 ref, u32 parent)
+{
+	u32 i = c->head->free_node;
+	struct kv_node *n = &c->nodes[i];
+
+	KV_BUG_ON(i == CORE_NONE);	/* one for each block and entry */
+	c->head->free_node = n->next;
+	c->head->nr_free_nodes--;
+	*n = (struct kv_node){ .parent = parent, .kid = CORE_NONE,
+			       .ref = ref };
+	return i;
+}
+
+static void node_free(struct core *c, u32 node)
+{
+	KV_BUG_ON(c->nodes[node].kid != CORE_NONE);
+	c->nodes[node].ref = CORE_NONE;
+	c->nodes[node].next = c->head->free_node;
+	c->head->free_node = node;
+	c->head->nr_free_nodes++;
+}
+
+/* ---- in, between tiers, out ---- */
+
+/* Put a reference at the head of its bucket. */
+static void ref_link(struct core *c, u32 ref)
+{
+	u32 *bucket = index_bucket(c, index_name(c, ref));
+	struct kv_block *b;
 
 	*ref_next(c, ref) = *bucket;
 	*bucket = ref;
+	if (ref & REF_ENTRY)
+		return;
+	b = &c->blocks[ref];
+	KV_BUG_ON(b->flags & BLKF_INDEXED);
+	b->flags |= BLKF_INDEXED;
+	b->refcount++;
+	c->domains[b->domain].nr_indexed++;
+	c->domains[b->domain].retry = 1;	/* one that waits may need less */
+	core_count(c, CORE_EV_prefix_insert, 1);
 }
 
 /* Take a reference out of its bucket. */
-void index_unlink(struct core *c, u32 ref)
+static void ref_unlink(struct core *c, u32 ref)
 {
-	u32 *p = index_bucket(c, ref_hash(c, ref));
+	u32 *p = index_bucket(c, index_name(c, ref));
 
 	while (*p != ref) {
 		KV_BUG_ON(*p == CORE_NONE);
@@ -162,43 +265,122 @@ void index_unlink(struct core *c, u32 ref)
 	}
 	*p = *ref_next(c, ref);
 	*ref_next(c, ref) = CORE_NONE;
+	if (!(ref & REF_ENTRY))
+		c->domains[c->blocks[ref].domain].nr_indexed--;
 }
 
-/* Enter a sealed block whose hash is set; the index takes a reference. */
-void index_insert(struct core *c, u32 blk)
+/**
+ * index_insert() - enter a sealed block; the index takes a reference
+ * @blk:    its hash is set, and no block has the same
+ * @parent: node of the prefix before it, CORE_NONE: it is the first
+ * @fresh:  tokens that its sequence computes and that are new
+ *
+ * Return: whether the name had been in the index before, as far as is known.
+ */
+bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh)
 {
-	struct kv_block *b = &c->blocks[blk];
+	u32 node = node_new(c, blk, parent);
+	bool known;
 
-	KV_BUG_ON(b->flags & BLKF_INDEXED);
-	b->flags |= BLKF_INDEXED;
-	b->refcount++;
-	index_link(c, blk);
-	c->domains[b->domain].nr_indexed++;
-	c->domains[b->domain].retry = 1;	/* one that waits may need less */
-	core_count(c, CORE_EV_prefix_insert, 1);
+	ref_link(c, blk);
+	c->blocks[blk].node = node;
+	known = lru_enter(c, node, fresh);
+	kid_add(c, node);
+	return known;
 }
 
-/* Take a block out of the index and drop the reference. */
-void index_remove(struct core *c, u32 blk)
+/**
+ * index_move() - another tier stands for a name from now on
+ * @from: who did; a block keeps its reference until block_put_index()
+ * @to:   who does; equal in name
+ */
+void index_move(struct core *c, u32 from, u32 to)
 {
-	index_unlink(c, blk);
-	c->domains[c->blocks[blk].domain].nr_indexed--;
-	block_put_index(c, blk);
+	u32 node = index_node(c, from);
+
+	ref_unlink(c, from);
+	ref_link(c, to);
+	kid_del(c, node);
+	c->nodes[node].ref = to;
+	if (to & REF_ENTRY)
+		c->entries_low[to & ~REF_ENTRY].node = node;
+	else
+		c->blocks[to].node = node;
+	kid_add(c, node);
 }
 
-/* Newest end of the LRU list. */
-void lru_add(struct core *c, u32 blk)
+static void name_drop(struct core *c, u32 ref)
 {
-	struct kv_domain *d = &c->domains[c->blocks[blk].domain];
+	u32 node = index_node(c, ref);
 
-	list_add_tail_idx(c->blocks, d->lru_head, d->lru_tail, blk);
+	lru_leave(c, node);
+	ref_unlink(c, ref);
+	kid_del(c, node);
+	node_free(c, node);
 }
 
-void lru_del(struct core *c, u32 blk)
+/* Forget a name that has no kids, whoever has its content. */
+static void leaf_drop(struct core *c, u32 node)
 {
-	struct kv_domain *d = &c->domains[c->blocks[blk].domain];
+	u32 ref = c->nodes[node].ref;
 
-	list_del_idx(c->blocks, d->lru_head, d->lru_tail, blk);
+	if (ref & REF_ENTRY) {
+		entry_drop(c, ref & ~REF_ENTRY);
+		return;
+	}
+	if (c->blocks[ref].state == BLK_CACHED)
+		lru_del(c, ref);
+	name_drop(c, ref);
+	core_count(c, CORE_EV_prefix_evict, 1);
+	block_put_index(c, ref);
+}
+
+/**
+ * index_drop() - forget a name and all that it has below
+ *
+ * The caller lets go of the reference that the index had.
+ */
+void index_drop(struct core *c, u32 ref)
+{
+	u32 top = index_node(c, ref), i = top, parent;
+
+	while (c->nodes[top].kid != CORE_NONE) {
+		while (c->nodes[i].kid != CORE_NONE)
+			i = c->nodes[i].kid;
+		parent = c->nodes[i].parent;
+		leaf_drop(c, i);
+		i = parent;
+	}
+	name_drop(c, ref);
+}
+
+/**
+ * index_evict_cost() - cached blocks that evicting @blk would free
+ *
+ * Those after it go with it, unless a lower tier keeps its name.
+ */
+u32 index_evict_cost(const struct core *c, u32 blk)
+{
+	u32 top = index_node(c, blk), i = top, nr = 0, e = c->blocks[blk].entry;
+
+	if (e != CORE_NONE && entry_is_there(c, e))
+		return 1;
+	for (;;) {
+		u32 ref = c->nodes[i].ref;
+
+		nr += !(ref & REF_ENTRY) && c->blocks[ref].state == BLK_CACHED;
+		if (c->nodes[i].kid != CORE_NONE) {
+			i = c->nodes[i].kid;
+			continue;
+		}
+		/* The last of a circle of kids: back to their parent. */
+		while (i != top &&
+		       c->nodes[i].next == c->nodes[c->nodes[i].parent].kid)
+			i = c->nodes[i].parent;
+		if (i == top)
+			return nr;
+		i = c->nodes[i].next;
+	}
 }
 
 /**
@@ -214,12 +396,11 @@ void index_evict(struct core *c, u32 blk)
 
 	KV_BUG_ON(b->state != BLK_CACHED);
 	lru_del(c, blk);
-	index_unlink(c, blk);
-	c->domains[b->domain].nr_indexed--;
 	if (e != CORE_NONE && entry_is_there(c, e)) {
 		entry_index(c, e);
 		core_count(c, CORE_EV_demote_free, 1);
 	} else {
+		index_drop(c, blk);
 		core_count(c, CORE_EV_prefix_evict, 1);
 	}
 	block_put_index(c, blk);

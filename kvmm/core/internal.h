@@ -13,6 +13,7 @@
 
 #include "kvmm/core/core.h"
 #include "kvmm/core/psi.h"
+#include "kvmm/core/lru.h"
 
 #define CORE_UNIT		64u	/* bytes of one step of a table entry */
 #define CORE_LAYER_ALIGN	128u
@@ -47,13 +48,14 @@ enum kv_block_state {
  * @nr_src:    open steps that copy from it, whoever maps it now
  * @nr_copy:   copies of the daemon that read or fill it
  * @entry:     of the lower tiers, that has or gets the same content
- * @prev:      LRU neighbour, BLK_CACHED only
- * @next:      LRU neighbour, BLK_CACHED; next free, BLK_FREE
+ * @prev:      neighbour on a list of lru.c, BLK_CACHED only
+ * @next:      likewise, BLK_CACHED; next free, BLK_FREE
  * @hash_next: next in its bucket of the index, BLKF_INDEXED only
  * @span:      first extent of its span
  * @nr_ids:    ids known, from the start of the block
  * @generation: raised each time it is freed
  * @hash:      chained hash, once sealed
+ * @node:      its name in the index, BLKF_INDEXED only
  */
 struct kv_block {
 	u8	state;
@@ -66,11 +68,13 @@ struct kv_block {
 	u32	next;
 	u32	hash_next;
 	u32	span;
-	u32	nr_ids;
 	u32	generation;
+	u8	nr_ids;
+	u8	resv;
+	u16	nr_copy;
 	u64	hash[2];
-	u32	nr_copy;
 	u32	entry;
+	u32	node;
 };
 static_assert(sizeof(struct kv_block) == 64, "one line a block");
 
@@ -160,6 +164,7 @@ enum kv_entry_io {
  * @generation: raised with each request; part of its id
  * @walked:     scratch of check.c
  * @io_prev, @io_next: its area's list of requests that move
+ * @node:       its name in the index, ENTF_INDEXED only
  * @started:    when the request in flight was
  */
 struct kv_entry {
@@ -178,10 +183,12 @@ struct kv_entry {
 	u32	generation;
 	u32	io_prev;
 	u32	io_next;
+	u32	node;
+	u32	resv;
 	u64	hash[2];
 	u64	started;
 };
-static_assert(sizeof(struct kv_entry) == 80, "no hole in an entry");
+static_assert(sizeof(struct kv_entry) == 88, "no hole in an entry");
 
 /* What the index refers to: a block, or an entry of the lower tiers. */
 #define REF_ENTRY	0x80000000u
@@ -239,7 +246,7 @@ struct kv_tenant {
  * @nr_shared:    blocks that more than one sequence maps
  * @pending_spans: being made
  * @class:        spans by fullness
- * @lru_head:     first to be evicted
+ * @lru_head:     of a part: the oldest host slot
  * @wait_head:    first to be admitted: by priority, then arrival
  * @run_head:     resident sequences
  * @retry:        something changed since the first waiter was refused
@@ -333,6 +340,7 @@ struct kv_domain {
  * @nr_ids:     ids sent for the next match
  * @prev, @next: wait list or run list
  * @fill:       table indices below it are filled, RESTORING only
+ * @known_len:  tokens that it computed though the index had had them
  * @end:        end of what the step in that place of the client's ring covers
  * @since:      admitted at, or waiting since
  * @active:     when it was last admitted, granted or asked back by advice
@@ -387,6 +395,7 @@ struct kv_seq {
 	u8	psi_node;
 	u8	resv[2];
 	u64	stuck;
+	u32	known_len;
 };
 
 /* One entry of a block table: a type, and what the type says. */
@@ -514,6 +523,8 @@ struct core_sizes {
 	u32	nr_blocks;
 	u64	nr_ids;
 	u32	nr_buckets;
+	u32	nr_nodes;
+	u32	nr_ghosts;		/* a power of two */
 	u32	nr_seqs;
 	u32	nr_tpages;
 	u32	nr_idpages;
@@ -531,6 +542,9 @@ struct core_sizes {
 	x(tenants,	struct kv_tenant,	cfg->max_tenants)	\
 	x(domains,	struct kv_domain,	s->nr_parts)		\
 	x(entries_low,	struct kv_entry,	s->nr_entries)		\
+	x(nodes,	struct kv_node,		s->nr_nodes)		\
+	x(lrus,		struct kv_lru,		cfg->max_domains)	\
+	x(ghosts,	struct kv_ghost,	s->nr_ghosts)		\
 	x(clients,	struct kv_client,	cfg->max_clients)	\
 	x(seqs,		struct kv_seq,		s->nr_seqs)		\
 	x(tpages,	struct kv_tpage,	s->nr_tpages)		\
@@ -554,6 +568,8 @@ struct core_head {
 	struct kv_pool pools[CORE_NR_POOLS];
 	u32	free_entry;
 	u32	nr_free_entries;
+	u32	free_node;
+	u32	nr_free_nodes;
 	u32	nr_copies;		/* in flight */
 	u32	nr_ios;
 	u32	nr_overdue;		/* of these, not answered in time */
@@ -665,19 +681,22 @@ void block_filled(struct core *c, u32 blk);
 u32 block_entry(const struct core *c, u32 blk);
 u32 *block_ids(const struct core *c, u32 blk);
 
-/* index.c: the prefix index and its LRU */
+/* index.c: the prefix index */
 void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
 		u64 *hash);
 void index_chain(const struct core *c, const struct kv_domain *d,
 		 const u64 *parent, const u32 *ids, u64 *hash);
 u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 		 const u32 *ids);
-void index_link(struct core *c, u32 ref);
-void index_unlink(struct core *c, u32 ref);
-void index_insert(struct core *c, u32 blk);
-void index_remove(struct core *c, u32 blk);
-void lru_add(struct core *c, u32 blk);
-void lru_del(struct core *c, u32 blk);
+u32 index_node(const struct core *c, u32 ref);
+const u64 *index_name(const struct core *c, u32 ref);
+u32 index_domain(const struct core *c, u32 ref);
+bool index_on_device(const struct core *c, u32 node);
+bool index_kid_on_device(const struct core *c, u32 node);
+bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh);
+void index_move(struct core *c, u32 from, u32 to);
+void index_drop(struct core *c, u32 ref);
+u32 index_evict_cost(const struct core *c, u32 blk);
 void index_evict(struct core *c, u32 blk);
 
 /* table.c: block tables and their shadows */

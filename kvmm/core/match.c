@@ -312,6 +312,21 @@ static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
 			      CORE_EV_prefix_miss_tokens, s->nr_ids - hit);
 }
 
+/* What was found was used; not if it is the sequence's own coming back. */
+static void admit_hit(struct core *c, const struct kv_seq *s)
+{
+	u32 i;
+
+	if (s->flags & SEQF_PREEMPTED)
+		return;
+	for (i = 0; i < s->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+		u32 ref = pte_block(pte) | (pte_is_entry(pte) ? REF_ENTRY : 0);
+
+		lru_hit(c, index_node(c, ref));
+	}
+}
+
 /* There is room: reserve, fill what is below, say so. */
 static void admit_now(struct core *c, struct kv_seq *s, u32 hit, u32 total)
 {
@@ -325,10 +340,12 @@ static void admit_now(struct core *c, struct kv_seq *s, u32 hit, u32 total)
 	s->valid_len = hit * d->block_tokens;
 	s->cover = s->valid_len;
 	s->cached_len = s->valid_len;
+	s->known_len = 0;
 	s->since = c->now;
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	admit_count(c, s, s->valid_len);
+	admit_hit(c, s);
 	s->flags &= ~SEQF_MATCHED;
 	seq_drop_ids(c, s);
 	swap_fill(c, s);

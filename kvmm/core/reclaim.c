@@ -7,7 +7,7 @@
  *
  *	1. free blocks of its spans that no reservation holds
  *	2. free extents of the pool (memory may have to be made: wait for it)
- *	3. its own cache, oldest first
+ *	3. its own cache, what is worth least first (lru.c)
  *	4. spans of other domains that hold nothing but cache
  *	5. for a sequence that runs: another sequence's memory
  *
@@ -109,7 +109,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 }
 
 /**
- * room_evict() - drop the domain's oldest cache until @nr blocks are free
+ * room_evict() - drop cache of the domain until @nr blocks are free
  *
  * Also keeps what is used, promised and wanted together within memory.max, and
  * within memory.high as far as cache goes.
@@ -122,9 +122,9 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 
 	/* A span that falls empty now is wanted, not to be given away. */
 	d->keep_spans = 1;
-	while (d->lru_head != CORE_NONE && (domain_slack(d) < nr ||
+	while (d->nr[BLK_CACHED] && (domain_slack(d) < nr ||
 	       (u64)domain_used(d) + d->reserved + nr > mark))
-		index_evict(c, d->lru_head);
+		index_evict(c, lru_next(c, dom));
 	d->keep_spans = 0;
 	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
 	       d->max_blocks ? -EAGAIN : 0;

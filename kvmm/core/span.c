@@ -238,14 +238,23 @@ u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 	return nr;
 }
 
+/*
+ * What goes takes with it what it has below, which may empty other spans: they
+ * stay, for what the owner can spare was worked out with them.
+ */
 static void span_evict_cached(struct core *c, u32 first)
 {
+	struct kv_domain *owner = &c->domains[c->spans[first].domain];
 	u32 base = first * core_sizes(c)->blocks_per_extent;
 	u32 i;
 
+	owner->keep_spans = 1;
 	for (i = base; i < base + c->spans[first].nr_blocks; i++)
-		if (c->blocks[i].state == BLK_CACHED)
+		if (c->blocks[i].state == BLK_CACHED &&
+		    (!owner->emin ||
+		     limit_may_lose(owner, index_evict_cost(c, i), true)))
 			index_evict(c, i);
+	owner->keep_spans = 0;
 }
 
 /* What a run of extents costs those who have it; passes go in this order. */
@@ -443,8 +452,6 @@ static bool run_clear(struct core *c, u32 dom, u32 first)
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		span_evict_cached(c, span);
-		if (!c->spans[span].nr_extents)
-			continue;	/* released with its last block */
 		if (c->spans[span].nr_free != c->spans[span].nr_blocks)
 			return false;
 		span_release(c, span);

@@ -24,6 +24,8 @@
 	x(prefix_insert,	"blocks entered into the prefix index")	\
 	x(prefix_duplicate,	"sealed blocks whose content was indexed already") \
 	x(prefix_evict,		"cached blocks dropped from the prefix index") \
+	x(workingset_refault,	"of the entered, names that pressure had dropped") \
+	x(workingset_activate,	"of those, soon enough to count as used before") \
 	x(preempt_mark,		"sequences marked as victims in an open step") \
 	x(preempt_recompute,	"sequences preempted by recompute")	\
 	x(preempt_min,		"families preempted to reach another's memory.min") \

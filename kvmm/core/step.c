@@ -135,7 +135,7 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 
 	KV_BUG_ON(to == CORE_NONE);
 	memcpy(block_ids(c, to), block_ids(c, from), 4 * tokens);
-	c->blocks[to].nr_ids = tokens;
+	c->blocks[to].nr_ids = (u8)tokens;
 	block_map(c, to);
 	table_set(c, s, idx, to);
 	if (tokens) {
@@ -293,6 +293,47 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 
 /* ---- end ---- */
 
+/* The name in the index of what a block of a table holds, if it has it. */
+static u32 name_of(const struct core *c, const struct kv_seq *s, u32 idx)
+{
+	u32 blk = table_get(c, s, idx), ref = blk;
+
+	if (!(c->blocks[blk].flags & BLKF_INDEXED))
+		ref = index_lookup(c, s->domain, c->blocks[blk].hash,
+				   block_ids(c, blk));
+	return ref == CORE_NONE ? CORE_NONE : index_node(c, ref);
+}
+
+/* Tokens of the prompt that were not there, and never had been. */
+static u32 seq_fresh(const struct kv_seq *s)
+{
+	u32 known = s->cached_len + s->known_len;
+
+	return max(s->prompt_len, known) - known;
+}
+
+/*
+ * Enter a block, under what comes before it.  Another's copy of that may have
+ * been in the index and gone meanwhile: then ours takes its place.
+ */
+static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
+{
+	u32 parent = CORE_NONE, i;
+
+	for (i = idx; i > 0; i--) {
+		parent = name_of(c, s, i - 1);
+		if (parent != CORE_NONE)
+			break;
+	}
+	for (; i <= idx; i++) {
+		u32 blk = table_get(c, s, i);
+
+		if (index_insert(c, blk, parent, seq_fresh(s)))
+			s->known_len += seq_domain(c, s)->block_tokens;
+		parent = c->blocks[blk].node;
+	}
+}
+
 /* A block is full: name it, and let others find it. */
 static void seal(struct core *c, struct kv_seq *s, u32 idx)
 {
@@ -318,7 +359,7 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 		return;
 	ref = index_lookup(c, s->domain, b->hash, block_ids(c, blk));
 	if (ref == CORE_NONE) {
-		index_insert(c, blk);
+		seal_index(c, s, idx);
 	} else if ((ref & REF_ENTRY) &&
 		   c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE) {
 		entry_adopt(c, ref & ~REF_ENTRY, blk);
@@ -340,7 +381,7 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 
 		KV_BUG_ON(!block_writable(c, blk));
 		memcpy(block_ids(c, blk) + off, ids, 4 * take);
-		c->blocks[blk].nr_ids = off + take;
+		c->blocks[blk].nr_ids = (u8)(off + take);
 		s->valid_len += take;
 		ids += take;
 		if (off + take == bt)

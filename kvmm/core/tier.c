@@ -156,7 +156,7 @@ void entry_index(struct core *c, u32 entry)
 
 	KV_BUG_ON(e->flags & (ENTF_INDEXED | ENTF_PARTIAL));
 	e->flags |= ENTF_INDEXED;
-	index_link(c, REF_ENTRY | entry);
+	index_move(c, e->dev, REF_ENTRY | entry);
 }
 
 void entry_unindex(struct core *c, u32 entry)
@@ -165,7 +165,7 @@ void entry_unindex(struct core *c, u32 entry)
 
 	if (!(e->flags & ENTF_INDEXED))
 		return;
-	index_unlink(c, REF_ENTRY | entry);
+	index_drop(c, REF_ENTRY | entry);
 	e->flags &= (u8)~ENTF_INDEXED;
 }
 
@@ -180,10 +180,10 @@ void entry_drop(struct core *c, u32 entry)
 /* The device has the same content again, computed anew: no need to read. */
 void entry_adopt(struct core *c, u32 entry, u32 blk)
 {
-	entry_unindex(c, entry);
+	index_move(c, REF_ENTRY | entry, blk);
+	c->entries_low[entry].flags &= (u8)~ENTF_INDEXED;
 	c->entries_low[entry].dev = blk;
 	c->blocks[blk].entry = entry;
-	index_insert(c, blk);
 }
 
 /* A block that was the entry's upper copy is free. */
@@ -348,32 +348,52 @@ static bool host_is_wanted(const struct core *c)
 	return false;
 }
 
+/* The block before @blk in its prefix, if that is cache as well. */
+static u32 cached_before(const struct core *c, u32 blk)
+{
+	u32 node = index_node(c, blk), ref;
+
+	node = c->nodes[node].parent;
+	if (node == CORE_NONE)
+		return CORE_NONE;
+	ref = c->nodes[node].ref;
+	return !(ref & REF_ENTRY) && c->blocks[ref].state == BLK_CACHED ?
+	       ref : CORE_NONE;
+}
+
+/* Copy one block down; false: nothing more can be copied now. */
+static bool clean_one(struct core *c, u32 dom, u32 blk)
+{
+	if (c->blocks[blk].entry != CORE_NONE || c->blocks[blk].nr_copy)
+		return true;
+	if (!host_free(c, dom) &&
+	    extent_run_take(c, part_index(c, dom, CORE_POOL_HOST)) <= 0)
+		return false;
+	if (entry_out(c, blk) == CORE_NONE)
+		return false;
+	core_count(c, CORE_EV_pgclean, 1);
+	return true;
+}
+
 /*
- * Copy the oldest cache down while the device pool is short.  Into slots that
- * are free: to drop one clean copy for another gains nothing and never ends.
+ * Copy the cache that goes next down while the device pool is short: a leaf,
+ * then what is before it, for that goes after it.  Into slots that are free:
+ * to drop one clean copy for another gains nothing and never ends.
  */
 static void clean_ahead(struct core *c, u32 dom)
 {
-	u32 part = part_index(c, dom, CORE_POOL_HOST);
 	struct kv_domain *d = &c->domains[dom];
-	u32 i = d->lru_head, n;
+	u32 i, blk, n = 0;
 
-	if (!c->domains[part].used || c->now < c->head->clean_after ||
+	if (!host_part(c, dom)->used || c->now < c->head->clean_after ||
 	    d->nr[BLK_FREE] - d->reserved > domain_used(d) / 4)
 		return;
-	for (n = 0; i != CORE_NONE && n < 2 * CLEAN_AHEAD &&
-	     c->head->nr_copies < CLEAN_AHEAD; n++) {
-		u32 next = c->blocks[i].next;
-
-		if (c->blocks[i].entry == CORE_NONE && !c->blocks[i].nr_copy) {
-			if (!host_free(c, dom) && extent_run_take(c, part) <= 0)
+	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_after(c, i))
+		for (blk = i; blk != CORE_NONE; blk = cached_before(c, blk))
+			if (n++ == 2 * CLEAN_AHEAD ||
+			    c->head->nr_copies >= CLEAN_AHEAD ||
+			    !clean_one(c, dom, blk))
 				return;
-			if (entry_out(c, i) == CORE_NONE)
-				return;
-			core_count(c, CORE_EV_pgclean, 1);
-		}
-		i = next;
-	}
 }
 
 /**

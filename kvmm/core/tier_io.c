@@ -171,13 +171,13 @@ static void fill_done(struct core *c, u32 entry)
 
 	core_count(c, CORE_EV_pgpromote, 1);
 	c->domains[dom].nr_filling--;
-	b->nr_ids = e->nr_ids;
+	b->nr_ids = (u8)e->nr_ids;
 	b->hash[0] = e->hash[0];
 	b->hash[1] = e->hash[1];
 	memcpy(block_ids(c, blk), block_ids(c, e->host), 4 * e->nr_ids);
 	if (e->flags & ENTF_INDEXED) {
-		entry_unindex(c, entry);
-		index_insert(c, blk);
+		index_move(c, REF_ENTRY | entry, blk);
+		e->flags &= (u8)~ENTF_INDEXED;
 	}
 	block_filled(c, blk);
 	if (e->flags & ENTF_PARTIAL) {

@@ -10,7 +10,9 @@
  *
  * Which spans of other domains a request may count on is found greedily where
  * promises must stay covered, so that using one block can make room for more;
- * such moments are left out.
+ * such moments are left out.  So are those in which copies are under way: who
+ * counted on their blocks looks again when they end, and a grant that took one
+ * meanwhile may have made it worth while to take an extent instead.
  *
  * This is the only file of the simulator that reaches into the core.
  */
@@ -27,7 +29,7 @@ void laws_no_forgotten_wait(struct sim *w)
 	u32 i;
 
 	core_get_pool(w->core, &pool);
-	if (pool.committed && w->plan.nr_domains > 1)
+	if ((pool.committed && w->plan.nr_domains > 1) || pool.limbo)
 		return;
 	/* What is flagged is looked at with the next events: that is now. */
 	for (i = 0; i < 4; i++)

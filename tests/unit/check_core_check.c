@@ -44,7 +44,8 @@ static void setup(void)
 	tail = &c->blocks[table_get(c, s, 1)];
 	cached = NULL;
 	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
-		if (c->blocks[i].state == BLK_CACHED)
+		if (c->blocks[i].state == BLK_CACHED &&
+		    c->nodes[c->blocks[i].node].parent != CORE_NONE)
 			cached = &c->blocks[i];
 	ck_assert_ptr_nonnull(cached);
 	sh_check();
@@ -53,6 +54,11 @@ static void setup(void)
 static void teardown(void)
 {
 	sh_stop();
+}
+
+static u32 blk_of(const struct kv_block *b)
+{
+	return (u32)(b - c->blocks);
 }
 
 #define SPOIL(name, ...)	static void spoil_##name(void) { __VA_ARGS__; }
@@ -79,7 +85,18 @@ SPOIL(valid, s->valid_len += 16)
 SPOIL(seq_state, s->state = KVMM_SEQ_WAITING)
 SPOIL(family, s->fam_next = KVMM_SEQ_INDEX(seq))
 SPOIL(nr_steps, s->nr_steps++)
-SPOIL(lru, d->lru_head = CORE_NONE)
+SPOIL(lru, cached->prev = blk_of(sealed))
+SPOIL(lru_list, lru_list(c, blk_of(cached))->head = CORE_NONE)
+SPOIL(lru_tail, lru_list(c, blk_of(cached))->tail = CORE_NONE)
+SPOIL(lru_used, c->lrus[0].used[lru_tier(0, 0)] = 0)
+SPOIL(lru_tier, c->nodes[cached->node].hits += 4)
+SPOIL(lru_kind, c->nodes[cached->node].flags = NODEF_INNER)
+SPOIL(node_ref, c->nodes[cached->node].ref = blk_of(sealed))
+SPOIL(node_parent, c->nodes[cached->node].parent = sealed->node)
+SPOIL(node_lost, c->nodes[cached->node].ref = CORE_NONE)
+SPOIL(node_kid, c->nodes[c->nodes[cached->node].parent].kid = CORE_NONE)
+SPOIL(node_circle, c->nodes[cached->node].prev ^= 1)
+SPOIL(node_free, c->head->nr_free_nodes--)
 SPOIL(span_free, c->spans[tail->span].nr_free++)
 SPOIL(span_cached, c->spans[cached->span].nr_cached--)
 SPOIL(span_class, c->spans[tail->span].class ^= 1)
@@ -93,7 +110,6 @@ SPOIL(table, table_set(c, s, 1, table_get(c, s, 0)))
 SPOIL(shadow, sh.cl[cl].tables[s->first_page].entry[1]++)
 SPOIL(shadow_seq, sh.cl[cl].tables[s->first_page].seq++)
 SPOIL(peak, d->peak = 0)
-SPOIL(lru_tail, d->lru_tail = CORE_NONE)
 SPOIL(wait_back, c->seqs[d->wait_head].prev = 0)
 SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
 SPOIL(run_tail, d->run_tail = d->run_head)
@@ -111,10 +127,13 @@ static const struct {
 	CASE(cached_count), CASE(indexed), CASE(shared), CASE(running),
 	CASE(waiting), CASE(marked), CASE(cover), CASE(nr_blocks),
 	CASE(valid), CASE(seq_state), CASE(family), CASE(nr_steps), CASE(lru),
+	CASE(lru_list), CASE(lru_tail), CASE(lru_used), CASE(lru_tier),
+	CASE(lru_kind), CASE(node_ref), CASE(node_parent), CASE(node_lost),
+	CASE(node_kid), CASE(node_circle), CASE(node_free),
 	CASE(span_free), CASE(span_cached), CASE(span_class), CASE(span_list),
 	CASE(extent_tenant), CASE(extent_backed), CASE(extent_mapped),
 	CASE(extent_sent), CASE(pool_size), CASE(table), CASE(shadow),
-	CASE(shadow_seq), CASE(peak), CASE(lru_tail), CASE(wait_back),
+	CASE(shadow_seq), CASE(peak), CASE(wait_back),
 	CASE(run_back), CASE(run_tail), CASE(nr_copy),
 };
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_index.c - walkers of the prefix index and of the order of the cache
+ *
+ * The tree of names is walked from the nodes, from the blocks and from the
+ * entries; each name is worked out again from its parent's and its ids.  The
+ * lists of lru.c are followed, and their members asked where they belong.
+ */
+#include "kvmm/core/check.h"
+
+/* ---- the index ---- */
+
+/* Its kids name it, and those on the device come first; none is there twice. */
+static void walk_kids(struct walk *w, u32 node, u32 *nr)
+{
+	const struct core *c = w->c;
+	u32 first = c->nodes[node].kid, i = first;
+	bool dev = true;
+
+	if (first == CORE_NONE)
+		return;
+	do {
+		const struct kv_node *n = &c->nodes[i];
+
+		expect(w, "index", "parent of node", i, n->parent, node);
+		expect(w, "index", "back link of node", n->next,
+		       c->nodes[n->next].prev, i);
+		if (!dev)
+			expect(w, "index", "on the device after others: node",
+			       i, index_on_device(c, i), false);
+		dev = index_on_device(c, i);
+		if ((*nr)++ > core_sizes(c)->nr_nodes)
+			return;
+		i = n->next;
+	} while (i != first);
+}
+
+/* A name follows from its parent's: what comes before it is there. */
+void check_chain(struct walk *w, u32 ref, const u32 *ids)
+{
+	const struct core *c = w->c;
+	u32 dom = index_domain(c, ref), up;
+	const u64 *name = index_name(c, ref);
+	u64 hash[2];
+
+	up = c->nodes[index_node(c, ref)].parent;
+	if (up == CORE_NONE)
+		return;
+	up = c->nodes[up].ref;
+	if (up == CORE_NONE) {
+		walk_fault(w, "index", "gap before", ref, 0, 1);
+		return;
+	}
+	index_chain(c, &c->domains[dom], index_name(c, up), ids, hash);
+	expect(w, "index", "chain of", ref, name[0] ^ name[1],
+	       hash[0] ^ hash[1]);
+}
+
+/* Each name has its node, each node its name, and all are in the tree. */
+void check_nodes(struct walk *w)
+{
+	const struct core *c = w->c;
+	u32 i, nr = 0, kids = 0, roots = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_nodes; i++) {
+		const struct kv_node *n = &c->nodes[i];
+
+		if (n->ref == CORE_NONE)
+			continue;
+		nr++;
+		expect(w, "index", "name of node", i, index_node(c, n->ref), i);
+		roots += n->parent == CORE_NONE;
+		walk_kids(w, i, &kids);
+	}
+	expect(w, "index", "used nodes of", 0, nr,
+	       core_sizes(c)->nr_nodes - c->head->nr_free_nodes);
+	expect(w, "index", "nodes in the tree of", 0, kids + roots, nr);
+}
+
+/* ---- the order of the cache ---- */
+
+/* One list; returns how many are on it. */
+static u32 walk_cached(struct walk *w, u32 dom, const struct kv_lru_list *list,
+		       u32 flag)
+{
+	const struct core *c = w->c;
+	u32 i = list->head, n = 0, prev = CORE_NONE;
+
+	for (; i != CORE_NONE && n <= c->domains[dom].nr[BLK_CACHED]; n++) {
+		const struct kv_block *b = &c->blocks[i];
+
+		expect(w, "lru", "state of block", i, b->state, BLK_CACHED);
+		expect(w, "lru", "domain of block", i, b->domain, dom);
+		expect(w, "lru", "back link of block", i, b->prev, prev);
+		expect(w, "lru", "kind of block", i, c->nodes[b->node].flags,
+		       flag);
+		expect(w, "lru", "kids on the device of block", i,
+		       index_kid_on_device(c, b->node), flag == NODEF_INNER);
+		expect(w, "lru", "list of block", i, lru_list(c, i) == list, 1);
+		prev = i;
+		i = b->next;
+	}
+	expect(w, "lru", "end of a list in domain", dom, list->tail, prev);
+	return n;
+}
+
+/* All that is cached is on a list, and the maps of the lists are right. */
+void check_lru(struct walk *w, u32 dom)
+{
+	const struct core *c = w->c;
+	const struct kv_lru *l = &c->lrus[dom];
+	u32 n = walk_cached(w, dom, &l->inner, NODEF_INNER), t, g;
+
+	for (t = 0; t < LRU_NR_TIERS; t++)
+		for (g = 0; g < LRU_NR_GENS; g++) {
+			expect(w, "lru", "map of tier", t,
+			       !!(l->used[t] & BIT_ULL(g)),
+			       l->list[t][g].head != CORE_NONE);
+			n += walk_cached(w, dom, &l->list[t][g], NODEF_LEAF);
+		}
+	expect(w, "lru", "lists of domain", dom, n,
+	       c->domains[dom].nr[BLK_CACHED]);
+	if (n)
+		expect(w, "lru", "a next one in domain", dom,
+		       lru_next(c, dom) != CORE_NONE, 1);
+}

@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * lru.c - which cached block goes next
+ *
+ * The cache of a domain is a tree of prefixes (index.c).  A block is found
+ * only by way of all that comes before it, so only leaves are candidates:
+ * blocks that no sequence maps and that have no kids on the device.  When the
+ * last kid went, its parent is one.  Of the leaves the one that is worth least
+ * goes, and worth is measured, not assumed.
+ *
+ * Time.  A domain's clock counts the blocks that are entered into its index,
+ * for that is how fast room is asked for: while everything is found it stands
+ * still.  A unit of it is 1/1024 of what the domain could hold.  An age is the
+ * units since a name was last used; at an age of 1024 as many blocks came in
+ * as there is room for.  Ages fall into buckets, two for each power of two.
+ *
+ * Tiers.  What was seen of a name puts it into one of 16 tiers: never found
+ * again, by how many tokens came in with it, so that a long prompt is told
+ * from the next turn of a chat; found once, two or three times, or oftener,
+ * each by the smoothed interval between its uses.
+ *
+ * Refault distance.  A name that pressure drops leaves a ghost behind
+ * (ghost.c).  If it is entered again at clock R, having been used last at U,
+ * then R - U is the age at which it would have been found in a larger cache:
+ * an observation like any hit, of an age that the cache itself never sees.
+ *
+ *	        used          dropped               entered again
+ *	---------U---------------E----------------------R-------> clock
+ *	          <-- resident --><------- ghost ------->
+ *	          at risk from 0     at risk from E - U
+ *	          to E - U: no hit   to R - U: hit
+ *
+ * Worth.  For each tier and bucket it is known how long names were at risk
+ * there, resident or ghost, and how many were used: the quotient is the rate
+ * h(age) of hits a block and unit.  A block at age a is worth the best mean
+ * rate that keeping it for some while would have:
+ *
+ *	V(a) = max over b >= a of  sum R(x), x = a..b  /  sum T(x), x = a..b
+ *
+ * where R(x) is the probability that its hit comes in bucket x and T(x) the
+ * time that it would be held there.  (This is Gittins' index of a job that
+ * pays at its end.)  If h falls with age V is h; if it rises first, as the
+ * pause between the turns of a chat makes it, V looks ahead.  Counts decay, so
+ * that what was hot and is not ages out with what was learned of it.  Before
+ * anything is known h is taken for k / (a + i), with k larger for what was
+ * found oftener and i its interval; this counts as much as a few
+ * observations.
+ *
+ * Generations.  Candidates of one tier hang on lists by generation, which is
+ * 64 units of time of their last use, 64 generations a tier; what is older
+ * than all shares the oldest.  The oldest candidate of each tier is compared,
+ * so a choice looks at 16 blocks, however large the cache is.
+ *
+ * Invariants (check.c walks them):
+ *  - a block is on exactly one list if it is CACHED, else on none;
+ *  - on a list of its tier and generation if it has no kids on the device,
+ *    else on the list of inner ones;
+ *  - if a domain has a cached block, lru_next() names one: inner ones go when
+ *    no leaf is left, which takes sequences that hold copies of their own.
+ *
+ * All state is kv_lru and the last words of kv_node; this file alone writes
+ * them.
+ */
+#include "kvmm/core/internal.h"
+
+#define UNIT_SHIFT	10	/* of the clock */
+#define GEN_SHIFT	6	/* of units */
+#define ONE		256u	/* an observation */
+#define DECAY_SHIFT	6	/* of observations, each time */
+#define LEARN_MIN	256u	/* blocks entered between two times */
+#define PRIOR		128u	/* observations that the prior counts for */
+#define RATE_SHIFT	28
+#define REFAULT_MAX	4096u	/* units: older is not known any more */
+
+#define TIER_FOUND	4u	/* first of those that were found */
+
+/* ---- time ---- */
+
+/* The domain's time, in units. */
+u32 lru_units(const struct kv_lru *l)
+{
+	return (u32)(l->clock >> UNIT_SHIFT);
+}
+
+static u32 log2_u32(u32 x)
+{
+	return 31u - (u32)__builtin_clz(x);
+}
+
+u32 lru_age_bucket(u32 age)
+{
+	u32 o;
+
+	if (!age)
+		return 0;
+	o = log2_u32(age);
+	return min(1 + 2 * o + (o ? (age >> (o - 1)) & 1 : 0u),
+		   LRU_NR_AGES - 1);
+}
+
+/* Where a bucket begins and how wide it is, in units. */
+static u32 bucket_start(u32 x)
+{
+	u32 o = (x - 1) / 2;
+
+	return x ? (1u << o) + ((x - 1) & 1) * (1u << o) / 2 : 0;
+}
+
+static u32 bucket_width(u32 x)
+{
+	return x < 3 ? 1 : 1u << ((x - 1) / 2 - 1);
+}
+
+/* ---- tiers ---- */
+
+/* How much came in, for what was never found. */
+static u8 fresh_class(u32 tokens)
+{
+	return tokens <= 512 ? 0 : tokens <= 2048 ? 1 : tokens <= 8192 ? 2 : 3;
+}
+
+/* The smoothed interval is a bucket in eighths. */
+static u32 interval_class(u32 interval)
+{
+	u32 age = bucket_start(interval / 8);
+
+	return age < 16 ? 0 : age < 128 ? 1 : age < 768 ? 2 : 3;
+}
+
+/* The tier of what was found @hits times, at @interval. */
+u32 lru_tier(u32 hits, u32 interval)
+{
+	if (!hits)
+		return interval;
+	return TIER_FOUND * (hits == 1 ? 1 : hits < 4 ? 2 : 3) +
+	       interval_class(interval);
+}
+
+static u32 node_tier(const struct kv_node *n)
+{
+	return lru_tier(n->hits, n->interval);
+}
+
+static u32 node_age(const struct kv_lru *l, const struct kv_node *n)
+{
+	return lru_units(l) - n->stamp;
+}
+
+/* It was used after @age units. */
+static void node_used(struct kv_node *n, u32 age)
+{
+	u32 now = lru_age_bucket(age) * 8;
+
+	n->interval = (u8)(n->hits ? (n->interval + now) / 2 : now);
+	if (n->hits < LRU_HITS_MAX)
+		n->hits++;
+}
+
+/* ---- learning ---- */
+
+/**
+ * lru_observe() - a name was seen in a tier, between two ages
+ * @from: bucket in which that began
+ * @to:   bucket in which it ended
+ * @hit:  with a use
+ */
+void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit)
+{
+	l->enter[tier][from] += ONE;
+	l->leave[tier][to] += ONE;
+	if (hit)
+		l->hit[tier][to] += ONE;
+}
+
+/* The rate at @age of a tier of which nothing is known. */
+static u64 rate_prior(u32 tier, u32 age)
+{
+	static const u8 weight[] = { 8, 6, 4, 2 };	/* never found: 1/64 */
+	static const u8 found[] = { 0, 64, 96, 128 };
+	static const u16 interval[] = { 8, 64, 512, 2048 };
+
+	if (tier < TIER_FOUND)
+		return ((u64)weight[tier] << (RATE_SHIFT - 6)) / (age + 256);
+	return ((u64)found[tier / TIER_FOUND] << (RATE_SHIFT - 6)) /
+	       (age + interval[tier % TIER_FOUND]);
+}
+
+/* Rate of hits in each bucket of a tier. */
+static void tier_rates(const struct kv_lru *l, u32 tier, u64 *rate)
+{
+	u64 risk = 0, next, time, prior;
+	u32 x;
+
+	for (x = 0; x < LRU_NR_AGES; x++) {
+		u64 width = bucket_width(x);
+
+		risk += l->enter[tier][x];
+		next = risk - min(risk, (u64)l->leave[tier][x]);
+		time = width * (risk + next) / 2;
+		prior = width * PRIOR * ONE;
+		rate[x] = (((u64)l->hit[tier][x] << RATE_SHIFT) + prior *
+			   rate_prior(tier, bucket_start(x) + (u32)width / 2)) /
+			  (time + prior);
+		rate[x] = min(rate[x], 1ull << RATE_SHIFT);
+		risk = next;
+	}
+}
+
+/* The best mean rate from bucket @a on. */
+static u32 rate_ahead(const u64 *rate, u32 a)
+{
+	u64 left = 1 << 16, best = 0, reward = 0, time = 0;
+	u32 x;
+
+	for (x = a; x < LRU_NR_AGES && left > 64; x++) {
+		u64 width = bucket_width(x);
+		u64 one = 1ull << RATE_SHIFT;
+		u64 hit = left * (rate[x] * width / 16) / ((one + rate[x] *
+			  width) / 16);
+
+		reward += hit;
+		time += left * width * (one / 16) / ((one + rate[x] * width) /
+			16);
+		if (time)
+			best = max(best, (reward << (RATE_SHIFT - 4)) / time);
+		left -= hit;
+	}
+	return (u32)best;
+}
+
+/* Work out the worth of all tiers; let what is known fade a little. */
+static void lru_learn(struct kv_lru *l, bool fade)
+{
+	u64 rate[LRU_NR_AGES];
+	u32 t, x;
+
+	for (t = 0; t < LRU_NR_TIERS; t++) {
+		tier_rates(l, t, rate);
+		for (x = 0; x < LRU_NR_AGES; x++) {
+			l->value[t][x] = rate_ahead(rate, x);
+			if (!fade)
+				continue;
+			l->enter[t][x] -= l->enter[t][x] >> DECAY_SHIFT;
+			l->leave[t][x] -= l->leave[t][x] >> DECAY_SHIFT;
+			l->hit[t][x] -= l->hit[t][x] >> DECAY_SHIFT;
+		}
+	}
+	l->nr_in = 0;
+}
+
+/* ---- lists ---- */
+
+static struct kv_lru_list *gen_list(struct kv_lru *l, u32 tier, u32 gen)
+{
+	return &l->list[tier][gen % LRU_NR_GENS];
+}
+
+/* Stamps wrap after 4 million times the cache, generations later still. */
+static u32 node_gen(const struct kv_lru *l, const struct kv_node *n)
+{
+	u64 used = (l->clock >> UNIT_SHIFT) - node_age(l, n);
+	u32 gen = (u32)(used >> GEN_SHIFT);
+
+	return (s32)(gen - l->min_gen) < 0 ? l->min_gen : gen;
+}
+
+/* The oldest generation is one with the next from now on. */
+static void gen_merge(struct core *c, struct kv_lru *l, u32 tier)
+{
+	struct kv_lru_list *from = gen_list(l, tier, l->min_gen);
+	struct kv_lru_list *to = gen_list(l, tier, l->min_gen + 1);
+
+	if (from->head == CORE_NONE)
+		return;
+	c->blocks[from->tail].next = to->head;
+	if (to->head != CORE_NONE)
+		c->blocks[to->head].prev = from->tail;
+	else
+		to->tail = from->tail;
+	to->head = from->head;
+	l->used[tier] |= BIT_ULL((l->min_gen + 1) % LRU_NR_GENS);
+	l->used[tier] &= ~BIT_ULL(l->min_gen % LRU_NR_GENS);
+	from->head = CORE_NONE;
+	from->tail = CORE_NONE;
+}
+
+/* A block was entered: time goes on. */
+static void lru_tick(struct core *c, struct kv_lru *l)
+{
+	u32 t;
+
+	l->clock += l->step;
+	while ((u32)(l->clock >> (UNIT_SHIFT + GEN_SHIFT)) - l->min_gen >=
+	       LRU_NR_GENS) {
+		for (t = 0; t < LRU_NR_TIERS; t++)
+			gen_merge(c, l, t);
+		l->min_gen++;
+	}
+	if (++l->nr_in >= max(LEARN_MIN, (1u << 20) / l->step / 16))
+		lru_learn(l, true);
+}
+
+/* The list that a cached block is on, or is to go on. */
+struct kv_lru_list *lru_list(const struct core *c, u32 blk)
+{
+	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
+	const struct kv_node *n = &c->nodes[c->blocks[blk].node];
+
+	return n->flags & NODEF_INNER ? &l->inner :
+	       gen_list(l, node_tier(n), node_gen(l, n));
+}
+
+/* Onto the list that is right for it; the next to go of that, if @first. */
+static void list_put(struct core *c, u32 blk, bool first)
+{
+	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
+	struct kv_node *n = &c->nodes[c->blocks[blk].node];
+	struct kv_lru_list *list;
+
+	n->flags = index_kid_on_device(c, c->blocks[blk].node) ? NODEF_INNER :
+								 NODEF_LEAF;
+	list = lru_list(c, blk);
+	if (!first || list->head == CORE_NONE) {
+		list_add_tail_idx(c->blocks, list->head, list->tail, blk);
+	} else {
+		c->blocks[blk].prev = CORE_NONE;
+		c->blocks[blk].next = list->head;
+		c->blocks[list->head].prev = blk;
+		list->head = blk;
+	}
+	if (n->flags & NODEF_LEAF)
+		l->used[node_tier(n)] |= BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
+}
+
+/* A block is no more cached, or goes. */
+void lru_del(struct core *c, u32 blk)
+{
+	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
+	struct kv_node *n = &c->nodes[c->blocks[blk].node];
+	struct kv_lru_list *list = lru_list(c, blk);
+
+	list_del_idx(c->blocks, list->head, list->tail, blk);
+	if ((n->flags & NODEF_LEAF) && list->head == CORE_NONE)
+		l->used[node_tier(n)] &=
+			~BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
+	n->flags = 0;
+}
+
+/* A block is cached from now on: nobody maps it any more. */
+void lru_add(struct core *c, u32 blk)
+{
+	struct kv_node *n = &c->nodes[c->blocks[blk].node];
+
+	n->stamp = lru_units(&c->lrus[c->blocks[blk].domain]);
+	list_put(c, blk, false);
+}
+
+/* The kids of a name came or went: is its block a candidate? */
+void lru_settle(struct core *c, u32 node)
+{
+	u32 flags = c->nodes[node].flags, blk = c->nodes[node].ref;
+
+	if (!flags || !(flags & NODEF_INNER) == !index_kid_on_device(c, node))
+		return;
+	lru_del(c, blk);
+	list_put(c, blk, true);
+}
+
+/* ---- names come, are used, and go ---- */
+
+/**
+ * lru_enter() - a name is entered into the index
+ * @fresh: tokens that came in with it
+ *
+ * Return: whether it was there before, as far as is known.
+ */
+bool lru_enter(struct core *c, u32 node, u32 fresh)
+{
+	struct kv_node *n = &c->nodes[node];
+	u32 dom = c->blocks[n->ref].domain;
+	struct kv_lru *l = &c->lrus[dom];
+	struct kv_ghost g;
+	u32 age;
+
+	lru_tick(c, l);
+	n->interval = fresh_class(fresh);
+	n->stamp = lru_units(l);
+	if (!lru_ghost_take(c, dom, c->blocks[n->ref].hash, &g))
+		return false;
+	core_count(c, CORE_EV_workingset_refault, 1);
+	age = n->stamp - g.stamp;
+	if (age > REFAULT_MAX)
+		return true;
+	core_count(c, CORE_EV_workingset_activate, 1);
+	n->hits = g.left_hits & LRU_HITS_MAX;
+	n->interval = g.interval;
+	node_used(n, age);
+	return true;
+}
+
+/* A name was found. */
+void lru_hit(struct core *c, u32 node)
+{
+	struct kv_node *n = &c->nodes[node];
+	struct kv_lru *l;
+	u32 age;
+
+	if (node == CORE_NONE)
+		return;
+	KV_BUG_ON(n->flags);		/* it is mapped */
+	l = &c->lrus[index_domain(c, n->ref)];
+	age = node_age(l, n);
+	lru_observe(l, node_tier(n), 0, lru_age_bucket(age), true);
+	node_used(n, age);
+	n->stamp = lru_units(l);
+}
+
+/* A name goes: it was not used for as long as it is old. */
+void lru_leave(struct core *c, u32 node)
+{
+	struct kv_node *n = &c->nodes[node];
+	struct kv_lru *l = &c->lrus[index_domain(c, n->ref)];
+	u32 left = lru_age_bucket(node_age(l, n));
+
+	lru_observe(l, node_tier(n), 0, left, false);
+	lru_ghost_add(c, node, left);
+}
+
+/* ---- choice ---- */
+
+/* The oldest candidate of a tier. */
+static u32 tier_oldest(const struct kv_lru *l, u32 tier)
+{
+	u32 at = l->min_gen % LRU_NR_GENS;
+	u64 used = l->used[tier];
+
+	if (!used)
+		return CORE_NONE;
+	used = used >> at | used << ((LRU_NR_GENS - at) % LRU_NR_GENS);
+	at = (at + (u32)__builtin_ctzll(used)) % LRU_NR_GENS;
+	return l->list[tier][at].head;
+}
+
+/* What a block of a tier is worth at an age, between the buckets' starts. */
+static u32 value_at(const struct kv_lru *l, u32 tier, u32 age)
+{
+	u32 x = lru_age_bucket(age), into = age - bucket_start(x);
+	u32 here = l->value[tier][x], next;
+
+	if (x == LRU_NR_AGES - 1)
+		return here;
+	next = l->value[tier][x + 1];
+	return (u32)(here + ((s64)next - here) * min(into, bucket_width(x)) /
+			    bucket_width(x));
+}
+
+/**
+ * lru_next() - the cached block of a domain that goes next
+ * Return: CORE_NONE when it has none.
+ */
+u32 lru_next(const struct core *c, u32 dom)
+{
+	const struct kv_lru *l = &c->lrus[dom];
+	u32 t, blk, age, value, best = l->inner.head, least = CORE_NONE;
+
+	for (t = 0; t < LRU_NR_TIERS; t++) {
+		blk = tier_oldest(l, t);
+		if (blk == CORE_NONE)
+			continue;
+		age = node_age(l, &c->nodes[c->blocks[blk].node]);
+		value = value_at(l, t, age);
+		if (value < least) {
+			least = value;
+			best = blk;
+		}
+	}
+	return best;
+}
+
+/* About what goes after @blk, for who wants to prepare a few. */
+u32 lru_after(const struct core *c, u32 blk)
+{
+	const struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
+	const struct kv_node *n = &c->nodes[c->blocks[blk].node];
+	u32 gen, t = node_tier(n);
+
+	if (c->blocks[blk].next != CORE_NONE || (n->flags & NODEF_INNER))
+		return c->blocks[blk].next;
+	for (gen = node_gen(l, n) + 1; gen != l->min_gen + LRU_NR_GENS; gen++)
+		if (l->used[t] & BIT_ULL(gen % LRU_NR_GENS))
+			return l->list[t][gen % LRU_NR_GENS].head;
+	return CORE_NONE;
+}
+
+/* A new domain. */
+void lru_init(struct core *c, u32 dom)
+{
+	struct kv_lru *l = &c->lrus[dom];
+	u32 t, g;
+
+	memset(l, 0, sizeof(*l));
+	l->step = max((1u << 20) / domain_capacity(c, &c->domains[dom]), 1u);
+	l->inner.head = CORE_NONE;
+	l->inner.tail = CORE_NONE;
+	for (t = 0; t < LRU_NR_TIERS; t++)
+		for (g = 0; g < LRU_NR_GENS; g++) {
+			l->list[t][g].head = CORE_NONE;
+			l->list[t][g].tail = CORE_NONE;
+		}
+	lru_learn(l, false);
+	lru_ghost_forget(c, dom);
+}

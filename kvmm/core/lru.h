@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lru.h - names of the prefix index, their order, and their ghosts
+ *
+ * Records of the arena (internal.h); lru.c has the theory.
+ */
+#ifndef KVMM_CORE_LRU_H
+#define KVMM_CORE_LRU_H
+
+#include <kvmm/types.h>
+
+struct core;
+
+/* ---- the prefix index: a tree of names, and their order ---- */
+
+#define NODEF_LEAF	BIT(0)	/* cached, on a list of its generation */
+#define NODEF_INNER	BIT(1)	/* cached, but the device has kids of it */
+
+/**
+ * struct kv_node - a name in the index: a prefix that some tier has
+ * @parent:   the prefix that is a block shorter, CORE_NONE: none is
+ * @kid:      first of its kids, those on the device before the others
+ * @prev, @next: circle of its parent's kids; itself when alone, or a root
+ * @ref:      who has the content: a block, or REF_ENTRY and an entry
+ * @stamp:    when it was last used, in units of its domain's lru_units()
+ * @hits:     times it was found, up to LRU_HITS_MAX
+ * @interval: between its uses, as lru.c smoothes it; never found: how much
+ *            came in with it
+ */
+struct kv_node {
+	u32	parent;
+	u32	kid;
+	u32	prev;
+	u32	next;
+	u32	ref;
+	u32	stamp;
+	u8	hits;
+	u8	interval;
+	u8	flags;
+	u8	resv;
+};
+static_assert(sizeof(struct kv_node) == 28, "with block and scratch 96 bytes");
+
+/**
+ * struct kv_ghost - a name that was in the index, see ghost.c
+ * @name:     part of its hash; 0 with @domain GHOST_UNUSED
+ * @stamp:    kv_node.stamp
+ * @left:     age bucket in which it left the index
+ * @hits, @interval: of the node
+ */
+struct kv_ghost {
+	u32	name;
+	u32	stamp;
+	u16	domain;
+	u8	left_hits;
+	u8	interval;
+};
+static_assert(sizeof(struct kv_ghost) == 12, "dense");
+
+#define GHOST_UNUSED	0xffffu
+
+#define LRU_NR_TIERS	16u
+#define LRU_NR_GENS	64u
+#define LRU_NR_AGES	32u
+#define LRU_HITS_MAX	7u
+#define GHOSTS_PER_BLOCK 4u	/* at least */
+
+struct kv_lru_list {
+	u32	head;
+	u32	tail;
+};
+
+/**
+ * struct kv_lru - the order in which a domain's cache goes, see lru.c
+ * @clock:   rises by @step with each block that is entered
+ * @step:    2^20 / blocks that the domain could have
+ * @min_gen: oldest generation
+ * @nr_in:   blocks entered since @value was last worked out
+ * @inner:   cached blocks with kids on the device
+ * @used:    of each tier, generations with blocks: bit (generation % 64)
+ * @enter, @leave, @hit: what was seen, by tier and age, decaying
+ * @value:   of a block of that tier and age
+ */
+struct kv_lru {
+	u64	clock;
+	u32	step;
+	u32	min_gen;
+	u32	nr_in;
+	u32	resv;
+	struct kv_lru_list inner;
+	u64	used[LRU_NR_TIERS];
+	struct kv_lru_list list[LRU_NR_TIERS][LRU_NR_GENS];
+	u32	enter[LRU_NR_TIERS][LRU_NR_AGES];
+	u32	leave[LRU_NR_TIERS][LRU_NR_AGES];
+	u32	hit[LRU_NR_TIERS][LRU_NR_AGES];
+	u32	value[LRU_NR_TIERS][LRU_NR_AGES];
+};
+
+/* lru.c: which cached block goes next */
+void lru_init(struct core *c, u32 dom);
+bool lru_enter(struct core *c, u32 node, u32 fresh);
+void lru_leave(struct core *c, u32 node);
+void lru_hit(struct core *c, u32 node);
+void lru_add(struct core *c, u32 blk);
+void lru_del(struct core *c, u32 blk);
+void lru_settle(struct core *c, u32 node);
+u32 lru_next(const struct core *c, u32 dom);
+u32 lru_after(const struct core *c, u32 blk);
+u32 lru_units(const struct kv_lru *l);
+u32 lru_age_bucket(u32 age);
+u32 lru_tier(u32 hits, u32 interval);
+struct kv_lru_list *lru_list(const struct core *c, u32 blk);
+void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit);
+
+/* ghost.c: names that were in the index */
+void lru_ghost_add(struct core *c, u32 node, u32 left);
+bool lru_ghost_take(struct core *c, u32 dom, const u64 *hash, struct kv_ghost *g);
+void lru_ghost_forget(struct core *c, u32 dom);
+
+#endif /* KVMM_CORE_LRU_H */

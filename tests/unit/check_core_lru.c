@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_lru.c - which cached block goes next
+ *
+ * Most tests run in a pool of 32 blocks.  A prompt is named by its seed, and
+ * its first ids say which block is whose: what is held is read from the core's
+ * own records, so that looking is no use of it.
+ */
+#include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
+
+#define POOL	32u		/* blocks */
+
+static u32 cl;
+static struct core *c;
+
+static void start(u32 extents)
+{
+	sh_config(extents);
+	sh_start();
+	cl = sh_attach(1, "a");
+	c = sh.core;
+	sh_warm(cl);
+}
+
+static void setup(void)
+{
+	start(POOL / SH_PER);
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+/* Blocks of prompt @seed, from index @from on, that the cache holds. */
+static u32 held_from(u32 seed, u32 from)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++) {
+		const struct kv_block *b = &c->blocks[i];
+		u32 at;
+
+		if (!(b->flags & BLKF_INDEXED))
+			continue;
+		at = block_ids(c, i)[0] - seed;
+		nr += at >= from * SH_BT && at < 64 * SH_BT;
+	}
+	return nr;
+}
+
+static u32 held(u32 seed)
+{
+	return held_from(seed, 0);
+}
+
+/* Compute @blocks full ones, or what is not found of them, and close. */
+static u32 use(u32 blocks, u32 seed)
+{
+	u64 seq = sh_ready(cl, blocks * SH_BT + 1, 0, seed);
+	u32 from = sh_status(cl, seq)->valid_len;
+
+	if (from < blocks * SH_BT)
+		sh_compute(cl, seq, from, blocks * SH_BT, seed);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	return from / SH_BT;
+}
+
+/* The same, going on after @stem blocks of @seed with those of @other. */
+static void branch(u32 stem, u32 blocks, u32 seed, u32 other)
+{
+	u64 seq = sh_ready(cl, stem * SH_BT + 1, blocks * SH_BT, seed);
+	u32 from = sh_status(cl, seq)->valid_len;
+
+	if (from < stem * SH_BT)
+		sh_compute(cl, seq, from, stem * SH_BT, seed);
+	sh_compute(cl, seq, stem * SH_BT, (stem + blocks) * SH_BT, other);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+}
+
+/* Take @nr blocks from the cache and give them back free. */
+static void squeeze(u32 nr)
+{
+	u32 free = sh_domain(cl).blocks[BLK_FREE];
+	struct kvmm_open_arg a = { .prompt_len = (free + nr) * SH_BT,
+				   .flags = KVMM_OPEN_NO_MATCH |
+					    KVMM_OPEN_NO_INDEX };
+	u64 seq;
+
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(cl, seq, a.prompt_len, 1 << 24), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+}
+
+/* The whole pool's worth of prompts that come once, @times. */
+static void flood(u32 times, u32 seed)
+{
+	u32 i;
+
+	for (i = 0; i < 8 * times; i++)
+		(void)use(4, seed + i * 1024);
+}
+
+static const struct kv_node *node_of(u32 seed)
+{
+	u32 i;
+
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
+		if ((c->blocks[i].flags & BLKF_INDEXED) &&
+		    block_ids(c, i)[0] == seed)
+			return &c->nodes[c->blocks[i].node];
+	return NULL;
+}
+
+/* ---- leaves first ---- */
+
+START_TEST(test_leaves_first)
+{
+	(void)use(6, 0);
+	squeeze(2);
+	ck_assert_uint_eq(held(0), 4);
+	ck_assert_uint_eq(held_from(0, 4), 0);
+	squeeze(3);
+	ck_assert_uint_eq(held(0), 1);
+	ck_assert_uint_eq(use(6, 0), 1);
+}
+END_TEST
+
+/* A stem outlives its branches, though one of them is as new as it is. */
+START_TEST(test_stem_after_branches)
+{
+	branch(2, 3, 0, 100000);
+	branch(2, 3, 0, 200000);
+	squeeze(2);
+	ck_assert_uint_eq(held(100000), 1);
+	ck_assert_uint_eq(held(200000), 3);
+	ck_assert_uint_eq(held(0), 2);
+	squeeze(4);
+	ck_assert_uint_eq(held(0), 2);
+	squeeze(2);
+	ck_assert_uint_eq(held(0), 0);
+}
+END_TEST
+
+/*
+ * A cached stem under a branch that is mapped, by one who has its own copy of
+ * the stem, is no leaf.  It goes last of all, and what it had below with it.
+ */
+static u64 lonely_branch(void)
+{
+	u64 a = sh_ready(cl, 33, 0, 0), b = sh_ready(cl, 33, 160, 0);
+
+	sh_compute(cl, a, 0, 32, 0);
+	sh_compute(cl, b, 0, 32, 0);
+	ck_assert_int_eq(sh_close(cl, a), 0);
+	sh_compute(cl, b, 32, 48, 0);
+	ck_assert_uint_eq(held(0), 3);
+	return b;
+}
+
+START_TEST(test_stem_of_a_mapped_branch)
+{
+	u64 b = lonely_branch();
+
+	(void)use(4, 100000);
+	squeeze(3);		/* one for the sequence that runs */
+	ck_assert_uint_eq(held(100000), 0);
+	ck_assert_uint_eq(held(0), 3);
+	ck_assert_int_eq(sh_close(cl, b), 0);
+	ck_assert_uint_eq(use(3, 0), 3);
+}
+END_TEST
+
+/* Nothing else is left: it can be had, and the branch heals itself. */
+START_TEST(test_stem_goes_last)
+{
+	u64 b = lonely_branch();
+
+	squeeze(0);
+	ck_assert_uint_eq(held(0), 1);
+	squeeze(0);
+	ck_assert_uint_eq(held(0), 0);
+	/* Its own copy of the stem is in the index now. */
+	sh_compute(cl, b, 48, 64, 0);
+	ck_assert_uint_eq(held(0), 4);
+	ck_assert_int_eq(sh_close(cl, b), 0);
+	ck_assert_uint_eq(use(4, 0), 4);
+}
+END_TEST
+
+/* ---- what is worth keeping ---- */
+
+/* Of two that were used once, the older. */
+START_TEST(test_recency)
+{
+	(void)use(3, 0);
+	(void)use(3, 100000);
+	(void)use(3, 200000);
+	squeeze(3);
+	ck_assert_uint_eq(held(0), 0);
+	ck_assert_uint_eq(held(100000), 3);
+	squeeze(4);
+	ck_assert_uint_eq(held(100000), 0);
+	ck_assert_uint_eq(held(200000), 2);
+}
+END_TEST
+
+/* What was found stays while a long prompt runs through. */
+START_TEST(test_scan)
+{
+	u32 i;
+
+	(void)use(4, 0);
+	for (i = 1; i < 5; i++) {
+		ck_assert_uint_eq(use(4, 0), 4);
+		(void)use(24, i * 100000);
+		(void)use(24, i * 100000 + 50000);
+		ck_assert_uint_eq(held(0), 4);
+	}
+	flood(1, 1000000);
+	ck_assert_uint_eq(held(0), 4);
+}
+END_TEST
+
+/* What was hot and is not goes, whatever it once was. */
+START_TEST(test_drift)
+{
+	u32 i;
+
+	for (i = 0; i < 20; i++)
+		(void)use(4, 0);
+	ck_assert_uint_eq(node_of(0)->hits, LRU_HITS_MAX);
+	for (i = 0; i < 60 && held(0); i++) {
+		(void)use(4, 100000 + i / 4 * 1024);
+		(void)use(4, 1000000 + i * 1024);
+	}
+	ck_assert_uint_eq(held(0), 0);
+	ck_assert_uint_gt(i, 8);
+}
+END_TEST
+
+/* What is older than all generations shares the oldest one, of any tier. */
+START_TEST(test_generations)
+{
+	u32 gap, i;
+
+	for (gap = 0; gap < 7; gap++) {
+		(void)use(1, gap * 1024);
+		for (i = 0; i < gap; i++)
+			c->lrus[0].clock += 64ull << 10;
+		(void)use(1, gap * 1024);
+	}
+	(void)use(2, 100000);
+	for (i = 0; i < 5; i++) {
+		c->lrus[0].clock += 1ull << 20;
+		(void)use(1, 200000 + i * 1024);
+	}
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_CACHED], 7 + 2 + 5);
+	squeeze(7 + 2 + 5);
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_CACHED], 0);
+}
+END_TEST
+
+/* ---- ghosts ---- */
+
+/* Dropped and entered again soon: it was dropped too early. */
+START_TEST(test_refault)
+{
+	u64 refaults = sh_count(CORE_EV_workingset_refault);
+
+	(void)use(4, 0);
+	squeeze(4);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), refaults);
+	ck_assert_uint_eq(use(4, 0), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), refaults + 4);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_activate), refaults + 4);
+	ck_assert_uint_eq(node_of(0)->hits, 1);
+	/* It counts as found: newer ones that came once go before it. */
+	(void)use(4, 100000);
+	squeeze(4);
+	ck_assert_uint_eq(held(0), 4);
+	ck_assert_uint_eq(held(100000), 0);
+}
+END_TEST
+
+/* After four times the cache nothing follows from it. */
+START_TEST(test_refault_distance)
+{
+	u32 i;
+
+	(void)use(1, 0);
+	squeeze(1);
+	/* One prompt again and again ages the clock, not the ghosts. */
+	for (i = 0; i < 5; i++)
+		c->lrus[0].clock += 1ull << 20;
+	(void)use(1, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_activate), 0);
+	ck_assert_uint_eq(node_of(0)->hits, 0);
+}
+END_TEST
+
+static u32 nr_ghosts(void)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_ghosts; i++)
+		nr += c->ghosts[i].domain != GHOST_UNUSED;
+	return nr;
+}
+
+/* The table fills, and then forgets the oldest of each set. */
+START_TEST(test_ghosts_wrap)
+{
+	u32 size = core_sizes(c)->nr_ghosts;
+
+	(void)use(4, 0);
+	squeeze(4);
+	ck_assert_uint_eq(nr_ghosts(), 4);
+	flood(20, 1000000);
+	ck_assert_uint_gt(nr_ghosts(), size * 9 / 10);
+	(void)use(4, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 0);
+	/* Of what went lately most is known. */
+	flood(1, 1000000 + 16 * 8 * 1024);
+	ck_assert_uint_gt(sh_count(CORE_EV_workingset_refault), 20);
+}
+END_TEST
+
+/* A name of one domain is no ghost of another, nor of its successor. */
+START_TEST(test_ghosts_of_a_domain)
+{
+	struct kvmm_attach_req req = sh_attach_req("a");
+	u32 other = sh_attach(1, "b");
+
+	(void)use(4, 0);
+	squeeze(4);
+	cl = other;
+	(void)use(4, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 0);
+	sh_die(0);
+	sh_quiet(0);
+	req.identity[0] = 1;
+	ck_assert_int_ge(sh_attach_as(1, &req), 0);
+	ck_assert_uint_eq(nr_ghosts(), 0);
+}
+END_TEST
+
+/* ---- what is learned ---- */
+
+static u32 worth(u32 hits, u32 interval, u32 age)
+{
+	return c->lrus[0].value[lru_tier(hits, interval)][lru_age_bucket(age)];
+}
+
+/* Before anything is seen: found before never found, young before old. */
+START_TEST(test_prior)
+{
+	u32 age;
+
+	for (age = 1; age < 8192; age *= 2) {
+		ck_assert_uint_gt(worth(0, 0, age), worth(0, 3, age));
+		ck_assert_uint_gt(worth(1, 80, age), worth(0, 0, age));
+		ck_assert_uint_gt(worth(4, 80, age), worth(1, 80, age));
+		ck_assert_uint_gt(worth(1, 80, age), worth(1, 80, 2 * age));
+	}
+}
+END_TEST
+
+/* What never comes back is worth less and less, what does more. */
+START_TEST(test_learning)
+{
+	u32 once = worth(0, 0, 600), once_long = worth(0, 3, 600), i;
+
+	for (i = 0; i < 4000; i++) {
+		lru_observe(&c->lrus[0], lru_tier(0, 0), 0,
+			    lru_age_bucket(900), false);
+		lru_observe(&c->lrus[0], lru_tier(0, 3), 0,
+			    lru_age_bucket(900), true);
+	}
+	flood(9, 1000000);
+	ck_assert_uint_lt(worth(0, 0, 600), once / 2);
+	ck_assert_uint_gt(worth(0, 3, 600), once_long * 2);
+}
+END_TEST
+
+START_TEST(test_buckets)
+{
+	u32 age, x = 0, last = 0;
+
+	for (age = 0; age < 1 << 20; age++) {
+		x = lru_age_bucket(age);
+		ck_assert_uint_ge(x, last);
+		ck_assert_uint_lt(x, LRU_NR_AGES);
+		last = x;
+	}
+	ck_assert_uint_eq(x, LRU_NR_AGES - 1);
+}
+END_TEST
+
+/* ---- at random, beside a model ---- */
+
+static u32 rnd;
+
+static u32 below(u32 n)
+{
+	rnd = rnd * 1103515245 + 12345;
+	return (rnd >> 16) % n;
+}
+
+/*
+ * The law of choice, from the blocks alone: a leaf if there is one, and none
+ * of its own tier is of an older generation.
+ */
+static void check_choice(void)
+{
+	const struct kv_lru *l = &c->lrus[0];
+	u32 next = lru_next(c, 0), i, leaves = 0, cached = 0;
+	const struct kv_node *best;
+
+	best = next == CORE_NONE ? NULL : &c->nodes[c->blocks[next].node];
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++) {
+		const struct kv_block *b = &c->blocks[i];
+		const struct kv_node *n = &c->nodes[b->node];
+		u32 kid;
+
+		if (b->state != BLK_CACHED)
+			continue;
+		cached++;
+		kid = n->kid;
+		if (kid != CORE_NONE)
+			continue;
+		leaves++;
+		if (lru_tier(n->hits, n->interval) ==
+		    lru_tier(best->hits, best->interval) &&
+		    lru_units(l) - n->stamp < 4000)
+			ck_assert_uint_ge(n->stamp >> 6, best->stamp >> 6);
+	}
+	ck_assert_uint_eq(cached != 0, next != CORE_NONE);
+	if (leaves)
+		ck_assert_uint_eq(best->kid, CORE_NONE);
+}
+
+/* How much of a prompt must be found: what is there without a gap. */
+static u32 model_found(u32 stem, u32 seed, u32 nr)
+{
+	u32 i, b, found;
+
+	for (found = 0; found < nr; found++) {
+		u32 first = found * SH_BT + (found < stem ? 0 : seed);
+
+		for (i = 0, b = 0; i < core_sizes(c)->nr_blocks; i++)
+			b |= (c->blocks[i].flags & BLKF_INDEXED) &&
+			     block_ids(c, i)[0] == first;
+		if (!b)
+			break;
+	}
+	return found;
+}
+
+static u64 random_seq(u32 stem, u32 seed, u32 nr)
+{
+	struct kvmm_match_arg *a = (struct kvmm_match_arg *)sh.args;
+	u32 *ids = (u32 *)(a + 1), i, len = nr * SH_BT + 1;
+	u64 seq = sh_open(cl, len, 0);
+	u32 found;
+
+	*a = (struct kvmm_match_arg){ .seq = seq, .nr_ids = len,
+				      .flags = KVMM_MATCH_LAST };
+	for (i = 0; i < len; i++)
+		ids[i] = i + (i / SH_BT < stem ? 0 : seed);
+	found = model_found(stem, seed, nr);
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_MATCH, 1, 0,
+				   (u32)sizeof(*a) + 4 * len), 0);
+	sh_settle();
+	if (sh_state(cl, seq) == KVMM_SEQ_READY) {
+		ck_assert_uint_eq(sh_status(cl, seq)->cached_len / SH_BT,
+				  found);
+		return seq;
+	}
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	return 0;
+}
+
+START_TEST(test_random)
+{
+	struct { u64 seq; u32 stem, seed, nr; } run[3] = { { 0 } };
+	u32 i, n, from;
+
+	rnd = (u32)_i + 1;
+	for (n = 0; n < 400; n++) {
+		i = below(3);
+		if (!run[i].seq) {
+			run[i].stem = below(4);
+			run[i].seed = (1 + below(6)) * 100000 +
+				      run[i].stem * 10000;
+			run[i].nr = run[i].stem + 1 + below(5);
+			run[i].seq = random_seq(run[i].stem, run[i].seed,
+						run[i].nr);
+			continue;
+		}
+		from = sh_status(cl, run[i].seq)->valid_len;
+		if (from < run[i].stem * SH_BT)
+			sh_compute(cl, run[i].seq, from, run[i].stem * SH_BT,
+				   0);
+		from = max(from, run[i].stem * SH_BT);
+		if (from < run[i].nr * SH_BT)
+			sh_compute(cl, run[i].seq, from, run[i].nr * SH_BT,
+				   run[i].seed);
+		ck_assert_int_eq(sh_close(cl, run[i].seq), 0);
+		run[i].seq = 0;
+		check_choice();
+	}
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("core_lru");
+	TCase *t = tcase_create("lru");
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_set_timeout(t, 60);
+	tcase_add_test(t, test_leaves_first);
+	tcase_add_test(t, test_stem_after_branches);
+	tcase_add_test(t, test_stem_of_a_mapped_branch);
+	tcase_add_test(t, test_stem_goes_last);
+	tcase_add_test(t, test_recency);
+	tcase_add_test(t, test_scan);
+	tcase_add_test(t, test_drift);
+	tcase_add_test(t, test_generations);
+	tcase_add_test(t, test_refault);
+	tcase_add_test(t, test_refault_distance);
+	tcase_add_test(t, test_ghosts_wrap);
+	tcase_add_test(t, test_ghosts_of_a_domain);
+	tcase_add_test(t, test_prior);
+	tcase_add_test(t, test_learning);
+	tcase_add_test(t, test_buckets);
+	tcase_add_loop_test(t, test_random, 0, 20);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	return sh_run(suite());
+}
