@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * evict.h - traces of prompts over a tree of blocks, and who caches them
+ *
+ * A trace is a tree of blocks and a list of requests.  A request names the
+ * block at the end of its prompt and the one at the end of its answer; the
+ * prompt is the path from the root.  A cache finds the longest prefix of the
+ * prompt's blocks that it holds, takes in the rest and the answer, and must
+ * hold all of the path meanwhile.
+ */
+#ifndef TESTS_BENCH_EVICT_H
+#define TESTS_BENCH_EVICT_H
+
+#include <kvmm/types.h>
+
+#define EV_NONE		0xffffffffu
+#define EV_TOKENS	16u		/* of a block */
+#define EV_PATH_MAX	4096u		/* blocks of a request */
+
+struct ev_req {
+	u32	prompt;		/* last block of the prompt */
+	u32	end;		/* last block of the answer */
+};
+
+struct ev_trace {
+	u32		*parent;
+	u32		*depth;		/* blocks of the path to it */
+	u32		nr_blocks;
+	u32		max_blocks;
+	struct ev_req	*reqs;
+	u32		nr_reqs;
+	u32		max_reqs;
+	u32		longest;	/* path */
+};
+
+/* evict_trace.c: deterministic in @seed. */
+void ev_trace_chats(struct ev_trace *t, u64 seed);
+void ev_trace_chats_scans(struct ev_trace *t, u64 seed);
+void ev_trace_zipf_drift(struct ev_trace *t, u64 seed);
+void ev_trace_free(struct ev_trace *t);
+
+/* The blocks of the path to @end, the root's first; returns how many. */
+u32 ev_path(const struct ev_trace *t, u32 end, u32 *path);
+
+/* Blocks that are used twice or oftener. */
+u32 ev_working_set(const struct ev_trace *t);
+
+/* Blocks of prompts that were used before. */
+u64 ev_findable(const struct ev_trace *t);
+
+/*
+ * Each runs a trace with a cache of @cap blocks and returns how many blocks of
+ * prompts it found.
+ *
+ * evict_peers.c: they give up leaves first.
+ */
+u64 ev_run_lru(const struct ev_trace *t, u32 cap);
+u64 ev_run_lfu(const struct ev_trace *t, u32 cap);
+u64 ev_run_arc(const struct ev_trace *t, u32 cap);
+u64 ev_run_belady(const struct ev_trace *t, u32 cap);
+
+/* evict_core.c: kvmm's core with a pool of @cap blocks. */
+u64 ev_run_core(const struct ev_trace *t, u32 cap);
+
+#endif /* TESTS_BENCH_EVICT_H */
