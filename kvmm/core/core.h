@@ -221,6 +221,8 @@ void core_io_done(struct core *core, u64 now, u64 id, int status);
 
 /* stall.c */
 u32 core_get_stalled(const struct core *core);
+/* index.c */
+int core_drop_caches(struct core *core, u64 now, u32 domain, u32 most);
 
 /* area.c */
 int __must_check core_area_add(struct core *core, u64 now, u64 bytes, int prio,

@@ -405,3 +405,50 @@ void index_evict(struct core *c, u32 blk)
 	}
 	block_put_index(c, blk);
 }
+
+/* Forget cached content of the lower tiers that no table names. */
+static u32 drop_entries(struct core *c, u32 dom, u32 most)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_entries && nr < most; i++) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain != dom || !(e->flags & ENTF_INDEXED) || e->refs)
+			continue;
+		entry_drop(c, i);
+		nr++;
+	}
+	return nr;
+}
+
+/**
+ * core_drop_caches() - forget what a domain holds for nobody but the index
+ * @dom:  index of the domain
+ * @most: blocks to be dropped in one go; it takes time in proportion
+ *
+ * On the device and below.  What sequences map, or have swapped out, stays and
+ * can be found.  Nor does the domain remember what it had: what is computed
+ * again was not dropped for want of room.
+ * Return: blocks dropped; fewer than @most: none are left.  -ENOENT: no such
+ * domain.
+ */
+int core_drop_caches(struct core *c, u64 now, u32 dom, u32 most)
+{
+	u32 nr, blk;
+
+	if (dom >= core_cfg(c)->max_domains || !c->domains[dom].used)
+		return -ENOENT;
+	c->now = now;
+	for (nr = 0; nr < most; nr++) {
+		blk = lru_next(c, dom);
+		if (blk == CORE_NONE)
+			break;
+		index_evict(c, blk);
+	}
+	nr += drop_entries(c, dom, most - nr);
+	if (nr < most)
+		lru_ghost_forget(c, dom);
+	admit_all(c);
+	return (int)nr;
+}

@@ -27,6 +27,7 @@
 
 #define MAX_ADMINS	16
 #define ASK_MS		5000	/* to send the request */
+#define DROP_BATCH	1024	/* blocks, between two turns of the mm thread */
 
 /**
  * struct admin - one connection
@@ -120,6 +121,54 @@ static void admin_swapoff(struct daemon *d, struct admin *adm, char *req,
 			 req + used);
 }
 
+/* What the mm thread does for drop_caches, some blocks at a time. */
+struct drop {
+	const char	*name;
+	u32		domain;
+	bool		found;
+	int		nr;
+};
+
+static void drop_some(struct core *core, void *arg)
+{
+	struct drop *dr = arg;
+	struct core_domain_view v;
+	int err = core_get_domain(core, dr->domain, &v);
+
+	dr->nr = 0;
+	if (err || (*dr->name && strncmp(v.name, dr->name, sizeof(v.name)))) {
+		dr->nr = err == -ERANGE ? err : 0;
+		return;
+	}
+	dr->found = true;
+	dr->nr = core_drop_caches(core, clock_ns(), dr->domain, DROP_BATCH);
+}
+
+static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
+			      int fd)
+{
+	struct drop dr = { .name = req + strlen("drop_caches") };
+	char text[ADMIN_TEXT];
+	u64 nr = 0;
+
+	if (fd >= 0)
+		close(fd);
+	dr.name += *dr.name == ' ';
+	while (!mm_call(d, drop_some, &dr) && dr.nr >= 0) {
+		nr += (u32)dr.nr;
+		if (dr.nr < DROP_BATCH)
+			dr.domain++;
+	}
+	if (!dr.found && *dr.name) {
+		snprintf(text, sizeof(text), "%.64s: no such domain: see kvctl ls domain",
+			 dr.name);
+		admin_finish(d, adm, -ENOENT, text);
+		return;
+	}
+	snprintf(text, sizeof(text), "%" PRIu64 " blocks dropped", nr);
+	admin_finish(d, adm, 0, text);
+}
+
 /*
  * The first descriptor of a message, -1: none.  Others are closed: padding has
  * room for more than was asked for.
@@ -191,10 +240,15 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 		admin_swapoff(d, adm, req, fd);
 		return;
 	}
+	if (n > 0 && (!strcmp(req, "drop_caches") ||
+		      !strncmp(req, "drop_caches ", 12))) {
+		admin_drop_caches(d, adm, req, fd);
+		return;
+	}
 	if (fd >= 0)
 		close(fd);
 	if (n)
-		admin_finish(d, adm, -EINVAL, "no such request: swapon or swapoff");
+		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff or drop_caches");
 	else
 		admin_end(d, adm);
 }

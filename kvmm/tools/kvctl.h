@@ -43,8 +43,9 @@ struct kvctl {
 	bool			begun;
 };
 
-/* kvctl_swap.c: commands; @argv is the path.  Return: exit code. */
+/* kvctl_swap.c: commands; @argv is the path, or the domain.  Return: exit code. */
 int cmd_swapon(struct kvctl *k, char **argv);
 int cmd_swapoff(struct kvctl *k, char **argv);
+int cmd_drop_caches(struct kvctl *k, char **argv);
 
 #endif /* KVMM_TOOLS_KVCTL_H */

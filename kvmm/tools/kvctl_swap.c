@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvctl_swap.c - swap areas come and go
+ * kvctl_swap.c - what the daemon is asked to change: swap areas, the cache
  *
  * The file is opened here, with the rights of whoever asks, and its
  * descriptor goes to the daemon: the daemon needs no right to the path, and a
@@ -205,4 +205,18 @@ int cmd_swapoff(struct kvctl *k, char **argv)
 	snprintf(req, sizeof(req), "swapoff %u %" PRIu64 " %" PRIu64 " %s",
 		 k->opts.timeout * 1000, dev, ino, full);
 	return ask_admin(k, req, -1, &refused);
+}
+
+int cmd_drop_caches(struct kvctl *k, char **argv)
+{
+	char req[KV_ADMIN_REQ];
+	bool refused;
+	int n;
+
+	n = snprintf(req, sizeof(req), *argv ? "drop_caches %s" : "drop_caches",
+		     *argv);
+	if ((size_t)n < sizeof(req))
+		return ask_admin(k, req, -1, &refused);
+	pr_err("%.60s...: the name is too long: see kvctl ls domain", *argv);
+	return EX_USAGE;
 }

@@ -63,7 +63,7 @@ fails 'timeout of zero' 64 '--timeout' --timeout 0 ls
 # ---- help comes from the tables
 run "$kvctl" help
 check 'help' rc_is 0
-for word in cat ls check wait version help --socket --timeout; do
+for word in cat ls check wait drop_caches version help --socket --timeout; do
 	check "help names $word" says "^  $word( |\$)"
 done
 help=$out
@@ -124,6 +124,11 @@ run "$kvctl" --socket "$KVMM_RUNDIR" ls
 check '--socket DIRECTORY' is "$root"
 run env -u KVMM_RUNDIR "$kvctl" --socket "$KVMM_RUNDIR/view.sock" ls
 check '--socket SOCKET' is "$root"
+
+run "$kvctl" drop_caches
+check 'drop_caches' says '0 blocks dropped$'
+check 'drop_caches: exit code' rc_is 0
+fails 'drop_caches of no domain' 1 'chat: no such domain: see kvctl ls domain' drop_caches chat
 
 run "$kvctl" cat meminfo
 check 'cat' says '^GpuTotal: +4096 kB$'

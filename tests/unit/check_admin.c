@@ -118,6 +118,9 @@ static const struct {
 	{ "swapon 0 99999 0 /a", 1, "error 22 swapon: want" },
 	{ "swapon 0 0 0 /a", 0, "error 9 swapon: want the file" },
 	{ "swapon 0 0 0 /a", 1, "error 95 /a: swap areas need swapd" },
+	{ "drop_caches nobody", 0, "error 2 nobody: no such domain" },
+	{ "drop_caches", 1, "ok 0 blocks dropped" },
+	{ "drop_cachesx", 0, "error 22 no such request" },
 	{ "swapoff 1 2", 0, "error 22 swapoff: want" },
 	{ "swapoff 1 2 3 /a", 1, "error 22 /a: is no swap area" },
 };

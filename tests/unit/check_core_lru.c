@@ -348,6 +348,34 @@ START_TEST(test_ghosts_of_a_domain)
 }
 END_TEST
 
+/* ---- dropping all of it ---- */
+
+START_TEST(test_drop_caches)
+{
+	u64 b;
+
+	(void)use(4, 0);
+	(void)use(6, 100000);
+	b = sh_ready(cl, 33, 0, 100000);
+	ck_assert_int_eq(core_drop_caches(c, sh.now, 0, 3), 3);
+	sh_check();
+	ck_assert_uint_eq(held(0) + held(100000), 7);
+	ck_assert_int_eq(core_drop_caches(c, sh.now, 0, 100), 5);
+	sh_check();
+	/* What a sequence maps is found as before. */
+	ck_assert_uint_eq(held(0), 0);
+	ck_assert_uint_eq(held(100000), 2);
+	ck_assert_uint_eq(use(2, 100000), 2);
+	ck_assert_int_eq(sh_close(cl, b), 0);
+	(void)use(4, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 0);
+	ck_assert_int_eq(core_drop_caches(c, sh.now, 0, 100), 6);
+	ck_assert_int_eq(core_drop_caches(c, sh.now, 0, 100), 0);
+	ck_assert_int_eq(core_drop_caches(c, sh.now, 1, 100), -ENOENT);
+	ck_assert_int_eq(core_drop_caches(c, sh.now, ~0u, 100), -ENOENT);
+}
+END_TEST
+
 /* ---- what is learned ---- */
 
 static u32 worth(u32 hits, u32 interval, u32 age)
@@ -535,6 +563,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_refault_distance);
 	tcase_add_test(t, test_ghosts_wrap);
 	tcase_add_test(t, test_ghosts_of_a_domain);
+	tcase_add_test(t, test_drop_caches);
 	tcase_add_test(t, test_prior);
 	tcase_add_test(t, test_learning);
 	tcase_add_test(t, test_buckets);

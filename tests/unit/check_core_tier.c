@@ -621,6 +621,31 @@ static void world_drain(void)
 				     left, core_seq_state_name(status(&seqs[i])->state));
 }
 
+/* Some of the cache goes, at any time. */
+static void drop_some(void)
+{
+	ck_assert_int_ge(core_drop_caches(core, now, below(2), 1 + below(8)),
+			 0);
+	walk("a drop of some cache");
+}
+
+/* All of it goes, on every tier. */
+static void drop_all(void)
+{
+	struct core_tier_view low;
+	struct core_pool_view v;
+	u32 i;
+
+	for (i = 0; i < 2; i++)
+		ck_assert_int_ge(core_drop_caches(core, now, i, ~0u >> 1), 0);
+	walk("a drop of the cache");
+	core_get_pool(core, &v);
+	ck_assert_uint_eq(v.cached, 0);
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		if (!core_get_tier(core, i, &low))
+			ck_assert_uint_eq(low.used, 0);
+}
+
 /* All end; everything is free or cached. */
 static void world_end(void)
 {
@@ -644,6 +669,7 @@ static void world_end(void)
 	core_get_pool(core, &v);
 	ck_assert_uint_eq(v.free + v.free_extents + v.cached + v.tails,
 			  v.total);
+	drop_all();
 	core_get_events(core, events);
 	for (i = 0; i < NR_CORE_EVENTS; i++)
 		totals[i] += events[i];
@@ -691,6 +717,8 @@ static void worlds_run(u64 seeds)
 			act(&seqs[below(NR_SEQS)]);
 			if (!below(150))
 				move_area();
+			if (!below(500))
+				drop_some();
 			if (below(20))
 				continue;
 			look();
