@@ -104,6 +104,28 @@ static u32 walk_cached(struct walk *w, u32 dom, const struct kv_lru_list *list,
 	return n;
 }
 
+/* Names with a lease are counted. */
+static void walk_leases(struct walk *w, u32 dom)
+{
+	const struct core *c = w->c;
+	const struct kv_lru *l = &c->lrus[dom];
+	u32 nr[LRU_NR_LEASES] = { 0 };
+	u32 i, sum = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_nodes; i++) {
+		const struct kv_node *n = &c->nodes[i];
+
+		if (n->ref == CORE_NONE || index_domain(c, n->ref) != dom ||
+		    n->lease == LEASE_NONE || n->lease == LEASE_COLD)
+			continue;
+		nr[(n->lease - 1) % LRU_NR_LEASES]++;
+		sum++;
+	}
+	for (i = 0; i < LRU_NR_LEASES; i++)
+		expect(w, "lru", "names of lease", i, l->lease[i].nr, nr[i]);
+	expect(w, "lru", "names with leases of domain", dom, l->nr_kept, sum);
+}
+
 /* All that is cached is on a list, and the maps of the lists are right. */
 void check_lru(struct walk *w, u32 dom)
 {
@@ -111,6 +133,8 @@ void check_lru(struct walk *w, u32 dom)
 	const struct kv_lru *l = &c->lrus[dom];
 	u32 n = walk_cached(w, dom, &l->inner, NODEF_INNER), t, g;
 
+	for (t = 0; t < LRU_NR_LEASES; t++)
+		n += walk_cached(w, dom, &l->lease[t].list, NODEF_LEAF);
 	for (t = 0; t < LRU_NR_TIERS; t++)
 		for (g = 0; g < LRU_NR_GENS; g++) {
 			expect(w, "lru", "map of tier", t,
@@ -120,6 +144,7 @@ void check_lru(struct walk *w, u32 dom)
 		}
 	expect(w, "lru", "lists of domain", dom, n,
 	       c->domains[dom].nr[BLK_CACHED]);
+	walk_leases(w, dom);
 	if (n)
 		expect(w, "lru", "a next one in domain", dom,
 		       lru_next(c, dom) != CORE_NONE, 1);

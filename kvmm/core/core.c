@@ -20,6 +20,7 @@
  *	lru.c	  which cached block goes next		   kv_lru
  *	ghost.c	  names that went			   kv_ghost
  *	table.c	  block tables and their shadows	   kv_tpage
+ *	advise.c  what a sequence leaves behind
  *	seq.c	  life of a sequence, status, events	   kv_seq
  *	match.c	  waiting ids, wait lists, admission	   kv_idpage
  *	step.c	  grants and seals			   kv_step

@@ -321,6 +321,8 @@ struct kv_domain {
 #define SEQF_SWAPPED	BIT(5)	/* its table names entries, not blocks */
 #define SEQF_PAGEDOUT	BIT(6)	/* by advice: comes back by advice */
 #define SEQF_DECIDED	BIT(7)	/* that it pays to swap it; clear between events */
+#define SEQF_COLD	BIT(8)	/* by advice: what it leaves is old */
+#define SEQF_DONTNEED	BIT(9)	/* by advice: it leaves nothing */
 #define SEQF_REFUSED	BIT(10)	/* its last BEGIN found no memory */
 
 /**
@@ -341,6 +343,7 @@ struct kv_domain {
  * @prev, @next: wait list or run list
  * @fill:       table indices below it are filled, RESTORING only
  * @known_len:  tokens that it computed though the index had had them
+ * @keep_until: by advice: what it leaves is kept, 0: is not
  * @end:        end of what the step in that place of the client's ring covers
  * @since:      admitted at, or waiting since
  * @active:     when it was last admitted, granted or asked back by advice
@@ -396,6 +399,7 @@ struct kv_seq {
 	u8	resv[2];
 	u64	stuck;
 	u32	known_len;
+	u64	keep_until;
 };
 
 /* One entry of a block table: a type, and what the type says. */
@@ -756,6 +760,10 @@ void swap_lost(struct core *c, u32 blk);
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached);
 void swap_fill(struct core *c, struct kv_seq *s);
 int swap_advise(struct core *c, struct kv_seq *s, u32 advice);
+
+/* advise.c: what a sequence leaves behind */
+void advise_retention(struct kv_seq *s, u32 advice, u64 until);
+void advise_close(struct core *c, struct kv_seq *s);
 
 /* seq.c: the life of a sequence */
 struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle);

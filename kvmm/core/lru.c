@@ -51,10 +51,15 @@
  * than all shares the oldest.  The oldest candidate of each tier is compared,
  * so a choice looks at 16 blocks, however large the cache is.
  *
+ * Advice (advise.c).  A name can have a lease: it hangs on a list of that
+ * instead, and is no candidate before the lease is over, unless nothing else
+ * is left.  Leases together hold a fixed share of a domain at most.  A name
+ * can be cold: it is as old as can be from the start.
+ *
  * Invariants (check.c walks them):
  *  - a block is on exactly one list if it is CACHED, else on none;
- *  - on a list of its tier and generation if it has no kids on the device,
- *    else on the list of inner ones;
+ *  - on a list of its lease, else of its tier and generation, if it has no
+ *    kids on the device, else on the list of inner ones;
  *  - if a domain has a cached block, lru_next() names one: inner ones go when
  *    no leaf is left, which takes sequences that hold copies of their own.
  *
@@ -71,6 +76,7 @@
 #define PRIOR		128u	/* observations that the prior counts for */
 #define RATE_SHIFT	28
 #define REFAULT_MAX	4096u	/* units: older is not known any more */
+#define COLD_AGE	4096u	/* what is cold by advice begins with */
 
 #define TIER_FOUND	4u	/* first of those that were found */
 
@@ -300,14 +306,28 @@ static void lru_tick(struct core *c, struct kv_lru *l)
 		lru_learn(l, true);
 }
 
+static bool node_lease(const struct kv_node *n)
+{
+	return n->lease != LEASE_NONE && n->lease != LEASE_COLD;
+}
+
+/* On, or to go on, the list of a generation? */
+static bool node_in_gen(const struct kv_node *n)
+{
+	return (n->flags & NODEF_LEAF) && !node_lease(n);
+}
+
 /* The list that a cached block is on, or is to go on. */
 struct kv_lru_list *lru_list(const struct core *c, u32 blk)
 {
 	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
 	const struct kv_node *n = &c->nodes[c->blocks[blk].node];
 
-	return n->flags & NODEF_INNER ? &l->inner :
-	       gen_list(l, node_tier(n), node_gen(l, n));
+	if (n->flags & NODEF_INNER)
+		return &l->inner;
+	if (node_lease(n))
+		return &l->lease[n->lease - 1].list;
+	return gen_list(l, node_tier(n), node_gen(l, n));
 }
 
 /* Onto the list that is right for it; the next to go of that, if @first. */
@@ -328,7 +348,7 @@ static void list_put(struct core *c, u32 blk, bool first)
 		c->blocks[list->head].prev = blk;
 		list->head = blk;
 	}
-	if (n->flags & NODEF_LEAF)
+	if (node_in_gen(n))
 		l->used[node_tier(n)] |= BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
 }
 
@@ -340,7 +360,7 @@ void lru_del(struct core *c, u32 blk)
 	struct kv_lru_list *list = lru_list(c, blk);
 
 	list_del_idx(c->blocks, list->head, list->tail, blk);
-	if ((n->flags & NODEF_LEAF) && list->head == CORE_NONE)
+	if (node_in_gen(n) && list->head == CORE_NONE)
 		l->used[node_tier(n)] &=
 			~BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
 	n->flags = 0;
@@ -352,6 +372,8 @@ void lru_add(struct core *c, u32 blk)
 	struct kv_node *n = &c->nodes[c->blocks[blk].node];
 
 	n->stamp = lru_units(&c->lrus[c->blocks[blk].domain]);
+	if (n->lease == LEASE_COLD)
+		n->stamp -= min(n->stamp, COLD_AGE);
 	list_put(c, blk, false);
 }
 
@@ -364,6 +386,70 @@ void lru_settle(struct core *c, u32 node)
 		return;
 	lru_del(c, blk);
 	list_put(c, blk, true);
+}
+
+/* ---- advice ---- */
+
+static void lease_put(struct kv_lru *l, struct kv_node *n)
+{
+	if (node_lease(n)) {
+		l->lease[n->lease - 1].nr--;
+		l->nr_kept--;
+	}
+	n->lease = LEASE_NONE;
+}
+
+/* A lease that ends then, or an unused one; LRU_NR_LEASES: there is none. */
+static u32 lease_find(const struct kv_lru *l, u64 until)
+{
+	u32 i, unused = LRU_NR_LEASES;
+
+	for (i = 0; i < LRU_NR_LEASES; i++) {
+		if (l->lease[i].nr && l->lease[i].until == until)
+			return i;
+		if (!l->lease[i].nr)
+			unused = i;
+	}
+	return unused;
+}
+
+/**
+ * lru_keep() - a name that is in use is to go after all without a lease
+ * @until: ns; until then
+ *
+ * What comes before a name cannot go before it, so that must be kept too; then
+ * leases count all that is kept, and that is a share of the domain at most.
+ * Return: whether it is kept, until then or longer.
+ */
+bool lru_keep(struct core *c, u32 node, u64 until)
+{
+	struct kv_node *n = &c->nodes[node];
+	u32 dom = index_domain(c, n->ref), i;
+	struct kv_lru *l = &c->lrus[dom];
+
+	KV_BUG_ON(n->flags);
+	if (node_lease(n) && l->lease[n->lease - 1].until >= until)
+		return true;
+	lease_put(l, n);
+	i = lease_find(l, until);
+	if (i == LRU_NR_LEASES || l->nr_kept >=
+	    domain_capacity(c, &c->domains[dom]) / LRU_KEEP_SHARE)
+		return false;
+	l->lease[i].until = until;
+	l->lease[i].nr++;
+	l->nr_kept++;
+	n->lease = (u8)(i + 1);
+	return true;
+}
+
+/* A name that is in use is worth nothing, and nothing is learned from it. */
+void lru_chill(struct core *c, u32 node)
+{
+	struct kv_node *n = &c->nodes[node];
+
+	KV_BUG_ON(n->flags);
+	lease_put(&c->lrus[index_domain(c, n->ref)], n);
+	n->lease = LEASE_COLD;
 }
 
 /* ---- names come, are used, and go ---- */
@@ -410,9 +496,12 @@ void lru_hit(struct core *c, u32 node)
 	KV_BUG_ON(n->flags);		/* it is mapped */
 	l = &c->lrus[index_domain(c, n->ref)];
 	age = node_age(l, n);
-	lru_observe(l, node_tier(n), 0, lru_age_bucket(age), true);
+	if (n->lease != LEASE_COLD)
+		lru_observe(l, node_tier(n), 0, lru_age_bucket(age), true);
 	node_used(n, age);
 	n->stamp = lru_units(l);
+	if (!node_lease(n) || l->lease[n->lease - 1].until <= c->now)
+		lease_put(l, n);
 }
 
 /* A name goes: it was not used for as long as it is old. */
@@ -422,6 +511,9 @@ void lru_leave(struct core *c, u32 node)
 	struct kv_lru *l = &c->lrus[index_domain(c, n->ref)];
 	u32 left = lru_age_bucket(node_age(l, n));
 
+	if (n->lease == LEASE_COLD)
+		return;
+	lease_put(l, n);
 	lru_observe(l, node_tier(n), 0, left, false);
 	lru_ghost_add(c, node, left);
 }
@@ -454,6 +546,38 @@ static u32 value_at(const struct kv_lru *l, u32 tier, u32 age)
 			    bucket_width(x));
 }
 
+/* A candidate that is worth less than @least takes the place of @best. */
+static void compare(const struct core *c, const struct kv_lru *l, u32 blk,
+		    u32 *best, u32 *least)
+{
+	const struct kv_node *n;
+	u32 value;
+
+	if (blk == CORE_NONE)
+		return;
+	n = &c->nodes[c->blocks[blk].node];
+	value = value_at(l, node_tier(n), node_age(l, n));
+	if (value < *least) {
+		*least = value;
+		*best = blk;
+	}
+}
+
+/* What is kept goes when nothing else is left, whose time is over first. */
+static u32 lease_next(const struct kv_lru *l)
+{
+	u32 i, blk = CORE_NONE;
+	u64 first = ~0ull;
+
+	for (i = 0; i < LRU_NR_LEASES; i++)
+		if (l->lease[i].list.head != CORE_NONE &&
+		    l->lease[i].until <= first) {
+			first = l->lease[i].until;
+			blk = l->lease[i].list.head;
+		}
+	return blk;
+}
+
 /**
  * lru_next() - the cached block of a domain that goes next
  * Return: CORE_NONE when it has none.
@@ -461,20 +585,16 @@ static u32 value_at(const struct kv_lru *l, u32 tier, u32 age)
 u32 lru_next(const struct core *c, u32 dom)
 {
 	const struct kv_lru *l = &c->lrus[dom];
-	u32 t, blk, age, value, best = l->inner.head, least = CORE_NONE;
+	u32 i, best = CORE_NONE, least = CORE_NONE;
 
-	for (t = 0; t < LRU_NR_TIERS; t++) {
-		blk = tier_oldest(l, t);
-		if (blk == CORE_NONE)
-			continue;
-		age = node_age(l, &c->nodes[c->blocks[blk].node]);
-		value = value_at(l, t, age);
-		if (value < least) {
-			least = value;
-			best = blk;
-		}
-	}
-	return best;
+	for (i = 0; i < LRU_NR_TIERS; i++)
+		compare(c, l, tier_oldest(l, i), &best, &least);
+	for (i = 0; i < LRU_NR_LEASES && l->nr_kept; i++)
+		if (l->lease[i].until <= c->now)
+			compare(c, l, l->lease[i].list.head, &best, &least);
+	if (best == CORE_NONE)
+		best = lease_next(l);
+	return best == CORE_NONE ? l->inner.head : best;
 }
 
 /* About what goes after @blk, for who wants to prepare a few. */
@@ -484,7 +604,7 @@ u32 lru_after(const struct core *c, u32 blk)
 	const struct kv_node *n = &c->nodes[c->blocks[blk].node];
 	u32 gen, t = node_tier(n);
 
-	if (c->blocks[blk].next != CORE_NONE || (n->flags & NODEF_INNER))
+	if (c->blocks[blk].next != CORE_NONE || !node_in_gen(n))
 		return c->blocks[blk].next;
 	for (gen = node_gen(l, n) + 1; gen != l->min_gen + LRU_NR_GENS; gen++)
 		if (l->used[t] & BIT_ULL(gen % LRU_NR_GENS))
@@ -502,6 +622,8 @@ void lru_init(struct core *c, u32 dom)
 	l->step = max((1u << 20) / domain_capacity(c, &c->domains[dom]), 1u);
 	l->inner.head = CORE_NONE;
 	l->inner.tail = CORE_NONE;
+	for (t = 0; t < LRU_NR_LEASES; t++)
+		l->lease[t].list = l->inner;
 	for (t = 0; t < LRU_NR_TIERS; t++)
 		for (g = 0; g < LRU_NR_GENS; g++) {
 			l->list[t][g].head = CORE_NONE;

@@ -26,6 +26,7 @@ struct core;
  * @hits:     times it was found, up to LRU_HITS_MAX
  * @interval: between its uses, as lru.c smoothes it; never found: how much
  *            came in with it
+ * @lease:    number of its lease, from 1; LEASE_NONE; LEASE_COLD
  */
 struct kv_node {
 	u32	parent;
@@ -37,7 +38,7 @@ struct kv_node {
 	u8	hits;
 	u8	interval;
 	u8	flags;
-	u8	resv;
+	u8	lease;
 };
 static_assert(sizeof(struct kv_node) == 28, "with block and scratch 96 bytes");
 
@@ -63,11 +64,28 @@ static_assert(sizeof(struct kv_ghost) == 12, "dense");
 #define LRU_NR_GENS	64u
 #define LRU_NR_AGES	32u
 #define LRU_HITS_MAX	7u
+#define LRU_KEEP_SHARE	4u
 #define GHOSTS_PER_BLOCK 4u	/* at least */
 
 struct kv_lru_list {
 	u32	head;
 	u32	tail;
+};
+
+#define LRU_NR_LEASES	16u	/* different times, of a domain */
+#define LEASE_NONE	0u
+#define LEASE_COLD	0xffu	/* the contrary: worth nothing by advice */
+
+/**
+ * struct kv_lease - names that are kept until a time
+ * @until: ns
+ * @nr:    names, in whatever state; 0: the lease is unused
+ * @list:  of those, the candidates
+ */
+struct kv_lease {
+	u64			until;
+	u32			nr;
+	struct kv_lru_list	list;
 };
 
 /**
@@ -76,6 +94,7 @@ struct kv_lru_list {
  * @step:    2^20 / blocks that the domain could have
  * @min_gen: oldest generation
  * @nr_in:   blocks entered since @value was last worked out
+ * @nr_kept: names with a lease, at most 1/LRU_KEEP_SHARE of the domain
  * @inner:   cached blocks with kids on the device
  * @used:    of each tier, generations with blocks: bit (generation % 64)
  * @enter, @leave, @hit: what was seen, by tier and age, decaying
@@ -86,8 +105,9 @@ struct kv_lru {
 	u32	step;
 	u32	min_gen;
 	u32	nr_in;
-	u32	resv;
+	u32	nr_kept;
 	struct kv_lru_list inner;
+	struct kv_lease lease[LRU_NR_LEASES];
 	u64	used[LRU_NR_TIERS];
 	struct kv_lru_list list[LRU_NR_TIERS][LRU_NR_GENS];
 	u32	enter[LRU_NR_TIERS][LRU_NR_AGES];
@@ -104,6 +124,8 @@ void lru_hit(struct core *c, u32 node);
 void lru_add(struct core *c, u32 blk);
 void lru_del(struct core *c, u32 blk);
 void lru_settle(struct core *c, u32 node);
+bool lru_keep(struct core *c, u32 node, u64 until);
+void lru_chill(struct core *c, u32 node);
 u32 lru_next(const struct core *c, u32 dom);
 u32 lru_after(const struct core *c, u32 blk);
 u32 lru_units(const struct kv_lru *l);

@@ -149,7 +149,10 @@ static int advise_one(struct core *c, struct kv_seq *s,
 	if (a->resv || !a->advice || a->advice > KVMM_ADV_DONTNEED ||
 	    (a->value && a->advice != KVMM_ADV_KEEP_UNTIL))
 		return -EINVAL;
-	return swap_advise(c, s, a->advice);
+	if (a->advice == KVMM_ADV_PAGEOUT || a->advice == KVMM_ADV_WILLNEED)
+		return swap_advise(c, s, a->advice);
+	advise_retention(s, a->advice, a->value);
+	return 0;
 }
 
 static int run_advise(struct core *c, u32 client, const struct core_req *req,

@@ -358,6 +358,7 @@ static void seq_strip(struct core *c, struct kv_seq *s)
 void seq_close_now(struct core *c, struct kv_seq *s)
 {
 	KV_BUG_ON(s->nr_steps);
+	advise_close(c, s);
 	seq_strip(c, s);
 	s->state = KVMM_SEQ_CLOSED;
 	seq_publish(c, s);

@@ -247,7 +247,7 @@ static void bad_advise(struct sim *w, struct sim_client *cl, struct bad *b)
 	b->entry = -EINVAL;
 	*a = (struct kvmm_advise_arg){ .seq = q->handle,
 				       .advice = KVMM_ADV_PAGEOUT };
-	switch (rng_below(&w->rng, 6)) {
+	switch (rng_below(&w->rng, 5)) {
 	case 0:
 		a->advice = 0;
 		break;
@@ -260,13 +260,9 @@ static void bad_advise(struct sim *w, struct sim_client *cl, struct bad *b)
 	case 3:
 		a->value = 1;
 		break;
-	case 4:
+	default:
 		a->seq += 1ull << 32;
 		b->entry = -ENOENT;
-		break;
-	default:
-		a->advice = KVMM_ADV_COLD;
-		b->entry = -EOPNOTSUPP;
 		break;
 	}
 }

@@ -314,6 +314,25 @@ static void pageout_judge(struct sim *w, struct sim_client *cl,
 	q->paged_out = true;
 }
 
+/* What is to become of its blocks when it has ended: always taken. */
+static void advise_retention(struct sim *w, struct sim_client *cl,
+			     struct sim_seq *q)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)w->args;
+	const struct kvmm_seq_res *res = (const void *)w->results;
+	u32 advice = PICK(&w->rng, KVMM_ADV_COLD, KVMM_ADV_DONTNEED,
+			  KVMM_ADV_KEEP_UNTIL);
+	int err;
+
+	*a = (struct kvmm_advise_arg){ .seq = q->handle, .advice = advice };
+	if (advice == KVMM_ADV_KEEP_UNTIL)
+		a->value = w->now + rng_below(&w->rng, 2000) * SIM_MS;
+	err = shell_submit(w, cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a));
+	LAW(w, !err && !res->status, "client %u: ADVISE %u of %llx: %d, %d",
+	    cl->id, advice, (unsigned long long)q->handle, err, res->status);
+	cover_entry(KVMM_OP_SEQ_ADVISE, res->status);
+}
+
 /**
  * seq_act_advise() - have a sequence paged out, or call it back
  * @back: one that is out
@@ -328,6 +347,10 @@ bool seq_act_advise(struct sim *w, struct sim_client *cl, bool back)
 
 	if (!q)
 		return false;
+	if (!back && rng_chance(&w->rng, 500)) {
+		advise_retention(w, cl, q);
+		return true;
+	}
 	state = cl->status[q->slot].state;
 	*a = (struct kvmm_advise_arg){
 		.seq = q->handle,

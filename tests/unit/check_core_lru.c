@@ -376,6 +376,127 @@ START_TEST(test_drop_caches)
 }
 END_TEST
 
+/* ---- advice ---- */
+
+static int advise(u64 seq, u32 advice, u64 value)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice,
+				       .value = value };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)),
+			 0);
+	return sh_seq_res(0);
+}
+
+/* use(), with advice before the end. */
+static void use_advised(u32 blocks, u32 seed, u32 advice, u64 value)
+{
+	u64 seq = sh_ready(cl, blocks * SH_BT + 1, 0, seed);
+	u32 from = sh_status(cl, seq)->valid_len;
+
+	ck_assert_int_eq(advise(seq, advice, value), 0);
+	if (from < blocks * SH_BT)
+		sh_compute(cl, seq, from, blocks * SH_BT, seed);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+}
+
+START_TEST(test_dontneed)
+{
+	u64 b;
+
+	use_advised(4, 0, KVMM_ADV_DONTNEED, 0);
+	ck_assert_uint_eq(held(0), 0);
+	ck_assert_uint_eq(nr_ghosts(), 0);
+	/* What was there stays, and what another maps. */
+	(void)use(2, 0);
+	use_advised(4, 0, KVMM_ADV_DONTNEED, 0);
+	ck_assert_uint_eq(held(0), 2);
+	b = sh_ready(cl, 5 * SH_BT, 0, 0);
+	sh_compute(cl, b, 2 * SH_BT, 5 * SH_BT, 0);
+	use_advised(4, 0, KVMM_ADV_DONTNEED, 0);
+	ck_assert_uint_eq(held(0), 5);
+	ck_assert_int_eq(sh_close(cl, b), 0);
+	ck_assert_uint_eq(held(0), 5);
+}
+END_TEST
+
+START_TEST(test_cold)
+{
+	(void)use(4, 0);
+	use_advised(4, 100000, KVMM_ADV_COLD, 0);
+	squeeze(4);
+	ck_assert_uint_eq(held(0), 4);
+	ck_assert_uint_eq(held(100000), 0);
+	/* Found again it is as good as any. */
+	use_advised(4, 200000, KVMM_ADV_COLD, 0);
+	ck_assert_uint_eq(use(4, 200000), 4);
+	squeeze(4);
+	ck_assert_uint_eq(held(200000), 4);
+}
+END_TEST
+
+START_TEST(test_keep_until)
+{
+	u64 until = sh.now + 1000 * MS;
+
+	use_advised(4, 0, KVMM_ADV_KEEP_UNTIL, until);
+	flood(10, 1000000);
+	ck_assert_uint_eq(held(0), 4);
+	/* Not before anything else, but when nothing else is left. */
+	squeeze((u32)sh_domain(cl).blocks[BLK_CACHED] - 4);
+	ck_assert_uint_eq(held(0), 4);
+	squeeze(2);
+	ck_assert_uint_eq(held(0), 2);
+	ck_assert_uint_eq(c->lrus[0].nr_kept, 2);
+	(void)use(4, 100000);
+	sh_tick(2000);
+	flood(4, 3000000);
+	ck_assert_uint_eq(held(0), 0);
+	ck_assert_uint_eq(c->lrus[0].nr_kept, 0);
+}
+END_TEST
+
+/* No client can have all of the cache kept. */
+START_TEST(test_keep_share)
+{
+	u64 until = sh.now + 1000 * MS;
+
+	use_advised(24, 0, KVMM_ADV_KEEP_UNTIL, until);
+	ck_assert_uint_eq(c->lrus[0].nr_kept, POOL / LRU_KEEP_SHARE);
+	use_advised(4, 100000, KVMM_ADV_KEEP_UNTIL, until + 1);
+	flood(10, 1000000);
+	ck_assert_uint_eq(held(0), POOL / LRU_KEEP_SHARE);
+	ck_assert_uint_eq(held(100000), 0);
+}
+END_TEST
+
+/* More times than there are leases: the last are not kept. */
+START_TEST(test_leases)
+{
+	u32 i, kept = 0;
+
+	sh_stop();
+	start(2 * LRU_NR_LEASES);
+	for (i = 0; i < LRU_NR_LEASES + 2; i++)
+		use_advised(1, i * 1024, KVMM_ADV_KEEP_UNTIL,
+			    sh.now + (1000 + i) * MS);
+	ck_assert_uint_eq(c->lrus[0].nr_kept, LRU_NR_LEASES);
+	/* A longer one takes the place of a shorter, not the contrary. */
+	use_advised(1, 0, KVMM_ADV_KEEP_UNTIL, sh.now + 1001 * MS);
+	use_advised(1, 1024, KVMM_ADV_KEEP_UNTIL, sh.now + 1 * MS);
+	for (i = 0; i < LRU_NR_LEASES; i++)
+		kept += c->lrus[0].lease[i].nr;
+	ck_assert_uint_eq(kept, LRU_NR_LEASES);
+	ck_assert_uint_eq(node_of(0)->lease, node_of(1024)->lease);
+	/* Over, a use ends it. */
+	sh_tick(5000);
+	for (i = 0; i < LRU_NR_LEASES; i++)
+		ck_assert_uint_eq(use(1, i * 1024), 1);
+	ck_assert_uint_eq(c->lrus[0].nr_kept, 0);
+}
+END_TEST
+
 /* ---- what is learned ---- */
 
 static u32 worth(u32 hits, u32 interval, u32 age)
@@ -564,6 +685,11 @@ static Suite *suite(void)
 	tcase_add_test(t, test_ghosts_wrap);
 	tcase_add_test(t, test_ghosts_of_a_domain);
 	tcase_add_test(t, test_drop_caches);
+	tcase_add_test(t, test_dontneed);
+	tcase_add_test(t, test_cold);
+	tcase_add_test(t, test_keep_until);
+	tcase_add_test(t, test_keep_share);
+	tcase_add_test(t, test_leases);
 	tcase_add_test(t, test_prior);
 	tcase_add_test(t, test_learning);
 	tcase_add_test(t, test_buckets);

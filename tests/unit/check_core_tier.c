@@ -366,8 +366,19 @@ static void close_seq(struct test_seq *s)
 
 static void advise_seq(struct test_seq *s)
 {
+	static const u32 retention[] = { KVMM_ADV_COLD, KVMM_ADV_KEEP_UNTIL,
+					 KVMM_ADV_DONTNEED };
 	struct kvmm_advise_arg a = { .seq = s->handle,
 				     .advice = KVMM_ADV_PAGEOUT };
+
+	if (below(2)) {
+		a.advice = retention[below(3)];
+		if (a.advice == KVMM_ADV_KEEP_UNTIL)
+			a.value = now + below(200) * 10000000ull;
+		request(s->client, KVMM_OP_SEQ_ADVISE, 0, 1, &a, sizeof(a),
+			NULL);
+		return;
+	}
 
 	request(s->client, KVMM_OP_SEQ_ADVISE, 0, 1, &a, sizeof(a), NULL);
 	answer_some(4);
