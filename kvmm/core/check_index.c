@@ -135,13 +135,17 @@ void check_lru(struct walk *w, u32 dom)
 
 	for (t = 0; t < LRU_NR_LEASES; t++)
 		n += walk_cached(w, dom, &l->lease[t].list, NODEF_LEAF);
-	for (t = 0; t < LRU_NR_TIERS; t++)
+	for (t = 0; t < LRU_NR_TIERS; t++) {
+		u32 had = n;
+
 		for (g = 0; g < LRU_NR_GENS; g++) {
 			expect(w, "lru", "map of tier", t,
 			       !!(l->used[t] & BIT_ULL(g)),
 			       l->list[t][g].head != CORE_NONE);
 			n += walk_cached(w, dom, &l->list[t][g], NODEF_LEAF);
 		}
+		expect(w, "lru", "candidates of tier", t, l->nr[t], n - had);
+	}
 	expect(w, "lru", "lists of domain", dom, n,
 	       c->domains[dom].nr[BLK_CACHED]);
 	walk_leases(w, dom);

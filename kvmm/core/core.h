@@ -409,6 +409,20 @@ struct core_tier_view {
 	u32	resv;
 };
 
+#define CORE_LRU_TIERS	16
+
+/* The order in which a domain's cache goes, by tier. */
+struct core_lru_view {
+	struct {
+		u32	found;	/* times it was, at least */
+		u32	class;	/* by interval, or by what came in with it */
+		u32	nr;	/* blocks that may go */
+		u32	oldest;	/* age of the oldest, in percent of the cache */
+		u32	worth;	/* its hits a 1000 blocks and turn of the cache */
+	} tier[CORE_LRU_TIERS];
+};
+
+int core_get_lru(const struct core *core, u32 dom, struct core_lru_view *v);
 int core_get_pressure(const struct core *core, u32 domain,
 		      struct core_pressure_view *v);
 int core_get_tier(const struct core *core, u32 pool, struct core_tier_view *v);

@@ -348,8 +348,10 @@ static void list_put(struct core *c, u32 blk, bool first)
 		c->blocks[list->head].prev = blk;
 		list->head = blk;
 	}
-	if (node_in_gen(n))
-		l->used[node_tier(n)] |= BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
+	if (!node_in_gen(n))
+		return;
+	l->used[node_tier(n)] |= BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
+	l->nr[node_tier(n)]++;
 }
 
 /* A block is no more cached, or goes. */
@@ -360,6 +362,8 @@ void lru_del(struct core *c, u32 blk)
 	struct kv_lru_list *list = lru_list(c, blk);
 
 	list_del_idx(c->blocks, list->head, list->tail, blk);
+	if (node_in_gen(n))
+		l->nr[node_tier(n)]--;
 	if (node_in_gen(n) && list->head == CORE_NONE)
 		l->used[node_tier(n)] &=
 			~BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
@@ -610,6 +614,34 @@ u32 lru_after(const struct core *c, u32 blk)
 		if (l->used[t] & BIT_ULL(gen % LRU_NR_GENS))
 			return l->list[t][gen % LRU_NR_GENS].head;
 	return CORE_NONE;
+}
+
+/**
+ * core_get_lru() - the order of a domain's cache, for people
+ * Return: 0; -ENOENT: no such domain.
+ */
+int core_get_lru(const struct core *c, u32 dom, struct core_lru_view *v)
+{
+	const struct kv_lru *l = &c->lrus[dom];
+	u32 t, blk, age;
+
+	static_assert(CORE_LRU_TIERS == LRU_NR_TIERS, "one line a tier");
+	memset(v, 0, sizeof(*v));
+	if (dom >= core_cfg(c)->max_domains || !c->domains[dom].used)
+		return -ENOENT;
+	for (t = 0; t < LRU_NR_TIERS; t++) {
+		v->tier[t].found = t / TIER_FOUND == 3 ? 4 : t / TIER_FOUND;
+		v->tier[t].class = t % TIER_FOUND;
+		v->tier[t].nr = l->nr[t];
+		blk = tier_oldest(l, t);
+		if (blk == CORE_NONE)
+			continue;
+		age = node_age(l, &c->nodes[c->blocks[blk].node]);
+		v->tier[t].oldest = (u32)((u64)age * 100 / 1024);
+		v->tier[t].worth = (u32)((u64)value_at(l, t, age) * 1000 >>
+					 (RATE_SHIFT - 4 - UNIT_SHIFT));
+	}
+	return 0;
 }
 
 /* A new domain. */

@@ -97,6 +97,7 @@ struct kv_lease {
  * @nr_kept: names with a lease, at most 1/LRU_KEEP_SHARE of the domain
  * @inner:   cached blocks with kids on the device
  * @used:    of each tier, generations with blocks: bit (generation % 64)
+ * @nr:      of each tier, blocks on its lists
  * @enter, @leave, @hit: what was seen, by tier and age, decaying
  * @value:   of a block of that tier and age
  */
@@ -109,6 +110,7 @@ struct kv_lru {
 	struct kv_lru_list inner;
 	struct kv_lease lease[LRU_NR_LEASES];
 	u64	used[LRU_NR_TIERS];
+	u32	nr[LRU_NR_TIERS];
 	struct kv_lru_list list[LRU_NR_TIERS][LRU_NR_GENS];
 	u32	enter[LRU_NR_TIERS][LRU_NR_AGES];
 	u32	leave[LRU_NR_TIERS][LRU_NR_AGES];

@@ -146,6 +146,23 @@ int show_domain_blocks(const struct proc_ctx *ctx)
 	return 0;
 }
 
+int show_domain_lru(const struct proc_ctx *ctx)
+{
+	const struct core_lru_view *v = &ctx->proc->lru;
+	int err = proc_fetch_lru(ctx->proc, ctx->domain->id);
+	u32 i;
+
+	if (err)
+		return err;
+	seq_printf(ctx->m, "%4s %5s %5s %10s %6s %7s\n", "tier", "found",
+		   "class", "candidates", "oldest", "worth");
+	for (i = 0; i < CORE_LRU_TIERS; i++)
+		seq_printf(ctx->m, "%4u %5u %5u %10u %6u %7u\n", i,
+			   v->tier[i].found, v->tier[i].class, v->tier[i].nr,
+			   v->tier[i].oldest, v->tier[i].worth);
+	return 0;
+}
+
 static int show_memory(const struct proc_ctx *ctx, u64 bytes)
 {
 	seq_puts(ctx->m, PROC_POOL_NAME " ");

@@ -61,6 +61,7 @@ struct proc {
 	u32				nr_extents;
 	struct proc_node		node;
 	struct core_domain_view		*domains;
+	struct core_lru_view		lru;
 	struct core_client_view		*clients;
 	struct core_seq_view		*seqs;		/* PROC_SLICE */
 	struct core_extent_view		*extents;	/* PROC_SLICE */
@@ -126,6 +127,8 @@ struct proc_ctx {
 	  "one domain: shape, blocks, sequences")			\
 	x("domain/NAME/blockstates", 0444, 0, show_domain_blocks,	\
 	  "its blocks by state")					\
+	x("domain/NAME/lru_gen", 0444, 0, show_domain_lru,		\
+	  "one line a tier of its cache: what goes next, and why")	\
 	x("domain/NAME/memory.min", 0444, 0, show_memory_min,		\
 	  "what others never take, bytes")				\
 	x("domain/NAME/memory.low", 0444, 0, show_memory_low,		\
@@ -179,6 +182,7 @@ int __must_check show_sys_vm(const struct proc_ctx *ctx);
 /* snap.c: on the mm thread, by way of proc.src.call */
 int __must_check proc_fetch_config(struct proc *proc);
 int __must_check proc_fetch_node(struct proc *proc, u32 need);
+int __must_check proc_fetch_lru(struct proc *proc, u32 domain);
 int __must_check proc_fetch_check(struct proc *proc, struct core_report *rep);
 
 /*

@@ -91,6 +91,28 @@ int proc_fetch_node(struct proc *proc, u32 need)
 	return proc->src.call(proc->src.arg, snap_node, proc);
 }
 
+/* Argument of snap_lru(). */
+struct snap_lru {
+	struct proc	*proc;
+	u32		domain;
+};
+
+static void snap_lru(struct core *core, void *arg)
+{
+	struct snap_lru *s = arg;
+
+	/* One that has just gone has nothing. */
+	(void)!core_get_lru(core, s->domain, &s->proc->lru);
+}
+
+/* proc_fetch_lru() - the order of a domain's cache, into @proc->lru */
+int proc_fetch_lru(struct proc *proc, u32 domain)
+{
+	struct snap_lru s = { .proc = proc, .domain = domain };
+
+	return proc->src.call(proc->src.arg, snap_lru, &s);
+}
+
 static void snap_check(struct core *core, void *arg)
 {
 	core_check(core, arg);

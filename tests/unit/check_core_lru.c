@@ -549,6 +549,28 @@ START_TEST(test_buckets)
 }
 END_TEST
 
+/* What operators see: two candidates, in their tiers, the older worth less. */
+START_TEST(test_view)
+{
+	struct core_lru_view v;
+	u32 found = lru_tier(1, 0), once = lru_tier(0, 0);
+
+	(void)use(4, 0);
+	(void)use(4, 0);
+	(void)use(4, 100000);
+	ck_assert_int_eq(core_get_lru(c, 0, &v), 0);
+	ck_assert_uint_eq(v.tier[found].nr, 1);
+	ck_assert_uint_eq(v.tier[found].found, 1);
+	ck_assert_uint_eq(v.tier[found].oldest, 400 / POOL);
+	ck_assert_uint_eq(v.tier[once].nr, 1);
+	ck_assert_uint_eq(v.tier[once].oldest, 0);
+	ck_assert_uint_gt(v.tier[found].worth, v.tier[once].worth);
+	ck_assert_uint_gt(v.tier[once].worth, 0);
+	ck_assert_int_eq(core_get_lru(c, 1, &v), -ENOENT);
+	ck_assert_int_eq(core_get_lru(c, 99, &v), -ENOENT);
+}
+END_TEST
+
 /* ---- at random, beside a model ---- */
 
 static u32 rnd;
@@ -693,6 +715,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_prior);
 	tcase_add_test(t, test_learning);
 	tcase_add_test(t, test_buckets);
+	tcase_add_test(t, test_view);
 	tcase_add_loop_test(t, test_random, 0, 20);
 	suite_add_tcase(s, t);
 	return s;

@@ -161,7 +161,8 @@ START_TEST(test_ls)
 	ck_assert_str_eq(ls("/client/"), "0/\n1/\n");
 	ck_assert_str_eq(ls("client/1"), "status\nseqs\n");
 	ck_assert_str_eq(ls("domain/code/"),
-			 "status\nblockstates\nmemory.min\nmemory.low\n"
+			 "status\nblockstates\nlru_gen\nmemory.min\n"
+			 "memory.low\n"
 			 "memory.high\nmemory.max\nmemory.weight\n"
 			 "memory.current\n"
 			 "memory.peak\nmemory.events\nmemory.pressure\n");
