@@ -18,6 +18,7 @@
  *	block.c	  states and counts of blocks		   kv_block
  *	index.c	  prefix index, a tree of names		   buckets, kv_node
  *	lru.c	  which cached block goes next		   kv_lru
+ *	worth.c	  what that is worth			   (its counts)
  *	ghost.c	  names that went			   kv_ghost
  *	table.c	  block tables and their shadows	   kv_tpage
  *	advise.c  what a sequence leaves behind

@@ -63,22 +63,16 @@
  *  - if a domain has a cached block, lru_next() names one: inner ones go when
  *    no leaf is left, which takes sequences that hold copies of their own.
  *
- * All state is kv_lru and the last words of kv_node; this file alone writes
- * them.
+ * All state is kv_lru and the last words of kv_node.  What is seen and what
+ * follows from it is worked out in worth.c; this file alone writes the rest.
  */
 #include "kvmm/core/internal.h"
 
 #define UNIT_SHIFT	10	/* of the clock */
 #define GEN_SHIFT	6	/* of units */
-#define ONE		256u	/* an observation */
-#define DECAY_SHIFT	6	/* of observations, each time */
 #define LEARN_MIN	256u	/* blocks entered between two times */
-#define PRIOR		128u	/* observations that the prior counts for */
-#define RATE_SHIFT	28
 #define REFAULT_MAX	4096u	/* units: older is not known any more */
 #define COLD_AGE	4096u	/* what is cold by advice begins with */
-
-#define TIER_FOUND	4u	/* first of those that were found */
 
 /* ---- time ---- */
 
@@ -88,58 +82,12 @@ u32 lru_units(const struct kv_lru *l)
 	return (u32)(l->clock >> UNIT_SHIFT);
 }
 
-static u32 log2_u32(u32 x)
-{
-	return 31u - (u32)__builtin_clz(x);
-}
-
-u32 lru_age_bucket(u32 age)
-{
-	u32 o;
-
-	if (!age)
-		return 0;
-	o = log2_u32(age);
-	return min(1 + 2 * o + (o ? (age >> (o - 1)) & 1 : 0u),
-		   LRU_NR_AGES - 1);
-}
-
-/* Where a bucket begins and how wide it is, in units. */
-static u32 bucket_start(u32 x)
-{
-	u32 o = (x - 1) / 2;
-
-	return x ? (1u << o) + ((x - 1) & 1) * (1u << o) / 2 : 0;
-}
-
-static u32 bucket_width(u32 x)
-{
-	return x < 3 ? 1 : 1u << ((x - 1) / 2 - 1);
-}
-
 /* ---- tiers ---- */
 
 /* How much came in, for what was never found. */
 static u8 fresh_class(u32 tokens)
 {
 	return tokens <= 512 ? 0 : tokens <= 2048 ? 1 : tokens <= 8192 ? 2 : 3;
-}
-
-/* The smoothed interval is a bucket in eighths. */
-static u32 interval_class(u32 interval)
-{
-	u32 age = bucket_start(interval / 8);
-
-	return age < 16 ? 0 : age < 128 ? 1 : age < 768 ? 2 : 3;
-}
-
-/* The tier of what was found @hits times, at @interval. */
-u32 lru_tier(u32 hits, u32 interval)
-{
-	if (!hits)
-		return interval;
-	return TIER_FOUND * (hits == 1 ? 1 : hits < 4 ? 2 : 3) +
-	       interval_class(interval);
 }
 
 static u32 node_tier(const struct kv_node *n)
@@ -160,98 +108,6 @@ static void node_used(struct kv_node *n, u32 age)
 	n->interval = (u8)(n->hits ? (n->interval + now) / 2 : now);
 	if (n->hits < LRU_HITS_MAX)
 		n->hits++;
-}
-
-/* ---- learning ---- */
-
-/**
- * lru_observe() - a name was seen in a tier, between two ages
- * @from: bucket in which that began
- * @to:   bucket in which it ended
- * @hit:  with a use
- */
-void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit)
-{
-	l->enter[tier][from] += ONE;
-	l->leave[tier][to] += ONE;
-	if (hit)
-		l->hit[tier][to] += ONE;
-}
-
-/* The rate at @age of a tier of which nothing is known. */
-static u64 rate_prior(u32 tier, u32 age)
-{
-	static const u8 weight[] = { 8, 6, 4, 2 };	/* never found: 1/64 */
-	static const u8 found[] = { 0, 64, 96, 128 };
-	static const u16 interval[] = { 8, 64, 512, 2048 };
-
-	if (tier < TIER_FOUND)
-		return ((u64)weight[tier] << (RATE_SHIFT - 6)) / (age + 256);
-	return ((u64)found[tier / TIER_FOUND] << (RATE_SHIFT - 6)) /
-	       (age + interval[tier % TIER_FOUND]);
-}
-
-/* Rate of hits in each bucket of a tier. */
-static void tier_rates(const struct kv_lru *l, u32 tier, u64 *rate)
-{
-	u64 risk = 0, next, time, prior;
-	u32 x;
-
-	for (x = 0; x < LRU_NR_AGES; x++) {
-		u64 width = bucket_width(x);
-
-		risk += l->enter[tier][x];
-		next = risk - min(risk, (u64)l->leave[tier][x]);
-		time = width * (risk + next) / 2;
-		prior = width * PRIOR * ONE;
-		rate[x] = (((u64)l->hit[tier][x] << RATE_SHIFT) + prior *
-			   rate_prior(tier, bucket_start(x) + (u32)width / 2)) /
-			  (time + prior);
-		rate[x] = min(rate[x], 1ull << RATE_SHIFT);
-		risk = next;
-	}
-}
-
-/* The best mean rate from bucket @a on. */
-static u32 rate_ahead(const u64 *rate, u32 a)
-{
-	u64 left = 1 << 16, best = 0, reward = 0, time = 0;
-	u32 x;
-
-	for (x = a; x < LRU_NR_AGES && left > 64; x++) {
-		u64 width = bucket_width(x);
-		u64 one = 1ull << RATE_SHIFT;
-		u64 hit = left * (rate[x] * width / 16) / ((one + rate[x] *
-			  width) / 16);
-
-		reward += hit;
-		time += left * width * (one / 16) / ((one + rate[x] * width) /
-			16);
-		if (time)
-			best = max(best, (reward << (RATE_SHIFT - 4)) / time);
-		left -= hit;
-	}
-	return (u32)best;
-}
-
-/* Work out the worth of all tiers; let what is known fade a little. */
-static void lru_learn(struct kv_lru *l, bool fade)
-{
-	u64 rate[LRU_NR_AGES];
-	u32 t, x;
-
-	for (t = 0; t < LRU_NR_TIERS; t++) {
-		tier_rates(l, t, rate);
-		for (x = 0; x < LRU_NR_AGES; x++) {
-			l->value[t][x] = rate_ahead(rate, x);
-			if (!fade)
-				continue;
-			l->enter[t][x] -= l->enter[t][x] >> DECAY_SHIFT;
-			l->leave[t][x] -= l->leave[t][x] >> DECAY_SHIFT;
-			l->hit[t][x] -= l->hit[t][x] >> DECAY_SHIFT;
-		}
-	}
-	l->nr_in = 0;
 }
 
 /* ---- lists ---- */
@@ -302,8 +158,10 @@ static void lru_tick(struct core *c, struct kv_lru *l)
 			gen_merge(c, l, t);
 		l->min_gen++;
 	}
-	if (++l->nr_in >= max(LEARN_MIN, (1u << 20) / l->step / 16))
-		lru_learn(l, true);
+	if (++l->nr_in < max(LEARN_MIN, (1u << 20) / l->step / 16))
+		return;
+	l->nr_in = 0;
+	lru_learn(l, true);
 }
 
 static bool node_lease(const struct kv_node *n)
@@ -537,19 +395,6 @@ static u32 tier_oldest(const struct kv_lru *l, u32 tier)
 	return l->list[tier][at].head;
 }
 
-/* What a block of a tier is worth at an age, between the buckets' starts. */
-static u32 value_at(const struct kv_lru *l, u32 tier, u32 age)
-{
-	u32 x = lru_age_bucket(age), into = age - bucket_start(x);
-	u32 here = l->value[tier][x], next;
-
-	if (x == LRU_NR_AGES - 1)
-		return here;
-	next = l->value[tier][x + 1];
-	return (u32)(here + ((s64)next - here) * min(into, bucket_width(x)) /
-			    bucket_width(x));
-}
-
 /* A candidate that is worth less than @least takes the place of @best. */
 static void compare(const struct core *c, const struct kv_lru *l, u32 blk,
 		    u32 *best, u32 *least)
@@ -560,7 +405,7 @@ static void compare(const struct core *c, const struct kv_lru *l, u32 blk,
 	if (blk == CORE_NONE)
 		return;
 	n = &c->nodes[c->blocks[blk].node];
-	value = value_at(l, node_tier(n), node_age(l, n));
+	value = lru_value(l, node_tier(n), node_age(l, n));
 	if (value < *least) {
 		*least = value;
 		*best = blk;
@@ -630,16 +475,16 @@ int core_get_lru(const struct core *c, u32 dom, struct core_lru_view *v)
 	if (dom >= core_cfg(c)->max_domains || !c->domains[dom].used)
 		return -ENOENT;
 	for (t = 0; t < LRU_NR_TIERS; t++) {
-		v->tier[t].found = t / TIER_FOUND == 3 ? 4 : t / TIER_FOUND;
-		v->tier[t].class = t % TIER_FOUND;
+		v->tier[t].found = t / LRU_TIER_FOUND == 3 ? 4 : t / LRU_TIER_FOUND;
+		v->tier[t].class = t % LRU_TIER_FOUND;
 		v->tier[t].nr = l->nr[t];
 		blk = tier_oldest(l, t);
 		if (blk == CORE_NONE)
 			continue;
 		age = node_age(l, &c->nodes[c->blocks[blk].node]);
 		v->tier[t].oldest = (u32)((u64)age * 100 / 1024);
-		v->tier[t].worth = (u32)((u64)value_at(l, t, age) * 1000 >>
-					 (RATE_SHIFT - 4 - UNIT_SHIFT));
+		v->tier[t].worth = (u32)((u64)lru_value(l, t, age) * 1000 >>
+					 (LRU_WORTH_SHIFT - UNIT_SHIFT));
 	}
 	return 0;
 }

@@ -65,6 +65,8 @@ static_assert(sizeof(struct kv_ghost) == 12, "dense");
 #define LRU_NR_AGES	32u
 #define LRU_HITS_MAX	7u
 #define LRU_KEEP_SHARE	4u
+#define LRU_TIER_FOUND	4u	/* first of those that were found */
+#define LRU_WORTH_SHIFT	24	/* one hit a block and unit */
 #define GHOSTS_PER_BLOCK 4u	/* at least */
 
 struct kv_lru_list {
@@ -131,10 +133,14 @@ void lru_chill(struct core *c, u32 node);
 u32 lru_next(const struct core *c, u32 dom);
 u32 lru_after(const struct core *c, u32 blk);
 u32 lru_units(const struct kv_lru *l);
+struct kv_lru_list *lru_list(const struct core *c, u32 blk);
+
+/* worth.c: what a block is worth, from what was seen */
 u32 lru_age_bucket(u32 age);
 u32 lru_tier(u32 hits, u32 interval);
-struct kv_lru_list *lru_list(const struct core *c, u32 blk);
 void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit);
+void lru_learn(struct kv_lru *l, bool fade);
+u32 lru_value(const struct kv_lru *l, u32 tier, u32 age);
 
 /* ghost.c: names that were in the index */
 void lru_ghost_add(struct core *c, u32 node, u32 left);
