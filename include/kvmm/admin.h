@@ -9,6 +9,8 @@
  *	swapon BYTES PRIORITY FORCE PATH	and the file as SCM_RIGHTS;
  *						BYTES 0: as it is
  *	swapoff TIMEOUT_MS DEV INODE PATH	DEV 0: only the path is known
+ *	set MARK VALUE DOMAIN			memory.min, low, high, max,
+ *						weight; in bytes
  *	drop_caches [DOMAIN]			of all domains when none is named
  *
  * The answer is any number of `progress TEXT`, then `ok TEXT` or

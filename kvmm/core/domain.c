@@ -341,6 +341,7 @@ static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
 	if (err)
 		return err;
 	if (old != CORE_NONE) {
+		limit_inherit(&fresh, &c->domains[old], req);
 		info->dropped_blocks = c->domains[old].nr[BLK_CACHED];
 		domain_drop(c, old);
 	}

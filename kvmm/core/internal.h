@@ -825,6 +825,8 @@ bool domain_limited(const struct kv_domain *d, u32 nr);
 /* limit.c */
 void limit_settle(struct core *c);
 void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req);
+void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
+		   const struct kvmm_attach_req *req);
 void limit_init_tiers(struct core *c, u32 dom,
 		      const struct kvmm_attach_req *req);
 bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last);

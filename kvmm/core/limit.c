@@ -101,6 +101,16 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 				 req->weight : CORE_WEIGHT_DEFAULT);
 }
 
+/* Another model takes over the name of @old: what the operator said stays. */
+void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
+		   const struct kvmm_attach_req *req)
+{
+	d->by_operator = old->by_operator;
+	memcpy(d->operator_limit, old->operator_limit,
+	       sizeof(d->operator_limit));
+	limit_init(d, req);
+}
+
 /* Most slots in @part, of the host pool or an area. */
 static void part_set_max(struct core *c, u32 dom, u32 pool, u64 bytes)
 {

@@ -247,8 +247,10 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 	}
 	if (fd >= 0)
 		close(fd);
-	if (n)
-		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff or drop_caches");
+	if (n > 0 && !strncmp(req, "set ", 4))
+		admin_set(d, adm, req);
+	else if (n)
+		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set or drop_caches");
 	else
 		admin_end(d, adm);
 }

@@ -25,4 +25,7 @@ void admin_finish(struct daemon *d, struct admin *adm, int err,
 /* admin_progress() - a word in between; lost if nobody reads */
 void admin_progress(struct admin *adm, const char *text);
 
+/* admin_set.c */
+void admin_set(struct daemon *d, struct admin *adm, char *req);
+
 #endif /* KVMM_IPC_ADMIN_H */

@@ -47,5 +47,10 @@ struct kvctl {
 int cmd_swapon(struct kvctl *k, char **argv);
 int cmd_swapoff(struct kvctl *k, char **argv);
 int cmd_drop_caches(struct kvctl *k, char **argv);
+int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
+		    bool *refused);
+
+/* kvctl_set.c: @argv is a path and a value.  Return: exit code. */
+int cmd_set(struct kvctl *k, char **argv);
 
 #endif /* KVMM_TOOLS_KVCTL_H */

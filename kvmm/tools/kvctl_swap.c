@@ -56,7 +56,7 @@ static int admin_failed(const struct kv_admin *a, int err)
 }
 
 /* @refused: takes whether it is sure that the daemon did nothing */
-static int ask_admin(const struct kvctl *k, const char *req, int fd,
+int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 		     bool *refused)
 {
 	static struct kv_admin a;
@@ -178,7 +178,7 @@ int cmd_swapon(struct kvctl *k, char **argv)
 	if (!ret) {
 		snprintf(req, sizeof(req), "swapon %" PRIu64 " %u %u %s",
 			 k->opts.size, k->opts.priority, k->opts.force, full);
-		ret = ask_admin(k, req, fd, &refused);
+		ret = kvctl_ask_admin(k, req, fd, &refused);
 	}
 	if (ret && made && refused && unlink(argv[0]))
 		pr_warn("%s: is left: %s", argv[0], strerror(errno));
@@ -204,7 +204,7 @@ int cmd_swapoff(struct kvctl *k, char **argv)
 	}
 	snprintf(req, sizeof(req), "swapoff %u %" PRIu64 " %" PRIu64 " %s",
 		 k->opts.timeout * 1000, dev, ino, full);
-	return ask_admin(k, req, -1, &refused);
+	return kvctl_ask_admin(k, req, -1, &refused);
 }
 
 int cmd_drop_caches(struct kvctl *k, char **argv)
@@ -216,7 +216,7 @@ int cmd_drop_caches(struct kvctl *k, char **argv)
 	n = snprintf(req, sizeof(req), *argv ? "drop_caches %s" : "drop_caches",
 		     *argv);
 	if ((size_t)n < sizeof(req))
-		return ask_admin(k, req, -1, &refused);
+		return kvctl_ask_admin(k, req, -1, &refused);
 	pr_err("%.60s...: the name is too long: see kvctl ls domain", *argv);
 	return EX_USAGE;
 }

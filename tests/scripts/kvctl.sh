@@ -63,7 +63,7 @@ fails 'timeout of zero' 64 '--timeout' --timeout 0 ls
 # ---- help comes from the tables
 run "$kvctl" help
 check 'help' rc_is 0
-for word in cat ls check wait drop_caches version help --socket --timeout; do
+for word in cat ls check wait set drop_caches version help --socket --timeout; do
 	check "help names $word" says "^  $word( |\$)"
 done
 help=$out
@@ -125,6 +125,12 @@ check '--socket DIRECTORY' is "$root"
 run env -u KVMM_RUNDIR "$kvctl" --socket "$KVMM_RUNDIR/view.sock" ls
 check '--socket SOCKET' is "$root"
 
+fails 'set without a value' 64 'set: wrong number of arguments' set domain/a/memory.max
+fails 'set of what cannot be' 64 'meminfo: cannot be set' set meminfo 1
+fails 'set to no size' 64 'x: is no size' set domain/a/memory.max x
+fails 'set of no mark' 1 'no such mark' set domain/a/memory.current 1M
+fails 'set of no domain' 1 'chat: no such domain: see kvctl ls domain' \
+	set domain/chat/memory.max 1M
 run "$kvctl" drop_caches
 check 'drop_caches' says '0 blocks dropped$'
 check 'drop_caches: exit code' rc_is 0

@@ -136,6 +136,19 @@ for i in 1 2 3 4 5 6; do
 	check "Ctrl-C: sample $i is there" says "^\\[1\\.$i\\] "
 done
 
+# ---- an operator's limits, for whoever comes later too
+run "$KVMM_BUILD/kvctl" set domain/demo-model/memory.max 2M
+check 'set: what it says' says '^demo-model: memory.max is set$'
+run "$KVMM_BUILD/kvctl" cat domain/demo-model/memory.max
+check 'set: what the file says' says '^gpu0 2097152$'
+run "$KVMM_BUILD/kvctl" set domain/demo-model/memory.weight 20000
+check 'set: out of bounds' says 'memory.weight: out of bounds: 1 to 10000$'
+run kvrt "$model" --quiet --max-tokens 2 --memory-max 32M "Hello"
+run "$KVMM_BUILD/kvctl" cat domain/demo-model/memory.max
+check 'set: holds for the next one' says '^gpu0 2097152$'
+run "$KVMM_BUILD/kvctl" set domain/demo-model/memory.max max
+check 'set: lifted' rc_is 0
+
 # ---- deaths
 start "Hello"
 at_last grep -q 'of kvmm$' "$seen"

@@ -325,7 +325,9 @@ static int set(u32 cl, u32 which, u64 value)
 START_TEST(test_operator)
 {
 	u32 a = attach("a", 0, 0, 0, 0), i;
+	struct kvmm_attach_req other;
 	u64 seq;
+	int id;
 
 	ck_assert_int_eq(core_domain_set(sh.core, sh.now, 99, 0, 0), -ERANGE);
 	ck_assert_int_eq(core_domain_set(sh.core, sh.now, 5, 0, 0), -ENOENT);
@@ -352,6 +354,15 @@ START_TEST(test_operator)
 	for (i = 0; i < 2; i++)
 		(void)asked(a, 6, 0, 1000 * i);
 	ck_assert_uint_le(used(a), 16);
+
+	/* Nor does another model that takes over the name. */
+	sh_die(a);
+	sh_quiet(a);
+	other = sh_attach_req("a");
+	other.identity[0] = 99;
+	ck_assert_int_ge(id = sh_attach_as(1, &other), 0);
+	ck_assert_uint_eq(sh_domain((u32)id).limit[CORE_LIMIT_MAX],
+			  16 * SH_BLOCK);
 }
 END_TEST
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * admin_set.c - an operator sets a mark of a domain
+ *
+ * The marks are those of core.h's list, named as their files are.  A domain is
+ * named as its directory is: by its name, with its id behind an @ where two
+ * tenants use one name.  The change is made by the mm thread, between two
+ * requests, and holds for whoever attaches later (limit.c).
+ *
+ * Context: control thread.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/admin.h"
+#include "kvmm/ipc/daemon.h"
+
+/* What the mm thread is asked, and answers. */
+struct mark_set {
+	const char	*name;
+	u32		which;
+	u64		value;
+	u32		nr_named;
+	int		err;
+};
+
+static const char * const mark_names[CORE_NR_LIMITS] = {
+#define x(mark, file, text) [CORE_LIMIT_##mark] = file,
+	CORE_LIMITS(x)
+#undef x
+};
+
+/* NAME, or NAME@ID. */
+static bool domain_is(const struct core_domain_view *v, const char *name)
+{
+	char exact[KVMM_NAME_LEN + 16];
+
+	if (!strncmp(v->name, name, sizeof(v->name)))
+		return true;
+	snprintf(exact, sizeof(exact), "%.*s@%u", (int)sizeof(v->name), v->name,
+		 v->id);
+	return !strcmp(exact, name);
+}
+
+static void set_mark(struct core *core, void *arg)
+{
+	struct mark_set *ms = arg;
+	struct core_domain_view v;
+	u32 i, dom = 0;
+	int err;
+
+	for (i = 0; (err = core_get_domain(core, i, &v)) != -ERANGE; i++) {
+		if (err || !domain_is(&v, ms->name))
+			continue;
+		ms->nr_named++;
+		dom = i;
+	}
+	if (ms->nr_named == 1)
+		ms->err = core_domain_set(core, clock_ns(), dom, ms->which,
+					  ms->value);
+}
+
+static void set_answer(struct daemon *d, struct admin *adm,
+		       const struct mark_set *ms)
+{
+	char text[ADMIN_TEXT];
+
+	if (!ms->nr_named) {
+		snprintf(text, sizeof(text), "%.64s: no such domain: see kvctl ls domain",
+			 ms->name);
+		admin_finish(d, adm, -ENOENT, text);
+	} else if (ms->nr_named > 1) {
+		snprintf(text, sizeof(text), "%.64s: several tenants use this name: give NAME@ID, see kvctl ls domain",
+			 ms->name);
+		admin_finish(d, adm, -EINVAL, text);
+	} else if (ms->err) {
+		snprintf(text, sizeof(text), "%s: out of bounds: %s", mark_names[ms->which],
+			 ms->which == CORE_LIMIT_WEIGHT ? "1 to 10000" :
+			 "give at least the bytes of one block");
+		admin_finish(d, adm, ms->err, text);
+	} else {
+		snprintf(text, sizeof(text), "%.64s: %s is set", ms->name,
+			 mark_names[ms->which]);
+		pr_info("%s by an operator", text);
+		admin_finish(d, adm, 0, text);
+	}
+}
+
+/* admin_set() - `set MARK VALUE NAME`; the request is ours to cut */
+void admin_set(struct daemon *d, struct admin *adm, char *req)
+{
+	struct mark_set ms = { .err = -EIO };
+	char mark[32];
+	int used = 0;
+
+	if (sscanf(req, "set %31s %" SCNu64 " %n", mark, &ms.value, &used) != 2 ||
+	    !used || !req[used]) {
+		admin_finish(d, adm, -EINVAL, "set: want MARK VALUE NAME");
+		return;
+	}
+	ms.name = req + used;
+	for (; ms.which < CORE_NR_LIMITS; ms.which++)
+		if (!strcmp(mark, mark_names[ms.which]))
+			break;
+	if (ms.which == CORE_NR_LIMITS) {
+		admin_finish(d, adm, -EINVAL, "set: no such mark: memory.min, low, high, max or weight");
+		return;
+	}
+	if (mm_call(d, set_mark, &ms)) {
+		admin_finish(d, adm, -EIO, "set: the daemon is ending");
+		return;
+	}
+	set_answer(d, adm, &ms);
+}
