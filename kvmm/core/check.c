@@ -90,7 +90,7 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 {
 	const struct core *c = w->c;
 	const struct core_bind *bind = &c->bind[s->client];
-	u32 i, si = seq_index(c, s), page = s->first_page;
+	u32 i, si = seq_index(c, s), page = s->first_page, last = CORE_NONE;
 	const struct kv_tpage *t = NULL;
 
 	for (i = 0; i < s->nr_blocks; i++) {
@@ -103,6 +103,9 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 			t = &c->tpages[(u64)s->client * core_cfg(c)->nr_tables +
 				       page];
 			expect(w, "tables", "first of page", page, t->first, i);
+			expect(w, "tables", "page before page", page,
+			       t->back[0], last);
+			last = page;
 			expect(w, "shadow", "handle of page", page,
 			       bind->tables[page].seq, seq_handle(c, s));
 		}

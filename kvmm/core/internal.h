@@ -442,10 +442,18 @@ static inline u32 pte_block(kv_pte_t pte)
 	return (u32)pte.val;
 }
 
-/* The truth of a table page; the shadow has the same index in segment D. */
+#define CORE_TABLE_HOPS		10	/* pages of a table seen from its last */
+
+/**
+ * struct kv_tpage - the truth of a table page
+ * @back: the pages 1, 2, 4, ... before it in the chain
+ *
+ * The shadow has the same index in segment D.
+ */
 struct kv_tpage {
 	u32		next;
 	u32		first;
+	u32		back[CORE_TABLE_HOPS];
 	kv_pte_t	pte[KVMM_TABLE_ENTRIES];
 };
 

@@ -11,6 +11,11 @@
  *
  * Tables grow and shrink at the end only; table_set() replaces one entry
  * when an open tail is copied.
+ *
+ * A truth page also knows the pages 1, 2, 4, ... before it in its chain.  They
+ * never change while it is there, since pages come and go at the end, and an
+ * index is found from the last page with one hop for each bit of the distance:
+ * none for the page that is written, 5 at most in a table of 4,096 blocks.
  */
 #include "kvmm/core/internal.h"
 
@@ -26,6 +31,20 @@ static void shadow_set(struct core *c, const struct kv_seq *s, u32 page,
 
 	WRITE_ONCE(*entry, blk == CORE_NONE ? KVMM_NO_INDEX :
 		   block_entry(c, blk));
+}
+
+/* The pages before a new last one: twice as far is as far again from there. */
+static void page_link_back(const struct core *c, const struct kv_seq *s,
+			   u32 page)
+{
+	struct kv_tpage *t = tpage(c, s->client, page);
+	u32 before = s->last_page, i;
+
+	for (i = 0; i < CORE_TABLE_HOPS; i++) {
+		t->back[i] = before;
+		if (before != CORE_NONE)
+			before = tpage(c, s->client, before)->back[i];
+	}
 }
 
 static u32 page_get(struct core *c, struct kv_seq *s)
@@ -45,6 +64,7 @@ static u32 page_get(struct core *c, struct kv_seq *s)
 	cl->nr_free_pages--;
 	t->next = CORE_NONE;
 	t->first = s->nr_blocks;
+	page_link_back(c, s, page);
 
 	sh = &c->bind[s->client].tables[page];
 	WRITE_ONCE(sh->seq, seq_handle(c, s));
@@ -69,13 +89,15 @@ static void page_put(struct core *c, struct kv_seq *s, u32 page)
 
 static u32 page_of(const struct core *c, const struct kv_seq *s, u32 idx)
 {
-	u32 page = s->first_page;
+	u32 page = s->last_page, far, hop;
 
 	KV_BUG_ON(idx >= s->nr_blocks);
-	if (idx >= tpage(c, s->client, s->last_page)->first)
-		return s->last_page;
-	for (; idx >= KVMM_TABLE_ENTRIES; idx -= KVMM_TABLE_ENTRIES)
-		page = tpage(c, s->client, page)->next;
+	far = (s->nr_blocks - 1) / KVMM_TABLE_ENTRIES - idx / KVMM_TABLE_ENTRIES;
+	while (far) {
+		hop = min(31u - (u32)__builtin_clz(far), CORE_TABLE_HOPS - 1u);
+		page = tpage(c, s->client, page)->back[hop];
+		far -= 1u << hop;
+	}
 	return page;
 }
 
@@ -180,18 +202,6 @@ int table_push(struct core *c, struct kv_seq *s, u32 blk)
 	return 0;
 }
 
-/* The page before @page in the chain, CORE_NONE for the first. */
-static u32 page_before(const struct core *c, const struct kv_seq *s, u32 page)
-{
-	u32 p = s->first_page;
-
-	if (p == page)
-		return CORE_NONE;
-	while (tpage(c, s->client, p)->next != page)
-		p = tpage(c, s->client, p)->next;
-	return p;
-}
-
 /* Take the last entry away; returns its block. */
 u32 table_pop(struct core *c, struct kv_seq *s)
 {
@@ -216,7 +226,7 @@ kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
 	if (slot)
 		return pte;
 
-	s->last_page = page_before(c, s, page);
+	s->last_page = t->back[0];
 	if (s->last_page == CORE_NONE) {
 		s->first_page = CORE_NONE;
 	} else {
