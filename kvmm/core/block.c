@@ -183,6 +183,17 @@ void block_map(struct core *c, u32 blk)
 	}
 }
 
+/* @nr more sequences map a block that one maps already. */
+void block_map_many(struct core *c, u32 blk, u32 nr)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	KV_BUG_ON(!b->nr_map);
+	c->domains[b->domain].nr_shared += b->nr_map == 1;
+	b->refcount += nr;
+	b->nr_map += nr;
+}
+
 /* The last reason to hold the content went; is it in use all the same? */
 static void block_release(struct core *c, u32 blk)
 {

@@ -681,6 +681,7 @@ u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 u32 block_alloc(struct core *c, u32 dom, u32 client);
 void block_set_state(struct core *c, u32 blk, u32 state);
 void block_map(struct core *c, u32 blk);
+void block_map_many(struct core *c, u32 blk, u32 nr);
 void block_unmap(struct core *c, u32 blk);
 void block_src_get(struct core *c, u32 blk);
 void block_src_put(struct core *c, u32 blk);
@@ -718,8 +719,8 @@ int __must_check table_push(struct core *c, struct kv_seq *s, u32 blk);
 u32 table_pop(struct core *c, struct kv_seq *s);
 bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr);
 bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr);
-int __must_check table_clone(struct core *c, const struct kv_seq *from,
-			     struct kv_seq *to);
+void table_share(struct core *c, const struct kv_seq *s, u32 nr);
+void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to);
 
 kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx);
 void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry);

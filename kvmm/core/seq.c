@@ -211,14 +211,13 @@ int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	return 0;
 }
 
-/* One more child; there is a record and pages for it. */
+/* One more child; there is a record, there are pages, its blocks count it. */
 static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res)
 {
 	struct kv_seq *k = seq_alloc(c, s->client);
 
 	KV_BUG_ON(!k);
-	if (table_clone(c, s, k))
-		KV_BUG_ON(true);
+	table_copy(c, s, k);
 	k->fam_next = s->fam_next;
 	k->fam_prev = seq_index(c, s);
 	c->seqs[s->fam_next].fam_prev = seq_index(c, k);
@@ -284,6 +283,8 @@ void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
 	int err = fork_check(c, client, s, a);
 	u32 i;
 
+	if (!err)
+		table_share(c, s, a->nr_children);
 	for (i = 0; i < a->nr_children; i++) {
 		if (!err)
 			fork_one(c, s, &res[i]);

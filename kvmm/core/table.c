@@ -40,11 +40,12 @@ static void page_link_back(const struct core *c, const struct kv_seq *s,
 	struct kv_tpage *t = tpage(c, s->client, page);
 	u32 before = s->last_page, i;
 
-	for (i = 0; i < CORE_TABLE_HOPS; i++) {
+	for (i = 0; i < CORE_TABLE_HOPS && before != CORE_NONE; i++) {
 		t->back[i] = before;
-		if (before != CORE_NONE)
-			before = tpage(c, s->client, before)->back[i];
+		before = tpage(c, s->client, before)->back[i];
 	}
+	for (; i < CORE_TABLE_HOPS; i++)
+		t->back[i] = CORE_NONE;
 }
 
 static u32 page_get(struct core *c, struct kv_seq *s)
@@ -52,7 +53,7 @@ static u32 page_get(struct core *c, struct kv_seq *s)
 	struct kv_client *cl = &c->clients[s->client];
 	struct kvmm_table_page *sh;
 	struct kv_tpage *t;
-	u32 page = cl->free_page, i;
+	u32 page = cl->free_page;
 
 	if (page != CORE_NONE)
 		cl->free_page = tpage(c, s->client, page)->next;
@@ -71,9 +72,28 @@ static u32 page_get(struct core *c, struct kv_seq *s)
 	WRITE_ONCE(sh->group, 0u);
 	WRITE_ONCE(sh->first, s->nr_blocks);
 	WRITE_ONCE(sh->next, KVMM_NO_INDEX);
+	return page;
+}
+
+static void page_clear(struct core *c, const struct kv_seq *s, u32 page)
+{
+	struct kvmm_table_page *sh = &c->bind[s->client].tables[page];
+	u32 i;
+
 	for (i = 0; i < KVMM_TABLE_ENTRIES; i++)
 		WRITE_ONCE(sh->entry[i], KVMM_NO_INDEX);
-	return page;
+}
+
+/* Put a page that page_get() gave at the end of the chain. */
+static void page_append(struct core *c, struct kv_seq *s, u32 page)
+{
+	if (s->first_page == CORE_NONE) {
+		s->first_page = page;
+	} else {
+		tpage(c, s->client, s->last_page)->next = page;
+		WRITE_ONCE(c->bind[s->client].tables[s->last_page].next, page);
+	}
+	s->last_page = page;
 }
 
 static void page_put(struct core *c, struct kv_seq *s, u32 page)
@@ -187,14 +207,8 @@ int table_push(struct core *c, struct kv_seq *s, u32 blk)
 		page = page_get(c, s);
 		if (page == CORE_NONE)
 			return -ENOSPC;
-		if (s->first_page == CORE_NONE) {
-			s->first_page = page;
-		} else {
-			tpage(c, s->client, s->last_page)->next = page;
-			WRITE_ONCE(c->bind[s->client].tables[s->last_page].next,
-				   page);
-		}
-		s->last_page = page;
+		page_clear(c, s, page);
+		page_append(c, s, page);
 	}
 	tpage(c, s->client, s->last_page)->pte[slot] = pte_present(blk);
 	shadow_set(c, s, s->last_page, slot, blk);
@@ -239,28 +253,46 @@ kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
 }
 
 /**
- * table_clone() - give @to, which has no table, the table of @from
+ * table_share() - @nr more sequences are about to map the table of @s
  *
- * Every block gets one more mapping.
- * Return: 0, -ENOSPC and nothing changed.
+ * One pass over the blocks, whatever @nr is.
  */
-int table_clone(struct core *c, const struct kv_seq *from, struct kv_seq *to)
+void table_share(struct core *c, const struct kv_seq *s, u32 nr)
 {
-	u32 page = from->first_page;
-	u32 idx, blk;
+	u32 page = s->first_page, left = s->nr_blocks, i;
 
-	KV_BUG_ON(to->nr_blocks);
-	if (!table_has_room(c, to, from->nr_blocks))
-		return -ENOSPC;
-	for (idx = 0; idx < from->nr_blocks; idx++) {
+	for (; left; left -= i) {
+		const struct kv_tpage *t = tpage(c, s->client, page);
+
+		for (i = 0; i < min(left, (u32)KVMM_TABLE_ENTRIES); i++)
+			block_map_many(c, pte_block(t->pte[i]), nr);
+		page = t->next;
+	}
+}
+
+/**
+ * table_copy() - give @to, which has no table, the table of @from
+ *
+ * Page by page, truth and shadow; table_has_fork_room() said that there are
+ * pages, table_share() counted the references.
+ */
+void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
+{
+	struct kvmm_table_page *sh = c->bind[to->client].tables;
+	u32 page = from->first_page, left = from->nr_blocks, take, copy;
+
+	KV_BUG_ON(to->nr_blocks || from->client != to->client);
+	for (; left; left -= take) {
 		const struct kv_tpage *t = tpage(c, from->client, page);
 
-		blk = pte_block(t->pte[idx - t->first]);
-		if (table_push(c, to, blk))
-			KV_BUG_ON(true);
-		block_map(c, blk);
-		if (idx - t->first == KVMM_TABLE_ENTRIES - 1)
-			page = t->next;
+		take = min(left, (u32)KVMM_TABLE_ENTRIES);
+		copy = page_get(c, to);
+		KV_BUG_ON(copy == CORE_NONE);
+		/* Nobody knows the page yet: no need to write word by word. */
+		memcpy(tpage(c, to->client, copy)->pte, t->pte, sizeof(t->pte));
+		memcpy(sh[copy].entry, sh[page].entry, sizeof(sh->entry));
+		page_append(c, to, copy);
+		to->nr_blocks += take;
+		page = t->next;
 	}
-	return 0;
 }
