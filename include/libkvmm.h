@@ -231,6 +231,47 @@ int kvmm_seq_open(struct kvmm *k, const struct kvmm_open_arg *args, u32 nr,
 int kvmm_seq_match(struct kvmm *k, u64 seq, const u32 *ids, u32 nr);
 int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 		  struct kvmm_open_res *res);
+/**
+ * kvmm_seq_remap() - sequences of a family become others of it: a beam step
+ * @args: {child, other}: each child becomes what the other was before
+ * @nr:   entries, of as many families as liked
+ * @res:  @nr records; those of one family are all 0 or all errors: -EBUSY:
+ *        one that is named is in an open step; -ESTALE: one is not READY;
+ *        -EINVAL: not of one family, or a child named twice; -ENOENT; -ENOSPC:
+ *        table pages do not suffice
+ *
+ * The tables of children are to be read again; the next grant's table_lo says
+ * from where.
+ *
+ * Return: as above.
+ */
+int kvmm_seq_remap(struct kvmm *k, const struct kvmm_remap_arg *args, u32 nr,
+		   struct kvmm_seq_res *res);
+/**
+ * kvmm_seq_truncate() - make sequences shorter
+ * @args: {sequence, new length}; not longer than what is valid
+ * @nr:   entries
+ * @res:  @nr records: 0, -EBUSY, -ESTALE, -EINVAL or -ENOENT, and the length
+ *
+ * The next append may come with a copy, also where nothing was forked.
+ *
+ * Return: as above.
+ */
+int kvmm_seq_truncate(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
+		      struct kvmm_seq_res *res);
+/**
+ * kvmm_seq_trim() - give back whole blocks before a position
+ * @args: {sequence, position}; nothing before it will be read again
+ * @nr:   entries
+ * @res:  @nr records: 0, -ESTALE, -EINVAL or -ENOENT, and the length
+ *
+ * The table keeps its indices; those given back are KVMM_NO_INDEX.  It takes
+ * effect when the steps that are open have ended.
+ *
+ * Return: as above.
+ */
+int kvmm_seq_trim(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
+		  struct kvmm_seq_res *res);
 /* Return: as above, or the status of the first entry that failed. */
 int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr);
 int kvmm_step_begin(struct kvmm *k, u64 step,

@@ -54,12 +54,15 @@ static void forget(struct core *c, u32 node)
 	}
 }
 
-/* From the beginning on: what comes before must be kept as well. */
+/*
+ * From the beginning on: what comes before must be kept as well.  One that gave
+ * back its beginning keeps nothing, for nothing could be found.
+ */
 static void keep(struct core *c, const struct kv_seq *s)
 {
 	u32 i, node;
 
-	for (i = 0; i < s->nr_blocks; i++) {
+	for (i = 0; i < s->nr_blocks && !s->trimmed; i++) {
 		kv_pte_t pte = table_pte(c, s, i);
 
 		if (pte_is_entry(pte))
@@ -79,7 +82,7 @@ void advise_close(struct core *c, struct kv_seq *s)
 		keep(c, s);
 	if (!(s->flags & (SEQF_COLD | SEQF_DONTNEED)))
 		return;
-	for (i = s->nr_blocks; i-- > 0;) {
+	for (i = s->nr_blocks; i-- > s->trimmed;) {
 		node = own_name(c, table_pte(c, s, i));
 		if (node == CORE_NONE || c->nodes[node].hits)
 			continue;

@@ -60,12 +60,19 @@ void walk_fault(struct walk *w, const char *law, const char *what, u64 i,
 /* ---- references, counted from tables and steps ---- */
 
 /* One entry of a table: count the reference, compare the shadow. */
-static void walk_pte(struct walk *w, const struct kv_seq *s, kv_pte_t pte,
-		     u32 shadow)
+static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
+		     kv_pte_t pte, u32 shadow)
 {
 	const struct core *c = w->c;
 	u32 i = pte_block(pte);
 
+	if (idx < s->trimmed) {
+		expect(w, "tables", "trimmed entry of seq", seq_index(c, s),
+		       pte.val, PTE_NONE);
+		expect(w, "shadow", "trimmed entry", idx, shadow,
+		       KVMM_NO_INDEX);
+		return;
+	}
 	if (pte_is_entry(pte)) {
 		expect(w, "swap", "table names an entry of seq",
 		       seq_index(c, s), s->state, KVMM_SEQ_SWAPPED);
@@ -109,7 +116,7 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 			expect(w, "shadow", "handle of page", page,
 			       bind->tables[page].seq, seq_handle(c, s));
 		}
-		walk_pte(w, s, t->pte[i - t->first],
+		walk_pte(w, s, i, t->pte[i - t->first],
 			 bind->tables[page].entry[i - t->first]);
 		if (i - t->first == KVMM_TABLE_ENTRIES - 1)
 			page = t->next;
@@ -200,6 +207,15 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 		expect(w, "seq", "waits but holds blocks", i, s->nr_blocks, 0);
 		expect(w, "seq", "waits but holds promises", i, s->reserved, 0);
 	}
+	expect(w, "seq", "trimmed of", i, (u64)s->trimmed * d->block_tokens <=
+	       s->valid_len && s->trimmed <= s->trim_want, 1);
+	expect(w, "seq", "more to be trimmed of", i, s->trim_more &&
+	       (s->trim_want == s->trimmed || s->trim_more <= s->trim_want),
+	       0);
+	if (s->trim_want > s->trimmed)
+		expect(w, "seq", "will be trimmed in no step", i,
+		       !s->nr_steps, 0);
+	expect(w, "seq", "scratch of", i, s->plan || s->plan_err, 0);
 	expect(w, "seq", "promises of", i, s->reserved,
 	       s->resv_blocks > s->nr_blocks ? s->resv_blocks - s->nr_blocks
 					     : 0);

@@ -161,6 +161,27 @@ u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 	return CORE_NONE;
 }
 
+/**
+ * index_find_node() - the node of @dom with this name
+ *
+ * For a prefix whose ids nobody has any more.  It is only to be the parent of
+ * a name that was made of it, so ids would tell nothing more.
+ * Return: CORE_NONE: the name is not in the index, or no more.
+ */
+u32 index_find_node(const struct core *c, u32 dom, const u64 *hash)
+{
+	u32 ref = *index_bucket(c, hash);
+
+	for (; ref != CORE_NONE; ref = *ref_next(c, ref)) {
+		const u64 *h = index_name(c, ref);
+
+		if (index_domain(c, ref) == dom && h[0] == hash[0] &&
+		    h[1] == hash[1])
+			return index_node(c, ref);
+	}
+	return CORE_NONE;
+}
+
 /* ---- the tree ---- */
 
 bool index_on_device(const struct core *c, u32 node)

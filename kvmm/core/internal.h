@@ -345,9 +345,18 @@ struct kv_domain {
  * @known_len:  tokens that it computed though the index had had them
  * @keep_until: by advice: what it leaves is kept, 0: is not
  * @end:        end of what the step in that place of the client's ring covers
+ * @trimmed:    table indices below it were given back: they hold nothing
+ * @trim_want:  will be @trimmed when the steps up to @trim_step have ended
+ * @trim_more:  more than that, wanted since; 0: nothing.  After the steps up
+ *              to @trim_more_step
+ * @trim_hash:  of the last block given back: parent of what follows
+ * @dirty:      lowest table index that changed and no step's result told
+ * @plan:       scratch of remap.c: its entry as a child plus one, else 0
+ * @plan_err:   scratch of remap.c: why its family is left alone, else 0
  * @since:      admitted at, or waiting since
  * @active:     when it was last admitted, granted or asked back by advice
- * @lost_len:   what was valid when its memory was last taken
+ * @lost_len:   what was valid when its memory was last taken; less if it was
+ *              cut since, another's after a REMAP
  * @again:      when growth was first refused, 0 after a grant
  * @refused:    when it was last refused, 0 after a grant
  * @stuck:      since when its restore finds no host slots, 0: it does
@@ -399,7 +408,17 @@ struct kv_seq {
 	u8	resv[2];
 	u64	stuck;
 	u32	known_len;
+	u32	dirty;
 	u64	keep_until;
+	u32	trimmed;
+	u32	trim_want;
+	u32	trim_more;
+	u32	plan;
+	s32	plan_err;
+	u32	resv2;
+	u64	trim_step;
+	u64	trim_more_step;
+	u64	trim_hash[2];
 };
 
 /* One entry of a block table: a type, and what the type says. */
@@ -521,6 +540,22 @@ struct kv_step_entry {
 	u32	src;
 };
 
+/**
+ * struct kv_remap - one entry of the SEQ_REMAP under way; scratch of remap.c
+ * @child:   sequence, CORE_NONE: the entry is not carried out
+ * @other:   sequence that it becomes
+ * @readers: entries left that read the child's old table
+ * @order:   the entries that overwrite, in the order of doing so
+ */
+struct kv_remap {
+	u32	child;
+	u32	other;
+	u32	readers;
+	u32	order;
+	s32	err;
+	u32	resv;
+};
+
 /* ---- the arena ---- */
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
@@ -563,7 +598,8 @@ struct core_sizes {
 	x(idpages,	struct kv_idpage,	s->nr_idpages)		\
 	x(steps,	struct kv_step,		s->nr_steps)		\
 	x(entries,	struct kv_step_entry,	s->nr_step_entries)	\
-	x(scratch,	u32,			s->nr_blocks)
+	x(scratch,	u32,			s->nr_blocks)		\
+	x(remaps,	struct kv_remap,	CORE_MAX_BATCH)
 
 struct core_head {
 	u64	magic;
@@ -701,6 +737,7 @@ void index_chain(const struct core *c, const struct kv_domain *d,
 		 const u64 *parent, const u32 *ids, u64 *hash);
 u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 		 const u32 *ids);
+u32 index_find_node(const struct core *c, u32 dom, const u64 *hash);
 u32 index_node(const struct core *c, u32 ref);
 const u64 *index_name(const struct core *c, u32 ref);
 u32 index_domain(const struct core *c, u32 ref);
@@ -719,6 +756,10 @@ int __must_check table_push(struct core *c, struct kv_seq *s, u32 blk);
 u32 table_pop(struct core *c, struct kv_seq *s);
 bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr);
 bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr);
+void table_set_none(struct core *c, struct kv_seq *s, u32 idx);
+void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b);
+bool table_has_pages(const struct core *c, const struct kv_seq *s, u32 nr);
+u32 table_pages(u32 blocks);
 void table_share(struct core *c, const struct kv_seq *s, u32 nr);
 void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to);
 
@@ -787,11 +828,21 @@ void seq_close_now(struct core *c, struct kv_seq *s);
 void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx);
 void seq_trim_to_cover(struct core *c, struct kv_seq *s);
 void seq_drop_reservation(struct core *c, struct kv_seq *s);
+u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr);
+void seq_promise_put(struct kv_seq *s, u32 keep);
 void seq_fail(struct core *c, struct kv_seq *s, int reason);
 void seq_recompute(struct core *c, struct kv_seq *s);
 void seq_publish(struct core *c, struct kv_seq *s);
 void seq_event(struct core *c, const struct kv_seq *s, u32 type);
 void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
+
+/* remap.c, trim.c: sequences that become others, shorter, or lose their start */
+void seq_remap(struct core *c, u32 client, const struct kvmm_remap_arg *a,
+	       u32 nr, struct kvmm_seq_res *res);
+int seq_truncate(struct core *c, struct kv_seq *s,
+		 const struct kvmm_len_arg *a);
+int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a);
+void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended);
 
 /* match.c: ids of waiting sequences, the wait list, admission */
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,

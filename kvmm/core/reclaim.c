@@ -177,14 +177,14 @@ static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
  */
 static u32 family_size(const struct core *c, const struct kv_seq *s)
 {
-	u32 first = seq_index(c, s), nr = s->nr_blocks, i, n;
+	u32 first = seq_index(c, s), nr = s->nr_blocks - s->trimmed, i, n;
 
 	for (i = s->fam_next; i != first; i = c->seqs[i].fam_next) {
 		const struct kv_seq *m = &c->seqs[i];
 
 		if (m->state != KVMM_SEQ_READY && m->state != KVMM_SEQ_MARKED)
 			continue;
-		for (n = m->nr_blocks; n-- > 0;)
+		for (n = m->nr_blocks; n-- > m->trimmed;)
 			if (c->blocks[table_get(c, m, n)].nr_map == 1)
 				nr++;
 	}

@@ -9,8 +9,7 @@
  * status of the whole request, then one record for each entry.
  *
  * The verbs are one table: size of an entry, whether ids follow, the size of
- * a result record, and the function.  A verb that this version does not have
- * is in the table too and answers -EOPNOTSUPP.
+ * a result record, and the function.
  */
 #include "kvmm/core/internal.h"
 
@@ -20,7 +19,7 @@
  * @result: bytes of a result record
  * @count:  checks the entries and counts ids and results; NULL: no ids, one
  *          result an entry
- * @run:    executes; NULL: not in this version
+ * @run:    executes
  */
 struct verb {
 	u32	entry;
@@ -122,6 +121,44 @@ static int run_fork(struct core *c, u32 client, const struct core_req *req,
 		seq_fork(c, client, &a[i], res);
 		res += a[i].nr_children;
 	}
+	return 0;
+}
+
+static int run_remap(struct core *c, u32 client, const struct core_req *req,
+		     void *results)
+{
+	seq_remap(c, client, req->args, req->sqe.nr, results);
+	return 0;
+}
+
+/* TRUNCATE and TRIM: both take a length. */
+static void run_len(struct core *c, u32 client, const struct core_req *req,
+		    struct kvmm_seq_res *res,
+		    int (*one)(struct core *c, struct kv_seq *s,
+			       const struct kvmm_len_arg *a))
+{
+	const struct kvmm_len_arg *a = req->args;
+	u32 i;
+
+	for (i = 0; i < req->sqe.nr; i++) {
+		struct kv_seq *s = seq_find(c, client, a[i].seq);
+
+		res[i].status = s ? one(c, s, &a[i]) : -ENOENT;
+		res[i].valid_len = s ? s->valid_len : 0;
+	}
+}
+
+static int run_truncate(struct core *c, u32 client, const struct core_req *req,
+			void *results)
+{
+	run_len(c, client, req, results, seq_truncate);
+	return 0;
+}
+
+static int run_trim(struct core *c, u32 client, const struct core_req *req,
+		    void *results)
+{
+	run_len(c, client, req, results, seq_trim);
 	return 0;
 }
 
@@ -242,13 +279,13 @@ static const struct verb verbs[KVMM_NR_OPS] = {
 				    sizeof(struct kvmm_open_res),
 				    count_fork, run_fork },
 	[KVMM_OP_SEQ_REMAP]	= { sizeof(struct kvmm_remap_arg), SEQ_RES,
-				    NULL, NULL },
+				    NULL, run_remap },
 	[KVMM_OP_SEQ_CLOSE]	= { sizeof(struct kvmm_seq_arg), SEQ_RES,
 				    NULL, run_close },
 	[KVMM_OP_SEQ_TRUNCATE]	= { sizeof(struct kvmm_len_arg), SEQ_RES,
-				    NULL, NULL },
+				    NULL, run_truncate },
 	[KVMM_OP_SEQ_TRIM]	= { sizeof(struct kvmm_len_arg), SEQ_RES,
-				    NULL, NULL },
+				    NULL, run_trim },
 	[KVMM_OP_SEQ_ADVISE]	= { sizeof(struct kvmm_advise_arg), SEQ_RES,
 				    NULL, run_advise },
 	[KVMM_OP_SEQ_SETPRIO]	= { sizeof(struct kvmm_prio_arg), SEQ_RES,
@@ -272,8 +309,6 @@ static int check_fixed(const struct kvmm_sqe *q)
 		return -EINVAL;
 	if (q->nr > CORE_MAX_BATCH)
 		return -E2BIG;
-	if (!verbs[q->op].run)
-		return -EOPNOTSUPP;
 	return 0;
 }
 

@@ -137,6 +137,7 @@ static struct kv_seq *seq_alloc(struct core *c, u32 client)
 	s->prev = CORE_NONE;
 	s->next = CORE_NONE;
 	s->limiting_pool = KVMM_NO_POOL;
+	s->dirty = CORE_NONE;
 	return s;
 }
 
@@ -235,6 +236,9 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	k->active = c->now;
 	k->valid_len = s->valid_len;
 	k->cover = s->valid_len;
+	k->trimmed = s->trimmed;
+	k->trim_want = s->trimmed;
+	memcpy(k->trim_hash, s->trim_hash, sizeof(k->trim_hash));
 	run_add(c, k);
 	res->seq = seq_handle(c, k);
 	seq_publish(c, k);
@@ -246,7 +250,7 @@ static void fork_share_tail(struct core *c, const struct kv_seq *s)
 {
 	u32 blk;
 
-	if (!s->nr_blocks)
+	if (s->nr_blocks == s->trimmed)
 		return;
 	blk = table_get(c, s, s->nr_blocks - 1);
 	if (c->blocks[blk].state == BLK_OPEN)
@@ -310,7 +314,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 		pte = table_pop_pte(c, s);
 		if (pte_is_entry(pte))
 			entry_put_ref(c, pte_block(pte));
-		else
+		else if (pte_is_present(pte))
 			block_unmap(c, pte_block(pte));
 	}
 }
@@ -322,6 +326,35 @@ void seq_drop_reservation(struct core *c, struct kv_seq *s)
 		admit_retry_all(c);	/* spans that covered it may go */
 	s->reserved = 0;
 	s->resv_blocks = 0;
+}
+
+/**
+ * seq_promise_take() - the table is about to have @nr entries, not by growth
+ *
+ * What was promised for the prompt stays so as far as the prompt still lacks
+ * it, and never grows: what is given back may be anybody's.
+ * Return: for seq_promise_put(), when the table is as it will be.
+ */
+u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
+{
+	u32 lack = s->resv_blocks > nr ? s->resv_blocks - nr : 0;
+	u32 keep = min(s->reserved, lack);
+
+	if (keep < s->reserved) {
+		seq_domain(c, s)->reserved -= s->reserved - keep;
+		admit_retry_all(c);	/* spans that covered it may go */
+	}
+	s->reserved = keep;
+	s->resv_blocks = 0;
+	return keep;
+}
+
+void seq_promise_put(struct kv_seq *s, u32 keep)
+{
+	if (keep)
+		s->resv_blocks = s->nr_blocks + keep;
+	if (s->dirty >= s->nr_blocks)
+		s->dirty = CORE_NONE;
 }
 
 /* Nothing beyond what is valid or covered by an open step is kept. */
@@ -353,6 +386,10 @@ static void seq_strip(struct core *c, struct kv_seq *s)
 	seq_drop_ids(c, s);
 	s->valid_len = 0;
 	s->cover = 0;
+	s->trimmed = 0;
+	s->trim_want = 0;
+	s->trim_more = 0;
+	s->dirty = CORE_NONE;
 }
 
 /* End the sequence; no step names it. */

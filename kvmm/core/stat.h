@@ -13,6 +13,10 @@
 	x(pgfree,		"blocks given back to their span")	\
 	x(pgcow,		"open tails copied because they were shared") \
 	x(pgreuse,		"open tails written in place by their last sharer") \
+	x(seq_remap,		"sequences that became another of their family") \
+	x(seq_truncate,		"sequences cut to a shorter length")	\
+	x(seq_trim,		"times that a sequence gave back its beginning") \
+	x(pgtrim,		"blocks given back from the beginning of sequences") \
 	x(pgseal,		"blocks sealed: full, never written again") \
 	x(pgrollback,		"blocks given back because a step did not use them") \
 	x(prefix_lookup,	"sequences looked up in the prefix index") \

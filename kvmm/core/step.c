@@ -204,6 +204,8 @@ static void grant_take(struct core *c, struct kv_seq *s,
 		res->table_lo = g->first;
 	else if (g->nr_new)
 		res->table_lo = had;
+	res->table_lo = min(res->table_lo, s->dirty);
+	s->dirty = CORE_NONE;
 	s->cover = max(s->cover, e->end);
 	s->again = 0;
 	s->refused = 0;
@@ -314,16 +316,22 @@ static u32 seq_fresh(const struct kv_seq *s)
 
 /*
  * Enter a block, under what comes before it.  Another's copy of that may have
- * been in the index and gone meanwhile: then ours takes its place.
+ * been in the index and gone meanwhile: then ours takes its place.  If what
+ * was trimmed has gone there is no copy: nobody could find what comes after.
  */
 static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
 {
 	u32 parent = CORE_NONE, i;
 
-	for (i = idx; i > 0; i--) {
+	for (i = idx; i > s->trimmed; i--) {
 		parent = name_of(c, s, i - 1);
 		if (parent != CORE_NONE)
 			break;
+	}
+	if (i && i == s->trimmed) {
+		parent = index_find_node(c, s->domain, s->trim_hash);
+		if (parent == CORE_NONE)
+			return;
 	}
 	for (; i <= idx; i++) {
 		u32 blk = table_get(c, s, i);
@@ -334,24 +342,30 @@ static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
 	}
 }
 
+/* Name of the prefix that the block at @idx follows. */
+static void seal_parent(const struct core *c, const struct kv_seq *s, u32 idx,
+			u64 *hash)
+{
+	if (!idx)
+		index_root(c, seq_domain(c, s), s->salt, hash);
+	else if (idx == s->trimmed)
+		memcpy(hash, s->trim_hash, sizeof(s->trim_hash));
+	else
+		memcpy(hash, c->blocks[table_get(c, s, idx - 1)].hash, 16);
+}
+
 /* A block is full: name it, and let others find it. */
 static void seal(struct core *c, struct kv_seq *s, u32 idx)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	u32 blk = table_get(c, s, idx);
 	struct kv_block *b = &c->blocks[blk];
-	u64 root[2];
+	u64 parent[2];
 	u32 ref;
 
 	KV_BUG_ON(b->nr_ids != d->block_tokens);
-	if (idx) {
-		const struct kv_block *p = &c->blocks[table_get(c, s, idx - 1)];
-
-		index_chain(c, d, p->hash, block_ids(c, blk), b->hash);
-	} else {
-		index_root(c, d, s->salt, root);
-		index_chain(c, d, root, block_ids(c, blk), b->hash);
-	}
+	seal_parent(c, s, idx, parent);
+	index_chain(c, d, parent, block_ids(c, blk), b->hash);
 	block_set_state(c, blk, BLK_SEALED);
 	core_count(c, CORE_EV_pgseal, 1);
 
@@ -433,7 +447,8 @@ static u32 seq_cover(const struct kv_seq *s)
 	return cover;
 }
 
-static void step_release(struct core *c, struct kv_step_entry *e, u32 slot)
+static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
+			 u64 number)
 {
 	struct kv_seq *s = &c->seqs[e->seq];
 
@@ -443,6 +458,7 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot)
 	s->end[slot] = 0;
 	s->cover = seq_cover(s);
 	seq_trim_to_cover(c, s);
+	seq_trim_settle(c, s, number);
 	if (s->nr_steps)
 		return;
 	psi_task(c, s);
@@ -468,7 +484,7 @@ static void step_finish(struct core *c, u32 client)
 	cl->step_head = (cl->step_head + 1) % KVMM_MAX_STEPS;
 	cl->nr_steps--;
 	for (i = 0; i < st->nr; i++)
-		step_release(c, &e[i], slot);
+		step_release(c, &e[i], slot, st->number);
 	core_count(c, CORE_EV_step_end, 1);
 }
 

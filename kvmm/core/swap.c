@@ -32,7 +32,8 @@ static u32 family_count(struct core *c, struct kv_seq *s, u32 state,
 	do {
 		const struct kv_seq *m = &c->seqs[i];
 
-		for (n = 0; m->state == state && n < m->nr_blocks; n++) {
+		for (n = m->trimmed; m->state == state && n < m->nr_blocks;
+		     n++) {
 			u32 blk = table_get(c, m, n);
 
 			if (c->blocks[blk].flags & BLKF_VISITED)
@@ -53,7 +54,8 @@ static void family_unvisit(struct core *c, struct kv_seq *s, u32 state)
 	do {
 		const struct kv_seq *m = &c->seqs[i];
 
-		for (n = 0; m->state == state && n < m->nr_blocks; n++)
+		for (n = m->trimmed; m->state == state && n < m->nr_blocks;
+		     n++)
 			c->blocks[table_get(c, m, n)].flags &=
 				(u8)~BLKF_VISITED;
 		i = m->fam_next;
@@ -96,7 +98,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	admit_retry_all(c);	/* what it is taken for waits for it */
 	seq_drop_reservation(c, s);
 	/* From the end: leaves are older than roots on the LRU list. */
-	for (i = s->nr_blocks; i-- > 0;) {
+	for (i = s->nr_blocks; i-- > s->trimmed;) {
 		u32 blk = table_get(c, s, i);
 		u32 entry = entry_out(c, blk);
 
@@ -264,7 +266,7 @@ void swap_fill(struct core *c, struct kv_seq *s)
 		table_set(c, s, i, blk);
 		e->refs--;
 	}
-	s->fill = 0;
+	s->fill = s->trimmed;
 	s->state = KVMM_SEQ_RESTORING;
 	seq_publish(c, s);
 	swap_advance(c, s->domain);
@@ -275,7 +277,7 @@ static void swap_touch(struct core *c, const struct kv_seq *s)
 {
 	u32 i;
 
-	for (i = 0; i < s->nr_blocks; i++)
+	for (i = s->trimmed; i < s->nr_blocks; i++)
 		entry_touch(c, pte_block(table_pte(c, s, i)));
 }
 
@@ -454,7 +456,7 @@ void swap_lost(struct core *c, u32 blk)
 		next = s->next;
 		if (s->state != KVMM_SEQ_RESTORING)
 			continue;
-		for (n = 0; n < s->nr_blocks; n++)
+		for (n = s->trimmed; n < s->nr_blocks; n++)
 			if (table_get(c, s, n) == blk)
 				break;
 		if (n == s->nr_blocks)

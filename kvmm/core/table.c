@@ -148,6 +148,16 @@ void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry)
 	shadow_set(c, s, page, idx - t->first, CORE_NONE);
 }
 
+/* The block at an index was given back for good. */
+void table_set_none(struct core *c, struct kv_seq *s, u32 idx)
+{
+	u32 page = page_of(c, s, idx);
+	struct kv_tpage *t = tpage(c, s->client, page);
+
+	t->pte[idx - t->first] = pte_none();
+	shadow_set(c, s, page, idx - t->first, CORE_NONE);
+}
+
 /* Replace the entry at a table index below nr_blocks. */
 void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
 {
@@ -161,6 +171,12 @@ void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
 static u32 pages_of(u32 blocks)
 {
 	return DIV_ROUND_UP(blocks, KVMM_TABLE_ENTRIES);
+}
+
+/* Pages of a table of so many entries. */
+u32 table_pages(u32 blocks)
+{
+	return pages_of(blocks);
 }
 
 /* Pages that a sequence was promised with its blocks and has not taken. */
@@ -182,11 +198,18 @@ static u32 pages_left(const struct core *c, const struct kv_seq *s)
 	return free > promised ? free - promised : 0;
 }
 
+/* Are there @nr pages beside what the client's sequences were promised? */
+bool table_has_pages(const struct core *c, const struct kv_seq *s, u32 nr)
+{
+	return !nr || (u64)nr + pages_promised(s) <= pages_left(c, s);
+}
+
 /* Could @s be cloned @nr times? */
 bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr)
 {
-	return (u64)nr * pages_of(s->nr_blocks) + pages_promised(s) <=
-	       pages_left(c, s);
+	u64 pages = (u64)nr * pages_of(s->nr_blocks);
+
+	return pages <= 0xffffffffu && table_has_pages(c, s, (u32)pages);
 }
 
 /* Could @nr more entries be pushed, with what others were promised left? */
@@ -265,7 +288,8 @@ void table_share(struct core *c, const struct kv_seq *s, u32 nr)
 		const struct kv_tpage *t = tpage(c, s->client, page);
 
 		for (i = 0; i < min(left, (u32)KVMM_TABLE_ENTRIES); i++)
-			block_map_many(c, pte_block(t->pte[i]), nr);
+			if (pte_is_present(t->pte[i]))
+				block_map_many(c, pte_block(t->pte[i]), nr);
 		page = t->next;
 	}
 }
@@ -295,4 +319,30 @@ void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
 		to->nr_blocks += take;
 		page = t->next;
 	}
+}
+
+/* The pages of a chain have another owner now. */
+static void pages_rename(struct core *c, const struct kv_seq *s)
+{
+	u32 page = s->first_page;
+
+	for (; page != CORE_NONE; page = tpage(c, s->client, page)->next)
+		WRITE_ONCE(c->bind[s->client].tables[page].seq,
+			   seq_handle(c, s));
+}
+
+/* Two sequences of a client change tables; no entry is touched. */
+void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b)
+{
+	u32 first = a->first_page, last = a->last_page, nr = a->nr_blocks;
+
+	KV_BUG_ON(a->client != b->client);
+	a->first_page = b->first_page;
+	a->last_page = b->last_page;
+	a->nr_blocks = b->nr_blocks;
+	b->first_page = first;
+	b->last_page = last;
+	b->nr_blocks = nr;
+	pages_rename(c, a);
+	pages_rename(c, b);
 }

@@ -160,6 +160,40 @@ int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 	return verb_run(k, &v, res, nr_children);
 }
 
+/* Entries of any verb that takes no ids and answers with kvmm_seq_res. */
+static int entries_run(struct kvmm *k, u16 op, const void *args, u64 bytes,
+		       u32 nr, struct kvmm_seq_res *res)
+{
+	struct verb v;
+	int ret = verb_prep(k, &v, op, nr, bytes);
+
+	if (ret)
+		return ret;
+	memcpy(v.args, args, bytes);
+	return verb_run(k, &v, res, nr);
+}
+
+int kvmm_seq_remap(struct kvmm *k, const struct kvmm_remap_arg *args, u32 nr,
+		   struct kvmm_seq_res *res)
+{
+	return entries_run(k, KVMM_OP_SEQ_REMAP, args,
+			   (u64)nr * sizeof(*args), nr, res);
+}
+
+int kvmm_seq_truncate(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
+		      struct kvmm_seq_res *res)
+{
+	return entries_run(k, KVMM_OP_SEQ_TRUNCATE, args,
+			   (u64)nr * sizeof(*args), nr, res);
+}
+
+int kvmm_seq_trim(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
+		  struct kvmm_seq_res *res)
+{
+	return entries_run(k, KVMM_OP_SEQ_TRIM, args,
+			   (u64)nr * sizeof(*args), nr, res);
+}
+
 /* The first entry that failed decides, since there is nowhere to say more. */
 int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr)
 {

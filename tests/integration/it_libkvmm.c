@@ -249,6 +249,30 @@ static void make_ids(u32 *ids, u32 seed)
 		ids[i] = seed * 1000 + i;
 }
 
+/* The child becomes its parent, gets shorter, and loses its beginning. */
+static void share_and_shorten(struct kvmm *k, u64 seq, u64 child)
+{
+	const struct kvmm_remap_arg pair = { .child = child, .other = seq };
+	struct kvmm_len_arg len = { .seq = child, .len = NR_IDS };
+	struct kvmm_seq_res res;
+	u32 entry;
+
+	ck_assert_int_eq(kvmm_seq_remap(k, &pair, 1, &res), 0);
+	ck_assert_int_eq(res.status, 0);
+	ck_assert_uint_eq(res.valid_len, NR_IDS + 1);
+	check_kv(k, child, NR_IDS, 78);
+	ck_assert_int_eq(kvmm_seq_truncate(k, &len, 1, &res), 0);
+	ck_assert_int_eq(res.status, 0);
+	ck_assert_uint_eq(res.valid_len, NR_IDS);
+	len.len = TOKENS;
+	ck_assert_int_eq(kvmm_seq_trim(k, &len, 1, &res), 0);
+	ck_assert_int_eq(res.status, 0);
+	ck_assert_int_eq(kvmm_seq_table(k, child, 0, 0, 1, &entry), 0);
+	ck_assert_uint_eq(entry, KVMM_NO_INDEX);
+	ck_assert_int_eq(kvmm_seq_table(k, seq, 0, 0, 1, &entry), 0);
+	ck_assert_uint_ne(entry, KVMM_NO_INDEX);
+}
+
 /* Fork, write different tails, and see that each kept its own. */
 static void fork_and_diverge(struct kvmm *k, u64 seq, u32 epoch, const u32 *ids)
 {
@@ -270,6 +294,7 @@ static void fork_and_diverge(struct kvmm *k, u64 seq, u32 epoch, const u32 *ids)
 	}
 	check_kv(k, child, NR_IDS, 77);
 	check_kv(k, seq, NR_IDS, 78);
+	share_and_shorten(k, seq, child);
 	ck_assert_int_eq(kvmm_seq_close(k, &child, 1), 0);
 }
 

@@ -46,17 +46,19 @@ static void bad_nop(struct sim *w, struct sim_client *cl, struct bad *b)
 	}
 }
 
-static void bad_unsupported(struct sim *w, struct sim_client *cl,
-			    struct bad *b)
+/* REMAP, TRUNCATE, TRIM: of a handle that never was. */
+static void bad_share(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	static const u16 ops[] = { KVMM_OP_SEQ_REMAP, KVMM_OP_SEQ_TRUNCATE,
 				   KVMM_OP_SEQ_TRIM };
 
-	b->what = "a verb that is not there";
+	b->what = "REMAP, TRUNCATE or TRIM";
 	b->sqe.op = ops[rng_below(&w->rng, ARRAY_SIZE(ops))];
 	b->sqe.nr = 1;
 	b->len = 16;
-	b->status = -EOPNOTSUPP;
+	w->args[0] = KVMM_SEQ(cl->info.max_seqs, 1);
+	w->args[1] = 0;
+	b->entry = -ENOENT;
 }
 
 static void bad_open(struct sim *w, struct sim_client *cl, struct bad *b)
@@ -322,7 +324,7 @@ static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 		bad_nop(w, cl, b);
 		break;
 	case 1:
-		bad_unsupported(w, cl, b);
+		bad_share(w, cl, b);
 		break;
 	case 2:
 		bad_open(w, cl, b);

@@ -44,10 +44,7 @@ static const char * const op_names[KVMM_NR_OPS + 1] = {
 };
 
 /* Verbs that this version of the core refuses. */
-static const u32 refused_verbs = BIT(KVMM_OP_SEQ_REMAP) |
-				 BIT(KVMM_OP_SEQ_TRUNCATE) |
-				 BIT(KVMM_OP_SEQ_TRIM) |
-				 BIT(KVMM_NR_OPS);
+static const u32 refused_verbs = BIT(KVMM_NR_OPS);
 
 /* Nanoseconds over all seeds: as the core accounts for them, and in truth. */
 static u64 stalls[CORE_PSI_NR_KINDS][2];

@@ -62,6 +62,10 @@
  * @epoch:     as the client believes
  * @arrived:   epoch at the end of the last match
  * @table:     the client's copy, refreshed only from table_lo on
+ * @stale:     it is behind the shadow until the next grant tells from where
+ * @family:    handle of the one that all forks of it come from
+ * @trim_want: table indices below it are given back
+ * @trim:      below it the step at hand reads nothing: TRIM came before it
  */
 struct sim_seq {
 	bool	used;
@@ -91,6 +95,10 @@ struct sim_seq {
 	u32	resv;
 	u32	epoch;
 	u32	arrived;
+	bool	stale;
+	u64	family;
+	u32	trim_want;
+	u32	trim;
 	u32	nr_table;
 	u32	table[SIM_BLOCKS];
 	u32	*tok;
@@ -105,6 +113,7 @@ struct sim_entry {
 	u32	copy_from;
 	u32	copy_to;
 	u32	copy_tokens;
+	u32	trim;		/* table indices below it are not read */
 	u32	accepted;	/* length that the run reached, 0: no progress */
 };
 
@@ -496,6 +505,9 @@ bool seq_act_fork(struct sim *w, struct sim_client *cl);
 bool seq_act_close(struct sim *w, struct sim_client *cl, bool only_done);
 bool seq_act_setprio(struct sim *w, struct sim_client *cl);
 bool seq_act_advise(struct sim *w, struct sim_client *cl, bool back);
+
+/* ---- share.c: REMAP, TRUNCATE, TRIM ---- */
+bool share_act(struct sim *w, struct sim_client *cl);
 
 /* ---- step.c: steps and the device ---- */
 bool step_act_begin(struct sim *w, struct sim_client *cl, bool all);

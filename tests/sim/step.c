@@ -138,8 +138,13 @@ static void grant_copy(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 {
 	u32 bt = w->dom[cl->dom].req.block_tokens;
 	u32 idx = a->start / bt;
-	bool replaced = res->table_lo == idx && a->start % bt;
+	bool replaced = old != q->table[idx] && a->start % bt &&
+			old != KVMM_NO_INDEX;
 
+	if (q->stale) {
+		replaced = res->copy_tokens;
+		old = res->copy_from;
+	}
 	LAW(w, res->copy_tokens == (replaced ? a->start % bt : 0),
 	    "client %u: sequence %llx: %u tokens to copy for a start at %u, table from %u on is new",
 	    cl->id, (unsigned long long)q->handle, res->copy_tokens, a->start,
@@ -164,7 +169,8 @@ static void begin_granted(struct sim *w, struct sim_client *cl,
 	u32 nr;
 
 	*e = (struct sim_entry){ .slot = q->slot, .start = a->start,
-				 .end = a->start + a->max_tokens };
+				 .end = a->start + a->max_tokens,
+				 .trim = q->trim_want };
 	q->nr_steps++;
 	q->refused = false;
 	nr = seq_blocks(w, cl, seq_cover(cl, q));
@@ -177,6 +183,7 @@ static void begin_granted(struct sim *w, struct sim_client *cl,
 		seq_refresh(w, cl, q, res->table_lo, nr);
 	seq_compare(w, cl, q, nr);
 	grant_copy(w, cl, q, a, res, old);
+	q->stale = false;
 	e->copy_from = res->copy_from;
 	e->copy_to = res->copy_to;
 	e->copy_tokens = res->copy_tokens;
@@ -320,6 +327,7 @@ static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
 		return;
 	}
 	seq_compare(w, cl, q, seq_blocks(w, cl, max(e->end, from)));
+	q->trim = e->trim;
 	seq_verify(w, cl, q, from, "a step");
 	if (from >= e->end)
 		return;
@@ -459,6 +467,7 @@ static u32 end_collect(struct sim *w, struct sim_client *cl,
 			.seq = q->handle, .valid_len = len,
 			.nr_ids = len - q->valid,
 		};
+		q->trim = st->e[i].trim;
 		if (!q->closing)
 			seq_verify(w, cl, q, len, "the end of a step");
 	}
@@ -508,6 +517,7 @@ static void end_release(struct sim *w, struct sim_client *cl,
 		if (!q->nr_steps) {
 			q->rewind = false;
 			q->dev_len = q->valid;
+			q->trim = q->trim_want;
 		}
 		resident = cl->status[q->slot].state == KVMM_SEQ_READY ||
 			   cl->status[q->slot].state == KVMM_SEQ_MARKED;

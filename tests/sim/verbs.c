@@ -180,6 +180,8 @@ bool seq_act_fork(struct sim *w, struct sim_client *cl)
 	if (free && rng_chance(&w->rng, 900))
 		n = min(n, free);
 	*a = (struct kvmm_fork_arg){ .seq = q->handle, .nr_children = n };
+	seq_refresh(w, cl, q, 0, q->nr_table);
+	q->stale = false;
 	LOG(w, "client %u: FORK %llx into %u more", cl->id,
 	    (unsigned long long)q->handle, n);
 	err = shell_submit(w, cl, KVMM_OP_SEQ_FORK, 1, 0, sizeof(*a));

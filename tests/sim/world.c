@@ -100,6 +100,8 @@ static bool client_try(struct sim *w, struct sim_client *cl)
 		return step_act_end(w, cl);
 	if (r < 870)
 		return seq_act_close(w, cl, rng_chance(&w->rng, 700));
+	if (r < 900 && w->plan.fork)
+		return share_act(w, cl);
 	if (r < 985 && rng_chance(&w->rng, w->plan.fork))
 		return seq_act_fork(w, cl);
 	if (r < 985)

@@ -71,12 +71,17 @@ static const struct {
 	{ "ACK too short", { .op = KVMM_OP_EXTENT_ACK, .nr = 1 }, 8, -EINVAL },
 	{ "DETACH with entries", { .op = KVMM_OP_DETACH, .nr = 1 }, 0,
 	  -EINVAL },
-	{ "REMAP", { .op = KVMM_OP_SEQ_REMAP, .nr = 1 }, ARG(remap),
-	  -EOPNOTSUPP },
-	{ "TRUNCATE", { .op = KVMM_OP_SEQ_TRUNCATE, .nr = 1 }, ARG(len),
-	  -EOPNOTSUPP },
-	{ "TRIM", { .op = KVMM_OP_SEQ_TRIM, .nr = 1 }, ARG(len),
-	  -EOPNOTSUPP },
+	{ "REMAP too short", { .op = KVMM_OP_SEQ_REMAP, .nr = 1 },
+	  ARG(remap) - 8, -EINVAL },
+	{ "REMAP without entries", { .op = KVMM_OP_SEQ_REMAP }, 0, -EINVAL },
+	{ "step of a REMAP", { .op = KVMM_OP_SEQ_REMAP, .nr = 1, .step = 1 },
+	  ARG(remap), -EINVAL },
+	{ "TRUNCATE too long", { .op = KVMM_OP_SEQ_TRUNCATE, .nr = 1 },
+	  ARG(len) + 8, -EINVAL },
+	{ "param of a TRUNCATE", { .op = KVMM_OP_SEQ_TRUNCATE, .nr = 1,
+	  .param[0] = 1 }, ARG(len), -EINVAL },
+	{ "TRIM too short", { .op = KVMM_OP_SEQ_TRIM, .nr = 2 }, ARG(len),
+	  -EINVAL },
 };
 
 START_TEST(test_request_refused)

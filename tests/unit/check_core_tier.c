@@ -6,15 +6,15 @@
  *
  * A seed draws a pool, a host pool and areas of a few slots, three clients in
  * two domains, and sequences with common prefixes that are stepped, forked,
- * paged out and closed.  Copies and I/O are carried out late, in any order,
- * on real memory; with some seeds they fail.  Every position below a step's
- * start is read through the shadow table and must hold what was computed for
- * exactly that prefix; every slot that is read must be the one that was
- * written.  Areas come and go.  Some worlds live off their areas, which stall:
- * for a while, and during all of the end, no I/O is answered, and then late.
- * The walkers run after every event.  In the end no sequence is opened any
- * more, and every one must be able to run to its own end: none waits for ever.
- * Then nothing is left.
+ * remapped, cut at either end, paged out and closed.  Copies and I/O are
+ * carried out late, in any order, on real memory; with some seeds they fail.
+ * Every position below a step's start is read through the shadow table and must
+ * hold what was computed for exactly that prefix; every slot that is read must
+ * be the one that was written.  Areas come and go.  Some worlds live off their
+ * areas, which stall: for a while, and during all of the end, no I/O is
+ * answered, and then late.  The walkers run after every event.  In the end no
+ * sequence is opened any more, and every one must be able to run to its own
+ * end: none waits for ever.  Then nothing is left.
  */
 #include <check.h>
 #include <stdio.h>
@@ -35,7 +35,10 @@ struct test_seq {
 	u32	domain;
 	u32	ids[MAX_IDS];
 	u32	nr;		/* ids that the sequence should have */
+	u32	prompt;
 	u32	room;		/* prompt and what may follow */
+	u32	family;
+	u32	trimmed;	/* positions below it were given back */
 	bool	live;
 };
 
@@ -44,6 +47,7 @@ static void *arena;
 static u8 *dev, *host, *area[CORE_MAX_AREAS];
 static struct core_bind bind[8];
 static u64 number[8], step, now, rng;
+static u32 family;
 static bool failing, stalling, stuck;
 static struct test_seq seqs[NR_SEQS];
 static u32 client[NR_CLIENTS];
@@ -309,7 +313,7 @@ static void verify(const struct test_seq *s, u32 upto)
 {
 	u32 i;
 
-	for (i = 0; i < upto; i++)
+	for (i = s->trimmed; i < upto; i++)
 		if (*cell(s, i) != content(s, i + 1))
 			ck_abort_msg("position %u of %u is not what was computed",
 				     i, upto);
@@ -317,7 +321,7 @@ static void verify(const struct test_seq *s, u32 upto)
 
 /* ---- what clients do ---- */
 
-static int match(const struct test_seq *s)
+static int match(struct test_seq *s)
 {
 	struct {
 		struct kvmm_match_arg	a;
@@ -327,6 +331,7 @@ static int match(const struct test_seq *s)
 	struct kvmm_seq_res res;
 	int err;
 
+	s->trimmed = 0;
 	memcpy(x.ids, s->ids, 4 * s->nr);
 	err = request(s->client, KVMM_OP_SEQ_MATCH, 0, 1, &x,
 		      sizeof(x.a) + 4 * s->nr, &res);
@@ -345,7 +350,9 @@ static void open_seq(struct test_seq *s)
 	s->client = client[below(NR_CLIENTS)];
 	s->domain = s->client == client[2];
 	s->nr = a.prompt_len;
+	s->prompt = s->nr;
 	s->room = a.prompt_len + a.max_tokens;
+	s->family = ++family;
 	for (i = 0; i < s->nr; i++)
 		s->ids[i] = i < 64 ? root * 1000 + i : below(3);
 	request(s->client, KVMM_OP_SEQ_OPEN, 0, 1, &a, sizeof(a), &res);
@@ -401,6 +408,75 @@ static void fork_seq(struct test_seq *s)
 		return;
 	seqs[i] = *s;
 	seqs[i].handle = res.seq;
+}
+
+/* Members of the family of @s become each other, at random. */
+static void remap_seq(const struct test_seq *s)
+{
+	static struct test_seq was[NR_SEQS];
+	struct kvmm_remap_arg a[NR_SEQS];
+	struct kvmm_seq_res res[NR_SEQS];
+	u32 who[NR_SEQS], from[NR_SEQS], nr = 0, i;
+
+	memcpy(was, seqs, sizeof(was));
+	for (i = 0; i < NR_SEQS; i++)
+		if (seqs[i].live && seqs[i].family == s->family)
+			who[nr++] = i;
+	for (i = 0; i < nr; i++) {
+		from[i] = who[below(nr)];
+		a[i].child = seqs[who[i]].handle;
+		a[i].other = seqs[from[i]].handle;
+	}
+	ck_assert_int_eq(request(s->client, KVMM_OP_SEQ_REMAP, 0, nr, a,
+				 nr * (u32)sizeof(*a), res), 0);
+	for (i = 0; i < nr; i++) {
+		struct test_seq *q = &seqs[who[i]];
+
+		ck_assert_int_eq(!res[i].status, !res[0].status);
+		if (res[i].status)
+			continue;
+		*q = was[from[i]];
+		q->handle = was[who[i]].handle;
+		ck_assert_uint_eq(res[i].valid_len, status(q)->valid_len);
+		verify(q, res[i].valid_len);
+	}
+}
+
+static void truncate_seq(struct test_seq *s)
+{
+	u32 valid = status(s)->valid_len;
+	struct kvmm_len_arg a = { .seq = s->handle };
+	struct kvmm_seq_res res;
+
+	a.len = s->trimmed + below(valid - s->trimmed + 1);
+	request(s->client, KVMM_OP_SEQ_TRUNCATE, 0, 1, &a, sizeof(a), &res);
+	ck_assert_int_eq(res.status, 0);
+	ck_assert_uint_eq(status(s)->valid_len, a.len);
+	if (below(2))
+		s->nr = max(a.len, s->prompt);
+}
+
+static void trim_seq(struct test_seq *s)
+{
+	struct kvmm_len_arg a = { .seq = s->handle,
+				  .len = below(status(s)->valid_len + 1) };
+	struct kvmm_seq_res res;
+
+	request(s->client, KVMM_OP_SEQ_TRIM, 0, 1, &a, sizeof(a), &res);
+	ck_assert_int_eq(res.status, 0);
+	s->trimmed = max(s->trimmed, a.len / BT * BT);
+}
+
+static void share_seq(struct test_seq *s)
+{
+	u32 kind = below(8);
+
+	if (kind < 5)
+		remap_seq(s);
+	else if (kind < 7)
+		truncate_seq(s);
+	else
+		trim_seq(s);
 }
 
 /* The device: copies first, then what the step appends. */
@@ -476,6 +552,8 @@ static void act(struct test_seq *s)
 		advise_seq(s);
 	else if (!below(25))
 		fork_seq(s);
+	else if (!below(25))
+		share_seq(s);
 	else
 		step_seq(s);
 }
@@ -705,6 +783,7 @@ static const enum core_event must_happen[] = {
 	CORE_EV_pgdemote, CORE_EV_pgpromote, CORE_EV_pgclean,
 	CORE_EV_demote_free, CORE_EV_pswpout, CORE_EV_pswpin,
 	CORE_EV_swap_lost, CORE_EV_host_drop, CORE_EV_preempt_recompute,
+	CORE_EV_seq_remap, CORE_EV_seq_truncate, CORE_EV_pgtrim,
 };
 
 static void worlds_run(u64 seeds)

@@ -64,6 +64,36 @@ START_TEST(test_every_call)
 }
 END_TEST
 
+/* Entries go out and records come back as they are. */
+START_TEST(test_sharing_calls)
+{
+	const struct kvmm_remap_arg pair[2] = {
+		{ KVMM_SEQ(1, 1), KVMM_SEQ(7, 3) }, { 2, KVMM_SEQ(8, 3) },
+	};
+	const struct kvmm_len_arg len[2] = {
+		{ KVMM_SEQ(1, 1), 33, 0 }, { 2, 44, 0 },
+	};
+	struct kvmm_seq_res res[2];
+	u32 i;
+
+	for (i = 0; i < 3; i++) {
+		const u32 want = i ? 33 : 7;
+
+		memset(res, 0xff, sizeof(res));
+		ck_assert_int_eq(i == 0 ? kvmm_seq_remap(k, pair, 2, res) :
+				 i == 1 ? kvmm_seq_truncate(k, len, 2, res) :
+					  kvmm_seq_trim(k, len, 2, res), 0);
+		ck_assert_int_eq(res[0].status, 0);
+		ck_assert_uint_eq(res[0].valid_len, want);
+		ck_assert_int_eq(res[1].status, -ENOENT);
+		ck_assert_uint_eq(res[1].valid_len, i ? 44 : 8);
+		ck_assert_uint_eq(f.ops[i == 0 ? KVMM_OP_SEQ_REMAP :
+					i == 1 ? KVMM_OP_SEQ_TRUNCATE :
+						 KVMM_OP_SEQ_TRIM], 1);
+	}
+}
+END_TEST
+
 START_TEST(test_match_in_pieces)
 {
 	const u32 nr = 100001;
@@ -384,6 +414,7 @@ static void add_requests(TCase *tc)
 {
 	tcase_add_loop_test(tc, test_calls_in_a_row, 0, ARRAY_SIZE(spins));
 	tcase_add_test(tc, test_every_call);
+	tcase_add_test(tc, test_sharing_calls);
 	tcase_add_test(tc, test_match_in_pieces);
 	tcase_add_test(tc, test_arguments_wrap);
 	tcase_add_test(tc, test_pipeline);

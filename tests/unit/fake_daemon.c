@@ -195,6 +195,20 @@ static u32 do_fork(struct fake *f, const u64 *args, char *res)
 	return do_open(f, a->nr_children, res);
 }
 
+/* Says back what it read: the low half of the second word of each entry. */
+static u32 do_pairs(u32 nr, const u64 *args, char *res)
+{
+	struct kvmm_seq_res *r = (struct kvmm_seq_res *)res;
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		r[i] = (struct kvmm_seq_res) {
+			.status = KVMM_SEQ_GEN(args[2 * i]) ? 0 : -ENOENT,
+			.valid_len = (u32)args[2 * i + 1],
+		};
+	return nr * sizeof(*r);
+}
+
 /* Fill @res; return: bytes of it. */
 static u32 do_verb(struct fake *f, const struct kvmm_sqe *sqe, const u64 *args,
 		   char *res, u32 *nr)
@@ -215,6 +229,10 @@ static u32 do_verb(struct fake *f, const struct kvmm_sqe *sqe, const u64 *args,
 	case KVMM_OP_SEQ_FORK:
 		*nr = ((const struct kvmm_fork_arg *)args)->nr_children;
 		return do_fork(f, args, res);
+	case KVMM_OP_SEQ_REMAP:
+	case KVMM_OP_SEQ_TRUNCATE:
+	case KVMM_OP_SEQ_TRIM:
+		return do_pairs(sqe->nr, args, res);
 	case KVMM_OP_SEQ_CLOSE:
 		for (i = 0; i < sqe->nr; i++)
 			fill_seq_res(res + i * sizeof(struct kvmm_seq_res), 1,
