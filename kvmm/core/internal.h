@@ -45,11 +45,12 @@ enum kv_block_state {
  * @domain:    owner, while not BLK_FREE or in one of its spans
  * @refcount:  @nr_map, plus one for the index, plus @nr_copy
  * @nr_map:    sequences that map it
- * @nr_src:    open steps that copy from it, whoever maps it now
+ * @nr_src:    open steps that copy from it or hold it, whoever maps it now
  * @nr_copy:   copies of the daemon that read or fill it
  * @entry:     of the lower tiers, that has or gets the same content
  * @prev:      neighbour on a list of lru.c, BLK_CACHED only
- * @next:      likewise, BLK_CACHED; next free, BLK_FREE
+ * @next:      likewise, BLK_CACHED; next free, BLK_FREE; next that the same
+ *             step holds, BLK_QUIESCING
  * @hash_next: next in its bucket of the index, BLKF_INDEXED only
  * @span:      first extent of its span
  * @nr_ids:    ids known, from the start of the block
@@ -525,11 +526,15 @@ struct kv_client {
 	u64	again;
 };
 
+/**
+ * struct kv_step - an open step
+ * @held: blocks that it may read and that nobody maps any more, by ->next
+ */
 struct kv_step {
 	u64	number;
 	u64	begun;
 	u32	nr;
-	u32	resv;
+	u32	held;
 };
 
 /* A granted entry of an open step; @src: block that it copies from. */
@@ -843,6 +848,10 @@ int seq_truncate(struct core *c, struct kv_seq *s,
 		 const struct kvmm_len_arg *a);
 int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a);
 void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended);
+
+/* merge.c: blocks of the same content become one */
+void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin);
+void step_let_go(struct core *c, struct kv_step *st);
 
 /* match.c: ids of waiting sequences, the wait list, admission */
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,

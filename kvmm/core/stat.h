@@ -18,6 +18,7 @@
 	x(seq_trim,		"times that a sequence gave back its beginning") \
 	x(pgtrim,		"blocks given back from the beginning of sequences") \
 	x(pgseal,		"blocks sealed: full, never written again") \
+	x(pgmerge,		"sealed blocks given up for another of the same content") \
 	x(pgrollback,		"blocks given back because a step did not use them") \
 	x(prefix_lookup,	"sequences looked up in the prefix index") \
 	x(prefix_hit,		"of those, with at least one block found") \

@@ -17,8 +17,9 @@
  * ends, even if everybody let go of it meanwhile (kv_block.nr_src).
  *
  * STEP_END says what became valid and with which ids; full blocks are sealed
- * and enter the index.  What was covered and is neither valid nor covered by
- * another open step is rolled back.
+ * and enter the index, or are given up for one that is there (merge.c).  What
+ * was covered and is neither valid nor covered by another open step is rolled
+ * back.
  */
 #include "kvmm/core/internal.h"
 
@@ -281,6 +282,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 	st->number = req->sqe.step;
 	st->begun = c->now;
 	st->nr = 0;
+	st->held = CORE_NONE;
 	cl->last_step = st->number;
 	cl->nr_steps++;
 	core_count(c, CORE_EV_step_begin, 1);
@@ -379,6 +381,8 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 		entry_adopt(c, ref & ~REF_ENTRY, blk);
 	} else {
 		core_count(c, CORE_EV_prefix_duplicate, 1);
+		if (!(ref & REF_ENTRY))
+			seq_merge(c, s, idx, ref);
 	}
 }
 
@@ -485,6 +489,7 @@ static void step_finish(struct core *c, u32 client)
 	cl->nr_steps--;
 	for (i = 0; i < st->nr; i++)
 		step_release(c, &e[i], slot, st->number);
+	step_let_go(c, st);
 	core_count(c, CORE_EV_step_end, 1);
 }
 

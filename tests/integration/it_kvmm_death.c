@@ -269,7 +269,7 @@ static void world_start(u32 quiet_ms)
 	u32 i;
 
 	snprintf(quiet, sizeof(quiet), "%u", quiet_ms * time_scale());
-	rig_start(&rig, "--pool-size", "4M", "--extent-size", "256K",
+	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
 		  "--host-size", "2M", "--area-max", "32M", "--swappiness",
 		  "200", "--quiet-deadline-ms", quiet, NULL);
 	snprintf(area, sizeof(area), "%s/area", rig.dir);

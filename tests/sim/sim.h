@@ -493,7 +493,7 @@ void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		 u32 from, u32 nr);
 void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		 u32 nr);
+		 u32 from, u32 nr);
 const struct kvmm_seq_status *seq_look(struct sim *w, struct sim_client *cl,
 				       struct sim_seq *q);
 struct sim_seq *seq_random(struct sim *w, struct sim_client *cl);

@@ -181,7 +181,7 @@ static void begin_granted(struct sim *w, struct sim_client *cl,
 	    nr);
 	if (res->table_lo != KVMM_NO_INDEX)
 		seq_refresh(w, cl, q, res->table_lo, nr);
-	seq_compare(w, cl, q, nr);
+	seq_compare(w, cl, q, 0, nr);
 	grant_copy(w, cl, q, a, res, old);
 	q->stale = false;
 	e->copy_from = res->copy_from;
@@ -326,7 +326,8 @@ static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
 		write_garbage(w, cl, q, max(e->start, q->valid), e->end);
 		return;
 	}
-	seq_compare(w, cl, q, seq_blocks(w, cl, max(e->end, from)));
+	seq_compare(w, cl, q, q->valid / w->dom[cl->dom].req.block_tokens,
+		    seq_blocks(w, cl, max(e->end, from)));
 	q->trim = e->trim;
 	seq_verify(w, cl, q, from, "a step");
 	if (from >= e->end)
