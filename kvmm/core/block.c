@@ -136,6 +136,9 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	KV_BUG_ON(!(block_may_become[b->state] & BIT(state)));
 	block_count(c, b, state);
 	b->state = (u8)state;
+	/* Only steps read it still: nobody is to find it by its content. */
+	if (state == BLK_QUIESCING && b->entry != CORE_NONE)
+		entry_forget_dev(c, blk);
 	if (state == BLK_FREE)
 		block_give_back(c, blk);
 	if (state == BLK_FREE || state == BLK_CACHED)

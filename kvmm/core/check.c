@@ -297,8 +297,11 @@ static void walk_block(struct walk *w, u32 blk)
 		expect(w, "block", "cached but mapped", blk, b->nr_map, 0);
 	if (b->state == BLK_SEALED)
 		expect(w, "block", "sealed but unmapped", blk, !b->nr_map, 0);
-	if (b->state == BLK_QUIESCING)
+	if (b->state == BLK_QUIESCING) {
 		expect(w, "block", "quiescing for no step", blk, !b->nr_src, 0);
+		expect(w, "swap", "entry of quiescing block", blk, b->entry,
+		       CORE_NONE);
+	}
 	if (indexed && b->state != BLK_SEALED && b->state != BLK_CACHED)
 		walk_fault(w, "block", "indexed in state", blk, b->state,
 			   BLK_SEALED);
