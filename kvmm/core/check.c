@@ -246,8 +246,13 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 		       !s->nr_steps, 0);
 	expect(w, "seq", "scratch of", i, s->plan || s->plan_err, 0);
 	expect(w, "seq", "promises of", i, s->reserved,
-	       s->resv_blocks > s->nr_blocks ? s->resv_blocks - s->nr_blocks
-					     : 0);
+	       (s->resv_blocks > s->nr_blocks ? s->resv_blocks - s->nr_blocks
+					      : 0) +
+	       ((s->flags & SEQF_COPY) != 0));
+	if (s->flags & SEQF_COPY)
+		expect(w, "seq", "state of the tail to be copied of", i,
+		       c->blocks[table_get(c, s, s->nr_blocks - 1)].state,
+		       BLK_SEALED);
 	expect(w, "seq", "family ring of", i,
 	       c->seqs[s->fam_next].fam_prev, i);
 	if (running && s->state != KVMM_SEQ_RESTORING &&

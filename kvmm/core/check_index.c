@@ -10,11 +10,14 @@
 
 /* ---- the index ---- */
 
-/* Its kids name it, and those on the device come first; none is there twice. */
-static void walk_kids(struct walk *w, u32 node, u32 *nr)
+/*
+ * A circle of kids, or of roots.  They name their parent, and those on the
+ * device come first; none is there twice.
+ */
+static void walk_kids(struct walk *w, u32 node, u32 first, u32 *nr)
 {
 	const struct core *c = w->c;
-	u32 first = c->nodes[node].kid, i = first;
+	u32 i = first;
 	bool dev = true;
 
 	if (first == CORE_NONE)
@@ -60,7 +63,7 @@ void check_chain(struct walk *w, u32 ref, const u32 *ids)
 void check_nodes(struct walk *w)
 {
 	const struct core *c = w->c;
-	u32 i, nr = 0, kids = 0, roots = 0;
+	u32 i, nr = 0, kids = 0;
 
 	for (i = 0; i < core_sizes(c)->nr_nodes; i++) {
 		const struct kv_node *n = &c->nodes[i];
@@ -69,12 +72,14 @@ void check_nodes(struct walk *w)
 			continue;
 		nr++;
 		expect(w, "index", "name of node", i, index_node(c, n->ref), i);
-		roots += n->parent == CORE_NONE;
-		walk_kids(w, i, &kids);
+		walk_kids(w, i, n->kid, &kids);
 	}
 	expect(w, "index", "used nodes of", 0, nr,
 	       core_sizes(c)->nr_nodes - c->head->nr_free_nodes);
-	expect(w, "index", "nodes in the tree of", 0, kids + roots, nr);
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used)
+			walk_kids(w, CORE_NONE, c->domains[i].roots, &kids);
+	expect(w, "index", "nodes in the tree of", 0, kids, nr);
 }
 
 /* ---- the order of the cache ---- */

@@ -354,6 +354,7 @@ static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
 		tenant = tenant_make(c, tenant_key, secret);
 	fresh.tenant = tenant;
 	c->domains[*dom] = fresh;
+	c->domains[*dom].roots = CORE_NONE;
 	lru_init(c, *dom);
 	c->tenants[tenant].nr_domains++;
 	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)

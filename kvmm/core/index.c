@@ -20,8 +20,9 @@
  * never gets behind it.  So what is dropped takes with it whatever it has
  * below, the leaves first; lru.c sees to it that this is seldom anything that
  * is in use.  A name keeps its node when its content moves between tiers.
- * The kids of a node are a circle, those on the device before the others, so
- * that one look at the first tells whether the device has any.
+ * The kids of a node are a circle, those on the device before the others and
+ * the newest first, so that one look at the first tells whether the device has
+ * any.  So are the roots of a domain, whatever their salt.
  *
  * The hash is XXH3-128 with secret (xxHash, Yann Collet).
  */
@@ -196,40 +197,46 @@ bool index_kid_on_device(const struct core *c, u32 node)
 	return kid != CORE_NONE && index_on_device(c, kid);
 }
 
+/* The first of the circle that a node is in, or enters. */
+static u32 *kids_of(const struct core *c, const struct kv_node *n)
+{
+	if (n->parent != CORE_NONE)
+		return &c->nodes[n->parent].kid;
+	return &c->domains[index_domain(c, n->ref)].roots;
+}
+
 /* Enter the circle of its parent's kids, at the end that its tier wants. */
 static void kid_add(struct core *c, u32 node)
 {
-	struct kv_node *n = &c->nodes[node], *p, *first;
+	struct kv_node *n = &c->nodes[node], *first;
+	u32 *head = kids_of(c, n);
 
 	n->prev = node;
 	n->next = node;
-	if (n->parent == CORE_NONE)
-		return;
-	p = &c->nodes[n->parent];
-	if (p->kid != CORE_NONE) {
-		first = &c->nodes[p->kid];
-		n->next = p->kid;
+	if (*head != CORE_NONE) {
+		first = &c->nodes[*head];
+		n->next = *head;
 		n->prev = first->prev;
 		c->nodes[first->prev].next = node;
 		first->prev = node;
 	}
-	if (p->kid == CORE_NONE || index_on_device(c, node))
-		p->kid = node;
-	lru_settle(c, n->parent);
+	if (*head == CORE_NONE || index_on_device(c, node))
+		*head = node;
+	if (n->parent != CORE_NONE)
+		lru_settle(c, n->parent);
 }
 
 static void kid_del(struct core *c, u32 node)
 {
-	struct kv_node *n = &c->nodes[node], *p;
+	struct kv_node *n = &c->nodes[node];
+	u32 *head = kids_of(c, n);
 
-	if (n->parent == CORE_NONE)
-		return;
-	p = &c->nodes[n->parent];
-	if (p->kid == node)
-		p->kid = n->next == node ? CORE_NONE : n->next;
+	if (*head == node)
+		*head = n->next == node ? CORE_NONE : n->next;
 	c->nodes[n->prev].next = n->next;
 	c->nodes[n->next].prev = n->prev;
-	lru_settle(c, n->parent);
+	if (n->parent != CORE_NONE)
+		lru_settle(c, n->parent);
 }
 
 static u32 node_new(struct core *c, u32 ref, u32 parent)

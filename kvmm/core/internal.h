@@ -281,6 +281,7 @@ struct kv_domain {
 	u32	peak;
 	u32	nr_shared;
 	u32	nr_indexed;
+	u32	roots;		/* names that nothing comes before: see kv_node */
 	u32	nr_spans;
 	u32	nr_empty;	/* of those, without any block in use */
 	u32	pending_spans;
@@ -325,6 +326,7 @@ struct kv_domain {
 #define SEQF_COLD	BIT(8)	/* by advice: what it leaves is old */
 #define SEQF_DONTNEED	BIT(9)	/* by advice: it leaves nothing */
 #define SEQF_REFUSED	BIT(10)	/* its last BEGIN found no memory */
+#define SEQF_COPY	BIT(11)	/* one promised block is for the copy of its tail */
 
 /**
  * struct kv_seq - an address space of token positions with its block table
@@ -334,7 +336,7 @@ struct kv_domain {
  * @valid_len:  tokens whose KV is valid
  * @cover:      end of what open steps may write, at least @valid_len
  * @nr_blocks:  table entries, exactly DIV_ROUND_UP(@cover, block_tokens)
- * @reserved:   blocks promised and not yet taken
+ * @reserved:   blocks promised and not yet taken, one more with SEQF_COPY
  * @resv_blocks: table indices below this drew on the reservation
  * @nr_steps:   open steps that name it
  * @last_step:  number of the last of them
@@ -753,6 +755,10 @@ void index_move(struct core *c, u32 from, u32 to);
 void index_drop(struct core *c, u32 ref);
 u32 index_evict_cost(const struct core *c, u32 blk);
 void index_evict(struct core *c, u32 blk);
+
+/* kids.c: which indexed blocks follow a prefix */
+u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
+	     const u32 *ids, u32 nr, u32 *len);
 
 /* table.c: block tables and their shadows */
 u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx);

@@ -20,7 +20,8 @@ struct core;
  * struct kv_node - a name in the index: a prefix that some tier has
  * @parent:   the prefix that is a block shorter, CORE_NONE: none is
  * @kid:      first of its kids, those on the device before the others
- * @prev, @next: circle of its parent's kids; itself when alone, or a root
+ * @prev, @next: circle of its parent's kids, or of the domain's roots; itself
+ *            when alone
  * @ref:      who has the content: a block, or REF_ENTRY and an entry
  * @stamp:    when it was last used, in units of its domain's lru_units()
  * @hits:     times it was found, up to LRU_HITS_MAX

@@ -10,7 +10,8 @@
  *
  * Admission happens at one point and all or nothing: map the longest cached
  * prefix (at most length - 1 tokens, so that the last token is always
- * computed and its logits exist), reserve blocks for the rest, say READY.
+ * computed and its logits exist; it may end inside a block), reserve blocks
+ * for the rest, say READY.
  * A reservation is a count within the domain's free blocks, nothing may take
  * the domain's free count below it.  Beside the reservation a free block for
  * each sequence that already runs must remain (the watermark): admission
@@ -258,38 +259,77 @@ static bool ref_usable(const struct core *c, u32 ref)
 	return e->flags & ENTF_HOST;
 }
 
-/*
- * Longest cached prefix of the ids, its references into c->scratch.  @cached
- * counts blocks that nobody maps: evicting them would lose the hit.  @low
- * counts what is on lower tiers and takes a block to come back.
+/**
+ * struct hits - what of a prompt is there; references are in c->scratch
+ * @whole:  blocks
+ * @part:   tokens of one block more, whose other tokens differ
+ * @cached: blocks that nobody maps: evicting them would lose the hit
+ * @low:    what is on lower tiers and takes a block to come back
  */
-static u32 prefix_find(struct core *c, const struct kv_seq *s, u32 *cached,
-		       u32 *low)
+struct hits {
+	u32	whole;
+	u32	part;
+	u32	cached;
+	u32	low;
+};
+
+static void hits_add(struct core *c, struct hits *h, u32 at, u32 ref)
+{
+	c->scratch[at] = ref;
+	if (ref & REF_ENTRY)
+		h->low += c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE;
+	else if (c->blocks[ref].state == BLK_CACHED)
+		h->cached++;
+}
+
+/*
+ * Is there a block after the prefix @hash, whose node is @node, that begins as
+ * the prompt goes on?  @ids are the next @nr of the prompt.
+ */
+static void hits_find_part(struct core *c, const struct kv_seq *s,
+			   struct hits *h, u32 node, const u64 *hash,
+			   const u32 *ids, u32 nr)
+{
+	u32 blk = kid_find(c, s->domain, node, hash, ids, nr, &h->part);
+
+	if (blk != CORE_NONE)
+		hits_add(c, h, h->whole, blk);
+}
+
+static void hits_drop_part(const struct core *c, struct hits *h)
+{
+	h->cached -= c->blocks[c->scratch[h->whole]].state == BLK_CACHED;
+	h->part = 0;
+}
+
+/* Longest cached prefix of the ids. */
+static void prefix_find(struct core *c, const struct kv_seq *s,
+			struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
-	u32 ids[64], nr = 0, ref;
-	u64 hash[2];
+	u32 ids[64], left = s->nr_ids - 1, bt = d->block_tokens, ref;
+	u32 node = CORE_NONE;
+	u64 hash[2], next[2];
 
-	*cached = 0;
-	*low = 0;
+	*h = (struct hits){ 0 };
 	if (s->open_flags & KVMM_OPEN_NO_MATCH)
-		return 0;
+		return;
 	index_root(c, d, s->salt, hash);
-	while ((nr + 1) * d->block_tokens <= s->nr_ids - 1) {
-		ids_next(c, &cur, ids, d->block_tokens);
-		index_chain(c, d, hash, ids, hash);
-		ref = index_lookup(c, s->domain, hash, ids);
-		if (ref == CORE_NONE || !ref_usable(c, ref))
-			break;
-		c->scratch[nr++] = ref;
-		if (ref & REF_ENTRY)
-			*low += c->entries_low[ref & ~REF_ENTRY].dev ==
-				CORE_NONE;
-		else if (c->blocks[ref].state == BLK_CACHED)
-			(*cached)++;
+	for (; left >= bt; left -= bt) {
+		ids_next(c, &cur, ids, bt);
+		index_chain(c, d, hash, ids, next);
+		ref = index_lookup(c, s->domain, next, ids);
+		if (ref == CORE_NONE || !ref_usable(c, ref)) {
+			hits_find_part(c, s, h, node, hash, ids, bt);
+			return;
+		}
+		hits_add(c, h, h->whole++, ref);
+		node = index_node(c, ref);
+		memcpy(hash, next, sizeof(hash));
 	}
-	return nr;
+	ids_next(c, &cur, ids, left);
+	hits_find_part(c, s, h, node, hash, ids, left);
 }
 
 /*
@@ -312,14 +352,17 @@ static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
 			      CORE_EV_prefix_miss_tokens, s->nr_ids - hit);
 }
 
-/* What was found was used; not if it is the sequence's own coming back. */
-static void admit_hit(struct core *c, const struct kv_seq *s)
+/*
+ * What was found was used; not if it is the sequence's own coming back, nor a
+ * block of which some tokens are: that is copied at once and says little.
+ */
+static void admit_hit(struct core *c, const struct kv_seq *s, u32 whole)
 {
 	u32 i;
 
 	if (s->flags & SEQF_PREEMPTED)
 		return;
-	for (i = 0; i < s->nr_blocks; i++) {
+	for (i = 0; i < whole; i++) {
 		kv_pte_t pte = table_pte(c, s, i);
 		u32 ref = pte_block(pte) | (pte_is_entry(pte) ? REF_ENTRY : 0);
 
@@ -327,17 +370,23 @@ static void admit_hit(struct core *c, const struct kv_seq *s)
 	}
 }
 
-/* There is room: reserve, fill what is below, say so. */
-static void admit_now(struct core *c, struct kv_seq *s, u32 hit, u32 total)
+/*
+ * There is room: reserve, fill what is below, say so.  A block that is mapped
+ * in part is copied before anything is appended: its copy is promised too.
+ */
+static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
+		      u32 total)
 {
 	struct kv_domain *d = seq_domain(c, s);
 
 	wait_del(c, s);
 	run_add(c, s);
-	s->reserved = total - hit;
+	s->reserved = total - h->whole;
 	s->resv_blocks = total;
+	if (h->part)
+		s->flags |= SEQF_COPY;
 	d->reserved += s->reserved;
-	s->valid_len = hit * d->block_tokens;
+	s->valid_len = h->whole * d->block_tokens + h->part;
 	s->cover = s->valid_len;
 	s->cached_len = s->valid_len;
 	s->known_len = 0;
@@ -345,7 +394,8 @@ static void admit_now(struct core *c, struct kv_seq *s, u32 hit, u32 total)
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	admit_count(c, s, s->valid_len);
-	admit_hit(c, s);
+	admit_hit(c, s, h->whole);
+	core_count(c, CORE_EV_prefix_partial_tokens, h->part);
 	s->flags &= ~SEQF_MATCHED;
 	seq_drop_ids(c, s);
 	swap_fill(c, s);
@@ -390,7 +440,8 @@ static bool high_waits(struct kv_domain *d, u32 nr)
 static int admit_one(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
-	u32 hit, cached, low, total, room;
+	u32 total, room;
+	struct hits h;
 	bool promised;
 	int err;
 
@@ -415,17 +466,22 @@ static int admit_one(struct core *c, struct kv_seq *s)
 		return -EAGAIN;
 	}
 
-	hit = prefix_find(c, s, &cached, &low);
-	room = total - hit + low + d->nr_running;
-	if (high_waits(d, room + cached))
+	prefix_find(c, s, &h);
+	room = total - h.whole + h.low + d->nr_running;
+	if (high_waits(d, room + h.cached))
 		return -EBUSY;
-	err = room_plan(c, s->domain, room, cached);
+	err = room_plan(c, s->domain, room, h.cached);
+	if (err && h.part) {
+		/* One block more than it has in the end may be too much. */
+		hits_drop_part(c, &h);
+		err = room_plan(c, s->domain, room, h.cached);
+	}
 	if (err == -EAGAIN && promised)
-		err = room_for_min(c, s, room, cached);
+		err = room_for_min(c, s, room, h.cached);
 	if (err)
 		return err;
 
-	map_hits(c, s, hit);
+	map_hits(c, s, h.whole + (h.part != 0));
 	err = room_evict(c, s->domain, room);
 	if (!err && !swap_fits(c, s)) {
 		/* Eviction took the host slot of a hit: look again. */
@@ -436,7 +492,7 @@ static int admit_one(struct core *c, struct kv_seq *s)
 		seq_unmap_from(c, s, 0);
 		return err;
 	}
-	admit_now(c, s, hit, total);
+	admit_now(c, s, &h, total);
 	return 0;
 }
 

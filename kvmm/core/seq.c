@@ -326,6 +326,7 @@ void seq_drop_reservation(struct core *c, struct kv_seq *s)
 		admit_retry_all(c);	/* spans that covered it may go */
 	s->reserved = 0;
 	s->resv_blocks = 0;
+	s->flags &= ~SEQF_COPY;
 }
 
 /**
@@ -346,6 +347,7 @@ u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
 	}
 	s->reserved = keep;
 	s->resv_blocks = 0;
+	s->flags &= ~SEQF_COPY;
 	return keep;
 }
 

@@ -24,6 +24,7 @@
 	x(prefix_hit,		"of those, with at least one block found") \
 	x(prefix_hit_tokens,	"of sequences never preempted, tokens found") \
 	x(prefix_miss_tokens,	"of sequences never preempted, tokens to be computed") \
+	x(prefix_partial_tokens, "of all tokens found, those inside a block that was mapped in part") \
 	x(restore_hit_tokens,	"of sequences preempted before, tokens found again") \
 	x(restore_miss_tokens,	"of sequences preempted before, tokens to be computed again") \
 	x(prefix_insert,	"blocks entered into the prefix index")	\

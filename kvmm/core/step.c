@@ -47,8 +47,9 @@ struct kv_step *step_at(const struct core *c, u32 client, u32 i,
 struct grant {
 	u32	first;		/* table index of the block at start */
 	u32	nr_new;		/* blocks to append to the table */
-	u32	nr_promised;	/* of those, covered by the reservation */
+	u32	nr_promised;	/* of those and the copy, covered by the reservation */
 	bool	copy;		/* the block at @first is to be replaced */
+	bool	pays_copy;	/* and admission promised a block for it */
 };
 
 static bool block_writable(const struct core *c, u32 blk)
@@ -64,9 +65,12 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 
 	g->first = a->start / d->block_tokens;
 	g->nr_new = want > s->nr_blocks ? want - s->nr_blocks : 0;
-	g->nr_promised = min(g->nr_new, s->reserved);
 	g->copy = g->first < s->nr_blocks &&
 		  !block_writable(c, table_get(c, s, g->first));
+	g->pays_copy = g->copy && (s->flags & SEQF_COPY);
+	g->nr_promised = g->pays_copy +
+			 min(g->nr_new, s->reserved -
+					((s->flags & SEQF_COPY) != 0));
 }
 
 /* May the entry be looked at, as far as the sequence's state goes? */
@@ -150,21 +154,25 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 	core_count(c, CORE_EV_pgcow, 1);
 }
 
+/* A promised block was taken. */
+static void promise_use(struct core *c, struct kv_seq *s)
+{
+	s->reserved--;
+	/* Nothing is promised any more: any empty span may go. */
+	if (!--seq_domain(c, s)->reserved)
+		admit_retry_all(c);
+}
+
 static void grant_append(struct core *c, struct kv_seq *s)
 {
-	struct kv_domain *d = seq_domain(c, s);
 	u32 blk = block_alloc(c, s->domain, s->client);
 
 	KV_BUG_ON(blk == CORE_NONE);
 	block_map(c, blk);
 	if (table_push(c, s, blk))
 		KV_BUG_ON(true);
-	if (s->nr_blocks <= s->resv_blocks) {
-		s->reserved--;
-		/* Nothing is promised any more: any empty span may go. */
-		if (!--d->reserved)
-			admit_retry_all(c);
-	}
+	if (s->nr_blocks <= s->resv_blocks)
+		promise_use(c, s);
 }
 
 /* The tail that a fork shared has one sharer left: it is ours again. */
@@ -198,6 +206,10 @@ static void grant_take(struct core *c, struct kv_seq *s,
 		grant_copy_tail(c, s, g->first, a->start % bt, e, res);
 	else if (g->first < had)
 		grant_reuse_tail(c, s, g->first);
+	if (g->pays_copy) {
+		s->flags &= ~SEQF_COPY;
+		promise_use(c, s);
+	}
 	for (i = 0; i < g->nr_new; i++)
 		grant_append(c, s);
 

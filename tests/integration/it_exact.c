@@ -69,7 +69,8 @@ static void show(struct rig *r, const char *pool)
 	static const char * const key[] = { "pgcow", "pgreuse", "prefix_evict",
 					    "preempt_recompute",
 					    "recompute_tokens",
-					    "prefix_hit_tokens" };
+					    "prefix_hit_tokens",
+					    "prefix_partial_tokens", "pgmerge" };
 	u32 i;
 
 	printf("  pool %s:", pool);
@@ -97,6 +98,7 @@ static void compare(const char *temperature, const char *dtype,
 	run_all(&r, &small_run, temperature, dtype);
 	show(&r, small);
 	ck_assert_int_gt(rig_value(&r, "vmstat", "pgcow"), 0);
+	ck_assert_int_gt(rig_value(&r, "vmstat", "prefix_partial_tokens"), 0);
 	ck_assert_int_gt(rig_value(&r, "vmstat", "prefix_evict"), 0);
 	ck_assert_int_gt(rig_value(&r, "vmstat", "preempt_recompute"), 0);
 	ck_assert_int_gt(rig_value(&r, "vmstat", "recompute_tokens"), 0);

@@ -59,8 +59,8 @@ for key in seq_fork pgcow preempt_swap pswpout pswpin swap_restore preempt_recom
 	check "$key" counted $key
 done
 check 'the same texts' says '^  5 of 5 texts are the same'
-check 'the cache, by HTTP' says '^cached tokens: 32 of 46 prompt tokens \(70 %\); 16 tokens in '
-check 'the cache, in another process' says '^cached tokens: 32 of 46 .* computed 14,'
+check 'the cache, by HTTP' says '^cached tokens: 45 of 46 prompt tokens \(98 %\); 16 tokens in '
+check 'the cache, in another process' says '^cached tokens: 45 of 46 .* computed 1,'
 check 'the walkers' says '^ok$'
 check 'curl asks that server' says "curl -N http://127.0.0.1:[0-9]+/v1/completions "
 check 'for that model' says '"model": "demo-model"'

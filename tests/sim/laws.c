@@ -25,8 +25,9 @@ static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 				  S(CLOSED),
 	[KVMM_SEQ_RESTORING]	= S(READY) | S(RECOMPUTE) | S(SWAPPED) |
 				  S(CLOSED),
+	/* Admitted, and taken in the same event, as above. */
 	[KVMM_SEQ_RECOMPUTE]	= S(WAITING) | S(READY) | S(RESTORING) |
-				  S(FAILED) | S(CLOSED),
+				  S(FAILED) | S(SWAPPED) | S(CLOSED),
 	[KVMM_SEQ_FAILED]	= S(CLOSED),
 };
 

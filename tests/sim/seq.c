@@ -183,7 +183,6 @@ static void seq_arrived(struct sim *w, struct sim_client *cl,
 	LAW(w, q->ids_done, "client %u: sequence %llx is READY and was never matched",
 	    cl->id, (unsigned long long)q->handle);
 	LAW(w, st->valid_len < q->ids_total &&
-	    st->valid_len % w->dom[cl->dom].req.block_tokens == 0 &&
 	    (st->cached_len == st->valid_len || st->seq_epoch != q->arrived),
 	    "client %u: sequence %llx of %u ids is READY with %u valid, %u cached",
 	    cl->id, (unsigned long long)q->handle, q->ids_total,
