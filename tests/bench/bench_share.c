@@ -158,11 +158,14 @@ static void start(void)
 		.ctl = &b.ctl, .seqs = b.seqs, .extents = b.extents,
 		.tables = b.tables, .events = b.events, .nr_events = 64,
 	};
-	static const u8 secret[CORE_SECRET_LEN] = { 1 };
+	u8 secret[CORE_SECRET_LEN];
 	u64 bytes = core_arena_size(&cfg);
 	struct core_attach_info info;
 	void *arena = aligned_alloc(64, (bytes + 63) / 64 * 64);
+	u32 i;
 
+	for (i = 0; i < sizeof(secret); i++)
+		secret[i] = (u8)rand();
 	b.core = calloc(1, core_struct_size());
 	if (!arena || !b.core)
 		bench_die("out of memory");

@@ -137,8 +137,8 @@ START_TEST(test_own_limit)
 }
 END_TEST
 
-/* Computing again what was taken is stall, although it runs. */
-START_TEST(test_redone_prefill)
+/* A sequence whose 100 tokens were taken, and that may compute them again. */
+static u64 taken(void)
 {
 	struct kvmm_open_arg a = { .prompt_len = 100, .max_tokens = 8,
 				   .flags = KVMM_OPEN_NO_INDEX };
@@ -159,13 +159,56 @@ START_TEST(test_redone_prefill)
 	ck_assert_int_eq(sh_close(cl, high), 0);
 	ck_assert_int_eq(sh_match(cl, low, 100, 0), 0);
 	ck_assert_uint_eq(sh_state(cl, low), KVMM_SEQ_READY);
+	return low;
+}
+
+static void expect_counts(u32 stalled, u32 productive)
+{
+	ck_assert_uint_eq(node().nr_stalled, stalled);
+	ck_assert_uint_eq(node().nr_productive, productive);
+}
+
+/* Computing again what was taken is stall, although it runs. */
+START_TEST(test_redone_prefill)
+{
+	u64 low = taken();
+
 	ck_assert_int_eq(sh_begin(cl, low, 0, 100), 0);
-	ck_assert_uint_eq(node().nr_stalled, 1);
-	ck_assert_uint_eq(node().nr_productive, 0);
+	expect_counts(1, 0);
 	ck_assert_int_eq(sh_end(cl, low, 0, 100, 0), 0);
 	ck_assert_int_eq(sh_begin(cl, low, 100, 1), 0);
-	ck_assert_uint_eq(node().nr_stalled, 0);
-	ck_assert_uint_eq(node().nr_productive, 1);
+	expect_counts(0, 1);
+}
+END_TEST
+
+/* What follows a cut is new, though there had been something before. */
+START_TEST(test_redone_after_a_cut)
+{
+	struct kvmm_len_arg *a = (struct kvmm_len_arg *)sh.args;
+	u64 low = taken();
+
+	sh_compute(cl, low, 0, 80, 0);
+	*a = (struct kvmm_len_arg){ .seq = low, .len = 50 };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_TRUNCATE, 1, 0, sizeof(*a)),
+			 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+	ck_assert_int_eq(sh_begin(cl, low, 50, 10), 0);
+	expect_counts(0, 1);
+}
+END_TEST
+
+/* What a REMAP makes of a sequence had been lost as far as the other's was. */
+START_TEST(test_redone_by_another)
+{
+	u64 low = taken(), kid;
+
+	ck_assert_int_eq(sh_fork(cl, low, 1, &kid), 0);
+	sh.args[0] = _i ? kid : low;
+	sh.args[1] = _i ? low : kid;
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_REMAP, 1, 0, 16), 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+	ck_assert_int_eq(sh_begin(cl, _i ? kid : low, 0, 100), 0);
+	expect_counts(_i ? 1 : 0, _i ? 0 : 1);
 }
 END_TEST
 
@@ -306,6 +349,8 @@ int main(void)
 	tcase_add_test(tc, test_refused_growth);
 	tcase_add_test(tc, test_own_limit);
 	tcase_add_test(tc, test_redone_prefill);
+	tcase_add_test(tc, test_redone_after_a_cut);
+	tcase_add_loop_test(tc, test_redone_by_another, 0, 2);
 	tcase_add_test(tc, test_averages);
 	tcase_add_test(tc, test_half);
 	tcase_add_test(tc, test_level);

@@ -593,10 +593,14 @@ static u32 attach(const char *name)
 				       .nr_groups = 1, .max_steps = 2,
 				       .max_seqs = 64,
 				       .identity = { (u8)name[0] } };
-	u8 secret[CORE_SECRET_LEN] = { 1 };
+	u8 secret[CORE_SECRET_LEN];
 	struct core_attach_info info;
 	struct core_bind *b;
+	u32 i;
 
+	/* With a secret of zeros different ids have the same hash. */
+	for (i = 0; i < sizeof(secret); i++)
+		secret[i] = (u8)(0x9e3779b97f4a7c15ull * (i + 1) >> 40);
 	strcpy(req.domain, name);
 	req.group[0] = (struct kvmm_group){ .layers = 4, .kv_heads = 2,
 					    .k_bytes = 64, .v_bytes = 64 };
@@ -784,6 +788,7 @@ static const enum core_event must_happen[] = {
 	CORE_EV_demote_free, CORE_EV_pswpout, CORE_EV_pswpin,
 	CORE_EV_swap_lost, CORE_EV_host_drop, CORE_EV_preempt_recompute,
 	CORE_EV_seq_remap, CORE_EV_seq_truncate, CORE_EV_pgtrim,
+	CORE_EV_pgmerge, CORE_EV_prefix_partial_tokens,
 };
 
 static void worlds_run(u64 seeds)
