@@ -2,7 +2,7 @@
 /*
  * lru.h - names of the prefix index, their order, and their ghosts
  *
- * Records of the arena (internal.h); lru.c has the theory.
+ * Records of the arena (records.h); lru.c has the theory.
  */
 #ifndef KVMM_CORE_LRU_H
 #define KVMM_CORE_LRU_H

@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * records.h - what the core remembers
+ *
+ * The records live in the arena and refer to each other by 32-bit index,
+ * CORE_NONE for "none".  A field's comment names its law where it has one;
+ * check.c walks them all.  Those of the cache's order are in lru.h, those of
+ * pressure in psi.h.
+ */
+#ifndef KVMM_CORE_RECORDS_H
+#define KVMM_CORE_RECORDS_H
+
+#include "kvmm/core/core.h"
+#include "kvmm/core/psi.h"
+#include "kvmm/core/lru.h"
+
+#define CORE_UNIT		64u	/* bytes of one step of a table entry */
+#define CORE_LAYER_ALIGN	128u
+#define CORE_NR_CLASSES		18	/* fullness of spans, see span_class() */
+#define CORE_ID_PAGE		126	/* ids in a page of ids */
+
+/* ---- blocks ---- */
+
+enum kv_block_state {
+	BLK_FREE,
+	BLK_OPEN,
+	BLK_SEALED,
+	BLK_CACHED,
+	BLK_QUIESCING,
+	BLK_QUARANTINE,
+	BLK_LIMBO,
+	BLK_REVOKING,
+	BLK_POISON,
+	NR_BLK_STATES
+};
+
+#define BLKF_INDEXED	BIT(0)	/* in the prefix index, which holds a reference */
+#define BLKF_SHARED	BIT(1)	/* an open tail that a fork shared */
+#define BLKF_VISITED	BIT(2)	/* scratch of swap.c, clear between events */
+
+/**
+ * struct kv_block - one block; its index gives its address
+ * @state:     BLK_*
+ * @domain:    owner, while not BLK_FREE or in one of its spans
+ * @refcount:  @nr_map, plus one for the index, plus @nr_copy
+ * @nr_map:    sequences that map it
+ * @nr_src:    open steps that copy from it or hold it, whoever maps it now
+ * @nr_copy:   copies of the daemon that read or fill it
+ * @entry:     of the lower tiers, that has or gets the same content
+ * @prev:      neighbour on a list of lru.c, BLK_CACHED only
+ * @next:      likewise, BLK_CACHED; next free, BLK_FREE; next that the same
+ *             step holds, BLK_QUIESCING
+ * @hash_next: next in its bucket of the index, BLKF_INDEXED only
+ * @span:      first extent of its span
+ * @nr_ids:    ids known, from the start of the block
+ * @generation: raised each time it is freed
+ * @hash:      chained hash, once sealed
+ * @node:      its name in the index, BLKF_INDEXED only
+ */
+struct kv_block {
+	u8	state;
+	u8	flags;
+	u16	domain;
+	u32	refcount;
+	u32	nr_map;
+	u32	nr_src;
+	u32	prev;
+	u32	next;
+	u32	hash_next;
+	u32	span;
+	u32	generation;
+	u8	nr_ids;
+	u8	resv;
+	u16	nr_copy;
+	u64	hash[2];
+	u32	entry;
+	u32	node;
+};
+static_assert(sizeof(struct kv_block) == 64, "one line a block");
+
+/* ---- extents and spans ---- */
+
+enum kv_extent_state {
+	EXT_ABSENT,		/* no memory behind it */
+	EXT_CREATING,		/* the shell makes it */
+	EXT_BACKED,		/* memory of @tenant, in no span */
+	EXT_SPAN,		/* part of a span */
+};
+
+/**
+ * struct kv_extent - one fixed piece of the pool
+ * @domain:     that it is made for or belongs to, EXT_CREATING and EXT_SPAN
+ * @span:       first extent of that span
+ * @generation: raised each time memory is made for it
+ * @backed:     memory is behind it, in whatever state
+ * @sent:       clients told to map it, a bit each
+ * @mapped:     of those, the ones that acknowledged
+ */
+struct kv_extent {
+	u32	state;
+	u32	tenant;
+	u32	domain;
+	u32	span;
+	u32	generation;
+	u32	backed;
+	u64	sent;
+	u64	mapped;
+};
+
+/**
+ * struct kv_span - neighbouring extents cut into one domain's blocks
+ * @nr_extents: 0 when this extent starts no span
+ * @free_head:  list of the free blocks
+ * @class:      list of the domain that it is on
+ * @counted:    scratch of span_runs_possible(): the run that takes it, plus 1
+ * @cost, @pass: likewise: what that costs, and in which pass it was taken
+ */
+struct kv_span {
+	u32	domain;
+	u32	nr_extents;
+	u32	nr_blocks;
+	u32	nr_free;
+	u32	nr_cached;
+	u32	free_head;
+	u32	class;
+	u32	prev;
+	u32	next;
+	u32	counted;
+	u32	cost;
+	u32	pass;
+};
+
+/* ---- lower tiers ---- */
+
+#define ENTF_INDEXED	BIT(0)	/* in the prefix index: the content is not on the device */
+#define ENTF_HOST	BIT(1)	/* the host slot's content is valid */
+#define ENTF_AREA	BIT(2)	/* the area slot's content is valid */
+#define ENTF_LOST	BIT(3)	/* no valid copy is left anywhere */
+#define ENTF_LRU	BIT(4)	/* on its domain's list of host slots */
+#define ENTF_PARTIAL	BIT(5)	/* a tail: fewer ids than a block has tokens */
+#define ENTF_BESIDE	BIT(6)	/* an ENT_IN goes on beside the ENT_WRITE */
+#define ENTF_OVERDUE	BIT(7)	/* the request was not answered in time */
+
+#define ENTRY_UNUSED	0xffffu	/* kv_entry.domain of a free record */
+
+enum kv_entry_io {
+	ENT_IDLE,
+	ENT_OUT,		/* device to host */
+	ENT_IN,			/* host to device */
+	ENT_WRITE,		/* host to area */
+	ENT_READ,		/* area to host, then ENT_IN */
+};
+
+/**
+ * struct kv_entry - content of one block on the lower tiers
+ * @domain: index of the domain
+ * @io:     the request in flight for it, ENT_*
+ * @refs:   table entries of swapped sequences
+ * @dev:    block that has the same content, or is being read or filled
+ * @host:   its slot in the host pool
+ * @area:   its slot in a swap area
+ * @nr_ids: tokens
+ * @prev, @next: the domain's list of host slots; free list
+ * @generation: raised with each request; part of its id
+ * @walked:     scratch of check.c
+ * @io_prev, @io_next: its area's list of requests that move
+ * @node:       its name in the index, ENTF_INDEXED only
+ * @started:    when the request in flight was
+ */
+struct kv_entry {
+	u16	domain;
+	u8	flags;
+	u8	io;
+	u32	refs;
+	u32	dev;
+	u32	host;
+	u32	area;
+	u32	walked;
+	u32	nr_ids;
+	u32	prev;
+	u32	next;
+	u32	hash_next;
+	u32	generation;
+	u32	io_prev;
+	u32	io_next;
+	u32	node;
+	u32	resv;
+	u64	hash[2];
+	u64	started;
+};
+static_assert(sizeof(struct kv_entry) == 88, "no hole in an entry");
+
+/* What the index refers to: a block, or an entry of the lower tiers. */
+#define REF_ENTRY	0x80000000u
+
+/**
+ * struct kv_pool - a pool's part of the extents, and how it does
+ * @nr_ios:     requests in flight
+ * @readonly:   nothing new goes there
+ * @cursor:     where the next search for a run begins
+ * @nr_overdue: of @nr_ios, those not answered in time: the area is stalled
+ * @io_head:    the others, oldest first
+ * @moved:      when a request was last answered
+ */
+struct kv_pool {
+	u32	first;
+	u32	nr_extents;
+	u32	online;
+	s32	prio;
+	u64	errors;
+	u32	nr_ios;
+	u32	readonly;
+	u32	cursor;
+	u32	nr_overdue;
+	u32	io_head;
+	u32	io_tail;
+	u64	moved;
+};
+
+/* ---- tenants and domains ---- */
+
+/**
+ * struct kv_tenant - who must not see whom
+ * @ghosts: a client detached and may live on with mappings: its extents go
+ *          to nobody else
+ */
+struct kv_tenant {
+	u32	used;
+	u32	nr_clients;
+	u32	nr_domains;
+	u32	ghosts;
+	u64	key;
+	u8	secret[CORE_SECRET_LEN];
+};
+
+/**
+ * struct kv_domain - the blocks of one (tenant, model identity, layout)
+ * @max_blocks:   memory.max in blocks
+ * @high_blocks:  memory.high in blocks
+ * @emin, @elow:  blocks protected from others, see limit.c; 0 without clients
+ * @weight:       of its part of the surplus
+ * @by_operator:  marks that an operator set, to @operator_limit
+ * @nr:           blocks in each state, over its spans
+ * @reserved:     of the free ones, promised to admitted prefills; never
+ *                above nr[BLK_FREE]
+ * @nr_shared:    blocks that more than one sequence maps
+ * @pending_spans: being made
+ * @class:        spans by fullness
+ * @lru_head:     of a part: the oldest host slot
+ * @wait_head:    first to be admitted: by priority, then arrival
+ * @run_head:     resident sequences
+ * @retry:        something changed since the first waiter was refused
+ */
+struct kv_domain {
+	u32	used;
+	u32	tenant;
+	char	name[KVMM_NAME_LEN];
+	u8	identity[KVMM_IDENTITY_LEN];
+	struct kvmm_group group;
+	u32	block_tokens;
+	u32	span_extents;
+	u32	span_blocks;
+	u32	nr_clients;
+	u64	layer_stride;
+	u64	block_bytes;
+	u64	span_tail;
+	u64	min_bytes;
+	u64	low_bytes;
+	u64	high_bytes;
+	u64	max_bytes;
+	u32	max_blocks;
+	u32	high_blocks;
+	u32	emin;
+	u32	elow;
+	u32	weight;
+	u32	by_operator;
+	u64	operator_limit[CORE_NR_LIMITS];
+	u32	nr[NR_BLK_STATES];
+	u32	reserved;
+	u32	peak;
+	u32	nr_shared;
+	u32	nr_indexed;
+	u32	roots;		/* names that nothing comes before: see kv_node */
+	u32	nr_spans;
+	u32	nr_empty;	/* of those, without any block in use */
+	u32	pending_spans;
+	u32	class[CORE_NR_CLASSES];
+	u32	lru_head;
+	u32	lru_tail;
+	u32	wait_head;
+	u32	wait_tail;
+	u32	run_head;
+	u32	run_tail;
+	u32	nr_waiting;
+	u32	nr_running;
+	u32	retry;
+	u32	nr_marked;	/* families waiting to be taken */
+	u32	nr_max_events;
+	u32	nr_preempted;
+	u64	last_marked;	/* when, for the longest-waiting exception */
+	u32	spare;		/* scratch of span_runs_possible() */
+	u32	lost;		/* likewise */
+	u32	blocked;	/* scratch of admit_all() */
+	u32	stalled;	/* the pool had no room for the first waiter */
+	u32	promised;	/* who is within memory.min */
+	u32	nr_high_events;
+	u32	nr_low_events;
+	u32	nr_filling;	/* in LIMBO on the way in, not out */
+	u32	keep_spans;	/* empty ones are about to be used */
+	u32	host_wanted;	/* a restore waits for host slots */
+	u64	prefill_ns_token;	/* as its clients say, see step.c */
+	struct kv_psi psi;
+};
+
+/* ---- sequences ---- */
+
+#define SEQF_CLOSING	BIT(0)	/* CLOSE came while a step was open */
+#define SEQF_MATCHED	BIT(1)	/* its ids are complete: it may be admitted */
+#define SEQF_QUEUED	BIT(2)	/* on its domain's wait list */
+#define SEQF_RUNNING	BIT(3)	/* on its domain's run list: resident */
+#define SEQF_PREEMPTED	BIT(4)	/* lost its memory at least once */
+#define SEQF_SWAPPED	BIT(5)	/* its table names entries, not blocks */
+#define SEQF_PAGEDOUT	BIT(6)	/* by advice: comes back by advice */
+#define SEQF_DECIDED	BIT(7)	/* that it pays to swap it; clear between events */
+#define SEQF_COLD	BIT(8)	/* by advice: what it leaves is old */
+#define SEQF_DONTNEED	BIT(9)	/* by advice: it leaves nothing */
+#define SEQF_REFUSED	BIT(10)	/* its last BEGIN found no memory */
+#define SEQF_COPY	BIT(11)	/* one promised block is for the copy of its tail */
+
+/**
+ * struct kv_seq - an address space of token positions with its block table
+ * @state:      KVMM_SEQ_*
+ * @fam_next:   circle of the family, itself when alone
+ * @arrival:    the daemon's own stamp, the family's for a fork
+ * @valid_len:  tokens whose KV is valid
+ * @cover:      end of what open steps may write, at least @valid_len
+ * @nr_blocks:  table entries, exactly DIV_ROUND_UP(@cover, block_tokens)
+ * @reserved:   blocks promised and not yet taken, one more with SEQF_COPY
+ * @resv_blocks: table indices below this drew on the reservation
+ * @nr_steps:   open steps that name it
+ * @last_step:  number of the last of them
+ * @epoch:      raised when it is marked or preempted
+ * @first_page: its table, CORE_NONE when empty
+ * @nr_ids:     ids sent for the next match
+ * @prev, @next: wait list or run list
+ * @fill:       table indices below it are filled, RESTORING only
+ * @known_len:  tokens that it computed though the index had had them
+ * @keep_until: by advice: what it leaves is kept, 0: is not
+ * @end:        end of what the step in that place of the client's ring covers
+ * @trimmed:    table indices below it were given back: they hold nothing
+ * @trim_want:  will be @trimmed when the steps up to @trim_step have ended
+ * @trim_more:  more than that, wanted since; 0: nothing.  After the steps up
+ *              to @trim_more_step
+ * @trim_hash:  of the last block given back: parent of what follows
+ * @dirty:      lowest table index that changed and no step's result told
+ * @plan:       scratch of remap.c: its entry as a child plus one, else 0
+ * @plan_err:   scratch of remap.c: why its family is left alone, else 0
+ * @since:      admitted at, or waiting since
+ * @active:     when it was last admitted, granted or asked back by advice
+ * @lost_len:   what was valid when its memory was last taken; less if it was
+ *              cut since, another's after a REMAP
+ * @again:      when growth was first refused, 0 after a grant
+ * @refused:    when it was last refused, 0 after a grant
+ * @stuck:      since when its restore finds no host slots, 0: it does
+ * @psi_domain, @psi_node: how it counts there, PSI_*
+ */
+struct kv_seq {
+	u32	generation;
+	u32	state;
+	u32	flags;
+	u32	open_flags;
+	u32	client;
+	u32	domain;
+	u32	priority;
+	u32	family;
+	u32	fam_prev;
+	u32	fam_next;
+	u64	arrival;
+	u64	salt;
+	u64	since;
+	u64	again;
+	u64	refused;
+	u64	active;
+	u64	last_step;
+	u32	prompt_len;
+	u32	max_tokens;
+	u32	valid_len;
+	u32	cover;
+	u32	nr_blocks;
+	u32	reserved;
+	u32	resv_blocks;
+	u32	nr_steps;
+	u32	epoch;
+	u32	first_page;
+	u32	last_page;
+	u32	nr_ids;
+	u32	id_head;
+	u32	id_tail;
+	u32	prev;
+	u32	next;
+	u32	cached_len;
+	u32	lost_len;
+	u32	nr_preempted;
+	s32	reason;
+	u32	limiting_pool;
+	u32	end[KVMM_MAX_STEPS];
+	u32	fill;
+	u8	psi_domain;
+	u8	psi_node;
+	u8	resv[2];
+	u64	stuck;
+	u32	known_len;
+	u32	dirty;
+	u64	keep_until;
+	u32	trimmed;
+	u32	trim_want;
+	u32	trim_more;
+	u32	plan;
+	s32	plan_err;
+	u32	resv2;
+	u64	trim_step;
+	u64	trim_more_step;
+	u64	trim_hash[2];
+};
+
+/* One entry of a block table: a type, and what the type says. */
+typedef struct {
+	u64	val;
+} kv_pte_t;
+
+#define PTE_NONE	0ull
+#define PTE_PRESENT	1ull
+#define PTE_ENTRY	2ull	/* on the host or in an area */
+#define PTE_TYPE_SHIFT	56
+
+static inline kv_pte_t pte_none(void)
+{
+	return (kv_pte_t){ .val = PTE_NONE };
+}
+
+static inline kv_pte_t pte_present(u32 blk)
+{
+	return (kv_pte_t){ .val = (PTE_PRESENT << PTE_TYPE_SHIFT) | blk };
+}
+
+static inline bool pte_is_present(kv_pte_t pte)
+{
+	return pte.val >> PTE_TYPE_SHIFT == PTE_PRESENT;
+}
+
+static inline kv_pte_t pte_entry(u32 entry)
+{
+	return (kv_pte_t){ .val = (PTE_ENTRY << PTE_TYPE_SHIFT) | entry };
+}
+
+static inline bool pte_is_entry(kv_pte_t pte)
+{
+	return pte.val >> PTE_TYPE_SHIFT == PTE_ENTRY;
+}
+
+static inline u32 pte_block(kv_pte_t pte)
+{
+	return (u32)pte.val;
+}
+
+#define CORE_TABLE_HOPS		10	/* pages of a table seen from its last */
+
+/**
+ * struct kv_tpage - the truth of a table page
+ * @back: the pages 1, 2, 4, ... before it in the chain
+ *
+ * The shadow has the same index in segment D.
+ */
+struct kv_tpage {
+	u32		next;
+	u32		first;
+	u32		back[CORE_TABLE_HOPS];
+	kv_pte_t	pte[KVMM_TABLE_ENTRIES];
+};
+
+struct kv_idpage {
+	u32	next;
+	u32	nr;
+	u32	id[CORE_ID_PAGE];
+};
+
+/* ---- clients and steps ---- */
+
+enum kv_client_state {
+	CLI_FREE,
+	CLI_ALIVE,
+	CLI_DETACHED,		/* said DETACH; its slot is held until it hung up */
+	CLI_DEAD,		/* its device may still write */
+};
+
+/**
+ * struct kv_client - one attached process
+ * @dead_since:  for the quiet deadline
+ * @last_number: of its requests
+ * @last_step:   number of the last step begun
+ * @step_head:   oldest open step, an index into its ring of steps
+ * @free_seq:    list of its free sequence slots, local indices
+ * @free_page:   list of its free table pages, local indices
+ * @again:       when a grant was last refused for want of memory
+ * @nr_unacked:  extents sent and not acknowledged
+ */
+struct kv_client {
+	u32	state;
+	u32	tenant;
+	u32	domain;
+	u32	max_steps;
+	u32	max_seqs;
+	u32	nr_seqs;
+	u32	nr_steps;
+	u32	step_head;
+	u32	free_seq;
+	u32	free_page;
+	u32	nr_free_pages;
+	u32	fresh_page;
+	u32	nr_idpages;
+	u32	nr_unacked;
+	u32	event_tail;
+	u32	killed;
+	u64	dead_since;
+	u64	last_number;
+	u64	last_step;
+	u64	again;
+};
+
+/**
+ * struct kv_step - an open step
+ * @held: blocks that it may read and that nobody maps any more, by ->next
+ */
+struct kv_step {
+	u64	number;
+	u64	begun;
+	u32	nr;
+	u32	held;
+};
+
+/* A granted entry of an open step; @src: block that it copies from. */
+struct kv_step_entry {
+	u32	seq;
+	u32	start;
+	u32	end;
+	u32	src;
+};
+
+/**
+ * struct kv_remap - one entry of the SEQ_REMAP under way; scratch of remap.c
+ * @child:   sequence, CORE_NONE: the entry is not carried out
+ * @other:   sequence that it becomes
+ * @readers: entries left that read the child's old table
+ * @order:   the entries that overwrite, in the order of doing so
+ */
+struct kv_remap {
+	u32	child;
+	u32	other;
+	u32	readers;
+	u32	order;
+	s32	err;
+	u32	resv;
+};
+
+/* ---- the arena ---- */
+
+#define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
+
+struct core_sizes {
+	u32	nr_extents;		/* of the device */
+	u32	all_extents;
+	u32	nr_parts;
+	u32	nr_entries;
+	u32	blocks_per_extent;
+	u32	ids_per_extent;
+	u32	nr_blocks;
+	u64	nr_ids;
+	u32	nr_buckets;
+	u32	nr_nodes;
+	u32	nr_ghosts;		/* a power of two */
+	u32	nr_seqs;
+	u32	nr_tpages;
+	u32	nr_idpages;
+	u32	nr_steps;
+	u64	nr_step_entries;
+};
+
+/* Everything in the arena: name, type, how many. */
+#define CORE_ARENA(x)							\
+	x(extents,	struct kv_extent,	s->all_extents)		\
+	x(spans,	struct kv_span,		s->all_extents)		\
+	x(blocks,	struct kv_block,	s->nr_blocks)		\
+	x(ids,		u32,			s->nr_ids)		\
+	x(buckets,	u32,			s->nr_buckets)		\
+	x(tenants,	struct kv_tenant,	cfg->max_tenants)	\
+	x(domains,	struct kv_domain,	s->nr_parts)		\
+	x(entries_low,	struct kv_entry,	s->nr_entries)		\
+	x(nodes,	struct kv_node,		s->nr_nodes)		\
+	x(lrus,		struct kv_lru,		cfg->max_domains)	\
+	x(ghosts,	struct kv_ghost,	s->nr_ghosts)		\
+	x(clients,	struct kv_client,	cfg->max_clients)	\
+	x(seqs,		struct kv_seq,		s->nr_seqs)		\
+	x(tpages,	struct kv_tpage,	s->nr_tpages)		\
+	x(idpages,	struct kv_idpage,	s->nr_idpages)		\
+	x(steps,	struct kv_step,		s->nr_steps)		\
+	x(entries,	struct kv_step_entry,	s->nr_step_entries)	\
+	x(scratch,	u32,			s->nr_blocks)		\
+	x(remaps,	struct kv_remap,	CORE_MAX_BATCH)
+
+struct core_head {
+	u64	magic;
+	u64	bytes;
+	struct core_config cfg;
+	struct core_sizes sizes;
+	u64	arrival;		/* next arrival stamp */
+	u32	family;			/* next family id */
+	u32	free_idpage;
+	u32	nr_free_idpages;
+	u32	resv;
+	u64	create_after;		/* no extent is asked for before this */
+	u64	ticked;			/* when the last tick was */
+	struct kv_pool pools[CORE_NR_POOLS];
+	u32	free_entry;
+	u32	nr_free_entries;
+	u32	free_node;
+	u32	nr_free_nodes;
+	u32	nr_copies;		/* in flight */
+	u32	nr_ios;
+	u32	nr_overdue;		/* of these, not answered in time */
+	u32	stalled;		/* areas that have such, a bit each */
+	u64	copy_ns_kb;		/* measured, see tier_io.c */
+	u64	clean_after;		/* nothing is cleaned ahead before this */
+	struct kv_psi psi;		/* of the node */
+	struct kv_trigger triggers[PSI_NR_TRIGGERS];
+	u64	events[NR_CORE_EVENTS];
+};
+
+struct core {
+	struct core_head *head;
+	const struct core_ops *ops;
+	void	*ops_arg;
+	u64	now;
+#define x(name, type, count) type *name;
+	CORE_ARENA(x)
+#undef x
+	struct core_bind bind[64];
+};
+
+#endif /* KVMM_CORE_RECORDS_H */
