@@ -15,16 +15,6 @@
  */
 #include "kvmm/core/internal.h"
 
-/* Blocks in whatever use. */
-u32 domain_used(const struct kv_domain *d)
-{
-	u32 i, used = 0;
-
-	for (i = BLK_FREE + 1; i < NR_BLK_STATES; i++)
-		used += d->nr[i];
-	return used;
-}
-
 /* Blocks that the domain could have at best. */
 u32 domain_capacity(const struct core *c, const struct kv_domain *d)
 {

@@ -58,6 +58,12 @@ static inline struct kv_domain *seq_domain(const struct core *c,
 	return &c->domains[s->domain];
 }
 
+/* Blocks of a domain, or of its part in a lower pool, that are not free. */
+static inline u32 domain_used(const struct kv_domain *d)
+{
+	return d->nr_spans * d->span_blocks - d->nr[BLK_FREE];
+}
+
 static inline u32 tokens_to_blocks(const struct kv_domain *d, u32 tokens)
 {
 	return DIV_ROUND_UP(tokens, d->block_tokens);
@@ -207,6 +213,7 @@ u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr);
 void seq_promise_put(struct kv_seq *s, u32 keep);
 void seq_fail(struct core *c, struct kv_seq *s, int reason);
 void seq_recompute(struct core *c, struct kv_seq *s);
+void seq_show(struct core *c, const struct kv_seq *s);
 void seq_publish(struct core *c, struct kv_seq *s);
 void seq_event(struct core *c, const struct kv_seq *s, u32 type);
 void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
@@ -280,7 +287,6 @@ int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 void domain_detach(struct core *c, u32 dom);
 void domain_part_init(struct core *c, u32 dom, u32 pool);
 u32 domain_capacity(const struct core *c, const struct kv_domain *d);
-u32 domain_used(const struct kv_domain *d);
 
 /* client.c */
 void client_deadlines(struct core *c);

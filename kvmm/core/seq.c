@@ -86,11 +86,8 @@ void seq_event(struct core *c, const struct kv_seq *s, u32 type)
 	event_post(c, s->client, type, seq_slot(c, s), seq_handle(c, s));
 }
 
-/*
- * Write the status record; readers retry while seqcount is odd or changed.
- * What changed may count as pressure.
- */
-void seq_publish(struct core *c, struct kv_seq *s)
+/* Write the status record; readers retry while seqcount is odd or changed. */
+void seq_show(struct core *c, const struct kv_seq *s)
 {
 	struct kvmm_seq_status *st = &c->bind[s->client].seqs[seq_slot(c, s)];
 	u32 count = st->seqcount;
@@ -107,6 +104,12 @@ void seq_publish(struct core *c, struct kv_seq *s)
 	WRITE_ONCE(st->table[0], s->first_page);
 	/* Pairs with the acquire load of seqcount in the client. */
 	store_release(&st->seqcount, count + 2);
+}
+
+/* The same of a sequence whose state changed, which may count as pressure. */
+void seq_publish(struct core *c, struct kv_seq *s)
+{
+	seq_show(c, s);
 	psi_task(c, s);
 }
 

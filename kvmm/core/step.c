@@ -224,7 +224,7 @@ static void grant_take(struct core *c, struct kv_seq *s,
 	s->refused = 0;
 	s->active = c->now;
 	if (!had)
-		seq_publish(c, s);	/* its first table page */
+		seq_show(c, s);	/* its first table page */
 }
 
 static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
@@ -475,9 +475,9 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 	s->cover = seq_cover(s);
 	seq_trim_to_cover(c, s);
 	seq_trim_settle(c, s, number);
+	psi_task(c, s);
 	if (s->nr_steps)
 		return;
-	psi_task(c, s);
 	if (s->flags & SEQF_CLOSING) {
 		u32 kin = s->fam_next;
 
@@ -553,7 +553,7 @@ int step_end(struct core *c, u32 client, const struct core_req *req,
 			continue;
 		res[i].valid_len = s->valid_len;
 		res[i].seq_epoch = s->epoch;
-		seq_publish(c, s);
+		seq_show(c, s);	/* pressure is told when the step lets go */
 	}
 	step_finish(c, client);
 	return 0;
