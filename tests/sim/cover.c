@@ -5,6 +5,8 @@
  * A simulator that never gets somewhere proves nothing about it.  So every
  * counter of the core must have risen in some seed, and every verb must have
  * been accepted.  A seed that is run a second time is not counted again.
+ *
+ * Each process of a run counts for itself; the first one adds up (jobs.c).
  */
 #include <stdio.h>
 
@@ -13,11 +15,21 @@
 #define NR_ERRORS	140
 #define NR_NOTES	24
 
-static u64 requests[KVMM_NR_OPS + 1][NR_ERRORS];
-static u64 entries[KVMM_NR_OPS + 1][NR_ERRORS];
-static u64 events[NR_CORE_EVENTS];
-static const char *notes[NR_NOTES];
-static u64 note_counts[NR_NOTES];
+/**
+ * struct cover - what one process counted
+ * @notes:  literals: the same address in every process of a run
+ * @stalls: ns over all seeds: as the core accounts for them, and in truth
+ */
+struct cover {
+	u64		requests[KVMM_NR_OPS + 1][NR_ERRORS];
+	u64		entries[KVMM_NR_OPS + 1][NR_ERRORS];
+	u64		events[NR_CORE_EVENTS];
+	const char	*notes[NR_NOTES];
+	u64		note_counts[NR_NOTES];
+	u64		stalls[CORE_PSI_NR_KINDS][2];
+};
+
+static struct cover cover;
 
 static const char * const event_names[NR_CORE_EVENTS] = {
 #define x(name, text) [CORE_EV_##name] = #name,
@@ -46,9 +58,6 @@ static const char * const op_names[KVMM_NR_OPS + 1] = {
 /* Verbs that this version of the core refuses. */
 static const u32 refused_verbs = BIT(KVMM_NR_OPS);
 
-/* Nanoseconds over all seeds: as the core accounts for them, and in truth. */
-static u64 stalls[CORE_PSI_NR_KINDS][2];
-
 static bool off;
 
 /* Count, or not: the seed is being run a second time. */
@@ -70,12 +79,12 @@ static void count(u64 table[][NR_ERRORS], u16 op, int status)
 
 void cover_request(u16 op, int status)
 {
-	count(requests, op, status);
+	count(cover.requests, op, status);
 }
 
 void cover_entry(u16 op, int status)
 {
-	count(entries, op, status);
+	count(cover.entries, op, status);
 }
 
 void cover_counts(const u64 *counts)
@@ -83,22 +92,65 @@ void cover_counts(const u64 *counts)
 	u32 i;
 
 	for (i = 0; i < NR_CORE_EVENTS; i++)
-		events[i] += counts[i];
+		cover.events[i] += counts[i];
+}
+
+static void note_add(const char *what, u64 times)
+{
+	u32 i;
+
+	for (i = 0; i < NR_NOTES && cover.notes[i]; i++)
+		if (cover.notes[i] == what)
+			break;
+	if (i == NR_NOTES)
+		return;
+	cover.notes[i] = what;
+	cover.note_counts[i] += times;
 }
 
 /* Something of the world itself that is worth knowing; @what is a literal. */
 void cover_note(const char *what)
 {
+	if (!off)
+		note_add(what, 1);
+}
+
+/* ---- several processes ---- */
+
+size_t cover_bytes(void)
+{
+	return sizeof(struct cover);
+}
+
+/* Leave what was counted here at @to. */
+void cover_save(void *to)
+{
+	memcpy(to, &cover, sizeof(cover));
+}
+
+static void add_up(u64 *to, const u64 *from, size_t bytes)
+{
+	size_t i;
+
+	for (i = 0; i < bytes / sizeof(*to); i++)
+		to[i] += from[i];
+}
+
+/* Add what another process left at @from. */
+void cover_add(const void *from)
+{
+	const struct cover *o = from;
 	u32 i;
 
-	for (i = 0; i < NR_NOTES && notes[i]; i++)
-		if (notes[i] == what)
-			break;
-	if (i == NR_NOTES || off)
-		return;
-	notes[i] = what;
-	note_counts[i]++;
+	add_up(cover.requests[0], o->requests[0], sizeof(o->requests));
+	add_up(cover.entries[0], o->entries[0], sizeof(o->entries));
+	add_up(cover.events, o->events, sizeof(o->events));
+	add_up(cover.stalls[0], o->stalls[0], sizeof(o->stalls));
+	for (i = 0; i < NR_NOTES && o->notes[i]; i++)
+		note_add(o->notes[i], o->note_counts[i]);
 }
+
+/* ---- the end ---- */
 
 static void print_table(const char *title, u64 table[][NR_ERRORS])
 {
@@ -127,8 +179,8 @@ void cover_pressure(u32 kind, u64 core, u64 truth)
 {
 	if (off)
 		return;
-	stalls[kind][0] += core;
-	stalls[kind][1] += truth;
+	cover.stalls[kind][0] += core;
+	cover.stalls[kind][1] += truth;
 }
 
 /**
@@ -141,32 +193,32 @@ u32 cover_report(bool judge)
 {
 	u32 i, missing = 0;
 
-	print_table("requests", requests);
-	print_table("entries", entries);
+	print_table("requests", cover.requests);
+	print_table("entries", cover.entries);
 	printf("counters of the core\n");
 	for (i = 0; i < NR_CORE_EVENTS; i++) {
 		printf("  %-20s %llu\n", event_names[i],
-		       (unsigned long long)events[i]);
+		       (unsigned long long)cover.events[i]);
 	}
 	printf("the world\n");
-	for (i = 0; i < NR_NOTES && notes[i]; i++)
-		printf("  %-44s %llu\n", notes[i],
-		       (unsigned long long)note_counts[i]);
+	for (i = 0; i < NR_NOTES && cover.notes[i]; i++)
+		printf("  %-44s %llu\n", cover.notes[i],
+		       (unsigned long long)cover.note_counts[i]);
 	printf("  stalled some: %.3f s, in truth %.3f s; full: %.3f s, in truth %.3f s\n",
-	       (double)stalls[CORE_PSI_SOME][0] / 1e9,
-	       (double)stalls[CORE_PSI_SOME][1] / 1e9,
-	       (double)stalls[CORE_PSI_FULL][0] / 1e9,
-	       (double)stalls[CORE_PSI_FULL][1] / 1e9);
+	       (double)cover.stalls[CORE_PSI_SOME][0] / 1e9,
+	       (double)cover.stalls[CORE_PSI_SOME][1] / 1e9,
+	       (double)cover.stalls[CORE_PSI_FULL][0] / 1e9,
+	       (double)cover.stalls[CORE_PSI_FULL][1] / 1e9);
 	if (!judge)
 		return 0;
 
 	for (i = 0; i < NR_CORE_EVENTS; i++)
-		if (!events[i]) {
+		if (!cover.events[i]) {
 			printf("never happened: counter %s\n", event_names[i]);
 			missing++;
 		}
 	for (i = 0; i < KVMM_NR_OPS; i++)
-		if (!requests[i][0] && !(refused_verbs & BIT(i))) {
+		if (!cover.requests[i][0] && !(refused_verbs & BIT(i))) {
 			printf("never accepted: %s\n", op_names[i]);
 			missing++;
 		}

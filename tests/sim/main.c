@@ -7,7 +7,8 @@
  * log, whose end is printed together with the command that replays it to the
  * event.  Some seeds are run twice, and must give the same trace both times.
  *
- * How many seeds are run without --seeds follows from KVMM_TEST_LEVEL.
+ * How many seeds are run without --seeds follows from KVMM_TEST_LEVEL; they are
+ * shared out over as many processes as there are cores (jobs.c).
  * budget: 60 s, full 300 s
  */
 #include <getopt.h>
@@ -19,12 +20,22 @@
 
 #include <kvmm/bug.h>
 
-#include "tests/sim/sim.h"
+#include "tests/sim/jobs.h"
 
-#define MAX_FAILURES	3	/* seeds; then it is enough */
 #define JUDGE_SEEDS	1000	/* from here on coverage is judged */
 
+/* What the command line said. */
+struct options {
+	u64	seed;
+	u64	nr_seeds;
+	u32	events;
+	u32	jobs;
+	bool	one;
+	bool	verbose;
+};
+
 static struct sim *world;
+static struct options opt;
 static const char *program;
 
 /* ---- failing and logging ---- */
@@ -151,46 +162,49 @@ static void report_failure(struct sim *w)
 	       (unsigned long long)seed, event + 1);
 }
 
-struct totals {
-	u64	seeds;
-	u64	events;
-	u32	failures;
-};
-
-static void run_seed(struct sim *w, u64 seed, u32 stop_at, bool twice,
-		     struct totals *t)
+/* Live through a seed; false once so many are broken that it is enough. */
+static bool run_seed(struct sim *w, u64 seed, bool twice)
 {
+	struct sim_totals t;
 	u64 trace;
 
-	t->seeds++;
-	if (!live(w, seed, stop_at, false, false)) {
-		t->failures++;
+	if (!live(w, seed, opt.events, false, false)) {
+		t = jobs_count(1, w->event, 1);
+		jobs_report_begin();
 		printf("sim: broken after %llu events of %llu seeds\n",
-		       (unsigned long long)(t->events + w->event),
-		       (unsigned long long)t->seeds);
+		       (unsigned long long)t.events,
+		       (unsigned long long)t.seeds);
 		report_failure(w);
-		return;
+		jobs_report_end();
+		return t.failures < JOBS_MAX_FAILURES;
 	}
-	t->events += w->event;
+	t = jobs_count(1, w->event, 0);
 	cover_counts(w->counts);
 	trace = w->trace;
-	if (twice && (!live(w, seed, stop_at, false, true) ||
+	if (twice && (!live(w, seed, opt.events, false, true) ||
 		      w->trace != trace)) {
-		t->failures++;
-		printf("sim: seed %llu is not deterministic\n",
+		t = jobs_count(0, 0, 1);
+		jobs_report_begin();
+		printf("sim: seed %llu is not deterministic\nreplay: %s --seed %llu\n",
+		       (unsigned long long)seed, program,
 		       (unsigned long long)seed);
+		jobs_report_end();
 	}
+	return t.failures < JOBS_MAX_FAILURES;
+}
+
+/* Seeds of one process. */
+static void run_seeds(u64 from, u64 to)
+{
+	u64 i;
+
+	for (i = from; i < to; i++)
+		if (!run_seed(world, opt.seed + i, i % JOBS_BLOCK == 0 &&
+			      !opt.verbose))
+			break;
 }
 
 /* ---- options ---- */
-
-struct options {
-	u64	seed;
-	u64	nr_seeds;
-	u32	events;
-	bool	one;
-	bool	verbose;
-};
 
 static u64 default_seeds(void)
 {
@@ -210,9 +224,10 @@ static u64 default_seeds(void)
 
 static int usage(int status)
 {
-	printf("usage: %s [--seeds N] [--seed S [--events E] [-v]]\n"
+	printf("usage: %s [--seeds N] [--jobs N] [--seed S [--events E] [-v]]\n"
 	       "  --seeds N   run N seeds (default: by KVMM_TEST_LEVEL, check 3000, full 40000, soak 1000000)\n"
 	       "  --seed S    the first seed; without --seeds, the only one\n"
+	       "  --jobs N    in so many processes (default: one a core)\n"
 	       "  --events E  stop a seed after E events\n"
 	       "  -v          print every event\n", program);
 	return status;
@@ -224,6 +239,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "seeds", required_argument, NULL, 'n' },
 		{ "seed", required_argument, NULL, 's' },
 		{ "events", required_argument, NULL, 'e' },
+		{ "jobs", required_argument, NULL, 'j' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -242,6 +258,9 @@ static int parse(int argc, char **argv, struct options *o)
 		case 'e':
 			o->events = (u32)strtoul(optarg, NULL, 0);
 			break;
+		case 'j':
+			o->jobs = min((u32)strtoul(optarg, NULL, 0), JOBS_MAX);
+			break;
 		case 'v':
 			o->verbose = true;
 			break;
@@ -251,17 +270,22 @@ static int parse(int argc, char **argv, struct options *o)
 	}
 	if (!o->nr_seeds)
 		o->nr_seeds = o->one ? 1 : default_seeds();
+	if (!o->jobs)
+		o->jobs = o->verbose ? 1 : jobs_default();
+	if (o->nr_seeds <= (u64)JOBS_BLOCK * o->jobs)
+		o->jobs = (u32)DIV_ROUND_UP(o->nr_seeds, (u64)JOBS_BLOCK);
 	return optind == argc ? 0 : -EINVAL;
 }
 
-static u32 sum_up(const struct totals *t, u64 ns)
+static u32 sum_up(const struct sim_totals *t, u64 ns)
 {
 	u32 missing = cover_report(t->seeds >= JUDGE_SEEDS && !t->failures);
 	u64 checks = t->seeds + missing, bad = t->failures + missing;
 
-	printf("%llu seeds, %llu events in %.1f s: %.0f events a second\n",
+	printf("%llu seeds, %llu events in %.1f s in %u process%s: %.0f events a second\n",
 	       (unsigned long long)t->seeds, (unsigned long long)t->events,
-	       (double)ns / 1e9, (double)t->events * 1e9 / (double)(ns + 1));
+	       (double)ns / 1e9, opt.jobs, opt.jobs == 1 ? "" : "es",
+	       (double)t->events * 1e9 / (double)(ns + 1));
 	printf("%llu%%: Checks: %llu, Failures: %llu, Errors: 0\n",
 	       (unsigned long long)((checks - bad) * 100 / max(checks, 1ull)),
 	       (unsigned long long)checks, (unsigned long long)bad);
@@ -278,12 +302,11 @@ static u64 clock_ns(void)
 
 int main(int argc, char **argv)
 {
-	struct totals t = { 0 };
-	struct options o;
-	u64 start = clock_ns(), i;
+	const struct sim_totals *t;
+	u64 start = clock_ns();
 
 	program = argv[0];
-	if (parse(argc, argv, &o))
+	if (parse(argc, argv, &opt))
 		return usage(2);
 	world = calloc(1, sizeof(*world));
 	if (world)
@@ -293,10 +316,8 @@ int main(int argc, char **argv)
 			sizeof(*world));
 		return 2;
 	}
-	world->verbose = o.verbose;
+	world->verbose = opt.verbose;
 	catch_crashes();
-	for (i = 0; i < o.nr_seeds && t.failures < MAX_FAILURES; i++)
-		run_seed(world, o.seed + i, o.events, i % 16 == 0 && !o.verbose,
-			 &t);
-	return sum_up(&t, clock_ns() - start) ? EXIT_FAILURE : EXIT_SUCCESS;
+	t = jobs_run(opt.nr_seeds, opt.jobs, run_seeds);
+	return sum_up(t, clock_ns() - start) ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -536,6 +536,9 @@ void cover_counts(const u64 *counts);
 void cover_note(const char *what);
 void cover_pressure(u32 kind, u64 core, u64 truth);
 void cover_switch(bool on);
+size_t cover_bytes(void);
+void cover_save(void *to);
+void cover_add(const void *from);
 u32 cover_report(bool judge);
 
 #endif /* SIM_H */
