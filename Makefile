@@ -10,6 +10,7 @@
 #   soak         the same with all the counts that are claimed (hours)
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
+#   coverage     what the tests reach of kvmm/core: a table, build/cov/coverage.txt
 #   bench        every benchmark: a table here, build/bench.json for programs
 #   tests        build all tests and benchmarks, run none
 #   cuda         compile kernels/cuda/*.cu, or say why not
@@ -26,7 +27,7 @@
 #   O=DIR        put all output in DIR instead of build
 #   T='GLOB..'   check, bench: only tests with such names, T='check_ring it_*'
 #   SUITES='..'  check: which kinds of tests: unit sim integration script
-#   SEEDS=N      sim, check: number of seeds that the simulator replays
+#   SEEDS=N      sim, check, coverage: number of seeds that the simulator replays
 #   CC CFLAGS LDFLAGS NVCC CUDA_ARCHS as usual; CFLAGS replaces only -O2 -g
 #
 # Sources are found by wildcard, so a new file needs no line here:
@@ -191,7 +192,7 @@ CUDA_OBJS := $(patsubst %.cu,$(B)/obj/%.o,$(CUDA_SRCS))
 # One stamp for the flags, one for the list of files: what they decide is made
 # anew when they change.
 CC_LINE := $(CC) $(KV_CPPFLAGS) $(KV_CFLAGS) $(CFLAGS) $(WARN) $(SAN)
-$(B)/.flags: FLAGS_TEXT := $(CC_LINE) | $(KERN_CFLAGS) | $(LDFLAGS) $(KV_LDFLAGS)
+$(B)/.flags: FLAGS_TEXT := $(CC_LINE) | $(KERN_CFLAGS) | $(value CORE_CFLAGS) | $(LDFLAGS) $(KV_LDFLAGS)
 $(B)/.sources: FLAGS_TEXT := $(PROG_SRCS) $(TEST_SRCS)
 $(B)/.flags $(B)/.sources: FORCE
 	@mkdir -p $(@D)
@@ -214,7 +215,10 @@ ifeq ($(C),2)
 $(ALL_OBJS): FORCE
 endif
 
-cc_flags = $(CC_LINE) $(if $(filter kernels/%,$<),$(KERN_CFLAGS)) -MMD -MP
+# More flags for the core, for `make coverage`.
+CORE_CFLAGS :=
+cc_flags = $(CC_LINE) $(if $(filter kernels/%,$<),$(KERN_CFLAGS)) \
+	   $(if $(filter kvmm/core/%,$<),$(CORE_CFLAGS)) -MMD -MP
 define cc_object
 	$(call say,CC,$(@:$(B)/obj/%=%))
 	@mkdir -p $(@D)
@@ -311,14 +315,18 @@ $(REPORT_PROG): $(call objs,$(REPORT_SRC)) $(B)/.sources
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
-.PHONY: all tests cuda toolchain deps run check check-full soak check-style sim bench install clean \
-	help bench-progs FORCE
+.PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage bench \
+	install clean help bench-progs core-tests FORCE
 FORCE:
 
 all: $(PROGS) $(LIBKVMM)
 	@:
 
 tests: $(TEST_PROGS)
+	@:
+
+# The simulator and the unit tests of the core
+core-tests: $(SIM_PROG) $(filter $(B)/tests/check_core_%,$(UNIT_PROGS))
 	@:
 
 bench-progs: $(BENCH_PROGS) $(REPORT_PROG)
@@ -365,6 +373,15 @@ sim: deps
 	$(Q)$(MAKE) $(SUBMAKE) $(B)/tests/sim
 	$(Q)$(TEST_ENV) $(B)/tests/sim $(if $(SEEDS),--seeds $(SEEDS))
 
+# Not optimized: a branch of the source is one of the object.  Only the walkers,
+# which run after every event, are a little.
+COV_CFLAGS = $(if $(filter kvmm/core/check%,$<),-O1,-O0) --coverage
+COV := $(abspath $(O)/cov)
+coverage: deps
+	$(Q)$(MAKE) $(SUBMAKE) O='$(COV)' D= CC=gcc \
+		CORE_CFLAGS='$$(COV_CFLAGS)' LDFLAGS='--coverage $(LDFLAGS)' core-tests
+	$(Q)$(TEST_ENV) KVMM_BUILD='$(COV)' tests/coverage/run $(if $(SEEDS),--seeds $(SEEDS))
+
 bench: deps
 	$(Q)$(MAKE) $(SUBMAKE) all bench-progs
 	$(Q)$(TEST_ENV) T='$(T)' tests/bench/run
@@ -396,8 +413,8 @@ install: all
 # Only what was made here, so that O=/tmp costs nobody a /tmp.
 clean:
 	$(call say,CLEAN,$(O))
-	$(Q)for b in $(if $(D),,$(addprefix $(O)/,asan tsan ubsan)) $(B); do \
-		rm -rf $$b/obj $$b/lib $$b/tests $$b/logs $$b/bench.json $$b/.flags $$b/.sources \
+	$(Q)for b in $(if $(D),,$(addprefix $(O)/,asan tsan ubsan cov)) $(B); do \
+		rm -rf $$b/obj $$b/lib $$b/tests $$b/logs $$b/bench.json $$b/coverage.txt $$b/.flags $$b/.sources \
 			$$b/.check-start $(addprefix $$b/,kvmm kvmm-hold kvctl kvrt swapd); \
 		if [ -d $$b ]; then rmdir --ignore-fail-on-non-empty $$b; fi; done
 
