@@ -87,12 +87,22 @@ static void op_kill(void *arg, u32 client, int reason)
 	sim_trace(w, mix2(5, client));
 }
 
+static void op_trigger(void *arg, u32 trigger)
+{
+	struct sim *w = arg;
+
+	LOG(w, "  trigger %u", trigger);
+	cover_note("triggers that fired");
+	sim_trace(w, mix2(8, trigger));
+}
+
 const struct core_ops sim_ops = {
 	.extent_create	= op_extent_create,
 	.extent_release	= op_extent_release,
 	.extent_send	= op_extent_send,
 	.wake		= op_wake,
 	.kill		= op_kill,
+	.trigger	= op_trigger,
 	.copy		= op_copy,
 	.io		= op_io,
 };
@@ -206,8 +216,10 @@ void shell_quiet(struct sim *w, struct sim_client *cl)
 		if (ghost)
 			w->ext[e].ghosts = true;
 	}
-	if (ghost)
-		w->haunted[w->dom[cl->dom].tenant] = true;
+	if (ghost) {
+		w->haunted[w->dom[cl->dom].tenant]++;
+		w->haunts[w->dom[cl->dom].tenant] = cl->info.tenant;
+	}
 	cl->state = SIM_NONE;
 	core_client_quiet(w->core, w->now, cl->id);
 }

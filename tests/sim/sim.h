@@ -369,7 +369,8 @@ struct sim {
 	struct sim_file file[SIM_FILES];
 	struct sim_move moves[SIM_MOVES];
 	struct sim_domain dom[SIM_DOMAINS];
-	bool	haunted[SIM_TENANTS];
+	u32	haunted[SIM_TENANTS];	/* by detached clients that live on */
+	u32	haunts[SIM_TENANTS];	/* the same tenant in the core */
 	struct sim_client cl[SIM_CLIENTS];
 	u32	actor_tenant;	/* whose request is being executed */
 	u32	actor_domain;
@@ -475,6 +476,10 @@ void limit_draw(struct sim *w, struct kvmm_attach_req *req);
 void limit_act(struct sim *w);
 void limit_lift_all(struct sim *w);
 void laws_limits(struct sim *w);
+
+/* ---- operator.c: what comes from neither clients nor devices ---- */
+void operator_act(struct sim *w);
+void operator_shutdown(struct sim *w);
 
 /* ---- area.c: files that are swap areas at times ---- */
 void areas_start(struct sim *w);

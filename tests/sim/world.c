@@ -6,7 +6,7 @@
  * was asked for is there, a process dies or hangs, a device falls silent, time
  * passes.  There are no timers; delays come from being drawn late.  After each
  * event all laws are checked.  When the drawn number of events is over the
- * world is brought to its end (drain.c).
+ * world is brought to its end (drain.c); in a few seeds the daemon just ends.
  */
 #include <stdlib.h>
 
@@ -254,7 +254,7 @@ static void world_event(struct sim *w)
 		return;
 	}
 	if (rng_chance(&w->rng, w->plan.operator)) {
-		limit_act(w);
+		operator_act(w);
 		return;
 	}
 	if (r < 8) {
@@ -331,6 +331,10 @@ void world_run(struct sim *w)
 	while (w->event < w->plan.nr_events) {
 		world_event(w);
 		world_event_done(w);
+	}
+	if (w->seed % 32 == 5) {
+		operator_shutdown(w);
+		return;
 	}
 	world_drain(w);
 }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * operator.c - what comes from neither clients nor devices
+ *
+ * An operator drops caches, watches for stalls, asks for what is not there and
+ * attaches what must be refused; a process that had detached and lived on ends
+ * at last.  What is refused changes nothing (law 4).
+ */
+#include "tests/sim/sim.h"
+
+/* ---- attach messages and configurations that must be refused ---- */
+
+static int attach_wrong(struct kvmm_attach_req *req, struct rng *r)
+{
+	switch (rng_below(r, 12)) {
+	case 0:
+		req->domain[0] = '\0';
+		return -EINVAL;
+	case 1:
+		req->max_steps = 0;
+		return -EINVAL;
+	case 2:
+		req->block_tokens = 17;
+		return -EINVAL;
+	case 3:
+		req->weight = CORE_WEIGHT_MAX + 1;
+		return -EINVAL;
+	case 4:
+		req->nr_groups = 2;
+		return -EOPNOTSUPP;
+	case 5:
+		req->flags |= KVMM_ATTACH_RESUME;
+		return -EOPNOTSUPP;
+	case 6:
+		req->limits[2].min = 1;
+		return -EOPNOTSUPP;
+	case 7:
+		req->group[0].kv_heads = 0;
+		return -EINVAL;
+	case 8:
+		req->resv0 = 1;
+		return -EINVAL;
+	case 9:			/* a new name, and too little for a block */
+		req->domain[0] = '!';
+		req->limits[0].max = 1;
+		return -EINVAL;
+	case 10:		/* a token is smaller than the daemon expects */
+		req->domain[0] = '!';
+		req->group[0] = (struct kvmm_group){ .layers = 1,
+			.kv_heads = 1, .k_bytes = 1 };
+		return -EINVAL;
+	}
+	req->domain[0] = '!';	/* no span holds a block */
+	req->group[0].layers = 4096;
+	req->group[0].k_bytes = 65536;
+	return -EINVAL;
+}
+
+static void attach_refused(struct sim *w)
+{
+	struct sim_domain *d = &w->dom[rng_below(&w->rng, w->plan.nr_domains)];
+	struct kvmm_attach_req req = d->req;
+	struct core_attach_info info;
+	u8 secret[CORE_SECRET_LEN] = { 0 };
+	int err, want;
+
+	req.max_steps = 1;
+	want = attach_wrong(&req, &w->rng);
+	err = core_client_attach(w->core, w->now, 100 + d->tenant, secret,
+				 &req, &info);
+	LAW(w, err == want || err == -EUSERS || err == -ENOSPC,
+	    "a wrong attach message: %d, should be %d", err, want);
+	LAW(w, info.text, "attach refused without a word");
+	cover_entry(KVMM_NR_OPS, err);
+}
+
+static void config_refused(struct sim *w)
+{
+	struct core_config cfg = w->cfg;
+
+	switch (rng_below(&w->rng, 6)) {
+	case 0:
+		cfg.pool_bytes++;
+		break;
+	case 1:
+		cfg.min_token_bytes = (u32)cfg.extent_size;
+		break;
+	case 2:
+		cfg.max_clients = 65;
+		break;
+	case 3:
+		cfg.swappiness = 201;
+		break;
+	case 4:			/* blocks have numbers of 31 bits */
+		cfg.min_token_bytes = 1;
+		cfg.pool_bytes = CORE_POOL_LIMIT - cfg.extent_size;
+		break;
+	default:		/* valid, and what is derived is derived */
+		cfg.nr_idpages = 0;
+		LAW(w, core_arena_size(&cfg), "a configuration is refused");
+		return;
+	}
+	LAW(w, !core_arena_size(&cfg), "a wrong configuration is taken");
+}
+
+/* ---- looking where nothing is ---- */
+
+static void look_past_the_end(struct sim *w)
+{
+	struct core_pressure_view p;
+	struct core_domain_view d;
+	struct core_client_view c;
+	struct core_extent_view x;
+	struct core_lru_view l;
+	struct core_seq_view s;
+	struct core *core = w->core;
+	u32 far = 0xffffff;
+
+	LAW(w, core_get_domain(core, far, &d) == -ERANGE &&
+	    core_get_client(core, far, &c) == -ERANGE &&
+	    core_get_seq(core, far, &s) == -ERANGE &&
+	    core_get_extent(core, far, &x) == -ERANGE &&
+	    core_get_pressure(core, far, &p) == -ERANGE,
+	    "a view of what is past the end");
+	LAW(w, core_drop_caches(core, w->now, far, 1) == -ENOENT,
+	    "caches of no domain are dropped");
+	LAW(w, core_trigger_add(core, w->now, far, true, 500 * SIM_MS,
+				500 * SIM_MS) == -ENOENT,
+	    "a trigger of no domain");
+	LAW(w, core_trigger_add(core, w->now, CORE_NONE, true, 1, 1) ==
+	    -EINVAL, "a trigger of too short a window");
+	LAW(w, !core_get_lru(core, 0, &l) == !core_get_domain(core, 0, &d),
+	    "the order of a domain's cache: unlike its view");
+	LAW(w, core_get_stalled(core) <= w->cfg.max_clients * w->cfg.max_seqs,
+	    "%u stalled", core_get_stalled(core));
+}
+
+/* ---- changes ---- */
+
+static void drop_caches(struct sim *w)
+{
+	u32 dom = rng_below(&w->rng, w->cfg.max_domains);
+	u32 most = rng_chance(&w->rng, 500) ? CORE_NONE >> 1 :
+					      rng_below(&w->rng, 20);
+	struct core_domain_view v;
+	bool there = !core_get_domain(w->core, dom, &v);
+	int nr = core_drop_caches(w->core, w->now, dom, most);
+
+	LOG(w, "operator: drop %u of the cache of domain %u: %d", most, dom, nr);
+	LAW(w, there ? nr >= 0 && (u32)nr <= most : nr == -ENOENT,
+	    "drop %u of domain %u: %d", most, dom, nr);
+	if (nr > 0)
+		cover_note("caches dropped");
+	/* Nobody took it for somebody else. */
+	if (dom < SIM_DOMAINS)
+		w->limit[dom].kept = 0;
+}
+
+static void trigger_change(struct sim *w)
+{
+	u64 window = rng_range(&w->rng, 500, 2000) * SIM_MS;
+	u32 dom = rng_below(&w->rng, w->cfg.max_domains);
+	struct core_domain_view v;
+	bool there = !core_get_domain(w->core, dom, &v);
+	int t;
+
+	if (rng_chance(&w->rng, 300)) {
+		core_trigger_del(w->core, rng_below(&w->rng, 80));
+		return;
+	}
+	t = core_trigger_add(w->core, w->now, dom, rng_chance(&w->rng, 500),
+			     window / rng_range(&w->rng, 2, 20), window);
+	LAW(w, there ? t >= 0 || t == -ENOSPC : t == -ENOENT,
+	    "a trigger of domain %u: %d", dom, t);
+}
+
+/* A process that had detached, and lived on, ends. */
+static void ghost_ends(struct sim *w)
+{
+	u32 t = rng_below(&w->rng, SIM_TENANTS), e;
+
+	if (!w->haunted[t])
+		return;
+	LOG(w, "a ghost of tenant %u is gone, %u left", t, w->haunted[t] - 1);
+	if (!--w->haunted[t])
+		for (e = 0; e < w->nr_extents; e++)
+			if (w->ext[e].tenant == t)
+				w->ext[e].ghosts = false;
+	cover_note("detached clients that ended late");
+	core_ghost_gone(w->core, w->now, w->haunts[t]);
+}
+
+/**
+ * operator_act() - one event of the operator's
+ */
+void operator_act(struct sim *w)
+{
+	switch (rng_below(&w->rng, 8)) {
+	case 0:
+		attach_refused(w);
+		break;
+	case 1:
+		config_refused(w);
+		break;
+	case 2:
+		look_past_the_end(w);
+		break;
+	case 3:
+		drop_caches(w);
+		break;
+	case 4:
+		trigger_change(w);
+		break;
+	case 5:
+		ghost_ends(w);
+		break;
+	default:
+		limit_act(w);
+		break;
+	}
+}
+
+/**
+ * operator_shutdown() - the daemon ends: every client is told
+ */
+void operator_shutdown(struct sim *w)
+{
+	u32 i;
+
+	LOG(w, "shutdown");
+	core_shutdown(w->core, w->now);
+	for (i = 0; i < SIM_CLIENTS; i++)
+		LAW(w, w->cl[i].state != SIM_ALIVE ||
+		    (w->cl[i].ctl.state == KVMM_CLIENT_SHUTDOWN &&
+		     w->cl[i].ctl.reason == -ESHUTDOWN),
+		    "client %u was not told of the shutdown", i);
+	cover_note("shutdowns");
+}
