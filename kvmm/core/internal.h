@@ -134,7 +134,6 @@ u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx);
 void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk);
 int __must_check table_push(struct core *c, struct kv_seq *s, u32 blk);
-u32 table_pop(struct core *c, struct kv_seq *s);
 bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr);
 bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr);
 void table_set_none(struct core *c, struct kv_seq *s, u32 idx);

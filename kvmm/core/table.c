@@ -239,15 +239,6 @@ int table_push(struct core *c, struct kv_seq *s, u32 blk)
 	return 0;
 }
 
-/* Take the last entry away; returns its block. */
-u32 table_pop(struct core *c, struct kv_seq *s)
-{
-	kv_pte_t pte = table_pop_pte(c, s);
-
-	KV_BUG_ON(!pte_is_present(pte));
-	return pte_block(pte);
-}
-
 /* Take the last entry away, whatever it is. */
 kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
 {
