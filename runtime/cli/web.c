@@ -209,6 +209,19 @@ static bool head_is_chunked(const char *head, size_t n)
 	return false;
 }
 
+/* The number that three digits are, 0 if they are none; @p has no end. */
+static int three_digits(const char *p)
+{
+	int i, value = 0;
+
+	for (i = 0; i < 3; i++) {
+		if (p[i] < '0' || p[i] > '9')
+			return 0;
+		value = 10 * value + p[i] - '0';
+	}
+	return value;
+}
+
 /* The head, once it is whole. */
 static int take_head(struct web_call *c)
 {
@@ -220,9 +233,8 @@ static int take_head(struct web_call *c)
 		return c->raw.len > WEB_HEAD_MAX ? -EPROTO : 0;
 	if (n < 16 || memcmp(p, version, sizeof(version) - 1) || p[8] != ' ')
 		return -EPROTO;
-	/* The head ends with an empty line, so digits end before it. */
-	c->status = atoi(p + 9);
-	if (c->status < 100 || c->status > 999)
+	c->status = three_digits(p + 9);
+	if (c->status < 100)
 		return -EPROTO;
 	c->chunked = head_is_chunked(p, n);
 	text_cut(&c->raw, n);
