@@ -491,14 +491,6 @@ static bool starves(struct core *c, const struct kv_seq *w)
 	return c->now - w->since >= core_cfg(c)->starve_ns && reachable(c, w);
 }
 
-/* Is the domain's first waiter one for whom others should hold back? */
-bool waiter_reachable(struct core *c, u32 dom)
-{
-	const struct kv_seq *w = first_waiter(c, &c->domains[dom]);
-
-	return w && reachable(c, w);
-}
-
 /**
  * starved_waits() - does another domain's sequence starve that comes before?
  *
@@ -522,6 +514,17 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Is the domain's first waiter one for whom others should hold back?  Not if it
+ * steps aside itself: they would wait for each other.
+ */
+bool waiter_reachable(struct core *c, u32 dom)
+{
+	const struct kv_seq *w = first_waiter(c, &c->domains[dom]);
+
+	return w && reachable(c, w) && !starved_waits(c, w);
 }
 
 /*
