@@ -151,6 +151,12 @@ static void print_figure(FILE *out, const struct bench_figure *f)
 	else if (f->max_value > 0)
 		fprintf(out, ", \"goal\": \"<= %g %s\", \"ok\": %s", f->max_value,
 			f->unit, f->value <= f->max_value ? "true" : "false");
+	else if (f->min_ratio > 0)
+		fprintf(out, ", \"goal\": \"ratio >= %g\", \"ok\": %s",
+			f->min_ratio, ratio >= f->min_ratio ? "true" : "false");
+	else if (f->min_value > 0)
+		fprintf(out, ", \"goal\": \">= %g %s\", \"ok\": %s", f->min_value,
+			f->unit, f->value >= f->min_value ? "true" : "false");
 	else
 		fprintf(out, ", \"goal\": null, \"ok\": null");
 	if (f->series)

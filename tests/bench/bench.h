@@ -88,6 +88,8 @@ void bench_range(const double *v, u32 nr, double *lo, double *hi);
  * @peer_value: the peer's figure, in the same unit
  * @max_ratio:  aim for value / peer_value, or 0
  * @max_value:  aim for the value, or 0
+ * @min_ratio:  likewise where more is better
+ * @min_value:  likewise
  * @series:     rounds of it, for p99 and spread, or NULL
  */
 struct bench_figure {
@@ -98,6 +100,8 @@ struct bench_figure {
 	double				peer_value;
 	double				max_ratio;
 	double				max_value;
+	double				min_ratio;
+	double				min_value;
 	const struct bench_series	*series;
 };
 

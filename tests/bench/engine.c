@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * engine.c - continuous batching on a simulated node
+ *
+ * What comes is queued; from the queue @admit requests are in the core at
+ * once, opened and matched at the moment in which there is a place.  A step
+ * takes every sequence that has memory: a token of each answer, and prompts as
+ * far as the chunk goes.  A sequence that lost its memory is matched again
+ * with all the tokens it had; those are computed again, as prefill.
+ *
+ * Requests have nothing in common: no token of one is found by another.
+ */
+#include "kvmm/core/internal.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/engine.h"
+
+static u32 token_of(const struct nd_seq *s, u32 pos)
+{
+	u32 sub = pos < s->prompt ? 0 : s->sub;
+
+	return (s->req * 8 + sub) * 2654435761u + pos;
+}
+
+/* ---- arrivals ---- */
+
+static u32 in_queue(const struct nd_engine *e)
+{
+	return e->q_tail - e->q_head;
+}
+
+static bool has_place(const struct nd_engine *e)
+{
+	return in_queue(e) + e->nr_open < e->cfg.queue;
+}
+
+u64 nd_engine_next_arrival(const struct nd_engine *e)
+{
+	if (e->next_req == e->cfg.nr_reqs || !(e->cfg.drop || has_place(e)))
+		return ~0ull;
+	return e->cfg.reqs[e->next_req].at + ND_SECOND;
+}
+
+static struct nd_seq *new_seq(struct nd_engine *e, u64 handle)
+{
+	struct nd_seq *s = &e->seqs[KVMM_SEQ_INDEX(handle)];
+
+	*s = (struct nd_seq){ .handle = handle };
+	return s;
+}
+
+static void match(struct nd_node *n, u32 engine, struct nd_seq *s, u32 nr)
+{
+	struct kvmm_match_arg *a = (struct kvmm_match_arg *)n->args;
+	u32 *ids = (u32 *)(a + 1), i;
+
+	*a = (struct kvmm_match_arg){ .seq = s->handle, .nr_ids = nr,
+				      .flags = KVMM_MATCH_LAST };
+	for (i = 0; i < nr; i++)
+		ids[i] = token_of(s, i);
+	nd_submit(n, engine, KVMM_OP_SEQ_MATCH, 1, (u32)sizeof(*a) + 4 * nr);
+	if (((struct kvmm_seq_res *)n->results)->status)
+		bench_die("no room for the ids of a prompt");
+	s->state = KVMM_SEQ_WAITING;
+}
+
+/* Has the domain been promised what @s and all before it will hold? */
+static bool is_within_min(const struct nd_node *n, const struct nd_engine *e,
+			  const struct nd_seq *s)
+{
+	const struct kv_domain *d = &n->core->domains[e->info.domain];
+	u32 i, want = d->nr_running;
+
+	for (i = 0; i < ND_SEQS; i++)
+		if (e->seqs[i].handle && e->seqs[i].state == KVMM_SEQ_WAITING)
+			want += DIV_ROUND_UP(e->seqs[i].valid +
+					     e->seqs[i].prompt + 1,
+					     d->block_tokens) + 1;
+	return limit_within_min(d, domain_held(d), want);
+}
+
+static void open_next(struct nd_node *n, u32 engine)
+{
+	struct kvmm_open_arg *a = (struct kvmm_open_arg *)n->args;
+	const struct kvmm_open_res *res = (const void *)n->results;
+	struct nd_engine *e = n->e[engine];
+	u32 i = e->queued[e->q_head++ % e->cfg.nr_reqs];
+	const struct nd_req *r = &e->cfg.reqs[i];
+	struct nd_seq *s;
+
+	*a = (struct kvmm_open_arg){ .prompt_len = r->prompt,
+				     .max_tokens = r->out };
+	nd_submit(n, engine, KVMM_OP_SEQ_OPEN, 1, sizeof(*a));
+	if (res->status)
+		bench_die("a request of %u tokens cannot be opened: %s",
+			  r->prompt, strerror(-res->status));
+	s = new_seq(e, res->seq);
+	s->req = i;
+	s->prompt = r->prompt;
+	s->all = r->prompt + r->out;
+	s->since = max(r->at + ND_SECOND, e->cfg.drop ? 0 : n->now);
+	s->state = KVMM_SEQ_WAITING;
+	s->within_min = is_within_min(n, e, s);
+	e->nr_open++;
+	match(n, engine, s, r->prompt);
+	nd_settle(n);
+}
+
+/* Take in what came until now; false: nothing did. */
+bool nd_engine_arrive(struct nd_node *n, u32 engine)
+{
+	struct nd_engine *e = n->e[engine];
+	bool any = false;
+
+	while (nd_engine_next_arrival(e) <= n->now) {
+		if (has_place(e))
+			e->queued[e->q_tail++ % e->cfg.nr_reqs] = e->next_req;
+		e->next_req++;
+		any = true;
+	}
+	while (in_queue(e) && e->nr_open < e->cfg.admit) {
+		open_next(n, engine);
+		any = true;
+	}
+	return any;
+}
+
+/* ---- states ---- */
+
+static void note_ready(struct nd_node *n, struct nd_engine *e,
+		       struct nd_seq *s)
+{
+	u64 waited = n->now - s->since;
+
+	if (s->began) {
+		e->st.longest_pause = max(e->st.longest_pause, waited);
+		return;
+	}
+	e->st.longest_wait = max(e->st.longest_wait, waited);
+	if (s->within_min && s->most == 0) {
+		e->st.longest_min = max(e->st.longest_min, waited);
+		e->st.nr_min++;
+		s->within_min = false;
+	}
+}
+
+/* What became of the engine's sequences since it looked last? */
+void nd_engine_look(struct nd_node *n, u32 engine)
+{
+	struct nd_engine *e = n->e[engine];
+	u32 i;
+
+	for (i = 0; i < ND_SEQS; i++) {
+		struct nd_seq *s = &e->seqs[i];
+		const struct kvmm_seq_status *st = &e->status[i];
+
+		if (!s->handle || (st->state == s->state &&
+				   st->seq_epoch == s->epoch))
+			continue;
+		if (st->state == KVMM_SEQ_FAILED)
+			bench_die("a sequence failed: %s",
+				  strerror(-st->reason));
+		if (st->seq_epoch != s->epoch) {
+			s->epoch = st->seq_epoch;
+			s->since = n->now;
+			e->st.preempted++;
+		}
+		s->state = st->state;
+		s->valid = st->valid_len;
+		if (st->state == KVMM_SEQ_READY)
+			note_ready(n, e, s);
+		else if (st->state == KVMM_SEQ_RECOMPUTE)
+			match(n, engine, s, max(s->most, s->prompt));
+	}
+}
+
+/* ---- steps ---- */
+
+/* What the step may compute of @s; @chunk tokens of prefill are left. */
+static u32 step_tokens(const struct nd_seq *s, u32 chunk)
+{
+	u32 known = max(s->most, s->prompt);
+
+	if (s->valid + 1 < known || s->valid < s->prompt)
+		return min(known - s->valid, chunk);
+	return s->valid < s->all ? 1 : 0;
+}
+
+static u32 entries_make(struct nd_node *n, struct nd_engine *e)
+{
+	struct kvmm_begin_arg *a = (struct kvmm_begin_arg *)n->args;
+	u32 i, nr = 0, chunk = ND_CHUNK, take;
+
+	for (i = 0; i < ND_SEQS; i++) {
+		struct nd_seq *s = &e->seqs[i];
+
+		s->to = 0;
+		if (!s->handle || s->state != KVMM_SEQ_READY)
+			continue;
+		take = step_tokens(s, chunk);
+		if (!take)
+			continue;
+		if (take > 1)
+			chunk -= take;
+		a[nr] = (struct kvmm_begin_arg){
+			.seq = s->handle, .seq_epoch = s->epoch,
+			.start = s->valid, .max_tokens = take };
+		e->entry[nr++] = i;
+	}
+	return nr;
+}
+
+void nd_engine_begin(struct nd_node *n, u32 engine)
+{
+	const struct kvmm_begin_arg *a = (const void *)n->args;
+	const struct kvmm_begin_res *res = (const void *)n->results;
+	struct nd_engine *e = n->e[engine];
+	u32 nr = entries_make(n, e), i, granted = 0;
+	u64 ns = ND_STEP_NS;
+
+	if (!nr)
+		return;
+	e->step++;
+	nd_submit(n, engine, KVMM_OP_STEP_BEGIN, nr, nr * (u32)sizeof(*a));
+	for (i = 0; i < nr; i++) {
+		if (res[i].status)
+			continue;
+		e->seqs[e->entry[i]].to = a[i].start + a[i].max_tokens;
+		e->entry[granted++] = e->entry[i];
+		ns += a[i].max_tokens == 1 ? ND_DECODE_NS :
+					     a[i].max_tokens * ND_PREFILL_NS;
+	}
+	e->nr_entries = granted;
+	if (granted) {
+		e->ends = n->now + ns;
+		e->st.longest_step = max(e->st.longest_step, ns);
+		return;
+	}
+	/* Nothing was granted: the step is over, and asked for again. */
+	nd_submit(n, engine, KVMM_OP_STEP_END, 0, 0);
+	e->refused = n->now;
+}
+
+static void finish(struct nd_node *n, u32 engine, struct nd_seq *s)
+{
+	struct kvmm_seq_arg *a = (struct kvmm_seq_arg *)n->args;
+	struct nd_engine *e = n->e[engine];
+
+	a->seq = s->handle;
+	nd_submit(n, engine, KVMM_OP_SEQ_CLOSE, 1, sizeof(*a));
+	if (!s->sub) {
+		e->st.finished++;
+		e->nr_open--;
+	}
+	s->handle = 0;
+}
+
+/* The prompt is computed: the other samples share it. */
+static void fork_samples(struct nd_node *n, u32 engine, struct nd_seq *s)
+{
+	struct kvmm_fork_arg *a = (struct kvmm_fork_arg *)n->args;
+	const struct kvmm_open_res *res = (const void *)n->results;
+	struct nd_engine *e = n->e[engine];
+	u32 i;
+
+	if (s->sub || s->forked || e->cfg.samples < 2)
+		return;
+	*a = (struct kvmm_fork_arg){ .seq = s->handle,
+				     .nr_children = e->cfg.samples - 1 };
+	nd_submit(n, engine, KVMM_OP_SEQ_FORK, 1, sizeof(*a));
+	s->forked = res[0].status == 0;
+	for (i = 0; i < e->cfg.samples - 1; i++) {
+		u64 handle = res[i].seq;
+		struct nd_seq *kid;
+
+		if (res[i].status == -ESTALE)
+			return;		/* a victim just now: when it is back */
+		if (res[i].status)
+			bench_die("no fork: %s", strerror(-res[i].status));
+		kid = new_seq(e, handle);
+		*kid = *s;
+		kid->handle = handle;
+		kid->sub = i + 1;
+		kid->epoch = e->status[KVMM_SEQ_INDEX(handle)].seq_epoch;
+	}
+}
+
+static void advance(struct nd_engine *e, struct nd_seq *s)
+{
+	u32 known = max(s->most, s->prompt);
+
+	if (s->most && s->valid < s->most)
+		e->st.again += min(s->to, s->most) - s->valid;
+	if (s->to > known)
+		e->st.tokens += s->to - known;
+	s->valid = s->to;
+	s->most = max(s->most, s->valid);
+	if (s->valid >= s->prompt)
+		s->began = true;
+}
+
+static void submit_end(struct nd_node *n, u32 engine)
+{
+	struct kvmm_end_arg *a = (struct kvmm_end_arg *)n->args;
+	struct nd_engine *e = n->e[engine];
+	u32 *ids = (u32 *)(a + e->nr_entries), i, pos;
+
+	for (i = 0; i < e->nr_entries; i++) {
+		const struct nd_seq *s = &e->seqs[e->entry[i]];
+
+		a[i] = (struct kvmm_end_arg){ .seq = s->handle,
+					      .valid_len = s->to,
+					      .nr_ids = s->to - s->valid };
+		for (pos = s->valid; pos < s->to; pos++)
+			*ids++ = token_of(s, pos);
+	}
+	nd_submit(n, engine, KVMM_OP_STEP_END, e->nr_entries,
+		  (u32)((u8 *)ids - (u8 *)n->args));
+}
+
+void nd_engine_end(struct nd_node *n, u32 engine)
+{
+	struct nd_engine *e = n->e[engine];
+	u32 i;
+
+	submit_end(n, engine);
+	e->ends = 0;
+	for (i = 0; i < e->nr_entries; i++)
+		advance(e, &e->seqs[e->entry[i]]);
+	if (n->on_step)
+		n->on_step(n, engine);
+	for (i = 0; i < e->nr_entries; i++) {
+		struct nd_seq *s = &e->seqs[e->entry[i]];
+
+		if (s->valid == s->prompt && s->most == s->prompt)
+			fork_samples(n, engine, s);
+		if (s->valid == s->all)
+			finish(n, engine, s);
+	}
+}
