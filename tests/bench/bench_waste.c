@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * bench_waste.c - how much of the pool holds tokens, beside reservation
+ *
+ * One engine on a simulated node (node.h) has more requests than memory, with
+ * lengths as in ShareGPT and Alpaca (lengths.c).  After each step all bytes of
+ * the pool are parted into
+ *
+ *	live	hold the KV of a token of a sequence
+ *	tails	ends of blocks that are not full yet
+ *	spans	ends of spans, and extents too few for one more span
+ *	held	promised to prompts that were admitted, or leaving
+ *	cache	only the prefix index holds it: anybody's who asks
+ *	free	likewise
+ *
+ * and two figures are made of it: live over what is held, that is over all but
+ * free and cache, and live over all of the pool, which is what the
+ * PagedAttention paper (arXiv 2309.06180) gives in figure 2.  Its peers,
+ * contiguous reservation in three kinds, serve the same requests (orca.c).
+ *
+ * Then each request has several samples that share its prompt: the blocks that
+ * sharing saves, as in figure 15 of the paper: with few requests, which fit
+ * together, and with a full pool, where families lose their memory and come
+ * back.  Beams need SEQ_REMAP and are not measured.
+ *
+ * Deterministic: no figure depends on the machine.
+ */
+#include "kvmm/core/internal.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/node.h"
+#include "tests/bench/orca.h"
+
+#include <stdlib.h>
+
+#define SEED		1u
+#define REQS		100000u
+#define WARM		(60 * ND_SECOND)
+#define MEASURED	(120 * ND_SECOND)
+#define ORCA_STEPS	8000u
+#define ROOMY		8u	/* requests that fit together */
+#define AIM_HELD	97.0
+#define PAPER_POOL	96.3
+
+static const struct model {
+	const char *name;
+	u32 layers, heads, head_bytes;
+	u64 pool, extent;
+} models[] = {
+	/* The paper's: 800 KiB a token, 12 GiB for KV. */
+	{ "opt13b",	 40, 40, 256, 12ull << 30, 64ull << 20 },
+	{ "opt13b-256m", 40, 40, 256, 12ull << 30, 256ull << 20 },
+	{ "llama8b",	 32, 8, 256, 4ull << 30, 64ull << 20 },
+};
+
+static const u32 sizes[] = { 16, 32, 64 };
+
+/* ---- parts ---- */
+
+enum part { LIVE, TAILS, SPANS, HELD, CACHE, FREE, NR_PARTS };
+
+struct use {
+	double	part[NR_PARTS];		/* bytes, summed over steps */
+	double	total;
+	double	mapped, distinct;	/* blocks */
+	u64	seqs;
+	u64	steps;
+	u32	preempted;
+};
+
+/* Tokens and sequences; blocks as sequences count them. */
+static u64 tokens_live(const struct core *c, struct use *u)
+{
+	const struct kv_domain *d = &c->domains[0];
+	u64 tokens = 0;
+	u32 i;
+
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
+		if (c->blocks[i].state == BLK_OPEN ||
+		    c->blocks[i].state == BLK_SEALED)
+			tokens += c->blocks[i].nr_ids;
+	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
+		u->mapped += c->seqs[i].nr_blocks;
+		u->seqs++;
+	}
+	return tokens;
+}
+
+static void measure(struct nd_node *n, u32 engine)
+{
+	const struct core *c = n->core;
+	const struct kv_domain *d = &c->domains[0];
+	double block = (double)d->block_bytes, token = block / d->block_tokens;
+	u32 in_use = d->nr[BLK_OPEN] + d->nr[BLK_SEALED];
+	double extent = (double)core_cfg(c)->extent_size;
+	u32 no_run = n->nr_extents % d->span_extents;
+	struct use *u = n->arg;
+	double part[NR_PARTS], sum = 0;
+	u32 i;
+
+	part[LIVE] = (double)tokens_live(c, u) * token;
+	part[TAILS] = in_use * block - part[LIVE];
+	part[SPANS] = (double)d->nr_spans * (double)d->span_tail +
+		      no_run * extent;
+	part[CACHE] = d->nr[BLK_CACHED] * block;
+	part[FREE] = (d->nr[BLK_FREE] - d->reserved) * block +
+		     (n->nr_extents - no_run -
+		      d->nr_spans * d->span_extents) * extent;
+	part[HELD] = 0;
+	for (i = 0; i < NR_PARTS; i++)
+		sum += part[i];
+	part[HELD] = (double)n->nr_extents * extent - sum;
+	for (i = 0; i < NR_PARTS; i++)
+		u->part[i] += part[i];
+	u->total += (double)n->nr_extents * extent;
+	u->distinct += in_use;
+	u->steps++;
+}
+
+static double percent(const struct use *u, enum part p)
+{
+	return 100 * u->part[p] / u->total;
+}
+
+static double live_of_held(const struct use *u)
+{
+	return 100 * u->part[LIVE] /
+	       (u->total - u->part[FREE] - u->part[CACHE]);
+}
+
+static void serve(const struct model *m, const struct nd_req *reqs, u32 size,
+		  u32 samples, u32 admit, struct use *u)
+{
+	struct nd_engine_cfg cfg = {
+		.name = "bench", .block_tokens = size, .layers = m->layers,
+		.heads = m->heads, .head_bytes = m->head_bytes, .reqs = reqs,
+		.nr_reqs = REQS, .queue = ND_SEQS / samples,
+		.admit = min(admit, ND_SEQS / samples), .samples = samples,
+	};
+	struct nd_node *n = nd_start(m->pool, m->extent, &cfg, 1);
+
+	memset(u, 0, sizeof(*u));
+	nd_run(n, WARM);
+	n->on_step = measure;
+	n->arg = u;
+	nd_stats_reset(n);
+	nd_run(n, MEASURED);
+	u->preempted = n->e[0]->st.preempted;
+	if (n->e[0]->next_req == REQS)
+		bench_die("%s: the trace is too short", m->name);
+	nd_stop(n);
+}
+
+/* ---- waste ---- */
+
+static void report_waste(const char *name, const struct use *u,
+			 enum nd_lengths lengths, u32 size,
+			 const struct orca_use *orca)
+{
+	struct bench_figure f = { .name = name, .unit = "%" };
+	char text[128];
+	u32 i;
+
+	f.name = text;
+	f.value = live_of_held(u);
+	f.min_value = lengths == ND_SHAREGPT && size == 16 ? AIM_HELD : 0;
+	snprintf(text, sizeof(text), "%s_live_of_held", name);
+	bench_report(&f);
+	f.min_value = 0;
+	f.value = percent(u, LIVE);
+	for (i = 0; i < ORCA_NR; i++) {
+		snprintf(text, sizeof(text), "%s_live_of_pool_%s", name,
+			 orca_name[i]);
+		f.peer = orca_name[i];
+		f.peer_value = orca[i].live;
+		bench_report(&f);
+	}
+	if (lengths != ND_SHAREGPT)
+		return;
+	snprintf(text, sizeof(text), "%s_live_of_pool", name);
+	f.peer = "vLLM in the paper";
+	f.peer_value = PAPER_POOL;
+	bench_report(&f);
+}
+
+static void waste(const struct model *m, enum nd_lengths lengths)
+{
+	struct nd_req *reqs = nd_trace(lengths, SEED, REQS, 0);
+	u32 slots = (u32)(m->pool / (2 * m->layers * m->heads *
+				     m->head_bytes));
+	struct orca_use orca[ORCA_NR];
+	struct use u;
+	char name[64];
+	u32 i;
+
+	for (i = 0; i < ORCA_NR; i++) {
+		struct orca_use *o = &orca[i];
+
+		orca_run(i, reqs, REQS, slots, ORCA_STEPS, o);
+		printf("| %s, %s | %s | %.1f | %.1f | later %.1f | internal %.1f | external %.1f | | | %.1f |\n",
+		       m->name, nd_lengths_name[lengths], orca_name[i],
+		       o->live, o->live, o->later, o->internal, o->external,
+		       o->batch);
+	}
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		serve(m, reqs, sizes[i], 1, ND_SEQS, &u);
+		printf("| %s, %s | %u | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
+		       m->name, nd_lengths_name[lengths], sizes[i],
+		       live_of_held(&u), percent(&u, LIVE),
+		       percent(&u, TAILS), percent(&u, SPANS),
+		       percent(&u, HELD), percent(&u, CACHE),
+		       percent(&u, FREE), (double)u.seqs / (double)u.steps);
+		snprintf(name, sizeof(name), "waste_%s_%s_%u", m->name,
+			 nd_lengths_name[lengths], sizes[i]);
+		report_waste(name, &u, lengths, sizes[i], orca);
+	}
+	free(reqs);
+}
+
+/* ---- sharing ---- */
+
+static const double paper_saved[ND_NR_LENGTHS][3] = {
+	[ND_SHAREGPT]	= { 16.2, 0, 30.5 },	/* n=4 is not in its text */
+	[ND_ALPACA]	= { 6.09, 8.53, 9.79 },
+};
+
+static void sharing(const struct model *m, enum nd_lengths lengths, bool full)
+{
+	struct nd_req *reqs = nd_trace(lengths, SEED, REQS, 0);
+	char name[64];
+	struct use u;
+	u32 i;
+
+	for (i = 0; i < 3; i++) {
+		u32 n = 2 * i + 2;
+		struct bench_figure f = { .name = name, .unit = "% saved" };
+
+		serve(m, reqs, 16, n, full ? ND_SEQS : ROOMY, &u);
+		f.value = 100 * (1 - u.distinct / u.mapped);
+		if (paper_saved[lengths][i] > 0) {
+			f.peer = "vLLM in the paper";
+			f.peer_value = paper_saved[lengths][i];
+		}
+		snprintf(name, sizeof(name), "sharing_%s_n%u%s",
+			 nd_lengths_name[lengths], n, full ? "_full" : "");
+		printf("| %s | %s | %u | %.1f | %.1f | %u |\n",
+		       nd_lengths_name[lengths], full ? "full" : "room", n,
+		       f.value, f.peer_value, u.preempted);
+		bench_report(&f);
+	}
+	free(reqs);
+}
+
+int main(void)
+{
+	u32 i, n;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("| trace | block or policy | live of held | live of pool | tails | spans | held | cache | free | batch |\n");
+	printf("|---|---|---|---|---|---|---|---|---|---|\n");
+	for (i = 0; i < ARRAY_SIZE(models); i++)
+		for (n = 0; n < ND_NR_LENGTHS; n++)
+			waste(&models[i], n);
+	printf("| trace | pool | samples | %% saved | paper | preempted |\n|---|---|---|---|---|---|\n");
+	for (n = 0; n < ND_NR_LENGTHS; n++)
+		for (i = 0; i < 2; i++)
+			sharing(&models[2], n, i);
+	return 0;
+}
