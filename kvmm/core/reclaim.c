@@ -34,6 +34,9 @@
 /* Residencies that a restored sequence has to get on from where it was. */
 #define RESTORE_PATIENCE	8
 
+/* Times starve_ns: a wait that not even overload explains. */
+#define STARVE_UNUSUAL		16
+
 /* A step open longer than this is not counted on to end soon. */
 #define SLOW_STEP_NS	1000000000ull
 
@@ -495,10 +498,14 @@ static bool starves(struct core *c, const struct kv_seq *w)
  * starved_waits() - does another domain's sequence starve that comes before?
  *
  * What is taken for the longest waiter, and what is given back meanwhile, is
- * for it: else others who need less would always be there first.
+ * for it: else others who need less would always be there first.  But where all
+ * want more than there is everybody waits long; there the surplus goes by
+ * weight, and who has more of it than @s only has this turn after a time that
+ * is not usual even then.
  */
 bool starved_waits(struct core *c, const struct kv_seq *s)
 {
+	u64 share = limit_share(seq_domain(c, s));
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
@@ -509,8 +516,11 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 		    d->tenant != seq_domain(c, s)->tenant)
 			continue;
 		w = first_waiter(c, d);
-		if (w && w->since < s->since && w->priority >= s->priority &&
-		    starves(c, w))
+		if (!w || w->since >= s->since || w->priority < s->priority ||
+		    (limit_share(d) > share && c->now - w->since <
+		     STARVE_UNUSUAL * core_cfg(c)->starve_ns))
+			continue;
+		if (starves(c, w))
 			return true;
 	}
 	return false;
