@@ -158,7 +158,8 @@ endif
 
 SAN_asan  := -fsanitize=address -fno-omit-frame-pointer
 SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-SAN_tsan  := -fsanitize=thread -fno-omit-frame-pointer
+# Fences, which tsan does not know, stand between processes, where it sees nothing.
+SAN_tsan  := -fsanitize=thread -fno-omit-frame-pointer -Wno-tsan
 SAN := $(SAN_$(D))
 
 # Arithmetic that is the same on every machine: no contraction to FMA.
