@@ -54,7 +54,8 @@ void tier_alloc(struct sim *w)
 	if ((nr && !w->low) || (w->nr_heads && !w->head))
 		abort();
 	fill_garbage(w->low, nr, w->seed);
-	memset(w->head, 0, w->plan.nr_files * pages * sizeof(*w->head));
+	if (w->head)
+		memset(w->head, 0, w->plan.nr_files * pages * sizeof(*w->head));
 	w->host = w->low;
 	w->stage = w->low + host;
 	for (i = 0, at = 2 * host; i < w->plan.nr_files; i++, at += file) {
