@@ -27,6 +27,7 @@
  *
  *	str	const char *	any text, not copied
  *	size	u64		bytes: 4096, 64K, 256M, 80G, 1T
+ *	amount	struct kv_amount  bytes, 25%, or auto; the program decides of what
  *	uint	u32		decimal
  *	flag	bool		takes no value
  *	choice	u32		index of one word of the meta text, "auto|host"
@@ -47,9 +48,22 @@
 enum kv_opt_kind {
 	KV_OPT_str,
 	KV_OPT_size,
+	KV_OPT_amount,
 	KV_OPT_uint,
 	KV_OPT_flag,
 	KV_OPT_choice,
+};
+
+enum kv_amount_unit {
+	KV_AMOUNT_BYTES,
+	KV_AMOUNT_PERCENT,	/* 1 to 100 */
+	KV_AMOUNT_AUTO,		/* the program's rule; no value */
+};
+
+/* How much was asked for; bytes are checked against the option's bounds. */
+struct kv_amount {
+	enum kv_amount_unit	unit;
+	u64			value;
 };
 
 /**
@@ -58,8 +72,8 @@ enum kv_opt_kind {
  * @kind:   how its value is read
  * @offset: of the field in the program's structure
  * @def:    default as text; NULL: none (0, false or NULL)
- * @lo:     least value of size and uint
- * @hi:     greatest value of size and uint; 0: no bound
+ * @lo:     least value of size, amount and uint
+ * @hi:     greatest value of them; 0: no bound
  * @meta:   what --help calls the value; for a choice its words
  * @help:   what it does, without full stop
  */
@@ -76,6 +90,7 @@ struct kv_opt {
 
 #define OPT_CTYPE_str		const char *
 #define OPT_CTYPE_size		u64
+#define OPT_CTYPE_amount	struct kv_amount
 #define OPT_CTYPE_uint		u32
 #define OPT_CTYPE_flag		bool
 #define OPT_CTYPE_choice	u32
@@ -134,6 +149,9 @@ void kv_opts_help(const struct kv_program *prog, FILE *out);
 
 /* kv_parse_size() - "64M" to bytes: 0, -EINVAL, -ERANGE past 64 bits */
 int __must_check kv_parse_size(const char *s, u64 *bytes);
+
+/* kv_parse_amount() - "64M", "25%" or "auto": as kv_parse_size() */
+int __must_check kv_parse_amount(const char *s, struct kv_amount *amount);
 
 /* kv_parse_uint() - decimal digits and nothing else: 0, -EINVAL, -ERANGE */
 int __must_check kv_parse_uint(const char *s, u64 *value);

@@ -66,6 +66,31 @@ int kv_parse_size(const char *s, u64 *bytes)
 	return 0;
 }
 
+int kv_parse_amount(const char *s, struct kv_amount *amount)
+{
+	size_t len = strlen(s);
+	char digits[24];
+	int err;
+
+	if (!strcmp(s, "auto")) {
+		*amount = (struct kv_amount){ .unit = KV_AMOUNT_AUTO };
+		return 0;
+	}
+	if (!len || s[len - 1] != '%') {
+		amount->unit = KV_AMOUNT_BYTES;
+		return kv_parse_size(s, &amount->value);
+	}
+	if (len >= sizeof(digits))
+		return -ERANGE;
+	memcpy(digits, s, len);
+	digits[len - 1] = '\0';
+	amount->unit = KV_AMOUNT_PERCENT;
+	err = kv_parse_uint(digits, &amount->value);
+	if (err)
+		return err;
+	return amount->value < 1 || amount->value > 100 ? -ERANGE : 0;
+}
+
 char *kv_format_size(u64 bytes, char *buf, size_t len)
 {
 	static const char units[] = "KMGT";
@@ -99,6 +124,19 @@ static int choice_index(const char *words, const char *word)
 	return -1;
 }
 
+/* What a value of the kind looks like. */
+static const char *kind_text(enum kv_opt_kind kind)
+{
+	switch (kind) {
+	case KV_OPT_size:
+		return "size: write bytes, or 64K, 256M, 80G";
+	case KV_OPT_amount:
+		return "size: write bytes, or 64K, 256M, 80G, a share of memory as 25%, or auto";
+	default:
+		return "number: write decimal digits";
+	}
+}
+
 static int number_check(const struct kv_opt *o, int err, u64 v, const char *s,
 			char *text, size_t len)
 {
@@ -106,50 +144,71 @@ static int number_check(const struct kv_opt *o, int err, u64 v, const char *s,
 
 	if (err == -EINVAL) {
 		snprintf(text, len, "--%s: '%.40s' is no %s", o->name, s,
-			 o->kind == KV_OPT_size ?
-			 "size: write bytes, or 64K, 256M, 80G" :
-			 "number: write decimal digits");
+			 kind_text(o->kind));
 		return -EINVAL;
 	}
 	if (!err && v >= o->lo && (!o->hi || v <= o->hi))
 		return 0;
-	if (o->kind == KV_OPT_size) {
-		kv_format_size(o->lo, lo, sizeof(lo));
-		kv_format_size(o->hi, hi, sizeof(hi));
-	} else {
+	if (o->kind == KV_OPT_uint) {
 		snprintf(lo, sizeof(lo), "%" PRIu64, o->lo);
 		snprintf(hi, sizeof(hi), "%" PRIu64, o->hi);
+	} else {
+		kv_format_size(o->lo, lo, sizeof(lo));
+		kv_format_size(o->hi, hi, sizeof(hi));
 	}
-	snprintf(text, len, "--%s: %.40s is out of range: give %s to %s",
-		 o->name, s, lo, o->hi ? hi : "any");
+	snprintf(text, len, "--%s: %.40s is out of range: give %s to %s%s",
+		 o->name, s, lo, o->hi ? hi : "any",
+		 o->kind == KV_OPT_amount ? ", or 1% to 100%" : "");
 	return -EINVAL;
+}
+
+static int amount_set(const struct kv_opt *o, struct kv_amount *field,
+		      const char *s, char *text, size_t len)
+{
+	struct kv_amount a = { .value = 0 };
+	int err = kv_parse_amount(s, &a);
+
+	if (err || a.unit == KV_AMOUNT_BYTES)
+		err = number_check(o, err, a.value, s, text, len);
+	if (!err)
+		*field = a;
+	return err;
+}
+
+static int number_set(const struct kv_opt *o, void *field, const char *s,
+		      char *text, size_t len)
+{
+	u64 v = 0;
+	int err = o->kind == KV_OPT_size ? kv_parse_size(s, &v) :
+					   kv_parse_uint(s, &v);
+
+	if (!err && o->kind == KV_OPT_uint && v > UINT32_MAX)
+		err = -ERANGE;
+	err = number_check(o, err, v, s, text, len);
+	if (err)
+		return err;
+	if (o->kind == KV_OPT_size)
+		*(u64 *)field = v;
+	else
+		*(u32 *)field = (u32)v;
+	return 0;
 }
 
 static int value_set(const struct kv_opt *o, void *values, const char *s,
 		     char *text, size_t len)
 {
 	void *field = (char *)values + o->offset;
-	u64 v = 0;
-	int err, i;
+	int i;
 
 	switch (o->kind) {
 	case KV_OPT_str:
 		*(const char **)field = s;
 		return 0;
+	case KV_OPT_amount:
+		return amount_set(o, field, s, text, len);
 	case KV_OPT_size:
 	case KV_OPT_uint:
-		err = o->kind == KV_OPT_size ? kv_parse_size(s, &v) :
-					       kv_parse_uint(s, &v);
-		if (!err && o->kind == KV_OPT_uint && v > UINT32_MAX)
-			err = -ERANGE;
-		err = number_check(o, err, v, s, text, len);
-		if (err)
-			return err;
-		if (o->kind == KV_OPT_size)
-			*(u64 *)field = v;
-		else
-			*(u32 *)field = (u32)v;
-		return 0;
+		return number_set(o, field, s, text, len);
 	case KV_OPT_flag:
 		*(bool *)field = true;
 		return 0;
@@ -176,6 +235,9 @@ static void value_clear(const struct kv_opt *o, void *values)
 		break;
 	case KV_OPT_size:
 		*(u64 *)field = 0;
+		break;
+	case KV_OPT_amount:
+		*(struct kv_amount *)field = (struct kv_amount){ .value = 0 };
 		break;
 	case KV_OPT_uint:
 	case KV_OPT_choice:

@@ -9,6 +9,7 @@
 #define TEST_OPTS(x)							\
 	x(str, path, "path", NULL, 0, 0, "PATH", "where it is")		\
 	x(size, room, "room", "64M", 4096, 1ull << 40, "SIZE", "bytes")	\
+	x(amount, part, "part", "10%", 4096, 1ull << 40, "SIZE", "how much") \
 	x(uint, nr, "nr", "3", 1, 100, "N", "how many")			\
 	x(flag, loud, "loud", NULL, 0, 0, NULL, "say more")		\
 	x(choice, how, "how", "fast", 0, 0, "exact|fast", "numeric mode")
@@ -74,6 +75,23 @@ START_TEST(test_values)
 }
 END_TEST
 
+/* Bytes, a share, or the program's own rule; the last one counts. */
+START_TEST(test_amounts)
+{
+	ck_assert_int_eq(parse(""), 0);
+	ck_assert_int_eq(o.part.unit, KV_AMOUNT_PERCENT);
+	ck_assert_uint_eq(o.part.value, 10);
+	ck_assert_int_eq(parse("--part 100%"), 0);
+	ck_assert_uint_eq(o.part.value, 100);
+	ck_assert_int_eq(parse("--part auto"), 0);
+	ck_assert_int_eq(o.part.unit, KV_AMOUNT_AUTO);
+	ck_assert_uint_eq(o.part.value, 0);
+	ck_assert_int_eq(parse("--part auto --part=3M"), 0);
+	ck_assert_int_eq(o.part.unit, KV_AMOUNT_BYTES);
+	ck_assert_uint_eq(o.part.value, 3ull << 20);
+}
+END_TEST
+
 START_TEST(test_operands_move_to_front)
 {
 	static char *argv[] = { (char *)"prog", (char *)"a", (char *)"--loud",
@@ -115,6 +133,22 @@ static const struct {
 	{ "--room 2T",		"out of range" },
 	{ "--room 99999999999999999999", "out of range" },
 	{ "--room 18014398509481984K", "out of range" },
+	{ "--part 0%",		"1% to 100%" },
+	{ "--part 101%",	"4K to 1T, or 1% to 100%" },
+	{ "--part -5%",		"'-5%' is no size" },
+	{ "--part 5.5%",	"25%, or auto" },
+	{ "--part 5%%",		"'5%%'" },
+	{ "--part %",		"'%'" },
+	{ "--part 5M%",		"'5M%'" },
+	{ "--part AUTO",	"or auto" },
+	{ "--part auto%",	"'auto%'" },
+	{ "--part 18446744073709551617%", "out of range" },
+	{ "--part 00000000000000000000000000005%", "out of range" },
+	{ "--part 0",		"4K to 1T" },
+	{ "--part 1K",		"4K to 1T" },
+	{ "--part 18014398509481984K", "out of range" },
+	{ "--part -1",		"'-1'" },
+	{ "--part",		"--part wants a value" },
 	{ "--nr 0",		"1 to 100" },
 	{ "--nr 4294967297",	"out of range" },
 	{ "--nr 0x10",		"'0x10'" },
@@ -240,6 +274,7 @@ int main(void)
 
 	tcase_add_test(tc, test_defaults);
 	tcase_add_test(tc, test_values);
+	tcase_add_test(tc, test_amounts);
 	tcase_add_test(tc, test_operands_move_to_front);
 	tcase_add_test(tc, test_operand_refused);
 	tcase_add_loop_test(tc, test_wrong, 0, ARRAY_SIZE(wrong));
