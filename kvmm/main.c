@@ -56,12 +56,21 @@ static const struct kv_program program = {
 	.nr_exits	= ARRAY_SIZE(exit_table),
 };
 
+static int host_numa(struct daemon *d)
+{
+	if (!hostpool_numa_parse(d->opt.host_numa, &d->host_numa))
+		return 0;
+	pr_err("--host-numa: '%.40s' is none of auto, local, interleave: give one of these, or the number of a memory node",
+	       d->opt.host_numa);
+	return -EINVAL;
+}
+
 static int config_check(struct daemon *d)
 {
 	const struct kvmm_options *o = &d->opt;
 	char pool[32], ext[32];
 
-	kv_format_size(o->pool_size, pool, sizeof(pool));
+	kv_format_size(d->pool_size, pool, sizeof(pool));
 	kv_format_size(o->extent_size, ext, sizeof(ext));
 	if (!is_power_of_2(o->extent_size)) {
 		pr_err("--extent-size %s is no power of two: give one, as 2M or 64M",
@@ -74,24 +83,24 @@ static int config_check(struct daemon *d)
 		       o->min_token_bytes, ext);
 		return -EINVAL;
 	}
-	if (!o->pool_size || o->pool_size % o->extent_size) {
+	if (!d->pool_size || d->pool_size % o->extent_size) {
 		pr_err("--pool-size %s is no multiple of --extent-size %s: change either",
 		       pool, ext);
 		return -EINVAL;
 	}
-	if (o->host_size % o->extent_size || o->area_max % o->extent_size) {
+	if (d->host_size % o->extent_size || o->area_max % o->extent_size) {
 		pr_err("--host-size or --area-max is no multiple of --extent-size %s: change either",
 		       ext);
 		return -EINVAL;
 	}
-	if (o->area_max && !o->host_size)
+	if (o->area_max && !d->host_size)
 		pr_warn("--area-max is of no use without a host pool, which all swap goes through: give it --host-size");
-	if (o->pool_size >= CORE_POOL_LIMIT) {
+	if (d->pool_size >= CORE_POOL_LIMIT) {
 		pr_err("--pool-size %s is too large: table entries are 32-bit offsets of 64 bytes, so a pool has less than %s: give a smaller one",
 		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
 		return -EINVAL;
 	}
-	if (o->pool_size / o->extent_size > UINT32_MAX / 4) {
+	if (d->pool_size / o->extent_size > UINT32_MAX / 4) {
 		pr_err("--pool-size %s has too many extents of %s: give a larger --extent-size",
 		       pool, ext);
 		return -EINVAL;
@@ -104,7 +113,7 @@ static void config_fill(struct daemon *d)
 	const struct kvmm_options *o = &d->opt;
 
 	d->cfg = (struct core_config){
-		.pool_bytes		= o->pool_size,
+		.pool_bytes		= d->pool_size,
 		.extent_size		= o->extent_size,
 		.min_token_bytes	= o->min_token_bytes,
 		.max_tenants		= o->max_tenants,
@@ -116,12 +125,12 @@ static void config_fill(struct daemon *d)
 		.quiet_deadline_ns	= o->quiet_deadline_ms * NSEC_PER_MSEC,
 		.starve_ns		= o->starve_ms * NSEC_PER_MSEC,
 		.io_deadline_ns		= o->swap_deadline_ms * NSEC_PER_MSEC,
-		.host_bytes		= o->host_size,
-		.area_bytes		= !o->host_size ? 0 : o->area_max ?
-					  o->area_max : 4 * o->host_size,
+		.host_bytes		= d->host_size,
+		.area_bytes		= !d->host_size ? 0 : o->area_max ?
+					  o->area_max : 4 * d->host_size,
 		.swappiness		= o->swappiness,
 	};
-	d->nr_extents = (u32)(o->pool_size / o->extent_size);
+	d->nr_extents = (u32)(d->pool_size / o->extent_size);
 	d->arena_bytes = core_arena_size(&d->cfg);
 	d->mm_spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? o->spin : 0;
 	d->dev.extent_size = o->extent_size;
@@ -161,6 +170,7 @@ static int proc_start(struct daemon *d)
 		.swap_area	= area_get_info,
 		.swap_info	= link_get_info,
 		.idle_ns	= source_idle_ns,
+		.host		= &d->host.found,
 		.arg		= d,
 		.backend	= d->dev.ops->name,
 		.socket		= d->attach_addr.sun_path,
@@ -186,9 +196,12 @@ static int start_checks(struct daemon *d)
 	char why[128];
 	int err;
 
-	if (socket_mode(d))
+	if (socket_mode(d) || host_numa(d))
 		return EX_USAGE;
-	if (config_check(d))
+	if (deposit_init(d))
+		return EX_OSERR;
+	if (hostpool_numa_check(&d->host_numa) || limits_sizes(d) ||
+	    config_check(d))
 		return EX_CONFIG;
 	config_fill(d);
 	if (!d->arena_bytes) {
@@ -203,8 +216,6 @@ static int start_checks(struct daemon *d)
 	err = segment_guard_init();
 	if (err)
 		return refuse_start("SIGBUS cannot be caught", err, EX_OSERR);
-	if (deposit_init(d))
-		return EX_OSERR;
 	d->dev.epoch = d->epoch;
 	if (socket_paths(d))
 		return EX_CANTCREAT;
@@ -229,24 +240,47 @@ static int start_tiers(struct daemon *d)
 	return err;
 }
 
-/* Threads, files, sockets.  Return: exit code. */
+/*
+ * Refused by a line of its own.  Return: exit code; -1 when a signal came
+ * meanwhile, which is a clean end.
+ */
+static int start_hostpool(struct daemon *d)
+{
+	const struct hostpool_ask ask = {
+		.bytes	= d->cfg.host_bytes,
+		.epoch	= d->epoch,
+		.near	= d->dev.ops->node(&d->dev),
+		.numa	= d->host_numa,
+		.stop	= d->signals.fd,
+		.again	= d->deposit.last_epoch != 0,
+	};
+	int err;
+
+	if (!ask.bytes)
+		return 0;
+	err = hostpool_create(&d->host, &ask);
+	if (err != -ECANCELED)
+		return err ? EX_OSERR : 0;
+	pr_info("shutting down before the host pool is filled");
+	return -1;
+}
+
+/* Threads, files, sockets.  Return: exit code, -1 as start_hostpool(). */
 static int start_serving(struct daemon *d)
 {
-	int err = mm_init(d);
+	int err = mm_init(d), code;
 
 	if (err == -EINVAL)
 		return refuse_start("the core refuses the sizes given", err,
 				    EX_CONFIG);
 	if (!err)
 		err = mapper_init(d);
-	/* Refused by a line of its own. */
-	if (!err && d->cfg.host_bytes &&
-	    hostpool_create(&d->host, d->cfg.host_bytes, d->epoch,
-			    d->dev.ops->node(&d->dev),
-			    d->deposit.last_epoch != 0))
-		return EX_OSERR;
-	if (!err)
+	if (!err) {
+		code = start_hostpool(d);
+		if (code)
+			return code;
 		err = start_tiers(d);
+	}
 	if (err)
 		return refuse_start("no memory for the daemon's tables", err,
 				    EX_OSERR);
@@ -394,6 +428,7 @@ int main(int argc, char **argv)
 		log_ready(d);
 		control_run(d);
 	}
+	code = max(code, 0);
 	stop_all(d, code);
 	free(d);
 	return code;

@@ -26,6 +26,9 @@
 	x(socket_listen,	"making a socket: EACCES")		\
 	x(thread_create,	"starting a thread: EAGAIN")		\
 	x(host_huge,		"taking huge pages for the host pool: ENOMEM") \
+	x(host_thp,		"making ordinary pages of the host pool huge: refused") \
+	x(host_fill,		"filling a piece of the host pool: ENOMEM") \
+	x(host_slow,		"filling a piece of the host pool takes 100 ms more") \
 	x(host_lock,		"locking the host pool: refused")	\
 	x(copy_out_eio,		"copying a block to the host pool: EIO") \
 	x(copy_in_eio,		"copying a block from the host pool: EIO") \

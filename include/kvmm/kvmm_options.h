@@ -24,12 +24,14 @@ enum kvmm_backend {
 	  "attach socket; view.sock and admin.sock, which kvctl asks, lie beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
 	  "who may connect, in octal; 0666 admits every user as a tenant of their own") \
-	x(size, pool_size, "pool-size", "256M", 65536, 1ull << 50, "SIZE", \
-	  "memory of the device pool, less than 256G")			\
+	x(amount, pool_size, "pool-size", "256M", 65536, 1ull << 50, "SIZE", \
+	  "memory of the device pool, less than 256G; 25%: of the memory there is; auto: half of what is available") \
 	x(size, extent_size, "extent-size", "8M", 65536, 1ull << 36, "SIZE", \
 	  "the piece of the pool that moves between domains, a power of two") \
-	x(size, host_size, "host-size", "0", 0, 1ull << 50, "SIZE",	\
-	  "memory of the pinned host pool, where blocks go that the device has no room for; 0: none") \
+	x(amount, host_size, "host-size", "0", 0, 1ull << 50, "SIZE",	\
+	  "memory of the pinned host pool, where blocks go that the device has no room for; 0: none; 25%: of the memory there is; auto: half of what the pool leaves available, or all huge pages set aside") \
+	x(str, host_numa, "host-numa", "auto", 0, 0, "auto|local|interleave|NODE", \
+	  "memory node of the host pool: nearest to the device, where kvmm starts, all in turn, or this one") \
 	x(size, area_max, "area-max", "0", 0, 1ull << 50, "SIZE",	\
 	  "most bytes used of one swap area, for which records are kept from the start; 0: four times --host-size") \
 	x(uint, swappiness, "swappiness", "100", 0, 200, "N",		\

@@ -10,6 +10,8 @@
 
 #include <kvmm/types.h>
 
+#include "kvmm/dev/memory.h"
+
 struct kvmm_dev;
 
 /**
@@ -61,19 +63,5 @@ extern const struct kvmm_dev_ops host_dev_ops;
  * Return: its operations.
  */
 const struct kvmm_dev_ops *dev_select(u32 backend, char *why, size_t len);
-
-/* dev_memory_available() - bytes that this process could still take of RAM */
-u64 dev_memory_available(void);
-
-/**
- * dev_memory_admit() - may @bytes of shared memory be filled now?
- *
- * The kernel fills a memfd until nothing is left and then kills somebody, so
- * whoever makes one asks first.
- *
- * Return: 0, or -ENOMEM when they would not leave DEV_SPARE_BYTES.
- */
-int __must_check dev_memory_admit(u64 bytes);
-#define DEV_SPARE_BYTES	(64ull << 20)
 
 #endif /* KVMM_DEV_DEV_H */

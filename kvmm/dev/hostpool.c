@@ -9,22 +9,24 @@
  * Where its pages come from decides how fast a disk fills it: a page of 2 MiB
  * is one piece of a transfer, 512 ordinary ones are up to 512.  Pages of that
  * size are taken from those the operator set aside (vm.nr_hugepages); where
- * there are too few, ordinary pages serve, with a warning, and the kernel is
- * asked to make them huge if it can.
+ * there are too few, the kernel is asked to put some together out of ordinary
+ * memory; what it does not is left ordinary, with a warning.
  *
  * Order matters: bound to a node before the first page exists, filled before
- * anybody relies on it, sealed before the descriptor leaves.  Locked memory
- * is never written to the system's own swap; without the right to lock that
- * much the pool is used unlocked, with a warning.
+ * anybody relies on it, locked when all of it is there, looked at after that,
+ * sealed before the descriptor leaves.  Locked memory is never written to the
+ * system's own swap; without the right to lock that much the pool is used
+ * unlocked, with a warning.  What the log and the files say of pages and lock
+ * is what the kernel said, not what was asked for.
  *
  * Context: start-up only; afterwards the fields are constant.
  */
 #include <fcntl.h>
 #include <inttypes.h>
-#include <numa.h>
-#include <numaif.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <kvmm/fault.h>
@@ -32,100 +34,62 @@
 #include <kvmm/opts.h>
 
 #include "kvmm/dev/hostpool.h"
+#include "kvmm/dev/memory.h"
 
-#define HUGE_BYTES	(2ull << 20)
-#define HUGE_DIR	"/sys/kernel/mm/hugepages/hugepages-2048kB/"
+#define LOCK_PIECE	(1ull << 30)
+#define SHMEM_ENABLED	"/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB	(21u << 26)
 #endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE	23
-#endif
-
-static u64 huge_number(const char *name)
-{
-	char path[128];
-	u64 nr = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), HUGE_DIR "%s", name);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	if (fscanf(f, "%" SCNu64, &nr) != 1)
-		nr = 0;
-	fclose(f);
-	return nr;
-}
-
-/* Huge pages that nobody has and nobody was promised. */
-static u64 huge_free(void)
-{
-	u64 nr = huge_number("free_hugepages");
-	u64 promised = huge_number("resv_hugepages");
-
-	return nr > promised ? nr - promised : 0;
-}
 
 u64 hostpool_needs(u64 bytes)
 {
-	return DIV_ROUND_UP(bytes, HUGE_BYTES) <= huge_free() ? 0 : bytes;
-}
+	struct memory_room m;
 
-/* The first node that this process may take memory from, or -1. */
-static int node_first(void)
-{
-	int i, last = numa_max_node();
-
-	for (i = 0; i <= last; i++)
-		if (numa_bitmask_isbitset(numa_all_nodes_ptr, (u32)i))
-			return i;
-	return -1;
+	memory_look(&m, "");
+	return ALIGN_UP(bytes, HOSTPOOL_HUGE) <= m.huge_free ? 0 : bytes;
 }
 
 /*
- * Pages that come into being in this mapping shall come from one node.  One
- * that has no room for all of them is only preferred: bound to it, filling
- * the rest would end in a kill instead of a slower copy.
+ * Map the file on a boundary of 2 MiB: a page of that size is mapped as one
+ * only there.
  */
-static void pool_bind(struct hostpool *hp, int near)
+static char *map_aligned(int fd, u64 bytes)
 {
-	unsigned long mask[16] = { 0 };
-	const u32 bits = 8 * sizeof(mask[0]);
-	long long room = 0;
-	int mode = MPOL_BIND;
+	const u64 room = bytes + HOSTPOOL_HUGE;
+	char *at, *base, *end;
 
-	hp->node = -1;
-	if (numa_available() < 0 || numa_max_node() < 1) {
-		pr_debug("host pool: one memory node, nothing to choose");
-		return;
+	at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+		  MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	base = (char *)ALIGN_UP((uintptr_t)at, HOSTPOOL_HUGE);
+	end = (char *)ALIGN_UP((uintptr_t)base + bytes,
+			       (u64)sysconf(_SC_PAGESIZE));
+	if (mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		 fd, 0) == MAP_FAILED) {
+		int err = errno;
+
+		munmap(at, room);
+		errno = err;
+		return NULL;
 	}
-	if (near < 0)
-		near = node_first();
-	if (near < 0 || (u32)near >= ARRAY_SIZE(mask) * bits)
-		return;
-	if (numa_node_size64(near, &room) < 0 || (u64)room < hp->mapped) {
-		mode = MPOL_PREFERRED;
-		pr_warn("host pool: node %d has not room for all of it: part of it lies farther from the device: free memory there, or give a smaller --host-size",
-			near);
-	}
-	mask[(u32)near / bits] = 1ul << ((u32)near % bits);
-	if (mbind(hp->base, hp->mapped, mode, mask, sizeof(mask) * 8, 0)) {
-		pr_warn("host pool: cannot be bound to node %d: %s: copies may be slower",
-			near, strerror(errno));
-		return;
-	}
-	hp->node = near;
+	if (base > at)
+		munmap(at, (size_t)(base - at));
+	if (at + room > end)
+		munmap(end, (size_t)(at + room - end));
+	return base;
 }
 
 /* Map a new memfd of @flags and bind it; nothing is filled yet. */
-static int pool_map(struct hostpool *hp, u64 epoch, u32 flags, int near)
+static int pool_map(struct hostpool *hp, const struct hostpool_ask *ask,
+		    u32 flags)
 {
 	char name[64];
 	int err;
 
-	snprintf(name, sizeof(name), "kvmm-host-%" PRIx64, epoch);
+	snprintf(name, sizeof(name), "kvmm-host-%" PRIx64, ask->epoch);
 	hp->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 	if (hp->fd < 0)
 		return -errno;
@@ -133,19 +97,17 @@ static int pool_map(struct hostpool *hp, u64 epoch, u32 flags, int near)
 		err = -errno;
 		goto out_close;
 	}
-	hp->base = mmap(NULL, hp->mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
-			hp->fd, 0);
-	if (hp->base == MAP_FAILED) {
+	hp->base = map_aligned(hp->fd, hp->mapped);
+	if (!hp->base) {
 		err = -errno;
 		goto out_close;
 	}
-	pool_bind(hp, near);
+	hostpool_numa_bind(hp, ask);
 	return 0;
 
 out_close:
 	close(hp->fd);
 	hp->fd = -1;
-	hp->base = NULL;
 	return err;
 }
 
@@ -157,68 +119,182 @@ static void pool_unmap(struct hostpool *hp)
 	hp->fd = -1;
 }
 
-/* Every page there is, now: later there is nobody to be told. */
-static int pool_fill(struct hostpool *hp)
-{
-	u64 page = (u64)sysconf(_SC_PAGESIZE), at;
-
-	if (fallocate(hp->fd, 0, 0, (off_t)hp->mapped))
-		return errno == ENOSPC ? -ENOMEM : -errno;
-	if (!madvise(hp->base, hp->mapped, MADV_POPULATE_WRITE))
-		return 0;
-	if (errno != EINVAL)
-		return -errno;
-	/* A kernel before 5.14: the pages exist, map them one by one. */
-	for (at = 0; at < hp->mapped; at += page)
-		WRITE_ONCE(hp->base[at], 0);
-	return 0;
-}
-
-static int pool_make_huge(struct hostpool *hp, u64 epoch, int near)
+/* Of pages that were set aside. */
+static int pool_make_huge(struct hostpool *hp, const struct hostpool_ask *ask)
 {
 	int err;
 
-	hp->mapped = ALIGN_UP(hp->bytes, HUGE_BYTES);
+	hp->mapped = ALIGN_UP(hp->bytes, HOSTPOOL_HUGE);
 	if (kv_fault(KV_FAULT_host_huge))
 		return -ENOMEM;
-	err = pool_map(hp, epoch, MFD_HUGETLB | MFD_HUGE_2MB, near);
-	if (err)
-		return err;
-	err = pool_fill(hp);
-	if (err)
-		pool_unmap(hp);
+	hp->huge = true;
+	err = pool_map(hp, ask, MFD_HUGETLB | MFD_HUGE_2MB);
+	if (!err) {
+		err = hostpool_fill(hp, false, 0, ask->stop);
+		if (err)
+			pool_unmap(hp);
+	}
 	hp->huge = !err;
 	return err;
 }
 
-static int pool_make_small(struct hostpool *hp, u64 epoch, int near)
+static int pool_make_small(struct hostpool *hp, const struct hostpool_ask *ask)
 {
+	const bool thp = !kv_fault(KV_FAULT_host_thp);
 	int err;
 
 	hp->mapped = ALIGN_UP(hp->bytes, (u64)sysconf(_SC_PAGESIZE));
-	err = pool_map(hp, epoch, 0, near);
+	err = pool_map(hp, ask, 0);
 	if (err)
 		return err;
 	/* Heard where shmem_enabled says advise. */
-	(void)madvise(hp->base, hp->mapped, MADV_HUGEPAGE);
-	err = pool_fill(hp);
+	if (thp)
+		(void)madvise(hp->base, hp->mapped, MADV_HUGEPAGE);
+	err = hostpool_fill(hp, thp, 0, ask->stop);
 	if (err)
 		pool_unmap(hp);
 	return err;
 }
 
-static void pool_lock(struct hostpool *hp, enum kv_log_level level)
+/* ---- lock ---- */
+
+/* Raise what may be locked: root all the way, others to their hard limit. */
+static void lock_limit_raise(u64 bytes)
+{
+	struct rlimit r, want;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &r) || r.rlim_cur >= bytes)
+		return;
+	want.rlim_cur = max((u64)r.rlim_max, bytes);
+	want.rlim_max = want.rlim_cur;
+	if (!setrlimit(RLIMIT_MEMLOCK, &want))
+		return;
+	r.rlim_cur = r.rlim_max;
+	(void)setrlimit(RLIMIT_MEMLOCK, &r);
+}
+
+static bool wants_stop(int stop)
+{
+	struct pollfd p = { .fd = stop, .events = POLLIN };
+
+	return stop >= 0 && poll(&p, 1, 0) == 1;
+}
+
+/* All of it or nothing, a piece at a time: small pages take a while. */
+static int pool_lock(struct hostpool *hp, int stop)
+{
+	u64 at;
+	int err;
+
+	/* Pages set aside as huge ones are never swapped. */
+	if (hp->huge)
+		return 0;
+	if (kv_fault(KV_FAULT_host_lock))
+		return -EPERM;
+	lock_limit_raise(hp->mapped);
+	for (at = 0; at < hp->mapped; at += LOCK_PIECE) {
+		if (wants_stop(stop))
+			return -ECANCELED;
+		if (!mlock(hp->base + at, min(LOCK_PIECE, hp->mapped - at)))
+			continue;
+		err = -errno;
+		munlock(hp->base, hp->mapped);
+		return err;
+	}
+	return 0;
+}
+
+/* ---- what was had ---- */
+
+static void pool_look(struct hostpool *hp)
+{
+	FILE *f = fopen("/proc/self/smaps", "re");
+
+	memset(&hp->found, 0, sizeof(hp->found));
+	if (!f) {
+		pr_warn("host pool: /proc/self/smaps cannot be read (%s): what pages it has is not known",
+			strerror(errno));
+		return;
+	}
+	hostpool_look(f, hp->base, hp->mapped, &hp->found);
+	fclose(f);
+	hp->locked = hp->found.locked >= hp->mapped;
+}
+
+/* What is left of a mapping when its whole huge pages are taken away. */
+static u64 pool_tail(const struct hostpool *hp)
+{
+	return hp->mapped % HOSTPOOL_HUGE;
+}
+
+static void warn_small(const struct hostpool *hp, enum kv_log_level level,
+		       int why)
+{
+	const u64 huge = hp->found.hugetlb + hp->found.thp;
+	const u64 pages = DIV_ROUND_UP(hp->bytes, HOSTPOOL_HUGE);
+	u64 small = hp->mapped > huge ? hp->mapped - huge : 0, nr;
+	struct memory_room m;
+
+	if (hp->huge || small <= pool_tail(hp))
+		return;
+	memory_look(&m, "");
+	nr = pages + (m.huge_total - m.huge_free) / HOSTPOOL_HUGE;
+	nr = max(nr, m.huge_total / HOSTPOOL_HUGE);
+	kv_log(level, "host pool: %llu huge pages of 2M cannot be had (%s), %llu MiB of it lie on ordinary ones, which make disks up to three times slower: sysctl vm.nr_hugepages=%llu, or echo advise >" SHMEM_ENABLED,
+	       (unsigned long long)pages, strerror(-why),
+	       (unsigned long long)(small >> 20), (unsigned long long)nr);
+}
+
+/* Set aside for nothing: nobody else gets them. */
+static void warn_unused(const struct hostpool *hp, enum kv_log_level level)
+{
+	const u64 pages = DIV_ROUND_UP(hp->bytes, HOSTPOOL_HUGE);
+	struct memory_room m;
+
+	memory_look(&m, "");
+	if (hp->huge || !m.huge_free)
+		return;
+	kv_log(level, "host pool: %llu MiB were set aside as huge pages, too few for it, and stay unused: sysctl vm.nr_hugepages=%llu, or 0",
+	       (unsigned long long)(m.huge_free >> 20), (unsigned long long)
+	       (pages + (m.huge_total - m.huge_free) / HOSTPOOL_HUGE));
+}
+
+static void warn_unlocked(const struct hostpool *hp, enum kv_log_level level,
+			  int why)
 {
 	char size[32];
 
-	/* Pages set aside as huge ones are never swapped. */
-	hp->locked = hp->huge || (!kv_fault(KV_FAULT_host_lock) &&
-				  !mlock(hp->base, hp->mapped));
-	if (!hp->locked)
-		kv_log(level, "host pool: %s cannot be locked (%s): the system may swap it: raise the limit (ulimit -l, LimitMEMLOCK=)",
-		       kv_format_size(hp->bytes, size, sizeof(size)),
-		       strerror(errno));
+	if (hp->locked)
+		return;
+	kv_log(level, "host pool: %s cannot be locked (%s): the system may swap it, and then copies wait for its disk: raise the limit (ulimit -l, LimitMEMLOCK=)",
+	       kv_format_size(hp->bytes, size, sizeof(size)), strerror(-why));
 }
+
+static const char *pages_text(const struct hostpool *hp)
+{
+	if (hp->found.hugetlb >= hp->mapped)
+		return "huge pages that were set aside";
+	if (hp->found.thp && hp->found.thp + pool_tail(hp) >= hp->mapped)
+		return "transparent huge pages";
+	return hp->found.thp ? "huge and ordinary pages" : "ordinary pages";
+}
+
+static void tell_found(const struct hostpool *hp)
+{
+	const double s = (double)max(hp->filled.ns, (u64)1000) / 1e9;
+	char size[32], node[48] = "";
+
+	if (hp->node >= 0)
+		snprintf(node, sizeof(node), ", bound to memory node %d",
+			 hp->node);
+	pr_info("host pool: %s, %s, %s%s; filled in %.1f s by %u thread%s, %.1f GiB/s",
+		kv_format_size(hp->bytes, size, sizeof(size)), pages_text(hp),
+		hp->locked ? "locked" : "not locked", node, s,
+		hp->filled.threads, hp->filled.threads == 1 ? "" : "s",
+		(double)hp->mapped / (1 << 30) / s);
+}
+
+/* ---- all of it ---- */
 
 static int pool_seal(struct hostpool *hp)
 {
@@ -229,51 +305,46 @@ static int pool_seal(struct hostpool *hp)
 		     F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
 }
 
-/* How many there must be set aside for @need more to be free. */
-static u64 huge_wanted(u64 need)
+/* A canceled one was wanted; it is no failure. */
+static int refuse(const struct hostpool *hp, int err)
 {
-	u64 nr = huge_number("nr_hugepages"), left = huge_free();
+	char size[32];
 
-	return nr + (need > left ? need - left : 0);
+	if (err == -ECANCELED)
+		return err;
+	pr_err("host pool: %s cannot be had: %s: %s",
+	       kv_format_size(hp->bytes, size, sizeof(size)), strerror(-err),
+	       err == -EFBIG ? "raise the limit on files (ulimit -f)" :
+	       "give a smaller --host-size");
+	return err;
 }
 
-int hostpool_create(struct hostpool *hp, u64 bytes, u64 epoch, int near,
-		    bool again)
+int hostpool_create(struct hostpool *hp, const struct hostpool_ask *ask)
 {
-	const enum kv_log_level level = again ? KV_LOG_DEBUG : KV_LOG_WARN;
-	const u64 pages = DIV_ROUND_UP(bytes, HUGE_BYTES);
-	char size[32];
-	int err;
+	const enum kv_log_level level = ask->again ? KV_LOG_DEBUG : KV_LOG_WARN;
+	int err, huge, lock;
 
 	memset(hp, 0, sizeof(*hp));
 	hp->fd = -1;
-	hp->bytes = bytes;
-	kv_format_size(bytes, size, sizeof(size));
-	err = pool_make_huge(hp, epoch, near);
+	hp->node = -1;
+	hp->bytes = ask->bytes;
+	huge = pool_make_huge(hp, ask);
+	err = huge;
+	if (err && err != -ECANCELED)
+		err = pool_make_small(hp, ask);
+	if (err)
+		return refuse(hp, err);
+	lock = pool_lock(hp, ask->stop);
+	err = lock == -ECANCELED ? lock : pool_seal(hp);
 	if (err) {
-		kv_log(level, "host pool: %llu huge pages of 2M cannot be had (%s): ordinary ones make disks up to three times slower: sysctl vm.nr_hugepages=%llu",
-		       (unsigned long long)pages, strerror(-err),
-		       (unsigned long long)huge_wanted(pages));
-		err = pool_make_small(hp, epoch, near);
-	}
-	if (err) {
-		pr_err("host pool: %s cannot be had: %s: %s", size,
-		       strerror(-err), err == -EFBIG ?
-		       "raise the limit on files (ulimit -f)" :
-		       "give a smaller --host-size");
-		return err;
-	}
-	pool_lock(hp, level);
-	err = pool_seal(hp);
-	if (err) {
-		pr_err("host pool: cannot be sealed: %s", strerror(-err));
 		pool_unmap(hp);
-		return err;
+		return refuse(hp, err);
 	}
-	pr_info("host pool: %s, %s pages, %s%s", size,
-		hp->huge ? "huge" : "ordinary",
-		hp->locked ? "locked" : "not locked",
-		hp->node >= 0 ? ", bound to the node of the device" : "");
+	pool_look(hp);
+	warn_small(hp, level, huge);
+	warn_unused(hp, level);
+	warn_unlocked(hp, level, lock ? lock : -ENOMEM);
+	tell_found(hp);
 	return 0;
 }
 

@@ -66,6 +66,10 @@ enum hold_kind {
 	HOLD_SWAPD_DOWN,
 	HOLD_SWAP_OLD_CQE,
 	HOLD_SWAP_DRAINED,
+
+	HOLD_SIZE,		/* no descriptor; value: bytes that a share or
+				 * auto came to in the first life; index 0
+				 * device pool, 1 host pool */
 };
 
 /**

@@ -201,6 +201,7 @@ struct deposit {
 	int	lock;		/* handed over by hold, -1: none */
 	int	listen[3];
 	u64	last_epoch;
+	u64	size[2];	/* HOLD_SIZE by index, 0: none */
 	struct {
 		int	fd;
 		u64	value;
@@ -236,6 +237,9 @@ struct deposit {
 struct daemon {
 	struct kvmm_options	opt;
 	struct core_config	cfg;
+	u64			pool_size;	/* what the options come to */
+	u64			host_size;
+	struct hostpool_numa	host_numa;
 	u32			nr_extents;
 	u64			epoch;
 	u64			start_ns;
@@ -433,6 +437,11 @@ u64 limits_records(const struct daemon *d);
 int __must_check limits_memory(struct daemon *d);
 bool log_allowed(void);
 bool log_life_allowed(void);
+
+/* limits_size.c */
+u64 limits_share(const struct kv_amount *a, const struct memory_room *m,
+		 u64 taken, u64 huge, u64 unit);
+int __must_check limits_sizes(struct daemon *d);
 
 /* closer.c */
 void conn_close(struct daemon *d, int fd);

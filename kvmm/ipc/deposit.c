@@ -152,6 +152,10 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 	case HOLD_EPOCH:
 		p->last_epoch = r->value;
 		break;
+	case HOLD_SIZE:
+		if (r->index < ARRAY_SIZE(p->size))
+			p->size[r->index] = r->value;
+		break;
 	case HOLD_SWAP_AREA:
 		if (r->index >= ARRAY_SIZE(p->area))
 			break;

@@ -84,6 +84,7 @@ int limits_memory(struct daemon *d)
 	const bool host = d->cfg.host_bytes != 0;
 	u64 records = limits_records(d), need, avail;
 	u64 pools = d->cfg.pool_bytes;
+	struct memory_room m;
 
 	if (host)
 		pools += hostpool_needs(d->cfg.host_bytes);
@@ -98,9 +99,10 @@ int limits_memory(struct daemon *d)
 	kv_format_size(ALIGN_UP(records, 1ull << 20), arena,
 		       sizeof(arena));
 	kv_format_size(avail & ~((1ull << 20) - 1), room, sizeof(room));
-	pr_err("%s of %s and %s of records for %s do not fit the %s of memory that are available: give a smaller --pool-size%s, or a larger --min-token-bytes (now %u)",
+	memory_look(&m, "");
+	pr_err("%s of %s and %s of records for %s do not fit the %s of memory that are available%s%s: give a smaller --pool-size%s, or a larger --min-token-bytes (now %u)",
 	       host ? "pools" : "a pool", pool, arena, host ? "them" : "it",
-	       room, host ? ", --host-size or --area-max" : "",
+	       room, *m.group ? " in the control group " : "", m.group, host ? ", --host-size or --area-max" : "",
 	       d->cfg.min_token_bytes);
 	return -ENOMEM;
 }

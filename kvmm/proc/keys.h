@@ -44,12 +44,18 @@
 	x("Extentsize", p->extent_size,					\
 	  "one extent")
 
-/* meminfo: the lower tiers; `h` is the host pool's view, `s` the areas' sum. */
+/*
+ * meminfo: the lower tiers; `h` is the host pool's view, `g` what its pages
+ * were found to be, `s` the areas' sum.
+ */
 #define MEMINFO_TIERS(x)						\
 	x("HostTotal", h->total, "the host pool")			\
 	x("HostFree", tier_free(h), "of it, in no use; ends of spans count as free") \
 	x("HostUsed", h->used, "of it, slots that hold content")	\
 	x("HostLimbo", h->limbo, "of it, slots that a copy or I/O is to fill") \
+	x("HostHugetlb", g->hugetlb, "of its memory, in huge pages that were set aside") \
+	x("HostShmemHuge", g->thp, "of its memory, in transparent huge pages") \
+	x("HostLocked", g->locked, "of its memory, never written to the system's swap") \
 	x("SwapTotal", s->total, "all swap areas")			\
 	x("SwapFree", tier_free(s), "of them, in no use; ends of spans count as free") \
 	x("SwapUsed", s->used, "of them, slots that hold content")	\

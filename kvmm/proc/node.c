@@ -109,12 +109,16 @@ static void areas_sum(const struct proc_node *n, struct core_tier_view *sum)
 
 int show_meminfo(const struct proc_ctx *ctx)
 {
+	static const struct hostpool_found none;
 	const struct core_pool_view *p = &ctx->proc->node.pool;
+	const struct hostpool_found *g = ctx->proc->src.host;
 	const struct core_tier_view *h;
 	struct core_tier_view areas, *s = &areas;
 	struct seq_file *m = ctx->m;
 	u64 sum = 0;
 
+	if (!g)
+		g = &none;
 	h = &ctx->proc->node.tier[CORE_POOL_HOST];
 	areas_sum(&ctx->proc->node, s);
 

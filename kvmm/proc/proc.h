@@ -24,6 +24,7 @@
 #include <kvmm/types.h>
 
 #include "kvmm/core/core.h"
+#include "kvmm/dev/hostpool.h"
 
 #define PROC_REQ_MAX		4096	/* bytes of a request, newline included */
 #define PROC_HEAD_MAX		512	/* bytes of the first line of an answer */
@@ -94,6 +95,7 @@ struct proc_swap_info {
  * @now:          CLOCK_MONOTONIC in nanoseconds; NULL: the system's clock
  * @idle_ns:      time that the thread of the core has spent asleep; NULL: 0
  * @arg:          first argument of all of these
+ * @host:         what the host pool's pages are; NULL: there is none
  * @backend:      "host" or "cuda"
  * @socket:       path of the attach socket
  * @start_ns:     CLOCK_MONOTONIC when the daemon started
@@ -113,6 +115,7 @@ struct proc_source {
 	u64		(*now)(void *arg);
 	u64		(*idle_ns)(void *arg);
 	void		*arg;
+	const struct hostpool_found *host;
 	const char	*backend;
 	const char	*socket;
 	u64		start_ns;

@@ -17,6 +17,7 @@ static char pattern[TF_EXTENT * 2], back[TF_EXTENT * 2];
 
 static void setup(void)
 {
+	struct hostpool_ask ask = { .epoch = 1, .near = -1, .stop = -1 };
 	u32 i;
 
 	tf_setup();
@@ -26,8 +27,8 @@ static void setup(void)
 	for (i = 0; i < TF_EXTENTS; i++)
 		ck_assert_int_eq(host_dev_ops.extent_create(&td->dev, i, 1,
 				 &td->extent_fds[i].fd), 0);
-	ck_assert_int_eq(hostpool_create(&td->host, td->cfg.host_bytes, 1, -1, false),
-			 0);
+	ask.bytes = td->cfg.host_bytes;
+	ck_assert_int_eq(hostpool_create(&td->host, &ask), 0);
 	ck_assert_int_eq(copier_init(td), 0);
 	ck_assert_int_eq(copier_start(td), 0);
 	for (i = 0; i < sizeof(pattern); i++)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory.h - how much memory there is, and how much of it is left
+ */
+#ifndef KVMM_DEV_MEMORY_H
+#define KVMM_DEV_MEMORY_H
+
+#include <kvmm/types.h>
+
+#define DEV_SPARE_BYTES	(64ull << 20)
+
+/**
+ * struct memory_room - what this process may still take, and of how much
+ * @total:      bytes of the machine, or the least limit of a control group
+ * @available:  bytes that can be taken now without pushing anybody out
+ * @group:      control group that leaves so little, "": the machine does
+ * @huge_free:  bytes in pages of 2 MiB that were set aside, that nobody has
+ *              and nobody was promised
+ * @huge_total: bytes in such pages
+ */
+struct memory_room {
+	u64	total;
+	u64	available;
+	char	group[256];
+	u64	huge_free;
+	u64	huge_total;
+};
+
+/**
+ * memory_look() - ask the kernel
+ * @root: put before every path: "", or a tree of files that a test made
+ *
+ * What cannot be read sets no bound; without /proc/meminfo all is there.
+ */
+void memory_look(struct memory_room *m, const char *root);
+
+/* dev_memory_available() - bytes that this process could still take of RAM */
+u64 dev_memory_available(void);
+
+/**
+ * dev_memory_admit() - may @bytes of shared memory be filled now?
+ *
+ * The kernel fills a memfd until nothing is left and then kills somebody, so
+ * whoever makes one asks first.
+ *
+ * Return: 0, or -ENOMEM when they would not leave DEV_SPARE_BYTES.
+ */
+int __must_check dev_memory_admit(u64 bytes);
+
+#endif /* KVMM_DEV_MEMORY_H */
