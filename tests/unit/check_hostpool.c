@@ -211,6 +211,13 @@ START_TEST(test_threads)
 }
 END_TEST
 
+/* With these mlock() does nothing, and says that it did. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MLOCK_WORKS	false
+#else
+#define MLOCK_WORKS	true
+#endif
+
 /* Root raises its limit; others have theirs, and are told. */
 START_TEST(test_lock_limit)
 {
@@ -226,8 +233,8 @@ START_TEST(test_lock_limit)
 	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &r), 0);
 	ck_assert_uint_ge(r.rlim_cur, min(old.rlim_max, (rlim_t)1 << 20));
 	if (old.rlim_max >= 1u << 20) {
-		ck_assert(hp.locked);
-		ck_assert_uint_eq(hp.found.locked, 1u << 20);
+		ck_assert(hp.locked == MLOCK_WORKS);
+		ck_assert_uint_eq(hp.found.locked, MLOCK_WORKS << 20);
 	}
 	hostpool_destroy(&hp);
 }
