@@ -38,6 +38,7 @@
 #   runtime/**.c, kernels/{,ref,cpu}/*.c, kvmm/lib/*.c      -> kvrt
 #   tests/unit/check_X.c        -> tests/check_X, with libcheck and all of the above
 #   tests/integration/it_X.c    -> tests/it_X, with the other .c files beside it
+#   tests/preload/X.c           -> tests/X.so, to be preloaded by tests
 #   tests/sim/*.c               -> tests/sim
 #   tests/bench/bench_X.c       -> tests/bench_X, with the other .c files beside it
 # A program whose main() is not there is left out.
@@ -123,6 +124,7 @@ UNIT_SRCS   := $(sort $(wildcard tests/unit/check_*.c))
 IT_SRCS     := $(sort $(wildcard tests/integration/it_*.c))
 BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 SIM_SRCS    := $(sort $(wildcard tests/sim/*.c))
+PRELOAD_SRCS := $(sort $(wildcard tests/preload/*.c))
 REPORT_SRC  := $(wildcard tests/bench/report.c)
 UNIT_SHARED  := $(sort $(filter-out $(UNIT_SRCS),$(wildcard tests/unit/*.c)))
 IT_SHARED    := $(sort $(filter-out $(IT_SRCS),$(wildcard tests/integration/*.c)))
@@ -131,7 +133,7 @@ BENCH_SHARED := $(sort $(filter-out $(BENCH_SRCS) $(REPORT_SRC),$(wildcard tests
 PROG_SRCS := $(sort $(wildcard kvmm/main.c) $(DAEMON_SRCS) $(HOLD_SRCS) $(LIB_SRCS) \
 	       $(TOOL_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
 TEST_SRCS := $(sort $(UNIT_SRCS) $(UNIT_SHARED) $(IT_SRCS) $(IT_SHARED) $(SIM_SRCS) \
-	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC))
+	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(PRELOAD_SRCS))
 
 # Files with a main() are the heads of programs and stay out of the archives.
 MAINS := $(shell grep -lE '^int main[[:punct:]]' $(PROG_SRCS) /dev/null 2>/dev/null)
@@ -219,7 +221,8 @@ endif
 # More flags for the core, for `make coverage`.
 CORE_CFLAGS :=
 cc_flags = $(CC_LINE) $(if $(filter kernels/%,$<),$(KERN_CFLAGS)) \
-	   $(if $(filter kvmm/core/%,$<),$(CORE_CFLAGS)) -MMD -MP
+	   $(if $(filter kvmm/core/%,$<),$(CORE_CFLAGS)) \
+	   $(if $(filter tests/preload/%,$<),-fPIC -fno-sanitize=all) -MMD -MP
 define cc_object
 	$(call say,CC,$(@:$(B)/obj/%=%))
 	@mkdir -p $(@D)
@@ -301,7 +304,8 @@ IT_PROGS    := $(patsubst tests/integration/%.c,$(B)/tests/%,$(IT_SRCS))
 BENCH_PROGS := $(patsubst tests/bench/%.c,$(B)/tests/%,$(BENCH_SRCS))
 SIM_PROG    := $(if $(SIM_SRCS),$(B)/tests/sim)
 REPORT_PROG := $(if $(REPORT_SRC),$(B)/tests/bench-report)
-TEST_PROGS  := $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(REPORT_PROG)
+PRELOADS    := $(patsubst tests/preload/%.c,$(B)/tests/%.so,$(PRELOAD_SRCS))
+TEST_PROGS  := $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(REPORT_PROG) $(PRELOADS)
 
 $(UNIT_PROGS): $(B)/tests/%: $(B)/obj/tests/unit/%.o $(call objs,$(UNIT_SHARED))
 $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call objs,$(IT_SHARED))
@@ -312,6 +316,9 @@ $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG): $(TEST_ARCHIVES) $(B)/.sou
 	$(call link,$(LIBS_tests))
 $(REPORT_PROG): $(call objs,$(REPORT_SRC)) $(B)/.sources
 	$(call link,$(LIBS_report))
+$(PRELOADS): $(B)/tests/%.so: $(B)/obj/tests/preload/%.o $(B)/.sources
+	$(call link,-shared -ldl)
+$(PRELOADS): SAN :=
 
 # -------------------------------------------------------------------- targets
 
