@@ -11,13 +11,16 @@
  * keeps a reference count in a record of the same 64 bytes, requests beside
  * reading and copying as many bytes as their arguments, results and tables
  * have.  A ratio far above the last one seen is a regression, whatever the
- * machine does.
+ * machine does.  Where vLLM can be had (KVMM_VLLM names a checkout, or it is
+ * installed), grants and hits of the cache stand beside those of its block
+ * pool too.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kvmm/core/internal.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/vllm.h"
 
 #define ROUNDS		9
 #define EXTENT		(64ull << 20)
@@ -28,6 +31,10 @@
 #define SEQS		1024u
 #define TABLES		8192u
 #define EVENTS		4096u
+#define CACHED		256u
+#define HIT_ROUNDS	4096u
+#define VLLM_PAIRS	(1u << 15)	/* fewer: Python */
+#define VLLM_HIT_ROUNDS	128u
 
 /* ---- the smallest shell ---- */
 
@@ -222,6 +229,14 @@ static void compute(u64 seq, u32 tokens)
 	}
 }
 
+static u64 seq_computed(u32 tokens)
+{
+	u64 seq = seq_ready(tokens, BT, 77);
+
+	compute(seq, tokens);
+	return seq;
+}
+
 static void close_all(const u64 *seqs, u32 nr)
 {
 	memcpy(args, seqs, 8 * nr);
@@ -322,16 +337,126 @@ static void duel_report(const struct duel *d, const char *name,
 	       ROUNDS);
 }
 
+static const char *vllm;	/* its name, where it can be had */
+
+/* @d again, beside vLLM's rounds. */
+static void vllm_report(const struct duel *d, const double *rounds,
+			const char *name)
+{
+	struct bench_figure f = {
+		.value = bench_median(d->ours, ROUNDS), .unit = "ns",
+		.peer = vllm, .peer_value = bench_median(rounds, ROUNDS),
+	};
+	char text[64];
+	double lo, hi;
+
+	if (!vllm)
+		return;
+	snprintf(text, sizeof(text), "%s_vllm", name);
+	f.name = text;
+	bench_report(&f);
+	bench_range(rounds, ROUNDS, &lo, &hi);
+	printf("%-28s %.0f to %.0f ns over %u rounds of vLLM\n", text, lo, hi,
+	       ROUNDS);
+}
+
 static void bench_grants(u32 batch, const char *name, double aim)
 {
+	double theirs[ROUNDS];
 	struct duel d;
 	u32 r;
 
 	for (r = 0; r < ROUNDS; r++) {
 		d.ours[r] = pairs(core_room, core_get, core_put, batch);
 		d.peer[r] = pairs(plain_room, plain_get, plain_put, batch);
+		if (vllm)
+			theirs[r] = vllm_pairs(VLLM_PAIRS / batch, batch);
 	}
 	duel_report(&d, name, "ns", "free list and count", aim);
+	vllm_report(&d, theirs, name);
+}
+
+/* ---- hits ---- */
+
+/* The names and ids of what the index holds and nobody uses. */
+struct cached {
+	u64	hash[CACHED][2];
+	u32	ids[CACHED][BT];
+	u32	blk[CACHED];
+	u32	nr;
+};
+
+static void cached_find(struct cached *all)
+{
+	u32 i;
+
+	all->nr = 0;
+	for (i = 0; i < BLOCKS && all->nr < CACHED; i++) {
+		if (core->blocks[i].state != BLK_CACHED)
+			continue;
+		memcpy(all->hash[all->nr], index_name(core, i), 16);
+		memcpy(all->ids[all->nr], block_ids(core, i), 4 * BT);
+		all->blk[all->nr++] = i;
+	}
+	if (all->nr != CACHED)
+		bench_die("only %u blocks are cached", all->nr);
+}
+
+/* Nanoseconds of finding a cached block, taking it and giving it back. */
+static double hits(const struct cached *all)
+{
+	u64 from = bench_ticks();
+	u32 r, i, blk;
+
+	for (r = 0; r < HIT_ROUNDS; r++)
+		for (i = 0; i < CACHED; i++) {
+			blk = index_lookup(core, dom, all->hash[i],
+					   all->ids[i]);
+			if (blk != all->blk[i])
+				bench_die("a cached block is not found");
+			block_map(core, blk);
+			block_unmap(core, blk);
+		}
+	return (double)(bench_ticks() - from) * bench_tick_ns() /
+	       ((double)HIT_ROUNDS * CACHED);
+}
+
+/* The same without finding anything: an array, its order and a count. */
+static double plain_hits(const struct cached *all)
+{
+	u64 from = bench_ticks();
+	u32 r, i;
+
+	for (r = 0; r < HIT_ROUNDS; r++)
+		for (i = 0; i < CACHED; i++) {
+			u32 blk = all->blk[i];
+
+			plain[blk].refcount++;
+			__asm__ volatile("" : : : "memory");
+			plain[blk].refcount--;
+			__asm__ volatile("" : : : "memory");
+		}
+	return (double)(bench_ticks() - from) * bench_tick_ns() /
+	       ((double)HIT_ROUNDS * CACHED);
+}
+
+static void bench_hits(void)
+{
+	static struct cached all;
+	double theirs[ROUNDS];
+	struct duel d;
+	u32 r;
+
+	close_all((u64[]){ seq_computed(CACHED * BT) }, 1);
+	cached_find(&all);
+	for (r = 0; r < ROUNDS; r++) {
+		d.ours[r] = hits(&all);
+		d.peer[r] = plain_hits(&all);
+		if (vllm)
+			theirs[r] = vllm_hits(VLLM_HIT_ROUNDS);
+	}
+	duel_report(&d, "core_cache_hit", "ns", "a count in an array", 0);
+	vllm_report(&d, theirs, "core_cache_hit");
 }
 
 /* ---- requests ---- */
@@ -395,13 +520,12 @@ static void bench_fork(u32 blocks, u32 nr, const char *name)
 {
 	const u64 table = blocks * (sizeof(kv_pte_t) + sizeof(u32));
 	struct kvmm_fork_arg *a = (void *)args;
-	u64 seq = seq_ready(blocks * BT - 8, 16, 77);
+	u64 seq = seq_computed(blocks * BT - 8);
 	struct kvmm_open_res *res = (void *)results;
 	static u64 kids[64];
 	struct duel d;
 	u32 r, i;
 
-	compute(seq, blocks * BT - 8);
 	for (r = 0; r < ROUNDS; r++) {
 		u64 from;
 
@@ -444,12 +568,14 @@ int main(void)
 
 	for (i = 0; i < BLOCKS; i++)
 		plain[i].next = (i + 1) % BLOCKS;
+	vllm = vllm_start(BLOCKS);
 	start();
 	report_metadata();
 	/* All memory made, and mapped, before anything is timed. */
 	close_all((u64[]){ seq_ready(BLOCKS / 2 * BT, 0, 5) }, 1);
 	bench_grants(1, "core_grant_pair", 50);
 	bench_grants(BATCH, "core_grant_pair_256", 20);
+	bench_hits();
 	bench_step(1, "core_step_1", 0);
 	bench_step(64, "core_step_64", 0);
 	bench_step(256, "core_step_256", 20);
