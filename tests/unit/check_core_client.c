@@ -400,6 +400,11 @@ START_TEST(test_detached_client_may_live_on)
 		sh_tick(1000);
 		ck_assert_uint_eq(sh_state(other, seq), KVMM_SEQ_WAITING);
 		ck_assert_uint_eq(sh.nr_releases, 0);
+		/* Until it ends. */
+		SH_CORE(core_ghost_gone(sh.core, sh.now,
+					sh.cl[cl].info.tenant));
+		sh_settle();
+		ck_assert_uint_eq(sh_state(other, seq), KVMM_SEQ_READY);
 	} else {
 		sh_die(cl);
 		sh_quiet(cl);

@@ -496,6 +496,98 @@ START_TEST(test_longest_waiter_under_endless_load)
 }
 END_TEST
 
+/* ---- the longest waiter and what its domain has ---- */
+
+/*
+ * Three domains in 4 spans: "rich" runs one sequence in a span, "third" holds
+ * the other three spans, so that one of "rich" and one of "poor" wait, the one
+ * of "rich" for longer.  Nobody who runs is past its time, for they are of a
+ * high priority and never idle.
+ */
+struct rivals {
+	u32	rich, poor, third;
+	u64	runs, holds;		/* of rich, of third */
+	u64	rich_waits, poor_waits;
+};
+
+/* A step of which nothing comes. */
+static void idle_step(u32 client, u64 seq)
+{
+	u32 at = sh_status(client, seq)->valid_len;
+
+	ck_assert_int_eq(sh_begin(client, seq, at, 1), 0);
+	ck_assert_int_eq(sh_end_empty(client, sh.cl[client].step), 0);
+}
+
+static void rivals_tick(struct rivals *r, u32 ms)
+{
+	for (; ms; ms -= 10) {
+		idle_step(r->rich, r->runs);
+		idle_step(r->third, r->holds);
+		sh_tick(10);
+	}
+}
+
+static void rivals_start(struct rivals *r)
+{
+	sh_stop();
+	sh_config(4);
+	sh_start();
+	r->rich = sh_attach(1, "rich");
+	r->poor = sh_attach(1, "poor");
+	r->third = sh_attach(1, "third");
+	sh_warm(r->rich);
+	r->runs = open_prio(r->rich, 40, 8, 9, 1000);
+	r->holds = open_prio(r->third, 170, 20, 9, 5000);
+	sh_compute(r->rich, r->runs, 0, 40, 1000);
+	sh_compute(r->third, r->holds, 0, 170, 5000);
+	r->rich_waits = open_prio(r->rich, 100, 0, 0, 20000);
+	rivals_tick(r, 10);
+	r->poor_waits = open_prio(r->poor, 100, 0, 0, 30000);
+	ck_assert_uint_eq(sh_state(r->rich, r->rich_waits), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(sh_state(r->poor, r->poor_waits), KVMM_SEQ_WAITING);
+}
+
+/* What everybody waits for becomes cache; there is room for one of them. */
+static void rivals_decide(struct rivals *r)
+{
+	ck_assert_uint_eq(sh_state(r->rich, r->rich_waits), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(sh_state(r->poor, r->poor_waits), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_close(r->third, r->holds), 0);
+}
+
+/*
+ * Both wait past their time; that is usual where all want more than there is,
+ * and there who has less of it comes first.
+ */
+START_TEST(test_share_before_a_usual_wait)
+{
+	struct rivals r;
+
+	rivals_start(&r);
+	rivals_tick(&r, 300);
+	rivals_decide(&r);
+	ck_assert_uint_eq(sh_state(r.poor, r.poor_waits), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(r.rich, r.rich_waits), KVMM_SEQ_WAITING);
+}
+END_TEST
+
+/*
+ * After a wait that is not usual even there the longest comes first.  The other
+ * steps aside, so nobody is held back for it: else neither had a turn.
+ */
+START_TEST(test_unusual_wait_before_share)
+{
+	struct rivals r;
+
+	rivals_start(&r);
+	rivals_tick(&r, 1000);
+	rivals_decide(&r);
+	ck_assert_uint_eq(sh_state(r.rich, r.rich_waits), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(r.poor, r.poor_waits), KVMM_SEQ_WAITING);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_reclaim");
@@ -522,6 +614,8 @@ int main(void)
 	tcase_add_test(tc, test_longest_waiter_behind_a_mute_one);
 	tcase_add_test(tc, test_longest_waiter_before_an_idle_one);
 	tcase_add_test(tc, test_longest_waiter_under_endless_load);
+	tcase_add_test(tc, test_share_before_a_usual_wait);
+	tcase_add_test(tc, test_unusual_wait_before_share);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

@@ -2,6 +2,7 @@
 /*
  * check_core_seq.c - handles, forks, states and what is published of them
  */
+#include "kvmm/core/internal.h"
 #include "tests/unit/core_shell.h"
 
 static u32 cl;
@@ -45,6 +46,58 @@ START_TEST(test_generations)
 		ck_assert_int_eq(sh_close(cl, seen[i]), -ENOENT);
 	}
 	ck_assert_uint_eq(KVMM_SEQ_INDEX(seen[0]), KVMM_SEQ_INDEX(seen[7]));
+}
+END_TEST
+
+/* After the last generation comes the first; 0 is in no handle, it means none. */
+START_TEST(test_generation_wraps)
+{
+	u64 seq, last, first;
+	u32 i;
+
+	seq = sh_ready(cl, 20, 4, 0);
+	i = KVMM_SEQ_INDEX(seq);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	sh.core->seqs[cl * SH_SEQS + i].generation = UINT32_MAX;
+	last = sh_ready(cl, 20, 4, 0);
+	ck_assert_uint_eq(last, KVMM_SEQ(i, UINT32_MAX));
+	ck_assert_int_eq(sh_close(cl, seq), -ENOENT);
+	ck_assert_int_eq(sh_close(cl, last), 0);
+	first = sh_ready(cl, 20, 4, 0);
+	ck_assert_uint_eq(first, KVMM_SEQ(i, 1));
+	ck_assert_uint_eq(sh_status(cl, first)->generation, 1);
+	ck_assert_int_eq(sh_close(cl, last), -ENOENT);
+	ck_assert_int_eq(sh_close(cl, KVMM_SEQ(i, 0)), -ENOENT);
+	ck_assert_int_eq(sh_close(cl, first), 0);
+}
+END_TEST
+
+/* Those of blocks only have to differ from the one before: 0 is as good as any. */
+START_TEST(test_block_generations_wrap)
+{
+	struct core *c = sh.core;
+	u64 seq;
+	u32 i, n, wrapped = 0;
+	int err;
+
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
+		c->blocks[i].generation = UINT32_MAX;
+	for (n = 0; n < 3; n++) {
+		seq = sh_ready(cl, 100, 4, 9000 * n);
+		ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 0);
+		sh_compute(cl, seq, 0, 100, 9000 * n);
+		ck_assert_int_eq(sh_close(cl, seq), 0);
+		seq = sh_ready(cl, 100, 4, 9000 * n);
+		ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 96);
+		ck_assert_int_eq(sh_close(cl, seq), 0);
+		SH_CORE(err = core_drop_caches(c, sh.now, sh.cl[cl].info.domain,
+					       UINT32_MAX));
+		ck_assert_int_ge(err, 0);
+		sh_settle();
+	}
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
+		wrapped += !c->blocks[i].generation;
+	ck_assert_uint_gt(wrapped, 0);
 }
 END_TEST
 
@@ -258,6 +311,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_generations);
+	tcase_add_test(tc, test_generation_wraps);
+	tcase_add_test(tc, test_block_generations_wrap);
 	tcase_add_test(tc, test_all_records);
 	tcase_add_test(tc, test_handles_are_per_client);
 	tcase_add_test(tc, test_record_of_a_life);
