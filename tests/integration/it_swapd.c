@@ -18,128 +18,27 @@
 #include <sysexits.h>
 
 #include "tests/integration/harness.h"
+#include "tests/integration/scene_drive.h"
 #include "tests/integration/swap_scenes.h"
 #include "tests/integration/throttle.h"
 
 #define SLOW_BYTES	(72u << 20)	/* enough for any scene */
 
-static char dir[128];
-static pid_t run_id;		/* of the driver: names what a test leaves */
-
-static void setup(void)
-{
-	const char *tmp = getenv("TMPDIR");
-
-	snprintf(dir, sizeof(dir), "%.80s/swapd.%d.XXXXXX", tmp ? tmp : "/tmp",
-		 (int)run_id);
-	ck_assert_ptr_nonnull(mkdtemp(dir));
-	sc_prepare(dir, getenv("KVMM_BUILD") ? getenv("KVMM_BUILD") : "build");
-}
-
-static void teardown(void)
-{
-	char cmd[300];
-
-	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
-	ck_assert_int_eq(system(cmd), 0);
-}
-
-/* The end of the log, as long as a message of libcheck may be. */
-static char *log_text(void)
-{
-	char path[300], *all;
-	size_t len;
-
-	snprintf(path, sizeof(path), "%s/log", dir);
-	all = slurp(path);
-	len = strlen(all);
-	if (len > 6000)
-		memmove(all, all + len - 6000, 6001);
-	return all;
-}
-
-static bool logged(const char *text)
-{
-	char *log = log_text();
-	bool found = strstr(log, text);
-
-	free(log);
-	return found;
-}
-
-static const char * const engine_word[] = { "auto", "uring", "sync" };
-
-static pid_t scene_spawn(const char *scene, u32 engine, u32 n)
-{
-	char number[16], seed[16], log[300];
-	char *argv[] = {
-		NULL, (char *)SCENE_OPTION, (char *)scene, dir,
-		(char *)engine_word[engine], number, seed, NULL,
-	};
-
-	snprintf(number, sizeof(number), "%u", n);
-	snprintf(seed, sizeof(seed), "%u", random_below(1000000000));
-	snprintf(log, sizeof(log), "%s/log", dir);
-	return sc_spawn(dir, argv, log);
-}
-
-/* Return: exit code of hold. */
-static int scene_wait(pid_t pid)
-{
-	int status = 0;
-
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static void scene_run(const char *scene, u32 engine, u32 n)
-{
-	int code = scene_wait(scene_spawn(scene, engine, n));
-	char *log = log_text();
-
-	ck_assert_msg(code == 0, "%s (%s) ended with %d:\n%s", scene,
-		      engine_word[engine], code, log);
-	/* A sanitizer that speaks is a failure, whoever ended with 0. */
-	ck_assert_msg(!strstr(log, "Sanitizer") && !strstr(log, "runtime error"),
-		      "%s", log);
-	free(log);
-}
-
-static bool have_uring(void)
-{
-	struct io_uring ring;
-
-	if (io_uring_queue_init(4, &ring, 0))
-		return false;
-	io_uring_queue_exit(&ring);
-	return true;
-}
-
-/* Engines by the index of a loop test; 0 where a machine lacks io_uring. */
-static u32 engine_of(int i)
-{
-	if (i == 0 && !have_uring()) {
-		printf("note: this machine has no io_uring\n");
-		return SWAPD_ENGINE_SYNC;
-	}
-	return i == 0 ? SWAPD_ENGINE_URING : SWAPD_ENGINE_SYNC;
-}
-
 START_TEST(test_roundtrip)
 {
-	scene_run("roundtrip", engine_of(_i), 64);
+	scene_run("roundtrip", scene_engine(_i), 64);
 }
 END_TEST
 
 START_TEST(test_damage)
 {
-	scene_run("damage", engine_of(_i), 0);
+	scene_run("damage", scene_engine(_i), 0);
 }
 END_TEST
 
 START_TEST(test_refused)
 {
-	scene_run("refused", engine_of(_i), 0);
+	scene_run("refused", scene_engine(_i), 0);
 }
 END_TEST
 
@@ -148,19 +47,19 @@ START_TEST(test_seam)
 	/* With io_uring a whole GiB is pinned: seconds. */
 	if (_i == 0 && by_level(1, 0, 0))
 		return;
-	scene_run("seam", engine_of(_i), 0);
+	scene_run("seam", scene_engine(_i), 0);
 }
 END_TEST
 
 START_TEST(test_areas)
 {
-	scene_run("areas", engine_of(_i), 0);
+	scene_run("areas", scene_engine(_i), 0);
 }
 END_TEST
 
 START_TEST(test_del)
 {
-	scene_run("del", engine_of(_i), by_level(5, 40, 200));
+	scene_run("del", scene_engine(_i), by_level(5, 40, 200));
 }
 END_TEST
 
@@ -183,7 +82,7 @@ START_TEST(test_full_disk)
 {
 	char small[300];
 
-	snprintf(small, sizeof(small), "%s/small", dir);
+	snprintf(small, sizeof(small), "%s/small", scene_dir);
 	ck_assert_int_eq(mkdir(small, 0700), 0);
 	if (unshare(CLONE_NEWNS) ||
 	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
@@ -208,7 +107,7 @@ static bool loop_make(const char *mkfs)
 
 	snprintf(cmd, sizeof(cmd),
 		 "truncate -s 8M '%s/disk' && %s '%s/disk' >'%s/mkfs' 2>&1 && losetup -f --show '%s/disk' 2>/dev/null",
-		 dir, mkfs, dir, dir, dir);
+		 scene_dir, mkfs, scene_dir, scene_dir, scene_dir);
 	p = popen(cmd, "r");
 	loop[0] = '\0';
 	if (!p || !fgets(loop, sizeof(loop), p))
@@ -236,7 +135,7 @@ START_TEST(test_device)
 	if (!loop_make(":"))
 		return;
 	setenv("SCENE_DEVICE", loop, 1);
-	scene_run("device", engine_of(_i), 0);
+	scene_run("device", scene_engine(_i), 0);
 	loop_free();
 }
 END_TEST
@@ -249,7 +148,7 @@ static bool loop_mount(char *at, size_t len)
 {
 	if (!loop_make("mkfs.ext4"))
 		return false;
-	snprintf(at, len, "%s/mnt", dir);
+	snprintf(at, len, "%s/mnt", scene_dir);
 	ck_assert_int_eq(mkdir(at, 0700), 0);
 	ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
@@ -305,13 +204,13 @@ END_TEST
 
 START_TEST(test_reborn)
 {
-	scene_run("reborn", engine_of(_i), 2);
+	scene_run("reborn", scene_engine(_i), 2);
 }
 END_TEST
 
 START_TEST(test_deaf)
 {
-	scene_run("deaf", engine_of(_i), 0);
+	scene_run("deaf", scene_engine(_i), 0);
 }
 END_TEST
 
@@ -334,8 +233,8 @@ END_TEST
 START_TEST(test_ended)
 {
 	scene_run("ended", SWAPD_ENGINE_AUTO, 0);
-	ck_assert(logged("swapd: error:"));
-	ck_assert(logged("it is not started again"));
+	ck_assert(scene_logged("swapd: error:"));
+	ck_assert(scene_logged("it is not started again"));
 }
 END_TEST
 
@@ -345,7 +244,7 @@ START_TEST(test_without)
 	setenv("KVMM_FAULT", _i ? "swapd_register" : "hold_ring", 1);
 	scene_run("roundtrip", SWAPD_ENGINE_AUTO, 32);
 	unsetenv("KVMM_FAULT");
-	ck_assert(logged(_i ? "cannot be registered" : "pread and pwrite"));
+	ck_assert(scene_logged(_i ? "cannot be registered" : "pread and pwrite"));
 }
 END_TEST
 
@@ -359,7 +258,7 @@ static bool slow_enter(u32 mib)
 {
 	free(groups);
 	groups = slurp("/proc/self/cgroup");
-	if (!throttle_enter(&slow, dir, mib, SLOW_BYTES))
+	if (!throttle_enter(&slow, scene_dir, mib, SLOW_BYTES))
 		return false;
 	if (slow.device[0])
 		setenv(SCENE_AREA, slow.device, 1);
@@ -390,15 +289,15 @@ START_TEST(test_reborn_slow)
 {
 	/* 8 MiB are in flight at the death, so 0.4 s must pass. */
 	setenv("SCENE_WAITS_MS", _i ? "0" : "250", 1);
-	scene_run_slow("reborn", engine_of(_i), 1, 20);
+	scene_run_slow("reborn", scene_engine(_i), 1, 20);
 	unsetenv("SCENE_WAITS_MS");
 }
 END_TEST
 
 START_TEST(test_slow)
 {
-	if (scene_run_slow("slow", engine_of(_i), 0, 3))
-		ck_assert(logged("takes longer than 500 ms"));
+	if (scene_run_slow("slow", scene_engine(_i), 0, 3))
+		ck_assert(scene_logged("takes longer than 500 ms"));
 }
 END_TEST
 
@@ -418,7 +317,7 @@ static void tally_add(struct tally *t)
 	char path[300], *log;
 	struct tally one;
 
-	log = log_text();
+	log = scene_log();
 	ck_assert_msg(strstr(log, STORM_TALLY_HEAD) &&
 		      sscanf(strstr(log, STORM_TALLY_HEAD), STORM_TALLY,
 			     &one.kills, &one.requests, &one.limbo, &one.hosts,
@@ -430,9 +329,9 @@ static void tally_add(struct tally *t)
 	t->slots += one.slots;
 	free(log);
 	/* The next storm has its own. */
-	snprintf(path, sizeof(path), "%s/area", dir);
+	snprintf(path, sizeof(path), "%s/area", scene_dir);
 	unlink(path);
-	snprintf(path, sizeof(path), "%s/log", dir);
+	snprintf(path, sizeof(path), "%s/log", scene_dir);
 	unlink(path);
 }
 
@@ -441,7 +340,7 @@ static void storms_run(struct tally *t, u32 kills)
 	u32 i;
 
 	for (i = 0; i < 2; i++) {
-		scene_run("storm", engine_of((int)i), kills);
+		scene_run("storm", scene_engine((int)i), kills);
 		tally_add(t);
 	}
 }
@@ -479,8 +378,8 @@ static int by_hand(const char *args)
 	char cmd[600];
 	int status;
 
-	snprintf(cmd, sizeof(cmd), "'%s/swapd' %s >'%s/log' 2>&1", dir, args,
-		 dir);
+	snprintf(cmd, sizeof(cmd), "'%s/swapd' %s >'%s/log' 2>&1", scene_dir, args,
+		 scene_dir);
 	status = system(cmd);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -488,12 +387,12 @@ static int by_hand(const char *args)
 START_TEST(test_by_hand)
 {
 	ck_assert_int_eq(by_hand("--help"), 0);
-	ck_assert(logged("not started by hand"));
+	ck_assert(scene_logged("not started by hand"));
 	ck_assert_int_eq(by_hand(""), EX_USAGE);
-	ck_assert(logged("start kvmm-hold"));
+	ck_assert(scene_logged("start kvmm-hold"));
 	ck_assert_int_eq(by_hand("--ctl-fd 5 --pool-fd 5 --request-fd 5 --completion-fd 5 --control-fd 5"),
 			 EX_USAGE);
-	ck_assert(logged("not started by hand"));
+	ck_assert(scene_logged("not started by hand"));
 	ck_assert_int_eq(by_hand("--nonsense"), EX_USAGE);
 	ck_assert_int_eq(by_hand("stray"), EX_USAGE);
 }
@@ -505,7 +404,7 @@ static Suite *swapd_suite(void)
 	TCase *tc = tcase_create("scenes");
 
 	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, scene_setup, scene_teardown);
 	tcase_add_loop_test(tc, test_roundtrip, 0, 2);
 	tcase_add_loop_test(tc, test_damage, 0, 2);
 	tcase_add_loop_test(tc, test_refused, 0, 2);
@@ -531,21 +430,6 @@ static Suite *swapd_suite(void)
 	return s;
 }
 
-/* What a test that failed did not clean up. */
-static void sweep(void)
-{
-	const char *tmp = getenv("TMPDIR");
-	char cmd[700];
-	int id = (int)run_id;
-
-	snprintf(cmd, sizeof(cmd),
-		 "for l in $(losetup -nO NAME,BACK-FILE 2>/dev/null | grep '/swapd\\.%d\\.' | cut -d' ' -f1); do umount $l 2>/dev/null; losetup -d $l; done; rm -rf '%.200s'/swapd.%d.*",
-		 id, tmp ? tmp : "/tmp", id);
-	if (system(cmd))
-		printf("note: something of the tests is left behind\n");
-	throttle_sweep();
-}
-
 int main(int argc, char **argv)
 {
 	SRunner *sr;
@@ -553,11 +437,11 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], SCENE_OPTION))
 		return scene_main(argc, argv);
-	run_id = getpid();
+	scene_drive_init();
 	sr = srunner_create(swapd_suite());
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
-	sweep();
+	scene_sweep();
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
