@@ -90,12 +90,32 @@ enum sd_io_state {
 	SD_IO_FREE,
 	SD_IO_PENDING,
 	SD_IO_ISSUED,
+	SD_IO_HELD,		/* by the shim */
 };
 
-/* One unfinished request; its place in the table is the tag of its id. */
+/**
+ * struct sd_xfer - what the kernel is given for a request
+ * @area_off: that of the request, unless the shim wants another
+ * @len:      likewise; 0: no transfer, and its result is 0
+ * @kind:     enum shim_kind
+ * @throw:    of the shim's dice
+ */
+struct sd_xfer {
+	u64	area_off;
+	u32	len;
+	u32	kind;
+	u64	throw;
+};
+
+/**
+ * struct sd_io - one unfinished request; its place is the tag of its id
+ * @due: the shim holds it back until then; 0: it does not
+ */
 struct sd_io {
 	struct swapd_req	req;
+	struct sd_xfer		xfer;
 	u64			issued_ns;
+	u64			due;
 	u32			state;
 	u32			next;		/* in @pending */
 	bool			slow;
@@ -153,6 +173,7 @@ struct swapd {
 	u32			reads_in_row;
 	u32			inflight;	/* given to the kernel */
 	u32			unfinished;	/* taken and not completed */
+	u32			held;		/* of these, by the shim */
 	struct sd_io		*io;		/* @entries */
 
 	pthread_mutex_t		cpl_lock;
@@ -189,6 +210,9 @@ void io_landed(struct swapd *s, u32 nr);
  * @res: bytes, or a negative errno
  */
 void io_end(struct swapd *s, struct sd_io *io, s64 res);
+
+/* Requests whose time has come are pending again. */
+void io_look_held(struct swapd *s);
 
 /* Look for requests that take too long. */
 void io_look_slow(struct swapd *s);

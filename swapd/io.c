@@ -22,6 +22,7 @@
 #include <kvmm/log.h>
 
 #include "swapd/daemon.h"
+#include "swapd/shim.h"
 #include "swapd/slot.h"
 
 #define FAIR	4	/* of so many requests one is a write, if one waits */
@@ -149,6 +150,11 @@ static int req_take(struct swapd *s, const struct swapd_req *r)
 	pthread_mutex_lock(&s->lock);
 	if (io->state == SD_IO_FREE) {
 		io->req = *r;
+		io->xfer = (struct sd_xfer){
+			.area_off = r->area_off, .len = r->len,
+			.kind = SHIM_NONE,
+		};
+		io->due = 0;
 		WRITE_ONCE(io->slow, false);
 		io->state = SD_IO_PENDING;
 		WRITE_ONCE(s->unfinished, s->unfinished + 1);
@@ -230,6 +236,55 @@ static int io_prepare(struct swapd *s, struct sd_io *io)
 	return 0;
 }
 
+/* Does the shim hold it back? */
+static bool io_hold(struct swapd *s, struct sd_io *io)
+{
+	if (!shim_on || io->due)
+		return false;
+	shim_plan(s, io);
+	if (io->due)
+		s->held++;
+	return io->due;
+}
+
+void io_look_held(struct swapd *s)
+{
+	const u64 now = sd_now_ns();
+	u32 i;
+
+	pthread_mutex_lock(&s->lock);
+	for (i = 0; s->held && i < s->entries; i++) {
+		struct sd_io *io = &s->io[i];
+
+		if (io->state != SD_IO_HELD || now < io->due)
+			continue;
+		s->held--;
+		io->state = SD_IO_PENDING;
+		queue_add(s, &s->pending[io->req.op == SWAPD_WRITE], i);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* The next one that is not held back, SD_NIL: there is none. */
+static u32 io_pick(struct swapd *s)
+{
+	struct sd_io *io;
+	u32 tag;
+
+	pthread_mutex_lock(&s->lock);
+	while ((tag = pending_pick(s)) != SD_NIL) {
+		io = &s->io[tag];
+		if (!io->due)
+			io->issued_ns = sd_now_ns();
+		io->state = SD_IO_ISSUED;
+		if (!io_hold(s, io))
+			break;
+		io->state = SD_IO_HELD;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return tag;
+}
+
 struct sd_io *io_next(struct swapd *s)
 {
 	struct sd_io *io;
@@ -237,13 +292,7 @@ struct sd_io *io_next(struct swapd *s)
 	int err;
 
 	for (;;) {
-		pthread_mutex_lock(&s->lock);
-		tag = pending_pick(s);
-		if (tag != SD_NIL) {
-			s->io[tag].state = SD_IO_ISSUED;
-			s->io[tag].issued_ns = sd_now_ns();
-		}
-		pthread_mutex_unlock(&s->lock);
+		tag = io_pick(s);
 		if (tag == SD_NIL)
 			return NULL;
 		io = &s->io[tag];
@@ -315,7 +364,11 @@ void io_end(struct swapd *s, struct sd_io *io, s64 res)
 {
 	const u64 ns = sd_now_ns() - io->issued_ns;
 	const u32 area = io->req.area;
-	int status = io_judge(s, &io->req, res);
+	int status;
+
+	if (shim_on)
+		res = shim_end(s, io, res);
+	status = io_judge(s, &io->req, res);
 
 	io_account(s, &io->req, ns);
 	if (ns > s->opt.slow_ms * 1000000ull && !READ_ONCE(io->slow))
@@ -337,7 +390,8 @@ void io_look_slow(struct swapd *s)
 		struct sd_io *io = &s->io[i];
 		struct sd_area *a = &s->area[io->req.area];
 
-		if (io->state != SD_IO_ISSUED || io->slow ||
+		if ((io->state != SD_IO_ISSUED && io->state != SD_IO_HELD) ||
+		    io->slow ||
 		    now - io->issued_ns <= limit || now < io->issued_ns)
 			continue;
 		WRITE_ONCE(io->slow, true);

@@ -34,8 +34,10 @@
 
 #include "swapd/crc32c.h"
 #include "swapd/daemon.h"
+#include "swapd/shim.h"
 
 #define SLOW_LOOK_MS	100
+#define HELD_LOOK_MS	2
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct swapd_options, __VA_ARGS__)
@@ -183,6 +185,7 @@ static void sleep_until_work(struct swapd *s)
 	if (ring_cons_look(&s->req) == 0) {
 		io_count(s, SWAPD_CNT_sleeps, 1);
 		(void)poll(p, ARRAY_SIZE(p),
+			   READ_ONCE(s->held) ? HELD_LOOK_MS :
 			   READ_ONCE(s->unfinished) ? SLOW_LOOK_MS : -1);
 	}
 	ring_sleep_finish(&s->ctl->swapd_sleeps);
@@ -198,6 +201,8 @@ static void __noreturn loop(struct swapd *s)
 
 	for (;;) {
 		work = io_take(s);
+		if (READ_ONCE(s->held))
+			io_look_held(s);
 		work += s->engine->kick(s);
 		work += s->engine->reap(s);
 		now = sd_now_ns();
@@ -226,7 +231,8 @@ int main(int argc, char **argv)
 		return EX_USAGE;
 	}
 	kv_log_init("swapd", (enum kv_log_level)s.opt.log_level);
-	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text))) {
+	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)) ||
+	    shim_init(getenv(SHIM_ENV), text, sizeof(text))) {
 		pr_err("%s", text);
 		return EX_USAGE;
 	}
@@ -235,6 +241,8 @@ int main(int argc, char **argv)
 		pr_err("swapd is not started by hand: start kvmm-hold");
 		return EX_USAGE;
 	}
+	if (shim_on)
+		pr_warn(SHIM_ENV " is set: requests are made to fail, and data to be lost: for tests alone");
 	catch_nothing();
 	code = start(&s);
 	if (code >= 0)

@@ -19,18 +19,22 @@ static struct {
 	int	fd[SWAPD_AREAS];
 } y;
 
-static s64 sync_transfer(struct swapd *s, const struct swapd_req *r)
+static s64 sync_transfer(struct swapd *s, const struct sd_io *io)
 {
+	const struct swapd_req *r = &io->req;
+	const struct sd_xfer *x = &io->xfer;
 	void *slot = s->pool + r->host_off;
 	ssize_t n;
 
+	if (!x->len)
+		return 0;
 	do {
 		if (r->op == SWAPD_READ)
-			n = pread(y.fd[r->area], slot, r->len,
-				  (off_t)r->area_off);
+			n = pread(y.fd[r->area], slot, x->len,
+				  (off_t)x->area_off);
 		else
-			n = pwrite(y.fd[r->area], slot, r->len,
-				   (off_t)r->area_off);
+			n = pwrite(y.fd[r->area], slot, x->len,
+				   (off_t)x->area_off);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
@@ -49,7 +53,7 @@ static void *sync_worker(void *arg)
 		io = io_next(s);
 		if (!io)
 			continue;
-		res = sync_transfer(s, &io->req);
+		res = sync_transfer(s, io);
 		io_landed(s, 1);
 		io_end(s, io, res);
 	}

@@ -163,20 +163,23 @@ static void uring_queue(struct swapd *s, struct sd_io *io)
 	/* Of two registered pieces a transfer can name only one. */
 	bool fixed = u.buffers && (r->host_off + r->len - 1) / SWAPD_SEAM ==
 				  r->host_off / SWAPD_SEAM;
+	const struct sd_xfer *x = &io->xfer;
 
 	if (!sqe)
 		sd_broken("the io_uring has fewer entries than it said");
-	if (fixed && r->op == SWAPD_READ)
-		io_uring_prep_read_fixed(sqe, fd, slot, r->len, r->area_off,
+	if (!x->len)
+		io_uring_prep_nop(sqe);
+	else if (fixed && r->op == SWAPD_READ)
+		io_uring_prep_read_fixed(sqe, fd, slot, x->len, x->area_off,
 					 buf);
 	else if (fixed)
-		io_uring_prep_write_fixed(sqe, fd, slot, r->len, r->area_off,
+		io_uring_prep_write_fixed(sqe, fd, slot, x->len, x->area_off,
 					  buf);
 	else if (r->op == SWAPD_READ)
-		io_uring_prep_read(sqe, fd, slot, r->len, r->area_off);
+		io_uring_prep_read(sqe, fd, slot, x->len, x->area_off);
 	else
-		io_uring_prep_write(sqe, fd, slot, r->len, r->area_off);
-	if (u.files)
+		io_uring_prep_write(sqe, fd, slot, x->len, x->area_off);
+	if (u.files && x->len)
 		sqe->flags |= IOSQE_FIXED_FILE;
 	sqe->user_data = r->id;
 }

@@ -493,6 +493,7 @@ static const struct {
 	{ "ended", scene_ended },
 	{ "deaf", scene_deaf },
 	{ "slow", scene_slow },
+	{ "faults", scene_faults },
 };
 
 int scene_main(int argc, char **argv)

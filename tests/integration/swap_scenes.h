@@ -15,6 +15,10 @@
 #define STORM_TALLY_HEAD "storm: "
 #define STORM_TALLY	STORM_TALLY_HEAD "%u kills %u requests %u limbo %u hosts %u slots"
 
+/* What a disk that lies did, and what came of it. */
+#define FAULTS_TALLY_HEAD "faults: "
+#define FAULTS_TALLY	FAULTS_TALLY_HEAD "%llu done %u requests %u right %u bad %u failed %u again %u deaths"
+
 /* A world with one area, and slots as a test likes them. */
 struct scene {
 	struct swapc	c;
@@ -71,5 +75,6 @@ void scene_reborn(struct scene *s);
 void scene_ended(struct scene *s);
 void scene_deaf(struct scene *s);
 void scene_slow(struct scene *s);
+void scene_faults(struct scene *s);
 
 #endif /* TESTS_SWAP_SCENES_H */

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * shim.c - a disk that lies: faults between swapd and the kernel, for tests
+ *
+ * Both engines transfer what struct sd_xfer says and hand the result to
+ * io_end().  So the shim needs two places: before the transfer it changes how
+ * much is transferred and where, after it what the disk says of it, and what
+ * lies on the disk or in the slot by then.
+ *
+ *	nothing is transferred	eio, enospc, lost, hollow
+ *	a part			cut, torn
+ *	somewhere else		astray_*: the same area, at a multiple of the
+ *				slot's length, never in the reserved part
+ *	something afterwards	twice, late, flip_*, rot_*: while the request is
+ *				unfinished, so its slots are still swapd's
+ *	it waits		delay: not given to the kernel before its time,
+ *				so a death of swapd finds it not issued
+ *
+ * A write never changes the host slot: others read it meanwhile.  So what
+ * turns over does so on the disk, by a transfer of the shim's own.  "late"
+ * keeps a copy of a slot as it was written; when a newer write of the same
+ * place is over, the copy lands on it.
+ *
+ * The dice depend on the seed and on the number of the request alone.  With a
+ * tally the number goes on over deaths.
+ *
+ * Context: what the engines' threads call is under @sh.lock where it needs to
+ * be; transfers of the shim's own block, which an honest swapd never does.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+#include <kvmm/opts.h>
+
+#include "swapd/daemon.h"
+#include "swapd/shim.h"
+
+#define NR_LATE		32u	/* writes that wait for a newer one */
+#define DELAY_MS	100u
+#define RATE_OF		1000u
+#define NSEC_PER_MSEC	1000000ull
+
+static const struct {
+	const char	*name;
+	const char	*text;
+	const char	*found;
+	u32		of;
+} kind_list[NR_SHIM_KINDS] = {
+#define x(_name, _of, _text, _found)					\
+	[SHIM_##_name] = { #_name, _text, _found, _of },
+	SHIM_KINDS(x)
+#undef x
+};
+
+/* A write that is to land once more. */
+struct late {
+	void	*slot;
+	u64	area_off;
+	u32	area;
+	u32	len;
+};
+
+bool shim_on;
+
+static struct {
+	u64			seed;
+	u64			rate;
+	u64			delay_ms;
+	u32			kinds;		/* a bit each */
+	struct shim_tally	*tally;
+	struct shim_tally	own;		/* where none was asked for */
+	pthread_mutex_t		lock;		/* of @late */
+	struct late		late[NR_LATE];
+	u32			next_late;
+} sh;
+
+const char *shim_kind_name(u32 kind)
+{
+	return kind < NR_SHIM_KINDS ? kind_list[kind].name : NULL;
+}
+
+const char *shim_kind_text(u32 kind)
+{
+	return kind < NR_SHIM_KINDS ? kind_list[kind].text : NULL;
+}
+
+const char *shim_kind_found(u32 kind)
+{
+	return kind < NR_SHIM_KINDS ? kind_list[kind].found : NULL;
+}
+
+/* ---- what is asked for ---- */
+
+static int take_kinds(char *list)
+{
+	char *name, *rest = NULL;
+	u32 i;
+
+	sh.kinds = 0;
+	for (name = strtok_r(list, "+", &rest); name;
+	     name = strtok_r(NULL, "+", &rest)) {
+		for (i = 0; i < NR_SHIM_KINDS; i++)
+			if (!strcmp(kind_list[i].name, name))
+				break;
+		if (i == NR_SHIM_KINDS)
+			return -EINVAL;
+		sh.kinds |= BIT(i);
+	}
+	return sh.kinds ? 0 : -EINVAL;
+}
+
+static int take_tally(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	void *p = MAP_FAILED;
+
+	if (fd < 0)
+		return -errno;
+	if (!ftruncate(fd, sizeof(*sh.tally)))
+		p = mmap(NULL, sizeof(*sh.tally), PROT_READ | PROT_WRITE,
+			 MAP_SHARED, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED)
+		return -EINVAL;
+	sh.tally = p;
+	return 0;
+}
+
+static int take_item(char *item)
+{
+	char *value = strchr(item, '=');
+
+	if (!value)
+		return -EINVAL;
+	*value++ = '\0';
+	if (!strcmp(item, "seed"))
+		return kv_parse_uint(value, &sh.seed);
+	if (!strcmp(item, "rate"))
+		return kv_parse_uint(value, &sh.rate) || sh.rate > RATE_OF ?
+		       -EINVAL : 0;
+	if (!strcmp(item, "delay"))
+		return kv_parse_uint(value, &sh.delay_ms) || !sh.delay_ms ||
+		       sh.delay_ms > 3600000 ? -EINVAL : 0;
+	if (!strcmp(item, "kinds"))
+		return take_kinds(value);
+	if (!strcmp(item, "tally"))
+		return take_tally(value);
+	return -EINVAL;
+}
+
+int shim_init(const char *spec, char *text, size_t len)
+{
+	char *all, *item, *rest = NULL, was[64];
+	int err = 0;
+
+	shim_on = false;
+	if (!spec || !*spec)
+		return 0;
+	memset(&sh, 0, sizeof(sh));
+	sh.rate = RATE_OF / 100;
+	sh.delay_ms = DELAY_MS;
+	sh.kinds = BIT(NR_SHIM_KINDS) - 1;
+	sh.tally = &sh.own;
+	pthread_mutex_init(&sh.lock, NULL);
+	all = strdup(spec);
+	if (!all)
+		return -ENOMEM;
+	for (item = strtok_r(all, ",", &rest); item && !err;
+	     item = strtok_r(NULL, ",", &rest)) {
+		snprintf(was, sizeof(was), "%s", item);
+		err = take_item(item);
+		if (err)
+			snprintf(text, len, SHIM_ENV ": '%s': write seed=N,rate=N,delay=MS,kinds=NAME+NAME,tally=FILE; names are in swapd/shim.h",
+				 was);
+	}
+	free(all);
+	shim_on = !err;
+	return err ? -EINVAL : 0;
+}
+
+/* ---- dice ---- */
+
+/* The @i-th throw for the request of number @n. */
+static u64 dice(u64 n, u64 i)
+{
+	u64 x = sh.seed * 0x9e3779b97f4a7c15ull + n * 0xbf58476d1ce4e5b9ull +
+		i * 0x94d049bb133111ebull;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return x ^ (x >> 31);
+}
+
+static void done(u32 kind)
+{
+	__atomic_fetch_add(&sh.tally->done[kind], 1, __ATOMIC_RELAXED);
+}
+
+static u32 pick_kind(u64 throw, u32 of)
+{
+	u32 fit[NR_SHIM_KINDS], n = 0, i;
+
+	for (i = 0; i < NR_SHIM_KINDS; i++)
+		if ((sh.kinds & BIT(i)) && (kind_list[i].of & of))
+			fit[n++] = i;
+	return n ? fit[throw % n] : SHIM_NONE;
+}
+
+/* ---- before ---- */
+
+/* Another place for a slot of this length; false: there is none. */
+static bool go_astray(const struct sd_area *a, struct sd_xfer *x)
+{
+	const u64 at = x->area_off - a->usable_off;
+	const u64 first = at % x->len, mine = at / x->len;
+	const u64 nr = (a->usable_bytes - first) / x->len;
+	u64 other;
+
+	if (nr < 2)
+		return false;
+	other = dice(x->throw, 2) % (nr - 1);
+	other += other >= mine;
+	x->area_off = a->usable_off + first + other * x->len;
+	return true;
+}
+
+/* From one aligned piece to all but one. */
+static u32 part_of(const struct sd_xfer *x)
+{
+	const u32 nr = x->len / SWAPD_ALIGN;
+
+	return (1 + (u32)(dice(x->throw, 2) % (nr - 1))) * SWAPD_ALIGN;
+}
+
+/* Does the request lie in its area at all?  Else it is refused as it is. */
+static bool is_inside(const struct sd_area *a, const struct swapd_req *r)
+{
+	return r->area_off >= a->usable_off && r->len <= a->usable_bytes &&
+	       r->area_off - a->usable_off <= a->usable_bytes - r->len;
+}
+
+void shim_plan(struct swapd *s, struct sd_io *io)
+{
+	const struct swapd_req *r = &io->req;
+	const struct sd_area *a = &s->area[r->area];
+	struct sd_xfer *x = &io->xfer;
+
+	x->throw = __atomic_fetch_add(&sh.tally->seen, 1, __ATOMIC_RELAXED);
+	if (READ_ONCE(sh.tally->off) ||
+	    dice(x->throw, 0) % RATE_OF >= sh.rate ||
+	    __atomic_load_n(&a->state, __ATOMIC_SEQ_CST) != SD_AREA_LIVE ||
+	    !is_inside(a, r))
+		return;
+	x->kind = pick_kind(dice(x->throw, 1),
+			    r->op == SWAPD_READ ? SHIM_R : SHIM_W);
+	switch (x->kind) {
+	case SHIM_eio:
+	case SHIM_enospc:
+	case SHIM_lost:
+	case SHIM_hollow:
+		x->len = 0;
+		break;
+	case SHIM_cut:
+	case SHIM_torn:
+		x->len = part_of(x);
+		break;
+	case SHIM_astray_write:
+	case SHIM_astray_read:
+		if (!go_astray(a, x))
+			x->kind = SHIM_NONE;
+		break;
+	case SHIM_delay:
+		done(SHIM_delay);
+		x->kind = SHIM_NONE;
+		io->due = sd_now_ns() + NSEC_PER_MSEC *
+			  (1 + dice(x->throw, 2) % sh.delay_ms);
+		break;
+	}
+}
+
+/* ---- after ---- */
+
+static bool disk_write(const struct sd_area *a, const void *buf, u64 at,
+		       u32 len)
+{
+	return pwrite(a->fd, buf, len, (off_t)at) == (ssize_t)len;
+}
+
+/* Turn a bit over that lies at @at of the area. */
+static bool disk_flip(const struct sd_area *a, u64 at, u32 bit)
+{
+	const u64 page = at & ~(u64)(SWAPD_ALIGN - 1);
+	u8 *buf = aligned_alloc(SWAPD_ALIGN, SWAPD_ALIGN);
+	bool ok = buf && pread(a->fd, buf, SWAPD_ALIGN, (off_t)page) ==
+			 (ssize_t)SWAPD_ALIGN;
+
+	if (ok) {
+		buf[at - page] ^= (u8)BIT(bit);
+		ok = disk_write(a, buf, page, SWAPD_ALIGN);
+	}
+	free(buf);
+	return ok;
+}
+
+static bool turn_over(struct swapd *s, const struct sd_io *io)
+{
+	const struct swapd_req *r = &io->req;
+	const u64 where = dice(io->xfer.throw, 2);
+	const u32 bit = (u32)(where >> 60) & 7, kind = io->xfer.kind;
+	u64 at = where % SWAPD_HEADER_BYTES;
+
+	if (kind == SHIM_flip_payload || kind == SHIM_rot_payload) {
+		if (!r->payload_len)
+			return false;
+		at = SWAPD_HEADER_BYTES + where % r->payload_len;
+	}
+	if (kind == SHIM_rot_header || kind == SHIM_rot_payload)
+		return disk_flip(&s->area[r->area], r->area_off + at, bit);
+	s->pool[r->host_off + at] ^= (u8)BIT(bit);
+	return true;
+}
+
+/* Keep what was written, for later. */
+static void late_keep(struct swapd *s, const struct swapd_req *r)
+{
+	struct late *l = &sh.late[sh.next_late++ % NR_LATE];
+
+	free(l->slot);
+	*l = (struct late){
+		.slot = aligned_alloc(SWAPD_ALIGN, r->len),
+		.area_off = r->area_off, .area = r->area, .len = r->len,
+	};
+	if (l->slot)
+		memcpy(l->slot, s->pool + r->host_off, r->len);
+}
+
+/* A newer write of the place is over: the older one lands on it. */
+static void late_land(struct swapd *s, const struct swapd_req *r)
+{
+	u32 i;
+
+	for (i = 0; i < NR_LATE; i++) {
+		struct late *l = &sh.late[i];
+
+		if (!l->slot || l->area != r->area ||
+		    l->area_off != r->area_off || l->len != r->len)
+			continue;
+		if (!READ_ONCE(sh.tally->off) &&
+		    disk_write(&s->area[l->area], l->slot, l->area_off, l->len))
+			done(SHIM_late);
+		free(l->slot);
+		l->slot = NULL;
+	}
+}
+
+static void late_write(struct swapd *s, const struct sd_io *io)
+{
+	pthread_mutex_lock(&sh.lock);
+	late_land(s, &io->req);
+	if (io->xfer.kind == SHIM_late)
+		late_keep(s, &io->req);
+	pthread_mutex_unlock(&sh.lock);
+}
+
+/* What happens when the transfer went as it was planned. */
+static s64 lie(struct swapd *s, struct sd_io *io, s64 res)
+{
+	const struct swapd_req *r = &io->req;
+	bool took = true;
+
+	switch (io->xfer.kind) {
+	case SHIM_eio:
+		res = -EIO;
+		break;
+	case SHIM_enospc:
+		res = -ENOSPC;
+		break;
+	case SHIM_torn:
+	case SHIM_lost:
+	case SHIM_hollow:
+		res = r->len;
+		break;
+	case SHIM_twice:
+		took = disk_write(&s->area[r->area], s->pool + r->host_off,
+				  r->area_off, r->len);
+		break;
+	case SHIM_flip_header:
+	case SHIM_flip_payload:
+	case SHIM_rot_header:
+	case SHIM_rot_payload:
+		took = turn_over(s, io);
+		break;
+	case SHIM_late:		/* counted when it lands */
+	case SHIM_NONE:
+		took = false;
+		break;
+	}
+	if (took)
+		done(io->xfer.kind);
+	return res;
+}
+
+s64 shim_end(struct swapd *s, struct sd_io *io, s64 res)
+{
+	const u32 kind = io->xfer.kind;
+
+	/* A fault of the disk itself comes first. */
+	if (res != (s64)io->xfer.len)
+		return res;
+	if (io->req.op == SWAPD_WRITE &&
+	    (kind == SHIM_late || kind == SHIM_NONE))
+		late_write(s, io);
+	return lie(s, io, res);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shim.h - a disk that lies: faults between swapd and the kernel, for tests
+ *
+ * KVMM_DISK_FAULTS=seed=7,rate=50,delay=400,kinds=eio+torn,tally=FILE
+ *
+ *	seed	of the dice; the same requests get the same faults
+ *	rate	of 1000 requests so many
+ *	delay	milliseconds at most
+ *	kinds	by name; without it every kind
+ *	tally	struct shim_tally in a file that outlives swapd
+ *
+ * Without the variable a request costs the load of a word more.
+ */
+#ifndef SWAPD_SHIM_H
+#define SWAPD_SHIM_H
+
+#include <kvmm/types.h>
+
+#define SHIM_ENV	"KVMM_DISK_FAULTS"
+
+#define SHIM_R		BIT(0)	/* may happen to a read */
+#define SHIM_W		BIT(1)	/* to a write */
+
+/* name, to what, what the disk does, how it is found */
+#define SHIM_KINDS(x)							\
+	x(eio,		SHIM_R | SHIM_W,				\
+	  "fails, `EIO`", "`io_errors`")				\
+	x(enospc,	SHIM_W,						\
+	  "fails, `ENOSPC`", "`io_nospace`")				\
+	x(cut,		SHIM_R | SHIM_W,				\
+	  "transfers a part, and says so", "`io_short`")		\
+	x(delay,	SHIM_R | SHIM_W,				\
+	  "begins later, up to `delay` ms", "`slow`; the deadline of kvmm") \
+	x(torn,		SHIM_W,						\
+	  "writes the first part, says all", "`bad_payload_crc`")	\
+	x(lost,		SHIM_W,						\
+	  "writes nothing, says all", "`bad_generation`, `bad_magic`")	\
+	x(hollow,	SHIM_R,						\
+	  "reads nothing, says all", "`bad_magic`")			\
+	x(astray_write,	SHIM_W,						\
+	  "writes to another slot's place", "`bad_offset` there, as `lost` here") \
+	x(astray_read,	SHIM_R,						\
+	  "reads from another slot's place", "`bad_offset`, `bad_magic`") \
+	x(twice,	SHIM_W,						\
+	  "writes twice", "harmless")					\
+	x(late,		SHIM_W,						\
+	  "an older write of the place lands after a newer one",	\
+	  "`bad_generation`, `bad_domain`")				\
+	x(flip_header,	SHIM_R,						\
+	  "reads a bit of the header wrong",				\
+	  "`bad_header_crc`, `bad_magic`")				\
+	x(flip_payload,	SHIM_R,						\
+	  "reads a bit of the payload wrong", "`bad_payload_crc`")	\
+	x(rot_header,	SHIM_W,						\
+	  "a bit of the header turns over on the disk",			\
+	  "`bad_header_crc`, `bad_magic`")				\
+	x(rot_payload,	SHIM_W,						\
+	  "a bit of the payload turns over on the disk",		\
+	  "`bad_payload_crc`")
+
+enum shim_kind {
+#define x(name, of, text, found) SHIM_##name,
+	SHIM_KINDS(x)
+#undef x
+	NR_SHIM_KINDS,
+	SHIM_NONE = NR_SHIM_KINDS,
+};
+
+/**
+ * struct shim_tally - what happened so far, over all lives of swapd
+ * @seen: requests that the dice were thrown for
+ * @off:  written by the test: no faults while it is not 0
+ * @done: faults that took place, by kind
+ */
+struct shim_tally {
+	u64	seen;
+	u64	off;
+	u64	done[NR_SHIM_KINDS];
+};
+
+struct swapd;
+struct sd_io;
+
+extern bool shim_on;
+
+/* Name and texts of a kind, for lists; NULL past the end. */
+const char *shim_kind_name(u32 kind);
+const char *shim_kind_text(u32 kind);
+const char *shim_kind_found(u32 kind);
+
+/**
+ * shim_init() - take what SHIM_ENV says, before threads exist
+ * @spec: its value, or NULL: the disk is honest
+ * @text: @len bytes for one line that says what is wrong with @spec
+ *
+ * Return: 0 or -EINVAL.
+ */
+int __must_check shim_init(const char *spec, char *text, size_t len);
+
+/**
+ * shim_plan() - throw the dice for a request that is to be issued
+ *
+ * Sets what is to be transferred, and @io->due when that is to wait.  Once for
+ * each request; its area is not held yet.
+ */
+void shim_plan(struct swapd *s, struct sd_io *io);
+
+/**
+ * shim_end() - a transfer is over; the slots still belong to it
+ * @res: of the kernel
+ *
+ * Return: what the disk says of it.
+ */
+s64 shim_end(struct swapd *s, struct sd_io *io, s64 res);
+
+#endif /* SWAPD_SHIM_H */

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_faults.c - a disk that fails, tears, misdirects, forgets and flips bits
+ *
+ * Scenes of swap_faults.c: a real kvmm-hold and swapd under a fake kvmm that
+ * knows every block.
+ *
+ * budget: 45 s, full 300 s
+ */
+#include <check.h>
+
+#include "tests/integration/harness.h"
+#include "tests/integration/scene_drive.h"
+#include "tests/integration/swap_scenes.h"
+
+#include "swapd/shim.h"
+
+/* What the scenes of one campaign saw; FAULTS_TALLY has the same order. */
+struct tally {
+	unsigned long long	done;
+	u32			requests;
+	u32			right;
+	u32			bad;
+	u32			failed;
+	u32			again;
+	u32			deaths;
+};
+
+/* "faults done:" and "faults found:" have names and numbers. */
+#define MAX_NAMES	32
+
+struct names {
+	u32	nr;
+	struct {
+		char			name[24];
+		unsigned long long	n;
+	} of[MAX_NAMES];
+};
+
+static void names_add(struct names *all, const char *log, const char *head)
+{
+	const char *p = strstr(log, head);
+	unsigned long long n;
+	char name[24];
+	int used;
+	u32 i;
+
+	ck_assert_msg(p != NULL, "no '%s':\n%s", head, log);
+	p += strlen(head);
+	while (sscanf(p, " %23[a-z_] %llu%n", name, &n, &used) == 2) {
+		p += used;
+		for (i = 0; i < all->nr && strcmp(all->of[i].name, name); i++)
+			;
+		ck_assert_uint_lt(i, MAX_NAMES);
+		if (i == all->nr)
+			snprintf(all->of[all->nr++].name, sizeof(name), "%s",
+				 name);
+		all->of[i].n += n;
+		if (*p == '\n')
+			break;
+	}
+}
+
+static unsigned long long names_get(const struct names *all, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < all->nr; i++)
+		if (!strcmp(all->of[i].name, name))
+			return all->of[i].n;
+	ck_abort_msg("%s is not counted", name);
+	return 0;
+}
+
+static void names_print(const struct names *all, const char *head)
+{
+	u32 i;
+
+	printf("total: %s", head);
+	for (i = 0; i < all->nr; i++)
+		printf(" %s %llu", all->of[i].name, all->of[i].n);
+	printf("\n");
+}
+
+static struct names did, found;
+
+static void tally_add(struct tally *t)
+{
+	char *log = scene_log();
+	struct tally one;
+
+	ck_assert_msg(strstr(log, FAULTS_TALLY_HEAD) &&
+		      sscanf(strstr(log, FAULTS_TALLY_HEAD), FAULTS_TALLY,
+			     &one.done, &one.requests, &one.right, &one.bad,
+			     &one.failed, &one.again, &one.deaths) == 7,
+		      "no tally:\n%s", log);
+	t->done += one.done;
+	t->requests += one.requests;
+	t->right += one.right;
+	t->bad += one.bad;
+	t->failed += one.failed;
+	t->again += one.again;
+	t->deaths += one.deaths;
+	names_add(&did, log, "faults done:");
+	names_add(&found, log, "faults found:");
+	free(log);
+}
+
+static void tally_print(const struct tally *t, const char *what)
+{
+	printf("total: %s: %llu faults in %u requests, swapd killed %u times: %u reads right, %u bad, %u failed transfers, %u blocks lost and computed again: 0 wrong blocks, 0 hangs, 0 slots leaked\n",
+	       what, t->done, t->requests, t->deaths, t->right, t->bad,
+	       t->failed, t->again);
+}
+
+/* The next scene begins with nothing of this one. */
+static void forget(void)
+{
+	char cmd[600];
+
+	snprintf(cmd, sizeof(cmd), "rm -f '%s/area' '%s/log' '%s/tally'",
+		 scene_dir, scene_dir, scene_dir);
+	ck_assert_int_eq(system(cmd), 0);
+}
+
+/* ---- the shim ---- */
+
+static void shim_run(struct tally *t, u32 engine, u32 faults, u32 rate,
+		     u32 delay)
+{
+	char spec[400], path[200];
+
+	snprintf(path, sizeof(path), "%s/tally", scene_dir);
+	snprintf(spec, sizeof(spec), "seed=%u,rate=%u,delay=%u,tally=%s",
+		 random_below(1000000000), rate, delay, path);
+	setenv(SHIM_ENV, spec, 1);
+	setenv("SCENE_TALLY", path, 1);
+	scene_run("faults", engine, faults);
+	unsetenv(SHIM_ENV);
+	tally_add(t);
+	forget();
+}
+
+/* Each kind took place, and each way to find one found one. */
+static void expect_all_kinds(void)
+{
+	static const char * const finds[] = {
+		"io_errors", "io_short", "io_nospace", "bad_magic",
+		"bad_header_crc", "bad_offset", "bad_generation",
+		"bad_payload_crc",
+	};
+	u32 i;
+
+	for (i = 0; i < NR_SHIM_KINDS; i++)
+		ck_assert_msg(names_get(&did, shim_kind_name(i)) > 0,
+			      "%s never took place", shim_kind_name(i));
+	for (i = 0; i < ARRAY_SIZE(finds); i++)
+		ck_assert_msg(names_get(&found, finds[i]) > 0,
+			      "%s never found any", finds[i]);
+	names_print(&did, "done:");
+	names_print(&found, "found:");
+}
+
+/* Many faults: half of all requests. */
+START_TEST(test_many_faults)
+{
+	const u32 faults = by_level(4500, 150000, 450000);
+	struct tally t = { 0 };
+
+	shim_run(&t, scene_engine(0), faults, 500, 10);
+	shim_run(&t, scene_engine(1), faults, 500, 10);
+	expect_all_kinds();
+	tally_print(&t, "a disk that lies");
+}
+END_TEST
+
+/* Few of them, so that most of what is read is right; late ones are slow. */
+START_TEST(test_rare_faults)
+{
+	const u32 faults = by_level(200, 7000, 20000);
+	struct tally t = { 0 };
+
+	shim_run(&t, scene_engine(0), faults, 30, 1200);
+	shim_run(&t, scene_engine(1), faults, 30, 1200);
+	ck_assert_uint_gt(t.right, 10 * t.bad);
+	ck_assert_uint_gt(names_get(&found, "slow"), 0);
+	tally_print(&t, "a disk that lies now and then");
+}
+END_TEST
+
+/* swapd dies among them. */
+START_TEST(test_faults_and_deaths)
+{
+	const u32 faults = by_level(300, 9500, 30000);
+	struct tally t = { 0 };
+
+	setenv("SCENE_KILLS", "1", 1);
+	shim_run(&t, scene_engine(0), faults, 200, 20);
+	shim_run(&t, scene_engine(1), faults, 200, 20);
+	unsetenv("SCENE_KILLS");
+	ck_assert_uint_gt(t.deaths, 0);
+	tally_print(&t, "a disk that lies, and deaths");
+}
+END_TEST
+
+static Suite *faults_suite(void)
+{
+	Suite *s = suite_create("faults");
+	TCase *tc = tcase_create("shim");
+
+	tcase_set_timeout(tc, 900);
+	tcase_add_checked_fixture(tc, scene_setup, scene_teardown);
+	tcase_add_test(tc, test_many_faults);
+	tcase_add_test(tc, test_rare_faults);
+	tcase_add_test(tc, test_faults_and_deaths);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(int argc, char **argv)
+{
+	SRunner *sr;
+	int failed;
+
+	if (argc > 1 && !strcmp(argv[1], SCENE_OPTION))
+		return scene_main(argc, argv);
+	scene_drive_init();
+	sr = srunner_create(faults_suite());
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	scene_sweep();
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
