@@ -71,6 +71,7 @@ enum sd_area_state {
  * @usable_off, @usable_bytes: where slots may lie
  * @dev, @ino: of the file, to find it given twice
  * @slow_told: it was said that this area is slow
+ * @told:      of what it was said that it happened: bits of counters
  */
 struct sd_area {
 	u32	state;
@@ -83,6 +84,7 @@ struct sd_area {
 	u64	dev;
 	u64	ino;
 	bool	slow_told;
+	u32	told;
 	u8	uuid[SWAPD_UUID_LEN];
 };
 

@@ -306,16 +306,39 @@ struct sd_io *io_next(struct swapd *s)
 
 /* ---- from the kernel ---- */
 
+static const char * const counter_text[NR_SWAPD_COUNTERS] = {
+#define x(name, text) [SWAPD_CNT_##name] = text,
+	SWAPD_COUNTERS(x)
+#undef x
+};
+static_assert(NR_SWAPD_COUNTERS <= 32, "a bit of sd_area.told for each");
+
+/* Count what went wrong; of each area each cause is told once. */
+static void wrong_count(struct swapd *s, const struct swapd_req *r,
+			enum swapd_counter cause, int err)
+{
+	u32 *told = &s->area[r->area].told;
+
+	io_count(s, cause, 1);
+	if (__atomic_fetch_or(told, BIT(cause), __ATOMIC_RELAXED) & BIT(cause))
+		return;
+	pr_warn("area %u has %s, the first at %" PRIu64 ": %s: told once, counted in swapstat",
+		r->area, counter_text[cause], r->area_off, strerror(-err));
+}
+
 static int transfer_failed(struct swapd *s, const struct swapd_req *r, s64 res)
 {
 	area_count(s, r->area, SWAPD_AREA_CNT_errors, 1);
 	if (res >= 0) {
-		io_count(s, SWAPD_CNT_io_short, 1);
+		wrong_count(s, r, SWAPD_CNT_io_short, -EIO);
 		return -EIO;
 	}
-	io_count(s, SWAPD_CNT_io_errors, 1);
-	if (res == -ENOSPC || res == -EDQUOT || res == -EFBIG)
-		io_count(s, SWAPD_CNT_io_nospace, 1);
+	if (res == -ENOSPC || res == -EDQUOT || res == -EFBIG) {
+		wrong_count(s, r, SWAPD_CNT_io_nospace, (int)res);
+		io_count(s, SWAPD_CNT_io_errors, 1);
+	} else {
+		wrong_count(s, r, SWAPD_CNT_io_errors, (int)res);
+	}
 	/* Whatever the kernel calls it: nobody may try it again as it is. */
 	return res == -EAGAIN || res == -EINTR || res == -ECANCELED ?
 		-EIO : (int)res;
@@ -334,7 +357,7 @@ static int io_judge(struct swapd *s, const struct swapd_req *r, s64 res)
 	}
 	if (slot_check(s->pool + r->host_off, r, s->area[r->area].uuid,
 		       &wrong)) {
-		io_count(s, wrong, 1);
+		wrong_count(s, r, wrong, -EBADMSG);
 		area_count(s, r->area, SWAPD_AREA_CNT_bad, 1);
 		return -EBADMSG;
 	}
