@@ -93,6 +93,13 @@ static void io_finish(struct daemon *d, u64 now, struct swap_io *io, int status)
 	core_io_done(d->core, now, id, status);
 }
 
+/* A disk failed it: the control thread looks whether that is too often. */
+static void note_failure(struct daemon *d)
+{
+	WRITE_ONCE(d->swap.failed, d->swap.failed + 1);
+	d->mm_kick = true;
+}
+
 /* Nobody has it any more and nothing of it moves: the next swapd gets it. */
 static void io_again(struct daemon *d, u64 now, struct swap_io *io)
 {
@@ -250,7 +257,7 @@ static bool cpl_collect(struct daemon *d, u64 now)
 	int nr = ring_cons_look(&sw->cpl), i;
 	struct swapd_cpl cpl;
 	struct swap_io *io;
-	bool works = false;
+	bool works = false, failed = false;
 
 	if (nr < 0) {
 		WRITE_ONCE(sw->broken, 1);
@@ -266,7 +273,10 @@ static bool cpl_collect(struct daemon *d, u64 now)
 		else
 			sw->count.strays++;
 		works |= io && !cpl.status;
+		failed |= io && cpl.status;
 	}
+	if (failed)
+		note_failure(d);
 	if (works && sw->works != sw->generation) {
 		WRITE_ONCE(sw->works, sw->generation);
 		d->mm_kick = true;
@@ -375,6 +385,7 @@ static void orphan_ended(struct daemon *d, u64 now, struct swap_io *io, s32 res)
 		io_again(d, now, io);
 	} else {
 		io_finish(d, now, io, res);
+		note_failure(d);
 	}
 }
 

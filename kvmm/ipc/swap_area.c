@@ -14,7 +14,8 @@
  * kvmm-hold has a duplicate: the next daemon adds the area again, empty, as
  * soon as there is a swapd, however long that takes.
  *
- * What happens after a while: swap_area_time.c.
+ * What happens after a while: swap_area_time.c; when its disk fails:
+ * swap_area_fail.c.
  *
  * Context: control thread, but the functions handed to mm_call().
  */
@@ -81,7 +82,7 @@ static void call_known(struct core *core, void *arg)
 {
 	struct area_call *c = arg;
 
-	area_map(c->d, c->a, !c->a->lost);
+	area_map(c->d, c->a, !c->a->lost && !c->a->failed);
 }
 
 static int area_call(struct daemon *d, struct swap_area *a,
@@ -351,6 +352,14 @@ static struct swap_area *area_find(struct daemon *d, u64 dev, u64 ino,
 	return NULL;
 }
 
+/* It is to go: looked at now, then less and less often. */
+void area_drain_begin(struct daemon *d, struct swap_area *a)
+{
+	a->state = AREA_DRAINING;
+	d->drain_pause = DRAIN_MIN_NS;
+	d->drain_next = 0;
+}
+
 /**
  * area_off() - an operator takes an area away
  * @timeout_ms: to be told by then how far it is
@@ -373,9 +382,7 @@ void area_off(struct daemon *d, struct admin *adm, u64 timeout_ms, u64 dev,
 	a->until = clock_ns() + timeout_ms * NSEC_PER_MSEC;
 	a->tell = clock_ns() + AREA_TELL_NS;
 	if (a->state == AREA_LIVE) {
-		a->state = AREA_DRAINING;
-		d->drain_pause = DRAIN_MIN_NS;
-		d->drain_next = 0;
+		area_drain_begin(d, a);
 	} else if (a->state == AREA_ADDING) {
 		/* Of the last daemon, or of an operator who went away. */
 		area_remove(d, a);

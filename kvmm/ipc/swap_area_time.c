@@ -211,7 +211,7 @@ int area_get_info(void *arg, u32 i, struct proc_swap_area *info)
 			continue;
 		info->path = a->path;
 		info->device = a->device;
-		info->lost = a->lost;
+		info->lost = a->lost || a->failed;
 		info->index = n;
 		return 0;
 	}

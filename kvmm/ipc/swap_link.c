@@ -351,13 +351,14 @@ static void link_tell_works(struct daemon *d)
 	deposit_record(d, &r, -1);
 }
 
-/* What the mm thread says: swapd works or forged an index, areas stall. */
+/* What the mm thread says: swapd works or forged an index, areas stall or fail. */
 void link_check(struct daemon *d)
 {
 	if (!d->link.wanted)
 		return;
 	link_tell_works(d);
 	area_tell_stalls(d);
+	area_judge_all(d);
 	if (!READ_ONCE(d->swap.broken) || !d->link.hello)
 		return;
 	pr_err("swapd %u wrote an index that cannot be: it is ended and started again",

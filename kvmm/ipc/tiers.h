@@ -7,6 +7,7 @@
  *   swap_link.c talk with kvmm-hold and swapd		control thread
  *   swap_area.c areas come and go			control thread
  *   swap_area_time.c what happens to them after a while	control thread
+ *   swap_area_fail.c what happens when they fail	control thread
  *
  * The control thread changes what belongs to the mm thread by mm_call() only.
  */
@@ -110,6 +111,7 @@ struct swap_counts {
  * @gone:       there is no swapd and will be none
  * @broken:     it forged an index
  * @stalled:    areas of the core that are stalled, a bit each
+ * @failed:     rises when requests failed
  * @area:       by the core's index; @index and @off as swapd counts
  */
 struct swap_mm {
@@ -135,6 +137,7 @@ struct swap_mm {
 	bool			gone;
 	u32			broken;
 	u32			stalled;
+	u32			failed;
 	u32			works;
 	struct swap_counts	count;
 	struct {
@@ -168,6 +171,7 @@ enum swap_area_state {
  * struct swap_area - a file or device; its place is swapd's index
  * @known:  the swapd that runs has it, or is being asked to
  * @lost:   swapd does not take it any more
+ * @failed: too many requests failed: it is not read any more
  * @stalled: it was told that requests to it are overdue
  * @late:   it was told that no swapd comes
  * @core:   the core's index, from AREA_LIVE on
@@ -182,6 +186,7 @@ struct swap_area {
 	u32		state;
 	bool		known;
 	bool		lost;
+	bool		failed;
 	bool		stalled;
 	bool		late;
 	bool		device;
@@ -212,6 +217,7 @@ struct swap_area {
  * @hello:      it said so
  * @up:         it takes requests
  * @waiting:    areas that it must answer before it does
+ * @failed:     swap_mm.failed when areas were judged last
  * @ended:      it ended by itself: @status says how
  */
 struct swap_link {
@@ -223,6 +229,7 @@ struct swap_link {
 	u32			generation;
 	u32			works;
 	u32			waiting;
+	u32			failed;
 	pid_t			pid;
 	int			status;
 	int			shm;
@@ -291,6 +298,13 @@ void area_tell(struct daemon *d, struct swap_area *a, int err,
 int __must_check area_empty(struct daemon *d, struct swap_area *a, u64 *left);
 void area_remove(struct daemon *d, struct swap_area *a);
 void area_free(struct daemon *d, struct swap_area *a);
+
+/* for swap_area_fail.c */
+void area_drain_begin(struct daemon *d, struct swap_area *a);
+
+/* ---- swap_area_fail.c ---- */
+
+void area_judge_all(struct daemon *d);
 
 /* ---- swap_area_time.c ---- */
 

@@ -41,7 +41,7 @@ struct proc_client_info {
  * struct proc_swap_area - what the shell knows of a swap area
  * @path:   as the operator named it; lives until the next request
  * @device: a block device
- * @lost:   swapd does not take it any more
+ * @lost:   swapd does not take it any more, or its disk failed too often
  * @index:  under which swapd knows it
  */
 struct proc_swap_area {

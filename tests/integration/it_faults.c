@@ -3,13 +3,14 @@
  * it_faults.c - a disk that fails, tears, misdirects, forgets and flips bits
  *
  * Scenes of swap_faults.c: a real kvmm-hold and swapd under a fake kvmm that
- * knows every block.
+ * knows every block.  Then the real kvmm and two runtimes, which must say what
+ * they say without swap: faults_load.c.
  *
- * budget: 45 s, full 300 s
+ * budget: 75 s, full 400 s
  */
 #include <check.h>
 
-#include "tests/integration/harness.h"
+#include "tests/integration/faults_load.h"
 #include "tests/integration/scene_drive.h"
 #include "tests/integration/swap_scenes.h"
 
@@ -203,6 +204,139 @@ START_TEST(test_faults_and_deaths)
 }
 END_TEST
 
+/* ---- under the real kvmm ---- */
+
+static void seen_print(const struct faults_seen *s, const char *what,
+		       unsigned long long faults)
+{
+	printf("total: %s: %llu faults under two runtimes: pswpout %lld, pswpin %lld, %lld reads and %lld writes failed, %lld late, %lld blocks lost, %u areas went by themselves, %u in the end unread: %u pairs of texts the same, 0 slots leaked\n",
+	       what, faults, (long long)s->out, (long long)s->in,
+	       (long long)s->read_errors, (long long)s->write_errors,
+	       (long long)s->late, (long long)s->lost, s->gone, s->cut_off, s->texts);
+}
+
+static struct shim_tally *tally_map(char *path, size_t len)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct shim_tally *t;
+	int fd;
+
+	snprintf(path, len, "%.100s/tally.%d", tmp ? tmp : "/tmp",
+		 (int)getpid());
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, sizeof(*t)), 0);
+	t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert(t != MAP_FAILED);
+	close(fd);
+	return t;
+}
+
+static unsigned long long tally_sum(const struct shim_tally *t)
+{
+	unsigned long long n = 0;
+	u32 i;
+
+	for (i = 0; i < NR_SHIM_KINDS; i++)
+		n += READ_ONCE(t->done[i]);
+	return n;
+}
+
+/*
+ * The same text, whatever the disk does; then the disk is honest, and an area
+ * is as good as new.
+ */
+START_TEST(test_text_on_a_disk_that_lies)
+{
+	static const char * const rate[] = { "80", "400" };
+	struct faults_seen seen = { 0 };
+	unsigned long long faults = 0;
+	char path[160], spec[300];
+	struct shim_tally *t = tally_map(path, sizeof(path));
+	s64 before;
+	u32 i, n;
+
+	for (i = 0; i < 2; i++) {
+		memset(t, 0, sizeof(*t));
+		snprintf(spec, sizeof(spec),
+			 "seed=%u,rate=%s,delay=600,tally=%s",
+			 random_below(1000000000), rate[i], path);
+		setenv(SHIM_ENV, spec, 1);
+		faults_start(NULL, i ? "sync" : "auto");
+		unsetenv(SHIM_ENV);
+		for (n = 0; n < by_level(1, 6, 60); n++)
+			faults_load(&seen, NULL);
+		faults += tally_sum(t);
+		WRITE_ONCE(t->off, 1);
+		faults_settle();
+		faults_area_off();
+		faults_area_on();
+		before = rig_value(&faults_rig, "vmstat", "swap_read_error") +
+			 rig_value(&faults_rig, "vmstat", "swap_write_error");
+		faults_load(&seen, NULL);
+		ck_assert_int_eq(rig_value(&faults_rig, "vmstat",
+					   "swap_read_error") +
+				 rig_value(&faults_rig, "vmstat",
+					   "swap_write_error"), before);
+		ck_assert_int_gt(rig_value(&faults_rig, "meminfo",
+					   "SwapTotal"), 0);
+		faults_end(&seen);
+	}
+	unlink(path);
+	ck_assert_int_gt(seen.read_errors, 0);
+	ck_assert_int_gt(seen.write_errors, 0);
+	seen_print(&seen, "a disk that lies", faults);
+}
+END_TEST
+
+/* What fails, and what swapd says of the first. */
+static const struct {
+	const char *kinds;
+	const char *says;
+	const char *what;
+	bool cut_off;
+} ways[] = {
+	{ "eio", "the kernel failed, the first at", "a disk that fails", false },
+	{ "enospc", "found no room, the first at", "a disk that is full", false },
+	{ "hollow", "found no header, the first at", "a disk that cannot read",
+	  true },
+};
+
+/* Everything fails: a line for each step, and the area is gone. */
+START_TEST(test_area_goes_by_itself)
+{
+	struct faults_seen seen = { 0 };
+	char path[160], spec[300];
+	struct shim_tally *t = tally_map(path, sizeof(path));
+	u32 rounds = 0;
+
+	snprintf(spec, sizeof(spec), "rate=1000,kinds=%s,tally=%s",
+		 ways[_i].kinds, path);
+	setenv(SHIM_ENV, spec, 1);
+	faults_start(NULL, "auto");
+	unsetenv(SHIM_ENV);
+	/* It is added again when it is gone, and goes again. */
+	while (faults_logged(FAULTS_GOES) < 2 ||
+	       (ways[_i].cut_off && !faults_logged(FAULTS_CUT_OFF))) {
+		ck_assert_msg(rounds++ < 20, "it never goes");
+		faults_load(&seen, NULL);
+	}
+	faults_settle();
+	/* One line of each area, not one of each request. */
+	ck_assert_uint_gt(faults_logged(ways[_i].says), 0);
+	ck_assert_uint_le(faults_logged(ways[_i].says),
+			  faults_logged("bytes for slots"));
+	t->off = 1;
+	faults_area_off();
+	faults_area_on();
+	faults_load(&seen, NULL);
+	ck_assert_int_gt(rig_value(&faults_rig, "meminfo", "SwapTotal"), 0);
+	faults_end(&seen);
+	unlink(path);
+	seen_print(&seen, ways[_i].what, tally_sum(t));
+}
+END_TEST
+
 static Suite *faults_suite(void)
 {
 	Suite *s = suite_create("faults");
@@ -213,6 +347,13 @@ static Suite *faults_suite(void)
 	tcase_add_test(tc, test_many_faults);
 	tcase_add_test(tc, test_rare_faults);
 	tcase_add_test(tc, test_faults_and_deaths);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("load");
+	tcase_set_timeout(tc, 900);
+	tcase_add_unchecked_fixture(tc, faults_find_truth, faults_forget_truth);
+	tcase_add_test(tc, test_text_on_a_disk_that_lies);
+	tcase_add_loop_test(tc, test_area_goes_by_itself, 0,
+			    ARRAY_SIZE(ways));
 	suite_add_tcase(s, tc);
 	return s;
 }

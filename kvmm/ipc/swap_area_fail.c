@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * swap_area_fail.c - swap areas whose disk fails
+ *
+ *	live -> readonly -> lost -> gone
+ *
+ * The core gives an area nothing new after so many failed requests.  Then it
+ * goes by itself, as with swapoff: what the host has too is dropped, the rest
+ * is read by who needs it.  Where reading goes on failing nothing is asked of
+ * the disk any more: every read fails at once, who needs it computes it again.
+ * When nothing is left in it swapd lets go of the file, and the slots that
+ * failed go with the area.  An operator who has a new disk adds it anew.
+ *
+ * Each step is one line in the log, however many requests fail.
+ *
+ * Context: control thread, but the functions handed to mm_call().
+ */
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define AREA_LOST_ERRORS	16	/* failed requests; readonly is the core's */
+
+struct fail_call {
+	struct daemon		*d;
+	struct swap_area	*a;
+	struct core_tier_view	v;
+	int			err;
+};
+
+static void call_look(struct core *core, void *arg)
+{
+	struct fail_call *c = arg;
+
+	c->err = core_get_tier(core, CORE_POOL_AREA + c->a->core, &c->v);
+}
+
+/* No request of it goes to swapd any more. */
+static void call_cut_off(struct core *core, void *arg)
+{
+	struct fail_call *c = arg;
+
+	c->d->swap.area[c->a->core].live = false;
+}
+
+static void area_cut_off(struct fail_call *c)
+{
+	struct swap_area *a = c->a;
+
+	a->failed = true;
+	if (mm_call(c->d, call_cut_off, c))
+		return;
+	pr_err("swap area %s goes on failing, %llu requests by now: it is not read any more, what only it holds is computed again",
+	       a->path, (unsigned long long)c->v.errors);
+}
+
+static void area_judge(struct daemon *d, struct swap_area *a)
+{
+	struct fail_call c = { .d = d, .a = a };
+
+	if (mm_call(d, call_look, &c) || c.err)
+		return;
+	if (a->state == AREA_LIVE && c.v.readonly) {
+		pr_err("swap area %s has failed %llu requests: it gets nothing new, and goes when what it holds is read or forgotten: look at its disk and at the log of swapd, and kvctl swapon it again when it is sound",
+		       a->path, (unsigned long long)c.v.errors);
+		area_drain_begin(d, a);
+	}
+	if (!a->failed && c.v.errors >= AREA_LOST_ERRORS)
+		area_cut_off(&c);
+}
+
+/* Requests failed: which areas are to go? */
+void area_judge_all(struct daemon *d)
+{
+	u32 failed = READ_ONCE(d->swap.failed), i;
+
+	if (failed == d->link.failed)
+		return;
+	d->link.failed = failed;
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		if (d->link.area[i].state == AREA_LIVE ||
+		    d->link.area[i].state == AREA_DRAINING)
+			area_judge(d, &d->link.area[i]);
+}

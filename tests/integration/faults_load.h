@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * faults_load.h - two runtimes in a small pool, on a disk that fails
+ */
+#ifndef TESTS_FAULTS_LOAD_H
+#define TESTS_FAULTS_LOAD_H
+
+#include "tests/integration/load.h"
+
+/* What the daemon says of an area that fails. */
+#define FAULTS_GOES	"gets nothing new, and goes"
+#define FAULTS_CUT_OFF	"goes on failing"
+
+/**
+ * struct faults_seen - what a campaign saw
+ * @dead:    set by the test: there is no use in adding the area again
+ * @texts:   pairs that were the truth
+ * @gone:    areas that went by themselves
+ * @cut_off: of these, not even read any more
+ */
+struct faults_seen {
+	bool	dead;
+	u32	texts;
+	u32	gone;
+	u32	cut_off;
+	s64	out;
+	s64	in;
+	s64	read_errors;
+	s64	write_errors;
+	s64	lost;
+	s64	late;
+};
+
+extern struct rig faults_rig;
+
+/* Once for all tests: unchecked fixture. */
+void faults_find_truth(void);
+void faults_forget_truth(void);
+
+/* Small pools and an area; @path: of its file, NULL: one in the run directory. */
+void faults_start(const char *path, const char *engine);
+void faults_area_on(void);
+void faults_area_off(void);
+/* Return: exit code of kvctl swapon. */
+int faults_area_try(void);
+
+/*
+ * One round of both runtimes.  An area that is gone is added again.  @meanwhile
+ * is called over and over with the milliseconds since the beginning.
+ */
+void faults_load(struct faults_seen *seen, void (*meanwhile)(u32 ms));
+
+/* Wait until nothing is in flight; every host slot is accounted for. */
+void faults_settle(void);
+/* Nothing may be left of the area; then the daemon ends. */
+void faults_end(struct faults_seen *seen);
+
+/* How often the log of the daemon says it. */
+u32 faults_logged(const char *what);
+
+#endif /* TESTS_FAULTS_LOAD_H */
