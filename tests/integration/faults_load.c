@@ -80,7 +80,7 @@ void faults_area_off(void)
 	ck_assert_int_eq(rig_value(&faults_rig, "meminfo", "SwapTotal"), 0);
 }
 
-void faults_start(const char *path, const char *engine)
+bool faults_try_start(const char *path, const char *engine)
 {
 	rig_start(&faults_rig, "--pool-size", "2M", "--extent-size", "256K",
 		  "--host-size", "1M", "--area-max", "32M", "--swappiness",
@@ -90,7 +90,15 @@ void faults_start(const char *path, const char *engine)
 		snprintf(area, sizeof(area), "%s", path);
 	else
 		snprintf(area, sizeof(area), "%s/area", faults_rig.dir);
-	faults_area_on();
+	if (!faults_area_try())
+		return true;
+	rig_stop(&faults_rig);
+	return false;
+}
+
+void faults_start(const char *path, const char *engine)
+{
+	ck_assert_msg(faults_try_start(path, engine), "%s is refused", area);
 }
 
 u32 faults_logged(const char *what)
@@ -144,6 +152,20 @@ void faults_settle(void)
 	ck_assert_int_eq(rig_value(&faults_rig, "meminfo", "HostFree") +
 			 rig_value(&faults_rig, "meminfo", "HostUsed"),
 			 rig_value(&faults_rig, "meminfo", "HostTotal"));
+}
+
+void faults_end_of_disk(struct faults_seen *seen)
+{
+	u64 end = now_ms() + 20000 * time_scale();
+
+	while (rig_value(&faults_rig, "meminfo", "SwapTotal")) {
+		ck_assert_msg(now_ms() < end, "the area stays");
+		nap_ms(20);
+	}
+	snprintf(area, sizeof(area), "%s/area", faults_rig.dir);
+	faults_area_on();
+	faults_load(seen, NULL);
+	faults_end(seen);
 }
 
 void faults_end(struct faults_seen *seen)

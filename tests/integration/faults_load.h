@@ -39,6 +39,8 @@ void faults_forget_truth(void);
 
 /* Small pools and an area; @path: of its file, NULL: one in the run directory. */
 void faults_start(const char *path, const char *engine);
+/* The same; false, and no daemon, where the area is refused. */
+bool faults_try_start(const char *path, const char *engine);
 void faults_area_on(void);
 void faults_area_off(void);
 /* Return: exit code of kvctl swapon. */
@@ -54,6 +56,8 @@ void faults_load(struct faults_seen *seen, void (*meanwhile)(u32 ms));
 void faults_settle(void);
 /* Nothing may be left of the area; then the daemon ends. */
 void faults_end(struct faults_seen *seen);
+/* The area goes by itself; one on a sound disk takes its place. */
+void faults_end_of_disk(struct faults_seen *seen);
 
 /* How often the log of the daemon says it. */
 u32 faults_logged(const char *what);

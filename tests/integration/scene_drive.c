@@ -125,8 +125,8 @@ void scene_sweep(void)
 	int id = (int)run_id;
 
 	snprintf(cmd, sizeof(cmd),
-		 "for l in $(losetup -nO NAME,BACK-FILE 2>/dev/null | grep '/swapd\\.%d\\.' | cut -d' ' -f1); do umount $l 2>/dev/null; losetup -d $l; done; rm -rf '%.200s'/swapd.%d.*",
-		 id, tmp ? tmp : "/tmp", id);
+		 "for m in $(grep -o '[^ ]*/swapd\\.%d\\.[^ ]*' /proc/mounts); do umount -l $m; done; for l in $(losetup -nO NAME,BACK-FILE 2>/dev/null | grep '/swapd\\.%d\\.' | cut -d' ' -f1); do umount $l 2>/dev/null; losetup -d $l; done; rm -rf '%.200s'/swapd.%d.*",
+		 id, id, tmp ? tmp : "/tmp", id);
 	if (system(cmd))
 		printf("note: something of the tests is left behind\n");
 	throttle_sweep();

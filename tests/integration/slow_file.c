@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * slow_file.c - a file that takes its time
+ * slow_file.c - a file that takes its time, or lies
  *
  * A FUSE server of a file system that is one file, mounted on a file.  It
  * speaks the protocol itself, since it needs a dozen of its requests, and
  * serves one at a time: so they queue, as at a disk.  What is written lies in
  * memory of the server.
+ *
+ * A file that lies does so behind its first MiB, where a swap area has its
+ * superblock: it fails, waits, keeps a part of what is written, or nothing,
+ * and turns bits over; or it finds its disk full after so many pages.  The
+ * tally is shared with the test.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,13 +30,23 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/throttle.h"
 
+#include "swapd/shim.h"
+
 #define SLOW_WRITE_MAX	(128u << 10)
+#define HONEST_BYTES	(1u << 20)
 
 /**
  * struct slow_file - what the server knows
- * @in: the request: head, body, data
+ * @bad:  how it lies; all 0: it does not
+ * @full: a byte for each page: it was written
+ * @used: how many were
+ * @in:   the request: head, body, data
  */
 struct slow_file {
+	struct bad_file	bad;
+	u8	*full;
+	u64	used;
+	u64	rng;
 	int	fd;
 	u32	mib;
 	u64	bytes;
@@ -90,10 +105,66 @@ static void slow_attr(struct slow_file *f)
 /* As long as a disk of so many MiB/s would need. */
 static void slow_down(const struct slow_file *f, u32 bytes)
 {
-	const u64 us = bytes / f->mib * 1000000ull >> 20;
-
-	usleep((useconds_t)max(us, (u64)1));
+	if (f->mib)
+		usleep((useconds_t)max(bytes / f->mib * 1000000ull >> 20, 1ull));
 }
+
+/* ---- lies ---- */
+
+static u32 bad_random(struct slow_file *f, u32 n)
+{
+	f->rng = f->rng * 6364136223846793005ull + 1442695040888963407ull;
+	return (u32)((f->rng >> 33) % n);
+}
+
+static void bad_count(struct slow_file *f, enum shim_kind kind)
+{
+	__atomic_fetch_add(&f->bad.tally->done[kind], 1, __ATOMIC_RELAXED);
+}
+
+/* What happens to this transfer. */
+static u32 bad_pick(struct slow_file *f, const struct fuse_write_in *w, bool wr)
+{
+	static const u32 of_read[] = {
+		SHIM_eio, SHIM_delay, SHIM_flip_payload,
+	};
+	static const u32 of_write[] = {
+		SHIM_eio, SHIM_delay, SHIM_torn, SHIM_lost,
+	};
+	u32 kind;
+
+	if (!f->bad.tally || READ_ONCE(f->bad.tally->off) ||
+	    w->offset < HONEST_BYTES || w->size < 1024 ||
+	    bad_random(f, 1000) >= f->bad.rate)
+		return SHIM_NONE;
+	kind = wr ? of_write[bad_random(f, ARRAY_SIZE(of_write))] :
+		    of_read[bad_random(f, ARRAY_SIZE(of_read))];
+	bad_count(f, kind);
+	if (kind == SHIM_delay)
+		usleep((bad_random(f, f->bad.delay_ms) + 1) * 1000);
+	return kind;
+}
+
+/* Is there room for what is written?  A page that was written has its own. */
+static bool bad_room(struct slow_file *f, u64 offset, u32 size)
+{
+	u64 page;
+
+	for (page = offset >> 12; f->bad.room &&
+	     page << 12 < offset + size; page++) {
+		if (f->full[page])
+			continue;
+		if (f->used << 12 >= f->bad.room) {
+			bad_count(f, SHIM_enospc);
+			return false;
+		}
+		f->full[page] = 1;
+		f->used++;
+	}
+	return true;
+}
+
+/* ---- requests ---- */
 
 static void slow_transfer(struct slow_file *f, bool wr)
 {
@@ -101,6 +172,7 @@ static void slow_transfer(struct slow_file *f, bool wr)
 	const struct fuse_write_in *w = (const void *)((u8 *)f->in +
 						sizeof(struct fuse_in_header));
 	const struct fuse_write_out out = { .size = w->size };
+	u32 lie;
 
 	if (w->offset > f->bytes || w->size > f->bytes - w->offset ||
 	    w->size > SLOW_WRITE_MAX) {
@@ -108,17 +180,31 @@ static void slow_transfer(struct slow_file *f, bool wr)
 		return;
 	}
 	slow_down(f, w->size);
-	if (!wr) {
+	lie = bad_pick(f, w, wr);
+	if (lie == SHIM_eio) {
+		slow_answer(f, -EIO, NULL, 0);
+	} else if (!wr) {
+		u8 *byte = f->data + w->offset + bad_random(f, w->size);
+
+		*byte ^= lie == SHIM_flip_payload;
 		slow_answer(f, 0, f->data + w->offset, w->size);
-		return;
+		*byte ^= lie == SHIM_flip_payload;
+	} else if (!bad_room(f, w->offset, w->size)) {
+		slow_answer(f, -ENOSPC, NULL, 0);
+	} else {
+		memcpy(f->data + w->offset, w + 1, lie == SHIM_lost ? 0 :
+		       lie == SHIM_torn ? w->size / 2 : w->size);
+		slow_answer(f, 0, &out, sizeof(out));
 	}
-	memcpy(f->data + w->offset, w + 1, w->size);
-	slow_answer(f, 0, &out, sizeof(out));
 }
 
 static void slow_one(struct slow_file *f)
 {
-	const struct fuse_open_out opened = { .fh = 1 };
+	const struct fuse_open_out opened = {
+		.fh = 1,
+		/* What the page cache has nobody can lie about. */
+		.open_flags = f->bad.tally ? FOPEN_DIRECT_IO : 0,
+	};
 	const struct fuse_statfs_out statfs = {
 		.st = { .bsize = 4096, .frsize = 4096, .namelen = 255 },
 	};
@@ -172,7 +258,8 @@ static void __noreturn slow_serve(struct slow_file *f)
 	}
 }
 
-pid_t slow_file_serve(const char *path, u64 bytes, u32 mib)
+static pid_t file_serve(const char *path, u64 bytes, u32 mib,
+			const struct bad_file *bad)
 {
 	static struct slow_file f;
 	char options[96];
@@ -180,6 +267,12 @@ pid_t slow_file_serve(const char *path, u64 bytes, u32 mib)
 
 	f.mib = mib;
 	f.bytes = bytes;
+	f.bad = *bad;
+	f.rng = random_below(1000000000);
+	if (bad->room)
+		f.full = calloc(bytes >> 12, 1);
+	if (bad->room && !f.full)
+		return 0;
 	f.fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (f.fd < 0)
 		return 0;
@@ -202,4 +295,16 @@ pid_t slow_file_serve(const char *path, u64 bytes, u32 mib)
 		return pid;
 	umount2(path, MNT_DETACH);
 	return 0;
+}
+
+pid_t slow_file_serve(const char *path, u64 bytes, u32 mib)
+{
+	const struct bad_file none = { 0 };
+
+	return file_serve(path, bytes, mib, &none);
+}
+
+pid_t bad_file_serve(const char *path, u64 bytes, const struct bad_file *bad)
+{
+	return file_serve(path, bytes, 0, bad);
 }

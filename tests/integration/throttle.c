@@ -224,8 +224,7 @@ static bool limit(struct throttle *t, dev_t dev, u32 mib, const char *only)
 
 /* ---- loop devices ---- */
 
-/* A loop device over @path, open in @t->loop; it goes when that is closed. */
-static bool loop_over(struct throttle *t, const char *path)
+bool throttle_loop(struct throttle *t, const char *path)
 {
 	struct loop_config c = {
 		.block_size = 4096,
@@ -278,7 +277,7 @@ static bool enter_loop(struct throttle *t, const char *dir, u32 mib, u64 bytes)
 	char path[256];
 	struct stat st;
 
-	if (!file_make(dir, bytes, path, sizeof(path)) || !loop_over(t, path))
+	if (!file_make(dir, bytes, path, sizeof(path)) || !throttle_loop(t, path))
 		return false;
 	if (!fstat(t->loop, &st) && limit(t, st.st_rdev, mib, NULL)) {
 		t->how = "loop";
@@ -299,7 +298,7 @@ static bool enter_fuse(struct throttle *t, const char *dir, u32 mib, u64 bytes)
 	t->server = slow_file_serve(path, bytes, mib);
 	if (!t->server)
 		return false;
-	if (loop_over(t, path))
+	if (throttle_loop(t, path))
 		t->how = "fuse";
 	/* The device keeps it. */
 	umount2(path, MNT_DETACH);

@@ -61,4 +61,26 @@ void throttle_sweep(void);
  */
 pid_t slow_file_serve(const char *path, u64 bytes, u32 mib);
 
+struct shim_tally;
+
+/**
+ * struct bad_file - how a file lies
+ * @tally:    shared memory: what it did, and whether it is to be honest
+ * @rate:     of 1000 transfers so many
+ * @delay_ms: at most
+ * @room:     bytes that it has room for; 0: for all
+ */
+struct bad_file {
+	struct shim_tally	*tally;
+	u32			rate;
+	u32			delay_ms;
+	u64			room;
+};
+
+/* The same over a file that lies. */
+pid_t bad_file_serve(const char *path, u64 bytes, const struct bad_file *bad);
+
+/* A loop device over @path, t->device and t->loop; it goes with the latter. */
+bool throttle_loop(struct throttle *t, const char *path);
+
 #endif /* TESTS_THROTTLE_H */
