@@ -243,7 +243,7 @@ static bool io_hold(struct swapd *s, struct sd_io *io)
 		return false;
 	shim_plan(s, io);
 	if (io->due)
-		s->held++;
+		WRITE_ONCE(s->held, s->held + 1);
 	return io->due;
 }
 
@@ -258,7 +258,7 @@ void io_look_held(struct swapd *s)
 
 		if (io->state != SD_IO_HELD || now < io->due)
 			continue;
-		s->held--;
+		WRITE_ONCE(s->held, s->held - 1);
 		io->state = SD_IO_PENDING;
 		queue_add(s, &s->pending[io->req.op == SWAPD_WRITE], i);
 	}

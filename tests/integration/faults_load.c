@@ -16,6 +16,7 @@
 
 #define TOKENS		"160"
 #define HANG_MS		100000
+#define DEAF_MS		10000
 
 static struct load_text truth;
 static char area[RIG_PATH + 64];
@@ -116,7 +117,7 @@ u32 faults_logged(const char *what)
 
 void faults_load(struct faults_seen *seen, void (*meanwhile)(u32 ms))
 {
-	u64 began = now_ms();
+	u64 began = now_ms(), asked;
 	struct load l;
 
 	load_start(&l, &faults_rig, TOKENS, "f32");
@@ -126,13 +127,18 @@ void faults_load(struct faults_seen *seen, void (*meanwhile)(u32 ms))
 		if (!seen->dead &&
 		    !rig_value(&faults_rig, "meminfo", "SwapTotal"))
 			faults_area_try();
+		asked = now_ms();
 		rig_walk(&faults_rig);
+		seen->answer_ms = max(seen->answer_ms,
+				      (u32)(now_ms() - asked));
 		if (meanwhile)
 			meanwhile((u32)(now_ms() - began));
 		nap_ms(10);
 	}
 	load_judge(&l, &truth);
 	seen->texts++;
+	/* Nothing of a disk holds up the daemon. */
+	ck_assert_uint_lt(seen->answer_ms, DEAF_MS * time_scale());
 }
 
 /* Nothing is under way, every slot is somebody's, free, or was retired. */

@@ -15,12 +15,14 @@
  * struct faults_seen - what a campaign saw
  * @dead:    set by the test: there is no use in adding the area again
  * @texts:   pairs that were the truth
+ * @answer_ms: longest time that kvctl waited for the daemon, walkers included
  * @gone:    areas that went by themselves
  * @cut_off: of these, not even read any more
  */
 struct faults_seen {
 	bool	dead;
 	u32	texts;
+	u32	answer_ms;
 	u32	gone;
 	u32	cut_off;
 	s64	out;

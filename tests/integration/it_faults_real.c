@@ -128,10 +128,11 @@ static unsigned long long tally_sum(void)
 
 static void seen_print(const struct faults_seen *s, const char *what)
 {
-	printf("total: %s, under two runtimes: pswpout %lld, pswpin %lld, %lld reads and %lld writes failed, %lld blocks lost, %u areas went by themselves, %u in the end unread: %u pairs of texts the same, 0 slots leaked\n",
+	printf("total: %s, under two runtimes: pswpout %lld, pswpin %lld, %lld reads and %lld writes failed, %lld blocks lost, %u areas went by themselves, %u in the end unread: %u pairs of texts the same, the daemon answered within %u ms, 0 slots leaked\n",
 	       what, (long long)s->out, (long long)s->in,
 	       (long long)s->read_errors, (long long)s->write_errors,
-	       (long long)s->lost, s->gone, s->cut_off, s->texts);
+	       (long long)s->lost, s->gone, s->cut_off, s->texts,
+	       s->answer_ms);
 }
 
 /* ---- a fake kvmm, that knows every block ---- */
