@@ -2,9 +2,10 @@
 /*
  * bench_evict.c - what the prefix cache finds, beside LRU, LFU, ARC and Belady
  *
- * Three kinds of traces (evict_trace.c) from fixed seeds; caches of several
- * sizes, in percent of the working set: the blocks that the trace uses twice or
- * oftener.  The rate is tokens found over what a cache without bounds would
+ * Three kinds of traces (evict_trace.c) from fixed seeds, those on which the
+ * constants of the policy were chosen and others that were held out; caches of
+ * several sizes, in percent of the working set: the blocks that the trace uses
+ * twice or oftener.  The rate is tokens found over what a cache without bounds would
  * find: most of a trace with prompts that come once can be found by nobody.
  *
  * The core is the real one, driven through its requests (evict_core.c).  It is
@@ -23,14 +24,31 @@
 #define BEHIND_MAX	2.0	/* points */
 #define GAIN_MIN	10.0
 
-static const struct {
-	const char *name;
-	void (*make)(struct ev_trace *t, u64 seed);
-	bool scans;
-} traces[] = {
-	{ "chats",	 ev_trace_chats,	false },
-	{ "chats-scans", ev_trace_chats_scans,	true },
-	{ "zipf-drift",	 ev_trace_zipf_drift,	false },
+struct trace {
+	const char	*name;
+	void		(*make)(struct ev_trace *t,
+				const struct ev_shape *shape, u64 seed);
+	struct ev_shape	shape;
+	u64		seed;		/* the first of SEEDS */
+};
+
+/* The constants of the policy were chosen on these. */
+static const struct trace known[] = {
+	{ "chats",	 ev_trace_chats, { 1.0, 0, 0 }, 1 },
+	{ "chats-scans", ev_trace_chats, { 1.0, 20, 0 }, 1 },
+	{ "zipf-drift",	 ev_trace_zipf,	 { 0.9, 0, 20 }, 1 },
+};
+
+/* And nothing on these: other seeds, then other shapes too. */
+static const struct trace held_out[] = {
+	{ "held-chats",		ev_trace_chats, { 1.0, 0, 0 }, 1001 },
+	{ "held-chats-scans",	ev_trace_chats, { 1.0, 20, 0 }, 1001 },
+	{ "held-zipf-drift",	ev_trace_zipf,	{ 0.9, 0, 20 }, 1001 },
+	{ "held-chats-flat",	ev_trace_chats, { 0.6, 0, 0 }, 2001 },
+	{ "held-scans-10",	ev_trace_chats, { 1.3, 10, 0 }, 2001 },
+	{ "held-scans-35",	ev_trace_chats, { 0.8, 35, 0 }, 2001 },
+	{ "held-zipf-flat",	ev_trace_zipf,	{ 0.6, 0, 5 }, 2001 },
+	{ "held-zipf-steep",	ev_trace_zipf,	{ 1.2, 0, 40 }, 2001 },
 };
 
 static const struct {
@@ -49,19 +67,19 @@ static const struct {
 static const u32 percents[] = { 5, 10, 20, 35, 50 };
 
 /* Rates in percent, means over the seeds. */
-static void measure(u32 trace, u32 percent, double *rate)
+static void measure(const struct trace *tr, u32 percent, double *rate)
 {
 	struct ev_trace t;
 	u64 seed, most;
 	u32 i, cap;
 
 	memset(rate, 0, NR_CACHES * sizeof(*rate));
-	for (seed = 1; seed <= SEEDS; seed++) {
-		traces[trace].make(&t, seed);
+	for (seed = tr->seed; seed < tr->seed + SEEDS; seed++) {
+		tr->make(&t, &tr->shape, seed);
 		cap = ev_working_set(&t) / 100 * percent / 64 * 64;
 		if (cap < t.longest + 64)
 			bench_die("%s: %u %% is less than its longest prompt",
-				  traces[trace].name, percent);
+				  tr->name, percent);
 		most = ev_findable(&t);
 		for (i = 0; i < NR_CACHES; i++)
 			rate[i] += 100.0 * (double)caches[i].run(&t, cap) /
@@ -74,8 +92,8 @@ static void measure(u32 trace, u32 percent, double *rate)
  * In a report less is better: what was missed, beside what each peer missed;
  * how far the best of the three was ahead; what lacks to 10 points over LRU.
  */
-static void report(u32 trace, u32 percent, const double *rate, double behind,
-		   double lacking)
+static void report(const struct trace *tr, u32 percent, const double *rate,
+		   double behind, double lacking)
 {
 	char name[64];
 	u32 i;
@@ -90,49 +108,69 @@ static void report(u32 trace, u32 percent, const double *rate, double behind,
 		};
 
 		snprintf(name, sizeof(name), "evict_%s_%u_%s",
-			 traces[trace].name, percent, caches[i].name);
+			 tr->name, percent, caches[i].name);
 		bench_report(&f);
 	}
 	snprintf(name, sizeof(name), "evict_%s_%u_behind",
-		 traces[trace].name, percent);
+		 tr->name, percent);
 	bench_report(&(struct bench_figure){
 		.name = name, .unit = "points", .value = behind,
 		.max_value = BEHIND_MAX });
 	if (lacking < -100)
 		return;
 	snprintf(name, sizeof(name), "evict_%s_%u_lacking",
-		 traces[trace].name, percent);
+		 tr->name, percent);
 	bench_report(&(struct bench_figure){
 		.name = name, .unit = "points", .value = lacking,
 		.max_value = 0.01 });
 }
 
-/* One row of the table; returns how many aims were missed. */
-static u32 row(u32 trace, u32 percent)
+/* One row of the table; adds its @aims, returns how many were missed. */
+static u32 row(const struct trace *tr, u32 percent, u32 *aims)
 {
 	double r[NR_CACHES], behind, lacking = -1000;
 
-	measure(trace, percent, r);
+	measure(tr, percent, r);
 	behind = max(max(r[1], r[2]), r[3]) - r[0];
-	if (traces[trace].scans && r[4] - r[1] >= GAIN_MIN)
+	if (tr->shape.scans && r[4] - r[1] >= GAIN_MIN)
 		lacking = max(r[1] + GAIN_MIN - r[0], 0.0);
 	printf("| %s | %u | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
-	       traces[trace].name, percent, r[0], r[1], r[2], r[3], r[4]);
+	       tr->name, percent, r[0], r[1], r[2], r[3], r[4]);
 	if (getenv("KVMM_BENCH_OUT"))
-		report(trace, percent, r, max(behind, 0.0), lacking);
+		report(tr, percent, r, max(behind, 0.0), lacking);
+	*aims += 1 + (lacking > -100);
 	return (behind > BEHIND_MAX) + (lacking > 0);
 }
 
-int main(int argc, char **argv)
+static bool wanted(const char *name, char **names)
 {
-	u32 i, n, missed = 0;
+	u32 i;
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (i = 0; names[i]; i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return !i;
+}
+
+static void table(const struct trace *tr, u32 nr, char **names,
+		  const char *what)
+{
+	u32 i, n, missed = 0, aims = 0;
+
 	printf("| trace | cache %% | kvmm | LRU | LFU | ARC | optimum |\n");
 	printf("|---|---|---|---|---|---|---|\n");
-	for (i = 0; i < ARRAY_SIZE(traces); i++)
-		for (n = 0; n < ARRAY_SIZE(percents); n++)
-			missed += row(i, percents[n]);
-	printf("aims missed: %u\n", missed);
+	for (i = 0; i < nr; i++)
+		for (n = 0; n < ARRAY_SIZE(percents) &&
+		     wanted(tr[i].name, names); n++)
+			missed += row(&tr[i], percents[n], &aims);
+	printf("note: %s: %u of %u aims missed\n", what, missed, aims);
+}
+
+/* Arguments are names of traces, without any: all. */
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	table(known, ARRAY_SIZE(known), argv + 1, "traces that it was made on");
+	table(held_out, ARRAY_SIZE(held_out), argv + 1, "traces held out");
 	return 0;
 }

@@ -33,10 +33,21 @@ struct ev_trace {
 	u32		longest;	/* path */
 };
 
-/* evict_trace.c: deterministic in @seed. */
-void ev_trace_chats(struct ev_trace *t, u64 seed);
-void ev_trace_chats_scans(struct ev_trace *t, u64 seed);
-void ev_trace_zipf_drift(struct ev_trace *t, u64 seed);
+/**
+ * struct ev_shape - what a trace is made with
+ * @exponent: of Zipf's law
+ * @scans:    percent of requests that come once
+ * @drift:    percent of requests that move a prompt to another rank
+ */
+struct ev_shape {
+	double	exponent;
+	u32	scans;
+	u32	drift;
+};
+
+/* evict_trace.c: deterministic in @shape and @seed. */
+void ev_trace_chats(struct ev_trace *t, const struct ev_shape *shape, u64 seed);
+void ev_trace_zipf(struct ev_trace *t, const struct ev_shape *shape, u64 seed);
 void ev_trace_free(struct ev_trace *t);
 
 /* The blocks of the path to @end, the root's first; returns how many. */

@@ -24,11 +24,9 @@
 #define SYSTEMS		24u
 #define CHATS		400u		/* going on at once */
 #define CHAT_REQS	8000u
-#define SCAN_PERCENT	20u
 #define ZIPF_PROMPTS	2000u
 #define ZIPF_GROUPS	40u
 #define ZIPF_REQS	12000u
-#define DRIFT_PERCENT	20u		/* of requests move a prompt's rank */
 
 struct ev_rng {
 	u64	s;
@@ -234,39 +232,29 @@ static void one_shot(struct ev_trace *t, struct chats *c)
 	trace_ask(t, at, trace_grow(t, at, rng_in(&c->r, 4, 24)));
 }
 
-static void trace_chats(struct ev_trace *t, u64 seed, u32 scan_percent)
+void ev_trace_chats(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
 {
 	static struct chats c;
 	u32 i;
 
 	trace_init(t, CHAT_REQS);
 	c.r.s = seed;
-	zipf_init(&c.z, SYSTEMS, 1.0);
+	zipf_init(&c.z, SYSTEMS, shape->exponent);
 	for (i = 0; i < SYSTEMS; i++)
 		c.system[i] = trace_grow(t, EV_NONE, rng_in(&c.r, 16, 128));
 	for (i = 0; i < CHATS; i++)
 		chat_begin(&c, &c.chat[i], 0);
 	while (t->nr_reqs < t->max_reqs) {
-		if (rng_percent(&c.r, scan_percent))
+		if (rng_percent(&c.r, shape->scans))
 			one_shot(t, &c);
 		else
 			chat_turn(t, &c);
 	}
 }
 
-void ev_trace_chats(struct ev_trace *t, u64 seed)
-{
-	trace_chats(t, seed, 0);
-}
+/* ---- Zipf, with drift ---- */
 
-void ev_trace_chats_scans(struct ev_trace *t, u64 seed)
-{
-	trace_chats(t, seed, SCAN_PERCENT);
-}
-
-/* ---- Zipf with drift ---- */
-
-void ev_trace_zipf_drift(struct ev_trace *t, u64 seed)
+void ev_trace_zipf(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
 {
 	static u32 prompt[ZIPF_PROMPTS], group[ZIPF_GROUPS];
 	struct ev_rng r = { seed };
@@ -274,7 +262,7 @@ void ev_trace_zipf_drift(struct ev_trace *t, u64 seed)
 	u32 i, a, b, at;
 
 	trace_init(t, ZIPF_REQS);
-	zipf_init(&z, ZIPF_PROMPTS, 0.9);
+	zipf_init(&z, ZIPF_PROMPTS, shape->exponent);
 	for (i = 0; i < ZIPF_GROUPS; i++)
 		group[i] = trace_grow(t, EV_NONE, rng_in(&r, 16, 64));
 	for (i = 0; i < ZIPF_PROMPTS; i++) {
@@ -283,7 +271,7 @@ void ev_trace_zipf_drift(struct ev_trace *t, u64 seed)
 		prompt[i] = trace_grow(t, at, rng_in(&r, 8, 96));
 	}
 	while (t->nr_reqs < t->max_reqs) {
-		if (rng_percent(&r, DRIFT_PERCENT)) {
+		if (rng_percent(&r, shape->drift)) {
 			a = zipf_draw(&z, &r);
 			b = rng_in(&r, 0, ZIPF_PROMPTS - 1);
 			at = prompt[a];
