@@ -14,9 +14,10 @@
 
 #include "tests/integration/faults_load.h"
 
-#define TOKENS		"160"
+#define TOKENS		"144"
 #define HANG_MS		100000
 #define DEAF_MS		10000
+#define AGAIN_MS	200	/* until an operator adds an area again */
 
 static struct load_text truth;
 static char area[RIG_PATH + 64];
@@ -117,23 +118,25 @@ u32 faults_logged(const char *what)
 
 void faults_load(struct faults_seen *seen, void (*meanwhile)(u32 ms))
 {
-	u64 began = now_ms(), asked;
+	u64 began = now_ms(), added = began, asked;
 	struct load l;
 
 	load_start(&l, &faults_rig, TOKENS, "f32");
 	while (!load_ended(&l)) {
 		ck_assert_msg(now_ms() < began + HANG_MS * time_scale(),
 			      "runtimes wait for ever");
-		if (!seen->dead &&
-		    !rig_value(&faults_rig, "meminfo", "SwapTotal"))
+		if (!seen->dead && now_ms() > added + AGAIN_MS &&
+		    !rig_value(&faults_rig, "meminfo", "SwapTotal")) {
 			faults_area_try();
+			added = now_ms();
+		}
 		asked = now_ms();
 		rig_walk(&faults_rig);
 		seen->answer_ms = max(seen->answer_ms,
 				      (u32)(now_ms() - asked));
 		if (meanwhile)
 			meanwhile((u32)(now_ms() - began));
-		nap_ms(10);
+		nap_ms(25);
 	}
 	load_judge(&l, &truth);
 	seen->texts++;
