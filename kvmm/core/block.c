@@ -7,11 +7,11 @@
  *	          v        v          v
  *	      QUARANTINE / QUIESCING / FREE
  *
- * refcount counts every reason to keep a block's content: the sequences that
+ * block_refcount() is every reason to keep a block's content: the sequences that
  * map it, the prefix index, copies in flight.  A block that loses its last
  * reason is FREE, unless an open step copies from it (QUIESCING until that
  * ends) or a dead client may still write it (QUARANTINE until the device is
- * quiet).  Whether a block may be written in place is asked of refcount, never
+ * quiet).  Whether a block may be written in place is asked of it, never
  * of nr_map: the index and a copy are invisible to the latter.
  *
  * Every change of state goes through block_set_state(), which keeps the
@@ -109,7 +109,7 @@ static void block_give_back(struct core *c, u32 blk)
 	struct kv_block *b = &c->blocks[blk];
 	struct kv_span *sp = &c->spans[b->span];
 
-	KV_BUG_ON(b->refcount || b->nr_map || b->nr_src);
+	KV_BUG_ON(block_refcount(b) || b->nr_src);
 	if (b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);
 	b->flags = 0;
@@ -164,7 +164,7 @@ u32 block_alloc(struct core *c, u32 dom, u32 client)
 		return CORE_NONE;
 	blk = c->spans[first].free_head;
 	b = &c->blocks[blk];
-	KV_BUG_ON(b->state != BLK_FREE || b->refcount);
+	KV_BUG_ON(b->state != BLK_FREE || block_refcount(b));
 	c->spans[first].free_head = b->next;
 	b->next = CORE_NONE;
 	block_set_state(c, blk, BLK_OPEN);
@@ -177,7 +177,6 @@ void block_map(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
 
-	b->refcount++;
 	if (++b->nr_map == 2)
 		c->domains[b->domain].nr_shared++;
 	if (b->state == BLK_CACHED) {
@@ -193,7 +192,6 @@ void block_map_many(struct core *c, u32 blk, u32 nr)
 
 	KV_BUG_ON(!b->nr_map);
 	c->domains[b->domain].nr_shared += b->nr_map == 1;
-	b->refcount += nr;
 	b->nr_map += nr;
 }
 
@@ -216,8 +214,7 @@ void block_unmap(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
 
-	KV_BUG_ON(!b->nr_map || b->refcount < b->nr_map);
-	b->refcount--;
+	KV_BUG_ON(!b->nr_map);
 	if (--b->nr_map == 1)
 		c->domains[b->domain].nr_shared--;
 	if (b->nr_map)
@@ -238,7 +235,6 @@ void block_put_index(struct core *c, u32 blk)
 	struct kv_block *b = &c->blocks[blk];
 
 	b->flags &= (u8)~BLKF_INDEXED;
-	b->refcount--;
 	if (!b->nr_map)
 		block_release(c, blk);
 }
@@ -246,7 +242,6 @@ void block_put_index(struct core *c, u32 blk)
 /* A copy of the daemon's reads or fills the block. */
 void block_copy_get(struct core *c, u32 blk)
 {
-	c->blocks[blk].refcount++;
 	c->blocks[blk].nr_copy++;
 }
 
@@ -257,8 +252,7 @@ void block_copy_put(struct core *c, u32 blk)
 
 	KV_BUG_ON(!b->nr_copy);
 	b->nr_copy--;
-	b->refcount--;
-	if (b->state == BLK_LIMBO && !b->refcount)
+	if (b->state == BLK_LIMBO && !block_refcount(b))
 		block_set_state(c, blk, b->nr_src ? BLK_QUIESCING : BLK_FREE);
 }
 

@@ -140,7 +140,7 @@ static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
 		}
 		blk = table_get(c, s, idx);
 		expect(w, "law 3", "writers of block", blk,
-		       c->blocks[blk].refcount, 1);
+		       block_refcount(&c->blocks[blk]), 1);
 		if (c->blocks[blk].state != BLK_OPEN &&
 		    c->blocks[blk].state != BLK_QUARANTINE)
 			walk_fault(w, "law 3", "state of written block", blk,
@@ -279,25 +279,35 @@ static void walk_seqs(struct walk *w)
 
 /* ---- blocks and spans ---- */
 
+/* Does the index refer to the block?  Its flag is not asked. */
+static bool found_in_index(const struct core *c, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+
+	return b->nr_ids == c->domains[b->domain].block_tokens &&
+	       index_lookup(c, b->domain, b->hash, block_ids(c, blk)) == blk;
+}
+
 static void walk_block(struct walk *w, u32 blk)
 {
 	const struct core *c = w->c;
 	const struct kv_block *b = &c->blocks[blk];
 	bool indexed = b->flags & BLKF_INDEXED;
 	bool used = b->state != BLK_FREE && b->state != BLK_QUIESCING;
+	bool copies = block_is_filled(c, blk) || (b->entry != CORE_NONE &&
+		      c->entries_low[b->entry].io == ENT_OUT);
 
 	expect(w, "law 3", "mappings of block", blk, b->nr_map,
 	       c->scratch[blk]);
-	expect(w, "law 3", "refcount of block", blk, b->refcount,
-	       (u64)c->scratch[blk] + indexed + b->nr_copy);
+	expect(w, "law 3", "refcount of block", blk, block_refcount(b),
+	       (u64)c->scratch[blk] + found_in_index(c, blk) + copies);
 	if (b->entry != CORE_NONE)
 		expect(w, "swap", "entry of block", blk,
 		       c->entries_low[b->entry].dev, blk);
 	expect(w, "swap", "copies of block", blk, b->nr_copy,
-	       block_is_filled(c, blk) || (b->entry != CORE_NONE &&
-	       c->entries_low[b->entry].io == ENT_OUT));
+	       copies);
 	expect(w, "block", "held though nobody needs it", blk, used,
-	       b->refcount != 0);
+	       block_refcount(b) != 0);
 	if (b->state == BLK_CACHED)
 		expect(w, "block", "cached but mapped", blk, b->nr_map, 0);
 	if (b->state == BLK_SEALED)

@@ -276,7 +276,6 @@ static void ref_link(struct core *c, u32 ref)
 	b = &c->blocks[ref];
 	KV_BUG_ON(b->flags & BLKF_INDEXED);
 	b->flags |= BLKF_INDEXED;
-	b->refcount++;
 	c->domains[b->domain].nr_indexed++;
 	c->domains[b->domain].retry = 1;	/* one that waits may need less */
 	core_count(c, CORE_EV_prefix_insert, 1);

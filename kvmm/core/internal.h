@@ -69,6 +69,15 @@ static inline u32 tokens_to_blocks(const struct kv_domain *d, u32 tokens)
 	return DIV_ROUND_UP(tokens, d->block_tokens);
 }
 
+/*
+ * Every reason to keep a block's content: the sequences that map it, the
+ * index, copies of the daemon.  It follows from these and is not kept.
+ */
+static inline u32 block_refcount(const struct kv_block *b)
+{
+	return b->nr_map + !!(b->flags & BLKF_INDEXED) + b->nr_copy;
+}
+
 /* extent.c: memory behind extents, and who has mapped it */
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);

@@ -48,7 +48,7 @@ void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin)
 
 	if (c->clients[s->client].nr_unacked)
 		return;
-	KV_BUG_ON(b->refcount != 1 || b->nr_map != 1);
+	KV_BUG_ON(block_refcount(b) != 1 || b->nr_map != 1);
 	block_map(c, twin);
 	table_set(c, s, idx, twin);
 	s->dirty = min(s->dirty, idx);

@@ -42,7 +42,6 @@ enum kv_block_state {
  * struct kv_block - one block; its index gives its address
  * @state:     BLK_*
  * @domain:    owner, while not BLK_FREE or in one of its spans
- * @refcount:  @nr_map, plus one for the index, plus @nr_copy
  * @nr_map:    sequences that map it
  * @nr_src:    open steps that copy from it or hold it, whoever maps it now
  * @nr_copy:   copies of the daemon that read or fill it
@@ -61,7 +60,6 @@ struct kv_block {
 	u8	state;
 	u8	flags;
 	u16	domain;
-	u32	refcount;
 	u32	nr_map;
 	u32	nr_src;
 	u32	prev;
@@ -72,9 +70,10 @@ struct kv_block {
 	u8	nr_ids;
 	u8	resv;
 	u16	nr_copy;
-	u64	hash[2];
 	u32	entry;
 	u32	node;
+	u32	resv2;
+	u64	hash[2];
 };
 static_assert(sizeof(struct kv_block) == 64, "one line a block");
 

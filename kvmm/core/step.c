@@ -54,7 +54,8 @@ struct grant {
 
 static bool block_writable(const struct core *c, u32 blk)
 {
-	return c->blocks[blk].state == BLK_OPEN && c->blocks[blk].refcount == 1;
+	return c->blocks[blk].state == BLK_OPEN &&
+	       block_refcount(&c->blocks[blk]) == 1;
 }
 
 static void grant_work_out(const struct core *c, const struct kv_seq *s,

@@ -63,8 +63,10 @@ static u32 blk_of(const struct kv_block *b)
 
 #define SPOIL(name, ...)	static void spoil_##name(void) { __VA_ARGS__; }
 
-SPOIL(refcount, sealed->refcount++)
-SPOIL(refcount_lost, sealed->refcount--)
+SPOIL(mapped, sealed->nr_map++)
+SPOIL(mapped_lost, sealed->nr_map--)
+SPOIL(indexed_lost, sealed->flags &= (u8)~BLKF_INDEXED)
+SPOIL(indexed_more, tail->flags |= BLKF_INDEXED)
 SPOIL(nr_map, tail->nr_map++)
 SPOIL(state, tail->state = BLK_SEALED)
 SPOIL(block_domain, tail->domain = 1)
@@ -116,7 +118,7 @@ SPOIL(peak, d->peak = 0)
 SPOIL(wait_back, c->seqs[d->wait_head].prev = 0)
 SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
 SPOIL(run_tail, d->run_tail = d->run_head)
-SPOIL(nr_copy, sealed->nr_copy++; sealed->refcount++)
+SPOIL(nr_copy, sealed->nr_copy++)
 
 #define CASE(name)	{ #name, spoil_##name }
 
@@ -124,7 +126,8 @@ static const struct {
 	const char *what;
 	void (*spoil)(void);
 } cases[] = {
-	CASE(refcount), CASE(refcount_lost), CASE(nr_map), CASE(state),
+	CASE(mapped), CASE(mapped_lost), CASE(nr_map), CASE(state),
+	CASE(indexed_lost), CASE(indexed_more),
 	CASE(block_domain), CASE(index_lost), CASE(hash),
 	CASE(reserved), CASE(seq_reserved), CASE(free_count),
 	CASE(cached_count), CASE(indexed), CASE(shared), CASE(running),
