@@ -7,8 +7,8 @@
  *	          v        v          v
  *	      QUARANTINE / QUIESCING / FREE
  *
- * block_refcount() is every reason to keep a block's content: the sequences that
- * map it, the prefix index, copies in flight.  A block that loses its last
+ * block_refcount() is every reason to keep a block's content: the sequences
+ * that map it, the prefix index, copies in flight.  A block that loses its last
  * reason is FREE, unless an open step copies from it (QUIESCING until that
  * ends) or a dead client may still write it (QUARANTINE until the device is
  * quiet).  Whether a block may be written in place is asked of it, never
@@ -64,9 +64,9 @@ u32 *block_ids(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
 	const struct core_sizes *s = core_sizes(c);
-	u32 base = b->span * s->blocks_per_extent;
+	u32 span = block_span(c, blk), base = span * s->blocks_per_extent;
 
-	return c->ids + (u64)b->span * s->ids_per_extent +
+	return c->ids + (u64)span * s->ids_per_extent +
 	       (u64)(blk - base) * c->domains[b->domain].block_tokens;
 }
 
@@ -83,10 +83,12 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
 		admit_retry_all(c);
 }
 
-static void block_count(struct core *c, struct kv_block *b, u32 state)
+static void block_count(struct core *c, u32 blk, u32 state)
 {
+	const struct kv_block *b = &c->blocks[blk];
 	struct kv_domain *d = &c->domains[b->domain];
-	struct kv_span *sp = &c->spans[b->span];
+	u32 span = block_span(c, blk);
+	struct kv_span *sp = &c->spans[span];
 	u32 used;
 
 	d->nr[b->state]--;
@@ -97,7 +99,7 @@ static void block_count(struct core *c, struct kv_block *b, u32 state)
 		sp->nr_cached++;
 	if (b->state == BLK_FREE) {
 		sp->nr_free--;
-		span_reclass(c, b->span);
+		span_reclass(c, span);
 		used = domain_used(d);
 		if (used > d->peak)
 			d->peak = used;
@@ -107,7 +109,8 @@ static void block_count(struct core *c, struct kv_block *b, u32 state)
 static void block_give_back(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
-	struct kv_span *sp = &c->spans[b->span];
+	u32 span = block_span(c, blk);
+	struct kv_span *sp = &c->spans[span];
 
 	KV_BUG_ON(block_refcount(b) || b->nr_src);
 	if (b->entry != CORE_NONE)
@@ -120,7 +123,7 @@ static void block_give_back(struct core *c, u32 blk)
 	sp->nr_free++;
 	if (!part_pool(c, sp->domain))
 		core_count(c, CORE_EV_pgfree, 1);
-	span_reclass(c, b->span);
+	span_reclass(c, span);
 }
 
 /**
@@ -134,7 +137,7 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(!(block_may_become[b->state] & BIT(state)));
-	block_count(c, b, state);
+	block_count(c, blk, state);
 	b->state = (u8)state;
 	/* Only steps read it still: nobody is to find it by its content. */
 	if (state == BLK_QUIESCING && b->entry != CORE_NONE)
@@ -142,9 +145,9 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	if (state == BLK_FREE)
 		block_give_back(c, blk);
 	if (state == BLK_FREE || state == BLK_CACHED)
-		block_room_appeared(c, &c->spans[b->span]);
+		block_room_appeared(c, &c->spans[block_span(c, blk)]);
 	if (state == BLK_FREE)
-		span_settle(c, b->span);
+		span_settle(c, block_span(c, blk));
 }
 
 /**
@@ -303,10 +306,11 @@ u64 block_offset(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
 	const struct kv_domain *d = &c->domains[b->domain];
-	u32 base = b->span * core_sizes(c)->blocks_per_extent;
+	u32 span = block_span(c, blk);
+	u32 base = span * core_sizes(c)->blocks_per_extent;
 	u32 first = core_pool(c, part_pool(c, b->domain))->first;
 
-	return (u64)(b->span - first) * core_cfg(c)->extent_size +
+	return (u64)(span - first) * core_cfg(c)->extent_size +
 	       (u64)(blk - base) * d->block_bytes;
 }
 

@@ -341,7 +341,7 @@ void walk_span_free(struct walk *w, u32 first, u32 nr_free)
 		expect(w, "span", "state on the free list", i,
 		       c->blocks[i].state, BLK_FREE);
 		expect(w, "span", "free list that has block", i,
-		       c->blocks[i].span, first);
+		       block_span(c, i), first);
 	}
 	expect(w, "span", "free list of", first, n, sp->nr_free);
 	expect(w, "span", "class of an empty one", first,
@@ -363,7 +363,7 @@ static void walk_span(struct walk *w, u32 first, u32 *nr)
 		state[c->blocks[i].state]++;
 		expect(w, "span", "owner of block", i, c->blocks[i].domain,
 		       sp->domain);
-		expect(w, "span", "span of block", i, c->blocks[i].span, first);
+		expect(w, "span", "span of block", i, block_span(c, i), first);
 	}
 	walk_span_free(w, first, state[BLK_FREE]);
 	expect(w, "span", "cached blocks of", first, sp->nr_cached,

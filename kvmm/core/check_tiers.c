@@ -90,7 +90,7 @@ static void walk_slots(struct walk *w, u32 first, u32 *nr)
 		expect(w, "swap", "owners of slot", n, c->scratch[n],
 		       b->state == BLK_SEALED || b->state == BLK_LIMBO);
 		expect(w, "span", "owner of block", n, b->domain, sp->domain);
-		expect(w, "span", "span of block", n, b->span, first);
+		expect(w, "span", "span of block", n, block_span(c, n), first);
 	}
 	walk_span_free(w, first, free);
 	for (n = first; n < first + sp->nr_extents; n++) {

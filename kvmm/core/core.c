@@ -88,6 +88,7 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 	s->nr_extents = (u32)(cfg->pool_bytes / cfg->extent_size);
 	s->ids_per_extent = (u32)(cfg->extent_size / cfg->min_token_bytes);
 	s->blocks_per_extent = s->ids_per_extent / 16;
+	s->block_shift = (u32)__builtin_ctz(s->blocks_per_extent);
 	s->all_extents = s->nr_extents + (u32)((cfg->host_bytes +
 			 CORE_MAX_AREAS * cfg->area_bytes) / cfg->extent_size);
 	blocks = (u64)s->all_extents * s->blocks_per_extent;

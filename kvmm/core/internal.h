@@ -78,6 +78,12 @@ static inline u32 block_refcount(const struct kv_block *b)
 	return b->nr_map + !!(b->flags & BLKF_INDEXED) + b->nr_copy;
 }
 
+/* First extent of the span that a block is in. */
+static inline u32 block_span(const struct core *c, u32 blk)
+{
+	return c->extents[blk >> core_sizes(c)->block_shift].span;
+}
+
 /* extent.c: memory behind extents, and who has mapped it */
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);

@@ -50,7 +50,6 @@ enum kv_block_state {
  * @next:      likewise, BLK_CACHED; next free, BLK_FREE; next that the same
  *             step holds, BLK_QUIESCING
  * @hash_next: next in its bucket of the index, BLKF_INDEXED only
- * @span:      first extent of its span
  * @nr_ids:    ids known, from the start of the block
  * @generation: raised each time it is freed
  * @hash:      chained hash, once sealed
@@ -65,14 +64,13 @@ struct kv_block {
 	u32	prev;
 	u32	next;
 	u32	hash_next;
-	u32	span;
 	u32	generation;
 	u8	nr_ids;
 	u8	resv;
 	u16	nr_copy;
 	u32	entry;
 	u32	node;
-	u32	resv2;
+	u32	resv2[2];
 	u64	hash[2];
 };
 static_assert(sizeof(struct kv_block) == 64, "one line a block");
@@ -570,7 +568,8 @@ struct core_sizes {
 	u32	all_extents;
 	u32	nr_parts;
 	u32	nr_entries;
-	u32	blocks_per_extent;
+	u32	blocks_per_extent;	/* a power of two, of: */
+	u32	block_shift;
 	u32	ids_per_extent;
 	u32	nr_blocks;
 	u64	nr_ids;

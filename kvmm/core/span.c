@@ -115,7 +115,6 @@ static void span_link_blocks(struct core *c, u32 dom, u32 first)
 		memset(b, 0, sizeof(*b));
 		b->generation = generation + 1;
 		b->domain = (u16)dom;
-		b->span = first;
 		b->prev = CORE_NONE;
 		b->hash_next = CORE_NONE;
 		b->entry = CORE_NONE;
