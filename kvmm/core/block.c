@@ -117,11 +117,12 @@ static void block_give_back(struct core *c, u32 blk)
 		entry_forget_dev(c, blk);
 	b->flags = 0;
 	b->nr_ids = 0;
-	b->generation++;
 	b->next = sp->free_head;
 	sp->free_head = blk;
 	sp->nr_free++;
-	if (!part_pool(c, sp->domain))
+	if (part_pool(c, sp->domain))
+		b->written++;
+	else
 		core_count(c, CORE_EV_pgfree, 1);
 	span_reclass(c, span);
 }
@@ -245,6 +246,7 @@ void block_put_index(struct core *c, u32 blk)
 /* A copy of the daemon's reads or fills the block. */
 void block_copy_get(struct core *c, u32 blk)
 {
+	KV_BUG_ON(c->blocks[blk].nr_copy == BLOCK_COPY_MAX);
 	c->blocks[blk].nr_copy++;
 }
 

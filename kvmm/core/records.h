@@ -38,6 +38,9 @@ enum kv_block_state {
 #define BLKF_SHARED	BIT(1)	/* an open tail that a fork shared */
 #define BLKF_VISITED	BIT(2)	/* scratch of swap.c, clear between events */
 
+#define BLOCK_SRC_BITS	20	/* of kv_block.nr_src */
+#define BLOCK_COPY_MAX	15u	/* of kv_block.nr_copy */
+
 /**
  * struct kv_block - one block; its index gives its address
  * @state:     BLK_*
@@ -45,35 +48,43 @@ enum kv_block_state {
  * @nr_map:    sequences that map it
  * @nr_src:    open steps that copy from it or hold it, whoever maps it now
  * @nr_copy:   copies of the daemon that read or fill it
- * @entry:     of the lower tiers, that has or gets the same content
- * @prev:      neighbour on a list of lru.c, BLK_CACHED only
- * @next:      likewise, BLK_CACHED; next free, BLK_FREE; next that the same
- *             step holds, BLK_QUIESCING
- * @hash_next: next in its bucket of the index, BLKF_INDEXED only
  * @nr_ids:    ids known, from the start of the block
- * @generation: raised each time it is freed
- * @hash:      chained hash, once sealed
+ * @next:      neighbour on a list of lru.c, BLK_CACHED; next free, BLK_FREE;
+ *             next that the same step holds, BLK_QUIESCING
+ * @prev:      neighbour on a list of lru.c, BLK_CACHED only
+ * @hash_next: next in its bucket of the index, BLKF_INDEXED only
+ * @entry:     of the lower tiers, that has or gets the same content
  * @node:      its name in the index, BLKF_INDEXED only
+ * @hash:      chained hash, once sealed; on the device only
+ * @written:   slots of lower pools only, whose names are their entries': raised
+ *             each time one is freed
+ *
+ * What holds the content follows, see block_refcount(); so does the span, see
+ * block_span().  What every grant and release uses comes first: a record that
+ * lies across two cache lines has that in the first of them.
  */
 struct kv_block {
 	u8	state;
 	u8	flags;
 	u16	domain;
 	u32	nr_map;
-	u32	nr_src;
-	u32	prev;
+	u32	nr_src	: BLOCK_SRC_BITS;
+	u32	nr_copy	: 4;
+	u32	nr_ids	: 8;
 	u32	next;
-	u32	hash_next;
-	u32	generation;
-	u8	nr_ids;
-	u8	resv;
-	u16	nr_copy;
+	u32	prev;
 	u32	entry;
+	u32	hash_next;
 	u32	node;
-	u32	resv2[2];
-	u64	hash[2];
+	union {
+		u64	hash[2];
+		u64	written;
+	};
 };
-static_assert(sizeof(struct kv_block) == 64, "one line a block");
+static_assert(sizeof(struct kv_block) == 48, "three quarters of a line");
+/* A step's entries copy from a block once each, and it is held once. */
+static_assert(64 * KVMM_MAX_STEPS * (CORE_MAX_STEP_ENTRIES + 1) <
+	      1 << BLOCK_SRC_BITS, "every open step of every client");
 
 /* ---- extents and spans ---- */
 

@@ -110,10 +110,11 @@ static void span_link_blocks(struct core *c, u32 dom, u32 first)
 
 	for (i = 0; i < sp->nr_blocks; i++) {
 		struct kv_block *b = &c->blocks[base + i];
-		u32 generation = b->generation;
+		u64 written = b->written;
 
 		memset(b, 0, sizeof(*b));
-		b->generation = generation + 1;
+		if (part_pool(c, dom))
+			b->written = written + 1;
 		b->domain = (u16)dom;
 		b->prev = CORE_NONE;
 		b->hash_next = CORE_NONE;

@@ -278,7 +278,7 @@ static void io_start(struct core *c, u32 entry, u32 kind)
 		.payload	= (u32)d->block_bytes,
 		.domain		= e->domain,
 		.hash		= { e->hash[0], e->hash[1] },
-		.generation	= c->blocks[e->area].generation,
+		.generation	= c->blocks[e->area].written,
 	};
 	c->ops->io(c->ops_arg, &io);
 }

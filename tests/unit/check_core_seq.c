@@ -72,35 +72,6 @@ START_TEST(test_generation_wraps)
 }
 END_TEST
 
-/* Those of blocks only have to differ from the one before: 0 is as good as any. */
-START_TEST(test_block_generations_wrap)
-{
-	struct core *c = sh.core;
-	u64 seq;
-	u32 i, n, wrapped = 0;
-	int err;
-
-	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
-		c->blocks[i].generation = UINT32_MAX;
-	for (n = 0; n < 3; n++) {
-		seq = sh_ready(cl, 100, 4, 9000 * n);
-		ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 0);
-		sh_compute(cl, seq, 0, 100, 9000 * n);
-		ck_assert_int_eq(sh_close(cl, seq), 0);
-		seq = sh_ready(cl, 100, 4, 9000 * n);
-		ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 96);
-		ck_assert_int_eq(sh_close(cl, seq), 0);
-		SH_CORE(err = core_drop_caches(c, sh.now, sh.cl[cl].info.domain,
-					       UINT32_MAX));
-		ck_assert_int_ge(err, 0);
-		sh_settle();
-	}
-	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
-		wrapped += !c->blocks[i].generation;
-	ck_assert_uint_gt(wrapped, 0);
-}
-END_TEST
-
 START_TEST(test_all_records)
 {
 	struct kvmm_open_arg a = { .prompt_len = 4 };
@@ -312,7 +283,6 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_generations);
 	tcase_add_test(tc, test_generation_wraps);
-	tcase_add_test(tc, test_block_generations_wrap);
 	tcase_add_test(tc, test_all_records);
 	tcase_add_test(tc, test_handles_are_per_client);
 	tcase_add_test(tc, test_record_of_a_life);
