@@ -96,13 +96,12 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 		return -EINVAL;
 	s->nr_blocks = (u32)blocks;
 	s->nr_ids = (u64)s->all_extents * s->ids_per_extent;
-	s->nr_buckets = (u32)roundup_pow_of_two(blocks);
+	s->nr_buckets = (u32)blocks;
 	s->nr_parts = cfg->max_domains * CORE_NR_POOLS;
 	s->nr_entries = (s->all_extents - s->nr_extents) * s->blocks_per_extent;
 	s->nr_nodes = s->nr_extents * s->blocks_per_extent + s->nr_entries;
-	for (s->nr_ghosts = 64; s->nr_ghosts < GHOSTS_PER_BLOCK *
-	     s->nr_extents * s->blocks_per_extent && s->nr_ghosts < 1u << 30;)
-		s->nr_ghosts *= 2;
+	s->nr_ghosts = (u32)ALIGN_UP((u64)s->nr_extents * s->blocks_per_extent,
+				     (u64)GHOST_WAYS);
 
 	if (!cfg->nr_tables)
 		cfg->nr_tables = 2 * cfg->max_seqs +

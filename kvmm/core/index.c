@@ -89,7 +89,7 @@ void index_chain(const struct core *c, const struct kv_domain *d,
 
 static u32 *index_bucket(const struct core *c, const u64 *hash)
 {
-	return &c->buckets[hash[0] & (core_sizes(c)->nr_buckets - 1)];
+	return &c->buckets[(hash[0] >> 32) * core_sizes(c)->nr_buckets >> 32];
 }
 
 /* ---- what a reference says, of either kind ---- */

@@ -316,6 +316,19 @@ void lru_chill(struct core *c, u32 node)
 
 /* ---- names come, are used, and go ---- */
 
+/* A name that is in use was there before. */
+static void came_back(struct core *c, struct kv_node *n,
+		      const struct kv_told *was)
+{
+	core_count(c, CORE_EV_workingset_refault, 1);
+	if (was->age > REFAULT_MAX || n->flags)
+		return;
+	core_count(c, CORE_EV_workingset_activate, 1);
+	n->hits = was->hits;
+	n->interval = was->interval;
+	node_used(n, was->age);
+}
+
 /**
  * lru_enter() - a name is entered into the index
  * @fresh: tokens that came in with it
@@ -327,23 +340,20 @@ bool lru_enter(struct core *c, u32 node, u32 fresh)
 	struct kv_node *n = &c->nodes[node];
 	u32 dom = c->blocks[n->ref].domain;
 	struct kv_lru *l = &c->lrus[dom];
-	struct kv_ghost g;
-	u32 age;
+	const struct kv_told *was;
+	u32 nr;
 
 	lru_tick(c, l);
 	n->interval = fresh_class(fresh);
 	n->stamp = lru_units(l);
-	if (!lru_ghost_take(c, dom, c->blocks[n->ref].hash, &g))
+	was = lru_ghost_take(c, dom, node, &nr);
+	if (!was)
 		return false;
-	core_count(c, CORE_EV_workingset_refault, 1);
-	age = n->stamp - g.stamp;
-	if (age > REFAULT_MAX)
-		return true;
-	core_count(c, CORE_EV_workingset_activate, 1);
-	n->hits = g.left_hits & LRU_HITS_MAX;
-	n->interval = g.interval;
-	node_used(n, age);
-	return true;
+	for (;; n = &c->nodes[n->parent]) {
+		came_back(c, n, was);
+		if (!--nr)
+			return true;
+	}
 }
 
 /* A name was found. */
@@ -359,7 +369,7 @@ void lru_hit(struct core *c, u32 node)
 	l = &c->lrus[index_domain(c, n->ref)];
 	age = node_age(l, n);
 	if (n->lease != LEASE_COLD)
-		lru_observe(l, node_tier(n), 0, lru_age_bucket(age), true);
+		lru_observe(l, node_tier(n), 0, lru_age_bucket(age), true, 1);
 	node_used(n, age);
 	n->stamp = lru_units(l);
 	if (!node_lease(n) || l->lease[n->lease - 1].until <= c->now)
@@ -373,10 +383,12 @@ void lru_leave(struct core *c, u32 node)
 	struct kv_lru *l = &c->lrus[index_domain(c, n->ref)];
 	u32 left = lru_age_bucket(node_age(l, n));
 
+	if (l->told.node == node)
+		l->told.node = CORE_NONE;
 	if (n->lease == LEASE_COLD)
 		return;
 	lease_put(l, n);
-	lru_observe(l, node_tier(n), 0, left, false);
+	lru_observe(l, node_tier(n), 0, left, false, 1);
 	lru_ghost_add(c, node, left);
 }
 

@@ -41,23 +41,25 @@ struct kv_node {
 	u8	flags;
 	u8	lease;
 };
-static_assert(sizeof(struct kv_node) == 28, "with block and scratch 96 bytes");
+static_assert(sizeof(struct kv_node) == 28, "with a block's 76 bytes");
 
 /**
  * struct kv_ghost - a name that was in the index, see ghost.c
- * @name:     part of its hash; 0 with @domain GHOST_UNUSED
- * @stamp:    kv_node.stamp
- * @left:     age bucket in which it left the index
+ * @tag:    part of its hash
+ * @stamp:  kv_node.stamp, in steps of GHOST_STEP
+ * @domain: GHOST_UNUSED: there is none
+ * @left:   age bucket in which it left the index
  * @hits, @interval: of the node
  */
 struct kv_ghost {
-	u32	name;
-	u32	stamp;
+	u16	tag;
+	u16	stamp;
 	u16	domain;
-	u8	left_hits;
+	u8	left : 5;
+	u8	hits : 3;
 	u8	interval;
 };
-static_assert(sizeof(struct kv_ghost) == 12, "dense");
+static_assert(sizeof(struct kv_ghost) == 8, "a set is a cache line");
 
 #define GHOST_UNUSED	0xffffu
 
@@ -68,7 +70,9 @@ static_assert(sizeof(struct kv_ghost) == 12, "dense");
 #define LRU_KEEP_SHARE	4u
 #define LRU_TIER_FOUND	4u	/* first of those that were found */
 #define LRU_WORTH_SHIFT	24	/* one hit a block and unit */
-#define GHOSTS_PER_BLOCK 4u	/* at least */
+#define GHOST_WAYS	8u
+#define GHOST_STEP	4u	/* units */
+#define GHOST_SAMPLE	4u	/* of so many names one is remembered */
 
 struct kv_lru_list {
 	u32	head;
@@ -92,6 +96,25 @@ struct kv_lease {
 };
 
 /**
+ * struct kv_told - what the ghosts told of names entered one after the other
+ * @node:  the last of them, CORE_NONE when it left
+ * @told:  one of them is remembered
+ * @open:  how many there are, while none is
+ * @known: the last that is remembered was a ghost; then
+ * @age:   units since it was last used
+ * @hits, @interval: what it had
+ */
+struct kv_told {
+	u32	node;
+	u32	open;
+	u32	age;
+	u8	known;
+	u8	hits;
+	u8	interval;
+	u8	told;
+};
+
+/**
  * struct kv_lru - the order in which a domain's cache goes, see lru.c
  * @clock:   rises by @step with each block that is entered
  * @step:    2^20 / blocks that the domain could have
@@ -110,6 +133,7 @@ struct kv_lru {
 	u32	min_gen;
 	u32	nr_in;
 	u32	nr_kept;
+	struct kv_told told;
 	struct kv_lru_list inner;
 	struct kv_lease lease[LRU_NR_LEASES];
 	u64	used[LRU_NR_TIERS];
@@ -139,13 +163,16 @@ struct kv_lru_list *lru_list(const struct core *c, u32 blk);
 /* worth.c: what a block is worth, from what was seen */
 u32 lru_age_bucket(u32 age);
 u32 lru_tier(u32 hits, u32 interval);
-void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit);
+void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit,
+		 u32 times);
 void lru_learn(struct kv_lru *l, bool fade);
 u32 lru_value(const struct kv_lru *l, u32 tier, u32 age);
 
 /* ghost.c: names that were in the index */
+bool lru_ghost_sampled(const u64 *hash);
 void lru_ghost_add(struct core *c, u32 node, u32 left);
-bool lru_ghost_take(struct core *c, u32 dom, const u64 *hash, struct kv_ghost *g);
+const struct kv_told *lru_ghost_take(struct core *c, u32 dom, u32 node,
+				     u32 *nr);
 void lru_ghost_forget(struct core *c, u32 dom);
 
 #endif /* KVMM_CORE_LRU_H */

@@ -586,13 +586,23 @@ struct core_sizes {
 	u64	nr_ids;
 	u32	nr_buckets;
 	u32	nr_nodes;
-	u32	nr_ghosts;		/* a power of two */
+	u32	nr_ghosts;		/* whole sets */
 	u32	nr_seqs;
 	u32	nr_tpages;
 	u32	nr_idpages;
 	u32	nr_steps;
 	u64	nr_step_entries;
 };
+
+/*
+ * What a block of the device may cost, of all tables that grow with the pool
+ * but for the ids: 4 bytes a token.
+ */
+#define CORE_BLOCK_BYTES	96u
+
+static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
+	      sizeof(struct kv_ghost) + 4 /* bucket */ + 4 /* scratch */ <=
+	      CORE_BLOCK_BYTES - 4, "leaves 4 for extents and spans");
 
 /* Everything in the arena: name, type, how many. */
 #define CORE_ARENA(x)							\

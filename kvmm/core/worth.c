@@ -71,13 +71,15 @@ u32 lru_tier(u32 hits, u32 interval)
  * @from: bucket in which that began
  * @to:   bucket in which it ended
  * @hit:  with a use
+ * @times: how many it stands for
  */
-void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit)
+void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit,
+		 u32 times)
 {
-	l->enter[tier][from] += ONE;
-	l->leave[tier][to] += ONE;
+	l->enter[tier][from] += ONE * times;
+	l->leave[tier][to] += ONE * times;
 	if (hit)
-		l->hit[tier][to] += ONE;
+		l->hit[tier][to] += ONE * times;
 }
 
 /* The rate at @age of a tier of which nothing is known. */

@@ -279,43 +279,6 @@ END_TEST
 
 /* ---- ghosts ---- */
 
-/* Dropped and entered again soon: it was dropped too early. */
-START_TEST(test_refault)
-{
-	u64 refaults = sh_count(CORE_EV_workingset_refault);
-
-	(void)use(4, 0);
-	squeeze(4);
-	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), refaults);
-	ck_assert_uint_eq(use(4, 0), 0);
-	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), refaults + 4);
-	ck_assert_uint_eq(sh_count(CORE_EV_workingset_activate), refaults + 4);
-	ck_assert_uint_eq(node_of(0)->hits, 1);
-	/* It counts as found: newer ones that came once go before it. */
-	(void)use(4, 100000);
-	squeeze(4);
-	ck_assert_uint_eq(held(0), 4);
-	ck_assert_uint_eq(held(100000), 0);
-}
-END_TEST
-
-/* After four times the cache nothing follows from it. */
-START_TEST(test_refault_distance)
-{
-	u32 i;
-
-	(void)use(1, 0);
-	squeeze(1);
-	/* One prompt again and again ages the clock, not the ghosts. */
-	for (i = 0; i < 5; i++)
-		c->lrus[0].clock += 1ull << 20;
-	(void)use(1, 0);
-	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 1);
-	ck_assert_uint_eq(sh_count(CORE_EV_workingset_activate), 0);
-	ck_assert_uint_eq(node_of(0)->hits, 0);
-}
-END_TEST
-
 static u32 nr_ghosts(void)
 {
 	u32 i, nr = 0;
@@ -325,21 +288,132 @@ static u32 nr_ghosts(void)
 	return nr;
 }
 
+/* Do the ghosts remember the name of block @nr of prompt @seed? */
+static bool remembered(u32 seed, u32 nr)
+{
+	u64 hash[2], next[2];
+	u32 ids[SH_BT], i, n;
+
+	index_root(c, &c->domains[0], 0, hash);
+	for (n = 0; n <= nr; n++) {
+		for (i = 0; i < SH_BT; i++)
+			ids[i] = seed + n * SH_BT + i;
+		index_chain(c, &c->domains[0], hash, ids, next);
+		memcpy(hash, next, sizeof(hash));
+	}
+	return lru_ghost_sampled(hash);
+}
+
+/* A prompt whose first block is remembered and whose second is not. */
+static u32 told_seed(void)
+{
+	u32 seed;
+
+	for (seed = 0; !remembered(seed, 0) || remembered(seed, 1);)
+		seed += 1000;
+	return seed;
+}
+
+/* Dropped and entered again soon: it was dropped too early. */
+START_TEST(test_refault)
+{
+	u64 refaults = sh_count(CORE_EV_workingset_refault);
+	u32 seed = told_seed();
+
+	(void)use(4, seed);
+	squeeze(4);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), refaults);
+	ck_assert_uint_eq(use(4, seed), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), refaults + 4);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_activate), refaults + 4);
+	ck_assert_uint_eq(node_of(seed)->hits, 1);
+	/* It counts as found: newer ones that came once go before it. */
+	(void)use(4, seed + 100000);
+	squeeze(4);
+	ck_assert_uint_eq(held(seed), 4);
+	ck_assert_uint_eq(held(seed + 100000), 0);
+}
+END_TEST
+
+/* What is not remembered is what the name entered right before it was. */
+START_TEST(test_refault_told)
+{
+	u32 seed = told_seed();
+
+	(void)use(2, seed);
+	squeeze(2);
+	ck_assert_uint_eq(nr_ghosts(), 1);
+	(void)use(1, seed);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 1);
+	(void)use(2, seed);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 2);
+	ck_assert_uint_eq(node_of(seed + SH_BT)->hits, 1);
+	/* Not if another came between. */
+	squeeze(2);
+	(void)use(1, seed);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 3);
+	(void)use(1, seed + 100000);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 3);
+	(void)use(2, seed);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 3);
+	ck_assert_uint_eq(node_of(seed + SH_BT)->hits, 0);
+}
+END_TEST
+
+/* Those entered before the first that is remembered were what that was. */
+START_TEST(test_refault_told_late)
+{
+	u32 seed = 0;
+
+	while (remembered(seed, 0) || remembered(seed, 1) ||
+	       !remembered(seed, 2))
+		seed += 1000;
+	(void)use(3, seed);
+	squeeze(3);
+	ck_assert_uint_eq(nr_ghosts(), 1);
+	(void)use(2, seed);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 0);
+	squeeze(2);
+	(void)use(3, seed);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 3);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_activate), 3);
+	ck_assert_uint_eq(node_of(seed)->hits, 1);
+	ck_assert_uint_eq(node_of(seed + SH_BT)->hits, 1);
+}
+END_TEST
+
+/* After four times the cache nothing follows from it. */
+START_TEST(test_refault_distance)
+{
+	u32 i, seed = told_seed();
+
+	(void)use(1, seed);
+	squeeze(1);
+	/* One prompt again and again ages the clock, not the ghosts. */
+	for (i = 0; i < 5; i++)
+		c->lrus[0].clock += 1ull << 20;
+	(void)use(1, seed);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_workingset_activate), 0);
+	ck_assert_uint_eq(node_of(seed)->hits, 0);
+}
+END_TEST
+
 /* The table fills, and then forgets the oldest of each set. */
 START_TEST(test_ghosts_wrap)
 {
-	u32 size = core_sizes(c)->nr_ghosts;
+	u32 size = core_sizes(c)->nr_ghosts, seed = told_seed();
 
-	(void)use(4, 0);
-	squeeze(4);
-	ck_assert_uint_eq(nr_ghosts(), 4);
+	(void)use(1, seed);
+	squeeze(1);
+	ck_assert_uint_eq(nr_ghosts(), 1);
 	flood(20, 1000000);
 	ck_assert_uint_gt(nr_ghosts(), size * 9 / 10);
-	(void)use(4, 0);
+	(void)use(1, seed);
 	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 0);
-	/* Of what went lately most is known. */
+	/* Of prompts this short most have no name that is remembered. */
 	flood(1, 1000000 + 16 * 8 * 1024);
-	ck_assert_uint_gt(sh_count(CORE_EV_workingset_refault), 20);
+	ck_assert_uint_gt(sh_count(CORE_EV_workingset_refault), 4);
 }
 END_TEST
 
@@ -347,12 +421,12 @@ END_TEST
 START_TEST(test_ghosts_of_a_domain)
 {
 	struct kvmm_attach_req req = sh_attach_req("a");
-	u32 other = sh_attach(1, "b");
+	u32 other = sh_attach(1, "b"), seed = told_seed();
 
-	(void)use(4, 0);
+	(void)use(4, seed);
 	squeeze(4);
 	cl = other;
-	(void)use(4, 0);
+	(void)use(4, seed);
 	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 0);
 	sh_die(0);
 	sh_quiet(0);
@@ -539,9 +613,9 @@ START_TEST(test_learning)
 
 	for (i = 0; i < 4000; i++) {
 		lru_observe(&c->lrus[0], lru_tier(0, 0), 0,
-			    lru_age_bucket(900), false);
+			    lru_age_bucket(900), false, 1);
 		lru_observe(&c->lrus[0], lru_tier(0, 3), 0,
-			    lru_age_bucket(900), true);
+			    lru_age_bucket(900), true, 1);
 	}
 	flood(9, 1000000);
 	ck_assert_uint_lt(worth(0, 0, 600), once / 2);
@@ -717,6 +791,8 @@ static Suite *suite(void)
 	tcase_add_test(t, test_drift);
 	tcase_add_test(t, test_generations);
 	tcase_add_test(t, test_refault);
+	tcase_add_test(t, test_refault_told);
+	tcase_add_test(t, test_refault_told_late);
 	tcase_add_test(t, test_refault_distance);
 	tcase_add_test(t, test_ghosts_wrap);
 	tcase_add_test(t, test_ghosts_of_a_domain);
