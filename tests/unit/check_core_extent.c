@@ -5,6 +5,7 @@
  * Memory is made, acknowledged and moved between domains and tenants.
  */
 #include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
 
 static u32 cl;
 
@@ -511,6 +512,39 @@ START_TEST(test_growth_without_pages)
 }
 END_TEST
 
+/* ---- what a block costs ---- */
+
+/* As it is by default, and where few blocks share an extent. */
+static const struct {
+	u64 extent_size;
+	u32 min_token_bytes;
+} pools[] = {
+	{ 8ull << 20, 1024 },
+	{ 64ull << 20, 131072 },
+};
+
+/* Twice the pool takes that much more, and 4 bytes a token. */
+START_TEST(test_bytes_a_block)
+{
+	struct core_config cfg = {
+		.extent_size = pools[_i].extent_size,
+		.min_token_bytes = pools[_i].min_token_bytes,
+		.pool_bytes = 300 * pools[_i].extent_size,
+		.max_tenants = 8, .max_domains = 64, .max_clients = 64,
+		.max_seqs = 1024, .nr_tables = 4096, .max_steps = 4,
+	};
+	u64 once = core_arena_size(&cfg), twice, blocks;
+
+	blocks = cfg.pool_bytes / (16 * cfg.min_token_bytes);
+	cfg.pool_bytes *= 2;
+	twice = core_arena_size(&cfg);
+	ck_assert_uint_gt(once, 0);
+	ck_assert_uint_gt(twice, once);
+	ck_assert_uint_le(twice - once, blocks * (CORE_BLOCK_BYTES + 4 * 16));
+	ck_assert_uint_gt(twice - once, blocks * (80 + 4 * 16));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_extent");
@@ -546,6 +580,8 @@ int main(void)
 	tcase_add_test(tc, test_table_of_several_pages);
 	tcase_add_test(tc, test_fork_without_pages);
 	tcase_add_test(tc, test_growth_without_pages);
+	tcase_add_loop_test(tc, test_bytes_a_block, 0,
+			    ARRAY_SIZE(pools));
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
