@@ -93,10 +93,14 @@ static void block_count(struct core *c, u32 blk, u32 state)
 
 	d->nr[b->state]--;
 	d->nr[state]++;
-	if (b->state == BLK_CACHED)
+	if (b->state == BLK_CACHED) {
 		sp->nr_cached--;
-	if (state == BLK_CACHED)
+		d->isolated_cached -= span_is_isolated(sp);
+	}
+	if (state == BLK_CACHED) {
 		sp->nr_cached++;
+		d->isolated_cached += span_is_isolated(sp);
+	}
 	if (b->state == BLK_FREE) {
 		sp->nr_free--;
 		span_reclass(c, span);
@@ -120,6 +124,7 @@ static void block_give_back(struct core *c, u32 blk)
 	b->next = sp->free_head;
 	sp->free_head = blk;
 	sp->nr_free++;
+	c->domains[b->domain].isolated_free += span_is_isolated(sp);
 	if (part_pool(c, sp->domain))
 		b->written++;
 	else

@@ -344,8 +344,13 @@ void walk_span_free(struct walk *w, u32 first, u32 nr_free)
 		       block_span(c, i), first);
 	}
 	expect(w, "span", "free list of", first, n, sp->nr_free);
+	if (span_is_isolated(sp)) {
+		expect(w, "span", "isolated and empty, not released:", first,
+		       nr_free == sp->nr_blocks, 0);
+		return;
+	}
 	expect(w, "span", "class of an empty one", first,
-	       sp->class == CORE_NR_CLASSES - 1, nr_free == sp->nr_blocks);
+	       sp->class == CORE_CLASS_EMPTY, nr_free == sp->nr_blocks);
 	expect(w, "span", "class of a full one", first, !sp->class, !nr_free);
 }
 
@@ -379,7 +384,7 @@ void walk_classes(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
 	const struct kv_domain *d = &c->domains[dom];
-	u32 i, n, class, prev, empty = 0;
+	u32 i, n, class, prev, empty = 0, free = 0, cached = 0;
 
 	for (class = 0, n = 0; class < CORE_NR_CLASSES; class++) {
 		prev = CORE_NONE;
@@ -392,11 +397,19 @@ void walk_classes(struct walk *w, u32 dom)
 			expect(w, "span", "back link of", i, c->spans[i].prev,
 			       prev);
 			prev = i;
-			empty += class == CORE_NR_CLASSES - 1;
+			empty += class == CORE_CLASS_EMPTY;
+			if (class != CORE_CLASS_ISOLATED)
+				continue;
+			free += c->spans[i].nr_free;
+			cached += c->spans[i].nr_cached;
 		}
 	}
 	expect(w, "span", "list lengths in domain", dom, n, d->nr_spans);
 	expect(w, "span", "empty ones of domain", dom, d->nr_empty, empty);
+	expect(w, "span", "free blocks in isolated ones of domain", dom,
+	       d->isolated_free, free);
+	expect(w, "span", "cached blocks in isolated ones of domain", dom,
+	       d->isolated_cached, cached);
 }
 
 /* The wait list or the run list: sequences with @flag, @nr of them. */
@@ -448,9 +461,9 @@ static void walk_domain_seqs(struct walk *w, u32 dom)
 	expect(w, "law 1", "promises of domain", dom, d->reserved, reserved);
 	expect(w, "domain", "marked in", dom, d->nr_marked, marked);
 	expect(w, "domain", "running in", dom, d->nr_running, running);
-	if (d->nr[BLK_FREE] < d->reserved)
+	if (domain_free(d) < d->reserved)
 		walk_fault(w, "law 1", "free blocks behind promises of domain",
-			   dom, d->nr[BLK_FREE], d->reserved);
+			   dom, domain_free(d), d->reserved);
 }
 
 static void walk_domain_pressure(struct walk *w, u32 dom)

@@ -15,6 +15,7 @@
  *
  *	extent.c  memory behind extents, who mapped it	   kv_extent
  *	span.c	  extents cut into a domain's blocks	   kv_span
+ *	isolate.c spans that are to be emptied		   kv_span
  *	block.c	  states and counts of blocks		   kv_block
  *	index.c	  prefix index, a tree of names		   buckets, kv_node
  *	lru.c	  which cached block goes next		   kv_lru

@@ -64,6 +64,23 @@ static inline u32 domain_used(const struct kv_domain *d)
 	return d->nr_spans * d->span_blocks - d->nr[BLK_FREE];
 }
 
+/* Free blocks that somebody may take: those of isolated spans nobody may. */
+static inline u32 domain_free(const struct kv_domain *d)
+{
+	return d->nr[BLK_FREE] - d->isolated_free;
+}
+
+/* Cached blocks whose eviction gives the domain a free one. */
+static inline u32 domain_cached(const struct kv_domain *d)
+{
+	return d->nr[BLK_CACHED] - d->isolated_cached;
+}
+
+static inline bool span_is_isolated(const struct kv_span *sp)
+{
+	return sp->class == CORE_CLASS_ISOLATED;
+}
+
 static inline u32 tokens_to_blocks(const struct kv_domain *d, u32 tokens)
 {
 	return DIV_ROUND_UP(tokens, d->block_tokens);
@@ -104,6 +121,13 @@ bool span_steal(struct core *c, u32 dom);
 u32 span_first_free(const struct core *c, const struct kv_domain *d);
 u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 		    u32 client);
+
+void span_set_class(struct core *c, u32 first, u32 class);
+u32 span_class(const struct kv_span *sp);
+
+/* isolate.c: spans that are to be emptied */
+int __must_check span_isolate(struct core *c, u32 first);
+void span_putback(struct core *c, u32 first);
 
 /* block.c: states and counts */
 u32 block_alloc(struct core *c, u32 dom, u32 client);

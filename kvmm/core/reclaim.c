@@ -42,8 +42,8 @@
 
 static u32 domain_slack(const struct kv_domain *d)
 {
-	KV_BUG_ON(d->nr[BLK_FREE] < d->reserved);
-	return d->nr[BLK_FREE] - d->reserved;
+	KV_BUG_ON(domain_free(d) < d->reserved);
+	return domain_free(d) - d->reserved;
 }
 
 /* Blocks in use that no eviction would give back, and promised ones. */
@@ -69,7 +69,7 @@ u32 room_coming(const struct core *c, const struct kv_domain *d)
 static bool room_possible(struct core *c, u32 dom, u64 nr)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u64 own = (u64)domain_slack(d) + room_coming(c, d) + d->nr[BLK_CACHED];
+	u64 own = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
 
 	return own >= nr || own + (u64)span_runs_possible(c, dom) *
 				  d->span_blocks >= nr;
@@ -104,7 +104,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 			continue;
 		if (coming)
 			return -EINPROGRESS;
-		if (slack + d->nr[BLK_CACHED] >= (u64)nr + spare)
+		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return 0;
 		if (!span_steal(c, dom))
 			return -EAGAIN;

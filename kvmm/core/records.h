@@ -16,7 +16,9 @@
 
 #define CORE_UNIT		64u	/* bytes of one step of a table entry */
 #define CORE_LAYER_ALIGN	128u
-#define CORE_NR_CLASSES		18	/* fullness of spans, see span_class() */
+#define CORE_NR_CLASSES		19	/* fullness of spans, see span_class() */
+#define CORE_CLASS_EMPTY	17u	/* no block is in use */
+#define CORE_CLASS_ISOLATED	18u	/* to be emptied, see isolate.c */
 #define CORE_ID_PAGE		126	/* ids in a page of ids */
 
 /* ---- blocks ---- */
@@ -250,7 +252,8 @@ struct kv_tenant {
  * @by_operator:  marks that an operator set, to @operator_limit
  * @nr:           blocks in each state, over its spans
  * @reserved:     of the free ones, promised to admitted prefills; never
- *                above nr[BLK_FREE]
+ *                above domain_free()
+ * @isolated_free, @isolated_cached: of @nr, those in isolated spans
  * @nr_shared:    blocks that more than one sequence maps
  * @pending_spans: being made
  * @class:        spans by fullness
@@ -285,6 +288,8 @@ struct kv_domain {
 	u64	operator_limit[CORE_NR_LIMITS];
 	u32	nr[NR_BLK_STATES];
 	u32	reserved;
+	u32	isolated_free;
+	u32	isolated_cached;
 	u32	peak;
 	u32	nr_shared;
 	u32	nr_indexed;

@@ -17,11 +17,11 @@
 #include "kvmm/core/internal.h"
 
 #define SPAN_FULL	0
-#define SPAN_EMPTY	(CORE_NR_CLASSES - 1)
+#define SPAN_EMPTY	CORE_CLASS_EMPTY
 #define SPAN_KEEP	8u	/* empty spans that a domain keeps */
 
 /* 0: no block is free; then fuller before emptier; last: all are free. */
-static u32 span_class(const struct kv_span *sp)
+u32 span_class(const struct kv_span *sp)
 {
 	if (sp->nr_free == sp->nr_blocks)
 		return SPAN_EMPTY;
@@ -58,11 +58,9 @@ static void span_list_del(struct core *c, u32 first)
 		c->spans[sp->next].prev = sp->prev;
 }
 
-/* nr_free changed: move the span to the list where it belongs now. */
-void span_reclass(struct core *c, u32 first)
+void span_set_class(struct core *c, u32 first, u32 class)
 {
 	struct kv_span *sp = &c->spans[first];
-	u32 class = span_class(sp);
 
 	if (class == sp->class)
 		return;
@@ -71,10 +69,19 @@ void span_reclass(struct core *c, u32 first)
 	span_list_add(c, first);
 }
 
+/* nr_free changed: move the span to the list where it belongs now. */
+void span_reclass(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+
+	if (!span_is_isolated(sp))
+		span_set_class(c, first, span_class(sp));
+}
+
 /* May @d lose @nr free blocks and still cover what it promised? */
 static bool span_can_spare(const struct kv_domain *d, u32 nr)
 {
-	return d->nr[BLK_FREE] >= d->reserved + nr;
+	return domain_free(d) >= d->reserved + nr;
 }
 
 /*
@@ -96,6 +103,11 @@ void span_settle(struct core *c, u32 first)
 	struct kv_span *sp = &c->spans[first];
 	const struct kv_domain *d = &c->domains[sp->domain];
 
+	if (span_is_isolated(sp)) {
+		if (sp->nr_free == sp->nr_blocks)
+			span_release(c, first);
+		return;
+	}
 	if (sp->class == SPAN_EMPTY && d->nr_empty > span_keep(c, sp) &&
 	    span_can_spare(d, sp->nr_blocks) && !d->pending_spans &&
 	    !d->keep_spans)
@@ -171,7 +183,11 @@ void span_release(struct core *c, u32 first)
 	u32 e;
 
 	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
-	KV_BUG_ON(!span_can_spare(d, sp->nr_blocks));
+	/* What an isolated one has free was counted off when it became that. */
+	if (span_is_isolated(sp))
+		d->isolated_free -= sp->nr_blocks;
+	else
+		KV_BUG_ON(!span_can_spare(d, sp->nr_blocks));
 	span_list_del(c, first);
 	for (e = first; e < first + sp->nr_extents; e++) {
 		c->extents[e].state = EXT_BACKED;
@@ -230,7 +246,7 @@ u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 	u32 class, i, nr = 0;
 
 	if (!c->clients[client].nr_unacked)
-		return d->nr[BLK_FREE];
+		return domain_free(d);
 	for (class = SPAN_FULL + 1; class <= SPAN_EMPTY; class++)
 		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next)
 			if (span_acked(c, i, client))
@@ -274,7 +290,7 @@ static u32 span_cost(const struct core *c, u32 first, u32 dom)
 	u32 tenant = c->domains[dom].tenant;
 	u32 e;
 
-	if (!sp->nr_extents || sp->domain == dom ||
+	if (!sp->nr_extents || sp->domain == dom || span_is_isolated(sp) ||
 	    sp->nr_free + sp->nr_cached != sp->nr_blocks)
 		return RUN_NONE;
 	if (owner->tenant != tenant) {
@@ -303,7 +319,7 @@ static void spares_reset(struct core *c)
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		struct kv_domain *d = &c->domains[i];
 
-		d->spare = d->nr[BLK_FREE] - d->reserved;
+		d->spare = domain_free(d) - d->reserved;
 		d->lost = 0;
 	}
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)

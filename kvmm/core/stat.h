@@ -64,6 +64,8 @@
 	x(step_end,		"steps ended")				\
 	x(span_cut,		"spans cut into blocks for a domain")	\
 	x(span_release,		"spans given back whole")		\
+	x(span_isolate,		"spans that were to be emptied")	\
+	x(span_putback,		"of these, given up: used as before")	\
 	x(extent_create,	"extents made")				\
 	x(extent_release,	"extents returned to the system")	\
 	x(client_attach,	"clients attached")			\

@@ -242,7 +242,7 @@ u32 host_free(const struct core *c, u32 dom)
 {
 	const struct kv_domain *part = host_part(c, dom);
 
-	return part->nr[BLK_FREE];
+	return domain_free(part);
 }
 
 /* Slots that a domain could have if the host pool were all its own. */
@@ -386,7 +386,7 @@ static void clean_ahead(struct core *c, u32 dom)
 	u32 i, blk, n = 0;
 
 	if (!host_part(c, dom)->used || c->now < c->head->clean_after ||
-	    d->nr[BLK_FREE] - d->reserved > domain_used(d) / 4)
+	    domain_free(d) - d->reserved > domain_used(d) / 4)
 		return;
 	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_after(c, i))
 		for (blk = i; blk != CORE_NONE; blk = cached_before(c, blk))
