@@ -101,6 +101,8 @@ static void block_count(struct core *c, u32 blk, u32 state)
 		sp->nr_cached++;
 		d->isolated_cached += span_is_isolated(sp);
 	}
+	sp->nr_open -= b->state == BLK_OPEN;
+	sp->nr_open += state == BLK_OPEN;
 	if (b->state == BLK_FREE) {
 		sp->nr_free--;
 		span_reclass(c, span);
@@ -166,18 +168,25 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 u32 block_alloc(struct core *c, u32 dom, u32 client)
 {
 	u32 first = span_pick(c, &c->domains[dom], client);
-	struct kv_block *b;
 	u32 blk;
 
 	if (first == CORE_NONE)
 		return CORE_NONE;
-	blk = c->spans[first].free_head;
-	b = &c->blocks[blk];
+	blk = block_take(c, first, BLK_OPEN);
+	core_count(c, CORE_EV_pgalloc, 1);
+	return blk;
+}
+
+/* Take a free block of a span that has one, into @state. */
+u32 block_take(struct core *c, u32 first, u32 state)
+{
+	u32 blk = c->spans[first].free_head;
+	struct kv_block *b = &c->blocks[blk];
+
 	KV_BUG_ON(b->state != BLK_FREE || block_refcount(b));
 	c->spans[first].free_head = b->next;
 	b->next = CORE_NONE;
-	block_set_state(c, blk, BLK_OPEN);
-	core_count(c, CORE_EV_pgalloc, 1);
+	block_set_state(c, blk, state);
 	return blk;
 }
 
@@ -210,9 +219,12 @@ static void block_release(struct core *c, u32 blk)
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(b->nr_map || (b->flags & BLKF_INDEXED));
-	if (b->nr_copy)
+	if (b->nr_copy || (b->flags & BLKF_MOVING)) {
 		block_set_state(c, blk, BLK_LIMBO);
-	else if (b->nr_src)
+		block_limbo_end(c, blk);
+		return;
+	}
+	if (b->nr_src)
 		block_set_state(c, blk, BLK_QUIESCING);
 	else
 		block_set_state(c, blk, BLK_FREE);
@@ -262,8 +274,20 @@ void block_copy_put(struct core *c, u32 blk)
 
 	KV_BUG_ON(!b->nr_copy);
 	b->nr_copy--;
-	if (b->state == BLK_LIMBO && !block_refcount(b))
+	block_limbo_end(c, blk);
+}
+
+/* If no copy names it any more, a block in LIMBO is free, or a step's. */
+void block_limbo_end(struct core *c, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+
+	if (b->state != BLK_LIMBO || block_refcount(b))
+		return;
+	if (!(b->flags & BLKF_MOVING))
 		block_set_state(c, blk, b->nr_src ? BLK_QUIESCING : BLK_FREE);
+	else if (b->entry != CORE_NONE)
+		entry_forget_dev(c, blk);
 }
 
 /**
@@ -295,17 +319,13 @@ void block_filled(struct core *c, u32 blk)
  */
 u32 slot_alloc(struct core *c, u32 part)
 {
-	u32 first = span_first_free(c, &c->domains[part]), blk;
+	u32 first = span_first_free(c, &c->domains[part]);
 
 	if (first == CORE_NONE && extent_run_take(c, part) > 0)
 		first = span_first_free(c, &c->domains[part]);
 	if (first == CORE_NONE)
 		return CORE_NONE;
-	blk = c->spans[first].free_head;
-	c->spans[first].free_head = c->blocks[blk].next;
-	c->blocks[blk].next = CORE_NONE;
-	block_set_state(c, blk, BLK_LIMBO);
-	return blk;
+	return block_take(c, first, BLK_LIMBO);
 }
 
 /* Bytes from the start of the block's own pool. */

@@ -148,19 +148,19 @@ static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
 	}
 }
 
-/* Blocks that the step holds: given up by whoever mapped them. */
+/* Blocks that the step holds: given up by a sequence of it. */
 static void walk_held(struct walk *w, const struct kv_step *st)
 {
 	const struct core *c = w->c;
-	u32 blk = st->held, n;
+	u32 i = st->held, n;
 
-	for (n = 0; blk != CORE_NONE && n <= core_sizes(c)->nr_blocks; n++) {
-		expect(w, "law 3", "state of held block", blk,
-		       c->blocks[blk].state, BLK_QUIESCING);
-		c->scratch[blk]++;
-		blk = c->blocks[blk].next;
+	for (n = 0; i != CORE_NONE && n <= core_sizes(c)->nr_holds; n++) {
+		expect(w, "law 3", "held block is free:", c->holds[i].blk,
+		       c->blocks[c->holds[i].blk].state == BLK_FREE, 0);
+		c->scratch[c->holds[i].blk]++;
+		i = c->holds[i].next;
 	}
-	expect(w, "steps", "end of what is held by", st->number, blk,
+	expect(w, "steps", "end of what is held by", st->number, i,
 	       CORE_NONE);
 }
 
@@ -307,7 +307,7 @@ static void walk_block(struct walk *w, u32 blk)
 	expect(w, "swap", "copies of block", blk, b->nr_copy,
 	       copies);
 	expect(w, "block", "held though nobody needs it", blk, used,
-	       block_refcount(b) != 0);
+	       block_refcount(b) || (b->flags & BLKF_MOVING));
 	if (b->state == BLK_CACHED)
 		expect(w, "block", "cached but mapped", blk, b->nr_map, 0);
 	if (b->state == BLK_SEALED)
@@ -371,6 +371,8 @@ static void walk_span(struct walk *w, u32 first, u32 *nr)
 		expect(w, "span", "span of block", i, block_span(c, i), first);
 	}
 	walk_span_free(w, first, state[BLK_FREE]);
+	expect(w, "span", "open blocks of", first, sp->nr_open,
+	       state[BLK_OPEN]);
 	expect(w, "span", "cached blocks of", first, sp->nr_cached,
 	       state[BLK_CACHED]);
 	for (i = 0; i < NR_BLK_STATES; i++)
@@ -609,6 +611,7 @@ int core_check(const struct core *c, struct core_report *report)
 	walk_tiers(&w);
 	check_nodes(&w);
 	walk_steps(&w);
+	check_moves(&w);
 	walk_extents(&w);
 	walk_pool(&w);
 	walk_pressure(&w);

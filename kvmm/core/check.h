@@ -23,6 +23,9 @@ void check_chain(struct walk *w, u32 ref, const u32 *ids);
 void check_nodes(struct walk *w);
 void check_lru(struct walk *w, u32 dom);
 
+/* check_moves.c */
+void check_moves(struct walk *w);
+
 /* check_tiers.c */
 bool block_is_filled(const struct core *c, u32 blk);
 void walk_tiers(struct walk *w);

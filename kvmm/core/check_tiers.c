@@ -9,13 +9,15 @@
  */
 #include "kvmm/core/check.h"
 
-/* Is the block being filled from below, or waiting for its read? */
+/* Is the block being filled, or waiting for its read? */
 bool block_is_filled(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
 
-	return b->state == BLK_LIMBO && b->entry != CORE_NONE &&
-	       c->entries_low[b->entry].io != ENT_OUT;
+	if (b->state != BLK_LIMBO)
+		return false;
+	return (b->flags & BLKF_TARGET) || (b->entry != CORE_NONE &&
+	       c->entries_low[b->entry].io != ENT_OUT);
 }
 
 /* ---- entries and slots ---- */

@@ -29,6 +29,10 @@
  *	tier.c	  content on lower tiers		   kv_entry
  *	tier_io.c copies and I/O in flight		   (entries' io)
  *	stall.c	  requests not answered in time		   (entries' io)
+ *	merge.c	  blocks of the same content become one
+ *	hold.c	  blocks that only open steps read	   kv_hold
+ *	migrate.c blocks that move to other spans	   kv_move
+ *	evacuate.c spans emptied that way, for whom	   kv_evac
  *	swap.c	  whole sequences out and back		   (table entries)
  *	area.c	  swap areas come and go		   kv_pool
  *	reclaim.c room, victims, the longest waiter	   (decides only)
@@ -100,7 +104,10 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 	s->nr_buckets = (u32)blocks;
 	s->nr_parts = cfg->max_domains * CORE_NR_POOLS;
 	s->nr_entries = (s->all_extents - s->nr_extents) * s->blocks_per_extent;
+	if (s->nr_entries >= 1u << 30)	/* ids of copies, see migrate.c */
+		return -EINVAL;
 	s->nr_nodes = s->nr_extents * s->blocks_per_extent + s->nr_entries;
+	s->nr_holds = max(s->nr_extents * s->blocks_per_extent / 32, 64u);
 	s->nr_ghosts = (u32)ALIGN_UP((u64)s->nr_extents * s->blocks_per_extent,
 				     (u64)GHOST_WAYS);
 
@@ -168,6 +175,11 @@ static void arena_init_lists(struct core *c)
 	}
 	for (i = 0; i < s->nr_ghosts; i++)
 		c->ghosts[i].domain = GHOST_UNUSED;
+	for (i = 0; i < s->nr_holds; i++)
+		c->holds[i].next = i + 1 < s->nr_holds ? i + 1 : CORE_NONE;
+	c->head->free_hold = 0;
+	for (i = 0; i < CORE_MAX_EVACS; i++)
+		c->head->evacs[i].span = CORE_NONE;
 	c->head->free_node = 0;
 	c->head->nr_free_nodes = s->nr_nodes;
 	c->head->free_entry = s->nr_entries ? 0 : CORE_NONE;
@@ -251,6 +263,7 @@ void core_tick(struct core *c, u64 now)
 	starve_check(c);
 	io_deadlines(c);
 	psi_tick(c);
+	evacuate_tick(c);
 	/* Making memory may have failed; what waits for it asks again. */
 	if (c->head->create_after && now >= c->head->create_after) {
 		c->head->create_after = 0;

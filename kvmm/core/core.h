@@ -27,6 +27,7 @@
 #define CORE_SPAN_MAX		8	/* extents */
 #define CORE_POOL_LIMIT		(256ull << 30)	/* a pool has less than this */
 #define CORE_MAX_AREAS		4	/* swap areas at once */
+#define CORE_MAX_MOVES		64	/* copies inside the device at once */
 #define CORE_SLOT_HEADER	4096u	/* bytes before a slot's payload */
 
 /* Pools, in the order of their extents. */
@@ -82,17 +83,21 @@ struct core_config {
 };
 
 /**
- * struct core_copy - move one block between the device and the host pool
+ * struct core_copy - copy one block
  * @id:       for core_copy_done()
+ * @within:   inside the device pool, to @dev_to; else between it and the host
  * @to_host:  else from the host
  * @dev_off:  bytes from the device pool's base
+ * @dev_to:   likewise
  * @host_off: bytes from the host pool's base, of the payload
  * @bytes:    of the payload
  */
 struct core_copy {
 	u64	id;
+	bool	within;
 	bool	to_host;
 	u64	dev_off;
+	u64	dev_to;
 	u64	host_off;
 	u64	bytes;
 };
@@ -135,7 +140,8 @@ struct core_io {
  *                  and core_client_quiet()
  *
  * @trigger:        core_trigger_add()'s; may be NULL
- * @copy:           answer with core_copy_done(); never refused
+ * @copy:           answer with core_copy_done(); never refused; may be NULL
+ *                  where there is no host pool: then no block is moved
  * @io:             answer with core_io_done(); never refused, however late
  *
  * None may call back into the core before the event that issued it returned.

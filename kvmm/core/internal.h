@@ -115,6 +115,8 @@ void span_release(struct core *c, u32 first);
 void span_reclass(struct core *c, u32 first);
 void span_settle(struct core *c, u32 first);
 u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client);
+u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any);
+bool span_acked(const struct core *c, u32 first, u32 client);
 u32 span_runs_possible(struct core *c, u32 dom);
 u32 span_runs_reachable(struct core *c, u32 dom);
 bool span_steal(struct core *c, u32 dom);
@@ -128,9 +130,24 @@ u32 span_class(const struct kv_span *sp);
 /* isolate.c: spans that are to be emptied */
 int __must_check span_isolate(struct core *c, u32 first);
 void span_putback(struct core *c, u32 first);
+void span_cover_promises(struct core *c, u32 dom);
+
+/* migrate.c: blocks that move to other spans */
+bool move_start(struct core *c, u32 evac, u32 blk);
+void move_written(struct core *c, u32 blk);
+bool move_answered(struct core *c, u64 id, int status);
+void pins_mark(struct core *c, u32 dom, bool set);
+
+/* evacuate.c: spans that are emptied by moving their blocks */
+bool evacuate_span(struct core *c, u32 first, bool any);
+int evacuate_for(struct core *c, u32 dom, u32 nr);
+void evacuate_scan(struct core *c, u32 evac);
+void evacuate_tick(struct core *c);
+void evacuate_forget(struct core *c, u32 first);
 
 /* block.c: states and counts */
 u32 block_alloc(struct core *c, u32 dom, u32 client);
+u32 block_take(struct core *c, u32 first, u32 state);
 void block_set_state(struct core *c, u32 blk, u32 state);
 void block_map(struct core *c, u32 blk);
 void block_map_many(struct core *c, u32 blk, u32 nr);
@@ -142,6 +159,7 @@ u32 slot_alloc(struct core *c, u32 part);
 u64 block_offset(const struct core *c, u32 blk);
 void block_copy_get(struct core *c, u32 blk);
 void block_copy_put(struct core *c, u32 blk);
+void block_limbo_end(struct core *c, u32 blk);
 void block_filled(struct core *c, u32 blk);
 u32 block_entry(const struct core *c, u32 blk);
 u32 *block_ids(const struct core *c, u32 blk);
@@ -170,6 +188,7 @@ u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 	     const u32 *ids, u32 nr, u32 *len);
 
 /* table.c: block tables and their shadows */
+u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx);
 u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx);
 void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk);
 int __must_check table_push(struct core *c, struct kv_seq *s, u32 blk);
@@ -266,6 +285,9 @@ void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended);
 
 /* merge.c: blocks of the same content become one */
 void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin);
+
+/* hold.c: what steps read and their sequences no longer map */
+bool __must_check seq_hold(struct core *c, const struct kv_seq *s, u32 blk);
 void step_let_go(struct core *c, struct kv_step *st);
 
 /* match.c: ids of waiting sequences, the wait list, admission */
@@ -290,6 +312,7 @@ struct kv_step *step_at(const struct core *c, u32 client, u32 i,
 			struct kv_step_entry **entries);
 
 /* reclaim.c: making room, choosing victims */
+u32 domain_slack(const struct kv_domain *d);
 u32 room_coming(const struct core *c, const struct kv_domain *d);
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
 int room_evict(struct core *c, u32 dom, u32 nr);

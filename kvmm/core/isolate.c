@@ -10,8 +10,9 @@
  * the very event.  Whoever isolated it empties it meanwhile, or puts it back.
  *
  * Laws: a domain's free blocks outside of isolated spans cover what it has
- * promised, so isolating is refused where they would not; an isolated span
- * has at least one block that is not free; isolated_free and isolated_cached
+ * promised, so isolating is refused where they would not, and a promise that
+ * comes back while its block stays in such a span puts that back; an isolated
+ * span has at least one block that is not free; isolated_free and isolated_cached
  * of a domain count such blocks over its isolated spans.  Content that is
  * there can be found, mapped and evicted as any other.
  *
@@ -63,9 +64,24 @@ void span_putback(struct core *c, u32 first)
 	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
 	d->isolated_free -= sp->nr_free;
 	d->isolated_cached -= sp->nr_cached;
+	evacuate_forget(c, first);
 	span_set_class(c, first, span_class(sp));
 	core_count(c, CORE_EV_span_putback, 1);
 	d->retry = 1;
 	/* It may cover promises, for which others had to stay. */
 	admit_retry_all(c);
+}
+
+/* Promises came back to a domain: its free blocks cover them before all else. */
+void span_cover_promises(struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+
+	while (domain_free(d) < d->reserved) {
+		u32 first = d->class[CORE_CLASS_ISOLATED];
+
+		while (!c->spans[first].nr_free)
+			first = c->spans[first].next;
+		span_putback(c, first);
+	}
 }

@@ -433,9 +433,9 @@ static bool high_waits(struct kv_domain *d, u32 nr)
  * admit_one() - admit a sequence of the wait list if there is room
  *
  * Return: 0; -EUNATCH: its client has not mapped everything, or has no table
- * pages left, and holds up nobody else; -EINPROGRESS:
- * memory is being made; -EAGAIN; -EBUSY: its domain would be above memory.high;
- * -EDQUOT: it no longer fits alone, and was failed.
+ * pages left, and holds up nobody else; -EINPROGRESS, -EALREADY: memory is
+ * being made, or freed by moving what others have; -EAGAIN; -EBUSY: its domain
+ * would be above memory.high; -EDQUOT: it no longer fits alone, and was failed.
  */
 static int admit_one(struct core *c, struct kv_seq *s)
 {
@@ -546,7 +546,7 @@ static void admit_note_stall(struct kv_domain *d, const struct kv_seq *s,
 	d->promised = limit_within_min(d, domain_held(d),
 				       total + d->nr_running);
 	/* Its own limit is nothing that others could help. */
-	d->stalled = (err == -EAGAIN || (err == -EINPROGRESS && d->promised)) &&
+	d->stalled = (err == -EAGAIN || err == -EALREADY || (err == -EINPROGRESS && d->promised)) &&
 		     !domain_limited(d, total);
 }
 

@@ -9,7 +9,9 @@
  *	2. free extents of the pool (memory may have to be made: wait for it)
  *	3. its own cache, what is worth least first (lru.c)
  *	4. spans of other domains that hold nothing but cache
- *	5. for a sequence that runs: another sequence's memory
+ *	5. spans of other domains whose blocks fit into their other spans
+ *	   (evacuate.c): wait for it
+ *	6. for a sequence that runs: another sequence's memory
  *
  * Planning (room_plan) comes before evicting (room_evict), so that a request
  * which cannot be met costs nobody its cache.
@@ -40,7 +42,7 @@
 /* A step open longer than this is not counted on to end soon. */
 #define SLOW_STEP_NS	1000000000ull
 
-static u32 domain_slack(const struct kv_domain *d)
+u32 domain_slack(const struct kv_domain *d)
 {
 	KV_BUG_ON(domain_free(d) < d->reserved);
 	return domain_free(d) - d->reserved;
@@ -82,7 +84,8 @@ static bool room_possible(struct core *c, u32 dom, u64 nr)
  * Takes free extents and other domains' spans as needed, evicts nothing of
  * the domain's own.
  * Return: 0: yes, after room_evict(); -EINPROGRESS: memory is being made;
- * -EAGAIN: no.
+ * -EALREADY: a span of another domain is being emptied for this one; -EAGAIN:
+ * no.
  */
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 {
@@ -93,7 +96,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		return -EAGAIN;
 	}
 	if (!room_possible(c, dom, (u64)nr + spare))
-		return -EAGAIN;
+		return evacuate_for(c, dom, nr + spare);
 	for (;;) {
 		u64 slack = domain_slack(d);
 		u64 coming = room_coming(c, d);
@@ -107,7 +110,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return 0;
 		if (!span_steal(c, dom))
-			return -EAGAIN;
+			return evacuate_for(c, dom, nr + spare);
 	}
 }
 
@@ -355,7 +358,8 @@ static bool reachable(struct core *c, const struct kv_seq *w)
  *
  * Its domain was promised as much, so families of other domains give way, of
  * whatever priority, as far as their own domains are not protected.
- * Return: 0: room_plan() was happy; -EAGAIN: later, or never.
+ * Return: 0: room_plan() was happy; -EALREADY: as it says; -EAGAIN: later, or
+ * never.
  */
 int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 {

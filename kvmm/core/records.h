@@ -38,7 +38,9 @@ enum kv_block_state {
 
 #define BLKF_INDEXED	BIT(0)	/* in the prefix index, which holds a reference */
 #define BLKF_SHARED	BIT(1)	/* an open tail that a fork shared */
-#define BLKF_VISITED	BIT(2)	/* scratch of swap.c, clear between events */
+#define BLKF_VISITED	BIT(2)	/* scratch of swap.c and migrate.c, clear between events */
+#define BLKF_MOVING	BIT(3)	/* a copy of migrate.c reads it */
+#define BLKF_TARGET	BIT(4)	/* a copy of migrate.c fills it */
 
 #define BLOCK_SRC_BITS	20	/* of kv_block.nr_src */
 #define BLOCK_COPY_MAX	15u	/* of kv_block.nr_copy */
@@ -51,8 +53,7 @@ enum kv_block_state {
  * @nr_src:    open steps that copy from it or hold it, whoever maps it now
  * @nr_copy:   copies of the daemon that read or fill it
  * @nr_ids:    ids known, from the start of the block
- * @next:      neighbour on a list of lru.c, BLK_CACHED; next free, BLK_FREE;
- *             next that the same step holds, BLK_QUIESCING
+ * @next:      neighbour on a list of lru.c, BLK_CACHED; next free, BLK_FREE
  * @prev:      neighbour on a list of lru.c, BLK_CACHED only
  * @hash_next: next in its bucket of the index, BLKF_INDEXED only
  * @entry:     of the lower tiers, that has or gets the same content
@@ -87,6 +88,62 @@ static_assert(sizeof(struct kv_block) == 48, "three quarters of a line");
 /* A step's entries copy from a block once each, and it is held once. */
 static_assert(64 * KVMM_MAX_STEPS * (CORE_MAX_STEP_ENTRIES + 1) <
 	      1 << BLOCK_SRC_BITS, "every open step of every client");
+
+/**
+ * struct kv_hold - a step needs a block that its sequence no longer maps
+ * @next: of the same step; free list
+ */
+struct kv_hold {
+	u32	blk;
+	u32	next;
+};
+
+/* ---- moves ---- */
+
+enum kv_move_state {
+	MOVE_UNUSED,
+	MOVE_COPYING,
+	MOVE_COPIED,
+	MOVE_FAILED,
+};
+
+/**
+ * struct kv_move - a block on its way to another span
+ * @stale:  what it copies was written, or may be, since it began
+ * @nr_ids: of the source when it began
+ * @evac:   on whose behalf
+ */
+struct kv_move {
+	u32	state;
+	u32	generation;
+	u32	from;
+	u32	to;
+	u32	stale;
+	u32	nr_ids;
+	u32	evac;
+	u32	resv;
+};
+
+#define CORE_MAX_EVACS	16
+
+/**
+ * struct kv_evac - a span that is being emptied
+ * @span:    CORE_NONE: the record is unused, but for moves that still run
+ * @dom:     whose it is
+ * @nr:      copies in flight
+ * @any:     empty spans of the domain may be filled with what it has
+ * @shared:  for whoever of the tenant lacks memory
+ * @since:   it began
+ */
+struct kv_evac {
+	u32	span;
+	u32	dom;
+	u32	nr;
+	u32	any;
+	u32	shared;
+	u32	resv;
+	u64	since;
+};
 
 /* ---- extents and spans ---- */
 
@@ -131,6 +188,7 @@ struct kv_span {
 	u32	nr_blocks;
 	u32	nr_free;
 	u32	nr_cached;
+	u32	nr_open;
 	u32	free_head;
 	u32	class;
 	u32	prev;
@@ -374,6 +432,7 @@ struct kv_domain {
  *              cut since, another's after a REMAP
  * @again:      when growth was first refused, 0 after a grant
  * @refused:    when it was last refused, 0 after a grant
+ * @low:        scratch of migrate.c: table index from which on steps may write
  * @stuck:      since when its restore finds no host slots, 0: it does
  * @psi_domain, @psi_node: how it counts there, PSI_*
  */
@@ -430,7 +489,7 @@ struct kv_seq {
 	u32	trim_more;
 	u32	plan;
 	s32	plan_err;
-	u32	resv2;
+	u32	low;
 	u64	trim_step;
 	u64	trim_more_step;
 	u64	trim_hash[2];
@@ -542,7 +601,7 @@ struct kv_client {
 
 /**
  * struct kv_step - an open step
- * @held: blocks that it may read and that nobody maps any more, by ->next
+ * @held: what it may read and a sequence of it no longer maps, kv_hold
  */
 struct kv_step {
 	u64	number;
@@ -591,6 +650,7 @@ struct core_sizes {
 	u64	nr_ids;
 	u32	nr_buckets;
 	u32	nr_nodes;
+	u32	nr_holds;
 	u32	nr_ghosts;		/* whole sets */
 	u32	nr_seqs;
 	u32	nr_tpages;
@@ -628,6 +688,7 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 	x(idpages,	struct kv_idpage,	s->nr_idpages)		\
 	x(steps,	struct kv_step,		s->nr_steps)		\
 	x(entries,	struct kv_step_entry,	s->nr_step_entries)	\
+	x(holds,	struct kv_hold,		s->nr_holds)		\
 	x(scratch,	u32,			s->nr_blocks)		\
 	x(remaps,	struct kv_remap,	CORE_MAX_BATCH)
 
@@ -653,6 +714,12 @@ struct core_head {
 	u32	nr_overdue;		/* of these, not answered in time */
 	u32	stalled;		/* areas that have such, a bit each */
 	u64	copy_ns_kb;		/* measured, see tier_io.c */
+	u32	free_hold;
+	u32	nr_moves;		/* in flight, not of nr_copies */
+	struct kv_move moves[CORE_MAX_MOVES];
+	struct kv_evac evacs[CORE_MAX_EVACS];
+	u64	evac_after;		/* no span is emptied for others before this */
+	u64	evac_look;		/* then those who wait for others' look again */
 	u64	clean_after;		/* nothing is cleaned ahead before this */
 	struct kv_psi psi;		/* of the node */
 	struct kv_trigger triggers[PSI_NR_TRIGGERS];

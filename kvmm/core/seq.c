@@ -241,6 +241,7 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	k->cover = s->valid_len;
 	k->trimmed = s->trimmed;
 	k->trim_want = s->trimmed;
+	k->dirty = s->dirty;
 	memcpy(k->trim_hash, s->trim_hash, sizeof(k->trim_hash));
 	run_add(c, k);
 	res->seq = seq_handle(c, k);
@@ -320,6 +321,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 		else if (pte_is_present(pte))
 			block_unmap(c, pte_block(pte));
 	}
+	span_cover_promises(c, s->domain);
 }
 
 void seq_drop_reservation(struct core *c, struct kv_seq *s)

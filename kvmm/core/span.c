@@ -104,7 +104,11 @@ void span_settle(struct core *c, u32 first)
 	const struct kv_domain *d = &c->domains[sp->domain];
 
 	if (span_is_isolated(sp)) {
-		if (sp->nr_free == sp->nr_blocks)
+		if (sp->nr_free != sp->nr_blocks)
+			return;
+		if (domain_free(d) < d->reserved)
+			span_putback(c, first);	/* a promise came back */
+		else
 			span_release(c, first);
 		return;
 	}
@@ -159,6 +163,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	sp->nr_blocks = d->span_blocks;
 	sp->nr_free = d->span_blocks;
 	sp->nr_cached = 0;
+	sp->nr_open = 0;
 	sp->class = SPAN_EMPTY;
 	span_link_blocks(c, dom, first);
 	span_list_add(c, first);
@@ -188,6 +193,8 @@ void span_release(struct core *c, u32 first)
 		d->isolated_free -= sp->nr_blocks;
 	else
 		KV_BUG_ON(!span_can_spare(d, sp->nr_blocks));
+	if (span_is_isolated(sp))
+		evacuate_forget(c, first);
 	span_list_del(c, first);
 	for (e = first; e < first + sp->nr_extents; e++) {
 		c->extents[e].state = EXT_BACKED;
@@ -202,7 +209,8 @@ void span_release(struct core *c, u32 first)
 	admit_retry_all(c);
 }
 
-static bool span_acked(const struct core *c, u32 first, u32 client)
+/* Has the client mapped all of the span? */
+bool span_acked(const struct core *c, u32 first, u32 client)
 {
 	u32 e;
 
@@ -225,6 +233,28 @@ u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client)
 		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next)
 			if (all || span_acked(c, i, client))
 				return i;
+	return CORE_NONE;
+}
+
+/*
+ * The fullest span with a free block that every client of the domain has
+ * mapped; with @any also one that is empty.
+ */
+u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any)
+{
+	u32 last = any ? SPAN_EMPTY : SPAN_EMPTY - 1, class, i, n;
+
+	for (class = SPAN_FULL + 1; class <= last; class++)
+		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next) {
+			for (n = 0; n < core_cfg(c)->max_clients; n++)
+				if (c->clients[n].state == CLI_ALIVE &&
+				    &c->domains[c->clients[n].domain] == d &&
+				    c->clients[n].nr_unacked &&
+				    !span_acked(c, i, n))
+					break;
+			if (n == core_cfg(c)->max_clients)
+				return i;
+		}
 	return CORE_NONE;
 }
 

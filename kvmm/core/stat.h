@@ -66,6 +66,11 @@
 	x(span_release,		"spans given back whole")		\
 	x(span_isolate,		"spans that were to be emptied")	\
 	x(span_putback,		"of these, given up: used as before")	\
+	x(migrate_begin,	"spans that were to be emptied by moving their blocks") \
+	x(migrate_success,	"of these, emptied")			\
+	x(migrate_fail,		"of these, given up")			\
+	x(pgmigrate_success,	"blocks moved to another span")		\
+	x(pgmigrate_fail,	"blocks copied in vain: the copy failed, or they were written or freed meanwhile") \
 	x(extent_create,	"extents made")				\
 	x(extent_release,	"extents returned to the system")	\
 	x(client_attach,	"clients attached")			\

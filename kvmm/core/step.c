@@ -58,6 +58,21 @@ static bool block_writable(const struct core *c, u32 blk)
 	       block_refcount(&c->blocks[blk]) == 1;
 }
 
+/*
+ * A tail in a span that is being emptied, in no open step, is copied by its
+ * client, if there is a block for that: it never holds up the span for long.
+ */
+static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
+			      u32 blk, u32 nr_new)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+
+	return span_is_isolated(&c->spans[block_span(c, blk)]) &&
+	       !s->nr_steps && !c->clients[s->client].nr_unacked &&
+	       domain_slack(d) > nr_new && (u64)domain_used(d) + d->reserved +
+	       nr_new < d->max_blocks;
+}
+
 static void grant_work_out(const struct core *c, const struct kv_seq *s,
 			   const struct kvmm_begin_arg *a, struct grant *g)
 {
@@ -67,7 +82,9 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 	g->first = a->start / d->block_tokens;
 	g->nr_new = want > s->nr_blocks ? want - s->nr_blocks : 0;
 	g->copy = g->first < s->nr_blocks &&
-		  !block_writable(c, table_get(c, s, g->first));
+		  (!block_writable(c, table_get(c, s, g->first)) ||
+		   tail_should_leave(c, s, table_get(c, s, g->first),
+				     g->nr_new));
 	g->pays_copy = g->copy && (s->flags & SEQF_COPY);
 	g->nr_promised = g->pays_copy +
 			 min(g->nr_new, s->reserved -
@@ -123,6 +140,8 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 			s->again = c->now;
 		if (err)
 			s->refused = c->now;
+		if (err == -EALREADY)
+			return -EAGAIN;
 		if (err)
 			err = room_preempt(c, s, nr);
 		if (err)
@@ -187,6 +206,13 @@ static void grant_reuse_tail(struct core *c, const struct kv_seq *s, u32 idx)
 	core_count(c, CORE_EV_pgreuse, 1);
 }
 
+/* The tail is written in place: a copy that moves it comes too late. */
+static void grant_in_place(struct core *c, const struct kv_seq *s, u32 idx)
+{
+	grant_reuse_tail(c, s, idx);
+	move_written(c, table_get(c, s, idx));
+}
+
 /* Everything is there: take it. */
 static void grant_take(struct core *c, struct kv_seq *s,
 		       const struct kvmm_begin_arg *a, const struct grant *g,
@@ -206,7 +232,7 @@ static void grant_take(struct core *c, struct kv_seq *s,
 	if (g->copy)
 		grant_copy_tail(c, s, g->first, a->start % bt, e, res);
 	else if (g->first < had)
-		grant_reuse_tail(c, s, g->first);
+		grant_in_place(c, s, g->first);
 	if (g->pays_copy) {
 		s->flags &= ~SEQF_COPY;
 		promise_use(c, s);

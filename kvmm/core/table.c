@@ -129,6 +129,29 @@ kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx)
 	return t->pte[idx - t->first];
 }
 
+/* The first index from @idx on whose block has BLKF_VISITED; or nr_blocks. */
+u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx)
+{
+	const struct kv_tpage *t;
+	u32 page;
+
+	if (idx >= s->nr_blocks)
+		return s->nr_blocks;
+	page = page_of(c, s, idx);
+	t = tpage(c, s->client, page);
+	for (; idx < s->nr_blocks; idx++) {
+		kv_pte_t pte;
+
+		if (idx - t->first == KVMM_TABLE_ENTRIES)
+			t = tpage(c, s->client, t->next);
+		pte = t->pte[idx - t->first];
+		if (pte_is_present(pte) &&
+		    (c->blocks[pte_block(pte)].flags & BLKF_VISITED))
+			return idx;
+	}
+	return idx;
+}
+
 /* The block at a table index below nr_blocks of a resident sequence. */
 u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx)
 {

@@ -223,7 +223,7 @@ static struct kv_entry *copy_answered(struct core *c, u64 id)
 }
 
 /**
- * core_copy_done() - a copy between device and host is over
+ * core_copy_done() - a copy is over
  * @id:     of struct core_copy; one that is not in flight is ignored
  * @status: 0 or a negative errno
  */
@@ -233,6 +233,10 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 	u32 io, entry = (u32)id & ~ID_BESIDE;
 
 	c->now = now;
+	if (move_answered(c, id, status)) {
+		admit_all(c);
+		return;
+	}
 	if (!e)
 		return;
 	/* A restore may have waited for just this. */

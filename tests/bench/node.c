@@ -52,12 +52,25 @@ static void op_kill(void *arg, u32 client, int reason)
 	bench_die("the core kills client %u: %s", client, strerror(-reason));
 }
 
+static void op_copy(void *arg, const struct core_copy *cp)
+{
+	struct nd_node *n = arg;
+	u32 last = (n->copy_head + n->nr_copies - 1) % CORE_MAX_MOVES;
+	u32 next = (n->copy_head + n->nr_copies) % CORE_MAX_MOVES;
+	u64 from = n->nr_copies ? n->copy[last].over : n->now;
+
+	n->copy[next].id = cp->id;
+	n->copy[next].over = from + cp->bytes / 1024 * ND_COPY_NS_KB;
+	n->nr_copies++;
+}
+
 static const struct core_ops node_ops = {
 	.extent_create	= op_create,
 	.extent_release	= op_release,
 	.extent_send	= op_send,
 	.wake		= op_wake,
 	.kill		= op_kill,
+	.copy		= op_copy,
 };
 
 /* ---- what others take ---- */
@@ -290,12 +303,28 @@ static u64 next_event(const struct nd_node *n)
 	u64 at = n->ticked + ND_TICK;
 	u32 i;
 
+	if (n->nr_copies)
+		at = min(at, n->copy[n->copy_head].over);
+
 	for (i = 0; i < n->nr; i++) {
 		if (n->e[i]->ends)
 			at = min(at, n->e[i]->ends);
 		at = min(at, max(nd_engine_next_arrival(n->e[i]), n->now));
 	}
 	return at;
+}
+
+static void copy_over(struct nd_node *n)
+{
+	u64 id = n->copy[n->copy_head].id;
+	u32 i;
+
+	n->copy_head = (n->copy_head + 1) % CORE_MAX_MOVES;
+	n->nr_copies--;
+	core_copy_done(n->core, n->now, id, 0);
+	nd_settle(n);
+	for (i = 0; i < n->nr; i++)
+		n->e[i]->woken = true;
 }
 
 static void tick(struct nd_node *n)
@@ -351,6 +380,8 @@ void nd_run(struct nd_node *n, u64 until)
 			if (nd_engine_arrive(n, i))
 				n->e[i]->woken = true;
 		}
+		while (n->nr_copies && n->copy[n->copy_head].over <= n->now)
+			copy_over(n);
 		if (n->now >= n->ticked + ND_TICK)
 			tick(n);
 		go_on(n);

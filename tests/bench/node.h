@@ -22,6 +22,8 @@
 #define ND_DECODE_NS	20000ull
 #define ND_PREFILL_NS	40000ull
 #define ND_CHUNK	2048u		/* tokens of prefill in a step */
+/* A copy inside the device, one at a time: 10 GB/s both ways. */
+#define ND_COPY_NS_KB	100ull
 
 /* A request of a trace. */
 struct nd_req {
@@ -138,6 +140,12 @@ struct nd_node {
 	void			(*on_tick)(struct nd_node *n);
 	void			*arg;
 	u64			*args, *results;
+	/* Copies that the core ordered, in order, and when each is over. */
+	struct {
+		u64	id;
+		u64	over;
+	} copy[CORE_MAX_MOVES];
+	u32			copy_head, nr_copies;
 	bool			unsettled;	/* memory was asked for */
 };
 

@@ -13,7 +13,7 @@
 #include "tests/sim/sim.h"
 
 #define NR_ERRORS	140
-#define NR_NOTES	24
+#define NR_NOTES	40
 
 /**
  * struct cover - what one process counted

@@ -195,7 +195,7 @@ static void ghost_ends(struct sim *w)
  */
 void operator_act(struct sim *w)
 {
-	switch (rng_below(&w->rng, 8)) {
+	switch (rng_below(&w->rng, 10)) {
 	case 0:
 		attach_refused(w);
 		break;
@@ -213,6 +213,10 @@ void operator_act(struct sim *w)
 		break;
 	case 5:
 		ghost_ends(w);
+		break;
+	case 6:
+	case 7:
+		move_act(w);
 		break;
 	default:
 		limit_act(w);

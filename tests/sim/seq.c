@@ -73,6 +73,21 @@ static u32 shadow_entry(struct sim *w, struct sim_client *cl,
 		->entry[idx % KVMM_TABLE_ENTRIES];
 }
 
+/*
+ * The entry of position @pos as the core has it now: the block may have moved
+ * since the client read its table.
+ */
+u32 seq_entry_now(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		  u32 pos)
+{
+	u32 idx = pos / w->dom[cl->dom].req.block_tokens;
+
+	if (cl->status[q->slot].state != KVMM_SEQ_READY ||
+	    idx >= seq_blocks(w, cl, seq_cover(cl, q)))
+		return KVMM_NO_INDEX;
+	return shadow_entry(w, cl, q, idx);
+}
+
 /* Behind the last entry there is nothing, and it says so. */
 static void shadow_ends(struct sim *w, struct sim_client *cl,
 			struct sim_seq *q, u32 nr)

@@ -259,6 +259,7 @@ struct sim_file {
  * @written: the target was written
  * @doomed:  it will have failed
  * @file:    of the area
+ * @within:  inside the device, to @dev_to, copies only
  * @dev_off: bytes, copies only
  * @slot:    bytes from the start of the host pool, of the header
  * @bytes:   of the payload
@@ -268,12 +269,14 @@ struct sim_file {
 struct sim_move {
 	u64	id;
 	bool	copy;
+	bool	within;
 	bool	down;
 	bool	read;
 	bool	written;
 	bool	doomed;
 	u32	file;
 	u64	dev_off;
+	u64	dev_to;
 	u64	area_off;
 	u64	slot;
 	u64	bytes;
@@ -359,12 +362,13 @@ struct sim {
 	u64	*cell;
 	u64	nr_cells;
 	struct sim_extent ext[SIM_EXTENTS];
-	u64	*low;		/* cells of the host pool, the stage, files */
+	u64	*low;		/* cells of the host pool, the stages, files */
 	u64	nr_low;
 	struct sim_header *head;
 	u64	nr_heads;
 	u64	*host;
 	u64	*stage;		/* what is between, at the place of its slot */
+	u64	*dev_stage;	/* likewise, at the place of its block */
 	u32	nr_moves;
 	struct sim_file file[SIM_FILES];
 	struct sim_move moves[SIM_MOVES];
@@ -492,6 +496,8 @@ void laws_tiers_final(struct sim *w);
 void seq_fork_tokens(const struct sim_seq *from, struct sim_seq *q);
 void seq_act_open(struct sim *w, struct sim_client *cl);
 u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q);
+u32 seq_entry_now(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		  u32 pos);
 u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 tokens);
 void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		u32 upto, const char *why);
@@ -539,6 +545,8 @@ void cover_request(u16 op, int status);
 void cover_entry(u16 op, int status);
 void cover_counts(const u64 *counts);
 void cover_note(const char *what);
+void move_act(struct sim *w);
+void cover_move(const struct sim *w, u64 id, int status);
 void cover_pressure(u32 kind, u64 core, u64 truth);
 void cover_switch(bool on);
 size_t cover_bytes(void);

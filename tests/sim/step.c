@@ -28,6 +28,7 @@ static struct sim_step *step_nth(struct sim_client *cl, u32 i)
 struct want {
 	u32	slot;
 	int	error;		/* the answer if the request is wrong, or 0 */
+	u32	tail;		/* table entry at its start, before */
 };
 
 static u32 draw_start(struct sim *w, struct sim_client *cl, struct sim_seq *q)
@@ -123,7 +124,10 @@ static u32 begin_collect(struct sim *w, struct sim_client *cl, bool all,
 		if (!rng_chance(&w->rng, take) ||
 		    !begin_draw(w, cl, q, &a[nr]))
 			continue;
-		want[nr] = (struct want){ .slot = q->slot };
+		want[nr] = (struct want){
+			.slot = q->slot,
+			.tail = seq_entry_now(w, cl, q, a[nr].start),
+		};
 		if (rng_chance(&w->rng, w->plan.bad / 2) && !w->draining)
 			want[nr].error = begin_spoil(w, cl, q, &a[nr]);
 		nr++;
@@ -161,11 +165,9 @@ static void grant_copy(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 static void begin_granted(struct sim *w, struct sim_client *cl,
 			  struct sim_step *st, struct sim_seq *q,
 			  const struct kvmm_begin_arg *a,
-			  const struct kvmm_begin_res *res)
+			  const struct kvmm_begin_res *res, u32 old)
 {
-	u32 bt = w->dom[cl->dom].req.block_tokens, idx = a->start / bt;
 	struct sim_entry *e = &st->e[st->nr++];
-	u32 old = idx < q->nr_table ? q->table[idx] : KVMM_NO_INDEX;
 	u32 nr;
 
 	*e = (struct sim_entry){ .slot = q->slot, .start = a->start,
@@ -250,7 +252,7 @@ static void begin_judge(struct sim *w, struct sim_client *cl,
 	if (res->status)
 		begin_refused(w, cl, q, a, res);
 	else
-		begin_granted(w, cl, st, q, a, res);
+		begin_granted(w, cl, st, q, a, res, want->tail);
 }
 
 bool step_act_begin(struct sim *w, struct sim_client *cl, bool all)

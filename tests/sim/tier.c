@@ -33,14 +33,16 @@ static void fill_garbage(u64 *cell, u64 nr, u64 seed)
 		cell[i] = ~(mix64(seed) + i * 0x9e3779b97f4a7c15ull);
 }
 
-/* Host pool, stage and files lie one behind the other. */
+/* Host pool, stages and files lie one behind the other. */
 void tier_alloc(struct sim *w)
 {
 	u64 host = w->cfg.host_bytes / w->cfg.min_token_bytes, nr, at, i;
 	u64 file = w->cfg.area_bytes / w->cfg.min_token_bytes;
 	u64 pages = w->cfg.area_bytes / SIM_PAGE;
 
-	nr = 2 * host + w->plan.nr_files * file;
+	u64 dev = w->cfg.pool_bytes / w->cfg.min_token_bytes;
+
+	nr = 2 * host + dev + w->plan.nr_files * file;
 	if (nr > w->nr_low) {
 		free(w->low);
 		w->low = calloc(nr, sizeof(*w->low));
@@ -58,7 +60,8 @@ void tier_alloc(struct sim *w)
 		memset(w->head, 0, w->plan.nr_files * pages * sizeof(*w->head));
 	w->host = w->low;
 	w->stage = w->low + host;
-	for (i = 0, at = 2 * host; i < w->plan.nr_files; i++, at += file) {
+	w->dev_stage = w->stage + host;
+	for (i = 0, at = 2 * host + dev; i < w->plan.nr_files; i++, at += file) {
 		w->file[i].index = CORE_NONE;
 		w->file[i].cell = w->low + at;
 		w->file[i].head = w->head + i * pages;
@@ -70,18 +73,18 @@ static u64 cells(const struct sim *w, u64 bytes)
 	return bytes / w->cfg.min_token_bytes;
 }
 
-static u64 *dev_cell(struct sim *w, const struct sim_move *m)
+static u64 *dev_cell(struct sim *w, const struct sim_move *m, u64 off)
 {
-	u64 end = m->dev_off + m->bytes;
+	u64 end = off + m->bytes;
 	u32 e;
 
 	LAW(w, end <= w->cfg.pool_bytes, "a copy of %llx, outside the pool",
-	    (unsigned long long)m->dev_off);
-	for (e = (u32)(m->dev_off / w->cfg.extent_size);
+	    (unsigned long long)off);
+	for (e = (u32)(off / w->cfg.extent_size);
 	     e * w->cfg.extent_size < end; e++)
 		LAW(w, w->ext[e].exists, "a copy of extent %u, which is not there",
 		    e);
-	return w->cell + cells(w, m->dev_off);
+	return w->cell + cells(w, off);
 }
 
 static u64 *host_cell(struct sim *w, const struct sim_move *m)
@@ -91,13 +94,15 @@ static u64 *host_cell(struct sim *w, const struct sim_move *m)
 
 static u64 *stage_cell(struct sim *w, const struct sim_move *m)
 {
+	if (m->within)
+		return w->dev_stage + cells(w, m->dev_to);
 	return w->stage + cells(w, m->slot + CORE_SLOT_HEADER);
 }
 
 static u64 *far_cell(struct sim *w, const struct sim_move *m)
 {
 	if (m->copy)
-		return dev_cell(w, m);
+		return dev_cell(w, m, m->dev_off);
 	return w->file[m->file].cell + cells(w, m->area_off + CORE_SLOT_HEADER);
 }
 
@@ -110,8 +115,8 @@ static struct sim_header *file_head(struct sim *w, const struct sim_move *m)
 
 static void move_read(struct sim *w, struct sim_move *m)
 {
-	const u64 *from = m->copy == m->down ? far_cell(w, m) :
-					       host_cell(w, m);
+	const u64 *from = m->within || m->copy == m->down ? far_cell(w, m) :
+							    host_cell(w, m);
 
 	memcpy(stage_cell(w, m), from, cells(w, m->bytes) * sizeof(*from));
 	if (!m->copy && !m->down)
@@ -121,6 +126,8 @@ static void move_read(struct sim *w, struct sim_move *m)
 
 static u64 *move_target(struct sim *w, struct sim_move *m)
 {
+	if (m->within)
+		return dev_cell(w, m, m->dev_to);
 	return m->copy == m->down ? host_cell(w, m) : far_cell(w, m);
 }
 
@@ -219,8 +226,24 @@ static bool reads_host(const struct sim_move *m)
 	return m->copy != m->down;
 }
 
+static bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes)
+{
+	return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* Does @m write what @o reads or writes of the device? */
+static bool dev_collides(const struct sim_move *m, const struct sim_move *o)
+{
+	u64 to = m->within ? m->dev_to : m->dev_off;
+
+	if (!m->copy || !o->copy || m->down)
+		return false;
+	return overlap(to, m->bytes, o->dev_off, o->bytes) ||
+	       (o->within && overlap(to, m->bytes, o->dev_to, o->bytes));
+}
+
 /*
- * Nothing that one request names is named by another; but a slot that is being
+ * Nothing that one request writes is named by another; but a slot that is being
  * written to an area may be copied to the device meanwhile.
  */
 static void moves_disjoint(struct sim *w, const struct sim_move *m)
@@ -230,13 +253,11 @@ static void moves_disjoint(struct sim *w, const struct sim_move *m)
 	for (i = 0; i < w->nr_moves; i++) {
 		const struct sim_move *o = &w->moves[i];
 
-		LAW(w, m->slot >= slot_end(o) || o->slot >= slot_end(m) ||
+		LAW(w, m->within || o->within || m->slot >= slot_end(o) || o->slot >= slot_end(m) ||
 		    (reads_host(m) && reads_host(o) && m->copy != o->copy),
 		    "the host slot at %llx is named by two requests",
 		    (unsigned long long)m->slot);
-		LAW(w, !m->copy || !o->copy ||
-		    m->dev_off >= o->dev_off + o->bytes ||
-		    o->dev_off >= m->dev_off + m->bytes,
+		LAW(w, !dev_collides(m, o) && !dev_collides(o, m),
 		    "the block at %llx is named by two copies",
 		    (unsigned long long)m->dev_off);
 		LAW(w, m->copy || o->copy || m->file != o->file ||
@@ -251,7 +272,7 @@ static void move_start(struct sim *w, const struct sim_move *from)
 
 	LAW(w, w->nr_moves < SIM_MOVES, "%u requests are in flight",
 	    w->nr_moves);
-	LAW(w, slot_end(from) <= w->cfg.host_bytes,
+	LAW(w, from->within || slot_end(from) <= w->cfg.host_bytes,
 	    "host slot at %llx of %llu bytes is outside",
 	    (unsigned long long)from->slot, (unsigned long long)from->bytes);
 	moves_disjoint(w, from);
@@ -276,14 +297,17 @@ void op_copy(void *arg, const struct core_copy *cp)
 	struct sim *w = arg;
 	struct sim_move m = {
 		.id = cp->id, .copy = true, .down = cp->to_host,
+		.within = cp->within, .dev_to = cp->dev_to,
 		.dev_off = cp->dev_off, .bytes = cp->bytes,
-		.slot = cp->host_off - CORE_SLOT_HEADER,
+		.slot = cp->within ? 0 : cp->host_off - CORE_SLOT_HEADER,
 	};
 
-	LOG(w, "  copy %llx %s: device %llx, host %llx", (unsigned long long)m.id,
-	    m.down ? "out" : "in", (unsigned long long)m.dev_off,
-	    (unsigned long long)m.slot);
-	LAW(w, cp->host_off >= CORE_SLOT_HEADER, "a copy into a header");
+	LOG(w, "  copy %llx %s: device %llx, %s %llx", (unsigned long long)m.id,
+	    m.within ? "over" : m.down ? "out" : "in",
+	    (unsigned long long)m.dev_off, m.within ? "to" : "host",
+	    (unsigned long long)(m.within ? m.dev_to : m.slot));
+	LAW(w, cp->within || cp->host_off >= CORE_SLOT_HEADER,
+	    "a copy into a header");
 	move_start(w, &m);
 }
 
@@ -327,8 +351,11 @@ bool tier_names_extent(const struct sim *w, u32 extent)
 
 	for (i = 0; i < w->nr_moves; i++)
 		if (w->moves[i].copy &&
-		    w->moves[i].dev_off < from + w->cfg.extent_size &&
-		    w->moves[i].dev_off + w->moves[i].bytes > from)
+		    (overlap(w->moves[i].dev_off, w->moves[i].bytes, from,
+			     w->cfg.extent_size) ||
+		     (w->moves[i].within &&
+		      overlap(w->moves[i].dev_to, w->moves[i].bytes, from,
+			      w->cfg.extent_size))))
 			return true;
 	return false;
 }
@@ -341,6 +368,8 @@ static void move_answer(struct sim *w, u32 i)
 	int status = move_finish(w, &m);
 
 	w->moves[i] = w->moves[--w->nr_moves];
+	if (m.within)
+		cover_move(w, m.id, status);
 	LOG(w, "%s %llx is over: %d", m.copy ? "copy" : m.down ? "write" :
 	    "read", (unsigned long long)m.id, status);
 	/* An answer that is repeated is none. */

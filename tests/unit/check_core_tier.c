@@ -196,7 +196,9 @@ static void answer_copy(u32 i)
 	bool bad = failing && !below(40);
 
 	todo.copy[i] = todo.copy[--todo.nr_copy];
-	if (!bad && cp.to_host)
+	if (!bad && cp.within)
+		memcpy(dev + cp.dev_to, dev + cp.dev_off, cp.bytes);
+	else if (!bad && cp.to_host)
 		memcpy(host + cp.host_off, dev + cp.dev_off, cp.bytes);
 	else if (!bad)
 		memcpy(dev + cp.dev_off, host + cp.host_off, cp.bytes);
