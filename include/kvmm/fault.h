@@ -32,6 +32,7 @@
 	x(host_lock,		"locking the host pool: refused")	\
 	x(copy_out_eio,		"copying a block to the host pool: EIO") \
 	x(copy_in_eio,		"copying a block from the host pool: EIO") \
+	x(copy_move_eio,	"copying a block inside the device: EIO") \
 	x(copy_delay,		"a copy between the pools takes 20 ms more") \
 	x(mm_die,		"the daemon dies before a request")	\
 	x(mm_die_commit,	"the daemon dies after a request took effect, before its completion") \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * copier.c - the thread that moves blocks between a device and the host pool
+ * copier.c - the thread that copies blocks: device, host pool, device
  *
  * The core orders a copy, the mm thread queues it, this thread makes it and
  * answers; then the core counts it as done.  Until then neither the block nor
@@ -13,16 +13,21 @@
  * whatever it did to it.  The host pool is mapped by the daemon and by swapd
  * alone.
  *
- * The queues cannot be full: each copy in flight has a block of the device
- * and a slot of the host pool to itself, and the queues have a place for each
- * pair there can be.  A copy in flight holds the block's span, so its extents
- * are not released meanwhile and their descriptors stay.
+ * A block that moves inside the device goes through a buffer of this thread's,
+ * for the same reason.
+ *
+ * The queues cannot be full: each copy in flight has a block of the device and
+ * a slot of the host pool to itself, or is one of CORE_MAX_MOVES, and the
+ * queues have a place for each there can be.  A copy in flight holds the spans
+ * of its blocks, so their extents are not released meanwhile and their
+ * descriptors stay.
  */
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/daemon.h"
 
+#define BOUNCE		(256u << 10)
 #define DELAY_NS	(20 * NSEC_PER_MSEC)
 #define SLOW_NS		(2 * NSEC_PER_SEC)
 #define STOP_S		5	/* for a copy to come back, at the end */
@@ -32,7 +37,8 @@ static u32 copies_max(const struct daemon *d)
 {
 	u64 bytes = min(d->cfg.pool_bytes, d->cfg.host_bytes);
 
-	return (u32)(bytes / (16ull * d->cfg.min_token_bytes)) + 1;
+	return (u32)(bytes / (16ull * d->cfg.min_token_bytes)) + 1 +
+	       CORE_MAX_MOVES;
 }
 
 /* Memory that the queues take. */
@@ -95,6 +101,40 @@ static int copy_part(struct daemon *d, bool to_host, u64 dev_off, char *host,
 			 ops->write(&d->dev, fd, off, host, len);
 }
 
+static bool in_pool(const struct daemon *d, u64 off, u64 bytes)
+{
+	return off <= d->cfg.pool_bytes && bytes <= d->cfg.pool_bytes - off;
+}
+
+/* Bytes from an offset of the pool to the end of its extent. */
+static u64 extent_left(const struct daemon *d, u64 off)
+{
+	return d->cfg.extent_size - off % d->cfg.extent_size;
+}
+
+/* Inside the device, by way of a buffer that no client can reach. */
+static int copy_within(struct daemon *d, const struct core_copy *cp)
+{
+	static char bounce[BOUNCE];
+	u64 done = 0;
+	int err = 0;
+
+	if (!in_pool(d, cp->dev_off, cp->bytes) ||
+	    !in_pool(d, cp->dev_to, cp->bytes))
+		return -EFAULT;
+	while (done < cp->bytes && !err) {
+		u64 from = cp->dev_off + done, to = cp->dev_to + done;
+		u64 len = min(extent_left(d, from), extent_left(d, to));
+
+		len = min(min(len, cp->bytes - done), (u64)BOUNCE);
+		err = copy_part(d, true, from, bounce, len);
+		if (!err)
+			err = copy_part(d, false, to, bounce, len);
+		done += len;
+	}
+	return err;
+}
+
 static int copy_block(struct daemon *d, const struct core_copy *cp)
 {
 	char *host = d->host.base + cp->host_off;
@@ -103,12 +143,10 @@ static int copy_block(struct daemon *d, const struct core_copy *cp)
 
 	if (cp->host_off > d->host.bytes ||
 	    cp->bytes > d->host.bytes - cp->host_off ||
-	    cp->dev_off > d->cfg.pool_bytes ||
-	    cp->bytes > d->cfg.pool_bytes - cp->dev_off)
+	    !in_pool(d, cp->dev_off, cp->bytes))
 		return -EFAULT;
 	while (left && !err) {
-		u64 room = d->cfg.extent_size - off % d->cfg.extent_size;
-		u64 len = min(left, room);
+		u64 len = min(left, extent_left(d, off));
 
 		err = copy_part(d, cp->to_host, off, host, len);
 		off += len;
@@ -124,6 +162,9 @@ static int copier_do(struct daemon *d, const struct core_copy *cp)
 
 	if (kv_fault(KV_FAULT_copy_delay))
 		nanosleep(&ts, NULL);
+	if (cp->within)
+		return kv_fault(KV_FAULT_copy_move_eio) ? -EIO :
+							  copy_within(d, cp);
 	if (kv_fault(cp->to_host ? KV_FAULT_copy_out_eio :
 				   KV_FAULT_copy_in_eio))
 		return -EIO;
@@ -150,8 +191,10 @@ static void *copier_main(void *arg)
 		done.status = copier_do(d, &cp);
 		store_release(&c->since, 0ull);
 		if (done.status && log_allowed())
-			pr_warn("a block cannot be copied %s the host pool: %s",
-				cp.to_host ? "to" : "from",
+			pr_warn("a block cannot be copied %s: %s",
+				cp.within ? "inside the device" :
+				cp.to_host ? "to the host pool" :
+					     "from the host pool",
 				strerror(-done.status));
 		if (!queue_push(&c->done, &done))
 			pr_err("the copier's answers are full: copy %llx is lost",
@@ -182,8 +225,6 @@ int copier_init(struct daemon *d)
 	int err;
 
 	c->stop = 1;
-	if (!d->cfg.host_bytes)
-		return 0;
 	sem_init(&c->bell, 0, 0);
 	err = queue_init(&c->todo, sizeof(struct core_copy), nr);
 	if (err)
@@ -196,8 +237,6 @@ int copier_start(struct daemon *d)
 	struct copier *c = &d->copier;
 	int err;
 
-	if (!d->cfg.host_bytes)
-		return 0;
 	c->stop = 0;
 	err = pthread_create(&c->thread, NULL, copier_main, d);
 	if (err)

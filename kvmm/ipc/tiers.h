@@ -2,7 +2,7 @@
 /*
  * tiers.h - the lower tiers as the daemon's shell sees them
  *
- *   copier.c	 copies between device and host pool	mm and copier thread
+ *   copier.c	 copies of blocks			mm and copier thread
  *   swap.c	 requests to swapd			mm thread
  *   swap_link.c talk with kvmm-hold and swapd		control thread
  *   swap_area.c areas come and go			control thread

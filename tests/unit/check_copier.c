@@ -93,6 +93,43 @@ START_TEST(test_out_and_in)
 }
 END_TEST
 
+static int move(u64 id, u64 from, u64 to, u64 bytes)
+{
+	const struct core_copy cp = {
+		.id = id, .within = true, .dev_off = from, .dev_to = to,
+		.bytes = bytes,
+	};
+	struct copy_done done;
+
+	copier_push(td, &cp);
+	while (!queue_pop(&td->copier.done, &done))
+		usleep(100);
+	ck_assert_uint_eq(done.id, id);
+	return done.status;
+}
+
+/* From across the end of one extent to across the end of another. */
+START_TEST(test_within)
+{
+	const u64 first = 5000, to = 2 * TF_EXTENT - 777;
+
+	extent_write(3, TF_EXTENT - first, pattern, first);
+	extent_write(4, 0, pattern + first, BLOCK - first);
+	ck_assert_int_eq(move(1, 4 * TF_EXTENT - first, to, BLOCK), 0);
+	extent_read(1, TF_EXTENT - 777, back, 777);
+	extent_read(2, 0, back + 777, BLOCK - 777 + 1);
+	ck_assert_mem_eq(back, pattern, BLOCK);
+	ck_assert_int_eq(back[BLOCK], 0);
+	extent_read(3, TF_EXTENT - first, back, first);
+	ck_assert_mem_eq(back, pattern, first);
+	ck_assert_int_eq(move(2, 0, td->cfg.pool_bytes - 1, 2), -EFAULT);
+	ck_assert_int_eq(move(3, td->cfg.pool_bytes, 0, 1), -EFAULT);
+	arm("copy_move_eio:1");
+	ck_assert_int_eq(move(4, 0, TF_EXTENT, BLOCK), -EIO);
+	ck_assert_int_eq(move(5, 0, TF_EXTENT, BLOCK), 0);
+}
+END_TEST
+
 /* A block of a span begins in one extent and ends in another. */
 START_TEST(test_across_extents)
 {
@@ -189,6 +226,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_out_and_in);
+	tcase_add_test(tc, test_within);
 	tcase_add_test(tc, test_across_extents);
 	tcase_add_test(tc, test_hole);
 	tcase_add_test(tc, test_errors);
