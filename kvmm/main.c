@@ -93,6 +93,10 @@ static int config_check(struct daemon *d)
 		       ext);
 		return -EINVAL;
 	}
+	if (o->overcommit == 1) {
+		pr_err("--overcommit 1 is none of ours: give 0, by the prompt, or 2, by all of max_tokens");
+		return -EINVAL;
+	}
 	if (o->area_max && !d->host_size)
 		pr_warn("--area-max is of no use without a host pool, which all swap goes through: give it --host-size");
 	if (d->pool_size >= CORE_POOL_LIMIT) {
@@ -129,6 +133,10 @@ static void config_fill(struct daemon *d)
 		.area_bytes		= !d->host_size ? 0 : o->area_max ?
 					  o->area_max : 4 * d->host_size,
 		.swappiness		= o->swappiness,
+		.watermark_scale_factor	= o->watermark_scale_factor,
+		.cache_floor		= o->cache_floor,
+		.overcommit		= o->overcommit,
+		.overcommit_ratio	= o->overcommit_ratio,
 	};
 	d->nr_extents = (u32)(d->pool_size / o->extent_size);
 	d->arena_bytes = core_arena_size(&d->cfg);

@@ -36,6 +36,14 @@ enum kvmm_backend {
 	  "most bytes used of one swap area, for which records are kept from the start; 0: four times --host-size") \
 	x(uint, swappiness, "swappiness", "100", 0, 200, "N",		\
 	  "who loses its memory is recomputed (0), swapped whenever there is room (200), or what costs less, the cost of swap taken at 100/N") \
+	x(uint, watermark_scale_factor, "watermark-scale-factor", "10", 0, 1000, "N", \
+	  "distance of the watermarks of a domain's free blocks, in 10000ths of what it could have; 0: nothing is evicted ahead of need") \
+	x(uint, cache_floor, "cache-floor", "5", 0, 100, "PERCENT",	\
+	  "cache that others leave a domain, of its part of the pool by weight") \
+	x(uint, overcommit, "overcommit", "0", 0, 2, "N",		\
+	  "0: admit by the prompt; 2: admit what fits with all of its max_tokens; 1 is none of ours") \
+	x(uint, overcommit_ratio, "overcommit-ratio", "100", 1, 100, "PERCENT", \
+	  "part of the pool that --overcommit 2 promises")			\
 	x(choice, swap_engine, "swap-engine", "auto", 0, 0, "auto|uring|sync", \
 	  "how swapd transfers: io_uring, or threads with pread and pwrite") \
 	x(uint, swap_depth, "swap-depth", "64", 1, SWAPD_DEPTH_MAX, "N", \

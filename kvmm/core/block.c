@@ -79,7 +79,8 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
 	struct kv_domain *d = &c->domains[part_domain(c, sp->domain)];
 
 	d->retry = 1;
-	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->reserved)
+	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->reserved ||
+	    core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
 		admit_retry_all(c);
 }
 

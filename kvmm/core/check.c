@@ -449,7 +449,7 @@ static void walk_domain_seqs(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
 	const struct kv_domain *d = &c->domains[dom];
-	u32 i, reserved = 0, marked = 0, running = 0;
+	u32 i, reserved = 0, marked = 0, running = 0, growth = 0;
 
 	for (i = 0; i < core_sizes(c)->nr_seqs; i++) {
 		const struct kv_seq *s = &c->seqs[i];
@@ -459,7 +459,10 @@ static void walk_domain_seqs(struct walk *w, u32 dom)
 		reserved += s->reserved;
 		marked += s->state == KVMM_SEQ_MARKED;
 		running += !!(s->flags & SEQF_RUNNING);
+		if (s->flags & SEQF_RUNNING)
+			growth += commit_growth(c, s);
 	}
+	expect(w, "commit", "growth of domain", dom, d->growth, growth);
 	expect(w, "law 1", "promises of domain", dom, d->reserved, reserved);
 	expect(w, "domain", "marked in", dom, d->nr_marked, marked);
 	expect(w, "domain", "running in", dom, d->nr_running, running);

@@ -36,6 +36,9 @@
  *	swap.c	  whole sequences out and back		   (table entries)
  *	area.c	  swap areas come and go		   kv_pool
  *	reclaim.c room, victims, the longest waiter	   (decides only)
+ *	wmark.c	  watermarks, the background reclaimer
+ *	commit.c  what was promised, if all of it is taken
+ *	tune.c	  tunables
  *	domain.c  tenants and domains			   kv_domain, kv_tenant
  *	client.c  attach, detach, death, deadlines	   kv_client
  *	request.c judging and executing requests
@@ -84,9 +87,11 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 	    cfg->max_steps > KVMM_MAX_STEPS)
 		return -EINVAL;
 	if (cfg->host_bytes % cfg->extent_size || cfg->swappiness > 200 ||
-	    cfg->area_bytes % cfg->extent_size ||
+	    cfg->area_bytes % cfg->extent_size || !tune_is_valid(cfg) ||
 	    (u64)cfg->max_domains * CORE_NR_POOLS > 0xffff)
 		return -EINVAL;
+	if (!cfg->overcommit_ratio)
+		cfg->overcommit_ratio = 100;
 	if (!cfg->host_bytes)
 		cfg->area_bytes = 0;	/* all I/O goes by the host pool */
 
@@ -271,5 +276,6 @@ void core_tick(struct core *c, u64 now)
 			c->domains[i].retry = 1;
 	}
 	admit_all(c);
+	wmark_background(c);
 	tier_background(c);
 }

@@ -60,6 +60,13 @@
  * @area_bytes:       most bytes of one swap area, likewise; 0: no swap
  * @swappiness:       0: always recompute; 100: by measured cost; 200: always
  *                    swap while there is room
+ * @watermark_scale_factor: the gap between a domain's watermarks, in 10000ths
+ *                    of what it could have; 0: no background reclaimer
+ * @cache_floor:      percent of a domain's part of the pool, by weight, of
+ *                    which others leave it the cache
+ * @overcommit:       CORE_OVERCOMMIT_*
+ * @overcommit_ratio: percent of the pool that CORE_OVERCOMMIT_NEVER promises;
+ *                    0: 100
  */
 struct core_config {
 	u64	pool_bytes;
@@ -79,8 +86,17 @@ struct core_config {
 	u64	host_bytes;
 	u64	area_bytes;
 	u32	swappiness;
+	u32	watermark_scale_factor;
+	u32	cache_floor;
+	u32	overcommit;
+	u32	overcommit_ratio;
 	u32	resv;
 };
+
+/* core_config.overcommit: the kernel's values. */
+#define CORE_OVERCOMMIT_GUESS	0u	/* by prompts and who runs */
+#define CORE_OVERCOMMIT_NEVER	2u	/* by all that was announced */
+
 
 /**
  * struct core_copy - copy one block
@@ -257,6 +273,23 @@ enum core_limit {
 int __must_check core_domain_set(struct core *core, u64 now, u32 domain,
 				 u32 which, u64 value);
 
+/* tune.c: members of struct core_config that may change, and their largest */
+#define CORE_TUNABLES(x)						\
+	x(swappiness,		  200)					\
+	x(watermark_scale_factor, 1000)					\
+	x(cache_floor,		  100)					\
+	x(overcommit,		  CORE_OVERCOMMIT_NEVER)		\
+	x(overcommit_ratio,	  100)
+
+enum core_tunable {
+#define x(name, most) CORE_TUNE_##name,
+	CORE_TUNABLES(x)
+#undef x
+	CORE_NR_TUNABLES
+};
+
+int __must_check core_tune(struct core *core, u64 now, u32 which, u64 value);
+
 /* psi.c */
 int __must_check core_trigger_add(struct core *core, u64 now, u32 domain,
 				  bool full, u64 threshold_ns, u64 window_ns);
@@ -314,6 +347,9 @@ struct core_pool_view {
 #undef x
 	u64	total;
 	u64	committed;	/* reserved for admitted prefills, in free */
+	u64	committed_as;	/* what the resident could come to hold */
+	u64	commit_limit;
+	u64	wmark[3];	/* min, low, high: sums over domains */
 	u64	shared;		/* mapped by more than one sequence */
 	u64	indexed;	/* sealed or cached blocks in the index */
 	u64	capacity_seqs;
@@ -345,6 +381,13 @@ struct core_domain_view {
 	u32	nr_spans;
 	u64	blocks[10];	/* by CORE_BLK_* */
 	u64	reserved;
+	u64	room;		/* free, beside what is promised */
+	u64	wmark[3];	/* min, low, high, in blocks */
+	u64	cache_floor;	/* blocks of cache that others leave */
+	u64	committed_as;	/* blocks, as the pool's */
+	u64	commit_limit;
+	u32	nr_spans_full;
+	u32	nr_spans_empty;
 	u64	limit[CORE_NR_LIMITS];	/* as set; by CORE_LIMIT_* */
 	u64	emin_bytes;	/* of memory.min, in effect */
 	u64	elow_bytes;

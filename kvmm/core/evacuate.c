@@ -20,7 +20,7 @@
  * What is in the span: blocks of sequences move.  Cache that ends a prefix, or
  * that a lower tier has, is evicted, since whoever lacks memory would evict as
  * much; cache that others follow moves, because they would go with it; and so
- * does cache that memory.min protects.  What an open step may write stays for
+ * does cache that memory.min or the floor protects.  What an open step may write stays for
  * now: a tail that is in no step is copied by its own next grant instead of
  * being written in place, and every tail is full some day.  So a span is looked
  * at again whenever its copies are over and at each tick, until it is empty,
@@ -41,7 +41,8 @@ static bool cache_goes(const struct core *c, u32 blk)
 {
 	const struct kv_domain *d = &c->domains[c->blocks[blk].domain];
 
-	return index_evict_cost(c, blk) == 1 && limit_may_lose(d, 1, true);
+	return index_evict_cost(c, blk) == 1 && limit_may_lose(d, 1, true) &&
+	       !limit_cache_floor(d, 1);
 }
 
 /* One block of the span: whatever can be done about it now. */
@@ -222,7 +223,8 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 	/* What was promised waits for one step, and tails may take longer. */
 	if (promised ? sp->nr_open : used * 2 > sp->nr_blocks)
 		return CORE_NONE;
-	if (!limit_may_lose(owner, owner->lost + sp->nr_cached, true))
+	if (!limit_may_lose(owner, owner->lost + sp->nr_cached, true) ||
+	    limit_cache_floor(owner, owner->lost + sp->nr_cached))
 		used += sp->nr_cached;
 	/* What moves fits beside what its owner has promised and will need. */
 	if (owner->spare < sp->nr_free + used + owner->nr_running)
@@ -235,13 +237,17 @@ static void span_count_moved(struct core *c, u32 first, u32 used, bool gone)
 {
 	struct kv_span *sp = &c->spans[first];
 	struct kv_domain *owner = &c->domains[sp->domain];
+	u32 evicted = sp->nr_blocks - sp->nr_free - used;
 
 	sp->counted = gone ? first + 1 : 0;
 	sp->cost = used;
-	if (gone)
+	if (gone) {
 		owner->spare -= sp->nr_free + used;
-	else
+		owner->lost += evicted;
+	} else {
 		owner->spare += sp->nr_free + used;
+		owner->lost -= evicted;
+	}
 }
 
 /* Spans of a run that were counted by run_moves(), up to extent @end. */

@@ -95,6 +95,13 @@ static inline u32 block_refcount(const struct kv_block *b)
 	return b->nr_map + !!(b->flags & BLKF_INDEXED) + b->nr_copy;
 }
 
+/* May a sequence that maps the block write it in place? */
+static inline bool block_writable(const struct core *c, u32 blk)
+{
+	return c->blocks[blk].state == BLK_OPEN &&
+	       block_refcount(&c->blocks[blk]) == 1;
+}
+
 /* First extent of the span that a block is in. */
 static inline u32 block_span(const struct core *c, u32 blk)
 {
@@ -120,6 +127,7 @@ bool span_acked(const struct core *c, u32 first, u32 client);
 u32 span_runs_possible(struct core *c, u32 dom);
 u32 span_runs_reachable(struct core *c, u32 dom);
 bool span_steal(struct core *c, u32 dom);
+u32 span_nr_full(const struct core *c, const struct kv_domain *d);
 u32 span_first_free(const struct core *c, const struct kv_domain *d);
 u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 		    u32 client);
@@ -224,6 +232,7 @@ bool host_room(struct core *c, u32 dom, u32 nr);
 u32 host_free(const struct core *c, u32 dom);
 u32 host_slots_max(const struct core *c, u32 dom);
 void tier_background(struct core *c);
+bool demote_ahead(struct core *c, u32 dom, u32 blk);
 
 /* tier_io.c: copies and I/O in flight */
 u32 entry_out(struct core *c, u32 blk);
@@ -329,6 +338,35 @@ void family_settle(struct core *c, struct kv_seq *s);
 void starve_check(struct core *c);
 bool domain_limited(const struct kv_domain *d, u32 nr);
 
+/* wmark.c: watermarks, the background reclaimer */
+
+/* In blocks; all 0 where nothing runs. */
+struct wmark {
+	u32	min;
+	u32	low;
+	u32	high;
+};
+
+u32 wmark_seq(const struct core *c, const struct kv_seq *s);
+u32 wmark_min(const struct core *c, const struct kv_domain *d);
+u32 wmark_room(const struct kv_domain *d);
+void wmark_get(const struct core *c, const struct kv_domain *d,
+	       struct wmark *w);
+void wmark_background(struct core *c);
+
+/* commit.c: what was promised, if everybody takes all of it */
+u32 seq_most(const struct core *c, const struct kv_seq *s);
+u32 commit_growth(const struct core *c, const struct kv_seq *s);
+u64 commit_blocks(const struct kv_domain *d);
+u64 commit_limit(const struct core *c, const struct kv_domain *d);
+u64 commit_node(const struct core *c, u64 *limit);
+bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens);
+bool commit_admits(const struct core *c, const struct kv_seq *s, u32 have,
+		   u32 take);
+
+/* tune.c */
+bool tune_is_valid(const struct core_config *cfg);
+
 /* limit.c */
 void limit_settle(struct core *c);
 void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req);
@@ -340,6 +378,7 @@ bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last);
 bool limit_within_min(const struct kv_domain *d, u32 held, u32 nr);
 u64 limit_share(const struct kv_domain *d);
 bool limit_above_high(const struct kv_domain *d);
+bool limit_cache_floor(const struct kv_domain *d, u32 nr);
 
 /* domain.c */
 int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,

@@ -22,6 +22,12 @@
  * goes by weight, so a domain's share is its surplus over its weight: who has
  * the smallest share is admitted first, who has the largest loses first.
  *
+ * Of a domain's cache others leave it a floor, cache_floor per cent of its part
+ * of the pool by weight, so that who asks for more than there is does not find
+ * everybody else's system prompts among the first things to go.  It is the
+ * weakest protection: the domain's own needs do not respect it, and a domain in
+ * which nothing else runs that could give way takes it as well (span.c).
+ *
  * The lower tiers know only max, which is swap.max.
  */
 #include "kvmm/core/internal.h"
@@ -39,6 +45,27 @@ static u64 in_proportion(const struct core *c, u64 bytes, u64 sum)
 	if (sum <= pool)
 		return bytes;
 	return (u64)((unsigned __int128)bytes * pool / sum);
+}
+
+/* Blocks of cache that others leave each domain that has clients. */
+static void floor_settle(struct core *c)
+{
+	u64 weights = 0, bytes;
+	struct kv_domain *d;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].nr_clients)
+			weights += c->domains[i].weight;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		d = &c->domains[i];
+		d->floor = 0;
+		if (!d->used || !d->nr_clients)
+			continue;
+		bytes = core_cfg(c)->pool_bytes * core_cfg(c)->cache_floor *
+			d->weight / (100 * weights);
+		d->floor = min(to_blocks(d, bytes), d->max_blocks);
+	}
 }
 
 /* Somebody's marks or clients changed: what is protected now? */
@@ -72,6 +99,7 @@ void limit_settle(struct core *c)
 		d->emin = min(d->emin, d->max_blocks);
 		d->elow = min(max(d->elow, d->emin), d->max_blocks);
 	}
+	floor_settle(c);
 	admit_retry_all(c);
 }
 
@@ -169,6 +197,12 @@ u64 limit_share(const struct kv_domain *d)
 bool limit_above_high(const struct kv_domain *d)
 {
 	return domain_used(d) > d->high_blocks;
+}
+
+/* Would its cache be below the floor without @nr blocks of it? */
+bool limit_cache_floor(const struct kv_domain *d, u32 nr)
+{
+	return d->nr[BLK_CACHED] < (u64)d->floor + nr;
 }
 
 static int limit_set(struct kv_domain *d, u32 which, u64 value)

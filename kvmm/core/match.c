@@ -74,6 +74,7 @@ void run_add(struct core *c, struct kv_seq *s)
 	list_add_tail_idx(c->seqs, d->run_head, d->run_tail, i);
 	s->flags |= SEQF_RUNNING;
 	d->nr_running++;
+	d->growth += commit_growth(c, s);
 }
 
 void run_del(struct core *c, struct kv_seq *s)
@@ -83,7 +84,10 @@ void run_del(struct core *c, struct kv_seq *s)
 	list_del_idx(c->seqs, d->run_head, d->run_tail, seq_index(c, s));
 	s->flags &= ~SEQF_RUNNING;
 	d->nr_running--;
+	d->growth -= commit_growth(c, s);
 	d->retry = 1;
+	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
+		admit_retry_all(c);	/* others were waiting for it too */
 }
 
 /* ---- ids ---- */
@@ -396,7 +400,8 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	admit_count(c, s, s->valid_len);
 	admit_hit(c, s, h->whole);
 	core_count(c, CORE_EV_prefix_partial_tokens, h->part);
-	s->flags &= ~SEQF_MATCHED;
+	/* It may have lost its memory by asking for more. */
+	s->flags &= ~(SEQF_MATCHED | SEQF_REFUSED);
 	seq_drop_ids(c, s);
 	swap_fill(c, s);
 }
@@ -440,13 +445,17 @@ static bool high_waits(struct kv_domain *d, u32 nr)
 static int admit_one(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
-	u32 total, room;
+	u32 total, room, min;
 	struct hits h;
 	bool promised;
 	int err;
 
 	if (c->clients[s->client].nr_unacked)
 		return -EUNATCH;
+	if (commit_never(c, d, (u64)s->prompt_len + s->max_tokens)) {
+		seq_fail(c, s, -EDQUOT);
+		return -EDQUOT;
+	}
 	if (s->flags & SEQF_SWAPPED) {
 		if (!growth_waits(c, s) && !starved_waits(c, s))
 			return swap_restore(c, s);
@@ -454,7 +463,8 @@ static int admit_one(struct core *c, struct kv_seq *s)
 		return -EAGAIN;
 	}
 	total = tokens_to_blocks(d, s->nr_ids);
-	promised = limit_within_min(d, domain_held(d), total + d->nr_running);
+	min = wmark_min(c, d);
+	promised = limit_within_min(d, domain_held(d), total + min);
 	if (total > domain_capacity(c, d)) {
 		seq_fail(c, s, -EDQUOT);
 		return -EDQUOT;
@@ -467,9 +477,12 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	}
 
 	prefix_find(c, s, &h);
-	room = total - h.whole + h.low + d->nr_running;
+	room = total - h.whole + h.low + min;
 	if (high_waits(d, room + h.cached))
 		return -EBUSY;
+	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
+					h.cached + h.low))
+		return -EAGAIN;
 	err = room_plan(c, s->domain, room, h.cached);
 	if (err && h.part) {
 		/* One block more than it has in the end may be too much. */
@@ -537,14 +550,14 @@ static struct kv_seq *turn_of(const struct core *c, struct kv_seq *s)
 }
 
 /* For whom others hold back: see admit_hold_back(). */
-static void admit_note_stall(struct kv_domain *d, const struct kv_seq *s,
+static void admit_note_stall(const struct core *c, struct kv_domain *d, const struct kv_seq *s,
 			     int err)
 {
 	/* A swapped one has no ids, but a table. */
 	u32 total = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks);
 
 	d->promised = limit_within_min(d, domain_held(d),
-				       total + d->nr_running);
+				       total + wmark_min(c, d));
 	/* Its own limit is nothing that others could help. */
 	d->stalled = (err == -EAGAIN || err == -EALREADY || (err == -EINPROGRESS && d->promised)) &&
 		     !domain_limited(d, total);
@@ -582,7 +595,7 @@ static int admit_next(struct core *c, u32 dom)
 			seq_publish(c, s);
 		}
 		psi_task(c, s);
-		admit_note_stall(d, s, err);
+		admit_note_stall(c, d, s, err);
 		return err;
 	}
 	return -ENOENT;

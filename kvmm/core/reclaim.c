@@ -129,16 +129,18 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 	/* A span that falls empty now is wanted, not to be given away. */
 	d->keep_spans = 1;
 	while (d->nr[BLK_CACHED] && (domain_slack(d) < nr ||
-	       (u64)domain_used(d) + d->reserved + nr > mark))
+	       (u64)domain_used(d) + d->reserved + nr > mark)) {
 		index_evict(c, lru_next(c, dom));
+		core_count(c, CORE_EV_reclaim_direct, 1);
+	}
 	d->keep_spans = 0;
 	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
 	       d->max_blocks ? -EAGAIN : 0;
 }
 
 /*
- * Have memory made before running sequences ask for it: as much again as
- * admission leaves them, so that growth seldom meets memory in the making.
+ * Have memory made before running sequences ask for it, so that growth seldom
+ * meets memory in the making.
  */
 void room_ahead(struct core *c, u32 dom)
 {

@@ -379,6 +379,10 @@ struct kv_domain {
 	u32	nr_filling;	/* in LIMBO on the way in, not out */
 	u32	keep_spans;	/* empty ones are about to be used */
 	u32	host_wanted;	/* a restore waits for host slots */
+	u32	growth;		/* what resident tables could grow by, see commit.c */
+	u32	floor;		/* of cache, see limit.c; 0 without clients */
+	u32	reclaiming;	/* the reclaimer is awake, see wmark.c */
+	u32	resv;
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
 	struct kv_psi psi;
 };

@@ -169,7 +169,8 @@ static int open_check(const struct core *c, const struct kv_domain *d,
 	if (tokens > (u64)domain_capacity(c, d) * d->block_tokens ||
 	    tokens > (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
 		     d->block_tokens ||
-	    tokens > (u64)ids_share(c) * CORE_ID_PAGE)
+	    tokens > (u64)ids_share(c) * CORE_ID_PAGE ||
+	    commit_never(c, d, tokens))
 		return -E2BIG;
 	return 0;
 }
@@ -415,6 +416,7 @@ int seq_close(struct core *c, struct kv_seq *s)
 {
 	if (s->nr_steps) {
 		s->flags |= SEQF_CLOSING;
+		seq_domain(c, s)->retry = 1;	/* it grows no more */
 		psi_task(c, s);
 	} else {
 		seq_close_now(c, s);
@@ -499,6 +501,7 @@ void family_mark(struct core *c, struct kv_seq *s)
 			m->epoch++;
 			m->limiting_pool = 0;
 			seq_domain(c, m)->nr_marked++;
+			seq_domain(c, m)->retry = 1;
 			core_count(c, CORE_EV_preempt_mark, 1);
 			seq_publish(c, m);
 		}

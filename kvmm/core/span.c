@@ -258,6 +258,16 @@ u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any)
 	return CORE_NONE;
 }
 
+/* How many of a domain's spans have no free block? */
+u32 span_nr_full(const struct core *c, const struct kv_domain *d)
+{
+	u32 i, nr = 0;
+
+	for (i = d->class[SPAN_FULL]; i != CORE_NONE; i = c->spans[i].next)
+		nr++;
+	return nr;
+}
+
 /* The fullest span with a free slot, of a pool that no client maps. */
 u32 span_first_free(const struct core *c, const struct kv_domain *d)
 {
@@ -287,30 +297,58 @@ u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 /*
  * What goes takes with it what it has below, which may empty other spans: they
  * stay, for what the owner can spare was worked out with them.
+ *
+ * Return: blocks that went, without those below.
  */
-static void span_evict_cached(struct core *c, u32 first)
+static u32 span_evict_cached(struct core *c, u32 first)
 {
 	struct kv_domain *owner = &c->domains[c->spans[first].domain];
 	u32 base = first * core_sizes(c)->blocks_per_extent;
-	u32 i;
+	u32 i, nr = 0;
 
 	owner->keep_spans = 1;
 	for (i = base; i < base + c->spans[first].nr_blocks; i++)
 		if (c->blocks[i].state == BLK_CACHED &&
 		    (!owner->emin ||
-		     limit_may_lose(owner, index_evict_cost(c, i), true)))
+		     limit_may_lose(owner, index_evict_cost(c, i), true))) {
 			index_evict(c, i);
+			nr++;
+		}
 	owner->keep_spans = 0;
+	core_count(c, CORE_EV_reclaim_direct, nr);
+	return nr;
 }
 
 /* What a run of extents costs those who have it; passes go in this order. */
 enum run_cost {
 	RUN_FREE,		/* nothing */
 	RUN_CACHE,		/* cache above what is protected */
+	RUN_FLOOR,		/* cache below somebody's floor */
 	RUN_LOW,		/* cache below somebody's memory.low */
 	NR_RUN_COSTS,
 	RUN_NONE = NR_RUN_COSTS	/* cannot be had */
 };
+
+/* Is somebody of the domain beside who asks there to give way, or to end? */
+static bool has_others(const struct kv_domain *d)
+{
+	return d->nr_running > 1;
+}
+
+/* What the cache of a span costs: who asks may do without, or may not. */
+static u32 cache_cost(const struct core *c, const struct kv_span *sp, u32 dom)
+{
+	const struct kv_domain *owner = &c->domains[sp->domain];
+	u32 nr = owner->lost + sp->nr_cached;
+	bool floor = limit_cache_floor(owner, nr);
+
+	if ((floor && has_others(&c->domains[dom])) ||
+	    !limit_may_lose(owner, nr, true))
+		return RUN_NONE;
+	if (!limit_may_lose(owner, nr, false))
+		return RUN_LOW;
+	return floor ? RUN_FLOOR : RUN_CACHE;
+}
 
 /* Would the span's memory be of use to @dom, and what does it cost? */
 static u32 span_cost(const struct core *c, u32 first, u32 dom)
@@ -334,11 +372,7 @@ static u32 span_cost(const struct core *c, u32 first, u32 dom)
 	}
 	if (!sp->nr_cached)
 		return RUN_FREE;
-	if (limit_may_lose(owner, owner->lost + sp->nr_cached, false))
-		return RUN_CACHE;
-	if (limit_may_lose(owner, owner->lost + sp->nr_cached, true))
-		return RUN_LOW;
-	return RUN_NONE;
+	return cache_cost(c, sp, dom);
 }
 
 /* Nothing is taken off yet. */
@@ -487,17 +521,25 @@ u32 span_runs_reachable(struct core *c, u32 dom)
 	return runs;
 }
 
-/* Evict and release what stands in the run at @first. */
-static bool run_clear(struct core *c, u32 dom, u32 first)
+/*
+ * Evict and release what stands in the run at @first.  @low: some of it is what
+ * memory.low protects, whose owner is told.  If it cannot be released all the
+ * same but something went, @dom is to try again.
+ */
+static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 {
-	u32 e;
+	u32 e, nr;
 
 	for (e = first; e < first + c->domains[dom].span_extents; e++) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
-		span_evict_cached(c, span);
+		nr = span_evict_cached(c, span);
+		if (nr && low)
+			c->domains[c->spans[span].domain].nr_low_events++;
+		if (nr)
+			c->domains[dom].retry = 1;
 		if (c->spans[span].nr_free != c->spans[span].nr_blocks)
 			return false;
 		span_release(c, span);
@@ -516,17 +558,6 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 			share = max(share, limit_share(&c->domains[
 				c->spans[c->extents[e].span].domain]) + 1);
 	return share;
-}
-
-/* Who is about to lose what memory.low protects is told. */
-static void run_note_low(struct core *c, u32 dom, u32 first)
-{
-	u32 e;
-
-	for (e = first; e < first + c->domains[dom].span_extents; e++)
-		if (c->extents[e].state == EXT_SPAN &&
-		    c->extents[e].span == e)
-			c->domains[c->spans[e].domain].nr_low_events++;
 }
 
 /* The run at that cost whose owners have most beyond their part. */
@@ -568,12 +599,7 @@ bool span_steal(struct core *c, u32 dom)
 		run = run_choose(c, dom, cost);
 		if (run == CORE_NONE)
 			continue;
-		if (cost == RUN_LOW)
-			run_note_low(c, dom, run);
-		if (run_clear(c, dom, run))
-			return true;
-		c->domains[dom].retry = 1;
-		return false;
+		return run_clear(c, dom, run, cost == RUN_LOW);
 	}
 	return false;
 }

@@ -30,6 +30,9 @@
 	x(prefix_insert,	"blocks entered into the prefix index")	\
 	x(prefix_duplicate,	"sealed blocks whose content was indexed already") \
 	x(prefix_evict,		"cached blocks dropped from the prefix index") \
+	x(wmark_low_hit,	"times that a domain's room fell below its low watermark") \
+	x(reclaim_background,	"cached blocks evicted by the reclaimer, ahead of need") \
+	x(reclaim_direct,	"cached blocks evicted by those who needed the room") \
 	x(workingset_refault,	"of the entered, names that pressure had dropped") \
 	x(workingset_activate,	"of those, soon enough to count as used before") \
 	x(preempt_mark,		"sequences marked as victims in an open step") \

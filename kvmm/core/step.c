@@ -52,12 +52,6 @@ struct grant {
 	bool	pays_copy;	/* and admission promised a block for it */
 };
 
-static bool block_writable(const struct core *c, u32 blk)
-{
-	return c->blocks[blk].state == BLK_OPEN &&
-	       block_refcount(&c->blocks[blk]) == 1;
-}
-
 /*
  * A tail in a span that is being emptied, in no open step, is copied by its
  * client, if there is a block for that: it never holds up the span for long.
@@ -171,6 +165,7 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 		block_src_get(c, from);
 	}
 	block_unmap(c, from);
+	seq_domain(c, s)->retry = 1;	/* another's tail may be its own now */
 	core_count(c, CORE_EV_pgcow, 1);
 }
 
@@ -529,6 +524,8 @@ static void step_finish(struct core *c, u32 client)
 	for (i = 0; i < st->nr; i++)
 		step_release(c, &e[i], slot, st->number);
 	step_let_go(c, st);
+	/* What is not covered any more need not be kept for growth. */
+	c->domains[cl->domain].retry = 1;
 	core_count(c, CORE_EV_step_end, 1);
 }
 

@@ -350,7 +350,7 @@ static u32 restore_wants(const struct core *c, const struct kv_domain *d,
 	u32 capacity = domain_capacity(c, d);
 	u32 most = capacity > cached ? capacity - cached : 0;
 
-	return max(lack, min(lack + d->nr_running + 1, most));
+	return max(lack, min(lack + wmark_min(c, d) + 1, most));
 }
 
 /**
@@ -376,6 +376,8 @@ int swap_restore(struct core *c, struct kv_seq *s)
 		return err;
 	swap_touch(c, s);
 	lack = swap_lacking(c, s, &cached);
+	if (!commit_admits(c, s, s->nr_blocks, lack + cached))
+		return -EAGAIN;
 	room = restore_wants(c, d, lack, cached);
 	err = room_plan(c, s->domain, room, cached);
 	if (err)

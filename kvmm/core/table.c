@@ -259,6 +259,8 @@ int table_push(struct core *c, struct kv_seq *s, u32 blk)
 	tpage(c, s->client, s->last_page)->pte[slot] = pte_present(blk);
 	shadow_set(c, s, s->last_page, slot, blk);
 	s->nr_blocks++;
+	if (s->flags & SEQF_RUNNING)
+		seq_domain(c, s)->growth--;
 	return 0;
 }
 
@@ -274,6 +276,8 @@ kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
 	t->pte[slot] = pte_none();
 	shadow_set(c, s, page, slot, CORE_NONE);
 	s->nr_blocks--;
+	if (s->flags & SEQF_RUNNING)
+		seq_domain(c, s)->growth++;
 	if (slot)
 		return pte;
 

@@ -220,15 +220,28 @@ static void host_slot_drop(struct core *c, u32 entry)
 		entry_drop(c, entry);
 }
 
-/* Drop the oldest droppable host slot of a domain. */
-static bool host_reclaim(struct core *c, u32 dom)
+/*
+ * Would dropping the slot forget what follows it, and is that somebody's who
+ * was promised some of the device?  @dom: who asks.
+ */
+static bool host_protected(const struct core *c, const struct kv_entry *e,
+			   u32 dom)
+{
+	return e->domain != dom && c->domains[e->domain].emin &&
+	       (e->flags & ENTF_INDEXED) && !(e->flags & ENTF_AREA) &&
+	       c->nodes[e->node].kid != CORE_NONE;
+}
+
+/* Drop the oldest droppable host slot of a domain, for @want. */
+static bool host_reclaim(struct core *c, u32 dom, u32 want)
 {
 	u32 i = host_part(c, dom)->lru_head, n;
 
 	for (n = 0; i != CORE_NONE && n < SCAN_MAX; n++) {
 		u32 next = c->entries_low[i].next;
 
-		if (host_droppable(&c->entries_low[i])) {
+		if (host_droppable(&c->entries_low[i]) &&
+		    !host_protected(c, &c->entries_low[i], want)) {
 			host_slot_drop(c, i);
 			return true;
 		}
@@ -271,12 +284,12 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 	if (!c->domains[part].used)
 		return false;
 	while (host_free(c, dom) < nr) {
-		if (extent_run_take(c, part) > 0 || host_reclaim(c, dom))
+		if (extent_run_take(c, part) > 0 || host_reclaim(c, dom, dom))
 			continue;
 		for (other = 0; other < core_cfg(c)->max_domains; other++)
 			if (other != dom && c->domains[other].used &&
 			    host_part(c, other)->used &&
-			    host_reclaim(c, other))
+			    host_reclaim(c, other, dom))
 				break;
 		if (other == core_cfg(c)->max_domains || n++ > SCAN_MAX)
 			return false;
@@ -373,6 +386,23 @@ static bool clean_one(struct core *c, u32 dom, u32 blk)
 		return false;
 	core_count(c, CORE_EV_pgclean, 1);
 	return true;
+}
+
+/**
+ * demote_ahead() - see to it that a lower tier has a cached block
+ *
+ * Return: whether one has it; else it is being copied there, or cannot be now.
+ */
+bool demote_ahead(struct core *c, u32 dom, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+
+	if (b->entry != CORE_NONE)
+		return !b->nr_copy && entry_is_there(c, b->entry);
+	if (host_part(c, dom)->used && !b->nr_copy && !host_is_wanted(c) &&
+	    c->now >= c->head->clean_after && c->head->nr_copies < CLEAN_AHEAD)
+		(void)clean_one(c, dom, blk);
+	return false;
 }
 
 /*

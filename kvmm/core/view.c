@@ -38,6 +38,17 @@ static void pool_add_domain(const struct kv_domain *d,
 	v->indexed += d->nr_indexed * bytes;
 }
 
+static void pool_add_marks(const struct core *c, const struct kv_domain *d,
+			   struct core_pool_view *v)
+{
+	struct wmark w;
+
+	wmark_get(c, d, &w);
+	v->wmark[0] += w.min * d->block_bytes;
+	v->wmark[1] += w.low * d->block_bytes;
+	v->wmark[2] += w.high * d->block_bytes;
+}
+
 /* The partition of the device pool, in bytes. */
 void core_get_pool(const struct core *c, struct core_pool_view *v)
 {
@@ -51,9 +62,13 @@ void core_get_pool(const struct core *c, struct core_pool_view *v)
 		if (c->extents[i].state != EXT_SPAN)
 			v->nr_free_extents++;
 	v->free_extents = v->nr_free_extents * v->extent_size;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used)
-			pool_add_domain(&c->domains[i], v);
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (!c->domains[i].used)
+			continue;
+		pool_add_domain(&c->domains[i], v);
+		pool_add_marks(c, &c->domains[i], v);
+	}
+	v->committed_as = commit_node(c, &v->commit_limit);
 }
 
 /* A lower pool: -ERANGE past the last, -ENOENT when it is not there. */
@@ -119,6 +134,24 @@ static u32 domain_waiting(const struct core *c, u32 domain)
 	return v.nr_waiting;
 }
 
+/* Room, its marks, and what was promised. */
+static void domain_view_room(const struct core *c, const struct kv_domain *d,
+			     struct core_domain_view *v)
+{
+	struct wmark w;
+
+	wmark_get(c, d, &w);
+	v->room = wmark_room(d);
+	v->wmark[0] = w.min;
+	v->wmark[1] = w.low;
+	v->wmark[2] = w.high;
+	v->cache_floor = d->floor;
+	v->committed_as = commit_blocks(d);
+	v->commit_limit = commit_limit(c, d);
+	v->nr_spans_full = span_nr_full(c, d);
+	v->nr_spans_empty = d->nr_empty;
+}
+
 /* Domain @i: -ERANGE past the last, -ENOENT for an unused record. */
 int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 {
@@ -141,6 +174,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	for (n = 0; n < NR_BLK_STATES; n++)
 		v->blocks[n] = d->nr[n];
 	v->reserved = d->reserved;
+	domain_view_room(c, d, v);
 	v->limit[CORE_LIMIT_MIN] = d->min_bytes;
 	v->limit[CORE_LIMIT_LOW] = d->low_bytes;
 	v->limit[CORE_LIMIT_HIGH] = d->high_bytes;

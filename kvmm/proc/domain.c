@@ -132,6 +132,10 @@ int show_domain_status(const struct proc_ctx *ctx)
 		   (unsigned long long)d->peak_bytes >> 10);
 	seq_printf(m, "KvReserved:\t%8llu kB\n",
 		   (unsigned long long)d->reserved * d->block_bytes >> 10);
+	seq_printf(m, "CommitLimit:\t%8llu kB\n",
+		   (unsigned long long)d->commit_limit * d->block_bytes >> 10);
+	seq_printf(m, "Committed_AS:\t%8llu kB\n",
+		   (unsigned long long)d->committed_as * d->block_bytes >> 10);
 	return 0;
 }
 

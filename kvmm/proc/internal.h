@@ -105,8 +105,8 @@ struct proc_ctx {
 	  "where the bytes of the pools are")				\
 	x("vmstat", 0444, NEED_ALL, show_vmstat,			\
 	  "counts of now, and counters of events")			\
-	x("zoneinfo", 0444, NEED_POOL | NEED_TIERS, show_zoneinfo,	\
-	  "the pools in pages of 4 kB and in extents")			\
+	x("zoneinfo", 0444, NEED_POOL | NEED_TIERS | NEED_DOMAINS, show_zoneinfo, \
+	  "the pools in pages of 4 kB, the domains in blocks, and watermarks")			\
 	x("buddyinfo", 0444, 0, show_buddyinfo,				\
 	  "runs of free extents by length")				\
 	x("extentinfo", 0444, 0, show_extentinfo,			\
@@ -171,7 +171,11 @@ struct proc_ctx {
 	x(starve_ns,	     "wait after which other domains are preempted") \
 	x(host_bytes,	     "bytes of the host pool")			\
 	x(area_bytes,	     "most bytes used of one swap area")	\
-	x(swappiness,	     "0: always recompute, 100: what costs less, 200: swap while there is room")
+	x(swappiness,	     "0: always recompute, 100: what costs less, 200: swap while there is room") \
+	x(watermark_scale_factor, "distance of the watermarks, in 10000ths of what a domain could have") \
+	x(cache_floor,	     "percent of a domain's part of the pool, of which others leave it the cache") \
+	x(overcommit,	     "0: admit by the prompt, 2: by all of max_tokens") \
+	x(overcommit_ratio,  "percent of the pool that overcommit 2 promises")
 
 #define x(path, mode, need, show, text)				\
 	int __must_check show(const struct proc_ctx *ctx);

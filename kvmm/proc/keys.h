@@ -41,6 +41,10 @@
 	  "of Open and Sealed: mapped by more than one sequence")	\
 	x("Indexed", p->indexed,					\
 	  "of Sealed and PrefixCached: found by the prefix index")	\
+	x("CommitLimit", p->commit_limit,				\
+	  "overcommit_ratio of the pool: what overcommit 2 promises")	\
+	x("Committed_AS", p->committed_as,				\
+	  "what the resident sequences could come to hold, with all of their max_tokens") \
 	x("Extentsize", p->extent_size,					\
 	  "one extent")
 

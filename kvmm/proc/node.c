@@ -137,13 +137,25 @@ int show_meminfo(const struct proc_ctx *ctx)
 	return 0;
 }
 
+static void show_marks(struct seq_file *m, const u64 *wmark)
+{
+	seq_printf(m, "        min      %llu\n        low      %llu\n"
+		   "        high     %llu\n",
+		   (unsigned long long)wmark[0] >> PAGE_SHIFT,
+		   (unsigned long long)wmark[1] >> PAGE_SHIFT,
+		   (unsigned long long)wmark[2] >> PAGE_SHIFT);
+}
+
 static void show_zone(struct seq_file *m, const char *name, u64 nr_free,
-		      u64 total, u64 managed)
+		      const u64 *wmark, u64 total, u64 managed)
 {
 	seq_printf(m, "Node %d, zone %8s", 0, name);
-	seq_printf(m, "\n  pages free     %llu\n        spanned  %llu"
+	seq_printf(m, "\n  pages free     %llu\n",
+		   (unsigned long long)nr_free >> PAGE_SHIFT);
+	if (wmark)
+		show_marks(m, wmark);
+	seq_printf(m, "        spanned  %llu"
 		   "\n        present  %llu\n        managed  %llu\n",
-		   (unsigned long long)nr_free >> PAGE_SHIFT,
 		   (unsigned long long)total >> PAGE_SHIFT,
 		   (unsigned long long)total >> PAGE_SHIFT,
 		   (unsigned long long)managed >> PAGE_SHIFT);
@@ -161,10 +173,39 @@ static void show_zone_host(struct seq_file *m, const struct core_tier_view *h)
 {
 	u64 sum = 0;
 
-	show_zone(m, PROC_HOST_NAME, tier_free(h), h->total, h->total);
+	show_zone(m, PROC_HOST_NAME, tier_free(h), NULL, h->total,
+		  h->total);
 #define x(name, bytes) show_zone_part(m, "nr_pages_" #name, &sum, bytes);
 	ZONEINFO_HOST(x)
 #undef x
+}
+
+/* A domain's part, in blocks: what a zone is to a node, a domain is to it. */
+static void show_zone_domain(const struct proc *proc, struct seq_file *m,
+			     const struct core_domain_view *d)
+{
+	seq_printf(m, "Node %d, domain   ", 0);
+	proc_domain_name(proc, d, m);
+	seq_printf(m, "\n  blocks free    %llu\n        room     %llu\n",
+		   (unsigned long long)d->blocks[0],
+		   (unsigned long long)d->room);
+	seq_printf(m, "      nr_wmark_min        %llu\n"
+		   "      nr_wmark_low        %llu\n"
+		   "      nr_wmark_high       %llu\n",
+		   (unsigned long long)d->wmark[0],
+		   (unsigned long long)d->wmark[1],
+		   (unsigned long long)d->wmark[2]);
+	seq_printf(m, "      nr_cache_floor      %llu\n"
+		   "      nr_committed_as     %llu\n"
+		   "      nr_commit_limit     %llu\n",
+		   (unsigned long long)d->cache_floor,
+		   (unsigned long long)d->committed_as,
+		   (unsigned long long)d->commit_limit);
+	seq_printf(m, "  spans\n        full     %u\n        partly   %u\n"
+		   "        empty    %u\n",
+		   d->nr_spans_full,
+		   d->nr_spans - d->nr_spans_full - d->nr_spans_empty,
+		   d->nr_spans_empty);
 }
 
 int show_zoneinfo(const struct proc_ctx *ctx)
@@ -173,9 +214,10 @@ int show_zoneinfo(const struct proc_ctx *ctx)
 	const struct core_pool_view *p = &n->pool;
 	struct seq_file *m = ctx->m;
 	u64 sum = 0;
+	u32 i;
 
-	show_zone(m, PROC_POOL_NAME, p->free_extents + p->free, p->total,
-		  p->total - p->reserved);
+	show_zone(m, PROC_POOL_NAME, p->free_extents + p->free, p->wmark,
+		  p->total, p->total - p->reserved);
 #define x(name, text) show_zone_part(m, "nr_pages_" #name, &sum, p->name);
 	CORE_POOL_PARTS(x)
 #undef x
@@ -185,6 +227,8 @@ int show_zoneinfo(const struct proc_ctx *ctx)
 		   p->nr_extents, p->nr_free_extents);
 	if (n->tier[CORE_POOL_HOST].online)
 		show_zone_host(m, &n->tier[CORE_POOL_HOST]);
+	for (i = 0; i < n->nr_domains; i++)
+		show_zone_domain(ctx->proc, m, &ctx->proc->domains[i]);
 	return 0;
 }
 

@@ -257,6 +257,8 @@ static void take_all(struct sim *w)
 	u64 tokens;
 	int i;
 
+	LAW(w, !core_tune(w->core, w->now, CORE_TUNE_overcommit,
+			  CORE_OVERCOMMIT_GUESS), "a tunable is refused");
 	tokens = (u64)(w->nr_extents / cl->info.span_extents) *
 		 cl->info.span_blocks * 16;
 	if (tokens > (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES * 16 ||

@@ -13,8 +13,9 @@
 
 /* From one look to the next, which is at most one event later. */
 static const u32 may_become[KVMM_NR_SEQ_STATES] = {
-	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY),
-	/* Admitted, and taken in the same event for what another is promised. */
+	/* A child, or admitted, and taken in the same event for a promise. */
+	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY) | S(RECOMPUTE) |
+				  S(SWAPPED),
 	[KVMM_SEQ_WAITING]	= S(READY) | S(RESTORING) | S(FAILED) |
 				  S(RECOMPUTE) | S(SWAPPED) | S(CLOSED),
 	[KVMM_SEQ_READY]	= S(MARKED) | S(RECOMPUTE) | S(SWAPPED) |
@@ -47,6 +48,8 @@ static bool epoch_right(const struct sim_seen *was,
 	else if (st->state == KVMM_SEQ_SWAPPED &&
 		 was->state == KVMM_SEQ_RESTORING)
 		want = 1;	/* it was back, and is taken again */
+	else if (was->state == KVMM_SEQ_RESTORING && was->preempt_events)
+		want = 1;	/* the same, and back once more */
 	/* Swapped, and what was below is lost or too much to come back. */
 	return rise == want || (lost && rise == want + 1 &&
 				was->state != KVMM_SEQ_SWAPPED);
@@ -115,6 +118,10 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 		    "client %u: sequence %u went from %s to %s", cl->id, slot,
 		    core_seq_state_name(was->state),
 		    core_seq_state_name(st->state));
+		LAW(w, !fork || st->state == KVMM_SEQ_WAITING ||
+		    st->state == KVMM_SEQ_READY || laws_promise_kept(w),
+		    "client %u: sequence %u was preempted when it was made",
+		    cl->id, slot);
 		check_loss(w, cl, slot, was, st);
 		if (st->state == KVMM_SEQ_READY && !fork)
 			LAW(w, was->ready_events, "client %u: sequence %u is READY without an event",

@@ -78,7 +78,7 @@ static void config_refused(struct sim *w)
 {
 	struct core_config cfg = w->cfg;
 
-	switch (rng_below(&w->rng, 6)) {
+	switch (rng_below(&w->rng, 7)) {
 	case 0:
 		cfg.pool_bytes++;
 		break;
@@ -94,6 +94,9 @@ static void config_refused(struct sim *w)
 	case 4:			/* blocks have numbers of 31 bits */
 		cfg.min_token_bytes = 1;
 		cfg.pool_bytes = CORE_POOL_LIMIT - cfg.extent_size;
+		break;
+	case 5:			/* the kernel's, and none of ours */
+		cfg.overcommit = 1;
 		break;
 	default:		/* valid, and what is derived is derived */
 		cfg.nr_idpages = 0;
@@ -174,6 +177,38 @@ static void trigger_change(struct sim *w)
 	    "a trigger of domain %u: %d", dom, t);
 }
 
+/* Any of the tunables, also to what is out of bounds. */
+static void tune(struct sim *w)
+{
+	static const u32 most[CORE_NR_TUNABLES] = {
+#define x(name, top) [CORE_TUNE_##name] = top,
+		CORE_TUNABLES(x)
+#undef x
+	};
+	u32 *const cfg[CORE_NR_TUNABLES] = {
+#define x(name, top) [CORE_TUNE_##name] = &w->cfg.name,
+		CORE_TUNABLES(x)
+#undef x
+	};
+	u32 which = rng_below(&w->rng, CORE_NR_TUNABLES + 1);
+	u32 value = rng_chance(&w->rng, 100) ? most[which % CORE_NR_TUNABLES] + 1 :
+		    rng_below(&w->rng, most[which % CORE_NR_TUNABLES] + 1);
+	bool fine = which < CORE_NR_TUNABLES && value <= most[which];
+
+	if (which == CORE_TUNE_overcommit)
+		fine = fine && value != 1;
+	/* What was opened must be able to fit for ever. */
+	if (which == CORE_TUNE_overcommit_ratio)
+		value = fine ? w->cfg.overcommit_ratio : 0;
+	if (which == CORE_TUNE_overcommit && w->cfg.overcommit_ratio < 100)
+		value = fine ? w->cfg.overcommit : 1;
+	LOG(w, "operator: tunable %u is %u", which, value);
+	LAW(w, core_tune(w->core, w->now, which, value) == (fine ? 0 : -EINVAL),
+	    "tunable %u is set to %u", which, value);
+	if (fine)
+		*cfg[which] = value;
+}
+
 /* A process that had detached, and lived on, ends. */
 static void ghost_ends(struct sim *w)
 {
@@ -195,7 +230,7 @@ static void ghost_ends(struct sim *w)
  */
 void operator_act(struct sim *w)
 {
-	switch (rng_below(&w->rng, 10)) {
+	switch (rng_below(&w->rng, 11)) {
 	case 0:
 		attach_refused(w);
 		break;
@@ -217,6 +252,9 @@ void operator_act(struct sim *w)
 	case 6:
 	case 7:
 		move_act(w);
+		break;
+	case 8:
+		tune(w);
 		break;
 	default:
 		limit_act(w);

@@ -91,6 +91,13 @@ static void draw_config(struct sim *w)
 	cfg->step_deadline_ns = rng_range(r, 20, 200) * SIM_MS;
 	cfg->quiet_deadline_ns = rng_range(r, 50, 300) * SIM_MS;
 	cfg->starve_ns = rng_range(r, 10, 100) * SIM_MS;
+	cfg->watermark_scale_factor = PICK(r, 0, 0, 10, 100, 500, 1000);
+	cfg->cache_floor = PICK(r, 0, 0, 5, 20, 100);
+	cfg->overcommit_ratio = 100;
+	if (rng_chance(r, 200)) {
+		cfg->overcommit = CORE_OVERCOMMIT_NEVER;
+		cfg->overcommit_ratio = rng_range(r, 50, 100);
+	}
 	w->nr_extents = extents;
 	draw_tiers(w, extents);
 }

@@ -392,6 +392,8 @@ static u64 tokens_at_most(const struct sim *w, const struct sim_client *cl)
 	u64 most;
 
 	blocks = min(blocks, req->limits[0].max / cl->info.block_bytes);
+	if (w->cfg.overcommit == CORE_OVERCOMMIT_NEVER)
+		blocks = blocks * w->cfg.overcommit_ratio / 100;
 	most = blocks * req->block_tokens;
 	most = min(most, (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES *
 			 req->block_tokens);

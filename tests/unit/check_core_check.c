@@ -79,6 +79,7 @@ SPOIL(cached_count, d->nr[BLK_CACHED]--)
 SPOIL(indexed, d->nr_indexed++)
 SPOIL(shared, d->nr_shared++)
 SPOIL(running, d->nr_running++)
+SPOIL(growth, d->growth++)
 SPOIL(waiting, d->nr_waiting--)
 SPOIL(marked, d->nr_marked++)
 SPOIL(cover, s->cover++)
@@ -135,7 +136,7 @@ static const struct {
 	CASE(block_domain), CASE(index_lost), CASE(hash),
 	CASE(reserved), CASE(seq_reserved), CASE(free_count),
 	CASE(cached_count), CASE(indexed), CASE(shared), CASE(running),
-	CASE(waiting), CASE(marked), CASE(cover), CASE(nr_blocks),
+	CASE(growth), CASE(waiting), CASE(marked), CASE(cover), CASE(nr_blocks),
 	CASE(valid), CASE(seq_state), CASE(family), CASE(nr_steps), CASE(lru),
 	CASE(lru_list), CASE(lru_tail), CASE(lru_used), CASE(lru_tier),
 	CASE(lru_nr), CASE(lru_kept), CASE(lru_lease), CASE(lru_kind), CASE(node_ref),

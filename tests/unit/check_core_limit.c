@@ -269,7 +269,7 @@ END_TEST
 /* ---- weight ---- */
 
 /*
- * Both always want more: what they have comes to go by weight, as near as the 23
+ * Both always want more: what they have comes to go by weight, as near as the 21
  * sequences that fit allow.
  */
 START_TEST(test_weight)
@@ -284,7 +284,7 @@ START_TEST(test_weight)
 		for (i = 0; i < 2; i++) {
 			/* Enough of them wait at all times. */
 			while (sh_domain(cl[i]).nr_waiting < 4) {
-				run[i][nr[i]++] = asked(cl[i], 2, 0,
+				run[i][nr[i]++] = asked(cl[i], 3, 0,
 							1000 * seed);
 				seed++;
 			}
@@ -294,7 +294,7 @@ START_TEST(test_weight)
 				    KVMM_SEQ_READY)
 					break;
 			if (k < nr[i] && (n + i) % 2) {
-				sh_compute(cl[i], run[i][k], 0, 2 * SH_BT,
+				sh_compute(cl[i], run[i][k], 0, 3 * SH_BT,
 					   seed * 100000);
 				ck_assert_int_eq(sh_close(cl[i], run[i][k]), 0);
 				memmove(&run[i][k], &run[i][k + 1],

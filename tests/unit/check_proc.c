@@ -86,6 +86,8 @@ START_TEST(test_meminfo_of_an_empty_pool)
 			 "Committed:             0 kB\n"
 			 "Shared:                0 kB\n"
 			 "Indexed:               0 kB\n"
+			 "CommitLimit:        1024 kB\n"
+			 "Committed_AS:          0 kB\n"
 			 "Extentsize:           64 kB\n"
 			 "HostTotal:             0 kB\n"
 			 "HostFree:              0 kB\n"
@@ -109,6 +111,9 @@ START_TEST(test_zoneinfo_of_an_empty_pool)
 	ck_assert_str_eq(text,
 			 "Node 0, zone     gpu0\n"
 			 "  pages free     256\n"
+			 "        min      0\n"
+			 "        low      0\n"
+			 "        high     0\n"
 			 "        spanned  256\n"
 			 "        present  256\n"
 			 "        managed  256\n"
@@ -174,7 +179,8 @@ START_TEST(test_domain_files)
 			 "BlockBytes:\t4608\nClients:\t1\nSpans:\t1\n"
 			 "Running:\t1\nWaiting:\t0\n"
 			 "KvCurrent:\t      13 kB\nKvPeak:\t      13 kB\n"
-			 "KvReserved:\t       0 kB\n");
+			 "KvReserved:\t       0 kB\n"
+			 "CommitLimit:\t     486 kB\nCommitted_AS:\t      31 kB\n");
 }
 END_TEST
 
