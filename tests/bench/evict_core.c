@@ -80,6 +80,7 @@ static void submit(struct shell *s, u16 op, u64 step, u32 len)
 	if (core_req_check(s->core, 0, &sqe, s->args, len, &req) ||
 	    core_req_execute(s->core, s->now, 0, &req, s->results))
 		bench_die("the core refuses request %u", op);
+	core_tick(s->core, s->now);	/* the reclaimer gets every chance */
 }
 
 /* Memory is there as soon as it is asked for. */
@@ -269,6 +270,8 @@ static void shell_start(struct shell *s, u32 cap)
 		.step_deadline_ns = ~0ull,
 		.quiet_deadline_ns = ~0ull,
 		.starve_ns	= ~0ull,
+		.watermark_scale_factor = 10,	/* the daemon's defaults */
+		.cache_floor	= 5,
 	};
 	u64 bytes = core_arena_size(&cfg);
 

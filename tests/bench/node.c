@@ -223,6 +223,8 @@ static void start_core(struct nd_node *n, u64 pool, u64 extent, u32 token)
 		.step_deadline_ns = ~0ull,
 		.quiet_deadline_ns = ~0ull,
 		.starve_ns	= STARVE_NS,
+		.watermark_scale_factor = 10,	/* the daemon's defaults */
+		.cache_floor	= 5,
 	};
 	u64 bytes = core_arena_size(&cfg);
 
