@@ -196,6 +196,8 @@ u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 	     const u32 *ids, u32 nr, u32 *len);
 
 /* table.c: block tables and their shadows */
+u32 table_differs(const struct core *c, const struct kv_seq *a,
+		  const struct kv_seq *b, u32 idx);
 u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx);
 u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx);
 void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk);

@@ -159,8 +159,12 @@ static u32 remap_pages(const struct core *c, u32 found)
 
 /* ---- carrying out ---- */
 
-/* First index from which the tables differ. */
-static u32 remap_differs(const struct core *c, const struct kv_seq *a,
+/*
+ * The index from which on none of the entries are the same.  What is below it
+ * has the same content in both, though not always in the same block: of two
+ * that share, one may have changed over to another block before.
+ */
+static u32 remap_parts(const struct core *c, const struct kv_seq *a,
 			 const struct kv_seq *b)
 {
 	u32 i = min(a->nr_blocks, b->nr_blocks);
@@ -274,7 +278,7 @@ static void rest_take(struct core *c, struct kv_seq *s,
 static void remap_overwrite(struct core *c, struct kv_seq *s,
 			    const struct kv_seq *other)
 {
-	u32 from = remap_differs(c, s, other);
+	u32 from = remap_parts(c, s, other);
 	u32 keep = seq_promise_take(c, s, other->nr_blocks);
 	struct remap_rest rest = rest_of(other);
 
@@ -285,7 +289,10 @@ static void remap_overwrite(struct core *c, struct kv_seq *s,
 	remap_share_tail(c, s);
 }
 
-/* What the client is to read again, before any table of the circle moves. */
+/*
+ * What the client is to read again, before any table of the circle moves: whole
+ * tables change hands, so also where only the block is another one.
+ */
 static void rotate_dirty(struct core *c, const struct kv_remap *r)
 {
 	u32 start = r->child;
@@ -294,7 +301,8 @@ static void rotate_dirty(struct core *c, const struct kv_remap *r)
 		struct kv_seq *s = &c->seqs[r->child];
 		const struct kv_seq *other = &c->seqs[r->other];
 
-		s->dirty = min(s->dirty, remap_differs(c, s, other));
+		s->dirty = min(s->dirty, table_differs(c, s, other,
+				max(s->trimmed, other->trimmed)));
 		if (s->trimmed > other->trimmed)
 			s->dirty = min(s->dirty, other->trimmed);
 		r = remap_of(c, r->other);

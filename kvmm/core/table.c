@@ -129,6 +129,28 @@ kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx)
 	return t->pte[idx - t->first];
 }
 
+/* The first index from @idx on where two tables differ, or one ends. */
+u32 table_differs(const struct core *c, const struct kv_seq *a,
+		  const struct kv_seq *b, u32 idx)
+{
+	u32 end = min(a->nr_blocks, b->nr_blocks);
+	const struct kv_tpage *ta, *tb;
+
+	if (idx >= end)
+		return end;
+	ta = tpage(c, a->client, page_of(c, a, idx));
+	tb = tpage(c, b->client, page_of(c, b, idx));
+	for (; idx < end; idx++) {
+		if (idx - ta->first == KVMM_TABLE_ENTRIES) {
+			ta = tpage(c, a->client, ta->next);
+			tb = tpage(c, b->client, tb->next);
+		}
+		if (ta->pte[idx - ta->first].val != tb->pte[idx - tb->first].val)
+			break;
+	}
+	return idx;
+}
+
 /* The first index from @idx on whose block has BLKF_VISITED; or nr_blocks. */
 u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx)
 {

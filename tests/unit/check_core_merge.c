@@ -130,6 +130,50 @@ START_TEST(test_merge_waits_for_maps)
 }
 END_TEST
 
+/*
+ * Two of a family have the same content in another block, and after it the
+ * same block.  When they change tables that is told too.
+ */
+START_TEST(test_rotation_of_half_merged)
+{
+	u64 pair[2], more, (*map)[2] = (u64 (*)[2])sh.args;
+	u32 other;
+
+	sh_stop();
+	sh_config(16);
+	sh_start();
+	cl = sh_attach(1, "a");
+	other = sh_attach(1, "a");
+	pair[0] = sh_ready(other, 40, 200, 0);
+	sh_compute(other, pair[0], 0, 40, 0);
+	ck_assert_int_eq(sh_fork(other, pair[0], 1, pair + 1), 0);
+	first = sh_ready(cl, 64, 40, 0);
+	sh_compute(cl, first, sh_status(cl, first)->cached_len, 64, 0);
+
+	(void)begin(other, pair[1], 40, 8);
+	sh.cl[other].mute = true;
+	more = sh_open(cl, 400, 0);
+	ck_assert_int_eq(sh_match(cl, more, 400, 5000), 0);
+	ck_assert_int_eq(sh_end(other, pair[1], 40, 48, 0), 0);
+	sh.cl[other].mute = false;
+	sh_settle();
+	sh_compute(other, pair[0], 40, 65, 0);
+	sh_compute(other, pair[1], 48, 65, 0);
+	ck_assert_uint_ne(sh_table(other, pair[0], 2),
+			  sh_table(other, pair[1], 2));
+	ck_assert_uint_eq(sh_table(other, pair[0], 3),
+			  sh_table(other, pair[1], 3));
+	(void)begin(other, pair[0], 65, 1);
+	ck_assert_int_eq(sh_end(other, pair[0], 65, 66, 0), 0);
+
+	map[0][0] = map[1][1] = pair[0];
+	map[0][1] = map[1][0] = pair[1];
+	ck_assert_int_eq(sh_submit(other, KVMM_OP_SEQ_REMAP, 2, 0,
+				   2 * sizeof(*map)), 0);
+	ck_assert_uint_eq(begin(other, pair[0], 65, 1).table_lo, 2);
+}
+END_TEST
+
 START_TEST(test_no_index_is_not_merged)
 {
 	u64 seq = twin(cl, KVMM_OPEN_NO_INDEX);
@@ -150,6 +194,7 @@ int main(void)
 	tcase_add_test(tc, test_merge_under_a_step);
 	tcase_add_test(tc, test_merge_and_death);
 	tcase_add_test(tc, test_merge_waits_for_maps);
+	tcase_add_test(tc, test_rotation_of_half_merged);
 	tcase_add_test(tc, test_no_index_is_not_merged);
 	suite_add_tcase(s, tc);
 	return sh_run(s);

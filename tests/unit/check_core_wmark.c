@@ -236,6 +236,7 @@ START_TEST(test_floor)
 	ck_assert_int_eq(sh_close(b, big), 0);
 	ck_assert_int_eq(sh_close(b, seq[0]), 0);
 	big = asked(b, 48 * SH_BT, 0, 7000);
+	sh_settle();
 	ck_assert_uint_eq(sh_state(b, big), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_domain(a).blocks[3], 0);
 	ck_assert_int_eq(sh_close(b, seq[1]), 0);
