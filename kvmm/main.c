@@ -127,6 +127,7 @@ static void config_fill(struct daemon *d)
 		.max_steps		= KVMM_MAX_STEPS,
 		.step_deadline_ns	= o->step_deadline_ms * NSEC_PER_MSEC,
 		.quiet_deadline_ns	= o->quiet_deadline_ms * NSEC_PER_MSEC,
+		.revoke_deadline_ns	= o->revoke_deadline_ms * NSEC_PER_MSEC,
 		.starve_ns		= o->starve_ms * NSEC_PER_MSEC,
 		.io_deadline_ns		= o->swap_deadline_ms * NSEC_PER_MSEC,
 		.host_bytes		= d->host_size,

@@ -66,6 +66,8 @@ enum kvmm_backend {
 	  "a step kept open longer while somebody waits for memory ends its client") \
 	x(uint, quiet_deadline_ms, "quiet-deadline-ms", "5000", 1, 3600000, "N", \
 	  "a client that hung up and lives on is killed after this")	\
+	x(uint, revoke_deadline_ms, "revoke-deadline-ms", "2000", 1, 3600000, "N", \
+	  "a client that keeps memory longer which another tenant needs is killed") \
 	x(uint, starve_ms, "starve-ms", "2000", 1, 3600000, "N",	\
 	  "the longest waiter may preempt other domains after this")	\
 	x(uint, spin, "spin", "200", 0, 1000000, "N",			\

@@ -14,11 +14,13 @@
  * index throughout, for others and for its successor.
  *
  * DETACH claims that everything is unmapped.  Inside the tenant the claim is
- * good enough; towards other tenants it is not, so a tenant with a detached
- * client that may live on keeps its extents (kv_tenant.ghosts).
+ * good enough; towards other tenants it is not: what a detached client that may
+ * live on was sent stays with its tenant (kv_extent.haunted) until it ends, or
+ * is ended because another tenant needs it.
  *
  * A step that is open past its deadline while somebody else waits for memory
- * costs the client its life; so does hanging up without ending.
+ * costs the client its life; so does hanging up without ending, and keeping an
+ * extent that was asked back (revoke.c).
  */
 #include "kvmm/core/internal.h"
 
@@ -201,6 +203,14 @@ void client_detach(struct core *c, u32 client)
 	core_count(c, CORE_EV_client_detach, 1);
 }
 
+static void ghost_ended(struct core *c, u32 tenant)
+{
+	KV_BUG_ON(!c->tenants[tenant].ghosts);
+	if (!--c->tenants[tenant].ghosts)
+		revoke_exorcise(c, tenant);
+	admit_retry_all(c);
+}
+
 /**
  * core_client_dead() - nothing more will be heard of a client
  *
@@ -212,10 +222,8 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 	struct kv_client *cl = &c->clients[client];
 
 	c->now = now;
-	if (cl->state == CLI_DETACHED) {
-		c->tenants[cl->tenant].ghosts--;
-		admit_retry_all(c);
-	}
+	if (cl->state == CLI_DETACHED)
+		ghost_ended(c, cl->tenant);
 	if (cl->state == CLI_ALIVE) {
 		client_quarantine(c, client);
 		client_close_seqs(c, client);
@@ -238,9 +246,7 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 void core_ghost_gone(struct core *c, u64 now, u32 tenant)
 {
 	c->now = now;
-	KV_BUG_ON(!c->tenants[tenant].ghosts);
-	if (!--c->tenants[tenant].ghosts)
-		admit_retry_all(c);
+	ghost_ended(c, tenant);
 	admit_all(c);
 }
 
@@ -261,6 +267,8 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 		core_client_dead(c, now, client);
 	step_drop_all(c, client);
 	KV_BUG_ON(cl->nr_seqs);
+	if (cl->state == CLI_DETACHED)
+		revoke_haunt(c, client);
 	extent_forget_client(c, client);
 	cl->state = CLI_FREE;
 	memset(&c->bind[client], 0, sizeof(c->bind[client]));
@@ -343,27 +351,35 @@ static bool step_overdue(const struct core *c, u32 client)
 	       c->now - st->begun > core_cfg(c)->step_deadline_ns;
 }
 
-/* Kill whom a deadline has passed; once each. */
+/* End the process of a client; false when that was ordered before. */
+bool client_kill(struct core *c, u32 client, int reason)
+{
+	struct kv_client *cl = &c->clients[client];
+
+	if (cl->killed)
+		return false;
+	cl->killed = 1;
+	core_count(c, CORE_EV_client_kill, 1);
+	c->ops->kill(c->ops_arg, client, reason);
+	return true;
+}
+
+/* Kill whom a deadline has passed. */
 void client_deadlines(struct core *c)
 {
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_clients; i++) {
-		struct kv_client *cl = &c->clients[i];
+		const struct kv_client *cl = &c->clients[i];
 		int reason = 0;
 
-		if (cl->killed)
-			continue;
 		if (cl->state == CLI_ALIVE && step_overdue(c, i) &&
 		    somebody_waits(c, i))
 			reason = -ETIME;
 		if (cl->state == CLI_DEAD && c->now - cl->dead_since >
 		    core_cfg(c)->quiet_deadline_ns)
 			reason = -ETIMEDOUT;
-		if (!reason)
-			continue;
-		cl->killed = 1;
-		core_count(c, CORE_EV_client_kill, 1);
-		c->ops->kill(c->ops_arg, i, reason);
+		if (reason)
+			(void)client_kill(c, i, reason);
 	}
 }

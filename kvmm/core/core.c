@@ -14,6 +14,7 @@
  * Who may touch what, one mechanism a file:
  *
  *	extent.c  memory behind extents, who mapped it	   kv_extent
+ *	revoke.c  extents change over between tenants	   kv_revoke
  *	span.c	  extents cut into a domain's blocks	   kv_span
  *	isolate.c spans that are to be emptied		   kv_span
  *	block.c	  states and counts of blocks		   kv_block
@@ -116,6 +117,8 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 	s->nr_ghosts = (u32)ALIGN_UP((u64)s->nr_extents * s->blocks_per_extent,
 				     (u64)GHOST_WAYS);
 
+	if (!cfg->revoke_deadline_ns)
+		cfg->revoke_deadline_ns = 2000000000ull;
 	if (!cfg->nr_tables)
 		cfg->nr_tables = 2 * cfg->max_seqs +
 				 2 * (s->nr_extents * s->blocks_per_extent /
@@ -265,6 +268,8 @@ void core_tick(struct core *c, u64 now)
 	c->now = now;
 	c->head->ticked = now;
 	client_deadlines(c);
+	revoke_deadlines(c);
+	revoke_retry(c);
 	starve_check(c);
 	io_deadlines(c);
 	psi_tick(c);

@@ -53,7 +53,10 @@
  * @step_deadline_ns: an open step older than this is fatal to its client
  *                    once somebody waits for memory
  * @quiet_deadline_ns: a client that hung up but lives is killed after this
- * @starve_ns:        the longest waiter may preempt other domains after this
+ * @revoke_deadline_ns: a client that keeps an extent that was asked back longer
+ *                    is killed; 0: 2 s
+ * @starve_ns:        the longest waiter may preempt other domains after this,
+ *                    and an extent stays with a tenant for as long
  * @io_deadline_ns:   what waits for a request to an area that nothing comes
  *                    from for longer computes again; 0: it waits
  * @host_bytes:       of the host pool, a multiple of @extent_size; 0: none
@@ -81,6 +84,7 @@ struct core_config {
 	u32	max_steps;
 	u64	step_deadline_ns;
 	u64	quiet_deadline_ns;
+	u64	revoke_deadline_ns;
 	u64	starve_ns;
 	u64	io_deadline_ns;
 	u64	host_bytes;
@@ -148,12 +152,16 @@ struct core_io {
  * struct core_ops - commands to the shell
  * @extent_create:  make memory for @extent, zeroed, never mapped by any other
  *                  tenant; answer with core_extent_created()
- * @extent_release: give the extent's memory back to the system
+ * @extent_release: give the extent's memory back to the system; nobody claims
+ *                  to have it mapped any more, which may be a lie
  * @extent_send:    pass the extent's descriptor to @client; the client
  *                  answers with EXTENT_ACK
  * @wake:           something was published for @client: events or statuses
  * @kill:           end the process of @client; answer with core_client_dead()
  *                  and core_client_quiet()
+ * @kill_ghosts:    end the processes of @tenant that detached and live on;
+ *                  answer with core_ghost_gone() or core_client_dead() for
+ *                  each; may be NULL: they are waited for
  *
  * @trigger:        core_trigger_add()'s; may be NULL
  * @copy:           answer with core_copy_done(); never refused; may be NULL
@@ -169,6 +177,7 @@ struct core_ops {
 			       u32 generation);
 	void	(*wake)(void *arg, u32 client);
 	void	(*kill)(void *arg, u32 client, int reason);
+	void	(*kill_ghosts)(void *arg, u32 tenant);
 	void	(*trigger)(void *arg, u32 trigger);
 	void	(*copy)(void *arg, const struct core_copy *cp);
 	void	(*io)(void *arg, const struct core_io *io);

@@ -162,6 +162,7 @@ static u32 tenant_make(struct core *c, u64 key, const u8 *secret)
 
 	memset(t, 0, sizeof(*t));
 	t->used = 1;
+	c->head->nr_tenants++;
 	t->key = key;
 	memcpy(t->secret, secret, CORE_SECRET_LEN);
 	return tenant;

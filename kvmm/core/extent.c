@@ -11,7 +11,8 @@
  * Between tenants memory is never lent.  A handle gives its holder access for
  * ever, so an extent may change tenant only when nobody of the old tenant can
  * have it mapped: no client that was sent it is left, and none detached
- * without ending (kv_tenant.ghosts).  Then it is released and made anew.
+ * without ending (kv_extent.haunted).  Then it is released and made anew.
+ * Clients that live are asked to unmap it: see revoke.c.
  *
  * A client's word that it has mapped an extent is needed before a grant may
  * name a block of it.  Whoever is slow to say so delays only itself.
@@ -56,7 +57,8 @@ void extent_send_all(struct core *c, u32 client)
 	u32 e;
 
 	for (e = 0; e < core_sizes(c)->nr_extents; e++)
-		if (c->extents[e].backed && c->extents[e].tenant == tenant)
+		if (c->extents[e].backed && c->extents[e].tenant == tenant &&
+		    c->extents[e].state != EXT_REVOKING)
 			extent_send(c, client, e);
 }
 
@@ -75,11 +77,14 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 {
 	struct kv_extent *x;
 
-	if (a->what != KVMM_ACK_MAP || a->resv ||
-	    a->extent >= core_sizes(c)->nr_extents)
+	if ((a->what != KVMM_ACK_MAP && a->what != KVMM_ACK_REVOKE) ||
+	    a->resv || a->extent >= core_sizes(c)->nr_extents)
 		return -EINVAL;
+	if (a->what == KVMM_ACK_REVOKE)
+		return revoke_ack(c, client, a);
 	x = &c->extents[a->extent];
-	if (!(x->sent & BIT_ULL(client)) || a->generation != x->generation)
+	if (!(x->sent & BIT_ULL(client)) || a->generation != x->generation ||
+	    x->state == EXT_REVOKING)
 		return -ESTALE;
 	if (x->mapped & BIT_ULL(client))
 		return -EALREADY;
@@ -97,8 +102,8 @@ static bool extent_can_move(const struct core *c, u32 e, u32 tenant)
 {
 	const struct kv_extent *x = &c->extents[e];
 
-	return x->state == EXT_BACKED && x->tenant != tenant && !x->sent &&
-	       !c->tenants[x->tenant].ghosts;
+	return x->state == EXT_BACKED && x->tenant != tenant &&
+	       !revoke_needed(c, e);
 }
 
 /* May @tenant take the extent as it is; with @move, from another tenant? */
@@ -108,6 +113,8 @@ bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
 
 	if (e >= core_sizes(c)->nr_extents)
 		return x->state == EXT_BACKED;	/* no client maps it */
+	if (x->want)
+		return false;
 	if (x->state == EXT_ABSENT)
 		return c->now >= c->head->create_after;
 	if (x->state == EXT_BACKED && x->tenant == tenant)
@@ -140,9 +147,12 @@ static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
 	return CORE_NONE;
 }
 
-static void extent_release(struct core *c, u32 e)
+/* Give the memory back to the system; nobody has it mapped. */
+void extent_release(struct core *c, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
+
+	KV_BUG_ON(revoke_needed(c, e));
 
 	c->ops->extent_release(c->ops_arg, e);
 	core_count(c, CORE_EV_extent_release, 1);
@@ -165,25 +175,16 @@ static void extent_run_settle(struct core *c, u32 first)
 }
 
 /**
- * extent_run_take() - take extents for one more span of a domain
- * @dom: index of the domain, or of its part in a lower pool
+ * extent_run_make() - make a run that is there to be taken a span of a domain
+ * @first: of its extents, all of which fit
  *
- * Return: 1: the span is cut; 0: memory is being made, the span comes later;
- * -EAGAIN: there is no run of free extents.
+ * Return: 1: the span is cut; 0: memory is being made, the span comes later.
  */
-int extent_run_take(struct core *c, u32 dom)
+int extent_run_make(struct core *c, u32 dom, u32 first)
 {
 	struct kv_domain *d = &c->domains[dom];
-	u32 pool = part_pool(c, dom), first, e;
+	u32 pool = part_pool(c, dom), e;
 
-	first = extent_run_find(c, pool, d->span_extents, d->tenant, false);
-	if (first == CORE_NONE)
-		first = extent_run_find(c, pool, d->span_extents, d->tenant,
-					true);
-	if (first == CORE_NONE)
-		return -EAGAIN;
-
-	core_pool(c, pool)->cursor = first - core_pool(c, pool)->first;
 	d->pending_spans++;
 	for (e = first; e < first + d->span_extents; e++) {
 		struct kv_extent *x = &c->extents[e];
@@ -201,6 +202,28 @@ int extent_run_take(struct core *c, u32 dom)
 	}
 	extent_run_settle(c, first);
 	return c->extents[first].state == EXT_SPAN;
+}
+
+/**
+ * extent_run_take() - take extents for one more span of a domain
+ * @dom: index of the domain, or of its part in a lower pool
+ *
+ * Return: 1: the span is cut; 0: memory is being made, the span comes later;
+ * -EAGAIN: there is no run of free extents.
+ */
+int extent_run_take(struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 pool = part_pool(c, dom), first;
+
+	first = extent_run_find(c, pool, d->span_extents, d->tenant, false);
+	if (first == CORE_NONE)
+		first = extent_run_find(c, pool, d->span_extents, d->tenant,
+					true);
+	if (first == CORE_NONE)
+		return -EAGAIN;
+	core_pool(c, pool)->cursor = first - core_pool(c, pool)->first;
+	return extent_run_make(c, dom, first);
 }
 
 /* The run is given up: what has memory keeps it, what is under way lands. */
@@ -242,6 +265,7 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 
 	core_count(c, CORE_EV_extent_create, 1);
 	x->backed = 1;
+	x->since = now;
 	extent_announce(c, extent);
 	if (x->domain == CORE_NONE)
 		x->state = EXT_BACKED;

@@ -111,10 +111,24 @@ static inline u32 block_span(const struct core *c, u32 blk)
 /* extent.c: memory behind extents, and who has mapped it */
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
+int extent_run_make(struct core *c, u32 dom, u32 first);
+void extent_release(struct core *c, u32 e);
 void extent_announce(struct core *c, u32 extent);
 void extent_send_all(struct core *c, u32 client);
 void extent_forget_client(struct core *c, u32 client);
 int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a);
+
+/* revoke.c: memory changes over between tenants whose clients live */
+bool revoke_needed(const struct core *c, u32 e);
+bool revoke_haunted(const struct core *c, u32 first, u32 nr);
+void revoke_retry(struct core *c);
+bool revoke_may(const struct core *c, u32 e, u32 dom);
+void revoke_begin(struct core *c, u32 dom, u32 first);
+int revoke_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a);
+void revoke_advance(struct core *c);
+void revoke_deadlines(struct core *c);
+void revoke_haunt(struct core *c, u32 client);
+void revoke_exorcise(struct core *c, u32 tenant);
 
 /* span.c: spans of a domain */
 void span_cut(struct core *c, u32 dom, u32 first);
@@ -392,6 +406,7 @@ u32 domain_capacity(const struct core *c, const struct kv_domain *d);
 
 /* client.c */
 void client_deadlines(struct core *c);
+bool client_kill(struct core *c, u32 client, int reason);
 void client_detach(struct core *c, u32 client);
 
 /* Two lists of indices with the same shape; @node gives the links. */

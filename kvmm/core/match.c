@@ -668,6 +668,7 @@ void admit_all(struct core *c)
 {
 	u32 i, dom;
 
+	revoke_advance(c);
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		c->domains[i].blocked = 0;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)

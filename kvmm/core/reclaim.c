@@ -8,7 +8,8 @@
  *	1. free blocks of its spans that no reservation holds
  *	2. free extents of the pool (memory may have to be made: wait for it)
  *	3. its own cache, what is worth least first (lru.c)
- *	4. spans of other domains that hold nothing but cache
+ *	4. spans of other domains that hold nothing but cache; of other tenants,
+ *	   whose clients have to give them back first, last
  *	5. spans of other domains whose blocks fit into their other spans
  *	   (evacuate.c): wait for it
  *	6. for a sequence that runs: another sequence's memory
@@ -104,6 +105,10 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		if (slack >= nr)
 			return 0;
 		if (slack + coming < nr && extent_run_take(c, dom) >= 0)
+			continue;
+		/* What is asked back from others is asked back at once. */
+		if (d->nr_revokes && slack + coming + domain_cached(d) <
+		    (u64)nr + spare && span_steal(c, dom))
 			continue;
 		if (coming)
 			return -EINPROGRESS;

@@ -152,6 +152,7 @@ enum kv_extent_state {
 	EXT_CREATING,		/* the shell makes it */
 	EXT_BACKED,		/* memory of @tenant, in no span */
 	EXT_SPAN,		/* part of a span */
+	EXT_REVOKING,		/* asked back from those who have it mapped */
 };
 
 /**
@@ -162,6 +163,10 @@ enum kv_extent_state {
  * @backed:     memory is behind it, in whatever state
  * @sent:       clients told to map it, a bit each
  * @mapped:     of those, the ones that acknowledged
+ * @want:       the struct kv_revoke that claims it plus one, else 0
+ * @haunted:    a client detached and may live on with it mapped
+ * @since:      when its memory was made
+ * @deadline:   for those who are to give it back, EXT_REVOKING
  */
 struct kv_extent {
 	u32	state;
@@ -172,6 +177,25 @@ struct kv_extent {
 	u32	backed;
 	u64	sent;
 	u64	mapped;
+	u32	want;
+	u32	haunted;
+	u64	since;
+	u64	deadline;
+};
+
+#define CORE_MAX_REVOKES	64u	/* runs claimed at once */
+
+/**
+ * struct kv_revoke - a run of extents on its way to a domain, see revoke.c
+ * @dom:   for which domain
+ * @first: extent
+ * @nr:    extents, 0: unused
+ */
+struct kv_revoke {
+	u32	dom;
+	u32	first;
+	u32	nr;
+	u32	resv;
 };
 
 /**
@@ -289,8 +313,8 @@ struct kv_pool {
 
 /**
  * struct kv_tenant - who must not see whom
- * @ghosts: a client detached and may live on with mappings: its extents go
- *          to nobody else
+ * @ghosts: clients that detached and may live on with mappings of what they
+ *          were sent (kv_extent.haunted)
  */
 struct kv_tenant {
 	u32	used;
@@ -313,7 +337,8 @@ struct kv_tenant {
  *                above domain_free()
  * @isolated_free, @isolated_cached: of @nr, those in isolated spans
  * @nr_shared:    blocks that more than one sequence maps
- * @pending_spans: being made
+ * @pending_spans: being made, or claimed from other tenants
+ * @nr_revokes:   of these, claimed
  * @class:        spans by fullness
  * @lru_head:     of a part: the oldest host slot
  * @wait_head:    first to be admitted: by priority, then arrival
@@ -355,6 +380,7 @@ struct kv_domain {
 	u32	nr_spans;
 	u32	nr_empty;	/* of those, without any block in use */
 	u32	pending_spans;
+	u32	nr_revokes;
 	u32	class[CORE_NR_CLASSES];
 	u32	lru_head;
 	u32	lru_tail;
@@ -705,7 +731,10 @@ struct core_head {
 	u32	family;			/* next family id */
 	u32	free_idpage;
 	u32	nr_free_idpages;
+	u32	nr_revokes;
+	u32	nr_tenants;		/* ever known */
 	u32	resv;
+	struct kv_revoke revokes[CORE_MAX_REVOKES];
 	u64	create_after;		/* no extent is asked for before this */
 	u64	ticked;			/* when the last tick was */
 	struct kv_pool pools[CORE_NR_POOLS];

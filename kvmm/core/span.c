@@ -319,12 +319,20 @@ static u32 span_evict_cached(struct core *c, u32 first)
 	return nr;
 }
 
-/* What a run of extents costs those who have it; passes go in this order. */
+/*
+ * What a run of extents costs those who have it; passes go in this order.  What
+ * clients of another tenant have mapped comes last, whatever it holds: they
+ * have to give it back first (revoke.c).
+ */
 enum run_cost {
 	RUN_FREE,		/* nothing */
 	RUN_CACHE,		/* cache above what is protected */
 	RUN_FLOOR,		/* cache below somebody's floor */
 	RUN_LOW,		/* cache below somebody's memory.low */
+	RUN_REVOKE,		/* the same by a revocation */
+	RUN_REVOKE_CACHE,
+	RUN_REVOKE_FLOOR,
+	RUN_REVOKE_LOW,
 	NR_RUN_COSTS,
 	RUN_NONE = NR_RUN_COSTS	/* cannot be had */
 };
@@ -350,29 +358,48 @@ static u32 cache_cost(const struct core *c, const struct kv_span *sp, u32 dom)
 	return floor ? RUN_FLOOR : RUN_CACHE;
 }
 
+/* What two parts of a run cost together. */
+static u32 run_cost_both(u32 a, u32 b)
+{
+	u32 revoke = a >= RUN_REVOKE || b >= RUN_REVOKE ? RUN_REVOKE : RUN_FREE;
+
+	if (a == RUN_NONE || b == RUN_NONE)
+		return RUN_NONE;
+	return max(a % RUN_REVOKE, b % RUN_REVOKE) + revoke;
+}
+
+/* What does the memory itself cost, whatever it holds? */
+static u32 extent_cost(const struct core *c, u32 e, u32 dom)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	if (x->want)
+		return RUN_NONE;
+	if (x->tenant == c->domains[dom].tenant)
+		return RUN_FREE;
+	/* To be made anew, which may be of no use just now. */
+	if (c->now < c->head->create_after)
+		return RUN_NONE;
+	if (!revoke_needed(c, e))
+		return RUN_FREE;
+	return revoke_may(c, e, dom) ? RUN_REVOKE : RUN_NONE;
+}
+
 /* Would the span's memory be of use to @dom, and what does it cost? */
 static u32 span_cost(const struct core *c, u32 first, u32 dom)
 {
 	const struct kv_span *sp = &c->spans[first];
 	const struct kv_domain *owner = &c->domains[sp->domain];
-	u32 tenant = c->domains[dom].tenant;
-	u32 e;
+	u32 cost = RUN_FREE, e;
 
 	if (!sp->nr_extents || sp->domain == dom || span_is_isolated(sp) ||
 	    sp->nr_free + sp->nr_cached != sp->nr_blocks)
 		return RUN_NONE;
-	if (owner->tenant != tenant) {
-		/* To be made anew, which may be of no use just now. */
-		if (c->tenants[owner->tenant].ghosts ||
-		    c->now < c->head->create_after)
-			return RUN_NONE;
-		for (e = first; e < first + sp->nr_extents; e++)
-			if (c->extents[e].sent)
-				return RUN_NONE;
-	}
-	if (!sp->nr_cached)
-		return RUN_FREE;
-	return cache_cost(c, sp, dom);
+	for (e = first; e < first + sp->nr_extents; e++)
+		cost = run_cost_both(cost, extent_cost(c, e, dom));
+	if (!sp->nr_cached || cost == RUN_NONE)
+		return cost;
+	return run_cost_both(cost, cache_cost(c, sp, dom));
 }
 
 /* Nothing is taken off yet. */
@@ -439,6 +466,13 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost)
 
 		if (extent_fits(c, e, d->tenant, true))
 			continue;
+		if (c->extents[e].state == EXT_BACKED) {
+			one = extent_cost(c, e, dom);
+			if (one == RUN_NONE)
+				break;
+			worst = run_cost_both(worst, one);
+			continue;
+		}
 		if (c->extents[e].state != EXT_SPAN)
 			break;
 		sp = &c->spans[c->extents[e].span];
@@ -452,12 +486,18 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost)
 			run_take(c, first, e, one);
 			sp->pass = cost;
 		}
-		worst = max(worst, sp->cost);
+		worst = run_cost_both(worst, sp->cost);
 	}
 	if (e == end && worst == cost)
 		return true;
 	run_untake(c, first, e);
 	return false;
+}
+
+/* Where there is one tenant, nothing is ever revoked. */
+static u32 run_costs(const struct core *c)
+{
+	return c->head->nr_tenants > 1 ? NR_RUN_COSTS : RUN_REVOKE;
 }
 
 /**
@@ -472,7 +512,7 @@ u32 span_runs_possible(struct core *c, u32 dom)
 	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i;
 
 	spares_reset(c);
-	for (cost = 0; cost < NR_RUN_COSTS; cost++)
+	for (cost = 0; cost < run_costs(c); cost++)
 		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
 			runs += run_possible(c, dom, i, cost);
 	return runs;
@@ -564,15 +604,18 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 static u32 run_choose(struct core *c, u32 dom, u32 cost)
 {
 	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
-	u64 most = 0;
+	u64 most = 0, share;
 
 	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
 		if (!run_possible(c, dom, i, cost))
 			continue;
 		run_untake(c, i, i + nr);
-		if (best == CORE_NONE || run_share(c, dom, i) > most) {
+		/* Who lives can answer; processes that detached have to end. */
+		share = run_share(c, dom, i) << 1 | !revoke_haunted(c, i, nr);
+		if (best == CORE_NONE || (share & 1) > (most & 1) ||
+		    ((share & 1) == (most & 1) && share > most)) {
 			best = i;
-			most = run_share(c, dom, i);
+			most = share;
 		}
 		if (cost == RUN_FREE)
 			break;
@@ -588,18 +631,23 @@ static u32 run_choose(struct core *c, u32 dom, u32 cost)
  * QUIESCING on eviction, those that a copy out reads LIMBO, and keep the span;
  * then another run is tried at the next event.
  *
- * Return: true when extents became free.
+ * Return: true when extents became free, or were asked back: then they are on
+ * their way, see room_coming().
  */
 bool span_steal(struct core *c, u32 dom)
 {
 	u32 cost, run;
 
 	spares_reset(c);
-	for (cost = 0; cost < NR_RUN_COSTS; cost++) {
+	for (cost = 0; cost < run_costs(c); cost++) {
 		run = run_choose(c, dom, cost);
 		if (run == CORE_NONE)
 			continue;
-		return run_clear(c, dom, run, cost == RUN_LOW);
+		if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
+			return false;
+		if (cost >= RUN_REVOKE)
+			revoke_begin(c, dom, run);
+		return true;
 	}
 	return false;
 }

@@ -76,10 +76,13 @@
 	x(pgmigrate_fail,	"blocks copied in vain: the copy failed, or they were written or freed meanwhile") \
 	x(extent_create,	"extents made")				\
 	x(extent_release,	"extents returned to the system")	\
+	x(extent_revoke,	"extents asked back from clients that had them mapped") \
+	x(revoke_kill,		"clients killed: they kept an extent past the deadline") \
+	x(revoke_ghosts,	"times that processes which had detached were ended for an extent") \
 	x(client_attach,	"clients attached")			\
 	x(client_detach,	"clients detached by themselves")	\
 	x(client_death,		"clients that died or were cut off")	\
-	x(client_kill,		"clients killed: a step past its deadline") \
+	x(client_kill,		"clients killed: past the deadline of a step, an extent or a hang-up") \
 	x(quarantine,		"blocks that a dead client might still write") \
 	x(psi_trigger,		"pressure triggers that fired")		\
 	x(client_eproto,	"clients expelled for a forged index")	\

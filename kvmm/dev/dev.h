@@ -19,6 +19,8 @@ struct kvmm_dev;
  * @name:           as --backend spells it
  * @extent_create:  make zeroed memory of @dev->extent_size that no process
  *                  maps, and a descriptor *@fd that exports it; 0 or -errno
+ * @extent_revoke:  take the memory from whoever still has it, as far as the
+ *                  device can: 0, or -errno: it is back when they end
  * @extent_release: give it back; @fd is closed
  * @available:      bytes that a pool could take now
  * @node:           NUMA node of the memory's device, -1: any
@@ -29,6 +31,7 @@ struct kvmm_dev_ops {
 	const char *name;
 	int	(*extent_create)(struct kvmm_dev *dev, u32 extent,
 				 u32 generation, int *fd);
+	int	(*extent_revoke)(struct kvmm_dev *dev, u32 extent, int fd);
 	void	(*extent_release)(struct kvmm_dev *dev, u32 extent, int fd);
 	u64	(*available)(struct kvmm_dev *dev);
 	int	(*node)(struct kvmm_dev *dev);

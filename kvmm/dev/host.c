@@ -9,12 +9,17 @@
  * reads and writes them by system calls.
  *
  * Memory that changes tenant is a new memfd: a descriptor that an old tenant
- * kept keeps the old pages, never the new ones.
+ * kept keeps the old file, never the new pages.  Nor the old ones: before the
+ * daemon gives it up it punches the whole of it out, which frees every page
+ * whoever has it mapped, and looks that none is left.  So on this backend
+ * nobody's word is needed for the memory to be back.  Who touches it later gets
+ * pages of its own, as with any memory.
  */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <kvmm/fault.h>
@@ -76,6 +81,18 @@ out_close:
 	return err;
 }
 
+static int host_extent_revoke(struct kvmm_dev *dev, u32 extent, int fd)
+{
+	struct stat st;
+
+	if (kv_fault(KV_FAULT_extent_revoke))
+		return -EBUSY;
+	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+		      (off_t)dev->extent_size) || fstat(fd, &st))
+		return -errno;
+	return st.st_blocks ? -EBUSY : 0;
+}
+
 static void host_extent_release(struct kvmm_dev *dev, u32 extent, int fd)
 {
 	close(fd);
@@ -135,6 +152,7 @@ static u64 host_available(struct kvmm_dev *dev)
 const struct kvmm_dev_ops host_dev_ops = {
 	.name		= "host",
 	.extent_create	= host_extent_create,
+	.extent_revoke	= host_extent_revoke,
 	.extent_release	= host_extent_release,
 	.available	= host_available,
 	.node		= host_node,

@@ -102,6 +102,8 @@ static void client_log_notes(const struct client *c, u32 notes)
 		why = strerror(-READ_ONCE(c->reason));
 		if ((notes & NOTE_KILLED) && READ_ONCE(c->reason) == -ETIME)
 			why = "it kept a step open past the deadline";
+		else if ((notes & NOTE_KILLED) && READ_ONCE(c->reason) == -EBUSY)
+			why = "it kept memory that was asked back past the deadline (--revoke-deadline-ms)";
 		else if (notes & NOTE_KILLED)
 			why = "it hung up and did not end";
 	}

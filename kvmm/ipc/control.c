@@ -77,6 +77,7 @@ static void control_kicked(struct daemon *d, struct watch *w, u32 events)
 	mask = __atomic_exchange_n(&d->send_mask, 0, __ATOMIC_ACQUIRE);
 	client_send_extents(d, mask);
 	client_take_notes(d);
+	ghost_kill_all(d);
 	link_check(d);
 }
 
@@ -118,7 +119,8 @@ int control_init(struct daemon *d)
 	if (d->epoll < 0 || d->kick.fd < 0 || d->signals.fd < 0)
 		return -errno;
 	d->tenants = calloc(d->cfg.max_tenants, sizeof(*d->tenants));
-	if (!d->tenants)
+	d->ghost_ends = calloc(d->cfg.max_tenants, sizeof(*d->ghost_ends));
+	if (!d->tenants || !d->ghost_ends)
 		return -ENOMEM;
 	d->kick.fn = control_kicked;
 	d->signals.fn = control_signal;
@@ -186,5 +188,6 @@ void control_exit(struct daemon *d)
 	watch_close(d, &d->signals);
 	if (d->epoll >= 0)
 		close(d->epoll);
+	free(d->ghost_ends);
 	free(d->tenants);
 }

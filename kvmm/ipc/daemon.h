@@ -229,6 +229,7 @@ struct deposit {
  * @mapper_since: when the device call under way began, or 0
  * @send_mask:    clients whose @dirty changed
  * @note_mask:    clients whose @notes changed
+ * @ghost_any:    @ghost_ends, by tenant, changed: its ghosts are to be ended
  * @clients:      by the core's id; the control thread's view
  * @swap_sock:    control socket of the swapd that runs
  * @hold_watch:   hold has something to tell
@@ -271,6 +272,8 @@ struct daemon {
 	sem_t			call_done;
 	u64			send_mask;
 	u64			note_mask;
+	u32			ghost_any;
+	u8			*ghost_ends;
 
 	/* between mm and mapper */
 	struct spsc		to_mapper;
@@ -360,6 +363,7 @@ void client_on_pidfd(struct daemon *d, struct watch *w, u32 events);
 /* ghost.c */
 void ghost_add(struct daemon *d, const struct client *c);
 void ghost_exit_all(struct daemon *d);
+void ghost_kill_all(struct daemon *d);
 
 /* attach.c */
 void attach_request(struct daemon *d, struct client *c,

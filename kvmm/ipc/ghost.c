@@ -6,13 +6,16 @@
  * be wanted while its process lives on.  The core trusts the claim towards
  * other tenants only when the process has ended, so the end is waited for
  * here, with no more than a pidfd for each process and tenant, however often
- * it attaches and detaches.
+ * it attaches and detaches.  Who does not end although another tenant needs what
+ * it may have mapped is killed when the core says so.
  *
  * Context: control thread, but for the function handed to mm_call().
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 
 #include <kvmm/log.h>
 
@@ -96,6 +99,31 @@ void ghost_add(struct daemon *d, const struct client *c)
 	else
 		pr_warn("process %d, which detached, cannot be watched: the memory of its user stays with that user",
 			(int)c->info.pid);
+}
+
+/**
+ * ghost_kill_all() - end those whose tenant's memory somebody else needs
+ *
+ * They had time to end by themselves.  Their end is told as any other.
+ */
+void ghost_kill_all(struct daemon *d)
+{
+	struct list *l, *tmp;
+
+	/* Pairs with the release in ops_kill_ghosts(). */
+	if (!__atomic_exchange_n(&d->ghost_any, 0, __ATOMIC_ACQUIRE))
+		return;
+	list_for_each(&d->ghosts, l, tmp) {
+		struct ghost *g = list_entry(l, struct ghost, node);
+
+		if (!READ_ONCE(d->ghost_ends[g->tenant]))
+			continue;
+		if (!syscall(SYS_pidfd_send_signal, g->pidfd.fd, SIGKILL, NULL,
+			     0) && log_allowed())
+			pr_warn("process %d, which detached, is killed: it may keep memory that another tenant needs",
+				(int)g->pid);
+	}
+	memset(d->ghost_ends, 0, d->cfg.max_tenants);
 }
 
 /* At the end, when the mm thread has stopped. */

@@ -77,12 +77,16 @@ static void mapper_create(struct daemon *d, struct spsc_msg *msg)
 
 static void mapper_release(struct daemon *d, const struct spsc_msg *msg)
 {
-	int fd = d->extent_fds[msg->extent].fd;
+	int fd = d->extent_fds[msg->extent].fd, err;
 
 	if (fd < 0)
 		return;
 	/* Withdrawn first: the number may be another file's after this. */
 	extent_publish(d, msg->extent, -1, 0);
+	err = d->dev.ops->extent_revoke(&d->dev, msg->extent, fd);
+	if (err && log_allowed())
+		pr_warn("extent %u: its old memory is not back (%s): a process of its old user keeps it until it ends",
+			msg->extent, strerror(-err));
 	d->dev.ops->extent_release(&d->dev, msg->extent, fd);
 }
 

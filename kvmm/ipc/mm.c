@@ -96,6 +96,16 @@ static void ops_kill(void *arg, u32 client, int reason)
 	}
 }
 
+static void ops_kill_ghosts(void *arg, u32 tenant)
+{
+	struct daemon *d = arg;
+
+	WRITE_ONCE(d->ghost_ends[tenant], 1);
+	/* Pairs with the exchange in ghost_kill_all(). */
+	store_release(&d->ghost_any, 1u);
+	d->mm_kick = true;
+}
+
 static void ops_copy(void *arg, const struct core_copy *cp)
 {
 	copier_push(arg, cp);
@@ -112,6 +122,7 @@ static const struct core_ops mm_core_ops = {
 	.extent_send	= ops_extent_send,
 	.wake		= ops_wake,
 	.kill		= ops_kill,
+	.kill_ghosts	= ops_kill_ghosts,
 	.copy		= ops_copy,
 	.io		= ops_io,
 };

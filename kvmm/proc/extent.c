@@ -24,6 +24,7 @@ static const char *extent_state_name(u32 state)
 		[PROC_EXTENT_CREATING]	= "creating",
 		[PROC_EXTENT_BACKED]	= "backed",
 		[PROC_EXTENT_SPAN]	= "span",
+		[PROC_EXTENT_REVOKING]	= "revoking",
 	};
 
 	return state < ARRAY_SIZE(names) ? names[state] : "?";
@@ -106,7 +107,8 @@ static int buddy_count(struct proc *proc, u64 *count)
 		if (first)
 			generation = slice.generation;
 		for (i = 0; i < slice.nr; i++) {
-			if (proc->extents[i].state != PROC_EXTENT_SPAN) {
+			if (proc->extents[i].state != PROC_EXTENT_SPAN &&
+			    proc->extents[i].state != PROC_EXTENT_REVOKING) {
 				run++;
 				continue;
 			}

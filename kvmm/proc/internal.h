@@ -26,6 +26,7 @@ enum {
 	PROC_EXTENT_CREATING,
 	PROC_EXTENT_BACKED,
 	PROC_EXTENT_SPAN,
+	PROC_EXTENT_REVOKING,
 };
 
 enum {
@@ -168,6 +169,7 @@ struct proc_ctx {
 	x(max_steps,	     "steps open for one client")		\
 	x(step_deadline_ns,  "age of an open step that is fatal while somebody waits") \
 	x(quiet_deadline_ns, "time from hanging up to being killed")	\
+	x(revoke_deadline_ns, "time to give an extent back before being killed") \
 	x(starve_ns,	     "wait after which other domains are preempted") \
 	x(host_bytes,	     "bytes of the host pool")			\
 	x(area_bytes,	     "most bytes used of one swap area")	\

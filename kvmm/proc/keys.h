@@ -76,7 +76,7 @@
 /* vmstat: how many there are now. */
 #define VMSTAT_NOW(x)							\
 	x(nr_extents, p->nr_extents, "extents of the pool")		\
-	x(nr_free_extents, p->nr_free_extents, "extents in no span")	\
+	x(nr_free_extents, p->nr_free_extents, "extents in no span, and not asked back")	\
 	x(nr_domains, n->nr_domains, "domains")				\
 	x(nr_clients, n->nr_clients, "clients whose memory is not all back") \
 	x(nr_seqs, sum.seqs, "sequences")				\

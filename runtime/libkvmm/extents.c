@@ -100,6 +100,11 @@ static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
 	/* Detaching: the range is no longer ours to map into. */
 	if (!k->pool)
 		return 0;
+	/* Asked back before it came: unmap_revoked() says that it is not here. */
+	if (load_acquire(&k->ext_status[m->extent].state) ==
+	    KVMM_EXTENT_REVOKE &&
+	    READ_ONCE(k->ext_status[m->extent].generation) == m->generation)
+		return 0;
 	e = &k->extent[m->extent];
 	at = k->pool + m->extent * size;
 	if (mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,

@@ -281,12 +281,17 @@ static void bad_ack(struct sim *w, struct sim_client *cl, struct bad *b)
 	b->entry = -EINVAL;
 	*a = (struct kvmm_ack_arg){ .extent = e, .what = KVMM_ACK_MAP,
 				    .generation = w->ext[e].generation };
-	switch (rng_below(&w->rng, 5)) {
+	switch (rng_below(&w->rng, 6)) {
 	case 0:
 		a->extent = w->nr_extents;
 		break;
 	case 1:
 		a->what = 3;
+		break;
+	case 4:			/* what nobody asked for */
+		a->what = KVMM_ACK_REVOKE;
+		a->generation += cl->extents[e].state == KVMM_EXTENT_REVOKE;
+		b->entry = -ESTALE;
 		break;
 	case 2:
 		a->resv = 1;
@@ -297,7 +302,10 @@ static void bad_ack(struct sim *w, struct sim_client *cl, struct bad *b)
 		break;
 	default:
 		b->entry = -ESTALE;
-		if (w->ext[e].exists && cl->mapped[e] == a->generation)
+		if (cl->extents[e].state == KVMM_EXTENT_REVOKE)
+			break;
+		if (w->ext[e].exists && cl->mapped[e] == a->generation &&
+		    (w->ext[e].holders & BIT_ULL(cl->id)))
 			b->entry = -EALREADY;
 		else if (w->ext[e].holders & BIT_ULL(cl->id))
 			a->generation++;

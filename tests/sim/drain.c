@@ -33,6 +33,8 @@ static void drain_client(struct sim *w, struct sim_client *cl)
 		client_act_ack(w, cl, SIM_BATCH);
 		world_event_done(w);
 	}
+	while (!cl->mute && client_act_unmap(w, cl))
+		world_event_done(w);
 	while (step_act_run(w, cl))
 		;
 	while (step_act_end(w, cl))
@@ -74,6 +76,8 @@ static void drain_round(struct sim *w)
 			}
 		}
 	}
+	while (ghost_dies(w))
+		world_event_done(w);
 	while (w->nr_creating) {
 		shell_extent_done(w, false);
 		world_event_done(w);
@@ -282,6 +286,8 @@ static void take_all(struct sim *w)
 	    !*(int *)w->results, "law 7: a newcomer cannot match");
 	for (i = 0; i < 200 &&
 	     cl->status[KVMM_SEQ_INDEX(res->seq)].state != KVMM_SEQ_READY; i++) {
+		while (ghost_dies(w))
+			;
 		while (w->nr_creating)
 			shell_extent_done(w, false);
 		while (cl->nr_acks)
@@ -300,18 +306,34 @@ static void take_all(struct sim *w)
 	cover_note("newcomers that got the whole pool");
 }
 
-/* What is in flight to lower tiers comes to its end, by itself. */
+static bool revoking(const struct sim *w)
+{
+	struct core_pool_view p;
+
+	core_get_pool(w->core, &p);
+	return p.revoking;
+}
+
+/*
+ * What is in flight to lower tiers comes to its end, by itself, and what is
+ * asked back from nobody but processes that had detached.
+ */
 static void settle(struct sim *w)
 {
 	u32 i;
 
-	for (i = 0; w->nr_moves && i < PATIENCE; i++) {
+	for (i = 0; (w->nr_moves || revoking(w)) && i < PATIENCE; i++) {
 		tier_answer_all(w);
+		while (ghost_dies(w))
+			;
+		while (w->nr_creating)
+			shell_extent_done(w, false);
 		shell_tick(w, ROUND_NS);
 		world_event_done(w);
 	}
 	LAW(w, !w->nr_moves, "law 6: %u requests to lower tiers do not end",
 	    w->nr_moves);
+	LAW(w, !revoking(w), "law 6: a revocation does not end");
 }
 
 /**

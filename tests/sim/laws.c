@@ -167,6 +167,13 @@ void laws_event_posted(struct sim *w, struct sim_client *cl)
 			    cl->id, ev->index);
 			continue;
 		}
+		if (ev->type == KVMM_EV_REVOKE) {
+			LAW(w, cl->extents[ev->index].state ==
+			    KVMM_EXTENT_REVOKE, "client %u: event REVOKE of extent %u before its record",
+			    cl->id, ev->index);
+			cl->revoked_at[ev->index] = w->now;
+			continue;
+		}
 		if (ev->type == KVMM_EV_SHUTDOWN ||
 		    ev->type == KVMM_EV_PRESSURE)
 			continue;
@@ -194,12 +201,16 @@ void laws_event_posted(struct sim *w, struct sim_client *cl)
 	}
 }
 
-/* Nobody is killed but for a step or a silence that is too long. */
+/* Nobody is killed but for a step, a silence or a mapping that lasts too long. */
 void laws_check_kill(struct sim *w, struct sim_client *cl, int reason)
 {
 	const struct sim_step *st = &cl->steps[cl->step_head];
 	u32 i, n;
 
+	if (reason == -EBUSY) {
+		revoke_check_kill(w, cl);
+		return;
+	}
 	if (reason != -ETIME) {
 		LAW(w, cl->state == SIM_DEAD && w->now - cl->dead_at >
 		    w->cfg.quiet_deadline_ns, "client %u is killed after %llu ns of silence",

@@ -209,22 +209,6 @@ static void tune(struct sim *w)
 		*cfg[which] = value;
 }
 
-/* A process that had detached, and lived on, ends. */
-static void ghost_ends(struct sim *w)
-{
-	u32 t = rng_below(&w->rng, SIM_TENANTS), e;
-
-	if (!w->haunted[t])
-		return;
-	LOG(w, "a ghost of tenant %u is gone, %u left", t, w->haunted[t] - 1);
-	if (!--w->haunted[t])
-		for (e = 0; e < w->nr_extents; e++)
-			if (w->ext[e].tenant == t)
-				w->ext[e].ghosts = false;
-	cover_note("detached clients that ended late");
-	core_ghost_gone(w->core, w->now, w->haunts[t]);
-}
-
 /**
  * operator_act() - one event of the operator's
  */
@@ -247,7 +231,7 @@ void operator_act(struct sim *w)
 		trigger_change(w);
 		break;
 	case 5:
-		ghost_ends(w);
+		ghost_ends(w, rng_below(&w->rng, SIM_TENANTS));
 		break;
 	case 6:
 	case 7:

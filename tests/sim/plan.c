@@ -90,6 +90,7 @@ static void draw_config(struct sim *w)
 	cfg->max_steps = PICK(r, 1, 2, 2, 2, 3, 4, 4);
 	cfg->step_deadline_ns = rng_range(r, 20, 200) * SIM_MS;
 	cfg->quiet_deadline_ns = rng_range(r, 50, 300) * SIM_MS;
+	cfg->revoke_deadline_ns = rng_range(r, 20, 200) * SIM_MS;
 	cfg->starve_ns = rng_range(r, 10, 100) * SIM_MS;
 	cfg->watermark_scale_factor = PICK(r, 0, 0, 10, 100, 500, 1000);
 	cfg->cache_floor = PICK(r, 0, 0, 5, 20, 100);

@@ -61,6 +61,7 @@ static void op_extent_send(void *arg, u32 client, u32 extent, u32 generation)
 	LAW(w, x->tenant == CORE_NONE || x->tenant == tenant,
 	    "law 2: extent %u of tenant %u is sent to client %u of tenant %u",
 	    extent, x->tenant, client, tenant);
+	revoke_check_send(w, cl, extent, generation);
 	x->tenant = tenant;
 	x->holders |= BIT_ULL(client);
 	cl->acks[cl->nr_acks++] = (struct sim_ack){ extent, generation };
@@ -102,6 +103,7 @@ const struct core_ops sim_ops = {
 	.extent_send	= op_extent_send,
 	.wake		= op_wake,
 	.kill		= op_kill,
+	.kill_ghosts	= op_kill_ghosts,
 	.trigger	= op_trigger,
 	.copy		= op_copy,
 	.io		= op_io,
@@ -184,6 +186,8 @@ int shell_attach(struct sim *w, u32 dom)
 	cl->depth = info.max_steps;
 	cl->mute = rng_chance(&w->rng, 60);
 	cl->lazy = rng_chance(&w->rng, 200);
+	cl->stubborn = rng_chance(&w->rng, 100);
+	cl->liar = rng_chance(&w->rng, 100);
 	client_bind(w, cl);
 	return (int)cl->id;
 }

@@ -164,10 +164,13 @@ struct sim_ack {
  * @hung:      does nothing until it wakes
  * @mute:      never acknowledges an extent until the end
  * @lazy:      acknowledges late
+ * @stubborn:  gives nothing back that it is asked for
+ * @liar:      says that it has, and keeps it mapped
  * @killed:    ops->kill was called
  * @expelled:  the core expelled it
  * @mapped:    generation of each extent that it acknowledged, 0: none
  * @acks:      extents to be mapped and acknowledged
+ * @revoked_at: when it was asked for each extent
  * @again_at:  when a grant was last refused for want of memory
  */
 struct sim_client {
@@ -175,6 +178,8 @@ struct sim_client {
 	bool	hung;
 	bool	mute;
 	bool	lazy;
+	bool	stubborn;
+	bool	liar;
 	bool	killed;
 	bool	expelled;
 	u32	id;
@@ -192,6 +197,7 @@ struct sim_client {
 	struct core_attach_info info;
 	struct sim_ack	acks[SIM_EXTENTS];
 	u32	mapped[SIM_EXTENTS];
+	u64	revoked_at[SIM_EXTENTS];
 	struct sim_seen	seen[SIM_SEQS];
 	struct sim_seq	seqs[SIM_SEQS];
 	struct sim_step	steps[KVMM_MAX_STEPS];
@@ -375,6 +381,7 @@ struct sim {
 	struct sim_domain dom[SIM_DOMAINS];
 	u32	haunted[SIM_TENANTS];	/* by detached clients that live on */
 	u32	haunts[SIM_TENANTS];	/* the same tenant in the core */
+	bool	exorcised[SIM_TENANTS];	/* they were told to end */
 	struct sim_client cl[SIM_CLIENTS];
 	u32	actor_tenant;	/* whose request is being executed */
 	u32	actor_domain;
@@ -455,6 +462,15 @@ void shell_dead(struct sim *w, struct sim_client *cl);
 void shell_quiet(struct sim *w, struct sim_client *cl);
 void shell_tick(struct sim *w, u64 ns);
 void shell_extent_done(struct sim *w, bool may_fail);
+
+/* ---- revoke.c: memory that is asked back ---- */
+bool client_act_unmap(struct sim *w, struct sim_client *cl);
+void revoke_check_send(struct sim *w, const struct sim_client *to, u32 extent,
+		       u32 generation);
+void revoke_check_kill(struct sim *w, const struct sim_client *cl);
+void ghost_ends(struct sim *w, u32 tenant);
+bool ghost_dies(struct sim *w);
+void op_kill_ghosts(void *arg, u32 tenant);
 
 /* ---- memory.c: cells ---- */
 void mem_garbage(struct sim *w, u32 extent);

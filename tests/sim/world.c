@@ -38,26 +38,32 @@ void client_act_ack(struct sim *w, struct sim_client *cl, u32 most)
 	struct kvmm_ack_arg *a = (struct kvmm_ack_arg *)w->args;
 	const struct kvmm_seq_res *res = (const void *)w->results;
 	u32 nr = min(min(most, cl->nr_acks), (u32)SIM_BATCH), i;
-	int err;
+	int want[SIM_BATCH], err;
 
 	for (i = 0; i < nr; i++) {
 		u32 n = rng_below(&w->rng, cl->nr_acks);
 		struct sim_ack ack = cl->acks[n];
 
 		cl->acks[n] = cl->acks[--cl->nr_acks];
+		/* It learns in time that there is nothing to map any more. */
+		want[i] = -ESTALE;
 		a[i] = (struct kvmm_ack_arg){
 			.extent = ack.extent, .generation = ack.generation,
 			.what = KVMM_ACK_MAP,
 		};
+		if (cl->extents[ack.extent].state != KVMM_EXTENT_MAP)
+			continue;
 		cl->mapped[ack.extent] = ack.generation;
+		want[i] = 0;
 	}
 	LOG(w, "client %u: ACK %u, first extent %u", cl->id, nr, a[0].extent);
 	err = shell_submit(w, cl, KVMM_OP_EXTENT_ACK, nr, 0, nr * sizeof(*a));
 	LAW(w, !err, "client %u: EXTENT_ACK: %d", cl->id, err);
 	for (i = 0; i < nr; i++) {
 		cover_entry(KVMM_OP_EXTENT_ACK, res[i].status);
-		LAW(w, !res[i].status, "client %u: EXTENT_ACK: entry %u: %d",
-		    cl->id, i, res[i].status);
+		LAW(w, res[i].status == want[i],
+		    "client %u: EXTENT_ACK: entry %u: %d", cl->id, i,
+		    res[i].status);
 	}
 }
 
@@ -124,6 +130,9 @@ static void client_act(struct sim *w, struct sim_client *cl)
 		client_act_ack(w, cl, rng_range(&w->rng, 1, SIM_BATCH));
 		return;
 	}
+	if (rng_chance(&w->rng, cl->lazy || cl->mute ? 30 : 500) &&
+	    client_act_unmap(w, cl))
+		return;
 	if (rng_chance(&w->rng, w->plan.bad)) {
 		bad_act(w, cl);
 		return;
@@ -219,6 +228,8 @@ static void world_others(struct sim *w)
 	struct sim_client *cl;
 	u32 i;
 
+	if (rng_chance(&w->rng, 500) && ghost_dies(w))
+		return;
 	for (i = 0; i < SIM_CLIENTS; i++)
 		if (w->cl[i].killed && w->cl[i].state != SIM_NONE &&
 		    rng_chance(&w->rng, 200)) {

@@ -17,6 +17,7 @@ static_assert((int)PROC_EXTENT_ABSENT == (int)EXT_ABSENT, "extent state");
 static_assert((int)PROC_EXTENT_CREATING == (int)EXT_CREATING, "extent state");
 static_assert((int)PROC_EXTENT_BACKED == (int)EXT_BACKED, "extent state");
 static_assert((int)PROC_EXTENT_SPAN == (int)EXT_SPAN, "extent state");
+static_assert((int)PROC_EXTENT_REVOKING == (int)EXT_REVOKING, "extent state");
 static_assert((int)PROC_CLIENT_FREE == (int)CLI_FREE, "client state");
 static_assert((int)PROC_CLIENT_ALIVE == (int)CLI_ALIVE, "client state");
 static_assert((int)PROC_CLIENT_DETACHED == (int)CLI_DETACHED, "client state");

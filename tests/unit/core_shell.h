@@ -33,6 +33,7 @@
 
 struct sh_client {
 	bool	mute;		/* acknowledges nothing by itself */
+	bool	stubborn;	/* gives nothing back by itself */
 	u32	killed;		/* times that ops->kill named it */
 	int	kill_reason;
 	u32	wakes;
@@ -56,6 +57,7 @@ struct sh {
 	u32		creating[SH_EXTENTS];
 	u32		nr_creates;
 	u32		nr_releases;
+	u32		nr_kill_ghosts;
 	struct sh_client cl[SH_CLIENTS];
 	u64		args[40000];
 	u64		results[8192];
@@ -110,6 +112,11 @@ static void sh_op_kill(void *arg, u32 client, int reason)
 	sh.cl[client].kill_reason = reason;
 }
 
+static void sh_op_kill_ghosts(void *arg, u32 tenant)
+{
+	sh.nr_kill_ghosts++;
+}
+
 static void sh_op_copy(void *arg, const struct core_copy *cp)
 {
 	sh_on_copy(cp);
@@ -126,6 +133,7 @@ static const struct core_ops sh_ops = {
 	.extent_send	= sh_op_send,
 	.wake		= sh_op_wake,
 	.kill		= sh_op_kill,
+	.kill_ghosts	= sh_op_kill_ghosts,
 	.copy		= sh_op_copy,
 	.io		= sh_op_io,
 };
@@ -185,6 +193,28 @@ static int __maybe_unused sh_ack(u32 cl, u32 extent)
 	return err ? err : sh_seq_res(0);
 }
 
+/* Say that an extent is unmapped, in the generation that the record names. */
+static int __maybe_unused sh_unmapped(u32 cl, u32 extent)
+{
+	struct kvmm_ack_arg *a = (struct kvmm_ack_arg *)sh.args;
+	int err;
+
+	*a = (struct kvmm_ack_arg){
+		.extent = extent, .what = KVMM_ACK_REVOKE,
+		.generation = sh.cl[cl].extents[extent].generation,
+	};
+	sh.cl[cl].pending[extent] = 0;
+	err = sh_submit(cl, KVMM_OP_EXTENT_ACK, 1, 0, sizeof(*a));
+	return err ? err : sh_seq_res(0);
+}
+
+/* Is the client asked for the extent, and does it give it back? */
+static bool __maybe_unused sh_gives_back(u32 cl, u32 extent)
+{
+	return sh.cl[cl].extents[extent].state == KVMM_EXTENT_REVOKE &&
+	       !sh.cl[cl].stubborn && !sh.cl[cl].mute;
+}
+
 static void __maybe_unused sh_made(u32 extent, int status)
 {
 	sh.creating[extent] = 0;
@@ -205,11 +235,17 @@ static void __maybe_unused sh_settle(void)
 				again = true;
 			}
 		for (i = 0; i < SH_CLIENTS; i++)
-			for (e = 0; e < SH_EXTENTS && !sh.cl[i].mute; e++)
-				if (sh.cl[i].pending[e]) {
+			for (e = 0; e < SH_EXTENTS && !sh.cl[i].mute; e++) {
+				if (sh_gives_back(i, e)) {
+					ck_assert_int_eq(sh_unmapped(i, e), 0);
+					again = true;
+				}
+				if (sh.cl[i].pending[e] &&
+				    !sh.cl[i].stubborn) {
 					ck_assert_int_eq(sh_ack(i, e), 0);
 					again = true;
 				}
+			}
 	}
 	sh_check();
 }

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * revoke.c - memory changes over between tenants whose clients live
+ *
+ * A run of extents is claimed for a domain (struct kv_revoke) and goes through
+ * these steps, each extent at its own pace:
+ *
+ *	SPAN -> BACKED -> REVOKING -> ABSENT -> (all of the run) CREATING
+ *
+ * The span's blocks went before: what is cached is evicted.  Then every client
+ * that was sent the extent is told to unmap it, and its deadline starts.  An
+ * answer (EXTENT_ACK) is a claim only; it is believed from whom the extent was
+ * sent to, once, in this generation.  Who has not answered by the deadline is
+ * killed, and its bit goes when its process and device are quiet.  Processes
+ * that had detached and live on may have it mapped too: they have the same
+ * time to end (kv_extent.haunted).  When nobody is left the memory is released,
+ * and made anew once all of the run is free.
+ *
+ * What a liar keeps mapped is the old memory, which nobody else ever gets; that
+ * the system has it back is the shell's business (core_ops.extent_release).
+ *
+ * An extent stays with a tenant for some time before it is asked back, unless
+ * the taker is below its memory.min: else two tenants that want more than there
+ * is would do nothing but map and unmap.
+ *
+ * Invariants: kv_extent.want of a claimed run names its record, and nobody else
+ * may take it; REVOKING extents are in no span and no block of them is in a
+ * table; kv_domain.pending_spans counts the claimed runs too, so that who waits
+ * for one is told that memory is being made.
+ *
+ * All of kv_revoke, and kv_extent.want, deadline and haunted.
+ */
+#include "kvmm/core/internal.h"
+
+/* Has the extent been with its tenant for long enough? */
+static bool stayed(const struct core *c, u32 e)
+{
+	return c->now - c->extents[e].since >= core_cfg(c)->starve_ns;
+}
+
+/**
+ * revoke_needed() - may somebody of its tenant have the extent mapped?
+ *
+ * Then it changes over to another tenant only by a revocation.
+ */
+bool revoke_needed(const struct core *c, u32 e)
+{
+	return c->extents[e].sent || c->extents[e].haunted;
+}
+
+/**
+ * revoke_may() - may the extent be asked back for @dom, of another tenant?
+ */
+bool revoke_may(const struct core *c, u32 e, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+
+	if (c->extents[e].want || c->head->nr_revokes == CORE_MAX_REVOKES)
+		return false;
+	return stayed(c, e) || limit_within_min(d, domain_held(d), 1);
+}
+
+/* May processes that detached have mapped some of the run? */
+bool revoke_haunted(const struct core *c, u32 first, u32 nr)
+{
+	u32 e;
+
+	for (e = first; e < first + nr; e++)
+		if (c->extents[e].haunted)
+			return true;
+	return false;
+}
+
+/**
+ * revoke_retry() - time passed: what had to stay with its tenant may go now
+ */
+void revoke_retry(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+
+		if (d->used && d->nr_waiting && c->head->nr_tenants > 1)
+			d->retry = 1;
+	}
+}
+
+/* Tell the clients that have it, and start the deadline. */
+static void extent_ask_back(struct core *c, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+	u64 todo;
+
+	x->state = EXT_REVOKING;
+	x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
+	core_count(c, CORE_EV_extent_revoke, 1);
+	for (todo = x->sent; todo; todo &= todo - 1) {
+		u32 client = (u32)__builtin_ctzll(todo);
+		struct kvmm_extent_status *st = c->bind[client].extents;
+
+		/* It need not map any more what it has not mapped yet. */
+		if (!(x->mapped & BIT_ULL(client)))
+			c->clients[client].nr_unacked--;
+		if (!st)
+			continue;
+		store_release(&st[e].state, (u32)KVMM_EXTENT_REVOKE);
+		event_post(c, client, KVMM_EV_REVOKE, e, 0);
+	}
+}
+
+/**
+ * revoke_ack() - a client says that it has unmapped an extent
+ * Return: 0; -ESTALE: it was not asked to, or has said so before.
+ */
+int revoke_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
+{
+	struct kv_extent *x = &c->extents[a->extent];
+
+	if (x->state != EXT_REVOKING || !(x->sent & BIT_ULL(client)) ||
+	    a->generation != x->generation)
+		return -ESTALE;
+	x->sent &= ~BIT_ULL(client);
+	x->mapped &= ~BIT_ULL(client);
+	store_release(&c->bind[client].extents[a->extent].state,
+		      (u32)KVMM_EXTENT_ABSENT);
+	return 0;
+}
+
+/* One extent of a claimed run.  Return: is it there to be taken? */
+static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+
+	if (x->state == EXT_ABSENT)
+		return true;
+	if (x->state == EXT_BACKED && x->tenant == c->domains[rv->dom].tenant)
+		return true;
+	if (x->state == EXT_BACKED && revoke_needed(c, e))
+		extent_ask_back(c, e);
+	if ((x->state != EXT_BACKED && x->state != EXT_REVOKING) ||
+	    revoke_needed(c, e))
+		return false;
+	extent_release(c, e);
+	return true;
+}
+
+/* All of the run is free: it is the domain's. */
+static void revoke_finish(struct core *c, struct kv_revoke *rv)
+{
+	u32 dom = rv->dom, first = rv->first, e;
+
+	for (e = first; e < first + rv->nr; e++)
+		c->extents[e].want = 0;
+	rv->nr = 0;
+	c->head->nr_revokes--;
+	c->domains[dom].nr_revokes--;
+	c->domains[dom].pending_spans--;
+	extent_run_make(c, dom, first);
+	admit_retry_all(c);
+}
+
+static void revoke_step(struct core *c, struct kv_revoke *rv)
+{
+	bool all = true;
+	u32 e;
+
+	for (e = rv->first; e < rv->first + rv->nr; e++)
+		all &= extent_advance(c, rv, e);
+	if (all && c->now >= c->head->create_after)
+		revoke_finish(c, rv);
+}
+
+/**
+ * revoke_advance() - go on with every claimed run
+ *
+ * To be called after every event.
+ */
+void revoke_advance(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_REVOKES && c->head->nr_revokes; i++)
+		if (c->head->revokes[i].nr)
+			revoke_step(c, &c->head->revokes[i]);
+}
+
+/**
+ * revoke_begin() - claim a run for one more span of a domain
+ * @dom:   index of the domain
+ * @first: of span_extents extents that run_possible() found; of other tenants'
+ *         none is part of a span any more
+ *
+ * The span comes later, as if memory were being made.
+ */
+void revoke_begin(struct core *c, u32 dom, u32 first)
+{
+	struct kv_domain *d = &c->domains[dom];
+	struct kv_revoke *rv = c->head->revokes;
+	u32 e;
+
+	KV_BUG_ON(c->head->nr_revokes == CORE_MAX_REVOKES);
+	while (rv->nr)
+		rv++;
+	*rv = (struct kv_revoke){ .dom = dom, .first = first,
+				  .nr = d->span_extents };
+	c->head->nr_revokes++;
+	d->nr_revokes++;
+	d->pending_spans++;
+	for (e = first; e < first + rv->nr; e++)
+		c->extents[e].want = 1 + (u32)(rv - c->head->revokes);
+	revoke_step(c, rv);
+}
+
+/**
+ * revoke_haunt() - a client detached, and what it was sent it may still have
+ */
+void revoke_haunt(struct core *c, u32 client)
+{
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+		if (c->extents[e].sent & BIT_ULL(client))
+			c->extents[e].haunted = 1;
+}
+
+/* The last process of the tenant that had detached and lived on has ended. */
+void revoke_exorcise(struct core *c, u32 tenant)
+{
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+		if (c->extents[e].tenant == tenant)
+			c->extents[e].haunted = 0;
+}
+
+/* End who has not given the extent back in time; the time starts again. */
+static void extent_overdue(struct core *c, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+	u64 todo;
+
+	x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
+	for (todo = x->sent; todo; todo &= todo - 1) {
+		u32 client = (u32)__builtin_ctzll(todo);
+
+		if (client_kill(c, client, -EBUSY))
+			core_count(c, CORE_EV_revoke_kill, 1);
+	}
+	if (x->haunted && c->ops->kill_ghosts) {
+		core_count(c, CORE_EV_revoke_ghosts, 1);
+		c->ops->kill_ghosts(c->ops_arg, x->tenant);
+	}
+}
+
+/**
+ * revoke_deadlines() - end those who keep what was asked back
+ */
+void revoke_deadlines(struct core *c)
+{
+	u32 i, e;
+
+	for (i = 0; i < CORE_MAX_REVOKES && c->head->nr_revokes; i++) {
+		const struct kv_revoke *rv = &c->head->revokes[i];
+
+		for (e = rv->first; e < rv->first + rv->nr; e++)
+			if (c->extents[e].state == EXT_REVOKING &&
+			    c->now >= c->extents[e].deadline)
+				extent_overdue(c, e);
+	}
+}

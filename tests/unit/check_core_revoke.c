@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_revoke.c - memory that changes over between tenants that live
+ *
+ * A pool of eight extents, all of which the first tenant has; the second asks
+ * for some.
+ */
+#include "kvmm/core/internal.h"
+#include "tests/unit/core_shell.h"
+
+#define STARVE	50u		/* ms, of sh_config() */
+#define KILL	2000u		/* ms, until who keeps an extent is killed */
+
+static u32 one;
+static u32 two;
+
+static void setup(void)
+{
+	sh_config(8);
+	sh_start();
+	one = sh_attach(1, "a");
+	two = sh_attach(2, "b");
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+/* The first tenant has had all of the pool, of which nothing is in use. */
+static void one_has_all(void)
+{
+	sh_warm(one);
+	ck_assert_uint_eq(sh_pool().free_extents + sh_pool().free,
+			  sh_pool().total);
+	sh_tick(STARVE);
+}
+
+/* The second wants @blocks. */
+static u64 two_wants(u32 blocks)
+{
+	u64 seq = sh_open(two, blocks * SH_BT, 0);
+
+	ck_assert_int_eq(sh_match(two, seq, blocks * SH_BT, 7), 0);
+	return seq;
+}
+
+/* Extents that @cl is asked for; the last of them in *@e. */
+static u32 asked(u32 cl, u32 *e)
+{
+	u32 i, nr = 0;
+
+	*e = 0;
+	for (i = 0; i < SH_EXTENTS; i++)
+		if (sh.cl[cl].extents[i].state == KVMM_EXTENT_REVOKE) {
+			*e = i;
+			nr++;
+		}
+	return nr;
+}
+
+/* ---- asking, and being answered ---- */
+
+START_TEST(test_unused_memory_changes_over)
+{
+	u32 e, events;
+	u64 seq;
+
+	one_has_all();
+	sh.cl[one].stubborn = true;
+	events = sh.cl[one].ctl.event_tail;
+	seq = two_wants(6);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_WAITING);
+	/* Six blocks take two spans: asked for both at once, and told. */
+	ck_assert_uint_eq(asked(one, &e), 2);
+	ck_assert_uint_eq(sh.cl[one].ctl.event_tail, events + 2);
+	ck_assert_uint_eq(sh.cl[one].events[events % SH_EVENTS].type,
+			  KVMM_EV_REVOKE);
+	ck_assert_uint_eq(sh_pool().revoking, 2 * SH_EXTENT);
+	ck_assert_uint_eq(sh_pool().nr_free_extents +
+			  sh_domain(one).nr_spans, 6);
+	ck_assert_uint_eq(sh.nr_releases, 0);
+	sh.cl[one].stubborn = false;
+	sh_tick(1);
+	ck_assert_uint_eq(sh.nr_releases, 2);
+	ck_assert_uint_eq(sh_pool().revoking, 0);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh.cl[one].extents[e].state, KVMM_EXTENT_ABSENT);
+	ck_assert_uint_eq(sh.cl[two].extents[e].state, KVMM_EXTENT_MAPPED);
+	ck_assert_uint_eq(sh_count(CORE_EV_extent_revoke), 2);
+	ck_assert_uint_eq(sh_count(CORE_EV_revoke_kill), 0);
+}
+END_TEST
+
+/* Cache above what is protected goes with its spans. */
+START_TEST(test_cache_changes_over)
+{
+	u64 a = sh_ready(one, 32 * SH_BT, 0, 0), seq;
+
+	sh_compute(one, a, 0, 32 * SH_BT, 0);
+	ck_assert_int_eq(sh_close(one, a), 0);
+	ck_assert_uint_eq(sh_pool().cached, sh_pool().total);
+	sh_tick(STARVE);
+	seq = two_wants(8);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_count(CORE_EV_extent_revoke), 2);
+	ck_assert_uint_eq(sh_pool().cached, 6 * SH_EXTENT);
+}
+END_TEST
+
+/* Nobody is asked while extents are to be had otherwise. */
+START_TEST(test_cheap_first)
+{
+	u64 a = sh_ready(one, 4 * SH_BT, 0, 0), seq;
+
+	ck_assert_int_eq(sh_close(one, a), 0);
+	sh_tick(STARVE);
+	seq = two_wants(20);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_count(CORE_EV_extent_revoke), 0);
+}
+END_TEST
+
+/* What was just made stays for a while; memory.min does not wait for that. */
+START_TEST(test_stays_for_a_while)
+{
+	u32 e;
+	u64 seq;
+
+	sh_warm(one);
+	sh.cl[one].stubborn = true;
+	seq = two_wants(4);
+	ck_assert_uint_eq(asked(one, &e), 0);
+	sh_tick(STARVE - 1);
+	ck_assert_uint_eq(asked(one, &e), 0);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_WAITING);
+	sh_tick(1);
+	ck_assert_uint_ge(asked(one, &e), 1);
+}
+END_TEST
+
+START_TEST(test_min_does_not_wait)
+{
+	u64 seq;
+
+	sh_warm(one);
+	SH_CORE(ck_assert_int_eq(core_domain_set(sh.core, sh.now,
+		sh.cl[two].info.domain, CORE_LIMIT_MIN, 8 * SH_BLOCK), 0));
+	seq = two_wants(4);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+	ck_assert_uint_ge(sh_count(CORE_EV_extent_revoke), 1);
+}
+END_TEST
+
+/* Every client of the tenant has to answer. */
+START_TEST(test_all_clients_answer)
+{
+	u32 also = sh_attach(1, "a"), e;
+	u64 seq;
+
+	one_has_all();
+	sh.cl[also].stubborn = true;
+	sh.cl[one].stubborn = true;
+	seq = two_wants(2);
+	ck_assert_uint_eq(asked(one, &e), 1);
+	ck_assert_uint_eq(asked(also, &e), 1);
+	ck_assert_int_eq(sh_unmapped(one, e), 0);
+	ck_assert_uint_eq(sh.nr_releases, 0);
+	ck_assert_uint_eq(sh_pool().revoking, SH_EXTENT);
+	ck_assert_int_eq(sh_unmapped(also, e), 0);
+	sh_settle();
+	ck_assert_uint_eq(sh.nr_releases, 1);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* ---- answers that are not believed ---- */
+
+START_TEST(test_answers_refused)
+{
+	u32 also = sh_attach(1, "a"), e, i;
+
+	one_has_all();
+	sh.cl[one].stubborn = true;
+	sh.cl[also].stubborn = true;
+	two_wants(2);
+	ck_assert_uint_eq(asked(one, &e), 1);
+	/* Not asked for, or of another's extent, or of another life of it. */
+	for (i = 0; i < 8; i++)
+		if (i != e)
+			ck_assert_int_eq(sh_unmapped(one, i), -ESTALE);
+	ck_assert_int_eq(sh_unmapped(two, e), -ESTALE);
+	sh.cl[one].extents[e].generation++;
+	ck_assert_int_eq(sh_unmapped(one, e), -ESTALE);
+	sh.cl[one].extents[e].generation--;
+	ck_assert_uint_eq(sh_pool().revoking, SH_EXTENT);
+	ck_assert_int_eq(sh_unmapped(one, e), 0);
+	ck_assert_int_eq(sh_unmapped(one, e), -ESTALE);
+	ck_assert_uint_eq(sh.nr_releases, 0);
+	/* What is being given back is not mapped any more. */
+	sh.cl[also].pending[e] = sh.cl[also].extents[e].generation;
+	ck_assert_int_eq(sh_ack(also, e), -ESTALE);
+	sh_check();
+}
+END_TEST
+
+/* A MAP that was not answered need not be; the client is held up no more. */
+START_TEST(test_asked_before_it_was_mapped)
+{
+	struct kvmm_attach_req req = sh_attach_req("c");
+	u32 also, e;
+
+	one_has_all();
+	also = (u32)sh_attach_as(1, &req);
+	sh.cl[also].mute = true;
+	ck_assert_uint_eq(sh.cl[also].sent, 8);
+	two_wants(2);
+	ck_assert_uint_eq(asked(also, &e), 1);
+	ck_assert_int_eq(sh_ack(also, e), -ESTALE);
+	sh.cl[also].mute = false;
+	sh_settle();
+	ck_assert_uint_eq(sh.nr_releases, 1);
+	sh_ready(also, 2 * SH_BT, 0, 9);
+}
+END_TEST
+
+/* ---- those who do not answer ---- */
+
+START_TEST(test_killed_at_the_deadline)
+{
+	u32 e;
+	u64 seq;
+
+	one_has_all();
+	sh.cl[one].stubborn = true;
+	seq = two_wants(6);
+	ck_assert_uint_eq(asked(one, &e), 2);
+	sh_tick(KILL - 1);
+	ck_assert_uint_eq(sh.cl[one].killed, 0);
+	sh_tick(1);
+	ck_assert_uint_eq(sh.cl[one].killed, 1);
+	ck_assert_int_eq(sh.cl[one].kill_reason, -EBUSY);
+	ck_assert_uint_eq(sh.cl[two].killed, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_revoke_kill), 1);
+	/* Its memory is not back before it is quiet. */
+	sh_tick(KILL);
+	ck_assert_uint_eq(sh.cl[one].killed, 1);
+	sh_die(one);
+	ck_assert_uint_eq(sh.nr_releases, 0);
+	sh_quiet(one);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+	ck_assert_uint_ge(sh.nr_releases, 2);
+}
+END_TEST
+
+/* Only who keeps the extent is killed. */
+START_TEST(test_others_are_not_killed)
+{
+	u32 also = sh_attach(1, "a"), e;
+
+	one_has_all();
+	sh.cl[one].stubborn = true;
+	two_wants(2);
+	ck_assert_uint_eq(asked(one, &e), 1);
+	ck_assert_uint_eq(asked(also, &e), 0);	/* it has answered */
+	sh_tick(KILL);
+	ck_assert_uint_eq(sh.cl[one].killed, 1);
+	ck_assert_uint_eq(sh.cl[also].killed, 0);
+	sh_quiet(one);
+	ck_assert_uint_eq(sh.nr_releases, 1);
+}
+END_TEST
+
+/* A newcomer of the old tenant is not sent what is being taken back. */
+START_TEST(test_newcomer_is_not_sent_it)
+{
+	u32 also, e;
+
+	one_has_all();
+	sh.cl[one].stubborn = true;
+	two_wants(2);
+	ck_assert_uint_eq(asked(one, &e), 1);
+	also = sh_attach(1, "a");
+	ck_assert_uint_eq(sh.cl[also].sent, 7);
+	ck_assert_uint_eq(sh.cl[also].extents[e].state, KVMM_EXTENT_ABSENT);
+}
+END_TEST
+
+/* Processes that detached and live on have the same time to end. */
+START_TEST(test_ghosts_are_ended)
+{
+	u32 tenant = sh.cl[one].info.tenant;
+	u64 seq;
+
+	one_has_all();
+	ck_assert_int_eq(sh_submit(one, KVMM_OP_DETACH, 0, 0, 0), 0);
+	sh_quiet(one);
+	seq = two_wants(2);
+	ck_assert_uint_eq(sh_pool().revoking, SH_EXTENT);
+	sh_tick(KILL - 1);
+	ck_assert_uint_eq(sh.nr_kill_ghosts, 0);
+	sh_tick(1);
+	ck_assert_uint_eq(sh.nr_kill_ghosts, 1);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_WAITING);
+	SH_CORE(core_ghost_gone(sh.core, sh.now, tenant));
+	sh_settle();
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* Memory that was made after a ghost detached is not held by it. */
+START_TEST(test_ghosts_hold_what_they_were_sent)
+{
+	u32 other;
+	u64 seq;
+
+	ck_assert_int_eq(sh_close(one, sh_ready(one, 2 * SH_BT, 0, 0)), 0);
+	other = sh_attach(1, "a");
+	ck_assert_int_eq(sh_submit(one, KVMM_OP_DETACH, 0, 0, 0), 0);
+	sh_quiet(one);
+	sh_warm(other);
+	sh_tick(STARVE);
+	seq = two_wants(12);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh.nr_kill_ghosts, 0);
+}
+END_TEST
+
+/* ---- while it is under way ---- */
+
+/* A claimed run is nobody else's, also what of it is free. */
+START_TEST(test_claimed_runs_wait_for_their_domain)
+{
+	u32 three, e;
+	u64 seq, other;
+
+	one_has_all();
+	sh.cl[one].stubborn = true;
+	seq = two_wants(2);
+	ck_assert_uint_eq(asked(one, &e), 1);
+	three = sh_attach(3, "c");
+	other = sh_open(three, 2 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(three, other, 2 * SH_BT, 7), 0);
+	ck_assert_uint_eq(asked(one, &e), 2);
+	ck_assert_int_eq(sh_unmapped(one, e), 0);
+	sh_settle();
+	ck_assert_uint_eq((sh_state(two, seq) == KVMM_SEQ_READY) +
+			  (sh_state(three, other) == KVMM_SEQ_READY), 1);
+}
+END_TEST
+
+/* Memory that cannot be made: who waits asks again. */
+START_TEST(test_making_fails)
+{
+	u64 seq;
+	u32 e;
+
+	one_has_all();
+	sh_manual_make = true;
+	seq = two_wants(2);
+	for (e = 0; !sh.creating[e]; e++)
+		;
+	sh_made(e, -ENOMEM);
+	sh_settle();
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_WAITING);
+	sh_manual_make = false;
+	sh_tick(1500);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("core_revoke");
+	TCase *tc = tcase_create("revoke");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_unused_memory_changes_over);
+	tcase_add_test(tc, test_cache_changes_over);
+	tcase_add_test(tc, test_cheap_first);
+	tcase_add_test(tc, test_stays_for_a_while);
+	tcase_add_test(tc, test_min_does_not_wait);
+	tcase_add_test(tc, test_all_clients_answer);
+	tcase_add_test(tc, test_answers_refused);
+	tcase_add_test(tc, test_asked_before_it_was_mapped);
+	tcase_add_test(tc, test_killed_at_the_deadline);
+	tcase_add_test(tc, test_others_are_not_killed);
+	tcase_add_test(tc, test_newcomer_is_not_sent_it);
+	tcase_add_test(tc, test_ghosts_are_ended);
+	tcase_add_test(tc, test_ghosts_hold_what_they_were_sent);
+	tcase_add_test(tc, test_claimed_runs_wait_for_their_domain);
+	tcase_add_test(tc, test_making_fails);
+	suite_add_tcase(s, tc);
+	return sh_run(s);
+}
