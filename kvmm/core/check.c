@@ -583,6 +583,40 @@ static void walk_extents(struct walk *w)
 	}
 }
 
+/* Every claimed run has its extents, and they have nobody else's. */
+static void walk_revokes(struct walk *w)
+{
+	const struct core *c = w->c;
+	u32 i, e, nr = 0, claimed = 0, wanted = 0, mine;
+
+	for (i = 0; i < CORE_MAX_REVOKES; i++) {
+		const struct kv_revoke *rv = &c->head->revokes[i];
+
+		nr += rv->nr != 0;
+		claimed += rv->nr;
+		for (e = rv->first; e < rv->first + rv->nr; e++)
+			expect(w, "extent", "claim of", e, c->extents[e].want,
+			       i + 1);
+	}
+	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
+		const struct kv_extent *x = &c->extents[e];
+
+		wanted += x->want != 0;
+		if (x->state == EXT_REVOKING)
+			expect(w, "extent", "revoked for nobody:", e, !x->want,
+			       0);
+	}
+	expect(w, "extent", "claimed runs", 0, c->head->nr_revokes, nr);
+	expect(w, "extent", "claimed", 0, wanted, claimed);
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		for (mine = 0, e = 0; e < CORE_MAX_REVOKES; e++)
+			mine += c->head->revokes[e].nr &&
+				c->head->revokes[e].dom == i;
+		expect(w, "extent", "runs claimed for domain", i,
+		       c->domains[i].used ? c->domains[i].nr_revokes : 0, mine);
+	}
+}
+
 static void walk_pool(struct walk *w)
 {
 	struct core_pool_view v;
@@ -616,6 +650,7 @@ int core_check(const struct core *c, struct core_report *report)
 	walk_steps(&w);
 	check_moves(&w);
 	walk_extents(&w);
+	walk_revokes(&w);
 	walk_pool(&w);
 	walk_pressure(&w);
 	return report->nr_faults ? -EUCLEAN : 0;

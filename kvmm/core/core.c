@@ -15,6 +15,7 @@
  *
  *	extent.c  memory behind extents, who mapped it	   kv_extent
  *	revoke.c  extents change over between tenants	   kv_revoke
+ *	displace.c runs that hold sequences, for another tenant (decides only)
  *	span.c	  extents cut into a domain's blocks	   kv_span
  *	isolate.c spans that are to be emptied		   kv_span
  *	block.c	  states and counts of blocks		   kv_block
@@ -268,8 +269,7 @@ void core_tick(struct core *c, u64 now)
 	c->now = now;
 	c->head->ticked = now;
 	client_deadlines(c);
-	revoke_deadlines(c);
-	revoke_retry(c);
+	revoke_tick(c);
 	starve_check(c);
 	io_deadlines(c);
 	psi_tick(c);

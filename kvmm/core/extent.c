@@ -28,7 +28,8 @@ static void extent_send(struct core *c, u32 client, u32 e)
 	struct kvmm_extent_status *st = &c->bind[client].extents[e];
 
 	x->sent |= BIT_ULL(client);
-	c->clients[client].nr_unacked++;
+	if (!c->clients[client].nr_unacked++)
+		c->clients[client].unacked_since = c->now;
 	WRITE_ONCE(st->generation, x->generation);
 	store_release(&st->state, (u32)KVMM_EXTENT_MAP);
 	c->ops->extent_send(c->ops_arg, client, e, x->generation);

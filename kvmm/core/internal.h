@@ -121,14 +121,18 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a);
 /* revoke.c: memory changes over between tenants whose clients live */
 bool revoke_needed(const struct core *c, u32 e);
 bool revoke_haunted(const struct core *c, u32 first, u32 nr);
-void revoke_retry(struct core *c);
-bool revoke_may(const struct core *c, u32 e, u32 dom);
+void revoke_prepare(struct core *c, u32 dom);
+bool revoke_may(const struct core *c, u32 e);
 void revoke_begin(struct core *c, u32 dom, u32 first);
 int revoke_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a);
 void revoke_advance(struct core *c);
-void revoke_deadlines(struct core *c);
+void revoke_tick(struct core *c);
 void revoke_haunt(struct core *c, u32 client);
 void revoke_exorcise(struct core *c, u32 tenant);
+
+/* displace.c: runs that hold sequences, for another tenant */
+int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised);
+bool displace_span(struct core *c, u32 first);
 
 /* span.c: spans of a domain */
 void span_cut(struct core *c, u32 dom, u32 first);
@@ -142,6 +146,8 @@ u32 span_runs_possible(struct core *c, u32 dom);
 u32 span_runs_reachable(struct core *c, u32 dom);
 bool span_steal(struct core *c, u32 dom);
 u32 span_nr_full(const struct core *c, const struct kv_domain *d);
+void spares_reset(struct core *c);
+u32 span_evict_cached(struct core *c, u32 first);
 u32 span_first_free(const struct core *c, const struct kv_domain *d);
 u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 		    u32 client);
@@ -344,6 +350,7 @@ int room_evict(struct core *c, u32 dom, u32 nr);
 void room_ahead(struct core *c, u32 dom);
 bool growth_waits(const struct core *c, const struct kv_seq *s);
 bool waiter_reachable(struct core *c, u32 dom);
+bool waiter_could_use(struct core *c, const struct kv_seq *w);
 bool starved_waits(struct core *c, const struct kv_seq *s);
 int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
 u32 domain_held(const struct kv_domain *d);
@@ -352,6 +359,9 @@ int pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
 void family_mark(struct core *c, struct kv_seq *s);
 void family_settle(struct core *c, struct kv_seq *s);
 void starve_check(struct core *c);
+bool past_residency(const struct core *c, const struct kv_seq *s,
+		    const struct kv_seq *w);
+bool victim_may_lose(const struct core *c, const struct kv_seq *s);
 bool domain_limited(const struct kv_domain *d, u32 nr);
 
 /* wmark.c: watermarks, the background reclaimer */

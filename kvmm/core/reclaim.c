@@ -224,10 +224,15 @@ static u32 victim_rank(const struct core *c, const struct kv_seq *s)
 	return limit_above_high(d) ? RANK_HIGH : RANK_SURPLUS;
 }
 
+/* May others take the family's memory at all? */
+bool victim_may_lose(const struct core *c, const struct kv_seq *s)
+{
+	return victim_rank(c, s) != RANK_NEVER;
+}
+
 /*
  * Best victim of any other domain of the tenant: one that comes after @want,
- * or any if @promised.  The memory of another tenant's residents cannot change
- * over to this one.
+ * or any if @promised.  Other tenants' memory comes in runs: see displace.c.
  */
 static struct kv_seq *victim_elsewhere(const struct core *c,
 				       const struct kv_seq *want, bool promised,
@@ -349,7 +354,16 @@ static struct kv_seq *victim_choose(const struct core *c,
 	return own;
 }
 
-/* Could @w be admitted if others of its tenant gave back what they may lose? */
+/* Blocks of @nr that are neither free, nor coming, nor cached. */
+static u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
+		      u32 spare)
+{
+	u64 have = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
+
+	return (u64)nr + spare > have ? (u32)((u64)nr + spare - have) : 0;
+}
+
+/* Could @w be admitted if others gave back what they may lose? */
 static bool reachable(struct core *c, const struct kv_seq *w)
 {
 	const struct kv_domain *d = seq_domain(c, w);
@@ -383,7 +397,8 @@ int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 			return -EAGAIN;
 		v = victim_elsewhere(c, want, true, &rank);
 		if (!v)
-			return -EAGAIN;
+			return displace(c, want, room_lacks(c, d, nr, spare),
+					true);
 		core_count(c, CORE_EV_preempt_min, 1);
 		family_mark(c, v);
 		err = room_plan(c, want->domain, nr, spare);
@@ -499,7 +514,17 @@ static struct kv_seq *first_waiter(const struct core *c,
 	return NULL;
 }
 
-/* Does @w wait past its time for what other domains of its tenant hold? */
+/* Would the waiting sequence be admitted if there were memory? */
+bool waiter_could_use(struct core *c, const struct kv_seq *w)
+{
+	const struct kv_domain *d = seq_domain(c, w);
+	u32 total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
+	return reachable(c, w) && !domain_limited(d, total) &&
+	       (!d->nr_running || domain_held(d) + total <= d->high_blocks) &&
+	       ((w->flags & SEQF_SWAPPED) || table_has_room(c, w, total));
+}
+
+/* Does @w wait past its time for what other domains hold? */
 static bool starves(struct core *c, const struct kv_seq *w)
 {
 	return c->now - w->since >= core_cfg(c)->starve_ns && reachable(c, w);
@@ -523,8 +548,7 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 		const struct kv_domain *d = &c->domains[i];
 		const struct kv_seq *w;
 
-		if (!d->used || i == s->domain ||
-		    d->tenant != seq_domain(c, s)->tenant)
+		if (!d->used || i == s->domain)
 			continue;
 		w = first_waiter(c, d);
 		if (!w || w->since >= s->since || w->priority < s->priority ||
@@ -553,8 +577,8 @@ bool waiter_reachable(struct core *c, u32 dom)
  * with its memory.  One that came back gets longer until it has more than it
  * lost: else two that take turns could compute the same tokens for ever.
  */
-static bool past_residency(const struct core *c, const struct kv_seq *s,
-			   const struct kv_seq *w)
+bool past_residency(const struct core *c, const struct kv_seq *s,
+		    const struct kv_seq *w)
 {
 	u64 time = core_cfg(c)->starve_ns;
 
@@ -620,11 +644,50 @@ static void starve_tenant(struct core *c, u32 tenant)
 	seq_domain(c, longest)->retry = 1;
 }
 
+/* Does the domain wait for nothing but memory of others? */
+static bool starves_for_others(const struct core *c, const struct kv_seq *w)
+{
+	const struct kv_domain *d = seq_domain(c, w);
+	u32 total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
+
+	if (c->now - w->since < core_cfg(c)->starve_ns || d->nr_revokes ||
+	    domain_limited(d, total) || victim_past_residency(c, w))
+		return false;
+	return !d->nr_running || domain_held(d) + total <= d->high_blocks;
+}
+
+/*
+ * Who waits longest of those who find no victim in their own tenant takes runs
+ * of others.
+ */
+static void starve_others(struct core *c)
+{
+	struct kv_seq *longest = NULL, *w;
+	u32 i, total, lacks;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		w = c->domains[i].used ? first_waiter(c, &c->domains[i]) : NULL;
+		if (w && (!longest || w->since < longest->since) &&
+		    starves_for_others(c, w))
+			longest = w;
+	}
+	if (!longest)
+		return;
+	total = max(tokens_to_blocks(seq_domain(c, longest), longest->nr_ids),
+		    longest->nr_blocks);
+	lacks = room_lacks(c, seq_domain(c, longest),
+			   total + seq_domain(c, longest)->nr_running, 0);
+	if (lacks && !marked_anywhere(c, seq_domain(c, longest)->tenant))
+		(void)displace(c, longest, lacks, false);
+	seq_domain(c, longest)->retry = 1;
+}
+
 /**
  * starve_check() - let whoever waits longest take a turn, after a bounded time
  *
  * One family at a time in each tenant, of any of its domains, that has been
- * resident for starve_ns.
+ * resident for starve_ns; then one sequence of all tenants takes what it lacks
+ * from others.
  */
 void starve_check(struct core *c)
 {
@@ -633,6 +696,8 @@ void starve_check(struct core *c)
 	for (i = 0; i < core_cfg(c)->max_tenants; i++)
 		if (c->tenants[i].used)
 			starve_tenant(c, i);
+	if (c->head->nr_tenants > 1)
+		starve_others(c);
 	/* Somebody's turn before a swapped sequence may have come. */
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (c->domains[i].used && restore_waits(c, &c->domains[i]))

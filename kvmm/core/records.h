@@ -315,12 +315,16 @@ struct kv_pool {
  * struct kv_tenant - who must not see whom
  * @ghosts: clients that detached and may live on with mappings of what they
  *          were sent (kv_extent.haunted)
+ * @keeps:  scratch of revoke_may(): somebody of it waits longer
+ * @stays:  likewise: what it has not had for long stays
  */
 struct kv_tenant {
 	u32	used;
 	u32	nr_clients;
 	u32	nr_domains;
 	u32	ghosts;
+	u32	keeps;
+	u32	stays;
 	u64	key;
 	u8	secret[CORE_SECRET_LEN];
 };
@@ -605,6 +609,7 @@ enum kv_client_state {
  * @free_page:   list of its free table pages, local indices
  * @again:       when a grant was last refused for want of memory
  * @nr_unacked:  extents sent and not acknowledged
+ * @unacked_since: there have been such
  */
 struct kv_client {
 	u32	state;
@@ -627,6 +632,7 @@ struct kv_client {
 	u64	last_number;
 	u64	last_step;
 	u64	again;
+	u64	unacked_since;
 };
 
 /**

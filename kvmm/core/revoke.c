@@ -7,8 +7,8 @@
  *
  *	SPAN -> BACKED -> REVOKING -> ABSENT -> (all of the run) CREATING
  *
- * The span's blocks went before: what is cached is evicted.  Then every client
- * that was sent the extent is told to unmap it, and its deadline starts.  An
+ * A span is isolated and emptied first: see displace.c.  Then every client that
+ * was sent the extent is told to unmap it, and its deadline starts.  An
  * answer (EXTENT_ACK) is a claim only; it is believed from whom the extent was
  * sent to, once, in this generation.  Who has not answered by the deadline is
  * killed, and its bit goes when its process and device are quiet.  Processes
@@ -19,9 +19,10 @@
  * What a liar keeps mapped is the old memory, which nobody else ever gets; that
  * the system has it back is the shell's business (core_ops.extent_release).
  *
- * An extent stays with a tenant for some time before it is asked back, unless
- * the taker is below its memory.min: else two tenants that want more than there
- * is would do nothing but map and unmap.
+ * An extent stays with a tenant for some time before it is asked back, and as
+ * long as somebody of the tenant waits longer than the taker and could use it,
+ * unless the taker is below its memory.min: else two tenants that each want more
+ * than there is beside the other would do nothing but map and unmap.
  *
  * Invariants: kv_extent.want of a claimed run names its record, and nobody else
  * may take it; REVOKING extents are in no span and no block of them is in a
@@ -48,16 +49,76 @@ bool revoke_needed(const struct core *c, u32 e)
 	return c->extents[e].sent || c->extents[e].haunted;
 }
 
-/**
- * revoke_may() - may the extent be asked back for @dom, of another tenant?
+/*
+ * The domain's first waiter but for those whose client has not mapped what it
+ * was sent for long: what has just been made for somebody is not taken again
+ * before it could be mapped.
  */
-bool revoke_may(const struct core *c, u32 e, u32 dom)
+static const struct kv_seq *waiter_of(const struct core *c, u32 dom)
+{
+	const struct kv_seq *w;
+	u32 i;
+
+	for (i = c->domains[dom].wait_head; i != CORE_NONE; i = w->next) {
+		const struct kv_client *cl = &c->clients[c->seqs[i].client];
+
+		w = &c->seqs[i];
+		if (!cl->nr_unacked ||
+		    c->now - cl->unacked_since < core_cfg(c)->starve_ns)
+			return w;
+	}
+	return NULL;
+}
+
+/* Does somebody of the tenant wait for longer than anybody of @dom? */
+static bool comes_after(struct core *c, u32 dom, u32 tenant)
+{
+	const struct kv_seq *mine = waiter_of(c, dom), *w;
+	u64 since = mine ? mine->since : c->now;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (!c->domains[i].used || c->domains[i].tenant != tenant)
+			continue;
+		w = waiter_of(c, i);
+		if (w && w->since < since && waiter_could_use(c, w))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * revoke_prepare() - note from whom @dom may take, for revoke_may()
+ */
+void revoke_prepare(struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
+	bool promised = limit_within_min(d, domain_held(d), 1);
+	u32 i;
 
-	if (c->extents[e].want || c->head->nr_revokes == CORE_MAX_REVOKES)
+	for (i = 0; i < core_cfg(c)->max_tenants; i++) {
+		struct kv_tenant *t = &c->tenants[i];
+
+		t->keeps = 0;
+		t->stays = !promised;
+		if (t->used && i != d->tenant && !promised)
+			t->keeps = comes_after(c, dom, i);
+	}
+}
+
+/**
+ * revoke_may() - may the extent be asked back for @dom, of another tenant?
+ *
+ * Context: after revoke_prepare() in the same event.
+ */
+bool revoke_may(const struct core *c, u32 e)
+{
+	const struct kv_tenant *t = &c->tenants[c->extents[e].tenant];
+
+	if (c->extents[e].want || c->head->nr_revokes == CORE_MAX_REVOKES ||
+	    t->keeps)
 		return false;
-	return stayed(c, e) || limit_within_min(d, domain_held(d), 1);
+	return !t->stays || stayed(c, e);
 }
 
 /* May processes that detached have mapped some of the run? */
@@ -71,10 +132,8 @@ bool revoke_haunted(const struct core *c, u32 first, u32 nr)
 	return false;
 }
 
-/**
- * revoke_retry() - time passed: what had to stay with its tenant may go now
- */
-void revoke_retry(struct core *c)
+/* Time passed: what had to stay with its tenant may go now. */
+static void revoke_retry(struct core *c)
 {
 	u32 i;
 
@@ -127,14 +186,24 @@ int revoke_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 	return 0;
 }
 
+/* Nobody has it mapped any more: does it have to wait all the same? */
+static bool extent_is_kept(const struct core *c, const struct kv_revoke *rv,
+			   u32 e)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	return x->state == EXT_BACKED && (rv->dom == CORE_NONE ||
+	       x->tenant == c->domains[rv->dom].tenant);
+}
+
 /* One extent of a claimed run.  Return: is it there to be taken? */
 static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
 
-	if (x->state == EXT_ABSENT)
+	if (x->state == EXT_ABSENT || extent_is_kept(c, rv, e))
 		return true;
-	if (x->state == EXT_BACKED && x->tenant == c->domains[rv->dom].tenant)
+	if (x->state == EXT_SPAN && rv->dom == CORE_NONE)
 		return true;
 	if (x->state == EXT_BACKED && revoke_needed(c, e))
 		extent_ask_back(c, e);
@@ -145,19 +214,63 @@ static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 	return true;
 }
 
-/* All of the run is free: it is the domain's. */
+/* The domain need not wait for it any more. */
+static void revoke_detach(struct core *c, struct kv_revoke *rv)
+{
+	c->domains[rv->dom].nr_revokes--;
+	c->domains[rv->dom].pending_spans--;
+	rv->dom = CORE_NONE;
+}
+
+/* All of the run is free: it is the domain's, if it wants it still. */
 static void revoke_finish(struct core *c, struct kv_revoke *rv)
 {
 	u32 dom = rv->dom, first = rv->first, e;
 
 	for (e = first; e < first + rv->nr; e++)
 		c->extents[e].want = 0;
+	if (dom != CORE_NONE)
+		revoke_detach(c, rv);
 	rv->nr = 0;
 	c->head->nr_revokes--;
-	c->domains[dom].nr_revokes--;
-	c->domains[dom].pending_spans--;
-	extent_run_make(c, dom, first);
+	if (dom != CORE_NONE)
+		extent_run_make(c, dom, first);
 	admit_retry_all(c);
+}
+
+/* The run is given up; what clients were asked for comes back all the same. */
+static void revoke_abandon(struct core *c, struct kv_revoke *rv)
+{
+	u32 e;
+
+	revoke_detach(c, rv);
+	for (e = rv->first; e < rv->first + rv->nr; e++) {
+		u32 span = c->extents[e].span;
+
+		if (c->extents[e].state == EXT_SPAN &&
+		    span_is_isolated(&c->spans[span]))
+			span_putback(c, span);
+	}
+	core_count(c, CORE_EV_revoke_abandon, 1);
+}
+
+/* Empty what of the run is part of spans.  Return: false: it must not be. */
+static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
+{
+	u32 e;
+
+	for (e = rv->first; e < rv->first + rv->nr; e++) {
+		u32 span = c->extents[e].span;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		if (!span_is_isolated(&c->spans[span]) &&
+		    span_isolate(c, span) < 0)
+			return false;
+		if (c->extents[e].state == EXT_SPAN && !displace_span(c, span))
+			return false;
+	}
+	return true;
 }
 
 static void revoke_step(struct core *c, struct kv_revoke *rv)
@@ -188,8 +301,7 @@ void revoke_advance(struct core *c)
 /**
  * revoke_begin() - claim a run for one more span of a domain
  * @dom:   index of the domain
- * @first: of span_extents extents that run_possible() found; of other tenants'
- *         none is part of a span any more
+ * @first: of span_extents extents that may go; those in spans are emptied
  *
  * The span comes later, as if memory were being made.
  */
@@ -209,6 +321,8 @@ void revoke_begin(struct core *c, u32 dom, u32 first)
 	d->pending_spans++;
 	for (e = first; e < first + rv->nr; e++)
 		c->extents[e].want = 1 + (u32)(rv - c->head->revokes);
+	if (!revoke_empty(c, rv))
+		revoke_abandon(c, rv);
 	revoke_step(c, rv);
 }
 
@@ -254,18 +368,22 @@ static void extent_overdue(struct core *c, u32 e)
 }
 
 /**
- * revoke_deadlines() - end those who keep what was asked back
+ * revoke_tick() - time passed: empty what is not yet, end those who keep what
+ * was asked back
  */
-void revoke_deadlines(struct core *c)
+void revoke_tick(struct core *c)
 {
 	u32 i, e;
 
 	for (i = 0; i < CORE_MAX_REVOKES && c->head->nr_revokes; i++) {
-		const struct kv_revoke *rv = &c->head->revokes[i];
+		struct kv_revoke *rv = &c->head->revokes[i];
 
+		if (rv->nr && rv->dom != CORE_NONE && !revoke_empty(c, rv))
+			revoke_abandon(c, rv);
 		for (e = rv->first; e < rv->first + rv->nr; e++)
 			if (c->extents[e].state == EXT_REVOKING &&
 			    c->now >= c->extents[e].deadline)
 				extent_overdue(c, e);
 	}
+	revoke_retry(c);
 }

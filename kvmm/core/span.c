@@ -300,7 +300,7 @@ u32 span_acked_free(const struct core *c, const struct kv_domain *d,
  *
  * Return: blocks that went, without those below.
  */
-static u32 span_evict_cached(struct core *c, u32 first)
+u32 span_evict_cached(struct core *c, u32 first)
 {
 	struct kv_domain *owner = &c->domains[c->spans[first].domain];
 	u32 base = first * core_sizes(c)->blocks_per_extent;
@@ -382,14 +382,13 @@ static u32 extent_cost(const struct core *c, u32 e, u32 dom)
 		return RUN_NONE;
 	if (!revoke_needed(c, e))
 		return RUN_FREE;
-	return revoke_may(c, e, dom) ? RUN_REVOKE : RUN_NONE;
+	return revoke_may(c, e) ? RUN_REVOKE : RUN_NONE;
 }
 
 /* Would the span's memory be of use to @dom, and what does it cost? */
 static u32 span_cost(const struct core *c, u32 first, u32 dom)
 {
 	const struct kv_span *sp = &c->spans[first];
-	const struct kv_domain *owner = &c->domains[sp->domain];
 	u32 cost = RUN_FREE, e;
 
 	if (!sp->nr_extents || sp->domain == dom || span_is_isolated(sp) ||
@@ -403,7 +402,7 @@ static u32 span_cost(const struct core *c, u32 first, u32 dom)
 }
 
 /* Nothing is taken off yet. */
-static void spares_reset(struct core *c)
+void spares_reset(struct core *c)
 {
 	u32 i;
 
@@ -500,6 +499,14 @@ static u32 run_costs(const struct core *c)
 	return c->head->nr_tenants > 1 ? NR_RUN_COSTS : RUN_REVOKE;
 }
 
+/* What is there is looked at in the name of @dom. */
+static void take_prepare(struct core *c, u32 dom)
+{
+	if (c->head->nr_tenants > 1)
+		revoke_prepare(c, dom);
+	spares_reset(c);
+}
+
 /**
  * span_runs_possible() - how many spans could a domain still get?
  *
@@ -511,7 +518,7 @@ u32 span_runs_possible(struct core *c, u32 dom)
 {
 	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i;
 
-	spares_reset(c);
+	take_prepare(c, dom);
 	for (cost = 0; cost < run_costs(c); cost++)
 		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
 			runs += run_possible(c, dom, i, cost);
@@ -525,9 +532,9 @@ static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 	struct kv_domain *owner;
 	struct kv_span *sp;
 
-	if (extent_fits(c, e, tenant, true))
+	if (extent_fits(c, e, tenant, true) || c->extents[e].want)
 		return true;
-	if (c->extents[e].state == EXT_ABSENT || c->extents[e].tenant != tenant)
+	if (c->extents[e].state == EXT_ABSENT)
 		return false;
 	if (c->extents[e].state != EXT_SPAN)
 		return true;
@@ -544,8 +551,8 @@ static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 }
 
 /*
- * How many spans could the domain have if its tenant had nothing else, but
- * what memory.min protects?
+ * How many spans could the domain have if there were nothing else, but what
+ * memory.min protects?
  */
 u32 span_runs_reachable(struct core *c, u32 dom)
 {
@@ -638,7 +645,7 @@ bool span_steal(struct core *c, u32 dom)
 {
 	u32 cost, run;
 
-	spares_reset(c);
+	take_prepare(c, dom);
 	for (cost = 0; cost < run_costs(c); cost++) {
 		run = run_choose(c, dom, cost);
 		if (run == CORE_NONE)

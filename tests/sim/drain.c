@@ -9,9 +9,7 @@
  * are until all others are through: they may not hold anybody up for ever.
  * Then they wake, and finish too.
  *
- * Two tenants can wait for each other: memory does not change over between
- * them while the clients of one are attached.  Then the operator ends the
- * clients of one.
+ * Tenants wait for each other as domains do: memory changes over between them.
  *
  * In the end everybody goes; all must be free or cached, and a newcomer that
  * wants all of the pool gets it.
@@ -124,48 +122,6 @@ static void wake_up(struct sim *w)
 	}
 }
 
-/* End all clients of a tenant that is not the only one; false if it is. */
-static bool operator_ends_tenant(struct sim *w)
-{
-	u32 tenant = CORE_NONE, i;
-	bool several = false;
-
-	for (i = 0; i < SIM_CLIENTS; i++) {
-		if (w->cl[i].state == SIM_NONE)
-			continue;
-		if (tenant != CORE_NONE && tenant != w->dom[w->cl[i].dom].tenant)
-			several = true;
-		tenant = w->dom[w->cl[i].dom].tenant;
-	}
-	if (!several)
-		return false;
-	cover_note("tenants ended because another waited");
-	for (i = 0; i < SIM_CLIENTS; i++) {
-		struct sim_client *cl = &w->cl[i];
-
-		if (cl->state != SIM_NONE && w->dom[cl->dom].tenant == tenant) {
-			if (cl->state != SIM_DEAD) {
-				shell_dead(w, cl);
-				world_event_done(w);
-			}
-			shell_quiet(w, cl);
-			world_event_done(w);
-		}
-	}
-	return true;
-}
-
-/* Is there a tenant whose memory nobody else can ever get? */
-static bool any_haunted(const struct sim *w)
-{
-	u32 i;
-
-	for (i = 0; i < SIM_TENANTS; i++)
-		if (w->haunted[i])
-			return true;
-	return false;
-}
-
 static void stuck_seq(struct sim *w, const struct sim_client *cl,
 		      const struct sim_seq *q)
 {
@@ -175,6 +131,28 @@ static void stuck_seq(struct sim *w, const struct sim_client *cl,
 		cl->id, cl->hung ? " (hangs)" : "", cl->mute ? " (mute)" : "",
 		(unsigned long long)q->handle, q->prompt_len, q->max_tokens,
 		q->valid, core_seq_state_name(st->state));
+}
+
+/* Who has the pool. */
+static void stuck_pool(struct sim *w)
+{
+	struct core_extent_view x;
+	struct core_domain_view d;
+	u32 i;
+
+	for (i = 0; !core_get_extent(w->core, i, &x); i++)
+		sim_log(w, "extent %u: state %u, tenant %d, domain %d, %u of %u blocks free, mapped by %llx",
+			i, x.state, (int)x.tenant, (int)x.domain, x.span_free,
+			x.span_blocks, (unsigned long long)x.mapped);
+	for (i = 0; i < w->cfg.max_domains; i++)
+		if (!core_get_domain(w->core, i, &d))
+			sim_log(w, "domain %u of tenant %u: %llu used, %llu cached, %llu promised, %llu quarantined blocks, %u run, %u wait, %u clients",
+				i, d.tenant, (unsigned long long)
+				(d.current_bytes / d.block_bytes),
+				(unsigned long long)d.blocks[3],
+				(unsigned long long)d.reserved,
+				(unsigned long long)d.blocks[5],
+				d.nr_running, d.nr_waiting, d.nr_clients);
 }
 
 /* Somebody waits for ever: who is there, and whom is it about? */
@@ -194,6 +172,7 @@ static void stuck(struct sim *w)
 			if (cl->seqs[n].used)
 				stuck_seq(w, cl, &cl->seqs[n]);
 	}
+	stuck_pool(w);
 	if (who)
 		sim_fail(w, "law 6: client %u does not get on with %u sequences",
 			 who->id, who->nr_seqs);
@@ -210,15 +189,8 @@ static void drain_until(struct sim *w, bool all)
 			finished = w->nr_finished;
 			patience = PATIENCE;
 		}
-		if (patience--)
-			continue;
-		if (!operator_ends_tenant(w)) {
-			/* Memory of a living ghost is lost to the others. */
-			if (any_haunted(w))
-				longjmp(w->out, 1);
+		if (!patience--)
 			stuck(w);
-		}
-		patience = PATIENCE;
 	}
 }
 
@@ -353,8 +325,7 @@ void world_drain(struct sim *w)
 	settle(w);
 	laws_final(w);
 	laws_pressure(w);
-	if (!any_haunted(w))
-		take_all(w);
+	take_all(w);
 	settle(w);
 	laws_tiers_final(w);
 }

@@ -326,6 +326,126 @@ START_TEST(test_ghosts_hold_what_they_were_sent)
 }
 END_TEST
 
+/* ---- what holds sequences ---- */
+
+/* The first tenant runs @nr sequences of four blocks each. */
+static void one_runs(u64 *seq, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++) {
+		seq[i] = sh_ready(one, 3 * SH_BT, SH_BT, 1000 * i);
+		sh_compute(one, seq[i], 0, 3 * SH_BT, 1000 * i);
+	}
+}
+
+static void set_min(u32 cl, u32 blocks)
+{
+	SH_CORE(ck_assert_int_eq(core_domain_set(sh.core, sh.now,
+		sh.cl[cl].info.domain, CORE_LIMIT_MIN, blocks * SH_BLOCK), 0));
+	sh_settle();
+}
+
+/* Who is promised it has it, whoever runs there. */
+START_TEST(test_min_displaces)
+{
+	u64 seq[8], theirs;
+	u32 i, ready = 0;
+
+	one_runs(seq, 8);
+	set_min(two, 16);
+	theirs = two_wants(14);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_READY);
+	ck_assert_uint_ge(sh_count(CORE_EV_revoke_preempt), 1);
+	for (i = 0; i < 8; i++)
+		ready += sh_state(one, seq[i]) == KVMM_SEQ_READY;
+	/* Four spans went, two of them free; not everybody with them. */
+	ck_assert_uint_ge(ready, 4);
+	ck_assert_uint_lt(ready, 8);
+}
+END_TEST
+
+/* In an open step nobody loses anything: it is waited for. */
+START_TEST(test_displaced_when_the_step_ends)
+{
+	u64 seq[8], theirs;
+	u32 i;
+
+	one_runs(seq, 8);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(sh_begin(one, seq[2 * i], 3 * SH_BT, 1), 0);
+	set_min(two, 32);
+	theirs = two_wants(28);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_WAITING);
+	sh_tick(20);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_WAITING);
+	ck_assert_uint_gt(sh_domain(one).nr_spans, 0);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(sh_end_empty(one, i + 9), 0);
+	sh_tick(20);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* What the other domain is promised nobody takes. */
+START_TEST(test_min_of_the_victim)
+{
+	u64 seq[8], mine, more;
+
+	one_runs(seq, 8);
+	set_min(one, 24);
+	set_min(two, 8);
+	mine = two_wants(4);
+	ck_assert_uint_eq(sh_state(two, mine), KVMM_SEQ_READY);
+	more = two_wants(12);
+	sh_tick(STARVE);
+	sh_tick(STARVE);
+	sh_tick(20 * STARVE);
+	ck_assert_uint_eq(sh_state(two, more), KVMM_SEQ_WAITING);
+	ck_assert_uint_ge(sh_domain(one).current_bytes, 24 * SH_BLOCK);
+}
+END_TEST
+
+/* Who waits longest of all takes from those who had their time. */
+START_TEST(test_longest_waiter_displaces)
+{
+	u64 seq[8], theirs;
+
+	one_runs(seq, 8);
+	theirs = two_wants(14);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_WAITING);
+	sh_tick(STARVE / 2);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(sh_count(CORE_EV_revoke_preempt), 0);
+	sh_tick(STARVE / 2);
+	sh_tick(STARVE);
+	ck_assert_uint_ge(sh_count(CORE_EV_revoke_preempt), 1);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* Two that each want nearly all get it one after the other. */
+START_TEST(test_no_ping_pong)
+{
+	u64 a, b;
+	u32 i;
+
+	one_has_all();
+	a = two_wants(30);
+	ck_assert_uint_eq(sh_state(two, a), KVMM_SEQ_READY);
+	b = sh_open(one, 30 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(one, b, 30 * SH_BT, 3), 0);
+	sh_compute(two, a, 0, 30 * SH_BT, 7);
+	for (i = 0; i < 100 && sh_state(one, b) != KVMM_SEQ_READY; i++) {
+		sh_tick(STARVE / 2);
+		if (i == 1)
+			ck_assert_int_eq(sh_close(two, a), 0);
+	}
+	ck_assert_uint_eq(sh_state(one, b), KVMM_SEQ_READY);
+	ck_assert_uint_le(sh_count(CORE_EV_extent_revoke), 2 * 8);
+}
+END_TEST
+
 /* ---- while it is under way ---- */
 
 /* A claimed run is nobody else's, also what of it is free. */
@@ -388,6 +508,11 @@ int main(void)
 	tcase_add_test(tc, test_newcomer_is_not_sent_it);
 	tcase_add_test(tc, test_ghosts_are_ended);
 	tcase_add_test(tc, test_ghosts_hold_what_they_were_sent);
+	tcase_add_test(tc, test_min_displaces);
+	tcase_add_test(tc, test_displaced_when_the_step_ends);
+	tcase_add_test(tc, test_min_of_the_victim);
+	tcase_add_test(tc, test_longest_waiter_displaces);
+	tcase_add_test(tc, test_no_ping_pong);
 	tcase_add_test(tc, test_claimed_runs_wait_for_their_domain);
 	tcase_add_test(tc, test_making_fails);
 	suite_add_tcase(s, tc);
