@@ -54,7 +54,7 @@ static void family_bar(struct core *c, const struct kv_seq *s)
 			kv_pte_t pte = table_pte(c, m, n);
 
 			if (pte_is_present(pte))
-				c->spans[c->blocks[pte_block(pte)].span]
+				c->spans[block_span(c, pte_block(pte))]
 					.counted = SPAN_BARRED;
 		}
 		i = m->fam_next;
@@ -212,7 +212,7 @@ static bool span_displace(struct core *c, u32 span)
 		if (s->state != KVMM_SEQ_READY)
 			continue;
 		for (n = s->trimmed; n < s->nr_blocks && !there; n++)
-			there = c->blocks[table_get(c, s, n)].span == span;
+			there = block_span(c, table_get(c, s, n)) == span;
 		if (!there)
 			continue;
 		if (!victim_may_lose(c, s))
