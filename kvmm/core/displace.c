@@ -16,7 +16,8 @@
  * A chosen run's spans are isolated, so that they only become emptier.  Steps
  * that saw them end, copies come to their end; with each tick what maps a block
  * there by then is preempted too, and cache evicted.  If their owner has come
- * to need what is left for its memory.min the run is given up.
+ * to need what is left for its memory.min, or for what it has promised, the run
+ * is given up.
  *
  * Scratch: kv_span.counted and kv_domain.lost, spare, as in span.c.
  */

@@ -78,7 +78,7 @@
 	x(extent_release,	"extents returned to the system")	\
 	x(extent_revoke,	"extents asked back from clients that had them mapped") \
 	x(revoke_preempt,	"families preempted for a sequence of another tenant") \
-	x(revoke_abandon,	"runs of extents not taken after all: memory.min had come to protect them") \
+	x(revoke_abandon,	"runs of extents not taken after all: their owner had come to need them") \
 	x(revoke_kill,		"clients killed: they kept an extent past the deadline") \
 	x(revoke_ghosts,	"times that processes which had detached were ended for an extent") \
 	x(client_attach,	"clients attached")			\
