@@ -76,6 +76,8 @@ static void bar_all(struct core *c, const struct displacer *who)
 		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
 			if (!seq_may_go(c, &c->seqs[i], who))
 				family_bar(c, &c->seqs[i]);
+			else	/* what it is promised need not be covered */
+				c->domains[dom].spare += c->seqs[i].reserved;
 	}
 }
 
@@ -247,6 +249,34 @@ bool displace_span(struct core *c, u32 first)
 	return !sp->nr_extents || sp->domain != dom || !sp->nr_cached;
 }
 
+/* Free blocks of the run's spans may cover promises to those who may go. */
+static void run_uncover(struct core *c, u32 first, const struct displacer *who)
+{
+	u32 nr = seq_domain(c, who->want)->span_extents, e, i, next;
+
+	for (e = first; e < first + nr; e++) {
+		const struct kv_span *sp = &c->spans[c->extents[e].span];
+		const struct kv_domain *d = &c->domains[sp->domain];
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		for (i = d->run_head; i != CORE_NONE && domain_free(d) <
+		     d->reserved + sp->nr_free; i = next) {
+			struct kv_seq *s = &c->seqs[i];
+
+			next = s->next;
+			if (!s->reserved || s->state != KVMM_SEQ_READY ||
+			    !seq_may_go(c, s, who))
+				continue;
+			core_count(c, CORE_EV_revoke_preempt, 1);
+			family_mark(c, s);
+			next = d->run_head;
+			if (c->extents[e].state != EXT_SPAN)
+				break;
+		}
+	}
+}
+
 /**
  * displace() - claim runs for a sequence, whoever is in them
  * @want:     waits; what is free or cached is not enough
@@ -261,7 +291,7 @@ int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised)
 	struct displacer who = { .want = want, .promised = promised };
 	u32 runs[CORE_MAX_REVOKES], k = DIV_ROUND_UP(nr, d->span_blocks), i;
 
-	if (c->head->nr_tenants < 2 ||
+	if (c->head->nr_tenants < 2 || c->now < d->displace_after ||
 	    k > CORE_MAX_REVOKES - c->head->nr_revokes)
 		return -EAGAIN;
 	bar_all(c, &who);
@@ -272,7 +302,9 @@ int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised)
 	}
 	if (promised)
 		core_count(c, CORE_EV_preempt_min, 1);
-	for (i = 0; i < k; i++)
+	for (i = 0; i < k; i++) {
+		run_uncover(c, runs[i], &who);
 		revoke_begin(c, want->domain, runs[i]);
+	}
 	return -EINPROGRESS;
 }

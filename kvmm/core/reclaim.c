@@ -119,6 +119,17 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	}
 }
 
+/* What goes next; in spans that are to go only if its end is all that counts. */
+static u32 evict_next(const struct core *c, u32 dom, bool any)
+{
+	u32 i = lru_next(c, dom);
+
+	while (!any && i != CORE_NONE &&
+	       span_is_isolated(&c->spans[block_span(c, i)]))
+		i = lru_after(c, i);
+	return i;
+}
+
 /**
  * room_evict() - drop cache of the domain until @nr blocks are free
  *
@@ -129,13 +140,19 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 int room_evict(struct core *c, u32 dom, u32 nr)
 {
 	struct kv_domain *d = &c->domains[dom];
-	u32 mark = min(d->max_blocks, d->high_blocks);
+	u32 mark = min(d->max_blocks, d->high_blocks), blk;
 
 	/* A span that falls empty now is wanted, not to be given away. */
 	d->keep_spans = 1;
-	while (d->nr[BLK_CACHED] && (domain_slack(d) < nr ||
-	       (u64)domain_used(d) + d->reserved + nr > mark)) {
-		index_evict(c, lru_next(c, dom));
+	for (;;) {
+		bool over = (u64)domain_used(d) + d->reserved + nr > mark;
+
+		if (!over && domain_slack(d) >= nr)
+			break;
+		blk = evict_next(c, dom, over);
+		if (blk == CORE_NONE)
+			break;
+		index_evict(c, blk);
 		core_count(c, CORE_EV_reclaim_direct, 1);
 	}
 	d->keep_spans = 0;

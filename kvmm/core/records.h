@@ -385,6 +385,7 @@ struct kv_domain {
 	u32	nr_empty;	/* of those, without any block in use */
 	u32	pending_spans;
 	u32	nr_revokes;
+	u64	displace_after;	/* no run is displaced for it before */
 	u32	class[CORE_NR_CLASSES];
 	u32	lru_head;
 	u32	lru_tail;

@@ -33,6 +33,9 @@
  */
 #include "kvmm/core/internal.h"
 
+/* Who had to give up a run does not try the next one at once. */
+#define ABANDON_PAUSE_NS	20000000ull
+
 /* Has the extent been with its tenant for long enough? */
 static bool stayed(const struct core *c, u32 e)
 {
@@ -243,6 +246,7 @@ static void revoke_abandon(struct core *c, struct kv_revoke *rv)
 {
 	u32 e;
 
+	c->domains[rv->dom].displace_after = c->now + ABANDON_PAUSE_NS;
 	revoke_detach(c, rv);
 	for (e = rv->first; e < rv->first + rv->nr; e++) {
 		u32 span = c->extents[e].span;

@@ -88,7 +88,7 @@ void laws_limits(struct sim *w)
 
 	for (i = 0; i < w->cfg.max_domains; i++) {
 		struct sim_limit *was = &w->limit[i];
-		u64 use;
+		u64 use, own;
 
 		if (core_get_domain(w->core, i, &v)) {
 			memset(was, 0, sizeof(*was));
@@ -101,9 +101,13 @@ void laws_limits(struct sim *w)
 		    i, (unsigned long long)use, (unsigned long long)was->use,
 		    (unsigned long long)was->kept, w->actor_domain);
 		was->use = use;
-		/* Its own high and max may take it lower. */
-		was->kept = min(v.emin_bytes, min(v.limit[CORE_LIMIT_HIGH],
-						  v.limit[CORE_LIMIT_MAX]));
+		/*
+		 * Its own high and max may take it lower: an admission makes
+		 * room for more than it takes, two blocks for each that runs.
+		 */
+		own = min(v.limit[CORE_LIMIT_HIGH], v.limit[CORE_LIMIT_MAX]);
+		own -= min(own, (2 * v.nr_running + 1) * v.block_bytes);
+		was->kept = min(v.emin_bytes, own);
 	}
 	w->actor_domain = CORE_NONE;
 }
