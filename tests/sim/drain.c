@@ -294,7 +294,9 @@ static void settle(struct sim *w)
 {
 	u32 i;
 
-	for (i = 0; (w->nr_moves || revoking(w)) && i < PATIENCE; i++) {
+	/* Memory that could not be made is asked for again after a second. */
+	for (i = 0; (w->nr_moves || revoking(w) || w->nr_creating ||
+		     (w->plan.create_fail && i < 250)) && i < PATIENCE; i++) {
 		tier_answer_all(w);
 		while (ghost_dies(w))
 			;
