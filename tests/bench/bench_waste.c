@@ -21,7 +21,9 @@
  * Then each request has several samples that share its prompt: the blocks that
  * sharing saves, as in figure 15 of the paper: with few requests, which fit
  * together, and with a full pool, where families lose their memory and come
- * back.  Beams need SEQ_REMAP and are not measured.
+ * back.  Then they are the beams of recorded searches (beams.h), with few
+ * requests: beside the paper, and beside what those searches would save if all
+ * were shared that can be, which knows nothing of the core.
  *
  * Deterministic: no figure depends on the machine.
  */
@@ -38,6 +40,7 @@
 #define MEASURED	(120 * ND_SECOND)
 #define ORCA_STEPS	8000u
 #define ROOMY		8u	/* requests that fit together */
+#define AIM_BEST	0.9999	/* of what sharing can save */
 #define AIM_HELD	97.0
 #define PAPER_POOL	96.3
 
@@ -65,6 +68,10 @@ struct use {
 	u64	seqs;
 	u64	steps;
 	u32	preempted;
+	struct span {			/* of each request, or NULL */
+		u32	from, to;	/* tokens of the answer, steps */
+		bool	seen;
+	} *spans;
 };
 
 /* Tokens and sequences; blocks as sequences count them. */
@@ -83,6 +90,24 @@ static u64 tokens_live(const struct core *c, struct use *u)
 		u->seqs++;
 	}
 	return tokens;
+}
+
+/* Which steps of which requests are measured. */
+static void note_steps(const struct nd_engine *e, struct use *u)
+{
+	u32 i;
+
+	for (i = 0; i < ND_SEQS; i++) {
+		const struct nd_seq *s = &e->seqs[i];
+		struct span *span = &u->spans[s->req];
+
+		if (!s->handle || s->sub || s->valid < s->prompt)
+			continue;
+		span->to = s->valid - s->prompt;
+		if (!span->seen)
+			span->from = span->to;
+		span->seen = true;
+	}
 }
 
 static void measure(struct nd_node *n, u32 engine)
@@ -114,6 +139,8 @@ static void measure(struct nd_node *n, u32 engine)
 	u->total += (double)n->nr_extents * extent;
 	u->distinct += in_use;
 	u->steps++;
+	if (u->spans)
+		note_steps(n->e[engine], u);
 }
 
 static double percent(const struct use *u, enum part p)
@@ -127,18 +154,23 @@ static double live_of_held(const struct use *u)
 	       (u->total - u->part[FREE] - u->part[CACHE]);
 }
 
-static void serve(const struct model *m, const struct nd_req *reqs, u32 size,
-		  u32 samples, u32 admit, struct use *u)
+static struct nd_engine_cfg cfg_of(const struct model *m,
+				   const struct nd_req *reqs, u32 size,
+				   u32 samples, u32 admit)
 {
-	struct nd_engine_cfg cfg = {
+	return (struct nd_engine_cfg){
 		.name = "bench", .block_tokens = size, .layers = m->layers,
 		.heads = m->heads, .head_bytes = m->head_bytes, .reqs = reqs,
 		.nr_reqs = REQS, .queue = ND_SEQS / samples,
 		.admit = min(admit, ND_SEQS / samples), .samples = samples,
 	};
-	struct nd_node *n = nd_start(m->pool, m->extent, &cfg, 1);
+}
 
-	memset(u, 0, sizeof(*u));
+static void serve(const struct model *m, const struct nd_engine_cfg *cfg,
+		  struct use *u)
+{
+	struct nd_node *n = nd_start(m->pool, m->extent, cfg, 1);
+
 	nd_run(n, WARM);
 	n->on_step = measure;
 	n->arg = u;
@@ -188,6 +220,7 @@ static void waste(const struct model *m, enum nd_lengths lengths)
 	u32 slots = (u32)(m->pool / (2 * m->layers * m->heads *
 				     m->head_bytes));
 	struct orca_use orca[ORCA_NR];
+	struct nd_engine_cfg cfg;
 	struct use u;
 	char name[64];
 	u32 i;
@@ -202,7 +235,9 @@ static void waste(const struct model *m, enum nd_lengths lengths)
 		       o->batch);
 	}
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		serve(m, reqs, sizes[i], 1, ND_SEQS, &u);
+		cfg = cfg_of(m, reqs, sizes[i], 1, ND_SEQS);
+		u = (struct use){ .spans = NULL };
+		serve(m, &cfg, &u);
 		printf("| %s, %s | %u | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
 		       m->name, nd_lengths_name[lengths], sizes[i],
 		       live_of_held(&u), percent(&u, LIVE),
@@ -223,9 +258,15 @@ static const double paper_saved[ND_NR_LENGTHS][3] = {
 	[ND_ALPACA]	= { 6.09, 8.53, 9.79 },
 };
 
+static double saved(const struct use *u)
+{
+	return 100 * (1 - u->distinct / u->mapped);
+}
+
 static void sharing(const struct model *m, enum nd_lengths lengths, bool full)
 {
 	struct nd_req *reqs = nd_trace(lengths, SEED, REQS, 0);
+	struct nd_engine_cfg cfg;
 	char name[64];
 	struct use u;
 	u32 i;
@@ -234,8 +275,10 @@ static void sharing(const struct model *m, enum nd_lengths lengths, bool full)
 		u32 n = 2 * i + 2;
 		struct bench_figure f = { .name = name, .unit = "% saved" };
 
-		serve(m, reqs, 16, n, full ? ND_SEQS : ROOMY, &u);
-		f.value = 100 * (1 - u.distinct / u.mapped);
+		cfg = cfg_of(m, reqs, 16, n, full ? ND_SEQS : ROOMY);
+		u = (struct use){ .spans = NULL };
+		serve(m, &cfg, &u);
+		f.value = saved(&u);
 		if (paper_saved[lengths][i] > 0) {
 			f.peer = "vLLM in the paper";
 			f.peer_value = paper_saved[lengths][i];
@@ -250,8 +293,136 @@ static void sharing(const struct model *m, enum nd_lengths lengths, bool full)
 	free(reqs);
 }
 
+/* ---- beams ---- */
+
+static const double paper_beams[ND_NR_LENGTHS][3] = {
+	[ND_SHAREGPT]	= { 44.3, 0, 66.3 },	/* the ends are in its text */
+	[ND_ALPACA]	= { 37.6, 0, 55.2 },
+};
+
+/* Searches begin with prompts like those of the requests. */
+static const u32 beam_prompts[ND_NR_LENGTHS] = {
+	[ND_SHAREGPT]	= 160,
+	[ND_ALPACA]	= 24,
+};
+
+static void searches_read(struct beams *b)
+{
+	const char *top = getenv("KVMM_TOP");
+	char path[512];
+	u32 line;
+	int err;
+
+	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", BEAMS_FILE);
+	err = beams_read(b, path, &line);
+	if (err)
+		bench_die("%s:%u: %s", path, line, strerror(-err));
+}
+
+/* Those searches that are @width wide and fit @lengths.  Return: how many. */
+static u32 searches_choose(const struct beams *b, enum nd_lengths lengths,
+			   u32 width, struct beam_search *chosen)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < b->nr; i++)
+		if (b->search[i].width == width &&
+		    b->search[i].length == beam_prompts[lengths])
+			chosen[nr++] = b->search[i];
+	if (!nr)
+		bench_die("no search has %u beams and a prompt of %u tokens",
+			  width, beam_prompts[lengths]);
+	return nr;
+}
+
+/* How far back the common ancestor is, over answers of the mean length. */
+static double ancestor_mean(const struct beam_search *s, u32 nr,
+			    const struct nd_req *reqs)
+{
+	double sum = 0, out = 0;
+	u32 i;
+
+	for (i = 0; i < REQS; i++)
+		out += reqs[i].out;
+	for (i = 0; i < nr; i++)
+		sum += beams_ancestor(&s[i], (u32)(out / REQS + 0.5));
+	return sum / nr;
+}
+
+/* What the same steps save where all is shared that can be. */
+static double saved_at_best(const struct nd_engine_cfg *cfg,
+			    const struct use *u)
+{
+	struct beam_blocks sum = { 0 };
+	u32 i;
+
+	for (i = 0; i < REQS; i++)
+		if (u->spans[i].seen)
+			beams_blocks(&cfg->beams[i % cfg->nr_beams],
+				     cfg->reqs[i].prompt, u->spans[i].from,
+				     u->spans[i].to, cfg->block_tokens, &sum);
+	return 100 * (1 - (double)sum.distinct / (double)sum.mapped);
+}
+
+static void report_beams(const char *name, double value, double best,
+			 double paper, double ancestor)
+{
+	struct bench_figure f = { .name = name, .unit = "% saved" };
+	char text[128];
+
+	f.value = value;
+	if (paper > 0) {
+		f.peer = "vLLM in the paper";
+		f.peer_value = paper;
+	}
+	bench_report(&f);
+	snprintf(text, sizeof(text), "%s_of_best", name);
+	f.name = text;
+	f.peer = "all that can be shared";
+	f.peer_value = best;
+	f.min_ratio = AIM_BEST;
+	bench_report(&f);
+	snprintf(text, sizeof(text), "%s_ancestor", name);
+	f = (struct bench_figure){ .name = text, .unit = "tokens ago",
+				   .value = ancestor };
+	bench_report(&f);
+	printf("| %s | %.1f | %.1f | %.1f | %.1f |\n", name, value, best,
+	       paper, ancestor);
+}
+
+static void beam_sharing(const struct model *m, enum nd_lengths lengths,
+			 const struct beams *b)
+{
+	struct nd_req *reqs = nd_trace(lengths, SEED, REQS, 0);
+	struct beam_search chosen[BEAMS_SEARCHES];
+	struct nd_engine_cfg cfg;
+	char name[64];
+	struct use u;
+	u32 i;
+
+	for (i = 0; i < 3; i++) {
+		u32 n = 2 * i + 2;
+
+		cfg = cfg_of(m, reqs, 16, n, ROOMY);
+		cfg.beams = chosen;
+		cfg.nr_beams = searches_choose(b, lengths, n, chosen);
+		u = (struct use){ .spans = calloc(REQS, sizeof(*u.spans)) };
+		if (!u.spans)
+			bench_die("no memory for steps");
+		serve(m, &cfg, &u);
+		snprintf(name, sizeof(name), "beams_%s_w%u",
+			 nd_lengths_name[lengths], n);
+		report_beams(name, saved(&u), saved_at_best(&cfg, &u),
+			     paper_beams[lengths][i],
+			     ancestor_mean(chosen, cfg.nr_beams, reqs));
+		free(u.spans);
+	}
+	free(reqs);
+}
+
 int main(void)
 {
+	struct beams beams = { .nr = 0 };
 	u32 i, n;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -264,5 +435,10 @@ int main(void)
 	for (n = 0; n < ND_NR_LENGTHS; n++)
 		for (i = 0; i < 2; i++)
 			sharing(&models[2], n, i);
+	searches_read(&beams);
+	printf("| trace, beams | %% saved | at best | paper | ancestor, tokens ago |\n|---|---|---|---|---|\n");
+	for (n = 0; n < ND_NR_LENGTHS; n++)
+		beam_sharing(&models[2], n, &beams);
+	beams_free(&beams);
 	return 0;
 }

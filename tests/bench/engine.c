@@ -9,6 +9,11 @@
  * with all the tokens it had; those are computed again, as prefill.
  *
  * Requests have nothing in common: no token of one is found by another.
+ *
+ * With beams, the samples of a request become each other after each step, as a
+ * recorded search says; who was granted it waits for those that were not.  What
+ * a beam's tokens were is not kept, so beams that lose their memory end the
+ * benchmark.
  */
 #include "kvmm/core/internal.h"
 #include "tests/bench/bench.h"
@@ -160,6 +165,8 @@ void nd_engine_look(struct nd_node *n, u32 engine)
 			bench_die("a sequence failed: %s",
 				  strerror(-st->reason));
 		if (st->seq_epoch != s->epoch) {
+			if (e->cfg.beams)
+				bench_die("beams lost their memory: no room");
 			s->epoch = st->seq_epoch;
 			s->since = n->now;
 			e->st.preempted++;
@@ -194,7 +201,7 @@ static u32 entries_make(struct nd_node *n, struct nd_engine *e)
 		struct nd_seq *s = &e->seqs[i];
 
 		s->to = 0;
-		if (!s->handle || s->state != KVMM_SEQ_READY)
+		if (!s->handle || s->state != KVMM_SEQ_READY || s->waits)
 			continue;
 		take = step_tokens(s, chunk);
 		if (!take)
@@ -284,6 +291,69 @@ static void fork_samples(struct nd_node *n, u32 engine, struct nd_seq *s)
 	}
 }
 
+/* All of the request of @s, by number; false: one has still to take the step. */
+static bool members_find(struct nd_engine *e, const struct nd_seq *s,
+			 struct nd_seq **members)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < ND_SEQS; i++) {
+		struct nd_seq *m = &e->seqs[i];
+
+		if (!m->handle || m->req != s->req)
+			continue;
+		if (m->valid != s->valid)
+			return false;
+		members[m->sub] = m;
+		nr++;
+	}
+	if (nr != e->cfg.samples)
+		bench_die("%u beams instead of %u", nr, e->cfg.samples);
+	return true;
+}
+
+/* Beams of a request become each other, as its search says of step @step. */
+static void beams_remap(struct nd_node *n, u32 engine, struct nd_seq **members,
+			u32 step)
+{
+	struct kvmm_remap_arg *a = (struct kvmm_remap_arg *)n->args;
+	const struct kvmm_seq_res *res = (const void *)n->results;
+	const struct nd_engine_cfg *g = &n->e[engine]->cfg;
+	const u8 *parents;
+	u32 i, nr = 0;
+
+	parents = beams_step(&g->beams[members[0]->req % g->nr_beams], step);
+	for (i = 0; i < g->samples; i++)
+		if (parents[i] != i)
+			a[nr++] = (struct kvmm_remap_arg){
+				.child = members[i]->handle,
+				.other = members[parents[i]]->handle };
+	if (!nr)
+		return;
+	nd_submit(n, engine, KVMM_OP_SEQ_REMAP, nr, nr * (u32)sizeof(*a));
+	for (i = 0; i < nr; i++)
+		if (res[i].status)
+			bench_die("no beam step: %s", strerror(-res[i].status));
+}
+
+/* @s took a step: when all beams of its request did, it is over. */
+static void beams_end(struct nd_node *n, u32 engine, struct nd_seq *s)
+{
+	struct nd_engine *e = n->e[engine];
+	struct nd_seq *members[BEAMS_WIDTH];
+	u32 i;
+
+	if (!members_find(e, s, members))
+		return;
+	if (s->valid < s->all)
+		beams_remap(n, engine, members, s->valid - s->prompt - 1);
+	for (i = 0; i < e->cfg.samples; i++) {
+		members[i]->waits = false;
+		if (members[i]->valid == members[i]->all)
+			finish(n, engine, members[i]);
+	}
+}
+
 static void advance(struct nd_engine *e, struct nd_seq *s)
 {
 	u32 known = max(s->most, s->prompt);
@@ -296,6 +366,7 @@ static void advance(struct nd_engine *e, struct nd_seq *s)
 	s->most = max(s->most, s->valid);
 	if (s->valid >= s->prompt)
 		s->began = true;
+	s->waits = e->cfg.beams && s->valid > s->prompt;
 }
 
 static void submit_end(struct nd_node *n, u32 engine)
@@ -333,7 +404,9 @@ void nd_engine_end(struct nd_node *n, u32 engine)
 
 		if (s->valid == s->prompt && s->most == s->prompt)
 			fork_samples(n, engine, s);
-		if (s->valid == s->all)
+		if (s->waits)
+			beams_end(n, engine, s);
+		else if (s->handle && s->valid == s->all)
 			finish(n, engine, s);
 	}
 }

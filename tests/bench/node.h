@@ -12,6 +12,7 @@
 #define TESTS_BENCH_NODE_H
 
 #include "kvmm/core/core.h"
+#include "tests/bench/beams.h"
 
 #define ND_CLIENTS	4u
 #define ND_SEQS		1024u		/* of a client */
@@ -54,6 +55,9 @@ struct nd_req *nd_trace(enum nd_lengths lengths, u64 seed, u32 nr,
  *           away if @drop is set, else comes later
  * @admit:   of those, in the core at once: a fixed admission limit
  * @samples: sequences of a request, which share its prompt
+ * @beams:   searches @samples wide, or NULL: requests take turns at them, and
+ *           become each other as theirs says; there must be room for all
+ * @nr_beams: how many there are
  */
 struct nd_engine_cfg {
 	const char		*name;
@@ -68,6 +72,8 @@ struct nd_engine_cfg {
 	u32			queue;
 	u32			admit;
 	u32			samples;
+	const struct beam_search *beams;
+	u32			nr_beams;
 	bool			drop;
 };
 
@@ -100,6 +106,7 @@ struct nd_seq {
 	bool	began;		/* had its first token */
 	bool	forked;		/* its samples are there */
 	bool	within_min;	/* at its arrival */
+	bool	waits;		/* for the other beams to take the step */
 };
 
 struct nd_engine {
