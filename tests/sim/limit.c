@@ -102,12 +102,14 @@ void laws_limits(struct sim *w)
 		    (unsigned long long)was->kept, w->actor_domain);
 		was->use = use;
 		/*
-		 * Its own high and max may take it lower: an admission makes
-		 * room for more than it takes, two blocks for each that runs.
+		 * Its own high and max may take it lower; and an admission
+		 * of its own makes room for more than it takes: two blocks
+		 * for each that runs then.
 		 */
-		own = min(v.limit[CORE_LIMIT_HIGH], v.limit[CORE_LIMIT_MAX]);
-		own -= min(own, (2 * v.nr_running + 1) * v.block_bytes);
-		was->kept = min(v.emin_bytes, own);
+		own = min(v.emin_bytes, min(v.limit[CORE_LIMIT_HIGH],
+					    v.limit[CORE_LIMIT_MAX]));
+		was->kept = own - min(own, (2 * (v.nr_running + v.nr_waiting) +
+					    1) * v.block_bytes);
 	}
 	w->actor_domain = CORE_NONE;
 }

@@ -31,8 +31,11 @@ void laws_no_forgotten_wait(struct sim *w)
 	core_get_pool(w->core, &pool);
 	if ((pool.committed && w->plan.nr_domains > 1) || pool.limbo)
 		return;
-	/* What is flagged is looked at with the next events: that is now. */
-	for (i = 0; i < 4; i++)
+	/*
+	 * What is flagged is looked at with the next events: that is now.  A
+	 * restore that evicts what it needs tries again, a block each time.
+	 */
+	for (i = 0; i < 64; i++)
 		admit_all(w->core);
 	core_get_events(w->core, before);
 	admit_retry_all(w->core);
