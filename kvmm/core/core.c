@@ -108,7 +108,7 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 		return -EINVAL;
 	s->nr_blocks = (u32)blocks;
 	s->nr_ids = (u64)s->all_extents * s->ids_per_extent;
-	s->nr_buckets = (u32)blocks;
+	s->nr_buckets = (u32)(blocks - blocks / 4);
 	s->nr_parts = cfg->max_domains * CORE_NR_POOLS;
 	s->nr_entries = (s->all_extents - s->nr_extents) * s->blocks_per_extent;
 	if (s->nr_entries >= 1u << 30)	/* ids of copies, see migrate.c */
