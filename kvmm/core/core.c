@@ -17,6 +17,7 @@
  *	revoke.c  extents change over between tenants	   kv_revoke
  *	displace.c runs that hold sequences, for another tenant (decides only)
  *	span.c	  extents cut into a domain's blocks	   kv_span
+ *	steal.c	  spans that others can do without	   (decides only)
  *	isolate.c spans that are to be emptied		   kv_span
  *	block.c	  states and counts of blocks		   kv_block
  *	index.c	  prefix index, a tree of names		   buckets, kv_node
@@ -26,7 +27,8 @@
  *	table.c	  block tables and their shadows	   kv_tpage
  *	advise.c  what a sequence leaves behind
  *	seq.c	  life of a sequence, status, events	   kv_seq
- *	match.c	  waiting ids, wait lists, admission	   kv_idpage
+ *	match.c	  waiting ids, wait lists, the prefix	   kv_idpage
+ *	admit.c	  who waits becomes resident
  *	step.c	  grants and seals			   kv_step
  *	tier.c	  content on lower tiers		   kv_entry
  *	tier_io.c copies and I/O in flight		   (entries' io)
@@ -37,7 +39,9 @@
  *	evacuate.c spans emptied that way, for whom	   kv_evac
  *	swap.c	  whole sequences out and back		   (table entries)
  *	area.c	  swap areas come and go		   kv_pool
- *	reclaim.c room, victims, the longest waiter	   (decides only)
+ *	reclaim.c room for a domain			   (decides only)
+ *	victim.c  whose memory is taken			   (decides only)
+ *	starve.c  the longest waiter's turn		   (decides only)
  *	wmark.c	  watermarks, the background reclaimer
  *	commit.c  what was promised, if all of it is taken
  *	tune.c	  tunables

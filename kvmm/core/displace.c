@@ -19,7 +19,7 @@
  * to need what is left for its memory.min, or for what it has promised, the run
  * is given up.
  *
- * Scratch: kv_span.counted and kv_domain.lost, spare, as in span.c.
+ * Scratch: kv_span.counted and kv_domain.lost, spare, as in steal.c.
  */
 #include "kvmm/core/internal.h"
 

@@ -142,18 +142,20 @@ void span_settle(struct core *c, u32 first);
 u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client);
 u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any);
 bool span_acked(const struct core *c, u32 first, u32 client);
-u32 span_runs_possible(struct core *c, u32 dom);
-u32 span_runs_reachable(struct core *c, u32 dom);
-bool span_steal(struct core *c, u32 dom);
 u32 span_nr_full(const struct core *c, const struct kv_domain *d);
-void spares_reset(struct core *c);
-u32 span_evict_cached(struct core *c, u32 first);
 u32 span_first_free(const struct core *c, const struct kv_domain *d);
 u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 		    u32 client);
 
 void span_set_class(struct core *c, u32 first, u32 class);
 u32 span_class(const struct kv_span *sp);
+
+/* steal.c: spans that others can do without */
+u32 span_runs_possible(struct core *c, u32 dom);
+u32 span_runs_reachable(struct core *c, u32 dom);
+bool span_steal(struct core *c, u32 dom);
+void spares_reset(struct core *c);
+u32 span_evict_cached(struct core *c, u32 first);
 
 /* isolate.c: spans that are to be emptied */
 int __must_check span_isolate(struct core *c, u32 first);
@@ -321,7 +323,21 @@ void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin);
 bool __must_check seq_hold(struct core *c, const struct kv_seq *s, u32 blk);
 void step_let_go(struct core *c, struct kv_step *st);
 
-/* match.c: ids of waiting sequences, the wait list, admission */
+/**
+ * struct hits - what of a prompt is there; references are in c->scratch
+ * @whole:  blocks
+ * @part:   tokens of one block more, whose other tokens differ
+ * @cached: blocks that nobody maps: evicting them would lose the hit
+ * @low:    what is on lower tiers and takes a block to come back
+ */
+struct hits {
+	u32	whole;
+	u32	part;
+	u32	cached;
+	u32	low;
+};
+
+/* match.c: ids of waiting sequences, the wait list, the prefix found */
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	      const u32 *ids);
 void seq_drop_ids(struct core *c, struct kv_seq *s);
@@ -330,6 +346,10 @@ void wait_add(struct core *c, struct kv_seq *s);
 void wait_del(struct core *c, struct kv_seq *s);
 void run_add(struct core *c, struct kv_seq *s);
 void run_del(struct core *c, struct kv_seq *s);
+void prefix_find(struct core *c, const struct kv_seq *s, struct hits *h);
+void hits_drop_part(const struct core *c, struct hits *h);
+
+/* admit.c: who waits becomes resident */
 void admit_retry_all(struct core *c);
 void admit_all(struct core *c);
 
@@ -342,27 +362,43 @@ void step_drop_all(struct core *c, u32 client);
 struct kv_step *step_at(const struct core *c, u32 client, u32 i,
 			struct kv_step_entry **entries);
 
-/* reclaim.c: making room, choosing victims */
+/* reclaim.c: making room */
 u32 domain_slack(const struct kv_domain *d);
+u32 domain_held(const struct kv_domain *d);
 u32 room_coming(const struct core *c, const struct kv_domain *d);
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
 int room_evict(struct core *c, u32 dom, u32 nr);
 void room_ahead(struct core *c, u32 dom);
+u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
+	       u32 spare);
+bool waiter_fits(struct core *c, const struct kv_seq *w);
+int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
+int room_preempt(struct core *c, struct kv_seq *want, u32 nr);
+int pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
+
+/* victim.c: whose memory is taken for a sequence */
+bool victim_before(const struct kv_seq *a, const struct kv_seq *b);
+bool victim_may_lose(const struct core *c, const struct kv_seq *s);
+bool victim_is_marked(const struct core *c, u32 tenant);
+struct kv_seq *victim_elsewhere(const struct core *c,
+				const struct kv_seq *want, bool promised,
+				u32 *rank);
+struct kv_seq *victim_choose(const struct core *c, const struct kv_seq *want,
+			     u32 nr);
+bool domain_limited(const struct kv_domain *d, u32 nr);
 bool growth_waits(const struct core *c, const struct kv_seq *s);
+
+/* starve.c: the longest-waiting exception */
 bool waiter_reachable(struct core *c, u32 dom);
 bool waiter_could_use(struct core *c, const struct kv_seq *w);
 bool starved_waits(struct core *c, const struct kv_seq *s);
-int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
-u32 domain_held(const struct kv_domain *d);
-int room_preempt(struct core *c, struct kv_seq *want, u32 nr);
-int pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
-void family_mark(struct core *c, struct kv_seq *s);
-void family_settle(struct core *c, struct kv_seq *s);
-void starve_check(struct core *c);
 bool past_residency(const struct core *c, const struct kv_seq *s,
 		    const struct kv_seq *w);
-bool victim_may_lose(const struct core *c, const struct kv_seq *s);
-bool domain_limited(const struct kv_domain *d, u32 nr);
+void starve_check(struct core *c);
+
+/* seq.c: what becomes of a victim */
+void family_mark(struct core *c, struct kv_seq *s);
+void family_settle(struct core *c, struct kv_seq *s);
 
 /* wmark.c: watermarks, the background reclaimer */
 

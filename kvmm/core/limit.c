@@ -26,7 +26,7 @@
  * of the pool by weight, so that who asks for more than there is does not find
  * everybody else's system prompts among the first things to go.  It is the
  * weakest protection: the domain's own needs do not respect it, and a domain in
- * which nothing else runs that could give way takes it as well (span.c).
+ * which nothing else runs that could give way takes it as well (steal.c).
  *
  * The lower tiers know only max, which is swap.max.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * reclaim.c - making room, choosing victims
+ * reclaim.c - making room
  *
  * Room for @nr blocks of a domain is looked for in this order, which is also
  * the order of what it costs:
@@ -17,31 +17,9 @@
  * Planning (room_plan) comes before evicting (room_evict), so that a request
  * which cannot be met costs nobody its cache.
  *
- * A victim is a whole family: a kernel cannot fault, so part of a sequence is
- * worth nothing.  Victims go by lowest priority, then latest arrival, of the
- * wanting domain first, because their blocks can be used at once, unless
- * another domain is above its memory.high or has clearly the larger share of
- * the surplus (limit.c); then of others, those above memory.low first, and
- * none that memory.min protects.  Nothing that comes before the wanting family
- * is taken for it: then that family itself is the victim.  Only what a domain
- * was promised by its own memory.min it gets from anybody.  A victim in an open
- * step is marked, its memory comes when the step ends, and until then nobody
- * else is marked for the same domain: every step would otherwise mark one more.
- *
- * A victim is swapped if a tier has room and that pays, see swap.c.  Else it is
- * recomputed: sealed blocks stay in the index as cache, and the client computes
- * again what is evicted meanwhile.
+ * Whose memory that is: victim.c; who takes a turn after a long wait: starve.c.
  */
 #include "kvmm/core/internal.h"
-
-/* Residencies that a restored sequence has to get on from where it was. */
-#define RESTORE_PATIENCE	8
-
-/* Times starve_ns: a wait that not even overload explains. */
-#define STARVE_UNUSUAL		16
-
-/* A step open longer than this is not counted on to end soon. */
-#define SLOW_STEP_NS	1000000000ull
 
 u32 domain_slack(const struct kv_domain *d)
 {
@@ -177,203 +155,9 @@ void room_ahead(struct core *c, u32 dom)
 	}
 }
 
-/* Is @a the better victim? */
-static bool worse(const struct kv_seq *a, const struct kv_seq *b)
-{
-	if (a->priority != b->priority)
-		return a->priority < b->priority;
-	return a->arrival > b->arrival;
-}
-
-/* Best victim among the domain's resident sequences. */
-static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
-{
-	struct kv_seq *best = NULL;
-	u32 i;
-
-	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
-		struct kv_seq *s = &c->seqs[i];
-
-		if (s->state == KVMM_SEQ_READY && (!best || worse(s, best)))
-			best = s;
-	}
-	return best;
-}
-
-/*
- * Blocks that the domain of @s would hold less without its family, or more
- * than that: what members share among themselves is counted for the first, what
- * they share with others too.
- */
-static u32 family_size(const struct core *c, const struct kv_seq *s)
-{
-	u32 first = seq_index(c, s), nr = s->nr_blocks - s->trimmed, i, n;
-
-	for (i = s->fam_next; i != first; i = c->seqs[i].fam_next) {
-		const struct kv_seq *m = &c->seqs[i];
-
-		if (m->state != KVMM_SEQ_READY && m->state != KVMM_SEQ_MARKED)
-			continue;
-		for (n = m->nr_blocks; n-- > m->trimmed;)
-			if (c->blocks[table_get(c, m, n)].nr_map == 1)
-				nr++;
-	}
-	return nr;
-}
-
-/* Victims of other domains are looked for in this order. */
-enum victim_rank {
-	RANK_HIGH,		/* its domain is above memory.high */
-	RANK_SURPLUS,		/* above what memory.low protects */
-	RANK_LOW,		/* above what memory.min protects */
-	RANK_NEVER,
-};
-
-static u32 victim_rank(const struct core *c, const struct kv_seq *s)
-{
-	const struct kv_domain *d = seq_domain(c, s);
-	u32 nr = d->emin || d->elow ? family_size(c, s) : 0;
-
-	if (!limit_may_lose(d, nr, true))
-		return RANK_NEVER;
-	if (!limit_may_lose(d, nr, false))
-		return RANK_LOW;
-	return limit_above_high(d) ? RANK_HIGH : RANK_SURPLUS;
-}
-
-/* May others take the family's memory at all? */
-bool victim_may_lose(const struct core *c, const struct kv_seq *s)
-{
-	return victim_rank(c, s) != RANK_NEVER;
-}
-
-/*
- * Best victim of any other domain of the tenant: one that comes after @want,
- * or any if @promised.  Other tenants' memory comes in runs: see displace.c.
- */
-static struct kv_seq *victim_elsewhere(const struct core *c,
-				       const struct kv_seq *want, bool promised,
-				       u32 *rank)
-{
-	struct kv_seq *best = NULL, *s;
-	u32 i, r;
-
-	*rank = RANK_NEVER;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (i == want->domain || !c->domains[i].used ||
-		    c->domains[i].tenant != seq_domain(c, want)->tenant)
-			continue;
-		s = victim_of(c, &c->domains[i]);
-		if (!s || (!promised && !worse(s, want)))
-			continue;
-		r = victim_rank(c, s);
-		if (r < *rank || (best && r == *rank && worse(s, best))) {
-			best = s;
-			*rank = r;
-		}
-	}
-	return best;
-}
-
-/*
- * Is memory of a marked family about to come?  Not if its client has sat in
- * a step for long: it may have stopped, and nobody waits for it alone.
- */
-static bool marked_soon(const struct core *c, const struct kv_domain *d)
-{
-	u32 i;
-
-	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
-		const struct kv_seq *s = &c->seqs[i];
-		struct kv_step_entry *e;
-
-		if (s->state == KVMM_SEQ_MARKED && c->now -
-		    step_at(c, s->client, 0, &e)->begun < SLOW_STEP_NS)
-			return true;
-	}
-	return false;
-}
-
-static bool marked_anywhere(const struct core *c, u32 tenant)
-{
-	u32 i;
-
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].nr_marked && c->domains[i].tenant == tenant &&
-		    marked_soon(c, &c->domains[i]))
-			return true;
-	return false;
-}
-
-/* memory.max stands in the way: only the domain's own can help. */
-bool domain_limited(const struct kv_domain *d, u32 nr)
-{
-	return (u64)domain_held(d) + nr > d->max_blocks;
-}
-
-/**
- * growth_waits() - does a running sequence before @s wait for memory?
- *
- * What a victim gave up is for the one that it was taken for: if waiting
- * sequences, the victim first of all, were admitted into it, neither would
- * ever get on.  A client that does not ask again holds nobody up for longer
- * than starve_ns, one whose own memory.max is in its way no other domain.
- */
-bool growth_waits(const struct core *c, const struct kv_seq *s)
-{
-	const struct kv_domain *d = seq_domain(c, s);
-	u32 i, n;
-
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		const struct kv_domain *o = &c->domains[i];
-
-		if (!o->used || o->tenant != d->tenant ||
-		    (o != d && domain_limited(o, 1)))
-			continue;
-		for (n = o->run_head; n != CORE_NONE; n = c->seqs[n].next) {
-			const struct kv_seq *r = &c->seqs[n];
-
-			if (r->state == KVMM_SEQ_READY && r->refused &&
-			    c->now - r->refused < core_cfg(c)->starve_ns &&
-			    worse(s, r))
-				return true;
-		}
-	}
-	return false;
-}
-
-/* Has @other clearly more than its part of the surplus, beside @d? */
-static bool has_more(const struct kv_domain *other, const struct kv_domain *d)
-{
-	u64 span = other->span_blocks * other->block_bytes >> 10;
-
-	return limit_share(other) > limit_share(d) / 8 * 9 + 2 * span;
-}
-
-static struct kv_seq *victim_choose(const struct core *c,
-				    const struct kv_seq *want, u32 nr)
-{
-	const struct kv_domain *d = seq_domain(c, want);
-	bool promised = limit_within_min(d, domain_held(d), nr);
-	struct kv_seq *own = victim_of(c, d), *other;
-	u32 rank;
-
-	if (own && own->family == want->family)
-		own = NULL;
-	if (domain_limited(d, nr))
-		return own;
-	other = victim_elsewhere(c, want, promised, &rank);
-	if (!other || !own)
-		return other ? other : own;
-	if (promised || (rank == RANK_HIGH && !limit_above_high(d)) ||
-	    (rank == RANK_SURPLUS && has_more(seq_domain(c, other), d)))
-		return other;
-	return own;
-}
-
 /* Blocks of @nr that are neither free, nor coming, nor cached. */
-static u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
-		      u32 spare)
+u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
+	       u32 spare)
 {
 	u64 have = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
 
@@ -381,7 +165,7 @@ static u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
 }
 
 /* Could @w be admitted if others gave back what they may lose? */
-static bool reachable(struct core *c, const struct kv_seq *w)
+bool waiter_fits(struct core *c, const struct kv_seq *w)
 {
 	const struct kv_domain *d = seq_domain(c, w);
 	u32 total = tokens_to_blocks(d, w->nr_ids);
@@ -408,9 +192,9 @@ int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 
 	do {
 		if (!limit_within_min(d, domain_held(d), nr) ||
-		    !reachable(c, want))
+		    !waiter_fits(c, want))
 			return -EAGAIN;
-		if (marked_anywhere(c, d->tenant))
+		if (victim_is_marked(c, d->tenant))
 			return -EAGAIN;
 		v = victim_elsewhere(c, want, true, &rank);
 		if (!v)
@@ -459,7 +243,7 @@ int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 	int err;
 
 	for (;;) {
-		if (marked_anywhere(c, seq_domain(c, want)->tenant))
+		if (victim_is_marked(c, seq_domain(c, want)->tenant))
 			return -EAGAIN;
 		v = victim_choose(c, want, nr);
 		if (!v) {
@@ -490,7 +274,7 @@ static struct kv_seq *victim_of_client(const struct core *c,
 			continue;
 		if (s->state == KVMM_SEQ_MARKED)
 			return NULL;
-		if (s->state == KVMM_SEQ_READY && (!best || worse(s, best)))
+		if (s->state == KVMM_SEQ_READY && (!best || victim_before(s, best)))
 			best = s;
 	}
 	return best;
@@ -515,208 +299,4 @@ int pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
 			return -EAGAIN;
 	}
 	return 0;
-}
-
-/* ---- the longest-waiting exception ---- */
-
-/* First of the list whose client could use what it gets. */
-static struct kv_seq *first_waiter(const struct core *c,
-				   const struct kv_domain *d)
-{
-	u32 i;
-
-	for (i = d->wait_head; i != CORE_NONE; i = c->seqs[i].next)
-		if (!c->clients[c->seqs[i].client].nr_unacked)
-			return &c->seqs[i];
-	return NULL;
-}
-
-/* Would the waiting sequence be admitted if there were memory? */
-bool waiter_could_use(struct core *c, const struct kv_seq *w)
-{
-	const struct kv_domain *d = seq_domain(c, w);
-	u32 total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
-	return reachable(c, w) && !domain_limited(d, total) &&
-	       (!d->nr_running || domain_held(d) + total <= d->high_blocks) &&
-	       ((w->flags & SEQF_SWAPPED) || table_has_room(c, w, total));
-}
-
-/* Does @w wait past its time for what other domains hold? */
-static bool starves(struct core *c, const struct kv_seq *w)
-{
-	return c->now - w->since >= core_cfg(c)->starve_ns && reachable(c, w);
-}
-
-/**
- * starved_waits() - does another domain's sequence starve that comes before?
- *
- * What is taken for the longest waiter, and what is given back meanwhile, is
- * for it: else others who need less would always be there first.  But where all
- * want more than there is everybody waits long; there the surplus goes by
- * weight, and who has more of it than @s only has this turn after a time that
- * is not usual even then.
- */
-bool starved_waits(struct core *c, const struct kv_seq *s)
-{
-	u64 share = limit_share(seq_domain(c, s));
-	u32 i;
-
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		const struct kv_domain *d = &c->domains[i];
-		const struct kv_seq *w;
-
-		if (!d->used || i == s->domain)
-			continue;
-		w = first_waiter(c, d);
-		if (!w || w->since >= s->since || w->priority < s->priority ||
-		    (limit_share(d) > share && c->now - w->since <
-		     STARVE_UNUSUAL * core_cfg(c)->starve_ns))
-			continue;
-		if (starves(c, w))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Is the domain's first waiter one for whom others should hold back?  Not if it
- * steps aside itself: they would wait for each other.
- */
-bool waiter_reachable(struct core *c, u32 dom)
-{
-	const struct kv_seq *w = first_waiter(c, &c->domains[dom]);
-
-	return w && reachable(c, w) && !starved_waits(c, w);
-}
-
-/*
- * A resident that had its time and is not above the waiter, or does nothing
- * with its memory.  One that came back gets longer until it has more than it
- * lost: else two that take turns could compute the same tokens for ever.
- */
-bool past_residency(const struct core *c, const struct kv_seq *s,
-		    const struct kv_seq *w)
-{
-	u64 time = core_cfg(c)->starve_ns;
-
-	if (s->state != KVMM_SEQ_READY)
-		return false;
-	if (s->priority > w->priority && c->now - s->active < time)
-		return false;
-	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
-		time *= RESTORE_PATIENCE;
-	return c->now - s->since >= time;
-}
-
-static struct kv_seq *victim_past_residency(const struct core *c,
-					    const struct kv_seq *w)
-{
-	struct kv_seq *best = NULL;
-	u32 dom, i;
-
-	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
-		const struct kv_domain *d = &c->domains[dom];
-
-		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||
-		    (dom != w->domain &&
-		     domain_limited(seq_domain(c, w), 1)))
-			continue;
-		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
-			struct kv_seq *s = &c->seqs[i];
-
-			if (past_residency(c, s, w) &&
-			    (dom == w->domain ||
-			     victim_rank(c, s) != RANK_NEVER) &&
-			    (!best || worse(s, best)))
-				best = s;
-		}
-	}
-	return best;
-}
-
-/* Who waits longest among those for whom there is a victim. */
-static void starve_tenant(struct core *c, u32 tenant)
-{
-	struct kv_seq *longest = NULL, *victim = NULL, *w, *v;
-	u32 i;
-
-	if (marked_anywhere(c, tenant))
-		return;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (!c->domains[i].used || c->domains[i].tenant != tenant)
-			continue;
-		w = first_waiter(c, &c->domains[i]);
-		if (!w || c->now - w->since < core_cfg(c)->starve_ns ||
-		    (longest && w->since >= longest->since))
-			continue;
-		v = victim_past_residency(c, w);
-		if (v) {
-			longest = w;
-			victim = v;
-		}
-	}
-	if (!victim)
-		return;
-	family_mark(c, victim);
-	seq_domain(c, longest)->retry = 1;
-}
-
-/* Does the domain wait for nothing but memory of others? */
-static bool starves_for_others(const struct core *c, const struct kv_seq *w)
-{
-	const struct kv_domain *d = seq_domain(c, w);
-	u32 total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
-
-	if (c->now - w->since < core_cfg(c)->starve_ns || d->nr_revokes ||
-	    domain_limited(d, total) || victim_past_residency(c, w))
-		return false;
-	return !d->nr_running || domain_held(d) + total <= d->high_blocks;
-}
-
-/*
- * Who waits longest of those who find no victim in their own tenant takes runs
- * of others.
- */
-static void starve_others(struct core *c)
-{
-	struct kv_seq *longest = NULL, *w;
-	u32 i, total, lacks;
-
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		w = c->domains[i].used ? first_waiter(c, &c->domains[i]) : NULL;
-		if (w && (!longest || w->since < longest->since) &&
-		    starves_for_others(c, w))
-			longest = w;
-	}
-	if (!longest)
-		return;
-	total = max(tokens_to_blocks(seq_domain(c, longest), longest->nr_ids),
-		    longest->nr_blocks);
-	lacks = room_lacks(c, seq_domain(c, longest),
-			   total + seq_domain(c, longest)->nr_running, 0);
-	if (lacks && !marked_anywhere(c, seq_domain(c, longest)->tenant))
-		(void)displace(c, longest, lacks, false);
-	seq_domain(c, longest)->retry = 1;
-}
-
-/**
- * starve_check() - let whoever waits longest take a turn, after a bounded time
- *
- * One family at a time in each tenant, of any of its domains, that has been
- * resident for starve_ns; then one sequence of all tenants takes what it lacks
- * from others.
- */
-void starve_check(struct core *c)
-{
-	u32 i;
-
-	for (i = 0; i < core_cfg(c)->max_tenants; i++)
-		if (c->tenants[i].used)
-			starve_tenant(c, i);
-	if (c->head->nr_tenants > 1)
-		starve_others(c);
-	/* Somebody's turn before a swapped sequence may have come. */
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && restore_waits(c, &c->domains[i]))
-			c->domains[i].retry = 1;
 }

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * admit.c - who waits becomes resident
+ *
+ * Admission happens at one point and all or nothing: map the longest cached
+ * prefix (at most length - 1 tokens, so that the last token is always
+ * computed and its logits exist; it may end inside a block), reserve blocks
+ * for the rest, say READY.
+ * A reservation is a count within the domain's free blocks, nothing may take
+ * the domain's free count below it.  Beside the reservation a free block for
+ * each sequence that already runs must remain (the watermark): admission
+ * never lives off what running sequences are about to need.
+ *
+ * The first of the list holds up the rest, except that a client which has not
+ * acknowledged its extents holds up nobody but itself.
+ */
+#include "kvmm/core/internal.h"
+
+/*
+ * What a preempted sequence finds again is mostly its own: its tokens are
+ * counted apart, lest preemption look like a good cache.
+ */
+static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
+{
+	bool again = s->flags & SEQF_PREEMPTED;
+
+	core_count(c, CORE_EV_admit, 1);
+	core_count(c, CORE_EV_restore, again ? 1 : 0);
+	if (s->open_flags & KVMM_OPEN_NO_MATCH)
+		return;
+	core_count(c, CORE_EV_prefix_lookup, 1);
+	core_count(c, CORE_EV_prefix_hit, hit ? 1 : 0);
+	core_count(c, again ? CORE_EV_restore_hit_tokens :
+			      CORE_EV_prefix_hit_tokens, hit);
+	core_count(c, again ? CORE_EV_restore_miss_tokens :
+			      CORE_EV_prefix_miss_tokens, s->nr_ids - hit);
+}
+
+/*
+ * What was found was used; not if it is the sequence's own coming back, nor a
+ * block of which some tokens are: that is copied at once and says little.
+ */
+static void admit_hit(struct core *c, const struct kv_seq *s, u32 whole)
+{
+	u32 i;
+
+	if (s->flags & SEQF_PREEMPTED)
+		return;
+	for (i = 0; i < whole; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+		u32 ref = pte_block(pte) | (pte_is_entry(pte) ? REF_ENTRY : 0);
+
+		lru_hit(c, index_node(c, ref));
+	}
+}
+
+/*
+ * There is room: reserve, fill what is below, say so.  A block that is mapped
+ * in part is copied before anything is appended: its copy is promised too.
+ */
+static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
+		      u32 total)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	wait_del(c, s);
+	run_add(c, s);
+	s->reserved = total - h->whole;
+	s->resv_blocks = total;
+	if (h->part)
+		s->flags |= SEQF_COPY;
+	d->reserved += s->reserved;
+	s->valid_len = h->whole * d->block_tokens + h->part;
+	s->cover = s->valid_len;
+	s->cached_len = s->valid_len;
+	s->known_len = 0;
+	s->since = c->now;
+	s->active = c->now;
+	s->limiting_pool = KVMM_NO_POOL;
+	admit_count(c, s, s->valid_len);
+	admit_hit(c, s, h->whole);
+	core_count(c, CORE_EV_prefix_partial_tokens, h->part);
+	/* It may have lost its memory by asking for more. */
+	s->flags &= ~(SEQF_MATCHED | SEQF_REFUSED);
+	seq_drop_ids(c, s);
+	swap_fill(c, s);
+}
+
+/* Map what was found; what is below is pinned by the table for now. */
+static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
+{
+	u32 i;
+
+	for (i = 0; i < hit; i++) {
+		u32 ref = c->scratch[i];
+
+		if (table_push(c, s, ref & REF_ENTRY ? CORE_NONE : ref))
+			KV_BUG_ON(true);
+		if (ref & REF_ENTRY) {
+			c->entries_low[ref & ~REF_ENTRY].refs++;
+			table_set_entry(c, s, i, ref & ~REF_ENTRY);
+		} else {
+			block_map(c, ref);
+		}
+	}
+}
+
+/* Above memory.high nobody new comes in while somebody runs. */
+static bool high_waits(struct kv_domain *d, u32 nr)
+{
+	if (!d->nr_running || (u64)domain_held(d) + nr <= d->high_blocks)
+		return false;
+	d->nr_high_events++;
+	return true;
+}
+
+/**
+ * admit_one() - admit a sequence of the wait list if there is room
+ *
+ * Return: 0; -EUNATCH: its client has not mapped everything, or has no table
+ * pages left, and holds up nobody else; -EINPROGRESS, -EALREADY: memory is
+ * being made, or freed by moving what others have; -EAGAIN; -EBUSY: its domain
+ * would be above memory.high; -EDQUOT: it no longer fits alone, and was failed.
+ */
+static int admit_one(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 total, room, min;
+	struct hits h;
+	bool promised;
+	int err;
+
+	if (c->clients[s->client].nr_unacked)
+		return -EUNATCH;
+	if (commit_never(c, d, (u64)s->prompt_len + s->max_tokens)) {
+		seq_fail(c, s, -EDQUOT);
+		return -EDQUOT;
+	}
+	if (s->flags & SEQF_SWAPPED) {
+		if (!growth_waits(c, s) && !starved_waits(c, s))
+			return swap_restore(c, s);
+		d->retry = 1;	/* look again at the next event */
+		return -EAGAIN;
+	}
+	total = tokens_to_blocks(d, s->nr_ids);
+	min = wmark_min(c, d);
+	promised = limit_within_min(d, domain_held(d), total + min);
+	if (total > domain_capacity(c, d)) {
+		seq_fail(c, s, -EDQUOT);
+		return -EDQUOT;
+	}
+	if (!table_has_room(c, s, total))
+		return -EUNATCH;	/* pages are its client's own */
+	if (!promised && (growth_waits(c, s) || starved_waits(c, s))) {
+		d->retry = 1;	/* look again at the next event */
+		return -EAGAIN;
+	}
+
+	prefix_find(c, s, &h);
+	room = total - h.whole + h.low + min;
+	if (high_waits(d, room + h.cached))
+		return -EBUSY;
+	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
+					h.cached + h.low))
+		return -EAGAIN;
+	err = room_plan(c, s->domain, room, h.cached);
+	if (err && h.part) {
+		/* One block more than it has in the end may be too much. */
+		hits_drop_part(c, &h);
+		err = room_plan(c, s->domain, room, h.cached);
+	}
+	if (err == -EAGAIN && promised)
+		err = room_for_min(c, s, room, h.cached);
+	if (err)
+		return err;
+
+	map_hits(c, s, h.whole + (h.part != 0));
+	err = room_evict(c, s->domain, room);
+	if (!err && !swap_fits(c, s)) {
+		/* Eviction took the host slot of a hit: look again. */
+		d->retry = 1;
+		err = -EAGAIN;
+	}
+	if (err) {
+		seq_unmap_from(c, s, 0);
+		return err;
+	}
+	admit_now(c, s, &h, total);
+	return 0;
+}
+
+/* Did @w wait past its time when the core last ticked, for itself alone? */
+static bool turn_is_due(const struct core *c, const struct kv_seq *w)
+{
+	if (c->head->ticked < w->since + core_cfg(c)->starve_ns ||
+	    c->clients[w->client].nr_unacked)
+		return false;
+	/* Pages are its client's own: the swapped one may be who holds them. */
+	return (w->flags & SEQF_SWAPPED) ||
+	       table_has_room(c, w, tokens_to_blocks(seq_domain(c, w),
+						     w->nr_ids));
+}
+
+/*
+ * Who is to be admitted when @s is next on its domain's list?
+ *
+ * A swapped sequence waits by itself, without its client asking, and its
+ * arrival puts it first: it would take back at once what was taken from it for
+ * the longest waiter of its own domain.  So that one goes before it; one of
+ * lower priority only if it was idle when it was taken, since it cannot be
+ * anything else while it is out.
+ *
+ * Return: @s, or the sequence whose turn it is.
+ */
+static struct kv_seq *turn_of(const struct core *c, struct kv_seq *s)
+{
+	bool idle = s->since >= s->active + core_cfg(c)->starve_ns;
+	struct kv_seq *longest = s, *w;
+	u32 i;
+
+	if (!(s->flags & SEQF_SWAPPED))
+		return s;
+	for (i = seq_domain(c, s)->wait_head; i != CORE_NONE; i = w->next) {
+		w = &c->seqs[i];
+		if (w->since < longest->since && turn_is_due(c, w) &&
+		    (w->priority >= s->priority || idle))
+			longest = w;
+	}
+	return longest;
+}
+
+/* For whom others hold back: see admit_hold_back(). */
+static void admit_note_stall(const struct core *c, struct kv_domain *d, const struct kv_seq *s,
+			     int err)
+{
+	/* A swapped one has no ids, but a table. */
+	u32 total = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks);
+
+	d->promised = limit_within_min(d, domain_held(d),
+				       total + wmark_min(c, d));
+	/* Its own limit is nothing that others could help. */
+	d->stalled = (err == -EAGAIN || err == -EALREADY || (err == -EINPROGRESS && d->promised)) &&
+		     !domain_limited(d, total);
+}
+
+/*
+ * Admit the first of the domain's list that can be.
+ *
+ * Return: 0; -ENOENT: there is none that could be; else why not.
+ */
+static int admit_next(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 i, next;
+	int err;
+
+	d->retry = 0;
+	d->stalled = 0;
+	d->host_wanted = 0;
+	for (i = d->wait_head; i != CORE_NONE; i = next) {
+		struct kv_seq *s = turn_of(c, &c->seqs[i]);
+		bool another = s != &c->seqs[i];
+
+		next = c->seqs[i].next;
+		err = admit_one(c, s);
+		if (!err)
+			return 0;
+		if (another && err == -EDQUOT)
+			next = d->wait_head;	/* the list is another */
+		if (err == -EDQUOT || err == -EUNATCH)
+			continue;
+		if (s->limiting_pool == KVMM_NO_POOL) {
+			s->limiting_pool = 0;
+			core_count(c, CORE_EV_admit_stall, 1);
+			seq_publish(c, s);
+		}
+		psi_task(c, s);
+		admit_note_stall(c, d, s, err);
+		return err;
+	}
+	return -ENOENT;
+}
+
+/* Something changed that any waiting sequence may profit from. */
+void admit_retry_all(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		c->domains[i].retry = 1;
+}
+
+/*
+ * Who is to be asked next, of those not asked in vain: who has not what it was
+ * promised, then the smallest share.
+ */
+static u32 admit_pick(const struct core *c)
+{
+	u32 i, best = CORE_NONE;
+	u64 least = 0;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+		u64 key;
+
+		if (!d->used || !d->retry || d->blocked)
+			continue;
+		key = limit_within_min(d, domain_held(d), 1) ? 0 :
+						limit_share(d) + 1;
+		if (best == CORE_NONE || key < least) {
+			best = i;
+			least = key;
+		}
+	}
+	return best;
+}
+
+/*
+ * The pool has no room for the first waiter of @dom.  What others of its tenant
+ * give back is for it, until its share is no smaller than theirs or it has what
+ * it was promised: they are not asked.  Unless it could not have enough even so.
+ */
+static void admit_hold_back(struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	if (!waiter_reachable(c, dom))
+		return;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *o = &c->domains[i];
+
+		if (o->used && o->tenant == d->tenant && i != dom &&
+		    (d->promised || limit_share(o) > limit_share(d)) &&
+		    !limit_within_min(o, domain_held(o), 1))
+			o->blocked = 1;
+	}
+}
+
+/**
+ * admit_all() - after every event: admit whoever fits now
+ *
+ * Only domains in which something changed since the last refusal are looked
+ * at, one sequence at a time from whoever has the smallest share of the
+ * surplus.
+ */
+void admit_all(struct core *c)
+{
+	u32 i, dom;
+
+	revoke_advance(c);
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		c->domains[i].blocked = 0;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].stalled &&
+		    !c->domains[i].retry && c->domains[i].nr_waiting)
+			admit_hold_back(c, i);
+	while ((dom = admit_pick(c)) != CORE_NONE) {
+		int err = admit_next(c, dom);
+
+		if (!err)
+			continue;
+		c->domains[dom].blocked = 1;
+		if (c->domains[dom].stalled)
+			admit_hold_back(c, dom);
+		room_ahead(c, dom);
+	}
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * starve.c - the longest-waiting exception
+ *
+ * Admission preempts nobody, so that what runs can finish; but then sequences
+ * that run for ever could keep others out for ever.  So whoever waits longest
+ * over all domains takes a turn after a bounded time, starve_ns: one family
+ * that has been resident for as long gives way, one at a time in each tenant;
+ * if its own tenant has none, memory of another's (displace.c).  What is freed
+ * meanwhile is kept for the one that it was taken for.
+ *
+ * Decides only: family_mark() takes.
+ */
+#include "kvmm/core/internal.h"
+
+/* Residencies that a restored sequence has to get on from where it was. */
+#define RESTORE_PATIENCE	8
+
+/* Times starve_ns: a wait that not even overload explains. */
+#define STARVE_UNUSUAL		16
+
+/* First of the list whose client could use what it gets. */
+static struct kv_seq *first_waiter(const struct core *c,
+				   const struct kv_domain *d)
+{
+	u32 i;
+
+	for (i = d->wait_head; i != CORE_NONE; i = c->seqs[i].next)
+		if (!c->clients[c->seqs[i].client].nr_unacked)
+			return &c->seqs[i];
+	return NULL;
+}
+
+/* Would the waiting sequence be admitted if there were memory? */
+bool waiter_could_use(struct core *c, const struct kv_seq *w)
+{
+	const struct kv_domain *d = seq_domain(c, w);
+	u32 total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
+	return waiter_fits(c, w) && !domain_limited(d, total) &&
+	       (!d->nr_running || domain_held(d) + total <= d->high_blocks) &&
+	       ((w->flags & SEQF_SWAPPED) || table_has_room(c, w, total));
+}
+
+/* Does @w wait past its time for what other domains hold? */
+static bool starves(struct core *c, const struct kv_seq *w)
+{
+	return c->now - w->since >= core_cfg(c)->starve_ns && waiter_fits(c, w);
+}
+
+/**
+ * starved_waits() - does another domain's sequence starve that comes before?
+ *
+ * What is taken for the longest waiter, and what is given back meanwhile, is
+ * for it: else others who need less would always be there first.  But where all
+ * want more than there is everybody waits long; there the surplus goes by
+ * weight, and who has more of it than @s only has this turn after a time that
+ * is not usual even then.
+ */
+bool starved_waits(struct core *c, const struct kv_seq *s)
+{
+	u64 share = limit_share(seq_domain(c, s));
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+		const struct kv_seq *w;
+
+		if (!d->used || i == s->domain)
+			continue;
+		w = first_waiter(c, d);
+		if (!w || w->since >= s->since || w->priority < s->priority ||
+		    (limit_share(d) > share && c->now - w->since <
+		     STARVE_UNUSUAL * core_cfg(c)->starve_ns))
+			continue;
+		if (starves(c, w))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is the domain's first waiter one for whom others should hold back?  Not if it
+ * steps aside itself: they would wait for each other.
+ */
+bool waiter_reachable(struct core *c, u32 dom)
+{
+	const struct kv_seq *w = first_waiter(c, &c->domains[dom]);
+
+	return w && waiter_fits(c, w) && !starved_waits(c, w);
+}
+
+/*
+ * A resident that had its time and is not above the waiter, or does nothing
+ * with its memory.  One that came back gets longer until it has more than it
+ * lost: else two that take turns could compute the same tokens for ever.
+ */
+bool past_residency(const struct core *c, const struct kv_seq *s,
+		    const struct kv_seq *w)
+{
+	u64 time = core_cfg(c)->starve_ns;
+
+	if (s->state != KVMM_SEQ_READY)
+		return false;
+	if (s->priority > w->priority && c->now - s->active < time)
+		return false;
+	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
+		time *= RESTORE_PATIENCE;
+	return c->now - s->since >= time;
+}
+
+static struct kv_seq *victim_past_residency(const struct core *c,
+					    const struct kv_seq *w)
+{
+	struct kv_seq *best = NULL;
+	u32 dom, i;
+
+	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
+		const struct kv_domain *d = &c->domains[dom];
+
+		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||
+		    (dom != w->domain &&
+		     domain_limited(seq_domain(c, w), 1)))
+			continue;
+		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
+			struct kv_seq *s = &c->seqs[i];
+
+			if (past_residency(c, s, w) &&
+			    (dom == w->domain ||
+			     victim_may_lose(c, s)) &&
+			    (!best || victim_before(s, best)))
+				best = s;
+		}
+	}
+	return best;
+}
+
+/* Who waits longest among those for whom there is a victim. */
+static void starve_tenant(struct core *c, u32 tenant)
+{
+	struct kv_seq *longest = NULL, *victim = NULL, *w, *v;
+	u32 i;
+
+	if (victim_is_marked(c, tenant))
+		return;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (!c->domains[i].used || c->domains[i].tenant != tenant)
+			continue;
+		w = first_waiter(c, &c->domains[i]);
+		if (!w || c->now - w->since < core_cfg(c)->starve_ns ||
+		    (longest && w->since >= longest->since))
+			continue;
+		v = victim_past_residency(c, w);
+		if (v) {
+			longest = w;
+			victim = v;
+		}
+	}
+	if (!victim)
+		return;
+	family_mark(c, victim);
+	seq_domain(c, longest)->retry = 1;
+}
+
+/* Does the domain wait for nothing but memory of others? */
+static bool starves_for_others(const struct core *c, const struct kv_seq *w)
+{
+	const struct kv_domain *d = seq_domain(c, w);
+	u32 total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
+
+	if (c->now - w->since < core_cfg(c)->starve_ns || d->nr_revokes ||
+	    domain_limited(d, total) || victim_past_residency(c, w))
+		return false;
+	return !d->nr_running || domain_held(d) + total <= d->high_blocks;
+}
+
+/*
+ * Who waits longest of those who find no victim in their own tenant takes runs
+ * of others.
+ */
+static void starve_others(struct core *c)
+{
+	struct kv_seq *longest = NULL, *w;
+	u32 i, total, lacks;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		w = c->domains[i].used ? first_waiter(c, &c->domains[i]) : NULL;
+		if (w && (!longest || w->since < longest->since) &&
+		    starves_for_others(c, w))
+			longest = w;
+	}
+	if (!longest)
+		return;
+	total = max(tokens_to_blocks(seq_domain(c, longest), longest->nr_ids),
+		    longest->nr_blocks);
+	lacks = room_lacks(c, seq_domain(c, longest),
+			   total + seq_domain(c, longest)->nr_running, 0);
+	if (lacks && !victim_is_marked(c, seq_domain(c, longest)->tenant))
+		(void)displace(c, longest, lacks, false);
+	seq_domain(c, longest)->retry = 1;
+}
+
+/**
+ * starve_check() - let whoever waits longest take a turn, after a bounded time
+ *
+ * One family at a time in each tenant, of any of its domains, that has been
+ * resident for starve_ns; then one sequence of all tenants takes what it lacks
+ * from others.
+ */
+void starve_check(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_tenants; i++)
+		if (c->tenants[i].used)
+			starve_tenant(c, i);
+	if (c->head->nr_tenants > 1)
+		starve_others(c);
+	/* Somebody's turn before a swapped sequence may have come. */
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && restore_waits(c, &c->domains[i]))
+			c->domains[i].retry = 1;
+}

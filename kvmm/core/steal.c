@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * steal.c - memory that other domains can do without
+ *
+ * A domain that finds no free extents looks at the runs of extents that others
+ * have: what is free, or cache above what is protected, costs them nothing or
+ * little.  It looks before it takes (span_runs_possible()), so that a request
+ * which cannot be met costs nobody anything, in passes from what costs least to
+ * what costs most, each span counted once.  What other domains' sequences hold
+ * is none of this file's: see evacuate.c, displace.c and victim.c.
+ *
+ * Scratch: kv_span.counted, cost and pass, kv_domain.spare and lost; they mean
+ * nothing between events.
+ */
+#include "kvmm/core/internal.h"
+
+/*
+ * What goes takes with it what it has below, which may empty other spans: they
+ * stay, for what the owner can spare was worked out with them.
+ *
+ * Return: blocks that went, without those below.
+ */
+u32 span_evict_cached(struct core *c, u32 first)
+{
+	struct kv_domain *owner = &c->domains[c->spans[first].domain];
+	u32 base = first * core_sizes(c)->blocks_per_extent;
+	u32 i, nr = 0;
+
+	owner->keep_spans = 1;
+	for (i = base; i < base + c->spans[first].nr_blocks; i++)
+		if (c->blocks[i].state == BLK_CACHED &&
+		    (!owner->emin ||
+		     limit_may_lose(owner, index_evict_cost(c, i), true))) {
+			index_evict(c, i);
+			nr++;
+		}
+	owner->keep_spans = 0;
+	core_count(c, CORE_EV_reclaim_direct, nr);
+	return nr;
+}
+
+/*
+ * What a run of extents costs those who have it; passes go in this order.  What
+ * clients of another tenant have mapped comes last, whatever it holds: they
+ * have to give it back first (revoke.c).
+ */
+enum run_cost {
+	RUN_FREE,		/* nothing */
+	RUN_CACHE,		/* cache above what is protected */
+	RUN_FLOOR,		/* cache below somebody's floor */
+	RUN_LOW,		/* cache below somebody's memory.low */
+	RUN_REVOKE,		/* the same by a revocation */
+	RUN_REVOKE_CACHE,
+	RUN_REVOKE_FLOOR,
+	RUN_REVOKE_LOW,
+	NR_RUN_COSTS,
+	RUN_NONE = NR_RUN_COSTS	/* cannot be had */
+};
+
+/* Is somebody of the domain beside who asks there to give way, or to end? */
+static bool has_others(const struct kv_domain *d)
+{
+	return d->nr_running > 1;
+}
+
+/* What the cache of a span costs: who asks may do without, or may not. */
+static u32 cache_cost(const struct core *c, const struct kv_span *sp, u32 dom)
+{
+	const struct kv_domain *owner = &c->domains[sp->domain];
+	u32 nr = owner->lost + sp->nr_cached;
+	bool floor = limit_cache_floor(owner, nr);
+
+	if ((floor && has_others(&c->domains[dom])) ||
+	    !limit_may_lose(owner, nr, true))
+		return RUN_NONE;
+	if (!limit_may_lose(owner, nr, false))
+		return RUN_LOW;
+	return floor ? RUN_FLOOR : RUN_CACHE;
+}
+
+/* What two parts of a run cost together. */
+static u32 run_cost_both(u32 a, u32 b)
+{
+	u32 revoke = a >= RUN_REVOKE || b >= RUN_REVOKE ? RUN_REVOKE : RUN_FREE;
+
+	if (a == RUN_NONE || b == RUN_NONE)
+		return RUN_NONE;
+	return max(a % RUN_REVOKE, b % RUN_REVOKE) + revoke;
+}
+
+/* What does the memory itself cost, whatever it holds? */
+static u32 extent_cost(const struct core *c, u32 e, u32 dom)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	if (x->want)
+		return RUN_NONE;
+	if (x->tenant == c->domains[dom].tenant)
+		return RUN_FREE;
+	/* To be made anew, which may be of no use just now. */
+	if (c->now < c->head->create_after)
+		return RUN_NONE;
+	if (!revoke_needed(c, e))
+		return RUN_FREE;
+	return revoke_may(c, e) ? RUN_REVOKE : RUN_NONE;
+}
+
+/* Would the span's memory be of use to @dom, and what does it cost? */
+static u32 span_cost(const struct core *c, u32 first, u32 dom)
+{
+	const struct kv_span *sp = &c->spans[first];
+	u32 cost = RUN_FREE, e;
+
+	if (!sp->nr_extents || sp->domain == dom || span_is_isolated(sp) ||
+	    sp->nr_free + sp->nr_cached != sp->nr_blocks)
+		return RUN_NONE;
+	for (e = first; e < first + sp->nr_extents; e++)
+		cost = run_cost_both(cost, extent_cost(c, e, dom));
+	if (!sp->nr_cached || cost == RUN_NONE)
+		return cost;
+	return run_cost_both(cost, cache_cost(c, sp, dom));
+}
+
+/* Nothing is taken off yet. */
+void spares_reset(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+
+		d->spare = domain_free(d) - d->reserved;
+		d->lost = 0;
+	}
+	for (i = 0; i < core_sizes(c)->nr_extents; i++)
+		c->spans[i].counted = 0;
+}
+
+/* Take the span of @e off what its owner has, in the name of a run. */
+static void run_take(struct core *c, u32 first, u32 e, u32 cost)
+{
+	struct kv_span *sp = &c->spans[c->extents[e].span];
+	struct kv_domain *owner = &c->domains[sp->domain];
+
+	sp->counted = first + 1;
+	sp->cost = cost;
+	owner->spare -= sp->nr_free;
+	owner->lost += sp->nr_cached;
+}
+
+/* Put back what was taken in the name of the run, up to extent @end. */
+static void run_untake(struct core *c, u32 first, u32 end)
+{
+	u32 e;
+
+	for (e = first; e < end; e++) {
+		struct kv_domain *owner;
+		struct kv_span *sp;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		sp = &c->spans[c->extents[e].span];
+		if (sp->counted != first + 1)
+			continue;
+		owner = &c->domains[sp->domain];
+		owner->spare += sp->nr_free;
+		owner->lost -= sp->nr_cached;
+		sp->counted = 0;
+	}
+}
+
+/*
+ * Can @dom have the run at @first at exactly that cost?  What the owners of
+ * its spans can spare is taken off kv_domain.spare, and what they lose is
+ * added to kv_domain.lost, once for each span.
+ */
+static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 end = first + d->span_extents, worst = RUN_FREE, e;
+
+	for (e = first; e < end; e++) {
+		struct kv_span *sp;
+		u32 one;
+
+		if (extent_fits(c, e, d->tenant, true))
+			continue;
+		if (c->extents[e].state == EXT_BACKED) {
+			one = extent_cost(c, e, dom);
+			if (one == RUN_NONE)
+				break;
+			worst = run_cost_both(worst, one);
+			continue;
+		}
+		if (c->extents[e].state != EXT_SPAN)
+			break;
+		sp = &c->spans[c->extents[e].span];
+		if (sp->counted == first + 1 && sp->pass != cost)
+			return false;	/* counted in an earlier pass */
+		if (!sp->counted) {
+			one = span_cost(c, c->extents[e].span, dom);
+			if (one == RUN_NONE ||
+			    c->domains[sp->domain].spare < sp->nr_free)
+				break;
+			run_take(c, first, e, one);
+			sp->pass = cost;
+		}
+		worst = run_cost_both(worst, sp->cost);
+	}
+	if (e == end && worst == cost)
+		return true;
+	run_untake(c, first, e);
+	return false;
+}
+
+/* Where there is one tenant, nothing is ever revoked. */
+static u32 run_costs(const struct core *c)
+{
+	return c->head->nr_tenants > 1 ? NR_RUN_COSTS : RUN_REVOKE;
+}
+
+/* What is there is looked at in the name of @dom. */
+static void take_prepare(struct core *c, u32 dom)
+{
+	if (c->head->nr_tenants > 1)
+		revoke_prepare(c, dom);
+	spares_reset(c);
+}
+
+/**
+ * span_runs_possible() - how many spans could a domain still get?
+ *
+ * Of free extents and of other domains' spans that hold only cache, in the
+ * order in which span_steal() takes them: those that cost no cache first.
+ * Nothing is taken: a request that cannot be met must cost nobody anything.
+ */
+u32 span_runs_possible(struct core *c, u32 dom)
+{
+	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i;
+
+	take_prepare(c, dom);
+	for (cost = 0; cost < run_costs(c); cost++)
+		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
+			runs += run_possible(c, dom, i, cost);
+	return runs;
+}
+
+/* Could the extent be the domain's if whoever may lose it lost it? */
+static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
+{
+	u32 tenant = c->domains[dom].tenant, used;
+	struct kv_domain *owner;
+	struct kv_span *sp;
+
+	if (extent_fits(c, e, tenant, true) || c->extents[e].want)
+		return true;
+	if (c->extents[e].state == EXT_ABSENT)
+		return false;
+	if (c->extents[e].state != EXT_SPAN)
+		return true;
+	sp = &c->spans[c->extents[e].span];
+	if (sp->domain == dom || sp->counted)
+		return true;
+	owner = &c->domains[sp->domain];
+	used = sp->nr_blocks - sp->nr_free;
+	if (used && !limit_may_lose(owner, owner->lost + used, true))
+		return false;
+	sp->counted = first + 1;
+	owner->lost += used;
+	return true;
+}
+
+/*
+ * How many spans could the domain have if there were nothing else, but what
+ * memory.min protects?
+ */
+u32 span_runs_reachable(struct core *c, u32 dom)
+{
+	u32 runs = 0, i, e, nr = c->domains[dom].span_extents;
+
+	spares_reset(c);
+	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
+		for (e = i; e < i + nr; e++)
+			if (!extent_reachable(c, e, dom, i))
+				break;
+		runs += e == i + nr;
+	}
+	return runs;
+}
+
+/*
+ * Evict and release what stands in the run at @first.  @low: some of it is what
+ * memory.low protects, whose owner is told.  If it cannot be released all the
+ * same but something went, @dom is to try again.
+ */
+static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
+{
+	u32 e, nr;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+		u32 span = c->extents[e].span;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		nr = span_evict_cached(c, span);
+		if (nr && low)
+			c->domains[c->spans[span].domain].nr_low_events++;
+		if (nr)
+			c->domains[dom].retry = 1;
+		if (c->spans[span].nr_free != c->spans[span].nr_blocks)
+			return false;
+		span_release(c, span);
+	}
+	return true;
+}
+
+/* The largest share among those who would lose the run. */
+static u64 run_share(const struct core *c, u32 dom, u32 first)
+{
+	u64 share = 0;
+	u32 e;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++)
+		if (c->extents[e].state == EXT_SPAN)
+			share = max(share, limit_share(&c->domains[
+				c->spans[c->extents[e].span].domain]) + 1);
+	return share;
+}
+
+/* The run at that cost whose owners have most beyond their part. */
+static u32 run_choose(struct core *c, u32 dom, u32 cost)
+{
+	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
+	u64 most = 0, share;
+
+	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
+		if (!run_possible(c, dom, i, cost))
+			continue;
+		run_untake(c, i, i + nr);
+		/* Who lives can answer; processes that detached have to end. */
+		share = run_share(c, dom, i) << 1 | !revoke_haunted(c, i, nr);
+		if (best == CORE_NONE || (share & 1) > (most & 1) ||
+		    ((share & 1) == (most & 1) && share > most)) {
+			best = i;
+			most = share;
+		}
+		if (cost == RUN_FREE)
+			break;
+	}
+	return best;
+}
+
+/**
+ * span_steal() - take back spans of other domains that hold only cache
+ *
+ * Those of one run: of what costs nothing if there is any, then from whoever
+ * has the largest share.  Blocks that an open step still copies from turn
+ * QUIESCING on eviction, those that a copy out reads LIMBO, and keep the span;
+ * then another run is tried at the next event.
+ *
+ * Return: true when extents became free, or were asked back: then they are on
+ * their way, see room_coming().
+ */
+bool span_steal(struct core *c, u32 dom)
+{
+	u32 cost, run;
+
+	take_prepare(c, dom);
+	for (cost = 0; cost < run_costs(c); cost++) {
+		run = run_choose(c, dom, cost);
+		if (run == CORE_NONE)
+			continue;
+		if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
+			return false;
+		if (cost >= RUN_REVOKE)
+			revoke_begin(c, dom, run);
+		return true;
+	}
+	return false;
+}

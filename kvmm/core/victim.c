@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * victim.c - whose memory is taken for a sequence
+ *
+ * A victim is a whole family: a kernel cannot fault, so part of a sequence is
+ * worth nothing.  Victims go by lowest priority, then latest arrival, of the
+ * wanting domain first, because their blocks can be used at once, unless
+ * another domain is above its memory.high or has clearly the larger share of
+ * the surplus (limit.c); then of others, those above memory.low first, and
+ * none that memory.min protects.  Nothing that comes before the wanting family
+ * is taken for it: then that family itself is the victim.  Only what a domain
+ * was promised by its own memory.min it gets from anybody.  A victim in an open
+ * step is marked, its memory comes when the step ends, and until then nobody
+ * else is marked for the same domain: every step would otherwise mark one more.
+ *
+ * A victim is swapped if a tier has room and that pays, see swap.c.  Else it is
+ * recomputed: sealed blocks stay in the index as cache, and the client computes
+ * again what is evicted meanwhile.
+ */
+#include "kvmm/core/internal.h"
+
+/* A step open longer than this is not counted on to end soon. */
+#define SLOW_STEP_NS	1000000000ull
+
+/* Is @a the better victim? */
+bool victim_before(const struct kv_seq *a, const struct kv_seq *b)
+{
+	if (a->priority != b->priority)
+		return a->priority < b->priority;
+	return a->arrival > b->arrival;
+}
+
+/* Best victim among the domain's resident sequences. */
+static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
+{
+	struct kv_seq *best = NULL;
+	u32 i;
+
+	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
+		struct kv_seq *s = &c->seqs[i];
+
+		if (s->state == KVMM_SEQ_READY && (!best || victim_before(s, best)))
+			best = s;
+	}
+	return best;
+}
+
+/*
+ * Blocks that the domain of @s would hold less without its family, or more
+ * than that: what members share among themselves is counted for the first, what
+ * they share with others too.
+ */
+static u32 family_size(const struct core *c, const struct kv_seq *s)
+{
+	u32 first = seq_index(c, s), nr = s->nr_blocks - s->trimmed, i, n;
+
+	for (i = s->fam_next; i != first; i = c->seqs[i].fam_next) {
+		const struct kv_seq *m = &c->seqs[i];
+
+		if (m->state != KVMM_SEQ_READY && m->state != KVMM_SEQ_MARKED)
+			continue;
+		for (n = m->nr_blocks; n-- > m->trimmed;)
+			if (c->blocks[table_get(c, m, n)].nr_map == 1)
+				nr++;
+	}
+	return nr;
+}
+
+/* Victims of other domains are looked for in this order. */
+enum victim_rank {
+	RANK_HIGH,		/* its domain is above memory.high */
+	RANK_SURPLUS,		/* above what memory.low protects */
+	RANK_LOW,		/* above what memory.min protects */
+	RANK_NEVER,
+};
+
+static u32 victim_rank(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 nr = d->emin || d->elow ? family_size(c, s) : 0;
+
+	if (!limit_may_lose(d, nr, true))
+		return RANK_NEVER;
+	if (!limit_may_lose(d, nr, false))
+		return RANK_LOW;
+	return limit_above_high(d) ? RANK_HIGH : RANK_SURPLUS;
+}
+
+/* May others take the family's memory at all? */
+bool victim_may_lose(const struct core *c, const struct kv_seq *s)
+{
+	return victim_rank(c, s) != RANK_NEVER;
+}
+
+/*
+ * Best victim of any other domain of the tenant: one that comes after @want,
+ * or any if @promised.  Other tenants' memory comes in runs: see displace.c.
+ */
+struct kv_seq *victim_elsewhere(const struct core *c,
+				       const struct kv_seq *want, bool promised,
+				       u32 *rank)
+{
+	struct kv_seq *best = NULL, *s;
+	u32 i, r;
+
+	*rank = RANK_NEVER;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (i == want->domain || !c->domains[i].used ||
+		    c->domains[i].tenant != seq_domain(c, want)->tenant)
+			continue;
+		s = victim_of(c, &c->domains[i]);
+		if (!s || (!promised && !victim_before(s, want)))
+			continue;
+		r = victim_rank(c, s);
+		if (r < *rank || (best && r == *rank && victim_before(s, best))) {
+			best = s;
+			*rank = r;
+		}
+	}
+	return best;
+}
+
+/*
+ * Is memory of a marked family about to come?  Not if its client has sat in
+ * a step for long: it may have stopped, and nobody waits for it alone.
+ */
+static bool marked_soon(const struct core *c, const struct kv_domain *d)
+{
+	u32 i;
+
+	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
+		const struct kv_seq *s = &c->seqs[i];
+		struct kv_step_entry *e;
+
+		if (s->state == KVMM_SEQ_MARKED && c->now -
+		    step_at(c, s->client, 0, &e)->begun < SLOW_STEP_NS)
+			return true;
+	}
+	return false;
+}
+
+bool victim_is_marked(const struct core *c, u32 tenant)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].nr_marked && c->domains[i].tenant == tenant &&
+		    marked_soon(c, &c->domains[i]))
+			return true;
+	return false;
+}
+
+/* memory.max stands in the way: only the domain's own can help. */
+bool domain_limited(const struct kv_domain *d, u32 nr)
+{
+	return (u64)domain_held(d) + nr > d->max_blocks;
+}
+
+/**
+ * growth_waits() - does a running sequence before @s wait for memory?
+ *
+ * What a victim gave up is for the one that it was taken for: if waiting
+ * sequences, the victim first of all, were admitted into it, neither would
+ * ever get on.  A client that does not ask again holds nobody up for longer
+ * than starve_ns, one whose own memory.max is in its way no other domain.
+ */
+bool growth_waits(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 i, n;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *o = &c->domains[i];
+
+		if (!o->used || o->tenant != d->tenant ||
+		    (o != d && domain_limited(o, 1)))
+			continue;
+		for (n = o->run_head; n != CORE_NONE; n = c->seqs[n].next) {
+			const struct kv_seq *r = &c->seqs[n];
+
+			if (r->state == KVMM_SEQ_READY && r->refused &&
+			    c->now - r->refused < core_cfg(c)->starve_ns &&
+			    victim_before(s, r))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Has @other clearly more than its part of the surplus, beside @d? */
+static bool has_more(const struct kv_domain *other, const struct kv_domain *d)
+{
+	u64 span = other->span_blocks * other->block_bytes >> 10;
+
+	return limit_share(other) > limit_share(d) / 8 * 9 + 2 * span;
+}
+
+struct kv_seq *victim_choose(const struct core *c,
+				    const struct kv_seq *want, u32 nr)
+{
+	const struct kv_domain *d = seq_domain(c, want);
+	bool promised = limit_within_min(d, domain_held(d), nr);
+	struct kv_seq *own = victim_of(c, d), *other;
+	u32 rank;
+
+	if (own && own->family == want->family)
+		own = NULL;
+	if (domain_limited(d, nr))
+		return own;
+	other = victim_elsewhere(c, want, promised, &rank);
+	if (!other || !own)
+		return other ? other : own;
+	if (promised || (rank == RANK_HIGH && !limit_above_high(d)) ||
+	    (rank == RANK_SURPLUS && has_more(seq_domain(c, other), d)))
+		return other;
+	return own;
+}
