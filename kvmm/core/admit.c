@@ -163,14 +163,14 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
 					h.cached + h.low))
 		return -EAGAIN;
-	err = room_plan(c, s->domain, room, h.cached);
+	err = room_plan(c, s->domain, room, h.cached - h.going);
 	if (err && h.part) {
 		/* One block more than it has in the end may be too much. */
 		hits_drop_part(c, &h);
-		err = room_plan(c, s->domain, room, h.cached);
+		err = room_plan(c, s->domain, room, h.cached - h.going);
 	}
 	if (err == -EAGAIN && promised)
-		err = room_for_min(c, s, room, h.cached);
+		err = room_for_min(c, s, room, h.cached - h.going);
 	if (err)
 		return err;
 

@@ -161,7 +161,8 @@ struct core_io {
  *                  and core_client_quiet()
  * @kill_ghosts:    end the processes of @tenant that detached and live on;
  *                  answer with core_ghost_gone() or core_client_dead() for
- *                  each; may be NULL: they are waited for
+ *                  each; NULL: what is released is out of their reach, so
+ *                  past the deadline they count no more
  *
  * @trigger:        core_trigger_add()'s; may be NULL
  * @copy:           answer with core_copy_done(); never refused; may be NULL

@@ -249,10 +249,21 @@ bool displace_span(struct core *c, u32 first)
 	return !sp->nr_extents || sp->domain != dom || !sp->nr_cached;
 }
 
+/* What victims in open steps were promised comes back when these end. */
+static u32 marked_promises(const struct core *c, const struct kv_domain *d)
+{
+	u32 i, nr = 0;
+
+	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
+		if (c->seqs[i].state == KVMM_SEQ_MARKED)
+			nr += c->seqs[i].reserved;
+	return nr;
+}
+
 /* Free blocks of the run's spans may cover promises to those who may go. */
 static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 {
-	u32 nr = seq_domain(c, who->want)->span_extents, e, i, next;
+	u32 nr = seq_domain(c, who->want)->span_extents, e, i, next, due;
 
 	for (e = first; e < first + nr; e++) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
@@ -260,7 +271,8 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
-		for (i = d->run_head; i != CORE_NONE && domain_free(d) <
+		due = marked_promises(c, d);
+		for (i = d->run_head; i != CORE_NONE && domain_free(d) + due <
 		     d->reserved + sp->nr_free; i = next) {
 			struct kv_seq *s = &c->seqs[i];
 
@@ -270,6 +282,7 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 				continue;
 			core_count(c, CORE_EV_revoke_preempt, 1);
 			family_mark(c, s);
+			due = marked_promises(c, d);
 			next = d->run_head;
 			if (c->extents[e].state != EXT_SPAN)
 				break;

@@ -108,6 +108,14 @@ static inline u32 block_span(const struct core *c, u32 blk)
 	return c->extents[blk >> core_sizes(c)->block_shift].span;
 }
 
+/* Is the block in a span that is emptied for another tenant? */
+static inline bool block_is_claimed(const struct core *c, u32 blk)
+{
+	u32 span = block_span(c, blk);
+
+	return span_is_isolated(&c->spans[span]) && c->extents[span].want;
+}
+
 /* extent.c: memory behind extents, and who has mapped it */
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
@@ -328,12 +336,14 @@ void step_let_go(struct core *c, struct kv_step *st);
  * @whole:  blocks
  * @part:   tokens of one block more, whose other tokens differ
  * @cached: blocks that nobody maps: evicting them would lose the hit
+ * @going:  of these, in spans that are to go: they were no room anyway
  * @low:    what is on lower tiers and takes a block to come back
  */
 struct hits {
 	u32	whole;
 	u32	part;
 	u32	cached;
+	u32	going;
 	u32	low;
 };
 

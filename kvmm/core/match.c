@@ -241,8 +241,9 @@ static bool ref_usable(const struct core *c, u32 ref)
 {
 	const struct kv_entry *e;
 
+	/* Who mapped what a run that is claimed holds would lose it at once. */
 	if (!(ref & REF_ENTRY))
-		return true;
+		return !block_is_claimed(c, ref);
 	e = &c->entries_low[ref & ~REF_ENTRY];
 	if (e->flags & ENTF_LOST)
 		return false;
@@ -251,13 +252,20 @@ static bool ref_usable(const struct core *c, u32 ref)
 	return e->flags & ENTF_HOST;
 }
 
+static void hits_count(const struct core *c, struct hits *h, u32 blk, int n)
+{
+	h->cached += (u32)n;
+	if (span_is_isolated(&c->spans[block_span(c, blk)]))
+		h->going += (u32)n;
+}
+
 static void hits_add(struct core *c, struct hits *h, u32 at, u32 ref)
 {
 	c->scratch[at] = ref;
 	if (ref & REF_ENTRY)
 		h->low += c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE;
 	else if (c->blocks[ref].state == BLK_CACHED)
-		h->cached++;
+		hits_count(c, h, ref, 1);
 }
 
 /*
@@ -270,19 +278,23 @@ static void hits_find_part(struct core *c, const struct kv_seq *s,
 {
 	u32 blk = kid_find(c, s->domain, node, hash, ids, nr, &h->part);
 
-	if (blk != CORE_NONE)
+	if (blk != CORE_NONE && block_is_claimed(c, blk))
+		h->part = 0;
+	else if (blk != CORE_NONE)
 		hits_add(c, h, h->whole, blk);
 }
 
 void hits_drop_part(const struct core *c, struct hits *h)
 {
-	h->cached -= c->blocks[c->scratch[h->whole]].state == BLK_CACHED;
+	u32 blk = c->scratch[h->whole];
+
+	if (c->blocks[blk].state == BLK_CACHED)
+		hits_count(c, h, blk, -1);
 	h->part = 0;
 }
 
 /* Longest cached prefix of the ids. */
-void prefix_find(struct core *c, const struct kv_seq *s,
-			struct hits *h)
+void prefix_find(struct core *c, const struct kv_seq *s, struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };

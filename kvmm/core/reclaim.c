@@ -86,7 +86,8 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 			continue;
 		/* What is asked back from others is asked back at once. */
 		if (d->nr_revokes && slack + coming + domain_cached(d) <
-		    (u64)nr + spare && span_steal(c, dom))
+		    (u64)nr + spare &&
+		    (extent_run_take(c, dom) >= 0 || span_steal(c, dom)))
 			continue;
 		if (coming)
 			return -EINPROGRESS;

@@ -85,8 +85,8 @@ struct kv_block {
 	};
 };
 static_assert(sizeof(struct kv_block) == 48, "three quarters of a line");
-/* A step's entries copy from a block once each, and it is held once. */
-static_assert(64 * KVMM_MAX_STEPS * (CORE_MAX_STEP_ENTRIES + 1) <
+/* A step's entries copy from a block once each, and hold it once each. */
+static_assert(64 * KVMM_MAX_STEPS * 2 * CORE_MAX_STEP_ENTRIES <
 	      1 << BLOCK_SRC_BITS, "every open step of every client");
 
 /**

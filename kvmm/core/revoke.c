@@ -162,8 +162,10 @@ static void extent_ask_back(struct core *c, u32 e)
 		struct kvmm_extent_status *st = c->bind[client].extents;
 
 		/* It need not map any more what it has not mapped yet. */
-		if (!(x->mapped & BIT_ULL(client)))
+		if (!(x->mapped & BIT_ULL(client))) {
 			c->clients[client].nr_unacked--;
+			c->domains[c->clients[client].domain].retry = 1;
+		}
 		if (!st)
 			continue;
 		store_release(&st[e].state, (u32)KVMM_EXTENT_REVOKE);
@@ -258,6 +260,12 @@ static void revoke_abandon(struct core *c, struct kv_revoke *rv)
 	core_count(c, CORE_EV_revoke_abandon, 1);
 }
 
+/* Is anybody left in the domain who could use it? */
+static bool revoke_is_wanted(const struct core *c, const struct kv_revoke *rv)
+{
+	return c->domains[rv->dom].nr_waiting || c->domains[rv->dom].nr_running;
+}
+
 /* Empty what of the run is part of spans.  Return: false: it must not be. */
 static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 {
@@ -269,8 +277,12 @@ static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		if (!span_is_isolated(&c->spans[span]) &&
-		    span_isolate(c, span) < 0)
-			return false;
+		    span_isolate(c, span) < 0) {
+			/* Promises of victims come back with their steps. */
+			if (!c->domains[c->spans[span].domain].nr_marked)
+				return false;
+			continue;
+		}
 		if (c->extents[e].state == EXT_SPAN && !displace_span(c, span))
 			return false;
 	}
@@ -352,8 +364,24 @@ void revoke_exorcise(struct core *c, u32 tenant)
 			c->extents[e].haunted = 0;
 }
 
+/*
+ * Does anybody want memory?  Also the client that keeps it may, of which its own
+ * domain can have no other: it has to end with what it was asked for.
+ */
+static bool memory_is_short(const struct core *c, const struct kv_revoke *rv)
+{
+	u32 i;
+
+	if (rv->dom != CORE_NONE)
+		return true;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].nr_waiting)
+			return true;
+	return false;
+}
+
 /* End who has not given the extent back in time; the time starts again. */
-static void extent_overdue(struct core *c, u32 e)
+static void extent_overdue(struct core *c, const struct kv_revoke *rv, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
 	u64 todo;
@@ -362,13 +390,17 @@ static void extent_overdue(struct core *c, u32 e)
 	for (todo = x->sent; todo; todo &= todo - 1) {
 		u32 client = (u32)__builtin_ctzll(todo);
 
-		if (client_kill(c, client, -EBUSY))
+		if (memory_is_short(c, rv) && client_kill(c, client, -EBUSY))
 			core_count(c, CORE_EV_revoke_kill, 1);
 	}
-	if (x->haunted && c->ops->kill_ghosts) {
-		core_count(c, CORE_EV_revoke_ghosts, 1);
-		c->ops->kill_ghosts(c->ops_arg, x->tenant);
+	if (!x->haunted)
+		return;
+	if (!c->ops->kill_ghosts) {
+		x->haunted = 0;
+		return;
 	}
+	core_count(c, CORE_EV_revoke_ghosts, 1);
+	c->ops->kill_ghosts(c->ops_arg, x->tenant);
 }
 
 /**
@@ -382,12 +414,13 @@ void revoke_tick(struct core *c)
 	for (i = 0; i < CORE_MAX_REVOKES && c->head->nr_revokes; i++) {
 		struct kv_revoke *rv = &c->head->revokes[i];
 
-		if (rv->nr && rv->dom != CORE_NONE && !revoke_empty(c, rv))
+		if (rv->nr && rv->dom != CORE_NONE &&
+		    (!revoke_is_wanted(c, rv) || !revoke_empty(c, rv)))
 			revoke_abandon(c, rv);
 		for (e = rv->first; e < rv->first + rv->nr; e++)
 			if (c->extents[e].state == EXT_REVOKING &&
 			    c->now >= c->extents[e].deadline)
-				extent_overdue(c, e);
+				extent_overdue(c, rv, e);
 	}
 	revoke_retry(c);
 }

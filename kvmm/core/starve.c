@@ -31,11 +31,18 @@ static struct kv_seq *first_waiter(const struct core *c,
 	return NULL;
 }
 
+/* Blocks of a waiting sequence, once it is resident. */
+static u32 waiter_total(const struct core *c, const struct kv_seq *w)
+{
+	return max(tokens_to_blocks(seq_domain(c, w), w->nr_ids), w->nr_blocks);
+}
+
 /* Would the waiting sequence be admitted if there were memory? */
 bool waiter_could_use(struct core *c, const struct kv_seq *w)
 {
 	const struct kv_domain *d = seq_domain(c, w);
-	u32 total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
+	u32 total = waiter_total(c, w);
+
 	return waiter_fits(c, w) && !domain_limited(d, total) &&
 	       (!d->nr_running || domain_held(d) + total <= d->high_blocks) &&
 	       ((w->flags & SEQF_SWAPPED) || table_has_room(c, w, total));
@@ -161,16 +168,15 @@ static void starve_tenant(struct core *c, u32 tenant)
 	seq_domain(c, longest)->retry = 1;
 }
 
-/* Does the domain wait for nothing but memory of others? */
-static bool starves_for_others(const struct core *c, const struct kv_seq *w)
+/*
+ * Does it wait for nothing but memory of others, which they may lose?  One that
+ * nobody can help must not stand in the way of those who wait after it.
+ */
+static bool starves_for_others(struct core *c, const struct kv_seq *w)
 {
-	const struct kv_domain *d = seq_domain(c, w);
-	u32 total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
-
-	if (c->now - w->since < core_cfg(c)->starve_ns || d->nr_revokes ||
-	    domain_limited(d, total) || victim_past_residency(c, w))
-		return false;
-	return !d->nr_running || domain_held(d) + total <= d->high_blocks;
+	return c->now - w->since >= core_cfg(c)->starve_ns &&
+	       !seq_domain(c, w)->nr_revokes && waiter_could_use(c, w) &&
+	       !victim_past_residency(c, w);
 }
 
 /*
@@ -180,7 +186,7 @@ static bool starves_for_others(const struct core *c, const struct kv_seq *w)
 static void starve_others(struct core *c)
 {
 	struct kv_seq *longest = NULL, *w;
-	u32 i, total, lacks;
+	u32 i, lacks;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		w = c->domains[i].used ? first_waiter(c, &c->domains[i]) : NULL;
@@ -190,10 +196,8 @@ static void starve_others(struct core *c)
 	}
 	if (!longest)
 		return;
-	total = max(tokens_to_blocks(seq_domain(c, longest), longest->nr_ids),
-		    longest->nr_blocks);
-	lacks = room_lacks(c, seq_domain(c, longest),
-			   total + seq_domain(c, longest)->nr_running, 0);
+	lacks = room_lacks(c, seq_domain(c, longest), waiter_total(c, longest) +
+			   seq_domain(c, longest)->nr_running, 0);
 	if (lacks && !victim_is_marked(c, seq_domain(c, longest)->tenant))
 		(void)displace(c, longest, lacks, false);
 	seq_domain(c, longest)->retry = 1;

@@ -107,7 +107,7 @@ void wmark_get(const struct core *c, const struct kv_domain *d,
 u32 wmark_room(const struct kv_domain *d)
 {
 	u64 used = (u64)domain_used(d) + d->reserved;
-	u64 room = d->nr[BLK_FREE] - d->reserved +
+	u64 room = domain_slack(d) +
 		   (u64)d->pending_spans * d->span_blocks;
 
 	if (used >= d->max_blocks)
@@ -132,7 +132,9 @@ static bool reclaim_one(struct core *c, u32 dom, u32 *next)
 	if (blk == CORE_NONE)
 		return false;
 	*next = lru_after(c, blk);
-	if (!demote_ahead(c, dom, blk) || !limit_may_lose(d, 1, true))
+	/* In a span that is to go it would be no room. */
+	if (!demote_ahead(c, dom, blk) || !limit_may_lose(d, 1, true) ||
+	    span_is_isolated(&c->spans[block_span(c, blk)]))
 		return true;
 	index_evict(c, blk);
 	core_count(c, CORE_EV_reclaim_background, 1);

@@ -21,6 +21,7 @@ struct kvmm_dev;
  *                  maps, and a descriptor *@fd that exports it; 0 or -errno
  * @extent_revoke:  take the memory from whoever still has it, as far as the
  *                  device can: 0, or -errno: it is back when they end
+ * @takes_back:     extent_revoke() leaves nobody a way to what comes after
  * @extent_release: give it back; @fd is closed
  * @available:      bytes that a pool could take now
  * @node:           NUMA node of the memory's device, -1: any
@@ -29,6 +30,7 @@ struct kvmm_dev;
  */
 struct kvmm_dev_ops {
 	const char *name;
+	bool	takes_back;
 	int	(*extent_create)(struct kvmm_dev *dev, u32 extent,
 				 u32 generation, int *fd);
 	int	(*extent_revoke)(struct kvmm_dev *dev, u32 extent, int fd);

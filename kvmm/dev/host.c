@@ -151,6 +151,7 @@ static u64 host_available(struct kvmm_dev *dev)
 
 const struct kvmm_dev_ops host_dev_ops = {
 	.name		= "host",
+	.takes_back	= true,		/* each extent is another file */
 	.extent_create	= host_extent_create,
 	.extent_revoke	= host_extent_revoke,
 	.extent_release	= host_extent_release,

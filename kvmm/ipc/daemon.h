@@ -248,6 +248,7 @@ struct daemon {
 
 	/* mm thread */
 	struct core		*core;
+	struct core_ops		core_ops;
 	void			*arena;
 	u64			arena_bytes;
 	pthread_t		mm_thread;

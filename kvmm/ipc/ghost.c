@@ -6,8 +6,9 @@
  * be wanted while its process lives on.  The core trusts the claim towards
  * other tenants only when the process has ended, so the end is waited for
  * here, with no more than a pidfd for each process and tenant, however often
- * it attaches and detaches.  Who does not end although another tenant needs what
- * it may have mapped is killed when the core says so.
+ * it attaches and detaches.  Where the device cannot take memory back from who
+ * has it, who does not end although another tenant needs what it may have mapped
+ * is killed when the core says so.
  *
  * Context: control thread, but for the function handed to mm_call().
  */
@@ -101,29 +102,37 @@ void ghost_add(struct daemon *d, const struct client *c)
 			(int)c->info.pid);
 }
 
-/**
- * ghost_kill_all() - end those whose tenant's memory somebody else needs
- *
- * They had time to end by themselves.  Their end is told as any other.
- */
-void ghost_kill_all(struct daemon *d)
+static void ghost_kill(struct daemon *d, u32 tenant)
 {
 	struct list *l, *tmp;
 
-	/* Pairs with the release in ops_kill_ghosts(). */
-	if (!__atomic_exchange_n(&d->ghost_any, 0, __ATOMIC_ACQUIRE))
-		return;
 	list_for_each(&d->ghosts, l, tmp) {
 		struct ghost *g = list_entry(l, struct ghost, node);
 
-		if (!READ_ONCE(d->ghost_ends[g->tenant]))
-			continue;
-		if (!syscall(SYS_pidfd_send_signal, g->pidfd.fd, SIGKILL, NULL,
+		if (g->tenant == tenant &&
+		    !syscall(SYS_pidfd_send_signal, g->pidfd.fd, SIGKILL, NULL,
 			     0) && log_allowed())
 			pr_warn("process %d, which detached, is killed: it may keep memory that another tenant needs",
 				(int)g->pid);
 	}
-	memset(d->ghost_ends, 0, d->cfg.max_tenants);
+}
+
+/**
+ * ghost_kill_all() - end those whose tenant's memory somebody else needs
+ *
+ * They had time to end by themselves.  Their end is told as any other.  Not
+ * asked for where the device takes its memory back (kvmm_dev_ops.takes_back).
+ */
+void ghost_kill_all(struct daemon *d)
+{
+	u32 i;
+
+	/* Pairs with the release in ops_kill_ghosts(). */
+	if (!__atomic_exchange_n(&d->ghost_any, 0, __ATOMIC_ACQUIRE))
+		return;
+	for (i = 0; i < d->cfg.max_tenants; i++)
+		if (__atomic_exchange_n(&d->ghost_ends[i], 0, __ATOMIC_RELAXED))
+			ghost_kill(d, i);
 }
 
 /* At the end, when the mm thread has stopped. */

@@ -375,8 +375,12 @@ int mm_init(struct daemon *d)
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!d->core || !d->mm_args || d->arena == MAP_FAILED)
 		return -ENOMEM;
+	d->core_ops = mm_core_ops;
+	/* Nobody is ended for having what is of no use any more. */
+	if (d->dev.ops->takes_back)
+		d->core_ops.kill_ghosts = NULL;
 	err = core_init(d->core, d->arena, d->arena_bytes, &d->cfg,
-			&mm_core_ops, d);
+			&d->core_ops, d);
 	if (err)
 		return err;
 	d->mm_epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -308,6 +308,27 @@ START_TEST(test_ghosts_are_ended)
 }
 END_TEST
 
+/* Where what is released is out of their reach they are only waited for. */
+START_TEST(test_harmless_ghosts)
+{
+	struct core_ops ops = sh_ops;
+	u64 seq;
+
+	ops.kill_ghosts = NULL;
+	sh.core->ops = &ops;
+	one_has_all();
+	ck_assert_int_eq(sh_submit(one, KVMM_OP_DETACH, 0, 0, 0), 0);
+	sh_quiet(one);
+	seq = two_wants(2);
+	sh_tick(KILL - 1);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_WAITING);
+	sh_tick(1);
+	sh_tick(1);
+	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh.nr_kill_ghosts, 0);
+}
+END_TEST
+
 /* Memory that was made after a ghost detached is not held by it. */
 START_TEST(test_ghosts_hold_what_they_were_sent)
 {
@@ -489,6 +510,120 @@ START_TEST(test_making_fails)
 }
 END_TEST
 
+/*
+ * All prefill in one step.  What victims were promised comes back when it ends,
+ * so no more are taken than are needed, and nothing is given up meanwhile.
+ */
+START_TEST(test_victims_in_a_prefill)
+{
+	struct kvmm_begin_arg a[8];
+	struct kvmm_begin_res res[8];
+	u64 seq[8], theirs;
+	u32 i, ready = 0;
+
+	for (i = 0; i < 8; i++) {
+		seq[i] = sh_ready(one, 4 * SH_BT, 0, 1000 * i);
+		a[i] = sh_entry(one, seq[i], 0, SH_BT);
+	}
+	ck_assert_int_eq(sh_begin_all(one, a, 8, res), 0);
+	set_min(two, 16);
+	theirs = two_wants(4);
+	for (i = 0; i < 8; i++)
+		ready += sh_state(one, seq[i]) == KVMM_SEQ_READY;
+	ck_assert_uint_ge(ready, 6);
+	ck_assert_uint_eq(sh_count(CORE_EV_revoke_abandon), 0);
+	ck_assert_int_eq(sh_end_empty(one, sh.core->clients[one].last_step), 0);
+	sh_tick(5);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* Who waits longest cannot be helped: the next is. */
+START_TEST(test_hopeless_waiter_holds_up_nobody)
+{
+	u32 three = sh_attach(3, "c"), four = sh_attach(4, "d"), i;
+	u64 seq, first, second;
+
+	for (i = 0; i < 4; i++) {
+		seq = sh_ready(one, 4 * SH_BT, 0, 1000 * i);
+		sh_compute(one, seq, 0, 4 * SH_BT, 1000 * i);
+	}
+	sh_tick(STARVE);
+	sh_tick(STARVE);
+	for (i = 0; i < 4; i++) {
+		seq = sh_ready(three, 4 * SH_BT, 0, 1000 * i);
+		sh_compute(three, seq, 0, 4 * SH_BT, 1000 * i);
+	}
+	set_min(one, 16);
+	first = two_wants(28);
+	sh_tick(10);
+	second = sh_open(four, 4 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(four, second, 4 * SH_BT, 7), 0);
+	for (i = 0; i < 10 && sh_state(four, second) != KVMM_SEQ_READY; i++)
+		sh_tick(STARVE);
+	ck_assert_uint_eq(sh_state(four, second), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(two, first), KVMM_SEQ_WAITING);
+}
+END_TEST
+
+/* Who wanted it is gone: nobody is ended for it. */
+START_TEST(test_claim_that_nobody_wants)
+{
+	u64 seq[8], theirs;
+	u32 i;
+
+	one_runs(seq, 8);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(sh_begin(one, seq[2 * i], 3 * SH_BT, 1), 0);
+	set_min(two, 32);
+	theirs = two_wants(28);
+	ck_assert_uint_gt(sh.core->head->nr_revokes, 0);
+	ck_assert_int_eq(sh_close(two, theirs), 0);
+	sh.cl[one].stubborn = true;
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(sh_end_empty(one, sh.core->clients[one].last_step -
+					      3 + i), 0);
+	sh_tick(20);
+	for (i = 0; i < 3; i++)
+		sh_tick(KILL);
+	ck_assert_uint_eq(sh_count(CORE_EV_revoke_kill), 0);
+}
+END_TEST
+
+/*
+ * Memory is asked back, a hit stands in a span of ours that is to go, and an
+ * extent became free: it is taken.  (It was looked for without an end.)
+ */
+START_TEST(test_free_run_beside_a_claim)
+{
+	u32 three = sh_attach(2, "c"), span;
+	u64 seq, other, wants;
+
+	one_has_all();
+	sh_tick(STARVE);
+	seq = sh_ready(two, 3 * SH_BT, 0, 500);
+	sh_compute(two, seq, 0, 3 * SH_BT, 500);
+	other = sh_ready(two, SH_BT, 0, 9000);
+	ck_assert_int_eq(sh_begin(two, other, 0, SH_BT), 0);
+	ck_assert_int_eq(sh_end(two, other, 0, SH_BT, 9000), 0);
+	ck_assert_int_eq(sh_close(two, seq), 0);
+	other = sh_ready(three, SH_BT, 0, 9000);
+	ck_assert_int_eq(sh_begin(three, other, 0, 1), 0);
+	ck_assert_int_eq(sh_end(three, other, 0, 1, 9000), 0);
+	sh_tick(STARVE);
+	for (span = 0; !sh.core->spans[span].nr_extents ||
+	     sh.core->spans[span].domain != sh.cl[two].info.domain; span++)
+		;
+	ck_assert_int_eq(span_isolate(sh.core, span), 0);
+	sh.cl[one].stubborn = true;
+	wants = two_wants(4);
+	ck_assert_int_eq(sh_close(three, other), 0);
+	ck_assert_int_eq(sh_close(two, wants), 0);
+	wants = sh_open(two, 5 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(two, wants, 5 * SH_BT, 500), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_revoke");
@@ -507,6 +642,7 @@ int main(void)
 	tcase_add_test(tc, test_others_are_not_killed);
 	tcase_add_test(tc, test_newcomer_is_not_sent_it);
 	tcase_add_test(tc, test_ghosts_are_ended);
+	tcase_add_test(tc, test_harmless_ghosts);
 	tcase_add_test(tc, test_ghosts_hold_what_they_were_sent);
 	tcase_add_test(tc, test_min_displaces);
 	tcase_add_test(tc, test_displaced_when_the_step_ends);
@@ -515,6 +651,10 @@ int main(void)
 	tcase_add_test(tc, test_no_ping_pong);
 	tcase_add_test(tc, test_claimed_runs_wait_for_their_domain);
 	tcase_add_test(tc, test_making_fails);
+	tcase_add_test(tc, test_victims_in_a_prefill);
+	tcase_add_test(tc, test_hopeless_waiter_holds_up_nobody);
+	tcase_add_test(tc, test_claim_that_nobody_wants);
+	tcase_add_test(tc, test_free_run_beside_a_claim);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
