@@ -601,7 +601,17 @@ static void walk_revokes(struct walk *w)
 	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
 		const struct kv_extent *x = &c->extents[e];
 
-		wanted += x->want != 0;
+		wanted += x->want && x->want != EXT_WANT_SIZE;
+		if (x->want == EXT_WANT_SIZE)
+			expect(w, "extent", "asked back and not revoked:", e,
+			       x->state, EXT_REVOKING);
+		if (x->state == EXT_OFFLINE)
+			expect(w, "extent", "memory of offline", e, x->backed,
+			       0);
+		if ((x->state == EXT_OFFLINE) != (e >= c->head->nr_online))
+			expect(w, "extent", "on its way out:", e,
+			       c->head->resizing &&
+			       x->state != EXT_OFFLINE, 1);
 		if (x->state == EXT_REVOKING)
 			expect(w, "extent", "revoked for nobody:", e, !x->want,
 			       0);

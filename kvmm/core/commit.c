@@ -70,9 +70,9 @@ u64 commit_node(const struct core *c, u64 *limit)
 		if (c->domains[i].used)
 			sum += blocks_bytes(c, &c->domains[i],
 					    commit_blocks(&c->domains[i]));
-	*limit = core_cfg(c)->pool_bytes / 100 *
+	*limit = pool_online(c) / 100 *
 		 core_cfg(c)->overcommit_ratio +
-		 core_cfg(c)->pool_bytes % 100 *
+		 pool_online(c) % 100 *
 		 core_cfg(c)->overcommit_ratio / 100;
 	return sum;
 }

@@ -16,6 +16,7 @@
  *	extent.c  memory behind extents, who mapped it	   kv_extent
  *	revoke.c  extents change over between tenants	   kv_revoke
  *	displace.c runs that hold sequences, for another tenant (decides only)
+ *	resize.c  the pool grows and shrinks		   kv_extent
  *	span.c	  extents cut into a domain's blocks	   kv_span
  *	steal.c	  spans that others can do without	   (decides only)
  *	isolate.c spans that are to be emptied		   kv_span
@@ -256,6 +257,7 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
 	c->head->sizes = s;
 	c->head->arrival = 1;
 	c->head->bytes = arena_layout(&full, &s, c);
+	c->head->nr_online = s.nr_extents;
 	arena_init_lists(c);
 	arena_init_pools(c);
 	return 0;
@@ -278,6 +280,7 @@ void core_tick(struct core *c, u64 now)
 	io_deadlines(c);
 	psi_tick(c);
 	evacuate_tick(c);
+	resize_tick(c);
 	/* Making memory may have failed; what waits for it asks again. */
 	if (c->head->create_after && now >= c->head->create_after) {
 		c->head->create_after = 0;

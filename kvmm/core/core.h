@@ -38,7 +38,7 @@
 
 /**
  * struct core_config - sizes, fixed for the life of the arena
- * @pool_bytes:       of the device pool; a multiple of @extent_size
+ * @pool_bytes:       of the device pool at most; a multiple of @extent_size
  * @extent_size:      bytes, a power of two
  * @min_token_bytes:  the least KV bytes a token of a domain may have; sizes
  *                    the block records and the ids kept for sealed blocks
@@ -261,6 +261,9 @@ int __must_check core_area_add(struct core *core, u64 now, u64 bytes, int prio,
 			       u32 *area);
 int __must_check core_area_del(struct core *core, u64 now, u32 area);
 
+/* resize.c */
+int __must_check core_pool_resize(struct core *core, u64 now, u64 bytes);
+
 /* limit.c */
 #define CORE_WEIGHT_DEFAULT	100u
 #define CORE_WEIGHT_MAX		10000u
@@ -349,6 +352,7 @@ int core_check(const struct core *core, struct core_report *report);
 	x(revoking,	"in extents that are being taken back")		\
 	x(poison,	"lost to an error of the device")		\
 	x(tails,	"ends of spans that hold no block")		\
+	x(offline,	"taken out of use by an operator")	\
 	x(reserved,	"metadata and staging")
 
 struct core_pool_view {
@@ -365,6 +369,8 @@ struct core_pool_view {
 	u64	capacity_seqs;
 	u32	nr_extents;
 	u32	nr_free_extents;
+	u32	nr_online;	/* the size asked for; more while it shrinks */
+	u32	resizing;
 	u64	extent_size;
 };
 

@@ -186,7 +186,7 @@ static u32 run_best(struct core *c, const struct displacer *who,
 	u32 nr = seq_domain(c, who->want)->span_extents, best = CORE_NONE, i;
 	u64 least = ~0ull, key;
 
-	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
+	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
 		if (is_chosen(chosen, nr_chosen, i) || !run_may_go(c, i, who))
 			continue;
 		key = run_key(c, i, nr);
@@ -201,8 +201,8 @@ static u32 run_best(struct core *c, const struct displacer *who,
 	return best;
 }
 
-/* The families that have a block in the span; false: one must not lose it. */
-static bool span_displace(struct core *c, u32 span)
+/* The families that have a block in the span; false: but for @any one must not lose it. */
+static bool span_displace(struct core *c, u32 span, bool any)
 {
 	struct kv_domain *d = &c->domains[c->spans[span].domain];
 	u32 i, next, n;
@@ -218,9 +218,10 @@ static bool span_displace(struct core *c, u32 span)
 			there = block_span(c, table_get(c, s, n)) == span;
 		if (!there)
 			continue;
-		if (!victim_may_lose(c, s))
+		if (!any && !victim_may_lose(c, s))
 			return false;
-		core_count(c, CORE_EV_revoke_preempt, 1);
+		core_count(c, any ? CORE_EV_resize_preempt :
+				    CORE_EV_revoke_preempt, 1);
 		family_mark(c, s);
 		/* The list is another now, and the span may be gone. */
 		next = d->run_head;
@@ -241,7 +242,7 @@ bool displace_span(struct core *c, u32 first)
 	struct kv_span *sp = &c->spans[first];
 	u32 dom = sp->domain;
 
-	if (!span_displace(c, first))
+	if (!span_displace(c, first, false))
 		return false;
 	if (!sp->nr_extents || sp->domain != dom)
 		return true;
@@ -258,6 +259,12 @@ static u32 marked_promises(const struct core *c, const struct kv_domain *d)
 		if (c->seqs[i].state == KVMM_SEQ_MARKED)
 			nr += c->seqs[i].reserved;
 	return nr;
+}
+
+/* Whoever has a block in the span loses it, also what memory.min protects. */
+void displace_all(struct core *c, u32 first)
+{
+	(void)span_displace(c, first, true);
 }
 
 /* Free blocks of the run's spans may cover promises to those who may go. */

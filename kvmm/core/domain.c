@@ -18,7 +18,7 @@
 /* Blocks that the domain could have at best. */
 u32 domain_capacity(const struct core *c, const struct kv_domain *d)
 {
-	u64 spans = core_sizes(c)->nr_extents / d->span_extents;
+	u64 spans = c->head->nr_online / d->span_extents;
 
 	return (u32)min(spans * d->span_blocks, (u64)d->max_blocks);
 }

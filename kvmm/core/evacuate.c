@@ -180,6 +180,17 @@ static void waiters_look(struct core *c)
 			c->domains[i].retry = 1;
 }
 
+/* Is the span being emptied by moving its blocks? */
+bool evacuate_is_on(const struct core *c, u32 first)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_EVACS; i++)
+		if (c->head->evacs[i].span == first)
+			return true;
+	return false;
+}
+
 /* Time passed: what could not be moved may be now, or takes too long. */
 void evacuate_tick(struct core *c)
 {
@@ -298,7 +309,7 @@ static u32 run_cheapest(struct core *c, u32 dom, bool promised)
 	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
 	u64 least = ~0ull, bytes;
 
-	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
+	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
 		bytes = run_moves(c, dom, i, promised);
 		if (bytes == ~0ull)
 			continue;

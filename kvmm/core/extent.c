@@ -133,7 +133,7 @@ static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
 			   bool move)
 {
 	const struct kv_pool *p = core_pool(c, pool);
-	u32 runs = p->nr_extents / nr, i, e;
+	u32 runs = (pool ? p->nr_extents : c->head->nr_online) / nr, i, e;
 
 	for (i = 0; i < runs; i++) {
 		/* From where the last one was found, once around. */
@@ -228,7 +228,7 @@ int extent_run_take(struct core *c, u32 dom)
 }
 
 /* The run is given up: what has memory keeps it, what is under way lands. */
-static void extent_run_abandon(struct core *c, u32 first)
+void extent_run_abandon(struct core *c, u32 first)
 {
 	u32 dom = c->extents[first].domain;
 	u32 nr = c->domains[dom].span_extents;

@@ -21,6 +21,12 @@ static inline const struct core_sizes *core_sizes(const struct core *c)
 	return &c->head->sizes;
 }
 
+/* Bytes of the device pool that are in use: what there is to be had. */
+static inline u64 pool_online(const struct core *c)
+{
+	return c->head->nr_online * core_cfg(c)->extent_size;
+}
+
 static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
 {
 	return &c->head->pools[pool];
@@ -116,10 +122,20 @@ static inline bool block_is_claimed(const struct core *c, u32 blk)
 	return span_is_isolated(&c->spans[span]) && c->extents[span].want;
 }
 
+/* Is the block in a span that is on its way out of use?  See resize.c. */
+static inline bool block_leaves(const struct core *c, u32 blk)
+{
+	u32 first = block_span(c, blk);
+
+	return c->head->resizing &&
+	       first + c->spans[first].nr_extents > c->head->nr_online;
+}
+
 /* extent.c: memory behind extents, and who has mapped it */
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
 int extent_run_make(struct core *c, u32 dom, u32 first);
+void extent_run_abandon(struct core *c, u32 first);
 void extent_release(struct core *c, u32 e);
 void extent_announce(struct core *c, u32 extent);
 void extent_send_all(struct core *c, u32 client);
@@ -137,10 +153,17 @@ void revoke_advance(struct core *c);
 void revoke_tick(struct core *c);
 void revoke_haunt(struct core *c, u32 client);
 void revoke_exorcise(struct core *c, u32 tenant);
+void revoke_abandon_from(struct core *c, u32 e);
+void extent_ask_back(struct core *c, u32 e);
+void extent_overdue(struct core *c, u32 e, bool wanted);
+
+/* resize.c: the device pool grows and shrinks */
+void resize_tick(struct core *c);
 
 /* displace.c: runs that hold sequences, for another tenant */
 int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised);
 bool displace_span(struct core *c, u32 first);
+void displace_all(struct core *c, u32 first);
 
 /* span.c: spans of a domain */
 void span_cut(struct core *c, u32 dom, u32 first);
@@ -178,6 +201,7 @@ void pins_mark(struct core *c, u32 dom, bool set);
 
 /* evacuate.c: spans that are emptied by moving their blocks */
 bool evacuate_span(struct core *c, u32 first, bool any);
+bool evacuate_is_on(const struct core *c, u32 first);
 int evacuate_for(struct core *c, u32 dom, u32 nr);
 void evacuate_scan(struct core *c, u32 evac);
 void evacuate_tick(struct core *c);

@@ -57,7 +57,7 @@ u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 		u32 blk = c->nodes[i].ref;
 
 		common = ids_in_common(block_ids(c, blk), ids, nr);
-		if (common > *len && (parent != CORE_NONE ||
+		if (common > *len && !block_leaves(c, blk) && (parent != CORE_NONE ||
 				      kid_follows(c, blk, name))) {
 			*len = common;
 			best = blk;

@@ -40,7 +40,7 @@ static u32 to_blocks(const struct kv_domain *d, u64 bytes)
 /* @bytes of it, when all want @sum and the pool has less. */
 static u64 in_proportion(const struct core *c, u64 bytes, u64 sum)
 {
-	u64 pool = core_cfg(c)->pool_bytes;
+	u64 pool = pool_online(c);
 
 	if (sum <= pool)
 		return bytes;
@@ -62,7 +62,7 @@ static void floor_settle(struct core *c)
 		d->floor = 0;
 		if (!d->used || !d->nr_clients)
 			continue;
-		bytes = core_cfg(c)->pool_bytes * core_cfg(c)->cache_floor *
+		bytes = pool_online(c) * core_cfg(c)->cache_floor *
 			d->weight / (100 * weights);
 		d->floor = min(to_blocks(d, bytes), d->max_blocks);
 	}
@@ -80,8 +80,8 @@ void limit_settle(struct core *c)
 		if (!d->used || !d->nr_clients)
 			continue;
 		/* No more than all of it; else the sums could overflow. */
-		sum_min += min(d->min_bytes, core_cfg(c)->pool_bytes);
-		sum_low += min(d->low_bytes, core_cfg(c)->pool_bytes);
+		sum_min += min(d->min_bytes, pool_online(c));
+		sum_low += min(d->low_bytes, pool_online(c));
 	}
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		d = &c->domains[i];
@@ -92,9 +92,9 @@ void limit_settle(struct core *c)
 		if (!d->nr_clients)
 			continue;
 		d->emin = to_blocks(d, in_proportion(c, min(d->min_bytes,
-					core_cfg(c)->pool_bytes), sum_min));
+					pool_online(c)), sum_min));
 		d->elow = to_blocks(d, in_proportion(c, min(d->low_bytes,
-					core_cfg(c)->pool_bytes), sum_low));
+					pool_online(c)), sum_low));
 		/* What it may not have nobody need leave it. */
 		d->emin = min(d->emin, d->max_blocks);
 		d->elow = min(max(d->elow, d->emin), d->max_blocks);

@@ -508,7 +508,9 @@ void lru_init(struct core *c, u32 dom)
 	u32 t, g;
 
 	memset(l, 0, sizeof(*l));
-	l->step = max((1u << 20) / domain_capacity(c, &c->domains[dom]), 1u);
+	/* None: a domain whose spans are longer than the pool is just now. */
+	l->step = max((1u << 20) /
+		      max(domain_capacity(c, &c->domains[dom]), 1u), 1u);
 	l->inner.head = CORE_NONE;
 	l->inner.tail = CORE_NONE;
 	for (t = 0; t < LRU_NR_LEASES; t++)

@@ -243,12 +243,13 @@ static bool ref_usable(const struct core *c, u32 ref)
 
 	/* Who mapped what a run that is claimed holds would lose it at once. */
 	if (!(ref & REF_ENTRY))
-		return !block_is_claimed(c, ref);
+		return !block_is_claimed(c, ref) && !block_leaves(c, ref);
 	e = &c->entries_low[ref & ~REF_ENTRY];
 	if (e->flags & ENTF_LOST)
 		return false;
 	if (e->dev != CORE_NONE)
-		return e->io == ENT_IN || (e->flags & ENTF_BESIDE);
+		return !block_leaves(c, e->dev) &&
+		       (e->io == ENT_IN || (e->flags & ENTF_BESIDE));
 	return e->flags & ENTF_HOST;
 }
 

@@ -153,6 +153,7 @@ enum kv_extent_state {
 	EXT_BACKED,		/* memory of @tenant, in no span */
 	EXT_SPAN,		/* part of a span */
 	EXT_REVOKING,		/* asked back from those who have it mapped */
+	EXT_OFFLINE,		/* out of use, see resize.c */
 };
 
 /**
@@ -163,7 +164,8 @@ enum kv_extent_state {
  * @backed:     memory is behind it, in whatever state
  * @sent:       clients told to map it, a bit each
  * @mapped:     of those, the ones that acknowledged
- * @want:       the struct kv_revoke that claims it plus one, else 0
+ * @want:       the struct kv_revoke that claims it plus one, EXT_WANT_SIZE,
+ *              else 0
  * @haunted:    a client detached and may live on with it mapped
  * @since:      when its memory was made
  * @deadline:   for those who are to give it back, EXT_REVOKING
@@ -182,6 +184,8 @@ struct kv_extent {
 	u64	since;
 	u64	deadline;
 };
+
+#define EXT_WANT_SIZE	CORE_NONE	/* asked back for a smaller pool */
 
 #define CORE_MAX_REVOKES	64u	/* runs claimed at once */
 
@@ -740,7 +744,10 @@ struct core_head {
 	u32	nr_free_idpages;
 	u32	nr_revokes;
 	u32	nr_tenants;		/* ever known */
+	u32	nr_online;		/* extents of the device in use, see resize.c */
+	u32	resizing;		/* some past these are not offline yet */
 	u32	resv;
+	u64	resized;		/* when that began */
 	struct kv_revoke revokes[CORE_MAX_REVOKES];
 	u64	create_after;		/* no extent is asked for before this */
 	u64	ticked;			/* when the last tick was */

@@ -148,8 +148,8 @@ static void revoke_retry(struct core *c)
 	}
 }
 
-/* Tell the clients that have it, and start the deadline. */
-static void extent_ask_back(struct core *c, u32 e)
+/* Tell the clients that have an extent, and start the deadline. */
+void extent_ask_back(struct core *c, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
 	u64 todo;
@@ -289,6 +289,19 @@ static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 	return true;
 }
 
+/* Runs that reach extent @e are given up: it goes to nobody. */
+void revoke_abandon_from(struct core *c, u32 e)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_REVOKES; i++) {
+		struct kv_revoke *rv = &c->head->revokes[i];
+
+		if (rv->nr && rv->dom != CORE_NONE && rv->first + rv->nr > e)
+			revoke_abandon(c, rv);
+	}
+}
+
 static void revoke_step(struct core *c, struct kv_revoke *rv)
 {
 	bool all = true;
@@ -380,8 +393,13 @@ static bool memory_is_short(const struct core *c, const struct kv_revoke *rv)
 	return false;
 }
 
-/* End who has not given the extent back in time; the time starts again. */
-static void extent_overdue(struct core *c, const struct kv_revoke *rv, u32 e)
+/**
+ * extent_overdue() - end who has not given the extent back in time
+ * @wanted: somebody wants it; else who keeps it may go on a while
+ *
+ * The time starts again.
+ */
+void extent_overdue(struct core *c, u32 e, bool wanted)
 {
 	struct kv_extent *x = &c->extents[e];
 	u64 todo;
@@ -390,7 +408,7 @@ static void extent_overdue(struct core *c, const struct kv_revoke *rv, u32 e)
 	for (todo = x->sent; todo; todo &= todo - 1) {
 		u32 client = (u32)__builtin_ctzll(todo);
 
-		if (memory_is_short(c, rv) && client_kill(c, client, -EBUSY))
+		if (wanted && client_kill(c, client, -EBUSY))
 			core_count(c, CORE_EV_revoke_kill, 1);
 	}
 	if (!x->haunted)
@@ -420,7 +438,7 @@ void revoke_tick(struct core *c)
 		for (e = rv->first; e < rv->first + rv->nr; e++)
 			if (c->extents[e].state == EXT_REVOKING &&
 			    c->now >= c->extents[e].deadline)
-				extent_overdue(c, rv, e);
+				extent_overdue(c, e, memory_is_short(c, rv));
 	}
 	revoke_retry(c);
 }

@@ -90,7 +90,7 @@ static bool span_can_spare(const struct kv_domain *d, u32 nr)
  */
 static u32 span_keep(const struct core *c, const struct kv_span *sp)
 {
-	u32 nr = core_sizes(c)->nr_extents;
+	u32 nr = c->head->nr_online;
 
 	if (part_pool(c, sp->domain))
 		return 1;

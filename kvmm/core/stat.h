@@ -76,6 +76,10 @@
 	x(pgmigrate_fail,	"blocks copied in vain: the copy failed, or they were written or freed meanwhile") \
 	x(extent_create,	"extents made")				\
 	x(extent_release,	"extents returned to the system")	\
+	x(pool_grow,		"times that an operator made the pool larger") \
+	x(pool_shrink,		"times that an operator made the pool smaller") \
+	x(resize_evict,		"cached blocks dropped for that")	\
+	x(resize_preempt,	"families preempted for that")	\
 	x(extent_revoke,	"extents asked back from clients that had them mapped") \
 	x(revoke_preempt,	"families preempted for a sequence of another tenant") \
 	x(revoke_abandon,	"runs of extents not taken after all: their owner had come to need them") \

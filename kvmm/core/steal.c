@@ -240,7 +240,7 @@ u32 span_runs_possible(struct core *c, u32 dom)
 
 	take_prepare(c, dom);
 	for (cost = 0; cost < run_costs(c); cost++)
-		for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr)
+		for (i = 0; i + nr <= c->head->nr_online; i += nr)
 			runs += run_possible(c, dom, i, cost);
 	return runs;
 }
@@ -279,7 +279,7 @@ u32 span_runs_reachable(struct core *c, u32 dom)
 	u32 runs = 0, i, e, nr = c->domains[dom].span_extents;
 
 	spares_reset(c);
-	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
+	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
 		for (e = i; e < i + nr; e++)
 			if (!extent_reachable(c, e, dom, i))
 				break;
@@ -333,7 +333,7 @@ static u32 run_choose(struct core *c, u32 dom, u32 cost)
 	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
 	u64 most = 0, share;
 
-	for (i = 0; i + nr <= core_sizes(c)->nr_extents; i += nr) {
+	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
 		if (!run_possible(c, dom, i, cost))
 			continue;
 		run_untake(c, i, i + nr);

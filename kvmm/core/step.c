@@ -415,7 +415,7 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 		entry_adopt(c, ref & ~REF_ENTRY, blk);
 	} else {
 		core_count(c, CORE_EV_prefix_duplicate, 1);
-		if (!(ref & REF_ENTRY))
+		if (!(ref & REF_ENTRY) && !block_leaves(c, ref))
 			seq_merge(c, s, idx, ref);
 	}
 }

@@ -366,7 +366,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 
 	s->stuck = 0;		/* unless host slots are what it lacks */
 	err = swap_check(c, s, &reads, &held);
-	if (err == -EIO ||
+	if (err == -EIO || s->nr_blocks > domain_capacity(c, d) ||
 	    (reads && reads + held > host_slots_max(c, s->domain))) {
 		core_count(c, CORE_EV_swap_lost, 1);
 		seq_recompute(c, s);

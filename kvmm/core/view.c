@@ -58,9 +58,13 @@ void core_get_pool(const struct core *c, struct core_pool_view *v)
 	v->total = core_cfg(c)->pool_bytes;
 	v->extent_size = core_cfg(c)->extent_size;
 	v->nr_extents = core_sizes(c)->nr_extents;
+	v->nr_online = c->head->nr_online;
+	v->resizing = c->head->resizing;
 	for (i = 0; i < v->nr_extents; i++) {
 		if (c->extents[i].state == EXT_REVOKING)
 			v->revoking += v->extent_size;
+		else if (c->extents[i].state == EXT_OFFLINE)
+			v->offline += v->extent_size;
 		else if (c->extents[i].state != EXT_SPAN)
 			v->nr_free_extents++;
 	}

@@ -25,6 +25,7 @@ static const char *extent_state_name(u32 state)
 		[PROC_EXTENT_BACKED]	= "backed",
 		[PROC_EXTENT_SPAN]	= "span",
 		[PROC_EXTENT_REVOKING]	= "revoking",
+		[PROC_EXTENT_OFFLINE]	= "offline",
 	};
 
 	return state < ARRAY_SIZE(names) ? names[state] : "?";
@@ -108,7 +109,8 @@ static int buddy_count(struct proc *proc, u64 *count)
 			generation = slice.generation;
 		for (i = 0; i < slice.nr; i++) {
 			if (proc->extents[i].state != PROC_EXTENT_SPAN &&
-			    proc->extents[i].state != PROC_EXTENT_REVOKING) {
+			    proc->extents[i].state != PROC_EXTENT_REVOKING &&
+			    proc->extents[i].state != PROC_EXTENT_OFFLINE) {
 				run++;
 				continue;
 			}

@@ -27,6 +27,7 @@ enum {
 	PROC_EXTENT_BACKED,
 	PROC_EXTENT_SPAN,
 	PROC_EXTENT_REVOKING,
+	PROC_EXTENT_OFFLINE,
 };
 
 enum {
@@ -120,6 +121,8 @@ struct proc_ctx {
 	  "one line a swap area: state, transfers, errors")		\
 	x("swapstat", 0444, 0, show_swapstat,				\
 	  "swapd and the requests to it")				\
+	x("pool/gpu0/size", 0444, NEED_POOL, show_pool_size,		\
+	  "bytes of the device pool that are in use, or are to be")	\
 	x("pressure/memory", 0444, NEED_POOL, show_pressure,		\
 	  "time lost for want of memory, as in the kernel")		\
 	x("domains", 0444, NEED_DOMAINS, show_domains,			\

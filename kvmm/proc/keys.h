@@ -22,6 +22,7 @@
 #define MEMINFO_KEY_revoking		"Revoking"
 #define MEMINFO_KEY_poison		"HardwareCorrupted"
 #define MEMINFO_KEY_tails		"SpanTails"
+#define MEMINFO_KEY_offline		"GpuOffline"
 #define MEMINFO_KEY_reserved		"GpuReserved"
 
 /* meminfo: before the parts. */

@@ -217,18 +217,28 @@ int show_zoneinfo(const struct proc_ctx *ctx)
 	u32 i;
 
 	show_zone(m, PROC_POOL_NAME, p->free_extents + p->free, p->wmark,
-		  p->total, p->total - p->reserved);
+		  p->total, p->total - p->offline - p->reserved);
 #define x(name, text) show_zone_part(m, "nr_pages_" #name, &sum, p->name);
 	CORE_POOL_PARTS(x)
 #undef x
 	seq_printf(m, "  extents\n        size     %llu\n"
-		   "        total    %u\n        free     %u\n",
+		   "        total    %u\n        free     %u\n        online   %u\n",
 		   (unsigned long long)p->extent_size >> PAGE_SHIFT,
-		   p->nr_extents, p->nr_free_extents);
+		   p->nr_extents, p->nr_free_extents, p->nr_online);
 	if (n->tier[CORE_POOL_HOST].online)
 		show_zone_host(m, &n->tier[CORE_POOL_HOST]);
 	for (i = 0; i < n->nr_domains; i++)
 		show_zone_domain(ctx->proc, m, &ctx->proc->domains[i]);
+	return 0;
+}
+
+/* pool/gpu0/size - what an operator may lower, up to sys/vm/pool_bytes */
+int show_pool_size(const struct proc_ctx *ctx)
+{
+	const struct core_pool_view *p = &ctx->proc->node.pool;
+
+	seq_printf(ctx->m, "%llu\n", (unsigned long long)
+		   (p->nr_online * p->extent_size));
 	return 0;
 }
 

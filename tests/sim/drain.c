@@ -296,6 +296,7 @@ static void settle(struct sim *w)
 
 	/* Memory that could not be made is asked for again after a second. */
 	for (i = 0; (w->nr_moves || revoking(w) || w->nr_creating ||
+		     resize_goes_on(w) ||
 		     (w->plan.create_fail && i < 250)) && i < PATIENCE; i++) {
 		tier_answer_all(w);
 		while (ghost_dies(w))
@@ -318,6 +319,8 @@ static void settle(struct sim *w)
 void world_drain(struct sim *w)
 {
 	w->draining = true;
+	if (rng_chance(&w->rng, 500))
+		resize_restore(w);
 	LOG(w, "the end begins");
 	limit_lift_all(w);
 	laws_after_event(w);
@@ -327,6 +330,10 @@ void world_drain(struct sim *w)
 	settle(w);
 	laws_final(w);
 	laws_pressure(w);
+	resize_to_least(w);
+	settle(w);
+	resize_check_done(w);
+	resize_restore(w);
 	take_all(w);
 	settle(w);
 	laws_tiers_final(w);

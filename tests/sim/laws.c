@@ -16,8 +16,10 @@ static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 	/* A child, or admitted, and taken in the same event for a promise. */
 	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY) | S(RECOMPUTE) |
 				  S(SWAPPED),
+	/* MARKED where another of its family is in a step. */
 	[KVMM_SEQ_WAITING]	= S(READY) | S(RESTORING) | S(FAILED) |
-				  S(RECOMPUTE) | S(SWAPPED) | S(CLOSED),
+				  S(MARKED) | S(RECOMPUTE) | S(SWAPPED) |
+				  S(CLOSED),
 	[KVMM_SEQ_READY]	= S(MARKED) | S(RECOMPUTE) | S(SWAPPED) |
 				  S(RESTORING) | S(CLOSED),
 	[KVMM_SEQ_MARKED]	= S(RECOMPUTE) | S(SWAPPED) | S(RESTORING) |
@@ -28,7 +30,8 @@ static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 				  S(CLOSED),
 	/* Admitted, and taken in the same event, as above. */
 	[KVMM_SEQ_RECOMPUTE]	= S(WAITING) | S(READY) | S(RESTORING) |
-				  S(FAILED) | S(SWAPPED) | S(CLOSED),
+				  S(FAILED) | S(MARKED) | S(SWAPPED) |
+				  S(CLOSED),
 	[KVMM_SEQ_FAILED]	= S(CLOSED),
 };
 
@@ -389,7 +392,7 @@ void laws_final(struct sim *w)
 	u64 all;
 
 	core_get_pool(w->core, &p);
-	all = p.free_extents + p.free + p.cached + p.tails;
+	all = p.free_extents + p.free + p.cached + p.tails + p.offline;
 	LAW(w, all == p.total && !p.committed && !p.shared,
 	    "law 7: of %llu bytes %llu are free or cached, %llu open, %llu sealed, %llu quiescing, %llu quarantined, %llu promised",
 	    (unsigned long long)p.total, (unsigned long long)all,

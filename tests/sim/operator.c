@@ -214,7 +214,7 @@ static void tune(struct sim *w)
  */
 void operator_act(struct sim *w)
 {
-	switch (rng_below(&w->rng, 11)) {
+	switch (rng_below(&w->rng, 13)) {
 	case 0:
 		attach_refused(w);
 		break;
@@ -239,6 +239,10 @@ void operator_act(struct sim *w)
 		break;
 	case 8:
 		tune(w);
+		break;
+	case 9:
+	case 10:
+		resize_act(w);
 		break;
 	default:
 		limit_act(w);

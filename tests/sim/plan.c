@@ -100,6 +100,7 @@ static void draw_config(struct sim *w)
 		cfg->overcommit_ratio = rng_range(r, 50, 100);
 	}
 	w->nr_extents = extents;
+	w->nr_online = extents;
 	draw_tiers(w, extents);
 }
 

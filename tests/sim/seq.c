@@ -387,7 +387,7 @@ static struct sim_seq *seq_new(struct sim *w, struct sim_client *cl, u64 handle)
 static u64 tokens_at_most(const struct sim *w, const struct sim_client *cl)
 {
 	const struct kvmm_attach_req *req = &w->dom[cl->dom].req;
-	u64 blocks = (u64)(w->nr_extents / cl->info.span_extents) *
+	u64 blocks = (u64)(w->nr_online / cl->info.span_extents) *
 		     cl->info.span_blocks;
 	u64 most;
 

@@ -16,6 +16,8 @@ static void op_extent_create(void *arg, u32 extent, u32 generation)
 
 	LOG(w, "  create extent %u generation %u", extent, generation);
 	LAW(w, extent < w->nr_extents, "extent %u does not exist", extent);
+	LAW(w, extent < w->nr_online, "extent %u is to leave, and is made",
+	    extent);
 	LAW(w, !x->exists && !x->creating, "extent %u is made twice", extent);
 	LAW(w, generation > x->generation,
 	    "extent %u: generation %u does not rise", extent, generation);

@@ -364,6 +364,7 @@ struct sim {
 	u32	nr_blocks_max;
 
 	u32	nr_extents;
+	u32	nr_online;	/* of these, as the operator said */
 	u32	nr_creating;
 	u64	*cell;
 	u64	nr_cells;
@@ -561,6 +562,13 @@ void cover_request(u16 op, int status);
 void cover_entry(u16 op, int status);
 void cover_counts(const u64 *counts);
 void cover_note(const char *what);
+/* resize.c */
+void resize_act(struct sim *w);
+bool resize_goes_on(const struct sim *w);
+void resize_restore(struct sim *w);
+void resize_to_least(struct sim *w);
+void resize_check_done(struct sim *w);
+
 void move_act(struct sim *w);
 void cover_move(const struct sim *w, u64 id, int status);
 void cover_pressure(u32 kind, u64 core, u64 truth);

@@ -18,6 +18,7 @@ static_assert((int)PROC_EXTENT_CREATING == (int)EXT_CREATING, "extent state");
 static_assert((int)PROC_EXTENT_BACKED == (int)EXT_BACKED, "extent state");
 static_assert((int)PROC_EXTENT_SPAN == (int)EXT_SPAN, "extent state");
 static_assert((int)PROC_EXTENT_REVOKING == (int)EXT_REVOKING, "extent state");
+static_assert((int)PROC_EXTENT_OFFLINE == (int)EXT_OFFLINE, "extent state");
 static_assert((int)PROC_CLIENT_FREE == (int)CLI_FREE, "client state");
 static_assert((int)PROC_CLIENT_ALIVE == (int)CLI_ALIVE, "client state");
 static_assert((int)PROC_CLIENT_DETACHED == (int)CLI_DETACHED, "client state");
@@ -83,7 +84,8 @@ START_TEST(test_meminfo_of_an_empty_pool)
 			 "Revoking:              0 kB\n"
 			 "HardwareCorrupted:     0 kB\n"
 			 "SpanTails:             0 kB\n"
-			 "GpuReserved:           0 kB\n"
+			 "GpuOffline:            0 kB\n"
+		"GpuReserved:           0 kB\n"
 			 "Committed:             0 kB\n"
 			 "Shared:                0 kB\n"
 			 "Indexed:               0 kB\n"
@@ -129,11 +131,13 @@ START_TEST(test_zoneinfo_of_an_empty_pool)
 			 "      nr_pages_revoking   0\n"
 			 "      nr_pages_poison     0\n"
 			 "      nr_pages_tails      0\n"
-			 "      nr_pages_reserved   0\n"
+			 "      nr_pages_offline    0\n"
+		"      nr_pages_reserved   0\n"
 			 "  extents\n"
 			 "        size     16\n"
 			 "        total    16\n"
-			 "        free     16\n");
+			 "        free     16\n"
+		"        online   16\n");
 }
 END_TEST
 
@@ -149,6 +153,7 @@ END_TEST
 START_TEST(test_sys_vm_is_one_value)
 {
 	ck_assert_str_eq(fx_cat("sys/vm/pool_bytes"), "1048576\n");
+	ck_assert_str_eq(fx_cat("pool/gpu0/size"), "1048576\n");
 	ck_assert_str_eq(fx_cat("sys/vm/extent_size"), "65536\n");
 	ck_assert_str_eq(fx_cat("sys/vm/max_seqs"), "600\n");
 	ck_assert_str_eq(fx_cat("sys/vm/starve_ns"), "3000000000\n");

@@ -162,6 +162,7 @@ START_TEST(test_meminfo_and_zoneinfo)
 	ck_assert(has_line(text, "SwapFree:            640 kB"));
 	text = fx_cat("zoneinfo");
 	ck_assert_ptr_nonnull(strstr(text, "        free     16\n"
+				     "        online   16\n"
 				     "Node 0, zone    host0\n"
 				     "  pages free     64\n"
 				     "        spanned  64\n"

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * resize.c - an operator who makes the device pool smaller and larger
+ *
+ * Under load the pool is never made smaller than the longest sequence that is
+ * open, so that law 6 holds for each of them all the time (check_core_resize
+ * does the rest).  What leaves must not be asked for, and when nobody is left
+ * who could hold any of it, all of it must have gone.
+ */
+#include "tests/sim/sim.h"
+
+/* Extents that @tokens of a client take at most. */
+static u64 extents_for(const struct sim *w, const struct sim_client *cl,
+		       u64 tokens)
+{
+	u64 blocks = DIV_ROUND_UP(tokens,
+				  (u64)w->dom[cl->dom].req.block_tokens);
+
+	/* Of a span's blocks only a part may be promised. */
+	if (w->cfg.overcommit == CORE_OVERCOMMIT_NEVER)
+		blocks = DIV_ROUND_UP(blocks * 100,
+				      (u64)w->cfg.overcommit_ratio);
+	return max(DIV_ROUND_UP(blocks, (u64)cl->info.span_blocks), 1ull) *
+	       cl->info.span_extents;
+}
+
+/* Extents that the pool must have: whatever is open fits alone. */
+static u32 extents_needed(const struct sim *w)
+{
+	u64 need = 1;
+	u32 i, n;
+
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		const struct sim_client *cl = &w->cl[i];
+
+		if (cl->state == SIM_NONE)
+			continue;
+		need = max(need, extents_for(w, cl, 0));
+		for (n = 0; n < SIM_SEQS; n++)
+			if (cl->seqs[n].used)
+				need = max(need, extents_for(w, cl,
+					   (u64)cl->seqs[n].prompt_len +
+					   cl->seqs[n].max_tokens));
+	}
+	return (u32)min(need, (u64)w->nr_extents);
+}
+
+static void resize_to(struct sim *w, u32 nr)
+{
+	u64 more = rng_below(&w->rng, (u32)w->cfg.extent_size);
+	u64 bytes = nr * w->cfg.extent_size;
+	int err;
+
+	if (nr < w->nr_online)
+		cover_note("pools made smaller");
+	else if (nr > w->nr_online)
+		cover_note(resize_goes_on(w) ? "pools made larger while they shrink" :
+					       "pools made larger");
+	LOG(w, "operator: a pool of %u extents", nr);
+	/* The core asks for memory in this very event. */
+	w->nr_online = nr;
+	err = core_pool_resize(w->core, w->now,
+			       bytes < w->cfg.pool_bytes ? bytes + more : bytes);
+	LAW(w, !err, "a pool of %u of %u extents: %d", nr, w->nr_extents, err);
+}
+
+static void resize_refused(struct sim *w)
+{
+	LAW(w, core_pool_resize(w->core, w->now, w->cfg.extent_size - 1) ==
+	    -EINVAL, "a pool of nothing");
+	LAW(w, core_pool_resize(w->core, w->now, w->cfg.pool_bytes + 1) ==
+	    -ERANGE, "a pool of more than there is");
+}
+
+/**
+ * resize_act() - an operator resizes the pool
+ */
+void resize_act(struct sim *w)
+{
+	u32 need = extents_needed(w);
+
+	if (rng_chance(&w->rng, 50))
+		resize_refused(w);
+	if (rng_chance(&w->rng, 300))
+		resize_to(w, w->nr_extents);
+	else
+		resize_to(w, rng_range(&w->rng, need, w->nr_extents));
+}
+
+/* Is something of what is to leave still there? */
+bool resize_goes_on(const struct sim *w)
+{
+	struct core_pool_view p;
+
+	core_get_pool(w->core, &p);
+	LAW((struct sim *)w, p.nr_online == w->nr_online, "a pool of %u extents, should be %u",
+	    p.nr_online, w->nr_online);
+	return p.resizing;
+}
+
+/* The pool has its full size again. */
+void resize_restore(struct sim *w)
+{
+	if (w->nr_online != w->nr_extents)
+		resize_to(w, w->nr_extents);
+}
+
+/* Nobody is there: all but one extent goes. */
+void resize_to_least(struct sim *w)
+{
+	resize_to(w, 1);
+}
+
+/* All that was to leave has. */
+void resize_check_done(struct sim *w)
+{
+	struct core_pool_view p;
+
+	core_get_pool(w->core, &p);
+	LAW(w, !p.resizing && p.offline == (w->nr_extents - w->nr_online) *
+					   w->cfg.extent_size,
+	    "law 6: of %u extents that leave %llu have",
+	    w->nr_extents - w->nr_online,
+	    (unsigned long long)(p.offline / w->cfg.extent_size));
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_resize.c - the device pool grows and shrinks while it is in use
+ *
+ * A pool of eight extents of four blocks.  Here also clients live that the
+ * simulator does without: whose sequences no longer fit what is left.
+ */
+#include "kvmm/core/internal.h"
+#include "tests/unit/core_shell.h"
+
+#define ALL	8u			/* extents */
+#define STARVE	50u			/* ms, of sh_config() */
+#define KILL	2000u			/* ms, until who keeps an extent is killed */
+
+static struct core *c;
+static u32 cl;
+static struct core_copy copies[SH_EXTENTS];
+static u32 nr_copies;
+
+static void on_copy(const struct core_copy *cp)
+{
+	copies[nr_copies++] = *cp;
+}
+
+static void setup(void)
+{
+	sh_config(ALL);
+	sh_on_copy = on_copy;
+	nr_copies = 0;
+	sh_start();
+	c = sh.core;
+	cl = sh_attach(1, "a");
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+static int resize(u32 nr)
+{
+	int err;
+
+	SH_CORE(err = core_pool_resize(c, sh.now, nr * SH_EXTENT));
+	sh_settle();
+	return err;
+}
+
+static void answer_all(void)
+{
+	u32 i, nr = nr_copies;
+
+	nr_copies = 0;
+	for (i = 0; i < nr; i++)
+		SH_CORE(core_copy_done(c, sh.now, copies[i].id, 0));
+	sh_settle();
+}
+
+/* All comes to its end: copies, what was asked back. */
+static void through(void)
+{
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		answer_all();
+		sh_tick(1);
+	}
+}
+
+/* All that was to leave has. */
+static void expect_offline(u32 nr)
+{
+	ck_assert_uint_eq(sh_pool().offline, nr * SH_EXTENT);
+	ck_assert_uint_eq(sh_pool().nr_online, ALL - nr);
+	ck_assert_uint_eq(sh_pool().resizing, 0);
+	ck_assert_uint_eq(sh_pool().total, ALL * SH_EXTENT);
+}
+
+static u64 computed(u32 who, u32 blocks, u32 more, u32 seed)
+{
+	u64 seq = sh_ready(who, blocks * SH_BT, more * SH_BT, seed);
+
+	sh_compute(who, seq, 0, blocks * SH_BT, seed);
+	return seq;
+}
+
+/* Cache of @blocks. */
+static void cached(u32 blocks, u32 seed)
+{
+	ck_assert_int_eq(sh_close(cl, computed(cl, blocks, 0, seed)), 0);
+}
+
+/* ---- without sequences ---- */
+
+START_TEST(test_fresh_pool)
+{
+	u64 seq;
+
+	ck_assert_int_eq(resize(3), 0);
+	expect_offline(5);
+	/* What there is can be had, and no more is promised. */
+	seq = computed(cl, 12, 0, 1);
+	ck_assert_uint_eq(sh.nr_creates, 3);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	ck_assert_int_eq(sh_open_as(cl, &(struct kvmm_open_arg){
+			 .prompt_len = 12 * SH_BT + 1 }, &seq), -E2BIG);
+	ck_assert_int_eq(resize(ALL), 0);
+	expect_offline(0);
+	ck_assert_int_eq(sh_close(cl, computed(cl, 32, 0, 2)), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_pool_shrink), 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_pool_grow), 1);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0), -EINVAL));
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, SH_EXTENT - 1),
+				 -EINVAL));
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, ALL * SH_EXTENT +
+						  1), -ERANGE));
+	expect_offline(0);
+	/* Down to whole extents. */
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 4 * SH_EXTENT -
+						  1), 0));
+	expect_offline(5);
+}
+END_TEST
+
+/* Where a block takes more than an extent, a span of them is the least. */
+START_TEST(test_a_span_is_the_least)
+{
+	struct kvmm_attach_req req = sh_attach_req("b");
+	u32 big;
+
+	req.group[0].layers = 6;
+	big = (u32)sh_attach_as(1, &req);
+	ck_assert_uint_gt(sh.cl[big].info.span_extents, 1);
+	ck_assert_int_eq(resize(sh.cl[big].info.span_extents - 1), -EBUSY);
+	ck_assert_int_eq(resize(sh.cl[big].info.span_extents), 0);
+	sh_die(big);
+	sh_quiet(big);
+	ck_assert_int_eq(resize(1), 0);
+	expect_offline(ALL - 1);
+	/* It may come all the same, and have nothing. */
+	ck_assert_int_ge(sh_attach_as(1, &req), 0);
+	sh_check();
+}
+END_TEST
+
+/* Cache goes with its extents, which all clients give back. */
+START_TEST(test_cache_goes)
+{
+	cached(32, 1);
+	ck_assert_uint_eq(sh_pool().cached, ALL * SH_EXTENT);
+	sh.cl[cl].stubborn = true;
+	ck_assert_int_eq(resize(2), 0);
+	ck_assert_uint_le(sh_pool().cached, 2 * SH_EXTENT);
+	ck_assert_uint_eq(sh_pool().revoking, 6 * SH_EXTENT);
+	ck_assert_uint_eq(sh_pool().offline, 0);
+	ck_assert_uint_eq(sh_pool().resizing, 1);
+	ck_assert_uint_eq(sh.nr_releases, 0);
+	sh.cl[cl].stubborn = false;
+	sh_settle();
+	sh_tick(1);
+	ck_assert_uint_eq(sh.nr_releases, 6);
+	ck_assert_uint_ge(sh_count(CORE_EV_resize_evict), 1);
+	expect_offline(6);
+}
+END_TEST
+
+START_TEST(test_who_keeps_it_is_killed)
+{
+	u32 also = sh_attach(1, "a");
+
+	cached(32, 1);
+	sh.cl[cl].stubborn = true;
+	ck_assert_int_eq(resize(4), 0);
+	sh_tick(KILL - 1);
+	ck_assert_uint_eq(sh.cl[cl].killed, 0);
+	sh_tick(1);
+	ck_assert_uint_eq(sh.cl[cl].killed, 1);
+	ck_assert_int_eq(sh.cl[cl].kill_reason, -EBUSY);
+	ck_assert_uint_eq(sh.cl[also].killed, 0);
+	ck_assert_uint_eq(sh.nr_releases, 0);
+	sh_die(cl);
+	sh_quiet(cl);
+	sh_tick(1);
+	expect_offline(4);
+}
+END_TEST
+
+/* What is under way lands, and goes. */
+START_TEST(test_memory_in_the_making)
+{
+	u64 seq = sh_open(cl, 32 * SH_BT, 0);
+	u32 e;
+
+	sh_manual_make = true;
+	ck_assert_int_eq(sh_match(cl, seq, 32 * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh.nr_creates, ALL);
+	ck_assert_int_eq(resize(2), 0);
+	/* It fits no more, and is told. */
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_FAILED);
+	for (e = 0; e < ALL; e++)
+		sh_made(e, e == 5 ? -ENOMEM : 0);
+	sh_settle();
+	through();
+	expect_offline(6);
+	ck_assert_uint_eq(sh.nr_releases, 5);
+}
+END_TEST
+
+/* ---- with sequences ---- */
+
+/* Other spans have room: nobody is preempted. */
+START_TEST(test_blocks_move)
+{
+	u64 a, b;
+
+	a = computed(cl, 12, 0, 1000);
+	b = computed(cl, 4, 0, 5000);
+	ck_assert_int_eq(sh_close(cl, a), 0);
+	ck_assert_int_eq(resize(3), 0);
+	ck_assert_uint_gt(sh_pool().resizing, 0);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_READY);
+	sh_tick(1);
+	(void)!core_drop_caches(c, sh.now, 0, 100);
+	through();
+	expect_offline(5);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_count(CORE_EV_resize_preempt), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_pgmigrate_success), 4);
+}
+END_TEST
+
+/* There is none: they are preempted, and restored in what is left. */
+START_TEST(test_preempted_and_restored)
+{
+	u64 a = computed(cl, 12, 2, 1000), b = computed(cl, 12, 2, 5000);
+
+	/* The second is in a step and stays until that ends. */
+	ck_assert_int_eq(sh_begin(cl, b, 12 * SH_BT, 1), 0);
+	ck_assert_int_eq(resize(4), 0);
+	answer_all();
+	sh_tick(STARVE);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_MARKED);
+	ck_assert_uint_eq(sh_pool().resizing, 1);
+	ck_assert_int_eq(sh_end(cl, b, 12 * SH_BT, 12 * SH_BT + 1, 5000), 0);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_RECOMPUTE);
+	through();
+	expect_offline(4);
+	ck_assert_uint_ge(sh_count(CORE_EV_resize_preempt), 1);
+	ck_assert_uint_eq(sh.cl[cl].killed, 0);
+	ck_assert_int_eq(sh_close(cl, a), 0);
+	ck_assert_int_eq(sh_match(cl, b, 12 * SH_BT + 1, 5000), 0);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_READY);
+	sh_compute(cl, b, sh_status(cl, b)->valid_len, 13 * SH_BT, 5000);
+}
+END_TEST
+
+/* What is there is not found as a prefix: else it would never leave. */
+START_TEST(test_not_found_where_it_leaves)
+{
+	u64 a, b;
+
+	cached(12, 9000);
+	a = computed(cl, 4, 1, 1000);
+	ck_assert_uint_ge(block_span(c, table_get(c, seq_find(c, cl, a), 0)), 3);
+	(void)!core_drop_caches(c, sh.now, 0, 100);
+	ck_assert_int_eq(resize(3), 0);
+	b = sh_ready(cl, 4 * SH_BT, 0, 1000);
+	ck_assert_uint_eq(sh_status(cl, b)->valid_len, 0);
+	sh_compute(cl, b, 0, 4 * SH_BT, 1000);
+	/* Nor is it made the same as what is. */
+	ck_assert_uint_lt(block_span(c, table_get(c, seq_find(c, cl, b), 0)), 3);
+	sh_tick(STARVE);
+	through();
+	expect_offline(5);
+}
+END_TEST
+
+/* Whoever no longer fits is told so when its turn comes, swapped or not. */
+START_TEST(test_no_longer_fits)
+{
+	u64 a = computed(cl, 12, 4, 1000), b = sh_open(cl, 24 * SH_BT, 0), d;
+
+	ck_assert_int_eq(resize(2), 0);
+	sh_tick(STARVE);
+	through();
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_RECOMPUTE);
+	ck_assert_int_eq(sh_match(cl, a, 12 * SH_BT, 1000), 0);
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_FAILED);
+	ck_assert_int_eq(sh_status(cl, a)->reason, -EDQUOT);
+	ck_assert_int_eq(sh_match(cl, b, 24 * SH_BT, 5000), 0);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_FAILED);
+	ck_assert_int_eq(sh_status(cl, b)->reason, -EDQUOT);
+	expect_offline(6);
+	d = sh_ready(cl, 8 * SH_BT, 0, 1);
+	ck_assert_int_eq(sh_close(cl, d), 0);
+}
+END_TEST
+
+/* ---- promises ---- */
+
+START_TEST(test_promises_are_scaled)
+{
+	u32 dom = sh.cl[cl].info.domain;
+
+	SH_CORE(ck_assert_int_eq(core_domain_set(c, sh.now, dom, CORE_LIMIT_MIN,
+						 24 * SH_BLOCK), 0));
+	ck_assert_uint_eq(sh_domain(cl).emin_bytes, 24 * SH_BLOCK);
+	(void)computed(cl, 24, 0, 1);
+	ck_assert_int_eq(resize(2), 0);
+	ck_assert_uint_eq(sh_domain(cl).emin_bytes, 8 * SH_BLOCK);
+	ck_assert_uint_eq(sh_pool().commit_limit, 2 * SH_EXTENT);
+	/* Who was promised all of it loses it all the same. */
+	sh_tick(STARVE);
+	through();
+	expect_offline(6);
+	ck_assert_int_eq(resize(ALL), 0);
+	ck_assert_uint_eq(sh_domain(cl).emin_bytes, 24 * SH_BLOCK);
+}
+END_TEST
+
+/* ---- and back ---- */
+
+/* What was not asked back stays; what was comes back, and is made anew. */
+START_TEST(test_called_off)
+{
+	u64 a = computed(cl, 28, 1, 1000), seq;
+
+	cached(1, 9000);
+	ck_assert_int_eq(sh_begin(cl, a, 28 * SH_BT, 1), 0);
+	sh.cl[cl].stubborn = true;
+	ck_assert_int_eq(resize(2), 0);
+	ck_assert_uint_eq(sh_pool().resizing, 1);
+	sh_tick(STARVE);
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_MARKED);
+	ck_assert_int_eq(resize(ALL), 0);
+	ck_assert_uint_eq(c->domains[0].isolated_free, 0);
+	ck_assert_uint_eq(sh_pool().offline, 0);
+	ck_assert_uint_eq(sh.nr_releases, 0);
+	ck_assert_int_eq(sh_end(cl, a, 28 * SH_BT, 28 * SH_BT + 1, 1000), 0);
+	sh.cl[cl].stubborn = false;
+	sh_settle();
+	through();
+	expect_offline(0);
+	ck_assert_uint_eq(sh.cl[cl].killed, 0);
+	ck_assert_int_eq(sh_close(cl, a), 0);
+	seq = computed(cl, 32, 0, 7000);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+}
+END_TEST
+
+START_TEST(test_revoked_and_back)
+{
+	cached(32, 1);
+	sh.cl[cl].stubborn = true;
+	ck_assert_int_eq(resize(2), 0);
+	ck_assert_int_eq(resize(6), 0);
+	ck_assert_uint_eq(sh_pool().revoking, 6 * SH_EXTENT);
+	sh.cl[cl].stubborn = false;
+	sh_settle();
+	sh_tick(1);
+	expect_offline(2);
+	ck_assert_uint_eq(sh_pool().revoking, 0);
+	ck_assert_int_eq(sh_close(cl, computed(cl, 24, 0, 2)), 0);
+	ck_assert_uint_eq(sh.nr_creates, ALL + 4);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("core_resize");
+	TCase *tc = tcase_create("resize");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_fresh_pool);
+	tcase_add_test(tc, test_refused);
+	tcase_add_test(tc, test_a_span_is_the_least);
+	tcase_add_test(tc, test_cache_goes);
+	tcase_add_test(tc, test_who_keeps_it_is_killed);
+	tcase_add_test(tc, test_memory_in_the_making);
+	tcase_add_test(tc, test_blocks_move);
+	tcase_add_test(tc, test_preempted_and_restored);
+	tcase_add_test(tc, test_not_found_where_it_leaves);
+	tcase_add_test(tc, test_no_longer_fits);
+	tcase_add_test(tc, test_promises_are_scaled);
+	tcase_add_test(tc, test_called_off);
+	tcase_add_test(tc, test_revoked_and_back);
+	suite_add_tcase(s, tc);
+	return sh_run(s);
+}
