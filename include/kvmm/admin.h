@@ -11,6 +11,7 @@
  *	swapoff TIMEOUT_MS DEV INODE PATH	DEV 0: only the path is known
  *	set MARK VALUE DOMAIN			memory.min, low, high, max,
  *						weight; in bytes
+ *	resize BYTES POOL			the device pool is gpu0
  *	drop_caches [DOMAIN]			of all domains when none is named
  *
  * The answer is any number of `progress TEXT`, then `ok TEXT` or

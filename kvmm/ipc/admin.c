@@ -249,8 +249,10 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 		close(fd);
 	if (n > 0 && !strncmp(req, "set ", 4))
 		admin_set(d, adm, req);
+	else if (n > 0 && !strncmp(req, "resize ", 7))
+		admin_resize(d, adm, req);
 	else if (n)
-		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set or drop_caches");
+		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize or drop_caches");
 	else
 		admin_end(d, adm);
 }

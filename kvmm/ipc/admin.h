@@ -27,5 +27,6 @@ void admin_progress(struct admin *adm, const char *text);
 
 /* admin_set.c */
 void admin_set(struct daemon *d, struct admin *adm, char *req);
+void admin_resize(struct daemon *d, struct admin *adm, char *req);
 
 #endif /* KVMM_IPC_ADMIN_H */

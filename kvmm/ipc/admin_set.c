@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admin_set.c - an operator sets a mark of a domain
+ * admin_set.c - an operator sets a mark of a domain, or the pool's size
  *
  * The marks are those of core.h's list, named as their files are.  A domain is
  * named as its directory is: by its name, with its id behind an @ where two
  * tenants use one name.  The change is made by the mm thread, between two
- * requests, and holds for whoever attaches later (limit.c).
+ * requests, and holds for whoever attaches later (limit.c).  The answer to a
+ * new size comes when the pool begins to change: a smaller one may take as long
+ * as whoever uses the end of it, and meminfo tells how far it is (resize.c).
  *
  * Context: control thread.
  */
@@ -113,4 +115,70 @@ void admin_set(struct daemon *d, struct admin *adm, char *req)
 		return;
 	}
 	set_answer(d, adm, &ms);
+}
+
+/* ---- the pool ---- */
+
+struct pool_resize {
+	u64	bytes;
+	u64	extent_size;
+	u64	most;
+	int	err;
+};
+
+static void resize_pool(struct core *core, void *arg)
+{
+	struct pool_resize *pr = arg;
+
+	pr->extent_size = core_get_config(core)->extent_size;
+	pr->most = core_get_config(core)->pool_bytes;
+	pr->err = core_pool_resize(core, clock_ns(), pr->bytes);
+}
+
+static void resize_answer(struct daemon *d, struct admin *adm,
+			  const struct pool_resize *pr)
+{
+	u64 kb = pr->bytes / pr->extent_size * pr->extent_size >> 10;
+	char text[ADMIN_TEXT];
+
+	switch (pr->err) {
+	case 0:
+		snprintf(text, sizeof(text), "pool/gpu0: %" PRIu64 " kB of %" PRIu64 " kB are in use: see kvctl cat meminfo",
+			 kb, pr->most >> 10);
+		pr_info("%s, by an operator", text);
+		break;
+	case -ERANGE:
+		snprintf(text, sizeof(text), "pool/gpu0: at most the %" PRIu64 " kB of --pool-size: start the daemon with more",
+			 pr->most >> 10);
+		break;
+	case -EBUSY:
+		snprintf(text, sizeof(text), "pool/gpu0: less than one span of a domain that has clients: give more");
+		break;
+	default:
+		snprintf(text, sizeof(text), "pool/gpu0: give at least the %" PRIu64 " kB of one extent",
+			 pr->extent_size >> 10);
+	}
+	admin_finish(d, adm, pr->err, text);
+}
+
+/* admin_resize() - `resize BYTES POOL` */
+void admin_resize(struct daemon *d, struct admin *adm, char *req)
+{
+	struct pool_resize pr = { .err = -EIO };
+	int used = 0;
+
+	if (sscanf(req, "resize %" SCNu64 " %n", &pr.bytes, &used) != 1 ||
+	    !used || !req[used]) {
+		admin_finish(d, adm, -EINVAL, "resize: want BYTES POOL");
+		return;
+	}
+	if (strcmp(req + used, "gpu0")) {
+		admin_finish(d, adm, -ENOENT, "resize: no such pool: gpu0");
+		return;
+	}
+	if (mm_call(d, resize_pool, &pr)) {
+		admin_finish(d, adm, -EIO, "resize: the daemon is ending");
+		return;
+	}
+	resize_answer(d, adm, &pr);
 }

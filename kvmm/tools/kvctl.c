@@ -35,7 +35,7 @@
 	x(wait, "", 0, 0, "wait until the daemon answers")		\
 	x(swapon, "PATH", 1, 1, "make a file or block device a swap area; with --size a file is made") \
 	x(swapoff, "PATH", 1, 1, "empty a swap area and give it back")	\
-	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max; max: none") \
+	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max (max: none), or pool/gpu0/size") \
 	x(drop_caches, "[DOMAIN]", 0, 1, "forget cached prefixes that nobody uses, of all domains or one") \
 	x(version, "", 0, 0, "print the version of kvctl and of the daemon") \
 	x(help, "", 0, 0, "print this text")

@@ -2,8 +2,8 @@
 /*
  * kvctl_set.c - change what can be changed while the daemon runs
  *
- * What is set is named as the file that shows it: domain/NAME/memory.min.
- * Sizes may have a unit; `max` lifts a limit.
+ * What is set is named as the file that shows it: domain/NAME/memory.min,
+ * pool/gpu0/size.  Sizes may have a unit; `max` lifts a limit.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,25 +35,43 @@ static bool split_path(const char *path, char *name, size_t len,
 	return true;
 }
 
+/* The pool of pool/NAME/size; NULL: it is none. */
+static const char *split_pool(const char *path, char *name, size_t len)
+{
+	int end = 0;
+
+	path += *path == '/';
+	if (sscanf(path, "pool/%31[^/]/size%n", name, &end) != 1 || !end ||
+	    path[end] || len < 32)
+		return NULL;
+	return name;
+}
+
 int cmd_set(struct kvctl *k, char **argv)
 {
 	char name[256], req[KV_ADMIN_REQ];
-	const char *mark;
+	const char *mark, *pool;
 	bool refused;
 	u64 value;
 
-	if (!split_path(argv[0], name, sizeof(name), &mark)) {
-		pr_err("%s: cannot be set: name a file like domain/NAME/memory.max, see kvctl ls domain",
+	pool = split_pool(argv[0], name, sizeof(name));
+	if (!pool && !split_path(argv[0], name, sizeof(name), &mark)) {
+		pr_err("%s: cannot be set: name a file like domain/NAME/memory.max, see kvctl ls domain, or pool/gpu0/size",
 		       argv[0]);
 		return EX_USAGE;
 	}
-	if (!strcmp(argv[1], "max")) {
+	if (!pool && !strcmp(argv[1], "max")) {
 		value = UINT64_MAX;
 	} else if (kv_parse_size(argv[1], &value)) {
-		pr_err("%s: is no size: give bytes, with K, M, G or T behind, or max",
-		       argv[1]);
+		pr_err("%s: is no size: give bytes, with K, M, G or T behind%s",
+		       argv[1], pool ? "" : ", or max");
 		return EX_USAGE;
 	}
-	snprintf(req, sizeof(req), "set %s %" PRIu64 " %s", mark, value, name);
+	if (pool)
+		snprintf(req, sizeof(req), "resize %" PRIu64 " %s", value,
+			 pool);
+	else
+		snprintf(req, sizeof(req), "set %s %" PRIu64 " %s", mark, value,
+			 name);
 	return kvctl_ask_admin(k, req, -1, &refused);
 }

@@ -131,6 +131,23 @@ fails 'set to no size' 64 'x: is no size' set domain/a/memory.max x
 fails 'set of no mark' 1 'no such mark' set domain/a/memory.current 1M
 fails 'set of no domain' 1 'chat: no such domain: see kvctl ls domain' \
 	set domain/chat/memory.max 1M
+fails 'size of no pool' 1 'no such pool: gpu0' set pool/gpu7/size 1M
+fails 'size above the maximum' 1 'pool/gpu0: at most the 4096 kB of --pool-size' set pool/gpu0/size 1G
+fails 'size of nothing' 1 'pool/gpu0: give at least the 256 kB of one extent' set pool/gpu0/size 0
+fails 'size without one' 64 'max: is no size' set pool/gpu0/size max
+run "$kvctl" set pool/gpu0/size 1100K
+check 'size' says '^pool/gpu0: 1024 kB of 4096 kB are in use: see kvctl cat meminfo$'
+run "$kvctl" cat pool/gpu0/size
+check 'size: its file' is 1048576
+run "$kvctl" cat meminfo
+check 'size: the rest is offline' says '^GpuOffline: +3072 kB$'
+check 'size: the total stays' says '^GpuTotal: +4096 kB$'
+run "$kvctl" check
+check 'size: the laws hold' is ok
+run "$kvctl" set pool/gpu0/size 4M
+check 'size: back' rc_is 0
+run "$kvctl" cat meminfo
+check 'size: nothing is offline' says '^GpuOffline: +0 kB$'
 run "$kvctl" drop_caches
 check 'drop_caches' says '0 blocks dropped$'
 check 'drop_caches: exit code' rc_is 0
