@@ -305,7 +305,7 @@ END_TEST
 
 START_TEST(test_promises_are_scaled)
 {
-	u32 dom = sh.cl[cl].info.domain;
+	u32 dom = sh.cl[cl].info.domain, two;
 
 	SH_CORE(ck_assert_int_eq(core_domain_set(c, sh.now, dom, CORE_LIMIT_MIN,
 						 24 * SH_BLOCK), 0));
@@ -320,6 +320,14 @@ START_TEST(test_promises_are_scaled)
 	expect_offline(6);
 	ck_assert_int_eq(resize(ALL), 0);
 	ck_assert_uint_eq(sh_domain(cl).emin_bytes, 24 * SH_BLOCK);
+	/* Two who are promised more than there is share it, now and then. */
+	two = sh_attach(1, "b");
+	SH_CORE(ck_assert_int_eq(core_domain_set(c, sh.now,
+		sh.cl[two].info.domain, CORE_LIMIT_MIN, 24 * SH_BLOCK), 0));
+	ck_assert_uint_eq(sh_domain(two).emin_bytes, 16 * SH_BLOCK);
+	ck_assert_int_eq(resize(2), 0);
+	ck_assert_uint_eq(sh_domain(two).emin_bytes, 4 * SH_BLOCK);
+	ck_assert_uint_eq(sh_domain(cl).emin_bytes, 4 * SH_BLOCK);
 }
 END_TEST
 
