@@ -526,6 +526,11 @@ static void step_finish(struct core *c, u32 client)
 	step_let_go(c, st);
 	/* What is not covered any more need not be kept for growth. */
 	c->domains[cl->domain].retry = 1;
+	/* Nor need it be left by those who were promised as much. */
+	for (i = 0; i < core_cfg(c)->max_domains &&
+	     c->tenants[cl->tenant].nr_domains > 1; i++)
+		if (c->domains[i].promised && c->domains[i].nr_waiting)
+			c->domains[i].retry = 1;
 	core_count(c, CORE_EV_step_end, 1);
 }
 

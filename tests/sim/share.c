@@ -88,7 +88,9 @@ static void remap_take(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	q->stale = true;
 	q->nr_table = seq_blocks(w, cl, q->valid);
 	share_cut(cl, q, q->valid, was_lost[slot]);
-	if (rng_chance(&w->rng, 500)) {
+	/* Another's need may have taken it in the same event. */
+	if (rng_chance(&w->rng, 500) &&
+	    cl->status[q->slot].state == KVMM_SEQ_READY) {
 		seq_refresh(w, cl, q, 0, q->nr_table);
 		seq_verify(w, cl, q, q->valid, "a remap");
 	}
