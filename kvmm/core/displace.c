@@ -37,9 +37,10 @@ static bool seq_may_go(struct core *c, const struct kv_seq *s,
 {
 	if (s->state == KVMM_SEQ_MARKED)
 		return true;
-	if (s->state != KVMM_SEQ_READY || !victim_may_lose(c, s))
+	if (s->state != KVMM_SEQ_READY ||
+	    !(who->promised || past_residency(c, s, who->want)))
 		return false;
-	return who->promised || past_residency(c, s, who->want);
+	return victim_may_lose(c, s);
 }
 
 /* Nothing may be taken that a member of the family maps. */
@@ -48,8 +49,9 @@ static void family_bar(struct core *c, const struct kv_seq *s)
 	u32 first = seq_index(c, s), i = first, n;
 
 	do {
-		const struct kv_seq *m = &c->seqs[i];
+		struct kv_seq *m = &c->seqs[i];
 
+		m->barred = c->head->bar_pass;
 		for (n = m->trimmed; (m->flags & SEQF_RUNNING) &&
 		     n < m->nr_blocks; n++) {
 			kv_pte_t pte = table_pte(c, m, n);
@@ -68,13 +70,16 @@ static void bar_all(struct core *c, const struct displacer *who)
 
 	revoke_prepare(c, who->want->domain);
 	spares_reset(c);
+	c->head->bar_pass++;
 	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
 		const struct kv_domain *d = &c->domains[dom];
 
 		if (!d->used || dom == who->want->domain)
 			continue;
 		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
-			if (!seq_may_go(c, &c->seqs[i], who))
+			if (c->seqs[i].barred == c->head->bar_pass)
+				continue;	/* with one of its family */
+			else if (!seq_may_go(c, &c->seqs[i], who))
 				family_bar(c, &c->seqs[i]);
 			else	/* what it is promised need not be covered */
 				c->domains[dom].spare += c->seqs[i].reserved;

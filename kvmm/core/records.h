@@ -465,6 +465,7 @@ struct kv_domain {
  * @dirty:      lowest table index that changed and no step's result told
  * @plan:       scratch of remap.c: its entry as a child plus one, else 0
  * @plan_err:   scratch of remap.c: why its family is left alone, else 0
+ * @barred:     scratch of displace.c: its family may not go in that pass
  * @since:      admitted at, or waiting since
  * @active:     when it was last admitted, granted or asked back by advice
  * @lost_len:   what was valid when its memory was last taken; less if it was
@@ -528,6 +529,8 @@ struct kv_seq {
 	u32	trim_more;
 	u32	plan;
 	s32	plan_err;
+	u32	barred;
+	u32	resv2;
 	u32	low;
 	u64	trim_step;
 	u64	trim_more_step;
@@ -745,8 +748,8 @@ struct core_head {
 	u32	nr_revokes;
 	u32	nr_tenants;		/* ever known */
 	u32	nr_online;		/* extents of the device in use, see resize.c */
+	u32	bar_pass;		/* of displace.c */
 	u32	resizing;		/* some past these are not offline yet */
-	u32	resv;
 	u64	resized;		/* when that began */
 	struct kv_revoke revokes[CORE_MAX_REVOKES];
 	u64	create_after;		/* no extent is asked for before this */

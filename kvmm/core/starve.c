@@ -75,7 +75,9 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 		if (!d->used || i == s->domain)
 			continue;
 		w = first_waiter(c, d);
-		if (!w || w->since >= s->since || w->priority < s->priority ||
+		if (!w || w->since >= s->since ||
+		    (d->tenant == seq_domain(c, s)->tenant &&
+		     w->priority < s->priority) ||
 		    (limit_share(d) > share && c->now - w->since <
 		     STARVE_UNUSUAL * core_cfg(c)->starve_ns))
 			continue;
@@ -108,7 +110,9 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 
 	if (s->state != KVMM_SEQ_READY)
 		return false;
-	if (s->priority > w->priority && c->now - s->active < time)
+	/* Priority is a matter of one tenant: any client may say any number. */
+	if (seq_domain(c, s)->tenant == seq_domain(c, w)->tenant &&
+	    s->priority > w->priority && c->now - s->active < time)
 		return false;
 	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
 		time *= RESTORE_PATIENCE;

@@ -12,7 +12,9 @@
  * Context: control thread.
  */
 #include <inttypes.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <kvmm/log.h>
 
@@ -90,15 +92,25 @@ static void set_answer(struct daemon *d, struct admin *adm,
 	}
 }
 
+/* Digits and nothing else, as far as 64 bits go. */
+static bool number_is(const char *text, u64 *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
 /* admin_set() - `set MARK VALUE NAME`; the request is ours to cut */
 void admin_set(struct daemon *d, struct admin *adm, char *req)
 {
 	struct mark_set ms = { .err = -EIO };
-	char mark[32];
+	char mark[32], value[32];
 	int used = 0;
 
-	if (sscanf(req, "set %31s %" SCNu64 " %n", mark, &ms.value, &used) != 2 ||
-	    !used || !req[used]) {
+	if (sscanf(req, "set %31s %31s %n", mark, value, &used) != 2 ||
+	    !used || !req[used] || !number_is(value, &ms.value)) {
 		admin_finish(d, adm, -EINVAL, "set: want MARK VALUE NAME");
 		return;
 	}

@@ -207,20 +207,13 @@ START_TEST(test_no_call)
 }
 END_TEST
 
-int main(int argc, char **argv)
+static int __maybe_unused run(void)
 {
 	Suite *s = suite_create("alloc");
 	TCase *tc = tcase_create("mm thread");
 	SRunner *sr;
 	int failed;
 
-	if (argc > 1 && !strcmp(argv[1], PROBE))
-		return probe();
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	puts("a sanitizer has its own allocator, which nothing may stand before");
-	return 77;
-#endif
-	self = argv[0];
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, test_probe);
 	tcase_add_test(tc, test_no_call);
@@ -230,4 +223,16 @@ int main(int argc, char **argv)
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], PROBE))
+		return probe();
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	puts("a sanitizer has its own allocator, which nothing may stand before");
+	return 77;
+#endif
+	self = argv[0];
+	return run();
 }

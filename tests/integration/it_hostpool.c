@@ -546,7 +546,7 @@ START_TEST(test_room_goes_while_filling)
 	struct job j;
 	u64 used;
 
-	if (!group_enter(&g, "1073741824"))
+	if (!group_enter(&g, "1610612736"))
 		return;
 	rig_dir();
 	setenv("KVMM_FAULT", "host_huge,host_thp,host_slow", 1);

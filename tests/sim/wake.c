@@ -35,6 +35,7 @@ void laws_no_forgotten_wait(struct sim *w)
 	 * What is flagged is looked at with the next events: that is now.  A
 	 * restore that evicts what it needs tries again, a block each time.
 	 */
+	w->core->now = w->now;
 	for (i = 0; i < 64; i++)
 		admit_all(w->core);
 	core_get_events(w->core, before);

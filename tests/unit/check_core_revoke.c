@@ -538,6 +538,31 @@ START_TEST(test_victims_in_a_prefill)
 }
 END_TEST
 
+/* Priority is a matter of one tenant: no number keeps another out for ever. */
+START_TEST(test_priority_of_another_tenant)
+{
+	struct kvmm_open_arg o = { .prompt_len = 32, .max_tokens = 32,
+				   .priority = UINT32_MAX };
+	u64 seq[8], theirs;
+	u32 i, n;
+
+	for (i = 0; i < 8; i++) {
+		ck_assert_int_eq(sh_open_as(one, &o, &seq[i]), 0);
+		ck_assert_int_eq(sh_match(one, seq[i], 32, 1000 * i), 0);
+		sh_compute(one, seq[i], 0, 49, 1000 * i);
+	}
+	theirs = two_wants(4);
+	for (n = 0; n < 15 && sh_state(two, theirs) != KVMM_SEQ_READY; n++) {
+		for (i = 0; i < 8; i++)
+			if (sh_state(one, seq[i]) == KVMM_SEQ_READY)
+				sh_compute(one, seq[i], 49 + n, 50 + n,
+					   1000 * i);
+		sh_tick(5);
+	}
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* Who waits longest cannot be helped: the next is. */
 START_TEST(test_hopeless_waiter_holds_up_nobody)
 {
@@ -652,6 +677,7 @@ int main(void)
 	tcase_add_test(tc, test_claimed_runs_wait_for_their_domain);
 	tcase_add_test(tc, test_making_fails);
 	tcase_add_test(tc, test_victims_in_a_prefill);
+	tcase_add_test(tc, test_priority_of_another_tenant);
 	tcase_add_test(tc, test_hopeless_waiter_holds_up_nobody);
 	tcase_add_test(tc, test_claim_that_nobody_wants);
 	tcase_add_test(tc, test_free_run_beside_a_claim);
