@@ -14,7 +14,8 @@
  * comes back while its block stays in such a span puts that back; an isolated
  * span has at least one block that is not free; isolated_free and isolated_cached
  * of a domain count such blocks over its isolated spans.  Content that is
- * there can be found, mapped and evicted as any other.
+ * there can be found, mapped and evicted as any other, but where another tenant
+ * has claimed the span (block_is_claimed()).
  *
  * A span of the device pool only: slots of the lower pools stay where they
  * are.  Whoever isolates must expect that the span leaves with any event, and

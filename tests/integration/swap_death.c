@@ -192,26 +192,6 @@ static bool storm_request(struct scene *s)
 	return true;
 }
 
-/* swapd is new: it gets the area again, which must still be the same. */
-static bool storm_area(struct scene *s)
-{
-	static u32 known = 1;
-	struct swapd_answer a;
-	int err;
-
-	if (!s->c.serving)
-		return false;
-	if (known == s->c.generation)
-		return true;
-	err = sc_area_add(&s->c, 0, s->area_fd, s->area_bytes, 0, s->area.uuid,
-			  &a);
-	if (err == -ECONNRESET)
-		return false;
-	scene_check(!err, "the area again: %s", a.text);
-	known = s->c.generation;
-	return true;
-}
-
 static void storm_kill(struct scene *s)
 {
 	static u64 next;
@@ -238,7 +218,7 @@ static void storm_settle(struct scene *s)
 	do {
 		sc_await_serving(&s->c);
 		sc_poll(&s->c, 50);
-	} while (!storm_area(s));
+	} while (!scene_area_again(s));
 	for (i = 0; i < HOSTS; i++)
 		host_check(s, i);
 	for (i = 0; i < AREAS; i++) {
@@ -266,7 +246,7 @@ void scene_storm(struct scene *s)
 	while (s->c.nr_down < s->n) {
 		scene_check(sc_now_ns() < end, "%u deaths in 100 s, %u in limbo",
 			    s->c.nr_down, s->c.nr_limbo);
-		if (storm_area(s)) {
+		if (scene_area_again(s)) {
 			for (i = scene_random(s, HOSTS); i; i--)
 				storm_request(s);
 			sc_kick(&s->c);

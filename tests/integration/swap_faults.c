@@ -273,26 +273,6 @@ static void tell(struct scene *s)
 
 /* ---- the scene ---- */
 
-/* swapd is new: it gets the area again.  False: it is not there yet. */
-static bool area_again(struct scene *s)
-{
-	static u32 known = 1;
-	struct swapd_answer a;
-	int err;
-
-	if (!s->c.serving)
-		return false;
-	if (known == s->c.generation)
-		return true;
-	err = sc_area_add(&s->c, 0, s->area_fd, s->area_bytes, 0, s->area.uuid,
-			  &a);
-	if (err == -ECONNRESET)
-		return false;
-	scene_check(!err, "the area again: %s", a.text);
-	known = s->c.generation;
-	return true;
-}
-
 static void settle(struct scene *s)
 {
 	u64 end = sc_now_ns() + HANG_NS;
@@ -303,7 +283,7 @@ static void settle(struct scene *s)
 			    "%u requests out, %u in limbo: for ever",
 			    s->c.nr_out, s->c.nr_limbo);
 		sc_await_serving(&s->c);
-	} while (!area_again(s));
+	} while (!scene_area_again(s));
 }
 
 /* The disk is honest: every place is written, then read, and right. */
@@ -367,7 +347,7 @@ void scene_faults(struct scene *s)
 		before = n;
 		scene_check(sc_now_ns() < end, "%llu faults, and no more",
 			    (unsigned long long)n);
-		if (area_again(s)) {
+		if (scene_area_again(s)) {
 			for (i = scene_random(s, BATCH); i; i--)
 				submit_any(s);
 			sc_kick(&s->c);

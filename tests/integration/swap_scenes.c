@@ -503,3 +503,23 @@ void scene_seam(struct scene *s)
 	scene_check(scene_is(s->c.pool + SWAPD_HEADER_BYTES, r.payload_len, 2),
 		    "different after a write across");
 }
+
+/* swapd is new: it gets the area again, which must still be the same.  False: later. */
+bool scene_area_again(struct scene *s)
+{
+	static u32 known = 1;
+	struct swapd_answer a;
+	int err;
+
+	if (!s->c.serving)
+		return false;
+	if (known == s->c.generation)
+		return true;
+	err = sc_area_add(&s->c, 0, s->area_fd, s->area_bytes, 0, s->area.uuid,
+			  &a);
+	if (err == -ECONNRESET)
+		return false;
+	scene_check(!err, "the area again: %s", a.text);
+	known = s->c.generation;
+	return true;
+}

@@ -64,6 +64,7 @@ do {									\
 void scene_roundtrip(struct scene *s);
 void scene_damage(struct scene *s);
 void scene_refused(struct scene *s);
+bool scene_area_again(struct scene *s);
 void scene_seam(struct scene *s);
 void scene_areas(struct scene *s);
 void scene_full(struct scene *s);
