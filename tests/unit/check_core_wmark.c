@@ -150,6 +150,31 @@ START_TEST(test_admission_leaves_min)
 }
 END_TEST
 
+/*
+ * A kid that is cut gives no block back, but whoever shared its tail need not
+ * copy it any more: who waits for the block kept for that is let in at once.
+ */
+START_TEST(test_truncation_lets_in)
+{
+	struct kvmm_len_arg *a = (struct kvmm_len_arg *)sh.args;
+	u32 cl = sh_attach(1, "a");
+	u64 seq, kid, next;
+
+	sh_warm(cl);
+	seq = resident(cl, 20, 12, 0);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	ck_assert_uint_eq(min_of(cl), 2);
+	next = asked(cl, (ALL - 3) * SH_BT, 0, 9000);
+	ck_assert_uint_eq(sh_state(cl, next), KVMM_SEQ_WAITING);
+	*a = (struct kvmm_len_arg){ .seq = kid, .len = 16 };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_TRUNCATE, 1, 0, sizeof(*a)),
+			 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+	ck_assert_uint_eq(min_of(cl), 1);
+	ck_assert_uint_eq(sh_state(cl, next), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* ---- the reclaimer ---- */
 
 /* Below low it works until high, and no further. */
@@ -372,6 +397,7 @@ int main(void)
 	tcase_add_test(tc, test_min);
 	tcase_add_test(tc, test_min_of_a_family);
 	tcase_add_test(tc, test_admission_leaves_min);
+	tcase_add_test(tc, test_truncation_lets_in);
 	tcase_add_test(tc, test_reclaimer);
 	tcase_add_test(tc, test_reclaimer_sleeps);
 	tcase_add_test(tc, test_floor);
