@@ -30,6 +30,10 @@
  * a wake that comes early makes FUTEX_WAIT return at once.  The daemon sleeps
  * on its eventfd, which remembers.
  *
+ * ring.pml beside this file is a model of all that, checked by spin with x86's
+ * store buffers, and names what goes wrong without each of these steps
+ * (tests/scripts/spin.sh).  What changes here changes there.
+ *
  * Every function here works on private state that belongs to one thread, and
  * on shared words.  None blocks but ring_futex_wait().
  */
