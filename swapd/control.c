@@ -8,9 +8,12 @@
  * other messages are served.
  *
  * The end of the socket is the end of kvmm: this process ends, too.  What the
- * kernel still transfers is hold's business.
+ * kernel still transfers is hold's business.  A message that cannot be received
+ * or sent though kvmm is there would leave kvmm waiting: this process ends as by
+ * a signal then, and hold starts the next one, with which kvmm begins anew.
  */
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -22,6 +25,13 @@
 
 #define DYING_POLL_MS	5
 
+/* Neither side knows any more what the other one was told. */
+static void control_lost(const char *what)
+{
+	pr_err("%s kvmm: %s: another swapd takes over", what, strerror(errno));
+	raise(SIGKILL);
+}
+
 static int answer_send(struct swapd *s, struct swapd_answer *a)
 {
 	ssize_t n;
@@ -30,6 +40,8 @@ static int answer_send(struct swapd *s, struct swapd_answer *a)
 	do {
 		n = send((int)s->opt.control_fd, a, sizeof(*a), MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
+	if (n < 0 && errno != EPIPE && errno != ECONNRESET)
+		control_lost("an answer cannot be sent to");
 	return n < 0 ? -errno : 0;
 }
 
@@ -64,6 +76,8 @@ static int msg_receive(struct swapd *s, struct swapd_msg *m, int *fd)
 	do {
 		n = recvmsg((int)s->opt.control_fd, &msg, MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
+	if (n < 0 && errno != ECONNRESET)
+		control_lost("a message cannot be received from");
 	if (n <= 0)
 		return -EPIPE;
 	cm = CMSG_FIRSTHDR(&msg);

@@ -111,8 +111,11 @@ static void __noreturn child_exec(struct hold *h, pid_t parent, int sock)
 		_exit(EX_OSERR);
 	sigprocmask(SIG_SETMASK, &h->old_mask, NULL);
 	snprintf(fd, sizeof(fd), "%d", sock);
-	if (fcntl(sock, F_SETFD, 0) || setenv(HOLD_ENV, fd, 1))
+	if (fcntl(sock, F_SETFD, 0) || setenv(HOLD_ENV, fd, 1)) {
+		pr_err("the socket to kvmm cannot be handed on: %s",
+		       strerror(errno));
 		_exit(EX_OSERR);
+	}
 	/* So that ps tells one from the other. */
 	h->argv[0] = h->exe;
 	execv(h->exe, h->argv);

@@ -96,8 +96,9 @@ int store_receive(struct store *st, int sock)
 		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		if (n < 0 && errno == EINTR)
 			continue;
+		/* A failure that passes is no end: it is read later. */
 		if (n <= 0)
-			return n < 0 && errno == EAGAIN ? 0 : -EPIPE;
+			return n < 0 && errno != ECONNRESET ? 0 : -EPIPE;
 		cm = CMSG_FIRSTHDR(&msg);
 		if (cm && cm->cmsg_level == SOL_SOCKET &&
 		    cm->cmsg_type == SCM_RIGHTS)

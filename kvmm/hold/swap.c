@@ -116,8 +116,13 @@ static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
 	u32 n = 0, i;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || fds_inherit(f))
+	if (getppid() != parent)
 		_exit(EX_OSERR);
+	if (fds_inherit(f)) {
+		pr_err("what swapd works on cannot be handed on: %s",
+		       strerror(errno));
+		_exit(EX_OSERR);
+	}
 	sigprocmask(SIG_SETMASK, sw->old_mask, NULL);
 #define ADD(name, v)							\
 	snprintf(arg[n++], sizeof(arg[0]), "--" name "=%u", (unsigned int)(v))

@@ -31,14 +31,22 @@
 #define OLD_POLL_NS	(100 * NSEC_PER_MSEC)
 #define OLD_KILL_NS	(2 * NSEC_PER_SEC)	/* for a killed one to go */
 #define HOLD_WAIT_S	5
+#define HOLD_TRIES	3
+#define HOLD_TRY_MS	100
 
 void deposit_record(struct daemon *d, const struct hold_record *r, int fd)
 {
-	int err;
+	struct pollfd p = { .fd = d->deposit.fd, .events = POLLOUT };
+	int err, i;
 
 	if (d->deposit.fd < 0)
 		return;
 	err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);
+	/* Hold reads whenever it is not starting a child. */
+	for (i = 0; i < HOLD_TRIES && err && err != -EPIPE; i++) {
+		(void)!poll(&p, 1, HOLD_TRY_MS);
+		err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);
+	}
 	if (err)
 		pr_warn("kvmm-hold does not take record %u.%u: %s", r->kind,
 			r->index, strerror(-err));

@@ -216,9 +216,14 @@ static int listen_make(const struct sockaddr_un *addr, int type, mode_t mode)
 	fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) ||
-	    chmod(addr->sun_path, mode) || listen(fd, BACKLOG)) {
+	if (bind(fd, (const struct sockaddr *)addr, sizeof(*addr))) {
 		err = -errno;
+		close(fd);
+		return err;
+	}
+	if (chmod(addr->sun_path, mode) || listen(fd, BACKLOG)) {
+		err = -errno;
+		unlink(addr->sun_path);
 		close(fd);
 		return err;
 	}
@@ -228,6 +233,8 @@ static int listen_make(const struct sockaddr_un *addr, int type, mode_t mode)
 static int listen_one(struct daemon *d, struct watch *w, u32 index,
 		      const struct sockaddr_un *addr, int type, mode_t mode)
 {
+	int err;
+
 	w->fd = listen_kept(d->deposit.listen[index], addr);
 	d->deposit.listen[index] = -1;
 	if (w->fd < 0) {
@@ -242,7 +249,11 @@ static int listen_one(struct daemon *d, struct watch *w, u32 index,
 			return w->fd;
 		deposit_put(d, HOLD_LISTEN, index, w->fd, 0);
 	}
-	return watch_add(d, w, EPOLLIN);
+	err = watch_add(d, w, EPOLLIN);
+	if (err)
+		pr_err("socket %s cannot be watched: %s: end other programs, then start again",
+		       addr->sun_path, strerror(-err));
+	return err;
 }
 
 /**

@@ -85,18 +85,6 @@ static void link_call(struct daemon *d, u32 generation,
 
 /* ---- to swapd ---- */
 
-/* Send a message to the swapd that runs; its end is told by hold. */
-int link_send(struct daemon *d, const struct swapd_msg *m, int fd)
-{
-	int err = -ENOTCONN;
-
-	if (d->swap_sock.fd >= 0)
-		err = sock_send(d->swap_sock.fd, m, sizeof(*m), &fd, fd >= 0);
-	if (err)
-		pr_debug("swapd takes no message: %s", strerror(-err));
-	return err;
-}
-
 /* Ask hold for a swapd, or for another one than it has. */
 void link_run(struct daemon *d)
 {
@@ -109,6 +97,28 @@ void link_run(struct daemon *d)
 
 	d->link.ended = false;
 	deposit_record(d, &r, -1);
+}
+
+/*
+ * Send a message to the swapd that runs; its end is told by hold.  One that
+ * lives and cannot be told has another idea of its areas than we have: it is
+ * replaced.
+ */
+int link_send(struct daemon *d, const struct swapd_msg *m, int fd)
+{
+	int err;
+
+	if (d->swap_sock.fd < 0)
+		return -ENOTCONN;
+	err = sock_send(d->swap_sock.fd, m, sizeof(*m), &fd, fd >= 0);
+	if (!err)
+		return 0;
+	if (err != -EPIPE && err != -ECONNRESET) {
+		pr_warn("swapd %u takes no message: %s: another takes over",
+			d->link.generation, strerror(-err));
+		link_run(d);
+	}
+	return err;
 }
 
 static void link_try_up(struct daemon *d)
@@ -152,7 +162,8 @@ static void link_from_swapd(struct daemon *d, struct watch *w, u32 events)
 
 	for (;;) {
 		n = sock_recv(w->fd, &a, sizeof(a));
-		if (n == -EAGAIN)
+		/* What is there to be read stays so: a passing failure is no end. */
+		if (n < 0 && n != -ECONNRESET && n != -EBADMSG)
 			return;
 		if (n != sizeof(a) || a.magic != SWAPD_MAGIC) {
 			/* The end: hold tells of its death. */
@@ -181,8 +192,12 @@ static void link_came(struct daemon *d, const struct hold_record *r, int fd)
 	l->ended = false;
 	d->swap_sock.fd = fd;
 	d->swap_sock.fn = link_from_swapd;
-	if (fd < 0 || watch_add(d, &d->swap_sock, EPOLLIN))
-		pr_warn("swapd %u cannot be heard", l->generation);
+	if (fd >= 0 && !watch_add(d, &d->swap_sock, EPOLLIN))
+		return;
+	/* It ends when its socket does, and hold starts another. */
+	pr_warn("swapd %u cannot be heard: %s: another takes over",
+		l->generation, strerror(fd < 0 ? EBADF : errno));
+	watch_close(d, &d->swap_sock);
 }
 
 static void link_went(struct daemon *d, const struct hold_record *r)
@@ -247,8 +262,9 @@ static int hold_receive(int sock, struct hold_record *r, int *fd)
 	do {
 		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
+	/* A failure that passes is no end: what is there will be read later. */
 	if (n <= 0)
-		return n < 0 && errno == EAGAIN ? -EAGAIN : -EPIPE;
+		return n < 0 && errno != ECONNRESET ? -EAGAIN : -EPIPE;
 	cm = CMSG_FIRSTHDR(&msg);
 	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
 		memcpy(fd, CMSG_DATA(cm), sizeof(*fd));
