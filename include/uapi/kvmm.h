@@ -47,7 +47,7 @@
  * offset, size and number of this header; the test that writes that list
  * checks it.
  */
-#define KVMM_LAYOUT_HASH	0xf9d3c95860cd1b80ull
+#define KVMM_LAYOUT_HASH	0xc21906853bc461cbull
 
 #define KVMM_MAX_GROUPS		8	/* layer groups of a model */
 #define KVMM_MAX_TIERS		3	/* device, host, swap */
@@ -571,12 +571,24 @@ KVMM_ASSERT_SIZE(kvmm_len_arg, 16);
 #define KVMM_ADV_WILLNEED	3
 #define KVMM_ADV_KEEP_UNTIL	4	/* value: CLOCK_MONOTONIC ns */
 #define KVMM_ADV_DONTNEED	5
+#define KVMM_ADV_RETAIN		6	/* value: KVMM_RANGE() */
 
-/* SEQ_ADVISE. */
+/* kvmm_advise_arg.retain, and what the priority says without advice */
+#define KVMM_RETAIN_PRIO	0	/* by priority */
+#define KVMM_RETAIN_LOW		1
+#define KVMM_RETAIN_NORMAL	2	/* from KVMM_PRIO_NORMAL on */
+#define KVMM_RETAIN_HIGH	3	/* from KVMM_PRIO_HIGH on */
+#define KVMM_PRIO_NORMAL	50
+#define KVMM_PRIO_HIGH		150
+
+/* Tokens from up to to - 1; 0xffffffff: up to the end, wherever that will be. */
+#define KVMM_RANGE(from, to)	((__u64)(to) << 32 | (__u32)(from))
+
+/* SEQ_ADVISE; retain: KVMM_ADV_RETAIN only, else 0. */
 struct kvmm_advise_arg {
 	__u64	seq;
 	__u32	advice;
-	__u32	resv;
+	__u32	retain;
 	__u64	value;
 };
 KVMM_ASSERT_SIZE(kvmm_advise_arg, 24);

@@ -50,7 +50,7 @@ static void admit_hit(struct core *c, const struct kv_seq *s, u32 whole)
 		kv_pte_t pte = table_pte(c, s, i);
 		u32 ref = pte_block(pte) | (pte_is_entry(pte) ? REF_ENTRY : 0);
 
-		lru_hit(c, index_node(c, ref));
+		lru_hit(c, index_node(c, ref), retain_class(c, s, i));
 	}
 }
 

@@ -12,6 +12,11 @@
  *
  * What was found, by it or by anybody, is not its own to give away.  The last
  * advice counts.  PAGEOUT and WILLNEED are of another kind, see swap.c.
+ *
+ * RETAIN says what finding a range of tokens again counts for; elsewhere the
+ * priority does.  The class enters the index with each name that is sealed or
+ * found.  If it changed meanwhile the names are told when the sequence ends:
+ * what is shared can only rise by that.
  */
 #include "kvmm/core/internal.h"
 
@@ -28,6 +33,61 @@ void advise_retention(struct kv_seq *s, u32 advice, u64 until)
 	if (advice == KVMM_ADV_DONTNEED)
 		s->flags |= SEQF_DONTNEED;
 }
+
+/* ---- classes of retention ---- */
+
+/**
+ * retain_advise() - remember RETAIN
+ *
+ * Where ranges overlap the newest counts, so what it covers is forgotten.
+ * Return: 0; -EINVAL; -ENOSPC: too many ranges, nothing changed.
+ */
+int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a)
+{
+	struct kv_retain new = { .from = (u32)a->value,
+				 .to = (u32)(a->value >> 32),
+				 .retain = a->retain };
+	struct kv_retain kept[SEQ_RETAINS];
+	u32 i, nr = 0;
+
+	if (a->retain > KVMM_RETAIN_HIGH || new.from >= new.to)
+		return -EINVAL;
+	for (i = 0; i < s->nr_retains; i++)
+		if (s->retains[i].from < new.from || s->retains[i].to > new.to)
+			kept[nr++] = s->retains[i];
+	if (nr == SEQ_RETAINS)
+		return -ENOSPC;
+	kept[nr++] = new;
+	memcpy(s->retains, kept, nr * sizeof(*kept));
+	s->nr_retains = (u8)nr;
+	s->flags |= SEQF_RETAIN;
+	return 0;
+}
+
+static u32 retain_of_priority(u32 priority)
+{
+	return priority < KVMM_PRIO_NORMAL ? RETAIN_LOW :
+	       priority < KVMM_PRIO_HIGH ? RETAIN_NORMAL : RETAIN_HIGH;
+}
+
+/**
+ * retain_class() - what finding a block of @s again counts for, RETAIN_*
+ *
+ * A block that a range has in part goes by its first token.
+ */
+u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx)
+{
+	u32 at = idx * seq_domain(c, s)->block_tokens, i;
+
+	for (i = s->nr_retains; i--;)
+		if (at >= s->retains[i].from && at < s->retains[i].to)
+			break;
+	if (i == CORE_NONE || s->retains[i].retain == KVMM_RETAIN_PRIO)
+		return retain_of_priority(s->priority);
+	return s->retains[i].retain - KVMM_RETAIN_LOW;
+}
+
+/* ---- when it ends ---- */
 
 /* The name of what a table entry of @s alone refers to, or CORE_NONE. */
 static u32 own_name(const struct core *c, kv_pte_t pte)
@@ -73,11 +133,30 @@ static void keep(struct core *c, const struct kv_seq *s)
 	}
 }
 
+/* Its class changed after it had used what it has: tell the names. */
+static void retain_settle(struct core *c, const struct kv_seq *s)
+{
+	u32 i, node, own;
+
+	for (i = s->trimmed; i < s->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+
+		own = own_name(c, pte);
+		node = index_node(c, pte_block(pte) |
+				  (pte_is_entry(pte) ? REF_ENTRY : 0));
+		if (node != CORE_NONE)
+			lru_retain(c, node, retain_class(c, s, i),
+				   own != CORE_NONE && !c->nodes[node].hits);
+	}
+}
+
 /* The sequence ends, and has its table still. */
 void advise_close(struct core *c, struct kv_seq *s)
 {
 	u32 i, node;
 
+	if (s->flags & SEQF_RETAIN)
+		retain_settle(c, s);
 	if (s->keep_until > c->now)
 		keep(c, s);
 	if (!(s->flags & (SEQF_COLD | SEQF_DONTNEED)))

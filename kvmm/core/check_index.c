@@ -71,6 +71,8 @@ void check_nodes(struct walk *w)
 		if (n->ref == CORE_NONE)
 			continue;
 		nr++;
+		expect(w, "index", "class of retention of node", i,
+		       n->retain < RETAIN_NR, 1);
 		expect(w, "index", "name of node", i, index_node(c, n->ref), i);
 		walk_kids(w, i, n->kid, &kids);
 	}
@@ -109,6 +111,26 @@ static u32 walk_cached(struct walk *w, u32 dom, const struct kv_lru_list *list,
 	return n;
 }
 
+/* The lists of one class and tier, most of which are empty. */
+static u32 walk_kind(struct walk *w, u32 dom, u32 k)
+{
+	const struct kv_lru *l = &w->c->lrus[dom];
+	const struct kv_lru_list *list = l->list[k];
+	u32 g, n = 0, none = CORE_NONE;
+
+	for (g = 0; g < LRU_NR_GENS; g++)
+		none &= list[g].head & list[g].tail;
+	for (g = 0; g < LRU_NR_GENS && (none != CORE_NONE || l->used[k]); g++) {
+		expect(w, "lru", "map of kind", k, !!(l->used[k] & BIT_ULL(g)),
+		       list[g].head != CORE_NONE);
+		n += walk_cached(w, dom, &list[g], NODEF_LEAF);
+	}
+	expect(w, "lru", "candidates of kind", k, l->nr[k], n);
+	expect(w, "lru", "map of kinds, bit", k, !!(l->busy & BIT_ULL(k)),
+	       !!l->used[k]);
+	return n;
+}
+
 /* Names with a lease are counted. */
 static void walk_leases(struct walk *w, u32 dom)
 {
@@ -136,21 +158,12 @@ void check_lru(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
 	const struct kv_lru *l = &c->lrus[dom];
-	u32 n = walk_cached(w, dom, &l->inner, NODEF_INNER), t, g;
+	u32 n = walk_cached(w, dom, &l->inner, NODEF_INNER), k;
 
-	for (t = 0; t < LRU_NR_LEASES; t++)
-		n += walk_cached(w, dom, &l->lease[t].list, NODEF_LEAF);
-	for (t = 0; t < LRU_NR_TIERS; t++) {
-		u32 had = n;
-
-		for (g = 0; g < LRU_NR_GENS; g++) {
-			expect(w, "lru", "map of tier", t,
-			       !!(l->used[t] & BIT_ULL(g)),
-			       l->list[t][g].head != CORE_NONE);
-			n += walk_cached(w, dom, &l->list[t][g], NODEF_LEAF);
-		}
-		expect(w, "lru", "candidates of tier", t, l->nr[t], n - had);
-	}
+	for (k = 0; k < LRU_NR_LEASES; k++)
+		n += walk_cached(w, dom, &l->lease[k].list, NODEF_LEAF);
+	for (k = 0; k < LRU_NR_KINDS; k++)
+		n += walk_kind(w, dom, k);
 	expect(w, "lru", "lists of domain", dom, n,
 	       c->domains[dom].nr[BLK_CACHED]);
 	walk_leases(w, dom);

@@ -482,8 +482,11 @@ struct core_lru_view {
 		u32	found;	/* times it was, at least */
 		u32	class;	/* by interval, or by what came in with it */
 		u32	nr;	/* blocks that may go */
-		u32	oldest;	/* age of the oldest, in percent of the cache */
-		u32	worth;	/* its hits a 1000 blocks and turn of the cache */
+		u32	low;	/* of these, of low retention */
+		u32	high;
+		u32	oldest;	/* age of the next, in percent of the cache */
+		u32	worth;	/* its hits a 1000 blocks and turn of the cache,
+				 * by what one counts */
 	} tier[CORE_LRU_TIERS];
 };
 

@@ -301,17 +301,19 @@ static void ref_unlink(struct core *c, u32 ref)
  * @blk:    its hash is set, and no block has the same
  * @parent: node of the prefix before it, CORE_NONE: it is the first
  * @fresh:  tokens that its sequence computes and that are new
+ * @retain: class of retention
  *
  * Return: whether the name had been in the index before, as far as is known.
  */
-bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh)
+bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh,
+		  u32 retain)
 {
 	u32 node = node_new(c, blk, parent);
 	bool known;
 
 	ref_link(c, blk);
 	c->blocks[blk].node = node;
-	known = lru_enter(c, node, fresh);
+	known = lru_enter(c, node, fresh, retain);
 	kid_add(c, node);
 	return known;
 }

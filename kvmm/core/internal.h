@@ -239,7 +239,8 @@ const u64 *index_name(const struct core *c, u32 ref);
 u32 index_domain(const struct core *c, u32 ref);
 bool index_on_device(const struct core *c, u32 node);
 bool index_kid_on_device(const struct core *c, u32 node);
-bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh);
+bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh,
+		  u32 retain);
 void index_move(struct core *c, u32 from, u32 to);
 void index_drop(struct core *c, u32 ref);
 u32 index_evict_cost(const struct core *c, u32 blk);
@@ -316,6 +317,8 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice);
 
 /* advise.c: what a sequence leaves behind */
 void advise_retention(struct kv_seq *s, u32 advice, u64 until);
+int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a);
+u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx);
 void advise_close(struct core *c, struct kv_seq *s);
 
 /* seq.c: the life of a sequence */

@@ -46,10 +46,20 @@
  * found oftener and i its interval; this counts as much as a few
  * observations.
  *
- * Generations.  Candidates of one tier hang on lists by generation, which is
- * 64 units of time of their last use, 64 generations a tier; what is older
- * than all shares the oldest.  The oldest candidate of each tier is compared,
- * so a choice looks at 16 blocks, however large the cache is.
+ * Classes.  A hit need not count the same for all: a name has one of three
+ * classes of retention, and a hit in one counts as four in the class below.
+ * The index is linear in what a job pays, so the worth of a block is V(a) times
+ * that, exactly, and rates are learned over all classes together.  V falls with
+ * age, so what is of a high class and stale still goes.  The class is that of
+ * who used the name (advise.c): a use by an equal or a higher one sets it, each
+ * RETAIN_LOWER'th of lower ones in a row takes it one down.  Classes are never
+ * compared between domains.
+ *
+ * Generations.  Candidates of one class and tier, a kind, hang on lists by
+ * generation, which is 64 units of time of their last use, 64 generations a
+ * kind; what is older than all shares the oldest.  The oldest candidate of each
+ * kind is compared, so a choice looks at 16 blocks for each class that is there,
+ * however large the cache is.
  *
  * Advice (advise.c).  A name can have a lease: it hangs on a list of that
  * instead, and is no candidate before the lease is over, unless nothing else
@@ -58,7 +68,7 @@
  *
  * Invariants (check.c walks them):
  *  - a block is on exactly one list if it is CACHED, else on none;
- *  - on a list of its lease, else of its tier and generation, if it has no
+ *  - on a list of its lease, else of its kind and generation, if it has no
  *    kids on the device, else on the list of inner ones;
  *  - if a domain has a cached block, lru_next() names one: inner ones go when
  *    no leaf is left, which takes sequences that hold copies of their own.
@@ -73,6 +83,7 @@
 #define LEARN_MIN	256u	/* blocks entered between two times */
 #define REFAULT_MAX	4096u	/* units: older is not known any more */
 #define COLD_AGE	4096u	/* what is cold by advice begins with */
+#define WEIGHT_SHIFT	2	/* a hit counts as four of the class below */
 
 /* ---- time ---- */
 
@@ -95,6 +106,12 @@ static u32 node_tier(const struct kv_node *n)
 	return lru_tier(n->hits, n->interval);
 }
 
+/* A list of generations is of one class and one tier. */
+static u32 node_kind(const struct kv_node *n)
+{
+	return n->retain * LRU_NR_TIERS + node_tier(n);
+}
+
 static u32 node_age(const struct kv_lru *l, const struct kv_node *n)
 {
 	return lru_units(l) - n->stamp;
@@ -110,11 +127,38 @@ static void node_used(struct kv_node *n, u32 age)
 		n->hits++;
 }
 
+/* By one of class @retain: it has the highest of its last few. */
+static void node_used_by(struct kv_node *n, u32 retain)
+{
+	if (retain >= n->retain) {
+		n->retain = retain & 3;
+		n->lower = 0;
+	} else if (n->lower < RETAIN_LOWER - 1) {
+		n->lower++;
+	} else {
+		n->retain--;
+		n->lower = 0;
+	}
+}
+
 /* ---- lists ---- */
 
-static struct kv_lru_list *gen_list(struct kv_lru *l, u32 tier, u32 gen)
+static struct kv_lru_list *gen_list(struct kv_lru *l, u32 kind, u32 gen)
 {
-	return &l->list[tier][gen % LRU_NR_GENS];
+	return &l->list[kind][gen % LRU_NR_GENS];
+}
+
+static void gen_is_used(struct kv_lru *l, u32 kind, u32 gen)
+{
+	l->used[kind] |= BIT_ULL(gen % LRU_NR_GENS);
+	l->busy |= BIT_ULL(kind);
+}
+
+static void gen_is_empty(struct kv_lru *l, u32 kind, u32 gen)
+{
+	l->used[kind] &= ~BIT_ULL(gen % LRU_NR_GENS);
+	if (!l->used[kind])
+		l->busy &= ~BIT_ULL(kind);
 }
 
 /* Stamps wrap after 4 million times the cache, generations later still. */
@@ -127,10 +171,10 @@ static u32 node_gen(const struct kv_lru *l, const struct kv_node *n)
 }
 
 /* The oldest generation is one with the next from now on. */
-static void gen_merge(struct core *c, struct kv_lru *l, u32 tier)
+static void gen_merge(struct core *c, struct kv_lru *l, u32 kind)
 {
-	struct kv_lru_list *from = gen_list(l, tier, l->min_gen);
-	struct kv_lru_list *to = gen_list(l, tier, l->min_gen + 1);
+	struct kv_lru_list *from = gen_list(l, kind, l->min_gen);
+	struct kv_lru_list *to = gen_list(l, kind, l->min_gen + 1);
 
 	if (from->head == CORE_NONE)
 		return;
@@ -140,8 +184,8 @@ static void gen_merge(struct core *c, struct kv_lru *l, u32 tier)
 	else
 		to->tail = from->tail;
 	to->head = from->head;
-	l->used[tier] |= BIT_ULL((l->min_gen + 1) % LRU_NR_GENS);
-	l->used[tier] &= ~BIT_ULL(l->min_gen % LRU_NR_GENS);
+	gen_is_used(l, kind, l->min_gen + 1);
+	gen_is_empty(l, kind, l->min_gen);
 	from->head = CORE_NONE;
 	from->tail = CORE_NONE;
 }
@@ -149,13 +193,13 @@ static void gen_merge(struct core *c, struct kv_lru *l, u32 tier)
 /* A block was entered: time goes on. */
 static void lru_tick(struct core *c, struct kv_lru *l)
 {
-	u32 t;
+	u32 k;
 
 	l->clock += l->step;
 	while ((u32)(l->clock >> (UNIT_SHIFT + GEN_SHIFT)) - l->min_gen >=
 	       LRU_NR_GENS) {
-		for (t = 0; t < LRU_NR_TIERS; t++)
-			gen_merge(c, l, t);
+		for (k = 0; k < LRU_NR_KINDS; k++)
+			gen_merge(c, l, k);
 		l->min_gen++;
 	}
 	if (++l->nr_in < max(LEARN_MIN, (1u << 20) / l->step / 16))
@@ -185,7 +229,7 @@ struct kv_lru_list *lru_list(const struct core *c, u32 blk)
 		return &l->inner;
 	if (node_lease(n))
 		return &l->lease[n->lease - 1].list;
-	return gen_list(l, node_tier(n), node_gen(l, n));
+	return gen_list(l, node_kind(n), node_gen(l, n));
 }
 
 /* Onto the list that is right for it; the next to go of that, if @first. */
@@ -208,8 +252,8 @@ static void list_put(struct core *c, u32 blk, bool first)
 	}
 	if (!node_in_gen(n))
 		return;
-	l->used[node_tier(n)] |= BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
-	l->nr[node_tier(n)]++;
+	gen_is_used(l, node_kind(n), node_gen(l, n));
+	l->nr[node_kind(n)]++;
 }
 
 /* A block is no more cached, or goes. */
@@ -221,10 +265,9 @@ void lru_del(struct core *c, u32 blk)
 
 	list_del_idx(c->blocks, list->head, list->tail, blk);
 	if (node_in_gen(n))
-		l->nr[node_tier(n)]--;
+		l->nr[node_kind(n)]--;
 	if (node_in_gen(n) && list->head == CORE_NONE)
-		l->used[node_tier(n)] &=
-			~BIT_ULL(node_gen(l, n) % LRU_NR_GENS);
+		gen_is_empty(l, node_kind(n), node_gen(l, n));
 	n->flags = 0;
 }
 
@@ -312,6 +355,23 @@ void lru_chill(struct core *c, u32 node)
 	KV_BUG_ON(n->flags);
 	lease_put(&c->lrus[index_domain(c, n->ref)], n);
 	n->lease = LEASE_COLD;
+	n->retain = RETAIN_LOW;
+	n->lower = 0;
+}
+
+/**
+ * lru_retain() - of which class the use of a name was, as it turns out
+ * @own: nobody else has used it: then it may be a lower one
+ */
+void lru_retain(struct core *c, u32 node, u32 retain, bool own)
+{
+	struct kv_node *n = &c->nodes[node];
+
+	KV_BUG_ON(n->flags);		/* it is mapped */
+	if (n->lease != LEASE_COLD && (own || retain > n->retain)) {
+		n->retain = retain & 3;
+		n->lower = 0;
+	}
 }
 
 /* ---- names come, are used, and go ---- */
@@ -331,11 +391,12 @@ static void came_back(struct core *c, struct kv_node *n,
 
 /**
  * lru_enter() - a name is entered into the index
- * @fresh: tokens that came in with it
+ * @fresh:  tokens that came in with it
+ * @retain: class of who computed it
  *
  * Return: whether it was there before, as far as is known.
  */
-bool lru_enter(struct core *c, u32 node, u32 fresh)
+bool lru_enter(struct core *c, u32 node, u32 fresh, u32 retain)
 {
 	struct kv_node *n = &c->nodes[node];
 	u32 dom = c->blocks[n->ref].domain;
@@ -345,6 +406,7 @@ bool lru_enter(struct core *c, u32 node, u32 fresh)
 
 	lru_tick(c, l);
 	n->interval = fresh_class(fresh);
+	n->retain = retain & 3;
 	n->stamp = lru_units(l);
 	was = lru_ghost_take(c, dom, node, &nr);
 	if (!was)
@@ -356,8 +418,8 @@ bool lru_enter(struct core *c, u32 node, u32 fresh)
 	}
 }
 
-/* A name was found. */
-void lru_hit(struct core *c, u32 node)
+/* A name was found, for one of class @retain. */
+void lru_hit(struct core *c, u32 node, u32 retain)
 {
 	struct kv_node *n = &c->nodes[node];
 	struct kv_lru *l;
@@ -371,6 +433,7 @@ void lru_hit(struct core *c, u32 node)
 	if (n->lease != LEASE_COLD)
 		lru_observe(l, node_tier(n), 0, lru_age_bucket(age), true, 1);
 	node_used(n, age);
+	node_used_by(n, retain);
 	n->stamp = lru_units(l);
 	if (!node_lease(n) || l->lease[n->lease - 1].until <= c->now)
 		lease_put(l, n);
@@ -394,32 +457,37 @@ void lru_leave(struct core *c, u32 node)
 
 /* ---- choice ---- */
 
-/* The oldest candidate of a tier. */
-static u32 tier_oldest(const struct kv_lru *l, u32 tier)
+/* The oldest candidate of a kind. */
+static u32 kind_oldest(const struct kv_lru *l, u32 kind)
 {
 	u32 at = l->min_gen % LRU_NR_GENS;
-	u64 used = l->used[tier];
+	u64 used = l->used[kind];
 
 	if (!used)
 		return CORE_NONE;
 	used = used >> at | used << ((LRU_NR_GENS - at) % LRU_NR_GENS);
 	at = (at + (u32)__builtin_ctzll(used)) % LRU_NR_GENS;
-	return l->list[tier][at].head;
+	return l->list[kind][at].head;
+}
+
+/* What a name is worth now: its rate of hits, by what one of them counts. */
+static u64 node_worth(const struct kv_lru *l, const struct kv_node *n)
+{
+	return (u64)lru_value(l, node_tier(n), node_age(l, n)) <<
+	       WEIGHT_SHIFT * n->retain;
 }
 
 /* A candidate that is worth less than @least takes the place of @best. */
 static void compare(const struct core *c, const struct kv_lru *l, u32 blk,
-		    u32 *best, u32 *least)
+		    u32 *best, u64 *least)
 {
-	const struct kv_node *n;
-	u32 value;
+	u64 worth;
 
 	if (blk == CORE_NONE)
 		return;
-	n = &c->nodes[c->blocks[blk].node];
-	value = lru_value(l, node_tier(n), node_age(l, n));
-	if (value < *least) {
-		*least = value;
+	worth = node_worth(l, &c->nodes[c->blocks[blk].node]);
+	if (worth < *least) {
+		*least = worth;
 		*best = blk;
 	}
 }
@@ -446,10 +514,12 @@ static u32 lease_next(const struct kv_lru *l)
 u32 lru_next(const struct core *c, u32 dom)
 {
 	const struct kv_lru *l = &c->lrus[dom];
-	u32 i, best = CORE_NONE, least = CORE_NONE;
+	u64 least = ~0ull, busy;
+	u32 i, best = CORE_NONE;
 
-	for (i = 0; i < LRU_NR_TIERS; i++)
-		compare(c, l, tier_oldest(l, i), &best, &least);
+	for (busy = l->busy; busy; busy &= busy - 1)
+		compare(c, l, kind_oldest(l, (u32)__builtin_ctzll(busy)), &best,
+			&least);
 	for (i = 0; i < LRU_NR_LEASES && l->nr_kept; i++)
 		if (l->lease[i].until <= c->now)
 			compare(c, l, l->lease[i].list.head, &best, &least);
@@ -463,14 +533,38 @@ u32 lru_after(const struct core *c, u32 blk)
 {
 	const struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
 	const struct kv_node *n = &c->nodes[c->blocks[blk].node];
-	u32 gen, t = node_tier(n);
+	u32 gen, k = node_kind(n);
 
 	if (c->blocks[blk].next != CORE_NONE || !node_in_gen(n))
 		return c->blocks[blk].next;
 	for (gen = node_gen(l, n) + 1; gen != l->min_gen + LRU_NR_GENS; gen++)
-		if (l->used[t] & BIT_ULL(gen % LRU_NR_GENS))
-			return l->list[t][gen % LRU_NR_GENS].head;
+		if (l->used[k] & BIT_ULL(gen % LRU_NR_GENS))
+			return l->list[k][gen % LRU_NR_GENS].head;
 	return CORE_NONE;
+}
+
+/* One tier: the candidate that would go first, of whatever class. */
+static void view_tier(const struct core *c, const struct kv_lru *l, u32 t,
+		      struct core_lru_view *v)
+{
+	u32 k, r, age, blk = CORE_NONE;
+	u64 least = ~0ull;
+
+	v->tier[t].found = t / LRU_TIER_FOUND == 3 ? 4 : t / LRU_TIER_FOUND;
+	v->tier[t].class = t % LRU_TIER_FOUND;
+	for (r = 0; r < RETAIN_NR; r++) {
+		k = r * LRU_NR_TIERS + t;
+		v->tier[t].nr += l->nr[k];
+		compare(c, l, kind_oldest(l, k), &blk, &least);
+	}
+	v->tier[t].low = l->nr[RETAIN_LOW * LRU_NR_TIERS + t];
+	v->tier[t].high = l->nr[RETAIN_HIGH * LRU_NR_TIERS + t];
+	if (blk == CORE_NONE)
+		return;
+	age = node_age(l, &c->nodes[c->blocks[blk].node]);
+	v->tier[t].oldest = (u32)((u64)age * 100 / 1024);
+	v->tier[t].worth = (u32)(least * 1000 >>
+		(LRU_WORTH_SHIFT - UNIT_SHIFT + WEIGHT_SHIFT * RETAIN_NORMAL));
 }
 
 /**
@@ -480,24 +574,14 @@ u32 lru_after(const struct core *c, u32 blk)
 int core_get_lru(const struct core *c, u32 dom, struct core_lru_view *v)
 {
 	const struct kv_lru *l = &c->lrus[dom];
-	u32 t, blk, age;
+	u32 t;
 
 	static_assert(CORE_LRU_TIERS == LRU_NR_TIERS, "one line a tier");
 	memset(v, 0, sizeof(*v));
 	if (dom >= core_cfg(c)->max_domains || !c->domains[dom].used)
 		return -ENOENT;
-	for (t = 0; t < LRU_NR_TIERS; t++) {
-		v->tier[t].found = t / LRU_TIER_FOUND == 3 ? 4 : t / LRU_TIER_FOUND;
-		v->tier[t].class = t % LRU_TIER_FOUND;
-		v->tier[t].nr = l->nr[t];
-		blk = tier_oldest(l, t);
-		if (blk == CORE_NONE)
-			continue;
-		age = node_age(l, &c->nodes[c->blocks[blk].node]);
-		v->tier[t].oldest = (u32)((u64)age * 100 / 1024);
-		v->tier[t].worth = (u32)((u64)lru_value(l, t, age) * 1000 >>
-					 (LRU_WORTH_SHIFT - UNIT_SHIFT));
-	}
+	for (t = 0; t < LRU_NR_TIERS; t++)
+		view_tier(c, l, t, v);
 	return 0;
 }
 
@@ -505,7 +589,7 @@ int core_get_lru(const struct core *c, u32 dom, struct core_lru_view *v)
 void lru_init(struct core *c, u32 dom)
 {
 	struct kv_lru *l = &c->lrus[dom];
-	u32 t, g;
+	u32 k, g;
 
 	memset(l, 0, sizeof(*l));
 	/* None: a domain whose spans are longer than the pool is just now. */
@@ -513,12 +597,12 @@ void lru_init(struct core *c, u32 dom)
 		      max(domain_capacity(c, &c->domains[dom]), 1u), 1u);
 	l->inner.head = CORE_NONE;
 	l->inner.tail = CORE_NONE;
-	for (t = 0; t < LRU_NR_LEASES; t++)
-		l->lease[t].list = l->inner;
-	for (t = 0; t < LRU_NR_TIERS; t++)
+	for (k = 0; k < LRU_NR_LEASES; k++)
+		l->lease[k].list = l->inner;
+	for (k = 0; k < LRU_NR_KINDS; k++)
 		for (g = 0; g < LRU_NR_GENS; g++) {
-			l->list[t][g].head = CORE_NONE;
-			l->list[t][g].tail = CORE_NONE;
+			l->list[k][g].head = CORE_NONE;
+			l->list[k][g].tail = CORE_NONE;
 		}
 	lru_learn(l, false);
 	lru_ghost_forget(c, dom);

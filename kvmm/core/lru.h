@@ -27,6 +27,8 @@ struct core;
  * @hits:     times it was found, up to LRU_HITS_MAX
  * @interval: between its uses, as lru.c smoothes it; never found: how much
  *            came in with it
+ * @retain:   its class of retention, RETAIN_*
+ * @lower:    uses by lower classes since the last one by this or a higher
  * @lease:    number of its lease, from 1; LEASE_NONE; LEASE_COLD
  */
 struct kv_node {
@@ -36,7 +38,9 @@ struct kv_node {
 	u32	next;
 	u32	ref;
 	u32	stamp;
-	u8	hits;
+	u8	hits   : 4;
+	u8	retain : 2;
+	u8	lower  : 2;
 	u8	interval;
 	u8	flags;
 	u8	lease;
@@ -63,7 +67,26 @@ static_assert(sizeof(struct kv_ghost) == 8, "a set is a cache line");
 
 #define GHOST_UNUSED	0xffffu
 
+#define RETAIN_LOW	0u
+#define RETAIN_NORMAL	1u
+#define RETAIN_HIGH	2u
+#define RETAIN_NR	3u
+#define RETAIN_LOWER	4u	/* uses by lower classes that take one down */
+
+#define SEQ_RETAINS	4u	/* ranges with a class, of a sequence */
+
+/**
+ * struct kv_retain - tokens @from up to @to - 1 have a class by advice
+ * @retain: KVMM_RETAIN_*
+ */
+struct kv_retain {
+	u32	from;
+	u32	to;
+	u32	retain;
+};
+
 #define LRU_NR_TIERS	16u
+#define LRU_NR_KINDS	(RETAIN_NR * LRU_NR_TIERS)
 #define LRU_NR_GENS	64u
 #define LRU_NR_AGES	32u
 #define LRU_HITS_MAX	7u
@@ -122,8 +145,9 @@ struct kv_told {
  * @nr_in:   blocks entered since @value was last worked out
  * @nr_kept: names with a lease, at most 1/LRU_KEEP_SHARE of the domain
  * @inner:   cached blocks with kids on the device
- * @used:    of each tier, generations with blocks: bit (generation % 64)
- * @nr:      of each tier, blocks on its lists
+ * @busy:    kinds (class and tier) with blocks, a bit each
+ * @used:    of each kind, generations with blocks: bit (generation % 64)
+ * @nr:      of each kind, blocks on its lists
  * @enter, @leave, @hit: what was seen, by tier and age, decaying
  * @value:   of a block of that tier and age
  */
@@ -136,9 +160,10 @@ struct kv_lru {
 	struct kv_told told;
 	struct kv_lru_list inner;
 	struct kv_lease lease[LRU_NR_LEASES];
-	u64	used[LRU_NR_TIERS];
-	u32	nr[LRU_NR_TIERS];
-	struct kv_lru_list list[LRU_NR_TIERS][LRU_NR_GENS];
+	u64	busy;
+	u64	used[LRU_NR_KINDS];
+	u32	nr[LRU_NR_KINDS];
+	struct kv_lru_list list[LRU_NR_KINDS][LRU_NR_GENS];
 	u32	enter[LRU_NR_TIERS][LRU_NR_AGES];
 	u32	leave[LRU_NR_TIERS][LRU_NR_AGES];
 	u32	hit[LRU_NR_TIERS][LRU_NR_AGES];
@@ -147,14 +172,15 @@ struct kv_lru {
 
 /* lru.c: which cached block goes next */
 void lru_init(struct core *c, u32 dom);
-bool lru_enter(struct core *c, u32 node, u32 fresh);
+bool lru_enter(struct core *c, u32 node, u32 fresh, u32 retain);
 void lru_leave(struct core *c, u32 node);
-void lru_hit(struct core *c, u32 node);
+void lru_hit(struct core *c, u32 node, u32 retain);
 void lru_add(struct core *c, u32 blk);
 void lru_del(struct core *c, u32 blk);
 void lru_settle(struct core *c, u32 node);
 bool lru_keep(struct core *c, u32 node, u64 until);
 void lru_chill(struct core *c, u32 node);
+void lru_retain(struct core *c, u32 node, u32 retain, bool own);
 u32 lru_next(const struct core *c, u32 dom);
 u32 lru_after(const struct core *c, u32 blk);
 u32 lru_units(const struct kv_lru *l);

@@ -35,6 +35,7 @@ void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin)
 	block_map(c, twin);
 	table_set(c, s, idx, twin);
 	s->dirty = min(s->dirty, idx);
+	lru_retain(c, index_node(c, twin), retain_class(c, s, idx), false);
 	block_unmap(c, old);
 	KV_BUG_ON(b->state != BLK_QUIESCING && b->state != BLK_LIMBO);
 	core_count(c, CORE_EV_pgmerge, 1);

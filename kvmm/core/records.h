@@ -436,6 +436,7 @@ struct kv_domain {
 #define SEQF_DONTNEED	BIT(9)	/* by advice: it leaves nothing */
 #define SEQF_REFUSED	BIT(10)	/* its last BEGIN found no memory */
 #define SEQF_COPY	BIT(11)	/* one promised block is for the copy of its tail */
+#define SEQF_RETAIN	BIT(12)	/* what it used may be of another class by now */
 
 /**
  * struct kv_seq - an address space of token positions with its block table
@@ -475,6 +476,7 @@ struct kv_domain {
  * @low:        scratch of migrate.c: table index from which on steps may write
  * @stuck:      since when its restore finds no host slots, 0: it does
  * @psi_domain, @psi_node: how it counts there, PSI_*
+ * @nr_retains: of @retains, the newest last: that is asked first
  */
 struct kv_seq {
 	u32	generation;
@@ -519,7 +521,8 @@ struct kv_seq {
 	u32	fill;
 	u8	psi_domain;
 	u8	psi_node;
-	u8	resv[2];
+	u8	nr_retains;
+	u8	resv;
 	u64	stuck;
 	u32	known_len;
 	u32	dirty;
@@ -532,6 +535,7 @@ struct kv_seq {
 	u32	barred;
 	u32	resv2;
 	u32	low;
+	struct kv_retain retains[SEQ_RETAINS];
 	u64	trim_step;
 	u64	trim_more_step;
 	u64	trim_hash[2];

@@ -183,7 +183,9 @@ static int advise_one(struct core *c, struct kv_seq *s,
 {
 	if (!s)
 		return -ENOENT;
-	if (a->resv || !a->advice || a->advice > KVMM_ADV_DONTNEED ||
+	if (a->advice == KVMM_ADV_RETAIN)
+		return retain_advise(s, a);
+	if (a->retain || !a->advice || a->advice > KVMM_ADV_DONTNEED ||
 	    (a->value && a->advice != KVMM_ADV_KEEP_UNTIL))
 		return -EINVAL;
 	if (a->advice == KVMM_ADV_PAGEOUT || a->advice == KVMM_ADV_WILLNEED)
@@ -215,6 +217,7 @@ static int prio_one(struct core *c, struct kv_seq *s,
 	if (a->resv)
 		return -EINVAL;
 	s->priority = a->priority;
+	s->flags |= SEQF_RETAIN;
 	if (s->flags & SEQF_QUEUED) {
 		wait_del(c, s);
 		wait_add(c, s);

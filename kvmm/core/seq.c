@@ -243,6 +243,9 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	k->trimmed = s->trimmed;
 	k->trim_want = s->trimmed;
 	k->dirty = s->dirty;
+	k->flags |= s->flags & SEQF_RETAIN;
+	k->nr_retains = s->nr_retains;
+	memcpy(k->retains, s->retains, sizeof(k->retains));
 	memcpy(k->trim_hash, s->trim_hash, sizeof(k->trim_hash));
 	run_add(c, k);
 	res->seq = seq_handle(c, k);

@@ -372,7 +372,8 @@ static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
 	for (; i <= idx; i++) {
 		u32 blk = table_get(c, s, i);
 
-		if (index_insert(c, blk, parent, seq_fresh(s)))
+		if (index_insert(c, blk, parent, seq_fresh(s),
+				 retain_class(c, s, i)))
 			s->known_len += seq_domain(c, s)->block_tokens;
 		parent = c->blocks[blk].node;
 	}
@@ -413,6 +414,7 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 	} else if ((ref & REF_ENTRY) &&
 		   c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE) {
 		entry_adopt(c, ref & ~REF_ENTRY, blk);
+		lru_retain(c, b->node, retain_class(c, s, idx), false);
 	} else {
 		core_count(c, CORE_EV_prefix_duplicate, 1);
 		if (!(ref & REF_ENTRY) && !block_leaves(c, ref))

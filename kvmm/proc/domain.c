@@ -158,11 +158,13 @@ int show_domain_lru(const struct proc_ctx *ctx)
 
 	if (err)
 		return err;
-	seq_printf(ctx->m, "%4s %5s %5s %10s %6s %7s\n", "tier", "found",
-		   "class", "candidates", "oldest", "worth");
+	seq_printf(ctx->m, "%4s %5s %5s %10s %10s %10s %6s %7s\n", "tier",
+		   "found", "class", "candidates", "low", "high", "oldest",
+		   "worth");
 	for (i = 0; i < CORE_LRU_TIERS; i++)
-		seq_printf(ctx->m, "%4u %5u %5u %10u %6u %7u\n", i,
+		seq_printf(ctx->m, "%4u %5u %5u %10u %10u %10u %6u %7u\n", i,
 			   v->tier[i].found, v->tier[i].class, v->tier[i].nr,
+			   v->tier[i].low, v->tier[i].high,
 			   v->tier[i].oldest, v->tier[i].worth);
 	return 0;
 }

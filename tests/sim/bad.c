@@ -249,15 +249,28 @@ static void bad_advise(struct sim *w, struct sim_client *cl, struct bad *b)
 	b->entry = -EINVAL;
 	*a = (struct kvmm_advise_arg){ .seq = q->handle,
 				       .advice = KVMM_ADV_PAGEOUT };
-	switch (rng_below(&w->rng, 5)) {
+	switch (rng_below(&w->rng, 8)) {
 	case 0:
 		a->advice = 0;
 		break;
 	case 1:
-		a->advice = KVMM_ADV_DONTNEED + 1;
+		a->advice = KVMM_ADV_RETAIN + 1;
 		break;
 	case 2:
-		a->resv = 1;
+		a->retain = KVMM_RETAIN_LOW;
+		break;
+	case 4:
+		a->advice = KVMM_ADV_RETAIN;
+		a->retain = KVMM_RETAIN_HIGH + 1;
+		a->value = KVMM_RANGE(0, 16);
+		break;
+	case 5:
+		a->advice = KVMM_ADV_RETAIN;
+		a->value = KVMM_RANGE(16, 16);
+		break;
+	case 6:
+		a->advice = KVMM_ADV_RETAIN;
+		a->value = KVMM_RANGE(32, 16);
 		break;
 	case 3:
 		a->value = 1;

@@ -410,7 +410,8 @@ static void open_draw(struct sim *w, struct kvmm_open_arg *a)
 					   : rng_range(r, 1, p->max_prompt);
 	a->max_tokens = rng_range(r, 0, p->max_gen);
 	a->salt = rng_below(r, p->nr_salts);
-	a->priority = p->prios ? rng_below(r, 3) : 0;
+	/* Of each class of retention. */
+	a->priority = p->prios ? 80 * rng_below(r, 3) : 0;
 	if (rng_chance(r, p->flags))
 		a->flags |= KVMM_OPEN_NO_MATCH;
 	if (rng_chance(r, p->flags))

@@ -64,6 +64,7 @@
  * @table:     the client's copy, refreshed only from table_lo on
  * @stale:     it is behind the shadow until the next grant tells from where
  * @family:    handle of the one that all forks of it come from
+ * @nr_retains: ranges that RETAIN was given for, by it and whom it is a fork of
  * @trim_want: table indices below it are given back
  * @trim:      below it the step at hand reads nothing: TRIM came before it
  */
@@ -83,6 +84,7 @@ struct sim_seq {
 	u64	salt;
 	u32	flags;
 	u32	priority;
+	u32	nr_retains;
 	u32	prompt_len;
 	u32	max_tokens;
 	u32	target;

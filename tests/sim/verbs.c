@@ -261,7 +261,7 @@ bool seq_act_setprio(struct sim *w, struct sim_client *cl)
 	if (!q || !w->plan.prios)
 		return false;
 	*a = (struct kvmm_prio_arg){ .seq = q->handle,
-				     .priority = rng_below(&w->rng, 3) };
+				     .priority = 80 * rng_below(&w->rng, 3) };
 	LOG(w, "client %u: SETPRIO %llx to %u", cl->id,
 	    (unsigned long long)q->handle, a->priority);
 	err = shell_submit(w, cl, KVMM_OP_SEQ_SETPRIO, 1, 0, sizeof(*a));
@@ -324,15 +324,25 @@ static void advise_retention(struct sim *w, struct sim_client *cl,
 	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)w->args;
 	const struct kvmm_seq_res *res = (const void *)w->results;
 	u32 advice = PICK(&w->rng, KVMM_ADV_COLD, KVMM_ADV_DONTNEED,
-			  KVMM_ADV_KEEP_UNTIL);
+			  KVMM_ADV_KEEP_UNTIL, KVMM_ADV_RETAIN,
+			  KVMM_ADV_RETAIN);
+	u32 from = rng_below(&w->rng, 64);
 	int err;
 
 	*a = (struct kvmm_advise_arg){ .seq = q->handle, .advice = advice };
 	if (advice == KVMM_ADV_KEEP_UNTIL)
 		a->value = w->now + rng_below(&w->rng, 2000) * SIM_MS;
+	if (advice == KVMM_ADV_RETAIN) {
+		a->retain = rng_below(&w->rng, KVMM_RETAIN_HIGH + 1);
+		a->value = KVMM_RANGE(from, rng_chance(&w->rng, 300) ? ~0u :
+				      from + 1 + rng_below(&w->rng, 64));
+		q->nr_retains++;
+	}
 	err = shell_submit(w, cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a));
-	LAW(w, !err && !res->status, "client %u: ADVISE %u of %llx: %d, %d",
-	    cl->id, advice, (unsigned long long)q->handle, err, res->status);
+	LAW(w, !err && (!res->status || (res->status == -ENOSPC &&
+					 q->nr_retains > 4)),
+	    "client %u: ADVISE %u of %llx: %d, %d", cl->id, advice,
+	    (unsigned long long)q->handle, err, res->status);
 	cover_entry(KVMM_OP_SEQ_ADVISE, res->status);
 }
 

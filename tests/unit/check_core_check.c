@@ -94,6 +94,9 @@ SPOIL(lru_tail, lru_list(c, blk_of(cached))->tail = CORE_NONE)
 SPOIL(lru_used, c->lrus[0].used[lru_tier(0, 0)] = 0)
 SPOIL(lru_tier, c->nodes[cached->node].hits += 4)
 SPOIL(lru_kind, c->nodes[cached->node].flags = NODEF_INNER)
+SPOIL(lru_class, c->nodes[cached->node].retain ^= 1)
+SPOIL(lru_no_class, c->nodes[sealed->node].retain = RETAIN_NR)
+SPOIL(lru_busy, c->lrus[0].busy ^= BIT_ULL(RETAIN_HIGH * LRU_NR_TIERS))
 SPOIL(lru_nr, c->lrus[0].nr[0]++)
 SPOIL(lru_kept, c->lrus[0].nr_kept++)
 SPOIL(lru_lease, c->lrus[0].lease[3].nr++)
@@ -139,7 +142,8 @@ static const struct {
 	CASE(growth), CASE(waiting), CASE(marked), CASE(cover), CASE(nr_blocks),
 	CASE(valid), CASE(seq_state), CASE(family), CASE(nr_steps), CASE(lru),
 	CASE(lru_list), CASE(lru_tail), CASE(lru_used), CASE(lru_tier),
-	CASE(lru_nr), CASE(lru_kept), CASE(lru_lease), CASE(lru_kind), CASE(node_ref),
+	CASE(lru_nr), CASE(lru_kept), CASE(lru_lease), CASE(lru_kind),
+	CASE(lru_class), CASE(lru_no_class), CASE(lru_busy), CASE(node_ref),
 	CASE(node_parent), CASE(node_lost),
 	CASE(node_kid), CASE(node_circle), CASE(node_free),
 	CASE(span_free), CASE(span_cached), CASE(span_class), CASE(span_list),

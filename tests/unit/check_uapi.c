@@ -164,6 +164,7 @@ static bool const_known(const char *name, size_t len)
 	static const char * const other[] = {
 		"KVMM_STATIC_ASSERT", "KVMM_ASSERT_SIZE", "KVMM_ASSERT_OFFSET",
 		"KVMM_LAYOUT_HASH", "KVMM_SEQ", "KVMM_SEQ_INDEX", "KVMM_SEQ_GEN",
+		"KVMM_RANGE",
 	};
 	u32 i;
 

@@ -62,7 +62,7 @@
 #define F_REMAP_ARG(f, s)	f(s, child) f(s, other)
 #define F_SEQ_ARG(f, s)	f(s, seq)
 #define F_LEN_ARG(f, s)	f(s, seq) f(s, len) f(s, resv)
-#define F_ADVISE_ARG(f, s)	f(s, seq) f(s, advice) f(s, resv)	\
+#define F_ADVISE_ARG(f, s)	f(s, seq) f(s, advice) f(s, retain)	\
 	f(s, value)
 #define F_PRIO_ARG(f, s)	f(s, seq) f(s, priority) f(s, resv)
 #define F_ACK_ARG(f, s)	f(s, extent) f(s, generation) f(s, what)	\
@@ -123,7 +123,10 @@
 	C(KVMM_NR_OPS) C(KVMM_OPEN_NO_MATCH) C(KVMM_OPEN_NO_INDEX)	\
 	C(KVMM_MATCH_LAST) C(KVMM_ADV_COLD) C(KVMM_ADV_PAGEOUT)		\
 	C(KVMM_ADV_WILLNEED) C(KVMM_ADV_KEEP_UNTIL)			\
-	C(KVMM_ADV_DONTNEED) C(KVMM_ACK_MAP) C(KVMM_ACK_REVOKE)		\
+	C(KVMM_ADV_DONTNEED) C(KVMM_ADV_RETAIN) C(KVMM_RETAIN_PRIO)	\
+	C(KVMM_RETAIN_LOW) C(KVMM_RETAIN_NORMAL) C(KVMM_RETAIN_HIGH)	\
+	C(KVMM_PRIO_NORMAL) C(KVMM_PRIO_HIGH)				\
+	C(KVMM_ACK_MAP) C(KVMM_ACK_REVOKE)				\
 	C(KVMM_SEQ_CLOSED) C(KVMM_SEQ_WAITING) C(KVMM_SEQ_READY)	\
 	C(KVMM_SEQ_MARKED) C(KVMM_SEQ_SWAPPED) C(KVMM_SEQ_RECOMPUTE)	\
 	C(KVMM_SEQ_RESTORING) C(KVMM_SEQ_FAILED) C(KVMM_NR_SEQ_STATES)	\
