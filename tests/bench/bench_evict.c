@@ -11,6 +11,9 @@
  * The core is the real one, driven through its requests (evict_core.c).  It is
  * deterministic and so is this program: no figure depends on the machine.
  *
+ * A last table has chats of high priority among others: what those find with
+ * and without classes of retention, and what that costs the others.
+ *
  * What is aimed at: nowhere more than 2 points worse than the best of LRU, LFU
  * and ARC; with scans, 10 points better than LRU wherever the optimum is 10
  * points better.
@@ -23,6 +26,8 @@
 #define SEEDS		2u
 #define BEHIND_MAX	2.0	/* points */
 #define GAIN_MIN	10.0
+#define NORMAL		100u	/* priorities */
+#define HIGH		200u
 
 struct trace {
 	const char	*name;
@@ -49,6 +54,12 @@ static const struct trace held_out[] = {
 	{ "held-scans-35",	ev_trace_chats, { 0.8, 35, 0 }, 2001 },
 	{ "held-zipf-flat",	ev_trace_zipf,	{ 0.6, 0, 5 }, 2001 },
 	{ "held-zipf-steep",	ev_trace_zipf,	{ 1.2, 0, 40 }, 2001 },
+};
+
+/* A fifth of the chats of these are of high priority. */
+static const struct trace with_high[] = {
+	{ "high-chats",		ev_trace_chats, { 1.0, 0, 0 }, 3001 },
+	{ "high-chats-scans",	ev_trace_chats, { 1.0, 20, 0 }, 3001 },
 };
 
 static const struct {
@@ -142,6 +153,57 @@ static u32 row(const struct trace *tr, u32 percent, u32 *aims)
 	return (behind > BEHIND_MAX) + (lacking > 0);
 }
 
+/*
+ * What classes of retention move: a fifth of the chats are of high priority.
+ * Percent of what high ones, others and all could find, first without classes.
+ */
+static void measure_high(const struct trace *tr, u32 percent, double rate[][2])
+{
+	u64 seed, all, most, found, found_high;
+	struct ev_trace t;
+	u32 i, cap;
+
+	memset(rate, 0, 3 * sizeof(*rate));
+	for (seed = tr->seed; seed < tr->seed + SEEDS; seed++) {
+		tr->make(&t, &tr->shape, seed);
+		cap = ev_working_set(&t) / 100 * percent / 64 * 64;
+		all = ev_findable(&t);
+		most = ev_findable_high(&t);
+		for (i = 0; i < 2; i++) {
+			ev_run_core_high(&t, cap, i ? HIGH : NORMAL, &found,
+					 &found_high);
+			rate[0][i] += 100.0 * (double)found_high /
+				      (double)most / SEEDS;
+			rate[1][i] += 100.0 * (double)found /
+				      (double)(all - most) / SEEDS;
+			rate[2][i] += 100.0 * (double)(found + found_high) /
+				      (double)all / SEEDS;
+		}
+		ev_trace_free(&t);
+	}
+}
+
+static void row_high(const struct trace *tr, u32 percent)
+{
+	static const char * const who[] = { "high", "others", "all" };
+	double rate[3][2];
+	char name[64];
+	u32 i;
+
+	measure_high(tr, percent, rate);
+	printf("| %s | %u | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
+	       tr->name, percent, rate[0][0], rate[0][1], rate[1][0],
+	       rate[1][1], rate[2][0], rate[2][1]);
+	for (i = 0; i < ARRAY_SIZE(who) && getenv("KVMM_BENCH_OUT"); i++) {
+		snprintf(name, sizeof(name), "evict_%s_%u_class_%s", tr->name,
+			 percent, who[i]);
+		bench_report(&(struct bench_figure){
+			.name = name, .unit = "% missed",
+			.value = 100 - rate[i][1], .peer = "no classes",
+			.peer_value = max(100 - rate[i][0], 0.01) });
+	}
+}
+
 static bool wanted(const char *name, char **names)
 {
 	u32 i;
@@ -166,11 +228,24 @@ static void table(const struct trace *tr, u32 nr, char **names,
 	printf("note: %s: %u of %u aims missed\n", what, missed, aims);
 }
 
+static void table_high(const struct trace *tr, u32 nr, char **names)
+{
+	u32 i, n;
+
+	printf("| trace | cache %% | high, no classes | high | others, no classes | others | all, no classes | all |\n");
+	printf("|---|---|---|---|---|---|---|---|\n");
+	for (i = 0; i < nr; i++)
+		for (n = 0; n < ARRAY_SIZE(percents) &&
+		     wanted(tr[i].name, names); n++)
+			row_high(&tr[i], percents[n]);
+}
+
 /* Arguments are names of traces, without any: all. */
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	table(known, ARRAY_SIZE(known), argv + 1, "traces that it was made on");
 	table(held_out, ARRAY_SIZE(held_out), argv + 1, "traces held out");
+	table_high(with_high, ARRAY_SIZE(with_high), argv + 1);
 	return 0;
 }

@@ -20,6 +20,7 @@
 struct ev_req {
 	u32	prompt;		/* last block of the prompt */
 	u32	end;		/* last block of the answer */
+	bool	high;		/* of a chat that matters more than others */
 };
 
 struct ev_trace {
@@ -59,6 +60,9 @@ u32 ev_working_set(const struct ev_trace *t);
 /* Blocks of prompts that were used before. */
 u64 ev_findable(const struct ev_trace *t);
 
+/* The same of the requests of high chats. */
+u64 ev_findable_high(const struct ev_trace *t);
+
 /*
  * Each runs a trace with a cache of @cap blocks and returns how many blocks of
  * prompts it found.
@@ -72,5 +76,9 @@ u64 ev_run_belady(const struct ev_trace *t, u32 cap);
 
 /* evict_core.c: kvmm's core with a pool of @cap blocks. */
 u64 ev_run_core(const struct ev_trace *t, u32 cap);
+
+/* The same, high chats being of priority @high; what those find is apart. */
+void ev_run_core_high(const struct ev_trace *t, u32 cap, u32 high, u64 *found,
+		      u64 *found_high);
 
 #endif /* TESTS_BENCH_EVICT_H */

@@ -16,6 +16,7 @@
 
 #define EXTENT		65536ull
 #define BLOCK		1024u
+#define NORMAL		100u	/* priority */
 #define PER_EXTENT	((u32)(EXTENT / BLOCK))
 #define TOKENS_MAX	((EV_PATH_MAX + 1) * EV_TOKENS)
 
@@ -121,13 +122,14 @@ static void tokens_of(const u32 *path, u32 nr, u32 *ids)
 	*ids = EV_NONE;		/* when the answer has no block */
 }
 
-static u64 open_seq(struct shell *s, u32 prompt, u32 more, u32 flags)
+static u64 open_seq(struct shell *s, u32 prompt, u32 more, u32 flags,
+		    u32 priority)
 {
 	const struct kvmm_open_res *res = (const void *)s->results;
 	struct kvmm_open_arg *a = (struct kvmm_open_arg *)s->args;
 
 	*a = (struct kvmm_open_arg){ .prompt_len = prompt, .max_tokens = more,
-				     .flags = flags };
+				     .flags = flags, .priority = priority };
 	submit(s, KVMM_OP_SEQ_OPEN, 0, sizeof(*a));
 	if (res->status)
 		bench_die("a prompt of %u tokens cannot be opened: %s", prompt,
@@ -186,13 +188,14 @@ static void close_seq(struct shell *s, u64 seq)
 	submit(s, KVMM_OP_SEQ_CLOSE, 0, sizeof(*a));
 }
 
-static u32 serve(struct shell *s, const struct ev_trace *t, u32 req)
+static u32 serve(struct shell *s, const struct ev_trace *t, u32 req,
+		 u32 priority)
 {
 	static u32 path[EV_PATH_MAX], ids[TOKENS_MAX];
 	u32 nr = ev_path(t, t->reqs[req].end, path);
 	u32 prompt = t->depth[t->reqs[req].prompt] * EV_TOKENS + 1;
 	u32 all = max(nr * EV_TOKENS, prompt), found;
-	u64 seq = open_seq(s, prompt, all - prompt, 0);
+	u64 seq = open_seq(s, prompt, all - prompt, 0, priority);
 
 	tokens_of(path, nr, ids);
 	found = match(s, seq, ids, prompt)->cached_len;
@@ -207,7 +210,8 @@ static void warm(struct shell *s, u32 cap)
 	u32 nr = cap / PER_EXTENT * PER_EXTENT * EV_TOKENS;
 	u32 *ids = calloc(nr, sizeof(*ids));
 	const struct kvmm_seq_status *st;
-	u64 seq = open_seq(s, nr, 0, KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX);
+	u64 seq = open_seq(s, nr, 0, KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX,
+			   NORMAL);
 	u32 at, one;
 
 	st = &s->seqs[KVMM_SEQ_INDEX(seq)];
@@ -303,16 +307,28 @@ static void shell_stop(struct shell *s)
 
 u64 ev_run_core(const struct ev_trace *t, u32 cap)
 {
+	u64 found, found_high;
+
+	ev_run_core_high(t, cap, NORMAL, &found, &found_high);
+	return found + found_high;
+}
+
+void ev_run_core_high(const struct ev_trace *t, u32 cap, u32 high, u64 *found,
+		      u64 *found_high)
+{
 	static struct shell s;
 	struct core_report report;
-	u64 found = 0;
 	u32 i;
 
+	*found = 0;
+	*found_high = 0;
 	shell_start(&s, cap);
 	for (i = 0; i < t->nr_reqs; i++)
-		found += serve(&s, t, i);
+		if (t->reqs[i].high)
+			*found_high += serve(&s, t, i, high);
+		else
+			*found += serve(&s, t, i, NORMAL);
 	if (core_check(s.core, &report))
 		bench_die("walkers: %s", report.text);
 	shell_stop(&s);
-	return found;
 }

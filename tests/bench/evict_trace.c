@@ -24,6 +24,7 @@
 #define SYSTEMS		24u
 #define CHATS		400u		/* going on at once */
 #define CHAT_REQS	8000u
+#define HIGH_CHATS	20u		/* percent that matter more */
 #define ZIPF_PROMPTS	2000u
 #define ZIPF_GROUPS	40u
 #define ZIPF_REQS	12000u
@@ -92,9 +93,9 @@ static u32 trace_grow(struct ev_trace *t, u32 at, u32 nr)
 	return at;
 }
 
-static void trace_ask(struct ev_trace *t, u32 prompt, u32 end)
+static void trace_ask(struct ev_trace *t, u32 prompt, u32 end, bool high)
 {
-	t->reqs[t->nr_reqs++] = (struct ev_req){ prompt, end };
+	t->reqs[t->nr_reqs++] = (struct ev_req){ prompt, end, high };
 	t->longest = max(t->longest, t->depth[end]);
 	if (t->longest > EV_PATH_MAX)
 		bench_die("a trace with too long a path");
@@ -125,7 +126,7 @@ u32 ev_working_set(const struct ev_trace *t)
 	return nr;
 }
 
-u64 ev_findable(const struct ev_trace *t)
+static u64 findable(const struct ev_trace *t, bool all)
 {
 	bool *seen = calloc(t->nr_blocks, sizeof(*seen));
 	u64 nr = 0;
@@ -135,12 +136,22 @@ u64 ev_findable(const struct ev_trace *t)
 		bench_die("no memory for a trace");
 	for (i = 0; i < t->nr_reqs; i++) {
 		for (b = t->reqs[i].prompt; b != EV_NONE; b = t->parent[b])
-			nr += seen[b];
+			nr += seen[b] && (all || t->reqs[i].high);
 		for (b = t->reqs[i].end; b != EV_NONE; b = t->parent[b])
 			seen[b] = true;
 	}
 	free(seen);
 	return nr;
+}
+
+u64 ev_findable(const struct ev_trace *t)
+{
+	return findable(t, true);
+}
+
+u64 ev_findable_high(const struct ev_trace *t)
+{
+	return findable(t, false);
 }
 
 /* ---- Zipf ---- */
@@ -183,10 +194,12 @@ static u32 zipf_draw(const struct zipf *z, struct ev_rng *r)
 struct chat {
 	double	next;		/* time of its next turn */
 	u32	at;		/* last block of what was said */
+	bool	high;
 };
 
 struct chats {
 	struct ev_rng	r;
+	struct ev_rng	highs;	/* its own, so that the rest stays the same */
 	struct zipf	z;
 	u32		system[SYSTEMS];
 	struct chat	chat[CHATS];
@@ -201,6 +214,7 @@ static void chat_begin(struct chats *c, struct chat *chat, double now)
 {
 	chat->at = c->system[zipf_draw(&c->z, &c->r)];
 	chat->next = now + chat_pause(c);
+	chat->high = rng_percent(&c->highs, HIGH_CHATS);
 }
 
 static void chat_turn(struct ev_trace *t, struct chats *c)
@@ -215,7 +229,7 @@ static void chat_turn(struct ev_trace *t, struct chats *c)
 	now = chat->next;
 	prompt = trace_grow(t, chat->at, rng_in(&c->r, 2, 20));
 	chat->at = trace_grow(t, prompt, rng_in(&c->r, 4, 24));
-	trace_ask(t, prompt, chat->at);
+	trace_ask(t, prompt, chat->at, chat->high);
 	chat->next = now + chat_pause(c);
 	/* Another begins where this one ends. */
 	if (rng_percent(&c->r, 20) || t->depth[chat->at] > 1000)
@@ -229,7 +243,7 @@ static void one_shot(struct ev_trace *t, struct chats *c)
 	if (rng_percent(&c->r, 50))
 		at = c->system[zipf_draw(&c->z, &c->r)];
 	at = trace_grow(t, at, rng_in(&c->r, 200, 800));
-	trace_ask(t, at, trace_grow(t, at, rng_in(&c->r, 4, 24)));
+	trace_ask(t, at, trace_grow(t, at, rng_in(&c->r, 4, 24)), false);
 }
 
 void ev_trace_chats(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
@@ -239,6 +253,7 @@ void ev_trace_chats(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
 
 	trace_init(t, CHAT_REQS);
 	c.r.s = seed;
+	c.highs.s = ~seed;
 	zipf_init(&c.z, SYSTEMS, shape->exponent);
 	for (i = 0; i < SYSTEMS; i++)
 		c.system[i] = trace_grow(t, EV_NONE, rng_in(&c.r, 16, 128));
@@ -279,6 +294,6 @@ void ev_trace_zipf(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
 			prompt[b] = at;
 		}
 		at = trace_grow(t, prompt[zipf_draw(&z, &r)], rng_in(&r, 1, 6));
-		trace_ask(t, at, trace_grow(t, at, rng_in(&r, 2, 8)));
+		trace_ask(t, at, trace_grow(t, at, rng_in(&r, 2, 8)), false);
 	}
 }
