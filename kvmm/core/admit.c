@@ -143,7 +143,7 @@ static int admit_one(struct core *c, struct kv_seq *s)
 		return -EAGAIN;
 	}
 	total = tokens_to_blocks(d, s->nr_ids);
-	min = wmark_min(c, d);
+	min = wmark_min(d);
 	promised = limit_within_min(d, domain_held(d), total + min);
 	if (total > domain_capacity(c, d)) {
 		seq_fail(c, s, -EDQUOT);
@@ -237,7 +237,7 @@ static void admit_note_stall(const struct core *c, struct kv_domain *d, const st
 	u32 total = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks);
 
 	d->promised = limit_within_min(d, domain_held(d),
-				       total + wmark_min(c, d));
+				       total + wmark_min(d));
 	/* Its own limit is nothing that others could help. */
 	d->stalled = (err == -EAGAIN || err == -EALREADY || (err == -EINPROGRESS && d->promised)) &&
 		     !domain_limited(d, total);

@@ -102,8 +102,14 @@ static void block_count(struct core *c, u32 blk, u32 state)
 		sp->nr_cached++;
 		d->isolated_cached += span_is_isolated(sp);
 	}
-	sp->nr_open -= b->state == BLK_OPEN;
-	sp->nr_open += state == BLK_OPEN;
+	if (b->state == BLK_OPEN) {
+		sp->nr_open--;
+		d->tails -= b->nr_map > 1 ? b->nr_map : 0;
+	}
+	if (state == BLK_OPEN) {
+		sp->nr_open++;
+		d->tails += b->nr_map > 1 ? b->nr_map : 0;
+	}
 	if (b->state == BLK_FREE) {
 		sp->nr_free--;
 		span_reclass(c, span);
@@ -191,13 +197,30 @@ u32 block_take(struct core *c, u32 first, u32 state)
 	return blk;
 }
 
+/* Mappings that make a block one that several have. */
+static u32 as_shared(u32 nr_map)
+{
+	return nr_map > 1 ? nr_map : 0;
+}
+
+/* The block was mapped @before times.  An open one is copied by who appends. */
+static void block_count_shared(struct core *c, const struct kv_block *b,
+			       u32 before)
+{
+	struct kv_domain *d = &c->domains[b->domain];
+
+	d->nr_shared += (u32)(b->nr_map > 1) - (before > 1);
+	if (b->state == BLK_OPEN)
+		d->tails += as_shared(b->nr_map) - as_shared(before);
+}
+
 /* One more sequence maps the block; out of the cache if it was there. */
 void block_map(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
 
-	if (++b->nr_map == 2)
-		c->domains[b->domain].nr_shared++;
+	if (++b->nr_map >= 2)
+		block_count_shared(c, b, b->nr_map - 1);
 	if (b->state == BLK_CACHED) {
 		lru_del(c, blk);
 		block_set_state(c, blk, BLK_SEALED);
@@ -210,8 +233,8 @@ void block_map_many(struct core *c, u32 blk, u32 nr)
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(!b->nr_map);
-	c->domains[b->domain].nr_shared += b->nr_map == 1;
 	b->nr_map += nr;
+	block_count_shared(c, b, b->nr_map - nr);
 }
 
 /* The last reason to hold the content went; is it in use all the same? */
@@ -237,10 +260,10 @@ void block_unmap(struct core *c, u32 blk)
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(!b->nr_map);
-	if (--b->nr_map == 1)
-		c->domains[b->domain].nr_shared--;
-	if (b->nr_map)
+	if (--b->nr_map) {
+		block_count_shared(c, b, b->nr_map + 1);
 		return;
+	}
 	if (b->state == BLK_LIMBO)
 		return;		/* being filled: goes with its copy */
 	if (b->flags & BLKF_INDEXED) {

@@ -7,7 +7,7 @@
  * members counted against the states; the partition of the pool is added up
  * in bytes; shadows are compared with the truth.  Tests run it after every
  * event, an operator with `kvctl check`.  The lower tiers are walked in
- * check_tiers.c.
+ * check_tiers.c, what is known of all residents in check_tally.c.
  *
  * Not walked: the free lists of table pages, of pages of ids and of sequences,
  * and how many of each a client has.
@@ -663,5 +663,6 @@ int core_check(const struct core *c, struct core_report *report)
 	walk_revokes(&w);
 	walk_pool(&w);
 	walk_pressure(&w);
+	check_tally(&w);
 	return report->nr_faults ? -EUCLEAN : 0;
 }

@@ -26,6 +26,9 @@ void check_lru(struct walk *w, u32 dom);
 /* check_moves.c */
 void check_moves(struct walk *w);
 
+/* check_tally.c */
+void check_tally(struct walk *w);
+
 /* check_tiers.c */
 bool block_is_filled(const struct core *c, u32 blk);
 void walk_tiers(struct walk *w);

@@ -29,6 +29,8 @@
  *	advise.c  what a sequence leaves behind
  *	seq.c	  life of a sequence, status, events	   kv_seq
  *	match.c	  waiting ids, wait lists, the prefix	   kv_idpage
+ *	order.c	  sequences by priority, then arrival
+ *	tally.c	  what is known of all residents
  *	admit.c	  who waits becomes resident
  *	step.c	  grants and seals			   kv_step
  *	tier.c	  content on lower tiers		   kv_entry

@@ -181,6 +181,9 @@ static void domain_init(struct kv_domain *d)
 	d->wait_tail = CORE_NONE;
 	d->run_head = CORE_NONE;
 	d->run_tail = CORE_NONE;
+	d->wait_root = CORE_NONE;
+	d->ready_root = CORE_NONE;
+	d->refused_root = CORE_NONE;
 }
 
 static bool domain_idle(const struct core *c, const struct kv_domain *d)

@@ -263,6 +263,7 @@ void table_set_none(struct core *c, struct kv_seq *s, u32 idx);
 void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b);
 bool table_has_pages(const struct core *c, const struct kv_seq *s, u32 nr);
 u32 table_pages(u32 blocks);
+u32 table_promised(const struct kv_seq *s);
 void table_share(struct core *c, const struct kv_seq *s, u32 nr);
 void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to);
 
@@ -386,6 +387,19 @@ void run_del(struct core *c, struct kv_seq *s);
 void prefix_find(struct core *c, const struct kv_seq *s, struct hits *h);
 void hits_drop_part(const struct core *c, struct hits *h);
 
+/* order.c: sequences in order */
+bool seq_before(const struct kv_seq *a, const struct kv_seq *b);
+void order_add(struct core *c, u32 *root, u32 i, u32 node);
+void order_del(struct core *c, u32 *root, u32 i, u32 node);
+u32 order_end(const struct core *c, u32 root, u32 node, bool last);
+u32 order_prev(const struct core *c, u32 root, const struct kv_seq *s,
+	       u32 node);
+
+/* tally.c: what is known of all residents */
+bool seq_is_refused(const struct core *c, const struct kv_seq *s);
+void seq_tally(struct core *c, struct kv_seq *s);
+void seq_untally(struct core *c, struct kv_seq *s);
+
 /* admit.c: who waits becomes resident */
 void admit_retry_all(struct core *c);
 void admit_all(struct core *c);
@@ -423,7 +437,7 @@ struct kv_seq *victim_elsewhere(const struct core *c,
 struct kv_seq *victim_choose(const struct core *c, const struct kv_seq *want,
 			     u32 nr);
 bool domain_limited(const struct kv_domain *d, u32 nr);
-bool growth_waits(const struct core *c, const struct kv_seq *s);
+bool growth_waits(struct core *c, const struct kv_seq *s);
 
 /* starve.c: the longest-waiting exception */
 bool waiter_reachable(struct core *c, u32 dom);
@@ -447,7 +461,7 @@ struct wmark {
 };
 
 u32 wmark_seq(const struct core *c, const struct kv_seq *s);
-u32 wmark_min(const struct core *c, const struct kv_domain *d);
+u32 wmark_min(const struct kv_domain *d);
 u32 wmark_room(const struct kv_domain *d);
 void wmark_get(const struct core *c, const struct kv_domain *d,
 	       struct wmark *w);

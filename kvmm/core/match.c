@@ -5,29 +5,20 @@
  * A client sends the ids of a prompt; the core keeps them while the sequence
  * waits, in pages of a fixed pool, and hashes them itself.  Once the ids are
  * complete the sequence stands on its domain's wait list, by priority, then
- * by the daemon's own arrival stamp, so that a preempted sequence comes back
+ * by the daemon's own arrival stamp (order.c finds its place), so that a preempted sequence comes back
  * before later ones.  What becomes of those who wait: admit.c.
  */
 #include "kvmm/core/internal.h"
 
 /* ---- lists ---- */
 
-static bool comes_before(const struct kv_seq *a, const struct kv_seq *b)
-{
-	if (a->priority != b->priority)
-		return a->priority > b->priority;
-	return a->arrival < b->arrival;
-}
-
-/* Insert by order, looking from the end: most arrivals are the latest. */
 void wait_add(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
-	u32 i = seq_index(c, s), after = d->wait_tail;
+	u32 i = seq_index(c, s);
+	u32 after = order_prev(c, d->wait_root, s, NODE_ORDER);
 
-	while (after != CORE_NONE && comes_before(s, &c->seqs[after]))
-		after = c->seqs[after].prev;
-
+	order_add(c, &d->wait_root, i, NODE_ORDER);
 	s->prev = after;
 	s->next = after == CORE_NONE ? d->wait_head : c->seqs[after].next;
 	if (s->prev == CORE_NONE)
@@ -48,6 +39,7 @@ void wait_del(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 
+	order_del(c, &d->wait_root, seq_index(c, s), NODE_ORDER);
 	list_del_idx(c->seqs, d->wait_head, d->wait_tail, seq_index(c, s));
 	s->flags &= ~SEQF_QUEUED;
 	d->nr_waiting--;
@@ -63,6 +55,7 @@ void run_add(struct core *c, struct kv_seq *s)
 	s->flags |= SEQF_RUNNING;
 	d->nr_running++;
 	d->growth += commit_growth(c, s);
+	seq_tally(c, s);
 }
 
 void run_del(struct core *c, struct kv_seq *s)
@@ -74,6 +67,7 @@ void run_del(struct core *c, struct kv_seq *s)
 	d->nr_running--;
 	d->growth -= commit_growth(c, s);
 	d->retry = 1;
+	seq_tally(c, s);
 	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
 		admit_retry_all(c);	/* others were waiting for it too */
 }

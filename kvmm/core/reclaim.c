@@ -265,19 +265,14 @@ int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 static struct kv_seq *victim_of_client(const struct core *c,
 				       const struct kv_seq *want)
 {
+	const struct kv_client *cl = &c->clients[want->client];
+	struct kv_seq *s = &c->seqs[want->client * core_cfg(c)->max_seqs];
 	struct kv_seq *best = NULL;
-	u32 i = seq_domain(c, want)->run_head;
+	u32 i;
 
-	for (; i != CORE_NONE; i = c->seqs[i].next) {
-		struct kv_seq *s = &c->seqs[i];
-
-		if (s->client != want->client)
-			continue;
-		if (s->state == KVMM_SEQ_MARKED)
-			return NULL;
+	for (i = 0; i < cl->max_seqs && !cl->nr_marked; i++, s++)
 		if (s->state == KVMM_SEQ_READY && (!best || victim_before(s, best)))
 			best = s;
-	}
 	return best;
 }
 

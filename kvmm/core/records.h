@@ -351,6 +351,9 @@ struct kv_tenant {
  * @lru_head:     of a part: the oldest host slot
  * @wait_head:    first to be admitted: by priority, then arrival
  * @run_head:     resident sequences
+ * @wait_root, @ready_root, @refused_root: trees of sequences, see order.c
+ * @soon:         blocks that residents may take, but for @tails; see tally.c
+ * @tails:        mappings of open blocks that more than one sequence maps
  * @retry:        something changed since the first waiter was refused
  */
 struct kv_domain {
@@ -397,6 +400,11 @@ struct kv_domain {
 	u32	wait_tail;
 	u32	run_head;
 	u32	run_tail;
+	u32	wait_root;
+	u32	ready_root;
+	u32	refused_root;
+	u32	soon;
+	u32	tails;
 	u32	nr_waiting;
 	u32	nr_running;
 	u32	retry;
@@ -417,7 +425,6 @@ struct kv_domain {
 	u32	growth;		/* what resident tables could grow by, see commit.c */
 	u32	floor;		/* of cache, see limit.c; 0 without clients */
 	u32	reclaiming;	/* the reclaimer is awake, see wmark.c */
-	u32	resv;
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
 	struct kv_psi psi;
 };
@@ -436,7 +443,14 @@ struct kv_domain {
 #define SEQF_DONTNEED	BIT(9)	/* by advice: it leaves nothing */
 #define SEQF_REFUSED	BIT(10)	/* its last BEGIN found no memory */
 #define SEQF_COPY	BIT(11)	/* one promised block is for the copy of its tail */
-#define SEQF_RETAIN	BIT(12)	/* what it used may be of another class by now */
+#define SEQF_RETAIN	BIT(14)	/* what it used may be of another class by now */
+#define SEQF_IN_READY	BIT(12)	/* in its domain's tree of residents */
+#define SEQF_IN_REFUSED	BIT(13)	/* in that of those who were refused growth */
+
+/* Links of a sequence in a tree, see order.c. */
+#define NODE_ORDER	0	/* the wait list's or the residents' */
+#define NODE_REFUSED	1
+#define NR_NODES	2
 
 /**
  * struct kv_seq - an address space of token positions with its block table
@@ -477,6 +491,8 @@ struct kv_domain {
  * @stuck:      since when its restore finds no host slots, 0: it does
  * @psi_domain, @psi_node: how it counts there, PSI_*
  * @nr_retains: of @retains, the newest last: that is asked first
+ * @in_soon, @in_marked, @in_pages: its part of what tally.c adds up
+ * @kid:        in its trees, the links to what comes before and after
  */
 struct kv_seq {
 	u32	generation;
@@ -521,8 +537,8 @@ struct kv_seq {
 	u32	fill;
 	u8	psi_domain;
 	u8	psi_node;
-	u8	nr_retains;
-	u8	resv;
+	u8	in_soon;
+	u8	in_marked;
 	u64	stuck;
 	u32	known_len;
 	u32	dirty;
@@ -533,9 +549,12 @@ struct kv_seq {
 	u32	plan;
 	s32	plan_err;
 	u32	barred;
-	u32	resv2;
+	u32	in_pages;
 	u32	low;
 	struct kv_retain retains[SEQ_RETAINS];
+	u32	kid[NR_NODES][2];
+	u32	nr_retains;
+	u32	resv;
 	u64	trim_step;
 	u64	trim_more_step;
 	u64	trim_hash[2];
@@ -620,6 +639,8 @@ enum kv_client_state {
  * @free_seq:    list of its free sequence slots, local indices
  * @free_page:   list of its free table pages, local indices
  * @again:       when a grant was last refused for want of memory
+ * @promised:    of its table pages, promised to its residents with blocks
+ * @nr_marked:   of its sequences, victims whose steps are open
  * @nr_unacked:  extents sent and not acknowledged
  * @unacked_since: there have been such
  */
@@ -640,6 +661,8 @@ struct kv_client {
 	u32	nr_unacked;
 	u32	event_tail;
 	u32	killed;
+	u32	promised;
+	u32	nr_marked;
 	u64	dead_since;
 	u64	last_number;
 	u64	last_step;

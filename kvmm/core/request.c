@@ -216,11 +216,17 @@ static int prio_one(struct core *c, struct kv_seq *s,
 		return -ENOENT;
 	if (a->resv)
 		return -EINVAL;
-	s->priority = a->priority;
 	s->flags |= SEQF_RETAIN;
+	if (s->priority == a->priority)
+		return 0;
 	if (s->flags & SEQF_QUEUED) {
 		wait_del(c, s);
+		s->priority = a->priority;
 		wait_add(c, s);
+	} else {
+		seq_untally(c, s);
+		s->priority = a->priority;
+		seq_tally(c, s);
 	}
 	return 0;
 }

@@ -110,6 +110,7 @@ void seq_show(struct core *c, const struct kv_seq *s)
 void seq_publish(struct core *c, struct kv_seq *s)
 {
 	seq_show(c, s);
+	seq_tally(c, s);
 	psi_task(c, s);
 }
 
@@ -376,6 +377,7 @@ void seq_trim_to_cover(struct core *c, struct kv_seq *s)
 	if (s->nr_blocks > want) {
 		core_count(c, CORE_EV_pgrollback, s->nr_blocks - want);
 		seq_unmap_from(c, s, want);
+		seq_tally(c, s);
 		if (!want)
 			seq_publish(c, s);	/* it has no table now */
 	}
@@ -420,6 +422,7 @@ int seq_close(struct core *c, struct kv_seq *s)
 	if (s->nr_steps) {
 		s->flags |= SEQF_CLOSING;
 		seq_domain(c, s)->retry = 1;	/* it grows no more */
+		seq_tally(c, s);
 		psi_task(c, s);
 	} else {
 		seq_close_now(c, s);

@@ -108,6 +108,15 @@ static int begin_check(const struct kv_seq *s, u64 step,
 	return 0;
 }
 
+/* There is no room now: who comes later steps aside. */
+static void grant_refused(struct core *c, struct kv_seq *s)
+{
+	if (!s->again)
+		s->again = c->now;
+	s->refused = c->now;
+	seq_tally(c, s);
+}
+
 /* See to it that the blocks of @g can be taken. */
 static int grant_make_room(struct core *c, struct kv_seq *s,
 			   const struct grant *g)
@@ -130,10 +139,8 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 			err = room_evict(c, s->domain, nr);
 		if (err == -EINPROGRESS)
 			return -EAGAIN;
-		if (err && !s->again)
-			s->again = c->now;
 		if (err)
-			s->refused = c->now;
+			grant_refused(c, s);
 		if (err == -EALREADY)
 			return -EAGAIN;
 		if (err)
@@ -245,6 +252,8 @@ static void grant_take(struct core *c, struct kv_seq *s,
 	s->again = 0;
 	s->refused = 0;
 	s->active = c->now;
+	if (g->nr_new || g->copy || (s->flags & SEQF_IN_REFUSED))
+		seq_tally(c, s);
 	if (!had)
 		seq_show(c, s);	/* its first table page */
 }

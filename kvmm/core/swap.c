@@ -350,7 +350,7 @@ static u32 restore_wants(const struct core *c, const struct kv_domain *d,
 	u32 capacity = domain_capacity(c, d);
 	u32 most = capacity > cached ? capacity - cached : 0;
 
-	return max(lack, min(lack + wmark_min(c, d) + 1, most));
+	return max(lack, min(lack + wmark_min(d) + 1, most));
 }
 
 /**

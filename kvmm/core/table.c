@@ -225,7 +225,7 @@ u32 table_pages(u32 blocks)
 }
 
 /* Pages that a sequence was promised with its blocks and has not taken. */
-static u32 pages_promised(const struct kv_seq *s)
+u32 table_promised(const struct kv_seq *s)
 {
 	return s->resv_blocks > s->nr_blocks ?
 	       pages_of(s->resv_blocks) - pages_of(s->nr_blocks) : 0;
@@ -234,19 +234,16 @@ static u32 pages_promised(const struct kv_seq *s)
 /* Pages of the client of @s that nobody else was promised. */
 static u32 pages_left(const struct core *c, const struct kv_seq *s)
 {
-	u32 i = seq_domain(c, s)->run_head, promised = 0;
-	u32 free = c->clients[s->client].nr_free_pages;
+	const struct kv_client *cl = &c->clients[s->client];
+	u32 promised = cl->promised - s->in_pages;
 
-	for (; i != CORE_NONE; i = c->seqs[i].next)
-		if (c->seqs[i].client == s->client && &c->seqs[i] != s)
-			promised += pages_promised(&c->seqs[i]);
-	return free > promised ? free - promised : 0;
+	return cl->nr_free_pages > promised ? cl->nr_free_pages - promised : 0;
 }
 
 /* Are there @nr pages beside what the client's sequences were promised? */
 bool table_has_pages(const struct core *c, const struct kv_seq *s, u32 nr)
 {
-	return !nr || (u64)nr + pages_promised(s) <= pages_left(c, s);
+	return !nr || (u64)nr + table_promised(s) <= pages_left(c, s);
 }
 
 /* Could @s be cloned @nr times? */

@@ -33,16 +33,9 @@ bool victim_before(const struct kv_seq *a, const struct kv_seq *b)
 /* Best victim among the domain's resident sequences. */
 static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
 {
-	struct kv_seq *best = NULL;
-	u32 i;
+	u32 i = order_end(c, d->ready_root, NODE_ORDER, true);
 
-	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
-		struct kv_seq *s = &c->seqs[i];
-
-		if (s->state == KVMM_SEQ_READY && (!best || victim_before(s, best)))
-			best = s;
-	}
-	return best;
+	return i == CORE_NONE ? NULL : &c->seqs[i];
 }
 
 /*
@@ -124,18 +117,15 @@ struct kv_seq *victim_elsewhere(const struct core *c,
  * Is memory of a marked family about to come?  Not if its client has sat in
  * a step for long: it may have stopped, and nobody waits for it alone.
  */
-static bool marked_soon(const struct core *c, const struct kv_domain *d)
+static bool marked_soon(const struct core *c, u32 dom)
 {
+	struct kv_step_entry *e;
 	u32 i;
 
-	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
-		const struct kv_seq *s = &c->seqs[i];
-		struct kv_step_entry *e;
-
-		if (s->state == KVMM_SEQ_MARKED && c->now -
-		    step_at(c, s->client, 0, &e)->begun < SLOW_STEP_NS)
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (c->clients[i].nr_marked && c->clients[i].domain == dom &&
+		    c->now - step_at(c, i, 0, &e)->begun < SLOW_STEP_NS)
 			return true;
-	}
 	return false;
 }
 
@@ -145,7 +135,7 @@ bool victim_is_marked(const struct core *c, u32 tenant)
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (c->domains[i].nr_marked && c->domains[i].tenant == tenant &&
-		    marked_soon(c, &c->domains[i]))
+		    marked_soon(c, i))
 			return true;
 	return false;
 }
@@ -156,6 +146,19 @@ bool domain_limited(const struct kv_domain *d, u32 nr)
 	return (u64)domain_held(d) + nr > d->max_blocks;
 }
 
+/* The first of the domain who was refused growth, not long ago. */
+static const struct kv_seq *refused_first(struct core *c, struct kv_domain *d)
+{
+	u32 i;
+
+	while ((i = order_end(c, d->refused_root, NODE_REFUSED, false)) !=
+	       CORE_NONE && !seq_is_refused(c, &c->seqs[i])) {
+		order_del(c, &d->refused_root, i, NODE_REFUSED);
+		c->seqs[i].flags &= ~SEQF_IN_REFUSED;
+	}
+	return i == CORE_NONE ? NULL : &c->seqs[i];
+}
+
 /**
  * growth_waits() - does a running sequence before @s wait for memory?
  *
@@ -164,25 +167,21 @@ bool domain_limited(const struct kv_domain *d, u32 nr)
  * ever get on.  A client that does not ask again holds nobody up for longer
  * than starve_ns, one whose own memory.max is in its way no other domain.
  */
-bool growth_waits(const struct core *c, const struct kv_seq *s)
+bool growth_waits(struct core *c, const struct kv_seq *s)
 {
 	const struct kv_domain *d = seq_domain(c, s);
-	u32 i, n;
+	const struct kv_seq *r;
+	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		const struct kv_domain *o = &c->domains[i];
+		struct kv_domain *o = &c->domains[i];
 
 		if (!o->used || o->tenant != d->tenant ||
 		    (o != d && domain_limited(o, 1)))
 			continue;
-		for (n = o->run_head; n != CORE_NONE; n = c->seqs[n].next) {
-			const struct kv_seq *r = &c->seqs[n];
-
-			if (r->state == KVMM_SEQ_READY && r->refused &&
-			    c->now - r->refused < core_cfg(c)->starve_ns &&
-			    victim_before(s, r))
-				return true;
-		}
+		r = refused_first(c, o);
+		if (r && victim_before(s, r))
+			return true;
 	}
 	return false;
 }

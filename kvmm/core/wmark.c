@@ -12,12 +12,12 @@
  *	low	min and a gap; below it the reclaimer is awake
  *	high	low and the gap again; there it sleeps
  *
- * min is added up from the sequences, not guessed.  Until something can be done
+ * min is added up from the sequences (tally.c), not guessed.  Until something can be done
  * for it a sequence takes one block, whatever its client has open: a step
  * appends a token, and a block has more tokens than steps can be open.  It takes
  * none if its table and its promise hold its prompt and all of max_tokens, and
- * one more if its tail is not its own to write: shared by a fork, or full because
- * it was cut.  A look of as many tokens as steps can be open would be a bound as
+ * one more if its tail is not its own to write: full because it was cut, or shared
+ * by a fork, which is counted with the block (kv_domain.tails).  A look of as many tokens as steps can be open would be a bound as
  * well, at a sixteenth of the blocks; what is admitted with it is preempted soon
  * after, which costs more (Documentation/core.md has the figures).
  *
@@ -43,8 +43,8 @@
 #define RECLAIM_BATCH	32u	/* blocks of a domain in one tick */
 #define SCALE_ONE	10000u	/* watermark_scale_factor is of this */
 
-/* Is the block that the next token goes to not its own to write? */
-static bool tail_is_copied(const struct core *c, const struct kv_seq *s)
+/* Is the block that the next token goes to full, because it was cut? */
+static bool tail_was_cut(const struct core *c, const struct kv_seq *s)
 {
 	u32 bt = seq_domain(c, s)->block_tokens;
 
@@ -52,13 +52,14 @@ static bool tail_is_copied(const struct core *c, const struct kv_seq *s)
 	if (s->cover % bt == 0 || s->cover / bt >= s->nr_blocks ||
 	    (s->flags & SEQF_COPY) || s->state != KVMM_SEQ_READY)
 		return false;
-	return !block_writable(c, table_get(c, s, s->cover / bt));
+	return c->blocks[table_get(c, s, s->cover / bt)].state != BLK_OPEN;
 }
 
 /**
  * wmark_seq() - blocks that a resident sequence may take soon
  *
- * Beside what it was promised.  Of a victim: none, it gives back.
+ * Beside what it was promised, and what it copies because others have it too.
+ * Of a victim: none, it gives back.
  */
 u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 {
@@ -68,17 +69,13 @@ u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 		return 0;
 	/* One that was promised for a copy makes the table no longer. */
 	have -= (s->flags & SEQF_COPY) != 0;
-	return (have < seq_most(c, s)) + tail_is_copied(c, s);
+	return (have < seq_most(c, s)) + tail_was_cut(c, s);
 }
 
-/* wmark_min() - the same of all that run in a domain */
-u32 wmark_min(const struct core *c, const struct kv_domain *d)
+/* wmark_min() - the same of all that run in a domain, and shared tails */
+u32 wmark_min(const struct kv_domain *d)
 {
-	u32 i, nr = 0;
-
-	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
-		nr += wmark_seq(c, &c->seqs[i]);
-	return nr;
+	return d->soon + d->tails;
 }
 
 static u32 wmark_gap(const struct core *c, const struct kv_domain *d)
@@ -98,7 +95,7 @@ void wmark_get(const struct core *c, const struct kv_domain *d,
 	memset(w, 0, sizeof(*w));
 	if (!d->nr_running)
 		return;
-	w->min = wmark_min(c, d);
+	w->min = wmark_min(d);
 	w->low = w->min + gap;
 	w->high = w->low + gap;
 }

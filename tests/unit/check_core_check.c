@@ -127,6 +127,15 @@ SPOIL(wait_back, c->seqs[d->wait_head].prev = 0)
 SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
 SPOIL(run_tail, d->run_tail = d->run_head)
 SPOIL(nr_copy, sealed->nr_copy++)
+SPOIL(soon, d->soon++)
+SPOIL(tails, d->tails--)
+SPOIL(promised, c->clients[cl].promised++)
+SPOIL(cl_marked, c->clients[cl].nr_marked++)
+SPOIL(ready_root, d->ready_root = CORE_NONE)
+SPOIL(wait_root, d->wait_root = CORE_NONE)
+SPOIL(ready_flag, s->flags &= ~SEQF_IN_READY)
+SPOIL(refused, s->refused = c->now)
+SPOIL(refused_flag, s->flags |= SEQF_IN_REFUSED)
 
 #define CASE(name)	{ #name, spoil_##name }
 
@@ -151,7 +160,9 @@ static const struct {
 	CASE(extent_tenant), CASE(extent_backed), CASE(extent_mapped),
 	CASE(extent_sent), CASE(pool_size), CASE(table), CASE(shadow),
 	CASE(shadow_seq), CASE(peak), CASE(wait_back),
-	CASE(run_back), CASE(run_tail), CASE(nr_copy),
+	CASE(run_back), CASE(run_tail), CASE(nr_copy), CASE(soon), CASE(tails), CASE(promised),
+	CASE(cl_marked), CASE(ready_root), CASE(wait_root), CASE(ready_flag),
+	CASE(refused), CASE(refused_flag),
 };
 
 static void must_see(const char *what)

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * order.c - sequences in order: by priority, then arrival
+ *
+ * Ten thousands of sequences may wait or run in a domain, and who is first or
+ * last of them is asked in every event.  So they are kept in search trees, each
+ * a root in the domain and two links in the sequence:
+ *
+ *	wait_root	the wait list, to find the place of a new one
+ *	ready_root	who is resident and READY: the last is the best victim
+ *	refused_root	of those, who was refused growth: others step aside for
+ *			the first
+ *
+ * A sequence is in one of the first two at most, which share links; NODE_ says
+ * which links.
+ *
+ * The trees are treaps: each node has a rank beside its place in the order, and
+ * none has a higher rank than its parent.  A tree is as deep as the logarithm
+ * of its size, times a small constant, if ranks are as good as random; they are
+ * made of the tenant's secret, so that no client can choose them.  There are no
+ * links to parents: every way begins at the root.
+ *
+ * Whoever changes a priority takes the sequence out of its trees first.
+ */
+#include "kvmm/core/internal.h"
+
+/* seq_before() - does @a come first, to be admitted, and last as a victim? */
+bool seq_before(const struct kv_seq *a, const struct kv_seq *b)
+{
+	if (a->priority != b->priority)
+		return a->priority > b->priority;
+	if (a->arrival != b->arrival)
+		return a->arrival < b->arrival;
+	return a < b;
+}
+
+static u64 rank_of(const struct core *c, u32 i)
+{
+	const struct kv_seq *s = &c->seqs[i];
+	u64 x;
+
+	memcpy(&x, c->tenants[seq_domain(c, s)->tenant].secret, sizeof(x));
+	x ^= ((u64)s->generation << 32 | i) * 0x9e3779b97f4a7c15ull;
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93ull;
+	return x ^ x >> 29;
+}
+
+/* Where the sequence is, or the first node of a lower rank on its way. */
+static u32 *order_way(struct core *c, u32 *root, u32 i, u32 node, bool rank)
+{
+	u64 mine = rank ? rank_of(c, i) : 0;
+	u32 *at = root;
+
+	while (*at != i && *at != CORE_NONE &&
+	       (!rank || rank_of(c, *at) >= mine))
+		at = &c->seqs[*at].kid[node][!seq_before(&c->seqs[i],
+							 &c->seqs[*at])];
+	return at;
+}
+
+/* order_add() - put a sequence that is not there into a tree */
+void order_add(struct core *c, u32 *root, u32 i, u32 node)
+{
+	u32 *at = order_way(c, root, i, node, true);
+	u32 *low = &c->seqs[i].kid[node][0], *high = &c->seqs[i].kid[node][1];
+	u32 n = *at;
+
+	KV_BUG_ON(n == i);
+	*at = i;
+	/* What was there comes below: what is before it, and what is after. */
+	while (n != CORE_NONE) {
+		if (seq_before(&c->seqs[n], &c->seqs[i])) {
+			*low = n;
+			low = &c->seqs[n].kid[node][1];
+			n = *low;
+		} else {
+			*high = n;
+			high = &c->seqs[n].kid[node][0];
+			n = *high;
+		}
+	}
+	*low = CORE_NONE;
+	*high = CORE_NONE;
+}
+
+/* order_del() - take a sequence out of the tree that it is in */
+void order_del(struct core *c, u32 *root, u32 i, u32 node)
+{
+	u32 *at = order_way(c, root, i, node, false);
+	u32 low = c->seqs[i].kid[node][0], high = c->seqs[i].kid[node][1];
+
+	KV_BUG_ON(*at != i);
+	while (low != CORE_NONE && high != CORE_NONE) {
+		if (rank_of(c, low) >= rank_of(c, high)) {
+			*at = low;
+			at = &c->seqs[low].kid[node][1];
+			low = *at;
+		} else {
+			*at = high;
+			at = &c->seqs[high].kid[node][0];
+			high = *at;
+		}
+	}
+	*at = low != CORE_NONE ? low : high;
+}
+
+/* order_end() - the first of a tree, or the last; CORE_NONE: it is empty */
+u32 order_end(const struct core *c, u32 root, u32 node, bool last)
+{
+	u32 i = root;
+
+	while (i != CORE_NONE && c->seqs[i].kid[node][last] != CORE_NONE)
+		i = c->seqs[i].kid[node][last];
+	return i;
+}
+
+/* order_prev() - who of the tree comes right before @s, which may be in it */
+u32 order_prev(const struct core *c, u32 root, const struct kv_seq *s,
+	       u32 node)
+{
+	u32 i = root, prev = CORE_NONE;
+
+	while (i != CORE_NONE) {
+		bool before = seq_before(&c->seqs[i], s);
+
+		if (before)
+			prev = i;
+		i = c->seqs[i].kid[node][before];
+	}
+	return prev;
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_order.c - who waits and who runs, in order, however it came about
+ *
+ * Sequences wait and change their priorities at random; the wait list is
+ * compared with one that is sorted the plain way, and the walkers follow the
+ * trees.  No client can make a tree that is a list.
+ */
+#include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
+
+#define WAITERS		30u
+#define MANY		4096u
+
+static void setup(void)
+{
+	sh_config(4);
+	sh.cfg.starve_ns = 1ull << 60;
+	sh.cfg.step_deadline_ns = 1ull << 60;
+	sh_start();
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+static u32 rnd(void)
+{
+	static u64 x = 88172645463325252ull;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	return (u32)(x >> 16);
+}
+
+static void set_prio(u32 cl, u64 seq, u32 priority)
+{
+	struct kvmm_prio_arg *a = (void *)sh.args;
+
+	*a = (struct kvmm_prio_arg){ .seq = seq, .priority = priority };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_SETPRIO, 1, 0, sizeof(*a)),
+			 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+}
+
+/* Each of the list but the first comes after the one before it. */
+static void list_is_sorted(u32 nr)
+{
+	const struct core *c = sh.core;
+	u32 i = c->domains[0].wait_head, n = 0;
+
+	for (; i != CORE_NONE; i = c->seqs[i].next, n++) {
+		const struct kv_seq *s = &c->seqs[i];
+		const struct kv_seq *p = s->prev == CORE_NONE ? NULL :
+						      &c->seqs[s->prev];
+
+		if (p)
+			ck_assert(p->priority > s->priority ||
+				  (p->priority == s->priority &&
+				   p->arrival < s->arrival));
+	}
+	ck_assert_uint_eq(n, nr);
+}
+
+START_TEST(test_wait_list_is_sorted)
+{
+	u32 cl = sh_attach(1, "a"), i, nr = 0;
+	u64 seq[WAITERS], first = sh_ready(cl, 200, 56, 0);
+
+	for (i = 0; i < WAITERS; i++) {
+		seq[i] = sh_open(cl, 120, 0);
+		ck_assert_int_eq(sh_match(cl, seq[i], 120, 1000 * i), 0);
+		list_is_sorted(++nr);
+	}
+	for (i = 0; i < 200; i++) {
+		set_prio(cl, seq[rnd() % WAITERS], rnd() % 5);
+		list_is_sorted(nr);
+		sh_check();
+	}
+	for (i = 0; i < WAITERS; i += 2) {
+		ck_assert_int_eq(sh_close(cl, seq[i]), 0);
+		list_is_sorted(--nr);
+		sh_check();
+	}
+	/* A resident's priority: the trees of those who run. */
+	set_prio(cl, first, 7);
+	sh_check();
+}
+END_TEST
+
+static u32 depth(const struct core *c, u32 root)
+{
+	u32 low, high;
+
+	if (root == CORE_NONE)
+		return 0;
+	low = depth(c, c->seqs[root].kid[NODE_ORDER][0]);
+	high = depth(c, c->seqs[root].kid[NODE_ORDER][1]);
+	return 1 + max(low, high);
+}
+
+/* In the order of arrival, as nearly everybody comes; 12 is the least. */
+START_TEST(test_tree_is_no_list)
+{
+	struct kv_seq *seqs = calloc(MANY, sizeof(*seqs));
+	struct kv_tenant tenant = { .secret = { 7, 11, 13 } };
+	struct kv_domain dom = { .used = 1 };
+	struct core c = { .seqs = seqs, .domains = &dom, .tenants = &tenant };
+	u32 root = CORE_NONE, i;
+
+	ck_assert_ptr_nonnull(seqs);
+	for (i = 0; i < MANY; i++) {
+		seqs[i].arrival = i;
+		order_add(&c, &root, i, NODE_ORDER);
+	}
+	ck_assert_uint_lt(depth(&c, root), 48);
+	for (i = 0; i < MANY; i += 2)
+		order_del(&c, &root, i, NODE_ORDER);
+	ck_assert_uint_eq(order_end(&c, root, NODE_ORDER, false), 1);
+	ck_assert_uint_eq(order_end(&c, root, NODE_ORDER, true), MANY - 1);
+	for (i = MANY - 1; i != CORE_NONE; i = order_prev(&c, root, &seqs[i],
+							  NODE_ORDER))
+		ck_assert_uint_eq(i % 2, 1);
+	free(seqs);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("core_order");
+	TCase *tc = tcase_create("order");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_wait_list_is_sorted);
+	suite_add_tcase(suite, tc);
+
+	tc = tcase_create("tree");
+	tcase_add_test(tc, test_tree_is_no_list);
+	suite_add_tcase(suite, tc);
+	return sh_run(suite);
+}
