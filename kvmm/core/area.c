@@ -40,7 +40,7 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 	p->readonly = 0;
 	p->online = 1;
 	for (e = p->first; e < p->first + p->nr_extents; e++) {
-		c->extents[e].state = EXT_BACKED;
+		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].backed = 1;
 		c->extents[e].domain = CORE_NONE;
 	}
@@ -109,7 +109,7 @@ int core_area_del(struct core *c, u64 now, u32 area)
 		       sizeof(struct kv_domain));
 	for (i = p->first; i < p->first + p->nr_extents; i++) {
 		memset(&c->spans[i], 0, sizeof(c->spans[i]));
-		c->extents[i].state = EXT_ABSENT;
+		extent_set_state(c, i, EXT_ABSENT);
 		c->extents[i].backed = 0;
 	}
 	p->nr_extents = 0;

@@ -124,12 +124,29 @@ static void walk_domain_tally(struct walk *w, u32 dom)
 		  d->nr_waiting, &d->wait_tail);
 }
 
+/* Extents of each pool that a domain may come to take. */
+static void walk_loose(struct walk *w)
+{
+	const struct core *c = w->c;
+	u32 i, e, nr;
+
+	for (i = 0; i < CORE_NR_POOLS; i++) {
+		const struct kv_pool *p = core_pool(c, i);
+
+		for (e = p->first, nr = 0; e < p->first + p->nr_extents; e++)
+			nr += c->extents[e].state == EXT_BACKED ||
+			      (!i && c->extents[e].state == EXT_ABSENT);
+		expect(w, "tally", "loose extents of pool", i, p->loose, nr);
+	}
+}
+
 /* check_tally() - what is known of all residents is what they say */
 void check_tally(struct walk *w)
 {
 	const struct core *c = w->c;
 	u32 i;
 
+	walk_loose(w);
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		if (c->clients[i].state != CLI_FREE)
 			walk_client_tally(w, i);

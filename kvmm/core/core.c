@@ -208,6 +208,7 @@ static void arena_init_lists(struct core *c)
 static void arena_init_pools(struct core *c)
 {
 	const struct core_config *cfg = core_cfg(c);
+	const struct core_sizes *s = core_sizes(c);
 	u32 i, e, first = 0;
 
 	for (i = 0; i < CORE_NR_POOLS; i++) {
@@ -218,14 +219,15 @@ static void arena_init_pools(struct core *c)
 		p->first = first;
 		p->nr_extents = (u32)(bytes / cfg->extent_size);
 		p->online = bytes != 0;
+		p->loose = i == CORE_POOL_DEV ? p->nr_extents : 0;
 		p->io_head = CORE_NONE;
 		p->io_tail = CORE_NONE;
 		first += i < CORE_POOL_AREA ? p->nr_extents :
 			 (u32)(cfg->area_bytes / cfg->extent_size);
-		for (e = p->first; i && e < p->first + p->nr_extents; e++) {
-			c->extents[e].state = EXT_BACKED;
-			c->extents[e].backed = 1;
-		}
+	}
+	for (e = s->nr_extents; e < core_pool(c, CORE_POOL_AREA)->first; e++) {
+		extent_set_state(c, e, EXT_BACKED);
+		c->extents[e].backed = 1;
 	}
 }
 

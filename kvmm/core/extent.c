@@ -98,6 +98,24 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 	return 0;
 }
 
+/* Is an extent of the pool in that state one that a domain may come to take? */
+static bool is_loose(u32 pool, u32 state)
+{
+	return state == EXT_BACKED || (state == EXT_ABSENT && !pool);
+}
+
+/* extent_set_state() - the only way an extent changes its state */
+void extent_set_state(struct core *c, u32 e, u32 state)
+{
+	u32 pool = CORE_NR_POOLS - 1;
+
+	while (e < core_pool(c, pool)->first)
+		pool--;
+	core_pool(c, pool)->loose += (u32)is_loose(pool, state) -
+				     is_loose(pool, c->extents[e].state);
+	c->extents[e].state = state;
+}
+
 /* May @e change over to @tenant, losing what it holds? */
 static bool extent_can_move(const struct core *c, u32 e, u32 tenant)
 {
@@ -135,6 +153,8 @@ static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
 	const struct kv_pool *p = core_pool(c, pool);
 	u32 runs = (pool ? p->nr_extents : c->head->nr_online) / nr, i, e;
 
+	if (p->loose < nr)
+		return CORE_NONE;	/* as nearly always where it is full */
 	for (i = 0; i < runs; i++) {
 		/* From where the last one was found, once around. */
 		u32 first = p->first + (p->cursor / nr + i) % runs * nr;
@@ -157,7 +177,7 @@ void extent_release(struct core *c, u32 e)
 
 	c->ops->extent_release(c->ops_arg, e);
 	core_count(c, CORE_EV_extent_release, 1);
-	x->state = EXT_ABSENT;
+	extent_set_state(c, e, EXT_ABSENT);
 	x->backed = 0;
 }
 
@@ -192,7 +212,7 @@ int extent_run_make(struct core *c, u32 dom, u32 first)
 
 		if (!pool && x->backed && x->tenant != d->tenant)
 			extent_release(c, e);
-		x->state = EXT_CREATING;
+		extent_set_state(c, e, EXT_CREATING);
 		x->tenant = d->tenant;
 		x->domain = dom;
 		x->span = first;
@@ -238,7 +258,7 @@ void extent_run_abandon(struct core *c, u32 first)
 	for (e = first; e < first + nr; e++) {
 		c->extents[e].domain = CORE_NONE;
 		if (c->extents[e].backed)
-			c->extents[e].state = EXT_BACKED;
+			extent_set_state(c, e, EXT_BACKED);
 	}
 }
 
@@ -258,7 +278,7 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 		c->head->create_after = now + CREATE_BACKOFF_NS;
 		if (x->domain != CORE_NONE)
 			extent_run_abandon(c, x->span);
-		x->state = EXT_ABSENT;
+		extent_set_state(c, extent, EXT_ABSENT);
 		admit_retry_all(c);
 		admit_all(c);
 		return;
@@ -269,7 +289,7 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 	x->since = now;
 	extent_announce(c, extent);
 	if (x->domain == CORE_NONE)
-		x->state = EXT_BACKED;
+		extent_set_state(c, extent, EXT_BACKED);
 	else
 		extent_run_settle(c, x->span);
 	/* What became of it may be of use to any domain. */

@@ -132,6 +132,7 @@ static inline bool block_leaves(const struct core *c, u32 blk)
 }
 
 /* extent.c: memory behind extents, and who has mapped it */
+void extent_set_state(struct core *c, u32 e, u32 state);
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
 int extent_run_make(struct core *c, u32 dom, u32 first);

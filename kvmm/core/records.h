@@ -293,6 +293,7 @@ static_assert(sizeof(struct kv_entry) == 88, "no hole in an entry");
  * struct kv_pool - a pool's part of the extents, and how it does
  * @nr_ios:     requests in flight
  * @readonly:   nothing new goes there
+ * @loose:      extents that are BACKED, or ABSENT where they can be made
  * @cursor:     where the next search for a run begins
  * @nr_overdue: of @nr_ios, those not answered in time: the area is stalled
  * @io_head:    the others, oldest first
@@ -310,6 +311,8 @@ struct kv_pool {
 	u32	nr_overdue;
 	u32	io_head;
 	u32	io_tail;
+	u32	loose;
+	u32	resv;
 	u64	moved;
 };
 

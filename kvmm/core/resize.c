@@ -153,7 +153,7 @@ static bool extent_leave(struct core *c, u32 e)
 		extent_ask_back(c, e);
 	}
 	if (x->state == EXT_ABSENT)
-		x->state = EXT_OFFLINE;
+		extent_set_state(c, e, EXT_OFFLINE);
 	return x->state == EXT_OFFLINE;
 }
 
@@ -214,7 +214,7 @@ static void extents_stay(struct core *c, u32 from)
 		struct kv_extent *x = &c->extents[e];
 
 		if (x->state == EXT_OFFLINE)
-			x->state = EXT_ABSENT;
+			extent_set_state(c, e, EXT_ABSENT);
 		if (x->state != EXT_SPAN || x->want || x->span != e ||
 		    e + c->spans[e].nr_extents <= from ||
 		    e + c->spans[e].nr_extents > c->head->nr_online ||

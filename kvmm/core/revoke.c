@@ -154,7 +154,7 @@ void extent_ask_back(struct core *c, u32 e)
 	struct kv_extent *x = &c->extents[e];
 	u64 todo;
 
-	x->state = EXT_REVOKING;
+	extent_set_state(c, e, EXT_REVOKING);
 	x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
 	core_count(c, CORE_EV_extent_revoke, 1);
 	for (todo = x->sent; todo; todo &= todo - 1) {

@@ -154,7 +154,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	KV_BUG_ON(sp->nr_extents);
 	for (e = first; e < first + d->span_extents; e++) {
 		KV_BUG_ON(c->extents[e].tenant != d->tenant);
-		c->extents[e].state = EXT_SPAN;
+		extent_set_state(c, e, EXT_SPAN);
 		c->extents[e].domain = dom;
 		c->extents[e].span = first;
 	}
@@ -197,7 +197,7 @@ void span_release(struct core *c, u32 first)
 		evacuate_forget(c, first);
 	span_list_del(c, first);
 	for (e = first; e < first + sp->nr_extents; e++) {
-		c->extents[e].state = EXT_BACKED;
+		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].domain = CORE_NONE;
 	}
 	/* It has memory: let it be found first. */

@@ -227,6 +227,26 @@ static void take_prepare(struct core *c, u32 dom)
 	spares_reset(c);
 }
 
+/*
+ * Can others spare so little that a look at all extents finds nothing?  A span
+ * that goes takes as many blocks off what its owner has to spare and in cache
+ * as it has.
+ */
+static bool runs_none(const struct core *c, u32 dom)
+{
+	u64 most = core_pool(c, CORE_POOL_DEV)->loose;
+	u32 want = c->domains[dom].span_extents, i;
+
+	for (i = 0; i < core_cfg(c)->max_domains && most < want; i++) {
+		const struct kv_domain *o = &c->domains[i];
+
+		if (o->used && i != dom)
+			most += (u64)(domain_slack(o) + o->nr[BLK_CACHED]) /
+				o->span_blocks * o->span_extents;
+	}
+	return most < want;
+}
+
 /**
  * span_runs_possible() - how many spans could a domain still get?
  *
@@ -238,6 +258,8 @@ u32 span_runs_possible(struct core *c, u32 dom)
 {
 	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i;
 
+	if (runs_none(c, dom))
+		return 0;
 	take_prepare(c, dom);
 	for (cost = 0; cost < run_costs(c); cost++)
 		for (i = 0; i + nr <= c->head->nr_online; i += nr)
@@ -365,6 +387,8 @@ bool span_steal(struct core *c, u32 dom)
 {
 	u32 cost, run;
 
+	if (runs_none(c, dom))
+		return false;
 	take_prepare(c, dom);
 	for (cost = 0; cost < run_costs(c); cost++) {
 		run = run_choose(c, dom, cost);

@@ -128,6 +128,7 @@ SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
 SPOIL(run_tail, d->run_tail = d->run_head)
 SPOIL(nr_copy, sealed->nr_copy++)
 SPOIL(soon, d->soon++)
+SPOIL(loose, c->head->pools[0].loose++)
 SPOIL(tails, d->tails--)
 SPOIL(promised, c->clients[cl].promised++)
 SPOIL(cl_marked, c->clients[cl].nr_marked++)
@@ -162,7 +163,7 @@ static const struct {
 	CASE(shadow_seq), CASE(peak), CASE(wait_back),
 	CASE(run_back), CASE(run_tail), CASE(nr_copy), CASE(soon), CASE(tails), CASE(promised),
 	CASE(cl_marked), CASE(ready_root), CASE(wait_root), CASE(ready_flag),
-	CASE(refused), CASE(refused_flag),
+	CASE(refused), CASE(refused_flag), CASE(loose),
 };
 
 static void must_see(const char *what)
