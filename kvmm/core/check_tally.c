@@ -32,6 +32,7 @@ struct tally {
 	u32	soon;
 	u32	promised;
 	u32	marked;
+	u32	swapped;
 };
 
 static void tally_seq(struct walk *w, const struct kv_seq *s, struct tally *t)
@@ -40,6 +41,7 @@ static void tally_seq(struct walk *w, const struct kv_seq *s, struct tally *t)
 	bool ready = s->state == KVMM_SEQ_READY;
 	u32 i = seq_index(c, s);
 
+	t->swapped += (s->flags & SEQF_QUEUED) && (s->flags & SEQF_SWAPPED);
 	if (!(s->flags & SEQF_RUNNING)) {
 		expect(w, "tally", "counted though not resident: seq", i,
 		       s->in_soon || s->in_pages || s->in_marked ||
@@ -114,6 +116,8 @@ static void walk_domain_tally(struct walk *w, u32 dom)
 		    c->seqs[i].domain == dom)
 			tally_seq(&quiet, &c->seqs[i], &t);
 	expect(w, "tally", "blocks soon taken in domain", dom, d->soon, t.soon);
+	expect(w, "tally", "swapped that wait in domain", dom, d->nr_swapped,
+	       t.swapped);
 	expect(w, "tally", "shared tails of domain", dom, d->tails,
 	       count_tails(c, dom));
 	walk_tree(w, "ready tree", d->ready_root, NODE_ORDER, SEQF_IN_READY,
@@ -122,6 +126,42 @@ static void walk_domain_tally(struct walk *w, u32 dom)
 		  SEQF_IN_REFUSED, t.refused, NULL);
 	walk_tree(w, "wait tree", d->wait_root, NODE_ORDER, SEQF_QUEUED,
 		  d->nr_waiting, &d->wait_tail);
+}
+
+/* Who waits for a block to be filled is on its entry's list, and nobody else. */
+static void walk_fills(struct walk *w)
+{
+	const struct core *c = w->c;
+	u32 i, n, prev, listed = 0, waiting = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_seqs; i++) {
+		const struct kv_seq *s = &c->seqs[i];
+
+		if (s->state == KVMM_SEQ_CLOSED)
+			continue;
+		waiting += s->state == KVMM_SEQ_RESTORING;
+		expect(w, "fill", "what waits for a block is restoring: seq", i,
+		       s->fill_on != CORE_NONE,
+		       s->state == KVMM_SEQ_RESTORING);
+		if (s->fill_on != CORE_NONE)
+			expect(w, "fill", "block that is waited for by seq", i,
+			       c->entries_low[s->fill_on].dev,
+			       table_get(c, s, s->fill));
+	}
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		if (c->entries_low[i].domain == ENTRY_UNUSED)
+			continue;
+		prev = CORE_NONE;
+		for (n = c->entries_low[i].waiters; n != CORE_NONE &&
+		     listed <= waiting; n = c->seqs[n].fill_next, listed++) {
+			expect(w, "fill", "list of seq", n, c->seqs[n].fill_on,
+			       i);
+			expect(w, "fill", "back link of seq", n,
+			       c->seqs[n].fill_prev, prev);
+			prev = n;
+		}
+	}
+	expect(w, "fill", "on lists", 0, listed, waiting);
 }
 
 /* Extents of each pool that a domain may come to take. */
@@ -147,6 +187,7 @@ void check_tally(struct walk *w)
 	u32 i;
 
 	walk_loose(w);
+	walk_fills(w);
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		if (c->clients[i].state != CLI_FREE)
 			walk_client_tally(w, i);

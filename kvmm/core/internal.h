@@ -309,9 +309,10 @@ void io_deadlines(struct core *c);
 /* swap.c: taking and restoring whole sequences */
 bool swap_family(struct core *c, struct kv_seq *s);
 bool swap_fits(const struct core *c, const struct kv_seq *s);
-bool restore_waits(const struct core *c, const struct kv_domain *d);
+bool restore_waits(const struct kv_domain *d);
 int swap_restore(struct core *c, struct kv_seq *s);
-void swap_advance(struct core *c, u32 dom);
+void swap_advance(struct core *c, u32 entry);
+void fill_wait_end(struct core *c, struct kv_seq *s);
 void swap_lost(struct core *c, u32 blk);
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached);
 void swap_fill(struct core *c, struct kv_seq *s);

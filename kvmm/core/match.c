@@ -30,6 +30,7 @@ void wait_add(struct core *c, struct kv_seq *s)
 	else
 		c->seqs[s->next].prev = i;
 	s->flags |= SEQF_QUEUED;
+	d->nr_swapped += !!(s->flags & SEQF_SWAPPED);
 	d->nr_waiting++;
 	d->retry = 1;
 	psi_task(c, s);
@@ -42,6 +43,7 @@ void wait_del(struct core *c, struct kv_seq *s)
 	order_del(c, &d->wait_root, seq_index(c, s), NODE_ORDER);
 	list_del_idx(c->seqs, d->wait_head, d->wait_tail, seq_index(c, s));
 	s->flags &= ~SEQF_QUEUED;
+	d->nr_swapped -= !!(s->flags & SEQF_SWAPPED);
 	d->nr_waiting--;
 	d->retry = 1;
 }

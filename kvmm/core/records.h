@@ -261,6 +261,7 @@ enum kv_entry_io {
  * @walked:     scratch of check.c
  * @io_prev, @io_next: its area's list of requests that move
  * @node:       its name in the index, ENTF_INDEXED only
+ * @waiters:    sequences that wait for @dev to be filled, by kv_seq.fill_next
  * @started:    when the request in flight was
  */
 struct kv_entry {
@@ -280,7 +281,7 @@ struct kv_entry {
 	u32	io_prev;
 	u32	io_next;
 	u32	node;
-	u32	resv;
+	u32	waiters;
 	u64	hash[2];
 	u64	started;
 };
@@ -357,6 +358,7 @@ struct kv_tenant {
  * @wait_root, @ready_root, @refused_root: trees of sequences, see order.c
  * @soon:         blocks that residents may take, but for @tails; see tally.c
  * @tails:        mappings of open blocks that more than one sequence maps
+ * @nr_swapped:   of @nr_waiting, those that are swapped
  * @retry:        something changed since the first waiter was refused
  */
 struct kv_domain {
@@ -408,6 +410,7 @@ struct kv_domain {
 	u32	refused_root;
 	u32	soon;
 	u32	tails;
+	u32	nr_swapped;
 	u32	nr_waiting;
 	u32	nr_running;
 	u32	retry;
@@ -446,9 +449,9 @@ struct kv_domain {
 #define SEQF_DONTNEED	BIT(9)	/* by advice: it leaves nothing */
 #define SEQF_REFUSED	BIT(10)	/* its last BEGIN found no memory */
 #define SEQF_COPY	BIT(11)	/* one promised block is for the copy of its tail */
-#define SEQF_RETAIN	BIT(14)	/* what it used may be of another class by now */
 #define SEQF_IN_READY	BIT(12)	/* in its domain's tree of residents */
 #define SEQF_IN_REFUSED	BIT(13)	/* in that of those who were refused growth */
+#define SEQF_RETAIN	BIT(14)	/* what it used may be of another class by now */
 
 /* Links of a sequence in a tree, see order.c. */
 #define NODE_ORDER	0	/* the wait list's or the residents' */
@@ -472,6 +475,8 @@ struct kv_domain {
  * @nr_ids:     ids sent for the next match
  * @prev, @next: wait list or run list
  * @fill:       table indices below it are filled, RESTORING only
+ * @fill_on:    entry whose content the block there gets, else CORE_NONE
+ * @fill_prev, @fill_next: who else waits for that
  * @known_len:  tokens that it computed though the index had had them
  * @keep_until: by advice: what it leaves is kept, 0: is not
  * @end:        end of what the step in that place of the client's ring covers
@@ -538,6 +543,9 @@ struct kv_seq {
 	u32	limiting_pool;
 	u32	end[KVMM_MAX_STEPS];
 	u32	fill;
+	u32	fill_on;
+	u32	fill_prev;
+	u32	fill_next;
 	u8	psi_domain;
 	u8	psi_node;
 	u8	in_soon;
@@ -554,10 +562,9 @@ struct kv_seq {
 	u32	barred;
 	u32	in_pages;
 	u32	low;
+	u32	nr_retains;
 	struct kv_retain retains[SEQ_RETAINS];
 	u32	kid[NR_NODES][2];
-	u32	nr_retains;
-	u32	resv;
 	u64	trim_step;
 	u64	trim_more_step;
 	u64	trim_hash[2];

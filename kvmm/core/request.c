@@ -216,9 +216,9 @@ static int prio_one(struct core *c, struct kv_seq *s,
 		return -ENOENT;
 	if (a->resv)
 		return -EINVAL;
-	s->flags |= SEQF_RETAIN;
 	if (s->priority == a->priority)
 		return 0;
+	s->flags |= SEQF_RETAIN;
 	if (s->flags & SEQF_QUEUED) {
 		wait_del(c, s);
 		s->priority = a->priority;

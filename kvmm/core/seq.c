@@ -142,6 +142,7 @@ static struct kv_seq *seq_alloc(struct core *c, u32 client)
 	s->next = CORE_NONE;
 	s->limiting_pool = KVMM_NO_POOL;
 	s->dirty = CORE_NONE;
+	s->fill_on = CORE_NONE;
 	return s;
 }
 
@@ -394,6 +395,7 @@ static void seq_strip(struct core *c, struct kv_seq *s)
 		seq_domain(c, s)->nr_marked--;
 		admit_retry_all(c);	/* what it was taken for waits for it */
 	}
+	fill_wait_end(c, s);
 	seq_drop_reservation(c, s);
 	seq_unmap_from(c, s, 0);
 	seq_drop_ids(c, s);

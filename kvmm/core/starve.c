@@ -225,6 +225,6 @@ void starve_check(struct core *c)
 		starve_others(c);
 	/* Somebody's turn before a swapped sequence may have come. */
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && restore_waits(c, &c->domains[i]))
+		if (c->domains[i].used && restore_waits(&c->domains[i]))
 			c->domains[i].retry = 1;
 }

@@ -238,6 +238,69 @@ static int swap_check(const struct core *c, const struct kv_seq *s, u32 *reads,
 	return 0;
 }
 
+/* ---- filled ---- */
+
+/* It waits for the block that gets the content of @entry. */
+static void fill_wait(struct core *c, struct kv_seq *s, u32 entry)
+{
+	u32 i = seq_index(c, s), *head = &c->entries_low[entry].waiters;
+
+	s->fill_on = entry;
+	s->fill_prev = CORE_NONE;
+	s->fill_next = *head;
+	if (*head != CORE_NONE)
+		c->seqs[*head].fill_prev = i;
+	*head = i;
+}
+
+/* Whatever it waited for, it does no more. */
+void fill_wait_end(struct core *c, struct kv_seq *s)
+{
+	if (s->fill_on == CORE_NONE)
+		return;
+	if (s->fill_prev != CORE_NONE)
+		c->seqs[s->fill_prev].fill_next = s->fill_next;
+	else
+		c->entries_low[s->fill_on].waiters = s->fill_next;
+	if (s->fill_next != CORE_NONE)
+		c->seqs[s->fill_next].fill_prev = s->fill_prev;
+	s->fill_on = CORE_NONE;
+}
+
+/* READY, if the last of its blocks is filled; else it waits for the next. */
+static void advance_one(struct core *c, struct kv_seq *s)
+{
+	u32 blk = CORE_NONE;
+
+	for (; s->fill < s->nr_blocks; s->fill++) {
+		blk = table_get(c, s, s->fill);
+		if (c->blocks[blk].state == BLK_LIMBO)
+			break;
+	}
+	if (s->fill < s->nr_blocks) {
+		fill_wait(c, s, c->blocks[blk].entry);
+		return;
+	}
+	s->state = KVMM_SEQ_READY;
+	/* Its time begins now: it could not compute while it was filled. */
+	s->since = c->now;
+	s->active = c->now;
+	seq_publish(c, s);
+	seq_event(c, s, KVMM_EV_READY);
+}
+
+/* The block that gets the entry's content has it: who is complete now? */
+void swap_advance(struct core *c, u32 entry)
+{
+	u32 i = c->entries_low[entry].waiters, next;
+
+	for (; i != CORE_NONE; i = next) {
+		next = c->seqs[i].fill_next;
+		fill_wait_end(c, &c->seqs[i]);
+		advance_one(c, &c->seqs[i]);
+	}
+}
+
 /**
  * swap_fill() - give a sequence blocks for what its table has below
  *
@@ -269,7 +332,7 @@ void swap_fill(struct core *c, struct kv_seq *s)
 	s->fill = s->trimmed;
 	s->state = KVMM_SEQ_RESTORING;
 	seq_publish(c, s);
-	swap_advance(c, s->domain);
+	advance_one(c, s);
 }
 
 /* What is about to be read is not what host slots are taken from first. */
@@ -409,42 +472,9 @@ int swap_restore(struct core *c, struct kv_seq *s)
 }
 
 /* Does a swapped sequence of the domain wait beside others? */
-bool restore_waits(const struct core *c, const struct kv_domain *d)
+bool restore_waits(const struct kv_domain *d)
 {
-	u32 i;
-
-	for (i = d->wait_head; i != CORE_NONE; i = c->seqs[i].next)
-		if (c->seqs[i].flags & SEQF_SWAPPED)
-			return d->nr_waiting > 1;
-	return false;
-}
-
-/* READY, if the last of its blocks is filled. */
-static void advance_one(struct core *c, struct kv_seq *s)
-{
-	while (s->fill < s->nr_blocks &&
-	       c->blocks[table_get(c, s, s->fill)].state != BLK_LIMBO)
-		s->fill++;
-	if (s->fill < s->nr_blocks)
-		return;
-	s->state = KVMM_SEQ_READY;
-	/* Its time begins now: it could not compute while it was filled. */
-	s->since = c->now;
-	s->active = c->now;
-	seq_publish(c, s);
-	seq_event(c, s, KVMM_EV_READY);
-}
-
-/* A block of the domain was filled: who is complete now? */
-void swap_advance(struct core *c, u32 dom)
-{
-	u32 i = c->domains[dom].run_head, next;
-
-	for (; i != CORE_NONE; i = next) {
-		next = c->seqs[i].next;
-		if (c->seqs[i].state == KVMM_SEQ_RESTORING)
-			advance_one(c, &c->seqs[i]);
-	}
+	return d->nr_swapped && d->nr_waiting > 1;
 }
 
 /* Content that was to fill @blk is lost: those who map it compute again. */

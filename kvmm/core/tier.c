@@ -88,6 +88,7 @@ u32 entry_alloc(struct core *c, u32 dom)
 	e->prev = CORE_NONE;
 	e->next = CORE_NONE;
 	e->hash_next = CORE_NONE;
+	e->waiters = CORE_NONE;
 	return i;
 }
 

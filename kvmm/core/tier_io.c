@@ -160,7 +160,6 @@ static void fill_failed(struct core *c, u32 entry)
 	swap_lost(c, blk);
 	block_copy_put(c, blk);
 	entry_put_ref(c, entry);
-	swap_advance(c, dom);
 }
 
 static void fill_done(struct core *c, u32 entry)
@@ -180,13 +179,13 @@ static void fill_done(struct core *c, u32 entry)
 		e->flags &= (u8)~ENTF_INDEXED;
 	}
 	block_filled(c, blk);
+	swap_advance(c, entry);
 	if (e->flags & ENTF_PARTIAL) {
 		b->entry = CORE_NONE;
 		e->dev = CORE_NONE;
 		entry_settle(c, entry);
 	}
 	block_copy_put(c, blk);
-	swap_advance(c, dom);
 }
 
 static void copy_measure(struct core *c, const struct kv_entry *e)

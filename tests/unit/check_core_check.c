@@ -128,6 +128,8 @@ SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
 SPOIL(run_tail, d->run_tail = d->run_head)
 SPOIL(nr_copy, sealed->nr_copy++)
 SPOIL(soon, d->soon++)
+SPOIL(swapped, d->nr_swapped++)
+SPOIL(fill_on, s->fill_on = 0)
 SPOIL(loose, c->head->pools[0].loose++)
 SPOIL(tails, d->tails--)
 SPOIL(promised, c->clients[cl].promised++)
@@ -164,6 +166,7 @@ static const struct {
 	CASE(run_back), CASE(run_tail), CASE(nr_copy), CASE(soon), CASE(tails), CASE(promised),
 	CASE(cl_marked), CASE(ready_root), CASE(wait_root), CASE(ready_flag),
 	CASE(refused), CASE(refused_flag), CASE(loose),
+	CASE(swapped), CASE(fill_on),
 };
 
 static void must_see(const char *what)
