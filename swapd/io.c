@@ -339,9 +339,12 @@ static int transfer_failed(struct swapd *s, const struct swapd_req *r, s64 res)
 	} else {
 		wrong_count(s, r, SWAPD_CNT_io_errors, (int)res);
 	}
-	/* Whatever the kernel calls it: nobody may try it again as it is. */
-	return res == -EAGAIN || res == -EINTR || res == -ECANCELED ?
-		-EIO : (int)res;
+	/*
+	 * Whatever the kernel calls it: nobody may try it again as it is, or
+	 * take it for a request to an area that is not here.
+	 */
+	return res == -EAGAIN || res == -EINTR || res == -ECANCELED ||
+	       res == -ENXIO || res == -ENODEV ? -EIO : (int)res;
 }
 
 static int io_judge(struct swapd *s, const struct swapd_req *r, s64 res)

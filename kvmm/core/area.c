@@ -12,7 +12,7 @@
 /**
  * core_area_add() - a swap area is there
  * @bytes: for slots; more than core_config.area_bytes is not used
- * @prio:  higher ones are filled first, equal ones in turn
+ * @prio:  higher ones are filled first, equal ones by their speed
  * @area:  its index
  *
  * Return: 0, -ENOSPC: no more areas, -EINVAL: smaller than an extent.
@@ -37,6 +37,12 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 	p->nr_extents = (u32)nr;
 	p->prio = prio;
 	p->errors = 0;
+	memset(p->bad, 0, sizeof(p->bad));
+	memset(p->rate, 0, sizeof(p->rate));
+	p->away = 0;
+	p->passed = 0;
+	p->leaving = 0;
+	p->move_at = 0;
 	p->readonly = 0;
 	p->online = 1;
 	for (e = p->first; e < p->first + p->nr_extents; e++) {
@@ -52,35 +58,11 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 	return 0;
 }
 
-/* Let go of every copy that something else has too. */
-static void area_drain(struct core *c, u32 pool)
-{
-	u32 i;
-
-	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
-		struct kv_entry *e = &c->entries_low[i];
-
-		if (e->domain == ENTRY_UNUSED || e->io != ENT_IDLE ||
-		    e->area == CORE_NONE ||
-		    part_pool(c, c->blocks[e->area].domain) != pool)
-			continue;
-		if (e->flags & ENTF_HOST) {
-			block_set_state(c, e->area, BLK_FREE);
-			e->area = CORE_NONE;
-			e->flags &= (u8)~ENTF_AREA;
-		} else if (!e->refs && e->dev != CORE_NONE) {
-			entry_forget_dev(c, e->dev);
-		} else if (!e->refs) {
-			entry_drop(c, i);
-		}
-	}
-}
-
 /**
  * core_area_del() - take a swap area away
  *
  * Return: 0; -EBUSY: content or requests are left in it; nothing new goes
- * there any more, try again; -ENOENT.
+ * there any more, what it holds moves elsewhere: try again; -ENOENT.
  */
 int core_area_del(struct core *c, u64 now, u32 area)
 {
@@ -91,8 +73,7 @@ int core_area_del(struct core *c, u64 now, u32 area)
 	if (area >= CORE_MAX_AREAS || !core_pool(c, pool)->online)
 		return -ENOENT;
 	p = core_pool(c, pool);
-	p->readonly = 1;
-	area_drain(c, pool);
+	area_leave(c, pool);
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		const struct kv_domain *part =
 			&c->domains[part_index(c, i, pool)];
@@ -104,6 +85,7 @@ int core_area_del(struct core *c, u64 now, u32 area)
 		return -EBUSY;
 
 	p->online = 0;
+	p->leaving = 0;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		memset(&c->domains[part_index(c, i, pool)], 0,
 		       sizeof(struct kv_domain));

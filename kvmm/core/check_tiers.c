@@ -61,6 +61,8 @@ static void walk_entry(struct walk *w, u32 i)
 	expect(w, "stall", "request beside a write of entry", i,
 	       (e->flags & ENTF_BESIDE) && e->io != ENT_WRITE &&
 	       e->io != ENT_IN, 0);
+	expect(w, "stall", "moves without a read: entry", i,
+	       e->moving && e->io != ENT_READ, 0);
 	if (e->flags & ENTF_OVERDUE)
 		expect(w, "stall", "overdue request of entry", i,
 		       e->io == ENT_WRITE || (e->io == ENT_READ &&
@@ -210,7 +212,8 @@ static void walk_ios(struct walk *w)
 {
 	const struct core *c = w->c;
 	u32 nr[CORE_NR_POOLS] = { 0 }, late[CORE_NR_POOLS] = { 0 };
-	u32 i, pool, copies = 0;
+	u32 moving[CORE_NR_POOLS] = { 0 }, i, pool, copies = 0;
+	u64 out[CORE_NR_POOLS][2] = { { 0 } };
 
 	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
 		const struct kv_entry *e = &c->entries_low[i];
@@ -224,6 +227,9 @@ static void walk_ios(struct walk *w)
 		pool = part_pool(c, c->blocks[e->area].domain);
 		nr[pool]++;
 		late[pool] += !!(e->flags & ENTF_OVERDUE);
+		moving[pool] += e->moving;
+		out[pool][e->io == ENT_WRITE] += CORE_SLOT_HEADER +
+			c->domains[e->domain].block_bytes;
 	}
 	expect(w, "stall", "copies in flight", 0, c->head->nr_copies, copies);
 	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
@@ -232,6 +238,12 @@ static void walk_ios(struct walk *w)
 		expect(w, "stall", "requests of pool", i, p->nr_ios, nr[i]);
 		expect(w, "stall", "overdue in pool", i, p->nr_overdue,
 		       late[i]);
+		expect(w, "swap", "reads to empty pool", i, p->nr_moving,
+		       moving[i]);
+		expect(w, "swap", "bytes to be read from pool", i, p->out[0],
+		       out[i][0]);
+		expect(w, "swap", "bytes to be written to pool", i, p->out[1],
+		       out[i][1]);
 		expect(w, "stall", "stalled area", i - CORE_POOL_AREA,
 		       !!(c->head->stalled & BIT(i - CORE_POOL_AREA)),
 		       p->nr_overdue != 0);

@@ -261,6 +261,9 @@ int __must_check core_area_add(struct core *core, u64 now, u64 bytes, int prio,
 			       u32 *area);
 int __must_check core_area_del(struct core *core, u64 now, u32 area);
 
+/* area_move.c */
+void core_area_lose(struct core *core, u64 now, u32 area);
+
 /* resize.c */
 int __must_check core_pool_resize(struct core *core, u64 now, u64 bytes);
 
@@ -468,6 +471,8 @@ struct core_tier_view {
 	u64	limbo;		/* slots named by unfinished requests */
 	u64	poison;		/* slots that failed */
 	u64	errors;
+	u32	bad[2];		/* of reads, of writes: lately */
+	u64	rate[2];	/* bytes a second, measured; 0: not yet */
 	u32	nr_ios;		/* unfinished */
 	u32	nr_overdue;	/* of these, not answered in time */
 	u32	readonly;

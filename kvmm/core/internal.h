@@ -290,6 +290,7 @@ bool host_write_out(struct core *c);
 bool host_room(struct core *c, u32 dom, u32 nr);
 u32 host_free(const struct core *c, u32 dom);
 u32 host_slots_max(const struct core *c, u32 dom);
+bool host_is_wanted(const struct core *c);
 void tier_background(struct core *c);
 bool demote_ahead(struct core *c, u32 dom, u32 blk);
 
@@ -297,11 +298,27 @@ bool demote_ahead(struct core *c, u32 dom, u32 blk);
 u32 entry_out(struct core *c, u32 blk);
 void entry_fill(struct core *c, u32 entry, u32 blk);
 bool __must_check entry_write(struct core *c, u32 entry);
+void read_start(struct core *c, u32 entry);
 void read_abandon(struct core *c, u32 entry);
+
+/* area_io.c: which area, how fast, how bad; directions: 0 read, 1 write */
+u32 area_slot_get(struct core *c, u32 dom);
+u64 area_rate(const struct kv_pool *p, u32 dir);
+void area_io_begin(struct core *c, struct kv_pool *p, const struct kv_entry *e);
+void area_io_end(struct core *c, struct kv_pool *p, const struct kv_entry *e,
+		 u32 dir, int status);
+bool io_is_away(int status);
+bool area_failed(struct core *c, u32 slot, u32 dir, int status);
+
+/* area_move.c: areas that are to go */
+void entry_lose(struct core *c, u32 entry);
+void areas_move(struct core *c);
+void move_ended(struct core *c, u32 entry);
+void area_leave(struct core *c, u32 pool);
 
 /* stall.c: requests that are not answered in time */
 void io_begin(struct core *c, u32 entry);
-void io_end(struct core *c, u32 entry);
+void io_end(struct core *c, u32 entry, u32 dir, int status);
 u32 io_moving(const struct core *c);
 bool area_stalled(const struct core *c, u32 slot);
 void io_deadlines(struct core *c);

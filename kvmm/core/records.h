@@ -262,6 +262,8 @@ enum kv_entry_io {
  * @io_prev, @io_next: its area's list of requests that move
  * @node:       its name in the index, ENTF_INDEXED only
  * @waiters:    sequences that wait for @dev to be filled, by kv_seq.fill_next
+ * @tries:      times that the read under way failed
+ * @moving:     it is read because its area is to go
  * @started:    when the request in flight was
  */
 struct kv_entry {
@@ -282,6 +284,8 @@ struct kv_entry {
 	u32	io_next;
 	u32	node;
 	u32	waiters;
+	u16	tries;
+	u16	moving;
 	u64	hash[2];
 	u64	started;
 };
@@ -289,6 +293,21 @@ static_assert(sizeof(struct kv_entry) == 88, "no hole in an entry");
 
 /* What the index refers to: a block, or an entry of the lower tiers. */
 #define REF_ENTRY	0x80000000u
+
+/* Failures lately: see area_io.c. */
+struct kv_bad {
+	u32	level;
+	u32	resv;
+	u64	since;		/* when one was last forgiven */
+};
+
+/* Requests of the last time: what they took, and brought. */
+struct kv_rate {
+	u64	ns;
+	u64	bytes;
+	u32	nr;
+	u32	resv;
+};
 
 /**
  * struct kv_pool - a pool's part of the extents, and how it does
@@ -298,7 +317,14 @@ static_assert(sizeof(struct kv_entry) == 88, "no hole in an entry");
  * @cursor:     where the next search for a run begins
  * @nr_overdue: of @nr_ios, those not answered in time: the area is stalled
  * @io_head:    the others, oldest first
- * @moved:      when a request was last answered
+ * @moved:      when a request was last answered, or the first of them issued
+ * @errors:     requests that failed; @bad: lately; [0]: reads, [1]: writes
+ * @rate:       measured, likewise; @out: bytes of requests in flight
+ * @away:       no slot is taken before: swapd did not have it
+ * @passed:     slots that went to others of its priority since its last
+ * @leaving:    what it holds is moved elsewhere, see area_move.c
+ * @move_at:    where the search for such goes on
+ * @nr_moving:  reads in flight for that
  */
 struct kv_pool {
 	u32	first;
@@ -315,6 +341,14 @@ struct kv_pool {
 	u32	loose;
 	u32	resv;
 	u64	moved;
+	u64	away;
+	struct kv_bad bad[2];
+	struct kv_rate rate[2];
+	u64	out[2];
+	u32	passed;
+	u32	leaving;
+	u32	move_at;
+	u32	nr_moving;
 };
 
 /* ---- tenants and domains ---- */

@@ -61,17 +61,19 @@ void io_begin(struct core *c, u32 entry)
 	struct kv_pool *p = io_pool(c, &c->entries_low[entry]);
 
 	c->entries_low[entry].started = c->now;
+	area_io_begin(c, p, &c->entries_low[entry]);
 	p->nr_ios++;
 	c->head->nr_ios++;
 	moving_add(c, p, entry);
 }
 
 /* It was answered, in time or late. */
-void io_end(struct core *c, u32 entry)
+void io_end(struct core *c, u32 entry, u32 dir, int status)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 	struct kv_pool *p = io_pool(c, e);
 
+	area_io_end(c, p, e, dir, status);
 	p->nr_ios--;
 	p->moved = c->now;
 	c->head->nr_ios--;

@@ -232,6 +232,8 @@ static int swap_check(const struct core *c, const struct kv_seq *s, u32 *reads,
 			(*held)++;
 		else if (area_stalled(c, e->area))
 			return -EIO;
+		else if (e->io == ENT_READ)
+			(*held)++;
 		else
 			(*reads)++;
 	}

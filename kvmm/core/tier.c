@@ -352,7 +352,7 @@ bool host_write_out(struct core *c)
 }
 
 /* Does anybody wait for host slots?  Cleaning ahead would take them first. */
-static bool host_is_wanted(const struct core *c)
+bool host_is_wanted(const struct core *c)
 {
 	u32 i;
 
@@ -445,4 +445,5 @@ void tier_background(struct core *c)
 		if (!host_is_wanted(c))
 			clean_ahead(c, i);
 	}
+	areas_move(c);
 }

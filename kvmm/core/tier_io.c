@@ -12,13 +12,14 @@
  * belongs to an entry whose io is not idle.  Neither is reused before the
  * answer came: I/O outlives whoever asked for it.
  *
- * A read that fails, or is not answered in time, loses the content: the entry
- * is LOST, sequences that need it compute again.
+ * A read that fails is tried once more.  If that fails too, or is not answered
+ * in time, the content is lost: the entry is LOST, sequences that need it
+ * compute again.  A slot that failed is not used again.
  */
 #include "kvmm/core/internal.h"
 
 #define CLEAN_BACKOFF_NS 1000000000ull	/* after a copy that failed */
-#define AREA_ERRORS	8	/* failed requests that make it read-only */
+#define READ_TRIES	2	/* of a slot whose read fails */
 
 #define ID_BESIDE	0x80000000u	/* in an id: of the IN beside a WRITE */
 
@@ -115,8 +116,6 @@ static void out_done(struct core *c, u32 entry, int status)
 	entry_settle(c, entry);
 }
 
-static void read_start(struct core *c, u32 entry);
-
 /**
  * entry_fill() - bring an entry's content into a fresh block
  * @blk: just allocated; LIMBO until it is filled
@@ -135,7 +134,9 @@ void entry_fill(struct core *c, u32 entry, u32 blk)
 	b->entry = entry;
 	block_copy_get(c, blk);
 	entry_touch(c, entry);
-	if (!(e->flags & ENTF_HOST)) {
+	if (e->io == ENT_READ) {
+		move_ended(c, entry);
+	} else if (!(e->flags & ENTF_HOST)) {
 		read_start(c, entry);
 	} else if (e->io == ENT_IDLE) {
 		copy_start(c, entry, ENT_IN);
@@ -286,7 +287,8 @@ static void io_start(struct core *c, u32 entry, u32 kind)
 	c->ops->io(c->ops_arg, &io);
 }
 
-static void read_start(struct core *c, u32 entry)
+/* Read what only an area has into a host slot; there is one. */
+void read_start(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 	u32 part = part_index(c, e->domain, CORE_POOL_HOST);
@@ -295,37 +297,8 @@ static void read_start(struct core *c, u32 entry)
 	e->host = slot_alloc(c, part);
 	KV_BUG_ON(e->host == CORE_NONE);
 	memcpy(block_ids(c, e->host), block_ids(c, e->area), 4 * e->nr_ids);
+	e->tries = 0;
 	io_start(c, entry, ENT_READ);
-}
-
-/* A slot of the best area that has one: by priority, then in turn. */
-static u32 area_slot_get(struct core *c, u32 dom)
-{
-	u32 tried = 0, n, i, best, slot;
-
-	for (n = 0; n < CORE_MAX_AREAS; n++) {
-		best = CORE_NONE;
-		for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
-			const struct kv_pool *p = core_pool(c, i);
-
-			if (!p->online || p->readonly || p->nr_overdue ||
-			    (tried & BIT(i)))
-				continue;
-			if (best == CORE_NONE ||
-			    p->prio > core_pool(c, best)->prio ||
-			    (p->prio == core_pool(c, best)->prio &&
-			     p->nr_ios < core_pool(c, best)->nr_ios))
-				best = i;
-		}
-		if (best == CORE_NONE)
-			return CORE_NONE;
-		slot = c->domains[part_index(c, dom, best)].used ?
-		       slot_alloc(c, part_index(c, dom, best)) : CORE_NONE;
-		if (slot != CORE_NONE)
-			return slot;
-		tried |= BIT(best);
-	}
-	return CORE_NONE;
 }
 
 /**
@@ -345,12 +318,15 @@ bool entry_write(struct core *c, u32 entry)
 	return true;
 }
 
-static void area_failed(struct core *c, u32 slot)
+/* The area slot of a request that failed: not to be used again, if it was. */
+static void area_slot_failed(struct core *c, u32 entry, u32 dir, int status)
 {
-	struct kv_pool *p = core_pool(c, part_pool(c, c->blocks[slot].domain));
+	struct kv_entry *e = &c->entries_low[entry];
+	bool bad = area_failed(c, e->area, dir, status);
 
-	if (++p->errors >= AREA_ERRORS)
-		p->readonly = 1;
+	block_set_state(c, e->area, bad ? BLK_POISON : BLK_FREE);
+	e->area = CORE_NONE;
+	e->flags &= (u8)~ENTF_AREA;
 }
 
 static void write_done(struct core *c, u32 entry, int status)
@@ -359,9 +335,7 @@ static void write_done(struct core *c, u32 entry, int status)
 
 	if (status) {
 		core_count(c, CORE_EV_swap_write_error, 1);
-		area_failed(c, e->area);
-		block_set_state(c, e->area, BLK_POISON);
-		e->area = CORE_NONE;
+		area_slot_failed(c, entry, 1, status);
 	} else {
 		core_count(c, CORE_EV_pswpout, 1);
 		block_set_state(c, e->area, BLK_SEALED);
@@ -374,6 +348,17 @@ static void write_done(struct core *c, u32 entry, int status)
 		entry_settle(c, entry);
 }
 
+/* Nobody waits for the read; whoever comes to need it computes it again. */
+static void read_orphaned(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	e->flags |= ENTF_LOST;
+	entry_unindex(c, entry);
+	if (e->dev != CORE_NONE)
+		entry_forget_dev(c, e->dev);
+}
+
 /**
  * read_abandon() - the content of a read that is overdue is lost
  *
@@ -383,22 +368,24 @@ void read_abandon(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
+	bool moved = e->moving;
+
+	move_ended(c, entry);
 	e->flags &= (u8)~ENTF_AREA;
 	block_set_state(c, e->area, BLK_LIMBO);
-	fill_failed(c, entry);
+	if (moved)
+		read_orphaned(c, entry);
+	else
+		fill_failed(c, entry);
 }
 
 /* What came late is not believed, what failed late is not used again. */
 static void read_late(struct core *c, u32 entry, int status)
 {
-	struct kv_entry *e = &c->entries_low[entry];
-
 	host_slot_put(c, entry);
 	if (status) {
 		core_count(c, CORE_EV_swap_read_error, 1);
-		area_failed(c, e->area);
-		block_set_state(c, e->area, BLK_POISON);
-		e->area = CORE_NONE;
+		area_slot_failed(c, entry, 0, status);
 	} else {
 		core_count(c, CORE_EV_pswpin, 1);
 		area_slot_put(c, entry);
@@ -406,25 +393,56 @@ static void read_late(struct core *c, u32 entry, int status)
 	entry_settle(c, entry);
 }
 
+/* Nobody waits for it: the host has it now, and the area is to go. */
+static void read_moved(struct core *c, u32 entry)
+{
+	move_ended(c, entry);
+	area_slot_put(c, entry);
+	entry_settle(c, entry);
+}
+
+/*
+ * A disk that failed once may do it the second time: sums say whether what
+ * comes is right.  swapd without the area will not.
+ */
+static bool read_again(struct core *c, u32 entry, int status)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (io_is_away(status) || ++e->tries >= READ_TRIES)
+		return false;
+	core_count(c, CORE_EV_swap_read_retry, 1);
+	(void)!area_failed(c, e->area, 0, status);
+	io_start(c, entry, ENT_READ);
+	return true;
+}
+
 static void read_done(struct core *c, u32 entry, int status)
 {
 	struct kv_entry *e = &c->entries_low[entry];
+	bool moved = e->moving;
 
 	if (!status) {
 		core_count(c, CORE_EV_pswpin, 1);
 		e->flags |= ENTF_HOST;
 		block_set_state(c, e->host, BLK_SEALED);
 		host_list_add(c, entry);
-		copy_start(c, entry, ENT_IN);
+		if (moved)
+			read_moved(c, entry);
+		else
+			copy_start(c, entry, ENT_IN);
 		return;
 	}
+	if (read_again(c, entry, status))
+		return;
 	core_count(c, CORE_EV_swap_read_error, 1);
-	area_failed(c, e->area);
+	move_ended(c, entry);
 	host_slot_put(c, entry);
-	block_set_state(c, e->area, BLK_POISON);
-	e->area = CORE_NONE;
-	e->flags &= (u8)~ENTF_AREA;
-	fill_failed(c, entry);
+	area_slot_failed(c, entry, 0, status);
+	if (moved)
+		entry_lose(c, entry);
+	else
+		fill_failed(c, entry);
 }
 
 /**
@@ -445,7 +463,7 @@ void core_io_done(struct core *c, u64 now, u64 id, int status)
 	c->domains[e->domain].retry = 1;
 	io = e->io;
 	e->io = ENT_IDLE;
-	io_end(c, (u32)id);
+	io_end(c, (u32)id, io == ENT_WRITE, status);
 	if (io == ENT_WRITE)
 		write_done(c, (u32)id, status);
 	else if (e->flags & ENTF_LOST)

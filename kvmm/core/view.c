@@ -97,6 +97,10 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 	v->nr_ios = p->nr_ios;
 	v->nr_overdue = p->nr_overdue;
 	v->readonly = p->readonly;
+	for (i = 0; i < 2; i++) {
+		v->bad[i] = p->bad[i].level;
+		v->rate[i] = area_rate(p, i);
+	}
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		const struct kv_domain *d = &c->domains[part_index(c, i, pool)];
 

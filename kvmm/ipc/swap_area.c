@@ -106,6 +106,20 @@ int area_empty(struct daemon *d, struct swap_area *a, u64 *left)
 	return area_call(d, a, call_del, left);
 }
 
+static void call_lose(struct core *core, void *arg)
+{
+	struct area_call *c = arg;
+
+	core_area_lose(core, clock_ns(), c->a->core);
+}
+
+/* What only the area has is not waited for any more. */
+void area_forget(struct daemon *d, struct swap_area *a)
+{
+	if (area_call(d, a, call_lose, NULL))
+		pr_debug("swap: the mm thread has ended");
+}
+
 /* ---- ends ---- */
 
 /* Tell the log, and who waits, for whom it is the end. */
@@ -236,6 +250,23 @@ static void area_begin(struct daemon *d, struct swap_area *a, int fd)
 		link_run(d);
 }
 
+/*
+ * No file takes room on its disk that slots may not use: what is beyond
+ * --area-max is not asked for, of a file that is longer already not touched.
+ */
+static void area_size(const struct daemon *d, struct swap_area *a, int fd,
+		      u64 bytes)
+{
+	const u64 most = d->cfg.area_bytes / d->cfg.extent_size *
+			 d->cfg.extent_size + SWAPD_RESERVED_BYTES;
+	struct stat st;
+
+	a->asked = bytes;
+	if (!bytes && !fstat(fd, &st) && S_ISREG(st.st_mode))
+		a->asked = (u64)st.st_size;
+	a->bytes = a->asked > most ? most : bytes;
+}
+
 /**
  * area_on() - an operator adds an area
  * @fd:    of the file or device, taken over
@@ -262,7 +293,7 @@ void area_on(struct daemon *d, struct admin *adm, int fd, u64 bytes,
 		admin_finish(d, adm, -EOPNOTSUPP, text);
 		return;
 	}
-	a->bytes = bytes & ~(u64)(SWAPD_ALIGN - 1);
+	area_size(d, a, fd, bytes & ~(u64)(SWAPD_ALIGN - 1));
 	a->priority = priority;
 	a->flags = force ? SWAPD_AREA_FORCE : 0;
 	a->waiter = adm;
@@ -295,9 +326,9 @@ static void area_size_text(const struct daemon *d, const struct swap_area *a,
 	char use[32], all[32], unit[32];
 
 	kv_format_size(most / ext * ext, use, sizeof(use));
-	kv_format_size(a->bytes, all, sizeof(all));
+	kv_format_size(max(a->bytes, a->asked), all, sizeof(all));
 	kv_format_size(ext, unit, sizeof(unit));
-	if (most < a->usable_bytes)
+	if (most < a->usable_bytes || a->asked > a->bytes)
 		snprintf(text, len, "%s, of %s: no more is used (--area-max)",
 			 use, all);
 	else
@@ -352,11 +383,19 @@ static struct swap_area *area_find(struct daemon *d, u64 dev, u64 ino,
 	return NULL;
 }
 
-/* It is to go: looked at now, then less and less often. */
-void area_drain_begin(struct daemon *d, struct swap_area *a)
+/*
+ * It is to go: looked at now, then less and less often.  What it holds moves
+ * elsewhere for as long as @limit_ns.
+ */
+void area_drain_begin(struct daemon *d, struct swap_area *a, u64 limit_ns)
 {
-	a->state = AREA_DRAINING;
-	d->drain_pause = DRAIN_MIN_NS;
+	a->until = clock_ns() + limit_ns;
+	a->told = clock_ns();
+	a->left = 0;
+	if (a->state == AREA_LIVE) {
+		a->state = AREA_DRAINING;
+		d->drain_pause = DRAIN_MIN_NS;
+	}
 	d->drain_next = 0;
 }
 
@@ -381,8 +420,8 @@ void area_off(struct daemon *d, struct admin *adm, u64 timeout_ms, u64 dev,
 	a->waiter = adm;
 	a->until = clock_ns() + timeout_ms * NSEC_PER_MSEC;
 	a->tell = clock_ns() + AREA_TELL_NS;
-	if (a->state == AREA_LIVE) {
-		area_drain_begin(d, a);
+	if (a->state == AREA_LIVE || a->state == AREA_DRAINING) {
+		area_drain_begin(d, a, timeout_ms * NSEC_PER_MSEC);
 	} else if (a->state == AREA_ADDING) {
 		/* Of the last daemon, or of an operator who went away. */
 		area_remove(d, a);
@@ -395,12 +434,16 @@ static void area_again(struct daemon *d, struct swap_area *a,
 		       const struct swapd_answer *ans)
 {
 	a->lost = ans->status != 0;
-	if (a->lost)
-		pr_err("swap area %s is lost: %s: what it held is computed again; kvctl swapoff it",
-		       a->path, ans->text);
 	if (area_call(d, a, call_known, NULL))
 		pr_debug("swap: the mm thread has ended");
 	link_area_answered(d);
+	if (!a->lost)
+		return;
+	pr_err("swap area %s is lost: %s: what it held is computed again, and the area goes: kvctl swapon another one",
+	       a->path, ans->text);
+	a->given_up = true;
+	area_forget(d, a);
+	area_drain_begin(d, a, 0);
 }
 
 static void area_add_answered(struct daemon *d, struct swap_area *a,

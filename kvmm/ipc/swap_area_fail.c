@@ -4,12 +4,12 @@
  *
  *	live -> readonly -> lost -> gone
  *
- * The core gives an area nothing new after so many failed requests.  Then it
- * goes by itself, as with swapoff: what the host has too is dropped, the rest
- * is read by who needs it.  Where reading goes on failing nothing is asked of
- * the disk any more: every read fails at once, who needs it computes it again.
- * When nothing is left in it swapd lets go of the file, and the slots that
- * failed go with the area.  An operator who has a new disk adds it anew.
+ * The core gives an area nothing new after so many failures lately, of reads or
+ * of writes.  Then it goes by itself, as with swapoff: what the host has too is
+ * dropped, the rest is moved.  Where reading goes on failing nothing is asked of
+ * the disk any more: what only it has is computed again.  When nothing is left
+ * in it swapd lets go of the file, and the slots that failed go with the area.
+ * An operator who has a new disk adds it anew.
  *
  * Each step is one line in the log, however many requests fail.
  *
@@ -19,7 +19,8 @@
 
 #include "kvmm/ipc/daemon.h"
 
-#define AREA_LOST_ERRORS	16	/* failed requests; readonly is the core's */
+#define AREA_LOST_ERRORS	16	/* failed reads; readonly is the core's */
+#define GOES_NS		(60 * NSEC_PER_SEC)	/* for what it holds to be moved */
 
 struct fail_call {
 	struct daemon		*d;
@@ -41,6 +42,7 @@ static void call_cut_off(struct core *core, void *arg)
 	struct fail_call *c = arg;
 
 	c->d->swap.area[c->a->core].live = false;
+	core_area_lose(core, clock_ns(), c->a->core);
 }
 
 static void area_cut_off(struct fail_call *c)
@@ -50,8 +52,9 @@ static void area_cut_off(struct fail_call *c)
 	a->failed = true;
 	if (mm_call(c->d, call_cut_off, c))
 		return;
-	pr_err("swap area %s goes on failing, %llu requests by now: it is not read any more, what only it holds is computed again",
-	       a->path, (unsigned long long)c->v.errors);
+	a->given_up = true;
+	pr_err("swap area %s goes on failing, %u reads of %llu requests lately: it is not read any more, what only it holds is computed again",
+	       a->path, c->v.bad[0], (unsigned long long)c->v.errors);
 }
 
 static void area_judge(struct daemon *d, struct swap_area *a)
@@ -61,11 +64,11 @@ static void area_judge(struct daemon *d, struct swap_area *a)
 	if (mm_call(d, call_look, &c) || c.err)
 		return;
 	if (a->state == AREA_LIVE && c.v.readonly) {
-		pr_err("swap area %s has failed %llu requests: it gets nothing new, and goes when what it holds is read or forgotten: look at its disk and at the log of swapd, and kvctl swapon it again when it is sound",
-		       a->path, (unsigned long long)c.v.errors);
-		area_drain_begin(d, a);
+		pr_err("swap area %s has failed %u reads and %u writes lately: it gets nothing new, and goes when what it holds is moved or forgotten: look at its disk and at the log of swapd, and kvctl swapon it again when it is sound",
+		       a->path, c.v.bad[0], c.v.bad[1]);
+		area_drain_begin(d, a, GOES_NS);
 	}
-	if (!a->failed && c.v.errors >= AREA_LOST_ERRORS)
+	if (!a->failed && c.v.bad[0] >= AREA_LOST_ERRORS)
 		area_cut_off(&c);
 }
 

@@ -3,8 +3,9 @@
  * swap_area_time.c - swap areas: what happens after a while
  *
  * Areas that drain are looked at again and again, less and less often; that
- * goes on when nobody waits for it any more.  Who waits for anything is told
- * how far it is, and when it takes too long.  Who does not hear from swapd is
+ * goes on when nobody waits for it any more.  What has not been moved elsewhere
+ * in time is given up: who needs it computes it again.  Who waits for anything
+ * is told how far it is, and when it takes too long.  Who does not hear from swapd is
  * told by the log.  Then the end of the daemon, and what operators read.
  *
  * Context: control thread.
@@ -19,6 +20,7 @@
 
 #define ANSWER_NS	(60 * NSEC_PER_SEC)	/* more, to judge a file */
 #define DRAIN_MAX_NS	(500 * NSEC_PER_MSEC)
+#define GIVEN_UP_NS	(2 * NSEC_PER_SEC)	/* then, for what is under way */
 
 /* One line when requests to an area are overdue, one when none is any more. */
 void area_tell_stalls(struct daemon *d)
@@ -43,29 +45,56 @@ void area_tell_stalls(struct daemon *d)
 	}
 }
 
+/* How far it is, for who waits. */
+static void area_tell_left(struct swap_area *a, u64 left, u64 now)
+{
+	const u64 gone = a->left > left ? a->left - left : 0;
+	char text[ADMIN_TEXT], size[32], rate[32];
+
+	kv_format_size(left >> 10 << 10, size, sizeof(size));
+	kv_format_size(gone * NSEC_PER_SEC / (now - a->told) >> 10 << 10, rate,
+		       sizeof(rate));
+	snprintf(text, sizeof(text), a->stalled ?
+		 "%s: %s are left: its disk does not answer (%s/s)" :
+		 "%s: %s are left to be moved, %s/s", a->path, size, rate);
+	a->left = left;
+	a->told = now;
+	a->tell = now + AREA_TELL_NS;
+	admin_progress(a->waiter, text);
+}
+
+/* It takes too long: what is not moved by now is computed again. */
+static void area_give_up_rest(struct daemon *d, struct swap_area *a, u64 left)
+{
+	char size[32];
+
+	a->given_up = true;
+	a->until += GIVEN_UP_NS;
+	area_forget(d, a);
+	kv_format_size(left >> 10 << 10, size, sizeof(size));
+	pr_warn("swap area %s is to go: %s were not moved elsewhere in time: who needs them computes them again",
+		a->path, size);
+}
+
 /* Is there anything left in it? */
 static void area_drain(struct daemon *d, struct swap_area *a, u64 now)
 {
-	char size[32], text[ADMIN_TEXT];
+	char size[32];
 	u64 left = 0;
 
 	if (!area_empty(d, a, &left)) {
 		area_remove(d, a);
 		return;
 	}
-	if (!a->waiter)
-		return;
-	kv_format_size(left, size, sizeof(size));
-	snprintf(text, sizeof(text), "%s: %s of it are still in use", a->path,
-		 size);
-	if (now >= a->until) {
+	if (now >= a->until && !a->given_up)
+		area_give_up_rest(d, a, left);
+	else if (a->waiter && now >= a->until)
 		area_tell(d, a, -EBUSY,
-			  "%s: takes nothing new, and goes when that is read or forgotten",
-			  text);
-	} else if (now >= a->tell) {
-		a->tell = now + AREA_TELL_NS;
-		admin_progress(a->waiter, text);
-	}
+			  "%s: %s of it are still in use by requests that its disk does not answer: takes nothing new, and goes when it does",
+			  a->path,
+			  kv_format_size(left, size, sizeof(size)));
+	else if (a->waiter && now >= a->tell)
+		area_tell_left(a, left, now);
 }
 
 /* swapd was told to let go of it and says nothing: it may wait for its disk. */

@@ -174,12 +174,15 @@ enum swap_area_state {
  * @failed: too many requests failed: it is not read any more
  * @stalled: it was told that requests to it are overdue
  * @late:   it was told that no swapd comes
+ * @given_up: what is left in it is not waited for any more
  * @core:   the core's index, from AREA_LIVE on
  * @tries:  deaths of swapd while it was judged
  * @waiter: who asked, or NULL
- * @until:  when @waiter is told that it takes too long; a swapd that judges
+ * @until:  when it takes too long, and @waiter is told; a swapd that judges
  *	    the file gets 60 s more
  * @tell:   when @waiter is told how far it is
+ * @told:   when that was last, and @left: what was left then
+ * @asked:  size that the operator asked for, 0: as it is
  * @path:   as the operator wrote it, absolute
  */
 struct swap_area {
@@ -189,6 +192,7 @@ struct swap_area {
 	bool		failed;
 	bool		stalled;
 	bool		late;
+	bool		given_up;
 	bool		device;
 	u32		core;
 	u32		tries;
@@ -204,6 +208,9 @@ struct swap_area {
 	struct admin	*waiter;
 	u64		until;
 	u64		tell;
+	u64		told;
+	u64		left;
+	u64		asked;
 	char		path[4096];
 };
 
@@ -296,11 +303,12 @@ __printf(4, 5)
 void area_tell(struct daemon *d, struct swap_area *a, int err,
 	       const char *fmt, ...);
 int __must_check area_empty(struct daemon *d, struct swap_area *a, u64 *left);
+void area_forget(struct daemon *d, struct swap_area *a);
 void area_remove(struct daemon *d, struct swap_area *a);
 void area_free(struct daemon *d, struct swap_area *a);
 
 /* for swap_area_fail.c */
-void area_drain_begin(struct daemon *d, struct swap_area *a);
+void area_drain_begin(struct daemon *d, struct swap_area *a, u64 limit_ns);
 
 /* ---- swap_area_fail.c ---- */
 

@@ -77,9 +77,9 @@ int show_swapareas(const struct proc_ctx *ctx)
 
 	if (src->swap_info && src->swap_info(src->arg, &sum))
 		memset(&sum, 0, sizeof(sum));
-	seq_printf(m, "%4s %-8s %5s %11s %11s %11s %11s %5s %7s", "area",
-		   "state", "prio", "total_kb", "used_kb", "limbo_kb",
-		   "bad_kb", "ios", "failed");
+	seq_printf(m, "%4s %-8s %5s %11s %11s %11s %11s %5s %7s %9s %9s",
+		   "area", "state", "prio", "total_kb", "used_kb", "limbo_kb",
+		   "bad_kb", "ios", "failed", "rd_kb_s", "wr_kb_s");
 #define x(name, text) seq_printf(m, " %14s", #name);
 	SWAPD_AREA_COUNTERS(x)
 #undef x
@@ -88,13 +88,15 @@ int show_swapareas(const struct proc_ctx *ctx)
 		if (!area_get(ctx, i, &v, &info) ||
 		    info.index >= CORE_MAX_AREAS)
 			continue;
-		seq_printf(m, "%4u %-8s %5d %11llu %11llu %11llu %11llu %5u %7llu", i,
+		seq_printf(m, "%4u %-8s %5d %11llu %11llu %11llu %11llu %5u %7llu %9llu %9llu", i,
 			   area_state(v, &info), v->prio,
 			   (unsigned long long)v->total >> 10,
 			   (unsigned long long)v->used >> 10,
 			   (unsigned long long)v->limbo >> 10,
 			   (unsigned long long)v->poison >> 10, v->nr_ios,
-			   (unsigned long long)v->errors);
+			   (unsigned long long)v->errors,
+			   (unsigned long long)v->rate[0] >> 10,
+			   (unsigned long long)v->rate[1] >> 10);
 #define x(name, text)							\
 		seq_printf(m, " %14llu", (unsigned long long)		\
 			   sum.area[info.index][SWAPD_AREA_CNT_##name]);

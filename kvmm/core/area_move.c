@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * area_move.c - what an area that is to go still holds
+ *
+ * Copies of what lies elsewhere and cache that nobody's table names are let
+ * go.  What swapped sequences need is read into the host pool, a few slots at
+ * a time, without anybody waiting for it; from there it is written to another
+ * area like all that the host pool has no room for.  Each answer begins the
+ * next, so it goes as fast as the disks.
+ *
+ * Such a read (kv_entry.moving) has a host slot and no block of the device to
+ * fill; whoever restores the sequence meanwhile takes the read over.
+ *
+ * When no host slot can be had and nothing is on its way that would free one,
+ * there is no room for the content anywhere: it is lost, as if its read had
+ * failed, and who needs it computes it again.  So does the operator's shell
+ * with all that is left when it has waited long enough, see core_area_lose().
+ */
+#include "kvmm/core/internal.h"
+
+#define MOVE_AHEAD	8	/* reads in flight */
+#define MOVE_SCAN	256	/* entries looked at between two events */
+
+static bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool)
+{
+	return e->domain != ENTRY_UNUSED && e->area != CORE_NONE &&
+	       part_pool(c, c->blocks[e->area].domain) == pool;
+}
+
+/**
+ * entry_lose() - no lower tier will have the content
+ *
+ * It has no slot of the host, and no request; the entry may be gone after it.
+ */
+void entry_lose(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	u32 blk = e->dev;
+
+	c->domains[e->domain].retry = 1;
+	e->flags |= ENTF_LOST;
+	entry_unindex(c, entry);
+	area_slot_put(c, entry);
+	if (blk == CORE_NONE)
+		entry_settle(c, entry);
+	else
+		entry_forget_dev(c, blk);
+}
+
+/* Let go of every copy that something else has too, and of cache. */
+static void area_drain(struct core *c, u32 pool)
+{
+	u32 i;
+
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		struct kv_entry *e = &c->entries_low[i];
+
+		if (!lies_in(c, e, pool) || e->io != ENT_IDLE)
+			continue;
+		if (e->flags & ENTF_HOST)
+			area_slot_put(c, i);
+		else if (!e->refs && e->dev != CORE_NONE)
+			entry_forget_dev(c, e->dev);
+		else if (!e->refs)
+			entry_drop(c, i);
+	}
+}
+
+/*
+ * Move one to the host, or find that it has no place.
+ * Return: false: it must wait for a slot, and so must the next one.
+ */
+static bool move_one(struct core *c, struct kv_pool *p, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (host_room(c, e->domain, 1)) {
+		e->moving = 1;
+		p->nr_moving++;
+		core_count(c, CORE_EV_swap_move, 1);
+		read_start(c, entry);
+		return true;
+	}
+	if (host_write_out(c))
+		return false;
+	entry_lose(c, entry);
+	return true;
+}
+
+/* Restores go first, as long as there are any. */
+static u32 move_most(const struct core *c)
+{
+	return host_is_wanted(c) ? 1 : MOVE_AHEAD;
+}
+
+static void pool_move(struct core *c, u32 pool)
+{
+	struct kv_pool *p = core_pool(c, pool);
+	u32 n;
+
+	for (n = 0; n < MOVE_SCAN && p->nr_moving < move_most(c) &&
+	     !p->nr_overdue; n++) {
+		const struct kv_entry *e = &c->entries_low[p->move_at];
+
+		if (lies_in(c, e, pool) && e->io == ENT_IDLE && e->refs &&
+		    !(e->flags & ENTF_HOST) && !move_one(c, p, p->move_at))
+			return;
+		p->move_at = (p->move_at + 1) % core_sizes(c)->nr_entries;
+	}
+}
+
+/* Go on with areas that are to go. */
+void areas_move(struct core *c)
+{
+	u32 i;
+
+	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++)
+		if (core_pool(c, i)->leaving)
+			pool_move(c, i);
+}
+
+/* The read is for whoever restores it now, or is over. */
+void move_ended(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (!e->moving)
+		return;
+	e->moving = 0;
+	core_pool(c, part_pool(c, c->blocks[e->area].domain))->nr_moving--;
+}
+
+/**
+ * area_leave() - begin, or look after, the emptying of an area
+ */
+void area_leave(struct core *c, u32 pool)
+{
+	struct kv_pool *p = core_pool(c, pool);
+
+	p->readonly = 1;
+	p->leaving = 1;
+	area_drain(c, pool);
+	pool_move(c, pool);
+}
+
+/**
+ * core_area_lose() - what only an area has is not waited for any more
+ *
+ * Whoever needs it computes it again.  Requests in flight end as ever; the
+ * area can go then.
+ */
+void core_area_lose(struct core *c, u64 now, u32 area)
+{
+	u32 pool = CORE_POOL_AREA + area, i;
+
+	c->now = now;
+	if (area >= CORE_MAX_AREAS || !core_pool(c, pool)->online)
+		return;
+	core_pool(c, pool)->readonly = 1;
+	area_drain(c, pool);
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		if (lies_in(c, e, pool) && e->io == ENT_IDLE)
+			entry_lose(c, i);
+	}
+	admit_retry_all(c);
+	admit_all(c);
+	tier_background(c);
+}

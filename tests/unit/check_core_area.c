@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_area.c - areas that differ in speed, fail, and go
+ *
+ * Areas are disks of the test, each with a time that one slot takes, one after
+ * the other.  What is paged out goes to the host pool and on to the areas; the
+ * test carries out whatever is over next and counts what went where.
+ */
+#include "tests/unit/core_shell.h"
+
+#define MAX_IO		64
+#define AREAS		3
+#define SLOT		(2 * SH_EXTENT)
+
+/**
+ * struct disk - what lies under an area
+ * @us:    that a slot takes
+ * @free:  when it has done all that it was given
+ * @nr:    slots written
+ * @fails: status of what it is asked for from now on
+ * @n:     of so many
+ */
+struct disk {
+	u32	us;
+	u64	free;
+	u32	nr;
+	int	fails;
+	u32	n;
+};
+
+static struct core_copy copies[MAX_IO];
+static struct core_io ios[MAX_IO];
+static u64 due[MAX_IO];
+static u32 nr_copies, nr_ios, cl, area[AREAS];
+static struct disk disk[CORE_MAX_AREAS];
+
+static void on_copy(const struct core_copy *cp)
+{
+	ck_assert_uint_lt(nr_copies, MAX_IO);
+	copies[nr_copies++] = *cp;
+}
+
+static void on_io(const struct core_io *io)
+{
+	struct disk *d = &disk[io->area];
+
+	ck_assert_uint_lt(nr_ios, MAX_IO);
+	d->free = max(d->free, sh.now) + d->us * 1000ull;
+	due[nr_ios] = d->free;
+	ios[nr_ios++] = *io;
+}
+
+static void do_copies(void)
+{
+	while (nr_copies) {
+		u64 id = copies[--nr_copies].id;
+
+		SH_CORE(core_copy_done(sh.core, sh.now, id, 0));
+		sh_settle();
+	}
+}
+
+/* What is over next. */
+static void do_io(void)
+{
+	struct disk *d;
+	struct core_io io;
+	u32 best = 0, i;
+	int status = 0;
+
+	for (i = 1; i < nr_ios; i++)
+		if (due[i] < due[best])
+			best = i;
+	io = ios[best];
+	sh.now = max(sh.now, due[best]);
+	nr_ios--;
+	memmove(&ios[best], &ios[best + 1], (nr_ios - best) * sizeof(ios[0]));
+	memmove(&due[best], &due[best + 1], (nr_ios - best) * sizeof(due[0]));
+	d = &disk[io.area];
+	if (d->n) {
+		d->n--;
+		status = d->fails;
+	}
+	d->nr += io.write && !status;
+	SH_CORE(core_io_done(sh.core, sh.now, io.id, status));
+	sh_settle();
+}
+
+static void do_all(void)
+{
+	while (nr_copies || nr_ios) {
+		do_copies();
+		if (nr_ios)
+			do_io();
+	}
+}
+
+static struct core_tier_view tier(u32 pool)
+{
+	struct core_tier_view v;
+
+	ck_assert_int_eq(core_get_tier(sh.core, pool, &v), 0);
+	return v;
+}
+
+static struct core_tier_view area_view(u32 i)
+{
+	return tier(CORE_POOL_AREA + area[i]);
+}
+
+static void add_area(u32 i, u32 slots, int prio, u32 us)
+{
+	ck_assert_int_eq(core_area_add(sh.core, sh.now, slots * SLOT, prio,
+				       &area[i]), 0);
+	disk[area[i]] = (struct disk){ .us = us };
+}
+
+static void setup_with(u32 host_slots)
+{
+	sh_on_copy = on_copy;
+	sh_on_io = on_io;
+	nr_copies = 0;
+	nr_ios = 0;
+	sh_config(16);
+	sh.cfg.host_bytes = host_slots * SLOT;
+	sh.cfg.area_bytes = 64 * SH_EXTENT;
+	sh.cfg.swappiness = 200;
+	sh.cfg.io_deadline_ns = 1000 * MS;
+	sh.cfg.starve_ns = 3600000 * MS;
+	sh_start();
+	cl = sh_attach(1, "d");
+}
+
+static void setup(void)
+{
+	setup_with(8);
+}
+
+static void setup_tight(void)
+{
+	setup_with(2);
+}
+
+static void teardown(void)
+{
+	u32 i;
+
+	sh_die(cl);
+	sh_quiet(cl);
+	do_all();
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++) {
+		struct core_tier_view v;
+
+		if (core_get_tier(sh.core, i, &v))
+			continue;
+		ck_assert_uint_eq(v.used, 0);
+		ck_assert_uint_eq(v.limbo, 0);
+	}
+	sh_stop();
+}
+
+static int advise(u64 seq, u32 advice)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	int err;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)),
+			 0);
+	err = sh_seq_res(0);
+	sh_settle();
+	return err;
+}
+
+static void want(u64 seq)
+{
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+}
+
+/* A sequence of @nr full blocks that is out; its writes may go on. */
+static u64 paged_out(u32 nr)
+{
+	struct kvmm_open_arg a = {
+		.prompt_len = nr * SH_BT, .max_tokens = 8,
+		.flags = KVMM_OPEN_NO_INDEX | KVMM_OPEN_NO_MATCH,
+	};
+	u64 seq;
+
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(cl, seq, nr * SH_BT, 7), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	sh_compute(cl, seq, 0, nr * SH_BT, 7);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
+	do_copies();
+	return seq;
+}
+
+/* @rounds times eight slots out at once, which do not stay for long. */
+static void pour(u32 rounds)
+{
+	u64 seq[8];
+	u32 n, i;
+
+	while (rounds--) {
+		for (n = 0; n < 8; n++)
+			seq[n] = paged_out(1);
+		do_all();
+		for (i = 0; i < 8; i++)
+			ck_assert_int_eq(sh_close(cl, seq[i]), 0);
+	}
+}
+
+/* One of @nr blocks that only the area has; @other fills the host pool. */
+static u64 on_area(u32 nr, u64 *other)
+{
+	u64 seq = paged_out(nr);
+
+	do_all();
+	*other = paged_out(nr);
+	do_all();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	return seq;
+}
+
+/* ---- choice ---- */
+
+/* Equal priority: three times as fast, three times as much. */
+START_TEST(test_striped_by_speed)
+{
+	add_area(0, 32, 0, 1000);
+	add_area(1, 32, 0, 3000);
+	pour(20);
+	ck_assert_uint_ge(disk[area[0]].nr, 2 * disk[area[1]].nr);
+	ck_assert_uint_le(disk[area[0]].nr, 5 * disk[area[1]].nr);
+	ck_assert_uint_eq(area_view(0).rate[1] / 1024, 5000);
+	ck_assert_uint_eq(area_view(1).rate[1] / 1024, 5000 / 3);
+}
+END_TEST
+
+/* One that is hopeless gets what shows it, and no more. */
+START_TEST(test_probes_are_few)
+{
+	u32 known;
+
+	add_area(0, 32, 0, 100);
+	add_area(1, 32, 0, 100000);
+	pour(10);
+	known = disk[area[1]].nr;
+	ck_assert_uint_gt(known, 0);
+	ck_assert_uint_le(known, 8);
+	pour(300);
+	/* A sixteenth of the time of 2400 writes, a 1000 times as slow. */
+	ck_assert_uint_le(disk[area[1]].nr, known + 1);
+}
+END_TEST
+
+/* It was slow, and is not any more: that is found. */
+START_TEST(test_slow_one_recovers)
+{
+	u32 before;
+
+	add_area(0, 32, 0, 1000);
+	add_area(1, 32, 0, 20000);
+	pour(20);
+	before = disk[area[1]].nr;
+	ck_assert_uint_le(before, 20);
+	disk[area[1]].us = 1000;
+	pour(1000);
+	before = disk[area[1]].nr;
+	pour(20);
+	ck_assert_uint_ge(disk[area[1]].nr - before, 60);
+}
+END_TEST
+
+/* A higher priority first, whatever its speed; then the next that has room. */
+START_TEST(test_priority)
+{
+	u64 seq[16];
+	u32 n;
+
+	add_area(0, 8, 5, 9000);
+	add_area(1, 32, 1, 100);
+	pour(10);
+	ck_assert_uint_eq(disk[area[1]].nr, 0);
+	for (n = 0; n < 16; n++) {
+		seq[n] = paged_out(1);
+		do_all();
+	}
+	ck_assert_uint_eq(area_view(0).used, 8 * SLOT);
+	ck_assert_uint_gt(area_view(1).used, 0);
+	for (n = 0; n < 16; n++)
+		ck_assert_int_eq(sh_close(cl, seq[n]), 0);
+	/* Read-only, it is as if it were not there. */
+	disk[area[0]].fails = -EIO;
+	disk[area[0]].n = 8;
+	pour(3);
+	ck_assert_uint_eq(area_view(0).readonly, 1);
+	n = disk[area[0]].nr;
+	pour(3);
+	ck_assert_uint_eq(disk[area[0]].nr, n);
+}
+END_TEST
+
+/* What fails at once is not fast. */
+START_TEST(test_failing_is_not_fast)
+{
+	u32 i;
+
+	add_area(0, 32, 0, 2000);
+	add_area(1, 32, 0, 2000);
+	pour(5);
+	disk[area[1]].us = 1;
+	disk[area[1]].fails = -EIO;
+	disk[area[1]].n = 1000;
+	i = disk[area[0]].nr;
+	pour(5);
+	ck_assert_uint_ge(disk[area[0]].nr - i, 30);
+	ck_assert_uint_lt(area_view(1).rate[1], area_view(0).rate[1]);
+}
+END_TEST
+
+/* ---- failures ---- */
+
+/* A write a day that fails is no reason; eight at once are. */
+START_TEST(test_failures_are_forgiven)
+{
+	u32 day;
+
+	add_area(0, 32, 0, 100);
+	for (day = 0; day < 20; day++) {
+		disk[area[0]].fails = -EIO;
+		disk[area[0]].n = 1;
+		pour(1);
+		sh_tick(24 * 3600 * 1000);
+	}
+	ck_assert_uint_eq(area_view(0).errors, 20);
+	ck_assert_uint_eq(area_view(0).readonly, 0);
+	disk[area[0]].n = 7;
+	pour(1);
+	ck_assert_uint_eq(area_view(0).readonly, 0);
+	disk[area[0]].n = 1;
+	pour(1);
+	ck_assert_uint_eq(area_view(0).bad[1], 8);
+	ck_assert_uint_eq(area_view(0).bad[0], 0);
+	ck_assert_uint_eq(area_view(0).readonly, 1);
+}
+END_TEST
+
+/* A read that fails once is no loss. */
+START_TEST(test_read_again)
+{
+	u64 other, seq;
+
+	add_area(0, 16, 0, 100);
+	seq = on_area(2, &other);
+	disk[area[0]].fails = _i ? -EBADMSG : -EIO;
+	disk[area[0]].n = 1;
+	want(seq);
+	do_all();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_count(CORE_EV_swap_read_retry), 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_swap_read_error), 0);
+	ck_assert_uint_eq(area_view(0).poison, 0);
+	ck_assert_uint_eq(area_view(0).errors, 1);
+	ck_assert_uint_eq(area_view(0).bad[0], 1);
+}
+END_TEST
+
+/* Twice is: one block, and its slot. */
+START_TEST(test_read_fails_twice)
+{
+	u64 other, seq;
+
+	add_area(0, 16, 0, 100);
+	seq = on_area(1, &other);
+	paged_out(1);
+	do_all();
+	disk[area[0]].fails = -EIO;
+	disk[area[0]].n = 2;
+	want(seq);
+	do_all();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(sh_count(CORE_EV_swap_read_retry), 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_swap_read_error), 1);
+	ck_assert_uint_eq(area_view(0).poison, SLOT);
+	ck_assert_uint_eq(area_view(0).bad[0], 2);
+	ck_assert_uint_eq(area_view(0).bad[1], 0);
+}
+END_TEST
+
+/* Without a swapd nothing is the area's fault, and nothing is asked in haste. */
+START_TEST(test_away)
+{
+	const int status = _i ? -ENXIO : -ENODEV;
+	u64 other, seq;
+
+	add_area(0, 16, 0, 100);
+	seq = on_area(1, &other);
+	paged_out(1);
+	do_all();
+	disk[area[0]].fails = status;
+	disk[area[0]].n = 1000;
+	paged_out(1);
+	do_all();
+	ck_assert_uint_ge(disk[area[0]].n, 999);
+	want(seq);
+	do_all();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
+	sh_tick(500);
+	ck_assert_uint_ge(disk[area[0]].n, 998);
+	ck_assert_uint_eq(area_view(0).errors, 0);
+	ck_assert_uint_eq(area_view(0).poison, 0);
+	ck_assert_uint_eq(area_view(0).readonly, 0);
+	disk[area[0]].n = 0;
+	sh_tick(600);
+	do_all();
+	ck_assert_uint_gt(disk[area[0]].nr, 2);
+}
+END_TEST
+
+/* ---- swapoff ---- */
+
+static int area_del(u32 i)
+{
+	int err = core_area_del(sh.core, sh.now, area[i]);
+
+	sh_settle();
+	return err;
+}
+
+/* What a swapped sequence needs goes to the other area, not to be computed. */
+START_TEST(test_moved)
+{
+	u64 other, seq, third;
+
+	add_area(0, 16, 0, 100);
+	seq = on_area(2, &other);
+	add_area(1, 16, 0, 100);
+	ck_assert_int_eq(area_del(0), -EBUSY);
+	do_all();
+	ck_assert_int_eq(area_del(0), 0);
+	ck_assert_uint_ge(sh_count(CORE_EV_swap_move), 2);
+	third = paged_out(2);
+	do_all();
+	want(seq);
+	do_all();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	want(other);
+	do_all();
+	want(third);
+	do_all();
+	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(cl, third), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_recompute), 0);
+}
+END_TEST
+
+/* There is no room anywhere: some compute again, swapoff does not wait. */
+START_TEST(test_no_room)
+{
+	u64 other, seq;
+
+	add_area(0, 16, 0, 100);
+	seq = on_area(2, &other);
+	ck_assert_int_eq(area_del(0), 0);
+	want(seq);
+	want(other);
+	do_all();
+	ck_assert_uint_eq((sh_state(cl, seq) == KVMM_SEQ_RECOMPUTE) +
+			  (sh_state(cl, other) == KVMM_SEQ_RECOMPUTE), 1);
+	ck_assert_uint_eq((sh_state(cl, seq) == KVMM_SEQ_READY) +
+			  (sh_state(cl, other) == KVMM_SEQ_READY), 1);
+}
+END_TEST
+
+/* The operator waits no longer. */
+START_TEST(test_lose)
+{
+	u64 other, seq;
+
+	add_area(0, 16, 0, 100);
+	seq = on_area(2, &other);
+	SH_CORE(core_area_lose(sh.core, sh.now, area[0]));
+	sh_settle();
+	do_all();
+	ck_assert_int_eq(area_del(0), 0);
+	want(seq);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
+	want(other);
+	do_all();
+	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_READY);
+}
+END_TEST
+
+/*
+ * A read for the move is under way when @_i: 0: its sequence is wanted, 1: it is
+ * closed, 2: the read fails, 3: nothing answers.
+ */
+START_TEST(test_moving)
+{
+	u64 other, seq;
+
+	add_area(0, 16, 0, 100);
+	seq = on_area(1, &other);
+	paged_out(1);
+	do_all();
+	ck_assert_int_eq(sh_close(cl, other), 0);
+	ck_assert_int_eq(area_del(0), -EBUSY);
+	ck_assert_uint_eq(nr_ios, 1);
+	ck_assert(!ios[0].write);
+	if (_i == 0) {
+		want(seq);
+		ck_assert_uint_eq(nr_ios, 1);
+		do_all();
+		ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	} else if (_i == 1) {
+		ck_assert_int_eq(sh_close(cl, seq), 0);
+	} else if (_i == 2) {
+		disk[area[0]].fails = -EIO;
+		disk[area[0]].n = 2;
+	} else {
+		sh_tick(1001);
+		ck_assert_uint_eq(tier(CORE_POOL_AREA + area[0]).nr_overdue, 1);
+		ck_assert_int_eq(area_del(0), -EBUSY);
+	}
+	do_all();
+	ck_assert_int_eq(area_del(0), 0);
+	if (_i < 2)
+		return;
+	want(seq);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("core-area");
+	TCase *tc = tcase_create("choice");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_striped_by_speed);
+	tcase_add_test(tc, test_probes_are_few);
+	tcase_add_test(tc, test_slow_one_recovers);
+	tcase_add_test(tc, test_priority);
+	tcase_add_test(tc, test_failing_is_not_fast);
+	tcase_add_test(tc, test_failures_are_forgiven);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("one");
+	tcase_add_checked_fixture(tc, setup_tight, teardown);
+	tcase_add_loop_test(tc, test_read_again, 0, 2);
+	tcase_add_test(tc, test_read_fails_twice);
+	tcase_add_loop_test(tc, test_away, 0, 2);
+	tcase_add_test(tc, test_moved);
+	tcase_add_test(tc, test_no_room);
+	tcase_add_test(tc, test_lose);
+	tcase_add_loop_test(tc, test_moving, 0, 4);
+	suite_add_tcase(s, tc);
+	return sh_run(s);
+}
