@@ -43,6 +43,9 @@
 #define DELAY_MS	100u
 #define RATE_OF		1000u
 #define NSEC_PER_MSEC	1000000ull
+#define NR_RULES	8u
+#define ALL_AREAS	UINT32_MAX
+static_assert(SWAPD_AREAS == 32, "a bit each");
 
 static const struct {
 	const char	*name;
@@ -64,13 +67,24 @@ struct late {
 	u32	len;
 };
 
+/**
+ * struct shim_rule - what some areas do
+ * @areas: a bit each
+ * @kinds: likewise
+ */
+struct shim_rule {
+	u64	rate;
+	u64	delay_ms;
+	u32	areas;
+	u32	kinds;
+};
+
 bool shim_on;
 
 static struct {
 	u64			seed;
-	u64			rate;
-	u64			delay_ms;
-	u32			kinds;		/* a bit each */
+	struct shim_rule	rule[NR_RULES];	/* the first that fits counts */
+	u32			nr_rules;
 	struct shim_tally	*tally;
 	struct shim_tally	own;		/* where none was asked for */
 	pthread_mutex_t		lock;		/* of @late */
@@ -95,12 +109,18 @@ const char *shim_kind_found(u32 kind)
 
 /* ---- what is asked for ---- */
 
+/* The one that is being read. */
+static struct shim_rule *rule(void)
+{
+	return &sh.rule[sh.nr_rules];
+}
+
 static int take_kinds(char *list)
 {
 	char *name, *rest = NULL;
 	u32 i;
 
-	sh.kinds = 0;
+	rule()->kinds = 0;
 	for (name = strtok_r(list, "+", &rest); name;
 	     name = strtok_r(NULL, "+", &rest)) {
 		for (i = 0; i < NR_SHIM_KINDS; i++)
@@ -108,9 +128,21 @@ static int take_kinds(char *list)
 				break;
 		if (i == NR_SHIM_KINDS)
 			return -EINVAL;
-		sh.kinds |= BIT(i);
+		rule()->kinds |= BIT(i);
 	}
-	return sh.kinds ? 0 : -EINVAL;
+	return rule()->kinds ? 0 : -EINVAL;
+}
+
+static int take_area(const char *value)
+{
+	u64 area;
+
+	if (kv_parse_uint(value, &area) || area >= SWAPD_AREAS)
+		return -EINVAL;
+	if (rule()->areas == ALL_AREAS)
+		rule()->areas = 0;
+	rule()->areas |= (u32)BIT(area);
+	return 0;
 }
 
 static int take_tally(const char *path)
@@ -140,11 +172,14 @@ static int take_item(char *item)
 	if (!strcmp(item, "seed"))
 		return kv_parse_uint(value, &sh.seed);
 	if (!strcmp(item, "rate"))
-		return kv_parse_uint(value, &sh.rate) || sh.rate > RATE_OF ?
-		       -EINVAL : 0;
+		return kv_parse_uint(value, &rule()->rate) ||
+		       rule()->rate > RATE_OF ? -EINVAL : 0;
 	if (!strcmp(item, "delay"))
-		return kv_parse_uint(value, &sh.delay_ms) || !sh.delay_ms ||
-		       sh.delay_ms > 3600000 ? -EINVAL : 0;
+		return kv_parse_uint(value, &rule()->delay_ms) ||
+		       !rule()->delay_ms || rule()->delay_ms > 3600000 ?
+		       -EINVAL : 0;
+	if (!strcmp(item, "area"))
+		return take_area(value);
 	if (!strcmp(item, "kinds"))
 		return take_kinds(value);
 	if (!strcmp(item, "tally"))
@@ -152,31 +187,48 @@ static int take_item(char *item)
 	return -EINVAL;
 }
 
+/* One rule: items with commas between them. */
+static int take_rule(char *list, char *was, size_t len)
+{
+	char *item, *rest = NULL;
+	int err = 0;
+
+	snprintf(was, len, "%s", list);
+	if (sh.nr_rules == NR_RULES)
+		return -EINVAL;
+	*rule() = (struct shim_rule){
+		.rate = RATE_OF / 100, .delay_ms = DELAY_MS,
+		.areas = ALL_AREAS, .kinds = BIT(NR_SHIM_KINDS) - 1,
+	};
+	for (item = strtok_r(list, ",", &rest); item && !err;
+	     item = strtok_r(NULL, ",", &rest)) {
+		snprintf(was, len, "%s", item);
+		err = take_item(item);
+	}
+	sh.nr_rules += !err;
+	return err;
+}
+
 int shim_init(const char *spec, char *text, size_t len)
 {
-	char *all, *item, *rest = NULL, was[64];
+	char *all, *list, *rest = NULL, was[64] = "";
 	int err = 0;
 
 	shim_on = false;
 	if (!spec || !*spec)
 		return 0;
 	memset(&sh, 0, sizeof(sh));
-	sh.rate = RATE_OF / 100;
-	sh.delay_ms = DELAY_MS;
-	sh.kinds = BIT(NR_SHIM_KINDS) - 1;
 	sh.tally = &sh.own;
 	pthread_mutex_init(&sh.lock, NULL);
 	all = strdup(spec);
 	if (!all)
 		return -ENOMEM;
-	for (item = strtok_r(all, ",", &rest); item && !err;
-	     item = strtok_r(NULL, ",", &rest)) {
-		snprintf(was, sizeof(was), "%s", item);
-		err = take_item(item);
-		if (err)
-			snprintf(text, len, SHIM_ENV ": '%s': write seed=N,rate=N,delay=MS,kinds=NAME+NAME,tally=FILE; names are in swapd/shim.h",
-				 was);
-	}
+	for (list = strtok_r(all, ";", &rest); list && !err;
+	     list = strtok_r(NULL, ";", &rest))
+		err = take_rule(list, was, sizeof(was));
+	if (err)
+		snprintf(text, len, SHIM_ENV ": '%s': write seed=N,tally=FILE,area=N,rate=N,delay=MS,kinds=NAME+NAME;area=N,..; names are in swapd/shim.h",
+			 was);
 	free(all);
 	shim_on = !err;
 	return err ? -EINVAL : 0;
@@ -200,12 +252,12 @@ static void done(u32 kind)
 	__atomic_fetch_add(&sh.tally->done[kind], 1, __ATOMIC_RELAXED);
 }
 
-static u32 pick_kind(u64 throw, u32 of)
+static u32 pick_kind(const struct shim_rule *ru, u64 throw, u32 of)
 {
 	u32 fit[NR_SHIM_KINDS], n = 0, i;
 
 	for (i = 0; i < NR_SHIM_KINDS; i++)
-		if ((sh.kinds & BIT(i)) && (kind_list[i].of & of))
+		if ((ru->kinds & BIT(i)) && (kind_list[i].of & of))
 			fit[n++] = i;
 	return n ? fit[throw % n] : SHIM_NONE;
 }
@@ -243,19 +295,30 @@ static bool is_inside(const struct sd_area *a, const struct swapd_req *r)
 	       r->area_off - a->usable_off <= a->usable_bytes - r->len;
 }
 
+static const struct shim_rule *find_rule(u32 area)
+{
+	u32 i;
+
+	for (i = 0; i < sh.nr_rules; i++)
+		if (sh.rule[i].areas & BIT(area))
+			return &sh.rule[i];
+	return NULL;
+}
+
 void shim_plan(struct swapd *s, struct sd_io *io)
 {
 	const struct swapd_req *r = &io->req;
 	const struct sd_area *a = &s->area[r->area];
+	const struct shim_rule *ru = find_rule(r->area);
 	struct sd_xfer *x = &io->xfer;
 
 	x->throw = __atomic_fetch_add(&sh.tally->seen, 1, __ATOMIC_RELAXED);
-	if (READ_ONCE(sh.tally->off) ||
-	    dice(x->throw, 0) % RATE_OF >= sh.rate ||
+	if (READ_ONCE(sh.tally->off) || !ru ||
+	    dice(x->throw, 0) % RATE_OF >= ru->rate ||
 	    __atomic_load_n(&a->state, __ATOMIC_SEQ_CST) != SD_AREA_LIVE ||
 	    !is_inside(a, r))
 		return;
-	x->kind = pick_kind(dice(x->throw, 1),
+	x->kind = pick_kind(ru, dice(x->throw, 1),
 			    r->op == SWAPD_READ ? SHIM_R : SHIM_W);
 	switch (x->kind) {
 	case SHIM_eio:
@@ -277,7 +340,7 @@ void shim_plan(struct swapd *s, struct sd_io *io)
 		done(SHIM_delay);
 		x->kind = SHIM_NONE;
 		io->due = sd_now_ns() + NSEC_PER_MSEC *
-			  (1 + dice(x->throw, 2) % sh.delay_ms);
+			  (1 + dice(x->throw, 2) % ru->delay_ms);
 		break;
 	}
 }

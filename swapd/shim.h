@@ -9,6 +9,9 @@
  *	delay	milliseconds at most
  *	kinds	by name; without it every kind
  *	tally	struct shim_tally in a file that outlives swapd
+ *	area	by swapd's number; without it all
+ *
+ * More rules follow behind semicolons: the first that names the area counts.
  *
  * Without the variable a request costs the load of a word more.
  */

@@ -119,7 +119,7 @@ END_TEST
 static const char * const wrong[] = {
 	"nonsense", "rate=1001", "rate=", "rate=-1", "seed=x", "kinds=",
 	"kinds=eio+", "kinds=eoi", "delay=0", "eio", "tally=/nowhere/at/all",
-	"seed=1,,rate=2,x=3",
+	"seed=1,,rate=2,x=3", "area=32", "rate=1;rate=1001", ";;x",
 };
 
 START_TEST(test_wrong)
@@ -278,6 +278,23 @@ START_TEST(test_delay)
 }
 END_TEST
 
+/* The first rule that names the area counts; one that none names is honest. */
+START_TEST(test_areas)
+{
+	static const char * const spec[] = {
+		"area=1,rate=1000,kinds=eio;area=2,rate=1000,kinds=%s",
+		"area=2,area=3,rate=1000,kinds=%s;rate=1000,kinds=eio",
+	};
+
+	ck_assert_int_eq(arm(spec[_i], "hollow"), 0);
+	order(SWAPD_READ, 1);
+	ck_assert_uint_eq(io.xfer.kind, SHIM_hollow);
+	ck_assert_int_eq(arm("area=1,rate=1000,kinds=%s", "hollow"), 0);
+	order(SWAPD_READ, 1);
+	ck_assert_uint_eq(io.xfer.kind, SHIM_NONE);
+}
+END_TEST
+
 /* What lies outside of the area is refused by others, and stays outside. */
 START_TEST(test_outside)
 {
@@ -331,6 +348,7 @@ int main(void)
 	tcase_add_test(tc, test_flip);
 	tcase_add_test(tc, test_late);
 	tcase_add_test(tc, test_delay);
+	tcase_add_loop_test(tc, test_areas, 0, 2);
 	tcase_add_test(tc, test_outside);
 	tcase_add_loop_test(tc, test_doc, 0, NR_SHIM_KINDS);
 	suite_add_tcase(s, tc);

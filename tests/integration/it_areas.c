@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_areas.c - areas that differ in speed, come, go and fail under full load
+ *
+ * budget: 25 s, full 120 s
+ *
+ * Three areas under two runtimes in a pool that is much too small; the shim in
+ * swapd makes the second slow, the third slower still, or failing.  What the
+ * runtimes print must be what they print without swap, whatever happens to the
+ * areas meanwhile: no request is lost, none waits for ever, and in the end no
+ * slot is left.  What went where is read from swapareas.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/integration/load.h"
+
+#include "swapd/shim.h"
+
+#define TOKENS		"96"
+#define AREAS		3
+#define AREA_MAX	"16M"
+
+static struct load_text truth;
+static struct rig rig;
+
+static void find_truth(void)
+{
+	struct load l;
+
+	rig_start(&rig, "--pool-size", "128M", "--extent-size", "1M", NULL);
+	load_start(&l, &rig, TOKENS, "f32");
+	load_finish(&l, &truth);
+	rig_stop(&rig);
+}
+
+static void forget_truth(void)
+{
+	load_text_free(&truth);
+}
+
+/* ---- areas ---- */
+
+static const char *area_path(u32 i)
+{
+	static char path[RIG_PATH + 16];
+
+	snprintf(path, sizeof(path), "%s/area-%u", rig.dir, i);
+	return path;
+}
+
+/* kvctl with area @i: its exit code, what it said to @says. */
+static int kvctl(u32 i, const char *verb, const char *arg1, const char *arg2,
+		 const char *arg3, const char *arg4, char *says, size_t len)
+{
+	struct job j = job_start(&rig, "kvctl", verb, area_path(i), arg1, arg2,
+				 arg3, arg4, NULL);
+	int code = job_wait(&j, 90);
+	char *out = slurp(j.out), *err = slurp(j.err);
+
+	snprintf(says, len, "%s%s", out, err);
+	free(out);
+	free(err);
+	unlink(j.out);
+	unlink(j.err);
+	return code;
+}
+
+static void area_on(u32 i, const char *size, const char *prio)
+{
+	char says[600];
+
+	if (kvctl(i, "swapon", "--size", size, "--priority", prio, says,
+		  sizeof(says)))
+		ck_abort_msg("swapon: %s", says);
+}
+
+/* What swapareas says of one area. */
+struct row {
+	char			state[16];
+	long long		prio, total, used;
+	unsigned long long	failed, rd_kb_s, wr_kb_s, rd, wr;
+	bool			there;
+};
+
+static struct row area_row(u32 i)
+{
+	struct job j = job_start(&rig, "kvctl", "cat", "swapareas", NULL);
+	struct row r = { .there = false };
+	char *text, *line, *rest = NULL;
+
+	ck_assert_int_eq(job_wait(&j, 20), 0);
+	text = slurp(j.out);
+	for (line = strtok_r(text, "\n", &rest); line;
+	     line = strtok_r(NULL, "\n", &rest)) {
+		if (!strstr(line, area_path(i)))
+			continue;
+		r.there = sscanf(line, "%*u %15s %lld %lld %lld %*u %*u %*u %llu %llu %llu %llu %*u %*u %llu",
+				 r.state, &r.prio, &r.total, &r.used,
+				 &r.failed, &r.rd_kb_s, &r.wr_kb_s, &r.rd,
+				 &r.wr) == 9;
+		ck_assert_msg(r.there, "%s", line);
+	}
+	free(text);
+	unlink(j.out);
+	unlink(j.err);
+	return r;
+}
+
+/* ---- rigs ---- */
+
+static struct shim_tally *tally;
+static char tally_path[160];
+
+/* A rig without areas; @lies: rules for the shim. */
+static void small_start(const char *lies)
+{
+	char spec[500];
+	int fd;
+
+	snprintf(tally_path, sizeof(tally_path), "%.100s/areas-tally.%d",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
+	fd = open(tally_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, sizeof(*tally)), 0);
+	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE, MAP_SHARED,
+		     fd, 0);
+	ck_assert(tally != MAP_FAILED);
+	close(fd);
+	snprintf(spec, sizeof(spec), "seed=%u,tally=%s,%s",
+		 random_below(1000000000), tally_path, lies);
+	setenv(SHIM_ENV, spec, 1);
+	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
+		  "--host-size", "1M", "--area-max", AREA_MAX, "--swappiness",
+		  "200", "--swap-deadline-ms", "2000", NULL);
+	unsetenv(SHIM_ENV);
+}
+
+/* Nothing is under way, nothing in limbo; the ledger is whole. */
+static void settle(void)
+{
+	u64 end = now_ms() + 20000 * time_scale();
+
+	while (rig_value(&rig, "swapstat", "nr_open") ||
+	       rig_value(&rig, "swapstat", "nr_backlog") ||
+	       rig_value(&rig, "meminfo", "HostLimbo") ||
+	       rig_value(&rig, "meminfo", "SwapLimbo")) {
+		ck_assert_msg(now_ms() < end, "slots stay in limbo");
+		nap_ms(20);
+	}
+	rig_walk(&rig);
+	ck_assert_int_eq(rig_value(&rig, "swapstat", "strays"), 0);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "HostFree") +
+			 rig_value(&rig, "meminfo", "HostUsed"),
+			 rig_value(&rig, "meminfo", "HostTotal"));
+}
+
+/* Every area goes, and with it every slot. */
+static void small_stop(void)
+{
+	char says[600];
+	u32 i;
+
+	settle();
+	for (i = 0; i < AREAS; i++)
+		if (kvctl(i, "swapoff", "--timeout", "60", NULL, NULL, says,
+			  sizeof(says)))
+			ck_assert_msg(strstr(says, "is no swap area"),
+				      "swapoff: %s", says);
+	settle();
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapTotal"), 0);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapUsed"), 0);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapBad"), 0);
+	rig_stop(&rig);
+	munmap(tally, sizeof(*tally));
+	unlink(tally_path);
+}
+
+/* Load until so much was written. */
+static void load_until(s64 written)
+{
+	struct load l;
+	u32 n;
+
+	for (n = 0; n < 30; n++) {
+		load_start(&l, &rig, TOKENS, "f32");
+		load_judge(&l, &truth);
+		if (rig_value(&rig, "vmstat", "pswpout") >= written)
+			return;
+	}
+	ck_abort_msg("only %lld slots were written",
+		     (long long)rig_value(&rig, "vmstat", "pswpout"));
+}
+
+/* ---- where it goes ---- */
+
+START_TEST(test_by_speed)
+{
+	struct row r[AREAS];
+	u32 i;
+
+	small_start("area=0,rate=1000,delay=16,kinds=delay;area=1,rate=1000,delay=48,kinds=delay;area=2,rate=1000,delay=200,kinds=delay");
+	for (i = 0; i < AREAS; i++)
+		area_on(i, "16M", "0");
+	load_until(by_level(200, 600, 3000));
+	for (i = 0; i < AREAS; i++)
+		r[i] = area_row(i);
+	printf("  written %llu, %llu, %llu slots at %llu, %llu, %llu KiB/s\n",
+	       r[0].wr, r[1].wr, r[2].wr, r[0].wr_kb_s, r[1].wr_kb_s,
+	       r[2].wr_kb_s);
+	ck_assert_uint_gt(r[2].wr, 0);
+	ck_assert_uint_gt(r[0].wr, 2 * r[1].wr);
+	ck_assert_uint_gt(r[0].wr, 4 * r[2].wr);
+	ck_assert_uint_gt(r[0].wr_kb_s, r[1].wr_kb_s);
+	ck_assert_uint_gt(r[1].wr_kb_s, r[2].wr_kb_s);
+	small_stop();
+}
+END_TEST
+
+/* The slow one first, since it was asked for; the rest when it is full. */
+START_TEST(test_by_priority)
+{
+	struct row r[AREAS];
+	u32 i;
+
+	small_start("area=0,rate=1000,delay=8,kinds=delay");
+	area_on(0, "2M", "7");
+	area_on(1, "16M", "3");
+	area_on(2, "16M", "0");
+	load_until(by_level(100, 300, 1000));
+	for (i = 0; i < AREAS; i++)
+		r[i] = area_row(i);
+	printf("  written %llu, %llu, %llu slots by priority\n", r[0].wr,
+	       r[1].wr, r[2].wr);
+	ck_assert_uint_gt(r[0].wr, 0);
+	ck_assert_uint_eq(r[2].wr, 0);
+	if (r[1].wr)
+		ck_assert_int_ge(r[0].used * 2, r[0].total);
+	small_stop();
+}
+END_TEST
+
+/* ---- coming, going, failing ---- */
+
+struct seen {
+	u32	offs;
+	u32	ons;
+	u32	by_itself;
+	u32	texts;
+	u64	longest_ms;
+};
+
+/* One goes, and comes again. */
+static void area_turn(struct seen *s, u32 i)
+{
+	const char *seconds = random_below(4) ? "30" : "1";
+	u64 began = now_ms();
+	char says[600];
+
+	if (!kvctl(i, "swapoff", "--timeout", seconds, NULL, NULL, says,
+		   sizeof(says))) {
+		s->offs++;
+	} else {
+		ck_assert_msg(strstr(says, "is no swap area"), "swapoff: %s",
+			      says);
+		s->by_itself++;
+	}
+	s->longest_ms = max(s->longest_ms, now_ms() - began);
+	nap_ms(random_below(50));
+	area_on(i, "16M", "0");
+	s->ons++;
+}
+
+static void seen_print(const struct seen *s)
+{
+	unsigned long long faults = 0;
+	u32 i;
+
+	for (i = 0; i < NR_SHIM_KINDS; i++)
+		faults += i == SHIM_delay ? 0 : READ_ONCE(tally->done[i]);
+	printf("total: %u swapoffs and %u swapons of three areas under two runtimes, the longest %llu ms, one area %u times gone by itself, %llu faults: pswpout %lld, pswpin %lld, %lld moved, %lld reads failed and %lld tried again, %lld writes failed, %lld sequences lost a block: %u pairs of texts the same, 0 slots lost\n",
+	       s->offs, s->ons, (unsigned long long)s->longest_ms,
+	       s->by_itself, faults,
+	       (long long)rig_value(&rig, "vmstat", "pswpout"),
+	       (long long)rig_value(&rig, "vmstat", "pswpin"),
+	       (long long)rig_value(&rig, "vmstat", "swap_move"),
+	       (long long)rig_value(&rig, "vmstat", "swap_read_error"),
+	       (long long)rig_value(&rig, "vmstat", "swap_read_retry"),
+	       (long long)rig_value(&rig, "vmstat", "swap_write_error"),
+	       (long long)rig_value(&rig, "vmstat", "swap_lost"), s->texts);
+}
+
+START_TEST(test_come_and_go)
+{
+	const u32 turns = by_level(10, 34, 100);
+	struct seen s = { 0 };
+	u64 wait;
+	struct load l;
+	u32 n, i;
+
+	small_start("area=1,rate=1000,delay=10,kinds=delay;area=2,rate=300,delay=20,kinds=delay+eio+torn+hollow+flip_payload");
+	for (i = 0; i < AREAS; i++)
+		area_on(i, "16M", "0");
+	load_start(&l, &rig, TOKENS, "f32");
+	for (n = 0; n < turns || !rig_value(&rig, "vmstat", "swap_move"); n++) {
+		ck_assert_msg(n < turns + 100, "nothing was ever moved");
+		for (wait = now_ms() + 50 + random_below(300);
+		     now_ms() < wait;) {
+			nap_ms(10);
+			if (!load_ended(&l))
+				continue;
+			load_judge(&l, &truth);
+			s.texts++;
+			load_start(&l, &rig, TOKENS, "f32");
+		}
+		area_turn(&s, n % AREAS);
+	}
+	load_judge(&l, &truth);
+	s.texts++;
+	seen_print(&s);
+	ck_assert_uint_lt(s.longest_ms, 40000 * time_scale());
+	small_stop();
+}
+END_TEST
+
+/* Who does not wait any more does not stop it; who asks again waits again. */
+START_TEST(test_interrupted)
+{
+	char says[600];
+	struct load l;
+	struct job j;
+
+	small_start("rate=1000,delay=40,kinds=delay");
+	area_on(0, "16M", "0");
+	load_start(&l, &rig, TOKENS, "f32");
+	rig_await(&rig, "vmstat", "pswpout", 20, 60);
+	area_on(1, "16M", "0");
+	j = job_start(&rig, "kvctl", "swapoff", area_path(0), "--timeout",
+		      "60", NULL);
+	nap_ms(30);
+	job_kill(&j, SIGINT);
+	(void)job_wait(&j, 10);
+	unlink(j.out);
+	unlink(j.err);
+	if (kvctl(0, "swapoff", "--timeout", "60", NULL, NULL, says,
+		  sizeof(says)))
+		ck_assert_msg(strstr(says, "is no swap area"), "%s", says);
+	ck_assert(!area_row(0).there);
+	ck_assert(area_row(1).there);
+	load_judge(&l, &truth);
+	small_stop();
+}
+END_TEST
+
+static void file_sparse(const char *path, off_t bytes)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, bytes), 0);
+	close(fd);
+}
+
+/* No more room is taken on the disk than slots can use. */
+START_TEST(test_size)
+{
+	char says[600];
+	struct stat st;
+
+	small_start("rate=0");
+	ck_assert_int_eq(kvctl(0, "swapon", "--size", "64M", NULL, NULL, says,
+			       sizeof(says)), 0);
+	ck_assert_msg(strstr(says, "swap area of 16M, of 64M: no more is used (--area-max)"),
+		      "%s", says);
+	ck_assert_int_eq(stat(area_path(0), &st), 0);
+	ck_assert_int_eq(st.st_size, 17 << 20);
+	file_sparse(area_path(1), 64 << 20);
+	ck_assert_int_eq(kvctl(1, "swapon", "--priority", "0", NULL, NULL,
+			       says, sizeof(says)), 0);
+	ck_assert_msg(strstr(says, "swap area of 16M, of 64M: no more is used (--area-max)"),
+		      "%s", says);
+	ck_assert_int_eq(stat(area_path(1), &st), 0);
+	ck_assert_int_le(st.st_blocks * 512, 18 << 20);
+	small_stop();
+}
+END_TEST
+
+static Suite *areas_suite(void)
+{
+	Suite *s = suite_create("areas");
+	TCase *tc = tcase_create("load");
+
+	tcase_set_timeout(tc, 1800);
+	tcase_add_unchecked_fixture(tc, find_truth, forget_truth);
+	tcase_add_test(tc, test_by_speed);
+	tcase_add_test(tc, test_by_priority);
+	tcase_add_test(tc, test_come_and_go);
+	tcase_add_test(tc, test_interrupted);
+	tcase_add_test(tc, test_size);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	SRunner *sr = srunner_create(areas_suite());
+	int failed;
+
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
