@@ -349,7 +349,7 @@ static void storms_run(struct tally *t, u32 kills)
 
 START_TEST(test_storm)
 {
-	const u32 kills = by_level(10, 34, 100);
+	const u32 kills = by_level(10, 34, 250);
 	struct tally fast = { 0 }, late = { 0 };
 	char how[32] = "none here";
 
@@ -416,7 +416,6 @@ static Suite *swapd_suite(void)
 	tcase_add_test(tc, test_full_disk_holes);
 	tcase_add_loop_test(tc, test_device, 0, 2);
 	tcase_add_test(tc, test_device_mounted);
-	tcase_add_test(tc, test_storm);
 	tcase_add_loop_test(tc, test_die_at, 0, ARRAY_SIZE(die_at));
 	tcase_add_loop_test(tc, test_reborn, 0, 2);
 	tcase_add_loop_test(tc, test_deaf, 0, 2);
@@ -426,6 +425,11 @@ static Suite *swapd_suite(void)
 	tcase_add_loop_test(tc, test_reborn_slow, 0, 2);
 	tcase_add_loop_test(tc, test_slow, 0, 2);
 	tcase_add_test(tc, test_by_hand);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("storm");
+	tcase_set_timeout(tc, 1800);
+	tcase_add_checked_fixture(tc, scene_setup, scene_teardown);
+	tcase_add_test(tc, test_storm);
 	suite_add_tcase(s, tc);
 	return s;
 }
