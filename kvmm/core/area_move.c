@@ -55,8 +55,10 @@ static void area_drain(struct core *c, u32 pool)
 	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
 		struct kv_entry *e = &c->entries_low[i];
 
-		if (!lies_in(c, e, pool) || e->io != ENT_IDLE)
+		if (!lies_in(c, e, pool) || e->io == ENT_READ ||
+		    e->io == ENT_WRITE)
 			continue;
+		/* A copy to the device has nothing to do with it. */
 		if (e->flags & ENTF_HOST)
 			area_slot_put(c, i);
 		else if (!e->refs && e->dev != CORE_NONE)

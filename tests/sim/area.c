@@ -3,10 +3,12 @@
  * area.c - files that are swap areas at times, and the laws of lower tiers
  *
  * A file is switched on and off at any time, under whatever index is free,
- * with another size and priority each time.  What was written there the last
- * time still is, so a slot that is believed without having been written since
+ * with another size, priority and speed each time.  What was written there the
+ * last time still is, so a slot that is believed without having been written since
  * is found out by its header.  Switching off is refused while something is
- * left; nothing new may go there then, and it is tried again.
+ * left; nothing new may go there then, what is left moves elsewhere, and it is
+ * tried again.  Who does not wait for that gives it up: then only requests in
+ * flight may be left.
  *
  * Law 1 for lower tiers: what the core says is in limbo is exactly what
  * requests in flight are to fill, and nothing is used that nobody can need.
@@ -26,6 +28,8 @@ static void area_on(struct sim *w, struct sim_file *f)
 		f->bytes = rng_below(&w->rng, 2 * (u32)w->cfg.area_bytes);
 	ok = f->bytes >= w->cfg.extent_size;
 	f->leaving = false;
+	f->lag = rng_chance(&w->rng, 500) ? 0 :
+		 rng_below(&w->rng, 50) * SIM_MS;
 	for (i = 0; i < pages; i++)
 		f->head[i].damaged = false;
 	/* It may be written to before the call is over. */
@@ -64,6 +68,32 @@ void area_try_off(struct sim *w, struct sim_file *f)
 	cover_note("swapoffs");
 }
 
+/* Is a request in flight that names the file? */
+static bool area_busy(const struct sim *w, const struct sim_file *f)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_moves; i++)
+		if (!w->moves[i].copy && &w->file[w->moves[i].file] == f)
+			return true;
+	return false;
+}
+
+/* What is left is not waited for. */
+static void area_give_up(struct sim *w, struct sim_file *f)
+{
+	u32 area = f->index;
+	bool busy;
+
+	f->leaving = true;
+	core_area_lose(w->core, w->now, area);
+	cover_note("swapoffs that gave up what was left");
+	busy = area_busy(w, f);
+	area_try_off(w, f);
+	LAW(w, busy || f->index == CORE_NONE,
+	    "swapoff of area %u waits for what was given up", area);
+}
+
 /* Most areas are there from the start. */
 void areas_start(struct sim *w)
 {
@@ -84,7 +114,9 @@ void area_act(struct sim *w)
 		return;
 	}
 	/* None stays away for long. */
-	if (f->leaving || rng_chance(&w->rng, 400))
+	if (rng_chance(&w->rng, f->leaving ? 150 : 50))
+		area_give_up(w, f);
+	else if (f->leaving || rng_chance(&w->rng, 400))
 		area_try_off(w, f);
 	else
 		LAW(w, core_area_del(w->core, w->now, CORE_MAX_AREAS) ==

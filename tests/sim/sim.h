@@ -248,6 +248,7 @@ struct sim_header {
  * struct sim_file - what a swap area lies in
  * @index:   of the area, CORE_NONE when it is switched off
  * @leaving: to be switched off, something is left in it
+ * @lag:     ns that a transfer takes at least
  * @cell:    as of the pool's memory
  * @head:    one a page, of the slot that begins there
  */
@@ -255,6 +256,7 @@ struct sim_file {
 	u32	index;
 	bool	leaving;
 	u64	bytes;
+	u64	lag;
 	u64	*cell;
 	struct sim_header *head;
 };

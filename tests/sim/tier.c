@@ -192,6 +192,12 @@ static bool head_right(const struct sim_move *m)
 static int move_finish(struct sim *w, struct sim_move *m)
 {
 	if (m->doomed) {
+		/* There was no swapd: nothing was even tried. */
+		if (!m->copy && !m->read && !m->written &&
+		    rng_chance(&w->rng, 300)) {
+			cover_note("requests that no swapd took");
+			return rng_chance(&w->rng, 500) ? -ENODEV : -ENXIO;
+		}
 		if (rng_chance(&w->rng, 500))
 			move_on(w, m);
 		return -EIO;
@@ -278,7 +284,7 @@ static void move_start(struct sim *w, const struct sim_move *from)
 	moves_disjoint(w, from);
 	*m = *from;
 	w->nr_moves++;
-	m->until = w->now;
+	m->until = w->now + (m->copy ? 0 : w->file[m->file].lag);
 	if (rng_chance(&w->rng, w->plan.stall))
 		m->until += rng_below(&w->rng, 1000) * (w->plan.stall_ns / 1000);
 	m->doomed = rng_chance(&w->rng, m->copy ? w->plan.copy_fail :
