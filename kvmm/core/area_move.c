@@ -19,7 +19,7 @@
 #include "kvmm/core/internal.h"
 
 #define MOVE_AHEAD	8	/* reads in flight */
-#define MOVE_SCAN	256	/* entries looked at between two events */
+#define MOVE_SCAN	2048	/* entries looked at after an event */
 
 static bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool)
 {
@@ -95,13 +95,13 @@ static u32 move_most(const struct core *c)
 	return host_is_wanted(c) ? 1 : MOVE_AHEAD;
 }
 
-static void pool_move(struct core *c, u32 pool)
+/* @scan: entries to be looked at, at most. */
+static void pool_move(struct core *c, u32 pool, u32 scan)
 {
 	struct kv_pool *p = core_pool(c, pool);
-	u32 n;
+	u32 most = move_most(c), n;
 
-	for (n = 0; n < MOVE_SCAN && p->nr_moving < move_most(c) &&
-	     !p->nr_overdue; n++) {
+	for (n = 0; n < scan && p->nr_moving < most && !p->nr_overdue; n++) {
 		const struct kv_entry *e = &c->entries_low[p->move_at];
 
 		if (lies_in(c, e, pool) && e->io == ENT_IDLE && e->refs &&
@@ -118,7 +118,7 @@ void areas_move(struct core *c)
 
 	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++)
 		if (core_pool(c, i)->leaving)
-			pool_move(c, i);
+			pool_move(c, i, MOVE_SCAN);
 }
 
 /* The read is for whoever restores it now, or is over. */
@@ -142,7 +142,7 @@ void area_leave(struct core *c, u32 pool)
 	p->readonly = 1;
 	p->leaving = 1;
 	area_drain(c, pool);
-	pool_move(c, pool);
+	pool_move(c, pool, core_sizes(c)->nr_entries);
 }
 
 /**

@@ -17,6 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <kvmm/admin.h>
+#include <kvmm/view.h>
+
 #include "tests/integration/load.h"
 
 #include "swapd/shim.h"
@@ -186,7 +189,7 @@ static void load_until(s64 written)
 	struct load l;
 	u32 n;
 
-	for (n = 0; n < 30; n++) {
+	for (n = 0; n < 30 + written / 10; n++) {
 		load_start(&l, &rig, TOKENS, "f32");
 		load_judge(&l, &truth);
 		if (rig_value(&rig, "vmstat", "pswpout") >= written)
@@ -212,6 +215,7 @@ START_TEST(test_by_speed)
 	printf("  written %llu, %llu, %llu slots at %llu, %llu, %llu KiB/s\n",
 	       r[0].wr, r[1].wr, r[2].wr, r[0].wr_kb_s, r[1].wr_kb_s,
 	       r[2].wr_kb_s);
+	fflush(stdout);
 	ck_assert_uint_gt(r[2].wr, 0);
 	ck_assert_uint_gt(r[0].wr, 2 * r[1].wr);
 	ck_assert_uint_gt(r[0].wr, 4 * r[2].wr);
@@ -327,6 +331,21 @@ START_TEST(test_come_and_go)
 }
 END_TEST
 
+/* The area anew, with something in it. */
+static void area_fill(struct load *l)
+{
+	s64 before = rig_value(&rig, "vmstat", "pswpout");
+
+	area_on(0, "16M", "0");
+	while (rig_value(&rig, "vmstat", "pswpout") < before + 8) {
+		nap_ms(20);
+		if (!load_ended(l))
+			continue;
+		load_judge(l, &truth);
+		load_start(l, &rig, TOKENS, "f32");
+	}
+}
+
 /* Who does not wait any more does not stop it; who asks again waits again. */
 START_TEST(test_interrupted)
 {
@@ -335,9 +354,8 @@ START_TEST(test_interrupted)
 	struct job j;
 
 	small_start("rate=1000,delay=40,kinds=delay");
-	area_on(0, "16M", "0");
 	load_start(&l, &rig, TOKENS, "f32");
-	rig_await(&rig, "vmstat", "pswpout", 20, 60);
+	area_fill(&l);
 	area_on(1, "16M", "0");
 	j = job_start(&rig, "kvctl", "swapoff", area_path(0), "--timeout",
 		      "60", NULL);
@@ -351,6 +369,69 @@ START_TEST(test_interrupted)
 		ck_assert_msg(strstr(says, "is no swap area"), "%s", says);
 	ck_assert(!area_row(0).there);
 	ck_assert(area_row(1).there);
+	load_judge(&l, &truth);
+	small_stop();
+}
+END_TEST
+
+static u32 nr_told;
+
+static void on_progress(const char *text)
+{
+	nr_told += strstr(text, " are left") && strstr(text, area_path(0));
+}
+
+/* swapoff of area 0 as kvctl asks, in @ms; it must go. */
+static void ask_swapoff(u32 ms)
+{
+	static struct kv_admin a;
+	char req[KV_ADMIN_REQ], view[RIG_PATH + 16], path[RIG_PATH + 32];
+
+	snprintf(view, sizeof(view), "%s/view.sock", rig.dir);
+	ck_assert_int_eq(kv_admin_path(view, path, sizeof(path)), 0);
+	snprintf(req, sizeof(req), "swapoff %u 0 0 %s", ms, area_path(0));
+	a = (struct kv_admin){
+		.path = path, .fd = -1, .timeout_ms = 60000 * time_scale(),
+		.progress = on_progress,
+	};
+	ck_assert_int_eq(kv_admin_ask(&a, req), 0);
+	ck_assert_msg(!a.status, "%s", a.text);
+}
+
+static u32 log_count(const char *what)
+{
+	char path[RIG_PATH + 16], *text, *p;
+	u32 n = 0;
+
+	snprintf(path, sizeof(path), "%s/job-0.err", rig.dir);
+	text = slurp(path);
+	for (p = text; (p = strstr(p, what)); p++)
+		n++;
+	free(text);
+	return n;
+}
+
+/*
+ * A slow area goes: who waits is told how far it is; who does not wait for long
+ * has the rest given up.
+ */
+START_TEST(test_slow_swapoff)
+{
+	struct load l;
+	u32 n;
+
+	small_start("rate=1000,delay=1800,kinds=delay");
+	load_start(&l, &rig, TOKENS, "f32");
+	for (nr_told = 0, n = 0; !nr_told; n++) {
+		ck_assert_msg(n < 20, "nobody tells how far it is");
+		area_fill(&l);
+		ask_swapoff(60000);
+	}
+	for (n = 0; !log_count("were not moved elsewhere in time"); n++) {
+		ck_assert_msg(n < 20, "nothing is ever given up");
+		area_fill(&l);
+		ask_swapoff(50);
+	}
 	load_judge(&l, &truth);
 	small_stop();
 }
@@ -399,7 +480,12 @@ static Suite *areas_suite(void)
 	tcase_add_test(tc, test_by_speed);
 	tcase_add_test(tc, test_by_priority);
 	tcase_add_test(tc, test_come_and_go);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("swapoff");
+	tcase_set_timeout(tc, 600);
+	tcase_add_unchecked_fixture(tc, find_truth, forget_truth);
 	tcase_add_test(tc, test_interrupted);
+	tcase_add_test(tc, test_slow_swapoff);
 	tcase_add_test(tc, test_size);
 	suite_add_tcase(s, tc);
 	return s;
