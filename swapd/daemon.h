@@ -2,13 +2,14 @@
 /*
  * daemon.h - one swapd, and who of its threads may touch what
  *
- *	main thread	the request ring, @pending, the engine's submissions
+ *	main thread	the request ring, @lane, the engine's submissions
  *	control thread	the control socket, the states of areas
- *	workers		(engine sync) take from @pending, complete
+ *	workers		(engine sync) take from @lane, complete
  *
- * @pending and the states of requests are under @lock; the completion ring is
+ * @lane and the states of requests are under @lock; the completion ring is
  * under @cpl_lock.  An area is held by a request from the moment it is taken
- * from @pending until it has ended; see area_get().
+ * from its lane until it has ended; see area_get().  The requests of a
+ * transfer belong to who has the transfer.
  */
 #ifndef SWAPD_DAEMON_H
 #define SWAPD_DAEMON_H
@@ -40,6 +41,8 @@
 	  "io_uring, or threads with pread and pwrite")			\
 	x(uint, depth, "depth", "64", 1, SWAPD_DEPTH_MAX, "N",		\
 	  "requests given to the kernel at once")			\
+	x(uint, merge_kib, "merge-kib", "2048", 0, SWAPD_LEN_MAX >> 10, "N", \
+	  "neighbours share transfers of up to so many KiB; 0: none does") \
 	x(uint, threads, "threads", "4", 1, 64, "N",			\
 	  "threads of the engine sync")					\
 	x(uint, slow_ms, "slow-ms", "1000", 1, 3600000, "N",		\
@@ -96,7 +99,7 @@ enum sd_io_state {
 };
 
 /**
- * struct sd_xfer - what the kernel is given for a request
+ * struct sd_xfer - what the kernel is given for a request that is alone
  * @area_off: that of the request, unless the shim wants another
  * @len:      likewise; 0: no transfer, and its result is 0
  * @kind:     enum shim_kind
@@ -110,16 +113,42 @@ struct sd_xfer {
 };
 
 /**
+ * struct sd_transfer - what the kernel is given at once
+ * @host_off: of the first request
+ * @area_off: where the kernel transfers
+ * @len:      how much; 0: nothing, and the result is 0
+ * @nr:       requests: neighbours in the area and on the host, in order
+ * @last:     tag of the last one
+ * @bytes:    of all of them
+ * @fails:    the shim has it fail: what of it went well is a part
+ */
+struct sd_transfer {
+	u64	host_off;
+	u64	area_off;
+	u32	len;
+	u32	nr;
+	u32	last;
+	u32	bytes;
+	bool	fails;
+};
+
+/**
  * struct sd_io - one unfinished request; its place is the tag of its id
- * @due: the shim holds it back until then; 0: it does not
+ * @go:    of the first request of a transfer alone
+ * @due:   the shim holds it back until then; 0: it does not
+ * @mate:  the next request of its transfer; SD_NIL: it is the last
+ * @alone: its transfer with others failed: it shares none again
  */
 struct sd_io {
 	struct swapd_req	req;
 	struct sd_xfer		xfer;
+	struct sd_transfer	go;
 	u64			issued_ns;
 	u64			due;
 	u32			state;
-	u32			next;		/* in @pending */
+	u32			next;		/* in its lane */
+	u32			mate;
+	bool			alone;
 	bool			slow;
 };
 
@@ -129,6 +158,16 @@ struct sd_queue {
 	u32	nr;
 };
 
+/**
+ * struct sd_lane - what waits for one area
+ * @pending:     reads, writes
+ * @reads_in_row: since the last write
+ */
+struct sd_lane {
+	struct sd_queue	pending[2];
+	u32		reads_in_row;
+};
+
 struct swapd;
 
 /**
@@ -136,7 +175,7 @@ struct swapd;
  * @start:     0 or a negative errno with the reason in @text
  * @area_add:  make the file of a new area usable; 0 or a negative errno
  * @area_del:  nothing of it is in flight
- * @kick:      requests were put into @pending; give some to the kernel
+ * @kick:      requests were put into lanes; give some to the kernel
  * @reap:      finish what the kernel finished; returns how many
  * @poll_fd:   readable when reap() would find something; -1: never
  */
@@ -161,6 +200,7 @@ struct swapd {
 	struct swapd_ctl	*ctl;
 	struct swapd_req	*reqs;
 	struct swapd_cpl	*cpls;
+	struct swapd_carrier	*carriers;
 	u32			entries;
 	u8			*pool;
 	u64			pool_bytes;
@@ -170,10 +210,11 @@ struct swapd {
 	struct sd_area		area[SWAPD_AREAS];
 
 	pthread_mutex_t		lock;
-	pthread_cond_t		more;		/* @pending is not empty */
-	struct sd_queue		pending[2];	/* reads, writes */
-	u32			reads_in_row;
-	u32			inflight;	/* given to the kernel */
+	pthread_cond_t		more;		/* a lane has something */
+	struct sd_lane		lane[SWAPD_AREAS];
+	u32			ready;		/* lanes that do, a bit each */
+	u32			turn;		/* the lane to look at first */
+	u32			inflight;	/* transfers of the kernel */
 	u32			unfinished;	/* taken and not completed */
 	u32			held;		/* of these, by the shim */
 	struct sd_io		*io;		/* @entries */
@@ -195,26 +236,26 @@ void io_rings_begin(struct swapd *s);
 u32 io_take(struct swapd *s);
 
 /**
- * io_next() - the next request to give to the kernel
+ * io_next() - the next transfer to give to the kernel
  *
- * It holds its area; a WRITE's header and sums are made.  What names no live
- * area is completed on the way.
+ * Its requests hold their area; headers and sums of WRITEs are made.  What
+ * names no live area is completed on the way.
  *
- * Return: NULL when nothing is pending.
+ * Return: its first request, whose @go it is; NULL when nothing is pending.
  */
 struct sd_io *io_next(struct swapd *s);
 
-/* The kernel is done with @nr transfers; io_end() of each follows. */
+/* The kernel is done with @nr transfers; transfer_end() of each follows. */
 void io_landed(struct swapd *s, u32 nr);
 
 /**
- * io_end() - a transfer has ended: judge it, count it, complete it
- * @res: bytes, or a negative errno
+ * transfer_end() - a transfer has ended: judge, count, complete its requests
+ * @lead: the first of them
+ * @res:  bytes, or a negative errno
+ *
+ * Those of a shared one that failed are pending again, each alone.
  */
-void io_end(struct swapd *s, struct sd_io *io, s64 res);
-
-/* Requests whose time has come are pending again. */
-void io_look_held(struct swapd *s);
+void transfer_end(struct swapd *s, struct sd_io *lead, s64 res);
 
 /* Look for requests that take too long. */
 void io_look_slow(struct swapd *s);
@@ -222,6 +263,40 @@ void io_look_slow(struct swapd *s);
 void io_count(struct swapd *s, enum swapd_counter c, u64 n);
 u64 sd_now_ns(void);
 void __noreturn sd_broken(const char *what);
+
+/* ---- pick.c ---- */
+
+void pick_init(struct swapd *s);
+
+/* A request waits for its turn; with @first before all others of its lane.
+ * Context: under the lock.
+ */
+void pick_add(struct swapd *s, u32 tag, bool first);
+
+/**
+ * pick_next() - what waits longest, and its neighbours
+ *
+ * Return: the first request of a transfer, all of it SD_IO_ISSUED, or NULL.
+ */
+struct sd_io *pick_next(struct swapd *s);
+
+/* It is pending again, before all others, and shares no transfer any more. */
+void pick_alone(struct swapd *s, struct sd_io *io);
+
+/* Requests whose time has come are pending again. */
+void pick_look_held(struct swapd *s);
+
+/* What the kernel's completion is to carry: see struct swapd_carrier. */
+u64 transfer_name(const struct sd_io *lead);
+
+/* Say which requests the transfer has, before the kernel knows of it. */
+void transfer_carry(struct swapd *s, const struct sd_io *lead);
+
+/* The request that follows in its transfer, or NULL. */
+static inline struct sd_io *sd_mate(struct swapd *s, const struct sd_io *io)
+{
+	return io->mate == SD_NIL ? NULL : &s->io[io->mate];
+}
 
 /* ---- area.c ---- */
 

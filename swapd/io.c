@@ -2,13 +2,16 @@
 /*
  * io.c - requests from the ring to their completion
  *
- *	ring -> io_take() -> pending -> io_next() -> engine -> io_end() -> ring
+ *	ring -> io_take() -> lane -> io_next() -> engine -> transfer_end() -> ring
  *
  * Everything that is common to the engines.  A request lies in the table at
  * the tag of its id, so the table cannot overflow and the id that the kernel
- * carries is enough to find it again.  Two queues wait: reads go first, since
- * somebody waits for them, but one in FAIR goes to a write, so that a stream
- * of reads does not keep memory from being freed.
+ * carries is enough to find it again.  What waits is chosen in pick.c.
+ *
+ * Requests that share a transfer have everything else for themselves: header,
+ * sums, judgement, completion.  When the kernel did less of it than all, the
+ * requests that it did in whole are over; the others are tried once more, each
+ * alone, so a fault of the disk costs those slots that have it.
  *
  * The slot of a request belongs to swapd from io_take() to the store that
  * publishes its completion, which comes last of all.
@@ -24,8 +27,6 @@
 #include "swapd/daemon.h"
 #include "swapd/shim.h"
 #include "swapd/slot.h"
-
-#define FAIR	4	/* of so many requests one is a write, if one waits */
 
 u64 sd_now_ns(void)
 {
@@ -59,8 +60,7 @@ int io_init(struct swapd *s)
 	s->io = calloc(s->entries, sizeof(*s->io));
 	if (!s->io)
 		return -ENOMEM;
-	s->pending[0].first = SD_NIL;
-	s->pending[1].first = SD_NIL;
+	pick_init(s);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->cpl_lock, NULL);
 	pthread_cond_init(&s->more, NULL);
@@ -96,26 +96,6 @@ static void io_complete(struct swapd *s, u64 id, int status)
 }
 
 /* ---- taking ---- */
-
-static void queue_add(struct swapd *s, struct sd_queue *q, u32 tag)
-{
-	s->io[tag].next = SD_NIL;
-	if (q->first == SD_NIL)
-		q->first = tag;
-	else
-		s->io[q->last].next = tag;
-	q->last = tag;
-	q->nr++;
-}
-
-static u32 queue_pop(struct swapd *s, struct sd_queue *q)
-{
-	u32 tag = q->first;
-
-	q->first = s->io[tag].next;
-	q->nr--;
-	return tag;
-}
 
 static int req_judge(const struct swapd *s, const struct swapd_req *r)
 {
@@ -155,10 +135,10 @@ static int req_take(struct swapd *s, const struct swapd_req *r)
 			.kind = SHIM_NONE,
 		};
 		io->due = 0;
+		io->alone = false;
 		WRITE_ONCE(io->slow, false);
-		io->state = SD_IO_PENDING;
 		WRITE_ONCE(s->unfinished, s->unfinished + 1);
-		queue_add(s, &s->pending[r->op == SWAPD_WRITE], tag);
+		pick_add(s, tag, false);
 	} else {
 		err = -EPROTO;
 	}
@@ -190,18 +170,6 @@ u32 io_take(struct swapd *s)
 
 /* ---- to the kernel ---- */
 
-static u32 pending_pick(struct swapd *s)
-{
-	struct sd_queue *reads = &s->pending[0], *writes = &s->pending[1];
-
-	if (reads->nr && (!writes->nr || s->reads_in_row < FAIR - 1)) {
-		s->reads_in_row++;
-		return queue_pop(s, reads);
-	}
-	s->reads_in_row = 0;
-	return writes->nr ? queue_pop(s, writes) : SD_NIL;
-}
-
 /* Free first: kvmm may use the tag again as soon as it sees the completion. */
 static void io_release(struct swapd *s, struct sd_io *io, int status)
 {
@@ -232,76 +200,65 @@ static int io_prepare(struct swapd *s, struct sd_io *io)
 		slot_seal(s->pool + r->host_off, r, a->uuid);
 	else
 		slot_blank(s->pool + r->host_off);
-	__atomic_fetch_add(&s->inflight, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
-/* Does the shim hold it back? */
-static bool io_hold(struct swapd *s, struct sd_io *io)
+static void io_refuse(struct swapd *s, struct sd_io *io, int err)
 {
-	if (!shim_on || io->due)
-		return false;
-	shim_plan(s, io);
-	if (io->due)
-		WRITE_ONCE(s->held, s->held + 1);
-	return io->due;
+	io_count(s, SWAPD_CNT_refused, 1);
+	io_release(s, io, err);
 }
 
-void io_look_held(struct swapd *s)
+/* One of a transfer cannot be issued: all go alone, to be refused alone. */
+static void transfer_undo(struct swapd *s, struct sd_io *lead,
+			  const struct sd_io *wrong)
 {
-	const u64 now = sd_now_ns();
-	u32 i;
+	const u32 area = lead->req.area;
+	struct sd_io *io, *next;
+	bool held = true;
 
-	pthread_mutex_lock(&s->lock);
-	for (i = 0; s->held && i < s->entries; i++) {
-		struct sd_io *io = &s->io[i];
-
-		if (io->state != SD_IO_HELD || now < io->due)
-			continue;
-		WRITE_ONCE(s->held, s->held - 1);
-		io->state = SD_IO_PENDING;
-		queue_add(s, &s->pending[io->req.op == SWAPD_WRITE], i);
+	for (io = lead; io; io = next) {
+		next = sd_mate(s, io);
+		held &= io != wrong;
+		if (held)
+			area_put(s, area);
+		pick_alone(s, io);
 	}
-	pthread_mutex_unlock(&s->lock);
 }
 
-/* The next one that is not held back, SD_NIL: there is none. */
-static u32 io_pick(struct swapd *s)
+/* Return: whether it can be issued; else its requests are somewhere else. */
+static bool transfer_prepare(struct swapd *s, struct sd_io *lead)
 {
 	struct sd_io *io;
-	u32 tag;
+	int err;
 
-	pthread_mutex_lock(&s->lock);
-	while ((tag = pending_pick(s)) != SD_NIL) {
-		io = &s->io[tag];
-		if (!io->due)
-			io->issued_ns = sd_now_ns();
-		io->state = SD_IO_ISSUED;
-		if (!io_hold(s, io))
-			break;
-		io->state = SD_IO_HELD;
+	for (io = lead; io; io = sd_mate(s, io)) {
+		err = io_prepare(s, io);
+		if (!err)
+			continue;
+		if (lead->go.nr == 1)
+			io_refuse(s, io, err);
+		else
+			transfer_undo(s, lead, io);
+		return false;
 	}
-	pthread_mutex_unlock(&s->lock);
-	return tag;
+	return true;
 }
 
 struct sd_io *io_next(struct swapd *s)
 {
-	struct sd_io *io;
-	u32 tag;
-	int err;
+	struct sd_io *lead;
 
-	for (;;) {
-		tag = io_pick(s);
-		if (tag == SD_NIL)
+	do {
+		lead = pick_next(s);
+		if (!lead)
 			return NULL;
-		io = &s->io[tag];
-		err = io_prepare(s, io);
-		if (!err)
-			return io;
-		io_count(s, SWAPD_CNT_refused, 1);
-		io_release(s, io, err);
-	}
+	} while (!transfer_prepare(s, lead));
+	__atomic_fetch_add(&s->inflight, 1, __ATOMIC_RELAXED);
+	io_count(s, SWAPD_CNT_transfers, 1);
+	if (lead->go.nr > 1)
+		io_count(s, SWAPD_CNT_merged, lead->go.nr);
+	return lead;
 }
 
 /* ---- from the kernel ---- */
@@ -386,7 +343,8 @@ void io_landed(struct swapd *s, u32 nr)
 	__atomic_fetch_sub(&s->inflight, nr, __ATOMIC_RELAXED);
 }
 
-void io_end(struct swapd *s, struct sd_io *io, s64 res)
+/* A request is over, but for what the shim makes of it. */
+static void io_finish(struct swapd *s, struct sd_io *io, s64 res)
 {
 	const u64 ns = sd_now_ns() - io->issued_ns;
 	const u32 area = io->req.area;
@@ -404,6 +362,44 @@ void io_end(struct swapd *s, struct sd_io *io, s64 res)
 			 io->req.id, area, io->req.area_off, strerror(-status));
 	area_put(s, area);
 	io_release(s, io, status);
+}
+
+/* A shared transfer did not do all: what it did is over, the rest goes alone. */
+static void transfer_split(struct swapd *s, struct sd_io *lead, s64 res)
+{
+	struct sd_io *io, *next;
+	s64 at = 0;
+
+	io_count(s, SWAPD_CNT_split, 1);
+	for (io = lead; io; io = next) {
+		next = sd_mate(s, io);
+		at += io->req.len;
+		if (at <= res) {
+			io_finish(s, io, io->req.len);
+			continue;
+		}
+		area_put(s, io->req.area);
+		pick_alone(s, io);
+	}
+}
+
+void transfer_end(struct swapd *s, struct sd_io *lead, s64 res)
+{
+	struct sd_io *io, *next;
+
+	if (lead->go.nr == 1) {
+		io_finish(s, lead, res);
+		return;
+	}
+	if (res != (s64)lead->go.len || lead->go.fails) {
+		transfer_split(s, lead, res);
+		return;
+	}
+	for (io = lead; io; io = next) {
+		/* Published, its tag is kvmm's again. */
+		next = sd_mate(s, io);
+		io_finish(s, io, io->xfer.len);
+	}
 }
 
 void io_look_slow(struct swapd *s)

@@ -85,6 +85,7 @@ static int map_ctl(struct swapd *s)
 		sd_broken("the shared memory has another shape");
 	s->reqs = swapd_shm_reqs(s->ctl);
 	s->cpls = swapd_shm_cpls(s->ctl, s->entries);
+	s->carriers = swapd_shm_carriers(s->ctl, s->entries);
 	return 0;
 }
 
@@ -202,7 +203,7 @@ static void __noreturn loop(struct swapd *s)
 	for (;;) {
 		work = io_take(s);
 		if (READ_ONCE(s->held))
-			io_look_held(s);
+			pick_look_held(s);
 		work += s->engine->kick(s);
 		work += s->engine->reap(s);
 		now = sd_now_ns();

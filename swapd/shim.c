@@ -3,7 +3,7 @@
  * shim.c - a disk that lies: faults between swapd and the kernel, for tests
  *
  * Both engines transfer what struct sd_xfer says and hand the result to
- * io_end().  So the shim needs two places: before the transfer it changes how
+ * transfer_end().  So the shim needs two places: before the transfer it changes how
  * much is transferred and where, after it what the disk says of it, and what
  * lies on the disk or in the slot by then.
  *
@@ -342,6 +342,87 @@ void shim_plan(struct swapd *s, struct sd_io *io)
 		io->due = sd_now_ns() + NSEC_PER_MSEC *
 			  (1 + dice(x->throw, 2) % ru->delay_ms);
 		break;
+	}
+}
+
+/* ---- of shared transfers ---- */
+
+/* All requests from @io on have this fault, and none of their own. */
+static void all_have(struct swapd *s, struct sd_io *io, u32 kind)
+{
+	for (; io; io = sd_mate(s, io)) {
+		io->xfer.kind = kind;
+		io->xfer.len = io->req.len;
+		io->xfer.area_off = io->req.area_off;
+	}
+}
+
+/* As far from its place as @io was to go, if that is in the area. */
+static bool all_astray(struct swapd *s, struct sd_io *lead,
+		       const struct sd_io *io)
+{
+	const struct sd_area *a = &s->area[lead->req.area];
+	const u64 to = lead->go.area_off + io->xfer.area_off -
+		       io->req.area_off;
+	const u64 end = a->usable_off + a->usable_bytes;
+
+	if (to < a->usable_off || to >= end || lead->go.bytes > end - to)
+		return false;
+	lead->go.area_off = to;
+	return true;
+}
+
+/*
+ * What transfer_end() must see, and what is then left to each request.  Those before
+ * the first fault have none that changes the transfer.
+ */
+static bool join_fault(struct swapd *s, struct sd_io *lead, struct sd_io *io,
+		       u32 at)
+{
+	const u32 kind = io->xfer.kind;
+
+	switch (kind) {
+	case SHIM_eio:
+	case SHIM_enospc:
+	case SHIM_cut:
+		lead->go.fails = true;
+		lead->go.len = kind == SHIM_cut ? at + io->xfer.len : 0;
+		return true;
+	case SHIM_torn:
+		lead->go.len = at + io->xfer.len;
+		all_have(s, io, SHIM_lost);
+		io->xfer.kind = kind;
+		return true;
+	case SHIM_lost:
+	case SHIM_hollow:
+		lead->go.len = 0;
+		all_have(s, lead, kind);
+		return true;
+	case SHIM_astray_write:
+	case SHIM_astray_read:
+		if (all_astray(s, lead, io))
+			all_have(s, lead, kind);
+		else
+			all_have(s, lead, SHIM_NONE);
+		return true;
+	}
+	return false;
+}
+
+void shim_join(struct swapd *s, struct sd_io *lead)
+{
+	struct sd_io *io;
+	u32 at = 0;
+
+	if (lead->go.nr == 1) {
+		lead->go.len = lead->xfer.len;
+		lead->go.area_off = lead->xfer.area_off;
+		return;
+	}
+	for (io = lead; io; io = sd_mate(s, io)) {
+		if (join_fault(s, lead, io, at))
+			return;
+		at += io->req.len;
 	}
 }
 

@@ -110,6 +110,16 @@ int __must_check shim_init(const char *spec, char *text, size_t len);
 void shim_plan(struct swapd *s, struct sd_io *io);
 
 /**
+ * shim_join() - make one transfer of what was planned for its requests
+ * @lead: the first of them
+ *
+ * A shared transfer has the fault of the first request that has one: it fails,
+ * is cut there, is torn there (what follows is lost), or all of it is lost,
+ * hollow or astray.
+ */
+void shim_join(struct swapd *s, struct sd_io *lead);
+
+/**
  * shim_end() - a transfer is over; the slots still belong to it
  * @res: of the kernel
  *

@@ -2,8 +2,8 @@
 /*
  * sync.c - the engine for where io_uring is missing or forbidden
  *
- * A few threads, each with one request at a time: take it, seal it, pread or
- * pwrite it whole, judge it, complete it.  A transfer that the kernel runs for
+ * A few threads, each with one transfer at a time: take it, seal its slots,
+ * pread or pwrite it whole, judge them, complete them.  A transfer that the kernel runs for
  * a thread keeps the thread, and the thread the process: so nothing is in
  * flight any more when the process has ended, and its pidfd is all the proof
  * that hold needs.
@@ -19,22 +19,22 @@ static struct {
 	int	fd[SWAPD_AREAS];
 } y;
 
-static s64 sync_transfer(struct swapd *s, const struct sd_io *io)
+static s64 sync_transfer(struct swapd *s, const struct sd_io *lead)
 {
-	const struct swapd_req *r = &io->req;
-	const struct sd_xfer *x = &io->xfer;
-	void *slot = s->pool + r->host_off;
+	const struct swapd_req *r = &lead->req;
+	const struct sd_transfer *go = &lead->go;
+	void *slots = s->pool + go->host_off;
 	ssize_t n;
 
-	if (!x->len)
+	if (!go->len)
 		return 0;
 	do {
 		if (r->op == SWAPD_READ)
-			n = pread(y.fd[r->area], slot, x->len,
-				  (off_t)x->area_off);
+			n = pread(y.fd[r->area], slots, go->len,
+				  (off_t)go->area_off);
 		else
-			n = pwrite(y.fd[r->area], slot, x->len,
-				   (off_t)x->area_off);
+			n = pwrite(y.fd[r->area], slots, go->len,
+				   (off_t)go->area_off);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
@@ -47,7 +47,7 @@ static void *sync_worker(void *arg)
 
 	for (;;) {
 		pthread_mutex_lock(&s->lock);
-		while (!s->pending[0].nr && !s->pending[1].nr)
+		while (!s->ready)
 			pthread_cond_wait(&s->more, &s->lock);
 		pthread_mutex_unlock(&s->lock);
 		io = io_next(s);
@@ -55,7 +55,7 @@ static void *sync_worker(void *arg)
 			continue;
 		res = sync_transfer(s, io);
 		io_landed(s, 1);
-		io_end(s, io, res);
+		transfer_end(s, io, res);
 	}
 	return NULL;
 }
@@ -97,7 +97,7 @@ static void sync_area_del(struct swapd *s, u32 area)
 static u32 sync_kick(struct swapd *s)
 {
 	pthread_mutex_lock(&s->lock);
-	if (s->pending[0].nr || s->pending[1].nr)
+	if (s->ready)
 		pthread_cond_broadcast(&s->more);
 	pthread_mutex_unlock(&s->lock);
 	return 0;

@@ -9,8 +9,10 @@
  *   - every entry that the kernel consumes gives exactly one completion (no
  *     links, no polls, no multishot, no tags), so consumed less completed is
  *     what is in flight;
- *   - the id of the request is the user_data, and no request is given to the
- *     kernel twice, so one completion of an id settles it;
+ *   - the name of the transfer is the user_data, no two unfinished ones have
+ *     the same, and which requests are in it stands in the table of carriers
+ *     before it is given to the kernel: so one completion settles them all.
+ *     What is tried again alone has another name by then;
  *   - the head of the completion queue moves only after kvmm was told, so
  *     what a death leaves behind that head is the rest, or told twice, but
  *     never lost.
@@ -153,35 +155,36 @@ static void uring_area_del(struct swapd *s, u32 area)
 }
 
 /* There is an entry: no more than depth are in flight or unsubmitted. */
-static void uring_queue(struct swapd *s, struct sd_io *io)
+static void uring_queue(struct swapd *s, struct sd_io *lead)
 {
-	const struct swapd_req *r = &io->req;
+	const struct swapd_req *r = &lead->req;
+	const struct sd_transfer *go = &lead->go;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u.ring);
 	int fd = u.files ? (int)r->area : u.fd[r->area];
-	void *slot = s->pool + r->host_off;
-	int buf = (int)(r->host_off / SWAPD_SEAM);
+	void *slots = s->pool + go->host_off;
+	int buf = (int)(go->host_off / SWAPD_SEAM);
 	/* Of two registered pieces a transfer can name only one. */
-	bool fixed = u.buffers && (r->host_off + r->len - 1) / SWAPD_SEAM ==
-				  r->host_off / SWAPD_SEAM;
-	const struct sd_xfer *x = &io->xfer;
+	bool fixed = u.buffers && (go->host_off + go->bytes - 1) / SWAPD_SEAM ==
+				  go->host_off / SWAPD_SEAM;
 
 	if (!sqe)
 		sd_broken("the io_uring has fewer entries than it said");
-	if (!x->len)
+	if (!go->len)
 		io_uring_prep_nop(sqe);
 	else if (fixed && r->op == SWAPD_READ)
-		io_uring_prep_read_fixed(sqe, fd, slot, x->len, x->area_off,
+		io_uring_prep_read_fixed(sqe, fd, slots, go->len, go->area_off,
 					 buf);
 	else if (fixed)
-		io_uring_prep_write_fixed(sqe, fd, slot, x->len, x->area_off,
-					  buf);
+		io_uring_prep_write_fixed(sqe, fd, slots, go->len,
+					  go->area_off, buf);
 	else if (r->op == SWAPD_READ)
-		io_uring_prep_read(sqe, fd, slot, x->len, x->area_off);
+		io_uring_prep_read(sqe, fd, slots, go->len, go->area_off);
 	else
-		io_uring_prep_write(sqe, fd, slot, x->len, x->area_off);
-	if (u.files && x->len)
+		io_uring_prep_write(sqe, fd, slots, go->len, go->area_off);
+	if (u.files && go->len)
 		sqe->flags |= IOSQE_FIXED_FILE;
-	sqe->user_data = r->id;
+	transfer_carry(s, lead);
+	sqe->user_data = transfer_name(lead);
 }
 
 static void uring_submit(struct swapd *s)
@@ -211,7 +214,7 @@ static u32 uring_kick(struct swapd *s)
 		uring_queue(s, io);
 		nr++;
 		if (io->req.op == SWAPD_WRITE)
-			bytes += io->req.len;
+			bytes += io->go.bytes;
 		if (bytes >= BATCH_BYTES) {
 			uring_submit(s);
 			bytes = 0;
@@ -234,12 +237,12 @@ static u32 uring_reap(struct swapd *s)
 	io_landed(s, nr);
 	uring_kick(s);
 	for (i = 0; i < nr; i++) {
-		u32 tag = SWAPD_ID_TAG(cqe[i]->user_data);
+		u32 tag = SWAPD_ID_TAG(cqe[i]->user_data & ~SWAPD_ALONE);
 
 		if (tag >= s->entries ||
-		    s->io[tag].req.id != cqe[i]->user_data)
+		    transfer_name(&s->io[tag]) != cqe[i]->user_data)
 			sd_broken("io_uring completed what was not asked for");
-		io_end(s, &s->io[tag], cqe[i]->res);
+		transfer_end(s, &s->io[tag], cqe[i]->res);
 	}
 	/* After kvmm was told: hold forwards what lies behind the head. */
 	io_uring_cq_advance(&u.ring, nr);

@@ -54,6 +54,7 @@ enum sc_state {
 struct sc_tag {
 	enum sc_state		state;
 	u32			generation;
+	struct swapd_carrier	carrier;	/* in limbo; @nr 0: none */
 	struct swapd_req	req;
 	void			*arg;
 };
@@ -92,6 +93,7 @@ struct swapc {
 	u32			nr_drained;	/* lives that are over */
 	u32			nr_down;
 	u32			ended[3];	/* by enum sc_how */
+	u32			nr_old_shared;	/* SC_OLD of shared transfers */
 	struct sc_tag		tag[SC_TAGS];
 	u32			free_tag[SC_TAGS];
 	u32			nr_free;
@@ -312,6 +314,8 @@ static void sc_up(struct swapc *c, const struct hold_record *r, int fd)
 
 static void sc_down(struct swapc *c, const struct hold_record *r)
 {
+	const struct swapd_carrier *table = swapd_shm_carriers(c->ctl,
+							       c->entries);
 	u32 i;
 
 	if (c->generation != r->generation || c->control < 0)
@@ -327,14 +331,35 @@ static void sc_down(struct swapc *c, const struct hold_record *r)
 		if (c->tag[i].state != SC_OUT)
 			continue;
 		c->tag[i].state = SC_LIMBO;
+		if (!swapd_carrier_read(table, c->tag[i].req.id,
+					&c->tag[i].carrier))
+			c->tag[i].carrier.nr = 0;
 		c->nr_out--;
 		c->nr_limbo++;
 	}
 }
 
+/* Hold names a transfer: all that were in it are over. */
+static void sc_old_transfer(struct swapc *c, const struct hold_record *r)
+{
+	u32 i;
+
+	for (i = 0; i < c->entries; i++) {
+		const struct sc_tag *t = &c->tag[i];
+
+		if (t->state != SC_LIMBO || t->generation != r->generation ||
+		    !t->carrier.nr || t->carrier.transfer != r->value)
+			continue;
+		c->nr_old_shared += t->carrier.nr > 1;
+		sc_end(c, i, SC_OLD,
+		       swapd_carrier_share(&t->carrier, t->req.len,
+					   (s32)r->index));
+	}
+}
+
 static void sc_told(struct swapc *c, const struct hold_record *r, int fd)
 {
-	u32 tag = SWAPD_ID_TAG(r->value), i;
+	u32 i;
 
 	switch (r->kind) {
 	case HOLD_SWAPD_UP:
@@ -344,9 +369,7 @@ static void sc_told(struct swapc *c, const struct hold_record *r, int fd)
 		sc_down(c, r);
 		break;
 	case HOLD_SWAP_OLD_CQE:
-		if (tag < c->entries && c->tag[tag].state == SC_LIMBO &&
-		    c->tag[tag].req.id == r->value)
-			sc_end(c, tag, SC_OLD, (s32)r->index);
+		sc_old_transfer(c, r);
 		break;
 	case HOLD_SWAP_DRAINED:
 		c->nr_drained++;

@@ -20,11 +20,17 @@
  * Death.  Hold sends HOLD_SWAPD_DOWN: no thread of that swapd is left, so what
  * stands in the completion ring is all that it said, and all of it is true.
  * But what it gave to the kernel goes on.  A request without completion keeps
- * its host slot and its area slot (LIMBO) until HOLD_SWAP_OLD_CQE names its id
- * or HOLD_SWAP_DRAINED names the generation: after that nothing of that swapd
- * reads or writes anywhere, and a request that was never named was never
- * issued.  A raw completion proves that the transfer is over, not that what
- * was read is right.  It may name a request that swapd had already completed.
+ * its host slot and its area slot (LIMBO) until HOLD_SWAP_OLD_CQE names its
+ * transfer or HOLD_SWAP_DRAINED names the generation: after that nothing of
+ * that swapd reads or writes anywhere, and a request that was never named is
+ * in no transfer: it was not issued, or with others in one that failed.  A raw
+ * completion proves that the transfer is over, not that what was read is
+ * right.  It may name what swapd had already completed.
+ *
+ * Transfers.  Requests that are neighbours in the area and on the host may
+ * share one transfer.  Which one a request is in stands in the table of
+ * carriers, at the request's tag, before the kernel gets it: struct
+ * swapd_carrier.  kvmm reads that table at DOWN, before the next START.
  *
  * A request id is SWAPD_ID(serial, tag): the serial rises and is never used
  * twice while hold lives; the tag is below swapd_ctl.entries and no two
@@ -41,7 +47,7 @@
 #include <kvmm/types.h>
 
 #define SWAPD_MAGIC		0x3144504157534d56ull
-#define SWAPD_VERSION		1
+#define SWAPD_VERSION		2
 
 #define SWAPD_ALIGN		4096u
 #define SWAPD_HEADER_BYTES	4096u
@@ -56,6 +62,8 @@
 
 #define SWAPD_ID(serial, tag)	((u64)(serial) << 16 | (u16)(tag))
 #define SWAPD_ID_TAG(id)	((u32)((id) & 0xffff))
+/* In a transfer's name: it has one request, whose first one was shared. */
+#define SWAPD_ALONE		BIT(15)
 
 enum swapd_op {
 	SWAPD_READ = 1,		/* area to host slot; header and sums compared */
@@ -110,6 +118,25 @@ struct swapd_cpl {
 	u32	resv;
 };
 
+/**
+ * struct swapd_carrier - the transfer that a request is in
+ * @id:       of the request; written last, cleared first: anything else than
+ *            the request's own id, and it is in no transfer
+ * @transfer: its name, which the kernel's completion has: the id of one of its
+ *            requests, with SWAPD_ALONE where that was in another one before.
+ *            No two transfers that can be unfinished at once have the same
+ * @off:      bytes of the transfer before the request's
+ * @nr:       requests in it
+ *
+ * swapd writes it; it counts when that swapd is dead.
+ */
+struct swapd_carrier {
+	u64	id;
+	u64	transfer;
+	u32	off;
+	u32	nr;
+};
+
 /* What is counted over all areas; swapd alone writes them. */
 #define SWAPD_COUNTERS(x)						\
 	x(reads,		"slots read and found right")		\
@@ -132,6 +159,9 @@ struct swapd_cpl {
 	x(refused,		"requests refused: wrong or without area") \
 	x(slow,			"requests that took longer than --slow-ms") \
 	x(submits,		"calls that gave requests to the kernel") \
+	x(transfers,		"transfers given to the kernel")	\
+	x(merged,		"requests that shared a transfer")	\
+	x(split,		"shared transfers that failed: tried one by one") \
 	x(sleeps,		"times swapd had nothing to do")
 
 enum swapd_counter {
@@ -194,6 +224,7 @@ struct swapd_ctl {
 
 static_assert(sizeof(struct swapd_req) == 96, "layout of a request");
 static_assert(sizeof(struct swapd_cpl) == 16, "layout of a completion");
+static_assert(sizeof(struct swapd_carrier) == 24, "layout of a carrier");
 static_assert(sizeof(struct swapd_ctl) <= SWAPD_CTL_BYTES, "room of the head");
 
 /* Bytes of the shared memory, a multiple of the page size. */
@@ -201,7 +232,8 @@ static inline u32 swapd_shm_bytes(u32 entries)
 {
 	return ALIGN_UP(SWAPD_CTL_BYTES +
 			entries * (u32)(sizeof(struct swapd_req) +
-					sizeof(struct swapd_cpl)), 4096u);
+					sizeof(struct swapd_cpl) +
+					sizeof(struct swapd_carrier)), 4096u);
 }
 
 static inline struct swapd_req *swapd_shm_reqs(struct swapd_ctl *ctl)
@@ -213,6 +245,41 @@ static inline struct swapd_cpl *swapd_shm_cpls(struct swapd_ctl *ctl,
 					       u32 entries)
 {
 	return (struct swapd_cpl *)(swapd_shm_reqs(ctl) + entries);
+}
+
+static inline struct swapd_carrier *swapd_shm_carriers(struct swapd_ctl *ctl,
+						       u32 entries)
+{
+	return (struct swapd_carrier *)(swapd_shm_cpls(ctl, entries) + entries);
+}
+
+/**
+ * swapd_carrier_read() - which transfer was the request in?
+ * @id: of the request
+ *
+ * Context: kvmm, when that swapd is dead.
+ * Return: whether it was in one.
+ */
+static inline bool swapd_carrier_read(const struct swapd_carrier *table, u64 id,
+				      struct swapd_carrier *c)
+{
+	*c = table[SWAPD_ID_TAG(id)];
+	return c->id == id && c->nr;
+}
+
+/**
+ * swapd_carrier_share() - what a request has of its transfer's result
+ * @len: of the request
+ * @res: of the transfer, as the kernel says it
+ *
+ * Return: bytes, or the negative errno.
+ */
+static inline s32 swapd_carrier_share(const struct swapd_carrier *c, u32 len,
+				      s32 res)
+{
+	if (res < 0)
+		return res;
+	return (u32)res > c->off ? (s32)min((u32)res - c->off, len) : 0;
 }
 
 /* kvmm, once: @ctl is the mapping of a new memfd of swapd_shm_bytes(). */

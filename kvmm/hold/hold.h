@@ -57,8 +57,8 @@ enum hold_kind {
 	 * HOLD_SWAPD_DOWN: no thread of it is left; value: its wait status;
 	 * index: 1 when it will be started again, 0 when it ended by itself
 	 * and said why.
-	 * HOLD_SWAP_OLD_CQE: after DOWN, a transfer is over; value: id of the
-	 * request; index: the kernel's result, as s32.
+	 * HOLD_SWAP_OLD_CQE: after DOWN, a transfer is over; value: its name,
+	 * as in struct swapd_carrier; index: the kernel's result, as s32.
 	 * HOLD_SWAP_DRAINED: after DOWN and the last OLD_CQE: nothing of it is
 	 * in flight any more.
 	 */

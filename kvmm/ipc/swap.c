@@ -13,15 +13,17 @@
  * swapd may die at any time; what it gave to the kernel goes on.  Then every
  * request that it had is an orphan.  Nothing is said to the core about an
  * orphan, so its slots are reused by nobody, until kvmm-hold has told how it
- * ended:
+ * ended.  Hold names transfers; which requests were in one stands in swapd's
+ * table of carriers, which is read when that swapd is dead:
  *
- *   its transfer is over and was a write of all bytes: done, since header and
- *	sums were in it;
- *   its transfer failed: failed;
+ *   its transfer is over and was a write of all its bytes: done, since header
+ *	and sums were in it;
+ *   its transfer failed: failed; one that it shared: tried again, since the
+ *	fault may be another's;
  *   its transfer is over and was a read: nobody has compared what came, so the
  *	next swapd reads it again, into the same slot.  So does a short one;
- *   all of that swapd is over and the request was never named: it was never
- *	issued; the next swapd gets it.
+ *   all of that swapd is over and the request was in no transfer that was
+ *	named: it moves nothing; the next swapd gets it.
  *
  * A request that comes again gets a new id, so what is still said about the
  * old one finds nobody.  One that met the death of several swapds may be what
@@ -140,13 +142,13 @@ static struct swap_io *again_pop(struct swap_mm *sw)
 	return io;
 }
 
-/* The open request that @id names, NULL if it names none in @state. */
-static struct swap_io *io_find(struct swap_mm *sw, u64 id, u32 state)
+/* The request of the swapd that runs which @id names, or NULL. */
+static struct swap_io *io_find(struct swap_mm *sw, u64 id)
 {
 	u32 tag = SWAPD_ID_TAG(id);
 	struct swap_io *io = tag < SWAP_ENTRIES ? &sw->io[tag] : NULL;
 
-	return io && io->state == state && io->id == id ? io : NULL;
+	return io && io->state == SWAP_IO_ISSUED && io->id == id ? io : NULL;
 }
 
 /* ---- out ---- */
@@ -267,7 +269,7 @@ static bool cpl_collect(struct daemon *d, u64 now)
 		shared_copy_in(&cpl, &sw->cpls[ring_cons_slot(&sw->cpl)],
 			       sizeof(cpl));
 		ring_cons_advance(&sw->cpl);
-		io = io_find(sw, cpl.id, SWAP_IO_ISSUED);
+		io = io_find(sw, cpl.id);
 		if (io)
 			io_finish(d, now, io, cpl.status);
 		else
@@ -364,6 +366,9 @@ void swap_leave(struct daemon *d, u64 now, u32 generation)
 		if (sw->io[i].state != SWAP_IO_ISSUED)
 			continue;
 		sw->io[i].state = SWAP_IO_ORPHAN;
+		if (!swapd_carrier_read(sw->carriers, sw->io[i].id,
+					&sw->io[i].carrier))
+			sw->io[i].carrier.nr = 0;
 		sw->nr_issued--;
 		sw->nr_orphans++;
 		sw->count.orphans++;
@@ -378,10 +383,11 @@ static bool res_is_of_death(s32 res)
 
 static void orphan_ended(struct daemon *d, u64 now, struct swap_io *io, s32 res)
 {
+	res = swapd_carrier_share(&io->carrier, io->io.len, res);
 	if (io->io.write && res == (s32)io->io.len) {
 		d->swap.count.orphans_done++;
 		io_finish(d, now, io, 0);
-	} else if (res >= 0 || res_is_of_death(res)) {
+	} else if (res >= 0 || res_is_of_death(res) || io->carrier.nr > 1) {
 		io_again(d, now, io);
 	} else {
 		io_finish(d, now, io, res);
@@ -389,25 +395,22 @@ static void orphan_ended(struct daemon *d, u64 now, struct swap_io *io, s32 res)
 	}
 }
 
-/* What hold tells of a swapd that is dead. */
+/* What hold tells of a swapd that is dead: of a transfer, or of all of them. */
 void swap_hear(struct daemon *d, u64 now, const struct swap_tale *tale)
 {
 	struct swap_mm *sw = &d->swap;
 	struct swap_io *io;
 	u32 i;
 
-	if (tale->kind == HOLD_SWAP_OLD_CQE) {
-		io = io_find(sw, tale->id, SWAP_IO_ORPHAN);
-		/* Else it had been completed in time. */
-		if (io)
-			orphan_ended(d, now, io, tale->res);
-		return;
-	}
-	for (i = 0; i < SWAP_ENTRIES; i++) {
+	for (i = 0; i < SWAP_ENTRIES && sw->nr_orphans; i++) {
 		io = &sw->io[i];
-		if (io->state == SWAP_IO_ORPHAN &&
-		    io->generation == tale->generation)
+		if (io->state != SWAP_IO_ORPHAN ||
+		    io->generation != tale->generation)
+			continue;
+		if (tale->kind == HOLD_SWAP_DRAINED)
 			io_again(d, now, io);
+		else if (io->carrier.nr && io->carrier.transfer == tale->id)
+			orphan_ended(d, now, io, tale->res);
 	}
 }
 
@@ -437,6 +440,7 @@ static int shm_make(struct swap_mm *sw, int *shm)
 	swapd_shm_init(sw->ctl, SWAP_ENTRIES);
 	sw->reqs = swapd_shm_reqs(sw->ctl);
 	sw->cpls = swapd_shm_cpls(sw->ctl, SWAP_ENTRIES);
+	sw->carriers = swapd_shm_carriers(sw->ctl, SWAP_ENTRIES);
 	return 0;
 
 out_close:

@@ -69,12 +69,14 @@ enum swap_io_state {
 /**
  * struct swap_io - one unfinished request; its place is the tag of its id
  * @id:         under which swapd knows it
+ * @carrier:    of an orphan: its transfer; @nr 0: it is in none
  * @generation: of that swapd
  * @next:       free list, or list of those to be given again
  */
 struct swap_io {
 	struct core_io	io;
 	u64		id;
+	struct swapd_carrier carrier;
 	u32		generation;
 	u32		state;
 	u32		tries;
@@ -118,6 +120,7 @@ struct swap_mm {
 	struct swapd_ctl	*ctl;
 	struct swapd_req	*reqs;
 	struct swapd_cpl	*cpls;
+	struct swapd_carrier	*carriers;
 	struct ring_prod	req;
 	struct ring_cons	cpl;
 	int			req_bell;

@@ -310,6 +310,8 @@ struct tally {
 	u32	limbo;
 	u32	hosts;
 	u32	slots;
+	u32	shared;
+	u32	merged;
 };
 
 static void tally_add(struct tally *t)
@@ -321,12 +323,15 @@ static void tally_add(struct tally *t)
 	ck_assert_msg(strstr(log, STORM_TALLY_HEAD) &&
 		      sscanf(strstr(log, STORM_TALLY_HEAD), STORM_TALLY,
 			     &one.kills, &one.requests, &one.limbo, &one.hosts,
-			     &one.slots) == 5, "no tally:\n%s", log);
+			     &one.slots, &one.shared, &one.merged) == 7,
+		      "no tally:\n%s", log);
 	t->kills += one.kills;
 	t->requests += one.requests;
 	t->limbo += one.limbo;
 	t->hosts += one.hosts;
 	t->slots += one.slots;
+	t->shared += one.shared;
+	t->merged += one.merged;
 	free(log);
 	/* The next storm has its own. */
 	snprintf(path, sizeof(path), "%s/area", scene_dir);
@@ -359,15 +364,19 @@ START_TEST(test_storm)
 		storms_run(&late, kills);
 		slow_leave();
 		ck_assert_uint_gt(late.limbo, 0);
+		if (have_uring())
+			ck_assert_uint_gt(late.shared, 0);
 	} else {
 		storms_run(&fast, kills);
 	}
 	ck_assert_uint_gt(fast.hosts, 0);
 	ck_assert_uint_gt(fast.slots, 0);
-	printf("total: swapd killed %u times under load (%u on a throttled disk: %s): %u requests, %u in limbo at a death; %u host and %u area slots of those reused and watched: 0 late writes, 0 lost\n",
+	ck_assert_uint_gt(fast.merged, 0);
+	printf("total: swapd killed %u times under load (%u on a throttled disk: %s): %u requests, %u in limbo at a death; %u host and %u area slots of those reused and watched; %u requests shared a transfer, %u of these ended by the word of hold: 0 late writes, 0 lost\n",
 	       fast.kills + late.kills, late.kills, how,
 	       fast.requests + late.requests, fast.limbo + late.limbo,
-	       fast.hosts + late.hosts, fast.slots + late.slots);
+	       fast.hosts + late.hosts, fast.slots + late.slots,
+	       fast.merged + late.merged, fast.shared + late.shared);
 }
 END_TEST
 

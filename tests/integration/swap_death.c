@@ -19,6 +19,7 @@
 #define HOSTS		48
 #define AREAS		160
 #define SLOT_BYTES	(256u << 10)
+#define RUN		6	/* neighbours asked for at once, at most */
 #define MARK(h)		(0x6d61726b00000000ull + (h))
 #define FULL_CHECK_EVERY 4
 
@@ -138,7 +139,8 @@ static void storm_done(struct swapc *c, const struct swapd_req *req, void *arg,
 
 /* ---- load ---- */
 
-static void storm_write(struct scene *s, u32 h, u32 a)
+/* @whole: as long as its place, so its neighbours may share its transfer. */
+static void storm_write(struct scene *s, u32 h, u32 a, bool whole)
 {
 	struct area_slot *slot = &area[a];
 	struct swapd_req r;
@@ -146,7 +148,7 @@ static void storm_write(struct scene *s, u32 h, u32 a)
 	host[h].before = *slot;
 	slot->generation = ++next_generation;
 	slot->seed = scene_random(s, 1u << 20);
-	slot->len = SWAPD_ALIGN *
+	slot->len = whole ? SLOT_BYTES : SWAPD_ALIGN *
 		    (2 + scene_random(s, SLOT_BYTES / SWAPD_ALIGN - 1));
 	slot->valid = false;
 	slot->busy = true;
@@ -169,14 +171,11 @@ static void storm_read(struct scene *s, u32 h, u32 a)
 	sc_submit(&s->c, &r, &host[h]);
 }
 
-/* One request between a free host slot and an idle area slot, if any. */
-static bool storm_request(struct scene *s)
+/* Between a host slot and an area slot, if both are idle. */
+static bool storm_request(struct scene *s, u32 h, u32 a, bool read, bool whole)
 {
-	u32 h = scene_random(s, HOSTS), a = scene_random(s, AREAS), i;
-
-	for (i = 0; i < HOSTS && host[h].busy; i++)
-		h = (h + 1) % HOSTS;
-	if (host[h].busy || area[a].busy || !sc_ready(&s->c))
+	if (h >= HOSTS || a >= AREAS || host[h].busy || area[a].busy ||
+	    !sc_ready(&s->c))
 		return false;
 	host_check(s, h);
 	nr_host_again += host[h].limbo;
@@ -185,11 +184,26 @@ static bool storm_request(struct scene *s)
 	area[a].limbo = false;
 	host[h].marked = false;
 	host[h].busy = true;
-	if (area[a].valid && scene_random(s, 2))
+	if (area[a].valid && read)
 		storm_read(s, h, a);
 	else
-		storm_write(s, h, a);
+		storm_write(s, h, a, whole);
 	return true;
+}
+
+/* Neighbours, from one end or the other, as far as they are idle. */
+static void storm_run(struct scene *s)
+{
+	u32 h = scene_random(s, HOSTS), a = scene_random(s, AREAS), i;
+	const bool read = scene_random(s, 2), whole = scene_random(s, 4);
+	const u32 nr = 1 + scene_random(s, RUN), step = scene_random(s, 2) ?
+						       1 : -1u;
+
+	for (i = 0; i < HOSTS && host[h].busy; i++)
+		h = (h + 1) % HOSTS;
+	for (i = 0; i < nr; i++)
+		if (!storm_request(s, h + i * step, a + i * step, read, whole))
+			return;
 }
 
 static void storm_kill(struct scene *s)
@@ -248,7 +262,7 @@ void scene_storm(struct scene *s)
 			    s->c.nr_down, s->c.nr_limbo);
 		if (scene_area_again(s)) {
 			for (i = scene_random(s, HOSTS); i; i--)
-				storm_request(s);
+				storm_run(s);
 			sc_kick(&s->c);
 			if (!faults)
 				storm_kill(s);
@@ -265,7 +279,8 @@ void scene_storm(struct scene *s)
 	}
 	storm_settle(s);
 	fprintf(stderr, STORM_TALLY "\n", s->c.nr_down, s->nr_done, nr_limbo,
-		nr_host_again, nr_area_again);
+		nr_host_again, nr_area_again, s->c.nr_old_shared,
+		(u32)sc_counter(&s->c, SWAPD_CNT_merged));
 	fprintf(stderr, "%u completed, %u by old completions, %u not issued\n",
 		s->c.ended[SC_COMPLETED], s->c.ended[SC_OLD],
 		s->c.ended[SC_DRAINED]);

@@ -30,6 +30,7 @@
 #define PLACE_BYTES	(64u << 10)
 #define MARK(h)		(0x6d61726b00000000ull + (h))
 #define BATCH		24
+#define RUN		6	/* neighbours asked for at once, at most */
 #define HANG_NS		60000000000ull
 
 struct place {
@@ -172,16 +173,27 @@ static void submit(struct scene *s, u32 op, u32 h, u32 p)
 	sc_submit(&s->c, &r, &host[h]);
 }
 
+static bool submit_one(struct scene *s, u32 h, u32 p, bool read)
+{
+	if (h >= HOSTS || p >= PLACES || host[h].busy || place[p].busy ||
+	    !sc_ready(&s->c))
+		return false;
+	submit(s, place[p].valid && read ? SWAPD_READ : SWAPD_WRITE, h, p);
+	return true;
+}
+
+/* One, or neighbours as far as they are idle: those may share a transfer. */
 static void submit_any(struct scene *s)
 {
 	u32 h = scene_random(s, HOSTS), p = scene_random(s, PLACES), i;
+	const u32 nr = scene_random(s, 2) ? 1 + scene_random(s, RUN) : 1;
+	const bool read = scene_random(s, 5) < 3;
 
 	for (i = 0; i < HOSTS && host[h].busy; i++)
 		h = (h + 1) % HOSTS;
-	if (host[h].busy || place[p].busy || !sc_ready(&s->c))
-		return;
-	submit(s, place[p].valid && scene_random(s, 5) < 3 ? SWAPD_READ :
-	       SWAPD_WRITE, h, p);
+	for (i = 0; i < nr; i++)
+		if (!submit_one(s, h + i, p + i, read))
+			return;
 }
 
 /* ---- the tally ---- */
@@ -235,6 +247,7 @@ static void expect_counts(struct scene *s)
 {
 	const struct swapc *c = &s->c;
 
+	scene_check(sc_counter(c, SWAPD_CNT_merged), "no request shared a transfer");
 	scene_check(sum.bad <= bad_at_most(),
 		    "%u reads were found bad, %llu can be", sum.bad,
 		    (unsigned long long)bad_at_most());
@@ -250,7 +263,7 @@ static void expect_counts(struct scene *s)
 #define FOUND(x)							\
 	x(io_errors) x(io_short) x(io_nospace) x(slow) x(bad_magic)	\
 	x(bad_header_crc) x(bad_area) x(bad_offset) x(bad_domain)	\
-	x(bad_generation) x(bad_length) x(bad_payload_crc)
+	x(bad_generation) x(bad_length) x(bad_payload_crc) x(merged) x(split)
 
 static void tell(struct scene *s)
 {
@@ -338,7 +351,7 @@ void scene_faults(struct scene *s)
 	s->c.praise = true;
 	/* Half of them as long as may be: those lie at each other's places. */
 	for (i = 0; i < PLACES; i++)
-		place[i].len = i % 2 ? PLACE_BYTES :
+		place[i].len = i < PLACES / 2 ? PLACE_BYTES :
 			       SWAPD_ALIGN * (2 + scene_random(s, 14));
 	while ((n = done_all()) < s->n) {
 		/* As long as something happens it is no hang. */

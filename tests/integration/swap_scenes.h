@@ -11,9 +11,10 @@
 #define SCENE_AREA	"SCENE_AREA"	/* environment: device that is the area */
 
 /* What a storm saw: deaths, requests; of these in limbo at a death; host and
- * area slots of those that were used again and watched. */
+ * area slots of those that were used again and watched; requests that ended by
+ * hold's word on a shared transfer, and all that shared one. */
 #define STORM_TALLY_HEAD "storm: "
-#define STORM_TALLY	STORM_TALLY_HEAD "%u kills %u requests %u limbo %u hosts %u slots"
+#define STORM_TALLY	STORM_TALLY_HEAD "%u kills %u requests %u limbo %u hosts %u slots %u shared %u merged"
 
 /* What a disk that lies did, and what came of it. */
 #define FAULTS_TALLY_HEAD "faults: "

@@ -60,6 +60,14 @@ static bool take(struct swapd_req *r)
 	return true;
 }
 
+/* What swapd says before it gives a transfer to the kernel. */
+static void carry(u64 id, u64 transfer, u32 off, u32 nr)
+{
+	SW.carriers[SWAPD_ID_TAG(id)] = (struct swapd_carrier){
+		.id = id, .transfer = transfer, .off = off, .nr = nr,
+	};
+}
+
 /* Order one, and be swapd with it. */
 static u64 issue(u64 id, bool write)
 {
@@ -68,6 +76,7 @@ static u64 issue(u64 id, bool write)
 	order(id, write);
 	ck_assert(swap_pump(td, 1));
 	ck_assert(take(&r));
+	carry(r.id, r.id, 0, 1);
 	return r.id;
 }
 
@@ -233,6 +242,75 @@ START_TEST(test_orphan_ends)
 }
 END_TEST
 
+/* Three share a transfer: how many of them are done, by what it moved. */
+static const struct {
+	s32	res;
+	u32	done;
+} shared[] = {
+	{ 3 * 8192,	3 },
+	{ 2 * 8192,	2 },
+	{ 3 * 8192 - 1,	2 },
+	{ 8191,		0 },
+	{ 0,		0 },
+	/* The fault may be that of one of them: all are tried again. */
+	{ -EIO,		0 },
+	{ -ECANCELED,	0 },
+};
+
+START_TEST(test_shared_transfer)
+{
+	u64 id[3];
+	u32 i;
+
+	for (i = 0; i < 3; i++)
+		id[i] = issue(10 + i, true);
+	/* The name is that of any of them. */
+	for (i = 0; i < 3; i++)
+		carry(id[i], id[1], i * 8192, 3);
+	die();
+	ck_assert_uint_eq(SW.nr_orphans, 3);
+	/* The next swapd writes what it likes: it was read at the death. */
+	memset(SW.carriers, 0, SWAP_ENTRIES * sizeof(*SW.carriers));
+	join();
+	life--;
+	old_cqe(id[0], 3 * 8192);
+	ck_assert_uint_eq(SW.nr_orphans, 3);
+	old_cqe(id[1], shared[_i].res);
+	ck_assert_uint_eq(SW.nr_orphans, 0);
+	ck_assert_uint_eq(SW.nr_open, 3 - shared[_i].done);
+	ck_assert_uint_eq(SW.count.orphans_done, shared[_i].done);
+	ck_assert_uint_eq(SW.count.again, 3 - shared[_i].done);
+	drained(life);
+	ck_assert_uint_eq(SW.count.again, 3 - shared[_i].done);
+}
+END_TEST
+
+/*
+ * A request whose carrier was not written, or is an older one's at the same
+ * place, is in no transfer; one that was tried again alone, not in the first.
+ */
+START_TEST(test_no_carrier)
+{
+	u64 first = issue(1, true), second = issue(2, true);
+
+	if (_i == 0)
+		SW.carriers[SWAPD_ID_TAG(first)].id = 0;
+	else if (_i == 1)
+		SW.carriers[SWAPD_ID_TAG(first)].id ^= SWAPD_ID(1, 0);
+	else
+		carry(first, first | SWAPD_ALONE, 0, 1);
+	die();
+	old_cqe(second, 8192);
+	ck_assert_uint_eq(SW.nr_orphans, 1);
+	old_cqe(first, 8192);
+	ck_assert_uint_eq(SW.nr_orphans, 1);
+	drained(life);
+	ck_assert_uint_eq(SW.nr_orphans, 0);
+	ck_assert_uint_eq(SW.count.again, 1);
+	ck_assert_uint_eq(SW.count.orphans_done, 1);
+}
+END_TEST
+
 /* Never named: never issued.  Each life drains for itself. */
 START_TEST(test_drained)
 {
@@ -393,6 +471,8 @@ int main(void)
 	tcase_add_test(tc, test_more_than_the_table);
 	tcase_add_test(tc, test_completed_before_the_death);
 	tcase_add_loop_test(tc, test_orphan_ends, 0, ARRAY_SIZE(ending));
+	tcase_add_loop_test(tc, test_shared_transfer, 0, ARRAY_SIZE(shared));
+	tcase_add_loop_test(tc, test_no_carrier, 0, 3);
 	tcase_add_test(tc, test_drained);
 	tcase_add_test(tc, test_killer);
 	tcase_add_test(tc, test_gone);
