@@ -159,9 +159,11 @@ static void area_chosen(struct core *c, u32 pool)
 
 /**
  * area_slot_get() - a slot for a block of a domain
+ * @host: host slot that it lies in: beside the slot of that one's neighbour,
+ *        where it can be
  * Return: CORE_NONE: no area has one.
  */
-u32 area_slot_get(struct core *c, u32 dom)
+u32 area_slot_get(struct core *c, u32 dom, u32 host)
 {
 	u64 bytes = CORE_SLOT_HEADER + c->domains[dom].block_bytes;
 	u32 tried = 0, n, best, slot;
@@ -171,7 +173,8 @@ u32 area_slot_get(struct core *c, u32 dom)
 		if (best == CORE_NONE)
 			return CORE_NONE;
 		slot = c->domains[part_index(c, dom, best)].used ?
-		       slot_alloc(c, part_index(c, dom, best)) : CORE_NONE;
+		       slot_alloc_beside(c, part_index(c, dom, best), host,
+					 false) : CORE_NONE;
 		if (slot != CORE_NONE) {
 			area_chosen(c, best);
 			return slot;

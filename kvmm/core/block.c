@@ -119,6 +119,17 @@ static void block_count(struct core *c, u32 blk, u32 state)
 	}
 }
 
+/* The next content is another one; the list of free slots goes both ways. */
+static void slot_given_back(struct core *c, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	b->written++;
+	b->prev = CORE_NONE;
+	if (b->next != CORE_NONE)
+		c->blocks[b->next].prev = blk;
+}
+
 static void block_give_back(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
@@ -135,7 +146,7 @@ static void block_give_back(struct core *c, u32 blk)
 	sp->nr_free++;
 	c->domains[b->domain].isolated_free += span_is_isolated(sp);
 	if (part_pool(c, sp->domain))
-		b->written++;
+		slot_given_back(c, blk);
 	else
 		core_count(c, CORE_EV_pgfree, 1);
 	span_reclass(c, span);
@@ -333,23 +344,6 @@ void block_filled(struct core *c, u32 blk)
 		block_set_state(c, blk, BLK_CACHED);
 		lru_add(c, blk);
 	}
-}
-
-/**
- * slot_alloc() - take a slot of a lower pool
- * @part: part_index() of the domain there
- *
- * Return: the slot, in LIMBO, or CORE_NONE.
- */
-u32 slot_alloc(struct core *c, u32 part)
-{
-	u32 first = span_first_free(c, &c->domains[part]);
-
-	if (first == CORE_NONE && extent_run_take(c, part) > 0)
-		first = span_first_free(c, &c->domains[part]);
-	if (first == CORE_NONE)
-		return CORE_NONE;
-	return block_take(c, first, BLK_LIMBO);
 }
 
 /* Bytes from the start of the block's own pool. */

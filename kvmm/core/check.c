@@ -333,7 +333,7 @@ void walk_span_free(struct walk *w, u32 first, u32 nr_free)
 {
 	const struct core *c = w->c;
 	const struct kv_span *sp = &c->spans[first];
-	u32 i, n;
+	u32 i, n, prev = CORE_NONE;
 
 	expect(w, "span", "free blocks of", first, sp->nr_free, nr_free);
 	for (i = sp->free_head, n = 0; i != CORE_NONE && n <= sp->nr_blocks;
@@ -342,6 +342,10 @@ void walk_span_free(struct walk *w, u32 first, u32 nr_free)
 		       c->blocks[i].state, BLK_FREE);
 		expect(w, "span", "free list that has block", i,
 		       block_span(c, i), first);
+		if (part_pool(c, sp->domain))
+			expect(w, "span", "back link of free slot", i,
+			       c->blocks[i].prev, prev);
+		prev = i;
 	}
 	expect(w, "span", "free list of", first, n, sp->nr_free);
 	if (span_is_isolated(sp)) {

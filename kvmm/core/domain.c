@@ -184,6 +184,9 @@ static void domain_init(struct kv_domain *d)
 	d->wait_root = CORE_NONE;
 	d->ready_root = CORE_NONE;
 	d->refused_root = CORE_NONE;
+	d->slot_out = CORE_NONE;
+	d->slot_last = CORE_NONE;
+	d->slot_peer = CORE_NONE;
 }
 
 static bool domain_idle(const struct core *c, const struct kv_domain *d)

@@ -218,7 +218,6 @@ void block_unmap(struct core *c, u32 blk);
 void block_src_get(struct core *c, u32 blk);
 void block_src_put(struct core *c, u32 blk);
 void block_put_index(struct core *c, u32 blk);
-u32 slot_alloc(struct core *c, u32 part);
 u64 block_offset(const struct core *c, u32 blk);
 void block_copy_get(struct core *c, u32 blk);
 void block_copy_put(struct core *c, u32 blk);
@@ -226,6 +225,10 @@ void block_limbo_end(struct core *c, u32 blk);
 void block_filled(struct core *c, u32 blk);
 u32 block_entry(const struct core *c, u32 blk);
 u32 *block_ids(const struct core *c, u32 blk);
+
+/* slots.c: which slot of a lower pool */
+u32 slot_alloc_out(struct core *c, u32 part, u32 nr);
+u32 slot_alloc_beside(struct core *c, u32 part, u32 peer, bool up);
 
 /* index.c: the prefix index */
 void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
@@ -295,14 +298,14 @@ void tier_background(struct core *c);
 bool demote_ahead(struct core *c, u32 dom, u32 blk);
 
 /* tier_io.c: copies and I/O in flight */
-u32 entry_out(struct core *c, u32 blk);
+u32 entry_out(struct core *c, u32 blk, u32 nr);
 void entry_fill(struct core *c, u32 entry, u32 blk);
 bool __must_check entry_write(struct core *c, u32 entry);
 void read_start(struct core *c, u32 entry);
 void read_abandon(struct core *c, u32 entry);
 
 /* area_io.c: which area, how fast, how bad; directions: 0 read, 1 write */
-u32 area_slot_get(struct core *c, u32 dom);
+u32 area_slot_get(struct core *c, u32 dom, u32 host);
 u64 area_rate(const struct kv_pool *p, u32 dir);
 void area_io_begin(struct core *c, struct kv_pool *p, const struct kv_entry *e);
 void area_io_end(struct core *c, struct kv_pool *p, const struct kv_entry *e,

@@ -54,7 +54,8 @@ enum kv_block_state {
  * @nr_copy:   copies of the daemon that read or fill it
  * @nr_ids:    ids known, from the start of the block
  * @next:      neighbour on a list of lru.c, BLK_CACHED; next free, BLK_FREE
- * @prev:      neighbour on a list of lru.c, BLK_CACHED only
+ * @prev:      neighbour on a list of lru.c, BLK_CACHED; previous free one,
+ *             BLK_FREE in a lower pool
  * @hash_next: next in its bucket of the index, BLKF_INDEXED only
  * @entry:     of the lower tiers, that has or gets the same content
  * @node:      its name in the index, BLKF_INDEXED only
@@ -465,6 +466,11 @@ struct kv_domain {
 	u32	growth;		/* what resident tables could grow by, see commit.c */
 	u32	floor;		/* of cache, see limit.c; 0 without clients */
 	u32	reclaiming;	/* the reclaimer is awake, see wmark.c */
+	u32	slot_out;	/* of a lower pool, for slots.c: last taken to */
+	u32	slot_nr;	/* copy out, with so many to come; last taken */
+	u32	slot_last;	/* for what lies at */
+	u32	slot_peer;	/* this slot of the other tier */
+	u32	resv;
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
 	struct kv_psi psi;
 };

@@ -132,7 +132,7 @@ static void span_link_blocks(struct core *c, u32 dom, u32 first)
 		if (part_pool(c, dom))
 			b->written = written + 1;
 		b->domain = (u16)dom;
-		b->prev = CORE_NONE;
+		b->prev = i && part_pool(c, dom) ? base + i - 1 : CORE_NONE;
 		b->hash_next = CORE_NONE;
 		b->entry = CORE_NONE;
 		b->next = i + 1 < sp->nr_blocks ? base + i + 1 : CORE_NONE;

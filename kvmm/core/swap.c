@@ -100,7 +100,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	/* From the end: leaves are older than roots on the LRU list. */
 	for (i = s->nr_blocks; i-- > s->trimmed;) {
 		u32 blk = table_get(c, s, i);
-		u32 entry = entry_out(c, blk);
+		u32 entry = entry_out(c, blk, i - s->trimmed + 1);
 
 		KV_BUG_ON(entry == CORE_NONE);
 		c->entries_low[entry].refs++;

@@ -21,7 +21,9 @@
 #include "kvmm/core/internal.h"
 
 #define CLEAN_AHEAD	4	/* copies in flight for cleaning ahead */
-#define WRITE_AHEAD	8	/* writes in flight to areas */
+#define WRITE_AHEAD	8	/* writes in flight to areas, at least */
+#define WRITE_BYTES	(16u << 20)	/* and with small blocks so much */
+#define WRITE_MOST	64
 #define SCAN_MAX	256	/* entries looked at for one host slot */
 
 /* ---- the list of host slots ---- */
@@ -300,23 +302,41 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 
 /* ---- background ---- */
 
+/*
+ * May another write of the domain begin?  As many at once as swapd can make
+ * few large transfers of, but never most of the host's slots: who writes one
+ * cannot drop it.  @nr: those that this round began: a round begins when half
+ * of them are over, so that neighbours go together.
+ */
+static bool write_fits(const struct core *c, u32 dom, u32 nr)
+{
+	u32 most = (u32)(WRITE_BYTES / host_part(c, dom)->block_bytes);
+
+	most = min(most, min(host_slots_max(c, dom) / 4, (u32)WRITE_MOST));
+	most = max(most, (u32)WRITE_AHEAD);
+	return io_moving(c) < (nr ? most : most / 2);
+}
+
 /* Write the oldest host slots out while the host pool is short. */
 static void write_ahead(struct core *c, u32 dom)
 {
 	const struct kv_domain *part = host_part(c, dom);
 	u32 total = host_slots_max(c, dom);
-	u32 i = part->lru_head, n;
+	u32 i = part->lru_head, n, nr = 0;
 
 	if (!part->used || domain_used(part) * 4 < total * 3)
 		return;
-	for (n = 0; i != CORE_NONE && n < SCAN_MAX &&
-	     io_moving(c) < WRITE_AHEAD; n++) {
+	for (n = 0; i != CORE_NONE && n < SCAN_MAX && write_fits(c, dom, nr);
+	     n++) {
 		const struct kv_entry *e = &c->entries_low[i];
 		u32 next = e->next;
 
 		if (e->io == ENT_IDLE && !(e->flags & ENTF_AREA) &&
-		    e->dev == CORE_NONE && !entry_write(c, i))
-			return;
+		    e->dev == CORE_NONE) {
+			if (!entry_write(c, i))
+				return;
+			nr++;
+		}
 		i = next;
 	}
 }
@@ -331,20 +351,24 @@ static void write_ahead(struct core *c, u32 dom)
  */
 bool host_write_out(struct core *c)
 {
-	u32 dom, i, n;
+	u32 dom, i, n, nr;
 
 	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
 		if (!c->domains[dom].used || !host_part(c, dom)->used)
 			continue;
 		i = host_part(c, dom)->lru_head;
+		nr = 0;
 		for (n = 0; i != CORE_NONE && n < SCAN_MAX &&
-		     io_moving(c) < WRITE_AHEAD; n++) {
+		     write_fits(c, dom, nr); n++) {
 			const struct kv_entry *e = &c->entries_low[i];
 			u32 next = e->next;
 
 			if (e->io == ENT_IDLE && e->refs &&
-			    !(e->flags & ENTF_AREA) && !entry_write(c, i))
-				break;
+			    !(e->flags & ENTF_AREA)) {
+				if (!entry_write(c, i))
+					break;
+				nr++;
+			}
 			i = next;
 		}
 	}
@@ -383,7 +407,7 @@ static bool clean_one(struct core *c, u32 dom, u32 blk)
 	if (!host_free(c, dom) &&
 	    extent_run_take(c, part_index(c, dom, CORE_POOL_HOST)) <= 0)
 		return false;
-	if (entry_out(c, blk) == CORE_NONE)
+	if (entry_out(c, blk, 0) == CORE_NONE)
 		return false;
 	core_count(c, CORE_EV_pgclean, 1);
 	return true;

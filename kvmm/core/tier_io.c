@@ -59,11 +59,13 @@ static void copy_start(struct core *c, u32 entry, u32 io)
 /**
  * entry_out() - have a block's content on the host
  * @blk: sealed, or a tail that nobody will write any more
+ * @nr:  blocks of its sequence that go next, and itself, from the end on; 0:
+ *       nobody knows
  *
  * Return: the entry, whose copy may be under way; CORE_NONE: no slot is free,
  * or no record.
  */
-u32 entry_out(struct core *c, u32 blk)
+u32 entry_out(struct core *c, u32 blk, u32 nr)
 {
 	struct kv_block *b = &c->blocks[blk];
 	u32 entry = b->entry, slot;
@@ -73,7 +75,7 @@ u32 entry_out(struct core *c, u32 blk)
 		return entry;
 	if (!c->head->nr_free_entries)
 		return CORE_NONE;
-	slot = slot_alloc(c, part_index(c, b->domain, CORE_POOL_HOST));
+	slot = slot_alloc_out(c, part_index(c, b->domain, CORE_POOL_HOST), nr);
 	if (slot == CORE_NONE)
 		return CORE_NONE;
 	entry = entry_alloc(c, b->domain);
@@ -294,7 +296,7 @@ void read_start(struct core *c, u32 entry)
 	u32 part = part_index(c, e->domain, CORE_POOL_HOST);
 
 	KV_BUG_ON(!(e->flags & ENTF_AREA) || e->host != CORE_NONE);
-	e->host = slot_alloc(c, part);
+	e->host = slot_alloc_beside(c, part, e->area, true);
 	KV_BUG_ON(e->host == CORE_NONE);
 	memcpy(block_ids(c, e->host), block_ids(c, e->area), 4 * e->nr_ids);
 	e->tries = 0;
@@ -310,7 +312,7 @@ bool entry_write(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
-	e->area = area_slot_get(c, e->domain);
+	e->area = area_slot_get(c, e->domain, e->host);
 	if (e->area == CORE_NONE)
 		return false;
 	memcpy(block_ids(c, e->area), block_ids(c, e->host), 4 * e->nr_ids);
