@@ -415,6 +415,7 @@ void area_live(struct swapd *s, u32 area)
 
 	pthread_mutex_lock(&s->lock);
 	a->slow_told = false;
+	pick_area(s, area);
 	__atomic_store_n(&a->told, 0, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&s->lock);
 	/* Pairs with the load in area_get(): the fields come first. */

@@ -20,6 +20,8 @@
 #include <kvmm/ring.h>
 #include <kvmm/swapd.h>
 
+#include "swapd/depth.h"
+
 #define SWAPD_OPTIONS(x)						\
 	x(uint, generation, "generation", "0", 0, UINT32_MAX, "N",	\
 	  "which start this is")					\
@@ -41,6 +43,12 @@
 	  "io_uring, or threads with pread and pwrite")			\
 	x(uint, depth, "depth", "64", 1, SWAPD_DEPTH_MAX, "N",		\
 	  "requests given to the kernel at once")			\
+	x(uint, depth_min, "depth-min", "1", 1, SWAPD_DEPTH_MAX, "N",	\
+	  "writes of an area given to the kernel at once, at least")	\
+	x(flag, fixed_depth, "fixed-depth", NULL, 0, 0, NULL,		\
+	  "as many writes as --depth says, however slow reads are")	\
+	x(uint, write_ms, "write-ms", "20", 1, 60000, "N",		\
+	  "while nobody reads a write may take so long")		\
 	x(uint, merge_kib, "merge-kib", "2048", 0, SWAPD_LEN_MAX >> 10, "N", \
 	  "neighbours share transfers of up to so many KiB; 0: none does") \
 	x(uint, threads, "threads", "4", 1, 64, "N",			\
@@ -120,9 +128,11 @@ struct sd_xfer {
  * @nr:       requests: neighbours in the area and on the host, in order
  * @last:     tag of the last one
  * @bytes:    of all of them
+ * @issued_ns: when
  * @fails:    the shim has it fail: what of it went well is a part
  */
 struct sd_transfer {
+	u64	issued_ns;
 	u64	host_off;
 	u64	area_off;
 	u32	len;
@@ -162,10 +172,12 @@ struct sd_queue {
  * struct sd_lane - what waits for one area
  * @pending:     reads, writes
  * @reads_in_row: since the last write
+ * @depth:        of what the kernel has of it
  */
 struct sd_lane {
 	struct sd_queue	pending[2];
 	u32		reads_in_row;
+	struct sd_depth	depth;
 };
 
 struct swapd;
@@ -237,16 +249,17 @@ u32 io_take(struct swapd *s);
 
 /**
  * io_next() - the next transfer to give to the kernel
+ * @wait: until there is one
  *
  * Its requests hold their area; headers and sums of WRITEs are made.  What
  * names no live area is completed on the way.
  *
- * Return: its first request, whose @go it is; NULL when nothing is pending.
+ * Return: its first request, whose @go it is; NULL: there is none now.
  */
-struct sd_io *io_next(struct swapd *s);
+struct sd_io *io_next(struct swapd *s, bool wait);
 
-/* The kernel is done with @nr transfers; transfer_end() of each follows. */
-void io_landed(struct swapd *s, u32 nr);
+/* The kernel is done with a transfer; transfer_end() follows. */
+void io_landed(struct swapd *s, const struct sd_io *lead);
 
 /**
  * transfer_end() - a transfer has ended: judge, count, complete its requests
@@ -268,6 +281,9 @@ void __noreturn sd_broken(const char *what);
 
 void pick_init(struct swapd *s);
 
+/* An area begins, with nothing in flight.  Context: under the lock. */
+void pick_area(struct swapd *s, u32 area);
+
 /* A request waits for its turn; with @first before all others of its lane.
  * Context: under the lock.
  */
@@ -275,10 +291,14 @@ void pick_add(struct swapd *s, u32 tag, bool first);
 
 /**
  * pick_next() - what waits longest, and its neighbours
+ * @wait: until there is something
  *
  * Return: the first request of a transfer, all of it SD_IO_ISSUED, or NULL.
  */
-struct sd_io *pick_next(struct swapd *s);
+struct sd_io *pick_next(struct swapd *s, bool wait);
+
+/* The kernel is done with a transfer. */
+void pick_landed(struct swapd *s, const struct sd_io *lead);
 
 /* It is pending again, before all others, and shares no transfer any more. */
 void pick_alone(struct swapd *s, struct sd_io *io);

@@ -236,6 +236,7 @@ static bool transfer_prepare(struct swapd *s, struct sd_io *lead)
 		err = io_prepare(s, io);
 		if (!err)
 			continue;
+		pick_landed(s, lead);
 		if (lead->go.nr == 1)
 			io_refuse(s, io, err);
 		else
@@ -245,12 +246,12 @@ static bool transfer_prepare(struct swapd *s, struct sd_io *lead)
 	return true;
 }
 
-struct sd_io *io_next(struct swapd *s)
+struct sd_io *io_next(struct swapd *s, bool wait)
 {
 	struct sd_io *lead;
 
 	do {
-		lead = pick_next(s);
+		lead = pick_next(s, wait);
 		if (!lead)
 			return NULL;
 	} while (!transfer_prepare(s, lead));
@@ -338,9 +339,10 @@ static void io_account(struct swapd *s, const struct swapd_req *r, u64 ns)
 				    SWAPD_AREA_CNT_rd_ns, ns);
 }
 
-void io_landed(struct swapd *s, u32 nr)
+void io_landed(struct swapd *s, const struct sd_io *lead)
 {
-	__atomic_fetch_sub(&s->inflight, nr, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&s->inflight, 1, __ATOMIC_RELAXED);
+	pick_landed(s, lead);
 }
 
 /* A request is over, but for what the shim makes of it. */

@@ -5,7 +5,8 @@
  * Each area has a lane: two queues, in the order in which requests came.
  * Lanes take turns.  In a lane reads go first, since somebody waits for them,
  * but one transfer in FAIR is a write, so that a stream of reads does not keep
- * memory from being freed.
+ * memory from being freed.  And the kernel has no more writes of an area than
+ * depth.c allows: those that wait here wait behind the next read.
  *
  * Requests that are neighbours share a transfer: adjacent in the area and, in
  * the same direction, on the host, so one piece of memory moves.  kvmm lays
@@ -31,7 +32,52 @@ void pick_init(struct swapd *s)
 	for (i = 0; i < SWAPD_AREAS; i++) {
 		s->lane[i].pending[0].first = SD_NIL;
 		s->lane[i].pending[1].first = SD_NIL;
+		/* Requests for what is no area are to be refused. */
+		s->lane[i].depth.limit = 1;
 	}
+}
+
+/* ---- depth ---- */
+
+static void depth_tell(struct swapd *s, u32 area)
+{
+	WRITE_ONCE(s->ctl->area[area][SWAPD_AREA_CNT_wr_depth],
+		   (u64)s->lane[area].depth.limit);
+}
+
+void pick_area(struct swapd *s, u32 area)
+{
+	struct sd_depth *d = &s->lane[area].depth;
+	const u32 most = s->opt.depth, reads = d->moving[0];
+	const u32 writes = d->moving[1];
+
+	depth_init(d, s->opt.fixed_depth ? most : s->opt.depth_min, most,
+		   s->opt.write_ms * 1000000ull);
+	/* Those that are about to be refused. */
+	d->moving[0] = reads;
+	d->moving[1] = writes;
+	depth_tell(s, area);
+}
+
+void pick_landed(struct swapd *s, const struct sd_io *lead)
+{
+	const u32 area = lead->req.area;
+	struct sd_depth *d = &s->lane[area].depth;
+	const u64 now = sd_now_ns();
+	u32 was;
+
+	pthread_mutex_lock(&s->lock);
+	was = d->limit;
+	if (depth_landed(d, lead->req.op == SWAPD_WRITE, lead->go.bytes,
+			 now - lead->go.issued_ns, now)) {
+		depth_tell(s, area);
+		if (d->limit < was)
+			__atomic_fetch_add(&s->ctl->area[area][SWAPD_AREA_CNT_wr_lowered],
+					   1, __ATOMIC_RELAXED);
+	}
+	if (s->ready)
+		pthread_cond_signal(&s->more);
+	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- queues ---- */
@@ -74,26 +120,40 @@ static u32 queue_take(struct swapd *s, struct sd_queue *q, u32 prev)
 
 /* ---- who is next ---- */
 
+/* Reads or writes; NULL: its writes must wait for others to end. */
 static struct sd_queue *lane_turn(struct sd_lane *l)
 {
 	struct sd_queue *reads = &l->pending[0], *writes = &l->pending[1];
+	bool fair = l->reads_in_row < FAIR - 1;
 
-	if (reads->nr && (!writes->nr || l->reads_in_row < FAIR - 1)) {
+	if (reads->nr && (!writes->nr || fair)) {
 		l->reads_in_row++;
 		return reads;
 	}
-	l->reads_in_row = 0;
-	return writes;
+	if (writes->nr && depth_allows_write(&l->depth)) {
+		l->reads_in_row = 0;
+		return writes;
+	}
+	return reads->nr ? reads : NULL;
 }
 
-/* The next lane that has something, after the one of the last turn. */
-static u32 lane_next(struct swapd *s)
+/* The next lane that may go on, after the one of the last turn. */
+static struct sd_queue *lane_next(struct swapd *s, u32 *area)
 {
-	const u32 later = s->ready & ~(BIT(s->turn) - 1);
-	u32 i = (u32)__builtin_ctz(later ? later : s->ready);
+	u32 left = s->ready, later;
+	struct sd_queue *q;
 
-	s->turn = (i + 1) % SWAPD_AREAS;
-	return i;
+	while (left) {
+		later = left & ~(BIT(s->turn) - 1);
+		*area = (u32)__builtin_ctz(later ? later : left);
+		left &= ~BIT(*area);
+		q = lane_turn(&s->lane[*area]);
+		if (!q)
+			continue;
+		s->turn = (*area + 1) % SWAPD_AREAS;
+		return q;
+	}
+	return NULL;
 }
 
 static void lane_settle(struct swapd *s, u32 area)
@@ -210,14 +270,16 @@ static struct sd_io *pick(struct swapd *s)
 	struct sd_queue *q;
 	u32 tag, area;
 
-	while (s->ready) {
-		area = lane_next(s);
-		q = lane_turn(&s->lane[area]);
+	while ((q = lane_next(s, &area))) {
 		tag = queue_take(s, q, SD_NIL);
 		lead = &s->io[tag];
 		if (io_issue(s, lead)) {
 			transfer_begin(lead, tag);
 			lead = join_neighbours(s, q, lead);
+			lead->go.issued_ns = sd_now_ns();
+			depth_issued(&s->lane[area].depth,
+				     lead->req.op == SWAPD_WRITE,
+				     lead->go.issued_ns);
 			lane_settle(s, area);
 			return lead;
 		}
@@ -226,12 +288,13 @@ static struct sd_io *pick(struct swapd *s)
 	return NULL;
 }
 
-struct sd_io *pick_next(struct swapd *s)
+struct sd_io *pick_next(struct swapd *s, bool wait)
 {
 	struct sd_io *lead;
 
 	pthread_mutex_lock(&s->lock);
-	lead = pick(s);
+	while (!(lead = pick(s)) && wait)
+		pthread_cond_wait(&s->more, &s->lock);
 	pthread_mutex_unlock(&s->lock);
 	if (lead && shim_on)
 		shim_join(s, lead);

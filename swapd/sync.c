@@ -46,15 +46,9 @@ static void *sync_worker(void *arg)
 	s64 res;
 
 	for (;;) {
-		pthread_mutex_lock(&s->lock);
-		while (!s->ready)
-			pthread_cond_wait(&s->more, &s->lock);
-		pthread_mutex_unlock(&s->lock);
-		io = io_next(s);
-		if (!io)
-			continue;
+		io = io_next(s, true);
 		res = sync_transfer(s, io);
-		io_landed(s, 1);
+		io_landed(s, io);
 		transfer_end(s, io, res);
 	}
 	return NULL;

@@ -210,7 +210,7 @@ static u32 uring_kick(struct swapd *s)
 	struct sd_io *io;
 	u32 nr = 0, bytes = 0;
 
-	while (READ_ONCE(s->inflight) < u.depth && (io = io_next(s))) {
+	while (READ_ONCE(s->inflight) < u.depth && (io = io_next(s, false))) {
 		uring_queue(s, io);
 		nr++;
 		if (io->req.op == SWAPD_WRITE)
@@ -225,25 +225,32 @@ static u32 uring_kick(struct swapd *s)
 	return nr;
 }
 
+static struct sd_io *uring_lead(struct swapd *s, const struct io_uring_cqe *cqe)
+{
+	u32 tag = SWAPD_ID_TAG(cqe->user_data & ~SWAPD_ALONE);
+
+	if (tag >= s->entries || transfer_name(&s->io[tag]) != cqe->user_data)
+		sd_broken("io_uring completed what was not asked for");
+	return &s->io[tag];
+}
+
 /* A few at a time, so that the device gets new requests in between. */
 static u32 uring_reap(struct swapd *s)
 {
 	struct io_uring_cqe *cqe[REAP_BATCH];
+	struct sd_io *lead[REAP_BATCH];
 	u32 nr, i;
 
 	nr = io_uring_peek_batch_cqe(&u.ring, cqe, min(u.depth, REAP_BATCH));
 	if (!nr)
 		return 0;
-	io_landed(s, nr);
-	uring_kick(s);
 	for (i = 0; i < nr; i++) {
-		u32 tag = SWAPD_ID_TAG(cqe[i]->user_data & ~SWAPD_ALONE);
-
-		if (tag >= s->entries ||
-		    transfer_name(&s->io[tag]) != cqe[i]->user_data)
-			sd_broken("io_uring completed what was not asked for");
-		transfer_end(s, &s->io[tag], cqe[i]->res);
+		lead[i] = uring_lead(s, cqe[i]);
+		io_landed(s, lead[i]);
 	}
+	uring_kick(s);
+	for (i = 0; i < nr; i++)
+		transfer_end(s, lead[i], cqe[i]->res);
 	/* After kvmm was told: hold forwards what lies behind the head. */
 	io_uring_cq_advance(&u.ring, nr);
 	return nr;

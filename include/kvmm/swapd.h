@@ -180,7 +180,9 @@ enum swapd_counter {
 	x(wr_bytes,	"bytes written")				\
 	x(wr_ns,	"nanoseconds from issue to end, summed")	\
 	x(errors,	"transfers failed or short")			\
-	x(bad,		"reads that found a wrong slot")
+	x(bad,		"reads that found a wrong slot")		\
+	x(wr_depth,	"write transfers that the kernel may have at once, now") \
+	x(wr_lowered,	"times that was lowered, since reads were slow")
 
 enum swapd_area_counter {
 #define x(name, text) SWAPD_AREA_CNT_##name,

@@ -301,6 +301,88 @@ START_TEST(test_slow)
 }
 END_TEST
 
+/* ---- reads among writes ---- */
+
+/* In place of swapd: itself with one option more. */
+static void swapd_with(const char *option)
+{
+	const char *build = getenv("KVMM_BUILD");
+	char path[300], real[4096];
+	FILE *f;
+
+	ck_assert_ptr_nonnull(realpath(build ? build : "build", real));
+	snprintf(path, sizeof(path), "%s/swapd", scene_dir);
+	ck_assert_int_eq(unlink(path), 0);
+	f = fopen(path, "we");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "#!/bin/sh\nexec '%s/swapd' %s \"$@\"\n", real, option);
+	ck_assert_int_eq(fchmod(fileno(f), 0700), 0);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+struct depth {
+	u32	reads, p50, p99, rate, limit, lowered;
+};
+
+static struct depth depth_run(const char *option)
+{
+	struct depth d = { 0 };
+	char path[300], *log;
+
+	swapd_with(option);
+	scene_run("depth", SWAPD_ENGINE_AUTO, by_level(2500, 6000, 20000));
+	log = scene_log();
+	ck_assert_msg(strstr(log, DEPTH_TALLY_HEAD) &&
+		      sscanf(strstr(log, DEPTH_TALLY_HEAD), DEPTH_TALLY,
+			     &d.reads, &d.p50, &d.p99, &d.rate, &d.limit,
+			     &d.lowered) == 6, "no tally:\n%s", log);
+	free(log);
+	snprintf(path, sizeof(path), "%s/area", scene_dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/log", scene_dir);
+	unlink(path);
+	return d;
+}
+
+/*
+ * On a slow disk the kernel has few writes, so a read waits for few, and as
+ * much is moved.
+ */
+START_TEST(test_depth)
+{
+	struct depth fixed, adapts;
+
+	if (!have_uring()) {
+		printf("note: this machine has no io_uring: few threads, few writes\n");
+		return;
+	}
+	/* Control groups slow reads and writes down each by themselves. */
+	setenv("KVMM_THROTTLE", "fuse", 1);
+	if (!slow_enter(60))
+		return;
+	fixed = depth_run("--fixed-depth");
+	adapts = depth_run("");
+	printf("total: reads among writes on a disk of 60 MiB/s (%s): p50 %.1f -> %.1f ms, p99 %.1f -> %.1f ms, %.1f -> %.1f MiB/s; %u -> %u writes at once\n",
+	       slow.how, fixed.p50 / 1e3, adapts.p50 / 1e3, fixed.p99 / 1e3,
+	       adapts.p99 / 1e3, fixed.rate / 1024.0, adapts.rate / 1024.0,
+	       fixed.limit, adapts.limit);
+	fflush(stdout);
+	slow_leave();
+	unsetenv("KVMM_THROTTLE");
+	ck_assert_uint_eq(fixed.lowered, 0);
+	ck_assert_uint_eq(fixed.limit, 32);
+	ck_assert_uint_gt(adapts.lowered, 0);
+	ck_assert_uint_lt(adapts.limit, 16);
+	ck_assert_uint_lt(adapts.p50 * 3, fixed.p50);
+	ck_assert_uint_gt(adapts.rate * 10, fixed.rate * 7);
+	/* Of a hundred reads one that met something else decides. */
+	if (by_level(1, 0, 0))
+		return;
+	ck_assert_uint_lt(adapts.p99 * 2, fixed.p99);
+	ck_assert_uint_gt(adapts.rate * 100, fixed.rate * 90);
+}
+END_TEST
+
 /* ---- the campaign: swapd is killed at random under load ---- */
 
 /* What the storms of one campaign saw; STORM_TALLY has the same order. */
@@ -433,6 +515,7 @@ static Suite *swapd_suite(void)
 	tcase_add_loop_test(tc, test_without, 0, 2);
 	tcase_add_loop_test(tc, test_reborn_slow, 0, 2);
 	tcase_add_loop_test(tc, test_slow, 0, 2);
+	tcase_add_test(tc, test_depth);
 	tcase_add_test(tc, test_by_hand);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("storm");

@@ -488,6 +488,7 @@ static const struct {
 	{ "ended", scene_ended },
 	{ "deaf", scene_deaf },
 	{ "slow", scene_slow },
+	{ "depth", scene_depth },
 	{ "faults", scene_faults },
 };
 

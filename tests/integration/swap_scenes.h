@@ -16,6 +16,12 @@
 #define STORM_TALLY_HEAD "storm: "
 #define STORM_TALLY	STORM_TALLY_HEAD "%u kills %u requests %u limbo %u hosts %u slots %u shared %u merged"
 
+/* Reads among writes: how many, microseconds that half of them and 99 of 100
+ * took at most, KiB/s in all, writes at once in the end, times that was lowered.
+ */
+#define DEPTH_TALLY_HEAD "depth: "
+#define DEPTH_TALLY	DEPTH_TALLY_HEAD "%u reads %u p50 %u p99 %u rate %u limit %u lowered"
+
 /* What a disk that lies did, and what came of it. */
 #define FAULTS_TALLY_HEAD "faults: "
 #define FAULTS_TALLY	FAULTS_TALLY_HEAD "%llu done %u requests %u right %u bad %u failed %u again %u deaths"
@@ -77,6 +83,7 @@ void scene_reborn(struct scene *s);
 void scene_ended(struct scene *s);
 void scene_deaf(struct scene *s);
 void scene_slow(struct scene *s);
+void scene_depth(struct scene *s);
 void scene_faults(struct scene *s);
 
 #endif /* TESTS_SWAP_SCENES_H */

@@ -123,11 +123,11 @@ START_TEST(test_swapareas)
 	add_area(1, 0, 2);
 	text = fx_cat("swapareas");
 	aligned(text);
-	ck_assert_msg(has_row(text, "0 live 5 512 0 0 0 0 0 0 0 200 201 202 203 204 205 206 207 /swap/one"),
+	ck_assert_msg(has_row(text, "0 live 5 512 0 0 0 0 0 0 0 200 201 202 203 204 205 206 207 208 209 /swap/one"),
 		      "%s", text);
-	ck_assert_msg(has_row(text, "1 live 0 128 0 0 0 0 0 0 0 100 101 102 103 104 105 106 107 /dev/a\\040name\\012with\\040lines"),
+	ck_assert_msg(has_row(text, "1 live 0 128 0 0 0 0 0 0 0 100 101 102 103 104 105 106 107 108 109 /dev/a\\040name\\012with\\040lines"),
 		      "%s", text);
-	ck_assert_msg(has_row(text, "2 lost 0 64 0 0 0 0 0 0 0 0 1 2 3 4 5 6 7 /third"),
+	ck_assert_msg(has_row(text, "2 lost 0 64 0 0 0 0 0 0 0 0 1 2 3 4 5 6 7 8 9 /third"),
 		      "%s", text);
 	ck_assert_int_eq(core_area_del(fx.core, fx.now, 1), 0);
 	ck_assert_ptr_null(strstr(fx_cat("swapareas"), "/dev"));

@@ -37,7 +37,6 @@ static void area_make(u32 i)
 	a->fd = memfd_create("area", MFD_CLOEXEC);
 	a->usable_off = SWAPD_RESERVED_BYTES;
 	a->usable_bytes = SLOTS * LEN;
-	a->state = SD_AREA_LIVE;
 	ck_assert_int_eq(ftruncate(a->fd, (off_t)(a->usable_off +
 						  a->usable_bytes)), 0);
 }
@@ -64,6 +63,11 @@ static void setup(void)
 	area_make(AREA);
 	area_make(AREA + 3);
 	ck_assert_int_eq(io_init(&sd), 0);
+	sd.opt.depth = 64;
+	sd.opt.write_ms = 20;
+	sd.opt.depth_min = 1;
+	area_live(&sd, AREA);
+	area_live(&sd, AREA + 3);
 	io_rings_begin(&sd);
 	ring_prod_init(&req, ENTRIES, 0, &sd.ctl->req_tail, &sd.ctl->req_head);
 	ring_cons_init(&cpl, ENTRIES, 0, &sd.ctl->cpl_head, &sd.ctl->cpl_tail);
@@ -106,7 +110,7 @@ static void send(u32 op, u32 n)
 /* The next transfer has these bytes of the area, @nr requests and no more. */
 static struct sd_io *expect(u32 first, u32 nr)
 {
-	struct sd_io *lead = io_next(&sd), *io;
+	struct sd_io *lead = io_next(&sd, false), *io;
 	u32 n = 0;
 
 	ck_assert_ptr_nonnull(lead);
@@ -157,14 +161,14 @@ static void transfer(struct sd_io *lead)
 			    (off_t)go->area_off) :
 		      pwrite(fd, sd.pool + go->host_off, go->len,
 			     (off_t)go->area_off);
-	io_landed(&sd, 1);
+	io_landed(&sd, lead);
 	transfer_end(&sd, lead, res);
 }
 
 static void end(struct sd_io *lead, s64 res)
 {
 	expect_carried(lead);
-	io_landed(&sd, 1);
+	io_landed(&sd, lead);
 	transfer_end(&sd, lead, res);
 }
 
@@ -226,7 +230,7 @@ START_TEST(test_run)
 		transfer(expect(8, 8));
 		for (i = 0; i < 8; i++)
 			expect_done(8 + i, 0);
-		ck_assert_ptr_null(io_next(&sd));
+		ck_assert_ptr_null(io_next(&sd, false));
 	}
 	ck_assert_uint_eq(count(SWAPD_CNT_transfers), 2);
 	ck_assert_uint_eq(count(SWAPD_CNT_merged), 16);
@@ -253,7 +257,7 @@ START_TEST(test_between)
 	io_take(&sd);
 	transfer(expect(20, 2));
 	transfer(expect(30, 2));
-	ck_assert_ptr_null(io_next(&sd));
+	ck_assert_ptr_null(io_next(&sd, false));
 	ck_assert_uint_eq(sd.ready, 0);
 }
 END_TEST
@@ -297,13 +301,13 @@ START_TEST(test_apart)
 	}
 	io_take(&sd);
 	for (i = 0; i < 2; i++) {
-		struct sd_io *lead = io_next(&sd);
+		struct sd_io *lead = io_next(&sd, false);
 
 		ck_assert_ptr_nonnull(lead);
 		ck_assert_uint_eq(lead->go.nr, 1);
 		end(lead, -EIO);
 	}
-	ck_assert_ptr_null(io_next(&sd));
+	ck_assert_ptr_null(io_next(&sd, false));
 	ck_assert_uint_eq(count(SWAPD_CNT_merged), 0);
 }
 END_TEST
@@ -337,13 +341,13 @@ START_TEST(test_bound)
 	for (i = 5; i < 12; i++)
 		send(SWAPD_WRITE, i);
 	io_take(&sd);
-	transfer(io_next(&sd));
+	transfer(io_next(&sd, false));
 	expect_done(0, 0);
 	expect_done(2, 0);
 	ck_assert_int_eq(ring_cons_look(&cpl), 0);
 	transfer(expect(5, 5));
 	transfer(expect(10, 2));
-	ck_assert_ptr_null(io_next(&sd));
+	ck_assert_ptr_null(io_next(&sd, false));
 }
 END_TEST
 
@@ -365,7 +369,7 @@ START_TEST(test_turns)
 		send(SWAPD_READ, 20 + 2 * i);
 	io_take(&sd);
 	for (i = 0; i < 8; i++) {
-		io = io_next(&sd);
+		io = io_next(&sd, false);
 		ck_assert_uint_eq(io->req.op, op[i]);
 		end(io, -EIO);
 	}
@@ -374,7 +378,7 @@ START_TEST(test_turns)
 			(u64)i * LEN, LEN);
 	io_take(&sd);
 	for (i = 0; i < 6; i++) {
-		io = io_next(&sd);
+		io = io_next(&sd, false);
 		ck_assert_uint_eq(io->req.area, i % 2 ? AREA : AREA + 3);
 		end(io, -EIO);
 	}
@@ -409,13 +413,13 @@ START_TEST(test_split)
 	ck_assert_uint_eq(count(SWAPD_CNT_split), done < 5);
 	/* Each alone, and the fault is that of slot 4. */
 	for (i = done; i < 5; i++) {
-		io = io_next(&sd);
+		io = io_next(&sd, false);
 		ck_assert_ptr_nonnull(io);
 		ck_assert_uint_eq(io->go.nr, 1);
 		ck_assert(io->alone);
 		end(io, io->req.hash[0] == 4 ? -EIO : (s64)LEN);
 	}
-	ck_assert_ptr_null(io_next(&sd));
+	ck_assert_ptr_null(io_next(&sd, false));
 	ck_assert_uint_eq(take_statuses(status), 5 - done);
 	for (i = done; i < 5; i++)
 		ck_assert_int_eq(status[i], i == 4 ? -EIO : 0);
@@ -445,7 +449,7 @@ START_TEST(test_refused)
 	io_take(&sd);
 	if (_i)
 		sd.area[AREA].state = SD_AREA_DYING;
-	while ((io = io_next(&sd))) {
+	while ((io = io_next(&sd, false))) {
 		ck_assert_uint_eq(io->go.nr, 1);
 		transfer(io);
 		n++;
@@ -456,6 +460,56 @@ START_TEST(test_refused)
 		ck_assert_int_eq(status[i], _i ? -ENXIO : i == 3 ? -EINVAL : 0);
 	ck_assert_uint_eq(sd.area[AREA].inflight, 0);
 	ck_assert_uint_eq(count(SWAPD_CNT_refused), _i ? 4 : 1);
+}
+END_TEST
+
+/* What never was an area: writes are refused, not kept for later. */
+START_TEST(test_no_area)
+{
+	int status[SLOTS];
+	u32 i;
+
+	for (i = 0; i < 4; i++)
+		send_to(AREA + 9, i % 2 ? SWAPD_WRITE : SWAPD_READ, 2 * i,
+			2 * i * LEN, LEN);
+	io_take(&sd);
+	ck_assert_ptr_null(io_next(&sd, false));
+	ck_assert_uint_eq(take_statuses(status), 4);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(status[2 * i], -ENXIO);
+}
+END_TEST
+
+/* The kernel has as many writes as are allowed, and reads without bound. */
+START_TEST(test_depth)
+{
+	struct sd_io *lead[8];
+	u32 i, n;
+
+	sd.lane[AREA].depth.limit = 2;
+	for (i = 0; i < 4; i++)
+		send(SWAPD_WRITE, 2 * i);
+	io_take(&sd);
+	for (n = 0; (lead[n] = io_next(&sd, false)); n++)
+		;
+	ck_assert_uint_eq(n, 2);
+	/* Another area is not held up, nor are reads. */
+	send_to(AREA + 3, SWAPD_WRITE, 40, 40 * LEN, LEN);
+	send(SWAPD_READ, 20);
+	io_take(&sd);
+	for (; (lead[n] = io_next(&sd, false)); n++)
+		;
+	ck_assert_uint_eq(n, 4);
+	for (i = 0; i < n; i++)
+		end(lead[i], -EIO);
+	for (n = 0; (lead[n] = io_next(&sd, false)); n++)
+		;
+	ck_assert_uint_eq(n, 2);
+	end(lead[0], -EIO);
+	end(lead[1], -EIO);
+	ck_assert_uint_eq(sd.unfinished, 0);
+	ck_assert_uint_eq(sd.lane[AREA].depth.moving[0], 0);
+	ck_assert_uint_eq(sd.lane[AREA].depth.moving[1], 0);
 }
 END_TEST
 
@@ -522,12 +576,12 @@ static u32 five(u32 op, bool one)
 	for (i = 0; i < 5; i++)
 		send(op, i);
 	io_take(&sd);
-	io = io_next(&sd);
+	io = io_next(&sd, false);
 	if (one)
 		ck_assert_uint_eq(io->go.nr, 5);
 	do {
 		transfer(io);
-	} while ((io = io_next(&sd)));
+	} while ((io = io_next(&sd, false)));
 	ck_assert_uint_eq(take_statuses(status), 5);
 	for (i = 0; i < 5; i++)
 		failed += status[i] != 0;
@@ -568,7 +622,7 @@ START_TEST(test_astray)
 		for (i = 0; i < 5; i++)
 			send(SWAPD_WRITE, i);
 		io_take(&sd);
-		io = io_next(&sd);
+		io = io_next(&sd, false);
 		ck_assert_uint_eq(io->go.nr, 5);
 		ck_assert_uint_eq(io->go.len, 5 * LEN);
 		ck_assert_uint_ge(io->go.area_off, SWAPD_RESERVED_BYTES);
@@ -599,6 +653,8 @@ int main(void)
 	tcase_add_test(tc, test_turns);
 	tcase_add_loop_test(tc, test_split, 0, ARRAY_SIZE(ends));
 	tcase_add_loop_test(tc, test_refused, 0, 2);
+	tcase_add_test(tc, test_no_area);
+	tcase_add_test(tc, test_depth);
 	tcase_add_test(tc, test_one_is_bad);
 	tcase_add_loop_test(tc, test_lies, 0, ARRAY_SIZE(lies));
 	tcase_add_test(tc, test_astray);

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * depth.c - how many writes of an area the kernel has at once
+ *
+ * Somebody waits for a read, nobody for a write.  What the kernel has it does
+ * in an order of its own: a read that comes behind 64 writes of a slow disk
+ * waits for all of them.  What swapd still has it can order.  So the kernel
+ * gets no more writes than keep the disk busy.  How many that is shows in what
+ * happens, window by window:
+ *
+ *	less is moved than was reached before	more, the disk is idle at times;
+ *						if that does not help, the disk
+ *						is not what it was
+ *	as much, and reads are slow		fewer
+ *	as much, and reads are quick		more
+ *
+ * Slow is a read that takes twice what the quickest of late took, which is
+ * looked for now and then, with few writes for a window; while nobody reads, a
+ * write that takes longer than --write-ms.  A window is over when enough
+ * transfers ended for a rate, and counts only if writes had to wait for the
+ * limit, else the rate is that of who asks.
+ *
+ * Reads are not limited: those that wait in swapd would wait no less.  Writes
+ * keep their share of what is in flight, a third of the reads, so that reads
+ * without end cannot keep memory from being freed.
+ *
+ * No clock and no state but the caller's.
+ */
+#include "swapd/depth.h"
+
+#define FIRST		8u		/* limit at first */
+#define WINDOW_NR	32u		/* transfers of a window */
+#define WINDOW_NS	50000000ull	/* at least, and so many times this */
+#define WINDOW_MANY	40		/* with fewer transfers */
+#define IDLE_NS		5000000ull	/* without any */
+#define FLOOR_NS	10000000000ull
+#define SLACK_NS	100000ull	/* that no read is slow for */
+#define SHARE		3		/* a write for so many reads */
+#define REACHED		95		/* percent: as much as before */
+#define HELPED		103		/* percent: more than before */
+#define FORGET		64		/* part of @best that a window forgets */
+#define WHOLE		(256u << 10)	/* bytes that take as long as none */
+
+void depth_init(struct sd_depth *d, u32 least, u32 most, u64 write_ns)
+{
+	*d = (struct sd_depth){
+		.most = most, .least = min(least, most), .write_ns = write_ns,
+		.limit = min(max(FIRST, least), most),
+	};
+}
+
+bool depth_allows_write(struct sd_depth *d)
+{
+	if (d->moving[1] < max(d->limit, d->moving[0] / SHARE))
+		return true;
+	d->wanted = true;
+	return false;
+}
+
+static void window_begin(struct sd_depth *d, u64 now)
+{
+	u32 i;
+
+	d->since = now;
+	d->wanted = false;
+	for (i = 0; i < 2; i++) {
+		d->nr[i] = 0;
+		d->bytes[i] = 0;
+		d->ns[i] = 0;
+	}
+}
+
+void depth_issued(struct sd_depth *d, bool write, u64 now)
+{
+	/* It was idle: a rate over that time would say nothing. */
+	if (!d->moving[0] && !d->moving[1] && now - d->last > IDLE_NS)
+		window_begin(d, now);
+	d->moving[write]++;
+}
+
+static bool is_slow(const struct sd_depth *d)
+{
+	if (d->nr[0])
+		return d->ns[0] / d->nr[0] > 2 * d->floor + SLACK_NS;
+	return d->ns[1] / max(d->nr[1], 1u) > d->write_ns;
+}
+
+/* Is the disk idle at times, so that more writes would help? */
+static bool is_starved(struct sd_depth *d, u64 rate)
+{
+	/* Another transfer may have ended a moment later. */
+	const u64 most = rate + rate / max(d->nr[0] + d->nr[1], 1u);
+	const u64 tried = d->tried;
+
+	d->tried = 0;
+	d->best = max(rate, d->best - d->best / FORGET);
+	if (most * 100 >= d->best * REACHED)
+		return false;
+	if (tried && rate * 100 < tried * HELPED) {
+		d->best = rate;
+		return false;
+	}
+	d->tried = max(rate, 1ull);
+	return true;
+}
+
+static void judge(struct sd_depth *d, u64 now)
+{
+	const u64 us = max((now - d->since) / 1000, 1ull);
+	const u64 rate = (d->bytes[0] + d->bytes[1]) * 1000 / us;
+	const u32 step = d->limit / 4 + 1;
+
+	if (!is_starved(d, rate) && is_slow(d))
+		d->limit -= min(step, d->limit - d->least);
+	else
+		d->limit = min(d->limit + step, d->most);
+}
+
+static bool window_is_over(const struct sd_depth *d, u64 now)
+{
+	const u64 ns = now - d->since;
+
+	return ns >= WINDOW_MANY * WINDOW_NS ||
+	       (ns >= WINDOW_NS && d->nr[0] + d->nr[1] >= WINDOW_NR);
+}
+
+/* How quick is a read among few writes?  Return: whether that begins now. */
+static bool look_for_floor(struct sd_depth *d, u64 now)
+{
+	if (!d->nr[0] || now - d->floor_at < FLOOR_NS)
+		return false;
+	d->floor_at = now;
+	d->floor = 0;
+	d->limit = max(d->limit / 4, max(d->least, 1u));
+	return true;
+}
+
+bool depth_landed(struct sd_depth *d, bool write, u64 bytes, u64 ns, u64 now)
+{
+	const u32 was = d->limit;
+
+	/* Of long ones a part is the time that the bytes take. */
+	ns = ns * WHOLE / (WHOLE + bytes);
+	d->moving[write]--;
+	d->nr[write]++;
+	d->bytes[write] += bytes;
+	d->ns[write] += ns;
+	d->last = now;
+	if (!write)
+		d->floor = d->floor ? min(d->floor, ns) : ns;
+	if (!window_is_over(d, now))
+		return false;
+	if (d->wanted && !look_for_floor(d, now))
+		judge(d, now);
+	window_begin(d, now);
+	return d->limit != was;
+}
