@@ -57,6 +57,8 @@
 	  "a request that takes longer is told")			\
 	x(flag, plain_crc, "plain-crc", NULL, 0, 0, NULL,		\
 	  "sums by tables, as on processors without the instruction")	\
+	x(str, probe, "probe", NULL, 0, 0, "PATH",			\
+	  "measure ways to transfer at PATH, print a table, end")	\
 	x(choice, log_level, "log-level", "info", 0, 0,			\
 	  "err|warn|info|debug", "what is told on stderr")
 

@@ -80,7 +80,6 @@ void io_rings_begin(struct swapd *s)
 static void io_complete(struct swapd *s, u64 id, int status)
 {
 	const struct swapd_cpl cpl = { .id = id, .status = status };
-	const u64 one = 1;
 
 	pthread_mutex_lock(&s->cpl_lock);
 	if (!ring_prod_room(&s->cpl) &&
@@ -90,6 +89,13 @@ static void io_complete(struct swapd *s, u64 id, int status)
 	ring_prod_advance(&s->cpl);
 	ring_prod_publish(&s->cpl);
 	pthread_mutex_unlock(&s->cpl_lock);
+}
+
+/* After completions: whoever sleeps is woken once for all of them. */
+static void kvmm_wake(struct swapd *s)
+{
+	const u64 one = 1;
+
 	if (ring_sleeper_waits(&s->ctl->kvmm_sleeps) &&
 	    write((int)s->opt.completion_fd, &one, sizeof(one)) < 0)
 		pr_debug("kvmm cannot be woken: %s", strerror(errno));
@@ -163,6 +169,7 @@ u32 io_take(struct swapd *s)
 		if (err) {
 			io_count(s, SWAPD_CNT_refused, 1);
 			io_complete(s, req.id, err);
+			kvmm_wake(s);
 		}
 	}
 	return (u32)nr;
@@ -207,6 +214,7 @@ static void io_refuse(struct swapd *s, struct sd_io *io, int err)
 {
 	io_count(s, SWAPD_CNT_refused, 1);
 	io_release(s, io, err);
+	kvmm_wake(s);
 }
 
 /* One of a transfer cannot be issued: all go alone, to be refused alone. */
@@ -391,17 +399,16 @@ void transfer_end(struct swapd *s, struct sd_io *lead, s64 res)
 
 	if (lead->go.nr == 1) {
 		io_finish(s, lead, res);
-		return;
-	}
-	if (res != (s64)lead->go.len || lead->go.fails) {
+	} else if (res != (s64)lead->go.len || lead->go.fails) {
 		transfer_split(s, lead, res);
-		return;
+	} else {
+		for (io = lead; io; io = next) {
+			/* Published, its tag is kvmm's again. */
+			next = sd_mate(s, io);
+			io_finish(s, io, io->xfer.len);
+		}
 	}
-	for (io = lead; io; io = next) {
-		/* Published, its tag is kvmm's again. */
-		next = sd_mate(s, io);
-		io_finish(s, io, io->xfer.len);
-	}
+	kvmm_wake(s);
 }
 
 void io_look_slow(struct swapd *s)

@@ -34,6 +34,7 @@
 
 #include "swapd/crc32c.h"
 #include "swapd/daemon.h"
+#include "swapd/probe.h"
 #include "swapd/shim.h"
 
 #define SLOW_LOOK_MS	100
@@ -50,12 +51,13 @@ static const struct kv_exit exit_table[] = {
 	{ EX_USAGE, "a wrong option, or started by hand" },
 	{ EX_UNAVAILABLE, "the engine asked for cannot be had" },
 	{ EX_OSERR, "the system refused memory or threads" },
+	{ EX_NOINPUT, "--probe: what is named cannot be measured" },
 	{ EX_PROTOCOL, "kvmm is of another version" },
 };
 
 static const struct kv_program program = {
 	.name = "swapd",
-	.about = "Moves blocks between the host pool and swap areas.  kvmm-hold starts it and passes it descriptors that nobody else has: it is not started by hand.",
+	.about = "Moves blocks between the host pool and swap areas.  kvmm-hold starts it and passes it descriptors that nobody else has: it is not started by hand, but for --probe.",
 	.opts = option_table,
 	.nr_opts = ARRAY_SIZE(option_table),
 	.exits = exit_table,
@@ -237,6 +239,8 @@ int main(int argc, char **argv)
 		pr_err("%s", text);
 		return EX_USAGE;
 	}
+	if (s.opt.probe)
+		return probe_run(s.opt.probe, s.opt.depth) ? EX_NOINPUT : 0;
 	if (!s.opt.ctl_fd || !s.opt.pool_fd || !s.opt.request_fd ||
 	    !s.opt.completion_fd || !s.opt.control_fd) {
 		pr_err("swapd is not started by hand: start kvmm-hold");

@@ -466,7 +466,7 @@ END_TEST
 
 static int by_hand(const char *args)
 {
-	char cmd[600];
+	char cmd[900];
 	int status;
 
 	snprintf(cmd, sizeof(cmd), "'%s/swapd' %s >'%s/log' 2>&1", scene_dir, args,
@@ -486,6 +486,40 @@ START_TEST(test_by_hand)
 	ck_assert(scene_logged("not started by hand"));
 	ck_assert_int_eq(by_hand("--nonsense"), EX_USAGE);
 	ck_assert_int_eq(by_hand("stray"), EX_USAGE);
+}
+END_TEST
+
+/* What an operator runs to know a disk: nothing of a running swapd. */
+START_TEST(test_probe)
+{
+	char args[400], path[300];
+	FILE *f;
+
+	if (!have_uring()) {
+		printf("note: this machine has no io_uring\n");
+		return;
+	}
+	snprintf(args, sizeof(args), "--depth 4 --probe '%s'", scene_dir);
+	if (by_hand(args) == EX_NOINPUT) {
+		printf("note: no scratch file with O_DIRECT here\n");
+		return;
+	}
+	ck_assert(scene_logged("registered  read"));
+	ck_assert(scene_logged("registered  write"));
+	ck_assert(scene_logged("SQPOLL      write"));
+	ck_assert(scene_logged("IOPOLL      read"));
+	/* A file is only read. */
+	snprintf(path, sizeof(path), "%s/file", scene_dir);
+	f = fopen(path, "we");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(ftruncate(fileno(f), 4 << 20), 0);
+	fclose(f);
+	snprintf(args, sizeof(args), "--depth 4 --probe '%s'", path);
+	ck_assert_int_eq(by_hand(args), 0);
+	ck_assert(scene_logged("plain       read"));
+	ck_assert(!scene_logged("write "));
+	ck_assert_int_eq(by_hand("--probe /nowhere"), EX_NOINPUT);
+	ck_assert(scene_logged("name a directory"));
 }
 END_TEST
 
@@ -517,6 +551,7 @@ static Suite *swapd_suite(void)
 	tcase_add_loop_test(tc, test_slow, 0, 2);
 	tcase_add_test(tc, test_depth);
 	tcase_add_test(tc, test_by_hand);
+	tcase_add_test(tc, test_probe);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("storm");
 	tcase_set_timeout(tc, 1800);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probe.h - what a disk and this kernel offer
+ */
+#ifndef SWAPD_PROBE_H
+#define SWAPD_PROBE_H
+
+#include <kvmm/types.h>
+
+/**
+ * probe_run() - measure ways to transfer, print a table
+ * @path:  a directory, or a file or device that is only read
+ * @depth: transfers at once
+ *
+ * Return: 0 or a negative errno, which was told.
+ */
+int probe_run(const char *path, u32 depth);
+
+#endif /* SWAPD_PROBE_H */
