@@ -49,7 +49,7 @@
 	  "as many writes as --depth says, however slow reads are")	\
 	x(uint, write_ms, "write-ms", "20", 1, 60000, "N",		\
 	  "while nobody reads a write may take so long")		\
-	x(uint, merge_kib, "merge-kib", "2048", 0, SWAPD_LEN_MAX >> 10, "N", \
+	x(uint, merge_kib, "merge-kib", "4096", 0, SWAPD_LEN_MAX >> 10, "N", \
 	  "neighbours share transfers of up to so many KiB; 0: none does") \
 	x(uint, threads, "threads", "4", 1, 64, "N",			\
 	  "threads of the engine sync")					\

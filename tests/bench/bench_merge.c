@@ -10,7 +10,8 @@
  * The figures are time and CPU a MiB, so that less is better; CPU is that of
  * swapd's main thread, which does all of it with io_uring.
  *
- * KVMM_MERGE_KIB=N is another bound than swapd's own, to find the best.
+ * KVMM_MERGE_KIB=N is another bound than swapd's own, to find the best, and
+ * KVMM_MERGE_PEER=N one for the peer.
  */
 #include <sys/statvfs.h>
 
@@ -220,7 +221,7 @@ static void report(const char *what, u32 i, u32 dir, const double *ours,
 	struct bench_series s = { .name = what }, p = s;
 	char full[64];
 	struct bench_figure f = {
-		.name = full, .unit = "us/MiB", .peer = "one by one",
+		.name = full, .unit = "us/MiB", .peer = "unmerged",
 		.series = &s,
 	};
 	u32 n;
@@ -236,7 +237,7 @@ static void report(const char *what, u32 i, u32 dir, const double *ours,
 	snprintf(full, sizeof(full), "merge_%s%s_%s", what, dir ? "in" : "out",
 		 size_list[i].name);
 	bench_report(&f);
-	fprintf(stderr, "%-22s %8.1f us a MiB, one by one %8.1f: %.2f (%.1f slots a transfer)\n",
+	fprintf(stderr, "%-22s %8.1f us a MiB, the peer %8.1f: %.2f (%.1f slots a transfer)\n",
 		full, f.value, f.peer_value, f.value / f.peer_value, slots);
 }
 
@@ -245,7 +246,9 @@ int main(int argc, char **argv)
 	static double t[2][ARRAY_SIZE(size_list)][2][ROUNDS];
 	static double cpu[2][ARRAY_SIZE(size_list)][2][ROUNDS];
 	const char *tmp = getenv("TMPDIR"), *build = getenv("KVMM_BUILD");
-	const char *kib[2] = { getenv("KVMM_MERGE_KIB"), "0" };
+	const char *kib[2] = {
+		getenv("KVMM_MERGE_KIB"), getenv("KVMM_MERGE_PEER") ? : "0",
+	};
 	static char dir[256];
 	struct life l[2];
 	u32 n, i, dir_i, who;
