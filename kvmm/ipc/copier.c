@@ -75,6 +75,14 @@ bool copier_collect(struct daemon *d, u64 now)
 	return any;
 }
 
+/* What was copied until now.  Any thread. */
+void copier_get_counts(const struct daemon *d, struct copy_counts *count)
+{
+#define x(name, text) count->name = READ_ONCE(d->copier.count.name);
+	PROC_COPIER_COUNTERS(x)
+#undef x
+}
+
 /* ---- copier thread ---- */
 
 static int extent_fd_get(struct daemon *d, u32 extent)
@@ -171,12 +179,27 @@ static int copier_do(struct daemon *d, const struct core_copy *cp)
 	return copy_block(d, cp);
 }
 
+/* A copy is over that took @ns; one that failed has moved nothing. */
+static void copier_count(struct copy_counts *n, const struct core_copy *cp,
+			 u64 ns, int status)
+{
+	u64 *took = cp->within ? &n->copy_move_ns :
+		    cp->to_host ? &n->copy_out_ns : &n->copy_in_ns;
+	u64 *moved = cp->within ? &n->copy_move_bytes :
+		     cp->to_host ? &n->copy_out_bytes : &n->copy_in_bytes;
+
+	WRITE_ONCE(*took, *took + ns);
+	if (!status)
+		WRITE_ONCE(*moved, *moved + cp->bytes);
+}
+
 static void *copier_main(void *arg)
 {
 	struct daemon *d = arg;
 	struct copier *c = &d->copier;
 	struct copy_done done = { .resv = 0 };
 	struct core_copy cp;
+	u64 began;
 
 	pthread_setname_np(pthread_self(), "kvmm-copier");
 	for (;;) {
@@ -186,9 +209,11 @@ static void *copier_main(void *arg)
 			return NULL;
 		if (!queue_pop(&c->todo, &cp))
 			continue;
-		store_release(&c->since, clock_ns());
+		began = clock_ns();
+		store_release(&c->since, began);
 		done.id = cp.id;
 		done.status = copier_do(d, &cp);
+		copier_count(&c->count, &cp, clock_ns() - began, done.status);
 		store_release(&c->since, 0ull);
 		if (done.status && log_allowed())
 			pr_warn("a block cannot be copied %s: %s",

@@ -90,6 +90,7 @@ static void io_finish(struct daemon *d, u64 now, struct swap_io *io, int status)
 	if (io->state == SWAP_IO_ISSUED) {
 		d->swap.nr_issued--;
 		d->swap.suspect &= !io_is_suspect(io);
+		busy_end(&d->swap, io->io.area, now);
 	}
 	io_put(&d->swap, io);
 	core_io_done(d->core, now, id, status);
@@ -160,7 +161,7 @@ void swap_push(struct daemon *d, const struct core_io *io)
 		       (unsigned long long)io->id);
 }
 
-static void io_issue(struct swap_mm *sw, struct swap_io *io)
+static void io_issue(struct swap_mm *sw, struct swap_io *io, u64 now)
 {
 	const struct core_io *c = &io->io;
 	struct swapd_req req = {
@@ -178,6 +179,7 @@ static void io_issue(struct swap_mm *sw, struct swap_io *io)
 	io->state = SWAP_IO_ISSUED;
 	sw->nr_issued++;
 	sw->suspect |= io_is_suspect(io);
+	busy_begin(sw, c->area, now);
 	io->generation = sw->generation;
 	io->id = SWAPD_ID(++sw->serial, io - sw->io);
 	req.id = io->id;
@@ -242,7 +244,7 @@ bool swap_pump(struct daemon *d, u64 now)
 			sw->count.given_up++;
 			io_finish(d, now, io, -ENODEV);
 		} else {
-			io_issue(sw, io);
+			io_issue(sw, io, now);
 			issued = true;
 		}
 	}
@@ -370,6 +372,7 @@ void swap_leave(struct daemon *d, u64 now, u32 generation)
 					&sw->io[i].carrier))
 			sw->io[i].carrier.nr = 0;
 		sw->nr_issued--;
+		busy_end(sw, sw->io[i].io.area, now);
 		sw->nr_orphans++;
 		sw->count.orphans++;
 	}

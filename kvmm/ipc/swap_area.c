@@ -64,6 +64,7 @@ static void call_add(struct core *core, void *arg)
 	for (i = 0; i < NR_SWAPD_AREA_COUNTERS; i++)
 		WRITE_ONCE(ctl->area[area_index(c->d, c->a)][i], 0);
 	area_map(c->d, c->a, true);
+	c->d->swap.area[c->a->core].busy_ns = 0;
 }
 
 static void call_del(struct core *core, void *arg)

@@ -322,7 +322,13 @@ static void call_info(struct core *core, void *arg)
 	const struct info_call *c = arg;
 	const struct swap_mm *sw = &c->d->swap;
 	struct proc_swap_info *info = c->info;
+	u64 now = clock_ns();
+	u32 i;
 
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		if (sw->area[i].live)
+			info->shell[sw->area[i].index].busy_ns =
+				busy_ns(sw, i, now);
 	info->nr_open = sw->nr_open;
 	info->nr_orphans = sw->nr_orphans;
 	info->nr_backlog = queue_count(&sw->backlog);
@@ -336,11 +342,16 @@ int link_get_info(void *arg, struct proc_swap_info *info)
 {
 	struct info_call c = { .d = arg, .info = info };
 	const struct swapd_ctl *ctl = c.d->swap.ctl;
+	struct copy_counts copied;
 	u32 i, n;
 
-	if (!c.d->link.wanted)
-		return -ENOENT;
 	memset(info, 0, sizeof(*info));
+	copier_get_counts(c.d, &copied);
+#define x(name, text) info->name = copied.name;
+	PROC_COPIER_COUNTERS(x)
+#undef x
+	if (!c.d->link.wanted)
+		return 0;
 	info->pid = (u64)c.d->link.pid;
 	info->generation = c.d->link.generation;
 	for (i = 0; i < NR_SWAPD_COUNTERS; i++)

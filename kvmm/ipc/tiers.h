@@ -4,6 +4,7 @@
  *
  *   copier.c	 copies of blocks			mm and copier thread
  *   swap.c	 requests to swapd			mm thread
+ *   swap_busy.c how long areas were busy		mm thread
  *   swap_link.c talk with kvmm-hold and swapd		control thread
  *   swap_area.c areas come and go			control thread
  *   swap_area_time.c what happens to them after a while	control thread
@@ -36,12 +37,20 @@ struct copy_done {
 	u32	resv;
 };
 
+/* What it copied: the thread's; others read it. */
+struct copy_counts {
+#define x(name, text) u64 name;
+	PROC_COPIER_COUNTERS(x)
+#undef x
+};
+
 /**
  * struct copier - the thread that moves blocks of one device
  * @todo:   struct core_copy, mm to copier
  * @done:   struct copy_done, copier to mm
  * @since:  when the copy under way began, or 0
  * @warned: the control thread told of the copy that began then
+ * @count:  what was copied
  */
 struct copier {
 	struct queue	todo;
@@ -51,6 +60,7 @@ struct copier {
 	u64		since;
 	u64		warned;
 	pthread_t	thread;
+	struct copy_counts count;
 };
 
 /* ---- requests to swapd ---- */
@@ -114,7 +124,9 @@ struct swap_counts {
  * @broken:     it forged an index
  * @stalled:    areas of the core that are stalled, a bit each
  * @failed:     rises when requests failed
- * @area:       by the core's index; @index and @off as swapd counts
+ * @area:       by the core's index; @index and @off as swapd counts; @nr of its
+ *              requests were issued and are not over, since @since there is
+ *              one; before that there was for @busy_ns
  */
 struct swap_mm {
 	struct swapd_ctl	*ctl;
@@ -147,6 +159,9 @@ struct swap_mm {
 		bool	live;
 		u32	index;
 		u64	off;
+		u32	nr;
+		u64	since;
+		u64	busy_ns;
 	} area[CORE_MAX_AREAS];
 };
 
@@ -256,6 +271,7 @@ bool copier_stop(struct daemon *d);
 void copier_exit(struct daemon *d);
 void copier_push(struct daemon *d, const struct core_copy *cp);
 bool copier_collect(struct daemon *d, u64 now);
+void copier_get_counts(const struct daemon *d, struct copy_counts *count);
 void copier_watchdog(struct daemon *d, u64 now);
 
 static inline bool copier_waits(const struct copier *c)
@@ -276,6 +292,12 @@ void swap_note_stalls(struct daemon *d);
 void swap_join(struct daemon *d, u32 generation);
 void swap_leave(struct daemon *d, u64 now, u32 generation);
 void swap_hear(struct daemon *d, u64 now, const struct swap_tale *tale);
+
+/* ---- swap_busy.c: mm thread ---- */
+
+void busy_begin(struct swap_mm *sw, u32 area, u64 now);
+void busy_end(struct swap_mm *sw, u32 area, u64 now);
+u64 busy_ns(const struct swap_mm *sw, u32 area, u64 now);
 
 /* ---- swap_link.c ---- */
 

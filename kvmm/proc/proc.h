@@ -60,6 +60,22 @@ struct proc_swap_area {
 	x(given_up,	"requests failed: no swapd, no area, or too many deaths") \
 	x(strays,	"completions of no open request")
 
+/*
+ * What the copier did, whether there are areas or not.  Its nanoseconds over
+ * those of the clock are the part of the time that it was busy.
+ */
+#define PROC_COPIER_COUNTERS(x)						\
+	x(copy_out_bytes, "bytes copied from the device to the host pool") \
+	x(copy_out_ns,	"nanoseconds that the copier took for them")	\
+	x(copy_in_bytes, "bytes copied from the host pool to the device") \
+	x(copy_in_ns,	"nanoseconds that the copier took for them")	\
+	x(copy_move_bytes, "bytes copied inside the device")		\
+	x(copy_move_ns,	"nanoseconds that the copier took for them")
+
+/* What the shell counts of each area; they only rise. */
+#define PROC_AREA_COUNTERS(x)						\
+	x(busy_ns,	"nanoseconds with at least one request unfinished")
+
 /* The same, how many there are now. */
 #define PROC_SWAP_NOW(x)						\
 	x(pid,		"process of swapd, 0: none runs")		\
@@ -70,6 +86,7 @@ struct proc_swap_area {
 
 /**
  * struct proc_swap_info - the link to swapd
+ * @shell: of an area by swapd's index
  * @swapd: by enum swapd_counter
  * @area:  by swapd's index of an area and enum swapd_area_counter
  */
@@ -77,7 +94,13 @@ struct proc_swap_info {
 #define x(name, text) u64 name;
 	PROC_SWAP_NOW(x)
 	PROC_SWAP_COUNTERS(x)
+	PROC_COPIER_COUNTERS(x)
 #undef x
+	struct {
+#define x(name, text) u64 name;
+		PROC_AREA_COUNTERS(x)
+#undef x
+	} shell[CORE_MAX_AREAS];
 	u64	swapd[NR_SWAPD_COUNTERS];
 	u64	area[CORE_MAX_AREAS][NR_SWAPD_AREA_COUNTERS];
 };

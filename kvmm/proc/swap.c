@@ -82,6 +82,7 @@ int show_swapareas(const struct proc_ctx *ctx)
 		   "bad_kb", "ios", "failed", "rd_kb_s", "wr_kb_s");
 #define x(name, text) seq_printf(m, " %14s", #name);
 	SWAPD_AREA_COUNTERS(x)
+	PROC_AREA_COUNTERS(x)
 #undef x
 	seq_puts(m, " name\n");
 	for (i = 0; i < CORE_MAX_AREAS; i++) {
@@ -101,6 +102,11 @@ int show_swapareas(const struct proc_ctx *ctx)
 		seq_printf(m, " %14llu", (unsigned long long)		\
 			   sum.area[info.index][SWAPD_AREA_CNT_##name]);
 		SWAPD_AREA_COUNTERS(x)
+#undef x
+#define x(name, text)							\
+		seq_printf(m, " %14llu", (unsigned long long)		\
+			   sum.shell[info.index].name);
+		PROC_AREA_COUNTERS(x)
 #undef x
 		seq_putc(m, ' ');
 		seq_escape(m, info.path, "");
@@ -125,6 +131,7 @@ int show_swapstat(const struct proc_ctx *ctx)
 #define x(name, text) show_stat(ctx->m, #name, info.name);
 	PROC_SWAP_NOW(x)
 	PROC_SWAP_COUNTERS(x)
+	PROC_COPIER_COUNTERS(x)
 #undef x
 #define x(name, text) show_stat(ctx->m, "swapd_" #name,		\
 				info.swapd[SWAPD_CNT_##name]);

@@ -232,6 +232,7 @@ START_TEST(test_swap_texts)
 #define x(name, text) rows_add(&real, #name, text);
 	PROC_SWAP_NOW(x)
 	PROC_SWAP_COUNTERS(x)
+	PROC_COPIER_COUNTERS(x)
 #undef x
 #define x(name, text) rows_add(&real, "swapd_" #name, text);
 	SWAPD_COUNTERS(x)

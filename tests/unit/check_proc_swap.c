@@ -34,6 +34,9 @@ static int swap_info(void *arg, struct proc_swap_info *info)
 	for (i = 0; i < CORE_MAX_AREAS; i++)
 		for (n = 0; n < NR_SWAPD_AREA_COUNTERS; n++)
 			info->area[i][n] = 100 * i + n;
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		info->shell[i].busy_ns = 100 * i + 50;
+	info->copy_in_ns = 31;
 	return 0;
 }
 
@@ -123,11 +126,11 @@ START_TEST(test_swapareas)
 	add_area(1, 0, 2);
 	text = fx_cat("swapareas");
 	aligned(text);
-	ck_assert_msg(has_row(text, "0 live 5 512 0 0 0 0 0 0 0 200 201 202 203 204 205 206 207 208 209 /swap/one"),
+	ck_assert_msg(has_row(text, "0 live 5 512 0 0 0 0 0 0 0 200 201 202 203 204 205 206 207 208 209 250 /swap/one"),
 		      "%s", text);
-	ck_assert_msg(has_row(text, "1 live 0 128 0 0 0 0 0 0 0 100 101 102 103 104 105 106 107 108 109 /dev/a\\040name\\012with\\040lines"),
+	ck_assert_msg(has_row(text, "1 live 0 128 0 0 0 0 0 0 0 100 101 102 103 104 105 106 107 108 109 150 /dev/a\\040name\\012with\\040lines"),
 		      "%s", text);
-	ck_assert_msg(has_row(text, "2 lost 0 64 0 0 0 0 0 0 0 0 1 2 3 4 5 6 7 8 9 /third"),
+	ck_assert_msg(has_row(text, "2 lost 0 64 0 0 0 0 0 0 0 0 1 2 3 4 5 6 7 8 9 50 /third"),
 		      "%s", text);
 	ck_assert_int_eq(core_area_del(fx.core, fx.now, 1), 0);
 	ck_assert_ptr_null(strstr(fx_cat("swapareas"), "/dev"));
@@ -142,6 +145,7 @@ START_TEST(test_swapstat)
 	ck_assert(has_line(text, "generation 3"));
 	ck_assert(has_line(text, "nr_open 17"));
 	ck_assert(has_line(text, "deaths 2"));
+	ck_assert(has_line(text, "copy_in_ns 31"));
 	ck_assert(has_line(text, "swapd_reads 99"));
 	fx.swap_info = NULL;
 	ck_assert(has_line(fx_cat("swapstat"), "pid 0"));

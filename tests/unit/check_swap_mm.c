@@ -142,6 +142,35 @@ START_TEST(test_request_is_what_was_ordered)
 }
 END_TEST
 
+/* Busy is while one is unfinished, however many are; a death ends it. */
+START_TEST(test_busy)
+{
+	struct swapd_req r[2];
+
+	ck_assert_uint_eq(busy_ns(&SW, 0, 50), 0);
+	order(1, true);
+	ck_assert(swap_pump(td, 100));
+	order(2, false);
+	ck_assert(swap_pump(td, 110));
+	ck_assert(take(&r[0]));
+	ck_assert(take(&r[1]));
+	ck_assert_uint_eq(busy_ns(&SW, 0, 115), 15);
+	complete(r[0].id, 0);
+	ck_assert(swap_collect(td, 130));
+	ck_assert_uint_eq(busy_ns(&SW, 0, 140), 40);
+	complete(r[1].id, -EIO);
+	ck_assert(swap_collect(td, 150));
+	ck_assert_uint_eq(busy_ns(&SW, 0, 900), 50);
+	order(3, true);
+	ck_assert(swap_pump(td, 1000));
+	swap_leave(td, 1007, life);
+	ck_assert_uint_eq(busy_ns(&SW, 0, 2000), 57);
+	drained(life);
+	ck_assert_uint_eq(SW.nr_orphans, 0);
+	ck_assert_uint_eq(SW.area[0].nr, 0);
+}
+END_TEST
+
 /* More than the table holds: the rest waits, in order, and nothing is lost. */
 START_TEST(test_more_than_the_table)
 {
@@ -468,6 +497,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, tf_teardown);
 	tcase_add_test(tc, test_request_is_what_was_ordered);
+	tcase_add_test(tc, test_busy);
 	tcase_add_test(tc, test_more_than_the_table);
 	tcase_add_test(tc, test_completed_before_the_death);
 	tcase_add_loop_test(tc, test_orphan_ends, 0, ARRAY_SIZE(ending));
