@@ -135,6 +135,7 @@ static u32 walk_host_list(struct walk *w, u32 dom)
 	const struct core *c = w->c;
 	const struct kv_domain *part;
 	u32 i, n, prev = CORE_NONE;
+	bool next = false;
 
 	part = &c->domains[part_index(c, dom, CORE_POOL_HOST)];
 	if (!part->used)
@@ -147,9 +148,12 @@ static u32 walk_host_list(struct walk *w, u32 dom)
 		expect(w, "host list", "flag of entry", i,
 		       !!(e->flags & ENTF_LRU), 1);
 		expect(w, "host list", "back link of entry", i, e->prev, prev);
+		next |= i == part->write_next;
 		prev = i;
 	}
 	expect(w, "host list", "tail in domain", dom, part->lru_tail, prev);
+	expect(w, "host list", "next to be written is on it", dom,
+	       part->write_next == CORE_NONE || next, 1);
 	return n;
 }
 

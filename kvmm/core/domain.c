@@ -177,6 +177,7 @@ static void domain_init(struct kv_domain *d)
 		d->class[i] = CORE_NONE;
 	d->lru_head = CORE_NONE;
 	d->lru_tail = CORE_NONE;
+	d->write_next = CORE_NONE;
 	d->wait_head = CORE_NONE;
 	d->wait_tail = CORE_NONE;
 	d->run_head = CORE_NONE;

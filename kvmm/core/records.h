@@ -470,7 +470,7 @@ struct kv_domain {
 	u32	slot_nr;	/* copy out, with so many to come; last taken */
 	u32	slot_last;	/* for what lies at */
 	u32	slot_peer;	/* this slot of the other tier */
-	u32	resv;
+	u32	write_next;	/* of a part: host slot to be looked at next */
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
 	struct kv_psi psi;
 };

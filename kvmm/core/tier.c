@@ -16,7 +16,9 @@
  * An entry goes when nobody needs it and nothing is in flight for it.  Host
  * slots go by age, those first whose content an area has or nobody's table
  * names.  While links are idle the oldest content is copied down ahead of
- * need.
+ * need.  Who looks for slots to write goes on where the last look ended, around
+ * the list: what is written stays on it, and looking from the oldest on would
+ * soon meet nothing else.
  */
 #include "kvmm/core/internal.h"
 
@@ -49,6 +51,8 @@ static void host_list_del(struct core *c, u32 entry)
 
 	if (!(e->flags & ENTF_LRU))
 		return;
+	if (part->write_next == entry)
+		part->write_next = e->next;
 	list_del_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
 	e->flags &= (u8)~ENTF_LRU;
 }
@@ -317,28 +321,53 @@ static bool write_fits(const struct core *c, u32 dom, u32 nr)
 	return io_moving(c) < (nr ? most : most / 2);
 }
 
+/* Is it what only the host has, and nobody's copy in or out? */
+static bool wants_write(const struct kv_entry *e)
+{
+	return e->io == ENT_IDLE && !(e->flags & ENTF_AREA) &&
+	       e->dev == CORE_NONE;
+}
+
+/* Is it what stands in the way: the host alone has what a table needs? */
+static bool must_write(const struct kv_entry *e)
+{
+	return e->io == ENT_IDLE && !(e->flags & ENTF_AREA) && e->refs;
+}
+
+/* Write host slots of which @is_it says so, on from the last one looked at. */
+static void write_some(struct core *c, u32 dom,
+		       bool (*is_it)(const struct kv_entry *e))
+{
+	struct kv_domain *part = host_part(c, dom);
+	u32 i = part->write_next, first, n, nr = 0;
+
+	if (i == CORE_NONE)
+		i = part->lru_head;
+	first = i;
+	for (n = 0; i != CORE_NONE && n < SCAN_MAX && write_fits(c, dom, nr);
+	     n++) {
+		if (is_it(&c->entries_low[i])) {
+			if (!entry_write(c, i))
+				break;
+			nr++;
+		}
+		i = c->entries_low[i].next;
+		if (i == CORE_NONE)
+			i = part->lru_head;
+		if (i == first)
+			break;
+	}
+	part->write_next = i;
+}
+
 /* Write the oldest host slots out while the host pool is short. */
 static void write_ahead(struct core *c, u32 dom)
 {
 	const struct kv_domain *part = host_part(c, dom);
-	u32 total = host_slots_max(c, dom);
-	u32 i = part->lru_head, n, nr = 0;
 
-	if (!part->used || domain_used(part) * 4 < total * 3)
-		return;
-	for (n = 0; i != CORE_NONE && n < SCAN_MAX && write_fits(c, dom, nr);
-	     n++) {
-		const struct kv_entry *e = &c->entries_low[i];
-		u32 next = e->next;
-
-		if (e->io == ENT_IDLE && !(e->flags & ENTF_AREA) &&
-		    e->dev == CORE_NONE) {
-			if (!entry_write(c, i))
-				return;
-			nr++;
-		}
-		i = next;
-	}
+	if (part->used &&
+	    domain_used(part) * 4 >= host_slots_max(c, dom) * 3)
+		write_some(c, dom, wants_write);
 }
 
 /**
@@ -351,27 +380,11 @@ static void write_ahead(struct core *c, u32 dom)
  */
 bool host_write_out(struct core *c)
 {
-	u32 dom, i, n, nr;
+	u32 dom;
 
-	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
-		if (!c->domains[dom].used || !host_part(c, dom)->used)
-			continue;
-		i = host_part(c, dom)->lru_head;
-		nr = 0;
-		for (n = 0; i != CORE_NONE && n < SCAN_MAX &&
-		     write_fits(c, dom, nr); n++) {
-			const struct kv_entry *e = &c->entries_low[i];
-			u32 next = e->next;
-
-			if (e->io == ENT_IDLE && e->refs &&
-			    !(e->flags & ENTF_AREA)) {
-				if (!entry_write(c, i))
-					break;
-				nr++;
-			}
-			i = next;
-		}
-	}
+	for (dom = 0; dom < core_cfg(c)->max_domains; dom++)
+		if (c->domains[dom].used && host_part(c, dom)->used)
+			write_some(c, dom, must_write);
 	return io_moving(c) || c->head->nr_copies;
 }
 

@@ -13,6 +13,8 @@
 #define MAX_IO		256
 #define SLOT		(2 * SH_EXTENT)
 #define STARVE		1000u	/* ms */
+#define MANY		30u	/* sequences, with more blocks than one look */
+#define MANY_BLOCKS	10u	/* for something to write goes over */
 
 static struct core_copy copies[MAX_IO];
 static struct core_io ios[MAX_IO];
@@ -89,17 +91,27 @@ static void setup_two(void)
 }
 
 /* With an area. */
-static void setup_area(void)
+static void setup_area_with(u32 host_slots, u32 area_slots)
 {
 	u32 area;
 
-	setup_with(2, 200);
+	setup_with(host_slots, 200);
 	sh_stop();
-	sh.cfg.area_bytes = 8 * SLOT;
+	sh.cfg.area_bytes = area_slots * SLOT;
 	sh_start();
 	cl = sh_attach(1, "d");
 	ck_assert_int_eq(core_area_add(sh.core, sh.now, sh.cfg.area_bytes, 0,
 				       &area), 0);
+}
+
+static void setup_area(void)
+{
+	setup_area_with(2, 8);
+}
+
+static void setup_large(void)
+{
+	setup_area_with(MANY * MANY_BLOCKS, MANY * MANY_BLOCKS);
 }
 
 static void teardown(void)
@@ -506,6 +518,27 @@ START_TEST(test_poison_goes_with_its_domain)
 }
 END_TEST
 
+/*
+ * What is written stays on the list of host slots: there must be no number of
+ * them behind which nothing is found any more.
+ */
+START_TEST(test_all_of_a_large_pool_is_written)
+{
+	struct core_tier_view area;
+	u32 i;
+
+	for (i = 0; i < MANY; i++) {
+		pageout(ready(MANY_BLOCKS, 0));
+		while (nr_ios)
+			SH_CORE(core_io_done(sh.core, sh.now,
+					     ios[--nr_ios].id, 0));
+	}
+	ck_assert_int_eq(core_get_tier(sh.core, CORE_POOL_AREA, &area), 0);
+	ck_assert_uint_eq(area.used, MANY * MANY_BLOCKS * SLOT);
+	ck_assert_uint_eq(area.limbo, 0);
+}
+END_TEST
+
 static Suite *swap_suite(void)
 {
 	Suite *s = suite_create("core_swap");
@@ -535,6 +568,11 @@ static Suite *swap_suite(void)
 	tc = tcase_create("area");
 	tcase_add_checked_fixture(tc, setup_area, teardown);
 	tcase_add_test(tc, test_poison_goes_with_its_domain);
+	suite_add_tcase(s, tc);
+
+	tc = tcase_create("large");
+	tcase_add_checked_fixture(tc, setup_large, teardown);
+	tcase_add_test(tc, test_all_of_a_large_pool_is_written);
 	suite_add_tcase(s, tc);
 	return s;
 }
