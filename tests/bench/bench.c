@@ -232,14 +232,16 @@ static void forget_daemon(const struct bench_daemon *d)
 			running[i] = NULL;
 }
 
-static void run_daemon(const struct bench_daemon *d, const char *const *args)
+static void run_daemon(const struct bench_daemon *d, const char *program,
+		       const char *const *args)
 {
 	const char *build = getenv("KVMM_BUILD"), *argv[32];
 	char path[512];
 	u32 n = 0;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(path, sizeof(path), "%s/kvmm", build ? build : "build");
+	snprintf(path, sizeof(path), "%s/%s", build ? build : "build",
+		 program);
 	argv[n++] = path;
 	argv[n++] = "--socket";
 	argv[n++] = d->socket;
@@ -254,7 +256,8 @@ static void run_daemon(const struct bench_daemon *d, const char *const *args)
 	_exit(127);
 }
 
-void bench_daemon_start(struct bench_daemon *d, const char *const *args)
+static void start_program(struct bench_daemon *d, const char *program,
+			  const char *const *args)
 {
 	const char *tmp = getenv("TMPDIR");
 	int i, status;
@@ -267,7 +270,7 @@ void bench_daemon_start(struct bench_daemon *d, const char *const *args)
 	if (d->pid < 0)
 		bench_die("fork: %s", strerror(errno));
 	if (!d->pid)
-		run_daemon(d, args);
+		run_daemon(d, program, args);
 	note_daemon(d);
 	for (i = 0; access(d->socket, F_OK); i++) {
 		if (waitpid(d->pid, &status, WNOHANG) == d->pid)
@@ -276,6 +279,16 @@ void bench_daemon_start(struct bench_daemon *d, const char *const *args)
 			bench_die("kvmm does not make %s", d->socket);
 		usleep(10000);
 	}
+}
+
+void bench_daemon_start(struct bench_daemon *d, const char *const *args)
+{
+	start_program(d, "kvmm", args);
+}
+
+void bench_hold_start(struct bench_daemon *d, const char *const *args)
+{
+	start_program(d, "kvmm-hold", args);
 }
 
 void bench_daemon_stop(struct bench_daemon *d)
@@ -289,7 +302,7 @@ void bench_daemon_stop(struct bench_daemon *d)
 	remove_dir(d);
 }
 
-u64 bench_daemon_cpu_ns(const struct bench_daemon *d)
+u64 bench_cpu_ns(pid_t pid)
 {
 	unsigned long long ns;
 	char path[320];
@@ -298,11 +311,11 @@ u64 bench_daemon_cpu_ns(const struct bench_daemon *d)
 	DIR *dir;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)d->pid);
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	dir = opendir(path);
 	while (dir && (e = readdir(dir))) {
 		snprintf(path, sizeof(path), "/proc/%d/task/%s/schedstat",
-			 (int)d->pid, e->d_name);
+			 (int)pid, e->d_name);
 		f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
 		if (!f)
 			continue;
@@ -313,4 +326,22 @@ u64 bench_daemon_cpu_ns(const struct bench_daemon *d)
 	if (dir)
 		closedir(dir);
 	return sum;
+}
+
+u64 bench_daemon_cpu_ns(const struct bench_daemon *d)
+{
+	return bench_cpu_ns(d->pid);
+}
+
+/* ---- verdicts ---- */
+
+void bench_verdict(bool meets, const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs(meets ? "note: MEETS: " : "note: short: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
 }

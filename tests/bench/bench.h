@@ -130,11 +130,20 @@ struct bench_daemon {
  */
 void bench_daemon_start(struct bench_daemon *d, const char *const *args);
 
+/* The same with $KVMM_BUILD/kvmm-hold, which starts kvmm and, with it, swapd. */
+void bench_hold_start(struct bench_daemon *d, const char *const *args);
+
 /* SIGTERM, wait, remove its directory. */
 void bench_daemon_stop(struct bench_daemon *d);
 
 /* CPU nanoseconds of all its threads, or 0 where the kernel does not say. */
 u64 bench_daemon_cpu_ns(const struct bench_daemon *d);
+
+/* The same of any process. */
+u64 bench_cpu_ns(pid_t pid);
+
+/* One line that `make bench` shows: whether an aim was reached, and by what. */
+void bench_verdict(bool meets, const char *fmt, ...) __printf(2, 3);
 
 /* Print a line and end the benchmark; children die with it. */
 void __noreturn bench_die(const char *fmt, ...) __printf(1, 2);

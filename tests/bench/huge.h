@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * huge.h - huge pages for the time of a benchmark
+ */
+#ifndef TESTS_BENCH_HUGE_H
+#define TESTS_BENCH_HUGE_H
+
+#include <kvmm/types.h>
+
+/**
+ * huge_pages_take() - have so many huge pages set aside and free
+ * @nr: pages of 2 MiB
+ *
+ * Root sets more aside where too few are free; at the end of the process,
+ * SIGTERM and SIGINT included, there are as many as before.
+ */
+void huge_pages_take(u64 nr);
+
+/* Are so many free? */
+bool huge_pages_are_free(u64 nr);
+
+#endif /* TESTS_BENCH_HUGE_H */
