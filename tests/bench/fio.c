@@ -8,10 +8,13 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/bench/fio.h"
+#include "tests/bench/huge.h"
 
 #define JOBS_MAX	4u
+#define TRIES		5
 
 bool fio_is_there(void)
 {
@@ -60,16 +63,52 @@ static void read_job(const json_t *root, u32 i, bool write,
 		bench_die("what fio printed has no percentiles");
 }
 
+/* Huge pages that all jobs take, and one more each. */
+static u64 pages_wanted(const struct fio_job *job, u32 nr)
+{
+	u64 pages = 0;
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		pages += (u64)job[i].bs * job[i].depth / (2 << 20) + 2;
+	return pages;
+}
+
+/*
+ * The kernel lets go of the memory of the last one some time after its end,
+ * and somebody may change the number of huge pages: so it is tried again.
+ */
+static void run_command(const char *cmd, const char *log, u64 pages)
+{
+	char line[512];
+	FILE *f;
+	int i;
+
+	for (i = 0; i < TRIES; i++) {
+		if (pages)
+			huge_pages_again(pages);
+		if (!system(cmd))
+			return;
+		sleep(1);
+	}
+	fprintf(stderr, "%s\n", cmd);
+	f = fopen(log, "re");
+	while (f && fgets(line, sizeof(line), f))
+		fputs(line, stderr);
+	bench_die("fio failed %u times: what it said is above", TRIES);
+}
+
 void fio_run(const struct fio_run *run, const struct fio_job *job, u32 nr,
 	     struct fio_result *res)
 {
-	char cmd[4096], out[300];
+	char cmd[4096], out[300], log[300];
 	json_error_t err;
 	json_t *root;
 	size_t n;
 	u32 i;
 
 	snprintf(out, sizeof(out), "%s/fio.json", run->dir);
+	snprintf(log, sizeof(log), "%s/fio.log", run->dir);
 	n = (size_t)snprintf(cmd, sizeof(cmd),
 		"fio --ioengine=io_uring --direct=1 --fixedbufs --registerfiles --iomem=%s --norandommap --randrepeat=0 --time_based --lat_percentiles=1 --ramp_time=%llums --runtime=%llums --size=%llu --output-format=json --output='%s'",
 		run->huge ? "shmhuge" : "shm",
@@ -81,9 +120,8 @@ void fio_run(const struct fio_run *run, const struct fio_job *job, u32 nr,
 			" --name=job%u --filename='%s' --rw=%s --bs=%u --iodepth=%u",
 			i, job[i].file, job[i].write ? "randwrite" :
 			"randread", job[i].bs, job[i].depth);
-	snprintf(cmd + n, sizeof(cmd) - n, " >/dev/null 2>&1");
-	if (system(cmd))
-		bench_die("fio failed: %s", cmd);
+	snprintf(cmd + n, sizeof(cmd) - n, " >'%s' 2>&1", log);
+	run_command(cmd, log, run->huge ? pages_wanted(job, nr) : 0);
 	root = json_load_file(out, 0, &err);
 	if (!root)
 		bench_die("what fio printed cannot be read: %s", err.text);

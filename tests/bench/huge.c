@@ -66,20 +66,29 @@ bool huge_pages_are_free(u64 nr)
 	return meminfo("HugePages_Free") >= nr;
 }
 
-void huge_pages_take(u64 nr)
+void huge_pages_again(u64 nr)
 {
-	const u64 total = meminfo("HugePages_Total");
 	const u64 avail = meminfo("HugePages_Free");
 	char text[32];
 
-	if (avail >= nr || taker)
+	if (avail >= nr)
 		return;
-	snprintf(before, sizeof(before), "%llu\n", (unsigned long long)total);
-	snprintf(text, sizeof(text), "%llu\n",
-		 (unsigned long long)(total + nr - avail));
-	taker = getpid();
-	atexit(put_back);
-	signal(SIGTERM, on_signal);
-	signal(SIGINT, on_signal);
+	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)
+		 (meminfo("HugePages_Total") + nr - avail));
 	(void)pages_set(text);
+}
+
+void huge_pages_take(u64 nr)
+{
+	if (huge_pages_are_free(nr))
+		return;
+	if (!taker) {
+		snprintf(before, sizeof(before), "%llu\n",
+			 (unsigned long long)meminfo("HugePages_Total"));
+		taker = getpid();
+		atexit(put_back);
+		signal(SIGTERM, on_signal);
+		signal(SIGINT, on_signal);
+	}
+	huge_pages_again(nr);
 }

@@ -16,6 +16,12 @@
  */
 void huge_pages_take(u64 nr);
 
+/*
+ * The same for a child of who took them: what somebody else put back meanwhile
+ * is set aside once more.
+ */
+void huge_pages_again(u64 nr);
+
 /* Are so many free? */
 bool huge_pages_are_free(u64 nr);
 

@@ -189,16 +189,19 @@ double load_sums(u32 bs, u64 bytes)
 void load_open(const char *dir)
 {
 	char path[300];
+	struct stat st;
 
 	crc32c_init(false);
 	/* The pool, and as much as fio takes. */
-	b.huge = huge_pages_are_free(HUGE_PAGES);
-	if (!b.huge)
-		fprintf(stderr, "note: 4 KiB pages: for figures that count, as root or after sysctl vm.nr_hugepages=%llu\n",
-			(unsigned long long)HUGE_PAGES);
+	huge_pages_again(HUGE_PAGES);
 	sc_open(&b.c, 64, POOL_BYTES,
 		HOLD_SWAP_VALUE(LOAD_DEPTH, SWAPD_ENGINE_AUTO, 4, 0),
 		load_done);
+	/* What fio then has too, or it fails. */
+	b.huge = !fstat(b.c.pool_fd, &st) && st.st_blksize == 2 << 20;
+	if (!b.huge)
+		fprintf(stderr, "note: 4 KiB pages: for figures that count, as root or after sysctl vm.nr_hugepages=%llu\n",
+			(unsigned long long)HUGE_PAGES);
 	fprintf(stderr, "engine: %s; sums: %s\n",
 		b.c.engine == SWAPD_ENGINE_URING ? "io_uring" : "threads",
 		crc32c_name());
