@@ -306,7 +306,7 @@ static u32 admit_pick(const struct core *c)
 		if (!d->used || !d->retry || d->blocked)
 			continue;
 		key = limit_within_min(d, domain_held(d), 1) ? 0 :
-						limit_share(d) + 1;
+						limit_turn(d) + 1;
 		if (best == CORE_NONE || key < least) {
 			best = i;
 			least = key;
@@ -331,7 +331,7 @@ static void admit_hold_back(struct core *c, u32 dom)
 		struct kv_domain *o = &c->domains[i];
 
 		if (o->used && o->tenant == d->tenant && i != dom &&
-		    (d->promised || limit_share(o) > limit_share(d)) &&
+		    (d->promised || limit_turn(o) > limit_turn(d)) &&
 		    !limit_within_min(o, domain_held(o), 1))
 			o->blocked = 1;
 	}

@@ -277,6 +277,7 @@ void core_tick(struct core *c, u64 now)
 	u32 i;
 
 	c->now = now;
+	limit_tick(c, now - c->head->ticked);
 	c->head->ticked = now;
 	client_deadlines(c);
 	revoke_tick(c);

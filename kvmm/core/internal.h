@@ -512,6 +512,8 @@ void limit_init_tiers(struct core *c, u32 dom,
 bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last);
 bool limit_within_min(const struct kv_domain *d, u32 held, u32 nr);
 u64 limit_share(const struct kv_domain *d);
+u64 limit_turn(const struct kv_domain *d);
+void limit_tick(struct core *c, u64 passed);
 bool limit_above_high(const struct kv_domain *d);
 bool limit_cache_floor(const struct kv_domain *d, u32 nr);
 

@@ -22,6 +22,14 @@
  * goes by weight, so a domain's share is its surplus over its weight: who has
  * the smallest share is admitted first, who has the largest loses first.
  *
+ * At any instant a share is off by what came in last and by what that has grown
+ * since, which is much for whose part is small, and always too much, since nobody
+ * is asked to leave.  So what a domain had too much of on average counts
+ * with its share when it is asked whose turn it is (limit_turn()): kv_domain.lag
+ * is the sum of what its share was above that of all who contend, over the time
+ * in which that is made up for.  It is bounded, and a domain that does not contend
+ * is owed nothing.
+ *
  * Of a domain's cache others leave it a floor, cache_floor per cent of its part
  * of the pool by weight, so that who asks for more than there is does not find
  * everybody else's system prompts among the first things to go.  It is the
@@ -31,6 +39,10 @@
  * The lower tiers know only max, which is swap.max.
  */
 #include "kvmm/core/internal.h"
+
+#define LAG_PERIODS	2	/* times starve_ns, in which a lag is made up for */
+#define LAG_PART	4	/* of its part, that a domain may owe or be owed */
+#define LAG_SCALE	(1 << 20)	/* kv_domain.lag is in such parts of a share's unit */
 
 static u32 to_blocks(const struct kv_domain *d, u64 bytes)
 {
@@ -191,6 +203,77 @@ u64 limit_share(const struct kv_domain *d)
 		return 0;
 	return ((held - d->elow) * d->block_bytes >> 10) *
 	       CORE_WEIGHT_DEFAULT / d->weight;
+}
+
+/**
+ * limit_turn() - whose turn is it to be admitted?
+ *
+ * Return: the domain's share, and what it had too much of lately; the smaller,
+ * the sooner.
+ */
+u64 limit_turn(const struct kv_domain *d)
+{
+	s64 turn = (s64)limit_share(d) + d->lag / LAG_SCALE;
+
+	return turn < 0 ? 0 : (u64)turn;
+}
+
+/* Has it somebody waiting whom no limit of its own holds up? */
+static bool contends(const struct core *c, const struct kv_domain *d)
+{
+	const struct kv_seq *w;
+	u32 total;
+
+	if (!d->used || d->wait_head == CORE_NONE)
+		return false;
+	w = &c->seqs[d->wait_head];
+	total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
+	return (u64)domain_held(d) + total <=
+	       min(d->max_blocks, d->high_blocks);
+}
+
+/* The share of those of a tenant that contend if they had equal ones, scaled. */
+static s64 share_of_all(const struct core *c, u32 tenant)
+{
+	u64 sum = 0, weights = 0;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+
+		if (d->tenant != tenant || !contends(c, d))
+			continue;
+		sum += limit_share(d) * d->weight;
+		weights += d->weight;
+	}
+	return weights ? (s64)((unsigned __int128)sum * LAG_SCALE / weights) :
+			 0;
+}
+
+/**
+ * limit_tick() - time passed: who has how much more than its part, on average?
+ * @passed: ns since it was last called
+ */
+void limit_tick(struct core *c, u64 passed)
+{
+	u64 period = max(LAG_PERIODS * core_cfg(c)->starve_ns, 1ull);
+	u32 i;
+
+	passed = min(passed, period);
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+		s64 all, most;
+
+		if (!contends(c, d)) {
+			d->lag = 0;
+			continue;
+		}
+		all = share_of_all(c, d->tenant);
+		most = all / LAG_PART;
+		d->lag += (s64)(((__int128)limit_share(d) * LAG_SCALE - all) *
+				passed / period);
+		d->lag = max(min(d->lag, most), -most);
+	}
 }
 
 /* Does the domain use more than its memory.high? */

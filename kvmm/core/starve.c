@@ -19,6 +19,9 @@
 /* Times starve_ns: a wait that not even overload explains. */
 #define STARVE_UNUSUAL		16
 
+/* Times that, at most, where the others' weight is so many times as large. */
+#define STARVE_WEIGHT		16u
+
 /* First of the list whose client could use what it gets. */
 static struct kv_seq *first_waiter(const struct core *c,
 				   const struct kv_domain *d)
@@ -54,6 +57,20 @@ static bool starves(struct core *c, const struct kv_seq *w)
 	return c->now - w->since >= core_cfg(c)->starve_ns && waiter_fits(c, w);
 }
 
+/*
+ * Did somebody of @d wait so long that it goes before @than, which has less of
+ * the surplus?  A queue moves by weight where all want more than there is, so
+ * what is usual there goes by weight too.
+ */
+static bool wait_is_unusual(const struct core *c, const struct kv_domain *d,
+			    const struct kv_domain *than, u64 waited)
+{
+	u32 times = DIV_ROUND_UP(than->weight, d->weight);
+
+	return waited / STARVE_UNUSUAL / min(times, STARVE_WEIGHT) >=
+	       core_cfg(c)->starve_ns;
+}
+
 /**
  * starved_waits() - does another domain's sequence starve that comes before?
  *
@@ -65,7 +82,7 @@ static bool starves(struct core *c, const struct kv_seq *w)
  */
 bool starved_waits(struct core *c, const struct kv_seq *s)
 {
-	u64 share = limit_share(seq_domain(c, s));
+	u64 turn = limit_turn(seq_domain(c, s));
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
@@ -78,8 +95,8 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 		if (!w || w->since >= s->since ||
 		    (d->tenant == seq_domain(c, s)->tenant &&
 		     w->priority < s->priority) ||
-		    (limit_share(d) > share && c->now - w->since <
-		     STARVE_UNUSUAL * core_cfg(c)->starve_ns))
+		    (limit_turn(d) > turn &&
+		     !wait_is_unusual(c, d, seq_domain(c, s), c->now - w->since)))
 			continue;
 		if (starves(c, w))
 			return true;

@@ -310,6 +310,66 @@ START_TEST(test_weight)
 }
 END_TEST
 
+/* Sequences of one domain, the oldest first. */
+struct crowd {
+	u32	cl;
+	u32	blocks;		/* of each */
+	u32	nr;
+	u64	run[ALL];
+	u64	held;		/* summed up */
+};
+
+/* Enough of them wait at all times; each @every rounds the oldest ends. */
+static void crowd_round(struct crowd *w, u32 round, u32 every, u32 *seed)
+{
+	u32 k;
+
+	while (sh_domain(w->cl).nr_waiting < 2) {
+		w->run[w->nr++] = asked(w->cl, w->blocks, 0, 1000 * *seed);
+		++*seed;
+	}
+	if (round % every)
+		return;
+	for (k = 0; k < w->nr; k++)
+		if (sh_state(w->cl, w->run[k]) == KVMM_SEQ_READY)
+			break;
+	if (k == w->nr)
+		return;
+	ck_assert_int_eq(sh_close(w->cl, w->run[k]), 0);
+	memmove(&w->run[k], &w->run[k + 1], (--w->nr - k) * sizeof(u64));
+}
+
+/*
+ * Five blocks at once are a third of what weight 100 has beside 300: at any instant
+ * it has a sequence too much or one too few, but on average what it should.
+ */
+START_TEST(test_weight_on_average)
+{
+	struct crowd w[2] = { { .blocks = 5 }, { .blocks = 2 } };
+	u32 n, i, seed = 1;
+
+	sh_stop();
+	sh_config(POOL);
+	sh.cfg.starve_ns = 200000 * MS;
+	sh_start();
+	w[0].cl = attach("a", 0, 0, 0, 100);
+	w[1].cl = attach("b", 0, 0, 0, 300);
+	for (n = 0; n < 6000; n++) {
+		for (i = 0; i < 2; i++) {
+			crowd_round(&w[i], n, i ? 2 : 16, &seed);
+			if (n >= 2000)
+				w[i].held += sh_domain(w[i].cl).nr_running *
+					     w[i].blocks;
+		}
+		sh_tick(1000);
+	}
+	ck_assert_msg(w[1].held * 100 >= w[0].held * 285 &&
+		      w[1].held * 100 <= w[0].held * 315, "%llu to %llu",
+		      (unsigned long long)w[0].held,
+		      (unsigned long long)w[1].held);
+}
+END_TEST
+
 /* ---- the operator ---- */
 
 static int set(u32 cl, u32 which, u64 value)
@@ -402,6 +462,7 @@ int main(void)
 	tcase_add_test(tc, test_high_evicts_own);
 	tcase_add_test(tc, test_high_loses_first);
 	tcase_add_test(tc, test_weight);
+	tcase_add_test(tc, test_weight_on_average);
 	tcase_add_test(tc, test_operator);
 	tcase_add_test(tc, test_lowered_max_fails);
 	suite_add_tcase(s, tc);

@@ -528,13 +528,17 @@ static void rivals_tick(struct rivals *r, u32 ms)
 	}
 }
 
-static void rivals_start(struct rivals *r)
+static void rivals_start(struct rivals *r, u32 weight_of_poor)
 {
+	struct kvmm_attach_req poor = sh_attach_req("poor");
+
+	poor.weight = weight_of_poor;
 	sh_stop();
 	sh_config(4);
 	sh_start();
 	r->rich = sh_attach(1, "rich");
-	r->poor = sh_attach(1, "poor");
+	r->poor = (u32)sh_attach_as(1, &poor);
+	sh_settle();
 	r->third = sh_attach(1, "third");
 	sh_warm(r->rich);
 	r->runs = open_prio(r->rich, 40, 8, 9, 1000);
@@ -564,7 +568,7 @@ START_TEST(test_share_before_a_usual_wait)
 {
 	struct rivals r;
 
-	rivals_start(&r);
+	rivals_start(&r, 100);
 	rivals_tick(&r, 300);
 	rivals_decide(&r);
 	ck_assert_uint_eq(sh_state(r.poor, r.poor_waits), KVMM_SEQ_READY);
@@ -580,8 +584,34 @@ START_TEST(test_unusual_wait_before_share)
 {
 	struct rivals r;
 
-	rivals_start(&r);
+	rivals_start(&r, 100);
 	rivals_tick(&r, 1000);
+	rivals_decide(&r);
+	ck_assert_uint_eq(sh_state(r.rich, r.rich_waits), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(r.poor, r.poor_waits), KVMM_SEQ_WAITING);
+}
+END_TEST
+
+/* A queue moves by weight: what is unusual beside an equal is not beside more. */
+START_TEST(test_unusual_wait_by_weight)
+{
+	struct rivals r;
+
+	rivals_start(&r, 400);
+	rivals_tick(&r, 1000);
+	rivals_decide(&r);
+	ck_assert_uint_eq(sh_state(r.poor, r.poor_waits), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(r.rich, r.rich_waits), KVMM_SEQ_WAITING);
+}
+END_TEST
+
+/* But nobody waits for ever, however large the other weight is. */
+START_TEST(test_unusual_wait_of_any_weight)
+{
+	struct rivals r;
+
+	rivals_start(&r, 10000);
+	rivals_tick(&r, 16 * 1000);
 	rivals_decide(&r);
 	ck_assert_uint_eq(sh_state(r.rich, r.rich_waits), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_state(r.poor, r.poor_waits), KVMM_SEQ_WAITING);
@@ -616,6 +646,8 @@ int main(void)
 	tcase_add_test(tc, test_longest_waiter_under_endless_load);
 	tcase_add_test(tc, test_share_before_a_usual_wait);
 	tcase_add_test(tc, test_unusual_wait_before_share);
+	tcase_add_test(tc, test_unusual_wait_by_weight);
+	tcase_add_test(tc, test_unusual_wait_of_any_weight);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
