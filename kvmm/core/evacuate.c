@@ -13,8 +13,9 @@
  * whoever needs one certain span (evacuate_span()).  The first is a matter of
  * cost: the run of extents goes in which least is to be copied, and none where
  * that is more than half of it, unless what is asked for was promised by
- * memory.min: that preempts first, and if it waits all the same only spans
- * without tails go.  Nothing is begun that does not lead to what is lacking, and
+ * memory.min: for that only spans without tails go, since it is to be there
+ * when the steps that are open have ended, and who runs is preempted if these
+ * are not enough.  Nothing is begun that does not lead to what is lacking, and
  * nothing that leaves the owner less than its promises.
  *
  * What is in the span: blocks of sequences move.  Cache that ends a prefix, or
@@ -30,7 +31,6 @@
  */
 #include "kvmm/core/internal.h"
 
-#define EVAC_RUNS	8	/* begun for others at once */
 #define EVAC_WANT	8	/* runs that anybody may lack */
 #define TAIL_COST	8	/* blocks to copy that a tail counts as: it is waited for */
 
@@ -225,7 +225,7 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 {
 	const struct kv_span *sp = &c->spans[first];
 	const struct kv_domain *owner = &c->domains[sp->domain];
-	u32 used = sp->nr_blocks - sp->nr_free - sp->nr_cached;
+	u32 used = sp->nr_blocks - sp->nr_free - sp->nr_cached, cache;
 
 	if (!sp->nr_extents || sp->domain == dom || sp->counted ||
 	    span_is_isolated(sp) ||
@@ -237,8 +237,12 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 	if (!limit_may_lose(owner, owner->lost + sp->nr_cached, true) ||
 	    limit_cache_floor(owner, owner->lost + sp->nr_cached))
 		used += sp->nr_cached;
-	/* What moves fits beside what its owner has promised and will need. */
-	if (owner->spare < sp->nr_free + used + owner->nr_running)
+	/*
+	 * What moves fits beside what its owner has promised and will need, if
+	 * need be in the place of cache elsewhere.
+	 */
+	cache = limit_cache_spare(owner, owner->lost + sp->nr_cached);
+	if ((u64)owner->spare + cache < sp->nr_free + used + owner->nr_running)
 		return CORE_NONE;
 	return used;
 }
@@ -253,11 +257,13 @@ static void span_count_moved(struct core *c, u32 first, u32 used, bool gone)
 	sp->counted = gone ? first + 1 : 0;
 	sp->cost = used;
 	if (gone) {
-		owner->spare -= sp->nr_free + used;
-		owner->lost += evicted;
+		/* The rest takes the place of cache. */
+		sp->pass = min(owner->spare, sp->nr_free + used);
+		owner->spare -= sp->pass;
+		owner->lost += evicted + sp->nr_free + used - sp->pass;
 	} else {
-		owner->spare += sp->nr_free + used;
-		owner->lost -= evicted;
+		owner->spare += sp->pass;
+		owner->lost -= evicted + sp->nr_free + used - sp->pass;
 	}
 }
 
@@ -324,20 +330,38 @@ static u32 run_cheapest(struct core *c, u32 dom, bool promised)
 	return best;
 }
 
+/* See to it that what moves, and what its owner needs, have room in its other spans. */
+static void span_make_room(struct core *c, u32 first)
+{
+	const struct kv_span *sp = &c->spans[first];
+	const struct kv_domain *d = &c->domains[sp->domain];
+	u32 want = sp->nr_blocks - sp->nr_free - sp->nr_cached, free;
+
+	/* Empty ones are whose it is for. */
+	want += d->nr_running + d->nr_empty * d->span_blocks;
+	do {
+		free = sp->nr_free;
+		room_evict_spare(c, sp->domain, free + want);
+	} while (sp->nr_free != free);	/* that was no room */
+}
+
 static void run_evacuate(struct core *c, u32 first, u32 nr)
 {
 	u32 e;
 
-	for (e = first; e < first + nr; e++)
+	for (e = first; e < first + nr; e++) {
+		if (c->extents[e].state == EXT_SPAN)
+			span_make_room(c, c->extents[e].span);
 		if (c->extents[e].state == EXT_SPAN &&
 		    !span_is_isolated(&c->spans[c->extents[e].span]))
 			(void)!evacuate(c, c->extents[e].span, false, true);
+	}
 }
 
-/* Is a span of another domain being emptied for those of the tenant? */
-static bool evacuation_goes_on(const struct core *c, u32 dom, bool promised)
+/* Spans that are being emptied for those of the tenant of @dom, as runs of its size. */
+u32 evacuations_on(const struct core *c, u32 dom, bool promised)
 {
-	u32 i;
+	u32 i, extents = 0;
 
 	for (i = 0; i < CORE_MAX_EVACS; i++) {
 		const struct kv_evac *ev = &c->head->evacs[i];
@@ -345,20 +369,9 @@ static bool evacuation_goes_on(const struct core *c, u32 dom, bool promised)
 		if (ev->span != CORE_NONE && ev->dom != dom && ev->shared &&
 		    !(promised && c->spans[ev->span].nr_open) &&
 		    c->domains[ev->dom].tenant == c->domains[dom].tenant)
-			return true;
+			extents += c->spans[ev->span].nr_extents;
 	}
-	return false;
-}
-
-/*
- * What was promised is had by preemption within a step, if the victims' blocks
- * lie together.  Only where they do not moving them is quicker.
- */
-static bool waits_long(const struct core *c, const struct kv_domain *d)
-{
-	return d->wait_head != CORE_NONE &&
-	       c->now - c->seqs[d->wait_head].since >
-	       core_cfg(c)->starve_ns / 16;
+	return DIV_ROUND_UP(extents, c->domains[dom].span_extents);
 }
 
 /* Spans that the domain lacks for @nr blocks, beside what can be had else. */
@@ -372,34 +385,50 @@ static u32 runs_lacking(struct core *c, u32 dom, u32 nr)
 					EVAC_WANT + 1ull);
 }
 
+/* The runs that cost least, @nr if there are as many; how many there are. */
+static u32 runs_choose(struct core *c, u32 dom, bool promised, u32 *run, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++) {
+		run[i] = run_cheapest(c, dom, promised);
+		if (run[i] == CORE_NONE)
+			break;
+	}
+	return i;
+}
+
 /**
  * evacuate_for() - have spans of others emptied for a domain that lacks room
  * @nr: blocks that it wants to have free
  *
- * Return: -EALREADY: memory is coming that way; -EAGAIN: it leads nowhere.
+ * For one that was promised as much at once, and for those who wait behind it
+ * within the promise too.
+ * Return: -EALREADY: memory is coming that way; -EAGAIN: it leads nowhere, or
+ * not far enough for what was promised.
  */
 int evacuate_for(struct core *c, u32 dom, u32 nr)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	bool promised = limit_within_min(d, domain_held(d), 1);
-	u32 run[EVAC_WANT], want, i;
+	u32 run[EVAC_WANT], on, must, want, i, got;
 
-	if ((promised && !waits_long(c, d)) || !c->ops->copy ||
-	    c->tenants[d->tenant].nr_domains < 2)
+	if (!c->ops->copy || c->tenants[d->tenant].nr_domains < 2)
 		return -EAGAIN;
-	if (evacuation_goes_on(c, dom, promised))
+	on = evacuations_on(c, dom, promised);
+	if (on && !promised)
 		return -EALREADY;
+	must = runs_lacking(c, dom, nr);
 	if (c->now < c->head->evac_after)
+		return on >= must ? -EALREADY : -EAGAIN;
+	want = promised ? runs_lacking(c, dom, promise_need(c, dom, nr)) : must;
+	if (on >= want)
+		return -EALREADY;
+	want = min(want - on, (u32)EVAC_WANT);
+	got = runs_choose(c, dom, promised, run, want);
+	if (on + got < must)
 		return -EAGAIN;
-	want = runs_lacking(c, dom, nr);
-	if (want > EVAC_WANT)
-		return -EAGAIN;
-	for (i = 0; i < want; i++) {
-		run[i] = run_cheapest(c, dom, promised);
-		if (run[i] == CORE_NONE)
-			return -EAGAIN;
-	}
-	for (i = 0; i < want && i < EVAC_RUNS; i++)
+	for (i = 0; i < got; i++)
 		run_evacuate(c, run[i], d->span_extents);
 	return -EALREADY;
 }

@@ -203,6 +203,7 @@ void pins_mark(struct core *c, u32 dom, bool set);
 /* evacuate.c: spans that are emptied by moving their blocks */
 bool evacuate_span(struct core *c, u32 first, bool any);
 bool evacuate_is_on(const struct core *c, u32 first);
+u32 evacuations_on(const struct core *c, u32 dom, bool promised);
 int evacuate_for(struct core *c, u32 dom, u32 nr);
 void evacuate_scan(struct core *c, u32 evac);
 void evacuate_tick(struct core *c);
@@ -441,16 +442,20 @@ u32 domain_held(const struct kv_domain *d);
 u32 room_coming(const struct core *c, const struct kv_domain *d);
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
 int room_evict(struct core *c, u32 dom, u32 nr);
+void room_evict_spare(struct core *c, u32 dom, u32 nr);
 void room_ahead(struct core *c, u32 dom);
 u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
 	       u32 spare);
 bool waiter_fits(struct core *c, const struct kv_seq *w);
+u32 promise_need(const struct core *c, u32 dom, u32 nr);
 int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
 int room_preempt(struct core *c, struct kv_seq *want, u32 nr);
 int pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
 
 /* victim.c: whose memory is taken for a sequence */
 bool victim_before(const struct kv_seq *a, const struct kv_seq *b);
+u32 family_size(const struct core *c, const struct kv_seq *s);
+u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d);
 bool victim_may_lose(const struct core *c, const struct kv_seq *s);
 bool victim_is_marked(const struct core *c, u32 tenant);
 struct kv_seq *victim_elsewhere(const struct core *c,
@@ -516,6 +521,7 @@ u64 limit_turn(const struct kv_domain *d);
 void limit_tick(struct core *c, u64 passed);
 bool limit_above_high(const struct kv_domain *d);
 bool limit_cache_floor(const struct kv_domain *d, u32 nr);
+u32 limit_cache_spare(const struct kv_domain *d, u32 lost);
 
 /* domain.c */
 int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,

@@ -288,6 +288,20 @@ bool limit_cache_floor(const struct kv_domain *d, u32 nr)
 	return d->nr[BLK_CACHED] < (u64)d->floor + nr;
 }
 
+/**
+ * limit_cache_spare() - cache of a domain that others may take
+ * @lost: blocks that it loses already
+ */
+u32 limit_cache_spare(const struct kv_domain *d, u32 lost)
+{
+	u64 floor = (u64)d->floor + lost, min = (u64)d->emin + lost;
+	u32 cached = domain_cached(d), used = domain_used(d);
+
+	if (cached <= floor || used <= min)
+		return 0;
+	return (u32)min(cached - floor, used - min);
+}
+
 static int limit_set(struct kv_domain *d, u32 which, u64 value)
 {
 	switch (which) {

@@ -21,6 +21,8 @@
  */
 #include "kvmm/core/internal.h"
 
+#define PROMISE_LOOK	64u	/* waiters that are promised for at once */
+
 u32 domain_slack(const struct kv_domain *d)
 {
 	KV_BUG_ON(domain_free(d) < d->reserved);
@@ -139,6 +141,30 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 	       d->max_blocks ? -EAGAIN : 0;
 }
 
+/**
+ * room_evict_spare() - drop cache of a domain for others, until @nr blocks are free
+ *
+ * As far as it may lose it.  Spans that fall empty stay with it.
+ */
+void room_evict_spare(struct core *c, u32 dom, u32 nr)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 blk, cost;
+
+	d->keep_spans = 1;
+	while (domain_slack(d) < nr) {
+		blk = evict_next(c, dom, false);
+		if (blk == CORE_NONE)
+			break;
+		cost = index_evict_cost(c, blk);
+		if (limit_cache_floor(d, cost) || !limit_may_lose(d, cost, true))
+			break;
+		index_evict(c, blk);
+		core_count(c, CORE_EV_reclaim_direct, 1);
+	}
+	d->keep_spans = 0;
+}
+
 /*
  * Have memory made before running sequences ask for it, so that growth seldom
  * meets memory in the making.
@@ -175,37 +201,106 @@ bool waiter_fits(struct core *c, const struct kv_seq *w)
 	       (u64)span_runs_reachable(c, w->domain) * d->span_blocks >= total;
 }
 
+/* Blocks of a waiting sequence, once it is resident. */
+static u32 waiter_blocks(const struct core *c, const struct kv_seq *w)
+{
+	return max(tokens_to_blocks(seq_domain(c, w), w->nr_ids), w->nr_blocks);
+}
+
+/**
+ * promise_need() - what all who wait within memory.min need to be admitted
+ * @nr: blocks that the first of them needs, or a sequence that grows
+ *
+ * Those behind it are taken to find as much of what they need as it does, and
+ * no more than PROMISE_LOOK of them are looked at: an event is to stay short.
+ * Return: blocks, at least @nr.
+ */
+u32 promise_need(const struct core *c, u32 dom, u32 nr)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i = d->wait_head, need = nr, found, one, n;
+
+	if (i == CORE_NONE)
+		return nr;
+	found = waiter_blocks(c, &c->seqs[i]) + wmark_min(d);
+	found -= min(found, nr);
+	i = c->seqs[i].next;
+	for (n = 0; i != CORE_NONE && n < PROMISE_LOOK; n++) {
+		one = waiter_blocks(c, &c->seqs[i]);
+		one -= min(found, one);
+		/* And the next block of each. */
+		if (!limit_within_min(d, domain_held(d), need + one + 1))
+			break;
+		need += one + 1;
+		i = c->seqs[i].next;
+	}
+	return need;
+}
+
+/*
+ * Blocks of the tenant's other domains that are on their way to @dom, or could
+ * be: in spans that are being emptied, and those that others can do without,
+ * wherever they lie.
+ */
+static u32 promise_coming(const struct core *c, u32 dom)
+{
+	u32 i, nr = evacuations_on(c, dom, true) * c->domains[dom].span_blocks;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *o = &c->domains[i];
+		u32 have;
+
+		if (!o->used || i == dom || o->tenant != c->domains[dom].tenant)
+			continue;
+		have = domain_slack(o) + limit_cache_spare(o, 0);
+		nr += have > o->nr_running ? have - o->nr_running : 0;
+		nr += victim_blocks_marked(c, o);
+	}
+	return nr;
+}
+
 /**
  * room_for_min() - make room for an admission within memory.min
  * @want: waits; room_plan() said -EAGAIN for the @nr blocks that it needs
  *
  * Its domain was promised as much, so families of other domains give way, of
- * whatever priority, as far as their own domains are not protected.
- * Return: 0: room_plan() was happy; -EALREADY: as it says; -EAGAIN: later, or
- * never.
+ * whatever priority, as far as their own domains are not protected: as many at
+ * once as all need who wait within the promise, for else each would wait for
+ * another step to end.  Where enough is coming and still none of it fits
+ * together, one more each time.
+ * Return: 0: room_plan() was happy; -EALREADY, -EINPROGRESS: as it says, or
+ * spans of other tenants will come; -EAGAIN: later, or never.
  */
 int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 {
 	const struct kv_domain *d = seq_domain(c, want);
+	bool marked = victim_is_marked(c, d->tenant);
+	u32 lacks, coming, rank;
 	struct kv_seq *v;
-	u32 rank;
 	int err;
 
-	do {
-		if (!limit_within_min(d, domain_held(d), nr) ||
-		    !waiter_fits(c, want))
-			return -EAGAIN;
-		if (victim_is_marked(c, d->tenant))
-			return -EAGAIN;
-		v = victim_elsewhere(c, want, true, &rank);
-		if (!v)
+	if (!limit_within_min(d, domain_held(d), nr) || !waiter_fits(c, want))
+		return -EAGAIN;
+	lacks = room_lacks(c, d, promise_need(c, want->domain, nr), spare);
+	coming = promise_coming(c, want->domain);
+	for (;;) {
+		while (!marked || coming < lacks) {
+			v = victim_elsewhere(c, want, true, &rank);
+			if (!v)
+				break;
+			coming += family_size(c, v);
+			marked = true;
+			core_count(c, CORE_EV_preempt_min, 1);
+			family_mark(c, v);
+		}
+		err = room_plan(c, want->domain, nr, spare);
+		if (err != -EAGAIN || victim_is_marked(c, d->tenant))
+			return err;
+		if (!marked)
 			return displace(c, want, room_lacks(c, d, nr, spare),
 					true);
-		core_count(c, CORE_EV_preempt_min, 1);
-		family_mark(c, v);
-		err = room_plan(c, want->domain, nr, spare);
-	} while (err == -EAGAIN);
-	return err;
+		marked = false;
+	}
 }
 
 /* Does nobody but the family of @s run in its domain? */

@@ -12,6 +12,7 @@
  * was promised by its own memory.min it gets from anybody.  A victim in an open
  * step is marked, its memory comes when the step ends, and until then nobody
  * else is marked for the same domain: every step would otherwise mark one more.
+ * For memory.min as many are marked as it takes, at once (reclaim.c).
  *
  * A victim is swapped if a tier has room and that pays, see swap.c.  Else it is
  * recomputed: sealed blocks stay in the index as cache, and the client computes
@@ -43,7 +44,7 @@ static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
  * than that: what members share among themselves is counted for the first, what
  * they share with others too.
  */
-static u32 family_size(const struct core *c, const struct kv_seq *s)
+u32 family_size(const struct core *c, const struct kv_seq *s)
 {
 	u32 first = seq_index(c, s), nr = s->nr_blocks - s->trimmed, i, n;
 
@@ -67,10 +68,23 @@ enum victim_rank {
 	RANK_NEVER,
 };
 
-static u32 victim_rank(const struct core *c, const struct kv_seq *s)
+/* What the domain loses with those that are marked. */
+u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d)
+{
+	u32 i, nr = 0;
+
+	for (i = d->nr_marked ? d->run_head : CORE_NONE; i != CORE_NONE;
+	     i = c->seqs[i].next)
+		if (c->seqs[i].state == KVMM_SEQ_MARKED)
+			nr += c->seqs[i].nr_blocks - c->seqs[i].trimmed;
+	return nr;
+}
+
+/* @more: blocks that its domain loses beside the family. */
+static u32 victim_rank(const struct core *c, const struct kv_seq *s, u32 more)
 {
 	const struct kv_domain *d = seq_domain(c, s);
-	u32 nr = d->emin || d->elow ? family_size(c, s) : 0;
+	u32 nr = d->emin || d->elow ? family_size(c, s) + more : 0;
 
 	if (!limit_may_lose(d, nr, true))
 		return RANK_NEVER;
@@ -82,7 +96,7 @@ static u32 victim_rank(const struct core *c, const struct kv_seq *s)
 /* May others take the family's memory at all? */
 bool victim_may_lose(const struct core *c, const struct kv_seq *s)
 {
-	return victim_rank(c, s) != RANK_NEVER;
+	return victim_rank(c, s, 0) != RANK_NEVER;
 }
 
 /*
@@ -104,7 +118,8 @@ struct kv_seq *victim_elsewhere(const struct core *c,
 		s = victim_of(c, &c->domains[i]);
 		if (!s || (!promised && !victim_before(s, want)))
 			continue;
-		r = victim_rank(c, s);
+		r = victim_rank(c, s, promised ?
+				victim_blocks_marked(c, &c->domains[i]) : 0);
 		if (r < *rank || (best && r == *rank && victim_before(s, best))) {
 			best = s;
 			*rank = r;

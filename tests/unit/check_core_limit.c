@@ -218,6 +218,74 @@ START_TEST(test_min_after_the_step)
 }
 END_TEST
 
+/* Four of "b" hold 16 blocks each, which is all, and are in open steps. */
+static void fill_in_steps(u32 b, u64 *seq)
+{
+	struct kvmm_open_arg a = { .prompt_len = 16 * SH_BT - 8,
+				   .max_tokens = 8, .priority = 9 };
+	u32 i;
+
+	for (i = 0; i < 4; i++) {
+		ck_assert_int_eq(sh_open_as(b, &a, &seq[i]), 0);
+		ck_assert_int_eq(sh_match(b, seq[i], a.prompt_len,
+					  5000 * (i + 1)), 0);
+		sh_compute(b, seq[i], 0, a.prompt_len, 5000 * (i + 1));
+	}
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(sh_begin(b, seq[i], a.prompt_len, 1), 0);
+}
+
+static u32 in_state(u32 b, const u64 *seq, u32 state)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < 4; i++)
+		nr += sh_state(b, seq[i]) == state;
+	return nr;
+}
+
+/* As many are marked as all need who wait within the promise, and no more. */
+START_TEST(test_min_at_once)
+{
+	u32 a = attach("a", 40, 0, 0, 0), b = attach("b", 0, 0, 0, 0), i;
+	u32 len = 16 * SH_BT - 8;
+	u64 held[4], seq[3];
+
+	fill_in_steps(b, held);
+	seq[0] = asked(a, 12, 0, 0);
+	ck_assert_uint_eq(in_state(b, held, KVMM_SEQ_MARKED), 1);
+	seq[1] = asked(a, 12, 0, 300);
+	ck_assert_uint_eq(in_state(b, held, KVMM_SEQ_MARKED), 2);
+	/* This one is beyond it. */
+	seq[2] = asked(a, 20, 0, 600);
+	sh_tick(1);
+	ck_assert_uint_eq(in_state(b, held, KVMM_SEQ_MARKED), 2);
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), 2);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(sh_end_step(b, sh.cl[b].step - 3 + i, held[i],
+					     len, len + 1, 5000 * (i + 1)), 0);
+	ck_assert_uint_eq(sh_state(a, seq[0]), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(a, seq[1]), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(a, seq[2]), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(in_state(b, held, KVMM_SEQ_READY), 2);
+	ck_assert_uint_eq(sh_state(b, held[0]), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* All that are marked count: together they leave their domain its own min. */
+START_TEST(test_min_of_both)
+{
+	u32 a = attach("a", 24, 0, 0, 0), b = attach("b", 40, 0, 0, 0);
+	u64 held[4];
+
+	fill_in_steps(b, held);
+	(void)asked(a, 12, 0, 0);
+	(void)asked(a, 8, 0, 300);
+	sh_tick(1);
+	ck_assert_uint_eq(in_state(b, held, KVMM_SEQ_MARKED), 1);
+}
+END_TEST
+
 /* ---- high ---- */
 
 START_TEST(test_high_holds_admissions)
@@ -458,6 +526,8 @@ int main(void)
 	tcase_add_test(tc, test_victims_above_min);
 	tcase_add_test(tc, test_min_is_had);
 	tcase_add_test(tc, test_min_after_the_step);
+	tcase_add_test(tc, test_min_at_once);
+	tcase_add_test(tc, test_min_of_both);
 	tcase_add_test(tc, test_high_holds_admissions);
 	tcase_add_test(tc, test_high_evicts_own);
 	tcase_add_test(tc, test_high_loses_first);

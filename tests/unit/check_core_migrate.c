@@ -315,6 +315,66 @@ START_TEST(test_for_another)
 }
 END_TEST
 
+/*
+ * Three spans of "a" with one block in use and three of cache each, nothing free.
+ * Another domain, to which so much is promised, asks for a span more than there
+ * are others.
+ */
+static u64 asks_for_one_more(u32 min, u32 *other)
+{
+	struct kvmm_attach_req req = sh_attach_req("b");
+	u64 a[12], b;
+	u32 i;
+
+	req.limits[0].min = min * SH_BLOCK;
+	for (i = 0; i < 12; i++)
+		a[i] = computed(SH_BT, 3 * SH_BT, 1000 * (i + 1));
+	for (i = 0; i < 12; i++)
+		if (i % SH_PER)
+			ck_assert_int_eq(sh_close(cl, a[i]), 0);
+	ck_assert_uint_eq(domain_used(d), 12);
+	ck_assert_uint_eq(domain_cached(d), 9);
+	*other = (u32)sh_attach_as(1, &req);
+	sh_settle();
+	b = sh_open(*other, 6 * SH_PER * SH_BT, 0);
+	ck_assert_int_eq(sh_match(*other, b, 6 * SH_PER * SH_BT, 9), 0);
+	ck_assert_uint_eq(sh_state(*other, b), KVMM_SEQ_WAITING);
+	return b;
+}
+
+/* What moves takes the place of cache, and nobody loses memory. */
+START_TEST(test_cache_makes_room)
+{
+	u32 other, min = _i ? 7 * SH_PER : 0;
+	u64 b = asks_for_one_more(min, &other);
+
+	/* At once, also where it was promised: that comes before preemption. */
+	ck_assert_uint_gt(nr_copies, 0);
+	answer_all(0);
+	ck_assert_uint_eq(sh_state(other, b), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_mark), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), 0);
+	ck_assert_uint_eq(d->nr_spans, 2);
+}
+END_TEST
+
+/* Not cache that memory.min or the floor leaves its owner. */
+START_TEST(test_kept_cache_makes_no_room)
+{
+	u32 other;
+
+	if (_i)	/* half of half of the pool */
+		ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_cache_floor,
+					   50), 0);
+	else
+		ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_MIN,
+						 11 * SH_BLOCK), 0);
+	(void)asks_for_one_more(0, &other);
+	ck_assert_uint_eq(domain_used(d), 12);
+	ck_assert_uint_eq(nr_copies, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_migrate");
@@ -330,6 +390,8 @@ int main(void)
 	tcase_add_test(tc, test_failed);
 	tcase_add_test(tc, test_answers);
 	tcase_add_test(tc, test_for_another);
+	tcase_add_loop_test(tc, test_cache_makes_room, 0, 2);
+	tcase_add_loop_test(tc, test_kept_cache_makes_no_room, 0, 2);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
