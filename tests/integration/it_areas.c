@@ -209,7 +209,7 @@ START_TEST(test_by_speed)
 	small_start("area=0,rate=1000,delay=16,kinds=delay;area=1,rate=1000,delay=48,kinds=delay;area=2,rate=1000,delay=200,kinds=delay");
 	for (i = 0; i < AREAS; i++)
 		area_on(i, "16M", "0");
-	load_until(by_level(200, 600, 3000));
+	load_until(by_level(200, 600, 1000));
 	for (i = 0; i < AREAS; i++)
 		r[i] = area_row(i);
 	printf("  written %llu, %llu, %llu slots at %llu, %llu, %llu KiB/s\n",
@@ -360,7 +360,7 @@ START_TEST(test_interrupted)
 	j = job_start(&rig, "kvctl", "swapoff", area_path(0), "--timeout",
 		      "60", NULL);
 	nap_ms(30);
-	job_kill(&j, SIGINT);
+	job_kill(&j, SIGKILL);
 	(void)job_wait(&j, 10);
 	unlink(j.out);
 	unlink(j.err);
@@ -437,6 +437,35 @@ START_TEST(test_slow_swapoff)
 }
 END_TEST
 
+/* The next swapd does not find the area that it was: it goes by itself. */
+START_TEST(test_superblock_gone)
+{
+	const u64 end = now_ms() + 60000 * time_scale();
+	char junk[512] = "not an area";
+	struct load l;
+	int fd;
+
+	small_start("rate=0");
+	load_start(&l, &rig, TOKENS, "f32");
+	area_fill(&l);
+	fd = open(area_path(0), O_RDWR | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pwrite(fd, junk, sizeof(junk), 0), sizeof(junk));
+	ck_assert_int_eq(fdatasync(fd), 0);
+	close(fd);
+	ck_assert_int_gt(rig_swapd(&rig), 0);
+	kill(rig_swapd(&rig), SIGKILL);
+	while (rig_value(&rig, "meminfo", "SwapTotal")) {
+		ck_assert_msg(now_ms() < end, "the area stays");
+		nap_ms(20);
+	}
+	ck_assert_uint_eq(log_count("is lost: "), 1);
+	load_judge(&l, &truth);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapBad"), 0);
+	small_stop();
+}
+END_TEST
+
 static void file_sparse(const char *path, off_t bytes)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -486,6 +515,7 @@ static Suite *areas_suite(void)
 	tcase_add_unchecked_fixture(tc, find_truth, forget_truth);
 	tcase_add_test(tc, test_interrupted);
 	tcase_add_test(tc, test_slow_swapoff);
+	tcase_add_test(tc, test_superblock_gone);
 	tcase_add_test(tc, test_size);
 	suite_add_tcase(s, tc);
 	return s;
