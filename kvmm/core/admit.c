@@ -16,6 +16,8 @@
  */
 #include "kvmm/core/internal.h"
 
+#define WORK_TRY	32u	/* see core_work() */
+
 /*
  * What a preempted sequence finds again is mostly its own: its tokens are
  * counted apart, lest preemption look like a good cache.
@@ -212,25 +214,29 @@ static bool turn_is_due(const struct core *c, const struct kv_seq *w)
  *
  * Return: @s, or the sequence whose turn it is.
  */
-static struct kv_seq *turn_of(const struct core *c, struct kv_seq *s)
+static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
 {
 	bool idle = s->since >= s->active + core_cfg(c)->starve_ns;
-	struct kv_seq *longest = s, *w;
+	struct kv_seq *w;
 	u32 i;
 
 	if (!(s->flags & SEQF_SWAPPED))
 		return s;
-	for (i = seq_domain(c, s)->wait_head; i != CORE_NONE; i = w->next) {
+	/* Who waits longest first: none after it has waited longer. */
+	for (i = seq_domain(c, s)->age_head; i != CORE_NONE; i = w->age_next) {
 		w = &c->seqs[i];
-		if (w->since < longest->since && turn_is_due(c, w) &&
-		    (w->priority >= s->priority || idle))
-			longest = w;
+		if (w->since >= s->since ||
+		    c->head->ticked < w->since + core_cfg(c)->starve_ns)
+			break;
+		core_work(c, 2);
+		if (turn_is_due(c, w) && (w->priority >= s->priority || idle))
+			return w;
 	}
-	return longest;
+	return s;
 }
 
 /* For whom others hold back: see admit_hold_back(). */
-static void admit_note_stall(const struct core *c, struct kv_domain *d, const struct kv_seq *s,
+static void admit_note_stall(struct core *c, struct kv_domain *d, const struct kv_seq *s,
 			     int err)
 {
 	/* A swapped one has no ids, but a table. */
@@ -262,6 +268,7 @@ static int admit_next(struct core *c, u32 dom)
 		bool another = s != &c->seqs[i];
 
 		next = c->seqs[i].next;
+		core_work(c, WORK_TRY);
 		err = admit_one(c, s);
 		if (!err)
 			return 0;
@@ -325,7 +332,7 @@ static void admit_hold_back(struct core *c, u32 dom)
 	const struct kv_domain *d = &c->domains[dom];
 	u32 i;
 
-	if (!waiter_reachable(c, dom))
+	if (c->tenants[d->tenant].nr_domains < 2 || !waiter_reachable(c, dom))
 		return;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		struct kv_domain *o = &c->domains[i];
@@ -343,21 +350,33 @@ static void admit_hold_back(struct core *c, u32 dom)
  * Only domains in which something changed since the last refusal are looked
  * at, one sequence at a time from whoever has the smallest share of the
  * surplus.
+ *
+ * An event may let ten thousands in, or look at as many in vain; others wait
+ * for the thread meanwhile.  So what costs more than core_config.event_work is
+ * left to the next event or core_poll().  Who was asked in vain is not asked
+ * again before that is over: else the dearest could be all that is ever asked.
  */
 void admit_all(struct core *c)
 {
-	u32 i, dom;
+	u32 i, dom, tries = 0;
 
 	revoke_advance(c);
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
+	c->work = 0;
+	for (i = 0; i < core_cfg(c)->max_domains && !c->head->more; i++)
 		c->domains[i].blocked = 0;
+	c->head->more = 0;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (c->domains[i].used && c->domains[i].stalled &&
 		    !c->domains[i].retry && c->domains[i].nr_waiting)
 			admit_hold_back(c, i);
 	while ((dom = admit_pick(c)) != CORE_NONE) {
-		int err = admit_next(c, dom);
+		int err;
 
+		if (tries++ && c->work >= core_cfg(c)->event_work) {
+			c->head->more = 1;
+			return;
+		}
+		err = admit_next(c, dom);
 		if (!err)
 			continue;
 		c->domains[dom].blocked = 1;

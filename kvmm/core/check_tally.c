@@ -103,6 +103,32 @@ static u32 count_tails(const struct core *c, u32 dom)
 	return nr;
 }
 
+/* Who waits, the longest first. */
+static void walk_ages(struct walk *w, u32 dom)
+{
+	const struct core *c = w->c;
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i, n, prev = CORE_NONE;
+	u64 since = 0;
+
+	for (i = d->age_head, n = 0; i != CORE_NONE && n <= d->nr_waiting;
+	     i = c->seqs[i].age_next, n++) {
+		const struct kv_seq *s = &c->seqs[i];
+
+		expect(w, "order", "back link by age of seq", i, s->age_prev,
+		       prev);
+		expect(w, "order", "by age, waits: seq", i,
+		       s->domain == dom && (s->flags & SEQF_QUEUED), 1);
+		expect(w, "order", "waited longer than the one before it: seq",
+		       i, s->since < since, 0);
+		prev = i;
+		since = s->since;
+	}
+	expect(w, "order", "those who wait, by age, in domain", dom, n,
+	       d->nr_waiting);
+	expect(w, "order", "tail by age of domain", dom, d->age_tail, prev);
+}
+
 static void walk_domain_tally(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
@@ -120,6 +146,7 @@ static void walk_domain_tally(struct walk *w, u32 dom)
 	       t.swapped);
 	expect(w, "tally", "shared tails of domain", dom, d->tails,
 	       count_tails(c, dom));
+	walk_ages(w, dom);
 	walk_tree(w, "ready tree", d->ready_root, NODE_ORDER, SEQF_IN_READY,
 		  t.ready, NULL);
 	walk_tree(w, "refused tree", d->refused_root, NODE_REFUSED,

@@ -71,6 +71,8 @@
 _Static_assert(CORE_POOL_LIMIT == (u64)CORE_UNIT << 32,
 	       "table entries are 32-bit offsets in units");
 
+#define EVENT_WORK	32768u	/* units of core_work(): a third of a ms */
+
 size_t core_struct_size(void)
 {
 	return sizeof(struct core);
@@ -101,6 +103,8 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 		return -EINVAL;
 	if (!cfg->overcommit_ratio)
 		cfg->overcommit_ratio = 100;
+	if (!cfg->event_work)
+		cfg->event_work = EVENT_WORK;
 	if (!cfg->host_bytes)
 		cfg->area_bytes = 0;	/* all I/O goes by the host pool */
 
@@ -265,6 +269,22 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
 	arena_init_lists(c);
 	arena_init_pools(c);
 	return 0;
+}
+
+/**
+ * core_poll() - go on with what the last event left undone
+ *
+ * To be called between events, without waiting, until there is nothing left:
+ * no event takes long, however many wait (see admit_all()).
+ * Return: whether there was something left.
+ */
+bool core_poll(struct core *c, u64 now)
+{
+	if (!c->head->more)
+		return false;
+	c->now = now;
+	admit_all(c);
+	return true;
 }
 
 /**

@@ -70,6 +70,8 @@
  * @overcommit:       CORE_OVERCOMMIT_*
  * @overcommit_ratio: percent of the pool that CORE_OVERCOMMIT_NEVER promises;
  *                    0: 100
+ * @event_work:       what waiters may cost in one event, in units of about
+ *                    10 ns; the rest is for the next one; 0: 32768
  */
 struct core_config {
 	u64	pool_bytes;
@@ -94,7 +96,7 @@ struct core_config {
 	u32	cache_floor;
 	u32	overcommit;
 	u32	overcommit_ratio;
-	u32	resv;
+	u32	event_work;
 };
 
 /* core_config.overcommit: the kernel's values. */
@@ -230,6 +232,7 @@ int __must_check core_init(struct core *core, void *arena, u64 arena_bytes,
 			   const struct core_config *cfg,
 			   const struct core_ops *ops, void *ops_arg);
 void core_tick(struct core *core, u64 now);
+bool core_poll(struct core *core, u64 now);
 
 /* client.c */
 int __must_check core_client_attach(struct core *core, u64 now,

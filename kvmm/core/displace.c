@@ -71,11 +71,13 @@ static void bar_all(struct core *c, const struct displacer *who)
 	revoke_prepare(c, who->want->domain);
 	spares_reset(c);
 	c->head->bar_pass++;
+	core_work(c, c->head->nr_online);
 	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
 		const struct kv_domain *d = &c->domains[dom];
 
 		if (!d->used || dom == who->want->domain)
 			continue;
+		core_work(c, 4 * d->nr_running);
 		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
 			if (c->seqs[i].barred == c->head->bar_pass)
 				continue;	/* with one of its family */

@@ -183,6 +183,8 @@ static void domain_init(struct kv_domain *d)
 	d->run_head = CORE_NONE;
 	d->run_tail = CORE_NONE;
 	d->wait_root = CORE_NONE;
+	d->age_head = CORE_NONE;
+	d->age_tail = CORE_NONE;
 	d->ready_root = CORE_NONE;
 	d->refused_root = CORE_NONE;
 	d->slot_out = CORE_NONE;

@@ -315,6 +315,7 @@ static u32 run_cheapest(struct core *c, u32 dom, bool promised)
 	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
 	u64 least = ~0ull, bytes;
 
+	core_work(c, c->head->nr_online);
 	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
 		bytes = run_moves(c, dom, i, promised);
 		if (bytes == ~0ull)

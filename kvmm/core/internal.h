@@ -48,6 +48,15 @@ static inline u32 part_domain(const struct core *c, u32 part)
 	return part % core_cfg(c)->max_domains;
 }
 
+/*
+ * Work that grows with what there is was done: @n units of about 10 ns.  An
+ * event that has done a lot leaves the rest to the next, see admit_all().
+ */
+static inline void core_work(struct core *c, u32 n)
+{
+	c->work += n;
+}
+
 static inline void core_count(struct core *c, enum core_event ev, u64 n)
 {
 	c->head->events[ev] += n;
@@ -185,7 +194,7 @@ u32 span_class(const struct kv_span *sp);
 /* steal.c: spans that others can do without */
 u32 span_runs_possible(struct core *c, u32 dom);
 u32 span_runs_reachable(struct core *c, u32 dom);
-bool span_steal(struct core *c, u32 dom);
+bool span_steal(struct core *c, u32 dom, u32 *from);
 void spares_reset(struct core *c);
 u32 span_evict_cached(struct core *c, u32 first);
 
@@ -405,6 +414,7 @@ void seq_drop_ids(struct core *c, struct kv_seq *s);
 u32 ids_share(const struct core *c);
 void wait_add(struct core *c, struct kv_seq *s);
 void wait_del(struct core *c, struct kv_seq *s);
+void seq_set_priority(struct core *c, struct kv_seq *s, u32 priority);
 void run_add(struct core *c, struct kv_seq *s);
 void run_del(struct core *c, struct kv_seq *s);
 void prefix_find(struct core *c, const struct kv_seq *s, struct hits *h);

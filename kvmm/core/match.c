@@ -12,7 +12,8 @@
 
 /* ---- lists ---- */
 
-void wait_add(struct core *c, struct kv_seq *s)
+/* Its place among those who wait, by priority and arrival. */
+static void wait_link(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 	u32 i = seq_index(c, s);
@@ -29,6 +30,30 @@ void wait_add(struct core *c, struct kv_seq *s)
 		d->wait_tail = i;
 	else
 		c->seqs[s->next].prev = i;
+}
+
+static void wait_unlink(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	order_del(c, &d->wait_root, seq_index(c, s), NODE_ORDER);
+	list_del_idx(c->seqs, d->wait_head, d->wait_tail, seq_index(c, s));
+}
+
+/* It waits since now. */
+void wait_add(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 i = seq_index(c, s);
+
+	wait_link(c, s);
+	s->age_next = CORE_NONE;
+	s->age_prev = d->age_tail;
+	if (d->age_tail == CORE_NONE)
+		d->age_head = i;
+	else
+		c->seqs[d->age_tail].age_next = i;
+	d->age_tail = i;
 	s->flags |= SEQF_QUEUED;
 	d->nr_swapped += !!(s->flags & SEQF_SWAPPED);
 	d->nr_waiting++;
@@ -40,12 +65,36 @@ void wait_del(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 
-	order_del(c, &d->wait_root, seq_index(c, s), NODE_ORDER);
-	list_del_idx(c->seqs, d->wait_head, d->wait_tail, seq_index(c, s));
+	wait_unlink(c, s);
+	if (s->age_prev == CORE_NONE)
+		d->age_head = s->age_next;
+	else
+		c->seqs[s->age_prev].age_next = s->age_next;
+	if (s->age_next == CORE_NONE)
+		d->age_tail = s->age_prev;
+	else
+		c->seqs[s->age_next].age_prev = s->age_prev;
 	s->flags &= ~SEQF_QUEUED;
 	d->nr_swapped -= !!(s->flags & SEQF_SWAPPED);
 	d->nr_waiting--;
 	d->retry = 1;
+}
+
+/* seq_set_priority() - its place in whatever list and trees it is in changes */
+void seq_set_priority(struct core *c, struct kv_seq *s, u32 priority)
+{
+	if (s->priority == priority)
+		return;
+	if (s->flags & SEQF_QUEUED) {
+		wait_unlink(c, s);
+		s->priority = priority;
+		wait_link(c, s);
+		seq_domain(c, s)->retry = 1;
+	} else {
+		seq_untally(c, s);
+		s->priority = priority;
+		seq_tally(c, s);
+	}
 }
 
 void run_add(struct core *c, struct kv_seq *s)
@@ -232,6 +281,8 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 
 /* ---- the prefix that is there already ---- */
 
+#define WORK_HASH	20u	/* a block's ids, and a look into the index */
+
 /* Can a hit be had now, by mapping or by one copy from the host? */
 static bool ref_usable(const struct core *c, u32 ref)
 {
@@ -304,6 +355,7 @@ void prefix_find(struct core *c, const struct kv_seq *s, struct hits *h)
 		return;
 	index_root(c, d, s->salt, hash);
 	for (; left >= bt; left -= bt) {
+		core_work(c, WORK_HASH);
 		ids_next(c, &cur, ids, bt);
 		index_chain(c, d, hash, ids, next);
 		ref = index_lookup(c, s->domain, next, ids);

@@ -22,6 +22,8 @@
 #include "kvmm/core/internal.h"
 
 #define PROMISE_LOOK	64u	/* waiters that are promised for at once */
+#define WORK_EVICT	32u	/* see core_work() */
+#define AHEAD_MAX	32u	/* runs taken ahead of need in one event */
 
 u32 domain_slack(const struct kv_domain *d)
 {
@@ -71,6 +73,7 @@ static bool room_possible(struct core *c, u32 dom, u64 nr)
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 {
 	struct kv_domain *d = &c->domains[dom];
+	u32 from = 0;
 
 	if ((u64)domain_held(d) + spare + nr > d->max_blocks) {
 		d->nr_max_events++;
@@ -89,13 +92,13 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		/* What is asked back from others is asked back at once. */
 		if (d->nr_revokes && slack + coming + domain_cached(d) <
 		    (u64)nr + spare &&
-		    (extent_run_take(c, dom) >= 0 || span_steal(c, dom)))
+		    (extent_run_take(c, dom) >= 0 || span_steal(c, dom, &from)))
 			continue;
 		if (coming)
 			return -EINPROGRESS;
 		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return 0;
-		if (!span_steal(c, dom))
+		if (!span_steal(c, dom, &from))
 			return evacuate_for(c, dom, nr + spare);
 	}
 }
@@ -133,6 +136,7 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 		blk = evict_next(c, dom, over);
 		if (blk == CORE_NONE)
 			break;
+		core_work(c, WORK_EVICT);
 		index_evict(c, blk);
 		core_count(c, CORE_EV_reclaim_direct, 1);
 	}
@@ -173,9 +177,10 @@ void room_ahead(struct core *c, u32 dom)
 {
 	struct kv_domain *d = &c->domains[dom];
 	u64 want = 2ull * d->nr_running;
+	u32 n;
 
-	while (domain_slack(d) + (u64)d->pending_spans * d->span_blocks <
-	       want) {
+	for (n = 0; n < AHEAD_MAX && domain_slack(d) + (u64)d->pending_spans * d->span_blocks <
+	     want; n++) {
 		if (domain_used(d) + d->reserved + want > d->max_blocks ||
 		    extent_run_take(c, dom) < 0)
 			break;

@@ -394,6 +394,7 @@ struct kv_tenant {
  * @soon:         blocks that residents may take, but for @tails; see tally.c
  * @tails:        mappings of open blocks that more than one sequence maps
  * @nr_swapped:   of @nr_waiting, those that are swapped
+ * @age_head:     who waits, the longest first
  * @retry:        something changed since the first waiter was refused
  */
 struct kv_domain {
@@ -446,6 +447,8 @@ struct kv_domain {
 	u32	soon;
 	u32	tails;
 	u32	nr_swapped;
+	u32	age_head;
+	u32	age_tail;
 	u32	nr_waiting;
 	u32	nr_running;
 	u32	retry;
@@ -541,6 +544,7 @@ struct kv_domain {
  * @psi_domain, @psi_node: how it counts there, PSI_*
  * @nr_retains: of @retains, the newest last: that is asked first
  * @in_soon, @in_marked, @in_pages: its part of what tally.c adds up
+ * @age_prev, @age_next: of who waits
  * @kid:        in its trees, the links to what comes before and after
  */
 struct kv_seq {
@@ -603,6 +607,8 @@ struct kv_seq {
 	u32	barred;
 	u32	in_pages;
 	u32	low;
+	u32	age_prev;
+	u32	age_next;
 	u32	nr_retains;
 	struct kv_retain retains[SEQ_RETAINS];
 	u32	kid[NR_NODES][2];
@@ -828,6 +834,8 @@ struct core_head {
 	u32	nr_online;		/* extents of the device in use, see resize.c */
 	u32	bar_pass;		/* of displace.c */
 	u32	resizing;		/* some past these are not offline yet */
+	u32	more;			/* admit_all() had no time for all */
+	u32	resv;
 	u64	resized;		/* when that began */
 	struct kv_revoke revokes[CORE_MAX_REVOKES];
 	u64	create_after;		/* no extent is asked for before this */
@@ -859,6 +867,7 @@ struct core {
 	const struct core_ops *ops;
 	void	*ops_arg;
 	u64	now;
+	u32	work;		/* done in this event, see core_work() */
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

@@ -216,18 +216,9 @@ static int prio_one(struct core *c, struct kv_seq *s,
 		return -ENOENT;
 	if (a->resv)
 		return -EINVAL;
-	if (s->priority == a->priority)
-		return 0;
-	s->flags |= SEQF_RETAIN;
-	if (s->flags & SEQF_QUEUED) {
-		wait_del(c, s);
-		s->priority = a->priority;
-		wait_add(c, s);
-	} else {
-		seq_untally(c, s);
-		s->priority = a->priority;
-		seq_tally(c, s);
-	}
+	if (s->priority != a->priority)
+		s->flags |= SEQF_RETAIN;
+	seq_set_priority(c, s, a->priority);
 	return 0;
 }
 

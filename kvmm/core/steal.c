@@ -14,6 +14,8 @@
  */
 #include "kvmm/core/internal.h"
 
+#define WORK_EXTENT	2u	/* see core_work() */
+
 /*
  * What goes takes with it what it has below, which may empty other spans: they
  * stay, for what the owner can spare was worked out with them.
@@ -121,8 +123,8 @@ static u32 span_cost(const struct core *c, u32 first, u32 dom)
 	return run_cost_both(cost, cache_cost(c, sp, dom));
 }
 
-/* Nothing is taken off yet. */
-void spares_reset(struct core *c)
+/* Nothing is taken off what domains have. */
+static void spares_reset_domains(struct core *c)
 {
 	u32 i;
 
@@ -132,6 +134,14 @@ void spares_reset(struct core *c)
 		d->spare = domain_free(d) - d->reserved;
 		d->lost = 0;
 	}
+}
+
+/* Nothing is taken off yet. */
+void spares_reset(struct core *c)
+{
+	u32 i;
+
+	spares_reset_domains(c);
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)
 		c->spans[i].counted = 0;
 }
@@ -172,9 +182,11 @@ static void run_untake(struct core *c, u32 first, u32 end)
 /*
  * Can @dom have the run at @first at exactly that cost?  What the owners of
  * its spans can spare is taken off kv_domain.spare, and what they lose is
- * added to kv_domain.lost, once for each span.
+ * added to kv_domain.lost, once for each span.  If it can be had at another,
+ * that is noted in @seen.
  */
-static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost)
+static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
+			 u32 *seen)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	u32 end = first + d->span_extents, worst = RUN_FREE, e;
@@ -209,6 +221,8 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost)
 	}
 	if (e == end && worst == cost)
 		return true;
+	if (e == end)
+		*seen |= BIT(worst);
 	run_untake(c, first, e);
 	return false;
 }
@@ -222,6 +236,7 @@ static u32 run_costs(const struct core *c)
 /* What is there is looked at in the name of @dom. */
 static void take_prepare(struct core *c, u32 dom)
 {
+	core_work(c, c->head->nr_online * WORK_EXTENT);
 	if (c->head->nr_tenants > 1)
 		revoke_prepare(c, dom);
 	spares_reset(c);
@@ -256,14 +271,19 @@ static bool runs_none(const struct core *c, u32 dom)
  */
 u32 span_runs_possible(struct core *c, u32 dom)
 {
-	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i;
+	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i, seen = 0;
 
 	if (runs_none(c, dom))
 		return 0;
 	take_prepare(c, dom);
-	for (cost = 0; cost < run_costs(c); cost++)
+	for (cost = 0; cost < run_costs(c); cost++) {
+		/* What is taken makes the rest dearer, never cheaper. */
+		if (cost && !(seen & (BIT(cost + 1) - 1)))
+			continue;
+		core_work(c, c->head->nr_online * WORK_EXTENT);
 		for (i = 0; i + nr <= c->head->nr_online; i += nr)
-			runs += run_possible(c, dom, i, cost);
+			runs += run_possible(c, dom, i, cost, &seen);
+	}
 	return runs;
 }
 
@@ -292,6 +312,19 @@ static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 	return true;
 }
 
+/* Then whatever others have could be the domain's, and memory can be made. */
+static bool nobody_is_protected(const struct core *c, u32 dom)
+{
+	u32 i;
+
+	if (c->now < c->head->create_after)
+		return false;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (i != dom && c->domains[i].used && c->domains[i].emin)
+			return false;
+	return true;
+}
+
 /*
  * How many spans could the domain have if there were nothing else, but what
  * memory.min protects?
@@ -300,6 +333,9 @@ u32 span_runs_reachable(struct core *c, u32 dom)
 {
 	u32 runs = 0, i, e, nr = c->domains[dom].span_extents;
 
+	if (nobody_is_protected(c, dom))
+		return c->head->nr_online / nr;
+	core_work(c, c->head->nr_online * WORK_EXTENT);
 	spares_reset(c);
 	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
 		for (e = i; e < i + nr; e++)
@@ -349,14 +385,18 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 	return share;
 }
 
-/* The run at that cost whose owners have most beyond their part. */
-static u32 run_choose(struct core *c, u32 dom, u32 cost)
+/*
+ * The run at that cost whose owners have most beyond their part.  At what other
+ * costs there are some is noted in @seen.  Runs before @from are left out.
+ */
+static u32 run_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from)
 {
 	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
 	u64 most = 0, share;
 
-	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
-		if (!run_possible(c, dom, i, cost))
+	for (i = from; i + nr <= c->head->nr_online; i += nr) {
+		core_work(c, WORK_EXTENT * nr);
+		if (!run_possible(c, dom, i, cost, seen))
 			continue;
 		run_untake(c, i, i + nr);
 		/* Who lives can answer; processes that detached have to end. */
@@ -380,20 +420,37 @@ static u32 run_choose(struct core *c, u32 dom, u32 cost)
  * QUIESCING on eviction, those that a copy out reads LIMBO, and keep the span;
  * then another run is tried at the next event.
  *
+ * @from: 0, or as the last call for @dom in this event left it: where to go on
+ *
  * Return: true when extents became free, or were asked back: then they are on
  * their way, see room_coming().
  */
-bool span_steal(struct core *c, u32 dom)
+bool span_steal(struct core *c, u32 dom, u32 *from)
 {
-	u32 cost, run;
+	u32 cost, run, seen = 0;
 
 	if (runs_none(c, dom))
 		return false;
+	/* Whoever wants many takes those that cost nothing in one look. */
+	if (*from) {
+		spares_reset_domains(c);
+		run = run_choose(c, dom, RUN_FREE, &seen, *from);
+		*from = 0;
+		if (run != CORE_NONE) {
+			*from = run + c->domains[dom].span_extents;
+			return run_clear(c, dom, run, false);
+		}
+		seen = 0;
+	}
 	take_prepare(c, dom);
 	for (cost = 0; cost < run_costs(c); cost++) {
-		run = run_choose(c, dom, cost);
+		if (cost && !(seen & BIT(cost)))
+			continue;
+		run = run_choose(c, dom, cost, &seen, 0);
 		if (run == CORE_NONE)
 			continue;
+		if (cost == RUN_FREE)
+			*from = run + c->domains[dom].span_extents;
 		if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
 			return false;
 		if (cost >= RUN_REVOKE)

@@ -98,6 +98,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	admit_retry_all(c);	/* what it is taken for waits for it */
 	seq_drop_reservation(c, s);
 	/* From the end: leaves are older than roots on the LRU list. */
+	core_work(c, 32 * s->nr_blocks);
 	for (i = s->nr_blocks; i-- > s->trimmed;) {
 		u32 blk = table_get(c, s, i);
 		u32 entry = entry_out(c, blk, i - s->trimmed + 1);
@@ -429,6 +430,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	u64 stuck = s->stuck;
 	int err;
 
+	core_work(c, 16 * s->nr_blocks);
 	s->stuck = 0;		/* unless host slots are what it lacks */
 	err = swap_check(c, s, &reads, &held);
 	if (err == -EIO || s->nr_blocks > domain_capacity(c, d) ||

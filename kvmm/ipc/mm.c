@@ -4,7 +4,7 @@
  *
  * One turn: run the function that the control thread waits for, take what
  * the mapper, the copier and swapd finished, serve each active client a bounded number of requests,
- * tick when it is time; then wake whom the core has news for.  A turn makes
+ * go on with what the core left undone, tick when it is time; then wake whom the core has news for.  A turn makes
  * no system call that can block, and allocates nothing.
  *
  * After a bounded number of idle turns the thread sleeps in epoll, on one
@@ -241,6 +241,7 @@ static bool mm_turn(struct daemon *d)
 			mm_flush(d);
 		}
 	}
+	busy |= core_poll(d->core, now);
 	if (now >= d->mm_next_tick) {
 		core_tick(d->core, now);
 		d->mm_next_tick = now +

@@ -48,7 +48,7 @@
 	x(MADE,		"an extent is made")				\
 	x(ACK,		"EXTENT_ACK of up to 1,024")			\
 	x(TICK,		"tick")						\
-	x(MORE,		"poll")						\
+	x(MORE,		"what an event left undone")						\
 	x(PRIO,		"SEQ_SETPRIO of up to 1,024")			\
 	x(REFUSED,	"STEP_BEGIN, one refused 1,024 times")		\
 	x(FORK,		"SEQ_FORK of up to 512")			\
@@ -208,15 +208,29 @@ static void acknowledge(u32 client)
 	}
 }
 
+/* Go on with what an event left undone.  Return: was there something? */
+static bool poll_once(void)
+{
+	u64 from = cpu_ns();
+
+	now += 1000;
+	if (!core_poll(core, now))
+		return false;
+	note(K_MORE, cpu_ns() - from);
+	return true;
+}
+
 /* Memory is made, mapped and copied, until the core wants no more. */
 static void settle(void)
 {
 	u64 from;
 	u32 i;
 
-	while (nr_made || nr_copies) {
+	while (nr_made || nr_copies || poll_once()) {
 		now += 1000;
 		from = cpu_ns();
+		if (!nr_made && !nr_copies)
+			continue;
 		if (nr_made) {
 			core_extent_created(core, now, made[--nr_made], 0);
 			note(K_MADE, cpu_ns() - from);

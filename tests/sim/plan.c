@@ -95,6 +95,9 @@ static void draw_config(struct sim *w)
 	cfg->watermark_scale_factor = PICK(r, 0, 0, 10, 100, 500, 1000);
 	cfg->cache_floor = PICK(r, 0, 0, 5, 20, 100);
 	cfg->overcommit_ratio = 100;
+	/* A few tries an event, or one; not drawn, to keep the other seeds. */
+	if (w->seed % 4 == 3)
+		cfg->event_work = 1 + (u32)(mix2(w->seed, 7) % 400);
 	if (rng_chance(r, 200)) {
 		cfg->overcommit = CORE_OVERCOMMIT_NEVER;
 		cfg->overcommit_ratio = rng_range(r, 50, 100);

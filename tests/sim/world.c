@@ -20,6 +20,11 @@
 void world_event_done(struct sim *w)
 {
 	laws_after_event(w);
+	/* The shell goes on with what is left, or something else comes first. */
+	if (w->event % 4 && core_poll(w->core, w->now)) {
+		cover_note("admissions that an event left to the next");
+		laws_after_event(w);
+	}
 	/* Not in every seed: it could hide what it looks for. */
 	if (w->seed % 2 && w->event % 16 == 15) {
 		laws_no_forgotten_wait(w);

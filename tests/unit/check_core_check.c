@@ -128,6 +128,7 @@ SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
 SPOIL(run_tail, d->run_tail = d->run_head)
 SPOIL(nr_copy, sealed->nr_copy++)
 SPOIL(soon, d->soon++)
+SPOIL(age, d->age_head = CORE_NONE)
 SPOIL(swapped, d->nr_swapped++)
 SPOIL(fill_on, s->fill_on = 0)
 SPOIL(loose, c->head->pools[0].loose++)
@@ -166,7 +167,7 @@ static const struct {
 	CASE(run_back), CASE(run_tail), CASE(nr_copy), CASE(soon), CASE(tails), CASE(promised),
 	CASE(cl_marked), CASE(ready_root), CASE(wait_root), CASE(ready_flag),
 	CASE(refused), CASE(refused_flag), CASE(loose),
-	CASE(swapped), CASE(fill_on),
+	CASE(swapped), CASE(fill_on), CASE(age),
 };
 
 static void must_see(const char *what)

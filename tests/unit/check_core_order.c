@@ -90,6 +90,42 @@ START_TEST(test_wait_list_is_sorted)
 }
 END_TEST
 
+/* Nobody is left behind by an event that has done enough. */
+static void all_come_in(void)
+{
+	u32 cl = sh_attach(1, "a"), i, polls = 0;
+	u64 seq[4], first = sh_ready(cl, 250, 0, 0);
+
+	for (i = 0; i < ARRAY_SIZE(seq); i++) {
+		seq[i] = sh_open(cl, 32, 0);
+		ck_assert_int_eq(sh_match(cl, seq[i], 32, 1000 + 1000 * i), 0);
+		ck_assert_uint_eq(sh_state(cl, seq[i]), KVMM_SEQ_WAITING);
+	}
+	ck_assert_int_eq(sh_close(cl, first), 0);
+	/* One of them with the request, one with each event that follows. */
+	ck_assert_uint_eq(sh_state(cl, seq[0]), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(cl, seq[3]), KVMM_SEQ_WAITING);
+	while (core_poll(sh.core, sh.now)) {
+		sh_check();
+		polls++;
+	}
+	ck_assert_uint_eq(polls, 4);	/* the last finds nobody */
+	for (i = 0; i < ARRAY_SIZE(seq); i++)
+		ck_assert_uint_eq(sh_state(cl, seq[i]), KVMM_SEQ_READY);
+}
+
+START_TEST(test_an_event_leaves_some_to_the_next)
+{
+	sh_config(4);
+	sh.cfg.starve_ns = 1ull << 60;
+	sh.cfg.event_work = 1;
+	sh_start();
+	all_come_in();
+	ck_assert(!core_poll(sh.core, sh.now));
+	sh_stop();
+}
+END_TEST
+
 static u32 depth(const struct core *c, u32 root)
 {
 	u32 low, high;
@@ -138,6 +174,7 @@ int main(void)
 
 	tc = tcase_create("tree");
 	tcase_add_test(tc, test_tree_is_no_list);
+	tcase_add_test(tc, test_an_event_leaves_some_to_the_next);
 	suite_add_tcase(suite, tc);
 	return sh_run(suite);
 }
