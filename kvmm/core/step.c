@@ -117,6 +117,18 @@ static void grant_refused(struct core *c, struct kv_seq *s)
 	seq_tally(c, s);
 }
 
+/*
+ * A request may name a thousand entries that each look at all there is for
+ * memory.  After enough of that the others are to ask again, unless their domain
+ * has what they need.
+ */
+static bool too_much_looked(const struct core *c, const struct kv_domain *d,
+			    u32 nr)
+{
+	return c->work >= core_cfg(c)->event_work &&
+	       domain_slack(d) + domain_cached(d) < nr;
+}
+
 /* See to it that the blocks of @g can be taken. */
 static int grant_make_room(struct core *c, struct kv_seq *s,
 			   const struct grant *g)
@@ -134,7 +146,8 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	if (err)
 		return err;
 	if (nr) {
-		err = room_plan(c, s->domain, nr, 0);
+		err = too_much_looked(c, d, nr) ? -EALREADY :
+		      room_plan(c, s->domain, nr, 0);
 		if (!err)
 			err = room_evict(c, s->domain, nr);
 		if (err == -EINPROGRESS)

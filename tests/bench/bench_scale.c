@@ -80,7 +80,7 @@ struct bclient {
 	struct kvmm_extent_status	*extents;
 	struct kvmm_table_page		*tables;
 	struct kvmm_event		events[64];
-	u64				number, step;
+	u64				number, step, ended;
 	struct bseq			*seqs;
 	u32				cursor;
 	u32				*acks;
@@ -171,8 +171,10 @@ static int request(enum kind kind, u32 client, u16 op, u32 nr, u32 len)
 	u64 from;
 	int err;
 
-	if (op == KVMM_OP_STEP_BEGIN || op == KVMM_OP_STEP_END)
+	if (op == KVMM_OP_STEP_BEGIN)
 		sqe.step = cl[client].step;
+	if (op == KVMM_OP_STEP_END)
+		sqe.step = ++cl[client].ended;
 	now += 1000;
 	from = cpu_ns();
 	err = core_req_check(core, client, &sqe, args, len, &req);
