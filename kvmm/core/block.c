@@ -102,14 +102,8 @@ static void block_count(struct core *c, u32 blk, u32 state)
 		sp->nr_cached++;
 		d->isolated_cached += span_is_isolated(sp);
 	}
-	if (b->state == BLK_OPEN) {
-		sp->nr_open--;
-		d->tails -= b->nr_map > 1 ? b->nr_map : 0;
-	}
-	if (state == BLK_OPEN) {
-		sp->nr_open++;
-		d->tails += b->nr_map > 1 ? b->nr_map : 0;
-	}
+	sp->nr_open -= b->state == BLK_OPEN;
+	sp->nr_open += state == BLK_OPEN;
 	if (b->state == BLK_FREE) {
 		sp->nr_free--;
 		span_reclass(c, span);
@@ -338,6 +332,8 @@ void block_filled(struct core *c, u32 blk)
 
 	if (b->nr_map && b->nr_ids < d->block_tokens) {
 		block_set_state(c, blk, BLK_OPEN);
+		/* Only here: who writes an open one has it alone. */
+		c->domains[b->domain].tails += as_shared(b->nr_map);
 	} else if (b->nr_map) {
 		block_set_state(c, blk, BLK_SEALED);
 	} else if (b->flags & BLKF_INDEXED) {
