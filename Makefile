@@ -40,6 +40,7 @@
 #   tests/integration/it_X.c    -> tests/it_X, with the other .c files beside it
 #   tests/preload/X.c           -> tests/X.so, to be preloaded by tests
 #   tests/sim/*.c               -> tests/sim
+#   tests/fuzz/fuzz_X.c         -> tests/fuzz_X, with the runtime
 #   tests/bench/bench_X.c       -> tests/bench_X, with the other .c files beside it
 # A program whose main() is not there is left out.
 #
@@ -124,6 +125,7 @@ UNIT_SRCS   := $(sort $(wildcard tests/unit/check_*.c))
 IT_SRCS     := $(sort $(wildcard tests/integration/it_*.c))
 BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 SIM_SRCS    := $(sort $(wildcard tests/sim/*.c))
+FUZZ_SRCS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 PRELOAD_SRCS := $(sort $(wildcard tests/preload/*.c))
 REPORT_SRC  := $(wildcard tests/bench/report.c)
 UNIT_SHARED  := $(sort $(filter-out $(UNIT_SRCS),$(wildcard tests/unit/*.c)))
@@ -133,7 +135,7 @@ BENCH_SHARED := $(sort $(filter-out $(BENCH_SRCS) $(REPORT_SRC),$(wildcard tests
 PROG_SRCS := $(sort $(wildcard kvmm/main.c) $(DAEMON_SRCS) $(HOLD_SRCS) $(LIB_SRCS) \
 	       $(TOOL_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
 TEST_SRCS := $(sort $(UNIT_SRCS) $(UNIT_SHARED) $(IT_SRCS) $(IT_SHARED) $(SIM_SRCS) \
-	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(PRELOAD_SRCS))
+	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(FUZZ_SRCS) $(PRELOAD_SRCS))
 
 # Files with a main() are the heads of programs and stay out of the archives.
 MAINS := $(shell grep -lE '^int main[[:punct:]]' $(PROG_SRCS) /dev/null 2>/dev/null)
@@ -305,15 +307,18 @@ BENCH_PROGS := $(patsubst tests/bench/%.c,$(B)/tests/%,$(BENCH_SRCS))
 SIM_PROG    := $(if $(SIM_SRCS),$(B)/tests/sim)
 REPORT_PROG := $(if $(REPORT_SRC),$(B)/tests/bench-report)
 PRELOADS    := $(patsubst tests/preload/%.c,$(B)/tests/%.so,$(PRELOAD_SRCS))
-TEST_PROGS  := $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(REPORT_PROG) $(PRELOADS)
+FUZZ_PROGS  := $(patsubst tests/fuzz/%.c,$(B)/tests/%,$(FUZZ_SRCS))
+TEST_PROGS  := $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(REPORT_PROG) $(FUZZ_PROGS) \
+	       $(PRELOADS)
 
 $(UNIT_PROGS): $(B)/tests/%: $(B)/obj/tests/unit/%.o $(call objs,$(UNIT_SHARED))
 $(B)/tests/check_beams: $(call objs,tests/bench/beams.c)
 $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call objs,$(IT_SHARED))
 $(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call objs,$(BENCH_SHARED))
 $(SIM_PROG): $(call objs,$(SIM_SRCS))
+$(FUZZ_PROGS): $(B)/tests/%: $(B)/obj/tests/fuzz/%.o
 
-$(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG): $(TEST_ARCHIVES) $(B)/.sources
+$(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(FUZZ_PROGS): $(TEST_ARCHIVES) $(B)/.sources
 	$(call link,$(LIBS_tests))
 $(REPORT_PROG): $(call objs,$(REPORT_SRC)) $(B)/.sources
 	$(call link,$(LIBS_report))
