@@ -10,10 +10,10 @@
  *   another daemon   flock on the descriptor that kvmm sent.  The lock goes
  *                    with the open file, so it outlives this process in kvmm,
  *                    in hold, and in transfers that still run.
- *   a mounted disk   mountinfo, /proc/swaps, the device's holders; and an
- *                    exclusive open, which keeps others away from now on.  It
- *                    fails when the descriptor itself was opened exclusively,
- *                    which is as good.
+ *   a mounted disk   mountinfo, /proc/swaps, the device's holders; and kvctl
+ *                    opened it exclusively, which keeps others away as long as
+ *                    somebody has the descriptor.  Where it could not it opened
+ *                    for reading alone, so that who is in the way is told here.
  *
  * A file is given all its room at once, so that a full disk is known now and
  * not in the middle of a swap-out.
@@ -59,7 +59,6 @@ struct opening {
 	struct swapd_answer	*ans;
 	struct stat		st;
 	int			fd;
-	int			claim;
 	u64			bytes;
 	u64			old_bytes;
 	char			path[PATH_LEN];
@@ -120,16 +119,12 @@ static int check_twice(struct swapd *s, struct opening *o)
 	return 0;
 }
 
-static int claim_device(struct opening *o)
+static int check_device(struct opening *o)
 {
-	char link[64], who[128];
+	char who[128];
 
 	if (device_in_use(o->st.st_rdev, who, sizeof(who)))
 		return refuse(o, -EBUSY, "it is in use: %s", who);
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", o->fd);
-	o->claim = open(link, O_RDWR | O_EXCL | O_CLOEXEC);
-	if (o->claim < 0 && errno != EBUSY)
-		remark(o, "it cannot be kept from others: %s", strerror(errno));
 	return 0;
 }
 
@@ -160,11 +155,9 @@ static int check_kind(struct swapd *s, struct opening *o)
 	if (!S_ISREG(o->st.st_mode) && !S_ISBLK(o->st.st_mode))
 		return refuse(o, -EINVAL,
 			      "it is neither a file nor a block device");
-	if ((flags & O_ACCMODE) != O_RDWR)
-		return refuse(o, -EACCES, "it is not open for writing");
 	err = check_twice(s, o);
 	if (!err && S_ISBLK(o->st.st_mode))
-		err = claim_device(o);
+		err = check_device(o);
 	if (err)
 		return err;
 	if (take_lock(o->fd))
@@ -172,6 +165,11 @@ static int check_kind(struct swapd *s, struct opening *o)
 			      errno == EWOULDBLOCK ?
 			      "another daemon uses it: choose another one" :
 			      "it cannot be locked");
+	if ((flags & O_ACCMODE) != O_RDWR)
+		return refuse(o, S_ISBLK(o->st.st_mode) ? -EBUSY : -EACCES,
+			      S_ISBLK(o->st.st_mode) ?
+			      "somebody has it exclusively: choose another one" :
+			      "it is not open for writing");
 	/* Aligned transfers past the page cache, straight into the slots. */
 	if (!(flags & O_DIRECT) && fcntl(o->fd, F_SETFL, flags | O_DIRECT)) {
 		o->ans->flags |= SWAPD_AREA_BUFFERED;
@@ -373,7 +371,6 @@ static void area_fill(struct sd_area *a, const struct opening *o)
 	const bool blk = S_ISBLK(o->st.st_mode);
 
 	a->fd = o->fd;
-	a->claim = o->claim;
 	a->dev = blk ? o->st.st_rdev : o->st.st_dev;
 	a->ino = blk ? 0 : o->st.st_ino;
 	a->usable_off = SWAPD_RESERVED_BYTES;
@@ -385,7 +382,7 @@ void area_open(struct swapd *s, const struct swapd_msg *msg, int fd,
 	       struct swapd_answer *ans)
 {
 	struct sd_area *a = &s->area[msg->area];
-	struct opening o = { .msg = msg, .ans = ans, .fd = fd, .claim = -1 };
+	struct opening o = { .msg = msg, .ans = ans, .fd = fd };
 
 	find_path(&o);
 	if (a->state != SD_AREA_FREE) {
@@ -398,8 +395,6 @@ void area_open(struct swapd *s, const struct swapd_msg *msg, int fd,
 	}
 	if (check_kind(s, &o) || check_contents(&o) || check_size(&o) ||
 	    write_super(&o)) {
-		if (o.claim >= 0)
-			close(o.claim);
 		memset(ans->uuid, 0, sizeof(ans->uuid));
 		ans->flags = 0;
 		return;
@@ -424,10 +419,7 @@ void area_live(struct swapd *s, u32 area)
 
 void area_close(struct sd_area *a)
 {
-	if (a->claim >= 0)
-		close(a->claim);
 	close(a->fd);
-	a->claim = -1;
 	a->fd = -1;
 	a->dev = 0;
 	a->ino = 0;

@@ -79,7 +79,6 @@ enum sd_area_state {
  * @state:     changed by the control thread alone
  * @inflight:  requests that hold it
  * @fd:        for transfers
- * @claim:     exclusive open of a block device, or -1
  * @del:       cookie of the AREA_DEL that waits
  * @usable_off, @usable_bytes: where slots may lie
  * @dev, @ino: of the file, to find it given twice
@@ -90,7 +89,6 @@ struct sd_area {
 	u32	state;
 	u32	inflight;
 	int	fd;
-	int	claim;
 	u64	del;
 	u64	usable_off;
 	u64	usable_bytes;

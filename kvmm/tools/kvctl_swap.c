@@ -84,13 +84,33 @@ int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
 }
 
+/*
+ * A block device exclusively: the descriptor keeps others away as long as the
+ * daemon has it.  Where others have it now it is opened for reading alone, and
+ * the daemon says who they are.
+ */
+static int file_open(const char *path)
+{
+	const int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	struct stat st;
+	int fd;
+
+	if (stat(path, &st) || !S_ISBLK(st.st_mode))
+		return open(path, O_RDWR | flags);
+	/* Without O_CREAT it means this, and of devices alone. */
+	fd = open(path, O_RDWR | O_EXCL | flags);
+	if (fd < 0 && errno == EBUSY)
+		fd = open(path, O_RDONLY | flags);
+	return fd;
+}
+
 /* Open or make the file.  Return: descriptor, or -errno after a line. */
 static int area_open(const struct kvctl *k, const char *path, bool *made)
 {
 	int fd;
 
 	*made = false;
-	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = file_open(path);
 	if (fd < 0 && errno == ENOENT && k->opts.size) {
 		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		*made = fd >= 0;

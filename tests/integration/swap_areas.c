@@ -222,8 +222,11 @@ void scene_holes(struct scene *s)
 void scene_device(struct scene *s)
 {
 	const char *path = getenv("SCENE_DEVICE");
-	int fd = open(path ? path : "", O_RDWR | O_CLOEXEC);
+	/* As kvctl does. */
+	int fd = open(path ? path : "", O_RDWR | O_CLOEXEC |
+		      (s->n == 1 ? 0 : O_EXCL));
 	struct swapd_answer a;
+	int other;
 	struct swapd_req r;
 
 	scene_open(s, 8, 8, 1u << 20, 0);
@@ -232,6 +235,9 @@ void scene_device(struct scene *s)
 		area_want(s, fd, 0, 0, NULL, -EBUSY, "mounted on");
 		return;
 	}
+	other = open(path, O_RDONLY | O_CLOEXEC);
+	area_want(s, other, 0, 0, NULL, -EBUSY, "has it exclusively");
+	close(other);
 	area_want(s, fd, 1ull << 40, 0, NULL, -ENOSPC, "smaller --size");
 	scene_check(!sc_area_add(&s->c, 0, fd, 0, 0, NULL, &s->area), "%s",
 		    s->area.text);
