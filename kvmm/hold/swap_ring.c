@@ -19,13 +19,57 @@
  * The flags that make a ring cheaper are not for this one: with DEFER_TASKRUN
  * a dead task's completions are never posted, and with SINGLE_ISSUER its maker
  * alone may submit.
+ *
+ * A filter on system calls does not see what goes through a ring, which could
+ * open files and sockets.  So a ring that swapd gets takes reads and writes
+ * alone, for good.
  */
+#include <errno.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <kvmm/fault.h>
 
 #include "kvmm/hold/swap_ring.h"
+
+/* The library of Debian 12 declares these two, and does not have them. */
+static int ring_register(const struct io_uring *ring, u32 what,
+			 const void *arg, u32 nr)
+{
+	return syscall(SYS_io_uring_register, ring->ring_fd, what, arg, nr) ?
+		-errno : 0;
+}
+
+static int ring_restrict(const struct io_uring *ring)
+{
+	static const u8 ops[] = {
+		IORING_OP_NOP, IORING_OP_READ, IORING_OP_WRITE,
+		IORING_OP_READ_FIXED, IORING_OP_WRITE_FIXED,
+	};
+	static const u8 regs[] = {
+		IORING_REGISTER_BUFFERS, IORING_REGISTER_FILES,
+		IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_PROBE,
+	};
+	struct io_uring_restriction r[ARRAY_SIZE(ops) + ARRAY_SIZE(regs) + 1];
+	u32 n = 0, i;
+	int err;
+
+	memset(r, 0, sizeof(r));
+	for (i = 0; i < ARRAY_SIZE(ops); i++, n++) {
+		r[n].opcode = IORING_RESTRICTION_SQE_OP;
+		r[n].sqe_op = ops[i];
+	}
+	for (i = 0; i < ARRAY_SIZE(regs); i++, n++) {
+		r[n].opcode = IORING_RESTRICTION_REGISTER_OP;
+		r[n].register_op = regs[i];
+	}
+	r[n].opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED;
+	r[n++].sqe_flags = IOSQE_FIXED_FILE;
+	err = ring_register(ring, IORING_REGISTER_RESTRICTIONS, r, n);
+	return err ? err : ring_register(ring, IORING_REGISTER_ENABLE_RINGS,
+					 NULL, 0);
+}
 
 int swap_ring_make(struct swap_ring *r, u32 depth, int *params)
 {
@@ -37,11 +81,15 @@ int swap_ring_make(struct swap_ring *r, u32 depth, int *params)
 	*params = -1;
 	if (kv_fault(KV_FAULT_hold_ring))
 		return -EPERM;
+	p.flags = IORING_SETUP_R_DISABLED;
 	/* The kernel makes the completion queue twice as long. */
 	err = io_uring_queue_init_params((u32)roundup_pow_of_two(depth),
 					 &r->ring, &p);
 	if (err)
 		return err;
+	err = ring_restrict(&r->ring);
+	if (err)
+		goto out_ring;
 	*params = memfd_create("kvmm-ring-params", MFD_CLOEXEC);
 	if (*params < 0) {
 		err = -errno;

@@ -304,6 +304,45 @@ START_TEST(test_old_ring)
 }
 END_TEST
 
+/* What the filter on system calls does not see: only transfers go through. */
+START_TEST(test_ring_refuses)
+{
+	int params, err, fd = -1;
+	struct io_uring_sqe *sqe;
+	struct io_uring_cqe *cqe;
+	struct swap_ring r;
+
+	if (swap_ring_make(&r, 5, &params)) {
+		printf("note: no io_uring here: not tried\n");
+		return;
+	}
+	sqe = io_uring_get_sqe(&r.ring);
+	switch (_i) {
+	case 0:
+		io_uring_prep_openat(sqe, -1, "/etc/passwd", O_RDONLY, 0);
+		break;
+	case 1:
+		io_uring_prep_connect(sqe, 0, NULL, 0);
+		break;
+	case 2:
+		io_uring_prep_nop(sqe);
+		sqe->flags |= IOSQE_IO_LINK;
+		break;
+	default:
+		io_uring_prep_nop(sqe);
+		break;
+	}
+	ck_assert_int_eq(io_uring_submit(&r.ring), 1);
+	ck_assert_int_eq(io_uring_wait_cqe(&r.ring, &cqe), 0);
+	ck_assert_int_eq(cqe->res, _i < 3 ? -EACCES : 0);
+	io_uring_cqe_seen(&r.ring, cqe);
+	err = io_uring_register_eventfd(&r.ring, fd);
+	ck_assert_int_eq(err, -EACCES);
+	swap_ring_close(&r);
+	close(params);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("swapd");
@@ -320,6 +359,7 @@ int main(void)
 	tcase_add_test(tc, test_super);
 	tcase_add_test(tc, test_device_in_use);
 	tcase_add_test(tc, test_old_ring);
+	tcase_add_loop_test(tc, test_ring_refuses, 0, 4);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
