@@ -28,6 +28,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <sys/un.h>
 
 #include <kvmm/list.h>
@@ -207,6 +208,7 @@ struct deposit {
 		u64	value;
 	}	area[CORE_MAX_AREAS];
 	int	old[HOLD_RECORDS];	/* pidfds of the last daemon's clients */
+	FILE	*old_maps[HOLD_RECORDS];	/* what they map, NULL: unknown */
 	u32	nr_old;
 	u32	nr_kept;	/* one more than the last index of their records */
 	u64	old_deadline;

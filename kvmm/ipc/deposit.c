@@ -12,7 +12,8 @@
  * daemon notices by the end of its socket; it ends, or lets go of the old
  * memory and attaches again.  One that does neither keeps memory from the new
  * pool: when its time is up it is looked at, and killed if it still maps an
- * extent of another epoch.
+ * extent of another epoch.  Where to look is opened at start, while there are
+ * rights to: /proc/PID/maps asks for them at open alone.
  */
 #include <poll.h>
 #include <signal.h>
@@ -138,6 +139,21 @@ static bool old_is_new(const struct deposit *p, int pidfd)
 	return !pidfd_ended(pidfd);
 }
 
+/* Of whose descriptor it is, and nobody else's: it lives still. */
+static FILE *old_maps_open(int pidfd)
+{
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pidfd_pid(pidfd));
+	f = fopen(path, "re");
+	if (f && pidfd_ended(pidfd)) {
+		fclose(f);
+		f = NULL;
+	}
+	return f;
+}
+
 static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 {
 	switch (r->kind) {
@@ -155,6 +171,7 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 		p->nr_kept = max(p->nr_kept, r->index + 1);
 		if (!old_is_new(p, fd))
 			break;
+		p->old_maps[p->nr_old] = old_maps_open(fd);
 		p->old[p->nr_old++] = fd;
 		return;
 	case HOLD_EPOCH:
@@ -244,24 +261,24 @@ int deposit_init(struct daemon *d)
 
 /* ---- clients of the last daemon ---- */
 
-/* Does the process map an extent that is not of this life? */
-static bool maps_old_extent(const struct daemon *d, pid_t pid)
+/*
+ * Does the process map an extent that is not of this life?  What it mapped
+ * before it executed another program is gone, and reads as nothing.
+ */
+static bool maps_old_extent(const struct daemon *d, FILE *f)
 {
-	char path[64], line[1024], ours[64];
+	char line[1024], ours[64];
 	bool found = false;
-	FILE *f;
 
 	snprintf(ours, sizeof(ours), DEV_EXTENT_PREFIX "%" PRIx64 "-",
 		 d->epoch);
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	f = fopen(path, "re");
 	/* What cannot be looked at is taken for the worst. */
 	if (!f)
-		return errno != ENOENT;
+		return true;
+	rewind(f);
 	while (!found && fgets(line, sizeof(line), f))
 		found = strstr(line, "/memfd:" DEV_EXTENT_PREFIX) &&
 			!strstr(line, ours);
-	fclose(f);
 	return found;
 }
 
@@ -271,9 +288,12 @@ static void old_forget(struct daemon *d, u32 i)
 	struct deposit *p = &d->deposit;
 
 	close(p->old[i]);
+	if (p->old_maps[i])
+		fclose(p->old_maps[i]);
 	p->nr_old--;
 	if (i != p->nr_old) {
 		p->old[i] = p->old[p->nr_old];
+		p->old_maps[i] = p->old_maps[p->nr_old];
 		deposit_put(d, HOLD_CLIENT, OLD_INDEX + i, p->old[i], 0);
 	}
 	deposit_drop(d, HOLD_CLIENT, OLD_INDEX + p->nr_old);
@@ -289,17 +309,15 @@ static void old_sweep(struct daemon *d, bool look, bool kill)
 	u32 i = p->nr_old;
 
 	while (i--) {
-		pid_t pid = pidfd_pid(p->old[i]);
-
 		if (pidfd_ended(p->old[i]) ||
-		    (look && !maps_old_extent(d, pid))) {
+		    (look && !maps_old_extent(d, p->old_maps[i]))) {
 			old_forget(d, i);
 			continue;
 		}
 		if (!kill)
 			continue;
 		pr_warn("pid %d, a client of the last daemon, still holds its memory: killed",
-			(int)pid);
+			(int)pidfd_pid(p->old[i]));
 		syscall(SYS_pidfd_send_signal, p->old[i], SIGKILL, NULL, 0);
 	}
 }
@@ -355,8 +373,11 @@ void deposit_exit(struct daemon *d)
 	struct deposit *p = &d->deposit;
 	u32 i;
 
-	for (i = 0; i < p->nr_old; i++)
+	for (i = 0; i < p->nr_old; i++) {
 		close(p->old[i]);
+		if (p->old_maps[i])
+			fclose(p->old_maps[i]);
+	}
 	p->nr_old = 0;
 	for (i = 0; i < ARRAY_SIZE(p->listen); i++)
 		if (p->listen[i] >= 0)
