@@ -33,6 +33,7 @@
 # Sources are found by wildcard, so a new file needs no line here:
 #   kvmm/{core,ipc,dev,proc,lib}/*.c, kvmm/main.c           -> kvmm
 #   kvmm/hold/*.c, kvmm/lib/*.c                             -> kvmm-hold
+#   kvmm/sandbox/*.c                                        -> kvmm, kvmm-hold, swapd
 #   kvmm/tools/*.c, kvmm/lib/*.c                            -> kvctl
 #   swapd/*.c, kvmm/lib/*.c                                 -> swapd
 #   runtime/**.c, kernels/{,ref,cpu}/*.c, kvmm/lib/*.c      -> kvrt
@@ -114,6 +115,7 @@ NPROC = $(shell nproc 2>/dev/null || echo 2)
 DAEMON_SRCS := $(sort $(wildcard kvmm/core/*.c kvmm/ipc/*.c kvmm/dev/*.c kvmm/proc/*.c))
 HOLD_SRCS   := $(sort $(wildcard kvmm/hold/*.c))
 LIB_SRCS    := $(sort $(wildcard kvmm/lib/*.c))
+BOX_SRCS    := $(sort $(wildcard kvmm/sandbox/*.c))
 TOOL_SRCS   := $(sort $(wildcard kvmm/tools/*.c))
 SWAPD_SRCS  := $(sort $(wildcard swapd/*.c))
 RT_SRCS     := $(sort $(wildcard runtime/*.c runtime/*/*.c))
@@ -133,7 +135,7 @@ IT_SHARED    := $(sort $(filter-out $(IT_SRCS),$(wildcard tests/integration/*.c)
 BENCH_SHARED := $(sort $(filter-out $(BENCH_SRCS) $(REPORT_SRC),$(wildcard tests/bench/*.c)))
 
 PROG_SRCS := $(sort $(wildcard kvmm/main.c) $(DAEMON_SRCS) $(HOLD_SRCS) $(LIB_SRCS) \
-	       $(TOOL_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
+	       $(BOX_SRCS) $(TOOL_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
 TEST_SRCS := $(sort $(UNIT_SRCS) $(UNIT_SHARED) $(IT_SRCS) $(IT_SHARED) $(SIM_SRCS) \
 	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(FUZZ_SRCS) $(PRELOAD_SRCS))
 
@@ -174,10 +176,10 @@ VARIANT_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mprefer-vect
 VARIANTS := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
 
 # Libraries of each program; -pthread is always there.
-LIBS_kvmm      := -lnuma
-LIBS_kvmm-hold := -luring
+LIBS_kvmm      := -lnuma -lseccomp -lcap-ng
+LIBS_kvmm-hold := -luring -lseccomp -lcap-ng
 LIBS_kvctl     :=
-LIBS_swapd     := -luring
+LIBS_swapd     := -luring -lseccomp -lcap-ng
 LIBS_kvrt      := -ljansson -lpcre2-8 -levent_core -lm
 LIBS_report    := -ljansson
 # Asked when the first test is linked: pkg-config itself may come by `make deps`.
@@ -261,6 +263,7 @@ $(eval $(call archive,kvmmd,$(DAEMON_SRCS)))
 $(eval $(call archive,hold,$(HOLD_SRCS)))
 $(eval $(call archive,tools,$(TOOL_SRCS)))
 $(eval $(call archive,swapd,$(SWAPD_SRCS)))
+$(eval $(call archive,sandbox,$(BOX_SRCS)))
 $(eval $(call archive,runtime,$(filter-out $(CLIENT_SRCS),$(RT_SRCS))))
 $(eval $(call archive,kernels,$(KERN_SRCS)))
 TEST_ARCHIVES := $(ARCHIVES)
@@ -297,6 +300,9 @@ define link
 	$(Q)$(CC) $(SAN) $(CFLAGS) $(KV_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) \
 		$(if $(filter %.a,$^),-Wl$(comma)--start-group $(filter %.a,$^) -Wl$(comma)--end-group) $(1)
 endef
+
+# From its archive: hold takes the part without the filter, and no libseccomp.
+$(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd,$(PROGS)): $(B)/lib/libsandbox.a
 
 $(PROGS): $(B)/.sources
 	$(call link,$(LIBS_$(@F)))

@@ -274,6 +274,55 @@ static int start_hostpool(struct daemon *d)
 	return -1;
 }
 
+/* ---- rights ---- */
+
+/* Who it will be, before anything is made.  Return: exit code. */
+static int start_box(struct daemon *d)
+{
+	const bool held = getenv(HOLD_ENV);
+
+	d->box.who = SANDBOX_kvmm;
+	d->box.mode = d->opt.sandbox;
+	d->box.user = d->opt.user;
+	/* Alone it removes its sockets itself, as the user it is. */
+	d->box.dflt = held ? "kvmm" : NULL;
+	if (!held && d->opt.user) {
+		pr_err("--user needs kvmm-hold, which removes what another user made: start that");
+		return EX_USAGE;
+	}
+	return sandbox_prepare(&d->box) ? EX_USAGE : 0;
+}
+
+/* From here on no name can be made, and only the sockets' be removed. */
+static int drop_rights(struct daemon *d)
+{
+	char *dir = d->unlink_dir, *slash;
+
+	strcpy(dir, d->attach_addr.sun_path);
+	slash = strrchr(dir, '/');
+	if (slash)
+		slash[slash == dir] = '\0';
+	else
+		strcpy(dir, ".");
+	d->box.unlinks = dir;
+	return sandbox_drop(&d->box) ? EX_OSERR : 0;
+}
+
+static int start_threads(struct daemon *d)
+{
+	int err = closer_start(d);
+
+	if (!err)
+		err = mapper_start(d);
+	if (!err)
+		err = copier_start(d);
+	if (!err)
+		err = mm_start(d);
+	if (!err)
+		err = link_start(d);
+	return err;
+}
+
 /* Threads, files, sockets.  Return: exit code, -1 as start_hostpool(). */
 static int start_serving(struct daemon *d)
 {
@@ -293,15 +342,12 @@ static int start_serving(struct daemon *d)
 	if (err)
 		return refuse_start("no memory for the daemon's tables", err,
 				    EX_OSERR);
-	err = closer_start(d);
-	if (!err)
-		err = mapper_start(d);
-	if (!err)
-		err = copier_start(d);
-	if (!err)
-		err = mm_start(d);
-	if (!err)
-		err = link_start(d);
+	if (socket_make(d))
+		return EX_CANTCREAT;
+	code = drop_rights(d);
+	if (code)
+		return code;
+	err = start_threads(d);
 	if (err)
 		return refuse_start("a thread cannot be started", err,
 				    EX_OSERR);
@@ -309,6 +355,8 @@ static int start_serving(struct daemon *d)
 	if (err)
 		return refuse_start("the files for operators cannot be made",
 				    err, EX_SOFTWARE);
+	if (sandbox_filter(&d->box))
+		return EX_OSERR;
 	return socket_listen(d) ? EX_CANTCREAT : 0;
 }
 
@@ -316,7 +364,6 @@ static void log_ready(const struct daemon *d)
 {
 	char pool[32], ext[32], records[32];
 
-	pr_info("user mode: it keeps its user and capabilities, locks no memory but the host pool and filters no system calls");
 	pr_info("pool %s on %s, %u extents of %s, %s of records, epoch %" PRIx64,
 		kv_format_size(d->cfg.pool_bytes, pool, sizeof(pool)),
 		d->dev.ops->name, d->nr_extents,
@@ -430,7 +477,9 @@ int main(int argc, char **argv)
 	kv_log_init("kvmm", (enum kv_log_level)d->opt.log_level);
 	umask(0077);
 
-	code = start_checks(d);
+	code = start_box(d);
+	if (!code)
+		code = start_checks(d);
 	if (!code)
 		code = start_serving(d);
 	if (!code) {

@@ -18,6 +18,7 @@
 
 #include <kvmm/opts.h>
 #include <kvmm/ring.h>
+#include <kvmm/sandbox.h>
 #include <kvmm/swapd.h>
 
 #include "swapd/depth.h"
@@ -59,6 +60,10 @@
 	  "sums by tables, as on processors without the instruction")	\
 	x(str, probe, "probe", NULL, 0, 0, "PATH",			\
 	  "measure ways to transfer at PATH, print a table, end")	\
+	x(str, user, "user", NULL, 0, 0, "USER",			\
+	  "who it becomes when root started it: a name, or UID:GID (default kvmm-swapd if there is such a user, else it stays uid 0 without capabilities)") \
+	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
+	  "as kvmm-hold has it")					\
 	x(choice, log_level, "log-level", "info", 0, 0,			\
 	  "err|warn|info|debug", "what is told on stderr")
 

@@ -17,6 +17,9 @@
  * control thread adds and removes areas; the engine for machines without
  * io_uring has workers.  daemon.h says who may touch what.
  *
+ * Its rights go when the pool is registered, before a thread exists; the
+ * filter comes when all threads run (include/kvmm/sandbox.h).
+ *
  * The main loop never waits for a transfer.  It sleeps in poll() on the
  * request eventfd and the ring, after it said so and looked once more.
  */
@@ -31,6 +34,7 @@
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
+#include <kvmm/sandbox.h>
 
 #include "swapd/crc32c.h"
 #include "swapd/daemon.h"
@@ -121,6 +125,21 @@ static void catch_nothing(void)
 	signal(SIGXFSZ, SIG_IGN);
 }
 
+static struct sandbox box = { .who = SANDBOX_swapd, .dflt = "kvmm-swapd" };
+
+static int drop_rights(char *text, size_t len)
+{
+	int err = sandbox_drop(&box);
+
+	if (err)
+		snprintf(text, len, "rights cannot be given up");
+	return err;
+}
+
+/*
+ * Rights go when nothing takes them any more: io_uring pins the pool, and the
+ * other engine begins with threads.
+ */
 static int start_engine(struct swapd *s, char *text, size_t len)
 {
 	char why[128] = "";
@@ -129,10 +148,15 @@ static int start_engine(struct swapd *s, char *text, size_t len)
 	if (s->opt.engine != SWAPD_ENGINE_SYNC) {
 		s->engine = &engine_uring;
 		err = engine_uring.start(s, text, len);
-		if (!err || s->opt.engine == SWAPD_ENGINE_URING)
+		if (!err)
+			return drop_rights(text, len);
+		if (s->opt.engine == SWAPD_ENGINE_URING)
 			return err;
 		snprintf(why, sizeof(why), " (%.120s)", text);
 	}
+	err = drop_rights(text, len);
+	if (err)
+		return err;
 	s->engine = &engine_sync;
 	err = engine_sync.start(s, text, len);
 	if (!err)
@@ -166,6 +190,8 @@ static int start(struct swapd *s)
 		return 0;
 	io_rings_begin(s);
 	err = control_start(s);
+	if (!err)
+		err = sandbox_filter(&box);
 	if (!err)
 		return -1;
 
@@ -246,6 +272,10 @@ int main(int argc, char **argv)
 		pr_err("swapd is not started by hand: start kvmm-hold");
 		return EX_USAGE;
 	}
+	box.mode = s.opt.sandbox;
+	box.user = s.opt.user;
+	if (sandbox_prepare(&box))
+		return EX_USAGE;
 	if (shim_on)
 		pr_warn(SHIM_ENV " is set: requests are made to fail, and data to be lost: for tests alone");
 	catch_nothing();

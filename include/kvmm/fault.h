@@ -38,6 +38,7 @@
 	x(mm_die,		"the daemon dies before a request")	\
 	x(mm_die_commit,	"the daemon dies after a request took effect, before its completion") \
 	x(control_die,		"the daemon dies after an attach, before its answer") \
+	x(forbidden_call, "at an attach the daemon makes a system call that it may not") \
 	x(hold_fork,		"starting a child: EAGAIN")		\
 	x(hold_ring,		"making swapd's io_uring: EPERM, as in containers") \
 	x(swapd_register,	"registering the host pool: ENOMEM")	\

@@ -10,6 +10,7 @@
 #include <sysexits.h>
 
 #include <kvmm/opts.h>
+#include <kvmm/sandbox.h>
 #include <kvmm/swapd.h>
 
 /* --backend, in the order of its words. */
@@ -74,6 +75,12 @@ enum kvmm_backend {
 	  "idle looks at the rings before the daemon sleeps; none on a single CPU") \
 	x(choice, backend, "backend", "auto", 0, 0, KVMM_BACKEND_WORDS,	\
 	  "where the pool lies")					\
+	x(str, user, "user", NULL, 0, 0, "USER",			\
+	  "who kvmm becomes when root started it: a name, or UID:GID (default kvmm if there is such a user, else it stays uid 0 without capabilities)") \
+	x(str, swapd_user, "swapd-user", NULL, 0, 0, "USER",		\
+	  "the same for swapd (default kvmm-swapd)")			\
+	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
+	  "system calls that are not in the list end the process, are logged by the kernel, or, with off, nothing is given up: user, capabilities, files, system calls") \
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
 	  "what is told on stderr")
 

@@ -8,7 +8,8 @@
  * them; kvmm lies in the same directory.
  *
  * A child that exits, whatever its code, has said what it wanted to say: hold
- * ends with the same code.  A child that a signal ended is started again, at
+ * ends with the same code, and removes what the child, which may have another
+ * user by then, could not.  A child that a signal ended is started again, at
  * once the first time, then after a delay that doubles, and that begins anew
  * after a life that was long enough.
  *
@@ -22,6 +23,9 @@
  * the next kvmm can end those that keep the old memory.
  *
  * swapd is the second child (swap.h), started when kvmm asks for it.
+ *
+ * Started by root, hold stays root with few capabilities (sandbox.h): those
+ * that its children need until they have changed their user.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -39,11 +43,12 @@
 #include <unistd.h>
 
 #include <kvmm/fault.h>
+#include <kvmm/kvmm_options.h>
 #include <kvmm/log.h>
+#include <kvmm/sandbox.h>
 
 #include "kvmm/hold/store.h"
 #include "kvmm/hold/swap.h"
-#include <kvmm/kvmm_options.h>
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
@@ -289,8 +294,10 @@ static int hold_run(struct hold *h)
 			return EX_OSERR;
 		}
 		status = hold_child(h);
-		if (WIFEXITED(status))
+		if (WIFEXITED(status)) {
+			store_unlink(&h->store);
 			return WEXITSTATUS(status);
+		}
 		if (h->stopping)
 			break;
 		if (now_ms() - born >= LONG_LIFE_MS)
@@ -355,32 +362,50 @@ static void fill_standard(void)
  * Was help or the version asked for, and printed?  Anything else, errors too,
  * is kvmm's business.  The parser moves operands, so it gets a copy.
  */
-static bool answer_for_itself(int argc, char **argv)
+static bool answer_for_itself(int argc, char **argv, struct kvmm_options *o)
 {
 	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
-	struct kvmm_options o;
 	char text[256];
 	int nr;
 
 	if (!copy)
 		return false;
 	memcpy(copy, argv, (size_t)argc * sizeof(*copy));
-	nr = kv_opts_parse(&program, &o, argc, copy, text, sizeof(text));
+	nr = kv_opts_parse(&program, o, argc, copy, text, sizeof(text));
 	free(copy);
 	return nr == -ECANCELED;
+}
+
+/* Few capabilities; children get, while they start, what sandbox.h says. */
+static int drop_rights(const struct kvmm_options *o)
+{
+	int err;
+
+	if (o->sandbox == SANDBOX_OFF || geteuid())
+		return 0;
+	err = sandbox_keep_bounds(true);
+	if (!err)
+		err = sandbox_keep_caps(SANDBOX_hold);
+	if (err)
+		pr_err("capabilities cannot be given up: %s: give --sandbox=off",
+		       strerror(-err));
+	return err;
 }
 
 int main(int argc, char **argv)
 {
 	static struct hold h = { .sock = -1, .pidfd = -1, .signals = -1 };
+	static struct kvmm_options o;
 	char text[128];
 	int err, code;
 
 	fill_standard();
 	kv_log_init("kvmm-hold", KV_LOG_INFO);
 	kv_log_never_wait();
-	if (answer_for_itself(argc, argv))
+	if (answer_for_itself(argc, argv, &o))
 		return 0;
+	if (drop_rights(&o))
+		return EX_OSERR;
 	umask(0077);
 	/* What is wrong with it is told by the child. */
 	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
@@ -396,6 +421,8 @@ int main(int argc, char **argv)
 		return EX_OSERR;
 	}
 	swap_init(&h.swap, h.swapd, &h.old_mask);
+	h.swap.sandbox = o.sandbox;
+	h.swap.user = o.swapd_user;
 	code = hold_run(&h);
 	swap_exit(&h.swap);
 	/*

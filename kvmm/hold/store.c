@@ -9,6 +9,7 @@
  */
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -151,19 +152,23 @@ int store_send(const struct store *st, int sock)
 	return store_send_record(sock, &end, -1, 0);
 }
 
-/* The path of the lock file, from the descriptor itself. */
-static void unlink_lock(int fd)
+/*
+ * The path of the lock file, from the descriptor itself.  Return: false when
+ * it is not in its place any more, and somebody else's may be there.
+ */
+static bool lock_find(int fd, char *path, size_t len)
 {
-	char link[64], path[4096];
+	struct stat here, there;
+	char link[64];
 	ssize_t n;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, path, sizeof(path) - 1);
+	n = readlink(link, path, len - 1);
 	if (n <= 0)
-		return;
+		return false;
 	path[n] = '\0';
-	if (path[0] == '/' && unlink(path) && errno != ENOENT)
-		pr_warn("%s is left: %s", path, strerror(errno));
+	return path[0] == '/' && !fstat(fd, &here) && !stat(path, &there) &&
+	       here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
 static void unlink_socket(int fd)
@@ -178,17 +183,21 @@ static void unlink_socket(int fd)
 		pr_warn("%s is left: %s", addr.sun_path, strerror(errno));
 }
 
-void store_unlink(const struct store *st)
+void store_unlink(struct store *st)
 {
+	struct kept *lock = store_find(st, HOLD_LOCK, 0);
+	char path[4096];
 	u32 i;
 
+	/* Whose lock it is, his are the sockets. */
+	if (!lock || !lock_find(lock->fd, path, sizeof(path)))
+		return;
 	/* The lock last: until then nobody else may make the sockets. */
 	for (i = 0; i < st->nr; i++)
 		if (st->kept[i].rec.kind == HOLD_LISTEN)
 			unlink_socket(st->kept[i].fd);
-	for (i = 0; i < st->nr; i++)
-		if (st->kept[i].rec.kind == HOLD_LOCK)
-			unlink_lock(st->kept[i].fd);
+	if (unlink(path) && errno != ENOENT)
+		pr_warn("%s is left: %s", path, strerror(errno));
 }
 
 void store_clear(struct store *st)

@@ -29,8 +29,12 @@ int store_receive(struct store *st, int sock);
 /* store_send() - hand everything over to a new kvmm: 0 or a negative errno */
 int __must_check store_send(const struct store *st, int sock);
 
-/* store_unlink() - remove the sockets and the lock of a kvmm that cannot */
-void store_unlink(const struct store *st);
+/*
+ * store_unlink() - remove the sockets and the lock of a kvmm that cannot
+ *
+ * Does nothing when the lock was removed: then the sockets were, too.
+ */
+void store_unlink(struct store *st);
 
 /* store_find() - the record of that name, or NULL */
 struct kept *store_find(struct store *st, u32 kind, u32 index);

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include <kvmm/log.h>
+#include <kvmm/sandbox.h>
 #include <kvmm/swapd.h>
 
 #include "kvmm/hold/swap.h"
@@ -111,7 +112,8 @@ static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
 				  const struct swap_fds *f, u64 value)
 {
 	static const char * const engine[] = { "auto", "uring", "sync" };
-	char arg[16][40];
+	static const char * const sandbox[] = { "on", "log", "off" };
+	char arg[16][80];
 	char *argv[ARRAY_SIZE(arg) + 2] = { (char *)sw->exe };
 	u32 n = 0, i;
 
@@ -143,6 +145,10 @@ static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
 #undef ADD
 	snprintf(arg[n++], sizeof(arg[0]), "--engine=%s",
 		 engine[min(value >> 16 & 0xff, (u64)SWAPD_ENGINE_SYNC)]);
+	snprintf(arg[n++], sizeof(arg[0]), "--sandbox=%s",
+		 sandbox[min(sw->sandbox, (u32)SANDBOX_OFF)]);
+	if (sw->user)
+		snprintf(arg[n++], sizeof(arg[0]), "--user=%s", sw->user);
 	for (i = 0; i < n; i++)
 		argv[i + 1] = arg[i];
 	argv[n + 1] = NULL;

@@ -49,6 +49,8 @@ struct swap_life {
  * @ended:    it ended by itself, and is not started again for @run
  * @run:      generation of the HOLD_SWAP_RUN that is obeyed
  * @start_at: not before, in ms
+ * @sandbox:  passed on; enum sandbox_mode
+ * @user:     passed on; NULL: the default
  */
 struct swap {
 	struct swap_life	life[SWAP_LIVES];
@@ -67,6 +69,8 @@ struct swap {
 	u32			backoff;
 	u64			born;
 	u64			start_at;
+	u32			sandbox;
+	const char		*user;
 };
 
 /* @exe: path of swapd; @old_mask: signals that a child has blocked */

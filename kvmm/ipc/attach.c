@@ -21,6 +21,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
@@ -432,6 +434,8 @@ void attach_request(struct daemon *d, struct client *c,
 		return;
 	}
 	kv_fault_die(KV_FAULT_control_die);
+	if (kv_fault(KV_FAULT_forbidden_call))
+		syscall(SYS_personality, 0xffffffff);
 	fds[0] = c->c.fd;
 	fds[1] = c->d.fd;
 	fds[2] = c->bell;

@@ -33,6 +33,7 @@
 
 #include <kvmm/list.h>
 #include <kvmm/ring.h>
+#include <kvmm/sandbox.h>
 #include <kvmm/types.h>
 
 #include "kvmm/core/core.h"
@@ -328,6 +329,9 @@ struct daemon {
 	struct sockaddr_un	attach_addr;
 	struct sockaddr_un	view_addr;
 	struct sockaddr_un	admin_addr;
+	/* where its names are, which it removes if its user may */
+	char			unlink_dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct sandbox		box;
 	char			lock_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	int			lock_fd;
 	bool			stop;
@@ -435,6 +439,7 @@ void admin_exit_all(struct daemon *d);
 int __must_check socket_mode(struct daemon *d);
 int __must_check socket_paths(struct daemon *d);
 int __must_check socket_lock(struct daemon *d);
+int __must_check socket_make(struct daemon *d);
 int __must_check socket_listen(struct daemon *d);
 void socket_close(struct daemon *d);
 

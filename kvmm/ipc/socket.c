@@ -221,7 +221,7 @@ static int listen_make(const struct sockaddr_un *addr, int type, mode_t mode)
 		close(fd);
 		return err;
 	}
-	if (chmod(addr->sun_path, mode) || listen(fd, BACKLOG)) {
+	if (chmod(addr->sun_path, mode)) {
 		err = -errno;
 		unlink(addr->sun_path);
 		close(fd);
@@ -230,38 +230,59 @@ static int listen_make(const struct sockaddr_un *addr, int type, mode_t mode)
 	return fd;
 }
 
-static int listen_one(struct daemon *d, struct watch *w, u32 index,
-		      const struct sockaddr_un *addr, int type, mode_t mode)
+static int make_one(struct daemon *d, struct watch *w, u32 index,
+		    const struct sockaddr_un *addr, int type, mode_t mode)
 {
-	int err;
-
 	w->fd = listen_kept(d->deposit.listen[index], addr);
 	d->deposit.listen[index] = -1;
-	if (w->fd < 0) {
-		w->fd = listen_make(addr, type, mode);
-		if (w->fd == -ENOTSOCK)
-			pr_err("%s is in the way and is no socket: move it, or give another --socket",
-			       addr->sun_path);
-		else if (w->fd < 0)
-			pr_err("socket %s cannot be made: %s: choose a --socket in a directory that you may write",
-			       addr->sun_path, strerror(-w->fd));
-		if (w->fd < 0)
-			return w->fd;
-		deposit_put(d, HOLD_LISTEN, index, w->fd, 0);
-	}
-	err = watch_add(d, w, EPOLLIN);
-	if (err)
-		pr_err("socket %s cannot be watched: %s: end other programs, then start again",
-		       addr->sun_path, strerror(-err));
-	return err;
+	if (w->fd >= 0)
+		return 0;
+	w->fd = listen_make(addr, type, mode);
+	if (w->fd == -ENOTSOCK)
+		pr_err("%s is in the way and is no socket: move it, or give another --socket",
+		       addr->sun_path);
+	else if (w->fd < 0)
+		pr_err("socket %s cannot be made: %s: choose a --socket in a directory that you may write",
+		       addr->sun_path, strerror(-w->fd));
+	if (w->fd < 0)
+		return w->fd;
+	deposit_put(d, HOLD_LISTEN, index, w->fd, 0);
+	return 0;
 }
 
 /**
- * socket_listen() - from here on there are clients
+ * socket_make() - the sockets' names, while rights to make them are left
  *
- * The view and admin sockets are for the daemon's own user: one shows every
- * tenant, the other changes what all of them have.
+ * Nobody can connect to them before socket_listen().  The view and admin
+ * sockets are for the daemon's own user: one shows every tenant, the other
+ * changes what all of them have.
  */
+int socket_make(struct daemon *d)
+{
+	int err;
+
+	err = make_one(d, &d->view_sock, 1, &d->view_addr, SOCK_STREAM, 0600);
+	if (!err)
+		err = make_one(d, &d->admin_sock, 2, &d->admin_addr,
+			       SOCK_SEQPACKET, 0600);
+	if (err)
+		return err;
+	return make_one(d, &d->attach_sock, 0, &d->attach_addr,
+			SOCK_SEQPACKET, d->attach_mode);
+}
+
+static int listen_one(struct daemon *d, struct watch *w,
+		      const struct sockaddr_un *addr)
+{
+	int err = listen(w->fd, BACKLOG) ? -errno : watch_add(d, w, EPOLLIN);
+
+	if (err)
+		pr_err("socket %s cannot be listened on: %s", addr->sun_path,
+		       strerror(-err));
+	return err;
+}
+
+/* socket_listen() - from here on there are clients */
 int socket_listen(struct daemon *d)
 {
 	int err;
@@ -269,37 +290,40 @@ int socket_listen(struct daemon *d)
 	d->attach_sock.fn = client_accept;
 	d->view_sock.fn = view_accept;
 	d->admin_sock.fn = admin_accept;
-	err = listen_one(d, &d->view_sock, 1, &d->view_addr, SOCK_STREAM, 0600);
+	err = listen_one(d, &d->view_sock, &d->view_addr);
 	if (!err)
-		err = listen_one(d, &d->admin_sock, 2, &d->admin_addr,
-				 SOCK_SEQPACKET, 0600);
-	if (err)
-		return err;
-	return listen_one(d, &d->attach_sock, 0, &d->attach_addr,
-			  SOCK_SEQPACKET, d->attach_mode);
+		err = listen_one(d, &d->admin_sock, &d->admin_addr);
+	return err ? err : listen_one(d, &d->attach_sock, &d->attach_addr);
 }
 
-/*
- * Nothing of the names is left.  The listening sockets stay open until exit:
- * connections that nobody accepted may carry descriptors that take long to
- * close (closer.c), and a process that ends does not wait for them.
- */
-void socket_close(struct daemon *d)
+/* Kept by hold for a start that failed before it took them: ours too. */
+static void unlink_names(const struct daemon *d)
 {
 	const struct deposit *p = &d->deposit;
 
-	/* Kept by hold for a start that failed before it took them: ours too. */
 	if (d->attach_sock.fd >= 0 || (d->lock_fd >= 0 && p->listen[0] >= 0))
 		unlink(d->attach_addr.sun_path);
 	if (d->view_sock.fd >= 0 || (d->lock_fd >= 0 && p->listen[1] >= 0))
 		unlink(d->view_addr.sun_path);
 	if (d->admin_sock.fd >= 0 || (d->lock_fd >= 0 && p->listen[2] >= 0))
 		unlink(d->admin_addr.sun_path);
+	if (d->lock_fd >= 0)
+		unlink(d->lock_path);
+}
+
+/*
+ * Nothing of the names is left: hold removes what this user may not.  The
+ * listening sockets stay open until exit: connections that nobody accepted may
+ * carry descriptors that take long to close (closer.c), and a process that
+ * ends does not wait for them.
+ */
+void socket_close(struct daemon *d)
+{
+	unlink_names(d);
 	watch_remove(d, &d->attach_sock);
 	watch_remove(d, &d->view_sock);
 	watch_remove(d, &d->admin_sock);
 	if (d->lock_fd >= 0) {
-		unlink(d->lock_path);
 		close(d->lock_fd);
 		d->lock_fd = -1;
 	}

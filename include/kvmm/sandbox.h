@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sandbox.h - what each process may still do once it has started
+ *
+ * The two lists here are the only ones: the filter, the capabilities, the
+ * tables in Documentation/security.md and the tests are made from them.
+ *
+ * A program calls sandbox_prepare() when its options are read, sandbox_drop()
+ * when it has all that takes rights and before its first thread that stays,
+ * sandbox_filter() when all its threads run.  kvctl, kvrt and libkvmm have no
+ * rights of their own and do not link this.
+ */
+#ifndef KVMM_SANDBOX_H
+#define KVMM_SANDBOX_H
+
+#include <sys/types.h>
+
+#include <kvmm/types.h>
+
+/* Who: bits. */
+#define SANDBOX_hold	BIT(0)
+#define SANDBOX_kvmm	BIT(1)
+#define SANDBOX_swapd	BIT(2)
+#define SANDBOX_both	(SANDBOX_kvmm | SANDBOX_swapd)
+
+/*
+ * Capabilities, for root alone: x(name, keeps, starts with, why).  hold and
+ * what it starts have no others; who keeps one has it effective until its end,
+ * who starts with one until sandbox_drop().
+ */
+#define SANDBOX_CAPS(x)							\
+	x(KILL, hold | kvmm, both,					\
+	  "end clients of other users; hold: end its children, which have users of their own") \
+	x(DAC_OVERRIDE, hold, both,					\
+	  "make and remove sockets and lock in the directory of another user") \
+	x(IPC_LOCK, hold, both,						\
+	  "lock the host pool, pin it for io_uring, whatever the limit of the user") \
+	x(SYS_RESOURCE, none, both,					\
+	  "raise the limits on descriptors and locked memory")		\
+	x(SYS_PTRACE, none, both,					\
+	  "kvmm: open what clients of the last daemon map")		\
+	x(SETUID, none, both, "change the user")			\
+	x(SETGID, none, both, "change the groups")			\
+	x(SETPCAP, none, both, "give capabilities up for good")
+
+/* What is asked of the arguments: x(name, text). */
+#define SANDBOX_RULES(x)						\
+	x(any,		"any")						\
+	x(rdonly,	"for reading alone, nothing is made")		\
+	x(noexec,	"never executable")				\
+	x(self,		"to itself alone")				\
+	x(sigkill,	"SIGKILL alone")				\
+	x(setname,	"the name of a thread alone")			\
+	x(blksize,	"size of a block device and of its sectors alone")
+
+/*
+ * System calls after sandbox_filter(): x(who, name, rule, why).  Any other
+ * ends the process with a line that names it.
+ */
+#define SANDBOX_CALLS(x)						\
+	/* memory */							\
+	x(both, mmap, noexec, "extents, segments, malloc")		\
+	x(both, mprotect, noexec, "malloc of threads")			\
+	x(both, munmap, any, "the same, given back")			\
+	x(both, mremap, any, "realloc")					\
+	x(both, brk, any, "malloc")					\
+	x(both, madvise, any, "memory that is not dumped, huge pages, malloc") \
+	x(kvmm, memfd_create, any, "extents and segments of clients")	\
+	x(both, ftruncate, any, "the size of these; of an area that did not fit") \
+	x(both, fallocate, any, "memory of an extent, made and punched out; room for an area") \
+	x(kvmm, munlock, any, "the host pool at the end")		\
+	/* threads and time */						\
+	x(both, futex, any, "locks, semaphores, conditions")		\
+	x(both, sched_yield, any, "a thread that spins")		\
+	x(both, sched_getaffinity, any, "number of processors")		\
+	x(both, set_robust_list, any, "a thread that just began")	\
+	x(both, rseq, any, "the same")					\
+	x(both, prctl, setname, "the same")				\
+	x(both, gettid, any, "who fails")				\
+	x(both, getpid, any, "who fails; status")			\
+	x(both, getuid, any, "the file status")				\
+	x(both, geteuid, any, "who may ask on the admin socket")	\
+	x(both, clock_gettime, any, "deadlines, where no vDSO has the clock") \
+	x(both, gettimeofday, any, "the same")				\
+	x(both, clock_nanosleep, any, "short waits")			\
+	x(both, nanosleep, any, "the same")				\
+	x(kvmm, timer_create, any, "out of a close that hangs")		\
+	x(kvmm, timer_settime, any, "the same")				\
+	x(kvmm, timer_delete, any, "the same")				\
+	x(both, pause, any, "a fault point that died, until it is dead")	\
+	x(both, restart_syscall, any, "a wait that was interrupted by a stop") \
+	/* signals and the end */					\
+	x(both, rt_sigreturn, any, "the end of a signal handler")	\
+	x(both, rt_sigprocmask, any, "abort")				\
+	x(both, tgkill, self, "abort, and the end after a forbidden call") \
+	x(both, kill, self, "fault points that die")			\
+	x(kvmm, pidfd_open, any, "a client, by number where the kernel has no SO_PEERPIDFD") \
+	x(kvmm, pidfd_send_signal, sigkill, "end a client that keeps memory") \
+	x(both, exit, any, "the end of a thread")			\
+	x(both, exit_group, any, "the end")				\
+	/* descriptors */						\
+	x(both, read, any, "eventfds, signals, files of /proc and /sys") \
+	x(both, write, any, "eventfds, the log")			\
+	x(both, pread64, any, "blocks; transfers of the engine without io_uring; superblocks") \
+	x(both, pwrite64, any, "the same")				\
+	x(both, close, any, "what is over")				\
+	x(both, fcntl, any, "seals, O_DIRECT, duplicates")		\
+	x(both, flock, any, "the lock of an area")			\
+	x(both, lseek, any, "files of /proc, read again")		\
+	x(both, fdatasync, any, "a superblock")				\
+	x(both, poll, any, "waiting; room for the log")			\
+	x(both, ppoll, any, "the same, where the machine has no poll")	\
+	x(kvmm, epoll_wait, any, "the control thread and the mm thread wait") \
+	x(kvmm, epoll_pwait, any, "the same, where the machine has no epoll_wait") \
+	x(kvmm, epoll_ctl, any, "clients come and go")			\
+	x(kvmm, eventfd2, any, "doorbells of clients")			\
+	x(swapd, ioctl, blksize, "an area on a block device")		\
+	x(swapd, io_uring_enter, any, "transfers, on the ring that hold made, which takes no others") \
+	x(swapd, io_uring_register, any, "areas come and go")		\
+	/* names */							\
+	x(both, openat, rdonly, "files of /proc and /sys")		\
+	x(both, open, rdonly, "the same, where libc calls it")		\
+	x(both, newfstatat, any, "the same; which user a process has")	\
+	x(both, fstat, any, "what a descriptor is")			\
+	x(both, stat, any, "the same as newfstatat, in older libc")	\
+	x(both, lstat, any, "the same")					\
+	x(both, statx, any, "the same, in newer libc")			\
+	x(both, fstatfs, any, "what room is free on the disk of an area") \
+	x(both, readlink, any, "the name of an area, for people")	\
+	x(both, readlinkat, any, "the same, where the machine has no readlink") \
+	x(swapd, access, any, "partitions of a block device")		\
+	x(swapd, faccessat, any, "the same, where the machine has no access") \
+	x(swapd, getdents64, any, "the same")				\
+	x(both, sysinfo, any, "memory of the machine")			\
+	x(kvmm, unlink, any, "its sockets and lock at the end")		\
+	x(kvmm, unlinkat, any, "the same, where the machine has no unlink") \
+	/* sockets, all of which are there */				\
+	x(kvmm, listen, any, "from then on there are clients")		\
+	x(kvmm, accept4, any, "clients and operators connect")		\
+	x(kvmm, accept, any, "the same, in the thread that closes")	\
+	x(both, recvfrom, any, "requests and answers")			\
+	x(both, recvmsg, any, "the same; areas come with their descriptor") \
+	x(both, sendto, any, "the same")				\
+	x(both, sendmsg, any, "extents go out to their clients")	\
+	x(kvmm, shutdown, any, "a connection that is over")		\
+	x(kvmm, getsockopt, any, "who connected")			\
+	x(kvmm, setsockopt, any, "buffers and deadlines of a connection") \
+	x(kvmm, getsockname, any, "which socket it is")			\
+	x(kvmm, getrandom, any, "secrets of a tenant, for its hashes")	\
+	x(swapd, getrandom, any, "the uuid of an area")
+
+enum sandbox_rule {
+#define x(name, text) SANDBOX_RULE_##name,
+	SANDBOX_RULES(x)
+#undef x
+	NR_SANDBOX_RULES
+};
+
+/* --sandbox, in the order of its words. */
+enum sandbox_mode {
+	SANDBOX_ON,
+	SANDBOX_LOG,
+	SANDBOX_OFF,
+};
+#define SANDBOX_WORDS	"on|log|off"
+
+struct sandbox_call {
+	u32			who;
+	const char		*name;
+	enum sandbox_rule	rule;
+	const char		*why;
+};
+
+struct sandbox_cap {
+	const char	*name;
+	u32		nr;
+	u32		keeps;
+	u32		starts;
+	const char	*why;
+};
+
+extern const struct sandbox_call sandbox_calls[];
+extern const u32 sandbox_nr_calls;
+extern const struct sandbox_cap sandbox_caps[];
+extern const u32 sandbox_nr_caps;
+extern const char * const sandbox_rule_text[];
+
+/**
+ * struct sandbox - one program's rights; the first block is the caller's
+ * @who:     one of SANDBOX_hold, _kvmm, _swapd
+ * @mode:    enum sandbox_mode; sandbox_prepare() may turn it off
+ * @user:    name, or UID[:GID]; NULL: @dflt if there is one
+ * @dflt:    name of the dedicated user; NULL: the user stays
+ * @unlinks: directory in which it must be able to remove files; NULL: none
+ * @uid, @gid: to become, when @change
+ * @name:    of the user, when it has one: for its other groups
+ * @root:    it began as root and gave its rights up
+ * @landlock: ABI of the Landlock that holds, 0: none
+ * @text:    what holds, for the log
+ */
+struct sandbox {
+	u32		who;
+	u32		mode;
+	const char	*user;
+	const char	*dflt;
+	const char	*unlinks;
+
+	bool		change;
+	bool		root;
+	int		landlock;
+	uid_t		uid;
+	gid_t		gid;
+	char		name[64];
+	char		text[256];
+};
+
+/**
+ * sandbox_prepare() - decide what will hold, change nothing
+ *
+ * Return: 0; -EINVAL when @user is nobody or cannot be had, which was told.
+ */
+int __must_check sandbox_prepare(struct sandbox *sb);
+
+/**
+ * sandbox_drop() - become the user, give capabilities up, no new privileges,
+ * Landlock
+ *
+ * Context: rights belong to threads: the calling one, and those that it will
+ * start.
+ * Return: 0 or a negative errno, which was told.
+ */
+int __must_check sandbox_drop(struct sandbox *sb);
+
+/**
+ * sandbox_filter() - from now on only the calls of the list, in every thread
+ *
+ * Where the kernel has no such filter this is told, and no failure.
+ * Return: 0 or a negative errno, which was told.
+ */
+int __must_check sandbox_filter(struct sandbox *sb);
+
+/* ---- the parts, for sandbox.c and for tests ---- */
+
+/* Fill in who is to be; nothing changes.  Return: 0, or -EINVAL after a line. */
+int __must_check sandbox_find_user(struct sandbox *sb);
+/* Become that user, with its groups, for good. */
+int __must_check sandbox_change_user(const struct sandbox *sb);
+/* The bounding set: what children start with if it @gives, else nothing. */
+int __must_check sandbox_keep_bounds(bool gives);
+/* Keep of the capabilities those of @who. */
+int __must_check sandbox_keep_caps(u32 who);
+/*
+ * @unlinks: descriptor of the directory in which files can be removed, or -1.
+ * Return: ABI that holds now, 0 when there is none, or a negative errno.
+ */
+int sandbox_landlock(int unlinks, bool signals);
+/* Return: 0, or a negative errno: this kernel or this place has no filter. */
+int sandbox_install(u32 who, bool only_log);
+
+#endif /* KVMM_SANDBOX_H */

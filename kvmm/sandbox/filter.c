@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * filter.c - the list of system calls, as a seccomp filter
+ *
+ * A call that is not in the list, or asks for more than its rule allows, does
+ * not happen.  The kernel sends SIGSYS instead, whose handler prints one line
+ * with the call's name and ends the process by the same signal, so that hold
+ * starts the next.  A line is worth more than the shorter way of the kernel's
+ * own SECCOMP_RET_KILL_PROCESS: an operator sees a wrong list at once.  It
+ * costs nothing in safety: the forbidden call has no effect either way, the
+ * handler is good for one signal, and rt_sigaction() is not in the list, so
+ * nobody puts another one there.  Calls of another architecture, which have
+ * other numbers, end the process at once.
+ *
+ * All names are found at start: the handler allocates nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+#include <kvmm/sandbox.h>
+
+#define MAX_NAMES	512
+
+#ifndef SYS_SECCOMP
+#define SYS_SECCOMP	1	/* si_code, which older libc does not name */
+#endif
+
+const struct sandbox_call sandbox_calls[] = {
+#define x(_who, _name, _rule, _why)					\
+	{ .who = SANDBOX_##_who, .name = #_name,			\
+	  .rule = SANDBOX_RULE_##_rule, .why = _why },
+	SANDBOX_CALLS(x)
+#undef x
+};
+const u32 sandbox_nr_calls = ARRAY_SIZE(sandbox_calls);
+
+const char * const sandbox_rule_text[] = {
+#define x(name, text) [SANDBOX_RULE_##name] = text,
+	SANDBOX_RULES(x)
+#undef x
+};
+
+static const char *names[MAX_NAMES];
+
+/* ---- the end of who does what it may not ---- */
+
+static void on_sigsys(int sig, siginfo_t *si, void *context)
+{
+	const u32 nr = (u32)si->si_syscall;
+	const char *name = nr < MAX_NAMES && names[nr] ? names[nr] : "unknown";
+
+	if (si->si_code == SYS_SECCOMP)
+		pr_err("system call %u (%s) is none of those that it may make, or was made in a way that it may not: ended; report this, --sandbox=log lets it go on meanwhile",
+		       nr, name);
+	/* The handler was for once: now the signal ends the process. */
+	syscall(SYS_tgkill, getpid(), gettid(), sig);
+	_exit(128 + sig);
+}
+
+static int catch_sigsys(void)
+{
+	struct sigaction sa = { .sa_sigaction = on_sigsys };
+	u32 i;
+
+	for (i = 0; i < MAX_NAMES; i++)
+		if (!names[i])
+			names[i] = seccomp_syscall_resolve_num_arch(
+				SCMP_ARCH_NATIVE, (int)i);
+	sa.sa_flags = SA_SIGINFO | SA_RESETHAND | SA_NODEFER;
+	return sigaction(SIGSYS, &sa, NULL) ? -errno : 0;
+}
+
+/* ---- rules ---- */
+
+static int allow_if(scmp_filter_ctx f, int nr, struct scmp_arg_cmp cmp)
+{
+	return seccomp_rule_add_array(f, SCMP_ACT_ALLOW, nr, 1, &cmp);
+}
+
+static struct scmp_arg_cmp arg_is(unsigned int arg, u64 value)
+{
+	return (struct scmp_arg_cmp){ arg, SCMP_CMP_EQ, value, 0 };
+}
+
+static struct scmp_arg_cmp arg_lacks(unsigned int arg, u64 bits)
+{
+	return (struct scmp_arg_cmp){ arg, SCMP_CMP_MASKED_EQ, bits, 0 };
+}
+
+static int add_call(scmp_filter_ctx f, const struct sandbox_call *c, int nr)
+{
+	int err;
+
+	switch (c->rule) {
+	case SANDBOX_RULE_rdonly:
+		return allow_if(f, nr, arg_lacks(!strcmp(c->name, "openat") ?
+						 2 : 1,
+						 O_ACCMODE | O_CREAT |
+						 O_TRUNC));
+	case SANDBOX_RULE_noexec:
+		return allow_if(f, nr, arg_lacks(2, PROT_EXEC));
+	case SANDBOX_RULE_self:
+		return allow_if(f, nr, arg_is(0, (u64)getpid()));
+	case SANDBOX_RULE_sigkill:
+		return allow_if(f, nr, arg_is(1, SIGKILL));
+	case SANDBOX_RULE_setname:
+		return allow_if(f, nr, arg_is(0, PR_SET_NAME));
+	case SANDBOX_RULE_blksize:
+		err = allow_if(f, nr, arg_is(1, BLKGETSIZE64));
+		return err ? err : allow_if(f, nr, arg_is(1, BLKSSZGET));
+	default:
+		return seccomp_rule_add_array(f, SCMP_ACT_ALLOW, nr, 0, NULL);
+	}
+}
+
+static int add_calls(scmp_filter_ctx f, u32 who)
+{
+	u32 i;
+	int err = 0;
+
+	for (i = 0; i < ARRAY_SIZE(sandbox_calls) && !err; i++) {
+		const struct sandbox_call *c = &sandbox_calls[i];
+		int nr = seccomp_syscall_resolve_name(c->name);
+
+		if (nr == __NR_SCMP_ERROR)
+			return -ENOENT;
+		/* Below zero: this machine never had it. */
+		if ((c->who & who) && nr >= 0)
+			err = add_call(f, c, nr);
+	}
+	return err;
+}
+
+int sandbox_install(u32 who, bool only_log)
+{
+	scmp_filter_ctx f = seccomp_init(only_log ? SCMP_ACT_LOG :
+					 SCMP_ACT_TRAP);
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	err = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH,
+			       SCMP_ACT_KILL_PROCESS);
+	if (!err)
+		err = seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
+	/* A tree instead of a chain, where the library can. */
+	(void)seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	if (!err)
+		err = add_calls(f, who);
+	if (!err && !only_log)
+		err = catch_sigsys();
+	if (!err)
+		err = seccomp_load(f);
+	seccomp_release(f);
+	return err;
+}

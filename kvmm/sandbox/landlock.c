@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * landlock.c - no files but those of /proc and /sys
+ *
+ * Landlock ties access to names to directories, whatever the user and its
+ * capabilities: below /proc and /sys files can be read, in one directory
+ * removed, and nothing else can be opened, made, executed or removed by name.
+ * Descriptors that are open, or come over a socket, are as good as before.  TCP
+ * is shut; abstract Unix sockets of others are out of reach; a program that
+ * sends no signals to others cannot.
+ *
+ * The kernel also keeps a process in such a domain from tracing those outside,
+ * which includes looking at what they map.
+ *
+ * Kernels add rights version by version; headers of Debian 12 know the second,
+ * so that the constants of later ones stand here.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <kvmm/sandbox.h>
+
+#define FS_TRUNCATE	(1ull << 14)	/* from version 3 */
+#define FS_IOCTL_DEV	(1ull << 15)	/* from version 5 */
+#define NET_TCP		3ull		/* bind and connect, from version 4 */
+#define SCOPE_ABSTRACT	1ull		/* from version 6 */
+#define SCOPE_SIGNAL	2ull		/* the same */
+
+/* As the kernel's, with the fields of version 6. */
+struct ruleset {
+	u64	fs;
+	u64	net;
+	u64	scoped;
+};
+
+static int rule_add(int set, int dir, u64 rights)
+{
+	const struct landlock_path_beneath_attr a = {
+		.allowed_access = rights, .parent_fd = dir,
+	};
+
+	return syscall(SYS_landlock_add_rule, set, LANDLOCK_RULE_PATH_BENEATH,
+		       &a, 0) ? -errno : 0;
+}
+
+static int rule_look(int set, const char *path)
+{
+	const int dir = open(path, O_PATH | O_CLOEXEC);
+	int err;
+
+	/* A container may be without it. */
+	if (dir < 0)
+		return errno == ENOENT ? 0 : -errno;
+	err = rule_add(set, dir, LANDLOCK_ACCESS_FS_READ_FILE |
+			    LANDLOCK_ACCESS_FS_READ_DIR);
+	close(dir);
+	return err;
+}
+
+static int ruleset_make(int abi, bool signals)
+{
+	struct ruleset r = {
+		.fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1,
+	};
+	size_t len = sizeof(r.fs);
+
+	if (abi >= 2)
+		r.fs |= LANDLOCK_ACCESS_FS_REFER;
+	if (abi >= 3)
+		r.fs |= FS_TRUNCATE;
+	if (abi >= 4) {
+		r.net = NET_TCP;
+		len += sizeof(r.net);
+	}
+	if (abi >= 5)
+		r.fs |= FS_IOCTL_DEV;
+	if (abi >= 6) {
+		r.scoped = SCOPE_ABSTRACT | (signals ? 0 : SCOPE_SIGNAL);
+		len += sizeof(r.scoped);
+	}
+	return (int)syscall(SYS_landlock_create_ruleset, &r, len, 0);
+}
+
+int sandbox_landlock(int unlinks, bool signals)
+{
+	int abi, set, err;
+
+	abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0,
+			   LANDLOCK_CREATE_RULESET_VERSION);
+	if (abi < 1)
+		return 0;
+	set = ruleset_make(abi, signals);
+	if (set < 0)
+		return -errno;
+	err = rule_look(set, "/proc");
+	if (!err)
+		err = rule_look(set, "/sys");
+	if (!err && unlinks >= 0)
+		err = rule_add(set, unlinks, LANDLOCK_ACCESS_FS_REMOVE_FILE);
+	if (!err && syscall(SYS_landlock_restrict_self, set, 0))
+		err = -errno;
+	close(set);
+	return err ? err : abi;
+}
