@@ -6,12 +6,14 @@
  * kvmm-hold: user, groups, capabilities, no_new_privs, the filter.  With users
  * of their own both do their work, are started again after a death, end a
  * client of a third user that keeps its memory, and leave no name behind.  A
- * call that kvmm may not make ends it with a line that names the call.  Not as
- * root there are no users to change to, which is said.  budget: 60 s
+ * call that kvmm may not make ends it with a line that names the call.  Where
+ * the kernel has no filters and no Landlock it works, and says so.  Not as root
+ * there are no users to change to, which is said.  budget: 60 s
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <seccomp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -417,6 +419,38 @@ START_TEST(test_off)
 }
 END_TEST
 
+/* As in a container that has neither Landlock nor filters. */
+static void take_away(void)
+{
+	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert(!seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+				    SCMP_SYS(seccomp), 0));
+	ck_assert(!seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prctl),
+				    1, SCMP_A0(SCMP_CMP_EQ, PR_SET_SECCOMP)));
+	ck_assert(!seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS),
+				    SCMP_SYS(landlock_create_ruleset), 0));
+	ck_assert(!seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS),
+				    SCMP_SYS(io_uring_setup), 0));
+	ck_assert(!seccomp_load(f));
+	seccomp_release(f);
+}
+
+START_TEST(test_bare)
+{
+	take_away();
+	rig_start(&rig, "--pool-size", "4M", "--extent-size", "1M",
+		  "--min-token-bytes", "4096", "--host-size", "8M", NULL);
+	want_logged("swapd: warning: system calls are not filtered: ");
+	want_logged("kvmm: warning: system calls are not filtered: ");
+	want_logged("no Landlock here; calls not filtered");
+	swapon();
+	generate();
+	rig_stop(&rig);
+}
+END_TEST
+
 START_TEST(test_no_such_user)
 {
 	struct job j;
@@ -455,6 +489,7 @@ int main(void)
 	tcase_add_test(tc, test_old_client);
 	tcase_add_test(tc, test_forbidden);
 	tcase_add_test(tc, test_off);
+	tcase_add_test(tc, test_bare);
 	tcase_add_test(tc, test_no_such_user);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
