@@ -352,16 +352,16 @@ static void admit_hold_back(struct core *c, u32 dom)
  * surplus.
  *
  * An event may let ten thousands in, or look at as many in vain; others wait
- * for the thread meanwhile.  So what costs more than core_config.event_work is
- * left to the next event or core_poll().  Who was asked in vain is not asked
- * again before that is over: else the dearest could be all that is ever asked.
+ * for the thread meanwhile.  So what goes beyond core_config.event_work, with
+ * what the event itself cost, is left to the next event or core_poll().  Who was
+ * asked in vain is not asked again before that is over: else the dearest could
+ * be all that is ever asked.
  */
 void admit_all(struct core *c)
 {
 	u32 i, dom, tries = 0;
 
 	revoke_advance(c);
-	c->work = 0;
 	for (i = 0; i < core_cfg(c)->max_domains && !c->head->more; i++)
 		c->domains[i].blocked = 0;
 	c->head->more = 0;
@@ -374,7 +374,7 @@ void admit_all(struct core *c)
 
 		if (tries++ && c->work >= core_cfg(c)->event_work) {
 			c->head->more = 1;
-			return;
+			break;
 		}
 		err = admit_next(c, dom);
 		if (!err)
@@ -384,4 +384,5 @@ void admit_all(struct core *c)
 			admit_hold_back(c, dom);
 		room_ahead(c, dom);
 	}
+	c->work = 0;	/* the event is over */
 }

@@ -379,7 +379,6 @@ int core_req_execute(struct core *c, u64 now, u32 client,
 	int status;
 
 	c->now = now;
-	c->work = 0;
 	if (req->nr_results)
 		memset(results, 0, (size_t)req->nr_results * req->result_size);
 	status = verbs[req->sqe.op].run(c, client, req, results);

@@ -27,6 +27,8 @@
  */
 #include "kvmm/core/internal.h"
 
+#define WORK_CLOSE	64u	/* see core_work() */
+
 static const char * const seq_state_names[KVMM_NR_SEQ_STATES] = {
 	[KVMM_SEQ_CLOSED]	= "closed",
 	[KVMM_SEQ_WAITING]	= "waiting",
@@ -411,6 +413,7 @@ static void seq_strip(struct core *c, struct kv_seq *s)
 void seq_close_now(struct core *c, struct kv_seq *s)
 {
 	KV_BUG_ON(s->nr_steps);
+	core_work(c, WORK_CLOSE);
 	advise_close(c, s);
 	seq_strip(c, s);
 	s->state = KVMM_SEQ_CLOSED;
