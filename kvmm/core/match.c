@@ -5,8 +5,9 @@
  * A client sends the ids of a prompt; the core keeps them while the sequence
  * waits, in pages of a fixed pool, and hashes them itself.  Once the ids are
  * complete the sequence stands on its domain's wait list, by priority, then
- * by the daemon's own arrival stamp (order.c finds its place), so that a preempted sequence comes back
- * before later ones.  What becomes of those who wait: admit.c.
+ * by the daemon's own arrival stamp (order.c finds its place), so that a
+ * preempted sequence comes back before later ones.  What becomes of those who
+ * wait: admit.c.
  */
 #include "kvmm/core/internal.h"
 

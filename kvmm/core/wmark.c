@@ -17,9 +17,10 @@
  * appends a token, and a block has more tokens than steps can be open.  It takes
  * none if its table and its promise hold its prompt and all of max_tokens, and
  * one more if its tail is not its own to write: full because it was cut, or shared
- * by a fork, which is counted with the block (kv_domain.tails).  A look of as many tokens as steps can be open would be a bound as
- * well, at a sixteenth of the blocks; what is admitted with it is preempted soon
- * after, which costs more (Documentation/core.md has the figures).
+ * by a fork, which is counted with the block (kv_domain.tails).  A look of as
+ * many tokens as steps can be open would be a bound as well, at a sixteenth of
+ * the blocks; what is admitted with it is preempted soon after, which costs more
+ * (Documentation/core.md has the figures).
  *
  * The gap is watermark_scale_factor of what the domain could have, in 10000ths:
  * small, for a block that is evicted early can no longer be found.  0 turns the

@@ -3,9 +3,10 @@
  * mm.c - the thread that owns the core
  *
  * One turn: run the function that the control thread waits for, take what
- * the mapper, the copier and swapd finished, serve each active client a bounded number of requests,
- * go on with what the core left undone, tick when it is time; then wake whom the core has news for.  A turn makes
- * no system call that can block, and allocates nothing.
+ * the mapper, the copier and swapd finished, serve each active client a bounded
+ * number of requests, go on with what the core left undone, tick when it is
+ * time; then wake whom the core has news for.  A turn makes no system call that
+ * can block, and allocates nothing.
  *
  * After a bounded number of idle turns the thread sleeps in epoll, on one
  * eventfd of its own and one a client.  They are edge-triggered and never
