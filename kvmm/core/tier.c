@@ -309,8 +309,8 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 /*
  * May another write of the domain begin?  As many at once as swapd can make
  * few large transfers of, but never most of the host's slots: who writes one
- * cannot drop it.  @nr: those that this round began: a round begins when half
- * of them are over, so that neighbours go together.
+ * cannot drop it.  @nr: those that this round began: a round begins when four
+ * or more can begin, so that neighbours go together.
  */
 static bool write_fits(const struct core *c, u32 dom, u32 nr)
 {
@@ -318,7 +318,7 @@ static bool write_fits(const struct core *c, u32 dom, u32 nr)
 
 	most = min(most, min(host_slots_max(c, dom) / 4, (u32)WRITE_MOST));
 	most = max(most, (u32)WRITE_AHEAD);
-	return io_moving(c) < (nr ? most : most / 2);
+	return io_moving(c) < (nr ? most : most - max(most / 4, 3u));
 }
 
 /* Is it what only the host has, and nobody's copy in or out? */

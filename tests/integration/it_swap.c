@@ -291,7 +291,7 @@ END_TEST
 
 /* Points at which swapd dies by itself, with certainty in the middle. */
 static const char * const swapd_deaths[] = {
-	"swapd_die_taken:7", "swapd_die_submitted:1", "swapd_die_published:5",
+	"swapd_die_taken:7", "swapd_die_submitted:2", "swapd_die_published:5",
 };
 
 START_TEST(test_swapd_dies_in_the_middle)
