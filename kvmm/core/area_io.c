@@ -157,13 +157,27 @@ static void area_chosen(struct core *c, u32 pool)
 	}
 }
 
+static u32 slot_in(struct core *c, u32 pool, u32 dom, u32 host, bool needed)
+{
+	u32 part = part_index(c, dom, pool), slot;
+
+	if (!c->domains[part].used)
+		return CORE_NONE;
+	slot = slot_alloc_beside(c, part, host, false);
+	if (slot == CORE_NONE && needed && area_reclaim(c, pool, dom))
+		slot = slot_alloc_beside(c, part, host, false);
+	return slot;
+}
+
 /**
  * area_slot_get() - a slot for a block of a domain
- * @host: host slot that it lies in: beside the slot of that one's neighbour,
- *        where it can be
+ * @host:   host slot that it lies in: beside the slot of that one's neighbour,
+ *          where it can be
+ * @needed: by a sequence: cache of the domain may give way
+ *
  * Return: CORE_NONE: no area has one.
  */
-u32 area_slot_get(struct core *c, u32 dom, u32 host)
+u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 {
 	u64 bytes = CORE_SLOT_HEADER + c->domains[dom].block_bytes;
 	u32 tried = 0, n, best, slot;
@@ -172,9 +186,7 @@ u32 area_slot_get(struct core *c, u32 dom, u32 host)
 		best = area_best(c, tried, bytes);
 		if (best == CORE_NONE)
 			return CORE_NONE;
-		slot = c->domains[part_index(c, dom, best)].used ?
-		       slot_alloc_beside(c, part_index(c, dom, best), host,
-					 false) : CORE_NONE;
+		slot = slot_in(c, best, dom, host, needed);
 		if (slot != CORE_NONE) {
 			area_chosen(c, best);
 			return slot;

@@ -21,7 +21,7 @@
 #define MOVE_AHEAD	8	/* reads in flight */
 #define MOVE_SCAN	2048	/* entries looked at after an event */
 
-static bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool)
+bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool)
 {
 	return e->domain != ENTRY_UNUSED && e->area != CORE_NONE &&
 	       part_pool(c, c->blocks[e->area].domain) == pool;
@@ -47,6 +47,22 @@ void entry_lose(struct core *c, u32 entry)
 		entry_forget_dev(c, blk);
 }
 
+/*
+ * Let go of a copy that nobody needs there: of what the host has too, or of
+ * cache.  The entry may be gone after it.
+ */
+static void area_copy_drop(struct core *c, u32 entry)
+{
+	const struct kv_entry *e = &c->entries_low[entry];
+
+	if (e->flags & ENTF_HOST)
+		area_slot_put(c, entry);
+	else if (e->dev != CORE_NONE)
+		entry_forget_dev(c, e->dev);
+	else
+		entry_drop(c, entry);
+}
+
 /* Let go of every copy that something else has too, and of cache. */
 static void area_drain(struct core *c, u32 pool)
 {
@@ -59,13 +75,43 @@ static void area_drain(struct core *c, u32 pool)
 		    e->io == ENT_WRITE)
 			continue;
 		/* A copy to the device has nothing to do with it. */
-		if (e->flags & ENTF_HOST)
-			area_slot_put(c, i);
-		else if (!e->refs && e->dev != CORE_NONE)
-			entry_forget_dev(c, e->dev);
-		else if (!e->refs)
-			entry_drop(c, i);
+		if ((e->flags & ENTF_HOST) || !e->refs)
+			area_copy_drop(c, i);
 	}
+}
+
+/* May its slot go to content that a sequence needs?  No other entry goes. */
+static bool is_spare(const struct core *c, const struct kv_entry *e)
+{
+	return !e->refs && e->io == ENT_IDLE &&
+	       (!(e->flags & ENTF_INDEXED) ||
+		c->nodes[e->node].kid == CORE_NONE);
+}
+
+/**
+ * area_reclaim() - free a slot of a domain that holds cache
+ *
+ * An area is full some day; what no sequence needs is of little use there: it
+ * cannot be matched before it was computed again.
+ * Return: whether there was one among those that were looked at.
+ */
+bool area_reclaim(struct core *c, u32 pool, u32 dom)
+{
+	struct kv_pool *p = core_pool(c, pool);
+	u32 n, i;
+
+	for (n = 0; n < MOVE_SCAN; n++) {
+		const struct kv_entry *e = &c->entries_low[p->move_at];
+
+		i = p->move_at;
+		p->move_at = (i + 1) % core_sizes(c)->nr_entries;
+		if (!lies_in(c, e, pool) || e->domain != dom || !is_spare(c, e))
+			continue;
+		area_copy_drop(c, i);
+		core_count(c, CORE_EV_area_drop, 1);
+		return true;
+	}
+	return false;
 }
 
 /*

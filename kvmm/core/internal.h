@@ -315,7 +315,7 @@ void read_start(struct core *c, u32 entry);
 void read_abandon(struct core *c, u32 entry);
 
 /* area_io.c: which area, how fast, how bad; directions: 0 read, 1 write */
-u32 area_slot_get(struct core *c, u32 dom, u32 host);
+u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed);
 u64 area_rate(const struct kv_pool *p, u32 dir);
 void area_io_begin(struct core *c, struct kv_pool *p, const struct kv_entry *e);
 void area_io_end(struct core *c, struct kv_pool *p, const struct kv_entry *e,
@@ -324,6 +324,8 @@ bool io_is_away(int status);
 bool area_failed(struct core *c, u32 slot, u32 dir, int status);
 
 /* area_move.c: areas that are to go */
+bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool);
+bool area_reclaim(struct core *c, u32 pool, u32 dom);
 void entry_lose(struct core *c, u32 entry);
 void areas_move(struct core *c);
 void move_ended(struct core *c, u32 entry);

@@ -324,7 +324,7 @@ struct kv_rate {
  * @away:       no slot is taken before: swapd did not have it
  * @passed:     slots that went to others of its priority since its last
  * @leaving:    what it holds is moved elsewhere, see area_move.c
- * @move_at:    where the search for such goes on
+ * @move_at:    where the search for such, or for cache there, goes on
  * @nr_moving:  reads in flight for that
  */
 struct kv_pool {

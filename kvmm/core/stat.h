@@ -51,6 +51,7 @@
 	x(swap_write_error,	"failed writes to swap areas")		\
 	x(swap_read_error,	"failed reads: blocks lost")		\
 	x(swap_read_retry,	"failed reads that were tried again")	\
+	x(area_drop,		"cached slots of swap areas that gave way to what sequences need") \
 	x(swap_move,		"slots read because their swap area is to go") \
 	x(swap_lost,		"sequences that lost a swapped block")	\
 	x(swap_stall,		"requests to swap areas that were not answered in time") \

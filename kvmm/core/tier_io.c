@@ -312,7 +312,7 @@ bool entry_write(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
-	e->area = area_slot_get(c, e->domain, e->host);
+	e->area = area_slot_get(c, e->domain, e->host, e->refs);
 	if (e->area == CORE_NONE)
 		return false;
 	memcpy(block_ids(c, e->area), block_ids(c, e->host), 4 * e->nr_ids);

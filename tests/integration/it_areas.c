@@ -183,8 +183,17 @@ static void small_stop(void)
 	unlink(tally_path);
 }
 
-/* Load until so much was written. */
-static void load_until(s64 written)
+static void drop_caches(void)
+{
+	struct job j = job_start(&rig, "kvctl", "drop_caches", NULL);
+
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	unlink(j.out);
+	unlink(j.err);
+}
+
+/* Load until so much was written; @drop: no area is to get full of cache. */
+static void load_until(s64 written, bool drop)
 {
 	struct load l;
 	u32 n;
@@ -192,6 +201,8 @@ static void load_until(s64 written)
 	for (n = 0; n < 30 + written / 10; n++) {
 		load_start(&l, &rig, TOKENS, "f32");
 		load_judge(&l, &truth);
+		if (drop)
+			drop_caches();
 		if (rig_value(&rig, "vmstat", "pswpout") >= written)
 			return;
 	}
@@ -209,7 +220,7 @@ START_TEST(test_by_speed)
 	small_start("area=0,rate=1000,delay=16,kinds=delay;area=1,rate=1000,delay=48,kinds=delay;area=2,rate=1000,delay=200,kinds=delay");
 	for (i = 0; i < AREAS; i++)
 		area_on(i, "16M", "0");
-	load_until(by_level(200, 600, 1000));
+	load_until(by_level(200, 600, 1000), true);
 	for (i = 0; i < AREAS; i++)
 		r[i] = area_row(i);
 	printf("  written %llu, %llu, %llu slots at %llu, %llu, %llu KiB/s\n",
@@ -235,7 +246,7 @@ START_TEST(test_by_priority)
 	area_on(0, "2M", "7");
 	area_on(1, "16M", "3");
 	area_on(2, "16M", "0");
-	load_until(by_level(100, 300, 1000));
+	load_until(by_level(100, 300, 1000), false);
 	for (i = 0; i < AREAS; i++)
 		r[i] = area_row(i);
 	printf("  written %llu, %llu, %llu slots by priority\n", r[0].wr,

@@ -178,21 +178,25 @@ static void want(u64 seq)
 }
 
 /* A sequence of @nr full blocks that is out; its writes may go on. */
-static u64 paged_out(u32 nr)
+static u64 paged_out_as(u32 nr, u32 flags, u32 seed)
 {
 	struct kvmm_open_arg a = {
-		.prompt_len = nr * SH_BT, .max_tokens = 8,
-		.flags = KVMM_OPEN_NO_INDEX | KVMM_OPEN_NO_MATCH,
+		.prompt_len = nr * SH_BT, .max_tokens = 8, .flags = flags,
 	};
 	u64 seq;
 
 	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
-	ck_assert_int_eq(sh_match(cl, seq, nr * SH_BT, 7), 0);
+	ck_assert_int_eq(sh_match(cl, seq, nr * SH_BT, seed), 0);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
-	sh_compute(cl, seq, 0, nr * SH_BT, 7);
+	sh_compute(cl, seq, 0, nr * SH_BT, seed);
 	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
 	do_copies();
 	return seq;
+}
+
+static u64 paged_out(u32 nr)
+{
+	return paged_out_as(nr, KVMM_OPEN_NO_INDEX | KVMM_OPEN_NO_MATCH, 7);
 }
 
 /* @rounds times eight slots out at once, which do not stay for long. */
@@ -298,6 +302,37 @@ START_TEST(test_priority)
 	n = disk[area[0]].nr;
 	pour(3);
 	ck_assert_uint_eq(disk[area[0]].nr, n);
+}
+END_TEST
+
+/* A full area makes room for what is needed, at the cost of cache. */
+START_TEST(test_cache_gives_way)
+{
+	u64 seq[10];
+	u32 n;
+
+	add_area(0, 4, 0, 100);
+	for (n = 0; n < 8; n++)
+		seq[n] = paged_out_as(1, 0, 100 * n);
+	/* The device loses them: they go on to the area. */
+	seq[8] = sh_ready(cl, 60 * SH_BT, 0, 9999);
+	sh_compute(cl, seq[8], 0, 60 * SH_BT, 9999);
+	sh_tick(1);
+	do_all();
+	ck_assert_uint_eq(area_view(0).used, 4 * SLOT);
+	for (n = 0; n < 9; n++)
+		ck_assert_int_eq(sh_close(cl, seq[n]), 0);
+	for (n = 0; n < 10; n++) {
+		seq[n] = paged_out(1);
+		do_all();
+	}
+	ck_assert_uint_gt(sh_count(CORE_EV_area_drop), 0);
+	for (n = 0; n < 10; n++) {
+		want(seq[n]);
+		do_all();
+		ck_assert_uint_eq(sh_state(cl, seq[n]), KVMM_SEQ_READY);
+	}
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_recompute), 0);
 }
 END_TEST
 
@@ -542,6 +577,7 @@ int main(void)
 	tcase_add_test(tc, test_probes_are_few);
 	tcase_add_test(tc, test_slow_one_recovers);
 	tcase_add_test(tc, test_priority);
+	tcase_add_test(tc, test_cache_gives_way);
 	tcase_add_test(tc, test_failing_is_not_fast);
 	tcase_add_test(tc, test_failures_are_forgiven);
 	suite_add_tcase(s, tc);
