@@ -474,15 +474,17 @@ END_TEST
 int main(void)
 {
 	const char *san = getenv("KVMM_SANITIZER");
-	Suite *s = suite_create("sandbox");
-	TCase *tc = tcase_create("sandbox");
+	TCase *tc;
 	SRunner *sr;
+	Suite *s;
 	int failed;
 
 	if (san && (!strcmp(san, "asan") || !strcmp(san, "tsan"))) {
 		printf("the sandbox is off in builds with %s\n", san);
 		return 77;
 	}
+	s = suite_create("sandbox");
+	tc = tcase_create("sandbox");
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, test_default, 0, 2);
 	tcase_add_loop_test(tc, test_users, 0, 2);
