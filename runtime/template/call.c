@@ -69,6 +69,7 @@ static struct value param_value(struct render *r, const struct node *p,
 {
 	u32 k;
 
+	run_step(r, a->nr_kw / 8);
 	for (k = 0; k < a->nr_kw; k++) {
 		if (!is_word(&a->kw[k], p->s, p->len))
 			continue;
@@ -83,14 +84,16 @@ static struct value param_value(struct render *r, const struct node *p,
 	return p->a ? eval(r, p->a) : tv_undef(p->s, p->len);
 }
 
-static bool is_param(const struct node *m, const struct kwarg *k)
+static bool is_param(struct render *r, const struct node *m,
+		     const struct kwarg *k)
 {
 	const struct node *p;
+	u32 n = 0;
 
-	for (p = m->a; p; p = p->next)
-		if (is_word(k, p->s, p->len))
-			return true;
-	return false;
+	for (p = m->a; p && !is_word(k, p->s, p->len); p = p->next)
+		n++;
+	run_step(r, n / 8);
+	return p != NULL;
 }
 
 /* varargs, kwargs and caller, if the body reads them.  Return: arguments used. */
@@ -104,7 +107,7 @@ static u32 bind_hidden(struct render *r, const struct node *m,
 	for (i = nr_params; i < a->n && m->flags & MACRO_VARARGS; i++)
 		tv_push(r, rest, a->v[i]);
 	for (i = 0; i < a->nr_kw && !r->mem.failed; i++) {
-		if (is_param(m, &a->kw[i]))
+		if (is_param(r, m, &a->kw[i]))
 			continue;
 		if (m->flags & MACRO_CALLER && is_word(&a->kw[i], "caller", 6)) {
 			caller = a->kw[i].v;

@@ -105,7 +105,8 @@ CHECK_WITH(is_in, tv_in(r, v, w[0]))
 CHECK_WITH(is_divisible, rest_is(r, v, w[0], 0))
 CHECK_WITH(is_sameas, is_same(v, w[0]))
 
-static const struct func tests[] = {
+/* Documentation/template.md has a table of these names. */
+const struct func tv_tests[] = {
 	{ "defined", is_defined }, { "undefined", is_undefined },
 	{ "none", is_none }, { "string", is_string },
 	{ "mapping", is_mapping }, { "iterable", is_iterable },
@@ -121,14 +122,10 @@ static const struct func tests[] = {
 	{ "gt", is_gt }, { ">", is_gt }, { "greaterthan", is_gt },
 	{ "ge", is_ge }, { ">=", is_ge }, { "in", is_in },
 	{ "divisibleby", is_divisible }, { "sameas", is_sameas },
+	{ NULL, NULL },
 };
 
 const struct func *tv_test_find(const char *s, size_t n)
 {
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(tests); i++)
-		if (strlen(tests[i].name) == n && !memcmp(tests[i].name, s, n))
-			return &tests[i];
-	return NULL;
+	return tv_func_find(tv_tests, s, n);
 }

@@ -274,7 +274,7 @@ static struct value f_join(struct render *r, const struct args *a)
 }
 
 /* Documentation/template.md has a table of these names. */
-static const struct func filters[] = {
+const struct func tv_filters[] = {
 	{ "abs", f_abs }, { "capitalize", f_capitalize },
 	{ "count", f_length }, { "d", f_default }, { "default", f_default },
 	{ "dictsort", f_dictsort }, { "e", f_escape }, { "escape", f_escape },
@@ -288,16 +288,10 @@ static const struct func filters[] = {
 	{ "select", f_select }, { "selectattr", f_selectattr },
 	{ "sort", f_sort }, { "string", f_string }, { "sum", f_sum },
 	{ "title", f_title }, { "tojson", tv_to_json }, { "trim", f_trim },
-	{ "unique", f_unique }, { "upper", f_upper },
+	{ "unique", f_unique }, { "upper", f_upper }, { NULL, NULL },
 };
 
 const struct func *tv_filter_find(const char *s, size_t n)
 {
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(filters); i++)
-		if (strlen(filters[i].name) == n &&
-		    !memcmp(filters[i].name, s, n))
-			return &filters[i];
-	return NULL;
+	return tv_func_find(tv_filters, s, n);
 }

@@ -131,19 +131,14 @@ static struct value g_namespace(struct render *r, const struct args *a)
 	return ns;
 }
 
-static const struct func globals[] = {
+/* Documentation/template.md has a table of these names. */
+const struct func tv_globals[] = {
 	{ "dict", g_dict }, { "namespace", g_namespace },
 	{ "raise_exception", g_raise }, { "range", g_range },
-	{ "strftime_now", g_strftime },
+	{ "strftime_now", g_strftime }, { NULL, NULL },
 };
 
 const struct func *tv_global_find(const char *s, size_t n)
 {
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(globals); i++)
-		if (strlen(globals[i].name) == n &&
-		    !memcmp(globals[i].name, s, n))
-			return &globals[i];
-	return NULL;
+	return tv_func_find(tv_globals, s, n);
 }

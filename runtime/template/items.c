@@ -379,6 +379,7 @@ struct value tv_path(struct render *r, struct value v, struct value path)
 		dot = memchr(p, '.', (size_t)(end - p));
 		if (!dot)
 			dot = end;
+		run_step(r, 1);
 		if (path_number(p, (size_t)(dot - p), &i))
 			v = tv_getitem(r, v, VALUE_INT(i));
 		else

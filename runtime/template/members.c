@@ -109,14 +109,14 @@ static struct value m_cycle(struct render *r, const struct args *a)
 
 /* ---- finding one ---- */
 
-static const struct func row_methods[] = {
+const struct func tv_row_methods[] = {
 	{ "count", m_count }, { "index", m_index }, { "copy", m_copy },
 	{ "append", NULL }, { "clear", NULL }, { "extend", NULL },
 	{ "insert", NULL }, { "pop", NULL }, { "remove", NULL },
 	{ "reverse", NULL }, { "sort", NULL }, { NULL, NULL },
 };
 
-static const struct func dict_methods[] = {
+const struct func tv_dict_methods[] = {
 	{ "items", m_items }, { "keys", m_keys }, { "values", m_values },
 	{ "get", m_get }, { "copy", m_copy }, { "clear", NULL },
 	{ "fromkeys", NULL }, { "pop", NULL }, { "popitem", NULL },
@@ -127,7 +127,7 @@ static const struct func loop_methods[] = {
 	{ "cycle", m_cycle }, { NULL, NULL },
 };
 
-static const struct func *find(const struct func *f, const char *s, size_t n)
+const struct func *tv_func_find(const struct func *f, const char *s, size_t n)
 {
 	for (; f->name; f++)
 		if (strlen(f->name) == n && !memcmp(f->name, s, n))
@@ -139,14 +139,14 @@ const struct func *tv_method_find(struct value self, const char *s, size_t n)
 {
 	switch (self.kind) {
 	case V_STR:
-		return find(tv_text_methods, s, n);
+		return tv_func_find(tv_text_methods, s, n);
 	case V_LIST:
 	case V_TUPLE:
-		return find(row_methods, s, n);
+		return tv_func_find(tv_row_methods, s, n);
 	case V_DICT:
-		return find(dict_methods, s, n);
+		return tv_func_find(tv_dict_methods, s, n);
 	case V_LOOP:
-		return find(loop_methods, s, n);
+		return tv_func_find(loop_methods, s, n);
 	default:
 		return NULL;
 	}

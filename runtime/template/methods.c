@@ -83,8 +83,10 @@ static struct value m_capitalize(struct render *r, const struct args *a)
 	return map_case(r, a, 'c');
 }
 
-static bool has_end(struct value s, struct value what, bool begin)
+static bool has_end(struct render *r, struct value s, struct value what,
+		    bool begin)
 {
+	run_bytes(r, what.len);
 	if (what.len > s.len)
 		return false;
 	return !memcmp(begin ? s.s : s.s + s.len - what.len, what.s, what.len);
@@ -102,11 +104,11 @@ static struct value with_end(struct render *r, const struct args *a, bool begin)
 	if (v[0].kind != V_TUPLE) {
 		if (!arg_text(r, v[0], begin ? "startswith" : "endswith"))
 			return VALUE(V_UNDEF);
-		return VALUE_BOOL(has_end(a->self, v[0], begin));
+		return VALUE_BOOL(has_end(r, a->self, v[0], begin));
 	}
 	for (i = 0; i < v[0].seq->n && !yes; i++)
 		yes = arg_text(r, v[0].seq->v[i], "startswith") &&
-		      has_end(a->self, v[0].seq->v[i], begin);
+		      has_end(r, a->self, v[0].seq->v[i], begin);
 	return VALUE_BOOL(yes);
 }
 
@@ -176,8 +178,10 @@ static s64 find(struct render *r, const struct args *a, bool last)
 		hit = to;
 	while (last && hit && hit < to &&
 	       (next = ts_find(hit + 1, (size_t)(to - hit - 1), v[0].s,
-			       v[0].len)))
+			       v[0].len))) {
+		run_step(r, 1);
 		hit = next;
+	}
 	return hit ? (s64)ts_chars(p, (size_t)(hit - p)) : -1;
 }
 
@@ -214,6 +218,7 @@ static struct value m_text_count(struct render *r, const struct args *a)
 	while ((p = ts_find(p, (size_t)(end - p), v[0].s, v[0].len))) {
 		p += v[0].len;
 		n++;
+		run_step(r, 1);
 	}
 	return VALUE_INT(n);
 }
@@ -275,7 +280,7 @@ static struct value remove_end(struct render *r, const struct args *a,
 
 	if (!args_take(r, a, "prefix", 1, v) || !arg_text(r, v[0], "remove"))
 		return VALUE(V_UNDEF);
-	if (!has_end(s, v[0], begin))
+	if (!has_end(r, s, v[0], begin))
 		return s;
 	return begin ? ts_sub(s, s.s + v[0].len, s.s + s.len) :
 	       ts_sub(s, s.s, s.s + s.len - v[0].len);

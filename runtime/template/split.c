@@ -185,8 +185,10 @@ struct value ts_partition(struct render *r, const struct args *a, bool last)
 	run_bytes(r, s.len);
 	hit = ts_find(s.s, s.len, v[0].s, v[0].len);
 	while (last && hit && (next = ts_find(hit + 1, (size_t)(end - hit - 1),
-					      v[0].s, v[0].len)))
+					      v[0].s, v[0].len))) {
+		run_step(r, 1);
 		hit = next;
+	}
 	if (!hit)
 		hit = last ? s.s : end;
 	next = hit + v[0].len <= end && v[0].len &&

@@ -218,9 +218,11 @@ struct value tv_escape(struct render *r, struct value v);
 
 /* members.c: dict_items, dict_keys or dict_values */
 struct value tv_dict_view(struct render *r, struct value d, const char *name);
-extern const struct func tv_text_methods[];
 
-/* The tables: NULL if there is no such thing */
+/* The tables end with a name that is NULL.  What is not there is NULL. */
+extern const struct func tv_filters[], tv_tests[], tv_globals[];
+extern const struct func tv_text_methods[], tv_row_methods[], tv_dict_methods[];
+const struct func *tv_func_find(const struct func *f, const char *s, size_t n);
 const struct func *tv_filter_find(const char *s, size_t n);
 const struct func *tv_test_find(const char *s, size_t n);
 const struct func *tv_global_find(const char *s, size_t n);

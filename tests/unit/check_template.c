@@ -12,9 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/template/template.h"
+#include "runtime/template/internal.h"
 
 static struct tmpl_error err;
+static int nr_names;
 
 /* The text of @source with the variables of @vars, a JSON object, or NULL */
 static char *render_with(const char *source, const char *vars,
@@ -355,6 +356,59 @@ START_TEST(test_threads)
 }
 END_TEST
 
+/* ---- Documentation/template.md ---- */
+
+/* The names between backquotes in the page's row @row are those of @table. */
+static void row_is(const char *page, const char *row,
+		   const struct func *table)
+{
+	const char *p, *end;
+	char quoted[80];
+
+	p = strstr(page, row);
+	ck_assert_msg(p, "template.md has no row %s", row);
+	p += strlen(row);
+	end = strchr(p, '\n');
+	for (; table->name; table++) {
+		if (!table->fn || !strchr("abcdefghijklmnopqrstuvwxyz",
+					  table->name[0]))
+			continue;
+		snprintf(quoted, sizeof(quoted), "`%s`", table->name);
+		ck_assert_msg(memmem(p, (size_t)(end - p), quoted,
+				     strlen(quoted)), "%s lacks %s", row,
+			      quoted);
+		nr_names++;
+	}
+	while ((p = memchr(p, '`', (size_t)(end - p)))) {
+		p = memchr(p + 1, '`', (size_t)(end - p - 1));
+		ck_assert_ptr_nonnull(p++);
+		nr_names--;
+	}
+	ck_assert_msg(!nr_names, "%s has %d names too many", row, -nr_names);
+}
+
+START_TEST(test_page)
+{
+	const char *top = getenv("KVMM_TOP");
+	static char page[65536];
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/Documentation/template.md",
+		 top ? top : ".");
+	f = fopen(path, "r");
+	ck_assert_msg(f, "%s", path);
+	ck_assert_uint_gt(fread(page, 1, sizeof(page) - 1, f), 0);
+	fclose(f);
+	row_is(page, "| functions |", tv_globals);
+	row_is(page, "| filters |", tv_filters);
+	row_is(page, "| tests |", tv_tests);
+	row_is(page, "| of texts |", tv_text_methods);
+	row_is(page, "| of dicts |", tv_dict_methods);
+	row_is(page, "| of lists |", tv_row_methods);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("template");
@@ -372,6 +426,7 @@ int main(void)
 	tcase_add_test(tc, test_growing);
 	tcase_add_test(tc, test_variables);
 	tcase_add_test(tc, test_threads);
+	tcase_add_test(tc, test_page);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
