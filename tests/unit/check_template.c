@@ -166,6 +166,8 @@ START_TEST(test_limits)
 		     "indent");
 	expect_fault("{% set l = 'ab' * 50000 %}{% for a in range(99999) %}{% set y = l.count('a') %}{% endfor %}",
 		     NULL, TMPL_LIMIT, "runs for too long");
+	expect_fault("{% set l = 'a' * 1000000 %}{% for a in range(1000) %}{% set y = l.startswith(l) %}{% endfor %}",
+		     NULL, TMPL_LIMIT, "runs for too long");
 	expect_fault("{% set l = ('a' * 9000) %}{{ (l ~ 'b') * 9000 in l * 9000 }}",
 		     NULL, TMPL_LIMIT, "");
 }
