@@ -178,12 +178,12 @@ static int admit_one(struct core *c, struct kv_seq *s)
 
 	map_hits(c, s, h.whole + (h.part != 0));
 	err = room_evict(c, s->domain, room);
-	if (!err && !swap_fits(c, s)) {
-		/* Eviction took the host slot of a hit: look again. */
-		d->retry = 1;
+	/* Eviction may take the host slot of a hit. */
+	if (!err && !swap_fits(c, s))
 		err = -EAGAIN;
-	}
 	if (err) {
+		/* Or what a step reads: now others may be asked, so look again. */
+		d->retry = 1;
 		seq_unmap_from(c, s, 0);
 		return err;
 	}

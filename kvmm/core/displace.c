@@ -96,7 +96,8 @@ static bool span_may_go(struct core *c, u32 span, u32 run,
 	struct kv_domain *owner = &c->domains[sp->domain];
 	u32 used = sp->nr_blocks - sp->nr_free;
 
-	if (sp->counted == run + 1)
+	/* For this run, or one chosen before that has another part of it. */
+	if (sp->counted && sp->counted != SPAN_BARRED)
 		return true;
 	if (sp->counted || sp->domain == who->want->domain ||
 	    span_is_isolated(sp) || owner->spare < sp->nr_free ||
