@@ -59,7 +59,7 @@ int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a)
 		return -ENOSPC;
 	kept[nr++] = new;
 	memcpy(s->retains, kept, nr * sizeof(*kept));
-	s->nr_retains = (u8)nr;
+	s->nr_retains = nr;
 	s->flags |= SEQF_RETAIN;
 	return 0;
 }
