@@ -12,6 +12,10 @@
  * or since the area had nothing to do: answers that come together, deep queues
  * and idle times change nothing.  A failure takes time and brings no bytes.
  *
+ * What lies side by side in the host pool stays so in an area, up to a chunk: the
+ * area that has the neighbour gets the slot too, unless another could write a
+ * whole chunk before that.  Neighbours travel together, both ways.
+ *
  * An area of which little is known gets one slot at a time until it was
  * measured.  One that was slow may have become faster: now and then, the more
  * seldom the slower it seems, it gets a slot out of turn when it has nothing to
@@ -29,6 +33,8 @@
 #define AWAY_NS		1000000000ull	/* no writes after swapd had it not */
 #define RATE_WINDOW	64	/* requests that the rate remembers */
 #define RATE_KNOWN	4	/* requests until there is one */
+#define CHUNK_BYTES	(1u << 20)	/* that stay together, if they can */
+#define CHUNK_SLOTS	16u	/* and no more than that */
 #define PROBE_LEAST	64	/* slots that go elsewhere between two probes */
 #define PROBE_PART	16	/* of the time of others, for probes */
 
@@ -145,6 +151,33 @@ static u32 area_best(const struct core *c, u32 tried, u64 bytes)
 	return best;
 }
 
+/*
+ * The area that took the neighbour of @host last, or CORE_NONE.  @best: the one
+ * that would be taken without regard to that.
+ */
+static u32 area_of_neighbour(const struct core *c, u32 dom, u32 host, u32 best,
+			     u64 bytes)
+{
+	u64 chunk = min((u64)CHUNK_BYTES, bytes * CHUNK_SLOTS);
+	u32 i;
+
+	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
+		const struct kv_domain *part = &c->domains[part_index(c, dom, i)];
+		const struct kv_pool *p = core_pool(c, i);
+
+		if (i == best || !part->used || !part->slot_row ||
+		    (part->slot_peer != host + 1 &&
+		     part->slot_peer != host - 1))
+			continue;
+		if (part->slot_row * bytes < chunk && area_takes(c, p) &&
+		    p->prio == core_pool(c, best)->prio &&
+		    rate_ns_kb(&p->rate[1]) && area_finish(p, bytes) <=
+		    area_finish(core_pool(c, best), chunk))
+			return i;
+	}
+	return CORE_NONE;
+}
+
 static void area_chosen(struct core *c, u32 pool)
 {
 	u32 i;
@@ -180,12 +213,15 @@ static u32 slot_in(struct core *c, u32 pool, u32 dom, u32 host, bool needed)
 u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 {
 	u64 bytes = CORE_SLOT_HEADER + c->domains[dom].block_bytes;
-	u32 tried = 0, n, best, slot;
+	u32 tried = 0, n, best, same, slot;
 
 	for (n = 0; n < CORE_MAX_AREAS; n++) {
 		best = area_best(c, tried, bytes);
 		if (best == CORE_NONE)
 			return CORE_NONE;
+		same = tried ? CORE_NONE :
+		       area_of_neighbour(c, dom, host, best, bytes);
+		best = same == CORE_NONE ? best : same;
 		slot = slot_in(c, best, dom, host, needed);
 		if (slot != CORE_NONE) {
 			area_chosen(c, best);

@@ -473,6 +473,8 @@ struct kv_domain {
 	u32	slot_nr;	/* copy out, with so many to come; last taken */
 	u32	slot_last;	/* for what lies at */
 	u32	slot_peer;	/* this slot of the other tier */
+	u32	slot_row;	/* so many lie side by side there */
+	u32	resv;
 	u32	write_next;	/* of a part: host slot to be looked at next */
 	s64	lag;		/* what its share was too large, see limit.c */
 	u64	prefill_ns_token;	/* as its clients say, see step.c */

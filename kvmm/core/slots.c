@@ -185,6 +185,7 @@ u32 slot_alloc_beside(struct core *c, u32 part, u32 peer, bool up)
 	}
 	slot = slot_alloc(c, part, last, want, RUN, up);
 	if (slot != CORE_NONE) {
+		p->slot_row = slot == want ? p->slot_row + 1 : 1;
 		p->slot_last = slot;
 		p->slot_peer = peer;
 	}

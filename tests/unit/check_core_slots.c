@@ -244,6 +244,33 @@ END_TEST
 
 /* ---- between host and area ---- */
 
+/* Two areas of one speed: neighbours stay together, and both have work. */
+START_TEST(test_two_areas)
+{
+	u32 second, i, nr, n, at[2] = { 0, 0 };
+	u64 seq[12];
+
+	ck_assert_int_eq(core_area_add(sh.core, sh.now, sh.cfg.area_bytes, 0,
+				       &second), 0);
+	for (i = 0; i < 12; i++) {
+		/* By now both were measured. */
+		if (i == 6)
+			forget_ios();
+		seq[i] = out(8);
+	}
+	n = pairs(true, &nr);
+	ck_assert_uint_ge(nr, 32);
+	/* Each run of eight is one chunk, or two. */
+	ck_assert_uint_ge(n, nr - nr / 4);
+	for (i = 0; i < nr_ios; i++)
+		at[ios[i].area == second] += ios[i].write;
+	ck_assert_uint_ge(at[0], nr / 8);
+	ck_assert_uint_ge(at[1], nr / 8);
+	for (i = 0; i < 12; i++)
+		ck_assert_int_eq(sh_close(cl, seq[i]), 0);
+}
+END_TEST
+
 /*
  * Three sequences of eight fill the host; the oldest are written ahead, and
  * the fourth takes their places.  Then the first is read again.
@@ -313,6 +340,7 @@ int main(void)
 	suite_add_tcase(s, tc);
 	tcase_add_checked_fixture(small, setup_small, teardown);
 	tcase_add_test(small, test_any_slot_will_do);
+	tcase_add_test(small, test_two_areas);
 	tcase_add_test(small, test_out_and_in);
 	tcase_add_test(small, test_together);
 	suite_add_tcase(s, small);
