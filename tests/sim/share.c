@@ -206,7 +206,9 @@ static bool truncate_act(struct sim *w, struct sim_client *cl)
 	q->stale = true;
 	q->nr_table = seq_blocks(w, cl, len);
 	share_cut(cl, q, len, min(cl->seen[q->slot].lost, len));
-	seq_refresh(w, cl, q, q->nr_table, q->nr_table);
+	/* Another's need may have taken it in the same event. */
+	if (cl->status[q->slot].state == KVMM_SEQ_READY)
+		seq_refresh(w, cl, q, q->nr_table, q->nr_table);
 	tokens_again(w, q);
 	return true;
 }
