@@ -445,6 +445,31 @@ START_TEST(test_longest_waiter_displaces)
 }
 END_TEST
 
+/*
+ * A span of three extents that covers one promise stands in the way of eight of
+ * one extent each: it goes for all of them, not for the first alone.
+ */
+START_TEST(test_one_span_is_several_runs)
+{
+	struct kvmm_attach_req req = sh_attach_req("big");
+	u64 mine, theirs;
+	int big;
+
+	req.group[0].layers = 3;
+	big = sh_attach_as(1, &req);
+	ck_assert_int_ge(big, 0);
+	ck_assert_uint_eq(sh.cl[big].info.span_extents, 3);
+	mine = sh_ready((u32)big, SH_BT, 0, 3);
+	theirs = two_wants(32);
+	sh_tick(STARVE);
+	sh_tick(STARVE);
+	sh_tick(STARVE);
+	ck_assert_uint_eq(sh_state(two, theirs), KVMM_SEQ_READY);
+	ck_assert_uint_ne(sh_state((u32)big, mine), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_count(CORE_EV_revoke_kill), 0);
+}
+END_TEST
+
 /* Two that each want nearly all get it one after the other. */
 START_TEST(test_no_ping_pong)
 {
@@ -673,6 +698,7 @@ int main(void)
 	tcase_add_test(tc, test_displaced_when_the_step_ends);
 	tcase_add_test(tc, test_min_of_the_victim);
 	tcase_add_test(tc, test_longest_waiter_displaces);
+	tcase_add_test(tc, test_one_span_is_several_runs);
 	tcase_add_test(tc, test_no_ping_pong);
 	tcase_add_test(tc, test_claimed_runs_wait_for_their_domain);
 	tcase_add_test(tc, test_making_fails);
