@@ -302,7 +302,7 @@ define link
 endef
 
 # From its archive: hold takes the part without the filter, and no libseccomp.
-$(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd,$(PROGS)): $(B)/lib/libsandbox.a
+$(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd,$(PROGS)): $(filter %/libsandbox.a,$(ARCHIVES))
 
 $(PROGS): $(B)/.sources
 	$(call link,$(LIBS_$(@F)))
