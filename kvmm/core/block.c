@@ -84,32 +84,33 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
 		admit_retry_all(c);
 }
 
-static void block_count(struct core *c, u32 blk, u32 state)
+static void block_count(struct kv_domain *d, struct kv_span *sp, u32 from,
+			u32 to)
 {
-	const struct kv_block *b = &c->blocks[blk];
-	struct kv_domain *d = &c->domains[b->domain];
-	u32 span = block_span(c, blk);
-	struct kv_span *sp = &c->spans[span];
+	bool isolated = span_is_isolated(sp);
 	u32 used;
 
-	d->nr[b->state]--;
-	d->nr[state]++;
-	if (b->state == BLK_CACHED) {
+	d->nr[from]--;
+	d->nr[to]++;
+	if (from == BLK_CACHED) {
 		sp->nr_cached--;
-		d->isolated_cached -= span_is_isolated(sp);
+		d->isolated_cached -= isolated;
 	}
-	if (state == BLK_CACHED) {
+	if (to == BLK_CACHED) {
 		sp->nr_cached++;
-		d->isolated_cached += span_is_isolated(sp);
+		d->isolated_cached += isolated;
 	}
-	sp->nr_open -= b->state == BLK_OPEN;
-	sp->nr_open += state == BLK_OPEN;
-	if (b->state == BLK_FREE) {
+	sp->nr_open -= from == BLK_OPEN;
+	sp->nr_open += to == BLK_OPEN;
+	if (from == BLK_FREE) {
 		sp->nr_free--;
-		span_reclass(c, span);
 		used = domain_used(d);
 		if (used > d->peak)
 			d->peak = used;
+	}
+	if (to == BLK_FREE) {
+		sp->nr_free++;
+		d->isolated_free += isolated;
 	}
 }
 
@@ -124,11 +125,10 @@ static void slot_given_back(struct core *c, u32 blk)
 		c->blocks[b->next].prev = blk;
 }
 
-static void block_give_back(struct core *c, u32 blk)
+/* It is FREE now: on the list of its span. */
+static void block_give_back(struct core *c, struct kv_span *sp, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
-	u32 span = block_span(c, blk);
-	struct kv_span *sp = &c->spans[span];
 
 	KV_BUG_ON(block_refcount(b) || b->nr_src);
 	if (b->entry != CORE_NONE)
@@ -137,13 +137,10 @@ static void block_give_back(struct core *c, u32 blk)
 	b->nr_ids = 0;
 	b->next = sp->free_head;
 	sp->free_head = blk;
-	sp->nr_free++;
-	c->domains[b->domain].isolated_free += span_is_isolated(sp);
 	if (part_pool(c, sp->domain))
 		slot_given_back(c, blk);
 	else
 		core_count(c, CORE_EV_pgfree, 1);
-	span_reclass(c, span);
 }
 
 /**
@@ -155,19 +152,23 @@ static void block_give_back(struct core *c, u32 blk)
 void block_set_state(struct core *c, u32 blk, u32 state)
 {
 	struct kv_block *b = &c->blocks[blk];
+	u32 from = b->state, span = block_span(c, blk);
+	struct kv_span *sp = &c->spans[span];
 
-	KV_BUG_ON(!(block_may_become[b->state] & BIT(state)));
-	block_count(c, blk, state);
+	KV_BUG_ON(!(block_may_become[from] & BIT(state)));
+	block_count(&c->domains[b->domain], sp, from, state);
 	b->state = (u8)state;
 	/* Only steps read it still: nobody is to find it by its content. */
 	if (state == BLK_QUIESCING && b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);
 	if (state == BLK_FREE)
-		block_give_back(c, blk);
+		block_give_back(c, sp, blk);
+	if (state == BLK_FREE || from == BLK_FREE)
+		span_reclass(c, span);
 	if (state == BLK_FREE || state == BLK_CACHED)
-		block_room_appeared(c, &c->spans[block_span(c, blk)]);
+		block_room_appeared(c, sp);
 	if (state == BLK_FREE)
-		span_settle(c, block_span(c, blk));
+		span_settle(c, span);
 }
 
 /**
@@ -209,11 +210,13 @@ static u32 as_shared(u32 nr_map)
 }
 
 /* The block was mapped @before times.  An open one is copied by who appends. */
-static void block_count_shared(struct core *c, const struct kv_block *b,
-			       u32 before)
+static inline void block_count_shared(struct core *c, const struct kv_block *b,
+				      u32 before)
 {
 	struct kv_domain *d = &c->domains[b->domain];
 
+	if (b->state != BLK_OPEN && before > 1 && b->nr_map > 1)
+		return;
 	d->nr_shared += (u32)(b->nr_map > 1) - (before > 1);
 	if (b->state == BLK_OPEN)
 		d->tails += as_shared(b->nr_map) - as_shared(before);

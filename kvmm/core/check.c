@@ -390,10 +390,11 @@ void walk_classes(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
 	const struct kv_domain *d = &c->domains[dom];
-	u32 i, n, class, prev, empty = 0, free = 0, cached = 0;
+	u32 i, n, class, prev, empty = 0, free = 0, cached = 0, some = 0;
 
 	for (class = 0, n = 0; class < CORE_NR_CLASSES; class++) {
 		prev = CORE_NONE;
+		some |= d->class[class] == CORE_NONE ? 0 : BIT(class);
 		for (i = d->class[class]; i != CORE_NONE && n <= d->nr_spans;
 		     i = c->spans[i].next, n++) {
 			expect(w, "span", "class of", i, c->spans[i].class,
@@ -411,6 +412,8 @@ void walk_classes(struct walk *w, u32 dom)
 		}
 	}
 	expect(w, "span", "list lengths in domain", dom, n, d->nr_spans);
+	expect(w, "span", "classes that are not empty of domain", dom,
+	       d->classes, some);
 	expect(w, "span", "empty ones of domain", dom, d->nr_empty, empty);
 	expect(w, "span", "free blocks in isolated ones of domain", dom,
 	       d->isolated_free, free);

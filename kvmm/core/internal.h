@@ -40,12 +40,17 @@ static inline u32 part_index(const struct core *c, u32 dom, u32 pool)
 
 static inline u32 part_pool(const struct core *c, u32 part)
 {
-	return part / core_cfg(c)->max_domains;
+	u32 nr = core_cfg(c)->max_domains;
+
+	/* Nearly always: no need to divide. */
+	return part < nr ? CORE_POOL_DEV : part / nr;
 }
 
 static inline u32 part_domain(const struct core *c, u32 part)
 {
-	return part % core_cfg(c)->max_domains;
+	u32 nr = core_cfg(c)->max_domains;
+
+	return part < nr ? part : part % nr;
 }
 
 /*
@@ -189,7 +194,7 @@ u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 		    u32 client);
 
 void span_set_class(struct core *c, u32 first, u32 class);
-u32 span_class(const struct kv_span *sp);
+u32 span_class(const struct core *c, const struct kv_span *sp);
 
 /* steal.c: spans that others can do without */
 u32 span_runs_possible(struct core *c, u32 dom);
@@ -424,6 +429,7 @@ void hits_drop_part(const struct core *c, struct hits *h);
 
 /* order.c: sequences in order */
 bool seq_before(const struct kv_seq *a, const struct kv_seq *b);
+u32 order_rank(const struct core *c, const struct kv_seq *s);
 void order_add(struct core *c, u32 *root, u32 i, u32 node);
 void order_del(struct core *c, u32 *root, u32 i, u32 node);
 u32 order_end(const struct core *c, u32 root, u32 node, bool last);

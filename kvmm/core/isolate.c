@@ -66,7 +66,7 @@ void span_putback(struct core *c, u32 first)
 	d->isolated_free -= sp->nr_free;
 	d->isolated_cached -= sp->nr_cached;
 	evacuate_forget(c, first);
-	span_set_class(c, first, span_class(sp));
+	span_set_class(c, first, span_class(c, sp));
 	core_count(c, CORE_EV_span_putback, 1);
 	d->retry = 1;
 	/* It may cover promises, for which others had to stay. */

@@ -34,22 +34,28 @@ bool seq_before(const struct kv_seq *a, const struct kv_seq *b)
 	return a < b;
 }
 
-static u64 rank_of(const struct core *c, u32 i)
+/* order_rank() - the rank of a new sequence, in whatever tree it will be */
+u32 order_rank(const struct core *c, const struct kv_seq *s)
 {
-	const struct kv_seq *s = &c->seqs[i];
 	u64 x;
 
 	memcpy(&x, c->tenants[seq_domain(c, s)->tenant].secret, sizeof(x));
-	x ^= ((u64)s->generation << 32 | i) * 0x9e3779b97f4a7c15ull;
+	x ^= ((u64)s->generation << 32 | seq_index(c, s)) *
+	     0x9e3779b97f4a7c15ull;
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93ull;
-	return x ^ x >> 29;
+	return (u32)(x >> 32);
+}
+
+static u32 rank_of(const struct core *c, u32 i)
+{
+	return c->seqs[i].rank;
 }
 
 /* Where the sequence is, or the first node of a lower rank on its way. */
 static u32 *order_way(struct core *c, u32 *root, u32 i, u32 node, bool rank)
 {
-	u64 mine = rank ? rank_of(c, i) : 0;
+	u32 mine = rank ? rank_of(c, i) : 0;
 	u32 *at = root;
 
 	while (*at != i && *at != CORE_NONE &&

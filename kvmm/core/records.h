@@ -435,6 +435,8 @@ struct kv_domain {
 	u32	nr_revokes;
 	u64	displace_after;	/* no run is displaced for it before */
 	u32	class[CORE_NR_CLASSES];
+	u32	classes;	/* BIT(class): there are spans of it */
+	u64	class_scale;	/* see span_class() */
 	u32	lru_head;
 	u32	lru_tail;
 	u32	wait_head;
@@ -547,6 +549,7 @@ struct kv_domain {
  * @nr_retains: of @retains, the newest last: that is asked first
  * @in_soon, @in_marked, @in_pages: its part of what tally.c adds up
  * @age_prev, @age_next: of who waits
+ * @rank:       in its trees, see order.c
  * @kid:        in its trees, the links to what comes before and after
  */
 struct kv_seq {
@@ -613,6 +616,7 @@ struct kv_seq {
 	u32	age_next;
 	u32	nr_retains;
 	struct kv_retain retains[SEQ_RETAINS];
+	u32	rank;
 	u32	kid[NR_NODES][2];
 	u64	trim_step;
 	u64	trim_more_step;

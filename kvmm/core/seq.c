@@ -145,6 +145,7 @@ static struct kv_seq *seq_alloc(struct core *c, u32 client)
 	s->limiting_pool = KVMM_NO_POOL;
 	s->dirty = CORE_NONE;
 	s->fill_on = CORE_NONE;
+	s->rank = order_rank(c, s);
 	return s;
 }
 
@@ -253,7 +254,7 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	memcpy(k->trim_hash, s->trim_hash, sizeof(k->trim_hash));
 	run_add(c, k);
 	res->seq = seq_handle(c, k);
-	seq_publish(c, k);
+	seq_show(c, k);		/* run_add() tallied it, and it does nothing yet */
 	core_count(c, CORE_EV_seq_fork, 1);
 }
 

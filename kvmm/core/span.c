@@ -18,25 +18,34 @@
 
 #define SPAN_FULL	0
 #define SPAN_EMPTY	CORE_CLASS_EMPTY
+/* Of spans that have a free block for whoever wants one. */
+#define CLASSES_FREE	(BIT(SPAN_EMPTY + 1) - BIT(SPAN_FULL + 1))
 #define SPAN_KEEP	8u	/* empty spans that a domain keeps */
 
+/* What a free block counts for in the class of its span, in 2^-32. */
+static u64 class_scale(u32 nr_blocks)
+{
+	return ((u64)(SPAN_EMPTY - 2) << 32) / nr_blocks;
+}
+
 /* 0: no block is free; then fuller before emptier; last: all are free. */
-u32 span_class(const struct kv_span *sp)
+u32 span_class(const struct core *c, const struct kv_span *sp)
 {
 	if (sp->nr_free == sp->nr_blocks)
 		return SPAN_EMPTY;
 	if (!sp->nr_free)
 		return SPAN_FULL;
-	return 1 + (u32)((u64)sp->nr_free * (SPAN_EMPTY - 2) / sp->nr_blocks);
+	return 1 + (u32)(sp->nr_free * c->domains[sp->domain].class_scale >> 32);
 }
 
 static void span_list_add(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
-	u32 *head = &c->domains[sp->domain].class[sp->class];
+	struct kv_domain *d = &c->domains[sp->domain];
+	u32 *head = &d->class[sp->class];
 
-	if (sp->class == SPAN_EMPTY)
-		c->domains[sp->domain].nr_empty++;
+	d->nr_empty += sp->class == SPAN_EMPTY;
+	d->classes |= BIT(sp->class);
 	sp->prev = CORE_NONE;
 	sp->next = *head;
 	if (*head != CORE_NONE)
@@ -47,13 +56,15 @@ static void span_list_add(struct core *c, u32 first)
 static void span_list_del(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
+	struct kv_domain *d = &c->domains[sp->domain];
 
-	if (sp->class == SPAN_EMPTY)
-		c->domains[sp->domain].nr_empty--;
+	d->nr_empty -= sp->class == SPAN_EMPTY;
 	if (sp->prev != CORE_NONE)
 		c->spans[sp->prev].next = sp->next;
 	else
-		c->domains[sp->domain].class[sp->class] = sp->next;
+		d->class[sp->class] = sp->next;
+	if (d->class[sp->class] == CORE_NONE)
+		d->classes &= ~BIT(sp->class);
 	if (sp->next != CORE_NONE)
 		c->spans[sp->next].prev = sp->prev;
 }
@@ -75,7 +86,7 @@ void span_reclass(struct core *c, u32 first)
 	struct kv_span *sp = &c->spans[first];
 
 	if (!span_is_isolated(sp))
-		span_set_class(c, first, span_class(sp));
+		span_set_class(c, first, span_class(c, sp));
 }
 
 /* May @d lose @nr free blocks and still cover what it promised? */
@@ -168,6 +179,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	span_link_blocks(c, dom, first);
 	span_list_add(c, first);
 
+	d->class_scale = class_scale(sp->nr_blocks);
 	d->nr_spans++;
 	d->nr[BLK_FREE] += sp->nr_blocks;
 	core_count(c, CORE_EV_span_cut, 1);
@@ -227,10 +239,10 @@ bool span_acked(const struct core *c, u32 first, u32 client)
 u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client)
 {
 	bool all = !c->clients[client].nr_unacked;
-	u32 class, i;
+	u32 left = d->classes & CLASSES_FREE, i;
 
-	for (class = SPAN_FULL + 1; class <= SPAN_EMPTY; class++)
-		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next)
+	for (; left; left &= left - 1)
+		for (i = d->class[__builtin_ctz(left)]; i != CORE_NONE; i = c->spans[i].next)
 			if (all || span_acked(c, i, client))
 				return i;
 	return CORE_NONE;
@@ -271,12 +283,9 @@ u32 span_nr_full(const struct core *c, const struct kv_domain *d)
 /* The fullest span with a free slot, of a pool that no client maps. */
 u32 span_first_free(const struct core *c, const struct kv_domain *d)
 {
-	u32 class;
+	u32 some = d->classes & CLASSES_FREE;
 
-	for (class = SPAN_FULL + 1; class <= SPAN_EMPTY; class++)
-		if (d->class[class] != CORE_NONE)
-			return d->class[class];
-	return CORE_NONE;
+	return some ? d->class[__builtin_ctz(some)] : CORE_NONE;
 }
 
 /* Free blocks that a grant to @client may name. */

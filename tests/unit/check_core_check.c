@@ -110,6 +110,7 @@ SPOIL(span_free, c->spans[block_span(c, blk_of(tail))].nr_free++)
 SPOIL(span_cached, c->spans[block_span(c, blk_of(cached))].nr_cached--)
 SPOIL(span_class, c->spans[block_span(c, blk_of(tail))].class ^= 1)
 SPOIL(span_list, c->spans[block_span(c, blk_of(tail))].free_head = CORE_NONE)
+SPOIL(span_classes, d->classes ^= BIT(CORE_CLASS_EMPTY - 1))
 SPOIL(span_open, c->spans[block_span(c, blk_of(tail))].nr_open++)
 SPOIL(isolated_free, d->isolated_free++)
 SPOIL(isolated_cached, d->isolated_cached++)
@@ -160,7 +161,7 @@ static const struct {
 	CASE(node_parent), CASE(node_lost),
 	CASE(node_kid), CASE(node_circle), CASE(node_free),
 	CASE(span_free), CASE(span_cached), CASE(span_class), CASE(span_list),
-	CASE(span_open), CASE(isolated_free), CASE(isolated_cached), CASE(isolated),
+	CASE(span_classes), CASE(span_open), CASE(isolated_free), CASE(isolated_cached), CASE(isolated),
 	CASE(extent_tenant), CASE(extent_backed), CASE(extent_mapped),
 	CASE(extent_sent), CASE(pool_size), CASE(table), CASE(shadow),
 	CASE(shadow_seq), CASE(peak), CASE(wait_back),

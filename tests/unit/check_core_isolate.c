@@ -104,7 +104,7 @@ START_TEST(test_promises_first)
 	ck_assert_int_eq(span_isolate(c, first), 0);
 	span_putback(c, first);
 	ck_assert_uint_eq(d->isolated_free, 0);
-	ck_assert_uint_eq(c->spans[first].class, span_class(&c->spans[first]));
+	ck_assert_uint_eq(c->spans[first].class, span_class(c, &c->spans[first]));
 	ck_assert_int_eq(sh_close(cl, b), 0);
 	b = sh_ready(cl, 13 * SH_BT, 0, 6000);
 	ck_assert_int_eq(span_isolate(c, first), -EBUSY);
