@@ -7,6 +7,8 @@
  */
 #include "kvmm/core/check.h"
 
+#define TREE_DEEP	90u	/* no tree is, with ranks that are good */
+
 /* All of a tree, from the last; @list: as the list with this tail has them. */
 static void walk_tree(struct walk *w, const char *what, u32 root, u32 node,
 		      u32 flag, u32 nr, const u32 *list)
@@ -23,6 +25,25 @@ static void walk_tree(struct walk *w, const char *what, u32 root, u32 node,
 		i = order_prev(c, root, &c->seqs[i], node);
 	}
 	expect(w, "order", what, root, n, nr);
+}
+
+/* Each of a tree knows the oldest of it and of who is below it. */
+static u64 walk_oldest(struct walk *w, u32 root, u32 deep)
+{
+	const struct kv_seq *s;
+	u64 oldest;
+	u32 i;
+
+	if (root == CORE_NONE || !deep)
+		return ~0ull;
+	s = &w->c->seqs[root];
+	oldest = s->since;
+	for (i = 0; i < 2; i++)
+		oldest = min(oldest, walk_oldest(w, s->kid[NODE_ORDER][i],
+						 deep - 1));
+	expect(w, "order", "oldest in the tree below seq", root, s->oldest,
+	       oldest);
+	return oldest;
 }
 
 /* What the residents of a domain or client add up to. */
@@ -147,6 +168,8 @@ static void walk_domain_tally(struct walk *w, u32 dom)
 	expect(w, "tally", "shared tails of domain", dom, d->tails,
 	       count_tails(c, dom));
 	walk_ages(w, dom);
+	walk_oldest(w, d->ready_root, TREE_DEEP);
+	walk_oldest(w, d->wait_root, TREE_DEEP);
 	walk_tree(w, "ready tree", d->ready_root, NODE_ORDER, SEQF_IN_READY,
 		  t.ready, NULL);
 	walk_tree(w, "refused tree", d->refused_root, NODE_REFUSED,

@@ -435,6 +435,8 @@ void order_del(struct core *c, u32 *root, u32 i, u32 node);
 u32 order_end(const struct core *c, u32 root, u32 node, bool last);
 u32 order_prev(const struct core *c, u32 root, const struct kv_seq *s,
 	       u32 node);
+u32 order_prev_aged(const struct core *c, u32 root, const struct kv_seq *s,
+		    u64 since);
 
 /* tally.c: what is known of all residents */
 bool seq_is_refused(const struct core *c, const struct kv_seq *s);

@@ -457,6 +457,7 @@ struct kv_domain {
 	u32	nr_marked;	/* families waiting to be taken */
 	u32	nr_max_events;
 	u32	nr_preempted;
+	u32	aged_next;	/* where the search for who had its time goes on */
 	u64	last_marked;	/* when, for the longest-waiting exception */
 	u32	spare;		/* scratch of span_runs_possible() */
 	u32	lost;		/* likewise */
@@ -550,6 +551,7 @@ struct kv_domain {
  * @in_soon, @in_marked, @in_pages: its part of what tally.c adds up
  * @age_prev, @age_next: of who waits
  * @rank:       in its trees, see order.c
+ * @oldest:     least @since of it and of who is below it in NODE_ORDER's tree
  * @kid:        in its trees, the links to what comes before and after
  */
 struct kv_seq {
@@ -617,6 +619,7 @@ struct kv_seq {
 	u32	nr_retains;
 	struct kv_retain retains[SEQ_RETAINS];
 	u32	rank;
+	u64	oldest;
 	u32	kid[NR_NODES][2];
 	u64	trim_step;
 	u64	trim_more_step;

@@ -22,6 +22,8 @@
 /* Times that, at most, where the others' weight is so many times as large. */
 #define STARVE_WEIGHT		16u
 
+#define WORK_AGED	16u	/* see core_work() */
+
 /* First of the list whose client could use what it gets. */
 static struct kv_seq *first_waiter(const struct core *c,
 				   const struct kv_domain *d)
@@ -136,28 +138,57 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 	return c->now - s->since >= time;
 }
 
-static struct kv_seq *victim_past_residency(const struct core *c,
+/*
+ * The best victim of a domain who had its time, for @w.  Where many had it and
+ * none of them is one, for what they do or did not finish, an event that looked
+ * at enough leaves the others to the next.
+ */
+static struct kv_seq *aged_victim(struct core *c, struct kv_domain *d,
+				  const struct kv_seq *w)
+{
+	u64 time = core_cfg(c)->starve_ns;
+	u32 i = d->aged_next;
+
+	d->aged_next = CORE_NONE;
+	if (c->now < time)
+		return NULL;
+	for (;;) {
+		struct kv_seq *s;
+
+		core_work(c, WORK_AGED);
+		/* Who it was may be another now: then it is a place, no more. */
+		i = order_prev_aged(c, d->ready_root, i == CORE_NONE ? NULL :
+				    &c->seqs[i], c->now - time);
+		if (i == CORE_NONE)
+			return NULL;
+		s = &c->seqs[i];
+		if (past_residency(c, s, w) &&
+		    (d == seq_domain(c, w) || victim_may_lose(c, s)))
+			return s;
+		if (c->work >= core_cfg(c)->event_work) {
+			d->aged_next = i;
+			return NULL;
+		}
+	}
+}
+
+static struct kv_seq *victim_past_residency(struct core *c,
 					    const struct kv_seq *w)
 {
-	struct kv_seq *best = NULL;
-	u32 dom, i;
+	struct kv_seq *best = NULL, *s;
+	bool own_only = domain_limited(seq_domain(c, w), 1);
+	u32 dom;
 
 	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
-		const struct kv_domain *d = &c->domains[dom];
+		struct kv_domain *d = &c->domains[dom];
 
 		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||
 		    (dom != w->domain &&
-		     domain_limited(seq_domain(c, w), 1)))
+		     (own_only || !limit_may_lose(d, 1, true))))
 			continue;
-		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
-			struct kv_seq *s = &c->seqs[i];
-
-			if (past_residency(c, s, w) &&
-			    (dom == w->domain ||
-			     victim_may_lose(c, s)) &&
-			    (!best || victim_before(s, best)))
-				best = s;
-		}
+		s = aged_victim(c, d, w);
+		if (s && (!best || victim_before(s, best)))
+			best = s;
 	}
 	return best;
 }

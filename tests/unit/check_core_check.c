@@ -137,6 +137,7 @@ SPOIL(tails, d->tails--)
 SPOIL(promised, c->clients[cl].promised++)
 SPOIL(cl_marked, c->clients[cl].nr_marked++)
 SPOIL(ready_root, d->ready_root = CORE_NONE)
+SPOIL(oldest, c->seqs[d->ready_root].oldest--)
 SPOIL(wait_root, d->wait_root = CORE_NONE)
 SPOIL(ready_flag, s->flags &= ~SEQF_IN_READY)
 SPOIL(refused, s->refused = c->now)
@@ -161,12 +162,13 @@ static const struct {
 	CASE(node_parent), CASE(node_lost),
 	CASE(node_kid), CASE(node_circle), CASE(node_free),
 	CASE(span_free), CASE(span_cached), CASE(span_class), CASE(span_list),
-	CASE(span_classes), CASE(span_open), CASE(isolated_free), CASE(isolated_cached), CASE(isolated),
+	CASE(span_classes),
+	CASE(span_open), CASE(isolated_free), CASE(isolated_cached), CASE(isolated),
 	CASE(extent_tenant), CASE(extent_backed), CASE(extent_mapped),
 	CASE(extent_sent), CASE(pool_size), CASE(table), CASE(shadow),
 	CASE(shadow_seq), CASE(peak), CASE(wait_back),
 	CASE(run_back), CASE(run_tail), CASE(nr_copy), CASE(soon), CASE(tails), CASE(promised),
-	CASE(cl_marked), CASE(ready_root), CASE(wait_root), CASE(ready_flag),
+	CASE(cl_marked), CASE(ready_root), CASE(oldest), CASE(wait_root), CASE(ready_flag),
 	CASE(refused), CASE(refused_flag), CASE(loose),
 	CASE(swapped), CASE(fill_on), CASE(age),
 };

@@ -149,6 +149,7 @@ START_TEST(test_tree_is_no_list)
 	ck_assert_ptr_nonnull(seqs);
 	for (i = 0; i < MANY; i++) {
 		seqs[i].arrival = i;
+		seqs[i].rank = order_rank(&c, &seqs[i]);
 		order_add(&c, &root, i, NODE_ORDER);
 	}
 	ck_assert_uint_lt(depth(&c, root), 48);
@@ -163,6 +164,47 @@ START_TEST(test_tree_is_no_list)
 }
 END_TEST
 
+/* The last of @root before @before whom @since does not leave out. */
+static u32 aged_plain(const struct kv_seq *seqs, u32 nr, u32 before, u64 since)
+{
+	while (before-- > 0)
+		if (before < nr && seqs[before].family && seqs[before].since <= since)
+			return before;
+	return CORE_NONE;
+}
+
+/* Who comes and goes, and since when, at random; found as by asking all. */
+START_TEST(test_aged_is_found)
+{
+	static struct kv_seq seqs[WAITERS];
+	struct kv_tenant tenant = { .secret = { 7, 11, 13 } };
+	struct kv_domain dom = { .used = 1 };
+	struct core c = { .seqs = seqs, .domains = &dom, .tenants = &tenant };
+	u32 root = CORE_NONE, i, n, at;
+	u64 since;
+
+	for (i = 0; i < WAITERS; i++) {
+		seqs[i].arrival = i;
+		seqs[i].rank = order_rank(&c, &seqs[i]);
+	}
+	for (n = 0; n < 20000; n++) {
+		i = rnd() % WAITERS;
+		seqs[i].family = !seqs[i].family;	/* it is in the tree */
+		if (seqs[i].family) {
+			seqs[i].since = rnd() % 64;
+			order_add(&c, &root, i, NODE_ORDER);
+		} else {
+			order_del(&c, &root, i, NODE_ORDER);
+		}
+		since = rnd() % 64;
+		at = rnd() % (WAITERS + 1);
+		ck_assert_uint_eq(order_prev_aged(&c, root, at == WAITERS ?
+						  NULL : &seqs[at], since),
+				  aged_plain(seqs, WAITERS, at, since));
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("core_order");
@@ -174,6 +216,7 @@ int main(void)
 
 	tc = tcase_create("tree");
 	tcase_add_test(tc, test_tree_is_no_list);
+	tcase_add_test(tc, test_aged_is_found);
 	tcase_add_test(tc, test_an_event_leaves_some_to_the_next);
 	suite_add_tcase(suite, tc);
 	return sh_run(suite);
