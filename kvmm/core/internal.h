@@ -199,7 +199,18 @@ u32 span_class(const struct core *c, const struct kv_span *sp);
 /* steal.c: spans that others can do without */
 u32 span_runs_possible(struct core *c, u32 dom);
 u32 span_runs_reachable(struct core *c, u32 dom);
-bool span_steal(struct core *c, u32 dom, u32 *from);
+#define LOOK_RUNS	32u
+
+/* Runs that a look at all extents found, the best first. */
+struct run_look {
+	u32	nr;
+	u32	next;		/* of those, not taken yet */
+	u32	cost;		/* of each, RUN_* */
+	u32	run[LOOK_RUNS];
+	u64	key[LOOK_RUNS];
+};
+
+bool span_steal(struct core *c, u32 dom, struct run_look *l);
 void spares_reset(struct core *c);
 u32 span_evict_cached(struct core *c, u32 first);
 

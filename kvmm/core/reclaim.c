@@ -73,7 +73,7 @@ static bool room_possible(struct core *c, u32 dom, u64 nr)
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 {
 	struct kv_domain *d = &c->domains[dom];
-	u32 from = 0;
+	struct run_look look;
 
 	if ((u64)domain_held(d) + spare + nr > d->max_blocks) {
 		d->nr_max_events++;
@@ -81,6 +81,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	}
 	if (!room_possible(c, dom, (u64)nr + spare))
 		return evacuate_for(c, dom, nr + spare);
+	look.nr = 0;
 	for (;;) {
 		u64 slack = domain_slack(d);
 		u64 coming = room_coming(c, d);
@@ -92,13 +93,13 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		/* What is asked back from others is asked back at once. */
 		if (d->nr_revokes && slack + coming + domain_cached(d) <
 		    (u64)nr + spare &&
-		    (extent_run_take(c, dom) >= 0 || span_steal(c, dom, &from)))
+		    (extent_run_take(c, dom) >= 0 || span_steal(c, dom, &look)))
 			continue;
 		if (coming)
 			return -EINPROGRESS;
 		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return 0;
-		if (!span_steal(c, dom, &from))
+		if (!span_steal(c, dom, &look))
 			return evacuate_for(c, dom, nr + spare);
 	}
 }

@@ -385,31 +385,88 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 	return share;
 }
 
-/*
- * The run at that cost whose owners have most beyond their part.  At what other
- * costs there are some is noted in @seen.  Runs before @from are left out.
- */
-static u32 run_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from)
+/* The larger, the sooner the run goes, of those at the same cost. */
+static u64 run_key(const struct core *c, u32 dom, u32 first)
 {
-	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
-	u64 most = 0, share;
+	u32 nr = c->domains[dom].span_extents;
 
+	/* Who lives can answer; processes that detached have to end. */
+	return (u64)!revoke_haunted(c, first, nr) << 63 |
+	       min(run_share(c, dom, first), BIT_ULL(63) - 1);
+}
+
+/* One that can be had takes its place among the best; of equals the first. */
+static void look_add(struct run_look *l, u32 run, u64 key)
+{
+	u32 i = l->nr;
+
+	if (i == LOOK_RUNS && key <= l->key[i - 1])
+		return;
+	l->nr = min(i + 1, LOOK_RUNS);
+	for (i = l->nr - 1; i && key > l->key[i - 1]; i--) {
+		l->run[i] = l->run[i - 1];
+		l->key[i] = l->key[i - 1];
+	}
+	l->run[i] = run;
+	l->key[i] = key;
+}
+
+/*
+ * The runs at that cost whose owners have most beyond their part.  At what
+ * other costs there are some is noted in @seen.  Runs before @from are left
+ * out.  Of those that cost nothing the first will do.
+ */
+static void runs_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from,
+			struct run_look *l)
+{
+	u32 nr = c->domains[dom].span_extents, i;
+
+	l->nr = 0;
+	l->next = 0;
+	l->cost = cost;
 	for (i = from; i + nr <= c->head->nr_online; i += nr) {
 		core_work(c, WORK_EXTENT * nr);
 		if (!run_possible(c, dom, i, cost, seen))
 			continue;
 		run_untake(c, i, i + nr);
-		/* Who lives can answer; processes that detached have to end. */
-		share = run_share(c, dom, i) << 1 | !revoke_haunted(c, i, nr);
-		if (best == CORE_NONE || (share & 1) > (most & 1) ||
-		    ((share & 1) == (most & 1) && share > most)) {
-			best = i;
-			most = share;
-		}
+		look_add(l, i, run_key(c, dom, i));
 		if (cost == RUN_FREE)
 			break;
 	}
-	return best;
+}
+
+/* Take a run.  Return: it became free, or was asked back. */
+static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
+{
+	if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
+		return false;
+	if (cost >= RUN_REVOKE)
+		revoke_begin(c, dom, run);
+	return true;
+}
+
+/*
+ * The next run of an earlier look in the same event.  What was taken since may
+ * have taken its cache along: then it costs nothing.
+ */
+static u32 look_next(struct core *c, u32 dom, struct run_look *l)
+{
+	u32 nr = c->domains[dom].span_extents, seen = 0, run;
+
+	spares_reset_domains(c);
+	if (l->nr && l->cost == RUN_FREE)	/* go on behind it */
+		runs_choose(c, dom, RUN_FREE, &seen, l->run[0] + nr, l);
+	while (l->next < l->nr) {
+		run = l->run[l->next++];
+		core_work(c, WORK_EXTENT * nr);
+		if (run_possible(c, dom, run, l->cost, &seen) ||
+		    run_possible(c, dom, run, RUN_FREE, &seen)) {
+			run_untake(c, run, run + nr);
+			return run;
+		}
+	}
+	l->nr = 0;
+	return CORE_NONE;
 }
 
 /**
@@ -420,42 +477,34 @@ static u32 run_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from)
  * QUIESCING on eviction, those that a copy out reads LIMBO, and keep the span;
  * then another run is tried at the next event.
  *
- * @from: 0, or as the last call for @dom in this event left it: where to go on
+ * @l: with no runs, or as the last call for @dom in this event left it: whoever wants
+ * many takes several of one look at all there is, cache too.  What falls empty
+ * with it is found by the next look.
  *
  * Return: true when extents became free, or were asked back: then they are on
  * their way, see room_coming().
  */
-bool span_steal(struct core *c, u32 dom, u32 *from)
+bool span_steal(struct core *c, u32 dom, struct run_look *l)
 {
 	u32 cost, run, seen = 0;
 
 	if (runs_none(c, dom))
 		return false;
-	/* Whoever wants many takes those that cost nothing in one look. */
-	if (*from) {
-		spares_reset_domains(c);
-		run = run_choose(c, dom, RUN_FREE, &seen, *from);
-		*from = 0;
-		if (run != CORE_NONE) {
-			*from = run + c->domains[dom].span_extents;
-			return run_clear(c, dom, run, false);
-		}
-		seen = 0;
-	}
+	run = l->nr ? look_next(c, dom, l) : CORE_NONE;
+	if (run != CORE_NONE)
+		return run_steal(c, dom, run, l->cost);
 	take_prepare(c, dom);
 	for (cost = 0; cost < run_costs(c); cost++) {
 		if (cost && !(seen & BIT(cost)))
 			continue;
-		run = run_choose(c, dom, cost, &seen, 0);
-		if (run == CORE_NONE)
+		runs_choose(c, dom, cost, &seen, 0, l);
+		if (!l->nr)
 			continue;
-		if (cost == RUN_FREE)
-			*from = run + c->domains[dom].span_extents;
-		if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
-			return false;
+		/* Of what is asked back there is not much at a time. */
 		if (cost >= RUN_REVOKE)
-			revoke_begin(c, dom, run);
-		return true;
+			l->nr = 0;
+		l->next = 1;
+		return run_steal(c, dom, l->run[0], cost);
 	}
 	return false;
 }
