@@ -122,7 +122,8 @@ static bool high_waits(struct kv_domain *d, u32 nr)
  * Return: 0; -EUNATCH: its client has not mapped everything, or has no table
  * pages left, and holds up nobody else; -EINPROGRESS, -EALREADY: memory is
  * being made, or freed by moving what others have; -EAGAIN; -EBUSY: its domain
- * would be above memory.high; -EDQUOT: it no longer fits alone, and was failed.
+ * would be above memory.high; -EDQUOT: it no longer fits alone, and was failed;
+ * -EINTR: its prompt is long, and not hashed to its end.
  */
 static int admit_one(struct core *c, struct kv_seq *s)
 {
@@ -158,7 +159,9 @@ static int admit_one(struct core *c, struct kv_seq *s)
 		return -EAGAIN;
 	}
 
-	prefix_find(c, s, &h);
+	err = prefix_find(c, s, &h);
+	if (err)
+		return err;
 	room = total - h.whole + h.low + min;
 	if (high_waits(d, room + h.cached))
 		return -EBUSY;
@@ -276,6 +279,10 @@ static int admit_next(struct core *c, u32 dom)
 			next = d->wait_head;	/* the list is another */
 		if (err == -EDQUOT || err == -EUNATCH)
 			continue;
+		if (err == -EINTR) {
+			d->retry = 1;
+			return err;
+		}
 		if (s->limiting_pool == KVMM_NO_POOL) {
 			s->limiting_pool = 0;
 			core_count(c, CORE_EV_admit_stall, 1);
@@ -377,7 +384,7 @@ void admit_all(struct core *c)
 			break;
 		}
 		err = admit_next(c, dom);
-		if (!err)
+		if (!err || err == -EINTR)
 			continue;
 		c->domains[dom].blocked = 1;
 		if (c->domains[dom].stalled)

@@ -435,7 +435,7 @@ void wait_del(struct core *c, struct kv_seq *s);
 void seq_set_priority(struct core *c, struct kv_seq *s, u32 priority);
 void run_add(struct core *c, struct kv_seq *s);
 void run_del(struct core *c, struct kv_seq *s);
-void prefix_find(struct core *c, const struct kv_seq *s, struct hits *h);
+int prefix_find(struct core *c, struct kv_seq *s, struct hits *h);
 void hits_drop_part(const struct core *c, struct hits *h);
 
 /* order.c: sequences in order */

@@ -141,6 +141,7 @@ void seq_drop_ids(struct core *c, struct kv_seq *s)
 	s->id_head = CORE_NONE;
 	s->id_tail = CORE_NONE;
 	s->nr_ids = 0;
+	s->found = 0;
 }
 
 static u32 id_page_get(struct core *c, struct kv_seq *s)
@@ -283,6 +284,7 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 /* ---- the prefix that is there already ---- */
 
 #define WORK_HASH	20u	/* a block's ids, and a look into the index */
+#define WORK_KNOWN	3u	/* a block that was found before */
 
 /* Can a hit be had now, by mapping or by one copy from the host? */
 static bool ref_usable(const struct core *c, u32 ref)
@@ -342,32 +344,98 @@ void hits_drop_part(const struct core *c, struct hits *h)
 	h->part = 0;
 }
 
-/* Longest cached prefix of the ids. */
-void prefix_find(struct core *c, const struct kv_seq *s, struct hits *h)
+/* Go on where an earlier look at the same ids stopped: pages are full. */
+static void ids_skip(const struct core *c, struct id_cursor *cur, u32 nr)
+{
+	while (nr && nr >= c->idpages[cur->page].nr) {
+		nr -= c->idpages[cur->page].nr;
+		cur->page = c->idpages[cur->page].next;
+	}
+	cur->pos = nr;
+}
+
+/*
+ * The part of the prefix that an earlier look found is there still if its last
+ * name is: no name goes before those that follow it.  The blocks may be other
+ * ones, and of use or not.
+ *
+ * Return: the last node; CORE_NONE: nothing is known.
+ */
+static u32 hits_known(struct core *c, const struct kv_seq *s,
+		      struct hits *h)
+{
+	u32 last, node, i;
+
+	if (!s->found)
+		return CORE_NONE;
+	last = index_find_node(c, s->domain, s->found_hash);
+	for (i = s->found, node = last; i && node != CORE_NONE;
+	     node = c->nodes[node].parent) {
+		if (!ref_usable(c, c->nodes[node].ref))
+			break;
+		hits_add(c, h, --i, c->nodes[node].ref);
+	}
+	if (i) {
+		*h = (struct hits){ 0 };
+		return CORE_NONE;
+	}
+	h->whole = s->found;
+	return last;
+}
+
+/* What was found so far need not be hashed again. */
+static void hits_note(struct kv_seq *s, const struct hits *h, const u64 *hash)
+{
+	s->found = h->whole;
+	memcpy(s->found_hash, hash, sizeof(s->found_hash));
+}
+
+/**
+ * prefix_find() - longest cached prefix of the ids
+ *
+ * A long prompt is hashed in slices between other events, as far as there is
+ * something cached: an event that has done a lot leaves the rest to the next.
+ *
+ * Return: 0; -EINTR: there is more, and @h says nothing.
+ */
+int prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
-	u32 ids[64], left = s->nr_ids - 1, bt = d->block_tokens, ref;
-	u32 node = CORE_NONE;
+	u32 ids[64], left = s->nr_ids - 1, bt = d->block_tokens, ref, node;
 	u64 hash[2], next[2];
 
 	*h = (struct hits){ 0 };
 	if (s->open_flags & KVMM_OPEN_NO_MATCH)
-		return;
+		return 0;
+	core_work(c, WORK_KNOWN * s->found);
+	node = hits_known(c, s, h);
 	index_root(c, d, s->salt, hash);
+	if (h->whole) {
+		memcpy(hash, s->found_hash, sizeof(hash));
+		ids_skip(c, &cur, h->whole * bt);
+		left -= h->whole * bt;
+	}
 	for (; left >= bt; left -= bt) {
 		core_work(c, WORK_HASH);
 		ids_next(c, &cur, ids, bt);
 		index_chain(c, d, hash, ids, next);
 		ref = index_lookup(c, s->domain, next, ids);
 		if (ref == CORE_NONE || !ref_usable(c, ref)) {
+			hits_note(s, h, hash);
 			hits_find_part(c, s, h, node, hash, ids, bt);
-			return;
+			return 0;
 		}
 		hits_add(c, h, h->whole++, ref);
 		node = index_node(c, ref);
 		memcpy(hash, next, sizeof(hash));
+		if (c->work >= core_cfg(c)->event_work && left >= 2 * bt) {
+			hits_note(s, h, hash);
+			return -EINTR;
+		}
 	}
+	hits_note(s, h, hash);
 	ids_next(c, &cur, ids, left);
 	hits_find_part(c, s, h, node, hash, ids, left);
+	return 0;
 }

@@ -550,6 +550,8 @@ struct kv_domain {
  * @nr_retains: of @retains, the newest last: that is asked first
  * @in_soon, @in_marked, @in_pages: its part of what tally.c adds up
  * @age_prev, @age_next: of who waits
+ * @found:      blocks of its prompt that were in the index when last looked
+ * @found_hash: name of the last of them
  * @rank:       in its trees, see order.c
  * @oldest:     least @since of it and of who is below it in NODE_ORDER's tree
  * @kid:        in its trees, the links to what comes before and after
@@ -619,6 +621,8 @@ struct kv_seq {
 	u32	nr_retains;
 	struct kv_retain retains[SEQ_RETAINS];
 	u32	rank;
+	u32	found;
+	u64	found_hash[2];
 	u64	oldest;
 	u32	kid[NR_NODES][2];
 	u64	trim_step;

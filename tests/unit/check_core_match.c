@@ -3,6 +3,7 @@
  * check_core_match.c - ids, the wait list, admission, the prefix index
  */
 #include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
 
 static u32 cl;
 
@@ -84,6 +85,30 @@ START_TEST(test_chain)
 	ck_assert_int_eq(sh_seq_res(0), 0);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 16);
+}
+END_TEST
+
+/* A long prompt is found in slices, and others are served between them. */
+START_TEST(test_long_prompt_in_slices)
+{
+	u64 busy, seq;
+	u32 polls = 0;
+
+	cache(cl, 80, 0);
+	busy = sh_ready(cl, 16, 16, 5000);
+	sh.core->head->cfg.event_work = 52;
+	seq = sh_open(cl, 81, 0);
+	ck_assert_int_eq(sh_match(cl, seq, 81, 0), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
+	sh_compute(cl, busy, 0, 16, 5000);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
+	while (core_poll(sh.core, sh.now)) {
+		sh_check();
+		polls++;
+	}
+	ck_assert_uint_ge(polls, 1);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 80);
 }
 END_TEST
 
@@ -446,6 +471,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_longest_prefix);
 	tcase_add_loop_test(tc, test_chain, 0, 16);
+	tcase_add_test(tc, test_long_prompt_in_slices);
 	tcase_add_test(tc, test_salt_separates);
 	tcase_add_test(tc, test_domains_separate);
 	tcase_add_test(tc, test_clients_of_a_domain_share);

@@ -6,6 +6,7 @@
  * holds the rest, one of them wants more.
  */
 #include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
 
 static u32 cl;
 
@@ -469,6 +470,30 @@ START_TEST(test_longest_waiter_before_an_idle_one)
 }
 END_TEST
 
+/* Nor is it hidden by others that are busy, if an event looks at one only. */
+START_TEST(test_longest_waiter_behind_a_busy_one)
+{
+	u64 idle = open_prio(cl, 48, 0, 9, 1000), busy, wait;
+	u32 n;
+
+	sh_compute(cl, idle, 0, 48, 1000);
+	busy = open_prio(cl, 40, 8, 5, 2000);
+	sh_compute(cl, busy, 0, 40, 2000);
+	wait = open_prio(cl, 64, 0, 0, 3000);
+	ck_assert_uint_eq(sh_state(cl, wait), KVMM_SEQ_WAITING);
+	sh.core->head->cfg.event_work = 1;
+	for (n = 0; n < 6; n++) {
+		sh_tick(20);
+		sh_compute(cl, busy, 40 + n, 41 + n, 2000);
+	}
+	while (core_poll(sh.core, sh.now))
+		;
+	ck_assert_uint_eq(sh_state(cl, wait), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(cl, idle), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(sh_state(cl, busy), KVMM_SEQ_READY);
+}
+END_TEST
+
 /*
  * Another domain's sequences come and go without end; one that needs all of
  * the pool gets its turn all the same.
@@ -642,6 +667,7 @@ int main(void)
 	tcase_add_test(tc, test_waiting_counts_from_the_match);
 	tcase_add_test(tc, test_restored_gets_on);
 	tcase_add_test(tc, test_longest_waiter_behind_a_mute_one);
+	tcase_add_test(tc, test_longest_waiter_behind_a_busy_one);
 	tcase_add_test(tc, test_longest_waiter_before_an_idle_one);
 	tcase_add_test(tc, test_longest_waiter_under_endless_load);
 	tcase_add_test(tc, test_share_before_a_usual_wait);
