@@ -81,6 +81,8 @@ struct swapc {
 	bool			gone;		/* DOWN, not to come again */
 	bool			praise;		/* so that no back-off is made */
 	bool			kill_at_up;	/* kill the next one at birth */
+	bool			apart;		/* no two requests share a slot:
+						 * see sc_judge_apart() */
 	u32			entries;
 	struct swapd_ctl	*ctl;
 	struct ring_prod	req;
@@ -231,6 +233,34 @@ static bool sc_ready(const struct swapc *c)
 	return c->serving && c->nr_free;
 }
 
+static bool sc_overlap(u64 a, u64 a_len, u64 b, u64 b_len)
+{
+	return a < b + b_len && b < a + a_len;
+}
+
+/*
+ * What an unfinished request names nobody may name again: else what a read
+ * finds is the fault of who asks, not of swapd.
+ */
+static void sc_judge_apart(const struct swapc *c, const struct swapd_req *r)
+{
+	const struct swapd_req *o;
+	u32 i;
+
+	for (i = 0; i < c->entries; i++) {
+		o = &c->tag[i].req;
+		if (c->tag[i].state == SC_FREE)
+			continue;
+		if (sc_overlap(r->host_off, r->len, o->host_off, o->len))
+			sc_die("the host slot at %llx is named by two requests",
+			       (unsigned long long)r->host_off);
+		if (r->area == o->area &&
+		    sc_overlap(r->area_off, r->len, o->area_off, o->len))
+			sc_die("the slot at %llx of area %u is named by two requests",
+			       (unsigned long long)r->area_off, r->area);
+	}
+}
+
 /**
  * sc_submit() - send one request; sc_kick() follows
  * @req: without id
@@ -244,6 +274,8 @@ static void sc_submit(struct swapc *c, const struct swapd_req *req, void *arg)
 
 	if (!sc_ready(c))
 		sc_die("no room for a request");
+	if (c->apart)
+		sc_judge_apart(c, req);
 	tag = c->free_tag[--c->nr_free];
 	t = &c->tag[tag];
 	t->state = SC_OUT;

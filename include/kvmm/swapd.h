@@ -37,6 +37,10 @@
  * unfinished requests have the same one.  So kvmm never has more than
  * @entries unfinished requests and the completion ring cannot overflow.
  *
+ * The slots of an unfinished request, of the host and of the area, no other
+ * request may name: requests are done in no order, headers are written before
+ * a WRITE and cleared before a READ.  swapd does not look for it.
+ *
  * A slot, on the host and in an area, is a header of SWAPD_HEADER_BYTES and
  * the payload, contiguous and aligned to SWAPD_ALIGN.  The header is swapd's:
  * it fills it for a WRITE and compares every field for a READ.

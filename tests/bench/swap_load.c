@@ -5,10 +5,12 @@
  * This program is a fake kvmm under a real kvmm-hold (tests/swapd_client.h).
  * It keeps so many reads and so many writes unfinished, at random places of an
  * area.  Reads are of the lower half of the area, writes of the upper one when
- * both go on, so that no slot is read while it is written.
+ * both go on, so that no slot is read while it is written.  As kvmm it names no
+ * slot, of the host or of the area, in two requests at once: places.h.
  */
 #include "swapd/crc32c.h"
 #include "tests/bench/huge.h"
+#include "tests/bench/places.h"
 #include "tests/bench/swap_load.h"
 #include "tests/swapd_client.h"
 
@@ -19,15 +21,18 @@
 
 /* One kind of request. */
 struct stream {
-	u32	next;
-	u32	next_place;
-	u32	out;
-	u64	done;
-	u32	first;		/* slot, and how many */
-	u32	nr;
-	u32	first_place;
-	u32	nr_places;
-	bool	record;
+	u32		out;
+	u64		done;
+	struct places	slots;		/* of the area */
+	struct places	hosts;
+	bool		record;
+};
+
+/* What an unfinished request has. */
+struct load_req {
+	u64	started;
+	u32	slot;
+	u32	host;
 };
 
 static struct {
@@ -36,7 +41,7 @@ static struct {
 	struct swapd_answer	area;
 	u32			bs;
 	bool			huge;
-	u64			started[SC_TAGS];
+	struct load_req		req[SC_TAGS];
 	struct stream		s[2];	/* reads, writes */
 	struct bench_samples	*lat;
 	u64			summed;
@@ -51,34 +56,39 @@ static u32 nr_slots(u32 bs)
 static void load_one(bool write)
 {
 	struct stream *s = &b.s[write];
-	/* A walk that meets every slot, in no order a disk could guess. */
-	const u32 slot = s->first + (u32)((u64)s->next++ * 7919 % s->nr);
-	const u32 place = s->first_place + s->next_place++ % s->nr_places;
+	struct load_req *l = &b.req[b.c.free_tag[b.c.nr_free - 1]];
 	struct swapd_req r = {
 		.op = write ? SWAPD_WRITE : SWAPD_READ,
-		.host_off = (u64)place * LOAD_SLOT_MAX,
-		.area_off = b.area.usable_off + (u64)slot * b.bs,
 		.len = b.bs,
 		.payload_len = b.bs - SWAPD_HEADER_BYTES,
-		.hash = { slot, b.bs },
 		.generation = 1,
 	};
-	u32 tag = b.c.free_tag[b.c.nr_free - 1];
 
-	b.started[tag] = bench_ticks();
+	l->slot = places_take(&s->slots);
+	l->host = places_take(&s->hosts);
+	if (l->slot == UINT32_MAX || l->host == UINT32_MAX)
+		bench_die("more requests than slots");
+	r.host_off = (u64)l->host * LOAD_SLOT_MAX;
+	r.area_off = b.area.usable_off + (u64)l->slot * b.bs;
+	r.hash[0] = l->slot;
+	r.hash[1] = b.bs;
+	l->started = bench_ticks();
 	s->out++;
-	sc_submit(&b.c, &r, &b.started[tag]);
+	sc_submit(&b.c, &r, l);
 }
 
 static void load_done(struct swapc *c, const struct swapd_req *req, void *arg,
 		      enum sc_how how, int status)
 {
 	struct stream *s = &b.s[req->op == SWAPD_WRITE];
+	const struct load_req *l = arg;
 
 	if (how != SC_COMPLETED || status)
 		bench_die("a request failed: %s", strerror(-status));
 	if (s->record)
-		bench_add(b.lat, bench_ticks() - *(u64 *)arg);
+		bench_add(b.lat, bench_ticks() - l->started);
+	places_give(&s->slots, l->slot);
+	places_give(&s->hosts, l->host);
 	s->out--;
 	s->done++;
 }
@@ -101,11 +111,15 @@ static void load_drain(void)
 
 void load_prepare(u32 bs)
 {
+	struct stream *s = &b.s[1];
+	const u32 nr = nr_slots(bs);
+
 	b.bs = bs;
-	b.s[1] = (struct stream){ .nr = nr_slots(bs), .nr_places = PLACES };
-	while (b.s[1].done < b.s[1].nr)
-		load_step(0, min(2 * LOAD_DEPTH,
-				 b.s[1].nr - (u32)b.s[1].done));
+	s->done = 0;
+	places_reset(&s->slots, 0, nr, 0);
+	places_reset(&s->hosts, 0, PLACES, 0);
+	while (s->done < nr)
+		load_step(0, min(2 * LOAD_DEPTH, nr - (u32)s->done));
 	load_drain();
 }
 
@@ -113,14 +127,15 @@ static void streams_reset(const struct load_mix *mix)
 {
 	const u32 n = nr_slots(mix->bs);
 	const u32 parts = mix->reads && mix->writes ? 2 : 1;
+	const u32 slots = n / parts, hosts = PLACES / parts;
 	u32 i;
 
 	b.bs = mix->bs;
 	for (i = 0; i < 2; i++) {
-		b.s[i].nr = n / parts;
-		b.s[i].first = i * (n - n / parts);
-		b.s[i].nr_places = PLACES / parts;
-		b.s[i].first_place = i * (PLACES - PLACES / parts);
+		places_reset(&b.s[i].slots, i * (n - slots), slots,
+			     b.s[i].slots.next);
+		places_reset(&b.s[i].hosts, i * (PLACES - hosts), hosts,
+			     b.s[i].hosts.next);
 	}
 }
 
@@ -197,6 +212,7 @@ void load_open(const char *dir)
 	sc_open(&b.c, 64, POOL_BYTES,
 		HOLD_SWAP_VALUE(LOAD_DEPTH, SWAPD_ENGINE_AUTO, 4, 0),
 		load_done);
+	b.c.apart = true;
 	/* What fio then has too, or it fails. */
 	b.huge = !fstat(b.c.pool_fd, &st) && st.st_blksize == 2 << 20;
 	if (!b.huge)

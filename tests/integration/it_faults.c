@@ -126,20 +126,27 @@ static void forget(void)
 
 /* ---- the shim ---- */
 
-static void shim_run(struct tally *t, u32 engine, u32 faults, u32 rate,
-		     u32 delay)
+static void shim_run_kinds(struct tally *t, u32 engine, u32 faults, u32 rate,
+			   u32 delay, const char *kinds)
 {
 	char spec[400], path[200];
 
 	snprintf(path, sizeof(path), "%s/tally", scene_dir);
-	snprintf(spec, sizeof(spec), "seed=%u,rate=%u,delay=%u,tally=%s",
-		 random_below(1000000000), rate, delay, path);
+	snprintf(spec, sizeof(spec), "seed=%u,rate=%u,delay=%u,tally=%s%s%s",
+		 random_below(1000000000), rate, delay, path,
+		 kinds ? ",kinds=" : "", kinds ? kinds : "");
 	setenv(SHIM_ENV, spec, 1);
 	setenv("SCENE_TALLY", path, 1);
 	scene_run("faults", engine, faults);
 	unsetenv(SHIM_ENV);
 	tally_add(t);
 	forget();
+}
+
+static void shim_run(struct tally *t, u32 engine, u32 faults, u32 rate,
+		     u32 delay)
+{
+	shim_run_kinds(t, engine, faults, rate, delay, NULL);
 }
 
 /* Each kind took place, and each way to find one found one. */
@@ -186,6 +193,21 @@ START_TEST(test_rare_faults)
 	ck_assert_uint_gt(t.right, 10 * t.bad);
 	ck_assert_uint_gt(names_get(&found, "slow"), 0);
 	tally_print(&t, "a disk that lies now and then");
+}
+END_TEST
+
+/* In whatever order requests end, shared or not: nothing is wrong. */
+START_TEST(test_overtaken)
+{
+	const u32 faults = by_level(400, 8000, 60000);
+	struct tally t = { 0 };
+
+	shim_run_kinds(&t, scene_engine(0), faults, 150, 30, "delay+twice");
+	shim_run_kinds(&t, scene_engine(1), faults, 150, 30, "delay+twice");
+	ck_assert_uint_eq(t.bad, 0);
+	ck_assert_uint_eq(t.failed, 0);
+	ck_assert_uint_gt(t.right, 0);
+	tally_print(&t, "a disk that is late");
 }
 END_TEST
 
@@ -355,6 +377,7 @@ static Suite *faults_suite(void)
 	tcase_add_checked_fixture(tc, scene_setup, scene_teardown);
 	tcase_add_test(tc, test_many_faults);
 	tcase_add_test(tc, test_rare_faults);
+	tcase_add_test(tc, test_overtaken);
 	tcase_add_test(tc, test_faults_and_deaths);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("load");

@@ -256,6 +256,7 @@ void scene_storm(struct scene *s)
 	scene_open(s, 64, 32, (u64)HOSTS * SLOT_BYTES,
 		   SWAPD_RESERVED_BYTES + (u64)AREAS * SLOT_BYTES);
 	s->c.done = storm_done;
+	s->c.apart = true;
 	s->c.praise = true;
 	while (s->c.nr_down < s->n) {
 		scene_check(sc_now_ns() < end, "%u deaths in 100 s, %u in limbo",
@@ -309,6 +310,7 @@ void scene_del(struct scene *s)
 	scene_open(s, 64, 16, 64ull * SLOT_BYTES,
 		   SWAPD_RESERVED_BYTES + 64ull * SLOT_BYTES);
 	s->c.done = del_done;
+	s->c.apart = true;
 	for (round = 0; round < s->n; round++) {
 		for (i = 0; i < 64; i++) {
 			r = scene_req(s, SWAPD_WRITE, (u64)i * SLOT_BYTES,

@@ -90,6 +90,7 @@ void scene_depth(struct scene *s)
 	scene_open(s, 64, 32, (u64)HOSTS * SLOT,
 		   SWAPD_RESERVED_BYTES + (u64)AREAS * SLOT);
 	s->c.done = depth_done;
+	s->c.apart = true;
 	for (a = 0; a < READS; a++)
 		submit(s, SWAPD_WRITE, 2 * a);
 	sc_kick(&s->c);

@@ -349,6 +349,7 @@ void scene_faults(struct scene *s)
 	tally_open();
 	s->c.done = faults_done;
 	s->c.praise = true;
+	s->c.apart = true;
 	/* Half of them as long as may be: those lie at each other's places. */
 	for (i = 0; i < PLACES; i++)
 		place[i].len = i < PLACES / 2 ? PLACE_BYTES :
