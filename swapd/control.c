@@ -50,6 +50,7 @@ int control_hello(struct swapd *s, const char *text)
 	struct swapd_answer a = {
 		.op = SWAPD_HELLO, .cookie = s->opt.generation,
 		.engine = s->engine->id, .depth = s->opt.depth,
+		.flags = s->hello,
 	};
 
 	snprintf(a.text, sizeof(a.text), "%s", text);

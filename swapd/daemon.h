@@ -222,6 +222,7 @@ struct swapd {
 	u8			*pool;
 	u64			pool_bytes;
 	const struct sd_engine	*engine;
+	u32			hello;		/* flags of HELLO */
 	struct ring_cons	req;
 	struct ring_prod	cpl;
 	struct sd_area		area[SWAPD_AREAS];

@@ -84,6 +84,7 @@ static void register_pool(struct swapd *s)
 		err = io_uring_register_buffers(&u.ring, iov, nr);
 	free(iov);
 	u.buffers = !err;
+	s->hello = err ? 0 : SWAPD_HELLO_REGISTERED;
 	if (err)
 		pr_warn("the host pool cannot be registered (%s), each transfer pins its pages itself: raise the locked-memory limit (ulimit -l)",
 			strerror(-err));

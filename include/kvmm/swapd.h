@@ -322,6 +322,9 @@ enum swapd_engine {
 	SWAPD_ENGINE_SYNC,
 };
 
+/* Flags of HELLO. */
+#define SWAPD_HELLO_REGISTERED	BIT(0)	/* io_uring pinned the pool once for all */
+
 /* Flags of AREA_ADD. */
 #define SWAPD_AREA_KEEP		BIT(0)	/* contents stay: @uuid and @epoch must match */
 #define SWAPD_AREA_FORCE	BIT(1)	/* take it although it holds something else */
@@ -363,7 +366,7 @@ struct swapd_msg {
  * @area:         likewise
  * @cookie:       likewise
  * @status:       0 or a negative errno
- * @flags:        of an added area
+ * @flags:        of an added area, or of HELLO
  * @usable_off:   first byte that slots may use
  * @usable_bytes: from there
  * @uuid:         of an added area

@@ -147,6 +147,7 @@ static void link_hello(struct daemon *d, const struct swapd_answer *a)
 
 	l->hello = true;
 	l->engine = a->engine;
+	l->registered = a->flags & SWAPD_HELLO_REGISTERED;
 	pr_info("swapd %u runs as %d: %s", l->generation, (int)l->pid, a->text);
 	link_call(d, l->generation, call_join);
 	if (link_send(d, &start, -1))
@@ -337,6 +338,16 @@ static void call_info(struct core *core, void *arg)
 #undef x
 }
 
+/* How the swapd that runs transfers; NULL: it did not say so yet. */
+static const char *engine_name(const struct swap_link *l)
+{
+	if (!l->hello)
+		return NULL;
+	if (l->engine != SWAPD_ENGINE_URING)
+		return "threads";
+	return l->registered ? "io_uring" : "io_uring,unregistered";
+}
+
 /* proc_source.swap_info */
 int link_get_info(void *arg, struct proc_swap_info *info)
 {
@@ -354,6 +365,7 @@ int link_get_info(void *arg, struct proc_swap_info *info)
 		return 0;
 	info->pid = (u64)c.d->link.pid;
 	info->generation = c.d->link.generation;
+	info->engine = engine_name(&c.d->link);
 	for (i = 0; i < NR_SWAPD_COUNTERS; i++)
 		info->swapd[i] = READ_ONCE(ctl->counter[i]);
 	for (i = 0; i < CORE_MAX_AREAS; i++)

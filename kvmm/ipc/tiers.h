@@ -244,6 +244,8 @@ struct swap_area {
  * @waiting:    areas that it must answer before it does
  * @failed:     swap_mm.failed when areas were judged last
  * @ended:      it ended by itself: @status says how
+ * @engine:     enum swapd_engine, of the last HELLO
+ * @registered: that HELLO said SWAPD_HELLO_REGISTERED
  */
 struct swap_link {
 	bool			wanted;
@@ -259,6 +261,7 @@ struct swap_link {
 	int			status;
 	int			shm;
 	u32			engine;
+	bool			registered;
 	struct swap_area	area[CORE_MAX_AREAS];
 };
 

@@ -86,6 +86,7 @@ struct proc_swap_area {
 
 /**
  * struct proc_swap_info - the link to swapd
+ * @engine: how it transfers, a word; NULL: none runs
  * @shell: of an area by swapd's index
  * @swapd: by enum swapd_counter
  * @area:  by swapd's index of an area and enum swapd_area_counter
@@ -101,6 +102,7 @@ struct proc_swap_info {
 		PROC_AREA_COUNTERS(x)
 #undef x
 	} shell[CORE_MAX_AREAS];
+	const char	*engine;
 	u64	swapd[NR_SWAPD_COUNTERS];
 	u64	area[CORE_MAX_AREAS][NR_SWAPD_AREA_COUNTERS];
 };

@@ -3,7 +3,7 @@
  * swap.c - swap areas, and swapd
  *
  * `swaps` has the kernel's columns and tabs, so that what reads the kernel's
- * file reads this one.  Sizes are the core's, names the shell's, transfers
+ * file reads this one, and one of ours behind them.  Sizes are the core's, names the shell's, transfers
  * swapd's own counters, read as they are.  An area that came or went between
  * the core's copy and the shell's word is left out.
  */
@@ -30,15 +30,26 @@ static void show_tabbed_kb(struct seq_file *m, u64 bytes)
 		   bytes >> 10 < WIDE_KB ? "\t" : "");
 }
 
+/* What is said of swapd, or zeros. */
+static void info_get(const struct proc_ctx *ctx, struct proc_swap_info *info)
+{
+	const struct proc_source *src = &ctx->proc->src;
+
+	if (!src->swap_info || src->swap_info(src->arg, info))
+		memset(info, 0, sizeof(*info));
+}
+
 int show_swaps(const struct proc_ctx *ctx)
 {
+	struct proc_swap_info sum;
 	const struct core_tier_view *v;
 	struct proc_swap_area info;
 	struct seq_file *m = ctx->m;
 	size_t before;
 	u32 i;
 
-	seq_puts(m, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
+	info_get(ctx, &sum);
+	seq_puts(m, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\tEngine\n");
 	for (i = 0; i < CORE_MAX_AREAS; i++) {
 		if (!area_get(ctx, i, &v, &info))
 			continue;
@@ -50,7 +61,8 @@ int show_swaps(const struct proc_ctx *ctx)
 		seq_puts(m, info.device ? "partition" : "file\t");
 		show_tabbed_kb(m, v->total);
 		show_tabbed_kb(m, v->used);
-		seq_printf(m, "\t%d\n", v->prio);
+		seq_printf(m, "\t%d\t\t%s\n", v->prio,
+			   sum.engine ? sum.engine : "-");
 	}
 	return 0;
 }
@@ -68,15 +80,13 @@ static const char *area_state(const struct core_tier_view *v,
 
 int show_swapareas(const struct proc_ctx *ctx)
 {
-	const struct proc_source *src = &ctx->proc->src;
 	const struct core_tier_view *v;
-	struct proc_swap_info sum = { 0 };
+	struct proc_swap_info sum;
 	struct proc_swap_area info;
 	struct seq_file *m = ctx->m;
 	u32 i;
 
-	if (src->swap_info && src->swap_info(src->arg, &sum))
-		memset(&sum, 0, sizeof(sum));
+	info_get(ctx, &sum);
 	seq_printf(m, "%4s %-8s %5s %11s %11s %11s %11s %5s %7s %9s %9s",
 		   "area", "state", "prio", "total_kb", "used_kb", "limbo_kb",
 		   "bad_kb", "ios", "failed", "rd_kb_s", "wr_kb_s");

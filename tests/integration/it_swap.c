@@ -467,6 +467,41 @@ START_TEST(test_bad_areas)
 END_TEST
 
 /* A file system of its own for one command, where that is allowed. */
+/* How swapd transfers can be seen by who did not see the log begin. */
+START_TEST(test_engine_is_shown)
+{
+	static const struct {
+		const char *engine;
+		const char *fault;
+		const char *shown;
+	} of[] = {
+		{ "auto", NULL, "\tio_uring\n" },
+		{ "auto", "swapd_register", "\tio_uring,unregistered\n" },
+		{ "auto", "hold_ring", "\tthreads\n" },
+		{ "sync", NULL, "\tthreads\n" },
+	};
+	struct job j;
+	char *text;
+
+	if (of[_i].fault)
+		setenv("KVMM_FAULT", of[_i].fault, 1);
+	small_start("2M", "1M", of[_i].engine);
+	unsetenv("KVMM_FAULT");
+	j = job_start(&rig, "kvctl", "cat", "swaps", NULL);
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	text = slurp(j.out);
+	unlink(j.out);
+	unlink(j.err);
+	if (_i < 2 && strstr(text, "\tthreads\n"))
+		printf("note: no io_uring here\n");
+	else
+		ck_assert_msg(strstr(text, of[_i].shown) != NULL, "%s", text);
+	free(text);
+	area_off();
+	rig_stop(&rig);
+}
+END_TEST
+
 START_TEST(test_full_disk)
 {
 	if (system("unshare -m true 2>/dev/null")) {
@@ -499,6 +534,7 @@ static Suite *swap_suite(void)
 	tc = tcase_create("input");
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_bad_areas);
+	tcase_add_loop_test(tc, test_engine_is_shown, 0, 4);
 	tcase_add_test(tc, test_full_disk);
 	suite_add_tcase(s, tc);
 	return s;

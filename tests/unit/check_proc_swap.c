@@ -5,6 +5,7 @@
 #include "tests/unit/proc_fixture.h"
 
 static bool area_gone[CORE_MAX_AREAS];
+static const char *engine;
 
 static int area_info(void *arg, u32 i, struct proc_swap_area *info)
 {
@@ -27,6 +28,7 @@ static int swap_info(void *arg, struct proc_swap_info *info)
 
 	memset(info, 0, sizeof(*info));
 	info->pid = 4711;
+	info->engine = engine;
 	info->generation = 3;
 	info->nr_open = 17;
 	info->deaths = 2;
@@ -46,6 +48,7 @@ static void setup(void)
 	fx.swap_area = area_info;
 	fx.swap_info = swap_info;
 	memset(area_gone, 0, sizeof(area_gone));
+	engine = "io_uring";
 }
 
 static void add_area(u32 extents, int prio, u32 want)
@@ -68,13 +71,18 @@ static bool has_line(const char *text, const char *line)
 START_TEST(test_swaps)
 {
 	ck_assert_str_eq(fx_cat("swaps"),
-			 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n");
+			 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\tEngine\n");
 	add_area(8, 5, 0);
 	add_area(2, 0, 1);
 	ck_assert_str_eq(fx_cat("swaps"),
-			 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
-			 "/swap/one                               file\t\t512\t\t0\t\t5\n"
-			 "/dev/a\\040name\\012with\\040lines         partition\t128\t\t0\t\t0\n");
+			 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\tEngine\n"
+			 "/swap/one                               file\t\t512\t\t0\t\t5\t\tio_uring\n"
+			 "/dev/a\\040name\\012with\\040lines         partition\t128\t\t0\t\t0\t\tio_uring\n");
+	/* No swapd runs now, or nobody can tell. */
+	engine = NULL;
+	ck_assert_ptr_nonnull(strstr(fx_cat("swaps"), "\t5\t\t-\n"));
+	fx.swap_info = NULL;
+	ck_assert_ptr_nonnull(strstr(fx_cat("swaps"), "\t5\t\t-\n"));
 }
 END_TEST
 
