@@ -45,13 +45,15 @@
 	x(uint, depth, "depth", "64", 1, SWAPD_DEPTH_MAX, "N",		\
 	  "requests given to the kernel at once")			\
 	x(uint, depth_min, "depth-min", "1", 1, SWAPD_DEPTH_MAX, "N",	\
-	  "writes of an area given to the kernel at once, at least")	\
+	  "to measure: writes of an area given to the kernel at once, at least") \
 	x(flag, fixed_depth, "fixed-depth", NULL, 0, 0, NULL,		\
-	  "as many writes as --depth says, however slow reads are")	\
+	  "to measure: as many as --depth says, however slow reads are")	\
 	x(uint, write_ms, "write-ms", "20", 1, 60000, "N",		\
-	  "while nobody reads a write may take so long")		\
+	  "to measure: while nobody reads a write may take so long")	\
+	x(uint, read_mib, "read-mib", "32", 0, 4096, "N",		\
+	  "to measure: reads of an area given to the kernel at once have so many MiB, or are 8; 0: as many as come") \
 	x(uint, merge_kib, "merge-kib", "4096", 0, SWAPD_LEN_MAX >> 10, "N", \
-	  "neighbours share transfers of up to so many KiB; 0: none does") \
+	  "to measure: neighbours share transfers of up to so many KiB; 0: none does") \
 	x(uint, threads, "threads", "4", 1, 64, "N",			\
 	  "threads of the engine sync")					\
 	x(uint, slow_ms, "slow-ms", "1000", 1, 3600000, "N",		\

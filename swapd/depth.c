@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * depth.c - how many writes of an area the kernel has at once
+ * depth.c - how many transfers of an area the kernel has at once
  *
  * Somebody waits for a read, nobody for a write.  What the kernel has it does
  * in an order of its own: a read that comes behind 64 writes of a slow disk
@@ -20,9 +20,13 @@
  * transfers ended for a rate, and counts only if writes had to wait for the
  * limit, else the rate is that of who asks.
  *
- * Reads are not limited: those that wait in swapd would wait no less.  Writes
- * keep their share of what is in flight, a third of the reads, so that reads
- * without end cannot keep memory from being freed.
+ * Reads are bounded by bytes.  A disk that has 64 large ones ends them nearly
+ * together, and who wants to go on with the oldest has nothing for long, then
+ * all at once.  Those that wait in swapd wait no less, but the oldest is over
+ * first.  The bound is far above what keeps a disk busy.
+ *
+ * Writes keep their share of what is in flight, a third of the reads, so that
+ * reads without end cannot keep memory from being freed.
  *
  * No clock and no state but the caller's.
  */
@@ -36,17 +40,32 @@
 #define FLOOR_NS	10000000000ull
 #define SLACK_NS	100000ull	/* that no read is slow for */
 #define SHARE		3		/* a write for so many reads */
+#define READS		8u		/* at once, whatever their size */
 #define REACHED		95		/* percent: as much as before */
 #define HELPED		103		/* percent: more than before */
 #define FORGET		64		/* part of @best that a window forgets */
 #define WHOLE		(256u << 10)	/* bytes that take as long as none */
 
-void depth_init(struct sd_depth *d, u32 least, u32 most, u64 write_ns)
+void depth_init(struct sd_depth *d, u32 least, u32 most, u64 write_ns,
+		u64 read_bytes)
 {
 	*d = (struct sd_depth){
 		.most = most, .least = min(least, most), .write_ns = write_ns,
-		.limit = min(max(FIRST, least), most),
+		.limit = min(max(FIRST, least), most), .read_bytes = read_bytes,
 	};
+}
+
+void depth_inherit(struct sd_depth *d, const struct sd_depth *before)
+{
+	d->moving[0] = before->moving[0];
+	d->moving[1] = before->moving[1];
+	d->reading = before->reading;
+}
+
+bool depth_allows_read(const struct sd_depth *d)
+{
+	return !d->read_bytes || d->moving[0] < READS ||
+	       d->reading < d->read_bytes;
 }
 
 bool depth_allows_write(struct sd_depth *d)
@@ -70,12 +89,14 @@ static void window_begin(struct sd_depth *d, u64 now)
 	}
 }
 
-void depth_issued(struct sd_depth *d, bool write, u64 now)
+void depth_issued(struct sd_depth *d, bool write, u64 bytes, u64 now)
 {
 	/* It was idle: a rate over that time would say nothing. */
 	if (!d->moving[0] && !d->moving[1] && now - d->last > IDLE_NS)
 		window_begin(d, now);
 	d->moving[write]++;
+	if (!write)
+		d->reading += bytes;
 }
 
 static bool is_slow(const struct sd_depth *d)
@@ -139,6 +160,8 @@ bool depth_landed(struct sd_depth *d, bool write, u64 bytes, u64 ns, u64 now)
 {
 	const u32 was = d->limit;
 
+	if (!write)
+		d->reading -= bytes;
 	/* Of long ones a part is the time that the bytes take. */
 	ns = ns * WHOLE / (WHOLE + bytes);
 	d->moving[write]--;

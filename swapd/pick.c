@@ -6,7 +6,8 @@
  * Lanes take turns.  In a lane reads go first, since somebody waits for them,
  * but one transfer in FAIR is a write, so that a stream of reads does not keep
  * memory from being freed.  And the kernel has no more writes of an area than
- * depth.c allows: those that wait here wait behind the next read.
+ * depth.c allows: those that wait here wait behind the next read.  Nor more
+ * reads than it allows: the oldest are to be over first.
  *
  * Requests that are neighbours share a transfer: adjacent in the area and, in
  * the same direction, on the host, so one piece of memory moves.  kvmm lays
@@ -48,14 +49,15 @@ static void depth_tell(struct swapd *s, u32 area)
 void pick_area(struct swapd *s, u32 area)
 {
 	struct sd_depth *d = &s->lane[area].depth;
-	const u32 most = s->opt.depth, reads = d->moving[0];
-	const u32 writes = d->moving[1];
+	const struct sd_depth before = *d;
+	const bool fixed = s->opt.fixed_depth;
+	const u32 most = s->opt.depth;
 
-	depth_init(d, s->opt.fixed_depth ? most : s->opt.depth_min, most,
-		   s->opt.write_ms * 1000000ull);
+	depth_init(d, fixed ? most : s->opt.depth_min, most,
+		   s->opt.write_ms * 1000000ull,
+		   fixed ? 0 : (u64)s->opt.read_mib << 20);
 	/* Those that are about to be refused. */
-	d->moving[0] = reads;
-	d->moving[1] = writes;
+	depth_inherit(d, &before);
 	depth_tell(s, area);
 }
 
@@ -120,13 +122,14 @@ static u32 queue_take(struct swapd *s, struct sd_queue *q, u32 prev)
 
 /* ---- who is next ---- */
 
-/* Reads or writes; NULL: its writes must wait for others to end. */
+/* Reads or writes; NULL: what waits must wait for others to end. */
 static struct sd_queue *lane_turn(struct sd_lane *l)
 {
 	struct sd_queue *reads = &l->pending[0], *writes = &l->pending[1];
-	bool fair = l->reads_in_row < FAIR - 1;
+	const bool fair = l->reads_in_row < FAIR - 1;
+	const bool may_read = reads->nr && depth_allows_read(&l->depth);
 
-	if (reads->nr && (!writes->nr || fair)) {
+	if (may_read && (!writes->nr || fair)) {
 		l->reads_in_row++;
 		return reads;
 	}
@@ -134,7 +137,7 @@ static struct sd_queue *lane_turn(struct sd_lane *l)
 		l->reads_in_row = 0;
 		return writes;
 	}
-	return reads->nr ? reads : NULL;
+	return may_read ? reads : NULL;
 }
 
 /* The next lane that may go on, after the one of the last turn. */
@@ -279,7 +282,7 @@ static struct sd_io *pick(struct swapd *s)
 			lead->go.issued_ns = sd_now_ns();
 			depth_issued(&s->lane[area].depth,
 				     lead->req.op == SWAPD_WRITE,
-				     lead->go.issued_ns);
+				     lead->go.bytes, lead->go.issued_ns);
 			lane_settle(s, area);
 			return lead;
 		}

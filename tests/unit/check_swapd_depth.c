@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_swapd_depth.c - the depth of writes on disks that are made up
+ * check_swapd_depth.c - the depths of writes and reads on disks that are made up
  *
  * A disk has lanes that do one transfer each at a time, in the order in which
  * they came, and all of them share a bandwidth.  Writes wait without end; a
@@ -70,7 +70,7 @@ static void issue(struct sd_depth *d, bool write, u64 now)
 	ck_assert_uint_lt(nr_q, NR);
 	q[nr_q++] = (struct xfer){ .write = write, .issued = now };
 	reads_in_q += !write;
-	depth_issued(d, write, now);
+	depth_issued(d, write, BYTES, now);
 }
 
 /* The next thing that happens: the end of a transfer, or a read at @next. */
@@ -162,8 +162,8 @@ START_TEST(test_reads_among_writes)
 	struct sd_depth fixed, adapts;
 	struct result f, a;
 
-	depth_init(&fixed, MOST, MOST, 20 * MS);
-	depth_init(&adapts, 1, MOST, 20 * MS);
+	depth_init(&fixed, MOST, MOST, 20 * MS, 0);
+	depth_init(&adapts, 1, MOST, 20 * MS, 0);
 	f = run(&disks[_i].disk, &fixed, disks[_i].every, 0,
 		span_of(&disks[_i].disk));
 	a = run(&disks[_i].disk, &adapts, disks[_i].every, 0,
@@ -185,8 +185,8 @@ START_TEST(test_writes_alone)
 	struct sd_depth fixed, adapts;
 	struct result f, a;
 
-	depth_init(&fixed, MOST, MOST, 20 * MS);
-	depth_init(&adapts, 1, MOST, 20 * MS);
+	depth_init(&fixed, MOST, MOST, 20 * MS, 0);
+	depth_init(&adapts, 1, MOST, 20 * MS, 0);
 	f = run(disk, &fixed, 0, 0, span_of(disk) / 2);
 	a = run(disk, &adapts, 0, 0, span_of(disk) / 2);
 	ck_assert_msg(a.mib_s >= 0.95 * f.mib_s, "%.1f MiB/s, %.1f before",
@@ -203,7 +203,7 @@ START_TEST(test_reads_without_end)
 	struct sd_depth d;
 	struct result r;
 
-	depth_init(&d, 1, MOST, 20 * MS);
+	depth_init(&d, 1, MOST, 20 * MS, 0);
 	r = run(disk, &d, 0, 30, span_of(disk));
 	ck_assert_msg(r.writes_mib_s >= 0.2 * r.mib_s, "%.1f of %.1f MiB/s",
 		      r.writes_mib_s, r.mib_s);
@@ -219,20 +219,72 @@ START_TEST(test_bounds)
 	u32 limit;
 
 	/* The quickest read is one behind five writes. */
-	depth_init(&d, 5, 64, MS);
+	depth_init(&d, 5, 64, MS, 0);
 	limit = run(&slow, &d, 100 * MS, 0, 60 * SEC).limit;
 	ck_assert_uint_ge(limit, 5);
 	ck_assert_uint_le(limit, 16);
-	depth_init(&d, 1, 12, 1000 * MS);
+	depth_init(&d, 1, 12, 1000 * MS, 0);
 	ck_assert_uint_eq(run(&fast, &d, 0, 0, 2 * SEC).limit, 12);
-	depth_init(&d, 7, 3, MS);
+	depth_init(&d, 7, 3, MS, 0);
 	ck_assert_uint_eq(d.limit, 3);
 	ck_assert_uint_eq(run(&slow, &d, 100 * MS, 0, 10 * SEC).limit, 3);
 	/* Who does not ask for more learns nothing. */
-	depth_init(&d, 1, 64, MS);
-	depth_issued(&d, true, 1);
+	depth_init(&d, 1, 64, MS, 0);
+	depth_issued(&d, true, BYTES, 1);
 	ck_assert(!depth_landed(&d, true, BYTES, SEC, SEC));
 	ck_assert_uint_eq(d.limit, 8);
+}
+END_TEST
+
+/* So many reads of @bytes each may be under way. */
+static u32 reads_allowed(struct sd_depth *d, u64 bytes)
+{
+	u32 nr;
+
+	for (nr = 0; nr < NR && depth_allows_read(d); nr++)
+		depth_issued(d, false, bytes, START);
+	return nr;
+}
+
+/* Reads at once: enough bytes, or eight, and no more. */
+START_TEST(test_reads)
+{
+	static const struct {
+		u64	bound;
+		u64	bytes;
+		u32	nr;
+	} of[] = {
+		{ 24ull << 20, 64ull << 10, NR },
+		{ 24ull << 20, 512ull << 10, 48 },
+		{ 24ull << 20, 2ull << 20, 12 },
+		{ 24ull << 20, 8ull << 20, 8 },
+		{ 24ull << 20, 5ull << 20, 8 },
+		{ 1, 1, 8 },
+		{ 0, 256ull << 20, NR },
+	};
+	struct sd_depth d, next;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(of); i++) {
+		depth_init(&d, 1, MOST, 20 * MS, of[i].bound);
+		ck_assert_uint_eq(reads_allowed(&d, of[i].bytes), of[i].nr);
+		if (of[i].nr == NR)
+			continue;
+		/* Writes take no room of theirs; one that ends makes room. */
+		depth_issued(&d, true, of[i].bytes, START);
+		depth_landed(&d, true, of[i].bytes, MS, START);
+		ck_assert(!depth_allows_read(&d));
+		depth_landed(&d, false, of[i].bytes, MS, START);
+		ck_assert_uint_eq(reads_allowed(&d, of[i].bytes), 1);
+		/* What the area had before counts until it is over. */
+		depth_init(&next, 1, MOST, 20 * MS, of[i].bound);
+		depth_inherit(&next, &d);
+		ck_assert(!depth_allows_read(&next));
+		while (next.moving[0])
+			depth_landed(&next, false, of[i].bytes, MS, START);
+		ck_assert_uint_eq(next.reading, 0);
+		ck_assert_uint_eq(reads_allowed(&next, of[i].bytes), of[i].nr);
+	}
 }
 END_TEST
 
@@ -247,6 +299,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_writes_alone, 0, ARRAY_SIZE(disks));
 	tcase_add_loop_test(tc, test_reads_without_end, 0, ARRAY_SIZE(disks));
 	tcase_add_test(tc, test_bounds);
+	tcase_add_test(tc, test_reads);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

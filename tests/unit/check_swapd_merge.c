@@ -480,7 +480,7 @@ START_TEST(test_no_area)
 }
 END_TEST
 
-/* The kernel has as many writes as are allowed, and reads without bound. */
+/* The kernel has as many writes as are allowed; a read is not held up. */
 START_TEST(test_depth)
 {
 	struct sd_io *lead[8];
@@ -510,6 +510,49 @@ START_TEST(test_depth)
 	ck_assert_uint_eq(sd.unfinished, 0);
 	ck_assert_uint_eq(sd.lane[AREA].depth.moving[0], 0);
 	ck_assert_uint_eq(sd.lane[AREA].depth.moving[1], 0);
+}
+END_TEST
+
+/* As many bytes of reads as are allowed, the oldest first; writes go on. */
+START_TEST(test_read_depth)
+{
+	struct sd_io *lead[32];
+	u32 i, n;
+
+	sd.lane[AREA].depth.read_bytes = 24 * LEN;
+	for (i = 0; i < 15; i++) {
+		send_to(AREA, SWAPD_READ, 4 * i, 4 * i * LEN, LEN);
+		send_to(AREA, SWAPD_READ, 4 * i + 1, (4 * i + 1) * LEN, LEN);
+	}
+	io_take(&sd);
+	for (n = 0; n < 12; n++)
+		lead[n] = expect(4 * n, 2);
+	ck_assert_ptr_null(io_next(&sd, false));
+	/* Another area has its own, and who writes need not wait. */
+	send_to(AREA + 3, SWAPD_READ, 62, 62 * LEN, LEN);
+	send_to(AREA, SWAPD_WRITE, 2, 2 * LEN, LEN);
+	io_take(&sd);
+	end(expect(62, 1), -EIO);
+	end(expect(2, 1), -EIO);
+	ck_assert_ptr_null(io_next(&sd, false));
+	/* One that ends makes room for one. */
+	io_landed(&sd, lead[5]);
+	transfer_end(&sd, lead[5], 2 * LEN);
+	lead[5] = expect(48, 2);
+	ck_assert_ptr_null(io_next(&sd, false));
+	for (i = 0; i < 12; i++) {
+		io_landed(&sd, lead[i]);
+		transfer_end(&sd, lead[i], 2 * LEN);
+	}
+	for (n = 0; n < 2; n++)
+		lead[n] = expect(52 + 4 * n, 2);
+	ck_assert_ptr_null(io_next(&sd, false));
+	for (n = 0; n < 2; n++) {
+		io_landed(&sd, lead[n]);
+		transfer_end(&sd, lead[n], 2 * LEN);
+	}
+	ck_assert_uint_eq(sd.unfinished, 0);
+	ck_assert_uint_eq(sd.lane[AREA].depth.reading, 0);
 }
 END_TEST
 
@@ -655,6 +698,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_refused, 0, 2);
 	tcase_add_test(tc, test_no_area);
 	tcase_add_test(tc, test_depth);
+	tcase_add_test(tc, test_read_depth);
 	tcase_add_test(tc, test_one_is_bad);
 	tcase_add_loop_test(tc, test_lies, 0, ARRAY_SIZE(lies));
 	tcase_add_test(tc, test_astray);
