@@ -62,7 +62,8 @@ static void call_add(struct core *core, void *arg)
 	if (c->err)
 		return;
 	for (i = 0; i < NR_SWAPD_AREA_COUNTERS; i++)
-		WRITE_ONCE(ctl->area[area_index(c->d, c->a)][i], 0);
+		if (i != SWAPD_AREA_CNT_wr_depth)	/* a state, and told */
+			WRITE_ONCE(ctl->area[area_index(c->d, c->a)][i], 0);
 	area_map(c->d, c->a, true);
 	c->d->swap.area[c->a->core].busy_ns = 0;
 }

@@ -73,20 +73,11 @@ static int kvctl(u32 i, const char *verb, const char *arg1, const char *arg2,
 	return code;
 }
 
-static void area_on(u32 i, const char *size, const char *prio)
-{
-	char says[600];
-
-	if (kvctl(i, "swapon", "--size", size, "--priority", prio, says,
-		  sizeof(says)))
-		ck_abort_msg("swapon: %s", says);
-}
-
 /* What swapareas says of one area. */
 struct row {
 	char			state[16];
 	long long		prio, total, used;
-	unsigned long long	failed, rd_kb_s, wr_kb_s, rd, wr;
+	unsigned long long	failed, rd_kb_s, wr_kb_s, rd, wr, depth;
 	bool			there;
 };
 
@@ -102,16 +93,27 @@ static struct row area_row(u32 i)
 	     line = strtok_r(NULL, "\n", &rest)) {
 		if (!strstr(line, area_path(i)))
 			continue;
-		r.there = sscanf(line, "%*u %15s %lld %lld %lld %*u %*u %*u %llu %llu %llu %llu %*u %*u %llu",
+		r.there = sscanf(line, "%*u %15s %lld %lld %lld %*u %*u %*u %llu %llu %llu %llu %*u %*u %llu %*u %*u %*u %*u %llu",
 				 r.state, &r.prio, &r.total, &r.used,
 				 &r.failed, &r.rd_kb_s, &r.wr_kb_s, &r.rd,
-				 &r.wr) == 9;
+				 &r.wr, &r.depth) == 10;
 		ck_assert_msg(r.there, "%s", line);
 	}
 	free(text);
 	unlink(j.out);
 	unlink(j.err);
 	return r;
+}
+
+static void area_on(u32 i, const char *size, const char *prio)
+{
+	char says[600];
+
+	if (kvctl(i, "swapon", "--size", size, "--priority", prio, says,
+		  sizeof(says)))
+		ck_abort_msg("swapon: %s", says);
+	/* Swapd said so when it took the area; nothing was written yet. */
+	ck_assert_uint_gt(area_row(i).depth, 0);
 }
 
 /* ---- rigs ---- */
