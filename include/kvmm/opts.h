@@ -147,6 +147,14 @@ int __must_check kv_opts_parse(const struct kv_program *prog, void *values,
 /* kv_opts_help() - what --help prints */
 void kv_opts_help(const struct kv_program *prog, FILE *out);
 
+/**
+ * kv_opts_help_entry() - one entry of a list in such a text, wrapped likewise
+ * @mark: before the name: "--" of an option, "" of a command
+ * @meta: what follows the name; "": nothing
+ */
+void kv_opts_help_entry(const char *mark, const char *name, const char *meta,
+			const char *text, FILE *out);
+
 /* kv_parse_size() - "64M" to bytes: 0, -EINVAL, -ERANGE past 64 bits */
 int __must_check kv_parse_size(const char *s, u64 *bytes);
 

@@ -362,24 +362,29 @@ static void print_wrapped(FILE *out, const char *text, int at, int column)
 	fputc('\n', out);
 }
 
-static void help_option(const char *name, const char *meta, const char *help,
-			const char *def, FILE *out)
+void kv_opts_help_entry(const char *mark, const char *name, const char *meta,
+			const char *text, FILE *out)
 {
-	char line[512];
-	int at;
+	int at = fprintf(out, "  %s%s%s%s", mark, name, *meta ? " " : "", meta);
 
-	at = fprintf(out, "  --%s%s%s", name, meta ? " " : "",
-		     meta ? meta : "");
 	if (at >= HELP_COLUMN - 1) {
 		fputc('\n', out);
 		at = 0;
 	}
 	fprintf(out, "%*s", HELP_COLUMN - at, "");
+	print_wrapped(out, text, HELP_COLUMN, HELP_COLUMN);
+}
+
+static void help_option(const char *name, const char *meta, const char *help,
+			const char *def, FILE *out)
+{
+	char line[512];
+
 	if (def)
 		snprintf(line, sizeof(line), "%s (default %s)", help, def);
 	else
 		snprintf(line, sizeof(line), "%s", help);
-	print_wrapped(out, line, HELP_COLUMN, HELP_COLUMN);
+	kv_opts_help_entry("--", name, meta ? meta : "", line, out);
 }
 
 void kv_opts_help(const struct kv_program *prog, FILE *out)

@@ -245,9 +245,8 @@ static void print_commands(FILE *out)
 	fputs("\nCommands:\n", out);
 	for (i = 0; i < ARRAY_SIZE(commands); i++) {
 		const struct command *c = &commands[i];
-		int len = fprintf(out, "  %s %s", c->name, c->args);
 
-		fprintf(out, "%*s%s\n", max(24 - len, 2), "", c->help);
+		kv_opts_help_entry("", c->name, c->args, c->help, out);
 	}
 }
 

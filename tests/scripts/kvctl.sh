@@ -97,6 +97,8 @@ doc_codes=$(sed -n '/^| exit code/,/^$/s/^| \([0-9]*\) | \(.*\) |$/\1 \2/p' \
 out=$(sed -n '/^Exit codes:/,/^$/s/^ *\([0-9][0-9]*\)  \(.*\)$/\1 \2/p' <<<"$help")
 check 'documented exit codes' is "$doc_codes"
 check 'there are exit codes' says '^69 '
+run "$kvctl" help
+check 'help: fits a terminal' test -z "$(awk 'length > 79' <<<"$out")"
 run "$kvctl" --version
 check '--version' says '^kvctl [0-9]+\.[0-9]+\.[0-9]+$'
 
