@@ -114,7 +114,7 @@ static int check_twice(struct swapd *s, struct opening *o)
 		if (a->state != SD_AREA_FREE &&
 		    a->dev == (blk ? o->st.st_rdev : o->st.st_dev) &&
 		    a->ino == (blk ? 0 : o->st.st_ino))
-			return refuse(o, -EBUSY, "it is area %u already", i);
+			return refuse(o, -EBUSY, "it is area %u already: see kvctl cat swaps", i);
 	}
 	return 0;
 }
@@ -299,7 +299,7 @@ static int judge_foreign(struct opening *o, const u8 *buf, size_t len)
 		return 0;
 	if (sb->magic == SUPER_MAGIC || all_zero(buf, len))
 		return 0;
-	return refuse(o, -EEXIST, "it holds something that is no area: choose another one, or force it");
+	return refuse(o, -EEXIST, "it holds something that is no area: choose another one, or give --force");
 }
 
 static int judge_kept(struct opening *o, const struct sd_super *sb)

@@ -148,7 +148,7 @@ static void link_hello(struct daemon *d, const struct swapd_answer *a)
 	l->hello = true;
 	l->engine = a->engine;
 	l->registered = a->flags & SWAPD_HELLO_REGISTERED;
-	pr_info("swapd %u runs as %d: %s", l->generation, (int)l->pid, a->text);
+	pr_info("swapd %u runs as process %d: %s", l->generation, (int)l->pid, a->text);
 	link_call(d, l->generation, call_join);
 	if (link_send(d, &start, -1))
 		return;
