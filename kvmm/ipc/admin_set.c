@@ -26,6 +26,7 @@ struct mark_set {
 	const char	*name;
 	u32		which;
 	u64		value;
+	u64		block_bytes;
 	u32		nr_named;
 	int		err;
 };
@@ -35,6 +36,11 @@ static const char * const mark_names[CORE_NR_LIMITS] = {
 	CORE_LIMITS(x)
 #undef x
 };
+
+static const char all_marks[] =
+#define x(mark, file, text) " " file
+	CORE_LIMITS(x);
+#undef x
 
 /* NAME, or NAME@ID. */
 static bool domain_is(const struct core_domain_view *v, const char *name)
@@ -59,11 +65,25 @@ static void set_mark(struct core *core, void *arg)
 		if (err || !domain_is(&v, ms->name))
 			continue;
 		ms->nr_named++;
+		ms->block_bytes = v.block_bytes;
 		dom = i;
 	}
 	if (ms->nr_named == 1)
 		ms->err = core_domain_set(core, clock_ns(), dom, ms->which,
 					  ms->value);
+}
+
+static void set_done(struct daemon *d, struct admin *adm,
+		     const struct mark_set *ms)
+{
+	char text[ADMIN_TEXT], value[24] = "max";
+
+	if (ms->value != KVMM_LIMIT_MAX)
+		snprintf(value, sizeof(value), "%" PRIu64, ms->value);
+	snprintf(text, sizeof(text), "%.64s: %s is set to %s", ms->name,
+		 mark_names[ms->which], value);
+	pr_info("%s, by an operator", text);
+	admin_finish(d, adm, 0, text);
 }
 
 static void set_answer(struct daemon *d, struct admin *adm,
@@ -79,16 +99,16 @@ static void set_answer(struct daemon *d, struct admin *adm,
 		snprintf(text, sizeof(text), "%.64s: several tenants use this name: give NAME@ID, see kvctl ls domain",
 			 ms->name);
 		admin_finish(d, adm, -EINVAL, text);
+	} else if (ms->err && ms->which == CORE_LIMIT_WEIGHT) {
+		snprintf(text, sizeof(text), "%s: out of bounds: 1 to %u",
+			 mark_names[ms->which], CORE_WEIGHT_MAX);
+		admin_finish(d, adm, ms->err, text);
 	} else if (ms->err) {
-		snprintf(text, sizeof(text), "%s: out of bounds: %s", mark_names[ms->which],
-			 ms->which == CORE_LIMIT_WEIGHT ? "1 to 10000" :
-			 "give at least the bytes of one block");
+		snprintf(text, sizeof(text), "%s: out of bounds: give at least the %" PRIu64 " bytes of one block",
+			 mark_names[ms->which], ms->block_bytes);
 		admin_finish(d, adm, ms->err, text);
 	} else {
-		snprintf(text, sizeof(text), "%.64s: %s is set", ms->name,
-			 mark_names[ms->which]);
-		pr_info("%s by an operator", text);
-		admin_finish(d, adm, 0, text);
+		set_done(d, adm, ms);
 	}
 }
 
@@ -106,7 +126,7 @@ static bool number_is(const char *text, u64 *value)
 void admin_set(struct daemon *d, struct admin *adm, char *req)
 {
 	struct mark_set ms = { .err = -EIO };
-	char mark[32], value[32];
+	char mark[32], value[32], text[ADMIN_TEXT];
 	int used = 0;
 
 	if (sscanf(req, "set %31s %31s %n", mark, value, &used) != 2 ||
@@ -119,7 +139,9 @@ void admin_set(struct daemon *d, struct admin *adm, char *req)
 		if (!strcmp(mark, mark_names[ms.which]))
 			break;
 	if (ms.which == CORE_NR_LIMITS) {
-		admin_finish(d, adm, -EINVAL, "set: no such mark: memory.min, low, high, max or weight");
+		snprintf(text, sizeof(text), "%s: no such mark: give one of%s",
+			 mark, all_marks);
+		admin_finish(d, adm, -EINVAL, text);
 		return;
 	}
 	if (mm_call(d, set_mark, &ms)) {
@@ -151,13 +173,15 @@ static void resize_answer(struct daemon *d, struct admin *adm,
 			  const struct pool_resize *pr)
 {
 	u64 kb = pr->bytes / pr->extent_size * pr->extent_size >> 10;
-	char text[ADMIN_TEXT];
+	char text[ADMIN_TEXT], log[96];
 
 	switch (pr->err) {
 	case 0:
-		snprintf(text, sizeof(text), "pool/gpu0: %" PRIu64 " kB of %" PRIu64 " kB are in use: see kvctl cat meminfo",
+		snprintf(log, sizeof(log), "pool/gpu0: size is set to %" PRIu64 " kB of %" PRIu64 " kB",
 			 kb, pr->most >> 10);
-		pr_info("%s, by an operator", text);
+		pr_info("%s, by an operator", log);
+		snprintf(text, sizeof(text), "%s: GpuOffline in meminfo says how much is out of use",
+			 log);
 		break;
 	case -ERANGE:
 		snprintf(text, sizeof(text), "pool/gpu0: at most the %" PRIu64 " kB of --pool-size: start the daemon with more",

@@ -130,7 +130,7 @@ check '--socket SOCKET' is "$root"
 fails 'set without a value' 64 'set: wrong number of arguments' set domain/a/memory.max
 fails 'set of what cannot be' 64 'meminfo: cannot be set' set meminfo 1
 fails 'set to no size' 64 'x: is no size' set domain/a/memory.max x
-fails 'set of no mark' 1 'no such mark' set domain/a/memory.current 1M
+fails 'set of no mark' 1 'memory.current: no such mark: give one of memory.min ' set domain/a/memory.current 1M
 fails 'set of no domain' 1 'chat: no such domain: see kvctl ls domain' \
 	set domain/chat/memory.max 1M
 fails 'size of no pool' 1 'no such pool: gpu0' set pool/gpu7/size 1M
@@ -138,7 +138,7 @@ fails 'size above the maximum' 1 'pool/gpu0: at most the 4096 kB of --pool-size'
 fails 'size of nothing' 1 'pool/gpu0: give at least the 256 kB of one extent' set pool/gpu0/size 0
 fails 'size without one' 64 'max: is no size' set pool/gpu0/size max
 run "$kvctl" set pool/gpu0/size 1100K
-check 'size' says '^pool/gpu0: 1024 kB of 4096 kB are in use: see kvctl cat meminfo$'
+check 'size' says '^pool/gpu0: size is set to 1024 kB of 4096 kB: GpuOffline in meminfo says how much is out of use$'
 run "$kvctl" cat pool/gpu0/size
 check 'size: its file' is 1048576
 run "$kvctl" cat meminfo

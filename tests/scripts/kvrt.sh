@@ -138,7 +138,7 @@ done
 
 # ---- an operator's limits, for whoever comes later too
 run "$KVMM_BUILD/kvctl" set domain/demo-model/memory.max 2M
-check 'set: what it says' says '^demo-model: memory.max is set$'
+check 'set: what it says' says '^demo-model: memory.max is set to 2097152$'
 run "$KVMM_BUILD/kvctl" cat domain/demo-model/memory.max
 check 'set: what the file says' says '^gpu0 2097152$'
 run "$KVMM_BUILD/kvctl" set domain/demo-model/memory.weight 20000

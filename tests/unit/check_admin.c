@@ -139,7 +139,7 @@ static const struct {
 	{ "set memory.max -5 a", 0, "error 22 set: want" },
 	{ "set memory.max +5 a", 0, "error 22 set: want" },
 	{ "set memory.max 99999999999999999999 a", 0, "error 22 set: want" },
-	{ "set memory.mid 1 a", 1, "error 22 set: no such mark" },
+	{ "set memory.mid 1 a", 1, "error 22 memory.mid: no such mark" },
 	{ "set memory.max 1 nobody", 1, "error 2 nobody: no such domain" },
 	{ "resize x gpu0", 0, "error 22 resize: want" },
 	{ "resize 1", 0, "error 22 resize: want" },
