@@ -84,6 +84,11 @@ static int report_failure(const struct kvctl *k, int err)
 		pr_err("%s: no daemon is here: start kvmm-hold, or name its directory with --socket",
 		       k->path);
 		return EX_UNAVAILABLE;
+	case -EACCES:
+	case -EPERM:
+		pr_err("%s: only root and the daemon's own user may ask",
+		       k->path);
+		return EX_NOPERM;
 	case -ETIMEDOUT:
 		pr_err("%s: no answer for %u s: see the daemon's log, or give --timeout",
 		       k->path, k->opts.timeout);

@@ -127,6 +127,16 @@ check '--socket DIRECTORY' is "$root"
 run env -u KVMM_RUNDIR "$kvctl" --socket "$KVMM_RUNDIR/view.sock" ls
 check '--socket SOCKET' is "$root"
 
+# Another user is told who may ask, not that nobody is there.
+other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+if other test -x "$kvctl" 2>"$work/other"; then
+	run other env KVMM_RUNDIR="$KVMM_RUNDIR" "$kvctl" cat meminfo
+	check 'cat of another user' rc_is 77
+	check 'cat of another user: why' says "view.sock: only root and the daemon's own user may ask$"
+else
+	echo "  another user's cat is not tried: no setpriv or rights to it, or kvctl is out of its reach"
+fi
+
 fails 'set without a value' 64 'set: wrong number of arguments' set domain/a/memory.max
 fails 'set of what cannot be' 64 'meminfo: cannot be set' set meminfo 1
 fails 'set to no size' 64 'x: is no size' set domain/a/memory.max x
