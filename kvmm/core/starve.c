@@ -182,9 +182,10 @@ static struct kv_seq *victim_past_residency(struct core *c,
 	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
 		struct kv_domain *d = &c->domains[dom];
 
+		/* Who has a promise alone may go where nothing else may. */
 		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||
 		    (dom != w->domain &&
-		     (own_only || !limit_may_lose(d, 1, true))))
+		     (own_only || !limit_may_lose(d, 0, true))))
 			continue;
 		s = aged_victim(c, d, w);
 		if (s && (!best || victim_before(s, best)))
