@@ -121,7 +121,7 @@ struct proc_ctx {
 	  "one line a swap area: state, transfers, errors")		\
 	x("swapstat", 0444, 0, show_swapstat,				\
 	  "swapd and the requests to it")				\
-	x("pool/gpu0/size", 0444, NEED_POOL, show_pool_size,		\
+	x("pool/gpu0/size", 0644, NEED_POOL, show_pool_size,		\
 	  "bytes of the device pool that are in use, or are to be")	\
 	x("pressure/memory", 0444, NEED_POOL, show_pressure,		\
 	  "time lost for want of memory, as in the kernel")		\
@@ -133,15 +133,15 @@ struct proc_ctx {
 	  "its blocks by state")					\
 	x("domain/NAME/lru_gen", 0444, 0, show_domain_lru,		\
 	  "one line a tier of its cache: what goes next, and why")	\
-	x("domain/NAME/memory.min", 0444, 0, show_memory_min,		\
+	x("domain/NAME/memory.min", 0644, 0, show_memory_min,		\
 	  "what others never take, bytes")				\
-	x("domain/NAME/memory.low", 0444, 0, show_memory_low,		\
+	x("domain/NAME/memory.low", 0644, 0, show_memory_low,		\
 	  "what others take last, bytes")				\
-	x("domain/NAME/memory.high", 0444, 0, show_memory_high,		\
+	x("domain/NAME/memory.high", 0644, 0, show_memory_high,		\
 	  "above it new sequences wait, bytes or max")			\
-	x("domain/NAME/memory.max", 0444, 0, show_memory_max,		\
+	x("domain/NAME/memory.max", 0644, 0, show_memory_max,		\
 	  "limit that is never exceeded, bytes or max")			\
-	x("domain/NAME/memory.weight", 0444, 0, show_memory_weight,	\
+	x("domain/NAME/memory.weight", 0644, 0, show_memory_weight,	\
 	  "its part of what nobody is promised, 100 by default")	\
 	x("domain/NAME/memory.current", 0444, 0, show_memory_current,	\
 	  "bytes charged now")						\
