@@ -211,6 +211,8 @@ struct printed {
  * @piece:   room for the text of one id
  * @seed:    for JSON
  * @failed:  exit code of the first sample that failed, else 0
+ * @said:    what failed the last one that was told, a sample of prompt @said_of
+ * @nr_alike: samples of that prompt that failed so since, and were not told
  */
 struct printer {
 	enum print_mode		mode;
@@ -222,6 +224,9 @@ struct printer {
 	size_t			piece_max;
 	u64			seed;
 	int			failed;
+	char			said[512];
+	u32			said_of;
+	u32			nr_alike;
 	u32			nr;
 	u32			per_prompt;
 	struct printed		*list;
@@ -239,6 +244,9 @@ int __must_check printer_create(struct printer *p, enum print_mode mode,
 				const struct tokenizer *tok, u32 nr_prompts,
 				u32 n, u32 max_new);
 void printer_destroy(struct printer *p);
+
+/* printer_said() - count on stderr the failures that were not told one by one */
+void printer_said(struct printer *p);
 
 /* printer_heading() - show prompt @i, where the mode shows prompts */
 void printer_heading(struct printer *p, u32 i, const struct prompt *prompt,

@@ -411,6 +411,7 @@ static int finish(struct generate *g, s64 ns, bool broken)
 	engine_destroy(g->engine);
 	g->engine = NULL;
 	err = output_close(&g->out);
+	printer_said(&g->printer);
 	if (broken)
 		pr_err("%s: run this command again", why);
 	if (err && err != -EPIPE) {

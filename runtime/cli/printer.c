@@ -329,6 +329,28 @@ static void json_out(struct printed *s, const struct engine_done *done)
 	json_decref(o);
 }
 
+void printer_said(struct printer *p)
+{
+	if (p->nr_alike)
+		pr_err("prompt %u: the same of %u more samples",
+		       p->said_of + 1, p->nr_alike);
+	p->nr_alike = 0;
+}
+
+/* What was just said of another sample of the prompt is only counted. */
+static bool is_said(struct printer *p, const struct printed *s,
+		    const char *text)
+{
+	if (*p->said && p->said_of == s->prompt && !strcmp(p->said, text)) {
+		p->nr_alike++;
+		return true;
+	}
+	printer_said(p);
+	p->said_of = s->prompt;
+	snprintf(p->said, sizeof(p->said), "%s", text);
+	return false;
+}
+
 /* Say on stderr what is no output; what all have in common is said once. */
 static void say_error(struct printed *s, const struct engine_done *done)
 {
@@ -340,7 +362,7 @@ static void say_error(struct printed *s, const struct engine_done *done)
 		p->failed = cli_exit_of(done->err);
 	if (p->per_prompt == 1)
 		pr_err("prompt %u: %s", s->prompt + 1, done->text);
-	else
+	else if (!is_said(p, s, done->text))
 		pr_err("prompt %u, sample %u: %s", s->prompt + 1,
 		       s->sample + 1, done->text);
 }

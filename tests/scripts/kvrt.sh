@@ -82,6 +82,9 @@ run kvrt "$model" --max-tokens 900000 --memory-max 64K "Hello"
 check 'refused: exit code' rc_is 65
 check 'refused: why' says '^kvrt: error: prompt 1: .*can never fit'
 check 'refused: no figures' says_not 'cached tokens'
+run kvrt "$model" -n 5 --max-tokens 900000 --memory-max 64K "Hello"
+check 'refused, five samples: told once' test "$(grep -c 'can never fit' <<<"$out")" = 1
+check 'refused, five samples: the rest is counted' says '^kvrt: error: prompt 1: the same of 4 more samples$'
 
 # ---- another identity under the same name
 check 'nothing was dropped so far' not_logged 'dropped'
