@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -256,6 +258,21 @@ static void run_daemon(const struct bench_daemon *d, const char *program,
 	_exit(127);
 }
 
+/* Its name is there some time before anybody listens. */
+static bool somebody_listens(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	bool ret;
+
+	if (s < 0)
+		bench_die("socket: %s", strerror(errno));
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	ret = !connect(s, (const struct sockaddr *)&addr, sizeof(addr));
+	close(s);
+	return ret;
+}
+
 static void start_program(struct bench_daemon *d, const char *program,
 			  const char *const *args)
 {
@@ -272,7 +289,7 @@ static void start_program(struct bench_daemon *d, const char *program,
 	if (!d->pid)
 		run_daemon(d, program, args);
 	note_daemon(d);
-	for (i = 0; access(d->socket, F_OK); i++) {
+	for (i = 0; !somebody_listens(d->socket); i++) {
 		if (waitpid(d->pid, &status, WNOHANG) == d->pid)
 			bench_die("kvmm ended with status 0x%x", status);
 		if (i == START_TRIES)
