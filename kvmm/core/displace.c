@@ -209,6 +209,16 @@ static u32 run_best(struct core *c, const struct displacer *who,
 	return best;
 }
 
+/* Who comes after @s on the run list and stays there if its family goes. */
+static u32 after_family(const struct core *c, const struct kv_seq *s)
+{
+	u32 i = s->next;
+
+	while (i != CORE_NONE && c->seqs[i].family == s->family)
+		i = c->seqs[i].next;
+	return i;
+}
+
 /* The families that have a block in the span; false: but for @any one must not lose it. */
 static bool span_displace(struct core *c, u32 span, bool any)
 {
@@ -230,9 +240,8 @@ static bool span_displace(struct core *c, u32 span, bool any)
 			return false;
 		core_count(c, any ? CORE_EV_resize_preempt :
 				    CORE_EV_revoke_preempt, 1);
+		next = after_family(c, s);
 		family_mark(c, s);
-		/* The list is another now, and the span may be gone. */
-		next = d->run_head;
 		if (!c->spans[span].nr_extents)
 			return true;
 	}
@@ -269,6 +278,19 @@ static u32 marked_promises(const struct core *c, const struct kv_domain *d)
 	return nr;
 }
 
+/* The same of a family. */
+static u32 family_promises(const struct core *c, const struct kv_seq *s)
+{
+	u32 first = seq_index(c, s), i = first, nr = 0;
+
+	do {
+		if (c->seqs[i].state == KVMM_SEQ_MARKED)
+			nr += c->seqs[i].reserved;
+		i = c->seqs[i].fam_next;
+	} while (i != first);
+	return nr;
+}
+
 /* Whoever has a block in the span loses it, also what memory.min protects. */
 void displace_all(struct core *c, u32 first)
 {
@@ -296,9 +318,10 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 			    !seq_may_go(c, s, who))
 				continue;
 			core_count(c, CORE_EV_revoke_preempt, 1);
+			next = after_family(c, s);
+			due -= family_promises(c, s);
 			family_mark(c, s);
-			due = marked_promises(c, d);
-			next = d->run_head;
+			due += family_promises(c, s);
 			if (c->extents[e].state != EXT_SPAN)
 				break;
 		}

@@ -73,21 +73,22 @@ static const struct kv_seq *waiter_of(const struct core *c, u32 dom)
 	return NULL;
 }
 
-/* Does somebody of the tenant wait for longer than anybody of @dom? */
-static bool comes_after(struct core *c, u32 dom, u32 tenant)
+/* Tenants of which somebody waits for longer than anybody of @dom keep theirs. */
+static void keep_for_waiters(struct core *c, u32 dom)
 {
 	const struct kv_seq *mine = waiter_of(c, dom), *w;
 	u64 since = mine ? mine->since : c->now;
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (!c->domains[i].used || c->domains[i].tenant != tenant)
+		const struct kv_domain *d = &c->domains[i];
+		struct kv_tenant *t = &c->tenants[d->tenant];
+
+		if (!d->used || d->tenant == c->domains[dom].tenant || t->keeps)
 			continue;
 		w = waiter_of(c, i);
-		if (w && w->since < since && waiter_could_use(c, w))
-			return true;
+		t->keeps = w && w->since < since && waiter_could_use(c, w);
 	}
-	return false;
 }
 
 /**
@@ -100,13 +101,11 @@ void revoke_prepare(struct core *c, u32 dom)
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_tenants; i++) {
-		struct kv_tenant *t = &c->tenants[i];
-
-		t->keeps = 0;
-		t->stays = !promised;
-		if (t->used && i != d->tenant && !promised)
-			t->keeps = comes_after(c, dom, i);
+		c->tenants[i].keeps = 0;
+		c->tenants[i].stays = !promised;
 	}
+	if (!promised)
+		keep_for_waiters(c, dom);
 }
 
 /**
