@@ -235,14 +235,28 @@ void block_map(struct core *c, u32 blk)
 	}
 }
 
-/* @nr more sequences map a block that one maps already. */
-void block_map_many(struct core *c, u32 blk, u32 nr)
+/**
+ * block_map_many() - @nr more sequences map what one maps already
+ * @pte: entries of its table, @n of them, of blocks of the domain @d
+ */
+void block_map_many(struct core *c, struct kv_domain *d, const kv_pte_t *pte,
+		    u32 n, u32 nr)
 {
-	struct kv_block *b = &c->blocks[blk];
+	u32 shared = 0, i;
 
-	KV_BUG_ON(!b->nr_map);
-	b->nr_map += nr;
-	block_count_shared(c, b, b->nr_map - nr);
+	for (i = 0; i < n; i++) {
+		struct kv_block *b = &c->blocks[pte_block(pte[i])];
+
+		if (!pte_is_present(pte[i]))
+			continue;
+		KV_BUG_ON(!b->nr_map);
+		b->nr_map += nr;
+		if (b->state == BLK_OPEN)
+			block_count_shared(c, b, b->nr_map - nr);
+		else
+			shared += b->nr_map == nr + 1;
+	}
+	d->nr_shared += nr ? shared : 0;
 }
 
 /* The last reason to hold the content went; is it in use all the same? */

@@ -239,7 +239,8 @@ u32 block_alloc(struct core *c, u32 dom, u32 client);
 u32 block_take(struct core *c, u32 first, u32 state);
 void block_set_state(struct core *c, u32 blk, u32 state);
 void block_map(struct core *c, u32 blk);
-void block_map_many(struct core *c, u32 blk, u32 nr);
+void block_map_many(struct core *c, struct kv_domain *d, const kv_pte_t *pte,
+		    u32 n, u32 nr);
 void block_unmap(struct core *c, u32 blk);
 void block_src_get(struct core *c, u32 blk);
 void block_src_put(struct core *c, u32 blk);

@@ -98,6 +98,7 @@ static u32 *order_way(struct core *c, u32 *root, u32 i, u32 node, bool rank,
 	u32 mine = rank ? rank_of(c, i) : 0;
 	u32 *at = root;
 
+	w->nr = 0;
 	while (*at != i && *at != CORE_NONE &&
 	       (!rank || rank_of(c, *at) >= mine)) {
 		way_note(w, *at);
@@ -110,7 +111,7 @@ static u32 *order_way(struct core *c, u32 *root, u32 i, u32 node, bool rank,
 /* order_add() - put a sequence that is not there into a tree */
 void order_add(struct core *c, u32 *root, u32 i, u32 node)
 {
-	struct way w = { .nr = 0 };
+	struct way w;	/* its nodes as they are noted */
 	u32 *at = order_way(c, root, i, node, true, &w);
 	u32 *low = &c->seqs[i].kid[node][0], *high = &c->seqs[i].kid[node][1];
 	u32 n = *at;
@@ -139,7 +140,7 @@ void order_add(struct core *c, u32 *root, u32 i, u32 node)
 /* order_del() - take a sequence out of the tree that it is in */
 void order_del(struct core *c, u32 *root, u32 i, u32 node)
 {
-	struct way w = { .nr = 0 };
+	struct way w;	/* its nodes as they are noted */
 	u32 *at = order_way(c, root, i, node, false, &w);
 	u32 low = c->seqs[i].kid[node][0], high = c->seqs[i].kid[node][1];
 

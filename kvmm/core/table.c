@@ -324,9 +324,8 @@ void table_share(struct core *c, const struct kv_seq *s, u32 nr)
 	for (; left; left -= i) {
 		const struct kv_tpage *t = tpage(c, s->client, page);
 
-		for (i = 0; i < min(left, (u32)KVMM_TABLE_ENTRIES); i++)
-			if (pte_is_present(t->pte[i]))
-				block_map_many(c, pte_block(t->pte[i]), nr);
+		i = min(left, (u32)KVMM_TABLE_ENTRIES);
+		block_map_many(c, seq_domain(c, s), t->pte, i, nr);
 		page = t->next;
 	}
 }
