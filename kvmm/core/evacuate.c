@@ -375,12 +375,17 @@ u32 evacuations_on(const struct core *c, u32 dom, bool promised)
 	return DIV_ROUND_UP(extents, c->domains[dom].span_extents);
 }
 
-/* Spans that the domain lacks for @nr blocks, beside what can be had else. */
+/*
+ * Spans that the domain lacks for @nr blocks, beside what can be had else, which
+ * is left counted.
+ */
 static u32 runs_lacking(struct core *c, u32 dom, u32 nr)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	u64 own = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
 
+	/* Where nothing can be had that look is not taken. */
+	spares_reset(c);
 	own += (u64)span_runs_possible(c, dom) * d->span_blocks;
 	return own >= nr ? 1 : (u32)min(DIV_ROUND_UP(nr - own, d->span_blocks),
 					EVAC_WANT + 1ull);

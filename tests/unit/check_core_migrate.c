@@ -46,6 +46,16 @@ static u32 block_of(u64 seq, u32 idx)
 	return table_get(c, seq_of(seq), idx);
 }
 
+static void set_prio(u32 who, u64 seq, u32 priority)
+{
+	struct kvmm_prio_arg *a = (void *)sh.args;
+
+	*a = (struct kvmm_prio_arg){ .seq = seq, .priority = priority };
+	ck_assert_int_eq(sh_submit(who, KVMM_OP_SEQ_SETPRIO, 1, 0, sizeof(*a)),
+			 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+}
+
 static u32 span_of(u64 seq, u32 idx)
 {
 	return block_span(c, block_of(seq, idx));
@@ -375,6 +385,33 @@ START_TEST(test_kept_cache_makes_no_room)
 }
 END_TEST
 
+/*
+ * All that "a" has free is promised, so none of its spans can be emptied for
+ * who grows elsewhere; what an earlier look found is no reason to think so.
+ */
+START_TEST(test_looked_at_anew)
+{
+	u32 other, i;
+	u64 a, b;
+
+	a = sh_ready(cl, 6 * SH_BT, 0, 1000);
+	sh_compute(cl, a, 0, 5 * SH_BT, 1000);
+	(void)sh_ready(cl, 2 * SH_BT, 0, 2000);
+	other = sh_attach(1, "b");
+	b = sh_ready(other, 6 * SH_PER * SH_BT, SH_BT, 9);
+	sh_compute(other, b, 0, 6 * SH_PER * SH_BT, 9);
+	ck_assert_uint_eq(d->nr_spans, 2);
+	ck_assert_uint_eq(domain_free(d), 3);
+	ck_assert_uint_eq(domain_slack(d), 0);
+	set_prio(other, b, 9);
+	for (i = 0; i < sh.cfg.max_domains; i++)
+		c->domains[i].spare = 8 * SH_PER;
+	ck_assert_int_eq(sh_begin(other, b, 6 * SH_PER * SH_BT, 1), 0);
+	ck_assert_uint_eq(nr_copies, 0);
+	ck_assert_uint_gt(sh_count(CORE_EV_preempt_mark), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_migrate");
@@ -392,6 +429,7 @@ int main(void)
 	tcase_add_test(tc, test_for_another);
 	tcase_add_loop_test(tc, test_cache_makes_room, 0, 2);
 	tcase_add_loop_test(tc, test_kept_cache_makes_no_room, 0, 2);
+	tcase_add_test(tc, test_looked_at_anew);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
