@@ -18,6 +18,13 @@
 
 #define WORK_TRY	32u	/* see core_work() */
 
+/* core_head.more: what the last event left undone. */
+enum {
+	MORE_NONE,
+	MORE_ROUND,	/* the rest of a round */
+	MORE_LATE,	/* and another, for events came since it began */
+};
+
 /*
  * What a preempted sequence finds again is mostly its own: its tokens are
  * counted apart, lest preemption look like a good cache.
@@ -351,36 +358,42 @@ static void admit_hold_back(struct core *c, u32 dom)
 	}
 }
 
-/**
- * admit_all() - after every event: admit whoever fits now
- *
- * Only domains in which something changed since the last refusal are looked
- * at, one sequence at a time from whoever has the smallest share of the
- * surplus.
- *
- * An event may let ten thousands in, or look at as many in vain; others wait
- * for the thread meanwhile.  So what goes beyond core_config.event_work, with
- * what the event itself cost, is left to the next event or core_poll().  Who was
- * asked in vain is not asked again before that is over: else the dearest could
- * be all that is ever asked.
- */
-void admit_all(struct core *c)
+/* A round of asking begins, or goes on after an event that had done enough. */
+static void admit_round(struct core *c, bool goes_on)
 {
-	u32 i, dom, tries = 0;
+	u32 i;
 
-	revoke_advance(c);
-	for (i = 0; i < core_cfg(c)->max_domains && !c->head->more; i++)
+	for (i = 0; i < core_cfg(c)->max_domains && !goes_on; i++)
 		c->domains[i].blocked = 0;
-	c->head->more = 0;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (c->domains[i].used && c->domains[i].stalled &&
 		    !c->domains[i].retry && c->domains[i].nr_waiting)
 			admit_hold_back(c, i);
-	while ((dom = admit_pick(c)) != CORE_NONE) {
-		int err;
+}
 
+/*
+ * Ask until nobody is left, or the event has done enough.  @late: something may
+ * have changed for those that the round under way asked in vain: another follows.
+ */
+static void admit_ask(struct core *c, bool late)
+{
+	bool goes_on = c->head->more != MORE_NONE;
+	u32 dom, tries = 0;
+	int err;
+
+	c->head->more = MORE_NONE;
+	admit_round(c, goes_on);
+	for (;;) {
+		dom = admit_pick(c);
+		if (dom == CORE_NONE && !late)
+			break;
+		if (dom == CORE_NONE) {
+			late = false;
+			admit_round(c, false);
+			continue;
+		}
 		if (tries++ && c->work >= core_cfg(c)->event_work) {
-			c->head->more = 1;
+			c->head->more = late ? MORE_LATE : MORE_ROUND;
 			break;
 		}
 		err = admit_next(c, dom);
@@ -392,4 +405,31 @@ void admit_all(struct core *c)
 		room_ahead(c, dom);
 	}
 	c->work = 0;	/* the event is over */
+}
+
+/**
+ * admit_all() - after every event: admit whoever fits now
+ *
+ * Only domains in which something changed since the last refusal are looked
+ * at, one sequence at a time from whoever has the smallest share of the
+ * surplus.
+ *
+ * An event may let ten thousands in, or look at as many in vain; others wait
+ * for the thread meanwhile.  So what goes beyond core_config.event_work, with
+ * what the event itself cost, is left to the next event or admit_rest().  Who was
+ * asked in vain is not asked again before that round is over: else the dearest
+ * could be all that is ever asked.  If events came meanwhile another round
+ * follows, since they may have been what he waits for.
+ */
+void admit_all(struct core *c)
+{
+	revoke_advance(c);
+	admit_ask(c, c->head->more != MORE_NONE);
+}
+
+/* admit_rest() - no event came since: go on with what admit_all() left */
+void admit_rest(struct core *c)
+{
+	revoke_advance(c);
+	admit_ask(c, c->head->more == MORE_LATE);
 }

@@ -283,7 +283,7 @@ bool core_poll(struct core *c, u64 now)
 	if (!c->head->more)
 		return false;
 	c->now = now;
-	admit_all(c);
+	admit_rest(c);
 	return true;
 }
 

@@ -458,6 +458,7 @@ void seq_untally(struct core *c, struct kv_seq *s);
 /* admit.c: who waits becomes resident */
 void admit_retry_all(struct core *c);
 void admit_all(struct core *c);
+void admit_rest(struct core *c);
 
 /* step.c */
 int step_begin(struct core *c, u32 client, const struct core_req *req,

@@ -847,7 +847,7 @@ struct core_head {
 	u32	nr_online;		/* extents of the device in use, see resize.c */
 	u32	bar_pass;		/* of displace.c */
 	u32	resizing;		/* some past these are not offline yet */
-	u32	more;			/* admit_all() had no time for all */
+	u32	more;			/* MORE_: admit_all() had no time for all */
 	u32	resv;
 	u64	resized;		/* when that began */
 	struct kv_revoke revokes[CORE_MAX_REVOKES];

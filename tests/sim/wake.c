@@ -22,9 +22,9 @@
 /* In one go, whatever an event may cost. */
 static void admit_whole(struct sim *w)
 {
-	do {
-		admit_all(w->core);
-	} while (w->core->head->more);
+	admit_all(w->core);
+	while (w->core->head->more)
+		admit_rest(w->core);
 }
 
 /**

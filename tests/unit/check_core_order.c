@@ -126,6 +126,47 @@ START_TEST(test_an_event_leaves_some_to_the_next)
 }
 END_TEST
 
+/*
+ * Who was asked in vain while the others' turn goes on is asked again when that
+ * is over, if something has changed for it since: no event may follow for long.
+ */
+START_TEST(test_who_was_refused_is_asked_again)
+{
+	struct kvmm_attach_req req = sh_attach_req("b");
+	u64 full, held, last, seq[4];
+	u32 a, b, i;
+
+	sh_config(8);
+	sh.cfg.starve_ns = 1ull << 60;
+	sh.cfg.event_work = 1;
+	sh_start();
+	a = sh_attach(1, "a");
+	req.limits[0].max = 4 * SH_BLOCK;
+	req.weight = 10000;
+	b = (u32)sh_attach_as(1, &req);
+	sh_settle();
+	held = sh_ready(b, 4 * SH_BT, 0, 1);
+	full = sh_ready(a, 28 * SH_BT, 0, 2);
+	for (i = 0; i < ARRAY_SIZE(seq); i++) {
+		seq[i] = sh_open(a, 32, 0);
+		ck_assert_int_eq(sh_match(a, seq[i], 32, 1000 + 1000 * i), 0);
+	}
+	ck_assert_int_eq(sh_close(a, full), 0);
+	/* Its turn, and what it may have is taken. */
+	last = sh_open(b, 4 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(b, last, 4 * SH_BT, 9), 0);
+	ck_assert_uint_eq(sh_state(a, seq[3]), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_close(b, held), 0);
+	ck_assert_uint_eq(sh_state(b, last), KVMM_SEQ_WAITING);
+	for (i = 0; core_poll(sh.core, sh.now); i++)
+		ck_assert_uint_lt(i, 20);
+	sh_check();
+	ck_assert_uint_eq(sh_state(a, seq[3]), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(b, last), KVMM_SEQ_READY);
+	sh_stop();
+}
+END_TEST
+
 static u32 depth(const struct core *c, u32 root)
 {
 	u32 low, high;
@@ -218,6 +259,7 @@ int main(void)
 	tcase_add_test(tc, test_tree_is_no_list);
 	tcase_add_test(tc, test_aged_is_found);
 	tcase_add_test(tc, test_an_event_leaves_some_to_the_next);
+	tcase_add_test(tc, test_who_was_refused_is_asked_again);
 	suite_add_tcase(suite, tc);
 	return sh_run(suite);
 }
