@@ -105,7 +105,8 @@ bool area_reclaim(struct core *c, u32 pool, u32 dom)
 
 		i = p->move_at;
 		p->move_at = (i + 1) % core_sizes(c)->nr_entries;
-		if (!lies_in(c, e, pool) || e->domain != dom || !is_spare(c, e))
+		/* What is asked last is not in the entry itself. */
+		if (e->domain != dom || !is_spare(c, e) || !lies_in(c, e, pool))
 			continue;
 		area_copy_drop(c, i);
 		core_count(c, CORE_EV_area_drop, 1);
@@ -150,8 +151,8 @@ static void pool_move(struct core *c, u32 pool, u32 scan)
 	for (n = 0; n < scan && p->nr_moving < most && !p->nr_overdue; n++) {
 		const struct kv_entry *e = &c->entries_low[p->move_at];
 
-		if (lies_in(c, e, pool) && e->io == ENT_IDLE && e->refs &&
-		    !(e->flags & ENTF_HOST) && !move_one(c, p, p->move_at))
+		if (e->refs && e->io == ENT_IDLE && !(e->flags & ENTF_HOST) &&
+		    lies_in(c, e, pool) && !move_one(c, p, p->move_at))
 			return;
 		p->move_at = (p->move_at + 1) % core_sizes(c)->nr_entries;
 	}
