@@ -52,8 +52,9 @@ static void area_tell_left(struct swap_area *a, u64 left, u64 now)
 	char text[ADMIN_TEXT], size[32], rate[32];
 
 	kv_format_size(left >> 10 << 10, size, sizeof(size));
-	kv_format_size(gone * NSEC_PER_SEC / (now - a->told) >> 10 << 10, rate,
-		       sizeof(rate));
+	/* Of a terabyte that is given up at once too. */
+	kv_format_size((gone >> 10) * NSEC_PER_SEC / (now - a->told) << 10,
+		       rate, sizeof(rate));
 	snprintf(text, sizeof(text), a->stalled ?
 		 "%s: %s are left: its disk does not answer (%s/s)" :
 		 "%s: %s are left to be moved, %s/s", a->path, size, rate);
