@@ -189,7 +189,8 @@ u32 area_offer_all(struct daemon *d)
 		    a->state != AREA_DRAINING)
 			continue;
 		area_offer(d, a);
-		nr += a->state != AREA_ADDING && a->known;
+		a->awaited = a->state != AREA_ADDING && a->known;
+		nr += a->awaited;
 	}
 	return nr;
 }
@@ -432,13 +433,22 @@ void area_off(struct daemon *d, struct admin *adm, u64 timeout_ms, u64 dev,
 
 /* ---- from swapd ---- */
 
+/* swapd was offered it at its start: the others wait for one less. */
+static void area_answered(struct daemon *d, struct swap_area *a)
+{
+	if (!a->awaited)
+		return;
+	a->awaited = false;
+	link_area_answered(d);
+}
+
 static void area_again(struct daemon *d, struct swap_area *a,
 		       const struct swapd_answer *ans)
 {
 	a->lost = ans->status != 0;
 	if (area_call(d, a, call_known, NULL))
 		pr_debug("swap: the mm thread has ended");
-	link_area_answered(d);
+	area_answered(d, a);
 	if (!a->lost)
 		return;
 	pr_err("swap area %s is lost: %s: what it held is computed again, and the area goes: kvctl swapon another one",
@@ -451,9 +461,13 @@ static void area_again(struct daemon *d, struct swap_area *a,
 static void area_add_answered(struct daemon *d, struct swap_area *a,
 			      const struct swapd_answer *ans)
 {
+	if (a->state == AREA_REMOVING) {
+		/* It was emptied meanwhile, and its end is asked for already. */
+		area_answered(d, a);
+		return;
+	}
 	if (a->state != AREA_ADDING) {
-		if (a->state != AREA_REMOVING)
-			area_again(d, a, ans);
+		area_again(d, a, ans);
 		return;
 	}
 	if (!ans->status) {
@@ -489,6 +503,7 @@ void area_link_down(struct daemon *d)
 		bool was_known = a->known;
 
 		a->known = false;
+		a->awaited = false;
 		if (a->state == AREA_REMOVING) {
 			area_remove(d, a);
 			continue;

@@ -188,6 +188,7 @@ enum swap_area_state {
 /**
  * struct swap_area - a file or device; its place is swapd's index
  * @known:  the swapd that runs has it, or is being asked to
+ * @awaited: that swapd gets no requests before it has answered for it
  * @lost:   swapd does not take it any more
  * @failed: too many requests failed: it is not read any more
  * @stalled: it was told that requests to it are overdue
@@ -206,6 +207,7 @@ enum swap_area_state {
 struct swap_area {
 	u32		state;
 	bool		known;
+	bool		awaited;
 	bool		lost;
 	bool		failed;
 	bool		stalled;

@@ -2,7 +2,7 @@
 /*
  * it_areas.c - areas that differ in speed, come, go and fail under full load
  *
- * budget: 25 s, full 120 s
+ * budget: 35 s, full 160 s
  *
  * Three areas under two runtimes in a pool that is much too small; the shim in
  * swapd makes the second slow, the third slower still, or failing.  What the
@@ -489,6 +489,40 @@ static void file_sparse(const char *path, off_t bytes)
 }
 
 /* No more room is taken on the disk than slots can use. */
+/*
+ * An empty area goes while the next swapd looks at it: the others get their
+ * requests all the same.
+ */
+START_TEST(test_gone_at_start)
+{
+	u32 n, up, runs, tries = by_level(8, 30, 300);
+	u64 end;
+
+	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
+		  "--host-size", "1M", "--area-max", AREA_MAX, "--log-level",
+		  "debug", NULL);
+	for (n = 1; n <= AREAS; n++)
+		area_on(n, "8M", "0");
+	for (n = 0; n < tries; n++) {
+		/* The last to be looked at. */
+		area_on(0, "8M", "0");
+		runs = log_count(" runs as ");
+		up = log_count(" takes requests");
+		ck_assert_int_eq(kill(rig_swapd(&rig), SIGKILL), 0);
+		end = now_ms() + 20000 * time_scale();
+		while (log_count(" runs as ") == runs)
+			ck_assert_msg(now_ms() < end, "there is no swapd");
+		ask_swapoff(5000);
+		while (log_count(" takes requests") == up) {
+			ck_assert_msg(now_ms() < end, "round %u: swapd gets nothing",
+				      n);
+			nap_ms(5);
+		}
+	}
+	rig_stop(&rig);
+}
+END_TEST
+
 START_TEST(test_size)
 {
 	char says[600];
@@ -530,6 +564,10 @@ static Suite *areas_suite(void)
 	tcase_add_test(tc, test_slow_swapoff);
 	tcase_add_test(tc, test_superblock_gone);
 	tcase_add_test(tc, test_size);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("start");
+	tcase_set_timeout(tc, 600);
+	tcase_add_test(tc, test_gone_at_start);
 	suite_add_tcase(s, tc);
 	return s;
 }
