@@ -187,7 +187,6 @@ static void domain_init(struct kv_domain *d)
 	d->age_tail = CORE_NONE;
 	d->ready_root = CORE_NONE;
 	d->refused_root = CORE_NONE;
-	d->aged_next = CORE_NONE;
 	d->slot_out = CORE_NONE;
 	d->slot_last = CORE_NONE;
 	d->slot_peer = CORE_NONE;

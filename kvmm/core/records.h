@@ -457,7 +457,6 @@ struct kv_domain {
 	u32	nr_marked;	/* families waiting to be taken */
 	u32	nr_max_events;
 	u32	nr_preempted;
-	u32	aged_next;	/* where the search for who had its time goes on */
 	u64	last_marked;	/* when, for the longest-waiting exception */
 	u32	spare;		/* scratch of span_runs_possible() */
 	u32	lost;		/* likewise */

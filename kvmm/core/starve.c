@@ -138,37 +138,25 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 	return c->now - s->since >= time;
 }
 
-/*
- * The best victim of a domain who had its time, for @w.  Where many had it and
- * none of them is one, for what they do or did not finish, an event that looked
- * at enough leaves the others to the next.
- */
-static struct kv_seq *aged_victim(struct core *c, struct kv_domain *d,
+/* The best victim of a domain who had its time, for @w. */
+static struct kv_seq *aged_victim(struct core *c, const struct kv_domain *d,
 				  const struct kv_seq *w)
 {
 	u64 time = core_cfg(c)->starve_ns;
-	u32 i = d->aged_next;
+	struct kv_seq *s = NULL;
+	u32 i;
 
-	d->aged_next = CORE_NONE;
 	if (c->now < time)
 		return NULL;
 	for (;;) {
-		struct kv_seq *s;
-
 		core_work(c, WORK_AGED);
-		/* Who it was may be another now: then it is a place, no more. */
-		i = order_prev_aged(c, d->ready_root, i == CORE_NONE ? NULL :
-				    &c->seqs[i], c->now - time);
+		i = order_prev_aged(c, d->ready_root, s, c->now - time);
 		if (i == CORE_NONE)
 			return NULL;
 		s = &c->seqs[i];
 		if (past_residency(c, s, w) &&
 		    (d == seq_domain(c, w) || victim_may_lose(c, s)))
 			return s;
-		if (c->work >= core_cfg(c)->event_work) {
-			d->aged_next = i;
-			return NULL;
-		}
 	}
 }
 
@@ -180,7 +168,7 @@ static struct kv_seq *victim_past_residency(struct core *c,
 	u32 dom;
 
 	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
-		struct kv_domain *d = &c->domains[dom];
+		const struct kv_domain *d = &c->domains[dom];
 
 		/* Who has a promise alone may go where nothing else may. */
 		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||

@@ -470,7 +470,7 @@ START_TEST(test_longest_waiter_before_an_idle_one)
 }
 END_TEST
 
-/* Nor is it hidden by others that are busy, if an event looks at one only. */
+/* Nor is it hidden by others that are busy and go first. */
 START_TEST(test_longest_waiter_behind_a_busy_one)
 {
 	u64 idle = open_prio(cl, 48, 0, 9, 1000), busy, wait;
