@@ -3,9 +3,9 @@
  * swap.c - swap areas, and swapd
  *
  * `swaps` has the kernel's columns and tabs, so that what reads the kernel's
- * file reads this one, and one of ours behind them.  Sizes are the core's, names the shell's, transfers
- * swapd's own counters, read as they are.  An area that came or went between
- * the core's copy and the shell's word is left out.
+ * file reads this one, and one of ours behind them.  Sizes are the core's, names
+ * the shell's, transfers swapd's own counters, read as they are.  An area that
+ * came or went between the core's copy and the shell's word is left out.
  */
 #include "kvmm/proc/internal.h"
 
