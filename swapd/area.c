@@ -155,6 +155,9 @@ static int check_kind(struct swapd *s, struct opening *o)
 	if (!S_ISREG(o->st.st_mode) && !S_ISBLK(o->st.st_mode))
 		return refuse(o, -EINVAL,
 			      "it is neither a file nor a block device");
+	if (flags & O_APPEND)
+		return refuse(o, -EINVAL,
+			      "it is open for appending, so no slot could be written in its place");
 	err = check_twice(s, o);
 	if (!err && S_ISBLK(o->st.st_mode))
 		err = check_device(o);

@@ -131,11 +131,14 @@ static int ring_make(struct probe *p, u32 way)
 
 static void queue_one(struct probe *p, u32 slot, bool write)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&p->ring);
+	struct io_uring_sqe *sqe;
 	u8 *mem = p->mem + (size_t)slot * BLOCK;
 	int fd = p->registered ? 0 : p->fd;
 	u64 at;
 
+	/* With SQPOLL a thread of the kernel takes entries when it likes. */
+	while (!(sqe = io_uring_get_sqe(&p->ring)))
+		(void)io_uring_sqring_wait(&p->ring);
 	p->rng = p->rng * 6364136223846793005ull + 1442695040888963407ull;
 	at = (p->rng >> 33) % (p->bytes / BLOCK) * BLOCK;
 	if (p->registered && write)

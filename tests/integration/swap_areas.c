@@ -48,6 +48,9 @@ static void refused_kinds(struct scene *s)
 	fd = scene_file(s, "new", O_RDONLY | O_CREAT);
 	area_want(s, fd, 4u << 20, 0, NULL, -EACCES, "not open for writing");
 	close(fd);
+	fd = scene_file(s, "new", O_RDWR | O_APPEND);
+	area_want(s, fd, 4u << 20, 0, NULL, -EINVAL, "open for appending");
+	close(fd);
 }
 
 static void refused_sizes(struct scene *s)

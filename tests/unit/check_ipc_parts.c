@@ -466,7 +466,7 @@ int main(void)
 	tcase_set_timeout(tc, 20);
 	tcase_add_checked_fixture(tc, clear_store, NULL);
 	tcase_add_test(tc, test_segment_fault);
-	tcase_add_test_raise_signal(tc, test_segment_foreign_fault, SIGBUS);
+	tcase_add_test_raise_signal(tc, test_segment_foreign_fault, SIGKILL);
 	tcase_add_test(tc, test_segment_many);
 	tcase_add_test(tc, test_segment_fails);
 	tcase_add_test(tc, test_spsc_order);
