@@ -16,7 +16,7 @@
 #include <libkvmm.h>
 
 #include "runtime/libkvmm/internal.h"
-#include "tests/integration/harness.h"
+#include "tests/integration/census.h"
 
 #define TOKENS		16u
 #define TOKEN_BYTES	1024u		/* 2 layers, 2 heads, K and V of 128 */
@@ -92,19 +92,25 @@ START_TEST(test_hundred_cycles)
 	const u32 own = nr_entries("/proc/self/fd");
 	struct kvmm *k = attach();
 	u32 fds, i, tries;
+	char *before;
 
 	kvmm_detach(k);
 	nap_ms(100);
 	fds = daemon_fds();
+	before = census_fds(rig_daemon(&rig));
 	for (i = 0; i < 100; i++) {
 		k = attach_spinning(spins[i % 3]);
 		ck_assert_int_eq(kvmm_nop(k), 0);
 		kvmm_detach(k);
 	}
 	ck_assert_uint_eq(nr_entries("/proc/self/fd"), own);
-	for (tries = 0; daemon_fds() > fds && tries < 100; tries++)
+	for (tries = 0; daemon_fds() > fds && tries < 500; tries++)
 		nap_ms(20);
-	ck_assert_uint_le(daemon_fds(), fds);
+	if (daemon_fds() > fds)
+		ck_abort_msg("%u descriptors of the daemon, not %u:\n%s\nbefore:\n%s",
+			     daemon_fds(), fds, census_fds(rig_daemon(&rig)),
+			     before);
+	free(before);
 }
 END_TEST
 
