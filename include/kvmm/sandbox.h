@@ -192,6 +192,7 @@ extern const char * const sandbox_rule_text[];
  * @user:    name, or UID[:GID]; NULL: @dflt if there is one
  * @dflt:    name of the dedicated user; NULL: the user stays
  * @unlinks: directory in which it must be able to remove files; NULL: none
+ * @hindered: why it is off though it was asked for, NULL: it is not
  * @uid, @gid: to become, when @change
  * @name:    of the user, when it has one: for its other groups
  * @root:    it began as root and gave its rights up
@@ -205,6 +206,7 @@ struct sandbox {
 	const char	*dflt;
 	const char	*unlinks;
 
+	const char	*hindered;
 	bool		change;
 	bool		root;
 	int		landlock;

@@ -51,8 +51,9 @@ int sandbox_prepare(struct sandbox *sb)
 {
 	const char *why = sandbox_hindered();
 
+	/* Told when it starts for good: a refusal is one line. */
 	if (sb->mode != SANDBOX_OFF && why) {
-		pr_info("sandbox: off: %s", why);
+		sb->hindered = why;
 		sb->mode = SANDBOX_OFF;
 	}
 	if (sb->mode == SANDBOX_OFF)
@@ -151,6 +152,8 @@ int sandbox_drop(struct sandbox *sb)
 	const pid_t parent = getppid();
 	int sig = 0, unlinks = -1, err;
 
+	if (sb->hindered)
+		pr_info("sandbox: off: %s", sb->hindered);
 	if (sb->mode == SANDBOX_OFF)
 		return 0;
 	sb->root = !geteuid();

@@ -487,17 +487,13 @@ START_TEST(test_shutdown)
 }
 END_TEST
 
-int main(void)
+static int __maybe_unused run(void)
 {
 	Suite *s = suite_create("nth");
 	TCase *tc = tcase_create("failures");
 	SRunner *sr;
 	int failed;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	puts("a sanitizer has its own allocator, which nothing may stand before");
-	return 77;
-#endif
 	tcase_set_timeout(tc, 1800);
 	tcase_add_checked_fixture(tc, setup, page_end);
 	tcase_add_test(tc, test_start);
@@ -510,4 +506,13 @@ int main(void)
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	puts("a sanitizer has its own allocator, which nothing may stand before");
+	return 77;
+#endif
+	return run();
 }
