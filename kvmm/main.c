@@ -280,6 +280,7 @@ static int start_hostpool(struct daemon *d)
 static int start_box(struct daemon *d)
 {
 	const bool held = getenv(HOLD_ENV);
+	int err;
 
 	d->box.who = SANDBOX_kvmm;
 	d->box.mode = d->opt.sandbox;
@@ -290,7 +291,8 @@ static int start_box(struct daemon *d)
 		pr_err("--user needs kvmm-hold, which removes what another user made: start that");
 		return EX_USAGE;
 	}
-	return sandbox_prepare(&d->box) ? EX_USAGE : 0;
+	err = sandbox_prepare(&d->box);
+	return err == -EINVAL ? EX_USAGE : err ? EX_OSERR : 0;
 }
 
 /* From here on no name can be made, and only the sockets' be removed. */

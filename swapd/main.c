@@ -274,8 +274,9 @@ int main(int argc, char **argv)
 	}
 	box.mode = s.opt.sandbox;
 	box.user = s.opt.user;
-	if (sandbox_prepare(&box))
-		return EX_USAGE;
+	code = sandbox_prepare(&box);
+	if (code)
+		return code == -EINVAL ? EX_USAGE : EX_OSERR;
 	if (shim_on)
 		pr_warn(SHIM_ENV " is set: requests are made to fail, and data to be lost: for tests alone");
 	catch_nothing();

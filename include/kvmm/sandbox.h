@@ -219,7 +219,9 @@ struct sandbox {
 /**
  * sandbox_prepare() - decide what will hold, change nothing
  *
- * Return: 0; -EINVAL when @user is nobody or cannot be had, which was told.
+ * Context: before there are threads: it forks, see filter.c.
+ * Return: 0; -EINVAL when @user is nobody or cannot be had, or another
+ * negative errno: there is no filter.  It was told.
  */
 int __must_check sandbox_prepare(struct sandbox *sb);
 
@@ -256,7 +258,16 @@ int __must_check sandbox_keep_caps(u32 who);
  * Return: ABI that holds now, 0 when there is none, or a negative errno.
  */
 int sandbox_landlock(int unlinks, bool signals);
-/* Return: 0, or a negative errno: this kernel or this place has no filter. */
-int sandbox_install(u32 who, bool only_log);
+/*
+ * Make the filter, in a child; nothing changes.  Before there are threads.
+ * What the kernel lacks for it sandbox_install() will say.
+ * Return: 0 or a negative errno.
+ */
+int __must_check sandbox_compile(u32 who, bool only_log);
+/*
+ * Install it, for every thread.
+ * Return: 0, or a negative errno: this kernel or this place has no filter.
+ */
+int __must_check sandbox_install(bool only_log);
 
 #endif /* KVMM_SANDBOX_H */

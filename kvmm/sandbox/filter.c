@@ -13,23 +13,34 @@
  * other numbers, end the process at once.
  *
  * All names are found at start: the handler allocates nothing.
+ *
+ * The filter is made by libseccomp in a child at start, and only installed
+ * here.  When an allocation fails inside of it libseccomp (2.5.4) may free
+ * records twice, or go round in a list for ever.  A child can only die of it,
+ * and that is told as any other refusal.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/fs.h>
+#include <linux/seccomp.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <kvmm/log.h>
 #include <kvmm/sandbox.h>
 
 #define MAX_NAMES	512
+#define BUILD_S		20	/* the child ends by itself, whatever happens, */
+#define BUILD_CPU_S	1	/* and soon when it goes round and round */
 
 #ifndef SYS_SECCOMP
 #define SYS_SECCOMP	1	/* si_code, which older libc does not name */
@@ -51,6 +62,11 @@ const char * const sandbox_rule_text[] = {
 };
 
 static const char *names[MAX_NAMES];
+
+/* What the child made. */
+static struct sock_filter program[BPF_MAXINSNS];
+static u16 program_len;
+static int program_err;	/* why there is none: the kernel lacks something */
 
 /* ---- the end of who does what it may not ---- */
 
@@ -97,7 +113,8 @@ static struct scmp_arg_cmp arg_lacks(unsigned int arg, u64 bits)
 	return (struct scmp_arg_cmp){ arg, SCMP_CMP_MASKED_EQ, bits, 0 };
 }
 
-static int add_call(scmp_filter_ctx f, const struct sandbox_call *c, int nr)
+static int add_call(scmp_filter_ctx f, const struct sandbox_call *c, int nr,
+		    pid_t self)
 {
 	int err;
 
@@ -110,7 +127,7 @@ static int add_call(scmp_filter_ctx f, const struct sandbox_call *c, int nr)
 	case SANDBOX_RULE_noexec:
 		return allow_if(f, nr, arg_lacks(2, PROT_EXEC));
 	case SANDBOX_RULE_self:
-		return allow_if(f, nr, arg_is(0, (u64)getpid()));
+		return allow_if(f, nr, arg_is(0, (u64)self));
 	case SANDBOX_RULE_sigkill:
 		return allow_if(f, nr, arg_is(1, SIGKILL));
 	case SANDBOX_RULE_setname:
@@ -123,7 +140,7 @@ static int add_call(scmp_filter_ctx f, const struct sandbox_call *c, int nr)
 	}
 }
 
-static int add_calls(scmp_filter_ctx f, u32 who)
+static int add_calls(scmp_filter_ctx f, u32 who, pid_t self)
 {
 	u32 i;
 	int err = 0;
@@ -136,12 +153,15 @@ static int add_calls(scmp_filter_ctx f, u32 who)
 			return -ENOENT;
 		/* Below zero: this machine never had it. */
 		if ((c->who & who) && nr >= 0)
-			err = add_call(f, c, nr);
+			err = add_call(f, c, nr, self);
 	}
 	return err;
 }
 
-int sandbox_install(u32 who, bool only_log)
+/* ---- made in a child ---- */
+
+/* Return: 0 when all of it was written to @out. */
+static int program_export(u32 who, bool only_log, pid_t self, int out)
 {
 	scmp_filter_ctx f = seccomp_init(only_log ? SCMP_ACT_LOG :
 					 SCMP_ACT_TRAP);
@@ -151,16 +171,94 @@ int sandbox_install(u32 who, bool only_log)
 		return -ENOMEM;
 	err = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH,
 			       SCMP_ACT_KILL_PROCESS);
-	if (!err)
-		err = seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
 	/* A tree instead of a chain, where the library can. */
 	(void)seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (!err)
-		err = add_calls(f, who);
-	if (!err && !only_log)
-		err = catch_sigsys();
+		err = add_calls(f, who, self);
+	return err ? err : seccomp_export_bpf(f, out);
+}
+
+/* Return: bytes, all there were; or a negative errno. */
+static ssize_t program_receive(int in)
+{
+	char *at = (char *)program;
+	size_t have = 0;
+	ssize_t n;
+
+	do {
+		n = read(in, at + have, sizeof(program) - have);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		have += n > 0 ? (size_t)n : 0;
+	} while (n);
+	return (ssize_t)have;
+}
+
+/* The child says by its end whether what it wrote is whole. */
+static int program_collect(pid_t pid, int in)
+{
+	const ssize_t bytes = program_receive(in);
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (bytes < 0)
+		return (int)bytes;
+	if (WIFEXITED(status) && WEXITSTATUS(status))
+		return -WEXITSTATUS(status);
+	if (!WIFEXITED(status) || !bytes ||
+	    (size_t)bytes % sizeof(program[0]))
+		return -ENOMEM;
+	program_len = (u16)((size_t)bytes / sizeof(program[0]));
+	return 0;
+}
+
+int sandbox_compile(u32 who, bool only_log)
+{
+	const struct rlimit cpu = { BUILD_CPU_S, BUILD_CPU_S };
+	const pid_t self = getpid();
+	int ends[2], err;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	pid = fork();
+	if (!pid) {
+		/* libc would tell the operator of the second free. */
+		close(STDERR_FILENO);
+		alarm(BUILD_S);
+		(void)setrlimit(RLIMIT_CPU, &cpu);
+		_exit(-program_export(who, only_log, self, ends[1]));
+	}
+	err = pid < 0 ? -errno : 0;
+	close(ends[1]);
 	if (!err)
-		err = seccomp_load(f);
-	seccomp_release(f);
+		err = program_collect(pid, ends[0]);
+	close(ends[0]);
+	/* Found out when it would be installed, as what else the kernel lacks. */
+	if (err == -EINVAL || err == -EOPNOTSUPP || err == -ENOSYS) {
+		program_err = err;
+		err = 0;
+	}
 	return err;
+}
+
+int sandbox_install(bool only_log)
+{
+	const struct sock_fprog prog = {
+		.len = program_len, .filter = program,
+	};
+	long other;
+	int err;
+
+	if (!program_len)
+		return program_err;
+	err = only_log ? 0 : catch_sigsys();
+	if (err)
+		return err;
+	other = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+			SECCOMP_FILTER_FLAG_TSYNC, &prog);
+	/* Above zero: a thread that cannot be made to have it. */
+	return other < 0 ? -errno : other ? -ESRCH : 0;
 }

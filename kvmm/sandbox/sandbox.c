@@ -47,9 +47,17 @@ static const char *sandbox_hindered(void)
 	return NULL;
 }
 
+static int drop_failed(const char *what, int err)
+{
+	pr_err("%s: %s: start it with these rights, or with --sandbox=off",
+	       what, strerror(-err));
+	return err;
+}
+
 int sandbox_prepare(struct sandbox *sb)
 {
 	const char *why = sandbox_hindered();
+	int err;
 
 	/* Told when it starts for good: a refusal is one line. */
 	if (sb->mode != SANDBOX_OFF && why) {
@@ -58,14 +66,12 @@ int sandbox_prepare(struct sandbox *sb)
 	}
 	if (sb->mode == SANDBOX_OFF)
 		return 0;
-	return sandbox_find_user(sb);
-}
-
-static int drop_failed(const char *what, int err)
-{
-	pr_err("%s: %s: start it with these rights, or with --sandbox=off",
-	       what, strerror(-err));
-	return err;
+	err = sandbox_find_user(sb);
+	if (err)
+		return err;
+	err = sandbox_compile(sb->who, sb->mode == SANDBOX_LOG);
+	return err ? drop_failed("the list of system calls cannot be made",
+				 err) : 0;
 }
 
 /* A change of user makes the kernel forget to tell of the parent's death. */
@@ -193,7 +199,7 @@ int sandbox_filter(struct sandbox *sb)
 		pr_info("sandbox: off: it keeps user, capabilities and all system calls");
 		return 0;
 	}
-	err = sandbox_install(sb->who, only_log);
+	err = sandbox_install(only_log);
 	if (err == -ENOENT || err == -ENOMEM)
 		return drop_failed("the list of system calls", err);
 	if (err)
