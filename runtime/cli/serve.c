@@ -21,8 +21,8 @@
 	  "name that requests use for the model (default the name of the model folder)") \
 	x(str, api_key, "api-key", NULL, 0, 0, "KEY",			\
 	  "serve /v1 only to those who know KEY (default $KVRT_API_KEY, else everybody)") \
-	x(choice, chat_template, "chat-template", "auto", 0, 0, "auto|plain", \
-	  "auto is the model's own where this server knows it; plain is the built-in one") \
+	x(str, chat_template, "chat-template", "auto", 0, 0, "auto|plain|FILE", \
+	  "auto is the model's own; plain is the built-in one, each message's text and an empty line; else a file with a template") \
 	x(uint, max_requests, "max-requests", "512", 1, 1 << 20, "N",	\
 	  "requests worked at or waiting; more are answered 429")	\
 	x(uint, max_samples, "max-samples", "1024", 1, 1 << 20, "N",	\
@@ -200,7 +200,7 @@ int cli_serve(int argc, char **argv)
 	so.stream = o.stream_buffer;
 	so.drain_s = o.drain_timeout;
 	so.stall_s = o.stall_timeout;
-	so.plain = o.chat_template != 0;
+	so.chat_template = o.chat_template;
 	end = server_run(&so, &err);
 	return exit_of(end, err);
 }

@@ -40,24 +40,14 @@ struct api_error {
 	char	message[512];
 };
 
-/* Ways to turn messages into a prompt, and the text by which files name them. */
-#define API_TEMPLATES(x)						\
-	x(plain, "{{ bos_token }}{% for message in messages %}"		\
-		 "{{ message['content'] | trim }}\n\n{% endfor %}")
-
-enum api_template {
-	API_NO_TEMPLATE,
-#define x(name, text) API_TEMPLATE_##name,
-	API_TEMPLATES(x)
-#undef x
-};
+struct chat;
 
 /**
  * struct api_model - what requests are judged by; read-only while they are
  * @name:        by which it is served
  * @tok:         its tokenizer
  * @info:        its sizes and defaults
- * @template:    how chats become prompts
+ * @chat:        how chats become prompts; NULL: not at all
  * @priority:    of requests that give none; a request's own is subtracted
  * @max_samples: most samples of one request, all prompts together
  */
@@ -65,7 +55,7 @@ struct api_model {
 	const char			*name;
 	const struct tokenizer		*tok;
 	const struct model_info		*info;
-	enum api_template		template;
+	const struct chat		*chat;
 	u32				priority;
 	u32				max_samples;
 };
@@ -137,12 +127,5 @@ int api_fail(struct api_error *err, int status, const char *param,
 
 /* api_error_json() - the body of the answer */
 void api_error_json(struct text *t, const struct api_error *err);
-
-/**
- * api_template_find() - which template a model folder's own is
- * @dir: with tokenizer_config.json or chat_template.jinja
- * @why: @len bytes; on API_NO_TEMPLATE a line that says why
- */
-enum api_template api_template_find(const char *dir, char *why, size_t len);
 
 #endif /* RUNTIME_SERVER_API_H */

@@ -32,6 +32,7 @@
 #include <uapi/kvmm.h>
 
 #include "runtime/server/worker.h"
+#include "runtime/template/chat.h"
 
 #define BACKEND_STEP_NS		5000000ll
 #define BACKEND_IDLE_MS		100
@@ -133,17 +134,67 @@ void backend_look(struct backend *b, struct backend_view *v)
 
 /* ---- the life of the model and of the attachment ---- */
 
-static void choose_template(struct backend *b)
-{
-	char why[512];
+/* The built-in template: each message's text, and an empty line. */
+static const char plain[] =
+	"{{ bos_token }}{% for message in messages %}"
+	"{{ message['content'] | trim }}\n\n{% endfor %}";
 
-	b->api.template = API_TEMPLATE_plain;
-	if (b->o.force_plain)
-		return;
-	b->api.template = api_template_find(b->o.dir, why, sizeof(why));
-	if (b->api.template == API_NO_TEMPLATE)
-		pr_warn("%s: /v1/chat/completions is refused; --chat-template plain would use the built-in one",
-			why);
+/* The template in a file: for free(), or NULL with a line at @why. */
+static char *template_read(const char *path, char *why, size_t len)
+{
+	FILE *f = fopen(path, "re");
+	char *text = malloc(TMPL_SOURCE_MAX + 2);
+	size_t n = 0;
+	bool bad = !f || !text;
+
+	if (!bad)
+		n = fread(text, 1, TMPL_SOURCE_MAX + 1, f);
+	bad = bad || ferror(f) || n > TMPL_SOURCE_MAX || memchr(text, 0, n);
+	if (bad)
+		snprintf(why, len, "--chat-template %s: %s", path, !f ?
+			 strerror(errno) : !text ? "no memory" :
+			 "it is no text of at most 1 MiB");
+	else
+		text[n] = '\0';
+	if (f)
+		fclose(f);
+	if (!bad)
+		return text;
+	free(text);
+	return NULL;
+}
+
+/*
+ * One that was asked for must be had; without the model's own the server does
+ * all but chats.  Return: 0, or a negative errno that was told.
+ */
+static int load_chat(struct backend *b)
+{
+	const char *name = b->o.chat_template;
+	const bool own = !strcmp(name, "auto");
+	char *text = NULL;
+	char why[480];
+	int ret;
+
+	if (!own && strcmp(name, "plain")) {
+		text = template_read(name, why, sizeof(why));
+		if (!text) {
+			fail(b, -ENOENT, why);
+			return -ENOENT;
+		}
+	}
+	ret = chat_load(b->o.dir, own ? NULL : text ? text : plain, &b->chat,
+			why, sizeof(why));
+	free(text);
+	if (ret && (!own || ret == -ENOMEM)) {
+		fail(b, ret, why);
+		return ret;
+	}
+	if (ret)
+		pr_warn("%s: %s: /v1/chat/completions is refused; --chat-template gives it another",
+			b->o.dir, why);
+	b->api.chat = b->chat;
+	return 0;
 }
 
 static int load(struct backend *b)
@@ -172,7 +223,9 @@ static int load(struct backend *b)
 		.name = b->o.name, .tok = b->tok, .info = model_info(b->model),
 		.priority = b->o.priority, .max_samples = b->o.max_samples,
 	};
-	choose_template(b);
+	ret = load_chat(b);
+	if (ret)
+		return ret;
 	set_why(b, "looking for the kvmm daemon");
 	set_state(b, BACKEND_DETACHED);
 	return 0;
@@ -364,6 +417,7 @@ bool backend_join(struct backend *b, u32 wait_ms)
 void backend_free(struct backend *b)
 {
 	mailbox_deliver(&b->inbox);
+	chat_free(b->chat);
 	tokenizer_free(b->tok);
 	model_free(b->model);
 	mailbox_destroy(&b->inbox);

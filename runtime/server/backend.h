@@ -110,7 +110,7 @@ struct backend_opts {
 	struct engine_opts	engine;
 	u32			priority;
 	u32			max_samples;
-	bool			force_plain;
+	const char		*chat_template;
 	struct mailbox		*to;
 	struct mail		*notify;
 };
@@ -146,6 +146,7 @@ struct backend {
 	/* Only the thread looks at these. */
 	struct model		*model;
 	struct tokenizer	*tok;
+	struct chat		*chat;
 	struct engine		*engine;
 	u8			identity[BACKEND_IDENTITY_LEN];
 	struct engine_stats	past;		/* of engines that are gone */

@@ -57,6 +57,8 @@ enum field_neutral {
 	yes(stream_options, API_BOTH, "include_usage, continuous_usage_stats; only with stream") \
 	yes(echo, API_COMPLETION, "the text begins with the prompt")	\
 	yes(add_special_tokens, API_BOTH, "whether a text gets a BOS token in front; true for completions, false for chat, whose template has its own") \
+	yes(add_generation_prompt, API_CHAT, "false: the text does not end where an answer begins; true by default") \
+	yes(chat_template_kwargs, API_CHAT, "an object: more variables for the model's chat template") \
 	yes(user, API_BOTH, "a string; not used")			\
 	yes(safety_identifier, API_CHAT, "a string; not used")		\
 	yes(priority, API_BOTH, "lower is served earlier and preempted later; 0 by default") \
@@ -107,10 +109,8 @@ enum field_neutral {
 	no(truncate_prompt_tokens, API_BOTH, null, "")			\
 	no(truncation_side, API_BOTH, null, "")				\
 	no(prompt_embeds, API_COMPLETION, null, "")			\
-	no(add_generation_prompt, API_CHAT, on, "")			\
 	no(continue_final_message, API_CHAT, off, "")			\
 	no(chat_template, API_CHAT, null, "")				\
-	no(chat_template_kwargs, API_CHAT, empty, "")			\
 	no(documents, API_CHAT, empty, "")				\
 	no(media_io_kwargs, API_CHAT, empty, "")			\
 	no(mm_processor_kwargs, API_CHAT, empty, "")			\
@@ -131,6 +131,8 @@ enum field_neutral {
  * @max_tokens: as given, 0: not
  * @best_of:    as given, 0: not
  * @add_bos:    see add_special_tokens
+ * @generation_prompt: see add_generation_prompt
+ * @template_kwargs: see chat_template_kwargs, or NULL
  */
 struct field_ctx {
 	const struct api_model	*m;
@@ -142,6 +144,8 @@ struct field_ctx {
 	const char		*max_name;
 	u32			best_of;
 	bool			add_bos;
+	bool			generation_prompt;
+	json_t			*template_kwargs;
 };
 
 /**
@@ -175,9 +179,5 @@ void fields_doc(struct text *t);
 
 /* prompts_prepare() - fill in the prompts of @c->p; 0 or -1 */
 int prompts_prepare(struct field_ctx *c);
-
-/* template_render() - the prompt of a chat; 0 or -1 */
-int template_render(struct field_ctx *c, const json_t *messages,
-		    struct text *out);
 
 #endif /* RUNTIME_SERVER_FIELDS_H */

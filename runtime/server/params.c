@@ -320,6 +320,21 @@ int field_add_special_tokens(struct field_ctx *c, const char *key,
 	return get_bool(c, key, v, &c->add_bos);
 }
 
+int field_add_generation_prompt(struct field_ctx *c, const char *key,
+				const json_t *v)
+{
+	return get_bool(c, key, v, &c->generation_prompt);
+}
+
+int field_chat_template_kwargs(struct field_ctx *c, const char *key,
+			       const json_t *v)
+{
+	if (!json_is_object(v))
+		return bad(c, key, "an object");
+	c->template_kwargs = (json_t *)(uintptr_t)v;
+	return 0;
+}
+
 int field_user(struct field_ctx *c, const char *key, const json_t *v)
 {
 	return get_string(c, key, v);
@@ -403,6 +418,7 @@ static void set_defaults(struct field_ctx *c)
 	if (gen->has & MODEL_GEN_TOP_K)
 		p->sampling.top_k = gen->top_k;
 	c->add_bos = p->kind == API_COMPLETION;
+	c->generation_prompt = true;
 }
 
 /* What the request leaves open, and what several fields say together. */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/server/chat.h"
 #include "runtime/server/fields.h"
 
 static int no_memory(struct field_ctx *c)
@@ -47,9 +48,10 @@ static int keep_text(struct field_ctx *c, struct api_prompt *q,
 	return 0;
 }
 
-/* @bos: tokens in front, 0 or 1, whatever the model's files say. */
+/* @guards: @nr_guards parts of the text in which no special token is found. */
 static int encode(struct field_ctx *c, struct api_prompt *q, const char *text,
-		  size_t len, u32 flags, bool bos)
+		  size_t len, u32 flags, const struct tokenizer_guard *guards,
+		  size_t nr_guards)
 {
 	const struct tokenizer *tok = c->m->tok;
 	const size_t least = len / detok_out_max(tok);
@@ -59,15 +61,13 @@ static int encode(struct field_ctx *c, struct api_prompt *q, const char *text,
 
 	if (least > prompt_max(c))
 		return too_long(c, "at least ", least);
-	q->ids = malloc((cap + 1) * sizeof(*q->ids));
+	q->ids = malloc(cap * sizeof(*q->ids));
 	if (!q->ids)
 		return no_memory(c);
-	if (bos)
-		q->ids[q->nr++] = tokenizer_bos_id(tok);
-	n = tokenizer_encode(tok, text, len, flags, q->ids + q->nr, cap,
-			     &needed);
-	if (n == -E2BIG || (n >= 0 && q->nr + (size_t)n > prompt_max(c)))
-		return too_long(c, "", q->nr + needed);
+	n = tokenizer_encode_guarded(tok, text, len, flags, guards, nr_guards,
+				     q->ids, cap, &needed);
+	if (n == -E2BIG || n > (ssize_t)prompt_max(c))
+		return too_long(c, "", needed);
 	if (n == -ENOMEM)
 		return no_memory(c);
 	if (n < 0)
@@ -89,7 +89,7 @@ static int prompt_text(struct field_ctx *c, struct api_prompt *q,
 
 	if (c->add_bos)
 		flags |= TOKENIZER_ADD_BOS;
-	if (encode(c, q, text, len, flags, false))
+	if (encode(c, q, text, len, flags, NULL, 0))
 		return -1;
 	if (!q->nr)
 		return api_fail(c->err, 400, "prompt", "invalid_value",
@@ -203,25 +203,21 @@ static int completion_prompts(struct field_ctx *c)
 
 static int chat_prompt(struct field_ctx *c)
 {
-	const bool bos = tokenizer_bos_id(c->m->tok) != TOKENIZER_NO_ID;
-	struct text t = { 0 };
-	u32 flags = TOKENIZER_PLAIN;
+	struct chat_text t = { 0 };
 	int ret;
 
-	if (c->add_bos)
-		flags |= TOKENIZER_ADD_BOS;
 	ret = prompts_alloc(c, 1);
 	if (!ret)
-		ret = template_render(c, c->prompt, &t);
-	if (!ret && t.failed)
-		ret = no_memory(c);
+		ret = chat_text_make(c, c->prompt, &t);
+	/* The template's own special tokens count, those of users do not. */
 	if (!ret)
-		ret = encode(c, &c->p->prompts[0], t.len ? t.p : "", t.len,
-			     flags, bos);
+		ret = encode(c, &c->p->prompts[0], t.p, t.len,
+			     c->add_bos ? TOKENIZER_ADD_BOS : 0, t.guards,
+			     t.nr_guards);
 	if (!ret && !c->p->prompts[0].nr)
 		ret = api_fail(c->err, 400, "messages", "invalid_value",
 			       "the messages are empty");
-	text_free(&t);
+	chat_text_free(&t);
 	return ret;
 }
 

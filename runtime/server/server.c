@@ -333,7 +333,7 @@ static int start_threads(struct server *s)
 	const struct backend_opts bo = {
 		.dir = o->dir, .name = s->name, .model = o->model,
 		.engine = o->engine, .priority = o->priority,
-		.max_samples = o->samples, .force_plain = o->plain,
+		.max_samples = o->samples, .chat_template = o->chat_template,
 		.to = &s->loop.mail, .notify = &s->changed,
 	};
 	u32 i;

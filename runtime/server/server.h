@@ -23,7 +23,7 @@
  * @stream:    bytes of a stream that a slow reader may leave behind
  * @drain_s:   seconds that running requests get after SIGTERM
  * @stall_s:   seconds without a sign of the engine after which it is not ready
- * @plain:     use the built-in chat template whatever the model says
+ * @chat_template: `auto`, the model's; `plain`, the built-in one; else a file
  */
 struct server_opts {
 	const char		*dir;
@@ -40,7 +40,7 @@ struct server_opts {
 	u64			stream;
 	u32			drain_s;
 	u32			stall_s;
-	bool			plain;
+	const char		*chat_template;
 };
 
 /* How server_run() ended. */

@@ -231,7 +231,8 @@ int chat_compile(const json_t *config, struct chat **chat, char *why,
 	return chat_end(&l, ret, chat);
 }
 
-int chat_load(const char *dir, struct chat **chat, char *why, size_t len)
+int chat_load(const char *dir, const char *first, struct chat **chat,
+	      char *why, size_t len)
 {
 	struct loading l = { .why = why, .len = len };
 	json_t *config = NULL;
@@ -243,8 +244,12 @@ int chat_load(const char *dir, struct chat **chat, char *why, size_t len)
 	ret = chat_new(&l);
 	if (ret)
 		return ret;
+	if (first)
+		ret = add(&l, "default", first, strlen(first),
+			  "--chat-template");
 	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
-	ret = add_file(&l, path, "default");
+	if (!ret)
+		ret = add_file(&l, path, "default");
 	if (!ret)
 		ret = add_folder(&l, dir);
 	snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);

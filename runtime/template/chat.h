@@ -37,6 +37,8 @@ struct chat_input {
 
 /**
  * chat_load() - read and compile the chat templates of a folder
+ * @first: text of the template `default`, which goes before the folder's, or
+ *	   NULL
  * @dir: with tokenizer_config.json (chat_template: a string, or a list of
  *	 named ones; the special tokens), chat_template.jinja and
  *	 additional_chat_templates/NAME.jinja, which go before it
@@ -47,8 +49,8 @@ struct chat_input {
  * Return: 0; -ENOENT if the folder has no chat template; -EINVAL if one is
  * wrong or needs what is not supported, or a file is no JSON; -ENOMEM.
  */
-int __must_check chat_load(const char *dir, struct chat **chat, char *why,
-			   size_t len);
+int __must_check chat_load(const char *dir, const char *first,
+			   struct chat **chat, char *why, size_t len);
 
 /**
  * chat_compile() - chat templates from their source

@@ -52,6 +52,9 @@ struct encoder {
 	pcre2_match_data *match;
 	pcre2_match_context *match_ctx;
 	pcre2_jit_stack *jit_stack;	/* made when the built-in one is full */
+	const char *text;		/* what the guards count from */
+	const struct tokenizer_guard *guards;
+	size_t nr_guards;
 };
 
 static void emit(struct encoder *e, u32 id)
@@ -187,6 +190,22 @@ static size_t space_after(const char *text, size_t at, size_t len)
 	return at;
 }
 
+/* Does a guard lie, in part, in the @len bytes at @p? */
+static bool is_guarded(const struct encoder *e, const char *p, size_t len)
+{
+	const size_t from = (size_t)(p - e->text);
+	size_t lo = 0, hi = e->nr_guards, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (e->guards[mid].at + e->guards[mid].len <= from)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < e->nr_guards && e->guards[lo].at < from + len;
+}
+
 /*
  * Find the added tokens of @turn in @text; what is between goes on.
  *
@@ -217,7 +236,9 @@ static int encode_added(struct encoder *e, u32 turn, const char *text,
 		from = at;
 		at += n;
 		to = at;
-		if ((e->flags & TOKENIZER_PLAIN) && (flags & TOKEN_SPECIAL))
+		if ((flags & TOKEN_SPECIAL) &&
+		    ((e->flags & TOKENIZER_PLAIN) ||
+		     is_guarded(e, text + from, n)))
 			continue;
 		if ((flags & TOKEN_LSTRIP) && from > done)
 			from = space_before(text, done, from);
@@ -250,12 +271,15 @@ static void encoder_release(struct encoder *e)
 		pcre2_jit_stack_free(e->jit_stack);
 }
 
-ssize_t tokenizer_encode(const struct tokenizer *tok, const char *text,
-			 size_t len, u32 flags, u32 *ids, size_t max,
-			 size_t *needed)
+ssize_t tokenizer_encode_guarded(const struct tokenizer *tok, const char *text,
+				 size_t len, u32 flags,
+				 const struct tokenizer_guard *guards,
+				 size_t nr_guards, u32 *ids, size_t max,
+				 size_t *needed)
 {
 	struct encoder e = {
 		.tok = tok, .flags = flags, .ids = ids, .max = max,
+		.text = text, .guards = guards, .nr_guards = nr_guards,
 	};
 	int err;
 
@@ -281,6 +305,14 @@ ssize_t tokenizer_encode(const struct tokenizer *tok, const char *text,
 out_release:
 	encoder_release(&e);
 	return err ? err : (ssize_t)e.nr;
+}
+
+ssize_t tokenizer_encode(const struct tokenizer *tok, const char *text,
+			 size_t len, u32 flags, u32 *ids, size_t max,
+			 size_t *needed)
+{
+	return tokenizer_encode_guarded(tok, text, len, flags, NULL, 0, ids,
+					max, needed);
 }
 
 ssize_t tokenizer_decode(const struct tokenizer *tok, u32 id,
@@ -315,6 +347,20 @@ bool tokenizer_adds_bos(const struct tokenizer *tok)
 bool tokenizer_is_special(const struct tokenizer *tok, u32 id)
 {
 	return id < tok->nr_tokens && (tok->tokens[id].flags & TOKEN_SPECIAL);
+}
+
+size_t tokenizer_special_at(const struct tokenizer *tok, const char *text,
+			    size_t len)
+{
+	size_t turn, n;
+	u32 id;
+
+	for (turn = 0; turn < NR_ADDED_TURNS && len; turn++) {
+		id = trie_longest(&tok->added[turn], text, len, &n);
+		if (tokenizer_is_special(tok, id))
+			return n;
+	}
+	return 0;
 }
 
 u32 tokenizer_find(const struct tokenizer *tok, const char *bytes, size_t len)

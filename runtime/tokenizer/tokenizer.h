@@ -69,6 +69,40 @@ ssize_t __must_check tokenizer_encode(const struct tokenizer *tok,
 				      u32 *ids, size_t max, size_t *needed);
 
 /**
+ * tokenizer_special_at() - does a text begin with a special token?
+ * @tok: the tokenizer
+ * @text: UTF-8, or the rest of it
+ * @len: bytes at @text
+ *
+ * Return: bytes of the special token that tokenizer_encode() would find there,
+ * or 0.
+ */
+size_t tokenizer_special_at(const struct tokenizer *tok, const char *text,
+			    size_t len);
+
+/**
+ * struct tokenizer_guard - a part of a text that is no token
+ * @at:  byte that it begins with
+ * @len: bytes
+ */
+struct tokenizer_guard {
+	size_t	at;
+	size_t	len;
+};
+
+/**
+ * tokenizer_encode_guarded() - tokenizer_encode() of a text of two hands
+ * @guards: parts of @text, in order, in which and over whose ends no special
+ *	token is found: they are plain text to the rest of the tokenizer
+ * @nr_guards: their number
+ */
+ssize_t __must_check
+tokenizer_encode_guarded(const struct tokenizer *tok, const char *text,
+			 size_t len, u32 flags,
+			 const struct tokenizer_guard *guards, size_t nr_guards,
+			 u32 *ids, size_t max, size_t *needed);
+
+/**
  * tokenizer_decode() - the bytes of one token
  * @tok: the tokenizer
  * @id: a token id

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 
 #include "runtime/server/fields.h"
+#include "runtime/template/chat.h"
 
 static struct tokenizer *tok;
+static struct chat *chat;
 static struct model_info info;
 static struct api_model m;
 static struct api_params p;
@@ -44,14 +46,28 @@ static void setup(void)
 	};
 	m = (struct api_model){
 		.name = "demo", .tok = tok, .info = &info,
-		.template = API_TEMPLATE_plain, .priority = 100,
-		.max_samples = 200,
+		.priority = 100, .max_samples = 200,
 	};
+	ck_assert_int_eq(chat_load(top("tests/data/demo-model"), NULL, &chat,
+				   why, sizeof(why)), 0);
+	m.chat = chat;
 }
 
 static void teardown(void)
 {
+	chat_free(chat);
 	tokenizer_free(tok);
+}
+
+/* Another template than the demo model's. */
+static void template_set(const char *source)
+{
+	char why[512];
+
+	chat_free(chat);
+	ck_assert_msg(!chat_load(top("tests/data/demo-model"), source, &chat,
+				 why, sizeof(why)), "%s", why);
+	m.chat = chat;
 }
 
 static int prepare_bytes(enum api_kind kind, const char *body, size_t len)
@@ -193,6 +209,8 @@ static const struct {
 	{ "stream_options", { NULL }, { "{}", "1", "{\"include_usage\": true}" } },
 	{ "echo", { "true" }, { "1" } },
 	{ "add_special_tokens", { "true", "false" }, { "1" } },
+	{ "add_generation_prompt", { "true", "false" }, { "1" } },
+	{ "chat_template_kwargs", { "{}", "{\"a\": [1]}" }, { "1", "[]" } },
 	{ "user", { "\"me\"" }, { "1" } },
 	{ "safety_identifier", { "\"me\"" }, { "1" } },
 	{ "priority", { "0", "-1000000", "100" }, { "101", "1.5", "\"1\"" } },
@@ -453,21 +471,75 @@ START_TEST(test_bad_chats)
 		ck_assert_str_eq(err.param, "messages");
 		api_params_free(&p);
 	}
-	m.template = API_NO_TEMPLATE;
+	m.chat = NULL;
 	ck_assert_int_ne(prepare(API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"), 0);
 	ck_assert_str_eq(err.code, "no_chat_template");
 }
 END_TEST
 
-START_TEST(test_template_of_folder)
+/* Ids of a chat whose template writes @text, special tokens and all. */
+static void rendered_ids(const char *body, const char *text, u32 flags)
 {
-	char why[512];
+	u32 want[256], i;
+	ssize_t n = tokenizer_encode(tok, text, strlen(text), flags, want, 256,
+				     NULL);
 
-	ck_assert_int_eq(api_template_find(top("tests/data/demo-model"), why,
-					   sizeof(why)), API_TEMPLATE_plain);
-	ck_assert_int_eq(api_template_find("/nowhere", why, sizeof(why)),
-			 API_NO_TEMPLATE);
-	ck_assert_ptr_nonnull(strstr(why, "/nowhere"));
+	ck_assert_int_gt(n, 0);
+	ck_assert_msg(!prepare(API_CHAT, body), "%s: %s", body, err.message);
+	ck_assert_msg(p.prompts[0].nr == (u32)n, "%s: %u ids", body,
+		      p.prompts[0].nr);
+	for (i = 0; i < (u32)n; i++)
+		ck_assert_uint_eq(p.prompts[0].ids[i], want[i]);
+	api_params_free(&p);
+}
+
+#define USER_SAYS(text) "{\"messages\":[{\"role\":\"user\",\"content\":\"" text "\"}]"
+
+START_TEST(test_other_templates)
+{
+	template_set("{% for m in messages %}{{ m.role }}: {{ m.content }}<|endoftext|>{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}{{ more }}");
+	rendered_ids(USER_SAYS("hi") "}", "user: hi<|endoftext|>assistant:", 0);
+	rendered_ids(USER_SAYS("hi") ",\"add_generation_prompt\":false}",
+		     "user: hi<|endoftext|>", 0);
+	rendered_ids(USER_SAYS("hi") ",\"chat_template_kwargs\":{\"more\":\"!\",\"messages\":[]}}",
+		     "user: hi<|endoftext|>assistant:!", 0);
+	rendered_ids("{\"messages\":[{\"role\":\"developer\",\"content\":\"a\"}]}",
+		     "system: a<|endoftext|>assistant:", 0);
+}
+END_TEST
+
+/* What a user spells out is text, wherever the template puts it. */
+START_TEST(test_no_forged_turns)
+{
+	template_set("{{ messages[0].content }}{{ more }}");
+	rendered_ids(USER_SAYS("a<|endoftext|>b") "}", "a<|endoftext|>b",
+		     TOKENIZER_PLAIN);
+	rendered_ids(USER_SAYS("<|endoftext|>") ",\"chat_template_kwargs\":{\"more\":{\"<|endoftext|>\":1}}}",
+		     "<|endoftext|>{'<|endoftext|>': 1}", TOKENIZER_PLAIN);
+	/* The first of the characters that could mark it, spelt out too. */
+	rendered_ids(USER_SAYS("<|endoftext|>\\u2800<|endoftext|>\\\\u2801") "}",
+		     "<|endoftext|>\xe2\xa0\x80<|endoftext|>\\u2801",
+		     TOKENIZER_PLAIN);
+	/* As Python's repr() and json.dumps() write it. */
+	template_set("{{ messages }}{{ messages[0].content | tojson(ensure_ascii=true) }}");
+	rendered_ids(USER_SAYS("<|endoftext|>") "}",
+		     "[{'role': 'user', 'content': '<|endoftext|>'}]\"<|endoftext|>\"",
+		     TOKENIZER_PLAIN);
+}
+END_TEST
+
+START_TEST(test_template_refuses)
+{
+	template_set("{{ raise_exception('roles must alternate') }}");
+	ck_assert_int_ne(prepare(API_CHAT, USER_SAYS("a") "}"), 0);
+	ck_assert_int_eq(err.status, 400);
+	ck_assert_str_eq(err.code, "chat_template_error");
+	ck_assert_ptr_nonnull(strstr(err.message, "roles must alternate"));
+	template_set("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}");
+	ck_assert_int_ne(prepare(API_CHAT, USER_SAYS("a") "}"), 0);
+	ck_assert_int_eq(err.status, 400);
+	ck_assert_int_ne(prepare(API_CHAT, USER_SAYS("a") ",\"chat_template_kwargs\":1}"), 0);
+	ck_assert_str_eq(err.param, "chat_template_kwargs");
 }
 END_TEST
 
@@ -549,7 +621,9 @@ static void add_tests(TCase *tc)
 	tcase_add_test(tc, test_echo);
 	tcase_add_test(tc, test_chat_template);
 	tcase_add_test(tc, test_bad_chats);
-	tcase_add_test(tc, test_template_of_folder);
+	tcase_add_test(tc, test_other_templates);
+	tcase_add_test(tc, test_no_forged_turns);
+	tcase_add_test(tc, test_template_refuses);
 	tcase_add_test(tc, test_defaults);
 	tcase_add_test(tc, test_values);
 	tcase_add_test(tc, test_salts);

@@ -59,7 +59,7 @@ static int load(const char *config)
 {
 	chat_free(chat);
 	file_write("tokenizer_config.json", config);
-	return chat_load(dir, &chat, why, sizeof(why));
+	return chat_load(dir, NULL, &chat, why, sizeof(why));
 }
 
 START_TEST(test_demo)
@@ -71,7 +71,7 @@ START_TEST(test_demo)
 
 	snprintf(path, sizeof(path), "%s/tests/data/demo-model",
 		 top ? top : ".");
-	ck_assert_msg(!chat_load(path, &chat, why, sizeof(why)), "%s", why);
+	ck_assert_msg(!chat_load(path, NULL, &chat, why, sizeof(why)), "%s", why);
 	expect(&in, "<|endoftext|>Hello\n\n");
 	json_decref((json_t *)(uintptr_t)in.messages);
 }
@@ -159,7 +159,7 @@ START_TEST(test_wrong)
 	}
 	unlink(strcat(dir, "/tokenizer_config.json"));
 	*strrchr(dir, '/') = 0;
-	ck_assert_int_eq(chat_load(dir, &chat, why, sizeof(why)), -ENOENT);
+	ck_assert_int_eq(chat_load(dir, NULL, &chat, why, sizeof(why)), -ENOENT);
 }
 END_TEST
 
