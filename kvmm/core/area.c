@@ -23,6 +23,7 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 	u64 nr = min(bytes, cfg->area_bytes) / cfg->extent_size;
 	struct kv_pool *p;
 	u32 i, e;
+	core_event(c);
 
 	c->now = now;
 	if (!nr)
@@ -68,6 +69,7 @@ int core_area_del(struct core *c, u64 now, u32 area)
 {
 	u32 pool = CORE_POOL_AREA + area, i, left = 0;
 	struct kv_pool *p;
+	core_event(c);
 
 	c->now = now;
 	if (area >= CORE_MAX_AREAS || !core_pool(c, pool)->online)

@@ -201,6 +201,7 @@ void area_leave(struct core *c, u32 pool)
 void core_area_lose(struct core *c, u64 now, u32 area)
 {
 	u32 pool = CORE_POOL_AREA + area, i;
+	core_event(c);
 
 	c->now = now;
 	if (area >= CORE_MAX_AREAS || !core_pool(c, pool)->online)

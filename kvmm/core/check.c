@@ -59,9 +59,17 @@ void walk_fault(struct walk *w, const char *law, const char *what, u64 i,
 
 /* ---- references, counted from tables and steps ---- */
 
+/* Who is away has none. */
+static void walk_shadow(struct walk *w, const char *what, u32 i,
+			const u32 *have, u32 want)
+{
+	if (have)
+		expect(w, "shadow", what, i, *have, want);
+}
+
 /* One entry of a table: count the reference, compare the shadow. */
 static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
-		     kv_pte_t pte, u32 shadow)
+		     kv_pte_t pte, const u32 *shadow)
 {
 	const struct core *c = w->c;
 	u32 i = pte_block(pte);
@@ -69,8 +77,7 @@ static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
 	if (idx < s->trimmed) {
 		expect(w, "tables", "trimmed entry of seq", seq_index(c, s),
 		       pte.val, PTE_NONE);
-		expect(w, "shadow", "trimmed entry", idx, shadow,
-		       KVMM_NO_INDEX);
+		walk_shadow(w, "trimmed entry", idx, shadow, KVMM_NO_INDEX);
 		return;
 	}
 	if (pte_is_entry(pte)) {
@@ -78,7 +85,7 @@ static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
 		       seq_index(c, s), s->state, KVMM_SEQ_SWAPPED);
 		expect(w, "law 2", "domain of entry", i,
 		       c->entries_low[i].domain, s->domain);
-		expect(w, "shadow", "swapped entry", i, shadow, KVMM_NO_INDEX);
+		walk_shadow(w, "swapped entry", i, shadow, KVMM_NO_INDEX);
 		c->entries_low[i].walked++;
 		return;
 	}
@@ -89,14 +96,14 @@ static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
 	c->scratch[i]++;
 	expect(w, "law 2", "domain of block", i, c->blocks[i].domain,
 	       s->domain);
-	expect(w, "shadow", "entry of block", i, shadow, block_entry(c, i));
+	walk_shadow(w, "entry of block", i, shadow, block_entry(c, i));
 }
 
 /* Walk one table; count its mappings into scratch. */
 static void walk_table(struct walk *w, const struct kv_seq *s)
 {
 	const struct core *c = w->c;
-	const struct core_bind *bind = &c->bind[s->client];
+	const struct kvmm_table_page *sh = c->bind[s->client].tables;
 	u32 i, si = seq_index(c, s), page = s->first_page, last = CORE_NONE;
 	const struct kv_tpage *t = NULL;
 
@@ -113,11 +120,12 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 			expect(w, "tables", "page before page", page,
 			       t->back[0], last);
 			last = page;
-			expect(w, "shadow", "handle of page", page,
-			       bind->tables[page].seq, seq_handle(c, s));
+			if (sh)
+				expect(w, "shadow", "handle of page", page,
+				       sh[page].seq, seq_handle(c, s));
 		}
 		walk_pte(w, s, i, t->pte[i - t->first],
-			 bind->tables[page].entry[i - t->first]);
+			 sh ? &sh[page].entry[i - t->first] : NULL);
 		if (i - t->first == KVMM_TABLE_ENTRIES - 1)
 			page = t->next;
 	}

@@ -54,8 +54,9 @@ static u32 client_slot(const struct core *c)
 	return CORE_NONE;
 }
 
-static void client_describe(const struct core *c, u32 client,
-			    struct core_attach_info *info)
+/* What the shell must know to build the segments. */
+void client_describe(const struct core *c, u32 client,
+		     struct core_attach_info *info)
 {
 	const struct kv_client *cl = &c->clients[client];
 	const struct kv_domain *d = &c->domains[cl->domain];
@@ -95,6 +96,7 @@ int core_client_attach(struct core *c, u64 now, u64 tenant_key,
 	struct kv_client *cl;
 	u32 client, dom;
 	int err;
+	core_event(c);
 
 	c->now = now;
 	info->text = NULL;
@@ -126,14 +128,19 @@ int core_client_attach(struct core *c, u64 now, u64 tenant_key,
 /**
  * core_client_bind() - tell where the client's segments are
  *
- * Publishes what a fresh client must find there and hands out the extents of
- * its tenant.  The memory must stay until core_client_quiet() returned.
+ * Publishes what the client must find there, and hands out the extents of its
+ * tenant: a fresh one's, or all that one has which came back with
+ * core_client_resume().  The segments are zeroed; they must stay until
+ * core_client_quiet() returned.
  */
 void core_client_bind(struct core *c, u32 client, const struct core_bind *bind)
 {
+	core_event(c);
+
 	c->bind[client] = *bind;
+	client_publish(c, client);
 	WRITE_ONCE(bind->ctl->state, (u32)KVMM_CLIENT_ALIVE);
-	extent_send_all(c, client);
+	extent_publish(c, client);
 }
 
 static void client_say(struct core *c, u32 client, u32 state, int reason)
@@ -220,6 +227,7 @@ static void ghost_ended(struct core *c, u32 tenant)
 void core_client_dead(struct core *c, u64 now, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
+	core_event(c);
 
 	c->now = now;
 	if (cl->state == CLI_DETACHED)
@@ -245,6 +253,8 @@ void core_client_dead(struct core *c, u64 now, u32 client)
  */
 void core_ghost_gone(struct core *c, u64 now, u32 tenant)
 {
+	core_event(c);
+
 	c->now = now;
 	ghost_ended(c, tenant);
 	admit_all(c);
@@ -259,6 +269,7 @@ void core_ghost_gone(struct core *c, u64 now, u32 tenant)
 void core_client_quiet(struct core *c, u64 now, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
+	core_event(c);
 
 	c->now = now;
 	if (cl->state == CLI_FREE)
@@ -285,6 +296,8 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
  */
 void core_client_eproto(struct core *c, u64 now, u32 client)
 {
+	core_event(c);
+
 	if (c->clients[client].state != CLI_ALIVE)
 		return;
 	core_count(c, CORE_EV_client_eproto, 1);
@@ -296,6 +309,7 @@ void core_client_eproto(struct core *c, u64 now, u32 client)
 void core_shutdown(struct core *c, u64 now)
 {
 	u32 i;
+	core_event(c);
 
 	c->now = now;
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
@@ -356,7 +370,8 @@ bool client_kill(struct core *c, u32 client, int reason)
 {
 	struct kv_client *cl = &c->clients[client];
 
-	if (cl->killed)
+	/* Who does not come back in time is the shell's business. */
+	if (cl->killed || cl->away)
 		return false;
 	cl->killed = 1;
 	core_count(c, CORE_EV_client_kill, 1);
@@ -373,7 +388,7 @@ void client_deadlines(struct core *c)
 		const struct kv_client *cl = &c->clients[i];
 		int reason = 0;
 
-		if (cl->state == CLI_ALIVE && step_overdue(c, i) &&
+		if (cl->state == CLI_ALIVE && !cl->away && step_overdue(c, i) &&
 		    somebody_waits(c, i))
 			reason = -ETIME;
 		if (cl->state == CLI_DEAD && c->now - cl->dead_since >

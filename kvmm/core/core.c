@@ -79,8 +79,8 @@ size_t core_struct_size(void)
 }
 
 /* Fill in what was left to be derived, and the sizes of all tables. */
-static int config_settle(const struct core_config *in, struct core_config *cfg,
-			 struct core_sizes *s)
+int config_settle(const struct core_config *in, struct core_config *cfg,
+		  struct core_sizes *s)
 {
 	u64 blocks;
 
@@ -145,8 +145,9 @@ static int config_settle(const struct core_config *in, struct core_config *cfg,
 	return 0;
 }
 
-static u64 arena_layout(const struct core_config *cfg,
-			const struct core_sizes *s, struct core *c)
+/* Bytes of an arena; with @c also where its tables are. */
+u64 arena_layout(const struct core_config *cfg, const struct core_sizes *s,
+		 struct core *c)
 {
 	u64 off = ALIGN_UP(sizeof(struct core_head), 64ul);
 
@@ -260,7 +261,7 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
 	c->head = arena;
 	c->ops = ops;
 	c->ops_arg = ops_arg;
-	c->head->magic = CORE_ARENA_MAGIC;
+	c->head->layout = core_arena_layout();
 	c->head->cfg = full;
 	c->head->sizes = s;
 	c->head->arrival = 1;
@@ -268,6 +269,8 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
 	c->head->nr_online = s.nr_extents;
 	arena_init_lists(c);
 	arena_init_pools(c);
+	core_order();
+	c->head->magic = CORE_ARENA_MAGIC;
 	return 0;
 }
 
@@ -280,6 +283,8 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
  */
 bool core_poll(struct core *c, u64 now)
 {
+	core_event(c);
+
 	if (!c->head->more)
 		return false;
 	c->now = now;
@@ -295,8 +300,11 @@ bool core_poll(struct core *c, u64 now)
 void core_tick(struct core *c, u64 now)
 {
 	u32 i;
+	core_event(c);
 
 	c->now = now;
+	if (c->again)
+		adopt_again(c);
 	limit_tick(c, now - c->head->ticked);
 	c->head->ticked = now;
 	client_deadlines(c);

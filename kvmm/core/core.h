@@ -72,6 +72,7 @@
  *                    0: 100
  * @event_work:       what waiters may cost in one event, in units of about
  *                    10 ns; the rest is for the next one; 0: 32768
+ * @boot:             of the running kernel, since times are of one boot
  */
 struct core_config {
 	u64	pool_bytes;
@@ -97,6 +98,7 @@ struct core_config {
 	u32	overcommit;
 	u32	overcommit_ratio;
 	u32	event_work;
+	u64	boot[2];
 };
 
 /* core_config.overcommit: the kernel's values. */
@@ -170,6 +172,8 @@ struct core_io {
  * @copy:           answer with core_copy_done(); never refused; may be NULL
  *                  where there is no host pool: then no block is moved
  * @io:             answer with core_io_done(); never refused, however late
+ * @crash:          for tests: the core passes CORE_CRASH_@point, and may be
+ *                  ended there; NULL elsewhere
  *
  * None may call back into the core before the event that issued it returned.
  */
@@ -184,6 +188,7 @@ struct core_ops {
 	void	(*trigger)(void *arg, u32 trigger);
 	void	(*copy)(void *arg, const struct core_copy *cp);
 	void	(*io)(void *arg, const struct core_io *io);
+	void	(*crash)(void *arg, u32 point);
 };
 
 /**
@@ -233,6 +238,32 @@ int __must_check core_init(struct core *core, void *arena, u64 arena_bytes,
 			   const struct core_ops *ops, void *ops_arg);
 void core_tick(struct core *core, u64 now);
 bool core_poll(struct core *core, u64 now);
+
+struct core_report;
+
+/*
+ * adopt.c: a core goes on in the arena of one that ended.  How it was found;
+ * see Documentation/core.md.
+ */
+enum {
+	CORE_ADOPT_WHOLE,	/* nothing is lost */
+	CORE_ADOPT_SALVAGED,	/* content is kept, sequences begin anew */
+};
+
+u64 core_arena_layout(void);
+int __must_check core_adopt(struct core *core, void *arena, u64 bytes,
+			    const struct core_config *cfg,
+			    const struct core_ops *ops, void *ops_arg, u64 now,
+			    struct core_report *report);
+void core_adopt_lost(struct core *core, u64 now, u32 area);
+void core_adopt_ghosts(struct core *core, u32 tenant, u32 nr);
+void core_commit_begin(struct core *core);
+void core_commit_end(struct core *core, u32 client);
+
+/* resume.c: clients of that core come back */
+int __must_check core_client_resume(struct core *core, u64 now, u32 client,
+				    u64 seen, struct core_attach_info *info,
+				    u64 *committed);
 
 /* client.c */
 int __must_check core_client_attach(struct core *core, u64 now,
@@ -434,6 +465,7 @@ struct core_client_view {
 	u32	nr_running;
 	u32	nr_waiting;
 	u32	open_steps;
+	u32	away;		/* adopted, and not back yet */
 	u64	pinned_since;	/* begin of the oldest open step, or 0 */
 	u64	blocks;		/* mappings of its sequences */
 };
@@ -462,6 +494,8 @@ struct core_extent_view {
 	u32	domain;
 	u32	span_blocks;
 	u32	span_free;
+	u32	generation;	/* of the memory made last */
+	u32	backed;		/* there is memory */
 	u64	mapped;		/* bit a client */
 };
 

@@ -22,18 +22,29 @@
 /* Let the shell rest this long after it could not make memory. */
 #define CREATE_BACKOFF_NS	1000000000ull
 
-static void extent_send(struct core *c, u32 client, u32 e)
+/* Pass it on to who is there; who is away is told when it is back. */
+static void extent_tell(struct core *c, u32 client, u32 e)
 {
-	struct kv_extent *x = &c->extents[e];
-	struct kvmm_extent_status *st = &c->bind[client].extents[e];
+	const struct kv_extent *x = &c->extents[e];
+	struct kvmm_extent_status *st = c->bind[client].extents;
 
-	x->sent |= BIT_ULL(client);
-	if (!c->clients[client].nr_unacked++)
-		c->clients[client].unacked_since = c->now;
+	if (!st)
+		return;
+	st += e;
 	WRITE_ONCE(st->generation, x->generation);
 	store_release(&st->state, (u32)KVMM_EXTENT_MAP);
 	c->ops->extent_send(c->ops_arg, client, e, x->generation);
 	event_post(c, client, KVMM_EV_MAP, e, 0);
+}
+
+static void extent_send(struct core *c, u32 client, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+
+	x->sent |= BIT_ULL(client);
+	if (!c->clients[client].nr_unacked++)
+		c->clients[client].unacked_since = c->now;
+	extent_tell(c, client, e);
 }
 
 /* Tell every client of the tenant that has not been told. */
@@ -46,21 +57,47 @@ void extent_announce(struct core *c, u32 e)
 		const struct kv_client *cl = &c->clients[i];
 
 		if (cl->state == CLI_ALIVE && cl->tenant == x->tenant &&
-		    c->bind[i].extents && !(x->sent & BIT_ULL(i)))
+		    (c->bind[i].extents || cl->away) &&
+		    !(x->sent & BIT_ULL(i)))
 			extent_send(c, i, e);
 	}
 }
 
-/* A new client maps all that its tenant has. */
-void extent_send_all(struct core *c, u32 client)
+/* What the client knows of one extent, in segments that are new. */
+static void extent_show(struct core *c, u32 client, u32 e)
 {
-	u32 tenant = c->clients[client].tenant;
-	u32 e;
+	struct kvmm_extent_status *st = &c->bind[client].extents[e];
+	const struct kv_extent *x = &c->extents[e];
 
-	for (e = 0; e < core_sizes(c)->nr_extents; e++)
-		if (c->extents[e].backed && c->extents[e].tenant == tenant &&
-		    c->extents[e].state != EXT_REVOKING)
+	WRITE_ONCE(st->generation, x->generation);
+	if (x->state == EXT_REVOKING) {
+		store_release(&st->state, (u32)KVMM_EXTENT_REVOKE);
+		event_post(c, client, KVMM_EV_REVOKE, e, 0);
+	} else if (x->mapped & BIT_ULL(client)) {
+		store_release(&st->state, (u32)KVMM_EXTENT_MAPPED);
+	} else {
+		extent_tell(c, client, e);
+	}
+}
+
+/**
+ * extent_publish() - a client has new segments and the extents that it had
+ *
+ * What it was sent and has not acknowledged is sent again.
+ */
+void extent_publish(struct core *c, u32 client)
+{
+	u32 tenant = c->clients[client].tenant, e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
+		const struct kv_extent *x = &c->extents[e];
+
+		if (x->sent & BIT_ULL(client))
+			extent_show(c, client, e);
+		else if (x->backed && x->tenant == tenant &&
+			 x->state != EXT_REVOKING)
 			extent_send(c, client, e);
+	}
 }
 
 /* The client can no longer reach any memory. */
@@ -270,6 +307,7 @@ void extent_run_abandon(struct core *c, u32 first)
 void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 {
 	struct kv_extent *x = &c->extents[extent];
+	core_event(c);
 
 	c->now = now;
 	KV_BUG_ON(x->state != EXT_CREATING || x->backed);

@@ -465,6 +465,7 @@ static u32 drop_entries(struct core *c, u32 dom, u32 most)
 int core_drop_caches(struct core *c, u64 now, u32 dom, u32 most)
 {
 	u32 nr, blk;
+	core_event(c);
 
 	if (dom >= core_cfg(c)->max_domains || !c->domains[dom].used)
 		return -ENOENT;

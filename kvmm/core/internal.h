@@ -62,6 +62,34 @@ static inline void core_work(struct core *c, u32 n)
 	c->work += n;
 }
 
+/*
+ * An event is under way from here to the end of the block: the arena is as
+ * another core could go on with it only outside.  One thread writes it, and a
+ * thread that is killed has done what comes before the place where it was
+ * killed and nothing that comes after, on any machine; so it is the compiler
+ * alone that could change the order of stores, and core_order() is all that
+ * is needed between two of which the first must be true whenever the second is.
+ */
+#define core_order()	__asm__ __volatile__("" ::: "memory")
+
+static inline struct core *core_event_begin(struct core *c)
+{
+	c->head->event++;
+	core_order();
+	return c;
+}
+
+static inline void core_event_end(struct core **c)
+{
+	core_order();
+	(*c)->head->event--;
+}
+
+#define core_event(c)							\
+	struct core *core_in_event					\
+	__attribute__((cleanup(core_event_end), unused)) =		\
+	core_event_begin(c)
+
 static inline void core_count(struct core *c, enum core_event ev, u64 n)
 {
 	c->head->events[ev] += n;
@@ -145,6 +173,16 @@ static inline bool block_leaves(const struct core *c, u32 blk)
 	       first + c->spans[first].nr_extents > c->head->nr_online;
 }
 
+/* core.c */
+int config_settle(const struct core_config *in, struct core_config *cfg,
+		  struct core_sizes *s);
+u64 arena_layout(const struct core_config *cfg, const struct core_sizes *s,
+		 struct core *c);
+
+/* adopt.c, resume.c: a core goes on in the arena of another */
+void adopt_again(struct core *c);
+void client_publish(struct core *c, u32 client);
+
 /* extent.c: memory behind extents, and who has mapped it */
 void extent_set_state(struct core *c, u32 e, u32 state);
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
@@ -153,7 +191,7 @@ int extent_run_make(struct core *c, u32 dom, u32 first);
 void extent_run_abandon(struct core *c, u32 first);
 void extent_release(struct core *c, u32 e);
 void extent_announce(struct core *c, u32 extent);
-void extent_send_all(struct core *c, u32 client);
+void extent_publish(struct core *c, u32 client);
 void extent_forget_client(struct core *c, u32 client);
 int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a);
 
@@ -222,6 +260,7 @@ void span_cover_promises(struct core *c, u32 dom);
 /* migrate.c: blocks that move to other spans */
 bool move_start(struct core *c, u32 evac, u32 blk);
 void move_written(struct core *c, u32 blk);
+void move_again(struct core *c, u32 i);
 bool move_answered(struct core *c, u64 id, int status);
 void pins_mark(struct core *c, u32 dom, bool set);
 
@@ -297,6 +336,7 @@ u32 table_pages(u32 blocks);
 u32 table_promised(const struct kv_seq *s);
 void table_share(struct core *c, const struct kv_seq *s, u32 nr);
 void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to);
+void table_publish(struct core *c, const struct kv_seq *s);
 
 kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx);
 void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry);
@@ -325,6 +365,7 @@ void tier_background(struct core *c);
 bool demote_ahead(struct core *c, u32 dom, u32 blk);
 
 /* tier_io.c: copies and I/O in flight */
+void request_again(struct core *c, u32 entry);
 u32 entry_out(struct core *c, u32 blk, u32 nr);
 void entry_fill(struct core *c, u32 entry, u32 blk);
 bool __must_check entry_write(struct core *c, u32 entry);
@@ -568,6 +609,8 @@ u32 domain_capacity(const struct core *c, const struct kv_domain *d);
 void client_deadlines(struct core *c);
 bool client_kill(struct core *c, u32 client, int reason);
 void client_detach(struct core *c, u32 client);
+void client_describe(const struct core *c, u32 client,
+		     struct core_attach_info *info);
 
 /* Two lists of indices with the same shape; @node gives the links. */
 #define list_add_tail_idx(arr, head, tail, i)				\

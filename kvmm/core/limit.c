@@ -345,6 +345,7 @@ int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
 {
 	struct kv_domain *d;
 	int err;
+	core_event(c);
 
 	if (dom >= core_cfg(c)->max_domains)
 		return -ERANGE;

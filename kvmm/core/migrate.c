@@ -68,9 +68,14 @@ static void move_issue(struct core *c, u32 i)
 		.bytes		= c->domains[c->blocks[m->from].domain].block_bytes,
 	};
 
-	c->head->nr_moves++;
-	c->head->evacs[m->evac].nr++;
 	c->ops->copy(c->ops_arg, &cp);
+}
+
+/* move_again() - order a copy once more that was in flight */
+void move_again(struct core *c, u32 i)
+{
+	c->head->moves[i].again = 0;
+	move_issue(c, i);
 }
 
 /**
@@ -102,6 +107,8 @@ bool move_start(struct core *c, u32 evac, u32 blk)
 	block_copy_get(c, c->head->moves[i].to);
 	b->flags |= BLKF_MOVING;
 	core_count(c, CORE_EV_pgalloc, 1);
+	c->head->nr_moves++;
+	c->head->evacs[evac].nr++;
 	move_issue(c, i);
 	return true;
 }

@@ -293,6 +293,7 @@ int core_trigger_add(struct core *c, u64 now, u32 domain, bool full,
 {
 	struct kv_trigger *t;
 	u32 i;
+	core_event(c);
 
 	if (window_ns < PSI_WINDOW_MIN_NS || window_ns > PSI_WINDOW_MAX_NS ||
 	    !threshold_ns || threshold_ns > window_ns)
@@ -320,6 +321,8 @@ int core_trigger_add(struct core *c, u64 now, u32 domain, bool full,
 /* Nobody waits for the trigger any more. */
 void core_trigger_del(struct core *c, u32 trigger)
 {
+	core_event(c);
+
 	if (trigger < PSI_NR_TRIGGERS)
 		c->head->triggers[trigger].window_ns = 0;
 }

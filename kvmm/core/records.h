@@ -113,6 +113,7 @@ enum kv_move_state {
  * @stale:  what it copies was written, or may be, since it began
  * @nr_ids: of the source when it began
  * @evac:   on whose behalf
+ * @again:  it is to be ordered again, see adopt.c
  */
 struct kv_move {
 	u32	state;
@@ -122,7 +123,7 @@ struct kv_move {
 	u32	stale;
 	u32	nr_ids;
 	u32	evac;
-	u32	resv;
+	u32	again;
 };
 
 #define CORE_MAX_EVACS	16
@@ -168,6 +169,7 @@ enum kv_extent_state {
  * @want:       the struct kv_revoke that claims it plus one, EXT_WANT_SIZE,
  *              else 0
  * @haunted:    a client detached and may live on with it mapped
+ * @again:      its memory is to be asked for again, see adopt.c
  * @since:      when its memory was made
  * @deadline:   for those who are to give it back, EXT_REVOKING
  */
@@ -181,7 +183,8 @@ struct kv_extent {
 	u64	sent;
 	u64	mapped;
 	u32	want;
-	u32	haunted;
+	u16	haunted;
+	u16	again;
 	u64	since;
 	u64	deadline;
 };
@@ -264,6 +267,7 @@ enum kv_entry_io {
  * @node:       its name in the index, ENTF_INDEXED only
  * @waiters:    sequences that wait for @dev to be filled, by kv_seq.fill_next
  * @tries:      times that the read under way failed
+ * @again:      what is in flight is to be ordered again, AGAIN_; see adopt.c
  * @moving:     it is read because its area is to go
  * @started:    when the request in flight was
  */
@@ -285,12 +289,17 @@ struct kv_entry {
 	u32	io_next;
 	u32	node;
 	u32	waiters;
-	u16	tries;
+	u8	tries;
+	u8	again;
 	u16	moving;
 	u64	hash[2];
 	u64	started;
 };
 static_assert(sizeof(struct kv_entry) == 88, "no hole in an entry");
+
+/* kv_entry.again: which of its requests */
+#define AGAIN_IO	BIT(0)	/* that of kv_entry.io */
+#define AGAIN_BESIDE	BIT(1)	/* the ENT_IN beside it */
 
 /* What the index refers to: a block, or an entry of the lower tiers. */
 #define REF_ENTRY	0x80000000u
@@ -547,6 +556,7 @@ struct kv_domain {
  * @stuck:      since when its restore finds no host slots, 0: it does
  * @psi_domain, @psi_node: how it counts there, PSI_*
  * @nr_retains: of @retains, the newest last: that is asked first
+ * @born:   number of the request that made it
  * @in_soon, @in_marked, @in_pages: its part of what tally.c adds up
  * @age_prev, @age_next: of who waits
  * @found:      blocks of its prompt that were in the index when last looked
@@ -627,6 +637,7 @@ struct kv_seq {
 	u64	trim_step;
 	u64	trim_more_step;
 	u64	trim_hash[2];
+	u64	born;
 };
 
 /* One entry of a block table: a type, and what the type says. */
@@ -699,6 +710,13 @@ enum kv_client_state {
 	CLI_DEAD,		/* its device may still write */
 };
 
+/* kv_client.away */
+enum {
+	AWAY_NOT,
+	AWAY_WHOLE,		/* adopted with all it had, not back yet */
+	AWAY_SALVAGED,		/* what its last requests did is void */
+};
+
 /**
  * struct kv_client - one attached process
  * @dead_since:  for the quiet deadline
@@ -712,6 +730,8 @@ enum kv_client_state {
  * @nr_marked:   of its sequences, victims whose steps are open
  * @nr_unacked:  extents sent and not acknowledged
  * @unacked_since: there have been such
+ * @committed:   of its requests, the last that was answered
+ * @away:        AWAY_*; such a client is bound to no segments
  */
 struct kv_client {
 	u32	state;
@@ -737,6 +757,9 @@ struct kv_client {
 	u64	last_step;
 	u64	again;
 	u64	unacked_since;
+	u64	committed;
+	u32	away;
+	u32	resv;
 };
 
 /**
@@ -777,6 +800,8 @@ struct kv_remap {
 /* ---- the arena ---- */
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
+/* To be raised when a record means something else and has the same size. */
+#define CORE_ARENA_VERSION	1u
 
 struct core_sizes {
 	u32	nr_extents;		/* of the device */
@@ -834,7 +859,10 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 
 struct core_head {
 	u64	magic;
+	u64	layout;			/* core_arena_layout() */
 	u64	bytes;
+	u32	event;			/* one is under way, see core_event() */
+	u32	resv0;
 	struct core_config cfg;
 	struct core_sizes sizes;
 	u64	arrival;		/* next arrival stamp */
@@ -880,6 +908,7 @@ struct core {
 	void	*ops_arg;
 	u64	now;
 	u32	work;		/* done in this event, see core_work() */
+	u32	again;		/* the first tick orders anew, see adopt.c */
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

@@ -352,9 +352,11 @@ int core_req_check(struct core *c, u32 client, const struct kvmm_sqe *sqe,
 {
 	struct kv_client *cl = &c->clients[client];
 	int err;
+	core_event(c);
 
 	*req = (struct core_req){ .sqe = *sqe, .args = args };
-	if (cl->state != CLI_ALIVE || sqe->number <= cl->last_number)
+	if (cl->state != CLI_ALIVE || cl->away ||
+	    sqe->number <= cl->last_number)
 		return -EPROTO;
 	cl->last_number = sqe->number;
 
@@ -377,6 +379,7 @@ int core_req_execute(struct core *c, u64 now, u32 client,
 		     const struct core_req *req, void *results)
 {
 	int status;
+	core_event(c);
 
 	c->now = now;
 	if (req->nr_results)

@@ -250,6 +250,7 @@ int core_pool_resize(struct core *c, u64 now, u64 bytes)
 {
 	u64 nr = bytes / core_cfg(c)->extent_size;
 	u32 was = c->head->nr_online;
+	core_event(c);
 
 	if (!nr)
 		return -EINVAL;

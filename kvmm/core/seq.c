@@ -72,9 +72,13 @@ struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle)
 void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq)
 {
 	struct core_bind *bind = &c->bind[client];
-	u32 tail = c->clients[client].event_tail++;
-	struct kvmm_event *ev = &bind->events[tail & (bind->nr_events - 1)];
+	struct kvmm_event *ev;
+	u32 tail;
 
+	if (!bind->events)
+		return;		/* it is away: see resume.c */
+	tail = c->clients[client].event_tail++;
+	ev = &bind->events[tail & (bind->nr_events - 1)];
 	WRITE_ONCE(ev->type, type);
 	WRITE_ONCE(ev->index, index);
 	WRITE_ONCE(ev->seq, seq);
@@ -91,9 +95,13 @@ void seq_event(struct core *c, const struct kv_seq *s, u32 type)
 /* Write the status record; readers retry while seqcount is odd or changed. */
 void seq_show(struct core *c, const struct kv_seq *s)
 {
-	struct kvmm_seq_status *st = &c->bind[s->client].seqs[seq_slot(c, s)];
-	u32 count = st->seqcount;
+	struct kvmm_seq_status *st = c->bind[s->client].seqs;
+	u32 count;
 
+	if (!st)
+		return;
+	st += seq_slot(c, s);
+	count = st->seqcount;
 	WRITE_ONCE(st->seqcount, count + 1);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	WRITE_ONCE(st->generation, s->generation);
@@ -146,6 +154,7 @@ static struct kv_seq *seq_alloc(struct core *c, u32 client)
 	s->dirty = CORE_NONE;
 	s->fill_on = CORE_NONE;
 	s->rank = order_rank(c, s);
+	s->born = cl->last_number;
 	return s;
 }
 

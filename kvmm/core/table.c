@@ -24,12 +24,23 @@ static struct kv_tpage *tpage(const struct core *c, u32 client, u32 page)
 	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
 }
 
+/* The page's shadow; NULL where the client is away. */
+static struct kvmm_table_page *shadow(const struct core *c, u32 client,
+				      u32 page)
+{
+	struct kvmm_table_page *sh = c->bind[client].tables;
+
+	return sh ? sh + page : NULL;
+}
+
 static void shadow_set(struct core *c, const struct kv_seq *s, u32 page,
 		       u32 slot, u32 blk)
 {
-	u32 *entry = &c->bind[s->client].tables[page].entry[slot];
+	struct kvmm_table_page *sh = shadow(c, s->client, page);
 
-	WRITE_ONCE(*entry, blk == CORE_NONE ? KVMM_NO_INDEX :
+	if (!sh)
+		return;
+	WRITE_ONCE(sh->entry[slot], blk == CORE_NONE ? KVMM_NO_INDEX :
 		   block_entry(c, blk));
 }
 
@@ -48,10 +59,39 @@ static void page_link_back(const struct core *c, const struct kv_seq *s,
 		t->back[i] = CORE_NONE;
 }
 
+/* A page is the sequence's, from table index @first on, the last one so far. */
+static void shadow_begin(struct core *c, const struct kv_seq *s, u32 page,
+			 u32 first)
+{
+	struct kvmm_table_page *sh = shadow(c, s->client, page);
+
+	if (!sh)
+		return;
+	WRITE_ONCE(sh->seq, seq_handle(c, s));
+	WRITE_ONCE(sh->group, 0u);
+	WRITE_ONCE(sh->first, first);
+	WRITE_ONCE(sh->next, KVMM_NO_INDEX);
+}
+
+static void shadow_next(struct core *c, u32 client, u32 page, u32 next)
+{
+	struct kvmm_table_page *sh = shadow(c, client, page);
+
+	if (sh)
+		WRITE_ONCE(sh->next, next);
+}
+
+static void shadow_name(struct core *c, u32 client, u32 page, u64 handle)
+{
+	struct kvmm_table_page *sh = shadow(c, client, page);
+
+	if (sh)
+		WRITE_ONCE(sh->seq, handle);
+}
+
 static u32 page_get(struct core *c, struct kv_seq *s)
 {
 	struct kv_client *cl = &c->clients[s->client];
-	struct kvmm_table_page *sh;
 	struct kv_tpage *t;
 	u32 page = cl->free_page;
 
@@ -66,21 +106,16 @@ static u32 page_get(struct core *c, struct kv_seq *s)
 	t->next = CORE_NONE;
 	t->first = s->nr_blocks;
 	page_link_back(c, s, page);
-
-	sh = &c->bind[s->client].tables[page];
-	WRITE_ONCE(sh->seq, seq_handle(c, s));
-	WRITE_ONCE(sh->group, 0u);
-	WRITE_ONCE(sh->first, s->nr_blocks);
-	WRITE_ONCE(sh->next, KVMM_NO_INDEX);
+	shadow_begin(c, s, page, s->nr_blocks);
 	return page;
 }
 
 static void page_clear(struct core *c, const struct kv_seq *s, u32 page)
 {
-	struct kvmm_table_page *sh = &c->bind[s->client].tables[page];
+	struct kvmm_table_page *sh = shadow(c, s->client, page);
 	u32 i;
 
-	for (i = 0; i < KVMM_TABLE_ENTRIES; i++)
+	for (i = 0; sh && i < KVMM_TABLE_ENTRIES; i++)
 		WRITE_ONCE(sh->entry[i], KVMM_NO_INDEX);
 }
 
@@ -91,7 +126,7 @@ static void page_append(struct core *c, struct kv_seq *s, u32 page)
 		s->first_page = page;
 	} else {
 		tpage(c, s->client, s->last_page)->next = page;
-		WRITE_ONCE(c->bind[s->client].tables[s->last_page].next, page);
+		shadow_next(c, s->client, s->last_page, page);
 	}
 	s->last_page = page;
 }
@@ -100,7 +135,7 @@ static void page_put(struct core *c, struct kv_seq *s, u32 page)
 {
 	struct kv_client *cl = &c->clients[s->client];
 
-	WRITE_ONCE(c->bind[s->client].tables[page].seq, 0ull);
+	shadow_name(c, s->client, page, 0);
 	tpage(c, s->client, page)->next = cl->free_page;
 	cl->free_page = page;
 	cl->nr_free_pages++;
@@ -305,8 +340,7 @@ kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
 		s->first_page = CORE_NONE;
 	} else {
 		tpage(c, s->client, s->last_page)->next = CORE_NONE;
-		WRITE_ONCE(c->bind[s->client].tables[s->last_page].next,
-			   KVMM_NO_INDEX);
+		shadow_next(c, s->client, s->last_page, KVMM_NO_INDEX);
 	}
 	page_put(c, s, page);
 	return pte;
@@ -350,7 +384,9 @@ void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
 		KV_BUG_ON(copy == CORE_NONE);
 		/* Nobody knows the page yet: no need to write word by word. */
 		memcpy(tpage(c, to->client, copy)->pte, t->pte, sizeof(t->pte));
-		memcpy(sh[copy].entry, sh[page].entry, sizeof(sh->entry));
+		if (sh)
+			memcpy(sh[copy].entry, sh[page].entry,
+			       sizeof(sh->entry));
 		page_append(c, to, copy);
 		to->nr_blocks += take;
 		page = t->next;
@@ -363,8 +399,7 @@ static void pages_rename(struct core *c, const struct kv_seq *s)
 	u32 page = s->first_page;
 
 	for (; page != CORE_NONE; page = tpage(c, s->client, page)->next)
-		WRITE_ONCE(c->bind[s->client].tables[page].seq,
-			   seq_handle(c, s));
+		shadow_name(c, s->client, page, seq_handle(c, s));
 }
 
 /* Two sequences of a client change tables; no entry is touched. */
@@ -381,4 +416,29 @@ void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b)
 	b->nr_blocks = nr;
 	pages_rename(c, a);
 	pages_rename(c, b);
+}
+
+/**
+ * table_publish() - write all of a table's shadow, in segments that are new
+ */
+void table_publish(struct core *c, const struct kv_seq *s)
+{
+	u32 page = s->first_page, i;
+	const struct kv_tpage *t = NULL;
+
+	for (i = 0; i < s->nr_blocks; i++) {
+		u32 slot = i % KVMM_TABLE_ENTRIES;
+
+		if (!slot) {
+			if (t) {
+				shadow_next(c, s->client, page, t->next);
+				page = t->next;
+			}
+			t = tpage(c, s->client, page);
+			shadow_begin(c, s, page, i);
+			page_clear(c, s, page);
+		}
+		shadow_set(c, s, page, slot, pte_is_present(t->pte[slot]) ?
+			   pte_block(t->pte[slot]) : CORE_NONE);
+	}
 }

@@ -35,7 +35,6 @@ static void copy_issue(struct core *c, u32 entry, u32 io, u32 id_flag)
 	const struct kv_entry *e = &c->entries_low[entry];
 	struct core_copy cp;
 
-	c->head->nr_copies++;
 	cp = (struct core_copy){
 		.id		= request_id(c, entry) | id_flag,
 		.to_host	= io == ENT_OUT,
@@ -53,6 +52,7 @@ static void copy_start(struct core *c, u32 entry, u32 io)
 	e->io = (u8)io;
 	e->generation++;
 	e->started = c->now;
+	c->head->nr_copies++;
 	copy_issue(c, entry, io, 0);
 }
 
@@ -144,6 +144,7 @@ void entry_fill(struct core *c, u32 entry, u32 blk)
 		copy_start(c, entry, ENT_IN);
 	} else {
 		e->flags |= ENTF_BESIDE;
+		c->head->nr_copies++;
 		copy_issue(c, entry, ENT_IN, ID_BESIDE);
 	}
 }
@@ -233,6 +234,7 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 {
 	struct kv_entry *e = copy_answered(c, id);
 	u32 io, entry = (u32)id & ~ID_BESIDE;
+	core_event(c);
 
 	c->now = now;
 	if (move_answered(c, id, status)) {
@@ -263,19 +265,16 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 
 /* ---- I/O between host and areas ---- */
 
-static void io_start(struct core *c, u32 entry, u32 kind)
+static void io_issue(struct core *c, u32 entry)
 {
-	struct kv_entry *e = &c->entries_low[entry];
+	const struct kv_entry *e = &c->entries_low[entry];
 	u32 pool = part_pool(c, c->blocks[e->area].domain);
 	const struct kv_domain *d = &c->domains[e->domain];
 	struct core_io io;
 
-	e->io = (u8)kind;
-	e->generation++;
-	io_begin(c, entry);
 	io = (struct core_io){
 		.id		= request_id(c, entry),
-		.write		= kind == ENT_WRITE,
+		.write		= e->io == ENT_WRITE,
 		.area		= pool - CORE_POOL_AREA,
 		.host_off	= block_offset(c, e->host),
 		.area_off	= block_offset(c, e->area),
@@ -287,6 +286,37 @@ static void io_start(struct core *c, u32 entry, u32 kind)
 		.generation	= c->blocks[e->area].written,
 	};
 	c->ops->io(c->ops_arg, &io);
+}
+
+static void io_start(struct core *c, u32 entry, u32 kind)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	e->io = (u8)kind;
+	e->generation++;
+	io_begin(c, entry);
+	io_issue(c, entry);
+}
+
+/**
+ * request_again() - order what was in flight for an entry once more
+ *
+ * The source is as it was, whatever became of the target.
+ */
+void request_again(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	u32 again = e->again;
+
+	e->again = 0;
+	if (again & AGAIN_BESIDE)
+		copy_issue(c, entry, ENT_IN, ID_BESIDE);
+	if (!(again & AGAIN_IO))
+		return;
+	if (e->io == ENT_READ || e->io == ENT_WRITE)
+		io_issue(c, entry);
+	else
+		copy_issue(c, entry, e->io, 0);
 }
 
 /* Read what only an area has into a host slot; there is one. */
@@ -457,6 +487,7 @@ void core_io_done(struct core *c, u64 now, u64 id, int status)
 {
 	struct kv_entry *e = entry_named(c, id);
 	u32 io;
+	core_event(c);
 
 	c->now = now;
 	if (!e || (e->io != ENT_READ && e->io != ENT_WRITE) ||

@@ -28,6 +28,7 @@ bool tune_is_valid(const struct core_config *cfg)
 int core_tune(struct core *c, u64 now, u32 which, u64 value)
 {
 	struct core_config cfg = *core_cfg(c);
+	core_event(c);
 
 	if (value > 0xffffffff)
 		return -EINVAL;

@@ -223,6 +223,7 @@ int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
 	v->state = cl->state;
 	v->nr_seqs = cl->nr_seqs;
 	v->open_steps = cl->nr_steps;
+	v->away = cl->away != AWAY_NOT;
 	if (cl->nr_steps)
 		v->pinned_since = step_at(c, i, 0, &e)->begun;
 	client_add_seqs(c, i, v);
@@ -280,6 +281,8 @@ int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
 		v->span_blocks = c->spans[x->span].nr_blocks;
 		v->span_free = c->spans[x->span].nr_free;
 	}
+	v->generation = x->generation;
+	v->backed = x->backed;
 	v->mapped = x->mapped;
 	return 0;
 }

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_adopt.c - a core goes on in the arena of one that ended
+ *
+ * The first core is forgotten between two events, or inside one: its struct is
+ * cleared, and another one adopts the arena.  Clients come back with segments
+ * that are zero, and must find there all that they had.
+ */
+#include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
+
+#define MAX_IO		64
+#define SLOT		(2 * SH_EXTENT)
+
+static struct core_copy copies[MAX_IO];
+static struct core_io ios[MAX_IO];
+static u32 nr_copies, nr_ios, cl, other;
+
+static void on_copy(const struct core_copy *cp)
+{
+	ck_assert_uint_lt(nr_copies, MAX_IO);
+	copies[nr_copies++] = *cp;
+}
+
+static void on_io(const struct core_io *io)
+{
+	ck_assert_uint_lt(nr_ios, MAX_IO);
+	ios[nr_ios++] = *io;
+}
+
+static void do_copies(void)
+{
+	while (nr_copies) {
+		u64 id = copies[--nr_copies].id;
+
+		SH_CORE(core_copy_done(sh.core, sh.now, id, 0));
+		sh_settle();
+	}
+}
+
+static void setup(void)
+{
+	sh_on_copy = on_copy;
+	sh_on_io = on_io;
+	nr_copies = 0;
+	nr_ios = 0;
+	sh_config(16);
+	sh.cfg.host_bytes = 64 * SLOT;
+	sh.cfg.swappiness = 200;
+	sh_start();
+	cl = sh_attach(1, "d");
+	other = sh_attach(2, "e");
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+/* ---- the other core ---- */
+
+/* Nothing is left of the daemon but the arena. */
+static int adopt_as(const struct core_config *cfg, struct core_report *r)
+{
+	u32 i;
+
+	memset(sh.core, 0xa5, core_struct_size());
+	memset(sh.creating, 0, sizeof(sh.creating));
+	nr_copies = 0;
+	nr_ios = 0;
+	for (i = 0; i < SH_CLIENTS; i++)
+		memset(&sh.cl[i].ctl, 0, sizeof(sh.cl[i]) -
+		       offsetof(struct sh_client, ctl));
+	return core_adopt(sh.core, sh.arena, core_arena_size(cfg), cfg,
+			  &sh_ops, NULL, sh.now, r);
+}
+
+static void adopt(int want)
+{
+	struct core_report r;
+	int how = adopt_as(&sh.cfg, &r);
+
+	ck_assert_msg(how == want, "adopted: %d, should be %d: %s", how, want,
+		      r.text);
+	sh_check();
+}
+
+static void resume(u32 id, u64 seen)
+{
+	struct sh_client *k = &sh.cl[id];
+	struct core_bind bind = {
+		.ctl = &k->ctl, .seqs = k->seqs, .extents = k->extents,
+		.tables = k->tables, .events = k->events,
+		.nr_events = SH_EVENTS,
+	};
+	struct core_attach_info info;
+	u64 committed;
+
+	ck_assert_int_eq(core_client_resume(sh.core, sh.now, id, seen, &info,
+					    &committed), 0);
+	ck_assert_uint_eq(committed, seen);
+	ck_assert_int_eq(memcmp(&info, &k->info, sizeof(info)), 0);
+	k->number = committed;
+	memset(k->pending, 0, sizeof(k->pending));
+	core_client_bind(sh.core, id, &bind);
+	sh_check();
+}
+
+static void resume_all(void)
+{
+	resume(cl, sh.cl[cl].number);
+	resume(other, sh.cl[other].number);
+	sh_tick(1);
+}
+
+/* ---- whole ---- */
+
+START_TEST(test_nothing_is_lost)
+{
+	u64 a = sh_ready(cl, 40, 200, 1), b = sh_ready(cl, 40, 200, 1), kids[2];
+	u32 entry[3], i;
+
+	sh_compute(cl, a, 0, 40, 1);
+	ck_assert_int_eq(sh_fork(cl, a, 2, kids), 0);
+	ck_assert_int_eq(sh_begin(cl, kids[0], 40, 4), 0);
+	for (i = 0; i < 3; i++)
+		entry[i] = sh_table(cl, kids[0], i);
+	adopt(CORE_ADOPT_WHOLE);
+	resume_all();
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_status(cl, kids[0])->valid_len, 40);
+	for (i = 0; i < 3; i++)
+		ck_assert_uint_eq(sh_table(cl, kids[0], i), entry[i]);
+	/* The step that is open ends as if nothing had been. */
+	ck_assert_int_eq(sh_end(cl, kids[0], 40, 44, 1), 0);
+	ck_assert_uint_eq(sh_status(cl, kids[0])->valid_len, 44);
+	ck_assert_int_eq(sh_close(cl, a), 0);
+}
+END_TEST
+
+START_TEST(test_sequences_go_on_while_away)
+{
+	u64 all = sh_ready(cl, 16 * SH_PER * SH_BT, 0, 5), next;
+
+	next = sh_open(cl, 32, 16);
+	ck_assert_int_eq(sh_match(cl, next, 32, 9), 0);
+	ck_assert_uint_eq(sh_state(cl, next), KVMM_SEQ_WAITING);
+	adopt(CORE_ADOPT_WHOLE);
+	resume(cl, sh.cl[cl].number);
+	sh_tick(1);
+	ck_assert_uint_eq(sh_state(cl, next), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_close(cl, all), 0);
+	ck_assert_uint_eq(sh_state(cl, next), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* A client that nobody hears of again goes as any other. */
+START_TEST(test_away_and_dead)
+{
+	struct core_client_view v;
+
+	(void)sh_ready(cl, 40, 20, 1);
+	adopt(CORE_ADOPT_WHOLE);
+	ck_assert_int_eq(core_get_client(sh.core, cl, &v), 0);
+	ck_assert_uint_eq(v.away, 1);
+	resume(other, sh.cl[other].number);
+	sh_die(cl);
+	sh_quiet(cl);
+	ck_assert_int_eq(core_get_client(sh.core, cl, &v), -ENOENT);
+	sh_tick(1);
+}
+END_TEST
+
+START_TEST(test_memory_in_the_making)
+{
+	u64 seq;
+
+	sh_manual_make = true;
+	seq = sh_open(cl, 40, 20);
+	ck_assert_int_eq(sh_match(cl, seq, 40, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
+	adopt(CORE_ADOPT_WHOLE);
+	sh_manual_make = false;
+	resume_all();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
+static void pageout(u64 seq)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = KVMM_ADV_PAGEOUT };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)),
+			 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+}
+
+/* Copies out of the device are ordered again, and lose nothing. */
+START_TEST(test_copies_are_ordered_again)
+{
+	u64 seq = sh_ready(cl, 40, 20, 1), was[MAX_IO];
+	u32 nr, i;
+
+	sh_compute(cl, seq, 0, 40, 1);
+	pageout(seq);
+	nr = nr_copies;
+	ck_assert_uint_eq(nr, 3);
+	for (i = 0; i < nr; i++)
+		was[i] = copies[i].dev_off;
+	adopt(CORE_ADOPT_WHOLE);
+	ck_assert_uint_eq(nr_copies, 0);
+	resume_all();
+	ck_assert_uint_eq(nr_copies, nr);
+	for (i = 0; i < nr; i++)
+		ck_assert(copies[i].dev_off == was[0] ||
+			  copies[i].dev_off == was[1] ||
+			  copies[i].dev_off == was[2]);
+	do_copies();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	ck_assert_uint_eq(sh_status(cl, seq)->valid_len, 40);
+}
+END_TEST
+
+START_TEST(test_answers_that_were_not_given)
+{
+	struct core_attach_info info;
+	u64 committed;
+
+	adopt(CORE_ADOPT_WHOLE);
+	ck_assert_int_eq(core_client_resume(sh.core, sh.now, cl, 1000, &info,
+					    &committed), -EPROTO);
+	ck_assert_int_eq(core_client_resume(sh.core, sh.now, SH_CLIENTS, 0,
+					    &info, &committed), -ENOENT);
+	ck_assert_int_eq(core_client_resume(sh.core, sh.now, 4, 0, &info,
+					    &committed), -ENOENT);
+	resume(cl, sh.cl[cl].number);
+	ck_assert_int_eq(core_client_resume(sh.core, sh.now, cl, 0, &info,
+					    &committed), -ESTALE);
+}
+END_TEST
+
+/* ---- refused ---- */
+
+START_TEST(test_foreign)
+{
+	struct core_config cfg = sh.cfg;
+	struct core_head *h = sh.arena;
+	struct core_report r;
+
+	cfg.boot[0] = 1;
+	ck_assert_int_eq(adopt_as(&cfg, &r), -ESTALE);
+	ck_assert_ptr_nonnull(strstr(r.text, "boot"));
+	cfg = sh.cfg;
+	cfg.pool_bytes /= 2;
+	ck_assert_int_eq(adopt_as(&cfg, &r), -ESTALE);
+	h->layout ^= 1;
+	ck_assert_int_eq(adopt_as(&sh.cfg, &r), -ESTALE);
+	h->layout ^= 1;
+	h->magic++;
+	ck_assert_int_eq(adopt_as(&sh.cfg, &r), -ESTALE);
+	h->magic--;
+	h->sizes.nr_blocks++;
+	ck_assert_int_eq(adopt_as(&sh.cfg, &r), -EUCLEAN);
+	h->sizes.nr_blocks--;
+	adopt(CORE_ADOPT_WHOLE);
+}
+END_TEST
+
+static Suite *adopt_suite(void)
+{
+	Suite *s = suite_create("core_adopt");
+	TCase *tc = tcase_create("whole");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_nothing_is_lost);
+	tcase_add_test(tc, test_sequences_go_on_while_away);
+	tcase_add_test(tc, test_away_and_dead);
+	tcase_add_test(tc, test_memory_in_the_making);
+	tcase_add_test(tc, test_copies_are_ordered_again);
+	tcase_add_test(tc, test_answers_that_were_not_given);
+	suite_add_tcase(s, tc);
+
+	tc = tcase_create("refused");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_foreign);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	return sh_run(adopt_suite());
+}
