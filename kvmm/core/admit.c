@@ -72,6 +72,7 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 {
 	struct kv_domain *d = seq_domain(c, s);
 
+	core_crash(c, CORE_CRASH_admit);
 	wait_del(c, s);
 	run_add(c, s);
 	s->reserved = total - h->whole;

@@ -56,6 +56,8 @@ u64 core_arena_layout(void)
 	x(step_deadline_ns) x(quiet_deadline_ns) x(revoke_deadline_ns)	\
 	x(starve_ns) x(io_deadline_ns) x(event_work)
 
+#define EVENT_SALVAGE	8u	/* of core_head.event: more than are ever nested */
+
 /* Is it of this program, and of this configuration? */
 static int head_compare(struct walk *w, const struct core_head *h, u64 bytes,
 			const struct core_config *cfg,
@@ -77,7 +79,9 @@ static int head_compare(struct walk *w, const struct core_head *h, u64 bytes,
 	expect(w, "adopt", "tunables of arena", 0, tune_is_valid(&h->cfg), 1);
 	expect(w, "adopt", "bytes of arena", 0,
 	       h->bytes > bytes || h->bytes != arena_layout(cfg, s, NULL), 0);
-	expect(w, "adopt", "events under way of arena", 0, h->event > 8, 0);
+	/* Facts are moved while it is salvaged: no second time. */
+	expect(w, "adopt", "events under way of arena", 0,
+	       h->event >= EVENT_SALVAGE, 0);
 	return w->r->nr_faults ? -EUCLEAN : 0;
 }
 
@@ -128,6 +132,9 @@ static void again_mark(struct core *c)
 	for (i = 0; i < core_sizes(c)->nr_extents; i++) {
 		struct kv_extent *x = &c->extents[i];
 
+		/* It was to land, and nobody waits for it. */
+		if (x->state == EXT_CREATING && x->domain == CORE_NONE)
+			extent_set_state(c, i, EXT_ABSENT);
 		x->again = x->state == EXT_CREATING && !x->backed;
 		/* What comes late is of no use. */
 		x->generation += x->again;
@@ -173,7 +180,7 @@ static void clients_leave(struct core *c, u32 away)
 		cl->killed = 0;		/* if that was done it is dead */
 		cl->dead_since = c->now;
 		cl->away = cl->state != CLI_ALIVE ? AWAY_NOT :
-			   max(cl->away, away);
+			   cl->away == AWAY_SALVAGED ? AWAY_SALVAGED : away;
 	}
 }
 
@@ -205,6 +212,7 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 {
 	struct walk w = { .c = c, .r = report };
 	int how = CORE_ADOPT_WHOLE, err;
+	u32 i;
 
 	memset(c, 0, sizeof(*c));
 	memset(report, 0, sizeof(*report));
@@ -215,12 +223,19 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 	c->ops_arg = ops_arg;
 	c->now = now;
 	if (c->head->event)
-		return -EUCLEAN;
-	c->head->event = 1;
+		how = CORE_ADOPT_SALVAGED;
+	c->head->event = how == CORE_ADOPT_SALVAGED ? EVENT_SALVAGE : 1;
 	core_order();
+	if (how == CORE_ADOPT_SALVAGED && salvage(c, &w))
+		return -EUCLEAN;
+	core_order();
+	c->head->event = 1;
 	memset(c->head->triggers, 0, sizeof(c->head->triggers));
 	again_mark(c);
 	clients_leave(c, how == CORE_ADOPT_WHOLE ? AWAY_WHOLE : AWAY_SALVAGED);
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used)
+			salvage_release(c, i);
 	if (core_check(c, report))
 		return -EUCLEAN;
 	core_order();
@@ -271,6 +286,7 @@ void core_commit_end(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
 
+	core_crash(c, CORE_CRASH_answered);
 	cl->committed = cl->last_number;
 	core_event_end(&c);
 }

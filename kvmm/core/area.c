@@ -45,7 +45,6 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 	p->leaving = 0;
 	p->move_at = 0;
 	p->readonly = 0;
-	p->online = 1;
 	for (e = p->first; e < p->first + p->nr_extents; e++) {
 		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].backed = 1;
@@ -54,6 +53,8 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 	for (e = 0; e < cfg->max_domains; e++)
 		if (c->domains[e].used)
 			domain_part_init(c, e, i);
+	core_crash(c, CORE_CRASH_area_add);
+	p->online = 1;
 	*area = i - CORE_POOL_AREA;
 	tier_background(c);
 	return 0;
@@ -87,6 +88,7 @@ int core_area_del(struct core *c, u64 now, u32 area)
 		return -EBUSY;
 
 	p->online = 0;
+	core_crash(c, CORE_CRASH_area_del);
 	p->leaving = 0;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		memset(&c->domains[part_index(c, i, pool)], 0,

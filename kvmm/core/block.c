@@ -157,7 +157,9 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 
 	KV_BUG_ON(!(block_may_become[from] & BIT(state)));
 	block_count(&c->domains[b->domain], sp, from, state);
+	core_order();		/* what the state says is true by now */
 	b->state = (u8)state;
+	core_crash(c, CORE_CRASH_block_state);
 	/* Only steps read it still: nobody is to find it by its content. */
 	if (state == BLK_QUIESCING && b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);

@@ -315,7 +315,10 @@ static void walk_block(struct walk *w, u32 blk)
 	expect(w, "swap", "copies of block", blk, b->nr_copy,
 	       copies);
 	expect(w, "block", "held though nobody needs it", blk, used,
-	       block_refcount(b) || (b->flags & BLKF_MOVING));
+	       block_refcount(b) || (b->flags & (BLKF_MOVING | BLKF_SALVAGED)));
+	if (b->flags & BLKF_SALVAGED)
+		expect(w, "adopt", "state of what old steps may write:", blk,
+		       b->state, BLK_QUARANTINE);
 	if (b->state == BLK_CACHED)
 		expect(w, "block", "cached but mapped", blk, b->nr_map, 0);
 	if (b->state == BLK_SEALED)
@@ -537,7 +540,7 @@ static void walk_domain(struct walk *w, u32 dom)
 	const struct core *c = w->c;
 	const struct kv_domain *d = &c->domains[dom];
 	u32 nr[NR_BLK_STATES] = { 0 };
-	u32 i, indexed = 0, shared = 0, filling = 0, blk;
+	u32 i, indexed = 0, shared = 0, filling = 0, blk, salvaged = 0;
 
 	for (i = 0; i < core_sizes(c)->nr_extents; i++) {
 		const struct kv_span *sp = &c->spans[i];
@@ -550,6 +553,7 @@ static void walk_domain(struct walk *w, u32 dom)
 			indexed += c->blocks[blk].flags & BLKF_INDEXED;
 			shared += c->blocks[blk].nr_map > 1;
 			filling += block_is_filled(c, blk);
+			salvaged += !!(c->blocks[blk].flags & BLKF_SALVAGED);
 		}
 	}
 	for (i = 0; i < NR_BLK_STATES; i++)
@@ -557,6 +561,8 @@ static void walk_domain(struct walk *w, u32 dom)
 		       nr[i]);
 	expect(w, "domain", "indexed blocks of", dom, d->nr_indexed, indexed);
 	expect(w, "domain", "shared blocks of", dom, d->nr_shared, shared);
+	expect(w, "adopt", "blocks that old steps may write of", dom,
+	       d->salvaged, salvaged);
 	expect(w, "swap", "blocks on the way in of", dom, d->nr_filling,
 	       filling);
 	if (domain_used(d) > d->peak)

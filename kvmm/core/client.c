@@ -112,13 +112,14 @@ int core_client_attach(struct core *c, u64 now, u64 tenant_key,
 
 	cl = &c->clients[client];
 	memset(cl, 0, sizeof(*cl));
-	cl->state = CLI_ALIVE;
 	cl->domain = dom;
 	cl->tenant = c->domains[dom].tenant;
 	cl->max_steps = min(req->max_steps, core_cfg(c)->max_steps);
 	cl->max_seqs = req->max_seqs ? min(req->max_seqs, core_cfg(c)->max_seqs)
 				     : core_cfg(c)->max_seqs;
 	client_init_lists(c, client);
+	core_crash(c, CORE_CRASH_client_attach);
+	cl->state = CLI_ALIVE;
 	memset(&c->bind[client], 0, sizeof(c->bind[client]));
 	client_describe(c, client, info);
 	core_count(c, CORE_EV_client_attach, 1);
@@ -204,6 +205,7 @@ void client_detach(struct core *c, u32 client)
 	struct kv_client *cl = &c->clients[client];
 
 	client_close_seqs(c, client);
+	core_crash(c, CORE_CRASH_client_detach);
 	cl->state = CLI_DETACHED;
 	c->tenants[cl->tenant].ghosts++;
 	client_say(c, client, KVMM_CLIENT_DETACHED, 0);
@@ -234,6 +236,7 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 		ghost_ended(c, cl->tenant);
 	if (cl->state == CLI_ALIVE) {
 		client_quarantine(c, client);
+		core_crash(c, CORE_CRASH_client_dead);
 		client_close_seqs(c, client);
 		core_count(c, CORE_EV_client_death, 1);
 	}
@@ -281,9 +284,11 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 	if (cl->state == CLI_DETACHED)
 		revoke_haunt(c, client);
 	extent_forget_client(c, client);
+	core_crash(c, CORE_CRASH_client_quiet);
 	cl->state = CLI_FREE;
 	memset(&c->bind[client], 0, sizeof(c->bind[client]));
 	domain_detach(c, cl->domain);
+	salvage_release(c, cl->domain);
 	/* Extents that only it had mapped may change over to other tenants. */
 	admit_retry_all(c);
 	admit_all(c);

@@ -161,10 +161,11 @@ static u32 tenant_make(struct core *c, u64 key, const u8 *secret)
 	struct kv_tenant *t = &c->tenants[tenant];
 
 	memset(t, 0, sizeof(*t));
-	t->used = 1;
-	c->head->nr_tenants++;
 	t->key = key;
 	memcpy(t->secret, secret, CORE_SECRET_LEN);
+	core_crash(c, CORE_CRASH_tenant_make);
+	t->used = 1;
+	c->head->nr_tenants++;
 	return tenant;
 }
 
@@ -278,6 +279,7 @@ static void domain_drop(struct core *c, u32 dom)
 	KV_BUG_ON(d->nr_spans || d->reserved);
 	psi_forget_domain(c, dom);
 	c->tenants[d->tenant].nr_domains--;
+	core_crash(c, CORE_CRASH_domain_drop);
 	d->used = 0;
 }
 
@@ -317,7 +319,6 @@ static int domain_shape(const struct core *c, struct kv_domain *d,
 	}
 	memcpy(d->name, req->domain, sizeof(d->name));
 	memcpy(d->identity, req->identity, sizeof(d->identity));
-	d->used = 1;
 	return 0;
 }
 
@@ -359,6 +360,51 @@ static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
 	c->tenants[tenant].nr_domains++;
 	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
 		domain_part_init(c, *dom, i);
+	core_crash(c, CORE_CRASH_domain_make);
+	c->domains[*dom].used = 1;
+	return 0;
+}
+
+/**
+ * domain_restore() - a domain of an arena that is salvaged, from what it is
+ *
+ * Return: 0; -EINVAL: no attach message made it.
+ */
+int domain_restore(const struct core *c, struct kv_domain *d)
+{
+	struct kvmm_attach_req req = { .block_tokens = d->block_tokens,
+				       .group[0] = d->group };
+	struct kv_domain was = *d;
+	const char *text;
+
+	if ((was.block_tokens != 16 && was.block_tokens != 32 &&
+	     was.block_tokens != 64) || !was.name[0] ||
+	    was.name[KVMM_NAME_LEN - 1] || group_check(&was.group) ||
+	    !was.weight || was.weight > CORE_WEIGHT_MAX)
+		return -EINVAL;
+	domain_init(d);
+	psi_init(c, &d->psi);
+	if (shape_layout(c, d, &req, &text))
+		return -EINVAL;
+	memcpy(d->name, was.name, sizeof(d->name));
+	memcpy(d->identity, was.identity, sizeof(d->identity));
+	memcpy(d->operator_limit, was.operator_limit,
+	       sizeof(d->operator_limit));
+	d->tenant = was.tenant;
+	d->min_bytes = was.min_bytes;
+	d->low_bytes = was.low_bytes;
+	d->high_bytes = was.high_bytes;
+	d->max_bytes = was.max_bytes;
+	d->weight = was.weight;
+	d->by_operator = was.by_operator;
+	d->prefill_ns_token = was.prefill_ns_token;
+	d->nr_max_events = was.nr_max_events;
+	d->nr_high_events = was.nr_high_events;
+	d->nr_low_events = was.nr_low_events;
+	d->nr_preempted = was.nr_preempted;
+	d->roots = CORE_NONE;
+	d->retry = 1;
+	d->used = 1;
 	return 0;
 }
 

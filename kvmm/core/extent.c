@@ -67,10 +67,12 @@ void extent_announce(struct core *c, u32 e)
 static void extent_show(struct core *c, u32 client, u32 e)
 {
 	struct kvmm_extent_status *st = &c->bind[client].extents[e];
-	const struct kv_extent *x = &c->extents[e];
+	struct kv_extent *x = &c->extents[e];
 
 	WRITE_ONCE(st->generation, x->generation);
 	if (x->state == EXT_REVOKING) {
+		/* It hears of it only now, perhaps. */
+		x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
 		store_release(&st->state, (u32)KVMM_EXTENT_REVOKE);
 		event_post(c, client, KVMM_EV_REVOKE, e, 0);
 	} else if (x->mapped & BIT_ULL(client)) {
@@ -151,6 +153,7 @@ void extent_set_state(struct core *c, u32 e, u32 state)
 	core_pool(c, pool)->loose += (u32)is_loose(pool, state) -
 				     is_loose(pool, c->extents[e].state);
 	c->extents[e].state = state;
+	core_crash(c, CORE_CRASH_extent_state);
 }
 
 /* May @e change over to @tenant, losing what it holds? */
@@ -212,10 +215,11 @@ void extent_release(struct core *c, u32 e)
 
 	KV_BUG_ON(revoke_needed(c, e));
 
-	c->ops->extent_release(c->ops_arg, e);
 	core_count(c, CORE_EV_extent_release, 1);
-	extent_set_state(c, e, EXT_ABSENT);
 	x->backed = 0;
+	extent_set_state(c, e, EXT_ABSENT);
+	core_crash(c, CORE_CRASH_extent_gone);
+	c->ops->extent_release(c->ops_arg, e);
 }
 
 /* All of the run has memory: hand it to its domain. */
@@ -325,6 +329,7 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 	core_count(c, CORE_EV_extent_create, 1);
 	x->backed = 1;
 	x->since = now;
+	core_crash(c, CORE_CRASH_extent_made);
 	extent_announce(c, extent);
 	if (x->domain == CORE_NONE)
 		extent_set_state(c, extent, EXT_BACKED);

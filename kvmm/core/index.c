@@ -128,7 +128,7 @@ u32 index_domain(const struct core *c, u32 ref)
 }
 
 /* The ids lie beside the content, wherever that is. */
-static const u32 *ref_ids(const struct core *c, u32 ref)
+const u32 *index_ids(const struct core *c, u32 ref)
 {
 	const struct kv_entry *e;
 
@@ -155,7 +155,7 @@ u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 		const u64 *h = index_name(c, ref);
 
 		if (index_domain(c, ref) == dom && h[0] == hash[0] &&
-		    h[1] == hash[1] && !memcmp(ref_ids(c, ref), ids,
+		    h[1] == hash[1] && !memcmp(index_ids(c, ref), ids,
 					4 * c->domains[dom].block_tokens))
 			return ref;
 	}
@@ -248,7 +248,9 @@ static u32 node_new(struct core *c, u32 ref, u32 parent)
 	c->head->free_node = n->next;
 	c->head->nr_free_nodes--;
 	*n = (struct kv_node){ .parent = parent, .kid = CORE_NONE,
-			       .ref = ref };
+			       .ref = CORE_NONE };
+	core_order();
+	n->ref = ref;
 	return i;
 }
 
@@ -281,6 +283,17 @@ static void ref_link(struct core *c, u32 ref)
 	core_count(c, CORE_EV_prefix_insert, 1);
 }
 
+/*
+ * index_relink() - put a node that is in nothing into its bucket and circle
+ *
+ * What it stands for has all but BLKF_INDEXED.
+ */
+void index_relink(struct core *c, u32 node)
+{
+	ref_link(c, c->nodes[node].ref);
+	kid_add(c, node);
+}
+
 /* Take a reference out of its bucket. */
 static void ref_unlink(struct core *c, u32 ref)
 {
@@ -311,6 +324,7 @@ bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh,
 	u32 node = node_new(c, blk, parent);
 	bool known;
 
+	core_crash(c, CORE_CRASH_index_insert);
 	ref_link(c, blk);
 	c->blocks[blk].node = node;
 	known = lru_enter(c, node, fresh, retain);
@@ -330,11 +344,13 @@ void index_move(struct core *c, u32 from, u32 to)
 	ref_unlink(c, from);
 	ref_link(c, to);
 	kid_del(c, node);
-	c->nodes[node].ref = to;
 	if (to & REF_ENTRY)
 		c->entries_low[to & ~REF_ENTRY].node = node;
 	else
 		c->blocks[to].node = node;
+	core_order();
+	c->nodes[node].ref = to;
+	core_crash(c, CORE_CRASH_index_move);
 	kid_add(c, node);
 }
 
@@ -346,6 +362,7 @@ static void name_drop(struct core *c, u32 ref)
 	ref_unlink(c, ref);
 	kid_del(c, node);
 	node_free(c, node);
+	core_crash(c, CORE_CRASH_index_drop);
 }
 
 /* Forget a name that has no kids, whoever has its content. */

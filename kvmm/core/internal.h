@@ -90,6 +90,14 @@ static inline void core_event_end(struct core **c)
 	__attribute__((cleanup(core_event_end), unused)) =		\
 	core_event_begin(c)
 
+/* A place where a test may end the core, see crash.h. */
+static inline void core_crash(struct core *c, enum core_crash_point point)
+{
+	core_order();
+	if (__builtin_expect(c->ops->crash != NULL, 0))
+		c->ops->crash(c->ops_arg, point);
+}
+
 static inline void core_count(struct core *c, enum core_event ev, u64 n)
 {
 	c->head->events[ev] += n;
@@ -180,8 +188,18 @@ u64 arena_layout(const struct core_config *cfg, const struct core_sizes *s,
 		 struct core *c);
 
 /* adopt.c, resume.c: a core goes on in the arena of another */
+struct walk;
 void adopt_again(struct core *c);
 void client_publish(struct core *c, u32 client);
+
+/* salvage.c, salvage_pool.c, salvage_index.c: one that ended inside an event */
+int salvage(struct core *c, struct walk *w);
+void salvage_release(struct core *c, u32 dom);
+void salvage_extents(struct core *c, struct walk *w);
+u32 salvage_in_span(const struct core *c, u32 blk);
+void salvage_blocks(struct core *c);
+void salvage_index(struct core *c);
+void salvage_cache(struct core *c);
 
 /* extent.c: memory behind extents, and who has mapped it */
 void extent_set_state(struct core *c, u32 e, u32 state);
@@ -221,6 +239,7 @@ void displace_all(struct core *c, u32 first);
 /* span.c: spans of a domain */
 void span_cut(struct core *c, u32 dom, u32 first);
 void span_release(struct core *c, u32 first);
+void span_recut(struct core *c, u32 first);
 void span_reclass(struct core *c, u32 first);
 void span_settle(struct core *c, u32 first);
 u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client);
@@ -306,6 +325,8 @@ u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 u32 index_find_node(const struct core *c, u32 dom, const u64 *hash);
 u32 index_node(const struct core *c, u32 ref);
 const u64 *index_name(const struct core *c, u32 ref);
+const u32 *index_ids(const struct core *c, u32 ref);
+void index_relink(struct core *c, u32 node);
 u32 index_domain(const struct core *c, u32 ref);
 bool index_on_device(const struct core *c, u32 node);
 bool index_kid_on_device(const struct core *c, u32 node);
@@ -583,6 +604,8 @@ bool tune_is_valid(const struct core_config *cfg);
 
 /* limit.c */
 void limit_settle(struct core *c);
+void limit_restore(struct kv_domain *d);
+void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes);
 void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req);
 void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
 		   const struct kvmm_attach_req *req);
@@ -602,6 +625,7 @@ int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 		  const struct kvmm_attach_req *req, u32 *dom,
 		  struct core_attach_info *info);
 void domain_detach(struct core *c, u32 dom);
+int domain_restore(const struct core *c, struct kv_domain *d);
 void domain_part_init(struct core *c, u32 dom, u32 pool);
 u32 domain_capacity(const struct core *c, const struct kv_domain *d);
 

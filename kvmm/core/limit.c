@@ -151,8 +151,16 @@ void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
 	limit_init(d, req);
 }
 
+/* Of an arena that is salvaged: what follows from its marks. */
+void limit_restore(struct kv_domain *d)
+{
+	d->by_operator &= BIT(CORE_NR_LIMITS) - 1;
+	d->max_blocks = to_blocks(d, d->max_bytes);
+	d->high_blocks = to_blocks(d, d->high_bytes);
+}
+
 /* Most slots in @part, of the host pool or an area. */
-static void part_set_max(struct core *c, u32 dom, u32 pool, u64 bytes)
+void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes)
 {
 	struct kv_domain *part = &c->domains[part_index(c, dom, pool)];
 
@@ -168,9 +176,9 @@ void limit_init_tiers(struct core *c, u32 dom,
 {
 	u32 i;
 
-	part_set_max(c, dom, CORE_POOL_HOST, req->limits[1].max);
+	limit_set_part(c, dom, CORE_POOL_HOST, req->limits[1].max);
 	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++)
-		part_set_max(c, dom, i, req->limits[2].max);
+		limit_set_part(c, dom, i, req->limits[2].max);
 }
 
 /* May others take @nr blocks of the domain?  @last: nothing else is left. */

@@ -41,6 +41,7 @@ enum kv_block_state {
 #define BLKF_VISITED	BIT(2)	/* scratch of swap.c and migrate.c, clear between events */
 #define BLKF_MOVING	BIT(3)	/* a copy of migrate.c reads it */
 #define BLKF_TARGET	BIT(4)	/* a copy of migrate.c fills it */
+#define BLKF_SALVAGED	BIT(5)	/* steps from before an adoption may write it */
 
 #define BLOCK_SRC_BITS	20	/* of kv_block.nr_src */
 #define BLOCK_COPY_MAX	15u	/* of kv_block.nr_copy */
@@ -485,7 +486,7 @@ struct kv_domain {
 	u32	slot_last;	/* for what lies at */
 	u32	slot_peer;	/* this slot of the other tier */
 	u32	slot_row;	/* so many lie side by side there */
-	u32	resv;
+	u32	salvaged;	/* blocks with BLKF_SALVAGED */
 	u32	write_next;	/* of a part: host slot to be looked at next */
 	s64	lag;		/* what its share was too large, see limit.c */
 	u64	prefill_ns_token;	/* as its clients say, see step.c */

@@ -385,6 +385,7 @@ int core_req_execute(struct core *c, u64 now, u32 client,
 	if (req->nr_results)
 		memset(results, 0, (size_t)req->nr_results * req->result_size);
 	status = verbs[req->sqe.op].run(c, client, req, results);
+	core_crash(c, CORE_CRASH_executed);
 	store_release(&c->bind[client].ctl->committed, req->sqe.number);
 	admit_all(c);
 	return status;

@@ -74,6 +74,7 @@ int core_client_resume(struct core *c, u64 now, u32 client, u64 seen,
 	if (was == AWAY_SALVAGED)
 		drop_unseen(c, client, seen);
 	steps_begin_now(c, client);
+	salvage_release(c, cl->domain);
 	*info = (struct core_attach_info){ 0 };
 	client_describe(c, client, info);
 	*committed = cl->committed;

@@ -124,11 +124,13 @@ void seq_publish(struct core *c, struct kv_seq *s)
 	psi_task(c, s);
 }
 
+static_assert(!offsetof(struct kv_seq, generation), "it is never cleared");
+
 static struct kv_seq *seq_alloc(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
 	struct kv_seq *s;
-	u32 generation, i;
+	u32 i;
 
 	if (cl->free_seq == CORE_NONE)
 		return NULL;
@@ -137,9 +139,7 @@ static struct kv_seq *seq_alloc(struct core *c, u32 client)
 	cl->free_seq = s->next;
 	cl->nr_seqs++;
 
-	generation = s->generation;
-	memset(s, 0, sizeof(*s));
-	s->generation = generation;
+	memset(&s->generation + 1, 0, sizeof(*s) - sizeof(s->generation));
 	s->client = client;
 	s->domain = cl->domain;
 	s->fam_prev = i;
@@ -215,7 +215,6 @@ int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	if (err)
 		return err;
 
-	s->state = KVMM_SEQ_WAITING;
 	s->open_flags = a->flags;
 	s->priority = a->priority;
 	s->salt = a->salt;
@@ -224,6 +223,9 @@ int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	s->arrival = c->head->arrival++;
 	s->family = c->head->family++;
 	s->since = c->now;
+	core_crash(c, CORE_CRASH_seq_make);
+	s->state = KVMM_SEQ_WAITING;
+	core_crash(c, CORE_CRASH_seq_made);
 	res->seq = seq_handle(c, s);
 	seq_publish(c, s);
 	core_count(c, CORE_EV_seq_open, 1);
@@ -242,7 +244,6 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	c->seqs[s->fam_next].fam_prev = seq_index(c, k);
 	s->fam_next = seq_index(c, k);
 
-	k->state = KVMM_SEQ_READY;
 	k->open_flags = s->open_flags;
 	k->priority = s->priority;
 	k->salt = s->salt;
@@ -261,6 +262,9 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	k->nr_retains = s->nr_retains;
 	memcpy(k->retains, s->retains, sizeof(k->retains));
 	memcpy(k->trim_hash, s->trim_hash, sizeof(k->trim_hash));
+	core_crash(c, CORE_CRASH_seq_make);
+	k->state = KVMM_SEQ_READY;
+	core_crash(c, CORE_CRASH_seq_made);
 	run_add(c, k);
 	res->seq = seq_handle(c, k);
 	seq_show(c, k);		/* run_add() tallied it, and it does nothing yet */
@@ -417,6 +421,7 @@ static void seq_strip(struct core *c, struct kv_seq *s)
 	s->trim_want = 0;
 	s->trim_more = 0;
 	s->dirty = CORE_NONE;
+	core_crash(c, CORE_CRASH_seq_strip);
 }
 
 /* End the sequence; no step names it. */
@@ -427,6 +432,7 @@ void seq_close_now(struct core *c, struct kv_seq *s)
 	advise_close(c, s);
 	seq_strip(c, s);
 	s->state = KVMM_SEQ_CLOSED;
+	core_crash(c, CORE_CRASH_seq_closed);
 	seq_publish(c, s);
 	seq_free(c, s);
 	core_count(c, CORE_EV_seq_close, 1);

@@ -137,11 +137,12 @@ static void span_link_blocks(struct core *c, u32 dom, u32 first)
 
 	for (i = 0; i < sp->nr_blocks; i++) {
 		struct kv_block *b = &c->blocks[base + i];
-		u64 written = b->written;
 
-		memset(b, 0, sizeof(*b));
+		/* A slot's content is another one from now on, always. */
 		if (part_pool(c, dom))
-			b->written = written + 1;
+			b->written++;
+		core_order();
+		memset(b, 0, offsetof(struct kv_block, hash));
 		b->domain = (u16)dom;
 		b->prev = i && part_pool(c, dom) ? base + i - 1 : CORE_NONE;
 		b->hash_next = CORE_NONE;
@@ -169,14 +170,16 @@ void span_cut(struct core *c, u32 dom, u32 first)
 		c->extents[e].domain = dom;
 		c->extents[e].span = first;
 	}
+	core_crash(c, CORE_CRASH_span_cut);
 	sp->domain = dom;
-	sp->nr_extents = d->span_extents;
 	sp->nr_blocks = d->span_blocks;
 	sp->nr_free = d->span_blocks;
 	sp->nr_cached = 0;
 	sp->nr_open = 0;
 	sp->class = SPAN_EMPTY;
 	span_link_blocks(c, dom, first);
+	core_order();
+	sp->nr_extents = d->span_extents;
 	span_list_add(c, first);
 
 	d->class_scale = class_scale(sp->nr_blocks);
@@ -185,6 +188,40 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	core_count(c, CORE_EV_span_cut, 1);
 	/* For others too: spans that covered its promises may go now. */
 	admit_retry_all(c);
+}
+
+/**
+ * span_recut() - a span of an arena that is salvaged: count what it holds
+ * @first: its record says whose it is, its blocks what they are
+ */
+void span_recut(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	struct kv_domain *d = &c->domains[sp->domain];
+	u32 base = first * core_sizes(c)->blocks_per_extent, i, n;
+
+	*sp = (struct kv_span){ .domain = sp->domain, .free_head = CORE_NONE,
+				.nr_extents = d->span_extents,
+				.nr_blocks = d->span_blocks };
+	for (n = sp->nr_blocks; n--;) {
+		struct kv_block *b = &c->blocks[base + n];
+
+		d->nr[b->state]++;
+		sp->nr_cached += b->state == BLK_CACHED;
+		if (b->state != BLK_FREE)
+			continue;
+		sp->nr_free++;
+		i = sp->free_head;
+		b->next = i;
+		if (part_pool(c, sp->domain) && i != CORE_NONE)
+			c->blocks[i].prev = base + n;
+		sp->free_head = base + n;
+	}
+	d->class_scale = class_scale(sp->nr_blocks);
+	d->nr_spans++;
+	d->peak = max(d->peak, domain_used(d));
+	sp->class = span_class(c, sp);
+	span_list_add(c, first);
 }
 
 /**
@@ -212,6 +249,7 @@ void span_release(struct core *c, u32 first)
 		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].domain = CORE_NONE;
 	}
+	core_crash(c, CORE_CRASH_span_release);
 	/* It has memory: let it be found first. */
 	pool->cursor = min(pool->cursor, first - pool->first);
 	d->nr_spans--;

@@ -288,6 +288,7 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 	}
 	if (!err) {
 		grant_take(c, s, a, &g, e, res);
+		core_crash(c, CORE_CRASH_grant);
 		s->nr_steps++;
 		s->last_step = step;
 		s->end[slot] = e->end;
@@ -425,6 +426,7 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 	KV_BUG_ON(b->nr_ids != d->block_tokens);
 	seal_parent(c, s, idx, parent);
 	index_chain(c, d, parent, block_ids(c, blk), b->hash);
+	core_crash(c, CORE_CRASH_block_named);
 	block_set_state(c, blk, BLK_SEALED);
 	core_count(c, CORE_EV_pgseal, 1);
 
@@ -463,6 +465,7 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 		if (off + take == bt)
 			seal(c, s, idx);
 	}
+	core_crash(c, CORE_CRASH_advance);
 }
 
 static struct kv_step_entry *entry_find(struct kv_step *st,
@@ -545,6 +548,7 @@ static void step_finish(struct core *c, u32 client)
 
 	cl->step_head = (cl->step_head + 1) % KVMM_MAX_STEPS;
 	cl->nr_steps--;
+	core_crash(c, CORE_CRASH_step_end);
 	for (i = 0; i < st->nr; i++)
 		step_release(c, &e[i], slot, st->number);
 	step_let_go(c, st);

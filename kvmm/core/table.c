@@ -313,6 +313,7 @@ int table_push(struct core *c, struct kv_seq *s, u32 blk)
 	tpage(c, s->client, s->last_page)->pte[slot] = pte_present(blk);
 	shadow_set(c, s, s->last_page, slot, blk);
 	s->nr_blocks++;
+	core_crash(c, CORE_CRASH_table_push);
 	if (s->flags & SEQF_RUNNING)
 		seq_domain(c, s)->growth--;
 	return 0;

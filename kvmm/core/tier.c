@@ -95,6 +95,7 @@ u32 entry_alloc(struct core *c, u32 dom)
 	e->next = CORE_NONE;
 	e->hash_next = CORE_NONE;
 	e->waiters = CORE_NONE;
+	core_crash(c, CORE_CRASH_entry_alloc);
 	return i;
 }
 
@@ -143,6 +144,7 @@ void entry_settle(struct core *c, u32 entry)
 		return;
 	host_slot_put(c, entry);
 	area_slot_put(c, entry);
+	core_crash(c, CORE_CRASH_entry_settle);
 	e->next = c->head->free_entry;
 	c->head->free_entry = entry;
 	c->head->nr_free_entries++;

@@ -90,6 +90,7 @@ u32 entry_out(struct core *c, u32 blk, u32 nr)
 	memcpy(block_ids(c, slot), block_ids(c, blk), 4 * b->nr_ids);
 	b->entry = entry;
 	block_copy_get(c, blk);
+	core_crash(c, CORE_CRASH_entry_out);
 	copy_start(c, entry, ENT_OUT);
 	return entry;
 }
@@ -107,6 +108,7 @@ static void out_done(struct core *c, u32 entry, int status)
 		host_slot_put(c, entry);
 	} else {
 		e->flags |= ENTF_HOST;
+		core_crash(c, CORE_CRASH_entry_done);
 		block_set_state(c, e->host, BLK_SEALED);
 		host_list_add(c, entry);
 	}
@@ -134,6 +136,7 @@ void entry_fill(struct core *c, u32 entry, u32 blk)
 	c->domains[b->domain].nr_filling++;
 	e->dev = blk;
 	b->entry = entry;
+	core_crash(c, CORE_CRASH_entry_fill);
 	block_copy_get(c, blk);
 	entry_touch(c, entry);
 	if (e->io == ENT_READ) {
@@ -371,6 +374,7 @@ static void write_done(struct core *c, u32 entry, int status)
 	} else {
 		core_count(c, CORE_EV_pswpout, 1);
 		block_set_state(c, e->area, BLK_SEALED);
+		core_crash(c, CORE_CRASH_entry_done);
 		e->flags |= ENTF_AREA;
 	}
 	/* Else the copy beside it is the one request now. */

@@ -13,7 +13,7 @@
 #include "tests/sim/sim.h"
 
 #define NR_ERRORS	140
-#define NR_NOTES	40
+#define NR_NOTES	60
 
 /**
  * struct cover - what one process counted
@@ -27,6 +27,7 @@ struct cover {
 	const char	*notes[NR_NOTES];
 	u64		note_counts[NR_NOTES];
 	u64		stalls[CORE_PSI_NR_KINDS][2];
+	u64		crashes[NR_CORE_CRASH_POINTS];
 };
 
 static struct cover cover;
@@ -34,6 +35,12 @@ static struct cover cover;
 static const char * const event_names[NR_CORE_EVENTS] = {
 #define x(name, text) [CORE_EV_##name] = #name,
 	CORE_EVENTS(x)
+#undef x
+};
+
+static const char * const crash_names[NR_CORE_CRASH_POINTS] = {
+#define x(name, text) [CORE_CRASH_##name] = #name,
+	CORE_CRASH_POINTS(x)
 #undef x
 };
 
@@ -72,6 +79,13 @@ static void count(u64 table[][NR_ERRORS], u16 op, int status)
 	if (op > KVMM_NR_OPS)
 		op = KVMM_OP_NOP;	/* a verb that does not exist */
 	table[op][err < NR_ERRORS ? err : NR_ERRORS - 1]++;
+}
+
+/* The core was ended there. */
+void cover_crash(u32 point)
+{
+	if (!off)
+		cover.crashes[point]++;
 }
 
 void cover_request(u16 op, int status)
@@ -143,6 +157,7 @@ void cover_add(const void *from)
 	add_up(cover.entries[0], o->entries[0], sizeof(o->entries));
 	add_up(cover.events, o->events, sizeof(o->events));
 	add_up(cover.stalls[0], o->stalls[0], sizeof(o->stalls));
+	add_up(cover.crashes, o->crashes, sizeof(o->crashes));
 	for (i = 0; i < NR_NOTES && o->notes[i]; i++)
 		note_add(o->notes[i], o->note_counts[i]);
 }
@@ -206,9 +221,19 @@ u32 cover_report(bool judge)
 	       (double)cover.stalls[CORE_PSI_SOME][1] / 1e9,
 	       (double)cover.stalls[CORE_PSI_FULL][0] / 1e9,
 	       (double)cover.stalls[CORE_PSI_FULL][1] / 1e9);
+	printf("ends of the daemon inside an event\n");
+	for (i = 0; i < NR_CORE_CRASH_POINTS; i++)
+		printf("  %-20s %llu\n", crash_names[i],
+		       (unsigned long long)cover.crashes[i]);
 	if (!judge)
 		return 0;
 
+	for (i = 0; i < NR_CORE_CRASH_POINTS; i++)
+		if (!cover.crashes[i]) {
+			printf("never happened: an end at %s\n",
+			       crash_names[i]);
+			missing++;
+		}
 	for (i = 0; i < NR_CORE_EVENTS; i++)
 		if (!cover.events[i]) {
 			printf("never happened: counter %s\n", event_names[i]);

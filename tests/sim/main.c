@@ -32,6 +32,7 @@ struct options {
 	u32	jobs;
 	bool	one;
 	bool	verbose;
+	u32	crash;
 };
 
 static struct sim *world;
@@ -112,6 +113,7 @@ static void catch_crashes(void)
 static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging, bool again)
 {
 	bool verbose = w->verbose;
+	u32 crash_more = w->crash_more;
 	struct core *core = w->core;
 	void *arena = w->arena;
 	size_t arena_bytes = w->arena_bytes;
@@ -132,6 +134,7 @@ static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging, bool again)
 	w->nr_heads = nr_heads;
 	w->low = low;
 	w->nr_low = nr_low;
+	w->crash_more = crash_more;
 	w->seed = seed;
 	w->stop_at = stop_at;
 	w->verbose = verbose;
@@ -158,8 +161,11 @@ static void report_failure(struct sim *w)
 			printf("sim: the second run failed at event %u: %s\n",
 			       w->event, w->failed ? w->why : "not at all");
 	}
-	printf("replay: %s --seed %llu --events %u -v\n", program,
+	printf("replay: %s --seed %llu --events %u", program,
 	       (unsigned long long)seed, event + 1);
+	if (w->crash_more)
+		printf(" --crash %u", w->crash_more);
+	printf(" -v\n");
 }
 
 /* Live through a seed; false once so many are broken that it is enough. */
@@ -229,6 +235,7 @@ static int usage(int status)
 	       "  --seed S    the first seed; without --seeds, the only one\n"
 	       "  --jobs N    in so many processes (default: one a core)\n"
 	       "  --events E  stop a seed after E events\n"
+	       "  --crash N   in every seed the daemon ends in N of 1000 events\n"
 	       "  -v          print every event\n", program);
 	return status;
 }
@@ -240,6 +247,7 @@ static int parse(int argc, char **argv, struct options *o)
 		{ "seed", required_argument, NULL, 's' },
 		{ "events", required_argument, NULL, 'e' },
 		{ "jobs", required_argument, NULL, 'j' },
+		{ "crash", required_argument, NULL, 'c' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -260,6 +268,9 @@ static int parse(int argc, char **argv, struct options *o)
 			break;
 		case 'j':
 			o->jobs = min((u32)strtoul(optarg, NULL, 0), JOBS_MAX);
+			break;
+		case 'c':
+			o->crash = (u32)strtoul(optarg, NULL, 0);
 			break;
 		case 'v':
 			o->verbose = true;
@@ -317,6 +328,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	world->verbose = opt.verbose;
+	world->crash_more = opt.crash;
 	catch_crashes();
 	t = jobs_run(opt.nr_seeds, opt.jobs, run_seeds);
 	return sum_up(t, clock_ns() - start) ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -17,6 +17,7 @@ void move_act(struct sim *w)
 	u32 at = rng_below(&w->rng, nr);
 	bool any = rng_chance(&w->rng, 500);
 
+	w->crash_in = 0;	/* this is no event of the core's */
 	w->core->now = w->now;
 	for (i = 0; i < nr; i++, at = (at + 1) % nr)
 		if (w->core->spans[at].nr_extents)

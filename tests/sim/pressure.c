@@ -114,6 +114,9 @@ void laws_pressure(struct sim *w)
 {
 	u32 i, what;
 
+	/* Who is away does not see its records, and what was is forgotten. */
+	if (w->plan.crash)
+		return;
 	for (i = 0; i < w->cfg.max_domains; i++) {
 		const struct sim_pressure *p = &w->pressure[i];
 

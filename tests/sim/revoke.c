@@ -104,6 +104,8 @@ void revoke_check_kill(struct sim *w, const struct sim_client *cl)
 {
 	u32 e;
 
+	if (cl->unbound)
+		return;		/* it was asked, and nobody sees it */
 	for (e = 0; e < w->nr_extents; e++)
 		if ((w->ext[e].holders & BIT_ULL(cl->id)) &&
 		    cl->extents[e].state == KVMM_EXTENT_REVOKE &&

@@ -171,7 +171,8 @@ void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 
 /* ---- status ---- */
 
-static void seq_lost(struct sim_seq *q)
+/* seq_lost() - nothing of it is valid any more: it is matched again */
+void seq_lost(struct sim_seq *q)
 {
 	if (q->resident || q->swapped)
 		q->ids_total = min(max(q->prompt_len, q->valid + 1),

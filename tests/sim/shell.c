@@ -58,7 +58,7 @@ static void op_extent_send(void *arg, u32 client, u32 extent, u32 generation)
 	    generation);
 	LAW(w, cl->state == SIM_ALIVE, "extent %u is sent to client %u, which is gone",
 	    extent, client);
-	LAW(w, !(x->holders & BIT_ULL(client)), "extent %u is sent to client %u twice",
+	LAW(w, !(x->holders & BIT_ULL(client)) || cl->away, "extent %u is sent to client %u twice",
 	    extent, client);
 	LAW(w, x->tenant == CORE_NONE || x->tenant == tenant,
 	    "law 2: extent %u of tenant %u is sent to client %u of tenant %u",
@@ -109,6 +109,7 @@ const struct core_ops sim_ops = {
 	.trigger	= op_trigger,
 	.copy		= op_copy,
 	.io		= op_io,
+	.crash		= op_crash,
 };
 
 /* Memory for one of the extents under way is there, or could not be made. */
@@ -137,7 +138,8 @@ void shell_extent_done(struct sim *w, bool may_fail)
 
 /* ---- clients come and go ---- */
 
-static void client_bind(struct sim *w, struct sim_client *cl)
+/* client_segments() - they are zeroed: bind the client to them */
+void client_segments(struct sim *w, struct sim_client *cl)
 {
 	struct core_bind bind = {
 		.ctl		= &cl->ctl,
@@ -190,7 +192,7 @@ int shell_attach(struct sim *w, u32 dom)
 	cl->lazy = rng_chance(&w->rng, 200);
 	cl->stubborn = rng_chance(&w->rng, 100);
 	cl->liar = rng_chance(&w->rng, 100);
-	client_bind(w, cl);
+	client_segments(w, cl);
 	return (int)cl->id;
 }
 
@@ -270,8 +272,12 @@ int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
 	int status;
 
 	sqe->arg_len = len;
+	cl->op = sqe->op;
+	cl->asking = true;
+	w->asked = sqe->nr;
 	w->actor_tenant = w->dom[cl->dom].tenant;
 	w->actor_domain = cl->info.domain;
+	core_commit_begin(w->core);
 	status = core_req_check(w->core, cl->id, sqe, w->args, len, &req);
 	if (status == -EPROTO) {
 		expel(w, cl);
@@ -287,6 +293,9 @@ int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
 		for (n = 0; n < (u64)req.nr_results * req.result_size / 8; n++)
 			sim_trace(w, w->results[n]);
 	}
+	core_commit_end(w->core, cl->id);
+	cl->answered = sqe->number;
+	cl->asking = false;
 	sim_trace(w, mix2(sqe->op, (u64)(s64)status));
 	cover_request(sqe->op, status);
 	return status;

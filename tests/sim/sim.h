@@ -174,6 +174,13 @@ struct sim_ack {
  * @acks:      extents to be mapped and acknowledged
  * @revoked_at: when it was asked for each extent
  * @again_at:  when a grant was last refused for want of memory
+ * @away:      the daemon ended, and it did not come back to the next one yet
+ * @is_void:   what its open steps do is for nobody: the arena was salvaged
+ * @was_salvaged: the arena was salvaged since it went away
+ * @answered:  number of the last request whose answer it has
+ * @op:        of the last request that it sent
+ * @asking:    it has no answer to that yet
+ * @unbound:   nothing is published for it, since the daemon ended
  */
 struct sim_client {
 	enum sim_client_state state;
@@ -184,6 +191,13 @@ struct sim_client {
 	bool	liar;
 	bool	killed;
 	bool	expelled;
+	bool	away;
+	bool	is_void;
+	bool	was_salvaged;
+	bool	asking;
+	bool	unbound;
+	u16	op;
+	u64	answered;
 	u32	id;
 	u32	dom;
 	u32	nr_seqs;
@@ -327,6 +341,7 @@ struct sim_plan {
 	u32	operator;	/* permille of events */
 	u32	stall;		/* permille that are not answered for stall_ns */
 	u64	stall_ns;
+	u32	crash;		/* permille of events in which the daemon ends */
 	bool	prios;
 };
 
@@ -359,6 +374,12 @@ struct sim {
 	bool	verbose;
 	bool	logging;
 	struct rng rng;
+	struct rng crash_rng;	/* its own, so that other seeds stay the same */
+	u32	crash_in;	/* passed points until the daemon ends, 0: never */
+	u32	asked;		/* entries of the request under way */
+	u32	crash_more;	/* permille, for all seeds */
+	jmp_buf	crashed;
+	bool	adopting;	/* what was ordered before is ordered again */
 	struct sim_plan plan;
 	struct core_config cfg;
 
@@ -468,6 +489,14 @@ void shell_quiet(struct sim *w, struct sim_client *cl);
 void shell_tick(struct sim *w, u64 ns);
 void shell_extent_done(struct sim *w, bool may_fail);
 
+/* ---- crash.c: the daemon ends, and another one adopts the arena ---- */
+void crash_draw(struct sim *w);
+void op_crash(void *arg, u32 point);
+void crash_event(struct sim *w, void (*event)(struct sim *w));
+bool crash_back(struct sim *w);
+void crash_all_back(struct sim *w);
+void client_segments(struct sim *w, struct sim_client *cl);
+
 /* ---- revoke.c: memory that is asked back ---- */
 bool client_act_unmap(struct sim *w, struct sim_client *cl);
 void revoke_check_send(struct sim *w, const struct sim_client *to, u32 extent,
@@ -490,6 +519,7 @@ bool tier_act_answer(struct sim *w);
 void tier_answer_all(struct sim *w);
 bool tier_names_extent(const struct sim *w, u32 extent);
 void tier_swapd_dies(struct sim *w);
+void tier_forget_all(struct sim *w);
 
 /* ---- pressure.c: stalls, measured from outside ---- */
 void pressure_start(struct sim *w);
@@ -530,6 +560,7 @@ const struct kvmm_seq_status *seq_look(struct sim *w, struct sim_client *cl,
 				       struct sim_seq *q);
 struct sim_seq *seq_random(struct sim *w, struct sim_client *cl);
 void seq_gone(struct sim *w, struct sim_client *cl, struct sim_seq *q);
+void seq_lost(struct sim_seq *q);
 
 /* ---- verbs.c: what a client does with them ---- */
 bool seq_act_match(struct sim *w, struct sim_client *cl, bool all);
@@ -546,6 +577,8 @@ bool step_act_begin(struct sim *w, struct sim_client *cl, bool all);
 bool step_act_run(struct sim *w, struct sim_client *cl);
 bool step_act_end(struct sim *w, struct sim_client *cl);
 void step_dead_writes(struct sim *w, struct sim_client *cl);
+void step_end_done(struct sim *w, struct sim_client *cl, u32 nr);
+void step_all_void(struct sim_client *cl);
 
 /* ---- bad.c: requests that must be refused and change nothing ---- */
 void bad_act(struct sim *w, struct sim_client *cl);
@@ -566,6 +599,7 @@ void cover_request(u16 op, int status);
 void cover_entry(u16 op, int status);
 void cover_counts(const u64 *counts);
 void cover_note(const char *what);
+void cover_crash(u32 point);
 /* resize.c */
 void resize_act(struct sim *w);
 bool resize_goes_on(const struct sim *w);

@@ -383,7 +383,8 @@ void step_dead_writes(struct sim *w, struct sim_client *cl)
 {
 	u32 i, n, k, bt = w->dom[cl->dom].req.block_tokens;
 
-	if (rng_chance(&w->rng, 400) && step_act_run(w, cl))
+	/* What is void may read what is somebody else's by now. */
+	if (!cl->is_void && rng_chance(&w->rng, 400) && step_act_run(w, cl))
 		return;
 	for (i = 0; i < cl->nr_steps; i++) {
 		struct sim_step *st = step_nth(cl, i);
@@ -403,6 +404,40 @@ void step_dead_writes(struct sim *w, struct sim_client *cl)
 				to[k] = rng_next(&w->rng);
 		}
 	}
+}
+
+/*
+ * The daemon ended at an END of @nr entries: the device had finished the step
+ * before, and does not go back behind what was declared.
+ */
+void step_end_done(struct sim *w, struct sim_client *cl, u32 nr)
+{
+	const struct kvmm_end_arg *a = (const struct kvmm_end_arg *)w->args;
+	const struct sim_step *st = step_nth(cl, 0);
+	u32 i;
+
+	for (i = 0; i < nr; i++) {
+		struct sim_seq *q = &cl->seqs[KVMM_SEQ_INDEX(a[i].seq)];
+
+		if (!q->spoiled && !q->closing)
+			q->valid = a[i].valid_len;
+		q->spoiled = false;
+	}
+	for (i = 0; i < st->nr; i++)
+		cl->seqs[st->e[i].slot].nr_steps--;
+	cl->step_head = (cl->step_head + 1) % KVMM_MAX_STEPS;
+	cl->nr_steps--;
+}
+
+/* No step that is open will do anything more. */
+void step_all_void(struct sim_client *cl)
+{
+	u32 i;
+
+	cl->nr_steps = 0;
+	cl->step_head = 0;
+	for (i = 0; i < SIM_SEQS; i++)
+		cl->seqs[i].nr_steps = 0;
 }
 
 /* ---- END ---- */

@@ -344,7 +344,7 @@ void op_io(void *arg, const struct core_io *io)
 	    CORE_SLOT_HEADER + ALIGN_UP(io->payload, SIM_PAGE),
 	    "a slot of %u bytes at %llx of area %u", io->len,
 	    (unsigned long long)io->area_off, io->area);
-	LAW(w, !m.down || !f->leaving, "a write to area %u, which is to go",
+	LAW(w, !m.down || !f->leaving || w->adopting, "a write to area %u, which is to go",
 	    io->area);
 	move_start(w, &m);
 }
@@ -400,6 +400,20 @@ void tier_swapd_dies(struct sim *w)
 	for (i = 0; i < w->nr_moves; i++)
 		w->moves[i].doomed |= !w->moves[i].copy;
 	cover_note("deaths of swapd");
+}
+
+/* Daemon and swapd have ended: what they did so far is all that is ever done. */
+void tier_forget_all(struct sim *w)
+{
+	u32 i, n;
+
+	for (i = 0; i < w->nr_moves; i++) {
+		for (n = rng_below(&w->rng, 3); n; n--)
+			move_on(w, &w->moves[i]);
+		if (rng_chance(&w->rng, 300))
+			move_scribble(w, &w->moves[i]);
+	}
+	w->nr_moves = 0;
 }
 
 /**

@@ -156,7 +156,8 @@ static struct sim_client *client_random(struct sim *w, u32 states, bool awake)
 	for (i = 0; i < SIM_CLIENTS; i++) {
 		struct sim_client *cl = &w->cl[(at + i) % SIM_CLIENTS];
 
-		if ((states & BIT(cl->state)) && !(awake && cl->hung))
+		if ((states & BIT(cl->state)) &&
+		    !(awake && (cl->hung || cl->away)))
 			return cl;
 	}
 	return NULL;
@@ -262,6 +263,8 @@ static void world_event(struct sim *w)
 	struct sim_client *cl;
 
 	w->now += rng_below(&w->rng, w->plan.quantum);
+	if (w->plan.crash && crash_back(w))
+		return;
 	if (w->nr_moves && rng_chance(&w->rng, w->plan.answer) &&
 	    tier_act_answer(w))
 		return;
@@ -332,6 +335,7 @@ void world_run(struct sim *w)
 	w->actor_domain = CORE_NONE;
 	w->now = 1000 * SIM_MS;
 	plan_draw(w);
+	crash_draw(w);
 	world_alloc(w);
 	err = core_init(w->core, w->arena, w->arena_bytes, &w->cfg, &sim_ops,
 			w);
@@ -345,9 +349,11 @@ void world_run(struct sim *w)
 	pressure_start(w);
 
 	while (w->event < w->plan.nr_events) {
-		world_event(w);
+		crash_event(w, world_event);
 		world_event_done(w);
 	}
+	if (w->plan.crash)
+		crash_all_back(w);
 	if (w->seed % 32 == 5) {
 		operator_shutdown(w);
 		return;
