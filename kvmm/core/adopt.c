@@ -226,7 +226,7 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 		how = CORE_ADOPT_SALVAGED;
 	c->head->event = how == CORE_ADOPT_SALVAGED ? EVENT_SALVAGE : 1;
 	core_order();
-	if (how == CORE_ADOPT_SALVAGED && salvage(c, &w))
+	if (how == CORE_ADOPT_SALVAGED ? salvage(c, &w) : adopt_ranges(c, &w))
 		return -EUCLEAN;
 	core_order();
 	c->head->event = 1;

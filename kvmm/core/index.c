@@ -283,6 +283,16 @@ static void ref_link(struct core *c, u32 ref)
 	core_count(c, CORE_EV_prefix_insert, 1);
 }
 
+/* index_rehash() - put what a node stands for into its bucket */
+void index_rehash(struct core *c, u32 node)
+{
+	u32 ref = c->nodes[node].ref;
+	u32 *bucket = index_bucket(c, index_name(c, ref));
+
+	*ref_next(c, ref) = *bucket;
+	*bucket = ref;
+}
+
 /*
  * index_relink() - put a node that is in nothing into its bucket and circle
  *

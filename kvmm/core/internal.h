@@ -192,10 +192,17 @@ struct walk;
 void adopt_again(struct core *c);
 void client_publish(struct core *c, u32 client);
 
+/* ranges.c, ranges_seq.c: one that is whole */
+int adopt_ranges(struct core *c, struct walk *w);
+int adopt_seqs(struct core *c, struct walk *w);
+void adopt_index(struct core *c);
+void seqs_ranges(struct walk *w, struct core *c);
+
 /* salvage.c, salvage_pool.c, salvage_index.c: one that ended inside an event */
 int salvage(struct core *c, struct walk *w);
 void salvage_release(struct core *c, u32 dom);
 void salvage_extents(struct core *c, struct walk *w);
+u32 salvage_span(const struct core *c, u32 pool, u32 first);
 u32 salvage_in_span(const struct core *c, u32 blk);
 void salvage_blocks(struct core *c);
 void salvage_index(struct core *c);
@@ -239,6 +246,7 @@ void displace_all(struct core *c, u32 first);
 /* span.c: spans of a domain */
 void span_cut(struct core *c, u32 dom, u32 first);
 void span_release(struct core *c, u32 first);
+u64 span_class_scale(u32 nr_blocks);
 void span_recut(struct core *c, u32 first);
 void span_reclass(struct core *c, u32 first);
 void span_settle(struct core *c, u32 first);
@@ -327,6 +335,7 @@ u32 index_node(const struct core *c, u32 ref);
 const u64 *index_name(const struct core *c, u32 ref);
 const u32 *index_ids(const struct core *c, u32 ref);
 void index_relink(struct core *c, u32 node);
+void index_rehash(struct core *c, u32 node);
 u32 index_domain(const struct core *c, u32 ref);
 bool index_on_device(const struct core *c, u32 node);
 bool index_kid_on_device(const struct core *c, u32 node);

@@ -259,7 +259,7 @@ static void seq_reset(struct core *c, u32 i)
 		.client = was.client, .domain = was.domain,
 		.priority = was.priority, .salt = was.salt,
 		.prompt_len = was.prompt_len, .max_tokens = was.max_tokens,
-		.arrival = was.arrival, .family = was.family,
+		.family = was.family, .arrival = was.arrival,
 		.fam_prev = i, .fam_next = i, .since = c->now,
 		.epoch = was.epoch + 1, .born = was.born,
 		.lost_len = min(was.valid_len,
@@ -275,6 +275,8 @@ static void seq_reset(struct core *c, u32 i)
 	memcpy(s->retains, was.retains, sizeof(s->retains));
 	s->rank = order_rank(c, s);
 	c->head->arrival = max(c->head->arrival, s->arrival + 1);
+	if ((s32)(s->family - c->head->family) >= 0)
+		c->head->family = s->family + 1;
 	c->clients[s->client].nr_seqs++;
 	psi_task(c, s);
 }
@@ -288,6 +290,33 @@ static void seq_clear(struct core *c, u32 i)
 	memset(s, 0, sizeof(*s));
 	s->generation = generation ? generation : 1;
 	s->state = KVMM_SEQ_CLOSED;
+}
+
+/*
+ * Forks that were of one family are again.  Scratch is a table of families;
+ * where it is too full somebody stays alone, under a number of its own.
+ */
+static void seq_find_kin(struct core *c, u32 i)
+{
+	struct kv_seq *s = &c->seqs[i], *kin;
+	u32 nr = core_sizes(c)->nr_blocks, n, at;
+
+	for (n = 0; n < 8; n++) {
+		at = (s->family + n) % nr;
+		if (!c->scratch[at]) {
+			c->scratch[at] = i + 1;
+			return;
+		}
+		kin = &c->seqs[c->scratch[at] - 1];
+		if (kin->family != s->family || kin->client != s->client)
+			continue;
+		s->fam_next = kin->fam_next;
+		s->fam_prev = c->scratch[at] - 1;
+		c->seqs[kin->fam_next].fam_prev = i;
+		kin->fam_next = i;
+		return;
+	}
+	s->family = c->head->family++;
 }
 
 static void client_seqs(struct core *c, struct walk *w, u32 client)
@@ -308,6 +337,7 @@ static void client_seqs(struct core *c, struct walk *w, u32 client)
 		}
 		if (kept) {
 			seq_reset(c, i);
+			seq_find_kin(c, i);
 			continue;
 		}
 		seq_clear(c, i);
@@ -368,6 +398,8 @@ static void clients_reset(struct core *c, struct walk *w)
 {
 	u32 i, ghosts;
 
+	memset(c->scratch, 0, sizeof(*c->scratch) *
+	       (u64)core_sizes(c)->nr_blocks);
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		client_reset(c, w, i);
 	for (i = 0; i < core_cfg(c)->max_clients; i++)

@@ -20,8 +20,11 @@ static bool extent_is_in(const struct core *c, u32 e, u32 first, u32 dom)
 	       x->backed && x->tenant == c->domains[dom].tenant;
 }
 
-/* Extents of the span that begins there; 0: none does. */
-static u32 span_extents(const struct core *c, u32 pool, u32 first)
+/**
+ * salvage_span() - does a span begin at an extent of a pool?
+ * Return: its extents, 0: none does.
+ */
+u32 salvage_span(const struct core *c, u32 pool, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
 	const struct kv_pool *p = core_pool(c, pool);
@@ -98,7 +101,7 @@ static void pool_extents(struct core *c, struct walk *w, u32 pool)
 
 	p->loose = 0;
 	for (e = p->first; e < end; e += nr) {
-		nr = span_extents(c, pool, e);
+		nr = salvage_span(c, pool, e);
 		for (i = e; i < e + nr; i++)
 			c->extents[i].want = 0;
 		if (nr && e + nr > c->head->nr_online && !pool)

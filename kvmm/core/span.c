@@ -23,7 +23,7 @@
 #define SPAN_KEEP	8u	/* empty spans that a domain keeps */
 
 /* What a free block counts for in the class of its span, in 2^-32. */
-static u64 class_scale(u32 nr_blocks)
+u64 span_class_scale(u32 nr_blocks)
 {
 	return ((u64)(SPAN_EMPTY - 2) << 32) / nr_blocks;
 }
@@ -182,7 +182,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	sp->nr_extents = d->span_extents;
 	span_list_add(c, first);
 
-	d->class_scale = class_scale(sp->nr_blocks);
+	d->class_scale = span_class_scale(sp->nr_blocks);
 	d->nr_spans++;
 	d->nr[BLK_FREE] += sp->nr_blocks;
 	core_count(c, CORE_EV_span_cut, 1);
@@ -217,7 +217,7 @@ void span_recut(struct core *c, u32 first)
 			c->blocks[i].prev = base + n;
 		sp->free_head = base + n;
 	}
-	d->class_scale = class_scale(sp->nr_blocks);
+	d->class_scale = span_class_scale(sp->nr_blocks);
 	d->nr_spans++;
 	d->peak = max(d->peak, domain_used(d));
 	sp->class = span_class(c, sp);

@@ -34,8 +34,11 @@ void op_crash(void *arg, u32 point)
 {
 	struct sim *w = arg;
 
-	if (!w->crash_in || --w->crash_in)
+	if (!w->crash_in)
 		return;
+	if (w->crash_armed ? point != w->crash_point : --w->crash_in)
+		return;
+	w->crash_armed = false;
 	LOG(w, "  the daemon ends at point %u", point);
 	cover_crash(point);
 	longjmp(w->crashed, 1);
@@ -205,24 +208,42 @@ static void adopt(struct sim *w, bool inside)
 	w->adopting = false;
 }
 
+/* Where in this event does it end?  0: not in it, but for crash_armed. */
+static u32 crash_where(struct sim *w)
+{
+	struct rng *r = &w->crash_rng;
+
+	if (w->event >= w->crash_until)
+		w->crash_armed = false;
+	if (w->crash_armed)
+		return 1;
+	if (!rng_chance(r, w->plan.crash))
+		return 0;
+	if (rng_chance(r, 500))
+		return 1 + rng_below(r, PICK(r, 1, 3, 10, 40, 200));
+	/* At a certain point, when it is next passed. */
+	w->crash_armed = true;
+	w->crash_point = rng_below(r, NR_CORE_CRASH_POINTS);
+	w->crash_until = w->event + 100;
+	return 1;
+}
+
 /**
  * crash_event() - let an event happen; the daemon may end in it, or after it
  */
 void crash_event(struct sim *w, void (*event)(struct sim *w))
 {
-	struct rng *r = &w->crash_rng;
+	u32 where = w->plan.crash ? crash_where(w) : 0;
 
-	if (!w->plan.crash || !rng_chance(r, w->plan.crash)) {
+	if (!where) {
 		event(w);
+		if (w->plan.crash && rng_chance(&w->crash_rng,
+						w->plan.crash / 3))
+			adopt(w, false);
 		return;
 	}
-	if (rng_chance(r, 300)) {
-		event(w);
-		adopt(w, false);
-		return;
-	}
+	w->crash_in = where;
 	if (!setjmp(w->crashed)) {
-		w->crash_in = 1 + rng_below(r, PICK(r, 1, 3, 10, 40, 200));
 		event(w);
 		w->crash_in = 0;
 		return;

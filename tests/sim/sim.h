@@ -376,6 +376,9 @@ struct sim {
 	struct rng rng;
 	struct rng crash_rng;	/* its own, so that other seeds stay the same */
 	u32	crash_in;	/* passed points until the daemon ends, 0: never */
+	bool	crash_armed;	/* at the next passing of: */
+	u32	crash_point;
+	u32	crash_until;	/* and not after that event */
 	u32	asked;		/* entries of the request under way */
 	u32	crash_more;	/* permille, for all seeds */
 	jmp_buf	crashed;

@@ -303,7 +303,8 @@ static void pageout_judge(struct sim *w, struct sim_client *cl,
 	LAW(w, (status == -ESTALE) == (state != KVMM_SEQ_READY),
 	    "client %u: PAGEOUT of %llx, which was %s: %d", cl->id,
 	    (unsigned long long)q->handle, core_seq_state_name(state), status);
-	LAW(w, status != -EAGAIN || st->state == KVMM_SEQ_READY,
+	LAW(w, status != -EAGAIN || st->state == KVMM_SEQ_READY ||
+	    laws_promise_kept(w),
 	    "client %u: PAGEOUT of %llx was refused, and it is %s", cl->id,
 	    (unsigned long long)q->handle, core_seq_state_name(st->state));
 	LAW(w, !q->nr_steps || status, "client %u: PAGEOUT of %llx in an open step",

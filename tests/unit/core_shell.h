@@ -72,13 +72,15 @@ static volatile bool sh_in_core;	/* the core runs just now */
 static void (*sh_on_copy)(const struct core_copy *cp);
 static void (*sh_on_io)(const struct core_io *io);
 
-/* Every call of the core goes through this. */
+/* Every call of the core goes through this, or what a test makes of it. */
+#ifndef SH_CORE
 #define SH_CORE(call)							\
 do {									\
 	sh_in_core = true;						\
 	call;								\
 	sh_in_core = false;						\
 } while (0)
+#endif
 
 /* ---- commands of the core ---- */
 
@@ -283,18 +285,25 @@ static void __maybe_unused sh_config(u32 extents)
 	};
 }
 
-static void __maybe_unused sh_start(void)
+/* In an arena of the test's own, of core_arena_size(). */
+static void __maybe_unused sh_start_in(void *arena)
 {
 	u64 bytes = core_arena_size(&sh.cfg);
 
 	ck_assert_uint_ne(bytes, 0);
 	sh.core = calloc(1, core_struct_size());
-	sh.arena = aligned_alloc(64, ALIGN_UP(bytes, 64ull));
+	sh.arena = arena;
 	ck_assert_ptr_nonnull(sh.core);
 	ck_assert_ptr_nonnull(sh.arena);
 	memset(sh.arena, 0, bytes);
 	ck_assert_int_eq(core_init(sh.core, sh.arena, bytes, &sh.cfg, &sh_ops,
 				   NULL), 0);
+}
+
+static void __maybe_unused sh_start(void)
+{
+	sh_start_in(aligned_alloc(64, ALIGN_UP(core_arena_size(&sh.cfg),
+					       64ull)));
 }
 
 static void __maybe_unused sh_stop(void)
