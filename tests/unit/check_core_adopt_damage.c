@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_adopt_damage.c - an arena in which something else has written
+ *
+ * Arenas between events, and inside one, are damaged at random: bits, bytes,
+ * words, in records that are in use rather than anywhere.  Whatever it is, the
+ * arena is refused with a line that says why, or adopted with the walkers
+ * content; the core never crashes, trips over its own assertions or runs in a
+ * circle.
+ * budget: 15 s, full 120 s
+ */
+#include <unistd.h>
+
+#include "tests/unit/adopt_scene.h"
+
+#define MOST_LOOKS	40
+#define RECORDS		24	/* of each table, where damage is done mostly */
+
+static void *copy;
+static u64 bytes, seed;
+static struct core *next;
+static u32 nr_looks, nr_taken, nr_refused, tries;
+
+static void no_crash(void *arg, u32 point) {}
+static const struct core_ops no_ops = { .crash = no_crash };
+
+static u64 draw(u64 below)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (seed >> 11) % below;
+}
+
+/* Somewhere in the head or in one of the tables. */
+static u64 place(const struct core *c)
+{
+	const struct core_sizes *s = core_sizes(c);
+	const struct core_config *cfg = core_cfg(c);
+	u32 table = (u32)draw(24), n = 0;
+
+#define x(name, type, count)						\
+	if (++n == table)						\
+		return (u64)((u8 *)c->name - (u8 *)c->head) +		\
+		       draw(min((u64)(count), (u64)RECORDS) * sizeof(type));
+	CORE_ARENA(x)
+#undef x
+	(void)s;
+	return draw(sizeof(struct core_head));
+}
+
+static void damage(const struct core *c)
+{
+	u8 *at = (u8 *)copy + place(c);
+	u64 word;
+
+	switch (draw(4)) {
+	case 0:
+		*at ^= (u8)(1u << draw(8));
+		return;
+	case 1:
+		*at = (u8)draw(256);
+		return;
+	case 2:			/* as an index that is nearly right */
+		at = (u8 *)((uintptr_t)at & ~3ull);
+		memcpy(&word, at, 4);
+		word += draw(9) - 4;
+		memcpy(at, &word, 4);
+		return;
+	}
+	at = (u8 *)((uintptr_t)at & ~3ull);
+	word = draw(3) ? draw(1ull << 33) : draw(64);
+	memcpy(at, &word, 4);
+}
+
+static void try_one(u32 event)
+{
+	struct core_head *h = copy;
+	struct core_report r;
+	int how;
+	u64 n;
+
+	memcpy(copy, sh.arena, bytes);
+	h->event = event;
+	for (n = 1 + draw(3); n; n--)
+		damage(sh.core);
+	how = core_adopt(next, copy, bytes, &sh.cfg, &no_ops, NULL,
+			 100000 * MS, &r);
+	if (how >= 0) {
+		nr_taken++;
+		ck_assert_msg(!core_check(next, &r), "walkers: %s", r.text);
+	} else {
+		nr_refused++;
+		ck_assert(how == -ESTALE || how == -EUCLEAN);
+		ck_assert_msg(r.text[0], "refused without a word");
+	}
+}
+
+static void look(void)
+{
+	u32 i;
+
+	if (nr_looks++ > MOST_LOOKS)
+		return;
+	for (i = 0; i < tries; i++) {
+		alarm(20);	/* a walk that does not end */
+		try_one(0);
+		try_one(1);
+	}
+	alarm(0);
+}
+
+static void setup(void)
+{
+	const char *level = getenv("KVMM_TEST_LEVEL");
+	const char *scale = getenv("KVMM_TIME_SCALE");
+
+	tries = level && !strcmp(level, "full") ? 2000 : 100;
+	if (scale && atoi(scale) > 1)
+		tries /= 5;
+	scene_config();
+	bytes = core_arena_size(&sh.cfg);
+	copy = aligned_alloc(64, ALIGN_UP(bytes, 64ull));
+	next = calloc(1, core_struct_size());
+	ck_assert(copy && next);
+	sh_start();
+	scene_look = look;
+}
+
+static void teardown(void)
+{
+	scene_look = NULL;
+	sh_stop();
+	free(copy);
+	free(next);
+}
+
+START_TEST(test_damage)
+{
+	seed = 0x9e3779b97f4a7c15ull + (u64)_i;
+	scene_run();
+	printf("%u damaged arenas taken, %u refused\n", nr_taken, nr_refused);
+	ck_assert_uint_gt(nr_taken, 100);
+	ck_assert_uint_gt(nr_refused, 100);
+}
+END_TEST
+
+static Suite *damage_suite(void)
+{
+	Suite *s = suite_create("core_adopt_damage");
+	TCase *tc = tcase_create("damage");
+
+	tcase_set_timeout(tc, 600);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, test_damage, 0, 2);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	return sh_run(damage_suite());
+}
