@@ -6,6 +6,8 @@
  * cleared, and another one adopts the arena.  Clients come back with segments
  * that are zero, and must find there all that they had.
  */
+#include <setjmp.h>
+
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/internal.h"
 
@@ -15,6 +17,9 @@
 static struct core_copy copies[MAX_IO];
 static struct core_io ios[MAX_IO];
 static u32 nr_copies, nr_ios, cl, other;
+static struct core_ops ops;
+static jmp_buf ended;
+static u32 end_at, end_after;	/* the point where the core ends, and when */
 
 static void on_copy(const struct core_copy *cp)
 {
@@ -26,6 +31,12 @@ static void on_io(const struct core_io *io)
 {
 	ck_assert_uint_lt(nr_ios, MAX_IO);
 	ios[nr_ios++] = *io;
+}
+
+static void on_point(void *arg, u32 point)
+{
+	if (point == end_at && !--end_after)
+		longjmp(ended, 1);
 }
 
 static void do_copies(void)
@@ -47,7 +58,11 @@ static void setup(void)
 	sh_config(16);
 	sh.cfg.host_bytes = 64 * SLOT;
 	sh.cfg.swappiness = 200;
+	end_at = NR_CORE_CRASH_POINTS;
 	sh_start();
+	ops = *sh.core->ops;
+	ops.crash = on_point;
+	sh.core->ops = &ops;
 	cl = sh_attach(1, "d");
 	other = sh_attach(2, "e");
 }
@@ -99,6 +114,7 @@ static void resume(u32 id, u64 seen)
 	ck_assert_int_eq(core_client_resume(sh.core, sh.now, id, seen, &info,
 					    &committed), 0);
 	ck_assert_uint_eq(committed, seen);
+	info.dropped_blocks = k->info.dropped_blocks;
 	ck_assert_int_eq(memcmp(&info, &k->info, sizeof(info)), 0);
 	k->number = committed;
 	memset(k->pending, 0, sizeof(k->pending));
@@ -241,6 +257,140 @@ START_TEST(test_answers_that_were_not_given)
 }
 END_TEST
 
+/* ---- salvaged ---- */
+
+/* What follows ends where the core passes the point the @nr-th time. */
+#define ENDS_AT(point, nr, call)					\
+do {									\
+	end_at = CORE_CRASH_##point;					\
+	end_after = nr;							\
+	if (!setjmp(ended)) {						\
+		call;							\
+		ck_abort_msg("it did not pass " #point);		\
+	}								\
+	end_at = NR_CORE_CRASH_POINTS;					\
+	sh_in_core = false;						\
+} while (0)
+
+/* A request as the daemon serves it. */
+static void ask(u32 id, u16 op, u32 nr, u32 len)
+{
+	core_commit_begin(sh.core);
+	ck_assert_int_eq(sh_submit(id, op, nr, 0, len), 0);
+	core_commit_end(sh.core, id);
+}
+
+START_TEST(test_content_is_kept)
+{
+	u64 a = sh_ready(cl, 64, 20, 1), b;
+	u32 epoch = sh_status(cl, a)->seq_epoch;
+	u64 seen;
+
+	sh_compute(cl, a, 0, 64, 1);
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_SEALED], 4);
+	seen = sh.cl[cl].number;
+	ENDS_AT(executed, 1, sh_open(cl, 40, 20));
+	adopt(CORE_ADOPT_SALVAGED);
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_CACHED], 4);
+	resume(cl, seen);
+	resume(other, sh.cl[other].number);
+	sh_tick(1);
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_gt(sh_status(cl, a)->seq_epoch, epoch);
+	/* What it had is found again, but for the last token. */
+	ck_assert_int_eq(sh_match(cl, a, 64, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_status(cl, a)->valid_len, 63);
+	b = sh_ready(cl, 65, 4, 1);
+	ck_assert_uint_eq(sh_status(cl, b)->valid_len, 64);
+}
+END_TEST
+
+/* A request that had no answer never was; one that had, was. */
+START_TEST(test_births)
+{
+	struct kvmm_open_arg *a = (struct kvmm_open_arg *)sh.args;
+	struct core_client_view v;
+	u64 seen = sh.cl[cl].number;
+
+	*a = (struct kvmm_open_arg){ .prompt_len = 40 };
+	if (_i)
+		ENDS_AT(answered, 1, ask(cl, KVMM_OP_SEQ_OPEN, 1, sizeof(*a)));
+	else
+		ENDS_AT(executed, 1, ask(cl, KVMM_OP_SEQ_OPEN, 1, sizeof(*a)));
+	adopt(CORE_ADOPT_SALVAGED);
+	resume(cl, seen + (u32)_i);
+	ck_assert_int_eq(core_get_client(sh.core, cl, &v), 0);
+	ck_assert_uint_eq(v.nr_seqs, (u32)_i);
+	sh_tick(1);
+	(void)sh_ready(cl, 40, 0, 1);
+}
+END_TEST
+
+static u64 quarantined(void)
+{
+	return sh_domain(cl).blocks[BLK_QUARANTINE];
+}
+
+/* What open steps may write is nobody's until all clients are back. */
+START_TEST(test_steps_of_the_living)
+{
+	u64 a = sh_ready(cl, 40, 20, 1), seen;
+	u32 kin = sh_attach(1, "d");
+
+	ck_assert_int_eq(sh_begin(cl, a, 0, 40), 0);
+	seen = sh.cl[cl].number;
+	ENDS_AT(executed, 1, sh_open(cl, 40, 20));
+	adopt(CORE_ADOPT_SALVAGED);
+	ck_assert_uint_eq(quarantined(), 3);
+	resume(cl, seen);
+	ck_assert_uint_eq(quarantined(), 3);
+	if (_i) {
+		resume(kin, sh.cl[kin].number);
+	} else {
+		SH_CORE(core_tick(sh.core, sh.now));
+		SH_CORE(core_client_dead(sh.core, sh.now, kin));
+		ck_assert_uint_eq(quarantined(), 3);
+		SH_CORE(core_client_quiet(sh.core, sh.now, kin));
+	}
+	ck_assert_uint_eq(quarantined(), 0);
+	sh_tick(1);
+}
+END_TEST
+
+/* Forks are a family again: they become each other. */
+START_TEST(test_kin)
+{
+	u64 a = sh_ready(cl, 40, 200, 1), kids[2], seen;
+	struct kv_seq *s;
+
+	sh_compute(cl, a, 0, 40, 1);
+	ck_assert_int_eq(sh_fork(cl, a, 2, kids), 0);
+	seen = sh.cl[cl].number;
+	ENDS_AT(executed, 1, sh_open(cl, 40, 20));
+	adopt(CORE_ADOPT_SALVAGED);
+	resume(cl, seen);
+	s = &sh.core->seqs[KVMM_SEQ_INDEX(a)];
+	ck_assert_uint_ne(s->fam_next, KVMM_SEQ_INDEX(a));
+	s = &sh.core->seqs[s->fam_next];
+	s = &sh.core->seqs[s->fam_next];
+	ck_assert_uint_eq(s->fam_next, KVMM_SEQ_INDEX(a));
+}
+END_TEST
+
+/* Who dies while it salvages is not followed by another who tries. */
+START_TEST(test_once)
+{
+	struct core_head *h = sh.arena;
+	struct core_report r;
+
+	h->event = 8;
+	ck_assert_int_eq(adopt_as(&sh.cfg, &r), -EUCLEAN);
+	h->event = 1;
+	adopt(CORE_ADOPT_SALVAGED);
+}
+END_TEST
+
 /* ---- refused ---- */
 
 START_TEST(test_foreign)
@@ -280,6 +430,15 @@ static Suite *adopt_suite(void)
 	tcase_add_test(tc, test_memory_in_the_making);
 	tcase_add_test(tc, test_copies_are_ordered_again);
 	tcase_add_test(tc, test_answers_that_were_not_given);
+	suite_add_tcase(s, tc);
+
+	tc = tcase_create("salvaged");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_content_is_kept);
+	tcase_add_loop_test(tc, test_births, 0, 2);
+	tcase_add_loop_test(tc, test_steps_of_the_living, 0, 2);
+	tcase_add_test(tc, test_kin);
+	tcase_add_test(tc, test_once);
 	suite_add_tcase(s, tc);
 
 	tc = tcase_create("refused");
