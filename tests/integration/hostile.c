@@ -168,7 +168,7 @@ static bool goes_on(const struct hostile *h)
 
 	if (now < h->end_ms)
 		return true;
-	return now < h->end_ms + MORE_MS * time_scale() &&
+	return h->last && now < h->end_ms + MORE_MS * time_scale() &&
 	       (h->uid ? undone(h, HOSTILE_NR_RING + HOSTILE_NR_OWN,
 				HOSTILE_NR_SOCK + HOSTILE_NR_FOREIGN) :
 			 undone(h, 0, HOSTILE_foreign));
@@ -215,7 +215,7 @@ static int path_fd(const char *path)
 }
 
 void hostile_start(struct hostile *h, struct rig *r,
-		   struct hostile_counts *counts, uid_t uid, u32 seconds)
+		   struct hostile_counts *counts, uid_t uid, u32 ms, bool last)
 {
 	u32 i;
 	int view, admin;
@@ -224,7 +224,8 @@ void hostile_start(struct hostile *h, struct rig *r,
 	h->uid = uid;
 	h->counts = counts;
 	h->rng = (u64)random_below(1u << 30) << 30 | random_below(1u << 30);
-	h->end_ms = now_ms() + seconds * 1000ull;
+	h->end_ms = now_ms() + ms;
+	h->last = last;
 	for (i = 0; i < HOSTILE_HELD; i++)
 		h->held[i] = -1;
 	snprintf(h->attach, sizeof(h->attach), "%s/attach.sock", r->dir);

@@ -27,6 +27,9 @@
 	x(double_fetch,	"arguments changed while requests run")		\
 	x(ack_lie,	"lies about extents")				\
 	x(storm,	"open, fork and close to the limits")		\
+	x(batch,	"batches as large as can be, and larger")	\
+	x(handle,	"handles forged, of others, or long closed")	\
+	x(unmap,	"memory unmapped while requests run")		\
 	x(bell,		"doorbells by the thousand, and full ones")	\
 	x(mute,		"answers and messages never read")		\
 	x(speak,	"messages after ATTACH")			\
@@ -105,6 +108,7 @@ struct hostile_counts {
  * struct hostile - one hostile program
  * @uid:     whose it is; 0: of whoever runs the test
  * @attach:  path of the socket, or of a descriptor of it
+ * @last:    it ends only when every kind was carried out, if that comes soon
  * @held:    connections that are left open for a while
  */
 struct hostile {
@@ -112,6 +116,7 @@ struct hostile {
 	uid_t			uid;
 	u64			rng;
 	u64			end_ms;
+	bool			last;
 	char			attach[RIG_PATH + 32];
 	char			view[RIG_PATH + 32];
 	char			admin[RIG_PATH + 32];
@@ -120,9 +125,12 @@ struct hostile {
 	u32			next_held;
 };
 
-/* Start one for @seconds, as user @uid if that is not 0. */
+/*
+ * Start one for @ms, as user @uid if that is not 0; with @last it goes on for
+ * a while until every kind was carried out.
+ */
 void hostile_start(struct hostile *h, struct rig *r,
-		   struct hostile_counts *counts, uid_t uid, u32 seconds);
+		   struct hostile_counts *counts, uid_t uid, u32 ms, bool last);
 /* Wait for its end; nothing of it is left afterwards. */
 void hostile_finish(struct hostile *h);
 #define HOSTILE_BURST	120	/* below the backlog of a socket */
@@ -146,9 +154,59 @@ void hostile_count(struct hostile *h, enum hostile_kind kind);
  * the times. */
 u32 hostile_draw(struct hostile *h, u32 first, u32 nr);
 
+/* What the table of hostile_ring.c has; false: not done, for now. */
+#define x(name, words)	bool ring_##name(struct hostile *h, struct wire *w);
+HOSTILE_RING(x)
+#undef x
+
+/* Publish, and take what answers come within a moment. */
+void ring_settle(struct wire *w, u32 ms);
+
 /* Carry out one, drawn at random; counts it. */
 void hostile_sock_attack(struct hostile *h);
 /* The same on @w; false when the session is over. */
 bool hostile_ring_attack(struct hostile *h, struct wire *w);
+
+/* ---- what a step costs an honest program: hostile_meter.c ---- */
+
+enum meter_phase {
+	METER_ALONE,
+	METER_BUSY,		/* beside programs that only compute */
+	METER_BESIDE,		/* beside hostile ones */
+	METER_PHASES,		/* none of them: not counted */
+};
+
+#define METER_BUCKETS	1280u
+
+/**
+ * struct meter_counts - shared with the process that measures
+ * @phase:   what counts now; the test's
+ * @stop:    it is to end; the test's
+ * @refused: sequences that a step was refused to
+ * @nr:      steps of each phase
+ * @most:    ns of the longest
+ */
+struct meter_counts {
+	u32	phase;
+	u32	stop;
+	u64	refused;
+	u64	nr[METER_PHASES];
+	u64	most[METER_PHASES];
+	u64	bucket[METER_PHASES][METER_BUCKETS];
+};
+
+struct meter {
+	pid_t			pid;
+	struct meter_counts	*counts;
+};
+
+void meter_start(struct meter *m, struct rig *r);
+void meter_phase(struct meter *m, enum meter_phase phase);
+/* It must have gone on to the end. */
+void meter_stop(struct meter *m);
+/* ns that @permille of the steps of a phase took at most; 0: none was. */
+u64 meter_quantile(const struct meter *m, enum meter_phase phase, u32 permille);
+void meter_print(const struct meter *m);
+void meter_free(struct meter *m);
 
 #endif /* TESTS_HOSTILE_H */

@@ -3,8 +3,9 @@
  * hostile_ring.c - attacks of an attached client
  *
  * Runs in a session of its own process, which the daemon may expel or kill at
- * any moment.  An attack that must be impossible for the kernel's reasons (a
- * sealed segment that shrinks, a write to segment D) and succeeds is a breach.
+ * any moment.  Those that ask for too much are in hostile_flood.c.  An attack
+ * that must be impossible for the kernel's reasons (a sealed segment that
+ * shrinks, a write to segment D) and succeeds is a breach.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,8 +23,7 @@ static struct kvmm_sqe *entry(struct wire *w, u32 i)
 	       (i & (w->rep.sq_entries - 1));
 }
 
-/* Publish, and take what answers come within a moment. */
-static void settle(struct wire *w, u32 ms)
+void ring_settle(struct wire *w, u32 ms)
 {
 	int status;
 
@@ -34,13 +34,13 @@ static void settle(struct wire *w, u32 ms)
 		store_release(&w->ctl->cq_head, w->taken);
 }
 
-static bool ring_sqe_random(struct hostile *h, struct wire *w)
+bool ring_sqe_random(struct hostile *h, struct wire *w)
 {
 	u32 nr = 1 + hostile_below(h, 16);
 
 	while (nr--)
 		hostile_fill(h, entry(w, w->tail++), sizeof(struct kvmm_sqe));
-	settle(w, 5);
+	ring_settle(w, 5);
 	return true;
 }
 
@@ -64,7 +64,7 @@ static const struct {
 	{ KVMM_OP_DETACH, 0 },
 };
 
-static bool ring_sqe_field(struct hostile *h, struct wire *w)
+bool ring_sqe_field(struct hostile *h, struct wire *w)
 {
 	u32 v = hostile_below(h, ARRAY_SIZE(verbs)), nr;
 	u32 at = hostile_below(h, sizeof(struct kvmm_sqe) / 4);
@@ -77,11 +77,11 @@ static bool ring_sqe_field(struct hostile *h, struct wire *w)
 		if (at != 2 && at != 3)
 			hostile_fill(h, (u32 *)q + at, 4);
 	}
-	settle(w, 5);
+	ring_settle(w, 5);
 	return true;
 }
 
-static bool ring_args_random(struct hostile *h, struct wire *w)
+bool ring_args_random(struct hostile *h, struct wire *w)
 {
 	u32 i, nr = 1 + hostile_below(h, 8);
 	u64 args[8 * 8];
@@ -98,24 +98,24 @@ static bool ring_args_random(struct hostile *h, struct wire *w)
 		q = wire_put(w, verbs[v].op, nr, args, nr * verbs[v].bytes);
 		if (q->op == KVMM_OP_STEP_BEGIN || q->op == KVMM_OP_STEP_END)
 			q->step = w->step + hostile_below(h, 3);
-		settle(w, 5);
+		ring_settle(w, 5);
 		if (!wire_alive(w))
 			break;
 	}
 	return true;
 }
 
-static bool ring_args_outside(struct hostile *h, struct wire *w)
+bool ring_args_outside(struct hostile *h, struct wire *w)
 {
 	struct kvmm_sqe *q = wire_put(w, KVMM_OP_SEQ_OPEN, 1, NULL, 0);
 
 	q->arg_len = 32;
 	q->arg_off = hostile_below(h, 2) ? w->rep.arg_bytes - 8 : 0xfffffff8u;
-	settle(w, 20);
+	ring_settle(w, 20);
 	return true;
 }
 
-static bool ring_number_again(struct hostile *h, struct wire *w)
+bool ring_number_again(struct hostile *h, struct wire *w)
 {
 	struct kvmm_sqe *q;
 
@@ -123,27 +123,27 @@ static bool ring_number_again(struct hostile *h, struct wire *w)
 		return false;
 	q = wire_put(w, KVMM_OP_NOP, 0, NULL, 0);
 	q->number = hostile_below(h, 2) ? 0 : w->number - 1;
-	settle(w, 20);
+	ring_settle(w, 20);
 	return true;
 }
 
-static bool ring_tail_ahead(struct hostile *h, struct wire *w)
+bool ring_tail_ahead(struct hostile *h, struct wire *w)
 {
 	w->tail += w->rep.sq_entries + 1 + hostile_below(h, 1u << 31);
-	settle(w, 20);
+	ring_settle(w, 20);
 	return true;
 }
 
-static bool ring_tail_back(struct hostile *h, struct wire *w)
+bool ring_tail_back(struct hostile *h, struct wire *w)
 {
 	if (wire_call(w, KVMM_OP_NOP, 0, NULL, 0, NULL, 0))
 		return false;
 	w->tail -= 1 + hostile_below(h, w->tail);
-	settle(w, 20);
+	ring_settle(w, 20);
 	return true;
 }
 
-static bool ring_head_ahead(struct hostile *h, struct wire *w)
+bool ring_head_ahead(struct hostile *h, struct wire *w)
 {
 	store_release(&w->ctl->cq_head, w->taken + 1 +
 		      hostile_below(h, 1u << 31));
@@ -152,7 +152,7 @@ static bool ring_head_ahead(struct hostile *h, struct wire *w)
 	return true;
 }
 
-static bool ring_scribble(struct hostile *h, struct wire *w)
+bool ring_scribble(struct hostile *h, struct wire *w)
 {
 	u32 nr = 1 + hostile_below(h, 4000);
 
@@ -199,7 +199,7 @@ static void *twist(void *arg)
 	return NULL;
 }
 
-static bool ring_double_fetch(struct hostile *h, struct wire *w)
+bool ring_double_fetch(struct hostile *h, struct wire *w)
 {
 	struct twister t = { .w = w, .h = *h };
 	u64 end = now_ms() + 10 + hostile_below(h, 30);
@@ -215,7 +215,7 @@ static bool ring_double_fetch(struct hostile *h, struct wire *w)
 
 		args[0] = KVMM_SEQ(hostile_below(h, 8), 1);
 		wire_put(w, verbs[v].op, nr, args, nr * verbs[v].bytes);
-		settle(w, 1);
+		ring_settle(w, 1);
 		did = true;
 	}
 	WRITE_ONCE(t.stop, 1);
@@ -225,7 +225,7 @@ static bool ring_double_fetch(struct hostile *h, struct wire *w)
 
 /* ---- extents ---- */
 
-static bool ring_ack_lie(struct hostile *h, struct wire *w)
+bool ring_ack_lie(struct hostile *h, struct wire *w)
 {
 	struct kvmm_ack_arg a[16];
 	u32 i;
@@ -251,7 +251,7 @@ static bool ring_ack_lie(struct hostile *h, struct wire *w)
  * may hurt an honest program of the same user.  Another user's must not, also
  * when the extent was given up long ago.
  */
-static bool ring_hole(struct hostile *h, struct wire *w)
+bool ring_hole(struct hostile *h, struct wire *w)
 {
 	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	u64 seq = wire_seq(w, TOKENS, hostile_below(h, 9));
@@ -282,7 +282,7 @@ static void cut(struct hostile *h, int fd, u64 bytes)
 		hostile_breach(h, "shared memory was sealed");
 }
 
-static bool ring_truncate(struct hostile *h, struct wire *w)
+bool ring_truncate(struct hostile *h, struct wire *w)
 {
 	u32 i;
 
@@ -294,7 +294,7 @@ static bool ring_truncate(struct hostile *h, struct wire *w)
 	return true;
 }
 
-static bool ring_forbidden(struct hostile *h, struct wire *w)
+bool ring_forbidden(struct hostile *h, struct wire *w)
 {
 	void *p = mmap(NULL, w->rep.d_bytes, PROT_READ | PROT_WRITE,
 		       MAP_SHARED, w->fd[1], 0);
@@ -307,98 +307,6 @@ static bool ring_forbidden(struct hostile *h, struct wire *w)
 	return true;
 }
 
-/* ---- too much ---- */
-
-static bool ring_storm(struct hostile *h, struct wire *w)
-{
-	struct kvmm_open_res res[64];
-	struct kvmm_fork_arg fork = { .nr_children = 1 };
-	struct kvmm_seq_arg close;
-	u32 i, nr = 0;
-
-	for (i = 0; i < 80 && wire_alive(w); i++) {
-		fork.seq = wire_seq(w, 1 + hostile_below(h, 200),
-				    hostile_below(h, 9));
-		if (!fork.seq)
-			break;
-		fork.nr_children = 1 + hostile_below(h, 64);
-		memset(res, 0, sizeof(res));
-		wire_call(w, KVMM_OP_SEQ_FORK, 1, &fork, sizeof(fork), res,
-			  fork.nr_children * (u32)sizeof(res[0]));
-		wire_step(w, fork.seq);
-		nr++;
-	}
-	for (i = 0; i < 64 && nr && wire_alive(w); i++) {
-		close.seq = KVMM_SEQ(i, 1 + hostile_below(h, 3));
-		wire_call(w, KVMM_OP_SEQ_CLOSE, 1, &close, sizeof(close), NULL,
-			  0);
-	}
-	return nr > 0;
-}
-
-static void *ring_once(void *arg)
-{
-	wire_bell(arg);
-	return NULL;
-}
-
-static bool ring_bell(struct hostile *h, struct wire *w)
-{
-	u64 full = 0xfffffffffffffffeull, count;
-	u32 i, nr = 1000 + hostile_below(h, 3000);
-	int flags = fcntl(w->fd[2], F_GETFL);
-	pthread_t thread;
-
-	for (i = 0; i < nr; i++)
-		wire_bell(w);
-	if (read(w->fd[2], &count, sizeof(count)) < 0)
-		return false;
-	if (write(w->fd[2], &full, sizeof(full)) < 0)
-		return false;
-	/* The flag is one for both ends; a full one then makes wait. */
-	fcntl(w->fd[2], F_SETFL, flags & ~O_NONBLOCK);
-	if (pthread_create(&thread, NULL, ring_once, w))
-		return false;
-	wire_put(w, KVMM_OP_NOP, 0, NULL, 0);
-	store_release(&w->ctl->sq_tail, w->tail);
-	nap_ms(5);
-	if (read(w->fd[2], &count, sizeof(count)) < 0)
-		return false;
-	pthread_join(thread, NULL);
-	fcntl(w->fd[2], F_SETFL, flags);
-	settle(w, 20);
-	return true;
-}
-
-static bool ring_mute(struct hostile *h, struct wire *w)
-{
-	struct kvmm_open_arg a = { .prompt_len = 1 + hostile_below(h, 500) };
-	u32 i, nr = w->rep.sq_entries * (1 + hostile_below(h, 4));
-
-	for (i = 0; i < nr && wire_alive(w); i++) {
-		if (w->tail - load_acquire(&w->dctl->sq_head) >=
-		    w->rep.sq_entries)
-			nap_ms(1);
-		else
-			wire_put(w, KVMM_OP_SEQ_OPEN, 1, &a, sizeof(a));
-		wire_publish(w);
-	}
-	nap_ms(20);
-	return true;
-}
-
-static bool ring_speak(struct hostile *h, struct wire *w)
-{
-	char buf[3000];
-
-	hostile_fill(h, buf, sizeof(buf));
-	if (wire_send(w->sock, buf, hostile_below(h, sizeof(buf)), w->fd,
-		      hostile_below(h, 2) ? 3 : 0))
-		return wire_send(w->sock, buf, 1, NULL, 0) == 0;
-	nap_ms(2);
-	return true;
-}
-
 /* ---- inside a step ---- */
 
 static bool in_step(struct hostile *h, struct wire *w)
@@ -408,7 +316,7 @@ static bool in_step(struct hostile *h, struct wire *w)
 	return seq && !wire_step(w, seq);
 }
 
-static bool ring_stop(struct hostile *h, struct wire *w)
+bool ring_stop(struct hostile *h, struct wire *w)
 {
 	if (!in_step(h, w))
 		return false;
@@ -418,7 +326,7 @@ static bool ring_stop(struct hostile *h, struct wire *w)
 	return false;
 }
 
-static bool ring_exit(struct hostile *h, struct wire *w)
+bool ring_exit(struct hostile *h, struct wire *w)
 {
 	if (!in_step(h, w))
 		return false;
@@ -426,7 +334,7 @@ static bool ring_exit(struct hostile *h, struct wire *w)
 	_exit(0);
 }
 
-static bool ring_leave(struct hostile *h, struct wire *w)
+bool ring_leave(struct hostile *h, struct wire *w)
 {
 	u64 end = now_ms() + hostile_below(h, 200);
 

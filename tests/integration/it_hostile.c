@@ -9,26 +9,47 @@
  * also of another one, do to the daemon whatever they can think of.  The
  * text does not change, the daemon is the same process all the time and says
  * no more than it may, and when they are gone nothing of them is left in it.
+ * What a step costs meanwhile is measured and told, not judged: a client that
+ * does nothing else (hostile_meter.c) alone, beside processes that compute, and
+ * beside hostile ones, in turns.  KVMM_HOSTILE_S: seconds among hostile ones.
  * Then descriptors that take long to close, all at once, also at the end.
  */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/integration/hostile.h"
 #include "tests/integration/prompts.h"
 
 #define OTHER_UID	65534
+#define ROUND_MS	30000u	/* at most, beside hostile programs */
 #define LINES_ALWAYS	60	/* of the daemon, in any case */
 #define LINES_PERIOD	102	/* and for each 5 s of its life, begun ones too */
+#define BUSY		4	/* processes that only compute */
 #define GROWTH_KB	8192	/* of the daemon's own memory */
 #define BURST_FDS	90	/* 64 that wait to be closed, and an honest one's */
 
 static struct rig rig;
 static struct samples truth;
 static char prompts[RIG_PATH + 32];
+
+/* Runs of the honest program in one kind of phase, and the time of all. */
+struct runs {
+	u32	nr;
+	u64	ms;
+};
+
+struct scene {
+	struct hostile_counts	*counts;
+	struct meter		meter;
+	struct runs		runs[METER_PHASES];
+	u32			hostile_ms;
+	u32			rounds;
+};
 
 static struct job honest_start(void)
 {
@@ -163,6 +184,15 @@ static void await_nobody(u32 fds, pid_t pid)
 
 /* ---- the whole ---- */
 
+/* By the level, or KVMM_HOSTILE_S: seconds among hostile programs. */
+static u32 hostile_seconds(void)
+{
+	const char *env = getenv("KVMM_HOSTILE_S");
+	u32 s = env ? (u32)strtoul(env, NULL, 10) : 0;
+
+	return s ? s : by_level(8, 60, 3600);
+}
+
 static void print_counts(const struct hostile_counts *c, bool foreign)
 {
 	u32 i;
@@ -179,17 +209,58 @@ static void print_counts(const struct hostile_counts *c, bool foreign)
 	ck_assert_uint_gt(c->expelled, 0);
 }
 
-/* Run the honest one until the hostile ones end; the ms of a run. */
-static u64 honest_beside(u64 end_ms, u32 *runs)
+/*
+ * Run the honest one, again and again, until @end_ms; a tally of them.  It
+ * generates the same text in every phase.
+ */
+static void honest_until(u64 end_ms, struct runs *r)
 {
 	u64 start = now_ms();
 
-	*runs = 0;
 	do {
 		(void)honest_alone();
-		(*runs)++;
+		r->nr++;
 	} while (now_ms() < end_ms);
-	return (now_ms() - start) / *runs;
+	r->ms += now_ms() - start;
+}
+
+static u32 runs_ms(const struct runs *r)
+{
+	return r->nr ? (u32)(r->ms / r->nr) : 0;
+}
+
+/* ---- what others of the same machine cost ---- */
+
+/* As many processes as a hostile program has, that ask nothing of the daemon. */
+static void busy_start(pid_t *pid)
+{
+	u32 i;
+
+	fflush(stdout);
+	for (i = 0; i < BUSY; i++) {
+		pid[i] = fork();
+		ck_assert_int_ge(pid[i], 0);
+		if (pid[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) {
+			u64 end = now_ms() + 3 + i;
+
+			while (now_ms() < end)
+				;
+			nap_ms(3);
+		}
+	}
+}
+
+static void busy_stop(const pid_t *pid)
+{
+	u32 i;
+
+	for (i = 0; i < BUSY; i++) {
+		kill(pid[i], SIGKILL);
+		ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
+	}
 }
 
 static void start_rig(void)
@@ -201,43 +272,103 @@ static void start_rig(void)
 	prompts_write(prompts, 0, 6, "");
 }
 
-START_TEST(test_hostile)
+/*
+ * One of each phase: alone, beside programs that only compute, beside hostile
+ * ones.  The machine is shared by whatever else runs on it, so phases are
+ * short and take turns.
+ */
+static void scene_round(struct scene *sc, u32 ms, u32 rest_ms, bool last)
 {
-	u32 seconds = by_level(8, 60, 60), runs, fds, lines;
 	bool root = !geteuid();
-	struct hostile_counts *c = mmap(NULL, sizeof(*c), PROT_READ |
-					PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-					-1, 0);
 	struct hostile same, other;
-	u64 alone, beside, start = now_ms();
-	struct job first;
-	s64 kb;
-	pid_t pid;
+	pid_t busy[BUSY];
+	u64 start;
 
-	ck_assert_ptr_ne(c, MAP_FAILED);
-	start_rig();
-	first = honest_start();
+	meter_phase(&sc->meter, METER_ALONE);
+	honest_until(now_ms() + rest_ms, &sc->runs[METER_ALONE]);
+	busy_start(busy);
+	meter_phase(&sc->meter, METER_BUSY);
+	honest_until(now_ms() + rest_ms, &sc->runs[METER_BUSY]);
+	meter_phase(&sc->meter, METER_PHASES);
+	busy_stop(busy);
+
+	start = now_ms();
+	hostile_start(&same, &rig, sc->counts, 0, ms, last);
+	if (root)
+		hostile_start(&other, &rig, sc->counts, OTHER_UID, ms, last);
+	meter_phase(&sc->meter, METER_BESIDE);
+	honest_until(same.end_ms, &sc->runs[METER_BESIDE]);
+	meter_phase(&sc->meter, METER_PHASES);
+	hostile_finish(&same);
+	if (root)
+		hostile_finish(&other);
+	sc->hostile_ms += (u32)(now_ms() - start);
+	sc->rounds++;
+}
+
+/* Hostile for @seconds in all, a tenth of that each without. */
+static void scene_play(struct scene *sc, u32 seconds)
+{
+	u32 ms = min(seconds * 1000, ROUND_MS);
+
+	while (sc->hostile_ms < seconds * 1000)
+		scene_round(sc, ms, ms / 10, sc->hostile_ms + ms >=
+			    seconds * 1000);
+}
+
+static void scene_print(struct scene *sc)
+{
+	const struct meter *m = &sc->meter;
+	double alone = (double)meter_quantile(m, METER_ALONE, 990);
+	double busy = (double)meter_quantile(m, METER_BUSY, 990);
+	double beside = (double)meter_quantile(m, METER_BESIDE, 990);
+
+	meter_print(m);
+	printf("total: %u s beside hostile programs, in %u rounds: %u runs of the honest one, all tokens as alone; run %u ms alone, %u busy, %u hostile; p99 of a step %.1f us alone, %.1f us beside %d processes that compute, %.1f us beside hostile ones: %.2f and %.2f times\n",
+	       sc->hostile_ms / 1000, sc->rounds, sc->runs[METER_BESIDE].nr,
+	       runs_ms(&sc->runs[METER_ALONE]), runs_ms(&sc->runs[METER_BUSY]),
+	       runs_ms(&sc->runs[METER_BESIDE]), alone / 1e3, busy / 1e3, BUSY,
+	       beside / 1e3, beside / max(alone, 1.0), beside / max(busy, 1.0));
+}
+
+static void truth_read(void)
+{
+	struct job first = honest_start();
+
 	ck_assert_int_eq(job_wait(&first, 60 * time_scale()), 0);
 	samples_read(&truth, first.out);
 	ck_assert_uint_eq(truth.nr, 12);
-	alone = honest_alone();
+}
+
+START_TEST(test_hostile)
+{
+	struct scene sc = { 0 };
+	bool root = !geteuid();
+	u64 start = now_ms();
+	u32 fds, lines;
+	s64 kb;
+	pid_t pid;
+
+	sc.counts = mmap(NULL, sizeof(*sc.counts), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(sc.counts, MAP_FAILED);
+	start_rig();
+	truth_read();
+	(void)honest_alone();
 	pid = rig_daemon(&rig);
 	ck_assert_int_gt(pid, 0);
 	fds = daemon_fds(pid);
 	kb = daemon_kb(pid, "RssAnon:");
 
-	hostile_start(&same, &rig, c, 0, seconds);
-	if (root)
-		hostile_start(&other, &rig, c, OTHER_UID, seconds);
-	else
+	if (!root)
 		printf("  no hostile program of another user: the test does not run as root\n");
-	beside = honest_beside(same.end_ms, &runs);
-	hostile_finish(&same);
-	if (root)
-		hostile_finish(&other);
+	meter_start(&sc.meter, &rig);
+	scene_play(&sc, hostile_seconds());
+	meter_stop(&sc.meter);
 
-	print_counts(c, root);
-	ck_assert_msg(!c->breaches, "%u breaches: %s", c->breaches, c->breach);
+	print_counts(sc.counts, root);
+	ck_assert_msg(!sc.counts->breaches, "%u breaches: %s",
+		      sc.counts->breaches, sc.counts->breach);
 	ck_assert_int_eq(rig_daemon(&rig), pid);
 	await_nobody(fds, pid);
 	rig_walk(&rig);
@@ -248,9 +379,9 @@ START_TEST(test_hostile)
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "Committed"), 0);
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "Open"), 0);
 	lines = daemon_lines();
-	printf("  the honest one: %u runs of %llu ms, %llu ms alone; the daemon: %u lines, %lld kB more\n",
-	       runs, (unsigned long long)beside, (unsigned long long)alone,
-	       lines, (long long)(daemon_kb(pid, "RssAnon:") - kb));
+	scene_print(&sc);
+	printf("  the daemon: %u lines, %lld kB more\n", lines,
+	       (long long)(daemon_kb(pid, "RssAnon:") - kb));
 	ck_assert_uint_le(lines, LINES_ALWAYS + LINES_PERIOD *
 			  (u32)((now_ms() - start) / 5000 + 2));
 	/* Instrumentation keeps memory that was freed. */
@@ -259,7 +390,8 @@ START_TEST(test_hostile)
 	ck_assert_int_eq(rig_daemon(&rig), pid);
 	samples_free(&truth);
 	rig_stop(&rig);
-	munmap(c, sizeof(*c));
+	meter_free(&sc.meter);
+	munmap(sc.counts, sizeof(*sc.counts));
 }
 END_TEST
 
@@ -364,7 +496,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	tcase_set_timeout(tc, 600);
+	tcase_set_timeout(tc, 600 + 2 * hostile_seconds());
 	tcase_add_test(tc, test_hostile);
 	tcase_add_test(tc, test_burst);
 	tcase_add_test(tc, test_burst_at_end);

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * hostile_meter.c - what a step costs an honest program meanwhile
+ *
+ * A process of its own attaches, opens one sequence after the other and
+ * decodes token by token: a step is begun, granted, ended and answered, then
+ * nothing for a millisecond, in which an engine would compute.  What counts is
+ * the time from the first word of a step to its last answer, without the
+ * pause.  Times go into a histogram in shared memory, one for each phase that
+ * the test announces; the one under way when the phase changes counts for none.
+ *
+ * A step that is refused (memory was asked back for somebody else) is counted
+ * by itself: the sequence is closed and another opened.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/integration/hostile.h"
+
+#define PROMPT		40u
+#define DECODED		15u	/* wire_seq() asks for 16 more */
+#define ANSWER_MS	2000u
+#define GONE_MS		5000u	/* how long no sequence may be had */
+#define OCTAVE		32u	/* buckets of a doubling: 2.2 % wide */
+
+static u64 meter_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
+}
+
+/* Octave and where in it, linearly. */
+static u32 bucket_of(u64 ns)
+{
+	u32 top;
+
+	if (ns < OCTAVE)
+		return (u32)ns;
+	top = 63 - (u32)__builtin_clzll(ns);
+	return min((top - 4) * OCTAVE + (u32)(ns >> (top - 5)) % OCTAVE,
+		   METER_BUCKETS - 1);
+}
+
+static u64 bucket_ns(u32 b)
+{
+	if (b < OCTAVE)
+		return b;
+	return (u64)(OCTAVE + b % OCTAVE + 1) << (b / OCTAVE - 1);
+}
+
+/* ---- the process ---- */
+
+static int step_end(struct wire *w, u64 seq, u32 len)
+{
+	struct {
+		struct kvmm_end_arg	arg;
+		u32			id[2];
+	} e = { .arg = { .seq = seq, .valid_len = len, .nr_ids = 1 },
+		.id = { len * 13 } };
+	const struct kvmm_end_res *res;
+	struct kvmm_sqe *q;
+	int status;
+
+	q = wire_put(w, KVMM_OP_STEP_END, 1, &e, sizeof(e.arg) + 4);
+	q->step = w->step;
+	wire_publish(w);
+	res = wire_take(w, ANSWER_MS, &status);
+	if (res && !status)
+		status = res->status;
+	store_release(&w->ctl->cq_head, w->taken);
+	return status;
+}
+
+static void meter_count(struct meter_counts *m, u32 phase, u64 ns)
+{
+	if (phase == METER_PHASES || phase != load_acquire(&m->phase))
+		return;
+	m->nr[phase]++;
+	m->bucket[phase][bucket_of(ns)]++;
+	m->most[phase] = max(m->most[phase], ns);
+}
+
+/* One sequence from prompt to end.  Return: 0, or what a step was answered. */
+static int meter_decode(struct meter_counts *m, struct wire *w, u64 seq)
+{
+	u32 i, len = 0, phase;
+	int err = 0;
+	u64 start;
+
+	for (i = 0; i < DECODED && !err; i++) {
+		const struct kvmm_seq_status *st =
+			(const struct kvmm_seq_status *)(w->d +
+							 w->rep.seq_off) +
+			KVMM_SEQ_INDEX(seq);
+
+		len = READ_ONCE(st->valid_len) + 1;
+		phase = load_acquire(&m->phase);
+		start = meter_ns();
+		err = wire_step(w, seq);
+		if (!err)
+			err = step_end(w, seq, len);
+		if (!err)
+			meter_count(m, phase, meter_ns() - start);
+		wire_extents(w, true);
+		nap_ms(1);
+	}
+	return err;
+}
+
+static void __noreturn meter_main(struct meter_counts *m, const char *path)
+{
+	struct kvmm_attach_req req;
+	struct kvmm_seq_arg close;
+	u64 last = now_ms();
+	struct wire w;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	wire_request(&req, "meter");
+	if (wire_attach(&w, path, &req))
+		_exit(2);
+	while (!load_acquire(&m->stop)) {
+		close.seq = wire_seq(&w, PROMPT, 1 + m->nr[0] % 7);
+		if (close.seq) {
+			last = now_ms();
+			if (meter_decode(m, &w, close.seq))
+				m->refused++;
+			wire_call(&w, KVMM_OP_SEQ_CLOSE, 1, &close,
+				  sizeof(close), NULL, 0);
+		}
+		if (!wire_alive(&w))
+			_exit(3);
+		if (now_ms() > last + GONE_MS * time_scale())
+			_exit(4);
+	}
+	wire_call(&w, KVMM_OP_DETACH, 0, NULL, 0, NULL, 0);
+	_exit(0);
+}
+
+/* ---- for the test ---- */
+
+void meter_start(struct meter *m, struct rig *r)
+{
+	char path[RIG_PATH + 32];
+
+	m->counts = mmap(NULL, sizeof(*m->counts), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(m->counts, MAP_FAILED);
+	m->counts->phase = METER_PHASES;
+	snprintf(path, sizeof(path), "%s/attach.sock", r->dir);
+	fflush(stdout);
+	m->pid = fork();
+	ck_assert_int_ge(m->pid, 0);
+	if (!m->pid)
+		meter_main(m->counts, path);
+}
+
+void meter_phase(struct meter *m, enum meter_phase phase)
+{
+	store_release(&m->counts->phase, (u32)phase);
+}
+
+void meter_stop(struct meter *m)
+{
+	struct job j = { .pid = m->pid };
+
+	store_release(&m->counts->stop, 1u);
+	snprintf(j.err, sizeof(j.err), "/dev/null");
+	ck_assert_int_eq(job_wait(&j, 60 * time_scale()), 0);
+}
+
+u64 meter_quantile(const struct meter *m, enum meter_phase phase, u32 permille)
+{
+	u64 want = m->counts->nr[phase] * permille / 1000, sum = 0;
+	u32 b;
+
+	for (b = 0; b < METER_BUCKETS; b++) {
+		sum += m->counts->bucket[phase][b];
+		if (sum > want)
+			return bucket_ns(b);
+	}
+	return 0;
+}
+
+void meter_print(const struct meter *m)
+{
+	static const char * const words[METER_PHASES] = {
+		[METER_ALONE] = "alone", [METER_BUSY] = "beside busy ones",
+		[METER_BESIDE] = "beside hostile ones",
+	};
+	u32 i;
+
+	for (i = 0; i < METER_PHASES; i++)
+		printf("  a step %s: p50 %.1f us, p99 %.1f us, p99.9 %.1f us, most %.1f us (%llu steps)\n",
+		       words[i], (double)meter_quantile(m, i, 500) / 1e3,
+		       (double)meter_quantile(m, i, 990) / 1e3,
+		       (double)meter_quantile(m, i, 999) / 1e3,
+		       (double)m->counts->most[i] / 1e3,
+		       (unsigned long long)m->counts->nr[i]);
+}
+
+void meter_free(struct meter *m)
+{
+	munmap(m->counts, sizeof(*m->counts));
+}
