@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <kvmm/fds.h>
 #include <kvmm/log.h>
 
 #include "swapd/daemon.h"
@@ -70,7 +71,6 @@ static int msg_receive(struct swapd *s, struct swapd_msg *m, int *fd)
 		.msg_control = control.buf,
 		.msg_controllen = sizeof(control.buf),
 	};
-	struct cmsghdr *cm;
 	ssize_t n;
 
 	*fd = -1;
@@ -81,9 +81,7 @@ static int msg_receive(struct swapd *s, struct swapd_msg *m, int *fd)
 		control_lost("a message cannot be received from");
 	if (n <= 0)
 		return -EPIPE;
-	cm = CMSG_FIRSTHDR(&msg);
-	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(cm), sizeof(*fd));
+	*fd = kv_fds_first(&msg);
 	return n == sizeof(*m) && m->magic == SWAPD_MAGIC ? 0 : -EPROTO;
 }
 

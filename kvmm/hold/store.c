@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <kvmm/fds.h>
 #include <kvmm/log.h>
 
 #include "kvmm/hold/store.h"
@@ -51,6 +52,46 @@ void store_forget(struct store *st, u32 kind)
 			store_drop(st, &st->kept[i]);
 }
 
+/* ---- names ---- */
+
+/*
+ * The path of the lock file, from the descriptor itself.  Return: false when
+ * it is not in its place any more, and somebody else's may be there.
+ */
+static bool lock_find(int fd, char *path, size_t len)
+{
+	struct stat here, there;
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, len - 1);
+	if (n <= 0)
+		return false;
+	path[n] = '\0';
+	return path[0] == '/' && !fstat(fd, &here) && !stat(path, &there) &&
+	       here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+/* The names that kvmm made, from its first records alone. */
+static void note_name(struct store *st, const struct hold_record *rec, int fd)
+{
+	struct sockaddr_un addr = { .sun_family = 0 };
+	socklen_t len = sizeof(addr);
+
+	if (rec->kind == HOLD_LOCK && !st->lock[0] &&
+	    !lock_find(fd, st->lock, sizeof(st->lock)))
+		st->lock[0] = '\0';
+	if (rec->kind != HOLD_LISTEN || rec->index >= HOLD_LISTENERS ||
+	    st->sock[rec->index][0] ||
+	    getsockname(fd, (struct sockaddr *)&addr, &len) ||
+	    addr.sun_family != AF_UNIX)
+		return;
+	memcpy(st->sock[rec->index], addr.sun_path, sizeof(addr.sun_path));
+}
+
+/* ---- records ---- */
+
 void store_apply(struct store *st, const struct hold_record *rec, int fd)
 {
 	struct kept *k = store_find(st, rec->kind, rec->index);
@@ -69,6 +110,7 @@ void store_apply(struct store *st, const struct hold_record *rec, int fd)
 			rec->kind, rec->index, st->nr);
 		goto out_close;
 	}
+	note_name(st, rec, fd);
 	st->kept[st->nr].rec = *rec;
 	st->kept[st->nr++].fd = fd;
 	return;
@@ -82,7 +124,6 @@ int store_receive(struct store *st, int sock)
 {
 	union fd_control control;
 	struct hold_record rec;
-	struct cmsghdr *cm;
 	ssize_t n;
 
 	for (;;) {
@@ -92,7 +133,7 @@ int store_receive(struct store *st, int sock)
 			.msg_control = control.buf,
 			.msg_controllen = sizeof(control.buf),
 		};
-		int fd = -1;
+		int fd;
 
 		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		if (n < 0 && errno == EINTR)
@@ -100,10 +141,7 @@ int store_receive(struct store *st, int sock)
 		/* A failure that passes is no end: it is read later. */
 		if (n <= 0)
 			return n < 0 && errno != ECONNRESET ? 0 : -EPIPE;
-		cm = CMSG_FIRSTHDR(&msg);
-		if (cm && cm->cmsg_level == SOL_SOCKET &&
-		    cm->cmsg_type == SCM_RIGHTS)
-			memcpy(&fd, CMSG_DATA(cm), sizeof(fd));
+		fd = kv_fds_first(&msg);
 		if (n != sizeof(rec))
 			rec.magic = 0;
 		store_apply(st, &rec, fd);
@@ -152,52 +190,26 @@ int store_send(const struct store *st, int sock)
 	return store_send_record(sock, &end, -1, 0);
 }
 
-/*
- * The path of the lock file, from the descriptor itself.  Return: false when
- * it is not in its place any more, and somebody else's may be there.
- */
-static bool lock_find(int fd, char *path, size_t len)
+static void unlink_name(const char *path)
 {
-	struct stat here, there;
-	char link[64];
-	ssize_t n;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, path, len - 1);
-	if (n <= 0)
-		return false;
-	path[n] = '\0';
-	return path[0] == '/' && !fstat(fd, &here) && !stat(path, &there) &&
-	       here.st_dev == there.st_dev && here.st_ino == there.st_ino;
-}
-
-static void unlink_socket(int fd)
-{
-	struct sockaddr_un addr = { .sun_family = 0 };
-	socklen_t len = sizeof(addr);
-
-	if (getsockname(fd, (struct sockaddr *)&addr, &len) ||
-	    addr.sun_family != AF_UNIX || !addr.sun_path[0])
-		return;
-	if (unlink(addr.sun_path) && errno != ENOENT)
-		pr_warn("%s is left: %s", addr.sun_path, strerror(errno));
+	if (path[0] && unlink(path) && errno != ENOENT)
+		pr_warn("%s is left: %s", path, strerror(errno));
 }
 
 void store_unlink(struct store *st)
 {
 	struct kept *lock = store_find(st, HOLD_LOCK, 0);
-	char path[4096];
+	char path[sizeof(st->lock)];
 	u32 i;
 
 	/* Whose lock it is, his are the sockets. */
-	if (!lock || !lock_find(lock->fd, path, sizeof(path)))
+	if (!lock || !lock_find(lock->fd, path, sizeof(path)) ||
+	    strcmp(path, st->lock) != 0)
 		return;
 	/* The lock last: until then nobody else may make the sockets. */
-	for (i = 0; i < st->nr; i++)
-		if (st->kept[i].rec.kind == HOLD_LISTEN)
-			unlink_socket(st->kept[i].fd);
-	if (unlink(path) && errno != ENOENT)
-		pr_warn("%s is left: %s", path, strerror(errno));
+	for (i = 0; i < HOLD_LISTENERS; i++)
+		unlink_name(st->sock[i]);
+	unlink_name(st->lock);
 }
 
 void store_clear(struct store *st)

@@ -7,15 +7,25 @@
 
 #include "kvmm/hold/hold.h"
 
+#define HOLD_LISTENERS	3
+#define HOLD_NAME	109	/* a sun_path, and a NUL */
+
 /* One record; @fd is ours, -1 where the kind has none. */
 struct kept {
 	struct hold_record	rec;
 	int			fd;
 };
 
+/**
+ * struct store - all of them
+ * @lock: path of the first lock that was put; "": none was
+ * @sock: likewise, of each listening socket
+ */
 struct store {
 	struct kept	kept[HOLD_RECORDS];
 	u32		nr;
+	char		lock[4096];
+	char		sock[HOLD_LISTENERS][HOLD_NAME];
 };
 
 /**
@@ -32,7 +42,9 @@ int __must_check store_send(const struct store *st, int sock);
 /*
  * store_unlink() - remove the sockets and the lock of a kvmm that cannot
  *
- * Does nothing when the lock was removed: then the sockets were, too.
+ * Does nothing when the lock was removed: then the sockets were, too.  Only the
+ * names that were put first are removed: they came before the first client did,
+ * and what a kvmm that was taken over puts later may be anybody's file.
  */
 void store_unlink(struct store *st);
 

@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 
 #include <kvmm/admin.h>
+#include <kvmm/fds.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/admin.h"
@@ -169,33 +170,6 @@ static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
 	admin_finish(d, adm, 0, text);
 }
 
-/*
- * The first descriptor of a message, -1: none.  Others are closed: padding has
- * room for more than was asked for.
- */
-static int first_fd(struct msghdr *msg)
-{
-	struct cmsghdr *cm;
-	int first = -1, fd;
-	size_t n, i;
-
-	for (cm = CMSG_FIRSTHDR(msg); cm; cm = CMSG_NXTHDR(msg, cm)) {
-		if (cm->cmsg_level != SOL_SOCKET ||
-		    cm->cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (i = 0; i < n; i++) {
-			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int),
-			       sizeof(fd));
-			if (first < 0)
-				first = fd;
-			else
-				close(fd);
-		}
-	}
-	return first;
-}
-
 /* One message and its descriptor.  Return: bytes, or -errno. */
 static ssize_t admin_receive(int sock, char *buf, size_t len, int *fd)
 {
@@ -217,8 +191,19 @@ static ssize_t admin_receive(int sock, char *buf, size_t len, int *fd)
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	*fd = first_fd(&msg);
+	*fd = kv_fds_first(&msg);
 	return msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EMSGSIZE : n;
+}
+
+/* What it names is told in lines of the log and in tables: one word of them. */
+static bool is_one_line(const char *req, ssize_t n)
+{
+	ssize_t i;
+
+	for (i = 0; i < n; i++)
+		if ((u8)req[i] < ' ' || req[i] == '\x7f')
+			return false;
+	return true;
 }
 
 static void admin_ask(struct daemon *d, struct admin *adm)
@@ -232,6 +217,12 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 		return;
 	adm->asked = true;
 	req[max(n, (ssize_t)0)] = '\0';
+	if (!is_one_line(req, n)) {
+		if (fd >= 0)
+			close(fd);
+		admin_finish(d, adm, -EINVAL, "a request of control characters: give a path without them");
+		return;
+	}
 	if (n > 0 && !strncmp(req, "swapon ", 7)) {
 		admin_swapon(d, adm, req, fd);
 		return;

@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include <kvmm/fds.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/daemon.h"
@@ -86,7 +87,6 @@ static int deposit_receive(int sock, struct hold_record *r, int *fd)
 		.msg_control = control.buf,
 		.msg_controllen = sizeof(control.buf),
 	};
-	struct cmsghdr *cm;
 	ssize_t n;
 
 	*fd = -1;
@@ -95,9 +95,7 @@ static int deposit_receive(int sock, struct hold_record *r, int *fd)
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	cm = CMSG_FIRSTHDR(&msg);
-	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(cm), sizeof(*fd));
+	*fd = kv_fds_first(&msg);
 	return n == sizeof(*r) && r->magic == HOLD_MAGIC ? 0 : -EPROTO;
 }
 

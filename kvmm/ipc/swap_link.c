@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <kvmm/fds.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/daemon.h"
@@ -256,7 +257,6 @@ static int hold_receive(int sock, struct hold_record *r, int *fd)
 		.msg_control = control.buf,
 		.msg_controllen = sizeof(control.buf),
 	};
-	struct cmsghdr *cm;
 	ssize_t n;
 
 	*fd = -1;
@@ -266,9 +266,7 @@ static int hold_receive(int sock, struct hold_record *r, int *fd)
 	/* A failure that passes is no end: what is there will be read later. */
 	if (n <= 0)
 		return n < 0 && errno != ECONNRESET ? -EAGAIN : -EPIPE;
-	cm = CMSG_FIRSTHDR(&msg);
-	if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(cm), sizeof(*fd));
+	*fd = kv_fds_first(&msg);
 	if (n != sizeof(*r) || r->magic != HOLD_MAGIC)
 		r->op = 0;
 	return 0;

@@ -123,7 +123,7 @@ static const struct {
 	int nr_fds;
 	const char *answer;
 } bad[] = {
-	{ "\n", 0, "error 22 no such request" },
+	{ "\n", 0, "error 22 a request of control" },
 	{ "swapon", 1, "error 22 no such request" },
 	{ "reboot now", 3, "error 22 no such request" },
 	{ "swapon 1 2", 1, "error 22 swapon: want" },
@@ -150,6 +150,8 @@ static const struct {
 	{ "drop_cachesx", 0, "error 22 no such request" },
 	{ "swapoff 1 2", 0, "error 22 swapoff: want" },
 	{ "swapoff 1 2 3 /a", 1, "error 22 /a: is no swap area" },
+	{ "swapoff 1 2 3 /a\nkvmm: error: b", 1, "error 22 a request of control" },
+	{ "swapon 0 0 0 /a\x1b[2J", 1, "error 22 a request of control" },
 };
 
 START_TEST(test_bad_requests)

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_hold.c - records of a kvmm that means harm, in kvmm-hold
+ *
+ * Hold is root and does what records say.  A kvmm that was taken over can send
+ * any, with any descriptor that it has: hold must not fill up, and must remove
+ * no name but those of the sockets and the lock with which that kvmm began.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "kvmm/hold/store.h"
+
+static struct store st;
+static char dir[64];
+static int sv[2];
+
+static void setup(void)
+{
+	memset(&st, 0, sizeof(st));
+	snprintf(dir, sizeof(dir), "%s/hold.XXXXXX", getenv("TMPDIR") ?
+		 getenv("TMPDIR") : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+				    sv), 0);
+}
+
+static void teardown(void)
+{
+	store_clear(&st);
+	close(sv[0]);
+	close(sv[1]);
+	ck_assert_int_eq(rmdir(dir), 0);
+}
+
+static const char *at(const char *name)
+{
+	static char path[4][108];
+	static u32 n;
+	char *p = path[n++ % 4];
+
+	snprintf(p, sizeof(path[0]), "%s/%s", dir, name);
+	return p;
+}
+
+static int file_at(const char *name)
+{
+	int fd = open(at(name), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static int socket_at(const char *name)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(sun.sun_path, at(name));
+	ck_assert_int_eq(bind(s, (struct sockaddr *)&sun, sizeof(sun)), 0);
+	return s;
+}
+
+static bool is_there(const char *name)
+{
+	return !access(at(name), F_OK);
+}
+
+static void put(u32 kind, u32 index, int fd)
+{
+	const struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = kind,
+		.index = index,
+	};
+
+	store_apply(&st, &r, fd);
+}
+
+static void start(void)
+{
+	put(HOLD_LOCK, 0, file_at("a.sock.lock"));
+	put(HOLD_LISTEN, 0, socket_at("a.sock"));
+	put(HOLD_LISTEN, 1, socket_at("view.sock"));
+}
+
+/* As kvmm left them, which could not remove them itself. */
+START_TEST(test_names_go)
+{
+	start();
+	store_unlink(&st);
+	ck_assert(!is_there("a.sock.lock"));
+	ck_assert(!is_there("a.sock"));
+	ck_assert(!is_there("view.sock"));
+}
+END_TEST
+
+/* A swap area, that an operator gave it, in place of the lock. */
+START_TEST(test_other_lock_stays)
+{
+	start();
+	put(HOLD_LOCK, 0, file_at("swapfile"));
+	store_unlink(&st);
+	ck_assert(is_there("swapfile"));
+	ck_assert(is_there("a.sock"));
+	unlink(at("swapfile"));
+	unlink(at("a.sock"));
+	unlink(at("a.sock.lock"));
+	unlink(at("view.sock"));
+}
+END_TEST
+
+/* Somebody's socket in place of one of its own, and as one more. */
+START_TEST(test_other_socket_stays)
+{
+	start();
+	put(HOLD_LISTEN, 0, socket_at("theirs.sock"));
+	put(HOLD_LISTEN, 7, socket_at("more.sock"));
+	store_unlink(&st);
+	ck_assert(is_there("theirs.sock"));
+	ck_assert(is_there("more.sock"));
+	ck_assert(!is_there("a.sock"));
+	ck_assert(!is_there("a.sock.lock"));
+	unlink(at("theirs.sock"));
+	unlink(at("more.sock"));
+}
+END_TEST
+
+static u32 count_fds(void)
+{
+	u32 nr = 0;
+	int fd;
+
+	for (fd = 0; fd < 64; fd++)
+		nr += fcntl(fd, F_GETFD) >= 0;
+	return nr;
+}
+
+/* Room for one descriptor has room for two. */
+START_TEST(test_one_descriptor)
+{
+	struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = HOLD_CLIENT,
+	};
+	struct iovec iov = { .iov_base = &r, .iov_len = sizeof(r) };
+	union {
+		char		buf[CMSG_SPACE(8 * sizeof(int))];
+		struct cmsghdr	align;
+	} control;
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+		.msg_controllen = CMSG_SPACE((u32)_i * sizeof(int)),
+	};
+	u32 before = count_fds(), i;
+	int fd[8];
+
+	memset(&control, 0, sizeof(control));
+	control.align.cmsg_level = SOL_SOCKET;
+	control.align.cmsg_type = SCM_RIGHTS;
+	control.align.cmsg_len = CMSG_LEN((u32)_i * sizeof(int));
+	for (i = 0; i < (u32)_i; i++)
+		fd[i] = sv[1];
+	memcpy(CMSG_DATA(&control.align), fd, (u32)_i * sizeof(int));
+	for (i = 0; i < 5; i++)
+		ck_assert_int_eq(sendmsg(sv[1], &msg, 0), sizeof(r));
+	ck_assert_int_eq(store_receive(&st, sv[0]), 0);
+	ck_assert_uint_eq(st.nr, 1);
+	ck_assert_int_ge(st.kept[0].fd, 0);
+	ck_assert_uint_eq(count_fds(), before + 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("hold");
+	TCase *tc = tcase_create("records");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_names_go);
+	tcase_add_test(tc, test_other_lock_stays);
+	tcase_add_test(tc, test_other_socket_stays);
+	tcase_add_loop_test(tc, test_one_descriptor, 1, 9);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
