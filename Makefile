@@ -11,6 +11,7 @@
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
 #   coverage     what the tests reach of kvmm/core: a table, build/cov/coverage.txt
+#   fuzz         one fuzz target with a fuzzer: make fuzz T=sqe SECS=600 ENGINE=lib|afl
 #   bench        every benchmark: a table here, build/bench.json for programs
 #   tests        build all tests and benchmarks, run none
 #   cuda         compile kernels/cuda/*.cu, or say why not
@@ -128,6 +129,7 @@ IT_SRCS     := $(sort $(wildcard tests/integration/it_*.c))
 BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 SIM_SRCS    := $(sort $(wildcard tests/sim/*.c))
 FUZZ_SRCS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SHARED := $(sort $(filter-out $(FUZZ_SRCS),$(wildcard tests/fuzz/*.c)))
 PRELOAD_SRCS := $(sort $(wildcard tests/preload/*.c))
 REPORT_SRC  := $(wildcard tests/bench/report.c)
 UNIT_SHARED  := $(sort $(filter-out $(UNIT_SRCS),$(wildcard tests/unit/*.c)))
@@ -137,7 +139,7 @@ BENCH_SHARED := $(sort $(filter-out $(BENCH_SRCS) $(REPORT_SRC),$(wildcard tests
 PROG_SRCS := $(sort $(wildcard kvmm/main.c) $(DAEMON_SRCS) $(HOLD_SRCS) $(LIB_SRCS) \
 	       $(BOX_SRCS) $(TOOL_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
 TEST_SRCS := $(sort $(UNIT_SRCS) $(UNIT_SHARED) $(IT_SRCS) $(IT_SHARED) $(SIM_SRCS) \
-	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(FUZZ_SRCS) $(PRELOAD_SRCS))
+	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(FUZZ_SRCS) $(FUZZ_SHARED) $(PRELOAD_SRCS))
 
 # Files with a main() are the heads of programs and stay out of the archives.
 MAINS := $(shell grep -lE '^int main[[:punct:]]' $(PROG_SRCS) /dev/null 2>/dev/null)
@@ -323,8 +325,22 @@ $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call objs,$(IT_SHARE
 $(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call objs,$(BENCH_SHARED))
 $(SIM_PROG): $(call objs,$(SIM_SRCS))
 $(FUZZ_PROGS): $(B)/tests/%: $(B)/obj/tests/fuzz/%.o
+# One target is of the runtime and has a main() of its own; the others are of the
+# daemons, some of whose calls tests/fuzz answers: an archive, since no target
+# needs all of it, and with hold what the daemon names likewise must stay out.
+FUZZ_WRAP := mm_call segment_create segment_destroy kv_log kv_log_spend unlink fork exit
+FUZZ_RT := $(filter %/fuzz_template,$(FUZZ_PROGS))
+FUZZ_DAEMONS := $(filter-out $(FUZZ_RT),$(FUZZ_PROGS))
+$(B)/lib/libfuzz.a: $(call objs,$(FUZZ_SHARED)) $(B)/.sources
+	$(call say,AR,$(@:$(B)/%=%))
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
+$(FUZZ_DAEMONS): $(B)/lib/libfuzz.a $(filter-out %/libruntime.a %/libkernels.a,$(TEST_ARCHIVES)) \
+		$(B)/.sources
+	$(call link,$(LIBS_tests) $(FUZZ_WRAP:%=-Wl$(comma)--wrap=%))
 
-$(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(FUZZ_PROGS): $(TEST_ARCHIVES) $(B)/.sources
+$(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(FUZZ_RT): $(TEST_ARCHIVES) $(B)/.sources
 	$(call link,$(LIBS_tests))
 $(REPORT_PROG): $(call objs,$(REPORT_SRC)) $(B)/.sources
 	$(call link,$(LIBS_report))
@@ -335,7 +351,7 @@ $(PRELOADS): SAN :=
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
-.PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage bench \
+.PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage bench fuzz \
 	install clean help bench-progs core-tests FORCE
 FORCE:
 
@@ -405,6 +421,12 @@ coverage: deps
 bench: deps
 	$(Q)$(MAKE) $(SUBMAKE) all bench-progs
 	$(Q)$(TEST_ENV) T='$(T)' tests/bench/run
+
+# A fuzzer brings its own compiler: its objects lie in build/fuzz-ENGINE.
+SECS ?= 60
+ENGINE ?= lib
+fuzz:
+	$(Q)tests/fuzz/run '$(T)' '$(SECS)' '$(ENGINE)'
 
 check-style:
 	$(Q).ci/check-style

@@ -139,9 +139,15 @@ int store_receive(struct store *st, int sock)
 		if (n < 0 && errno == EINTR)
 			continue;
 		/* A failure that passes is no end: it is read later. */
-		if (n <= 0)
-			return n < 0 && errno != ECONNRESET ? 0 : -EPIPE;
+		if (n < 0)
+			return errno != ECONNRESET ? 0 : -EPIPE;
 		fd = kv_fds_first(&msg);
+		/* The end, or an empty message, which may have brought one. */
+		if (!n) {
+			if (fd >= 0)
+				close(fd);
+			return -EPIPE;
+		}
 		if (n != sizeof(rec))
 			rec.magic = 0;
 		store_apply(st, &rec, fd);

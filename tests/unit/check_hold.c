@@ -174,6 +174,31 @@ START_TEST(test_one_descriptor)
 }
 END_TEST
 
+/* An empty message reads as the end, and may bring one all the same. */
+START_TEST(test_empty_with_descriptor)
+{
+	struct iovec iov = { .iov_base = NULL, .iov_len = 0 };
+	union {
+		char		buf[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr	align;
+	} control;
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+		.msg_controllen = sizeof(control.buf),
+	};
+	u32 before = count_fds();
+
+	memset(&control, 0, sizeof(control));
+	control.align.cmsg_level = SOL_SOCKET;
+	control.align.cmsg_type = SCM_RIGHTS;
+	control.align.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.align), &sv[1], sizeof(int));
+	ck_assert_int_eq(sendmsg(sv[1], &msg, 0), 0);
+	ck_assert_int_eq(store_receive(&st, sv[0]), -EPIPE);
+	ck_assert_uint_eq(count_fds(), before);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hold");
@@ -186,6 +211,7 @@ int main(void)
 	tcase_add_test(tc, test_other_lock_stays);
 	tcase_add_test(tc, test_other_socket_stays);
 	tcase_add_loop_test(tc, test_one_descriptor, 1, 9);
+	tcase_add_test(tc, test_empty_with_descriptor);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
