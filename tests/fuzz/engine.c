@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * engine.c - fuzz targets without a fuzzer
+ *
+ *	fuzz_X ROUNDS SEED FILE..	replay, then mutate ROUNDS times
+ *	fuzz_X --pack FILE DIR		all files of a directory, in one
+ *	fuzz_X --unpack FILE DIR	and back, for the fuzzers
+ *
+ * A FILE is one input, or a pack: PACK_MAGIC, then for each input its length
+ * in four bytes, low first, and its bytes.  A mutated input is one or two of
+ * those read, with a few bytes changed, left out or put in: it finds what lies
+ * close to the corpus, not more.  On a broken law the input that did it is
+ * written to crash-X in the working directory.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/fuzz/fuzz.h"
+
+void fuzz_broken(const char *file, int line, const char *cond,
+		 const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "%s:%d: law broken: %s: ", file, line, cond);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	abort();
+}
+
+u32 fuzz_number(struct fuzz *f)
+{
+	static const u32 fond[] = {
+		0, 1, 15, 16, 17, 255, 256, 1023, 1024, 1025, 4095, 4096,
+		65535, 65536, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff,
+		0x40000000, 0x15555555, 0x08000000, 0x3fffffff,
+	};
+	u8 b = fuzz_u8(f);
+
+	if (b < 200)
+		return b;
+	if (b < 200 + ARRAY_SIZE(fond))
+		return fond[b - 200];
+	return fuzz_u32(f);
+}
+
+void fuzz_scar(struct fuzz *f, void *to, u32 bytes)
+{
+	u8 n = fuzz_u8(f);
+
+	/* Most are left as they are, or nothing would ever be right. */
+	for (n = n < 224 ? 0 : n - 223; n && bytes; n--) {
+		u32 at = fuzz_u8(f) % bytes;
+
+		((u8 *)to)[at] ^= fuzz_u8(f);
+	}
+}
+
+u32 fuzz_count_fds(int from)
+{
+	u32 nr = 0;
+	int fd;
+
+	/* The kernel gives the lowest: past a gap of this there are none. */
+	for (fd = from; fd < from + 64; fd++)
+		nr += fcntl(fd, F_GETFD) >= 0;
+	return nr;
+}
+
+#ifndef FUZZ_LIB
+
+#define PACK_MAGIC	"kvmmfuzz"
+#define INPUTS_MAX	16384u
+
+struct input {
+	u8	*data;
+	u32	len;
+};
+
+static struct input inputs[INPUTS_MAX];
+static u32 nr_inputs;
+static const u8 *current;
+static size_t current_len;
+static u64 rng;
+
+/* ---- files ---- */
+
+static void fail(const char *path)
+{
+	fprintf(stderr, "%s: %s\n", path, errno ? strerror(errno) :
+		"is no pack, or has too many inputs");
+	exit(1);
+}
+
+static void input_add(const char *path, const u8 *data, u32 len)
+{
+	struct input *in = &inputs[nr_inputs];
+
+	errno = 0;
+	if (nr_inputs == INPUTS_MAX)
+		fail(path);
+	in->data = malloc(len + 1);
+	if (!in->data)
+		fail(path);
+	memcpy(in->data, data, len);
+	in->len = len;
+	nr_inputs++;
+}
+
+static u8 *file_read(const char *path, size_t *len)
+{
+	FILE *f = fopen(path, "re");
+	struct stat st;
+	u8 *data;
+
+	if (!f || fstat(fileno(f), &st))
+		fail(path);
+	*len = (size_t)st.st_size;
+	data = malloc(*len + 1);
+	if (!data || fread(data, 1, *len, f) != *len)
+		fail(path);
+	fclose(f);
+	return data;
+}
+
+static void pack_read(const char *path)
+{
+	size_t len, at = sizeof(PACK_MAGIC) - 1;
+	u8 *data = file_read(path, &len);
+	u32 n;
+
+	if (len < at || memcmp(data, PACK_MAGIC, at)) {
+		input_add(path, data, (u32)min(len, (size_t)FUZZ_MAX));
+		free(data);
+		return;
+	}
+	while (at < len) {
+		errno = 0;
+		if (len - at < 4)
+			fail(path);
+		n = data[at] | (u32)data[at + 1] << 8 |
+		    (u32)data[at + 2] << 16 | (u32)data[at + 3] << 24;
+		at += 4;
+		if (n > len - at)
+			fail(path);
+		input_add(path, data + at, n);
+		at += n;
+	}
+	free(data);
+}
+
+static void dir_read(const char *dir)
+{
+	struct dirent **names;
+	int n = scandir(dir, &names, NULL, alphasort), i;
+	char path[4096];
+
+	if (n < 0)
+		fail(dir);
+	for (i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+		if (names[i]->d_name[0] != '.')
+			pack_read(path);
+		free(names[i]);
+	}
+	free(names);
+}
+
+static int pack_write(const char *path)
+{
+	FILE *f = fopen(path, "we");
+	u32 i;
+
+	if (!f || fputs(PACK_MAGIC, f) < 0)
+		fail(path);
+	for (i = 0; i < nr_inputs; i++) {
+		u32 n = inputs[i].len;
+		u8 head[4] = { (u8)n, (u8)(n >> 8), (u8)(n >> 16),
+			       (u8)(n >> 24) };
+
+		if (fwrite(head, 1, 4, f) != 4 ||
+		    fwrite(inputs[i].data, 1, n, f) != n)
+			fail(path);
+	}
+	if (fclose(f))
+		fail(path);
+	printf("%s: %u inputs\n", path, nr_inputs);
+	return 0;
+}
+
+static int input_write(const char *path, const u8 *data, size_t len)
+{
+	FILE *f = fopen(path, "we");
+
+	if (!f || fwrite(data, 1, len, f) != len || fclose(f))
+		return -EIO;
+	return 0;
+}
+
+static int pack_unpack(const char *dir)
+{
+	char path[4096];
+	u32 i;
+
+	for (i = 0; i < nr_inputs; i++) {
+		snprintf(path, sizeof(path), "%s/%05u", dir, i);
+		if (input_write(path, inputs[i].data, inputs[i].len))
+			fail(path);
+	}
+	printf("%s: %u inputs\n", dir, nr_inputs);
+	return 0;
+}
+
+/* ---- running ---- */
+
+static void crashed(int sig)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "crash-%s", program_invocation_short_name);
+	if (!input_write(path, current, current_len))
+		fprintf(stderr, "the input is in %s\n", path);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static void run(const u8 *data, size_t len)
+{
+	current = data;
+	current_len = len;
+	LLVMFuzzerTestOneInput(data, len);
+}
+
+static u32 draw(u32 n)
+{
+	rng = rng * 6364136223846793005ull + 1442695040888963407ull;
+	return n ? (u32)((rng >> 33) % n) : 0;
+}
+
+/* Put @n bytes for @cut bytes at @at. */
+static u32 cut_and_put(u8 *buf, u32 len, u32 at, u32 cut, const u8 *p, u32 n)
+{
+	cut = min(cut, len - at);
+	if (len - cut + n > FUZZ_MAX)
+		return len;
+	memmove(buf + at + n, buf + at + cut, len - at - cut);
+	memcpy(buf + at, p, n);
+	return len - cut + n;
+}
+
+static u32 mutate(u8 *buf, u32 len)
+{
+	const struct input *in = &inputs[draw(nr_inputs)];
+	u32 at = draw(len + 1), from;
+	u8 byte = (u8)draw(256);
+
+	switch (draw(5)) {
+	case 0:
+		return cut_and_put(buf, len, at, 1 + draw(16), buf, 0);
+	case 1:
+		return cut_and_put(buf, len, at, 0, &byte, 1);
+	case 2:
+		from = draw(in->len + 1);
+		return cut_and_put(buf, len, at, draw(32), in->data + from,
+			      draw(in->len - from + 1));
+	default:
+		if (at < len)
+			buf[at] = draw(2) ? byte : buf[at] ^ (1u << draw(8));
+		return len;
+	}
+}
+
+static void mutate_all(u64 rounds)
+{
+	static u8 buf[FUZZ_MAX];
+	u64 i;
+	u32 n;
+
+	for (i = 0; i < rounds && nr_inputs; i++) {
+		const struct input *in = &inputs[draw(nr_inputs)];
+		u32 len = min(in->len, FUZZ_MAX);
+
+		memcpy(buf, in->data, len);
+		for (n = 1 + draw(8); n--; )
+			len = mutate(buf, len);
+		run(buf, len);
+	}
+}
+
+static int replay(u64 rounds, char **paths)
+{
+	struct stat st;
+	u32 i;
+
+	for (; *paths; paths++) {
+		if (!stat(*paths, &st) && S_ISDIR(st.st_mode))
+			dir_read(*paths);
+		else
+			pack_read(*paths);
+	}
+	signal(SIGABRT, crashed);
+	signal(SIGSEGV, crashed);
+	signal(SIGBUS, crashed);
+	signal(SIGFPE, crashed);
+	for (i = 0; i < nr_inputs; i++)
+		run(inputs[i].data, inputs[i].len);
+	mutate_all(rounds);
+	printf("total: %s: %u inputs of the corpus, %llu mutated\n",
+	       program_invocation_short_name, nr_inputs,
+	       (unsigned long long)rounds);
+	for (i = 0; i < nr_inputs; i++)
+		free(inputs[i].data);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 4 && !strcmp(argv[1], "--pack")) {
+		dir_read(argv[3]);
+		return pack_write(argv[2]);
+	}
+	if (argc == 4 && !strcmp(argv[1], "--unpack")) {
+		pack_read(argv[2]);
+		return pack_unpack(argv[3]);
+	}
+	if (argc < 4 || argv[1][0] == '-') {
+		fprintf(stderr, "usage: %s ROUNDS SEED FILE..\n       %s --pack|--unpack FILE DIR\n",
+			program_invocation_short_name,
+			program_invocation_short_name);
+		return 2;
+	}
+	rng = strtoull(argv[2], NULL, 10);
+	return replay(strtoull(argv[1], NULL, 10), argv + 3);
+}
+#endif /* FUZZ_LIB */

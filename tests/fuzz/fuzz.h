@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz.h - what the fuzz targets of the daemons share
+ *
+ * A target is one function, LLVMFuzzerTestOneInput(), that decodes an input
+ * into what a stranger could say, says it to the real code, and ends the
+ * process when a law is broken.  It begins every input in the same state, so
+ * that an input alone is a reproducer.
+ *
+ * engine.c is the main() of a build without a fuzzer: it replays corpora and
+ * mutates their inputs by itself.  With -DFUZZ_LIB it is empty, and libFuzzer
+ * or AFL++'s driver brings main().
+ */
+#ifndef TESTS_FUZZ_H
+#define TESTS_FUZZ_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <kvmm/types.h>
+
+/* Longest input that targets look at. */
+#define FUZZ_MAX	4096u
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+
+/* A law: what no input may bring about. */
+#define FUZZ_LAW(cond, ...)						\
+do {									\
+	if (__builtin_expect(!(cond), 0))				\
+		fuzz_broken(__FILE__, __LINE__, #cond, __VA_ARGS__);	\
+} while (0)
+
+void __noreturn __printf(4, 5)
+fuzz_broken(const char *file, int line, const char *cond, const char *fmt, ...);
+
+/**
+ * struct fuzz - what is left of an input
+ *
+ * Past its end everything reads as zero, so that a short input means something.
+ */
+struct fuzz {
+	const u8	*p;
+	size_t		left;
+};
+
+static inline u8 fuzz_u8(struct fuzz *f)
+{
+	if (!f->left)
+		return 0;
+	f->left--;
+	return *f->p++;
+}
+
+static inline u64 fuzz_uint(struct fuzz *f, u32 bytes)
+{
+	u64 v = 0;
+	u32 i;
+
+	for (i = 0; i < bytes; i++)
+		v |= (u64)fuzz_u8(f) << (8 * i);
+	return v;
+}
+
+static inline u16 fuzz_u16(struct fuzz *f)
+{
+	return (u16)fuzz_uint(f, 2);
+}
+
+static inline u32 fuzz_u32(struct fuzz *f)
+{
+	return (u32)fuzz_uint(f, 4);
+}
+
+static inline u64 fuzz_u64(struct fuzz *f)
+{
+	return fuzz_uint(f, 8);
+}
+
+/* One of @n, at most 256 of them, by one byte. */
+static inline u32 fuzz_of(struct fuzz *f, u32 n)
+{
+	return fuzz_u8(f) % n;
+}
+
+static inline void fuzz_bytes(struct fuzz *f, void *to, size_t n)
+{
+	u8 *t = to;
+
+	while (n--)
+		*t++ = fuzz_u8(f);
+}
+
+/* A number: mostly a small one, else one that arithmetic is fond of. */
+u32 fuzz_number(struct fuzz *f);
+
+/* Change some bytes of @to, where the input says so. */
+void fuzz_scar(struct fuzz *f, void *to, u32 bytes);
+
+/* Descriptors of the process from @from on; targets that get some leave none. */
+u32 fuzz_count_fds(int from);
+
+#endif /* TESTS_FUZZ_H */

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * inproc.c - the daemon's shell in this process, without its threads
+ *
+ * struct daemon, the core and its arena are copied when they are set up, and
+ * put back for the next input.  The queues between threads are empty then, so
+ * their slots need no copy.  Descriptors that the daemon has from its start
+ * stay; what an input opens it must close, and a target counts them.
+ */
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/fuzz/inproc.h"
+
+#define KEEPS	16
+#define SEGMENTS	16	/* kept for the next segment_create() */
+
+struct daemon *inproc;
+bool inproc_no_memory;
+
+static struct {
+	void	*p;
+	void	*fresh;
+	size_t	bytes;
+} keeps[KEEPS];
+static u32 nr_keeps;
+
+/* ---- what the linker sends here ---- */
+
+int __wrap_mm_call(struct daemon *d, void (*fn)(struct core *core, void *arg),
+		   void *arg);
+int __wrap_segment_create(struct segment *s, size_t bytes, const char *name,
+			  bool client_writes);
+void __wrap_segment_destroy(struct segment *s);
+
+int __wrap_mm_call(struct daemon *d, void (*fn)(struct core *core, void *arg),
+		   void *arg)
+{
+	fn(d->core, arg);
+	d->mm_wake = 0;
+	return 0;
+}
+
+static struct {
+	char	*base;
+	size_t	bytes;
+} segments[SEGMENTS];
+
+static char *segment_take(size_t bytes)
+{
+	char *base;
+	u32 i;
+
+	for (i = 0; i < SEGMENTS; i++) {
+		if (segments[i].bytes != bytes)
+			continue;
+		base = segments[i].base;
+		segments[i].bytes = 0;
+		return base;
+	}
+	base = aligned_alloc(4096, bytes);
+	FUZZ_LAW(base, "no memory");
+	/* As new; one that is used again need not be. */
+	memset(base, 0, bytes);
+	return base;
+}
+
+int __wrap_segment_create(struct segment *s, size_t bytes, const char *name,
+			  bool client_writes)
+{
+	FUZZ_LAW(bytes && bytes % 4096 == 0 && bytes <= 64u << 20,
+		 "%zu bytes of a segment", bytes);
+	if (inproc_no_memory)
+		return -ENOMEM;
+	s->base = segment_take(bytes);
+	s->bytes = bytes;
+	s->guard = -1;
+	s->fd = inproc_some_fd(0);
+	return 0;
+}
+
+void __wrap_segment_destroy(struct segment *s)
+{
+	u32 i;
+
+	if (!s->base)
+		return;
+	segment_close_fd(s);
+	for (i = 0; i < SEGMENTS && segments[i].bytes; i++)
+		;
+	if (i < SEGMENTS) {
+		segments[i].base = s->base;
+		segments[i].bytes = s->bytes;
+	} else {
+		free(s->base);
+	}
+	s->base = NULL;
+}
+
+/* ---- a device that has no memory ---- */
+
+static int dev_create(struct kvmm_dev *dev, u32 extent, u32 generation, int *fd)
+{
+	return -ENOMEM;
+}
+
+static int dev_revoke(struct kvmm_dev *dev, u32 extent, int fd)
+{
+	return 0;
+}
+
+static void dev_release(struct kvmm_dev *dev, u32 extent, int fd)
+{
+}
+
+static const struct kvmm_dev_ops dev_ops = {
+	.name = "fuzz", .extent_create = dev_create,
+	.extent_revoke = dev_revoke, .extent_release = dev_release,
+};
+
+/* ---- begin ---- */
+
+static void make_lists(struct daemon *d)
+{
+	list_init(&d->greeting);
+	list_init(&d->attached);
+	list_init(&d->ghosts);
+	list_init(&d->dead);
+	list_init(&d->views);
+	list_init(&d->admins);
+	list_init(&d->admins_dead);
+}
+
+static void make_fds(struct daemon *d)
+{
+	u32 i;
+
+	d->deposit.fd = -1;
+	d->deposit.lock = -1;
+	for (i = 0; i < ARRAY_SIZE(d->deposit.listen); i++)
+		d->deposit.listen[i] = -1;
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		d->deposit.area[i].fd = -1;
+		d->link.area[i].fd = -1;
+	}
+	d->swap_sock.fd = -1;
+	d->hold_watch.fd = -1;
+	d->attach_sock.fd = -1;
+	d->view_sock.fd = -1;
+	d->admin_sock.fd = -1;
+	d->swap.req_bell = -1;
+	d->swap.cpl_bell = -1;
+	d->link.shm = -1;
+	d->host.fd = -1;
+	d->kick.fd = -1;
+	d->signals.fd = -1;
+	d->lock_fd = -1;
+	d->epoll = epoll_create1(EPOLL_CLOEXEC);
+	FUZZ_LAW(d->epoll >= 0, "epoll");
+}
+
+static void make_config(struct daemon *d)
+{
+	d->cfg = (struct core_config){
+		.pool_bytes	= INPROC_EXTENTS * INPROC_EXTENT,
+		.extent_size	= INPROC_EXTENT,
+		.min_token_bytes = 64,
+		.max_tenants	= 3,
+		.max_domains	= 3,
+		.max_clients	= 3,
+		.max_seqs	= INPROC_SEQS,
+		.nr_tables	= 16,
+		.nr_idpages	= 24,
+		.max_steps	= KVMM_MAX_STEPS,
+		.step_deadline_ns = NSEC_PER_SEC,
+		.quiet_deadline_ns = NSEC_PER_SEC,
+		.starve_ns	= NSEC_PER_SEC,
+		.host_bytes	= 20 * INPROC_EXTENT,
+		.area_bytes	= 20 * INPROC_EXTENT,
+		.swappiness	= 100,
+	};
+	d->pool_size = d->cfg.pool_bytes;
+	d->host_size = d->cfg.host_bytes;
+	d->nr_extents = INPROC_EXTENTS;
+	d->arena_bytes = core_arena_size(&d->cfg);
+	d->opt.tenant_clients = 2;
+	d->opt.step_deadline_ms = 1000;
+	d->opt.quiet_deadline_ms = 1000;
+	d->send_batch = 8;
+	d->epoch = 1;
+	d->dev.ops = &dev_ops;
+	d->dev.extent_size = INPROC_EXTENT;
+}
+
+/* Drawn at random otherwise, and then no input would be like another. */
+static void make_tenants(struct daemon *d)
+{
+	u32 i;
+
+	d->tenants = calloc(d->cfg.max_tenants, sizeof(*d->tenants));
+	d->ghost_ends = calloc(d->cfg.max_tenants, sizeof(*d->ghost_ends));
+	FUZZ_LAW(d->tenants && d->ghost_ends, "no memory");
+	for (i = 0; i < INPROC_UIDS; i++) {
+		d->tenants[i].used = true;
+		d->tenants[i].key = i;
+		memset(d->tenants[i].secret, (int)i + 1,
+		       sizeof(d->tenants[i].secret));
+	}
+	inproc_keep(d->tenants, d->cfg.max_tenants * sizeof(*d->tenants));
+	inproc_keep(d->ghost_ends, d->cfg.max_tenants);
+}
+
+static void inproc_make(void)
+{
+	struct daemon *d = aligned_alloc(_Alignof(struct daemon), sizeof(*d));
+
+	FUZZ_LAW(d, "no memory");
+	memset(d, 0, sizeof(*d));
+	inproc = d;
+	make_lists(d);
+	make_fds(d);
+	make_config(d);
+	make_tenants(d);
+	FUZZ_LAW(!mm_init(d) && !mapper_init(d) && !copier_init(d),
+		 "the daemon does not begin");
+	d->mm_stop = 0;
+	d->start_ns = clock_ns();
+	inproc_keep(d, sizeof(*d));
+	inproc_keep(d->core, core_struct_size());
+	inproc_keep(d->arena, d->arena_bytes);
+	inproc_keep(d->extent_fds, d->nr_extents * sizeof(*d->extent_fds));
+}
+
+void inproc_keep(void *p, size_t bytes)
+{
+	FUZZ_LAW(nr_keeps < KEEPS, "KEEPS");
+	keeps[nr_keeps].p = p;
+	keeps[nr_keeps].bytes = bytes;
+	keeps[nr_keeps].fresh = malloc(bytes);
+	FUZZ_LAW(keeps[nr_keeps++].fresh, "no memory");
+}
+
+void inproc_begin(void (*setup)(void))
+{
+	u32 i;
+
+	if (!inproc) {
+		inproc_make();
+		if (setup)
+			setup();
+		for (i = 0; i < nr_keeps; i++)
+			memcpy(keeps[i].fresh, keeps[i].p, keeps[i].bytes);
+	}
+	inproc_no_memory = false;
+	for (i = 0; i < nr_keeps; i++)
+		memcpy(keeps[i].p, keeps[i].fresh, keeps[i].bytes);
+}
+
+/* ---- the other threads ---- */
+
+bool inproc_threads(int status)
+{
+	struct daemon *d = inproc;
+	struct copy_done done;
+	struct core_copy cp;
+	struct spsc_msg msg;
+	bool any = false;
+
+	while (spsc_pop(&d->to_mapper, &msg)) {
+		any = true;
+		if (msg.op != MAP_CREATE)
+			continue;
+		msg.status = status;
+		FUZZ_LAW(spsc_push(&d->from_mapper, &msg), "full");
+	}
+	while (queue_pop(&d->copier.todo, &cp)) {
+		any = true;
+		done = (struct copy_done){ .id = cp.id, .status = status };
+		FUZZ_LAW(queue_push(&d->copier.done, &done), "full");
+	}
+	return any;
+}
+
+void inproc_turn(void)
+{
+	struct daemon *d = inproc;
+	u64 now = clock_ns();
+
+	(void)mapper_collect(d, now);
+	(void)copier_collect(d, now);
+	(void)swap_collect(d, now);
+	(void)core_poll(d->core, now);
+	core_tick(d->core, now);
+	(void)swap_pump(d, now);
+	d->mm_wake = 0;
+	d->mm_kick = false;
+}
+
+void inproc_check(void)
+{
+	struct core_report r;
+
+	FUZZ_LAW(!core_check(inproc->core, &r), "%s", r.text);
+}
+
+/* ---- sockets ---- */
+
+void inproc_pair(int type, int sock[2])
+{
+	FUZZ_LAW(!socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+			     sock), "socketpair: %s", strerror(errno));
+}
+
+static void close_received(struct msghdr *msg)
+{
+	struct cmsghdr *cm;
+	size_t n, i;
+	int fd;
+
+	for (cm = CMSG_FIRSTHDR(msg); cm; cm = CMSG_NXTHDR(msg, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(cm) + i * sizeof(int),
+			       sizeof(fd));
+			close(fd);
+		}
+	}
+}
+
+u32 inproc_drain(int sock)
+{
+	union {
+		char		buf[CMSG_SPACE(KVMM_MAP_BATCH * sizeof(int))];
+		struct cmsghdr	align;
+	} control;
+	static char buf[65536];
+	struct iovec iov = { .iov_base = buf, .iov_len = sizeof(buf) };
+	u32 nr = 0;
+
+	for (;;) {
+		struct msghdr msg = {
+			.msg_iov = &iov, .msg_iovlen = 1,
+			.msg_control = control.buf,
+			.msg_controllen = sizeof(control.buf),
+		};
+
+		if (recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0)
+			return nr;
+		close_received(&msg);
+		nr++;
+	}
+}
+
+int inproc_some_fd(u32 kind)
+{
+	static int fds[3] = { -1, -1, -1 };
+	u32 i;
+
+	if (fds[0] < 0) {
+		fds[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
+		fds[1] = memfd_create("fuzz", MFD_CLOEXEC);
+		fds[2] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		for (i = 0; i < ARRAY_SIZE(fds); i++)
+			FUZZ_LAW(fds[i] >= 0, "descriptors");
+		FUZZ_LAW(!ftruncate(fds[1], 1 << 20), "memfd");
+	}
+	return fcntl(fds[kind % ARRAY_SIZE(fds)], F_DUPFD_CLOEXEC, 3);
+}
+
+void inproc_send(int sock, const void *buf, size_t len, u32 nr_fds)
+{
+	union {
+		char		buf[CMSG_SPACE(16 * sizeof(int))];
+		struct cmsghdr	align;
+	} control;
+	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *cm;
+	int fds[16];
+	u32 i;
+
+	nr_fds = min(nr_fds, 16u);
+	for (i = 0; i < nr_fds; i++)
+		fds[i] = inproc_some_fd(i);
+	if (nr_fds) {
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE(nr_fds * sizeof(int));
+		cm = CMSG_FIRSTHDR(&msg);
+		cm->cmsg_level = SOL_SOCKET;
+		cm->cmsg_type = SCM_RIGHTS;
+		cm->cmsg_len = CMSG_LEN(nr_fds * sizeof(int));
+		memcpy(CMSG_DATA(cm), fds, nr_fds * sizeof(int));
+	}
+	/* What the kernel refuses nobody gets. */
+	if (sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		errno = 0;
+	for (i = 0; i < nr_fds; i++)
+		close(fds[i]);
+}
