@@ -3,7 +3,8 @@
  * engine.c - fuzz targets without a fuzzer
  *
  *	fuzz_X ROUNDS SEED FILE..	replay, then mutate ROUNDS times
- *	fuzz_X --pack FILE DIR		all files of a directory, in one
+ *	fuzz_X --pack FILE DIR		files of a directory in one: the shortest,
+ *					PACK_BYTES of them
  *	fuzz_X --unpack FILE DIR	and back, for the fuzzers
  *
  * A FILE is one input, or a pack: PACK_MAGIC, then for each input its length
@@ -77,6 +78,7 @@ u32 fuzz_count_fds(int from)
 #ifndef FUZZ_LIB
 
 #define PACK_MAGIC	"kvmmfuzz"
+#define PACK_BYTES	32768u
 #define INPUTS_MAX	16384u
 
 struct input {
@@ -173,10 +175,22 @@ static void dir_read(const char *dir)
 	free(names);
 }
 
+static int by_length(const void *a, const void *b)
+{
+	const struct input *x = a, *y = b;
+
+	return (x->len > y->len) - (x->len < y->len);
+}
+
 static int pack_write(const char *path)
 {
 	FILE *f = fopen(path, "we");
-	u32 i;
+	u32 i, all = 0;
+
+	qsort(inputs, nr_inputs, sizeof(inputs[0]), by_length);
+	for (i = 0; i < nr_inputs && all + inputs[i].len <= PACK_BYTES; i++)
+		all += inputs[i].len;
+	nr_inputs = i;
 
 	if (!f || fputs(PACK_MAGIC, f) < 0)
 		fail(path);

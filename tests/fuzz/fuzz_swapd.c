@@ -408,6 +408,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	struct fuzz f = { .p = data, .left = min(size, (size_t)FUZZ_MAX) };
 	u32 i, fds;
 
+	inproc_clients = inproc_domains = 1;
 	inproc_begin(setup);
 	close(inproc_some_fd(0));
 	fds = fuzz_count_fds(0);

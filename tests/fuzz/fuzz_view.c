@@ -154,6 +154,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	int sock[2];
 	u32 i, n, fds;
 
+	inproc_clients = inproc_domains = 1;
 	inproc_begin(setup);
 	close(inproc_some_fd(0));
 	fds = fuzz_count_fds(0);

@@ -21,6 +21,7 @@
 
 struct daemon *inproc;
 bool inproc_no_memory;
+u32 inproc_clients = 3, inproc_domains = 3;
 
 static struct {
 	void	*p;
@@ -170,8 +171,8 @@ static void make_config(struct daemon *d)
 		.extent_size	= INPROC_EXTENT,
 		.min_token_bytes = 64,
 		.max_tenants	= 3,
-		.max_domains	= 3,
-		.max_clients	= 3,
+		.max_domains	= inproc_domains,
+		.max_clients	= inproc_clients,
 		.max_seqs	= INPROC_SEQS,
 		.nr_tables	= 16,
 		.nr_idpages	= 24,

@@ -22,6 +22,8 @@
 #define INPROC_UIDS	3u	/* users whose secrets are drawn before */
 
 extern struct daemon *inproc;
+/* Clients and domains that there is room for; set before the first input. */
+extern u32 inproc_clients, inproc_domains;
 /* segment_create() fails, as without memory. */
 extern bool inproc_no_memory;
 
