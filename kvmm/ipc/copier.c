@@ -11,7 +11,8 @@
  * read here, or punch holes in it.  So extents are read and written by the
  * device's calls and never mapped: what comes is that client's own content,
  * whatever it did to it.  The host pool is mapped by the daemon and by swapd
- * alone.
+ * alone.  A slot goes to its area in whole pages, so what a block leaves of its
+ * last one is cleared: it is what another tenant's block had there.
  *
  * A block that moves inside the device goes through a buffer of this thread's,
  * for the same reason.
@@ -145,14 +146,17 @@ static int copy_within(struct daemon *d, const struct core_copy *cp)
 
 static int copy_block(struct daemon *d, const struct core_copy *cp)
 {
+	const u64 slot = ALIGN_UP(cp->bytes, (u64)SWAPD_ALIGN);
 	char *host = d->host.base + cp->host_off;
 	u64 off = cp->dev_off, left = cp->bytes;
 	int err = 0;
 
 	if (cp->host_off > d->host.bytes ||
-	    cp->bytes > d->host.bytes - cp->host_off ||
+	    slot > d->host.bytes - cp->host_off ||
 	    !in_pool(d, cp->dev_off, cp->bytes))
 		return -EFAULT;
+	if (cp->to_host)
+		memset(host + cp->bytes, 0, slot - cp->bytes);
 	while (left && !err) {
 		u64 len = min(left, extent_left(d, off));
 

@@ -93,6 +93,27 @@ START_TEST(test_out_and_in)
 }
 END_TEST
 
+/* Its slot goes to a disk in whole pages: nobody else's bytes with it. */
+START_TEST(test_last_page)
+{
+	const u64 odd = BLOCK - 4096 + 384, end = ALIGN_UP(odd, 4096ull);
+
+	memset(td->host.base, 'o', 2 * BLOCK);
+	extent_write(2, 0, pattern, BLOCK);
+	ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT, 4096, odd), 0);
+	ck_assert_mem_eq(td->host.base + 4096, pattern, odd);
+	memset(back, 0, sizeof(back));
+	ck_assert_mem_eq(td->host.base + 4096 + odd, back, end - odd);
+	ck_assert_int_eq(td->host.base[4095], 'o');
+	ck_assert_int_eq(td->host.base[4096 + end], 'o');
+	/* The other way nothing of the pool changes, nor beyond the block. */
+	ck_assert_int_eq(copy(2, false, 5 * TF_EXTENT, 8192, odd), 0);
+	extent_read(5, odd, back, 4096);
+	ck_assert_int_eq(back[0], 0);
+	ck_assert_int_eq(td->host.base[4096 + end], 'o');
+}
+END_TEST
+
 static int move(u64 id, u64 from, u64 to, u64 bytes)
 {
 	const struct core_copy cp = {
@@ -249,6 +270,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_out_and_in);
+	tcase_add_test(tc, test_last_page);
 	tcase_add_test(tc, test_counts);
 	tcase_add_test(tc, test_within);
 	tcase_add_test(tc, test_across_extents);
