@@ -83,6 +83,15 @@ static void ack_later(struct kvmm *k, struct lk_extent *e, u8 what)
 	e->ack = what;
 }
 
+/* Is it to be mapped still?  What comes late may be of an older generation. */
+static bool is_due(const struct kvmm *k, const struct kvmm_map_entry *m)
+{
+	const struct kvmm_extent_status *st = &k->ext_status[m->extent];
+
+	return load_acquire(&st->state) == KVMM_EXTENT_MAP &&
+	       READ_ONCE(st->generation) == m->generation;
+}
+
 /* Map one extent; @fd stays the caller's. */
 static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
 {
@@ -100,10 +109,11 @@ static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
 	/* Detaching: the range is no longer ours to map into. */
 	if (!k->pool)
 		return 0;
-	/* Asked back before it came: unmap_revoked() says that it is not here. */
-	if (load_acquire(&k->ext_status[m->extent].state) ==
-	    KVMM_EXTENT_REVOKE &&
-	    READ_ONCE(k->ext_status[m->extent].generation) == m->generation)
+	/*
+	 * Asked back before it came: unmap_revoked() says that it is not here,
+	 * or has said so.
+	 */
+	if (!is_due(k, m))
 		return 0;
 	e = &k->extent[m->extent];
 	at = k->pool + m->extent * size;

@@ -125,6 +125,8 @@ START_TEST(test_map_without_event)
 	struct kvmm_map_entry e = { 2, 1 };
 	int fd = fake_memfd(FAKE_EXT_SIZE);
 
+	WRITE_ONCE(fake_extent(&f, 2)->generation, 1);
+	store_release(&fake_extent(&f, 2)->state, KVMM_EXTENT_MAP);
 	fake_send_map(&f, KVMM_MAP_MAGIC, 1, &e, &fd, 1);
 	close(fd);
 	while (!fake_acks(&f))
@@ -172,6 +174,37 @@ START_TEST(test_revoke)
 	wait_acks(3);
 	ck_assert_uint_eq(fake_ack(&f, 4).what, KVMM_ACK_MAP);
 	ck_assert_uint_eq(fake_ack(&f, 4).generation, 2);
+	ck_assert(readable(extent_at(4)));
+	close(fd);
+}
+END_TEST
+
+/*
+ * It was asked back, and the answer given that it is not here, before its
+ * descriptor came: what comes then is memory that is not its own any more.
+ */
+START_TEST(test_map_after_revoke)
+{
+	struct kvmm_map_entry e = { 4, 1 };
+	int fd = fake_memfd(FAKE_EXT_SIZE);
+
+	WRITE_ONCE(fake_extent(&f, 4)->generation, 1);
+	store_release(&fake_extent(&f, 4)->state, KVMM_EXTENT_REVOKE);
+	fake_event(&f, KVMM_EV_REVOKE, 4);
+	wait_acks(1);
+	ck_assert_uint_eq(fake_ack(&f, 4).what, KVMM_ACK_REVOKE);
+	/* _i: nobody has it now, or it is to be mapped once more. */
+	WRITE_ONCE(fake_extent(&f, 4)->generation, _i ? 3 : 1);
+	store_release(&fake_extent(&f, 4)->state,
+		      _i ? KVMM_EXTENT_MAP : KVMM_EXTENT_ABSENT);
+	fake_send_map(&f, KVMM_MAP_MAGIC, 1, &e, &fd, 1);
+	fake_event(&f, KVMM_EV_MAP, 4);
+	ck_assert_int_eq(kvmm_poll_extents(k), 0);
+	ck_assert(!readable(extent_at(4)));
+	close(fd);
+	hand_out(4, 3, &fd);
+	wait_acks(2);
+	ck_assert_uint_eq(fake_ack(&f, 4).generation, 3);
 	ck_assert(readable(extent_at(4)));
 	close(fd);
 }
@@ -449,6 +482,7 @@ static void add_memory(TCase *tc)
 	tcase_add_test(tc, test_map_without_event);
 	tcase_add_test(tc, test_children_inherit_nothing);
 	tcase_add_test(tc, test_revoke);
+	tcase_add_loop_test(tc, test_map_after_revoke, 0, 2);
 	tcase_add_test(tc, test_ack_waits_for_submit);
 	tcase_add_test(tc, test_ack_waits_for_room);
 	tcase_add_loop_test(tc, test_bad_map_message, 0, 6);
