@@ -546,5 +546,6 @@ int core_get_extent(const struct core *core, u32 i, struct core_extent_view *v);
 const char *core_block_state_name(u32 state);
 const char *core_seq_state_name(u32 state);
 const struct core_config *core_get_config(const struct core *core);
+const void *core_get_secrets(const struct core *core, u64 *bytes);
 
 #endif /* KVMM_CORE_H */

@@ -12,6 +12,16 @@ const struct core_config *core_get_config(const struct core *c)
 	return core_cfg(c);
 }
 
+/**
+ * core_get_secrets() - where the secrets of tenants lie, in the arena
+ * @bytes: from there; other records of tenants are among them
+ */
+const void *core_get_secrets(const struct core *c, u64 *bytes)
+{
+	*bytes = core_cfg(c)->max_tenants * sizeof(*c->tenants);
+	return c->tenants;
+}
+
 /* Copy NR_CORE_EVENTS counters. */
 void core_get_events(const struct core *c, u64 *counts)
 {

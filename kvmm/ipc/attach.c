@@ -10,9 +10,9 @@
  *
  * Every refusal is an errno and one line that names the thing and the remedy.
  *
- * A tenant is a user.  Its secret keys the hashes of its prefixes; it is
- * drawn when the tenant is first seen and lives as long as the daemon, or
- * until its place in the table is needed and it has no client.
+ * A tenant is a user.  A secret keys the hashes of its prefixes; one is drawn
+ * with each attach, and the core keeps the first that it is given for a tenant.
+ * It lies in the arena alone; here it is gone when the core has it.
  *
  * Context: control thread, but for the functions handed to mm_call().
  */
@@ -72,9 +72,6 @@ static struct tenant *tenant_get(struct daemon *d, u64 key)
 			take = t;
 	}
 	if (!take)
-		return NULL;
-	if (getrandom(take->secret, sizeof(take->secret), 0) !=
-	    sizeof(take->secret))
 		return NULL;
 	take->key = key;
 	take->used = true;
@@ -307,32 +304,47 @@ static int client_tables(const struct daemon *d, struct client *c)
 	return c->want && c->dirty && c->todo ? 0 : -ENOMEM;
 }
 
+/* Have the core judge the request, with a secret in case the tenant is new. */
+static int attach_core(struct attach_call *a)
+{
+	u8 secret[CORE_SECRET_LEN];
+	int err;
+
+	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+		return refuse(a->rep, -EAGAIN,
+			      "the system has no random numbers: try again");
+	a->secret = secret;
+	err = mm_call(a->d, call_attach, a);
+	a->secret = NULL;
+	explicit_bzero(secret, sizeof(secret));
+	if (err)
+		return refuse(a->rep, err, "kvmm is shutting down");
+	if (a->err)
+		return refuse(a->rep, a->err, "%s", a->info.text ?
+			      a->info.text : strerror(-a->err));
+	return 0;
+}
+
 /* Everything up to the answer.  Once c->id is set the core knows the client. */
 static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 {
 	struct daemon *d = a->d;
 	struct client *c = a->c;
-	const struct tenant *t;
 	int err = attach_check(d, c, req, a->rep);
 
 	if (err)
 		return err;
-	t = tenant_get(d, c->uid);
-	if (!t)
+	if (!tenant_get(d, c->uid))
 		return refuse(a->rep, -EUSERS,
 			      "%u tenants are attached, as many as --max-tenants allows",
 			      d->cfg.max_tenants);
 	err = client_tables(d, c);
 	if (err)
 		return refuse(a->rep, err, "kvmm has no memory for a client");
-	a->secret = t->secret;
 	client_make_room(d);
-	err = mm_call(d, call_attach, a);
+	err = attach_core(a);
 	if (err)
-		return refuse(a->rep, err, "kvmm is shutting down");
-	if (a->err)
-		return refuse(a->rep, a->err, "%s", a->info.text ?
-			      a->info.text : strerror(-a->err));
+		return err;
 	reply_fill(d, &a->info, a->rep);
 	err = segments_make(d, c, req, &a->info, a->rep);
 	if (err)

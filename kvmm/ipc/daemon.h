@@ -190,11 +190,10 @@ struct extent_fd {
 	u32	generation;
 };
 
-/* A user, and what its hashes are keyed with. */
+/* A user; what its hashes are keyed with the core alone knows. */
 struct tenant {
 	bool	used;
 	u64	key;
-	u8	secret[CORE_SECRET_LEN];
 };
 
 /* What kvmm-hold keeps for the next daemon. */

@@ -361,6 +361,35 @@ int mm_call(struct daemon *d, void (*fn)(struct core *core, void *arg),
 	return 0;
 }
 
+/* What tells of tenants what they do: it is in no core dump. */
+static void *mm_map(u64 bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	(void)madvise(p, bytes, MADV_DONTDUMP);
+	return p;
+}
+
+static void mm_unmap(void *p, u64 bytes)
+{
+	if (p)
+		munmap(p, bytes);
+}
+
+/* Nor do secrets go where the system swaps to, unless the limit is too low. */
+static void mm_lock_secrets(const struct daemon *d)
+{
+	u64 bytes;
+	const void *p = core_get_secrets(d->core, &bytes);
+
+	if (mlock(p, bytes))
+		pr_info("the secrets of tenants cannot be locked in memory: %s: raise the limit (ulimit -l), or have the system's swap encrypted",
+			strerror(errno));
+}
+
 /**
  * mm_init() - make the core and what its thread needs
  * Context: before threads exist.
@@ -372,10 +401,9 @@ int mm_init(struct daemon *d)
 	int err;
 
 	d->core = calloc(1, core_struct_size());
-	d->mm_args = malloc(ARG_BYTES);
-	d->arena = mmap(NULL, d->arena_bytes, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!d->core || !d->mm_args || d->arena == MAP_FAILED)
+	d->mm_args = mm_map(ARG_BYTES);
+	d->arena = mm_map(d->arena_bytes);
+	if (!d->core || !d->mm_args || !d->arena)
 		return -ENOMEM;
 	d->core_ops = mm_core_ops;
 	/* Nobody is ended for having what is of no use any more. */
@@ -385,6 +413,7 @@ int mm_init(struct daemon *d)
 			&d->core_ops, d);
 	if (err)
 		return err;
+	mm_lock_secrets(d);
 	d->mm_epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->mm_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (d->mm_epoll < 0 || d->mm_bell < 0 ||
@@ -423,8 +452,7 @@ void mm_exit(struct daemon *d)
 		close(d->mm_epoll);
 	if (d->mm_bell >= 0)
 		close(d->mm_bell);
-	if (d->arena && d->arena != MAP_FAILED)
-		munmap(d->arena, d->arena_bytes);
-	free(d->mm_args);
+	mm_unmap(d->arena, d->arena_bytes);
+	mm_unmap(d->mm_args, ARG_BYTES);
 	free(d->core);
 }

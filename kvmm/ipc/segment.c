@@ -159,6 +159,7 @@ int segment_create(struct segment *s, size_t bytes, const char *name,
 		err = -errno;
 		goto out_close;
 	}
+	(void)madvise(s->base, bytes, MADV_DONTDUMP);
 	/* From here on no new mapping can write, ours can. */
 	if (!client_writes)
 		seals |= F_SEAL_FUTURE_WRITE;
