@@ -140,6 +140,21 @@ START_TEST(test_clients_of_a_domain_share)
 }
 END_TEST
 
+/* A tenant's names are what its first client made them. */
+START_TEST(test_first_secret_stays)
+{
+	u32 other;
+
+	cache(cl, 48, 0);
+	other = sh_attach(1, "a");
+	ck_assert_uint_eq(found(other, 49, 0), 48);
+	sh_quiet(cl);
+	sh_quiet(other);
+	other = sh_attach(1, "a");
+	ck_assert_uint_eq(found(other, 49, 0), 48);
+}
+END_TEST
+
 START_TEST(test_no_match)
 {
 	struct kvmm_open_arg a = { .prompt_len = 33,
@@ -475,6 +490,7 @@ int main(void)
 	tcase_add_test(tc, test_salt_separates);
 	tcase_add_test(tc, test_domains_separate);
 	tcase_add_test(tc, test_clients_of_a_domain_share);
+	tcase_add_test(tc, test_first_secret_stays);
 	tcase_add_test(tc, test_no_match);
 	tcase_add_test(tc, test_no_index);
 	tcase_add_test(tc, test_duplicates);

@@ -58,6 +58,7 @@ struct sh {
 	u32		nr_creates;
 	u32		nr_releases;
 	u32		nr_kill_ghosts;
+	u8		nr_attached;
 	struct sh_client cl[SH_CLIENTS];
 	u64		args[40000];
 	u64		results[8192];
@@ -344,7 +345,9 @@ static int __maybe_unused sh_attach_as(u64 tenant,
 	struct core_bind bind;
 	int err;
 
+	/* Another one each time: the first of a tenant counts. */
 	memset(secret, (int)tenant + 1, sizeof(secret));
+	secret[7] = sh.nr_attached++;
 	SH_CORE(err = core_client_attach(sh.core, sh.now, tenant, secret, req,
 					 &info));
 	if (err)
