@@ -163,6 +163,9 @@ void ledger_open(struct ledger *l, struct rig *r)
 	ck_assert_int_eq(kv_admin_path(l->view, l->admin, sizeof(l->admin)), 0);
 	l->kvmm = rig_daemon(r);
 	ck_assert_int_gt(l->kvmm, 0);
+	/* It has a socket of swapd's. */
+	while (!ledger_value(l, "swapstat", "pid"))
+		usleep(LOOK_US);
 	ledger_drop(l);
 	/* The connections that asked are closed a moment later. */
 	nap_ms(50 * time_scale());

@@ -115,6 +115,18 @@ void step_kill(struct step_victim *v)
 	v->pid = 0;
 }
 
+bool step_ended(struct step_victim *v)
+{
+	int status = 0;
+	bool ended = waitpid(v->pid, &status, __WALL | WNOHANG) == v->pid &&
+		     WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+
+	if (ended)
+		v->pid = 0;
+	step_kill(v);
+	return ended;
+}
+
 void step_release(struct step_victim *v)
 {
 	ptrace(PTRACE_CONT, v->pid, NULL, 0);
