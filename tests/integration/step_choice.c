@@ -81,3 +81,11 @@ u32 campaign_take(struct campaign *c, u32 turn)
 	c->hit[at] = 1;
 	return at;
 }
+
+u32 campaign_take_of(struct campaign *c, u32 phase)
+{
+	u32 at = choice_take(&c->others[phase]);
+
+	c->hit[at] = 1;
+	return at;
+}

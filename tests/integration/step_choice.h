@@ -41,6 +41,8 @@ struct campaign {
 void campaign_make(struct campaign *c, const struct step_trace *t, u32 nr);
 /* The point of turn @turn. */
 u32 campaign_take(struct campaign *c, u32 turn);
+/* One of a phase. */
+u32 campaign_take_of(struct campaign *c, u32 phase);
 /* Return: how many different points were taken. */
 u32 campaign_end(struct campaign *c);
 
