@@ -54,7 +54,7 @@ u64 core_arena_layout(void)
 /* Those that are the new daemon's; the rest may have been tuned. */
 #define NEW(x)								\
 	x(step_deadline_ns) x(quiet_deadline_ns) x(revoke_deadline_ns)	\
-	x(starve_ns) x(io_deadline_ns) x(event_work)
+	x(starve_ns) x(io_deadline_ns) x(event_work) x(named_tenants)
 
 #define EVENT_SALVAGE	8u	/* of core_head.event: more than are ever nested */
 

@@ -63,6 +63,7 @@ void client_describe(const struct core *c, u32 client,
 
 	*info = (struct core_attach_info){
 		.dropped_blocks	= info->dropped_blocks,
+		.cut		= info->cut,
 		.client		= client,
 		.domain		= cl->domain,
 		.tenant		= cl->tenant,
@@ -80,19 +81,24 @@ void client_describe(const struct core *c, u32 client,
 }
 
 /**
- * core_client_attach() - judge an attach message and make a client of it
+ * core_client_attach_within() - judge an attach message, make a client of it
  * @tenant_key: who the peer is, from the shell
  * @secret:     CORE_SECRET_LEN bytes, used when the tenant is new
+ * @quota:      of the tenant, from now on
  * @req:        the shell's own copy; magic and versions are its business
  * @info:       geometry, or on error .text
  *
  * The client may send requests after core_client_bind().
  * Return: 0 or a negative errno with @info->text set.
  */
-int core_client_attach(struct core *c, u64 now, u64 tenant_key,
-		       const u8 *secret, const struct kvmm_attach_req *req,
-		       struct core_attach_info *info)
+int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
+			      const u8 *secret, const struct core_quota *quota,
+			      const struct kvmm_attach_req *req,
+			      struct core_attach_info *info)
 {
+	const struct tenant_who who = {
+		.key = tenant_key, .secret = secret, .quota = quota,
+	};
 	struct kv_client *cl;
 	u32 client, dom;
 	int err;
@@ -101,12 +107,13 @@ int core_client_attach(struct core *c, u64 now, u64 tenant_key,
 	c->now = now;
 	info->text = NULL;
 	info->dropped_blocks = 0;
+	info->cut = false;
 	client = client_slot(c);
 	if (client == CORE_NONE) {
 		info->text = "as many clients as --max-clients allows are attached";
 		return -EUSERS;
 	}
-	err = domain_attach(c, tenant_key, secret, req, &dom, info);
+	err = domain_attach(c, &who, req, &dom, info);
 	if (err)
 		return err;
 
@@ -124,6 +131,20 @@ int core_client_attach(struct core *c, u64 now, u64 tenant_key,
 	client_describe(c, client, info);
 	core_count(c, CORE_EV_client_attach, 1);
 	return 0;
+}
+
+/* core_client_attach() - the same for a tenant without quotas */
+int core_client_attach(struct core *c, u64 now, u64 tenant_key,
+		       const u8 *secret, const struct kvmm_attach_req *req,
+		       struct core_attach_info *info)
+{
+	static const struct core_quota all = {
+		.max_domains = CORE_NONE, .max_min = KVMM_LIMIT_MAX,
+		.max_weight = CORE_WEIGHT_MAX,
+	};
+
+	return core_client_attach_within(c, now, tenant_key, secret, &all, req,
+					 info);
 }
 
 /**

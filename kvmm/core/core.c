@@ -48,7 +48,8 @@
  *	wmark.c	  watermarks, the background reclaimer
  *	commit.c  what was promised, if all of it is taken
  *	tune.c	  tunables
- *	domain.c  tenants and domains			   kv_domain, kv_tenant
+ *	tenant.c  tenants, and what they may have	   kv_tenant
+ *	domain.c  domains				   kv_domain
  *	client.c  attach, detach, death, deadlines	   kv_client
  *	request.c judging and executing requests
  *	check.c	  walkers: every law, from the facts
@@ -94,7 +95,7 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 		return -EINVAL;
 	if (!cfg->max_clients || cfg->max_clients > 64 || !cfg->max_seqs ||
 	    !cfg->max_domains || cfg->max_domains > 0xffff ||
-	    !cfg->max_tenants || !cfg->max_steps ||
+	    cfg->named_tenants >= cfg->max_tenants || !cfg->max_steps ||
 	    cfg->max_steps > KVMM_MAX_STEPS)
 		return -EINVAL;
 	if (cfg->host_bytes % cfg->extent_size || cfg->swappiness > 200 ||

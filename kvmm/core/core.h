@@ -74,6 +74,8 @@
  * @event_work:       what waiters may cost in one event, in units of about
  *                    10 ns; the rest is for the next one; 0: 32768
  * @boot:             of the running kernel, since times are of one boot
+ * @named_tenants:    of @max_tenants, those that only tenants with a name get
+ *                    (core_quota.named); less than all
  */
 struct core_config {
 	u64	pool_bytes;
@@ -99,6 +101,7 @@ struct core_config {
 	u32	overcommit;
 	u32	overcommit_ratio;
 	u32	event_work;
+	u32	named_tenants;
 	u64	boot[2];
 };
 
@@ -226,7 +229,24 @@ struct core_attach_info {
 	u64	layer_stride;
 	u64	block_bytes;
 	u32	dropped_blocks;	/* cached under this name by another model */
+	bool	cut;		/* it asked for more than its tenant may */
 	const char *text;	/* why it was refused, or NULL */
+};
+
+/**
+ * struct core_quota - what a tenant may have, as the shell says at each attach
+ * @named:       an operator named it: a record is kept for it
+ * @max_domains: domains, with clients or without
+ * @max_min:     bytes of memory.min that its clients may ask for, all of its
+ *               domains together, and of memory.low; what an operator set does
+ *               not count
+ * @max_weight:  largest weight that they may ask for
+ */
+struct core_quota {
+	u32	named;
+	u32	max_domains;
+	u64	max_min;
+	u32	max_weight;
 };
 
 struct core;
@@ -271,6 +291,11 @@ int __must_check core_client_attach(struct core *core, u64 now,
 				    u64 tenant_key, const u8 *secret,
 				    const struct kvmm_attach_req *req,
 				    struct core_attach_info *info);
+int __must_check core_client_attach_within(struct core *core, u64 now,
+					   u64 tenant_key, const u8 *secret,
+					   const struct core_quota *quota,
+					   const struct kvmm_attach_req *req,
+					   struct core_attach_info *info);
 void core_client_bind(struct core *core, u32 client,
 		      const struct core_bind *bind);
 void core_client_dead(struct core *core, u64 now, u32 client);
@@ -457,6 +482,18 @@ struct core_domain_view {
 	struct core_pressure_view pressure;
 };
 
+/* What a tenant has; its name is the shell's business. */
+struct core_tenant_view {
+	u32	id;
+	u64	key;
+	u32	nr_clients;	/* whose memory is not all back */
+	u32	nr_domains;
+	u32	nr_ghosts;	/* processes that detached and live on */
+	u64	backed_bytes;	/* extents that it has */
+	u64	current_bytes;	/* charged to its domains */
+	u64	min_bytes;	/* asked for by its clients, as granted */
+};
+
 struct core_client_view {
 	u32	id;
 	u32	domain;
@@ -541,6 +578,8 @@ void core_get_events(const struct core *core, u64 *counts);
 void core_get_pool(const struct core *core, struct core_pool_view *v);
 int core_get_domain(const struct core *core, u32 i, struct core_domain_view *v);
 int core_get_client(const struct core *core, u32 i, struct core_client_view *v);
+int core_get_tenant(const struct core *core, u32 i, struct core_tenant_view *v);
+u32 core_find_tenant(const struct core *core, u64 key);
 int core_get_seq(const struct core *core, u32 i, struct core_seq_view *v);
 int core_get_extent(const struct core *core, u32 i, struct core_extent_view *v);
 const char *core_block_state_name(u32 state);

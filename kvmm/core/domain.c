@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * domain.c - tenants and domains
+ * domain.c - domains
  *
- * A tenant is who must not see whom; its key comes from the shell, which
- * knows the socket and the peer.  A domain is the blocks of one (tenant,
+ * A domain is the blocks of one (tenant,
  * model identity, layout), under a name that is unique in the tenant: clients
  * that attach with the same name and identity share it, prefixes and all.  It
  * outlives its clients, so that a restarted runtime finds its prefixes warm,
@@ -134,41 +133,6 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 	return 0;
 }
 
-/* The tenant of a key, or CORE_NONE. */
-static u32 tenant_find(const struct core *c, u64 key)
-{
-	u32 i;
-
-	for (i = 0; i < core_cfg(c)->max_tenants; i++)
-		if (c->tenants[i].used && c->tenants[i].key == key)
-			return i;
-	return CORE_NONE;
-}
-
-static u32 tenant_slot(const struct core *c)
-{
-	u32 i;
-
-	for (i = 0; i < core_cfg(c)->max_tenants; i++)
-		if (!c->tenants[i].used)
-			return i;
-	return CORE_NONE;
-}
-
-static u32 tenant_make(struct core *c, u64 key, const u8 *secret)
-{
-	u32 tenant = tenant_slot(c);
-	struct kv_tenant *t = &c->tenants[tenant];
-
-	memset(t, 0, sizeof(*t));
-	t->key = key;
-	memcpy(t->secret, secret, CORE_SECRET_LEN);
-	core_crash(c, CORE_CRASH_tenant_make);
-	t->used = 1;
-	c->head->nr_tenants++;
-	return tenant;
-}
-
 static void domain_init(struct kv_domain *d)
 {
 	u32 i;
@@ -193,7 +157,8 @@ static void domain_init(struct kv_domain *d)
 	d->slot_peer = CORE_NONE;
 }
 
-static bool domain_idle(const struct core *c, const struct kv_domain *d)
+/* domain_idle() - has it no clients, and nothing but cache? */
+bool domain_idle(const struct core *c, const struct kv_domain *d)
 {
 	u32 i, dom = (u32)(d - c->domains);
 
@@ -264,8 +229,8 @@ void domain_part_init(struct core *c, u32 dom, u32 pool)
 		     !shape_span(c, part, pool);
 }
 
-/* Drop the cache of a domain without clients, and its record. */
-static void domain_drop(struct core *c, u32 dom)
+/* domain_drop() - drop the cache of a domain without clients, and its record */
+void domain_drop(struct core *c, u32 dom)
 {
 	struct kv_domain *d = &c->domains[dom];
 	u32 i;
@@ -281,22 +246,6 @@ static void domain_drop(struct core *c, u32 dom)
 	c->tenants[d->tenant].nr_domains--;
 	core_crash(c, CORE_CRASH_domain_drop);
 	d->used = 0;
-}
-
-/* A record for a new domain, an idle one's if none is unused. */
-static u32 domain_slot(struct core *c)
-{
-	u32 i;
-
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (!c->domains[i].used)
-			return i;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (domain_idle(c, &c->domains[i])) {
-			domain_drop(c, i);
-			return i;
-		}
-	return CORE_NONE;
 }
 
 static const char max_too_small[] = "memory.max is smaller than one block";
@@ -322,46 +271,55 @@ static int domain_shape(const struct core *c, struct kv_domain *d,
 	return 0;
 }
 
+/* A record, where one was found that is unused or idle. */
+static void domain_place(struct core *c, u32 dom, u32 tenant,
+			 const struct kv_domain *fresh)
+{
+	u32 i;
+
+	c->domains[dom] = *fresh;
+	c->domains[dom].tenant = tenant;
+	c->domains[dom].roots = CORE_NONE;
+	lru_init(c, dom);
+	c->tenants[tenant].nr_domains++;
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		domain_part_init(c, dom, i);
+	core_crash(c, CORE_CRASH_domain_make);
+	c->domains[dom].used = 1;
+}
+
 /*
  * Make a domain, in place of @old if that is one.  All that may be refused is
  * looked at before a cache is dropped or a tenant made.
  */
-static int domain_create(struct core *c, u64 tenant_key, const u8 *secret,
+static int domain_create(struct core *c, const struct tenant_who *who,
 			 const struct kvmm_attach_req *req, u32 old, u32 *dom,
 			 struct core_attach_info *info)
 {
-	u32 tenant = tenant_find(c, tenant_key), i;
+	u32 tenant = core_find_tenant(c, who->key);
 	struct kv_domain fresh;
 	int err;
 
-	if (tenant == CORE_NONE && tenant_slot(c) == CORE_NONE) {
-		info->text = "as many tenants as --max-tenants allows are known";
-		return -ENOSPC;
-	}
 	err = domain_shape(c, &fresh, req, &info->text);
 	if (err)
 		return err;
-	if (old != CORE_NONE) {
+	if (old == CORE_NONE) {
+		err = tenant_may_have(c, who, &info->text);
+		if (err)
+			return err;
+		if (tenant == CORE_NONE)
+			tenant = tenant_make(c, who);
+		*dom = tenant_domain_slot(c, tenant,
+					  who->quota->max_domains);
+		if (c->domains[*dom].used)
+			domain_drop(c, *dom);
+	} else {
 		limit_inherit(&fresh, &c->domains[old], req);
 		info->dropped_blocks = c->domains[old].nr[BLK_CACHED];
 		domain_drop(c, old);
+		*dom = old;
 	}
-	*dom = old != CORE_NONE ? old : domain_slot(c);
-	if (*dom == CORE_NONE) {
-		info->text = "as many domains as --max-domains allows are in use";
-		return -ENOSPC;
-	}
-	if (tenant == CORE_NONE)
-		tenant = tenant_make(c, tenant_key, secret);
-	fresh.tenant = tenant;
-	c->domains[*dom] = fresh;
-	c->domains[*dom].roots = CORE_NONE;
-	lru_init(c, *dom);
-	c->tenants[tenant].nr_domains++;
-	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
-		domain_part_init(c, *dom, i);
-	core_crash(c, CORE_CRASH_domain_make);
-	c->domains[*dom].used = 1;
+	domain_place(c, *dom, tenant, &fresh);
 	return 0;
 }
 
@@ -391,6 +349,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	memcpy(d->operator_limit, was.operator_limit,
 	       sizeof(d->operator_limit));
 	d->tenant = was.tenant;
+	d->left = was.left;
 	d->min_bytes = was.min_bytes;
 	d->low_bytes = was.low_bytes;
 	d->high_bytes = was.high_bytes;
@@ -435,9 +394,9 @@ static bool domain_same(const struct kv_domain *d,
  *
  * A name whose model has changed is taken over when nobody uses it.
  * Return: 0; -EINVAL, -EOPNOTSUPP; -EEXIST: the name belongs to another model
- * that is in use; -ENOSPC.
+ * that is in use; -ENOSPC; -EDQUOT: its tenant has as many as it may.
  */
-int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
+int domain_attach(struct core *c, const struct tenant_who *who,
 		  const struct kvmm_attach_req *req, u32 *dom,
 		  struct core_attach_info *info)
 {
@@ -448,7 +407,7 @@ int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 	err = req_check(req, &info->text);
 	if (err)
 		return err;
-	tenant = tenant_find(c, tenant_key);
+	tenant = core_find_tenant(c, who->key);
 	if (tenant != CORE_NONE)
 		old = domain_find(c, tenant, req->domain);
 	*dom = old;
@@ -457,17 +416,19 @@ int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
 			info->text = "this domain is in use by another model identity (model, dtype, mode or block size): use another --domain";
 			return -EEXIST;
 		}
-		err = domain_create(c, tenant_key, secret, req, old, dom, info);
+		err = domain_create(c, who, req, old, dom, info);
 		if (err)
 			return err;
 	}
 	d = &c->domains[*dom];
+	c->tenants[d->tenant].quota = *who->quota;
 	if (!d->nr_clients) {
 		if (req->limits[0].max / d->block_bytes == 0) {
 			info->text = max_too_small;
 			return -EINVAL;
 		}
 		limit_init(d, req);
+		info->cut = limit_bound(c, d);
 		limit_init_tiers(c, *dom, req);
 	}
 	d->nr_clients++;
@@ -481,6 +442,8 @@ void domain_detach(struct core *c, u32 dom)
 	struct kv_domain *d = &c->domains[dom];
 
 	d->nr_clients--;
+	d->left = c->now;
 	limit_settle(c);
 	c->tenants[d->tenant].nr_clients--;
+	c->tenants[d->tenant].left = c->now;
 }

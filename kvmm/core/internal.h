@@ -618,6 +618,7 @@ void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes);
 void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req);
 void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
 		   const struct kvmm_attach_req *req);
+bool limit_bound(const struct core *c, struct kv_domain *d);
 void limit_init_tiers(struct core *c, u32 dom,
 		      const struct kvmm_attach_req *req);
 bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last);
@@ -629,10 +630,24 @@ bool limit_above_high(const struct kv_domain *d);
 bool limit_cache_floor(const struct kv_domain *d, u32 nr);
 u32 limit_cache_spare(const struct kv_domain *d, u32 lost);
 
+/* tenant.c: who must not see whom */
+struct tenant_who {
+	u64			key;
+	const u8		*secret;
+	const struct core_quota	*quota;
+};
+
+int tenant_may_have(const struct core *c, const struct tenant_who *who,
+		    const char **text);
+u32 tenant_make(struct core *c, const struct tenant_who *who);
+u32 tenant_domain_slot(const struct core *c, u32 t, u32 max);
+
 /* domain.c */
-int domain_attach(struct core *c, u64 tenant_key, const u8 *secret,
+int domain_attach(struct core *c, const struct tenant_who *who,
 		  const struct kvmm_attach_req *req, u32 *dom,
 		  struct core_attach_info *info);
+bool domain_idle(const struct core *c, const struct kv_domain *d);
+void domain_drop(struct core *c, u32 dom);
 void domain_detach(struct core *c, u32 dom);
 int domain_restore(const struct core *c, struct kv_domain *d);
 void domain_part_init(struct core *c, u32 dom, u32 pool);

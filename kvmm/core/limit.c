@@ -16,7 +16,10 @@
  * Use is every block of the domain that is not free, its cache included: a
  * cache within min is as safe as a sequence.  min and low of the domains that
  * have clients may add up to more than the pool; then each has its part in
- * proportion, as in the kernel (emin, elow).
+ * proportion, as in the kernel (emin, elow).  But what an operator set comes
+ * first: what clients asked for shares what that leaves.  And what the clients of
+ * one tenant ask for, over all of its domains, is cut down to its quota before
+ * it counts: nobody can take from others what they were promised by asking.
  *
  * What all have beyond their protection is the surplus.  It is fair when it
  * goes by weight, so a domain's share is its surplus over its weight: who has
@@ -49,14 +52,82 @@ static u32 to_blocks(const struct kv_domain *d, u64 bytes)
 	return (u32)min(bytes / d->block_bytes, 0xfffffffeull);
 }
 
-/* @bytes of it, when all want @sum and the pool has less. */
-static u64 in_proportion(const struct core *c, u64 bytes, u64 sum)
+/* @bytes of it, when all want @sum and there is @room. */
+static u64 in_proportion(u64 bytes, u64 sum, u64 room)
+{
+	if (sum <= room)
+		return bytes;
+	return (u64)((unsigned __int128)bytes * room / sum);
+}
+
+/* memory.min or memory.low of all: what an operator set, what was asked for. */
+struct promises {
+	u64	set;
+	u64	asked;
+};
+
+enum { PROMISE_MIN, PROMISE_LOW, NR_PROMISES };
+
+static bool is_set(const struct kv_domain *d, u32 which)
+{
+	return d->by_operator & BIT(which == PROMISE_MIN ? CORE_LIMIT_MIN :
+				    CORE_LIMIT_LOW);
+}
+
+/* No more than the pool; else the sums could overflow. */
+static u64 mark_bytes(const struct core *c, const struct kv_domain *d,
+		      u32 which)
+{
+	return min(which == PROMISE_MIN ? d->min_bytes : d->low_bytes,
+		   pool_online(c));
+}
+
+/* What a client asked for, within what its tenant's may ask for together. */
+static u64 asked_bytes(const struct core *c, const struct kv_domain *d,
+		       u32 which)
+{
+	const struct kv_tenant *t = &c->tenants[d->tenant];
+
+	return in_proportion(mark_bytes(c, d, which), t->asked[which],
+			     t->quota.max_min);
+}
+
+static void promises_sum(struct core *c, u32 which, struct promises *p)
+{
+	struct kv_domain *d;
+	u32 i;
+
+	*p = (struct promises){ 0 };
+	for (i = 0; i < core_cfg(c)->max_tenants; i++)
+		c->tenants[i].asked[which] = 0;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		d = &c->domains[i];
+		if (!d->used || !d->nr_clients)
+			continue;
+		if (is_set(d, which))
+			p->set += mark_bytes(c, d, which);
+		else
+			c->tenants[d->tenant].asked[which] +=
+				mark_bytes(c, d, which);
+	}
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		d = &c->domains[i];
+		if (d->used && d->nr_clients && !is_set(d, which))
+			p->asked += asked_bytes(c, d, which);
+	}
+}
+
+/* Blocks of it, what an operator set before what was asked for. */
+static u32 promise_blocks(const struct core *c, const struct kv_domain *d,
+			  u32 which, const struct promises *p)
 {
 	u64 pool = pool_online(c);
 
-	if (sum <= pool)
-		return bytes;
-	return (u64)((unsigned __int128)bytes * pool / sum);
+	if (is_set(d, which))
+		return to_blocks(d, in_proportion(mark_bytes(c, d, which),
+						  p->set, pool));
+	return to_blocks(d, in_proportion(asked_bytes(c, d, which), p->asked,
+					  pool - min(p->set, pool)));
 }
 
 /* Blocks of cache that others leave each domain that has clients. */
@@ -83,18 +154,12 @@ static void floor_settle(struct core *c)
 /* Somebody's marks or clients changed: what is protected now? */
 void limit_settle(struct core *c)
 {
-	u64 sum_min = 0, sum_low = 0;
+	struct promises sum[NR_PROMISES];
 	struct kv_domain *d;
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		d = &c->domains[i];
-		if (!d->used || !d->nr_clients)
-			continue;
-		/* No more than all of it; else the sums could overflow. */
-		sum_min += min(d->min_bytes, pool_online(c));
-		sum_low += min(d->low_bytes, pool_online(c));
-	}
+	promises_sum(c, PROMISE_MIN, &sum[PROMISE_MIN]);
+	promises_sum(c, PROMISE_LOW, &sum[PROMISE_LOW]);
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		d = &c->domains[i];
 		if (!d->used)
@@ -103,10 +168,8 @@ void limit_settle(struct core *c)
 		d->elow = 0;
 		if (!d->nr_clients)
 			continue;
-		d->emin = to_blocks(d, in_proportion(c, min(d->min_bytes,
-					pool_online(c)), sum_min));
-		d->elow = to_blocks(d, in_proportion(c, min(d->low_bytes,
-					pool_online(c)), sum_low));
+		d->emin = promise_blocks(c, d, PROMISE_MIN, &sum[PROMISE_MIN]);
+		d->elow = promise_blocks(c, d, PROMISE_LOW, &sum[PROMISE_LOW]);
 		/* What it may not have nobody need leave it. */
 		d->emin = min(d->emin, d->max_blocks);
 		d->elow = min(max(d->elow, d->emin), d->max_blocks);
@@ -139,6 +202,33 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 	d->high_blocks = to_blocks(d, d->high_bytes);
 	d->weight = (u32)bounded(d, CORE_LIMIT_WEIGHT, req->weight ?
 				 req->weight : CORE_WEIGHT_DEFAULT);
+}
+
+/* No more than @most, unless an operator said something. */
+static bool mark_bound(const struct kv_domain *d, u32 which, u64 *value,
+		       u64 most)
+{
+	if ((d->by_operator & BIT(which)) || *value <= most)
+		return false;
+	*value = most;
+	return true;
+}
+
+/**
+ * limit_bound() - the marks that were asked for, within its tenant's quota
+ * Return: whether one was more.
+ */
+bool limit_bound(const struct core *c, struct kv_domain *d)
+{
+	const struct core_quota *q = &c->tenants[d->tenant].quota;
+	u64 weight = d->weight;
+	bool cut;
+
+	cut = mark_bound(d, CORE_LIMIT_MIN, &d->min_bytes, q->max_min);
+	cut |= mark_bound(d, CORE_LIMIT_LOW, &d->low_bytes, q->max_min);
+	cut |= mark_bound(d, CORE_LIMIT_WEIGHT, &weight, q->max_weight);
+	d->weight = (u32)weight;
+	return cut;
 }
 
 /* Another model takes over the name of @old: what the operator said stays. */

@@ -370,6 +370,9 @@ struct kv_pool {
  *          were sent (kv_extent.haunted)
  * @keeps:  scratch of revoke_may(): somebody of it waits longer
  * @stays:  likewise: what it has not had for long stays
+ * @quota:  as the shell said last
+ * @asked:  memory.min and memory.low that its clients ask for; of limit_settle()
+ * @left:   when its last client did
  */
 struct kv_tenant {
 	u32	used;
@@ -379,6 +382,9 @@ struct kv_tenant {
 	u32	keeps;
 	u32	stays;
 	u64	key;
+	struct core_quota quota;
+	u64	asked[2];
+	u64	left;
 	u8	secret[CORE_SECRET_LEN];
 };
 
@@ -490,6 +496,7 @@ struct kv_domain {
 	u32	write_next;	/* of a part: host slot to be looked at next */
 	s64	lag;		/* what its share was too large, see limit.c */
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
+	u64	left;		/* when its last client did */
 	struct kv_psi psi;
 };
 
@@ -871,7 +878,7 @@ struct core_head {
 	u32	free_idpage;
 	u32	nr_free_idpages;
 	u32	nr_revokes;
-	u32	nr_tenants;		/* ever known */
+	u32	nr_tenants;		/* records in use */
 	u32	nr_online;		/* extents of the device in use, see resize.c */
 	u32	bar_pass;		/* of displace.c */
 	u32	resizing;		/* some past these are not offline yet */

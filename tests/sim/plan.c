@@ -79,6 +79,9 @@ static void draw_config(struct sim *w)
 		extents = max(2u, extents / 4);
 	cfg->pool_bytes = extents * cfg->extent_size;
 	cfg->max_tenants = SIM_TENANTS;
+	/* Too few records, of some; not drawn either. */
+	if (w->seed % 8 == 5)
+		cfg->max_tenants = SIM_TENANTS - 1;
 	cfg->max_domains = rng_chance(r, 700) ? SIM_DOMAINS
 					      : rng_range(r, 1, SIM_DOMAINS);
 	cfg->max_clients = rng_range(r, 2, SIM_CLIENTS);
@@ -165,6 +168,25 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 			       sizeof(req->limits));
 			req->weight = w->dom[n].req.weight;
 		}
+}
+
+/**
+ * plan_quota() - what a tenant may have, in one seed of four
+ * @tenant: as its domains name it
+ */
+void plan_quota(const struct sim *w, u32 tenant, struct core_quota *quota)
+{
+	u64 draw = mix2(w->seed, 1000 + tenant);
+
+	*quota = (struct core_quota){
+		.max_domains = CORE_NONE, .max_min = KVMM_LIMIT_MAX,
+		.max_weight = CORE_WEIGHT_MAX,
+	};
+	if (w->seed % 4 != 2)
+		return;
+	quota->max_domains = 1 + (u32)(draw % SIM_DOMAINS);
+	quota->max_min = w->cfg.pool_bytes / 8 * (draw >> 8 & 3);
+	quota->max_weight = 100;
 }
 
 static void draw_load(struct sim *w)

@@ -159,6 +159,7 @@ int shell_attach(struct sim *w, u32 dom)
 	struct sim_domain *d = &w->dom[dom];
 	struct kvmm_attach_req req = d->req;
 	struct core_attach_info info;
+	struct core_quota quota;
 	struct sim_client *cl;
 	u8 secret[CORE_SECRET_LEN];
 	u32 i;
@@ -169,8 +170,9 @@ int shell_attach(struct sim *w, u32 dom)
 	req.max_steps = rng_range(&w->rng, 1, KVMM_MAX_STEPS);
 	req.max_seqs = rng_chance(&w->rng, 300) ?
 		       rng_range(&w->rng, 1, SIM_SEQS) : 0;
-	err = core_client_attach(w->core, w->now, 100 + d->tenant, secret,
-				 &req, &info);
+	plan_quota(w, d->tenant, &quota);
+	err = core_client_attach_within(w->core, w->now, 100 + d->tenant,
+					secret, &quota, &req, &info);
 	LOG(w, "attach to domain %u (tenant %u): %d", dom, d->tenant, err);
 	sim_trace(w, mix2(6, (u64)(s64)err));
 	cover_entry(KVMM_NR_OPS, err);

@@ -470,6 +470,7 @@ static inline u32 pick(struct rng *r, const u32 *from, u32 nr)
 
 /* ---- plan.c: what a seed draws ---- */
 void plan_draw(struct sim *w);
+void plan_quota(const struct sim *w, u32 tenant, struct core_quota *quota);
 
 /* ---- world.c: the life of a seed ---- */
 void world_run(struct sim *w);
