@@ -279,6 +279,12 @@ START_TEST(test_tenants_in_use)
 	ck_assert(!known(1));
 	ck_assert_uint_eq(sh_pool().cached, 0);
 	ck_assert_uint_eq(sh_pool().free_extents, sh_pool().total);
+	/* Nor is one that never had memory: its process is waited for. */
+	ck_assert_int_eq(sh_submit(id[1], KVMM_OP_DETACH, 0, 0, 0), 0);
+	sh_quiet(id[1]);
+	ck_assert_int_eq(try_marks(98, "a", 0, 0, 100), -ENOSPC);
+	SH_CORE(core_ghost_gone(sh.core, sh.now, sh.cl[id[1]].info.tenant));
+	(void)attach(98, "a");
 }
 END_TEST
 
