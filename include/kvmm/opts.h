@@ -31,6 +31,7 @@
  *	uint	u32		decimal
  *	flag	bool		takes no value
  *	choice	u32		index of one word of the meta text, "auto|host"
+ *	list	struct kv_list	any text, each time that the option is given
  *
  * A default is text and goes through the same parser, so what --help says is
  * what the program does.  `--name VALUE` and `--name=VALUE` are the same;
@@ -52,6 +53,15 @@ enum kv_opt_kind {
 	KV_OPT_uint,
 	KV_OPT_flag,
 	KV_OPT_choice,
+	KV_OPT_list,
+};
+
+#define KV_LIST_MAX	32
+
+/* What an option was given, in order; not copied. */
+struct kv_list {
+	u32		nr;
+	const char	*s[KV_LIST_MAX];
 };
 
 enum kv_amount_unit {
@@ -94,6 +104,7 @@ struct kv_opt {
 #define OPT_CTYPE_uint		u32
 #define OPT_CTYPE_flag		bool
 #define OPT_CTYPE_choice	u32
+#define OPT_CTYPE_list		struct kv_list
 
 #define OPT_FIELD(_kind, _field, ...)	OPT_CTYPE_##_kind _field;
 #define OPT_ENTRY(_type, _kind, _field, _name, _def, _lo, _hi, _meta, _help) \
@@ -143,6 +154,19 @@ struct kv_program {
  */
 int __must_check kv_opts_parse(const struct kv_program *prog, void *values,
 			       int argc, char **argv, char *text, size_t len);
+
+/**
+ * kv_opts_parse_keys() - defaults, then what `KEY=VALUE,KEY=VALUE` says
+ * @opts:   @nr keys; no flag and no list among them
+ * @values: their structure; written whole
+ * @spec:   cut into pieces, to which strings point
+ * @text:   @len bytes for one line that names the key and the remedy
+ *
+ * Return: 0, or -EINVAL with @text filled.
+ */
+int __must_check kv_opts_parse_keys(const struct kv_opt *opts, u32 nr,
+				    void *values, char *spec, char *text,
+				    size_t len);
 
 /* kv_opts_help() - what --help prints */
 void kv_opts_help(const struct kv_program *prog, FILE *out);

@@ -194,6 +194,18 @@ static int number_set(const struct kv_opt *o, void *field, const char *s,
 	return 0;
 }
 
+static int list_add(const struct kv_opt *o, struct kv_list *list, const char *s,
+		    char *text, size_t len)
+{
+	if (list->nr == KV_LIST_MAX) {
+		snprintf(text, len, "--%s: given more than %u times", o->name,
+			 KV_LIST_MAX);
+		return -EINVAL;
+	}
+	list->s[list->nr++] = s;
+	return 0;
+}
+
 static int value_set(const struct kv_opt *o, void *values, const char *s,
 		     char *text, size_t len)
 {
@@ -212,6 +224,8 @@ static int value_set(const struct kv_opt *o, void *values, const char *s,
 	case KV_OPT_flag:
 		*(bool *)field = true;
 		return 0;
+	case KV_OPT_list:
+		return list_add(o, field, s, text, len);
 	case KV_OPT_choice:
 		i = choice_index(o->meta, s);
 		if (i < 0) {
@@ -245,6 +259,9 @@ static void value_clear(const struct kv_opt *o, void *values)
 		break;
 	case KV_OPT_flag:
 		*(bool *)field = false;
+		break;
+	case KV_OPT_list:
+		((struct kv_list *)field)->nr = 0;
 		break;
 	}
 }
@@ -302,22 +319,67 @@ static int opt_take(const struct kv_program *prog, void *values, int argc,
 	return value_set(o, values, argv[++*i], text, len);
 }
 
+/* Everything as it is when nothing is given. */
+static int values_default(const struct kv_opt *opts, u32 nr, void *values,
+			  char *text, size_t len)
+{
+	u32 i;
+	int err;
+
+	for (i = 0; i < nr; i++) {
+		value_clear(&opts[i], values);
+		if (!opts[i].def)
+			continue;
+		err = value_set(&opts[i], values, opts[i].def, text, len);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int key_set(const struct kv_opt *opts, u32 nr, void *values, char *word,
+		   char *text, size_t len)
+{
+	char *eq = strchr(word, '=');
+	u32 i;
+	int err;
+
+	if (eq)
+		*eq = '\0';
+	for (i = 0; i < nr && strcmp(opts[i].name, word); i++)
+		;
+	if (i == nr || !eq) {
+		snprintf(text, len, i == nr ? "'%.40s' is no key: see --help" :
+			 "%.40s wants a value: write KEY=VALUE", word);
+		return -EINVAL;
+	}
+	err = value_set(&opts[i], values, eq + 1, text, len);
+	/* It is a key, not an option. */
+	if (err)
+		memmove(text, text + 2, strlen(text + 2) + 1);
+	return err;
+}
+
+int kv_opts_parse_keys(const struct kv_opt *opts, u32 nr, void *values,
+		       char *spec, char *text, size_t len)
+{
+	char *save = NULL, *word;
+	int err = values_default(opts, nr, values, text, len);
+
+	for (word = strtok_r(spec, ",", &save); word && !err;
+	     word = strtok_r(NULL, ",", &save))
+		err = key_set(opts, nr, values, word, text, len);
+	return err;
+}
+
 int kv_opts_parse(const struct kv_program *prog, void *values, int argc,
 		  char **argv, char *text, size_t len)
 {
 	int i, err, nr = 0;
-	u32 k;
 
-	for (k = 0; k < prog->nr_opts; k++) {
-		const struct kv_opt *o = &prog->opts[k];
-
-		value_clear(o, values);
-		if (!o->def)
-			continue;
-		err = value_set(o, values, o->def, text, len);
-		if (err)
-			return err;
-	}
+	err = values_default(prog->opts, prog->nr_opts, values, text, len);
+	if (err)
+		return err;
 	for (i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--")) {
 			while (++i < argc)
