@@ -32,6 +32,7 @@
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
+#include <kvmm/tenant_opt.h>
 
 #include "kvmm/ipc/daemon.h"
 
@@ -54,6 +55,7 @@ static const struct kv_program program = {
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exit_table,
 	.nr_exits	= ARRAY_SIZE(exit_table),
+	.more		= tenant_opt_help,
 };
 
 static int host_numa(struct daemon *d)
@@ -120,7 +122,8 @@ static void config_fill(struct daemon *d)
 		.pool_bytes		= d->pool_size,
 		.extent_size		= o->extent_size,
 		.min_token_bytes	= o->min_token_bytes,
-		.max_tenants		= o->max_tenants,
+		.max_tenants		= o->max_tenants + d->nr_doors,
+		.named_tenants		= d->nr_doors,
 		.max_domains		= o->max_domains,
 		.max_clients		= o->max_clients,
 		.max_seqs		= o->max_seqs,
@@ -176,6 +179,7 @@ static int proc_start(struct daemon *d)
 	struct proc_source src = {
 		.call		= source_call,
 		.client_info	= source_client_info,
+		.tenant_info	= tenant_get_info,
 		.swap_area	= area_get_info,
 		.swap_info	= link_get_info,
 		.idle_ns	= source_idle_ns,
@@ -205,7 +209,7 @@ static int start_checks(struct daemon *d)
 	char why[128];
 	int err;
 
-	if (socket_mode(d) || host_numa(d))
+	if (socket_mode(d) || door_options(d) || host_numa(d))
 		return EX_USAGE;
 	if (deposit_init(d))
 		return EX_OSERR;
@@ -226,7 +230,7 @@ static int start_checks(struct daemon *d)
 	if (err)
 		return refuse_start("SIGBUS cannot be caught", err, EX_OSERR);
 	d->dev.epoch = d->epoch;
-	if (socket_paths(d))
+	if (socket_paths(d) || door_paths(d))
 		return EX_CANTCREAT;
 	err = socket_lock(d);
 	if (err)
@@ -409,6 +413,7 @@ static void stop_all(struct daemon *d, int code)
 	mm_exit(d);
 	hostpool_destroy(&d->host);
 	control_exit(d);
+	door_exit(d);
 }
 
 static struct daemon *daemon_alloc(void)
@@ -442,9 +447,9 @@ static struct daemon *daemon_alloc(void)
 	d->lock_fd = -1;
 	d->deposit.fd = -1;
 	d->deposit.lock = -1;
-	d->deposit.listen[0] = -1;
-	d->deposit.listen[1] = -1;
-	d->deposit.listen[2] = -1;
+	for (i = 0; i < MAX_LISTEN; i++)
+		d->deposit.listen[i] = -1;
+	d->own_uid = geteuid();
 	list_init(&d->greeting);
 	list_init(&d->attached);
 	list_init(&d->ghosts);

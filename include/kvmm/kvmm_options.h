@@ -57,8 +57,12 @@ enum kvmm_backend {
 	  "clients attached at once")					\
 	x(uint, tenant_clients, "tenant-clients", "32", 1, 64, "N",	\
 	  "clients of one tenant attached at once")			\
+	x(list, tenants, "tenant", NULL, 0, 0, "NAME[,KEY=VALUE]...",	\
+	  "a tenant with sockets and quotas of its own, whatever the user; may be given up to 32 times") \
+	x(str, user_quota, "user-quota", NULL, 0, 0, "KEY=VALUE,...",	\
+	  "what each user may have who attaches at --socket, as a tenant of their own; the daemon's user and root may ask for any min and weight") \
 	x(uint, max_tenants, "max-tenants", "16", 1, 4096, "N",		\
-	  "tenants known at once")					\
+	  "users known at once, each a tenant; those of --tenant come on top") \
 	x(uint, max_domains, "max-domains", "64", 1, 4096, "N",		\
 	  "domains known at once")					\
 	x(uint, max_seqs, "max-seqs", "1024", 1, 65536, "N",		\

@@ -39,6 +39,7 @@
 	  "raise the limits on descriptors and locked memory")		\
 	x(SYS_PTRACE, none, both,					\
 	  "kvmm: open what clients of the last daemon map")		\
+	x(CHOWN, none, kvmm, "give the sockets of --tenant to their owner") \
 	x(SETUID, none, both, "change the user")			\
 	x(SETGID, none, both, "change the groups")			\
 	x(SETPCAP, none, both, "give capabilities up for good")

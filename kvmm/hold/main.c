@@ -46,6 +46,7 @@
 #include <kvmm/kvmm_options.h>
 #include <kvmm/log.h>
 #include <kvmm/sandbox.h>
+#include <kvmm/tenant_opt.h>
 
 #include "kvmm/hold/store.h"
 #include "kvmm/hold/swap.h"
@@ -69,6 +70,7 @@ static const struct kv_program program = {
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exit_table,
 	.nr_exits	= ARRAY_SIZE(exit_table),
+	.more		= tenant_opt_help,
 };
 
 #define BACKOFF_MIN_MS	100

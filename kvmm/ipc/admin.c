@@ -2,7 +2,7 @@
 /*
  * admin.c - the socket on which operators have things done
  *
- * For root and the daemon's own user: the socket has mode 0600, and whoever
+ * For root and the user who started the daemon: the socket has mode 0600, and whoever
  * connects is looked at once more.  A connection carries one request, and
  * stays open until it is answered, which may take as long as a disk takes;
  * closing it stops waiting, not what was begun.  Here alone a descriptor is
@@ -261,14 +261,15 @@ static void admin_on_sock(struct daemon *d, struct watch *w, u32 events)
 
 /* ---- connections ---- */
 
-static bool admin_may(int sock)
+static bool admin_may(const struct daemon *d, int sock)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		return false;
-	if (!cred.uid || cred.uid == geteuid())
+	/* Not the user that it became: kvmm's programs are no operators. */
+	if (!cred.uid || cred.uid == d->own_uid)
 		return true;
 	if (log_allowed())
 		pr_warn("user %u is refused on the admin socket",
@@ -283,7 +284,7 @@ void admin_accept(struct daemon *d, struct watch *w, u32 events)
 
 	if (sock < 0)
 		return;
-	if (d->nr_admins < MAX_ADMINS && admin_may(sock))
+	if (d->nr_admins < MAX_ADMINS && admin_may(d, sock))
 		adm = calloc(1, sizeof(*adm));
 	if (!adm) {
 		close(sock);

@@ -10,7 +10,7 @@
  *
  * Every refusal is an errno and one line that names the thing and the remedy.
  *
- * A tenant is a user.  A secret keys the hashes of its prefixes; one is drawn
+ * A secret keys the hashes of a tenant's prefixes; one is drawn
  * with each attach, and the core keeps the first that it is given for a tenant.
  * It lies in the arena alone; here it is gone when the core has it.
  *
@@ -37,46 +37,11 @@ struct attach_call {
 	struct client			*c;
 	const struct kvmm_attach_req	*req;
 	const u8			*secret;
+	struct core_quota		quota;
 	struct kvmm_attach_rep		*rep;
 	struct core_attach_info		info;
 	int				err;
 };
-
-/* ---- tenants ---- */
-
-static u32 tenant_clients(const struct daemon *d, u64 key)
-{
-	const struct list *l;
-	u32 nr = 0;
-
-	for (l = d->attached.next; l != &d->attached; l = l->next) {
-		const struct client *c = list_entry(l, struct client, node);
-
-		nr += c->uid == key && c->stage != CLIENT_LINGERING;
-	}
-	return nr;
-}
-
-static struct tenant *tenant_get(struct daemon *d, u64 key)
-{
-	struct tenant *t, *take = NULL;
-	u32 i;
-
-	for (i = 0; i < d->cfg.max_tenants; i++) {
-		t = &d->tenants[i];
-		if (t->used && t->key == key)
-			return t;
-		if (!t->used)
-			take = take && !take->used ? take : t;
-		else if (!take && !tenant_clients(d, t->key))
-			take = t;
-	}
-	if (!take)
-		return NULL;
-	take->key = key;
-	take->used = true;
-	return take;
-}
 
 /* ---- refusing ---- */
 
@@ -90,6 +55,33 @@ static int __printf(3, 4) refuse(struct kvmm_attach_rep *rep, int err,
 	va_end(ap);
 	rep->status = err;
 	return err;
+}
+
+/* Its tenant has as many of these as it may. */
+static int refuse_quota(struct daemon *d, const struct client *c,
+			struct kvmm_attach_rep *rep, u32 nr, const char *what,
+			const char *how)
+{
+	char name[TENANT_TEXT];
+
+	return refuse(rep, -EUSERS, "tenant %s has %u %s, as many as it may (%s): end one",
+		      tenant_name(d, c->key, name), nr, what, how);
+}
+
+/* What it may have at once; this connection is one of them. */
+static int attach_check_quota(struct daemon *d, const struct client *c,
+			      struct kvmm_attach_rep *rep)
+{
+	const struct tenant_quota *q = tenant_quota(d, c->key);
+	const char *how = c->key & TENANT_NAMED ?
+			  "its --tenant" : "--tenant-clients, --user-quota";
+
+	if (tenant_clients(d, c->key) >= q->clients)
+		return refuse_quota(d, c, rep, q->clients, "clients attached",
+				    how);
+	if (tenant_conns(d, c->key) > q->conns)
+		return refuse_quota(d, c, rep, q->conns, "connections", how);
+	return 0;
 }
 
 static bool reserved_clear(const struct kvmm_attach_req *req)
@@ -132,11 +124,7 @@ static int attach_check(struct daemon *d, const struct client *c,
 		return refuse(rep, -EINVAL,
 			      "%u submission entries are no power of two",
 			      req->sq_entries);
-	if (tenant_clients(d, c->uid) >= d->opt.tenant_clients)
-		return refuse(rep, -EUSERS,
-			      "user %u has %u clients attached, as many as --tenant-clients allows: end one",
-			      c->uid, d->opt.tenant_clients);
-	return 0;
+	return attach_check_quota(d, c, rep);
 }
 
 /* ---- the segments ---- */
@@ -227,6 +215,8 @@ static void ring_build(struct client *c, const struct kvmm_attach_rep *rep)
 	r->result_bytes = rep->result_bytes;
 	r->guards[0] = c->c.guard;
 	r->guards[1] = c->d.guard;
+	c->extents = (const struct kvmm_extent_status *)
+		     (c->d.base + rep->extent_off);
 	ring_cons_init(&r->sq, rep->sq_entries, 0, &r->dctl->sq_head,
 		       &r->ctl->sq_tail);
 	ring_prod_init(&r->cq, rep->cq_entries, 0, &r->dctl->cq_tail,
@@ -239,8 +229,9 @@ static void call_attach(struct core *core, void *arg)
 {
 	struct attach_call *a = arg;
 
-	a->err = core_client_attach(core, clock_ns(), a->c->uid, a->secret,
-				    a->req, &a->info);
+	a->err = core_client_attach_within(core, clock_ns(), a->c->key,
+					   a->secret, &a->quota, a->req,
+					   &a->info);
 	if (a->err)
 		return;
 	a->c->id = a->info.client;
@@ -301,7 +292,8 @@ static int client_tables(const struct daemon *d, struct client *c)
 	c->want = calloc(d->nr_extents, sizeof(*c->want));
 	c->dirty = calloc(words, sizeof(*c->dirty));
 	c->todo = calloc(words, sizeof(*c->todo));
-	return c->want && c->dirty && c->todo ? 0 : -ENOMEM;
+	c->flying = calloc(words, sizeof(*c->flying));
+	return c->want && c->dirty && c->todo && c->flying ? 0 : -ENOMEM;
 }
 
 /* Have the core judge the request, with a secret in case the tenant is new. */
@@ -334,13 +326,14 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 
 	if (err)
 		return err;
-	if (!tenant_get(d, c->uid))
+	if (!tenant_get(d, c->key))
 		return refuse(a->rep, -EUSERS,
 			      "%u tenants are attached, as many as --max-tenants allows",
-			      d->cfg.max_tenants);
+			      d->opt.max_tenants);
 	err = client_tables(d, c);
 	if (err)
 		return refuse(a->rep, err, "kvmm has no memory for a client");
+	tenant_core_quota(d, c->key, &a->quota);
 	client_make_room(d);
 	err = attach_core(a);
 	if (err)
@@ -379,16 +372,31 @@ static void attach_log_dropped(const struct attach_call *a)
 			domain_print(a->req, name), a->info.dropped_blocks);
 }
 
+/* It got less than it asked for. */
+static void attach_log_cut(const struct attach_call *a)
+{
+	char name[KVMM_NAME_LEN], tenant[TENANT_TEXT];
+
+	if (a->info.cut && log_life_allowed())
+		pr_info("domain %s: its client asks for more memory.min, memory.low or weight than tenant %s may: kvctl set gives it, or min= and weight= of its quota",
+			domain_print(a->req, name),
+			tenant_name(a->d, a->c->key, tenant));
+}
+
 static void attach_log(const struct attach_call *a)
 {
 	const struct kvmm_attach_rep *rep = a->rep;
 	const struct client *c = a->c;
-	char name[KVMM_NAME_LEN];
+	char name[KVMM_NAME_LEN], tenant[TENANT_TEXT];
+	const bool named = c->key & TENANT_NAMED;
 
 	if (log_life_allowed())
-		pr_info("client %u attached: %s (pid %d, uid %u), domain %s",
+		pr_info("client %u attached: %s (pid %d, uid %u), %s%s%sdomain %s",
 			c->id, c->info.comm, (int)c->info.pid, c->uid,
-			domain_print(a->req, name));
+			named ? "tenant " : "",
+			named ? tenant_name(a->d, c->key, tenant) : "",
+			named ? ", " : "", domain_print(a->req, name));
+	attach_log_cut(a);
 	pr_debug("client %u: blocks of %llu bytes, %u in a span of %u extents, tail %.2f %%",
 		 c->id, (unsigned long long)rep->block_bytes, rep->span_blocks,
 		 rep->span_extents, 100.0 * (double)rep->span_tail /
@@ -405,6 +413,14 @@ static void attach_list(struct daemon *d, struct client *c)
 	list_add_tail(&d->attached, &c->node);
 	d->clients[c->id] = c;
 	deposit_put(d, HOLD_CLIENT, c->id, c->pidfd.fd, 0);
+}
+
+static void attach_count_refused(struct daemon *d, const struct client *c)
+{
+	struct tenant *t = tenant_find(d, c->key);
+
+	if (t)
+		t->refused++;
 }
 
 /**
@@ -435,6 +451,7 @@ void attach_request(struct daemon *d, struct client *c,
 		err = watch_add(d, &c->pidfd, EPOLLIN);
 	}
 	if (err) {
+		attach_count_refused(d, c);
 		if (log_allowed())
 			pr_warn("%s (pid %d, uid %u) is refused: %s",
 				c->info.comm, (int)c->info.pid, c->uid,

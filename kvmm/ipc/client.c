@@ -33,6 +33,7 @@
 #include "kvmm/ipc/daemon.h"
 
 #define RETRY_NS	(50 * NSEC_PER_MSEC)	/* to send extents again */
+#define HELD_NS		(5 * NSEC_PER_MSEC)	/* to see whether some came */
 #define CLIENT_SNDBUF	4096
 
 struct life_call {
@@ -84,6 +85,7 @@ void client_free(struct daemon *d, struct client *c)
 		close(c->pidfd.fd);
 	free(c->ring.res_end);
 	free(c->todo);
+	free(c->flying);
 	free(c->want);
 	free(c->dirty);
 	free(c);
@@ -131,7 +133,7 @@ static u32 client_note(struct client *c)
 }
 
 /* Nobody knows @c any more: free it when this round is over. */
-static void client_drop(struct daemon *d, struct client *c)
+void client_drop(struct daemon *d, struct client *c)
 {
 	watch_conn_close(d, &c->sock);
 	watch_close(d, &c->pidfd);
@@ -248,7 +250,8 @@ void client_on_pidfd(struct daemon *d, struct watch *w, u32 events)
 
 /* ---- what comes in on the socket ---- */
 
-static void client_greet(struct daemon *d, struct client *c)
+/* What a connection that has not attached says. */
+void client_greet(struct daemon *d, struct client *c)
 {
 	struct kvmm_attach_req req;
 	ssize_t n = sock_recv(c->sock.fd, &req, sizeof(req));
@@ -300,35 +303,6 @@ void client_on_sock(struct daemon *d, struct watch *w, u32 events)
 
 /* ---- the beginning ---- */
 
-static u32 greeting_of(const struct daemon *d, uid_t uid)
-{
-	const struct list *l;
-	u32 nr = 0;
-
-	for (l = d->greeting.next; l != &d->greeting; l = l->next)
-		nr += list_entry(l, struct client, node)->uid == uid;
-	return nr;
-}
-
-/* Read on from those of @uid: most have hung up, or asked meanwhile. */
-static void greeting_sweep(struct daemon *d, uid_t uid)
-{
-	struct list *l, *tmp;
-
-	list_for_each(&d->greeting, l, tmp) {
-		struct client *c = list_entry(l, struct client, node);
-
-		if (c->uid == uid)
-			client_greet(d, c);
-	}
-}
-
-static bool greeting_full(const struct daemon *d, uid_t uid)
-{
-	return d->nr_greeting >= MAX_GREETING ||
-	       greeting_of(d, uid) >= MAX_GREETING_UID;
-}
-
 static struct client *client_alloc(int sock)
 {
 	struct client *c = calloc(1, sizeof(*c));
@@ -347,7 +321,8 @@ static struct client *client_alloc(int sock)
 }
 
 /* Take in a connection, or say in one word why not. */
-static const char *client_admit(struct daemon *d, int sock)
+static const char *client_admit(struct daemon *d, const struct watch *w,
+				int sock)
 {
 	struct client *c = client_alloc(sock);
 	int bytes = CLIENT_SNDBUF;
@@ -361,14 +336,12 @@ static const char *client_admit(struct daemon *d, int sock)
 	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 	if (peer_identify(sock, c))
 		why = "its process cannot be identified";
-	else if (greeting_full(d, c->uid))
-		greeting_sweep(d, c->uid);
-	if (!why && greeting_full(d, c->uid))
-		why = "too many connections wait to attach";
 	if (why) {
 		client_free(d, c);
 		return why;
 	}
+	c->key = tenant_key(d, w, c->uid);
+	greeting_make_room(d, c->key);
 	c->sock.fn = client_on_sock;
 	c->deadline = clock_ns() + GREETING_MS * NSEC_PER_MSEC;
 	list_add_tail(&d->greeting, &c->node);
@@ -390,7 +363,7 @@ void client_accept(struct daemon *d, struct watch *w, u32 events)
 		sock = conn_accept(d, w);
 		if (sock < 0)
 			return;
-		why = client_admit(d, sock);
+		why = client_admit(d, w, sock);
 		if (why && log_allowed())
 			pr_warn("a connection is closed: %s", why);
 	}
@@ -448,7 +421,8 @@ u64 client_timers(struct daemon *d, u64 now)
 		if (c->todo_any && !c->want_out) {
 			extents_send(d, c);
 			if (c->todo_any && !c->want_out)
-				next = min(next, now + RETRY_NS);
+				next = min(next, now + (c->held ? HELD_NS :
+							RETRY_NS));
 		}
 		if (!c->deadline)
 			continue;

@@ -143,6 +143,7 @@ static void listen_events(struct daemon *d, u32 events)
 	watch_events(d, &d->attach_sock, events);
 	watch_events(d, &d->view_sock, events);
 	watch_events(d, &d->admin_sock, events);
+	door_events(d, events);
 }
 
 static void listen_pause(struct daemon *d)

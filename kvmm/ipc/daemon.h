@@ -40,15 +40,17 @@
 #include "kvmm/dev/dev.h"
 #include "kvmm/hold/hold.h"
 #include <kvmm/kvmm_options.h>
+#include <kvmm/tenant_opt.h>
 #include "kvmm/ipc/spsc.h"
 #include "kvmm/ipc/tiers.h"
 #include "kvmm/proc/proc.h"
 
 #define MAX_CLIENTS		64	/* one bit of a word each */
 #define MAX_GREETING		64	/* connected and not attached */
-#define MAX_GREETING_UID	8	/* of one user */
+#define MAX_GREETING_TENANT	8	/* of one tenant */
+#define MAX_LISTEN		(3 + 2 * KV_LIST_MAX)	/* sockets; hold.h */
 #define CLOSER_MAX		64	/* over and not closed, to accept more */
-#define GREETING_MS		5000	/* to send the attach request */
+#define GREETING_MS		2000	/* to send the attach request */
 #define LEAVING_MS		2000	/* from DETACH to closing the socket */
 #define LINGER_MS		1000	/* from there to the end of the process */
 
@@ -132,8 +134,13 @@ enum client_stage {
  * struct client - one connection to the attach socket
  * @id:       of the core, CORE_NONE before it attached
  * @deadline: of its stage, or 0
+ * @key:      of its tenant
  * @todo:     extents to be sent, a bit each; the control thread's
  * @nr_sent:  descriptors sent, for the log
+ * @flying:   extents whose descriptors were sent, until their state in
+ *            @extents says that they came; a bit each
+ * @nr_flying: how many
+ * @held:     its tenant has too many of these: the rest waits
  * @want:     generation to send of each extent; written by the mm thread
  * @dirty:    extents whose @want changed; set by mm, taken by control
  * @notes:    NOTE_*
@@ -149,6 +156,7 @@ struct client {
 	u32			id;
 	u64			deadline;
 	uid_t			uid;
+	u64			key;
 	u32			tenant;
 	struct proc_client_info	info;
 	struct segment		c;
@@ -158,6 +166,10 @@ struct client {
 	bool			todo_any;
 	bool			want_out;
 	u64			nr_sent;
+	u64			*flying;
+	u32			nr_flying;
+	bool			held;
+	const struct kvmm_extent_status *extents;
 
 	u32			*want;
 	u64			*dirty;
@@ -190,17 +202,40 @@ struct extent_fd {
 	u32	generation;
 };
 
-/* A user; what its hashes are keyed with the core alone knows. */
+/*
+ * A user, or who connects to a socket of its own, and how often it was refused
+ * something.  What its hashes are keyed with the core alone knows.
+ */
 struct tenant {
 	bool	used;
 	u64	key;
+	u64	refused;
+};
+
+#define TENANT_NAMED	BIT_ULL(32)	/* of a key: index of a door; else a uid */
+
+/**
+ * struct door - a --tenant and its sockets
+ * @index: its place among them
+ */
+struct door {
+	struct watch		attach;
+	struct watch		view;
+	struct sockaddr_un	attach_addr;
+	struct sockaddr_un	view_addr;
+	char			dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct tenant_opt	opt;
+	u32			index;
+	mode_t			mode;
+	uid_t			uid;
+	gid_t			gid;
 };
 
 /* What kvmm-hold keeps for the next daemon. */
 struct deposit {
 	int	fd;		/* to hold, -1: there is none */
 	int	lock;		/* handed over by hold, -1: none */
-	int	listen[3];
+	int	listen[MAX_LISTEN];
 	u64	last_epoch;
 	u64	size[2];	/* HOLD_SIZE by index, 0: none */
 	struct {
@@ -233,6 +268,10 @@ struct deposit {
  * @note_mask:    clients whose @notes changed
  * @ghost_any:    @ghost_ends, by tenant, changed: its ghosts are to be ended
  * @clients:      by the core's id; the control thread's view
+ * @own_uid:      who started it: may do everything, as root may
+ * @doors:        of each --tenant
+ * @user_quota:   of users at the attach socket
+ * @own_quota:    the same for @own_uid and root
  * @swap_sock:    control socket of the swapd that runs
  * @hold_watch:   hold has something to tell
  * @drain_next:   when areas that are draining are looked at again
@@ -316,11 +355,15 @@ struct daemon {
 	struct list		admins;
 	struct list		admins_dead;
 	u32			nr_greeting;
-	u32			nr_views;
 	u32			nr_admins;
 	u32			send_batch;
 	u64			mapper_warned;
 	struct client		*clients[MAX_CLIENTS];
+	uid_t			own_uid;
+	struct door		*doors;
+	u32			nr_doors;
+	struct tenant_quota	user_quota;
+	struct tenant_quota	own_quota;
 	struct tenant		*tenants;
 	struct proc		*proc;
 	struct deposit		deposit;
@@ -365,6 +408,8 @@ u64 client_timers(struct daemon *d, u64 now);
 void client_exit_all(struct daemon *d);
 void client_on_sock(struct daemon *d, struct watch *w, u32 events);
 void client_on_pidfd(struct daemon *d, struct watch *w, u32 events);
+void client_greet(struct daemon *d, struct client *c);
+void client_drop(struct daemon *d, struct client *c);
 
 /* ghost.c */
 void ghost_add(struct daemon *d, const struct client *c);
@@ -428,6 +473,7 @@ void mapper_watchdog(struct daemon *d, u64 now);
 void view_accept(struct daemon *d, struct watch *w, u32 events);
 u64 view_timers(struct daemon *d, u64 now);
 void view_exit_all(struct daemon *d);
+u32 view_count(const struct daemon *d, u64 key);
 
 /* admin.c */
 void admin_accept(struct daemon *d, struct watch *w, u32 events);
@@ -441,6 +487,47 @@ int __must_check socket_lock(struct daemon *d);
 int __must_check socket_make(struct daemon *d);
 int __must_check socket_listen(struct daemon *d);
 void socket_close(struct daemon *d);
+int __must_check socket_mode_parse(const char *what, const char *s,
+				   mode_t *mode);
+
+/* Who may connect; uid and gid -1: the daemon's own. */
+struct socket_perm {
+	mode_t	mode;
+	uid_t	uid;
+	gid_t	gid;
+};
+
+int __must_check socket_make_one(struct daemon *d, struct watch *w, u32 index,
+				 const struct sockaddr_un *addr, int type,
+				 const struct socket_perm *perm);
+int __must_check socket_listen_one(struct daemon *d, struct watch *w,
+				   const struct sockaddr_un *addr);
+
+/* door.c */
+int __must_check door_options(struct daemon *d);
+int __must_check door_paths(struct daemon *d);
+int __must_check door_make(struct daemon *d);
+int __must_check door_listen(struct daemon *d);
+void door_events(struct daemon *d, u32 events);
+bool door_unlink(const struct daemon *d);
+void door_close(struct daemon *d);
+void door_exit(struct daemon *d);
+
+/* tenant.c */
+u64 tenant_key(const struct daemon *d, const struct watch *w, uid_t uid);
+const char *tenant_name(const struct daemon *d, u64 key, char *buf);
+const struct tenant_quota *tenant_quota(const struct daemon *d, u64 key);
+void tenant_core_quota(const struct daemon *d, u64 key, struct core_quota *q);
+u32 tenant_clients(const struct daemon *d, u64 key);
+u32 tenant_conns(const struct daemon *d, u64 key);
+u32 tenant_flying(const struct daemon *d, u64 key);
+struct tenant *tenant_get(struct daemon *d, u64 key);
+struct tenant *tenant_find(struct daemon *d, u64 key);
+int tenant_get_info(void *arg, u64 key, struct proc_tenant_info *info);
+#define TENANT_TEXT	(TENANT_NAME_LEN + 16)
+
+/* greeting.c */
+void greeting_make_room(struct daemon *d, u64 key);
 
 /* limits.c */
 int __must_check limits_files(struct daemon *d);

@@ -13,6 +13,7 @@
 
 #define FDS_CLIENT	6	/* socket, pidfd, eventfd, C and D, a spare */
 #define FDS_OTHER	128	/* views, epolls, sockets, libraries */
+#define FDS_DOOR	18	/* two sockets, readers */
 #define LOG_BURST	20	/* lines that clients may cause */
 #define LOG_LIFE_BURST	80	/* and about their coming and going */
 
@@ -27,7 +28,8 @@
 int limits_files(struct daemon *d)
 {
 	u64 need = (u64)d->nr_extents + FDS_OTHER + MAX_GREETING * 2 +
-		   CLOSER_MAX + (u64)d->cfg.max_clients * FDS_CLIENT;
+		   CLOSER_MAX + (u64)d->cfg.max_clients * FDS_CLIENT +
+		   (u64)d->nr_doors * FDS_DOOR;
 	struct rlimit r;
 
 	if (getrlimit(RLIMIT_NOFILE, &r))

@@ -85,6 +85,61 @@ int sock_send(int sock, const void *buf, size_t len, const int *fds,
 	return n < 0 ? -errno : 0;
 }
 
+/*
+ * Which of the descriptors that were sent have come?  Those of which the state,
+ * the daemon's own, no longer says that the client is to map them.
+ */
+static void flying_look(struct daemon *d, struct client *c)
+{
+	u32 w;
+
+	for (w = 0; w < DIV_ROUND_UP(d->nr_extents, 64) && c->nr_flying; w++) {
+		u64 bits = c->flying[w];
+
+		for (; bits; bits &= bits - 1) {
+			u32 e = w * 64 + (u32)__builtin_ctzll(bits);
+
+			if (READ_ONCE(c->extents[e].state) == KVMM_EXTENT_MAP)
+				continue;
+			c->flying[w] &= ~BIT_ULL(e % 64);
+			c->nr_flying--;
+		}
+	}
+}
+
+static void flying_add(struct client *c, u32 e)
+{
+	if (c->flying[e / 64] & BIT_ULL(e % 64))
+		return;
+	c->flying[e / 64] |= BIT_ULL(e % 64);
+	c->nr_flying++;
+}
+
+/* Descriptors that may be sent now: those of its tenant's quota that are left. */
+static u32 flying_room(struct daemon *d, struct client *c)
+{
+	u32 most = tenant_quota(d, c->key)->fds, nr;
+	char name[TENANT_TEXT];
+	struct list *l, *tmp;
+
+	list_for_each(&d->attached, l, tmp) {
+		struct client *o = list_entry(l, struct client, node);
+
+		if (o->key == c->key && o->stage == CLIENT_ATTACHED)
+			flying_look(d, o);
+	}
+	nr = tenant_flying(d, c->key);
+	if (nr < most) {
+		c->held = false;
+		return min(most - nr, d->send_batch);
+	}
+	if (!c->held && log_allowed())
+		pr_info("tenant %s: %u descriptors of extents are not acknowledged, as many as it may have under way (fds): more wait",
+			tenant_name(d, c->key, name), nr);
+	c->held = true;
+	return 0;
+}
+
 /* Take over what the mm thread wants sent. */
 static void extents_take(struct daemon *d, struct client *c)
 {
@@ -118,19 +173,22 @@ static u32 extents_next(const struct daemon *d, const struct client *c,
 /*
  * Send one batch.  Extents that were released since are skipped: whoever
  * gets them next is told anew.  @at moves past what was sent.
- * Return: descriptors sent, or a negative errno.
+ * Return: descriptors sent, or a negative errno; -EDQUOT: too many are under
+ * way.
  */
 static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 {
 	struct kvmm_map_msg msg = { .magic = KVMM_MAP_MAGIC };
+	u32 most = flying_room(d, c), e = *at, i;
 	int fds[KVMM_MAP_BATCH];
-	u32 e = *at;
 	int err = 0;
 
 	if (kv_fault(KV_FAULT_extent_send))
 		return -EAGAIN;
+	if (!most)
+		return -EDQUOT;
 	pthread_mutex_lock(&d->extent_lock);
-	while (msg.nr < d->send_batch) {
+	while (msg.nr < most) {
 		const struct extent_fd *x;
 		u32 want;
 
@@ -153,6 +211,8 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 	pthread_mutex_unlock(&d->extent_lock);
 	if (err)
 		return err;
+	for (i = 0; i < msg.nr; i++)
+		flying_add(c, msg.entry[i].extent);
 	for (; *at < e; (*at)++)
 		c->todo[*at / 64] &= ~BIT_ULL(*at % 64);
 	return (int)msg.nr;
@@ -181,7 +241,7 @@ void extents_send(struct daemon *d, struct client *c)
 		}
 		full = n == -EAGAIN;
 		if (!full && n != -ETOOMANYREFS && n != -ENOBUFS &&
-		    n != -ENOMEM)
+		    n != -ENOMEM && n != -EDQUOT)
 			/* It is going: its end is reported elsewhere. */
 			memset(c->todo, 0, DIV_ROUND_UP(d->nr_extents, 64) *
 			       sizeof(*c->todo));

@@ -28,25 +28,31 @@
 #define BACKLOG		128
 #define LOCK_TRIES	20
 
-/**
- * socket_mode() - judge --socket-mode
- * Return: 0; -EINVAL when it is no mode, which has been told.
- */
-int socket_mode(struct daemon *d)
+/* socket_mode_parse() - octal digits; @what: the option, for who wrote others */
+int socket_mode_parse(const char *what, const char *s, mode_t *mode)
 {
-	const char *s = d->opt.socket_mode;
 	char *end;
 	long v;
 
 	errno = 0;
 	v = strtol(s, &end, 8);
 	if (errno || *end || end == s || v < 0 || v > 0777) {
-		pr_err("--socket-mode: '%.40s' is no mode: write octal digits, as 0600",
-		       s);
+		pr_err("%s: '%.40s' is no mode: write octal digits, as 0600",
+		       what, s);
 		return -EINVAL;
 	}
-	d->attach_mode = (mode_t)v;
+	*mode = (mode_t)v;
 	return 0;
+}
+
+/**
+ * socket_mode() - judge --socket-mode
+ * Return: 0; -EINVAL when it is no mode, which has been told.
+ */
+int socket_mode(struct daemon *d)
+{
+	return socket_mode_parse("--socket-mode", d->opt.socket_mode,
+				 &d->attach_mode);
 }
 
 static int path_join(char *out, size_t len, const char *dir, size_t dir_len,
@@ -204,8 +210,14 @@ static int listen_clear(const char *path)
 	return unlink(path) ? -errno : 0;
 }
 
-static int listen_make(const struct sockaddr_un *addr, int type, mode_t mode)
+/*
+ * Nobody but the daemon's user may write in the directory, and nobody can
+ * connect before listen(): owner and mode are there before it matters.
+ */
+static int listen_make(const struct sockaddr_un *addr, int type,
+		       const struct socket_perm *perm)
 {
+	const bool give = perm->uid != (uid_t)-1 || perm->gid != (gid_t)-1;
 	int err = listen_clear(addr->sun_path);
 	int fd;
 
@@ -221,7 +233,8 @@ static int listen_make(const struct sockaddr_un *addr, int type, mode_t mode)
 		close(fd);
 		return err;
 	}
-	if (chmod(addr->sun_path, mode)) {
+	if (chmod(addr->sun_path, perm->mode) ||
+	    (give && lchown(addr->sun_path, perm->uid, perm->gid))) {
 		err = -errno;
 		unlink(addr->sun_path);
 		close(fd);
@@ -230,17 +243,22 @@ static int listen_make(const struct sockaddr_un *addr, int type, mode_t mode)
 	return fd;
 }
 
-static int make_one(struct daemon *d, struct watch *w, u32 index,
-		    const struct sockaddr_un *addr, int type, mode_t mode)
+/* socket_make_one() - as hold kept it, or anew; what went wrong was told */
+int socket_make_one(struct daemon *d, struct watch *w, u32 index,
+		    const struct sockaddr_un *addr, int type,
+		    const struct socket_perm *perm)
 {
 	w->fd = listen_kept(d->deposit.listen[index], addr);
 	d->deposit.listen[index] = -1;
 	if (w->fd >= 0)
 		return 0;
-	w->fd = listen_make(addr, type, mode);
+	w->fd = listen_make(addr, type, perm);
 	if (w->fd == -ENOTSOCK)
 		pr_err("%s is in the way and is no socket: move it, or give another --socket",
 		       addr->sun_path);
+	else if (w->fd == -EPERM && perm->uid != (uid_t)-1)
+		pr_err("socket %s cannot be given to user %u: only root may: leave owner= out, or give a mode=",
+		       addr->sun_path, (u32)perm->uid);
 	else if (w->fd < 0)
 		pr_err("socket %s cannot be made: %s: choose a --socket in a directory that you may write",
 		       addr->sun_path, strerror(-w->fd));
@@ -259,19 +277,24 @@ static int make_one(struct daemon *d, struct watch *w, u32 index,
  */
 int socket_make(struct daemon *d)
 {
+	struct socket_perm perm = { 0600, (uid_t)-1, (gid_t)-1 };
 	int err;
 
-	err = make_one(d, &d->view_sock, 1, &d->view_addr, SOCK_STREAM, 0600);
+	err = socket_make_one(d, &d->view_sock, 1, &d->view_addr, SOCK_STREAM,
+			      &perm);
 	if (!err)
-		err = make_one(d, &d->admin_sock, 2, &d->admin_addr,
-			       SOCK_SEQPACKET, 0600);
+		err = socket_make_one(d, &d->admin_sock, 2, &d->admin_addr,
+				      SOCK_SEQPACKET, &perm);
+	if (!err)
+		err = door_make(d);
 	if (err)
 		return err;
-	return make_one(d, &d->attach_sock, 0, &d->attach_addr,
-			SOCK_SEQPACKET, d->attach_mode);
+	perm.mode = d->attach_mode;
+	return socket_make_one(d, &d->attach_sock, 0, &d->attach_addr,
+			       SOCK_SEQPACKET, &perm);
 }
 
-static int listen_one(struct daemon *d, struct watch *w,
+int socket_listen_one(struct daemon *d, struct watch *w,
 		      const struct sockaddr_un *addr)
 {
 	int err = listen(w->fd, BACKLOG) ? -errno : watch_add(d, w, EPOLLIN);
@@ -290,10 +313,13 @@ int socket_listen(struct daemon *d)
 	d->attach_sock.fn = client_accept;
 	d->view_sock.fn = view_accept;
 	d->admin_sock.fn = admin_accept;
-	err = listen_one(d, &d->view_sock, &d->view_addr);
+	err = socket_listen_one(d, &d->view_sock, &d->view_addr);
 	if (!err)
-		err = listen_one(d, &d->admin_sock, &d->admin_addr);
-	return err ? err : listen_one(d, &d->attach_sock, &d->attach_addr);
+		err = socket_listen_one(d, &d->admin_sock, &d->admin_addr);
+	if (!err)
+		err = door_listen(d);
+	return err ? err : socket_listen_one(d, &d->attach_sock,
+					     &d->attach_addr);
 }
 
 /* Kept by hold for a start that failed before it took them: ours too. */
@@ -307,7 +333,8 @@ static void unlink_names(const struct daemon *d)
 		unlink(d->view_addr.sun_path);
 	if (d->admin_sock.fd >= 0 || (d->lock_fd >= 0 && p->listen[2] >= 0))
 		unlink(d->admin_addr.sun_path);
-	if (d->lock_fd >= 0)
+	/* With the lock it is left to hold to remove what this user may not. */
+	if ((door_unlink(d) || d->deposit.fd < 0) && d->lock_fd >= 0)
 		unlink(d->lock_path);
 }
 
@@ -323,6 +350,7 @@ void socket_close(struct daemon *d)
 	watch_remove(d, &d->attach_sock);
 	watch_remove(d, &d->view_sock);
 	watch_remove(d, &d->admin_sock);
+	door_close(d);
 	if (d->lock_fd >= 0) {
 		close(d->lock_fd);
 		d->lock_fd = -1;

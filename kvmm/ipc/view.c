@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * view.c - the socket on which operators read
+ * view.c - the sockets on which operators and tenants read
+ *
+ * The daemon's own shows everything; that of a --tenant shows what is that
+ * tenant's, and nothing else (kvmm/proc).
  *
  * A stream connection carries one request line and one answer, then it is
  * closed.  The text is made by kvmm/proc on this thread; here it is only
@@ -15,12 +18,15 @@
 
 #include "kvmm/ipc/daemon.h"
 
-#define MAX_VIEWS	32
+#define MAX_VIEWS	32	/* of operators */
+#define MAX_VIEWS_TENANT 8	/* of one tenant; as many again are told so */
 #define VIEW_ASK_MS	5000	/* to send the request */
 #define VIEW_READ_MS	10000	/* without reading anything of the answer */
 
 /**
  * struct view - one connection
+ * @key:  of the tenant whose socket it is; PROC_ALL: the daemon's own
+ * @over: one too many of its tenant: it is told so when it asks
  * @len:  bytes of the request so far
  * @head: first line of the answer, @head_len bytes; 0: not answered yet
  * @sent: bytes of head and text that are out
@@ -28,6 +34,8 @@
 struct view {
 	struct list	node;
 	struct watch	sock;
+	u64		key;
+	bool		over;
 	u64		deadline;
 	size_t		len;
 	size_t		head_len;
@@ -42,7 +50,6 @@ static void view_free(struct daemon *d, struct view *v)
 {
 	watch_conn_close(d, &v->sock);
 	list_del(&v->node);
-	d->nr_views--;
 	seq_free(&v->out);
 	free(v);
 }
@@ -75,8 +82,8 @@ static int view_send(struct daemon *d, struct view *v)
 static void view_answer(struct daemon *d, struct view *v)
 {
 	const char *end = memchr(v->req, '\n', v->len);
-	int err = proc_request(d->proc, v->req, (size_t)(end - v->req),
-			       &v->out);
+	int err = proc_request_as(d->proc, v->key, v->req,
+				  (size_t)(end - v->req), &v->out);
 
 	v->head_len = proc_answer_head(err, &v->out, v->head);
 	v->body_len = err ? 0 : v->out.count;
@@ -87,14 +94,29 @@ static void view_answer(struct daemon *d, struct view *v)
 		watch_events(d, &v->sock, EPOLLOUT);
 }
 
-static void view_refuse(struct daemon *d, struct view *v, const char *why)
+static void view_refuse(struct daemon *d, struct view *v, int err,
+			const char *why)
 {
-	int n = snprintf(v->head, sizeof(v->head), "error %d %s\n", EINVAL,
-			 why);
+	int n = snprintf(v->head, sizeof(v->head), "error %d %s\n", err, why);
 
 	v->head_len = (size_t)n;
 	view_send(d, v);
 	view_free(d, v);
+}
+
+/* Not what was asked, but why not. */
+static void view_turn_away(struct daemon *d, struct view *v)
+{
+	char why[160], name[TENANT_TEXT];
+	struct tenant *t = tenant_find(d, v->key);
+
+	if (t)
+		t->refused++;
+	snprintf(why, sizeof(why), "tenant %s has as many connections as it may: close one",
+		 tenant_name(d, v->key, name));
+	if (log_allowed())
+		pr_warn("a reader is turned away: %s", why);
+	view_refuse(d, v, EUSERS, why);
 }
 
 static void view_on_sock(struct daemon *d, struct watch *w, u32 events)
@@ -115,33 +137,57 @@ static void view_on_sock(struct daemon *d, struct watch *w, u32 events)
 		return;
 	}
 	v->len += (size_t)n;
-	if (memchr(v->req, '\n', v->len))
+	if (v->over && memchr(v->req, '\n', v->len))
+		view_turn_away(d, v);
+	else if (memchr(v->req, '\n', v->len))
 		view_answer(d, v);
 	else if (v->len == sizeof(v->req))
-		view_refuse(d, v, "the request has no end: write one line");
+		view_refuse(d, v, EINVAL, "the request has no end: write one line");
+}
+
+/* view_count() - connections to the view socket of a tenant, or of operators */
+u32 view_count(const struct daemon *d, u64 key)
+{
+	const struct list *l;
+	u32 nr = 0;
+
+	for (l = d->views.next; l != &d->views; l = l->next)
+		nr += list_entry(l, struct view, node)->key == key;
+	return nr;
+}
+
+/* Has the tenant one too many, this one counted? */
+static bool view_too_many(const struct daemon *d, u64 key)
+{
+	return view_count(d, key) > MAX_VIEWS_TENANT ||
+	       tenant_conns(d, key) > tenant_quota(d, key)->conns;
 }
 
 void view_accept(struct daemon *d, struct watch *w, u32 events)
 {
+	const u64 key = w == &d->view_sock ? PROC_ALL : tenant_key(d, w, 0);
 	int sock = conn_accept(d, w);
 	struct view *v;
 
 	if (sock < 0)
 		return;
-	v = d->nr_views < MAX_VIEWS ? calloc(1, sizeof(*v)) : NULL;
+	v = view_count(d, key) < (key == PROC_ALL ? MAX_VIEWS :
+				  2 * MAX_VIEWS_TENANT) ?
+	    calloc(1, sizeof(*v)) : NULL;
 	if (!v) {
 		conn_close(d, sock);
 		if (log_allowed())
 			pr_warn("a reader is turned away: %u are there",
-				d->nr_views);
+				view_count(d, key));
 		return;
 	}
 	v->sock.fd = sock;
 	v->sock.fn = view_on_sock;
+	v->key = key;
 	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&d->views, &v->node);
-	d->nr_views++;
+	v->over = key != PROC_ALL && view_too_many(d, key);
 	if (watch_add(d, &v->sock, EPOLLIN))
 		view_free(d, v);
 }

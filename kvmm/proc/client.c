@@ -75,18 +75,20 @@ int show_clients(const struct proc_ctx *ctx)
 {
 	const struct proc *proc = ctx->proc;
 	struct seq_file *m = ctx->m;
+	struct proc_tenant_info tenant;
 	struct proc_client_info info;
 	const struct core_client_view *c;
 	u32 i;
 
-	seq_printf(m, "%3s %7s %6s %-8s %6s %7s %7s %7s %5s %9s %8s %s\n",
-		   "id", "pid", "uid", "state", "domain", "seqs", "running",
+	seq_printf(m, "%3s %7s %6s %6s %-8s %6s %7s %7s %7s %5s %9s %8s %s\n",
+		   "id", "pid", "uid", "tenant", "state", "domain", "seqs", "running",
 		   "waiting", "steps", "pinned_ms", "blocks", "comm");
 	for (i = 0; i < proc->node.nr_clients; i++) {
 		c = &proc->clients[i];
 		client_info(proc, c->id, &info);
-		seq_printf(m, "%3u %7d %6u %-8s %6u %7u %7u %7u %5u %9llu %8llu ",
+		seq_printf(m, "%3u %7d %6u %6s %-8s %6u %7u %7u %7u %5u %9llu %8llu ",
 			   c->id, (int)info.pid, (u32)info.uid,
+			   proc_tenant_name(proc, c->tenant, &tenant),
 			   client_state_name(c->state), c->domain, c->nr_seqs,
 			   c->nr_running, c->nr_waiting, c->open_steps,
 			   (unsigned long long)client_pinned_ms(proc, c),
@@ -102,6 +104,7 @@ int show_client_status(const struct proc_ctx *ctx)
 	const struct proc *proc = ctx->proc;
 	const struct core_client_view *c = ctx->client;
 	const struct core_domain_view *d = proc_domain_by_id(proc, c->domain);
+	struct proc_tenant_info tenant;
 	struct proc_client_info info;
 	struct seq_file *m = ctx->m;
 
@@ -112,7 +115,8 @@ int show_client_status(const struct proc_ctx *ctx)
 	seq_printf(m, "State:\t%s\n", client_state_name(c->state));
 	seq_printf(m, "Pid:\t%d\n", (int)info.pid);
 	seq_printf(m, "Uid:\t%u\n", (u32)info.uid);
-	seq_printf(m, "Tenant:\t%u\n", c->tenant);
+	seq_printf(m, "Tenant:\t%s\n",
+		   proc_tenant_name(proc, c->tenant, &tenant));
 	seq_puts(m, "Domain:\t");
 	if (d)
 		proc_domain_name(proc, d, m);
@@ -128,14 +132,27 @@ int show_client_status(const struct proc_ctx *ctx)
 	return 0;
 }
 
-static void show_seq(struct seq_file *m, const struct core_seq_view *s)
+/* A number that is drawn for all tenants, and tells one how many others drew. */
+static void show_drawn(const struct proc_ctx *ctx, int width, u64 value)
 {
-	seq_printf(m, "%6u %6u %6u %-9s %4u %8u %8u %8u %7u %7u %5u %9u %9llu\n",
-		   KVMM_SEQ_INDEX(s->seq), KVMM_SEQ_GEN(s->seq), s->family,
+	if (ctx->proc->key == PROC_ALL)
+		seq_printf(ctx->m, " %*llu", width, (unsigned long long)value);
+	else
+		seq_printf(ctx->m, " %*s", width, "-");
+}
+
+static void show_seq(const struct proc_ctx *ctx, const struct core_seq_view *s)
+{
+	struct seq_file *m = ctx->m;
+
+	seq_printf(m, "%6u %6u", KVMM_SEQ_INDEX(s->seq), KVMM_SEQ_GEN(s->seq));
+	show_drawn(ctx, 6, s->family);
+	seq_printf(m, " %-9s %4u %8u %8u %8u %7u %7u %5u %9u",
 		   core_seq_state_name(s->state), s->priority, s->valid_len,
 		   s->prompt_len, s->max_tokens, s->nr_blocks, s->nr_shared,
-		   s->seq_epoch, s->nr_preempted,
-		   (unsigned long long)s->arrival);
+		   s->seq_epoch, s->nr_preempted);
+	show_drawn(ctx, 9, s->arrival);
+	seq_putc(m, '\n');
 }
 
 int show_client_seqs(const struct proc_ctx *ctx)
@@ -152,7 +169,7 @@ int show_client_seqs(const struct proc_ctx *ctx)
 		if (more < 0)
 			return more;
 		if (first) {
-			proc_show_begin(m, &slice);
+			proc_show_begin(ctx, &slice);
 			seq_printf(m, "%6s %6s %6s %-9s %4s %8s %8s %8s %7s %7s %5s %9s %9s\n",
 				   "seq", "gen", "family", "state", "prio",
 				   "tokens", "prompt", "max", "blocks",
@@ -160,8 +177,8 @@ int show_client_seqs(const struct proc_ctx *ctx)
 			first = false;
 		}
 		for (i = 0; i < slice.nr; i++)
-			show_seq(m, &proc->seqs[i]);
+			show_seq(ctx, &proc->seqs[i]);
 	} while (more && !seq_error(m));
-	proc_show_end(m, &slice);
+	proc_show_end(ctx, &slice);
 	return 0;
 }

@@ -88,6 +88,7 @@ int show_domains(const struct proc_ctx *ctx)
 	const struct proc *proc = ctx->proc;
 	struct seq_file *m = ctx->m;
 	const struct core_domain_view *d;
+	struct proc_tenant_info tenant;
 	u32 i;
 
 	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %s\n",
@@ -96,8 +97,9 @@ int show_domains(const struct proc_ctx *ctx)
 		   "name");
 	for (i = 0; i < proc->node.nr_domains; i++) {
 		d = &proc->domains[i];
-		seq_printf(m, "%4u %6u %7u %6u %7u %7u %6u %11llu %11llu %11llu ",
-			   d->id, d->tenant, d->nr_clients, d->nr_spans,
+		seq_printf(m, "%4u %6s %7u %6u %7u %7u %6u %11llu %11llu %11llu ",
+			   d->id, proc_tenant_name(proc, d->tenant, &tenant),
+			   d->nr_clients, d->nr_spans,
 			   d->nr_running, d->nr_waiting, d->block_tokens,
 			   (unsigned long long)d->block_bytes,
 			   (unsigned long long)d->current_bytes >> 10,
@@ -113,12 +115,14 @@ int show_domains(const struct proc_ctx *ctx)
 int show_domain_status(const struct proc_ctx *ctx)
 {
 	const struct core_domain_view *d = ctx->domain;
+	struct proc_tenant_info tenant;
 	struct seq_file *m = ctx->m;
 
 	seq_puts(m, "Name:\t");
 	proc_domain_name(ctx->proc, d, m);
 	seq_printf(m, "\nId:\t%u\n", d->id);
-	seq_printf(m, "Tenant:\t%u\n", d->tenant);
+	seq_printf(m, "Tenant:\t%s\n",
+		   proc_tenant_name(ctx->proc, d->tenant, &tenant));
 	seq_printf(m, "BlockTokens:\t%u\n", d->block_tokens);
 	seq_printf(m, "BlockBytes:\t%llu\n",
 		   (unsigned long long)d->block_bytes);

@@ -40,10 +40,14 @@ static void show_index(struct seq_file *m, u32 index)
 		seq_printf(m, " %6u", index);
 }
 
-static void show_extent(struct seq_file *m, const struct core_extent_view *e)
+static void show_extent(const struct proc_ctx *ctx,
+			const struct core_extent_view *e)
 {
+	struct proc_tenant_info info;
+	struct seq_file *m = ctx->m;
+
 	seq_printf(m, "%6u %-8s", e->extent, extent_state_name(e->state));
-	show_index(m, e->tenant);
+	seq_printf(m, " %6s", proc_tenant_name(ctx->proc, e->tenant, &info));
 	show_index(m, e->domain);
 	seq_printf(m, " %7u %7u %016llx\n", e->span_blocks, e->span_free,
 		   (unsigned long long)e->mapped);
@@ -63,16 +67,16 @@ int show_extentinfo(const struct proc_ctx *ctx)
 		if (more < 0)
 			return more;
 		if (first) {
-			proc_show_begin(m, &slice);
+			proc_show_begin(ctx, &slice);
 			seq_printf(m, "%6s %-8s %6s %6s %7s %7s %-16s\n",
 				   "extent", "state", "tenant", "domain",
 				   "blocks", "free", "mapped");
 			first = false;
 		}
 		for (i = 0; i < slice.nr; i++)
-			show_extent(m, &proc->extents[i]);
+			show_extent(ctx, &proc->extents[i]);
 	} while (more && !seq_error(m));
-	proc_show_end(m, &slice);
+	proc_show_end(ctx, &slice);
 	return 0;
 }
 

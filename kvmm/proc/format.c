@@ -38,16 +38,27 @@ void proc_show_count(struct seq_file *m, const char *key, u64 count)
 	seq_putc(m, '\n');
 }
 
-/* First line of a long table: see struct proc_slice. */
-void proc_show_begin(struct seq_file *m, const struct proc_slice *slice)
+/* The sum of all events tells what others do: no tenant sees it. */
+static void show_generation(const struct proc_ctx *ctx, const char *word,
+			    const struct proc_slice *slice)
 {
-	seq_printf(m, "# begin %llu\n", (unsigned long long)slice->generation);
+	if (ctx->proc->key == PROC_ALL)
+		seq_printf(ctx->m, "# %s %llu\n", word,
+			   (unsigned long long)slice->generation);
+	else
+		seq_printf(ctx->m, "# %s -\n", word);
+}
+
+/* First line of a long table: see struct proc_slice. */
+void proc_show_begin(const struct proc_ctx *ctx, const struct proc_slice *slice)
+{
+	show_generation(ctx, "begin", slice);
 }
 
 /* Last line; without it the text was cut. */
-void proc_show_end(struct seq_file *m, const struct proc_slice *slice)
+void proc_show_end(const struct proc_ctx *ctx, const struct proc_slice *slice)
 {
-	seq_printf(m, "# end %llu\n", (unsigned long long)slice->generation);
+	show_generation(ctx, "end", slice);
 }
 
 /* proc_now() - the clock that the daemon's times are measured with. */

@@ -46,6 +46,7 @@ enum {
  * @tier:       the lower pools by number; all zero: not there
  * @nr_domains: used entries of proc.domains
  * @nr_clients: used entries of proc.clients
+ * @nr_tenants: used entries of proc.tenants
  */
 struct proc_node {
 	u32			need;
@@ -55,16 +56,20 @@ struct proc_node {
 	struct core_tier_view	tier[CORE_NR_POOLS];
 	u32			nr_domains;
 	u32			nr_clients;
+	u32			nr_tenants;
 };
 
+/* @key: whose request is answered, or PROC_ALL */
 struct proc {
 	struct proc_source		src;
+	u64				key;
 	struct core_config		cfg;
 	u32				nr_extents;
 	struct proc_node		node;
 	struct core_domain_view		*domains;
 	struct core_lru_view		lru;
 	struct core_client_view		*clients;
+	struct core_tenant_view		*tenants;
 	struct core_seq_view		*seqs;		/* PROC_SLICE */
 	struct core_extent_view		*extents;	/* PROC_SLICE */
 };
@@ -90,6 +95,8 @@ struct proc_ctx {
 #define NEED_DOMAINS	BIT(1)
 #define NEED_CLIENTS	BIT(2)
 #define NEED_TIERS	BIT(3)
+#define NEED_TENANTS	BIT(4)
+#define FOR_TENANTS	BIT(31)	/* shown to tenants: tells of nobody else */
 #define NEED_ALL	(NEED_POOL | NEED_DOMAINS | NEED_CLIENTS)
 
 /*
@@ -97,11 +104,11 @@ struct proc_ctx {
  * Components in capitals stand for what is there when the file is read.
  */
 #define PROC_FILES(x)							\
-	x("version", 0444, 0, show_version,				\
+	x("version", 0444, FOR_TENANTS, show_version,			\
 	  "program, version, compiler, ABI")				\
 	x("uptime", 0444, 0, show_uptime,				\
 	  "seconds since start, seconds that the mm thread slept")	\
-	x("status", 0444, NEED_DOMAINS | NEED_CLIENTS, show_status,	\
+	x("status", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_CLIENTS, show_status, \
 	  "the daemon itself: process, backend, socket, epoch")		\
 	x("meminfo", 0444, NEED_POOL | NEED_TIERS, show_meminfo,	\
 	  "where the bytes of the pools are")				\
@@ -111,7 +118,7 @@ struct proc_ctx {
 	  "the pools in pages of 4 kB, the domains in blocks, and watermarks")			\
 	x("buddyinfo", 0444, 0, show_buddyinfo,				\
 	  "runs of free extents by length")				\
-	x("extentinfo", 0444, 0, show_extentinfo,			\
+	x("extentinfo", 0444, FOR_TENANTS | NEED_TENANTS, show_extentinfo, \
 	  "one line an extent: who has it, how full it is")		\
 	x("prefixcache", 0444, NEED_POOL, show_prefixcache,		\
 	  "the prefix index: size, hits, evictions")			\
@@ -125,37 +132,39 @@ struct proc_ctx {
 	  "bytes of the device pool that are in use, or are to be")	\
 	x("pressure/memory", 0444, NEED_POOL, show_pressure,		\
 	  "time lost for want of memory, as in the kernel")		\
-	x("domains", 0444, NEED_DOMAINS, show_domains,			\
+	x("tenants", 0444, FOR_TENANTS | NEED_TENANTS, show_tenants,	\
+	  "one line a tenant: what it has, what it may have, how often it was refused") \
+	x("domains", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_TENANTS, show_domains, \
 	  "one line a domain")						\
-	x("domain/NAME/status", 0444, 0, show_domain_status,		\
+	x("domain/NAME/status", 0444, FOR_TENANTS | NEED_TENANTS, show_domain_status,		\
 	  "one domain: shape, blocks, sequences")			\
-	x("domain/NAME/blockstates", 0444, 0, show_domain_blocks,	\
+	x("domain/NAME/blockstates", 0444, FOR_TENANTS, show_domain_blocks,	\
 	  "its blocks by state")					\
-	x("domain/NAME/lru_gen", 0444, 0, show_domain_lru,		\
+	x("domain/NAME/lru_gen", 0444, FOR_TENANTS, show_domain_lru,		\
 	  "one line a tier of its cache: what goes next, and why")	\
-	x("domain/NAME/memory.min", 0644, 0, show_memory_min,		\
+	x("domain/NAME/memory.min", 0644, FOR_TENANTS, show_memory_min,		\
 	  "what others never take, bytes")				\
-	x("domain/NAME/memory.low", 0644, 0, show_memory_low,		\
+	x("domain/NAME/memory.low", 0644, FOR_TENANTS, show_memory_low,		\
 	  "what others take last, bytes")				\
-	x("domain/NAME/memory.high", 0644, 0, show_memory_high,		\
+	x("domain/NAME/memory.high", 0644, FOR_TENANTS, show_memory_high,		\
 	  "above it new sequences wait, bytes or max")			\
-	x("domain/NAME/memory.max", 0644, 0, show_memory_max,		\
+	x("domain/NAME/memory.max", 0644, FOR_TENANTS, show_memory_max,		\
 	  "limit that is never exceeded, bytes or max")			\
-	x("domain/NAME/memory.weight", 0644, 0, show_memory_weight,	\
+	x("domain/NAME/memory.weight", 0644, FOR_TENANTS, show_memory_weight,	\
 	  "its part of what nobody is promised, 100 by default")	\
-	x("domain/NAME/memory.current", 0444, 0, show_memory_current,	\
+	x("domain/NAME/memory.current", 0444, FOR_TENANTS, show_memory_current,	\
 	  "bytes charged now")						\
-	x("domain/NAME/memory.peak", 0444, 0, show_memory_peak,		\
+	x("domain/NAME/memory.peak", 0444, FOR_TENANTS, show_memory_peak,		\
 	  "most bytes ever charged")					\
-	x("domain/NAME/memory.events", 0444, 0, show_memory_events,	\
+	x("domain/NAME/memory.events", 0444, FOR_TENANTS, show_memory_events,	\
 	  "how often its limit or somebody's need was felt")		\
-	x("domain/NAME/memory.pressure", 0444, 0, show_memory_pressure,	\
+	x("domain/NAME/memory.pressure", 0444, FOR_TENANTS, show_memory_pressure,	\
 	  "time that its sequences lost for want of memory")		\
-	x("clients", 0444, NEED_CLIENTS, show_clients,			\
+	x("clients", 0444, FOR_TENANTS | NEED_CLIENTS | NEED_TENANTS, show_clients, \
 	  "one line an attached process")				\
-	x("client/ID/status", 0444, NEED_DOMAINS, show_client_status,	\
+	x("client/ID/status", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_TENANTS, show_client_status, \
 	  "one client: process, sequences, steps")			\
-	x("client/ID/seqs", 0444, 0, show_client_seqs,			\
+	x("client/ID/seqs", 0444, FOR_TENANTS, show_client_seqs,	\
 	  "one line a sequence")
 
 /* Every file below sys/vm: a member of struct core_config. */
@@ -229,11 +238,17 @@ const struct core_client_view *proc_client_by_name(const struct proc *proc,
 						   const char *name,
 						   size_t len);
 
+/* tenant.c */
+void proc_tenant_info(const struct proc *proc, u64 key,
+		      struct proc_tenant_info *info);
+const char *proc_tenant_name(const struct proc *proc, u32 tenant,
+			     struct proc_tenant_info *info);
+
 /* format.c: the kernel's ways to print a line */
 void proc_show_kb(struct seq_file *m, const char *key, u64 bytes);
 void proc_show_count(struct seq_file *m, const char *key, u64 count);
-void proc_show_begin(struct seq_file *m, const struct proc_slice *slice);
-void proc_show_end(struct seq_file *m, const struct proc_slice *slice);
+void proc_show_begin(const struct proc_ctx *ctx, const struct proc_slice *slice);
+void proc_show_end(const struct proc_ctx *ctx, const struct proc_slice *slice);
 u64 proc_now(const struct proc *proc);
 
 #endif /* KVMM_PROC_INTERNAL_H */

@@ -58,13 +58,20 @@ int show_uptime(const struct proc_ctx *ctx)
 int show_status(const struct proc_ctx *ctx)
 {
 	const struct proc *proc = ctx->proc;
+	struct proc_tenant_info info = { .socket = proc->src.socket };
 	struct seq_file *m = ctx->m;
 
-	seq_printf(m, "Name:\tkvmm\nPid:\t%d\nUid:\t%u\n", (int)getpid(),
-		   (u32)getuid());
+	seq_puts(m, "Name:\tkvmm\n");
+	if (proc->key == PROC_ALL) {
+		seq_printf(m, "Pid:\t%d\nUid:\t%u\n", (int)getpid(),
+			   (u32)getuid());
+	} else {
+		proc_tenant_info(proc, proc->key, &info);
+		seq_printf(m, "Tenant:\t%s\n", info.name);
+	}
 	seq_printf(m, "Backend:\t%s\n", proc->src.backend);
 	seq_puts(m, "Socket:\t");
-	seq_escape(m, proc->src.socket, "");
+	seq_escape(m, info.socket, "");
 	seq_putc(m, '\n');
 	seq_printf(m, "Epoch:\t%llx\n",
 		   (unsigned long long)proc->src.daemon_epoch);

@@ -36,6 +36,7 @@ struct proc *proc_create(const struct proc_source *src)
 		return NULL;
 
 	proc->src = *src;
+	proc->key = PROC_ALL;
 	err = proc_fetch_config(proc);
 	if (err)
 		goto out_destroy;
@@ -44,9 +45,11 @@ struct proc *proc_create(const struct proc_source *src)
 	err = -ENOMEM;
 	proc->domains = calloc(proc->cfg.max_domains, sizeof(*proc->domains));
 	proc->clients = calloc(proc->cfg.max_clients, sizeof(*proc->clients));
+	proc->tenants = calloc(proc->cfg.max_tenants, sizeof(*proc->tenants));
 	proc->seqs = calloc(PROC_SLICE, sizeof(*proc->seqs));
 	proc->extents = calloc(PROC_SLICE, sizeof(*proc->extents));
-	if (!proc->domains || !proc->clients || !proc->seqs || !proc->extents)
+	if (!proc->domains || !proc->clients || !proc->tenants ||
+	    !proc->seqs || !proc->extents)
 		goto out_destroy;
 	return proc;
 
@@ -62,6 +65,7 @@ void proc_destroy(struct proc *proc)
 		return;
 	free(proc->domains);
 	free(proc->clients);
+	free(proc->tenants);
 	free(proc->seqs);
 	free(proc->extents);
 	free(proc);
@@ -71,6 +75,10 @@ static int request_check(struct proc *proc, struct seq_file *out)
 {
 	struct core_report rep;
 	int err;
+
+	/* They look at everybody's records, and everybody waits. */
+	if (proc->key != PROC_ALL)
+		return -EPERM;
 
 	err = proc_fetch_check(proc, &rep);
 	if (err)
@@ -150,6 +158,9 @@ static void request_explain(int err, const char *full, struct seq_file *out)
 	case -EINVAL:
 		seq_puts(out, "want one line: cat PATH, ls [PATH] or check");
 		break;
+	case -EPERM:
+		seq_puts(out, "check: not at a tenant's socket: ask at the daemon's own");
+		break;
 	case -ENAMETOOLONG:
 		seq_printf(out, "a request has at most %u bytes",
 			   PROC_REQ_MAX - 1);
@@ -165,13 +176,14 @@ static void request_explain(int err, const char *full, struct seq_file *out)
 	}
 }
 
-int proc_request(struct proc *proc, const char *req, size_t len,
-		 struct seq_file *out)
+int proc_request_as(struct proc *proc, u64 key, const char *req, size_t len,
+		    struct seq_file *out)
 {
 	char buf[PROC_REQ_MAX];
 	const char *path = "";
 	int err;
 
+	proc->key = key;
 	seq_reset(out);
 	err = request_split(req, len, buf, &path);
 	if (!err)
@@ -183,6 +195,12 @@ int proc_request(struct proc *proc, const char *req, size_t len,
 		request_explain(err, path, out);
 	}
 	return err;
+}
+
+int proc_request(struct proc *proc, const char *req, size_t len,
+		 struct seq_file *out)
+{
+	return proc_request_as(proc, PROC_ALL, req, len, out);
 }
 
 size_t proc_answer_head(int err, const struct seq_file *out,

@@ -10,6 +10,9 @@
  *   ls [PATH]	names, one a line, directories with a slash at the end
  *   check	runs the walkers: `ok`, or the number of faults and the first
  *
+ * A tenant sees less (proc_request_as()): its own domains, clients, sequences
+ * and extents, and no figure that tells of others; nor may it run the walkers.
+ *
  * On a stream socket the request ends with a newline and the answer begins
  * with a line made by proc_answer_head(): `ok BYTES`, followed by that many
  * bytes, or `error ERRNO TEXT`.  Then the daemon closes.
@@ -35,6 +38,31 @@ struct proc_client_info {
 	pid_t	pid;
 	uid_t	uid;
 	char	comm[16];	/* NUL-terminated */
+};
+
+#define PROC_ALL	(~0ull)		/* no tenant's key: all of them */
+
+/**
+ * struct proc_tenant_info - what the shell knows of a tenant
+ * @name:    as people know it
+ * @socket:  where its clients attach; lives as long as the source
+ * @conns:   connections, of clients and others
+ * @fds:     descriptors sent and not acknowledged
+ * @refused: times that it was refused something by name
+ */
+struct proc_tenant_info {
+	char		name[48];
+	const char	*socket;
+	u32		clients;
+	u32		conns;
+	u32		fds;
+	u32		max_clients;
+	u32		max_conns;
+	u32		max_domains;
+	u32		max_fds;
+	u32		max_weight;
+	u64		max_min;
+	u64		refused;
 };
 
 /**
@@ -115,6 +143,7 @@ struct proc_swap_info {
  *                @fn is short: it copies, it never formats
  * @client_info:  fills @info for an attached client; 0 or -ENOENT.  Called on
  *                the control thread.  NULL: nothing is known
+ * @tenant_info:  fills @info for a tenant's key; 0 or -ENOENT.  As above
  * @swap_area:    fills @info for area @i of the core; 0 or -ENOENT.  As above
  * @swap_info:    fills @info; 0, or -ENOENT when there is no swap.  As above
  * @now:          CLOCK_MONOTONIC in nanoseconds; NULL: the system's clock
@@ -134,6 +163,8 @@ struct proc_source {
 				void *fn_arg);
 	int		(*client_info)(void *arg, u32 client,
 				       struct proc_client_info *info);
+	int		(*tenant_info)(void *arg, u64 key,
+				       struct proc_tenant_info *info);
 	int		(*swap_area)(void *arg, u32 i,
 				     struct proc_swap_area *info);
 	int		(*swap_info)(void *arg, struct proc_swap_info *info);
@@ -176,6 +207,15 @@ void proc_destroy(struct proc *proc);
  */
 int __must_check proc_request(struct proc *proc, const char *req, size_t len,
 			      struct seq_file *out);
+
+/**
+ * proc_request_as() - the same for a tenant
+ * @key: of the tenant; PROC_ALL: as proc_request()
+ *
+ * Return: also -EPERM for what a tenant may not ask.
+ */
+int __must_check proc_request_as(struct proc *proc, u64 key, const char *req,
+				 size_t len, struct seq_file *out);
 
 /**
  * proc_answer_head() - the first line of an answer on a stream

@@ -27,14 +27,39 @@ int proc_fetch_config(struct proc *proc)
 	return proc->src.call(proc->src.arg, snap_config, proc);
 }
 
+/* Is it of the tenant that asks? */
+static bool in_scope(const struct core *core, const struct proc *proc,
+		     u32 tenant)
+{
+	return proc->key == PROC_ALL || (tenant != CORE_NONE &&
+	       tenant == core_find_tenant(core, proc->key));
+}
+
 static void snap_domains(struct core *core, struct proc *proc)
 {
 	u32 i;
 
 	for (i = 0; i < proc->cfg.max_domains; i++) {
-		if (!core_get_domain(core, i,
-				     &proc->domains[proc->node.nr_domains]))
+		struct core_domain_view *v =
+			&proc->domains[proc->node.nr_domains];
+
+		if (!core_get_domain(core, i, v) &&
+		    in_scope(core, proc, v->tenant))
 			proc->node.nr_domains++;
+	}
+}
+
+static void snap_tenants(struct core *core, struct proc *proc)
+{
+	u32 i;
+
+	for (i = 0; i < proc->cfg.max_tenants; i++) {
+		struct core_tenant_view *v =
+			&proc->tenants[proc->node.nr_tenants];
+
+		if (!core_get_tenant(core, i, v) &&
+		    in_scope(core, proc, v->id))
+			proc->node.nr_tenants++;
 	}
 }
 
@@ -43,8 +68,11 @@ static void snap_clients(struct core *core, struct proc *proc)
 	u32 i;
 
 	for (i = 0; i < proc->cfg.max_clients; i++) {
-		if (!core_get_client(core, i,
-				     &proc->clients[proc->node.nr_clients]))
+		struct core_client_view *v =
+			&proc->clients[proc->node.nr_clients];
+
+		if (!core_get_client(core, i, v) &&
+		    in_scope(core, proc, v->tenant))
 			proc->node.nr_clients++;
 	}
 }
@@ -75,11 +103,14 @@ static void snap_node(struct core *core, void *arg)
 		snap_domains(core, proc);
 	if (node->need & NEED_CLIENTS)
 		snap_clients(core, proc);
+	if (node->need & NEED_TENANTS)
+		snap_tenants(core, proc);
 }
 
 /**
  * proc_fetch_node() - one instant of what a file is printed from
- * @proc: takes the copy in @node, @domains and @clients
+ * @proc: takes the copy in @node, @domains, @clients and @tenants; of one
+ *        tenant's, if one asks
  * @need: NEED_*; what is not asked for is empty afterwards
  *
  * Return: 0, or -errno of the source.
@@ -205,8 +236,10 @@ static void snap_extents(struct core *core, void *arg)
 	slice->generation = snap_generation(core, proc->node.events);
 	slice->nr = 0;
 	for (; slice->next < last; slice->next++) {
-		if (!core_get_extent(core, slice->next,
-				     &proc->extents[slice->nr]))
+		struct core_extent_view *v = &proc->extents[slice->nr];
+
+		if (!core_get_extent(core, slice->next, v) &&
+		    in_scope(core, proc, v->tenant))
 			slice->nr++;
 	}
 }

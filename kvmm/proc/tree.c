@@ -40,6 +40,12 @@ static const struct proc_file files[] = {
 #undef x
 };
 
+/* A tenant is not told of files that it does not see. */
+static bool file_shown(const struct proc *proc, const struct proc_file *file)
+{
+	return proc->key == PROC_ALL || (file->need & FOR_TENANTS);
+}
+
 bool proc_get_entry(u32 i, struct proc_entry *entry)
 {
 	if (i >= ARRAY_SIZE(files))
@@ -187,7 +193,8 @@ int proc_tree_cat(struct proc *proc, const char *path, struct seq_file *out)
 		return err;
 
 	for (i = 0; i < ARRAY_SIZE(files); i++) {
-		if (!file_match(&ctx, &files[i], part, nr, own, &nr_own))
+		if (!file_shown(proc, &files[i]) ||
+		    !file_match(&ctx, &files[i], part, nr, own, &nr_own))
 			continue;
 		if (nr < nr_own)
 			return -EISDIR;
@@ -239,7 +246,8 @@ int proc_tree_ls(struct proc *proc, const char *path, struct seq_file *out)
 		return err;
 
 	for (i = 0; i < ARRAY_SIZE(files); i++) {
-		if (!file_match(&ctx, &files[i], part, nr, own, &nr_own))
+		if (!file_shown(proc, &files[i]) ||
+		    !file_match(&ctx, &files[i], part, nr, own, &nr_own))
 			continue;
 		if (nr == nr_own)
 			return -ENOTDIR;

@@ -47,7 +47,7 @@
 	x(EX_UNAVAILABLE, "no daemon answers at the socket")		\
 	x(EX_IOERR,	"the output cannot be written")			\
 	x(EX_PROTOCOL,	"the answer was cut, or is none") \
-	x(EX_NOPERM,	"only root and the daemon's own user may ask that")
+	x(EX_NOPERM,	"only root and the daemon's own user may ask that, or the owner of a tenant's socket")
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct kvctl_opts, __VA_ARGS__)
@@ -86,8 +86,9 @@ static int report_failure(const struct kvctl *k, int err)
 		return EX_UNAVAILABLE;
 	case -EACCES:
 	case -EPERM:
-		pr_err("%s: only root and the daemon's own user may ask",
-		       k->path);
+		pr_err("%s: only %s may ask", k->path, k->opts.tenant ?
+		       "root and the socket's owner" :
+		       "root and the daemon's own user");
 		return EX_NOPERM;
 	case -ETIMEDOUT:
 		pr_err("%s: no answer for %u s: see the daemon's log, or give --timeout",
@@ -290,12 +291,28 @@ static int no_command(struct kvctl *k, const char *name)
 	return EX_USAGE;
 }
 
+/* The view socket of a tenant, from that of the daemon. */
+static int tenant_path(struct kvctl *k)
+{
+	char all[KV_VIEW_PATH_MAX];
+	const char *slash = strrchr(k->path, '/');
+	int n;
+
+	memcpy(all, k->path, sizeof(all));
+	n = snprintf(k->path, sizeof(k->path), "%.*s%s/%s",
+		     slash ? (int)(slash + 1 - k->path) : 0, all,
+		     k->opts.tenant, KV_VIEW_SOCKET);
+	return n < 0 || (size_t)n >= sizeof(k->path) ? -ENAMETOOLONG : 0;
+}
+
 static int run(struct kvctl *k, int argc, char **argv)
 {
 	const struct command *c;
 	int err;
 
 	err = kv_view_path(k->opts.socket, k->path);
+	if (!err && k->opts.tenant)
+		err = tenant_path(k);
 	if (err == -EPERM) {
 		pr_err("/tmp/kvmm-%u belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",
 		       (unsigned int)geteuid());

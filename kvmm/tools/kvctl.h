@@ -12,6 +12,8 @@
 #define KVCTL_OPTIONS(x)						\
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "view socket of the daemon, or the directory it lies in (default view.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others); $KVMM_SOCKET, the attach socket of clients, is not looked at") \
+	x(str, tenant, "tenant", NULL, 0, 0, "NAME",			\
+	  "see what a --tenant of the daemon sees: view.sock in the directory NAME beside the daemon's own") \
 	x(uint, timeout, "timeout", "10", 1, 86400, "SECONDS",		\
 	  "longest silence of the daemon; for wait and swapoff, the longest wait") \
 	x(size, size, "size", "0", 0, 1ull << 62, "SIZE",		\

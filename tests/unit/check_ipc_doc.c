@@ -10,6 +10,7 @@
 #include <kvmm/fault.h>
 
 #include <kvmm/kvmm_options.h>
+#include <kvmm/tenant_opt.h>
 
 static const struct kv_opt options[] = {
 #define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
@@ -20,6 +21,15 @@ static const struct kv_opt options[] = {
 static const struct kv_exit exits[] = {
 #define x(_code, _text) { .code = _code, .text = _text },
 	KVMM_EXITS(x)
+#undef x
+};
+
+static const struct kv_opt keys[] = {
+#define x(...) OPT_ENTRY(struct tenant_keys, __VA_ARGS__)
+	TENANT_SOCKETS(x)
+#undef x
+#define x(...) OPT_ENTRY(struct tenant_quota, __VA_ARGS__)
+	TENANT_QUOTAS(x)
 #undef x
 };
 
@@ -65,6 +75,18 @@ START_TEST(test_options)
 }
 END_TEST
 
+START_TEST(test_keys)
+{
+	const struct kv_opt *o = &keys[_i];
+	char row[1024];
+
+	read_page();
+	snprintf(row, sizeof(row), "| `%s=%s` | %s | %s |\n", o->name, o->meta,
+		 o->def ? o->def : "", o->help);
+	want_row(row);
+}
+END_TEST
+
 START_TEST(test_exits)
 {
 	char row[1024];
@@ -95,6 +117,7 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(tc, test_options, 0, ARRAY_SIZE(options));
+	tcase_add_loop_test(tc, test_keys, 0, ARRAY_SIZE(keys));
 	tcase_add_loop_test(tc, test_exits, 0, ARRAY_SIZE(exits));
 	tcase_add_loop_test(tc, test_faults, 0, NR_KV_FAULTS);
 	suite_add_tcase(s, tc);

@@ -181,7 +181,7 @@ START_TEST(test_domain_files)
 	ck_assert_str_eq(fx_cat("domain/chat/memory.high"), "gpu0 max\n");
 	ck_assert_str_eq(fx_cat("domain/chat/memory.weight"), "100\n");
 	ck_assert_str_eq(fx_cat("domain/chat/status"),
-			 "Name:\tchat\nId:\t0\nTenant:\t0\nBlockTokens:\t16\n"
+			 "Name:\tchat\nId:\t0\nTenant:\t1\nBlockTokens:\t16\n"
 			 "BlockBytes:\t4608\nClients:\t1\nSpans:\t1\n"
 			 "Running:\t1\nWaiting:\t0\n"
 			 "KvCurrent:\t      13 kB\nKvPeak:\t      13 kB\n"
@@ -229,8 +229,8 @@ START_TEST(test_domains_table)
 	fx_attach(&fx, 2, "code");
 	ck_assert_str_eq(fx_cat("domains"),
 "  id tenant clients  spans running waiting tokens block_bytes  current_kb     peak_kb      max_kb name\n"
-"   0      0       1      1       1       0     16        4608          13          13         500 chat\n"
-"   1      1       1      0       0       0     16        4608           0           0         max code\n");
+"   0      1       1      1       1       0     16        4608          13          13         500 chat\n"
+"   1      2       1      0       0       0     16        4608           0           0         max code\n");
 }
 END_TEST
 
@@ -244,9 +244,9 @@ START_TEST(test_clients_table)
 	fx_begin(&fx, a, seq, 1);
 	fx.now += 7000000;
 	ck_assert_str_eq(fx_cat("clients"),
-" id     pid    uid state    domain    seqs running waiting steps pinned_ms   blocks comm\n"
-"  0    1000    500 alive         0       1       1       0     1         7        3 kvrt\n"
-"  1    1001    501 alive         1       1       0       1     0         0        0 my\\040engine\n");
+" id     pid    uid tenant state    domain    seqs running waiting steps pinned_ms   blocks comm\n"
+"  0    1000    500      1 alive         0       1       1       0     1         7        3 kvrt\n"
+"  1    1001    501      2 alive         1       1       0       1     0         0        0 my\\040engine\n");
 	/* A step that began after the clock was read is no age of -1. */
 	fx.now -= 8000000;
 	ck_assert_uint_eq(value_of(fx_cat("client/0/status"), "PinnedMs"), 0);
@@ -260,7 +260,7 @@ START_TEST(test_client_status)
 	fx_prefill(&fx, a, 40, 100);
 	ck_assert_str_eq(fx_cat("client/0/status"),
 			 "Name:\tkvrt\nId:\t0\nState:\talive\nPid:\t1000\n"
-			 "Uid:\t500\nTenant:\t0\nDomain:\tchat\nSeqs:\t1\n"
+			 "Uid:\t500\nTenant:\t1\nDomain:\tchat\nSeqs:\t1\n"
 			 "Running:\t1\nWaiting:\t0\nOpenSteps:\t0\n"
 			 "PinnedMs:\t0\nMappings:\t3\n");
 }
@@ -465,7 +465,7 @@ START_TEST(test_extentinfo)
 	fx_prefill(&fx, a, 40, 100);
 	text = fx_cat("extentinfo");
 	ck_assert_ptr_nonnull(strstr(text, "\nextent state    tenant domain  blocks    free mapped          \n"));
-	ck_assert_ptr_nonnull(strstr(text, " span          0      0 "));
+	ck_assert_ptr_nonnull(strstr(text, " span          1      0 "));
 	ck_assert_ptr_nonnull(strstr(text, " 0000000000000001\n"));
 	ck_assert_ptr_nonnull(strstr(text, "\n    15 absent        -      -       0       0 0000000000000000\n# end "));
 }

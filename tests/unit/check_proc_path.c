@@ -147,7 +147,7 @@ START_TEST(test_ls)
 	static const char root[] =
 		"version\nuptime\nstatus\nmeminfo\nvmstat\nzoneinfo\n"
 		"buddyinfo\nextentinfo\nprefixcache\nswaps\nswapareas\n"
-		"swapstat\npool/\npressure/\ndomains\ndomain/\n"
+		"swapstat\npool/\npressure/\ntenants\ndomains\ndomain/\n"
 		"clients\nclient/\nsys/\n";
 
 	ck_assert_str_eq(ls(""), root);

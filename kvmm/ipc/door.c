@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * door.c - tenants with sockets of their own
+ *
+ * Each --tenant has a directory with an attach socket and a view socket, named
+ * as the daemon's own are, so that a container that gets nothing but this
+ * directory finds them by KVMM_RUNDIR.  Whoever may connect there is that
+ * tenant, whatever the user: owner and mode of the sockets guard it.
+ *
+ * The directory is the daemon's, and nobody else may write in it: else whoever
+ * can would put a socket of their own there, or something that owner and mode
+ * are then given to.  It stays when the daemon ends, so that what was bound to
+ * it is good for the next one; the sockets go.  kvmm-hold keeps them while kvmm
+ * is away, as it keeps the others.
+ *
+ * Context: control thread; before the rights are given up, but for the end.
+ */
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <kvmm/log.h>
+#include <kvmm/rundir.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define DIR_MODE	0755	/* the sockets guard themselves */
+
+/* ---- options ---- */
+
+static int owner_user(const char *name, struct door *door)
+{
+	const struct passwd *pw;
+	u64 number;
+
+	if (!kv_parse_uint(name, &number) && number < (uid_t)-1) {
+		door->uid = (uid_t)number;
+		return 0;
+	}
+	pw = getpwnam(name);
+	if (!pw)
+		return -ENOENT;
+	door->uid = pw->pw_uid;
+	door->gid = pw->pw_gid;
+	return 0;
+}
+
+static int owner_group(const char *name, struct door *door)
+{
+	const struct group *gr;
+	u64 number;
+
+	if (!kv_parse_uint(name, &number) && number < (gid_t)-1) {
+		door->gid = (gid_t)number;
+		return 0;
+	}
+	gr = getgrnam(name);
+	if (!gr)
+		return -ENOENT;
+	door->gid = gr->gr_gid;
+	return 0;
+}
+
+static int door_owner(struct door *door)
+{
+	char owner[128], *group;
+	int err;
+
+	door->uid = (uid_t)-1;
+	door->gid = (gid_t)-1;
+	if (!door->opt.keys.owner)
+		return 0;
+	snprintf(owner, sizeof(owner), "%s", door->opt.keys.owner);
+	group = strchr(owner, ':');
+	if (group)
+		*group++ = '\0';
+	err = owner_user(owner, door);
+	if (!err && group)
+		err = owner_group(group, door);
+	if (err)
+		pr_err("--tenant %s: owner: %.60s: there is no such user or group: name another, or give numbers",
+		       door->opt.name, door->opt.keys.owner);
+	return err;
+}
+
+static int door_option(struct daemon *d, struct door *door, const char *spec)
+{
+	char why[256], what[TENANT_NAME_LEN + 32];
+	u32 i;
+
+	if (tenant_opt_parse(&door->opt, spec, why, sizeof(why))) {
+		pr_err("%s", why);
+		return -EINVAL;
+	}
+	for (i = 0; i < d->nr_doors; i++)
+		if (!strcmp(d->doors[i].opt.name, door->opt.name)) {
+			pr_err("--tenant %s is given twice: give each a name of its own",
+			       door->opt.name);
+			return -EINVAL;
+		}
+	snprintf(what, sizeof(what), "--tenant %s: mode", door->opt.name);
+	if (socket_mode_parse(what, door->opt.keys.mode, &door->mode))
+		return -EINVAL;
+	if (!door->opt.keys.quota.clients)
+		door->opt.keys.quota.clients = d->opt.tenant_clients;
+	door->index = d->nr_doors;
+	door->attach.fd = -1;
+	door->view.fd = -1;
+	return door_owner(door);
+}
+
+/**
+ * door_options() - read every --tenant, and --user-quota
+ * Return: 0 or a negative errno, which has been told.
+ */
+int door_options(struct daemon *d)
+{
+	const struct kv_list *list = &d->opt.tenants;
+	char why[256];
+
+	if (tenant_quota_parse(&d->user_quota, d->opt.user_quota, why,
+			       sizeof(why))) {
+		pr_err("%s", why);
+		return -EINVAL;
+	}
+	if (!d->user_quota.clients)
+		d->user_quota.clients = d->opt.tenant_clients;
+	d->own_quota = d->user_quota;
+	d->own_quota.min = KVMM_LIMIT_MAX;
+	d->own_quota.weight = CORE_WEIGHT_MAX;
+	d->doors = calloc(list->nr + 1, sizeof(*d->doors));
+	if (!d->doors)
+		return -ENOMEM;
+	for (; d->nr_doors < list->nr; d->nr_doors++)
+		if (door_option(d, &d->doors[d->nr_doors],
+				list->s[d->nr_doors]))
+			return -EINVAL;
+	return 0;
+}
+
+/* ---- names ---- */
+
+static int door_path(struct sockaddr_un *addr, const char *dir,
+		     const char *name)
+{
+	int n;
+
+	addr->sun_family = AF_UNIX;
+	n = snprintf(addr->sun_path, sizeof(addr->sun_path), "%s/%s", dir,
+		     name);
+	if (n > 0 && (size_t)n < sizeof(addr->sun_path))
+		return 0;
+	pr_err("the path of the socket, %s/%s, is longer than a socket's name may be: give a shorter dir=, or --socket",
+	       dir, name);
+	return -ENAMETOOLONG;
+}
+
+/* The names of the sockets of every --tenant; nothing is made. */
+int door_paths(struct daemon *d)
+{
+	const char *own = d->attach_addr.sun_path;
+	const char *slash = strrchr(own, '/');
+	struct door *door;
+	char dir[256];
+	int err;
+
+	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
+		if (door->opt.keys.dir)
+			snprintf(dir, sizeof(dir), "%s", door->opt.keys.dir);
+		else
+			snprintf(dir, sizeof(dir), "%.*s%s",
+				 slash ? (int)(slash + 1 - own) : 0, own,
+				 door->opt.name);
+		err = door_path(&door->attach_addr, dir, KV_ATTACH_SOCKET);
+		if (!err)
+			err = door_path(&door->view_addr, dir, KV_VIEW_SOCKET);
+		if (err)
+			return err;
+		/* It fits: the sockets did. */
+		memccpy(door->dir, dir, 0, sizeof(door->dir));
+	}
+	return 0;
+}
+
+/* Is it a directory in which nobody else can put anything? */
+static int door_dir_judge(const struct door *door, struct stat *st)
+{
+	if (lstat(door->dir, st))
+		return -errno;
+	if (!S_ISDIR(st->st_mode))
+		return -ENOTDIR;
+	return (st->st_uid && st->st_uid != geteuid()) ||
+	       (st->st_mode & 022) ? -EPERM : 0;
+}
+
+static int door_dir_failed(const struct door *door, int err)
+{
+	if (err == -EPERM)
+		pr_err("--tenant %s: others may write in %s, or own it: remove it, or give another dir=",
+		       door->opt.name, door->dir);
+	else if (err == -EADDRINUSE)
+		pr_err("--tenant %s: %s is the directory of other sockets: give another dir=",
+		       door->opt.name, door->dir);
+	else
+		pr_err("--tenant %s: directory %s cannot be made: %s: give another dir=",
+		       door->opt.name, door->dir, strerror(-err));
+	return err;
+}
+
+static bool same_dir(const char *socket, const struct stat *st)
+{
+	char dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	const char *slash = strrchr(socket, '/');
+	struct stat other;
+
+	snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - socket) : 1,
+		 slash ? socket : ".");
+	return !stat(*dir ? dir : "/", &other) &&
+	       other.st_dev == st->st_dev && other.st_ino == st->st_ino;
+}
+
+static int door_dir_make(const struct daemon *d, const struct door *door)
+{
+	struct stat st;
+	u32 i;
+	int err = 0;
+
+	if (mkdir(door->dir, 0700)) {
+		if (errno != EEXIST)
+			return door_dir_failed(door, -errno);
+	} else if (chmod(door->dir, DIR_MODE)) {
+		return door_dir_failed(door, -errno);
+	}
+	err = door_dir_judge(door, &st);
+	if (!err && same_dir(d->attach_addr.sun_path, &st))
+		err = -EADDRINUSE;
+	for (i = 0; i < door->index && !err; i++)
+		if (same_dir(d->doors[i].attach_addr.sun_path, &st))
+			err = -EADDRINUSE;
+	return err ? door_dir_failed(door, err) : 0;
+}
+
+/* ---- sockets ---- */
+
+/* door_make() - directories and sockets; nobody can connect yet */
+int door_make(struct daemon *d)
+{
+	struct door *door;
+	int err;
+
+	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
+		const struct socket_perm perm = {
+			.mode = door->mode, .uid = door->uid, .gid = door->gid,
+		};
+
+		err = door_dir_make(d, door);
+		if (!err)
+			err = socket_make_one(d, &door->attach,
+					      3 + 2 * door->index,
+					      &door->attach_addr,
+					      SOCK_SEQPACKET, &perm);
+		if (!err)
+			err = socket_make_one(d, &door->view,
+					      4 + 2 * door->index,
+					      &door->view_addr, SOCK_STREAM,
+					      &perm);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int door_listen(struct daemon *d)
+{
+	struct door *door;
+	int err;
+
+	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
+		door->attach.fn = client_accept;
+		door->view.fn = view_accept;
+		err = socket_listen_one(d, &door->view, &door->view_addr);
+		if (!err)
+			err = socket_listen_one(d, &door->attach,
+						&door->attach_addr);
+		if (err)
+			return err;
+		pr_info("tenant %s: %s", door->opt.name,
+			door->attach_addr.sun_path);
+	}
+	return 0;
+}
+
+/* door_events() - look for connections, or, with 0, do not */
+void door_events(struct daemon *d, u32 events)
+{
+	u32 i;
+
+	for (i = 0; i < d->nr_doors; i++) {
+		watch_events(d, &d->doors[i].attach, events);
+		watch_events(d, &d->doors[i].view, events);
+	}
+}
+
+static bool name_remove(int fd, int kept, const char *path)
+{
+	if (fd < 0 && kept < 0)
+		return true;
+	return !unlink(path) || errno == ENOENT;
+}
+
+/* Return: whether nothing is left; the rest is for who has the rights. */
+bool door_unlink(const struct daemon *d)
+{
+	const int *kept = d->deposit.listen + 3;
+	bool all = true;
+	u32 i;
+
+	if (d->lock_fd < 0)
+		return true;
+	for (i = 0; i < d->nr_doors; i++) {
+		const struct door *door = &d->doors[i];
+
+		all &= name_remove(door->attach.fd, kept[2 * i],
+				   door->attach_addr.sun_path);
+		all &= name_remove(door->view.fd, kept[2 * i + 1],
+				   door->view_addr.sun_path);
+	}
+	return all;
+}
+
+/* They stay open until exit, as the others do: see socket_close(). */
+void door_close(struct daemon *d)
+{
+	u32 i;
+
+	for (i = 0; i < d->nr_doors; i++) {
+		watch_remove(d, &d->doors[i].attach);
+		watch_remove(d, &d->doors[i].view);
+	}
+}
+
+void door_exit(struct daemon *d)
+{
+	free(d->doors);
+}
