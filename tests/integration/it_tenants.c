@@ -255,7 +255,8 @@ static void tenants(enum first_kind kind)
 		return;
 	}
 	rig_start(&rig, "--pool-size", "16M", "--extent-size", "1M",
-		  "--socket-mode", "0666", "--revoke-deadline-ms",
+		  "--socket-mode", "0666", "--user-quota", "min=4M",
+		  "--revoke-deadline-ms",
 		  kind == STUBBORN ? "1000" : "20000", NULL);
 	one = start_first(kind, &down);
 	began = now_ms();
