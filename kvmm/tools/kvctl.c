@@ -47,7 +47,7 @@
 	x(EX_UNAVAILABLE, "no daemon answers at the socket")		\
 	x(EX_IOERR,	"the output cannot be written")			\
 	x(EX_PROTOCOL,	"the answer was cut, or is none") \
-	x(EX_NOPERM,	"only root and the daemon's own user may ask that, or the owner of a tenant's socket")
+	x(EX_NOPERM,	"only root and the daemon's own user may ask that")
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct kvctl_opts, __VA_ARGS__)

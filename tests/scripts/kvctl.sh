@@ -103,7 +103,7 @@ run "$kvctl" --version
 check '--version' says '^kvctl [0-9]+\.[0-9]+\.[0-9]+$'
 
 # ---- with a daemon
-"$KVMM_BUILD/kvmm" --pool-size 4M --extent-size 256K >"$work/log" 2>&1 &
+"$KVMM_BUILD/kvmm" --pool-size 4M --extent-size 256K --tenant blue >"$work/log" 2>&1 &
 daemon=$!
 run "$kvctl" --timeout 10 wait
 check 'wait is silent' is ''
@@ -126,6 +126,15 @@ run "$kvctl" --socket "$KVMM_RUNDIR" ls
 check '--socket DIRECTORY' is "$root"
 run env -u KVMM_RUNDIR "$kvctl" --socket "$KVMM_RUNDIR/view.sock" ls
 check '--socket SOCKET' is "$root"
+
+run "$kvctl" --tenant blue ls
+check '--tenant: what it sees' says '^tenants$'
+check '--tenant: and no more' test -z "$(grep -x vmstat <<<"$out")"
+run "$kvctl" --socket "$KVMM_RUNDIR/blue" cat status
+check 'a tenant by its directory' says '^Tenant:.blue$'
+fails '--tenant, a file of the node' 1 'meminfo: no such file' --tenant blue cat meminfo
+fails '--tenant, check' 1 "check: not at a tenant's socket: ask at the daemon's own" --tenant blue check
+fails 'no such tenant' 69 'green/view.sock: no daemon is here' --tenant green ls
 
 # Another user is told who may ask, not that nobody is there.
 other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
