@@ -479,8 +479,14 @@ static u64 q_figure(u32 column)
 	return value;
 }
 
-enum { COL_DOMAINS = 0, COL_CLIENTS = 2, COL_CONNS = 4, COL_FDS = 6,
-       COL_MIN_KB = 10, COL_REFUSED = 13 };
+enum {
+	COL_DOMAINS	= 0,
+	COL_CLIENTS	= 2,
+	COL_CONNS	= 4,
+	COL_FDS		= 6,
+	COL_MIN_KB	= 10,
+	COL_REFUSED	= 13,
+};
 
 static void nothing_left(void)
 {
