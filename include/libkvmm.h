@@ -124,6 +124,18 @@ const char *kvmm_strerror_attach(const struct kvmm *k);
 bool kvmm_alive(struct kvmm *k);
 
 /**
+ * kvmm_resumed() - how often the daemon died and the next one went on
+ * @salvaged: how many of these lost the steps that were open, or NULL
+ *
+ * The library resumes inside kvmm_wait() and kvmm_poll_extents(); requests
+ * that had not taken effect are sent again.  After a salvage steps that were
+ * open are void, and the records say which sequences are to be matched again.
+ *
+ * Return: all of them.
+ */
+u32 kvmm_resumed(const struct kvmm *k, u32 *salvaged);
+
+/**
  * kvmm_prep() - prepare a request
  * @op:    KVMM_OP_*
  * @nr:    entries

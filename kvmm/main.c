@@ -28,6 +28,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include <kvmm/fault.h>
@@ -142,6 +143,7 @@ static void config_fill(struct daemon *d)
 		.overcommit		= o->overcommit,
 		.overcommit_ratio	= o->overcommit_ratio,
 	};
+	keep_boot(d->cfg.boot);
 	d->nr_extents = (u32)(d->pool_size / o->extent_size);
 	d->arena_bytes = core_arena_size(&d->cfg);
 	d->mm_spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? o->spin : 0;
@@ -229,7 +231,6 @@ static int start_checks(struct daemon *d)
 	err = segment_guard_init();
 	if (err)
 		return refuse_start("SIGBUS cannot be caught", err, EX_OSERR);
-	d->dev.epoch = d->epoch;
 	if (socket_paths(d) || door_paths(d))
 		return EX_CANTCREAT;
 	err = socket_lock(d);
@@ -240,7 +241,10 @@ static int start_checks(struct daemon *d)
 	pr_info("%s", why);
 	if (limits_files(d))
 		return EX_OSERR;
-	return limits_memory(d) ? EX_CONFIG : 0;
+	adopt_start(d);
+	d->dev.epoch = d->epoch;
+	/* What was adopted is there. */
+	return d->adopted < 0 && limits_memory(d) ? EX_CONFIG : 0;
 }
 
 /* The host pool and the tables for what moves in and out of it. */
@@ -269,9 +273,13 @@ static int start_hostpool(struct daemon *d)
 	};
 	int err;
 
-	if (!ask.bytes)
+	if (!ask.bytes || d->adopted >= 0)
 		return 0;
 	err = hostpool_create(&d->host, &ask);
+	if (!err && adopt_wanted(d)) {
+		d->keep->huge = d->host.huge;
+		deposit_put(d, HOLD_HOST, 0, d->host.fd, 0);
+	}
 	if (err != -ECANCELED)
 		return err ? EX_OSERR : 0;
 	pr_info("shutting down before the host pool is filled");
@@ -332,8 +340,10 @@ static int start_threads(struct daemon *d)
 /* Threads, files, sockets.  Return: exit code, -1 as start_hostpool(). */
 static int start_serving(struct daemon *d)
 {
-	int err = mm_init(d), code;
+	int err = d->keep ? 0 : keep_make(d), code;
 
+	if (!err)
+		err = mm_init(d);
 	if (err == -EINVAL)
 		return refuse_start("the core refuses the sizes given", err,
 				    EX_CONFIG);
@@ -345,6 +355,8 @@ static int start_serving(struct daemon *d)
 			return code;
 		err = start_tiers(d);
 	}
+	if (!err)
+		err = adopt_clients(d);
 	if (err)
 		return refuse_start("no memory for the daemon's tables", err,
 				    EX_OSERR);
@@ -363,7 +375,11 @@ static int start_serving(struct daemon *d)
 				    err, EX_SOFTWARE);
 	if (sandbox_filter(&d->box))
 		return EX_OSERR;
-	return socket_listen(d) ? EX_CANTCREAT : 0;
+	adopt_tell(d);
+	if (socket_listen(d))
+		return EX_CANTCREAT;
+	d->keep->ready = 1;
+	return 0;
 }
 
 static void log_ready(const struct daemon *d)
@@ -412,6 +428,7 @@ static void stop_all(struct daemon *d, int code)
 	mapper_exit(d);
 	mm_exit(d);
 	hostpool_destroy(&d->host);
+	keep_exit(d);
 	control_exit(d);
 	door_exit(d);
 }
@@ -450,6 +467,14 @@ static struct daemon *daemon_alloc(void)
 	for (i = 0; i < MAX_LISTEN; i++)
 		d->deposit.listen[i] = -1;
 	d->own_uid = geteuid();
+	d->deposit.arena = -1;
+	d->deposit.keep = -1;
+	d->deposit.host = -1;
+	for (i = 0; i < MAX_CLIENTS; i++)
+		d->deposit.client[i] = -1;
+	d->arena_fd = -1;
+	d->keep_fd = -1;
+	d->adopted = -1;
 	list_init(&d->greeting);
 	list_init(&d->attached);
 	list_init(&d->ghosts);
@@ -482,6 +507,13 @@ int main(int argc, char **argv)
 		return EX_USAGE;
 	}
 	kv_log_init("kvmm", (enum kv_log_level)d->opt.log_level);
+	if (d->opt.arena_layout) {
+		printf("arena %016" PRIx64 "\n", keep_layout());
+		free(d);
+		return fflush(stdout) ? EX_OSERR : 0;
+	}
+	/* Started by its descriptor it would have a number for a name. */
+	prctl(PR_SET_NAME, "kvmm");
 	umask(0077);
 
 	code = start_box(d);

@@ -37,6 +37,9 @@
 	x(copy_delay,		"a copy between the pools takes 20 ms more") \
 	x(mm_die,		"the daemon dies before a request")	\
 	x(mm_die_commit,	"the daemon dies after a request took effect, before its completion") \
+	x(mm_die_publish,	"the daemon dies after a request took effect, before its completion is shown") \
+	x(adopt_die,		"the daemon dies after adopting an arena") \
+	x(resume_die,		"the daemon dies after resuming a client, before its answer") \
 	x(control_die,		"the daemon dies after an attach, before its answer") \
 	x(forbidden_call, "at an attach the daemon makes a system call that it may not") \
 	x(hold_fork,		"starting a child: EAGAIN")		\

@@ -75,6 +75,12 @@ enum kvmm_backend {
 	  "a client that keeps memory longer which another tenant needs is killed") \
 	x(uint, starve_ms, "starve-ms", "2000", 1, 3600000, "N",	\
 	  "the longest waiter may preempt other domains after this")	\
+	x(choice, adopt, "adopt", "on", 0, 0, "on|off",			\
+	  "should kvmm die: the next one goes on with its memory and its clients, or begins anew") \
+	x(uint, resume_ms, "resume-ms", "10000", 1, 3600000, "N",	\
+	  "a client of a kvmm that died is killed if it has not come back after this") \
+	x(flag, arena_layout, "arena-layout", NULL, 0, 0, NULL,		\
+	  "print the number that two kvmm must have in common for one to go on with the other's memory, and exit") \
 	x(uint, spin, "spin", "200", 0, 1000000, "N",			\
 	  "idle looks at the rings before the daemon sleeps; none on a single CPU") \
 	x(choice, backend, "backend", "auto", 0, 0, KVMM_BACKEND_WORDS,	\

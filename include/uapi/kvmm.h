@@ -47,7 +47,7 @@
  * offset, size and number of this header; the test that writes that list
  * checks it.
  */
-#define KVMM_LAYOUT_HASH	0xc21906853bc461cbull
+#define KVMM_LAYOUT_HASH	0x3d258badcd30f8bfull
 
 #define KVMM_MAX_GROUPS		8	/* layer groups of a model */
 #define KVMM_MAX_TIERS		3	/* device, host, swap */
@@ -66,7 +66,7 @@
 #define KVMM_MAP_MAGIC		0x315458454d414d31ull
 
 /* kvmm_attach_req.flags */
-#define KVMM_ATTACH_RESUME	(1u << 0)	/* epoch and token name the old
+#define KVMM_ATTACH_RESUME	(1u << 0)	/* the fields resume_* name the old
 						 * attachment */
 
 /* Feature bits: asked for in the request, granted in the reply. */
@@ -131,7 +131,13 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @limits:       limits asked for, one entry a tier
  * @weight:       share of the surplus under contention, 1 to 10000
  * @resume_epoch: daemon_epoch of the attachment to resume
- * @resume_token: token of the attachment to resume
+ * @resume_token: its token
+ * @resume_seen:  number of the last request whose completion is in its ring
+ * @resume_client: its client
+ * @resume_index: index of the first completion that is not in its ring
+ *
+ * With KVMM_ATTACH_RESUME the fields from @domain to @weight are not looked
+ * at: they are as they were.
  */
 struct kvmm_attach_req {
 	__u64			magic;
@@ -153,11 +159,21 @@ struct kvmm_attach_req {
 	__u32			resv0;
 	__u64			resume_epoch;
 	__u64			resume_token[2];
-	__u64			resv[4];
+	__u64			resume_seen;
+	__u32			resume_client;
+	__u32			resume_index;
+	__u64			resv[2];
 };
 KVMM_ASSERT_SIZE(kvmm_attach_req, 568);
 KVMM_ASSERT_OFFSET(kvmm_attach_req, group, 152);
-KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 536);
+KVMM_ASSERT_OFFSET(kvmm_attach_req, resume_seen, 536);
+KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
+
+/* kvmm_attach_rep.resumed */
+#define KVMM_RESUMED_NO		0	/* a new attachment */
+#define KVMM_RESUMED_WHOLE	1	/* all is as it was */
+#define KVMM_RESUMED_SALVAGED	2	/* open steps are void, sequences are to
+					 * be matched again */
 
 /**
  * struct kvmm_attach_rep - the daemon's answer
@@ -199,6 +215,11 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 536);
  * @max_steps:     granted
  * @max_batch:     most entries of one request
  * @step_deadline_ms: a step kept open longer while somebody waits is fatal
+ * @committed:     resumed: number of the last request that took effect; its
+ *                 completion is in the old ring, whatever the old tail says
+ * @ring_index:    resumed: index at which both new rings begin; requests from
+ *                 there on are to be sent again
+ * @resumed:       KVMM_RESUMED_*
  * @text:          one line that says why, when @status is not 0
  *
  * Three file descriptors travel with a @status of 0: segment C, segment D
@@ -243,7 +264,10 @@ struct kvmm_attach_rep {
 	__u32	max_steps;
 	__u32	max_batch;
 	__u32	step_deadline_ms;
-	__u64	resv[4];
+	__u64	committed;
+	__u32	ring_index;
+	__u32	resumed;
+	__u64	resv[2];
 	char	text[256];
 };
 KVMM_ASSERT_SIZE(kvmm_attach_rep, 496);

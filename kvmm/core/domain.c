@@ -101,7 +101,7 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 
 	*text = "the attach message has an invalid field";
 	if (!req->domain[0] || req->domain[KVMM_NAME_LEN - 1] || req->resv0 ||
-	    req->resv[0] || req->resv[1] || req->resv[2] || req->resv[3])
+	    req->resv[0] || req->resv[1])
 		return -EINVAL;
 	if (!req->max_steps || req->max_steps > KVMM_MAX_STEPS)
 		return -EINVAL;

@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <kvmm/fault.h>
@@ -345,6 +346,40 @@ int hostpool_create(struct hostpool *hp, const struct hostpool_ask *ask)
 	warn_unused(hp, level);
 	warn_unlocked(hp, level, lock ? lock : -ENOMEM);
 	tell_found(hp);
+	return 0;
+}
+
+/* Is it what hostpool_create() of @bytes would have made? */
+static bool pool_is_ours(const struct hostpool *hp)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	struct stat st;
+
+	return !fstat(hp->fd, &st) && (u64)st.st_size == hp->mapped &&
+	       (fcntl(hp->fd, F_GET_SEALS) & seals) == seals;
+}
+
+int hostpool_adopt(struct hostpool *hp, u64 bytes, bool huge, int fd)
+{
+	int lock;
+
+	memset(hp, 0, sizeof(*hp));
+	hp->fd = fd;
+	hp->node = -1;
+	hp->bytes = bytes;
+	hp->huge = huge;
+	hp->mapped = ALIGN_UP(bytes, huge ? HOSTPOOL_HUGE :
+			      (u64)sysconf(_SC_PAGESIZE));
+	if (!pool_is_ours(hp))
+		return -ESTALE;
+	hp->base = map_aligned(fd, hp->mapped);
+	if (!hp->base)
+		return -errno;
+	(void)madvise(hp->base, hp->mapped, MADV_DONTDUMP);
+	(void)madvise(hp->base, hp->mapped, MADV_DONTFORK);
+	lock = pool_lock(hp, -1);
+	pool_look(hp);
+	warn_unlocked(hp, KV_LOG_DEBUG, lock ? lock : -ENOMEM);
 	return 0;
 }
 

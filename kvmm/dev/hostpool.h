@@ -113,6 +113,18 @@ struct hostpool_ask {
 int __must_check hostpool_create(struct hostpool *hp,
 				 const struct hostpool_ask *ask);
 
+/**
+ * hostpool_adopt() - the pool of the last daemon, with what it holds
+ * @bytes: of the pool
+ * @huge:  its file is one of pages that were set aside
+ * @fd:    of it, taken over when this succeeds
+ *
+ * Return: 0; -ESTALE: it is another one; or a negative errno.
+ */
+int __must_check hostpool_adopt(struct hostpool *hp, u64 bytes, bool huge,
+				int fd);
+
+
 /* hostpool_destroy() - give it back; a pool that was never made is allowed */
 void hostpool_destroy(struct hostpool *hp);
 

@@ -13,8 +13,14 @@
  * signal ends it, until it drops HOLD_SWAP_RUN or puts one with another
  * generation.  What happens to it hold tells in records with HOLD_TELL, at
  * any time; include/kvmm/swapd.h says what they mean.  All but the areas go
- * with the kvmm that put them; the swapd of a dead kvmm is killed, and the next one
- * starts when nothing of it is in flight any more.
+ * with the kvmm that put them; the swapd of a dead kvmm is killed, and the next
+ * kvmm starts when nothing of it is in flight any more, or HOLD_DRAIN_MS later:
+ * HOLD_LIFE, the first record of every kvmm, says which.
+ *
+ * Adoption.  From HOLD_ARENA to HOLD_GHOST a kvmm deposits what the next one
+ * needs to go on where it died (ipc/adopt.c).  What the socket took counts as
+ * kept: hold reads all of it before it starts another kvmm.  What hold cannot
+ * keep is missing then, and the start is a cold one.
  */
 #ifndef KVMM_HOLD_HOLD_H
 #define KVMM_HOLD_HOLD_H
@@ -23,13 +29,19 @@
 
 #define HOLD_ENV	"KVMM_HOLD_FD"
 #define HOLD_MAGIC	0x31444c4f484d4d56ull
-#define HOLD_RECORDS	256		/* kept at most */
+#define HOLD_RECORDS	512		/* kept at most, beside extents */
+#define HOLD_EXTENTS	(1u << 20)	/* likewise */
+#define HOLD_DRAIN_MS	5000		/* for transfers of a dead swapd to end */
+
+/* Exit code of a kvmm that makes room for another: it is started at once. */
+#define HOLD_EXIT_UPGRADE	111
 
 enum hold_op {
 	HOLD_PUT = 1,	/* keep; replaces a record of the same kind and index */
 	HOLD_DROP,	/* forget it */
 	HOLD_END,	/* hold to kvmm: this was the last record */
 	HOLD_TELL,	/* hold to kvmm: something happened; nothing is kept */
+	HOLD_ASK,	/* kvmm to hold: answered by a TELL of the same kind */
 };
 
 enum hold_kind {
@@ -71,7 +83,32 @@ enum hold_kind {
 	HOLD_SIZE,		/* no descriptor; value: bytes that a share or
 				 * auto came to in the first life; index 0
 				 * device pool, 1 host pool */
+
+	HOLD_LIFE,		/* hold to kvmm, before all others, no
+				 * descriptor; index: HOLD_LIFE_*; value: how
+				 * many descriptors follow */
+	HOLD_WORKS,		/* no descriptor: this kvmm does its work;
+				 * should it die, the next comes at once */
+
+	/* For adoption. */
+	HOLD_ARENA,		/* memfd of the core's arena */
+	HOLD_KEEP,		/* memfd with struct keep (ipc/keep.h) */
+	HOLD_HOST,		/* memfd of the host pool */
+	HOLD_EXTENT,		/* memory of extent @index, of @generation */
+	HOLD_GHOST,		/* pidfd; value: GHOST_VALUE() of ipc/ghost.c */
+
+	HOLD_SYNC,		/* ASK: everything before this was taken */
+	HOLD_UPGRADE,		/* ASK, with the program's file: start that one
+				 * when this kvmm ends with HOLD_EXIT_UPGRADE;
+				 * index: 1 whatever its layout is; value: this
+				 * kvmm's.  TELL: index: 0 or errno; value: its
+				 * layout */
 };
+
+/* HOLD_LIFE, index */
+#define HOLD_LIFE_NEXT		BIT(0)	/* there was one before */
+#define HOLD_LIFE_IN_FLIGHT	BIT(1)	/* transfers of its swapd still are */
+#define HOLD_LIFE_UPGRADE	BIT(2)	/* that made room on purpose */
 
 /**
  * HOLD_SWAP_VALUE() - how swapd is to run; 0 anywhere: its default

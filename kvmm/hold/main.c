@@ -11,7 +11,9 @@
  * ends with the same code, and removes what the child, which may have another
  * user by then, could not.  A child that a signal ended is started again, at
  * once the first time, then after a delay that doubles, and that begins anew
- * after a life that was long enough.
+ * after a life that was long enough, or that did its work (HOLD_WORKS).  Before
+ * that its swapd is ended, and what that left in the kernel is waited for.  One
+ * code is no end: a child that makes room for another program (upgrade.c).
  *
  * SIGTERM, SIGINT and SIGHUP are passed on and the child is waited for; one that does
  * not end in time is killed, and its sockets and lock are removed here.  When
@@ -20,7 +22,8 @@
  * kvmm deposits records (hold.h): its lock, so that nobody takes the place of
  * a kvmm that is about to be started again; its listening sockets, so that
  * clients wait in their queue meanwhile; the pidfds of its clients, so that
- * the next kvmm can end those that keep the old memory.
+ * the next kvmm can end those that keep the old memory; and that memory, so
+ * that it can go on with it.
  *
  * swapd is the second child (swap.h), started when kvmm asks for it.
  *
@@ -33,6 +36,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -50,6 +54,7 @@
 
 #include "kvmm/hold/store.h"
 #include "kvmm/hold/swap.h"
+#include "kvmm/hold/upgrade.h"
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
@@ -74,18 +79,29 @@ static const struct kv_program program = {
 };
 
 #define BACKOFF_MIN_MS	100
+#define DRAIN_LOOK_MS	5
 #define BACKOFF_MAX_MS	5000
 #define LONG_LIFE_MS	10000
 #define STOP_GRACE_MS	10000
 #define HANDOVER_S	5	/* for a new kvmm to read what is kept */
+#define FILES_MOST	(1u << 20)	/* descriptors, if that is allowed */
+#define FILES_OTHER	(HOLD_RECORDS + 256)	/* those that are no extents */
 
 /**
  * struct hold - this program
+ * @files:   limit on descriptors that children get
+ * @life:    HOLD_LIFE_*, for the next child
+ * @works:   the last child did its work
+ * @upgrade: of the program of the child
  * @stop_at: when the child is killed, once it was asked to end; else 0
  */
 struct hold {
 	struct store	store;
 	struct swap	swap;
+	struct upgrade	upgrade;
+	struct rlimit	files;
+	u32		life;
+	bool		works;
 	sigset_t	old_mask;
 	char		**argv;
 	char		exe[4096];
@@ -123,8 +139,11 @@ static void __noreturn child_exec(struct hold *h, pid_t parent, int sock)
 		       strerror(errno));
 		_exit(EX_OSERR);
 	}
+	if (h->files.rlim_max)
+		setrlimit(RLIMIT_NOFILE, &h->files);
 	/* So that ps tells one from the other. */
 	h->argv[0] = h->exe;
+	upgrade_exec(&h->upgrade, h->argv);
 	execv(h->exe, h->argv);
 	pr_err("%s cannot be started: %s: install kvmm beside kvmm-hold",
 	       h->exe, strerror(errno));
@@ -169,7 +188,7 @@ static int child_start(struct hold *h)
 	}
 	setsockopt(h->sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	/* A child that does not take it says why by how it ends. */
-	err = store_send(&h->store, h->sock);
+	err = store_send(&h->store, h->sock, h->life);
 	if (err)
 		pr_debug("kvmm took nothing over: %s", strerror(-err));
 	swap_kvmm_up(&h->swap, h->sock);
@@ -190,6 +209,8 @@ static int child_reap(struct hold *h)
 	/* What it deposited before it died. */
 	store_receive(&h->store, h->sock);
 	swap_kvmm_gone(&h->swap, &h->store);
+	h->works = store_find(&h->store, HOLD_WORKS, 0);
+	store_forget(&h->store, HOLD_WORKS);
 	child_forget(h);
 	return status;
 }
@@ -280,14 +301,54 @@ static bool hold_pause(struct hold *h, u32 ms)
 	return !h->stopping;
 }
 
+/*
+ * Before the next kvmm may go on with the memory of the last one, the swapd
+ * of that must be gone, and what it gave to the kernel must be over.
+ */
+static void hold_drain(struct hold *h)
+{
+	u64 end = now_ms() + HOLD_DRAIN_MS;
+
+	swap_work(&h->swap, &h->store);
+	while (h->swap.nr && store_find(&h->store, HOLD_ARENA, 0) &&
+	       now_ms() < end && hold_pause(h, DRAIN_LOOK_MS))
+		;
+	h->life |= h->swap.nr ? HOLD_LIFE_IN_FLIGHT : 0;
+}
+
+/*
+ * What comes after a child that ended so.
+ * Return: whether there is another, after @pause ms.
+ */
+static bool hold_again(struct hold *h, int status, u64 born, u32 *pause)
+{
+	static u32 backoff;
+	const bool made_room = upgrade_done(&h->upgrade, status, h->works);
+
+	h->life = HOLD_LIFE_NEXT | (made_room ? HOLD_LIFE_UPGRADE : 0);
+	*pause = 0;
+	if (made_room)
+		return !h->stopping;
+	if (WIFEXITED(status) || h->stopping)
+		return false;
+	if (h->works || now_ms() - born >= LONG_LIFE_MS)
+		backoff = 0;
+	pr_warn("kvmm was ended by signal %d (%s): started again in %u ms",
+		WTERMSIG(status), strsignal(WTERMSIG(status)), backoff);
+	*pause = backoff;
+	backoff = backoff ? min(2 * backoff, (u32)BACKOFF_MAX_MS) :
+			    BACKOFF_MIN_MS;
+	return true;
+}
+
 /* Start and restart.  Return: exit code. */
 static int hold_run(struct hold *h)
 {
-	u32 backoff = 0;
-	u64 born;
 	int status, err;
+	u32 pause;
+	u64 born;
 
-	for (;;) {
+	do {
 		born = now_ms();
 		err = child_start(h);
 		if (err) {
@@ -296,23 +357,49 @@ static int hold_run(struct hold *h)
 			return EX_OSERR;
 		}
 		status = hold_child(h);
-		if (WIFEXITED(status)) {
-			store_unlink(&h->store);
-			return WEXITSTATUS(status);
-		}
-		if (h->stopping)
+		if (!hold_again(h, status, born, &pause))
 			break;
-		if (now_ms() - born >= LONG_LIFE_MS)
-			backoff = 0;
-		pr_warn("kvmm was ended by signal %d (%s): started again in %u ms",
-			WTERMSIG(status), strsignal(WTERMSIG(status)), backoff);
-		if (!hold_pause(h, backoff))
-			break;
-		backoff = backoff ? min(2 * backoff, (u32)BACKOFF_MAX_MS) :
-				    BACKOFF_MIN_MS;
-	}
+		hold_drain(h);
+	} while (hold_pause(h, pause));
 	store_unlink(&h->store);
-	return 128 + WTERMSIG(status);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* What kvmm asks, in the order of its records. */
+static void hold_asked(struct store *st, const struct hold_record *rec, int fd)
+{
+	struct hold *h = container_of(st, struct hold, store);
+	struct hold_record r = *rec;
+
+	r.op = HOLD_TELL;
+	if (rec->kind == HOLD_UPGRADE)
+		upgrade_ask(&h->upgrade, &r, fd);
+	else if (fd >= 0)
+		close(fd);
+	if (h->sock >= 0 && store_send_record(h->sock, &r, -1, MSG_DONTWAIT))
+		pr_debug("kvmm takes no answer: %s", strerror(errno));
+}
+
+/* Each extent that is kept is one descriptor. */
+static void raise_files(struct hold *h)
+{
+	struct rlimit most;
+
+	if (getrlimit(RLIMIT_NOFILE, &h->files)) {
+		h->files.rlim_max = 0;
+		return;
+	}
+	most.rlim_cur = max(h->files.rlim_max, (rlim_t)FILES_MOST);
+	most.rlim_max = most.rlim_cur;
+	if (setrlimit(RLIMIT_NOFILE, &most)) {
+		most.rlim_cur = h->files.rlim_max;
+		most.rlim_max = h->files.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &most))
+			most = h->files;
+	}
+	h->store.most = most.rlim_cur > 2 * FILES_OTHER ?
+			(u32)min(most.rlim_cur - FILES_OTHER,
+				 (rlim_t)HOLD_EXTENTS) : FILES_OTHER;
 }
 
 /* ---- start ---- */
@@ -406,6 +493,9 @@ int main(int argc, char **argv)
 	kv_log_never_wait();
 	if (answer_for_itself(argc, argv, &o))
 		return 0;
+	raise_files(&h);
+	h.store.ask = hold_asked;
+	upgrade_init(&h.upgrade);
 	if (drop_rights(&o))
 		return EX_OSERR;
 	umask(0077);

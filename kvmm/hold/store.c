@@ -3,11 +3,13 @@
  * store.c - the records that kvmm-hold keeps from one kvmm to the next
  *
  * A flat table, searched from the front: it is small and used at start, at
- * attach and at death.  A record is known by kind and index; what else it
- * says is kvmm's business.  Messages that are malformed or find no room are
- * told and dropped, with their descriptor.
+ * attach and at death.  Extents may be many, and have a table by number.  A
+ * record is known by kind and index; what else it says is kvmm's business.
+ * Messages that are malformed or find no room are told and dropped, with their
+ * descriptor.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -90,16 +92,76 @@ static void note_name(struct store *st, const struct hold_record *rec, int fd)
 	memcpy(st->sock[rec->index], addr.sun_path, sizeof(addr.sun_path));
 }
 
+/* ---- memory of extents ---- */
+
+/* Room for extent @index: false when there is none. */
+static bool extent_room(struct store *st, u32 index)
+{
+	struct kept_extent *bigger;
+	u32 room = max(st->room, 64u);
+
+	if (index < st->room)
+		return true;
+	if (index >= HOLD_EXTENTS)
+		return false;
+	while (room <= index)
+		room *= 2;
+	bigger = realloc(st->extent, room * sizeof(*bigger));
+	if (!bigger)
+		return false;
+	st->extent = bigger;
+	for (; st->room < room; st->room++)
+		bigger[st->room].fd = -1;
+	return true;
+}
+
+static void extent_drop(struct store *st, u32 index)
+{
+	if (index >= st->room || st->extent[index].fd < 0)
+		return;
+	close(st->extent[index].fd);
+	st->extent[index].fd = -1;
+	st->nr_extents--;
+}
+
+/* The old one goes also when the new one cannot be kept. */
+static void extent_apply(struct store *st, const struct hold_record *rec,
+			 int fd)
+{
+	extent_drop(st, rec->index);
+	if (rec->op == HOLD_PUT && fd >= 0 &&
+	    (!st->most || st->nr_extents < st->most) &&
+	    extent_room(st, rec->index)) {
+		st->extent[rec->index].fd = fd;
+		st->extent[rec->index].generation = rec->generation;
+		st->nr_extents++;
+		return;
+	}
+	if (rec->op == HOLD_PUT)
+		pr_warn("extent %u cannot be kept: should kvmm die, the next start is a cold one",
+			rec->index);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* ---- records ---- */
 
 void store_apply(struct store *st, const struct hold_record *rec, int fd)
 {
 	struct kept *k = store_find(st, rec->kind, rec->index);
 
+	if (rec->magic == HOLD_MAGIC && rec->op == HOLD_ASK && st->ask) {
+		st->ask(st, rec, fd);
+		return;
+	}
 	if (rec->magic != HOLD_MAGIC ||
 	    (rec->op != HOLD_PUT && rec->op != HOLD_DROP)) {
 		pr_warn("kvmm sent a record that is none");
 		goto out_close;
+	}
+	if (rec->kind == HOLD_EXTENT) {
+		extent_apply(st, rec, fd);
+		return;
 	}
 	if (k)
 		store_drop(st, k);
@@ -181,19 +243,45 @@ int store_send_record(int sock, const struct hold_record *rec, int fd,
 	return n < 0 ? -errno : 0;
 }
 
-int store_send(const struct store *st, int sock)
+/* Extents, lowest first. */
+static int extents_send(const struct store *st, int sock)
 {
-	struct hold_record end = { .magic = HOLD_MAGIC, .op = HOLD_END };
-	int err;
+	struct hold_record rec = {
+		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = HOLD_EXTENT,
+	};
+	int err = 0;
 	u32 i;
 
-	for (i = 0; i < st->nr; i++) {
+	for (i = 0; i < st->room && !err; i++) {
+		if (st->extent[i].fd < 0)
+			continue;
+		rec.index = i;
+		rec.generation = st->extent[i].generation;
+		err = store_send_record(sock, &rec, st->extent[i].fd, 0);
+	}
+	return err;
+}
+
+int store_send(const struct store *st, int sock, u32 life)
+{
+	struct hold_record rec = {
+		.magic = HOLD_MAGIC, .op = HOLD_TELL, .kind = HOLD_LIFE,
+		.index = life, .value = st->nr + st->nr_extents,
+	};
+	int err = store_send_record(sock, &rec, -1, 0);
+	u32 i;
+
+	for (i = 0; i < st->nr && !err; i++)
 		err = store_send_record(sock, &st->kept[i].rec,
 					st->kept[i].fd, 0);
-		if (err)
-			return err;
-	}
-	return store_send_record(sock, &end, -1, 0);
+	if (!err)
+		err = extents_send(st, sock);
+	if (err)
+		return err;
+	memset(&rec, 0, sizeof(rec));
+	rec.magic = HOLD_MAGIC;
+	rec.op = HOLD_END;
+	return store_send_record(sock, &rec, -1, 0);
 }
 
 static void unlink_name(const char *path)
@@ -220,6 +308,13 @@ void store_unlink(struct store *st)
 
 void store_clear(struct store *st)
 {
+	u32 i;
+
 	while (st->nr)
 		store_drop(st, &st->kept[st->nr - 1]);
+	for (i = 0; i < st->room; i++)
+		extent_drop(st, i);
+	free(st->extent);
+	st->extent = NULL;
+	st->room = 0;
 }

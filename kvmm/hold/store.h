@@ -16,16 +16,32 @@ struct kept {
 	int			fd;
 };
 
+/* Memory of an extent; @fd -1: none. */
+struct kept_extent {
+	int	fd;
+	u32	generation;
+};
+
 /**
- * struct store - all of them
- * @lock: path of the first lock that was put; "": none was
- * @sock: likewise, of each listening socket
+ * struct store - all that is kept
+ * @kept:       @nr records
+ * @extent:     by number, @room of them; they may be many
+ * @nr_extents: of these, kept; never more than @most, if that is not 0
+ * @lock:       path of the first lock that was put; "": none was
+ * @sock:       likewise, of each listening socket
+ * @ask:        called with what kvmm asks; takes @fd over
  */
 struct store {
-	struct kept	kept[HOLD_RECORDS];
-	u32		nr;
-	char		lock[4096];
-	char		sock[HOLD_LISTENERS][HOLD_NAME];
+	struct kept		kept[HOLD_RECORDS];
+	u32			nr;
+	struct kept_extent	*extent;
+	u32			room;
+	u32			nr_extents;
+	u32			most;
+	char			lock[4096];
+	char			sock[HOLD_LISTENERS][HOLD_NAME];
+	void			(*ask)(struct store *st,
+				       const struct hold_record *rec, int fd);
 };
 
 /**
@@ -36,8 +52,13 @@ struct store {
  */
 int store_receive(struct store *st, int sock);
 
-/* store_send() - hand everything over to a new kvmm: 0 or a negative errno */
-int __must_check store_send(const struct store *st, int sock);
+/**
+ * store_send() - hand everything over to a new kvmm
+ * @life: HOLD_LIFE_*
+ *
+ * Return: 0 or a negative errno.
+ */
+int __must_check store_send(const struct store *st, int sock, u32 life);
 
 /*
  * store_unlink() - remove the sockets and the lock of a kvmm that cannot

@@ -108,9 +108,6 @@ static int attach_check(struct daemon *d, const struct client *c,
 	if (req->layout_hash != KVMM_LAYOUT_HASH)
 		return refuse(rep, -EPROTONOSUPPORT,
 			      "the client was built with another uapi/kvmm.h: build both from one release");
-	if (req->flags & KVMM_ATTACH_RESUME)
-		return refuse(rep, -EOPNOTSUPP,
-			      "this kvmm resumes no attachment: attach anew");
 	if (req->flags || !reserved_clear(req))
 		return refuse(rep, -EINVAL,
 			      "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
@@ -201,7 +198,9 @@ static int segments_make(struct daemon *d, struct client *c,
 	return c->ring.res_end ? 0 : -ENOMEM;
 }
 
-static void ring_build(struct client *c, const struct kvmm_attach_rep *rep)
+/* @first: index at which the rings begin */
+static void ring_build(struct client *c, const struct kvmm_attach_rep *rep,
+		       u32 first)
 {
 	struct client_ring *r = &c->ring;
 
@@ -217,9 +216,14 @@ static void ring_build(struct client *c, const struct kvmm_attach_rep *rep)
 	r->guards[1] = c->d.guard;
 	c->extents = (const struct kvmm_extent_status *)
 		     (c->d.base + rep->extent_off);
-	ring_cons_init(&r->sq, rep->sq_entries, 0, &r->dctl->sq_head,
+	r->dctl->sq_head = first;
+	r->dctl->cq_tail = first;
+	r->ctl->sq_tail = first;
+	r->ctl->cq_head = first;
+	r->res_seen = first;
+	ring_cons_init(&r->sq, rep->sq_entries, first, &r->dctl->sq_head,
 		       &r->ctl->sq_tail);
-	ring_prod_init(&r->cq, rep->cq_entries, 0, &r->dctl->cq_tail,
+	ring_prod_init(&r->cq, rep->cq_entries, first, &r->dctl->cq_tail,
 		       &r->ctl->cq_head);
 }
 
@@ -285,7 +289,7 @@ static void reply_fill(const struct daemon *d, const struct core_attach_info *in
 		memset(rep->token, 0, sizeof(rep->token));
 }
 
-static int client_tables(const struct daemon *d, struct client *c)
+int client_tables(const struct daemon *d, struct client *c)
 {
 	u32 words = DIV_ROUND_UP(d->nr_extents, 64);
 
@@ -339,15 +343,42 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 	if (err)
 		return err;
 	reply_fill(d, &a->info, a->rep);
+	if (adopt_wanted(d))
+		a->rep->features = req->features & KVMM_FEAT_RESUME;
 	err = segments_make(d, c, req, &a->info, a->rep);
 	if (err)
 		return refuse(a->rep, err,
 			      "kvmm cannot make the shared memory of a client (%s): ask for fewer sequences, or free memory",
 			      strerror(-err));
-	ring_build(c, a->rep);
+	ring_build(c, a->rep, 0);
 	c->ring.dctl->daemon_epoch = d->epoch;
 	c->ring.dctl->state = KVMM_CLIENT_ALIVE;
 	return mm_call(d, call_bind, a);
+}
+
+/**
+ * attach_again() - new segments for a client that resumes
+ * @first: index at which its rings begin
+ * @in:    from core_client_resume()
+ * @rep:   takes the layout
+ *
+ * Return: 0 or a negative errno; then it is as if it had hung up.
+ */
+int attach_again(struct daemon *d, struct client *c, u32 sq_entries, u32 first,
+		 const struct core_attach_info *in, struct kvmm_attach_rep *rep)
+{
+	const struct kvmm_attach_req req = { .sq_entries = sq_entries };
+	struct attach_call a = { .d = d, .c = c, .rep = rep };
+	int err;
+
+	reply_fill(d, in, rep);
+	err = segments_make(d, c, &req, in, rep);
+	if (err)
+		return err;
+	ring_build(c, rep, first);
+	c->ring.dctl->daemon_epoch = d->epoch;
+	c->ring.dctl->state = KVMM_CLIENT_ALIVE;
+	return mm_call(d, call_bind, &a);
 }
 
 /* The name of a domain as it may stand in the log; it ends, that was judged. */
@@ -443,6 +474,8 @@ void attach_request(struct daemon *d, struct client *c,
 	int fds[3];
 
 	if (c->id != CORE_NONE) {
+		keep_client_put(d, c, rep.token, rep.sq_entries,
+				rep.features & KVMM_FEAT_RESUME);
 		attach_list(d, c);
 		attach_log_dropped(&a);
 	}

@@ -10,6 +10,9 @@
  *     gone                  | the process has ended       has passed   |
  *                           +-------------> gone <---------------------+
  *
+ * A client of the daemon before this one is AWAY until it resumes (resume.c):
+ * then it is ATTACHED, or HUNG_UP when it takes too long.
+ *
  * A connection that ends without DETACH is a dead client, though its process
  * may live on and write to the memory it has mapped: its blocks stay in
  * quarantine, its segments stay mapped here and its slot stays taken, until
@@ -141,6 +144,7 @@ void client_drop(struct daemon *d, struct client *c)
 	client_note(c);
 	if (c->id != CORE_NONE && d->clients[c->id] == c) {
 		d->clients[c->id] = NULL;
+		keep_client_drop(d, c->id);
 		deposit_drop(d, HOLD_CLIENT, c->id);
 	}
 	if (c->stage == CLIENT_GREETING)
@@ -175,7 +179,7 @@ void client_hang_up(struct daemon *d, struct client *c)
 	}
 	client_note(c);
 	detached = c->stage == CLIENT_LEAVING;
-	if (c->stage != CLIENT_ATTACHED && !detached)
+	if (c->stage != CLIENT_ATTACHED && c->stage != CLIENT_AWAY && !detached)
 		return;
 	/* How the others ended is told when their process has. */
 	if (detached && log_life_allowed())
@@ -265,7 +269,10 @@ void client_greet(struct daemon *d, struct client *c)
 		client_drop(d, c);
 		return;
 	}
-	attach_request(d, c, &req);
+	if (req.flags & KVMM_ATTACH_RESUME)
+		resume_request(d, c, &req);
+	else
+		attach_request(d, c, &req);
 }
 
 /* After ATTACH a client has nothing to say here: it hangs up, or lies. */
@@ -303,7 +310,7 @@ void client_on_sock(struct daemon *d, struct watch *w, u32 events)
 
 /* ---- the beginning ---- */
 
-static struct client *client_alloc(int sock)
+struct client *client_alloc(int sock)
 {
 	struct client *c = calloc(1, sizeof(*c));
 
@@ -430,7 +437,9 @@ u64 client_timers(struct daemon *d, u64 now)
 			client_haunt(d, c);
 			continue;
 		}
-		if (now >= c->deadline)
+		if (now >= c->deadline && c->stage == CLIENT_AWAY)
+			resume_give_up(d, c);
+		else if (now >= c->deadline)
 			client_hang_up(d, c);
 		next = min(next, c->deadline);
 	}

@@ -41,11 +41,13 @@
 #include "kvmm/hold/hold.h"
 #include <kvmm/kvmm_options.h>
 #include <kvmm/tenant_opt.h>
+#include "kvmm/ipc/keep.h"
 #include "kvmm/ipc/spsc.h"
 #include "kvmm/ipc/tiers.h"
 #include "kvmm/proc/proc.h"
 
 #define MAX_CLIENTS		64	/* one bit of a word each */
+#define MAX_GHOSTS		128	/* kept for the next daemon */
 #define MAX_GREETING		64	/* connected and not attached */
 #define MAX_GREETING_TENANT	8	/* of one tenant */
 #define MAX_LISTEN		(3 + 2 * KV_LIST_MAX)	/* sockets; hold.h */
@@ -122,6 +124,7 @@ enum client_stage {
 	CLIENT_LEAVING,		/* said DETACH, its socket is open */
 	CLIENT_LINGERING,	/* detached and hung up; it may end any moment */
 	CLIENT_HUNG_UP,		/* the core knows; its process may still write */
+	CLIENT_AWAY,		/* of the last daemon; it may resume */
 };
 
 /* client.notes: set by the mm thread, taken by the control thread */
@@ -247,6 +250,21 @@ struct deposit {
 	u32	nr_old;
 	u32	nr_kept;	/* one more than the last index of their records */
 	u64	old_deadline;
+
+	/* for adoption; -1: none */
+	u32	life;		/* HOLD_LIFE_* */
+	int	arena;
+	int	keep;
+	int	host;
+	int	client[MAX_CLIENTS];	/* pidfds, by the core's number */
+	struct extent_fd *extent;	/* nr_extents */
+	u32	nr_extents;
+	struct {
+		int	fd;
+		u32	index;
+		u64	value;
+	}	ghost[MAX_GHOSTS];
+	u32	nr_ghosts;
 };
 
 /**
@@ -272,6 +290,9 @@ struct deposit {
  * @doors:        of each --tenant
  * @user_quota:   of users at the attach socket
  * @own_quota:    the same for @own_uid and root
+ * @adopted:      CORE_ADOPT_*, or -1: this start was a cold one
+ * @works:        hold was told that this daemon does its work
+ * @served:       requests since the start, the mm thread's
  * @swap_sock:    control socket of the swapd that runs
  * @hold_watch:   hold has something to tell
  * @drain_next:   when areas that are draining are looked at again
@@ -292,6 +313,12 @@ struct daemon {
 	struct core_ops		core_ops;
 	void			*arena;
 	u64			arena_bytes;
+	int			arena_fd;	/* -1: nobody keeps it */
+	struct keep		*keep;
+	int			keep_fd;
+	int			adopted;
+	bool			works;
+	u64			served;
 	pthread_t		mm_thread;
 	int			mm_epoll;
 	int			mm_bell;
@@ -398,6 +425,8 @@ void watch_close(struct daemon *d, struct watch *w);
 
 /* client.c */
 void client_accept(struct daemon *d, struct watch *w, u32 events);
+struct client *client_alloc(int sock);
+void client_drop(struct daemon *d, struct client *c);
 void client_hang_up(struct daemon *d, struct client *c);
 void client_make_room(struct daemon *d);
 void client_abort(struct daemon *d, struct client *c);
@@ -413,12 +442,37 @@ void client_drop(struct daemon *d, struct client *c);
 
 /* ghost.c */
 void ghost_add(struct daemon *d, const struct client *c);
+void ghost_adopt(struct daemon *d);
 void ghost_exit_all(struct daemon *d);
 void ghost_kill_all(struct daemon *d);
 
 /* attach.c */
 void attach_request(struct daemon *d, struct client *c,
 		    const struct kvmm_attach_req *req);
+int __must_check attach_again(struct daemon *d, struct client *c,
+			      u32 sq_entries, u32 first,
+			      const struct core_attach_info *in,
+			      struct kvmm_attach_rep *rep);
+int __must_check client_tables(const struct daemon *d, struct client *c);
+
+/* adopt.c */
+bool adopt_wanted(const struct daemon *d);
+void adopt_start(struct daemon *d);
+void adopt_extents(struct daemon *d);
+int __must_check adopt_hostpool(struct daemon *d);
+int __must_check adopt_clients(struct daemon *d);
+void adopt_tell(struct daemon *d);
+u64 adopt_timers(struct daemon *d, u64 now);
+
+/* resume.c */
+void resume_request(struct daemon *d, struct client *c,
+		    const struct kvmm_attach_req *req);
+void resume_give_up(struct daemon *d, struct client *c);
+int __must_check resume_await(struct daemon *d, u32 id, int pidfd);
+
+/* keep.c */
+void *keep_memory(const char *name, u64 bytes, int *fd);
+void *keep_map(int fd, u64 bytes);
 
 /* send.c */
 ssize_t sock_recv(int sock, void *buf, size_t len);
@@ -439,6 +493,7 @@ bool segment_faulted(int guard);
 u32 segment_fault_count(void);
 
 /* mm.c */
+int __must_check mm_ready_core(struct daemon *d);
 int __must_check mm_init(struct daemon *d);
 int __must_check mm_start(struct daemon *d);
 void mm_stop(struct daemon *d);
@@ -531,6 +586,7 @@ void greeting_make_room(struct daemon *d, u64 key);
 
 /* limits.c */
 int __must_check limits_files(struct daemon *d);
+void limits_files_kept(u64 nr);
 u64 limits_records(const struct daemon *d);
 int __must_check limits_memory(struct daemon *d);
 bool log_allowed(void);
@@ -551,6 +607,12 @@ void closer_stop(struct daemon *d);
 
 /* deposit.c */
 int __must_check deposit_init(struct daemon *d);
+void deposit_cold(struct daemon *d, const char *why);
+void deposit_adopted(struct daemon *d);
+pid_t pidfd_pid(int pidfd);
+bool pidfd_ended(int pidfd);
+int __must_check deposit_try(struct daemon *d, const struct hold_record *r,
+			     int fd);
 void deposit_record(struct daemon *d, const struct hold_record *r, int fd);
 void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value);
 void deposit_drop(struct daemon *d, u32 kind, u32 index);

@@ -5,11 +5,12 @@
  * Started by hold, the daemon finds in its environment a socket.  First it
  * takes from there what the last daemon left: the instance lock, the
  * listening sockets, the last epoch, the pidfds of its clients, the files of
- * its swap areas.  Then it deposits its own.  Without hold every function here
- * does nothing.
+ * its swap areas, its memory.  Then it deposits its own.  Without hold every
+ * function here does nothing.
  *
- * This start is a cold one: the pool is made anew.  A client of the last
- * daemon notices by the end of its socket; it ends, or lets go of the old
+ * Either the memory is adopted (adopt.c), and all goes on under the same
+ * epoch.  Or the start is a cold one: the pool is made anew.  A client of the
+ * last daemon notices by the end of its socket; it ends, or lets go of the old
  * memory and attaches again.  One that does neither keeps memory from the new
  * pool: when its time is up it is looked at, and killed if it still maps an
  * extent of another epoch.  Where to look is opened at start, while there are
@@ -36,19 +37,27 @@
 #define HOLD_TRIES	3
 #define HOLD_TRY_MS	100
 
-void deposit_record(struct daemon *d, const struct hold_record *r, int fd)
+/* Send a record.  Return: 0, also without hold, or -errno. */
+int deposit_try(struct daemon *d, const struct hold_record *r, int fd)
 {
 	struct pollfd p = { .fd = d->deposit.fd, .events = POLLOUT };
 	int err, i;
 
 	if (d->deposit.fd < 0)
-		return;
+		return 0;
 	err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);
 	/* Hold reads whenever it is not starting a child. */
 	for (i = 0; i < HOLD_TRIES && err && err != -EPIPE; i++) {
 		(void)!poll(&p, 1, HOLD_TRY_MS);
 		err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);
 	}
+	return err;
+}
+
+void deposit_record(struct daemon *d, const struct hold_record *r, int fd)
+{
+	int err = deposit_try(d, r, fd);
+
 	if (err)
 		pr_warn("kvmm-hold does not take record %u.%u: %s", r->kind,
 			r->index, strerror(-err));
@@ -99,7 +108,7 @@ static int deposit_receive(int sock, struct hold_record *r, int *fd)
 	return n == sizeof(*r) && r->magic == HOLD_MAGIC ? 0 : -EPROTO;
 }
 
-static pid_t pidfd_pid(int pidfd)
+pid_t pidfd_pid(int pidfd)
 {
 	char path[64], line[128];
 	int pid = -1;
@@ -115,7 +124,7 @@ static pid_t pidfd_pid(int pidfd)
 	return pid;
 }
 
-static bool pidfd_ended(int pidfd)
+bool pidfd_ended(int pidfd)
 {
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
@@ -152,9 +161,76 @@ static FILE *old_maps_open(int pidfd)
 	return f;
 }
 
-static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
+static void old_add(struct deposit *p, int pidfd)
+{
+	if (p->nr_old == ARRAY_SIZE(p->old) || !old_is_new(p, pidfd)) {
+		close(pidfd);
+		return;
+	}
+	p->old_maps[p->nr_old] = old_maps_open(pidfd);
+	p->old[p->nr_old++] = pidfd;
+}
+
+/* Room for extent @index.  Return: false without memory. */
+static bool extent_room(struct deposit *p, u32 index)
+{
+	struct extent_fd *bigger;
+	u32 room = max(p->nr_extents, 64u);
+
+	if (index < p->nr_extents)
+		return true;
+	while (room <= index)
+		room *= 2;
+	bigger = realloc(p->extent, room * sizeof(*bigger));
+	if (!bigger)
+		return false;
+	p->extent = bigger;
+	for (; p->nr_extents < room; p->nr_extents++)
+		bigger[p->nr_extents].fd = -1;
+	return true;
+}
+
+/* What adoption needs: true when it was taken over. */
+static bool deposit_take_memory(struct deposit *p, const struct hold_record *r,
+				int fd)
 {
 	switch (r->kind) {
+	case HOLD_ARENA:
+		p->arena = fd;
+		return true;
+	case HOLD_KEEP:
+		p->keep = fd;
+		return true;
+	case HOLD_HOST:
+		p->host = fd;
+		return true;
+	case HOLD_EXTENT:
+		if (fd < 0 || r->index >= HOLD_EXTENTS ||
+		    !extent_room(p, r->index))
+			return false;
+		p->extent[r->index].fd = fd;
+		p->extent[r->index].generation = r->generation;
+		return true;
+	case HOLD_GHOST:
+		if (fd < 0 || p->nr_ghosts == ARRAY_SIZE(p->ghost))
+			return false;
+		p->ghost[p->nr_ghosts].fd = fd;
+		p->ghost[p->nr_ghosts].index = r->index;
+		p->ghost[p->nr_ghosts++].value = r->value;
+		return true;
+	}
+	return false;
+}
+
+static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
+{
+	if (deposit_take_memory(p, r, fd))
+		return;
+	switch (r->kind) {
+	case HOLD_LIFE:
+		p->life = r->index;
+		limits_files_kept(r->value);
+		break;
 	case HOLD_LOCK:
 		p->lock = fd;
 		return;
@@ -164,13 +240,13 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 		p->listen[r->index] = fd;
 		return;
 	case HOLD_CLIENT:
-		if (fd < 0 || p->nr_old == ARRAY_SIZE(p->old))
+		if (fd < 0)
 			break;
 		p->nr_kept = max(p->nr_kept, r->index + 1);
-		if (!old_is_new(p, fd))
-			break;
-		p->old_maps[p->nr_old] = old_maps_open(fd);
-		p->old[p->nr_old++] = fd;
+		if (r->index < MAX_CLIENTS)
+			p->client[r->index] = fd;
+		else
+			old_add(p, fd);
 		return;
 	case HOLD_EPOCH:
 		p->last_epoch = r->value;
@@ -192,18 +268,20 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 
 /*
  * Old clients move out of the way of the ids that new ones will get.  Records
- * are put before others are dropped: this daemon may die here.
+ * are put before others are dropped, from @first on: this daemon may die here.
  */
-static void deposit_move_old(struct daemon *d)
+static void deposit_move_old(struct daemon *d, u32 first)
 {
 	struct deposit *p = &d->deposit;
 	u32 i;
 
 	for (i = 0; i < p->nr_old; i++)
 		deposit_put(d, HOLD_CLIENT, OLD_INDEX + i, p->old[i], 0);
-	for (i = 0; i < p->nr_kept; i++)
+	for (i = first; i < p->nr_kept; i++)
 		if (i < OLD_INDEX || i >= OLD_INDEX + p->nr_old)
 			deposit_drop(d, HOLD_CLIENT, i);
+	p->old_deadline = clock_ns() +
+			  d->opt.quiet_deadline_ms * NSEC_PER_MSEC;
 }
 
 static int deposit_socket(void)
@@ -228,7 +306,6 @@ int deposit_init(struct daemon *d)
 	struct timeval tv = { .tv_sec = HOLD_WAIT_S };
 	struct deposit *p = &d->deposit;
 	struct hold_record r;
-	struct timespec ts;
 	int fd, err = 0;
 
 	p->fd = deposit_socket();
@@ -243,18 +320,106 @@ int deposit_init(struct daemon *d)
 			break;
 		deposit_take(p, &r, fd);
 	}
+	return 0;
+}
+
+static void fd_forget(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Nothing of the memory that was left is used, or all of it is by now. */
+static void memory_forget(struct deposit *p)
+{
+	u32 i;
+
+	fd_forget(&p->arena);
+	fd_forget(&p->keep);
+	fd_forget(&p->host);
+	for (i = 0; i < p->nr_extents; i++)
+		fd_forget(&p->extent[i].fd);
+	free(p->extent);
+	p->extent = NULL;
+	p->nr_extents = 0;
+	for (i = 0; i < p->nr_ghosts; i++)
+		fd_forget(&p->ghost[i].fd);
+	p->nr_ghosts = 0;
+}
+
+/* Nor does hold keep any of it when this returns. */
+static void memory_drop(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_ASK, .kind = HOLD_SYNC,
+	};
+	int fd = -1, err = 0;
+	u32 i;
+
+	deposit_drop(d, HOLD_ARENA, 0);
+	deposit_drop(d, HOLD_KEEP, 0);
+	deposit_drop(d, HOLD_HOST, 0);
+	for (i = 0; i < p->nr_extents; i++)
+		if (p->extent[i].fd >= 0)
+			deposit_drop(d, HOLD_EXTENT, i);
+	for (i = 0; i < p->nr_ghosts; i++)
+		deposit_drop(d, HOLD_GHOST, p->ghost[i].index);
+	if (p->fd < 0)
+		return;
+	deposit_record(d, &r, -1);
+	do {
+		err = deposit_receive(p->fd, &r, &fd);
+		if (fd >= 0)
+			close(fd);
+	} while (!err && r.kind != HOLD_SYNC);
+	if (err)
+		pr_warn("kvmm-hold does not answer: %s: memory of the last daemon may be in use still",
+			strerror(-err));
+}
+
+/**
+ * deposit_cold() - nothing of the last daemon is of use
+ * @why: NULL: there was none
+ *
+ * Its clients are to end, or to let go of the old memory.
+ */
+void deposit_cold(struct daemon *d, const char *why)
+{
+	struct deposit *p = &d->deposit;
+	struct timespec ts;
+	u32 i;
+
 	/* Rises over lives also where the clock was set back. */
 	clock_gettime(CLOCK_REALTIME, &ts);
 	d->epoch = max((u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec,
 		       p->last_epoch + 1);
+	if (why)
+		memory_drop(d);
+	memory_forget(p);
+	for (i = 0; i < MAX_CLIENTS; i++) {
+		if (p->client[i] >= 0)
+			old_add(p, p->client[i]);
+		p->client[i] = -1;
+	}
 	deposit_put(d, HOLD_EPOCH, 0, -1, d->epoch);
-	deposit_move_old(d);
-	p->old_deadline = clock_ns() +
-			  d->opt.quiet_deadline_ms * NSEC_PER_MSEC;
-	if (p->last_epoch)
-		pr_info("cold start: the last daemon died, %u of its clients may still run",
-			p->nr_old);
-	return 0;
+	deposit_move_old(d, 0);
+	if (why)
+		pr_info("cold start: %s; %u clients of the last daemon may still run",
+			why, p->nr_old);
+}
+
+/* deposit_adopted() - what could be used of it is; the rest goes */
+void deposit_adopted(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	u32 i;
+
+	memory_forget(p);
+	for (i = 0; i < MAX_CLIENTS; i++)
+		fd_forget(&p->client[i]);
+	deposit_move_old(d, OLD_INDEX);
 }
 
 /* ---- clients of the last daemon ---- */
@@ -377,6 +542,9 @@ void deposit_exit(struct daemon *d)
 			fclose(p->old_maps[i]);
 	}
 	p->nr_old = 0;
+	memory_forget(p);
+	for (i = 0; i < MAX_CLIENTS; i++)
+		fd_forget(&p->client[i]);
 	for (i = 0; i < ARRAY_SIZE(p->listen); i++)
 		if (p->listen[i] >= 0)
 			close(p->listen[i]);

@@ -10,6 +10,8 @@
  * has it, who does not end although another tenant needs what it may have mapped
  * is killed when the core says so.
  *
+ * Hold keeps the pidfds, so that the next daemon waits, too.
+ *
  * Context: control thread, but for the function handed to mm_call().
  */
 #include <fcntl.h>
@@ -35,13 +37,44 @@ struct ghost {
 	pid_t		pid;
 	u32		tenant;
 	u32		nr;	/* its detached clients */
+	u32		index;	/* of hold's record */
 };
+
+/* Of hold's record. */
+#define GHOST_VALUE(tenant, nr)	((u64)(tenant) << 32 | (nr))
+
+static void ghost_put(struct daemon *d, const struct ghost *g)
+{
+	if (g->index < MAX_GHOSTS)
+		deposit_put(d, HOLD_GHOST, g->index, g->pidfd.fd,
+			    GHOST_VALUE(g->tenant, g->nr));
+}
+
+/* The least index that no other has; those beyond MAX_GHOSTS are not kept. */
+static u32 ghost_index(const struct daemon *d)
+{
+	u64 used[MAX_GHOSTS / 64] = { 0 };
+	const struct list *l;
+	u32 i;
+
+	for (l = d->ghosts.next; l != &d->ghosts; l = l->next) {
+		i = list_entry(l, struct ghost, node)->index;
+		if (i < MAX_GHOSTS)
+			used[i / 64] |= BIT_ULL(i % 64);
+	}
+	for (i = 0; i < MAX_GHOSTS; i++)
+		if (!(used[i / 64] & BIT_ULL(i % 64)))
+			break;
+	return i;
+}
 
 static void ghost_on_pidfd(struct daemon *d, struct watch *w, u32 events)
 {
 	struct ghost *g = container_of(w, struct ghost, pidfd);
 
 	watch_close(d, &g->pidfd);
+	if (g->index < MAX_GHOSTS)
+		deposit_drop(d, HOLD_GHOST, g->index);
 	while (g->nr--)
 		if (mm_call(d, call_ghost_gone, &g->tenant))
 			pr_debug("the mm thread has stopped");
@@ -63,16 +96,19 @@ static struct ghost *ghost_find(struct daemon *d, const struct client *c)
 	return NULL;
 }
 
-static struct ghost *ghost_make(struct daemon *d, const struct client *c)
+/* @pidfd: stays the caller's */
+static struct ghost *ghost_make(struct daemon *d, pid_t pid, u32 tenant,
+				int pidfd)
 {
 	struct ghost *g = calloc(1, sizeof(*g));
 
 	if (!g)
 		return NULL;
-	g->pid = c->info.pid;
-	g->tenant = c->tenant;
+	g->pid = pid;
+	g->tenant = tenant;
+	g->index = ghost_index(d);
 	g->pidfd.fn = ghost_on_pidfd;
-	g->pidfd.fd = fcntl(c->pidfd.fd, F_DUPFD_CLOEXEC, 3);
+	g->pidfd.fd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
 	if (g->pidfd.fd < 0 || watch_add(d, &g->pidfd, EPOLLIN)) {
 		if (g->pidfd.fd >= 0)
 			close(g->pidfd.fd);
@@ -94,12 +130,52 @@ void ghost_add(struct daemon *d, const struct client *c)
 	struct ghost *g = ghost_find(d, c);
 
 	if (!g)
-		g = ghost_make(d, c);
-	if (g)
+		g = ghost_make(d, c->info.pid, c->tenant, c->pidfd.fd);
+	if (g) {
 		g->nr++;
-	else
+		ghost_put(d, g);
+	} else {
 		pr_warn("process %d, which detached, cannot be watched: the memory of its user stays with that user",
 			(int)c->info.pid);
+	}
+}
+
+/**
+ * ghost_adopt() - those of the last daemon, as far as they live
+ * Context: before the mm thread runs.
+ */
+void ghost_adopt(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	u32 *nr = calloc(d->cfg.max_tenants, sizeof(*nr));
+	const struct list *l;
+	u32 i;
+
+	for (i = 0; nr && i < p->nr_ghosts; i++) {
+		u32 tenant = (u32)(p->ghost[i].value >> 32);
+		struct ghost *g = NULL;
+
+		if (tenant < d->cfg.max_tenants &&
+		    !pidfd_ended(p->ghost[i].fd))
+			g = ghost_make(d, pidfd_pid(p->ghost[i].fd), tenant,
+				       p->ghost[i].fd);
+		/* Put where it is now before the old place is dropped. */
+		if (g) {
+			g->nr = (u32)p->ghost[i].value;
+			nr[tenant] += g->nr;
+			ghost_put(d, g);
+		}
+		if (!g || g->index != p->ghost[i].index)
+			deposit_drop(d, HOLD_GHOST, p->ghost[i].index);
+	}
+	for (l = d->attached.next; nr && l != &d->attached; l = l->next) {
+		const struct client *c = list_entry(l, struct client, node);
+
+		nr[c->tenant] += c->stage == CLIENT_LINGERING;
+	}
+	for (i = 0; nr && i < d->cfg.max_tenants; i++)
+		core_adopt_ghosts(d->core, i, nr[i]);
+	free(nr);
 }
 
 static void ghost_kill(struct daemon *d, u32 tenant)

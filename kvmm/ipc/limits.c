@@ -61,6 +61,23 @@ int limits_files(struct daemon *d)
 	return 0;
 }
 
+/* limits_files_kept() - room for @nr descriptors that hold hands over */
+void limits_files_kept(u64 nr)
+{
+	u64 need = nr + FDS_OTHER;
+	struct rlimit r, want;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= need)
+		return;
+	want.rlim_cur = max((u64)r.rlim_max, need);
+	want.rlim_max = want.rlim_cur;
+	if (!setrlimit(RLIMIT_NOFILE, &want))
+		return;
+	r.rlim_cur = r.rlim_max;
+	/* What has no room is missing, and the start is a cold one. */
+	(void)!setrlimit(RLIMIT_NOFILE, &r);
+}
+
 /**
  * limits_records() - bytes of the records that the pools need
  *

@@ -11,6 +11,10 @@
  *
  * A call that does not come back stops this thread, nothing else.  The
  * control thread notices and says so, once.
+ *
+ * What was made is deposited with hold before the core hears of it: the next
+ * daemon finds the memory of every extent that the arena says has some, or it
+ * cannot go on with that arena.
  */
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
@@ -58,6 +62,20 @@ static void extent_publish(struct daemon *d, u32 extent, int fd, u32 generation)
 	pthread_mutex_unlock(&d->extent_lock);
 }
 
+/* Hold keeps it from here on; it reads while this daemon dies. */
+static void extent_deposit(struct daemon *d, u32 extent, int fd, u32 generation)
+{
+	struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = HOLD_EXTENT,
+		.index = extent, .generation = generation,
+	};
+	int err = d->arena_fd < 0 ? 0 : deposit_try(d, &r, fd);
+
+	if (err && log_allowed())
+		pr_warn("kvmm-hold does not take extent %u (%s): should kvmm die, the next start is a cold one",
+			extent, strerror(-err));
+}
+
 static void mapper_create(struct daemon *d, struct spsc_msg *msg)
 {
 	int fd = -1;
@@ -67,8 +85,10 @@ static void mapper_create(struct daemon *d, struct spsc_msg *msg)
 	if (msg->status && log_allowed())
 		pr_warn("extent %u cannot be made: %s: free memory, or give kvmm a smaller --pool-size",
 			msg->extent, strerror(-msg->status));
-	if (!msg->status)
+	if (!msg->status) {
+		extent_deposit(d, msg->extent, fd, msg->generation);
 		extent_publish(d, msg->extent, fd, msg->generation);
+	}
 	if (!spsc_push(&d->from_mapper, msg))
 		pr_err("the mapper's answers are full: extent %u is lost",
 		       msg->extent);
@@ -81,6 +101,8 @@ static void mapper_release(struct daemon *d, const struct spsc_msg *msg)
 
 	if (fd < 0)
 		return;
+	if (d->arena_fd >= 0)
+		deposit_drop(d, HOLD_EXTENT, msg->extent);
 	/* Withdrawn first: the number may be another file's after this. */
 	extent_publish(d, msg->extent, -1, 0);
 	err = d->dev.ops->extent_revoke(&d->dev, msg->extent, fd);
@@ -138,6 +160,7 @@ int mapper_init(struct daemon *d)
 		return -ENOMEM;
 	for (i = 0; i < d->nr_extents; i++)
 		d->extent_fds[i].fd = -1;
+	adopt_extents(d);
 	err = spsc_init(&d->to_mapper, 2 * d->nr_extents);
 	if (err)
 		return err;

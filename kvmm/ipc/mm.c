@@ -239,6 +239,7 @@ static bool mm_turn(struct daemon *d)
 
 		if (serve_client(d, c, now)) {
 			busy = true;
+			WRITE_ONCE(d->served, d->served + 1);
 			mm_flush(d);
 		}
 	}
@@ -390,6 +391,39 @@ static void mm_lock_secrets(const struct daemon *d)
 			strerror(errno));
 }
 
+/* mm_ready_core() - room for the core, and what it commands */
+int mm_ready_core(struct daemon *d)
+{
+	if (!d->core)
+		d->core = calloc(1, core_struct_size());
+	d->core_ops = mm_core_ops;
+	/* Nobody is ended for having what is of no use any more. */
+	if (d->dev.ops->takes_back)
+		d->core_ops.kill_ghosts = NULL;
+	return d->core ? 0 : -ENOMEM;
+}
+
+/* A fresh one, in an arena that hold keeps, if there may be a next daemon. */
+static int mm_make_core(struct daemon *d)
+{
+	int err = mm_ready_core(d);
+
+	if (err)
+		return err;
+	if (adopt_wanted(d))
+		d->arena = keep_memory("kvmm-arena", d->arena_bytes,
+				       &d->arena_fd);
+	else
+		d->arena = mm_map(d->arena_bytes);
+	if (!d->arena)
+		return -ENOMEM;
+	err = core_init(d->core, d->arena, d->arena_bytes, &d->cfg,
+			&d->core_ops, d);
+	if (!err && d->arena_fd >= 0)
+		deposit_put(d, HOLD_ARENA, 0, d->arena_fd, 0);
+	return err;
+}
+
 /**
  * mm_init() - make the core and what its thread needs
  * Context: before threads exist.
@@ -400,17 +434,10 @@ int mm_init(struct daemon *d)
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
 	int err;
 
-	d->core = calloc(1, core_struct_size());
 	d->mm_args = mm_map(ARG_BYTES);
-	d->arena = mm_map(d->arena_bytes);
-	if (!d->core || !d->mm_args || !d->arena)
+	if (!d->mm_args)
 		return -ENOMEM;
-	d->core_ops = mm_core_ops;
-	/* Nobody is ended for having what is of no use any more. */
-	if (d->dev.ops->takes_back)
-		d->core_ops.kill_ghosts = NULL;
-	err = core_init(d->core, d->arena, d->arena_bytes, &d->cfg,
-			&d->core_ops, d);
+	err = d->adopted >= 0 ? 0 : mm_make_core(d);
 	if (err)
 		return err;
 	mm_lock_secrets(d);
@@ -453,6 +480,8 @@ void mm_exit(struct daemon *d)
 	if (d->mm_bell >= 0)
 		close(d->mm_bell);
 	mm_unmap(d->arena, d->arena_bytes);
+	if (d->arena_fd >= 0)
+		close(d->arena_fd);
 	mm_unmap(d->mm_args, ARG_BYTES);
 	free(d->core);
 }

@@ -14,10 +14,12 @@
  * will write.  Where there is no room the client is not served; it made the
  * room scarce by not reading, and nobody else waits for it.
  *
- * Order of a request: the core's facts, the results in D, the number in the
- * core's arena, then the completion by a release store.  Results and
- * completions are written by the daemon alone, into memory that the client
- * maps read-only.
+ * Order of a request: the core's facts, the results and the completion in D,
+ * the number in the core's arena, then the tail by a release store.  Results
+ * and completions are written by the daemon alone, into memory that the client
+ * maps read-only.  A daemon that dies before the number leaves an arena in
+ * which the request is half done; after it, the client finds the completion
+ * behind the old tail (Documentation/abi.md, RESUME).
  *
  * Context: mm thread.  Nothing blocks or allocates.
  */
@@ -106,7 +108,6 @@ static void serve_complete(struct client_ring *r, const struct kvmm_sqe *sqe,
 	r->res_end[slot] = r->res_head;
 	shared_copy_out(&r->cqes[slot], &cqe, sizeof(cqe));
 	ring_prod_advance(&r->cq);
-	ring_prod_publish(&r->cq);
 }
 
 static void serve_detached(struct daemon *d, struct client *c)
@@ -160,9 +161,11 @@ static int serve_one(struct daemon *d, struct client *c, u64 now)
 	if (off == KVMM_NO_INDEX)
 		return -EAGAIN;
 	shared_copy_in(d->mm_args, r->args + sqe.arg_off, sqe.arg_len);
+	core_commit_begin(d->core);
 	status = serve_execute(d, c, now, &sqe, &req, off, room);
 	if (status == -EPROTO) {
 		serve_expel(d, c, now, "a forged index");
+		core_commit_end(d->core, c->id);
 		return -EPROTO;
 	}
 	used = req.nr_results ? req.nr_results * req.result_size : 0;
@@ -172,6 +175,9 @@ static int serve_one(struct daemon *d, struct client *c, u64 now)
 	if (sqe.op == KVMM_OP_DETACH && !status)
 		serve_detached(d, c);
 	serve_complete(r, &sqe, status, req.nr_results, off);
+	core_commit_end(d->core, c->id);
+	kv_fault_die(KV_FAULT_mm_die_publish);
+	ring_prod_publish(&r->cq);
 	return 0;
 }
 

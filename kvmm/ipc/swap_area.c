@@ -11,8 +11,9 @@
  *
  * The descriptor stays here as long as the area does: each new swapd gets it
  * again, with the identity that it had, and must find the same superblock.
- * kvmm-hold has a duplicate: the next daemon adds the area again, empty, as
- * soon as there is a swapd, however long that takes.
+ * kvmm-hold has a duplicate: the next daemon goes on with the area as it is, or,
+ * after a cold start, adds it again, empty, as soon as there is a swapd,
+ * however long that takes.
  *
  * What happens after a while: swap_area_time.c; when its disk fails:
  * swap_area_fail.c.
@@ -29,6 +30,7 @@
 
 #define ADD_TRIES	3
 #define DRAIN_MIN_NS	(20 * NSEC_PER_MSEC)
+#define AREA_DRAIN_NS	(60 * NSEC_PER_SEC)	/* that the last daemon began */
 
 struct area_call {
 	struct daemon		*d;
@@ -66,6 +68,8 @@ static void call_add(struct core *core, void *arg)
 			WRITE_ONCE(ctl->area[area_index(c->d, c->a)][i], 0);
 	area_map(c->d, c->a, true);
 	c->d->swap.area[c->a->core].busy_ns = 0;
+	/* The control thread waits for this. */
+	keep_area_put(c->d, c->a);
 }
 
 static void call_del(struct core *core, void *arg)
@@ -74,9 +78,10 @@ static void call_del(struct core *core, void *arg)
 	struct core_tier_view v;
 
 	c->err = core_area_del(core, clock_ns(), c->a->core);
-	if (!c->err)
+	if (!c->err) {
+		keep_area_drop(c->d, area_index(c->d, c->a));
 		area_map(c->d, c->a, false);
-	else if (!core_get_tier(core, CORE_POOL_AREA + c->a->core, &v))
+	} else if (!core_get_tier(core, CORE_POOL_AREA + c->a->core, &v))
 		c->left = v.used + v.limbo;
 }
 
@@ -204,6 +209,8 @@ void area_remove(struct daemon *d, struct swap_area *a)
 	};
 
 	a->state = AREA_REMOVING;
+	/* The next daemon has nothing to do with it. */
+	deposit_drop(d, HOLD_SWAP_AREA, area_index(d, a));
 	if (a->known && !a->lost && !link_send(d, &m, -1))
 		return;
 	/* There is no swapd that has it. */
@@ -320,6 +327,29 @@ void area_adopt(struct daemon *d, u32 index, int fd, u64 value)
 	area_begin(d, a, fd);
 }
 
+/* The core has it still, with what it holds: the next swapd is to find that. */
+void area_resume(struct daemon *d, u32 index, int fd)
+{
+	const struct keep_area *k = &d->keep->area[index];
+	struct swap_area *a = &d->link.area[index];
+
+	memcpy(a->path, k->path, sizeof(a->path));
+	a->path[sizeof(a->path) - 1] = '\0';
+	a->priority = k->priority;
+	a->asked = k->asked;
+	a->bytes = k->bytes;
+	a->usable_off = k->usable_off;
+	a->usable_bytes = k->usable_bytes;
+	memcpy(a->uuid, k->uuid, sizeof(a->uuid));
+	a->core = k->core;
+	area_begin(d, a, fd);
+	a->state = AREA_LIVE;
+	if (area_call(d, a, call_known, NULL))
+		pr_debug("swap: the mm thread has ended");
+	if (k->draining)
+		area_drain_begin(d, a, AREA_DRAIN_NS);
+}
+
 /* What of the area can be used, and why that is less than it is long. */
 static void area_size_text(const struct daemon *d, const struct swap_area *a,
 			   char *text, size_t len)
@@ -398,6 +428,7 @@ void area_drain_begin(struct daemon *d, struct swap_area *a, u64 limit_ns)
 	if (a->state == AREA_LIVE) {
 		a->state = AREA_DRAINING;
 		d->drain_pause = DRAIN_MIN_NS;
+		keep_area_put(d, a);
 	}
 	d->drain_next = 0;
 }

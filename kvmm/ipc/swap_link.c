@@ -431,13 +431,16 @@ int link_start(struct daemon *d)
 			return err;
 		d->link.wanted = true;
 		/* Rises over lives, so hold never takes it for the last one. */
-		d->link.run = (u32)(d->epoch >> 20);
+		d->link.run = (u32)(clock_ns() >> 20);
 		link_deposit(d);
 	}
 	for (i = 0; i < ARRAY_SIZE(p->area); i++) {
 		if (p->area[i].fd < 0)
 			continue;
-		if (d->link.wanted) {
+		if (d->link.wanted && d->adopted >= 0 &&
+		    d->keep->area[i].valid) {
+			area_resume(d, i, p->area[i].fd);
+		} else if (d->link.wanted) {
 			area_adopt(d, i, p->area[i].fd, p->area[i].value);
 		} else {
 			deposit_drop(d, HOLD_SWAP_AREA, i);

@@ -321,6 +321,7 @@ void area_on(struct daemon *d, struct admin *adm, int fd, u64 bytes,
 void area_off(struct daemon *d, struct admin *adm, u64 timeout_ms, u64 dev,
 	      u64 ino, const char *path);
 void area_adopt(struct daemon *d, u32 index, int fd, u64 value);
+void area_resume(struct daemon *d, u32 index, int fd);
 u32 area_offer_all(struct daemon *d);
 void area_answer(struct daemon *d, const struct swapd_answer *a);
 void area_link_down(struct daemon *d);

@@ -28,7 +28,6 @@
 #define DEFAULT_SEQS	256
 #define DEFAULT_STEPS	2
 #define SQ_ENTRIES	256
-#define NR_FDS		3	/* segment C, segment D, doorbell */
 
 static int __printf(3, 4) fail(char *text, int err, const char *fmt, ...)
 {
@@ -142,6 +141,7 @@ static int fill_request(struct kvmm_attach_req *req,
 	req->magic = KVMM_ATTACH_MAGIC;
 	req->abi_version = KVMM_ABI_VERSION;
 	req->layout_hash = KVMM_LAYOUT_HASH;
+	req->features = KVMM_FEAT_RESUME;
 	memcpy(req->domain, p->domain, len);
 	memcpy(req->identity, p->identity, sizeof(req->identity));
 	req->block_tokens = p->block_tokens;
@@ -167,9 +167,9 @@ static int fill_request(struct kvmm_attach_req *req,
 }
 
 /* Wait for the answer and take it: its bytes, or a negative errno. */
-static int receive_reply(int sock, const char *path, u32 timeout_ms,
-			 struct kvmm_attach_rep *rep, int *fds, int *nr_fds,
-			 char *text)
+int lk_receive_reply(int sock, const char *path, u32 timeout_ms,
+		     struct kvmm_attach_rep *rep, int *fds, int *nr_fds,
+		     char *text)
 {
 	union {
 		struct cmsghdr	head;
@@ -211,8 +211,8 @@ static int receive_reply(int sock, const char *path, u32 timeout_ms,
 }
 
 /* Is it an answer of our ABI, and a yes? */
-static int judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
-		       int nr_fds, char *text)
+int lk_judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
+		   int nr_fds, char *text)
 {
 	int err;
 
@@ -240,15 +240,15 @@ static int judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
 		return fail(text, -EPROTONOSUPPORT,
 			    "the daemon at %s was built from another kvmm.h: build both from one tree",
 			    path);
-	if (nr_fds != NR_FDS)
+	if (nr_fds != LK_NR_FDS)
 		return fail(text, -EPROTO,
 			    "the daemon at %s sent %d descriptors, not %d", path,
-			    nr_fds, NR_FDS);
+			    nr_fds, LK_NR_FDS);
 	return 0;
 }
 
 /* Map both segments and set up both ends of the rings. */
-static int map_segments(struct kvmm *k, const int *fds, char *text)
+int lk_map_segments(struct kvmm *k, const int *fds, char *text)
 {
 	const struct kvmm_attach_rep *r = &k->info;
 	struct stat c, d;
@@ -277,7 +277,8 @@ static int map_segments(struct kvmm *k, const int *fds, char *text)
 	return 0;
 }
 
-static void place_pointers(struct kvmm *k)
+/* @first: where the rings begin; before it nothing is looked for in them */
+void lk_place_pointers(struct kvmm *k, u32 first)
 {
 	const struct kvmm_attach_rep *r = &k->info;
 	const char *d = k->seg_d;
@@ -293,20 +294,22 @@ static void place_pointers(struct kvmm *k)
 	k->seq = (const struct kvmm_seq_status *)(d + r->seq_off);
 	k->ext_status = (const struct kvmm_extent_status *)(d + r->extent_off);
 	k->table = (const struct kvmm_table_page *)(d + r->table_off);
-	ring_prod_init(&k->sub, r->sq_entries, 0, &k->ctl->sq_tail,
+	ring_prod_init(&k->sub, r->sq_entries, first, &k->ctl->sq_tail,
 		       &k->dctl->sq_head);
-	ring_cons_init(&k->cons, r->cq_entries, 0, &k->ctl->cq_head,
+	ring_cons_init(&k->cons, r->cq_entries, first, &k->ctl->cq_head,
 		       &k->dctl->cq_tail);
+	k->first = first;
+	k->look_ns = LK_LOOK_NS;
 	k->maps_due = true;
 }
 
 static int build(struct kvmm *k, const int *fds, char *text)
 {
-	int ret = map_segments(k, fds, text);
+	int ret = lk_map_segments(k, fds, text);
 
 	if (ret)
 		return ret;
-	place_pointers(k);
+	lk_place_pointers(k, 0);
 	k->req = calloc(k->info.cq_entries, sizeof(*k->req));
 	k->extent = calloc(k->info.nr_extents, sizeof(*k->extent));
 	if (!k->req || !k->extent)
@@ -333,10 +336,10 @@ static int shake_hands(struct kvmm *k, const struct kvmm_attach_req *req,
 		return fail(text, -errno, "cannot write to %s: %s", path,
 			    strerror(errno));
 	/* After EPIPE an answer that says why may still be there. */
-	ret = receive_reply(k->sock, path, timeout_ms, &k->info, fds, &nr_fds,
+	ret = lk_receive_reply(k->sock, path, timeout_ms, &k->info, fds, &nr_fds,
 			    text);
 	if (ret >= 0)
-		ret = judge_reply(path, &k->info, ret, nr_fds, text);
+		ret = lk_judge_reply(path, &k->info, ret, nr_fds, text);
 	if (!ret)
 		ret = build(k, fds, text);
 	/* The mappings keep the segments; the doorbell stays open. */
@@ -377,6 +380,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	if (!k)
 		return fail(text, -ENOMEM, "no memory for the attachment");
 	k->bell = -1;
+	memcpy(k->path, path, sizeof(k->path));
 	k->spin = p->spin;
 	k->sock = connect_to(path, timeout_ms, text);
 	ret = k->sock < 0 ? k->sock :

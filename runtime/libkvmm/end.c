@@ -94,6 +94,8 @@ void lk_destroy(struct kvmm *k)
 		munmap(k->seg_c, k->info.c_bytes);
 	if (k->seg_d)
 		munmap((void *)k->seg_d, k->info.d_bytes);
+	k->cons.head = k->first;
+	lk_old_release(k);
 	free(k->extent);
 	free(k->req);
 	if (k->bell >= 0)

@@ -188,6 +188,8 @@ static int look_message(struct kvmm *k)
 	if (n <= 0) {
 		if (lk_check_state(k))
 			return k->ended;
+		if (lk_resume_begin(k))
+			return 0;
 		return lk_end(k, "the kvmm daemon died; kvmm-hold starts it again");
 	}
 	nr = take_fds(&msg, fds, KVMM_MAP_BATCH);
@@ -250,9 +252,15 @@ int lk_look_socket(struct kvmm *k)
 {
 	int ret;
 
+	if (k->away && lk_resume(k))
+		return k->ended;
+	if (k->away)
+		return 0;
 	do {
 		ret = look_message(k);
 	} while (ret > 0);
+	if (k->away)
+		return 0;
 	if (ret < 0 || unmap_revoked(k))
 		return k->ended;
 	k->maps_due = maps_missing(k);

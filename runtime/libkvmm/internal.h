@@ -13,6 +13,10 @@
 #define LK_MAP_NS	1000000ll	/* the same, when descriptors are due */
 #define LK_ATTACH_MS	30000		/* for the answer to ATTACH */
 #define LK_DETACH_NS	1000000000ll	/* for the answer to DETACH */
+#define LK_FIRST_LOOK_NS 1000000ll	/* while an answer is due: the first look */
+#define LK_RESUME_NS	30000000000ll	/* for the daemon to come back */
+#define LK_RETRY_NS	2000000ll	/* to connect again */
+#define LK_NR_FDS	3		/* segment C, segment D, doorbell */
 
 /* What became of a request that the library still accounts for. */
 enum lk_req_state {
@@ -48,6 +52,19 @@ struct lk_extent {
 };
 
 /**
+ * struct lk_old - segment D of a daemon that died, until all is released
+ * @until: index of the first completion that is not in it
+ */
+struct lk_old {
+	struct lk_old		*next;
+	u32			until;
+	const void		*seg_d;
+	u64			bytes;
+	const struct kvmm_cqe	*cqe;
+	const char		*result;
+};
+
+/**
  * struct kvmm - one attachment
  *
  * Completions come in the order of requests, one each, so the request at
@@ -59,11 +76,32 @@ struct lk_extent {
  *
  * and `sub.tail - cons.head` never exceeds the completion ring: a request
  * that could not be answered is not prepared.
+ *
+ * The indices go on over a resume: the rings of the new segments begin at
+ * @first, completions before it lie in segments of @old.
+ *
+ * @away:     the daemon died; @sock is the connection to the next one, or -1
+ * @away_since: when that was noticed
+ * @retry_at: when to connect again
+ * @asked:    the request to resume was sent
+ * @news:     it resumed: what the records say may have changed
+ * @look_ns:  a look at the socket is due after so long
  */
 struct kvmm {
 	struct kvmm_attach_rep		info;
+	char				path[512];
 	int				sock;
 	int				bell;
+	bool				away;
+	bool				asked;
+	bool				news;
+	s64				away_since;
+	s64				retry_at;
+	s64				look_ns;
+	u32				first;
+	u32				nr_resumed;
+	u32				nr_salvaged;
+	struct lk_old			*old;	/* oldest first */
 	int				ended;	/* -ECONNRESET once over */
 	char				why[LK_TEXT_LEN];
 	u32				spin;
@@ -108,6 +146,21 @@ struct kvmm {
 
 s64 lk_now(void);
 
+/* attach.c */
+int __must_check lk_judge_reply(const char *path, struct kvmm_attach_rep *rep,
+				int bytes, int nr_fds, char *text);
+int __must_check lk_receive_reply(int sock, const char *path, u32 timeout_ms,
+				  struct kvmm_attach_rep *rep, int *fds,
+				  int *nr_fds, char *text);
+int __must_check lk_map_segments(struct kvmm *k, const int *fds, char *text);
+void lk_place_pointers(struct kvmm *k, u32 first);
+
+/* resume.c */
+bool lk_resume_begin(struct kvmm *k);
+int lk_resume(struct kvmm *k);
+void lk_resume_sleep(const struct kvmm *k, s64 ns);
+void lk_old_release(struct kvmm *k);
+
 /* end.c */
 int lk_end(struct kvmm *k, const char *fmt, ...) __printf(2, 3);
 int lk_check_state(struct kvmm *k);
@@ -126,6 +179,7 @@ void lk_send_acks(struct kvmm *k);
 
 /* ring.c */
 u32 lk_result_size(u16 op);
+int lk_look_completions(struct kvmm *k);
 struct kvmm_sqe *lk_prep(struct kvmm *k, u16 op, u32 nr, u32 bytes,
 			 enum lk_req_state state, void **args);
 int lk_publish(struct kvmm *k);

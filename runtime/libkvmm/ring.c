@@ -182,7 +182,7 @@ int kvmm_submit(struct kvmm *k)
 }
 
 /* Look how many completions there are. */
-static int look_completions(struct kvmm *k)
+int lk_look_completions(struct kvmm *k)
 {
 	int n = ring_cons_look(&k->cons);
 
@@ -195,14 +195,17 @@ static int look_completions(struct kvmm *k)
 static int read_completion(struct kvmm *k, u32 index, struct kvmm_done *done)
 {
 	const struct lk_req *req = req_at(k, index);
+	const struct lk_old *o = k->old;
 	u64 bytes;
 	union {
 		struct kvmm_cqe	cqe;
 		u64		word[sizeof(struct kvmm_cqe) / 8];
 	} c;
 
-	shared_copy_in(&c, &k->cqe[index & (k->info.cq_entries - 1)],
-		       sizeof(c));
+	while (o && (s32)(index - o->until) >= 0)
+		o = o->next;
+	shared_copy_in(&c, (o ? o->cqe : k->cqe) +
+		       (index & (k->info.cq_entries - 1)), sizeof(c));
 	bytes = (u64)c.cqe.nr * lk_result_size(req->op);
 	if (c.cqe.number != req->number)
 		return lk_end(k, "kvmm answered request %llu when %llu was due",
@@ -216,7 +219,8 @@ static int read_completion(struct kvmm *k, u32 index, struct kvmm_done *done)
 	done->user_data = c.cqe.user_data;
 	done->status = c.cqe.status;
 	done->nr = bytes ? c.cqe.nr : 0;
-	done->results = bytes ? k->result + c.cqe.result_off : NULL;
+	done->results = bytes ? (o ? o->result : k->result) +
+				c.cqe.result_off : NULL;
 	return 0;
 }
 
@@ -256,13 +260,18 @@ void lk_collect(struct kvmm *k)
 		k->arg_head = req->arg_end;
 		ring_cons_advance(&k->cons);
 	}
-	if (k->cons.head != head)
+	if (k->cons.head == head)
+		return;
+	if (k->old)
+		lk_old_release(k);
+	/* Of what died with the daemon before, the new one knows nothing. */
+	if ((s32)(k->cons.head - k->first) >= 0)
 		ring_cons_publish(&k->cons);
 }
 
 int kvmm_reap(struct kvmm *k, struct kvmm_done *done)
 {
-	if (k->reaped == k->cons.tail && look_completions(k) < 0)
+	if (k->reaped == k->cons.tail && lk_look_completions(k) < 0)
 		return -ECONNRESET;
 	if (skip_own(k))
 		return -ECONNRESET;
@@ -308,6 +317,8 @@ static bool events_pending(struct kvmm *k)
 {
 	const u32 tail = READ_ONCE(k->dctl->event_tail);
 
+	if (k->news)
+		return true;
 	if (k->events_used)
 		return tail != k->event_head;
 	return tail != k->event_told;
@@ -316,7 +327,7 @@ static bool events_pending(struct kvmm *k)
 /* Return: 1 when it is there, 0, or what ended the attachment. */
 static int wait_done(struct kvmm *k, const struct wait_for *w)
 {
-	if (look_completions(k) < 0 || lk_look_events(k) < 0)
+	if (lk_look_completions(k) < 0 || lk_look_events(k) < 0)
 		return -ECONNRESET;
 	if (!w->any)
 		return (s32)(k->cons.tail - w->index) > 0;
@@ -330,7 +341,7 @@ static int wait_done(struct kvmm *k, const struct wait_for *w)
  * @now: lk_now()
  *
  * The daemon's state always; the socket, for descriptors and for its end,
- * when some are due and every 100 ms.
+ * when some are due, and every 100 ms; when an answer is long in coming, sooner.
  */
 int lk_look_around(struct kvmm *k, s64 now)
 {
@@ -338,7 +349,7 @@ int lk_look_around(struct kvmm *k, s64 now)
 		return k->ended;
 	if (k->nr_acks)
 		lk_send_acks(k);
-	if (!k->maps_due && now - k->looked < LK_LOOK_NS)
+	if (!k->away && !k->maps_due && now - k->looked < k->look_ns)
 		return k->ended;
 	k->looked = now;
 	return lk_look_socket(k);
@@ -368,6 +379,10 @@ static int wait_sleep(struct kvmm *k, const struct wait_for *w, s64 ns)
 	const u32 seen = ring_wake_read(&k->dctl->wake);
 	int ret;
 
+	if (k->away) {
+		lk_resume_sleep(k, ns);
+		return wait_done(k, w);
+	}
 	ring_sleep_prepare(&k->ctl->need_wake);
 	ret = wait_done(k, w);
 	if (!ret && !lk_check_state(k))
@@ -385,6 +400,9 @@ static int wait_long(struct kvmm *k, const struct wait_for *w, u32 spin,
 	u32 slice;
 	int ret = 0;
 
+	/* What was submitted is answered soon, or the daemon is gone. */
+	k->look_ns = k->cons.tail != k->submitted ? LK_FIRST_LOOK_NS :
+						    LK_LOOK_NS;
 	while (!ret) {
 		/* Before giving up: what was said last still counts. */
 		if (lk_look_around(k, now))
@@ -397,10 +415,12 @@ static int wait_long(struct kvmm *k, const struct wait_for *w, u32 spin,
 			spin -= forever ? 0 : slice;
 		} else {
 			ret = wait_sleep(k, w, min(deadline - now, k->maps_due ?
-						   LK_MAP_NS : LK_LOOK_NS));
+						   LK_MAP_NS : k->look_ns));
+			k->look_ns = min(2 * k->look_ns, LK_LOOK_NS);
 		}
 		now = lk_now();
 	}
+	k->look_ns = LK_LOOK_NS;
 	return ret;
 }
 
@@ -437,6 +457,7 @@ int kvmm_wait(struct kvmm *k, s64 timeout_ns)
 	int ret = wait_until(k, &w, timeout_ns);
 
 	k->event_told = k->event_scan;
+	k->news = false;
 	return ret;
 }
 

@@ -27,6 +27,8 @@ static bool daemon_gone(const struct kvmm *k)
 	char c;
 	ssize_t n = recv(k->sock, &c, 1, MSG_PEEK | MSG_DONTWAIT);
 
+	if (k->away)
+		return true;
 	return !n || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 

@@ -67,7 +67,8 @@ static void witness_finish(void)
 
 static void setup_with(const char *pool, const char *deadline)
 {
-	rig_start(&rig, "--pool-size", pool, "--extent-size", "512K",
+	rig_start(&rig, "--adopt", "off", "--pool-size", pool,
+		  "--extent-size", "512K",
 		  "--step-deadline-ms", deadline, NULL);
 	snprintf(witness_prompts, sizeof(witness_prompts), "%s/witness.txt",
 		 rig.dir);

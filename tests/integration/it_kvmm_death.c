@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_kvmm_death.c - the daemon dies under load, again and again
+ * it_kvmm_death.c - the daemon dies under load, again and again, and each start
+ * is a cold one (it_adopt.c has the others)
  *
  * budget: 60 s, full 450 s
  *
@@ -269,7 +270,8 @@ static void world_start(u32 quiet_ms)
 	u32 i;
 
 	snprintf(quiet, sizeof(quiet), "%u", quiet_ms * time_scale());
-	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
+	rig_start(&rig, "--adopt", "off", "--pool-size", "2M",
+		  "--extent-size", "256K",
 		  "--host-size", "2M", "--area-max", "32M", "--swappiness",
 		  "200", "--quiet-deadline-ms", quiet, NULL);
 	snprintf(area, sizeof(area), "%s/area", rig.dir);

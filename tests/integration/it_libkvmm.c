@@ -30,7 +30,8 @@ static const u32 spins[] = { 0, 200, KVMM_SPIN_FOREVER };
 
 static void setup(void)
 {
-	rig_start(&rig, "--pool-size", "16M", "--extent-size", "1M", NULL);
+	rig_start(&rig, "--pool-size", "16M", "--extent-size", "1M",
+		  "--adopt", "off", NULL);
 }
 
 static void teardown(void)

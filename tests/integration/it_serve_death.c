@@ -18,7 +18,8 @@ static struct served server;
 
 static void setup(void)
 {
-	rig_start(&rig, "--pool-size", "32M", "--extent-size", "512K", NULL);
+	rig_start(&rig, "--pool-size", "32M", "--extent-size", "512K",
+		  "--adopt", "off", NULL);
 	serve_start(&server, &rig, NULL);
 	serve_await(&server, 200, 30);
 }

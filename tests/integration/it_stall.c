@@ -62,7 +62,8 @@ static void kvctl(int code, const char *says, const char *verb,
 
 static void small_start(const char *engine)
 {
-	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
+	rig_start(&rig, "--adopt", "off", "--pool-size", "2M",
+		  "--extent-size", "256K",
 		  "--host-size", "1M", "--area-max", "32M", "--swappiness",
 		  "200", "--swap-engine", engine, "--swap-deadline-ms",
 		  DEADLINE_MS, NULL);
@@ -393,7 +394,8 @@ START_TEST(test_daemon_dies)
 	pid_t pid;
 
 	setenv("KVMM_FAULT", "swapd_late", 1);
-	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
+	rig_start(&rig, "--adopt", "off", "--pool-size", "2M",
+		  "--extent-size", "256K",
 		  "--host-size", "1M", "--area-max", "32M", "--swappiness",
 		  "200", "--swap-deadline-ms", DEADLINE_MS, NULL);
 	unsetenv("KVMM_FAULT");

@@ -76,7 +76,8 @@ static void area_off(void)
 
 static void small_start(const char *pool, const char *host, const char *engine)
 {
-	rig_start(&rig, "--pool-size", pool, "--extent-size", "256K",
+	rig_start(&rig, "--adopt", "off", "--pool-size", pool,
+		  "--extent-size", "256K",
 		  "--host-size", host, "--area-max", "32M", "--swappiness",
 		  "200", "--swap-engine", engine, NULL);
 	area_on("32M");

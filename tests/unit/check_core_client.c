@@ -38,8 +38,6 @@ BAD(flags, KVMM_ATTACH_RESUME)
 
 BAD_AT(resv_0, resv[0], 1)
 BAD_AT(resv_1, resv[1], 1)
-BAD_AT(resv_2, resv[2], 1)
-BAD_AT(resv_3, resv[3], 1)
 BAD_AT(domain_empty, domain[0], 0)
 BAD_AT(domain_endless, domain[KVMM_NAME_LEN - 1], 'x')
 BAD_AT(steps_many, max_steps, KVMM_MAX_STEPS + 1)
@@ -72,8 +70,6 @@ static const struct {
 	{ "resv0", bad_resv0, -EINVAL },
 	{ "resv[0]", bad_resv_0, -EINVAL },
 	{ "resv[1]", bad_resv_1, -EINVAL },
-	{ "resv[2]", bad_resv_2, -EINVAL },
-	{ "resv[3]", bad_resv_3, -EINVAL },
 	{ "no name", bad_domain_empty, -EINVAL },
 	{ "a name without an end", bad_domain_endless, -EINVAL },
 	{ "no steps", bad_max_steps, -EINVAL },

@@ -81,7 +81,7 @@ static const struct {
 	F(flags, 4, 0x80, -EINVAL),
 	F(resv0, 4, 1, -EINVAL),
 	F(resv[0], 8, 1, -EINVAL),
-	F(resv[3], 8, 1, -EINVAL),
+	F(resv[1], 8, 1, -EINVAL),
 	F(group[0].resv[1], 4, 1, -EINVAL),
 	F(group[7].resv[0], 4, 1, -EINVAL),
 	F(sq_entries, 4, 3, -EINVAL),

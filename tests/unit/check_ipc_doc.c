@@ -64,8 +64,8 @@ START_TEST(test_options)
 	char row[1024], *p;
 
 	read_page();
-	snprintf(row, sizeof(row), "| `--%s %s` | %s | %s |\n", o->name,
-		 o->meta, o->def ? o->def : "", o->help);
+	snprintf(row, sizeof(row), "| `--%s%s%s` | %s | %s |\n", o->name,
+		 o->meta ? " " : "", o->meta ? o->meta : "", o->def ? o->def : "", o->help);
 	/* A bar would end the cell. */
 	for (p = strstr(row, "` |") - 1; p > row; p--)
 		if (*p == '|')

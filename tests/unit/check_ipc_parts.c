@@ -312,7 +312,7 @@ START_TEST(test_store_hand_over)
 		r = record(HOLD_PUT, HOLD_CLIENT, (u32)i, 100 + (u64)i);
 		store_apply(&st, &r, i & 1 ? new_fd() : -1);
 	}
-	ck_assert_int_eq(store_send(&st, sv[0]), 0);
+	ck_assert_int_eq(store_send(&st, sv[0], 0), 0);
 	/* END is no record: it is told and dropped. */
 	memset(&other, 0, sizeof(other));
 	ck_assert_int_eq(store_receive(&other, sv[1]), 0);

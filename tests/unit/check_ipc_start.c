@@ -27,6 +27,7 @@
 #include "tests/unit/ipc_daemon.h"
 
 #define SMALL "--pool-size 2M --extent-size 64K"
+#define COLD SMALL " --adopt off"
 
 static struct ipcd d;
 
@@ -340,7 +341,7 @@ START_TEST(test_hold_restarts)
 	struct rawc r;
 	int i;
 
-	ipcd_spawn(&d, "kvmm-hold", SMALL, NULL);
+	ipcd_spawn(&d, "kvmm-hold", COLD, NULL);
 	for (i = 0; i < 3; i++) {
 		ck_assert(ipcd_ready(&d, 5000));
 		child = wait_child(child);
@@ -519,7 +520,7 @@ START_TEST(test_hold_old_clients)
 	pid_t keeps, lets_go;
 	int status;
 
-	ipcd_spawn(&d, "kvmm-hold", SMALL " --quiet-deadline-ms 1000", NULL);
+	ipcd_spawn(&d, "kvmm-hold", COLD " --quiet-deadline-ms 1000", NULL);
 	ck_assert(ipcd_ready(&d, 5000));
 	keeps = old_client(true);
 	lets_go = old_client(false);

@@ -16,7 +16,8 @@
 	f(s, identity) f(s, block_tokens) f(s, nr_shards)		\
 	f(s, nr_groups) f(s, max_steps) f(s, sq_entries)		\
 	f(s, max_seqs) f(s, group) f(s, limits) f(s, weight)		\
-	f(s, resv0) f(s, resume_epoch) f(s, resume_token) f(s, resv)
+	f(s, resv0) f(s, resume_epoch) f(s, resume_token)		\
+	f(s, resume_seen) f(s, resume_client) f(s, resume_index) f(s, resv)
 #define F_ATTACH_REP(f, s)	f(s, magic) f(s, abi_version)		\
 	f(s, status) f(s, layout_hash) f(s, features)			\
 	f(s, daemon_epoch) f(s, token) f(s, client) f(s, domain)	\
@@ -28,7 +29,8 @@
 	f(s, result_bytes) f(s, event_off) f(s, event_entries)		\
 	f(s, seq_off) f(s, max_seqs) f(s, extent_off) f(s, table_off)	\
 	f(s, nr_tables) f(s, max_steps) f(s, max_batch)			\
-	f(s, step_deadline_ms) f(s, resv) f(s, text)
+	f(s, step_deadline_ms) f(s, committed) f(s, ring_index)		\
+	f(s, resumed) f(s, resv) f(s, text)
 #define F_MAP_ENTRY(f, s)	f(s, extent) f(s, generation)
 #define F_MAP_MSG(f, s)	f(s, magic) f(s, nr) f(s, resv) f(s, entry)
 #define F_CLIENT_CTL(f, s)	f(s, sq_tail) f(s, resv0)		\
@@ -112,7 +114,8 @@
 	C(KVMM_LIMIT_MAX) C(KVMM_ATTACH_MAGIC) C(KVMM_REPLY_MAGIC)	\
 	C(KVMM_MAP_MAGIC) C(KVMM_ATTACH_RESUME) C(KVMM_FEAT_REMAP)	\
 	C(KVMM_FEAT_TRUNCATE) C(KVMM_FEAT_TRIM) C(KVMM_FEAT_ADVISE)	\
-	C(KVMM_FEAT_SWAP) C(KVMM_FEAT_RESUME) C(KVMM_MAP_BATCH)		\
+	C(KVMM_FEAT_SWAP) C(KVMM_FEAT_RESUME) C(KVMM_RESUMED_NO)	\
+	C(KVMM_RESUMED_WHOLE) C(KVMM_RESUMED_SALVAGED) C(KVMM_MAP_BATCH) \
 	C(KVMM_CLIENT_ALIVE) C(KVMM_CLIENT_DETACHED)			\
 	C(KVMM_CLIENT_EXPELLED) C(KVMM_CLIENT_SHUTDOWN) C(KVMM_OP_NOP)	\
 	C(KVMM_OP_SEQ_OPEN) C(KVMM_OP_SEQ_MATCH) C(KVMM_OP_STEP_BEGIN)	\

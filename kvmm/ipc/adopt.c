@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * adopt.c - a daemon goes on where the one before it died
+ *
+ * kvmm-hold kept the arena of the core, the memory of the pools, the pidfds of
+ * the clients and what the shell knew of them (keep.h).  Whether the arena is
+ * whole the core says (core_adopt()); whether everything that it speaks of is
+ * there is looked at here.  Then the daemon has what the last one had: the same
+ * epoch, extents, areas and clients.  The clients are away: their connections
+ * ended, and they come back by resuming (resume.c).
+ *
+ * Whatever is missing, damaged or of somebody else makes the start a cold one,
+ * with one line that says why.  An arena that was adopted and led to nothing
+ * KEEP_TRIES times in a row is not adopted again: it may be what kills.  What
+ * counts as something is told to hold as well, which starts the next one at
+ * once then.
+ *
+ * No copy and no transfer of the last daemon is under way: its threads are
+ * dead, and hold has waited for swapd and for what that left in the kernel.
+ *
+ * Context: start-up, before threads exist, but for adopt_timers().
+ */
+#include <sys/mman.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define WORKS_NS	(150 * NSEC_PER_MSEC)	/* of life, at least */
+#define WORKS_LOOK_NS	(20 * NSEC_PER_MSEC)
+
+/* Is anything kept for a daemon after this one? */
+bool adopt_wanted(const struct daemon *d)
+{
+	return !d->opt.adopt && d->deposit.fd >= 0;
+}
+
+/* ---- may it be adopted? ---- */
+
+/* Every extent that has memory must be there.  Return: NULL, or why not. */
+static const char *extents_missing(struct daemon *d)
+{
+	static char why[80];
+	struct deposit *p = &d->deposit;
+	struct core_extent_view v;
+	u32 i;
+
+	for (i = 0; i < d->nr_extents; i++) {
+		if (core_get_extent(d->core, i, &v) || !v.backed)
+			continue;
+		if (i < p->nr_extents && p->extent[i].fd >= 0 &&
+		    p->extent[i].generation == v.generation)
+			continue;
+		snprintf(why, sizeof(why), "the memory of extent %u is missing",
+			 i);
+		return why;
+	}
+	return NULL;
+}
+
+/* Clients that the core knows must be there, or nothing of them was used. */
+static const char *adopt_arena(struct daemon *d)
+{
+	static struct core_report report;
+	struct deposit *p = &d->deposit;
+	int how;
+
+	if (p->arena < 0)
+		return "it left no arena";
+	d->arena = keep_map(p->arena, d->arena_bytes);
+	if (!d->arena)
+		return "its arena has another size";
+	d->keep->tries++;
+	if (mm_ready_core(d))
+		return "no memory for the core";
+	how = core_adopt(d->core, d->arena, d->arena_bytes, &d->cfg,
+			 &d->core_ops, d, clock_ns(), &report);
+	if (how == -ESTALE)
+		return "its arena is of another kvmm, or for other sizes";
+	if (how < 0)
+		return report.text[0] ? report.text : "its arena is damaged";
+	d->adopted = how;
+	return extents_missing(d);
+}
+
+/* Return: NULL: everything is there; else why not. */
+static const char *adopt_try(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	const char *why;
+
+	if (d->opt.adopt)
+		return "--adopt is off";
+	if (p->life & HOLD_LIFE_IN_FLIGHT)
+		return "transfers of its swapd are still under way";
+	if (p->keep < 0)
+		return "it left no memory";
+	why = keep_take(d, p->keep);
+	p->keep = -1;
+	if (why)
+		return why;
+	why = adopt_arena(d);
+	if (!why && d->cfg.host_bytes &&
+	    (p->host < 0 || hostpool_adopt(&d->host, d->cfg.host_bytes,
+					   d->keep->huge, p->host)))
+		why = "its host pool is missing";
+	if (!why)
+		p->host = -1;
+	return why;
+}
+
+/* Nothing of it is used. */
+static void adopt_undo(struct daemon *d)
+{
+	if (d->arena)
+		munmap(d->arena, d->arena_bytes);
+	d->arena = NULL;
+	d->adopted = -1;
+	hostpool_destroy(&d->host);
+	keep_exit(d);
+}
+
+/**
+ * adopt_start() - go on with what the last daemon left, or begin anew
+ *
+ * Afterwards d->epoch is set, and d->adopted says which of the two.
+ */
+void adopt_start(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	const char *why = NULL;
+
+	if (p->last_epoch) {
+		why = adopt_try(d);
+		if (!why) {
+			d->epoch = p->last_epoch;
+			d->arena_fd = p->arena;
+			p->arena = -1;
+			kv_fault_die(KV_FAULT_adopt_die);
+			return;
+		}
+		adopt_undo(d);
+	}
+	deposit_cold(d, why);
+}
+
+/* ---- what it had ---- */
+
+/* Of those that the core does not know nothing stays. */
+void adopt_extents(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	struct core_extent_view v;
+	u32 i;
+
+	for (i = 0; d->adopted >= 0 && i < p->nr_extents; i++) {
+		struct extent_fd *x = &p->extent[i];
+
+		if (x->fd < 0)
+			continue;
+		if (i < d->nr_extents && !core_get_extent(d->core, i, &v) &&
+		    v.backed) {
+			d->extent_fds[i] = *x;
+			x->fd = -1;
+			continue;
+		}
+		/* Released, or not made known: it was on its way out or in. */
+		deposit_drop(d, HOLD_EXTENT, i);
+		if (d->dev.ops->extent_revoke(&d->dev, i, x->fd))
+			pr_debug("extent %u: its memory is not back", i);
+	}
+}
+
+static void area_lost(struct daemon *d, u32 area)
+{
+	core_adopt_lost(d->core, clock_ns(), area);
+	if (core_area_del(d->core, clock_ns(), area))
+		pr_warn("a swap area of the last daemon is lost and stays in use until the next start");
+}
+
+/* Areas that the core has and whose file is not there. */
+static void adopt_areas(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	struct core_tier_view v;
+	u32 i, n;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		if (core_get_tier(d->core, CORE_POOL_AREA + i, &v) || !v.online)
+			continue;
+		for (n = 0; n < CORE_MAX_AREAS; n++)
+			if (p->area[n].fd >= 0 && d->keep->area[n].valid &&
+			    d->keep->area[n].core == i)
+				break;
+		if (n == CORE_MAX_AREAS)
+			area_lost(d, i);
+	}
+}
+
+/*
+ * A client whose pidfd is not there was never answered: the record goes out
+ * before the answer does.
+ */
+static int adopt_client(struct daemon *d, u32 id)
+{
+	struct deposit *p = &d->deposit;
+	int pidfd = p->client[id];
+
+	p->client[id] = -1;
+	if (pidfd >= 0 && d->keep->client[id].valid)
+		return resume_await(d, id, pidfd);
+	if (pidfd >= 0)
+		close(pidfd);
+	core_client_dead(d->core, clock_ns(), id);
+	core_client_quiet(d->core, clock_ns(), id);
+	deposit_drop(d, HOLD_CLIENT, id);
+	return 0;
+}
+
+/**
+ * adopt_clients() - clients and ghosts of the last daemon, areas that are gone
+ * Return: 0 or a negative errno.
+ */
+int adopt_clients(struct daemon *d)
+{
+	struct core_client_view v;
+	int err;
+	u32 i;
+
+	if (d->adopted < 0)
+		return 0;
+	for (i = 0; i < d->cfg.max_clients; i++) {
+		if (core_get_client(d->core, i, &v)) {
+			if (d->deposit.client[i] >= 0)
+				deposit_drop(d, HOLD_CLIENT, i);
+			keep_client_drop(d, i);
+			continue;
+		}
+		err = adopt_client(d, i);
+		if (err)
+			return err;
+	}
+	ghost_adopt(d);
+	deposit_adopted(d);
+	/* What was under way is commanded anew, before any other event. */
+	core_tick(d->core, clock_ns());
+	adopt_areas(d);
+	return 0;
+}
+
+/* ---- words ---- */
+
+/* adopt_tell() - one line about what was adopted */
+void adopt_tell(struct daemon *d)
+{
+	u32 i, domains = 0, clients = 0, seqs = 0;
+	struct core_domain_view dom;
+	struct core_client_view cl;
+	struct core_pool_view pool;
+	char size[32];
+
+	if (d->adopted < 0)
+		return;
+	core_get_pool(d->core, &pool);
+	for (i = 0; i < d->cfg.max_domains; i++)
+		domains += !core_get_domain(d->core, i, &dom);
+	for (i = 0; i < d->cfg.max_clients; i++) {
+		if (core_get_client(d->core, i, &cl))
+			continue;
+		clients++;
+		seqs += cl.nr_seqs;
+	}
+	pr_info("adopted %u domain%s, %u client%s, %u sequence%s, %s of cache: %s, in %llu ms",
+		domains, domains == 1 ? "" : "s", clients,
+		clients == 1 ? "" : "s", seqs, seqs == 1 ? "" : "s",
+		kv_format_size(pool.cached >> 10 << 10, size, sizeof(size)),
+		d->adopted == CORE_ADOPT_WHOLE ? "whole" : "salvaged",
+		(unsigned long long)((clock_ns() - d->start_ns) / NSEC_PER_MSEC));
+}
+
+/* Does anybody wait whom this daemon has not served yet? */
+static bool adopt_has_served(const struct daemon *d)
+{
+	const struct list *l;
+
+	if (READ_ONCE(d->served))
+		return true;
+	for (l = d->attached.next; l != &d->attached; l = l->next)
+		if (list_entry(l, struct client, node)->stage == CLIENT_AWAY)
+			return false;
+	return true;
+}
+
+/**
+ * adopt_timers() - say, once, that this daemon does its work
+ * Return: when to be called next, or UINT64_MAX.
+ */
+u64 adopt_timers(struct daemon *d, u64 now)
+{
+	if (d->works || !adopt_wanted(d))
+		return UINT64_MAX;
+	if (now < d->start_ns + WORKS_NS || !adopt_has_served(d))
+		return now + WORKS_LOOK_NS;
+	d->works = true;
+	d->keep->tries = 0;
+	deposit_put(d, HOLD_WORKS, 0, -1, 0);
+	return UINT64_MAX;
+}

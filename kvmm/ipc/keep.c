@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * keep.c - the shell's own memory that outlives it, see keep.h
+ *
+ * Made at start, mapped until the end; kvmm-hold has a duplicate of its
+ * descriptor.  The core's arena is made here, too: the two go together.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/keep.h"
+
+#define KEEP_SEALS	(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static void boot_read(char *boot, size_t len)
+{
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	memset(boot, 0, len);
+	if (!f)
+		return;
+	if (!fread(boot, 1, len - 1, f))
+		boot[0] = '\0';
+	fclose(f);
+}
+
+/* keep_boot() - which life of the machine, as a number */
+void keep_boot(u64 *boot)
+{
+	char text[sizeof(((struct keep *)0)->boot)];
+	const char *p;
+	u32 nr = 0;
+
+	boot_read(text, sizeof(text));
+	boot[0] = 0;
+	boot[1] = 0;
+	for (p = text; *p && nr < 32; p++) {
+		const char *digits = "0123456789abcdef";
+		const char *at = strchr(digits, *p);
+
+		if (!at)
+			continue;
+		boot[nr / 16] = boot[nr / 16] << 4 | (u64)(at - digits);
+		nr++;
+	}
+}
+
+u64 keep_layout(void)
+{
+	const u64 sizes[] = {
+		core_arena_layout(), sizeof(struct keep),
+		sizeof(struct keep_client), sizeof(struct keep_area),
+	};
+	const u8 *p = (const u8 *)sizes;
+	u64 hash = 0xcbf29ce484222325ull;
+	size_t i;
+
+	for (i = 0; i < sizeof(sizes); i++)
+		hash = (hash ^ p[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+/*
+ * On a boundary of 2 MiB, in pages of that size where the system gives them
+ * for the asking: mapped again, few of them are soon there.
+ */
+static void *map_shared(int fd, u64 bytes)
+{
+	const u64 room = bytes + HOSTPOOL_HUGE;
+	char *at, *p, *end;
+
+	at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+		  MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	p = (char *)ALIGN_UP((uintptr_t)at, HOSTPOOL_HUGE);
+	end = p + ALIGN_UP(bytes, (u64)sysconf(_SC_PAGESIZE));
+	if (mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		 0) == MAP_FAILED) {
+		munmap(at, room);
+		return NULL;
+	}
+	if (p > at)
+		munmap(at, (size_t)(p - at));
+	if (at + room > end)
+		munmap(end, (size_t)(at + room - end));
+	if (bytes >= HOSTPOOL_HUGE)
+		(void)madvise(p, bytes, MADV_HUGEPAGE);
+	(void)madvise(p, bytes, MADV_DONTFORK);
+	/* It tells of tenants what they do. */
+	(void)madvise(p, bytes, MADV_DONTDUMP);
+	return p;
+}
+
+/* Memory that can be given to the next daemon, mapped; *@fd -1 without it. */
+void *keep_memory(const char *name, u64 bytes, int *fd)
+{
+	void *p = NULL;
+
+	*fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*fd < 0)
+		return NULL;
+	if (!ftruncate(*fd, (off_t)bytes) &&
+	    !fcntl(*fd, F_ADD_SEALS, KEEP_SEALS))
+		p = map_shared(*fd, bytes);
+	if (p)
+		return p;
+	close(*fd);
+	*fd = -1;
+	return NULL;
+}
+
+/* Map what was kept, if it is @bytes long and can be no other. */
+void *keep_map(int fd, u64 bytes)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) || (u64)st.st_size != bytes ||
+	    (fcntl(fd, F_GET_SEALS) & KEEP_SEALS) != KEEP_SEALS)
+		return NULL;
+	return map_shared(fd, bytes);
+}
+
+int keep_make(struct daemon *d)
+{
+	d->keep = keep_memory("kvmm-keep", sizeof(*d->keep), &d->keep_fd);
+	if (!d->keep)
+		return -ENOMEM;
+	d->keep->layout = keep_layout();
+	boot_read(d->keep->boot, sizeof(d->keep->boot));
+	store_release(&d->keep->magic, KEEP_MAGIC);
+	deposit_put(d, HOLD_KEEP, 0, d->keep_fd, 0);
+	return 0;
+}
+
+const char *keep_take(struct daemon *d, int fd)
+{
+	char boot[sizeof(d->keep->boot)];
+	const char *why = NULL;
+
+	d->keep_fd = fd;
+	d->keep = keep_map(fd, sizeof(*d->keep));
+	if (!d->keep)
+		return "what it left is of another kvmm";
+	boot_read(boot, sizeof(boot));
+	if (d->keep->magic != KEEP_MAGIC || d->keep->layout != keep_layout())
+		why = "what it left is of another kvmm";
+	else if (memcmp(boot, d->keep->boot, sizeof(boot)))
+		why = "what it left is of another boot of this machine";
+	else if (!d->keep->ready)
+		why = "it had not begun to serve";
+	else if (d->keep->tries >= KEEP_TRIES)
+		why = "what it left was adopted before and led to nothing";
+	return why;
+}
+
+void keep_exit(struct daemon *d)
+{
+	if (d->keep)
+		munmap(d->keep, sizeof(*d->keep));
+	if (d->keep_fd >= 0)
+		close(d->keep_fd);
+	d->keep = NULL;
+	d->keep_fd = -1;
+}
+
+/* ---- clients ---- */
+
+void keep_client_put(struct daemon *d, const struct client *c,
+		     const __u64 *token, u32 sq_entries, bool resumes)
+{
+	struct keep_client *k = &d->keep->client[c->id];
+
+	k->resumes = resumes;
+	k->sq_entries = sq_entries;
+	k->uid = c->uid;
+	k->key = c->key;
+	k->pid = c->info.pid;
+	memcpy(k->comm, c->info.comm, sizeof(k->comm));
+	memcpy(k->token, token, sizeof(k->token));
+	store_release(&k->valid, 1u);
+}
+
+void keep_client_drop(struct daemon *d, u32 id)
+{
+	store_release(&d->keep->client[id].valid, 0u);
+}
+
+/* ---- areas ---- */
+
+void keep_area_put(struct daemon *d, const struct swap_area *a)
+{
+	struct keep_area *k = &d->keep->area[a - d->link.area];
+
+	store_release(&k->valid, 0u);
+	k->core = a->core;
+	k->draining = a->state == AREA_DRAINING;
+	k->priority = a->priority;
+	k->bytes = a->bytes;
+	k->asked = a->asked;
+	k->usable_off = a->usable_off;
+	k->usable_bytes = a->usable_bytes;
+	memcpy(k->uuid, a->uuid, sizeof(k->uuid));
+	memcpy(k->path, a->path, sizeof(k->path));
+	store_release(&k->valid, 1u);
+}
+
+void keep_area_drop(struct daemon *d, u32 index)
+{
+	store_release(&d->keep->area[index].valid, 0u);
+}

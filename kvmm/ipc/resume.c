@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * resume.c - clients of the daemon before this one come back
+ *
+ * A client whose connection ended with the daemon connects again and names its
+ * attachment: epoch, number, and the token that it was told at attach.  It must
+ * be the same process, of the same user.  Then it gets new segments, with
+ * rings that begin where the old ones ended, and goes on: its sequences, its
+ * open steps and the extents that it has mapped are as they were, unless the
+ * answer says that the arena had to be salvaged.
+ *
+ * Until then it is AWAY: the core keeps what it has, a step of it that is open
+ * stays open.  One that ends meanwhile is seen by its pidfd, as ever.  One that
+ * does not come back within --resume-ms is killed: it may still write to what
+ * it has mapped.  One that cannot come back, because it never asked for
+ * KVMM_FEAT_RESUME, counts as one that hung up.
+ *
+ * Context: control thread, but for the functions handed to mm_call().
+ */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+#include <kvmm/fault.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/daemon.h"
+
+#define STATE_DETACHED	2	/* core_client_view.state, as in proc/client.c */
+
+struct resume_call {
+	struct client			*c;
+	const struct kvmm_attach_req	*req;
+	struct core_attach_info		info;
+	u64				committed;
+	u32				away;
+	int				err;
+};
+
+/* ---- those who are away ---- */
+
+static void away_begin(struct daemon *d, struct client *c)
+{
+	const struct keep_client *k = &d->keep->client[c->id];
+	struct core_client_view v;
+
+	if (core_get_client(d->core, c->id, &v))
+		return;
+	c->tenant = v.tenant;
+	if (v.away && k->resumes) {
+		c->stage = CLIENT_AWAY;
+		c->deadline = clock_ns() + d->opt.resume_ms * NSEC_PER_MSEC;
+	} else if (v.away) {
+		c->stage = CLIENT_HUNG_UP;
+		core_client_dead(d->core, clock_ns(), c->id);
+	} else if (v.state == STATE_DETACHED) {
+		c->stage = CLIENT_LINGERING;
+		c->deadline = clock_ns() + LINGER_MS * NSEC_PER_MSEC;
+	} else {
+		c->stage = CLIENT_HUNG_UP;
+	}
+}
+
+/**
+ * resume_await() - a client of the last daemon, which may come back
+ * @id:    the core's
+ * @pidfd: of its process, taken over
+ *
+ * Context: before the mm thread runs.
+ */
+int resume_await(struct daemon *d, u32 id, int pidfd)
+{
+	const struct keep_client *k = &d->keep->client[id];
+	struct client *c = client_alloc(-1);
+
+	if (!c) {
+		close(pidfd);
+		return -ENOMEM;
+	}
+	c->id = id;
+	c->pidfd.fd = pidfd;
+	c->pidfd.fn = client_on_pidfd;
+	c->uid = k->uid;
+	c->key = k->key;
+	/* It keeps its place among the tenants, if there is one for it still. */
+	if ((c->key & TENANT_NAMED) && (u32)c->key >= d->nr_doors)
+		c->key = c->uid;
+	if (!tenant_get(d, c->key))
+		pr_debug("client %u: there is no place for its tenant", id);
+	c->info.pid = k->pid;
+	c->info.uid = k->uid;
+	memcpy(c->info.comm, k->comm, sizeof(c->info.comm));
+	c->info.comm[sizeof(c->info.comm) - 1] = '\0';
+	list_add_tail(&d->attached, &c->node);
+	d->clients[id] = c;
+	mm_introduce(d, c);
+	if (client_tables(d, c))
+		return -ENOMEM;
+	away_begin(d, c);
+	return watch_add(d, &c->pidfd, EPOLLIN);
+}
+
+/* It did not come back in time; it may still have what it had mapped. */
+void resume_give_up(struct daemon *d, struct client *c)
+{
+	pr_warn("client %u (%s, pid %d) did not come back in %u ms (--resume-ms): killed",
+		c->id, c->info.comm, (int)c->info.pid, d->opt.resume_ms);
+	if (syscall(SYS_pidfd_send_signal, c->pidfd.fd, SIGKILL, NULL, 0) &&
+	    errno != ESRCH)
+		pr_warn("client %u cannot be killed: %s", c->id,
+			strerror(errno));
+	client_hang_up(d, c);
+}
+
+/* ---- judging ---- */
+
+static int __printf(3, 4) refuse(struct kvmm_attach_rep *rep, int err,
+				 const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(rep->text, sizeof(rep->text), fmt, ap);
+	va_end(ap);
+	rep->status = err;
+	return err;
+}
+
+/* All bits are looked at, however early they differ. */
+static bool token_is(const __u64 *a, const __u64 *b)
+{
+	return !((a[0] ^ b[0]) | (a[1] ^ b[1]));
+}
+
+/* What concerns the form of the request. */
+static int check_form(const struct daemon *d, const struct kvmm_attach_req *req,
+		      struct kvmm_attach_rep *rep)
+{
+	if (req->abi_version != KVMM_ABI_VERSION)
+		return refuse(rep, -EPROTONOSUPPORT,
+			      "this kvmm speaks ABI version %u, the client %u: install both from one release",
+			      KVMM_ABI_VERSION, req->abi_version);
+	if (req->layout_hash != KVMM_LAYOUT_HASH)
+		return refuse(rep, -EPROTONOSUPPORT,
+			      "the client was built with another uapi/kvmm.h: build both from one release");
+	if (!adopt_wanted(d))
+		return refuse(rep, -EOPNOTSUPP,
+			      "this kvmm resumes no attachment: attach anew");
+	if (req->flags != KVMM_ATTACH_RESUME || req->resv0 || req->resv[0] ||
+	    req->resv[1])
+		return refuse(rep, -EINVAL,
+			      "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
+	if (req->resume_epoch != d->epoch)
+		return refuse(rep, -ESTALE,
+			      "that attachment was to another daemon, whose memory is gone: attach anew");
+	return 0;
+}
+
+/*
+ * Which of those that are away it is.  Who has not got the token learns
+ * nothing of who else there is.
+ */
+static int check_name(const struct daemon *d, const struct client *who,
+		      const struct kvmm_attach_req *req, struct client **found,
+		      struct kvmm_attach_rep *rep)
+{
+	const struct keep_client *k;
+	struct client *c = NULL;
+
+	if (req->resume_client < d->cfg.max_clients)
+		c = d->clients[req->resume_client];
+	k = c ? &d->keep->client[c->id] : NULL;
+	if (!c || !k->valid || c->uid != who->uid || c->key != who->key ||
+	    !token_is(k->token, req->resume_token))
+		return refuse(rep, -ENOENT,
+			      "user %u has no such attachment: attach anew",
+			      who->uid);
+	if (c->info.pid != who->info.pid)
+		return refuse(rep, -EPERM,
+			      "that attachment is process %d's: attach anew",
+			      (int)c->info.pid);
+	if (c->stage == CLIENT_ATTACHED)
+		return refuse(rep, -EALREADY,
+			      "client %u is attached: there is nothing to resume",
+			      c->id);
+	if (c->stage != CLIENT_AWAY)
+		return refuse(rep, -ESTALE,
+			      "client %u has ended: attach anew", c->id);
+	*found = c;
+	return 0;
+}
+
+/* ---- resuming ---- */
+
+static void call_resume(struct core *core, void *arg)
+{
+	struct resume_call *r = arg;
+	struct core_client_view v;
+
+	/* Of several adoptions that it slept through, one may have salvaged. */
+	if (!core_get_client(core, r->c->id, &v))
+		r->away = v.away;
+	r->err = core_client_resume(core, clock_ns(), r->c->id,
+				    r->req->resume_seen, &r->info,
+				    &r->committed);
+}
+
+/* The core has it back: new segments, rings that go on. */
+static int resume_build(struct daemon *d, struct client *c,
+			const struct kvmm_attach_req *req,
+			struct kvmm_attach_rep *rep)
+{
+	const struct keep_client *k = &d->keep->client[c->id];
+	struct resume_call r = { .c = c, .req = req };
+	u32 first;
+	int err;
+
+	err = mm_call(d, call_resume, &r);
+	if (err)
+		return refuse(rep, err, "kvmm is shutting down");
+	if (r.err)
+		return refuse(rep, r.err, r.err == -EPROTO ?
+			      "client %u saw request %llu completed, which never was" :
+			      "client %u cannot be resumed after request %llu",
+			      c->id, (unsigned long long)req->resume_seen);
+	/* One at most took effect without the tail being moved. */
+	first = req->resume_index + (r.committed > req->resume_seen);
+	err = attach_again(d, c, k->sq_entries, first, &r.info, rep);
+	if (err)
+		return refuse(rep, err,
+			      "kvmm cannot make the shared memory of a client (%s)",
+			      strerror(-err));
+	rep->features = KVMM_FEAT_RESUME;
+	memcpy(rep->token, k->token, sizeof(rep->token));
+	rep->committed = r.committed;
+	rep->ring_index = first;
+	rep->resumed = r.away;
+	return 0;
+}
+
+/* The connection of @from is that of @c now. */
+static void resume_connect(struct daemon *d, struct client *c,
+			   struct client *from)
+{
+	c->sock.fd = from->sock.fd;
+	c->sock.fn = client_on_sock;
+	from->sock.fd = -1;
+	from->sock.fn = NULL;
+	c->stage = CLIENT_ATTACHED;
+	c->deadline = 0;
+	watch_events(d, &c->sock, EPOLLIN | EPOLLRDHUP);
+}
+
+static void resume_refused(struct daemon *d, struct client *who,
+			   const struct kvmm_attach_rep *rep)
+{
+	if (log_allowed())
+		pr_warn("%s (pid %d, uid %u) is not resumed: %s",
+			who->info.comm, (int)who->info.pid, who->uid,
+			rep->text);
+	/* It is told if it still listens. */
+	(void)!sock_send(who->sock.fd, rep, sizeof(*rep), NULL, 0);
+	client_drop(d, who);
+}
+
+/**
+ * resume_request() - answer a connection that wants to be an old client again
+ * @who: the connection; freed after this round
+ * @req: a copy; judged here for the first time
+ */
+void resume_request(struct daemon *d, struct client *who,
+		    const struct kvmm_attach_req *req)
+{
+	struct kvmm_attach_rep rep = {
+		.magic		= KVMM_REPLY_MAGIC,
+		.abi_version	= KVMM_ABI_VERSION,
+		.layout_hash	= KVMM_LAYOUT_HASH,
+	};
+	struct client *c = NULL;
+	int err = check_form(d, req, &rep);
+	int fds[3];
+
+	if (!err)
+		err = check_name(d, who, req, &c, &rep);
+	if (!err)
+		err = resume_build(d, c, req, &rep);
+	if (err) {
+		resume_refused(d, who, &rep);
+		/* The core has it back and it cannot be served. */
+		if (c && c->ring.dctl)
+			client_hang_up(d, c);
+		return;
+	}
+	kv_fault_die(KV_FAULT_resume_die);
+	resume_connect(d, c, who);
+	client_drop(d, who);
+	fds[0] = c->c.fd;
+	fds[1] = c->d.fd;
+	fds[2] = c->bell;
+	err = sock_send(c->sock.fd, &rep, sizeof(rep), fds, 3);
+	segment_close_fd(&c->c);
+	segment_close_fd(&c->d);
+	if (err) {
+		client_hang_up(d, c);
+		return;
+	}
+	if (log_life_allowed())
+		pr_info("client %u resumed: %s (pid %d)", c->id, c->info.comm,
+			(int)c->info.pid);
+	extents_send(d, c);
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * resume.c - the daemon died, and the next one goes on with its memory
+ *
+ * The end of the socket says that the daemon is gone.  If it granted
+ * KVMM_FEAT_RESUME this attachment is away from then on: kvmm-hold keeps the
+ * listening socket, so connecting again works at once, and the answer comes
+ * when the next daemon serves.  Meanwhile requests can be prepared and
+ * submitted as far as the old ring has room; waiting takes longer, that is all
+ * the caller notices.
+ *
+ * The old segments stay mapped until they are of no use.  What the old daemon
+ * completed is in the old completion ring, one completion perhaps behind its
+ * tail (the answer says which request was the last); callers read results of it
+ * in place until they release them.  Requests that did not take effect are
+ * copied to the new ring with all arguments and sent again.  Indices and request
+ * numbers go on, so that nobody who holds one notices.  Extents stay mapped.
+ *
+ * Refused, or without an answer for LK_RESUME_NS, the attachment has ended as
+ * it would have without all this.
+ *
+ * Nothing here waits: lk_resume() is called again from every wait.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "runtime/libkvmm/internal.h"
+
+/* Unmap old segments that nobody reads any more. */
+void lk_old_release(struct kvmm *k)
+{
+	struct lk_old *o;
+
+	while ((o = k->old) && (s32)(k->cons.head - o->until) >= 0) {
+		k->old = o->next;
+		munmap((void *)o->seg_d, o->bytes);
+		free(o);
+	}
+}
+
+static void hang_up(struct kvmm *k)
+{
+	if (k->sock >= 0)
+		close(k->sock);
+	k->sock = -1;
+	k->asked = false;
+}
+
+/**
+ * lk_resume_begin() - the socket has ended
+ * Return: true: the attachment is away; false: it is over.
+ */
+bool lk_resume_begin(struct kvmm *k)
+{
+	if (!(k->info.features & KVMM_FEAT_RESUME) || k->ended || !k->pool)
+		return false;
+	/* What it said last counts. */
+	if (lk_look_completions(k) < 0)
+		return false;
+	hang_up(k);
+	k->away = true;
+	k->away_since = lk_now();
+	k->retry_at = 0;
+	return true;
+}
+
+/* ------------------------------------------------------------------ */
+/* Asking                                                              */
+
+/* Number of the last request whose completion is there. */
+static u64 last_seen(const struct kvmm *k)
+{
+	/* Numbers and indices rise together. */
+	return k->number - (k->sub.tail - k->cons.tail);
+}
+
+static int send_request(struct kvmm *k)
+{
+	struct kvmm_attach_req req = {
+		.magic		= KVMM_ATTACH_MAGIC,
+		.abi_version	= KVMM_ABI_VERSION,
+		.flags		= KVMM_ATTACH_RESUME,
+		.layout_hash	= KVMM_LAYOUT_HASH,
+		.features	= KVMM_FEAT_RESUME,
+		.resume_epoch	= k->info.daemon_epoch,
+		.resume_token	= { k->info.token[0], k->info.token[1] },
+		.resume_seen	= last_seen(k),
+		.resume_client	= k->info.client,
+		.resume_index	= k->cons.tail,
+	};
+
+	return send(k->sock, &req, sizeof(req), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+	       sizeof(req) ? 0 : -errno;
+}
+
+/*
+ * Connect and ask.  Return: 0, -EAGAIN: later, or why there is no daemon and
+ * will be none.
+ */
+static int ask(struct kvmm *k, s64 now)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int err;
+
+	if (now < k->retry_at)
+		return -EAGAIN;
+	k->retry_at = now + LK_RETRY_NS;
+	memcpy(addr.sun_path, k->path,
+	       min(strlen(k->path), sizeof(addr.sun_path) - 1));
+	k->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
+			 SOCK_NONBLOCK, 0);
+	if (k->sock < 0)
+		return -EAGAIN;
+	if (connect(k->sock, (struct sockaddr *)&addr, sizeof(addr))) {
+		err = -errno;
+		hang_up(k);
+		/* hold, which kept the socket, has ended too. */
+		return err == -ECONNREFUSED || err == -ENOENT ? err : -EAGAIN;
+	}
+	if (send_request(k)) {
+		hang_up(k);
+		return -EAGAIN;
+	}
+	k->asked = true;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* Going on                                                            */
+
+/* Is it the attachment that this process has? */
+static bool same_shape(const struct kvmm_attach_rep *a,
+		       const struct kvmm_attach_rep *b)
+{
+#define SAME(f) (a->f == b->f)
+	return SAME(daemon_epoch) && SAME(client) && SAME(domain) &&
+	       SAME(pool_bytes) && SAME(extent_size) && SAME(nr_extents) &&
+	       SAME(unit) && SAME(layer_stride) && SAME(block_bytes) &&
+	       SAME(sq_entries) && SAME(arg_bytes) && SAME(cq_entries) &&
+	       SAME(result_bytes) && SAME(max_seqs) && SAME(nr_tables) &&
+	       SAME(max_steps) && SAME(max_batch) && SAME(c_bytes) &&
+	       SAME(sq_off) && SAME(arg_off);
+#undef SAME
+}
+
+/* One completion may lie behind the old tail.  Return: whether all fits. */
+static bool take_last(struct kvmm *k, const struct kvmm_attach_rep *rep)
+{
+	const struct kvmm_cqe *q;
+
+	if (rep->ring_index == k->cons.tail)
+		return rep->committed == last_seen(k);
+	if (rep->ring_index != k->cons.tail + 1 ||
+	    k->submitted == k->cons.tail ||
+	    rep->committed != last_seen(k) + 1)
+		return false;
+	q = &k->cqe[k->cons.tail & (k->info.cq_entries - 1)];
+	if (q->number != rep->committed)
+		return false;
+	k->cons.tail++;
+	return true;
+}
+
+/* Show the new daemon what did not take effect. */
+static void send_again(struct kvmm *k)
+{
+	static const u64 one = 1;
+
+	k->sub.head = k->first;
+	store_release(&k->ctl->sq_tail, k->submitted);
+	if (k->submitted != k->first && write(k->bell, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* The new segments replace the old ones. */
+static int switch_over(struct kvmm *k, const struct kvmm_attach_rep *rep,
+		       const int *fds, struct lk_old *o, char *text)
+{
+	void *old_c = k->seg_c;
+	const u32 tail = k->sub.tail, head = k->cons.head;
+	const u32 from = k->info.sq_off;
+	struct lk_old **end = &k->old;
+	int ret;
+
+	*o = (struct lk_old){
+		.until = rep->ring_index, .seg_d = k->seg_d,
+		.bytes = k->info.d_bytes, .cqe = k->cqe, .result = k->result,
+	};
+	while (*end)
+		end = &(*end)->next;
+	*end = o;
+	k->info = *rep;
+	k->seg_c = NULL;
+	k->seg_d = NULL;
+	ret = lk_map_segments(k, fds, text);
+	if (!ret) {
+		memcpy((char *)k->seg_c + from, (char *)old_c + from,
+		       k->info.c_bytes - from);
+		lk_place_pointers(k, rep->ring_index);
+		k->sub.tail = tail;
+		k->cons.head = head;
+	}
+	munmap(old_c, rep->c_bytes);
+	return ret;
+}
+
+static int go_on(struct kvmm *k, const struct kvmm_attach_rep *rep,
+		 const int *fds)
+{
+	char text[LK_TEXT_LEN];
+	struct lk_old *o;
+
+	if (!same_shape(&k->info, rep) || !rep->resumed || !take_last(k, rep))
+		return lk_end(k, "the next kvmm daemon has another idea of this attachment");
+	o = malloc(sizeof(*o));
+	if (!o)
+		return lk_end(k, "no memory to resume the attachment");
+	if (switch_over(k, rep, fds, o, text))
+		return lk_end(k, "%s", text);
+	close(k->bell);
+	k->bell = fds[2];
+	k->away = false;
+	k->asked = false;
+	k->event_head = 0;
+	k->event_scan = 0;
+	k->event_told = 0;
+	k->news = true;
+	k->nr_resumed++;
+	k->nr_salvaged += rep->resumed == KVMM_RESUMED_SALVAGED;
+	k->looked = lk_now();
+	lk_old_release(k);
+	send_again(k);
+	return 0;
+}
+
+/* The answer is there.  Return: 0, also when the daemon died again. */
+static int take_answer(struct kvmm *k)
+{
+	int fds[KVMM_MAP_BATCH], nr_fds = 0, ret, i;
+	struct kvmm_attach_rep rep;
+	char text[LK_TEXT_LEN];
+
+	ret = lk_receive_reply(k->sock, k->path, 0, &rep, fds, &nr_fds, text);
+	if (ret == -ETIMEDOUT || ret == -EAGAIN)
+		return 0;
+	if (ret == -ECONNRESET) {
+		hang_up(k);
+		return 0;
+	}
+	if (ret >= 0)
+		ret = lk_judge_reply(k->path, &rep, ret, nr_fds, text);
+	if (ret)
+		ret = lk_end(k, "the kvmm daemon died; the next one says: %s",
+			     text);
+	else
+		ret = go_on(k, &rep, fds);
+	for (i = 0; i < nr_fds; i++) {
+		if (fds[i] != k->bell)
+			close(fds[i]);
+	}
+	return ret;
+}
+
+/**
+ * lk_resume() - what can be done now to come back
+ * Return: 0: see k->away whether it did; -ECONNRESET.
+ */
+int lk_resume(struct kvmm *k)
+{
+	const s64 now = lk_now();
+	int err = 0;
+
+	if (!k->asked)
+		err = ask(k, now);
+	if (err && err != -EAGAIN)
+		return lk_end(k, "the kvmm daemon died; start it again with kvmm-hold");
+	if (k->asked && take_answer(k))
+		return k->ended;
+	if (k->away && now - k->away_since > LK_RESUME_NS)
+		return lk_end(k, "the kvmm daemon died and did not come back within %d s",
+			      (int)(LK_RESUME_NS / 1000000000));
+	return 0;
+}
+
+/* Until the answer may be there, for at most @ns. */
+void lk_resume_sleep(const struct kvmm *k, s64 ns)
+{
+	struct pollfd p = { .fd = k->asked ? k->sock : -1, .events = POLLIN };
+	const s64 most = k->asked ? LK_LOOK_NS : LK_RETRY_NS;
+
+	(void)!poll(&p, 1, (int)(min(max(ns, 0ll), most) / 1000000) + 1);
+}
+
+u32 kvmm_resumed(const struct kvmm *k, u32 *salvaged)
+{
+	if (salvaged)
+		*salvaged = k->nr_salvaged;
+	return k->nr_resumed;
+}
