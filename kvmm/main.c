@@ -191,6 +191,9 @@ static int proc_start(struct daemon *d)
 		.socket		= d->attach_addr.sun_path,
 		.start_ns	= d->start_ns,
 		.daemon_epoch	= d->epoch,
+		.start		= d->adopted < 0 ? "cold" :
+				  d->adopted == CORE_ADOPT_WHOLE ?
+				  "adopted whole" : "adopted, salvaged",
 	};
 
 	d->proc = proc_create(&src);
@@ -525,6 +528,8 @@ int main(int argc, char **argv)
 		log_ready(d);
 		control_run(d);
 	}
+	if (d->upgrading)
+		upgrade_leave(d);
 	code = max(code, 0);
 	stop_all(d, code);
 	free(d);

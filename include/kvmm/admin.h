@@ -13,6 +13,8 @@
  *						weight; in bytes
  *	resize BYTES POOL			the device pool is gpu0
  *	drop_caches [DOMAIN]			of all domains when none is named
+ *	upgrade COLD PATH			and the program as SCM_RIGHTS;
+ *						COLD 1: whatever its layout is
  *
  * The answer is any number of `progress TEXT`, then `ok TEXT` or
  * `error ERRNO TEXT`, each a message; then the daemon closes.

@@ -108,6 +108,7 @@ struct kvmm_options {
 	x(EX_SOFTWARE,	"the core refused its configuration")		\
 	x(EX_OSERR,	"the system refused memory, descriptors or threads") \
 	x(EX_CANTCREAT,	"a socket, its directory or its lock cannot be made") \
+	x(111,		"it made room for another kvmm (kvctl upgrade); kvmm-hold starts that") \
 	x(EX_CONFIG,	"the pool does not fit this machine, or its sizes do not fit each other")
 
 #endif /* KVMM_KVMM_OPTIONS_H */

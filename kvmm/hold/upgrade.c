@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -165,6 +166,9 @@ bool upgrade_done(struct upgrade *u, int status, bool works)
 
 void upgrade_exec(const struct upgrade *u, char *const argv[])
 {
-	if (u->runs >= 0)
-		syscall(SYS_execveat, u->runs, "", argv, environ, AT_EMPTY_PATH);
+	if (u->runs < 0)
+		return;
+	syscall(SYS_execveat, u->runs, "", argv, environ, AT_EMPTY_PATH);
+	pr_err("the new kvmm cannot be started: %s", strerror(errno));
+	_exit(EX_OSERR);
 }

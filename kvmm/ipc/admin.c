@@ -66,6 +66,7 @@ void admin_progress(struct admin *adm, const char *text)
 static void admin_end(struct daemon *d, struct admin *adm)
 {
 	area_forget_waiter(d, adm);
+	upgrade_forget_waiter(d, adm);
 	watch_close(d, &adm->sock);
 	list_del(&adm->node);
 	list_add_tail(&d->admins_dead, &adm->node);
@@ -236,6 +237,10 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 		admin_drop_caches(d, adm, req, fd);
 		return;
 	}
+	if (n > 0 && !strncmp(req, "upgrade ", 8)) {
+		upgrade_request(d, adm, req, fd);
+		return;
+	}
 	if (fd >= 0)
 		close(fd);
 	if (n > 0 && !strncmp(req, "set ", 4))
@@ -243,7 +248,7 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 	else if (n > 0 && !strncmp(req, "resize ", 7))
 		admin_resize(d, adm, req);
 	else if (n)
-		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize or drop_caches");
+		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize, drop_caches or upgrade");
 	else
 		admin_end(d, adm);
 }

@@ -404,6 +404,9 @@ struct daemon {
 	char			lock_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	int			lock_fd;
 	bool			stop;
+	bool			upgrading;	/* and another one goes on */
+	struct admin		*upgrade_waiter;
+	char			upgrade_path[4096];
 };
 
 static inline u64 clock_ns(void)
@@ -469,6 +472,13 @@ void resume_request(struct daemon *d, struct client *c,
 		    const struct kvmm_attach_req *req);
 void resume_give_up(struct daemon *d, struct client *c);
 int __must_check resume_await(struct daemon *d, u32 id, int pidfd);
+
+/* upgrade.c */
+void upgrade_request(struct daemon *d, struct admin *adm, const char *req,
+		     int fd);
+void upgrade_told(struct daemon *d, const struct hold_record *r);
+void upgrade_forget_waiter(struct daemon *d, const struct admin *adm);
+void __noreturn upgrade_leave(struct daemon *d);
 
 /* keep.c */
 void *keep_memory(const char *name, u64 bytes, int *fd);

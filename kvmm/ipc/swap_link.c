@@ -275,6 +275,10 @@ static int hold_receive(int sock, struct hold_record *r, int *fd)
 static void hold_tells(struct daemon *d, struct link_call *c,
 		       const struct hold_record *r, int *fd)
 {
+	if (r->op == HOLD_TELL && r->kind == HOLD_UPGRADE) {
+		upgrade_told(d, r);
+		return;
+	}
 	if (r->op != HOLD_TELL || !d->link.wanted)
 		return;
 	if (r->kind == HOLD_SWAP_OLD_CQE || r->kind == HOLD_SWAP_DRAINED) {
@@ -423,12 +427,14 @@ int link_start(struct daemon *d)
 	u32 i;
 	int err;
 
-	if (p->fd >= 0 && d->swap.ctl) {
+	if (p->fd >= 0) {
 		d->hold_watch.fd = p->fd;
 		d->hold_watch.fn = link_from_hold;
 		err = watch_add(d, &d->hold_watch, EPOLLIN);
 		if (err)
 			return err;
+	}
+	if (p->fd >= 0 && d->swap.ctl) {
 		d->link.wanted = true;
 		/* Rises over lives, so hold never takes it for the last one. */
 		d->link.run = (u32)(clock_ns() >> 20);

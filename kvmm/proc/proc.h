@@ -154,6 +154,7 @@ struct proc_swap_info {
  * @socket:       path of the attach socket
  * @start_ns:     CLOCK_MONOTONIC when the daemon started
  * @daemon_epoch: as told to clients
+ * @start:        how it began; NULL: nobody says
  *
  * The strings live as long as the struct proc.
  */
@@ -176,6 +177,7 @@ struct proc_source {
 	const char	*socket;
 	u64		start_ns;
 	u64		daemon_epoch;
+	const char	*start;
 };
 
 struct proc;

@@ -37,6 +37,7 @@
 	x(swapoff, "PATH", 1, 1, "empty a swap area and give it back")	\
 	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max (max: none), or pool/gpu0/size") \
 	x(drop_caches, "[DOMAIN]", 0, 1, "forget cached prefixes that nobody uses, of all domains or one") \
+	x(upgrade, "[PROGRAM]", 0, 1, "another kvmm takes over, this one's clients with it; without a name the one beside kvctl") \
 	x(version, "", 0, 0, "print the version of kvctl and of the daemon") \
 	x(help, "", 0, 0, "print this text")
 

@@ -21,7 +21,9 @@
 	x(uint, priority, "priority", "0", 0, 32767, "N",		\
 	  "swapon: areas of higher priority are filled first, equal ones in turn") \
 	x(flag, force, "force", NULL, 0, 0, NULL,			\
-	  "swapon: overwrite what holds something else than a swap area")
+	  "swapon: overwrite what holds something else than a swap area") \
+	x(flag, cold, "cold", NULL, 0, 0, NULL,				\
+	  "upgrade: also to a kvmm that cannot go on with the memory there is")
 
 struct kvctl_opts {
 #define x OPT_FIELD
@@ -51,6 +53,9 @@ int cmd_swapoff(struct kvctl *k, char **argv);
 int cmd_drop_caches(struct kvctl *k, char **argv);
 int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 		    bool *refused);
+
+/* kvctl_upgrade.c: @argv is the program, or nothing.  Return: exit code. */
+int cmd_upgrade(struct kvctl *k, char **argv);
 
 /* kvctl_set.c: @argv is a path and a value.  Return: exit code. */
 int cmd_set(struct kvctl *k, char **argv);

@@ -16,6 +16,7 @@
  *	run.c		a granted step: copies, forward, end
  *	token.c		tokens that were drawn
  *	link.c		entries of the rings, and their answers
+ *	salvage.c	what a daemon that died took with it
  *
  * One iteration (engine_step) with one step ahead, time downwards:
  *

@@ -152,6 +152,7 @@ enum step_state {
  * @number:  the client's
  * @state:   see above
  * @refused: as a whole: the daemon does not hold it open
+ * @salvaged: engine.salvaged when it was begun
  * @nr:      entries
  * @entries: [max_batch]; the sequence of one that was refused may be gone
  */
@@ -159,6 +160,7 @@ struct step {
 	u64		number;
 	enum step_state	state;
 	bool		refused;
+	u32		salvaged;
 	u32		nr;
 	struct entry	*entries;
 };
@@ -199,6 +201,7 @@ struct engine {
 	u32				chunk;
 	u32				lookahead;
 	u32				match_ids;
+	u32				salvaged;	/* see salvage.c */
 	int				ended;
 	char				why[512];
 	u64				last_id;
@@ -302,5 +305,12 @@ bool link_close(struct engine *e, struct seq *s);
 int __must_check link_begin(struct engine *e, struct step *st);
 int __must_check link_end(struct engine *e, struct step *st, u64 ns,
 			  u64 prefill);
+
+/* run.c, for salvage.c */
+void entry_void(struct engine *e, struct entry *en);
+
+/* salvage.c */
+bool step_is_void(const struct engine *e, const struct step *st);
+void engine_look_salvage(struct engine *e);
 
 #endif /* RUNTIME_ENGINE_INTERNAL_H */

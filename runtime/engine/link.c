@@ -149,6 +149,7 @@ int link_begin(struct engine *e, struct step *st)
 	sqe->step = st->number;
 	a = args;
 	memset(a, 0, st->nr * sizeof(*a));
+	st->salvaged = e->salvaged;
 	for (i = 0; i < st->nr; i++) {
 		const struct entry *en = &st->entries[i];
 
@@ -256,7 +257,7 @@ static int link_ended(struct engine *e, struct step *st,
 	u32 i;
 
 	st->state = STEP_FREE;
-	if (done->status)
+	if (done->status && !step_is_void(e, st))
 		return link_defect(e, "the end of a step", done->status);
 	for (i = 0; i < st->nr; i++) {
 		struct entry *en = &st->entries[i];
@@ -266,6 +267,10 @@ static int link_ended(struct engine *e, struct step *st,
 			continue;
 		s = en->seq;
 		s->replies--;
+		if (done->status) {
+			seq_lose(e, s);
+			continue;
+		}
 		if (res->status == -ESTALE)
 			seq_lose(e, s);
 		else if (res->status)
@@ -298,7 +303,8 @@ static int link_dispatch(struct engine *e, const struct kvmm_done *done)
 		s->state = SEQ_CLOSED;
 		return 0;
 	case LINK_BEGIN:
-		if (done->status && done->status != -EAGAIN)
+		if (done->status && done->status != -EAGAIN &&
+		    !step_is_void(e, what))
 			return link_defect(e, "a step", done->status);
 		step_granted(e, what, done);
 		return 0;
@@ -319,6 +325,7 @@ int link_collect(struct engine *e)
 	struct kvmm_event ev;
 	int ret, err = 0;
 
+	engine_look_salvage(e);
 	while (!err && (ret = kvmm_reap(e->k, &done)) != 0) {
 		if (ret < 0)
 			return -ECONNRESET;

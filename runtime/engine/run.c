@@ -30,6 +30,13 @@ static void entry_refused(struct engine *e, struct entry *en)
 		seq_refused(e, s, en->status);
 }
 
+/* entry_void() - what it was granted is gone */
+void entry_void(struct engine *e, struct entry *en)
+{
+	en->status = -ESTALE;
+	entry_refused(e, en);
+}
+
 /* step_granted() - take the answer to STEP_BEGIN */
 void step_granted(struct engine *e, struct step *st,
 		  const struct kvmm_done *done)
@@ -48,6 +55,8 @@ void step_granted(struct engine *e, struct step *st,
 			en->res = res[i];
 			en->status = res[i].status;
 		}
+		if (step_is_void(e, st))
+			en->status = -ESTALE;
 		if (en->status)
 			entry_refused(e, en);
 	}
@@ -139,6 +148,9 @@ static void step_forward(struct engine *e, struct step *st)
 			.want_logits = en->draws,
 		};
 	}
+	/* All of it may have become void meanwhile. */
+	if (!nr)
+		return;
 	err = model_forward(e->model, &e->kv, e->ins, nr, e->logits);
 	if (err) {
 		step_forward_failed(e, st, err);

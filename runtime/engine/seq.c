@@ -187,10 +187,15 @@ static void seq_rematch(struct engine *e, struct seq *s)
 static void seq_poll(struct engine *e, struct seq *s)
 {
 	struct kvmm_seq_status st;
+	int err;
 
 	if (s->nr_open || s->replies)
 		return;
-	if (kvmm_seq_status(e->k, s->handle, &st)) {
+	err = kvmm_seq_status(e->k, s->handle, &st);
+	/* The daemon died while it wrote it; the next one writes it anew. */
+	if (err == -ECONNRESET || err == -EAGAIN)
+		return;
+	if (err) {
 		seq_fail(e, s, -ENOENT, "kvmm has lost the sequence");
 		return;
 	}

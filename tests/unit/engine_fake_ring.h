@@ -146,6 +146,12 @@ void kvmm_release(struct kvmm *k)
 		free(fk.req[fk.released % FK_RING].results);
 }
 
+u32 kvmm_resumed(const struct kvmm *k, u32 *salvaged)
+{
+	*salvaged = 0;
+	return 0;
+}
+
 int kvmm_wait(struct kvmm *k, s64 timeout_ns)
 {
 	fk_run(1 + fk_rand(4));

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvctl_upgrade.c - another program takes over the daemon's place
+ *
+ * The program is opened here and its descriptor goes to the daemon, which asks
+ * kvmm-hold whether it will do.  After the answer the daemon ends; what is
+ * waited for is that another process answers on the view socket.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kvmm/admin.h>
+#include <kvmm/log.h>
+
+#include "kvmm/tools/kvctl.h"
+
+#define LOOK_NS		2000000l
+
+static u64 now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000 + (u64)ts.tv_nsec / 1000;
+}
+
+/* The kvmm beside this program. */
+static int path_beside(char *path, size_t len)
+{
+	ssize_t n = readlink("/proc/self/exe", path, len - 1);
+	char *slash;
+
+	path[max(n, (ssize_t)0)] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash || (size_t)(slash - path) + sizeof("/kvmm") > len)
+		return -ENAMETOOLONG;
+	strcpy(slash, "/kvmm");
+	return 0;
+}
+
+/* Value of @key in the file status, as it answers now; "": it does not. */
+static void status_value(struct kvctl *k, u64 until, const char *key,
+			 char *value, size_t len)
+{
+	const u64 now = now_us();
+	int status = 0, n;
+	char *at;
+
+	value[0] = '\0';
+	if (now >= until ||
+	    kv_view_ask(k->path, "cat status", (u32)((until - now) / 1000) + 1,
+			&status, &k->text) || status)
+		return;
+	at = strstr(seq_text(&k->text), key);
+	if (!at)
+		return;
+	at += strlen(key);
+	n = (int)strcspn(at, "\n");
+	snprintf(value, len, "%.*s", n, at);
+}
+
+/* Until another process answers.  Return: exit code. */
+static int await_next(struct kvctl *k, const char *old)
+{
+	const struct timespec look = { .tv_nsec = LOOK_NS };
+	const u64 began = now_us();
+	const u64 until = began + (u64)k->opts.timeout * 1000000;
+	char pid[32], start[64];
+
+	do {
+		nanosleep(&look, NULL);
+		status_value(k, until, "Pid:\t", pid, sizeof(pid));
+	} while ((!pid[0] || !strcmp(pid, old)) && now_us() < until);
+	if (!pid[0] || !strcmp(pid, old)) {
+		pr_err("no other kvmm answers within %u s: see its log",
+		       k->opts.timeout);
+		return EX_UNAVAILABLE;
+	}
+	printf("kvmm %s answers after %.1f ms", pid,
+	       (double)(now_us() - began) / 1000);
+	status_value(k, until, "Start:\t", start, sizeof(start));
+	printf("%s%s\n", start[0] ? ": " : "", start);
+	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
+}
+
+int cmd_upgrade(struct kvctl *k, char **argv)
+{
+	char req[KV_ADMIN_REQ], beside[4096], old[32], *full;
+	const char *path = argv[0];
+	bool refused;
+	int fd, ret;
+
+	if (!path && !path_beside(beside, sizeof(beside)))
+		path = beside;
+	fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	full = fd < 0 ? NULL : realpath(path, NULL);
+	if (!full) {
+		pr_err("%s: cannot be opened: %s: name a kvmm program",
+		       path ? path : "kvmm", strerror(errno));
+		return EXIT_FAILURE;
+	}
+	status_value(k, now_us() + (u64)k->opts.timeout * 1000000, "Pid:\t",
+		     old, sizeof(old));
+	snprintf(req, sizeof(req), "upgrade %u %s", k->opts.cold, full);
+	free(full);
+	ret = kvctl_ask_admin(k, req, fd, &refused);
+	close(fd);
+	return ret ? ret : await_next(k, old);
+}
