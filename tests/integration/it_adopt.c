@@ -4,139 +4,274 @@
  *
  * budget: 90 s, full 600 s
  *
- * Two runtimes in exact mode work on one daemon with a host pool and a swap
- * area, so that there is always something under way; kvmm is killed at random
- * moments, and at every crash point that the core names.  What the runtimes
- * print must be what they print undisturbed, token by token; the walkers must
- * find nothing after each death; in the end nothing is left that was not there
- * before.  How long the clients paused is measured beside the cold start of the
- * same node.
+ * Two runtimes in exact mode work on one node with a host pool and a swap area,
+ * so that there is always something under way; kvmm is killed at random
+ * moments, at every fault point of its own, and makes room for another program
+ * while they work.  What the runtimes print must be what they print
+ * undisturbed, token by token; the walkers must find nothing; in the end no
+ * process, descriptor, memory, slot is left.  How long a client waits is
+ * measured beside a cold start.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <libkvmm.h>
+
+#include "tests/integration/adopt_scene.h"
 #include "tests/integration/census.h"
 #include "tests/integration/load.h"
 
 #define TOKENS	"200"
-#define WAIT_MS	30000u
 
-static struct rig rig;
 static struct load_text truth;
-static char area[RIG_PATH + 16];
-
-/* ---- the world ---- */
-
-static void world_start(const char *adopt)
-{
-	struct job j;
-
-	rig_start(&rig, "--pool-size", "2M", "--extent-size", "256K",
-		  "--host-size", "2M", "--area-max", "32M", "--swappiness",
-		  "200", "--adopt", adopt, "--resume-ms", "60000", NULL);
-	snprintf(area, sizeof(area), "%s/area", rig.dir);
-	j = job_start(&rig, "kvctl", "swapon", area, "--size", "32M", NULL);
-	ck_assert_msg(!job_wait(&j, 30), "swapon: %s", slurp(j.err));
-}
-
-static char *hold_log(void)
-{
-	char path[RIG_PATH + 32];
-
-	snprintf(path, sizeof(path), "%s/job-0.err", rig.dir);
-	return slurp(path);
-}
-
-static u32 logged(const char *what)
-{
-	char *log = hold_log(), *p;
-	u32 n = 0;
-
-	for (p = strstr(log, what); p; p = strstr(p + 1, what))
-		n++;
-	free(log);
-	return n;
-}
-
-static pid_t daemon_await(pid_t other)
-{
-	const u64 end = now_ms() + WAIT_MS * time_scale();
-	pid_t pid;
-
-	while (!(pid = rig_daemon(&rig)) || pid == other) {
-		ck_assert_msg(now_ms() < end, "hold starts no daemon");
-		nap_ms(1);
-	}
-	return pid;
-}
-
-/* Until the next one says that it is ready. */
-static void daemon_kill(void)
-{
-	const u32 ready = logged("kvmm: ready:");
-	const u64 end = now_ms() + WAIT_MS * time_scale();
-	pid_t old = daemon_await(0);
-
-	ck_assert_int_eq(kill(old, SIGKILL), 0);
-	daemon_await(old);
-	while (logged("kvmm: ready:") == ready) {
-		ck_assert_msg(now_ms() < end, "the next daemon is not ready:\n%s",
-			      hold_log());
-		nap_ms(1);
-	}
-}
-
-/* ---- deaths at random moments ---- */
 
 static void truth_make(void)
 {
 	struct load l;
 
-	load_start(&l, &rig, TOKENS, "f32");
+	load_start(&l, &adopt_rig, TOKENS, "f32");
 	load_finish(&l, &truth);
+}
+
+static void kvctl_does(const char *a, const char *b)
+{
+	struct job j = job_start(&adopt_rig, "kvctl", a, b, NULL);
+
+	ck_assert_msg(!job_wait(&j, 60), "%s: %s", a, slurp(j.err));
+	unlink(j.out);
+	unlink(j.err);
+}
+
+static void await_none(const char *key)
+{
+	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
+
+	while (rig_value(&adopt_rig, "meminfo", key)) {
+		ck_assert_msg(now_ms() < end, "%s is %lld:\n%s", key,
+			      (long long)rig_value(&adopt_rig, "meminfo", key),
+			      adopt_log());
+		nap_ms(20);
+	}
+}
+
+/* Nobody is left, and all memory and all slots can be had again. */
+static void expect_empty(void)
+{
+	rig_walk(&adopt_rig);
+	await_none("HostLimbo");
+	kvctl_does("drop_caches", NULL);
+	await_none("SwapUsed");
+	await_none("HostUsed");
+	ck_assert_int_eq(rig_value(&adopt_rig, "swapstat", "nr_open"), 0);
+	rig_walk(&adopt_rig);
+}
+
+static void print_how(const char *what, u32 n)
+{
+	printf("  %s: %u deaths: %u whole (%u sequences went on), %u salvaged (%u computed again), %u cold\n",
+	       what, n, adopt_logged(": whole,"),
+	       adopt_sum(": whole,", " sequence"),
+	       adopt_logged(": salvaged,"),
+	       adopt_sum(": salvaged,", " sequence"),
+	       adopt_logged("cold start:"));
+	fflush(stdout);
+}
+
+/* ---- deaths at random moments ---- */
+
+/* Until the load is over, or @most deaths.  Return: how many. */
+static u32 kill_under(struct load *l, u32 most)
+{
+	u32 n = 0;
+
+	while (n < most && !load_ended(l)) {
+		/* Now and then one that has hardly begun. */
+		nap_ms((n % 5 ? 200 * time_scale() : 0) + random_below(100));
+		if (load_ended(l))
+			break;
+		adopt_kill();
+		n++;
+	}
+	return n;
 }
 
 START_TEST(test_random_deaths)
 {
 	const u32 kills = by_level(25, 333, 1000);
-	struct census before, after;
-	u32 n = 0, runs = 0, cold;
+	static struct census before, after;
 	struct load l;
 	char why[2200];
+	u32 n = 0;
 
-	world_start("on");
+	adopt_world("on", "60000", NULL);
 	truth_make();
-	census_take(&before, &rig);
+	adopt_kill();
+	nap_ms(300);
+	census_take(&before, &adopt_rig);
 	while (n < kills) {
-		load_start(&l, &rig, TOKENS, "f32");
-		rig_await(&rig, "vmstat", "client_attach", 2, 30);
-		while (n < kills && !load_ended(&l)) {
-			/* Now and then one that has hardly begun. */
-			nap_ms((n % 5 ? 200 * time_scale() : 0) +
-			       random_below(100));
-			if (load_ended(&l))
-				break;
-			daemon_kill();
-			n++;
-		}
+		load_start(&l, &adopt_rig, TOKENS, "f32");
+		rig_await(&adopt_rig, "status", "Clients", 2, 30);
+		n += kill_under(&l, kills - n);
 		load_judge(&l, &truth);
-		rig_walk(&rig);
-		runs++;
+		rig_walk(&adopt_rig);
 	}
-	nap_ms(500);
-	census_take(&after, &rig);
-	cold = logged("cold start:");
-	printf("  %u deaths in %u runs: %u whole, %u salvaged, %u cold\n", n,
-	       runs, logged(": whole,"), logged(": salvaged,"), cold);
+	expect_empty();
+	print_how("random", n);
+	ck_assert_uint_eq(adopt_logged("cold start:"), 0);
+	census_take(&after, &adopt_rig);
 	/* Of the arena there is what was ever looked at. */
 	before.memfd_kib = after.memfd_kib;
 	if (census_grew(&before, &after, why, sizeof(why)))
 		ck_abort_msg("left: %s", why);
 	load_text_free(&truth);
-	rig_stop(&rig);
+	adopt_world_stop();
 }
 END_TEST
+
+/* ---- another program takes over ---- */
+
+START_TEST(test_upgrade)
+{
+	const u32 most = by_level(5, 20, 50);
+	char fake[RIG_PATH + 16];
+	struct load l;
+	struct job j;
+	FILE *f;
+	u32 n = 0;
+
+	adopt_world("on", "60000", NULL);
+	truth_make();
+	snprintf(fake, sizeof(fake), "%s/fake", adopt_rig.dir);
+	f = fopen(fake, "w");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "#!/bin/sh\necho arena 123\n");
+	fchmod(fileno(f), 0700);
+	fclose(f);
+	load_start(&l, &adopt_rig, TOKENS, "f32");
+	rig_await(&adopt_rig, "status", "Clients", 2, 30);
+	while (n < most && !load_ended(&l)) {
+		kvctl_does("upgrade", n++ % 2 ? build_path("kvmm") : NULL);
+		j = job_start(&adopt_rig, "kvctl", "upgrade", fake, NULL);
+		ck_assert_int_eq(job_wait(&j, 60), 1);
+		ck_assert_ptr_nonnull(strstr(slurp(j.err), "another layout"));
+	}
+	load_judge(&l, &truth);
+	print_how("upgrade", n);
+	ck_assert_uint_eq(adopt_logged(": whole,"), n);
+	ck_assert_uint_eq(adopt_logged("cold start:"), 0);
+	expect_empty();
+	load_text_free(&truth);
+	adopt_world_stop();
+}
+END_TEST
+
+/* A program that says the right number and is none: the last one comes back. */
+START_TEST(test_upgrade_to_nothing)
+{
+	char fake[RIG_PATH + 16];
+	pid_t old;
+	FILE *f;
+
+	adopt_world("on", "60000", NULL);
+	truth_make();
+	snprintf(fake, sizeof(fake), "%s/fake", adopt_rig.dir);
+	f = fopen(fake, "w");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "#!/bin/sh\ntest \"$1\" = --arena-layout && exec %s \"$1\"\n",
+		build_path("kvmm"));
+	fchmod(fileno(f), 0700);
+	fclose(f);
+	old = adopt_daemon(0);
+	kvctl_does("upgrade", fake);
+	ck_assert_int_ne(adopt_daemon(0), old);
+	ck_assert_uint_eq(adopt_logged("the one before is started again"), 1);
+	ck_assert_uint_eq(adopt_logged(": whole,"), 1);
+	load_text_free(&truth);
+	adopt_world_stop();
+}
+END_TEST
+
+/* ---- how long a client waits ---- */
+
+static int attach_to(struct kvmm **k)
+{
+	static u8 identity[KVMM_IDENTITY_LEN] = "it_adopt";
+	char path[RIG_PATH + 32], text[256];
+	const struct kvmm_params p = {
+		.socket = path, .domain = "pause", .identity = identity,
+		.block_tokens = 16, .max_bytes = KVMM_LIMIT_MAX, .spin = 0,
+		.group = { .layers = 2, .kv_heads = 2, .k_bytes = 128,
+			   .v_bytes = 128 },
+		.attach_timeout_ms = 20000,
+	};
+
+	snprintf(path, sizeof(path), "%s/attach.sock", adopt_rig.dir);
+	return kvmm_attach(&p, k, text);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	return *(const double *)a < *(const double *)b ? -1 : 1;
+}
+
+static double clock_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1000 + (double)ts.tv_nsec / 1e6;
+}
+
+/* From a death to the first request that was answered again. */
+static double one_pause(struct kvmm **k, bool adopts)
+{
+	const double began = clock_ms();
+
+	kill(adopt_daemon(0), SIGKILL);
+	while (kvmm_nop(*k)) {
+		ck_assert_msg(!adopts, "%s", kvmm_strerror_attach(*k));
+		kvmm_detach(*k);
+		*k = NULL;
+		while (attach_to(k))
+			nap_ms(1);
+	}
+	return clock_ms() - began;
+}
+
+static void pauses(bool adopts, u32 nr)
+{
+	double ms[200];
+	struct kvmm *k;
+	u32 i;
+
+	adopt_world(adopts ? "on" : "off", "60000", NULL);
+	ck_assert_int_eq(attach_to(&k), 0);
+	for (i = 0; i < nr; i++) {
+		ms[i] = one_pause(&k, adopts);
+		/* So that hold does not wait before the next start. */
+		nap_ms(adopts ? 400 * time_scale() : 0);
+	}
+	if (adopts)
+		ck_assert_uint_eq(kvmm_resumed(k, NULL), nr);
+	kvmm_detach(k);
+	qsort(ms, nr, sizeof(ms[0]), by_size);
+	printf("  pause of a client, %s: p50 %.1f ms, p99 %.1f ms of %u\n",
+	       adopts ? "adopted" : "cold start", ms[nr / 2],
+	       ms[nr * 99 / 100], nr);
+	fflush(stdout);
+	adopt_world_stop();
+}
+
+START_TEST(test_pause)
+{
+	/* After the first, cold starts of short lives are delayed by hold. */
+	pauses(false, 1);
+	pauses(true, by_level(8, 50, 200));
+}
+END_TEST
+
+/* ---- main ---- */
 
 int main(void)
 {
@@ -147,6 +282,9 @@ int main(void)
 
 	tcase_set_timeout(tc, 1800);
 	tcase_add_test(tc, test_random_deaths);
+	tcase_add_test(tc, test_upgrade);
+	tcase_add_test(tc, test_upgrade_to_nothing);
+	tcase_add_test(tc, test_pause);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
