@@ -6,6 +6,9 @@
  *	KVMM_FAULT=segment_create:3		the third time only
  *	KVMM_FAULT=extent_create:1,mm_die:5	two points
  *
+ * To the list here come the crash points of the core, as crash_NAME: there the
+ * daemon dies in the middle of an event, in the first life alone.
+ *
  * What goes wrong is the code's business at the point: most return an error
  * as the system call beside them would, the ones called die end the process
  * as a signal would, the ones called stall wait.  Points exist in every
@@ -15,6 +18,8 @@
 #define KVMM_FAULT_H
 
 #include <kvmm/types.h>
+
+#include "kvmm/core/crash.h"
 
 #define KV_FAULTS(x)							\
 	x(segment_create,	"making a client's segments: ENOMEM")	\
@@ -55,7 +60,8 @@ enum kv_fault {
 #define x(name, text) KV_FAULT_##name,
 	KV_FAULTS(x)
 #undef x
-	NR_KV_FAULTS
+	KV_FAULT_crash_first,
+	NR_KV_FAULTS = KV_FAULT_crash_first + NR_CORE_CRASH_POINTS
 };
 
 extern bool kv_fault_armed;
@@ -71,6 +77,9 @@ static inline bool kv_fault(enum kv_fault point)
 
 /* kv_fault_die() - end as by SIGKILL, if @point says so */
 void kv_fault_die(enum kv_fault point);
+
+/* kv_fault_crash_none() - no crash point is armed any more */
+void kv_fault_crash_none(void);
 
 /**
  * kv_fault_init() - arm points, before threads exist

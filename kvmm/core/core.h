@@ -503,7 +503,7 @@ struct core_client_view {
 	u32	nr_running;
 	u32	nr_waiting;
 	u32	open_steps;
-	u32	away;		/* adopted, and not back yet */
+	u32	away;		/* adopted, not back yet: 1, or 2: salvaged */
 	u64	pinned_since;	/* begin of the oldest open step, or 0 */
 	u64	blocks;		/* mappings of its sequences */
 };

@@ -233,7 +233,7 @@ int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
 	v->state = cl->state;
 	v->nr_seqs = cl->nr_seqs;
 	v->open_steps = cl->nr_steps;
-	v->away = cl->away != AWAY_NOT;
+	v->away = cl->away;
 	if (cl->nr_steps)
 		v->pinned_since = step_at(c, i, 0, &e)->begun;
 	client_add_seqs(c, i, v);

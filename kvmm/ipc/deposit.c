@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include <kvmm/fault.h>
 #include <kvmm/fds.h>
 #include <kvmm/log.h>
 
@@ -229,6 +230,8 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 	switch (r->kind) {
 	case HOLD_LIFE:
 		p->life = r->index;
+		if (p->life & HOLD_LIFE_NEXT)
+			kv_fault_crash_none();
 		limits_files_kept(r->value);
 		break;
 	case HOLD_LOCK:

@@ -117,6 +117,11 @@ static void ops_io(void *arg, const struct core_io *io)
 	swap_push(arg, io);
 }
 
+static void ops_crash(void *arg, u32 point)
+{
+	kv_fault_die(KV_FAULT_crash_first + point);
+}
+
 static const struct core_ops mm_core_ops = {
 	.extent_create	= ops_extent_create,
 	.extent_release	= ops_extent_release,
@@ -126,6 +131,7 @@ static const struct core_ops mm_core_ops = {
 	.kill_ghosts	= ops_kill_ghosts,
 	.copy		= ops_copy,
 	.io		= ops_io,
+	.crash		= ops_crash,
 };
 
 /* ---- clients come and go; on the mm thread, inside mm_call() ---- */

@@ -121,6 +121,8 @@ void upgrade_forget_waiter(struct daemon *d, const struct admin *adm)
 void upgrade_leave(struct daemon *d)
 {
 	mm_stop(d);
+	/* It is no death. */
+	d->keep->tries = 0;
 	/* What hangs in the kernel is over when this process is. */
 	(void)!mapper_stop(d);
 	(void)!copier_stop(d);

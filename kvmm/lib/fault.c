@@ -23,6 +23,11 @@ static const struct {
 #define x(_name, _text) [KV_FAULT_##_name] = { #_name, _text },
 	KV_FAULTS(x)
 #undef x
+#define x(_name, _text)							\
+	[KV_FAULT_crash_first + CORE_CRASH_##_name] = {			\
+		"crash_" #_name, "the daemon dies in the core: " _text },
+	CORE_CRASH_POINTS(x)
+#undef x
 };
 
 bool kv_fault_armed;
@@ -57,6 +62,14 @@ void kv_fault_die(enum kv_fault point)
 	/* The signal may find another thread first. */
 	for (;;)
 		pause();
+}
+
+void kv_fault_crash_none(void)
+{
+	u32 i;
+
+	for (i = KV_FAULT_crash_first; i < NR_KV_FAULTS; i++)
+		fault_when[i] = 0;
 }
 
 static int fault_find(const char *name, size_t len)

@@ -56,7 +56,7 @@ static void hang_up(struct kvmm *k)
  */
 bool lk_resume_begin(struct kvmm *k)
 {
-	if (!(k->info.features & KVMM_FEAT_RESUME) || k->ended || !k->pool)
+	if (!(k->info.features & KVMM_FEAT_RESUME) || k->ended)
 		return false;
 	/* What it said last counts. */
 	if (lk_look_completions(k) < 0)

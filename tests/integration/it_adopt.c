@@ -14,6 +14,8 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <libkvmm.h>
@@ -273,19 +275,25 @@ END_TEST
 
 /* ---- main ---- */
 
+static void add(Suite *s, const char *name, const TTest *test)
+{
+	TCase *tc = tcase_create(name);
+
+	tcase_set_timeout(tc, 3600);
+	tcase_add_test(tc, test);
+	suite_add_tcase(s, tc);
+}
+
 int main(void)
 {
 	Suite *s = suite_create("adopt");
-	TCase *tc = tcase_create("deaths");
 	SRunner *sr;
 	int failed;
 
-	tcase_set_timeout(tc, 1800);
-	tcase_add_test(tc, test_random_deaths);
-	tcase_add_test(tc, test_upgrade);
-	tcase_add_test(tc, test_upgrade_to_nothing);
-	tcase_add_test(tc, test_pause);
-	suite_add_tcase(s, tc);
+	add(s, "random", test_random_deaths);
+	add(s, "upgrade", test_upgrade);
+	add(s, "nothing", test_upgrade_to_nothing);
+	add(s, "pause", test_pause);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
