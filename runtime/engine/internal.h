@@ -46,6 +46,7 @@ enum seq_state {
  * @nr_open:   open steps that name it
  * @nr_draws:  entries of open steps that will draw a token for it
  * @matched:   ids sent since the last match began
+ * @salvaged:  engine.salvaged when the first of them was
  * @match_err: first refusal of a piece
  * @ids:       [@cap] prompt and generated ids
  * @len:       known of them
@@ -68,6 +69,7 @@ struct seq {
 	u32		nr_open;
 	u32		nr_draws;
 	u32		matched;
+	u32		salvaged;
 	int		match_err;
 	u32		*ids;
 	u32		cap;

@@ -76,6 +76,8 @@ bool link_match(struct engine *e, struct seq *s)
 	memset(a, 0, sizeof(*a));
 	a->seq = s->handle;
 	a->start = s->matched;
+	if (!s->matched)
+		s->salvaged = e->salvaged;
 	a->nr_ids = nr;
 	if (s->matched + nr == s->len)
 		a->flags = KVMM_MATCH_LAST;
@@ -239,13 +241,17 @@ static void link_opened(struct engine *e, struct seq *s,
 		seq_refused(e, s, status);
 }
 
-static void link_matched(struct seq *s, const struct kvmm_done *done)
+static void link_matched(struct engine *e, struct seq *s,
+			 const struct kvmm_done *done)
 {
 	const struct kvmm_seq_res *res = done->results;
 	int status = done->status;
 
 	if (!status)
 		status = done->nr ? res->status : -EPROTO;
+	/* The pieces before it are lost: from the start. */
+	if (status && s->salvaged != e->salvaged)
+		status = -EAGAIN;
 	if (status && !s->match_err)
 		s->match_err = status;
 }
@@ -292,7 +298,7 @@ static int link_dispatch(struct engine *e, const struct kvmm_done *done)
 		return 0;
 	case LINK_MATCH:
 		s->replies--;
-		link_matched(s, done);
+		link_matched(e, s, done);
 		return 0;
 	case LINK_FORK:
 		s->replies--;

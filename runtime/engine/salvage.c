@@ -6,7 +6,8 @@
  * records say which sequences are to be matched again, as after a preemption;
  * what they do not say is done here: steps that were begun are void, and what
  * they were granted must not be touched, since it may be somebody else's by
- * now; pieces of ids that were sent are forgotten.
+ * now; pieces of ids that were sent are forgotten, so the next one is refused,
+ * and all are sent again (link_matched()).
  *
  * A step remembers after how many salvages it was begun.  One that is older
  * than the last is void: its grants are taken for -ESTALE whenever their answer
@@ -34,14 +35,6 @@ static void step_void(struct engine *e, struct step *st)
 	}
 }
 
-/* Its ids are sent from the start when all answers have come. */
-static void match_void(struct seq *s)
-{
-	if (s->state == SEQ_MATCHING && s->opened && !s->match_err &&
-	    s->matched)
-		s->match_err = -EAGAIN;
-}
-
 /**
  * engine_look_salvage() - did the daemon lose what is under way?
  *
@@ -61,6 +54,4 @@ void engine_look_salvage(struct engine *e)
 		if (st->state == STEP_GRANTED)
 			step_void(e, st);
 	}
-	for (i = 0; i < e->nr_live; i++)
-		match_void(e->live[i]);
 }
