@@ -28,7 +28,7 @@ static u32 nr_whole, nr_salvaged, nr_missed;
 
 /* Points of the shell, in each life: so late that it did some work. */
 static const char * const shell_points[] = {
-	"mm_die:500", "mm_die_commit:500", "mm_die_publish:500",
+	"mm_die:1200", "mm_die_commit:1200", "mm_die_publish:1200",
 };
 
 /* Those that a client passes who comes and goes. */
@@ -118,14 +118,12 @@ static void load_begin(struct load *l)
 	u32 tries;
 
 	for (tries = 0; tries < 5; tries++) {
-		const s64 was = rig_value(&adopt_rig, "vmstat",
-					  "client_attach");
+		const u32 was = adopt_logged("attached: kvrt");
 
 		load_start(l, &adopt_rig, TOKENS, "f32");
 		while (!has_failed(&l->single) && !has_failed(&l->forked) &&
 		       !load_ended(l) &&
-		       rig_value(&adopt_rig, "vmstat", "client_attach") <
-		       was + 2)
+		       adopt_logged("attached: kvrt") < was + 2)
 			nap_ms(2);
 		if (!has_failed(&l->single) && !has_failed(&l->forked))
 			return;
