@@ -75,8 +75,8 @@ int show_status(const struct proc_ctx *ctx)
 	seq_putc(m, '\n');
 	seq_printf(m, "Epoch:\t%llx\n",
 		   (unsigned long long)proc->src.daemon_epoch);
-	if (proc->src.start)
-		seq_printf(m, "Start:\t%s\n", proc->src.start);
+	seq_printf(m, "Start:\t%s\n",
+		   proc->src.start ? proc->src.start : "cold");
 	seq_printf(m, "Domains:\t%u\nClients:\t%u\n", proc->node.nr_domains,
 		   proc->node.nr_clients);
 	return 0;

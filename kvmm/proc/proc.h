@@ -154,7 +154,7 @@ struct proc_swap_info {
  * @socket:       path of the attach socket
  * @start_ns:     CLOCK_MONOTONIC when the daemon started
  * @daemon_epoch: as told to clients
- * @start:        how it began; NULL: nobody says
+ * @start:        how it began; NULL: cold
  *
  * The strings live as long as the struct proc.
  */

@@ -61,7 +61,8 @@ START_TEST(test_status)
 	fx_attach(&fx, 1, "chat");
 	snprintf(want, sizeof(want),
 		 "Name:\tkvmm\nPid:\t%d\nUid:\t%u\nBackend:\thost\n"
-		 "Socket:\t/run/kvmm/attach.sock\nEpoch:\t18e9ab7d8967948b\nDomains:\t1\n"
+		 "Socket:\t/run/kvmm/attach.sock\nEpoch:\t18e9ab7d8967948b\n"
+		 "Start:\tcold\nDomains:\t1\n"
 		 "Clients:\t2\n", (int)getpid(), (u32)getuid());
 	ck_assert_str_eq(fx_cat("status"), want);
 }
