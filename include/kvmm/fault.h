@@ -17,9 +17,8 @@
 #ifndef KVMM_FAULT_H
 #define KVMM_FAULT_H
 
+#include <kvmm/crash.h>
 #include <kvmm/types.h>
-
-#include "kvmm/core/crash.h"
 
 #define KV_FAULTS(x)							\
 	x(segment_create,	"making a client's segments: ENOMEM")	\

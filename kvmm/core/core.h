@@ -18,7 +18,7 @@
 #include <uapi/kvmm.h>
 #include <kvmm/types.h>
 
-#include "kvmm/core/crash.h"
+#include <kvmm/crash.h>
 #include "kvmm/core/stat.h"
 
 #define CORE_NONE		0xffffffffu

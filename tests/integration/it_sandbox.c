@@ -353,7 +353,8 @@ START_TEST(test_old_client)
 		printf("note: not root: no clients of others, not tried\n");
 		return;
 	}
-	rig_start(&rig, "--pool-size", "4M", "--extent-size", "1M",
+	rig_start(&rig, "--adopt", "off", "--pool-size", "4M",
+		  "--extent-size", "1M",
 		  "--socket-mode", "0666", "--user", "4242",
 		  "--quiet-deadline-ms", "300", NULL);
 	ck_assert(!pipe(up));

@@ -6,8 +6,8 @@
  * stores that change primary facts (adopt.c), by name, so that a daemon and
  * the simulator can be told one.  They are passed to core_ops.crash.
  */
-#ifndef KVMM_CORE_CRASH_H
-#define KVMM_CORE_CRASH_H
+#ifndef KVMM_CRASH_H
+#define KVMM_CRASH_H
 
 #define CORE_CRASH_POINTS(x)						\
 	x(tenant_make,	"a tenant has its key, and is not yet known")	\
@@ -54,4 +54,4 @@ enum core_crash_point {
 	NR_CORE_CRASH_POINTS
 };
 
-#endif /* KVMM_CORE_CRASH_H */
+#endif /* KVMM_CRASH_H */
