@@ -16,9 +16,9 @@
 #define KVMM_CORE_H
 
 #include <uapi/kvmm.h>
+#include <kvmm/crash.h>
 #include <kvmm/types.h>
 
-#include <kvmm/crash.h>
 #include "kvmm/core/stat.h"
 
 #define CORE_NONE		0xffffffffu

@@ -298,7 +298,7 @@ static bool adopt_has_served(const struct daemon *d)
  */
 u64 adopt_timers(struct daemon *d, u64 now)
 {
-	if (d->works || !adopt_wanted(d))
+	if (d->works || d->deposit.fd < 0)
 		return UINT64_MAX;
 	if (now < d->start_ns + WORKS_NS || !adopt_has_served(d))
 		return now + WORKS_LOOK_NS;
