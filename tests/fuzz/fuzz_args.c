@@ -33,7 +33,8 @@ static void before_load(const volatile void *p);
 #define SQE_OFF		256u
 #define ARG_OFF		(SQE_OFF + SQES * (u32)sizeof(struct kvmm_sqe))
 #define C_BYTES		(ARG_OFF + ARGS)
-#define RESULTS		(2 * CORE_MAX_BATCH * RESULT_MAX)
+/* A FORK reserves all of it, so results meet soon. */
+#define RESULTS		(16u << 10)
 #define TURNS		64u
 #define CHANGES		8u
 #define OPS		64u
@@ -72,6 +73,7 @@ static u64 dirty_of[CLIENTS][1];
 static char *watched;
 static u32 loads;
 static u32 request;		/* which one of this input */
+static u32 slot;		/* and where its entry lies */
 static u32 seen[C_BYTES / 8];	/* for which request it was loaded last */
 static u32 index_loads[2];
 
@@ -94,9 +96,11 @@ static void judge_load(u32 off)
 				 head ? "cq_head" : "sq_tail");
 		return;
 	}
-	if (off < ARG_OFF && off % sizeof(struct kvmm_sqe) == SQE_OFF %
-	    sizeof(struct kvmm_sqe))
+	/* Those of one turn lie behind each other: another slot, another one. */
+	if (off < ARG_OFF && (off - SQE_OFF) / sizeof(struct kvmm_sqe) != slot) {
+		slot = (off - SQE_OFF) / (u32)sizeof(struct kvmm_sqe);
 		request++;
+	}
 	FUZZ_LAW(seen[off / 8] != request, "word %u of C is loaded twice", off);
 	seen[off / 8] = request;
 }
@@ -220,10 +224,10 @@ static bool is_active(u32 i)
 static void put(u32 i, const struct kvmm_sqe *sqe, u32 arg_off)
 {
 	struct other *o = &others[i];
-	u32 slot = o->tail++ % SQES;
+	u32 at = o->tail++ % SQES;
 
 	o->op[sqe->number % OPS] = sqe->op;
-	memcpy(c_of[i] + SQE_OFF + slot * sizeof(*sqe), sqe, sizeof(*sqe));
+	memcpy(c_of[i] + SQE_OFF + at * sizeof(*sqe), sqe, sizeof(*sqe));
 }
 
 static void ev_put(struct fuzz *f, u32 i)
@@ -300,7 +304,7 @@ static void take_handles(struct other *o, const struct kvmm_cqe *q,
 				res[n].seq;
 }
 
-static void judge_result(struct other *o, u32 i, u32 slot, u32 off, u32 bytes)
+static void judge_result(struct other *o, u32 i, u32 at, u32 off, u32 bytes)
 {
 	u32 n;
 
@@ -313,23 +317,23 @@ static void judge_result(struct other *o, u32 i, u32 slot, u32 off, u32 bytes)
 			 "client %u: results at %u lie over those at %u", i,
 			 off, b);
 	}
-	o->result[slot].off = off;
-	o->result[slot].bytes = bytes;
+	o->result[at].off = off;
+	o->result[at].bytes = bytes;
 }
 
 static void take_answers(u32 i)
 {
 	struct other *o = &others[i];
-	u32 size, slot;
+	u32 size, at;
 
 	for (; o->taken != o->dctl.cq_tail; o->taken++) {
-		const struct kvmm_cqe *q = &o->cqes[slot = o->taken % CQES];
+		const struct kvmm_cqe *q = &o->cqes[at = o->taken % CQES];
 
 		FUZZ_LAW(q->status <= 0 && q->nr <= CORE_MAX_BATCH,
 			 "status %d, %u records", q->status, q->nr);
 		/* The smallest record: what was written is at least that. */
 		size = q->nr * (u32)sizeof(struct kvmm_seq_res);
-		judge_result(o, i, slot, q->result_off, size);
+		judge_result(o, i, at, q->result_off, size);
 		take_handles(o, q, results_of[i]);
 	}
 }
@@ -357,6 +361,7 @@ static void ev_turn(struct fuzz *f, u32 i)
 		return;
 	watched = c_of[i];
 	loads = index_loads[0] = index_loads[1] = 0;
+	slot = SQES;
 	request++;
 	(void)serve_client(inproc, c, clock_ns());
 	watched = NULL;

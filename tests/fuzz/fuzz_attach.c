@@ -167,7 +167,7 @@ static void ev_message(struct fuzz *f, struct peer *p, u8 b)
 
 			fuzz_bytes(f, (u8 *)&req + at,
 				   min(sizeof(req) - at,
-				       (size_t)1 << (fuzz_u8(f) & 3)));
+				       (size_t)1 << (fuzz_u8(f) & 7)));
 		}
 	} else if (how & 4) {
 		fuzz_bytes(f, &req, sizeof(req));

@@ -264,16 +264,32 @@ static s32 some_status(struct fuzz *f)
 	return b < 160 ? 0 : b < 230 ? -(s32)b + 150 : (s32)fuzz_u32(f);
 }
 
+/* Ids of all completions of this input. */
+static u64 said[4 * EVENTS + 1];
+static u32 nr_said;
+
+static bool was_said(u64 id)
+{
+	u32 i;
+
+	for (i = 0; i < nr_said; i++)
+		if (said[i] == id)
+			return true;
+	return false;
+}
+
 static void ev_complete(struct fuzz *f)
 {
 	struct swap_mm *sw = &inproc->swap;
 	u32 n = 1 + fuzz_u8(f) % 4, tail = sw->ctl->cpl_tail;
 
-	while (n--)
+	while (n--) {
+		said[nr_said] = some_id(f);
 		sw->cpls[tail++ % SWAP_ENTRIES] = (struct swapd_cpl){
-			.id = some_id(f), .status = some_status(f),
+			.id = said[nr_said++], .status = some_status(f),
 			.resv = fuzz_u8(f),
 		};
+	}
 	sw->ctl->cpl_tail = tail;
 }
 
@@ -355,6 +371,25 @@ static void ev_hold(struct fuzz *f)
 			  (s32)fuzz_number(f));
 }
 
+/* One turn; a request that swapd has is over only when its own id was said. */
+static void turn(void)
+{
+	static u64 issued[SWAP_ENTRIES];
+	const struct swap_mm *sw = &inproc->swap;
+	u32 i, most = min(sw->nr_open, SWAP_ENTRIES);
+
+	for (i = 0; i < 64; i++)
+		issued[i] = sw->io[i].state == SWAP_IO_ISSUED ? sw->io[i].id :
+								0;
+	FUZZ_LAW(most == sw->nr_open, "%u open", sw->nr_open);
+	inproc_turn();
+	for (i = 0; i < 64; i++)
+		FUZZ_LAW(!issued[i] || was_said(issued[i]) ||
+			 (sw->io[i].state == SWAP_IO_ISSUED &&
+			  sw->io[i].id == issued[i]),
+			 "request %llx is over", (unsigned long long)issued[i]);
+}
+
 static void play(struct fuzz *f)
 {
 	u8 b = fuzz_u8(f);
@@ -373,7 +408,7 @@ static void play(struct fuzz *f)
 		ev_hold(f);
 	else if (b < 240)
 		(void)area_timers(inproc, clock_ns() + b * NSEC_PER_SEC);
-	inproc_turn();
+	turn();
 	link_check(inproc);
 }
 
@@ -412,6 +447,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	inproc_begin(setup);
 	close(inproc_some_fd(0));
 	fds = fuzz_count_fds(0);
+	nr_said = 0;
 	start();
 	for (i = 0; f.left && i < EVENTS; i++)
 		play(&f);

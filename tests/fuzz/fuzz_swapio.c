@@ -88,7 +88,7 @@ static void ev_request(struct fuzz *f)
 			       serial % ENTRIES),
 		.op = how & 2 ? SWAPD_WRITE : SWAPD_READ,
 		.area = (how >> 2) % 4,
-		.host_off = (u64)(slot % 48) * 8192,
+		.host_off = (u64)(slot % 49) * 8192,
 		.area_off = SWAPD_RESERVED_BYTES + (u64)(slot % 64) * 8192,
 		.len = 8192, .payload_len = 4000 + (how & 15),
 		.domain = how & 1, .hash = { slot, how }, .generation = how,

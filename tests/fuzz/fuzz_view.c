@@ -107,6 +107,9 @@ static void judge_answer(void)
 	if (!answer.len)
 		return;
 	FUZZ_LAW(end, "an answer of %zu bytes without a line", answer.len);
+	for (after = answer.text; after < end; after++)
+		FUZZ_LAW(*after >= ' ' && *after <= '~', "byte %02x in a line",
+			 (u8)*after);
 	*end = '\0';
 	if (!strncmp(answer.text, "ok ", 3)) {
 		bytes = strtoul(answer.text + 3, &after, 10);
