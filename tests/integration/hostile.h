@@ -183,6 +183,7 @@ enum meter_phase {
  * @phase:   what counts now; the test's
  * @stop:    it is to end; the test's
  * @refused: sequences that a step was refused to
+ * @waited:  sequences that did not become ready in time
  * @nr:      steps of each phase
  * @most:    ns of the longest
  */
@@ -190,6 +191,7 @@ struct meter_counts {
 	u32	phase;
 	u32	stop;
 	u64	refused;
+	u64	waited;
 	u64	nr[METER_PHASES];
 	u64	most[METER_PHASES];
 	u64	bucket[METER_PHASES][METER_BUCKETS];
@@ -202,8 +204,8 @@ struct meter {
 
 void meter_start(struct meter *m, struct rig *r);
 void meter_phase(struct meter *m, enum meter_phase phase);
-/* It must have gone on to the end. */
-void meter_stop(struct meter *m);
+/* Return: 0 when it went on to the end. */
+int __must_check meter_stop(struct meter *m);
 /* ns that @permille of the steps of a phase took at most; 0: none was. */
 u64 meter_quantile(const struct meter *m, enum meter_phase phase, u32 permille);
 void meter_print(const struct meter *m);

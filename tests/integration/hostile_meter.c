@@ -25,7 +25,7 @@
 #define PROMPT		40u
 #define DECODED		15u	/* wire_seq() asks for 16 more */
 #define ANSWER_MS	2000u
-#define GONE_MS		5000u	/* how long no sequence may be had */
+#define GONE_MS		60000u	/* how long no sequence may be had */
 #define OCTAVE		32u	/* buckets of a doubling: 2.2 % wide */
 
 static u64 meter_ns(void)
@@ -114,6 +114,23 @@ static int meter_decode(struct meter_counts *m, struct wire *w, u64 seq)
 	return err;
 }
 
+/* All sequences that it has, whatever their state. */
+static void meter_close_all(struct wire *w)
+{
+	const struct kvmm_seq_status *st =
+		(const struct kvmm_seq_status *)(w->d + w->rep.seq_off);
+	struct kvmm_seq_arg close;
+	u32 i;
+
+	for (i = 0; i < w->rep.max_seqs; i++) {
+		if (READ_ONCE(st[i].state) == KVMM_SEQ_CLOSED)
+			continue;
+		close.seq = KVMM_SEQ(i, READ_ONCE(st[i].generation));
+		wire_call(w, KVMM_OP_SEQ_CLOSE, 1, &close, sizeof(close), NULL,
+			  0);
+	}
+}
+
 static void __noreturn meter_main(struct meter_counts *m, const char *path)
 {
 	struct kvmm_attach_req req;
@@ -127,17 +144,21 @@ static void __noreturn meter_main(struct meter_counts *m, const char *path)
 		_exit(2);
 	while (!load_acquire(&m->stop)) {
 		close.seq = wire_seq(&w, PROMPT, 1 + m->nr[0] % 7);
-		if (close.seq) {
-			last = now_ms();
-			if (meter_decode(m, &w, close.seq))
-				m->refused++;
-			wire_call(&w, KVMM_OP_SEQ_CLOSE, 1, &close,
-				  sizeof(close), NULL, 0);
-		}
 		if (!wire_alive(&w))
 			_exit(3);
-		if (now_ms() > last + GONE_MS * time_scale())
-			_exit(4);
+		if (!close.seq) {
+			/* What was opened and did not come waits on. */
+			m->waited++;
+			if (now_ms() > last + GONE_MS * time_scale())
+				_exit(4);
+			meter_close_all(&w);
+			continue;
+		}
+		last = now_ms();
+		if (meter_decode(m, &w, close.seq))
+			m->refused++;
+		wire_call(&w, KVMM_OP_SEQ_CLOSE, 1, &close, sizeof(close),
+			  NULL, 0);
 	}
 	wire_call(&w, KVMM_OP_DETACH, 0, NULL, 0, NULL, 0);
 	_exit(0);
@@ -166,13 +187,13 @@ void meter_phase(struct meter *m, enum meter_phase phase)
 	store_release(&m->counts->phase, (u32)phase);
 }
 
-void meter_stop(struct meter *m)
+int meter_stop(struct meter *m)
 {
 	struct job j = { .pid = m->pid };
 
 	store_release(&m->counts->stop, 1u);
 	snprintf(j.err, sizeof(j.err), "/dev/null");
-	ck_assert_int_eq(job_wait(&j, 60 * time_scale()), 0);
+	return job_wait(&j, 60 * time_scale());
 }
 
 u64 meter_quantile(const struct meter *m, enum meter_phase phase, u32 permille)
@@ -196,6 +217,9 @@ void meter_print(const struct meter *m)
 	};
 	u32 i;
 
+	printf("  the one that measures: %llu sequences waited for in vain, %llu refused a step\n",
+	       (unsigned long long)m->counts->waited,
+	       (unsigned long long)m->counts->refused);
 	for (i = 0; i < METER_PHASES; i++)
 		printf("  a step %s: p50 %.1f us, p99 %.1f us, p99.9 %.1f us, most %.1f us (%llu steps)\n",
 		       words[i], (double)meter_quantile(m, i, 500) / 1e3,

@@ -346,6 +346,7 @@ START_TEST(test_hostile)
 	bool root = !geteuid();
 	u64 start = now_ms();
 	u32 fds, lines;
+	int metered;
 	s64 kb;
 	pid_t pid;
 
@@ -364,9 +365,12 @@ START_TEST(test_hostile)
 		printf("  no hostile program of another user: the test does not run as root\n");
 	meter_start(&sc.meter, &rig);
 	scene_play(&sc, hostile_seconds());
-	meter_stop(&sc.meter);
+	metered = meter_stop(&sc.meter);
 
 	print_counts(sc.counts, root);
+	scene_print(&sc);
+	fflush(stdout);
+	ck_assert_int_eq(metered, 0);
 	ck_assert_msg(!sc.counts->breaches, "%u breaches: %s",
 		      sc.counts->breaches, sc.counts->breach);
 	ck_assert_int_eq(rig_daemon(&rig), pid);
@@ -379,7 +383,6 @@ START_TEST(test_hostile)
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "Committed"), 0);
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "Open"), 0);
 	lines = daemon_lines();
-	scene_print(&sc);
 	printf("  the daemon: %u lines, %lld kB more\n", lines,
 	       (long long)(daemon_kb(pid, "RssAnon:") - kb));
 	ck_assert_uint_le(lines, LINES_ALWAYS + LINES_PERIOD *
