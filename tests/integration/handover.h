@@ -61,7 +61,6 @@ struct ho_slot {
 	u32	arg;
 	u32	nr_ready;	/* sequences in the device pool */
 	u32	nr_out;		/* that lost their memory and wait for it */
-	u64	verified;	/* bytes read back, and right */
 };
 
 /* The page that all share. */
@@ -70,8 +69,10 @@ struct ho_shared {
 	u32		owner[HO_EXTENTS];	/* 1 + tenant; 0: nobody yet */
 	u32		generation[HO_EXTENTS];
 	u32		client[HO_CLIENTS];	/* 1 + tenant that had the id */
+	/* What follows goes on over all parts of a run. */
 	u64		count[HO_NR_KINDS];
 	u64		looked;			/* bytes */
+	u64		verified[HO_TENANTS];	/* bytes read back, and right */
 };
 
 /* marks */
@@ -108,6 +109,7 @@ struct ho_pages {
 	char		*buf;
 	u8		*owner;		/* a page: 1 + tenant that had it */
 	u64		changed;	/* pages of content */
+	u64		before;		/* hand-overs, before it was opened */
 	u64		slots;		/* whole slots that were looked at */
 };
 

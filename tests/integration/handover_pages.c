@@ -89,6 +89,7 @@ void ho_pages_close(struct ho_pages *pg)
 		close(pg->fd);
 	free(pg->buf);
 	free(pg->owner);
+	memset(pg, 0, sizeof(*pg));
 	pg->fd = -1;
 }
 

@@ -28,11 +28,14 @@
 #define BACK_MS		100u
 #define MAPS_BYTES	(256u << 10)
 
+static struct kvmm *kv;
+
 /* In a child: a failure is its exit status, and a line. */
 #define MUST(cond)							\
 do {									\
 	if (!(cond)) {							\
-		fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
+		fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__,	\
+			#cond, kv ? kvmm_strerror_attach(kv) : "");	\
 		_exit(1);						\
 	}								\
 } while (0)
@@ -43,7 +46,6 @@ struct held {
 };
 
 static const struct ho_player *me;
-static struct kvmm *kv;
 static struct held held[HO_SEQS];
 static u32 serials;
 static u64 steps;
@@ -189,13 +191,24 @@ static struct held *seq_new(void)
 		/* A few leave cache behind, most nothing. */
 		.flags = serials % 8 ? KVMM_OPEN_NO_INDEX : 0,
 	};
-	struct kvmm_open_res res;
+	u64 end = now_ms() + READY_MS * time_scale();
+	struct kvmm_open_res res = { 0 };
 	struct held *h = held;
+	int err;
 
 	while (h->seq)
 		h++;
 	MUST(h < held + HO_SEQS);
-	MUST(!kvmm_seq_open(kv, &arg, 1, &res) && !res.status);
+	/* No room in the rings, or closed ones that have not gone. */
+	while ((err = kvmm_seq_open(kv, &arg, 1, &res)) == -EBUSY ||
+	       (!err && res.status == -ENOSPC)) {
+		MUST(kvmm_wait(kv, 1000000) != -ECONNRESET);
+		MUST(now_ms() < end);
+	}
+	if (err || res.status)
+		fprintf(stderr, "tenant %u: SEQ_OPEN: %d, %d\n", me->tenant,
+			err, res.status);
+	MUST(!err && !res.status);
 	h->seq = res.seq;
 	h->serial = ++serials;
 	MUST(!kvmm_seq_match(kv, h->seq, prompt(h->serial), HO_LEN));
@@ -346,7 +359,7 @@ static void do_verify(void)
 		if (!granted[i])
 			continue;
 		tokens(h[i], HO_LEN, false);
-		slot()->verified += HO_LEN * 2ull * ho_half(me->tenant);
+		me->sh->verified[me->tenant] += HO_LEN * 2ull * ho_half(me->tenant);
 	}
 	step_end(h, nr, granted, false);
 }
@@ -405,7 +418,8 @@ static void attach(u32 model)
 			   .v_bytes = ho_half(me->tenant) },
 		.min_bytes = HO_EXTENTS / 2 * HO_EXTENT,
 		.max_bytes = KVMM_LIMIT_MAX, .swap_max_bytes = KVMM_LIMIT_MAX,
-		.max_seqs = HO_SEQS, .attach_timeout_ms = 20000,
+		/* Those that are closed go when their copies have ended. */
+		.max_seqs = 3 * HO_SEQS, .attach_timeout_ms = 20000,
 	};
 	u64 end = now_ms() + READY_MS * time_scale();
 	struct ho_shared *sh = me->sh;
