@@ -182,8 +182,8 @@ static void hand_over(struct store *st)
 
 	FUZZ_LAW(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
 			     SOCK_NONBLOCK, 0, sv), "socketpair");
-	(void)!store_send(st, sv[0]);
-	for (i = 0; i <= HOLD_RECORDS; i++)
+	(void)!store_send(st, sv[0], 0);
+	for (;;)
 		if (recv(sv[1], buf, sizeof(buf), MSG_DONTWAIT) <= 0)
 			break;
 	for (i = 0; i < 2; i++) {

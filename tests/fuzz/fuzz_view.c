@@ -144,7 +144,7 @@ static struct view *view_begin(int sock)
 	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&inproc->views, &v->node);
-	inproc->nr_views++;
+	v->key = PROC_ALL;
 	FUZZ_LAW(!watch_add(inproc, &v->sock, EPOLLIN), "epoll");
 	return v;
 }
@@ -164,7 +164,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	answer.len = 0;
 	inproc_pair(SOCK_STREAM, sock);
 	v = view_begin(sock[0]);
-	for (i = 0; i < PIECES && f.left && inproc->nr_views; i++) {
+	for (i = 0; i < PIECES && f.left && view_count(inproc, PROC_ALL); i++) {
 		u8 how = fuzz_u8(&f);
 
 		/* All that is left, or a piece; rarely with descriptors. */
@@ -174,16 +174,16 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		inproc_send(sock[1], piece, n, how % 128 > 120 ? how % 4 : 0);
 		view_on_sock(inproc, &v->sock, EPOLLIN);
 	}
-	while (inproc->nr_views && answer_read(sock[1]))
+	while (view_count(inproc, PROC_ALL) && answer_read(sock[1]))
 		view_on_sock(inproc, &v->sock, EPOLLOUT);
 	while (answer_read(sock[1]))
 		;
 	close(sock[1]);
 	judge_answer();
 	/* Who said too little has hung up now. */
-	if (inproc->nr_views)
+	if (view_count(inproc, PROC_ALL))
 		view_on_sock(inproc, &v->sock, EPOLLIN);
-	FUZZ_LAW(!inproc->nr_views, "a view of nobody is left");
+	FUZZ_LAW(!view_count(inproc, PROC_ALL), "a view of nobody is left");
 	inproc_check();
 	FUZZ_LAW(fuzz_count_fds(0) == fds, "descriptors are left");
 	return 0;

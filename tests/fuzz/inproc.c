@@ -208,8 +208,6 @@ static void make_tenants(struct daemon *d)
 	for (i = 0; i < INPROC_UIDS; i++) {
 		d->tenants[i].used = true;
 		d->tenants[i].key = i;
-		memset(d->tenants[i].secret, (int)i + 1,
-		       sizeof(d->tenants[i].secret));
 	}
 	inproc_keep(d->tenants, d->cfg.max_tenants * sizeof(*d->tenants));
 	inproc_keep(d->ghost_ends, d->cfg.max_tenants);
