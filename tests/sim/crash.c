@@ -316,6 +316,7 @@ static void client_back(struct sim *w, struct sim_client *cl)
 	    cl->id, err, (unsigned long long)committed,
 	    (unsigned long long)cl->answered);
 	info.dropped_blocks = cl->info.dropped_blocks;
+	info.cut = cl->info.cut;
 	LAW(w, !memcmp(&info, &cl->info, sizeof(info)), "client %u resumes as another",
 	    cl->id);
 	/* What was not answered never was; steps are numbered anew. */
