@@ -136,7 +136,7 @@ END_TEST
 START_TEST(test_upgrade)
 {
 	const u32 most = by_level(5, 20, 50);
-	char fake[RIG_PATH + 16];
+	char fake[RIG_PATH + 16], *said;
 	struct load l;
 	struct job j;
 	FILE *f;
@@ -156,7 +156,9 @@ START_TEST(test_upgrade)
 		kvctl_does("upgrade", n++ % 2 ? build_path("kvmm") : NULL);
 		j = job_start(&adopt_rig, "kvctl", "upgrade", fake, NULL);
 		ck_assert_int_eq(job_wait(&j, 60), 1);
-		ck_assert_ptr_nonnull(strstr(slurp(j.err), "another layout"));
+		said = slurp(j.err);
+		ck_assert_ptr_nonnull(strstr(said, "another layout"));
+		free(said);
 	}
 	load_judge(&l, &truth);
 	print_how("upgrade", n);

@@ -299,6 +299,37 @@ START_TEST(test_store_full)
 }
 END_TEST
 
+/* Extents have a table by number, as long as there is room. */
+START_TEST(test_store_extents)
+{
+	struct hold_record r = record(HOLD_PUT, HOLD_EXTENT, 1000, 0);
+	int a = new_fd(), b = new_fd(), c = new_fd(), d = new_fd();
+
+	r.generation = 7;
+	store_apply(&st, &r, a);
+	ck_assert_uint_eq(st.nr_extents, 1);
+	ck_assert_uint_eq(st.extent[1000].generation, 7);
+	r.generation = 8;
+	store_apply(&st, &r, b);
+	ck_assert_uint_eq(st.nr_extents, 1);
+	ck_assert_int_eq(fcntl(a, F_GETFD), -1);
+	st.most = 1;
+	r.index = 3;
+	store_apply(&st, &r, c);
+	ck_assert_uint_eq(st.nr_extents, 1);
+	ck_assert_int_eq(fcntl(c, F_GETFD), -1);
+	r.index = HOLD_EXTENTS;
+	store_apply(&st, &r, d);
+	ck_assert_int_eq(fcntl(d, F_GETFD), -1);
+	r = record(HOLD_DROP, HOLD_EXTENT, 1000, 0);
+	store_apply(&st, &r, -1);
+	ck_assert_uint_eq(st.nr_extents, 0);
+	ck_assert_int_eq(fcntl(b, F_GETFD), -1);
+	st.most = 0;
+	store_clear(&st);
+}
+END_TEST
+
 /* What goes in comes out, with its descriptors, END last. */
 START_TEST(test_store_hand_over)
 {
@@ -477,6 +508,7 @@ int main(void)
 	tcase_add_test(tc, test_store_replaces);
 	tcase_add_test(tc, test_store_malformed);
 	tcase_add_test(tc, test_store_full);
+	tcase_add_test(tc, test_store_extents);
 	tcase_add_test(tc, test_store_hand_over);
 	tcase_add_test(tc, test_deposit_forgets);
 	tcase_add_test(tc, test_rundir);
