@@ -615,7 +615,9 @@ u64 closer_timers(struct daemon *d, u64 now);
 int __must_check closer_start(struct daemon *d);
 void closer_stop(struct daemon *d);
 
-/* deposit.c */
+#define OLD_INDEX	MAX_CLIENTS	/* hold's records of old clients start here */
+
+/* deposit.c, deposit_old.c */
 int __must_check deposit_init(struct daemon *d);
 void deposit_cold(struct daemon *d, const char *why);
 void deposit_adopted(struct daemon *d);
