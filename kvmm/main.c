@@ -360,6 +360,9 @@ static int start_serving(struct daemon *d)
 	}
 	if (!err)
 		err = adopt_clients(d);
+	if (err == -EFBIG)
+		return refuse_start("the daemon's tables, which the next one may go on with, are a file in memory: raise the limit on files (ulimit -f), or start with --adopt off",
+				    err, EX_OSERR);
 	if (err)
 		return refuse_start("no memory for the daemon's tables", err,
 				    EX_OSERR);

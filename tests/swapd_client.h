@@ -553,7 +553,7 @@ static u32 sc_take_kept(struct swapc *c)
 	u32 nr = 0;
 	int fd;
 
-	for (;; nr++) {
+	for (;;) {
 		if (sc_recv(c->hold, &r, sizeof(r), &fd, 0) != sizeof(r))
 			sc_die("hold hands nothing over");
 		if (r.kind == HOLD_SWAP_AREA)
@@ -562,6 +562,7 @@ static u32 sc_take_kept(struct swapc *c)
 			close(fd);
 		if (r.op == HOLD_END)
 			return nr;
+		nr += r.op == HOLD_PUT;
 	}
 }
 

@@ -422,7 +422,7 @@ static int mm_make_core(struct daemon *d)
 	else
 		d->arena = mm_map(d->arena_bytes);
 	if (!d->arena)
-		return -ENOMEM;
+		return errno == EFBIG ? -EFBIG : -ENOMEM;
 	err = core_init(d->core, d->arena, d->arena_bytes, &d->cfg,
 			&d->core_ops, d);
 	if (!err && d->arena_fd >= 0)

@@ -166,7 +166,9 @@ static int ask_as(uid_t uid, const struct kvmm_attach_req *req)
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
-		if (uid && setuid(uid))
+		/* The way there may be closed to that user. */
+		strcpy(sock, "attach.sock");
+		if (chdir(adopt_rig.dir) || (uid && setuid(uid)))
 			_exit(255);
 		_exit(-ask(req, &rep) & 0xff);
 	}
