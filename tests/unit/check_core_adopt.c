@@ -378,6 +378,36 @@ START_TEST(test_kin)
 }
 END_TEST
 
+static u32 asked_for(u32 id)
+{
+	u32 e, nr = 0;
+
+	for (e = 0; e < 16; e++)
+		nr += sh.cl[id].extents[e].state == KVMM_EXTENT_REVOKE;
+	return nr;
+}
+
+/* Who was asked for memory may have unmapped it: it is asked still. */
+START_TEST(test_asked_back)
+{
+	u64 seq, seen;
+	u32 nr;
+
+	sh_warm(cl);
+	sh_tick(60);
+	sh.cl[cl].stubborn = true;
+	seq = sh_open(other, 8 * SH_PER * SH_BT, 0);
+	ck_assert_int_eq(sh_match(other, seq, 8 * SH_PER * SH_BT, 3), 0);
+	nr = asked_for(cl);
+	ck_assert_uint_gt(nr, 0);
+	seen = sh.cl[cl].number;
+	ENDS_AT(executed, 1, sh_open(cl, 40, 20));
+	adopt(CORE_ADOPT_SALVAGED);
+	resume(cl, seen);
+	ck_assert_uint_eq(asked_for(cl), nr);
+}
+END_TEST
+
 /* Who dies while it salvages is not followed by another who tries. */
 START_TEST(test_once)
 {
@@ -438,6 +468,7 @@ static Suite *adopt_suite(void)
 	tcase_add_loop_test(tc, test_births, 0, 2);
 	tcase_add_loop_test(tc, test_steps_of_the_living, 0, 2);
 	tcase_add_test(tc, test_kin);
+	tcase_add_test(tc, test_asked_back);
 	tcase_add_test(tc, test_once);
 	suite_add_tcase(s, tc);
 
