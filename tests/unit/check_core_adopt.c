@@ -390,8 +390,8 @@ static u32 asked_for(u32 id)
 /* Who was asked for memory may have unmapped it: it is asked still. */
 START_TEST(test_asked_back)
 {
+	static u32 nr;	/* kept over the end */
 	u64 seq, seen;
-	u32 nr;
 
 	sh_warm(cl);
 	sh_tick(60);
