@@ -388,7 +388,7 @@ static bool step_overdue(const struct core *c, u32 client)
 	const struct kv_step *st = step_at(c, client, 0, &e);
 
 	return c->clients[client].nr_steps &&
-	       c->now - st->begun > core_cfg(c)->step_deadline_ns;
+	       c->now - max(st->begun, c->clients[client].back) > core_cfg(c)->step_deadline_ns;
 }
 
 /* End the process of a client; false when that was ordered before. */

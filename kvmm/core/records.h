@@ -739,6 +739,7 @@ enum {
  * @nr_unacked:  extents sent and not acknowledged
  * @unacked_since: there have been such
  * @committed:   of its requests, the last that was answered
+ * @back:        since then after it was away: it could not end steps before
  * @away:        AWAY_*; such a client is bound to no segments
  */
 struct kv_client {
@@ -766,6 +767,7 @@ struct kv_client {
 	u64	again;
 	u64	unacked_since;
 	u64	committed;
+	u64	back;
 	u32	away;
 	u32	resv;
 };

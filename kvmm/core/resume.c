@@ -27,16 +27,6 @@ static void drop_unseen(struct core *c, u32 client, u64 seen)
 			seq_close_now(c, &s[i]);
 }
 
-/* Its device had no chance to end them while nobody listened. */
-static void steps_begin_now(struct core *c, u32 client)
-{
-	struct kv_step_entry *e;
-	u32 i;
-
-	for (i = 0; i < c->clients[client].nr_steps; i++)
-		step_at(c, client, i, &e)->begun = c->now;
-}
-
 /**
  * core_client_resume() - a client of an adopted core is back
  * @seen:      number of the last request whose answer it has
@@ -73,7 +63,7 @@ int core_client_resume(struct core *c, u64 now, u32 client, u64 seen,
 	cl->again = 0;
 	if (was == AWAY_SALVAGED)
 		drop_unseen(c, client, seen);
-	steps_begin_now(c, client);
+	cl->back = now;
 	salvage_release(c, cl->domain);
 	*info = (struct core_attach_info){ 0 };
 	client_describe(c, client, info);

@@ -292,31 +292,40 @@ static void seq_clear(struct core *c, u32 i)
 	s->state = KVMM_SEQ_CLOSED;
 }
 
+static bool seq_join(struct core *c, u32 i, u32 kin)
+{
+	struct kv_seq *s = &c->seqs[i], *k = &c->seqs[kin];
+
+	if (k->state == KVMM_SEQ_CLOSED || k->family != s->family ||
+	    k->client != s->client)
+		return false;
+	s->fam_next = k->fam_next;
+	s->fam_prev = kin;
+	c->seqs[k->fam_next].fam_prev = i;
+	k->fam_next = i;
+	return true;
+}
+
 /*
  * Forks that were of one family are again.  Scratch is a table of families;
- * where it is too full somebody stays alone, under a number of its own.
+ * where it is too full, as in tiny pools, all of the client's are looked at.
  */
 static void seq_find_kin(struct core *c, u32 i)
 {
-	struct kv_seq *s = &c->seqs[i], *kin;
 	u32 nr = core_sizes(c)->nr_blocks, n, at;
 
 	for (n = 0; n < 8; n++) {
-		at = (s->family + n) % nr;
+		at = (c->seqs[i].family + n) % nr;
 		if (!c->scratch[at]) {
 			c->scratch[at] = i + 1;
 			return;
 		}
-		kin = &c->seqs[c->scratch[at] - 1];
-		if (kin->family != s->family || kin->client != s->client)
-			continue;
-		s->fam_next = kin->fam_next;
-		s->fam_prev = c->scratch[at] - 1;
-		c->seqs[kin->fam_next].fam_prev = i;
-		kin->fam_next = i;
-		return;
+		if (seq_join(c, i, c->scratch[at] - 1))
+			return;
 	}
-	s->family = c->head->family++;
+	for (n = i - i % core_cfg(c)->max_seqs; n < i; n++)
+		if (seq_join(c, i, n))
+			return;
 }
 
 static void client_seqs(struct core *c, struct walk *w, u32 client)

@@ -224,7 +224,7 @@ static u32 crash_where(struct sim *w)
 	/* At a certain point, when it is next passed. */
 	w->crash_armed = true;
 	w->crash_point = rng_below(r, NR_CORE_CRASH_POINTS);
-	w->crash_until = w->event + 100;
+	w->crash_until = w->event + 200;
 	return 1;
 }
 
