@@ -282,7 +282,7 @@ u32 span_evict_cached(struct core *c, u32 first);
 /* isolate.c: spans that are to be emptied */
 int __must_check span_isolate(struct core *c, u32 first);
 void span_putback(struct core *c, u32 first);
-void span_cover_promises(struct core *c, u32 dom);
+u32 span_cover_promises(struct core *c, u32 dom);
 
 /* migrate.c: blocks that move to other spans */
 bool move_start(struct core *c, u32 evac, u32 blk);

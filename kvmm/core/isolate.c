@@ -73,16 +73,23 @@ void span_putback(struct core *c, u32 first)
 	admit_retry_all(c);
 }
 
-/* Promises came back to a domain: its free blocks cover them before all else. */
-void span_cover_promises(struct core *c, u32 dom)
+/**
+ * span_cover_promises() - promises came back to a domain
+ *
+ * Its free blocks cover them before all else.
+ *
+ * Return: how many cannot be covered: a copy still reads the blocks that came
+ * back with them.
+ */
+u32 span_cover_promises(struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
+	u32 first = d->class[CORE_CLASS_ISOLATED], next;
 
-	while (domain_free(d) < d->reserved) {
-		u32 first = d->class[CORE_CLASS_ISOLATED];
-
-		while (!c->spans[first].nr_free)
-			first = c->spans[first].next;
-		span_putback(c, first);
+	for (; domain_free(d) < d->reserved && first != CORE_NONE; first = next) {
+		next = c->spans[first].next;
+		if (c->spans[first].nr_free)
+			span_putback(c, first);
 	}
+	return d->reserved - min(d->reserved, domain_free(d));
 }

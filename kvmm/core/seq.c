@@ -330,6 +330,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 {
 	struct kv_domain *d = seq_domain(c, s);
 	kv_pte_t pte;
+	u32 lost;
 
 	while (s->nr_blocks > idx) {
 		/* What a reservation paid for goes back to it. */
@@ -343,7 +344,11 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 		else if (pte_is_present(pte))
 			block_unmap(c, pte_block(pte));
 	}
-	span_cover_promises(c, s->domain);
+	/* What nothing is free for yet is taken as growth, if at all. */
+	lost = span_cover_promises(c, s->domain);
+	s->reserved -= lost;
+	s->resv_blocks -= lost;
+	d->reserved -= lost;
 }
 
 void seq_drop_reservation(struct core *c, struct kv_seq *s)
