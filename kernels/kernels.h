@@ -17,8 +17,12 @@
  * Tolerance.  Against "ref" (which accumulates in double) every element of a
  * result differs by at most KERN_TOL times its scale.  The scale is
  *   gemm		sum |x||w| + |bias|
- *   attention	max |v| * (1 + scale * max sum |q||k|), over what the row sees
+ *   attention	max |v| * (1 + scale * max sum |q||k|), over what the row sees,
+ *		whether or not scores are capped
  *   rope		|x[j]| + |x[j + half]|; its table: 1
+ *   layernorm	(|x| + max |x| of the row) / deviation * |w| + |bias|
+ *   act		|gate|, times |up|; RELU: bit-equal
+ *   softcap	|x|
  *   the others	the result itself, at least 1e-30
  * What is stored in bf16, copied or widened is bit-equal in all of them.
  *
@@ -63,6 +67,15 @@
 enum kern_dtype {
 	KERN_F32,
 	KERN_BF16,
+};
+
+/* Activations, by their definitions; GELU_TANH is the approximation. */
+enum kern_act {
+	KERN_SILU,		/* x / (1 + exp(-x)) */
+	KERN_GELU,		/* x / 2 * (1 + erf(x / sqrt(2))) */
+	KERN_GELU_TANH,		/* x / 2 * (1 + tanh(sqrt(2 / pi) *
+				 *	    (x + 0.044715 x^3))) */
+	KERN_RELU,		/* max(x, 0) */
 };
 
 /* Bytes of one element. */
@@ -155,6 +168,7 @@ struct kern_attn_seq {
  * @heads:   H
  * @window:  a row at p sees positions p - window + 1 .. p; 0 means all
  * @scale:   factor on q.k before the softmax, usually 1 / sqrt(hd)
+ * @softcap: if not 0, a score s becomes softcap * tanh(s / softcap)
  *
  * K and V of every position a row sees must have been written before.
  */
@@ -170,6 +184,7 @@ struct kern_attn {
 	u32				heads;
 	u32				window;
 	float				scale;
+	float				softcap;
 };
 
 /**
@@ -216,6 +231,9 @@ struct kern_ctx;
  * @rmsnorm: y = x / sqrt(mean(x^2) + eps) * w over rows of @d; w is f32 [d].
  *	y may be x.  Norms of heads are the same with m = M * H, d = hd.
  *
+ * @layernorm: y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * w + bias
+ *	over rows of @d; w and bias are f32 [d], bias may be NULL.  y may be x.
+ *
  * @gemm: y[M][N] = x[M][K] * W[N][K]^T (+ bias[N], f32, unless NULL).
  *	@y_ld and @x_ld: rows apart, 0 means dense (N and K).
  *
@@ -240,7 +258,15 @@ struct kern_ctx;
  *	rows of gate and up @ld apart (0 means dense), y dense.  y may be gate
  *	if dense.
  *
+ * @act: y[i] = act(gate[i]) * up[i] over @m rows of @d; without the factor if
+ *	@up is NULL.  Rows and aliases as for silu_mul, which is the same as
+ *	KERN_SILU within tolerance.
+ *
  * @add: x[i] += y[i] for @n elements.
+ *
+ * @scale: x[i] *= @by for @n elements.
+ *
+ * @softcap: x[i] = cap * tanh(x[i] / cap) for @n elements, cap > 0.
  *
  * Context: one op at a time per struct kern_ctx; several contexts may run at
  * once.  Nothing here fails or allocates.
@@ -254,6 +280,9 @@ struct kern_ops {
 		      const u32 *ids, u32 m, float *x);
 	void (*rmsnorm)(struct kern_ctx *ctx, const float *x, const float *w,
 			u32 m, u32 d, float eps, float *y);
+	void (*layernorm)(struct kern_ctx *ctx, const float *x, const float *w,
+			  const float *bias, u32 m, u32 d, float eps,
+			  float *y);
 	void (*gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		     const struct kern_weight *w, const float *bias, u32 m,
 		     float *y, u64 y_ld);
@@ -268,7 +297,11 @@ struct kern_ops {
 			const struct kern_kv_copy *copies, u32 nr);
 	void (*silu_mul)(struct kern_ctx *ctx, const float *gate,
 			 const float *up, u64 ld, u32 m, u32 d, float *y);
+	void (*act)(struct kern_ctx *ctx, enum kern_act act, const float *gate,
+		    const float *up, u64 ld, u32 m, u32 d, float *y);
 	void (*add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
+	void (*scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
+	void (*softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);
 };
 
 /**

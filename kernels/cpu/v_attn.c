@@ -8,6 +8,7 @@
  * KERN_CHUNK absolute positions; for every query that sees some of a chunk:
  *
  *   s[t]  = q . k[t] for the positions it sees, -inf for the others
+ *	   (with a soft cap, cap * tanh(q . k[t] / cap))
  *   m'    = max(m, max s)
  *   c     = exp(m - m'), p[t] = exp(s[t] - m')
  *   l     = l * c + sum p, in the order of vec.h over the whole chunk
@@ -139,6 +140,17 @@ static __attribute__((noinline)) void qk_run_bf16(struct tile *t, struct run r)
 	qk_run(t, r, true);
 }
 
+/* Scores of one query through the soft cap; those out of view may be rubbish. */
+static void cap_query(struct tile *t, u32 q)
+{
+	const float cap = t->a->softcap, inv = 1.0f / cap;
+	float *s = t->s + q * KERN_CHUNK;
+	u32 i;
+
+	for (i = 0; i < KERN_CHUNK; i += VW)
+		vf_store(s + i, vf_tanh(vf_load(s + i) * inv) * cap);
+}
+
 /* The online softmax of one query over one chunk; leaves p in place of s. */
 static void softmax_query(struct tile *t, u32 q)
 {
@@ -147,6 +159,8 @@ static void softmax_query(struct tile *t, u32 q)
 	vf v, top = vf_set(NEG_INF), sum = { };
 	u32 i;
 
+	if (t->a->softcap)
+		cap_query(t, q);
 	for (i = 0; i < t->see[q].lo; i++)
 		s[i] = NEG_INF;
 	for (i = t->see[q].hi; i < KERN_CHUNK; i++)

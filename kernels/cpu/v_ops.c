@@ -18,6 +18,7 @@ const struct kern_ops KERN_FN(ops) = {
 	.version	= KERN_NUMERICS_VERSION,
 	.embed		= kern_embed,
 	.rmsnorm	= KERN_FN(rmsnorm),
+	.layernorm	= KERN_FN(layernorm),
 	.gemm		= KERN_FN(gemm),
 	.rope_table	= kern_rope_table,
 	.rope		= KERN_FN(rope),
@@ -25,5 +26,8 @@ const struct kern_ops KERN_FN(ops) = {
 	.attention	= KERN_FN(attention),
 	.kv_copy	= kern_kv_copy,
 	.silu_mul	= KERN_FN(silu_mul),
+	.act		= KERN_FN(act),
 	.add		= KERN_FN(add),
+	.scale		= KERN_FN(scale),
+	.softcap	= KERN_FN(softcap),
 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * v_row.c - the small ops of a decoder: norm, rotation, activation, residual
+ * v_row.c - the small ops of a decoder: norms, rotation, SiLU, residual
  *
  * Each works on rows or elements of its own, so rows are shared out over the
  * threads in pieces of about KERN_PARALLEL_MIN elements and no more is needed
- * for equal bits; only the mean of a norm reduces, in the order of vec.h.
+ * for equal bits; only the means of a norm reduce, in the order of vec.h.
  *
  * Invariant: what is computed of an element in a full register and in a
  * remainder is the same sequence of rounded operations.
@@ -14,6 +14,7 @@
 struct row_job {
 	const float	*a;
 	const float	*b;
+	const float	*bias;
 	float		*y;
 	u64		ld;
 	u32		m;
@@ -80,6 +81,74 @@ void KERN_FN(rmsnorm)(struct kern_ctx *ctx, const float *x, const float *w,
 	};
 
 	rows_parallel(ctx, &j, d, rmsnorm_item);
+}
+
+static float sum_of(const float *x, u32 d)
+{
+	vf acc = { };
+	u32 i;
+
+	for (i = 0; i + VW <= d; i += VW)
+		acc += vf_load(x + i);
+	if (i < d)
+		acc += vf_load_part(x, i, d - i, false);
+	return vf_sum(acc);
+}
+
+/* Like sum_of_squares() of x - mean; what pads a remainder adds nothing. */
+static float sum_of_deviations(const float *x, float mean, u32 d)
+{
+	vf v, acc = { };
+	float rest[VW];
+	u32 i, n;
+
+	for (i = 0; i + VW <= d; i += VW) {
+		v = vf_load(x + i) - mean;
+		acc = vf_fma(v, v, acc);
+	}
+	if (i < d) {
+		for (n = 0; n < VW; n++)
+			rest[n] = i + n < d ? x[i + n] : mean;
+		v = vf_load(rest) - mean;
+		acc = vf_fma(v, v, acc);
+	}
+	return vf_sum(acc);
+}
+
+static void layernorm_row(const struct row_job *j, const float *x, float *y)
+{
+	const u32 d = j->d;
+	const float mean = sum_of(x, d) / d;
+	const float inv = 1.0f / __builtin_sqrtf(
+		sum_of_deviations(x, mean, d) / d + j->eps);
+	const float *w = j->b, *bias = j->bias;
+	float v;
+	u32 i;
+
+	for (i = 0; i < d; i++) {
+		v = (x[i] - mean) * inv * w[i];
+		y[i] = bias ? v + bias[i] : v;
+	}
+}
+
+static void layernorm_item(void *arg, u32 i)
+{
+	const struct row_job *j = arg;
+	u32 r, end = min(j->m, (i + 1) * j->rows);
+
+	for (r = i * j->rows; r < end; r++)
+		layernorm_row(j, j->a + (u64)r * j->d, j->y + (u64)r * j->d);
+}
+
+void KERN_FN(layernorm)(struct kern_ctx *ctx, const float *x, const float *w,
+			const float *bias, u32 m, u32 d, float eps, float *y)
+{
+	struct row_job j = {
+		.a = x, .b = w, .bias = bias, .y = y, .m = m, .d = d,
+		.eps = eps,
+	};
+
+	rows_parallel(ctx, &j, d, layernorm_item);
 }
 
 /* Plain products and sums: the same in a register and outside. */

@@ -40,6 +40,8 @@
 /* The ops of this variant. */
 void KERN_FN(rmsnorm)(struct kern_ctx *ctx, const float *x, const float *w,
 		      u32 m, u32 d, float eps, float *y);
+void KERN_FN(layernorm)(struct kern_ctx *ctx, const float *x, const float *w,
+			const float *bias, u32 m, u32 d, float eps, float *y);
 void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		   const struct kern_weight *w, const float *bias, u32 m,
 		   float *y, u64 y_ld);
@@ -48,7 +50,11 @@ void KERN_FN(rope)(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
 void KERN_FN(attention)(struct kern_ctx *ctx, const struct kern_attn *a);
 void KERN_FN(silu_mul)(struct kern_ctx *ctx, const float *gate,
 		       const float *up, u64 ld, u32 m, u32 d, float *y);
+void KERN_FN(act)(struct kern_ctx *ctx, enum kern_act act, const float *gate,
+		  const float *up, u64 ld, u32 m, u32 d, float *y);
 void KERN_FN(add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
+void KERN_FN(scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
+void KERN_FN(softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);
 
 #define __inline_always		inline __attribute__((always_inline))
 
@@ -259,6 +265,26 @@ static __inline_always vf vf_exp(vf x)
 	p = vf_fma(p, r * r, r) + vf_set(1.0f);
 	p = (vf)((vi)p + ((vi)n << 23));
 	return (vf)((vi)p & ~(x < vf_set(-86.0f)));
+}
+
+/*
+ * tanh(x) within 3 ulp.  Small arguments by an odd polynomial (minimax, 9e-8),
+ * since 1 - 2 / (exp(2x) + 1) would lose their digits; large ones by that.
+ */
+static __inline_always vf vf_tanh(vf x)
+{
+	const vf a = (vf)((vi)x & 0x7fffffff), z = x * x;
+	vf big, p;
+
+	p = vf_fma(vf_set(-0x1.901808p-8f), z, vf_set(0x1.581fa8p-6f));
+	p = vf_fma(p, z, vf_set(-0x1.b928dep-5f));
+	p = vf_fma(p, z, vf_set(0x1.110e2ep-3f));
+	p = vf_fma(p, z, vf_set(-0x1.555552p-2f));
+	p = vf_fma(p, z * x, x);
+	big = vf_set(1.0f) -
+	      vf_set(2.0f) / (vf_exp(a + a) + vf_set(1.0f));
+	big = (vf)((vi)big | ((vi)x & vi_set((s32)0x80000000)));
+	return vf_select(a > vf_set(0.625f), big, p);
 }
 
 #endif /* KERNELS_CPU_VEC_H */

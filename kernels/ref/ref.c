@@ -78,6 +78,27 @@ static void ref_rmsnorm(struct kern_ctx *ctx, const float *x, const float *w,
 	}
 }
 
+static void ref_layernorm(struct kern_ctx *ctx, const float *x, const float *w,
+			  const float *bias, u32 m, u32 d, float eps, float *y)
+{
+	double mean, var, inv;
+	u32 i, j;
+
+	for (i = 0; i < m; i++, x += d, y += d) {
+		mean = 0;
+		for (j = 0; j < d; j++)
+			mean += x[j];
+		mean /= d;
+		var = 0;
+		for (j = 0; j < d; j++)
+			var += (x[j] - mean) * (x[j] - mean);
+		inv = 1 / sqrt(var / d + eps);
+		for (j = 0; j < d; j++)
+			y[j] = (x[j] - mean) * inv * w[j] +
+			       (bias ? bias[j] : 0);
+	}
+}
+
 static void ref_gemm(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		     const struct kern_weight *w, const float *bias, u32 m,
 		     float *y, u64 y_ld)
@@ -152,6 +173,50 @@ static void ref_silu_mul(struct kern_ctx *ctx, const float *gate,
 	}
 }
 
+static double ref_act_of(enum kern_act act, double x)
+{
+	switch (act) {
+	case KERN_SILU:
+		return x / (1 + exp(-x));
+	case KERN_GELU:
+		return x / 2 * erfc(-x / M_SQRT2);
+	case KERN_GELU_TANH:
+		return x / 2 * (1 + tanh(sqrt(2 / M_PI) *
+					 (x + 0.044715 * x * x * x)));
+	case KERN_RELU:
+		break;
+	}
+	return x < 0 ? 0 : x;
+}
+
+static void ref_act(struct kern_ctx *ctx, enum kern_act act, const float *gate,
+		    const float *up, u64 ld, u32 m, u32 d, float *y)
+{
+	u32 i, j;
+
+	ld = ld ? ld : d;
+	for (i = 0; i < m; i++)
+		for (j = 0; j < d; j++)
+			y[(u64)i * d + j] = ref_act_of(act, gate[i * ld + j]) *
+					    (up ? up[i * ld + j] : 1);
+}
+
+static void ref_scale(struct kern_ctx *ctx, float *x, float by, u64 n)
+{
+	u64 i;
+
+	for (i = 0; i < n; i++)
+		x[i] = x[i] * by;
+}
+
+static void ref_softcap(struct kern_ctx *ctx, float *x, float cap, u64 n)
+{
+	u64 i;
+
+	for (i = 0; i < n; i++)
+		x[i] = cap * tanh((double)x[i] / cap);
+}
+
 static void ref_add(struct kern_ctx *ctx, float *x, const float *y, u64 n)
 {
 	u64 i;
@@ -166,6 +231,7 @@ const struct kern_ops kern_ops_ref = {
 	.version	= KERN_NUMERICS_VERSION,
 	.embed		= ref_embed,
 	.rmsnorm	= ref_rmsnorm,
+	.layernorm	= ref_layernorm,
 	.gemm		= ref_gemm,
 	.rope_table	= ref_rope_table,
 	.rope		= ref_rope,
@@ -173,5 +239,8 @@ const struct kern_ops kern_ops_ref = {
 	.attention	= kern_ref_attention,
 	.kv_copy	= kern_ref_kv_copy,
 	.silu_mul	= ref_silu_mul,
+	.act		= ref_act,
 	.add		= ref_add,
+	.scale		= ref_scale,
+	.softcap	= ref_softcap,
 };

@@ -96,7 +96,10 @@ static double score(const struct query *w, u32 pos)
 
 	for (d = 0; d < kv->head_dim; d++)
 		sum += w->q[d] * kern_ref_load(k, kv->dtype, d);
-	return sum * w->a->scale;
+	sum *= w->a->scale;
+	if (w->a->softcap)
+		sum = w->a->softcap * tanh(sum / w->a->softcap);
+	return sum;
 }
 
 static void attend(const struct query *w, float *out)

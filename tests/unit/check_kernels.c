@@ -214,6 +214,56 @@ START_TEST(test_rmsnorm)
 }
 END_TEST
 
+/* The scale of kernels.h; a large mean makes it matter. */
+static void try_layernorm(const struct kern_ops *ops, u32 m, u32 d, float mean,
+			  const float *bias)
+{
+	float *x = rng_floats(&rng, m * d), *w = rng_floats(&rng, d);
+	float *got = poisoned(m * d), *want = poisoned(m * d);
+	double top, var;
+	u32 i, j;
+
+	for (i = 0; i < m * d; i++)
+		x[i] += mean;
+	ref->layernorm(NULL, x, w, bias, m, d, 1e-5f, want);
+	ops->layernorm(ctx, x, w, bias, m, d, 1e-5f, got);
+	for (i = 0; i < m; i++) {
+		top = 0;
+		var = 1e-5;
+		for (j = 0; j < d; j++) {
+			top = fmax(top, fabsf(x[i * d + j]));
+			var += pow(x[i * d + j] - (double)mean, 2) / d / 2;
+		}
+		for (j = 0; j < d; j++)
+			assert_near(ops, "layernorm", got[i * d + j],
+				    want[i * d + j],
+				    2 * top / sqrt(var) * fabsf(w[j]) +
+				    (bias ? fabsf(bias[j]) : 0) + 1e-30);
+	}
+	free(x);
+	free(w);
+	free(got);
+	free(want);
+}
+
+START_TEST(test_layernorm)
+{
+	static const u32 d[] = { 7, 16, 31, 64, 257, 2048 };
+	float *bias = rng_floats(&rng, 2048);
+	const struct kern_ops *ops;
+	u32 v, i;
+
+	for_each_cpu(ops, v) {
+		for (i = 0; i < ARRAY_SIZE(d); i++) {
+			try_layernorm(ops, rng_range(&rng, 1, 9), d[i], i, bias);
+			try_layernorm(ops, 2, d[i], 0, NULL);
+		}
+		try_layernorm(ops, 300, 1030, 3, bias);
+	}
+	free(bias);
+}
+END_TEST
+
 START_TEST(test_rope_table)
 {
 	u32 pos[] = { 0, 1, 2, 7, 100, 4095, 131071, 1000003 };
@@ -304,6 +354,78 @@ START_TEST(test_silu_mul)
 }
 END_TEST
 
+static void try_act(const struct kern_ops *ops, enum kern_act act,
+		    const float *gate, const float *up, u32 m, u32 d, u32 ld)
+{
+	float *got = poisoned(m * d), *want = poisoned(m * d);
+	u32 i, at;
+
+	ref->act(NULL, act, gate, up, ld, m, d, want);
+	ops->act(ctx, act, gate, up, ld, m, d, got);
+	for (i = 0; i < m * d; i++) {
+		at = i / d * ld + i % d;
+		assert_near(ops, "act", got[i], want[i], act == KERN_RELU ? 0 :
+			    fabsf(gate[at]) * (up ? fabsf(up[at]) : 1) + 1e-30);
+	}
+	free(got);
+	free(want);
+}
+
+START_TEST(test_act)
+{
+	static const float edge[] = {
+		0, -0.0f, 1e-30f, -1e-30f, 0.01f, -0.01f, 3.7f, -3.7f, 5,
+		-5, 6.6f, -6.6f, 20, -20, 104, -104, 1e6f, -1e6f,
+	};
+	const u32 m = 5, d = 77, ld = 80;
+	const struct kern_ops *ops;
+	float *gate = rng_floats(&rng, m * ld), *up = rng_floats(&rng, m * ld);
+	u32 v, i;
+
+	for (i = 0; i < m * ld; i++)
+		gate[i] *= 6;
+	memcpy(gate + 2 * ld + 50, edge, sizeof(edge));
+	for_each_cpu(ops, v) {
+		try_act(ops, _i, gate, up, m, d, ld);
+		try_act(ops, _i, gate, NULL, m, d, ld);
+	}
+	free(gate);
+	free(up);
+}
+END_TEST
+
+/* From where the cap is not felt to where nothing else is. */
+START_TEST(test_softcap_and_scale)
+{
+	const u64 n = 300007;
+	const struct kern_ops *ops;
+	float *x = rng_floats(&rng, n), *want = poisoned(n), *got = poisoned(n);
+	u32 v, i;
+
+	for (i = 0; i < n; i++)
+		x[i] *= i % 7 ? 60 : 1e-3f;
+	x[5] = 3e38f;
+	x[6] = -3e38f;
+	for_each_cpu(ops, v) {
+		memcpy(want, x, n * sizeof(*x));
+		memcpy(got, x, n * sizeof(*x));
+		ref->softcap(NULL, want, 30, n);
+		ops->softcap(ctx, got, 30, n);
+		for (i = 0; i < n; i++)
+			assert_near(ops, "softcap", got[i], want[i],
+				    fabsf(x[i]));
+		memcpy(want, x, n * sizeof(*x));
+		memcpy(got, x, n * sizeof(*x));
+		ref->scale(NULL, want, 0.3f, n);
+		ops->scale(ctx, got, 0.3f, n);
+		ck_assert_bits_eq(got, want, n);
+	}
+	free(x);
+	free(want);
+	free(got);
+}
+END_TEST
+
 START_TEST(test_add)
 {
 	const u64 n = _i ? 400001 : 13;
@@ -340,9 +462,12 @@ static Suite *kernels_suite(void)
 	tcase_add_test(tc, test_gemm_large);
 	tcase_add_loop_test(tc, test_embed, 0, 2);
 	tcase_add_test(tc, test_rmsnorm);
+	tcase_add_test(tc, test_layernorm);
 	tcase_add_test(tc, test_rope_table);
 	tcase_add_test(tc, test_rope);
 	tcase_add_test(tc, test_silu_mul);
+	tcase_add_loop_test(tc, test_act, KERN_SILU, KERN_RELU + 1);
+	tcase_add_test(tc, test_softcap_and_scale);
 	tcase_add_loop_test(tc, test_add, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;

@@ -124,6 +124,30 @@ static void activate(const struct kern_ops *ops, struct kern_ctx *ctx,
 	ops->silu_mul(ctx, x, w, 0, m, d, x);
 }
 
+static void layernorm(const struct kern_ops *ops, struct kern_ctx *ctx,
+		      float *x, const float *w, u32 m, u32 d)
+{
+	ops->layernorm(ctx, x, w, w, m, d, 1e-5f, x);
+}
+
+static void gelu(const struct kern_ops *ops, struct kern_ctx *ctx, float *x,
+		 const float *w, u32 m, u32 d)
+{
+	ops->act(ctx, KERN_GELU, x, w, 0, m, d, x);
+}
+
+static void gelu_tanh(const struct kern_ops *ops, struct kern_ctx *ctx,
+		      float *x, const float *w, u32 m, u32 d)
+{
+	ops->act(ctx, KERN_GELU_TANH, x, NULL, 0, m, d, x);
+}
+
+static void cap(const struct kern_ops *ops, struct kern_ctx *ctx, float *x,
+		const float *w, u32 m, u32 d)
+{
+	ops->softcap(ctx, x, 0.7f, (u64)m * d);
+}
+
 static void residual(const struct kern_ops *ops, struct kern_ctx *ctx,
 		     float *x, const float *w, u32 m, u32 d)
 {
@@ -140,6 +164,10 @@ static const struct {
 	{ rotate,	true },
 	{ activate,	true },
 	{ residual,	true },
+	{ layernorm,	false },
+	{ gelu,		true },
+	{ gelu_tanh,	true },
+	{ cap,		true },
 };
 
 static void try_row_op(const struct kern_ops *ops, u32 op, u32 m, u32 d)
@@ -185,6 +213,7 @@ struct story {
 	u32		heads;
 	u32		window;
 	float		scale;
+	float		softcap;
 	float		*q;	/* [NR_SEQS][SEQ_LEN][heads][hd] */
 	float		*k;
 	float		*v;
@@ -205,6 +234,7 @@ static struct story story_create(u32 i)
 		},
 		.window = i % 5 == 4 ? 70 : 0,
 		.scale = 0.7f,
+		.softcap = i % 3 == 2 ? 1.5f : 0,
 	};
 
 	rng.s = i;
@@ -270,7 +300,8 @@ static void telling_step(struct telling *t, const u32 *rows, u32 first)
 				      .seqs = seqs, .k = k, .v = v };
 	struct kern_attn at = { .kv = &t->pool.kv, .layer = 1, .seqs = seqs,
 				.q = q, .out = out, .heads = st->heads,
-				.window = st->window, .scale = st->scale };
+				.window = st->window, .scale = st->scale,
+				.softcap = st->softcap };
 	u32 i, s, n = 0, row = 0;
 	u64 from;
 

@@ -283,6 +283,7 @@ START_TEST(test_attention)
 		.seqs = b.seqs, .q = q, .q_ld = ld, .out_ld = ld,
 		.heads = b.heads, .window = b.window,
 		.scale = _i % 4 ? 1 / sqrtf(b.pool.kv.head_dim) : 1.5f,
+		.softcap = _i % 5 < 2 ? 1.5f + _i % 5 : 0,
 	};
 	const struct kern_ops *ops;
 	u32 i;
