@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "runtime/model/checkpoint.h"
@@ -68,6 +69,11 @@ static int ckpt_add_file(struct ckpt *c, const char *name,
 	return ret;
 }
 
+void ckpt_sort(struct ckpt *c)
+{
+	qsort(c->tensors, c->nr_tensors, sizeof(*c->tensors), ckpt_cmp);
+}
+
 /* Make the sorted list; a name that two files have is refused. */
 static int ckpt_collect(struct ckpt *c, struct model_error *err)
 {
@@ -77,12 +83,13 @@ static int ckpt_collect(struct ckpt *c, struct model_error *err)
 		n += c->files[i]->nr_tensors;
 	c->tensors = calloc(n + 1, sizeof(*c->tensors));
 	c->used = calloc(n + 1, sizeof(*c->used));
-	if (!c->tensors || !c->used)
+	c->copied = calloc(n + 1, sizeof(*c->copied));
+	if (!c->tensors || !c->used || !c->copied)
 		return model_fail_errno(err, -ENOMEM, c->dir, "tensors");
 	for (i = 0; i < c->nr_files; i++)
 		for (j = 0; j < c->files[i]->nr_tensors; j++)
 			c->tensors[c->nr_tensors++] = &c->files[i]->tensors[j];
-	qsort(c->tensors, n, sizeof(*c->tensors), ckpt_cmp);
+	ckpt_sort(c);
 	for (i = 1; i < n; i++) {
 		if (ckpt_cmp(&c->tensors[i - 1], &c->tensors[i]))
 			continue;
@@ -235,6 +242,12 @@ void ckpt_close(struct ckpt *c)
 
 	if (!c)
 		return;
+	for (i = 0; c->made && c->made[i].name; i++)
+		free(c->made[i].name);
+	free(c->made);
+	if (c->made_map)
+		munmap(c->made_map, c->made_bytes);
+	free(c->copied);
 	for (i = 0; i < c->nr_files; i++)
 		st_close(c->files[i]);
 	free(c->files);
@@ -252,6 +265,47 @@ const struct st_tensor *ckpt_take(struct ckpt *c, const char *name)
 		return NULL;
 	c->used[at] = true;
 	return c->tensors[at];
+}
+
+bool ckpt_has(const struct ckpt *c, const char *name)
+{
+	return ckpt_find(c, name) >= 0;
+}
+
+/*
+ * Whole pages of a mapped tensor; those that made-up ones lie in would be lost.
+ * A hint: if the kernel does not take it, that costs time or memory, no more.
+ */
+static void ckpt_advise(const struct ckpt *c, const struct st_tensor *t,
+			int advice)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t from = ALIGN_UP((uintptr_t)t->data, page);
+	const uintptr_t to = ((uintptr_t)t->data + t->nr_bytes) & ~(page - 1);
+
+	if (!c->made && to > from)
+		(void)!madvise((void *)from, to - from, advice);
+}
+
+void ckpt_drop(struct ckpt *c, const struct st_tensor *t)
+{
+	const s64 at = ckpt_find(c, t->name);
+
+	if (at >= 0 && c->copied)
+		c->copied[at] = true;
+	ckpt_advise(c, t, MADV_DONTNEED);
+}
+
+void ckpt_want(const struct ckpt *c, u32 i)
+{
+	if (i < c->nr_tensors)
+		ckpt_advise(c, c->tensors[i], MADV_WILLNEED);
+}
+
+void ckpt_done(const struct ckpt *c, u32 i)
+{
+	if (c->copied && c->copied[i])
+		ckpt_advise(c, c->tensors[i], MADV_DONTNEED);
 }
 
 const struct st_tensor *ckpt_unused(const struct ckpt *c)

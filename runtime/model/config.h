@@ -5,13 +5,16 @@
 #ifndef RUNTIME_MODEL_CONFIG_H
 #define RUNTIME_MODEL_CONFIG_H
 
+#include "kernels/kernels.h"
 #include "runtime/model/model.h"
 
 /* How inverse frequencies are derived from theta; the text is HF's name. */
 #define ROPE_TYPES(x)							\
 	x(DEFAULT,	"default")					\
 	x(LINEAR,	"linear")					\
-	x(LLAMA3,	"llama3")
+	x(DYNAMIC,	"dynamic")					\
+	x(LLAMA3,	"llama3")					\
+	x(YARN,		"yarn")
 
 enum rope_type {
 #define x(name, text)	ROPE_##name,
@@ -24,23 +27,45 @@ enum rope_type {
  * struct rope_config - rotary position encoding
  * @type:	which derivation
  * @theta:	base
- * @factor:	LINEAR, LLAMA3: stretch of the context
+ * @part:	share of a head's dimensions that turns, the leading ones
+ * @factor:	stretch of the context
  * @low_freq:	LLAMA3: wavelengths above @original / @low_freq are stretched
  * @high_freq:	LLAMA3: wavelengths below @original / @high_freq are kept
- * @original:	LLAMA3: context before stretching, tokens
+ * @beta_fast:	YARN: pairs with more turns in @original are kept
+ * @beta_slow:	YARN: pairs with fewer turns in @original are stretched
+ * @truncate:	YARN: those bounds are whole pairs
+ * @gain:	YARN: factor on cosines and sines; 1 for the others
+ * @original:	DYNAMIC, LLAMA3, YARN: context before stretching, tokens
  */
 struct rope_config {
 	enum rope_type	type;
 	double		theta;
+	double		part;
 	double		factor;
 	double		low_freq;
 	double		high_freq;
+	double		beta_fast;
+	double		beta_slow;
+	bool		truncate;
+	double		gain;
 	u32		original;
 };
+
+/* How tensors are named and laid out in the file; see weights.c. */
+enum weight_layout {
+	LAYOUT_LLAMA,		/* one tensor a projection */
+	LAYOUT_PHI3,		/* rows of q, k and v in one, of gate and up */
+	LAYOUT_GPT2,		/* q, k and v in one; all matrices transposed */
+	LAYOUT_OPT,
+	LAYOUT_NEOX,		/* q, k and v in one, head by head */
+};
+
+#define MODEL_MAX_LAYERS	4096u
 
 /**
  * struct model_config - the decoder's switches
  * @arch:	architecture, a constant string
+ * @layout:	of the checkpoint
  * @vocab:	rows of the embedding
  * @hidden:	width of the residual stream
  * @inter:	width of the MLP
@@ -49,17 +74,38 @@ struct rope_config {
  * @kv_heads:	KV heads; divides @heads
  * @head_dim:	elements of a head; @heads * @head_dim need not be @hidden
  * @max_position: longest sequence in tokens
- * @norm_eps:	of every RMSNorm
+ * @norm_eps:	of every norm
+ * @layer_norm:	norms are LayerNorm with a bias, else RMSNorm
+ * @norm_plus_one: norms multiply by 1 + weight
+ * @post_norms:	what attention and MLP give is normalised, too
+ * @parallel:	attention and MLP both read the layer's input
  * @tied:	the output matrix is the embedding
  * @qkv_bias:	q, k and v have a bias
- * @qk_norm:	q and k are RMS-normalised a head before rotation
- * @window:	positions a token sees, 0 for all
+ * @o_bias:	so has the projection behind attention
+ * @mlp_bias:	so have those of the MLP
+ * @qk_norm:	q and k are normalised a head before rotation
+ * @gated:	the MLP is act(gate) * up, else act(up)
+ * @act:	which activation
+ * @embed_scale: factor on embeddings
+ * @attn_scale:	factor on q.k
+ * @attn_cap:	soft cap of attention scores, 0 for none
+ * @final_cap:	soft cap of logits, 0 for none
+ * @window:	positions a token sees in local layers, 0 for all
+ * @local:	bit a layer: it is a local one
+ * @learned:	positions are rows of a table that is added to embeddings, and
+ *		nothing turns
+ * @learned_from: row of position 0
+ * @two_ropes:	local layers have a position encoding of their own
  * @rope:	position encoding
+ * @rope_local:	the same for local layers; equals @rope without @two_ropes
+ * @file_type:	of weights, as the file says; for weights that are made up
+ * @init_range:	how large weights are that are made up
  * @bos_id:	-1 if there is none
  * @eos_ids:	@nr_eos of them
  */
 struct model_config {
 	const char		*arch;
+	enum weight_layout	layout;
 	u32			vocab;
 	u32			hidden;
 	u32			inter;
@@ -69,15 +115,45 @@ struct model_config {
 	u32			head_dim;
 	u32			max_position;
 	float			norm_eps;
+	bool			layer_norm;
+	bool			norm_plus_one;
+	bool			post_norms;
+	bool			parallel;
 	bool			tied;
 	bool			qkv_bias;
+	bool			o_bias;
+	bool			mlp_bias;
 	bool			qk_norm;
+	bool			gated;
+	enum kern_act		act;
+	float			embed_scale;
+	float			attn_scale;
+	float			attn_cap;
+	float			final_cap;
 	u32			window;
+	u64			local[MODEL_MAX_LAYERS / 64];
+	bool			learned;
+	u32			learned_from;
+	bool			two_ropes;
 	struct rope_config	rope;
+	struct rope_config	rope_local;
+	enum kern_dtype		file_type;
+	float			init_range;
 	s32			bos_id;
 	u32			nr_eos;
 	u32			eos_ids[MODEL_MAX_EOS];
 };
+
+static inline bool config_is_local(const struct model_config *cfg, u32 layer)
+{
+	return cfg->local[layer / 64] >> (layer % 64) & 1;
+}
+
+/* Dimensions of a head that turn; even. */
+static inline u32 config_rotary(const struct model_config *cfg)
+{
+	return cfg->learned ? 0 : (u32)(cfg->head_dim * cfg->rope.part);
+}
 
 /**
  * model_config_read() - read DIR/config.json
@@ -86,8 +162,8 @@ struct model_config {
  * @err:	set on failure
  *
  * Return: 0; -ENOENT; -EINVAL if a key is missing or makes no sense;
- * -EOPNOTSUPP if the architecture or a feature it asks for is not supported;
- * the error of open() or read().
+ * -EOPNOTSUPP if the architecture, a feature it asks for or a key is not
+ * known; the error of open() or read().
  */
 int __must_check model_config_read(const char *dir, struct model_config *cfg,
 			     struct model_error *err);
@@ -109,8 +185,20 @@ int __must_check model_config_generation(const char *dir,
 
 const char *rope_type_name(enum rope_type type);
 
-/* Fill @inv_freq[@head_dim / 2]. */
-void rope_inv_freq(const struct rope_config *rope, u32 head_dim,
-		   float *inv_freq);
+/* Fill @inv_freq[@dim / 2]; @dim is how many dimensions of a head turn. */
+void rope_inv_freq(const struct rope_config *rope, u32 dim, float *inv_freq);
+
+/*
+ * The same for the token that makes a sequence @len tokens long: with DYNAMIC
+ * it differs once @len is past the original context.
+ */
+void rope_inv_freq_at(const struct rope_config *rope, u32 dim, u32 len,
+		      float *inv_freq);
+
+/* Whether tokens of a sequence may have frequencies of their own. */
+static inline bool rope_is_dynamic(const struct rope_config *rope)
+{
+	return rope->type == ROPE_DYNAMIC;
+}
 
 #endif /* RUNTIME_MODEL_CONFIG_H */

@@ -13,13 +13,16 @@
  * @bytes:	its size
  * @x:		[rows][hidden], the residual stream
  * @h:		[rows][hidden], what enters and leaves a projection
+ * @side:	[rows][hidden], what attention gave
  * @q:		[rows][heads * head_dim]
  * @k:		[rows][kv_heads * head_dim]
  * @v:		[rows][kv_heads * head_dim]
  * @attn:	[rows][heads * head_dim]
+ * @qkv:	[rows][heads][3 * head_dim], if the layout joins them
  * @gate:	[rows][inter]
  * @up:		[rows][inter]
- * @rope:	[rows][2][head_dim / 2]
+ * @rope:	[rows][2][rotary / 2]
+ * @rope_local:	the same for local layers; equals @rope unless they differ
  * @ids:	[rows]
  * @positions:	[rows]
  * @seqs:	[max_seqs]
@@ -29,13 +32,16 @@ struct model_work {
 	u64			bytes;
 	float			*x;
 	float			*h;
+	float			*side;
 	float			*q;
 	float			*k;
 	float			*v;
 	float			*attn;
+	float			*qkv;
 	float			*gate;
 	float			*up;
 	float			*rope;
+	float			*rope_local;
 	u32			*ids;
 	u32			*positions;
 	struct kern_attn_seq	*seqs;
@@ -46,10 +52,13 @@ struct model {
 	struct model_config	cfg;
 	struct ckpt		*ckpt;
 	struct model_weights	w;
-	float			*inv_freq;	/* [head_dim / 2] */
+	float			*inv_freq;	/* [rotary / 2] */
+	float			*inv_local;	/* of local layers */
+	float			*inv_now;	/* of one token */
 	const struct kern_ops	*ops;
 	struct kern_ctx		*ctx;
 	struct model_work	work;
+	struct model_progress	progress;
 	char			*dir;
 };
 

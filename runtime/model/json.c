@@ -99,6 +99,7 @@ int mj_open(struct mj_file *f, const char *dir, const char *name, size_t flags,
 void mj_close(struct mj_file *f)
 {
 	json_decref(f->root);
+	json_decref(f->seen);
 	free(f->path);
 	*f = (struct mj_file){ 0 };
 }
@@ -124,15 +125,47 @@ json_t *mj_get(const json_t *obj, const char *key)
 	return v && !json_is_null(v) ? v : NULL;
 }
 
-bool mj_has(const struct mj_file *f, const char *key)
+void mj_note(struct mj_file *f, const char *key)
 {
-	return mj_get(f->root, key) != NULL;
+	if (!f->seen)
+		f->seen = json_object();
+	if (json_object_set_new(f->seen, key, json_true()) && !f->ret)
+		f->ret = model_fail_errno(f->err, -ENOMEM, f->path, key);
+}
+
+json_t *mj_top(struct mj_file *f, const char *key)
+{
+	mj_note(f, key);
+	return mj_get(f->root, key);
+}
+
+bool mj_has(struct mj_file *f, const char *key)
+{
+	return mj_top(f, key) != NULL;
+}
+
+void mj_each_unseen(struct mj_file *f,
+		    void (*fn)(struct mj_file *f, const char *key, json_t *v,
+			       void *arg), void *arg)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(f->root, key, v)
+		if (!json_is_null(v) && !json_object_get(f->seen, key))
+			fn(f, key, v, arg);
+}
+
+/* What a getter is asked for; keys of inner objects are not noted. */
+static json_t *mj_want(struct mj_file *f, const json_t *obj, const char *key)
+{
+	return obj == f->root ? mj_top(f, key) : mj_get(obj, key);
 }
 
 void mj_u32(struct mj_file *f, const json_t *obj, const char *key, u32 lo,
 	    u32 hi, u32 *out)
 {
-	json_t *v = mj_get(obj, key);
+	json_t *v = mj_want(f, obj, key);
 	double d;
 
 	if (f->ret || !v)
@@ -158,7 +191,7 @@ void mj_need_u32(struct mj_file *f, const json_t *obj, const char *key, u32 lo,
 void mj_real(struct mj_file *f, const json_t *obj, const char *key, double lo,
 	     double hi, double *out)
 {
-	json_t *v = mj_get(obj, key);
+	json_t *v = mj_want(f, obj, key);
 	double d;
 
 	if (f->ret || !v)
@@ -183,7 +216,7 @@ void mj_need_real(struct mj_file *f, const json_t *obj, const char *key,
 
 void mj_bool(struct mj_file *f, const json_t *obj, const char *key, bool *out)
 {
-	json_t *v = mj_get(obj, key);
+	json_t *v = mj_want(f, obj, key);
 
 	if (f->ret || !v)
 		return;
@@ -196,7 +229,7 @@ void mj_bool(struct mj_file *f, const json_t *obj, const char *key, bool *out)
 
 const char *mj_str(struct mj_file *f, const json_t *obj, const char *key)
 {
-	json_t *v = mj_get(obj, key);
+	json_t *v = mj_want(f, obj, key);
 
 	if (f->ret || !v)
 		return NULL;

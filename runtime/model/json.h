@@ -13,6 +13,7 @@
  * struct mj_file - one open JSON file
  * @path:	for messages
  * @root:	its top object
+ * @seen:	keys of @root that a getter or mj_note() was asked for
  * @err:	where failures are told
  * @ret:	the first failure of any getter, 0 while there is none
  *
@@ -22,6 +23,7 @@
 struct mj_file {
 	char			*path;
 	json_t			*root;
+	json_t			*seen;
 	struct model_error	*err;
 	int			ret;
 };
@@ -45,8 +47,19 @@ void mj_close(struct mj_file *f);
 int mj_fail(struct mj_file *f, int code, const char *key, const char *fmt, ...)
 	__printf(4, 5);
 
-/* Whether the key is there and not null. */
-bool mj_has(const struct mj_file *f, const char *key);
+/* Whether the top object has the key, and it is not null. */
+bool mj_has(struct mj_file *f, const char *key);
+
+/* The value from the top object, or NULL if it is missing or null. */
+json_t *mj_top(struct mj_file *f, const char *key);
+
+/* The key of the top object is known. */
+void mj_note(struct mj_file *f, const char *key);
+
+/* Call @fn for keys of the top object that nobody asked for and not null. */
+void mj_each_unseen(struct mj_file *f,
+		    void (*fn)(struct mj_file *f, const char *key, json_t *v,
+			       void *arg), void *arg);
 
 /* The value from @obj, or NULL if it is missing or null. */
 json_t *mj_get(const json_t *obj, const char *key);

@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/model/dummy.h"
 #include "runtime/model/error.h"
 #include "runtime/model/internal.h"
 
@@ -107,7 +108,8 @@ static int model_start_kernels(struct model *m, const struct model_opts *o,
 }
 
 /* Everything that is read from the folder. */
-static int model_read(struct model *m, struct model_error *err)
+static int model_read(struct model *m, const struct model_opts *o,
+		      struct model_error *err)
 {
 	int ret;
 
@@ -117,10 +119,28 @@ static int model_read(struct model *m, struct model_error *err)
 	ret = model_config_generation(m->dir, &m->cfg, &m->info.gen, err);
 	if (ret)
 		return ret;
-	ret = ckpt_open(m->dir, &m->ckpt, err);
+	if (o->dummy)
+		ret = dummy_open(m->dir, &m->cfg, &o->progress, &m->ckpt, err);
+	else
+		ret = ckpt_open(m->dir, &m->ckpt, err);
 	if (ret)
 		return ret;
 	return weights_bind(&m->w, m->ckpt, &m->cfg, err);
+}
+
+static int model_build_rope(struct model *m, struct model_error *err)
+{
+	const u32 turns = config_rotary(&m->cfg), half = turns / 2;
+
+	/* Never empty, so that NULL means no memory. */
+	m->inv_freq = calloc(3 * half + 1, sizeof(*m->inv_freq));
+	if (!m->inv_freq)
+		return model_fail_errno(err, -ENOMEM, m->dir, "rope");
+	m->inv_local = m->inv_freq + half;
+	m->inv_now = m->inv_local + half;
+	rope_inv_freq(&m->cfg.rope, turns, m->inv_freq);
+	rope_inv_freq(&m->cfg.rope_local, turns, m->inv_local);
+	return 0;
 }
 
 /* Everything that is made. */
@@ -133,10 +153,9 @@ static int model_build(struct model *m, const struct model_opts *o,
 	if (ret)
 		return ret;
 	model_fill_info(m, o);
-	m->inv_freq = calloc(m->cfg.head_dim / 2, sizeof(*m->inv_freq));
-	if (!m->inv_freq)
-		return model_fail_errno(err, -ENOMEM, m->dir, "rope");
-	rope_inv_freq(&m->cfg.rope, m->cfg.head_dim, m->inv_freq);
+	ret = model_build_rope(m, err);
+	if (ret)
+		return ret;
 	ret = decoder_create(m);
 	if (ret)
 		return model_fail(err, ret, "%s: no memory for a workspace of "
@@ -161,10 +180,13 @@ int model_load(const char *dir, const struct model_opts *opts,
 		ret = model_fail_errno(err, -ENOMEM, dir, "load");
 		goto out_free;
 	}
-	ret = model_read(m, err);
+	if (!opts)
+		opts = &defaults;
+	m->progress = opts->progress;
+	ret = model_read(m, opts, err);
 	if (ret)
 		goto out_free;
-	ret = model_build(m, opts ? opts : &defaults, err);
+	ret = model_build(m, opts, err);
 	if (ret)
 		goto out_free;
 	*out = m;
@@ -211,6 +233,52 @@ static void identity_u32(const struct identity *id, const char *tag, u32 v)
 	id->add(id->arg, tag, &v, sizeof(v));
 }
 
+static void identity_f32(const struct identity *id, const char *tag, float v)
+{
+	id->add(id->arg, tag, &v, sizeof(v));
+}
+
+static void identity_switches(const struct model_config *c,
+			      const struct identity *id)
+{
+	identity_u32(id, "config.layout", c->layout);
+	identity_u32(id, "config.layer_norm", c->layer_norm);
+	identity_u32(id, "config.norm_plus_one", c->norm_plus_one);
+	identity_u32(id, "config.post_norms", c->post_norms);
+	identity_u32(id, "config.parallel", c->parallel);
+	identity_u32(id, "config.tied", c->tied);
+	identity_u32(id, "config.qkv_bias", c->qkv_bias);
+	identity_u32(id, "config.o_bias", c->o_bias);
+	identity_u32(id, "config.mlp_bias", c->mlp_bias);
+	identity_u32(id, "config.qk_norm", c->qk_norm);
+	identity_u32(id, "config.gated", c->gated);
+	identity_u32(id, "config.act", c->act);
+	identity_f32(id, "config.embed_scale", c->embed_scale);
+	identity_f32(id, "config.attn_scale", c->attn_scale);
+	identity_f32(id, "config.attn_cap", c->attn_cap);
+	identity_f32(id, "config.final_cap", c->final_cap);
+	identity_u32(id, "config.window", c->window);
+	id->add(id->arg, "config.local", c->local, sizeof(c->local));
+	identity_u32(id, "config.learned", c->learned);
+	identity_u32(id, "config.learned_from", c->learned_from);
+	identity_u32(id, "config.two_ropes", c->two_ropes);
+}
+
+/* The numbers themselves, and what makes others of them in long contexts. */
+static void identity_rope(const struct rope_config *r, const float *inv_freq,
+			  u32 turns, const struct identity *id)
+{
+	identity_str(id, "rope.type", rope_type_name(r->type));
+	id->add(id->arg, "rope.inv_freq", inv_freq,
+		turns / 2 * sizeof(*inv_freq));
+	identity_f32(id, "rope.gain", r->gain);
+	if (!rope_is_dynamic(r))
+		return;
+	identity_f32(id, "rope.theta", r->theta);
+	identity_f32(id, "rope.factor", r->factor);
+	identity_u32(id, "rope.original", r->original);
+}
+
 /*
  * Shapes of matrices follow from the tensors, but not how heads share them.
  * Limits and ids are left out: they decide how long KV may be, not its bits.
@@ -227,28 +295,30 @@ static void identity_config(const struct model *m, const struct identity *id)
 	identity_u32(id, "config.heads", c->heads);
 	identity_u32(id, "config.kv_heads", c->kv_heads);
 	identity_u32(id, "config.head_dim", c->head_dim);
-	id->add(id->arg, "config.norm_eps", &c->norm_eps, sizeof(c->norm_eps));
-	identity_u32(id, "config.tied", c->tied);
-	identity_u32(id, "config.qkv_bias", c->qkv_bias);
-	identity_u32(id, "config.qk_norm", c->qk_norm);
-	identity_u32(id, "config.window", c->window);
-	identity_str(id, "rope.type", rope_type_name(c->rope.type));
-	id->add(id->arg, "rope.inv_freq", m->inv_freq,
-		c->head_dim / 2 * sizeof(*m->inv_freq));
+	identity_f32(id, "config.norm_eps", c->norm_eps);
+	identity_switches(c, id);
+	identity_rope(&c->rope, m->inv_freq, config_rotary(c), id);
+	identity_rope(&c->rope_local, m->inv_local, config_rotary(c), id);
 }
 
 static void identity_tensors(const struct model *m, const struct identity *id)
 {
 	const struct st_tensor *t;
+	u64 done = 0;
 	u32 i;
 
+	ckpt_want(m->ckpt, 0);
 	for (i = 0; i < m->ckpt->nr_tensors; i++) {
 		t = m->ckpt->tensors[i];
+		ckpt_want(m->ckpt, i + 1);
 		identity_str(id, "tensor.name", t->name);
 		identity_str(id, "tensor.dtype", st_dtype_name(t->dtype));
 		id->add(id->arg, "tensor.shape", t->shape,
 			t->nr_dims * sizeof(*t->shape));
 		id->add(id->arg, "tensor.data", t->data, t->nr_bytes);
+		ckpt_done(m->ckpt, i);
+		done += t->nr_bytes;
+		model_progress_tell(&m->progress, done, m->info.weight_bytes);
 	}
 }
 

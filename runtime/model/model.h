@@ -43,6 +43,24 @@ enum model_mode {
 };
 
 /**
+ * struct model_progress - who is told how far a long load has come
+ * @fn:		called now and then, the last time with @done == @total; what
+ *		is short is not told
+ * @arg:	for @fn
+ */
+struct model_progress {
+	void	(*fn)(void *arg, u64 done, u64 total);
+	void	*arg;
+};
+
+static inline void model_progress_tell(const struct model_progress *p,
+				       u64 done, u64 total)
+{
+	if (p && p->fn)
+		p->fn(p->arg, done, total);
+}
+
+/**
  * struct model_opts - how to load and run; all zero is a valid choice
  * @dtype:	activations and KV
  * @mode:	numeric mode
@@ -52,6 +70,8 @@ enum model_mode {
  *		than the model's own limit is refused
  * @max_rows:	most tokens in one model_forward(), 0 for MODEL_MAX_ROWS
  * @max_seqs:	most sequences in one model_forward(), 0 for @max_rows
+ * @dummy:	make the weights up, whatever files there are
+ * @progress:	of reading weights, in bytes; also for model_identity()
  */
 struct model_opts {
 	enum model_dtype	dtype;
@@ -61,6 +81,8 @@ struct model_opts {
 	u32			max_len;
 	u32			max_rows;
 	u32			max_seqs;
+	bool			dummy;
+	struct model_progress	progress;
 };
 
 #define MODEL_MAX_ROWS	512u

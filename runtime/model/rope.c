@@ -3,11 +3,16 @@
  * rope.c - inverse frequencies of the rotary position encoding
  *
  * Pair j of a head turns by inv_freq[j] radians a token.  Variants that
- * stretch the context change these numbers and nothing else, so kernels see
- * the numbers and never the variant.
+ * stretch the context change these numbers and nothing else (yarn also the
+ * length of what is turned), so kernels see the numbers and never the variant.
  *
  * A model was trained with frequencies computed in float, and that is how
  * they are computed here: better ones would be other ones.
+ *
+ * The dynamic variant makes them depend on how long the sequence is.  A token
+ * is turned by those of the length that it gives the sequence, so K depends
+ * on the position alone, as with all others: not on how a prompt is cut, nor
+ * on what comes behind it.
  */
 #include <math.h>
 
@@ -41,18 +46,73 @@ static float rope_llama3(const struct rope_config *r, float freq)
 	return (1.0f - mix) * freq / (float)r->factor + mix * freq;
 }
 
-void rope_inv_freq(const struct rope_config *rope, u32 head_dim,
-		   float *inv_freq)
+/* The pair, a real number, that turns @turns times in the old context. */
+static double yarn_pair(const struct rope_config *r, u32 dim, double turns)
 {
-	float freq;
+	return dim * log(r->original / (turns * 2 * M_PI)) /
+	       (2 * log(r->theta));
+}
+
+/* Pairs up to @low are kept, from @high on stretched, mixed between. */
+static void yarn_range(const struct rope_config *r, u32 dim, double *low,
+		       double *high)
+{
+	*low = yarn_pair(r, dim, r->beta_fast);
+	*high = yarn_pair(r, dim, r->beta_slow);
+	if (r->truncate) {
+		*low = floor(*low);
+		*high = ceil(*high);
+	}
+	*low = fmax(*low, 0);
+	*high = fmin(*high, dim - 1.0);
+	if (*low == *high)
+		*high += 0.001;
+}
+
+static float rope_yarn(const struct rope_config *r, float freq, u32 pair,
+		       double low, double high)
+{
+	float mix = ((float)pair - (float)low) / (float)(high - low);
+
+	mix = fminf(fmaxf(mix, 0.0f), 1.0f);
+	return freq / (float)r->factor * mix + freq * (1.0f - mix);
+}
+
+/* The base grows with the length, such that the longest wave always fits. */
+static float dynamic_theta(const struct rope_config *r, u32 dim, u32 len)
+{
+	const float stretch = (float)r->factor * len / (float)r->original -
+			      (float)(r->factor - 1);
+
+	if (len <= r->original)
+		return r->theta;
+	return (float)r->theta * powf(stretch, (float)dim / (dim - 2));
+}
+
+void rope_inv_freq_at(const struct rope_config *rope, u32 dim, u32 len,
+		      float *inv_freq)
+{
+	float theta = rope->theta, freq;
+	double low = 0, high = 0;
 	u32 j;
 
-	for (j = 0; j < head_dim / 2; j++) {
-		freq = 1.0f / powf(rope->theta, 2.0f * j / head_dim);
+	if (rope->type == ROPE_DYNAMIC)
+		theta = dynamic_theta(rope, dim, len);
+	else if (rope->type == ROPE_YARN)
+		yarn_range(rope, dim, &low, &high);
+	for (j = 0; j < dim / 2; j++) {
+		freq = 1.0f / powf(theta, 2.0f * j / dim);
 		if (rope->type == ROPE_LINEAR)
 			freq /= (float)rope->factor;
 		else if (rope->type == ROPE_LLAMA3)
 			freq = rope_llama3(rope, freq);
+		else if (rope->type == ROPE_YARN)
+			freq = rope_yarn(rope, freq, j, low, high);
 		inv_freq[j] = freq;
 	}
+}
+
+void rope_inv_freq(const struct rope_config *rope, u32 dim, float *inv_freq)
+{
+	rope_inv_freq_at(rope, dim, 0, inv_freq);
 }

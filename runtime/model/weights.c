@@ -2,138 +2,36 @@
 /*
  * weights.c - from tensor names to the decoder's places
  *
- * Two tables say which tensor goes where, with which shape, under which
- * switch.  Matrices in bf16 and f32 are used where they are mapped: a
+ * The tables of layout.c say which tensor goes where.  Matrices in bf16 and
+ * f32 are used where they are mapped, also as slices of a joined tensor: a
  * checkpoint costs no memory beyond the page cache, and two runtimes of one
- * model share it.  What the kernels cannot read in place is copied as f32,
- * which holds all three types exactly: f16 matrices, vectors (norms and
- * biases are f32 by contract), and tensors that lie unaligned, as old writers
- * left them.
+ * model share it.  What the kernels cannot read in place is copied: f16
+ * matrices as f32, which holds them exactly; matrices that are stored
+ * transposed; vectors (norms and biases are f32 by contract); and tensors
+ * that lie unaligned, as old writers left them.  The mapped pages of what was
+ * copied are given back at once, one tensor after the other, so there are
+ * never two copies of the weights in memory.
  *
  * What is left when all places are filled belongs to no part of the decoder.
- * Two kinds of such tensor are known to be harmless, a stored table of rotary
- * frequencies and a second copy of a tied matrix; any other is refused.
+ * Known to be harmless are second copies of a tied matrix and, by the end of
+ * their names, tables that a program once stored beside the weights; any
+ * other is refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/model/error.h"
-#include "runtime/model/weights.h"
-
-/* A size that a configuration gives. */
-enum weight_dim {
-	DIM_NONE,	/* a vector has no columns */
-	DIM_VOCAB,
-	DIM_HIDDEN,
-	DIM_INTER,
-	DIM_Q,		/* all query heads */
-	DIM_KV,		/* all KV heads */
-	DIM_HEAD,	/* one head */
-};
-
-/* The switch that a tensor depends on. */
-enum weight_need {
-	NEED_ALWAYS,
-	NEED_UNTIED,
-	NEED_QKV_BIAS,
-	NEED_QK_NORM,
-};
-
-/* @offset is that of a struct kern_weight, or of a float * for a vector. */
-struct weight_spec {
-	const char		*name;
-	size_t			offset;
-	enum weight_dim		rows;
-	enum weight_dim		cols;
-	enum weight_need	need;
-};
-
-#define LAYER(field)	offsetof(struct model_layer, field)
-#define TOP(field)	offsetof(struct model_weights, field)
-
-static const struct weight_spec top_specs[] = {
-	{ "model.embed_tokens.weight", TOP(embed), DIM_VOCAB, DIM_HIDDEN,
-	  NEED_ALWAYS },
-	{ "model.norm.weight", TOP(norm), DIM_HIDDEN, DIM_NONE, NEED_ALWAYS },
-	{ "lm_head.weight", TOP(head), DIM_VOCAB, DIM_HIDDEN, NEED_UNTIED },
-};
-
-/* Names behind "model.layers.N.". */
-static const struct weight_spec layer_specs[] = {
-	{ "input_layernorm.weight", LAYER(attn_norm), DIM_HIDDEN, DIM_NONE,
-	  NEED_ALWAYS },
-	{ "self_attn.q_proj.weight", LAYER(q), DIM_Q, DIM_HIDDEN,
-	  NEED_ALWAYS },
-	{ "self_attn.k_proj.weight", LAYER(k), DIM_KV, DIM_HIDDEN,
-	  NEED_ALWAYS },
-	{ "self_attn.v_proj.weight", LAYER(v), DIM_KV, DIM_HIDDEN,
-	  NEED_ALWAYS },
-	{ "self_attn.o_proj.weight", LAYER(o), DIM_HIDDEN, DIM_Q,
-	  NEED_ALWAYS },
-	{ "self_attn.q_proj.bias", LAYER(q_bias), DIM_Q, DIM_NONE,
-	  NEED_QKV_BIAS },
-	{ "self_attn.k_proj.bias", LAYER(k_bias), DIM_KV, DIM_NONE,
-	  NEED_QKV_BIAS },
-	{ "self_attn.v_proj.bias", LAYER(v_bias), DIM_KV, DIM_NONE,
-	  NEED_QKV_BIAS },
-	{ "self_attn.q_norm.weight", LAYER(q_norm), DIM_HEAD, DIM_NONE,
-	  NEED_QK_NORM },
-	{ "self_attn.k_norm.weight", LAYER(k_norm), DIM_HEAD, DIM_NONE,
-	  NEED_QK_NORM },
-	{ "post_attention_layernorm.weight", LAYER(mlp_norm), DIM_HIDDEN,
-	  DIM_NONE, NEED_ALWAYS },
-	{ "mlp.gate_proj.weight", LAYER(gate), DIM_INTER, DIM_HIDDEN,
-	  NEED_ALWAYS },
-	{ "mlp.up_proj.weight", LAYER(up), DIM_INTER, DIM_HIDDEN,
-	  NEED_ALWAYS },
-	{ "mlp.down_proj.weight", LAYER(down), DIM_HIDDEN, DIM_INTER,
-	  NEED_ALWAYS },
-};
+#include "runtime/model/layout.h"
 
 /* What one binding works on; keeps argument lists short. */
 struct binder {
 	struct model_weights		*w;
 	struct ckpt			*c;
 	const struct model_config	*cfg;
+	const struct weight_names	*names;
+	u32				prefix;
 	struct model_error		*err;
 };
-
-static u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
-{
-	switch (dim) {
-	case DIM_VOCAB:
-		return cfg->vocab;
-	case DIM_HIDDEN:
-		return cfg->hidden;
-	case DIM_INTER:
-		return cfg->inter;
-	case DIM_Q:
-		return (u64)cfg->heads * cfg->head_dim;
-	case DIM_KV:
-		return (u64)cfg->kv_heads * cfg->head_dim;
-	case DIM_HEAD:
-		return cfg->head_dim;
-	case DIM_NONE:
-		break;
-	}
-	return 0;
-}
-
-static bool weight_needed(const struct model_config *cfg,
-			  enum weight_need need)
-{
-	switch (need) {
-	case NEED_UNTIED:
-		return !cfg->tied;
-	case NEED_QKV_BIAS:
-		return cfg->qkv_bias;
-	case NEED_QK_NORM:
-		return cfg->qk_norm;
-	case NEED_ALWAYS:
-		break;
-	}
-	return true;
-}
 
 /* Exact: every f16 value is an f32 value. */
 static float f16_to_f32(u16 h)
@@ -175,23 +73,72 @@ static float weight_elem(const struct st_tensor *t, u64 i)
 	return f;
 }
 
-/* A copy of a tensor in f32, owned by the weights; NULL without memory. */
-static const float *weight_widen(struct binder *b, const struct st_tensor *t)
+/* Room for a copy of @t in @size bytes an element; NULL without memory. */
+static void *weight_own(struct binder *b, const struct st_tensor *t,
+			size_t size)
 {
-	void **owned;
-	float *copy;
-	u64 i;
+	void **owned, *copy;
 
 	owned = realloc(b->w->owned, (b->w->nr_owned + 1) * sizeof(*owned));
 	if (!owned)
 		return NULL;
 	b->w->owned = owned;
-	copy = malloc(t->nr_elems * sizeof(*copy));
+	copy = malloc(t->nr_elems * size);
 	if (!copy)
 		return NULL;
 	owned[b->w->nr_owned++] = copy;
-	for (i = 0; i < t->nr_elems; i++)
+	b->w->owned_bytes += t->nr_elems * size;
+	return copy;
+}
+
+/* A copy of a tensor in f32, owned by the weights; NULL without memory. */
+static float *weight_widen(struct binder *b, const struct st_tensor *t)
+{
+	float *copy = weight_own(b, t, sizeof(*copy));
+	u64 i;
+
+	for (i = 0; copy && i < t->nr_elems; i++)
 		copy[i] = weight_elem(t, i);
+	ckpt_drop(b->c, t);
+	return copy;
+}
+
+#define TURN_TILE	32u
+
+/* Elements (r, c) of [rows][cols] to (c, r), a tile at a time. */
+static void turn_tile(const struct st_tensor *t, u8 *to, u64 r, u64 c)
+{
+	const u64 rows = t->shape[0], cols = t->shape[1];
+	const u64 r_end = min(rows, r + TURN_TILE);
+	const u64 c_end = min(cols, c + TURN_TILE), c_from = c;
+	float f;
+
+	for (; r < r_end; r++) {
+		for (c = c_from; c < c_end; c++) {
+			if (t->dtype == ST_BF16) {
+				memcpy(to + (c * rows + r) * 2,
+				       (const u8 *)t->data +
+				       (r * cols + c) * 2, 2);
+				continue;
+			}
+			f = weight_elem(t, r * cols + c);
+			memcpy(to + (c * rows + r) * 4, &f, 4);
+		}
+	}
+}
+
+/* A copy of a matrix with rows and columns exchanged. */
+static void *weight_turn(struct binder *b, const struct st_tensor *t)
+{
+	u8 *copy = weight_own(b, t, t->dtype == ST_BF16 ? 2 : 4);
+	u64 r, c;
+
+	if (!copy)
+		return NULL;
+	for (r = 0; r < t->shape[0]; r += TURN_TILE)
+		for (c = 0; c < t->shape[1]; c += TURN_TILE)
+			turn_tile(t, copy, r, c);
+	ckpt_drop(b->c, t);
 	return copy;
 }
 
@@ -217,32 +164,87 @@ static int weight_check(struct binder *b, const struct st_tensor *t,
 	return 0;
 }
 
-static int weight_place_matrix(struct binder *b, const struct st_tensor *t,
-			       struct kern_weight *m)
+static int weight_matrix(struct binder *b, const struct st_tensor *t,
+			 bool transposed, struct kern_weight *m)
 {
 	const size_t size = t->dtype == ST_F32 ? 4 : 2;
 
-	m->rows = t->shape[0];
-	m->cols = t->shape[1];
-	if (t->dtype != ST_F16 && !((uintptr_t)t->data % size)) {
+	m->rows = t->shape[transposed];
+	m->cols = t->shape[!transposed];
+	m->dtype = t->dtype == ST_BF16 ? KERN_BF16 : KERN_F32;
+	if (transposed) {
+		m->data = weight_turn(b, t);
+	} else if (t->dtype != ST_F16 && !((uintptr_t)t->data % size)) {
 		m->data = t->data;
-		m->dtype = t->dtype == ST_F32 ? KERN_F32 : KERN_BF16;
-		return 0;
+	} else {
+		m->data = weight_widen(b, t);
+		m->dtype = KERN_F32;
 	}
-	m->data = weight_widen(b, t);
-	m->dtype = KERN_F32;
 	return m->data ? 0 : model_fail_errno(b->err, -ENOMEM, t->path,
 					      t->name);
 }
 
-static int weight_place(struct binder *b, const struct weight_spec *s,
-			const char *name, void *base)
+/* Rows from @first on, @rows of them. */
+static struct kern_weight weight_slice(const struct kern_weight *m, u64 first,
+				       u64 rows)
 {
-	const u64 shape[2] = {
-		weight_dim(b->cfg, s->rows), weight_dim(b->cfg, s->cols),
-	};
-	void *place = (u8 *)base + s->offset;
+	struct kern_weight part = *m;
+
+	part.data = (const u8 *)m->data +
+		    first * m->cols * kern_dtype_size(m->dtype);
+	part.rows = rows;
+	return part;
+}
+
+static void weight_set_matrix(struct binder *b, const struct weight_spec *s,
+			      const struct kern_weight *m, void *base)
+{
+	const u64 q = weight_dim(b->cfg, DIM_Q), kv = weight_dim(b->cfg, DIM_KV);
+	struct model_layer *l = base;
+
+	switch (s->how) {
+	case HOW_QKV:
+		l->q = weight_slice(m, 0, q);
+		l->k = weight_slice(m, q, kv);
+		l->v = weight_slice(m, q + kv, kv);
+		break;
+	case HOW_GATE_UP:
+		l->gate = weight_slice(m, 0, b->cfg->inter);
+		l->up = weight_slice(m, b->cfg->inter, b->cfg->inter);
+		break;
+	default:
+		*(struct kern_weight *)((u8 *)base + s->offset) = *m;
+	}
+}
+
+static void weight_set_vector(struct binder *b, const struct weight_spec *s,
+			      float *v, u64 n, void *base)
+{
+	const u64 q = weight_dim(b->cfg, DIM_Q), kv = weight_dim(b->cfg, DIM_KV);
+	struct model_layer *l = base;
+	u64 i;
+
+	if (s->how == HOW_QKV) {
+		l->q_bias = v;
+		l->k_bias = v + q;
+		l->v_bias = v + q + kv;
+		return;
+	}
+	for (i = 0; s->how == HOW_NORM && b->cfg->norm_plus_one && i < n; i++)
+		v[i] += 1.0f;
+	*(const float **)((u8 *)base + s->offset) = v;
+}
+
+static int weight_place(struct binder *b, const struct weight_spec *s,
+			const char *name, bool transposed, void *base)
+{
+	const u64 rows = weight_dim(b->cfg, s->rows);
+	const u64 cols = weight_dim(b->cfg, s->cols);
+	const bool turned = transposed && cols;
+	const u64 shape[2] = { turned ? cols : rows, turned ? rows : cols };
 	const struct st_tensor *t;
+	struct kern_weight m;
+	float *v;
 	int ret;
 
 	if (!weight_needed(b->cfg, s->need))
@@ -252,31 +254,67 @@ static int weight_place(struct binder *b, const struct weight_spec *s,
 		return model_fail(b->err, -EINVAL, "%s: tensor %s is missing: "
 				  "download the whole model again",
 				  b->c->dir, name);
-	ret = weight_check(b, t, shape, s->cols == DIM_NONE ? 1 : 2);
+	ret = weight_check(b, t, shape, cols ? 2 : 1);
 	if (ret)
 		return ret;
-	if (s->cols != DIM_NONE)
-		return weight_place_matrix(b, t, place);
-	*(const float **)place = weight_widen(b, t);
-	return *(const float **)place ? 0 :
-	       model_fail_errno(b->err, -ENOMEM, t->path, t->name);
+	if (cols) {
+		ret = weight_matrix(b, t, turned, &m);
+		if (!ret)
+			weight_set_matrix(b, s, &m, base);
+		return ret;
+	}
+	v = weight_widen(b, t);
+	if (!v)
+		return model_fail_errno(b->err, -ENOMEM, t->path, t->name);
+	weight_set_vector(b, s, v, rows, base);
+	return 0;
 }
 
 static int weights_place_layer(struct binder *b, u32 layer)
 {
-	char name[96];
-	size_t i;
+	char name[WEIGHT_NAME_MAX];
+	u32 i;
 	int ret;
 
-	for (i = 0; i < ARRAY_SIZE(layer_specs); i++) {
-		snprintf(name, sizeof(name), "model.layers.%u.%s", layer,
-			 layer_specs[i].name);
-		ret = weight_place(b, &layer_specs[i], name,
+	for (i = 0; i < b->names->nr_layer; i++) {
+		weight_layer_name(b->names, b->prefix, layer,
+				  &b->names->layer[i], name);
+		ret = weight_place(b, &b->names->layer[i], name,
+				   b->names->transposed,
 				   &b->w->layers[layer]);
 		if (ret)
 			return ret;
 	}
 	return 0;
+}
+
+static int weights_place_top(struct binder *b)
+{
+	char name[WEIGHT_NAME_MAX];
+	u32 i;
+	int ret;
+
+	for (i = 0; i < b->names->nr_top; i++) {
+		weight_top_name(b->names, b->prefix, &b->names->top[i], name);
+		ret = weight_place(b, &b->names->top[i], name, false, b->w);
+		if (ret)
+			return ret;
+	}
+	if (b->cfg->tied)
+		b->w->head = b->w->embed;
+	return 0;
+}
+
+/* The second prefix, if the file has the first tensor under it alone. */
+static u32 weights_prefix(struct binder *b)
+{
+	char name[2][WEIGHT_NAME_MAX];
+
+	if (!b->names->prefixes[1])
+		return 0;
+	weight_top_name(b->names, 0, &b->names->top[0], name[0]);
+	weight_top_name(b->names, 1, &b->names->top[0], name[1]);
+	return !ckpt_has(b->c, name[0]) && ckpt_has(b->c, name[1]);
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -289,13 +327,25 @@ static bool ends_with(const char *s, const char *end)
 /* A second copy of a tied matrix that says the same. */
 static bool weight_is_tied_copy(struct binder *b, const struct st_tensor *t)
 {
+	char name[WEIGHT_NAME_MAX];
 	const struct st_tensor *e;
 
-	if (!b->cfg->tied || strcmp(t->name, "lm_head.weight"))
+	if (!b->cfg->tied || strcmp(t->name, b->names->head))
 		return false;
-	e = ckpt_take(b->c, "model.embed_tokens.weight");
+	weight_top_name(b->names, b->prefix, &b->names->top[0], name);
+	e = ckpt_take(b->c, name);
 	return e->dtype == t->dtype && e->nr_bytes == t->nr_bytes &&
 	       !memcmp(e->data, t->data, t->nr_bytes);
+}
+
+static bool weight_is_leftover(struct binder *b, const struct st_tensor *t)
+{
+	u32 i;
+
+	for (i = 0; b->names->leftovers[i]; i++)
+		if (ends_with(t->name, b->names->leftovers[i]))
+			return true;
+	return weight_is_tied_copy(b, t);
 }
 
 static int weights_refuse_rest(struct binder *b)
@@ -303,8 +353,7 @@ static int weights_refuse_rest(struct binder *b)
 	const struct st_tensor *t;
 
 	while ((t = ckpt_unused(b->c))) {
-		if (!ends_with(t->name, ".rotary_emb.inv_freq") &&
-		    !weight_is_tied_copy(b, t))
+		if (!weight_is_leftover(b, t))
 			return model_fail(b->err, -EINVAL, "%s: tensor "
 					  MODEL_NAME_FMT ": config.json does "
 					  "not ask for it: copy the whole "
@@ -317,8 +366,10 @@ static int weights_refuse_rest(struct binder *b)
 int weights_bind(struct model_weights *w, struct ckpt *c,
 		 const struct model_config *cfg, struct model_error *err)
 {
-	struct binder b = { .w = w, .c = c, .cfg = cfg, .err = err };
-	size_t i;
+	struct binder b = {
+		.w = w, .c = c, .cfg = cfg, .err = err,
+		.names = weight_names_of(cfg->layout),
+	};
 	u32 layer;
 	int ret;
 
@@ -326,19 +377,11 @@ int weights_bind(struct model_weights *w, struct ckpt *c,
 	w->layers = calloc(cfg->layers, sizeof(*w->layers));
 	if (!w->layers)
 		return model_fail_errno(err, -ENOMEM, c->dir, "layers");
-	for (i = 0; i < ARRAY_SIZE(top_specs); i++) {
-		ret = weight_place(&b, &top_specs[i], top_specs[i].name, w);
-		if (ret)
-			return ret;
-	}
-	if (cfg->tied)
-		w->head = w->embed;
-	for (layer = 0; layer < cfg->layers; layer++) {
+	b.prefix = weights_prefix(&b);
+	ret = weights_place_top(&b);
+	for (layer = 0; !ret && layer < cfg->layers; layer++)
 		ret = weights_place_layer(&b, layer);
-		if (ret)
-			return ret;
-	}
-	return weights_refuse_rest(&b);
+	return ret ? ret : weights_refuse_rest(&b);
 }
 
 void weights_free(struct model_weights *w)
@@ -350,4 +393,47 @@ void weights_free(struct model_weights *w)
 	free(w->owned);
 	free(w->layers);
 	memset(w, 0, sizeof(*w));
+}
+
+/* One tensor of @s for weights_each(). */
+static int each_spec(const struct model_config *cfg,
+		     const struct weight_spec *s, const char *name,
+		     bool transposed,
+		     int (*fn)(void *arg, const struct weight_place *p),
+		     void *arg)
+{
+	const u64 rows = weight_dim(cfg, s->rows);
+	const u64 cols = weight_dim(cfg, s->cols);
+	const bool turned = transposed && cols;
+	const struct weight_place p = {
+		.name = name,
+		.rows = turned ? cols : rows,
+		.cols = turned ? rows : cols,
+		.is_norm = s->how == HOW_NORM,
+		.plus_one = s->how == HOW_NORM && cfg->norm_plus_one,
+	};
+
+	return weight_needed(cfg, s->need) ? fn(arg, &p) : 0;
+}
+
+int weights_each(const struct model_config *cfg,
+		 int (*fn)(void *arg, const struct weight_place *p), void *arg)
+{
+	const struct weight_names *n = weight_names_of(cfg->layout);
+	char name[WEIGHT_NAME_MAX];
+	u32 i, layer;
+	int ret = 0;
+
+	for (i = 0; i < n->nr_top && !ret; i++) {
+		weight_top_name(n, 0, &n->top[i], name);
+		ret = each_spec(cfg, &n->top[i], name, false, fn, arg);
+	}
+	for (layer = 0; layer < cfg->layers; layer++) {
+		for (i = 0; i < n->nr_layer && !ret; i++) {
+			weight_layer_name(n, 0, layer, &n->layer[i], name);
+			ret = each_spec(cfg, &n->layer[i], name,
+					n->transposed, fn, arg);
+		}
+	}
+	return ret;
 }

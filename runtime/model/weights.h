@@ -12,13 +12,23 @@
 /* One decoder layer; what a switch turns off is NULL. */
 struct model_layer {
 	const float		*attn_norm;	/* [hidden] */
+	const float		*attn_norm_bias;
+	const float		*attn_post;	/* [hidden], behind attention */
 	const float		*mlp_norm;	/* [hidden] */
+	const float		*mlp_norm_bias;
+	const float		*mlp_post;	/* [hidden], behind the MLP */
 	const float		*q_norm;	/* [head_dim] */
 	const float		*k_norm;	/* [head_dim] */
 	const float		*q_bias;	/* [heads * head_dim] */
 	const float		*k_bias;	/* [kv_heads * head_dim] */
 	const float		*v_bias;	/* [kv_heads * head_dim] */
-	struct kern_weight	q;
+	const float		*o_bias;	/* [hidden] */
+	const float		*gate_bias;	/* [inter] */
+	const float		*up_bias;	/* [inter] */
+	const float		*down_bias;	/* [hidden] */
+	const float		*qkv_bias;	/* as @qkv */
+	struct kern_weight	qkv;		/* [heads][q, k, v of a head] */
+	struct kern_weight	q;		/* these three, unless @qkv */
 	struct kern_weight	k;
 	struct kern_weight	v;
 	struct kern_weight	o;
@@ -31,18 +41,40 @@ struct model_layer {
  * struct model_weights - all parameters
  * @embed:	[vocab][hidden]
  * @head:	[vocab][hidden]; @embed again if tied
+ * @pos:	[positions][hidden], of learned positions
  * @norm:	[hidden], before the head
+ * @norm_bias:	[hidden]
  * @layers:	one a decoder layer
  * @owned:	copies of tensors that could not be used where they are mapped
  * @nr_owned:	how many
+ * @owned_bytes: their size
  */
 struct model_weights {
 	struct kern_weight	embed;
 	struct kern_weight	head;
+	struct kern_weight	pos;
 	const float		*norm;
+	const float		*norm_bias;
 	struct model_layer	*layers;
 	void			**owned;
 	u32			nr_owned;
+	u64			owned_bytes;
+};
+
+/**
+ * struct weight_place - one tensor that a configuration asks for
+ * @name:	as in the file
+ * @rows:	of the tensor as the file has it
+ * @cols:	0 for a vector
+ * @is_norm:	the weight of a norm
+ * @plus_one:	to which the decoder adds 1
+ */
+struct weight_place {
+	const char	*name;
+	u64		rows;
+	u64		cols;
+	bool		is_norm;
+	bool		plus_one;
 };
 
 /**
@@ -60,5 +92,17 @@ int __must_check weights_bind(struct model_weights *w, struct ckpt *c,
 			      const struct model_config *cfg,
 			      struct model_error *err);
 void weights_free(struct model_weights *w);
+
+/**
+ * weights_each() - every tensor that a configuration asks for
+ * @cfg:	the configuration
+ * @fn:		called for each; not 0 ends the walk
+ * @arg:	for @fn
+ *
+ * Return: 0, or what @fn returned.
+ */
+int weights_each(const struct model_config *cfg,
+		 int (*fn)(void *arg, const struct weight_place *p),
+		 void *arg);
 
 #endif /* RUNTIME_MODEL_WEIGHTS_H */

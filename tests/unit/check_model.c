@@ -609,7 +609,7 @@ START_TEST(test_identity_follows_model)
 	w[7] = -w[7];
 	tiny.more = "\"rope_theta\":10001.0,";
 	ck_assert_uint_ne(identity_of_tiny(&opts), id);
-	tiny.more = "\"max_position_embeddings_note\":1,";
+	tiny.more = "\"_name_or_path\":1,";
 	ck_assert_uint_eq(identity_of_tiny(&opts), id);
 }
 END_TEST

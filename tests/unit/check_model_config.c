@@ -128,7 +128,17 @@ static const struct {
 	{ "partial_rotary_factor", "1.0" },
 	{ "vocab_size", "1000.0" },
 	{ "transformers_version", "\"9.9\"" },
-	{ "some_new_key", "{\"a\":[1,2]}" },
+	{ "some_new_key", "null" },
+	{ "num_experts", "0" },
+	{ "is_encoder_decoder", "false" },
+	{ "pruned_heads", "{}" },
+	{ "torch_dtype", "\"bfloat16\"" },
+	{ "initializer_range", "0.02" },
+	{ "hidden_act", "\"gelu\"" },
+	{ "attention_bias", "true" },
+	{ "mlp_bias", "true" },
+	{ "rope_scaling", "{\"type\":\"yarn\",\"factor\":2.0,\"finetuned\":true}" },
+	{ "rope_scaling", "{\"rope_type\":\"dynamic\",\"factor\":2.0}" },
 	{ "bos_token_id", "null" },
 	{ "eos_token_id", "null" },
 	{ "rope_theta", NULL },
@@ -155,12 +165,21 @@ static const struct {
 	  "architectures: is not a list" },
 	{ "architectures", "[\"LlamaForCausalLM\",\"X\"]", -EINVAL,
 	  "architectures: is not a list" },
-	{ "architectures", "[\"GPT2LMHeadModel\"]", -EOPNOTSUPP,
-	  "\"GPT2LMHeadModel\" is not supported: use a model of Llama" },
-	{ "hidden_act", "\"gelu\"", -EOPNOTSUPP, "hidden_act: \"gelu\"" },
+	{ "architectures", "[\"GPTJForCausalLM\"]", -EOPNOTSUPP,
+	  "\"GPTJForCausalLM\" is not supported: use a model of Llama" },
+	{ "hidden_act", "\"quick_gelu\"", -EOPNOTSUPP,
+	  "hidden_act: \"quick_gelu\"" },
+	{ "some_new_key", "{\"a\":[1,2]}", -EOPNOTSUPP,
+	  "some_new_key: is not known for LlamaForCausalLM" },
+	{ "some_new_key", "false", -EOPNOTSUPP, "some_new_key: is not known" },
+	{ "use_sliding_window", "true", -EOPNOTSUPP,
+	  "use_sliding_window: asks" },
+	{ "use_bidirectional_attention", "true", -EOPNOTSUPP,
+	  "use_bidirectional_attention: asks" },
+	{ "do_layer_norm_before", "false", -EOPNOTSUPP,
+	  "do_layer_norm_before: asks to leave out" },
 	{ "hidden_act", "1", -EINVAL, "hidden_act: is no string" },
-	{ "attention_bias", "true", -EOPNOTSUPP, "attention_bias: asks" },
-	{ "mlp_bias", "true", -EOPNOTSUPP, "mlp_bias: asks" },
+	{ "attention_bias", "1", -EINVAL, "attention_bias: is neither" },
 	{ "quantization_config", "{\"quant_method\":\"awq\"}", -EOPNOTSUPP,
 	  "quantization_config: asks" },
 	{ "num_local_experts", "8", -EOPNOTSUPP, "num_local_experts: asks" },
@@ -175,10 +194,12 @@ static const struct {
 	{ "rope_scaling", "7", -EINVAL, "rope_scaling: is no object" },
 	{ "rope_scaling", "{\"factor\":2.0}", -EINVAL,
 	  "rope_scaling: has no \"rope_type\"" },
-	{ "rope_scaling", "{\"type\":\"yarn\",\"factor\":2.0}", -EOPNOTSUPP,
-	  "rope_scaling: type \"yarn\" is not supported" },
-	{ "rope_scaling", "{\"rope_type\":\"dynamic\",\"factor\":2.0}",
-	  -EOPNOTSUPP, "type \"dynamic\" is not supported" },
+	{ "rope_scaling", "{\"type\":\"longrope\",\"factor\":2.0}",
+	  -EOPNOTSUPP, "rope_scaling: type \"longrope\" is not supported" },
+	{ "rope_scaling", "{\"rope_type\":\"dynamic\",\"factor\":2.0,"
+	  "\"alpha\":1.0}", -EOPNOTSUPP, "\"alpha\" is not supported" },
+	{ "rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":2.0,"
+	  "\"beta_fast\":0}", -EINVAL, "beta_fast: 0 is outside" },
 	{ "rope_scaling", "{\"type\":\"linear\"}", -EINVAL,
 	  "factor: is missing" },
 	{ "rope_scaling", "{\"type\":\"linear\",\"factor\":0.5}", -EINVAL,
@@ -348,9 +369,94 @@ START_TEST(test_windows)
 	ck_assert_uint_eq(cfg.window, 0);
 	ck_assert_int_eq(read_family("Qwen2ForCausalLM",
 				     "\"sliding_window\":100,"
-				     "\"use_sliding_window\":true"),
+				     "\"use_sliding_window\":true,"
+				     "\"max_window_layers\":2"), 0);
+	ck_assert_uint_eq(cfg.window, 100);
+	ck_assert_uint_eq(cfg.local[0], 1 << 2);
+}
+END_TEST
+
+/* Layers by name, and by the rules of families that have no names for them. */
+START_TEST(test_layer_types)
+{
+	ck_assert_int_eq(read_family("MistralForCausalLM",
+		"\"sliding_window\":100"), 0);
+	ck_assert_uint_eq(cfg.local[0], 7);
+	ck_assert_int_eq(read_family("MistralForCausalLM",
+		"\"sliding_window\":100,\"layer_types\":[\"full_attention\","
+		"\"sliding_attention\",\"full_attention\"]"), 0);
+	ck_assert_uint_eq(cfg.local[0], 2);
+	ck_assert_int_eq(read_family("MistralForCausalLM",
+		"\"sliding_window\":100,\"layer_types\":[\"full_attention\"]"),
+			 -EINVAL);
+	assert_message("config.json", "layer_types: has 1 names for 3");
+	ck_assert_int_eq(read_family("MistralForCausalLM",
+		"\"sliding_window\":100,\"layer_types\":[\"full_attention\","
+		"\"linear_attention\",\"full_attention\"]"), -EOPNOTSUPP);
+	assert_message("config.json", "layer_types: \"linear_attention\"");
+	ck_assert_int_eq(read_family("Gemma2ForCausalLM", "\"head_dim\":32,"
+		"\"sliding_window\":64"), 0);
+	ck_assert_uint_eq(cfg.local[0], 5);
+	ck_assert_int_eq(read_family("Gemma3ForCausalLM", "\"head_dim\":32,"
+		"\"sliding_window_pattern\":3,\"sliding_window\":64"), 0);
+	ck_assert_uint_eq(cfg.local[0], 3);
+	/* A layer stays a local one where its window hides nothing. */
+	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
+		"\"head_dim\":32,\"sliding_window_pattern\":3"), 0);
+	ck_assert_uint_eq(cfg.local[0], 3);
+	ck_assert_uint_eq(cfg.window, 0);
+}
+END_TEST
+
+/* Both spellings of two encodings, and what only one family has. */
+START_TEST(test_two_ropes)
+{
+	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
+		"\"rope_local_base_freq\":20000.0,\"rope_scaling\":"
+		"{\"rope_type\":\"linear\",\"factor\":8.0}"), 0);
+	ck_assert(cfg.two_ropes);
+	ck_assert_int_eq(cfg.rope.type, ROPE_LINEAR);
+	ck_assert_double_eq(cfg.rope.theta, 500000.0);
+	ck_assert_int_eq(cfg.rope_local.type, ROPE_DEFAULT);
+	ck_assert_double_eq(cfg.rope_local.theta, 20000.0);
+	ck_assert_uint_eq(cfg.max_position, 512);
+	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
+		"\"rope_parameters\":{\"full_attention\":{\"rope_type\":"
+		"\"linear\",\"factor\":8.0,\"rope_theta\":3e6},"
+		"\"sliding_attention\":{\"rope_type\":\"default\","
+		"\"rope_theta\":7e3}}"), 0);
+	ck_assert_double_eq(cfg.rope.theta, 3e6);
+	ck_assert_double_eq(cfg.rope.factor, 8);
+	ck_assert_double_eq(cfg.rope_local.theta, 7e3);
+	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
+		"\"rope_parameters\":{\"full_attention\":{\"rope_type\":"
+		"\"default\"},\"other\":{}}"), -EOPNOTSUPP);
+	assert_message("config.json", "rope_parameters: names kinds of layer");
+	ck_assert_int_eq(read_family("Phi3ForCausalLM",
+		"\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0}"),
 			 -EOPNOTSUPP);
-	assert_message("config.json", "use_sliding_window");
+	assert_message("config.json", "rope_scaling: type \"yarn\" is not");
+	ck_assert_int_eq(read_family("Phi3ForCausalLM",
+		"\"partial_rotary_factor\":0.75"), 0);
+	ck_assert_uint_eq(config_rotary(&cfg), 12);
+}
+END_TEST
+
+/* How far a stretched context reaches. */
+START_TEST(test_stretched)
+{
+	ck_assert_int_eq(read_family("LlamaForCausalLM", "\"rope_scaling\":"
+		"{\"type\":\"dynamic\",\"factor\":2.5}"), 0);
+	ck_assert_uint_eq(cfg.max_position, 1280);
+	ck_assert_uint_eq(cfg.rope.original, 512);
+	ck_assert_int_eq(read_family("LlamaForCausalLM", "\"rope_scaling\":"
+		"{\"type\":\"yarn\",\"factor\":4.0,"
+		"\"original_max_position_embeddings\":256}"), 0);
+	ck_assert_uint_eq(cfg.max_position, 1024);
+	ck_assert_double_eq_tol(cfg.rope.gain, 1.13862943611, 1e-9);
+	ck_assert_int_eq(read_family("LlamaForCausalLM", "\"rope_scaling\":"
+		"{\"type\":\"linear\",\"factor\":2.0}"), 0);
+	ck_assert_uint_eq(cfg.max_position, 1024);
 }
 END_TEST
 
@@ -502,6 +608,9 @@ static Suite *config_suite(void)
 	tcase_add_test(tc, test_defaults);
 	tcase_add_test(tc, test_families);
 	tcase_add_test(tc, test_windows);
+	tcase_add_test(tc, test_layer_types);
+	tcase_add_test(tc, test_two_ropes);
+	tcase_add_test(tc, test_stretched);
 	tcase_add_loop_test(tc, test_rope, 0, ARRAY_SIZE(ropes));
 	tcase_add_test(tc, test_rope_refuses_two_truths);
 	suite_add_tcase(s, tc);

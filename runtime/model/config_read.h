@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config_read.h - shared by the files that read config.json
+ */
+#ifndef RUNTIME_MODEL_CONFIG_READ_H
+#define RUNTIME_MODEL_CONFIG_READ_H
+
+#include "runtime/model/families.h"
+#include "runtime/model/json.h"
+
+/*
+ * Fill @cfg->rope and @cfg->rope_local, and stretch @cfg->max_position as far
+ * as they stretch the context.  Sizes must have been read before.
+ */
+void config_read_rope(struct mj_file *f, const struct config_family *family,
+		      struct model_config *cfg);
+
+/* Fill @cfg->window and @cfg->local.  The same holds. */
+void config_read_window(struct mj_file *f, const struct config_family *family,
+			struct model_config *cfg);
+
+#endif /* RUNTIME_MODEL_CONFIG_READ_H */

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * config_rope.c - the keys that say how positions are encoded
+ *
+ * Two spellings: rope_theta and rope_scaling side by side, and the newer
+ * rope_parameters with both in it, once or once a kind of layer.  A dictionary
+ * may hold what its type knows and nothing else: a key that was meant to
+ * change frequencies must not be dropped.
+ */
+#include <math.h>
+
+#include "runtime/model/config_read.h"
+
+static void rope_check_keys(struct mj_file *f, const char *where,
+			    json_t *dict, enum rope_type type)
+{
+	const u32 yarn = BIT(ROPE_YARN);
+	const struct {
+		const char	*key;
+		u32		types;	/* BIT(enum rope_type) */
+	} known[] = {
+		{ "type", ~0u },
+		{ "rope_type", ~0u },
+		{ "rope_theta", ~0u },
+		{ "partial_rotary_factor", ~0u },
+		{ "factor", ~BIT(ROPE_DEFAULT) },
+		{ "low_freq_factor", BIT(ROPE_LLAMA3) },
+		{ "high_freq_factor", BIT(ROPE_LLAMA3) },
+		{ "original_max_position_embeddings",
+		  BIT(ROPE_LLAMA3) | yarn },
+		{ "beta_fast", yarn },
+		{ "beta_slow", yarn },
+		{ "attention_factor", yarn },
+		{ "mscale", yarn },
+		{ "mscale_all_dim", yarn },
+		{ "truncate", yarn },
+		{ "finetuned", yarn },	/* a remark */
+	};
+	const char *key;
+	json_t *v;
+	u32 i;
+
+	json_object_foreach(dict, key, v) {
+		for (i = 0; i < ARRAY_SIZE(known); i++)
+			if (!strcmp(key, known[i].key) &&
+			    (known[i].types & BIT(type)))
+				break;
+		if (i == ARRAY_SIZE(known) && !json_is_null(v))
+			mj_fail(f, -EOPNOTSUPP, where, "\"%.40s\" is not "
+				"supported with type \"%s\": use a model "
+				"without it", key, rope_type_name(type));
+	}
+}
+
+static void rope_read_type(struct mj_file *f, const char *where,
+			   json_t *dict, const struct config_family *family,
+			   struct rope_config *r)
+{
+	const char *name = mj_str(f, dict, "rope_type");
+	u32 i;
+
+	if (!name)
+		name = mj_str(f, dict, "type");
+	if (!name) {
+		mj_fail(f, -EINVAL, where, "has no \"rope_type\": copy the "
+			"file again");
+		return;
+	}
+	for (i = 0; i < NR_ROPE_TYPES; i++) {
+		if (!strcmp(name, rope_type_name(i)) &&
+		    (i == ROPE_DEFAULT || !family->only_plain_rope)) {
+			r->type = i;
+			return;
+		}
+	}
+	mj_fail(f, -EOPNOTSUPP, where, "type \"%.40s\" is not supported: use "
+		"a model with \"default\"%s", name, family->only_plain_rope ?
+		"" : ", \"linear\", \"dynamic\", \"llama3\" or \"yarn\"");
+}
+
+/* 0.1 m ln(s) + 1, as the authors of yarn chose it. */
+static double yarn_gain(double stretch, double m)
+{
+	return stretch <= 1 ? 1 : 0.1 * m * log(stretch) + 1;
+}
+
+static void rope_read_yarn(struct mj_file *f, json_t *dict,
+			   struct rope_config *r)
+{
+	double mscale = 0, mscale_all = 0;
+
+	r->beta_fast = 32;
+	r->beta_slow = 1;
+	r->truncate = true;
+	mj_u32(f, dict, "original_max_position_embeddings", 1, INT32_MAX,
+	       &r->original);
+	mj_real(f, dict, "beta_fast", 1e-3, 1e6, &r->beta_fast);
+	mj_real(f, dict, "beta_slow", 1e-3, 1e6, &r->beta_slow);
+	mj_bool(f, dict, "truncate", &r->truncate);
+	mj_real(f, dict, "mscale", 0, 1e3, &mscale);
+	mj_real(f, dict, "mscale_all_dim", 0, 1e3, &mscale_all);
+	r->gain = mscale && mscale_all ?
+		  yarn_gain(r->factor, mscale) /
+		  yarn_gain(r->factor, mscale_all) : yarn_gain(r->factor, 1);
+	mj_real(f, dict, "attention_factor", 1e-3, 1e3, &r->gain);
+}
+
+static void rope_read_llama3(struct mj_file *f, json_t *dict,
+			     struct rope_config *r)
+{
+	mj_need_real(f, dict, "low_freq_factor", 1e-3, 1e6, &r->low_freq);
+	mj_need_real(f, dict, "high_freq_factor", 1e-3, 1e6, &r->high_freq);
+	mj_need_u32(f, dict, "original_max_position_embeddings", 1, INT32_MAX,
+		    &r->original);
+	if (!f->ret && r->high_freq <= r->low_freq)
+		mj_fail(f, -EINVAL, "high_freq_factor", "is not above "
+			"low_freq_factor: correct it");
+}
+
+static void rope_read_dict(struct mj_file *f, const char *where,
+			   json_t *dict, const struct config_family *family,
+			   struct rope_config *r)
+{
+	if (!json_is_object(dict)) {
+		mj_fail(f, -EINVAL, where, "is no object: correct it");
+		return;
+	}
+	rope_read_type(f, where, dict, family, r);
+	if (f->ret)
+		return;
+	rope_check_keys(f, where, dict, r->type);
+	mj_real(f, dict, "rope_theta", 1.0, 1e12, &r->theta);
+	mj_real(f, dict, "partial_rotary_factor", 0.0, 1.0, &r->part);
+	if (r->type != ROPE_DEFAULT)
+		mj_need_real(f, dict, "factor", 1.0, 1e6, &r->factor);
+	if (r->type == ROPE_LLAMA3)
+		rope_read_llama3(f, dict, r);
+	else if (r->type == ROPE_YARN)
+		rope_read_yarn(f, dict, r);
+}
+
+/* A dictionary a kind of layer, in new files of families that have two. */
+static void rope_read_nested(struct mj_file *f, const char *where,
+			     json_t *dict, const struct config_family *family,
+			     struct model_config *cfg)
+{
+	json_t *full = mj_get(dict, "full_attention");
+	json_t *local = mj_get(dict, "sliding_attention");
+	const u32 known = !!full + !!local;
+
+	if (json_object_size(dict) != known)
+		mj_fail(f, -EOPNOTSUPP, where, "names kinds of layer other "
+			"than \"full_attention\" and \"sliding_attention\": "
+			"use a model without them");
+	if (full)
+		rope_read_dict(f, where, full, family, &cfg->rope);
+	if (local)
+		rope_read_dict(f, where, local, family, &cfg->rope_local);
+}
+
+static void rope_read_scaling(struct mj_file *f,
+			      const struct config_family *family,
+			      struct model_config *cfg)
+{
+	json_t *scaling = mj_top(f, "rope_scaling");
+	json_t *params = mj_top(f, "rope_parameters");
+	const char *where = params ? "rope_parameters" : "rope_scaling";
+	json_t *dict = params ? params : scaling;
+
+	if (params && scaling && !json_equal(params, scaling))
+		mj_fail(f, -EINVAL, "rope_parameters", "and rope_scaling "
+			"differ: delete the wrong one");
+	if (!dict)
+		return;
+	if (family->rope_keys == ROPE_KEYS_LOCAL &&
+	    (mj_get(dict, "full_attention") ||
+	     mj_get(dict, "sliding_attention")))
+		rope_read_nested(f, where, dict, family, cfg);
+	else
+		rope_read_dict(f, where, dict, family, &cfg->rope);
+}
+
+static void rope_read_top(struct mj_file *f,
+			  const struct config_family *family,
+			  struct model_config *cfg)
+{
+	struct rope_config *r = &cfg->rope;
+
+	switch (family->rope_keys) {
+	case ROPE_KEYS_NEOX:
+		r->part = 0.25;
+		mj_real(f, f->root, "rotary_emb_base", 1.0, 1e12, &r->theta);
+		mj_real(f, f->root, "rotary_pct", 0.0, 1.0, &r->part);
+		break;
+	case ROPE_KEYS_LOCAL:
+		r->theta = 1e6;
+		mj_real(f, f->root, "rope_local_base_freq", 1.0, 1e12,
+			&cfg->rope_local.theta);
+		break;
+	default:
+		break;
+	}
+	if (family->rope_keys != ROPE_KEYS_NEOX) {
+		mj_real(f, f->root, "rope_theta", 1.0, 1e12, &r->theta);
+		mj_real(f, f->root, "partial_rotary_factor", 0.0, 1.0,
+			&r->part);
+	}
+	if (family->only_plain_rope)
+		mj_note(f, "original_max_position_embeddings");
+}
+
+/* How long a context is once it is stretched. */
+static void rope_stretch(struct model_config *cfg,
+			 const struct config_family *family)
+{
+	struct rope_config *r = &cfg->rope;
+	const u32 trained = cfg->max_position;
+	double len = trained;
+
+	if (r->type == ROPE_DYNAMIC || (r->type == ROPE_LINEAR &&
+					family->rope_keys != ROPE_KEYS_LOCAL))
+		len = trained * r->factor;
+	else if (r->type == ROPE_YARN)
+		len = max(len, (r->original ? r->original : trained) *
+			  r->factor);
+	if (!r->original)
+		r->original = trained;
+	cfg->max_position = min(len, (double)INT32_MAX);
+}
+
+void config_read_rope(struct mj_file *f, const struct config_family *family,
+		      struct model_config *cfg)
+{
+	const struct rope_config none = {
+		.type = ROPE_DEFAULT, .theta = 10000.0, .part = 1.0,
+		.factor = 1.0, .gain = 1.0,
+	};
+	u32 turns;
+
+	cfg->rope = none;
+	cfg->rope_local = none;
+	if (family->rope_keys == ROPE_KEYS_NONE)
+		return;
+	rope_read_top(f, family, cfg);
+	rope_read_scaling(f, family, cfg);
+	if (f->ret)
+		return;
+	if (!cfg->two_ropes)
+		cfg->rope_local = cfg->rope;
+	if (cfg->rope.part != 1.0 && !family->takes_part)
+		mj_fail(f, -EOPNOTSUPP, "partial_rotary_factor", "%g is not "
+			"supported: use a model with 1", cfg->rope.part);
+	turns = config_rotary(cfg);
+	if (!turns || turns % 2 || cfg->rope_local.part != cfg->rope.part)
+		mj_fail(f, -EOPNOTSUPP, family->rope_keys == ROPE_KEYS_NEOX ?
+			"rotary_pct" : "partial_rotary_factor", "turns %u of "
+			"%u dimensions: use a model with an even number of "
+			"them", turns, cfg->head_dim);
+	if (rope_is_dynamic(&cfg->rope_local) && cfg->two_ropes)
+		mj_fail(f, -EOPNOTSUPP, "rope_parameters", "type \"dynamic\" "
+			"is not supported for some layers only: use a model "
+			"without it");
+	rope_stretch(cfg, family);
+	if (!cfg->two_ropes)
+		cfg->rope_local = cfg->rope;
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * config_window.c - the keys that say which layers see a window only
+ *
+ * "sliding_window" says how far a local layer sees.  Which layers are local is
+ * said by "layer_types", one name a layer, or, where that is missing, by the
+ * family's own rule.  Only what a token sees changes: K and V of every layer
+ * are kept for the whole sequence.
+ */
+#include "runtime/model/config_read.h"
+
+static void local_set(struct model_config *cfg, u32 layer)
+{
+	cfg->local[layer / 64] |= 1ull << (layer % 64);
+}
+
+/* Layers by name; those of families without local layers must be "full". */
+static void window_read_types(struct mj_file *f,
+			      const struct config_family *family,
+			      json_t *list, struct model_config *cfg)
+{
+	json_t *v;
+	const char *s;
+	size_t i;
+
+	if (!json_is_array(list)) {
+		mj_fail(f, -EINVAL, "layer_types", "is no list: correct it");
+		return;
+	}
+	if (family->window != WINDOW_NONE &&
+	    json_array_size(list) != cfg->layers)
+		mj_fail(f, -EINVAL, "layer_types", "has %zu names for %u "
+			"layers: correct it", json_array_size(list),
+			cfg->layers);
+	json_array_foreach(list, i, v) {
+		s = json_string_value(v);
+		if (s && !strcmp(s, "full_attention"))
+			continue;
+		if (!s || strcmp(s, "sliding_attention") ||
+		    family->window == WINDOW_NONE)
+			mj_fail(f, -EOPNOTSUPP, "layer_types", "\"%.40s\" is "
+				"not supported: use a model with "
+				"\"full_attention\"%s", s ? s : "?",
+				family->window == WINDOW_NONE ? " alone" :
+				" and \"sliding_attention\"");
+		else if (i < cfg->layers)
+			local_set(cfg, i);
+	}
+}
+
+/* The family's rule. */
+static void window_apply_rule(struct mj_file *f,
+			      const struct config_family *family,
+			      struct model_config *cfg)
+{
+	u32 upper = 28, every = family->pattern, i;
+
+	switch (family->window) {
+	case WINDOW_NONE:
+		return;
+	case WINDOW_ALL:
+		every = 0;
+		break;
+	case WINDOW_UPPER:
+		every = 0;
+		mj_u32(f, f->root, "max_window_layers", 0, INT32_MAX, &upper);
+		break;
+	case WINDOW_PATTERN:
+		mj_u32(f, f->root, "_sliding_window_pattern", 1,
+		       MODEL_MAX_LAYERS, &every);
+		mj_u32(f, f->root, "sliding_window_pattern", 1,
+		       MODEL_MAX_LAYERS, &every);
+		break;
+	}
+	for (i = 0; i < cfg->layers && !f->ret; i++)
+		if (every ? (i + 1) % every != 0 :
+		    family->window == WINDOW_ALL || i >= upper)
+			local_set(cfg, i);
+}
+
+void config_read_window(struct mj_file *f, const struct config_family *family,
+			struct model_config *cfg)
+{
+	json_t *types = mj_top(f, "layer_types");
+	bool used = family->window != WINDOW_UPPER;
+
+	if (f->ret)
+		return;
+	if (family->window != WINDOW_NONE) {
+		/* Qwen states a window and, beside it, that it is not used. */
+		if (family->window == WINDOW_UPPER)
+			mj_bool(f, f->root, "use_sliding_window", &used);
+		cfg->window = family->def_window;
+		mj_u32(f, f->root, "sliding_window", 1, INT32_MAX,
+		       &cfg->window);
+		mj_note(f, "max_window_layers");
+		mj_note(f, "_sliding_window_pattern");
+		mj_note(f, "sliding_window_pattern");
+	}
+	if (types)
+		window_read_types(f, family, types, cfg);
+	else if (used && cfg->window)
+		window_apply_rule(f, family, cfg);
+	if (!used || cfg->window >= cfg->max_position)
+		cfg->window = 0;
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * families.c - the tables of architectures and of keys
+ *
+ * A family is a row: what it calls its sizes, the switches that its name
+ * presets, and which optional keys its definition reads.  Nothing but
+ * config.c, which fills struct model_config from a row and a file, looks at
+ * these tables; the decoder sees switches.
+ *
+ * Keys.  Whoever reads a configuration notes what it read.  What is left must
+ * be in the second table: keys that change nothing in inference (training,
+ * bookkeeping, defaults of sampling), and switches that we know and support in
+ * one position only.  Any other key is refused, since nobody can say what a
+ * model means by it.
+ */
+#include <stdio.h>
+
+#include "runtime/model/families.h"
+
+static const struct config_keys llama_keys = {
+	.hidden = "hidden_size",
+	.inter = "intermediate_size",
+	.layers = "num_hidden_layers",
+	.heads = "num_attention_heads",
+	.kv_heads = "num_key_value_heads",
+	.max_position = "max_position_embeddings",
+	.eps = "rms_norm_eps",
+	.act = "hidden_act",
+};
+
+static const struct config_keys gemma_keys = {
+	.hidden = "hidden_size",
+	.inter = "intermediate_size",
+	.layers = "num_hidden_layers",
+	.heads = "num_attention_heads",
+	.kv_heads = "num_key_value_heads",
+	.max_position = "max_position_embeddings",
+	.eps = "rms_norm_eps",
+	.act = "hidden_activation",
+};
+
+static const struct config_keys gpt2_keys = {
+	.hidden = "n_embd",
+	.inter = "n_inner",
+	.layers = "n_layer",
+	.heads = "n_head",
+	.max_position = "n_positions",
+	.eps = "layer_norm_epsilon",
+	.act = "activation_function",
+	.inter_is_4x = true,
+};
+
+static const struct config_keys opt_keys = {
+	.hidden = "hidden_size",
+	.inter = "ffn_dim",
+	.layers = "num_hidden_layers",
+	.heads = "num_attention_heads",
+	.max_position = "max_position_embeddings",
+	.act = "activation_function",
+};
+
+static const struct config_keys neox_keys = {
+	.hidden = "hidden_size",
+	.inter = "intermediate_size",
+	.layers = "num_hidden_layers",
+	.heads = "num_attention_heads",
+	.max_position = "max_position_embeddings",
+	.eps = "layer_norm_eps",
+	.act = "hidden_act",
+};
+
+static const struct config_family llama = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU },
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.has_attn_bias = true,
+	.has_mlp_bias = true,
+};
+
+static const struct config_family mistral = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU },
+	.window = WINDOW_ALL,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+};
+
+static const struct config_family qwen2 = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .qkv_bias = true },
+	.window = WINDOW_UPPER,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+};
+
+static const struct config_family qwen3 = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .qk_norm = true },
+	.window = WINDOW_UPPER,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.def_head_dim = 128,
+	.has_attn_bias = true,
+};
+
+static const struct config_family phi3 = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_PHI3, .gated = true, .act = KERN_SILU },
+	.window = WINDOW_ALL,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.only_plain_rope = true,
+	.takes_part = true,
+};
+
+static const struct config_family gemma2 = {
+	.keys = &gemma_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true,
+		    .act = KERN_GELU_TANH, .norm_plus_one = true,
+		    .post_norms = true, .tied = true, .attn_cap = 50.0f,
+		    .final_cap = 30.0f },
+	.window = WINDOW_PATTERN,
+	.pattern = 2,
+	.def_window = 4096,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.def_head_dim = 256,
+	.has_attn_bias = true,
+	.caps_attn = true,
+	.gemma = true,
+};
+
+static const struct config_family gemma3 = {
+	.keys = &gemma_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true,
+		    .act = KERN_GELU_TANH, .norm_plus_one = true,
+		    .post_norms = true, .tied = true, .qk_norm = true,
+		    .two_ropes = true },
+	.window = WINDOW_PATTERN,
+	.pattern = 6,
+	.def_window = 4096,
+	.rope_keys = ROPE_KEYS_LOCAL,
+	.has_head_dim = true,
+	.def_head_dim = 256,
+	.has_attn_bias = true,
+	.gemma = true,
+};
+
+static const struct config_family gpt2 = {
+	.keys = &gpt2_keys,
+	.preset = { .layout = LAYOUT_GPT2, .act = KERN_GELU_TANH,
+		    .layer_norm = true, .tied = true, .qkv_bias = true,
+		    .o_bias = true, .mlp_bias = true, .learned = true },
+};
+
+static const struct config_family opt = {
+	.keys = &opt_keys,
+	.preset = { .layout = LAYOUT_OPT, .act = KERN_RELU,
+		    .layer_norm = true, .tied = true, .qkv_bias = true,
+		    .o_bias = true, .mlp_bias = true, .learned = true,
+		    .learned_from = 2, .norm_eps = 1e-5f },
+};
+
+static const struct config_family neox = {
+	.keys = &neox_keys,
+	.preset = { .layout = LAYOUT_NEOX, .act = KERN_GELU,
+		    .layer_norm = true, .parallel = true, .qkv_bias = true,
+		    .o_bias = true, .mlp_bias = true },
+	.rope_keys = ROPE_KEYS_NEOX,
+	.takes_part = true,
+	.has_attn_bias = true,
+};
+
+static const struct {
+	const char			*arch;
+	const struct config_family	*row;
+} families[] = {
+#define x(name, row)	{ name, &row },
+	MODEL_FAMILIES(x)
+#undef x
+};
+
+const struct config_family *config_family_find(const char *arch,
+					       const char **name)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(families); i++) {
+		if (!strcmp(arch, families[i].arch)) {
+			*name = families[i].arch;
+			return families[i].row;
+		}
+	}
+	return NULL;
+}
+
+void config_family_list(char *buf, size_t size)
+{
+	size_t len = 0;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(families) && len < size; i++)
+		len += snprintf(buf + len, size - len, "%s%s", i ? ", " : "",
+				families[i].arch);
+}
+
+/* Training, bookkeeping, defaults of sampling: no logit depends on them. */
+static const char * const irrelevant[] = {
+	"_attn_implementation_autoset", "_flash_attn_2_enabled",
+	"_name_or_path", "_num_labels", "activation_dropout",
+	"attention_dropout", "attention_probs_dropout_prob", "attn_pdrop",
+	"auto_map", "bad_words_ids", "begin_suppress_tokens",
+	"cache_implementation", "chunk_size_feed_forward",
+	"classifier_dropout", "cls_token_id", "cross_attention_hidden_size",
+	"decoder_start_token_id", "diversity_penalty", "do_sample", "dropout",
+	"early_stopping", "embd_pdrop", "encoder_no_repeat_ngram_size",
+	"exponential_decay_length_penalty", "finetuning_task",
+	"forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
+	"hidden_dropout", "hidden_dropout_prob", "id2label", "is_decoder", "is_llama_config", "label2id",
+	"layerdrop", "length_penalty", "max_length", "max_new_tokens",
+	"max_sequence_length", "min_length", "model_max_length", "model_type",
+	"n_ctx", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
+	"num_return_sequences", "output_attentions", "output_hidden_states",
+	"output_past", "output_scores", "pad_token_id", "prefix",
+	"pretraining_tp", "problem_type", "reorder_and_upcast_attn",
+	"repetition_penalty", "resid_pdrop", "return_dict",
+	"return_dict_in_generate", "sep_token_id", "summary_activation",
+	"summary_first_dropout", "summary_proj_to_labels", "summary_type",
+	"summary_use_proj", "suppress_tokens", "task_specific_params",
+	"temperature", "tie_encoder_decoder", "tokenizer_class", "top_k",
+	"top_p", "torchscript", "transformers.js_config",
+	"transformers_version", "typical_p", "unk_token_id", "unsloth_fixed",
+	"unsloth_version", "use_bfloat16", "use_cache", "use_return_dict",
+};
+
+/* Switches that we know, in the position that we have. */
+static const char * const off[] = {
+	"_remove_final_layer_norm", "add_cross_attention", "attention_bias",
+	"attention_multiplier", "attn_logit_softcapping",
+	"embedding_multiplier", "final_logit_softcapping",
+	"is_encoder_decoder", "logit_scale", "logits_scaling", "mlp_bias",
+	"no_rope_layers", "num_experts", "num_local_experts", "pruned_heads",
+	"quantization_config", "query_pre_attn_scalar",
+	"residual_multiplier", "rope_interleaved",
+	"scale_attn_by_inverse_layer_idx", "sparse_attention",
+	"use_bidirectional_attention",
+	"use_mrope", "use_sliding_window",
+};
+
+static const char * const on[] = {
+	"do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine",
+	"scale_attn_weights",
+};
+
+static bool listed(const char * const *list, u32 nr, const char *key)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		if (!strcmp(list[i], key))
+			return true;
+	return false;
+}
+
+enum config_key config_key_kind(const char *key)
+{
+	if (listed(irrelevant, ARRAY_SIZE(irrelevant), key))
+		return CONFIG_KEY_IRRELEVANT;
+	if (listed(off, ARRAY_SIZE(off), key))
+		return CONFIG_KEY_OFF;
+	if (listed(on, ARRAY_SIZE(on), key))
+		return CONFIG_KEY_ON;
+	return CONFIG_KEY_UNKNOWN;
+}

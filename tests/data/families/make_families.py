@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+#
+# make_families.py - golden logits and tokens of a tiny model of every family
+#
+#	make_families.py [DIR [CASE..]]
+#
+# For each case it writes DIR/CASE/config.json, golden.json and golden.f32.
+# The weights are not stored: they are the ones that the runtime makes up for a
+# configuration (runtime/model/dummy.c), computed here by the same rule.  The
+# logits come from Hugging Face transformers on a CPU (torch, eager attention,
+# with its KV cache, the prompt in one piece and then token by token); the
+# versions are in golden.json.
+#
+# golden.json: prompt, the 128 greedy tokens behind it (float32), the positions
+# whose logits are kept.  golden.f32, rows of float32 logits, one for each of
+# those positions: computed in float32; then, over the same tokens and with
+# weights of half the size, in float32 and in bfloat16.  (With large weights
+# attention is sharp and greedy tokens are many, but then no two ways to round
+# to bfloat16 agree within 2e-2, those of the oracle itself included.)
+#
+# Needs: pip install torch transformers numpy
+
+import json
+import os
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+NR_PROMPT = 24
+NR_TOKENS = 128
+KEEP = [0, 5, 15, 16, 23, 40, 100, 150]
+LEAST_MARGIN = 2e-5	# of the likeliest token, against the largest logit
+
+LLAMA = dict(
+    vocab_size=256, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+    rms_norm_eps=1e-5, initializer_range=0.15, hidden_act="silu",
+    tie_word_embeddings=False,
+    bos_token_id=1, eos_token_id=2)
+
+
+def llama(arch, **more):
+    return dict(LLAMA, architectures=[arch], **more)
+
+
+def rope(**scaling):
+    return llama("LlamaForCausalLM", rope_theta=10000.0, rope_scaling=scaling)
+
+
+CASES = {
+    "llama": llama("LlamaForCausalLM", model_type="llama", rope_theta=500000.0,
+                   attention_bias=True, mlp_bias=True),
+    "llama-linear": rope(type="linear", factor=4.0),
+    "llama-dynamic": dict(rope(rope_type="dynamic", factor=4.0),
+                          max_position_embeddings=64),
+    "llama-llama3": rope(rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+                         high_freq_factor=4.0,
+                         original_max_position_embeddings=64),
+    "llama-yarn": rope(rope_type="yarn", factor=4.0,
+                       original_max_position_embeddings=64, beta_fast=8.0,
+                       beta_slow=1.0),
+    "mistral": llama("MistralForCausalLM", sliding_window=16, head_dim=32,
+                     rope_theta=10000.0),
+    "qwen2": dict(llama("Qwen2ForCausalLM", rope_theta=1e6,
+                        use_sliding_window=False, sliding_window=16,
+                        max_window_layers=2), tie_word_embeddings=True),
+    "qwen2-window": llama("Qwen2ForCausalLM", rope_theta=1e6,
+                          use_sliding_window=True, sliding_window=16,
+                          max_window_layers=1),
+    "qwen3": llama("Qwen3ForCausalLM", rope_theta=1e6, head_dim=32,
+                   attention_bias=False, sliding_window=None,
+                   use_sliding_window=False),
+    "phi3": llama("Phi3ForCausalLM", rope_theta=10000.0, sliding_window=16,
+                  partial_rotary_factor=0.75, pad_token_id=0,
+                  original_max_position_embeddings=256, rope_scaling=None),
+    "gemma2": dict(
+        architectures=["Gemma2ForCausalLM"], vocab_size=256, hidden_size=64,
+        intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=32, max_position_embeddings=256,
+        tie_word_embeddings=False,
+        rms_norm_eps=1e-6, initializer_range=0.15,
+        hidden_activation="gelu_pytorch_tanh",
+        hidden_act="gelu_pytorch_tanh", sliding_window=16,
+        query_pre_attn_scalar=24, attn_logit_softcapping=2.0,
+        final_logit_softcapping=3.0, rope_theta=10000.0, pad_token_id=0,
+        bos_token_id=2, eos_token_id=1, cache_implementation="hybrid"),
+    "gemma3": dict(
+        architectures=["Gemma3ForCausalLM"], vocab_size=256, hidden_size=64,
+        intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=1, head_dim=32, max_position_embeddings=256,
+        tie_word_embeddings=False,
+        rms_norm_eps=1e-6, initializer_range=0.15,
+        hidden_activation="gelu_pytorch_tanh",
+        sliding_window=16, sliding_window_pattern=3, query_pre_attn_scalar=128,
+        rope_theta=1e6, rope_local_base_freq=10000.0,
+        rope_scaling=dict(rope_type="linear", factor=8.0),
+        attn_logit_softcapping=None, final_logit_softcapping=None,
+        pad_token_id=0, bos_token_id=2, eos_token_id=[1, 106]),
+    "gpt2": dict(
+        architectures=["GPT2LMHeadModel"], vocab_size=256, n_embd=64,
+        n_layer=2, n_head=4, n_positions=256, n_ctx=256, n_inner=None,
+        layer_norm_epsilon=1e-5, initializer_range=0.15, activation_function="gelu_new",
+        attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.1, bos_token_id=255,
+        eos_token_id=255, summary_type="cls_index"),
+    "opt": dict(
+        architectures=["OPTForCausalLM"], vocab_size=256, hidden_size=64,
+        ffn_dim=128, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=256, word_embed_proj_dim=64,
+        do_layer_norm_before=True, activation_function="relu",
+        _remove_final_layer_norm=False, activation_dropout=0.0, dropout=0.1,
+        layerdrop=0.0, init_std=0.15, pad_token_id=1, bos_token_id=2,
+        eos_token_id=2, prefix="</s>"),
+    "neox": dict(
+        architectures=["GPTNeoXForCausalLM"], vocab_size=256, hidden_size=64,
+        intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=256, layer_norm_eps=1e-5, hidden_act="gelu",
+        initializer_range=0.15,
+        rotary_pct=0.25, rotary_emb_base=10000, use_parallel_residual=True,
+        attention_bias=True, tie_word_embeddings=False, bos_token_id=0,
+        eos_token_id=0),
+    "neox-sequential": dict(
+        architectures=["GPTNeoXForCausalLM"], vocab_size=256, hidden_size=64,
+        intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=256, layer_norm_eps=1e-5, hidden_act="gelu",
+        initializer_range=0.15,
+        rotary_pct=1.0, rotary_emb_base=10000, use_parallel_residual=False,
+        tie_word_embeddings=False, bos_token_id=0, eos_token_id=0),
+}
+
+MODEL_TYPE = {
+    "LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
+    "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
+    "Phi3ForCausalLM": "phi3", "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3_text", "GPT2LMHeadModel": "gpt2",
+    "OPTForCausalLM": "opt", "GPTNeoXForCausalLM": "gpt_neox",
+}
+
+
+def mix(x):
+    with np.errstate(over="ignore"):
+        x = x + np.uint64(0x9e3779b97f4a7c15)
+        x = (x ^ x >> np.uint64(30)) * np.uint64(0xbf58476d1ce4e5b9)
+        x = (x ^ x >> np.uint64(27)) * np.uint64(0x94d049bb133111eb)
+        return x ^ x >> np.uint64(31)
+
+
+def steps(name, n):
+    h = 0xcbf29ce484222325
+    for c in name.encode():
+        h = (h ^ c) * 0x100000001b3 % 2**64
+    with np.errstate(over="ignore"):
+        x = np.uint64(h) + np.arange(n, dtype=np.uint64)
+    return (mix(x) >> np.uint64(57)).astype(np.int64) - 64
+
+
+def tensor(name, shape, plus_one, reach):
+    n = int(np.prod(shape))
+    k = steps(name, n)
+    if len(shape) == 2:
+        v = k / 64 * 2.0 ** np.floor(np.log2(2 * reach))
+    elif name.endswith(".weight"):
+        v = (k & ~1) / 256 + (0 if plus_one else 1)
+    else:
+        v = k / 512
+    return torch.tensor(v.reshape(shape), dtype=torch.float32)
+
+
+def load(config, dtype, reach):
+    arch = config["architectures"][0]
+    kind = MODEL_TYPE[arch]
+    cls = type(transformers.AutoConfig.for_model(kind))
+    cfg = cls.from_dict(json.loads(json.dumps(config)))
+    cfg._attn_implementation = "eager"
+    model = getattr(transformers, arch)(cfg).eval()
+    own = model.state_dict()
+    tied = config.get("tie_word_embeddings", cfg.tie_word_embeddings)
+    head = "lm_head.weight"
+    # What the program calls otherwise than its own files do.
+    stored = {head: "embed_out.weight"} if kind == "gpt_neox" else {}
+    made = {n: tensor(stored.get(n, n), tuple(p.shape), kind.startswith("gemma"),
+                      reach)
+            for n, p in own.items() if not (tied and n == head)}
+    missing, unexpected = model.load_state_dict(made, strict=False)
+    assert not unexpected and set(missing) <= {head}, (missing, unexpected)
+    model.tie_weights()
+    return model.to(dtype)
+
+
+def run(model, tokens, nr):
+    """Logits of positions; greedy behind @tokens, or forced by them."""
+    rows, out = [], list(tokens[:NR_PROMPT])
+    past, at = None, 0
+    with torch.no_grad():
+        while at < NR_PROMPT + nr - 1:
+            ids = torch.tensor([out[at:]])
+            r = model(input_ids=ids, past_key_values=past, use_cache=True)
+            past = r.past_key_values
+            rows += list(r.logits[0].float())
+            at = len(out)
+            out.append(tokens[at] if at < len(tokens)
+                       else int(rows[-1].argmax()))
+    return out, torch.stack(rows)
+
+
+def make(top, case):
+    config = CASES[case]
+    prompt = [int(k) + 64 + 128 * (i % 2) for i, k in
+              enumerate(steps("prompt of " + case, NR_PROMPT))]
+    reach = config.get("initializer_range", config.get("init_std"))
+    model = load(config, torch.float32, reach)
+    tokens, exact = run(model, prompt, NR_TOKENS)
+    scores = exact[NR_PROMPT - 1:]
+    best = scores.topk(2).values
+    margin = float(((best[:, 0] - best[:, 1]) /
+                    scores.abs().max(1).values).min())
+    assert margin > LEAST_MARGIN, (case, margin)
+    _, half = run(load(config, torch.float32, reach / 2), tokens, NR_TOKENS)
+    _, rounded = run(load(config, torch.bfloat16, reach / 2), tokens,
+                     NR_TOKENS)
+    apart = float(((half - rounded).abs().max(1).values /
+                   half.abs().max(1).values).max())
+    print(f"{case}: margin {margin:.1e}, distinct tokens "
+          f"{len(set(tokens[NR_PROMPT:]))}, bf16 within {apart:.1e}")
+    where = os.path.join(top, case)
+    os.makedirs(where, exist_ok=True)
+    with open(os.path.join(where, "config.json"), "w") as f:
+        json.dump(config, f, indent=1)
+        f.write("\n")
+    with open(os.path.join(where, "golden.json"), "w") as f:
+        json.dump({"transformers": transformers.__version__,
+                   "torch": torch.__version__.split("+")[0],
+                   "prompt": prompt, "tokens": tokens[NR_PROMPT:],
+                   "keep": KEEP}, f)
+        f.write("\n")
+    rows = torch.cat([exact[KEEP], half[KEEP], rounded[KEEP]]).numpy()
+    rows.astype("<f4").tofile(os.path.join(where, "golden.f32"))
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    top = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(
+        os.path.abspath(__file__))
+    for case in sys.argv[2:] or CASES:
+        make(top, case)
+
+
+main()
