@@ -325,11 +325,11 @@ $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call objs,$(IT_SHARE
 $(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call objs,$(BENCH_SHARED))
 $(SIM_PROG): $(call objs,$(SIM_SRCS))
 $(FUZZ_PROGS): $(B)/tests/%: $(B)/obj/tests/fuzz/%.o
-# One target is of the runtime and has a main() of its own; the others are of the
+# Some targets are of the runtime and have a main() of their own; the others are of the
 # daemons, some of whose calls tests/fuzz answers: an archive, since no target
 # needs all of it, and with hold what the daemon names likewise must stay out.
 FUZZ_WRAP := mm_call segment_create segment_destroy kv_log kv_log_spend unlink fork exit
-FUZZ_RT := $(filter %/fuzz_template,$(FUZZ_PROGS))
+FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_safetensors %/fuzz_tokenizer,$(FUZZ_PROGS))
 FUZZ_DAEMONS := $(filter-out $(FUZZ_RT),$(FUZZ_PROGS))
 $(B)/lib/libfuzz.a: $(call objs,$(FUZZ_SHARED)) $(B)/.sources
 	$(call say,AR,$(@:$(B)/%=%))

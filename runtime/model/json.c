@@ -69,6 +69,26 @@ out_close:
 	return ret;
 }
 
+bool mj_too_many(const char *text, size_t len)
+{
+	bool quoted = false;
+	u32 n = 0;
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		if (quoted && text[i] == '\\')
+			i++;
+		else if (text[i] == '"')
+			quoted = !quoted;
+		else if (!quoted && (text[i] == ',' || text[i] == '[' ||
+				     text[i] == '{' || text[i] == ':'))
+			n++;
+		if (n > MJ_MAX_VALUES)
+			return true;
+	}
+	return false;
+}
+
 int mj_open(struct mj_file *f, const char *dir, const char *name, size_t flags,
 	    struct model_error *err)
 {
@@ -84,6 +104,12 @@ int mj_open(struct mj_file *f, const char *dir, const char *name, size_t flags,
 	f->ret = mj_read(f, &text, &len);
 	if (f->ret)
 		return f->ret;
+	if (mj_too_many(text, len)) {
+		free(text);
+		return f->ret = model_fail(err, -EINVAL, "%s: holds more than "
+					   "%u values: copy the file again",
+					   f->path, MJ_MAX_VALUES);
+	}
 	f->root = json_loadb(text, len, flags | JSON_REJECT_DUPLICATES, &jerr);
 	free(text);
 	if (!f->root)

@@ -43,6 +43,16 @@ int __must_check mj_open(struct mj_file *f, const char *dir, const char *name,
 			 size_t flags, struct model_error *err);
 void mj_close(struct mj_file *f);
 
+/*
+ * The most values that a text may hold, keys not counted.  It bounds the memory
+ * and time that parsing takes, whatever the size of the text: half a gigabyte
+ * at worst, and some 300,000 tensors in one file, far more than any has.
+ */
+#define MJ_MAX_VALUES	(4u << 20)
+
+/* Whether @text has more than that; it need not be JSON. */
+bool mj_too_many(const char *text, size_t len);
+
 /* A failure about one key: "FILE: KEY: why".  Keeps the first one. */
 int mj_fail(struct mj_file *f, int code, const char *key, const char *fmt, ...)
 	__printf(4, 5);

@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "runtime/model/error.h"
+#include "runtime/model/json.h"
 #include "runtime/model/safetensors.h"
 
 #define ST_AGAIN	"download or copy the file again"
@@ -284,6 +285,10 @@ static int st_parse(struct st_file *f, struct model_error *err)
 		return model_fail(err, -EINVAL, "%s: header does not start "
 				  "with '{': not a safetensors file, or "
 				  "damaged: " ST_AGAIN, f->path);
+	if (mj_too_many(text, len))
+		return model_fail(err, -EINVAL, "%s: header holds more than "
+				  "%u values: " ST_AGAIN, f->path,
+				  MJ_MAX_VALUES);
 	root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &jerr);
 	if (!root)
 		return model_fail(err, -EINVAL, "%s: header: %s (byte %d): "

@@ -3,8 +3,8 @@
 #
 # fuzz.sh - the fuzz targets of tests/fuzz, by themselves
 #
-# Each replays its corpus (tests/fuzz/corpus) and then mutates what is there; the
-# one of chat templates is given the lines of files that it understands.  The
+# Each replays its corpus (tests/fuzz/corpus) and then mutates what is there;
+# those of the runtime are given files that they understand.  The
 # seed of the level check is fixed; above it, it is drawn and printed.  What finds
 # more are the fuzzers: make fuzz.
 #
@@ -22,10 +22,16 @@ failed=0
 echo "fuzz_template $rounds $seed"
 "$KVMM_BUILD/tests/fuzz_template" "$rounds" "$seed" \
 	"$KVMM_TOP"/tests/data/template/{snippets.txt,*.jinja} || failed=1
+echo "fuzz_safetensors $rounds $seed"
+"$KVMM_BUILD/tests/fuzz_safetensors" "$rounds" "$seed" || failed=1
+echo "fuzz_config $rounds $seed"
+"$KVMM_BUILD/tests/fuzz_config" "$rounds" "$seed" \
+	"$KVMM_TOP"/tests/data/{families/*,demo-model}/config.json || failed=1
 for src in "$KVMM_TOP"/tests/fuzz/fuzz_*.c; do
 	name=$(basename "$src" .c)
-	[ "$name" != fuzz_template ] || continue
 	pack=$KVMM_TOP/tests/fuzz/corpus/${name#fuzz_}.pack
+	# Those of the runtime were told of above.
+	[ -f "$pack" ] || continue
 	echo "$name $each $seed $pack"
 	"$KVMM_BUILD/tests/$name" "$each" "$seed" "$pack" && continue
 	failed=1

@@ -278,6 +278,26 @@ START_TEST(test_refuses_text)
 }
 END_TEST
 
+/* Deep and wide texts: refused at once, and not by running out of anything. */
+START_TEST(test_refuses_heavy)
+{
+	const char *again = _i ? ",0" : "[";
+	const u32 times = _i ? 5000000 : 100000, n = strlen(again);
+	char *text = malloc((u64)n * times + 16), *p;
+	u32 i;
+
+	ck_assert_ptr_nonnull(text);
+	strcpy(text, _i ? "{\"a\":[0" : "{\"a\":");
+	for (p = text + strlen(text), i = 0; i < times; i++, p += n)
+		memcpy(p, again, n + 1);
+	write_text("config.json", text);
+	free(text);
+	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -EINVAL);
+	assert_message("config.json", _i ? "holds more than" :
+		       "maximum parsing depth");
+}
+END_TEST
+
 START_TEST(test_refuses_missing_file)
 {
 	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -ENOENT);
@@ -602,6 +622,7 @@ static Suite *config_suite(void)
 	tcase_add_loop_test(tc, test_takes, 0, ARRAY_SIZE(fine));
 	tcase_add_loop_test(tc, test_refuses, 0, ARRAY_SIZE(bad));
 	tcase_add_loop_test(tc, test_refuses_text, 0, ARRAY_SIZE(bad_text));
+	tcase_add_loop_test(tc, test_refuses_heavy, 0, 2);
 	tcase_add_test(tc, test_refuses_missing_file);
 	tcase_add_test(tc, test_survives_huge_integers);
 	tcase_add_test(tc, test_eos_list);

@@ -420,6 +420,56 @@ START_TEST(test_error_may_be_null)
 }
 END_TEST
 
+/* Headers that a parser would choke on: deep, wide, and tensors without end. */
+static const struct {
+	const char	*begin;
+	const char	*again;		/* so many times */
+	u32		times;
+	const char	*words;
+} heavy[] = {
+	{ "{\"a\":", "[", 100000, "header: maximum parsing depth" },
+	{ "{\"a\":", "{\"a\":", 100000, "header: maximum parsing depth" },
+	{ "{\"a\":[0", ",0", 5000000, "header holds more than" },
+	{ "{\"a\":{}", ",\"a\":{}", 1000000, "duplicate object key" },
+	{ "{\"a\":[[]", ",[]", 3000000, "header holds more than" },
+};
+
+START_TEST(test_refuses_heavy)
+{
+	const size_t n = strlen(heavy[_i].again);
+	const size_t from = strlen(heavy[_i].begin);
+	char *text = malloc(from + n * heavy[_i].times + 1), *p;
+	struct st_file *f = NULL;
+	u32 i;
+
+	ck_assert_ptr_nonnull(text);
+	strcpy(text, heavy[_i].begin);
+	for (p = text + from, i = 0; i < heavy[_i].times; i++, p += n)
+		memcpy(p, heavy[_i].again, n + 1);
+	write_st("m.safetensors", -1, text, 0);
+	ck_assert_int_eq(st_open(path_of("m.safetensors"), &f, &err), -EINVAL);
+	ck_assert_ptr_null(f);
+	assert_message("m.safetensors", heavy[_i].words);
+	free(text);
+}
+END_TEST
+
+/* 10^9 tensors do not fit a header of the longest length; nor does its claim. */
+START_TEST(test_refuses_billion_tensors)
+{
+	struct st_file *f = NULL;
+
+	write_st("m.safetensors", 60000000000, "{" T("a", "F32", "[1]", 0, 4)
+		 "}", 4);
+	ck_assert_int_eq(st_open(path_of("m.safetensors"), &f, &err), -EINVAL);
+	assert_message("m.safetensors", "above the format's limit");
+	write_st("m.safetensors", -1, "{" T("a", "F32",
+		 "[1000000000,100000000]", 0, 400000000000000000) "}", 4);
+	ck_assert_int_eq(st_open(path_of("m.safetensors"), &f, &err), -EINVAL);
+	assert_message("m.safetensors", "header says 400000000000000000 bytes");
+}
+END_TEST
+
 static Suite *safetensors_suite(void)
 {
 	Suite *s = suite_create("safetensors");
@@ -444,6 +494,8 @@ static Suite *safetensors_suite(void)
 	tcase_add_test(lies, test_refuses_every_truncation);
 	tcase_add_loop_test(lies, test_refuses_index, 0,
 			    ARRAY_SIZE(bad_index));
+	tcase_add_loop_test(lies, test_refuses_heavy, 0, ARRAY_SIZE(heavy));
+	tcase_add_test(lies, test_refuses_billion_tensors);
 	tcase_add_test(lies, test_refuses_empty_folder);
 	tcase_add_test(lies, test_error_may_be_null);
 	suite_add_tcase(s, lies);
