@@ -20,7 +20,13 @@
 #define CLI_COMMANDS(x)							\
 	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text") \
 	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")	\
+	x(inspect, "MODEL_DIR", "tell what a model is and costs, or why it is refused") \
 	x(ask, "URL [PROMPT]...", "ask an OpenAI server and print the text")
+
+/* Where weights come from. */
+#define CLI_MODEL_OPTS(x)						\
+	x(choice, load_format, "load-format", "auto", 0, 0, "auto|dummy", \
+	  "dummy makes weights up, which needs no more than config.json; auto reads them")
 
 /* What a command may ask for its domain; who attaches first to it decides. */
 #define CLI_LIMIT_OPTS(x)						\
@@ -66,6 +72,7 @@ extern const struct kv_exit cli_exits[CLI_NR_EXITS];
 
 extern const struct kv_program cli_generate_program;
 extern const struct kv_program cli_serve_program;
+extern const struct kv_program cli_inspect_program;
 extern const struct kv_program cli_ask_program;
 
 #define x(name, operands, text) int cli_##name(int argc, char **argv);
@@ -107,6 +114,23 @@ int cli_folder(const char *dir);
 
 /* cli_exit_of() - the exit code that tells scripts what @err was */
 int cli_exit_of(int err);
+
+/* ---- progress.c ---- */
+
+/**
+ * struct progress - lines on stderr while weights are read
+ * @dir:   the model's
+ * @begin: when it began
+ * @said:  when the last line was due
+ */
+struct progress {
+	const char	*dir;
+	s64		begin;
+	s64		said;
+};
+
+/* progress_start() - for model_load(); @p must outlive the model */
+struct model_progress progress_start(struct progress *p, const char *dir);
 
 /* ---- prompts.c ---- */
 

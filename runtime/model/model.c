@@ -82,6 +82,10 @@ static void model_fill_info(struct model *m, const struct model_opts *o)
 	memcpy(i->eos_ids, c->eos_ids, sizeof(i->eos_ids));
 	i->k_bytes = c->head_dim * (o->dtype == MODEL_BF16 ? 2 : 4);
 	i->v_bytes = i->k_bytes;
+	i->nr_tensors = m->ckpt->nr_tensors;
+	i->nr_files = m->ckpt->nr_files;
+	i->copy_bytes = m->w.owned_bytes;
+	i->mapped_bytes = m->w.mapped_bytes;
 	for (n = 0; n < m->ckpt->nr_tensors; n++) {
 		i->nr_params += m->ckpt->tensors[n]->nr_elems;
 		i->weight_bytes += m->ckpt->tensors[n]->nr_bytes;
@@ -120,12 +124,13 @@ static int model_read(struct model *m, const struct model_opts *o,
 	if (ret)
 		return ret;
 	if (o->dummy)
-		ret = dummy_open(m->dir, &m->cfg, &o->progress, &m->ckpt, err);
+		ret = dummy_open(m->dir, &m->cfg, &o->progress, o->judge,
+				 &m->ckpt, err);
 	else
 		ret = ckpt_open(m->dir, &m->ckpt, err);
 	if (ret)
 		return ret;
-	return weights_bind(&m->w, m->ckpt, &m->cfg, err);
+	return weights_bind(&m->w, m->ckpt, &m->cfg, o->judge, err);
 }
 
 static int model_build_rope(struct model *m, struct model_error *err)
@@ -162,6 +167,8 @@ static int model_build(struct model *m, const struct model_opts *o,
 				  "%llu MB: choose fewer rows a batch", m->dir,
 				  (unsigned long long)(m->work.bytes >> 20));
 	m->info.work_bytes = m->work.bytes;
+	if (m->judged)
+		return 0;
 	return model_start_kernels(m, o, err);
 }
 
@@ -183,6 +190,7 @@ int model_load(const char *dir, const struct model_opts *opts,
 	if (!opts)
 		opts = &defaults;
 	m->progress = opts->progress;
+	m->judged = opts->judge;
 	ret = model_read(m, opts, err);
 	if (ret)
 		goto out_free;

@@ -71,6 +71,8 @@ static inline void model_progress_tell(const struct model_progress *p,
  * @max_rows:	most tokens in one model_forward(), 0 for MODEL_MAX_ROWS
  * @max_seqs:	most sequences in one model_forward(), 0 for @max_rows
  * @dummy:	make the weights up, whatever files there are
+ * @judge:	read and check everything, and stop before anything is copied,
+ *		made up or started: the model tells what it is, and cannot run
  * @progress:	of reading weights, in bytes; also for model_identity()
  */
 struct model_opts {
@@ -82,6 +84,7 @@ struct model_opts {
 	u32			max_rows;
 	u32			max_seqs;
 	bool			dummy;
+	bool			judge;
 	struct model_progress	progress;
 };
 
@@ -134,7 +137,11 @@ struct model_generation {
  * @k_bytes:	bytes of K of one token in one KV head
  * @v_bytes:	bytes of V, ditto
  * @nr_params:	elements in all tensors
+ * @nr_tensors:	how many
+ * @nr_files:	in how many files
  * @weight_bytes: bytes of all tensors as stored
+ * @copy_bytes:	bytes of the copies of those that cannot be used in place
+ * @mapped_bytes: bytes of the others
  * @work_bytes:	bytes of the workspace
  * @gen:	generation defaults
  */
@@ -161,7 +168,11 @@ struct model_info {
 	u32			k_bytes;
 	u32			v_bytes;
 	u64			nr_params;
+	u32			nr_tensors;
+	u32			nr_files;
 	u64			weight_bytes;
+	u64			copy_bytes;
+	u64			mapped_bytes;
 	u64			work_bytes;
 	struct model_generation	gen;
 };
@@ -225,6 +236,18 @@ int __must_check model_load(const char *dir, const struct model_opts *opts,
 void model_free(struct model *model);
 
 const struct model_info *model_info(const struct model *model);
+
+/**
+ * model_describe() - the switches in words, for a person
+ * @model:	the model
+ * @add:	receives each, in an order that reads well; @text is only good
+ *		until it returns
+ * @arg:	for @add
+ */
+void model_describe(const struct model *model,
+		    void (*add)(void *arg, const char *what,
+				const char *text),
+		    void *arg);
 
 /**
  * model_identity() - everything that decides what KV means, for a digest

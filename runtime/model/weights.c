@@ -30,6 +30,7 @@ struct binder {
 	const struct model_config	*cfg;
 	const struct weight_names	*names;
 	u32				prefix;
+	bool				judge;
 	struct model_error		*err;
 };
 
@@ -164,17 +165,36 @@ static int weight_check(struct binder *b, const struct st_tensor *t,
 	return 0;
 }
 
+static bool weight_in_place(const struct st_tensor *t, bool transposed)
+{
+	const size_t size = t->dtype == ST_F32 ? 4 : 2;
+
+	return !transposed && t->dtype != ST_F16 &&
+	       !((uintptr_t)t->data % size);
+}
+
+/* What placing a tensor would cost. */
+static void weight_count(struct binder *b, const struct st_tensor *t,
+			 bool vector, bool transposed)
+{
+	const size_t size = transposed && t->dtype == ST_BF16 ? 2 : 4;
+
+	if (!vector && weight_in_place(t, transposed))
+		b->w->mapped_bytes += t->nr_bytes;
+	else if (b->judge)
+		b->w->owned_bytes += t->nr_elems * size;
+}
+
 static int weight_matrix(struct binder *b, const struct st_tensor *t,
 			 bool transposed, struct kern_weight *m)
 {
-	const size_t size = t->dtype == ST_F32 ? 4 : 2;
 
 	m->rows = t->shape[transposed];
 	m->cols = t->shape[!transposed];
 	m->dtype = t->dtype == ST_BF16 ? KERN_BF16 : KERN_F32;
 	if (transposed) {
 		m->data = weight_turn(b, t);
-	} else if (t->dtype != ST_F16 && !((uintptr_t)t->data % size)) {
+	} else if (weight_in_place(t, false)) {
 		m->data = t->data;
 	} else {
 		m->data = weight_widen(b, t);
@@ -257,6 +277,9 @@ static int weight_place(struct binder *b, const struct weight_spec *s,
 	ret = weight_check(b, t, shape, cols ? 2 : 1);
 	if (ret)
 		return ret;
+	weight_count(b, t, !cols, turned);
+	if (b->judge)
+		return 0;
 	if (cols) {
 		ret = weight_matrix(b, t, turned, &m);
 		if (!ret)
@@ -364,10 +387,11 @@ static int weights_refuse_rest(struct binder *b)
 }
 
 int weights_bind(struct model_weights *w, struct ckpt *c,
-		 const struct model_config *cfg, struct model_error *err)
+		 const struct model_config *cfg, bool judge,
+		 struct model_error *err)
 {
 	struct binder b = {
-		.w = w, .c = c, .cfg = cfg, .err = err,
+		.w = w, .c = c, .cfg = cfg, .judge = judge, .err = err,
 		.names = weight_names_of(cfg->layout),
 	};
 	u32 layer;

@@ -48,6 +48,7 @@ struct model_layer {
  * @owned:	copies of tensors that could not be used where they are mapped
  * @nr_owned:	how many
  * @owned_bytes: their size
+ * @mapped_bytes: of the tensors that are used where they are mapped
  */
 struct model_weights {
 	struct kern_weight	embed;
@@ -59,6 +60,7 @@ struct model_weights {
 	void			**owned;
 	u32			nr_owned;
 	u64			owned_bytes;
+	u64			mapped_bytes;
 };
 
 /**
@@ -82,6 +84,7 @@ struct weight_place {
  * @w:		filled in; weights_free() is due in every case
  * @c:		the checkpoint; must outlive @w, which points into its files
  * @cfg:	says which tensors there are, and their shapes
+ * @judge:	check and count only; nothing is placed or copied
  * @err:	set on failure
  *
  * Return: 0; -EINVAL if a tensor is missing, has the wrong shape, or is one
@@ -89,7 +92,7 @@ struct weight_place {
  * -ENOMEM.
  */
 int __must_check weights_bind(struct model_weights *w, struct ckpt *c,
-			      const struct model_config *cfg,
+			      const struct model_config *cfg, bool judge,
 			      struct model_error *err);
 void weights_free(struct model_weights *w);
 

@@ -209,6 +209,7 @@ static void expect_documented(const struct kv_program *program)
 START_TEST(test_documented)
 {
 	expect_documented(&cli_generate_program);
+	expect_documented(&cli_inspect_program);
 	expect_documented(&cli_ask_program);
 }
 END_TEST

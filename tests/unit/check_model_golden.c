@@ -349,7 +349,8 @@ START_TEST(test_files)
 	config_write(NULL, NULL);
 	ck_assert_int_eq(model_config_read(fixture_dir, &cfg, &err), 0);
 	ck_assert_int_eq(cfg.file_type, KERN_F32);
-	ck_assert_int_eq(dummy_open(fixture_dir, &cfg, NULL, &c, &err), 0);
+	ck_assert_int_eq(dummy_open(fixture_dir, &cfg, NULL, false, &c,
+				    &err), 0);
 	model = load(NULL, MODEL_F32, true);
 	made = run_chunks(model, NR_ALL);
 	model_free(model);
@@ -371,6 +372,101 @@ START_TEST(test_files)
 }
 END_TEST
 
+/* Fold one part of an identity, with its tag and length. */
+static void fold(void *arg, const char *tag, const void *data, size_t len)
+{
+	u64 *h = arg;
+	const u8 *p = data;
+	size_t i;
+
+	for (i = 0; tag[i]; i++)
+		*h = (*h ^ (u8)tag[i]) * 0x100000001b3ull;
+	for (i = 0; i < len; i++)
+		*h = (*h ^ p[i]) * 0x100000001b3ull;
+	*h = (*h ^ len) * 0x100000001b3ull;
+}
+
+static u64 identity(void)
+{
+	struct model *model = load(NULL, MODEL_F32, true);
+	u64 h = 1;
+
+	model_identity(model, fold, &h);
+	model_free(model);
+	return h;
+}
+
+/* Keys that change no tensor, and the bits of logits all the same. */
+static const struct {
+	const char	*of;
+	const char	*key;
+	const char	*value;
+} turns[] = {
+	{ "llama", "hidden_act", "\"gelu\"" },
+	{ "llama", "rms_norm_eps", "2e-5" },
+	{ "llama", "rope_scaling", "{\"type\":\"linear\",\"factor\":2}" },
+	{ "llama-dynamic", "rope_scaling",
+	  "{\"type\":\"dynamic\",\"factor\":3}" },
+	{ "llama-dynamic", "max_position_embeddings", "65" },
+	{ "llama-yarn", "rope_scaling", "{\"type\":\"yarn\",\"factor\":4,"
+	  "\"beta_fast\":8,\"original_max_position_embeddings\":64,"
+	  "\"attention_factor\":1.5}" },
+	{ "mistral", "sliding_window", "17" },
+	{ "qwen2-window", "max_window_layers", "0" },
+	{ "phi3", "partial_rotary_factor", "0.5" },
+	{ "gemma2", "attn_logit_softcapping", "2.5" },
+	{ "gemma2", "final_logit_softcapping", "2.5" },
+	{ "gemma2", "query_pre_attn_scalar", "25" },
+	{ "gemma3", "rope_local_base_freq", "9999" },
+	{ "gemma3", "sliding_window_pattern", "2" },
+	{ "gpt2", "activation_function", "\"gelu\"" },
+	{ "neox", "use_parallel_residual", "false" },
+	{ "neox", "rotary_pct", "0.5" },
+};
+
+START_TEST(test_identity)
+{
+	u64 before;
+
+	golden_read(turns[_i].of);
+	config_write(NULL, NULL);
+	before = identity();
+	ck_assert_uint_eq(identity(), before);
+	config_write(turns[_i].key, json_loads(turns[_i].value,
+					       JSON_DECODE_ANY, NULL));
+	ck_assert_uint_ne(identity(), before);
+}
+END_TEST
+
+/* What a judged model says of itself is what a loaded one says. */
+START_TEST(test_judged)
+{
+	const struct model_opts opts = { .dummy = true, .judge = true };
+	const struct model_info *a, *b;
+	struct model *loaded, *judged;
+	struct model_error err;
+
+	golden_read(cases[_i]);
+	config_write(NULL, NULL);
+	loaded = load(NULL, MODEL_F32, true);
+	ck_assert_msg(!model_load(fixture_dir, &opts, &judged, &err), "%s",
+		      err.text);
+	a = model_info(loaded);
+	b = model_info(judged);
+	ck_assert_str_eq(a->arch, b->arch);
+	ck_assert_uint_eq(a->nr_params, b->nr_params);
+	ck_assert_uint_eq(a->nr_tensors, b->nr_tensors);
+	ck_assert_uint_eq(a->weight_bytes, b->weight_bytes);
+	ck_assert_uint_eq(a->copy_bytes, b->copy_bytes);
+	ck_assert_uint_eq(a->mapped_bytes, b->mapped_bytes);
+	ck_assert_uint_eq(a->work_bytes, b->work_bytes);
+	/* In f32 every tensor is in one of the two, and in no other. */
+	ck_assert_uint_eq(a->copy_bytes + a->mapped_bytes, a->weight_bytes);
+	model_free(loaded);
+	model_free(judged);
+}
+END_TEST
+
 static Suite *golden_suite(void)
 {
 	Suite *s = suite_create("model_golden");
@@ -383,6 +479,8 @@ static Suite *golden_suite(void)
 	tcase_add_loop_test(tc, test_bf16, 0, ARRAY_SIZE(cases));
 	tcase_add_loop_test(tc, test_chunks, 0, ARRAY_SIZE(cases));
 	tcase_add_loop_test(tc, test_files, 0, ARRAY_SIZE(cases));
+	tcase_add_loop_test(tc, test_judged, 0, ARRAY_SIZE(cases));
+	tcase_add_loop_test(tc, test_identity, 0, ARRAY_SIZE(turns));
 	suite_add_tcase(s, tc);
 	return s;
 }

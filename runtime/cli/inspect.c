@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * inspect.c - kvrt inspect: what a model is, what it costs, why it is refused
+ *
+ * The folder is read and checked as for running it, down to the last tensor,
+ * but nothing is copied, made up or started, and no daemon is asked: so it
+ * answers at once, also for a model that is larger than this machine.
+ *
+ * What fits a pool is counted in whole blocks.  The daemon cuts extents into
+ * blocks and may leave up to 1 % of them over.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/cli/cli.h"
+
+#define INSPECT_OPTS(x)							\
+	x(flag, json, "json", NULL, 0, 0, NULL,				\
+	  "print one JSON object instead of text")			\
+	x(size, pool_size, "pool-size", "1G", 1, 0, "SIZE",		\
+	  "pool to reckon with, as given to kvmm")			\
+	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
+	  "type of activations and KV")					\
+	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
+	  "tokens of a block")						\
+	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
+	  "longest sequence in tokens, 0: what the model allows")	\
+	CLI_MODEL_OPTS(x)
+
+struct inspect_opts {
+#define x OPT_FIELD
+	INSPECT_OPTS(x)
+#undef x
+};
+
+static const struct kv_opt option_table[] = {
+#define x(...) OPT_ENTRY(struct inspect_opts, __VA_ARGS__)
+	INSPECT_OPTS(x)
+#undef x
+};
+
+static const struct kv_exit exits[] = {
+	{ 0, "the model can be run; also --help and --version" },
+	{ EX_USAGE, "a wrong option or argument" },
+	{ EX_DATAERR, "the model is refused: one line says why" },
+	{ EX_NOINPUT, "the model folder or a file of it is missing" },
+	{ EX_OSERR, "the system refused memory" },
+	{ EX_IOERR, "a file cannot be read, or the output not be written" },
+};
+
+const struct kv_program cli_inspect_program = {
+	.name		= "kvrt inspect",
+	.operands	= "MODEL_DIR",
+	.about		= "Tells what the model in MODEL_DIR is, what it costs in memory, and how many sequences fit a pool; or, in one line, why it is refused. Everything is read and checked as for running it. No daemon is needed.",
+	.opts		= option_table,
+	.nr_opts	= ARRAY_SIZE(option_table),
+	.exits		= exits,
+	.nr_exits	= ARRAY_SIZE(exits),
+};
+
+/* What one inspection found out. */
+struct inspect {
+	const struct inspect_opts	*o;
+	const struct model		*model;
+	const struct model_info		*info;
+	u32				block_tokens;
+	u64				token_bytes;
+	u64				block_bytes;
+	u64				nr_blocks;
+};
+
+/* A size as people read it, into a buffer of its own. */
+static const char *human(u64 bytes, char *buf, size_t size)
+{
+	static const char units[] = "BKMGTP";
+	double v = (double)bytes;
+	u32 i = 0;
+
+	while (v >= 1024 && units[i + 1]) {
+		v /= 1024;
+		i++;
+	}
+	if (i)
+		snprintf(buf, size, "%.1f %ciB", v, units[i]);
+	else
+		snprintf(buf, size, "%u B", (u32)bytes);
+	return buf;
+}
+
+/* Whole sequences of @len tokens. */
+static u64 sequences(const struct inspect *in, u64 len)
+{
+	return in->nr_blocks / DIV_ROUND_UP(len, (u64)in->block_tokens);
+}
+
+/* The next length to reckon with, 0 after the longest that is allowed. */
+static u64 next_length(const struct inspect *in, u64 len)
+{
+	const u64 longest = in->info->max_len;
+
+	if (len == longest)
+		return 0;
+	return min(len ? len * 4 : 256, longest);
+}
+
+/* ---- text ---- */
+
+static void line(void *arg, const char *what, const char *text)
+{
+	printf("%-18s %s\n", what, text);
+}
+
+static void text_weights(const struct inspect *in)
+{
+	const struct model_info *i = in->info;
+	char a[32], b[32], c[32];
+
+	printf("%-18s %.1f M in %u tensors, ", "parameters",
+	       (double)i->nr_params / 1e6, i->nr_tensors);
+	if (i->nr_files)
+		printf("%u file%s\n", i->nr_files, i->nr_files > 1 ? "s" : "");
+	else
+		printf("made up\n");
+	printf("%-18s %s: %s used as mapped, %s copied\n", "weights",
+	       human(i->weight_bytes, a, sizeof(a)),
+	       human(i->mapped_bytes, b, sizeof(b)),
+	       human(i->copy_bytes, c, sizeof(c)));
+	printf("%-18s %s for %u rows a batch\n", "workspace",
+	       human(i->work_bytes, a, sizeof(a)), i->max_rows);
+}
+
+static void text_pool(const struct inspect *in)
+{
+	char a[32];
+	u64 len = 0;
+
+	printf("%-18s %s a token in %s\n", "KV",
+	       human(in->token_bytes, a, sizeof(a)),
+	       in->info->dtype == MODEL_BF16 ? "bf16" : "f32");
+	printf("%-18s %s, %u tokens\n", "block",
+	       human(in->block_bytes, a, sizeof(a)), in->block_tokens);
+	printf("%-18s %s: %llu blocks, %llu tokens\n", "pool",
+	       human(in->o->pool_size, a, sizeof(a)),
+	       (unsigned long long)in->nr_blocks,
+	       (unsigned long long)(in->nr_blocks * in->block_tokens));
+	while ((len = next_length(in, len)))
+		printf("%-18s %llu of %llu tokens\n", "sequences",
+		       (unsigned long long)sequences(in, len),
+		       (unsigned long long)len);
+}
+
+static void print_text(const struct inspect *in)
+{
+	char tokens[64];
+
+	line(NULL, "model", in->info->dir);
+	line(NULL, "architecture", in->info->arch);
+	model_describe(in->model, line, NULL);
+	snprintf(tokens, sizeof(tokens), "%u tokens at most",
+		 in->info->max_len);
+	line(NULL, "context", tokens);
+	text_weights(in);
+	text_pool(in);
+}
+
+/* ---- JSON ---- */
+
+static void json_line(void *arg, const char *what, const char *text)
+{
+	json_object_set_new(arg, what, json_string(text));
+}
+
+static void json_int(json_t *o, const char *key, u64 v)
+{
+	json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static void json_costs(json_t *o, const struct inspect *in)
+{
+	const struct model_info *i = in->info;
+
+	json_int(o, "max_len", i->max_len);
+	json_int(o, "parameters", i->nr_params);
+	json_int(o, "tensors", i->nr_tensors);
+	json_int(o, "files", i->nr_files);
+	json_int(o, "weight_bytes", i->weight_bytes);
+	json_int(o, "mapped_bytes", i->mapped_bytes);
+	json_int(o, "copied_bytes", i->copy_bytes);
+	json_int(o, "workspace_bytes", i->work_bytes);
+	json_int(o, "kv_bytes_per_token", in->token_bytes);
+	json_int(o, "block_tokens", in->block_tokens);
+	json_int(o, "block_bytes", in->block_bytes);
+	json_int(o, "pool_bytes", in->o->pool_size);
+	json_int(o, "pool_blocks", in->nr_blocks);
+}
+
+static json_t *json_sequences(const struct inspect *in)
+{
+	json_t *list = json_array(), *o;
+	u64 len = 0;
+
+	while ((len = next_length(in, len))) {
+		o = json_object();
+		json_int(o, "tokens", len);
+		json_int(o, "fit", sequences(in, len));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static int json_print(json_t *o)
+{
+	int ret = json_dumpf(o, stdout, JSON_INDENT(1));
+
+	putchar('\n');
+	json_decref(o);
+	return ret ? EX_OSERR : 0;
+}
+
+static int print_json(const struct inspect *in)
+{
+	json_t *o = json_object(), *words = json_object();
+
+	json_line(o, "model", in->info->dir);
+	json_line(o, "architecture", in->info->arch);
+	model_describe(in->model, json_line, words);
+	json_object_set_new(o, "switches", words);
+	json_line(o, "dtype", in->info->dtype == MODEL_BF16 ? "bf16" : "f32");
+	json_costs(o, in);
+	json_object_set_new(o, "sequences", json_sequences(in));
+	return json_print(o);
+}
+
+static int print_refusal(const struct inspect_opts *o, const char *dir,
+			 const char *why)
+{
+	json_t *obj;
+
+	pr_err("%s", why);
+	if (!o->json)
+		return 0;
+	obj = json_object();
+	json_line(obj, "model", dir);
+	json_line(obj, "refused", why);
+	return json_print(obj);
+}
+
+/* ---- both ---- */
+
+static int inspect(const struct inspect_opts *o, const char *dir)
+{
+	static const u32 block_tokens[] = { 16, 32, 64 };
+	const struct model_opts mo = {
+		.dtype = o->dtype ? MODEL_BF16 : MODEL_F32,
+		.max_len = o->max_model_len,
+		.dummy = o->load_format,
+		.judge = true,
+	};
+	struct inspect in = {
+		.o = o, .block_tokens = block_tokens[o->block_tokens],
+	};
+	struct model_error err;
+	struct model *model;
+	int ret;
+
+	ret = model_load(dir, &mo, &model, &err);
+	if (ret) {
+		print_refusal(o, dir, err.text);
+		return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
+	}
+	in.model = model;
+	in.info = model_info(model);
+	in.token_bytes = (u64)in.info->nr_layers * in.info->nr_kv_heads *
+			 (in.info->k_bytes + in.info->v_bytes);
+	in.block_bytes = in.token_bytes * in.block_tokens;
+	in.nr_blocks = o->pool_size / in.block_bytes;
+	ret = 0;
+	if (o->json)
+		ret = print_json(&in);
+	else
+		print_text(&in);
+	model_free(model);
+	return ret;
+}
+
+int cli_inspect(int argc, char **argv)
+{
+	struct inspect_opts o;
+	int nr, ret;
+
+	ret = cli_parse(&cli_inspect_program, NULL, &o, argc, argv, &nr);
+	if (ret)
+		return max(ret, 0);
+	if (nr != 1) {
+		pr_err("%s: kvrt inspect MODEL_DIR", nr ?
+		       "more than one model folder" :
+		       "the model folder is missing");
+		return EX_USAGE;
+	}
+	ret = cli_folder(argv[0]);
+	if (!ret)
+		ret = inspect(&o, argv[0]);
+	if (fflush(stdout) && !ret) {
+		pr_err("standard output: %s: nothing more can be printed",
+		       strerror(errno));
+		ret = EX_IOERR;
+	}
+	return ret;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * progress.c - what a long load says of itself
+ *
+ * A line every few seconds, and none for a load that is over before the first
+ * would be due.
+ */
+#include <time.h>
+
+#include "runtime/cli/cli.h"
+
+#define PROGRESS_NS	2000000000ll
+
+static s64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static void progress_tell(void *arg, u64 done, u64 total)
+{
+	struct progress *p = arg;
+	const s64 now = now_ns();
+	const double passed = (double)(now - p->begin) / 1e9;
+
+	if (now - p->said < PROGRESS_NS || !total)
+		return;
+	p->said = now;
+	pr_info("%s: %.0f %% of %.1f GB of weights, %.2f GB/s", p->dir,
+		100.0 * (double)done / (double)total, (double)total / 1e9,
+		(double)done / 1e9 / passed);
+}
+
+struct model_progress progress_start(struct progress *p, const char *dir)
+{
+	p->dir = dir;
+	p->begin = p->said = now_ns();
+	return (struct model_progress){ .fn = progress_tell, .arg = p };
+}

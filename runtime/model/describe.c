@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * describe.c - the switches of a model in words
+ *
+ * For a person who asks what a folder holds.  Each line is a name and a text;
+ * what a model does not have is left out, but for what one would look for.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "runtime/model/internal.h"
+
+/* Who receives the words. */
+struct words {
+	void	(*add)(void *arg, const char *what, const char *text);
+	void	*arg;
+};
+
+static void __printf(3, 4) say(const struct words *w, const char *what,
+			       const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	w->add(w->arg, what, text);
+}
+
+static const char *act_name(enum kern_act act)
+{
+	static const char * const names[] = {
+		[KERN_SILU]		= "silu",
+		[KERN_GELU]		= "gelu",
+		[KERN_GELU_TANH]	= "gelu (tanh)",
+		[KERN_RELU]		= "relu",
+	};
+
+	return names[act];
+}
+
+static void say_rope(const struct words *w, const char *what,
+		     const struct model_config *c,
+		     const struct rope_config *r)
+{
+	char part[48] = "", stretch[64] = "";
+
+	if (config_rotary(c) != c->head_dim)
+		snprintf(part, sizeof(part), ", %u of %u dimensions turn",
+			 config_rotary(c), c->head_dim);
+	if (r->type != ROPE_DEFAULT)
+		snprintf(stretch, sizeof(stretch), ", factor %g of %u tokens",
+			 r->factor, r->original);
+	say(w, what, "rotary, %s, theta %g%s%s", rope_type_name(r->type),
+	    r->theta, stretch, part);
+}
+
+static void say_positions(const struct words *w, const struct model_config *c)
+{
+	if (c->learned) {
+		say(w, "positions", "learned, from row %u", c->learned_from);
+		return;
+	}
+	say_rope(w, "positions", c, &c->rope);
+	if (c->two_ropes)
+		say_rope(w, "local positions", c, &c->rope_local);
+}
+
+static void say_attention(const struct words *w, const struct model_config *c)
+{
+	u32 i, local = 0;
+
+	for (i = 0; i < c->layers; i++)
+		local += config_is_local(c, i);
+	say(w, "attention", "%u heads of %u, %u of K and V%s%s%s", c->heads,
+	    c->head_dim, c->kv_heads, c->qkv_bias ? ", biases" : "",
+	    c->o_bias ? ", also behind" : "",
+	    c->qk_norm ? ", q and k normalised" : "");
+	if (local && c->window)
+		say(w, "window", "%u tokens in %u of %u layers", c->window,
+		    local, c->layers);
+	else
+		say(w, "window", "none");
+	if (c->attn_cap || c->final_cap)
+		say(w, "soft caps", "scores %g, logits %g", c->attn_cap,
+		    c->final_cap);
+}
+
+void model_describe(const struct model *model,
+		    void (*add)(void *arg, const char *what,
+				const char *text), void *arg)
+{
+	const struct model_config *c = &model->cfg;
+	const struct words w = { .add = add, .arg = arg };
+
+	say(&w, "residual stream", "%u wide, %u layers, attention and MLP %s",
+	    c->hidden, c->layers,
+	    c->parallel ? "side by side" : "one after the other");
+	say_attention(&w, c);
+	say_positions(&w, c);
+	say(&w, "norm", "%s%s%s, epsilon %g",
+	    c->layer_norm ? "LayerNorm with bias" : "RMSNorm",
+	    c->norm_plus_one ? " of 1 + weight" : "",
+	    c->post_norms ? ", before and after" : ", before", c->norm_eps);
+	say(&w, "mlp", "%u wide, %s%s%s", c->inter, act_name(c->act),
+	    c->gated ? ", gated" : "", c->mlp_bias ? ", biases" : "");
+	say(&w, "vocabulary", "%u, output matrix %s%s", c->vocab,
+	    c->tied ? "tied" : "of its own",
+	    c->embed_scale != 1.0f ? ", embeddings scaled" : "");
+}
