@@ -395,7 +395,7 @@ void samples_read(struct samples *all, const char *path)
 	ck_assert_ptr_nonnull(all->s);
 	for (line = strtok_r(text, "\n", &save); line;
 	     line = strtok_r(NULL, "\n", &save)) {
-		o = json_loads(line, 0, &err);
+		o = json_loads(line, JSON_ALLOW_NUL, &err);
 		if (!o)
 			ck_abort_msg("not JSON: %s: %s", err.text, line);
 		sample_read(&all->s[all->nr++], o);

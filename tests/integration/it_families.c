@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_families.c - exactness under pressure, for every family
+ *
+ * budget: 60 s, full 200 s
+ *
+ * The tiny configurations of tests/data/families, with made-up weights and the
+ * tokenizer of the demo model.  Two runtimes at once, one with prompts of one
+ * sample and one whose prompts fork: once in a pool that fits everything, once
+ * in a pool, a host pool and an area so small that blocks are shared, copied on
+ * write, evicted, swapped and recomputed.  Greedy tokens in exact mode must be
+ * the same.  Each family must have copied on write and been preempted; by what
+ * means is summed over the families, since it depends on timing.
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/integration/harness.h"
+#include "tests/integration/prompts.h"
+
+#define NR_SINGLE	10	/* prompts with one sample */
+#define NR_FORKED	3	/* prompts with three */
+#define NR_FORKS	3
+#define POOL_TOKENS	512	/* that the small pool holds */
+
+/* Families, and bytes of KV a token; the rest is for longer levels. */
+static const struct {
+	const char	*name;
+	u32		bytes;
+} cases[] = {
+	{ "llama", 512 }, { "mistral", 1024 }, { "qwen2", 512 },
+	{ "qwen3", 1024 }, { "phi3", 512 }, { "gemma2", 1536 },
+	{ "gemma3", 1024 }, { "gpt2", 1024 }, { "opt", 1024 },
+	{ "neox", 1024 },
+	{ "llama-linear", 512 }, { "llama-dynamic", 512 },
+	{ "llama-llama3", 512 }, { "llama-yarn", 512 },
+	{ "qwen2-window", 512 }, { "neox-sequential", 1024 },
+};
+
+#define NR_FAMILIES	10u
+
+struct run {
+	struct samples	single;
+	struct samples	forked;
+};
+
+static struct rig rig;
+
+/* ---- a model folder ---- */
+
+static void change(json_t *o, const char *key, int value)
+{
+	if (json_object_get(o, key))
+		json_object_set_new(o, key, json_integer(value));
+}
+
+static void link_tokenizer(const char *dir, const char *file)
+{
+	char from[RIG_PATH + 64], to[RIG_PATH * 2], *whole;
+
+	snprintf(from, sizeof(from), "%s/%s", demo_model(), file);
+	snprintf(to, sizeof(to), "%s/%s", dir, file);
+	whole = realpath(from, NULL);
+	ck_assert_msg(whole != NULL, "%s", from);
+	ck_assert_int_eq(symlink(whole, to), 0);
+	free(whole);
+}
+
+/* The case with the vocabulary and the context that the prompts need. */
+static void model_write(const char *name, char *dir, size_t size)
+{
+	const char *top = getenv("KVMM_TOP");
+	char path[RIG_PATH * 2];
+	json_t *o;
+
+	snprintf(path, sizeof(path), "%s/tests/data/families/%s/config.json",
+		 top ? top : ".", name);
+	o = json_load_file(path, 0, NULL);
+	ck_assert_msg(o != NULL, "%s", path);
+	json_object_set_new(o, "vocab_size", json_integer(4096));
+	change(o, "n_positions", 1024);
+	if (strcmp(name, "llama-dynamic"))
+		change(o, "max_position_embeddings", 1024);
+	snprintf(dir, size, "%s/%s", rig.dir, name);
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	snprintf(path, sizeof(path), "%s/config.json", dir);
+	ck_assert_int_eq(json_dump_file(o, path, 0), 0);
+	json_decref(o);
+	link_tokenizer(dir, "tokenizer.json");
+	link_tokenizer(dir, "tokenizer_config.json");
+}
+
+/* ---- a run ---- */
+
+static struct job generate(const char *dir, const char *prompts, u32 n)
+{
+	char count[8];
+
+	snprintf(count, sizeof(count), "%u", n);
+	return job_start(&rig, "kvrt", "generate", dir, "--load-format",
+			 "dummy", "--prompt-file", prompts, "-n", count,
+			 "--temperature", "0", "--max-tokens", "64",
+			 "--threads", "1", "--ignore-eos", "--mode", "exact",
+			 "--json", NULL);
+}
+
+static void take(struct job *j, struct samples *s, u32 nr)
+{
+	int code = job_wait(j, 120);
+
+	if (code)
+		ck_abort_msg("kvrt ended with %d:\n%s", code, slurp(j->err));
+	samples_read(s, j->out);
+	ck_assert_uint_eq(s->nr, nr);
+	unlink(j->out);
+	unlink(j->err);
+}
+
+static void run_case(u32 i, struct run *out)
+{
+	char single[RIG_PATH + 32], forked[RIG_PATH + 32];
+	char dir[RIG_PATH + 32];
+	struct job a, b;
+
+	snprintf(single, sizeof(single), "%s/single.txt", rig.dir);
+	snprintf(forked, sizeof(forked), "%s/forked.txt", rig.dir);
+	prompts_write(single, 0, NR_SINGLE, "");
+	prompts_write(forked, NR_SINGLE, NR_FORKED, "");
+	model_write(cases[i].name, dir, sizeof(dir));
+	a = generate(dir, single, 1);
+	b = generate(dir, forked, NR_FORKS);
+	take(&a, &out->single, NR_SINGLE);
+	take(&b, &out->forked, NR_FORKS * NR_FORKED);
+	rig_walk(&rig);
+}
+
+/* ---- proofs ---- */
+
+#define PROOFS(x)							\
+	x(pgcow) x(pgreuse) x(prefix_evict) x(pgdemote) x(pswpout)	\
+	x(preempt_swap) x(swap_restore) x(preempt_recompute)
+
+enum {
+#define x(name) PROOF_##name,
+	PROOFS(x)
+#undef x
+	NR_PROOFS
+};
+
+static const char * const proof_name[] = {
+#define x(name) #name,
+	PROOFS(x)
+#undef x
+};
+
+static void proofs_add(const char *name, s64 *sum)
+{
+	s64 v[NR_PROOFS];
+	u32 i;
+
+	printf("  %s:", name);
+	for (i = 0; i < NR_PROOFS; i++) {
+		v[i] = rig_value(&rig, "vmstat", proof_name[i]);
+		ck_assert_int_ge(v[i], 0);
+		printf(" %s %lld", proof_name[i], (long long)v[i]);
+		sum[i] += v[i];
+	}
+	printf("\n");
+	fflush(stdout);
+	ck_assert_int_gt(v[PROOF_pgcow], 0);
+	ck_assert_int_gt(v[PROOF_preempt_swap] + v[PROOF_preempt_recompute],
+			 0);
+}
+
+static void small_start(u32 i)
+{
+	static const char * const swappiness[] = { "200", "0", "100" };
+	char pool[16], area[RIG_PATH + 16];
+	struct job j;
+
+	snprintf(pool, sizeof(pool), "%uK",
+		 POOL_TOKENS * cases[i].bytes / 1024);
+	rig_start(&rig, "--pool-size", pool, "--extent-size", "64K",
+		  "--host-size", i % 2 ? "1M" : "512K", "--area-max", "16M",
+		  "--swappiness", swappiness[i % 3],
+		  "--min-token-bytes", "512", NULL);
+	snprintf(area, sizeof(area), "%s/area", rig.dir);
+	j = job_start(&rig, "kvctl", "swapon", area, "--size", "16M", NULL);
+	if (job_wait(&j, 30))
+		ck_abort_msg("swapon: %s", slurp(j.err));
+}
+
+START_TEST(test_every_family)
+{
+	const u32 nr = by_level(NR_FAMILIES, ARRAY_SIZE(cases),
+				ARRAY_SIZE(cases));
+	struct run truth[ARRAY_SIZE(cases)], have;
+	s64 sum[NR_PROOFS] = { 0 };
+	u32 i;
+
+	rig_start(&rig, "--pool-size", "256M", "--extent-size", "1M",
+		  "--min-token-bytes", "512", NULL);
+	for (i = 0; i < nr; i++)
+		run_case(i, &truth[i]);
+	ck_assert_int_eq(rig_value(&rig, "vmstat", "preempt_mark"), 0);
+	ck_assert_int_eq(rig_value(&rig, "vmstat", "prefix_evict"), 0);
+	rig_stop(&rig);
+	for (i = 0; i < nr; i++) {
+		small_start(i);
+		run_case(i, &have);
+		proofs_add(cases[i].name, sum);
+		samples_equal(&truth[i].single, &have.single);
+		samples_equal(&truth[i].forked, &have.forked);
+		samples_free(&have.single);
+		samples_free(&have.forked);
+		samples_free(&truth[i].single);
+		samples_free(&truth[i].forked);
+		rig_stop(&rig);
+	}
+	for (i = 0; i < NR_PROOFS; i++)
+		ck_assert_msg(sum[i] > 0, "%s never happened", proof_name[i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("families");
+	TCase *tc = tcase_create("under-pressure");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 400);
+	tcase_add_test(tc, test_every_family);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
