@@ -118,12 +118,28 @@ static int make_one(void *arg, const struct weight_place *p)
 	t->nr_elems = p->rows * (p->cols ? p->cols : 1);
 	t->nr_bytes = t->nr_elems * d->elem;
 	t->begin = d->done;
-	t->data = (u8 *)c->made_map + d->done;
+	/* If nobody will read them, an address that is aligned is enough. */
+	t->data = (void *)((uintptr_t)c->made_map + d->done);
 	d->done += ALIGN_UP(t->nr_bytes, 64ull);
 	if (!d->judge)
 		fill(t, p, d->range);
 	c->tensors[c->nr_tensors++] = t;
 	model_progress_tell(d->progress, d->done, d->bytes);
+	return 0;
+}
+
+static int dummy_map(struct dummy *d, struct model_error *err)
+{
+	void *map = mmap(NULL, d->bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (map == MAP_FAILED)
+		return model_fail(err, -ENOMEM, "%s: no memory for %llu MB of "
+				  "made-up weights: use a smaller "
+				  "configuration", d->c->dir,
+				  (unsigned long long)(d->bytes >> 20));
+	d->c->made_map = map;
+	d->c->made_bytes = d->bytes;
 	return 0;
 }
 
@@ -140,17 +156,8 @@ static int dummy_make(struct dummy *d, const struct model_config *cfg,
 	c->made = calloc(d->nr + 1, sizeof(*c->made));
 	if (!c->tensors || !c->used || !c->made)
 		return model_fail_errno(err, -ENOMEM, c->dir, "tensors");
-	c->made_map = mmap(NULL, d->bytes, d->judge ? PROT_NONE :
-			   PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (c->made_map == MAP_FAILED) {
-		c->made_map = NULL;
-		return model_fail(err, -ENOMEM, "%s: no memory for %llu MB of "
-				  "made-up weights: use a smaller "
-				  "configuration", c->dir,
-				  (unsigned long long)(d->bytes >> 20));
-	}
-	c->made_bytes = d->bytes;
+	if (!d->judge && dummy_map(d, err))
+		return -ENOMEM;
 	d->nr = 0;
 	if (weights_each(cfg, make_one, d))
 		return model_fail_errno(err, -ENOMEM, c->dir, "tensors");

@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# inspect.sh - kvrt inspect, for models that run and models that do not
+#
+# budget: 20 s
+. "${BASH_SOURCE%/*}/checks.bash"
+
+model=$KVMM_TOP/tests/data/demo-model
+families=$KVMM_TOP/tests/data/families
+
+inspect()	{ "$KVMM_BUILD/kvrt" inspect "$@"; }
+one_line()	{ [ -n "$out" ] && [ "$out" = "${out##*$'\n'}" ]; }
+# field KEY VALUE: of the JSON object in $out
+field()		{ grep -qE "^ *\"$1\": \"?$2\"?,?$" <<<"$out"; }
+
+run inspect "$model"
+check 'text: exit code' rc_is 0
+check 'text: architecture' says '^architecture +LlamaForCausalLM$'
+check 'text: parameters' says '^parameters +3\.8 M in 38 tensors, 1 file$'
+check 'text: KV' says '^KV +4\.0 KiB a token in f32$'
+check 'text: pool' says '^pool +1\.0 GiB: 16384 blocks, 262144 tokens$'
+check 'text: sequences' says '^sequences +256 of 1024 tokens$'
+
+run inspect "$model" --dtype bf16 --pool-size 64M --block-tokens 32 --max-model-len 700
+check 'options: KV' says '^KV +2\.0 KiB a token in bf16$'
+check 'options: pool' says '^pool +64\.0 MiB: 1024 blocks, 32768 tokens$'
+check 'options: sequences' says '^sequences +46 of 700 tokens$'
+
+for family in "$families"/*/; do
+	name=$(basename "$family")
+	run inspect --json --load-format dummy "$family"
+	check "$name: exit code" rc_is 0
+	check "$name: is JSON with costs" field kv_bytes_per_token '[1-9][0-9]*'
+	check "$name: its tensors" field tensors '[1-9][0-9]*'
+done
+
+# ---- larger than any machine: it still answers
+mkdir "$work/big"
+sed 's/"num_hidden_layers": 2/"num_hidden_layers": 4000/; s/"hidden_size": 64/"hidden_size": 65536/;
+     s/"intermediate_size": 96/"intermediate_size": 262144/' "$families/mistral/config.json" >"$work/big/config.json"
+run inspect --json --load-format dummy "$work/big"
+check 'big: exit code' rc_is 0
+check 'big: parameters' field parameters '20[0-9]{13}'
+
+# ---- why it is refused
+run inspect "$work/big"
+check 'no weights: exit code' rc_is 66
+check 'no weights: why' says 'neither model\.safetensors nor model\.safetensors\.index\.json is there'
+sed 's/"rope_theta"/"rope_theta_of_ours"/' "$model/config.json" >"$work/big/config.json"
+run inspect "$work/big"
+check 'unknown key: exit code' rc_is 65
+check 'unknown key: one line' one_line
+check 'unknown key: by name' says '^kvrt: error: .*/config\.json: rope_theta_of_ours: is not known for LlamaForCausalLM'
+run inspect --json "$work/big"
+check 'unknown key, JSON: exit code' rc_is 65
+check 'unknown key, JSON: why' says '"refused": ".*/config\.json: rope_theta_of_ours: is not known'
+sed 's/"hidden_size": 256/"hidden_size": 320/' "$model/config.json" >"$work/big/config.json"
+cp "$model/model.safetensors" "$work/big"
+run inspect "$work/big"
+check 'wrong shape: exit code' rc_is 65
+check 'wrong shape: why' says 'tensor model\.embed_tokens\.weight: shape is \[4096, 256\], config\.json asks for \[4096, 320\]'
+run inspect
+check 'no folder: exit code' rc_is 64
+run inspect "$work/nowhere"
+check 'not there: exit code' rc_is 66
+checks_done
