@@ -372,6 +372,67 @@ START_TEST(test_files)
 }
 END_TEST
 
+/* kB of a line of our status. */
+static u64 status_kb(const char *key)
+{
+	char line[256];
+	unsigned long long v = 0;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, key, strlen(key)))
+			sscanf(line + strlen(key), " %llu", &v);
+	fclose(f);
+	return v;
+}
+
+static void ignore(void *arg, const char *tag, const void *data, size_t len)
+{
+	const volatile u8 *p = data;
+	size_t i;
+
+	for (i = 0; i < len; i += 4096)
+		(void)p[i];
+}
+
+/*
+ * A model whose matrices are all stored transposed is copied as a whole; at no
+ * time are both in memory, neither while it is loaded nor while its identity
+ * is computed, which reads the file again.
+ */
+START_TEST(test_one_copy)
+{
+	struct model_config cfg;
+	struct model_error err;
+	struct model *model;
+	struct ckpt *c;
+	u64 before, peak, weights;
+	FILE *f;
+
+	golden_read("gpt2");
+	config_write("n_embd", json_integer(768));
+	ck_assert_int_eq(model_config_read(fixture_dir, &cfg, &err), 0);
+	ck_assert_int_eq(dummy_open(fixture_dir, &cfg, NULL, false, &c,
+				    &err), 0);
+	shards_write(c, 1, TINY_BF16);
+	ckpt_close(c);
+	f = fopen("/proc/self/clear_refs", "w");	/* the peak begins anew */
+	ck_assert(f && fputs("5", f) >= 0 && !fclose(f));
+	before = status_kb("VmRSS:");
+	model = load(NULL, MODEL_F32, false);
+	model_identity(model, ignore, NULL);
+	peak = status_kb("VmHWM:") - before;
+	weights = model_info(model)->weight_bytes >> 10;
+	ck_assert_uint_gt(weights, 25000);
+	ck_assert_uint_gt(model_info(model)->copy_bytes >> 10,
+			  weights * 9 / 10);
+	ck_assert_msg(peak < weights * 3 / 2, "%llu kB for weights of %llu kB",
+		      (unsigned long long)peak, (unsigned long long)weights);
+	model_free(model);
+}
+END_TEST
+
 /* Fold one part of an identity, with its tag and length. */
 static void fold(void *arg, const char *tag, const void *data, size_t len)
 {
@@ -479,6 +540,7 @@ static Suite *golden_suite(void)
 	tcase_add_loop_test(tc, test_bf16, 0, ARRAY_SIZE(cases));
 	tcase_add_loop_test(tc, test_chunks, 0, ARRAY_SIZE(cases));
 	tcase_add_loop_test(tc, test_files, 0, ARRAY_SIZE(cases));
+	tcase_add_test(tc, test_one_copy);
 	tcase_add_loop_test(tc, test_judged, 0, ARRAY_SIZE(cases));
 	tcase_add_loop_test(tc, test_identity, 0, ARRAY_SIZE(turns));
 	suite_add_tcase(s, tc);
