@@ -263,7 +263,7 @@ static __inline_always vf vf_exp(vf x)
 	p = vf_fma(p, r, vf_set(0x1.555492p-3f));
 	p = vf_fma(p, r, vf_set(0x1.fffffcp-2f));
 	p = vf_fma(p, r * r, r) + vf_set(1.0f);
-	p = (vf)((vi)p + ((vi)n << 23));
+	p = (vf)((vu)p + ((vu)n << 23));	/* NaN may come by, too */
 	return (vf)((vi)p & ~(x < vf_set(-86.0f)));
 }
 
