@@ -182,7 +182,7 @@ LIBS_kvmm      := -lnuma -lseccomp -lcap-ng
 LIBS_kvmm-hold := -luring -lseccomp -lcap-ng
 LIBS_kvctl     :=
 LIBS_swapd     := -luring -lseccomp -lcap-ng
-LIBS_kvrt      := -ljansson -lpcre2-8 -levent_core -lm
+LIBS_kvrt      := -ljansson -lpcre2-8 -lutf8proc -levent_core -lm
 LIBS_report    := -ljansson
 # Asked when the first test is linked: pkg-config itself may come by `make deps`.
 LIBS_tests      = $(LIBS_kvmm) $(LIBS_kvmm-hold) $(LIBS_kvctl) $(LIBS_swapd) $(LIBS_kvrt) -ldl \

@@ -2,7 +2,9 @@
 /*
  * bpe.c - byte-pair encoding of one piece
  *
- * A piece starts as one symbol a byte.  Of all neighbours that the merge list
+ * A piece starts as one symbol a byte; or, without ByteLevel, one a character,
+ * and a character that has no token as the tokens of its bytes, or as the
+ * unknown token.  Of all neighbours that the merge list
  * names, the pair with the lowest rank is joined, the leftmost of equals,
  * until no neighbours are in the list.  Searching the best pair anew each
  * time is quadratic, and a piece can be as long as the text (a megabyte of
@@ -23,6 +25,7 @@
 #include <stdlib.h>
 
 #include "runtime/tokenizer/internal.h"
+#include "runtime/tokenizer/utf8.h"
 
 #define BPE_SCRATCH_MIN	64
 
@@ -68,6 +71,7 @@ int bpe_pairs_build(struct tokenizer *tok)
 
 		*pair_slot(tok, m->left, m->right) = (struct pair_slot){
 			.left = m->left, .right = m->right, .rank = rank,
+			.result = m->result,
 		};
 	}
 	return 0;
@@ -174,6 +178,70 @@ static bool candidate_is_stale(const struct bpe_scratch *s,
 	       s->syms[next].id != m->right;
 }
 
+/* Symbols that are being made of a piece. */
+static void symbol_add(struct bpe_scratch *s, u32 id)
+{
+	s->syms[s->nr++].id = id;
+}
+
+static void symbols_of_bytes(const struct tokenizer *tok,
+			     struct bpe_scratch *s, const char *piece,
+			     size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		symbol_add(s, tok->byte_id[(u8)piece[i]]);
+}
+
+static u32 char_find(const struct tokenizer *tok, const u8 *p, size_t len)
+{
+	if (len < 4)
+		return tok->char_id[utf8_decode(p, len)];
+	return vocab_find_piece(tok, (const char *)p, len);
+}
+
+/* The tokens of the bytes of a character, all of them or none. */
+static bool symbols_fall_back(const struct tokenizer *tok,
+			      struct bpe_scratch *s, const u8 *p, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (tok->byte_id[p[i]] == TOKENIZER_NO_ID)
+			return false;
+	for (i = 0; i < len; i++)
+		symbol_add(s, tok->byte_id[p[i]]);
+	return true;
+}
+
+/* An unknown token waits for the next known one, so that it may grow. */
+static void symbols_of_chars(const struct tokenizer *tok,
+			     struct bpe_scratch *s, const u8 *p, size_t len)
+{
+	bool waiting = false;
+	size_t at, n;
+	u32 id;
+
+	for (at = 0; at < len; at += n) {
+		utf8_step(p + at, len - at, &n);
+		id = char_find(tok, p + at, n);
+		if (id != TOKENIZER_NO_ID) {
+			if (waiting)
+				symbol_add(s, tok->unk);
+			waiting = false;
+			symbol_add(s, id);
+		} else if (!symbols_fall_back(tok, s, p + at, n) &&
+			   tok->unk != TOKENIZER_NO_ID) {
+			if (waiting && !tok->fuse_unk)
+				symbol_add(s, tok->unk);
+			waiting = true;
+		}
+	}
+	if (waiting)
+		symbol_add(s, tok->unk);
+}
+
 int bpe_piece(const struct tokenizer *tok, struct bpe_scratch *s,
 	      const char *piece, size_t len)
 {
@@ -184,14 +252,17 @@ int bpe_piece(const struct tokenizer *tok, struct bpe_scratch *s,
 	if (err)
 		return err;
 
-	for (i = 0; i < len; i++)
-		s->syms[i] = (struct bpe_sym){
-			.id = tok->byte_id[(u8)piece[i]],
-			.prev = (s32)i - 1,
-			.next = i + 1 < len ? (s32)i + 1 : -1,
-		};
+	s->nr = 0;
+	if (tok->byte_level)
+		symbols_of_bytes(tok, s, piece, len);
+	else
+		symbols_of_chars(tok, s, (const u8 *)piece, len);
+	for (i = 0; i < s->nr; i++) {
+		s->syms[i].prev = (s32)i - 1;
+		s->syms[i].next = i + 1 < s->nr ? (s32)i + 1 : -1;
+	}
 	s->nr_heap = 0;
-	for (i = 0; i + 1 < len; i++)
+	for (i = 0; i + 1 < s->nr; i++)
 		candidate_add(tok, s, (s32)i);
 
 	while (s->nr_heap) {

@@ -5,9 +5,15 @@
  * A token is a run of bytes, and a character can be spread over several
  * tokens.  The stream holds back the begin of a character, at most 3 bytes,
  * until a later token completes it or shows that nothing can.  What can no
- * longer become a character is put out as U+FFFD at once, one for each
- * longest part that could have begun one, which is what replacing errors in
- * the whole text at the end would give; so the text only ever grows.
+ * longer become a character is put out as U+FFFD at once, so the text only
+ * ever grows.
+ *
+ * Byte-level models: one U+FFFD for each longest part that could have begun a
+ * character, which is what replacing errors in the whole text at the end would
+ * give.  Models with byte fallback: tokens are whole characters, but for those
+ * that stand for one byte; only these make up a character, and each that does
+ * not becomes a U+FFFD.  (The library takes back the good characters of a run
+ * of byte tokens that has a bad one; a stream cannot.)
  *
  * Invariant between calls: @held is a proper prefix of some character.
  */
@@ -21,7 +27,10 @@ static const char replacement[] = "\xef\xbf\xbd";
 void detok_init(struct detok *d, const struct tokenizer *tok,
 		bool skip_special)
 {
-	*d = (struct detok){ .tok = tok, .skip_special = skip_special };
+	*d = (struct detok){
+		.tok = tok, .skip_special = skip_special,
+		.strip = tok->dec.strip,
+	};
 }
 
 size_t detok_out_max(const struct tokenizer *tok)
@@ -49,6 +58,12 @@ static void out_put(struct detok_out *o, const void *bytes, size_t len)
 	o->nr += len;
 }
 
+static void out_bad(struct detok_out *o, size_t nr)
+{
+	while (nr--)
+		out_put(o, replacement, REPLACEMENT_LEN);
+}
+
 /*
  * Put out what @p begins with; returns the bytes used, 0 when they must wait
  * for more.
@@ -62,7 +77,7 @@ static size_t out_step(struct detok_out *o, const u8 *p, size_t n)
 		out_put(o, p, len);
 		return len;
 	case UTF8_BAD:
-		out_put(o, replacement, REPLACEMENT_LEN);
+		out_bad(o, 1);
 		return len;
 	case UTF8_SHORT:
 		break;
@@ -97,43 +112,132 @@ static size_t held_settle(struct detok_out *o, u8 *held, u8 *nr_held,
 	return at - nr;
 }
 
-ssize_t detok_push(struct detok *d, u32 id, char *out, size_t max)
+/* Bytes of a byte-level token. */
+static void push_bytes(struct detok *d, struct detok_out *o, const u8 *p,
+		       size_t len)
 {
-	struct detok_out o = { .p = out, .max = max };
-	struct detok after = *d;
-	const char *bytes;
 	size_t at = 0, used;
-	ssize_t len;
 
-	len = tokenizer_decode(d->tok, id, &bytes);
-	if (len <= 0 || (d->skip_special && tokenizer_is_special(d->tok, id)))
-		return 0;
-
-	if (after.nr_held)
-		at = held_settle(&o, after.held, &after.nr_held,
-				 (const u8 *)bytes, len);
-	while (at < (size_t)len) {
-		used = out_step(&o, (const u8 *)bytes + at, len - at);
+	if (d->nr_held)
+		at = held_settle(o, d->held, &d->nr_held, p, len);
+	while (at < len) {
+		/* Most of a text: as much as is plain. */
+		for (used = at; used < len && p[used] < 0x80; used++)
+			;
+		if (used > at) {
+			out_put(o, p + at, used - at);
+			at = used;
+			continue;
+		}
+		used = out_step(o, p + at, len - at);
 		if (!used) {
-			after.nr_held = len - at;
-			memcpy(after.held, bytes + at, after.nr_held);
+			d->nr_held = len - at;
+			memcpy(d->held, p + at, d->nr_held);
 			break;
 		}
 		at += used;
 	}
+}
+
+/* One token of byte fallback: a byte. */
+static void push_byte(struct detok *d, struct detok_out *o, u8 byte)
+{
+	size_t len;
+
+	d->held[d->nr_held++] = byte;
+	switch (utf8_step(d->held, d->nr_held, &len)) {
+	case UTF8_CHAR:
+		out_put(o, d->held, len);
+		d->nr_held = 0;
+		break;
+	case UTF8_BAD:
+		/* The last byte may begin another one. */
+		out_bad(o, len);
+		d->nr_held -= len;
+		if (d->nr_held) {
+			d->nr_held = 0;
+			push_byte(d, o, byte);
+		}
+		break;
+	case UTF8_SHORT:
+		break;
+	}
+}
+
+/* What the decoder strips from the begin of the text. */
+static void strip_begin(struct detok *d, const u8 **p, size_t *len)
+{
+	const struct decoding *dec = &d->tok->dec;
+
+	while (d->strip && *len >= dec->strip_len &&
+	       !memcmp(*p, dec->strip_char, dec->strip_len)) {
+		*p += dec->strip_len;
+		*len -= dec->strip_len;
+		d->strip--;
+	}
+	if (*len)
+		d->strip = 0;
+}
+
+/* A whole token without ByteLevel. */
+static void push_text(struct detok *d, struct detok_out *o,
+		      const struct token *t)
+{
+	const struct decoding *dec = &d->tok->dec;
+	const u8 *p = (const u8 *)d->tok->pool + t->off;
+	size_t len = t->len;
+
+	if (t->flags & TOKEN_BYTE) {
+		if (d->strip)
+			strip_begin(d, &p, &len);
+		if (len)
+			push_byte(d, o, *p);
+		return;
+	}
+	out_bad(o, d->nr_held);
+	d->nr_held = 0;
+	if (!d->started && dec->drop_len) {
+		p = (const u8 *)d->tok->pool + t->first;
+		len = t->first_len;
+	}
+	if (d->started && dec->kind == DECODE_JOINED)
+		out_put(o, " ", 1);
+	if (d->strip)
+		strip_begin(d, &p, &len);
+	out_put(o, p, len);
+}
+
+ssize_t detok_push(struct detok *d, u32 id, char *out, size_t max)
+{
+	struct detok_out o = { .p = out, .max = max };
+	const struct tokenizer *tok = d->tok;
+	const struct token *t = &tok->tokens[id];
+	struct detok after;
+
+	if (id >= tok->nr_tokens || !t->flags ||
+	    (d->skip_special && (t->flags & TOKEN_SPECIAL)))
+		return 0;
+
+	after = *d;
+	if (tok->dec.kind == DECODE_BYTES)
+		push_bytes(&after, &o, (const u8 *)tok->pool + t->off, t->len);
+	else
+		push_text(&after, &o, t);
 	if (o.over)
 		return -E2BIG;
+	after.started = true;
 	*d = after;
-	return o.nr;
+	return (ssize_t)o.nr;
 }
 
 ssize_t detok_flush(struct detok *d, char *out, size_t max)
 {
-	if (!d->nr_held)
-		return 0;
-	if (max < REPLACEMENT_LEN)
+	const bool bytes = d->tok->dec.kind == DECODE_BYTES;
+	struct detok_out o = { .p = out, .max = max };
+
+	out_bad(&o, bytes ? !!d->nr_held : d->nr_held);
+	if (o.over)
 		return -E2BIG;
-	memcpy(out, replacement, REPLACEMENT_LEN);
-	d->nr_held = 0;
-	return REPLACEMENT_LEN;
+	detok_init(d, d->tok, d->skip_special);
+	return (ssize_t)o.nr;
 }

@@ -10,6 +10,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <jansson.h>
 #include <pcre2.h>
+#include <stdarg.h>
 
 #include <kvmm/types.h>
 
@@ -18,8 +19,17 @@
 /* Ids at or above this are refused: no vocabulary is near it. */
 #define TOKENIZER_ID_LIMIT	(1u << 24)
 
-/* Splits that may follow one another in a pre_tokenizer. */
-#define TOKENIZER_MAX_STAGES	8
+/* Stages that may follow one another in a pre_tokenizer. */
+#define TOKENIZER_MAX_STAGES	16
+
+/* Steps of a normalizer, and of a decoder. */
+#define TOKENIZER_MAX_STEPS	16
+
+/* Tokens that a post_processor may put before a text, or behind it. */
+#define TOKENIZER_MAX_AROUND	8
+
+/* A text may grow to this by normalizers: no real one comes near. */
+#define TOKENIZER_GROWN(len)	(32 * (len) + 4096)
 
 enum token_flags {
 	TOKEN_EXISTS	= BIT(0),
@@ -27,13 +37,24 @@ enum token_flags {
 	TOKEN_SPECIAL	= BIT(2),
 	TOKEN_LSTRIP	= BIT(3),	/* swallows white space before it */
 	TOKEN_RSTRIP	= BIT(4),	/* and after it */
-	TOKEN_PIECE	= BIT(5),	/* spelt in the byte alphabet */
+	TOKEN_PIECE	= BIT(5),	/* what a piece of text can be */
+	TOKEN_WORD	= BIT(6),	/* added: no letters beside it */
+	TOKEN_BYTE	= BIT(7),	/* decodes to a byte, by byte fallback */
+	TOKEN_NAMED	= BIT(8),	/* its own text, not the byte alphabet */
 };
 
-/* What a token decodes to: @len bytes at @off of the pool. */
+/*
+ * A token.  The piece is what BPE makes it of: bytes where the vocabulary is
+ * written in the byte alphabet, else its name.  What it decodes to may be the
+ * same bytes of the pool, or others.
+ */
 struct token {
+	u32 piece;
+	u32 piece_len;
 	u32 off;
 	u32 len;
+	u32 first;		/* the same as the first of a text, where */
+	u32 first_len;		/* @drop of struct decoding matters */
 	u32 flags;
 };
 
@@ -49,6 +70,7 @@ struct pair_slot {
 	u32 left;
 	u32 right;
 	u32 rank;
+	u32 result;
 };
 
 /*
@@ -76,6 +98,117 @@ enum added_turn {
 	NR_ADDED_TURNS,
 };
 
+/* Bytes that grow. */
+struct tok_text {
+	char *p;
+	size_t len;
+	size_t cap;
+};
+
+/* What a Split or a Replace looks for: a pattern, or a string. */
+struct finder {
+	pcre2_code *code;		/* NULL: the string */
+	char *string;
+	size_t len;
+};
+
+/* What becomes of the matches and of what is between; x(value, name) */
+#define SPLIT_BEHAVIORS(x)				\
+	x(SPLIT_REMOVED, "Removed")			\
+	x(SPLIT_ISOLATED, "Isolated")			\
+	x(SPLIT_WITH_PREVIOUS, "MergedWithPrevious")	\
+	x(SPLIT_WITH_NEXT, "MergedWithNext")		\
+	x(SPLIT_CONTIGUOUS, "Contiguous")
+
+enum split_behavior {
+#define x(value, name)	value,
+	SPLIT_BEHAVIORS(x)
+#undef x
+};
+
+/* When a Metaspace puts its mark before a piece; x(value, name) */
+#define PREPEND_SCHEMES(x)		\
+	x(PREPEND_ALWAYS, "always")	\
+	x(PREPEND_FIRST, "first")	\
+	x(PREPEND_NEVER, "never")
+
+enum prepend_scheme {
+#define x(value, name)	value,
+	PREPEND_SCHEMES(x)
+#undef x
+};
+
+enum stage_kind {
+	STAGE_SPLIT,		/* cut by @find */
+	STAGE_PREFIX,		/* put @mark before what lacks it */
+	STAGE_METASPACE,	/* spaces to @mark, @mark before, then cut */
+};
+
+/* A step of the pre_tokenizer, from piece to pieces. */
+struct stage {
+	enum stage_kind kind;
+	struct finder find;
+	enum split_behavior behavior;
+	bool invert;
+	enum prepend_scheme scheme;
+	u8 mark_len;
+	char mark[5];
+	bool cuts;
+};
+
+enum norm_kind {
+	NORM_FORM,		/* NFC and its like: @form */
+	NORM_LOWERCASE,
+	NORM_STRIP,		/* white space at the ends */
+	NORM_STRIP_ACCENTS,
+	NORM_PREPEND,
+	NORM_REPLACE,
+};
+
+enum norm_form {
+	FORM_COMPOSE	= BIT(0),
+	FORM_COMPAT	= BIT(1),
+};
+
+/* A step of the normalizer, or a Replace of the decoder. */
+struct norm_step {
+	enum norm_kind kind;
+	u32 form;
+	bool left;
+	bool right;
+	struct finder find;
+	char *with;
+	size_t with_len;
+};
+
+enum decode_kind {
+	DECODE_BYTES,		/* the byte alphabet */
+	DECODE_JOINED,		/* no decoder: spaces between the tokens */
+	DECODE_STEPS,
+};
+
+/*
+ * How ids become text.  @steps are done once for each token, at load; the
+ * rest while decoding.
+ */
+struct decoding {
+	enum decode_kind kind;
+	struct norm_step steps[TOKENIZER_MAX_STEPS];
+	u32 nr_steps;
+	bool fallback;		/* "<0xE4>" is a byte */
+	u8 strip;		/* so many of @strip_char go from the begin */
+	u8 strip_len;
+	char strip_char[5];
+	u8 drop_len;		/* the first token loses all of these */
+	char drop[5];
+};
+
+/* Ids of the tokens a post_processor puts around a text. */
+struct around {
+	u32 ids[TOKENIZER_MAX_AROUND];
+	u32 nr;
+};
+
 struct tokenizer {
 	char *pool;
 	size_t pool_len;
@@ -85,27 +218,41 @@ struct tokenizer {
 	u32 nr_tokens;
 	u32 max_token_len;
 
-	u32 *by_bytes;			/* hash of the bytes -> id */
-	u32 by_bytes_bits;
+	u32 *by_piece;			/* hash of the piece -> id */
+	u32 by_piece_bits;
 
 	struct merge *merges;		/* by rank */
 	u32 nr_merges;
 	struct pair_slot *pairs;	/* hash of (left, right) -> rank */
 	u32 pair_bits;
-	u32 byte_id[256];
+
+	/* what a piece starts from: bytes, or characters */
+	bool byte_level;
+	u32 byte_id[256];		/* of the byte, or of its fallback */
+	u32 *char_id;			/* of code points below 0x10000 */
+	bool byte_fallback;
+	bool fuse_unk;
+	u32 unk;
+	bool cuts_at_mark;		/* no merge crosses a U+2581's left */
 
 	struct trie added[NR_ADDED_TURNS];
-	pcre2_code *stages[TOKENIZER_MAX_STAGES];
+	struct trie added_names;	/* all, by their own text */
+	pcre2_code *word;		/* ^\w, where a token asks for it */
+	struct norm_step norm[TOKENIZER_MAX_STEPS];
+	u32 nr_norm;
+	struct stage stages[TOKENIZER_MAX_STAGES];
 	u32 nr_stages;
+	struct decoding dec;
 
 	bool ignore_merges;
-	bool adds_bos;
+	struct around before;
+	struct around after;
 	u32 bos;
 	u32 eos;
 };
 
 /*
- * loading (load.c, vocab.c)
+ * loading (load.c, parts.c and what their names say)
  *
  * What a loader function needs to say what is wrong: @path is the file it is
  * reading, and load_fail() writes the one line into @err.
@@ -121,20 +268,91 @@ struct load_ctx {
 int __printf(3, 4) load_fail(const struct load_ctx *ctx, int code,
 			     const char *fmt, ...);
 
+/** load_no_memory() - the same for -ENOMEM */
+int load_no_memory(const struct load_ctx *ctx);
+
 /** load_id() - read a token id; false if @v is not one */
 bool load_id(const json_t *v, u32 *id);
 
+/**
+ * struct part - a typed object of tokenizer.json
+ * @json: the object
+ * @place: where it stands, "normalizer" or "normalizer.normalizers[2]"
+ */
+struct part {
+	const json_t *json;
+	char place[96];
+};
+
+/** part_type() - its "type", "null" if there is no part, "?" if none */
+const char *part_type(const struct part *p);
+bool part_is(const struct part *p, const char *type);
+/** part_inner() - the part at @key of @outer, or at its @i-th place */
+struct part part_inner(const struct part *outer, const char *key, ssize_t i);
+/** part_refuse() - "PLACE of type TYPE is not supported" */
+int part_refuse(const struct load_ctx *ctx, const struct part *p);
+/** part_fail() - "PLACE (TYPE): reason" */
+int __printf(4, 5) part_fail(const struct load_ctx *ctx, const struct part *p,
+			     int code, const char *fmt, ...);
+/** part_keys() - refuse keys other than "type" and these, space separated */
+int __must_check part_keys(const struct load_ctx *ctx, const struct part *p,
+			   const char *keys);
+/** part_bool() - read a truth value; missing or null leaves @out alone */
+int __must_check part_bool(const struct load_ctx *ctx, const struct part *p,
+			   const char *key, bool *out);
+/** part_string() - read a string that must be there */
+int __must_check part_string(const struct load_ctx *ctx, const struct part *p,
+			     const char *key, const char **out);
+/** part_char() - read a string of one character */
+int __must_check part_char(const struct load_ctx *ctx, const struct part *p,
+			   const char *key, char out[5], u8 *len);
+/** part_list() - the parts of a Sequence: their number, or an error */
+ssize_t __must_check part_list(const struct load_ctx *ctx,
+			       const struct part *p, const char *key,
+			       size_t limit);
+/** part_finder() - read "pattern": {"String": s} or {"Regex": r} */
+int __must_check part_finder(const struct load_ctx *ctx, const struct part *p,
+			     struct finder *f);
+
+/* One for each part; a NULL json is a part that is not there. */
+int __must_check load_normalizer(struct load_ctx *ctx, const struct part *p);
+int __must_check load_pre_tokenizer(struct load_ctx *ctx,
+				    const struct part *p);
+int __must_check load_post_processor(struct load_ctx *ctx,
+				     const struct part *p);
+int __must_check load_decoder(struct load_ctx *ctx, const struct part *p);
+/** load_replace() - a Replace, of the normalizer or of the decoder */
+int __must_check load_replace(struct load_ctx *ctx, const struct part *p,
+			      struct norm_step *s);
+/** around_add() - one more at the inner or outer end; false if there is no room */
+bool around_add(struct around *a, u32 id, bool in_front);
+
 int __must_check vocab_load(struct load_ctx *ctx, const json_t *model);
-int __must_check vocab_load_added(struct load_ctx *ctx, const json_t *list,
-				  const json_t *model);
-/** vocab_index_build() - make what tokenizer_find() and BPE look up */
-int __must_check vocab_index_build(struct tokenizer *tok);
-/** vocab_find_piece() - id of the token of the byte alphabet, or NO_ID */
+/** vocab_index_build() - make what vocab_find_piece() and BPE look up */
+int __must_check vocab_index_build(struct load_ctx *ctx);
+/** vocab_find_piece() - id of the token with this piece, or NO_ID */
 u32 vocab_find_piece(const struct tokenizer *tok, const char *bytes,
 		     size_t len);
+/** vocab_pool_add() - put bytes into the pool; their place, or -ENOMEM */
+s64 vocab_pool_add(struct tokenizer *tok, const char *bytes, size_t len);
+int __must_check vocab_tokens_reserve(struct tokenizer *tok, u32 id);
+/** vocab_texts_build() - what each token decodes to, once dec is known */
+int __must_check vocab_texts_build(struct load_ctx *ctx);
+int __must_check merges_load(struct load_ctx *ctx, const json_t *vocab,
+			     const json_t *merges);
+
+/** added_load_list() - the added_tokens of tokenizer.json */
+int __must_check added_load_list(struct load_ctx *ctx, const json_t *list,
+				 const json_t *model);
+/** added_load_map() - added_tokens_decoder of the config: what is new in it */
+int __must_check added_load_map(struct load_ctx *ctx, const json_t *map);
+
+/* text that grows (parts.c) */
+int __must_check tok_put(struct tok_text *t, const char *bytes, size_t len);
+void tok_text_free(struct tok_text *t);
 
 /*
- * splitting (pattern.c)
+ * finding (pattern.c, find.c)
  */
 
 /* The pattern of GPT-2, meant by a ByteLevel with use_regex. */
@@ -152,6 +370,80 @@ extern const char pattern_gpt2[];
 int __must_check pattern_compile(const char *src, pcre2_code **out,
 				 char *why, size_t why_size);
 
+/* Sets of characters that parts of the library mean, not the file. */
+enum pattern_set {
+	SET_DIGIT,		/* of Digits */
+	SET_PUNCTUATION,
+	SET_SPACE,
+	SET_WORDS,		/* of Whitespace: runs */
+	SET_WORD_FIRST,		/* does a text begin with a word character? */
+};
+
+/** pattern_compile_set() - a pattern of our own; as pattern_compile() */
+int __must_check pattern_compile_set(enum pattern_set set, pcre2_code **out);
+
+/* What a thread needs to run patterns; zeroed, then find_init(). */
+struct find_ctx {
+	pcre2_match_data *match;
+	pcre2_match_context *match_ctx;
+	pcre2_jit_stack *jit_stack;	/* made when the built-in one is full */
+};
+
+int __must_check find_init(struct find_ctx *c);
+void find_release(struct find_ctx *c);
+
+/**
+ * finder_next() - the next match in [*@from, @len) of @text
+ * @f: what to look for
+ * @c: the caller's
+ * @text: valid UTF-8
+ * @len: its bytes
+ * @from: where to begin; gets where the match does, @len if there is none
+ * @to: gets its end
+ *
+ * Return: 0, -ENOMEM, or -EOVERFLOW when the pattern runs into PCRE2's limits.
+ */
+int __must_check finder_next(const struct finder *f, struct find_ctx *c,
+			     const char *text, size_t len, size_t *from,
+			     size_t *to);
+void finder_free(struct finder *f);
+
+/*
+ * normalizing (normalize.c, forms.c)
+ */
+
+/* Two texts that the steps write in turns. */
+struct norm_scratch {
+	struct tok_text buf[2];
+	s32 *points;			/* of forms.c */
+	size_t cap;
+};
+
+/**
+ * norm_apply() - do steps to a text
+ * @steps: the steps
+ * @nr: how many
+ * @c: for patterns
+ * @s: scratch memory, zeroed before its first use
+ * @text: in: the text; out: the result, in @s or as it was
+ * @len: its bytes, likewise
+ *
+ * Return: 0, -ENOMEM, -EFBIG (it grew too much), -EOVERFLOW.
+ */
+int __must_check norm_apply(const struct norm_step *steps, u32 nr,
+			   struct find_ctx *c, struct norm_scratch *s,
+			   const char **text, size_t *len);
+void norm_scratch_free(struct norm_scratch *s);
+void norm_step_free(struct norm_step *s);
+
+/** form_apply() - NFC, NFD, NFKC or NFKD of a text */
+int __must_check form_apply(u32 form, struct norm_scratch *s,
+			    const char *text, size_t len, struct tok_text *out);
+/** form_is_mark() - is it one of the marks that StripAccents takes away? */
+bool form_is_mark(u32 cp);
+/** form_lowercase() - the lower case, one or two code points; their number */
+u32 form_lowercase(u32 cp, u32 out[2]);
+
 /*
  * merging (bpe.c)
  */
@@ -168,6 +460,7 @@ struct bpe_scratch {
 	struct bpe_sym *syms;
 	u64 *heap;
 	size_t cap;
+	size_t nr;			/* symbols of the piece, before merges */
 	size_t nr_heap;
 };
 
@@ -175,10 +468,11 @@ struct bpe_scratch {
  * bpe_piece() - merge one piece
  * @tok: the tokenizer
  * @s: scratch memory, zeroed before its first use
- * @piece: bytes of the piece
+ * @piece: bytes of the piece, valid UTF-8
  * @len: bytes at @piece, at least 1
  *
- * Leaves the ids in the chain of @s->syms that begins at 0.
+ * Leaves the ids in the chain of @s->syms that begins at 0; there is none if
+ * @s->nr is 0, which is a piece that the vocabulary knows nothing of.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -188,6 +482,30 @@ void bpe_scratch_free(struct bpe_scratch *s);
 
 /** bpe_pairs_build() - hash @tok->merges; a later duplicate wins */
 int __must_check bpe_pairs_build(struct tokenizer *tok);
+
+/*
+ * splitting (split.c)
+ */
+
+/* Who gets the pieces. */
+struct splitter {
+	const struct tokenizer *tok;
+	struct find_ctx find;
+	struct tok_text buf[TOKENIZER_MAX_STAGES];
+	int (*piece)(struct splitter *s, const char *p, size_t len);
+};
+
+/**
+ * split_text() - do the stages of the pre_tokenizer to a text
+ * @s: the caller's
+ * @text: valid UTF-8
+ * @len: its bytes, at least 1
+ * @first: does the text that was to be encoded begin here?
+ *
+ * Return: 0, or the first error of a piece or of a pattern.
+ */
+int __must_check split_text(struct splitter *s, const char *text, size_t len,
+			    bool first);
 
 /*
  * added tokens (trie.c)

@@ -15,9 +15,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "runtime/tokenizer/internal.h"
 #include "runtime/tokenizer/utf8.h"
+
+/* The largest real ones have 35 MB. */
+#define FILE_MAX	(256l << 20)
 
 /* Make a line of @s: no control characters, nothing that is not UTF-8. */
 static void line_clean(char *s)
@@ -63,10 +67,16 @@ bool load_id(const json_t *v, u32 *id)
 	return true;
 }
 
+int load_no_memory(const struct load_ctx *ctx)
+{
+	return load_fail(ctx, -ENOMEM, "out of memory");
+}
+
 /* Parse the file at @ctx->path; *@root is NULL if it is not there. */
 static int json_open(struct load_ctx *ctx, json_t **root)
 {
 	json_error_t e;
+	struct stat st;
 	FILE *f;
 
 	*root = NULL;
@@ -75,6 +85,13 @@ static int json_open(struct load_ctx *ctx, json_t **root)
 		return 0;
 	if (!f)
 		return load_fail(ctx, -errno, "%s", strerror(errno));
+	if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) ||
+	    st.st_size > FILE_MAX) {
+		fclose(f);
+		return load_fail(ctx, -EINVAL, "not a regular file of at most "
+				 "%lu MB: copy the model again",
+				 FILE_MAX >> 20);
+	}
 	*root = json_loadf(f, JSON_DECODE_INT_AS_REAL | JSON_REJECT_DUPLICATES,
 			   &e);
 	fclose(f);
@@ -89,228 +106,81 @@ static int json_open(struct load_ctx *ctx, json_t **root)
 	return 0;
 }
 
-/* The "type" of a part, "null" if there is no part, "?" if it has no type. */
-static const char *type_of(const json_t *part)
-{
-	const char *s = json_string_value(json_object_get(part, "type"));
-
-	if (!part || json_is_null(part))
-		return "null";
-	return s ? s : "?";
-}
-
-static bool is_type(const json_t *part, const char *type)
-{
-	return !strcmp(type_of(part), type);
-}
-
-static int refuse(const struct load_ctx *ctx, const char *what,
-		  const json_t *part)
-{
-	return load_fail(ctx, -EOPNOTSUPP, "%s of type %.40s is not supported",
-			 what, type_of(part));
-}
-
 /* An option that must be absent, null, false, 0 or empty. */
-static int must_be_off(const struct load_ctx *ctx, const json_t *part,
+static int must_be_off(const struct load_ctx *ctx, const struct part *p,
 		       const char *key)
 {
-	const json_t *v = json_object_get(part, key);
+	const json_t *v = json_object_get(p->json, key);
 
 	if (!v || json_is_null(v) || json_is_false(v) ||
 	    (json_is_string(v) && !json_string_length(v)) ||
 	    (json_is_number(v) && json_number_value(v) == 0))
 		return 0;
-	return load_fail(ctx, -EOPNOTSUPP, "%s with %s is not supported",
-			 type_of(part), key);
+	return part_fail(ctx, p, -EOPNOTSUPP, "%s is not supported", key);
 }
 
-static int load_model(struct load_ctx *ctx, const json_t *model)
+static int load_model(struct load_ctx *ctx, const struct part *p)
 {
 	static const char * const off[] = {
 		"dropout", "continuing_subword_prefix", "end_of_word_suffix",
-		"byte_fallback",
 	};
-	size_t i;
-	int err;
-
-	if (!is_type(model, "BPE"))
-		return refuse(ctx, "model", model);
-	for (i = 0; i < ARRAY_SIZE(off); i++) {
-		err = must_be_off(ctx, model, off[i]);
-		if (err)
-			return err;
-	}
-	ctx->tok->ignore_merges =
-		json_is_true(json_object_get(model, "ignore_merges"));
-	return vocab_load(ctx, model);
-}
-
-static int stage_add(struct load_ctx *ctx, const char *pattern)
-{
 	struct tokenizer *tok = ctx->tok;
-	char why[160];
-	int err;
-
-	if (tok->nr_stages == TOKENIZER_MAX_STAGES)
-		return load_fail(ctx, -EOPNOTSUPP, "pre_tokenizer: more than "
-				 "%d splits", TOKENIZER_MAX_STAGES);
-	err = pattern_compile(pattern, &tok->stages[tok->nr_stages], why,
-			      sizeof(why));
-	if (err)
-		return load_fail(ctx, err, "pre_tokenizer: pattern: %s", why);
-	tok->nr_stages++;
-	return 0;
-}
-
-static int load_split(struct load_ctx *ctx, const json_t *part)
-{
-	const json_t *pattern = json_object_get(part, "pattern");
-	const char *regex, *behavior;
-	int err;
-
-	regex = json_string_value(json_object_get(pattern, "Regex"));
-	behavior = json_string_value(json_object_get(part, "behavior"));
-	if (!regex)
-		return load_fail(ctx, -EOPNOTSUPP, "pre_tokenizer: Split "
-				 "without a Regex is not supported");
-	if (!behavior || strcmp(behavior, "Isolated"))
-		return load_fail(ctx, -EOPNOTSUPP, "pre_tokenizer: Split with "
-				 "behavior %.40s is not supported",
-				 behavior ? behavior : "?");
-	err = must_be_off(ctx, part, "invert");
-	return err ? err : stage_add(ctx, regex);
-}
-
-static int load_byte_level(struct load_ctx *ctx, const json_t *part)
-{
-	const json_t *use_regex = json_object_get(part, "use_regex");
-	int err = must_be_off(ctx, part, "add_prefix_space");
-
-	if (err || json_is_false(use_regex))
-		return err;
-	return stage_add(ctx, pattern_gpt2);
-}
-
-/* ByteLevel, or a Sequence of Splits that ByteLevel ends. */
-static int load_pre_tokenizer(struct load_ctx *ctx, const json_t *part)
-{
-	const json_t *list = json_object_get(part, "pretokenizers");
-	size_t nr = json_array_size(list), i;
-	int err;
-
-	if (is_type(part, "ByteLevel"))
-		return load_byte_level(ctx, part);
-	if (!is_type(part, "Sequence"))
-		return refuse(ctx, "pre_tokenizer", part);
-
-	for (i = 0; i + 1 < nr; i++) {
-		const json_t *v = json_array_get(list, i);
-
-		if (!is_type(v, "Split"))
-			return refuse(ctx, "pre_tokenizer", v);
-		err = load_split(ctx, v);
-		if (err)
-			return err;
-	}
-	if (!nr || !is_type(json_array_get(list, nr - 1), "ByteLevel"))
-		return load_fail(ctx, -EOPNOTSUPP, "pre_tokenizer: a Sequence "
-				 "that ByteLevel does not end is not supported");
-	return load_byte_level(ctx, json_array_get(list, nr - 1));
-}
-
-/* Id of the one token a SpecialToken of a template stands for. */
-static int template_token(struct load_ctx *ctx, const json_t *part,
-			  const json_t *special, u32 *id)
-{
-	const char *name = json_string_value(json_object_get(special, "id"));
-	const json_t *ids = json_object_get(json_object_get(json_object_get(
-		part, "special_tokens"), name ? name : ""), "ids");
-	const char *bytes;
-
-	if (json_array_size(ids) != 1 ||
-	    !load_id(json_array_get(ids, 0), id) ||
-	    tokenizer_decode(ctx->tok, *id, &bytes) < 0)
-		return load_fail(ctx, -EINVAL, "post_processor: special token "
-				 "%.40s is no single token", name ? name : "?");
-	return 0;
-}
-
-/* A template may put one token before the text and do nothing else. */
-static int load_template(struct load_ctx *ctx, const json_t *part)
-{
-	const json_t *single = json_object_get(part, "single");
-	const json_t *first = json_array_get(single, 0), *special;
-	size_t nr = json_array_size(single);
-
-	special = json_object_get(first, "SpecialToken");
-	if (nr != (special ? 2 : 1) ||
-	    !json_object_get(json_array_get(single, nr - 1), "Sequence"))
-		return load_fail(ctx, -EOPNOTSUPP, "post_processor: a template "
-				 "other than \"BOS text\" is not supported");
-	if (!special)
-		return 0;
-	ctx->tok->adds_bos = true;
-	return template_token(ctx, part, special, &ctx->tok->bos);
-}
-
-static int load_post_processor(struct load_ctx *ctx, const json_t *part)
-{
-	const json_t *list = json_object_get(part, "processors");
 	size_t i;
-	int err = 0;
+	int err;
 
-	if (is_type(part, "null") || is_type(part, "ByteLevel"))
-		return 0;
-	if (is_type(part, "TemplateProcessing"))
-		return load_template(ctx, part);
-	if (!is_type(part, "Sequence"))
-		return refuse(ctx, "post_processor", part);
-	for (i = 0; !err && i < json_array_size(list); i++) {
-		const json_t *v = json_array_get(list, i);
-
-		if (is_type(v, "TemplateProcessing"))
-			err = load_template(ctx, v);
-		else if (!is_type(v, "ByteLevel"))
-			err = refuse(ctx, "post_processor", v);
-	}
-	return err;
+	/* Files of before 2021 do not name it: what has merges is BPE. */
+	if (!part_is(p, "BPE") &&
+	    (json_object_get(p->json, "type") ||
+	     !json_object_get(p->json, "merges")))
+		return part_refuse(ctx, p);
+	err = part_keys(ctx, p, "dropout unk_token continuing_subword_prefix "
+			"end_of_word_suffix fuse_unk byte_fallback "
+			"ignore_merges vocab merges");
+	for (i = 0; i < ARRAY_SIZE(off) && !err; i++)
+		err = must_be_off(ctx, p, off[i]);
+	if (!err)
+		err = part_bool(ctx, p, "fuse_unk", &tok->fuse_unk);
+	if (!err)
+		err = part_bool(ctx, p, "byte_fallback", &tok->byte_fallback);
+	if (!err)
+		err = part_bool(ctx, p, "ignore_merges", &tok->ignore_merges);
+	return err ? err : vocab_load(ctx, p->json);
 }
 
-/* Some models are written with a sequence of no normalizers. */
-static bool is_empty_normalizer(const json_t *part)
-{
-	const json_t *list = json_object_get(part, "normalizers");
-
-	return is_type(part, "Sequence") && json_is_array(list) &&
-	       !json_array_size(list);
-}
-
+/*
+ * How pieces are spelt must be known before the vocabulary is read, and the
+ * normalizer before the added tokens that go through it.
+ */
 static int load_parts(struct load_ctx *ctx, const json_t *root)
 {
-	const json_t *model = json_object_get(root, "model");
-	const json_t *part;
+	const struct part all = { .json = root, .place = "" };
+	struct part norm = part_inner(&all, "normalizer", -1);
+	struct part pre = part_inner(&all, "pre_tokenizer", -1);
+	struct part model = part_inner(&all, "model", -1);
+	struct part post = part_inner(&all, "post_processor", -1);
+	struct part dec = part_inner(&all, "decoder", -1);
 	int err;
 
-	part = json_object_get(root, "normalizer");
-	if (!is_type(part, "null") && !is_empty_normalizer(part))
-		return refuse(ctx, "normalizer", part);
-	part = json_object_get(root, "decoder");
-	if (!is_type(part, "ByteLevel"))
-		return refuse(ctx, "decoder", part);
-
-	err = load_model(ctx, model);
+	err = part_keys(ctx, &all, "version truncation padding added_tokens "
+			"normalizer pre_tokenizer post_processor decoder "
+			"model");
 	if (!err)
-		err = vocab_load_added(ctx, json_object_get(root,
-					"added_tokens"), model);
-	if (!err && vocab_index_build(ctx->tok))
-		err = load_fail(ctx, -ENOMEM, "out of memory");
+		err = load_normalizer(ctx, &norm);
 	if (!err)
-		err = load_pre_tokenizer(ctx, json_object_get(root,
-					 "pre_tokenizer"));
+		err = load_pre_tokenizer(ctx, &pre);
 	if (!err)
-		err = load_post_processor(ctx, json_object_get(root,
-					  "post_processor"));
+		err = load_decoder(ctx, &dec);
+	if (!err)
+		err = load_model(ctx, &model);
+	if (!err)
+		err = vocab_index_build(ctx);
+	if (!err)
+		err = added_load_list(ctx, json_object_get(root,
+					"added_tokens"), model.json);
+	if (!err)
+		err = load_post_processor(ctx, &post);
+	if (!err && ctx->tok->before.nr)
+		ctx->tok->bos = ctx->tok->before.ids[0];
 	return err;
 }
 
@@ -334,30 +204,51 @@ static int config_token(struct load_ctx *ctx, const json_t *root,
 	return 0;
 }
 
+/*
+ * add_bos_token and add_eos_token: what the post_processor puts at that end
+ * stays, unless the config decides; and if it says only that there is one,
+ * it is the token the config names.
+ */
+static int config_around(struct load_ctx *ctx, const json_t *root,
+			 const char *key, struct around *a, u32 id)
+{
+	const json_t *add = json_object_get(root, key);
+
+	if (!json_is_boolean(add))
+		return 0;
+	if (json_is_false(add) || id != TOKENIZER_NO_ID)
+		a->nr = 0;
+	if (json_is_true(add) && !a->nr &&
+	    (id == TOKENIZER_NO_ID || !around_add(a, id, false)))
+		return load_fail(ctx, -EINVAL, "%s is set, but there is no "
+				 "%.3s_token", key, key + strlen("add_"));
+	return 0;
+}
+
 static int load_config(struct load_ctx *ctx, const json_t *root)
 {
-	const json_t *add = json_object_get(root, "add_bos_token");
 	struct tokenizer *tok = ctx->tok;
 	u32 bos = TOKENIZER_NO_ID;
 	int err;
 
-	if (json_is_true(json_object_get(root, "add_eos_token")))
-		return load_fail(ctx, -EOPNOTSUPP, "add_eos_token is not "
-				 "supported");
-	err = config_token(ctx, root, "bos_token", &bos);
+	err = added_load_map(ctx, json_object_get(root,
+						  "added_tokens_decoder"));
+	if (!err)
+		err = config_token(ctx, root, "bos_token", &bos);
 	if (!err)
 		err = config_token(ctx, root, "eos_token", &tok->eos);
+	if (!err)
+		err = config_around(ctx, root, "add_bos_token", &tok->before,
+				    bos);
+	if (!err)
+		err = config_around(ctx, root, "add_eos_token", &tok->after,
+				    tok->eos);
 	if (err)
 		return err;
-
-	/* What the template puts first stays, unless the config decides. */
-	if (json_is_boolean(add))
-		tok->adds_bos = json_is_true(add);
-	if (bos != TOKENIZER_NO_ID && (json_is_boolean(add) || !tok->adds_bos))
+	if (tok->before.nr)
+		tok->bos = tok->before.ids[0];
+	else if (bos != TOKENIZER_NO_ID)
 		tok->bos = bos;
-	if (tok->adds_bos && tok->bos == TOKENIZER_NO_ID)
-		return load_fail(ctx, -EINVAL, "add_bos_token is set, but "
-				 "there is no bos_token");
 	return 0;
 }
 
@@ -398,12 +289,17 @@ int tokenizer_load(const char *dir, struct tokenizer **out, char *err,
 		return load_fail(&ctx, -ENOMEM, "out of memory");
 	}
 	ctx.tok->bos = TOKENIZER_NO_ID;
+	ctx.tok->unk = TOKENIZER_NO_ID;
 	ctx.tok->eos = TOKENIZER_NO_ID;
 
 	ret = load_file(&ctx, dir, "tokenizer.json", false, load_parts);
 	if (!ret)
 		ret = load_file(&ctx, dir, "tokenizer_config.json", true,
 				load_config);
+	if (!ret) {
+		ctx.path = dir;
+		ret = vocab_texts_build(&ctx);
+	}
 	if (ret) {
 		tokenizer_free(ctx.tok);
 		return ret;

@@ -13,11 +13,13 @@
  *   \v \uHHHH one code point each: \x0b, \x{HHHH}
  *   \p{L} \d  PCRE2's Unicode is two years older: a class with the newer
  *             code points of unicode_newer.h
+ *   \w \W     letters, marks, digits, connectors, what else is alphabetic, and
+ *             six of Latin-1 that are none of these
  *   ^ $       at every line: PCRE2_MULTILINE, line feed alone ends a line
  *   {         a plain brace unless it begins an interval
  *
  * What would mean something else and is not translated is refused by name:
- * \w, \b, \D, nested classes, && in classes, {,n}, {n}?, options other than
+ * \b, \D, nested classes, && in classes, {,n}, {n}?, options other than
  * (?i:, properties other than general categories (PCRE2 takes scripts by their
  * extensions), negated properties inside of a class.  A pattern that can match
  * nothing is refused as well.
@@ -30,6 +32,7 @@
 #include <stdlib.h>
 
 #include "runtime/tokenizer/internal.h"
+#include "runtime/tokenizer/unicode_forms.h"
 #include "runtime/tokenizer/unicode_newer.h"
 #include "runtime/tokenizer/utf8.h"
 
@@ -51,6 +54,16 @@ static const struct {
 #define SPACE_RANGES							\
 	"\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}"	\
 	"\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+
+/* Alphabetic, but of no category that word characters have. */
+#define x(first, last)	"\\x{" #first "}-\\x{" #last "}"
+#define WORD_MORE	UNICODE_WORD(x)
+
+/* The superscripts and fractions of Latin-1: words to Oniguruma alone. */
+#define WORD_ODD	"\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+
+/* Of no use to Oniguruma's \w, but words to the other engine in there. */
+#define JOINERS	"\\x{200c}\\x{200d}"
 
 const char pattern_gpt2[] =
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
@@ -163,6 +176,35 @@ static void put_category(struct pattern *p, const char *cat, size_t n,
 		put_str(p, "]");
 }
 
+/* Word characters: what is inside of a class of them. */
+static void put_word(struct pattern *p)
+{
+	static const char * const cats[] = { "L", "M", "Nd", "Nl", "Pc" };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(cats); i++)
+		put_category(p, cats[i], strlen(cats[i]), false, true);
+	put_str(p, WORD_MORE);
+}
+
+/* \w and \W of Oniguruma */
+static void word(struct pattern *p, bool in_class)
+{
+	const bool negated = p->src[p->at + 1] == 'W';
+
+	if (negated && in_class) {
+		pattern_fail(p, -EOPNOTSUPP, "\\W in a class");
+		return;
+	}
+	if (!in_class)
+		put_str(p, negated ? "[^" : "[");
+	put_word(p);
+	put_str(p, WORD_ODD);
+	if (!in_class)
+		put_str(p, "]");
+	p->at += 2;
+}
+
 /* \p{Lu}, \P{L}, \p{^N}: general categories. */
 static void property(struct pattern *p, bool in_class)
 {
@@ -234,6 +276,10 @@ static void escape(struct pattern *p, bool in_class)
 	case 'd':
 		put_category(p, "Nd", 2, false, in_class);
 		p->at += 2;
+		break;
+	case 'w':
+	case 'W':
+		word(p, in_class);
 		break;
 	case 'x':
 	case 'u':
@@ -472,5 +518,52 @@ int pattern_compile(const char *src, pcre2_code **out, char *why,
 	/* Without JIT (no such CPU, no executable memory) it interprets. */
 	(void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 	*out = code;
+	return 0;
+}
+
+/* ---- sets that parts of the library mean ---- */
+
+static void put_set(struct pattern *p, enum pattern_set set)
+{
+	switch (set) {
+	case SET_DIGIT:
+		put_str(p, "[");
+		put_category(p, "N", 1, false, true);
+		put_str(p, UNICODE_DIGITS(x) "]");
+		break;
+	case SET_PUNCTUATION:
+		put_str(p, "(?![" UNICODE_NOT_PUNCTUATION(x) "])[");
+		put_category(p, "P", 1, false, true);
+		put_str(p, UNICODE_PUNCTUATION(x) "]");
+		break;
+	case SET_SPACE:
+		put_str(p, "[" SPACE_RANGES "]");
+		break;
+	case SET_WORDS:
+		put_str(p, "[");
+		put_word(p);
+		put_str(p, JOINERS "]+|[^" SPACE_RANGES);
+		put_word(p);
+		put_str(p, JOINERS "]+");
+		break;
+	case SET_WORD_FIRST:
+		put_str(p, "^[");
+		put_word(p);
+		put_str(p, JOINERS "]");
+		break;
+	}
+}
+
+int pattern_compile_set(enum pattern_set set, pcre2_code **out)
+{
+	char why[160];
+	struct pattern p = { .src = "", .why = why, .why_size = sizeof(why) };
+
+	put_set(&p, set);
+	*out = p.err ? NULL : translation_compile(&p);
+	free(p.out);
+	if (!*out)
+		return p.err;
+	(void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE);
 	return 0;
 }

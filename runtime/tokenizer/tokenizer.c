@@ -4,21 +4,22 @@
  *
  * How a text becomes ids, in the order of the files here:
  *
- *   text --added tokens--> texts between them --split patterns--> pieces
- *        --byte-pair merges--> ids
+ *   text --added tokens--> texts between them --normalizer--> texts
+ *        --added tokens again--> texts --pre_tokenizer--> pieces
+ *        --byte-pair merges--> ids --post_processor--> ids
  *
- *  trie.c     Added tokens (mostly control tokens such as "<|im_end|>") are
- *             found in the text before anything else looks at it, in two
- *             turns: first those that a normalizer must not touch, then, in
- *             what is left, the others.
- *  pattern.c  What lies between is cut into pieces by one or more patterns:
- *             roughly words with the space before them.  Matches and what
- *             lies between matches are pieces alike.  A pattern sees only its
- *             own stretch of text, so its lookaheads end where that ends.
- *  bpe.c      Every piece is merged on its own.
- *  vocab.c    Tokens, merges and byte alphabet.
- *  load.c     All of it from the model's files.
- *  detok.c    The way back, one id at a time.
+ *  trie.c       Added tokens (mostly control tokens such as "<|im_end|>") are
+ *               found in the text before anything else looks at it, in two
+ *               turns: first those that a normalizer must not touch, then, in
+ *               what it made of the rest, the others.
+ *  normalize.c  Unicode's normal forms, spaces to marks and the like (forms.c).
+ *  split.c      What lies between added tokens is cut into pieces, mostly by
+ *               patterns: roughly words with the space before them (find.c;
+ *               pattern.c makes patterns of another dialect PCRE2's).
+ *  bpe.c        Every piece is merged on its own.
+ *  vocab.c      Tokens and byte alphabet; merges.c, added.c.
+ *  load.c       All of it from the model's files; load_*.c and parts.c.
+ *  detok.c      The way back, one id at a time.
  *
  * The measure is the library that the model was trained with: the ids must be
  * its ids, all of them, since a model is worse, not broken, on ids that are
@@ -37,24 +38,19 @@
 /* Positions in a piece are s32, and the heap takes 16 bytes a byte. */
 #define ENCODE_MAX	(1ul << 30)
 
-/* Upper bound of the JIT's stack; only patterns with nested repeats use it. */
-#define JIT_STACK_MIN	(64ul << 10)
-#define JIT_STACK_MAX	(64ul << 20)
-
 /* One call of tokenizer_encode(). */
 struct encoder {
-	const struct tokenizer *tok;
+	struct splitter split;		/* knows the tokenizer */
 	u32 flags;
 	u32 *ids;
 	size_t max;
 	size_t nr;			/* ids so far, those beyond max too */
 	struct bpe_scratch scratch;
-	pcre2_match_data *match;
-	pcre2_match_context *match_ctx;
-	pcre2_jit_stack *jit_stack;	/* made when the built-in one is full */
+	struct norm_scratch norm;
 	const char *text;		/* what the guards count from */
 	const struct tokenizer_guard *guards;
 	size_t nr_guards;
+	bool plain;			/* what is normalized had a guard */
 };
 
 static void emit(struct encoder *e, u32 id)
@@ -64,14 +60,45 @@ static void emit(struct encoder *e, u32 id)
 	e->nr++;
 }
 
-static int encode_piece(struct encoder *e, const char *piece, size_t len)
+static int encode_merged(struct encoder *e, const char *piece, size_t len)
 {
-	const struct tokenizer *tok = e->tok;
-	u32 id;
+	int err = bpe_piece(e->split.tok, &e->scratch, piece, len);
 	s32 i;
-	int err;
 
-	if (len == 1) {
+	if (err)
+		return err;
+	for (i = e->scratch.nr ? 0 : -1; i >= 0; i = e->scratch.syms[i].next)
+		emit(e, e->scratch.syms[i].id);
+	return 0;
+}
+
+/* Merge what lies between the borders that no merge crosses. */
+static int encode_cut(struct encoder *e, const char *piece, size_t len)
+{
+	static const char mark[3] = "\xe2\x96\x81";
+	size_t from = 0, to = 0;
+	int err = 0;
+
+	while (!err && from < len) {
+		/* Marks that begin it, then all up to the next mark. */
+		while (len - to >= 3 && !memcmp(piece + to, mark, 3))
+			to += 3;
+		while (to < len && (len - to < 3 ||
+				    memcmp(piece + to, mark, 3)))
+			to++;
+		err = encode_merged(e, piece + from, to - from);
+		from = to;
+	}
+	return err;
+}
+
+static int encode_piece(struct splitter *s, const char *piece, size_t len)
+{
+	struct encoder *e = container_of(s, struct encoder, split);
+	const struct tokenizer *tok = s->tok;
+	u32 id;
+
+	if (len == 1 && tok->byte_level) {
 		emit(e, tok->byte_id[(u8)piece[0]]);
 		return 0;
 	}
@@ -82,112 +109,34 @@ static int encode_piece(struct encoder *e, const char *piece, size_t len)
 			return 0;
 		}
 	}
-	err = bpe_piece(tok, &e->scratch, piece, len);
-	if (err)
-		return err;
-	for (i = 0; i >= 0; i = e->scratch.syms[i].next)
-		emit(e, e->scratch.syms[i].id);
-	return 0;
+	return tok->cuts_at_mark ? encode_cut(e, piece, len) :
+				   encode_merged(e, piece, len);
 }
 
-/* Give the JIT a large stack.  Once: the second time it is full for good. */
-static int jit_stack_grow(struct encoder *e)
+/* Does @text, which may end at any byte, begin with a word character? */
+static bool begins_with_word(struct encoder *e, const char *text, size_t len)
 {
-	if (e->jit_stack)
-		return -EOVERFLOW;
-	e->jit_stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX,
-					      NULL);
-	if (!e->jit_stack)
-		return -ENOMEM;
-	pcre2_jit_stack_assign(e->match_ctx, NULL, e->jit_stack);
-	return 0;
+	const struct finder word = { .code = e->split.tok->word };
+	size_t n, from = 0, to;
+
+	if (!len)
+		return false;
+	utf8_step((const u8 *)text, len, &n);
+	return !finder_next(&word, &e->split.find, text, n, &from, &to) &&
+	       to > from;
 }
 
-/*
- * Find the next match of @code in [*@from, @len) of @text; *@from and *@to
- * become its bounds, both @len if there is none.
- */
-static int find_match(struct encoder *e, const pcre2_code *code,
-		      const char *text, size_t len, size_t *from, size_t *to)
+static bool is_single_word(struct encoder *e, const char *text, size_t from,
+			   size_t to, size_t len)
 {
-	PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(e->match);
-	int rc, err;
-
-	for (;;) {
-		rc = pcre2_match(code, (PCRE2_SPTR)text, len, *from,
-				 PCRE2_NO_UTF_CHECK, e->match, e->match_ctx);
-		if (rc != PCRE2_ERROR_JIT_STACKLIMIT)
-			break;
-		err = jit_stack_grow(e);
-		if (err)
-			return err;
-	}
-	if (rc == PCRE2_ERROR_NOMEMORY)
-		return -ENOMEM;
-	if (rc < 0 && rc != PCRE2_ERROR_NOMATCH)
-		return -EOVERFLOW;
-	*from = rc < 0 ? len : bounds[0];
-	*to = rc < 0 ? len : bounds[1];
-	return 0;
-}
-
-/* Cut @text by the patterns from @stage on and encode the pieces. */
-static int encode_stage(struct encoder *e, u32 stage, const char *text,
-			size_t len)
-{
-	size_t done = 0, from, to;
-	int err;
-
-	if (stage == e->tok->nr_stages)
-		return encode_piece(e, text, len);
-
-	while (done < len) {
-		from = done;
-		err = find_match(e, e->tok->stages[stage], text, len, &from,
-				 &to);
-		if (!err && from > done)
-			err = encode_stage(e, stage + 1, text + done,
-					   from - done);
-		if (!err && to > from)
-			err = encode_stage(e, stage + 1, text + from,
-					   to - from);
-		if (err)
-			return err;
-		done = to;
-	}
-	return 0;
-}
-
-/* Where the white space begins that ends [@lo, @hi) of @text. */
-static size_t space_before(const char *text, size_t lo, size_t hi)
-{
-	const u8 *p = (const u8 *)text;
 	size_t at;
 
-	while (hi > lo) {
-		at = hi - 1;
-		while (at > lo && (p[at] & 0xc0) == 0x80)
-			at--;
-		if (!utf8_is_space(utf8_decode(p + at, hi - at)))
-			break;
-		hi = at;
-	}
-	return hi;
-}
-
-/* Where the white space ends that begins [@at, @len) of @text. */
-static size_t space_after(const char *text, size_t at, size_t len)
-{
-	const u8 *p = (const u8 *)text;
-	size_t n;
-
-	while (at < len) {
-		utf8_step(p + at, len - at, &n);
-		if (!utf8_is_space(utf8_decode(p + at, n)))
-			break;
-		at += n;
-	}
-	return at;
+	if (begins_with_word(e, text + to, len - to))
+		return false;
+	if (!from)
+		return true;
+	at = utf8_char_before((const u8 *)text, 0, from);
+	return !begins_with_word(e, text + at, from - at);
 }
 
 /* Does a guard lie, in part, in the @len bytes at @p? */
@@ -206,6 +155,51 @@ static bool is_guarded(const struct encoder *e, const char *p, size_t len)
 	return lo < e->nr_guards && e->guards[lo].at < from + len;
 }
 
+/* Does this token, found in @text, count?  Then what it takes with it. */
+static bool added_counts(struct encoder *e, u32 turn, u32 id, const char *text,
+			 size_t len, size_t done, size_t *from, size_t *to)
+{
+	const u32 flags = e->split.tok->tokens[id].flags;
+
+	if ((flags & TOKEN_SPECIAL) &&
+	    ((e->flags & TOKENIZER_PLAIN) || (turn != ADDED_RAW ? e->plain :
+	     is_guarded(e, text + *from, *to - *from))))
+		return false;
+	if ((flags & TOKEN_WORD) && !is_single_word(e, text, *from, *to, len))
+		return false;
+	if ((flags & TOKEN_LSTRIP) && *from > done)
+		*from = utf8_space_before((const u8 *)text, done, *from);
+	if (flags & TOKEN_RSTRIP) {
+		size_t n;
+
+		do {
+			n = utf8_space_len((const u8 *)text + *to, len - *to);
+			*to += n;
+		} while (n);
+	}
+	return true;
+}
+
+static int encode_added(struct encoder *e, u32 turn, const char *text,
+			size_t len, bool first);
+
+/* What lies between added tokens of the turn before @turn. */
+static int encode_between(struct encoder *e, u32 turn, const char *text,
+			  size_t len, bool first)
+{
+	const struct tokenizer *tok = e->split.tok;
+	int err = 0;
+
+	if (turn == NR_ADDED_TURNS)
+		return split_text(&e->split, text, len, first);
+	/* Here it is still a part of the text; normalized it may lie elsewhere. */
+	e->plain = is_guarded(e, text, len);
+	if (tok->nr_norm)
+		err = norm_apply(tok->norm, tok->nr_norm, &e->split.find,
+				&e->norm, &text, &len);
+	return err ? err : encode_added(e, turn, text, len, first);
+}
+
 /*
  * Find the added tokens of @turn in @text; what is between goes on.
  *
@@ -214,61 +208,54 @@ static bool is_guarded(const struct encoder *e, const char *p, size_t len)
  * but what models were trained with.
  */
 static int encode_added(struct encoder *e, u32 turn, const char *text,
-			size_t len)
+			size_t len, bool first)
 {
-	const struct tokenizer *tok = e->tok;
+	const struct trie *t = &e->split.tok->added[turn];
 	size_t done = 0, at = 0, from, to, n;
 	int err = 0;
 
-	if (turn == NR_ADDED_TURNS)
-		return encode_stage(e, 0, text, len);
-
-	while (at < len && !err) {
-		u32 id = trie_longest(&tok->added[turn], text + at, len - at,
-				      &n);
-		u32 flags;
+	while (t->nr && at < len && !err) {
+		u32 id = trie_longest(t, text + at, len - at, &n);
 
 		if (id == TOKENIZER_NO_ID) {
 			at++;
 			continue;
 		}
-		flags = tok->tokens[id].flags;
 		from = at;
 		at += n;
 		to = at;
-		if ((flags & TOKEN_SPECIAL) &&
-		    ((e->flags & TOKENIZER_PLAIN) ||
-		     is_guarded(e, text + from, n)))
+		if (!added_counts(e, turn, id, text, len, done, &from,
+				  &to))
 			continue;
-		if ((flags & TOKEN_LSTRIP) && from > done)
-			from = space_before(text, done, from);
-		if (flags & TOKEN_RSTRIP)
-			to = space_after(text, to, len);
 		if (from > done)
-			err = encode_added(e, turn + 1, text + done,
-					   from - done);
+			err = encode_between(e, turn + 1, text + done,
+					     from - done, first && !done);
 		emit(e, id);
 		done = to;
 	}
 	if (!err && done < len)
-		err = encode_added(e, turn + 1, text + done, len - done);
+		err = encode_between(e, turn + 1, text + done, len - done,
+				     first && !done);
 	return err;
-}
-
-static int encoder_init(struct encoder *e)
-{
-	e->match = pcre2_match_data_create(1, NULL);
-	e->match_ctx = pcre2_match_context_create(NULL);
-	return e->match && e->match_ctx ? 0 : -ENOMEM;
 }
 
 static void encoder_release(struct encoder *e)
 {
+	u32 i;
+
+	for (i = 0; i < TOKENIZER_MAX_STAGES; i++)
+		tok_text_free(&e->split.buf[i]);
 	bpe_scratch_free(&e->scratch);
-	pcre2_match_data_free(e->match);
-	pcre2_match_context_free(e->match_ctx);
-	if (e->jit_stack)
-		pcre2_jit_stack_free(e->jit_stack);
+	norm_scratch_free(&e->norm);
+	find_release(&e->split.find);
+}
+
+static void emit_around(struct encoder *e, const struct around *a, u32 flag)
+{
+	u32 i;
+
+	for (i = 0; (e->flags & flag) && i < a->nr; i++)
+		emit(e, a->ids[i]);
 }
 
 ssize_t tokenizer_encode_guarded(const struct tokenizer *tok, const char *text,
@@ -278,8 +265,9 @@ ssize_t tokenizer_encode_guarded(const struct tokenizer *tok, const char *text,
 				 size_t *needed)
 {
 	struct encoder e = {
-		.tok = tok, .flags = flags, .ids = ids, .max = max,
-		.text = text, .guards = guards, .nr_guards = nr_guards,
+		.split = { .tok = tok, .piece = encode_piece }, .flags = flags,
+		.ids = ids, .max = max, .text = text, .guards = guards,
+		.nr_guards = nr_guards,
 	};
 	int err;
 
@@ -290,14 +278,14 @@ ssize_t tokenizer_encode_guarded(const struct tokenizer *tok, const char *text,
 	if (!utf8_is_valid(text, len))
 		return -EILSEQ;
 
-	err = encoder_init(&e);
+	err = find_init(&e.split.find);
 	if (err)
 		goto out_release;
-	if ((flags & TOKENIZER_ADD_BOS) && tok->adds_bos)
-		emit(&e, tok->bos);
-	err = encode_added(&e, ADDED_RAW, text, len);
+	emit_around(&e, &tok->before, TOKENIZER_ADD_BOS);
+	err = encode_added(&e, ADDED_RAW, text, len, true);
 	if (err)
 		goto out_release;
+	emit_around(&e, &tok->after, TOKENIZER_ADD_EOS);
 	if (needed)
 		*needed = e.nr;
 	if (e.nr > max)
@@ -341,7 +329,7 @@ u32 tokenizer_eos_id(const struct tokenizer *tok)
 
 bool tokenizer_adds_bos(const struct tokenizer *tok)
 {
-	return tok->adds_bos;
+	return tok->before.nr > 0;
 }
 
 bool tokenizer_is_special(const struct tokenizer *tok, u32 id)
@@ -352,29 +340,27 @@ bool tokenizer_is_special(const struct tokenizer *tok, u32 id)
 size_t tokenizer_special_at(const struct tokenizer *tok, const char *text,
 			    size_t len)
 {
-	size_t turn, n;
+	size_t n;
 	u32 id;
 
-	for (turn = 0; turn < NR_ADDED_TURNS && len; turn++) {
-		id = trie_longest(&tok->added[turn], text, len, &n);
-		if (tokenizer_is_special(tok, id))
-			return n;
-	}
-	return 0;
+	if (!len)
+		return 0;
+	id = trie_longest(&tok->added[ADDED_RAW], text, len, &n);
+	if (!tokenizer_is_special(tok, id))
+		id = trie_longest(&tok->added_names, text, len, &n);
+	return tokenizer_is_special(tok, id) ? n : 0;
 }
 
 u32 tokenizer_find(const struct tokenizer *tok, const char *bytes, size_t len)
 {
-	size_t turn, n;
+	size_t n;
 	u32 id;
 
 	if (!len)
 		return TOKENIZER_NO_ID;
-	for (turn = 0; turn < NR_ADDED_TURNS; turn++) {
-		id = trie_longest(&tok->added[turn], bytes, len, &n);
-		if (id != TOKENIZER_NO_ID && n == len)
-			return id;
-	}
+	id = trie_longest(&tok->added_names, bytes, len, &n);
+	if (id != TOKENIZER_NO_ID && n == len)
+		return id;
 	return vocab_find_piece(tok, bytes, len);
 }
 
@@ -384,13 +370,20 @@ void tokenizer_free(struct tokenizer *tok)
 
 	if (!tok)
 		return;
-	for (i = 0; i < tok->nr_stages; i++)
-		pcre2_code_free(tok->stages[i]);
+	for (i = 0; i < TOKENIZER_MAX_STAGES; i++)
+		finder_free(&tok->stages[i].find);
+	for (i = 0; i < TOKENIZER_MAX_STEPS; i++) {
+		norm_step_free(&tok->norm[i]);
+		norm_step_free(&tok->dec.steps[i]);
+	}
 	for (i = 0; i < NR_ADDED_TURNS; i++)
 		trie_free(&tok->added[i]);
+	trie_free(&tok->added_names);
+	pcre2_code_free(tok->word);
+	free(tok->char_id);
 	free(tok->pairs);
 	free(tok->merges);
-	free(tok->by_bytes);
+	free(tok->by_piece);
 	free(tok->tokens);
 	free(tok->pool);
 	free(tok);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.h - text to token ids and back, for byte-level BPE models
+ * tokenizer.h - text to token ids and back, for models with byte-pair encoding
  *
  * A tokenizer is loaded once from a model folder and never changes after it:
  * any number of threads may encode and decode with one, without a lock.  Every
@@ -21,15 +21,18 @@ struct tokenizer;
 
 /**
  * enum tokenizer_flags - how tokenizer_encode() treats a text
- * @TOKENIZER_ADD_BOS: begin with the BOS token if this model's files say that
- *	its texts begin with one (add_bos_token, else the post_processor);
- *	no effect on a model that has none
+ * @TOKENIZER_ADD_BOS: begin with the BOS token, or what else this model's
+ *	files say that its texts begin with (add_bos_token, else the
+ *	post_processor); no effect on a model that has none
+ * @TOKENIZER_ADD_EOS: likewise, end with what its texts end with
+ *	(add_eos_token, else the post_processor); not for texts to be continued
  * @TOKENIZER_PLAIN: special tokens written out in the text are plain text:
  *	for input that must not be able to forge a turn of a conversation
  */
 enum tokenizer_flags {
 	TOKENIZER_ADD_BOS	= BIT(0),
 	TOKENIZER_PLAIN		= BIT(1),
+	TOKENIZER_ADD_EOS	= BIT(2),
 };
 
 /**
@@ -130,9 +133,10 @@ bool tokenizer_adds_bos(const struct tokenizer *tok);
 bool tokenizer_is_special(const struct tokenizer *tok, u32 id);
 
 /**
- * tokenizer_find() - the token that decodes to exactly these bytes
+ * tokenizer_find() - the token of exactly these bytes
  * @tok: the tokenizer
- * @bytes: what it decodes to, for instance "<|im_end|>"
+ * @bytes: what it stands for, for instance "<|im_end|>"; of a model without
+ *	ByteLevel its name, in which spaces are U+2581
  * @len: bytes at @bytes
  *
  * Return: its id, added tokens first, or TOKENIZER_NO_ID.
@@ -145,17 +149,22 @@ u32 tokenizer_find(const struct tokenizer *tok, const char *bytes,
  * @tok: its tokenizer, which must outlive it
  * @skip_special: leave special tokens out of the text
  * @nr_held: bytes in @held
+ * @strip: so many spaces the text may still lose at its begin
+ * @started: something of the text has come
  * @held: begin of a character whose end has not come yet
  *
  * A plain value: copy it to fork a stream.  What was put out never changes;
  * all output of a stream, flush included, is valid UTF-8 and equals decoding
- * all its ids at once.  Bytes that belong to no character become U+FFFD, one
- * for each longest part that a character could have begun with.
+ * all its ids at once.  Bytes that belong to no character become U+FFFD: one
+ * for each longest part that a character could have begun with, or, where
+ * bytes are tokens (byte fallback), one for each byte.
  */
 struct detok {
 	const struct tokenizer *tok;
 	bool skip_special;
 	u8 nr_held;
+	u8 strip;
+	bool started;
 	u8 held[4];
 };
 
@@ -182,7 +191,7 @@ ssize_t __must_check detok_push(struct detok *d, u32 id, char *out,
 /**
  * detok_flush() - end the stream: what is still held becomes U+FFFD
  * @d: the stream; may be used for a new one afterwards
- * @out: gets at most 3 bytes
+ * @out: gets at most 9 bytes; detok_out_max() is always enough
  * @max: bytes at @out
  *
  * Return: bytes put out, or -E2BIG; then @d is unchanged.

@@ -91,3 +91,34 @@ bool utf8_is_space(u32 cp)
 	       cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f ||
 	       cp == 0x3000;
 }
+
+size_t utf8_space_len(const u8 *p, size_t n)
+{
+	size_t len;
+
+	if (!n || utf8_step(p, n, &len) != UTF8_CHAR ||
+	    !utf8_is_space(utf8_decode(p, len)))
+		return 0;
+	return len;
+}
+
+size_t utf8_char_before(const u8 *p, size_t lo, size_t hi)
+{
+	hi--;
+	while (hi > lo && (p[hi] & 0xc0) == 0x80)
+		hi--;
+	return hi;
+}
+
+size_t utf8_space_before(const u8 *p, size_t lo, size_t hi)
+{
+	size_t at;
+
+	while (hi > lo) {
+		at = utf8_char_before(p, lo, hi);
+		if (!utf8_space_len(p + at, hi - at))
+			break;
+		hi = at;
+	}
+	return hi;
+}

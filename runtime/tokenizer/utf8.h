@@ -34,4 +34,13 @@ u32 utf8_decode(const u8 *p, size_t len);
 /** utf8_is_space() - does Unicode call this code point White_Space? */
 bool utf8_is_space(u32 cp);
 
+/** utf8_space_len() - bytes of the white space @p begins with, or 0 */
+size_t utf8_space_len(const u8 *p, size_t n);
+
+/** utf8_char_before() - where the character begins that ends at @hi > @lo */
+size_t utf8_char_before(const u8 *p, size_t lo, size_t hi);
+
+/** utf8_space_before() - where the white space begins that ends [@lo, @hi) */
+size_t utf8_space_before(const u8 *p, size_t lo, size_t hi);
+
 #endif /* KVRT_TOKENIZER_UTF8_H */

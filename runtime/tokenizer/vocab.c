@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * vocab.c - the vocabulary: tokens, merges, added tokens
+ * vocab.c - the vocabulary: tokens and what they decode to
  *
  * In a tokenizer.json a token of byte-level BPE is not written as the bytes it
  * stands for but in an alphabet of 256 printable characters, one a byte:
@@ -9,9 +9,13 @@
  * lie end to end in a pool.  A token with a character outside of the alphabet
  * (a control token, mostly) stands for its own text.
  *
+ * Without ByteLevel a token is written as it is, and the steps of the decoder
+ * make of it what it decodes to, once, here.
+ *
  * All ids, names and merges are checked against each other while the JSON is
  * at hand: nothing after loading can meet an id that does not exist.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/tokenizer/internal.h"
@@ -78,20 +82,18 @@ static int pool_reserve(struct tokenizer *tok, size_t len)
 	return 0;
 }
 
-/* Enter a token, its bytes being the next @len of the pool. */
-static void token_enter(struct tokenizer *tok, u32 id, size_t len, u32 flags)
+s64 vocab_pool_add(struct tokenizer *tok, const char *bytes, size_t len)
 {
-	tok->tokens[id] = (struct token){
-		.off = (u32)tok->pool_len,
-		.len = (u32)len,
-		.flags = TOKEN_EXISTS | flags,
-	};
+	size_t off = tok->pool_len;
+
+	if (pool_reserve(tok, len))
+		return -ENOMEM;
+	memcpy(tok->pool + off, bytes, len);
 	tok->pool_len += len;
-	tok->max_token_len = max(tok->max_token_len, (u32)len);
+	return (s64)off;
 }
 
-/* Make room for ids up to @id. */
-static int tokens_reserve(struct tokenizer *tok, u32 id)
+int vocab_tokens_reserve(struct tokenizer *tok, u32 id)
 {
 	struct token *tokens;
 
@@ -116,15 +118,15 @@ static int vocab_size_tables(struct load_ctx *ctx, json_t *vocab)
 
 	json_object_foreach(vocab, name, v) {
 		if (!load_id(v, &id))
-			return load_fail(ctx, -EINVAL, "vocab: the id of "
-					 "\"%.40s\" is no number from 0 to %u",
-					 name, TOKENIZER_ID_LIMIT - 1);
+			return load_fail(ctx, -EINVAL, "model.vocab: the id "
+					 "of \"%.40s\" is no number from 0 to "
+					 "%u", name, TOKENIZER_ID_LIMIT - 1);
 		top = max(top, id);
 	}
 	if (!json_object_size(vocab))
-		return load_fail(ctx, -EINVAL, "vocab is empty");
-	if (tokens_reserve(ctx->tok, top))
-		return load_fail(ctx, -ENOMEM, "out of memory");
+		return load_fail(ctx, -EINVAL, "model.vocab is empty");
+	if (vocab_tokens_reserve(ctx->tok, top))
+		return load_no_memory(ctx);
 	return 0;
 }
 
@@ -141,33 +143,50 @@ static const char *vocab_name(json_t *vocab, u32 id)
 	return "?";
 }
 
+/* Enter a token of the vocabulary. */
+static int token_enter(struct tokenizer *tok, const s16 *byte_of, u32 id,
+		       const char *name)
+{
+	size_t len = strlen(name);
+	ssize_t spelt = -1;
+
+	if (pool_reserve(tok, len))
+		return -ENOMEM;
+	if (tok->byte_level)
+		spelt = alphabet_spell(byte_of, name, len,
+				       tok->pool + tok->pool_len);
+	if (spelt < 0)
+		memcpy(tok->pool + tok->pool_len, name, len);
+	else
+		len = (size_t)spelt;
+	tok->tokens[id] = (struct token){
+		.piece = (u32)tok->pool_len,
+		.piece_len = (u32)len,
+		.flags = TOKEN_EXISTS | (spelt < 0 && tok->byte_level ?
+					 TOKEN_NAMED : TOKEN_PIECE),
+	};
+	tok->pool_len += len;
+	return 0;
+}
+
 static int vocab_load_tokens(struct load_ctx *ctx, json_t *vocab)
 {
 	struct tokenizer *tok = ctx->tok;
 	s16 byte_of[ALPHABET_END];
 	const char *name;
 	json_t *v;
+	u32 id;
 
 	alphabet_build(byte_of);
 	json_object_foreach(vocab, name, v) {
-		size_t len = strlen(name);
-		ssize_t spelt;
-		u32 id;
-
 		if (!load_id(v, &id))
 			return -EINVAL;
 		if (tok->tokens[id].flags)
-			return load_fail(ctx, -EINVAL, "vocab: id %u is both "
-					 "\"%.40s\" and \"%.40s\"", id,
+			return load_fail(ctx, -EINVAL, "model.vocab: id %u is "
+					 "both \"%.40s\" and \"%.40s\"", id,
 					 vocab_name(vocab, id), name);
-		if (pool_reserve(tok, len))
-			return load_fail(ctx, -ENOMEM, "out of memory");
-		spelt = alphabet_spell(byte_of, name, len,
-				       tok->pool + tok->pool_len);
-		if (spelt < 0)
-			memcpy(tok->pool + tok->pool_len, name, len);
-		token_enter(tok, id, spelt < 0 ? len : (size_t)spelt,
-			    spelt < 0 ? 0 : TOKEN_PIECE);
+		if (token_enter(tok, byte_of, id, name))
+			return load_no_memory(ctx);
 	}
 	return 0;
 }
@@ -178,114 +197,62 @@ static int vocab_load_bytes(struct load_ctx *ctx)
 	struct tokenizer *tok = ctx->tok;
 	u32 id, b;
 
-	memset(tok->byte_id, 0xff, sizeof(tok->byte_id));
 	for (id = 0; id < tok->nr_tokens; id++) {
 		const struct token *t = &tok->tokens[id];
 
-		if (t->len == 1 && (t->flags & TOKEN_PIECE))
-			tok->byte_id[(u8)tok->pool[t->off]] = id;
+		if (t->piece_len == 1 && (t->flags & TOKEN_PIECE))
+			tok->byte_id[(u8)tok->pool[t->piece]] = id;
 	}
+	/* Some bytes are in no UTF-8. */
 	for (b = 0; b < 256; b++)
-		if (tok->byte_id[b] == TOKENIZER_NO_ID)
-			return load_fail(ctx, -EINVAL, "vocab lacks a token "
-					 "for the byte 0x%02x", b);
+		if (tok->byte_id[b] == TOKENIZER_NO_ID && b < 0xf5 &&
+		    b != 0xc0 && b != 0xc1)
+			return load_fail(ctx, -EINVAL, "model.vocab lacks a "
+					 "token for the byte 0x%02x", b);
 	return 0;
 }
 
-/* The two sides of a merge: "left right" or ["left", "right"]. */
-struct merge_text {
-	const char *left;
-	size_t left_len;
-	const char *right;
-	size_t right_len;
-};
-
-static bool merge_read(const json_t *v, struct merge_text *t)
-{
-	const char *space;
-
-	if (json_is_string(v)) {
-		t->left = json_string_value(v);
-		space = strchr(t->left, ' ');
-		if (!space || strchr(space + 1, ' '))
-			return false;
-		t->left_len = space - t->left;
-		t->right = space + 1;
-		t->right_len = strlen(t->right);
-	} else if (json_is_array(v) && json_array_size(v) == 2 &&
-		   json_is_string(json_array_get(v, 0)) &&
-		   json_is_string(json_array_get(v, 1))) {
-		t->left = json_string_value(json_array_get(v, 0));
-		t->left_len = strlen(t->left);
-		t->right = json_string_value(json_array_get(v, 1));
-		t->right_len = strlen(t->right);
-	} else {
-		return false;
-	}
-	return t->left_len && t->right_len;
-}
-
-static int merge_lookup(struct load_ctx *ctx, const json_t *vocab, size_t rank,
-			const char *name, size_t len, u32 *id)
-{
-	const json_t *v = json_object_getn(vocab, name, len);
-
-	if (!v || !load_id(v, id))
-		return load_fail(ctx, -EINVAL, "merge %zu names \"%.*s\", "
-				 "which the vocab lacks", rank,
-				 (int)min(len, (size_t)40), name);
-	return 0;
-}
-
-static int merge_load(struct load_ctx *ctx, const json_t *vocab, size_t rank,
-		      const json_t *v)
-{
-	struct merge *m = &ctx->tok->merges[rank];
-	struct merge_text t;
-	char *both;
-	int err;
-
-	if (!merge_read(v, &t))
-		return load_fail(ctx, -EINVAL, "merge %zu is no pair of tokens",
-				 rank);
-	err = merge_lookup(ctx, vocab, rank, t.left, t.left_len, &m->left);
-	if (!err)
-		err = merge_lookup(ctx, vocab, rank, t.right, t.right_len,
-				   &m->right);
-	if (err)
-		return err;
-
-	both = malloc(t.left_len + t.right_len);
-	if (!both)
-		return load_fail(ctx, -ENOMEM, "out of memory");
-	memcpy(both, t.left, t.left_len);
-	memcpy(both + t.left_len, t.right, t.right_len);
-	err = merge_lookup(ctx, vocab, rank, both, t.left_len + t.right_len,
-			   &m->result);
-	free(both);
-	return err;
-}
-
-static int vocab_load_merges(struct load_ctx *ctx, const json_t *vocab,
-			     const json_t *merges)
+/* Ids of single characters, and of the bytes of those that have none. */
+static int vocab_load_chars(struct load_ctx *ctx, const json_t *vocab)
 {
 	struct tokenizer *tok = ctx->tok;
-	size_t nr = json_array_size(merges), i;
-	int err;
+	char name[8];
+	size_t len;
+	u32 id, b;
 
-	if (nr >= TOKENIZER_ID_LIMIT)
-		return load_fail(ctx, -EINVAL, "%zu merges are too many", nr);
-	tok->merges = calloc(nr + 1, sizeof(*tok->merges));
-	if (!tok->merges)
-		return load_fail(ctx, -ENOMEM, "out of memory");
-	for (i = 0; i < nr; i++) {
-		err = merge_load(ctx, vocab, i, json_array_get(merges, i));
-		if (err)
-			return err;
+	tok->char_id = malloc(0x10000 * sizeof(*tok->char_id));
+	if (!tok->char_id)
+		return load_no_memory(ctx);
+	memset(tok->char_id, 0xff, 0x10000 * sizeof(*tok->char_id));
+	for (id = 0; id < tok->nr_tokens; id++) {
+		const struct token *t = &tok->tokens[id];
+		const u8 *p = (const u8 *)tok->pool + t->piece;
+
+		if (!t->piece_len || t->piece_len > 3 ||
+		    utf8_step(p, t->piece_len, &len) != UTF8_CHAR ||
+		    len != t->piece_len)
+			continue;
+		tok->char_id[utf8_decode(p, len)] = id;
 	}
-	tok->nr_merges = (u32)nr;
-	if (bpe_pairs_build(tok))
-		return load_fail(ctx, -ENOMEM, "out of memory");
+	for (b = 0; b < 256 && tok->byte_fallback; b++) {
+		snprintf(name, sizeof(name), "<0x%02X>", b);
+		load_id(json_object_get(vocab, name), &tok->byte_id[b]);
+	}
+	return 0;
+}
+
+/* The token of what the vocabulary does not know. */
+static int vocab_load_unknown(struct load_ctx *ctx, const json_t *model,
+			      const json_t *vocab)
+{
+	const json_t *v = json_object_get(model, "unk_token");
+	const char *name = json_string_value(v);
+
+	if (!v || json_is_null(v))
+		return 0;
+	if (!name || !load_id(json_object_get(vocab, name), &ctx->tok->unk))
+		return load_fail(ctx, -EINVAL, "model: unk_token \"%.40s\" is "
+				 "no token of the vocab", name ? name : "?");
 	return 0;
 }
 
@@ -293,6 +260,7 @@ int vocab_load(struct load_ctx *ctx, const json_t *model)
 {
 	json_t *vocab = json_object_get(model, "vocab");
 	json_t *merges = json_object_get(model, "merges");
+	struct tokenizer *tok = ctx->tok;
 	int err;
 
 	if (!json_is_object(vocab))
@@ -300,127 +268,126 @@ int vocab_load(struct load_ctx *ctx, const json_t *model)
 	if (!json_is_array(merges))
 		return load_fail(ctx, -EINVAL, "model has no merges");
 
+	memset(tok->byte_id, 0xff, sizeof(tok->byte_id));
 	err = vocab_size_tables(ctx, vocab);
 	if (!err)
 		err = vocab_load_tokens(ctx, vocab);
 	if (!err)
-		err = vocab_load_bytes(ctx);
+		err = tok->byte_level ? vocab_load_bytes(ctx) :
+					vocab_load_chars(ctx, vocab);
 	if (!err)
-		err = vocab_load_merges(ctx, vocab, merges);
+		err = vocab_load_unknown(ctx, model, vocab);
+	if (!err)
+		err = merges_load(ctx, vocab, merges);
 	return err;
 }
 
-/* The entry's flags, or an error where it asks for what is not spoken. */
-static int added_flags(struct load_ctx *ctx, const json_t *v, const char *text,
-		       u32 *flags)
+/* The byte that a name such as "<0xE4>" means, or -1. */
+static int fallback_byte(const char *p, size_t len)
 {
-	if (json_is_true(json_object_get(v, "single_word")))
-		return load_fail(ctx, -EOPNOTSUPP, "added token \"%.40s\": "
-				 "single_word is not supported", text);
-	*flags = TOKEN_ADDED;
-	if (json_is_true(json_object_get(v, "special")))
-		*flags |= TOKEN_SPECIAL;
-	if (json_is_true(json_object_get(v, "lstrip")))
-		*flags |= TOKEN_LSTRIP;
-	if (json_is_true(json_object_get(v, "rstrip")))
-		*flags |= TOKEN_RSTRIP;
+	char digits[3] = { 0 };
+	char *end;
+	long b;
+
+	if (len != 6 || memcmp(p, "<0x", 3) || p[5] != '>')
+		return -1;
+	memcpy(digits, p + 3, 2);
+	if (digits[0] == ' ' || digits[0] == '-')
+		return -1;
+	b = strtol(digits, &end, 16);
+	return end == digits + 2 ? (int)b : -1;
+}
+
+/* What a token is when it comes first: without marks. */
+static int token_drop(struct tokenizer *tok, struct token *t)
+{
+	const struct decoding *d = &tok->dec;
+	size_t done = 0, at;
+	s64 off;
+
+	t->first = t->off;
+	t->first_len = t->len;
+	while (t->first_len >= d->drop_len &&
+	       !memcmp(tok->pool + t->first, d->drop, d->drop_len)) {
+		t->first += d->drop_len;
+		t->first_len -= d->drop_len;
+	}
+	if (!memmem(tok->pool + t->first, t->first_len, d->drop, d->drop_len))
+		return 0;
+	off = (s64)tok->pool_len;
+	for (at = 0; at < t->first_len; at++) {
+		if (t->first_len - at >= d->drop_len &&
+		    !memcmp(tok->pool + t->first + at, d->drop, d->drop_len)) {
+			at += d->drop_len - 1u;
+			continue;
+		}
+		if (pool_reserve(tok, 1))
+			return -ENOMEM;
+		tok->pool[tok->pool_len++] = tok->pool[t->first + at];
+		done++;
+	}
+	t->first = (u32)off;
+	t->first_len = (u32)done;
 	return 0;
 }
 
-/* An added token that the vocab has must have the vocab's id, and reverse. */
-static int added_check_id(struct load_ctx *ctx, const json_t *vocab,
-			  const char *text, u32 id)
+/* Do the decoder's steps to a token's name. */
+static int token_decode(struct tokenizer *tok, struct token *t,
+			struct find_ctx *c, struct norm_scratch *s)
 {
-	const json_t *v = json_object_get(vocab, text);
-	struct tokenizer *tok = ctx->tok;
-	u32 other;
+	const struct decoding *d = &tok->dec;
+	size_t len = t->len;
+	const char *text;
+	char byte;
+	s64 off;
+	int b, err;
 
-	if (v && load_id(v, &other) && other != id)
-		return load_fail(ctx, -EINVAL, "added token \"%.40s\" has id "
-				 "%u, but %u in the vocab", text, id, other);
-	if (id < tok->nr_tokens && tok->tokens[id].flags &&
-	    (!v || (tok->tokens[id].flags & TOKEN_ADDED)))
-		return load_fail(ctx, -EINVAL, "added token \"%.40s\": id %u "
-				 "is taken", text, id);
-	return 0;
-}
-
-static bool added_is_known(const struct tokenizer *tok, const char *text,
-			   size_t len)
-{
-	size_t turn, n;
-
-	for (turn = 0; turn < NR_ADDED_TURNS; turn++)
-		if (trie_longest(&tok->added[turn], text, len, &n) !=
-		    TOKENIZER_NO_ID && n == len)
-			return true;
-	return false;
-}
-
-/*
- * Enter an added token.  It stands for its own text; where the vocab spells
- * it the same way it stays a piece of the byte alphabet as well.
- */
-static int added_enter(struct tokenizer *tok, u32 turn, u32 id,
-		       const char *text, size_t len, u32 flags)
-{
-	const struct token *old;
-
-	if (tokens_reserve(tok, id) || pool_reserve(tok, len) ||
-	    trie_insert(&tok->added[turn], text, len, id))
-		return -ENOMEM;
-	old = &tok->tokens[id];
-	if ((old->flags & TOKEN_PIECE) && old->len == len &&
-	    !memcmp(tok->pool + old->off, text, len))
-		flags |= TOKEN_PIECE;
-	memcpy(tok->pool + tok->pool_len, text, len);
-	token_enter(tok, id, len, flags);
-	return 0;
-}
-
-static int added_load(struct load_ctx *ctx, const json_t *vocab,
-		      const json_t *v)
-{
-	const json_t *content = json_object_get(v, "content");
-	const char *text = json_string_value(content);
-	size_t len = json_string_length(content);
-	u32 id, flags = 0, turn;
-	int err;
-
-	if (!len || !load_id(json_object_get(v, "id"), &id))
-		return load_fail(ctx, -EINVAL, "added_tokens: an entry lacks "
-				 "content or id");
-	if (added_is_known(ctx->tok, text, len))
-		return load_fail(ctx, -EINVAL, "added token \"%.40s\" is "
-				 "listed twice", text);
-	err = added_flags(ctx, v, text, &flags);
+	err = d->drop_len ? token_drop(tok, t) : 0;
+	text = tok->pool + t->off;
 	if (!err)
-		err = added_check_id(ctx, vocab, text, id);
+		err = norm_apply(d->steps, d->nr_steps, c, s, &text, &len);
 	if (err)
 		return err;
-
-	turn = json_is_true(json_object_get(v, "normalized")) ?
-		ADDED_NORMALIZED : ADDED_RAW;
-	if (added_enter(ctx->tok, turn, id, text, len, flags))
-		return load_fail(ctx, -ENOMEM, "out of memory");
+	b = d->fallback ? fallback_byte(text, len) : -1;
+	if (b >= 0) {
+		byte = (char)b;
+		text = &byte;
+		len = 1;
+		t->flags |= TOKEN_BYTE;
+	}
+	if (text == tok->pool + t->off)
+		return 0;
+	off = vocab_pool_add(tok, text, len);
+	if (off < 0)
+		return -ENOMEM;
+	t->off = (u32)off;
+	t->len = (u32)len;
 	return 0;
 }
 
-int vocab_load_added(struct load_ctx *ctx, const json_t *list,
-		     const json_t *model)
+/* Added tokens have their text already. */
+int vocab_texts_build(struct load_ctx *ctx)
 {
-	const json_t *vocab = json_object_get(model, "vocab");
-	size_t i;
-	int err;
+	struct tokenizer *tok = ctx->tok;
+	struct norm_scratch s = { 0 };
+	struct find_ctx c = { 0 };
+	int err = find_init(&c);
+	u32 id;
 
-	if (list && !json_is_null(list) && !json_is_array(list))
-		return load_fail(ctx, -EINVAL, "added_tokens is no list");
-	for (i = 0; i < json_array_size(list); i++) {
-		err = added_load(ctx, vocab, json_array_get(list, i));
-		if (err)
-			return err;
+	for (id = 0; id < tok->nr_tokens && !err; id++) {
+		struct token *t = &tok->tokens[id];
+
+		if (!(t->flags & TOKEN_ADDED)) {
+			t->off = t->piece;
+			t->len = t->piece_len;
+		}
+		if (tok->dec.kind == DECODE_STEPS && t->flags)
+			err = token_decode(tok, t, &c, &s);
+		tok->max_token_len = max(tok->max_token_len, t->len);
 	}
-	return 0;
+	norm_scratch_free(&s);
+	find_release(&c);
+	return err ? load_fail(ctx, err, "decoder: %s", strerror(-err)) : 0;
 }
 
 static u32 bytes_hash(const struct tokenizer *tok, const char *p, size_t len)
@@ -430,37 +397,38 @@ static u32 bytes_hash(const struct tokenizer *tok, const char *p, size_t len)
 
 	for (i = 0; i < len; i++)
 		h = (h ^ (u8)p[i]) * 0x100000001b3ull;
-	return (h * 0x9e3779b97f4a7c15ull) >> (64 - tok->by_bytes_bits);
+	return (h * 0x9e3779b97f4a7c15ull) >> (64 - tok->by_piece_bits);
 }
 
 u32 vocab_find_piece(const struct tokenizer *tok, const char *bytes,
 		     size_t len)
 {
-	u32 mask = (1u << tok->by_bytes_bits) - 1;
+	u32 mask = (1u << tok->by_piece_bits) - 1;
 	u32 i = bytes_hash(tok, bytes, len);
 	u32 id;
 
-	while ((id = tok->by_bytes[i]) != TOKENIZER_NO_ID) {
+	while ((id = tok->by_piece[i]) != TOKENIZER_NO_ID) {
 		const struct token *t = &tok->tokens[id];
 
-		if (t->len == len && !memcmp(tok->pool + t->off, bytes, len))
+		if (t->piece_len == len && !memcmp(tok->pool + t->piece, bytes, len))
 			break;
 		i = (i + 1) & mask;
 	}
 	return id;
 }
 
-int vocab_index_build(struct tokenizer *tok)
+int vocab_index_build(struct load_ctx *ctx)
 {
+	struct tokenizer *tok = ctx->tok;
 	u32 mask, id, i, bits = 4;
 
 	while ((1ull << bits) < 2ull * tok->nr_tokens)
 		bits++;
-	tok->by_bytes_bits = bits;
-	tok->by_bytes = malloc(sizeof(*tok->by_bytes) << bits);
-	if (!tok->by_bytes)
-		return -ENOMEM;
-	memset(tok->by_bytes, 0xff, sizeof(*tok->by_bytes) << bits);
+	tok->by_piece_bits = bits;
+	tok->by_piece = malloc(sizeof(*tok->by_piece) << bits);
+	if (!tok->by_piece)
+		return load_no_memory(ctx);
+	memset(tok->by_piece, 0xff, sizeof(*tok->by_piece) << bits);
 
 	mask = (1u << bits) - 1;
 	for (id = 0; id < tok->nr_tokens; id++) {
@@ -468,10 +436,10 @@ int vocab_index_build(struct tokenizer *tok)
 
 		if (!(t->flags & TOKEN_PIECE))
 			continue;
-		i = bytes_hash(tok, tok->pool + t->off, t->len);
-		while (tok->by_bytes[i] != TOKENIZER_NO_ID)
+		i = bytes_hash(tok, tok->pool + t->piece, t->piece_len);
+		while (tok->by_piece[i] != TOKENIZER_NO_ID)
 			i = (i + 1) & mask;
-		tok->by_bytes[i] = id;
+		tok->by_piece[i] = id;
 	}
 	return 0;
 }

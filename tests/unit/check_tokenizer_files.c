@@ -25,7 +25,9 @@ static const struct pattern_case pattern_cases[] = {
 	{ "(a(b(c{1,2}+)+)){2}", 0, "" },
 	{ "\\x{1F600}\\x41\\u0041\\.\\/\\-\\t", 0, "" },
 	{ "{|}|x{|[{}]", 0, "" },
-	{ "\\w+", -EOPNOTSUPP, "escape \\w" },
+	{ "\\w+", 0, "" },
+	{ "[\\w.]\\W", 0, "" },
+	{ "[a\\W]", -EOPNOTSUPP, "\\W in a class" },
 	{ "a\\b", -EOPNOTSUPP, "escape \\b" },
 	{ "\\D", -EOPNOTSUPP, "escape \\D" },
 	{ "a\\", -EOPNOTSUPP, "escape" },
@@ -101,6 +103,15 @@ struct bad_file {
 	"{\"id\":" id ",\"content\":" content more "}"
 #define TEMPLATE(single)						\
 	"{\"type\":\"TemplateProcessing\",\"single\":[" single "]}"
+#define NORMS(list)							\
+	"{\"type\":\"Sequence\",\"normalizers\":[" list "]}"
+#define PRES(list)							\
+	"{\"type\":\"Sequence\",\"pretokenizers\":[" list "]}"
+#define DECODERS(list)							\
+	"{\"type\":\"Sequence\",\"decoders\":[" list "]}"
+#define META(replacement, scheme)					\
+	"{\"type\":\"Metaspace\",\"replacement\":" replacement ","	\
+	"\"prepend_scheme\":\"" scheme "\"}"
 #define SPLIT(pattern, behavior, invert)				\
 	"{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","	\
 	"\"pattern\":" pattern ",\"behavior\":\"" behavior "\","	\
@@ -111,40 +122,93 @@ static const struct bad_file bad_files[] = {
 	{ "model.type", "\"Unigram\"", -EOPNOTSUPP, "model of type Unigram" },
 	{ "model.type", "7", -EOPNOTSUPP, "model of type ?" },
 	{ "model", "null", -EOPNOTSUPP, "model of type null" },
-	{ "model.byte_fallback", "true", -EOPNOTSUPP, "byte_fallback" },
-	{ "model.dropout", "0.1", -EOPNOTSUPP, "dropout" },
+	{ "model.type", "\"BPE \"", -EOPNOTSUPP, "model of type BPE " },
+	{ "model.dropout", "0.1", -EOPNOTSUPP, "model (BPE): dropout" },
 	{ "model.end_of_word_suffix", "\"</w>\"", -EOPNOTSUPP,
 	  "end_of_word_suffix" },
-	{ "normalizer", "{\"type\":\"NFC\"}", -EOPNOTSUPP,
-	  "normalizer of type NFC" },
-	{ "normalizer", "{\"type\":\"Sequence\",\"normalizers\":["
-	  "{\"type\":\"NFC\"}]}", -EOPNOTSUPP, "normalizer of type Sequence" },
-	{ "decoder", "{\"type\":\"Metaspace\"}", -EOPNOTSUPP,
-	  "decoder of type Metaspace" },
+	{ "model.fuse_unk", "1", -EINVAL, "fuse_unk is neither" },
+	{ "model.unk_token", "\"<unk>\"", -EINVAL, "unk_token \"<unk>\"" },
+	{ "model.unk_token", "7", -EINVAL, "unk_token \"?\"" },
+	{ "model.flavour", "1", -EOPNOTSUPP, "model (BPE): key \"flavour\"" },
+	{ "version2", "1", -EOPNOTSUPP, "key \"version2\" is not known" },
+	{ "normalizer", "{\"type\":\"Nmt\"}", -EOPNOTSUPP,
+	  "normalizer of type Nmt" },
+	{ "normalizer", "{\"type\":\"NFC\",\"a\":1}", -EOPNOTSUPP,
+	  "normalizer (NFC): key \"a\"" },
+	{ "normalizer", NORMS("{\"type\":\"NFC\"},{\"type\":\"Bert\"}"),
+	  -EOPNOTSUPP, "normalizer.normalizers[1] of type Bert" },
+	{ "normalizer", NORMS("7"), -EOPNOTSUPP, "normalizers[0] of type ?" },
+	{ "normalizer", "{\"type\":\"Sequence\"}", -EINVAL, "is no list" },
+	{ "normalizer", "{\"type\":\"Prepend\"}", -EINVAL,
+	  "prepend is no string" },
+	{ "normalizer", "{\"type\":\"Replace\",\"content\":\"\"}", -EINVAL,
+	  "pattern is neither" },
+	{ "normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},"
+	  "\"content\":\"\"}", -EINVAL, "pattern is empty" },
+	{ "normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},"
+	  "\"content\":\"0123456789012345678901234567890123456789012345678"
+	  "9012345678901234\"}", -EOPNOTSUPP, "content is longer than 64" },
+	{ "normalizer", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},"
+	  "\"content\":\"\"}", -EINVAL, "pattern: unmatched (" },
+	{ "normalizer", "{\"type\":\"Strip\",\"strip_left\":7}", -EINVAL,
+	  "strip_left is neither" },
+	{ "decoder", "{\"type\":\"Fuse\"}", -EOPNOTSUPP,
+	  "decoder of type Fuse is not supported with a pre_tokenizer" },
 	{ "decoder", "null", -EOPNOTSUPP, "decoder of type null" },
-	{ "pre_tokenizer", "null", -EOPNOTSUPP, "pre_tokenizer of type null" },
-	{ "pre_tokenizer.type", "\"Whitespace\"", -EOPNOTSUPP, "Whitespace" },
-	{ "pre_tokenizer.add_prefix_space", "true", -EOPNOTSUPP,
-	  "add_prefix_space" },
-	{ "pre_tokenizer", SPLIT("{\"Regex\":\"\\\\w\"}", "Isolated", "false"),
-	  -EOPNOTSUPP, "pattern: escape \\w" },
+	{ "decoder", "{\"type\":\"WordPiece\"}", -EOPNOTSUPP,
+	  "decoder of type WordPiece" },
+	{ "decoder", "{\"type\":\"Metaspace\"}", -EINVAL,
+	  "replacement is no string" },
+	{ "decoder", DECODERS("{\"type\":\"Fuse\"},"
+	  "{\"type\":\"ByteFallback\"}"), -EOPNOTSUPP,
+	  "decoder.decoders[1] (ByteFallback): is not supported at this" },
+	{ "decoder", DECODERS("{\"type\":\"Strip\",\"content\":\" \","
+	  "\"start\":1,\"stop\":0}"), -EOPNOTSUPP, "at this place" },
+	{ "decoder", DECODERS("{\"type\":\"Fuse\"},{\"type\":\"Strip\","
+	  "\"content\":\" \",\"start\":1,\"stop\":1}"), -EOPNOTSUPP,
+	  "stop is not 0" },
+	{ "decoder", DECODERS("{\"type\":\"Fuse\"},{\"type\":\"Strip\","
+	  "\"content\":\"ab\",\"start\":1,\"stop\":0}"), -EINVAL,
+	  "content is not one character" },
+	{ "decoder", DECODERS("{\"type\":\"ByteFallback\"},"
+	  "{\"type\":\"Metaspace\",\"replacement\":\"_\"}"), -EOPNOTSUPP,
+	  "at this place" },
+	{ "pre_tokenizer", "null", -EOPNOTSUPP, "without a pre_tokenizer" },
+	{ "pre_tokenizer.type", "\"Bert\"", -EOPNOTSUPP,
+	  "pre_tokenizer of type Bert" },
+	{ "pre_tokenizer.add_prefix_space", "\"yes\"", -EINVAL,
+	  "add_prefix_space is neither" },
+	{ "pre_tokenizer", SPLIT("{\"Regex\":\"\\\\b\"}", "Isolated", "false"),
+	  -EOPNOTSUPP, "pretokenizers[0] (Split): pattern: escape \\b" },
 	{ "pre_tokenizer", SPLIT("{\"Regex\":\"(a\"}", "Isolated", "false"),
 	  -EINVAL, "pattern: unmatched (" },
-	{ "pre_tokenizer", SPLIT("{\"Regex\":\"a\"}", "Removed", "false"),
-	  -EOPNOTSUPP, "behavior Removed" },
-	{ "pre_tokenizer", SPLIT("{\"Regex\":\"a\"}", "Isolated", "true"),
-	  -EOPNOTSUPP, "invert" },
-	{ "pre_tokenizer", SPLIT("{\"String\":\"a\"}", "Isolated", "false"),
-	  -EOPNOTSUPP, "without a Regex" },
-	{ "pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":[]}",
-	  -EOPNOTSUPP, "ByteLevel does not end" },
-	{ "pre_tokenizer", "{\"type\":\"Sequence\",\"pretokenizers\":["
-	  "{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]}", -EOPNOTSUPP,
-	  "type Digits" },
-	{ "post_processor", "{\"type\":\"BertProcessing\"}", -EOPNOTSUPP,
-	  "BertProcessing" },
+	{ "pre_tokenizer", SPLIT("{\"Regex\":\"a\"}", "Remove", "false"),
+	  -EOPNOTSUPP, "behavior Remove is not known" },
+	{ "pre_tokenizer", SPLIT("{\"Regex\":\"a\"}", "Isolated", "1"),
+	  -EINVAL, "invert is neither" },
+	{ "pre_tokenizer", SPLIT("{\"Regexp\":\"a\"}", "Isolated", "false"),
+	  -EINVAL, "pattern is neither" },
+	{ "pre_tokenizer", SPLIT("\"a\"", "Isolated", "false"), -EINVAL,
+	  "pattern is neither" },
+	{ "pre_tokenizer", PRES("{\"type\":\"ByteLevel\"},"
+	  "{\"type\":\"Digits\"}"), -EOPNOTSUPP,
+	  "pretokenizers[1] (Digits): comes behind ByteLevel" },
+	{ "pre_tokenizer", PRES(META("\"\"", "always")), -EINVAL,
+	  "replacement is not one" },
+	{ "pre_tokenizer", PRES(META("\"_\"", "often")), -EOPNOTSUPP,
+	  "prepend_scheme often is not known" },
+	{ "pre_tokenizer", PRES("{\"type\":\"Metaspace\",\"replacement\":"
+	  "\"_\",\"prepend_scheme\":\"first\",\"add_prefix_space\":false}"),
+	  -EINVAL, "add_prefix_space is not what" },
+	{ "post_processor", "{\"type\":\"BertProcessing\"}", -EINVAL,
+	  "cls is no pair" },
+	{ "post_processor", "{\"type\":\"RobertaProcessing\",\"cls\":"
+	  "[\"x\",99999]}", -EINVAL, "special token x is no token" },
+	{ "post_processor", "{\"type\":\"Nothing\"}", -EOPNOTSUPP,
+	  "post_processor of type Nothing" },
 	{ "post_processor", TEMPLATE("{\"Sequence\":{\"id\":\"A\"}},"
-	  "{\"SpecialToken\":{\"id\":\"x\"}}"), -EOPNOTSUPP, "template" },
+	  "{\"Sequence\":{\"id\":\"A\"}}"), -EOPNOTSUPP, "one Sequence" },
+	{ "post_processor", TEMPLATE(""), -EOPNOTSUPP, "one Sequence" },
 	{ "post_processor", TEMPLATE("{\"SpecialToken\":{\"id\":\"x\"}},"
 	  "{\"Sequence\":{\"id\":\"A\"}}"), -EINVAL, "special token x" },
 	{ "model.vocab", NULL, -EINVAL, "no vocab" },
@@ -177,8 +241,10 @@ static const struct bad_file bad_files[] = {
 	  "\"the\" has id 4096, but" },
 	{ "added_tokens.+", ADDED("4096", "\"\"", ""), -EINVAL,
 	  "lacks content or id" },
-	{ "added_tokens.+", ADDED("4096", "\"<n>\"", ",\"single_word\":true"),
-	  -EOPNOTSUPP, "single_word" },
+	{ "added_tokens.+", ADDED("4096", "\"<n>\"", ",\"lstrip\":1"),
+	  -EINVAL, "lstrip is neither" },
+	{ "added_tokens.+", ADDED("4096", "\"<n>\"", ",\"weight\":1"),
+	  -EOPNOTSUPP, "key \"weight\"" },
 };
 
 /* One line that names the file, and @words. */
@@ -232,7 +298,12 @@ static const struct bad_file bad_configs[] = {
 	{ "eos_token", "[]", -EINVAL, "eos_token \"?\"" },
 	{ "eos_token", "\"bad\\nname\\u0001\xc3\xa9\"", -EINVAL,
 	  "eos_token \"bad name \xc3\xa9\"" },
-	{ "add_eos_token", "true", -EOPNOTSUPP, "add_eos_token" },
+	{ "add_eos_token", "true", -EINVAL, "add_eos_token is set, but there "
+	  "is no eos_token" },
+	{ "added_tokens_decoder", "{\"x\":{\"content\":\"<n>\"}}", -EINVAL,
+	  "added_tokens_decoder.x is no id" },
+	{ "added_tokens_decoder", "{\"7\":{\"content\":\"<n>\"}}", -EINVAL,
+	  "\"<n>\": id 7 is taken" },
 };
 
 START_TEST(test_refuses_config)
