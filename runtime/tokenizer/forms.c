@@ -276,7 +276,7 @@ int form_apply(u32 form, struct norm_scratch *s, const char *text, size_t len,
 				from--;
 			while (from > done && (p[from] & 0xc0) == 0x80);
 		err = tok_put(out, text + done, from - done);
-		if (!err)
+		if (!err && from < to)
 			err = run_apply(form, s, text + from, to - from, out);
 		done = to;
 	}

@@ -19,7 +19,7 @@ static int load_metaspace(struct load_ctx *ctx, const struct part *p)
 {
 	struct decoding *d = &ctx->tok->dec;
 	const char *scheme;
-	bool prefix = true, unused;
+	bool unused;
 	struct norm_step *s = &d->steps[d->nr_steps];
 	char mark[5];
 	u8 len;
@@ -30,7 +30,7 @@ static int load_metaspace(struct load_ctx *ctx, const struct part *p)
 	if (!err)
 		err = part_char(ctx, p, "replacement", mark, &len);
 	if (!err)
-		err = part_bool(ctx, p, "add_prefix_space", &prefix);
+		err = part_bool(ctx, p, "add_prefix_space", &unused);
 	if (!err)
 		err = part_bool(ctx, p, "split", &unused);
 	if (err)
@@ -45,7 +45,7 @@ static int load_metaspace(struct load_ctx *ctx, const struct part *p)
 	d->nr_steps++;
 	if (!s->find.string || !s->with)
 		return load_no_memory(ctx);
-	if (scheme ? strcmp(scheme, "never") : prefix) {
+	if (!scheme || strcmp(scheme, "never")) {
 		memcpy(d->drop, mark, sizeof(d->drop));
 		d->drop_len = len;
 	}

@@ -142,12 +142,11 @@ static int load_scheme(struct load_ctx *ctx, const struct part *p,
 		err = part_bool(ctx, p, "add_prefix_space", &prefix);
 	if (err)
 		return err;
-	/* Files of before 2023 have this key alone. */
-	if (!prefix && choice != PREPEND_NEVER &&
-	    json_object_get(p->json, "prepend_scheme"))
+	/* The older key says no more than the newer one, if both are there. */
+	if (!prefix && choice != PREPEND_NEVER)
 		return part_fail(ctx, p, -EINVAL, "add_prefix_space is not "
 				 "what prepend_scheme says");
-	st->scheme = prefix ? (enum prepend_scheme)choice : PREPEND_NEVER;
+	st->scheme = (enum prepend_scheme)choice;
 	if (st->scheme == PREPEND_FIRST && normalizer_cuts(ctx->tok))
 		return part_fail(ctx, p, -EOPNOTSUPP, "prepend_scheme first "
 				 "behind a normalizer that takes away");

@@ -27,6 +27,9 @@ echo "fuzz_safetensors $rounds $seed"
 echo "fuzz_config $rounds $seed"
 "$KVMM_BUILD/tests/fuzz_config" "$rounds" "$seed" \
 	"$KVMM_TOP"/tests/data/{families/*,demo-model}/config.json || failed=1
+echo "fuzz_tokenizer $((rounds / 10)) $seed"
+"$KVMM_BUILD/tests/fuzz_tokenizer" $((rounds / 10)) "$seed" \
+	"$KVMM_TOP"/tests/data/tokenizers/*/tokenizer.json || failed=1
 for src in "$KVMM_TOP"/tests/fuzz/fuzz_*.c; do
 	name=$(basename "$src" .c)
 	pack=$KVMM_TOP/tests/fuzz/corpus/${name#fuzz_}.pack

@@ -377,6 +377,134 @@ START_TEST(test_short_error_room)
 }
 END_TEST
 
+/* ------------------------------------------------- files that want to hurt */
+
+/* @head, then @unit @nr times, then @tail, as tokenizer.json. */
+static void write_repeated(const char *head, const char *unit, size_t nr,
+			   const char *tail)
+{
+	const size_t len = strlen(unit);
+	size_t at = strlen(head), i;
+	char *text = malloc(at + len * nr + strlen(tail) + 1);
+
+	ck_assert_ptr_nonnull(text);
+	strcpy(text, head);
+	for (i = 0; i < nr; i++, at += len)
+		memcpy(text + at, unit, len);
+	strcpy(text + at, tail);
+	file_write("tokenizer.json", text, at + strlen(tail));
+	free(text);
+}
+
+static const struct {
+	const char *head;
+	const char *unit;
+	size_t nr;
+	const char *tail;
+	int err;
+	const char *words;
+} liars[] = {
+	{ "{\"model\":", "[", 100000, "", -EINVAL, "maximum parsing depth" },
+	{ "{\"normalizer\":", "{\"type\":\"Sequence\",\"normalizers\":[",
+	  100000, "", -EINVAL, "maximum parsing depth" },
+	{ "{\"normalizer\":", "{\"type\":\"Sequence\",\"normalizers\":[", 900,
+	  "", -EINVAL, "line 1" },
+	{ "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[",
+	  "{\"type\":\"NFC\"},", 100000, "{\"type\":\"NFC\"}]}}", -EOPNOTSUPP,
+	  "more than 16 normalizers" },
+	{ "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[",
+	  "{\"type\":\"Digits\"},", 100000, "{\"type\":\"Digits\"}]}}",
+	  -EOPNOTSUPP, "more than 16 pretokenizers" },
+	{ "{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\","
+	  "\"pattern\":{\"Regex\":\"", "(", 1000000, "\"}}}", -EOPNOTSUPP,
+	  "group (((( is not understood" },
+	{ "{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\","
+	  "\"pattern\":{\"Regex\":\"", "(?:ab){1,60000}", 1000, "\"}}}", -EINVAL,
+	  "pattern" },
+	{ "{\"normalizer\":{\"type\":\"", "NFC", 100000, "\"}}", -EOPNOTSUPP,
+	  "normalizer of type NFCNFC" },
+	{ "{\"", "key", 100000, "\":1}", -EOPNOTSUPP, "key \"keykey" },
+	{ "{\"a\":\"", "\\u0000", 10, "\"}", -EINVAL, "line 1" },
+	{ "{\"a\":", "9", 100000, "}", -EINVAL, "real number overflow" },
+	{ "", "\xff", 100000, "", -EINVAL, "line 1" },
+};
+
+START_TEST(test_liars)
+{
+	write_repeated(liars[_i].head, liars[_i].unit, liars[_i].nr,
+		       liars[_i].tail);
+	expect_refusal(liars[_i].err, "tokenizer.json", liars[_i].words);
+}
+END_TEST
+
+/* A Sequence in a Sequence in a Sequence.. ends somewhere. */
+START_TEST(test_nested_sequences)
+{
+	json_t *root = data_read("demo-model/tokenizer.json");
+	json_t *v = json_pack("{s:s}", "type", "NFC");
+	int i;
+
+	for (i = 0; i < 100; i++)
+		v = json_pack("{s:s,s:[o]}", "type", "Sequence", "normalizers",
+			      v);
+	json_change(root, "normalizer", v);
+	json_write("tokenizer.json", root);
+	expect_refusal(-EOPNOTSUPP, "tokenizer.json",
+		       "of type Sequence is not supported");
+	json_decref(root);
+}
+END_TEST
+
+/* Normalizers that make a gigabyte of a word are stopped. */
+START_TEST(test_growing_text)
+{
+	json_t *root = data_read("demo-model/tokenizer.json");
+	json_t *list = json_array();
+	int i;
+
+	for (i = 0; i < 16; i++)
+		json_array_append_new(list, json_pack(
+			"{s:s,s:{s:s},s:s}", "type", "Replace", "pattern",
+			"String", "a", "content", "aaaaaaaaaaaaaaaaaaaaaaaa"));
+	json_change(root, "normalizer", json_pack(
+		    "{s:s,s:o}", "type", "Sequence", "normalizers", list));
+	json_write("tokenizer.json", root);
+	json_decref(root);
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	ck_assert_int_eq(tokenizer_encode(tok, "banana", 6, 0, ids, IDS_MAX,
+					  NULL), -EFBIG);
+	ck_assert_int_ge(tokenizer_encode(tok, "no", 2, 0, ids, IDS_MAX,
+					  NULL), 1);
+}
+END_TEST
+
+/* Tokens that the config has and tokenizer.json has not. */
+START_TEST(test_added_by_config)
+{
+	static const char config[] =
+		"{\"added_tokens_decoder\":{\"0\":{\"content\":"
+		"\"<|endoftext|>\",\"special\":true},\"5000\":{\"content\":"
+		"\"<|new|>\",\"special\":true,\"normalized\":false}},"
+		"\"eos_token\":\"<|new|>\",\"add_eos_token\":true}";
+	json_t *root = data_read("demo-model/tokenizer.json");
+	ssize_t n;
+
+	json_write("tokenizer.json", root);
+	json_decref(root);
+	file_write("tokenizer_config.json", config, strlen(config));
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	ck_assert_uint_eq(tokenizer_vocab_size(tok), 5001);
+	ck_assert_uint_eq(tokenizer_eos_id(tok), 5000);
+	ck_assert(tokenizer_is_special(tok, 5000));
+	n = tokenizer_encode(tok, "a<|new|>", 8, TOKENIZER_ADD_BOS |
+			     TOKENIZER_ADD_EOS, ids, IDS_MAX, NULL);
+	ck_assert_int_eq(n, 4);
+	ck_assert_uint_eq(ids[0], 0);
+	ck_assert_uint_eq(ids[2], 5000);
+	ck_assert_uint_eq(ids[3], 5000);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ configs */
 
 struct config_case {
@@ -459,6 +587,10 @@ static Suite *files_suite(void)
 			    ARRAY_SIZE(bad_configs));
 	tcase_add_test(tc, test_refuses_files);
 	tcase_add_test(tc, test_short_error_room);
+	tcase_add_loop_test(tc, test_liars, 0, ARRAY_SIZE(liars));
+	tcase_add_test(tc, test_nested_sequences);
+	tcase_add_test(tc, test_growing_text);
+	tcase_add_test(tc, test_added_by_config);
 	tcase_add_loop_test(tc, test_config, 0, ARRAY_SIZE(config_cases));
 	tcase_add_test(tc, test_config_without_template);
 	return s;

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_tokenizer_golden.c - many tokenizers, beside the library's own answers
+ *
+ * Every folder below tests/data/tokenizers, and below the one that
+ * KVMM_TOKENIZER_GOLDEN names, holds a tokenizer.json and a golden.bin of
+ * tests/peers/vocabularies.py: records of texts and ids.  All must agree, and
+ * what is decoded must come in whole characters.
+ */
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "runtime/tokenizer/utf8.h"
+#include "tests/unit/tokenizer_fixture.h"
+
+/* Kinds of records, as in vocabularies.py. */
+enum golden_kind {
+	GOLDEN_ENCODE,
+	GOLDEN_PLAIN,
+	GOLDEN_AROUND,
+	GOLDEN_DECODE,
+	GOLDEN_SKIPPED,
+	NR_GOLDEN_KINDS,
+};
+
+struct golden {
+	u8 *p;
+	size_t len;
+	size_t at;
+	const char *name;
+	u32 nr[NR_GOLDEN_KINDS];
+};
+
+static u32 *got = ids;
+static size_t got_max = IDS_MAX;
+static char *text_out;
+static size_t text_max;
+
+static u32 golden_u32(struct golden *g)
+{
+	u32 v;
+
+	ck_assert_uint_le(g->at + 4, g->len);
+	memcpy(&v, g->p + g->at, 4);
+	g->at += 4;
+	return v;
+}
+
+/* @n bytes of it, or the end of the test. */
+static const u8 *golden_bytes(struct golden *g, size_t n)
+{
+	const u8 *p = g->p + g->at;
+
+	if (n > g->len - g->at)
+		ck_abort_msg("%s: golden.bin ends early", g->name);
+	g->at += n;
+	return p;
+}
+
+static void expect_encoded(struct golden *g, u32 kind, const char *text,
+			   size_t len, const u8 *want, u32 nr)
+{
+	static const u32 flags[] = {
+		[GOLDEN_PLAIN] = TOKENIZER_PLAIN,
+		[GOLDEN_AROUND] = TOKENIZER_ADD_BOS | TOKENIZER_ADD_EOS,
+	};
+	ssize_t n;
+	u32 i, id;
+
+	if (nr + 1 > got_max) {
+		got_max = 2 * (size_t)nr + 1024;
+		got = realloc(got == ids ? NULL : got,
+			      got_max * sizeof(*got));
+	}
+	n = tokenizer_encode(tok, text, len, flags[kind], got, got_max, NULL);
+	for (i = 0; n >= 0 && i < (u32)n && i < nr; i++) {
+		memcpy(&id, want + 4 * i, 4);
+		if (got[i] != id)
+			ck_abort_msg("%s: record %u of kind %u: \"%.*s\": id "
+				     "%u is %u, not %u", g->name, g->nr[kind],
+				     kind, (int)len, text, i, got[i], id);
+	}
+	if (n != (ssize_t)nr)
+		ck_abort_msg("%s: record %u of kind %u: \"%.*s\": %zd ids, "
+			     "not %u", g->name, g->nr[kind], kind, (int)len,
+			     text, n, nr);
+}
+
+static void expect_decoded(struct golden *g, u32 kind, const char *text,
+			   size_t len, const u8 *want, u32 nr)
+{
+	const size_t room = detok_out_max(tok);
+	struct detok d;
+	size_t at = 0;
+	ssize_t n;
+	u32 i, id;
+
+	detok_init(&d, tok, kind == GOLDEN_SKIPPED);
+	for (i = 0; i <= nr; i++) {
+		if (at + room > text_max) {
+			text_max = 2 * (at + room);
+			text_out = realloc(text_out, text_max);
+		}
+		if (i < nr)
+			memcpy(&id, want + 4 * i, 4);
+		n = i < nr ? detok_push(&d, id, text_out + at, room) :
+			     detok_flush(&d, text_out + at, room);
+		if (n < 0 || !utf8_is_valid(text_out + at, (size_t)n))
+			ck_abort_msg("%s: id %u puts out %zd bytes", g->name,
+				     id, n);
+		at += (size_t)n;
+	}
+	if (at != len || memcmp(text_out, text, len))
+		ck_abort_msg("%s: record %u of kind %u: \"%.*s\", not "
+			     "\"%.*s\"", g->name, g->nr[kind], kind, (int)at,
+			     text_out, (int)len, text);
+}
+
+static void golden_run(struct golden *g)
+{
+	const u8 *text, *want;
+	u32 kind, len, nr;
+
+	while (g->at < g->len) {
+		kind = golden_u32(g);
+		ck_assert_uint_lt(kind, NR_GOLDEN_KINDS);
+		len = golden_u32(g);
+		text = golden_bytes(g, len);
+		nr = golden_u32(g);
+		want = golden_bytes(g, 4ul * nr);
+		if (kind < GOLDEN_DECODE)
+			expect_encoded(g, kind, (const char *)text, len, want,
+				       nr);
+		else
+			expect_decoded(g, kind, (const char *)text, len, want,
+				       nr);
+		g->nr[kind]++;
+	}
+}
+
+static void golden_read(struct golden *g, const char *path)
+{
+	struct stat st;
+	FILE *f = fopen(path, "re");
+
+	ck_assert_msg(f && !fstat(fileno(f), &st), "%s", path);
+	g->len = (size_t)st.st_size;
+	g->p = malloc(g->len + 1);
+	ck_assert_uint_eq(fread(g->p, 1, g->len, f), g->len);
+	fclose(f);
+}
+
+static void model_run(const char *folder, const char *name)
+{
+	struct golden g = { .name = name };
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/%s/golden.bin", folder, name);
+	if (access(path, R_OK))
+		return;
+	golden_read(&g, path);
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	ck_assert_msg(!tokenizer_load(path, &tok, err, sizeof(err)), "%s",
+		      err);
+	golden_run(&g);
+	printf("%s: %u encoded, %u plain, %u with what is around, %u decoded, "
+	       "%u without special tokens\n", name, g.nr[0], g.nr[1], g.nr[2],
+	       g.nr[3], g.nr[4]);
+	tokenizer_free(tok);
+	tok = NULL;
+	free(g.p);
+}
+
+/* All models of a folder; their number. */
+static u32 folder_run(const char *folder)
+{
+	struct dirent **list;
+	int n = scandir(folder, &list, NULL, alphasort), i;
+	u32 nr = 0;
+
+	ck_assert_msg(n >= 0, "%s", folder);
+	for (i = 0; i < n; i++) {
+		if (list[i]->d_name[0] != '.') {
+			model_run(folder, list[i]->d_name);
+			nr++;
+		}
+		free(list[i]);
+	}
+	free(list);
+	return nr;
+}
+
+START_TEST(test_committed)
+{
+	char folder[512];
+
+	snprintf(folder, sizeof(folder), "%s", data_path("tokenizers"));
+	ck_assert_uint_ge(folder_run(folder), 12);
+}
+END_TEST
+
+START_TEST(test_named)
+{
+	const char *folder = getenv("KVMM_TOKENIZER_GOLDEN");
+
+	if (folder)
+		ck_assert_uint_ge(folder_run(folder), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("tokenizer golden");
+	TCase *tc = tcase_create("golden");
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	tcase_set_tags(tc, "unit tokenizer");
+	tcase_set_timeout(tc, 900);
+	if (!getenv("KVMM_TOKENIZER_GOLDEN"))
+		tcase_add_test(tc, test_committed);
+	tcase_add_test(tc, test_named);
+	suite_add_tcase(s, tc);
+	return suite_run(s);
+}
