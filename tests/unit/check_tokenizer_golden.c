@@ -5,10 +5,12 @@
  * Every folder below tests/data/tokenizers, and below the one that
  * KVMM_TOKENIZER_GOLDEN names, holds a tokenizer.json and a golden.bin of
  * tests/peers/vocabularies.py: records of texts and ids.  All must agree, and
- * what is decoded must come in whole characters.
+ * what is decoded must come in whole characters.  Texts of a megabyte must take
+ * linear time.
  */
 #include <dirent.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "runtime/tokenizer/utf8.h"
 #include "tests/unit/tokenizer_fixture.h"
@@ -208,6 +210,68 @@ START_TEST(test_named)
 }
 END_TEST
 
+/* ---- texts of a megabyte ---- */
+
+#define LONG_BYTES	(1u << 20)
+
+static const char * const long_units[] = {
+	"a", " ", "1", "\n", "e\u0301\u0323", "\u0323\u0301", "\u4f60",
+	"the ", "\u2581", "<|l|", "\U0001f600",
+};
+
+/* CPU seconds to encode @len bytes of @text. */
+static double encode_seconds(const char *text, size_t len)
+{
+	struct timespec from, to;
+	ssize_t n;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+	n = tokenizer_encode(tok, text, len, 0, NULL, 0, NULL);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+	ck_assert_msg(n == -E2BIG || n == 0, "%zd", n);
+	return (double)(to.tv_sec - from.tv_sec) +
+	       (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+}
+
+/* Eight times the text may take twenty times as long, not sixty-four. */
+static void long_run(const char *name, const char *unit, char *text)
+{
+	const size_t n = strlen(unit);
+	size_t at;
+	double some, all;
+
+	for (at = 0; at + n <= LONG_BYTES; at += n)
+		memcpy(text + at, unit, n);
+	some = encode_seconds(text, at / 8 / n * n);
+	all = encode_seconds(text, at);
+	if (all > 20 * some + 0.1)
+		ck_abort_msg("%s: \"%s\": %g s, an eighth of it %g s", name,
+			     unit, all, some);
+}
+
+START_TEST(test_long_texts)
+{
+	static const char * const shapes[] = {
+		"gpt-neox", "llama2", "llama3", "mistral", "gemma", "legacy",
+	};
+	char path[600], *text = malloc(LONG_BYTES);
+	size_t i, k;
+
+	ck_assert_ptr_nonnull(text);
+	for (i = 0; i < ARRAY_SIZE(shapes); i++) {
+		snprintf(path, sizeof(path), "%s/%s", data_path("tokenizers"),
+			 shapes[i]);
+		ck_assert_msg(!tokenizer_load(path, &tok, err, sizeof(err)),
+			      "%s", err);
+		for (k = 0; k < ARRAY_SIZE(long_units); k++)
+			long_run(shapes[i], long_units[k], text);
+		tokenizer_free(tok);
+	}
+	tok = NULL;
+	free(text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("tokenizer golden");
@@ -216,8 +280,10 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	tcase_set_tags(tc, "unit tokenizer");
 	tcase_set_timeout(tc, 900);
-	if (!getenv("KVMM_TOKENIZER_GOLDEN"))
+	if (!getenv("KVMM_TOKENIZER_GOLDEN")) {
 		tcase_add_test(tc, test_committed);
+		tcase_add_test(tc, test_long_texts);
+	}
 	tcase_add_test(tc, test_named);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
