@@ -60,13 +60,16 @@ static u64 cpu_ns(void)
 
 /* ---- the peer ---- */
 
-static void __noreturn peer_main(int in, int out)
+static void __noreturn peer_main(const int in[2], const int out[2])
 {
 	char python[600], script[600];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	dup2(in, 0);
-	dup2(out, 1);
+	dup2(in[0], 0);
+	dup2(out[1], 1);
+	/* Else it would keep its own input open. */
+	close(in[1]);
+	close(out[0]);
 	snprintf(python, sizeof(python), "%s/.venv/bin/python", b.folder);
 	snprintf(script, sizeof(script), "%s/tests/bench/tokenizers_speed.py",
 		 getenv("KVMM_TOP") ? getenv("KVMM_TOP") : ".");
@@ -92,7 +95,7 @@ static bool peer_start(const char *name)
 	if (b.pid < 0)
 		bench_die("fork: %s", strerror(errno));
 	if (!b.pid)
-		peer_main(in[0], out[1]);
+		peer_main(in, out);
 	close(in[0]);
 	close(out[1]);
 	b.to = fdopen(in[1], "w");

@@ -10,7 +10,7 @@
 # ids and the same text.  Only from check-full on, and skipped where the packages
 # cannot be had.
 #
-# budget: 30 s, full 300 s, soak 1800 s
+# budget: 30 s, full 300 s
 set -u
 : "${KVMM_TOP:?set by tests/run}" "${KVMM_BUILD:?set by tests/run}"
 
