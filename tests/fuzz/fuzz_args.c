@@ -202,7 +202,7 @@ static void setup(void)
 	u32 i;
 
 	/* As large as what a client can have copied, and no larger. */
-	free(inproc->mm_args);
+	/* What was mapped for it is not given back. */
 	inproc->mm_args = aligned_alloc(8, ARGS);
 	FUZZ_LAW(inproc->mm_args, "no memory");
 	for (i = 0; i < CLIENTS; i++)

@@ -142,6 +142,14 @@ static void make_fds(struct daemon *d)
 
 	d->deposit.fd = -1;
 	d->deposit.lock = -1;
+	d->deposit.arena = -1;
+	d->deposit.keep = -1;
+	d->deposit.host = -1;
+	for (i = 0; i < MAX_CLIENTS; i++)
+		d->deposit.client[i] = -1;
+	d->arena_fd = -1;
+	d->keep_fd = -1;
+	d->adopted = -1;
 	for (i = 0; i < ARRAY_SIZE(d->deposit.listen); i++)
 		d->deposit.listen[i] = -1;
 	for (i = 0; i < CORE_MAX_AREAS; i++) {
@@ -224,6 +232,8 @@ static void inproc_make(void)
 	make_fds(d);
 	make_config(d);
 	make_tenants(d);
+	FUZZ_LAW(!keep_make(d), "no memory");
+	inproc_keep(d->keep, sizeof(*d->keep));
 	FUZZ_LAW(!mm_init(d) && !mapper_init(d) && !copier_init(d),
 		 "the daemon does not begin");
 	d->mm_stop = 0;
