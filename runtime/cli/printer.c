@@ -71,7 +71,8 @@ int printer_create(struct printer *p, enum print_mode mode,
 		s->prompt = i / n;
 		s->sample = i % n;
 		s->newline = true;
-		detok_init(&s->detok, tok, true);
+		if (tok)
+			detok_init(&s->detok, tok, true);
 		if (mode != PRINT_JSON)
 			continue;
 		s->ids = calloc(max_new, sizeof(*s->ids));
@@ -383,7 +384,7 @@ void printer_done(void *arg, const struct engine_done *done)
 	struct printer *p = s->printer;
 	ssize_t n;
 
-	n = detok_flush(&s->detok, p->piece, p->piece_max);
+	n = p->tok ? detok_flush(&s->detok, p->piece, p->piece_max) : 0;
 	if (n > 0)
 		printer_text(s, p->piece, (size_t)n);
 	if (p->mode == PRINT_JSON)

@@ -164,6 +164,17 @@ start "Hello"
 at_last grep -q 'of kvmm$' "$seen"
 kill -KILL "$(cat "/proc/$hold/task/$hold/children")"
 ended
+check 'a daemon that died, and the next went on: exit code' rc_is 0
+check 'a daemon that died: what the next did' logged 'adopted'
+
+stop_all
+"$KVMM_BUILD/kvmm-hold" --pool-size 64M --extent-size 1M --adopt off >>"$log" 2>&1 &
+hold=$!
+run "$KVMM_BUILD/kvctl" --timeout 10 wait
+start "Hello"
+at_last grep -q 'of kvmm$' "$seen"
+kill -KILL "$(cat "/proc/$hold/task/$hold/children")"
+ended
 check 'a daemon that died: exit code' rc_is 75
 check 'a daemon that died: why' says \
 	'^kvrt: error: the kvmm daemon died; kvmm-hold starts it again: run this command again$'
