@@ -532,13 +532,16 @@ START_TEST(test_template_refuses)
 {
 	template_set("{{ raise_exception('roles must alternate') }}");
 	ck_assert_int_ne(prepare(API_CHAT, USER_SAYS("a") "}"), 0);
+	api_params_free(&p);
 	ck_assert_int_eq(err.status, 400);
 	ck_assert_str_eq(err.code, "chat_template_error");
 	ck_assert_ptr_nonnull(strstr(err.message, "roles must alternate"));
 	template_set("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}");
 	ck_assert_int_ne(prepare(API_CHAT, USER_SAYS("a") "}"), 0);
+	api_params_free(&p);
 	ck_assert_int_eq(err.status, 400);
 	ck_assert_int_ne(prepare(API_CHAT, USER_SAYS("a") ",\"chat_template_kwargs\":1}"), 0);
+	api_params_free(&p);
 	ck_assert_str_eq(err.param, "chat_template_kwargs");
 }
 END_TEST
