@@ -72,7 +72,8 @@ u32 *block_ids(const struct core *c, u32 blk)
 
 /*
  * Somebody may find room now who did not before: the domain itself; others
- * when the span could go, or another one that was kept to cover promises.
+ * when the span could go, or another one that was kept to cover promises, or
+ * whose cache was all of the floor.
  */
 static void block_room_appeared(struct core *c, const struct kv_span *sp)
 {
@@ -80,6 +81,7 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
 
 	d->retry = 1;
 	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->reserved ||
+	    (d->floor && d->nr[BLK_CACHED] > d->floor) ||
 	    core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
 		admit_retry_all(c);
 }

@@ -291,6 +291,40 @@ START_TEST(test_above_the_floor)
 }
 END_TEST
 
+/*
+ * A cache that was all of the floor grows, in spans that stay: of its other
+ * spans one may go now, and who waits for it is asked.
+ */
+START_TEST(test_cache_outgrows_the_floor)
+{
+	u64 kept[2], gone[2], want;
+	u32 a, b, i;
+
+	teardown();
+	start(0, 50, CORE_OVERCOMMIT_GUESS, 0);
+	a = sh_attach(1, "a");
+	b = sh_attach(1, "b");
+	cache(a, ALL / 4, 0);
+	/* Two spans of which one block is kept. */
+	for (i = 0; i < 2; i++) {
+		gone[i] = resident(a, 3 * SH_BT, 0, 1000 + 500 * i);
+		kept[i] = resident(a, SH_BT, 0, 3000 + 500 * i);
+	}
+	(void)resident(b, 20 * SH_BT, 0, 5000);
+	(void)resident(b, 20 * SH_BT, 0, 6000);
+	want = asked(b, 4 * SH_BT, 0, 7000);
+	ck_assert_uint_eq(sh_state(b, want), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_close(a, gone[0]), 0);
+	ck_assert_uint_eq(sh_domain(a).blocks[3], ALL / 4 + 3);
+	ck_assert_uint_eq(sh_state(b, want), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_close(a, gone[1]), 0);
+	ck_assert_uint_eq(sh_state(b, want), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_domain(a).blocks[3], ALL / 4 + 2);
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(sh_close(a, kept[i]), 0);
+}
+END_TEST
+
 /* ---- what was promised ---- */
 
 START_TEST(test_committed)
@@ -402,6 +436,7 @@ int main(void)
 	tcase_add_test(tc, test_reclaimer_sleeps);
 	tcase_add_test(tc, test_floor);
 	tcase_add_test(tc, test_above_the_floor);
+	tcase_add_test(tc, test_cache_outgrows_the_floor);
 	tcase_add_test(tc, test_committed);
 	tcase_add_test(tc, test_never_overcommit);
 	tcase_add_test(tc, test_never_overcommit_the_node);
