@@ -247,17 +247,18 @@ static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
 }
 
 /* For whom others hold back: see admit_hold_back(). */
-static void admit_note_stall(struct core *c, struct kv_domain *d, const struct kv_seq *s,
+static void admit_note_stall(struct kv_domain *d, const struct kv_seq *s,
 			     int err)
 {
-	/* A swapped one has no ids, but a table. */
-	u32 total = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks);
+	/* A swapped one has no ids, but a table, which may be empty. */
+	u32 total = max(max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks), 1u);
 
 	d->promised = limit_within_min(d, domain_held(d),
 				       total + wmark_min(d));
 	/* Its own limit is nothing that others could help. */
-	d->stalled = (err == -EAGAIN || err == -EALREADY || (err == -EINPROGRESS && d->promised)) &&
-		     !domain_limited(d, total);
+	if ((err == -EAGAIN || err == -EALREADY ||
+	     (err == -EINPROGRESS && d->promised)) && !domain_limited(d, total))
+		d->stalled = total;
 }
 
 /*
@@ -297,7 +298,7 @@ static int admit_next(struct core *c, u32 dom)
 			seq_publish(c, s);
 		}
 		psi_task(c, s);
-		admit_note_stall(c, d, s, err);
+		admit_note_stall(d, s, err);
 		return err;
 	}
 	return -ENOENT;
@@ -366,10 +367,17 @@ static void admit_round(struct core *c, bool goes_on)
 
 	for (i = 0; i < core_cfg(c)->max_domains && !goes_on; i++)
 		c->domains[i].blocked = 0;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].stalled &&
-		    !c->domains[i].retry && c->domains[i].nr_waiting)
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+
+		if (!d->used || !d->stalled || d->retry || !d->nr_waiting)
+			continue;
+		/* What runs grew up to its limit: others wait in vain. */
+		if (domain_limited(d, d->stalled))
+			d->retry = 1;
+		else
 			admit_hold_back(c, i);
+	}
 }
 
 /*

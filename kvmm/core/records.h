@@ -477,7 +477,7 @@ struct kv_domain {
 	u32	spare;		/* scratch of span_runs_possible() */
 	u32	lost;		/* likewise */
 	u32	blocked;	/* scratch of admit_all() */
-	u32	stalled;	/* the pool had no room for the first waiter */
+	u32	stalled;	/* what the first waiter had no room for; 0 */
 	u32	promised;	/* who is within memory.min */
 	u32	nr_high_events;
 	u32	nr_low_events;

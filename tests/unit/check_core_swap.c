@@ -491,6 +491,34 @@ START_TEST(test_another_run_when_one_is_in_limbo)
 }
 END_TEST
 
+/*
+ * Others leave room to who wants to come back and has the smaller share.  When
+ * what runs beside it grew so far that it would be above its own max, they go on.
+ */
+START_TEST(test_own_max_holds_up_nobody_else)
+{
+	u64 lost = ready(8, 0), runs, first, other;
+	u32 b = sh_attach(1, "e");
+
+	ck_assert_int_eq(core_domain_set(sh.core, sh.now, 0, CORE_LIMIT_MAX,
+					 25 * SH_BLOCK), 0);
+	pageout(lost);
+	runs = ready(17, 0);
+	first = sh_ready(b, 41 * SH_BT, 0, 1000);
+	/* Neither can have another span; each has three free blocks. */
+	ck_assert_int_eq(advise(lost, KVMM_ADV_WILLNEED), 0);
+	ck_assert_uint_eq(sh_state(cl, lost), KVMM_SEQ_SWAPPED);
+	other = sh_open(b, 2 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(b, other, 2 * SH_BT, 5000), 0);
+	ck_assert_uint_eq(sh_state(b, other), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_begin(cl, runs, 17 * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, lost), KVMM_SEQ_SWAPPED);
+	ck_assert_uint_eq(sh_state(b, other), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_end(cl, runs, 17 * SH_BT, 17 * SH_BT + 1, 7), 0);
+	ck_assert_int_eq(sh_close(b, first), 0);
+}
+END_TEST
+
 /* The record of a domain whose slots failed can be had by another model. */
 START_TEST(test_poison_goes_with_its_domain)
 {
@@ -563,6 +591,7 @@ static Suite *swap_suite(void)
 	tcase_add_test(tc, test_residency_begins_when_filled);
 	tcase_add_test(tc, test_as_large_as_the_pool);
 	tcase_add_test(tc, test_another_run_when_one_is_in_limbo);
+	tcase_add_test(tc, test_own_max_holds_up_nobody_else);
 	suite_add_tcase(s, tc);
 
 	tc = tcase_create("area");
