@@ -85,6 +85,9 @@ static bool wait_is_unusual(const struct core *c, const struct kv_domain *d,
 bool starved_waits(struct core *c, const struct kv_seq *s)
 {
 	u64 turn = limit_turn(seq_domain(c, s));
+	/* Out it cannot be anything but idle; was it when it was taken? */
+	bool idle = (s->flags & SEQF_SWAPPED) &&
+		    s->since >= s->active + core_cfg(c)->starve_ns;
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
@@ -96,7 +99,7 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 		w = first_waiter(c, d);
 		if (!w || w->since >= s->since ||
 		    (d->tenant == seq_domain(c, s)->tenant &&
-		     w->priority < s->priority) ||
+		     w->priority < s->priority && !idle) ||
 		    (limit_turn(d) > turn &&
 		     !wait_is_unusual(c, d, seq_domain(c, s), c->now - w->since)))
 			continue;
