@@ -102,7 +102,7 @@ enum hold_kind {
 				 * when this kvmm ends with HOLD_EXIT_UPGRADE;
 				 * index: 1 whatever its layout is; value: this
 				 * kvmm's.  TELL: index: 0 or errno; value: its
-				 * layout */
+				 * layout; generation: that of the question */
 };
 
 /* HOLD_LIFE, index */

@@ -407,6 +407,7 @@ struct daemon {
 	bool			upgrading;	/* and another one goes on */
 	struct admin		*upgrade_waiter;
 	char			upgrade_path[4096];
+	u32			upgrade_nr;	/* of the last question */
 };
 
 static inline u64 clock_ns(void)

@@ -26,7 +26,8 @@ static void upgrade_ask(struct daemon *d, struct admin *adm, bool cold,
 {
 	const struct hold_record r = {
 		.magic = HOLD_MAGIC, .op = HOLD_ASK, .kind = HOLD_UPGRADE,
-		.index = cold, .value = keep_layout(),
+		.index = cold, .generation = ++d->upgrade_nr,
+		.value = keep_layout(),
 	};
 	char text[ADMIN_TEXT];
 	int err = deposit_try(d, &r, fd);
@@ -93,10 +94,10 @@ void upgrade_told(struct daemon *d, const struct hold_record *r)
 	struct admin *adm = d->upgrade_waiter;
 	char text[ADMIN_TEXT];
 
-	d->upgrade_waiter = NULL;
-	/* Who asked went away: then nothing was asked. */
-	if (!adm)
+	/* Who asked went away: then nothing was asked, whoever waits now. */
+	if (!adm || r->generation != d->upgrade_nr)
 		return;
+	d->upgrade_waiter = NULL;
 	if (r->index) {
 		snprintf(text, sizeof(text), "%s: %s", d->upgrade_path,
 			 why_not(r->index));

@@ -196,6 +196,38 @@ START_TEST(test_upgrade_to_nothing)
 }
 END_TEST
 
+/* An answer that comes late is none to the next question. */
+START_TEST(test_upgrade_twice)
+{
+	char slow[RIG_PATH + 16], *said;
+	struct job j;
+	pid_t old;
+	FILE *f;
+
+	adopt_world("on", "60000", NULL);
+	snprintf(slow, sizeof(slow), "%s/slow", adopt_rig.dir);
+	f = fopen(slow, "w");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "#!/bin/sh\nsleep 2\nexec %s \"$1\"\n",
+		build_path("kvmm"));
+	fchmod(fileno(f), 0700);
+	fclose(f);
+	old = adopt_daemon(0);
+	j = job_start(&adopt_rig, "kvctl", "upgrade", slow, NULL);
+	nap_ms(500);
+	job_kill(&j, SIGKILL);
+	job_wait(&j, 60);
+	j = job_start(&adopt_rig, "kvctl", "upgrade", "/bin/true", NULL);
+	ck_assert_int_eq(job_wait(&j, 60), 1);
+	said = slurp(j.err);
+	ck_assert_msg(strstr(said, "is no kvmm"), "says: %s", said);
+	free(said);
+	ck_assert_int_eq(adopt_daemon(0), old);
+	ck_assert_uint_eq(adopt_logged("makes room"), 0);
+	adopt_world_stop();
+}
+END_TEST
+
 /* ---- how long a client waits ---- */
 
 static int attach_to(struct kvmm **k)
@@ -296,6 +328,7 @@ int main(void)
 	add(s, "random", test_random_deaths);
 	add(s, "upgrade", test_upgrade);
 	add(s, "nothing", test_upgrade_to_nothing);
+	add(s, "twice", test_upgrade_twice);
 	add(s, "pause", test_pause);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
