@@ -96,9 +96,12 @@ static struct ghost *ghost_find(struct daemon *d, const struct client *c)
 	return NULL;
 }
 
-/* @pidfd: stays the caller's */
+/*
+ * @index: of hold's record
+ * @pidfd: stays the caller's
+ */
 static struct ghost *ghost_make(struct daemon *d, pid_t pid, u32 tenant,
-				int pidfd)
+				u32 index, int pidfd)
 {
 	struct ghost *g = calloc(1, sizeof(*g));
 
@@ -106,7 +109,7 @@ static struct ghost *ghost_make(struct daemon *d, pid_t pid, u32 tenant,
 		return NULL;
 	g->pid = pid;
 	g->tenant = tenant;
-	g->index = ghost_index(d);
+	g->index = index;
 	g->pidfd.fn = ghost_on_pidfd;
 	g->pidfd.fd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
 	if (g->pidfd.fd < 0 || watch_add(d, &g->pidfd, EPOLLIN)) {
@@ -130,7 +133,8 @@ void ghost_add(struct daemon *d, const struct client *c)
 	struct ghost *g = ghost_find(d, c);
 
 	if (!g)
-		g = ghost_make(d, c->info.pid, c->tenant, c->pidfd.fd);
+		g = ghost_make(d, c->info.pid, c->tenant, ghost_index(d),
+			       c->pidfd.fd);
 	if (g) {
 		g->nr++;
 		ghost_put(d, g);
@@ -158,15 +162,14 @@ void ghost_adopt(struct daemon *d)
 		if (tenant < d->cfg.max_tenants &&
 		    !pidfd_ended(p->ghost[i].fd))
 			g = ghost_make(d, pidfd_pid(p->ghost[i].fd), tenant,
-				       p->ghost[i].fd);
-		/* Put where it is now before the old place is dropped. */
-		if (g) {
-			g->nr = (u32)p->ghost[i].value;
-			nr[tenant] += g->nr;
-			ghost_put(d, g);
-		}
-		if (!g || g->index != p->ghost[i].index)
+				       p->ghost[i].index, p->ghost[i].fd);
+		if (!g) {
 			deposit_drop(d, HOLD_GHOST, p->ghost[i].index);
+			continue;
+		}
+		/* Its record stays: hold has them in no order. */
+		g->nr = (u32)p->ghost[i].value;
+		nr[tenant] += g->nr;
 	}
 	for (l = d->attached.next; nr && l != &d->attached; l = l->next) {
 		const struct client *c = list_entry(l, struct client, node);

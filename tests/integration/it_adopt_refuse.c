@@ -10,6 +10,7 @@
  * that does not come back is killed, and so are, at once, those that died
  * meanwhile; their memory is back.
  */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -319,6 +320,110 @@ START_TEST(test_dead_meanwhile)
 }
 END_TEST
 
+/* ---- processes that outlive their DETACH ---- */
+
+/* Attaches and detaches whenever it is told to. */
+static pid_t ghost_fork(int *ask, int *told)
+{
+	int go[2], done[2];
+	struct wire w;
+	pid_t pid;
+	char c;
+
+	ck_assert_int_eq(pipe(go), 0);
+	ck_assert_int_eq(pipe(done), 0);
+	fflush(stdout);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		close(go[1]);
+		while (read(go[0], &c, 1) == 1) {
+			attach(&w);
+			wire_call(&w, KVMM_OP_DETACH, 0, NULL, 0, NULL, 0);
+			if (load_acquire(&w.dctl->state) !=
+			    KVMM_CLIENT_DETACHED)
+				_exit(1);
+			wire_close(&w);
+			if (write(done[1], "x", 1) != 1)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	close(go[0]);
+	close(done[1]);
+	*ask = go[1];
+	*told = done[0];
+	return pid;
+}
+
+/* Until it has detached, and its slot is free. */
+static void ghost_comes(int ask, int told)
+{
+	char c;
+
+	ck_assert_int_eq(write(ask, "x", 1), 1);
+	ck_assert_int_eq(read(told, &c, 1), 1);
+	await_clients(0);
+}
+
+/* Does hold keep a descriptor of the process? */
+static bool hold_keeps(pid_t pid)
+{
+	char dir[64], path[400], want[32];
+	bool found = false;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(want, sizeof(want), "\nPid:\t%d\n", (int)pid);
+	snprintf(dir, sizeof(dir), "/proc/%d/fdinfo", (int)adopt_rig.hold);
+	d = opendir(dir);
+	ck_assert_ptr_nonnull(d);
+	while (!found && (e = readdir(d))) {
+		char *text;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		text = slurp(path);
+		found = strstr(text, want);
+		free(text);
+	}
+	closedir(d);
+	return found;
+}
+
+/* Whatever the order in which hold has them, each is kept for the next one. */
+START_TEST(test_ghosts)
+{
+	int ask[2], told[2], status;
+	pid_t pid[2];
+	u32 i;
+
+	start("60000", NULL);
+	pid[0] = ghost_fork(&ask[0], &told[0]);
+	pid[1] = ghost_fork(&ask[1], &told[1]);
+	ghost_comes(ask[0], told[0]);
+	ghost_comes(ask[1], told[1]);
+	/* Its record is put anew, so it is hold's last one now. */
+	ghost_comes(ask[0], told[0]);
+	adopt_kill();
+	for (i = 0; i < 2; i++)
+		ck_assert_msg(hold_keeps(pid[i]), "process %u is forgotten",
+			      i);
+	/* The second has a duplicate of what the first one waits for. */
+	close(ask[1]);
+	close(ask[0]);
+	for (i = 0; i < 2; i++) {
+		close(told[i]);
+		ck_assert_int_eq(waitpid(pid[i], &status, 0), pid[i]);
+		ck_assert_int_eq(status, 0);
+	}
+	nap_ms(100);
+	ck_assert(!hold_keeps(pid[0]) && !hold_keeps(pid[1]));
+	adopt_world_stop();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("adopt-refuse");
@@ -334,6 +439,7 @@ int main(void)
 	tcase_add_test(c, test_hostile);
 	tcase_add_test(c, test_not_back);
 	tcase_add_test(c, test_dead_meanwhile);
+	tcase_add_test(c, test_ghosts);
 	suite_add_tcase(s, c);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
