@@ -169,6 +169,16 @@ void keep_exit(struct daemon *d)
 	d->keep_fd = -1;
 }
 
+/*
+ * The record does not count from here on.  What is written to it after this
+ * is: a release orders what comes before it alone.
+ */
+static void keep_invalidate(u32 *valid)
+{
+	WRITE_ONCE(*valid, 0u);
+	__asm__ __volatile__("" ::: "memory");
+}
+
 /* ---- clients ---- */
 
 void keep_client_put(struct daemon *d, const struct client *c,
@@ -188,7 +198,7 @@ void keep_client_put(struct daemon *d, const struct client *c,
 
 void keep_client_drop(struct daemon *d, u32 id)
 {
-	store_release(&d->keep->client[id].valid, 0u);
+	keep_invalidate(&d->keep->client[id].valid);
 }
 
 /* ---- areas ---- */
@@ -197,7 +207,7 @@ void keep_area_put(struct daemon *d, const struct swap_area *a)
 {
 	struct keep_area *k = &d->keep->area[a - d->link.area];
 
-	store_release(&k->valid, 0u);
+	keep_invalidate(&k->valid);
 	k->core = a->core;
 	k->draining = a->state == AREA_DRAINING;
 	k->priority = a->priority;
@@ -212,5 +222,5 @@ void keep_area_put(struct daemon *d, const struct swap_area *a)
 
 void keep_area_drop(struct daemon *d, u32 index)
 {
-	store_release(&d->keep->area[index].valid, 0u);
+	keep_invalidate(&d->keep->area[index].valid);
 }
