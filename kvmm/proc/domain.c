@@ -70,8 +70,8 @@ const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 	return NULL;
 }
 
-/* "max" or a number, @width wide. */
-static void show_limit(struct seq_file *m, u64 bytes, u32 shift, int width)
+/* proc_show_limit() - "max" or a number of bytes >> @shift, @width wide */
+void proc_show_limit(struct seq_file *m, u64 bytes, u32 shift, int width)
 {
 	char num[24];
 
@@ -104,7 +104,7 @@ int show_domains(const struct proc_ctx *ctx)
 			   (unsigned long long)d->block_bytes,
 			   (unsigned long long)d->current_bytes >> 10,
 			   (unsigned long long)d->peak_bytes >> 10);
-		show_limit(m, d->max_bytes, 10, 11);
+		proc_show_limit(m, d->max_bytes, 10, 11);
 		seq_putc(m, ' ');
 		proc_domain_name(proc, d, m);
 		seq_putc(m, '\n');
@@ -176,7 +176,7 @@ int show_domain_lru(const struct proc_ctx *ctx)
 static int show_memory(const struct proc_ctx *ctx, u64 bytes)
 {
 	seq_puts(ctx->m, PROC_POOL_NAME " ");
-	show_limit(ctx->m, bytes, 0, 0);
+	proc_show_limit(ctx->m, bytes, 0, 0);
 	seq_putc(ctx->m, '\n');
 	return 0;
 }

@@ -246,6 +246,7 @@ const char *proc_tenant_name(const struct proc *proc, u32 tenant,
 
 /* format.c: the kernel's ways to print a line */
 void proc_show_kb(struct seq_file *m, const char *key, u64 bytes);
+void proc_show_limit(struct seq_file *m, u64 bytes, u32 shift, int width);
 void proc_show_count(struct seq_file *m, const char *key, u64 count);
 void proc_show_begin(const struct proc_ctx *ctx, const struct proc_slice *slice);
 void proc_show_end(const struct proc_ctx *ctx, const struct proc_slice *slice);

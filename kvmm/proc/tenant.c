@@ -48,13 +48,14 @@ static void show_tenant(const struct proc_ctx *ctx,
 	struct proc_tenant_info info;
 
 	proc_tenant_info(ctx->proc, v->key, &info);
-	seq_printf(ctx->m, "%7u %11u %7u %11u %5u %9u %5u %7u %11llu %11llu %11llu %11llu %10u %8llu ",
+	seq_printf(ctx->m, "%7u %11u %7u %11u %5u %9u %5u %7u %11llu %11llu %11llu ",
 		   v->nr_domains, info.max_domains, info.clients,
 		   info.max_clients, info.conns, info.max_conns, info.fds,
 		   info.max_fds, (unsigned long long)v->current_bytes >> 10,
 		   (unsigned long long)v->backed_bytes >> 10,
-		   (unsigned long long)v->min_bytes >> 10,
-		   (unsigned long long)info.max_min >> 10, info.max_weight,
+		   (unsigned long long)v->min_bytes >> 10);
+	proc_show_limit(ctx->m, info.max_min, 10, 11);
+	seq_printf(ctx->m, " %10u %8llu ", info.max_weight,
 		   (unsigned long long)info.refused);
 	seq_escape(ctx->m, info.name, "");
 	seq_putc(ctx->m, '\n');

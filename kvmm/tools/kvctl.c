@@ -82,8 +82,12 @@ static int report_failure(const struct kvctl *k, int err)
 	case -ENOENT:
 	case -ECONNREFUSED:
 	case -ENOTDIR:
-		pr_err("%s: no daemon is here: start kvmm-hold, or name its directory with --socket",
-		       k->path);
+		if (k->opts.tenant)
+			pr_err("%s: no tenant %s is here: give it to kvmm-hold with --tenant; one that has a dir= is found by --socket and that directory",
+			       k->path, k->opts.tenant);
+		else
+			pr_err("%s: no daemon is here: start kvmm-hold, or name its directory with --socket",
+			       k->path);
 		return EX_UNAVAILABLE;
 	case -EACCES:
 	case -EPERM:

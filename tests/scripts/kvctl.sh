@@ -134,7 +134,7 @@ run "$kvctl" --socket "$KVMM_RUNDIR/blue" cat status
 check 'a tenant by its directory' says '^Tenant:.blue$'
 fails '--tenant, a file of the node' 1 'meminfo: no such file' --tenant blue cat meminfo
 fails '--tenant, check' 1 "check: not at a tenant's socket: ask at the daemon's own" --tenant blue check
-fails 'no such tenant' 69 'green/view.sock: no daemon is here' --tenant green ls
+fails 'no such tenant' 69 'green/view.sock: no tenant green is here' --tenant green ls
 
 # Another user is told who may ask, not that nobody is there.
 other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
