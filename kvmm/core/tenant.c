@@ -94,6 +94,7 @@ static void tenant_drop(struct core *c, u32 t)
 		if (c->extents[i].backed && c->extents[i].tenant == t)
 			extent_release(c, i);
 	c->tenants[t].used = 0;
+	core_order();		/* its place may be another's at once */
 	c->head->nr_tenants--;
 }
 
