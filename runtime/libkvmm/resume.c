@@ -176,7 +176,29 @@ static void send_again(struct kvmm *k)
 		return;
 }
 
-/* The new segments replace the old ones. */
+/* Map the new segments; where that fails the old ones stay. */
+static int map_new(struct kvmm *k, const struct kvmm_attach_rep *rep,
+		   const int *fds, char *text)
+{
+	const struct kvmm_attach_rep was = k->info;
+	void *c = k->seg_c, *d = (void *)k->seg_d;
+	int ret;
+
+	k->info = *rep;
+	k->seg_c = NULL;
+	k->seg_d = NULL;
+	ret = lk_map_segments(k, fds, text);
+	if (!ret)
+		return 0;
+	if (k->seg_c)
+		munmap(k->seg_c, rep->c_bytes);
+	k->info = was;
+	k->seg_c = c;
+	k->seg_d = d;
+	return ret;
+}
+
+/* The new segments replace the old ones.  @o: taken over if it works. */
 static int switch_over(struct kvmm *k, const struct kvmm_attach_rep *rep,
 		       const int *fds, struct lk_old *o, char *text)
 {
@@ -190,22 +212,19 @@ static int switch_over(struct kvmm *k, const struct kvmm_attach_rep *rep,
 		.until = rep->ring_index, .seg_d = k->seg_d,
 		.bytes = k->info.d_bytes, .cqe = k->cqe, .result = k->result,
 	};
+	ret = map_new(k, rep, fds, text);
+	if (ret)
+		return ret;
 	while (*end)
 		end = &(*end)->next;
 	*end = o;
-	k->info = *rep;
-	k->seg_c = NULL;
-	k->seg_d = NULL;
-	ret = lk_map_segments(k, fds, text);
-	if (!ret) {
-		memcpy((char *)k->seg_c + from, (char *)old_c + from,
-		       k->info.c_bytes - from);
-		lk_place_pointers(k, rep->ring_index);
-		k->sub.tail = tail;
-		k->cons.head = head;
-	}
+	memcpy((char *)k->seg_c + from, (char *)old_c + from,
+	       k->info.c_bytes - from);
+	lk_place_pointers(k, rep->ring_index);
+	k->sub.tail = tail;
+	k->cons.head = head;
 	munmap(old_c, rep->c_bytes);
-	return ret;
+	return 0;
 }
 
 static int go_on(struct kvmm *k, const struct kvmm_attach_rep *rep,
@@ -219,8 +238,10 @@ static int go_on(struct kvmm *k, const struct kvmm_attach_rep *rep,
 	o = malloc(sizeof(*o));
 	if (!o)
 		return lk_end(k, "no memory to resume the attachment");
-	if (switch_over(k, rep, fds, o, text))
+	if (switch_over(k, rep, fds, o, text)) {
+		free(o);
 		return lk_end(k, "%s", text);
+	}
 	close(k->bell);
 	k->bell = fds[2];
 	k->away = false;

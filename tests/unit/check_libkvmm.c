@@ -537,6 +537,38 @@ START_TEST(test_death_during_a_call)
 }
 END_TEST
 
+/* The next daemon answers, and what it sends is of no use. */
+START_TEST(test_resume_without_segments)
+{
+	const u32 maps = nr_maps();
+	struct kvmm_done done;
+	void *args;
+
+	f.rep.features = KVMM_FEAT_RESUME;
+	fake_start(&f);
+	attach();
+	ck_assert_ptr_nonnull(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
+	ck_assert_int_eq(kvmm_submit(k), 0);
+	ck_assert_int_eq(kvmm_wait(k, 1000000000), 0);
+	ck_assert_int_eq(kvmm_reap(k, &done), 1);
+	pthread_mutex_lock(&f.lock);
+	f.rep.resumed = KVMM_RESUMED_WHOLE;
+	f.rep.committed = done.number;
+	f.rep.ring_index = 1;
+	f.keep_size = 4096;
+	shutdown(f.sock, SHUT_RDWR);
+	pthread_mutex_unlock(&f.lock);
+	while (kvmm_alive(k))
+		usleep(1000);
+	/* What it held is held no more, and nothing of it was unmapped. */
+	kvmm_release(k);
+	check_ended("segment");
+	kvmm_detach(k);
+	fake_stop(&f);
+	ck_assert_uint_eq(nr_maps(), maps);
+}
+END_TEST
+
 /* What is said about each state; the reason only for some. */
 static const struct {
 	u32		state;
@@ -708,6 +740,7 @@ static Suite *libkvmm_suite(void)
 	tcase_set_timeout(tc, 10);
 	tcase_add_loop_test(tc, test_death_while_waiting, 0, ARRAY_SIZE(spins));
 	tcase_add_loop_test(tc, test_death_during_a_call, 0, ARRAY_SIZE(spins));
+	tcase_add_test(tc, test_resume_without_segments);
 	tcase_add_loop_test(tc, test_ended_by_the_daemon, 0, ARRAY_SIZE(ends));
 	tcase_add_test(tc, test_detach_from_a_stuck_daemon);
 	tcase_add_test(tc, test_map_while_detaching);
