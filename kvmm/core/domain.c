@@ -246,6 +246,7 @@ void domain_drop(struct core *c, u32 dom)
 	c->tenants[d->tenant].nr_domains--;
 	core_crash(c, CORE_CRASH_domain_drop);
 	d->used = 0;
+	core_order();		/* its place may be another's at once */
 }
 
 static const char max_too_small[] = "memory.max is smaller than one block";
