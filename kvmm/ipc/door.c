@@ -200,7 +200,7 @@ static int door_dir_judge(const struct door *door, struct stat *st)
 static int door_dir_failed(const struct door *door, int err)
 {
 	if (err == -EPERM)
-		pr_err("--tenant %s: others may write in %s, or own it: remove it, or give another dir=",
+		pr_err("--tenant %s: others may write in %s, or own it: take that from them (chmod go-w), or give another dir=",
 		       door->opt.name, door->dir);
 	else if (err == -EADDRINUSE)
 		pr_err("--tenant %s: %s is the directory of other sockets: give another dir=",
