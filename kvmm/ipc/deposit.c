@@ -41,7 +41,7 @@ int deposit_try(struct daemon *d, const struct hold_record *r, int fd)
 	if (d->deposit.fd < 0)
 		return 0;
 	err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);
-	/* Hold reads whenever it is not starting a child. */
+	/* Hold reads whenever it is not starting a child or asking one. */
 	for (i = 0; i < HOLD_TRIES && err && err != -EPIPE; i++) {
 		(void)!poll(&p, 1, HOLD_TRY_MS);
 		err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);

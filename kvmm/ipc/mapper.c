@@ -22,6 +22,7 @@
 #include "kvmm/ipc/daemon.h"
 
 #define SLOW_NS	(2 * NSEC_PER_SEC)
+#define DEPOSIT_TRIES	20	/* for longer than hold asks a program (PROBE_MS) */
 #define STOP_S	5	/* for a device call to come back, at the end */
 
 /* ---- mm thread ---- */
@@ -70,7 +71,12 @@ static void extent_deposit(struct daemon *d, u32 extent, int fd, u32 generation)
 		.index = extent, .generation = generation,
 	};
 	int err = d->arena_fd < 0 ? 0 : deposit_try(d, &r, fd);
+	u32 i;
 
+	/* It may be asking a program for its layout; nobody waits for us. */
+	for (i = 0; i < DEPOSIT_TRIES && err == -EAGAIN &&
+	     !READ_ONCE(d->mapper_stop); i++)
+		err = deposit_try(d, &r, fd);
 	if (err && log_allowed())
 		pr_warn("kvmm-hold does not take extent %u (%s): should kvmm die, the next start is a cold one",
 			extent, strerror(-err));
