@@ -11,8 +11,10 @@
  *
  * kvmm has fewer rights than hold, so hold does not run whatever kvmm sends: a
  * regular file of root's, or of hold's own user, that nobody else may write,
- * and that proves to be a kvmm.  What was looked at is what runs: it is executed
- * by its descriptor.
+ * and that proves to be a kvmm.  Who is root in a container can make such a file
+ * and pass it to a kvmm that was taken over, so hold must see it where it lies;
+ * and who mounts a file system of his own says himself whose its files are.
+ * What was looked at is what runs: it is executed by its descriptor.
  *
  * Context: hold's one thread, which waits up to PROBE_MS for the answer.
  */
@@ -23,11 +25,15 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <linux/magic.h>
 
 #include <kvmm/log.h>
 
@@ -50,6 +56,31 @@ static void file_forget(int *fd)
 	*fd = NO_FILE;
 }
 
+/* Does it lie, by the name it has, where hold sees it: in no other's mounts? */
+static bool file_is_seen(int fd, const struct stat *here)
+{
+	char link[64], path[4096];
+	struct stat there;
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return false;
+	path[n] = '\0';
+	return path[0] == '/' && !stat(path, &there) &&
+	       here->st_dev == there.st_dev && here->st_ino == there.st_ino;
+}
+
+/* Is it on a file system that a process of any user may serve? */
+static bool file_is_served(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) ||
+	       (fs.f_type == FUSE_SUPER_MAGIC && (fs.f_flags & ST_NOSUID));
+}
+
 /* Is it a file that only those may write who could replace hold, too? */
 static bool file_is_trusted(int fd)
 {
@@ -57,7 +88,8 @@ static bool file_is_trusted(int fd)
 
 	return !fstat(fd, &st) && S_ISREG(st.st_mode) &&
 	       (!st.st_uid || st.st_uid == geteuid()) &&
-	       !(st.st_mode & (S_IWGRP | S_IWOTH)) && (st.st_mode & S_IXUSR);
+	       !(st.st_mode & (S_IWGRP | S_IWOTH)) && (st.st_mode & S_IXUSR) &&
+	       file_is_seen(fd, &st) && !file_is_served(fd);
 }
 
 static void __noreturn probe_exec(int fd, int out)

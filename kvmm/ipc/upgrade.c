@@ -78,7 +78,7 @@ static const char *why_not(u32 err)
 {
 	switch (err) {
 	case EPERM:
-		return "is no program that root or the user of kvmm-hold owns and nobody else may write: install it so";
+		return "is no program that root or the user of kvmm-hold owns, nobody else may write, and kvmm-hold sees by that name: install it so";
 	case ENOEXEC:
 		return "is no kvmm: it prints no layout when asked for --arena-layout";
 	case EXDEV:

@@ -4,17 +4,21 @@
  *
  * Hold is root and does what records say.  A kvmm that was taken over can send
  * any, with any descriptor that it has: hold must not fill up, and must remove
- * no name but those of the sockets and the lock with which that kvmm began.
+ * no name but those of the sockets and the lock with which that kvmm began, and
+ * must execute no file that came from elsewhere.
  */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "kvmm/hold/store.h"
+#include "kvmm/hold/upgrade.h"
 
 static struct store st;
 static char dir[64];
@@ -199,6 +203,74 @@ START_TEST(test_empty_with_descriptor)
 }
 END_TEST
 
+/* ---- programs ---- */
+
+/* A program that says that it is a kvmm, and leaves a file where it ran. */
+static int program_at(const char *name, mode_t mode)
+{
+	FILE *f = fopen(at(name), "w");
+	int fd;
+
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "#!/bin/sh\n: > %s\necho arena 7\n", at("ran"));
+	ck_assert_int_eq(fchmod(fileno(f), mode), 0);
+	ck_assert_int_eq(fclose(f), 0);
+	fd = open(at(name), O_RDONLY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+/* Return: errno that kvmm is told; @fd is taken over. */
+static int upgrade_asked(int fd)
+{
+	struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_ASK, .kind = HOLD_UPGRADE,
+		.value = 7,
+	};
+	struct upgrade u;
+
+	upgrade_init(&u);
+	upgrade_ask(&u, &r, fd);
+	ck_assert_int_eq(u.next >= 0, !r.index);
+	if (u.next >= 0)
+		close(u.next);
+	return (int)r.index;
+}
+
+START_TEST(test_program_runs)
+{
+	ck_assert_int_eq(upgrade_asked(program_at("prog", 0700)), 0);
+	ck_assert_int_eq(unlink(at("ran")), 0);
+	ck_assert_int_eq(upgrade_asked(program_at("prog", 0720)), EPERM);
+	ck_assert_int_eq(upgrade_asked(program_at("prog", 0702)), EPERM);
+	ck_assert_int_eq(upgrade_asked(program_at("prog", 0600)), EPERM);
+	ck_assert_int_eq(upgrade_asked(-1), EBADF);
+	ck_assert_int_eq(upgrade_asked(open(dir, O_RDONLY | O_CLOEXEC)),
+			 EPERM);
+	ck_assert_int_ne(access(at("ran"), F_OK), 0);
+	ck_assert_int_eq(unlink(at("prog")), 0);
+}
+END_TEST
+
+/* Of root's, and nowhere that hold sees: as from mounts of a container. */
+START_TEST(test_program_unseen)
+{
+	int fd = program_at("prog", 0700);
+
+	ck_assert_int_eq(unlink(at("prog")), 0);
+	ck_assert_int_eq(upgrade_asked(fd), EPERM);
+	fd = program_at("prog", 0700);
+	ck_assert_int_eq(unlink(at("prog")), 0);
+	close(program_at("prog", 0700));
+	ck_assert_int_eq(upgrade_asked(fd), EPERM);
+	fd = memfd_create("prog", MFD_CLOEXEC);
+	ck_assert_int_eq(fchmod(fd, 0700), 0);
+	ck_assert_int_eq(upgrade_asked(fd), EPERM);
+	ck_assert_int_ne(access(at("ran"), F_OK), 0);
+	ck_assert_int_eq(unlink(at("prog")), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hold");
@@ -212,6 +284,8 @@ int main(void)
 	tcase_add_test(tc, test_other_socket_stays);
 	tcase_add_loop_test(tc, test_one_descriptor, 1, 9);
 	tcase_add_test(tc, test_empty_with_descriptor);
+	tcase_add_test(tc, test_program_runs);
+	tcase_add_test(tc, test_program_unseen);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
