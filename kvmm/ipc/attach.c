@@ -81,6 +81,9 @@ static int attach_check_quota(struct daemon *d, const struct client *c,
 				    how);
 	if (tenant_conns(d, c->key) > q->conns)
 		return refuse_quota(d, c, rep, q->conns, "connections", how);
+	if (ghost_count(d, c->key) >= q->conns)
+		return refuse_quota(d, c, rep, q->conns,
+				    "processes that detached and live on", how);
 	return 0;
 }
 

@@ -446,6 +446,7 @@ void client_drop(struct daemon *d, struct client *c);
 
 /* ghost.c */
 void ghost_add(struct daemon *d, const struct client *c);
+u32 ghost_count(const struct daemon *d, u64 key);
 void ghost_adopt(struct daemon *d);
 void ghost_exit_all(struct daemon *d);
 void ghost_kill_all(struct daemon *d);

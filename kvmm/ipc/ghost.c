@@ -10,6 +10,9 @@
  * has it, who does not end although another tenant needs what it may have mapped
  * is killed when the core says so.
  *
+ * Each is a descriptor here: a tenant that has as many of them as it may have
+ * connections cannot attach until some end (attach.c).
+ *
  * Hold keeps the pidfds, so that the next daemon waits, too.
  *
  * Context: control thread, but for the function handed to mm_call().
@@ -35,7 +38,8 @@ struct ghost {
 	struct list	node;
 	struct watch	pidfd;
 	pid_t		pid;
-	u32		tenant;
+	u64		key;	/* of its tenant, the shell's */
+	u32		tenant;	/* the core's */
 	u32		nr;	/* its detached clients */
 	u32		index;	/* of hold's record */
 };
@@ -100,14 +104,15 @@ static struct ghost *ghost_find(struct daemon *d, const struct client *c)
  * @index: of hold's record
  * @pidfd: stays the caller's
  */
-static struct ghost *ghost_make(struct daemon *d, pid_t pid, u32 tenant,
-				u32 index, int pidfd)
+static struct ghost *ghost_make(struct daemon *d, pid_t pid, u64 key,
+				u32 tenant, u32 index, int pidfd)
 {
 	struct ghost *g = calloc(1, sizeof(*g));
 
 	if (!g)
 		return NULL;
 	g->pid = pid;
+	g->key = key;
 	g->tenant = tenant;
 	g->index = index;
 	g->pidfd.fn = ghost_on_pidfd;
@@ -133,8 +138,8 @@ void ghost_add(struct daemon *d, const struct client *c)
 	struct ghost *g = ghost_find(d, c);
 
 	if (!g)
-		g = ghost_make(d, c->info.pid, c->tenant, ghost_index(d),
-			       c->pidfd.fd);
+		g = ghost_make(d, c->info.pid, c->key, c->tenant,
+			       ghost_index(d), c->pidfd.fd);
 	if (g) {
 		g->nr++;
 		ghost_put(d, g);
@@ -142,6 +147,17 @@ void ghost_add(struct daemon *d, const struct client *c)
 		pr_warn("process %d, which detached, cannot be watched: the memory of its user stays with that user",
 			(int)c->info.pid);
 	}
+}
+
+/* ghost_count() - processes of a tenant that detached and live on */
+u32 ghost_count(const struct daemon *d, u64 key)
+{
+	const struct list *l;
+	u32 nr = 0;
+
+	for (l = d->ghosts.next; l != &d->ghosts; l = l->next)
+		nr += list_entry(l, struct ghost, node)->key == key;
+	return nr;
 }
 
 /**
@@ -157,12 +173,14 @@ void ghost_adopt(struct daemon *d)
 
 	for (i = 0; nr && i < p->nr_ghosts; i++) {
 		u32 tenant = (u32)(p->ghost[i].value >> 32);
+		struct core_tenant_view v;
 		struct ghost *g = NULL;
 
-		if (tenant < d->cfg.max_tenants &&
+		if (!core_get_tenant(d->core, tenant, &v) &&
 		    !pidfd_ended(p->ghost[i].fd))
-			g = ghost_make(d, pidfd_pid(p->ghost[i].fd), tenant,
-				       p->ghost[i].index, p->ghost[i].fd);
+			g = ghost_make(d, pidfd_pid(p->ghost[i].fd), v.key,
+				       tenant, p->ghost[i].index,
+				       p->ghost[i].fd);
 		if (!g) {
 			deposit_drop(d, HOLD_GHOST, p->ghost[i].index);
 			continue;

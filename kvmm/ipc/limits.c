@@ -29,6 +29,7 @@ int limits_files(struct daemon *d)
 {
 	u64 need = (u64)d->nr_extents + FDS_OTHER + MAX_GREETING * 2 +
 		   CLOSER_MAX + (u64)d->cfg.max_clients * FDS_CLIENT +
+		   MAX_GHOSTS +
 		   (u64)d->nr_doors * FDS_DOOR;
 	struct rlimit r;
 

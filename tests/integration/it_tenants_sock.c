@@ -541,6 +541,58 @@ static void flood_conns(void)
 	}
 }
 
+/* A process that attached, detached and does not end. */
+static pid_t haunt(void)
+{
+	struct wire w;
+	int said[2];
+	pid_t pid;
+	char byte;
+
+	MUST(!pipe(said));
+	pid = fork();
+	MUST(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		MUST(!try_attach(&w, q_sock, "a"));
+		leave(&w);
+		MUST(write(said[1], "", 1) == 1);
+		pause();
+		_exit(0);
+	}
+	close(said[1]);
+	MUST(read(said[0], &byte, 1) == 1);
+	close(said[0]);
+	return pid;
+}
+
+/* Each of them is a descriptor of the daemon, which has not any number. */
+static void flood_ghosts(void)
+{
+	u64 end = now_ms() + 10000 * time_scale();
+	struct wire one_more;
+	pid_t pid[3];
+	int i, err;
+
+	for (i = 0; i < 3; i++)
+		pid[i] = haunt();
+	/* For a second it is waited for the end of each. */
+	while (!(err = try_attach(&one_more, q_sock, "a")) && now_ms() < end) {
+		leave(&one_more);
+		nap_ms(100);
+	}
+	refused(err, -EUSERS, &one_more,
+		"tenant q has 3 processes that detached");
+	others_work();
+	/* Two: this process has become one of them. */
+	for (i = 0; i < 2; i++)
+		MUST(!kill(pid[i], SIGKILL) &&
+		     waitpid(pid[i], NULL, 0) == pid[i]);
+	while (try_attach(&one_more, q_sock, "a"))
+		MUST(now_ms() < end);
+	leave(&one_more);
+}
+
 static void flood_readers(void)
 {
 	char answer[256] = "";
@@ -666,6 +718,7 @@ static const struct {
 } quotas[] = {
 	{ "q,clients=2", flood_clients },
 	{ "q,conns=5", flood_conns },
+	{ "q,conns=3", flood_ghosts },
 	{ "q", flood_readers },
 	{ "q", flood_mute },
 	{ "q,domains=2", flood_domains },
