@@ -48,7 +48,7 @@ enum hold_kind {
 	HOLD_LOCK = 1,		/* the instance lock */
 	HOLD_LISTEN,		/* listening socket; index 0 attach, 1 view,
 				 * 2 admin, then attach and view of each
-				 * --tenant */
+				 * --tenant; at first index 0 comes last */
 	HOLD_CLIENT,		/* pidfd of a client */
 	HOLD_EPOCH,		/* no descriptor; value: last daemon epoch */
 

@@ -75,7 +75,10 @@ static bool lock_find(int fd, char *path, size_t len)
 	       here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
-/* The names that kvmm made, from its first records alone. */
+/*
+ * The names that kvmm made, from its first records alone: the attach socket is
+ * the last of them.
+ */
 static void note_name(struct store *st, const struct hold_record *rec, int fd)
 {
 	struct sockaddr_un addr = { .sun_family = 0 };
@@ -85,7 +88,7 @@ static void note_name(struct store *st, const struct hold_record *rec, int fd)
 	    !lock_find(fd, st->lock, sizeof(st->lock)))
 		st->lock[0] = '\0';
 	if (rec->kind != HOLD_LISTEN || rec->index >= HOLD_LISTENERS ||
-	    st->sock[rec->index][0] ||
+	    st->sock[0][0] || st->sock[rec->index][0] ||
 	    getsockname(fd, (struct sockaddr *)&addr, &len) ||
 	    addr.sun_family != AF_UNIX)
 		return;

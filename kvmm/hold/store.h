@@ -5,9 +5,11 @@
 #ifndef KVMM_HOLD_STORE_H
 #define KVMM_HOLD_STORE_H
 
+#include <kvmm/opts.h>
+
 #include "kvmm/hold/hold.h"
 
-#define HOLD_LISTENERS	3
+#define HOLD_LISTENERS	(3 + 2 * KV_LIST_MAX)	/* hold.h, HOLD_LISTEN */
 #define HOLD_NAME	109	/* a sun_path, and a NUL */
 
 /* One record; @fd is ours, -1 where the kind has none. */
@@ -64,8 +66,9 @@ int __must_check store_send(const struct store *st, int sock, u32 life);
  * store_unlink() - remove the sockets and the lock of a kvmm that cannot
  *
  * Does nothing when the lock was removed: then the sockets were, too.  Only the
- * names that were put first are removed: they came before the first client did,
- * and what a kvmm that was taken over puts later may be anybody's file.
+ * names that were put first are removed, up to that of the attach socket: they
+ * came before the first client did, and what a kvmm that was taken over puts
+ * later, also in a place that is free, may be anybody's file.
  */
 void store_unlink(struct store *st);
 

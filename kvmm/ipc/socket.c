@@ -212,13 +212,16 @@ static int listen_clear(const char *path)
 
 /*
  * Nobody but the daemon's user may write in the directory, and nobody can
- * connect before listen(): owner and mode are there before it matters.
+ * connect before listen(): owner and mode are there before it matters.  The
+ * mode comes with the name: who may rename the directory would have chmod()
+ * follow a link elsewhere.
  */
 static int listen_make(const struct sockaddr_un *addr, int type,
 		       const struct socket_perm *perm)
 {
 	const bool give = perm->uid != (uid_t)-1 || perm->gid != (gid_t)-1;
 	int err = listen_clear(addr->sun_path);
+	mode_t mask;
 	int fd;
 
 	if (kv_fault(KV_FAULT_socket_listen))
@@ -228,13 +231,15 @@ static int listen_make(const struct sockaddr_un *addr, int type,
 	fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (bind(fd, (const struct sockaddr *)addr, sizeof(*addr))) {
-		err = -errno;
+	mask = umask(0777 & ~perm->mode);
+	err = bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) ?
+		-errno : 0;
+	umask(mask);
+	if (err) {
 		close(fd);
 		return err;
 	}
-	if (chmod(addr->sun_path, perm->mode) ||
-	    (give && lchown(addr->sun_path, perm->uid, perm->gid))) {
+	if (give && lchown(addr->sun_path, perm->uid, perm->gid)) {
 		err = -errno;
 		unlink(addr->sun_path);
 		close(fd);

@@ -88,8 +88,9 @@ static void put(u32 kind, u32 index, int fd)
 static void start(void)
 {
 	put(HOLD_LOCK, 0, file_at("a.sock.lock"));
-	put(HOLD_LISTEN, 0, socket_at("a.sock"));
 	put(HOLD_LISTEN, 1, socket_at("view.sock"));
+	put(HOLD_LISTEN, 4, socket_at("tenant.sock"));
+	put(HOLD_LISTEN, 0, socket_at("a.sock"));
 }
 
 /* As kvmm left them, which could not remove them itself. */
@@ -100,6 +101,7 @@ START_TEST(test_names_go)
 	ck_assert(!is_there("a.sock.lock"));
 	ck_assert(!is_there("a.sock"));
 	ck_assert(!is_there("view.sock"));
+	ck_assert(!is_there("tenant.sock"));
 }
 END_TEST
 
@@ -115,6 +117,7 @@ START_TEST(test_other_lock_stays)
 	unlink(at("a.sock"));
 	unlink(at("a.sock.lock"));
 	unlink(at("view.sock"));
+	unlink(at("tenant.sock"));
 }
 END_TEST
 
