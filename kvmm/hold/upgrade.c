@@ -106,25 +106,24 @@ static void __noreturn probe_exec(int fd, int out)
 	_exit(127);
 }
 
-static u64 now_ms(void)
+static s64 now_ms(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+	return (s64)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* What it prints, until it ends or the time is over. */
+/* What it prints, until it ends or the time for all of it is over. */
 static void probe_read(int in, char *text, size_t len)
 {
 	struct pollfd p = { .fd = in, .events = POLLIN };
-	const u64 end = now_ms() + PROBE_MS;
+	const s64 end = now_ms() + PROBE_MS;
 	size_t have = 0;
 	ssize_t n = 1;
-	u64 now;
 
-	while (have + 1 < len && n > 0 && (now = now_ms()) < end &&
-	       poll(&p, 1, (int)(end - now)) == 1) {
+	while (have + 1 < len && n > 0 &&
+	       poll(&p, 1, (int)max(end - now_ms(), (s64)0)) == 1) {
 		n = read(in, text + have, len - 1 - have);
 		have += n > 0 ? (size_t)n : 0;
 	}

@@ -96,7 +96,8 @@ int cmd_upgrade(struct kvctl *k, char **argv)
 
 	if (!path && !path_beside(beside, sizeof(beside)))
 		path = beside;
-	fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	/* Also of what is no file: kvmm-hold says so. */
+	fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 	full = fd < 0 ? NULL : realpath(path, NULL);
 	if (!full) {
 		pr_err("%s: cannot be opened: %s: name a kvmm program",

@@ -173,7 +173,8 @@ END_TEST
 /* A program that says the right number and is none: the last one comes back. */
 START_TEST(test_upgrade_to_nothing)
 {
-	char fake[RIG_PATH + 16];
+	char fake[RIG_PATH + 16], fifo[RIG_PATH + 16];
+	struct job j;
 	pid_t old;
 	FILE *f;
 
@@ -186,6 +187,11 @@ START_TEST(test_upgrade_to_nothing)
 		build_path("kvmm"));
 	fchmod(fileno(f), 0700);
 	fclose(f);
+	/* What nobody writes to is no reason to wait. */
+	snprintf(fifo, sizeof(fifo), "%s/fifo", adopt_rig.dir);
+	ck_assert_int_eq(mkfifo(fifo, 0700), 0);
+	j = job_start(&adopt_rig, "kvctl", "upgrade", fifo, NULL);
+	ck_assert_int_eq(job_wait(&j, 60), 1);
 	old = adopt_daemon(0);
 	kvctl_does("upgrade", fake);
 	ck_assert_int_ne(adopt_daemon(0), old);

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kvmm/hold/store.h"
@@ -274,6 +275,25 @@ START_TEST(test_program_unseen)
 }
 END_TEST
 
+/* One that goes on to print: hold, which waits, has a kvmm to start again. */
+START_TEST(test_program_trickles)
+{
+	struct timespec from, to;
+	FILE *f = fopen(at("prog"), "w");
+
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "#!/bin/sh\nfor i in 0 1 2 3 4 5 6 7 8 9; do printf x; sleep 2; done\n");
+	ck_assert_int_eq(fchmod(fileno(f), 0700), 0);
+	ck_assert_int_eq(fclose(f), 0);
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	ck_assert_int_eq(upgrade_asked(open(at("prog"), O_RDONLY | O_CLOEXEC)),
+			 ENOEXEC);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	ck_assert_int_lt(to.tv_sec - from.tv_sec, 15);
+	ck_assert_int_eq(unlink(at("prog")), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hold");
@@ -282,6 +302,7 @@ int main(void)
 	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 40);
 	tcase_add_test(tc, test_names_go);
 	tcase_add_test(tc, test_other_lock_stays);
 	tcase_add_test(tc, test_other_socket_stays);
@@ -289,6 +310,7 @@ int main(void)
 	tcase_add_test(tc, test_empty_with_descriptor);
 	tcase_add_test(tc, test_program_runs);
 	tcase_add_test(tc, test_program_unseen);
+	tcase_add_test(tc, test_program_trickles);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
