@@ -396,7 +396,7 @@ static int wait_long(struct kvmm *k, const struct wait_for *w, u32 spin,
 		     s64 deadline)
 {
 	const bool forever = spin == KVMM_SPIN_FOREVER;
-	s64 now = lk_now();
+	s64 now = lk_now(), looked;
 	u32 slice;
 	int ret = 0;
 
@@ -404,11 +404,14 @@ static int wait_long(struct kvmm *k, const struct wait_for *w, u32 spin,
 	k->look_ns = k->cons.tail != k->submitted ? LK_FIRST_LOOK_NS :
 						    LK_LOOK_NS;
 	while (!ret) {
+		looked = k->looked;
 		/* Before giving up: what was said last still counts. */
 		if (lk_look_around(k, now))
 			return wait_done(k, w) > 0 ? 1 : -ECONNRESET;
 		if (now >= deadline)
 			return -ETIMEDOUT;
+		if (k->looked != looked)
+			k->look_ns = min(2 * k->look_ns, LK_LOOK_NS);
 		if (spin) {
 			slice = min(spin, (u32)SPIN_SLICE);
 			ret = wait_slice(k, w, slice);
@@ -416,7 +419,6 @@ static int wait_long(struct kvmm *k, const struct wait_for *w, u32 spin,
 		} else {
 			ret = wait_sleep(k, w, min(deadline - now, k->maps_due ?
 						   LK_MAP_NS : k->look_ns));
-			k->look_ns = min(2 * k->look_ns, LK_LOOK_NS);
 		}
 		now = lk_now();
 	}

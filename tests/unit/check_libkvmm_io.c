@@ -6,6 +6,7 @@
  * so that everything wraps many times; and against the same daemon when it
  * lies.  budget: 30 s
  */
+#include "runtime/libkvmm/internal.h"
 #include "tests/unit/libkvmm_fixture.h"
 
 /* ------------------------------------------------------------------ */
@@ -275,6 +276,25 @@ START_TEST(test_wait_times_out)
 }
 END_TEST
 
+/* Whether the daemon is there is looked at soon, then less and less often. */
+START_TEST(test_looks_while_an_answer_is_due)
+{
+	void *args;
+	s64 before;
+
+	kvmm_detach(k);
+	attach_spinning(0);
+	WRITE_ONCE(f.hold, 1);
+	ck_assert_ptr_nonnull(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
+	ck_assert_int_eq(kvmm_submit(k), 0);
+	before = k->looked;
+	ck_assert_int_eq(kvmm_wait(k, LK_LOOK_NS / 4), -ETIMEDOUT);
+	ck_assert_int_ge(k->looked - before, LK_LOOK_NS / 10);
+	WRITE_ONCE(f.hold, 0);
+	ck_assert_int_eq(kvmm_wait(k, -1), 0);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ */
 /* Lies                                                                */
 
@@ -423,6 +443,7 @@ static void add_requests(TCase *tc)
 	tcase_add_test(tc, test_call_amid_requests);
 	tcase_add_test(tc, test_call_releases_nothing);
 	tcase_add_loop_test(tc, test_wait_times_out, 0, ARRAY_SIZE(spins));
+	tcase_add_test(tc, test_looks_while_an_answer_is_due);
 	tcase_add_loop_test(tc, test_lying_completion, 0, ARRAY_SIZE(lies));
 	tcase_add_test(tc, test_short_results);
 	tcase_add_loop_test(tc, test_completion_of_nothing, 0, 2);
