@@ -439,59 +439,6 @@ static void stop_all(struct daemon *d, int code)
 	door_exit(d);
 }
 
-static struct daemon *daemon_alloc(void)
-{
-	/* Its queues want cache lines of their own. */
-	struct daemon *d = aligned_alloc(_Alignof(struct daemon), sizeof(*d));
-	u32 i;
-
-	if (!d)
-		return NULL;
-	memset(d, 0, sizeof(*d));
-	d->mm_stop = 1;
-	d->mapper_stop = 1;
-	d->copier.stop = 1;
-	d->host.fd = -1;
-	d->link.shm = -1;
-	d->swap.req_bell = -1;
-	d->swap.cpl_bell = -1;
-	d->swap_sock.fd = -1;
-	d->hold_watch.fd = -1;
-	d->admin_sock.fd = -1;
-	for (i = 0; i < CORE_MAX_AREAS; i++)
-		d->deposit.area[i].fd = -1;
-	d->mm_epoll = -1;
-	d->mm_bell = -1;
-	d->epoll = -1;
-	d->kick.fd = -1;
-	d->signals.fd = -1;
-	d->attach_sock.fd = -1;
-	d->view_sock.fd = -1;
-	d->lock_fd = -1;
-	d->deposit.fd = -1;
-	d->deposit.lock = -1;
-	for (i = 0; i < MAX_LISTEN; i++)
-		d->deposit.listen[i] = -1;
-	d->own_uid = geteuid();
-	d->deposit.arena = -1;
-	d->deposit.keep = -1;
-	d->deposit.host = -1;
-	for (i = 0; i < MAX_CLIENTS; i++)
-		d->deposit.client[i] = -1;
-	d->arena_fd = -1;
-	d->keep_fd = -1;
-	d->adopted = -1;
-	list_init(&d->greeting);
-	list_init(&d->attached);
-	list_init(&d->ghosts);
-	list_init(&d->dead);
-	list_init(&d->views);
-	list_init(&d->admins);
-	list_init(&d->admins_dead);
-	d->start_ns = clock_ns();
-	return d;
-}
-
 int main(int argc, char **argv)
 {
 	struct daemon *d = daemon_alloc();

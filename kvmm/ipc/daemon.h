@@ -418,6 +418,9 @@ static inline u64 clock_ns(void)
 	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
 }
 
+/* daemon.c */
+struct daemon *daemon_alloc(void);
+
 /* control.c */
 int __must_check control_init(struct daemon *d);
 void control_run(struct daemon *d);

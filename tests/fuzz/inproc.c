@@ -125,53 +125,6 @@ static const struct kvmm_dev_ops dev_ops = {
 
 /* ---- begin ---- */
 
-static void make_lists(struct daemon *d)
-{
-	list_init(&d->greeting);
-	list_init(&d->attached);
-	list_init(&d->ghosts);
-	list_init(&d->dead);
-	list_init(&d->views);
-	list_init(&d->admins);
-	list_init(&d->admins_dead);
-}
-
-static void make_fds(struct daemon *d)
-{
-	u32 i;
-
-	d->deposit.fd = -1;
-	d->deposit.lock = -1;
-	d->deposit.arena = -1;
-	d->deposit.keep = -1;
-	d->deposit.host = -1;
-	for (i = 0; i < MAX_CLIENTS; i++)
-		d->deposit.client[i] = -1;
-	d->arena_fd = -1;
-	d->keep_fd = -1;
-	d->adopted = -1;
-	for (i = 0; i < ARRAY_SIZE(d->deposit.listen); i++)
-		d->deposit.listen[i] = -1;
-	for (i = 0; i < CORE_MAX_AREAS; i++) {
-		d->deposit.area[i].fd = -1;
-		d->link.area[i].fd = -1;
-	}
-	d->swap_sock.fd = -1;
-	d->hold_watch.fd = -1;
-	d->attach_sock.fd = -1;
-	d->view_sock.fd = -1;
-	d->admin_sock.fd = -1;
-	d->swap.req_bell = -1;
-	d->swap.cpl_bell = -1;
-	d->link.shm = -1;
-	d->host.fd = -1;
-	d->kick.fd = -1;
-	d->signals.fd = -1;
-	d->lock_fd = -1;
-	d->epoll = epoll_create1(EPOLL_CLOEXEC);
-	FUZZ_LAW(d->epoll >= 0, "epoll");
-}
-
 static void make_config(struct daemon *d)
 {
 	d->cfg = (struct core_config){
@@ -223,13 +176,15 @@ static void make_tenants(struct daemon *d)
 
 static void inproc_make(void)
 {
-	struct daemon *d = aligned_alloc(_Alignof(struct daemon), sizeof(*d));
+	struct daemon *d = daemon_alloc();
+	u32 i;
 
 	FUZZ_LAW(d, "no memory");
-	memset(d, 0, sizeof(*d));
 	inproc = d;
-	make_lists(d);
-	make_fds(d);
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		d->link.area[i].fd = -1;
+	d->epoll = epoll_create1(EPOLL_CLOEXEC);
+	FUZZ_LAW(d->epoll >= 0, "epoll");
 	make_config(d);
 	make_tenants(d);
 	FUZZ_LAW(!keep_make(d), "no memory");

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * daemon.c - a daemon that has nothing yet
+ *
+ * Whatever part of it is missing can be told from here on, so that stopping
+ * works however far a start came: no descriptor is -1, a thread that does not
+ * run is stopped, lists are empty.  kvmm and the fuzz targets begin with it.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "kvmm/ipc/daemon.h"
+
+static void no_deposit(struct deposit *p)
+{
+	u32 i;
+
+	p->fd = -1;
+	p->lock = -1;
+	p->arena = -1;
+	p->keep = -1;
+	p->host = -1;
+	for (i = 0; i < ARRAY_SIZE(p->listen); i++)
+		p->listen[i] = -1;
+	for (i = 0; i < ARRAY_SIZE(p->area); i++)
+		p->area[i].fd = -1;
+	for (i = 0; i < ARRAY_SIZE(p->client); i++)
+		p->client[i] = -1;
+}
+
+static void no_descriptors(struct daemon *d)
+{
+	no_deposit(&d->deposit);
+	d->host.fd = -1;
+	d->link.shm = -1;
+	d->swap.req_bell = -1;
+	d->swap.cpl_bell = -1;
+	d->swap_sock.fd = -1;
+	d->hold_watch.fd = -1;
+	d->attach_sock.fd = -1;
+	d->view_sock.fd = -1;
+	d->admin_sock.fd = -1;
+	d->mm_epoll = -1;
+	d->mm_bell = -1;
+	d->epoll = -1;
+	d->kick.fd = -1;
+	d->signals.fd = -1;
+	d->lock_fd = -1;
+	d->arena_fd = -1;
+	d->keep_fd = -1;
+}
+
+/**
+ * daemon_alloc() - a daemon without threads, descriptors and clients
+ * Return: for free(), or NULL.
+ */
+struct daemon *daemon_alloc(void)
+{
+	/* Its queues want cache lines of their own. */
+	struct daemon *d = aligned_alloc(_Alignof(struct daemon), sizeof(*d));
+
+	if (!d)
+		return NULL;
+	memset(d, 0, sizeof(*d));
+	no_descriptors(d);
+	d->mm_stop = 1;
+	d->mapper_stop = 1;
+	d->copier.stop = 1;
+	d->adopted = -1;
+	d->own_uid = geteuid();
+	list_init(&d->greeting);
+	list_init(&d->attached);
+	list_init(&d->ghosts);
+	list_init(&d->dead);
+	list_init(&d->views);
+	list_init(&d->admins);
+	list_init(&d->admins_dead);
+	d->start_ns = clock_ns();
+	return d;
+}
