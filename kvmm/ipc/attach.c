@@ -45,8 +45,8 @@ struct attach_call {
 
 /* ---- refusing ---- */
 
-static int __printf(3, 4) refuse(struct kvmm_attach_rep *rep, int err,
-				 const char *fmt, ...)
+/* attach_refuse() - say why not; always @err */
+int attach_refuse(struct kvmm_attach_rep *rep, int err, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -64,8 +64,8 @@ static int refuse_quota(struct daemon *d, const struct client *c,
 {
 	char name[TENANT_TEXT];
 
-	return refuse(rep, -EUSERS, "tenant %s has %u %s, as many as it may (%s): end one",
-		      tenant_name(d, c->key, name), nr, what, how);
+	return attach_refuse(rep, -EUSERS, "tenant %s has %u %s, as many as it may (%s): end one",
+			     tenant_name(d, c->key, name), nr, what, how);
 }
 
 /* What it may have at once; this connection is one of them. */
@@ -100,30 +100,41 @@ static bool reserved_clear(const struct kvmm_attach_req *req)
 	return !any;
 }
 
+/* attach_check_abi() - does the client speak as this kvmm does? */
+int attach_check_abi(const struct kvmm_attach_req *req,
+		     struct kvmm_attach_rep *rep)
+{
+	if (req->abi_version != KVMM_ABI_VERSION)
+		return attach_refuse(rep, -EPROTONOSUPPORT,
+				     "this kvmm speaks ABI version %u, the client %u: install both from one release",
+				     KVMM_ABI_VERSION, req->abi_version);
+	if (req->layout_hash != KVMM_LAYOUT_HASH)
+		return attach_refuse(rep, -EPROTONOSUPPORT,
+				     "the client was built with another uapi/kvmm.h: build both from one release");
+	return 0;
+}
+
 static int attach_check(struct daemon *d, const struct client *c,
 			struct kvmm_attach_req *req,
 			struct kvmm_attach_rep *rep)
 {
-	if (req->abi_version != KVMM_ABI_VERSION)
-		return refuse(rep, -EPROTONOSUPPORT,
-			      "this kvmm speaks ABI version %u, the client %u: install both from one release",
-			      KVMM_ABI_VERSION, req->abi_version);
-	if (req->layout_hash != KVMM_LAYOUT_HASH)
-		return refuse(rep, -EPROTONOSUPPORT,
-			      "the client was built with another uapi/kvmm.h: build both from one release");
+	int err = attach_check_abi(req, rep);
+
+	if (err)
+		return err;
 	if (req->flags || !reserved_clear(req))
-		return refuse(rep, -EINVAL,
-			      "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
+		return attach_refuse(rep, -EINVAL,
+				     "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
 	if (!memchr(req->domain, '\0', sizeof(req->domain)))
-		return refuse(rep, -EINVAL,
-			      "the name of the domain does not end: at most %u bytes",
-			      KVMM_NAME_LEN - 1);
+		return attach_refuse(rep, -EINVAL,
+				     "the name of the domain does not end: at most %u bytes",
+				     KVMM_NAME_LEN - 1);
 	if (!req->sq_entries)
 		req->sq_entries = SQ_ENTRIES_DEFAULT;
 	if (!is_power_of_2(req->sq_entries))
-		return refuse(rep, -EINVAL,
-			      "%u submission entries are no power of two",
-			      req->sq_entries);
+		return attach_refuse(rep, -EINVAL,
+				     "%u submission entries are no power of two",
+				     req->sq_entries);
 	return attach_check_quota(d, c, rep);
 }
 
@@ -310,17 +321,17 @@ static int attach_core(struct attach_call *a)
 	int err;
 
 	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
-		return refuse(a->rep, -EAGAIN,
-			      "the system has no random numbers: try again");
+		return attach_refuse(a->rep, -EAGAIN,
+				     "the system has no random numbers: try again");
 	a->secret = secret;
 	err = mm_call(a->d, call_attach, a);
 	a->secret = NULL;
 	explicit_bzero(secret, sizeof(secret));
 	if (err)
-		return refuse(a->rep, err, "kvmm is shutting down");
+		return attach_refuse(a->rep, err, "kvmm is shutting down");
 	if (a->err)
-		return refuse(a->rep, a->err, "%s", a->info.text ?
-			      a->info.text : strerror(-a->err));
+		return attach_refuse(a->rep, a->err, "%s", a->info.text ?
+				     a->info.text : strerror(-a->err));
 	return 0;
 }
 
@@ -334,12 +345,12 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 	if (err)
 		return err;
 	if (!tenant_get(d, c->key))
-		return refuse(a->rep, -EUSERS,
-			      "%u tenants are attached, as many as --max-tenants allows",
-			      d->opt.max_tenants);
+		return attach_refuse(a->rep, -EUSERS,
+				     "%u tenants are attached, as many as --max-tenants allows",
+				     d->opt.max_tenants);
 	err = client_tables(d, c);
 	if (err)
-		return refuse(a->rep, err, "kvmm has no memory for a client");
+		return attach_refuse(a->rep, err, "kvmm has no memory for a client");
 	tenant_core_quota(d, c->key, &a->quota);
 	client_make_room(d);
 	err = attach_core(a);
@@ -350,9 +361,9 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 		a->rep->features = req->features & KVMM_FEAT_RESUME;
 	err = segments_make(d, c, req, &a->info, a->rep);
 	if (err)
-		return refuse(a->rep, err,
-			      "kvmm cannot make the shared memory of a client (%s): ask for fewer sequences, or free memory",
-			      strerror(-err));
+		return attach_refuse(a->rep, err,
+				     "kvmm cannot make the shared memory of a client (%s): ask for fewer sequences, or free memory",
+				     strerror(-err));
 	ring_build(c, a->rep, 0);
 	c->ring.dctl->daemon_epoch = d->epoch;
 	c->ring.dctl->state = KVMM_CLIENT_ALIVE;

@@ -455,6 +455,10 @@ void ghost_exit_all(struct daemon *d);
 void ghost_kill_all(struct daemon *d);
 
 /* attach.c */
+int attach_refuse(struct kvmm_attach_rep *rep, int err, const char *fmt, ...)
+	__printf(3, 4);
+int attach_check_abi(const struct kvmm_attach_req *req,
+		     struct kvmm_attach_rep *rep);
 void attach_request(struct daemon *d, struct client *c,
 		    const struct kvmm_attach_req *req);
 int __must_check attach_again(struct daemon *d, struct client *c,

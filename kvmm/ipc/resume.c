@@ -18,7 +18,6 @@
  * Context: control thread, but for the functions handed to mm_call().
  */
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -116,18 +115,6 @@ void resume_give_up(struct daemon *d, struct client *c)
 
 /* ---- judging ---- */
 
-static int __printf(3, 4) refuse(struct kvmm_attach_rep *rep, int err,
-				 const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(rep->text, sizeof(rep->text), fmt, ap);
-	va_end(ap);
-	rep->status = err;
-	return err;
-}
-
 /* All bits are looked at, however early they differ. */
 static bool token_is(const __u64 *a, const __u64 *b)
 {
@@ -138,23 +125,20 @@ static bool token_is(const __u64 *a, const __u64 *b)
 static int check_form(const struct daemon *d, const struct kvmm_attach_req *req,
 		      struct kvmm_attach_rep *rep)
 {
-	if (req->abi_version != KVMM_ABI_VERSION)
-		return refuse(rep, -EPROTONOSUPPORT,
-			      "this kvmm speaks ABI version %u, the client %u: install both from one release",
-			      KVMM_ABI_VERSION, req->abi_version);
-	if (req->layout_hash != KVMM_LAYOUT_HASH)
-		return refuse(rep, -EPROTONOSUPPORT,
-			      "the client was built with another uapi/kvmm.h: build both from one release");
+	int err = attach_check_abi(req, rep);
+
+	if (err)
+		return err;
 	if (!adopt_wanted(d))
-		return refuse(rep, -EOPNOTSUPP,
-			      "this kvmm resumes no attachment: attach anew");
+		return attach_refuse(rep, -EOPNOTSUPP,
+				     "this kvmm resumes no attachment: attach anew");
 	if (req->flags != KVMM_ATTACH_RESUME || req->resv0 || req->resv[0] ||
 	    req->resv[1])
-		return refuse(rep, -EINVAL,
-			      "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
+		return attach_refuse(rep, -EINVAL,
+				     "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
 	if (req->resume_epoch != d->epoch)
-		return refuse(rep, -ESTALE,
-			      "that attachment was to another daemon, whose memory is gone: attach anew");
+		return attach_refuse(rep, -ESTALE,
+				     "that attachment was to another daemon, whose memory is gone: attach anew");
 	return 0;
 }
 
@@ -174,20 +158,20 @@ static int check_name(const struct daemon *d, const struct client *who,
 	k = c ? &d->keep->client[c->id] : NULL;
 	if (!c || !k->valid || c->uid != who->uid || c->key != who->key ||
 	    !token_is(k->token, req->resume_token))
-		return refuse(rep, -ENOENT,
-			      "user %u has no such attachment: attach anew",
-			      who->uid);
+		return attach_refuse(rep, -ENOENT,
+				     "user %u has no such attachment: attach anew",
+				     who->uid);
 	if (c->info.pid != who->info.pid)
-		return refuse(rep, -EPERM,
-			      "that attachment is process %d's: attach anew",
-			      (int)c->info.pid);
+		return attach_refuse(rep, -EPERM,
+				     "that attachment is process %d's: attach anew",
+				     (int)c->info.pid);
 	if (c->stage == CLIENT_ATTACHED)
-		return refuse(rep, -EALREADY,
-			      "client %u is attached: there is nothing to resume",
-			      c->id);
+		return attach_refuse(rep, -EALREADY,
+				     "client %u is attached: there is nothing to resume",
+				     c->id);
 	if (c->stage != CLIENT_AWAY)
-		return refuse(rep, -ESTALE,
-			      "client %u has ended: attach anew", c->id);
+		return attach_refuse(rep, -ESTALE,
+				     "client %u has ended: attach anew", c->id);
 	*found = c;
 	return 0;
 }
@@ -219,19 +203,19 @@ static int resume_build(struct daemon *d, struct client *c,
 
 	err = mm_call(d, call_resume, &r);
 	if (err)
-		return refuse(rep, err, "kvmm is shutting down");
+		return attach_refuse(rep, err, "kvmm is shutting down");
 	if (r.err)
-		return refuse(rep, r.err, r.err == -EPROTO ?
-			      "client %u saw request %llu completed, which never was" :
-			      "client %u cannot be resumed after request %llu",
-			      c->id, (unsigned long long)req->resume_seen);
+		return attach_refuse(rep, r.err, r.err == -EPROTO ?
+				     "client %u saw request %llu completed, which never was" :
+				     "client %u cannot be resumed after request %llu",
+				     c->id, (unsigned long long)req->resume_seen);
 	/* One at most took effect without the tail being moved. */
 	first = req->resume_index + (r.committed > req->resume_seen);
 	err = attach_again(d, c, k->sq_entries, first, &r.info, rep);
 	if (err)
-		return refuse(rep, err,
-			      "kvmm cannot make the shared memory of a client (%s)",
-			      strerror(-err));
+		return attach_refuse(rep, err,
+				     "kvmm cannot make the shared memory of a client (%s)",
+				     strerror(-err));
 	rep->features = KVMM_FEAT_RESUME;
 	memcpy(rep->token, k->token, sizeof(rep->token));
 	rep->committed = r.committed;
