@@ -123,21 +123,15 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-/* ---- a fuzzer of little wit, for machines without libFuzzer ---- */
+/* ---- by itself ---- */
+
+#include "tests/fuzz/blind.h"
 
 #define INPUT_MAX	4096
 #define FILES_MAX	64
 
 static char *files[FILES_MAX];
 static u32 nr_files;
-static u64 state;
-
-static u32 draw(u32 n)
-{
-	state = state * 6364136223846793005u + 1442695040888963407u;
-	return (u32)((state >> 33) % n);
-}
-
 static const char * const words[] = {
 	"0", "1", "-1", "2", "16", "64", "1e30", "4294967296", "0.5", "null",
 	"true", "false", "\"\"", "\"silu\"", "\"yarn\"", "\"dynamic\"",
@@ -171,28 +165,17 @@ static size_t mutate(char *buf, size_t len)
 	} else {
 		end = min(at + draw(4), len);
 	}
-	if (len - (end - at) + n > INPUT_MAX)
-		return len;
-	memmove(buf + at + n, buf + end, len - end);
-	memcpy(buf + at, w, n);
-	return len - (end - at) + n;
+	return put_piece(buf, len, INPUT_MAX, at, end - at, w, n);
 }
 
-static int file_read(const char *path)
+static void file_read(const char *path)
 {
-	FILE *f = fopen(path, "re");
 	char *text = calloc(1, INPUT_MAX + 1);
 
-	if (!f || !text || nr_files == FILES_MAX) {
-		fprintf(stderr, "fuzz_config: %s: %s\n", path,
-			strerror(errno));
-		return 1;
-	}
-	if (!fread(text, 1, INPUT_MAX, f))
-		fprintf(stderr, "fuzz_config: %s: empty\n", path);
-	fclose(f);
+	if (!text)
+		abort();
+	(void)blind_read(path, text, INPUT_MAX);
 	files[nr_files++] = text;
-	return 0;
 }
 
 int main(int argc, char **argv)
@@ -203,15 +186,9 @@ int main(int argc, char **argv)
 	u32 n;
 	int k;
 
-	if (argc < 4) {
-		fprintf(stderr, "usage: fuzz_config ROUNDS SEED FILE..\n");
-		return 2;
-	}
-	rounds = strtoull(argv[1], NULL, 10);
-	state = strtoull(argv[2], NULL, 10);
-	for (k = 3; k < argc; k++)
-		if (file_read(argv[k]))
-			return 1;
+	rounds = blind_begin(argc, argv, "fuzz_config", 1);
+	for (k = 3; k < argc && nr_files < FILES_MAX; k++)
+		file_read(argv[k]);
 	for (i = 0; i < rounds; i++) {
 		const char *from = files[draw(nr_files)];
 

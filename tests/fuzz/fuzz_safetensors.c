@@ -110,17 +110,11 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-/* ---- a fuzzer of little wit, for machines without libFuzzer ---- */
+/* ---- by itself ---- */
+
+#include "tests/fuzz/blind.h"
 
 #define INPUT_MAX	4096
-
-static u64 state;
-
-static u32 draw(u32 n)
-{
-	state = state * 6364136223846793005u + 1442695040888963407u;
-	return (u32)((state >> 33) % n);
-}
 
 /* Pieces that headers are made of, right and wrong */
 static const char * const words[] = {
@@ -156,15 +150,11 @@ static size_t mutate(char *buf, size_t len)
 	const size_t at = draw((u32)len + 1), n = strlen(w);
 	const size_t cut = min((size_t)draw(8), len - at);
 
-	if (len - cut + n > INPUT_MAX - 8)
-		return len;
 	if (draw(3) == 0 && len) {
 		buf[draw((u32)len)] = (char)draw(256);
 		return len;
 	}
-	memmove(buf + at + n, buf + at + cut, len - at - cut);
-	memcpy(buf + at, w, n);
-	return len - cut + n;
+	return put_piece(buf, len, INPUT_MAX - 8, at, cut, w, n);
 }
 
 int main(int argc, char **argv)
@@ -174,12 +164,7 @@ int main(int argc, char **argv)
 	u32 bytes, n;
 	size_t len;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: fuzz_safetensors ROUNDS SEED\n");
-		return 2;
-	}
-	rounds = strtoull(argv[1], NULL, 10);
-	state = strtoull(argv[2], NULL, 10);
+	rounds = blind_begin(argc, argv, "fuzz_safetensors", 0);
 	for (i = 0; i < rounds; i++) {
 		len = header(text, 1 + draw(12), &bytes);
 		for (n = draw(4); n--; )

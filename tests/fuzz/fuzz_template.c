@@ -59,21 +59,15 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-/* ---- a fuzzer of little wit, for machines without libFuzzer ---- */
+/* ---- by itself ---- */
+
+#include "tests/fuzz/blind.h"
 
 #define INPUT_MAX	4096
 #define LINES_MAX	8192
 
 static char *lines[LINES_MAX];
 static u32 nr_lines;
-static u64 state;
-
-static u32 draw(u32 n)
-{
-	state = state * 6364136223846793005u + 1442695040888963407u;
-	return (u32)((state >> 33) % n);
-}
-
 /* Pieces that the language is made of */
 static const char * const words[] = {
 	"{{", "}}", "{%", "%}", "{#", "#}", "{%-", "-%}", "{{-", "-}}", "+%}",
@@ -87,18 +81,6 @@ static const char * const words[] = {
 	"%s", "{}", ".format(", "\xc3\xa9", "\xff", "|safe", "|indent",
 };
 
-/* Put @n bytes for @cut bytes at @at. */
-static size_t splice(char *buf, size_t len, size_t at, size_t cut,
-		     const char *p, size_t n)
-{
-	cut = min(cut, len - at);
-	if (len - cut + n > INPUT_MAX)
-		return len;
-	memmove(buf + at + n, buf + at + cut, len - at - cut);
-	memcpy(buf + at, p, n);
-	return len - cut + n;
-}
-
 static size_t mutate(char *buf, size_t len)
 {
 	const char *p = words[draw(ARRAY_SIZE(words))];
@@ -107,17 +89,17 @@ static size_t mutate(char *buf, size_t len)
 
 	switch (draw(6)) {
 	case 0:
-		return splice(buf, len, at, draw(8), "", 0);
+		return put_piece(buf, len, INPUT_MAX, at, draw(8), "", 0);
 	case 1:
 		byte = (char)draw(256);
-		return splice(buf, len, at, 1, &byte, 1);
+		return put_piece(buf, len, INPUT_MAX, at, 1, &byte, 1);
 	case 2:
 		p = lines[draw(nr_lines)];
 		p += draw((u32)strlen(p) + 1);
-		return splice(buf, len, at, draw(16), p,
+		return put_piece(buf, len, INPUT_MAX, at, draw(16), p,
 			      draw((u32)strlen(p) + 1));
 	default:
-		return splice(buf, len, at, draw(3), p, strlen(p));
+		return put_piece(buf, len, INPUT_MAX, at, draw(3), p, strlen(p));
 	}
 }
 
@@ -153,21 +135,16 @@ int main(int argc, char **argv)
 	u32 n;
 	int k;
 
-	if (argc < 4) {
-		fprintf(stderr, "usage: fuzz_template ROUNDS SEED FILE..\n");
-		return 2;
-	}
-	rounds = strtoull(argv[1], NULL, 10);
-	state = strtoull(argv[2], NULL, 10);
+	rounds = blind_begin(argc, argv, "fuzz_template", 1);
 	for (k = 3; k < argc; k++)
 		if (lines_read(argv[k]))
 			return 1;
 	for (i = 0; i < rounds && nr_lines; i++) {
-		len = splice(buf, 0, 0, 0, lines[draw(nr_lines)], 0);
+		len = put_piece(buf, 0, INPUT_MAX, 0, 0, lines[draw(nr_lines)], 0);
 		for (n = 1 + draw(3); n--; ) {
 			const char *line = lines[draw(nr_lines)];
 
-			len = splice(buf, len, len, 0, line, strlen(line));
+			len = put_piece(buf, len, INPUT_MAX, len, 0, line, strlen(line));
 		}
 		for (n = draw(12); n--; )
 			len = mutate(buf, len);

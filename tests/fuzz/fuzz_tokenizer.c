@@ -134,7 +134,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-/* ---- a fuzzer of little wit, for machines without libFuzzer ---- */
+/* ---- by itself ---- */
+
+#include "tests/fuzz/blind.h"
 
 #define INPUT_MAX	65536
 #define FILES_MAX	64
@@ -142,14 +144,6 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 static u8 *files[FILES_MAX];
 static size_t sizes[FILES_MAX];
 static u32 nr_files;
-static u64 state;
-
-static u32 draw(u32 n)
-{
-	state = state * 6364136223846793005u + 1442695040888963407u;
-	return (u32)((state >> 33) % n);
-}
-
 /* Pieces that such files are made of */
 static const char * const words[] = {
 	"{", "}", "[", "]", ",", ":", "\"", "null", "true", "false", "0", "1",
@@ -166,18 +160,6 @@ static const char * const words[] = {
 	"\"byte_fallback\":true", "\"ignore_merges\":true", "\xc3\xa9", "\xff",
 };
 
-/* Put @n bytes for @cut bytes at @at. */
-static size_t splice(u8 *buf, size_t len, size_t at, size_t cut,
-		     const void *p, size_t n)
-{
-	cut = min(cut, len - at);
-	if (len - cut + n > INPUT_MAX)
-		return len;
-	memmove(buf + at + n, buf + at + cut, len - at - cut);
-	memcpy(buf + at, p, n);
-	return len - cut + n;
-}
-
 static size_t mutate(u8 *buf, size_t len)
 {
 	const char *p = words[draw(ARRAY_SIZE(words))];
@@ -191,38 +173,27 @@ static size_t mutate(u8 *buf, size_t len)
 		at = len - min(at, len);
 	switch (draw(6)) {
 	case 0:
-		return splice(buf, len, at, draw(8), "", 0);
+		return put_piece(buf, len, INPUT_MAX, at, draw(8), "", 0);
 	case 1:
 		byte = (u8)draw(256);
-		return splice(buf, len, at, 1, &byte, 1);
+		return put_piece(buf, len, INPUT_MAX, at, 1, &byte, 1);
 	case 2:
 		other = draw(nr_files);
 		from = draw((u32)sizes[other]);
-		return splice(buf, len, at, draw(64), files[other] + from,
+		return put_piece(buf, len, INPUT_MAX, at, draw(64), files[other] + from,
 			      min(sizes[other] - from, (size_t)draw(64)));
 	default:
-		return splice(buf, len, at, draw(12), p, strlen(p));
+		return put_piece(buf, len, INPUT_MAX, at, draw(12), p, strlen(p));
 	}
 }
 
-static int file_read(const char *path)
+static void file_read(const char *path)
 {
-	FILE *f = fopen(path, "re");
-
-	if (!f || nr_files == FILES_MAX) {
-		fprintf(stderr, "fuzz_tokenizer: %s: %s\n", path,
-			f ? "too many files" : strerror(errno));
-		if (f)
-			fclose(f);
-		return 1;
-	}
 	files[nr_files] = malloc(INPUT_MAX);
 	if (!files[nr_files])
 		abort();
-	sizes[nr_files] = fread(files[nr_files], 1, INPUT_MAX, f);
-	fclose(f);
+	sizes[nr_files] = blind_read(path, files[nr_files], INPUT_MAX);
 	nr_files += !!sizes[nr_files];
-	return 0;
 }
 
 int main(int argc, char **argv)
@@ -233,20 +204,14 @@ int main(int argc, char **argv)
 	u32 n;
 	int k;
 
-	if (argc < 4) {
-		fprintf(stderr, "usage: fuzz_tokenizer ROUNDS SEED FILE..\n");
-		return 2;
-	}
-	rounds = strtoull(argv[1], NULL, 10);
-	state = strtoull(argv[2], NULL, 10);
-	for (k = 3; k < argc; k++)
-		if (file_read(argv[k]))
-			return 1;
+	rounds = blind_begin(argc, argv, "fuzz_tokenizer", 1);
+	for (k = 3; k < argc && nr_files < FILES_MAX; k++)
+		file_read(argv[k]);
 	for (n = 0; n < nr_files; n++)
 		LLVMFuzzerTestOneInput(files[n], sizes[n]);
 	for (i = 0; i < rounds && nr_files; i++) {
 		n = draw(nr_files);
-		len = splice(buf, 0, 0, 0, files[n], sizes[n]);
+		len = put_piece(buf, 0, INPUT_MAX, 0, 0, files[n], sizes[n]);
 		for (n = 1 + draw(6); n--; )
 			len = mutate(buf, len);
 		LLVMFuzzerTestOneInput(buf, len);
