@@ -13,10 +13,15 @@
 #   coverage     what the tests reach of kvmm/core: a table, build/cov/coverage.txt
 #   fuzz         one fuzz target with a fuzzer: make fuzz T=sqe SECS=600 ENGINE=lib|afl
 #   bench        every benchmark: a table here, build/bench.json for programs
+#   gpu-probe    questions to a GPU, PART='cost die' chooses; $OUT or build/gpu
+#   gpu-check    the tests that a GPU can run, on it; exit status 77 without one
+#   gpu-bench    what the kernels and the runtime reach: PART='attn step'
 #   tests        build all tests and benchmarks, run none
-#   cuda         compile kernels/cuda/*.cu, or say why not
+#   cuda         compile kernels/cuda/*.cu for GPUs, or say why not
 #   deps         install the Debian packages named in .ci/packages
-#   install      programs, library, headers: prefix=/usr/local DESTDIR=
+#   docs         manual, completion for bash, units, files of options: build/share
+#   install      programs, library, manual, units, options: prefix=/usr/local DESTDIR=
+#   uninstall    remove what install put there; a file of options that was changed stays
 #   clean        remove what was built for this O= (and its D= builds)
 #   help         print this text
 #
@@ -28,27 +33,36 @@
 #   O=DIR        put all output in DIR instead of build
 #   T='GLOB..'   check, bench: only tests with such names, T='check_ring it_*'
 #   SUITES='..'  check: which kinds of tests: unit sim integration script
+#   AS_IS=1      install: put what was built where it belongs, build nothing
 #   SEEDS=N      sim, check, coverage: number of seeds that the simulator replays
 #   CC CFLAGS LDFLAGS NVCC CUDA_ARCHS as usual; CFLAGS replaces only -O2 -g
 #
 # Sources are found by wildcard, so a new file needs no line here:
 #   kvmm/{core,ipc,dev,proc,lib}/*.c, kvmm/main.c           -> kvmm
 #   kvmm/hold/*.c, kvmm/lib/*.c                             -> kvmm-hold
-#   kvmm/sandbox/*.c                                        -> kvmm, kvmm-hold, swapd
-#   kvmm/tools/*.c, kvmm/lib/*.c                            -> kvctl
+#   kvmm/sandbox/*.c                                        -> kvmm, kvmm-hold, swapd, kvmm-proc
+#   kvmm/tools/kvctl*.c, kvmm/lib/*.c                       -> kvctl
+#   kvmm/tools/kvtop*.c, kvmm/lib/*.c                       -> kvtop
+#   kvmm/tools/*.c whose names are others                   -> both of these
+#   kvmm/procfs/*.c, kvmm/lib/*.c                           -> kvmm-proc
 #   swapd/*.c, kvmm/lib/*.c                                 -> swapd
-#   runtime/**.c, kernels/{,ref,cpu}/*.c, kvmm/lib/*.c      -> kvrt
+#   runtime/**.c, kernels/{,ref,cpu,cuda}/*.c, kvmm/lib/*.c      -> kvrt
 #   tests/unit/check_X.c        -> tests/check_X, with libcheck and all of the above
 #   tests/integration/it_X.c    -> tests/it_X, with the other .c files beside it
 #   tests/preload/X.c           -> tests/X.so, to be preloaded by tests
+#   tests/standin/cublaslt.c    -> tests/standin/libcublasLt.so, likewise
+#   tests/standin/*, {kernels/cuda,tests/gpu}/*.cu -> tests/standin/libcuda.so.1, a CUDA driver on a CPU
+#   kernels/cuda/*.cu           -> fatbins in kvrt, by nvcc; NVCC= leaves them out
 #   tests/sim/*.c               -> tests/sim
 #   tests/fuzz/fuzz_X.c         -> tests/fuzz_X, with the runtime
 #   tests/bench/bench_X.c       -> tests/bench_X, with the other .c files beside it
+#   tests/gpu/{probe*,bench*}.c -> gpu/probe, gpu/bench, with the other .c files beside
+#                                  them and tests/gpu/*.cu
 # A program whose main() is not there is left out.
 #
-# kernels/cpu/v_X.c is compiled three times on x86-64, with KERN_VARIANT defined
-# as base, avx2 and avx512 and the flags that go with it (elsewhere only as
-# base); the code there appends the macro to the names it exports.
+# kernels/cpu/v_X.c is compiled four times on x86-64, with KERN_VARIANT defined
+# as base, avx2, avx512 and avx512bf16 and the flags that go with it (elsewhere
+# only as base); the code there appends the macro to the names it exports.
 
 O ?= build
 V ?= 0
@@ -57,6 +71,7 @@ C ?= 0
 D ?=
 T ?=
 SEEDS ?=
+AS_IS ?=
 SUITES ?= unit sim integration script
 
 ifneq ($(filter-out asan tsan ubsan,$(D)),)
@@ -79,7 +94,14 @@ bindir     ?= $(prefix)/bin
 sbindir    ?= $(prefix)/sbin
 libdir     ?= $(prefix)/lib
 includedir ?= $(prefix)/include
-docdir     ?= $(prefix)/share/doc/kvmm
+datadir    ?= $(prefix)/share
+docdir     ?= $(datadir)/doc/kvmm
+mandir     ?= $(datadir)/man
+bashdir    ?= $(datadir)/bash-completion/completions
+unitdir    ?= $(prefix)/lib/systemd/system
+sysusersdir ?= $(prefix)/lib/sysusers.d
+# Where the programs look, whatever the prefix.
+confdir    := /etc/kvmm
 
 # ---------------------------------------------------------------- how it looks
 
@@ -108,7 +130,15 @@ AR := $(if $(shell command -v $(AR) 2>/dev/null),$(AR),ar)
 endif
 PKG_CONFIG ?= pkg-config
 NVCC ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
-CUDA_ARCHS ?= 80 90
+# What the declarations of cuBLASLt are compared with, where it is installed.
+CUDA_INCLUDE := $(patsubst %/bin/nvcc,%/include,$(NVCC))
+CUBLASLT_H := $(if $(NVCC),$(if $(wildcard $(CUDA_INCLUDE)/cublasLt.h),-DHAVE_CUBLASLT_H -idirafter $(CUDA_INCLUDE)))
+CUDA_ARCHS ?= 80 86 89 90a
+# Each costs minutes of nvcc; the PTX that is always there runs on all of them.
+CHECK_ARCHS ?= 90a
+ifneq ($(filter default undefined,$(origin CXX)),)
+CXX := $(if $(findstring clang,$(CC)),clang++,g++)
+endif
 NPROC = $(shell nproc 2>/dev/null || echo 2)
 
 # -------------------------------------------------------------------- sources
@@ -117,11 +147,15 @@ DAEMON_SRCS := $(sort $(wildcard kvmm/core/*.c kvmm/ipc/*.c kvmm/dev/*.c kvmm/pr
 HOLD_SRCS   := $(sort $(wildcard kvmm/hold/*.c))
 LIB_SRCS    := $(sort $(wildcard kvmm/lib/*.c))
 BOX_SRCS    := $(sort $(wildcard kvmm/sandbox/*.c))
+KVCTL_SRCS  := $(sort $(wildcard kvmm/tools/kvctl*.c))
+KVTOP_SRCS  := $(sort $(wildcard kvmm/tools/kvtop*.c))
 TOOL_SRCS   := $(sort $(wildcard kvmm/tools/*.c))
+TOOL_SHARED := $(filter-out $(KVCTL_SRCS) $(KVTOP_SRCS),$(TOOL_SRCS))
+PROCFS_SRCS := $(sort $(wildcard kvmm/procfs/*.c))
 SWAPD_SRCS  := $(sort $(wildcard swapd/*.c))
 RT_SRCS     := $(sort $(wildcard runtime/*.c runtime/*/*.c))
 CLIENT_SRCS := $(sort $(wildcard runtime/libkvmm/*.c))
-KERN_SRCS   := $(sort $(wildcard kernels/*.c kernels/ref/*.c kernels/cpu/*.c))
+KERN_SRCS   := $(sort $(wildcard kernels/*.c kernels/ref/*.c kernels/cpu/*.c kernels/cuda/*.c))
 CUDA_SRCS   := $(sort $(wildcard kernels/cuda/*.cu))
 
 UNIT_SRCS   := $(sort $(wildcard tests/unit/check_*.c))
@@ -130,16 +164,24 @@ BENCH_SRCS  := $(sort $(wildcard tests/bench/bench_*.c))
 SIM_SRCS    := $(sort $(wildcard tests/sim/*.c))
 FUZZ_SRCS   := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SHARED := $(sort $(filter-out $(FUZZ_SRCS),$(wildcard tests/fuzz/*.c)))
+GPU_SRCS    := $(sort $(wildcard tests/gpu/*.c))
+GPU_KERNS   := $(sort $(wildcard tests/gpu/*.cu))
 PRELOAD_SRCS := $(sort $(wildcard tests/preload/*.c))
+# A library of its own, which programs open beside the other.
+FAKE_LT_SRCS := $(wildcard tests/standin/cublaslt.c)
+STANDIN_SRCS := $(sort $(filter-out $(FAKE_LT_SRCS),$(wildcard tests/standin/*.c)))
+STANDIN_CXX := $(sort $(wildcard tests/standin/*.cpp))
+STANDIN_CU  := $(sort $(wildcard kernels/cuda/*.cu tests/standin/*.cu tests/gpu/*.cu))
 REPORT_SRC  := $(wildcard tests/bench/report.c)
 UNIT_SHARED  := $(sort $(filter-out $(UNIT_SRCS),$(wildcard tests/unit/*.c)))
 IT_SHARED    := $(sort $(filter-out $(IT_SRCS),$(wildcard tests/integration/*.c)))
 BENCH_SHARED := $(sort $(filter-out $(BENCH_SRCS) $(REPORT_SRC),$(wildcard tests/bench/*.c)))
 
 PROG_SRCS := $(sort $(wildcard kvmm/main.c) $(DAEMON_SRCS) $(HOLD_SRCS) $(LIB_SRCS) \
-	       $(BOX_SRCS) $(TOOL_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
+	       $(BOX_SRCS) $(TOOL_SRCS) $(PROCFS_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
 TEST_SRCS := $(sort $(UNIT_SRCS) $(UNIT_SHARED) $(IT_SRCS) $(IT_SHARED) $(SIM_SRCS) \
-	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(FUZZ_SRCS) $(FUZZ_SHARED) $(PRELOAD_SRCS))
+	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(FUZZ_SRCS) $(FUZZ_SHARED) $(PRELOAD_SRCS) \
+	       $(STANDIN_SRCS) $(FAKE_LT_SRCS) $(GPU_SRCS))
 
 # Files with a main() are the heads of programs and stay out of the archives.
 MAINS := $(shell grep -lE '^int main[[:punct:]]' $(PROG_SRCS) /dev/null 2>/dev/null)
@@ -172,20 +214,26 @@ SAN := $(SAN_$(D))
 
 # Arithmetic that is the same on every machine: no contraction to FMA.
 KERN_CFLAGS := -O3 -ffp-contract=off
+# Likewise: a seed has the same token on every machine.
+SAMPLER_CFLAGS := -ffp-contract=off
 VARIANT_base   :=
 VARIANT_avx2   := -mavx2 -mfma
 VARIANT_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mprefer-vector-width=512
-VARIANTS := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512)
+# The variant of fast mode: bf16 dot products.
+VARIANT_avx512bf16 := $(VARIANT_avx512) -mavx512bf16 -DKERN_FAST
+VARIANTS := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512bf16)
 
 # Libraries of each program; -pthread is always there.
 LIBS_kvmm      := -lnuma -lseccomp -lcap-ng
 LIBS_kvmm-hold := -luring -lseccomp -lcap-ng
 LIBS_kvctl     :=
+LIBS_kvmm-proc := -lfuse3 -lseccomp -lcap-ng
+LIBS_kvtop     := -lncursesw -ltinfo -lm
 LIBS_swapd     := -luring -lseccomp -lcap-ng
 LIBS_kvrt      := -ljansson -lpcre2-8 -lutf8proc -levent_core -lm
 LIBS_report    := -ljansson
 # Asked when the first test is linked: pkg-config itself may come by `make deps`.
-LIBS_tests      = $(LIBS_kvmm) $(LIBS_kvmm-hold) $(LIBS_kvctl) $(LIBS_swapd) $(LIBS_kvrt) -ldl \
+LIBS_tests      = $(LIBS_kvmm) $(LIBS_kvmm-hold) $(LIBS_kvctl) $(LIBS_kvtop) $(LIBS_swapd) $(LIBS_kvrt) -ldl \
 		  $(shell $(PKG_CONFIG) --libs check)
 
 # -------------------------------------------------------------------- objects
@@ -196,14 +244,32 @@ objs = $(patsubst %.c,$(B)/obj/%.o,$(filter-out $(V_SRCS),$(1))) \
        $(foreach v,$(VARIANTS),$(patsubst %.c,$(B)/obj/%.$(v).o,$(filter $(V_SRCS),$(1))))
 
 ALL_OBJS := $(call objs,$(PROG_SRCS) $(TEST_SRCS))
-CUDA_OBJS := $(patsubst %.cu,$(B)/obj/%.o,$(CUDA_SRCS))
+STANDIN_OBJS := $(call objs,$(STANDIN_SRCS)) $(patsubst %.cpp,$(B)/obj/%.o,$(STANDIN_CXX)) \
+		$(patsubst %.cu,$(B)/obj/%.shim.o,$(STANDIN_CU))
+IMAGE_OBJ := $(if $(wildcard kernels/cuda/image.S),$(B)/obj/kernels/cuda/image.o)
+
+# Device code for the CPU: no contraction, so that products are rounded as they say.
+# Never sanitized: its threads are stacks of their own, between which it switches where
+# no sanitizer looks, and it is loaded into programs of every kind.  Its few thread-local
+# bytes come from the room that every process keeps: those of a library loaded late make
+# LeakSanitizer follow lists of the C library that it misreads (signal 11 in its tracer).
+STANDIN_TLS := -ftls-model=initial-exec
+SHIM_CXXFLAGS := -std=c++17 -O2 -g -fPIC $(STANDIN_TLS) -fvisibility=hidden -fno-exceptions -fno-rtti -fno-math-errno \
+		 -fno-threadsafe-statics -fno-strict-aliasing -ffp-contract=off -fno-sanitize=all \
+		 -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-parameter $(if $(filter-out 0,$(W)),-Werror)
+# What a GPU faults on, and what CUDA leaves open: a trap of its own, which
+# names the line.
+SHIM_TRAPS := -fsanitize=alignment,bounds,shift -fsanitize-undefined-trap-on-error \
+	      -fno-crossjumping -fno-tree-tail-merge
+shim_cxx = $(CXX) $(filter-out -D_GNU_SOURCE%,$(KV_CPPFLAGS)) -DKVMM_SHIM $(SHIM_CXXFLAGS) -MMD -MP
 
 # One stamp for the flags, one for the list of files: what they decide is made
 # anew when they change.
 CC_LINE := $(CC) $(KV_CPPFLAGS) $(KV_CFLAGS) $(CFLAGS) $(WARN) $(SAN)
-$(B)/.flags: FLAGS_TEXT := $(CC_LINE) | $(KERN_CFLAGS) | $(value CORE_CFLAGS) | $(LDFLAGS) $(KV_LDFLAGS)
-$(B)/.sources: FLAGS_TEXT := $(PROG_SRCS) $(TEST_SRCS)
-$(B)/.flags $(B)/.sources: FORCE
+$(B)/.flags: FLAGS_TEXT := $(CC_LINE) | $(KERN_CFLAGS) | $(value CORE_CFLAGS) | $(LDFLAGS) $(KV_LDFLAGS) | $(CXX) $(SHIM_CXXFLAGS) $(SHIM_TRAPS)
+$(B)/.sources: FLAGS_TEXT := $(PROG_SRCS) $(TEST_SRCS) $(STANDIN_CXX) $(STANDIN_CU)
+$(B)/.nvcc: FLAGS_TEXT := $(NVCC) $(CUDA_ARCHS) $(CUDA_SRCS)
+$(B)/.flags $(B)/.sources $(B)/.nvcc: FORCE
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(FLAGS_TEXT))' | cmp -s - $@ || \
 		echo '$(subst ','\'',$(FLAGS_TEXT))' >$@
@@ -224,11 +290,17 @@ ifeq ($(C),2)
 $(ALL_OBJS): FORCE
 endif
 
+# Where libfuse3 is: asked when the first of them is compiled.
+PROCFS_CFLAGS = $(shell $(PKG_CONFIG) --cflags fuse3)
 # More flags for the core, for `make coverage`.
 CORE_CFLAGS :=
 cc_flags = $(CC_LINE) $(if $(filter kernels/%,$<),$(KERN_CFLAGS)) \
+	   $(if $(filter runtime/sampler/%,$<),$(SAMPLER_CFLAGS)) \
+	   $(if $(filter kvmm/procfs/%,$<),$(PROCFS_CFLAGS)) \
 	   $(if $(filter kvmm/core/%,$<),$(CORE_CFLAGS)) \
-	   $(if $(filter tests/preload/%,$<),-fPIC -fno-sanitize=all) -MMD -MP
+	   $(if $(filter tests/preload/% tests/standin/%,$<),-fPIC -fno-sanitize=all $(STANDIN_TLS)) \
+	   $(if $(filter tests/standin/%,$<),-fvisibility=hidden) \
+	   $(if $(filter %/check_cuda_blaslt.c,$<),$(CUBLASLT_H)) -MMD -MP
 define cc_object
 	$(call say,CC,$(@:$(B)/obj/%=%))
 	@mkdir -p $(@D)
@@ -243,14 +315,43 @@ $$(filter %.$(v).o,$$(ALL_OBJS)): $$(B)/obj/%.$(v).o: %.c $$(B)/.flags | toolcha
 $(B)/obj/%.o: %.c $(B)/.flags | toolchain
 	$(call cc_object)
 
-$(CUDA_OBJS): $(B)/obj/%.o: %.cu $(B)/.flags
+$(B)/obj/%.o: %.cpp $(B)/.flags
+	$(call say,CXX,$(@:$(B)/obj/%=%))
+	@mkdir -p $(@D)
+	$(Q)$(shim_cxx) -c -o $@ $<
+
+$(B)/obj/%.shim.o: %.cu $(B)/.flags
+	$(call say,CXX,$(@:$(B)/obj/%=%))
+	@mkdir -p $(@D)
+	$(Q)$(shim_cxx) $(SHIM_TRAPS) -x c++ -c -o $@ $<
+
+# GPUs before CUDA_ARCHS' first and after its last have PTX.  A module a file, so that
+# they are compiled beside each other and only when they changed.  A sanitized build has
+# none of it: nothing in it would be sanitized.
+ifeq ($(NVCC)$(D),$(NVCC))
+ifneq ($(and $(NVCC),$(CUDA_SRCS)),)
+FATBINS := $(patsubst %.cu,$(B)/obj/%.fatbin,$(CUDA_SRCS))
+endif
+endif
+$(FATBINS): $(B)/obj/%.fatbin: %.cu $(B)/.nvcc
 	$(call say,NVCC,$(@:$(B)/obj/%=%))
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -Iinclude -I. $(if $(filter-out 0,$(W)),-Werror all-warnings) \
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -Iinclude -I. \
+		$(if $(filter-out 0,$(W)),-Werror all-warnings) \
 		$(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
-		-MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+		-gencode arch=compute_80,code=compute_80 -MMD -MP -MF $@.d -fatbin -o $@ $<
 
--include $(wildcard $(patsubst %.o,%.d,$(ALL_OBJS) $(CUDA_OBJS)))
+# The files that image.S takes in, one IMAGE() each.
+$(B)/obj/kernels/cuda/images.h: $(FATBINS) $(B)/.sources $(B)/.nvcc
+	@mkdir -p $(@D)
+	@for f in $(FATBINS); do echo "IMAGE \"$$f\""; done >$@
+
+$(IMAGE_OBJ): $(B)/obj/%.o: %.S $(B)/obj/kernels/cuda/images.h $(B)/.flags
+	$(call say,AS,$(@:$(B)/obj/%=%))
+	@mkdir -p $(@D)
+	$(Q)$(CC) -I$(B)/obj/kernels/cuda -c -o $@ $<
+
+-include $(wildcard $(patsubst %.o,%.d,$(ALL_OBJS) $(STANDIN_OBJS)) $(addsuffix .d,$(FATBINS)))
 
 # ------------------------------------------------------------------- archives
 
@@ -268,6 +369,7 @@ $(eval $(call archive,swapd,$(SWAPD_SRCS)))
 $(eval $(call archive,sandbox,$(BOX_SRCS)))
 $(eval $(call archive,runtime,$(filter-out $(CLIENT_SRCS),$(RT_SRCS))))
 $(eval $(call archive,kernels,$(KERN_SRCS)))
+$(B)/lib/libkernels.a: $(IMAGE_OBJ)
 TEST_ARCHIVES := $(ARCHIVES)
 # What other programs link to attach: the client and what it stands on.
 $(eval $(call archive,kvmm,$(CLIENT_SRCS) $(LIB_SRCS)))
@@ -291,9 +393,13 @@ endif
 endef
 $(eval $(call program,kvmm,$(wildcard kvmm/main.c),$(DAEMON_SRCS) $(LIB_SRCS)))
 $(eval $(call program,kvmm-hold,$(filter $(HOLD_SRCS),$(MAINS)),$(HOLD_SRCS) $(LIB_SRCS)))
-$(eval $(call program,kvctl,$(wildcard kvmm/tools/kvctl.c),$(TOOL_SRCS) $(LIB_SRCS)))
+$(eval $(call program,kvctl,$(wildcard kvmm/tools/kvctl.c),$(KVCTL_SRCS) $(TOOL_SHARED) $(LIB_SRCS)))
+$(eval $(call program,kvtop,$(wildcard kvmm/tools/kvtop.c),$(KVTOP_SRCS) $(TOOL_SHARED) $(LIB_SRCS)))
+$(eval $(call program,kvmm-proc,$(wildcard kvmm/procfs/main.c),$(PROCFS_SRCS) $(LIB_SRCS)))
 $(eval $(call program,swapd,$(wildcard swapd/main.c),$(SWAPD_SRCS) $(LIB_SRCS)))
 $(eval $(call program,kvrt,$(wildcard runtime/kvrt.c),$(RT_SRCS) $(KERN_SRCS) $(LIB_SRCS)))
+
+$(B)/kvrt: $(IMAGE_OBJ)
 
 # $(call link,libraries): objects first, then the archives as one group
 define link
@@ -304,7 +410,7 @@ define link
 endef
 
 # From its archive: hold takes the part without the filter, and no libseccomp.
-$(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd,$(PROGS)): $(filter %/libsandbox.a,$(ARCHIVES))
+$(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS)): $(filter %/libsandbox.a,$(ARCHIVES))
 
 $(PROGS): $(B)/.sources
 	$(call link,$(LIBS_$(@F)))
@@ -315,21 +421,28 @@ BENCH_PROGS := $(patsubst tests/bench/%.c,$(B)/tests/%,$(BENCH_SRCS))
 SIM_PROG    := $(if $(SIM_SRCS),$(B)/tests/sim)
 REPORT_PROG := $(if $(REPORT_SRC),$(B)/tests/bench-report)
 PRELOADS    := $(patsubst tests/preload/%.c,$(B)/tests/%.so,$(PRELOAD_SRCS))
+STANDIN     := $(if $(STANDIN_SRCS),$(B)/tests/standin/libcuda.so.1)
+FAKE_LT     := $(if $(FAKE_LT_SRCS),$(B)/tests/standin/libcublasLt.so)
 FUZZ_PROGS  := $(patsubst tests/fuzz/%.c,$(B)/tests/%,$(FUZZ_SRCS))
 TEST_PROGS  := $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(REPORT_PROG) $(FUZZ_PROGS) \
-	       $(PRELOADS)
+	       $(PRELOADS) $(STANDIN) $(FAKE_LT)
 
 $(UNIT_PROGS): $(B)/tests/%: $(B)/obj/tests/unit/%.o $(call objs,$(UNIT_SHARED))
 $(B)/tests/check_beams: $(call objs,tests/bench/beams.c)
 $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call objs,$(IT_SHARED))
-$(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call objs,$(BENCH_SHARED))
+$(filter-out %/bench_gap,$(BENCH_PROGS)): $(call objs,$(BENCH_SHARED))
+$(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o
+# The engine in it has names that the core has too, which the others bring in.
+$(B)/tests/bench_gap: $(call objs,tests/bench/bench.c)
 $(SIM_PROG): $(call objs,$(SIM_SRCS))
 $(FUZZ_PROGS): $(B)/tests/%: $(B)/obj/tests/fuzz/%.o
-# Some targets are of the runtime and have a main() of their own; the others are of the
-# daemons, some of whose calls tests/fuzz answers: an archive, since no target
+# Some targets are of the runtime, and of tests/fuzz need engine.c alone; the others are
+# of the daemons, some of whose calls tests/fuzz answers: an archive, since no target
 # needs all of it, and with hold what the daemon names likewise must stay out.
 FUZZ_WRAP := mm_call segment_create segment_destroy kv_log kv_log_spend unlink fork exit
-FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_safetensors %/fuzz_tokenizer,$(FUZZ_PROGS))
+FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_safetensors %/fuzz_tokenizer %/fuzz_http,$(FUZZ_PROGS))
+# This one of the runtime has the common main().
+$(filter %/fuzz_http,$(FUZZ_PROGS)): $(B)/obj/tests/fuzz/engine.o
 FUZZ_DAEMONS := $(filter-out $(FUZZ_RT),$(FUZZ_PROGS))
 $(B)/lib/libfuzz.a: $(call objs,$(FUZZ_SHARED)) $(B)/.sources
 	$(call say,AR,$(@:$(B)/%=%))
@@ -340,25 +453,66 @@ $(FUZZ_DAEMONS): $(B)/lib/libfuzz.a $(filter-out %/libruntime.a %/libkernels.a,$
 		$(B)/.sources
 	$(call link,$(LIBS_tests) $(FUZZ_WRAP:%=-Wl$(comma)--wrap=%))
 
-$(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(FUZZ_RT): $(TEST_ARCHIVES) $(B)/.sources
+$(FUZZ_RT): $(call objs,tests/fuzz/engine.c) $(filter %/libruntime.a %/libkvmm.a,$(TEST_ARCHIVES)) \
+		$(B)/.sources
+	$(call link,$(LIBS_tests))
+
+$(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG): $(TEST_ARCHIVES) $(B)/.sources
 	$(call link,$(LIBS_tests))
 $(REPORT_PROG): $(call objs,$(REPORT_SRC)) $(B)/.sources
 	$(call link,$(LIBS_report))
 $(PRELOADS): $(B)/tests/%.so: $(B)/obj/tests/preload/%.o $(B)/.sources
 	$(call link,-shared -ldl)
 $(PRELOADS): SAN :=
+$(STANDIN): $(STANDIN_OBJS) $(B)/.sources
+	$(call link,-shared -Wl$(comma)-soname$(comma)libcuda.so.1 -Wl$(comma)-z$(comma)noexecstack -ldl -lm)
+$(FAKE_LT): $(call objs,$(FAKE_LT_SRCS)) $(B)/.sources
+	$(call link,-shared -ldl)
+$(STANDIN) $(FAKE_LT): SAN :=
+
+# --------------------------------------------------------------------- on a GPU
+
+# These run on machines where nothing is installed but a compiler, nvcc and a
+# driver, so they are linked to nothing; without nvcc they have no device code,
+# and only a library that stands in for the driver takes them.
+GPU_SHARED := $(filter-out tests/gpu/probe% tests/gpu/bench%,$(GPU_SRCS)) tests/gpu/probe_kernels.c
+GPU_PROGS  := $(if $(wildcard tests/gpu/probe.c),$(B)/gpu/probe) \
+	      $(if $(wildcard tests/gpu/bench.c),$(B)/gpu/bench)
+GPU_IMAGE  := $(if $(NVCC),$(B)/gpu/probe.fatbin)
+GPU_CODE   := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+	      -gencode arch=compute_80,code=compute_80
+
+$(B)/gpu/probe.fatbin: $(GPU_KERNS) $(B)/.nvcc
+	$(call say,NVCC,$(@:$(B)/%=%))
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -std=c++17 -O3 -lineinfo -Iinclude -I. $(if $(filter-out 0,$(W)),-Werror all-warnings) \
+		$(GPU_CODE) -MMD -MP -MF $@.d -fatbin -o $@ $(filter %.cu,$^)
+-include $(wildcard $(B)/gpu/*.d)
+
+$(B)/obj/tests/gpu/probe_kernels.o: $(GPU_IMAGE)
+$(B)/obj/tests/gpu/probe_kernels.o: CPPFLAGS += $(if $(GPU_IMAGE),-DPROBE_FATBIN='"$(GPU_IMAGE)"')
+$(B)/gpu/probe: $(call objs,$(filter tests/gpu/probe%,$(GPU_SRCS)) $(GPU_SHARED) kvmm/lib/cudrv.c) \
+		$(B)/.sources
+	$(call link,-ldl -lm)
+# The bench has ops and models in it, and so needs what kvrt needs.  Kernels as objects:
+# the table of ops names them weakly, and that takes nothing out of an archive.
+$(B)/gpu/bench: $(call objs,$(filter tests/gpu/bench%,$(GPU_SRCS)) $(GPU_SHARED)) \
+		$(call objs,$(KERN_SRCS)) $(IMAGE_OBJ) \
+		$(filter %/libruntime.a %/libkvmm.a,$(TEST_ARCHIVES)) $(B)/.sources
+	$(call link,$(LIBS_kvrt) -ldl)
+TEST_PROGS += $(GPU_PROGS)
 
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
 .PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage bench fuzz \
-	install clean help bench-progs core-tests FORCE
+	docs install uninstall clean help bench-progs core-tests gpu-probe gpu-check gpu-bench FORCE
 FORCE:
 
 all: $(PROGS) $(LIBKVMM)
 	@:
 
-tests: $(TEST_PROGS)
+tests: $(TEST_PROGS) docs
 	@:
 
 # The simulator and the unit tests of the core
@@ -375,11 +529,11 @@ toolchain:
 ifeq ($(CUDA_SRCS),)
 cuda:
 	@echo '  SKIP    cuda: this tree has no kernels/cuda/*.cu'
-else ifeq ($(NVCC),)
+else ifeq ($(FATBINS),)
 cuda:
-	@echo '  SKIP    cuda: nvcc is not installed (looked in PATH and /usr/local/cuda/bin)'
+	@echo '  SKIP    cuda: nvcc is not installed (looked in PATH and /usr/local/cuda/bin), or D= is set'
 else
-cuda: $(CUDA_OBJS)
+cuda: $(FATBINS)
 	@:
 endif
 
@@ -389,7 +543,7 @@ deps:
 # The second make sees what deps installed, and uses all cores unless told how many.
 SUBMAKE = --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(NPROC))
 TEST_ENV = KVMM_TOP='$(CURDIR)' KVMM_BUILD='$(abspath $(B))' KVMM_SANITIZER='$(D)' \
-	   CC='$(CC)' SEEDS='$(SEEDS)'
+	   CC='$(CC)' SEEDS='$(SEEDS)' KVMM_CONFIG=none
 
 # exec: the shell would die of the Ctrl-C that ends the demo well, and make complain.
 run: deps
@@ -401,7 +555,7 @@ check-full: KVMM_LEVEL := full
 soak: KVMM_LEVEL := soak
 check check-full soak: deps
 	@mkdir -p $(B) && date +%s >$(B)/.check-start
-	$(Q)$(MAKE) $(SUBMAKE) all tests $(if $(D),,cuda) || \
+	$(Q)$(MAKE) $(SUBMAKE) all tests $(if $(D),,cuda) CUDA_ARCHS='$(CHECK_ARCHS)' || \
 		{ printf '\nthe build failed\n0 passed, 1 failed\n'; exit 1; }
 	$(Q)$(TEST_ENV) KVMM_TEST_LEVEL=$(KVMM_LEVEL) T='$(T)' tests/run $(SUITES)
 
@@ -422,6 +576,20 @@ bench: deps
 	$(Q)$(MAKE) $(SUBMAKE) all bench-progs
 	$(Q)$(TEST_ENV) T='$(T)' tests/bench/run
 
+# No deps: the machines that these are for install nothing.
+gpu-probe:
+	$(Q)$(MAKE) $(SUBMAKE) $(B)/gpu/probe
+	$(Q)mkdir -p "$${OUT:-$(B)/gpu}"
+	$(Q)PART='$(PART)' OUT="$${OUT:-$(B)/gpu}" $(B)/gpu/probe
+
+gpu-check:
+	$(Q)$(TEST_ENV) T='$(T)' tests/gpu/check
+
+gpu-bench:
+	$(Q)$(MAKE) $(SUBMAKE) all $(B)/gpu/bench
+	$(Q)mkdir -p "$${OUT:-$(B)/gpu}"
+	$(Q)$(TEST_ENV) PART='$(PART)' OUT="$${OUT:-$(B)/gpu}" $(B)/gpu/bench
+
 # A fuzzer brings its own compiler: its objects lie in build/fuzz-ENGINE.
 SECS ?= 60
 ENGINE ?= lib
@@ -432,32 +600,100 @@ check-style:
 	$(Q).ci/check-style
 
 CLIENT_HEADERS := $(wildcard include/libkvmm.h include/uapi/*.h include/kvmm/types.h)
-VERSION = $(shell sed -n 's/^.define KVMM_VERSION[^"]*"\(.*\)"/\1/p' include/kvmm/version.h)
+VERSION = $(shell sed -n 's/^.define KVMM_VERSION[^"]*"\(.*\)"/\1/p' include/kvmm/version.h 2>/dev/null)
 
-install: all
-	$(call say,INSTALL,$(DESTDIR)$(prefix))
-	$(Q)install -d '$(DESTDIR)$(bindir)' '$(DESTDIR)$(sbindir)' '$(DESTDIR)$(docdir)'
-	$(Q)set -e; for p in $(filter $(B)/kvctl $(B)/kvrt,$(PROGS)); do \
-		install -m 755 $$p '$(DESTDIR)$(bindir)'; done
-	$(Q)set -e; for p in $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd,$(PROGS)); do \
-		install -m 755 $$p '$(DESTDIR)$(sbindir)'; done
-	$(Q)set -e; for a in $(LIBKVMM); do \
-		install -D -m 644 $$a '$(DESTDIR)$(libdir)/'$${a##*/}; done
-	$(Q)set -e; cd include && for h in $(CLIENT_HEADERS:include/%=%); do \
-		install -D -m 644 $$h '$(DESTDIR)$(includedir)/libkvmm/'$$h; done
-	$(Q)install -d '$(DESTDIR)$(libdir)/pkgconfig'
+# Made by the programs, from their tables.
+MAN8 := $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS))
+MAN1 := $(filter $(B)/kvctl $(B)/kvtop $(B)/kvrt,$(PROGS))
+MAN_PAGES := $(MAN8:$(B)/%=$(B)/share/man/man8/%.8) $(MAN1:$(B)/%=$(B)/share/man/man1/%.1) \
+	     $(B)/share/man/man5/kvmm.conf.5
+COMPLETIONS := $(patsubst $(B)/%,$(B)/share/completions/%,$(MAN8) $(MAN1))
+SAMPLES := $(B)/share/kvmm.conf $(if $(filter $(B)/kvrt,$(PROGS)),$(B)/share/kvrt.conf)
+DOCS := $(MAN_PAGES) $(COMPLETIONS) $(SAMPLES)
+
+# $(call print,what): whole or not at all, since a program that fails leaves no page.
+define print
+	$(call say,GEN,$(@:$(B)/%=%))
+	@mkdir -p $(@D)
+	$(Q)$< --print-$(1) >$@
+endef
+$(filter %.8,$(MAN_PAGES)): $(B)/share/man/man8/%.8: $(B)/%
+	$(call print,man)
+$(filter %.1,$(MAN_PAGES)): $(B)/share/man/man1/%.1: $(B)/%
+	$(call print,man)
+$(COMPLETIONS): $(B)/share/completions/%: $(B)/%
+	$(call print,completion)
+$(B)/share/man/man5/kvmm.conf.5: $(B)/kvmm
+	$(call print,config-man)
+$(B)/share/kvmm.conf: $(B)/kvmm
+	$(call print,config)
+$(B)/share/kvrt.conf: $(B)/kvrt
+	$(Q)$< serve --print-config >$@
+
+# Units name the programs by where they will be, and hold's capabilities by the list of
+# sandbox.h, which is the only one.
+UNITS := $(patsubst kvmm/dist/%.in,$(B)/share/%,$(wildcard kvmm/dist/*.in))
+$(UNITS): $(B)/share/%: kvmm/dist/%.in FORCE
+	@mkdir -p $(@D)
+	$(Q)caps=$$(sed -n 's/^[[:space:]]*x(\([A-Z_]*\),.*/CAP_\1/p' include/kvmm/sandbox.h | xargs) && \
+		sed -e 's|@bindir@|$(bindir)|' -e 's|@sbindir@|$(sbindir)|' -e "s|@caps@|$$caps|" $< >$@
+$(B)/share/libkvmm.pc: FORCE
+	@mkdir -p $(@D)
 	$(Q)printf '%s\n' 'Name: libkvmm' 'Description: client library of kvmm' \
 		'Version: $(VERSION)' 'Cflags: -I$(includedir)/libkvmm' \
-		'Libs: -L$(libdir) -lkvmm -pthread' >'$(DESTDIR)$(libdir)/pkgconfig/libkvmm.pc'
-	$(Q)set -e; for f in $(wildcard README.md LICENSE); do \
-		install -m 644 $$f '$(DESTDIR)$(docdir)'; done
+		'Libs: -L$(libdir) -lkvmm -pthread' >$@
+
+# build.sh has a Makefile's tree without any of it.
+docs: $(if $(wildcard kvmm/lib/opts_man.c),$(DOCS) $(UNITS) $(B)/share/libkvmm.pc)
+	@:
+
+BIN_PROGS  := $(filter $(B)/kvctl $(B)/kvrt $(B)/kvtop,$(PROGS))
+SBIN_PROGS := $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS))
+PAGES := $(wildcard README.md LICENSE Documentation/*.md Documentation/measurements/*.md)
+# What goes where, once for both ways: MODE:FILE:PLACE.
+put = $(foreach f,$(2),$(1):$(f):$(3)/$(f:$(4)%=%))
+INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
+	    $(call put,755,$(SBIN_PROGS),$(sbindir),$(B)/) \
+	    $(call put,644,$(LIBKVMM),$(libdir),$(B)/lib/) \
+	    $(call put,644,$(CLIENT_HEADERS),$(includedir)/libkvmm,include/) \
+	    $(call put,644,$(B)/share/libkvmm.pc,$(libdir)/pkgconfig,$(B)/share/) \
+	    $(call put,644,$(PAGES),$(docdir)) \
+	    $(call put,644,$(MAN_PAGES),$(mandir),$(B)/share/man/) \
+	    $(call put,644,$(COMPLETIONS),$(bashdir),$(B)/share/completions/) \
+	    $(call put,644,$(SAMPLES),$(docdir)/examples,$(B)/share/) \
+	    $(call put,644,$(UNITS),$(unitdir),$(B)/share/) \
+	    $(foreach f,$(wildcard kvmm/dist/prometheus/* kvmm/dist/grafana/*),644:$(f):$(docdir)/examples/$(notdir $(f))) \
+	    644:kvmm/dist/sysusers.conf:$(sysusersdir)/kvmm.conf
+# Directories that are ours alone.
+OUR_DIRS = $(docdir)/Documentation/measurements $(docdir)/Documentation $(docdir)/examples \
+	   $(docdir) $(includedir)/libkvmm/uapi $(includedir)/libkvmm/kvmm $(includedir)/libkvmm \
+	   $(confdir)/kvrt $(confdir)
+
+# A file of options that is there is the operator's.
+install: $(if $(AS_IS),,all docs)
+	$(call say,INSTALL,$(DESTDIR)$(prefix))
+	$(Q)set -e; for f in $(INSTALLED); do \
+		mode=$${f%%:*}; f=$${f#*:}; \
+		install -D -m $$mode "$${f%%:*}" '$(DESTDIR)'"$${f#*:}"; done
+	$(Q)install -d -m 755 '$(DESTDIR)$(confdir)/kvrt'
+	$(Q)[ -e '$(DESTDIR)$(confdir)/kvmm.conf' ] || \
+		install -m 644 $(B)/share/kvmm.conf '$(DESTDIR)$(confdir)'
+
+# Nothing is built for it: what install would put there goes.
+uninstall:
+	$(call say,REMOVE,$(DESTDIR)$(prefix))
+	$(Q)if cmp -s '$(DESTDIR)$(docdir)/examples/kvmm.conf' '$(DESTDIR)$(confdir)/kvmm.conf'; then \
+		rm -f '$(DESTDIR)$(confdir)/kvmm.conf'; fi
+	$(Q)set -e; for f in $(INSTALLED); do rm -f '$(DESTDIR)'"$${f##*:}"; done
+	$(Q)for d in $(OUR_DIRS); do \
+		if [ -d '$(DESTDIR)'"$$d" ]; then rmdir --ignore-fail-on-non-empty '$(DESTDIR)'"$$d"; fi; done
 
 # Only what was made here, so that O=/tmp costs nobody a /tmp.
 clean:
 	$(call say,CLEAN,$(O))
 	$(Q)for b in $(if $(D),,$(addprefix $(O)/,asan tsan ubsan cov)) $(B); do \
-		rm -rf $$b/obj $$b/lib $$b/tests $$b/logs $$b/bench.json $$b/coverage.txt $$b/.flags $$b/.sources \
-			$$b/.check-start $(addprefix $$b/,kvmm kvmm-hold kvctl kvrt swapd); \
+		rm -rf $$b/obj $$b/lib $$b/share $$b/tests $$b/gpu $$b/logs $$b/bench.json $$b/coverage.txt $$b/.flags $$b/.sources \
+			$$b/.check-start $(addprefix $$b/,kvmm kvmm-hold kvctl kvtop kvrt swapd kvmm-proc); \
 		if [ -d $$b ]; then rmdir --ignore-fail-on-non-empty $$b; fi; done
 
 help:

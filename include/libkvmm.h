@@ -99,6 +99,20 @@ int __must_check kvmm_attach(const struct kvmm_params *p, struct kvmm **out,
 			     char *text);
 
 /**
+ * kvmm_ask() - what the daemon's pool is made of, without attaching
+ * @socket: as in struct kvmm_params
+ * @memory: KVMM_MEMORY_*
+ * @device: which GPU: kvmm_attach_rep.device
+ * @text:   at least 256 bytes for one line that says why it failed
+ *
+ * Waits a few seconds at most.
+ *
+ * Return: 0, or as kvmm_attach().
+ */
+int __must_check kvmm_ask(const char *socket, u32 *memory, u32 *device,
+			  char *text);
+
+/**
  * kvmm_detach() - unmap everything, say DETACH, close; @k may be NULL
  *
  * Steps that are still open are ended without progress first: the device must
@@ -109,11 +123,37 @@ void kvmm_detach(struct kvmm *k);
 /** kvmm_info() - the daemon's answer at attach: geometry and sizes */
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k);
 
-/** kvmm_pool() - base of the pool's address range in this process */
+/**
+ * kvmm_pool() - base of the pool's address range in this process
+ *
+ * With KVMM_MEMORY_CUDA it is an address of the device (CUdeviceptr), good in
+ * the primary context of that device alone.
+ */
 void *kvmm_pool(const struct kvmm *k);
+
+/**
+ * kvmm_backend() - what the pool's memory is: KVMM_MEMORY_*
+ *
+ * With KVMM_MEMORY_CUDA this library uses the device's primary context, on the
+ * thread that the attachment belongs to, and makes it current there.  An extent
+ * that is asked back is unmapped when nothing runs in that context: kvmm_wait()
+ * and kvmm_poll_extents() then wait for the device.  Like everything that uses
+ * CUDA an attachment does not survive fork(): the child may only execute another
+ * program or end.
+ */
+u32 kvmm_backend(const struct kvmm *k);
 
 /** kvmm_strerror_attach() - why the attachment ended, one line */
 const char *kvmm_strerror_attach(const struct kvmm *k);
+
+/**
+ * kvmm_device_failed() - has the pool's device failed in this process
+ *
+ * It ends the attachment, and no other can be made: a driver's context that has
+ * failed stays so until the process ends.  An error that only the caller's own
+ * calls of the driver have shown is not known here.
+ */
+bool kvmm_device_failed(const struct kvmm *k);
 
 /**
  * kvmm_alive() - does the attachment still stand
@@ -127,13 +167,29 @@ bool kvmm_alive(struct kvmm *k);
  * kvmm_resumed() - how often the daemon died and the next one went on
  * @salvaged: how many of these lost the steps that were open, or NULL
  *
- * The library resumes inside kvmm_wait() and kvmm_poll_extents(); requests
- * that had not taken effect are sent again.  After a salvage steps that were
- * open are void, and the records say which sequences are to be matched again.
+ * The library resumes inside kvmm_wait(), kvmm_poll_extents() and
+ * kvmm_confirm(); requests that had not taken effect are sent again.  After a
+ * salvage steps that were open are void, and the records say which sequences
+ * are to be matched again.  On a GPU the library waits for the context first.
  *
  * Return: all of them.
  */
 u32 kvmm_resumed(const struct kvmm *k, u32 *salvaged);
+
+/**
+ * kvmm_confirm() - did the daemon live until now, or lose what steps read
+ *
+ * A daemon that salvages may give blocks that an open step reads to others
+ * before this process knows of it.  So before anything is done with what came of
+ * a step, when its kernels have ended, ask here; if kvmm_resumed() then counts
+ * one more salvage, the step is void, and so is what was computed.
+ *
+ * Waits for the next daemon if there has to be one, up to 30 s; else it costs
+ * one call of poll().
+ *
+ * Return: 0 or -ECONNRESET.
+ */
+int kvmm_confirm(struct kvmm *k);
 
 /**
  * kvmm_prep() - prepare a request

@@ -14,8 +14,15 @@
  * next) of 0 means dense.  Outputs may not overlap inputs unless an op says
  * so.  Pointers need the natural alignment of their element type alone.
  *
+ * Modes.  An implementation is of one numeric mode, its field @mode.  In
+ * exact mode every product is of the numbers given, rounded to f32.  In fast
+ * mode, where weights or KV are bf16, what they are multiplied with (rows of
+ * x, queries, weights of the softmax) may be rounded to bf16 first, once and
+ * to nearest even; sums stay f32.
+ *
  * Tolerance.  Against "ref" (which accumulates in double) every element of a
- * result differs by at most KERN_TOL times its scale.  The scale is
+ * result differs by at most KERN_TOL times its scale, and in fast mode by
+ * KERN_TOL_FAST in gemm and attention over bf16.  The scale is
  *   gemm		sum |x||w| + |bias|
  *   attention	max |v| * (1 + scale * max sum |q||k|), over what the row sees,
  *		whether or not scores are capped
@@ -24,16 +31,19 @@
  *   act		|gate|, times |up|; RELU: bit-equal
  *   softcap	|x|
  *   the others	the result itself, at least 1e-30
- * What is stored in bf16, copied or widened is bit-equal in all of them.
+ * What is stored in bf16, copied or widened is bit-equal in all of them, but
+ * for a NaN that is rounded, which a device may make another NaN.
  *
- * Determinism (exact mode, which all of these are).  The bits of a row's
- * result depend on the row's own input, its absolute position, the KV it may
- * see, and on shapes of the model (K, hd): never on M, on the row's place in
- * the batch, on its neighbours, on where a prefill was cut into chunks, on
- * which blocks hold the KV, nor on the number of threads.  Reductions over
- * KV run in chunks of KERN_CHUNK absolute positions, in order.  Between
- * variants ("base", "avx2", "avx512") bits may differ, so name, variant and
- * version all belong to a model's identity.
+ * Over f16, e4m3 and int8 KV fast mode has the tolerance of bf16; what they
+ * multiply may be rounded to f16 under a common power of two instead.
+ *
+ * Determinism (promised of exact mode).  The bits of a row's result depend on
+ * the row's own input, its absolute position, the KV it may see, and on shapes
+ * of the model (K, hd): never on M, on the row's place in the batch, on its
+ * neighbours, on where a prefill was cut into chunks, on which blocks hold the
+ * KV, nor on the number of threads.  Reductions over KV run in chunks of
+ * KERN_CHUNK absolute positions, in order.  Between variants ("base", "avx2", "avx512", "avx512bf16") bits may differ, so name,
+ * variant and version all belong to a model's identity.
  *
  * Memory.  Positions of a block that were never written may hold anything,
  * NaN included: what a row may not see contributes exactly nothing, and table
@@ -42,11 +52,26 @@
  * Trust.  Arguments come from the caller's own program and are not checked
  * here: ids below the table's rows, entries inside the pool, and a geometry
  * that kern_kv_check() accepted are the caller's duty.
+ *
+ * Devices.  With an implementation that has mem_alloc() every pointer that an
+ * op takes is of memory that it gave, also weights, ids and positions; only
+ * tables and rows of sequences (struct kern_attn_seq), lists of copies and the
+ * structures that hold pointers are the host's.  The pool is mapped for the
+ * device at the address in struct kern_kv.  Ops are put in order and nothing
+ * waits but mem_get(), wait() and mem_free().  An op that fails there says nothing: the
+ * first failure is kept, ops do nothing from then on, and step_end(), wait()
+ * and mem_get() return it.
+ *
+ * Steps.  One run of a model over a batch is a step, from kern_step_begin() to
+ * kern_step_end(), which a device may record and play again.
  */
 #ifndef KERNELS_H
 #define KERNELS_H
 
 #include <kvmm/types.h>
+
+#include "kernels/draw.h"
+#include "kernels/dtype.h"
 
 /*
  * Raised by every change that may alter one bit of any result: KV computed by
@@ -57,6 +82,17 @@
 /* See "Tolerance" above. */
 #define KERN_TOL		2e-6
 
+/*
+ * bf16 has 8 bits of significand, so rounding to it moves a number by at most
+ * u = 2^-8 of itself.  gemm: each |x||w| moves by u of itself, and the sum by
+ * at most u * sum |x||w|.  Attention: scores move by d <= u * scale * sum
+ * |q||k|, which moves the weights, whose sum is 1, by at most d in sum of
+ * magnitudes; rounding the weights moves them by u more; so the result moves
+ * by at most max |v| * u * (1 + scale * sum |q||k|).  Both are u times the
+ * scale above, and u = 3.91e-3 leaves room for KERN_TOL.
+ */
+#define KERN_TOL_FAST		4e-3
+
 /* Positions in one step of the online softmax; a power of two. */
 #define KERN_CHUNK		64
 
@@ -64,38 +100,46 @@
 #define KERN_MAX_HEAD_DIM	256
 #define KERN_DIM_ALIGN		16
 
-enum kern_dtype {
-	KERN_F32,
-	KERN_BF16,
-};
-
-/* Activations, by their definitions; GELU_TANH is the approximation. */
-enum kern_act {
-	KERN_SILU,		/* x / (1 + exp(-x)) */
-	KERN_GELU,		/* x / 2 * (1 + erf(x / sqrt(2))) */
-	KERN_GELU_TANH,		/* x / 2 * (1 + tanh(sqrt(2 / pi) *
-				 *	    (x + 0.044715 x^3))) */
-	KERN_RELU,		/* max(x, 0) */
+/* See "Modes" above. */
+enum kern_mode {
+	KERN_MODE_EXACT,
+	KERN_MODE_FAST,
 };
 
 /* Bytes of one element. */
 static inline u32 kern_dtype_size(enum kern_dtype t)
 {
-	return t == KERN_BF16 ? 2 : 4;
+	return t == KERN_F32 ? 4 : t == KERN_BF16 || t == KERN_F16 ? 2 : 1;
 }
+
+/* Whether elements of KV go with scales. */
+static inline bool kern_dtype_scaled(enum kern_dtype t)
+{
+	return t == KERN_E4M3 || t == KERN_I8;
+}
+
+/* A set of types, for kv_types of struct kern_ops. */
+#define KERN_TYPE_BIT(t)	(1u << (t))
+
+/* The largest element of a scaled type, and what a scale is a fraction of. */
+#define KERN_E4M3_MAX		448.0f
+#define KERN_I8_MAX		127.0f
 
 /**
  * struct kern_weight - a matrix of parameters, row-major and dense
- * @data:  rows * cols elements; may be a mapped file, never written
- * @dtype: type of the elements
- * @rows:  N, the output features (or the vocabulary, of an embedding)
- * @cols:  K, the input features
+ * @data:   rows * cols elements; may be a mapped file, never written
+ * @dtype:  type of the elements
+ * @rows:   N, the output features (or the vocabulary, of an embedding)
+ * @cols:   K, the input features
+ * @packed: @data is what pack() of struct kern_ops wrote, in an order of its
+ *	own; only implementations with a pack() take it
  */
 struct kern_weight {
 	const void	*data;
 	enum kern_dtype	dtype;
 	u32		rows;
 	u32		cols;
+	bool		packed;
 };
 
 /**
@@ -109,9 +153,21 @@ struct kern_weight {
  * @head_dim:     hd
  * @dtype:        type of K and V elements
  *
- * Inside one layer of a block: [K|V][kv_head][token][dim].  kern_kv_addr() is
- * the definition.  Nothing else is assumed, so block-major and layer-major
- * pools differ in @layer_stride and the entries alone.
+ * Inside one layer of a block: [K|V][kv_head][token][dim], and behind that, of
+ * types with scales, [K|V][kv_head][token] in f32.  kern_kv_addr() and
+ * kern_kv_scale_addr() are the definition.  Nothing else is assumed, so
+ * block-major and layer-major pools differ in @layer_stride and the entries
+ * alone.  The elements of a layer take a multiple of 512 bytes and its scales
+ * one of 128, so that dense layers keep the alignment of a block.
+ *
+ * Scaled types.  A number is its element times the scale of its head and
+ * token.  kv_write makes them from the hd numbers x of a K or V head, all in
+ * f32, rounding to nearest, ties to even:
+ *   amax    = max |x[d]|
+ *   scale   = amax / 448 (e4m3), amax / 127 (int8)
+ *   element = x[d] / scale, rounded to the type; never beyond +-448, +-127
+ * If the scale is 0, all elements are (with no sign).  If a number is not
+ * finite, the scale is the NaN 0x7fc00000 and all elements are 0.
  */
 struct kern_kv {
 	u8		*base;
@@ -134,11 +190,32 @@ static inline u8 *kern_kv_addr(const struct kern_kv *kv, u32 entry, u32 layer,
 	       row * kv->head_dim * kern_dtype_size(kv->dtype);
 }
 
-/* Bytes of one layer of one block. */
-static inline u64 kern_kv_layer_bytes(const struct kern_kv *kv)
+/* Bytes of the elements of one layer of one block; there its scales begin. */
+static inline u64 kern_kv_data_bytes(const struct kern_kv *kv)
 {
 	return 2ull * kv->kv_heads * kv->block_tokens * kv->head_dim *
 	       kern_dtype_size(kv->dtype);
+}
+
+/* Address of the scale of what kern_kv_addr() finds; of scaled types alone. */
+static inline float *kern_kv_scale_addr(const struct kern_kv *kv, u32 entry,
+					u32 layer, u32 is_v, u32 head,
+					u32 token)
+{
+	u64 row = ((u64)is_v * kv->kv_heads + head) * kv->block_tokens + token;
+
+	return (float *)(void *)(kv->base + kv->unit * entry +
+				 layer * kv->layer_stride +
+				 kern_kv_data_bytes(kv)) + row;
+}
+
+/* Bytes of one layer of one block. */
+static inline u64 kern_kv_layer_bytes(const struct kern_kv *kv)
+{
+	u64 rows = 2ull * kv->kv_heads * kv->block_tokens;
+
+	return kern_kv_data_bytes(kv) +
+	       (kern_dtype_scaled(kv->dtype) ? rows * sizeof(float) : 0);
 }
 
 /**
@@ -211,6 +288,57 @@ struct kern_kv_append {
 	u64				v_ld;
 };
 
+/* One of several matrices that are multiplied with the same x. */
+struct kern_gemm_out {
+	const struct kern_weight	*w;
+	const float			*bias;
+	float				*y;
+	u64				y_ld;
+};
+
+/**
+ * struct kern_add_norm - arguments of kern_add_norm()
+ * @x:      [@m][@d], becomes x + y
+ * @y:      [@m][@d]
+ * @h:      [@m][@d], gets the norm of the new x; may be @y
+ * @w:      of the norm
+ * @bias:   of a layernorm; may be NULL
+ * @layer:  layernorm, else rmsnorm
+ * @settle: both results are rounded by settle(), where the ops do not do so
+ */
+struct kern_add_norm {
+	float		*x;
+	const float	*y;
+	float		*h;
+	const float	*w;
+	const float	*bias;
+	u32		m;
+	u32		d;
+	float		eps;
+	bool		layer;
+	bool		settle;
+};
+
+/**
+ * struct kern_rope_write - arguments of kern_rope_write()
+ * @append: what is appended; its k is turned in place first, and is dense
+ * @m:      rows of the batch
+ * @q:      [@m][@heads][hd], turned in place
+ * @heads:  H
+ * @half:   as of rope()
+ * @table:  of rope_table(), a row each row
+ * @settle: as in struct kern_add_norm
+ */
+struct kern_rope_write {
+	struct kern_kv_append	append;
+	u32			m;
+	float			*q;
+	u32			heads;
+	u32			half;
+	const float		*table;
+	bool			settle;
+};
+
 /* One copy-on-write descriptor: the first @tokens tokens, all layers. */
 struct kern_kv_copy {
 	u32	from;
@@ -221,10 +349,146 @@ struct kern_kv_copy {
 struct kern_ctx;
 
 /**
+ * struct kern_opts - what a context is for; all zero is a valid choice
+ * @device: number of the device, where there are several
+ * @graphs: steps may be recorded and played again
+ */
+struct kern_opts {
+	u32	device;
+	bool	graphs;
+};
+
+/**
+ * struct kern_device - what a context runs on
+ * @name:    as its driver calls it
+ * @variant: code that it runs, "sm_90"; part of a model's identity
+ * @uuid:    which one it is, on any machine
+ * @bytes:   of its memory
+ * @free:    of these
+ */
+struct kern_device {
+	char	name[96];
+	char	variant[16];
+	u8	uuid[16];
+	u64	bytes;
+	u64	free;
+};
+
+/**
+ * struct kern_step - the batch of one step, in memory of the host
+ * @kv:        geometry of the pool
+ * @seqs:      rows and tables; all rows of the batch, in order
+ * @nr_seqs:   length of @seqs, at least 1
+ * @nr_rows:   rows of all of them
+ * @ids:       [nr_rows] token of each row
+ * @positions: [nr_rows] what stands for its position
+ * @wanted:    [nr_wanted] rows of which logits are wanted
+ * @nr_wanted: how many, may be 0
+ * @max_rows:  rows that the memory which ops work in has room for
+ * @max_wanted: rows of logits, likewise
+ * @once:      not to be recorded: the ops depend on more than the batch
+ *
+ * Good until kern_step_begin() has returned, but for @seqs and its tables,
+ * which attention and kv_write of the step name again.
+ */
+struct kern_step {
+	const struct kern_kv		*kv;
+	const struct kern_attn_seq	*seqs;
+	u32				nr_seqs;
+	u32				nr_rows;
+	const u32			*ids;
+	const u32			*positions;
+	const u32			*wanted;
+	u32				nr_wanted;
+	u32				max_rows;
+	u32				max_wanted;
+	bool				once;
+};
+
+/**
+ * struct kern_rows - the same as the ops of the step take it
+ * @ids:       [nr_rows], in memory that ops read
+ * @positions: [nr_rows]
+ * @wanted:    [nr_wanted]
+ * @nr_rows:   rows to run, at least those of the batch: rows behind those may
+ *	be there to fill up, with ids and positions that are harmless; they
+ *	write no KV
+ * @nr_wanted: likewise, filled up with a row that is there
+ * @recorded:  the ops are the same for every batch of this size, and nothing
+ *	may wait or allocate between begin and end
+ * @replayed:  the ops are known: leave them out
+ */
+struct kern_rows {
+	const u32	*ids;
+	const u32	*positions;
+	const u32	*wanted;
+	u32		nr_rows;
+	u32		nr_wanted;
+	bool		recorded;
+	bool		replayed;
+};
+
+/**
  * struct kern_ops - one implementation of the kernels
- * @name:    "ref" or "cpu"
- * @variant: "base", "avx2", "avx512": instruction set it was compiled for
+ * @name:    "ref", "cpu", "cuda" or "cuda-fast"; "null" has no operation, all
+ *	are NULL
+ * @variant: "base", "avx2", "avx512", "avx512bf16": instruction set it was
+ *	compiled for; of a device see struct kern_device
  * @version: KERN_NUMERICS_VERSION it was compiled with
+ * @mode:    numeric mode; see above
+ * @kv_types: KERN_TYPE_BIT() of the types of KV that it takes
+ * @f16:     weights in f16 are taken, too
+ *
+ * @open, @close, @describe: contexts of a device; NULL where a context is
+ *	threads.  Called by kern_open(), kern_close(), kern_describe().
+ *
+ * @mem_alloc: @bytes of device memory, 256-byte aligned; NULL if there are
+ *	none.  This and what follows up to @sample are NULL where ops work in
+ *	the memory of the program.
+ *
+ * @mem_free: may be NULL; waits for ops that use it.
+ *
+ * @mem_put: copy @bytes from the host to @to, in order with the ops; @from may
+ *	be used again at once.
+ *
+ * @mem_get: copy @bytes to the host when the ops before have run; waits.
+ *	Return: 0, or the first failure as -errno.
+ *
+ * @mem_fetch: as mem_get(), but @to has it when wait() has returned; quick,
+ *	and beside what follows, if @to is of host_alloc().
+ *
+ * @host_alloc: @bytes of the host that the device copies to and from by itself
+ *	(pinned); NULL if there are none.
+ *
+ * @host_free: may be NULL; nothing that uses it may be in line.
+ *
+ * @wait: until all ops have run; 0 or as mem_get().
+ *
+ * @failure: one line on what mem_get() returned; NULL without failure
+ *
+ * @sample: draw tokens, see struct kern_sample; not in a step that is recorded.
+ *
+ * @step_begin, @step_end: see kern_step_begin(); NULL where a step is nothing
+ *	but its ops.
+ *
+ * @settles: from now on results of embed, rmsnorm, layernorm, gemm, rope,
+ *	attention, silu_mul, act, add and scale are (or are not) rounded to
+ *	bf16 by the op that makes them, as settle() would.  NULL: call settle().
+ *
+ * @settle: round @n elements to bf16, nearest even, in place; NaN stays NaN.
+ *
+ * @gather: y[i][:] = x[rows[i]][:] for @m rows of @d.
+ *
+ * @split_heads: [m][heads][3 * hd], q, k and v of a head side by side, into
+ *	three of [m][heads][hd].
+ *
+ * @pack_bytes: bytes that @w takes when it is packed; 0 if it cannot be, or is.
+ *	NULL in implementations that do not pack.
+ *
+ * @pack: write @w packed to @to, pack_bytes() bytes at an address that is a
+ *	multiple of 64, and let @w be that from then on.  The old data is not
+ *	needed any more.  Products with it have the tolerance and the
+ *	determinism of others, and other bits.  NULL as above.
  *
  * @embed: x[i][:] = w[ids[i]][:] for @m rows; x is [M][w->cols].
  *
@@ -268,14 +532,54 @@ struct kern_ctx;
  *
  * @softcap: x[i] = cap * tanh(x[i] / cap) for @n elements, cap > 0.
  *
+ * @gemm_many, @add_rmsnorm, @add_layernorm, @rope_write: several ops in one
+ *	launch; see kern_gemm_many(), kern_add_norm(), kern_rope_write().  NULL:
+ *	these call the ops one by one.
+ *
  * Context: one op at a time per struct kern_ctx; several contexts may run at
- * once.  Nothing here fails or allocates.
+ * once.  Nothing here fails or allocates, unless it says so.
  */
 struct kern_ops {
 	const char	*name;
 	const char	*variant;
 	u32		version;
+	enum kern_mode	mode;
+	u32		kv_types;
+	bool		f16;
 
+	int (*open)(const struct kern_opts *opts, struct kern_ctx **ret,
+		    char *why, size_t len);
+	void (*close)(struct kern_ctx *ctx);
+	void (*describe)(struct kern_ctx *ctx, struct kern_device *dev);
+
+	void *(*mem_alloc)(struct kern_ctx *ctx, u64 bytes);
+	void (*mem_free)(struct kern_ctx *ctx, void *p);
+	void (*mem_put)(struct kern_ctx *ctx, void *to, const void *from,
+			u64 bytes);
+	int (*mem_get)(struct kern_ctx *ctx, void *to, const void *from,
+		       u64 bytes);
+	void (*mem_fetch)(struct kern_ctx *ctx, void *to, const void *from,
+			  u64 bytes);
+	void *(*host_alloc)(struct kern_ctx *ctx, u64 bytes);
+	void (*host_free)(struct kern_ctx *ctx, void *p);
+	int (*wait)(struct kern_ctx *ctx);
+	const char *(*failure)(struct kern_ctx *ctx);
+	void (*sample)(struct kern_ctx *ctx, const struct kern_sample *s);
+
+	int (*step_begin)(struct kern_ctx *ctx, const struct kern_step *s,
+			  struct kern_rows *rows);
+	int (*step_end)(struct kern_ctx *ctx);
+	void (*settles)(struct kern_ctx *ctx, bool on);
+
+	void (*settle)(struct kern_ctx *ctx, float *x, u64 n);
+	void (*gather)(struct kern_ctx *ctx, const float *x, const u32 *rows,
+		       u32 m, u32 d, float *y);
+	void (*split_heads)(struct kern_ctx *ctx, const float *qkv, u32 m,
+			    u32 heads, u32 head_dim, float *q, float *k,
+			    float *v);
+
+	size_t (*pack_bytes)(const struct kern_weight *w);
+	void (*pack)(struct kern_ctx *ctx, struct kern_weight *w, void *to);
 	void (*embed)(struct kern_ctx *ctx, const struct kern_weight *w,
 		      const u32 *ids, u32 m, float *x);
 	void (*rmsnorm)(struct kern_ctx *ctx, const float *x, const float *w,
@@ -302,12 +606,29 @@ struct kern_ops {
 	void (*add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
 	void (*scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
 	void (*softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);
+
+	void (*gemm_many)(struct kern_ctx *ctx, const float *x, u64 x_ld,
+			  const struct kern_gemm_out *out, u32 nr, u32 m);
+	void (*add_rmsnorm)(struct kern_ctx *ctx, float *x, const float *y,
+			    const float *w, u32 m, u32 d, float eps, float *h);
+	void (*add_layernorm)(struct kern_ctx *ctx, float *x, const float *y,
+			      const float *w, const float *bias, u32 m, u32 d,
+			      float eps, float *h);
+	void (*rope_write)(struct kern_ctx *ctx,
+			   const struct kern_kv_append *a, float *q, u64 q_ld,
+			   u32 heads, u32 half, const float *table);
 };
 
 /**
  * kern_get() - find an implementation by name
- * @name: "ref"; "cpu" or NULL for the widest variant this CPU runs; or
- *	"cpu:base", "cpu:avx2", "cpu:avx512" for one of them
+ * @name: "ref"; "cpu" or NULL for the widest variant of exact mode that this
+ *	CPU runs; "cpu-fast" for the widest of fast mode, or what "cpu" gives
+ *	where this CPU runs none; or "cpu:base", "cpu:avx2", "cpu:avx512",
+ *	"cpu:avx512bf16" for one of them; "null" for a table without operations,
+ *	for measuring what is around them, which kern_at() leaves out; "cuda"
+ *	and "cuda-fast" for a GPU's, which kern_at() leaves out, too
+ *
+ * Whether there is a GPU, kern_open() says.
  *
  * Return: the table, valid for ever; NULL if the name is unknown or this CPU
  * cannot run it.
@@ -316,7 +637,8 @@ const struct kern_ops *kern_get(const char *name);
 
 /**
  * kern_at() - enumerate what kern_get() can return on this CPU
- * @i: 0 is "ref", then the variants of "cpu", narrowest first
+ * @i: 0 is "ref", then the variants of "cpu", narrowest first, exact before
+ *	fast
  *
  * Return: the table, or NULL past the last.
  */
@@ -328,9 +650,19 @@ const struct kern_ops *kern_at(u32 i);
  *
  * Return: 0, or -EINVAL (head_dim not a multiple of KERN_DIM_ALIGN or above
  * KERN_MAX_HEAD_DIM, block_tokens not 16, 32 or 64, layers overlapping or
- * not aligned to elements, an empty dimension).
+ * not aligned to elements and scales, an empty dimension).
  */
 int __must_check kern_kv_check(const struct kern_kv *kv);
+
+/**
+ * kern_kv_check_ops() - is it one that an implementation takes?
+ * @ops: the implementation
+ * @kv:  the geometry
+ *
+ * Return: 0; -EINVAL as above; -EOPNOTSUPP if @ops lacks the type.
+ */
+int __must_check kern_kv_check_ops(const struct kern_ops *ops,
+				   const struct kern_kv *kv);
 
 /**
  * kern_ctx_create() - make the threads that ops run on
@@ -344,10 +676,114 @@ int __must_check kern_kv_check(const struct kern_kv *kv);
  */
 int __must_check kern_ctx_create(u32 nr_threads, struct kern_ctx **ret);
 
+/**
+ * kern_ctx_pin() - give each thread a CPU of its own, for good
+ * @ctx: the context; it has as many threads as this process may use CPUs
+ *
+ * For a program that has the machine to itself; runtimes that share one must
+ * not.  The caller is pinned, too: it is the thread that runs the ops.
+ *
+ * Return: 0, -EINVAL if the numbers differ, or the error of the system call.
+ */
+int __must_check kern_ctx_pin(struct kern_ctx *ctx);
+
+/**
+ * kern_ctx_rest() - no op follows soon: let idle threads sleep
+ * @ctx: may be NULL
+ *
+ * Between ops threads stay awake for a short while, since the next op of a
+ * step comes within microseconds.  At a step's end this says not to.  The next
+ * op wakes them.
+ *
+ * Context: the thread that runs the ops; does not wait.
+ */
+void kern_ctx_rest(struct kern_ctx *ctx);
+
 /* Ends the threads; @ctx may be NULL.  No op may be running. */
 void kern_ctx_destroy(struct kern_ctx *ctx);
 
 /* Threads of @ctx, the caller's included. */
 u32 kern_ctx_nr_threads(const struct kern_ctx *ctx);
+
+/**
+ * kern_open() - a context for @ops, threads or a device
+ * @ops:        the implementation
+ * @nr_threads: as kern_ctx_create() takes it, where a context is threads
+ * @opts:       NULL for defaults
+ * @ret:        the context; ops of other tables do not take it
+ * @why:        @len bytes for one line that says what failed
+ *
+ * Return: 0, -ENODEV (no such device, no driver, or it has no code for it),
+ * -ENOMEM, or the error of pthread_create().
+ */
+int __must_check kern_open(const struct kern_ops *ops, u32 nr_threads,
+			   const struct kern_opts *opts, struct kern_ctx **ret,
+			   char *why, size_t len);
+
+/* Ends what kern_open() made, memory included; @ctx may be NULL. */
+void kern_close(const struct kern_ops *ops, struct kern_ctx *ctx);
+
+/* What it runs on; of threads an empty name, and the variant of the table. */
+void kern_describe(const struct kern_ops *ops, struct kern_ctx *ctx,
+		   struct kern_device *dev);
+
+/* Does @ops work in memory of its own? */
+static inline bool kern_is_device(const struct kern_ops *ops)
+{
+	return ops->mem_alloc;
+}
+
+/**
+ * kern_step_begin() - the batch that the next ops are for
+ * @s:    the batch
+ * @rows: how the ops take it
+ *
+ * Where a step is no more than its ops, @rows is @s.
+ *
+ * Return: 0, or a failure of the device.
+ */
+int __must_check kern_step_begin(const struct kern_ops *ops,
+				 struct kern_ctx *ctx,
+				 const struct kern_step *s,
+				 struct kern_rows *rows);
+
+/**
+ * kern_step_end() - all ops of the step are named
+ *
+ * They may not have run yet: see wait() and mem_get().
+ *
+ * Return: 0; -EAGAIN: nothing was run, begin the step once more; or a failure
+ * of the device.
+ */
+int __must_check kern_step_end(const struct kern_ops *ops,
+			       struct kern_ctx *ctx);
+
+/**
+ * kern_gemm_many() - gemm() of @nr matrices with the same @x
+ * @out: with the same cols; outputs may not overlap
+ *
+ * For products that share their input: Q, K and V, or gate and up.  In exact
+ * mode the bits are those of one after the other; in fast mode one launch may
+ * share out K otherwise than several.
+ */
+void kern_gemm_many(const struct kern_ops *ops, struct kern_ctx *ctx,
+		    const float *x, u64 x_ld, const struct kern_gemm_out *out,
+		    u32 nr, u32 m);
+
+/**
+ * kern_add_norm() - the residual and the norm behind it
+ *
+ * The bits are those of add() and rmsnorm() or layernorm(), in every mode.
+ */
+void kern_add_norm(const struct kern_ops *ops, struct kern_ctx *ctx,
+		   const struct kern_add_norm *n);
+
+/**
+ * kern_rope_write() - rope() of q and of k, and kv_write()
+ *
+ * The bits are those of the three, in every mode.
+ */
+void kern_rope_write(const struct kern_ops *ops, struct kern_ctx *ctx,
+		     const struct kern_rope_write *r);
 
 #endif /* KERNELS_H */

@@ -37,26 +37,18 @@
 
 #include "kvmm/ipc/daemon.h"
 
-static const struct kv_opt option_table[] = {
-#define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
-	KVMM_OPTIONS(x)
-#undef x
-};
-
-static const struct kv_exit exit_table[] = {
-#define x(_code, _text) { .code = _code, .text = _text },
-	KVMM_EXITS(x)
-#undef x
-};
-
 static const struct kv_program program = {
 	.name		= "kvmm",
+	.brief		= "memory manager of an LLM node",
+	.man		= 8,
+	.operands	= KVMM_OPERANDS,
 	.about		= "Owns the KV memory of this node and serves it to the runtimes that attach. Usually started by kvmm-hold, which takes the same options and starts it again when it dies.",
-	.opts		= option_table,
-	.nr_opts	= ARRAY_SIZE(option_table),
-	.exits		= exit_table,
-	.nr_exits	= ARRAY_SIZE(exit_table),
+	.opts		= kvmm_opts,
+	.nr_opts	= KVMM_NR_OPTS,
+	.exits		= kvmm_exits,
+	.nr_exits	= KVMM_NR_EXITS,
 	.more		= tenant_opt_help,
+	.file		= kvmm_config_file,
 };
 
 static int host_numa(struct daemon *d)
@@ -85,6 +77,17 @@ static int config_check(struct daemon *d)
 		pr_err("--min-token-bytes %u is no power of two, or 16 tokens of it exceed --extent-size %s: change either",
 		       o->min_token_bytes, ext);
 		return -EINVAL;
+	}
+	if (d->dev.ops->granule) {
+		const u64 granule = d->dev.ops->granule(&d->dev);
+
+		if (!granule)
+			return -EIO;
+		if (o->extent_size % granule) {
+			pr_err("--extent-size %s is no multiple of %s, in which this GPU hands memory out: give a larger one",
+			       ext, kv_format_size(granule, pool, sizeof(pool)));
+			return -EINVAL;
+		}
 	}
 	if (!d->pool_size || d->pool_size % o->extent_size) {
 		pr_err("--pool-size %s is no multiple of --extent-size %s: change either",
@@ -208,16 +211,40 @@ static int refuse_start(const char *what, int err, int code)
 	return code;
 }
 
+/* The device, and sizes that depend on it.  Return: exit code. */
+static int start_device(struct daemon *d, char *why, size_t len)
+{
+	struct kvmm_options *o = &d->opt;
+
+	d->dev.ops = dev_select(o->backend, why, len);
+	if (!d->dev.ops) {
+		pr_err("%s", why);
+		return EX_UNAVAILABLE;
+	}
+	if (!o->extent_size)
+		o->extent_size = d->dev.ops->extent_size;
+	if (o->pool_size.unit == KV_AMOUNT_BYTES && !o->pool_size.value)
+		o->pool_size = d->dev.ops->pool_size;
+	return d->dev.ops->open && d->dev.ops->open(&d->dev) ?
+	       EX_UNAVAILABLE : 0;
+}
+
 /* Everything that can be refused for what was asked.  Return: exit code. */
 static int start_checks(struct daemon *d)
 {
-	char why[128];
+	char why[512];
 	int err;
 
-	if (socket_mode(d) || door_options(d) || host_numa(d))
+	if (socket_mode(d) || host_numa(d))
 		return EX_USAGE;
+	err = door_options(d);
+	if (err)
+		return err == -ENOMEM ? EX_OSERR : EX_USAGE;
 	if (deposit_init(d))
 		return EX_OSERR;
+	err = start_device(d, why, sizeof(why));
+	if (err)
+		return err;
 	if (hostpool_numa_check(&d->host_numa) || limits_sizes(d) ||
 	    config_check(d))
 		return EX_CONFIG;
@@ -240,9 +267,11 @@ static int start_checks(struct daemon *d)
 	if (err)
 		return err == -EWOULDBLOCK ? EX_UNAVAILABLE : EX_CANTCREAT;
 
-	d->dev.ops = dev_select(d->opt.backend, why, sizeof(why));
 	pr_info("%s", why);
 	if (limits_files(d))
+		return EX_OSERR;
+	if (d->dev.ops->reserve &&
+	    d->dev.ops->reserve(&d->dev, d->cfg.pool_bytes))
 		return EX_OSERR;
 	adopt_start(d);
 	d->dev.epoch = d->epoch;
@@ -255,6 +284,9 @@ static int start_tiers(struct daemon *d)
 {
 	int err = copier_init(d);
 
+	if (!err && d->cfg.host_bytes && d->dev.ops->host_open)
+		err = d->dev.ops->host_open(&d->dev, d->host.base,
+					    d->host.bytes);
 	if (!err && d->cfg.host_bytes && d->cfg.area_bytes)
 		err = swap_init(d, &d->link.shm);
 	return err;
@@ -297,7 +329,9 @@ static int start_box(struct daemon *d)
 	const bool held = getenv(HOLD_ENV);
 	int err;
 
-	d->box.who = SANDBOX_kvmm;
+	/* Made before there are threads, and a driver starts some. */
+	d->box.who = SANDBOX_kvmm | (dev_has_driver(d->opt.backend) ?
+				     SANDBOX_cuda : 0);
 	d->box.mode = d->opt.sandbox;
 	d->box.user = d->opt.user;
 	/* Alone it removes its sockets itself, as the user it is. */
@@ -322,6 +356,7 @@ static int drop_rights(struct daemon *d)
 	else
 		strcpy(dir, ".");
 	d->box.unlinks = dir;
+	d->box.devices = d->dev.ops == &cuda_dev_ops;
 	return sandbox_drop(&d->box) ? EX_OSERR : 0;
 }
 
@@ -329,6 +364,8 @@ static int start_threads(struct daemon *d)
 {
 	int err = closer_start(d);
 
+	/* The mapper's records do not wait behind others. */
+	deposit_late_flush(d);
 	if (!err)
 		err = mapper_start(d);
 	if (!err)
@@ -382,9 +419,12 @@ static int start_serving(struct daemon *d)
 	if (sandbox_filter(&d->box))
 		return EX_OSERR;
 	adopt_tell(d);
+	/* Of what comes from here on hold believes less. */
+	deposit_put(d, HOLD_SERVES, 0, -1, 0);
 	if (socket_listen(d))
 		return EX_CANTCREAT;
 	d->keep->ready = 1;
+	deposit_put(d, HOLD_READY, 0, -1, 0);
 	return 0;
 }
 
@@ -433,37 +473,95 @@ static void stop_all(struct daemon *d, int code)
 	swap_exit(d);
 	mapper_exit(d);
 	mm_exit(d);
+	if (d->dev.ops && d->dev.ops->close)
+		d->dev.ops->close(&d->dev);
 	hostpool_destroy(&d->host);
 	keep_exit(d);
 	control_exit(d);
 	door_exit(d);
 }
 
+/* ---- options ---- */
+
+/*
+ * What is wrong with the options is said as the start would; the memory that is
+ * there now is left out, and auto is any size.  Return: exit code.
+ */
+static int judge_config(struct daemon *d)
+{
+	struct kvmm_options *o = &d->opt;
+	char why[512];
+	int err;
+
+	if (socket_mode(d) || host_numa(d) || door_options(d))
+		return EX_USAGE;
+	err = start_device(d, why, sizeof(why));
+	if (err)
+		return err;
+	if (o->pool_size.unit == KV_AMOUNT_AUTO)
+		o->pool_size = (struct kv_amount){ .value = o->extent_size };
+	if (o->host_size.unit == KV_AMOUNT_AUTO)
+		o->host_size = (struct kv_amount){ .value = o->extent_size };
+	return limits_sizes(d) || config_check(d) ? EX_CONFIG : 0;
+}
+
+static int check_config(struct daemon *d, const struct kvmm_config *config)
+{
+	int code;
+
+	kv_config_print(&config->file, stdout);
+	if (fflush(stdout))
+		return EX_OSERR;
+	code = judge_config(d);
+	if (d->dev.ops && d->dev.ops->close)
+		d->dev.ops->close(&d->dev);
+	door_exit(d);
+	return code;
+}
+
+/* Return: exit code; -1: go on. */
+static int read_options(struct daemon *d, int argc, char **argv)
+{
+	static struct kvmm_config config;
+	char text[512];
+	int err;
+
+	kvmm_config_init(&config, &d->opt);
+	err = kvmm_config_read(&program, &config, getenv(HOLD_ENV), argc, argv,
+			       text, sizeof(text));
+	if (!err && kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
+		err = -EINVAL;
+	if (err == -ECANCELED)
+		return 0;
+	if (err) {
+		pr_err("%s", text);
+		return err == -EBADMSG ? EX_CONFIG : EX_USAGE;
+	}
+	kv_log_init("kvmm", (enum kv_log_level)d->opt.log_level);
+	if (d->opt.arena_layout) {
+		printf("arena %016" PRIx64 "\n", keep_layout());
+		return fflush(stdout) ? EX_OSERR : 0;
+	}
+	if (d->opt.check_config)
+		return check_config(d, &config);
+	if (config.file.path[0])
+		pr_info("options: %s", config.file.path);
+	return -1;
+}
+
 int main(int argc, char **argv)
 {
 	struct daemon *d = daemon_alloc();
-	char text[256];
-	int code, nr;
+	int code;
 
 	kv_log_init("kvmm", KV_LOG_INFO);
 	kv_log_never_wait();
 	if (!d)
 		return refuse_start("no memory", -ENOMEM, EX_OSERR);
-	nr = kv_opts_parse(&program, &d->opt, argc, argv, text, sizeof(text));
-	if (nr >= 0 && kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
-		nr = -EINVAL;
-	if (nr < 0) {
+	code = read_options(d, argc, argv);
+	if (code >= 0) {
 		free(d);
-		if (nr == -ECANCELED)
-			return 0;
-		pr_err("%s", text);
-		return EX_USAGE;
-	}
-	kv_log_init("kvmm", (enum kv_log_level)d->opt.log_level);
-	if (d->opt.arena_layout) {
-		printf("arena %016" PRIx64 "\n", keep_layout());
-		free(d);
-		return fflush(stdout) ? EX_OSERR : 0;
+		return code;
 	}
 	/* Started by its descriptor it would have a number for a name. */
 	prctl(PR_SET_NAME, "kvmm");

@@ -24,19 +24,27 @@
 
 #include "runtime/cli/cli.h"
 
-struct command {
-	const char	*name;
-	const char	*operands;
-	const char	*text;
-	int		(*run)(int argc, char **argv);
-};
-
-static const struct command commands[] = {
-#define x(_name, _operands, _text)					\
-	{ .name = #_name, .operands = _operands, .text = _text,		\
-	  .run = cli_##_name },
+static int (* const runs[])(int argc, char **argv) = {
+#define x(_name, _operands, _text) cli_##_name,
 	CLI_COMMANDS(x)
 #undef x
+};
+
+static const struct kv_command commands[] = {
+#define x(_name, _operands, _text)					\
+	{ .name = #_name, .operands = _operands, .help = _text,		\
+	  .prog = &cli_##_name##_program },
+	CLI_COMMANDS(x)
+#undef x
+};
+
+static const struct kv_program program = {
+	.name		= "kvrt",
+	.brief		= "run language models in the memory of kvmm",
+	.operands	= "COMMAND [ARGUMENT]...",
+	.about		= "Runs a language model whose KV memory the kvmm daemon owns.",
+	.commands	= commands,
+	.nr_commands	= ARRAY_SIZE(commands),
 };
 
 static void print_help(void)
@@ -48,7 +56,7 @@ static void print_help(void)
 	       "\nCommands:\n");
 	for (i = 0; i < ARRAY_SIZE(commands); i++)
 		printf("  %s %s\n      %s\n", commands[i].name,
-		       commands[i].operands, commands[i].text);
+		       commands[i].operands, commands[i].help);
 	printf("\nkvrt COMMAND --help tells the options and exit codes of a command.\n");
 }
 
@@ -68,6 +76,7 @@ static void fill_standard_fds(void)
 
 int main(int argc, char **argv)
 {
+	static char help[] = "--help";
 	const char *name = argc > 1 ? argv[1] : NULL;
 	u32 i;
 
@@ -76,6 +85,12 @@ int main(int argc, char **argv)
 	if (!name) {
 		pr_err("a command is missing: try kvrt --help");
 		return EX_USAGE;
+	}
+	if (!strcmp(name, "help") && argc > 2) {
+		/* kvrt help bench serve: as kvrt bench serve --help */
+		memmove(&argv[1], &argv[2], (size_t)(argc - 2) * sizeof(*argv));
+		argv[argc - 1] = help;
+		name = argv[1];
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h") ||
 	    !strcmp(name, "help")) {
@@ -86,9 +101,12 @@ int main(int argc, char **argv)
 		printf("kvrt %s\n", KVMM_VERSION);
 		return 0;
 	}
+	if (!strncmp(name, "--print-", 8) &&
+	    kv_opts_print(&program, name + 8, stdout))
+		return 0;
 	for (i = 0; i < ARRAY_SIZE(commands); i++)
 		if (!strcmp(name, commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+			return runs[i](argc - 1, argv + 1);
 	pr_err("'%.60s' is no command: see kvrt --help", name);
 	return EX_USAGE;
 }

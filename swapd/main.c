@@ -61,6 +61,8 @@ static const struct kv_exit exit_table[] = {
 
 static const struct kv_program program = {
 	.name = "swapd",
+	.brief = "moves blocks of kvmm to and from swap areas",
+	.man = 8,
 	.about = "Moves blocks between the host pool and swap areas.  kvmm-hold starts it and passes it descriptors that nobody else has: it is not started by hand, but for --probe.",
 	.opts = option_table,
 	.nr_opts = ARRAY_SIZE(option_table),

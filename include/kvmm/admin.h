@@ -12,6 +12,7 @@
  *	set MARK VALUE DOMAIN			memory.min, low, high, max,
  *						weight; in bytes
  *	resize BYTES POOL			the device pool is gpu0
+ *	tune VALUE NAME				a file of mode 0644 in sys/vm
  *	drop_caches [DOMAIN]			of all domains when none is named
  *	upgrade COLD PATH			and the program as SCM_RIGHTS;
  *						COLD 1: whatever its layout is
@@ -53,6 +54,20 @@ struct kv_admin {
  * Return: 0 or -ENAMETOOLONG.
  */
 int __must_check kv_admin_path(const char *view, char *path, size_t len);
+
+/**
+ * kv_admin_set_request() - the request that changes a file of mode 0644
+ * @path:  as its file is named: domain/NAME/memory.max, pool/gpu0/size,
+ *         sys/vm/NAME
+ * @value: bytes, with K, M, G or T behind, or max for a domain's; of sys/vm a
+ *         number
+ * @req:   takes the request, @len bytes
+ *
+ * Return: 0; -ENOENT: no such file can be set; -EINVAL: the value is none;
+ * -ENAMETOOLONG.
+ */
+int __must_check kv_admin_set_request(const char *path, const char *value,
+				      char *req, size_t len);
 
 /**
  * kv_admin_ask() - one request, one answer

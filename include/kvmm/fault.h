@@ -39,10 +39,13 @@
 	x(copy_in_eio,		"copying a block from the host pool: EIO") \
 	x(copy_move_eio,	"copying a block inside the device: EIO") \
 	x(copy_delay,		"a copy between the pools takes 20 ms more") \
+	x(device_busy,		"at adoption nothing proves that the device is quiet") \
 	x(mm_die,		"the daemon dies before a request")	\
 	x(mm_die_commit,	"the daemon dies after a request took effect, before its completion") \
 	x(mm_die_publish,	"the daemon dies after a request took effect, before its completion is shown") \
 	x(adopt_die,		"the daemon dies after adopting an arena") \
+	x(adopt_die_copied,	"the first daemon that adopts dies with a copy of the arena that kvmm-hold does not have yet") \
+	x(deposit_client,	"the record of a client does not come to kvmm-hold") \
 	x(resume_die,		"the daemon dies after resuming a client, before its answer") \
 	x(control_die,		"the daemon dies after an attach, before its answer") \
 	x(forbidden_call, "at an attach the daemon makes a system call that it may not") \

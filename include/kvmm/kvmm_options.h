@@ -2,33 +2,50 @@
 /*
  * kvmm_options.h - the daemon's options, once
  *
- * The structure, the parser, --help and the manual are made from this list.
+ * The structure, the parser, --help, the file of options and the manual are
+ * made from this list.  kvmm-hold reads the file and the environment, and gives
+ * what they say to every kvmm that it starts, as options.
  */
 #ifndef KVMM_KVMM_OPTIONS_H
 #define KVMM_KVMM_OPTIONS_H
 
 #include <sysexits.h>
 
+#include <kvmm/config.h>
 #include <kvmm/opts.h>
 #include <kvmm/sandbox.h>
-#include <kvmm/swapd.h>
+#include <kvmm/swapd_options.h>
+
+/* --proc, in the order of its words. */
+enum kvmm_proc_mount {
+	KVMM_PROC_AUTO,
+	KVMM_PROC_ON,
+	KVMM_PROC_OFF,
+};
 
 /* --backend, in the order of its words. */
 enum kvmm_backend {
 	KVMM_BACKEND_AUTO,
 	KVMM_BACKEND_HOST,
+	KVMM_BACKEND_CUDA,
 };
-#define KVMM_BACKEND_WORDS	"auto|host"
+#define KVMM_BACKEND_WORDS	"auto|host|cuda"
+
+#define KVMM_CONFIG_NAME	"kvmm.conf"
 
 #define KVMM_OPTIONS(x)							\
+	x(str, config, "config", NULL, 0, 0, "PATH",			\
+	  "file of options; none: read none (default $KVMM_CONFIG, else /etc/kvmm/kvmm.conf for root and $XDG_CONFIG_HOME/kvmm/kvmm.conf or ~/.config/kvmm/kvmm.conf for others, if it is there)") \
+	x(flag, check_config, "check-config", NULL, 0, 0, NULL,		\
+	  "print what every option comes to and who says so, judge it, and exit; a FILE may follow, instead of --config") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "attach socket; view.sock and admin.sock, which kvctl asks, lie beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
 	  "who may connect, in octal; 0666 admits every user as a tenant of their own") \
-	x(amount, pool_size, "pool-size", "256M", 65536, 1ull << 50, "SIZE", \
-	  "memory of the device pool, less than 256G; 25%: of the memory there is; auto: half of what is available") \
-	x(size, extent_size, "extent-size", "8M", 65536, 1ull << 36, "SIZE", \
-	  "the piece of the pool that moves between domains, a power of two") \
+	x(amount, pool_size, "pool-size", NULL, 65536, 1ull << 50, "SIZE", \
+	  "memory of the device pool, less than 256G; 25%: of the memory there is on the device; auto: half of what is available there (default 256M in host memory, auto on a GPU)") \
+	x(size, extent_size, "extent-size", NULL, 65536, 1ull << 36, "SIZE", \
+	  "the piece of the pool that moves between domains, a power of two (default 8M in host memory, 64M on a GPU)") \
 	x(amount, host_size, "host-size", "0", 0, 1ull << 50, "SIZE",	\
 	  "memory of the pinned host pool, where blocks go that the device has no room for; 0: none; 25%: of the memory there is; auto: half of what the pool leaves available, or all huge pages set aside") \
 	x(str, host_numa, "host-numa", "auto", 0, 0, "auto|local|interleave|NODE", \
@@ -84,11 +101,15 @@ enum kvmm_backend {
 	x(uint, spin, "spin", "200", 0, 1000000, "N",			\
 	  "idle looks at the rings before the daemon sleeps; none on a single CPU") \
 	x(choice, backend, "backend", "auto", 0, 0, KVMM_BACKEND_WORDS,	\
-	  "where the pool lies")					\
+	  "where the pool lies: in host memory, on the first GPU that the CUDA driver shows, or there if it can hold one, else in host memory") \
 	x(str, user, "user", NULL, 0, 0, "USER",			\
 	  "who kvmm becomes when root started it: a name, or UID:GID (default kvmm if there is such a user, else it stays uid 0 without capabilities)") \
 	x(str, swapd_user, "swapd-user", NULL, 0, 0, "USER",		\
 	  "the same for swapd (default kvmm-swapd)")			\
+	x(choice, proc, "proc", "auto", 0, 0, "auto|on|off",		\
+	  "mount the files that kvctl cat prints in proc/ beside the sockets, by kvmm-proc; auto: where that is /run/kvmm/proc") \
+	x(str, proc_user, "proc-user", NULL, 0, 0, "USER",		\
+	  "the same as --user for kvmm-proc (default kvmm-proc)")	\
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
 	  "system calls that are not in the list end the process, are logged by the kernel, or, with off, nothing is given up: user, capabilities, files, system calls") \
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
@@ -104,11 +125,51 @@ struct kvmm_options {
 #define KVMM_EXITS(x)							\
 	x(0,		"ended by SIGTERM, SIGINT or SIGHUP, or --help, --version") \
 	x(EX_USAGE,	"a wrong option")				\
-	x(EX_UNAVAILABLE, "another daemon serves this socket")		\
+	x(EX_UNAVAILABLE, "another daemon serves this socket, or --backend cuda finds no GPU") \
 	x(EX_SOFTWARE,	"the core refused its configuration")		\
 	x(EX_OSERR,	"the system refused memory, descriptors or threads") \
 	x(EX_CANTCREAT,	"a socket, its directory or its lock cannot be made") \
 	x(111,		"it made room for another kvmm (kvctl upgrade); kvmm-hold starts that") \
-	x(EX_CONFIG,	"the pool does not fit this machine, or its sizes do not fit each other")
+	x(EX_CONFIG,	"the file of options is wrong, the pool does not fit this machine, or its sizes do not fit each other")
+
+enum {
+#define x(...) + 1
+	KVMM_NR_OPTS = 0 KVMM_OPTIONS(x),
+	KVMM_NR_EXITS = 0 KVMM_EXITS(x),
+#undef x
+};
+
+extern const struct kv_opt kvmm_opts[KVMM_NR_OPTS];
+extern const struct kv_exit kvmm_exits[KVMM_NR_EXITS];
+
+/* What may follow the options of kvmm and kvmm-hold. */
+#define KVMM_OPERANDS	"[--check-config [FILE]]"
+
+/* The options of kvmm, and what its file says for swapd. */
+struct kvmm_config {
+	struct kv_config		file;
+	struct kv_section		section[2];
+	struct kvmm_options		*opt;
+	struct swapd_own_options	swapd;
+};
+
+/* kvmm_config_init() - where the options are to be written */
+void kvmm_config_init(struct kvmm_config *c, struct kvmm_options *o);
+
+/**
+ * kvmm_config_read() - the options of kvmm and kvmm-hold
+ * @held: by kvmm-hold, which has read file and environment
+ * @argv: is not changed
+ * @text: @len bytes for one line that names what is wrong and the remedy
+ *
+ * Return: 0, -ECANCELED or -EBADMSG as kv_config_parse(); -EINVAL: the command
+ * line is wrong, and nothing else was read; -EDOM: the environment is.
+ */
+int __must_check kvmm_config_read(const struct kv_program *prog,
+				  struct kvmm_config *c, bool held, int argc,
+				  char **argv, char *text, size_t len);
+
+/* kvmm_config_file() - what there is to be said in it */
+const struct kv_config *kvmm_config_file(void);
 
 #endif /* KVMM_KVMM_OPTIONS_H */

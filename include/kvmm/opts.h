@@ -36,7 +36,9 @@
  * A default is text and goes through the same parser, so what --help says is
  * what the program does.  `--name VALUE` and `--name=VALUE` are the same;
  * `--` ends the options.  --help, which is also -h, and --version are there by
- * themselves.
+ * themselves, and so are, for the build, --print-man, --print-completion and,
+ * where a program reads a file of options (config.h), --print-config and
+ * --print-config-man.
  */
 #ifndef KVMM_OPTS_H
 #define KVMM_OPTS_H
@@ -120,24 +122,49 @@ struct kv_exit {
 	const char	*text;
 };
 
+struct kv_program;
+struct kv_config;
+
+/**
+ * struct kv_command - a word that says what to do, before operands
+ * @operands: as usage text
+ * @help:     what it does
+ * @prog:     its own options and commands; NULL: those of the program
+ */
+struct kv_command {
+	const char		*name;
+	const char		*operands;
+	const char		*help;
+	const struct kv_program	*prog;
+};
+
 /**
  * struct kv_program - what a program says of itself
  * @name:     as it is called
+ * @brief:    what it is, in a few words; NULL: it has no page of its own
+ * @man:      section of the manual
  * @operands: what may follow the options, as usage text, or NULL: nothing
  * @about:    one paragraph
  * @opts:     @nr_opts of them
  * @exits:    @nr_exits of them; may be NULL
+ * @commands: @nr_commands of them; may be NULL
  * @more:     prints what follows in --help; may be NULL
+ * @file:     the file of options that it reads; NULL: it reads none
  */
 struct kv_program {
 	const char		*name;
+	const char		*brief;
+	u32			man;
 	const char		*operands;
 	const char		*about;
 	const struct kv_opt	*opts;
 	u32			nr_opts;
 	const struct kv_exit	*exits;
 	u32			nr_exits;
+	const struct kv_command	*commands;
+	u32			nr_commands;
 	void			(*more)(FILE *out);
+	const struct kv_config	*(*file)(void);
 };
 
 /**
@@ -170,6 +197,20 @@ int __must_check kv_opts_parse_keys(const struct kv_opt *opts, u32 nr,
 
 /* kv_opts_help() - what --help prints */
 void kv_opts_help(const struct kv_program *prog, FILE *out);
+
+/**
+ * kv_opts_print() - what the build asks a program for
+ * @what: "man", "completion", "config" or "config-man"
+ *
+ * Return: false: the program has no such thing.
+ */
+bool kv_opts_print(const struct kv_program *prog, const char *what, FILE *out);
+
+/* kv_opts_man() - its page of the manual, for man(1) */
+void kv_opts_man(const struct kv_program *prog, FILE *out);
+
+/* kv_opts_completion() - for bash, to be sourced */
+void kv_opts_completion(const struct kv_program *prog, FILE *out);
 
 /**
  * kv_opts_help_entry() - one entry of a list in such a text, wrapped likewise

@@ -22,6 +22,9 @@
 #define SANDBOX_kvmm	BIT(1)
 #define SANDBOX_swapd	BIT(2)
 #define SANDBOX_both	(SANDBOX_kvmm | SANDBOX_swapd)
+#define SANDBOX_cuda	BIT(3)	/* with kvmm: what a CUDA driver does in it */
+#define SANDBOX_proc	BIT(4)	/* kvmm-proc */
+#define SANDBOX_all	(SANDBOX_both | SANDBOX_proc)
 
 /*
  * Capabilities, for root alone: x(name, keeps, starts with, why).  hold and
@@ -31,18 +34,19 @@
 #define SANDBOX_CAPS(x)							\
 	x(KILL, hold | kvmm, both,					\
 	  "end clients of other users; hold: end its children, which have users of their own") \
-	x(DAC_OVERRIDE, hold, both,					\
-	  "make and remove sockets and lock in the directory of another user") \
+	x(DAC_OVERRIDE, hold, all,					\
+	  "make and remove sockets, lock and mount point in the directory of another user") \
 	x(IPC_LOCK, hold, both,						\
 	  "lock the host pool, pin it for io_uring, whatever the limit of the user") \
 	x(SYS_RESOURCE, none, both,					\
 	  "raise the limits on descriptors and locked memory")		\
 	x(SYS_PTRACE, none, both,					\
 	  "kvmm: open what clients of the last daemon map")		\
-	x(CHOWN, none, kvmm, "give the sockets of --tenant to their owner") \
-	x(SETUID, none, both, "change the user")			\
-	x(SETGID, none, both, "change the groups")			\
-	x(SETPCAP, none, both, "give capabilities up for good")
+	x(SYS_ADMIN, none, proc, "mount and unmount the files, where --proc has them mounted") \
+	x(CHOWN, none, kvmm | proc, "give the sockets of --tenant to their owner; view.sock to the group of kvmm-proc") \
+	x(SETUID, none, all, "change the user")				\
+	x(SETGID, none, all, "change the groups")			\
+	x(SETPCAP, none, all, "give capabilities up for good")
 
 /* What is asked of the arguments: x(name, text). */
 #define SANDBOX_RULES(x)						\
@@ -52,6 +56,7 @@
 	x(self,		"to itself alone")				\
 	x(sigkill,	"SIGKILL alone")				\
 	x(setname,	"the name of a thread alone")			\
+	x(unix,		"Unix sockets alone")				\
 	x(blksize,	"size of a block device and of its sectors alone")
 
 /*
@@ -60,57 +65,57 @@
  */
 #define SANDBOX_CALLS(x)						\
 	/* memory */							\
-	x(both, mmap, noexec, "extents, segments, malloc")		\
-	x(both, mprotect, noexec, "malloc of threads")			\
-	x(both, munmap, any, "the same, given back")			\
-	x(both, mremap, any, "realloc")					\
-	x(both, brk, any, "malloc")					\
-	x(both, madvise, any, "memory that is not dumped, huge pages, malloc") \
+	x(all, mmap, noexec, "extents, segments, malloc")			\
+	x(all, mprotect, noexec, "malloc of threads")			\
+	x(all, munmap, any, "the same, given back")			\
+	x(all, mremap, any, "realloc")					\
+	x(all, brk, any, "malloc")					\
+	x(all, madvise, any, "memory that is not dumped, huge pages, malloc") \
 	x(kvmm, memfd_create, any, "extents and segments of clients")	\
 	x(both, ftruncate, any, "the size of these; of an area that did not fit") \
 	x(both, fallocate, any, "memory of an extent, made and punched out; room for an area") \
 	x(kvmm, munlock, any, "the host pool at the end")		\
 	/* threads and time */						\
-	x(both, futex, any, "locks, semaphores, conditions")		\
-	x(both, sched_yield, any, "a thread that spins")		\
+	x(all, futex, any, "locks, semaphores, conditions")		\
+	x(all, sched_yield, any, "a thread that spins")		\
 	x(both, sched_getaffinity, any, "number of processors")		\
-	x(both, set_robust_list, any, "a thread that just began")	\
-	x(both, rseq, any, "the same")					\
-	x(both, prctl, setname, "the same")				\
-	x(both, gettid, any, "who fails")				\
-	x(both, getpid, any, "who fails; status")			\
+	x(all, set_robust_list, any, "a thread that just began")	\
+	x(all, rseq, any, "the same")					\
+	x(all, prctl, setname, "the same")				\
+	x(all, gettid, any, "who fails")				\
+	x(all, getpid, any, "who fails; status")			\
 	x(both, getuid, any, "the file status")				\
 	x(both, geteuid, any, "who may ask on the admin socket")	\
-	x(both, clock_gettime, any, "deadlines, where no vDSO has the clock") \
-	x(both, gettimeofday, any, "the same")				\
-	x(both, clock_nanosleep, any, "short waits")			\
-	x(both, nanosleep, any, "the same")				\
+	x(all, clock_gettime, any, "deadlines, where no vDSO has the clock") \
+	x(all, gettimeofday, any, "the same")				\
+	x(all, clock_nanosleep, any, "short waits")			\
+	x(all, nanosleep, any, "the same")				\
 	x(kvmm, timer_create, any, "out of a close that hangs")		\
 	x(kvmm, timer_settime, any, "the same")				\
 	x(kvmm, timer_delete, any, "the same")				\
 	x(both, pause, any, "a fault point that died, until it is dead")	\
-	x(both, restart_syscall, any, "a wait that was interrupted by a stop") \
+	x(all, restart_syscall, any, "a wait that was interrupted by a stop") \
 	/* signals and the end */					\
-	x(both, rt_sigreturn, any, "the end of a signal handler")	\
-	x(both, rt_sigprocmask, any, "abort")				\
-	x(both, tgkill, self, "abort, and the end after a forbidden call") \
+	x(all, rt_sigreturn, any, "the end of a signal handler")	\
+	x(all, rt_sigprocmask, any, "abort")				\
+	x(all, tgkill, self, "abort, and the end after a forbidden call") \
 	x(both, kill, self, "fault points that die")			\
 	x(kvmm, pidfd_open, any, "a client, by number where the kernel has no SO_PEERPIDFD") \
 	x(kvmm, pidfd_send_signal, sigkill, "end a client that keeps memory") \
-	x(both, exit, any, "the end of a thread")			\
-	x(both, exit_group, any, "the end")				\
+	x(all, exit, any, "the end of a thread")			\
+	x(all, exit_group, any, "the end")				\
 	/* descriptors */						\
-	x(both, read, any, "eventfds, signals, files of /proc and /sys") \
-	x(both, write, any, "eventfds, the log")			\
+	x(all, read, any, "eventfds, signals, files of /proc and /sys") \
+	x(all, write, any, "eventfds, the log")			\
 	x(both, pread64, any, "blocks; transfers of the engine without io_uring; superblocks") \
 	x(both, pwrite64, any, "the same")				\
-	x(both, close, any, "what is over")				\
+	x(all, close, any, "what is over")				\
 	x(both, fcntl, any, "seals, O_DIRECT, duplicates")		\
 	x(both, flock, any, "the lock of an area")			\
 	x(both, lseek, any, "files of /proc, read again")		\
 	x(both, fdatasync, any, "a superblock")				\
-	x(both, poll, any, "waiting; room for the log")			\
-	x(both, ppoll, any, "the same, where the machine has no poll")	\
+	x(all, poll, any, "waiting; room for the log")			\
+	x(all, ppoll, any, "the same, where the machine has no poll")	\
 	x(kvmm, epoll_wait, any, "the control thread and the mm thread wait") \
 	x(kvmm, epoll_pwait, any, "the same, where the machine has no epoll_wait") \
 	x(kvmm, epoll_ctl, any, "clients come and go")			\
@@ -139,15 +144,36 @@
 	x(kvmm, listen, any, "from then on there are clients")		\
 	x(kvmm, accept4, any, "clients and operators connect")		\
 	x(kvmm, accept, any, "the same, in the thread that closes")	\
-	x(both, recvfrom, any, "requests and answers")			\
+	x(all, recvfrom, any, "requests and answers")			\
 	x(both, recvmsg, any, "the same; areas come with their descriptor") \
-	x(both, sendto, any, "the same")				\
+	x(all, sendto, any, "the same")				\
 	x(both, sendmsg, any, "extents go out to their clients")	\
 	x(kvmm, shutdown, any, "a connection that is over")		\
 	x(kvmm, getsockopt, any, "who connected")			\
 	x(kvmm, setsockopt, any, "buffers and deadlines of a connection") \
 	x(kvmm, getsockname, any, "which socket it is")			\
 	x(kvmm, getrandom, any, "secrets of a tenant, for its hashes")	\
+	x(proc, socket, unix, "to the view socket")			\
+	x(proc, connect, any, "the same")				\
+	x(proc, setsockopt, any, "how long it waits there")		\
+	x(proc, writev, any, "answers to the kernel's FUSE")		\
+	/* only beside a CUDA driver; what a real one needs was not measured */ \
+	x(cuda, ioctl, any, "the driver's devices")			\
+	x(cuda, openat, any, "the same, as far as Landlock lets it")	\
+	x(cuda, open, any, "the same")					\
+	x(cuda, clone, any, "threads of the driver")			\
+	x(cuda, clone3, any, "the same")				\
+	x(cuda, sched_setaffinity, any, "the same")			\
+	x(cuda, mlock, any, "memory that the device reads")		\
+	x(cuda, mincore, any, "the same")				\
+	x(cuda, get_mempolicy, any, "the same")				\
+	x(cuda, set_mempolicy, any, "the same")				\
+	x(cuda, mbind, any, "the same")					\
+	x(cuda, pipe2, any, "between threads of the driver")		\
+	x(cuda, uname, any, "which kernel this is")			\
+	x(cuda, access, any, "files of the driver")			\
+	x(cuda, faccessat, any, "the same, where the machine has no access") \
+	x(cuda, getdents64, any, "memory nodes and processors in /sys")	\
 	x(swapd, getrandom, any, "the uuid of an area")
 
 enum sandbox_rule {
@@ -188,7 +214,8 @@ extern const char * const sandbox_rule_text[];
 
 /**
  * struct sandbox - one program's rights; the first block is the caller's
- * @who:     one of SANDBOX_hold, _kvmm, _swapd
+ * @who:     one of SANDBOX_hold, _kvmm, _swapd, _proc; kvmm perhaps with _cuda
+ * @devices: the files of a GPU can be opened
  * @mode:    enum sandbox_mode; sandbox_prepare() may turn it off
  * @user:    name, or UID[:GID]; NULL: @dflt if there is one
  * @dflt:    name of the dedicated user; NULL: the user stays
@@ -206,6 +233,7 @@ struct sandbox {
 	const char	*user;
 	const char	*dflt;
 	const char	*unlinks;
+	bool		devices;
 
 	const char	*hindered;
 	bool		change;
@@ -244,21 +272,35 @@ int __must_check sandbox_drop(struct sandbox *sb);
  */
 int __must_check sandbox_filter(struct sandbox *sb);
 
+/**
+ * sandbox_shed() - become that user, without capabilities and ways to get any
+ * @user: as in struct sandbox
+ * @dflt: the same
+ *
+ * Context: a child of hold that is to execute what is not believed yet.
+ * Return: 0 or a negative errno, which was told.
+ */
+int __must_check sandbox_shed(const char *user, const char *dflt);
+
 /* ---- the parts, for sandbox.c and for tests ---- */
+
+/* What is permitted is effective, too. */
+int __must_check sandbox_raise_caps(void);
 
 /* Fill in who is to be; nothing changes.  Return: 0, or -EINVAL after a line. */
 int __must_check sandbox_find_user(struct sandbox *sb);
 /* Become that user, with its groups, for good. */
 int __must_check sandbox_change_user(const struct sandbox *sb);
-/* The bounding set: what children start with if it @gives, else nothing. */
-int __must_check sandbox_keep_bounds(bool gives);
-/* Keep of the capabilities those of @who. */
-int __must_check sandbox_keep_caps(u32 who);
+/* The bounding set: what children start with, @gives: bits of these; 0: nothing. */
+int __must_check sandbox_keep_bounds(u32 gives);
+/* Keep of the capabilities those of @who; of hold also permit what @gives. */
+int __must_check sandbox_keep_caps(u32 who, u32 gives);
 /*
  * @unlinks: descriptor of the directory in which files can be removed, or -1.
+ * @devices: the files of a GPU can be opened for reading and writing
  * Return: ABI that holds now, 0 when there is none, or a negative errno.
  */
-int sandbox_landlock(int unlinks, bool signals);
+int sandbox_landlock(int unlinks, bool signals, bool devices);
 /*
  * Make the filter, in a child; nothing changes.  Before there are threads.
  * What the kernel lacks for it sandbox_install() will say.

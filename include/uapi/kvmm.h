@@ -47,7 +47,7 @@
  * offset, size and number of this header; the test that writes that list
  * checks it.
  */
-#define KVMM_LAYOUT_HASH	0x3d258badcd30f8bfull
+#define KVMM_LAYOUT_HASH	0x066a61c609566c12ull
 
 #define KVMM_MAX_GROUPS		8	/* layer groups of a model */
 #define KVMM_MAX_TIERS		3	/* device, host, swap */
@@ -68,6 +68,7 @@
 /* kvmm_attach_req.flags */
 #define KVMM_ATTACH_RESUME	(1u << 0)	/* the fields resume_* name the old
 						 * attachment */
+#define KVMM_ATTACH_ASK		(1u << 1)	/* only what the pool is made of */
 
 /* Feature bits: asked for in the request, granted in the reply. */
 #define KVMM_FEAT_REMAP		(1ull << 0)
@@ -137,7 +138,9 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @resume_index: index of the first completion that is not in its ring
  *
  * With KVMM_ATTACH_RESUME the fields from @domain to @weight are not looked
- * at: they are as they were.
+ * at: they are as they were.  With KVMM_ATTACH_ASK nothing behind @layout_hash
+ * is: the reply's status is -ECANCELED, its memory and device are valid, and
+ * the daemon hangs up.
  */
 struct kvmm_attach_req {
 	__u64			magic;
@@ -174,6 +177,10 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
 #define KVMM_RESUMED_WHOLE	1	/* all is as it was */
 #define KVMM_RESUMED_SALVAGED	2	/* open steps are void, sequences are to
 					 * be matched again */
+
+/* kvmm_attach_rep.memory: what the descriptors of extents are */
+#define KVMM_MEMORY_HOST	0	/* files in memory, to be mapped */
+#define KVMM_MEMORY_CUDA	1	/* allocations of a CUDA driver, to be imported */
 
 /**
  * struct kvmm_attach_rep - the daemon's answer
@@ -220,6 +227,8 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
  * @ring_index:    resumed: index at which both new rings begin; requests from
  *                 there on are to be sent again
  * @resumed:       KVMM_RESUMED_*
+ * @memory:        KVMM_MEMORY_*
+ * @device:        FNV-1a of the device's UUID, 32 bits, 1 for 0; 0: the host
  * @text:          one line that says why, when @status is not 0
  *
  * Three file descriptors travel with a @status of 0: segment C, segment D
@@ -267,7 +276,9 @@ struct kvmm_attach_rep {
 	__u64	committed;
 	__u32	ring_index;
 	__u32	resumed;
-	__u64	resv[2];
+	__u32	memory;
+	__u32	device;
+	__u64	resv;
 	char	text[256];
 };
 KVMM_ASSERT_SIZE(kvmm_attach_rep, 496);

@@ -10,10 +10,16 @@
  * until the next generation is published.  The caller works too and waits
  * only for items that others have claimed, never for a worker to wake.
  *
- * Idle workers look for a next job for some microseconds, giving the CPU to
- * whoever else is runnable, and then sleep on a futex.  So runtimes of
- * several models share the cores, and between the ops of one decode step the
- * workers are usually still awake.
+ * Idle workers look for a next job for CTX_WARM_NS, giving the CPU to whoever
+ * else is runnable, and then sleep on a futex: between the ops of one step
+ * they are awake, and when the caller says that the step is over, by
+ * kern_ctx_rest(), they sleep at once.  So runtimes of several models share
+ * the cores.
+ *
+ * Threads are pinned only where the program asks, by kern_ctx_pin(): a worker
+ * that has begun an item and must then wait behind another runtime's thread
+ * keeps its caller waiting, and if it is pinned it may not take a CPU that is
+ * free.  Several runtimes share a machine as a rule.
  *
  * Nothing an op computes depends on who ran which item: items own disjoint
  * outputs, and no reduction is ever split over items.
@@ -21,6 +27,7 @@
  * Who may touch what: the job's fields are written by the caller alone, while
  * left == 0; everything else is atomic.
  */
+#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -32,8 +39,12 @@
 
 #include "kernels/cpu/internal.h"
 
-/* Looks at the word before going to sleep; each is a yield, well under 1 us. */
-#define CTX_SPINS	64
+/*
+ * How long a thread that waits stays awake: longer than what the caller does
+ * alone between two ops of a step, shorter than a step.  Each look at the
+ * word is followed by a yield, some 0.3 us if nobody else wants the CPU.
+ */
+#define CTX_WARM_NS	100000
 #define CTX_MAX_THREADS	1024
 #define CTX_STACK	(1u << 20)
 
@@ -45,6 +56,7 @@ struct kern_ctx {
 	u32		wake __attribute__((aligned(64)));	/* workers' futex */
 	u32		nr_sleeping;
 	u32		stop;
+	u32		resting;	/* the step is over: do not wait */
 
 	void		(*fn)(void *arg, u32 i);
 	void		*arg;
@@ -63,6 +75,14 @@ static void futex_wait(u32 *addr, u32 val)
 static void futex_wake(u32 *addr, u32 nr)
 {
 	syscall(SYS_futex, addr, FUTEX_WAKE_PRIVATE, nr, NULL, NULL, 0);
+}
+
+static u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
 static u32 claim_left(u64 claim)
@@ -99,13 +119,14 @@ static void ctx_work(struct kern_ctx *ctx)
 
 static void ctx_wait_done(struct kern_ctx *ctx)
 {
-	u32 i, pending;
+	u64 until = now_ns() + CTX_WARM_NS;
+	u32 pending;
 
-	for (i = 0; i < CTX_SPINS; i++) {
+	do {
 		if (!load_acquire(&ctx->pending))
 			return;
 		sched_yield();
-	}
+	} while (now_ns() < until);
 	__atomic_store_n(&ctx->caller_sleeps, 1, __ATOMIC_SEQ_CST);
 	for (;;) {
 		pending = __atomic_load_n(&ctx->pending, __ATOMIC_SEQ_CST);
@@ -131,6 +152,7 @@ void kern_parallel(struct kern_ctx *ctx, u32 nr,
 	WRITE_ONCE(ctx->arg, arg);
 	WRITE_ONCE(ctx->nr, nr);
 	WRITE_ONCE(ctx->pending, nr);
+	WRITE_ONCE(ctx->resting, 0);
 	gen = (READ_ONCE(ctx->claim) >> 32) + 1;
 	/* Pairs with the acquire loads of ->claim in ctx_work(). */
 	__atomic_store_n(&ctx->claim, gen << 32 | nr, __ATOMIC_SEQ_CST);
@@ -155,23 +177,37 @@ static void ctx_sleep(struct kern_ctx *ctx)
 	__atomic_sub_fetch(&ctx->nr_sleeping, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Is there a job, before it is time to sleep? */
+static bool ctx_wait_job(struct kern_ctx *ctx)
+{
+	u64 until = now_ns() + CTX_WARM_NS;
+
+	do {
+		if (claim_left(READ_ONCE(ctx->claim)))
+			return true;
+		sched_yield();
+	} while (!READ_ONCE(ctx->resting) && !load_acquire(&ctx->stop) &&
+		 now_ns() < until);
+	return false;
+}
+
 static void *ctx_worker(void *arg)
 {
 	struct kern_ctx *ctx = arg;
-	u32 spins = 0;
 
 	while (!load_acquire(&ctx->stop)) {
-		if (claim_left(READ_ONCE(ctx->claim))) {
+		if (ctx_wait_job(ctx))
 			ctx_work(ctx);
-			spins = 0;
-		} else if (++spins < CTX_SPINS) {
-			sched_yield();
-		} else {
+		else
 			ctx_sleep(ctx);
-			spins = 0;
-		}
 	}
 	return NULL;
+}
+
+void kern_ctx_rest(struct kern_ctx *ctx)
+{
+	if (ctx)
+		WRITE_ONCE(ctx->resting, 1);
 }
 
 static u32 cpus_allowed(void)
@@ -181,6 +217,40 @@ static u32 cpus_allowed(void)
 	if (sched_getaffinity(0, sizeof(set), &set))
 		return 1;
 	return CPU_COUNT(&set);
+}
+
+/* The @i-th CPU of @set alone. */
+static cpu_set_t cpu_alone(const cpu_set_t *set, u32 i)
+{
+	cpu_set_t one;
+	int cpu = 0;
+
+	while (!CPU_ISSET(cpu, set) || i--)
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	return one;
+}
+
+int kern_ctx_pin(struct kern_ctx *ctx)
+{
+	cpu_set_t set, one;
+	u32 i;
+	int err;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return -errno;
+	if ((u32)CPU_COUNT(&set) != ctx->nr_threads)
+		return -EINVAL;
+	for (i = 0; i < ctx->nr_started; i++) {
+		one = cpu_alone(&set, i + 1);
+		err = pthread_setaffinity_np(ctx->threads[i], sizeof(one),
+					     &one);
+		if (err)
+			return -err;
+	}
+	one = cpu_alone(&set, 0);
+	return -pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
 }
 
 /* Workers take no signals: handlers belong to the program's own threads. */

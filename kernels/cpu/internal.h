@@ -12,9 +12,9 @@
 
 #include "kernels/kernels.h"
 
-/* Variants, narrowest first; select.c says which this CPU runs. */
+/* Variants, narrowest first, exact before fast; select.c says which this CPU runs. */
 #if defined(__x86_64__)
-#define KERN_VARIANTS(x)	x(base) x(avx2) x(avx512)
+#define KERN_VARIANTS(x)	x(base) x(avx2) x(avx512) x(avx512bf16)
 #else
 #define KERN_VARIANTS(x)	x(base)
 #endif
@@ -24,6 +24,9 @@ KERN_VARIANTS(x)
 #undef x
 
 extern const struct kern_ops kern_ops_ref;
+extern const struct kern_ops kern_ops_null;
+extern const struct kern_ops kern_ops_cuda;
+extern const struct kern_ops kern_ops_cuda_fast;
 
 /*
  * Work below this many multiply-adds (or bytes moved) runs on the caller: it
@@ -48,6 +51,22 @@ void kern_embed(struct kern_ctx *ctx, const struct kern_weight *w,
 void kern_kv_write(struct kern_ctx *ctx, const struct kern_kv_append *a);
 void kern_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
 		  const struct kern_kv_copy *copies, u32 nr);
+
+/**
+ * kern_narrow() - @n numbers as elements of KV
+ * @dst:   at least as aligned as the type
+ * @type:  of the elements
+ * @scale: where their scale goes, of types that have one
+ *
+ * To the bit as kernels.h says it.
+ */
+void kern_narrow(void *dst, enum kern_dtype type, float *scale,
+		 const float *src, u32 n);
+void kern_settle(struct kern_ctx *ctx, float *x, u64 n);
+void kern_gather(struct kern_ctx *ctx, const float *x, const u32 *rows, u32 m,
+		 u32 d, float *y);
+void kern_split_heads(struct kern_ctx *ctx, const float *qkv, u32 m, u32 heads,
+		      u32 head_dim, float *q, float *k, float *v);
 void kern_rope_table(struct kern_ctx *ctx, const float *inv_freq, u32 half,
 		     const u32 *positions, u32 m, float *table);
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * move.c - ops that only move elements: embedding, KV append, KV copy
+ * move.c - ops that only move elements: embedding, KV append, KV copy, rows,
+ *	and rounding to bf16
  *
- * They widen or round single elements and reduce nothing, so one compilation
- * serves all variants with the same bits.
+ * They widen or round single elements and reduce nothing (but the largest of a
+ * head, in narrow.c, which has no order), so one compilation serves all
+ * variants with the same bits.
  *
  * kv_write and kv_copy are the only ops that write the pool.  Copies are
  * spread over layers, never over descriptors, so that a list in which one
  * copy reads what an earlier one wrote still means what its order says.
  */
-#include "kernels/cpu/internal.h"
+#include "kernels/cpu/packed.h"
 
 static void row_widen(float *dst, const void *src, enum kern_dtype type, u64 n)
 {
@@ -24,17 +26,12 @@ static void row_widen(float *dst, const void *src, enum kern_dtype type, u64 n)
 		dst[i] = kern_bf16_to_f32(h[i]);
 }
 
-static void row_narrow(void *dst, const float *src, enum kern_dtype type, u64 n)
+static void row_unpack(float *dst, const u16 *src, u64 n)
 {
-	u16 *h = dst;
 	u64 i;
 
-	if (type == KERN_F32) {
-		memcpy(dst, src, n * sizeof(*src));
-		return;
-	}
 	for (i = 0; i < n; i++)
-		h[i] = kern_f32_to_bf16(src[i]);
+		dst[i] = kern_bf16_to_f32(src[i / 2 * 2 * PACK_ROWS + i % 2]);
 }
 
 void kern_embed(struct kern_ctx *ctx, const struct kern_weight *w,
@@ -43,10 +40,72 @@ void kern_embed(struct kern_ctx *ctx, const struct kern_weight *w,
 	u64 row = (u64)w->cols * kern_dtype_size(w->dtype);
 	u32 i;
 
-	for (i = 0; i < m; i++)
+	for (i = 0; w->packed && i < m; i++)
+		row_unpack(x + (u64)i * w->cols,
+			   (const u16 *)w->data + pack_row(w, ids[i]), w->cols);
+	for (i = 0; !w->packed && i < m; i++)
 		row_widen(x + (u64)i * w->cols,
 			  (const u8 *)w->data + ids[i] * row, w->dtype,
 			  w->cols);
+}
+
+void kern_gather(struct kern_ctx *ctx, const float *x, const u32 *rows, u32 m,
+		 u32 d, float *y)
+{
+	u32 i;
+
+	for (i = 0; i < m; i++)
+		memcpy(y + (u64)i * d, x + (u64)rows[i] * d, d * sizeof(*y));
+}
+
+void kern_split_heads(struct kern_ctx *ctx, const float *qkv, u32 m, u32 heads,
+		      u32 head_dim, float *q, float *k, float *v)
+{
+	const u64 nr = (u64)m * heads, hd = head_dim;
+	u64 i;
+
+	for (i = 0; i < nr; i++, qkv += 3 * hd) {
+		memcpy(q + i * hd, qkv, hd * sizeof(*q));
+		memcpy(k + i * hd, qkv + hd, hd * sizeof(*k));
+		memcpy(v + i * hd, qkv + 2 * hd, hd * sizeof(*v));
+	}
+}
+
+#define SETTLE_CHUNK	16u	/* a constant count, so that compilers vectorise */
+
+static inline void settle_chunk(float *x, size_t n)
+{
+	u32 bits[SETTLE_CHUNK] = { 0 }, rounded, i;
+
+	memcpy(bits, x, n * sizeof(*x));
+	for (i = 0; i < SETTLE_CHUNK; i++) {
+		rounded = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) &
+			  0xffff0000u;
+		bits[i] = (s32)(bits[i] & 0x7fffffff) > 0x7f800000 ?
+			  bits[i] : rounded;
+	}
+	memcpy(x, bits, n * sizeof(*x));
+}
+
+void kern_settle(struct kern_ctx *ctx, float *x, u64 n)
+{
+	u64 i;
+
+	for (i = 0; i + SETTLE_CHUNK <= n; i += SETTLE_CHUNK)
+		settle_chunk(x + i, SETTLE_CHUNK);
+	if (i < n)
+		settle_chunk(x + i, n - i);
+}
+
+static void kv_write_head(const struct kern_kv *kv, u32 entry, u32 layer,
+			  u32 is_v, u32 h, u32 token, const float *x)
+{
+	float *scale = NULL;
+
+	if (kern_dtype_scaled(kv->dtype))
+		scale = kern_kv_scale_addr(kv, entry, layer, is_v, h, token);
+	kern_narrow(kern_kv_addr(kv, entry, layer, is_v, h, token), kv->dtype,
+		    scale, x, kv->head_dim);
 }
 
 static void kv_write_row(const struct kern_kv_append *a, const u32 *table,
@@ -61,10 +120,10 @@ static void kv_write_row(const struct kern_kv_append *a, const u32 *table,
 	u32 h;
 
 	for (h = 0; h < kv->kv_heads; h++) {
-		row_narrow(kern_kv_addr(kv, entry, a->layer, 0, h, token),
-			   k + (u64)h * kv->head_dim, kv->dtype, kv->head_dim);
-		row_narrow(kern_kv_addr(kv, entry, a->layer, 1, h, token),
-			   v + (u64)h * kv->head_dim, kv->dtype, kv->head_dim);
+		kv_write_head(kv, entry, a->layer, 0, h, token,
+			      k + (u64)h * kv->head_dim);
+		kv_write_head(kv, entry, a->layer, 1, h, token,
+			      v + (u64)h * kv->head_dim);
 	}
 }
 
@@ -87,20 +146,30 @@ struct copy_job {
 	u32				nr;
 };
 
+/* K or V of one head, with its scales. */
+static void copy_head(const struct kern_kv *kv, const struct kern_kv_copy *c,
+		      u32 layer, u32 is_v, u32 h)
+{
+	u64 row = (u64)kv->head_dim * kern_dtype_size(kv->dtype);
+
+	memcpy(kern_kv_addr(kv, c->to, layer, is_v, h, 0),
+	       kern_kv_addr(kv, c->from, layer, is_v, h, 0), c->tokens * row);
+	if (kern_dtype_scaled(kv->dtype))
+		memcpy(kern_kv_scale_addr(kv, c->to, layer, is_v, h, 0),
+		       kern_kv_scale_addr(kv, c->from, layer, is_v, h, 0),
+		       c->tokens * sizeof(float));
+}
+
 static void copy_layer(void *arg, u32 layer)
 {
 	const struct copy_job *job = arg;
-	const struct kern_kv *kv = job->kv;
-	u64 row = (u64)kv->head_dim * kern_dtype_size(kv->dtype);
 	const struct kern_kv_copy *c;
 	u32 h, is_v;
 
 	for (c = job->copies; c < job->copies + job->nr; c++)
 		for (is_v = 0; is_v < 2; is_v++)
-			for (h = 0; h < kv->kv_heads; h++)
-				memcpy(kern_kv_addr(kv, c->to, layer, is_v, h, 0),
-				       kern_kv_addr(kv, c->from, layer, is_v, h, 0),
-				       c->tokens * row);
+			for (h = 0; h < job->kv->kv_heads; h++)
+				copy_head(job->kv, c, layer, is_v, h);
 }
 
 void kern_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,

@@ -3,7 +3,9 @@
  * select.c - which implementation of the kernels to run
  *
  * The variants are the same source compiled for wider instruction sets; the
- * widest one that the CPU has is the default.  A name can force another, for
+ * widest one that the CPU has of a numeric mode is the default of that mode.
+ * Exact mode has one everywhere; where fast mode has none, the widest exact
+ * one serves, which is within its tolerance.  A name can force another, for
  * tests and to make two unlike machines compute the same bits.
  *
  * Invariant: a table is handed out only if every instruction in it runs here.
@@ -33,6 +35,11 @@ static bool avx512_runs_here(void)
 	       __builtin_cpu_supports("avx512dq") &&
 	       __builtin_cpu_supports("avx512vl");
 }
+
+static bool avx512bf16_runs_here(void)
+{
+	return avx512_runs_here() && __builtin_cpu_supports("avx512bf16");
+}
 #endif
 
 static const struct variant variants[] = {
@@ -53,14 +60,15 @@ const struct kern_ops *kern_at(u32 i)
 	return NULL;
 }
 
-/* The last of the enumeration is the widest. */
-static const struct kern_ops *cpu_widest(void)
+/* The last of a mode is the widest; @mode is a wish, and exact always is. */
+static const struct kern_ops *cpu_widest(enum kern_mode mode)
 {
 	const struct kern_ops *ops, *best = NULL;
 	u32 i;
 
 	for (i = 1; (ops = kern_at(i)); i++)
-		best = ops;
+		if (ops->mode == KERN_MODE_EXACT || ops->mode == mode)
+			best = ops;
 	return best;
 }
 
@@ -70,9 +78,17 @@ const struct kern_ops *kern_get(const char *name)
 	u32 i;
 
 	if (!name || !strcmp(name, "cpu"))
-		return cpu_widest();
+		return cpu_widest(KERN_MODE_EXACT);
+	if (!strcmp(name, "cpu-fast"))
+		return cpu_widest(KERN_MODE_FAST);
 	if (!strcmp(name, "ref"))
 		return &kern_ops_ref;
+	if (!strcmp(name, "null"))
+		return &kern_ops_null;
+	if (!strcmp(name, "cuda"))
+		return &kern_ops_cuda;
+	if (!strcmp(name, "cuda-fast"))
+		return &kern_ops_cuda_fast;
 	if (strncmp(name, "cpu:", 4))
 		return NULL;
 	for (i = 1; (ops = kern_at(i)); i++)
@@ -83,9 +99,10 @@ const struct kern_ops *kern_get(const char *name)
 
 int kern_kv_check(const struct kern_kv *kv)
 {
-	u32 elem = kern_dtype_size(kv->dtype);
+	u32 align = kern_dtype_scaled(kv->dtype) ? sizeof(float) :
+		    kern_dtype_size(kv->dtype);
 
-	if (kv->dtype != KERN_F32 && kv->dtype != KERN_BF16)
+	if (kv->dtype > KERN_I8)
 		return -EINVAL;
 	if (kv->block_tokens != 16 && kv->block_tokens != 32 &&
 	    kv->block_tokens != 64)
@@ -95,9 +112,18 @@ int kern_kv_check(const struct kern_kv *kv)
 		return -EINVAL;
 	if (!kv->nr_layers || !kv->kv_heads || !kv->unit)
 		return -EINVAL;
-	if (kv->unit % elem || kv->layer_stride % elem)
+	if (kv->unit % align || kv->layer_stride % align)
 		return -EINVAL;
 	if (kv->nr_layers > 1 && kv->layer_stride < kern_kv_layer_bytes(kv))
 		return -EINVAL;
 	return 0;
+}
+
+int kern_kv_check_ops(const struct kern_ops *ops, const struct kern_kv *kv)
+{
+	int err = kern_kv_check(kv);
+
+	if (err)
+		return err;
+	return ops->kv_types & KERN_TYPE_BIT(kv->dtype) ? 0 : -EOPNOTSUPP;
 }

@@ -3,7 +3,7 @@
  * v_gemm.c - y = x * W^T (+ bias), rows of x against rows of W
  *
  * Both operands run along K in memory, so weights are used as the checkpoint
- * has them: mapped, shared by all processes, never repacked.
+ * has them: mapped, and shared by all processes.
  *
  * The sum of an element runs over K in parts of K_PART elements; each part is
  * VW partial sums and a fold (vec.h), the parts are added in order, the bias
@@ -14,26 +14,16 @@
  * rows of W by K_PART stay in the second-level cache while up to M_PANEL rows
  * of x pass over them, four at a time.  Items are panels: threads share out
  * the outputs and never a sum.
+ *
+ * In fast mode products with bf16 weights are those of v_gemm_bf16.c, and if
+ * they are packed, of v_gemm_packed.c.
  */
 #include "kernels/cpu/dot.h"
+#include "kernels/cpu/gemm.h"
 
 #define K_PART		1024
 #define N_PANEL		64
 #define M_PANEL		64
-
-struct gemm_job {
-	const float	*x;
-	u64		x_ld;
-	const void	*w;
-	u32		n;
-	u32		k;
-	const float	*bias;
-	u32		m;
-	float		*y;
-	u64		y_ld;
-	bool		bf16;
-	u32		n_panels;
-};
 
 /* Where a tile lies: rows of x, rows of w and the part of K. */
 struct gemm_at {
@@ -147,8 +137,8 @@ static void panel(void *arg, u32 i)
 {
 	const struct gemm_job *j = arg;
 	struct gemm_at at = {
-		.m = i / j->n_panels * M_PANEL,
-		.n = i % j->n_panels * N_PANEL,
+		.m = i / j->n_items * M_PANEL,
+		.n = i % j->n_items * N_PANEL,
 	};
 	u32 m_end = min(j->m, at.m + M_PANEL);
 	u32 n_end = min(j->n, at.n + N_PANEL);
@@ -173,10 +163,20 @@ void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		.y = y,
 		.y_ld = y_ld ? y_ld : w->rows,
 		.bf16 = w->dtype == KERN_BF16,
-		.n_panels = DIV_ROUND_UP(w->rows, N_PANEL),
+		.n_step = N_PANEL,
+		.n_items = DIV_ROUND_UP(w->rows, N_PANEL),
 	};
 
 	if ((u64)m * j.n * j.k < KERN_PARALLEL_MIN)
 		ctx = NULL;
-	kern_parallel(ctx, j.n_panels * DIV_ROUND_UP(m, M_PANEL), panel, &j);
+#ifdef KERN_FAST
+	if (j.bf16) {
+		if (w->packed)
+			KERN_FN(gemm_packed)(ctx, &j);
+		else
+			KERN_FN(gemm_bf16)(ctx, &j);
+		return;
+	}
+#endif
+	kern_parallel(ctx, j.n_items * DIV_ROUND_UP(m, M_PANEL), panel, &j);
 }

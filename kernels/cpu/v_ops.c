@@ -7,6 +7,7 @@
  * variant's name is made from the macro that names its symbols, so that the
  * identity of a model cannot name another one than was run.
  */
+#include "kernels/cpu/packed.h"
 #include "kernels/cpu/vec.h"
 
 #define STR_(x)		#x
@@ -16,6 +17,17 @@ const struct kern_ops KERN_FN(ops) = {
 	.name		= "cpu",
 	.variant	= STR(KERN_VARIANT),
 	.version	= KERN_NUMERICS_VERSION,
+#ifdef KERN_FAST
+	.mode		= KERN_MODE_FAST,
+	.pack_bytes	= kern_pack_bytes,
+	.pack		= kern_pack,
+#endif
+	.kv_types	= KERN_TYPE_BIT(KERN_F32) | KERN_TYPE_BIT(KERN_BF16) |
+			  KERN_TYPE_BIT(KERN_F16) | KERN_TYPE_BIT(KERN_E4M3) |
+			  KERN_TYPE_BIT(KERN_I8),
+	.settle		= kern_settle,
+	.gather		= kern_gather,
+	.split_heads	= kern_split_heads,
 	.embed		= kern_embed,
 	.rmsnorm	= KERN_FN(rmsnorm),
 	.layernorm	= KERN_FN(layernorm),

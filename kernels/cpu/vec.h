@@ -20,7 +20,7 @@
 #include "kernels/cpu/internal.h"
 
 #ifndef KERN_VARIANT
-#error "compile v_*.c with -DKERN_VARIANT=base, avx2 or avx512"
+#error "compile v_*.c with -DKERN_VARIANT=base, avx2, avx512 or avx512bf16"
 #endif
 
 #define KERN_PASTE_(a, b)	a##_##b
@@ -31,6 +31,7 @@
 #define KERN_LANES_base		4
 #define KERN_LANES_avx2		8
 #define KERN_LANES_avx512	16
+#define KERN_LANES_avx512bf16	16
 #define VW			KERN_PASTE(KERN_LANES, KERN_VARIANT)
 
 #if defined(__x86_64__)
@@ -246,14 +247,11 @@ static __inline_always float vf_max_lane(vf v)
  * (minimax of relative error, 3e-9); n goes straight into the exponent.  Here
  * and not in the C library, which picks its code by CPU and not by variant.
  */
-static __inline_always vf vf_exp(vf x)
+static __inline_always vf vf_exp_clamped(vf x, vf n)
 {
 	const float magic = 0x1.8p23f;	/* adding it rounds to an integer */
-	vf n, r, p;
+	vf r = n, p;
 
-	n = vf_max(vf_set(-86.0f), x);
-	n = vf_select(n > vf_set(88.0f), vf_set(88.0f), n);
-	r = n;
 	n = vf_fma(n, vf_set(0x1.715476p+0f), vf_set(magic));
 	p = n - vf_set(magic);
 	r = vf_fma(p, vf_set(-0x1.62ep-1f), r);
@@ -265,6 +263,20 @@ static __inline_always vf vf_exp(vf x)
 	p = vf_fma(p, r * r, r) + vf_set(1.0f);
 	p = (vf)((vu)p + ((vu)n << 23));	/* NaN may come by, too */
 	return (vf)((vi)p & ~(x < vf_set(-86.0f)));
+}
+
+static __inline_always vf vf_exp(vf x)
+{
+	vf n = vf_max(vf_set(-86.0f), x);
+
+	return vf_exp_clamped(x, vf_select(n > vf_set(88.0f), vf_set(88.0f),
+					   n));
+}
+
+/* The same bits for x <= 0. */
+static __inline_always vf vf_exp_down(vf x)
+{
+	return vf_exp_clamped(x, vf_max(vf_set(-86.0f), x));
 }
 
 /*

@@ -7,6 +7,19 @@
 
 #include "kernels/kernels.h"
 
+/*
+ * A float of a sign, @e bits of exponent and @m of fraction.  Of 5 and 10 (f16)
+ * the largest exponent is that of infinities and NaN; of 4 and 3 (e4m3) there
+ * are no infinities, and all bits set is NaN.
+ */
+double kern_ref_small(u32 bits, u32 e, u32 m);
+
+/*
+ * The nearest of them to @x, the even one of a tie.  Beyond the largest: an
+ * infinity in f16, the largest in e4m3.
+ */
+u32 kern_ref_round_small(double x, u32 e, u32 m);
+
 /* Element @i of an array of @type, widened. */
 double kern_ref_load(const void *p, enum kern_dtype type, u64 i);
 

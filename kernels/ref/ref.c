@@ -14,16 +14,31 @@
 
 #include "kernels/ref/internal.h"
 
-double kern_ref_load(const void *p, enum kern_dtype type, u64 i)
+/* Element @i of an array of bf16. */
+static double from_bf16(const void *p, u64 i)
 {
-	u32 bits;
+	u32 bits = (u32)((const u16 *)p)[i] << 16;
 	float f;
 
-	if (type == KERN_F32)
-		return ((const float *)p)[i];
-	bits = (u32)((const u16 *)p)[i] << 16;
 	memcpy(&f, &bits, sizeof(f));
 	return f;
+}
+
+double kern_ref_load(const void *p, enum kern_dtype type, u64 i)
+{
+	switch (type) {
+	case KERN_F32:
+		return ((const float *)p)[i];
+	case KERN_BF16:
+		return from_bf16(p, i);
+	case KERN_F16:
+		return kern_ref_small(((const u16 *)p)[i], 5, 10);
+	case KERN_E4M3:
+		return kern_ref_small(((const u8 *)p)[i], 4, 3);
+	case KERN_I8:
+		break;
+	}
+	return ((const s8 *)p)[i];
 }
 
 /* The nearer of the two neighbours in bf16; the even one of a tie. */
@@ -44,10 +59,23 @@ static u16 round_to_bf16(float x)
 
 void kern_ref_store(void *p, enum kern_dtype type, u64 i, float x)
 {
-	if (type == KERN_F32)
+	switch (type) {
+	case KERN_F32:
 		((float *)p)[i] = x;
-	else
+		break;
+	case KERN_BF16:
 		((u16 *)p)[i] = round_to_bf16(x);
+		break;
+	case KERN_F16:
+		((u16 *)p)[i] = kern_ref_round_small(x, 5, 10);
+		break;
+	case KERN_E4M3:
+		((u8 *)p)[i] = kern_ref_round_small(x, 4, 3);
+		break;
+	case KERN_I8:
+		((s8 *)p)[i] = rint(x);
+		break;
+	}
 }
 
 static void ref_embed(struct kern_ctx *ctx, const struct kern_weight *w,
@@ -225,10 +253,51 @@ static void ref_add(struct kern_ctx *ctx, float *x, const float *y, u64 n)
 		x[i] = x[i] + y[i];
 }
 
+static void ref_settle(struct kern_ctx *ctx, float *x, u64 n)
+{
+	u64 i;
+	u16 h;
+
+	for (i = 0; i < n; i++) {
+		kern_ref_store(&h, KERN_BF16, 0, x[i]);
+		x[i] = kern_ref_load(&h, KERN_BF16, 0);
+	}
+}
+
+static void ref_gather(struct kern_ctx *ctx, const float *x, const u32 *rows,
+		       u32 m, u32 d, float *y)
+{
+	u32 i, j;
+
+	for (i = 0; i < m; i++)
+		for (j = 0; j < d; j++)
+			y[(u64)i * d + j] = x[(u64)rows[i] * d + j];
+}
+
+static void ref_split_heads(struct kern_ctx *ctx, const float *qkv, u32 m,
+			    u32 heads, u32 head_dim, float *q, float *k,
+			    float *v)
+{
+	float *to[] = { q, k, v };
+	u64 head, part, j;
+
+	for (head = 0; head < (u64)m * heads; head++)
+		for (part = 0; part < 3; part++)
+			for (j = 0; j < head_dim; j++)
+				to[part][head * head_dim + j] =
+					qkv[(head * 3 + part) * head_dim + j];
+}
+
 const struct kern_ops kern_ops_ref = {
 	.name		= "ref",
 	.variant	= "base",
 	.version	= KERN_NUMERICS_VERSION,
+	.kv_types	= KERN_TYPE_BIT(KERN_F32) | KERN_TYPE_BIT(KERN_BF16) |
+			  KERN_TYPE_BIT(KERN_F16) | KERN_TYPE_BIT(KERN_E4M3) |
+			  KERN_TYPE_BIT(KERN_I8),
+	.settle		= ref_settle,
+	.gather		= ref_gather,
+	.split_heads	= ref_split_heads,
 	.embed		= ref_embed,
 	.rmsnorm	= ref_rmsnorm,
 	.layernorm	= ref_layernorm,

@@ -18,6 +18,57 @@ static u8 *kv_at(const struct kern_kv *kv, const u32 *table, u32 layer,
 			    head, pos % kv->block_tokens);
 }
 
+/* Where the scale of that lies. */
+static float *scale_at(const struct kern_kv *kv, const u32 *table, u32 layer,
+		       u32 is_v, u32 head, u32 pos)
+{
+	return kern_kv_scale_addr(kv, table[pos / kv->block_tokens], layer,
+				  is_v, head, pos % kv->block_tokens);
+}
+
+/* What an element of that is multiplied with. */
+static double scale_of(const struct kern_kv *kv, const u32 *table, u32 layer,
+		       u32 is_v, u32 head, u32 pos)
+{
+	if (!kern_dtype_scaled(kv->dtype))
+		return 1;
+	return *scale_at(kv, table, layer, is_v, head, pos);
+}
+
+/* The scale of @n numbers, as kernels.h defines it. */
+static float make_scale(enum kern_dtype type, const float *x, u32 n)
+{
+	const float limit = type == KERN_I8 ? KERN_I8_MAX : KERN_E4M3_MAX;
+	float amax = 0;
+	u32 d;
+
+	for (d = 0; d < n; d++) {
+		if (!isfinite(x[d]))
+			return __builtin_nanf("");
+		amax = fmaxf(amax, fabsf(x[d]));
+	}
+	return amax / limit;
+}
+
+/* One head of one token. */
+static void write_head(const struct kern_kv *kv, u8 *to, float *scale,
+		       const float *x)
+{
+	const float limit = kv->dtype == KERN_I8 ? KERN_I8_MAX : KERN_E4M3_MAX;
+	float y = 0;
+	u32 d;
+
+	if (kern_dtype_scaled(kv->dtype))
+		*scale = make_scale(kv->dtype, x, kv->head_dim);
+	for (d = 0; d < kv->head_dim; d++) {
+		if (!kern_dtype_scaled(kv->dtype))
+			y = x[d];
+		else if (*scale > 0)
+			y = fmaxf(-limit, fminf(limit, x[d] / *scale));
+		kern_ref_store(to, kv->dtype, d, y);
+	}
+}
+
 static void write_row(const struct kern_kv_append *a, const u32 *table,
 		      u32 pos, u32 row)
 {
@@ -25,18 +76,15 @@ static void write_row(const struct kern_kv_append *a, const u32 *table,
 	u64 dense = (u64)kv->kv_heads * kv->head_dim;
 	const float *k = a->k + row * (a->k_ld ? a->k_ld : dense);
 	const float *v = a->v + row * (a->v_ld ? a->v_ld : dense);
-	u8 *to_k, *to_v;
-	u32 h, d;
+	u64 at;
+	u32 h;
 
 	for (h = 0; h < kv->kv_heads; h++) {
-		to_k = kv_at(kv, table, a->layer, 0, h, pos);
-		to_v = kv_at(kv, table, a->layer, 1, h, pos);
-		for (d = 0; d < kv->head_dim; d++) {
-			kern_ref_store(to_k, kv->dtype, d,
-				       k[(u64)h * kv->head_dim + d]);
-			kern_ref_store(to_v, kv->dtype, d,
-				       v[(u64)h * kv->head_dim + d]);
-		}
+		at = (u64)h * kv->head_dim;
+		write_head(kv, kv_at(kv, table, a->layer, 0, h, pos),
+			   scale_at(kv, table, a->layer, 0, h, pos), k + at);
+		write_head(kv, kv_at(kv, table, a->layer, 1, h, pos),
+			   scale_at(kv, table, a->layer, 1, h, pos), v + at);
 	}
 }
 
@@ -53,17 +101,25 @@ void kern_ref_kv_write(struct kern_ctx *ctx, const struct kern_kv_append *a)
 	}
 }
 
+static void copy_head(const struct kern_kv *kv, const struct kern_kv_copy *c,
+		      u32 layer, u32 is_v, u32 h, u32 token)
+{
+	memmove(kern_kv_addr(kv, c->to, layer, is_v, h, token),
+		kern_kv_addr(kv, c->from, layer, is_v, h, token),
+		(u64)kv->head_dim * kern_dtype_size(kv->dtype));
+	if (kern_dtype_scaled(kv->dtype))
+		*kern_kv_scale_addr(kv, c->to, layer, is_v, h, token) =
+			*kern_kv_scale_addr(kv, c->from, layer, is_v, h, token);
+}
+
 static void copy_token(const struct kern_kv *kv, const struct kern_kv_copy *c,
 		       u32 layer, u32 token)
 {
-	u64 bytes = (u64)kv->head_dim * kern_dtype_size(kv->dtype);
 	u32 is_v, h;
 
 	for (is_v = 0; is_v < 2; is_v++)
 		for (h = 0; h < kv->kv_heads; h++)
-			memmove(kern_kv_addr(kv, c->to, layer, is_v, h, token),
-				kern_kv_addr(kv, c->from, layer, is_v, h, token),
-				bytes);
+			copy_head(kv, c, layer, is_v, h, token);
 }
 
 void kern_ref_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
@@ -96,6 +152,7 @@ static double score(const struct query *w, u32 pos)
 
 	for (d = 0; d < kv->head_dim; d++)
 		sum += w->q[d] * kern_ref_load(k, kv->dtype, d);
+	sum *= scale_of(kv, w->table, w->a->layer, 0, w->kv_head, pos);
 	sum *= w->a->scale;
 	if (w->a->softcap)
 		sum = w->a->softcap * tanh(sum / w->a->softcap);
@@ -115,6 +172,7 @@ static void attend(const struct query *w, float *out)
 		p = exp(score(w, pos) - top);
 		v = kv_at(kv, w->table, w->a->layer, 1, w->kv_head, pos);
 		sum += p;
+		p *= scale_of(kv, w->table, w->a->layer, 1, w->kv_head, pos);
 		for (d = 0; d < kv->head_dim; d++)
 			acc[d] += p * kern_ref_load(v, kv->dtype, d);
 	}

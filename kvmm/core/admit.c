@@ -247,8 +247,8 @@ static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
 }
 
 /* For whom others hold back: see admit_hold_back(). */
-static void admit_note_stall(struct kv_domain *d, const struct kv_seq *s,
-			     int err)
+static void admit_note_stall(struct core *c, struct kv_domain *d,
+			     const struct kv_seq *s, int err)
 {
 	/* A swapped one has no ids, but a table, which may be empty. */
 	u32 total = max(max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks), 1u);
@@ -257,8 +257,10 @@ static void admit_note_stall(struct kv_domain *d, const struct kv_seq *s,
 				       total + wmark_min(d));
 	/* Its own limit is nothing that others could help. */
 	if ((err == -EAGAIN || err == -EALREADY ||
-	     (err == -EINPROGRESS && d->promised)) && !domain_limited(d, total))
+	     (err == -EINPROGRESS && d->promised)) && !domain_limited(d, total)) {
 		d->stalled = total;
+		c->none_stalled = 0;
+	}
 }
 
 /*
@@ -298,7 +300,7 @@ static int admit_next(struct core *c, u32 dom)
 			seq_publish(c, s);
 		}
 		psi_task(c, s);
-		admit_note_stall(d, s, err);
+		admit_note_stall(c, d, s, err);
 		return err;
 	}
 	return -ENOENT;
@@ -311,6 +313,23 @@ void admit_retry_all(struct core *c)
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		c->domains[i].retry = 1;
+}
+
+/*
+ * There is one more of domain @dom who may give way to others that wait within
+ * their memory.min; for anybody else it does not.
+ */
+void admit_retry_promised(struct core *c, u32 dom)
+{
+	u32 i;
+
+	if (c->tenants[c->domains[dom].tenant].nr_domains < 2 &&
+	    c->head->nr_tenants < 2)
+		return;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && i != dom && c->domains[i].stalled &&
+		    c->domains[i].promised)
+			c->domains[i].retry = 1;
 }
 
 /*

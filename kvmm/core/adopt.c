@@ -79,6 +79,9 @@ static int head_compare(struct walk *w, const struct core_head *h, u64 bytes,
 	expect(w, "adopt", "tunables of arena", 0, tune_is_valid(&h->cfg), 1);
 	expect(w, "adopt", "bytes of arena", 0,
 	       h->bytes > bytes || h->bytes != arena_layout(cfg, s, NULL), 0);
+	expect(w, "adopt", "what the device held is lost: state", 0, h->device,
+	       h->device == CORE_DEVICE_CUT ? CORE_DEVICE_CUT :
+					      CORE_DEVICE_WORKS);
 	/* Facts are moved while it is salvaged: no second time. */
 	expect(w, "adopt", "events under way of arena", 0,
 	       h->event >= EVENT_SALVAGE, 0);
@@ -100,6 +103,7 @@ static int adopt_head(struct core *c, struct walk *w, void *arena, u64 bytes,
 		return err;
 	c->head = h;
 	arena_layout(&full, &s, c);
+	life_init(c);
 #define x(name) h->cfg.name = full.name;
 	NEW(x)
 #undef x
@@ -151,6 +155,7 @@ void adopt_again(struct core *c)
 	u32 i;
 
 	c->again = 0;
+	device_adopted(c);
 	for (i = 0; i < core_sizes(c)->nr_entries; i++)
 		if (c->entries_low[i].domain != ENTRY_UNUSED &&
 		    c->entries_low[i].again)

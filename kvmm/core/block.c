@@ -7,6 +7,8 @@
  *	          v        v          v
  *	      QUARANTINE / QUIESCING / FREE
  *
+ * Where the device failed POISON takes the place of FREE, see device.c.
+ *
  * block_refcount() is every reason to keep a block's content: the sequences
  * that map it, the prefix index, copies in flight.  A block that loses its last
  * reason is FREE, unless an open step copies from it (QUIESCING until that
@@ -22,14 +24,16 @@
 #define TO(state)	BIT(BLK_##state)
 
 static const u16 block_may_become[NR_BLK_STATES] = {
-	[BLK_FREE]	= TO(OPEN) | TO(LIMBO),
+	[BLK_FREE]	= TO(OPEN) | TO(LIMBO) | TO(POISON),
 	[BLK_OPEN]	= TO(SEALED) | TO(FREE) | TO(QUIESCING) |
-			  TO(QUARANTINE) | TO(LIMBO),
+			  TO(QUARANTINE) | TO(LIMBO) | TO(POISON),
 	[BLK_SEALED]	= TO(CACHED) | TO(FREE) | TO(QUIESCING) | TO(LIMBO) |
 			  TO(POISON),
-	[BLK_CACHED]	= TO(SEALED) | TO(FREE) | TO(QUIESCING) | TO(LIMBO),
-	[BLK_QUIESCING]	= TO(FREE),
-	[BLK_QUARANTINE] = TO(FREE) | TO(QUIESCING) | TO(LIMBO),
+	[BLK_CACHED]	= TO(SEALED) | TO(FREE) | TO(QUIESCING) | TO(LIMBO) |
+			  TO(POISON),
+	[BLK_QUIESCING]	= TO(FREE) | TO(POISON),
+	[BLK_QUARANTINE] = TO(FREE) | TO(QUIESCING) | TO(LIMBO) |
+			  TO(POISON),
 	[BLK_LIMBO]	= TO(FREE) | TO(OPEN) | TO(SEALED) | TO(CACHED) |
 			  TO(QUIESCING) | TO(POISON),
 	[BLK_REVOKING]	= TO(FREE),
@@ -86,8 +90,33 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
 		admit_retry_all(c);
 }
 
-static void block_count(struct kv_domain *d, struct kv_span *sp, u32 from,
-			u32 to)
+/*
+ * A domain that uses more than its memory.min may lose more with each block that
+ * it takes: cache, if that bounds it, for anybody; whatever it has for who waits
+ * within the promise.  Those who are asked only now and then are asked now.  This
+ * comes with every block, so where nobody waits nobody is looked for.
+ */
+static void block_outgrew_min(struct core *c, const struct kv_domain *d)
+{
+	u32 beyond = domain_used(d) - d->emin, i;
+	bool cache = beyond <= d->nr[BLK_CACHED], none = true;
+
+	if (c->none_stalled)
+		return;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *o = &c->domains[i];
+
+		if (!o->used || !o->stalled)
+			continue;
+		none = false;
+		if (cache || o->promised)
+			o->retry = 1;
+	}
+	c->none_stalled = none;
+}
+
+static void block_count(struct core *c, struct kv_domain *d,
+			struct kv_span *sp, u32 from, u32 to)
 {
 	bool isolated = span_is_isolated(sp);
 	u32 used;
@@ -106,9 +135,13 @@ static void block_count(struct kv_domain *d, struct kv_span *sp, u32 from,
 	sp->nr_open += to == BLK_OPEN;
 	if (from == BLK_FREE) {
 		sp->nr_free--;
+		/* Else taken by nobody, but the device may be lost. */
+		d->isolated_free -= isolated;
 		used = domain_used(d);
 		if (used > d->peak)
 			d->peak = used;
+		if (d->emin && used > d->emin)
+			block_outgrew_min(c, d);
 	}
 	if (to == BLK_FREE) {
 		sp->nr_free++;
@@ -128,7 +161,8 @@ static void slot_given_back(struct core *c, u32 blk)
 }
 
 /* It is FREE now: on the list of its span. */
-static void block_give_back(struct core *c, struct kv_span *sp, u32 blk)
+static void block_give_back(struct core *c, struct kv_span *sp, u32 blk,
+			    u32 from)
 {
 	struct kv_block *b = &c->blocks[blk];
 
@@ -142,12 +176,27 @@ static void block_give_back(struct core *c, struct kv_span *sp, u32 blk)
 	if (part_pool(c, sp->domain))
 		slot_given_back(c, blk);
 	else
-		core_count(c, CORE_EV_pgfree, 1);
+		core_count(c, CORE_EV_pgfree, from != BLK_POISON);
+}
+
+/* Nobody is to find it, nor to have it, whatever it holds. */
+static void block_condemn(struct core *c, u32 blk, u32 from)
+{
+	struct kv_block *b = &c->blocks[blk];
+
+	KV_BUG_ON(block_refcount(b) || b->nr_src);
+	if (b->entry != CORE_NONE)
+		entry_forget_dev(c, blk);
+	b->flags &= BLKF_BAD;
+	b->nr_ids = 0;
+	if (!part_pool(c, b->domain))
+		core_count(c, CORE_EV_pgfree, from != BLK_FREE);
 }
 
 /**
  * block_set_state() - the only way a block changes its state
  *
+ * One that is to be FREE is POISON instead where the device failed it.
  * A block that becomes FREE is back on its span's list, and the span may
  * leave the domain: the caller must not touch either afterwards.
  */
@@ -157,8 +206,12 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	u32 from = b->state, span = block_span(c, blk);
 	struct kv_span *sp = &c->spans[span];
 
+	if (state == BLK_FREE && from != BLK_POISON && device_is_bad(c, blk))
+		state = BLK_POISON;
 	KV_BUG_ON(!(block_may_become[from] & BIT(state)));
-	block_count(&c->domains[b->domain], sp, from, state);
+	block_count(c, &c->domains[b->domain], sp, from, state);
+	if (life_is_sampled(c, blk))
+		life_block(c, blk, from, state);
 	core_order();		/* what the state says is true by now */
 	b->state = (u8)state;
 	core_crash(c, CORE_CRASH_block_state);
@@ -166,7 +219,9 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	if (state == BLK_QUIESCING && b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);
 	if (state == BLK_FREE)
-		block_give_back(c, sp, blk);
+		block_give_back(c, sp, blk, from);
+	else if (state == BLK_POISON && device_is_bad(c, blk))
+		block_condemn(c, blk, from);
 	if (state == BLK_FREE || from == BLK_FREE)
 		span_reclass(c, span);
 	if (state == BLK_FREE || state == BLK_CACHED)
@@ -295,6 +350,9 @@ void block_unmap(struct core *c, u32 blk)
 	if (b->flags & BLKF_INDEXED) {
 		block_set_state(c, blk, BLK_CACHED);
 		lru_add(c, blk);
+		/* Nobody will want it. */
+		if (device_is_lost(c))
+			index_evict(c, blk);
 	} else {
 		block_release(c, blk);
 	}

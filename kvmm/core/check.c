@@ -230,8 +230,13 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 	u32 i = seq_index(c, s), cover = s->valid_len, n;
 
 	walk_table(w, s);
+	if (device_is_lost(c) && s->state != KVMM_SEQ_FAILED)
+		expect(w, "device", "lives on a lost device: seq", i,
+		       s->state == KVMM_SEQ_MARKED, 1);
 	for (n = 0; n < KVMM_MAX_STEPS; n++)
 		cover = max(cover, s->end[n]);
+	expect(w, "seq", "cause of preemption of", i, s->cause < NR_CORE_CAUSES,
+	       1);
 	expect(w, "seq", "cover of", i, s->cover, cover);
 	expect(w, "seq", "table length of", i, s->nr_blocks,
 	       tokens_to_blocks(d, s->cover));
@@ -301,7 +306,8 @@ static void walk_block(struct walk *w, u32 blk)
 	const struct core *c = w->c;
 	const struct kv_block *b = &c->blocks[blk];
 	bool indexed = b->flags & BLKF_INDEXED;
-	bool used = b->state != BLK_FREE && b->state != BLK_QUIESCING;
+	bool used = b->state != BLK_FREE && b->state != BLK_QUIESCING &&
+		    b->state != BLK_POISON;
 	bool copies = block_is_filled(c, blk) || (b->entry != CORE_NONE &&
 		      c->entries_low[b->entry].io == ENT_OUT);
 
@@ -319,6 +325,9 @@ static void walk_block(struct walk *w, u32 blk)
 	if (b->flags & BLKF_SALVAGED)
 		expect(w, "adopt", "state of what old steps may write:", blk,
 		       b->state, BLK_QUARANTINE);
+	if (device_is_lost(c))
+		expect(w, "device", "to be had of a lost device: block", blk,
+		       b->state == BLK_FREE || b->state == BLK_CACHED, 0);
 	if (b->state == BLK_CACHED)
 		expect(w, "block", "cached but mapped", blk, b->nr_map, 0);
 	if (b->state == BLK_SEALED)

@@ -108,6 +108,10 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	info->text = NULL;
 	info->dropped_blocks = 0;
 	info->cut = false;
+	if (c->head->device) {
+		info->text = "the pool's device has failed, and no memory can be made on it: have kvmm upgraded (kvctl upgrade) or started again";
+		return -ENODEV;
+	}
 	client = client_slot(c);
 	if (client == CORE_NONE) {
 		info->text = "as many clients as --max-clients allows are attached";

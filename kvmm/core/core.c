@@ -17,6 +17,7 @@
  *	revoke.c  extents change over between tenants	   kv_revoke
  *	displace.c runs that hold sequences, for another tenant (decides only)
  *	resize.c  the pool grows and shrinks		   kv_extent
+ *	device.c  the pool's device failed		   BLKF_BAD
  *	span.c	  extents cut into a domain's blocks	   kv_span
  *	steal.c	  spans that others can do without	   (decides only)
  *	isolate.c spans that are to be emptied		   kv_span
@@ -200,6 +201,7 @@ static void arena_init_lists(struct core *c)
 	for (i = 0; i < s->nr_holds; i++)
 		c->holds[i].next = i + 1 < s->nr_holds ? i + 1 : CORE_NONE;
 	c->head->free_hold = 0;
+	life_init(c);
 	for (i = 0; i < CORE_MAX_EVACS; i++)
 		c->head->evacs[i].span = CORE_NONE;
 	c->head->free_node = 0;

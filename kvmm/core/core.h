@@ -304,6 +304,19 @@ void core_ghost_gone(struct core *core, u64 now, u32 tenant);
 void core_client_eproto(struct core *core, u64 now, u32 client);
 void core_shutdown(struct core *core, u64 now);
 
+/*
+ * device.c: what the shell can still do with the pool's device, and what it says
+ * when that changes
+ */
+enum {
+	CORE_DEVICE_WORKS,
+	CORE_DEVICE_CUT,	/* no copies, no more memory */
+	CORE_DEVICE_LOST,	/* nor is it known what is in its memory */
+};
+
+void core_device_failed(struct core *core, u64 now, u32 how);
+const char *core_device_name(u32 device);
+
 /* extent.c */
 void core_extent_created(struct core *core, u64 now, u32 extent, int status);
 
@@ -434,6 +447,8 @@ struct core_pool_view {
 	u32	nr_free_extents;
 	u32	nr_online;	/* the size asked for; more while it shrinks */
 	u32	resizing;
+	u32	device;		/* CORE_DEVICE_* */
+	u32	resv;
 	u64	extent_size;
 };
 
@@ -479,7 +494,22 @@ struct core_domain_view {
 	u32	nr_high_events;	/* times that memory.high held up a request */
 	u32	nr_low_events;	/* times that it lost memory below memory.low */
 	u32	nr_preempted;	/* sequences that lost their memory */
+	u64	tail_tokens;	/* room for tokens that nothing was written to, in
+				 * what resident sequences map */
 	struct core_pressure_view pressure;
+};
+
+/* How often a time was no longer than each bound and longer than the one before. */
+struct core_hist {
+	u64	count[CORE_LIFE_BOUNDS + 1];
+	u64	sum_ns;
+};
+
+/* Of a domain: see life.c. */
+struct core_life_view {
+	struct core_hist	hist[NR_CORE_LIVES];
+	u64			preempted[NR_CORE_CAUSES][2]; /* 1: swapped */
+	u64			lost_tokens[NR_CORE_CAUSES];
 };
 
 /* What a tenant has; its name is the shell's business. */
@@ -504,8 +534,10 @@ struct core_client_view {
 	u32	nr_waiting;
 	u32	open_steps;
 	u32	away;		/* adopted, not back yet: 1, or 2: salvaged */
+	u32	begun;		/* steps, since it attached; modulo 2^32 */
 	u64	pinned_since;	/* begin of the oldest open step, or 0 */
 	u64	blocks;		/* mappings of its sequences */
+	u64	tail_tokens;	/* as its domain's */
 };
 
 struct core_seq_view {
@@ -532,6 +564,12 @@ struct core_extent_view {
 	u32	domain;
 	u32	span_blocks;
 	u32	span_free;
+	u32	span_open;
+	u32	span_cached;
+	u32	span_pinned;	/* quiescing, or named by a copy or I/O */
+	u32	span_quarantine;
+	u32	span_poison;
+	u32	looked;		/* blocks looked at for these three */
 	u32	generation;	/* of the memory made last */
 	u32	backed;		/* there is memory */
 	u64	mapped;		/* bit a client */
@@ -577,6 +615,8 @@ int core_get_tier(const struct core *core, u32 pool, struct core_tier_view *v);
 void core_get_events(const struct core *core, u64 *counts);
 void core_get_pool(const struct core *core, struct core_pool_view *v);
 int core_get_domain(const struct core *core, u32 i, struct core_domain_view *v);
+int core_get_life(const struct core *core, u32 dom, struct core_life_view *v);
+u32 core_life_interval(const struct core *core);
 int core_get_client(const struct core *core, u32 i, struct core_client_view *v);
 int core_get_tenant(const struct core *core, u32 i, struct core_tenant_view *v);
 u32 core_find_tenant(const struct core *core, u64 key);

@@ -241,7 +241,7 @@ static bool span_displace(struct core *c, u32 span, bool any)
 		core_count(c, any ? CORE_EV_resize_preempt :
 				    CORE_EV_revoke_preempt, 1);
 		next = after_family(c, s);
-		family_mark(c, s);
+		family_mark(c, s, any ? CORE_CAUSE_resize : CORE_CAUSE_tenant);
 		if (!c->spans[span].nr_extents)
 			return true;
 	}
@@ -297,7 +297,25 @@ void displace_all(struct core *c, u32 first)
 	(void)span_displace(c, first, true);
 }
 
-/* Free blocks of the run's spans may cover promises to those who may go. */
+/* Free blocks of a domain in the run, from extent @first to @last. */
+static u32 run_free(const struct core *c, u32 first, u32 last, u32 dom)
+{
+	u32 nr = 0, e;
+
+	for (e = first; e <= last; e++) {
+		const struct kv_extent *x = &c->extents[e];
+
+		if (x->state == EXT_SPAN && (x->span == e || e == first) &&
+		    c->spans[x->span].domain == dom)
+			nr += c->spans[x->span].nr_free;
+	}
+	return nr;
+}
+
+/*
+ * Free blocks of the run's spans may cover promises to those who may go.  All
+ * of them leave their domain together.
+ */
 static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 {
 	u32 nr = seq_domain(c, who->want)->span_extents, e, i, next, due;
@@ -310,7 +328,8 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 			continue;
 		due = marked_promises(c, d);
 		for (i = d->run_head; i != CORE_NONE && domain_free(d) + due <
-		     d->reserved + sp->nr_free; i = next) {
+		     d->reserved + run_free(c, first, e, sp->domain);
+		     i = next) {
 			struct kv_seq *s = &c->seqs[i];
 
 			next = s->next;
@@ -320,7 +339,7 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 			core_count(c, CORE_EV_revoke_preempt, 1);
 			next = after_family(c, s);
 			due -= family_promises(c, s);
-			family_mark(c, s);
+			family_mark(c, s, CORE_CAUSE_tenant);
 			due += family_promises(c, s);
 			if (c->extents[e].state != EXT_SPAN)
 				break;

@@ -18,8 +18,9 @@
 u32 domain_capacity(const struct core *c, const struct kv_domain *d)
 {
 	u64 spans = c->head->nr_online / d->span_extents;
+	u64 blocks = min(spans * d->span_blocks, (u64)d->max_blocks);
 
-	return (u32)min(spans * d->span_blocks, (u64)d->max_blocks);
+	return (u32)(c->head->device ? min(blocks, (u64)d->kept) : blocks);
 }
 
 static int shape_span(const struct core *c, struct kv_domain *d, u32 pool)
@@ -282,6 +283,7 @@ static void domain_place(struct core *c, u32 dom, u32 tenant,
 	c->domains[dom].tenant = tenant;
 	c->domains[dom].roots = CORE_NONE;
 	lru_init(c, dom);
+	life_domain(c, dom);
 	c->tenants[tenant].nr_domains++;
 	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
 		domain_part_init(c, dom, i);
@@ -414,7 +416,7 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 	*dom = old;
 	if (old == CORE_NONE || !domain_same(&c->domains[old], req)) {
 		if (old != CORE_NONE && !domain_idle(c, &c->domains[old])) {
-			info->text = "this domain is in use by another model identity (model, dtype, mode or block size): use another --domain";
+			info->text = "this domain is in use by another model identity (model, dtype, type of KV, mode or block size): use another --domain";
 			return -EEXIST;
 		}
 		err = domain_create(c, who, req, old, dom, info);

@@ -280,18 +280,23 @@ static void run_uncount(struct core *c, u32 first, u32 end)
 					 false);
 }
 
-/* Bytes to be copied for the run at @first; all of its spans are counted. */
+/*
+ * Bytes to be copied for the run at @first; all of its spans are counted.  Not
+ * one without spans: that is there to be taken, and counted with what is.
+ */
 static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 {
 	const struct kv_domain *d = &c->domains[dom];
+	u32 e, used, fit = 0;
 	u64 bytes = 0;
-	u32 e, used;
 
 	for (e = first; e < first + d->span_extents; e++) {
 		u32 span = c->extents[e].span;
 
-		if (extent_fits(c, e, d->tenant, true))
+		if (extent_fits(c, e, d->tenant, true)) {
+			fit++;
 			continue;
+		}
 		if (c->extents[e].state != EXT_SPAN)
 			break;
 		if (span != e && e != first)
@@ -303,7 +308,7 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 		bytes += (used + c->spans[span].nr_open * TAIL_COST) *
 			 c->domains[c->spans[span].domain].block_bytes;
 	}
-	if (e == first + d->span_extents)
+	if (e == first + d->span_extents && fit < d->span_extents)
 		return bytes;
 	run_uncount(c, first, e);
 	return ~0ull;
@@ -383,10 +388,11 @@ static u32 runs_lacking(struct core *c, u32 dom, u32 nr)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	u64 own = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
+	u32 back;
 
 	/* Where nothing can be had that look is not taken. */
 	spares_reset(c);
-	own += (u64)span_runs_possible(c, dom) * d->span_blocks;
+	own += (u64)span_runs_possible(c, dom, &back) * d->span_blocks;
 	return own >= nr ? 1 : (u32)min(DIV_ROUND_UP(nr - own, d->span_blocks),
 					EVAC_WANT + 1ull);
 }

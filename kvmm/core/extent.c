@@ -172,7 +172,7 @@ bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
 
 	if (e >= core_sizes(c)->nr_extents)
 		return x->state == EXT_BACKED;	/* no client maps it */
-	if (x->want)
+	if (x->want || device_is_lost(c))
 		return false;
 	if (x->state == EXT_ABSENT)
 		return c->now >= c->head->create_after;
@@ -222,6 +222,21 @@ void extent_release(struct core *c, u32 e)
 	c->ops->extent_release(c->ops_arg, e);
 }
 
+/* The run is given up: what has memory keeps it, what is under way lands. */
+void extent_run_abandon(struct core *c, u32 first)
+{
+	u32 dom = c->extents[first].domain;
+	u32 nr = c->domains[dom].span_extents;
+	u32 e;
+
+	c->domains[dom].pending_spans--;
+	for (e = first; e < first + nr; e++) {
+		c->extents[e].domain = CORE_NONE;
+		if (c->extents[e].backed)
+			extent_set_state(c, e, EXT_BACKED);
+	}
+}
+
 /* All of the run has memory: hand it to its domain. */
 static void extent_run_settle(struct core *c, u32 first)
 {
@@ -232,6 +247,10 @@ static void extent_run_settle(struct core *c, u32 first)
 	for (i = 0; i < d->span_extents; i++)
 		if (!c->extents[first + i].backed)
 			return;
+	if (device_is_lost(c) && !part_pool(c, dom)) {
+		extent_run_abandon(c, first);
+		return;
+	}
 	d->pending_spans--;
 	span_cut(c, dom, first);
 }
@@ -288,21 +307,6 @@ int extent_run_take(struct core *c, u32 dom)
 	return extent_run_make(c, dom, first);
 }
 
-/* The run is given up: what has memory keeps it, what is under way lands. */
-void extent_run_abandon(struct core *c, u32 first)
-{
-	u32 dom = c->extents[first].domain;
-	u32 nr = c->domains[dom].span_extents;
-	u32 e;
-
-	c->domains[dom].pending_spans--;
-	for (e = first; e < first + nr; e++) {
-		c->extents[e].domain = CORE_NONE;
-		if (c->extents[e].backed)
-			extent_set_state(c, e, EXT_BACKED);
-	}
-}
-
 /**
  * core_extent_created() - the shell has made memory, or could not
  * @extent: as in core_ops.extent_create
@@ -317,7 +321,8 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 	KV_BUG_ON(x->state != EXT_CREATING || x->backed);
 
 	if (status) {
-		c->head->create_after = now + CREATE_BACKOFF_NS;
+		if (!c->head->device)
+			c->head->create_after = now + CREATE_BACKOFF_NS;
 		if (x->domain != CORE_NONE)
 			extent_run_abandon(c, x->span);
 		extent_set_state(c, extent, EXT_ABSENT);

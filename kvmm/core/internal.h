@@ -46,6 +46,15 @@ static inline u32 part_pool(const struct core *c, u32 part)
 	return part < nr ? CORE_POOL_DEV : part / nr;
 }
 
+/* Is it the one of its group that life.c looks at?  This comes with every block. */
+static inline bool life_is_sampled(const struct core *c, u32 blk)
+{
+	u32 shift = c->head->life_shift, group = blk >> shift;
+
+	return !shift || (group * LIFE_HASH) >> (32 - shift) ==
+			 (blk & ((1u << shift) - 1));
+}
+
 static inline u32 part_domain(const struct core *c, u32 part)
 {
 	u32 nr = core_cfg(c)->max_domains;
@@ -238,6 +247,24 @@ void extent_overdue(struct core *c, u32 e, bool wanted);
 /* resize.c: the device pool grows and shrinks */
 void resize_tick(struct core *c);
 
+/* device.c: the device of the pool failed */
+void device_adopted(struct core *c);
+
+/* May nothing of the device pool be used any more? */
+static inline bool device_is_lost(const struct core *c)
+{
+	return c->head->device == CORE_DEVICE_LOST;
+}
+
+/* Is a block that falls free nobody's to have? */
+static inline bool device_is_bad(const struct core *c, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+
+	return (b->flags & BLKF_BAD) ||
+	       (device_is_lost(c) && !part_pool(c, b->domain));
+}
+
 /* displace.c: runs that hold sequences, for another tenant */
 int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised);
 bool displace_span(struct core *c, u32 first);
@@ -262,7 +289,7 @@ void span_set_class(struct core *c, u32 first, u32 class);
 u32 span_class(const struct core *c, const struct kv_span *sp);
 
 /* steal.c: spans that others can do without */
-u32 span_runs_possible(struct core *c, u32 dom);
+u32 span_runs_possible(struct core *c, u32 dom, u32 *back);
 u32 span_runs_reachable(struct core *c, u32 dom);
 #define LOOK_RUNS	32u
 
@@ -275,7 +302,7 @@ struct run_look {
 	u64	key[LOOK_RUNS];
 };
 
-bool span_steal(struct core *c, u32 dom, struct run_look *l);
+bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l);
 void spares_reset(struct core *c);
 u32 span_evict_cached(struct core *c, u32 first);
 
@@ -459,6 +486,7 @@ void seq_trim_to_cover(struct core *c, struct kv_seq *s);
 void seq_drop_reservation(struct core *c, struct kv_seq *s);
 u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr);
 void seq_promise_put(struct kv_seq *s, u32 keep);
+void seq_poisoned(struct core *c, struct kv_seq *s);
 void seq_fail(struct core *c, struct kv_seq *s, int reason);
 void seq_recompute(struct core *c, struct kv_seq *s);
 void seq_show(struct core *c, const struct kv_seq *s);
@@ -528,6 +556,7 @@ void seq_untally(struct core *c, struct kv_seq *s);
 
 /* admit.c: who waits becomes resident */
 void admit_retry_all(struct core *c);
+void admit_retry_promised(struct core *c, u32 dom);
 void admit_all(struct core *c);
 void admit_rest(struct core *c);
 
@@ -579,7 +608,7 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 void starve_check(struct core *c);
 
 /* seq.c: what becomes of a victim */
-void family_mark(struct core *c, struct kv_seq *s);
+void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause);
 void family_settle(struct core *c, struct kv_seq *s);
 
 /* wmark.c: watermarks, the background reclaimer */

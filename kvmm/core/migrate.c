@@ -92,7 +92,7 @@ bool move_start(struct core *c, u32 evac, u32 blk)
 	u32 span, i;
 
 	i = move_slot(c);
-	if (i == CORE_NONE || !room_to_move(d))
+	if (i == CORE_NONE || !room_to_move(d) || c->head->device)
 		return false;
 	span = span_pick_dense(c, d, c->head->evacs[evac].any);
 	if (span == CORE_NONE)
@@ -386,6 +386,8 @@ bool move_answered(struct core *c, u64 id, int status)
 	if (m->state != MOVE_COPYING || m->generation != (u32)(id >> 32))
 		return true;
 	m->state = status ? MOVE_FAILED : MOVE_COPIED;
+	if (!status)
+		c->blocks[m->to].flags &= (u8)~BLKF_BAD;
 	c->head->nr_moves--;
 	if (!--c->head->evacs[m->evac].nr)
 		batch_settle(c, m->evac);

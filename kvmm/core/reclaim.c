@@ -50,14 +50,25 @@ u32 room_coming(const struct core *c, const struct kv_domain *d)
 /*
  * What cannot be met takes nothing from anybody.  Looking at all extents is
  * for when the domain's own does not suffice.
+ *
+ * @back: spans that other tenants have to give back for it
  */
-static bool room_possible(struct core *c, u32 dom, u64 nr)
+static bool room_possible(struct core *c, u32 dom, u64 nr, u32 *back)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	u64 own = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
+	u64 lacks;
+	u32 runs;
 
-	return own >= nr || own + (u64)span_runs_possible(c, dom) *
-				  d->span_blocks >= nr;
+	*back = 0;
+	if (own >= nr)
+		return true;
+	lacks = DIV_ROUND_UP(nr - own, d->span_blocks);
+	runs = span_runs_possible(c, dom, back);
+	if (lacks > runs)
+		return false;
+	*back -= min(runs - (u32)lacks, *back);
+	return true;
 }
 
 /**
@@ -65,7 +76,9 @@ static bool room_possible(struct core *c, u32 dom, u64 nr)
  * @spare: cached blocks that are about to be mapped: not to be counted on
  *
  * Takes free extents and other domains' spans as needed, evicts nothing of
- * the domain's own.
+ * the domain's own.  What its tenant can do without is taken when with it
+ * nothing is lacking any more: two who wait for other tenants, and each took
+ * what the other has free meanwhile, would do so at every event.
  * Return: 0: yes, after room_evict(); -EINPROGRESS: memory is being made;
  * -EALREADY: a span of another domain is being emptied for this one; -EAGAIN:
  * no.
@@ -74,12 +87,13 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 {
 	struct kv_domain *d = &c->domains[dom];
 	struct run_look look;
+	u32 back;
 
 	if ((u64)domain_held(d) + spare + nr > d->max_blocks) {
 		d->nr_max_events++;
 		return -EAGAIN;
 	}
-	if (!room_possible(c, dom, (u64)nr + spare))
+	if (!room_possible(c, dom, (u64)nr + spare, &back))
 		return evacuate_for(c, dom, nr + spare);
 	look.nr = 0;
 	for (;;) {
@@ -92,15 +106,21 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 			continue;
 		/* What is asked back from others is asked back at once. */
 		if (d->nr_revokes && slack + coming + domain_cached(d) <
-		    (u64)nr + spare &&
-		    (extent_run_take(c, dom) >= 0 || span_steal(c, dom, &look)))
-			continue;
+		    (u64)nr + spare) {
+			if (extent_run_take(c, dom) >= 0)
+				continue;
+			if (back && span_steal(c, dom, true, &look)) {
+				back--;
+				continue;
+			}
+		}
 		if (coming)
 			return -EINPROGRESS;
 		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return 0;
-		if (!span_steal(c, dom, &look))
+		if (!span_steal(c, dom, back, &look))
 			return evacuate_for(c, dom, nr + spare);
+		back -= min(back, 1u);
 	}
 }
 
@@ -297,7 +317,7 @@ int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 			coming += family_size(c, v);
 			marked = true;
 			core_count(c, CORE_EV_preempt_min, 1);
-			family_mark(c, v);
+			family_mark(c, v, CORE_CAUSE_min);
 		}
 		err = room_plan(c, want->domain, nr, spare);
 		if (err != -EAGAIN || victim_is_marked(c, d->tenant))
@@ -350,10 +370,10 @@ int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 		v = victim_choose(c, want, nr);
 		if (!v) {
 			if (self_preempt_helps(c, want))
-				family_mark(c, want);
+				family_mark(c, want, CORE_CAUSE_itself);
 			return -EAGAIN;
 		}
-		family_mark(c, v);
+		family_mark(c, v, CORE_CAUSE_grow);
 		err = room_plan(c, want->domain, nr, 0);
 		if (!err)
 			return room_evict(c, want->domain, nr);
@@ -391,7 +411,7 @@ int pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
 
 		if (!v)
 			return -EAGAIN;
-		family_mark(c, v);
+		family_mark(c, v, CORE_CAUSE_table);
 		if (v->family == want->family)
 			return -EAGAIN;
 	}

@@ -11,6 +11,7 @@
 #define KVMM_CORE_RECORDS_H
 
 #include "kvmm/core/core.h"
+#include "kvmm/core/life.h"
 #include "kvmm/core/psi.h"
 #include "kvmm/core/lru.h"
 
@@ -42,6 +43,7 @@ enum kv_block_state {
 #define BLKF_MOVING	BIT(3)	/* a copy of migrate.c reads it */
 #define BLKF_TARGET	BIT(4)	/* a copy of migrate.c fills it */
 #define BLKF_SALVAGED	BIT(5)	/* steps from before an adoption may write it */
+#define BLKF_BAD	BIT(6)	/* a copy was filling it when the device failed */
 
 #define BLOCK_SRC_BITS	20	/* of kv_block.nr_src */
 #define BLOCK_COPY_MAX	15u	/* of kv_block.nr_copy */
@@ -494,6 +496,8 @@ struct kv_domain {
 	u32	slot_row;	/* so many lie side by side there */
 	u32	salvaged;	/* blocks with BLKF_SALVAGED */
 	u32	write_next;	/* of a part: host slot to be looked at next */
+	u32	kept;		/* blocks it may have since the device failed */
+	u32	resv0;
 	s64	lag;		/* what its share was too large, see limit.c */
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
 	u64	left;		/* when its last client did */
@@ -569,6 +573,7 @@ struct kv_domain {
  * @age_prev, @age_next: of who waits
  * @found:      blocks of its prompt that were in the index when last looked
  * @found_hash: name of the last of them
+ * @cause:      CORE_CAUSE_*: what its memory is, or was last, taken for
  * @rank:       in its trees, see order.c
  * @oldest:     least @since of it and of who is below it in NODE_ORDER's tree
  * @kid:        in its trees, the links to what comes before and after
@@ -637,6 +642,7 @@ struct kv_seq {
 	u32	age_next;
 	u32	nr_retains;
 	struct kv_retain retains[SEQ_RETAINS];
+	u32	cause;
 	u32	rank;
 	u32	found;
 	u64	found_hash[2];
@@ -741,6 +747,7 @@ enum {
  * @committed:   of its requests, the last that was answered
  * @back:        since then after it was away: it could not end steps before
  * @away:        AWAY_*; such a client is bound to no segments
+ * @begun:       steps that it began, modulo 2^32
  */
 struct kv_client {
 	u32	state;
@@ -769,7 +776,7 @@ struct kv_client {
 	u64	committed;
 	u64	back;
 	u32	away;
-	u32	resv;
+	u32	begun;
 };
 
 /**
@@ -811,7 +818,7 @@ struct kv_remap {
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
 /* To be raised when a record means something else and has the same size. */
-#define CORE_ARENA_VERSION	1u
+#define CORE_ARENA_VERSION	2u
 
 struct core_sizes {
 	u32	nr_extents;		/* of the device */
@@ -857,6 +864,8 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 	x(nodes,	struct kv_node,		s->nr_nodes)		\
 	x(lrus,		struct kv_lru,		cfg->max_domains)	\
 	x(ghosts,	struct kv_ghost,	s->nr_ghosts)		\
+	x(lives,	struct kv_life,		cfg->max_domains)	\
+	x(samples,	struct kv_sample,	LIFE_SAMPLES)		\
 	x(clients,	struct kv_client,	cfg->max_clients)	\
 	x(seqs,		struct kv_seq,		s->nr_seqs)		\
 	x(tpages,	struct kv_tpage,	s->nr_tpages)		\
@@ -885,7 +894,9 @@ struct core_head {
 	u32	bar_pass;		/* of displace.c */
 	u32	resizing;		/* some past these are not offline yet */
 	u32	more;			/* MORE_: admit_all() had no time for all */
-	u32	resv;
+	u32	device;			/* CORE_DEVICE_* */
+	u32	life_shift;		/* one block in 2^this is looked at, see life.c */
+	u32	resv1;
 	u64	resized;		/* when that began */
 	struct kv_revoke revokes[CORE_MAX_REVOKES];
 	u64	create_after;		/* no extent is asked for before this */
@@ -919,6 +930,7 @@ struct core {
 	u64	now;
 	u32	work;		/* done in this event, see core_work() */
 	u32	again;		/* the first tick orders anew, see adopt.c */
+	u32	none_stalled;	/* surely; 0: some domain may be */
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

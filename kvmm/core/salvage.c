@@ -95,6 +95,7 @@ static void head_reset(struct core *c, struct walk *w)
 	       h->nr_online <= core_sizes(c)->nr_extents, 1);
 	memset(h->revokes, 0, sizeof(h->revokes));
 	memset(h->evacs, 0, sizeof(h->evacs));
+	life_reset(c);
 	for (i = 0; i < CORE_MAX_EVACS; i++)
 		h->evacs[i].span = CORE_NONE;
 	for (i = 0; i < CORE_MAX_MOVES; i++)
@@ -200,6 +201,7 @@ static void domain_reset(struct core *c, struct walk *w, u32 dom)
 	limit_restore(d);
 	c->tenants[d->tenant].nr_domains++;
 	lru_init(c, dom);
+	life_domain(c, dom);
 }
 
 /* ---- clients and sequences ---- */

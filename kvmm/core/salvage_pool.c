@@ -204,7 +204,7 @@ static void block_reset(struct core *c, u32 dom, u32 blk)
 static void slot_reset(struct core *c, u32 part, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
-	bool failed = b->state == BLK_POISON, used = c->scratch[blk];
+	bool failed = b->state == BLK_POISON && !(b->flags & BLKF_BAD), used = c->scratch[blk];
 
 	memset(b, 0, offsetof(struct kv_block, written));
 	b->domain = (u16)part;

@@ -180,6 +180,8 @@ static int open_check(const struct core *c, const struct kv_domain *d,
 	if (a->resv || !a->prompt_len ||
 	    (a->flags & ~(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX)))
 		return -EINVAL;
+	if (device_is_lost(c))
+		return -ENODEV;
 	if (tokens > (u64)domain_capacity(c, d) * d->block_tokens ||
 	    tokens > (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
 		     d->block_tokens ||
@@ -192,7 +194,7 @@ static int open_check(const struct core *c, const struct kv_domain *d,
 /**
  * seq_open() - one entry of SEQ_OPEN
  * Return: what is also in @res->status: 0, -EINVAL, -E2BIG for what can never
- * fit, -ENOSPC when the client has no sequence left.
+ * fit, -ENOSPC when the client has no sequence left, -ENODEV: the pool is lost.
  */
 int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	     struct kvmm_open_res *res)
@@ -485,9 +487,17 @@ void seq_fail(struct core *c, struct kv_seq *s, int reason)
 	seq_event(c, s, KVMM_EV_FAILED);
 }
 
+/* Nobody knows any more what its blocks hold. */
+void seq_poisoned(struct core *c, struct kv_seq *s)
+{
+	seq_lose(c, s, KVMM_SEQ_FAILED, -ENODEV);
+	seq_event(c, s, KVMM_EV_POISONED);
+}
+
 /* Preempted by recompute: the client is to match it again. */
 void seq_recompute(struct core *c, struct kv_seq *s)
 {
+	life_preempted(c, s->domain, s->cause, false, s->valid_len);
 	seq_lose(c, s, KVMM_SEQ_RECOMPUTE, 0);
 	s->nr_preempted++;
 	seq_domain(c, s)->nr_preempted++;
@@ -509,19 +519,24 @@ void family_settle(struct core *c, struct kv_seq *s)
 		i = c->seqs[i].fam_next;
 	} while (i != first);
 
-	if (swap_family(c, s))
+	if (!device_is_lost(c) && swap_family(c, s))
 		return;
 	do {
 		struct kv_seq *m = &c->seqs[i];
 
-		if (m->state == KVMM_SEQ_MARKED)
+		if (m->state == KVMM_SEQ_MARKED && device_is_lost(c))
+			seq_poisoned(c, m);
+		else if (m->state == KVMM_SEQ_MARKED)
 			seq_recompute(c, m);
 		i = m->fam_next;
 	} while (i != first);
 }
 
-/* The family of @s is a victim: at once, or when its open steps end. */
-void family_mark(struct core *c, struct kv_seq *s)
+/**
+ * family_mark() - the family of @s is a victim: at once, or when its open steps end
+ * @cause: what for
+ */
+void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause)
 {
 	u32 first = seq_index(c, s), i = first;
 
@@ -534,6 +549,7 @@ void family_mark(struct core *c, struct kv_seq *s)
 			m->limiting_pool = 0;
 			seq_domain(c, m)->nr_marked++;
 			seq_domain(c, m)->retry = 1;
+			m->cause = cause;
 			core_count(c, CORE_EV_preempt_mark, 1);
 			seq_publish(c, m);
 		}

@@ -208,7 +208,7 @@ static void starve_tenant(struct core *c, u32 tenant)
 	}
 	if (!victim)
 		return;
-	family_mark(c, victim);
+	family_mark(c, victim, CORE_CAUSE_wait);
 	seq_domain(c, longest)->retry = 1;
 }
 

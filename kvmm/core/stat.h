@@ -93,6 +93,7 @@
 	x(client_death,		"clients that died or were cut off")	\
 	x(client_kill,		"clients killed: past the deadline of a step, an extent or a hang-up") \
 	x(quarantine,		"blocks that a dead client might still write") \
+	x(device_fail,		"times that the pool's device failed")	\
 	x(psi_trigger,		"pressure triggers that fired")		\
 	x(client_eproto,	"clients expelled for a forged index")	\
 	x(req_refused,		"requests refused as malformed")
@@ -103,5 +104,47 @@ enum core_event {
 #undef x
 	NR_CORE_EVENTS
 };
+
+/* What a preemption was for. */
+#define CORE_CAUSES(x)							\
+	x(grow,		"room for a sequence that runs")		\
+	x(itself,	"it wanted room, and nothing that comes after it could be taken") \
+	x(table,	"a table page for another sequence of its client") \
+	x(min,		"what memory.min promises to another domain")	\
+	x(wait,		"a sequence that waited longest")		\
+	x(tenant,	"a sequence of another tenant")			\
+	x(resize,	"a smaller pool")				\
+	x(advice,	"its own program paged it out")			\
+	x(device,	"nothing: the memory was lost with the device")	\
+	x(lost,		"what was swapped out could not be brought back")
+
+enum core_cause {
+#define x(name, text) CORE_CAUSE_##name,
+	CORE_CAUSES(x)
+#undef x
+	NR_CORE_CAUSES
+};
+
+/* Times in the life of a block, see life.c. */
+#define CORE_LIVES(x)							\
+	x(lifetime,	"from when a block was taken to when it was free again") \
+	x(idle,		"from the last use of a cached block to its eviction") \
+	x(reuse_gap,	"from the last use of a cached block to the next")
+
+enum core_life {
+#define x(name, text) CORE_LIFE_##name,
+	CORE_LIVES(x)
+#undef x
+	NR_CORE_LIVES
+};
+
+/* Bounds of their histograms: nanoseconds, and the same in seconds. */
+#define CORE_LIFE_LES(x)						\
+	x(1000000ull, "0.001") x(5000000ull, "0.005") x(20000000ull, "0.02") \
+	x(100000000ull, "0.1") x(500000000ull, "0.5") x(2000000000ull, "2") \
+	x(10000000000ull, "10") x(30000000000ull, "30") x(120000000000ull, "120") \
+	x(600000000000ull, "600") x(1800000000000ull, "1800") x(7200000000000ull, "7200")
+
+#define CORE_LIFE_BOUNDS	12u
 
 #endif /* KVMM_CORE_STAT_H */

@@ -265,14 +265,18 @@ static bool runs_none(const struct core *c, u32 dom)
 /**
  * span_runs_possible() - how many spans could a domain still get?
  *
+ * @back: those of them that clients of another tenant have to give back
+ *
  * Of free extents and of other domains' spans that hold only cache, in the
  * order in which span_steal() takes them: those that cost no cache first.
  * Nothing is taken: a request that cannot be met must cost nobody anything.
  */
-u32 span_runs_possible(struct core *c, u32 dom)
+u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
 {
 	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i, seen = 0;
+	u32 at_once = 0;
 
+	*back = 0;
 	if (runs_none(c, dom))
 		return 0;
 	take_prepare(c, dom);
@@ -283,7 +287,10 @@ u32 span_runs_possible(struct core *c, u32 dom)
 		core_work(c, c->head->nr_online * WORK_EXTENT);
 		for (i = 0; i + nr <= c->head->nr_online; i += nr)
 			runs += run_possible(c, dom, i, cost, &seen);
+		if (cost < RUN_REVOKE)
+			at_once = runs;
 	}
+	*back = runs - at_once;
 	return runs;
 }
 
@@ -477,6 +484,7 @@ static u32 look_next(struct core *c, u32 dom, struct run_look *l)
  * QUIESCING on eviction, those that a copy out reads LIMBO, and keep the span;
  * then another run is tried at the next event.
  *
+ * @back: only what clients of another tenant have to give back
  * @l: with no runs, or as the last call for @dom in this event left it: whoever wants
  * many takes several of one look at all there is, cache too.  What falls empty
  * with it is found by the next look.
@@ -484,9 +492,9 @@ static u32 look_next(struct core *c, u32 dom, struct run_look *l)
  * Return: true when extents became free, or were asked back: then they are on
  * their way, see room_coming().
  */
-bool span_steal(struct core *c, u32 dom, struct run_look *l)
+bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l)
 {
-	u32 cost, run, seen = 0;
+	u32 cost = back ? RUN_REVOKE : RUN_FREE, run, seen = BIT(cost);
 
 	if (runs_none(c, dom))
 		return false;
@@ -494,8 +502,8 @@ bool span_steal(struct core *c, u32 dom, struct run_look *l)
 	if (run != CORE_NONE)
 		return run_steal(c, dom, run, l->cost);
 	take_prepare(c, dom);
-	for (cost = 0; cost < run_costs(c); cost++) {
-		if (cost && !(seen & BIT(cost)))
+	for (; cost < run_costs(c); cost++) {
+		if (!(seen & BIT(cost)))
 			continue;
 		runs_choose(c, dom, cost, &seen, 0, l);
 		if (!l->nr)

@@ -139,7 +139,7 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	int err;
 
 	if (s->nr_blocks + g->nr_new > domain_capacity(c, d)) {
-		family_mark(c, s);
+		family_mark(c, s, CORE_CAUSE_itself);
 		return -EDQUOT;
 	}
 	err = pages_preempt(c, s, g->nr_new);
@@ -342,6 +342,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 	st->held = CORE_NONE;
 	cl->last_step = st->number;
 	cl->nr_steps++;
+	cl->begun++;
 	core_count(c, CORE_EV_step_begin, 1);
 
 	for (i = 0; i < req->sqe.nr; i++)

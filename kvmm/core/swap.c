@@ -118,6 +118,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	s->nr_preempted++;
 	d->nr_preempted++;
 	core_count(c, CORE_EV_preempt_swap, 1);
+	life_preempted(c, s->domain, s->cause, true, 0);
 	seq_publish(c, s);
 	seq_event(c, s, KVMM_EV_PREEMPTED);
 	wait_add(c, s);
@@ -147,7 +148,8 @@ static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 	const struct kv_domain *d = seq_domain(c, s);
 	u32 nr, fresh;
 
-	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness)
+	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness ||
+	    c->head->device)
 		return false;
 	nr = family_blocks(c, s, state, &fresh);
 	if (!nr || (!(s->flags & SEQF_DECIDED) && !swap_pays(c, d, nr, fresh)))
@@ -285,6 +287,7 @@ static void advance_one(struct core *c, struct kv_seq *s)
 		return;
 	}
 	s->state = KVMM_SEQ_READY;
+	admit_retry_promised(c, s->domain);
 	/* Its time begins now: it could not compute while it was filled. */
 	s->since = c->now;
 	s->active = c->now;
@@ -402,6 +405,7 @@ static int restore_stuck(struct core *c, struct kv_seq *s)
 		return -EAGAIN;
 	}
 	core_count(c, CORE_EV_swap_lost, 1);
+	s->cause = CORE_CAUSE_lost;
 	seq_recompute(c, s);
 	return -EDQUOT;
 }
@@ -436,6 +440,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	if (err == -EIO || s->nr_blocks > domain_capacity(c, d) ||
 	    (reads && reads + held > host_slots_max(c, s->domain))) {
 		core_count(c, CORE_EV_swap_lost, 1);
+		s->cause = CORE_CAUSE_lost;
 		seq_recompute(c, s);
 		return -EDQUOT;
 	}
@@ -498,6 +503,7 @@ void swap_lost(struct core *c, u32 blk)
 		if (n == s->nr_blocks)
 			continue;
 		core_count(c, CORE_EV_swap_lost, 1);
+		s->cause = CORE_CAUSE_lost;
 		seq_recompute(c, s);
 	}
 }
@@ -547,7 +553,7 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 		return -EAGAIN;
 	/* Room for it was made of clean copies, its own too: do not ask twice. */
 	s->flags |= SEQF_DECIDED;
-	family_mark(c, s);
+	family_mark(c, s, CORE_CAUSE_advice);
 	s->flags &= ~SEQF_DECIDED;
 	if (s->state != KVMM_SEQ_SWAPPED)
 		return -EAGAIN;

@@ -89,6 +89,25 @@ static void shadow_name(struct core *c, u32 client, u32 page, u64 handle)
 		WRITE_ONCE(sh->seq, handle);
 }
 
+static u32 pages_of(u32 blocks)
+{
+	return DIV_ROUND_UP(blocks, KVMM_TABLE_ENTRIES);
+}
+
+/*
+ * The client has a page less.  If one of its own that waits lacks pages now it
+ * holds up nobody any more, so those behind it are asked.  None does while
+ * there are as many as any table of the domain could take.
+ */
+static void pages_fewer(struct core *c, u32 client)
+{
+	const struct kv_client *cl = &c->clients[client];
+	struct kv_domain *d = &c->domains[cl->domain];
+
+	if (cl->nr_free_pages < cl->promised + pages_of(domain_capacity(c, d)))
+		d->retry = 1;
+}
+
 static u32 page_get(struct core *c, struct kv_seq *s)
 {
 	struct kv_client *cl = &c->clients[s->client];
@@ -103,6 +122,7 @@ static u32 page_get(struct core *c, struct kv_seq *s)
 		return CORE_NONE;
 	t = tpage(c, s->client, page);
 	cl->nr_free_pages--;
+	pages_fewer(c, s->client);
 	t->next = CORE_NONE;
 	t->first = s->nr_blocks;
 	page_link_back(c, s, page);
@@ -246,11 +266,6 @@ void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
 
 	t->pte[idx - t->first] = pte_present(blk);
 	shadow_set(c, s, page, idx - t->first, blk);
-}
-
-static u32 pages_of(u32 blocks)
-{
-	return DIV_ROUND_UP(blocks, KVMM_TABLE_ENTRIES);
 }
 
 /* Pages of a table of so many entries. */

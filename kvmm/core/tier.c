@@ -290,7 +290,7 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 {
 	u32 part = part_index(c, dom, CORE_POOL_HOST), other, n = 0;
 
-	if (!c->domains[part].used)
+	if (!c->domains[part].used || c->head->device)
 		return false;
 	while (host_free(c, dom) < nr) {
 		if (extent_run_take(c, part) > 0 || host_reclaim(c, dom, dom))

@@ -63,7 +63,7 @@ static void copy_start(struct core *c, u32 entry, u32 io)
  *       nobody knows
  *
  * Return: the entry, whose copy may be under way; CORE_NONE: no slot is free,
- * or no record.
+ * or no record, or the device failed.
  */
 u32 entry_out(struct core *c, u32 blk, u32 nr)
 {
@@ -73,7 +73,7 @@ u32 entry_out(struct core *c, u32 blk, u32 nr)
 
 	if (entry != CORE_NONE)
 		return entry;
-	if (!c->head->nr_free_entries)
+	if (!c->head->nr_free_entries || c->head->device)
 		return CORE_NONE;
 	slot = slot_alloc_out(c, part_index(c, b->domain, CORE_POOL_HOST), nr);
 	if (slot == CORE_NONE)
@@ -102,13 +102,15 @@ static void out_done(struct core *c, u32 entry, int status)
 
 	core_count(c, CORE_EV_pgdemote, !status);
 	if (status) {
-		c->head->clean_after = c->now + CLEAN_BACKOFF_NS;
+		if (!c->head->device)
+			c->head->clean_after = c->now + CLEAN_BACKOFF_NS;
 		e->flags |= ENTF_LOST;
 		entry_unindex(c, entry);
 		host_slot_put(c, entry);
 	} else {
 		e->flags |= ENTF_HOST;
 		core_crash(c, CORE_CRASH_entry_done);
+		c->blocks[e->host].flags &= (u8)~BLKF_BAD;
 		block_set_state(c, e->host, BLK_SEALED);
 		host_list_add(c, entry);
 	}
@@ -177,6 +179,7 @@ static void fill_done(struct core *c, u32 entry)
 
 	core_count(c, CORE_EV_pgpromote, 1);
 	c->domains[dom].nr_filling--;
+	b->flags &= (u8)~BLKF_BAD;
 	b->nr_ids = (u8)e->nr_ids;
 	b->hash[0] = e->hash[0];
 	b->hash[1] = e->hash[1];

@@ -70,6 +70,7 @@ void core_get_pool(const struct core *c, struct core_pool_view *v)
 	v->nr_extents = core_sizes(c)->nr_extents;
 	v->nr_online = c->head->nr_online;
 	v->resizing = c->head->resizing;
+	v->device = c->head->device;
 	for (i = 0; i < v->nr_extents; i++) {
 		if (c->extents[i].state == EXT_REVOKING)
 			v->revoking += v->extent_size;
@@ -128,6 +129,7 @@ static void client_add_seqs(const struct core *c, u32 client,
 			    struct core_client_view *v)
 {
 	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	u32 tokens = c->domains[c->clients[client].domain].block_tokens;
 	u32 left = c->clients[client].nr_seqs, i;
 
 	for (i = 0; left && i < c->clients[client].max_seqs; i++) {
@@ -139,11 +141,15 @@ static void client_add_seqs(const struct core *c, u32 client,
 		else if (s[i].state != KVMM_SEQ_FAILED)
 			v->nr_waiting++;
 		v->blocks += s[i].nr_blocks;
+		if (s[i].flags & SEQF_RUNNING)
+			v->tail_tokens += (u64)s[i].nr_blocks * tokens -
+					  s[i].valid_len;
 	}
 }
 
-/* Not the length of the wait list: that lacks those without ids. */
-static u32 domain_waiting(const struct core *c, u32 domain)
+/* Of all its clients.  Not the length of the wait list: that lacks those without ids. */
+static void domain_view_seqs(const struct core *c, u32 domain,
+			     struct core_domain_view *d)
 {
 	struct core_client_view v = { 0 };
 	u32 i;
@@ -152,7 +158,8 @@ static u32 domain_waiting(const struct core *c, u32 domain)
 		if (c->clients[i].state != CLI_FREE &&
 		    c->clients[i].domain == domain)
 			client_add_seqs(c, i, &v);
-	return v.nr_waiting;
+	d->nr_waiting = v.nr_waiting;
+	d->tail_tokens = v.tail_tokens;
 }
 
 /* Room, its marks, and what was promised. */
@@ -206,7 +213,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->max_bytes = d->max_bytes;
 	v->current_bytes = domain_used(d) * d->block_bytes;
 	v->peak_bytes = d->peak * d->block_bytes;
-	v->nr_waiting = domain_waiting(c, i);
+	domain_view_seqs(c, i, v);
 	v->nr_running = d->nr_running;
 	v->nr_max_events = d->nr_max_events;
 	v->nr_high_events = d->nr_high_events;
@@ -234,6 +241,7 @@ int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
 	v->nr_seqs = cl->nr_seqs;
 	v->open_steps = cl->nr_steps;
 	v->away = cl->away;
+	v->begun = cl->begun;
 	if (cl->nr_steps)
 		v->pinned_since = step_at(c, i, 0, &e)->begun;
 	client_add_seqs(c, i, v);
@@ -274,6 +282,29 @@ int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 	return 0;
 }
 
+/*
+ * The blocks of a span that the span does not count.  They are looked at one
+ * by one, so only where the domain has any.
+ */
+static void extent_add_rare(const struct core *c, u32 span,
+			    struct core_extent_view *v)
+{
+	const struct kv_domain *d = &c->domains[c->spans[span].domain];
+	u32 base = span * core_sizes(c)->blocks_per_extent, i;
+
+	if (!d->nr[BLK_QUIESCING] && !d->nr[BLK_LIMBO] &&
+	    !d->nr[BLK_QUARANTINE] && !d->nr[BLK_POISON])
+		return;
+	for (i = base; i < base + v->span_blocks; i++) {
+		u32 state = c->blocks[i].state;
+
+		v->span_pinned += state == BLK_QUIESCING || state == BLK_LIMBO;
+		v->span_quarantine += state == BLK_QUARANTINE;
+		v->span_poison += state == BLK_POISON;
+	}
+	v->looked = v->span_blocks;
+}
+
 /* Extent @i: -ERANGE past the last. */
 int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
 {
@@ -290,6 +321,9 @@ int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
 	if (x->state == EXT_SPAN) {
 		v->span_blocks = c->spans[x->span].nr_blocks;
 		v->span_free = c->spans[x->span].nr_free;
+		v->span_open = c->spans[x->span].nr_open;
+		v->span_cached = c->spans[x->span].nr_cached;
+		extent_add_rare(c, x->span, v);
 	}
 	v->generation = x->generation;
 	v->backed = x->backed;

@@ -69,7 +69,7 @@ static int host_extent_create(struct kvmm_dev *dev, u32 extent, u32 generation,
 		err = errno == ENOSPC ? -ENOMEM : -errno;
 		goto out_close;
 	}
-	if (fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+	if (fcntl(*fd, F_ADD_SEALS, DEV_SEALS)) {
 		err = -errno;
 		goto out_close;
 	}
@@ -79,6 +79,11 @@ out_close:
 	close(*fd);
 	*fd = -1;
 	return err;
+}
+
+static bool host_extent_is_ours(struct kvmm_dev *dev, int fd)
+{
+	return dev_memory_is_ours(fd, dev->extent_size);
 }
 
 static int host_extent_revoke(struct kvmm_dev *dev, u32 extent, int fd)
@@ -152,7 +157,10 @@ static u64 host_available(struct kvmm_dev *dev)
 const struct kvmm_dev_ops host_dev_ops = {
 	.name		= "host",
 	.takes_back	= true,		/* each extent is another file */
+	.extent_size	= 8ull << 20,
+	.pool_size	= { .unit = KV_AMOUNT_BYTES, .value = 256ull << 20 },
 	.extent_create	= host_extent_create,
+	.extent_is_ours	= host_extent_is_ours,
 	.extent_revoke	= host_extent_revoke,
 	.extent_release	= host_extent_release,
 	.available	= host_available,

@@ -303,7 +303,7 @@ static int pool_seal(struct hostpool *hp)
 	(void)madvise(hp->base, hp->mapped, MADV_DONTDUMP);
 	(void)madvise(hp->base, hp->mapped, MADV_DONTFORK);
 	return fcntl(hp->fd, F_ADD_SEALS,
-		     F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
+		     DEV_SEALS) ? -errno : 0;
 }
 
 /* A canceled one was wanted; it is no failure. */
@@ -349,16 +349,6 @@ int hostpool_create(struct hostpool *hp, const struct hostpool_ask *ask)
 	return 0;
 }
 
-/* Is it what hostpool_create() of @bytes would have made? */
-static bool pool_is_ours(const struct hostpool *hp)
-{
-	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-	struct stat st;
-
-	return !fstat(hp->fd, &st) && (u64)st.st_size == hp->mapped &&
-	       (fcntl(hp->fd, F_GET_SEALS) & seals) == seals;
-}
-
 int hostpool_adopt(struct hostpool *hp, u64 bytes, bool huge, int fd)
 {
 	int lock;
@@ -370,7 +360,8 @@ int hostpool_adopt(struct hostpool *hp, u64 bytes, bool huge, int fd)
 	hp->huge = huge;
 	hp->mapped = ALIGN_UP(bytes, huge ? HOSTPOOL_HUGE :
 			      (u64)sysconf(_SC_PAGESIZE));
-	if (!pool_is_ours(hp))
+	/* As hostpool_create() would have made it. */
+	if (!dev_memory_is_ours(fd, hp->mapped))
 		return -ESTALE;
 	hp->base = map_aligned(fd, hp->mapped);
 	if (!hp->base)

@@ -12,9 +12,11 @@
  * read again each time.  All paths hang below one root, so that a test can
  * show a machine that it made up.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kvmm/dev/memory.h"
 
@@ -169,4 +171,13 @@ int dev_memory_admit(u64 bytes)
 
 	return avail < DEV_SPARE_BYTES || avail - DEV_SPARE_BYTES < bytes ?
 	       -ENOMEM : 0;
+}
+
+bool dev_memory_is_ours(int fd, u64 bytes)
+{
+	const int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	return seals >= 0 && (seals & DEV_SEALS) == DEV_SEALS &&
+	       !fstat(fd, &st) && (u64)st.st_size == bytes;
 }

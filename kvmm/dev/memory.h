@@ -5,9 +5,14 @@
 #ifndef KVMM_DEV_MEMORY_H
 #define KVMM_DEV_MEMORY_H
 
+#include <fcntl.h>
+
 #include <kvmm/types.h>
 
 #define DEV_SPARE_BYTES	(64ull << 20)
+
+/* Of all that outlives the process that made it. */
+#define DEV_SEALS	(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /**
  * struct memory_room - what this process may still take, and of how much
@@ -46,5 +51,14 @@ u64 dev_memory_available(void);
  * Return: 0, or -ENOMEM when they would not leave DEV_SPARE_BYTES.
  */
 int __must_check dev_memory_admit(u64 bytes);
+
+/**
+ * dev_memory_is_ours() - is it memory of @bytes, now and for ever?
+ * @fd: any descriptor, of whoever
+ *
+ * A memfd that cannot be made shorter or longer: pages that are read are there,
+ * and nobody serves them.  Nothing else has seals.
+ */
+bool dev_memory_is_ours(int fd, u64 bytes);
 
 #endif /* KVMM_DEV_MEMORY_H */

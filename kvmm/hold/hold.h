@@ -103,7 +103,33 @@ enum hold_kind {
 				 * index: 1 whatever its layout is; value: this
 				 * kvmm's.  TELL: index: 0 or errno; value: its
 				 * layout; generation: that of the question */
+
+	HOLD_DOOR,		/* directory of the sockets of --tenant @index;
+				 * before the attach socket; not handed on */
+	HOLD_SERVES,		/* no descriptor: clients come from here on.  Of
+				 * what this kvmm is hold takes nothing else any
+				 * more, see store.h; not handed on */
+	HOLD_READY,		/* no descriptor: clients are answered; not
+				 * handed on */
 };
+
+/*
+ * What the next kvmm gets, and why it may believe it: x(kind, text).  The last
+ * one, if it was taken over, chose every record, and others may have every
+ * descriptor.
+ */
+#define HOLD_KEPT(x)							\
+	x(ARENA,	"copied before it is judged, and judged and used in the copy alone, which takes the old one's place with kvmm-hold") \
+	x(KEEP,		"the same; numbers that are used are judged, names ended") \
+	x(HOST,		"content of blocks: moved, never judged; whoever has it can go on to read and write what lies there") \
+	x(EXTENT,	"the same; taken back from all who have it (its pages punched out) before another tenant gets it") \
+	x(LISTEN,	"put before kvmm serves; its name is compared; who connects the kernel says. Whoever has it may accept clients in kvmm's place") \
+	x(LOCK,		"whether it lies where it should; nothing is read") \
+	x(CLIENT,	"a pidfd: its number is looked up; SIGKILL alone goes there") \
+	x(GHOST,	"the same")					\
+	x(SWAP_AREA,	"swapd judges what it reads: checksum, area and name of each block") \
+	x(EPOCH,	"a number, put before kvmm serves, compared")				\
+	x(SIZE,		"a number, put before kvmm serves, judged as the option that it was")
 
 /* HOLD_LIFE, index */
 #define HOLD_LIFE_NEXT		BIT(0)	/* there was one before */

@@ -3,9 +3,12 @@
  * main.c - kvmm-hold: what stays when kvmm dies
  *
  * Parent of kvmm and keeper of its descriptors.  It is small so that it does
- * not die itself: one thread, no input from clients, no options of its own but
- * --help and --version.  Its arguments go to kvmm unchanged, which judges
- * them; kvmm lies in the same directory.
+ * not die itself: one thread, no input from clients, no options of its own.
+ * kvmm lies in the same directory and gets the command line as it is, and
+ * before it, as options, what the file of options and the environment say.
+ * These are read once: a kvmm that is started again, or after an upgrade, has
+ * the sizes that the memory which it adopts was made with, whatever became of
+ * the file.  What is said for swapd goes to that likewise.
  *
  * A child that exits, whatever its code, has said what it wanted to say: hold
  * ends with the same code, and removes what the child, which may have another
@@ -25,7 +28,8 @@
  * the next kvmm can end those that keep the old memory; and that memory, so
  * that it can go on with it.
  *
- * swapd is the second child (swap.h), started when kvmm asks for it.
+ * swapd is the second child (swap.h), started when kvmm asks for it; kvmm-proc
+ * the third (mount.h), when the operator does.
  *
  * Started by root, hold stays root with few capabilities (sandbox.h): those
  * that its children need until they have changed their user.
@@ -49,33 +53,27 @@
 #include <kvmm/fault.h>
 #include <kvmm/kvmm_options.h>
 #include <kvmm/log.h>
+#include <kvmm/notify.h>
 #include <kvmm/sandbox.h>
 #include <kvmm/tenant_opt.h>
 
+#include "kvmm/hold/mount.h"
 #include "kvmm/hold/store.h"
 #include "kvmm/hold/swap.h"
 #include "kvmm/hold/upgrade.h"
 
-static const struct kv_opt option_table[] = {
-#define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
-	KVMM_OPTIONS(x)
-#undef x
-};
-
-static const struct kv_exit exit_table[] = {
-#define x(_code, _text) { .code = _code, .text = _text },
-	KVMM_EXITS(x)
-#undef x
-};
-
 static const struct kv_program program = {
 	.name		= "kvmm-hold",
-	.about		= "Starts kvmm, which lies beside it, starts it again when it dies, and keeps its lock and its sockets meanwhile. The options are those of kvmm and go to it unchanged; when kvmm exits, kvmm-hold ends with its code.",
-	.opts		= option_table,
-	.nr_opts	= ARRAY_SIZE(option_table),
-	.exits		= exit_table,
-	.nr_exits	= ARRAY_SIZE(exit_table),
+	.brief		= "starts kvmm, and keeps what outlives it",
+	.man		= 8,
+	.operands	= KVMM_OPERANDS,
+	.about		= "Starts kvmm, which lies beside it, starts it again when it dies, and keeps its lock and its sockets meanwhile. The options are those of kvmm and go to it, with what the file of options and the environment say; when kvmm exits, kvmm-hold ends with its code.",
+	.opts		= kvmm_opts,
+	.nr_opts	= KVMM_NR_OPTS,
+	.exits		= kvmm_exits,
+	.nr_exits	= KVMM_NR_EXITS,
 	.more		= tenant_opt_help,
+	.file		= kvmm_config_file,
 };
 
 #define BACKOFF_MIN_MS	100
@@ -85,6 +83,7 @@ static const struct kv_program program = {
 #define STOP_GRACE_MS	10000
 #define HANDOVER_S	5	/* for a new kvmm to read what is kept */
 #define FILES_MOST	(1u << 20)	/* descriptors, if that is allowed */
+#define ARGS_MOST	1024
 #define FILES_OTHER	(HOLD_RECORDS + 256)	/* those that are no extents */
 
 /**
@@ -98,6 +97,7 @@ static const struct kv_program program = {
 struct hold {
 	struct store	store;
 	struct swap	swap;
+	struct mount	mount;
 	struct upgrade	upgrade;
 	struct rlimit	files;
 	u32		life;
@@ -186,6 +186,8 @@ static int child_start(struct hold *h)
 		waitpid(h->pid, NULL, 0);
 		goto out_forget;
 	}
+	h->store.serves = false;
+	h->store.ready = false;
 	setsockopt(h->sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	/* A child that does not take it says why by how it ends. */
 	err = store_send(&h->store, h->sock, h->life);
@@ -206,8 +208,9 @@ static int child_reap(struct hold *h)
 
 	while (waitpid(h->pid, &status, 0) < 0 && errno == EINTR)
 		;
-	/* What it deposited before it died. */
-	store_receive(&h->store, h->sock);
+	/* What it deposited before it died; it asks for nothing any more. */
+	if (h->sock >= 0)
+		store_receive_rest(&h->store, h->sock);
 	swap_kvmm_gone(&h->swap, &h->store);
 	h->works = store_find(&h->store, HOLD_WORKS, 0);
 	store_forget(&h->store, HOLD_WORKS);
@@ -223,13 +226,43 @@ static void child_signal(struct hold *h, int sig)
 
 /* ---- waiting ---- */
 
+static void hold_tell(struct hold *h, const struct hold_record *r)
+{
+	if (h->sock >= 0 && store_send_record(h->sock, r, -1, MSG_DONTWAIT))
+		pr_debug("kvmm takes no answer: %s", strerror(errno));
+}
+
+/* For a service manager, if there is one. */
+static void tell_ready(struct hold *h)
+{
+	char text[64];
+
+	if (!h->store.ready)
+		return;
+	h->store.ready = false;
+	snprintf(text, sizeof(text), "READY=1\nSTATUS=kvmm %d serves", h->pid);
+	if (kv_notify(text))
+		pr_debug("nobody was told that kvmm is ready");
+}
+
+static void tell_again(int status)
+{
+	char text[96];
+
+	snprintf(text, sizeof(text), "STATUS=kvmm was ended by signal %d, and is started again",
+		 WTERMSIG(status));
+	(void)kv_notify(text);
+}
+
 static void take_signals(struct hold *h)
 {
 	struct signalfd_siginfo si;
 
 	while (read(h->signals, &si, sizeof(si)) == sizeof(si)) {
-		if (!h->stopping)
+		if (!h->stopping) {
 			h->stop_at = now_ms() + STOP_GRACE_MS;
+			(void)kv_notify("STOPPING=1");
+		}
 		h->stopping = true;
 		child_signal(h, (int)si.ssi_signo);
 	}
@@ -238,26 +271,37 @@ static void take_signals(struct hold *h)
 static int wait_ms(const struct hold *h, u64 until)
 {
 	u64 now = now_ms(), swap = swap_deadline(&h->swap);
+	u64 mount = mount_deadline(&h->mount);
 
 	if (h->stop_at && (!until || h->stop_at < until))
 		until = h->stop_at;
+	if (h->upgrade.probe.pid && (!until || h->upgrade.probe.end < until))
+		until = h->upgrade.probe.end;
 	if (swap && (!until || swap < until))
 		until = swap;
+	if (mount && (!until || mount < until))
+		until = mount;
 	if (!until)
 		return -1;
 	return until > now ? (int)(until - now) : 0;
 }
 
-/* Until the child has ended.  Return: its wait status. */
+/*
+ * Until the child has ended.  However much it has to say, each turn looks at
+ * all the others, too.  Return: its wait status.
+ */
 static int hold_child(struct hold *h)
 {
 	for (;;) {
-		struct pollfd p[3 + SWAP_POLL_MAX] = {
+		struct pollfd p[5 + SWAP_POLL_MAX] = {
 			{ .fd = h->signals, .events = POLLIN },
 			{ .fd = h->pidfd, .events = POLLIN },
 			{ .fd = h->sock, .events = POLLIN },
+			{ .fd = h->upgrade.probe.out, .events = POLLIN },
+			{ .fd = h->mount.pidfd, .events = POLLIN },
 		};
-		u32 n = 3 + swap_poll(&h->swap, p + 3);
+		u32 n = 5 + swap_poll(&h->swap, p + 5);
+		struct hold_record r;
 
 		if (h->swap.blocked)
 			p[2].events |= POLLOUT;
@@ -265,15 +309,19 @@ static int hold_child(struct hold *h)
 			pr_warn("poll: %s", strerror(errno));
 		if (p[0].revents)
 			take_signals(h);
-		if (p[2].revents && store_receive(&h->store, h->sock)) {
+		if (p[2].revents && store_receive(&h->store, h->sock) < 0) {
 			/* It closed its end and ends, or will say so. */
 			close(h->sock);
 			h->sock = -1;
 			swap_kvmm_up(&h->swap, -1);
 		}
+		tell_ready(h);
 		if (p[1].revents)
 			return child_reap(h);
+		if (upgrade_work(&h->upgrade, &r))
+			hold_tell(h, &r);
 		swap_work(&h->swap, &h->store);
+		mount_work(&h->mount, h->store.serves && !h->stopping);
 		if (h->stop_at && now_ms() >= h->stop_at) {
 			pr_warn("kvmm did not end in %d s: killed",
 				STOP_GRACE_MS / 1000);
@@ -335,6 +383,7 @@ static bool hold_again(struct hold *h, int status, u64 born, u32 *pause)
 		backoff = 0;
 	pr_warn("kvmm was ended by signal %d (%s): started again in %u ms",
 		WTERMSIG(status), strsignal(WTERMSIG(status)), backoff);
+	tell_again(status);
 	*pause = backoff;
 	backoff = backoff ? min(2 * backoff, (u32)BACKOFF_MAX_MS) :
 			    BACKOFF_MIN_MS;
@@ -365,19 +414,20 @@ static int hold_run(struct hold *h)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* What kvmm asks, in the order of its records. */
+/* What kvmm asks, in the order of its records; of a program: when it answers. */
 static void hold_asked(struct store *st, const struct hold_record *rec, int fd)
 {
 	struct hold *h = container_of(st, struct hold, store);
 	struct hold_record r = *rec;
 
 	r.op = HOLD_TELL;
-	if (rec->kind == HOLD_UPGRADE)
-		upgrade_ask(&h->upgrade, &r, fd);
-	else if (fd >= 0)
+	if (rec->kind == HOLD_UPGRADE) {
+		if (!upgrade_ask(&h->upgrade, rec, fd, &r))
+			return;
+	} else if (fd >= 0) {
 		close(fd);
-	if (h->sock >= 0 && store_send_record(h->sock, &r, -1, MSG_DONTWAIT))
-		pr_debug("kvmm takes no answer: %s", strerror(errno));
+	}
+	hold_tell(h, &r);
 }
 
 /* Each extent that is kept is one descriptor. */
@@ -431,6 +481,8 @@ static int catch_signals(struct hold *h)
 	if (sigprocmask(SIG_BLOCK, &set, &h->old_mask))
 		return -errno;
 	signal(SIGPIPE, SIG_IGN);
+	/* Ignored by who started this one it would leave no wait status. */
+	signal(SIGCHLD, SIG_DFL);
 	h->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return h->signals < 0 ? -errno : 0;
 }
@@ -447,34 +499,79 @@ static void fill_standard(void)
 		close(fd);
 }
 
-/*
- * Was help or the version asked for, and printed?  Anything else, errors too,
- * is kvmm's business.  The parser moves operands, so it gets a copy.
- */
-static bool answer_for_itself(int argc, char **argv, struct kvmm_options *o)
+/* What kvmm and swapd are started with.  Return: 0 or an exit code. */
+static int make_args(struct hold *h, struct kvmm_config *c, int argc,
+		     char **argv)
 {
-	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
-	char text[256];
-	int nr;
+	static char *args[ARGS_MOST], *swapd[ARGS_MOST];
+	int n = kv_config_args(&c->section[0], args + 1, ARGS_MOST - 2);
+	int nr = kv_config_args(&c->section[1], swapd, ARGS_MOST - 1);
+	int i;
 
-	if (!copy)
-		return false;
-	memcpy(copy, argv, (size_t)argc * sizeof(*copy));
-	nr = kv_opts_parse(&program, o, argc, copy, text, sizeof(text));
-	free(copy);
-	return nr == -ECANCELED;
+	if (n < 0 || nr < 0 || n + argc + 1 > ARGS_MOST) {
+		pr_err("too many options, or no memory for them");
+		return EX_USAGE;
+	}
+	/* The command line comes last, with its operands. */
+	for (i = 1; i < argc; i++)
+		args[n + i] = argv[i];
+	h->argv = args;
+	h->swap.args = swapd;
+	if (c->file.path[0])
+		pr_info("options: %s", c->file.path);
+	return 0;
+}
+
+/* Return: 0 with options read, an exit code, or -1: an end without a fault. */
+static int read_options(struct hold *h, struct kvmm_options *o, int argc,
+			char **argv)
+{
+	static struct kvmm_config config;
+	char text[512];
+	bool wrong;
+	int err;
+
+	kvmm_config_init(&config, o);
+	err = kvmm_config_read(&program, &config, false, argc, argv, text,
+			       sizeof(text));
+	if (err == -ECANCELED)
+		return -1;
+	/* What is wrong with the command line kvmm says, whose it is. */
+	if (err && err != -EINVAL) {
+		pr_err("%s", text);
+		return err == -EBADMSG ? EX_CONFIG : EX_USAGE;
+	}
+	wrong = err;
+	err = find_beside("kvmm", h->exe, sizeof(h->exe));
+	if (!err)
+		err = find_beside("swapd", h->swapd, sizeof(h->swapd));
+	if (err) {
+		pr_err("cannot start: %s", strerror(-err));
+		return EX_OSERR;
+	}
+	swap_init(&h->swap, h->swapd, &h->old_mask);
+	h->swap.sandbox = o->sandbox;
+	h->swap.user = o->swapd_user;
+	if (wrong || !o->check_config)
+		return make_args(h, &config, argc, argv);
+	/* kvmm answers that, as it would alone. */
+	unsetenv(HOLD_ENV);
+	execv(h->exe, argv);
+	pr_err("%s cannot be started: %s", h->exe, strerror(errno));
+	return EX_OSERR;
 }
 
 /* Few capabilities; children get, while they start, what sandbox.h says. */
-static int drop_rights(const struct kvmm_options *o)
+static int drop_rights(const struct kvmm_options *o, bool mounts)
 {
+	const u32 gives = SANDBOX_both | (mounts ? SANDBOX_proc : 0);
 	int err;
 
 	if (o->sandbox == SANDBOX_OFF || geteuid())
 		return 0;
-	err = sandbox_keep_bounds(true);
+	err = sandbox_keep_bounds(gives);
 	if (!err)
-		err = sandbox_keep_caps(SANDBOX_hold);
+		err = sandbox_keep_caps(SANDBOX_hold, gives);
 	if (err)
 		pr_err("capabilities cannot be given up: %s: give --sandbox=off",
 		       strerror(-err));
@@ -489,33 +586,31 @@ int main(int argc, char **argv)
 	int err, code;
 
 	fill_standard();
+	kv_notify_init();
 	kv_log_init("kvmm-hold", KV_LOG_INFO);
 	kv_log_never_wait();
-	if (answer_for_itself(argc, argv, &o))
-		return 0;
+	code = read_options(&h, &o, argc, argv);
+	if (code)
+		return max(code, 0);
 	raise_files(&h);
 	h.store.ask = hold_asked;
-	upgrade_init(&h.upgrade);
-	if (drop_rights(&o))
+	upgrade_init(&h.upgrade, o.user);
+	mount_init(&h.mount, &o, &h.old_mask);
+	if (drop_rights(&o, h.mount.wanted))
 		return EX_OSERR;
 	umask(0077);
 	/* What is wrong with it is told by the child. */
 	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
 		kv_fault_armed = false;
-	h.argv = argv;
-	err = find_beside("kvmm", h.exe, sizeof(h.exe));
-	if (!err)
-		err = find_beside("swapd", h.swapd, sizeof(h.swapd));
+	err = find_beside("kvmm-proc", h.mount.exe, sizeof(h.mount.exe));
 	if (!err)
 		err = catch_signals(&h);
 	if (err) {
 		pr_err("cannot start: %s", strerror(-err));
 		return EX_OSERR;
 	}
-	swap_init(&h.swap, h.swapd, &h.old_mask);
-	h.swap.sandbox = o.sandbox;
-	h.swap.user = o.swapd_user;
 	code = hold_run(&h);
+	mount_exit(&h.mount);
 	swap_exit(&h.swap);
 	/*
 	 * What is kept is closed by the end of the process, which does not

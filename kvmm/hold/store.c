@@ -8,6 +8,7 @@
  * Messages that are malformed or find no room are told and dropped, with their
  * descriptor.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -17,8 +18,11 @@
 
 #include <kvmm/fds.h>
 #include <kvmm/log.h>
+#include <kvmm/rundir.h>
 
 #include "kvmm/hold/store.h"
+
+#define LOG_BURST	20u	/* lines about records in KV_LOG_PERIOD_S */
 
 union fd_control {
 	char		buf[CMSG_SPACE(sizeof(int))];
@@ -90,9 +94,19 @@ static void note_name(struct store *st, const struct hold_record *rec, int fd)
 	if (rec->kind != HOLD_LISTEN || rec->index >= HOLD_LISTENERS ||
 	    st->sock[0][0] || st->sock[rec->index][0] ||
 	    getsockname(fd, (struct sockaddr *)&addr, &len) ||
-	    addr.sun_family != AF_UNIX)
+	    addr.sun_family != AF_UNIX ||
+	    (rec->index >= 3 && !strncmp(addr.sun_path, "/proc/", 6)))
 		return;
 	memcpy(st->sock[rec->index], addr.sun_path, sizeof(addr.sun_path));
+}
+
+/* Likewise of the first, which stay as long as hold does. */
+static void note_door(struct store *st, const struct hold_record *rec, int fd)
+{
+	if (rec->op != HOLD_PUT || fd < 0 || rec->index >= KV_LIST_MAX ||
+	    st->sock[0][0] || st->door[rec->index])
+		return;
+	st->door[rec->index] = max(fcntl(fd, F_DUPFD_CLOEXEC, 3), 0);
 }
 
 /* ---- memory of extents ---- */
@@ -127,6 +141,14 @@ static void extent_drop(struct store *st, u32 index)
 	st->nr_extents--;
 }
 
+/* A kvmm that was taken over may send what it likes, for ever. */
+static bool log_allowed(void)
+{
+	static struct kv_log_budget budget;
+
+	return kv_log_spend(&budget, LOG_BURST, "records");
+}
+
 /* The old one goes also when the new one cannot be kept. */
 static void extent_apply(struct store *st, const struct hold_record *rec,
 			 int fd)
@@ -140,7 +162,7 @@ static void extent_apply(struct store *st, const struct hold_record *rec,
 		st->nr_extents++;
 		return;
 	}
-	if (rec->op == HOLD_PUT)
+	if (rec->op == HOLD_PUT && log_allowed())
 		pr_warn("extent %u cannot be kept: should kvmm die, the next start is a cold one",
 			rec->index);
 	if (fd >= 0)
@@ -148,6 +170,26 @@ static void extent_apply(struct store *st, const struct hold_record *rec,
 }
 
 /* ---- records ---- */
+
+/* What comes and goes while there are clients. */
+static bool kind_changes(u32 kind)
+{
+	switch (kind) {
+	case HOLD_CLIENT:
+	case HOLD_GHOST:
+	case HOLD_EXTENT:
+	case HOLD_WORKS:
+	case HOLD_SWAP_SHM:
+	case HOLD_SWAP_POOL:
+	case HOLD_SWAP_REQ:
+	case HOLD_SWAP_CPL:
+	case HOLD_SWAP_RUN:
+	case HOLD_SWAP_WORKS:
+	case HOLD_SWAP_AREA:
+		return true;
+	}
+	return false;
+}
 
 void store_apply(struct store *st, const struct hold_record *rec, int fd)
 {
@@ -159,7 +201,26 @@ void store_apply(struct store *st, const struct hold_record *rec, int fd)
 	}
 	if (rec->magic != HOLD_MAGIC ||
 	    (rec->op != HOLD_PUT && rec->op != HOLD_DROP)) {
-		pr_warn("kvmm sent a record that is none");
+		if (log_allowed())
+			pr_warn("kvmm sent a record that is none");
+		goto out_close;
+	}
+	if (rec->kind == HOLD_SERVES) {
+		st->serves = true;
+		goto out_close;
+	}
+	if (rec->kind == HOLD_READY) {
+		st->ready = true;
+		goto out_close;
+	}
+	if (st->serves && !kind_changes(rec->kind)) {
+		if (log_allowed())
+			pr_warn("record %u.%u is refused: kvmm serves already",
+				rec->kind, rec->index);
+		goto out_close;
+	}
+	if (rec->kind == HOLD_DOOR) {
+		note_door(st, rec, fd);
 		goto out_close;
 	}
 	if (rec->kind == HOLD_EXTENT) {
@@ -171,8 +232,9 @@ void store_apply(struct store *st, const struct hold_record *rec, int fd)
 	if (rec->op == HOLD_DROP)
 		goto out_close;
 	if (st->nr == HOLD_RECORDS) {
-		pr_warn("record %u.%u is lost: there are %u already",
-			rec->kind, rec->index, st->nr);
+		if (log_allowed())
+			pr_warn("record %u.%u is lost: there are %u already",
+				rec->kind, rec->index, st->nr);
 		goto out_close;
 	}
 	note_name(st, rec, fd);
@@ -185,37 +247,66 @@ out_close:
 		close(fd);
 }
 
-int store_receive(struct store *st, int sock)
+/* Return: 0: @rec came, with @fd or -1; -EAGAIN; -EPIPE. */
+static int receive_one(int sock, struct hold_record *rec, int *fd)
 {
 	union fd_control control;
-	struct hold_record rec;
+	struct iovec iov = { .iov_base = rec, .iov_len = sizeof(*rec) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
 	ssize_t n;
 
-	for (;;) {
-		struct iovec iov = { .iov_base = &rec, .iov_len = sizeof(rec) };
-		struct msghdr msg = {
-			.msg_iov = &iov, .msg_iovlen = 1,
-			.msg_control = control.buf,
-			.msg_controllen = sizeof(control.buf),
-		};
-		int fd;
-
+	do {
 		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		if (n < 0 && errno == EINTR)
-			continue;
-		/* A failure that passes is no end: it is read later. */
-		if (n < 0)
-			return errno != ECONNRESET ? 0 : -EPIPE;
-		fd = kv_fds_first(&msg);
-		/* The end, or an empty message, which may have brought one. */
-		if (!n) {
-			if (fd >= 0)
-				close(fd);
-			return -EPIPE;
-		}
-		if (n != sizeof(rec))
-			rec.magic = 0;
+	} while (n < 0 && errno == EINTR);
+	/* A failure that passes is no end: it is read later. */
+	if (n < 0)
+		return errno != ECONNRESET ? -EAGAIN : -EPIPE;
+	*fd = kv_fds_first(&msg);
+	/* The end, or an empty message, which may have brought one. */
+	if (!n) {
+		if (*fd >= 0)
+			close(*fd);
+		return -EPIPE;
+	}
+	if (n != sizeof(*rec))
+		rec->magic = 0;
+	return 0;
+}
+
+int store_receive(struct store *st, int sock)
+{
+	struct hold_record rec;
+	int fd, err;
+	u32 i;
+
+	for (i = 0; i < STORE_TURN; i++) {
+		err = receive_one(sock, &rec, &fd);
+		if (err)
+			return err == -EAGAIN ? 0 : err;
 		store_apply(st, &rec, fd);
+		/* That may have taken its time. */
+		if (rec.op == HOLD_ASK)
+			break;
+	}
+	return 1;
+}
+
+void store_receive_rest(struct store *st, int sock)
+{
+	struct hold_record rec;
+	int fd;
+
+	/* What is in the queue stays, and nothing comes to it. */
+	(void)shutdown(sock, SHUT_RD);
+	while (!receive_one(sock, &rec, &fd)) {
+		if (rec.magic != HOLD_MAGIC || rec.op != HOLD_ASK)
+			store_apply(st, &rec, fd);
+		else if (fd >= 0)
+			close(fd);
 	}
 }
 
@@ -293,6 +384,18 @@ static void unlink_name(const char *path)
 		pr_warn("%s is left: %s", path, strerror(errno));
 }
 
+/* Whatever has the directory's name by now. */
+static void unlink_door(int dir, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    !S_ISSOCK(st.st_mode))
+		return;
+	if (unlinkat(dir, name, 0) && errno != ENOENT)
+		pr_warn("%s of a --tenant is left: %s", name, strerror(errno));
+}
+
 void store_unlink(struct store *st)
 {
 	struct kept *lock = store_find(st, HOLD_LOCK, 0);
@@ -306,6 +409,11 @@ void store_unlink(struct store *st)
 	/* The lock last: until then nobody else may make the sockets. */
 	for (i = 0; i < HOLD_LISTENERS; i++)
 		unlink_name(st->sock[i]);
+	for (i = 0; i < KV_LIST_MAX; i++)
+		if (st->door[i]) {
+			unlink_door(st->door[i], KV_ATTACH_SOCKET);
+			unlink_door(st->door[i], KV_VIEW_SOCKET);
+		}
 	unlink_name(st->lock);
 }
 
@@ -317,6 +425,10 @@ void store_clear(struct store *st)
 		store_drop(st, &st->kept[st->nr - 1]);
 	for (i = 0; i < st->room; i++)
 		extent_drop(st, i);
+	for (i = 0; i < KV_LIST_MAX; i++)
+		if (st->door[i] > 0)
+			close(st->door[i]);
+	memset(st->door, 0, sizeof(st->door));
 	free(st->extent);
 	st->extent = NULL;
 	st->room = 0;

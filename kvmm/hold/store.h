@@ -31,6 +31,11 @@ struct kept_extent {
  * @nr_extents: of these, kept; never more than @most, if that is not 0
  * @lock:       path of the first lock that was put; "": none was
  * @sock:       likewise, of each listening socket
+ * @door:       likewise, directory of the sockets of each --tenant; 0: none
+ * @serves:     this kvmm has clients: of it only what comes and goes with them, and
+ *              swapd's, is taken.  Who took it over exchanges no socket, lock or
+ *              memory for the next one
+ * @ready:      this kvmm answers its clients, and nobody was told yet
  * @ask:        called with what kvmm asks; takes @fd over
  */
 struct store {
@@ -42,17 +47,34 @@ struct store {
 	u32			most;
 	char			lock[4096];
 	char			sock[HOLD_LISTENERS][HOLD_NAME];
+	int			door[KV_LIST_MAX];
+	bool			serves;
+	bool			ready;
 	void			(*ask)(struct store *st,
 				       const struct hold_record *rec, int fd);
 };
 
+#define STORE_TURN	64u	/* records taken at once; one if it is a question */
+
 /**
- * store_receive() - take what kvmm deposits, until nothing more is there
+ * store_receive() - take what kvmm deposits
  * @sock: hold's end of the socketpair, non-blocking
  *
- * Return: 0, or -EPIPE when kvmm's end is closed.
+ * No more than STORE_TURN records: a kvmm that never stops must not keep hold
+ * from all else.
+ *
+ * Return: 0: nothing more is there; 1: there may be; -EPIPE: kvmm's end is
+ * closed.
  */
 int store_receive(struct store *st, int sock);
+
+/**
+ * store_receive_rest() - take all that a dead kvmm deposited
+ *
+ * Somebody else who has its end of the socket adds nothing to that.  Questions
+ * are dropped.
+ */
+void store_receive_rest(struct store *st, int sock);
 
 /**
  * store_send() - hand everything over to a new kvmm

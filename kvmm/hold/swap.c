@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/config.h>
 #include <kvmm/log.h>
 #include <kvmm/sandbox.h>
 #include <kvmm/swapd.h>
@@ -114,8 +115,8 @@ static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
 	static const char * const engine[] = { "auto", "uring", "sync" };
 	static const char * const sandbox[] = { "on", "log", "off" };
 	char arg[16][80];
-	char *argv[ARRAY_SIZE(arg) + 2] = { (char *)sw->exe };
-	u32 n = 0, i;
+	char *argv[KV_CONFIG_OPTS + ARRAY_SIZE(arg) + 2] = { (char *)sw->exe };
+	u32 n = 0, own = 0, i;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -149,9 +150,13 @@ static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
 		 sandbox[min(sw->sandbox, (u32)SANDBOX_OFF)]);
 	if (sw->user)
 		snprintf(arg[n++], sizeof(arg[0]), "--user=%s", sw->user);
+	while (sw->args && sw->args[own] && own < KV_CONFIG_OPTS) {
+		argv[own + 1] = sw->args[own];
+		own++;
+	}
 	for (i = 0; i < n; i++)
-		argv[i + 1] = arg[i];
-	argv[n + 1] = NULL;
+		argv[own + i + 1] = arg[i];
+	argv[own + n + 1] = NULL;
 	execv(sw->exe, argv);
 	pr_err("%s cannot be started: %s: install swapd beside kvmm-hold",
 	       sw->exe, strerror(errno));

@@ -51,6 +51,7 @@ struct swap_life {
  * @start_at: not before, in ms
  * @sandbox:  passed on; enum sandbox_mode
  * @user:     passed on; NULL: the default
+ * @args:     options that are passed on, before what hold says itself; NULL: none
  */
 struct swap {
 	struct swap_life	life[SWAP_LIVES];
@@ -71,6 +72,7 @@ struct swap {
 	u64			start_at;
 	u32			sandbox;
 	const char		*user;
+	char			**args;
 };
 
 /* @exe: path of swapd; @old_mask: signals that a child has blocked */

@@ -14,23 +14,22 @@
  * and that proves to be a kvmm.  Who is root in a container can make such a file
  * and pass it to a kvmm that was taken over, so hold must see it where it lies;
  * and who mounts a file system of his own says himself whose its files are.
- * What was looked at is what runs: it is executed by its descriptor.
+ * What was looked at is what runs: it is executed by its descriptor.  And until
+ * it has proved to be a kvmm it has next to no rights (probe.c).
  *
- * Context: hold's one thread, which waits up to PROBE_MS for the answer.
+ * Context: hold's one thread, which does not wait for the answer: what kvmm
+ * deposits meanwhile is taken.  A question that comes while another one is open
+ * takes its place, and that is not answered.
  */
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <linux/magic.h>
@@ -39,11 +38,13 @@
 
 #include "kvmm/hold/upgrade.h"
 
-#define PROBE_MS	5000
 #define NO_FILE		(-2)
 
-void upgrade_init(struct upgrade *u)
+void upgrade_init(struct upgrade *u, const char *user)
 {
+	probe_init(&u->probe);
+	u->user = user;
+	u->candidate = NO_FILE;
 	u->runs = -1;
 	u->next = NO_FILE;
 	u->last = NO_FILE;
@@ -92,98 +93,71 @@ static bool file_is_trusted(int fd)
 	       file_is_seen(fd, &st) && !file_is_served(fd);
 }
 
-static void __noreturn probe_exec(int fd, int out)
-{
-	char *argv[] = { (char *)"kvmm", (char *)"--arena-layout", NULL };
-	sigset_t none;
+/* ---- questions ---- */
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* A script is read by its name, which is this descriptor. */
-	if (dup2(out, STDOUT_FILENO) >= 0 && !fcntl(fd, F_SETFD, 0))
-		syscall(SYS_execveat, fd, "", argv, environ, AT_EMPTY_PATH);
-	_exit(127);
+static void answer(struct upgrade *u, struct hold_record *r, int err, u64 layout)
+{
+	if (!err && layout != u->asked.value && !u->asked.index)
+		err = -EXDEV;
+	*r = u->asked;
+	r->op = HOLD_TELL;
+	r->index = (u32)-err;
+	r->value = layout;
+	file_forget(&u->next);
+	if (!err)
+		u->next = u->candidate;
+	else if (u->candidate >= 0)
+		close(u->candidate);
+	u->candidate = NO_FILE;
 }
 
-static s64 now_ms(void)
+bool upgrade_ask(struct upgrade *u, const struct hold_record *asked, int fd,
+		 struct hold_record *r)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-/* What it prints, until it ends or the time for all of it is over. */
-static void probe_read(int in, char *text, size_t len)
-{
-	struct pollfd p = { .fd = in, .events = POLLIN };
-	const s64 end = now_ms() + PROBE_MS;
-	size_t have = 0;
-	ssize_t n = 1;
-
-	while (have + 1 < len && n > 0 &&
-	       poll(&p, 1, (int)max(end - now_ms(), (s64)0)) == 1) {
-		n = read(in, text + have, len - 1 - have);
-		have += n > 0 ? (size_t)n : 0;
-	}
-	text[have] = '\0';
-}
-
-/* Ask the program itself.  Return: 0 or a negative errno. */
-static int layout_ask(int fd, u64 *layout)
-{
-	char text[64];
-	int out[2], status = -1;
-	unsigned long long value;
-	pid_t pid;
-
-	if (pipe2(out, O_CLOEXEC))
-		return -errno;
-	pid = fork();
-	if (!pid)
-		probe_exec(fd, out[1]);
-	close(out[1]);
-	if (pid > 0) {
-		probe_read(out[0], text, sizeof(text));
-		kill(pid, SIGKILL);
-		waitpid(pid, &status, 0);
-	}
-	close(out[0]);
-	if (pid < 0)
-		return -EAGAIN;
-	if (sscanf(text, "arena %llx", &value) != 1)
-		return -ENOEXEC;
-	*layout = value;
-	return 0;
-}
-
-void upgrade_ask(struct upgrade *u, struct hold_record *r, int fd)
-{
-	u64 layout = 0;
 	int err;
 
-	file_forget(&u->next);
+	upgrade_cancel(u);
+	u->asked = *asked;
+	u->candidate = fd;
 	if (fd < 0)
 		err = -EBADF;
 	else if (!file_is_trusted(fd))
 		err = -EPERM;
 	else
-		err = layout_ask(fd, &layout);
-	if (!err && layout != r->value && !r->index)
-		err = -EXDEV;
-	r->index = (u32)-err;
-	r->value = layout;
-	if (!err)
-		u->next = fd;
-	else if (fd >= 0)
-		close(fd);
+		err = probe_start(&u->probe, fd, u->user);
+	if (err)
+		answer(u, r, err, 0);
+	return err;
+}
+
+bool upgrade_work(struct upgrade *u, struct hold_record *r)
+{
+	u64 layout = 0;
+	int err;
+
+	if (!u->probe.pid)
+		return false;
+	err = probe_take(&u->probe, &layout);
+	if (err == -EAGAIN)
+		return false;
+	answer(u, r, err, layout);
+	return true;
+}
+
+void upgrade_cancel(struct upgrade *u)
+{
+	probe_cancel(&u->probe);
+	file_forget(&u->candidate);
+	file_forget(&u->next);
 }
 
 bool upgrade_done(struct upgrade *u, int status, bool works)
 {
 	const bool exits = WIFEXITED(status);
 
+	/* Nobody waits for an answer. */
+	probe_cancel(&u->probe);
+	file_forget(&u->candidate);
 	if (works)
 		file_forget(&u->last);
 	if (exits && WEXITSTATUS(status) == HOLD_EXIT_UPGRADE &&

@@ -6,27 +6,51 @@
 #define KVMM_HOLD_UPGRADE_H
 
 #include "kvmm/hold/hold.h"
+#include "kvmm/hold/probe.h"
 
 /**
  * struct upgrade - which file kvmm is; -1: the one beside hold
- * @runs:  of the child
- * @next:  of the one that comes when the child makes room; -2: none
- * @last:  of the one before, while the child has not done any work; -2: none
+ * @probe:     of the program that is asked
+ * @asked:     by this question
+ * @candidate: its file; -2: none
+ * @user:      who kvmm becomes; NULL: its default
+ * @runs:      of the child
+ * @next:      of the one that comes when the child makes room; -2: none
+ * @last:      of the one before, while the child has not done any work; -2: none
  */
 struct upgrade {
-	int	runs;
-	int	next;
-	int	last;
+	struct probe		probe;
+	struct hold_record	asked;
+	int			candidate;
+	const char		*user;
+	int			runs;
+	int			next;
+	int			last;
 };
 
-void upgrade_init(struct upgrade *u);
+void upgrade_init(struct upgrade *u, const char *user);
 
 /**
  * upgrade_ask() - kvmm asks for another program
- * @r:  HOLD_UPGRADE; takes the answer
- * @fd: its file, taken over; -1: none came
+ * @asked: HOLD_UPGRADE
+ * @fd:    its file, taken over; -1: none came
+ * @r:     takes the answer, if there is one
+ *
+ * Return: whether there is an answer already; else upgrade_work() has it.
  */
-void upgrade_ask(struct upgrade *u, struct hold_record *r, int fd);
+bool upgrade_ask(struct upgrade *u, const struct hold_record *asked, int fd,
+		 struct hold_record *r);
+
+/**
+ * upgrade_work() - has the program answered?
+ *
+ * Call it when @probe.out can be read, and at @probe.end; never waits.
+ * Return: whether @r is an answer for kvmm.
+ */
+bool upgrade_work(struct upgrade *u, struct hold_record *r);
+
+/* upgrade_cancel() - nothing is asked, and nothing comes next */
+void upgrade_cancel(struct upgrade *u);
 
 /**
  * upgrade_done() - a child has ended

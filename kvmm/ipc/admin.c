@@ -171,6 +171,14 @@ static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
 	admin_finish(d, adm, 0, text);
 }
 
+static void admin_set(struct daemon *d, struct admin *adm, const char *req)
+{
+	char text[ADMIN_TEXT];
+	int err = admin_change(d, req, text);
+
+	admin_finish(d, adm, err, text);
+}
+
 /* One message and its descriptor.  Return: bytes, or -errno. */
 static ssize_t admin_receive(int sock, char *buf, size_t len, int *fd)
 {
@@ -243,12 +251,12 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 	}
 	if (fd >= 0)
 		close(fd);
-	if (n > 0 && !strncmp(req, "set ", 4))
+	if (n > 0 && (!strncmp(req, "set ", 4) ||
+		      !strncmp(req, "resize ", 7) ||
+		      !strncmp(req, "tune ", 5)))
 		admin_set(d, adm, req);
-	else if (n > 0 && !strncmp(req, "resize ", 7))
-		admin_resize(d, adm, req);
 	else if (n)
-		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize, drop_caches or upgrade");
+		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, drop_caches or upgrade");
 	else
 		admin_end(d, adm);
 }

@@ -26,7 +26,6 @@ void admin_finish(struct daemon *d, struct admin *adm, int err,
 void admin_progress(struct admin *adm, const char *text);
 
 /* admin_set.c */
-void admin_set(struct daemon *d, struct admin *adm, char *req);
-void admin_resize(struct daemon *d, struct admin *adm, char *req);
+int __must_check admin_change(struct daemon *d, const char *req, char *text);
 
 #endif /* KVMM_IPC_ADMIN_H */

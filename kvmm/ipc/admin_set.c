@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admin_set.c - an operator sets a mark of a domain, or the pool's size
+ * admin_set.c - an operator sets a mark of a domain, the pool's size, or a tunable
  *
  * The marks are those of core.h's list, named as their files are.  A domain is
- * named as its directory is: by its name, with its id behind an @ where two
- * tenants use one name.  The change is made by the mm thread, between two
+ * named as its directory is: escaped, with its id behind an @ where two tenants
+ * use one name, so that no client can call its own as another's is shown.  What
+ * is shown by no such name is looked for among the names as clients gave them.
+ * The change is made by the mm thread, between two
  * requests, and holds for whoever attaches later (limit.c).  The answer to a
  * new size comes when the pool begins to change: a smaller one may take as long
  * as whoever uses the end of it, and meminfo tells how far it is (resize.c).
@@ -24,6 +26,8 @@
 /* What the mm thread is asked, and answers. */
 struct mark_set {
 	const char	*name;
+	bool		is_shown;	/* it is @shown's, which was found by it */
+	struct core_domain_view shown;
 	u32		which;
 	u64		value;
 	u64		block_bytes;
@@ -54,6 +58,14 @@ static bool domain_is(const struct core_domain_view *v, const char *name)
 	return !strcmp(exact, name);
 }
 
+/* Is it the one that was found, and not its successor? */
+static bool domain_same(const struct core_domain_view *v,
+			const struct core_domain_view *shown)
+{
+	return v->id == shown->id && v->tenant == shown->tenant &&
+	       !strncmp(v->name, shown->name, sizeof(v->name));
+}
+
 static void set_mark(struct core *core, void *arg)
 {
 	struct mark_set *ms = arg;
@@ -62,7 +74,8 @@ static void set_mark(struct core *core, void *arg)
 	int err;
 
 	for (i = 0; (err = core_get_domain(core, i, &v)) != -ERANGE; i++) {
-		if (err || !domain_is(&v, ms->name))
+		if (err || !(ms->is_shown ? domain_same(&v, &ms->shown) :
+					    domain_is(&v, ms->name)))
 			continue;
 		ms->nr_named++;
 		ms->block_bytes = v.block_bytes;
@@ -73,43 +86,39 @@ static void set_mark(struct core *core, void *arg)
 					  ms->value);
 }
 
-static void set_done(struct daemon *d, struct admin *adm,
-		     const struct mark_set *ms)
+static int set_done(const struct mark_set *ms, char *text)
 {
-	char text[ADMIN_TEXT], value[24] = "max";
+	char value[24] = "max";
 
 	if (ms->value != KVMM_LIMIT_MAX)
 		snprintf(value, sizeof(value), "%" PRIu64, ms->value);
-	snprintf(text, sizeof(text), "%.64s: %s is set to %s", ms->name,
+	snprintf(text, ADMIN_TEXT, "%.64s: %s is set to %s", ms->name,
 		 mark_names[ms->which], value);
 	pr_info("%s, by an operator", text);
-	admin_finish(d, adm, 0, text);
+	return 0;
 }
 
-static void set_answer(struct daemon *d, struct admin *adm,
-		       const struct mark_set *ms)
+static int set_answer(const struct mark_set *ms, char *text)
 {
-	char text[ADMIN_TEXT];
-
 	if (!ms->nr_named) {
-		snprintf(text, sizeof(text), "%.64s: no such domain: see kvctl ls domain",
+		snprintf(text, ADMIN_TEXT, "%.64s: no such domain: see kvctl ls domain",
 			 ms->name);
-		admin_finish(d, adm, -ENOENT, text);
-	} else if (ms->nr_named > 1) {
-		snprintf(text, sizeof(text), "%.64s: several tenants use this name: give NAME@ID, see kvctl ls domain",
-			 ms->name);
-		admin_finish(d, adm, -EINVAL, text);
-	} else if (ms->err && ms->which == CORE_LIMIT_WEIGHT) {
-		snprintf(text, sizeof(text), "%s: out of bounds: 1 to %u",
-			 mark_names[ms->which], CORE_WEIGHT_MAX);
-		admin_finish(d, adm, ms->err, text);
-	} else if (ms->err) {
-		snprintf(text, sizeof(text), "%s: out of bounds: give at least the %" PRIu64 " bytes of one block",
-			 mark_names[ms->which], ms->block_bytes);
-		admin_finish(d, adm, ms->err, text);
-	} else {
-		set_done(d, adm, ms);
+		return -ENOENT;
 	}
+	if (ms->nr_named > 1) {
+		snprintf(text, ADMIN_TEXT, "%.64s: several tenants use this name: give NAME@ID, see kvctl ls domain",
+			 ms->name);
+		return -EINVAL;
+	}
+	if (!ms->err)
+		return set_done(ms, text);
+	if (ms->which == CORE_LIMIT_WEIGHT)
+		snprintf(text, ADMIN_TEXT, "%s: out of bounds: 1 to %u",
+			 mark_names[ms->which], CORE_WEIGHT_MAX);
+	else
+		snprintf(text, ADMIN_TEXT, "%s: out of bounds: give at least the %" PRIu64 " bytes of one block",
+			 mark_names[ms->which], ms->block_bytes);
+	return ms->err;
 }
 
 /* Digits and nothing else, as far as 64 bits go. */
@@ -122,33 +131,34 @@ static bool number_is(const char *text, u64 *value)
 	return *text >= '0' && *text <= '9' && !*end && !errno;
 }
 
-/* admin_set() - `set MARK VALUE NAME`; the request is ours to cut */
-void admin_set(struct daemon *d, struct admin *adm, char *req)
+/* `set MARK VALUE NAME` */
+static int set_run(struct daemon *d, const char *req, char *text)
 {
 	struct mark_set ms = { .err = -EIO };
-	char mark[32], value[32], text[ADMIN_TEXT];
+	char mark[32], value[32];
 	int used = 0;
 
-	if (sscanf(req, "set %31s %31s %n", mark, value, &used) != 2 ||
-	    !used || !req[used] || !number_is(value, &ms.value)) {
-		admin_finish(d, adm, -EINVAL, "set: want MARK VALUE NAME");
-		return;
+	/* One blank: a name may begin with others. */
+	if (sscanf(req, "set %31s %31s%n", mark, value, &used) != 2 ||
+	    req[used] != ' ' || !req[used + 1] || !number_is(value, &ms.value)) {
+		snprintf(text, ADMIN_TEXT, "set: want MARK VALUE NAME");
+		return -EINVAL;
 	}
-	ms.name = req + used;
+	ms.name = req + used + 1;
+	ms.is_shown = !proc_find_domain(d->proc, ms.name, &ms.shown);
 	for (; ms.which < CORE_NR_LIMITS; ms.which++)
 		if (!strcmp(mark, mark_names[ms.which]))
 			break;
 	if (ms.which == CORE_NR_LIMITS) {
-		snprintf(text, sizeof(text), "%s: no such mark: give one of%s",
+		snprintf(text, ADMIN_TEXT, "%s: no such mark: give one of%s",
 			 mark, all_marks);
-		admin_finish(d, adm, -EINVAL, text);
-		return;
+		return -EINVAL;
 	}
 	if (mm_call(d, set_mark, &ms)) {
-		admin_finish(d, adm, -EIO, "set: the daemon is ending");
-		return;
+		snprintf(text, ADMIN_TEXT, "set: the daemon is ending");
+		return -EIO;
 	}
-	set_answer(d, adm, &ms);
+	return set_answer(&ms, text);
 }
 
 /* ---- the pool ---- */
@@ -169,52 +179,127 @@ static void resize_pool(struct core *core, void *arg)
 	pr->err = core_pool_resize(core, clock_ns(), pr->bytes);
 }
 
-static void resize_answer(struct daemon *d, struct admin *adm,
-			  const struct pool_resize *pr)
+static int resize_answer(const struct pool_resize *pr, char *text)
 {
 	u64 kb = pr->bytes / pr->extent_size * pr->extent_size >> 10;
-	char text[ADMIN_TEXT], log[96];
+	char log[96];
 
 	switch (pr->err) {
 	case 0:
 		snprintf(log, sizeof(log), "pool/gpu0: size is set to %" PRIu64 " kB of %" PRIu64 " kB",
 			 kb, pr->most >> 10);
 		pr_info("%s, by an operator", log);
-		snprintf(text, sizeof(text), "%s: GpuOffline in meminfo says how much is out of use",
+		snprintf(text, ADMIN_TEXT, "%s: GpuOffline in meminfo says how much is out of use",
 			 log);
 		break;
 	case -ERANGE:
-		snprintf(text, sizeof(text), "pool/gpu0: at most the %" PRIu64 " kB of --pool-size: start the daemon with more",
+		snprintf(text, ADMIN_TEXT, "pool/gpu0: at most the %" PRIu64 " kB of --pool-size: start the daemon with more",
 			 pr->most >> 10);
 		break;
 	case -EBUSY:
-		snprintf(text, sizeof(text), "pool/gpu0: less than one span of a domain that has clients: give more");
+		snprintf(text, ADMIN_TEXT, "pool/gpu0: less than one span of a domain that has clients: give more");
 		break;
 	default:
-		snprintf(text, sizeof(text), "pool/gpu0: give at least the %" PRIu64 " kB of one extent",
+		snprintf(text, ADMIN_TEXT, "pool/gpu0: give at least the %" PRIu64 " kB of one extent",
 			 pr->extent_size >> 10);
 	}
-	admin_finish(d, adm, pr->err, text);
+	return pr->err;
 }
 
-/* admin_resize() - `resize BYTES POOL` */
-void admin_resize(struct daemon *d, struct admin *adm, char *req)
+/* `resize BYTES POOL` */
+static int resize_run(struct daemon *d, const char *req, char *text)
 {
 	struct pool_resize pr = { .err = -EIO };
 	int used = 0;
 
 	if (sscanf(req, "resize %" SCNu64 " %n", &pr.bytes, &used) != 1 ||
 	    !used || !req[used]) {
-		admin_finish(d, adm, -EINVAL, "resize: want BYTES POOL");
-		return;
+		snprintf(text, ADMIN_TEXT, "resize: want BYTES POOL");
+		return -EINVAL;
 	}
 	if (strcmp(req + used, "gpu0")) {
-		admin_finish(d, adm, -ENOENT, "resize: no such pool: gpu0");
-		return;
+		snprintf(text, ADMIN_TEXT, "resize: no such pool: gpu0");
+		return -ENOENT;
 	}
 	if (mm_call(d, resize_pool, &pr)) {
-		admin_finish(d, adm, -EIO, "resize: the daemon is ending");
-		return;
+		snprintf(text, ADMIN_TEXT, "resize: the daemon is ending");
+		return -EIO;
 	}
-	resize_answer(d, adm, &pr);
+	return resize_answer(&pr, text);
+}
+
+/* ---- tunables ---- */
+
+struct tune {
+	u32	which;
+	u64	value;
+	int	err;
+};
+
+static const char * const tunables[CORE_NR_TUNABLES] = {
+#define x(name, most) [CORE_TUNE_##name] = #name,
+	CORE_TUNABLES(x)
+#undef x
+};
+
+static const u32 tunables_most[CORE_NR_TUNABLES] = {
+#define x(name, most) [CORE_TUNE_##name] = most,
+	CORE_TUNABLES(x)
+#undef x
+};
+
+static void tune(struct core *core, void *arg)
+{
+	struct tune *t = arg;
+
+	t->err = core_tune(core, clock_ns(), t->which, t->value);
+}
+
+/* `tune VALUE NAME` */
+static int tune_run(struct daemon *d, const char *req, char *text)
+{
+	struct tune t = { .err = -EIO };
+	int used = 0;
+
+	if (sscanf(req, "tune %" SCNu64 " %n", &t.value, &used) != 1 || !used ||
+	    !req[used]) {
+		snprintf(text, ADMIN_TEXT, "tune: want VALUE NAME");
+		return -EINVAL;
+	}
+	while (t.which < CORE_NR_TUNABLES && strcmp(req + used, tunables[t.which]))
+		t.which++;
+	if (t.which == CORE_NR_TUNABLES) {
+		snprintf(text, ADMIN_TEXT, "sys/vm/%.64s: cannot be set: there is none, or it is fixed at start",
+			 req + used);
+		return -EPERM;
+	}
+	if (mm_call(d, tune, &t)) {
+		snprintf(text, ADMIN_TEXT, "tune: the daemon is ending");
+		return -EIO;
+	}
+	if (t.err) {
+		snprintf(text, ADMIN_TEXT, "sys/vm/%s: out of bounds: at most %u%s",
+			 tunables[t.which], tunables_most[t.which],
+			 t.which == CORE_TUNE_overcommit ? ", and not 1" : "");
+		return t.err;
+	}
+	snprintf(text, ADMIN_TEXT, "sys/vm/%s: is set to %" PRIu64,
+		 tunables[t.which], t.value);
+	pr_info("%s, by an operator", text);
+	return 0;
+}
+
+/**
+ * admin_change() - do what `set`, `resize` or `tune` asks, whoever carries it
+ * @req:  the request
+ * @text: ADMIN_TEXT bytes; takes one line: what was done, or why not
+ *
+ * Return: 0 or a negative errno; then nothing was changed.
+ */
+int admin_change(struct daemon *d, const char *req, char *text)
+{
+	if (!strncmp(req, "set ", 4))
+		return set_run(d, req, text);
+	return strncmp(req, "tune ", 5) ? resize_run(d, req, text) :
+					  tune_run(d, req, text);
 }

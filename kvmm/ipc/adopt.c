@@ -9,6 +9,14 @@
  * epoch, extents, areas and clients.  The clients are away: their connections
  * ended, and they come back by resuming (resume.c).
  *
+ * The daemon before may have been taken over, and may have given its arena to
+ * others who write to it while it is judged here, with root's rights.  So what
+ * is judged and used is a copy that nobody else has, and the old one is never
+ * mapped.  hold gets the copies in place of the old ones: that of the shell's
+ * records first, which counts the try; that of the arena when it was judged.
+ * Whenever this daemon dies hold has a pair that fits together, since nothing
+ * happens to clients before.
+ *
  * Whatever is missing, damaged or of somebody else makes the start a cold one,
  * with one line that says why.  An arena that was adopted and led to nothing
  * KEEP_TRIES times in a row is not adopted again: it may be what kills.  What
@@ -21,6 +29,7 @@
  * Context: start-up, before threads exist, but for adopt_timers().
  */
 #include <sys/mman.h>
+#include <time.h>
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
@@ -29,6 +38,8 @@
 
 #define WORKS_NS	(150 * NSEC_PER_MSEC)	/* of life, at least */
 #define WORKS_LOOK_NS	(20 * NSEC_PER_MSEC)
+#define SETTLE_NS	(5 * NSEC_PER_MSEC)
+#define SETTLE_MAX_NS	(2 * NSEC_PER_SEC)
 
 /* Is anything kept for a daemon after this one? */
 bool adopt_wanted(const struct daemon *d)
@@ -38,7 +49,37 @@ bool adopt_wanted(const struct daemon *d)
 
 /* ---- may it be adopted? ---- */
 
-/* Every extent that has memory must be there.  Return: NULL, or why not. */
+/*
+ * Nothing of the last daemon runs on the device any more, nor a copy of its
+ * that writes what is judged here.  It ended before this one began.
+ * Return: false: that is not proven in time.
+ */
+static bool device_settle(struct daemon *d)
+{
+	const struct timespec ts = { .tv_nsec = SETTLE_NS };
+	const u64 end = clock_ns() + SETTLE_MAX_NS;
+
+	while (!device_quiet(d, d->start_ns, clock_ns()) ||
+	       (d->dev.ops->quiet && kv_fault(KV_FAULT_device_busy))) {
+		if (clock_ns() > end)
+			return false;
+		nanosleep(&ts, NULL);
+	}
+	return true;
+}
+
+static bool extent_take(struct daemon *d, u32 extent, int fd)
+{
+	const struct kvmm_dev_ops *ops = d->dev.ops;
+
+	return ops->extent_adopt ? !ops->extent_adopt(&d->dev, extent, fd) :
+				   ops->extent_is_ours(&d->dev, fd);
+}
+
+/*
+ * Every extent that has memory must be there, in such a file as this daemon
+ * would make: clients map it.  Return: NULL, or why not.
+ */
 static const char *extents_missing(struct daemon *d)
 {
 	static char why[80];
@@ -50,7 +91,8 @@ static const char *extents_missing(struct daemon *d)
 		if (core_get_extent(d->core, i, &v) || !v.backed)
 			continue;
 		if (i < p->nr_extents && p->extent[i].fd >= 0 &&
-		    p->extent[i].generation == v.generation)
+		    p->extent[i].generation == v.generation &&
+		    extent_take(d, i, p->extent[i].fd))
 			continue;
 		snprintf(why, sizeof(why), "the memory of extent %u is missing",
 			 i);
@@ -59,19 +101,45 @@ static const char *extents_missing(struct daemon *d)
 	return NULL;
 }
 
-/* Clients that the core knows must be there, or nothing of them was used. */
+/*
+ * Every client that was told that it is attached must be there: it may write to
+ * what it has.  Its record may have waited for hold while it was told, or found
+ * no room there.  Return: NULL, or why not.
+ */
+static const char *clients_missing(struct daemon *d)
+{
+	const struct keep_client *k = d->keep->client;
+	static char why[80];
+	struct core_client_view v;
+	u32 i;
+
+	for (i = 0; i < d->cfg.max_clients; i++) {
+		if (core_get_client(d->core, i, &v) || !k[i].valid ||
+		    k[i].untold || d->deposit.client[i] >= 0)
+			continue;
+		snprintf(why, sizeof(why), "the record of client %u is missing",
+			 i);
+		return why;
+	}
+	return NULL;
+}
+
 static const char *adopt_arena(struct daemon *d)
 {
 	static struct core_report report;
 	struct deposit *p = &d->deposit;
+	const char *why;
 	int how;
 
 	if (p->arena < 0)
 		return "it left no arena";
-	d->arena = keep_map(p->arena, d->arena_bytes);
+	if (!device_settle(d))
+		return "the GPU is not proven quiet: copies of the last kvmm may still run";
+	d->arena = keep_copy("kvmm-arena", p->arena, d->arena_bytes,
+			     &d->arena_fd);
 	if (!d->arena)
-		return "its arena has another size";
-	d->keep->tries++;
+		return errno == ESTALE ? "its arena has another size" :
+		       "there is no memory for a copy of its arena";
 	if (mm_ready_core(d))
 		return "no memory for the core";
 	how = core_adopt(d->core, d->arena, d->arena_bytes, &d->cfg,
@@ -81,7 +149,8 @@ static const char *adopt_arena(struct daemon *d)
 	if (how < 0)
 		return report.text[0] ? report.text : "its arena is damaged";
 	d->adopted = how;
-	return extents_missing(d);
+	why = extents_missing(d);
+	return why ? why : clients_missing(d);
 }
 
 /* Return: NULL: everything is there; else why not. */
@@ -97,7 +166,6 @@ static const char *adopt_try(struct daemon *d)
 	if (p->keep < 0)
 		return "it left no memory";
 	why = keep_take(d, p->keep);
-	p->keep = -1;
 	if (why)
 		return why;
 	why = adopt_arena(d);
@@ -105,17 +173,29 @@ static const char *adopt_try(struct daemon *d)
 	    (p->host < 0 || hostpool_adopt(&d->host, d->cfg.host_bytes,
 					   d->keep->huge, p->host)))
 		why = "its host pool is missing";
-	if (!why)
-		p->host = -1;
-	return why;
+	if (why)
+		return why;
+	p->host = -1;
+	/* Until here hold has the old one, as it was left. */
+	if (d->keep->tries == 1)
+		kv_fault_die(KV_FAULT_adopt_die_copied);
+	return deposit_kept(d, HOLD_ARENA, d->arena_fd);
 }
 
-/* Nothing of it is used. */
+/* Nothing of it is used; the descriptors are the deposit's still. */
 static void adopt_undo(struct daemon *d)
 {
+	const struct kvmm_dev_ops *ops = d->dev.ops;
+	u32 i;
+
+	for (i = 0; ops->extent_adopt && i < d->nr_extents; i++)
+		(void)ops->extent_revoke(&d->dev, i, -1);
 	if (d->arena)
 		munmap(d->arena, d->arena_bytes);
+	if (d->arena_fd >= 0)
+		close(d->arena_fd);
 	d->arena = NULL;
+	d->arena_fd = -1;
 	d->adopted = -1;
 	hostpool_destroy(&d->host);
 	keep_exit(d);
@@ -135,8 +215,6 @@ void adopt_start(struct daemon *d)
 		why = adopt_try(d);
 		if (!why) {
 			d->epoch = p->last_epoch;
-			d->arena_fd = p->arena;
-			p->arena = -1;
 			kv_fault_die(KV_FAULT_adopt_die);
 			return;
 		}
@@ -198,10 +276,7 @@ static void adopt_areas(struct daemon *d)
 	}
 }
 
-/*
- * A client whose pidfd is not there was never answered: the record goes out
- * before the answer does.
- */
+/* A client whose pidfd is not there was never answered: clients_missing(). */
 static int adopt_client(struct daemon *d, u32 id)
 {
 	struct deposit *p = &d->deposit;

@@ -281,9 +281,11 @@ static void call_bind(struct core *core, void *arg)
 
 /* ---- the whole ---- */
 
-static void reply_fill(const struct daemon *d, const struct core_attach_info *in,
+static void reply_fill(struct daemon *d, const struct core_attach_info *in,
 		       struct kvmm_attach_rep *rep)
 {
+	rep->memory = d->dev.tag ? KVMM_MEMORY_CUDA : KVMM_MEMORY_HOST;
+	rep->device = d->dev.tag;
 	rep->daemon_epoch = d->epoch;
 	rep->client = in->client;
 	rep->domain = in->domain;
@@ -457,7 +459,8 @@ static void attach_list(struct daemon *d, struct client *c)
 	list_del(&c->node);
 	list_add_tail(&d->attached, &c->node);
 	d->clients[c->id] = c;
-	deposit_put(d, HOLD_CLIENT, c->id, c->pidfd.fd, 0);
+	if (!kv_fault(KV_FAULT_deposit_client))
+		deposit_put(d, HOLD_CLIENT, c->id, c->pidfd.fd, 0);
 }
 
 static void attach_count_refused(struct daemon *d, const struct client *c)
@@ -466,6 +469,31 @@ static void attach_count_refused(struct daemon *d, const struct client *c)
 
 	if (t)
 		t->refused++;
+}
+
+/*
+ * attach_answer() - tell who only asks what the pool is made of
+ *
+ * A program that must choose its kernels before it can name its model.  @c is
+ * closed and about to be freed.
+ */
+void attach_answer(struct daemon *d, struct client *c,
+		   const struct kvmm_attach_req *req)
+{
+	struct kvmm_attach_rep rep = {
+		.magic		= KVMM_REPLY_MAGIC,
+		.abi_version	= KVMM_ABI_VERSION,
+		.layout_hash	= KVMM_LAYOUT_HASH,
+		.memory		= d->dev.tag ? KVMM_MEMORY_CUDA :
+					       KVMM_MEMORY_HOST,
+		.device		= d->dev.tag,
+	};
+
+	if (!attach_check_abi(req, &rep))
+		attach_refuse(&rep, -ECANCELED, "only asked");
+	/* It is told if it still listens. */
+	(void)!sock_send(c->sock.fd, &rep, sizeof(rep), NULL, 0);
+	client_drop(d, c);
 }
 
 /**
@@ -522,6 +550,7 @@ void attach_request(struct daemon *d, struct client *c,
 		client_hang_up(d, c);
 		return;
 	}
+	keep_client_told(d, c->id);
 	attach_log(&a);
 	extents_send(d, c);
 }

@@ -21,6 +21,9 @@
  * for a moment, since most end then, because the core trusts the claim towards
  * other tenants only when the process has ended.
  *
+ * A process that has ended may have left kernels on the device: it counts as
+ * ended for the core when the device is quiet of it, too.
+ *
  * Only when the core has forgotten a client is anything of it freed,
  * and then at the end of the control thread's round, since an event for it
  * may still wait in the same batch.
@@ -202,19 +205,30 @@ static void client_haunt(struct daemon *d, struct client *c)
 	client_quiet(d, c);
 }
 
-/* The process has ended: its memory can be written no more. */
-static void client_ended(struct daemon *d, struct client *c)
+/* Its process has ended, and the device is quiet of it. */
+static void client_over(struct daemon *d, struct client *c)
 {
 	struct life_call l = { .d = d, .c = c };
 
+	if (c->stage == CLIENT_LINGERING && mm_call(d, call_dead, &l))
+		return;
+	client_quiet(d, c);
+	if (c->ended && c->stage == CLIENT_HUNG_UP && log_life_allowed())
+		pr_info("client %u died: %s (pid %d); its memory is back, its full blocks stay cached",
+			c->id, c->info.comm, (int)c->info.pid);
+}
+
+/* The process has ended: it can write its memory no more. */
+static void client_ended(struct daemon *d, struct client *c)
+{
 	/* Stays open until the core forgot the client and kills it no more. */
 	watch_remove(d, &c->pidfd);
 	client_hang_up(d, c);
 	if (c->id == CORE_NONE)
 		return;
-	if (c->stage == CLIENT_LINGERING && mm_call(d, call_dead, &l))
-		return;
-	client_quiet(d, c);
+	c->ended = clock_ns();
+	if (device_quiet(d, c->ended, c->ended))
+		client_over(d, c);
 }
 
 /* Room for a new client: the oldest that detached need not be waited for. */
@@ -229,7 +243,7 @@ void client_make_room(struct daemon *d)
 	list_for_each(&d->attached, l, tmp) {
 		struct client *c = list_entry(l, struct client, node);
 
-		if (c->stage == CLIENT_LINGERING) {
+		if (c->stage == CLIENT_LINGERING && !c->ended) {
 			client_haunt(d, c);
 			return;
 		}
@@ -239,17 +253,15 @@ void client_make_room(struct daemon *d)
 /* An attach failed before anything was sent: nothing of @c can be in use. */
 void client_abort(struct daemon *d, struct client *c)
 {
-	client_ended(d, c);
+	watch_remove(d, &c->pidfd);
+	client_hang_up(d, c);
+	if (c->id != CORE_NONE)
+		client_over(d, c);
 }
 
 void client_on_pidfd(struct daemon *d, struct watch *w, u32 events)
 {
-	struct client *c = container_of(w, struct client, pidfd);
-
-	client_ended(d, c);
-	if (c->stage == CLIENT_HUNG_UP && log_life_allowed())
-		pr_info("client %u died: %s (pid %d); its memory is back, its full blocks stay cached",
-			c->id, c->info.comm, (int)c->info.pid);
+	client_ended(d, container_of(w, struct client, pidfd));
 }
 
 /* ---- what comes in on the socket ---- */
@@ -271,6 +283,8 @@ void client_greet(struct daemon *d, struct client *c)
 	}
 	if (req.flags & KVMM_ATTACH_RESUME)
 		resume_request(d, c, &req);
+	else if (req.flags == KVMM_ATTACH_ASK)
+		attach_answer(d, c, &req);
 	else
 		attach_request(d, c, &req);
 }
@@ -430,6 +444,13 @@ u64 client_timers(struct daemon *d, u64 now)
 			if (c->todo_any && !c->want_out)
 				next = min(next, now + (c->held ? HELD_NS :
 							RETRY_NS));
+		}
+		if (c->ended) {
+			if (device_quiet(d, c->ended, now))
+				client_over(d, c);
+			else
+				next = min(next, now + QUIET_POLL_NS);
+			continue;
 		}
 		if (!c->deadline)
 			continue;

@@ -17,6 +17,8 @@
  * A block that moves inside the device goes through a buffer of this thread's,
  * for the same reason.
  *
+ * A device that copies by itself takes many at once instead: copier_many.c.
+ *
  * The queues cannot be full: each copy in flight has a block of the device and
  * a slot of the host pool to itself, or is one of CORE_MAX_MOVES, and the
  * queues have a place for each there can be.  A copy in flight holds the spans
@@ -70,6 +72,7 @@ bool copier_collect(struct daemon *d, u64 now)
 	bool any = false;
 
 	while (d->copier.done.slot && queue_pop(&d->copier.done, &done)) {
+		mm_look_at_device(d, now);
 		core_copy_done(d->core, now, done.id, done.status);
 		any = true;
 	}
@@ -86,6 +89,44 @@ void copier_get_counts(const struct daemon *d, struct copy_counts *count)
 
 /* ---- copier thread ---- */
 
+static bool in_pool(const struct daemon *d, u64 off, u64 bytes)
+{
+	return off <= d->cfg.pool_bytes && bytes <= d->cfg.pool_bytes - off;
+}
+
+/* copier_judge() - does it lie where blocks and slots are?  0 or -EFAULT */
+int copier_judge(const struct daemon *d, const struct core_copy *cp)
+{
+	const u64 slot = ALIGN_UP(cp->bytes, (u64)SWAPD_ALIGN);
+
+	if (!in_pool(d, cp->dev_off, cp->bytes))
+		return -EFAULT;
+	if (cp->within)
+		return in_pool(d, cp->dev_to, cp->bytes) ? 0 : -EFAULT;
+	return cp->host_off > d->host.bytes ||
+	       slot > d->host.bytes - cp->host_off ? -EFAULT : 0;
+}
+
+/* What a block leaves of the last page of its slot. */
+void copier_clear_tail(const struct daemon *d, const struct core_copy *cp)
+{
+	memset(d->host.base + cp->host_off + cp->bytes, 0,
+	       ALIGN_UP(cp->bytes, (u64)SWAPD_ALIGN) - cp->bytes);
+}
+
+/* copier_fault() - what a test wants to go wrong with this copy */
+int copier_fault(const struct core_copy *cp)
+{
+	struct timespec ts = { .tv_nsec = DELAY_NS };
+
+	if (kv_fault(KV_FAULT_copy_delay))
+		nanosleep(&ts, NULL);
+	if (cp->within)
+		return kv_fault(KV_FAULT_copy_move_eio) ? -EIO : 0;
+	return kv_fault(cp->to_host ? KV_FAULT_copy_out_eio :
+				      KV_FAULT_copy_in_eio) ? -EIO : 0;
+}
+
 static int extent_fd_get(struct daemon *d, u32 extent)
 {
 	int fd;
@@ -95,6 +136,8 @@ static int extent_fd_get(struct daemon *d, u32 extent)
 	pthread_mutex_unlock(&d->extent_lock);
 	return fd;
 }
+
+/* ---- one after the other, by read and write ---- */
 
 /* The part of a block that lies in one extent. */
 static int copy_part(struct daemon *d, bool to_host, u64 dev_off, char *host,
@@ -110,11 +153,6 @@ static int copy_part(struct daemon *d, bool to_host, u64 dev_off, char *host,
 			 ops->write(&d->dev, fd, off, host, len);
 }
 
-static bool in_pool(const struct daemon *d, u64 off, u64 bytes)
-{
-	return off <= d->cfg.pool_bytes && bytes <= d->cfg.pool_bytes - off;
-}
-
 /* Bytes from an offset of the pool to the end of its extent. */
 static u64 extent_left(const struct daemon *d, u64 off)
 {
@@ -128,9 +166,6 @@ static int copy_within(struct daemon *d, const struct core_copy *cp)
 	u64 done = 0;
 	int err = 0;
 
-	if (!in_pool(d, cp->dev_off, cp->bytes) ||
-	    !in_pool(d, cp->dev_to, cp->bytes))
-		return -EFAULT;
 	while (done < cp->bytes && !err) {
 		u64 from = cp->dev_off + done, to = cp->dev_to + done;
 		u64 len = min(extent_left(d, from), extent_left(d, to));
@@ -146,17 +181,12 @@ static int copy_within(struct daemon *d, const struct core_copy *cp)
 
 static int copy_block(struct daemon *d, const struct core_copy *cp)
 {
-	const u64 slot = ALIGN_UP(cp->bytes, (u64)SWAPD_ALIGN);
 	char *host = d->host.base + cp->host_off;
 	u64 off = cp->dev_off, left = cp->bytes;
 	int err = 0;
 
-	if (cp->host_off > d->host.bytes ||
-	    slot > d->host.bytes - cp->host_off ||
-	    !in_pool(d, cp->dev_off, cp->bytes))
-		return -EFAULT;
 	if (cp->to_host)
-		memset(host + cp->bytes, 0, slot - cp->bytes);
+		copier_clear_tail(d, cp);
 	while (left && !err) {
 		u64 len = min(left, extent_left(d, off));
 
@@ -170,17 +200,13 @@ static int copy_block(struct daemon *d, const struct core_copy *cp)
 
 static int copier_do(struct daemon *d, const struct core_copy *cp)
 {
-	struct timespec ts = { .tv_nsec = DELAY_NS };
+	int err = copier_fault(cp);
 
-	if (kv_fault(KV_FAULT_copy_delay))
-		nanosleep(&ts, NULL);
-	if (cp->within)
-		return kv_fault(KV_FAULT_copy_move_eio) ? -EIO :
-							  copy_within(d, cp);
-	if (kv_fault(cp->to_host ? KV_FAULT_copy_out_eio :
-				   KV_FAULT_copy_in_eio))
-		return -EIO;
-	return copy_block(d, cp);
+	if (!err)
+		err = copier_judge(d, cp);
+	if (err)
+		return err;
+	return cp->within ? copy_within(d, cp) : copy_block(d, cp);
 }
 
 /* A copy is over that took @ns; one that failed has moved nothing. */
@@ -197,39 +223,57 @@ static void copier_count(struct copy_counts *n, const struct core_copy *cp,
 		WRITE_ONCE(*moved, *moved + cp->bytes);
 }
 
+/**
+ * copier_finish() - a copy is over
+ * @ns: that it kept its direction busy
+ */
+void copier_finish(struct daemon *d, const struct core_copy *cp, u64 ns,
+		   int status)
+{
+	const struct copy_done done = { .id = cp->id, .status = status };
+
+	copier_count(&d->copier.count, cp, ns, status);
+	/* Of a device that failed all was said. */
+	if (status && !READ_ONCE(d->dev.failed) && log_allowed())
+		pr_warn("a block cannot be copied %s: %s",
+			cp->within ? "inside the device" :
+			cp->to_host ? "to the host pool" :
+				      "from the host pool",
+			strerror(-status));
+	if (!queue_push(&d->copier.done, &done))
+		pr_err("the copier's answers are full: copy %llx is lost",
+		       (unsigned long long)cp->id);
+	mm_wake_up(d);
+}
+
+static void copier_one(struct daemon *d)
+{
+	struct copier *c = &d->copier;
+	struct core_copy cp;
+	int status;
+	u64 began;
+
+	while (sem_wait(&c->bell) && errno == EINTR)
+		;
+	if (READ_ONCE(c->stop) || !queue_pop(&c->todo, &cp))
+		return;
+	began = clock_ns();
+	store_release(&c->since, began);
+	status = copier_do(d, &cp);
+	store_release(&c->since, 0ull);
+	copier_finish(d, &cp, clock_ns() - began, status);
+}
+
 static void *copier_main(void *arg)
 {
 	struct daemon *d = arg;
-	struct copier *c = &d->copier;
-	struct copy_done done = { .resv = 0 };
-	struct core_copy cp;
-	u64 began;
 
 	pthread_setname_np(pthread_self(), "kvmm-copier");
-	for (;;) {
-		while (sem_wait(&c->bell) && errno == EINTR)
-			;
-		if (READ_ONCE(c->stop))
-			return NULL;
-		if (!queue_pop(&c->todo, &cp))
-			continue;
-		began = clock_ns();
-		store_release(&c->since, began);
-		done.id = cp.id;
-		done.status = copier_do(d, &cp);
-		copier_count(&c->count, &cp, clock_ns() - began, done.status);
-		store_release(&c->since, 0ull);
-		if (done.status && log_allowed())
-			pr_warn("a block cannot be copied %s: %s",
-				cp.within ? "inside the device" :
-				cp.to_host ? "to the host pool" :
-					     "from the host pool",
-				strerror(-done.status));
-		if (!queue_push(&c->done, &done))
-			pr_err("the copier's answers are full: copy %llx is lost",
-			       (unsigned long long)cp.id);
-		mm_wake_up(d);
-	}
+	if (d->dev.ops->copy_begin)
+		copier_many(d);
+	while (!READ_ONCE(d->copier.stop))
+		copier_one(d);
+	return NULL;
 }
 
 /* ---- control thread ---- */

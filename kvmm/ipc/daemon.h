@@ -55,6 +55,7 @@
 #define GREETING_MS		2000	/* to send the attach request */
 #define LEAVING_MS		2000	/* from DETACH to closing the socket */
 #define LINGER_MS		1000	/* from there to the end of the process */
+#define QUIET_POLL_NS		(5 * NSEC_PER_MSEC)
 
 #define SQ_ENTRIES_MIN		16u
 #define SQ_ENTRIES_MAX		1024u
@@ -67,6 +68,7 @@
 #define NSEC_PER_SEC		1000000000ull
 
 struct daemon;
+struct late;
 
 /**
  * struct watch - a descriptor in the control thread's epoll
@@ -137,6 +139,7 @@ enum client_stage {
  * struct client - one connection to the attach socket
  * @id:       of the core, CORE_NONE before it attached
  * @deadline: of its stage, or 0
+ * @ended:    when its process had ended, 0: it lives
  * @key:      of its tenant
  * @todo:     extents to be sent, a bit each; the control thread's
  * @nr_sent:  descriptors sent, for the log
@@ -158,6 +161,7 @@ struct client {
 	enum client_stage	stage;
 	u32			id;
 	u64			deadline;
+	u64			ended;
 	uid_t			uid;
 	u64			key;
 	u32			tenant;
@@ -227,6 +231,7 @@ struct door {
 	struct sockaddr_un	attach_addr;
 	struct sockaddr_un	view_addr;
 	char			dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	int			dir_fd;		/* it, whatever has its name */
 	struct tenant_opt	opt;
 	u32			index;
 	mode_t			mode;
@@ -237,6 +242,7 @@ struct door {
 /* What kvmm-hold keeps for the next daemon. */
 struct deposit {
 	int	fd;		/* to hold, -1: there is none */
+	struct late *late;	/* what it has yet to take */
 	int	lock;		/* handed over by hold, -1: none */
 	int	listen[MAX_LISTEN];
 	u64	last_epoch;
@@ -265,6 +271,8 @@ struct deposit {
 		u64	value;
 	}	ghost[MAX_GHOSTS];
 	u32	nr_ghosts;
+	struct hold_record strange[HOLD_RECORDS];	/* of no known kind or place */
+	u32	nr_strange;
 };
 
 /**
@@ -329,6 +337,7 @@ struct daemon {
 	bool			mm_kick;
 	u64			*mm_args;
 	u64			mm_next_tick;
+	u32			mm_failed;	/* DEV_*, as the core knows it */
 	u32			mm_spin;
 	u64			idle_ns;
 
@@ -410,6 +419,12 @@ struct daemon {
 	u32			upgrade_nr;	/* of the last question */
 };
 
+/* Is the device quiet of a process that had ended at @since? */
+static inline bool device_quiet(struct daemon *d, u64 since, u64 now)
+{
+	return !d->dev.ops->quiet || d->dev.ops->quiet(&d->dev, since, now);
+}
+
 static inline u64 clock_ns(void)
 {
 	struct timespec ts;
@@ -451,6 +466,7 @@ void client_drop(struct daemon *d, struct client *c);
 void ghost_add(struct daemon *d, const struct client *c);
 u32 ghost_count(const struct daemon *d, u64 key);
 void ghost_adopt(struct daemon *d);
+u64 ghost_timers(struct daemon *d, u64 now);
 void ghost_exit_all(struct daemon *d);
 void ghost_kill_all(struct daemon *d);
 
@@ -459,6 +475,8 @@ int attach_refuse(struct kvmm_attach_rep *rep, int err, const char *fmt, ...)
 	__printf(3, 4);
 int attach_check_abi(const struct kvmm_attach_req *req,
 		     struct kvmm_attach_rep *rep);
+void attach_answer(struct daemon *d, struct client *c,
+		   const struct kvmm_attach_req *req);
 void attach_request(struct daemon *d, struct client *c,
 		    const struct kvmm_attach_req *req);
 int __must_check attach_again(struct daemon *d, struct client *c,
@@ -491,7 +509,9 @@ void __noreturn upgrade_leave(struct daemon *d);
 
 /* keep.c */
 void *keep_memory(const char *name, u64 bytes, int *fd);
-void *keep_map(int fd, u64 bytes);
+
+/* keep_copy.c */
+void *keep_copy(const char *name, int from, u64 bytes, int *fd);
 
 /* send.c */
 ssize_t sock_recv(int sock, void *buf, size_t len);
@@ -520,6 +540,7 @@ void mm_exit(struct daemon *d);
 int __must_check mm_call(struct daemon *d,
 			 void (*fn)(struct core *core, void *arg), void *arg);
 void mm_wake_up(struct daemon *d);
+void mm_look_at_device(struct daemon *d, u64 now);
 void mm_introduce(struct daemon *d, struct client *c);
 void mm_activate(struct daemon *d, struct client *c);
 void mm_deactivate(struct daemon *d, struct client *c);
@@ -544,6 +565,8 @@ void mapper_watchdog(struct daemon *d, u64 now);
 #define MAP_RELEASE	2
 
 /* view.c */
+int __must_check view_request(struct daemon *d, u64 key, const char *req,
+			      size_t len, struct seq_file *out);
 void view_accept(struct daemon *d, struct watch *w, u32 events);
 u64 view_timers(struct daemon *d, u64 now);
 void view_exit_all(struct daemon *d);
@@ -569,6 +592,7 @@ struct socket_perm {
 	mode_t	mode;
 	uid_t	uid;
 	gid_t	gid;
+	int	dir;	/* descriptor; AT_FDCWD: the whole path counts */
 };
 
 int __must_check socket_make_one(struct daemon *d, struct watch *w, u32 index,
@@ -634,11 +658,17 @@ pid_t pidfd_pid(int pidfd);
 bool pidfd_ended(int pidfd);
 int __must_check deposit_try(struct daemon *d, const struct hold_record *r,
 			     int fd);
-void deposit_record(struct daemon *d, const struct hold_record *r, int fd);
+const char *deposit_kept(struct daemon *d, u32 kind, int fd);
 void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value);
 void deposit_drop(struct daemon *d, u32 kind, u32 index);
 u64 deposit_timers(struct daemon *d, u64 now);
 bool deposit_wait_old(struct daemon *d);
 void deposit_exit(struct daemon *d);
+
+/* deposit_late.c */
+void deposit_record(struct daemon *d, const struct hold_record *r, int fd);
+u64 deposit_late_timers(struct daemon *d, u64 now);
+void deposit_late_flush(struct daemon *d);
+void deposit_late_exit(struct daemon *d);
 
 #endif /* KVMM_IPC_DAEMON_H */

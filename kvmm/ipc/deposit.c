@@ -41,21 +41,12 @@ int deposit_try(struct daemon *d, const struct hold_record *r, int fd)
 	if (d->deposit.fd < 0)
 		return 0;
 	err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);
-	/* Hold reads whenever it is not starting a child or asking one. */
+	/* Hold reads whenever it is not starting a child. */
 	for (i = 0; i < HOLD_TRIES && err && err != -EPIPE; i++) {
 		(void)!poll(&p, 1, HOLD_TRY_MS);
 		err = sock_send(d->deposit.fd, r, sizeof(*r), &fd, fd >= 0);
 	}
 	return err;
-}
-
-void deposit_record(struct daemon *d, const struct hold_record *r, int fd)
-{
-	int err = deposit_try(d, r, fd);
-
-	if (err)
-		pr_warn("kvmm-hold does not take record %u.%u: %s", r->kind,
-			r->index, strerror(-err));
 }
 
 void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value)
@@ -76,6 +67,29 @@ void deposit_drop(struct daemon *d, u32 kind, u32 index)
 	};
 
 	deposit_record(d, &r, -1);
+}
+
+/**
+ * deposit_kept() - a copy in place of what hold kept of this kind
+ *
+ * What the socket took counts as kept, so a daemon that dies after this leaves
+ * the copy, and one that dies before it the old one.
+ *
+ * Context: start-up, which may wait.
+ * Return: NULL, or why hold has the old one still.
+ */
+const char *deposit_kept(struct daemon *d, u32 kind, int fd)
+{
+	const struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = kind,
+	};
+	const u64 end = clock_ns() + HOLD_WAIT_S * NSEC_PER_SEC;
+	int err;
+
+	do {
+		err = deposit_try(d, &r, fd);
+	} while (err == -EAGAIN && clock_ns() < end);
+	return err ? "kvmm-hold does not take a copy of its memory" : NULL;
 }
 
 /* One record and its descriptor, waiting.  Return: 0, or -errno. */
@@ -185,6 +199,54 @@ static bool extent_room(struct deposit *p, u32 index)
 	return true;
 }
 
+/*
+ * Every kind has its places.  The last daemon, if it was taken over, may have
+ * put anything anywhere, also what hold alone says.
+ */
+static bool record_is_known(const struct hold_record *r)
+{
+	static const u32 places[] = {
+		[HOLD_LOCK]		= 1,
+		[HOLD_LISTEN]		= MAX_LISTEN,
+		[HOLD_CLIENT]		= OLD_INDEX + HOLD_RECORDS,
+		[HOLD_EPOCH]		= 1,
+		[HOLD_SWAP_AREA]	= CORE_MAX_AREAS,
+		[HOLD_SIZE]		= 2,
+		[HOLD_ARENA]		= 1,
+		[HOLD_KEEP]		= 1,
+		[HOLD_HOST]		= 1,
+		[HOLD_EXTENT]		= HOLD_EXTENTS,
+		[HOLD_GHOST]		= MAX_GHOSTS,
+	};
+
+	if (r->op == HOLD_TELL)
+		return r->kind == HOLD_LIFE;
+	return r->op == HOLD_PUT && r->kind < ARRAY_SIZE(places) &&
+	       r->index < places[r->kind];
+}
+
+/* Others would stay with hold for ever, and take the room of ours. */
+static void strange_note(struct deposit *p, const struct hold_record *r, int fd)
+{
+	if (fd >= 0)
+		close(fd);
+	if (p->nr_strange < ARRAY_SIZE(p->strange))
+		p->strange[p->nr_strange++] = *r;
+}
+
+static void strange_drop(struct daemon *d)
+{
+	struct deposit *p = &d->deposit;
+	u32 i;
+
+	if (p->nr_strange)
+		pr_warn("%u records of the last daemon are none that it may leave: dropped",
+			p->nr_strange);
+	for (i = 0; i < p->nr_strange; i++)
+		deposit_drop(d, p->strange[i].kind, p->strange[i].index);
+	p->nr_strange = 0;
+}
+
 /* What adoption needs: true when it was taken over. */
 static bool deposit_take_memory(struct deposit *p, const struct hold_record *r,
 				int fd)
@@ -200,8 +262,7 @@ static bool deposit_take_memory(struct deposit *p, const struct hold_record *r,
 		p->host = fd;
 		return true;
 	case HOLD_EXTENT:
-		if (fd < 0 || r->index >= HOLD_EXTENTS ||
-		    !extent_room(p, r->index))
+		if (fd < 0 || !extent_room(p, r->index))
 			return false;
 		p->extent[r->index].fd = fd;
 		p->extent[r->index].generation = r->generation;
@@ -219,6 +280,10 @@ static bool deposit_take_memory(struct deposit *p, const struct hold_record *r,
 
 static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 {
+	if (!record_is_known(r)) {
+		strange_note(p, r, fd);
+		return;
+	}
 	if (deposit_take_memory(p, r, fd))
 		return;
 	switch (r->kind) {
@@ -232,8 +297,6 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 		p->lock = fd;
 		return;
 	case HOLD_LISTEN:
-		if (r->index >= ARRAY_SIZE(p->listen))
-			break;
 		p->listen[r->index] = fd;
 		return;
 	case HOLD_CLIENT:
@@ -249,12 +312,9 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 		p->last_epoch = r->value;
 		break;
 	case HOLD_SIZE:
-		if (r->index < ARRAY_SIZE(p->size))
-			p->size[r->index] = r->value;
+		p->size[r->index] = r->value;
 		break;
 	case HOLD_SWAP_AREA:
-		if (r->index >= ARRAY_SIZE(p->area))
-			break;
 		p->area[r->index].fd = fd;
 		p->area[r->index].value = r->value;
 		return;
@@ -317,6 +377,7 @@ int deposit_init(struct daemon *d)
 			break;
 		deposit_take(p, &r, fd);
 	}
+	strange_drop(d);
 	return 0;
 }
 
@@ -366,6 +427,8 @@ static void memory_drop(struct daemon *d)
 	if (p->fd < 0)
 		return;
 	deposit_record(d, &r, -1);
+	/* Nobody else sends what waits, as long as this one waits. */
+	deposit_late_flush(d);
 	do {
 		err = deposit_receive(p->fd, &r, &fd);
 		if (fd >= 0)
@@ -431,6 +494,7 @@ void deposit_exit(struct daemon *d)
 			fclose(p->old_maps[i]);
 	}
 	p->nr_old = 0;
+	deposit_late_exit(d);
 	memory_forget(p);
 	for (i = 0; i < MAX_CLIENTS; i++)
 		fd_forget(&p->client[i]);

@@ -4,7 +4,9 @@
  *
  * After a cold start they are to end, or to let go of the old memory.  They get
  * until their deadline; then who still maps an extent of another epoch is
- * killed, through the pidfd that kvmm-hold kept.
+ * killed, through the pidfd that kvmm-hold kept.  Where nobody can see who maps
+ * what (kvmm_dev_ops.hides) they are killed only if the pool does not fit
+ * beside them, and else forgotten.
  *
  * Context: control thread, deposit_wait_old() before there are others.
  */
@@ -32,7 +34,7 @@ static bool maps_old_extent(const struct daemon *d, FILE *f)
 	snprintf(ours, sizeof(ours), DEV_EXTENT_PREFIX "%" PRIx64 "-",
 		 d->epoch);
 	/* What cannot be looked at is taken for the worst. */
-	if (!f)
+	if (!f || d->dev.ops->hides)
 		return true;
 	rewind(f);
 	while (!found && fgets(line, sizeof(line), f))
@@ -90,6 +92,10 @@ u64 deposit_timers(struct daemon *d, u64 now)
 		return UINT64_MAX;
 	if (now < p->old_deadline) {
 		old_sweep(d, false, false);
+	} else if (d->dev.ops->hides) {
+		/* Their memory is beside the pool, which has room. */
+		while (p->nr_old)
+			old_forget(d, p->nr_old - 1);
 	} else {
 		old_sweep(d, true, true);
 		p->old_deadline = now + OLD_KILL_NS;

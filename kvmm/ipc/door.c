@@ -9,12 +9,14 @@
  *
  * The directory is the daemon's, and nobody else may write in it: else whoever
  * can would put a socket of their own there, or something that owner and mode
- * are then given to.  It stays when the daemon ends, so that what was bound to
- * it is good for the next one; the sockets go.  kvmm-hold keeps them while kvmm
- * is away, as it keeps the others.
+ * are then given to.  The one above may be a user's, who can rename this one: it
+ * is opened once, and all else goes by that descriptor.  It stays when the
+ * daemon ends, so that what was bound to it is good for the next one; the
+ * sockets go.  kvmm-hold keeps them while kvmm is away, as it keeps the others.
  *
  * Context: control thread; before the rights are given up, but for the end.
  */
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -108,6 +110,7 @@ static int door_option(struct daemon *d, struct door *door, const char *spec)
 	if (!door->opt.keys.quota.clients)
 		door->opt.keys.quota.clients = d->opt.tenant_clients;
 	door->index = d->nr_doors;
+	door->dir_fd = -1;
 	door->attach.fd = -1;
 	door->view.fd = -1;
 	return door_owner(door);
@@ -133,8 +136,10 @@ int door_options(struct daemon *d)
 	d->own_quota.min = KVMM_LIMIT_MAX;
 	d->own_quota.weight = CORE_WEIGHT_MAX;
 	d->doors = calloc(list->nr + 1, sizeof(*d->doors));
-	if (!d->doors)
+	if (!d->doors) {
+		pr_err("no memory for %u tenants", list->nr);
 		return -ENOMEM;
+	}
 	for (; d->nr_doors < list->nr; d->nr_doors++)
 		if (door_option(d, &d->doors[d->nr_doors],
 				list->s[d->nr_doors]))
@@ -166,6 +171,7 @@ int door_paths(struct daemon *d)
 	const char *slash = strrchr(own, '/');
 	struct door *door;
 	char dir[256];
+	size_t n;
 	int err;
 
 	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
@@ -175,6 +181,9 @@ int door_paths(struct daemon *d)
 			snprintf(dir, sizeof(dir), "%.*s%s",
 				 slash ? (int)(slash + 1 - own) : 0, own,
 				 door->opt.name);
+		/* With a slash behind it a link would be followed. */
+		for (n = strlen(dir); n > 1 && dir[n - 1] == '/'; n--)
+			dir[n - 1] = '\0';
 		err = door_path(&door->attach_addr, dir, KV_ATTACH_SOCKET);
 		if (!err)
 			err = door_path(&door->view_addr, dir, KV_VIEW_SOCKET);
@@ -189,10 +198,8 @@ int door_paths(struct daemon *d)
 /* Is it a directory in which nobody else can put anything? */
 static int door_dir_judge(const struct door *door, struct stat *st)
 {
-	if (lstat(door->dir, st))
+	if (fstat(door->dir_fd, st))
 		return -errno;
-	if (!S_ISDIR(st->st_mode))
-		return -ENOTDIR;
 	return (st->st_uid && st->st_uid != geteuid()) ||
 	       (st->st_mode & 022) ? -EPERM : 0;
 }
@@ -223,19 +230,32 @@ static bool same_dir(const char *socket, const struct stat *st)
 	       other.st_dev == st->st_dev && other.st_ino == st->st_ino;
 }
 
-static int door_dir_make(const struct daemon *d, const struct door *door)
+/*
+ * Who may write in the directory above may exchange this one for another, or
+ * for a link, at any time.  So it has its mode from the start, is opened once,
+ * and what is judged and used is what was opened.
+ */
+static int door_dir_open(struct door *door)
+{
+	const mode_t mask = umask(0777 & ~DIR_MODE);
+	int err = mkdir(door->dir, DIR_MODE) && errno != EEXIST ? -errno : 0;
+
+	umask(mask);
+	if (err)
+		return err;
+	door->dir_fd = open(door->dir, O_PATH | O_DIRECTORY | O_NOFOLLOW |
+			    O_CLOEXEC);
+	return door->dir_fd < 0 ? -errno : 0;
+}
+
+static int door_dir_make(const struct daemon *d, struct door *door)
 {
 	struct stat st;
 	u32 i;
-	int err = 0;
+	int err = door_dir_open(door);
 
-	if (mkdir(door->dir, 0700)) {
-		if (errno != EEXIST)
-			return door_dir_failed(door, -errno);
-	} else if (chmod(door->dir, DIR_MODE)) {
-		return door_dir_failed(door, -errno);
-	}
-	err = door_dir_judge(door, &st);
+	if (!err)
+		err = door_dir_judge(door, &st);
 	if (!err && same_dir(d->attach_addr.sun_path, &st))
 		err = -EADDRINUSE;
 	for (i = 0; i < door->index && !err; i++)
@@ -253,11 +273,15 @@ int door_make(struct daemon *d)
 	int err;
 
 	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
-		const struct socket_perm perm = {
+		struct socket_perm perm = {
 			.mode = door->mode, .uid = door->uid, .gid = door->gid,
 		};
 
 		err = door_dir_make(d, door);
+		perm.dir = door->dir_fd;
+		/* With it hold finds the names that this user may not remove. */
+		if (!err)
+			deposit_put(d, HOLD_DOOR, door->index, door->dir_fd, 0);
 		if (!err)
 			err = socket_make_one(d, &door->attach,
 					      3 + 2 * door->index,
@@ -305,11 +329,11 @@ void door_events(struct daemon *d, u32 events)
 	}
 }
 
-static bool name_remove(int fd, int kept, const char *path)
+static bool name_remove(int fd, int kept, int dir, const char *name)
 {
 	if (fd < 0 && kept < 0)
 		return true;
-	return !unlink(path) || errno == ENOENT;
+	return dir >= 0 && (!unlinkat(dir, name, 0) || errno == ENOENT);
 }
 
 /* Return: whether nothing is left; the rest is for who has the rights. */
@@ -325,9 +349,9 @@ bool door_unlink(const struct daemon *d)
 		const struct door *door = &d->doors[i];
 
 		all &= name_remove(door->attach.fd, kept[2 * i],
-				   door->attach_addr.sun_path);
+				   door->dir_fd, KV_ATTACH_SOCKET);
 		all &= name_remove(door->view.fd, kept[2 * i + 1],
-				   door->view_addr.sun_path);
+				   door->dir_fd, KV_VIEW_SOCKET);
 	}
 	return all;
 }
@@ -345,5 +369,10 @@ void door_close(struct daemon *d)
 
 void door_exit(struct daemon *d)
 {
+	u32 i;
+
+	for (i = 0; i < d->nr_doors; i++)
+		if (d->doors[i].dir_fd >= 0)
+			close(d->doors[i].dir_fd);
 	free(d->doors);
 }

@@ -42,6 +42,7 @@ struct ghost {
 	u32		tenant;	/* the core's */
 	u32		nr;	/* its detached clients */
 	u32		index;	/* of hold's record */
+	u64		ended;	/* when it had, 0: it lives */
 };
 
 /* Of hold's record. */
@@ -72,11 +73,9 @@ static u32 ghost_index(const struct daemon *d)
 	return i;
 }
 
-static void ghost_on_pidfd(struct daemon *d, struct watch *w, u32 events)
+/* It has ended, and the device is quiet of it. */
+static void ghost_over(struct daemon *d, struct ghost *g)
 {
-	struct ghost *g = container_of(w, struct ghost, pidfd);
-
-	watch_close(d, &g->pidfd);
 	if (g->index < MAX_GHOSTS)
 		deposit_drop(d, HOLD_GHOST, g->index);
 	while (g->nr--)
@@ -84,6 +83,35 @@ static void ghost_on_pidfd(struct daemon *d, struct watch *w, u32 events)
 			pr_debug("the mm thread has stopped");
 	list_del(&g->node);
 	free(g);
+}
+
+static void ghost_on_pidfd(struct daemon *d, struct watch *w, u32 events)
+{
+	struct ghost *g = container_of(w, struct ghost, pidfd);
+
+	watch_close(d, &g->pidfd);
+	g->ended = clock_ns();
+	if (device_quiet(d, g->ended, g->ended))
+		ghost_over(d, g);
+}
+
+/* Return: when to be called next, or UINT64_MAX. */
+u64 ghost_timers(struct daemon *d, u64 now)
+{
+	struct list *l, *tmp;
+	u64 next = UINT64_MAX;
+
+	list_for_each(&d->ghosts, l, tmp) {
+		struct ghost *g = list_entry(l, struct ghost, node);
+
+		if (!g->ended)
+			continue;
+		if (device_quiet(d, g->ended, now))
+			ghost_over(d, g);
+		else
+			next = min(next, now + QUIET_POLL_NS);
+	}
+	return next;
 }
 
 /* A process that is watched already; its pid is its own while it lives. */
@@ -94,7 +122,8 @@ static struct ghost *ghost_find(struct daemon *d, const struct client *c)
 	list_for_each(&d->ghosts, l, tmp) {
 		struct ghost *g = list_entry(l, struct ghost, node);
 
-		if (g->pid == c->info.pid && g->tenant == c->tenant)
+		if (!g->ended && g->pid == c->info.pid &&
+		    g->tenant == c->tenant)
 			return g;
 	}
 	return NULL;
@@ -185,9 +214,13 @@ void ghost_adopt(struct daemon *d)
 			deposit_drop(d, HOLD_GHOST, p->ghost[i].index);
 			continue;
 		}
-		/* Its record stays: hold has them in no order. */
-		g->nr = (u32)p->ghost[i].value;
-		nr[tenant] += g->nr;
+		/*
+		 * Its record stays: hold has them in no order.  However many
+		 * clients it was, its end is one from here on: nobody says how
+		 * many that daemon has put there.
+		 */
+		g->nr = 1;
+		nr[tenant]++;
 	}
 	for (l = d->attached.next; nr && l != &d->attached; l = l->next) {
 		const struct client *c = list_entry(l, struct client, node);
@@ -206,7 +239,7 @@ static void ghost_kill(struct daemon *d, u32 tenant)
 	list_for_each(&d->ghosts, l, tmp) {
 		struct ghost *g = list_entry(l, struct ghost, node);
 
-		if (g->tenant == tenant &&
+		if (g->tenant == tenant && !g->ended &&
 		    !syscall(SYS_pidfd_send_signal, g->pidfd.fd, SIGKILL, NULL,
 			     0) && log_allowed())
 			pr_warn("process %d, which detached, is killed: it may keep memory that another tenant needs",

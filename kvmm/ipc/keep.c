@@ -4,18 +4,17 @@
  *
  * Made at start, mapped until the end; kvmm-hold has a duplicate of its
  * descriptor.  The core's arena is made here, too: the two go together.
+ *
+ * Of both the next daemon uses copies alone (keep_copy.c).
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/daemon.h"
 #include "kvmm/ipc/keep.h"
-
-#define KEEP_SEALS	(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static void boot_read(char *boot, size_t len)
 {
@@ -106,24 +105,13 @@ void *keep_memory(const char *name, u64 bytes, int *fd)
 	if (*fd < 0)
 		return NULL;
 	if (!ftruncate(*fd, (off_t)bytes) &&
-	    !fcntl(*fd, F_ADD_SEALS, KEEP_SEALS))
+	    !fcntl(*fd, F_ADD_SEALS, DEV_SEALS))
 		p = map_shared(*fd, bytes);
 	if (p)
 		return p;
 	close(*fd);
 	*fd = -1;
 	return NULL;
-}
-
-/* Map what was kept, if it is @bytes long and can be no other. */
-void *keep_map(int fd, u64 bytes)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) || (u64)st.st_size != bytes ||
-	    (fcntl(fd, F_GET_SEALS) & KEEP_SEALS) != KEEP_SEALS)
-		return NULL;
-	return map_shared(fd, bytes);
 }
 
 int keep_make(struct daemon *d)
@@ -138,25 +126,51 @@ int keep_make(struct daemon *d)
 	return 0;
 }
 
+/* Numbers that are used as they are; the rest is compared, or for people. */
+static bool records_are_sane(const struct keep *k)
+{
+	u32 i, cores = 0;
+
+	for (i = 0; i < KEEP_CLIENTS; i++)
+		if (k->client[i].valid &&
+		    (!is_power_of_2(k->client[i].sq_entries) ||
+		     k->client[i].sq_entries < SQ_ENTRIES_MIN ||
+		     k->client[i].sq_entries > SQ_ENTRIES_MAX))
+			return false;
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		const struct keep_area *a = &k->area[i];
+
+		if (!a->valid)
+			continue;
+		if (a->core >= CORE_MAX_AREAS || (cores & BIT(a->core)))
+			return false;
+		cores |= BIT(a->core);
+	}
+	return true;
+}
+
 const char *keep_take(struct daemon *d, int fd)
 {
 	char boot[sizeof(d->keep->boot)];
-	const char *why = NULL;
 
-	d->keep_fd = fd;
-	d->keep = keep_map(fd, sizeof(*d->keep));
+	d->keep = keep_copy("kvmm-keep", fd, sizeof(*d->keep), &d->keep_fd);
 	if (!d->keep)
-		return "what it left is of another kvmm";
+		return errno == ESTALE ? "what it left is of another kvmm" :
+		       "what it left cannot be copied";
 	boot_read(boot, sizeof(boot));
 	if (d->keep->magic != KEEP_MAGIC || d->keep->layout != keep_layout())
-		why = "what it left is of another kvmm";
-	else if (memcmp(boot, d->keep->boot, sizeof(boot)))
-		why = "what it left is of another boot of this machine";
-	else if (!d->keep->ready)
-		why = "it had not begun to serve";
-	else if (d->keep->tries >= KEEP_TRIES)
-		why = "what it left was adopted before and led to nothing";
-	return why;
+		return "what it left is of another kvmm";
+	if (memcmp(boot, d->keep->boot, sizeof(boot)))
+		return "what it left is of another boot of this machine";
+	if (!d->keep->ready)
+		return "it had not begun to serve";
+	if (d->keep->tries >= KEEP_TRIES)
+		return "what it left was adopted before and led to nothing";
+	if (!records_are_sane(d->keep))
+		return "its records of clients and areas are damaged";
+	/* Counted before anything else is looked at: that may be what kills. */
+	d->keep->tries++;
+	return deposit_kept(d, HOLD_KEEP, d->keep_fd);
 }
 
 void keep_exit(struct daemon *d)
@@ -193,7 +207,14 @@ void keep_client_put(struct daemon *d, const struct client *c,
 	k->pid = c->info.pid;
 	memcpy(k->comm, c->info.comm, sizeof(k->comm));
 	memcpy(k->token, token, sizeof(k->token));
+	k->untold = 1;
 	store_release(&k->valid, 1u);
+}
+
+/* Before anything else is sent to it. */
+void keep_client_told(struct daemon *d, u32 id)
+{
+	store_release(&d->keep->client[id].untold, 0u);
 }
 
 void keep_client_drop(struct daemon *d, u32 id)

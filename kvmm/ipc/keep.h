@@ -29,6 +29,7 @@ struct swap_area;
  * @resumes:    it asked for KVMM_FEAT_RESUME
  * @key:        of its tenant
  * @sq_entries: of its rings
+ * @untold:     its answer to ATTACH is not known to have been sent; no extent was
  * @token:      as told at attach
  */
 struct keep_client {
@@ -39,6 +40,7 @@ struct keep_client {
 	u32	uid;
 	s32	pid;
 	char	comm[16];
+	u32	untold;
 	__u64	token[2];
 };
 
@@ -89,16 +91,17 @@ void keep_boot(u64 *boot);
 int __must_check keep_make(struct daemon *d);
 
 /**
- * keep_take() - that of the last daemon
- * @fd: taken over
+ * keep_take() - a copy of that of the last daemon, which hold has in its place
+ * @fd: stays the caller's
  * Return: NULL, or why it is of no use.
  */
 const char *keep_take(struct daemon *d, int fd);
 void keep_exit(struct daemon *d);
 
-/* The client is attached, or no more. */
+/* The client is attached, and is to be told; was told; is attached no more. */
 void keep_client_put(struct daemon *d, const struct client *c,
 		     const __u64 *token, u32 sq_entries, bool resumes);
+void keep_client_told(struct daemon *d, u32 id);
 void keep_client_drop(struct daemon *d, u32 id);
 
 /* The core has the area, or no more. */

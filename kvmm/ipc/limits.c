@@ -92,6 +92,24 @@ u64 limits_records(const struct daemon *d)
 	return d->arena_bytes + copier_bytes(d) + swap_bytes(d);
 }
 
+/* A pool with memory of its own, against what is left there. */
+static int limits_device(struct daemon *d)
+{
+	const struct kvmm_dev_ops *ops = d->dev.ops;
+	char pool[32], room[32];
+	u64 avail = ops->available(&d->dev);
+
+	if (avail < d->cfg.pool_bytes && deposit_wait_old(d))
+		avail = ops->available(&d->dev);
+	if (avail >= d->cfg.pool_bytes)
+		return 0;
+	pr_err("a pool of %s does not fit the %s that are available on the device: give a smaller --pool-size",
+	       kv_format_size(d->cfg.pool_bytes, pool, sizeof(pool)),
+	       kv_format_size(avail & ~((1ull << 20) - 1), room,
+			      sizeof(room)));
+	return -ENOMEM;
+}
+
 /**
  * limits_memory() - the pools and their records against what can be had
  *
@@ -103,16 +121,19 @@ int limits_memory(struct daemon *d)
 	char pool[32], arena[32], room[32];
 	const bool host = d->cfg.host_bytes != 0;
 	u64 records = limits_records(d), need, avail;
-	u64 pools = d->cfg.pool_bytes;
+	const bool own = d->dev.ops->own_memory;
+	u64 pools = own ? 0 : d->cfg.pool_bytes;
 	struct memory_room m;
 
+	if (own && limits_device(d))
+		return -ENOMEM;
 	if (host)
 		pools += hostpool_needs(d->cfg.host_bytes);
 	need = pools + records + DEV_SPARE_BYTES;
 
-	avail = d->dev.ops->available(&d->dev);
+	avail = dev_memory_available();
 	if (avail < need && deposit_wait_old(d))
-		avail = d->dev.ops->available(&d->dev);
+		avail = dev_memory_available();
 	if (avail >= need)
 		return 0;
 	kv_format_size(pools, pool, sizeof(pool));

@@ -8,6 +8,9 @@
  * DEV_SPARE_BYTES; the host pool is reckoned after the device pool and takes
  * half of what that leaves, or the huge pages that were set aside, if they are
  * more.  So records, the page cache of models and the runtimes keep the rest.
+ * A pool with memory of its own, on a GPU, is reckoned from that memory by the
+ * same rule: the other half is for weights and workspaces of the runtimes; the
+ * host pool then has the machine's for itself.
  *
  * Whatever it comes to is a multiple of an extent, and is checked against what
  * fits as if it had been written in bytes.  It is reckoned in the first life
@@ -66,7 +69,8 @@ static int size_find(struct daemon *d, u32 index, const char *name,
 		*bytes = d->deposit.size[index];
 		return 0;
 	}
-	*bytes = limits_share(a, m, host ? d->pool_size : 0,
+	*bytes = limits_share(a, m, host && !d->dev.ops->own_memory ?
+			      d->pool_size : 0,
 			      host ? m->huge_free : 0, d->opt.extent_size);
 	if (a->unit == KV_AMOUNT_BYTES)
 		return 0;
@@ -86,8 +90,9 @@ static int size_find(struct daemon *d, u32 index, const char *name,
 					    sizeof(size)), avail);
 		return -EINVAL;
 	}
-	pr_info("--%s comes to %s, %s of memory are available", name,
-		kv_format_size(*bytes, size, sizeof(size)), avail);
+	pr_info("--%s comes to %s, %s of memory are available%s", name,
+		kv_format_size(*bytes, size, sizeof(size)), avail,
+		!host && d->dev.ops->own_memory ? " on the device" : "");
 	deposit_put(d, HOLD_SIZE, index, -1, *bytes);
 	return 0;
 }
@@ -98,11 +103,17 @@ static int size_find(struct daemon *d, u32 index, const char *name,
  */
 int limits_sizes(struct daemon *d)
 {
-	struct memory_room m;
+	const struct kvmm_dev_ops *ops = d->dev.ops;
+	struct memory_room m, dev;
 	int err;
 
 	memory_look(&m, "");
-	err = size_find(d, 0, "pool-size", &d->opt.pool_size, &m,
+	dev = m;
+	if (ops->own_memory) {
+		dev.total = ops->total(&d->dev);
+		dev.available = ops->available(&d->dev);
+	}
+	err = size_find(d, 0, "pool-size", &d->opt.pool_size, &dev,
 			&d->pool_size);
 	if (!err)
 		err = size_find(d, 1, "host-size", &d->opt.host_size, &m,

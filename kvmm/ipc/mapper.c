@@ -47,6 +47,7 @@ bool mapper_collect(struct daemon *d, u64 now)
 	bool any = false;
 
 	while (spsc_pop(&d->from_mapper, &msg)) {
+		mm_look_at_device(d, now);
 		core_extent_created(d->core, now, msg.extent, msg.status);
 		any = true;
 	}
@@ -63,17 +64,20 @@ static void extent_publish(struct daemon *d, u32 extent, int fd, u32 generation)
 	pthread_mutex_unlock(&d->extent_lock);
 }
 
-/* Hold keeps it from here on; it reads while this daemon dies. */
-static void extent_deposit(struct daemon *d, u32 extent, int fd, u32 generation)
+/*
+ * Hold keeps it from here on, or no more; it reads while this daemon dies.
+ * Nobody waits for this thread, so it waits for hold.
+ */
+static void extent_deposit(struct daemon *d, u32 op, u32 extent, int fd,
+			   u32 generation)
 {
 	struct hold_record r = {
-		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = HOLD_EXTENT,
+		.magic = HOLD_MAGIC, .op = op, .kind = HOLD_EXTENT,
 		.index = extent, .generation = generation,
 	};
 	int err = d->arena_fd < 0 ? 0 : deposit_try(d, &r, fd);
 	u32 i;
 
-	/* It may be asking a program for its layout; nobody waits for us. */
 	for (i = 0; i < DEPOSIT_TRIES && err == -EAGAIN &&
 	     !READ_ONCE(d->mapper_stop); i++)
 		err = deposit_try(d, &r, fd);
@@ -88,11 +92,12 @@ static void mapper_create(struct daemon *d, struct spsc_msg *msg)
 
 	msg->status = d->dev.ops->extent_create(&d->dev, msg->extent,
 						msg->generation, &fd);
-	if (msg->status && log_allowed())
+	if (msg->status && !READ_ONCE(d->dev.failed) && log_allowed())
 		pr_warn("extent %u cannot be made: %s: free memory, or give kvmm a smaller --pool-size",
 			msg->extent, strerror(-msg->status));
 	if (!msg->status) {
-		extent_deposit(d, msg->extent, fd, msg->generation);
+		extent_deposit(d, HOLD_PUT, msg->extent, fd,
+			       msg->generation);
 		extent_publish(d, msg->extent, fd, msg->generation);
 	}
 	if (!spsc_push(&d->from_mapper, msg))
@@ -107,8 +112,7 @@ static void mapper_release(struct daemon *d, const struct spsc_msg *msg)
 
 	if (fd < 0)
 		return;
-	if (d->arena_fd >= 0)
-		deposit_drop(d, HOLD_EXTENT, msg->extent);
+	extent_deposit(d, HOLD_DROP, msg->extent, -1, 0);
 	/* Withdrawn first: the number may be another file's after this. */
 	extent_publish(d, msg->extent, -1, 0);
 	err = d->dev.ops->extent_revoke(&d->dev, msg->extent, fd);

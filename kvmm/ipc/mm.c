@@ -180,6 +180,23 @@ void mm_note(struct daemon *d, struct client *c, u32 note)
 	d->mm_kick = true;
 }
 
+/**
+ * mm_look_at_device() - tell the core when the device has failed, once
+ *
+ * Before it hears of a copy or an extent that failed with it.
+ */
+void mm_look_at_device(struct daemon *d, u64 now)
+{
+	/* Pairs with the release in cuda_failed(). */
+	const u32 failed = load_acquire(&d->dev.failed);
+
+	if (failed == d->mm_failed)
+		return;
+	d->mm_failed = failed;
+	core_device_failed(d->core, now, failed == DEV_LOST ?
+			   CORE_DEVICE_LOST : CORE_DEVICE_CUT);
+}
+
 /* ---- one turn ---- */
 
 static void mm_flush(struct daemon *d)
@@ -229,6 +246,7 @@ static bool mm_turn(struct daemon *d)
 	u32 faults = segment_fault_count();
 	bool busy = false;
 
+	mm_look_at_device(d, now);
 	/* Pairs with the release in mm_call(). */
 	if (load_acquire(&d->call_pending)) {
 		mm_run_call(d);

@@ -12,7 +12,8 @@
  * Until then it is AWAY: the core keeps what it has, a step of it that is open
  * stays open.  One that ends meanwhile is seen by its pidfd, as ever.  One that
  * does not come back within --resume-ms is killed: it may still write to what
- * it has mapped.  One that cannot come back, because it never asked for
+ * it has mapped, unless its daemon died before it was told that it is attached.
+ * One that cannot come back, because it never asked for
  * KVMM_FEAT_RESUME, counts as one that hung up.
  *
  * Context: control thread, but for the functions handed to mm_call().
@@ -101,9 +102,18 @@ int resume_await(struct daemon *d, u32 id, int pidfd)
 	return watch_add(d, &c->pidfd, EPOLLIN);
 }
 
-/* It did not come back in time; it may still have what it had mapped. */
+/*
+ * It did not come back in time; it may still have what it had mapped.  One that
+ * was never told that it is attached has nothing, and may have attached anew.
+ */
 void resume_give_up(struct daemon *d, struct client *c)
 {
+	if (d->keep->client[c->id].untold) {
+		pr_info("client %u (%s, pid %d) had no answer to its attach, and is no more",
+			c->id, c->info.comm, (int)c->info.pid);
+		client_abort(d, c);
+		return;
+	}
 	pr_warn("client %u (%s, pid %d) did not come back in %u ms (--resume-ms): killed",
 		c->id, c->info.comm, (int)c->info.pid, d->opt.resume_ms);
 	if (syscall(SYS_pidfd_send_signal, c->pidfd.fd, SIGKILL, NULL, 0) &&
@@ -290,6 +300,7 @@ void resume_request(struct daemon *d, struct client *who,
 		client_hang_up(d, c);
 		return;
 	}
+	keep_client_told(d, c->id);
 	if (log_life_allowed())
 		pr_info("client %u resumed: %s (pid %d)", c->id, c->info.comm,
 			(int)c->info.pid);

@@ -181,47 +181,88 @@ int socket_lock(struct daemon *d)
 	return d->lock_fd;
 }
 
-/* The socket that hold kept, if it is still the one at @addr. */
-static int listen_kept(int kept, const struct sockaddr_un *addr)
+/* Of the socket in @perm's directory, or from anywhere. */
+static const char *name_in(const struct sockaddr_un *addr,
+			   const struct socket_perm *perm)
 {
-	struct sockaddr_un name = { .sun_family = 0 };
-	socklen_t len = sizeof(name);
+	return perm->dir == AT_FDCWD ? addr->sun_path :
+	       strrchr(addr->sun_path, '/') + 1;
+}
+
+/* Does it have that name?  In a directory of ours the last part says it. */
+static bool kept_is_named(const char *kept, const char *name,
+			  const struct socket_perm *perm)
+{
+	const char *slash = strrchr(kept, '/');
+
+	if (perm->dir != AT_FDCWD && slash)
+		kept = slash + 1;
+	return !strcmp(kept, name);
+}
+
+/* The socket that hold kept, if it is still the one at @addr. */
+static int listen_kept(int kept, const struct sockaddr_un *addr,
+		       const struct socket_perm *perm)
+{
+	const char *name = name_in(addr, perm);
+	struct {
+		struct sockaddr_un	sun;
+		char			end;
+	} at = { .end = 0 };
+	socklen_t len = sizeof(at.sun);
 	struct stat st;
 
 	if (kept < 0)
 		return -1;
-	if (!getsockname(kept, (struct sockaddr *)&name, &len) &&
-	    !strncmp(name.sun_path, addr->sun_path, sizeof(name.sun_path)) &&
-	    !stat(addr->sun_path, &st) && S_ISSOCK(st.st_mode))
+	if (!getsockname(kept, (struct sockaddr *)&at.sun, &len) &&
+	    kept_is_named(at.sun.sun_path, name, perm) &&
+	    !fstatat(perm->dir, name, &st, 0) && S_ISSOCK(st.st_mode))
 		return kept;
 	close(kept);
 	return -1;
 }
 
 /* Remove the socket of a daemon that died; leave anything else alone. */
-static int listen_clear(const char *path)
+static int listen_clear(const char *name, const struct socket_perm *perm)
 {
 	struct stat st;
 
-	if (lstat(path, &st))
+	if (fstatat(perm->dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -ENOTSOCK;
-	return unlink(path) ? -errno : 0;
+	return unlinkat(perm->dir, name, 0) ? -errno : 0;
+}
+
+/* bind(2) knows no directory but by name: by that of its descriptor, then. */
+static int listen_bind(int fd, const struct sockaddr_un *addr, const char *name,
+		       const struct socket_perm *perm)
+{
+	struct sockaddr_un at = *addr;
+	mode_t mask;
+	int err;
+
+	if (perm->dir != AT_FDCWD)
+		snprintf(at.sun_path, sizeof(at.sun_path),
+			 "/proc/self/fd/%d/%.32s", perm->dir, name);
+	mask = umask(0777 & ~perm->mode);
+	err = bind(fd, (const struct sockaddr *)&at, sizeof(at)) ? -errno : 0;
+	umask(mask);
+	return err;
 }
 
 /*
  * Nobody but the daemon's user may write in the directory, and nobody can
- * connect before listen(): owner and mode are there before it matters.  The
- * mode comes with the name: who may rename the directory would have chmod()
- * follow a link elsewhere.
+ * connect before listen(): owner and mode are there before it matters.  Who may
+ * rename the directory could put another one in its place at any time: so that
+ * of a tenant goes by its descriptor, and the mode comes with the name.
  */
 static int listen_make(const struct sockaddr_un *addr, int type,
 		       const struct socket_perm *perm)
 {
 	const bool give = perm->uid != (uid_t)-1 || perm->gid != (gid_t)-1;
-	int err = listen_clear(addr->sun_path);
-	mode_t mask;
+	const char *name = name_in(addr, perm);
+	int err = listen_clear(name, perm);
 	int fd;
 
 	if (kv_fault(KV_FAULT_socket_listen))
@@ -231,17 +272,15 @@ static int listen_make(const struct sockaddr_un *addr, int type,
 	fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	mask = umask(0777 & ~perm->mode);
-	err = bind(fd, (const struct sockaddr *)addr, sizeof(*addr)) ?
-		-errno : 0;
-	umask(mask);
+	err = listen_bind(fd, addr, name, perm);
 	if (err) {
 		close(fd);
 		return err;
 	}
-	if (give && lchown(addr->sun_path, perm->uid, perm->gid)) {
+	if (give && fchownat(perm->dir, name, perm->uid, perm->gid,
+			     AT_SYMLINK_NOFOLLOW)) {
 		err = -errno;
-		unlink(addr->sun_path);
+		unlinkat(perm->dir, name, 0);
 		close(fd);
 		return err;
 	}
@@ -253,7 +292,7 @@ int socket_make_one(struct daemon *d, struct watch *w, u32 index,
 		    const struct sockaddr_un *addr, int type,
 		    const struct socket_perm *perm)
 {
-	w->fd = listen_kept(d->deposit.listen[index], addr);
+	w->fd = listen_kept(d->deposit.listen[index], addr, perm);
 	d->deposit.listen[index] = -1;
 	if (w->fd >= 0)
 		return 0;
@@ -282,7 +321,10 @@ int socket_make_one(struct daemon *d, struct watch *w, u32 index,
  */
 int socket_make(struct daemon *d)
 {
-	struct socket_perm perm = { 0600, (uid_t)-1, (gid_t)-1 };
+	struct socket_perm perm = {
+		.mode = 0600, .uid = (uid_t)-1, .gid = (gid_t)-1,
+		.dir = AT_FDCWD,
+	};
 	int err;
 
 	err = socket_make_one(d, &d->view_sock, 1, &d->view_addr, SOCK_STREAM,

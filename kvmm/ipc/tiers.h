@@ -3,6 +3,7 @@
  * tiers.h - the lower tiers as the daemon's shell sees them
  *
  *   copier.c	 copies of blocks			mm and copier thread
+ *   copier_many.c many at once, by the device		copier thread
  *   swap.c	 requests to swapd			mm thread
  *   swap_busy.c how long areas were busy		mm thread
  *   swap_link.c talk with kvmm-hold and swapd		control thread
@@ -271,6 +272,13 @@ struct swap_link {
 
 u64 copier_bytes(const struct daemon *d);
 int __must_check copier_init(struct daemon *d);
+int __must_check copier_judge(const struct daemon *d,
+			      const struct core_copy *cp);
+void copier_clear_tail(const struct daemon *d, const struct core_copy *cp);
+int __must_check copier_fault(const struct core_copy *cp);
+void copier_finish(struct daemon *d, const struct core_copy *cp, u64 ns,
+		   int status);
+void copier_many(struct daemon *d);
 int __must_check copier_start(struct daemon *d);
 bool copier_stop(struct daemon *d);
 void copier_exit(struct daemon *d);

@@ -79,6 +79,8 @@ static const char *why_not(u32 err)
 	switch (err) {
 	case EPERM:
 		return "is no program that root or the user of kvmm-hold owns, nobody else may write, and kvmm-hold sees by that name: install it so";
+	case EACCES:
+		return "cannot be executed by the user that kvmm becomes, as whom it is asked for its layout: chmod a+rx";
 	case ENOEXEC:
 		return "is no kvmm: it prints no layout when asked for --arena-layout";
 	case EXDEV:
@@ -124,6 +126,7 @@ void upgrade_leave(struct daemon *d)
 	mm_stop(d);
 	/* It is no death. */
 	d->keep->tries = 0;
+	deposit_late_flush(d);
 	/* What hangs in the kernel is over when this process is. */
 	(void)!mapper_stop(d);
 	(void)!copier_stop(d);

@@ -82,8 +82,8 @@ static int view_send(struct daemon *d, struct view *v)
 static void view_answer(struct daemon *d, struct view *v)
 {
 	const char *end = memchr(v->req, '\n', v->len);
-	int err = proc_request_as(d->proc, v->key, v->req,
-				  (size_t)(end - v->req), &v->out);
+	int err = view_request(d, v->key, v->req, (size_t)(end - v->req),
+			       &v->out);
 
 	v->head_len = proc_answer_head(err, &v->out, v->head);
 	v->body_len = err ? 0 : v->out.count;

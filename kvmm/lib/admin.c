@@ -2,6 +2,7 @@
 /*
  * admin.c - the asking half of the admin socket
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <kvmm/admin.h>
+#include <kvmm/opts.h>
 #include <kvmm/rundir.h>
 
 int kv_admin_path(const char *view, char *path, size_t len)
@@ -17,6 +19,71 @@ int kv_admin_path(const char *view, char *path, size_t len)
 	int dir = slash ? (int)(slash - view) + 1 : 0;
 	int n = snprintf(path, len, "%.*s%s", dir, view, KV_ADMIN_SOCKET);
 
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+/* The two last parts of domain/NAME/MARK.  Return: false when it is none. */
+static bool split_domain(const char *path, char *name, size_t len,
+			 const char **mark)
+{
+	static const char dir[] = "domain/";
+	const char *end;
+
+	if (strncmp(path, dir, strlen(dir)))
+		return false;
+	path += strlen(dir);
+	end = strrchr(path, '/');
+	if (!end || end == path || !end[1] || (size_t)(end - path) >= len)
+		return false;
+	memcpy(name, path, (size_t)(end - path));
+	name[end - path] = '\0';
+	*mark = end + 1;
+	return true;
+}
+
+/* The pool of pool/NAME/size. */
+static bool split_pool(const char *path, char name[32])
+{
+	int end = 0;
+
+	return sscanf(path, "pool/%31[^/]/size%n", name, &end) == 1 && end &&
+	       !path[end];
+}
+
+static int tune_request(const char *name, const char *value, char *req,
+			size_t len)
+{
+	u64 number;
+	int n;
+
+	if (kv_parse_uint(value, &number))
+		return -EINVAL;
+	n = snprintf(req, len, "tune %" PRIu64 " %s", number, name);
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+int kv_admin_set_request(const char *path, const char *value, char *req,
+			 size_t len)
+{
+	char name[320], pool[32];
+	const char *mark = NULL;
+	bool is_pool;
+	u64 bytes;
+	int n;
+
+	path += *path == '/';
+	if (!strncmp(path, "sys/vm/", 7) && path[7])
+		return tune_request(path + 7, value, req, len);
+	is_pool = split_pool(path, pool);
+	if (!is_pool && !split_domain(path, name, sizeof(name), &mark))
+		return -ENOENT;
+	if (!is_pool && !strcmp(value, "max"))
+		bytes = UINT64_MAX;
+	else if (kv_parse_size(value, &bytes))
+		return -EINVAL;
+	n = is_pool ? snprintf(req, len, "resize %" PRIu64 " %s", bytes, pool) :
+		      snprintf(req, len, "set %s %" PRIu64 " %s", mark, bytes,
+			       name);
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 

@@ -12,8 +12,7 @@
 
 #include <kvmm/opts.h>
 
-#define HELP_COLUMN	28
-#define HELP_WIDTH	80
+#include "kvmm/lib/opts_set.h"
 
 int kv_parse_uint(const char *s, u64 *value)
 {
@@ -206,8 +205,8 @@ static int list_add(const struct kv_opt *o, struct kv_list *list, const char *s,
 	return 0;
 }
 
-static int value_set(const struct kv_opt *o, void *values, const char *s,
-		     char *text, size_t len)
+int kv_opt_set(const struct kv_opt *o, void *values, const char *s, char *text,
+	       size_t len)
 {
 	void *field = (char *)values + o->offset;
 	int i;
@@ -239,7 +238,7 @@ static int value_set(const struct kv_opt *o, void *values, const char *s,
 	return -EINVAL;
 }
 
-static void value_clear(const struct kv_opt *o, void *values)
+void kv_opt_clear(const struct kv_opt *o, void *values)
 {
 	void *field = (char *)values + o->offset;
 
@@ -266,23 +265,36 @@ static void value_clear(const struct kv_opt *o, void *values)
 	}
 }
 
-static const struct kv_opt *opt_find(const struct kv_program *prog,
-				     const char *name, size_t len)
+const struct kv_opt *kv_opt_find(const struct kv_opt *opts, u32 nr,
+				 const char *name, size_t len)
 {
 	u32 i;
 
-	for (i = 0; i < prog->nr_opts; i++) {
-		const struct kv_opt *o = &prog->opts[i];
-
-		if (strlen(o->name) == len && !memcmp(o->name, name, len))
-			return o;
-	}
+	for (i = 0; i < nr; i++)
+		if (strlen(opts[i].name) == len &&
+		    !memcmp(opts[i].name, name, len))
+			return &opts[i];
 	return NULL;
 }
 
+/* What the command line says counts alone: what others said of it goes. */
+static int line_set(const struct kv_program *prog, struct kv_origin *from,
+		    void *values, const struct kv_opt *o, const char *s,
+		    char *text, size_t len)
+{
+	struct kv_origin *f = from ? &from[o - prog->opts] : NULL;
+
+	if (f && f->source != KV_FROM_LINE)
+		kv_opt_clear(o, values);
+	if (f)
+		f->source = KV_FROM_LINE;
+	return kv_opt_set(o, values, s, text, len);
+}
+
 /* "-h", or what begins with two dashes; *@i moves past its value. */
-static int opt_take(const struct kv_program *prog, void *values, int argc,
-		    char **argv, int *i, char *text, size_t len)
+static int opt_take(const struct kv_program *prog, struct kv_origin *from,
+		    void *values, int argc, char **argv, int *i, char *text,
+		    size_t len)
 {
 	const char *name = argv[*i] + 2;
 	const char *eq = strchrnul(name, '=');
@@ -296,7 +308,9 @@ static int opt_take(const struct kv_program *prog, void *values, int argc,
 		printf("%s %s\n", prog->name, KVMM_VERSION);
 		return -ECANCELED;
 	}
-	o = opt_find(prog, name, (size_t)(eq - name));
+	if (!strncmp(name, "print-", 6) && kv_opts_print(prog, name + 6, stdout))
+		return -ECANCELED;
+	o = kv_opt_find(prog->opts, prog->nr_opts, name, (size_t)(eq - name));
 	if (!o) {
 		snprintf(text, len, "%.60s is no option: see %s --help",
 			 argv[*i], prog->name);
@@ -307,30 +321,30 @@ static int opt_take(const struct kv_program *prog, void *values, int argc,
 			snprintf(text, len, "--%s takes no value", o->name);
 			return -EINVAL;
 		}
-		return value_set(o, values, NULL, text, len);
+		return line_set(prog, from, values, o, NULL, text, len);
 	}
 	if (*eq)
-		return value_set(o, values, eq + 1, text, len);
+		return line_set(prog, from, values, o, eq + 1, text, len);
 	if (*i + 1 >= argc) {
 		snprintf(text, len, "--%s wants a value: --%s %s", o->name,
 			 o->name, o->meta);
 		return -EINVAL;
 	}
-	return value_set(o, values, argv[++*i], text, len);
+	return line_set(prog, from, values, o, argv[++*i], text, len);
 }
 
 /* Everything as it is when nothing is given. */
-static int values_default(const struct kv_opt *opts, u32 nr, void *values,
-			  char *text, size_t len)
+int kv_opts_default(const struct kv_opt *opts, u32 nr, void *values, char *text,
+		    size_t len)
 {
 	u32 i;
 	int err;
 
 	for (i = 0; i < nr; i++) {
-		value_clear(&opts[i], values);
+		kv_opt_clear(&opts[i], values);
 		if (!opts[i].def)
 			continue;
-		err = value_set(&opts[i], values, opts[i].def, text, len);
+		err = kv_opt_set(&opts[i], values, opts[i].def, text, len);
 		if (err)
 			return err;
 	}
@@ -353,7 +367,7 @@ static int key_set(const struct kv_opt *opts, u32 nr, void *values, char *word,
 			 "%.40s wants a value: write KEY=VALUE", word);
 		return -EINVAL;
 	}
-	err = value_set(&opts[i], values, eq + 1, text, len);
+	err = kv_opt_set(&opts[i], values, eq + 1, text, len);
 	/* It is a key, not an option. */
 	if (err)
 		memmove(text, text + 2, strlen(text + 2) + 1);
@@ -364,7 +378,7 @@ int kv_opts_parse_keys(const struct kv_opt *opts, u32 nr, void *values,
 		       char *spec, char *text, size_t len)
 {
 	char *save = NULL, *word;
-	int err = values_default(opts, nr, values, text, len);
+	int err = kv_opts_default(opts, nr, values, text, len);
 
 	for (word = strtok_r(spec, ",", &save); word && !err;
 	     word = strtok_r(NULL, ",", &save))
@@ -372,14 +386,11 @@ int kv_opts_parse_keys(const struct kv_opt *opts, u32 nr, void *values,
 	return err;
 }
 
-int kv_opts_parse(const struct kv_program *prog, void *values, int argc,
-		  char **argv, char *text, size_t len)
+int kv_opts_line(const struct kv_program *prog, struct kv_origin *from,
+		 void *values, int argc, char **argv, char *text, size_t len)
 {
 	int i, err, nr = 0;
 
-	err = values_default(prog->opts, prog->nr_opts, values, text, len);
-	if (err)
-		return err;
 	for (i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--")) {
 			while (++i < argc)
@@ -390,7 +401,7 @@ int kv_opts_parse(const struct kv_program *prog, void *values, int argc,
 			argv[nr++] = argv[i];
 			continue;
 		}
-		err = opt_take(prog, values, argc, argv, &i, text, len);
+		err = opt_take(prog, from, values, argc, argv, &i, text, len);
 		if (err)
 			return err;
 	}
@@ -403,75 +414,11 @@ int kv_opts_parse(const struct kv_program *prog, void *values, int argc,
 	return nr;
 }
 
-/* Print @text from @column on, broken between words. */
-static void print_wrapped(FILE *out, const char *text, int at, int column)
+int kv_opts_parse(const struct kv_program *prog, void *values, int argc,
+		  char **argv, char *text, size_t len)
 {
-	while (*text) {
-		size_t word = strcspn(text, " ");
+	int err = kv_opts_default(prog->opts, prog->nr_opts, values, text, len);
 
-		if (at > column && at + 1 + (int)word >= HELP_WIDTH) {
-			fprintf(out, "\n%*s", column, "");
-			at = column;
-		} else if (at > column) {
-			fputc(' ', out);
-			at++;
-		}
-		fwrite(text, 1, word, out);
-		at += (int)word;
-		text += word;
-		text += strspn(text, " ");
-	}
-	fputc('\n', out);
-}
-
-void kv_opts_help_entry(const char *mark, const char *name, const char *meta,
-			const char *text, FILE *out)
-{
-	int at = fprintf(out, "  %s%s%s%s", mark, name, *meta ? " " : "", meta);
-
-	if (at >= HELP_COLUMN - 1) {
-		fputc('\n', out);
-		at = 0;
-	}
-	fprintf(out, "%*s", HELP_COLUMN - at, "");
-	print_wrapped(out, text, HELP_COLUMN, HELP_COLUMN);
-}
-
-static void help_option(const char *name, const char *meta, const char *help,
-			const char *def, FILE *out)
-{
-	char line[512];
-
-	if (def)
-		snprintf(line, sizeof(line), "%s (default %s)", help, def);
-	else
-		snprintf(line, sizeof(line), "%s", help);
-	kv_opts_help_entry("--", name, meta ? meta : "", line, out);
-}
-
-void kv_opts_help(const struct kv_program *prog, FILE *out)
-{
-	u32 i;
-
-	fprintf(out, "Usage: %s [OPTION]...%s%s\n", prog->name,
-		prog->operands ? " " : "", prog->operands ? prog->operands : "");
-	print_wrapped(out, prog->about, 0, 0);
-	fputs("\nOptions:\n", out);
-	for (i = 0; i < prog->nr_opts; i++) {
-		const struct kv_opt *o = &prog->opts[i];
-
-		help_option(o->name, o->kind == KV_OPT_flag ? NULL : o->meta,
-			    o->help, o->def, out);
-	}
-	help_option("help", NULL, "print this text; also -h", NULL, out);
-	help_option("version", NULL, "print the version", NULL, out);
-	if (prog->nr_exits)
-		fputs("\nExit codes:\n", out);
-	for (i = 0; i < prog->nr_exits; i++) {
-		int at = fprintf(out, "  %3d  ", prog->exits[i].code);
-
-		print_wrapped(out, prog->exits[i].text, at, at);
-	}
-	if (prog->more)
-		prog->more(out);
+	return err ? err : kv_opts_line(prog, NULL, values, argc, argv, text,
+					len);
 }

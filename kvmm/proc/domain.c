@@ -3,9 +3,10 @@
  * domain.c - domains, and domain/NAME/
  *
  * A domain's name was chosen by a client.  In paths and tables it is escaped,
- * so that it is one component and one word: blanks, slashes, `@`, and a name
- * that is all dots.  Two tenants may use one name; then each carries the
- * domain's id behind an `@`, which no escaped name contains.
+ * so that it is one component and one word, which no listing hides: blanks,
+ * slashes, `@`, and the dots of a name that begins with one.  Two tenants may
+ * use one name; then each carries the domain's id behind an `@`, which no
+ * escaped name contains.
  *
  * Limit files follow the kernel's dmem controller: a pool, a blank, bytes or
  * `max`.
@@ -31,7 +32,7 @@ static bool domain_name_shared(const struct proc *proc,
 void proc_domain_name(const struct proc *proc,
 		      const struct core_domain_view *d, struct seq_file *m)
 {
-	bool dots = strspn(d->name, ".") == strlen(d->name);
+	bool dots = d->name[0] == '.';
 
 	seq_escape(m, d->name, dots ? "./@" : "/@");
 	if (!d->name[0] || domain_name_shared(proc, d))
@@ -83,6 +84,24 @@ void proc_show_limit(struct seq_file *m, u64 bytes, u32 shift, int width)
 	seq_printf(m, "%*s", width, num);
 }
 
+/* What it is promised, and what it lost for want of memory. */
+static void show_domain_limits(struct seq_file *m,
+			       const struct core_domain_view *d)
+{
+	static const u32 kinds[] = { CORE_PSI_SOME, CORE_PSI_FULL };
+	u32 i;
+
+	for (i = CORE_LIMIT_MIN; i <= CORE_LIMIT_HIGH; i++) {
+		seq_putc(m, ' ');
+		proc_show_limit(m, d->limit[i], 10, 11);
+	}
+	seq_printf(m, " %6llu", (unsigned long long)d->limit[CORE_LIMIT_WEIGHT]);
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		seq_printf(m, " %7u.%02u", d->pressure.avg[kinds[i]][0] / 100,
+			   d->pressure.avg[kinds[i]][0] % 100);
+	seq_putc(m, ' ');
+}
+
 int show_domains(const struct proc_ctx *ctx)
 {
 	const struct proc *proc = ctx->proc;
@@ -91,10 +110,11 @@ int show_domains(const struct proc_ctx *ctx)
 	struct proc_tenant_info tenant;
 	u32 i;
 
-	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %s\n",
+	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %11s %11s %11s %6s %10s %10s %s\n",
 		   "id", "tenant", "clients", "spans", "running", "waiting",
 		   "tokens", "block_bytes", "current_kb", "peak_kb", "max_kb",
-		   "name");
+		   "min_kb", "low_kb", "high_kb", "weight", "some_avg10",
+		   "full_avg10", "name");
 	for (i = 0; i < proc->node.nr_domains; i++) {
 		d = &proc->domains[i];
 		seq_printf(m, "%4u %6s %7u %6u %7u %7u %6u %11llu %11llu %11llu ",
@@ -105,7 +125,7 @@ int show_domains(const struct proc_ctx *ctx)
 			   (unsigned long long)d->current_bytes >> 10,
 			   (unsigned long long)d->peak_bytes >> 10);
 		proc_show_limit(m, d->max_bytes, 10, 11);
-		seq_putc(m, ' ');
+		show_domain_limits(m, d);
 		proc_domain_name(proc, d, m);
 		seq_putc(m, '\n');
 	}
@@ -154,22 +174,90 @@ int show_domain_blocks(const struct proc_ctx *ctx)
 	return 0;
 }
 
+static void show_lru_head(struct seq_file *m)
+{
+	seq_printf(m, "%4s %5s %5s %10s %10s %10s %6s %7s\n", "tier",
+		   "found", "class", "candidates", "low", "high", "oldest",
+		   "worth");
+}
+
+static void show_lru_tier(struct seq_file *m, const struct core_lru_view *v,
+			  u32 i)
+{
+	seq_printf(m, "%4u %5u %5u %10u %10u %10u %6u %7u\n", i,
+		   v->tier[i].found, v->tier[i].class, v->tier[i].nr,
+		   v->tier[i].low, v->tier[i].high, v->tier[i].oldest,
+		   v->tier[i].worth);
+}
+
 int show_domain_lru(const struct proc_ctx *ctx)
 {
-	const struct core_lru_view *v = &ctx->proc->lru;
 	int err = proc_fetch_lru(ctx->proc, ctx->domain->id);
 	u32 i;
 
 	if (err)
 		return err;
-	seq_printf(ctx->m, "%4s %5s %5s %10s %10s %10s %6s %7s\n", "tier",
-		   "found", "class", "candidates", "low", "high", "oldest",
-		   "worth");
+	show_lru_head(ctx->m);
 	for (i = 0; i < CORE_LRU_TIERS; i++)
-		seq_printf(ctx->m, "%4u %5u %5u %10u %10u %10u %6u %7u\n", i,
-			   v->tier[i].found, v->tier[i].class, v->tier[i].nr,
-			   v->tier[i].low, v->tier[i].high,
-			   v->tier[i].oldest, v->tier[i].worth);
+		show_lru_tier(ctx->m, &ctx->proc->lru, i);
+	return 0;
+}
+
+/* lru_gen - the same of all; each domain's lines are one instant */
+int show_lru_gen(const struct proc_ctx *ctx)
+{
+	struct proc *proc = ctx->proc;
+	u32 i, tier;
+	int err;
+
+	seq_printf(ctx->m, "%6s ", "domain");
+	show_lru_head(ctx->m);
+	for (i = 0; i < proc->node.nr_domains; i++) {
+		err = proc_fetch_lru(proc, proc->domains[i].id);
+		if (err)
+			return err;
+		for (tier = 0; tier < CORE_LRU_TIERS; tier++) {
+			seq_printf(ctx->m, "%6u ", proc->domains[i].id);
+			show_lru_tier(ctx->m, &proc->lru, tier);
+		}
+	}
+	return 0;
+}
+
+/* A domain is a cache of objects of one size, a span a slab of them. */
+static void show_slab(const struct proc_ctx *ctx,
+		      const struct core_domain_view *d)
+{
+	const size_t start = ctx->m->count;
+	u64 all = 0, per_slab, bytes;
+	int pad;
+	u32 i;
+
+	for (i = 0; i < PROC_BLOCK_STATES; i++)
+		all += d->blocks[i];
+	per_slab = d->nr_spans ? all / d->nr_spans : 0;
+	bytes = ALIGN_UP(per_slab * d->block_bytes, ctx->proc->cfg.extent_size);
+	proc_domain_name(ctx->proc, d, ctx->m);
+	pad = 17 - (int)min(ctx->m->count - start, (size_t)17);
+	seq_printf(ctx->m, "%*s %6llu %6llu %6llu %4llu %4llu : tunables %4u %4u %4u : slabdata %6u %6u %6u\n",
+		   pad, "", (unsigned long long)(all - d->blocks[0]),
+		   (unsigned long long)all, (unsigned long long)d->block_bytes,
+		   (unsigned long long)per_slab,
+		   (unsigned long long)(bytes >> 12), 0, 0, 0,
+		   d->nr_spans - d->nr_spans_empty, d->nr_spans, 0);
+}
+
+int show_slabinfo(const struct proc_ctx *ctx)
+{
+	const struct proc *proc = ctx->proc;
+	u32 i;
+
+	seq_puts(ctx->m, "slabinfo - version: 2.1\n"
+		 "# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab>"
+		 " : tunables <limit> <batchcount> <sharedfactor>"
+		 " : slabdata <active_slabs> <num_slabs> <sharedavail>\n");
+	for (i = 0; i < proc->node.nr_domains; i++)
+		show_slab(ctx, &proc->domains[i]);
 	return 0;
 }
 
@@ -216,6 +304,13 @@ int show_memory_current(const struct proc_ctx *ctx)
 int show_memory_peak(const struct proc_ctx *ctx)
 {
 	return show_memory(ctx, ctx->domain->peak_bytes);
+}
+
+int show_memory_capacity(const struct proc_ctx *ctx)
+{
+	const struct core_pool_view *p = &ctx->proc->node.pool;
+
+	return show_memory(ctx, (u64)p->nr_online * p->extent_size);
 }
 
 int show_memory_events(const struct proc_ctx *ctx)

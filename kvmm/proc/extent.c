@@ -49,7 +49,9 @@ static void show_extent(const struct proc_ctx *ctx,
 	seq_printf(m, "%6u %-8s", e->extent, extent_state_name(e->state));
 	seq_printf(m, " %6s", proc_tenant_name(ctx->proc, e->tenant, &info));
 	show_index(m, e->domain);
-	seq_printf(m, " %7u %7u %016llx\n", e->span_blocks, e->span_free,
+	seq_printf(m, " %7u %7u %7u %7u %6u %10u %6u %016llx\n",
+		   e->span_blocks, e->span_free, e->span_open, e->span_cached,
+		   e->span_pinned, e->span_quarantine, e->span_poison,
 		   (unsigned long long)e->mapped);
 }
 
@@ -68,9 +70,10 @@ int show_extentinfo(const struct proc_ctx *ctx)
 			return more;
 		if (first) {
 			proc_show_begin(ctx, &slice);
-			seq_printf(m, "%6s %-8s %6s %6s %7s %7s %-16s\n",
+			seq_printf(m, "%6s %-8s %6s %6s %7s %7s %7s %7s %6s %10s %6s %-16s\n",
 				   "extent", "state", "tenant", "domain",
-				   "blocks", "free", "mapped");
+				   "blocks", "free", "open", "cached", "pinned",
+				   "quarantine", "poison", "mapped");
 			first = false;
 		}
 		for (i = 0; i < slice.nr; i++)

@@ -10,13 +10,16 @@
 #ifndef KVMM_PROC_INTERNAL_H
 #define KVMM_PROC_INTERNAL_H
 
+#include "kvmm/core/runs.h"
 #include "kvmm/proc/proc.h"
 
 #define PROC_SLICE	256	/* records copied in one call */
-#define PROC_SLICE_BLOCKS 4096	/* table entries looked at in one call */
+#define PROC_RUNS	128	/* runs of a table copied in one call */
+#define PROC_SLICE_BLOCKS 4096	/* table entries or blocks looked at in one call */
 #define PROC_NAME_MAX	(4 * KVMM_NAME_LEN + 16)	/* escaped, with @id */
 #define PROC_POOL_NAME	"gpu0"
 #define PROC_HOST_NAME	"host0"
+#define NSEC_PER_SEC	1000000000u
 
 /* States in the core's views; a test holds them to the core's own. */
 #define PROC_BLOCK_STATES	9
@@ -67,11 +70,14 @@ struct proc {
 	u32				nr_extents;
 	struct proc_node		node;
 	struct core_domain_view		*domains;
+	struct core_life_view		*lives;		/* of those, NEED_LIVES */
+	u32				life_interval;
 	struct core_lru_view		lru;
 	struct core_client_view		*clients;
 	struct core_tenant_view		*tenants;
 	struct core_seq_view		*seqs;		/* PROC_SLICE */
 	struct core_extent_view		*extents;	/* PROC_SLICE */
+	struct core_run			runs[PROC_RUNS];
 };
 
 /**
@@ -81,6 +87,7 @@ struct proc {
  * @arg:    of the file's line in the table
  * @domain: that the path names, else NULL
  * @client: that the path names, else NULL
+ * @seq:    record of the sequence that the path names
  */
 struct proc_ctx {
 	struct proc			*proc;
@@ -88,6 +95,7 @@ struct proc_ctx {
 	u32				arg;
 	const struct core_domain_view	*domain;
 	const struct core_client_view	*client;
+	u32				seq;
 };
 
 /* What of the node a file is printed from; names in its path come on top. */
@@ -96,6 +104,8 @@ struct proc_ctx {
 #define NEED_CLIENTS	BIT(2)
 #define NEED_TIERS	BIT(3)
 #define NEED_TENANTS	BIT(4)
+#define NEED_SEQS	BIT(5)	/* names of sequences, asked for one by one */
+#define NEED_LIVES	BIT(6)	/* of the domains, with these */
 #define FOR_TENANTS	BIT(31)	/* shown to tenants: tells of nobody else */
 #define NEED_ALL	(NEED_POOL | NEED_DOMAINS | NEED_CLIENTS)
 
@@ -120,14 +130,20 @@ struct proc_ctx {
 	  "runs of free extents by length")				\
 	x("extentinfo", 0444, FOR_TENANTS | NEED_TENANTS, show_extentinfo, \
 	  "one line an extent: who has it, how full it is")		\
+	x("slabinfo", 0400, NEED_DOMAINS, show_slabinfo,		\
+	  "one line a domain: its blocks and spans, as in the kernel")	\
 	x("prefixcache", 0444, NEED_POOL, show_prefixcache,		\
 	  "the prefix index: size, hits, evictions")			\
+	x("lru_gen", 0444, NEED_DOMAINS, show_lru_gen,			\
+	  "one line a domain and tier of its cache: what goes next, and why") \
 	x("swaps", 0444, NEED_TIERS, show_swaps,			\
 	  "one line a swap area, as in the kernel")			\
 	x("swapareas", 0444, NEED_TIERS, show_swapareas,		\
 	  "one line a swap area: state, transfers, errors")		\
 	x("swapstat", 0444, 0, show_swapstat,				\
 	  "swapd and the requests to it")				\
+	x("metrics", 0444, FOR_TENANTS | NEED_ALL | NEED_TIERS | NEED_TENANTS | NEED_LIVES, show_metrics, \
+	  "all figures, in Prometheus' text format")			\
 	x("pool/gpu0/size", 0644, NEED_POOL, show_pool_size,		\
 	  "bytes of the device pool that are in use, or are to be")	\
 	x("pressure/memory", 0444, NEED_POOL, show_pressure,		\
@@ -156,6 +172,8 @@ struct proc_ctx {
 	  "bytes charged now")						\
 	x("domain/NAME/memory.peak", 0444, FOR_TENANTS, show_memory_peak,		\
 	  "most bytes ever charged")					\
+	x("domain/NAME/memory.capacity", 0444, FOR_TENANTS | NEED_POOL, show_memory_capacity, \
+	  "bytes that there are for all domains")			\
 	x("domain/NAME/memory.events", 0444, FOR_TENANTS, show_memory_events,	\
 	  "how often its limit or somebody's need was felt")		\
 	x("domain/NAME/memory.pressure", 0444, FOR_TENANTS, show_memory_pressure,	\
@@ -165,10 +183,23 @@ struct proc_ctx {
 	x("client/ID/status", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_TENANTS, show_client_status, \
 	  "one client: process, sequences, steps")			\
 	x("client/ID/seqs", 0444, FOR_TENANTS, show_client_seqs,	\
-	  "one line a sequence")
+	  "one line a sequence")					\
+	x("client/ID/smaps_rollup", 0444, FOR_TENANTS | NEED_DOMAINS, show_client_rollup, \
+	  "memory of its sequences, as in the kernel")			\
+	x("client/ID/seq/SEQ/maps", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_maps, \
+	  "one line a run of blocks, as in the kernel")			\
+	x("client/ID/seq/SEQ/smaps", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_smaps, \
+	  "the same, and how much of it is shared")
 
-/* Every file below sys/vm: a member of struct core_config. */
+/*
+ * Every file below sys/vm: a member of struct core_config.  Those that can be
+ * written are the core's tunables; a test compares the lists.
+ */
 #define PROC_SYS_VM(x)							\
+	PROC_SYS_VM_FIXED(x)						\
+	PROC_SYS_VM_TUNED(x)
+
+#define PROC_SYS_VM_FIXED(x)						\
 	x(pool_bytes,	     "bytes of the device pool")		\
 	x(extent_size,	     "bytes of an extent")			\
 	x(min_token_bytes,   "least KV bytes of a token")		\
@@ -184,7 +215,9 @@ struct proc_ctx {
 	x(revoke_deadline_ns, "time to give an extent back before being killed") \
 	x(starve_ns,	     "wait after which other domains are preempted") \
 	x(host_bytes,	     "bytes of the host pool")			\
-	x(area_bytes,	     "most bytes used of one swap area")	\
+	x(area_bytes,	     "most bytes used of one swap area")
+
+#define PROC_SYS_VM_TUNED(x)						\
 	x(swappiness,	     "0: always recompute, 100: what costs less, 200: swap while there is room") \
 	x(watermark_scale_factor, "distance of the watermarks, in 10000ths of what a domain could have") \
 	x(cache_floor,	     "percent of a domain's part of the pool, of which others leave it the cache") \
@@ -219,12 +252,16 @@ int __must_check proc_fetch_seqs(struct proc *proc, u32 client,
 				 struct proc_slice *slice);
 int __must_check proc_fetch_extents(struct proc *proc,
 				    struct proc_slice *slice);
+int __must_check proc_fetch_runs(struct proc *proc, u32 seq, u32 *at);
+u32 proc_seq_record(const struct proc *proc, const struct core_seq_view *v);
 
 /* tree.c */
 int __must_check proc_tree_cat(struct proc *proc, const char *path,
 			       struct seq_file *out);
 int __must_check proc_tree_ls(struct proc *proc, const char *path,
 			      struct seq_file *out);
+int __must_check proc_tree_stat(struct proc *proc, const char *path,
+				struct seq_file *out);
 
 /* domain.c, client.c: names in paths; they search the last node fetched */
 void proc_domain_name(const struct proc *proc,
@@ -237,6 +274,37 @@ const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 const struct core_client_view *proc_client_by_name(const struct proc *proc,
 						   const char *name,
 						   size_t len);
+
+/* Sums over clients. */
+struct proc_client_sum {
+	u64	seqs;
+	u64	running;
+	u64	waiting;
+	u64	steps;
+};
+
+/* What new sequences can take without preempting, about. */
+static inline u64 pool_available(const struct core_pool_view *p)
+{
+	u64 have = p->free_extents + p->free + p->cached;
+
+	return have > p->committed ? have - p->committed : 0;
+}
+
+static inline u64 tier_free(const struct core_tier_view *v)
+{
+	return v->total - v->used - v->limbo - v->poison;
+}
+
+/* node.c */
+void proc_areas_sum(const struct proc_node *n, struct core_tier_view *sum);
+void proc_clients_sum(const struct proc *proc, struct proc_client_sum *sum);
+
+/* swap.c */
+bool proc_area_get(const struct proc_ctx *ctx, u32 i,
+		   const struct core_tier_view **v,
+		   struct proc_swap_area *info);
+void proc_swap_get(const struct proc_ctx *ctx, struct proc_swap_info *info);
 
 /* tenant.c */
 void proc_tenant_info(const struct proc *proc, u64 key,

@@ -18,7 +18,6 @@
 #include "kvmm/proc/keys.h"
 
 #define PAGE_SHIFT	12	/* zoneinfo counts in pages of 4 kB */
-#define NSEC_PER_SEC	1000000000u
 
 #ifdef __clang__
 #define COMPILER	__VERSION__	/* says clang itself */
@@ -82,13 +81,6 @@ int show_status(const struct proc_ctx *ctx)
 	return 0;
 }
 
-static u64 pool_available(const struct core_pool_view *p)
-{
-	u64 have = p->free_extents + p->free + p->cached;
-
-	return have > p->committed ? have - p->committed : 0;
-}
-
 /* What is printed for a part that brings the running sum to @sum. */
 static u64 part_units(u64 *sum, u64 bytes, u32 shift)
 {
@@ -98,12 +90,8 @@ static u64 part_units(u64 *sum, u64 bytes, u32 shift)
 	return (*sum >> shift) - before;
 }
 
-static u64 tier_free(const struct core_tier_view *v)
-{
-	return v->total - v->used - v->limbo - v->poison;
-}
-
-static void areas_sum(const struct proc_node *n, struct core_tier_view *sum)
+/* All swap areas together. */
+void proc_areas_sum(const struct proc_node *n, struct core_tier_view *sum)
 {
 	u32 i;
 
@@ -129,7 +117,7 @@ int show_meminfo(const struct proc_ctx *ctx)
 	if (!g)
 		g = &none;
 	h = &ctx->proc->node.tier[CORE_POOL_HOST];
-	areas_sum(&ctx->proc->node, s);
+	proc_areas_sum(&ctx->proc->node, s);
 
 #define x(key, bytes, text) proc_show_kb(m, key, bytes);
 	MEMINFO_TOTALS(x)
@@ -231,9 +219,11 @@ int show_zoneinfo(const struct proc_ctx *ctx)
 	CORE_POOL_PARTS(x)
 #undef x
 	seq_printf(m, "  extents\n        size     %llu\n"
-		   "        total    %u\n        free     %u\n        online   %u\n",
+		   "        total    %u\n        free     %u\n        online   %u\n"
+		   "        device   %s\n",
 		   (unsigned long long)p->extent_size >> PAGE_SHIFT,
-		   p->nr_extents, p->nr_free_extents, p->nr_online);
+		   p->nr_extents, p->nr_free_extents, p->nr_online,
+		   core_device_name(p->device));
 	if (n->tier[CORE_POOL_HOST].online)
 		show_zone_host(m, &n->tier[CORE_POOL_HOST]);
 	for (i = 0; i < n->nr_domains; i++)
@@ -251,15 +241,8 @@ int show_pool_size(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* Sums over clients, for vmstat. */
-struct client_sum {
-	u64	seqs;
-	u64	running;
-	u64	waiting;
-	u64	steps;
-};
-
-static void clients_sum(const struct proc *proc, struct client_sum *sum)
+/* What all clients have. */
+void proc_clients_sum(const struct proc *proc, struct proc_client_sum *sum)
 {
 	u32 i;
 
@@ -297,9 +280,9 @@ int show_vmstat(const struct proc_ctx *ctx)
 	const struct proc_node *n = &ctx->proc->node;
 	const struct core_pool_view *p = &n->pool;
 	struct seq_file *m = ctx->m;
-	struct client_sum sum;
+	struct proc_client_sum sum;
 
-	clients_sum(ctx->proc, &sum);
+	proc_clients_sum(ctx->proc, &sum);
 #define x(name, value, text) show_value(m, #name, value);
 	VMSTAT_NOW(x)
 #undef x

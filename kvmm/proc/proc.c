@@ -44,11 +44,12 @@ struct proc *proc_create(const struct proc_source *src)
 	proc->nr_extents = proc->cfg.pool_bytes / proc->cfg.extent_size;
 	err = -ENOMEM;
 	proc->domains = calloc(proc->cfg.max_domains, sizeof(*proc->domains));
+	proc->lives = calloc(proc->cfg.max_domains, sizeof(*proc->lives));
 	proc->clients = calloc(proc->cfg.max_clients, sizeof(*proc->clients));
 	proc->tenants = calloc(proc->cfg.max_tenants, sizeof(*proc->tenants));
 	proc->seqs = calloc(PROC_SLICE, sizeof(*proc->seqs));
 	proc->extents = calloc(PROC_SLICE, sizeof(*proc->extents));
-	if (!proc->domains || !proc->clients || !proc->tenants ||
+	if (!proc->domains || !proc->lives || !proc->clients || !proc->tenants ||
 	    !proc->seqs || !proc->extents)
 		goto out_destroy;
 	return proc;
@@ -64,6 +65,7 @@ void proc_destroy(struct proc *proc)
 	if (!proc)
 		return;
 	free(proc->domains);
+	free(proc->lives);
 	free(proc->clients);
 	free(proc->tenants);
 	free(proc->seqs);
@@ -132,6 +134,8 @@ static int request_run(struct proc *proc, const char *verb, const char *path,
 		return proc_tree_cat(proc, path, out);
 	if (!strcmp(verb, "ls"))
 		return proc_tree_ls(proc, path, out);
+	if (!strcmp(verb, "stat"))
+		return proc_tree_stat(proc, path, out);
 	if (!strcmp(verb, "check") && !*path)
 		return request_check(proc, out);
 	return -EINVAL;
@@ -156,7 +160,7 @@ static void request_explain(int err, const char *full, struct seq_file *out)
 		seq_printf(out, "%s: is not a directory: use cat", path);
 		break;
 	case -EINVAL:
-		seq_puts(out, "want one line: cat PATH, ls [PATH] or check");
+		seq_puts(out, "want one line: cat PATH, ls [PATH], stat [PATH] or check");
 		break;
 	case -EPERM:
 		seq_puts(out, "check: not at a tenant's socket: ask at the daemon's own");
@@ -201,6 +205,23 @@ int proc_request(struct proc *proc, const char *req, size_t len,
 		 struct seq_file *out)
 {
 	return proc_request_as(proc, PROC_ALL, req, len, out);
+}
+
+int proc_find_domain(struct proc *proc, const char *name,
+		     struct core_domain_view *v)
+{
+	const struct core_domain_view *d;
+	int err;
+
+	proc->key = PROC_ALL;
+	err = proc_fetch_node(proc, NEED_DOMAINS);
+	if (err)
+		return err;
+	d = proc_domain_by_name(proc, name, strlen(name));
+	if (!d)
+		return -ENOENT;
+	*v = *d;
+	return 0;
 }
 
 size_t proc_answer_head(int err, const struct seq_file *out,

@@ -8,6 +8,7 @@
  *
  *   cat PATH	the text of a file
  *   ls [PATH]	names, one a line, directories with a slash at the end
+ *   stat [PATH] what it is: st_mode in octal, of a directory or a file
  *   check	runs the walkers: `ok`, or the number of faults and the first
  *
  * A tenant sees less (proc_request_as()): its own domains, clients, sequences
@@ -220,6 +221,18 @@ int __must_check proc_request_as(struct proc *proc, u64 key, const char *req,
 				 size_t len, struct seq_file *out);
 
 /**
+ * proc_find_domain() - the domain that is shown by a name
+ * @name: as in paths: escaped, with the id behind an @ where two share it
+ * @v:    takes a copy
+ *
+ * No two domains are shown by one name, whatever their clients called them.
+ *
+ * Return: 0, -ENOENT, or what @call answered.
+ */
+int __must_check proc_find_domain(struct proc *proc, const char *name,
+				  struct core_domain_view *v);
+
+/**
  * proc_answer_head() - the first line of an answer on a stream
  * @err:  what proc_request() returned
  * @out:  what it wrote; after an `ok` its bytes follow, after an `error` not
@@ -232,7 +245,8 @@ size_t proc_answer_head(int err, const struct seq_file *out,
 
 /**
  * struct proc_entry - one file of the tree, as documentation needs it
- * @path: components in capitals stand for names: NAME a domain, ID a client
+ * @path: components in capitals stand for names: NAME a domain, ID a client,
+ *        SEQ a sequence of that
  * @mode: permission bits
  * @text: one line that says what it is
  */

@@ -43,10 +43,15 @@ static void snap_domains(struct core *core, struct proc *proc)
 		struct core_domain_view *v =
 			&proc->domains[proc->node.nr_domains];
 
-		if (!core_get_domain(core, i, v) &&
-		    in_scope(core, proc, v->tenant))
-			proc->node.nr_domains++;
+		if (core_get_domain(core, i, v) ||
+		    !in_scope(core, proc, v->tenant))
+			continue;
+		if (proc->node.need & NEED_LIVES)
+			(void)!core_get_life(core, i,
+					     &proc->lives[proc->node.nr_domains]);
+		proc->node.nr_domains++;
 	}
+	proc->life_interval = core_life_interval(core);
 }
 
 static void snap_tenants(struct core *core, struct proc *proc)
@@ -226,21 +231,61 @@ int proc_fetch_seqs(struct proc *proc, u32 client, struct proc_slice *slice)
 	return err ? err : slice->next < s.end;
 }
 
+/* proc_seq_record() - the number of a sequence's record in the core */
+u32 proc_seq_record(const struct proc *proc, const struct core_seq_view *v)
+{
+	return v->client * proc->cfg.max_seqs + KVMM_SEQ_INDEX(v->seq);
+}
+
+struct snap_runs {
+	struct proc	*proc;
+	u32		seq;
+	u32		*at;
+	int		nr;
+};
+
+static void snap_runs(struct core *core, void *arg)
+{
+	struct snap_runs *s = arg;
+
+	s->nr = core_get_runs(core, s->seq, s->at, PROC_SLICE_BLOCKS,
+			      s->proc->runs, PROC_RUNS);
+}
+
+/**
+ * proc_fetch_runs() - the next runs of a sequence's table, into @proc->runs
+ * @seq: its record
+ * @at:  0 before the first call
+ *
+ * Return: how many; 0 behind the last; -ENOENT: it is closed; or -errno of the
+ * source.
+ */
+int proc_fetch_runs(struct proc *proc, u32 seq, u32 *at)
+{
+	struct snap_runs s = { .proc = proc, .seq = seq, .at = at };
+	int err = proc->src.call(proc->src.arg, snap_runs, &s);
+
+	return err ? err : s.nr;
+}
+
 static void snap_extents(struct core *core, void *arg)
 {
 	struct snap_slice *s = arg;
 	struct proc *proc = s->proc;
 	struct proc_slice *slice = s->slice;
 	u32 last = min(slice->next + PROC_SLICE, s->end);
+	u32 blocks = 0;
 
 	slice->generation = snap_generation(core, proc->node.events);
 	slice->nr = 0;
-	for (; slice->next < last; slice->next++) {
+	for (; slice->next < last && blocks < PROC_SLICE_BLOCKS;
+	     slice->next++) {
 		struct core_extent_view *v = &proc->extents[slice->nr];
 
-		if (!core_get_extent(core, slice->next, v) &&
-		    in_scope(core, proc, v->tenant))
-			slice->nr++;
+		if (core_get_extent(core, slice->next, v))
+			continue;
+		blocks += v->looked;
+		slice->nr += in_scope(core, proc, v->tenant);
 	}
 }
 

@@ -13,9 +13,9 @@
 #define WIDE_KB		10000000	/* takes a tab less */
 
 /* Area @i: false when it is not there. */
-static bool area_get(const struct proc_ctx *ctx, u32 i,
-		     const struct core_tier_view **v,
-		     struct proc_swap_area *info)
+bool proc_area_get(const struct proc_ctx *ctx, u32 i,
+		   const struct core_tier_view **v,
+		   struct proc_swap_area *info)
 {
 	const struct proc_source *src = &ctx->proc->src;
 
@@ -31,7 +31,7 @@ static void show_tabbed_kb(struct seq_file *m, u64 bytes)
 }
 
 /* What is said of swapd, or zeros. */
-static void info_get(const struct proc_ctx *ctx, struct proc_swap_info *info)
+void proc_swap_get(const struct proc_ctx *ctx, struct proc_swap_info *info)
 {
 	const struct proc_source *src = &ctx->proc->src;
 
@@ -48,10 +48,10 @@ int show_swaps(const struct proc_ctx *ctx)
 	size_t before;
 	u32 i;
 
-	info_get(ctx, &sum);
+	proc_swap_get(ctx, &sum);
 	seq_puts(m, "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\tEngine\n");
 	for (i = 0; i < CORE_MAX_AREAS; i++) {
-		if (!area_get(ctx, i, &v, &info))
+		if (!proc_area_get(ctx, i, &v, &info))
 			continue;
 		before = m->count;
 		seq_escape(m, info.path, "");
@@ -86,7 +86,7 @@ int show_swapareas(const struct proc_ctx *ctx)
 	struct seq_file *m = ctx->m;
 	u32 i;
 
-	info_get(ctx, &sum);
+	proc_swap_get(ctx, &sum);
 	seq_printf(m, "%4s %-8s %5s %11s %11s %11s %11s %5s %7s %9s %9s",
 		   "area", "state", "prio", "total_kb", "used_kb", "limbo_kb",
 		   "bad_kb", "ios", "failed", "rd_kb_s", "wr_kb_s");
@@ -96,7 +96,7 @@ int show_swapareas(const struct proc_ctx *ctx)
 #undef x
 	seq_puts(m, " name\n");
 	for (i = 0; i < CORE_MAX_AREAS; i++) {
-		if (!area_get(ctx, i, &v, &info) ||
+		if (!proc_area_get(ctx, i, &v, &info) ||
 		    info.index >= CORE_MAX_AREAS)
 			continue;
 		seq_printf(m, "%4u %-8s %5d %11llu %11llu %11llu %11llu %5u %7llu %9llu %9llu", i,

@@ -9,9 +9,14 @@
  * taken for this very request, so that what a path names and what its file
  * says are one instant.
  */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "kvmm/proc/internal.h"
 
 #define PATH_DEPTH	8
+#define MODE_DIR	0040555u
+#define MODE_FILE	0100000u	/* and the bits of the table */
 
 struct proc_file {
 	const char	*path;
@@ -36,7 +41,11 @@ static const struct proc_file files[] = {
 #undef x
 #define x(name, text)							\
 	{ "sys/vm/" #name, 0444, 0, show_sys_vm, SYS_VM_##name, text },
-	PROC_SYS_VM(x)
+	PROC_SYS_VM_FIXED(x)
+#undef x
+#define x(name, text)							\
+	{ "sys/vm/" #name, 0644, 0, show_sys_vm, SYS_VM_##name, text },
+	PROC_SYS_VM_TUNED(x)
 #undef x
 };
 
@@ -56,16 +65,19 @@ bool proc_get_entry(u32 i, struct proc_entry *entry)
 	return true;
 }
 
-/* sys/vm/NAME - a size or time that was fixed at start; one value. */
+/* sys/vm/NAME - a size or time that was fixed at start, or a tunable; one value. */
 int show_sys_vm(const struct proc_ctx *ctx)
 {
 	const struct core_config *cfg = &ctx->proc->cfg;
+	int err = proc_fetch_config(ctx->proc);
 	const u64 value[NR_SYS_VM] = {
 #define x(name, text) [SYS_VM_##name] = cfg->name,
 		PROC_SYS_VM(x)
 #undef x
 	};
 
+	if (err)
+		return err;
 	seq_printf(ctx->m, "%llu\n", (unsigned long long)value[ctx->arg]);
 	return 0;
 }
@@ -112,7 +124,27 @@ static u32 part_need(const struct part *own)
 {
 	if (part_is(own, "NAME"))
 		return NEED_DOMAINS;
+	if (part_is(own, "SEQ"))
+		return NEED_SEQS;
 	return part_is(own, "ID") ? NEED_CLIENTS : 0;
+}
+
+/* A sequence of @ctx->client that is open, by its number there. */
+static bool seq_match(struct proc_ctx *ctx, const struct part *given)
+{
+	char name[12], want[12];
+	u32 at = 0, seq;
+
+	if (given->len >= sizeof(name))
+		return false;
+	memcpy(name, given->s, given->len);
+	name[given->len] = '\0';
+	seq = (u32)strtoul(name, NULL, 10);
+	snprintf(want, sizeof(want), "%u", seq);
+	if (strcmp(name, want) || seq >= ctx->proc->cfg.max_seqs)
+		return false;
+	ctx->seq = ctx->client->id * ctx->proc->cfg.max_seqs + seq;
+	return proc_fetch_runs(ctx->proc, ctx->seq, &at) >= 0;
 }
 
 /*
@@ -133,6 +165,8 @@ static bool part_match(struct proc_ctx *ctx, const struct part *own,
 						  given->len);
 		return ctx->domain;
 	}
+	if (need == NEED_SEQS)
+		return seq_match(ctx, given);
 	ctx->client = proc_client_by_name(ctx->proc, given->s, given->len);
 	return ctx->client;
 }
@@ -163,8 +197,8 @@ static bool file_match(struct proc_ctx *ctx, const struct proc_file *file,
 	return true;
 }
 
-/* What must be fetched to resolve a path, and to print or list it. */
-static u32 path_need(const struct part *part, u32 nr)
+/* What must be fetched to resolve a path, and to list or, if @show, print it. */
+static u32 path_need(const struct part *part, u32 nr, bool show)
 {
 	struct part own[PATH_DEPTH + 1];
 	u32 need = 0, nr_own, i, k;
@@ -174,7 +208,7 @@ static u32 path_need(const struct part *part, u32 nr)
 			continue;
 		for (k = 0; k < nr_own && k <= nr; k++)
 			need |= part_need(&own[k]);
-		if (nr == nr_own)
+		if (nr == nr_own && show)
 			need |= files[i].need;
 	}
 	return need;
@@ -188,7 +222,7 @@ int proc_tree_cat(struct proc *proc, const char *path, struct seq_file *out)
 	int err;
 
 	nr = path_split(path, false, part);
-	err = proc_fetch_node(proc, path_need(part, nr));
+	err = proc_fetch_node(proc, path_need(part, nr, true));
 	if (err)
 		return err;
 
@@ -204,8 +238,24 @@ int proc_tree_cat(struct proc *proc, const char *path, struct seq_file *out)
 	return nr == 1 && !part->len ? -EISDIR : -ENOENT;
 }
 
+static int ls_seqs(const struct proc_ctx *ctx)
+{
+	struct proc *proc = ctx->proc;
+	struct proc_slice slice = { 0 };
+	int more;
+	u32 i;
+
+	do {
+		more = proc_fetch_seqs(proc, ctx->client->id, &slice);
+		for (i = 0; more >= 0 && i < slice.nr; i++)
+			seq_printf(ctx->m, "%u/\n",
+				   KVMM_SEQ_INDEX(proc->seqs[i].seq));
+	} while (more > 0 && !seq_error(ctx->m));
+	return min(more, 0);
+}
+
 /* Names of what is there now; @what is a component in capitals. */
-static void ls_names(const struct proc_ctx *ctx, const struct part *what)
+static int ls_names(const struct proc_ctx *ctx, const struct part *what)
 {
 	const struct proc *proc = ctx->proc;
 	u32 i;
@@ -215,20 +265,22 @@ static void ls_names(const struct proc_ctx *ctx, const struct part *what)
 			proc_domain_name(proc, &proc->domains[i], ctx->m);
 			seq_puts(ctx->m, "/\n");
 		}
-	} else {
-		for (i = 0; i < proc->node.nr_clients; i++)
-			seq_printf(ctx->m, "%u/\n", proc->clients[i].id);
+		return 0;
 	}
+	if (part_need(what) == NEED_SEQS)
+		return ls_seqs(ctx);
+	for (i = 0; i < proc->node.nr_clients; i++)
+		seq_printf(ctx->m, "%u/\n", proc->clients[i].id);
+	return 0;
 }
 
-static void ls_part(const struct proc_ctx *ctx, const struct part *own,
-		    bool dir)
+static int ls_part(const struct proc_ctx *ctx, const struct part *own,
+		   bool dir)
 {
 	if (part_need(own))
-		ls_names(ctx, own);
-	else
-		seq_printf(ctx->m, "%.*s%s\n", (int)own->len, own->s,
-			   dir ? "/" : "");
+		return ls_names(ctx, own);
+	seq_printf(ctx->m, "%.*s%s\n", (int)own->len, own->s, dir ? "/" : "");
+	return 0;
 }
 
 int proc_tree_ls(struct proc *proc, const char *path, struct seq_file *out)
@@ -241,7 +293,7 @@ int proc_tree_ls(struct proc *proc, const char *path, struct seq_file *out)
 	int err;
 
 	nr = path_split(path, true, part);
-	err = proc_fetch_node(proc, path_need(part, nr));
+	err = proc_fetch_node(proc, path_need(part, nr, false));
 	if (err)
 		return err;
 
@@ -255,7 +307,32 @@ int proc_tree_ls(struct proc *proc, const char *path, struct seq_file *out)
 		if (part_same(&own[nr], &last))
 			continue;
 		last = own[nr];
-		ls_part(&ctx, &last, nr + 1 < nr_own);
+		err = ls_part(&ctx, &last, nr + 1 < nr_own);
+		if (err)
+			return err;
 	}
 	return found ? 0 : -ENOENT;
+}
+
+int proc_tree_stat(struct proc *proc, const char *path, struct seq_file *out)
+{
+	struct proc_ctx ctx = { .proc = proc, .m = out };
+	struct part part[PATH_DEPTH + 1], own[PATH_DEPTH + 1];
+	u32 nr, nr_own, i;
+	int err;
+
+	nr = path_split(path, true, part);
+	err = proc_fetch_node(proc, path_need(part, nr, false));
+	if (err)
+		return err;
+
+	for (i = 0; i < ARRAY_SIZE(files); i++) {
+		if (!file_shown(proc, &files[i]) ||
+		    !file_match(&ctx, &files[i], part, nr, own, &nr_own))
+			continue;
+		seq_printf(out, "%o\n", nr < nr_own ? MODE_DIR :
+			   MODE_FILE | files[i].mode);
+		return 0;
+	}
+	return -ENOENT;
 }

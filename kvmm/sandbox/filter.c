@@ -31,6 +31,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,6 +133,8 @@ static int add_call(scmp_filter_ctx f, const struct sandbox_call *c, int nr,
 		return allow_if(f, nr, arg_is(1, SIGKILL));
 	case SANDBOX_RULE_setname:
 		return allow_if(f, nr, arg_is(0, PR_SET_NAME));
+	case SANDBOX_RULE_unix:
+		return allow_if(f, nr, arg_is(0, AF_UNIX));
 	case SANDBOX_RULE_blksize:
 		err = allow_if(f, nr, arg_is(1, BLKGETSIZE64));
 		return err ? err : allow_if(f, nr, arg_is(1, BLKSSZGET));

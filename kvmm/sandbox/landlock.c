@@ -7,7 +7,8 @@
  * removed, and nothing else can be opened, made, executed or removed by name.
  * Descriptors that are open, or come over a socket, are as good as before.  TCP
  * is shut; abstract Unix sockets of others are out of reach; a program that
- * sends no signals to others cannot.
+ * sends no signals to others cannot.  Beside a CUDA driver the files of its
+ * devices can be opened too.
  *
  * The kernel also keeps a process in such a domain from tracing those outside,
  * which includes looking at what they map.
@@ -17,6 +18,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/landlock.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -60,6 +62,35 @@ static int rule_look(int set, const char *path)
 	return err;
 }
 
+/* Those that are there now: one that comes later is out of reach. */
+static int rule_devices(int set, int abi)
+{
+	static const char * const patterns[] = {
+		"/dev/nvidia*", "/dev/nvidia-caps/*",
+	};
+	const u64 rights = LANDLOCK_ACCESS_FS_READ_FILE |
+			   LANDLOCK_ACCESS_FS_WRITE_FILE |
+			   (abi >= 5 ? FS_IOCTL_DEV : 0);
+	glob_t g = { .gl_pathc = 0 };
+	int err = 0, fd;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(patterns); i++)
+		(void)glob(patterns[i], i ? GLOB_APPEND : 0, NULL, &g);
+	for (i = 0; i < g.gl_pathc && !err; i++) {
+		fd = open(g.gl_pathv[i], O_PATH | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		/* Rights of files are none of a directory. */
+		err = rule_add(set, fd, rights);
+		if (err == -EINVAL)
+			err = 0;
+		close(fd);
+	}
+	globfree(&g);
+	return err;
+}
+
 static int ruleset_make(int abi, bool signals)
 {
 	struct ruleset r = {
@@ -84,7 +115,7 @@ static int ruleset_make(int abi, bool signals)
 	return (int)syscall(SYS_landlock_create_ruleset, &r, len, 0);
 }
 
-int sandbox_landlock(int unlinks, bool signals)
+int sandbox_landlock(int unlinks, bool signals, bool devices)
 {
 	int abi, set, err;
 
@@ -98,6 +129,8 @@ int sandbox_landlock(int unlinks, bool signals)
 	err = rule_look(set, "/proc");
 	if (!err)
 		err = rule_look(set, "/sys");
+	if (!err && devices)
+		err = rule_devices(set, abi);
 	if (!err && unlinks >= 0)
 		err = rule_add(set, unlinks, LANDLOCK_ACCESS_FS_REMOVE_FILE);
 	if (!err && syscall(SYS_landlock_restrict_self, set, 0))

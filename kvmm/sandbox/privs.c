@@ -30,6 +30,8 @@
 #define hold	SANDBOX_hold
 #define kvmm	SANDBOX_kvmm
 #define both	SANDBOX_both
+#define proc	SANDBOX_proc
+#define all	SANDBOX_all
 
 const struct sandbox_cap sandbox_caps[] = {
 #define x(_name, _keeps, _starts, _why)					\
@@ -44,6 +46,8 @@ const u32 sandbox_nr_caps = ARRAY_SIZE(sandbox_caps);
 #undef hold
 #undef kvmm
 #undef both
+#undef proc
+#undef all
 
 /* "UID" or "UID:GID"; the group is as the user when it is not said. */
 static bool numbers_parse(const char *s, struct sandbox *sb)
@@ -112,7 +116,7 @@ int sandbox_change_user(const struct sandbox *sb)
 }
 
 /* Does not fail for one that the place took away before. */
-int sandbox_keep_bounds(bool gives)
+int sandbox_keep_bounds(u32 gives)
 {
 	bool had[ARRAY_SIZE(sandbox_caps)];
 	u32 i;
@@ -127,7 +131,7 @@ int sandbox_keep_bounds(bool gives)
 					       sandbox_caps[i].nr);
 	capng_clear(CAPNG_SELECT_BOUNDS);
 	for (i = 0; i < ARRAY_SIZE(sandbox_caps); i++)
-		if (gives && had[i])
+		if (had[i] && (sandbox_caps[i].starts & gives))
 			capng_update(CAPNG_ADD, CAPNG_BOUNDING_SET,
 				     sandbox_caps[i].nr);
 	return capng_apply(CAPNG_SELECT_BOUNDS) ? -EPERM : 0;
@@ -138,7 +142,7 @@ int sandbox_keep_bounds(bool gives)
  * gained by being executed would make the kernel forget that they are to be
  * told of its death.
  */
-int sandbox_keep_caps(u32 who)
+int sandbox_keep_caps(u32 who, u32 gives)
 {
 	bool had[ARRAY_SIZE(sandbox_caps)];
 	u32 i;
@@ -152,10 +156,23 @@ int sandbox_keep_caps(u32 who)
 	for (i = 0; i < ARRAY_SIZE(sandbox_caps); i++) {
 		const struct sandbox_cap *c = &sandbox_caps[i];
 
-		if (had[i] && ((c->keeps & who) || who == SANDBOX_hold))
+		if (had[i] && ((c->keeps & who) || (c->starts & gives)))
 			capng_update(CAPNG_ADD, CAPNG_PERMITTED, c->nr);
 		if (had[i] && (c->keeps & who))
 			capng_update(CAPNG_ADD, CAPNG_EFFECTIVE, c->nr);
 	}
+	return capng_apply(CAPNG_SELECT_CAPS) ? -EPERM : 0;
+}
+
+int sandbox_raise_caps(void)
+{
+	u32 i;
+
+	if (capng_get_caps_process())
+		return -EPERM;
+	for (i = 0; i < ARRAY_SIZE(sandbox_caps); i++)
+		if (capng_have_capability(CAPNG_PERMITTED, sandbox_caps[i].nr))
+			capng_update(CAPNG_ADD, CAPNG_EFFECTIVE,
+				     sandbox_caps[i].nr);
 	return capng_apply(CAPNG_SELECT_CAPS) ? -EPERM : 0;
 }

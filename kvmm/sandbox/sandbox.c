@@ -107,7 +107,7 @@ static void text_rights(struct sandbox *sb)
 			 (unsigned int)getuid());
 	text_add(sb, user);
 	if (sb->root)
-		text_add(sb, sb->who == SANDBOX_kvmm ?
+		text_add(sb, sb->who & SANDBOX_kvmm ?
 			 "; no capability but kill" : "; no capability");
 	if (sb->landlock)
 		snprintf(user, sizeof(user), "; Landlock %d", sb->landlock);
@@ -119,7 +119,7 @@ static void text_rights(struct sandbox *sb)
 /* User and capabilities; root's, until it is called. */
 static int drop_privileges(const struct sandbox *sb)
 {
-	int err = sandbox_keep_bounds(false);
+	int err = sandbox_keep_bounds(0);
 
 	if (err)
 		return drop_failed("the bounding set cannot be emptied", err);
@@ -132,8 +132,22 @@ static int drop_privileges(const struct sandbox *sb)
 		if (err)
 			return drop_failed("the user cannot be changed", err);
 	}
-	err = sandbox_keep_caps(sb->who);
+	err = sandbox_keep_caps(sb->who, 0);
 	return err ? drop_failed("capabilities cannot be given up", err) : 0;
+}
+
+int sandbox_shed(const char *user, const char *dflt)
+{
+	struct sandbox sb = { .user = user, .dflt = dflt };
+	int err = sandbox_find_user(&sb);
+
+	if (!err)
+		err = sandbox_raise_caps();
+	if (!err)
+		err = drop_privileges(&sb);
+	if (!err && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		err = -errno;
+	return err;
 }
 
 /* @unlinks was opened before: the user may not even reach it. */
@@ -143,7 +157,7 @@ static int drop_files(struct sandbox *sb, int unlinks)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return drop_failed("no_new_privs", -errno);
-	err = sandbox_landlock(unlinks, sb->who == SANDBOX_kvmm);
+	err = sandbox_landlock(unlinks, sb->who & SANDBOX_kvmm, sb->devices);
 	/* Off in this boot, or not for a container. */
 	if (err == -EOPNOTSUPP || err == -ENOSYS || err == -EPERM)
 		err = 0;

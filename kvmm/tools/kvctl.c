@@ -22,6 +22,7 @@
 #include <kvmm/version.h>
 #include <uapi/kvmm.h>
 
+#include "kvmm/tools/ask.h"
 #include "kvmm/tools/kvctl.h"
 
 #define REQ_MAX		4096
@@ -35,7 +36,7 @@
 	x(wait, "", 0, 0, "wait until the daemon answers")		\
 	x(swapon, "PATH", 1, 1, "make a file or block device a swap area; with --size a file is made") \
 	x(swapoff, "PATH", 1, 1, "empty a swap area and give it back")	\
-	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max (max: none), or pool/gpu0/size") \
+	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max (max: none), pool/gpu0/size, or a tunable, like sys/vm/swappiness") \
 	x(drop_caches, "[DOMAIN]", 0, 1, "forget cached prefixes that nobody uses, of all domains or one") \
 	x(upgrade, "[PROGRAM]", 0, 1, "another kvmm takes over, this one's clients with it; without a name the one beside kvctl") \
 	x(version, "", 0, 0, "print the version of kvctl and of the daemon") \
@@ -62,16 +63,26 @@ static const struct kv_exit exit_table[] = {
 #undef x
 };
 
+static const struct kv_command command_list[] = {
+#define x(_name, _args, _min, _max, _help)				\
+	{ .name = #_name, .operands = _args, .help = _help },
+	KVCTL_COMMANDS(x)
+#undef x
+};
+
 static void print_commands(FILE *out);
 
 static const struct kv_program program = {
 	.name		= "kvctl",
+	.brief		= "look inside a kvmm, and change what can be changed",
 	.operands	= "COMMAND [ARGUMENT]...",
 	.about		= "Reads the files in which the daemon says what it does, and changes what can be changed while it runs.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exit_table,
 	.nr_exits	= ARRAY_SIZE(exit_table),
+	.commands	= command_list,
+	.nr_commands	= ARRAY_SIZE(command_list),
 	.more		= print_commands,
 };
 
@@ -296,38 +307,14 @@ static int no_command(struct kvctl *k, const char *name)
 	return EX_USAGE;
 }
 
-/* The view socket of a tenant, from that of the daemon. */
-static int tenant_path(struct kvctl *k)
-{
-	char all[KV_VIEW_PATH_MAX];
-	const char *slash = strrchr(k->path, '/');
-	int n;
-
-	memcpy(all, k->path, sizeof(all));
-	n = snprintf(k->path, sizeof(k->path), "%.*s%s/%s",
-		     slash ? (int)(slash + 1 - k->path) : 0, all,
-		     k->opts.tenant, KV_VIEW_SOCKET);
-	return n < 0 || (size_t)n >= sizeof(k->path) ? -ENAMETOOLONG : 0;
-}
-
 static int run(struct kvctl *k, int argc, char **argv)
 {
 	const struct command *c;
 	int err;
 
-	err = kv_view_path(k->opts.socket, k->path);
-	if (!err && k->opts.tenant)
-		err = tenant_path(k);
-	if (err == -EPERM) {
-		pr_err("/tmp/kvmm-%u belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",
-		       (unsigned int)geteuid());
-		return EX_NOPERM;
-	}
-	if (err) {
-		pr_err("the path of the socket is longer than %d bytes: name a shorter one with --socket",
-		       KV_VIEW_PATH_MAX - 1);
-		return EX_USAGE;
-	}
+	err = tool_view_path(k->opts.socket, k->opts.tenant, k->path);
+	if (err)
+		return err;
 	for (c = commands; c < commands + ARRAY_SIZE(commands); c++) {
 		if (!strcmp(c->name, argv[0]))
 			break;

@@ -28,7 +28,7 @@ static u64 now_us(void)
 	return (u64)ts.tv_sec * 1000000 + (u64)ts.tv_nsec / 1000;
 }
 
-/* The kvmm beside this program. */
+/* The kvmm beside this program, or where make install puts it for one in bin. */
 static int path_beside(char *path, size_t len)
 {
 	ssize_t n = readlink("/proc/self/exe", path, len - 1);
@@ -36,9 +36,11 @@ static int path_beside(char *path, size_t len)
 
 	path[max(n, (ssize_t)0)] = '\0';
 	slash = strrchr(path, '/');
-	if (!slash || (size_t)(slash - path) + sizeof("/kvmm") > len)
+	if (!slash || (size_t)(slash - path) + sizeof("/../sbin/kvmm") > len)
 		return -ENAMETOOLONG;
 	strcpy(slash, "/kvmm");
+	if (access(path, F_OK))
+		strcpy(slash, "/../sbin/kvmm");
 	return 0;
 }
 

@@ -132,41 +132,7 @@ static int failed(const struct ask *a, int err)
 	return web_failed(&a->server, err, a->o.timeout);
 }
 
-static const char *error_text(const json_t *v)
-{
-	return json_string_value(json_object_get(json_object_get(v, "error"),
-						 "message"));
-}
-
 /* ---- names of models ---- */
-
-/* A whole small answer.  Return: 0 or an exit code after a line. */
-static int fetch(struct ask *a, const char *path, json_t **v)
-{
-	struct web_call c;
-	int n, err, ret = 0;
-
-	err = web_call_begin(&c, &a->server, path, a->key, NULL, a->o.timeout);
-	if (err)
-		return failed(a, err);
-	while (!err && !c.over) {
-		struct pollfd p = { .fd = c.fd, .events = POLLIN };
-
-		n = poll(&p, 1, (int)a->o.timeout * 1000);
-		err = n > 0 ? web_call_read(&c) : n ? 0 : -ETIMEDOUT;
-	}
-	*v = err ? NULL : json_loadb(c.body.p, c.body.len, 0, NULL);
-	if (err)
-		ret = failed(a, err);
-	else if (c.status != 200)
-		ret = web_refused(&a->server, c.status, error_text(*v));
-	else if (!*v)
-		ret = failed(a, -EPROTO);
-	web_call_end(&c);
-	if (ret)
-		json_decref(*v);
-	return ret;
-}
 
 /* Return: 0 or an exit code after a line. */
 static int take_model(struct ask *a, const char *name)
@@ -188,18 +154,16 @@ static int cannot_print(int err)
 /* Print the names, or take the first one. */
 static int ask_models(struct ask *a)
 {
-	const char *name = NULL;
-	json_t *v = NULL, *m;
+	const char *name;
+	json_t *v, *m;
 	size_t i;
 	int ret;
 
-	ret = fetch(a, "/v1/models", &v);
+	ret = web_models(&a->server, a->key, a->o.timeout, &v);
 	if (ret)
 		return ret;
 	json_array_foreach(json_object_get(v, "data"), i, m) {
 		name = json_string_value(json_object_get(m, "id"));
-		if (!name)
-			break;
 		if (a->o.models)
 			printf("%s\n", name);
 		else if (!a->model)
@@ -208,9 +172,7 @@ static int ask_models(struct ask *a)
 			break;
 	}
 	errno = EIO;	/* where printf() saw why, and it was not kept */
-	if (!name)
-		ret = failed(a, -EPROTO);
-	else if (a->o.models && (fflush(stdout) || ferror(stdout)))
+	if (a->o.models && (fflush(stdout) || ferror(stdout)))
 		ret = cannot_print(-errno);
 	json_decref(v);
 	return ret;
@@ -280,11 +242,9 @@ static void take_usage(struct ask *a, const json_t *usage)
 static void take_choice(struct ask *a, u32 i, const json_t *c)
 {
 	const json_int_t at = json_integer_value(json_object_get(c, "index"));
-	const json_t *text = json_object_get(c, "text");
+	const json_t *text = web_event_text(c);
 
-	if (!text)
-		text = json_object_get(json_object_get(c, "delta"), "content");
-	if (at < 0 || at >= a->o.samples || !json_is_string(text))
+	if (at < 0 || at >= a->o.samples || !text)
 		return;
 	printer_text(printer_of(&a->printer, i) + at, json_string_value(text),
 		     json_string_length(text));
@@ -307,7 +267,7 @@ static int take_event(struct ask *a, u32 i, const char *p, size_t n)
 		json_decref(v);
 		return failed(a, -EPROTO);
 	}
-	why = error_text(v);
+	why = web_error_text(v);
 	if (why)
 		ret = web_refused(&a->server, 503, why);
 	json_array_foreach(json_object_get(v, "choices"), k, c)
@@ -322,23 +282,11 @@ static int take_lines(struct ask *a, u32 i)
 {
 	struct text *t = &a->list[i].call.body;
 	size_t at = 0, n;
-	const char *end;
+	const char *p;
 	int ret = 0;
 
-	while (!ret && at < t->len) {
-		end = memchr(t->p + at, '\n', t->len - at);
-		if (!end)
-			break;
-		n = (size_t)(end - t->p) - at;
-		if (n && t->p[at + n - 1] == '\r')
-			n--;
-		if (n > 5 && !memcmp(t->p + at, "data:", 5)) {
-			const size_t skip = 5 + (t->p[at + 5] == ' ');
-
-			ret = take_event(a, i, t->p + at + skip, n - skip);
-		}
-		at = (size_t)(end - t->p) + 1;
-	}
+	while (!ret && web_event(t, &at, &p, &n))
+		ret = take_event(a, i, p, n);
 	text_cut(t, at);
 	/* A line without an end is searched again each time more comes. */
 	if (!ret && t->len > ASK_LINE_MAX)
@@ -351,7 +299,7 @@ static int take_refusal(struct ask *a, const struct web_call *c)
 	json_t *v = json_loadb(c->body.p ? c->body.p : "", c->body.len, 0, NULL);
 	int ret;
 
-	ret = web_refused(&a->server, c->status, error_text(v));
+	ret = web_refused(&a->server, c->status, web_error_text(v));
 	json_decref(v);
 	return ret;
 }
@@ -470,7 +418,6 @@ static int prepare(struct ask *a)
 
 static int parse(struct ask *a, int argc, char **argv, int *nr)
 {
-	const char *key = getenv("KVRT_API_KEY");
 	int err;
 
 	err = cli_parse(&cli_ask_program, short_names, &a->o, argc, argv, nr);
@@ -480,11 +427,8 @@ static int parse(struct ask *a, int argc, char **argv, int *nr)
 		pr_err("the URL of the server is missing: kvrt ask URL [PROMPT]...");
 		return EX_USAGE;
 	}
-	a->key = a->o.api_key ? a->o.api_key : key && *key ? key : NULL;
-	if (a->key && !web_is_word(a->key)) {
-		pr_err("the key of the API holds blanks or control characters: look at --api-key or $KVRT_API_KEY");
+	if (web_key(a->o.api_key, &a->key))
 		return EX_USAGE;
-	}
 	a->temperature = -1;
 	a->seed = UINT64_MAX;
 	err = cli_number("temperature", a->o.temperature, 0, 1e6,

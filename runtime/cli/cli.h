@@ -21,12 +21,31 @@
 	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text") \
 	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")	\
 	x(inspect, "MODEL_DIR", "tell what a model is and costs, or why it is refused") \
-	x(ask, "URL [PROMPT]...", "ask an OpenAI server and print the text")
+	x(ask, "URL [PROMPT]...", "ask an OpenAI server and print the text") \
+	x(chat, "URL", "talk with the model of an OpenAI server")	\
+	x(bench, "serve|throughput|latency ...", "measure a server, or the engine alone")
 
-/* Where weights come from. */
+/* Of --kernels, for cli_kernel(). */
+#define CLI_KERNELS	"auto|cpu|ref|null"
+#define CLI_KERNELS_TEXT						\
+	"implementation of the arithmetic; ref is slow and plain; null computes nothing, for measuring what is around it"
+
+/*
+ * How KV is kept, where weights come from and lie; choices as in enum
+ * model_kv_type and enum model_weights_use.
+ */
 #define CLI_MODEL_OPTS(x)						\
+	x(choice, kv_cache_dtype, "kv-cache-dtype", "auto", 0, 0,	\
+	  "auto|f32|bf16|f16|fp8|int8",					\
+	  "type of KV in the blocks; auto: that of --dtype; fp8 is e4m3; fp8 and int8 have a scale for each head and token, made as they are written") \
+	x(choice, backend, "backend", "auto", 0, 0, "auto|host|cuda",	\
+	  "where the model runs: cuda is a GPU, host the CPU; auto takes the one that the daemon's pool is on") \
 	x(choice, load_format, "load-format", "auto", 0, 0, "auto|dummy", \
-	  "dummy makes weights up, which needs no more than config.json; auto reads them")
+	  "dummy makes weights up, which needs no more than config.json; auto reads them") \
+	x(choice, weights, "weights", "auto", 0, 0, "auto|packed|mapped", \
+	  "packed is faster and takes memory of its own; mapped is shared through the page cache; auto packs bf16 weights of 64 MiB and more in fast mode, if the CPU has bf16 products") \
+	x(choice, draw, "draw", "auto", 0, 0, "auto|host",		\
+	  "where tokens are drawn: auto draws where the model runs, as far as a GPU can; host brings all logits to the host")
 
 /* What a command may ask for its domain; who attaches first to it decides. */
 #define CLI_LIMIT_OPTS(x)						\
@@ -49,18 +68,25 @@
 	.swap_max = (o)->swap_max, .weight = (o)->memory_weight,	\
 }
 
+/*
+ * The GPU failed while it was used, and is lost to this process: another one may
+ * have it.  None of sysexits.h says that.
+ */
+#define CLI_EX_DEVICE	79
+
 /* Exit codes of every command. */
 #define CLI_EXITS(x)							\
 	x(0,		"done; also --help and --version")		\
 	x(EX_USAGE,	"a wrong command, option or argument")		\
 	x(EX_DATAERR,	"model files that do not hold what they should, a prompt that is empty, no UTF-8, or can never fit") \
 	x(EX_NOINPUT,	"a model folder, a file of it, or a prompt file is missing") \
-	x(EX_UNAVAILABLE, "no kvmm daemon answers, or it refuses this client") \
+	x(EX_UNAVAILABLE, "no kvmm daemon answers, or it refuses this client; there is no GPU") \
 	x(EX_SOFTWARE,	"a defect of kvrt or kvmm")			\
 	x(EX_OSERR,	"the system refused memory or threads")		\
 	x(EX_IOERR,	"the output cannot be written, or a file cannot be read") \
 	x(EX_TEMPFAIL,	"the daemon went away or is full: try again")	\
-	x(EX_NOPERM,	"the daemon's socket admits others only")
+	x(EX_NOPERM,	"the daemon's socket admits others only")	\
+	x(CLI_EX_DEVICE, "the GPU failed: run it again")
 
 enum {
 #define x(code, text) + 1
@@ -74,6 +100,8 @@ extern const struct kv_program cli_generate_program;
 extern const struct kv_program cli_serve_program;
 extern const struct kv_program cli_inspect_program;
 extern const struct kv_program cli_ask_program;
+extern const struct kv_program cli_chat_program;
+extern const struct kv_program cli_bench_program;
 
 #define x(name, operands, text) int cli_##name(int argc, char **argv);
 CLI_COMMANDS(x)
@@ -107,10 +135,30 @@ int cli_number(const char *name, const char *text, double lo, double hi,
 int cli_whole(const char *name, const char *text, u64 hi, u64 *out);
 
 /**
+ * cli_kernel() - what the model calls the kernels that --kernels chose
+ *
+ * Warns, in one line, of those that compute nothing.
+ */
+const char *cli_kernel(u32 choice);
+
+/**
  * cli_folder() - is MODEL_DIR a folder, or the prompt that it was left out of?
  * Return: 0, or EX_NOINPUT after one line on stderr.
  */
 int cli_folder(const char *dir);
+
+/**
+ * cli_backend() - let the model run where the daemon's pool is
+ * @choice: of --backend
+ * @socket: of --socket, may be NULL
+ * @mo:     its kernel is set if it is to be a GPU's, and the device
+ *
+ * Return: 0, or an exit code after one line on stderr.
+ */
+int cli_backend(u32 choice, const char *socket, struct model_opts *mo);
+
+/* The same for a model that is only judged, without a daemon. */
+void cli_backend_judged(u32 choice, struct model_opts *mo);
 
 /* cli_exit_of() - the exit code that tells scripts what @err was */
 int cli_exit_of(int err);
@@ -234,6 +282,7 @@ struct printed {
  * @colour:  labels stand out
  * @piece:   room for the text of one id
  * @seed:    for JSON
+ * @logprob: JSON tells that of each text
  * @failed:  exit code of the first sample that failed, else 0
  * @said:    what failed the last one that was told, a sample of prompt @said_of
  * @nr_alike: samples of that prompt that failed so since, and were not told
@@ -247,6 +296,7 @@ struct printer {
 	char			*piece;
 	size_t			piece_max;
 	u64			seed;
+	bool			logprob;
 	int			failed;
 	char			said[512];
 	u32			said_of;
@@ -286,7 +336,7 @@ void printer_text(struct printed *s, const char *text, size_t len);
 void printer_end(struct printed *s, bool whole);
 
 /* Callbacks of the engine; @arg is printer_of() of the request's prompt. */
-void printer_token(void *arg, u32 sample, u32 id);
+void printer_token(void *arg, u32 sample, const struct engine_token *t);
 void printer_done(void *arg, const struct engine_done *done);
 
 #endif /* RUNTIME_CLI_H */

@@ -32,10 +32,26 @@
 	  "draw from the K likeliest tokens, 0: from all (default from generation_config.json, else 0)") \
 	x(str, top_p, "top-p", NULL, 0, 0, "P",				\
 	  "draw from the fewest tokens that have this probability together (default from generation_config.json, else 1)") \
+	x(str, min_p, "min-p", NULL, 0, 0, "P",				\
+	  "draw from tokens of at least this share of the likeliest one's probability (default from generation_config.json, else 0)") \
+	x(str, repetition_penalty, "repetition-penalty", NULL, 0, 0, "R", \
+	  "above 1, tokens of the prompt and of what was generated become less likely (default from generation_config.json, else 1)") \
+	x(str, presence_penalty, "presence-penalty", NULL, 0, 0, "P",	\
+	  "-2 to 2: subtracted from tokens that were generated (default 0)") \
+	x(str, frequency_penalty, "frequency-penalty", NULL, 0, 0, "P",	\
+	  "-2 to 2: subtracted as often as a token was generated (default 0)") \
+	x(uint, min_tokens, "min-tokens", "0", 0, 1 << 24, "N",		\
+	  "the text does not end before so many tokens")		\
 	x(str, seed, "seed", NULL, 0, 0, "N",				\
 	  "same seed, same text; default: a new one, which is printed")	\
 	x(uint, samples, "samples", "1", 1, 4096, "N",			\
 	  "samples of each prompt, which share its blocks; also -n N")	\
+	x(uint, beams, "beams", "0", 0, 4096, "N",			\
+	  "beam search: the likeliest texts that N beams find, the best -n of them; 0: none") \
+	x(str, length_penalty, "length-penalty", NULL, 0, 0, "X",	\
+	  "of beam search: a text of L tokens is worth its logprobs' sum / L^X (default 1)") \
+	x(choice, early_stopping, "early-stopping", "false", 0, 0, "false|true|never", \
+	  "of beam search, once N texts are found: false ends it when no beam would be better if it ended now, true at once, never when none can become better") \
 	x(flag, ignore_eos, "ignore-eos", NULL, 0, 0, NULL,		\
 	  "go on when the model says that the text ends")		\
 	x(str, prompt_file, "prompt-file", NULL, 0, 0, "FILE",		\
@@ -47,16 +63,16 @@
 	x(flag, quiet, "quiet", NULL, 0, 0, NULL,			\
 	  "print no more on stderr than errors")			\
 	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
-	  "type of activations and KV; see --domain")			\
+	  "type of activations; see --domain")			\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
 	  "exact gives the same bits whoever else is in the batch and however often memory is taken; see --domain") \
-	x(choice, kernels, "kernels", "auto", 0, 0, "auto|cpu|ref",	\
-	  "implementation of the arithmetic; ref is slow and plain; see --domain") \
+	x(choice, kernels, "kernels", "auto", 0, 0, CLI_KERNELS,	\
+	  CLI_KERNELS_TEXT "; see --domain") \
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
 	  "compute threads, 0: one for each core")			\
 	CLI_MODEL_OPTS(x)						\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
-	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --mode, --kernels or --block-tokens drops what is cached there (default the name of the model folder)") \
+	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --kv-cache-dtype, --mode, --kernels, --weights or --block-tokens drops what is cached there (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "attach socket of the daemon (default $KVMM_SOCKET, else attach.sock in $KVMM_RUNDIR, $XDG_RUNTIME_DIR/kvmm, or /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
@@ -97,8 +113,13 @@ struct generate {
 	const char		*dir;
 	double			temperature;	/* < 0: not given */
 	double			top_p;		/* < 0: not given */
+	double			min_p;		/* < 0: not given */
+	double			repetition;	/* < 0: not given */
+	double			presence;
+	double			frequency;
 	u64			top_k;		/* UINT64_MAX: not given */
 	u64			seed;		/* UINT64_MAX: not given */
+	double			length_penalty;
 	u32			max_new;
 	struct prompts		prompts;
 	struct tokenizer	*tok;
@@ -137,6 +158,41 @@ static void die_by(int sig)
 
 /* ---- what is asked for ---- */
 
+/* What makes no sense with beam search, or without. */
+static int parse_beams(const struct generate *g)
+{
+	const struct generate_opts *o = &g->o;
+	const char *why = NULL;
+
+	if (!o->beams) {
+		if (!o->length_penalty && !o->early_stopping)
+			return 0;
+		pr_err("--length-penalty and --early-stopping are of beam search: give --beams too");
+		return EX_USAGE;
+	}
+	if (o->samples > o->beams)
+		why = "finds no more texts than it has beams: give fewer -n";
+	else if (g->temperature > 0 || (o->top_k && g->top_k) || o->top_p)
+		why = "takes the likeliest: leave --temperature, --top-k and --top-p out";
+	if (!why)
+		return 0;
+	pr_err("beam search %s", why);
+	return EX_USAGE;
+}
+
+static int parse_penalties(struct generate *g)
+{
+	const double most = (double)SAMPLING_PENALTY_MAX;
+	int err;
+
+	err = cli_number("presence-penalty", g->o.presence_penalty, -most, most,
+			 &g->presence);
+	if (!err)
+		err = cli_number("frequency-penalty", g->o.frequency_penalty,
+				 -most, most, &g->frequency);
+	return err;
+}
+
 static int parse_numbers(struct generate *g)
 {
 	const struct generate_opts *o = &g->o;
@@ -144,6 +200,8 @@ static int parse_numbers(struct generate *g)
 
 	g->temperature = -1;
 	g->top_p = -1;
+	g->min_p = -1;
+	g->repetition = -1;
 	g->top_k = UINT64_MAX;
 	g->seed = UINT64_MAX;
 	err = cli_number("temperature", o->temperature, 0,
@@ -151,10 +209,22 @@ static int parse_numbers(struct generate *g)
 	if (!err)
 		err = cli_number("top-p", o->top_p, 1e-6, 1, &g->top_p);
 	if (!err)
+		err = cli_number("min-p", o->min_p, 0, 1, &g->min_p);
+	if (!err)
+		err = cli_number("repetition-penalty", o->repetition_penalty,
+				 0.01, (double)SAMPLING_REPETITION_MAX,
+				 &g->repetition);
+	if (!err)
+		err = parse_penalties(g);
+	if (!err)
 		err = cli_whole("top-k", o->top_k, UINT32_MAX, &g->top_k);
 	if (!err)
 		err = cli_whole("seed", o->seed, INT64_MAX, &g->seed);
-	return err;
+	g->length_penalty = 1;
+	if (!err)
+		err = cli_number("length-penalty", o->length_penalty, -10, 10,
+				 &g->length_penalty);
+	return err ? err : parse_beams(g);
 }
 
 static int parse(struct generate *g, int argc, char **argv, int *nr)
@@ -170,6 +240,19 @@ static int parse(struct generate *g, int argc, char **argv, int *nr)
 	}
 	g->dir = argv[0];
 	return parse_numbers(g);
+}
+
+static void choose_penalties(struct generate *g)
+{
+	struct sampling_params *s = &g->sampling;
+
+	if (g->min_p >= 0)
+		s->min_p = (float)g->min_p;
+	if (g->repetition >= 0)
+		s->repetition_penalty = (float)g->repetition;
+	s->presence_penalty = (float)g->presence;
+	s->frequency_penalty = (float)g->frequency;
+	s->min_tokens = g->o.min_tokens;
 }
 
 /* What the command line leaves open, the model's own file decides. */
@@ -188,6 +271,11 @@ static void choose_sampling(struct generate *g)
 		s->top_p = (float)gen->top_p;
 	if (gen->has & MODEL_GEN_TOP_K)
 		s->top_k = gen->top_k;
+	if (gen->has & MODEL_GEN_MIN_P)
+		s->min_p = (float)gen->min_p;
+	if (gen->has & MODEL_GEN_REPETITION_PENALTY)
+		s->repetition_penalty = (float)gen->repetition_penalty;
+	choose_penalties(g);
 	if (g->temperature >= 0)
 		s->temperature = (float)g->temperature;
 	if (g->top_p >= 0)
@@ -200,6 +288,8 @@ static void choose_sampling(struct generate *g)
 		g->seed = drawn;
 	}
 	s->seed = g->seed;
+	if (g->o.beams)
+		s->temperature = 0;
 	g->max_new = DEF_MAX_TOKENS;
 	if (gen->has & MODEL_GEN_MAX_NEW_TOKENS)
 		g->max_new = gen->max_new_tokens;
@@ -208,39 +298,30 @@ static void choose_sampling(struct generate *g)
 	g->max_new = max(g->max_new, 1u);
 }
 
-/* Settings of the model's makers that are not applied are said, not hidden. */
-static void warn_unapplied(const struct generate *g)
-{
-	const struct model_generation *gen = &model_info(g->model)->gen;
-
-	if ((gen->has & MODEL_GEN_REPETITION_PENALTY) &&
-	    gen->repetition_penalty != 1.0)
-		pr_warn("%s/generation_config.json asks for repetition_penalty %g, which is not applied",
-			g->dir, gen->repetition_penalty);
-	if ((gen->has & MODEL_GEN_MIN_P) && gen->min_p != 0.0)
-		pr_warn("%s/generation_config.json asks for min_p %g, which is not applied",
-			g->dir, gen->min_p);
-}
-
 /* ---- what it takes ---- */
 
 static int load(struct generate *g)
 {
-	static const char * const kernels[] = { NULL, "cpu", "ref" };
 	const u32 batch = max(g->o.max_batch, MODEL_MAX_ROWS);
 	struct model_opts mo = {
 		.dtype = g->o.dtype ? MODEL_BF16 : MODEL_F32,
+		.kv_type = g->o.kv_cache_dtype,
 		.mode = g->o.mode ? MODEL_EXACT : MODEL_FAST,
-		.kernel = kernels[g->o.kernels],
+		.kernel = cli_kernel(g->o.kernels),
 		.nr_threads = g->o.threads,
 		.max_rows = max(g->o.chunk, batch),
 		.dummy = g->o.load_format,
+		.weights = g->o.weights,
+		.no_draws = g->o.draw,
 	};
 	char text[TOKENIZER_ERR_MAX];
 	struct model_error err;
 	int ret;
 
 	ret = cli_folder(g->dir);
+	if (ret)
+		return ret;
+	ret = cli_backend(g->o.backend, g->o.socket, &mo);
 	if (ret)
 		return ret;
 	if (!g->o.quiet)
@@ -256,8 +337,6 @@ static int load(struct generate *g)
 		return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
 	}
 	choose_sampling(g);
-	if (!g->o.quiet)
-		warn_unapplied(g);
 	return 0;
 }
 
@@ -283,9 +362,10 @@ static void say_attached(const struct generate *g)
 {
 	const struct model_info *mi = model_info(g->model);
 
-	pr_info("%s: %.1f M parameters, %s, %s, kernels %s (%s); client %u of kvmm",
+	pr_info("%s: %.1f M parameters, %s, KV %s, %s, kernels %s (%s); client %u of kvmm",
 		g->dir, (double)mi->nr_params / 1e6,
 		mi->dtype == MODEL_BF16 ? "bf16" : "f32",
+		model_kv_name(mi->kv_type),
 		mi->mode == MODEL_EXACT ? "exact" : "fast", mi->kernel,
 		mi->variant, engine_attach_info(g->engine)->client);
 }
@@ -298,7 +378,7 @@ static int attach(struct generate *g)
 		.domain = g->o.domain,
 		.block_tokens = block_tokens[g->o.block_tokens],
 		.limits = CLI_LIMITS(&g->o),
-		.max_seqs = max(g->o.samples, DEF_SEQS),
+		.max_seqs = max(max(g->o.samples, g->o.beams), DEF_SEQS),
 		.max_batch = g->o.max_batch,
 		.chunk = g->o.chunk,
 	};
@@ -332,6 +412,7 @@ static int prepare_output(struct generate *g)
 		return EX_OSERR;
 	}
 	g->printer.seed = g->seed;
+	g->printer.logprob = g->o.beams;
 	return 0;
 }
 
@@ -349,6 +430,10 @@ static int submit(struct generate *g)
 			.stops = mi->eos_ids,
 			.nr_stops = g->o.ignore_eos ? 0 : mi->nr_eos,
 			.sampling = g->sampling, .n = g->o.samples,
+			.beam_width = g->o.beams,
+			.length_penalty = g->o.beams ?
+				(float)g->length_penalty : 0,
+			.early_stopping = g->o.early_stopping,
 			.on_token = printer_token, .on_done = printer_done,
 			.arg = printer_of(&g->printer, i),
 		};
@@ -387,6 +472,9 @@ static void say_summary(const struct generate *g, const struct engine_stats *st,
 		(unsigned long long)st->forks, (unsigned long long)st->copies,
 		(unsigned long long)st->generated_tokens, s,
 		rate < 10 ? 1 : 0, rate);
+	if (st->drawn_device)
+		fprintf(stderr, "; drawn on the GPU: %llu",
+			(unsigned long long)st->drawn_device);
 	if (g->sampling.temperature > 0)
 		fprintf(stderr, "; seed %llu", (unsigned long long)g->seed);
 	fputc('\n', stderr);
@@ -402,9 +490,10 @@ static s64 now_ns(void)
 
 /*
  * The end, in the order in which it is read: what was interrupted comes out
- * when its requests are cancelled, then the lines on stderr.
+ * when its requests are cancelled, then the lines on stderr.  @broken is what
+ * ended the engine, a negative errno, or 0.
  */
-static int finish(struct generate *g, s64 ns, bool broken)
+static int finish(struct generate *g, s64 ns, int broken)
 {
 	char why[sizeof(((struct engine_error *)0)->text)];
 	struct engine_stats st;
@@ -428,7 +517,7 @@ static int finish(struct generate *g, s64 ns, bool broken)
 		die_by(SIGPIPE);
 	if (!g->o.quiet)
 		say_summary(g, &st, ns);
-	return broken ? EX_TEMPFAIL : g->printer.failed;
+	return broken ? cli_exit_of(broken) : g->printer.failed;
 }
 
 static int run(struct generate *g)
@@ -440,7 +529,7 @@ static int run(struct generate *g)
 		output_flush(&g->out);
 		ret = engine_step(g->engine, STEP_NS);
 	}
-	return finish(g, now_ns() - begin, ret < 0);
+	return finish(g, now_ns() - begin, min(ret, 0));
 }
 
 static int generate(struct generate *g, int argc, char **argv)

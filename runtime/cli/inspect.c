@@ -2,18 +2,21 @@
 /*
  * inspect.c - kvrt inspect: what a model is, what it costs, why it is refused
  *
- * The folder is read and checked as for running it, down to the last tensor,
- * but nothing is copied, made up or started, and no daemon is asked: so it
- * answers at once, also for a model that is larger than this machine.
+ * The folder is read and checked as for running it, down to the last tensor
+ * and the last merge of the tokenizer, but nothing is copied, made up or
+ * started, and no daemon is asked: so it answers at once, also for a model that
+ * is larger than this machine.
  *
  * What fits a pool is counted in whole blocks.  The daemon cuts extents into
  * blocks and may leave up to 1 % of them over.
  */
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/cli/cli.h"
+#include "runtime/tokenizer/utf8.h"
 
 #define INSPECT_OPTS(x)							\
 	x(flag, json, "json", NULL, 0, 0, NULL,				\
@@ -21,7 +24,9 @@
 	x(size, pool_size, "pool-size", "1G", 1, 0, "SIZE",		\
 	  "pool to reckon with, as given to kvmm")			\
 	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
-	  "type of activations and KV")					\
+	  "type of activations")					\
+	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
+	  "numeric mode, which says whether weights may be packed")	\
 	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
 	  "tokens of a block")						\
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
@@ -59,7 +64,7 @@ const struct kv_program cli_inspect_program = {
 	.nr_exits	= ARRAY_SIZE(exits),
 };
 
-/* What one inspection found out. */
+/* What one inspection found out; @nr_tokens is 0 without a tokenizer. */
 struct inspect {
 	const struct inspect_opts	*o;
 	const struct model		*model;
@@ -68,6 +73,7 @@ struct inspect {
 	u64				token_bytes;
 	u64				block_bytes;
 	u64				nr_blocks;
+	u32				nr_tokens;
 };
 
 /* A size as people read it, into a buffer of its own. */
@@ -122,10 +128,16 @@ static void text_weights(const struct inspect *in)
 		printf("%u file%s\n", i->nr_files, i->nr_files > 1 ? "s" : "");
 	else
 		printf("made up\n");
-	printf("%-18s %s: %s used as mapped, %s copied\n", "weights",
+	printf("%-18s %s: %s used as mapped, %s copied", "weights",
 	       human(i->weight_bytes, a, sizeof(a)),
 	       human(i->mapped_bytes, b, sizeof(b)),
 	       human(i->copy_bytes, c, sizeof(c)));
+	if (i->packed_bytes)
+		printf(", %s packed", human(i->packed_bytes, a, sizeof(a)));
+	if (i->device_bytes)
+		printf(", %s on the GPU with the workspace",
+		       human(i->device_bytes, a, sizeof(a)));
+	putchar('\n');
 	printf("%-18s %s for %u rows a batch\n", "workspace",
 	       human(i->work_bytes, a, sizeof(a)), i->max_rows);
 }
@@ -135,9 +147,10 @@ static void text_pool(const struct inspect *in)
 	char a[32];
 	u64 len = 0;
 
-	printf("%-18s %s a token in %s\n", "KV",
+	printf("%-18s %s a token in %s%s\n", "KV",
 	       human(in->token_bytes, a, sizeof(a)),
-	       in->info->dtype == MODEL_BF16 ? "bf16" : "f32");
+	       model_kv_name(in->info->kv_type),
+	       in->info->scale_bytes ? " with scales" : "");
 	printf("%-18s %s, %u tokens\n", "block",
 	       human(in->block_bytes, a, sizeof(a)), in->block_tokens);
 	printf("%-18s %s: %llu blocks, %llu tokens\n", "pool",
@@ -160,6 +173,10 @@ static void print_text(const struct inspect *in)
 	snprintf(tokens, sizeof(tokens), "%u tokens at most",
 		 in->info->max_len);
 	line(NULL, "context", tokens);
+	if (in->nr_tokens) {
+		snprintf(tokens, sizeof(tokens), "%u tokens", in->nr_tokens);
+		line(NULL, "tokenizer", tokens);
+	}
 	text_weights(in);
 	text_pool(in);
 }
@@ -168,7 +185,12 @@ static void print_text(const struct inspect *in)
 
 static void json_line(void *arg, const char *what, const char *text)
 {
-	json_object_set_new(arg, what, json_string(text));
+	char clean[PATH_MAX];
+
+	/* The name of a folder may be no UTF-8, which JSON cannot hold. */
+	snprintf(clean, sizeof(clean), "%s", text);
+	utf8_clean_line(clean);
+	json_object_set_new(arg, what, json_string(clean));
 }
 
 static void json_int(json_t *o, const char *key, u64 v)
@@ -181,12 +203,15 @@ static void json_costs(json_t *o, const struct inspect *in)
 	const struct model_info *i = in->info;
 
 	json_int(o, "max_len", i->max_len);
+	json_int(o, "tokenizer_tokens", in->nr_tokens);
 	json_int(o, "parameters", i->nr_params);
 	json_int(o, "tensors", i->nr_tensors);
 	json_int(o, "files", i->nr_files);
 	json_int(o, "weight_bytes", i->weight_bytes);
 	json_int(o, "mapped_bytes", i->mapped_bytes);
 	json_int(o, "copied_bytes", i->copy_bytes);
+	json_int(o, "packed_bytes", i->packed_bytes);
+	json_int(o, "device_bytes", i->device_bytes);
 	json_int(o, "workspace_bytes", i->work_bytes);
 	json_int(o, "kv_bytes_per_token", in->token_bytes);
 	json_int(o, "block_tokens", in->block_tokens);
@@ -215,7 +240,8 @@ static int json_print(json_t *o)
 
 	putchar('\n');
 	json_decref(o);
-	return ret ? EX_OSERR : 0;
+	/* Of output that cannot be written cli_inspect() tells. */
+	return ret && !ferror(stdout) ? EX_OSERR : 0;
 }
 
 static int print_json(const struct inspect *in)
@@ -227,6 +253,7 @@ static int print_json(const struct inspect *in)
 	model_describe(in->model, json_line, words);
 	json_object_set_new(o, "switches", words);
 	json_line(o, "dtype", in->info->dtype == MODEL_BF16 ? "bf16" : "f32");
+	json_line(o, "kv_cache_dtype", model_kv_name(in->info->kv_type));
 	json_costs(o, in);
 	json_object_set_new(o, "sequences", json_sequences(in));
 	return json_print(o);
@@ -248,13 +275,44 @@ static int print_refusal(const struct inspect_opts *o, const char *dir,
 
 /* ---- both ---- */
 
+/* As for running it; made-up weights may do without one. */
+static int inspect_tokenizer(struct inspect *in, const char *dir)
+{
+	char why[TOKENIZER_ERR_MAX];
+	struct tokenizer *tok;
+	int ret;
+
+	ret = tokenizer_load(dir, &tok, why, sizeof(why));
+	if (ret == -ENOENT && in->o->load_format)
+		return 0;
+	if (ret) {
+		print_refusal(in->o, dir, why);
+		return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
+	}
+	in->nr_tokens = tokenizer_vocab_size(tok);
+	tokenizer_free(tok);
+	return 0;
+}
+
+static void inspect_costs(struct inspect *in)
+{
+	in->info = model_info(in->model);
+	in->token_bytes = in->info->nr_layers * model_layer_bytes(in->info);
+	in->block_bytes = in->token_bytes * in->block_tokens;
+	in->nr_blocks = in->o->pool_size / in->block_bytes;
+}
+
 static int inspect(const struct inspect_opts *o, const char *dir)
 {
 	static const u32 block_tokens[] = { 16, 32, 64 };
-	const struct model_opts mo = {
+	struct model_opts mo = {
 		.dtype = o->dtype ? MODEL_BF16 : MODEL_F32,
+		.kv_type = o->kv_cache_dtype,
+		.mode = o->mode ? MODEL_EXACT : MODEL_FAST,
 		.max_len = o->max_model_len,
 		.dummy = o->load_format,
+		.weights = o->weights,
+		.no_draws = o->draw,
 		.judge = true,
 	};
 	struct inspect in = {
@@ -264,21 +322,18 @@ static int inspect(const struct inspect_opts *o, const char *dir)
 	struct model *model;
 	int ret;
 
+	cli_backend_judged(o->backend, &mo);
 	ret = model_load(dir, &mo, &model, &err);
 	if (ret) {
 		print_refusal(o, dir, err.text);
 		return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
 	}
 	in.model = model;
-	in.info = model_info(model);
-	in.token_bytes = (u64)in.info->nr_layers * in.info->nr_kv_heads *
-			 (in.info->k_bytes + in.info->v_bytes);
-	in.block_bytes = in.token_bytes * in.block_tokens;
-	in.nr_blocks = o->pool_size / in.block_bytes;
-	ret = 0;
-	if (o->json)
+	inspect_costs(&in);
+	ret = inspect_tokenizer(&in, dir);
+	if (!ret && o->json)
 		ret = print_json(&in);
-	else
+	else if (!ret)
 		print_text(&in);
 	model_free(model);
 	return ret;
@@ -301,7 +356,7 @@ int cli_inspect(int argc, char **argv)
 	ret = cli_folder(argv[0]);
 	if (!ret)
 		ret = inspect(&o, argv[0]);
-	if (fflush(stdout) && !ret) {
+	if ((fflush(stdout) || ferror(stdout)) && !ret) {
 		pr_err("standard output: %s: nothing more can be printed",
 		       strerror(errno));
 		ret = EX_IOERR;

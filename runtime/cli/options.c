@@ -114,6 +114,15 @@ int cli_whole(const char *name, const char *text, u64 hi, u64 *out)
 	return 0;
 }
 
+const char *cli_kernel(u32 choice)
+{
+	static const char * const names[] = { NULL, "cpu", "ref", "null" };
+
+	if (choice == ARRAY_SIZE(names) - 1)
+		pr_warn("--kernels null computes nothing: texts have no meaning, only the time around the model has");
+	return names[choice];
+}
+
 int cli_folder(const char *dir)
 {
 	char shown[64];
@@ -131,7 +140,7 @@ int cli_folder(const char *dir)
 	for (p = shown; *p; p++)
 		if ((u8)*p < ' ' || *p == 0x7f)
 			*p = '?';
-	pr_err("MODEL_DIR '%s' is no folder: it comes before the prompts",
+	pr_err("MODEL_DIR '%s' is no folder: give a model folder, before any prompt",
 	       shown);
 	return EX_NOINPUT;
 }
@@ -156,11 +165,16 @@ int cli_exit_of(int err)
 		return EX_NOINPUT;
 	case ENOMEM:
 		return EX_OSERR;
+	case ENODEV:
+	case ENOEXEC:
+		return EX_UNAVAILABLE;
 	case EIO:
 		return EX_IOERR;
 	case EACCES:
 	case EPERM:
 		return EX_NOPERM;
+	case ENOTRECOVERABLE:
+		return CLI_EX_DEVICE;
 	case EAGAIN:
 	case EBUSY:
 	case ENOSPC:

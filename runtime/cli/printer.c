@@ -284,15 +284,15 @@ void printer_heading(struct printer *p, u32 i, const struct prompt *prompt,
 		output_puts(p->out, "\n");
 }
 
-void printer_token(void *arg, u32 sample, u32 id)
+void printer_token(void *arg, u32 sample, const struct engine_token *t)
 {
 	struct printed *s = (struct printed *)arg + sample;
 	struct printer *p = s->printer;
 	ssize_t n;
 
 	if (s->ids)
-		s->ids[s->nr_ids++] = id;
-	n = detok_push(&s->detok, id, p->piece, p->piece_max);
+		s->ids[s->nr_ids++] = t->id;
+	n = detok_push(&s->detok, t->id, p->piece, p->piece_max);
 	if (n > 0)
 		printer_text(s, p->piece, (size_t)n);
 	output_flush(p->out);
@@ -316,6 +316,8 @@ static void json_out(struct printed *s, const struct engine_done *done)
 		      "cached_tokens", (int)done->cached_tokens,
 		      "ids", ids,
 		      "text", s->text ? s->text : "", s->text_len);
+	if (o && p->logprob)
+		json_object_set_new(o, "logprob", json_real(done->logprob));
 	if (o && done->reason == ENGINE_ERROR)
 		json_object_set_new(o, "error", json_string(done->text));
 	if (o)
@@ -357,7 +359,8 @@ static void say_error(struct printed *s, const struct engine_done *done)
 {
 	struct printer *p = s->printer;
 
-	if (done->err == -ECONNRESET)
+	/* Whose end is everybody's: said once, by who runs them. */
+	if (done->err == -ECONNRESET || done->err == -ENOTRECOVERABLE)
 		return;
 	if (!p->failed)
 		p->failed = cli_exit_of(done->err);

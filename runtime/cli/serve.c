@@ -6,25 +6,45 @@
  */
 #include <stdlib.h>
 
+#include <kvmm/config.h>
+#include <kvmm/notify.h>
+
 #include "runtime/cli/cli.h"
 #include "runtime/server/server.h"
 
-#define DEF_SEQS	256u
 #define BODIES		16u	/* whole bodies that may be on their way */
 
 #define SERVE_OPTS(x)							\
+	x(str, config, "config", NULL, 0, 0, "PATH",			\
+	  "file of options, key = value a line; the command line and $KVRT_SERVE_<OPTION> come first (default $KVRT_SERVE_CONFIG, else none)") \
 	x(str, host, "host", "127.0.0.1", 0, 0, "ADDRESS",		\
 	  "address to listen on; 0.0.0.0 or :: is every address of this machine") \
 	x(uint, port, "port", "8000", 0, 65535, "N",			\
 	  "port to listen on, 0: a free one, which is printed")		\
+	x(str, unix_path, "unix", NULL, 0, 0, "PATH",			\
+	  "listen on a Unix socket too; one that nobody listens on any more is replaced") \
+	x(str, unix_mode, "unix-mode", "600", 0, 0, "MODE",		\
+	  "permissions of the Unix socket, octal: who may write there may connect") \
+	x(flag, unix_only, "unix-only", NULL, 0, 0, NULL,		\
+	  "listen on the Unix socket alone, and on no port")		\
+	x(uint, loops, "loops", "1", 1, SERVER_LOOPS_MAX, "N",		\
+	  "threads that read requests and write answers; the model's threads want the same cores") \
 	x(str, name, "served-model-name", NULL, 0, 0, "NAME",		\
-	  "name that requests use for the model (default the name of the model folder)") \
-	x(str, api_key, "api-key", NULL, 0, 0, "KEY",			\
-	  "serve /v1 only to those who know KEY (default $KVRT_API_KEY, else everybody)") \
+	  "name that requests use for the model, if it is the only one (default the name of the model folder)") \
+	x(list, models, "model", NULL, 0, 0, "NAME=DIR",		\
+	  "serve the model in DIR under this name; give it once for each model") \
+	x(list, api_keys, "api-key", NULL, 0, 0, "KEY",			\
+	  "serve only those who know KEY or another one that is given (default $KVRT_API_KEY, else everybody)") \
+	x(str, api_key_file, "api-key-file", NULL, 0, 0, "FILE",	\
+	  "likewise, one key a line, KEY or NAME:KEY; the log tells the name of who asked") \
 	x(str, chat_template, "chat-template", "auto", 0, 0, "auto|plain|FILE", \
 	  "auto is the model's own; plain is the built-in one, each message's text and an empty line; else a file with a template") \
 	x(uint, max_requests, "max-requests", "512", 1, 1 << 20, "N",	\
 	  "requests worked at or waiting; more are answered 429")	\
+	x(uint, max_requests_per_key, "max-requests-per-key", "0", 0, 1 << 20, "N", \
+	  "of these, with one API key; more are answered 429; 0: no bound") \
+	x(choice, schedule, "schedule", "fcfs", 0, 0, "fcfs|prefix",	\
+	  "which request of a key and priority is next: the first that came, or the one whose prompt was computed most of lately; no more than 16 younger ones overtake one so") \
 	x(uint, max_samples, "max-samples", "1024", 1, 1 << 20, "N",	\
 	  "samples of one request, all its prompts together")		\
 	x(uint, max_connections, "max-connections", "16384", 1, 1 << 20, "N", \
@@ -43,16 +63,20 @@
 	  "time in which a reader must take something")			\
 	x(uint, drain_timeout, "drain-timeout", "30", 0, 86400, "SECONDS", \
 	  "time that running requests get after SIGTERM or SIGINT")	\
+	x(uint, lost_timeout, "lost-timeout", "1", 0, 86400, "SECONDS",	\
+	  "time that requests and /health are answered 503 after the GPU failed, before kvrt ends") \
+	x(uint, request_timeout, "request-timeout", "0", 0, 86400 * 30, "SECONDS", \
+	  "time for a request, from its last byte to the answer's; then it is ended and answered 504, 0: any time") \
 	x(uint, stall_timeout, "stall-timeout", "30", 1, 86400, "SECONDS", \
 	  "/ready answers 503 when requests wait and no step ended for this long") \
 	x(uint, priority, "priority", "100", 0, 1 << 30, "N",		\
 	  "of requests that give none; a request's own is subtracted, so that lower is earlier; kvrt generate has 0") \
 	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
-	  "type of activations and KV")					\
+	  "type of activations")					\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
 	  "exact gives the same bits whoever else is in the batch and however often memory is taken") \
-	x(choice, kernels, "kernels", "auto", 0, 0, "auto|cpu|ref",	\
-	  "implementation of the arithmetic; ref is slow and plain")	\
+	x(choice, kernels, "kernels", "auto", 0, 0, CLI_KERNELS,	\
+	  CLI_KERNELS_TEXT)	\
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
 	  "compute threads, 0: one for each core")			\
 	CLI_MODEL_OPTS(x)						\
@@ -64,6 +88,8 @@
 	  "attach socket of the daemon (default $KVMM_SOCKET, else attach.sock in $KVMM_RUNDIR, $XDG_RUNTIME_DIR/kvmm, or /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
 	  "tokens of a block")						\
+	x(uint, max_seqs, "max-seqs", "256", 1, 1 << 16, "N",		\
+	  "most sequences worked at; more wait in the queue, or as many as the daemon allows") \
 	x(uint, max_batch, "max-batch", "0", 0, 4096, "N",		\
 	  "most sequences in one step, 0: as many as model and daemon allow") \
 	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
@@ -94,31 +120,88 @@ static const struct kv_exit exits[] = {
 	{ EX_OSERR, "the system refused memory or threads" },
 	{ EX_IOERR, "a file cannot be read" },
 	{ EX_NOPERM, "the daemon's socket admits others only" },
+	{ CLI_EX_DEVICE, "the GPU failed: start it again" },
 };
+
+/*
+ * Not KVRT_: for a service of the name kvrt Kubernetes sets KVRT_PORT.  Keys of
+ * the API have a file and a variable of their own.
+ */
+static struct serve_opts options;
+static struct kv_section section = {
+	.name		= "serve",
+	.about		= "kvrt serve. Models are named with model = NAME=DIR, each on a line of its own.",
+	.env		= "KVRT_SERVE_",
+	.line_only	= " config api-key ",
+	.opts		= option_table,
+	.nr		= ARRAY_SIZE(option_table),
+	.values		= &options,
+};
+static struct kv_config config = {
+	.name		= "kvrt.conf",
+	.section	= &section,
+	.nr		= 1,
+	.env_path	= "KVRT_SERVE_CONFIG",
+};
+
+static const struct kv_config *config_file(void)
+{
+	return &config;
+}
 
 const struct kv_program cli_serve_program = {
 	.name		= "kvrt serve",
-	.operands	= "MODEL_DIR",
-	.about		= "Serves the model in MODEL_DIR with the OpenAI API over HTTP: /v1/completions, /v1/chat/completions, /v1/models; /health, /ready, /version, /metrics. The KV of all requests lies in the memory of the kvmm daemon; when that is not there, requests are answered 503 until it is.",
+	.operands	= "[MODEL_DIR]...",
+	.about		= "Serves the models in each MODEL_DIR with the OpenAI API over HTTP: /v1/completions, /v1/chat/completions, /v1/models; /tokenize, /detokenize; /health, /ready, /version, /metrics. The KV of all requests lies in the memory of the kvmm daemon; when that is not there, requests are answered 503 until it is.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exits,
 	.nr_exits	= ARRAY_SIZE(exits),
+	.file		= config_file,
 };
+
+/*
+ * As cli_parse(), with what the file and the environment say.  @argv gets the
+ * operands.
+ */
+static int parse(int argc, char **argv, int *nr)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(*copy)), text[512];
+	int ret;
+
+	if (!copy) {
+		pr_err("no memory for the options");
+		return EX_OSERR;
+	}
+	memcpy(copy, argv, (size_t)argc * sizeof(*copy));
+	ret = cli_parse(&cli_serve_program, NULL, &options, argc, copy, nr);
+	if (!ret) {
+		ret = kv_config_parse(&cli_serve_program, &config,
+				      options.config, NULL, argc, argv, text,
+				      sizeof(text));
+		if (ret < 0)
+			pr_err("%s", text);
+		ret = ret < 0 ? EX_USAGE : 0;
+	}
+	free(copy);
+	return ret;
+}
 
 static struct model_opts model_opts(const struct serve_opts *o)
 {
-	static const char * const kernels[] = { NULL, "cpu", "ref" };
 	const u32 batch = max(o->max_batch, MODEL_MAX_ROWS);
 
 	return (struct model_opts){
 		.dtype = o->dtype ? MODEL_BF16 : MODEL_F32,
+		.kv_type = o->kv_cache_dtype,
 		.mode = o->mode ? MODEL_EXACT : MODEL_FAST,
-		.kernel = kernels[o->kernels],
+		.kernel = cli_kernel(o->kernels),
 		.nr_threads = o->threads,
 		.max_len = o->max_model_len,
 		.max_rows = max(o->chunk, batch),
 		.dummy = o->load_format,
+		.weights = o->weights,
+		.no_draws = o->draw,
 	};
 }
 
@@ -131,9 +214,11 @@ static struct engine_opts engine_opts(const struct serve_opts *o)
 		.domain = o->domain,
 		.block_tokens = block_tokens[o->block_tokens],
 		.limits = CLI_LIMITS(o),
-		.max_seqs = DEF_SEQS,
+		.max_seqs = o->max_seqs,
 		.max_batch = o->max_batch,
 		.chunk = o->chunk,
+		.schedule = o->schedule ? ENGINE_PREFIX : ENGINE_FCFS,
+		.max_flow = o->max_requests_per_key,
 	};
 }
 
@@ -166,45 +251,195 @@ static int exit_of(enum server_end end, int err)
 	case SERVER_NO_DAEMON:
 		return err == -EACCES || err == -EPERM ? EX_NOPERM :
 							 EX_UNAVAILABLE;
+	case SERVER_NO_DEVICE:
+		return CLI_EX_DEVICE;
 	}
 	return EX_SOFTWARE;
 }
 
-int cli_serve(int argc, char **argv)
+/* Return: 0, or EX_USAGE after one line on stderr. */
+static int unix_opts(const struct serve_opts *o, struct server_opts *so)
 {
-	const char *key = getenv("KVRT_API_KEY");
-	struct server_opts so = { 0 };
-	struct progress progress;
-	struct serve_opts o;
-	enum server_end end;
-	int nr, ret, err;
+	char *end;
+	unsigned long mode = strtoul(o->unix_mode, &end, 8);
 
-	ret = cli_parse(&cli_serve_program, NULL, &o, argc, argv, &nr);
-	if (ret)
-		return max(ret, 0);
-	if (nr != 1) {
-		pr_err("%s: kvrt serve MODEL_DIR", nr ?
-		       "more than one model folder" :
-		       "the model folder is missing");
+	if (end == o->unix_mode || *end || mode > 0777) {
+		pr_err("--unix-mode %.20s: give permissions in octal, 600 or 660 for example",
+		       o->unix_mode);
 		return EX_USAGE;
 	}
-	kv_log_init("kvrt", (enum kv_log_level)o.log_level);
-	so.dir = argv[0];
-	so.name = o.name;
-	so.host = o.host;
-	so.port = o.port;
-	so.key = o.api_key ? o.api_key : key && *key ? key : NULL;
-	so.model = model_opts(&o);
-	so.model.progress = progress_start(&progress, argv[0]);
-	so.engine = engine_opts(&o);
-	so.limits = conn_limits(&o);
-	so.priority = o.priority;
-	so.calls = o.max_requests;
-	so.samples = o.max_samples;
-	so.stream = o.stream_buffer;
-	so.drain_s = o.drain_timeout;
-	so.stall_s = o.stall_timeout;
-	so.chat_template = o.chat_template;
+	if (o->unix_only && !o->unix_path) {
+		pr_err("--unix-only: say where the Unix socket is to be, with --unix PATH");
+		return EX_USAGE;
+	}
+	so->unix_path = o->unix_path;
+	so->unix_mode = (u32)mode;
+	so->unix_only = o->unix_only;
+	return 0;
+}
+
+/* ---- models ---- */
+
+/**
+ * struct serve_models - what the command line says of them
+ * @names: pieces of --model, cut
+ */
+struct serve_models {
+	struct server_model	list[SERVER_MODELS_MAX];
+	struct progress		progress[SERVER_MODELS_MAX];
+	char			*names[SERVER_MODELS_MAX];
+	u32			nr;
+};
+
+static int model_add(struct serve_models *m, const char *dir, const char *name)
+{
+	if (m->nr == SERVER_MODELS_MAX) {
+		pr_err("too many models: one server has at most %u",
+		       SERVER_MODELS_MAX);
+		return EX_USAGE;
+	}
+	m->list[m->nr] = (struct server_model){ .dir = dir, .name = name };
+	m->list[m->nr].progress = progress_start(&m->progress[m->nr], dir);
+	m->nr++;
+	return 0;
+}
+
+/* NAME=DIR */
+static int model_named(struct serve_models *m, const char *text)
+{
+	const char *dir = strchr(text, '=');
+	char *name;
+
+	if (!dir || dir == text || !dir[1]) {
+		pr_err("--model %.100s: give a name and a folder, NAME=DIR", text);
+		return EX_USAGE;
+	}
+	name = strndup(text, (size_t)(dir - text));
+	if (!name) {
+		pr_err("no memory for the options");
+		return EX_OSERR;
+	}
+	m->names[m->nr] = name;
+	return model_add(m, dir + 1, name);
+}
+
+/* Return: 0, or an exit code after one line on stderr. */
+static int model_list(const struct serve_opts *o, char **argv, int nr,
+		      struct serve_models *m)
+{
+	int i, ret = 0;
+	u32 k;
+
+	for (i = 0; !ret && i < nr; i++)
+		ret = model_add(m, argv[i], NULL);
+	for (k = 0; !ret && k < o->models.nr; k++)
+		ret = model_named(m, o->models.s[k]);
+	if (ret)
+		return ret;
+	if (!m->nr) {
+		pr_err("the model folder is missing: kvrt serve MODEL_DIR");
+		return EX_USAGE;
+	}
+	if (m->nr > 1 && (o->name || o->domain)) {
+		pr_err("--%s is of one model, and there are %u: give each its name with --model NAME=DIR",
+		       o->name ? "served-model-name" : "domain", m->nr);
+		return EX_USAGE;
+	}
+	if (o->name)
+		m->list[0].name = o->name;
+	return 0;
+}
+
+/* ---- keys ---- */
+
+static int key_add(struct keys *keys, const char *key)
+{
+	int err = keys_add(keys, key, strlen(key), NULL);
+
+	if (!err)
+		return 0;
+	pr_err("an API key %s", err == -EEXIST ?
+	       "is given twice: leave one out" : err == -ENOMEM ?
+	       "found no memory" : "is none: give 1 to 512 printable characters");
+	return err == -ENOMEM ? EX_OSERR : EX_USAGE;
+}
+
+/* Return: 0, or an exit code after one line on stderr. */
+static int key_list(const struct serve_opts *o, struct keys *keys)
+{
+	const char *key = getenv("KVRT_API_KEY");
+	char why[600];
+	int ret = 0;
+	u32 i;
+
+	for (i = 0; !ret && i < o->api_keys.nr; i++)
+		ret = key_add(keys, o->api_keys.s[i]);
+	if (!ret && !keys->nr && !o->api_key_file && key && *key)
+		ret = key_add(keys, key);
+	if (ret || !o->api_key_file)
+		return ret;
+	ret = keys_read(keys, o->api_key_file, why, sizeof(why));
+	if (!ret)
+		return 0;
+	pr_err("%s", why);
+	return ret == -EIO ? EX_IOERR : ret == -ENOMEM ? EX_OSERR : EX_USAGE;
+}
+
+static void fill(const struct serve_opts *o, struct server_opts *so)
+{
+	so->host = o->host;
+	so->port = o->port;
+	so->loops = o->loops;
+	so->model = model_opts(o);
+	so->engine = engine_opts(o);
+	so->limits = conn_limits(o);
+	so->priority = o->priority;
+	so->calls = o->max_requests;
+	so->timeout_s = o->request_timeout;
+	so->samples = o->max_samples;
+	so->stream = o->stream_buffer;
+	so->drain_s = o->drain_timeout;
+	so->lost_s = o->lost_timeout;
+	so->stall_s = o->stall_timeout;
+	so->chat_template = o->chat_template;
+}
+
+static int serve(const struct serve_opts *o, char **argv, int nr,
+		 struct serve_models *m, struct keys *keys)
+{
+	struct server_opts so = { .models = m->list, .keys = keys };
+	enum server_end end;
+	int ret, err;
+
+	ret = unix_opts(o, &so);
+	if (!ret)
+		ret = model_list(o, argv, nr, m);
+	if (!ret)
+		ret = key_list(o, keys);
+	if (ret)
+		return ret;
+	fill(o, &so);
+	ret = cli_backend(o->backend, o->socket, &so.model);
+	if (ret)
+		return ret;
+	so.nr_models = m->nr;
 	end = server_run(&so, &err);
 	return exit_of(end, err);
+}
+
+int cli_serve(int argc, char **argv)
+{
+	/* A thread that is stuck at the end may still look at it. */
+	static struct serve_models m;
+	struct keys keys = { 0 };
+	int nr, ret;
+
+	kv_notify_init();
+	ret = parse(argc, argv, &nr);
+	if (ret)
+		return max(ret, 0);
+	kv_log_init("kvrt", (enum kv_log_level)options.log_level);
+	ret = serve(&options, argv, nr, &m, &keys);
+	keys_free(&keys);
+	return ret;
 }

@@ -150,21 +150,20 @@ static int send_all(int fd, const struct text *t)
 	return 0;
 }
 
-static void write_request(struct text *t, const struct web_server *s,
-			  const char *path, const char *key,
-			  const struct text *body)
+void web_write_head(struct text *t, const struct web_server *s,
+		    const char *path, const char *key, size_t len, bool keep)
 {
-	text_printf(t, "%s %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n",
-		    body ? "POST" : "GET", s->base, path,
-		    s->shown + strlen("http://"));
+	const bool get = len == SIZE_MAX;
+
+	text_printf(t, "%s %s%s HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n",
+		    get ? "GET" : "POST", s->base, path,
+		    s->shown + strlen("http://"), keep ? "keep-alive" : "close");
 	if (key)
 		text_printf(t, "Authorization: Bearer %s\r\n", key);
-	if (body)
+	if (!get)
 		text_printf(t, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
-			    body->len);
+			    len);
 	text_puts(t, "\r\n");
-	if (body)
-		text_add(t, body->p, body->len);
 }
 
 int web_call_begin(struct web_call *c, const struct web_server *s,
@@ -175,13 +174,16 @@ int web_call_begin(struct web_call *c, const struct web_server *s,
 	int err = 0;
 
 	memset(c, 0, sizeof(*c));
+	c->left = -1;
 	c->fd = connect_to(s, timeout_s);
 	if (c->fd < 0) {
 		err = c->fd;
 		c->fd = -1;
 		return err;
 	}
-	write_request(&t, s, path, key, body);
+	web_write_head(&t, s, path, key, body ? body->len : SIZE_MAX, false);
+	if (body)
+		text_add(&t, body->p, body->len);
 	if (t.failed || (body && body->failed))
 		err = -ENOMEM;
 	if (!err)
@@ -197,16 +199,34 @@ int web_call_begin(struct web_call *c, const struct web_server *s,
 
 /* ---- the answer ---- */
 
-static bool head_is_chunked(const char *head, size_t n)
+/* The value of header @name, "\r\nName:", or NULL; the head ends with a line. */
+static const char *head_value(const char *head, size_t n, const char *name)
 {
-	static const char name[] = "\r\nTransfer-Encoding:";
-	const size_t len = sizeof(name) - 1;
-	size_t i;
+	const size_t len = strlen(name);
+	const char *p;
 
-	for (i = 0; i + len < n; i++)
-		if (!strncasecmp(head + i, name, len))
-			return true;
-	return false;
+	for (p = head; (size_t)(p - head) + len < n; p++) {
+		if (strncasecmp(p, name, len))
+			continue;
+		/* There is no NUL to stop at. */
+		for (p += len; *p == ' ' || *p == '\t'; p++)
+			;
+		return p;
+	}
+	return NULL;
+}
+
+/* Bytes of the body by its head, -1: up to the end. */
+static s64 head_length(const char *head, size_t n)
+{
+	const char *p = head_value(head, n, "\r\nContent-Length:");
+	s64 v = 0;
+
+	if (!p || *p < '0' || *p > '9')
+		return -1;
+	for (; *p >= '0' && *p <= '9' && v <= (s64)WEB_BODY_MAX; p++)
+		v = 10 * v + *p - '0';
+	return v;
 }
 
 /* The number that three digits are, 0 if they are none; @p has no end. */
@@ -236,7 +256,10 @@ static int take_head(struct web_call *c)
 	c->status = three_digits(p + 9);
 	if (c->status < 100)
 		return -EPROTO;
-	c->chunked = head_is_chunked(p, n);
+	c->chunked = head_value(p, n, "\r\nTransfer-Encoding:");
+	c->left = c->keep && !c->chunked ? head_length(p, n) : -1;
+	p = head_value(p, n, "\r\nConnection:");
+	c->closes = p && !strncasecmp(p, "close", 5);
 	text_cut(&c->raw, n);
 	if (c->status < 200) {		/* "100 Continue": another one follows */
 		c->status = 0;
@@ -250,23 +273,28 @@ static int take_body(struct web_call *c)
 	size_t used = c->raw.len;
 	int ret = 0;
 
+	if (c->left >= 0)
+		used = (size_t)min((s64)used, c->left);
 	if (c->chunked)
 		ret = http_chunks_push(&c->chunks, c->raw.p, c->raw.len, &used,
 				       &c->body, WEB_BODY_MAX);
 	else
-		text_add(&c->body, c->raw.p, c->raw.len);
+		text_add(&c->body, c->raw.p, used);
+	c->closes |= used < c->raw.len;	/* what is behind the end is not ours */
 	text_clear(&c->raw);
 	if (ret < 0 || c->body.len > WEB_BODY_MAX)
 		return -EPROTO;
-	c->over = ret > 0;
+	c->left -= c->left >= 0 ? (s64)used : 0;
+	c->over = ret > 0 || !c->left;
 	return c->body.failed ? -ENOMEM : 0;
 }
 
 /* The server closed: the end of an answer without chunks. */
 static int take_end(struct web_call *c)
 {
-	if (!c->status || c->chunked)
+	if (!c->status || c->chunked || c->left > 0)
 		return -ECONNRESET;
+	c->closes = true;
 	c->over = true;
 	return 0;
 }
@@ -287,7 +315,7 @@ int web_call_read(struct web_call *c)
 		return -ENOMEM;
 	if (!c->status)
 		err = take_head(c);
-	if (!err && c->status && c->raw.len)
+	if (!err && c->status && (c->raw.len || !c->left))
 		err = take_body(c);
 	return err;
 }
@@ -299,6 +327,7 @@ void web_call_end(struct web_call *c)
 	c->fd = -1;
 	text_free(&c->raw);
 	text_free(&c->body);
+	text_free(&c->out);
 }
 
 /* ---- what went wrong ---- */
@@ -337,16 +366,51 @@ int web_failed(const struct web_server *s, int err, u32 timeout_s)
 	return EX_UNAVAILABLE;
 }
 
+/* Bytes of the control character at @p, C0, DEL or C1; 0: it is none. */
+static size_t control_len(const char *p)
+{
+	const u8 c = (u8)p[0], next = c ? (u8)p[1] : 0;
+
+	if (c < ' ' || c == 0x7f)
+		return 1;
+	return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
+}
+
+void web_tame(char *text)
+{
+	size_t n = strlen(text), i = 0, len;
+	char *to = text;
+
+	while (i < n) {
+		len = control_len(text + i);
+		if (len) {
+			*to++ = '?';
+			i += len;
+			continue;
+		}
+		len = text_utf8_len(text + i, n - i);
+		if (!len)	/* its end was cut off */
+			break;
+		memmove(to, text + i, len);
+		to += len;
+		i += len;
+	}
+	*to = '\0';
+}
+
+bool web_is_tame(const char *text)
+{
+	while (*text && !control_len(text))
+		text++;
+	return !*text;
+}
+
 int web_refused(const struct web_server *s, int status, const char *why)
 {
 	char text[200];
-	char *p;
 
-	/* Words of a stranger, on one line of a terminal. */
 	snprintf(text, sizeof(text), "%s", why ? why : "it does not say why");
-	for (p = text; *p; p++)
-		if ((u8)*p < ' ' || *p == 0x7f)
-			*p = '?';
+	web_tame(text);
 	pr_err("%s answers %d: %s", s->shown, status, text);
 	switch (status) {
 	case 401:

@@ -17,6 +17,8 @@
 #define ENGINE_MATCH_IDS	4096u
 #define ENGINE_DEF_SEQS		256u
 #define ENGINE_DEF_BLOCK	16u
+#define ENGINE_SCORES_MAX	64u
+#define ENGINE_SCORE_BYTES	(32u << 20)	/* of logits, about */
 
 static void identity_add(void *arg, const char *tag, const void *data,
 			 size_t len)
@@ -50,6 +52,19 @@ int engine_identity(const struct model *model, u8 *out)
 	return 0;
 }
 
+/* Kernels reach the pool only where they run; those that are null need none. */
+static int engine_check_pool(const struct engine *e, struct engine_error *err)
+{
+	const bool gpu = kvmm_backend(e->k) == KVMM_MEMORY_CUDA;
+
+	if (gpu == !!e->info->device_uuid ||
+	    (e->info->kernel && !strcmp(e->info->kernel, "null")))
+		return 0;
+	return engine_refuse(err, -EINVAL, gpu ?
+			     "the daemon's pool is on a GPU, the model's kernels run on the CPU: give --backend cuda, or start kvmm with --backend host" :
+			     "the model is on a GPU, the daemon's pool in host memory: give --backend host, or start kvmm with --backend cuda");
+}
+
 static int engine_attach(struct engine *e, const struct engine_opts *o,
 			 struct engine_error *err)
 {
@@ -67,6 +82,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 			.kv_heads = info->nr_kv_heads,
 			.k_bytes = info->k_bytes,
 			.v_bytes = info->v_bytes,
+			.scale_bytes = info->scale_bytes,
 		},
 		.min_bytes = o->limits.min,
 		.low_bytes = o->limits.low,
@@ -85,10 +101,13 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 	domain_name(info, name);
 	ret = kvmm_attach(&p, &e->k, text);
 	if (ret == -EEXIST)
-		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, mode or block size): end what uses it, or give another --domain",
+		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, type of KV, mode or block size): end what uses it, or give another --domain",
 				     p.domain);
 	if (ret)
 		return engine_refuse(err, ret, "%s", text);
+	ret = engine_check_pool(e, err);
+	if (ret)
+		return ret;
 	e->kv.block_tokens = p.block_tokens;
 	return 0;
 }
@@ -108,20 +127,26 @@ static void engine_size(struct engine *e, const struct engine_opts *o)
 	e->max_batch = least(e->info->max_seqs, rep->max_batch, e->rows);
 	e->max_batch = least(e->max_batch, e->max_seqs,
 			     o->max_batch ? o->max_batch : UINT32_MAX);
+	e->max_scores = within(ENGINE_SCORE_BYTES / sizeof(float) /
+			       e->info->nr_vocab, 1, ENGINE_SCORES_MAX);
 	e->lookahead = least(steps, rep->max_steps, ENGINE_MAX_STEPS);
 	e->match_ids = min(ENGINE_MATCH_IDS, rep->arg_bytes / 16);
 }
 
-static int engine_alloc(struct engine *e)
+static int engine_alloc(struct engine *e, const struct engine_opts *o)
 {
 	const size_t batch = e->max_batch;
+	const size_t rows = batch + e->max_scores;
 	u32 i;
 
 	e->live = calloc(e->max_seqs, sizeof(*e->live));
 	e->ins = calloc(batch, sizeof(*e->ins));
 	e->copy = calloc(3 * batch, sizeof(*e->copy));
-	e->logits = malloc(batch * e->info->nr_vocab * sizeof(*e->logits));
-	if (!e->live || !e->ins || !e->copy || !e->logits)
+	e->row = malloc(e->info->nr_vocab * sizeof(*e->row));
+	e->top = calloc(rows * ENGINE_TOP_MAX, sizeof(*e->top));
+	e->scores = calloc(e->max_scores, sizeof(*e->scores));
+	if (queue_init(e, o) || !e->live || !e->ins || !e->copy || !e->row ||
+	    !e->top || !e->scores || draws_create(e, rows))
 		return -ENOMEM;
 	for (i = 0; i < ENGINE_STEP_SLOTS; i++) {
 		e->steps[i].entries = calloc(batch, sizeof(struct entry));
@@ -139,10 +164,16 @@ static void engine_free(struct engine *e)
 	for (i = 0; i < ENGINE_STEP_SLOTS; i++)
 		free(e->steps[i].entries);
 	sampler_ws_free(e->sampler);
-	free(e->logits);
+	free(e->scores);
+	free(e->top);
+	free(e->row);
+	draws_free(e);
 	free(e->copy);
 	free(e->ins);
 	free(e->live);
+	free(e->due);
+	free(e->chains);
+	queue_free(e);
 	free(e);
 }
 
@@ -164,7 +195,7 @@ int engine_create(struct model *model, const struct engine_opts *opts,
 	if (ret)
 		goto out_free;
 	engine_size(e, opts);
-	ret = engine_alloc(e);
+	ret = engine_alloc(e, opts);
 	if (ret) {
 		engine_refuse(err, ret, "no memory for batches of %u sequences",
 		     e->max_batch);

@@ -11,10 +11,17 @@
  *
  *	engine.c	requests and their ends, the loop
  *	create.c	attach and size, detach and free
- *	seq.c		the life of a sequence, the queue, forks
+ *	request.c	requests by their ids
+ *	queue.c		requests that have no sequence yet, and whose turn it is
+ *	prefix.c	what prompts have in common
+ *	due.c		requests that must end by a certain time
+ *	seq.c		the life of a sequence, forks
  *	sched.c		what the next step holds
  *	run.c		a granted step: copies, forward, end
  *	token.c		tokens that were drawn
+ *	score.c		tokens of prompts, for those who want logprobs
+ *	beam.c		beam search over sequences
+ *	search.c	beam search over numbers
  *	link.c		entries of the rings, and their answers
  *	salvage.c	what a daemon that died took with it
  *
@@ -42,6 +49,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "runtime/engine/internal.h"
@@ -55,6 +63,17 @@ s64 engine_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* engine_lap() - since the last lap it was @sum's time; return: how much */
+u64 engine_lap(struct engine *e, u64 *sum)
+{
+	const s64 now = engine_now();
+	const u64 ns = (u64)(now - e->lap_ns);
+
+	e->lap_ns = now;
+	*sum += ns;
+	return ns;
 }
 
 /* engine_refuse() - fill @err, which may be NULL, and return @code */
@@ -75,6 +94,7 @@ const char *engine_reason_name(enum engine_reason reason)
 		[ENGINE_STOP]		= "stop",
 		[ENGINE_LENGTH]		= "length",
 		[ENGINE_CANCELLED]	= "cancelled",
+		[ENGINE_TIMEOUT]	= "timeout",
 		[ENGINE_ERROR]		= "error",
 	};
 
@@ -91,16 +111,21 @@ void sample_over(struct engine *e, struct request *r, u32 k,
 	struct sample *sm = &r->samples[k];
 	struct engine_done done = *why;
 
-	if (sm->over)
+	/* Of beam search, a sequence that no text is told of. */
+	if (k >= r->c.n || sm->over)
 		return;
 	sm->over = true;
-	r->nr_over++;
+	if (r->lane)
+		e->queue.waiting--;
+	if (++r->nr_over == r->c.n)
+		due_remove(e, r);
 	done.sample = k;
 	if (!done.text)
 		done.text = "";
 	done.prompt_tokens = r->c.nr;
 	done.cached_tokens = r->cached;
 	done.tokens = sm->tokens;
+	done.logprob = sm->sum;
 	if (r->c.on_done)
 		r->c.on_done(r->c.arg, &done);
 }
@@ -109,7 +134,7 @@ void sample_over(struct engine *e, struct request *r, u32 k,
  * seq_over() - a sequence ends, and every sample that depends on it
  *
  * Those are its own, and as long as it has not forked, those without a
- * sequence of the daemon.
+ * sequence of the daemon; of beam search all.
  */
 void seq_over(struct engine *e, struct seq *s, const struct engine_done *why)
 {
@@ -118,6 +143,10 @@ void seq_over(struct engine *e, struct seq *s, const struct engine_done *why)
 
 	if (seq_is_done(s))
 		return;
+	if (r->beams) {
+		beams_over(e, r, why);
+		return;
+	}
 	s->state = SEQ_OVER;
 	for (k = 0; k < r->c.n; k++) {
 		struct seq *o = r->samples[k].seq;
@@ -155,6 +184,11 @@ void seq_refused(struct engine *e, struct seq *s, int err)
 	const struct request *r = s->req;
 	u64 bytes;
 
+	if (err == -ENODEV) {
+		seq_fail(e, s, err,
+			 "kvmm has lost what the GPU's memory held: see its log");
+		return;
+	}
 	if (err != -E2BIG && err != -EDQUOT) {
 		seq_fail(e, s, err, "kvmm refused the sequence: %s",
 			 strerror(-err));
@@ -170,20 +204,41 @@ void seq_refused(struct engine *e, struct seq *s, int err)
 		 "which no longer fits");
 }
 
-void request_free(struct request *r)
+void request_free(struct engine *e, struct request *r)
 {
+	u32 k;
+
+	if (!r)
+		return;
+	request_forget(e, r);
+	flow_put(r);
+	due_remove(e, r);
+	free(r->blocks);
 	free((void *)(uintptr_t)r->c.ids);
 	free((void *)(uintptr_t)r->c.stops);
+	free((void *)(uintptr_t)r->c.logprob_ids);
+	sampling_params_free(&r->c.sampling);
+	id_counts_free(r->counts);
+	for (k = 0; r->samples && k < r->c.n; k++)
+		id_counts_free(r->samples[k].counts);
+	beams_free(r);
 	free(r->samples);
 	free(r);
 }
 
-/* End every sample of a request that is not over. */
-static void request_over(struct engine *e, struct request *r,
-			 const struct engine_done *why)
+/**
+ * request_over() - end every sample of a request that is not over
+ *
+ * One in the queue is freed: @r is gone then.
+ */
+void request_over(struct engine *e, struct request *r,
+		  const struct engine_done *why)
 {
+	const bool queued = r->lane;
 	u32 k;
 
+	if (queued)
+		queue_remove(e, r);
 	if (r->root)
 		seq_over(e, r->root, why);
 	for (k = 0; k < r->c.n; k++) {
@@ -191,42 +246,37 @@ static void request_over(struct engine *e, struct request *r,
 			seq_over(e, r->samples[k].seq, why);
 		sample_over(e, r, k, why);
 	}
-}
-
-/* Take the first request out of the queue and end it. */
-static void queue_over(struct engine *e, struct request **pos,
-		       const struct engine_done *why)
-{
-	struct request *r = *pos;
-
-	*pos = r->next;
-	request_over(e, r, why);
-	request_free(r);
+	if (queued)
+		request_free(e, r);
 }
 
 /* engine_cancel_all() - end everything, for the reason given */
 void engine_cancel_all(struct engine *e, const struct engine_done *why)
 {
+	struct request *r;
 	u32 i;
 
-	while (e->queue)
-		queue_over(e, &e->queue, why);
+	while ((r = queue_first(e)))
+		request_over(e, r, why);
 	for (i = 0; i < e->nr_live; i++)
 		request_over(e, e->live[i]->req, why);
 }
 
-/* engine_die() - the attachment is over: tell all, forget what was under way */
+/*
+ * engine_die() - the attachment or the device is over: tell all, forget what was
+ * under way
+ */
 void engine_die(struct engine *e, int err)
 {
-	struct engine_done why = {
-		.reason = ENGINE_ERROR, .err = -ECONNRESET, .text = e->why,
-	};
+	struct engine_done why = { .reason = ENGINE_ERROR, .text = e->why };
 	u32 i;
 
-	if (err != -EPROTO)
+	if (err != -EPROTO && err != -ENOTRECOVERABLE)
 		snprintf(e->why, sizeof(e->why), "%s",
 			 kvmm_strerror_attach(e->k));
-	e->ended = -ECONNRESET;
+	e->ended = err == -ENOTRECOVERABLE || kvmm_device_failed(e->k) ?
+		   -ENOTRECOVERABLE : -ECONNRESET;
+	why.err = e->ended;
 	e->nr_steps = 0;
 	engine_cancel_all(e, &why);
 	for (i = 0; i < e->nr_live; i++) {
@@ -259,6 +309,19 @@ static int engine_pause(struct engine *e, s64 timeout_ns)
 	return 0;
 }
 
+/* There is no step: wait until there may be one. */
+static int engine_rest(struct engine *e, s64 timeout_ns)
+{
+	int err = 0;
+
+	if (e->throttle)
+		err = engine_pause(e, timeout_ns);
+	else if (e->nr_live)
+		err = link_wait(e, timeout_ns);
+	engine_lap(e, &e->stats.idle_ns);
+	return err;
+}
+
 /* Wait for the grant of @st.  Return: 1, 0 when the time is over, or less. */
 static int engine_await(struct engine *e, const struct step *st,
 			s64 timeout_ns)
@@ -283,6 +346,8 @@ static int engine_iterate(struct engine *e, s64 timeout_ns)
 	struct step *st;
 	int err;
 
+	due_expire(e);
+	timeout_ns = due_limit(e, timeout_ns);
 	err = kvmm_poll_extents(e->k);
 	if (err < 0)
 		return err;
@@ -291,6 +356,7 @@ static int engine_iterate(struct engine *e, s64 timeout_ns)
 		return err;
 	seqs_advance(e);
 	queue_open(e);
+	engine_lap(e, &e->stats.collect_ns);
 	if (!e->nr_steps) {
 		err = sched_begin(e);
 		if (err < 0)
@@ -299,13 +365,13 @@ static int engine_iterate(struct engine *e, s64 timeout_ns)
 	err = kvmm_submit(e->k);
 	if (err)
 		return err;
-	if (!e->nr_steps && e->throttle)
-		return engine_pause(e, timeout_ns);
+	engine_lap(e, &e->stats.plan_ns);
 	if (!e->nr_steps)
-		return e->nr_live ? link_wait(e, timeout_ns) : 0;
+		return engine_rest(e, timeout_ns);
 
 	st = engine_step_at(e, e->last_step - e->nr_steps + 1);
 	err = engine_await(e, st, timeout_ns);
+	engine_lap(e, &e->stats.wait_ns);
 	if (err <= 0)
 		return err;
 	err = step_run(e, st);
@@ -315,21 +381,29 @@ static int engine_iterate(struct engine *e, s64 timeout_ns)
 	err = kvmm_submit(e->k);
 	if (err)
 		return err;
-	return e->barren > 1 ? engine_pause(e, timeout_ns) : 0;
+	engine_lap(e, &e->stats.deliver_ns);
+	if (e->barren <= 1)
+		return 0;
+	err = engine_pause(e, timeout_ns);
+	engine_lap(e, &e->stats.idle_ns);
+	return err;
 }
 
 int engine_step(struct engine *e, s64 timeout_ns)
 {
+	u64 none = 0;
 	int err;
 
 	if (e->ended)
 		return e->ended;
+	engine_lap(e, e->busy ? &e->stats.away_ns : &none);
 	err = engine_iterate(e, timeout_ns);
 	if (err < 0) {
 		engine_die(e, err);
 		return e->ended;
 	}
-	return e->queue || e->nr_live;
+	e->busy = e->queue.nr || e->nr_live;
+	return e->busy;
 }
 
 int engine_run_until_idle(struct engine *e, const volatile int *stop)
@@ -345,11 +419,16 @@ int engine_run_until_idle(struct engine *e, const volatile int *stop)
 /* ------------------------------------------------------------------ */
 /* Requests                                                            */
 
+static u32 nr_logprob_ids(const struct engine_request *c)
+{
+	return c->logprob_ids && c->logprobs ? c->logprobs - 1 : 0;
+}
+
 static int request_check(const struct engine *e,
 			 const struct engine_request *c,
 			 struct engine_error *err)
 {
-	const u32 n = max(c->n, 1u);
+	const u32 n = max(max(c->n, 1u), c->beam_width);
 	const char *why;
 	u32 i;
 
@@ -374,7 +453,22 @@ static int request_check(const struct engine *e,
 					     "token %u of the prompt is %u, the vocabulary has %u: "
 					     "use the model's own tokenizer",
 					     i, c->ids[i], e->info->nr_vocab);
-	if (sampling_params_check(&c->sampling, &why))
+	if (max(c->logprobs, c->prompt_logprobs) > ENGINE_LOGPROBS(ENGINE_TOP_MAX))
+		return engine_refuse(err, -EINVAL,
+				     "%u likeliest tokens are asked for, %u are given: ask for fewer",
+				     max(c->logprobs, c->prompt_logprobs) - 1,
+				     ENGINE_TOP_MAX);
+	why = beams_check(c);
+	if (why)
+		return engine_refuse(err, -EINVAL, "%s", why);
+	for (i = 0; i < nr_logprob_ids(c); i++)
+		if (c->logprob_ids[i] >= e->info->nr_vocab)
+			return engine_refuse(err, -EINVAL,
+					     "the logprob of token %u is asked for, the vocabulary has %u: ask for other ids",
+					     c->logprob_ids[i],
+					     e->info->nr_vocab);
+	if (sampling_params_check(&c->sampling, &why) ||
+	    sampling_ids_check(&c->sampling, e->info->nr_vocab, &why))
 		return engine_refuse(err, -EINVAL, "%s", why);
 	return 0;
 }
@@ -388,7 +482,34 @@ static u32 *copy_ids(const u32 *ids, u32 nr)
 	return copy;
 }
 
-static struct request *request_create(const struct engine *e,
+/* What the draws keep of prompt and texts, if they look at them. */
+static int request_count(const struct engine *e, struct request *r)
+{
+	const struct sampling_params *p = &r->c.sampling;
+	const u32 vocab = e->info->nr_vocab;
+	u32 i;
+
+	r->adjusts = sampling_adjusts(p);
+	if (r->c.prompt_logprobs != ENGINE_NO_LOGPROBS &&
+	    getrandom(&r->c.salt, sizeof(r->c.salt), 0) != sizeof(r->c.salt))
+		return -EIO;
+	if (sampling_counts_prompt(p)) {
+		r->counts = id_counts_create(min(r->c.nr, vocab));
+		if (!r->counts)
+			return -ENOMEM;
+		for (i = 0; i < r->c.nr; i++)
+			id_counts_add(r->counts, r->c.ids[i]);
+	}
+	for (i = 0; i < r->c.n && sampling_counts(p); i++) {
+		r->samples[i].counts = id_counts_create(min(r->c.max_new,
+							    vocab));
+		if (!r->samples[i].counts)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static struct request *request_create(struct engine *e,
 				      const struct engine_request *c)
 {
 	struct request *r = calloc(1, sizeof(*r));
@@ -400,17 +521,25 @@ static struct request *request_create(const struct engine *e,
 	r->c.max_new = min(c->max_new, e->info->max_len - c->nr);
 	r->c.ids = copy_ids(c->ids, c->nr);
 	r->c.stops = copy_ids(c->stops, c->nr_stops);
-	r->samples = calloc(r->c.n, sizeof(*r->samples));
-	if (r->c.ids && r->c.stops && r->samples)
+	r->c.logprob_ids = c->logprob_ids ?
+		copy_ids(c->logprob_ids, nr_logprob_ids(c)) : NULL;
+	r->width = max(r->c.n, r->c.beam_width);
+	r->samples = calloc(r->width, sizeof(*r->samples));
+	/* First of all: until then its arrays are the caller's. */
+	if (!sampling_params_copy(&r->c.sampling, &c->sampling) &&
+	    r->c.ids && r->c.stops && r->samples &&
+	    !r->c.logprob_ids == !c->logprob_ids && !request_count(e, r) &&
+	    (!r->c.beam_width || !beams_create(r)) && !prefix_prepare(e, r) &&
+	    !request_remember(e, r) && !due_add(e, r))
 		return r;
-	request_free(r);
+	request_free(e, r);
 	return NULL;
 }
 
 int engine_submit(struct engine *e, const struct engine_request *req, u64 *id,
 		  struct engine_error *err)
 {
-	struct request **pos = &e->queue, *r;
+	struct request *r;
 	int ret;
 
 	if (e->ended)
@@ -421,13 +550,14 @@ int engine_submit(struct engine *e, const struct engine_request *req, u64 *id,
 	if (ret)
 		return ret;
 	r = request_create(e, req);
-	if (!r)
-		return engine_refuse(err, -ENOMEM, "no memory for one more request");
-	r->id = ++e->last_id;
-	while (*pos && (*pos)->c.priority >= r->c.priority)
-		pos = &(*pos)->next;
-	r->next = *pos;
-	*pos = r;
+	ret = r ? queue_add(e, r) : -ENOMEM;
+	if (ret) {
+		request_free(e, r);
+		return engine_refuse(err, ret, ret == -EBUSY ?
+				     "%u requests of this flow are waiting or at work, as many as it may have: wait until one has ended" :
+				     "no memory for one more request",
+				     e->queue.max_flow);
+	}
 	e->stats.requests++;
 	if (id)
 		*id = r->id;
@@ -437,24 +567,12 @@ int engine_submit(struct engine *e, const struct engine_request *req, u64 *id,
 int engine_cancel(struct engine *e, u64 id)
 {
 	static const struct engine_done why = { .reason = ENGINE_CANCELLED };
-	struct request **pos;
-	u32 i;
+	struct request *r = request_find(e, id);
 
-	for (pos = &e->queue; *pos; pos = &(*pos)->next) {
-		if ((*pos)->id == id) {
-			queue_over(e, pos, &why);
-			return 0;
-		}
-	}
-	for (i = 0; i < e->nr_live; i++) {
-		struct request *r = e->live[i]->req;
-
-		if (r->id == id && r->nr_over < r->c.n) {
-			request_over(e, r, &why);
-			return 0;
-		}
-	}
-	return -ENOENT;
+	if (!r || r->nr_over == r->c.n)
+		return -ENOENT;
+	request_over(e, r, &why);
+	return 0;
 }
 
 /* Its own sequence ends with it, unless others have yet to fork from it. */
@@ -465,51 +583,28 @@ static void sample_cancel(struct engine *e, struct request *r, u32 k,
 
 	sample_over(e, r, k, why);
 	if (r->nr_over == r->c.n)
-		request_over(e, r, why);
-	else if (s && !s->to_fork && !seq_is_done(s))
+		request_over(e, r, why);	/* its sequences, or its place */
+	else if (s && !r->beams && !s->to_fork && !seq_is_done(s))
 		s->state = SEQ_OVER;
 }
 
 int engine_cancel_sample(struct engine *e, u64 id, u32 sample)
 {
 	static const struct engine_done why = { .reason = ENGINE_CANCELLED };
-	struct request **pos;
-	u32 i;
+	struct request *r = request_find(e, id);
 
-	for (pos = &e->queue; *pos; pos = &(*pos)->next) {
-		struct request *r = *pos;
-
-		if (r->id != id)
-			continue;
-		if (sample >= r->c.n || r->samples[sample].over)
-			return -ENOENT;
-		if (r->nr_over + 1 == r->c.n)
-			queue_over(e, pos, &why);
-		else
-			sample_over(e, r, sample, &why);
-		return 0;
-	}
-	for (i = 0; i < e->nr_live; i++) {
-		struct request *r = e->live[i]->req;
-
-		if (r->id != id)
-			continue;
-		if (sample >= r->c.n || r->samples[sample].over)
-			return -ENOENT;
-		sample_cancel(e, r, sample, &why);
-		return 0;
-	}
-	return -ENOENT;
+	if (!r || sample >= r->c.n || r->samples[sample].over)
+		return -ENOENT;
+	sample_cancel(e, r, sample, &why);
+	return 0;
 }
 
 void engine_get_load(const struct engine *e, struct engine_load *load)
 {
-	const struct request *r;
 	u32 i;
 
 	memset(load, 0, sizeof(*load));
-	for (r = e->queue; r; r = r->next)
-		load->waiting += r->c.n - r->nr_over;
+	load->waiting = e->queue.waiting;
 	for (i = 0; i < e->nr_live; i++) {
 		const struct seq *s = e->live[i];
 

@@ -3,14 +3,14 @@
  * link.c - requests to the daemon, and its answers
  *
  * The one file of the engine that writes submission entries.  A request
- * carries in user_data the address of what it is about, a sequence or a step,
- * with the kind of the request in the low bits; the answer finds its way back
- * by that.  What an address names stays allocated while a reply is due:
+ * carries in user_data the address of what it is about, a sequence, a step or a
+ * request with its beams, with the kind of the entry in the low bits; the
+ * answer finds its way back by that.  What an address names stays allocated while a reply is due:
  * sequences count their replies, steps keep their slot.
  *
- * OPEN, MATCH, FORK and CLOSE are tried: when the ring is full they return
- * false and the caller comes back in the next iteration.  BEGIN and END wait
- * for room, since a step may not be held up by a full ring.
+ * OPEN, MATCH, FORK, REMAP and CLOSE are tried: when the ring is full they
+ * return false, or 0, and the caller comes back in the next iteration.  BEGIN
+ * and END wait for room, since a step may not be held up by a full ring.
  *
  * Nothing is published before kvmm_submit(): the callers decide when, so that
  * what belongs together reaches the daemon at once.
@@ -28,6 +28,7 @@ enum link_tag {
 	LINK_CLOSE,
 	LINK_BEGIN,
 	LINK_END,
+	LINK_REMAP,
 };
 
 #define LINK_TAG_MASK	7ull
@@ -119,6 +120,29 @@ bool link_close(struct engine *e, struct seq *s)
 	a->seq = s->handle;
 	s->replies++;
 	return true;
+}
+
+/**
+ * link_remap() - beams become others
+ * @nr: how many
+ *
+ * Return: for how many it was asked, 0 when there was no room.
+ */
+u32 link_remap(struct engine *e, struct request *r, u32 nr)
+{
+	struct kvmm_remap_arg *a;
+	struct kvmm_sqe *sqe;
+	void *args;
+
+	nr = within(nr, 1, e->match_ids / (sizeof(*a) / sizeof(u32)));
+	sqe = kvmm_prep(e->k, KVMM_OP_SEQ_REMAP, nr,
+			(u32)(nr * sizeof(*a)), &args);
+	if (!sqe)
+		return 0;
+	sqe->user_data = link_data(r, LINK_REMAP);
+	a = args;
+	beams_fill(r, a, nr);
+	return nr;
 }
 
 /* kvmm_prep() that waits for room. */
@@ -316,6 +340,9 @@ static int link_dispatch(struct engine *e, const struct kvmm_done *done)
 		return 0;
 	case LINK_END:
 		return link_ended(e, what, done);
+	case LINK_REMAP:
+		beams_moved(e, what, done);
+		return 0;
 	}
 	return 0;
 }

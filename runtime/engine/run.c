@@ -12,7 +12,13 @@
  * An entry that was granted runs if its sequence still stands where the entry
  * begins.  One that was marked for preemption meanwhile runs too: what it
  * computes counts, and its last token may be among it.
+ *
+ * What a forward read counts only if the daemon was there until it was over:
+ * the next one may have salvaged, and given away what the step read
+ * (step_confirm()).
  */
+#include <stdio.h>
+
 #include "runtime/engine/internal.h"
 
 static void entry_refused(struct engine *e, struct entry *en)
@@ -116,6 +122,20 @@ static void step_copy(struct engine *e, const struct step *st)
 		model_copy_blocks(e->model, &e->kv, from, to, tokens, nr);
 }
 
+/*
+ * A device that failed computes nothing in this process any more, and nobody
+ * knows what of the step it did: all of the engine is over.
+ */
+static int device_failed(struct engine *e)
+{
+	const char *why = model_failure(e->model);
+
+	if (!why)
+		return 0;
+	snprintf(e->why, sizeof(e->why), "the GPU failed: %s", why);
+	return -ENOTRECOVERABLE;
+}
+
 static void step_forward_failed(struct engine *e, struct step *st, int err)
 {
 	u32 i;
@@ -129,41 +149,73 @@ static void step_forward_failed(struct engine *e, struct step *st, int err)
 	}
 }
 
-static void step_forward(struct engine *e, struct step *st)
+/*
+ * Did all that the forward read stay what it was?  A daemon that salvages counts
+ * no step as open, so cached blocks go to others as soon as it serves.  Nothing
+ * may be drawn from what came of that: it would be told before END is refused.
+ */
+static int step_confirm(struct engine *e)
 {
-	const float *row = e->logits;
+	const int err = kvmm_confirm(e->k);
+
+	engine_look_salvage(e);
+	return err;
+}
+
+/* @ns: nanoseconds in the model.  Return: 0 or -ECONNRESET. */
+static int step_forward(struct engine *e, struct step *st, u64 *ns)
+{
+	const struct model_draws *draws;
+	float *row = e->logits;
 	u32 i, nr = 0;
 	int err;
 
+	e->nr_scores = 0;
 	for (i = 0; i < st->nr; i++) {
-		const struct entry *en = &st->entries[i];
+		struct entry *en = &st->entries[i];
 
 		if (!en->runs)
 			continue;
+		entry_want_rows(en);
 		e->ins[nr++] = (struct model_seq_in){
 			.tokens = en->seq->ids + en->start,
 			.nr_tokens = en->nr,
 			.start = en->start,
 			.table = en->seq->table,
-			.want_logits = en->draws,
+			.want_logits = en->rows,
 		};
 	}
+	*ns = 0;
 	/* All of it may have become void meanwhile. */
 	if (!nr)
-		return;
-	err = model_forward(e->model, &e->kv, e->ins, nr, e->logits);
-	if (err) {
+		return 0;
+	draws = draws_plan(e, st);
+	engine_lap(e, &e->stats.draw_ns);
+	err = model_forward_draw(e->model, &e->kv, e->ins, nr, draws,
+				 e->logits);
+	*ns = engine_lap(e, &e->stats.forward_ns);
+	if (err && !model_failure(e->model))
 		step_forward_failed(e, st, err);
-		return;
-	}
+	if (err)
+		return 0;
+	err = step_confirm(e);
+	if (err)
+		return err;
 	for (i = 0; i < st->nr; i++) {
 		struct entry *en = &st->entries[i];
 
-		if (!en->runs || !en->draws)
+		if (!en->runs || !en->rows)
 			continue;
-		seq_draw(e, en, row);
-		row += e->info->nr_vocab;
+		seq_score(e, en, row);
+		row += (size_t)en->rows * e->info->nr_vocab;
+		if (en->draw != ENGINE_NO_DRAW)
+			draws_take(e, en, e->top + i * ENGINE_TOP_MAX);
+		else if (en->draws)
+			seq_draw(e, en, row - e->info->nr_vocab,
+				 e->top + i * ENGINE_TOP_MAX);
 	}
+	engine_lap(e, &e->stats.draw_ns);
+	return 0;
 }
 
 /* Which of its positions were computed before, are of the prompt, or new? */
@@ -177,6 +229,7 @@ static void count_computed(struct engine *e, const struct seq *s,
 	e->stats.recomputed_tokens += fresh - en->start;
 	e->stats.prefilled_tokens += prompt - fresh;
 	e->stats.decoded_tokens += end - prompt;
+	flow_charge(s->req, end - prompt);
 }
 
 /* What the step changed in its sequences, and what it cost. */
@@ -204,10 +257,11 @@ static void step_account(struct engine *e, struct step *st, u64 ns,
 		rows += en->nr;
 		*prefill += en->nr > 1 ? en->nr : 0;
 		count_computed(e, s, en);
+		if (s == s->req->root && en->start + en->nr == s->req->c.nr)
+			prefix_add(e, s->ids, s->req->c.nr, s->req->c.salt);
 		s->computed = en->start + en->nr;
 		s->high = max(s->high, s->computed);
 	}
-	e->stats.forward_ns += ns;
 	if (rows)
 		e->row_ns = e->row_ns ? (3 * e->row_ns + ns / rows) / 4 :
 					ns / rows;
@@ -217,9 +271,15 @@ static void step_deliver(struct engine *e, struct step *st)
 {
 	u32 i;
 
-	for (i = 0; i < st->nr; i++)
-		if (st->entries[i].runs && st->entries[i].draws)
-			seq_deliver(e, &st->entries[i]);
+	for (i = 0; i < st->nr; i++) {
+		struct entry *en = &st->entries[i];
+
+		if (!en->runs)
+			continue;
+		seq_deliver_scores(e, en);
+		if (en->draws)
+			seq_deliver(e, en, e->top + i * ENGINE_TOP_MAX);
+	}
 }
 
 /**
@@ -228,12 +288,13 @@ static void step_deliver(struct engine *e, struct step *st)
  * Begins the next one before the forward, so that the daemon works while the
  * model does.
  *
- * Return: 0, or as link_collect().
+ * Return: 0; -ENOTRECOVERABLE: the device failed, the step stays open; else as
+ * link_collect().
  */
 int step_run(struct engine *e, struct step *st)
 {
 	u64 ns = 0, prefill;
-	int err;
+	int err = 0;
 
 	if (step_prepare(e, st)) {
 		err = sched_begin(e);
@@ -247,12 +308,15 @@ int step_run(struct engine *e, struct step *st)
 		e->barren++;
 		e->stats.barren_steps++;
 	}
+	engine_lap(e, &e->stats.plan_ns);
 	step_copy(e, st);
-	if (!e->barren) {
-		ns = (u64)engine_now();
-		step_forward(e, st);
-		ns = (u64)engine_now() - ns;
-	}
+	engine_lap(e, &e->stats.copy_ns);
+	if (!e->barren)
+		err = step_forward(e, st, &ns);
+	if (!err)
+		err = device_failed(e);
+	if (err)
+		return err;
 	step_account(e, st, ns, &prefill);
 	e->nr_steps--;
 	if (st->refused) {
@@ -266,6 +330,7 @@ int step_run(struct engine *e, struct step *st)
 	err = kvmm_submit(e->k);
 	if (err)
 		return err;
+	engine_lap(e, &e->stats.end_ns);
 	step_deliver(e, st);
 	return 0;
 }

@@ -11,7 +11,8 @@
  *
  * A step remembers after how many salvages it was begun.  One that is older
  * than the last is void: its grants are taken for -ESTALE whenever their answer
- * comes, and nobody minds that the daemon does not know it at its end.
+ * comes, and nobody minds that the daemon does not know it at its end.  The one
+ * whose forward was under way is asked after when it is over (run.c).
  */
 #include "runtime/engine/internal.h"
 

@@ -12,9 +12,13 @@
  * one as done: a sequence whose next token is still to be drawn gets an entry
  * at the position after it, because STEP_BEGIN asks for capacity and wants no
  * ids.  Nothing is planned on top of what nobody knows: a sequence whose last
- * token is being drawn, or whose family is about to fork, has no entry.  One
+ * token is being drawn, or whose family is about to fork, has no entry, nor has
+ * a beam, which may become another one as long as it is in no open step.  One
  * that a stop id ends has had one entry too many, which is ended without
  * progress.
+ *
+ * Prompts whose tokens are to be scored share the rows of logits that there
+ * are for that.
  *
  * A step may not stay open past the daemon's deadline while others wait for
  * memory, and with one step ahead each is open for two forwards: the budget
@@ -31,14 +35,16 @@ static u32 seq_wants(const struct seq *s, bool *draws)
 	const struct request *r = s->req;
 	u32 n;
 
+	if (beam_is_leaving(s))
+		return 0;
 	if (s->planned < s->len) {
 		n = s->len - s->planned;
-		*draws = !s->to_fork;
+		*draws = !s->to_fork && !s->held;
 		return n;
 	}
 	/* All ids known are read or in an open step: is one being drawn? */
 	*draws = true;
-	if (s->planned > s->len || !s->nr_draws)
+	if (s->planned > s->len || !s->nr_draws || r->beams)
 		return 0;
 	if (s->sample == ENGINE_NO_SAMPLE && r->c.n > 1)
 		return 0;
@@ -80,7 +86,7 @@ static u32 pick_decodes(struct engine *e, u32 rows, u32 *nr)
 
 static void pick_prefills(struct engine *e, u32 rows, u32 nr)
 {
-	u32 i, want;
+	u32 i, want, scores = e->max_scores;
 	bool draws;
 
 	for (i = 0; i < e->nr_live && rows && nr < e->max_batch; i++) {
@@ -92,6 +98,12 @@ static void pick_prefills(struct engine *e, u32 rows, u32 nr)
 		if (want < 2 || !seq_is_resident(e, s))
 			continue;
 		s->picked = least(want, e->chunk, rows);
+		if (seq_scores(s)) {
+			s->picked = min(s->picked, scores);
+			scores -= s->picked;
+			if (!s->picked)
+				continue;
+		}
 		rows -= s->picked;
 		nr++;
 	}

@@ -20,9 +20,6 @@
  * matched when no other is still recomputing, so that what they share is
  * computed once and found in the index by the rest, instead of filling the
  * pool with copies of one prompt.
- *
- * For the same reason a request waits in the queue while another is reading a
- * prompt that begins with the same blocks.
  */
 #include <stdlib.h>
 
@@ -103,6 +100,7 @@ static void seq_count_admission(struct engine *e, struct seq *s)
 	}
 	r->admitted = true;
 	r->cached = s->computed;
+	flow_admitted(e, r, s->computed);
 	e->stats.prompt_tokens += r->c.nr;
 	e->stats.cached_tokens += s->computed;
 }
@@ -110,6 +108,9 @@ static void seq_count_admission(struct engine *e, struct seq *s)
 /* May so much of it be valid? */
 static bool seq_valid_is_sane(const struct seq *s, u32 valid)
 {
+	/* What it finds before all is scored, it computed and scored itself. */
+	if (seq_scores(s) && valid > s->req->scored)
+		return false;
 	/* Without a match nothing is found that was not computed. */
 	if (s->lost && !s->matched)
 		return valid <= s->computed;
@@ -143,10 +144,10 @@ static bool family_recomputes(const struct seq *s)
 	const struct request *r = s->req;
 	u32 i;
 
-	for (i = 0; i < r->c.n; i++) {
+	for (i = 0; i < r->width; i++) {
 		const struct seq *o = r->samples[i].seq;
 
-		if (!o || o == s || !o->opened)
+		if (!o || o == s || !o->opened || beam_is_leaving(o))
 			continue;
 		if (o->state == SEQ_MATCHING ||
 		    (o->state == SEQ_WAITING && o->matched))
@@ -205,6 +206,7 @@ static void seq_poll(struct engine *e, struct seq *s)
 		s->matched = 0;
 		break;
 	case KVMM_SEQ_RECOMPUTE:
+		beam_rematch(s);
 		seq_rematch(e, s);
 		break;
 	case KVMM_SEQ_FAILED:
@@ -212,6 +214,9 @@ static void seq_poll(struct engine *e, struct seq *s)
 		break;
 	case KVMM_SEQ_CLOSED:
 		seq_fail(e, s, -ENOENT, "kvmm has closed the sequence");
+		break;
+	case KVMM_SEQ_WAITING:
+		s->waits++;
 		break;
 	case KVMM_SEQ_SWAPPED:
 	case KVMM_SEQ_RESTORING:
@@ -228,7 +233,8 @@ static bool sample_pends(const struct seq *s, u32 k)
 {
 	const struct sample *sm = &s->req->samples[k];
 
-	return !sm->over && sm->seq && sm->seq != s && !sm->seq->opened;
+	return (!sm->over || s->req->beams) && sm->seq && sm->seq != s &&
+		!sm->seq->opened;
 }
 
 static void seq_fork(struct engine *e, struct seq *s)
@@ -239,7 +245,7 @@ static void seq_fork(struct engine *e, struct seq *s)
 	/* With all of it computed, no step of it is open: FORK wants that. */
 	if (s->replies || s->computed != s->len || !seq_is_resident(e, s))
 		return;
-	for (k = 0; k < r->c.n; k++)
+	for (k = 0; k < r->width; k++)
 		nr += sample_pends(s, k);
 	if (!nr) {		/* cancelled meanwhile */
 		seq_forked(e, s, NULL);
@@ -247,15 +253,15 @@ static void seq_fork(struct engine *e, struct seq *s)
 	}
 	if (!link_fork(e, s, nr))
 		return;
-	for (k = 0; k < r->c.n; k++)
+	for (k = 0; k < r->width; k++)
 		if (sample_pends(s, k))
 			r->samples[k].seq->replies++;
 	s->state = SEQ_FORKING;
 }
 
-/* Might what a fork lacks come back when others end? */
-static bool fork_may_retry(const struct engine *e, const struct request *r,
-			   int status)
+/* fork_may_retry() - might what FORK or REMAP lacks come back? */
+bool fork_may_retry(const struct engine *e, const struct request *r,
+		    int status)
 {
 	if (status == -ENOSPC)
 		return e->nr_live > r->nr_seqs;
@@ -288,7 +294,7 @@ void seq_forked(struct engine *e, struct seq *s, const struct kvmm_done *done)
 	struct request *r = s->req;
 	u32 k, i = 0, left = 0;
 
-	for (k = 0; done && k < r->c.n; k++) {
+	for (k = 0; done && k < r->width; k++) {
 		struct seq *child = r->samples[k].seq;
 		int status = done->status;
 
@@ -312,7 +318,7 @@ void seq_forked(struct engine *e, struct seq *s, const struct kvmm_done *done)
 	if (left)
 		return;
 	s->to_fork = false;
-	if (r->samples[s->sample].over)		/* cancelled meanwhile */
+	if (!r->beams && r->samples[s->sample].over)	/* cancelled meanwhile */
 		s->state = SEQ_OVER;
 	else
 		s->ids[s->len++] = (u32)r->samples[s->sample].first;
@@ -347,6 +353,8 @@ static void seq_advance(struct engine *e, struct seq *s)
 	case SEQ_RUNNING:
 		if (s->to_fork)
 			seq_fork(e, s);
+		else if (s->held)
+			beams_advance(e, s->req);
 		break;
 	case SEQ_OVER:
 		seq_end_life(e, s);
@@ -360,13 +368,15 @@ static void seq_bury(struct engine *e, struct seq *s)
 {
 	struct request *r = s->req;
 
+	prefix_add(e, s->ids, s->computed, r->c.salt);
 	if (r->root == s)
 		r->root = NULL;
 	if (s->sample != ENGINE_NO_SAMPLE)
 		r->samples[s->sample].seq = NULL;
 	if (!--r->nr_seqs) {
-		e->reserved -= r->c.n;
-		request_free(r);
+		e->reserved -= r->width;
+		e->queue.freed += r->width;
+		request_free(e, r);
 	}
 	free(s);
 }
@@ -391,62 +401,4 @@ void seqs_advance(struct engine *e)
 			e->live[nr++] = s;
 	}
 	e->nr_live = nr;
-}
-
-/* ------------------------------------------------------------------ */
-/* The queue                                                           */
-
-/* Leading tokens that @r could take from the blocks of @s one day. */
-static u32 prefix_shared(const struct engine *e, const struct request *r,
-			 const struct seq *s)
-{
-	const struct engine_request *a = &r->c, *b = &s->req->c;
-	const u32 bt = e->kv.block_tokens;
-	const u32 most = min(a->nr - 1, b->nr) / bt * bt;
-	u32 n = 0;
-
-	if (a->salt != b->salt)
-		return 0;
-	while (n < most && !memcmp(a->ids + n, b->ids + n, bt * sizeof(u32)))
-		n += bt;
-	return n;
-}
-
-static bool prefix_in_the_making(const struct engine *e,
-				 const struct request *r)
-{
-	u32 i;
-
-	for (i = 0; i < e->nr_live; i++) {
-		const struct seq *s = e->live[i];
-
-		if (s != s->req->root || seq_is_done(s) ||
-		    s->sample != ENGINE_NO_SAMPLE)
-			continue;
-		if (s->computed < prefix_shared(e, r, s))
-			return true;
-	}
-	return false;
-}
-
-/* queue_open() - open sequences for requests in the queue, in its order */
-void queue_open(struct engine *e)
-{
-	struct request **pos = &e->queue, *r;
-
-	while ((r = *pos)) {
-		if (e->reserved + r->c.n > e->max_seqs)
-			return;
-		if (prefix_in_the_making(e, r)) {
-			pos = &r->next;
-			continue;
-		}
-		r->root = seq_create(e, r);
-		if (!r->root)
-			return;		/* no memory: later */
-		*pos = r->next;
-		r->next = NULL;
-		e->reserved += r->c.n;
-		link_open(e, r->root);
-	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * token.c - tokens that were drawn
+ * token.c - tokens that were drawn, and drawing on the host
  *
  * Drawing and delivering are apart: tokens are drawn right after the forward,
  * then the step is ended, then callbacks run.  So the daemon gets its blocks
@@ -11,6 +11,11 @@
  * before any child exists.  Samples whose first token ends them never become
  * sequences; the root goes on as the first of the rest, and the others wait
  * for SEQ_FORK with their token in hand.
+ *
+ * Penalties and masks depend on the ids of prompt and text alone.  The counts
+ * of a sample's text grow here, where a token becomes part of it, and belong
+ * to the sample, not to the sequence that carries it: losing memory, being
+ * restored and being computed again do not touch them.
  */
 #include "runtime/engine/internal.h"
 
@@ -25,20 +30,125 @@ static s32 draw(struct engine *e, const struct request *r, u32 sample,
 			      &r->c.sampling, key, position);
 }
 
-/* seq_draw() - choose what follows @en, for every sample that it carries */
-void seq_draw(struct engine *e, struct entry *en, const float *logits)
+/*
+ * seq_so_far() - what the next token of @s depends on, beside its logits
+ *
+ * Before the first token all samples have the same text, none.
+ */
+struct sampler_text seq_so_far(const struct seq *s)
 {
-	const u32 position = en->start + en->nr;
+	const struct request *r = s->req;
+	const u32 k = s->sample == ENGINE_NO_SAMPLE ? 0 : s->sample;
+
+	return (struct sampler_text){
+		.prompt = r->counts, .text = r->samples[k].counts,
+		.ids = s->ids + r->c.nr, .nr = s->len - r->c.nr,
+		.stops = r->c.stops, .nr_stops = r->c.nr_stops,
+	};
+}
+
+/*
+ * The row to draw from: @logits, changed in place, or a copy where logprobs
+ * tell of the row as it was.
+ */
+static const float *adjusted(struct engine *e, const struct seq *s,
+			     float *logits)
+{
+	const struct request *r = s->req;
+	const u32 vocab = e->info->nr_vocab;
+	const struct sampler_text so_far = seq_so_far(s);
+
+	if (!r->adjusts)
+		return logits;
+	if (r->c.logprobs != ENGINE_NO_LOGPROBS) {
+		memcpy(e->row, logits, vocab * sizeof(*logits));
+		logits = e->row;
+	}
+	sampler_adjust(e->sampler, &r->c.sampling, &so_far, logits, vocab);
+	return logits;
+}
+
+/* drawn_lp() - what the row says of @id; @sum is logprob_sum() of it */
+struct drawn drawn_lp(const struct engine *e, const float *logits, double sum,
+		      u32 id)
+{
+	return (struct drawn){
+		.logprob = (float)((double)logits[id] - sum),
+		.rank = logprob_rank(logits, e->info->nr_vocab, id),
+	};
+}
+
+/* The tokens that @r wants to be told of; returns how many. */
+static u32 tops_fill(struct engine *e, const struct request *r,
+		     const float *logits, double sum,
+		     struct token_logprob *top)
+{
+	const u32 nr = r->c.logprobs - 1;
+	u32 i;
+
+	if (!r->c.logprob_ids)
+		return logprob_best(e->sampler, logits, e->info->nr_vocab, sum,
+				    nr, top);
+	for (i = 0; i < nr; i++) {
+		const u32 id = r->c.logprob_ids[i];
+
+		top[i].id = id;
+		top[i].logprob = (float)((double)logits[id] - sum);
+	}
+	return nr;
+}
+
+/* Logprobs of what was drawn from the row for @en. */
+static void seq_logprobs(struct engine *e, struct entry *en,
+			 const float *logits, struct token_logprob *top)
+{
 	struct seq *s = en->seq;
 	struct request *r = s->req;
+	double sum;
 	u32 k;
 
+	if (r->c.logprobs == ENGINE_NO_LOGPROBS)
+		return;
+	/* The draw found the same fault. */
+	if (logprob_sum(logits, e->info->nr_vocab, &sum))
+		return;
+	en->nr_top = tops_fill(e, r, logits, sum, top);
 	if (s->sample != ENGINE_NO_SAMPLE) {
-		en->id = draw(e, r, s->sample, position, logits);
+		if (en->id >= 0)
+			en->lp = drawn_lp(e, logits, sum, (u32)en->id);
 		return;
 	}
 	for (k = 0; k < r->c.n; k++)
-		r->samples[k].first = draw(e, r, k, position, logits);
+		if (r->samples[k].first >= 0)
+			r->samples[k].lp = drawn_lp(e, logits, sum,
+						    (u32)r->samples[k].first);
+}
+
+/**
+ * seq_draw() - choose what follows @en, for every sample that it carries
+ * @top: [ENGINE_TOP_MAX], for the likeliest tokens
+ */
+void seq_draw(struct engine *e, struct entry *en, float *logits,
+	      struct token_logprob *top)
+{
+	const u32 position = en->start + en->nr;
+	struct seq *s = en->seq;
+	const float *row = adjusted(e, s, logits);
+	struct request *r = s->req;
+	u32 k;
+
+	if (r->beams) {
+		beam_draw(e, s, logits);
+		return;
+	}
+	e->stats.drawn_host += s->sample != ENGINE_NO_SAMPLE ? 1 : r->c.n;
+	if (s->sample != ENGINE_NO_SAMPLE) {
+		en->id = draw(e, r, s->sample, position, row);
+	} else {
+		for (k = 0; k < r->c.n; k++)
+			r->samples[k].first = draw(e, r, k, position, row);
+	}
+	seq_logprobs(e, en, logits, top);
 }
 
 static bool is_stop(const struct request *r, u32 id)
@@ -51,8 +161,12 @@ static bool is_stop(const struct request *r, u32 id)
 	return false;
 }
 
-/* Give one token to sample @k.  Return: true when it goes on after it. */
-static bool sample_take(struct engine *e, struct request *r, u32 k, s32 id)
+/*
+ * Give one token to sample @k; @t is all of it but the id.
+ * Return: true when it goes on after it.
+ */
+static bool sample_take(struct engine *e, struct request *r, u32 k, s32 id,
+			struct engine_token *t)
 {
 	struct sample *sm = &r->samples[k];
 	struct engine_done why = { .reason = ENGINE_STOP };
@@ -66,10 +180,14 @@ static bool sample_take(struct engine *e, struct request *r, u32 k, s32 id)
 	} else if (is_stop(r, (u32)id)) {
 		why.stop_id = (u32)id;
 	} else {
+		t->id = (u32)id;
+		if (sm->counts)
+			id_counts_add(sm->counts, (u32)id);
 		sm->tokens++;
+		sm->sum += (double)t->logprob;
 		e->stats.generated_tokens++;
 		if (r->c.on_token)
-			r->c.on_token(r->c.arg, k, (u32)id);
+			r->c.on_token(r->c.arg, k, t);
 		if (sm->over)		/* cancelled by the callback */
 			return false;
 		if (sm->tokens < r->c.max_new)
@@ -99,13 +217,16 @@ static bool child_prepare(struct engine *e, struct request *r, u32 k)
 }
 
 /* Hand out the first tokens, and the samples to sequences. */
-static void deliver_first(struct engine *e, struct seq *s)
+static void deliver_first(struct engine *e, struct seq *s,
+			  struct engine_token *t)
 {
 	struct request *r = s->req;
 	u32 k;
 
 	for (k = 0; k < r->c.n; k++) {
-		if (!sample_take(e, r, k, r->samples[k].first))
+		t->logprob = r->samples[k].lp.logprob;
+		t->rank = r->samples[k].lp.rank;
+		if (!sample_take(e, r, k, r->samples[k].first, t))
 			continue;
 		if (s->sample == ENGINE_NO_SAMPLE) {
 			s->sample = k;
@@ -123,15 +244,22 @@ static void deliver_first(struct engine *e, struct seq *s)
 }
 
 /* seq_deliver() - hand out what seq_draw() chose; callbacks run here */
-void seq_deliver(struct engine *e, struct entry *en)
+void seq_deliver(struct engine *e, struct entry *en,
+		 const struct token_logprob *top)
 {
+	struct engine_token t = {
+		.logprob = en->lp.logprob, .rank = en->lp.rank,
+		.nr_top = en->nr_top, .top = top,
+	};
 	struct seq *s = en->seq;
 
 	if (seq_is_done(s))
 		return;
-	if (s->sample == ENGINE_NO_SAMPLE)
-		deliver_first(e, s);
-	else if (sample_take(e, s->req, s->sample, en->id))
+	if (s->req->beams)
+		beam_deliver(e, s);
+	else if (s->sample == ENGINE_NO_SAMPLE)
+		deliver_first(e, s, &t);
+	else if (sample_take(e, s->req, s->sample, en->id, &t))
 		s->ids[s->len++] = (u32)en->id;
 	else if (!seq_is_done(s))
 		s->state = SEQ_OVER;

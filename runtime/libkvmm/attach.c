@@ -64,6 +64,23 @@ static int default_socket(char *path, size_t size)
 	return n >= (int)size ? -ENAMETOOLONG : 0;
 }
 
+/* Where the daemon listens: @name, else the default of this user. */
+static int socket_path(const char *name, char *path, size_t size, char *text)
+{
+	int ret;
+
+	if (name)
+		ret = snprintf(path, size, "%s", name) >= (int)size ?
+		      -ENAMETOOLONG : 0;
+	else
+		ret = default_socket(path, size);
+	if (ret == -EPERM)
+		return fail(text, ret,
+			    "/tmp/kvmm-%u belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",
+			    (u32)geteuid());
+	return ret ? fail(text, ret, "the path of the socket is too long") : 0;
+}
+
 static int connect_failed(const char *path, int err, char *text)
 {
 	switch (err) {
@@ -314,12 +331,9 @@ static int build(struct kvmm *k, const int *fds, char *text)
 	k->extent = calloc(k->info.nr_extents, sizeof(*k->extent));
 	if (!k->req || !k->extent)
 		return fail(text, -ENOMEM, "no memory for the attachment");
-	ret = lk_pool_reserve(k);
+	ret = lk_pool_reserve(k, text);
 	if (ret)
-		return fail(text, ret,
-			    "cannot reserve %llu MiB of addresses for the pool: %s: raise the address space limit (ulimit -v)",
-			    (unsigned long long)k->info.pool_bytes >> 20,
-			    strerror(-ret));
+		return ret;
 	k->bell = fds[2];
 	k->looked = lk_now();
 	return 0;
@@ -364,17 +378,9 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	ret = fill_request(&req, p, text);
 	if (ret)
 		return ret;
-	if (p->socket)
-		ret = snprintf(path, sizeof(path), "%s", p->socket) >=
-		      (int)sizeof(path) ? -ENAMETOOLONG : 0;
-	else
-		ret = default_socket(path, sizeof(path));
-	if (ret == -EPERM)
-		return fail(text, ret,
-			    "/tmp/kvmm-%u belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",
-			    (u32)geteuid());
+	ret = socket_path(p->socket, path, sizeof(path), text);
 	if (ret)
-		return fail(text, ret, "the path of the socket is too long");
+		return ret;
 
 	k = calloc(1, sizeof(*k));
 	if (!k)
@@ -393,6 +399,53 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	return 0;
 }
 
+/* One question on a connection of its own. */
+static int ask(int sock, const char *path, struct kvmm_attach_rep *rep,
+	       char *text)
+{
+	const struct kvmm_attach_req req = {
+		.magic = KVMM_ATTACH_MAGIC, .abi_version = KVMM_ABI_VERSION,
+		.flags = KVMM_ATTACH_ASK, .layout_hash = KVMM_LAYOUT_HASH,
+	};
+	int fds[KVMM_MAP_BATCH], nr_fds = 0, ret;
+
+	if (send(sock, &req, sizeof(req), MSG_NOSIGNAL) != sizeof(req) &&
+	    errno != EPIPE)
+		return fail(text, -errno, "cannot write to %s: %s", path,
+			    strerror(errno));
+	ret = lk_receive_reply(sock, path, LK_ASK_MS, rep, fds, &nr_fds, text);
+	while (nr_fds > 0)
+		close(fds[--nr_fds]);
+	if (ret >= 0)
+		ret = lk_judge_reply(path, rep, ret, 0, text);
+	if (!ret)
+		return fail(text, -EPROTO,
+			    "the daemon at %s answers what nobody asked", path);
+	return ret == -ECANCELED ? 0 : ret;
+}
+
+int kvmm_ask(const char *socket, u32 *memory, u32 *device, char *text)
+{
+	struct kvmm_attach_rep rep;
+	char path[512];
+	int sock, ret;
+
+	text[0] = '\0';
+	ret = socket_path(socket, path, sizeof(path), text);
+	if (ret)
+		return ret;
+	sock = connect_to(path, LK_ASK_MS, text);
+	if (sock < 0)
+		return sock;
+	ret = ask(sock, path, &rep, text);
+	close(sock);
+	if (ret)
+		return ret;
+	*memory = rep.memory;
+	*device = rep.device;
+	return 0;
+}
+
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k)
 {
 	return &k->info;
@@ -401,4 +454,9 @@ const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k)
 void *kvmm_pool(const struct kvmm *k)
 {
 	return k->pool;
+}
+
+u32 kvmm_backend(const struct kvmm *k)
+{
+	return k->info.memory;
 }

@@ -81,6 +81,11 @@ const char *kvmm_strerror_attach(const struct kvmm *k)
 	return k->ended ? k->why : "the attachment stands";
 }
 
+bool kvmm_device_failed(const struct kvmm *k)
+{
+	return k->device_failed;
+}
+
 bool kvmm_alive(struct kvmm *k)
 {
 	return !lk_look_around(k, lk_now());
@@ -135,6 +140,15 @@ void kvmm_detach(struct kvmm *k)
 		return;
 	/* First the memory, so that nothing is held when the daemon hears it. */
 	lk_pool_release(k);
+	/*
+	 * Who cannot know whether its kernels have ended says nothing: it is
+	 * taken for one that died, and what it could write is given to nobody
+	 * before its process ends.
+	 */
+	if (k->device_failed) {
+		lk_destroy(k);
+		return;
+	}
 	/* A process that hangs up with a step open is taken for a dead one. */
 	while (k->nr_steps && send_last(k, KVMM_OP_STEP_END, k->step[0],
 					give_up))

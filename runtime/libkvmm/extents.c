@@ -13,6 +13,8 @@
  *
  * No mapping is inherited by a child: a forked process must not keep memory
  * of the daemon alive.
+ *
+ * A pool on a GPU goes the same ways through its driver: device.c.
  */
 #include <stdio.h>
 #include <sys/mman.h>
@@ -46,10 +48,7 @@ static int map_nothing(void *at, size_t bytes, int fixed, void **out)
 	return 0;
 }
 
-/**
- * lk_pool_reserve() - reserve the pool's range, on a huge page boundary
- */
-int lk_pool_reserve(struct kvmm *k)
+static int host_reserve(struct kvmm *k)
 {
 	const size_t bytes = k->info.pool_bytes;
 	size_t front, back;
@@ -69,9 +68,30 @@ int lk_pool_reserve(struct kvmm *k)
 	return 0;
 }
 
+/**
+ * lk_pool_reserve() - reserve the pool's range, on a huge page boundary
+ * @text: LK_TEXT_LEN bytes for why not
+ */
+int lk_pool_reserve(struct kvmm *k, char *text)
+{
+	int ret;
+
+	if (k->info.memory != KVMM_MEMORY_HOST)
+		return lk_device_reserve(k, text);
+	ret = host_reserve(k);
+	if (ret)
+		snprintf(text, LK_TEXT_LEN,
+			 "cannot reserve %llu MiB of addresses for the pool: %s: raise the address space limit (ulimit -v)",
+			 (unsigned long long)k->info.pool_bytes >> 20,
+			 strerror(-ret));
+	return ret;
+}
+
 void lk_pool_release(struct kvmm *k)
 {
-	if (k->pool)
+	if (k->cu)
+		lk_device_release(k);
+	else if (k->pool)
 		munmap(k->pool, k->info.pool_bytes);
 	k->pool = NULL;
 }
@@ -92,20 +112,47 @@ static bool is_due(const struct kvmm *k, const struct kvmm_map_entry *m)
 	       READ_ONCE(st->generation) == m->generation;
 }
 
+static int host_map(struct kvmm *k, u32 extent, int fd)
+{
+	const size_t size = k->info.extent_size;
+	char *at = k->pool + extent * size;
+
+	if (mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		 0) == MAP_FAILED)
+		return lk_end(k, "cannot map extent %u: %s: raise vm.max_map_count and the address space limit (ulimit -v)",
+			      extent, strerror(errno));
+	if (madvise(at, size, MADV_DONTFORK) || madvise(at, size, MADV_DONTDUMP))
+		return lk_end(k, "cannot keep extent %u from children: %s",
+			      extent, strerror(errno));
+	return 0;
+}
+
+static int host_unmap(struct kvmm *k, u32 extent)
+{
+	const size_t size = k->info.extent_size;
+	void *at;
+	int ret = map_nothing(k->pool + extent * size, size, MAP_FIXED, &at);
+
+	return ret ? lk_end(k, "cannot unmap extent %u: %s", extent,
+			    strerror(-ret)) : 0;
+}
+
 /* Map one extent; @fd stays the caller's. */
 static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
 {
-	const size_t size = k->info.extent_size;
 	struct lk_extent *e;
 	struct stat st;
-	char *at;
+	int ret;
 
 	if (m->extent >= k->info.nr_extents)
 		return lk_end(k, "kvmm sent extent %u of %u", m->extent,
 			      k->info.nr_extents);
-	if (fstat(fd, &st) || (u64)st.st_size < size)
-		return lk_end(k, "extent %u is shorter than %zu bytes",
-			      m->extent, size);
+	/* A driver looks itself. */
+	if (!k->cu && (fstat(fd, &st) ||
+		       (u64)st.st_size < k->info.extent_size))
+		return lk_end(k, "extent %u is shorter than %llu bytes",
+			      m->extent,
+			      (unsigned long long)k->info.extent_size);
 	/* Detaching: the range is no longer ours to map into. */
 	if (!k->pool)
 		return 0;
@@ -116,14 +163,13 @@ static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
 	if (!is_due(k, m))
 		return 0;
 	e = &k->extent[m->extent];
-	at = k->pool + m->extent * size;
-	if (mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-		 0) == MAP_FAILED)
-		return lk_end(k, "cannot map extent %u: %s: raise vm.max_map_count and the address space limit (ulimit -v)",
-			      m->extent, strerror(errno));
-	if (madvise(at, size, MADV_DONTFORK) || madvise(at, size, MADV_DONTDUMP))
-		return lk_end(k, "cannot keep extent %u from children: %s",
-			      m->extent, strerror(errno));
+	/* A daemon that was adopted sends again what it does not know to be here. */
+	ret = k->cu ? lk_device_unmap(k, m->extent) : 0;
+	if (!ret)
+		ret = k->cu ? lk_device_map(k, m->extent, fd) :
+			      host_map(k, m->extent, fd);
+	if (ret)
+		return ret;
 	e->generation = m->generation;
 	e->mapped = true;
 	k->nr_mapped++;
@@ -220,11 +266,9 @@ static bool maps_missing(const struct kvmm *k)
 /* Take revoked extents out of the range. */
 static int unmap_revoked(struct kvmm *k)
 {
-	const size_t size = k->info.extent_size;
 	struct lk_extent *e = k->extent;
-	void *at;
 	u32 i, gen;
-	int ret;
+	int ret = 0;
 
 	for (i = 0; i < k->info.nr_extents; i++, e++) {
 		if (load_acquire(&k->ext_status[i].state) != KVMM_EXTENT_REVOKE)
@@ -232,11 +276,10 @@ static int unmap_revoked(struct kvmm *k)
 		gen = READ_ONCE(k->ext_status[i].generation);
 		if (!e->mapped && e->generation == gen)
 			continue;
-		ret = k->pool ? map_nothing(k->pool + i * size, size,
-					    MAP_FIXED, &at) : 0;
+		if (k->pool)
+			ret = k->cu ? lk_device_unmap(k, i) : host_unmap(k, i);
 		if (ret)
-			return lk_end(k, "cannot unmap extent %u: %s", i,
-				      strerror(-ret));
+			return ret;
 		e->mapped = false;
 		e->generation = gen;
 		ack_later(k, e, KVMM_ACK_REVOKE);

@@ -6,12 +6,14 @@
 #define LIBKVMM_INTERNAL_H
 
 #include <libkvmm.h>
+#include <kvmm/cudrv.h>
 #include <kvmm/ring.h>
 
 #define LK_TEXT_LEN	256		/* of every line for people */
 #define LK_LOOK_NS	100000000ll	/* a look at the socket, at the latest */
 #define LK_MAP_NS	1000000ll	/* the same, when descriptors are due */
 #define LK_ATTACH_MS	30000		/* for the answer to ATTACH */
+#define LK_ASK_MS		5000	/* for one that only asks */
 #define LK_DETACH_NS	1000000000ll	/* for the answer to DETACH */
 #define LK_FIRST_LOOK_NS 1000000ll	/* while an answer is due: the first look */
 #define LK_RESUME_NS	30000000000ll	/* for the daemon to come back */
@@ -86,6 +88,10 @@ struct lk_old {
  * @asked:    the request to resume was sent
  * @news:     it resumed: what the records say may have changed
  * @look_ns:  a look at the socket is due after so long
+ * @pool:     base of the pool's range: an address of the device if @cu is there
+ * @cu:       the driver, NULL: the pool is host memory
+ * @ctx:      primary context of @device, retained
+ * @device_failed: the context can be neither used nor waited for any more
  */
 struct kvmm {
 	struct kvmm_attach_rep		info;
@@ -108,6 +114,10 @@ struct kvmm {
 	s64				looked;	/* at the socket, when */
 
 	char				*pool;
+	const struct cu_api		*cu;
+	CUcontext			ctx;
+	CUdevice			device;
+	bool				device_failed;
 	void				*seg_c;
 	const void			*seg_d;
 	struct kvmm_client_ctl		*ctl;
@@ -171,11 +181,18 @@ int __must_check lk_check_reply(const struct kvmm_attach_rep *rep, u64 c_size,
 				u64 d_size, char *text);
 
 /* extents.c */
-int __must_check lk_pool_reserve(struct kvmm *k);
+int __must_check lk_pool_reserve(struct kvmm *k, char *text);
 void lk_pool_release(struct kvmm *k);
 int lk_look_socket(struct kvmm *k);
 int lk_look_events(struct kvmm *k);
 void lk_send_acks(struct kvmm *k);
+
+/* device.c */
+int __must_check lk_device_reserve(struct kvmm *k, char *text);
+void lk_device_release(struct kvmm *k);
+int __must_check lk_device_map(struct kvmm *k, u32 extent, int fd);
+int __must_check lk_device_unmap(struct kvmm *k, u32 extent);
+int __must_check lk_device_quiet(struct kvmm *k);
 
 /* ring.c */
 u32 lk_result_size(u16 op);

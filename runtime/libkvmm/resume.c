@@ -19,7 +19,10 @@
  * Refused, or without an answer for LK_RESUME_NS, the attachment has ended as
  * it would have without all this.
  *
- * Nothing here waits: lk_resume() is called again from every wait.
+ * Who resumes says that no device works any more on a step of before: if the next
+ * daemon salvages, what such a step may write is free from then on.  So on a GPU
+ * lk_resume() waits for the context before it asks; for nothing else: it is
+ * called again from every wait.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -143,7 +146,7 @@ static bool same_shape(const struct kvmm_attach_rep *a,
 	       SAME(sq_entries) && SAME(arg_bytes) && SAME(cq_entries) &&
 	       SAME(result_bytes) && SAME(max_seqs) && SAME(nr_tables) &&
 	       SAME(max_steps) && SAME(max_batch) && SAME(c_bytes) &&
-	       SAME(sq_off) && SAME(arg_off);
+	       SAME(sq_off) && SAME(arg_off) && SAME(memory) && SAME(device);
 #undef SAME
 }
 
@@ -295,6 +298,8 @@ int lk_resume(struct kvmm *k)
 	const s64 now = lk_now();
 	int err = 0;
 
+	if (!k->asked && lk_device_quiet(k))
+		return k->ended;
 	if (!k->asked)
 		err = ask(k, now);
 	if (err && err != -EAGAIN)
@@ -314,6 +319,27 @@ void lk_resume_sleep(const struct kvmm *k, s64 ns)
 	const s64 most = k->asked ? LK_LOOK_NS : LK_RETRY_NS;
 
 	(void)!poll(&p, 1, (int)(min(max(ns, 0ll), most) / 1000000) + 1);
+}
+
+/* Has the socket ended?  It does before anybody can know that the daemon died. */
+static bool hung_up(const struct kvmm *k)
+{
+	struct pollfd p = { .fd = k->sock, .events = POLLRDHUP };
+	int n;
+
+	do {
+		n = poll(&p, 1, 0);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 || (n && (p.revents & ~POLLIN));
+}
+
+int kvmm_confirm(struct kvmm *k)
+{
+	if (k->ended || (!k->away && !hung_up(k)))
+		return k->ended;
+	while (!lk_look_socket(k) && k->away)
+		lk_resume_sleep(k, LK_RETRY_NS);
+	return k->ended;
 }
 
 u32 kvmm_resumed(const struct kvmm *k, u32 *salvaged)

@@ -13,6 +13,7 @@
  * it does not have.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,6 +24,10 @@
 
 #define CKPT_SINGLE	"model.safetensors"
 #define CKPT_INDEX	"model.safetensors.index.json"
+
+/* What was published before there were safetensors. */
+#define CKPT_PICKLE		"pytorch_model.bin"
+#define CKPT_PICKLE_INDEX	"pytorch_model.bin.index.json"
 
 static int ckpt_cmp(const void *pa, const void *pb)
 {
@@ -126,6 +131,10 @@ static int ckpt_open_shards(struct ckpt *c, struct mj_file *f, json_t *map)
 			return mj_fail(f, -EINVAL, name, "file name \"%.80s\" "
 				       "leads out of the folder: copy the "
 				       "file again", file);
+		if (strlen(file) > NAME_MAX)
+			return mj_fail(f, -EINVAL, name, "names a file with "
+				       "more than %u bytes: copy the file "
+				       "again", NAME_MAX);
 		if (ckpt_has_file(c, file))
 			continue;
 		f->ret = ckpt_add_file(c, file, f->err);
@@ -210,9 +219,14 @@ static int ckpt_open_files(struct ckpt *c, struct model_error *err)
 	}
 	if (ckpt_exists(c, CKPT_INDEX))
 		return ckpt_open_sharded(c, err);
+	if (ckpt_exists(c, CKPT_PICKLE) || ckpt_exists(c, CKPT_PICKLE_INDEX))
+		return model_fail(err, -EOPNOTSUPP, "%s: " CKPT_PICKLE " is "
+				  "not supported, it holds a program: save the "
+				  "model as safetensors", c->dir);
 	return model_fail(err, -ENOENT, "%s: neither " CKPT_SINGLE " nor "
 			  CKPT_INDEX " is there: name a folder with "
-			  "safetensors weights", c->dir);
+			  "safetensors weights, or give --load-format dummy",
+			  c->dir);
 }
 
 int ckpt_open(const char *dir, struct ckpt **out, struct model_error *err)

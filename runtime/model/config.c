@@ -109,9 +109,11 @@ static void config_read_act(struct mj_file *f,
 		"\"gelu_pytorch_tanh\" or \"relu\"", act);
 }
 
-static void config_read_sizes(struct mj_file *f, const struct config_keys *k,
+static void config_read_sizes(struct mj_file *f,
+			      const struct config_family *family,
 			      struct model_config *cfg)
 {
+	const struct config_keys *k = family->keys;
 	json_t *o = f->root;
 
 	mj_need_u32(f, o, "vocab_size", 1, 1u << 24, &cfg->vocab);
@@ -127,6 +129,10 @@ static void config_read_sizes(struct mj_file *f, const struct config_keys *k,
 	cfg->kv_heads = cfg->heads;
 	if (!k->kv_heads)
 		return;
+	/* Others have numbers of their own there; null is all heads for all. */
+	if (!family->kv_is_heads && !json_object_get(o, k->kv_heads))
+		mj_fail(f, -EINVAL, k->kv_heads, "is missing: copy the file "
+			"again");
 	mj_u32(f, o, k->kv_heads, 1, 4096, &cfg->kv_heads);
 	if (!f->ret && cfg->heads % cfg->kv_heads)
 		mj_fail(f, -EINVAL, k->kv_heads, "%u does not divide "
@@ -279,7 +285,7 @@ static void config_parse(struct mj_file *f, struct model_config *cfg)
 	cfg->bos_id = -1;
 	cfg->embed_scale = 1.0f;
 	config_read_act(f, family, cfg);
-	config_read_sizes(f, family->keys, cfg);
+	config_read_sizes(f, family, cfg);
 	config_read_head_dim(f, family, cfg);
 	config_read_rope(f, family, cfg);
 	config_read_window(f, family, cfg);

@@ -225,6 +225,8 @@ static void rope_stretch(struct model_config *cfg,
 			  r->factor);
 	if (!r->original)
 		r->original = trained;
+	if (!cfg->rope_local.original)
+		cfg->rope_local.original = trained;
 	cfg->max_position = min(len, (double)INT32_MAX);
 }
 

@@ -43,6 +43,10 @@ static void window_read_types(struct mj_file *f,
 				"\"full_attention\"%s", s ? s : "?",
 				family->window == WINDOW_NONE ? " alone" :
 				" and \"sliding_attention\"");
+		else if (!cfg->window)
+			mj_fail(f, -EINVAL, "layer_types", "names "
+				"\"sliding_attention\", but sliding_window is "
+				"missing or not used: correct it");
 		else if (i < cfg->layers)
 			local_set(cfg, i);
 	}
@@ -78,29 +82,62 @@ static void window_apply_rule(struct mj_file *f,
 			local_set(cfg, i);
 }
 
+/* How far a local layer sees; 0 if no layer is one. */
+static void window_read_size(struct mj_file *f,
+			     const struct config_family *family,
+			     struct model_config *cfg)
+{
+	bool used = true;
+	u32 again;
+
+	cfg->window = family->def_window;
+	/* Null says that there is none, which these two do not know. */
+	if (json_is_null(json_object_get(f->root, "sliding_window"))) {
+		cfg->window = 0;
+		if (family->window == WINDOW_PATTERN)
+			mj_fail(f, -EINVAL, "sliding_window", "is null, but "
+				"some layers see a window: correct it");
+	}
+	mj_u32(f, f->root, "sliding_window", 1, INT32_MAX, &cfg->window);
+	switch (family->window) {
+	case WINDOW_NONE:
+	case WINDOW_ALL:
+		break;
+	case WINDOW_UPPER:
+		/* Qwen states a window and, beside it, that it is not used. */
+		used = false;
+		mj_bool(f, f->root, "use_sliding_window", &used);
+		mj_note(f, "max_window_layers");
+		break;
+	case WINDOW_PATTERN:
+		/* Larger Gemma 2 say it twice. */
+		again = cfg->window;
+		mj_u32(f, f->root, "sliding_window_size", 1, INT32_MAX, &again);
+		if (again != cfg->window)
+			mj_fail(f, -EINVAL, "sliding_window_size", "%u is not "
+				"sliding_window, %u: delete the wrong one",
+				again, cfg->window);
+		mj_note(f, "_sliding_window_pattern");
+		mj_note(f, "sliding_window_pattern");
+		break;
+	}
+	if (!used)
+		cfg->window = 0;
+}
+
 void config_read_window(struct mj_file *f, const struct config_family *family,
 			struct model_config *cfg)
 {
 	json_t *types = mj_top(f, "layer_types");
-	bool used = family->window != WINDOW_UPPER;
 
 	if (f->ret)
 		return;
-	if (family->window != WINDOW_NONE) {
-		/* Qwen states a window and, beside it, that it is not used. */
-		if (family->window == WINDOW_UPPER)
-			mj_bool(f, f->root, "use_sliding_window", &used);
-		cfg->window = family->def_window;
-		mj_u32(f, f->root, "sliding_window", 1, INT32_MAX,
-		       &cfg->window);
-		mj_note(f, "max_window_layers");
-		mj_note(f, "_sliding_window_pattern");
-		mj_note(f, "sliding_window_pattern");
-	}
+	if (family->window != WINDOW_NONE)
+		window_read_size(f, family, cfg);
 	if (types)
 		window_read_types(f, family, types, cfg);
-	else if (used && cfg->window)
+	else if (cfg->window)
 		window_apply_rule(f, family, cfg);
-	if (!used || cfg->window >= cfg->max_position)
+	if (cfg->window >= cfg->max_position)
 		cfg->window = 0;
 }

@@ -10,122 +10,55 @@
  *
  *	x = embed(ids) * scale (+ row of the position)
  *	for every layer:
- *		h = norm(x); q, k, v = h * Wq, Wk, Wv (+ bias)
+ *		h = norm(x), which the layer before has made
+ *		q, k, v = h * Wq, Wk, Wv (+ bias)
  *		(norm heads of q and k); (rotate q and k)
  *		write k, v to the blocks; a = attention(q, blocks)
  *		side = (norm) a * Wo (+ bias)
  *		x += side, now or with the MLP's
  *		h = norm(x); m = act(h * Wgate) * (h * Wup) or act(h * Wup)
  *		x += (norm) m * Wdown (+ bias)
- *	logits = norm(x of the wanted rows) * Whead, (capped)
+ *	logits = norm(x of the wanted rows) * Whead, (capped): head.c
  *
  * What is in parentheses is a switch, and so are the norm and the activation.
  * Nothing here knows a family.
  *
- * Bits.  Kernels are exact, each row by itself; everything added here is
- * element by element.  So a row's bits depend on its tokens and positions
- * alone, in both numeric modes.
+ * Bits.  In exact mode kernels are exact, each row by itself; everything added
+ * here is element by element.  So a row's bits depend on its tokens and
+ * positions alone.
  *
  * bf16 arithmetic.  Kernels take and give f32; with MODEL_BF16 every result
- * that another op will read is rounded to bf16 in place, and the blocks hold
- * bf16, which loses nothing more.  Logits are read by no op and stay f32.
+ * that another op will read is rounded to bf16 in place.  Logits are read by no
+ * op and stay f32.
  *
- * Nothing is allocated here after decoder_create(), and a batch is judged as
- * a whole before the first byte of KV is written.
+ * KV.  The blocks hold what attention reads, in a type of its own: with bf16
+ * arithmetic bf16 loses nothing more, narrower types do.  Making and using them
+ * is the kernels' business; only the geometry names the type here.
+ *
+ * What follows one another with nothing between is named in one piece (see
+ * kernels/join.c): q, k and v; gate and up; rotation and append; the residual
+ * and the norm that reads it.  A device does each in one launch.
+ *
+ * On a device the same ops are put in line, in buffers that lie there; what
+ * comes back is tokens, and logits where somebody wants them.  A step that the
+ * kernels recorded has its ops already.
+ *
+ * Nothing is allocated here, and a batch is judged as a whole before the first
+ * byte of KV is written.
  */
-#include <stdlib.h>
-
 #include "runtime/model/internal.h"
 
-#define WORK_ALIGN	64u
-
-/* Carve @n elements of @size off the piece; with no piece, only count. */
-static void *work_take(struct model_work *w, u64 n, size_t size)
+/* One positive number, as settle() rounds it. */
+static float settled(const struct model *model, float f)
 {
-	void *p = w->mem ? (u8 *)w->mem + w->bytes : NULL;
+	u32 bits;
 
-	w->bytes += ALIGN_UP(n * size, (u64)WORK_ALIGN);
-	return p;
-}
-
-static void work_carve(struct model_work *w, const struct model_config *cfg,
-		       u64 rows, u64 seqs)
-{
-	const u64 q = rows * cfg->heads * cfg->head_dim;
-	const u64 kv = rows * cfg->kv_heads * cfg->head_dim;
-	const bool joined = cfg->layout == LAYOUT_NEOX;
-
-	w->bytes = 0;
-	w->x = work_take(w, rows * cfg->hidden, sizeof(*w->x));
-	w->h = work_take(w, rows * cfg->hidden, sizeof(*w->h));
-	w->side = work_take(w, rows * cfg->hidden, sizeof(*w->side));
-	w->q = work_take(w, q, sizeof(*w->q));
-	w->k = work_take(w, kv, sizeof(*w->k));
-	w->v = work_take(w, kv, sizeof(*w->v));
-	w->attn = work_take(w, q, sizeof(*w->attn));
-	w->qkv = work_take(w, joined ? 3 * q : 0, sizeof(*w->qkv));
-	w->gate = work_take(w, rows * cfg->inter, sizeof(*w->gate));
-	w->up = work_take(w, rows * cfg->inter, sizeof(*w->up));
-	w->rope = work_take(w, rows * config_rotary(cfg), sizeof(*w->rope));
-	w->rope_local = w->rope;
-	if (cfg->two_ropes)
-		w->rope_local = work_take(w, rows * config_rotary(cfg),
-					  sizeof(*w->rope_local));
-	w->ids = work_take(w, rows, sizeof(*w->ids));
-	w->positions = work_take(w, rows, sizeof(*w->positions));
-	w->seqs = work_take(w, seqs, sizeof(*w->seqs));
-}
-
-int decoder_create(struct model *model)
-{
-	struct model_work *w = &model->work;
-	const u64 rows = model->info.max_rows, seqs = model->info.max_seqs;
-
-	w->mem = NULL;
-	work_carve(w, &model->cfg, rows, seqs);
-	if (model->judged)
-		return 0;
-	w->mem = aligned_alloc(WORK_ALIGN, w->bytes);
-	if (!w->mem)
-		return -ENOMEM;
-	work_carve(w, &model->cfg, rows, seqs);
-	return 0;
-}
-
-void decoder_destroy(struct model *model)
-{
-	free(model->work.mem);
-	model->work = (struct model_work){ 0 };
-}
-
-#define SETTLE_CHUNK	16u	/* a constant count, so that compilers vectorise */
-
-/* Round up to a chunk of values to bf16, nearest even; NaN stays NaN. */
-static inline void settle_chunk(float *x, size_t n)
-{
-	u32 bits[SETTLE_CHUNK] = { 0 }, rounded, i;
-
-	memcpy(bits, x, n * sizeof(*x));
-	for (i = 0; i < SETTLE_CHUNK; i++) {
-		rounded = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) &
-			  0xffff0000u;
-		bits[i] = (s32)(bits[i] & 0x7fffffff) > 0x7f800000 ?
-			  bits[i] : rounded;
-	}
-	memcpy(x, bits, n * sizeof(*x));
-}
-
-/* End of an op: with bf16 arithmetic, round what it gave. */
-static void settle(const struct model *model, float *x, u64 n)
-{
-	u64 i;
-
-	if (model->info.dtype != MODEL_BF16)
-		return;
-	for (i = 0; i + SETTLE_CHUNK <= n; i += SETTLE_CHUNK)
-		settle_chunk(x + i, SETTLE_CHUNK);
-	if (i < n)
-		settle_chunk(x + i, n - i);
+	if (!in_bf16(model))
+		return f;
+	memcpy(&bits, &f, sizeof(bits));
+	bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+	memcpy(&f, &bits, sizeof(f));
+	return f;
 }
 
 /* y[m][rows of w] = x * w + bias */
@@ -137,9 +70,8 @@ static void project(struct model *model, const float *x,
 	settle(model, y, (u64)m * w->rows);
 }
 
-/* Norm of @m rows of @d; @y may be @x. */
-static void normalise(struct model *model, const float *x, const float *w,
-		      const float *bias, u32 m, u32 d, float *y)
+void normalise(struct model *model, const float *x, const float *w,
+	       const float *bias, u32 m, u32 d, float *y)
 {
 	const float eps = model->cfg.norm_eps;
 
@@ -159,34 +91,29 @@ static void residual(struct model *model, float *x, const float *y, u32 m)
 	settle(model, x, n);
 }
 
-/* Norm (a switch) and rotation of the heads of q or of k. */
-static void turn_heads(struct model *model, float *x, const float *norm, u32 m,
-		       u32 heads, const float *table)
+/* x += y, and the norm of that into h; @y may be h */
+static void residual_norm(struct model *model, const float *y, const float *w,
+			  const float *bias, u32 m)
 {
-	const u32 hd = model->cfg.head_dim;
+	const struct kern_add_norm n = {
+		.x = model->work.x, .y = y, .h = model->work.h, .w = w,
+		.bias = bias, .m = m, .d = model->cfg.hidden,
+		.eps = model->cfg.norm_eps, .layer = model->cfg.layer_norm,
+		.settle = in_bf16(model) && !model->ops->settles,
+	};
 
-	if (norm)
-		normalise(model, x, norm, NULL, m * heads, hd, x);
-	if (model->cfg.learned)
-		return;
-	model->ops->rope(model->ctx, x, 0, m, heads, hd,
-			 config_rotary(&model->cfg) / 2, table);
-	settle(model, x, (u64)m * heads * hd);
+	kern_add_norm(model->ops, model->ctx, &n);
 }
 
-/* q, k and v of every row out of heads that hold all three. */
-static void split_heads(struct model *model, u32 m)
+/* Several of project(), all of h. */
+static void project_many(struct model *model, const struct kern_gemm_out *out,
+			 u32 nr, u32 m)
 {
-	const u32 hd = model->cfg.head_dim, heads = model->cfg.heads;
-	struct model_work *w = &model->work;
-	const float *from = w->qkv;
-	u64 i;
+	u32 i;
 
-	for (i = 0; i < (u64)m * heads; i++, from += 3 * (u64)hd) {
-		memcpy(w->q + i * hd, from, hd * sizeof(*from));
-		memcpy(w->k + i * hd, from + hd, hd * sizeof(*from));
-		memcpy(w->v + i * hd, from + 2 * hd, hd * sizeof(*from));
-	}
+	kern_gemm_many(model->ops, model->ctx, model->work.h, 0, out, nr, m);
+	for (i = 0; i < nr; i++)
+		settle(model, out[i].y, (u64)m * out[i].w->rows);
 }
 
 static void project_heads(struct model *model, const struct model_layer *l,
@@ -196,18 +123,41 @@ static void project_heads(struct model *model, const struct model_layer *l,
 
 	if (l->qkv.data) {
 		project(model, w->h, &l->qkv, l->qkv_bias, m, w->qkv);
-		split_heads(model, m);
+		model->ops->split_heads(model->ctx, w->qkv, m,
+					model->cfg.heads, model->cfg.head_dim,
+					w->q, w->k, w->v);
 		return;
 	}
-	project(model, w->h, &l->q, l->q_bias, m, w->q);
-	project(model, w->h, &l->k, l->k_bias, m, w->k);
-	project(model, w->h, &l->v, l->v_bias, m, w->v);
+	project_many(model, (struct kern_gemm_out[]){
+		{ &l->q, l->q_bias, w->q, 0 },
+		{ &l->k, l->k_bias, w->k, 0 },
+		{ &l->v, l->v_bias, w->v, 0 },
+	}, 3, m);
+}
+
+/* Rotation of q and k (a switch), and what is appended. */
+static void turn_and_append(struct model *model,
+			    const struct kern_kv_append *app, u32 m,
+			    const float *table)
+{
+	const struct kern_rope_write r = {
+		.append = *app, .m = m, .q = model->work.q,
+		.heads = model->cfg.heads,
+		.half = config_rotary(&model->cfg) / 2, .table = table,
+		.settle = in_bf16(model) && !model->ops->settles,
+	};
+
+	if (model->cfg.learned)
+		model->ops->kv_write(model->ctx, app);
+	else
+		kern_rope_write(model->ops, model->ctx, &r);
 }
 
 static void layer_attend(struct model *model, const struct kern_kv *kv,
-			 u32 nr_seqs, u32 layer)
+			 u32 nr_seqs, u32 layer, u32 m)
 {
 	const struct model_work *w = &model->work;
+	const bool local = config_is_local(&model->cfg, layer);
 	const struct kern_attn a = {
 		.kv = kv,
 		.layer = layer,
@@ -216,8 +166,7 @@ static void layer_attend(struct model *model, const struct kern_kv *kv,
 		.q = w->q,
 		.out = w->attn,
 		.heads = model->cfg.heads,
-		.window = config_is_local(&model->cfg, layer) ?
-			  model->cfg.window : 0,
+		.window = local ? model->cfg.window : 0,
 		.scale = model->cfg.attn_scale,
 		.softcap = model->cfg.attn_cap,
 	};
@@ -230,32 +179,38 @@ static void layer_attend(struct model *model, const struct kern_kv *kv,
 		.v = w->v,
 	};
 
-	model->ops->kv_write(model->ctx, &app);
+	turn_and_append(model, &app, m, local ? w->rope_local : w->rope);
 	model->ops->attention(model->ctx, &a);
 }
 
+/* From h, which is normed, to h, normed for the MLP. */
 static void layer_attention(struct model *model, const struct kern_kv *kv,
 			    u32 nr_seqs, u32 layer, u32 m)
 {
 	const struct model_layer *l = &model->w.layers[layer];
 	const struct model_config *cfg = &model->cfg;
 	struct model_work *w = &model->work;
-	const float *table = config_is_local(cfg, layer) ? w->rope_local :
-							   w->rope;
+	const u32 hd = cfg->head_dim;
 
-	normalise(model, w->x, l->attn_norm, l->attn_norm_bias, m,
-		  cfg->hidden, w->h);
 	project_heads(model, l, m);
-	turn_heads(model, w->q, l->q_norm, m, cfg->heads, table);
-	turn_heads(model, w->k, l->k_norm, m, cfg->kv_heads, table);
-	layer_attend(model, kv, nr_seqs, layer);
+	if (l->q_norm)
+		normalise(model, w->q, l->q_norm, NULL, m * cfg->heads, hd,
+			  w->q);
+	if (l->k_norm)
+		normalise(model, w->k, l->k_norm, NULL, m * cfg->kv_heads, hd,
+			  w->k);
+	layer_attend(model, kv, nr_seqs, layer, m);
 	settle(model, w->attn, (u64)m * cfg->heads * cfg->head_dim);
 	project(model, w->attn, &l->o, l->o_bias, m, w->side);
 	if (l->attn_post)
 		normalise(model, w->side, l->attn_post, NULL, m, cfg->hidden,
 			  w->side);
-	if (!cfg->parallel)
-		residual(model, w->x, w->side, m);
+	if (cfg->parallel)
+		normalise(model, w->x, l->mlp_norm, l->mlp_norm_bias, m,
+			  cfg->hidden, w->h);
+	else
+		residual_norm(model, w->side, l->mlp_norm, l->mlp_norm_bias,
+			      m);
 }
 
 /* gate = act(gate) * up, or act(up) */
@@ -276,17 +231,20 @@ static void activate(struct model *model, u32 m)
 	settle(model, w->gate, (u64)m * cfg->inter);
 }
 
+/* From h, which is normed, to x, and h normed for the layer behind. */
 static void layer_mlp(struct model *model, u32 layer, u32 m)
 {
-	const struct model_layer *l = &model->w.layers[layer];
+	const struct model_layer *l = &model->w.layers[layer], *next = l + 1;
 	const struct model_config *cfg = &model->cfg;
 	struct model_work *w = &model->work;
 
-	normalise(model, w->x, l->mlp_norm, l->mlp_norm_bias, m, cfg->hidden,
-		  w->h);
 	if (cfg->gated)
-		project(model, w->h, &l->gate, l->gate_bias, m, w->gate);
-	project(model, w->h, &l->up, l->up_bias, m, w->up);
+		project_many(model, (struct kern_gemm_out[]){
+			{ &l->gate, l->gate_bias, w->gate, 0 },
+			{ &l->up, l->up_bias, w->up, 0 },
+		}, 2, m);
+	else
+		project(model, w->h, &l->up, l->up_bias, m, w->up);
 	activate(model, m);
 	project(model, w->gate, &l->down, l->down_bias, m, w->h);
 	if (l->mlp_post)
@@ -294,147 +252,91 @@ static void layer_mlp(struct model *model, u32 layer, u32 m)
 			  w->h);
 	if (cfg->parallel)
 		residual(model, w->h, w->side, m);
-	residual(model, w->x, w->h, m);
+	if (layer + 1 < cfg->layers)
+		residual_norm(model, w->h, next->attn_norm,
+			      next->attn_norm_bias, m);
+	else
+		residual(model, w->x, w->h, m);
 }
 
-/* The last want_logits rows of every sequence, through the head. */
-static void head_logits(struct model *model, const struct model_seq_in *seqs,
-			u32 nr_seqs, float *logits)
+/* Rows behind the old context, each with frequencies of its own. */
+static void turn_late(struct model *model, const struct rope_config *r,
+		      const struct kern_rows *rows, u32 m, float *table)
 {
-	const u32 hidden = model->cfg.hidden;
+	const u32 turns = config_rotary(&model->cfg), half = turns / 2;
 	struct model_work *w = &model->work;
-	u32 i, from, want, m = 0;
-
-	for (i = 0; i < nr_seqs; i++) {
-		want = seqs[i].want_logits;
-		from = w->seqs[i].first_row + seqs[i].nr_tokens - want;
-		memcpy(w->h + (u64)m * hidden, w->x + (u64)from * hidden,
-		       (u64)want * hidden * sizeof(*w->h));
-		m += want;
-	}
-	if (!m)
-		return;
-	normalise(model, w->h, model->w.norm, model->w.norm_bias, m, hidden,
-		  w->h);
-	model->ops->gemm(model->ctx, w->h, 0, &model->w.head, NULL, m, logits,
-			 0);
-	if (model->cfg.final_cap)
-		model->ops->softcap(model->ctx, logits, model->cfg.final_cap,
-				    (u64)m * model->cfg.vocab);
-}
-
-static int seq_check(const struct model *model, const struct model_seq_in *s)
-{
 	u32 i;
 
-	if (!s->nr_tokens || !s->tokens || !s->table ||
-	    s->want_logits > s->nr_tokens ||
-	    (u64)s->start + s->nr_tokens > model->info.max_len)
-		return -EINVAL;
-	for (i = 0; i < s->nr_tokens; i++)
-		if (s->tokens[i] >= model->cfg.vocab)
-			return -EINVAL;
-	return 0;
+	for (i = 0; i < m; i++)
+		if (w->positions[i] >= r->original)
+			rope_inv_freq_at(r, turns, w->positions[i] + 1,
+					 w->inv_host + (u64)i * half);
+	if (model_on_device(model))
+		model->ops->mem_put(model->ctx, w->inv_rows, w->inv_host,
+				    (u64)m * half * sizeof(*w->inv_rows));
+	for (i = 0; i < m; i++)
+		if (w->positions[i] >= r->original)
+			model->ops->rope_table(model->ctx,
+					       w->inv_rows + (u64)i * half,
+					       half, rows->positions + i, 1,
+					       table + (u64)i * turns);
 }
 
-/* Judge the whole batch; *rows is its size, *wanted its rows of logits. */
-static int batch_check(const struct model *model,
-		       const struct model_seq_in *seqs, u32 nr_seqs, u32 *rows,
-		       u32 *wanted)
-{
-	u64 total = 0;
-	u32 i;
-	int ret;
-
-	if (nr_seqs > model->info.max_seqs)
-		return -E2BIG;
-	for (i = 0; i < nr_seqs; i++)
-		total += seqs[i].nr_tokens;
-	if (total > model->info.max_rows)
-		return -E2BIG;
-	*rows = total;
-	*wanted = 0;
-	for (i = 0; i < nr_seqs; i++) {
-		ret = seq_check(model, &seqs[i]);
-		if (ret)
-			return ret;
-		*wanted += seqs[i].want_logits;
-	}
-	return 0;
-}
-
-/* Lay the batch out as rows. */
-static void batch_pack(struct model *model, const struct model_seq_in *seqs,
-		       u32 nr_seqs)
-{
-	struct model_work *w = &model->work;
-	u32 i, j, row = 0;
-
-	for (i = 0; i < nr_seqs; i++) {
-		w->seqs[i] = (struct kern_attn_seq){
-			.table = seqs[i].table,
-			.nr_rows = seqs[i].nr_tokens,
-			.first_row = row,
-			.start_pos = seqs[i].start,
-		};
-		for (j = 0; j < seqs[i].nr_tokens; j++, row++) {
-			w->ids[row] = seqs[i].tokens[j];
-			w->positions[row] = seqs[i].start + j;
-		}
-	}
-}
-
-/* Cosines and sines of one encoding for all rows. */
+/* Cosines and sines of one encoding for all rows, @m of them real. */
 static void turn_table(struct model *model, const struct rope_config *r,
-		       const float *inv_freq, u32 m, float *table)
+		       const float *inv_freq, const struct kern_rows *rows,
+		       u32 m, float *table)
 {
 	const u32 turns = config_rotary(&model->cfg);
-	struct model_work *w = &model->work;
-	u32 i;
 
-	model->ops->rope_table(model->ctx, inv_freq, turns / 2, w->positions,
-			       m, table);
-	for (i = 0; rope_is_dynamic(r) && i < m; i++) {
-		if (w->positions[i] < r->original)
-			continue;
-		rope_inv_freq_at(r, turns, w->positions[i] + 1,
-				 model->inv_now);
-		model->ops->rope_table(model->ctx, model->inv_now, turns / 2,
-				       w->positions + i, 1,
-				       table + (u64)i * turns);
-	}
+	model->ops->rope_table(model->ctx, inv_freq, turns / 2,
+			       rows->positions, rows->nr_rows, table);
+	if (rope_is_dynamic(r))
+		turn_late(model, r, rows, m, table);
 	if (r->gain != 1.0)
-		model->ops->scale(model->ctx, table, r->gain, (u64)m * turns);
+		model->ops->scale(model->ctx, table, r->gain,
+				  (u64)rows->nr_rows * turns);
 }
 
-/* Embeddings of the rows, and what turns their heads. */
-static void embed(struct model *model, u32 m)
+/* What turns the heads of all rows. */
+static void turn_tables(struct model *model, const struct kern_rows *rows,
+			u32 m)
 {
 	const struct model_config *cfg = &model->cfg;
 	struct model_work *w = &model->work;
-	const u64 n = (u64)m * cfg->hidden;
-	float scale = cfg->embed_scale;
-	u32 i;
 
-	model->ops->embed(model->ctx, &model->w.embed, w->ids, m, w->x);
+	settles(model, false);
+	turn_table(model, &cfg->rope, w->inv_freq, rows, m, w->rope);
+	if (cfg->two_ropes)
+		turn_table(model, &cfg->rope_local, w->inv_local, rows, m,
+			   w->rope_local);
+	settles(model, true);
+}
+
+/* Embeddings of the rows, and what turns their heads. */
+static void embed(struct model *model, const struct kern_rows *rows, u32 m)
+{
+	const struct model_config *cfg = &model->cfg;
+	struct model_work *w = &model->work;
+	const u64 n = (u64)rows->nr_rows * cfg->hidden;
+
+	settles(model, true);
+	model->ops->embed(model->ctx, &model->w.embed, rows->ids,
+			  rows->nr_rows, w->x);
 	settle(model, w->x, n);
-	if (scale != 1.0f) {
-		settle(model, &scale, 1);
-		model->ops->scale(model->ctx, w->x, scale, n);
+	if (cfg->embed_scale != 1.0f) {
+		model->ops->scale(model->ctx, w->x,
+				  settled(model, cfg->embed_scale), n);
 		settle(model, w->x, n);
 	}
 	if (!cfg->learned) {
-		turn_table(model, &cfg->rope, model->inv_freq, m, w->rope);
-		if (cfg->two_ropes)
-			turn_table(model, &cfg->rope_local, model->inv_local,
-				   m, w->rope_local);
+		turn_tables(model, rows, m);
 		return;
 	}
-	for (i = 0; i < m; i++)
-		w->positions[i] += cfg->learned_from;
-	model->ops->embed(model->ctx, &model->w.pos, w->positions, m, w->h);
+	model->ops->embed(model->ctx, &model->w.pos, rows->positions,
+			  rows->nr_rows, w->h);
 	settle(model, w->h, n);
-	residual(model, w->x, w->h, m);
+	residual(model, w->x, w->h, rows->nr_rows);
 }
 
 static struct kern_kv geometry(const struct model *model,
@@ -448,32 +350,133 @@ static struct kern_kv geometry(const struct model *model,
 		.nr_layers = model->cfg.layers,
 		.kv_heads = model->cfg.kv_heads,
 		.head_dim = model->cfg.head_dim,
-		.dtype = model->info.dtype == MODEL_BF16 ? KERN_BF16 : KERN_F32,
+		.dtype = model->kv_type,
 	};
+}
+
+/* Has a row of the batch frequencies of its own? */
+static bool turns_late(const struct model *model, u32 m)
+{
+	const struct model_config *cfg = &model->cfg;
+	u32 from = UINT32_MAX, i;
+
+	if (!work_has_inv_rows(cfg))
+		return false;
+	if (rope_is_dynamic(&cfg->rope))
+		from = cfg->rope.original;
+	if (cfg->two_ropes && rope_is_dynamic(&cfg->rope_local))
+		from = min(from, cfg->rope_local.original);
+	for (i = 0; i < m; i++)
+		if (model->work.positions[i] >= from)
+			return true;
+	return false;
+}
+
+/* All ops of a step. */
+static void step_ops(struct model *model, const struct kern_step *s,
+		     const struct kern_rows *rows, const struct head_out *out)
+{
+	const struct model_layer *first = model->w.layers;
+	struct model_work *w = &model->work;
+	u32 layer;
+
+	embed(model, rows, s->nr_rows);
+	normalise(model, w->x, first->attn_norm, first->attn_norm_bias,
+		  rows->nr_rows, model->cfg.hidden, w->h);
+	for (layer = 0; layer < model->cfg.layers; layer++) {
+		layer_attention(model, s->kv, s->nr_seqs, layer,
+				rows->nr_rows);
+		layer_mlp(model, layer, rows->nr_rows);
+	}
+	head_logits(model, rows, s->nr_wanted, out);
+}
+
+/* One try; -EAGAIN asks for another. */
+static int step_try(struct model *model, const struct kern_step *s,
+		    const struct head_out *out)
+{
+	struct kern_rows rows;
+	int ret;
+
+	ret = kern_step_begin(model->ops, model->ctx, s, &rows);
+	if (ret)
+		return ret;
+	if (!rows.replayed)
+		step_ops(model, s, &rows, out);
+	ret = kern_step_end(model->ops, model->ctx);
+	if (ret || !model_on_device(model))
+		return ret;
+	if (rows.recorded)
+		head_take(model, out, 0, s->nr_wanted);
+	/* KV is the pool's from now on: it must have been written. */
+	return model->ops->wait(model->ctx);
+}
+
+static int step_run(struct model *model, const struct kern_step *s,
+		    const struct head_out *out)
+{
+	int ret;
+
+	do {
+		ret = step_try(model, s, out);
+	} while (ret == -EAGAIN);
+	return ret;
+}
+
+int model_forward_draw(struct model *model, const struct model_kv *kv,
+		       const struct model_seq_in *seqs, u32 nr_seqs,
+		       const struct model_draws *draws, float *logits)
+{
+	const struct head_out out = { .logits = logits, .draws = draws };
+	const struct kern_kv g = geometry(model, kv);
+	const struct model_work *w = &model->work;
+	struct kern_step s = {
+		.kv = &g, .seqs = w->seqs, .nr_seqs = nr_seqs, .ids = w->ids,
+		.positions = w->positions, .wanted = w->wanted,
+		.max_rows = model->info.max_rows,
+		.max_wanted = w->max_logits,
+	};
+	int ret;
+
+	ret = batch_check(model, seqs, nr_seqs, &s.nr_rows, &s.nr_wanted);
+	if (ret)
+		return ret;
+	if ((s.nr_wanted && !logits) || kern_kv_check(&g) ||
+	    (draws && !head_check(model, draws, s.nr_wanted)))
+		return -EINVAL;
+	if (!s.nr_rows)
+		return 0;
+	if (model_is_null(model)) {
+		null_logits(model, seqs, nr_seqs, logits);
+		return 0;
+	}
+	batch_pack(model, seqs, nr_seqs);
+	s.once = turns_late(model, s.nr_rows);
+	return step_run(model, &s, &out);
 }
 
 int model_forward(struct model *model, const struct model_kv *kv,
 		  const struct model_seq_in *seqs, u32 nr_seqs, float *logits)
 {
-	const struct kern_kv g = geometry(model, kv);
-	u32 layer, m, wanted;
-	int ret;
+	return model_forward_draw(model, kv, seqs, nr_seqs, NULL, logits);
+}
 
-	ret = batch_check(model, seqs, nr_seqs, &m, &wanted);
-	if (ret)
-		return ret;
-	if ((wanted && !logits) || kern_kv_check(&g))
-		return -EINVAL;
-	if (!m)
-		return 0;
-	batch_pack(model, seqs, nr_seqs);
-	embed(model, m);
-	for (layer = 0; layer < model->cfg.layers; layer++) {
-		layer_attention(model, &g, nr_seqs, layer, m);
-		layer_mlp(model, layer, m);
-	}
-	head_logits(model, seqs, nr_seqs, logits);
-	return 0;
+void *model_host_alloc(struct model *model, size_t bytes)
+{
+	return model_on_device(model) && model->ctx ?
+	       model->ops->host_alloc(model->ctx, bytes) : NULL;
+}
+
+void model_host_free(struct model *model, void *p)
+{
+	if (p)
+		model->ops->host_free(model->ctx, p);
+}
+
+const char *model_failure(struct model *model)
+{
+	return model_on_device(model) && model->ctx ?
+	       model->ops->failure(model->ctx) : NULL;
 }
 
 void model_copy_blocks(struct model *model, const struct model_kv *kv,
@@ -484,6 +487,8 @@ void model_copy_blocks(struct model *model, const struct model_kv *kv,
 	struct kern_kv_copy copies[64];
 	u32 done, i, n;
 
+	if (model_is_null(model))
+		return;
 	for (done = 0; done < nr; done += n) {
 		n = min(nr - done, (u32)ARRAY_SIZE(copies));
 		for (i = 0; i < n; i++)
@@ -494,4 +499,7 @@ void model_copy_blocks(struct model *model, const struct model_kv *kv,
 			};
 		model->ops->kv_copy(model->ctx, &g, copies, n);
 	}
+	/* A failure is the next step's, too: it is kept. */
+	if (model_on_device(model))
+		(void)model->ops->wait(model->ctx);
 }

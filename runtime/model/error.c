@@ -4,16 +4,16 @@
  *
  * Every refusal of a checkpoint passes through here, so here is where text
  * taken from a file is made harmless: whatever a key or a parser's message
- * holds, the result is one line without control characters.
+ * holds, the result is one line of valid UTF-8 without control characters.
  */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "runtime/model/error.h"
+#include "runtime/tokenizer/utf8.h"
 
 int model_fail(struct model_error *err, int code, const char *fmt, ...)
 {
-	unsigned char *p;
 	va_list ap;
 
 	if (!err)
@@ -21,9 +21,7 @@ int model_fail(struct model_error *err, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(err->text, sizeof(err->text), fmt, ap);
 	va_end(ap);
-	for (p = (unsigned char *)err->text; *p; p++)
-		if (*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	utf8_clean_line(err->text);
 	return code;
 }
 

@@ -64,6 +64,7 @@ struct config_keys {
  * struct config_family - one architecture
  * @keys:	what it calls its sizes
  * @preset:	switches that the name alone sets, and defaults of others
+ * @kv_is_heads: num_key_value_heads may be missing, and is then that of all
  * @window:	which layers are local
  * @pattern:	WINDOW_PATTERN: its default
  * @def_window:	"sliding_window" if that is missing, 0 for none
@@ -81,6 +82,7 @@ struct config_keys {
 struct config_family {
 	const struct config_keys	*keys;
 	struct model_config		preset;
+	bool				kv_is_heads;
 	enum window_kind		window;
 	u32				pattern;
 	u32				def_window;

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - the loaded model, shared by model.c and decoder.c alone
+ * internal.h - the loaded model, as the files that run it share it
  */
 #ifndef RUNTIME_MODEL_INTERNAL_H
 #define RUNTIME_MODEL_INTERNAL_H
 
 #include "runtime/model/weights.h"
 
+#define MODEL_TOLD_NONE	0xffffffffu
+
 /**
- * struct model_work - everything one forward needs, carved from one piece
- * @mem:	the piece; what follows points into it
+ * struct model_work - everything one forward needs, carved from two pieces
+ * @mem:	what ops work in, on a device if they run there; 64-byte aligned
  * @bytes:	its size
+ * @host:	what the program works in
+ * @host_bytes:	its size
  * @x:		[rows][hidden], the residual stream
  * @h:		[rows][hidden], what enters and leaves a projection
  * @side:	[rows][hidden], what attention gave
@@ -23,13 +27,24 @@
  * @up:		[rows][inter]
  * @rope:	[rows][2][rotary / 2]
  * @rope_local:	the same for local layers; equals @rope unless they differ
- * @ids:	[rows]
+ * @inv_freq:	[rotary / 2] inverse frequencies
+ * @inv_local:	of local layers
+ * @inv_rows:	[rows][rotary / 2], if rows may have their own
+ * @logits:	[max_logits][vocab], on a device
+ * @max_logits:	rows of logits at once; 0 where they need no place here
+ * @ids:	[rows], on the host like all that follow
  * @positions:	[rows]
+ * @wanted:	[rows] rows whose logits are wanted
  * @seqs:	[max_seqs]
+ * @inv_host:	as @inv_rows
+ * @told:	[rows] what a row of logits named last, with kernels that compute
+ *		nothing; MODEL_TOLD_NONE before
  */
 struct model_work {
 	void			*mem;
 	u64			bytes;
+	void			*host;
+	u64			host_bytes;
 	float			*x;
 	float			*h;
 	float			*side;
@@ -42,9 +57,17 @@ struct model_work {
 	float			*up;
 	float			*rope;
 	float			*rope_local;
+	float			*inv_freq;
+	float			*inv_local;
+	float			*inv_rows;
+	float			*logits;
+	u32			max_logits;
 	u32			*ids;
 	u32			*positions;
+	u32			*wanted;
 	struct kern_attn_seq	*seqs;
+	float			*inv_host;
+	u32			*told;
 };
 
 struct model {
@@ -54,20 +77,129 @@ struct model {
 	struct model_weights	w;
 	float			*inv_freq;	/* [rotary / 2] */
 	float			*inv_local;	/* of local layers */
-	float			*inv_now;	/* of one token */
-	const struct kern_ops	*ops;
+	const struct kern_ops	*ops;		/* NULL: judged, and unknown */
 	struct kern_ctx		*ctx;
+	struct kern_device	device;
+	enum kern_dtype		kv_type;	/* as the kernels name it */
 	struct model_work	work;
 	struct model_progress	progress;
 	bool			judged;		/* and cannot run */
 	char			*dir;
 };
 
+/* ---- work.c ---- */
+
 /*
  * Size @model->work by info.max_rows and info.max_seqs; 0 or -ENOMEM.  Of a
- * model that was only judged, the size alone.
+ * model that was only judged, the sizes alone.
  */
-int __must_check decoder_create(struct model *model);
-void decoder_destroy(struct model *model);
+int __must_check work_create(struct model *model);
+void work_destroy(struct model *model);
+
+/* Do rows of @cfg have inverse frequencies of their own from @r->original on? */
+static inline bool work_has_inv_rows(const struct model_config *cfg)
+{
+	return !cfg->learned && (rope_is_dynamic(&cfg->rope) ||
+				 (cfg->two_ropes &&
+				  rope_is_dynamic(&cfg->rope_local)));
+}
+
+/* ---- batch.c ---- */
+
+/**
+ * batch_check() - judge the whole batch
+ * @rows:   its size
+ * @wanted: its rows of logits
+ *
+ * Return: as model_forward().
+ */
+int __must_check batch_check(const struct model *model,
+			     const struct model_seq_in *seqs, u32 nr_seqs,
+			     u32 *rows, u32 *wanted);
+
+/* Lay the batch out as rows, in the host's part of @model->work. */
+void batch_pack(struct model *model, const struct model_seq_in *seqs,
+		u32 nr_seqs);
+
+/* ---- decoder.c ---- */
+
+static inline bool in_bf16(const struct model *model)
+{
+	return model->info.dtype == MODEL_BF16;
+}
+
+/* End of an op: with bf16 arithmetic, round what it gave, if it did not. */
+static inline void settle(const struct model *model, float *x, u64 n)
+{
+	if (in_bf16(model) && !model->ops->settles)
+		model->ops->settle(model->ctx, x, n);
+}
+
+/* From here on results are (or are not) read by other ops. */
+static inline void settles(const struct model *model, bool on)
+{
+	if (in_bf16(model) && model->ops->settles)
+		model->ops->settles(model->ctx, on);
+}
+
+/* Norm of @m rows of @d; @y may be @x. */
+void normalise(struct model *model, const float *x, const float *w,
+	       const float *bias, u32 m, u32 d, float *y);
+
+/* ---- head.c ---- */
+
+/**
+ * struct head_out - what becomes of a step's logits
+ * @logits: [wanted][vocab], of the caller
+ * @draws:  NULL: all rows go to @logits
+ */
+struct head_out {
+	float				*logits;
+	const struct model_draws	*draws;
+};
+
+/* Are these draws of @wanted rows, in order, and can they be made here? */
+bool head_check(const struct model *model, const struct model_draws *d,
+		u32 wanted);
+
+/*
+ * The @wanted rows through the head.  A device has them as many at once as
+ * there is room for, and draws or sends them; those of a step that is recorded
+ * head_take() takes when it was begun.
+ */
+void head_logits(struct model *model, const struct kern_rows *rows, u32 wanted,
+		 const struct head_out *out);
+
+/* Draw from or send rows @at .. @at + @n - 1, which the device has. */
+void head_take(struct model *model, const struct head_out *out, u32 at, u32 n);
+
+/* ---- upload.c ---- */
+
+/* Bytes that weights_upload() takes. */
+u64 weights_upload_cost(struct model_weights *w, struct ckpt *c,
+			const struct model_config *cfg);
+
+/**
+ * weights_upload() - put every parameter where a device's ops read it
+ * @model: bound, its context open
+ *
+ * Return: 0, -ENOMEM, or a failure of the device.
+ */
+int __must_check weights_upload(struct model *model);
+
+/* null.c: kernels that compute nothing */
+static inline bool model_is_null(const struct model *model)
+{
+	return !model->ops->gemm;
+}
+
+static inline bool model_on_device(const struct model *model)
+{
+	return model->ops && kern_is_device(model->ops);
+}
+
+/* The rows of logits that are wanted, made up; @seqs was judged. */
+void null_logits(struct model *model, const struct model_seq_in *seqs,
+		 u32 nr_seqs, float *logits);
 
 #endif /* RUNTIME_MODEL_INTERNAL_H */

@@ -8,85 +8,25 @@
  * The getters accept exactly that much and no more, check every range, and
  * keep the first failure, so that one line names the first key that is wrong.
  */
-#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "runtime/lib/folder.h"
 #include "runtime/model/json.h"
 
 #define MJ_MAX_BYTES	(256ull << 20)	/* an index of a big model has 10 MB */
 
-/* Read all of @fd; *out is allocated. */
-static int mj_slurp(int fd, size_t size, char **out)
-{
-	size_t len = 0;
-	ssize_t n;
-	char *buf;
-
-	buf = malloc(size + 1);
-	if (!buf)
-		return -ENOMEM;
-	while (len < size) {
-		n = read(fd, buf + len, size - len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			free(buf);
-			return n ? -errno : -EIO;
-		}
-		len += n;
-	}
-	*out = buf;
-	return 0;
-}
-
 static int mj_read(struct mj_file *f, char **text, size_t *len)
 {
-	struct stat st;
-	int fd, ret;
+	const int ret = folder_read(f->path, MJ_MAX_BYTES, text, len);
 
-	fd = open(f->path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return model_fail_errno(f->err, -errno, f->path,
-					"cannot open");
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-	    (u64)st.st_size > MJ_MAX_BYTES) {
-		ret = model_fail(f->err, -EINVAL, "%s: not a regular file of "
-				 "at most 256 MB: copy the model again",
-				 f->path);
-		goto out_close;
-	}
-	ret = mj_slurp(fd, st.st_size, text);
-	if (ret)
-		model_fail_errno(f->err, ret, f->path, "cannot read");
-	*len = st.st_size;
-out_close:
-	close(fd);
-	return ret;
-}
-
-bool mj_too_many(const char *text, size_t len)
-{
-	bool quoted = false;
-	u32 n = 0;
-	size_t i;
-
-	for (i = 0; i < len; i++) {
-		if (quoted && text[i] == '\\')
-			i++;
-		else if (text[i] == '"')
-			quoted = !quoted;
-		else if (!quoted && (text[i] == ',' || text[i] == '[' ||
-				     text[i] == '{' || text[i] == ':'))
-			n++;
-		if (n > MJ_MAX_VALUES)
-			return true;
-	}
-	return false;
+	if (ret == -EINVAL || ret == -EFBIG)
+		return model_fail(f->err, -EINVAL, "%s: not a regular file of "
+				  "at most 256 MB: copy the model again",
+				  f->path);
+	return ret ? model_fail_errno(f->err, ret, f->path, "cannot read") : 0;
 }
 
 int mj_open(struct mj_file *f, const char *dir, const char *name, size_t flags,
@@ -104,7 +44,7 @@ int mj_open(struct mj_file *f, const char *dir, const char *name, size_t flags,
 	f->ret = mj_read(f, &text, &len);
 	if (f->ret)
 		return f->ret;
-	if (mj_too_many(text, len)) {
+	if (folder_json_too_many(text, len, MJ_MAX_VALUES)) {
 		free(text);
 		return f->ret = model_fail(err, -EINVAL, "%s: holds more than "
 					   "%u values: copy the file again",

@@ -50,9 +50,6 @@ void mj_close(struct mj_file *f);
  */
 #define MJ_MAX_VALUES	(4u << 20)
 
-/* Whether @text has more than that; it need not be JSON. */
-bool mj_too_many(const char *text, size_t len);
-
 /* A failure about one key: "FILE: KEY: why".  Keeps the first one. */
 int mj_fail(struct mj_file *f, int code, const char *key, const char *fmt, ...)
 	__printf(4, 5);

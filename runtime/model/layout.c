@@ -160,12 +160,14 @@ static const struct weight_names layouts[] = {
 	[LAYOUT_LLAMA] = {
 		.prefixes = { "model." }, .layers = "layers.",
 		.head = "lm_head.weight", TABLES(llama_top, llama_layer),
-		.leftovers = { ".rotary_emb.inv_freq" },
+		.leftovers = { ".rotary_emb.inv_freq", ".k_scale",
+			       ".v_scale" },
 	},
 	[LAYOUT_PHI3] = {
 		.prefixes = { "model." }, .layers = "layers.",
 		.head = "lm_head.weight", TABLES(llama_top, phi3_layer),
-		.leftovers = { ".rotary_emb.inv_freq" },
+		.leftovers = { ".rotary_emb.inv_freq", ".k_scale",
+			       ".v_scale" },
 	},
 	[LAYOUT_GPT2] = {
 		.prefixes = { "transformer.", "" }, .layers = "h.",
@@ -220,6 +222,28 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		break;
 	}
 	return 0;
+}
+
+u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
+		 struct weight_part parts[WEIGHT_PARTS])
+{
+	switch (s->how) {
+	case HOW_QKV:
+		parts[0] = (struct weight_part){ LAYER(q),
+						 weight_dim(cfg, DIM_Q) };
+		parts[1] = (struct weight_part){ LAYER(k),
+						 weight_dim(cfg, DIM_KV) };
+		parts[2] = (struct weight_part){ LAYER(v), parts[1].rows };
+		return 3;
+	case HOW_GATE_UP:
+		parts[0] = (struct weight_part){ LAYER(gate), cfg->inter };
+		parts[1] = (struct weight_part){ LAYER(up), cfg->inter };
+		return 2;
+	default:
+		parts[0] = (struct weight_part){ s->offset,
+						 weight_dim(cfg, s->rows) };
+		return 1;
+	}
 }
 
 bool weight_needed(const struct model_config *cfg, enum weight_need need)

@@ -85,6 +85,18 @@ const struct weight_names *weight_names_of(enum weight_layout layout);
 u64 weight_dim(const struct model_config *cfg, enum weight_dim dim);
 bool weight_needed(const struct model_config *cfg, enum weight_need need);
 
+#define WEIGHT_PARTS	3
+
+/* Where some rows of a matrix go: a struct kern_weight at @offset. */
+struct weight_part {
+	size_t	offset;
+	u64	rows;
+};
+
+/* The places that a matrix fills, in order of its rows; returns how many. */
+u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
+		 struct weight_part parts[WEIGHT_PARTS]);
+
 #define WEIGHT_NAME_MAX	128
 
 /* Full names, into WEIGHT_NAME_MAX bytes. */

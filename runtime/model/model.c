@@ -10,8 +10,13 @@
  *	checkpoint.c	model.safetensors or its shards -> tensors by name
  *	safetensors.c	one file, checked as if a stranger had made it
  *	weights.c	tensors -> places in the decoder; nothing left over
+ *	pack.c		weights in memory of their own, where that is faster
+ *	upload.c	weights in the memory of a device
  *	rope.c		position settings -> inverse frequencies
- *	decoder.c	the workspace, and the forward pass
+ *	work.c		the workspace
+ *	batch.c		a batch as rows
+ *	decoder.c	the forward pass
+ *	null.c		what is there instead when nothing is to be computed
  *
  * After loading nothing is parsed, looked up by name or allocated again.  The
  * model knows no sequence and no block: both come with each call, so all
@@ -40,6 +45,12 @@ static int model_check_opts(const struct model *m,
 		return model_fail(err, -EINVAL, "%s: no such dtype or numeric "
 				  "mode: choose f32 or bf16, fast or exact",
 				  m->dir);
+	if (o->kv_type > MODEL_KV_INT8)
+		return model_fail(err, -EINVAL, "%s: no such type of KV: choose "
+				  "f32, bf16, f16, fp8 or int8", m->dir);
+	if (o->weights > MODEL_WEIGHTS_MAPPED)
+		return model_fail(err, -EINVAL, "%s: no such use of weights: "
+				  "choose packed or mapped", m->dir);
 	if (o->max_len > m->cfg.max_position)
 		return model_fail(err, -EINVAL, "%s: a length of %u is above "
 				  "the model's max_position_embeddings, %u: "
@@ -55,6 +66,36 @@ static int model_check_opts(const struct model *m,
 				  "choose at most %u", m->dir, o->nr_threads,
 				  MODEL_THREADS_LIMIT);
 	return 0;
+}
+
+static const struct {
+	const char	*name;
+	enum kern_dtype	type;
+} kv_types[] = {
+	[MODEL_KV_F32]	= { "f32", KERN_F32 },
+	[MODEL_KV_BF16]	= { "bf16", KERN_BF16 },
+	[MODEL_KV_F16]	= { "f16", KERN_F16 },
+	[MODEL_KV_FP8]	= { "fp8", KERN_E4M3 },
+	[MODEL_KV_INT8]	= { "int8", KERN_I8 },
+};
+
+const char *model_kv_name(enum model_kv_type type)
+{
+	return kv_types[type].name;
+}
+
+static void model_fill_kv(struct model *m, const struct model_opts *o)
+{
+	struct model_info *i = &m->info;
+
+	i->kv_type = o->kv_type;
+	if (!i->kv_type)
+		i->kv_type = o->dtype == MODEL_BF16 ? MODEL_KV_BF16 :
+						      MODEL_KV_F32;
+	m->kv_type = kv_types[i->kv_type].type;
+	i->k_bytes = m->cfg.head_dim * kern_dtype_size(m->kv_type);
+	i->v_bytes = i->k_bytes;
+	i->scale_bytes = kern_dtype_scaled(m->kv_type) ? sizeof(float) : 0;
 }
 
 static void model_fill_info(struct model *m, const struct model_opts *o)
@@ -80,8 +121,7 @@ static void model_fill_info(struct model *m, const struct model_opts *o)
 	i->bos_id = c->bos_id;
 	i->nr_eos = c->nr_eos;
 	memcpy(i->eos_ids, c->eos_ids, sizeof(i->eos_ids));
-	i->k_bytes = c->head_dim * (o->dtype == MODEL_BF16 ? 2 : 4);
-	i->v_bytes = i->k_bytes;
+	model_fill_kv(m, o);
 	i->nr_tensors = m->ckpt->nr_tensors;
 	i->nr_files = m->ckpt->nr_files;
 	i->copy_bytes = m->w.owned_bytes;
@@ -92,22 +132,124 @@ static void model_fill_info(struct model *m, const struct model_opts *o)
 	}
 }
 
+static const char *kernel_name(const struct model_opts *o)
+{
+	const bool fast = o->mode == MODEL_FAST;
+
+	if (!o->kernel || !strcmp(o->kernel, "cpu"))
+		return fast ? "cpu-fast" : "cpu";
+	if (!strcmp(o->kernel, "cuda"))
+		return fast ? "cuda-fast" : "cuda";
+	return o->kernel;
+}
+
 static int model_start_kernels(struct model *m, const struct model_opts *o,
 			       struct model_error *err)
 {
+	const struct kern_opts ko = {
+		.device = o->device, .graphs = !o->no_graphs,
+	};
+	const char *name = kernel_name(o);
+	char why[256] = "";
 	int ret;
 
-	m->ops = kern_get(o->kernel);
 	if (!m->ops)
 		return model_fail(err, -EINVAL, "kernel \"%.40s\" is unknown "
 				  "or this CPU cannot run it: choose ref or "
-				  "cpu", o->kernel ? o->kernel : "");
-	ret = kern_ctx_create(o->nr_threads, &m->ctx);
+				  "cpu", name);
+	if (o->mode == MODEL_EXACT && m->ops->mode != KERN_MODE_EXACT)
+		return model_fail(err, -EINVAL, "kernel \"%.40s\" is not "
+				  "exact: choose fast mode, or cpu", name);
+	ret = kern_open(m->ops, o->nr_threads, &ko, &m->ctx, why, sizeof(why));
 	if (ret)
-		return model_fail_errno(err, ret, m->dir,
-					"cannot start compute threads");
+		return model_fail(err, ret, "%s: %s", m->dir, why);
+	kern_describe(m->ops, m->ctx, &m->device);
 	m->info.kernel = m->ops->name;
-	m->info.variant = m->ops->variant;
+	m->info.variant = m->device.variant;
+	m->info.device = m->device.name;
+	m->info.device_uuid = model_on_device(m) ? m->device.uuid : NULL;
+	m->info.draws = model_on_device(m) && m->ops->sample && !o->no_draws;
+	return 0;
+}
+
+/* Do the kernels take KV of this type, with such heads? */
+static int model_check_kv(const struct model *m, const struct model_opts *o,
+			  struct model_error *err)
+{
+	struct kern_kv kv = {
+		.unit = 64, .block_tokens = 16, .nr_layers = m->cfg.layers,
+		.kv_heads = m->cfg.kv_heads, .head_dim = m->cfg.head_dim,
+		.dtype = m->kv_type,
+	};
+
+	kv.layer_stride = kern_kv_layer_bytes(&kv);
+	if (!m->ops || !kern_kv_check_ops(m->ops, &kv))
+		return 0;
+	return model_fail(err, -EOPNOTSUPP, "%s: kernel \"%.40s\" takes no KV "
+			  "in %s with heads of %u: choose another "
+			  "--kv-cache-dtype, or other kernels", m->dir,
+			  kernel_name(o), model_kv_name(m->info.kv_type),
+			  m->cfg.head_dim);
+}
+
+/* Weights into the memory of the device. */
+static int model_upload(struct model *m, struct model_error *err)
+{
+	const u64 bytes = weights_upload_cost(&m->w, m->ckpt, &m->cfg);
+	int ret = m->judged ? 0 : weights_upload(m);
+
+	if (ret == -ENOMEM)
+		return model_fail(err, ret, "%s: %llu MB of weights do not fit "
+				  "into the %llu MB that are free on %s: end "
+				  "what uses it, make the pool smaller, or "
+				  "choose --backend host", m->dir,
+				  (unsigned long long)(bytes >> 20),
+				  (unsigned long long)(m->device.free >> 20),
+				  m->device.name);
+	if (ret)
+		return model_fail(err, ret, "%s: %s", m->dir,
+				  m->ops->failure(m->ctx));
+	m->info.device_bytes = bytes + m->work.bytes;
+	m->info.copy_bytes = 0;
+	m->info.mapped_bytes = 0;
+	return 0;
+}
+
+/* Is packing asked for, and worth it? */
+static bool model_wants_packed(const struct model_opts *o, u64 bytes)
+{
+	if (o->weights != MODEL_WEIGHTS_AUTO)
+		return o->weights == MODEL_WEIGHTS_PACKED;
+	return o->mode == MODEL_FAST && !o->dummy && bytes >= MODEL_PACK_MIN &&
+	       weights_huge_pages();
+}
+
+/* Weights into memory of their own, or, of a judged model, what it costs. */
+static int model_pack(struct model *m, const struct model_opts *o,
+		      struct model_error *err)
+{
+	const struct kern_ops *ops = m->ops;
+	struct weight_cost cost = { 0 };
+
+	if (ops && ops->pack)
+		cost = weights_pack_cost(&m->w, m->ckpt, &m->cfg, ops);
+	else if (o->weights == MODEL_WEIGHTS_PACKED)
+		return model_fail(err, -EINVAL, "%s: kernel \"%.40s\" packs no "
+				  "weights on this CPU: choose fast mode, or "
+				  "mapped weights",
+				  m->dir, kernel_name(o));
+	if (!cost.packed || !model_wants_packed(o, cost.packed))
+		return 0;
+	if (!m->judged && weights_pack(&m->w, m->ckpt, &m->cfg, ops, m->ctx,
+				       &m->progress))
+		return model_fail(err, -ENOMEM, "%s: no memory for %llu MB of "
+				  "packed weights: choose mapped weights",
+				  m->dir,
+				  (unsigned long long)(cost.packed >> 20));
+	m->info.packed_bytes = cost.packed;
+	m->info.copy_bytes -= cost.owned;
+	if (!o->dummy)
+		m->info.mapped_bytes -= cost.mapped;
 	return 0;
 }
 
@@ -130,7 +272,8 @@ static int model_read(struct model *m, const struct model_opts *o,
 		ret = ckpt_open(m->dir, &m->ckpt, err);
 	if (ret)
 		return ret;
-	return weights_bind(&m->w, m->ckpt, &m->cfg, o->judge, err);
+	return weights_bind(&m->w, m->ckpt, &m->cfg, o->judge,
+			    m->ops && m->ops->f16, err);
 }
 
 static int model_build_rope(struct model *m, struct model_error *err)
@@ -138,11 +281,10 @@ static int model_build_rope(struct model *m, struct model_error *err)
 	const u32 turns = config_rotary(&m->cfg), half = turns / 2;
 
 	/* Never empty, so that NULL means no memory. */
-	m->inv_freq = calloc(3 * half + 1, sizeof(*m->inv_freq));
+	m->inv_freq = calloc(2 * half + 1, sizeof(*m->inv_freq));
 	if (!m->inv_freq)
 		return model_fail_errno(err, -ENOMEM, m->dir, "rope");
 	m->inv_local = m->inv_freq + half;
-	m->inv_now = m->inv_local + half;
 	rope_inv_freq(&m->cfg.rope, turns, m->inv_freq);
 	rope_inv_freq(&m->cfg.rope_local, turns, m->inv_local);
 	return 0;
@@ -158,18 +300,24 @@ static int model_build(struct model *m, const struct model_opts *o,
 	if (ret)
 		return ret;
 	model_fill_info(m, o);
+	ret = model_check_kv(m, o, err);
+	if (ret)
+		return ret;
 	ret = model_build_rope(m, err);
 	if (ret)
 		return ret;
-	ret = decoder_create(m);
+	if (!m->judged)
+		ret = model_start_kernels(m, o, err);
+	if (ret)
+		return ret;
+	ret = work_create(m);
 	if (ret)
 		return model_fail(err, ret, "%s: no memory for a workspace of "
 				  "%llu MB: choose fewer rows a batch", m->dir,
 				  (unsigned long long)(m->work.bytes >> 20));
-	m->info.work_bytes = m->work.bytes;
-	if (m->judged)
-		return 0;
-	return model_start_kernels(m, o, err);
+	m->info.work_bytes = m->work.bytes + m->work.host_bytes;
+	ret = model_pack(m, o, err);
+	return ret || !model_on_device(m) ? ret : model_upload(m, err);
 }
 
 int model_load(const char *dir, const struct model_opts *opts,
@@ -191,6 +339,7 @@ int model_load(const char *dir, const struct model_opts *opts,
 		opts = &defaults;
 	m->progress = opts->progress;
 	m->judged = opts->judge;
+	m->ops = kern_get(kernel_name(opts));
 	ret = model_read(m, opts, err);
 	if (ret)
 		goto out_free;
@@ -209,8 +358,10 @@ void model_free(struct model *m)
 {
 	if (!m)
 		return;
-	kern_ctx_destroy(m->ctx);
-	decoder_destroy(m);
+	work_destroy(m);
+	if (m->ctx && m->w.device)
+		m->ops->mem_free(m->ctx, m->w.device);
+	kern_close(m->ops, m->ctx);
 	free(m->inv_freq);
 	weights_free(&m->w);
 	ckpt_close(m->ckpt);
@@ -339,11 +490,14 @@ void model_identity(const struct model *model,
 
 	identity_config(model, &id);
 	identity_tensors(model, &id);
-	identity_str(&id, "kv.dtype",
+	identity_str(&id, "dtype",
 		     model->info.dtype == MODEL_BF16 ? "bf16" : "f32");
+	identity_str(&id, "kv.dtype", model_kv_name(model->info.kv_type));
 	identity_str(&id, "kernel.name", model->ops->name);
-	identity_str(&id, "kernel.variant", model->ops->variant);
+	identity_str(&id, "kernel.variant", model->device.variant);
 	identity_u32(&id, "kernel.version", model->ops->version);
+	identity_str(&id, "weights",
+		     model->info.packed_bytes ? "packed" : "mapped");
 	identity_str(&id, "mode",
 		     model->info.mode == MODEL_EXACT ? "exact" : "fast");
 }

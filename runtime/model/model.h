@@ -16,6 +16,8 @@
 
 #include <kvmm/types.h>
 
+#include "kernels/draw.h"
+
 struct model;
 
 /* One line for a person: the file, the key, what is wrong, what to do. */
@@ -24,9 +26,9 @@ struct model_error {
 };
 
 /*
- * The type of activations and of KV.  Weights keep the type of the file and
- * are widened on use.  BF16 means bf16 arithmetic: what one op hands to the
- * next is rounded to bf16, sums inside an op are f32.
+ * The type of activations.  Weights keep the type of the file and are widened
+ * on use.  BF16 means bf16 arithmetic: what one op hands to the next is rounded
+ * to bf16, sums inside an op are f32.
  */
 enum model_dtype {
 	MODEL_F32,
@@ -34,13 +36,56 @@ enum model_dtype {
 };
 
 /*
- * FAST is anything within tolerance; EXACT gives the same bits for a token
- * however its sequence was cut into chunks and whoever else is in the batch.
+ * The type of KV, in the order of the names of --kv-cache-dtype; AUTO is that
+ * of activations.  FP8 is e4m3.  FP8 and INT8 go with a scale in f32 for each
+ * head and token, made when it is written (see kernels.h).
+ */
+enum model_kv_type {
+	MODEL_KV_AUTO,
+	MODEL_KV_F32,
+	MODEL_KV_BF16,
+	MODEL_KV_F16,
+	MODEL_KV_FP8,
+	MODEL_KV_INT8,
+};
+
+/* Of one that is not AUTO: "f32", "fp8". */
+const char *model_kv_name(enum model_kv_type type);
+
+/*
+ * FAST is anything within tolerance: what meets bf16 weights or KV in a product
+ * may be rounded to bf16 first (see kernels.h).  EXACT gives the same bits for
+ * a token however its sequence was cut into chunks and whoever else is in the
+ * batch.
  */
 enum model_mode {
 	MODEL_FAST,
 	MODEL_EXACT,
 };
+
+/*
+ * Where weights in bf16 are used: mapped, which processes of one model share,
+ * or packed into memory of this process, which is faster.  AUTO packs in fast
+ * mode if the kernels do, there are huge pages, and it is at least
+ * MODEL_PACK_MIN; but not weights that are made up, which would be there twice.
+ */
+enum model_weights_use {
+	MODEL_WEIGHTS_AUTO,
+	MODEL_WEIGHTS_PACKED,
+	MODEL_WEIGHTS_MAPPED,
+};
+
+/* Less is fast enough mapped, and so starts at once and is shared. */
+#define MODEL_PACK_MIN		(64ull << 20)
+
+/*
+ * Logits of fast mode are within this of those of exact mode, as a share of
+ * the row's largest magnitude, and the likeliest token differs only where exact
+ * mode's two best are closer to each other than this.  With activations in bf16
+ * each mode rounds at values of its own, and both are that far from f32.
+ */
+#define MODEL_FAST_TOL		2e-2
+#define MODEL_FAST_TOL_BF16	4e-2
 
 /**
  * struct model_progress - who is told how far a long load has come
@@ -62,9 +107,17 @@ static inline void model_progress_tell(const struct model_progress *p,
 
 /**
  * struct model_opts - how to load and run; all zero is a valid choice
- * @dtype:	activations and KV
+ * @dtype:	activations
+ * @kv_type:	KV; refused if the kernel does not take it
  * @mode:	numeric mode
- * @kernel:	implementation by name ("ref", "cpu"); NULL takes the best one
+ * @kernel:	implementation by name ("ref", "cpu:avx2"); NULL and "cpu" take
+ *		the best one of @mode, "cuda" that of @mode on a GPU, and one that
+ *		is not exact is refused in exact mode; "null" computes nothing:
+ *		see model_forward()
+ * @device:	which GPU
+ * @no_graphs:	launch every step op by op, for comparing
+ * @no_draws:	leave drawing to the caller, also where the device could
+ * @weights:	where they are used; PACKED is refused with kernels that do not
  * @nr_threads:	compute threads, 0 for one a core
  * @max_len:	longest sequence in tokens, 0 for the model's own limit; more
  *		than the model's own limit is refused
@@ -77,8 +130,13 @@ static inline void model_progress_tell(const struct model_progress *p,
  */
 struct model_opts {
 	enum model_dtype	dtype;
+	enum model_kv_type	kv_type;
 	enum model_mode		mode;
 	const char		*kernel;
+	u32			device;
+	bool			no_graphs;
+	bool			no_draws;
+	enum model_weights_use	weights;
 	u32			nr_threads;
 	u32			max_len;
 	u32			max_rows;
@@ -119,7 +177,11 @@ struct model_generation {
  * @dir:	the folder it was loaded from
  * @kernel:	implementation in use, "cpu"
  * @variant:	the kernel's variant on this machine, e.g. by instruction set
+ * @device:	GPU in use, as its driver calls it; empty without
+ * @device_uuid: which one, NULL without
+ * @draws:	model_forward_draw() draws
  * @dtype:	as in the options
+ * @kv_type:	type of KV in force, never AUTO
  * @mode:	as in the options
  * @nr_vocab:	floats in a row of logits
  * @nr_layers:	decoder layers
@@ -136,12 +198,17 @@ struct model_generation {
  *		first, config.json where that is silent
  * @k_bytes:	bytes of K of one token in one KV head
  * @v_bytes:	bytes of V, ditto
+ * @scale_bytes: bytes of the scale of either, ditto; 0 without scales
  * @nr_params:	elements in all tensors
  * @nr_tensors:	how many
  * @nr_files:	in how many files
  * @weight_bytes: bytes of all tensors as stored
  * @copy_bytes:	bytes of the copies of those that cannot be used in place
  * @mapped_bytes: bytes of the others
+ * @packed_bytes: bytes of packed copies; what was packed is in neither of the
+ *		two, unless it is made up
+ * @device_bytes: bytes of the GPU's memory, for weights and workspace; weights
+ *		are in none of the three before then
  * @work_bytes:	bytes of the workspace
  * @gen:	generation defaults
  */
@@ -150,7 +217,11 @@ struct model_info {
 	const char		*dir;
 	const char		*kernel;
 	const char		*variant;
+	const char		*device;
+	const u8		*device_uuid;
+	bool			draws;
 	enum model_dtype	dtype;
+	enum model_kv_type	kv_type;
 	enum model_mode		mode;
 	u32			nr_vocab;
 	u32			nr_layers;
@@ -167,15 +238,25 @@ struct model_info {
 	u32			eos_ids[MODEL_MAX_EOS];
 	u32			k_bytes;
 	u32			v_bytes;
+	u32			scale_bytes;
 	u64			nr_params;
 	u32			nr_tensors;
 	u32			nr_files;
 	u64			weight_bytes;
 	u64			copy_bytes;
 	u64			mapped_bytes;
+	u64			packed_bytes;
+	u64			device_bytes;
 	u64			work_bytes;
 	struct model_generation	gen;
 };
+
+/* Bytes of KV of one token in one layer, scales included. */
+static inline u64 model_layer_bytes(const struct model_info *info)
+{
+	return (u64)info->nr_kv_heads *
+	       (info->k_bytes + info->v_bytes + 2 * info->scale_bytes);
+}
 
 /**
  * struct model_kv - where the blocks are
@@ -186,7 +267,8 @@ struct model_info {
  *
  * Layer l of the block named by a table entry e starts at
  * @base + e * @unit + l * @layer_stride and holds [K|V][kv head][token][dim],
- * that is @block_tokens * nr_kv_heads * (k_bytes + v_bytes) bytes.
+ * then the scales [K|V][kv head][token], that is @block_tokens *
+ * model_layer_bytes() bytes.
  */
 struct model_kv {
 	void	*base;
@@ -222,7 +304,7 @@ struct model_seq_in {
  * @out:	the model; untouched on failure
  * @err:	set on failure
  *
- * Weights are mapped, not copied: the files must not change meanwhile.  What
+ * Weights are mapped, and copied if packed: the files must not change.  What
  * is not known is refused by name, never guessed.
  *
  * Return: 0; -ENOENT (a file is missing), -EINVAL (a file lies, or an option
@@ -257,8 +339,9 @@ void model_describe(const struct model *model,
  * @arg:	for @add
  *
  * Covers architecture and switches, position-encoding settings, every
- * tensor's name, type, shape and bytes, the KV type, the kernel with its
- * variant and numerics version, and the numeric mode.  Two models may share
+ * tensor's name, type, shape and bytes, the types of activations and of KV, the
+ * kernel with its variant and numerics version, whether weights are packed, and
+ * the mode.  Two models may share
  * KV if and only if they feed the same parts; the consumer must keep parts
  * apart (hash the lengths too).  It reads all weights once.
  */
@@ -277,15 +360,71 @@ void model_identity(const struct model *model,
  * @logits:	f32 [sum of want_logits][nr_vocab], rows in order of @seqs;
  *		may be NULL if that sum is 0
  *
- * Allocates nothing.  A refused batch has written nothing.
+ * Allocates nothing.  A refused batch has written nothing.  With the kernels
+ * "null" no KV is read or written, and a row of logits names a token made up
+ * from its position; rows are then left alone between calls.
  *
  * Return: 0; -E2BIG if there are more rows than max_rows or more sequences
  * than max_seqs, -EINVAL if a token is outside the vocabulary, a position
- * outside max_len, or an entry makes no sense.
+ * outside max_len, or an entry makes no sense; -EIO if the device failed, after
+ * which it fails for ever, and model_failure() says why.
  */
 int __must_check model_forward(struct model *model, const struct model_kv *kv,
 			       const struct model_seq_in *seqs, u32 nr_seqs,
 			       float *logits);
+
+/**
+ * struct model_draws - tokens to be drawn where the logits are
+ * @draws:	[@nr], in the order of their rows, which count the rows of
+ *		logits of the batch
+ * @nr:		how many, may be 0
+ * @drawn:	[@nr], gets the results
+ * @top:	[@nr][@top_stride], gets the likeliest tokens
+ * @top_stride:	at least the largest nr_top; may be 0
+ * @travels:	[rows of logits], not 0 where the caller wants the row itself,
+ *		which no draw may change: drawing is changing it
+ *
+ * @drawn and @top had best be of model_host_alloc().
+ */
+struct model_draws {
+	const struct kern_draw	*draws;
+	u32			nr;
+	struct kern_drawn	*drawn;
+	struct kern_top		*top;
+	u32			top_stride;
+	const u8		*travels;
+};
+
+/**
+ * model_forward_draw() - model_forward(), and draw
+ * @draws:	NULL: as model_forward(); else only with info.draws
+ * @logits:	rows that do not travel are left alone
+ *
+ * What is drawn from is on the device and stays there.  The tokens are those
+ * that runtime/sampler draws from the same logits.
+ *
+ * Return: as model_forward(); -EINVAL also if the draws are not in order.
+ */
+int __must_check model_forward_draw(struct model *model,
+				    const struct model_kv *kv,
+				    const struct model_seq_in *seqs,
+				    u32 nr_seqs,
+				    const struct model_draws *draws,
+				    float *logits);
+
+/**
+ * model_host_alloc() - memory for what comes from the device, pinned
+ *
+ * Return: it, for model_host_free() before the model goes; NULL if there is
+ * none, or no device: any memory will do, and is slower.
+ */
+void *model_host_alloc(struct model *model, size_t bytes);
+
+/* NULL is allowed. */
+void model_host_free(struct model *model, void *p);
+
+/* What ended the device, in a line; NULL if nothing did. */
+const char *model_failure(struct model *model);
 
 /**
  * model_copy_blocks() - copy the KV of blocks, all layers
@@ -295,6 +434,9 @@ int __must_check model_forward(struct model *model, const struct model_kv *kv,
  * @to:		table entries to copy to; none is also in @from
  * @tokens:	leading tokens of each block that matter
  * @nr:		how many copies
+ *
+ * They are done when it returns; if a device failed, the next
+ * model_forward() says so.
  */
 void model_copy_blocks(struct model *model, const struct model_kv *kv,
 		       const u32 *from, const u32 *to, const u32 *tokens,

@@ -21,14 +21,13 @@
  * shortens it meanwhile kills the process: replace checkpoints by rename.
  */
 #include <endian.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/lib/folder.h"
 #include "runtime/model/error.h"
 #include "runtime/model/json.h"
 #include "runtime/model/safetensors.h"
@@ -285,7 +284,7 @@ static int st_parse(struct st_file *f, struct model_error *err)
 		return model_fail(err, -EINVAL, "%s: header does not start "
 				  "with '{': not a safetensors file, or "
 				  "damaged: " ST_AGAIN, f->path);
-	if (mj_too_many(text, len))
+	if (folder_json_too_many(text, len, MJ_MAX_VALUES))
 		return model_fail(err, -EINVAL, "%s: header holds more than "
 				  "%u values: " ST_AGAIN, f->path,
 				  MJ_MAX_VALUES);
@@ -303,32 +302,28 @@ static int st_parse(struct st_file *f, struct model_error *err)
 /* Sets ->map and ->size of a file long enough to hold a header's length. */
 static int st_map(struct st_file *f, struct model_error *err)
 {
-	struct stat st;
-	int fd, ret;
+	u64 size = 0;
+	int fd, ret = 0;
 
-	fd = open(f->path, O_RDONLY | O_CLOEXEC);
+	fd = folder_open(f->path, &size);
+	if (fd == -EINVAL)
+		return model_fail(err, fd, "%s: not a regular file: name the "
+				  "file itself", f->path);
 	if (fd < 0)
-		return model_fail_errno(err, -errno, f->path, "cannot open");
-	ret = 0;
-	if (fstat(fd, &st))
-		ret = model_fail_errno(err, -errno, f->path, "cannot stat");
-	else if (!S_ISREG(st.st_mode))
-		ret = model_fail(err, -EINVAL, "%s: not a regular file: "
-				 "name the file itself", f->path);
-	else if (st.st_size < 8)
-		ret = model_fail(err, -EINVAL, "%s: %lld bytes are too few "
+		return model_fail_errno(err, fd, f->path, "cannot open");
+	if (size < 8) {
+		ret = model_fail(err, -EINVAL, "%s: %llu bytes are too few "
 				 "for a safetensors file: " ST_AGAIN, f->path,
-				 (long long)st.st_size);
-	if (ret)
+				 (unsigned long long)size);
 		goto out_close;
-
-	f->map = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	}
+	f->map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (f->map == MAP_FAILED) {
 		f->map = NULL;
 		ret = model_fail_errno(err, -errno, f->path, "cannot map");
 		goto out_close;
 	}
-	f->size = st.st_size;
+	f->size = size;
 out_close:
 	close(fd);
 	return ret;

@@ -10,7 +10,7 @@
  * transposed; vectors (norms and biases are f32 by contract); and tensors
  * that lie unaligned, as old writers left them.  The mapped pages of what was
  * copied are given back at once, one tensor after the other, so there are
- * never two copies of the weights in memory.
+ * never two copies of the weights in memory.  What pack.c does comes later.
  *
  * What is left when all places are filled belongs to no part of the decoder.
  * Known to be harmless are second copies of a tied matrix and, by the end of
@@ -19,6 +19,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "runtime/model/error.h"
 #include "runtime/model/layout.h"
@@ -31,6 +32,7 @@ struct binder {
 	const struct weight_names	*names;
 	u32				prefix;
 	bool				judge;
+	bool				f16;
 	struct model_error		*err;
 };
 
@@ -165,21 +167,29 @@ static int weight_check(struct binder *b, const struct st_tensor *t,
 	return 0;
 }
 
-static bool weight_in_place(const struct st_tensor *t, bool transposed)
+bool weight_in_place(const struct st_tensor *t, bool transposed, bool f16)
 {
 	const size_t size = t->dtype == ST_F32 ? 4 : 2;
 
-	return !transposed && t->dtype != ST_F16 &&
+	return !transposed && (t->dtype != ST_F16 || f16) &&
 	       !((uintptr_t)t->data % size);
+}
+
+u32 weight_elem_bytes(const struct st_tensor *t, bool transposed, bool f16)
+{
+	if (weight_in_place(t, transposed, f16))
+		return t->dtype == ST_F32 ? 4 : 2;
+	return transposed && t->dtype == ST_BF16 ? 2 : 4;
 }
 
 /* What placing a tensor would cost. */
 static void weight_count(struct binder *b, const struct st_tensor *t,
 			 bool vector, bool transposed)
 {
-	const size_t size = transposed && t->dtype == ST_BF16 ? 2 : 4;
+	const size_t size = vector ? sizeof(float) :
+			    weight_elem_bytes(t, transposed, b->f16);
 
-	if (!vector && weight_in_place(t, transposed))
+	if (!vector && weight_in_place(t, transposed, b->f16))
 		b->w->mapped_bytes += t->nr_bytes;
 	else if (b->judge)
 		b->w->owned_bytes += t->nr_elems * size;
@@ -188,14 +198,16 @@ static void weight_count(struct binder *b, const struct st_tensor *t,
 static int weight_matrix(struct binder *b, const struct st_tensor *t,
 			 bool transposed, struct kern_weight *m)
 {
-
+	m->packed = false;
 	m->rows = t->shape[transposed];
 	m->cols = t->shape[!transposed];
 	m->dtype = t->dtype == ST_BF16 ? KERN_BF16 : KERN_F32;
 	if (transposed) {
 		m->data = weight_turn(b, t);
-	} else if (weight_in_place(t, false)) {
+	} else if (weight_in_place(t, false, b->f16)) {
 		m->data = t->data;
+		if (t->dtype == ST_F16)
+			m->dtype = KERN_F16;
 	} else {
 		m->data = weight_widen(b, t);
 		m->dtype = KERN_F32;
@@ -219,22 +231,14 @@ static struct kern_weight weight_slice(const struct kern_weight *m, u64 first,
 static void weight_set_matrix(struct binder *b, const struct weight_spec *s,
 			      const struct kern_weight *m, void *base)
 {
-	const u64 q = weight_dim(b->cfg, DIM_Q), kv = weight_dim(b->cfg, DIM_KV);
-	struct model_layer *l = base;
+	struct weight_part parts[WEIGHT_PARTS];
+	const u32 nr = weight_parts(b->cfg, s, parts);
+	u64 row = 0;
+	u32 i;
 
-	switch (s->how) {
-	case HOW_QKV:
-		l->q = weight_slice(m, 0, q);
-		l->k = weight_slice(m, q, kv);
-		l->v = weight_slice(m, q + kv, kv);
-		break;
-	case HOW_GATE_UP:
-		l->gate = weight_slice(m, 0, b->cfg->inter);
-		l->up = weight_slice(m, b->cfg->inter, b->cfg->inter);
-		break;
-	default:
-		*(struct kern_weight *)((u8 *)base + s->offset) = *m;
-	}
+	for (i = 0; i < nr; row += parts[i++].rows)
+		*(struct kern_weight *)((u8 *)base + parts[i].offset) =
+			weight_slice(m, row, parts[i].rows);
 }
 
 static void weight_set_vector(struct binder *b, const struct weight_spec *s,
@@ -387,11 +391,12 @@ static int weights_refuse_rest(struct binder *b)
 }
 
 int weights_bind(struct model_weights *w, struct ckpt *c,
-		 const struct model_config *cfg, bool judge,
+		 const struct model_config *cfg, bool judge, bool f16,
 		 struct model_error *err)
 {
 	struct binder b = {
-		.w = w, .c = c, .cfg = cfg, .judge = judge, .err = err,
+		.w = w, .c = c, .cfg = cfg, .judge = judge, .f16 = f16,
+		.err = err,
 		.names = weight_names_of(cfg->layout),
 	};
 	u32 layer;
@@ -401,11 +406,25 @@ int weights_bind(struct model_weights *w, struct ckpt *c,
 	w->layers = calloc(cfg->layers, sizeof(*w->layers));
 	if (!w->layers)
 		return model_fail_errno(err, -ENOMEM, c->dir, "layers");
-	b.prefix = weights_prefix(&b);
+	b.prefix = w->prefix = weights_prefix(&b);
 	ret = weights_place_top(&b);
 	for (layer = 0; !ret && layer < cfg->layers; layer++)
 		ret = weights_place_layer(&b, layer);
 	return ret ? ret : weights_refuse_rest(&b);
+}
+
+bool weights_owned_free(struct model_weights *w, const void *data)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_owned; i++) {
+		if (w->owned[i] != data)
+			continue;
+		free(w->owned[i]);
+		w->owned[i] = NULL;
+		return true;
+	}
+	return false;
 }
 
 void weights_free(struct model_weights *w)
@@ -415,6 +434,8 @@ void weights_free(struct model_weights *w)
 	for (i = 0; i < w->nr_owned; i++)
 		free(w->owned[i]);
 	free(w->owned);
+	if (w->pack_map)
+		munmap(w->pack_map, w->pack_size);
 	free(w->layers);
 	memset(w, 0, sizeof(*w));
 }

@@ -8,6 +8,7 @@
 #include "kernels/kernels.h"
 #include "runtime/model/checkpoint.h"
 #include "runtime/model/config.h"
+#include "runtime/model/model.h"
 
 /* One decoder layer; what a switch turns off is NULL. */
 struct model_layer {
@@ -48,7 +49,12 @@ struct model_layer {
  * @owned:	copies of tensors that could not be used where they are mapped
  * @nr_owned:	how many
  * @owned_bytes: their size
- * @mapped_bytes: of the tensors that are used where they are mapped
+ * @prefix:	which one names of tensors have
+ * @pack_map:	memory of packed matrices, NULL without
+ * @pack_size:	its size
+ * @device:	memory of a device that all of them lie in, NULL without
+ * @mapped_bytes: of the tensors that are used where they are mapped, when
+ *		nothing is packed
  */
 struct model_weights {
 	struct kern_weight	embed;
@@ -61,6 +67,22 @@ struct model_weights {
 	u32			nr_owned;
 	u64			owned_bytes;
 	u64			mapped_bytes;
+	u32			prefix;
+	void			*pack_map;
+	u64			pack_size;
+	void			*device;
+};
+
+/**
+ * struct weight_cost - what packing takes and gives back, in bytes
+ * @packed:	memory that packed matrices take
+ * @mapped:	of @mapped_bytes, what is packed
+ * @owned:	of @owned_bytes
+ */
+struct weight_cost {
+	u64	packed;
+	u64	mapped;
+	u64	owned;
 };
 
 /**
@@ -85,6 +107,7 @@ struct weight_place {
  * @c:		the checkpoint; must outlive @w, which points into its files
  * @cfg:	says which tensors there are, and their shapes
  * @judge:	check and count only; nothing is placed or copied
+ * @f16:	matrices in f16 can be used as they are
  * @err:	set on failure
  *
  * Return: 0; -EINVAL if a tensor is missing, has the wrong shape, or is one
@@ -93,8 +116,44 @@ struct weight_place {
  */
 int __must_check weights_bind(struct model_weights *w, struct ckpt *c,
 			      const struct model_config *cfg, bool judge,
-			      struct model_error *err);
+			      bool f16, struct model_error *err);
+
+/* What lies on a device is not given back here. */
 void weights_free(struct model_weights *w);
+
+/* Can @t be used where it is mapped?  @f16 as for weights_bind(). */
+bool weight_in_place(const struct st_tensor *t, bool transposed, bool f16);
+
+/* Bytes of an element of matrix @t as it is used. */
+u32 weight_elem_bytes(const struct st_tensor *t, bool transposed, bool f16);
+
+/* Free the copy that begins at @data; false if there is none. */
+bool weights_owned_free(struct model_weights *w, const void *data);
+
+/* What weights_pack() would cost with @ops, which pack. */
+struct weight_cost weights_pack_cost(struct model_weights *w, struct ckpt *c,
+				     const struct model_config *cfg,
+				     const struct kern_ops *ops);
+
+/**
+ * weights_pack() - copy matrices in bf16 as @ops reads them fastest
+ * @w:		bound, not by a judge
+ * @c:		the checkpoint; pages of what was packed are given back
+ * @cfg:	its configuration
+ * @ops:	kernels that pack
+ * @ctx:	their threads
+ * @progress:	told what was packed, in bytes
+ *
+ * Return: 0 or -ENOMEM, which leaves @w as it was.
+ */
+int __must_check weights_pack(struct model_weights *w, struct ckpt *c,
+			      const struct model_config *cfg,
+			      const struct kern_ops *ops,
+			      struct kern_ctx *ctx,
+			      const struct model_progress *progress);
+
+/* Does this system give huge pages to who asks for them? */
+bool weights_huge_pages(void);
 
 /**
  * weights_each() - every tensor that a configuration asks for

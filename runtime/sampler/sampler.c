@@ -2,9 +2,11 @@
 /*
  * sampler.c - from a row of logits to the next token
  *
- * Logits become weights exp((logit - max) / temperature); top-k keeps the k
- * best tokens, top-p then the fewest best whose weights sum to at least that
- * share; one random number chooses among what is left, in proportion.
+ * Logits become weights exp((logit - max) / temperature); min-p keeps those of
+ * at least a share of the best one's weight, top-k the k best tokens, top-p
+ * then the fewest best whose weights sum to at least that share; one random
+ * number chooses among what is left, in proportion.  Min-p and top-k both cut
+ * the order from best to worst, so which of them goes first does not matter.
  *
  * Both cuts are the same question: in the order from best to worst, where
  * does the running sum reach a target?  (For top-k every token weighs 1.)
@@ -21,39 +23,25 @@
  * set and its weights, not on how the set was found: top_k = 0 and
  * top_k = vocab draw the same token.
  *
- * Tokens of less than exp(-60) of the best one's weight are left out: all of
- * a vocabulary of 2^30 together weigh less than 2^-53, the step of the random
- * number.
+ * Weights are whole numbers and their sums exact (kernels/weight.h), so a GPU
+ * that looks for the same cuts in another way draws the same token.  Tokens
+ * that weigh less than one of them, 2^-44 of the best one where there are 2^18,
+ * are left out.
  *
  * Nothing is allocated per token; a workspace belongs to one thread.
  */
 #include <math.h>
 #include <stdlib.h>
 
-#include "runtime/sampler/sampler.h"
-
-#define VOCAB_MAX	(1u << 30)
-#define BIN_BITS	11
-#define NR_BINS		(1u << BIN_BITS)
-#define LOG_WEIGHT_MIN	(-60.0f)
-
-struct cand {
-	u64 key;
-	float weight;
-};
-
-struct sampler_ws {
-	u32 vocab;
-	struct cand *cand;		/* in the order of ids */
-	struct cand *scratch;		/* what the selection shuffles */
-	double bins[NR_BINS];
-};
+#include "kernels/weight.h"
+#include "runtime/sampler/internal.h"
+#include "runtime/sampler/row.h"
 
 int sampler_ws_create(u32 vocab, struct sampler_ws **out)
 {
 	struct sampler_ws *ws;
 
-	if (!vocab || vocab > VOCAB_MAX)
+	if (!vocab || vocab > SAMPLER_VOCAB_MAX)
 		return -EINVAL;
 	ws = calloc(1, sizeof(*ws));
 	if (!ws)
@@ -84,21 +72,6 @@ void sampler_ws_free(struct sampler_ws *ws)
 	free(ws);
 }
 
-int sampling_params_check(const struct sampling_params *p, const char **why)
-{
-	const char *phrase = NULL;
-
-	/* Written so that NaN fails. */
-	if (!(p->temperature >= 0 &&
-	      p->temperature <= SAMPLING_TEMPERATURE_MAX))
-		phrase = "temperature must be from 0 to 100";
-	else if (!(p->top_p > 0 && p->top_p <= 1))
-		phrase = "top_p must be above 0 and at most 1";
-	if (why)
-		*why = phrase;
-	return phrase ? -EINVAL : 0;
-}
-
 const char *sampler_strerror(int err)
 {
 	switch (err < 0 ? -err : err) {
@@ -118,79 +91,37 @@ const char *sampler_strerror(int err)
 	return "unknown error";
 }
 
-/* The largest logit, once it is known that the row can be used. */
-static int logits_max(const float *logits, u32 vocab, float *out)
+int logits_max(const float *logits, u32 vocab, float *out)
 {
-	float best = -INFINITY;
-	u32 nr_nan = 0, i;
+	const struct row_best best = row_best(logits, vocab);
 
-	for (i = 0; i < vocab; i++) {
-		nr_nan += isnan(logits[i]);
-		best = logits[i] > best ? logits[i] : best;
-	}
-	if (nr_nan)
-		return -EDOM;
-	if (best == INFINITY)
-		return -ERANGE;
-	if (best == -INFINITY)
-		return -ENODATA;
-	*out = best;
-	return 0;
+	*out = best.value;
+	return row_error(&best);
 }
 
 s32 sampler_greedy(const float *logits, u32 vocab)
 {
-	float best;
-	u32 i = 0;
+	struct row_best best;
 	int err;
 
-	if (!vocab || vocab > VOCAB_MAX)
+	if (!vocab || vocab > SAMPLER_VOCAB_MAX)
 		return -EINVAL;
-	err = logits_max(logits, vocab, &best);
-	if (err)
-		return err;
-	while (logits[i] != best)
-		i++;
-	return (s32)i;
-}
-
-/* Larger is better: a higher logit, or the same and a lower id. */
-static inline u64 cand_key(float logit, u32 id)
-{
-	u32 bits;
-
-	logit += 0.0f;			/* -0 is 0 */
-	memcpy(&bits, &logit, sizeof(bits));
-	bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-	return (u64)bits << 32 | (u32)~id;
-}
-
-static inline u32 cand_id(u64 key)
-{
-	return ~(u32)key;
+	best = row_best(logits, vocab);
+	err = row_error(&best);
+	return err ? err : (s32)best.at;
 }
 
 /*
- * The bin, from the best down, where the sum of weights reaches *@target;
- * *@target loses what lies above it.  Rounding may leave the sum of all a
- * little short: then the last bin that holds anything.
+ * The bin, from the best down, where the sum of weights reaches *@target, which
+ * is at least 1 and at most the sum of all; *@target loses what lies above it.
  */
-static u32 bin_find(const double *bins, double *target)
+static u32 bin_find(const u64 *bins, u64 *target)
 {
-	double above = 0, last_above = 0;
-	u32 bin = NR_BINS, last = 0;
+	u32 bin = SAMPLER_NR_BINS - 1;
 
-	while (bin--) {
-		if (bins[bin] == 0)
-			continue;
-		last = bin;
-		last_above = above;
-		above += bins[bin];
-		if (above >= *target)
-			break;
-	}
-	*target -= last_above;
-	return last;
+	for (; bin && bins[bin] < *target; bin--)
+		*target -= bins[bin];
+	return bin;
 }
 
 /*
@@ -198,20 +129,20 @@ static u32 bin_find(const double *bins, double *target)
  * least @target.  @c is shuffled; @n is at least 1, weights are above 0.
  */
 static u64 cut_find(struct sampler_ws *ws, struct cand *c, u32 n,
-		    double target)
+		    u64 target)
 {
 	int shift = 64;
 	u32 i, bin, left;
 
 	while (n > 1 && shift > 0) {
-		shift = max(shift - BIN_BITS, 0);
+		shift = max(shift - SAMPLER_BIN_BITS, 0);
 		memset(ws->bins, 0, sizeof(ws->bins));
 		for (i = 0; i < n; i++)
-			ws->bins[(c[i].key >> shift) & (NR_BINS - 1)] +=
+			ws->bins[(c[i].key >> shift) & (SAMPLER_NR_BINS - 1)] +=
 				c[i].weight;
 		bin = bin_find(ws->bins, &target);
 		for (i = 0, left = 0; i < n; i++)
-			if (((c[i].key >> shift) & (NR_BINS - 1)) == bin)
+			if (((c[i].key >> shift) & (SAMPLER_NR_BINS - 1)) == bin)
 				c[left++] = c[i];
 		n = left;
 	}
@@ -233,36 +164,45 @@ static u64 top_k_cut(struct sampler_ws *ws, const float *logits, u32 vocab,
 	return cut_find(ws, ws->scratch, vocab, k);
 }
 
-/* Gather what is not below @cut and weighs anything; returns how many. */
+/*
+ * Gather what is not below @cut and weighs anything, at least @p's min_p of
+ * the best, which weighs 1; returns how many.
+ */
 static u32 cand_gather(struct sampler_ws *ws, const float *logits, u32 vocab,
-		       u64 cut, float best, float temperature, double *sum)
+		       u64 cut, float best, const struct sampling_params *p,
+		       u64 *sum)
 {
+	const u32 shift = weight_shift(vocab);
+	u64 key, weight, all = 0;
 	u32 i, n = 0;
+	float x;
 
-	*sum = 0;
 	for (i = 0; i < vocab; i++) {
-		float x = (logits[i] - best) / temperature;
-		u64 key = cand_key(logits[i], i);
-
-		if (key < cut || x < LOG_WEIGHT_MIN)
+		x = (logits[i] - best) / p->temperature;
+		key = cand_key(logits[i], i);
+		if (key < cut || x < WEIGHT_X_MIN)
+			continue;
+		weight = weight_units(weight_exp(x), p->min_p, shift);
+		if (!weight)
 			continue;
 		ws->cand[n].key = key;
-		ws->cand[n].weight = expf(x);
-		*sum += ws->cand[n].weight;
-		n++;
+		ws->cand[n++].weight = weight;
+		all += weight;
 	}
+	*sum = all;
 	return n;
 }
 
 /*
  * Cut the candidates to the nucleus; returns how many are left.  All tokens
  * of less than 1/n-th of the share to be cut could be cut together, so none
- * of them is in the nucleus and the selection need not see them.
+ * of them is in the nucleus and the selection need not see them.  Half of that,
+ * since a better token may weigh less in the last place of exp().
  */
-static u32 top_p_cut(struct sampler_ws *ws, u32 n, float top_p, double *sum)
+static u32 top_p_cut(struct sampler_ws *ws, u32 n, float top_p, u64 *sum)
 {
-	double target = top_p * *sum;
-	double least = (*sum - target) / n;
+	const u64 target = weight_share(top_p, *sum);
+	const u64 least = (*sum - target) / n / 2;
 	u32 i, m = 0;
 	u64 cut;
 
@@ -284,10 +224,12 @@ static u32 top_p_cut(struct sampler_ws *ws, u32 n, float top_p, double *sum)
 }
 
 /* The candidate in whose stretch of [0, @sum) the random number falls. */
-static u32 cand_draw(const struct sampler_ws *ws, u32 n, double sum,
+static u32 cand_draw(const struct sampler_ws *ws, u32 n, u64 sum,
 		     double random)
 {
-	double target = random * sum, at = 0;
+	/* A multiple of 2^-53, as 64 bits. */
+	const u64 target = weight_point((u64)(random * 0x1p53) << 11, sum);
+	u64 at = 0;
 	u32 i;
 
 	for (i = 0; i + 1 < n; i++) {
@@ -302,8 +244,8 @@ s32 sampler_sample(struct sampler_ws *ws, const float *logits, u32 vocab,
 		   const struct sampling_params *p, struct sampler_key key,
 		   u64 position)
 {
-	double sum;
 	float best;
+	u64 sum;
 	u64 cut;
 	u32 n;
 	int err;
@@ -317,7 +259,7 @@ s32 sampler_sample(struct sampler_ws *ws, const float *logits, u32 vocab,
 		return err;
 
 	cut = top_k_cut(ws, logits, vocab, p->top_k);
-	n = cand_gather(ws, logits, vocab, cut, best, p->temperature, &sum);
+	n = cand_gather(ws, logits, vocab, cut, best, p, &sum);
 	n = top_p_cut(ws, n, p->top_p, &sum);
 	return (s32)cand_draw(ws, n, sum, sampler_random(key, position));
 }

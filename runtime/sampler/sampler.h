@@ -3,8 +3,9 @@
  * sampler.h - from a row of logits to the next token
  *
  * The seed law: which token is drawn depends on the logits, the parameters and
- * (seed, sample, position) alone.  There is no generator with a state that
- * preemption, restart or the company in a batch could move.
+ * (seed, sample, position) alone, on whatever processor it is drawn.  There is
+ * no generator with a state that preemption, restart or the company in a batch
+ * could move.
  */
 #ifndef KVRT_SAMPLER_H
 #define KVRT_SAMPLER_H
@@ -14,6 +15,18 @@
 /* Above this a request is refused: the distribution is flat long before. */
 #define SAMPLING_TEMPERATURE_MAX	100.0f
 
+#define SAMPLING_REPETITION_MIN		0.01f
+#define SAMPLING_REPETITION_MAX		100.0f
+#define SAMPLING_PENALTY_MAX		2.0f	/* presence and frequency */
+#define SAMPLING_BIAS_MAX		100.0f
+#define SAMPLING_NR_BIAS_MAX		1024u
+
+/* What is added to the logit of a token. */
+struct sampling_bias {
+	u32 id;
+	float bias;
+};
+
 /**
  * struct sampling_params - how the next token is chosen
  * @temperature: 0 is greedy; else logits are divided by it
@@ -21,12 +34,40 @@
  *	least this, after @top_k; above 0, 1 keeps all
  * @top_k: keep this many of the most likely tokens; 0 keeps all
  * @seed: of the request; the engine draws one for requests without
+ * @min_p: keep tokens of at least this share of the likeliest one's
+ *	probability, before @top_k; 0 keeps all
+ * @repetition_penalty: tokens of prompt and text get their logit divided by
+ *	it if above 0, else multiplied; 1 or 0: none
+ * @presence_penalty: subtracted from tokens that the text has
+ * @frequency_penalty: subtracted as often as the text has the token
+ * @min_tokens: no stop id before the text has so many tokens
+ * @nr_bias: entries of @bias
+ * @nr_allowed: entries of @allowed
+ * @nr_bad: entries of @bad
+ * @bias: of tokens, each at most once; may be NULL
+ * @allowed: no others are drawn; NULL: all may be
+ * @bad: sequences that the text shall not have, one after the other, each its
+ *	length and its ids: the last id is not drawn where the others stand;
+ *	may be NULL
+ *
+ * "Text" is what was generated, without the prompt.
  */
 struct sampling_params {
 	float temperature;
 	float top_p;
 	u32 top_k;
 	u64 seed;
+	float min_p;
+	float repetition_penalty;
+	float presence_penalty;
+	float frequency_penalty;
+	u32 min_tokens;
+	u32 nr_bias;
+	u32 nr_allowed;
+	u32 nr_bad;
+	const struct sampling_bias *bias;
+	const u32 *allowed;
+	const u32 *bad;
 };
 
 /* What a request that says nothing gets (the OpenAI defaults). */
@@ -69,6 +110,30 @@ int __must_check sampling_params_check(const struct sampling_params *p,
 				       const char **why);
 
 /**
+ * sampling_ids_check() - are the ids in the arrays tokens, the sequences whole?
+ * @p: the parameters
+ * @vocab: number of tokens
+ * @why: as above
+ *
+ * Return: 0 or -EINVAL.
+ */
+int __must_check sampling_ids_check(const struct sampling_params *p, u32 vocab,
+				    const char **why);
+
+/**
+ * sampling_params_copy() - copy with arrays of its own
+ * @to: gets them; sampling_params_free() is due if that worked
+ * @from: parameters that both checks passed
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int __must_check sampling_params_copy(struct sampling_params *to,
+				      const struct sampling_params *from);
+
+/** sampling_params_free() - give back the arrays of a copy */
+void sampling_params_free(struct sampling_params *p);
+
+/**
  * sampler_sample() - choose the next token
  * @ws: scratch memory for at least @vocab
  * @logits: [@vocab], -inf for tokens that must not be chosen
@@ -77,7 +142,8 @@ int __must_check sampling_params_check(const struct sampling_params *p,
  * @key: seed and sample index; not read when greedy
  * @position: of the token to be chosen, from the begin of the sequence
  *
- * Temperature, then top-k, then top-p over what top-k left.  Equal logits
+ * Temperature, then min-p, then top-k, then top-p over what these left; all
+ * else that @p asks for was done to the logits before, see adjust.h.  Equal logits
  * count in the order of their ids, the lowest first, everywhere: greedy, at
  * the edge of top-k and at the edge of top-p.
  *

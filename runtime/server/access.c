@@ -2,7 +2,7 @@
 /*
  * access.c - one line in the log about one request
  *
- *	ID METHOD PATH STATUS, N tokens, N ms
+ *	ID METHOD PATH STATUS, N tokens, N ms, key NAME
  *
  * What a client chose of it (the id and the path) was judged by http.c: both
  * are printable and without blanks.  A path is cut, so that the rest of the
@@ -60,10 +60,11 @@ void access_log(const struct access *a)
 		return;
 	if (a->status)
 		snprintf(status, sizeof(status), "%d", a->status);
-	kv_log(level, "%s %s %.*s %s, %llu tokens, %.1f ms",
+	kv_log(level, "%s %s %.*s %s, %llu tokens, %.1f ms%s%s",
 	       *a->id ? a->id : *h->id ? h->id : "-",
 	       h->path ? method_name(h->method) : "-",
 	       h->path ? (int)min(h->path_len, (size_t)ACCESS_PATH) : 1,
 	       h->path ? h->path : "-", status, (unsigned long long)a->tokens,
-	       (double)a->ns / 1e6);
+	       (double)a->ns / 1e6, a->key ? ", key " : "",
+	       a->key ? a->key : "");
 }

@@ -13,6 +13,7 @@
  * @id:     of its answer, else "": then @head's
  * @status: of its end, 0: the client was gone, or given up
  * @tokens: generated for it
+ * @key:    name of the API key, or NULL
  * @ns:     from the whole request to the last byte given to the socket
  */
 struct access {
@@ -20,6 +21,7 @@ struct access {
 	const char		*id;
 	int			status;
 	u64			tokens;
+	const char		*key;
 	s64			ns;
 };
 

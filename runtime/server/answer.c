@@ -27,7 +27,7 @@ void answer_prepare(struct call *call)
 	text_jsons(t, call->id);
 	text_printf(t, ",\"object\":\"%s\",\"created\":%lld,\"model\":",
 		    object_name(call), (long long)call->created);
-	text_jsons(t, call->svc->b->api.name);
+	text_jsons(t, call->work.b->api.name);
 	text_puts(t, ",\"choices\":[");
 }
 
@@ -71,14 +71,18 @@ static void write_ids(struct text *t, const char *key, const u32 *ids, u32 nr)
 	text_puts(t, "]");
 }
 
-/* The end of a choice object: everything behind its text. */
-static void write_end(struct call *call, u32 i, struct text *t)
+/*
+ * The end of a choice object: everything behind its text; @parts of its
+ * tokens, as logprobs_write() has them.
+ */
+static void write_end(struct call *call, u32 i, u32 parts, struct text *t)
 {
 	const struct choice *ch = &call->choices[i];
 	const struct stops *stops = &call->params.stops;
 	const bool over = ch->over && ch->reason;
 
-	text_puts(t, ",\"logprobs\":null,\"finish_reason\":");
+	logprobs_write(call, i, parts, t);
+	text_puts(t, ",\"finish_reason\":");
 	text_jsons(t, over ? ch->reason : NULL);
 	if (over) {
 		text_puts(t, ",\"stop_reason\":");
@@ -152,7 +156,8 @@ void answer_event(struct call *call, u32 i, struct text *t)
 		chunk_begin(call, t);
 		text_printf(t, "{\"index\":%u,\"text\":", i);
 		text_json(t, q->text, q->len);
-		text_puts(t, ",\"logprobs\":null,\"finish_reason\":null}");
+		logprobs_write(call, i, LOGPROBS_PROMPT, t);
+		text_puts(t, ",\"finish_reason\":null}");
 		chunk_end(call, t);
 	}
 	chunk_begin(call, t);
@@ -163,7 +168,7 @@ void answer_event(struct call *call, u32 i, struct text *t)
 		text_puts(t, "\"text\":");
 		text_json(t, text_of(ch), ch->out.len);
 	}
-	write_end(call, i, t);
+	write_end(call, i, LOGPROBS_TEXT, t);
 	text_puts(t, "}");
 	chunk_end(call, t);
 	ch->began = true;
@@ -202,7 +207,10 @@ static void write_choice(struct call *call, u32 i, struct text *t)
 		text_json(t, whole.len ? whole.p : "", whole.len);
 		t->failed |= whole.failed;
 	}
-	write_end(call, i, t);
+	write_end(call, i, LOGPROBS_TEXT |
+		  (call->params.echo ? LOGPROBS_PROMPT : 0), t);
+	if (call->params.kind == API_COMPLETION)
+		logprobs_prompt(call, ch->prompt, t);
 	text_puts(t, "}");
 	text_free(&whole);
 }
@@ -212,9 +220,11 @@ void answer_whole(struct call *call, struct text *t)
 	u32 i;
 
 	text_add(t, call->prefix.p, call->prefix.len);
-	for (i = 0; i < call->nr_choices; i++)
+	for (i = 0; i < call->params.nr_prompts * call->params.n; i++)
 		write_choice(call, i, t);
 	text_puts(t, "],");
 	write_usage(call, t);
+	if (call->params.kind == API_CHAT)
+		logprobs_prompt(call, &call->work.prompts[0], t);
 	text_puts(t, "}\n");
 }

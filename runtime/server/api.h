@@ -9,6 +9,9 @@
 #ifndef RUNTIME_SERVER_API_H
 #define RUNTIME_SERVER_API_H
 
+#include <jansson.h>
+
+#include "runtime/engine/engine.h"
 #include "runtime/model/model.h"
 #include "runtime/sampler/sampler.h"
 #include "runtime/server/stop.h"
@@ -16,15 +19,22 @@
 
 #define API_N_MAX		128u	/* as OpenAI allows */
 #define API_STOP_IDS_MAX	64u
+#define API_LOGPROB_IDS_MAX	128u	/* as vLLM */
+#define API_TOP_MAX		20u	/* as OpenAI and vLLM */
+#define API_BAD_IDS_MAX		4096u	/* lengths included */
 #define API_SALT_MAX		128u	/* characters */
 #define API_ID_MAX		128u
+#define API_TOLD_MAX		(1u << 20) /* of prompts, in all choices */
 
 enum api_kind {
 	API_COMPLETION	= BIT(0),
 	API_CHAT	= BIT(1),
+	API_TOKENIZE	= BIT(2),	/* see tokens.h */
+	API_DETOKENIZE	= BIT(3),
 };
 
 #define API_BOTH	(API_COMPLETION | API_CHAT)
+#define API_TOKENS	(API_TOKENIZE | API_DETOKENIZE)
 
 /**
  * struct api_error - an answer in OpenAI's form
@@ -74,7 +84,17 @@ struct api_prompt {
 
 /**
  * struct api_params - a request, understood
- * @max_new:     most tokens of a sample, never 0 once prepared
+ * @n:           texts of each prompt in the answer
+ * @drawn:       samples of each prompt, the @n best are the answer
+ * @beam_width:  of a beam search, 0: none; then @drawn is @n
+ * @length_penalty, @early_stopping: of it, as in struct engine_request
+ * @max_new:     most tokens of a sample; 0: the prompt is only to be scored
+ * @logprobs:    of tokens, as the engine takes it
+ * @prompt_logprobs: of the prompt's, ditto, as the answer shows them
+ * @score:       ditto, what has to be known of them: also for echo
+ * @ids_for_tokens: logprobs name tokens by their ids
+ * @bias, @allowed, @bad: arrays of @sampling
+ * @logprob_ids: tokens that logprobs tell of, @nr_logprob_ids of them
  * @priority:    for the engine
  * @salt:        for the engine
  * @stop_ids:    ids that end a sample: the request's own, then the model's
@@ -93,7 +113,20 @@ struct api_params {
 	bool			skip_special;
 	bool			ignore_eos;
 	bool			has_seed;
+	bool			ids_for_tokens;
+	u32			logprobs;
+	u32			prompt_logprobs;
+	u32			score;
+	struct sampling_bias	*bias;
+	u32			*allowed;
+	u32			*bad;
+	u32			logprob_ids[API_LOGPROB_IDS_MAX];
+	u32			nr_logprob_ids;
 	u32			n;
+	u32			drawn;
+	u32			beam_width;
+	float			length_penalty;
+	u32			early_stopping;
 	u32			max_new;
 	u32			priority;
 	u64			salt;
@@ -106,6 +139,19 @@ struct api_params {
 	struct api_prompt	*prompts;
 	u32			nr_prompts;
 };
+
+/**
+ * api_parse() - the JSON of a body
+ * @body: @len bytes
+ *
+ * Return: a new reference, or NULL with @err.
+ */
+json_t *api_parse(const char *body, size_t len, struct api_error *err);
+
+/* api_read() - as api_prepare(), of a body that is parsed */
+int __must_check api_read(const struct api_model *m, enum api_kind kind,
+			  const json_t *root, struct api_params *p,
+			  struct api_error *err);
 
 /**
  * api_prepare() - understand a body

@@ -3,13 +3,16 @@
  * backend.c - one model, its engine, and the thread they live on
  *
  *	LOADING --> DETACHED <--> ATTACHED
- *	   |           |
- *	   +-> FAILED <+ (the first time only)
+ *	   |           |             |
+ *	   +-> FAILED <+ (the first)  +-> LOST
  *
  * The model is loaded once and stays.  The attachment comes and goes with the
  * daemon: when a step says that it is over, every sample has been told, the
  * engine is made anew, at first at once, then with pauses that double up to
  * two seconds.  Meanwhile work is refused at once, never kept.
+ *
+ * A GPU that failed is lost to this process, whatever comes: every sample has
+ * been told, what comes is refused, and the server ends.
  *
  * Before the first attachment, an answer that no waiting can change (not
  * admitted, another ABI, an option, a domain that another model uses) ends the
@@ -93,6 +96,28 @@ static void fail(struct backend *b, int err, const char *why)
 	set_state(b, BACKEND_FAILED);
 }
 
+/* ---- who is told ---- */
+
+static void wake_due(struct backend *b)
+{
+	while (b->nr_due)
+		mailbox_wake(b->due[--b->nr_due]);
+}
+
+void backend_post(struct backend *b, struct mailbox *to, struct mail *m)
+{
+	u32 i = 0;
+
+	if (!mailbox_post_quietly(to, m))
+		return;
+	while (i < b->nr_due && b->due[i] != to)
+		i++;
+	if (i == BACKEND_DUE_MAX)
+		wake_due(b);
+	if (i == b->nr_due || !b->nr_due)
+		b->due[b->nr_due++] = to;
+}
+
 /* ---- figures ---- */
 
 static void stats_add(struct engine_stats *sum, const struct engine_stats *st)
@@ -151,9 +176,10 @@ static char *template_read(const char *path, char *why, size_t len)
 		n = fread(text, 1, TMPL_SOURCE_MAX + 1, f);
 	bad = bad || ferror(f) || n > TMPL_SOURCE_MAX || memchr(text, 0, n);
 	if (bad)
-		snprintf(why, len, "--chat-template %s: %s", path, !f ?
+		snprintf(why, len, "--chat-template %s: %s%s", path, !f ?
 			 strerror(errno) : !text ? "no memory" :
-			 "it is no text of at most 1 MiB");
+			 "it is no text of at most 1 MiB", !f || text ?
+			 ": give auto, plain or a file with a template" : "");
 	else
 		text[n] = '\0';
 	if (f)
@@ -256,6 +282,7 @@ static void detach(struct backend *b)
 
 	engine_get_stats(b->engine, &st);
 	engine_destroy(b->engine);
+	wake_due(b);
 	b->engine = NULL;
 	/* What it did while it was destroyed is not counted. */
 	stats_add(&b->past, &st);
@@ -302,6 +329,12 @@ void backend_take(struct backend *b, struct work *w)
 	work_run(w, b->engine, why);
 }
 
+static void take_mail(struct backend *b)
+{
+	mailbox_deliver(&b->inbox);
+	wake_due(b);
+}
+
 /* Sleep until there is mail, for at most @ms, and deliver it. */
 static void rest(struct backend *b, int ms)
 {
@@ -310,32 +343,38 @@ static void rest(struct backend *b, int ms)
 	publish(b);
 	if (poll(&p, 1, ms) > 0)
 		mailbox_hush(&b->inbox);
-	mailbox_deliver(&b->inbox);
+	take_mail(b);
 }
 
-static void serve(struct backend *b)
+/* Return: 0, or -ENOTRECOVERABLE: the GPU failed, there will be no engine. */
+static int serve(struct backend *b)
 {
 	int ret = 0;
 
 	while (!load_acquire(&b->stop)) {
 		if (ret > 0) {
 			publish(b);
-			mailbox_deliver(&b->inbox);
+			take_mail(b);
 		} else {
 			rest(b, BACKEND_IDLE_MS);
 		}
 		ret = engine_step(b->engine, BACKEND_STEP_NS);
+		wake_due(b);
 		if (ret < 0)
 			break;
 	}
-	if (ret < 0) {
+	if (ret < 0)
+		set_why(b, engine_strerror(b->engine));
+	if (ret == -ENOTRECOVERABLE) {
+		set_state(b, BACKEND_LOST);
+	} else if (ret < 0) {
 		pr_warn("%s; requests are answered 503 until it is back",
 			engine_strerror(b->engine));
-		set_why(b, engine_strerror(b->engine));
 		set_state(b, BACKEND_DETACHED);
 	}
 	detach(b);
 	rest(b, 0);
+	return ret == -ENOTRECOVERABLE ? ret : 0;
 }
 
 static void wait_and_refuse(struct backend *b, s64 ms)
@@ -358,7 +397,7 @@ static void *backend_main(void *arg)
 		rest(b, 0);
 		err = attach(b);
 		if (!err) {
-			serve(b);
+			err = serve(b);
 			pause = BACKEND_RETRY_MS;
 		} else if (err == -EAGAIN) {
 			wait_and_refuse(b, pause);
@@ -369,7 +408,7 @@ static void *backend_main(void *arg)
 	/* Work posted from now on is refused, until the last is released. */
 	while (!load_acquire(&b->stop))
 		rest(b, BACKEND_IDLE_MS);
-	mailbox_deliver(&b->inbox);
+	take_mail(b);
 	return NULL;
 }
 

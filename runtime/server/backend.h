@@ -17,12 +17,14 @@
 #include "runtime/server/mailbox.h"
 
 #define BACKEND_IDENTITY_LEN	32u
+#define BACKEND_DUE_MAX		16u	/* mailboxes that wait to be woken */
 
 /* What a backend is doing, and the word for it. */
 #define BACKEND_STATES(x)						\
 	x(LOADING,	"loading")	/* reading the model's files */	\
 	x(DETACHED,	"detached")	/* looking for the daemon */	\
 	x(ATTACHED,	"attached")	/* at work */			\
+	x(LOST,		"gpu_failed")	/* its GPU failed: for good */	\
 	x(FAILED,	"failed")	/* it cannot be: see why */
 
 enum backend_state {
@@ -31,9 +33,28 @@ enum backend_state {
 #undef x
 };
 
+/* What was told of a token, if the request wants logprobs. */
+struct work_told {
+	float	logprob;
+	u32	rank;
+	u32	nr_top;
+};
+
+/**
+ * struct work_tops - what was told of the tokens of a text; all zero: nothing
+ * @told: of each
+ * @top:  [@k] likeliest of each
+ */
+struct work_tops {
+	u32			k;
+	struct work_told	*told;
+	struct token_logprob	*top;
+};
+
 /**
  * struct work_sample - one sample: written by the backend, read by the owner
  * @ids:      [max_new]; the first @nr are there
+ * @tops:     of the same, if wanted
  * @nr:       published after the id
  * @over:     published last: all of this is final
  * @unwanted: set by the owner: end it
@@ -41,6 +62,7 @@ enum backend_state {
  */
 struct work_sample {
 	u32			*ids;
+	struct work_tops	tops;
 	u32			nr;
 	u32			over;
 	u32			unwanted;
@@ -54,6 +76,8 @@ struct work_sample {
 /**
  * struct work_prompt - one prompt of a work
  * @id:       of the engine, 0: it does not have it
+ * @tops:     of its tokens, by position from 1, if wanted; whole when a sample
+ *            has a token or is over
  * @samples:  [n]
  */
 struct work_prompt {
@@ -61,6 +85,7 @@ struct work_prompt {
 	const u32		*ids;
 	u32			nr;
 	u64			id;
+	struct work_tops	tops;
 	struct work_sample	*samples;
 };
 
@@ -77,6 +102,7 @@ struct work_prompt {
  * @begun, @refused, @left: whether the engine has it, could not have all of
  *            it, and samples not over (backend only)
  * @why:      text of the first error, final with @done
+ * @room:     memory of all tokens, @room_size bytes
  *
  * The protocol makes every free safe without a lock: @done is the last that
  * the backend writes, @bye the last that the owner posts.
@@ -97,6 +123,8 @@ struct work {
 	bool			refused;
 	u32			left;
 	char			why[512];
+	void			*room;
+	size_t			room_size;
 };
 
 /**
@@ -150,6 +178,8 @@ struct backend {
 	struct engine		*engine;
 	u8			identity[BACKEND_IDENTITY_LEN];
 	struct engine_stats	past;		/* of engines that are gone */
+	struct mailbox		*due[BACKEND_DUE_MAX];	/* to be woken */
+	u32			nr_due;
 	bool			was_attached;
 	int			last_err;
 };

@@ -5,52 +5,10 @@
 #ifndef RUNTIME_SERVER_CALL_H
 #define RUNTIME_SERVER_CALL_H
 
-#include <pthread.h>
+#include <event2/event_struct.h>
 
 #include "runtime/server/api.h"
-#include "runtime/server/backend.h"
-#include "runtime/server/conn.h"
-#include "runtime/server/metrics.h"
-
-/**
- * struct reader - a thread that reads bodies, so that no loop has to
- * @stop: ends it
- */
-struct reader {
-	struct mailbox	mail;
-	pthread_t	thread;
-	u32		stop;
-	bool		started;
-};
-
-/* reader_start() - 0 or a negative errno */
-int __must_check reader_start(struct reader *r);
-void reader_stop(struct reader *r);
-
-#define SERVICE_READERS	2u	/* one for short bodies, one for long ones */
-#define SERVICE_LONG	65536u	/* bytes of a long one */
-
-/**
- * struct service - what the calls of a loop share
- * @b:         where work goes
- * @metrics:   of the loop
- * @max_calls: more are told to come back
- * @max_stream: as in struct server_opts
- * @nr_calls:  being worked at
- * @draining:  new ones are refused
- * @list:      of them
- */
-struct service {
-	struct backend	*b;
-	struct loop	*loop;
-	struct metrics	metrics;
-	struct reader	readers[SERVICE_READERS];
-	u32		max_calls;
-	u64		max_stream;
-	u32		nr_calls;
-	bool		draining;
-	struct call	*list;
-};
+#include "runtime/server/service.h"
 
 /**
  * struct choice - one sample on its way to the client
@@ -64,6 +22,8 @@ struct service {
  * @stop:     index of the stop string that ended it, or -1
  * @stop_id:  the request's own id that ended it, or -1
  * @last_ns:  when its last token came
+ * @lp:       the stream of @told tokens as text, for text_offset
+ * @offset:   characters in it
  */
 struct choice {
 	struct work_prompt	*prompt;
@@ -80,18 +40,24 @@ struct choice {
 	int			stop;
 	s64			stop_id;
 	s64			last_ns;
+	struct detok		lp;
+	u64			offset;
 };
 
 /**
  * struct call - one request
  * @conn:     NULL once it was answered, or the client is gone
  * @body:     until it is understood
+ * @deadline: ends it, where there is one
+ * @flow:     number of its API key, 0: none
+ * @request_id: of its head
  * @bad:      it was not: @err says why
  * @posted:   the backend knows it
  * @streams:  the head of the stream is sent
  * @ended:    the backend is done with it; a reader may not be
  * @handled:  a handler of it is running, further up
- * @choices:  [@nr_choices], by prompt, then sample
+ * @choices:  [@nr_choices], by prompt, then sample; in the end best_pick()
+ *            puts those that are the answer in front
  * @nr_over:  choices that are over
  * @prefix:   how every chunk begins
  * @piece:    room for the text of one token
@@ -106,6 +72,9 @@ struct call {
 	struct mail		to_reader;
 	struct mail		read;
 	struct text		body;
+	struct event		deadline;
+	u32			flow;
+	char			request_id[HTTP_ID_MAX + 1];
 	struct api_params	params;
 	struct api_error	err;
 	bool			bad;
@@ -125,6 +94,8 @@ struct call {
 	size_t			piece_max;
 };
 
+static_assert(sizeof(((struct call *)0)->id) <= CONN_ID_MAX + 1, "ids are cut");
+
 /**
  * call_start() - a request to the API came: answer it when it is done
  *
@@ -136,8 +107,43 @@ void call_start(struct service *svc, struct conn *c, enum api_kind kind,
 /* call_fail() - answer with an error, as a status or as an event */
 void call_fail(struct call *call, const struct api_error *err);
 
-/* service_cancel() - end every call, with 503 */
-void service_cancel(struct service *svc);
+/**
+ * call_stop() - end a call from outside, whatever it has so far
+ *
+ * Context: its loop's thread, no handler of the call running.  The call may be
+ * gone afterwards.
+ */
+void call_stop(struct call *call, const struct api_error *err);
+
+/* call_metrics() - figures of its model, of its loop */
+struct metrics *call_metrics(const struct call *call);
+
+/* ---- call_read.c ---- */
+
+/**
+ * call_read() - turn the body into work, or into the answer of a tokens call
+ *
+ * Context: a reader's thread; the loop leaves the call alone meanwhile.
+ * Return: 0, or -1 with @call->err.
+ */
+int __must_check call_read(struct call *call);
+
+/* ---- choice.c ---- */
+
+/**
+ * choice_read() - take what came for one sample
+ * @now: CLOCK_MONOTONIC, in ns
+ *
+ * Return: false when the sample failed: choice_error() says how.
+ */
+bool choice_read(struct call *call, struct choice *ch, s64 now);
+
+/* choice_has_news() - is there something to send? */
+bool choice_has_news(const struct call *call, const struct choice *ch);
+
+/* choice_error() - what the failure of a sample means for the client */
+void choice_error(const struct call *call, const struct choice *ch,
+		  struct api_error *err);
 
 /* ---- answer.c ---- */
 
@@ -147,11 +153,35 @@ void answer_prepare(struct call *call);
 /* answer_event() - one event of a stream: what is new of choice @i */
 void answer_event(struct call *call, u32 i, struct text *t);
 
+/* best_pick() - best.c: of the samples drawn, those that are the answer */
+int __must_check best_pick(struct call *call);
+
 /* answer_usage_event() - the last one */
 void answer_usage_event(struct call *call, struct text *t);
 
 /* answer_whole() - the answer to a call that does not stream */
 void answer_whole(struct call *call, struct text *t);
+
+/* ---- logprobs.c ---- */
+
+/* What logprobs_write() tells of. */
+enum {
+	LOGPROBS_PROMPT	= BIT(0),
+	LOGPROBS_TEXT	= BIT(1),
+};
+
+/**
+ * logprobs_write() - the member "logprobs" of choice @i, a comma first
+ * @parts: LOGPROBS_PROMPT: tokens of the prompt, which echo shows;
+ *         LOGPROBS_TEXT: its own that were not told yet
+ *
+ * It is null where none are wanted.
+ */
+void logprobs_write(struct call *call, u32 i, u32 parts, struct text *t);
+
+/* logprobs_prompt() - the member "prompt_logprobs" of prompt @q, if wanted */
+void logprobs_prompt(struct call *call, const struct work_prompt *q,
+		     struct text *t);
 
 /* call_tokens() - tokens generated for it so far */
 u64 call_tokens(const struct call *call);

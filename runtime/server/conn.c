@@ -26,8 +26,10 @@
  * and ends the process if it is made to; its deadlines start again with every
  * byte; and its errors are HTML.)
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,6 +64,30 @@ struct loop *conn_loop(struct conn *c)
 	return c->loop;
 }
 
+static bool state_is_busy(enum conn_state state)
+{
+	return state == CONN_BUSY || state == CONN_FLUSH;
+}
+
+void conn_set_state(struct conn *c, enum conn_state state)
+{
+	struct loop *l = c->loop;
+	const int more = (int)state_is_busy(state) - state_is_busy(c->state);
+
+	if (more)
+		WRITE_ONCE(l->nr_busy, l->nr_busy + (u32)more);
+	c->state = state;
+}
+
+/* The body has so many bytes now. */
+static void conn_count_body(struct conn *c, u64 bytes)
+{
+	if (bytes != c->counted)
+		__atomic_add_fetch(&c->loop->crowd->bodies, bytes - c->counted,
+				   __ATOMIC_RELAXED);
+	c->counted = bytes;
+}
+
 void conn_own(struct conn *c, struct conn_owner *o)
 {
 	c->owner = o;
@@ -89,7 +115,7 @@ static void conn_deadline(struct conn *c, u32 seconds)
 
 void conn_tell(struct conn *c, const char *id, u64 tokens, int status)
 {
-	c->id = id;
+	snprintf(c->id, sizeof(c->id), "%s", id);
 	c->tokens = tokens;
 	c->told = status;
 }
@@ -102,12 +128,24 @@ static s64 now_ns(void)
 	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
+void conn_set_key(struct conn *c, u32 key, const char *name)
+{
+	c->key = key;
+	c->who = name;
+}
+
+u32 conn_key(const struct conn *c)
+{
+	return c->key;
+}
+
 /* What came before is not of this request. */
 static void conn_log_begin(struct conn *c)
 {
 	c->since = now_ns();
 	c->status = 0;
 	conn_tell(c, "", 0, 0);
+	conn_set_key(c, 0, NULL);
 }
 
 /* @whole: its client got all of it */
@@ -116,7 +154,7 @@ static void conn_log_end(struct conn *c, bool whole)
 	const struct access a = {
 		.head = &c->req.head, .id = c->id,
 		.status = !whole ? 0 : c->told ? c->told : c->status,
-		.tokens = c->tokens, .ns = now_ns() - c->since,
+		.tokens = c->tokens, .ns = now_ns() - c->since, .key = c->who,
 	};
 
 	c->loop->ops->ended(&a);
@@ -131,16 +169,15 @@ void conn_kill(struct conn *c)
 
 	if (c->state == CONN_DEAD)
 		return;
-	c->state = CONN_DEAD;
+	conn_set_state(c, CONN_DEAD);
 	c->owner = NULL;
 	event_del(&c->timer);
 	bufferevent_free(c->bev);
 	c->bev = NULL;
-	c->loop->bodies -= c->counted;
-	c->counted = 0;
+	conn_count_body(c, 0);
 	loop_unlink(c->loop, c);
 	if (o) {
-		c->loop->stats.vanished++;
+		tally(&c->loop->stats.vanished, 1);
 		o->gone(o);
 	}
 	if (asked)
@@ -167,7 +204,7 @@ void conn_close(struct conn *c)
 		conn_kill(c);
 		return;
 	}
-	c->state = CONN_FLUSH;
+	conn_set_state(c, CONN_FLUSH);
 	conn_deadline(c, 0);
 }
 
@@ -178,7 +215,7 @@ static void conn_flushed(struct conn *c)
 		conn_kill(c);
 		return;
 	}
-	c->state = CONN_LINGER;
+	conn_set_state(c, CONN_LINGER);
 	shutdown(bufferevent_getfd(c->bev), SHUT_WR);
 	evbuffer_drain(conn_input(c), evbuffer_get_length(conn_input(c)));
 	conn_deadline(c, CONN_LINGER_S);
@@ -202,17 +239,16 @@ static void conn_finish(struct conn *c)
 	conn_log_end(c, true);
 	c->owner = NULL;
 	c->streaming = false;
-	l->bodies -= c->counted;
-	c->counted = 0;
+	conn_count_body(c, 0);
 	if (c->body.cap > CONN_KEEP_BODY)
 		text_free(&c->body);
 	if (!c->req.head.keep_alive || l->draining) {
-		c->state = CONN_FLUSH;
+		conn_set_state(c, CONN_FLUSH);
 		if (!evbuffer_get_length(conn_output(c)))
 			conn_flushed(c);
 		return;
 	}
-	c->state = CONN_HEAD;
+	conn_set_state(c, CONN_HEAD);
 	c->began = false;
 	loop_idle(l, c, true);
 	conn_deadline(c, l->limits->idle_s);
@@ -247,7 +283,7 @@ static void conn_write_head(struct conn *c, int status, const char *type,
 		conn_write(c, t.p, t.len);
 	text_free(&t);
 	c->status = status;
-	c->loop->status[status / 100]++;
+	tally(&c->loop->status[status / 100], 1);
 }
 
 void conn_reply(struct conn *c, int status, const char *type,
@@ -270,19 +306,48 @@ void conn_stream_begin(struct conn *c, const char *type, const char *headers)
 	conn_write_head(c, 200, type, headers, -1);
 }
 
+/*
+ * Write @iov: what the socket takes goes at once, with one system call and no
+ * event asked for; the rest waits as all other output does.  An error is found
+ * again by whoever writes next.
+ */
+static void conn_write_now(struct conn *c, struct iovec *iov, u32 nr)
+{
+	const struct msghdr msg = { .msg_iov = iov, .msg_iovlen = nr };
+	size_t sent = 0, skip;
+	ssize_t n;
+	u32 i;
+
+	if (!evbuffer_get_length(conn_output(c))) {
+		n = sendmsg(bufferevent_getfd(c->bev), &msg,
+			    MSG_DONTWAIT | MSG_NOSIGNAL);
+		sent = n > 0 ? (size_t)n : 0;
+	}
+	for (i = 0; i < nr && c->state != CONN_DEAD; i++) {
+		skip = min(sent, iov[i].iov_len);
+		sent -= skip;
+		conn_write(c, (const char *)iov[i].iov_base + skip,
+			   iov[i].iov_len - skip);
+	}
+}
+
 void conn_stream_add(struct conn *c, const char *p, size_t len)
 {
-	struct evbuffer *out;
+	char size[24];
+	struct iovec iov[] = {
+		{ .iov_base = size },
+		{ .iov_base = (char *)(uintptr_t)p, .iov_len = len },
+		{ .iov_base = (char[]){ "\r\n" }, .iov_len = 2 },
+	};
 
 	if (c->state == CONN_DEAD || !len)
 		return;
-	out = conn_output(c);
-	if (!c->req.head.http10 && evbuffer_add_printf(out, "%zx\r\n", len) < 0)
-		conn_kill(c);
-	else
-		conn_write(c, p, len);
-	if (c->state != CONN_DEAD && !c->req.head.http10)
-		conn_write(c, "\r\n", 2);
+	if (c->req.head.http10) {
+		conn_write_now(c, &iov[1], 1);
+		return;
+	}
+	iov[0].iov_len = (size_t)snprintf(size, sizeof(size), "%zx\r\n", len);
+	conn_write_now(c, iov, ARRAY_SIZE(iov));
 }
 
 void conn_stream_end(struct conn *c)
@@ -301,13 +366,13 @@ static void conn_refuse(struct conn *c, int status, const char *code,
 {
 	struct text t = { 0 };
 
-	c->loop->stats.refused++;
+	tally(&c->loop->stats.refused, 1);
 	if (c->state == CONN_HEAD)
 		memset(&c->req, 0, sizeof(c->req));
 	c->req.head.keep_alive = false;
 	c->unread = true;
 	conn_log_begin(c);
-	c->state = CONN_BUSY;
+	conn_set_state(c, CONN_BUSY);
 	conn_deadline(c, 0);
 	c->loop->ops->refuse(&t, status, code, why);
 	conn_reply(c, status, "application/json",
@@ -317,16 +382,30 @@ static void conn_refuse(struct conn *c, int status, const char *code,
 
 /* ---- requests ---- */
 
+/* 64 bits that no other request of this loop got (splitmix). */
+static u64 draw_id(struct loop *l)
+{
+	u64 z = l->ids += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
 static void conn_dispatch(struct conn *c)
 {
 	struct loop *l = c->loop;
+	char *id = c->req.head.id;
 
 	conn_log_begin(c);
-	c->state = CONN_BUSY;
+	if (!*id)
+		snprintf(id, sizeof(c->req.head.id), "%016llx%08x",
+			 (unsigned long long)draw_id(l), (u32)draw_id(l));
+	conn_set_state(c, CONN_BUSY);
 	conn_deadline(c, 0);
 	c->req.body = c->body.len ? c->body.p : "";
 	c->req.len = c->body.len;
-	l->stats.requests++;
+	tally(&l->stats.requests, 1);
 	l->ops->request(l, c, &c->req);
 }
 
@@ -347,7 +426,7 @@ static void conn_expect_body(struct conn *c)
 		conn_dispatch(c);
 		return;
 	}
-	c->state = CONN_BODY;
+	conn_set_state(c, CONN_BODY);
 	conn_deadline(c, lim->body_s);
 	if (h->expect && !evbuffer_get_length(conn_input(c)))
 		conn_write(c, "HTTP/1.1 100 Continue\r\n\r\n", 25);
@@ -441,9 +520,8 @@ static bool conn_read_body(struct conn *c)
 	if (!evbuffer_get_length(conn_input(c)))
 		return false;
 	ret = conn_take_body(c);
-	l->bodies += c->body.len - c->counted;
-	c->counted = c->body.len;
-	if (ret >= 0 && l->bodies > l->limits->bodies)
+	conn_count_body(c, c->body.len);
+	if (ret >= 0 && READ_ONCE(l->crowd->bodies) > l->limits->bodies)
 		ret = -503;
 	if (ret == -413)
 		conn_refuse(c, 413, "request_too_large",
@@ -503,7 +581,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 	struct conn *c = arg;
 
 	if (what & BEV_EVENT_TIMEOUT)
-		c->loop->stats.timeouts++;
+		tally(&c->loop->stats.timeouts, 1);
 	conn_kill(c);
 }
 
@@ -516,27 +594,29 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		conn_kill(c);
 		return;
 	}
-	c->loop->stats.timeouts++;
+	tally(&c->loop->stats.timeouts, 1);
 	conn_refuse(c, 408, "request_timeout",
 		    c->state == CONN_HEAD ?
 		    "the head of the request did not come in time" :
 		    "the body of the request did not come in time");
 }
 
-void conn_open(struct loop *l, int fd)
+/* On the loop's thread: it has it. */
+static void on_arrive(struct mail *m)
 {
+	struct conn *c = container_of(m, struct conn, arrive);
+	struct loop *l = c->loop;
 	const struct timeval stall = { l->limits->write_s, 0 };
-	struct conn *c = calloc(1, sizeof(*c));
 
-	if (c)
-		c->bev = bufferevent_socket_new(l->base, fd,
+	if (!l->draining)
+		c->bev = bufferevent_socket_new(l->base, c->fd,
 						BEV_OPT_CLOSE_ON_FREE);
-	if (!c || !c->bev) {
+	if (!c->bev) {
+		__atomic_sub_fetch(&l->nr_conns, 1, __ATOMIC_RELAXED);
+		close(c->fd);
 		free(c);
-		close(fd);
 		return;
 	}
-	c->loop = l;
 	evtimer_assign(&c->timer, l->base, on_timer, c);
 	loop_link(l, c);
 	loop_idle(l, c, true);
@@ -547,4 +627,16 @@ void conn_open(struct loop *l, int fd)
 	conn_deadline(c, l->limits->head_s);
 	if (bufferevent_enable(c->bev, EV_READ | EV_WRITE))
 		conn_kill(c);
+}
+
+struct conn *conn_new(struct loop *l, int fd)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->loop = l;
+	c->fd = fd;
+	c->arrive.fn = on_arrive;
+	return c;
 }

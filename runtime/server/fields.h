@@ -7,7 +7,8 @@
  * refused by its name unless it is null or asks for what is done anyway (its
  * neutral value): nothing is ever ignored.
  *
- *	yes(name, kinds, text)		read by field_NAME() of params.c
+ *	yes(name, kinds, text)		read by field_NAME() of params.c, or of
+ *					sampling.c
  *	no(name, kinds, neutral, text)	refused but for its neutral value
  */
 #ifndef RUNTIME_SERVER_FIELDS_H
@@ -37,13 +38,13 @@ enum field_neutral {
 };
 
 #define API_FIELDS(yes, no)						\
-	yes(model, API_BOTH, "name of the model; may be left out")	\
+	yes(model, API_BOTH, "name of the model; may be left out where there is one")	\
 	yes(prompt, API_COMPLETION, "a string, strings, token ids, or lists of token ids") \
 	yes(messages, API_CHAT, "roles system, developer, user, assistant; contents are strings or parts of type text") \
 	yes(max_tokens, API_BOTH, "completions: 16 by default; chat: what the model's generation_config.json says, else the rest of the context") \
 	yes(max_completion_tokens, API_CHAT, "the newer name of max_tokens") \
 	yes(n, API_BOTH, "samples of each prompt, 1 to 128; they share its blocks") \
-	yes(best_of, API_COMPLETION, "only as many as n")		\
+	yes(best_of, API_COMPLETION, "samples drawn, n or more, up to 128: the n with the highest mean logprob a token are the answer; of beam search the number of beams; with stream only as many as n") \
 	yes(temperature, API_BOTH, "0 takes the likeliest token")	\
 	yes(top_p, API_BOTH, "above 0, up to 1")			\
 	yes(top_k, API_BOTH, "0 or -1: all")				\
@@ -65,22 +66,23 @@ enum field_neutral {
 	yes(cache_salt, API_BOTH, "prompts share cached blocks only under the same salt") \
 	yes(request_id, API_BOTH, "becomes part of the answer's id")	\
 	yes(return_token_ids, API_BOTH, "adds token_ids and prompt_token_ids") \
-	no(frequency_penalty, API_BOTH, zero, "")			\
-	no(presence_penalty, API_BOTH, zero, "")			\
-	no(repetition_penalty, API_BOTH, one, "")			\
-	no(logit_bias, API_BOTH, empty, "")				\
-	no(logprobs, API_BOTH, off, "")					\
-	no(top_logprobs, API_CHAT, zero, "")				\
-	no(prompt_logprobs, API_BOTH, null, "")				\
-	no(logprob_token_ids, API_BOTH, empty, "")			\
+	yes(frequency_penalty, API_BOTH, "-2 to 2, of tokens generated so far, as often as they were") \
+	yes(presence_penalty, API_BOTH, "-2 to 2, of tokens generated so far") \
+	yes(repetition_penalty, API_BOTH, "0.01 to 100, 1: none; of tokens of the prompt too") \
+	yes(logit_bias, API_BOTH, "an object: up to 1024 token ids with -100 to 100") \
+	yes(logprobs, API_BOTH, "completions: 0 to 20; chat: true or false; as the model gave them, before penalties and temperature") \
+	yes(top_logprobs, API_CHAT, "0 to 20; only with logprobs")	\
+	yes(prompt_logprobs, API_BOTH, "0 to 20; not with stream; the prompt is computed anew, whatever is cached of it") \
+	yes(return_tokens_as_token_ids, API_BOTH, "logprobs name a token token_id:N") \
+	yes(logprob_token_ids, API_BOTH, "up to 128 ids: logprobs tell of these instead of the likeliest; not with echo") \
 	no(suffix, API_COMPLETION, empty, "")				\
-	no(min_p, API_BOTH, zero, "")					\
-	no(min_tokens, API_BOTH, zero, "")				\
-	no(bad_words, API_BOTH, empty, "")				\
-	no(allowed_token_ids, API_BOTH, null, "")			\
-	no(use_beam_search, API_BOTH, off, "")				\
-	no(length_penalty, API_BOTH, one, "of beam search")		\
-	no(early_stopping, API_BOTH, off, "of beam search")		\
+	yes(min_p, API_BOTH, "0 to 1: least share of the likeliest token's probability") \
+	yes(min_tokens, API_BOTH, "no end and no stop before so many tokens") \
+	yes(bad_words, API_BOTH, "up to 4096 tokens of strings that are not generated") \
+	yes(allowed_token_ids, API_BOTH, "ids: no others are generated") \
+	yes(use_beam_search, API_BOTH, "the likeliest texts that best_of beams find, else n; see Beam search") \
+	yes(length_penalty, API_BOTH, "of beam search: -10 to 10, 1 by default") \
+	yes(early_stopping, API_BOTH, "of beam search: false, true or \"never\"") \
 	no(tools, API_CHAT, empty, "")					\
 	no(tool_choice, API_CHAT, any, "")				\
 	no(parallel_tool_calls, API_CHAT, bool, "")			\
@@ -116,7 +118,6 @@ enum field_neutral {
 	no(mm_processor_kwargs, API_CHAT, empty, "")			\
 	no(session_id, API_BOTH, null, "")				\
 	no(stream_interval, API_BOTH, one, "")				\
-	no(return_tokens_as_token_ids, API_BOTH, off, "")		\
 	no(return_token_offsets, API_BOTH, off, "")			\
 	no(return_prompt_text, API_BOTH, off, "")			\
 	no(kv_transfer_params, API_BOTH, null, "")			\
@@ -129,8 +130,14 @@ enum field_neutral {
  * @p:          what becomes of it
  * @prompt:     the prompts or messages, read when the rest is known
  * @max_tokens: as given, 0: not
+ * @max_zero:   0 was given
+ * @logprobs:   of a chat, as given
+ * @top_logprobs: of a chat, as given
  * @best_of:    as given, 0: not
+ * @sampled:    the first field that asks for anything but the likeliest token
+ * @of_beams:   the first field that asks for anything of beam search
  * @add_bos:    see add_special_tokens
+ * @any_length: no prompt is too long or too short
  * @generation_prompt: see add_generation_prompt
  * @template_kwargs: see chat_template_kwargs, or NULL
  */
@@ -141,9 +148,15 @@ struct field_ctx {
 	const json_t		*prompt;
 	const json_t		*stream_options;
 	u32			max_tokens;
+	bool			max_zero;
+	bool			logprobs;
+	u32			top_logprobs;
 	const char		*max_name;
 	u32			best_of;
+	const char		*sampled;
+	const char		*of_beams;
 	bool			add_bos;
+	bool			any_length;
 	bool			generation_prompt;
 	json_t			*template_kwargs;
 };
@@ -170,6 +183,21 @@ extern const u32 api_nr_fields;
 API_FIELDS(field_yes, field_no)
 #undef field_yes
 #undef field_no
+
+/* Kinds of values: 0, or -1 with an error that names @key. */
+int get_whole(struct field_ctx *c, const char *key, const json_t *v, s64 lo,
+	      s64 hi, s64 *out);
+int get_u32(struct field_ctx *c, const char *key, const json_t *v, u32 lo,
+	    u32 hi, u32 *out);
+int get_bool(struct field_ctx *c, const char *key, const json_t *v,
+	     bool *out);
+
+/* sampling_defaults() - what the model's generation_config.json sets */
+void sampling_defaults(const struct model_info *info,
+		       struct sampling_params *p);
+
+/* sampling_judge() - what the fields of sampling.c say together; 0 or -1 */
+int sampling_judge(struct field_ctx *c);
 
 /* fields_read() - hand every field of @root to its reader; 0 or -1 */
 int fields_read(struct field_ctx *c, const json_t *root);

@@ -37,6 +37,7 @@ enum http_method {
 	x(500, "Internal Server Error")					\
 	x(501, "Unsupported")						\
 	x(503, "Service Unavailable")					\
+	x(504, "Gateway Timeout")					\
 	x(505, "HTTP Version Not Supported")
 
 /**

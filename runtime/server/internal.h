@@ -29,6 +29,8 @@ enum conn_state {
  * struct conn - one connection
  * @next, @prev: in loop->all, then in loop->dead
  * @idle_next, @idle_prev: in loop->idle, while @idle
+ * @arrive:    it was given to the loop, which does not have it yet
+ * @fd:        until then
  * @timer:     the deadline of the state
  * @began:     the first byte of a head came
  * @unread:    the client may be sending what nobody will read
@@ -36,13 +38,14 @@ enum conn_state {
  * @streaming: conn_stream_begin() was called
  * @head:      copy of the head; @req points into it
  * @body:      what came of the body
- * @counted:   bytes of it in loop->bodies
+ * @counted:   bytes of it in loop->crowd->bodies
  * @lingered:  bytes thrown away
  * @owner:     who answers, while it takes time
  * @since:     the request was whole, in ns
  * @status:    of the answer, for the log
  * @told:      a status that is to be said instead, or 0
  * @id, @tokens: of the request, for the log
+ * @key, @who: see conn_set_key()
  */
 struct conn {
 	struct loop		*loop;
@@ -51,6 +54,8 @@ struct conn {
 	struct conn		*idle_next;
 	struct conn		*idle_prev;
 	struct bufferevent	*bev;
+	struct mail		arrive;
+	int			fd;
 	struct event		timer;
 	enum conn_state		state;
 	bool			idle;
@@ -68,12 +73,17 @@ struct conn {
 	s64			since;
 	int			status;
 	int			told;
-	const char		*id;
+	char			id[CONN_ID_MAX + 1];
 	u64			tokens;
+	u32			key;
+	const char		*who;
 };
 
-/* conn_open() - take over an accepted socket; closes it on failure */
-void conn_open(struct loop *l, int fd);
+/* conn_new() - of an accepted socket, for loop_give(); NULL: no memory */
+struct conn *conn_new(struct loop *l, int fd);
+
+/* conn_set_state() - and count it */
+void conn_set_state(struct conn *c, enum conn_state state);
 
 /* conn_kill() - close, tell the owner, free later; any state */
 void conn_kill(struct conn *c);

@@ -7,7 +7,9 @@
  * comes back under the same address harms nobody.
  *
  * No wake is lost: the poster who finds the stack empty writes the eventfd
- * after pushing; the owner reads the eventfd before taking.
+ * after pushing; the owner reads the eventfd before taking.  Who posts to many
+ * at once may do so quietly and write afterwards; a mail that finds another
+ * there meanwhile relies on that one's poster.
  *
  * No word is lost: the owner clears @queued before it calls the handler, so
  * whoever finds it set may rely on a handler that has not looked yet.  For
@@ -50,19 +52,24 @@ void mailbox_hush(struct mailbox *b)
 		;
 }
 
-void mailbox_post(struct mailbox *b, struct mail *m)
+bool mailbox_post_quietly(struct mailbox *b, struct mail *m)
 {
 	struct mail *old = __atomic_load_n(&b->top, __ATOMIC_RELAXED);
 
 	/* Pairs with the exchange in mailbox_deliver(). */
 	if (__atomic_exchange_n(&m->queued, 1, __ATOMIC_ACQ_REL))
-		return;
+		return false;
 	do {
 		m->next = old;
 	} while (!__atomic_compare_exchange_n(&b->top, &old, m, true,
 					      __ATOMIC_ACQ_REL,
 					      __ATOMIC_RELAXED));
-	if (!old)
+	return !old;
+}
+
+void mailbox_post(struct mailbox *b, struct mail *m)
+{
+	if (mailbox_post_quietly(b, m))
 		mailbox_wake(b);
 }
 

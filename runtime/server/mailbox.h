@@ -47,6 +47,13 @@ void mailbox_destroy(struct mailbox *b);
  */
 void mailbox_post(struct mailbox *b, struct mail *m);
 
+/**
+ * mailbox_post_quietly() - mailbox_post() without waking the owner
+ *
+ * Return: true when nobody else wakes it: mailbox_wake() is then due, soon.
+ */
+bool __must_check mailbox_post_quietly(struct mailbox *b, struct mail *m);
+
 /* mailbox_wake() - make the eventfd readable without a mail */
 void mailbox_wake(struct mailbox *b);
 

@@ -2,11 +2,15 @@
 /*
  * metrics.c - figures of a server, in Prometheus' text format
  *
- * Every family is written once, with HELP and TYPE, base units, `_total` for
- * counters, and the model's name as a label.  Lists decide: what the engine
- * or a loop counts appears here by itself.
+ * Every family is written once, with HELP and TYPE, base units, and `_total`
+ * for counters.  What belongs to a model has its name as a label; what belongs
+ * to the server, which is all before a body is understood, has none.  Lists
+ * decide: what the engine or a loop counts appears here by itself.
+ *
+ * Each loop counts for itself, without locks, and a page adds them up.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <kvmm/version.h>
 
@@ -43,18 +47,49 @@ void metrics_observe(struct metrics *m, enum metric_histogram h, double v,
 		     u32 n)
 {
 	const double *bounds = histograms[h].bounds;
+	double sum;
 	u32 i = 0;
 
 	while (i < METRIC_BOUNDS_MAX && v > bounds[i])
 		i++;
-	m->h[h].count[i] += n;
-	m->h[h].sum += v * n;
+	tally(&m->h[h].count[i], n);
+	sum = m->h[h].sum + v * n;
+	__atomic_store(&m->h[h].sum, &sum, __ATOMIC_RELAXED);
 }
 
-/* A page being written. */
+void metrics_add(struct metrics *sum, const struct metrics *m)
+{
+	double part;
+	u32 i, k;
+
+	for (i = 0; i < METRIC_NR_HISTOGRAMS; i++) {
+		for (k = 0; k <= METRIC_BOUNDS_MAX; k++)
+			sum->h[i].count[k] += READ_ONCE(m->h[i].count[k]);
+		__atomic_load(&m->h[i].sum, &part, __ATOMIC_RELAXED);
+		sum->h[i].sum += part;
+	}
+	for (i = 0; i < METRIC_NR_ENDS; i++)
+		sum->ends[i] += READ_ONCE(m->ends[i]);
+}
+
+void metrics_add_loop(struct metrics_view *v, const struct loop *l)
+{
+	u32 i;
+
+	v->loops++;
+	v->conns += READ_ONCE(l->nr_conns);
+#define x(name, text) v->stats.name += READ_ONCE(l->stats.name);
+	LOOP_STATS(x)
+#undef x
+	for (i = 0; i < ARRAY_SIZE(v->status); i++)
+		v->status[i] += READ_ONCE(l->status[i]);
+}
+
+/* A page being written; @labels: [@v->nr_models], model_name="..." */
 struct page {
-	struct text	*t;
-	struct text	label;		/* model_name="..." */
+	struct text			*t;
+	const struct metrics_view	*v;
+	struct text			*labels;
 };
 
 static void family(struct page *p, const char *name, const char *type,
@@ -64,140 +99,182 @@ static void family(struct page *p, const char *name, const char *type,
 		    name, type);
 }
 
-static void labels(struct page *p, const char *more)
-{
-	text_puts(p->t, "{");
-	text_add(p->t, p->label.p, p->label.len);
-	text_puts(p->t, more);
-	text_puts(p->t, "}");
-}
-
-static void value(struct page *p, const char *name, const char *more,
+/* Of model @i, with more labels. */
+static void value(struct page *p, u32 i, const char *name, const char *more,
 		  double v)
 {
-	text_printf(p->t, "kvrt_%s", name);
-	labels(p, more);
-	text_printf(p->t, " %.17g\n", v);
+	text_printf(p->t, "kvrt_%s{", name);
+	text_add(p->t, p->labels[i].p, p->labels[i].len);
+	text_printf(p->t, "%s} %.17g\n", more, v);
 }
 
-static void gauge(struct page *p, const char *name, const char *help, double v)
+/* Of the whole server. */
+static void server_value(struct page *p, const char *type, const char *name,
+			 const char *help, double v)
 {
-	family(p, name, "gauge", help);
-	value(p, name, "", v);
-}
-
-static void counter(struct page *p, const char *name, const char *help,
-		    double v)
-{
+	const char *end = *type == 'c' ? "_total" : "";
 	char full[96];
 
-	snprintf(full, sizeof(full), "%s_total", name);
-	family(p, full, "counter", help);
-	value(p, full, "", v);
+	snprintf(full, sizeof(full), "%s%s", name, end);
+	family(p, full, type, help);
+	text_printf(p->t, "kvrt_%s %.17g\n", full, v);
 }
 
-static void histogram(struct page *p, u32 i, const struct histogram *h)
+/* One value of each model. */
+#define MODEL_VALUES(p, type, name, help, expr)				\
+do {									\
+	u32 i_;								\
+									\
+	family(p, name, type, help);					\
+	for (i_ = 0; i_ < (p)->v->nr_models; i_++) {			\
+		const struct metrics_model *m = &(p)->v->models[i_];	\
+									\
+		value(p, i_, name, "", (double)(expr));			\
+	}								\
+} while (0)
+
+#define GAUGE(p, name, help, expr)					\
+	MODEL_VALUES(p, "gauge", name, help, expr)
+#define COUNTER(p, name, help, expr)					\
+	MODEL_VALUES(p, "counter", name "_total", help, expr)
+
+static void histogram(struct page *p, u32 i, u32 which)
 {
-	const char *name = histograms[i].name;
+	const struct histogram *h = &p->v->models[i].m.h[which];
+	const char *name = histograms[which].name;
 	char full[96], bound[48];
 	u64 sum = 0;
 	u32 k;
 
-	family(p, name, "histogram", histograms[i].text);
 	snprintf(full, sizeof(full), "%s_bucket", name);
 	for (k = 0; k < METRIC_BOUNDS_MAX; k++) {
 		sum += h->count[k];
 		snprintf(bound, sizeof(bound), ",le=\"%g\"",
-			 histograms[i].bounds[k]);
-		value(p, full, bound, (double)sum);
+			 histograms[which].bounds[k]);
+		value(p, i, full, bound, (double)sum);
 	}
 	sum += h->count[k];
-	value(p, full, ",le=\"+Inf\"", (double)sum);
+	value(p, i, full, ",le=\"+Inf\"", (double)sum);
 	snprintf(full, sizeof(full), "%s_sum", name);
-	value(p, full, "", h->sum);
+	value(p, i, full, "", h->sum);
 	snprintf(full, sizeof(full), "%s_count", name);
-	value(p, full, "", (double)sum);
+	value(p, i, full, "", (double)sum);
 }
 
-static void write_requests(struct page *p, const struct metrics_view *v)
+static void write_requests(struct page *p)
 {
-	const struct engine_stats *st = &v->b->stats;
+	u32 i;
 
-	gauge(p, "num_requests_running", "sequences that may be in the next step",
-	      v->b->load.running);
-	gauge(p, "num_requests_waiting", "sequences that wait for memory or a place",
-	      v->b->load.waiting);
-	counter(p, "num_preemptions", "times a sequence lost its memory",
-		(double)st->preemptions);
-	counter(p, "prompt_tokens", "tokens of the prompts admitted",
-		(double)st->prompt_tokens);
-	counter(p, "generation_tokens", "tokens drawn and delivered",
-		(double)st->generated_tokens);
-	counter(p, "prefix_cache_queries", "prompt tokens looked up in the prefix cache",
-		(double)st->prompt_tokens);
-	counter(p, "prefix_cache_hits", "prompt tokens found in the prefix cache",
-		(double)st->cached_tokens);
+	GAUGE(p, "num_requests_running", "sequences that may be in the next step",
+	      m->b.load.running);
+	GAUGE(p, "num_requests_waiting", "sequences that wait for memory or a place",
+	      m->b.load.waiting);
+	COUNTER(p, "num_preemptions", "times a sequence lost its memory",
+		m->b.stats.preemptions);
+	COUNTER(p, "prompt_tokens", "tokens of the prompts admitted",
+		m->b.stats.prompt_tokens);
+	COUNTER(p, "generation_tokens", "tokens drawn and delivered",
+		m->b.stats.generated_tokens);
+	COUNTER(p, "prefix_cache_queries", "prompt tokens looked up in the prefix cache",
+		m->b.stats.prompt_tokens);
+	COUNTER(p, "prefix_cache_hits", "prompt tokens found in the prefix cache",
+		m->b.stats.cached_tokens);
 	family(p, "request_success_total", "counter",
 	       "requests that the engine was given, by how they ended; those answered 4xx are not among them");
+	for (i = 0; i < p->v->nr_models; i++) {
 #define x(name, text) \
-	value(p, "request_success_total", ",finished_reason=\"" #name "\"", \
-	      (double)v->m->ends[METRIC_END_##name]);
-	METRIC_ENDS(x)
+		value(p, i, "request_success_total", ",finished_reason=\"" #name "\"", \
+		      (double)p->v->models[i].m.ends[METRIC_END_##name]);
+		METRIC_ENDS(x)
 #undef x
+	}
 }
 
-static void write_engine(struct page *p, const struct metrics_view *v)
+/* Of each model; times, `NAME_ns` and "nanoseconds ...", are told in seconds. */
+static void engine_counter(struct page *p, const char *name, const char *text,
+			   size_t offset)
 {
-	const struct engine_stats *st = &v->b->stats;
+	const size_t len = strlen(name);
+	const bool is_time = len > 3 && !strcmp(name + len - 3, "_ns");
+	char full[64];
+	u32 i;
 
-	/* Times are told in seconds, whatever the engine counts them in. */
+	snprintf(full, sizeof(full), "engine_%.*s%s_total",
+		 (int)(is_time ? len - 3 : len), name,
+		 is_time ? "_seconds" : "");
+	family(p, full, "counter", is_time ? text + strlen("nano") : text);
+	for (i = 0; i < p->v->nr_models; i++) {
+		const u64 *v = (const void *)((const char *)
+					      &p->v->models[i].b.stats + offset);
+
+		value(p, i, full, "", (double)*v / (is_time ? 1e9 : 1));
+	}
+}
+
+static void write_engine(struct page *p)
+{
 #define x(name, text)							\
-	if (offsetof(struct engine_stats, name) !=			\
-	    offsetof(struct engine_stats, forward_ns))			\
-		counter(p, "engine_" #name, text, (double)st->name);
+	engine_counter(p, #name, text, offsetof(struct engine_stats, name));
 	ENGINE_STATS(x)
 #undef x
-	counter(p, "engine_forward_seconds", "seconds in the model",
-		(double)st->forward_ns / 1e9);
 }
 
-static void write_server(struct page *p, const struct metrics_view *v)
+static void write_server(struct page *p)
 {
-	const struct loop *l = v->loop;
-	char code[24];
+	const struct metrics_view *v = p->v;
 	u32 i;
 
 	family(p, "info", "gauge", "what is running");
-	value(p, "info", ",version=\"" KVMM_VERSION "\"", 1);
-	gauge(p, "ready", "1 when /ready answers 200", v->ready);
-	gauge(p, "attached", "1 when attached to the daemon",
-	      v->b->state == BACKEND_ATTACHED);
-	counter(p, "attaches", "times it attached to the daemon",
-		(double)v->b->attaches);
-	gauge(p, "calls", "requests being worked at", v->calls);
-	gauge(p, "http_connections", "connections open", l->nr_conns);
-#define x(name, text) counter(p, "http_" #name, text, (double)l->stats.name);
+	text_puts(p->t, "kvrt_info{version=\"" KVMM_VERSION "\"} 1\n");
+	GAUGE(p, "ready", "1 when requests for this model would be worked at now", m->ready);
+	GAUGE(p, "attached", "1 when attached to the daemon",
+	      m->b.state == BACKEND_ATTACHED);
+	COUNTER(p, "attaches", "times it attached to the daemon", m->b.attaches);
+	server_value(p, "gauge", "calls", "requests being worked at", v->calls);
+	server_value(p, "gauge", "http_loops", "threads with connections", v->loops);
+	server_value(p, "gauge", "http_connections", "connections open", v->conns);
+#define x(name, text) \
+	server_value(p, "counter", "http_" #name, text, (double)v->stats.name);
 	LOOP_STATS(x)
 #undef x
 	family(p, "http_responses_total", "counter", "answers by status");
-	for (i = 1; i < ARRAY_SIZE(l->status); i++) {
-		snprintf(code, sizeof(code), ",code=\"%uxx\"", i);
-		value(p, "http_responses_total", code, (double)l->status[i]);
+	for (i = 1; i < ARRAY_SIZE(v->status); i++)
+		text_printf(p->t, "kvrt_http_responses_total{code=\"%uxx\"} %.17g\n",
+			    i, (double)v->status[i]);
+}
+
+static void write_histograms(struct page *p)
+{
+	u32 k, i;
+
+	for (k = 0; k < METRIC_NR_HISTOGRAMS; k++) {
+		family(p, histograms[k].name, "histogram", histograms[k].text);
+		for (i = 0; i < p->v->nr_models; i++)
+			histogram(p, i, k);
 	}
 }
 
 void metrics_write(struct text *t, const struct metrics_view *v)
 {
-	struct page p = { .t = t };
+	struct page p = { .t = t, .v = v };
 	u32 i;
 
-	text_puts(&p.label, "model_name=");
-	text_jsons(&p.label, v->model);
-	write_server(&p, v);
-	write_requests(&p, v);
-	write_engine(&p, v);
-	for (i = 0; i < METRIC_NR_HISTOGRAMS; i++)
-		histogram(&p, i, &v->m->h[i]);
-	t->failed |= p.label.failed;
-	text_free(&p.label);
+	p.labels = calloc(v->nr_models, sizeof(*p.labels));
+	if (!p.labels) {
+		t->failed = true;
+		return;
+	}
+	for (i = 0; i < v->nr_models; i++) {
+		text_puts(&p.labels[i], "model_name=");
+		text_jsons(&p.labels[i], v->models[i].name);
+	}
+	write_server(&p);
+	write_requests(&p);
+	write_engine(&p);
+	write_histograms(&p);
+	for (i = 0; i < v->nr_models; i++) {
+		t->failed |= p.labels[i].failed;
+		text_free(&p.labels[i]);
+	}
+	free(p.labels);
 }

@@ -48,7 +48,7 @@ struct histogram {
 	double	sum;
 };
 
-/* Figures of one HTTP thread. */
+/* Figures of one model, of one HTTP thread, which writes them. */
 struct metrics {
 	struct histogram	h[METRIC_NR_HISTOGRAMS];
 	u64			ends[METRIC_NR_ENDS];
@@ -58,19 +58,43 @@ struct metrics {
 void metrics_observe(struct metrics *m, enum metric_histogram h, double v,
 		     u32 n);
 
+/* metrics_add() - add what another thread counts; any thread */
+void metrics_add(struct metrics *sum, const struct metrics *m);
+
+/**
+ * struct metrics_model - what one page shows of a model
+ * @name:  by which it is served
+ * @m:     of all loops
+ * @ready: requests for it would be worked at now
+ */
+struct metrics_model {
+	const char		*name;
+	struct metrics		m;
+	struct backend_view	b;
+	bool			ready;
+};
+
 /**
  * struct metrics_view - what one page shows
- * @calls:   requests being worked at
- * @ready:   /ready answers 200
+ * @models: [@nr_models]
+ * @loops:  how many of them serve
+ * @conns:  connections open
+ * @stats:  of all loops
+ * @status: likewise, answers by hundreds of the status
+ * @calls:  requests being worked at
  */
 struct metrics_view {
-	const char			*model;
-	const struct metrics		*m;
-	const struct loop		*loop;
-	const struct backend_view	*b;
+	const struct metrics_model	*models;
+	u32				nr_models;
+	u32				loops;
+	u32				conns;
+	struct loop_stats		stats;
+	u64				status[6];
 	u32				calls;
-	bool				ready;
 };
+
+/* metrics_add_loop() - add what a loop counts; any thread */
+void metrics_add_loop(struct metrics_view *v, const struct loop *l);
 
 /* metrics_write() - the page */
 void metrics_write(struct text *t, const struct metrics_view *v);

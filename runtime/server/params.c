@@ -46,6 +46,7 @@ static const char *error_type(int status)
 	case 429:
 		return "rate_limit_error";
 	case 500:
+	case 504:
 		return "server_error";
 	case 503:
 		return "service_unavailable";
@@ -75,8 +76,8 @@ static int bad(struct field_ctx *c, const char *key, const char *want)
 
 /* ---- kinds of values ---- */
 
-static int get_whole(struct field_ctx *c, const char *key, const json_t *v,
-		     s64 lo, s64 hi, s64 *out)
+int get_whole(struct field_ctx *c, const char *key, const json_t *v, s64 lo,
+	      s64 hi, s64 *out)
 {
 	char want[80];
 	double d;
@@ -94,8 +95,8 @@ static int get_whole(struct field_ctx *c, const char *key, const json_t *v,
 	return *out < lo || *out > hi ? bad(c, key, want) : 0;
 }
 
-static int get_u32(struct field_ctx *c, const char *key, const json_t *v,
-		   u32 lo, u32 hi, u32 *out)
+int get_u32(struct field_ctx *c, const char *key, const json_t *v, u32 lo,
+	    u32 hi, u32 *out)
 {
 	s64 n = 0;
 	int ret = get_whole(c, key, v, lo, hi, &n);
@@ -105,8 +106,8 @@ static int get_u32(struct field_ctx *c, const char *key, const json_t *v,
 	return ret;
 }
 
-static int get_bool(struct field_ctx *c, const char *key, const json_t *v,
-		    bool *out)
+int get_bool(struct field_ctx *c, const char *key, const json_t *v,
+	     bool *out)
 {
 	if (!json_is_boolean(v))
 		return bad(c, key, "true or false");
@@ -153,7 +154,11 @@ int field_max_tokens(struct field_ctx *c, const char *key, const json_t *v)
 				"%s and %s are the same thing: give one of them",
 				c->max_name, key);
 	c->max_name = key;
-	return get_u32(c, key, v, 1, UINT32_MAX, &c->max_tokens);
+	if (get_u32(c, key, v, c->p->kind == API_CHAT, UINT32_MAX,
+		    &c->max_tokens))
+		return -1;
+	c->max_zero = !c->max_tokens;
+	return 0;
 }
 
 int field_max_completion_tokens(struct field_ctx *c, const char *key,
@@ -172,6 +177,41 @@ int field_best_of(struct field_ctx *c, const char *key, const json_t *v)
 	return get_u32(c, key, v, 1, API_N_MAX, &c->best_of);
 }
 
+int field_use_beam_search(struct field_ctx *c, const char *key,
+			  const json_t *v)
+{
+	bool on = false;
+
+	if (get_bool(c, key, v, &on))
+		return -1;
+	c->p->beam_width = on;		/* judge() says how many */
+	return 0;
+}
+
+int field_length_penalty(struct field_ctx *c, const char *key, const json_t *v)
+{
+	const double d = json_number_value(v);
+
+	if (!json_is_number(v) || !(d >= -10 && d <= 10))
+		return bad(c, key, "a number from -10 to 10");
+	c->p->length_penalty = (float)d;
+	if (d < 1 || d > 1)
+		c->of_beams = key;
+	return 0;
+}
+
+int field_early_stopping(struct field_ctx *c, const char *key, const json_t *v)
+{
+	const char *s = json_string_value(v);
+
+	if (s ? strcmp(s, "never") != 0 : !json_is_boolean(v))
+		return bad(c, key, "true, false or \"never\"");
+	c->p->early_stopping = s ? 2 : json_is_true(v);
+	if (c->p->early_stopping)
+		c->of_beams = key;
+	return 0;
+}
+
 int field_temperature(struct field_ctx *c, const char *key, const json_t *v)
 {
 	const double d = json_number_value(v);
@@ -180,6 +220,8 @@ int field_temperature(struct field_ctx *c, const char *key, const json_t *v)
 	    d > (double)SAMPLING_TEMPERATURE_MAX)
 		return bad(c, key, "a number from 0 to 100");
 	c->p->sampling.temperature = (float)d;
+	if (d > 0)
+		c->sampled = key;
 	return 0;
 }
 
@@ -190,6 +232,8 @@ int field_top_p(struct field_ctx *c, const char *key, const json_t *v)
 	if (!json_is_number(v) || !(d >= 1e-6) || d > 1)
 		return bad(c, key, "a number above 0 and up to 1");
 	c->p->sampling.top_p = (float)d;
+	if (d < 1)
+		c->sampled = key;
 	return 0;
 }
 
@@ -200,6 +244,8 @@ int field_top_k(struct field_ctx *c, const char *key, const json_t *v)
 	if (get_whole(c, key, v, -1, UINT32_MAX, &k))
 		return -1;
 	c->p->sampling.top_k = k < 0 ? 0 : (u32)k;
+	if (k > 0)
+		c->sampled = key;
 	return 0;
 }
 
@@ -402,23 +448,47 @@ int field_return_token_ids(struct field_ctx *c, const char *key,
 
 static void set_defaults(struct field_ctx *c)
 {
-	const struct model_generation *gen = &c->m->info->gen;
 	struct api_params *p = c->p;
 
 	p->n = 1;
+	p->length_penalty = 1;
 	p->skip_special = true;
 	p->priority = c->m->priority;
-	p->sampling = SAMPLING_PARAMS_DEFAULT;
-	if (gen->has & MODEL_GEN_TEMPERATURE)
-		p->sampling.temperature = (float)gen->temperature;
-	if ((gen->has & MODEL_GEN_DO_SAMPLE) && !gen->do_sample)
-		p->sampling.temperature = 0;
-	if (gen->has & MODEL_GEN_TOP_P)
-		p->sampling.top_p = (float)gen->top_p;
-	if (gen->has & MODEL_GEN_TOP_K)
-		p->sampling.top_k = gen->top_k;
+	sampling_defaults(c->m->info, &p->sampling);
 	c->add_bos = p->kind == API_COMPLETION;
 	c->generation_prompt = true;
+}
+
+/* How many samples or beams, and whether that goes with the rest. */
+static int judge_best_of(struct field_ctx *c)
+{
+	struct api_params *p = c->p;
+
+	if (c->best_of && c->best_of < p->n)
+		return api_fail(c->err, 400, "best_of", "invalid_value",
+				"best_of must be at least n, %u: the answer is the best n of them", p->n);
+	p->drawn = p->n;
+	if (p->beam_width) {
+		if (c->sampled)
+			return api_fail(c->err, 400, c->sampled,
+					"invalid_value",
+					"%s does not go with use_beam_search, which takes the likeliest texts of the model itself: leave it out",
+					c->sampled);
+		p->beam_width = max(c->best_of, p->n);
+		p->sampling = SAMPLING_PARAMS_DEFAULT;
+		p->sampling.temperature = 0;
+		return 0;
+	}
+	if (c->of_beams)
+		return api_fail(c->err, 400, c->of_beams, "invalid_value",
+				"%s is of beam search: give use_beam_search too, or leave it out",
+				c->of_beams);
+	p->length_penalty = 0;
+	p->drawn = max(c->best_of, p->n);
+	if (p->stream && p->drawn > p->n)
+		return api_fail(c->err, 400, "best_of", "invalid_value",
+				"best_of above n does not go with stream: which samples are the best is known at the end");
+	return 0;
 }
 
 /* What the request leaves open, and what several fields say together. */
@@ -432,11 +502,12 @@ static int judge(struct field_ctx *c)
 	if (c->stream_options && !p->stream)
 		return api_fail(c->err, 400, "stream_options", "invalid_value",
 				"stream_options is only allowed with stream");
-	if (c->best_of && c->best_of != p->n)
-		return api_fail(c->err, 400, "best_of", "unsupported_parameter",
-				"best_of is only supported with the value of n, %u", p->n);
+	if (judge_best_of(c))
+		return -1;
 	if (sampling_params_check(&p->sampling, &why))
 		return api_fail(c->err, 400, "", "invalid_value", "%s", why);
+	if (sampling_judge(c))
+		return -1;
 	if (!p->has_seed) {
 		if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn))
 			drawn = (u32)getpid();
@@ -464,7 +535,7 @@ static int set_max_new(struct field_ctx *c)
 				"context_length_exceeded",
 				"This model's maximum context length is %u tokens; the prompt has %u, and %s asks for %u more",
 				max_len, longest, c->max_name, c->max_tokens);
-	if (c->max_tokens)
+	if (c->max_tokens || c->max_zero)
 		p->max_new = c->max_tokens;
 	else if (p->kind == API_COMPLETION)
 		p->max_new = min(p->max_new, DEF_MAX_TOKENS);
@@ -473,22 +544,26 @@ static int set_max_new(struct field_ctx *c)
 	return 0;
 }
 
-int api_prepare(const struct api_model *m, enum api_kind kind,
-		const char *body, size_t len, struct api_params *p,
-		struct api_error *err)
+json_t *api_parse(const char *body, size_t len, struct api_error *err)
+{
+	json_error_t je;
+	json_t *root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &je);
+
+	if (!root)
+		api_fail(err, 400, "", "invalid_json",
+			 "The body is not JSON: line %d column %d: %.160s",
+			 je.line, je.column, je.text);
+	return root;
+}
+
+int api_read(const struct api_model *m, enum api_kind kind, const json_t *root,
+	     struct api_params *p, struct api_error *err)
 {
 	struct field_ctx c = { .m = m, .p = p, .err = err };
-	json_error_t je;
-	json_t *root;
 	int ret;
 
 	memset(p, 0, sizeof(*p));
 	p->kind = kind;
-	root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &je);
-	if (!root)
-		return api_fail(err, 400, "", "invalid_json",
-				"The body is not JSON: line %d column %d: %.160s",
-				je.line, je.column, je.text);
 	set_defaults(&c);
 	if (json_is_object(root))
 		ret = fields_read(&c, root);
@@ -501,6 +576,18 @@ int api_prepare(const struct api_model *m, enum api_kind kind,
 		ret = prompts_prepare(&c);
 	if (!ret)
 		ret = set_max_new(&c);
+	return ret;
+}
+
+int api_prepare(const struct api_model *m, enum api_kind kind,
+		const char *body, size_t len, struct api_params *p,
+		struct api_error *err)
+{
+	json_t *root = api_parse(body, len, err);
+	int ret;
+
+	memset(p, 0, sizeof(*p));
+	ret = root ? api_read(m, kind, root, p, err) : -1;
 	json_decref(root);
 	return ret;
 }
@@ -515,5 +602,8 @@ void api_params_free(struct api_params *p)
 	}
 	free(p->prompts);
 	stops_free(&p->stops);
+	free(p->bias);
+	free(p->allowed);
+	free(p->bad);
 	memset(p, 0, sizeof(*p));
 }

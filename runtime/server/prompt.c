@@ -26,7 +26,7 @@ static const char *prompt_key(const struct field_ctx *c)
 /* Longest prompt that leaves room for one token. */
 static u32 prompt_max(const struct field_ctx *c)
 {
-	return c->m->info->max_len - 1;
+	return c->any_length ? UINT32_MAX : c->m->info->max_len - 1;
 }
 
 static int too_long(struct field_ctx *c, const char *about, size_t nr)
@@ -91,7 +91,7 @@ static int prompt_text(struct field_ctx *c, struct api_prompt *q,
 		flags |= TOKENIZER_ADD_BOS;
 	if (encode(c, q, text, len, flags, NULL, 0))
 		return -1;
-	if (!q->nr)
+	if (!q->nr && !c->any_length)
 		return api_fail(c->err, 400, "prompt", "invalid_value",
 				"the prompt is empty");
 	return c->p->echo ? keep_text(c, q, text, len) : 0;
@@ -166,12 +166,14 @@ static int prompt_one(struct field_ctx *c, struct api_prompt *q,
 static int prompts_alloc(struct field_ctx *c, size_t nr)
 {
 	struct api_params *p = c->p;
+	const u32 each = max(p->drawn, p->beam_width);
+	const char *name = each > p->n ? "best_of" : "n";
 
-	if (nr * p->n > c->m->max_samples)
-		return api_fail(c->err, 400, nr > 1 ? "prompt" : "n",
+	if (nr * each > c->m->max_samples)
+		return api_fail(c->err, 400, nr > 1 ? "prompt" : name,
 				"invalid_value",
-				"%zu prompts with n=%u are more than the %u samples that one request may ask for",
-				nr, p->n, c->m->max_samples);
+				"%zu prompts with %s=%u are more than the %u samples that one request may ask for",
+				nr, name, each, c->m->max_samples);
 	p->prompts = calloc(nr, sizeof(*p->prompts));
 	if (!p->prompts)
 		return no_memory(c);
@@ -214,17 +216,57 @@ static int chat_prompt(struct field_ctx *c)
 		ret = encode(c, &c->p->prompts[0], t.p, t.len,
 			     c->add_bos ? TOKENIZER_ADD_BOS : 0, t.guards,
 			     t.nr_guards);
-	if (!ret && !c->p->prompts[0].nr)
+	if (!ret && !c->p->prompts[0].nr && !c->any_length)
 		ret = api_fail(c->err, 400, "messages", "invalid_value",
 			       "the messages are empty");
 	chat_text_free(&t);
 	return ret;
 }
 
+/* ---- together ---- */
+
+/* What the answer says of each token of a prompt, in @nr choices. */
+static u64 told_of_token(const struct api_params *p, u64 nr)
+{
+	/* One more than are told beside the token itself, or 0. */
+	const u64 lists = p->kind == API_CHAT ? 1 : nr;
+	u64 told = lists * p->prompt_logprobs;
+
+	if (p->echo)
+		told += nr * (1 + p->logprobs);
+	if (p->return_ids)
+		told += nr;
+	return told;
+}
+
+/*
+ * A prompt is sent once and told of in every choice, by a thread that others
+ * wait for: a short request must not ask for gigabytes.
+ */
+static int judge_told(struct field_ctx *c)
+{
+	const struct api_params *p = c->p;
+	u64 each = told_of_token(p, p->n), sum = 0;
+	u32 i;
+
+	for (i = 0; i < p->nr_prompts; i++)
+		sum += p->prompts[i].nr * each;
+	if (sum <= API_TOLD_MAX || (u64)p->nr_prompts * p->n == 1)
+		return 0;
+	return api_fail(c->err, 400, p->n > 1 ? "n" : "prompt",
+			"invalid_value",
+			"%u prompts with n=%u tell of %llu tokens of prompts, more than the %u of one answer: ask for fewer samples or logprobs",
+			p->nr_prompts, p->n, (unsigned long long)sum,
+			API_TOLD_MAX);
+}
+
 int prompts_prepare(struct field_ctx *c)
 {
+	int ret;
+
 	if (!c->prompt)
 		return api_fail(c->err, 400, prompt_key(c), "missing_parameter",
 				"%s is missing", prompt_key(c));
-	return c->p->kind == API_CHAT ? chat_prompt(c) : completion_prompts(c);
+	ret = c->p->kind == API_CHAT ? chat_prompt(c) : completion_prompts(c);
+	return ret || c->any_length ? ret : judge_told(c);
 }

@@ -8,7 +8,7 @@
  */
 #include <poll.h>
 
-#include "runtime/server/call.h"
+#include "runtime/server/service.h"
 
 static void *reader_main(void *arg)
 {

@@ -10,9 +10,11 @@
 
 #include <kvmm/version.h>
 
+#include "runtime/server/call.h"
+#include "runtime/server/models.h"
 #include "runtime/server/route.h"
 
-typedef void route_fn(struct site *s, struct conn *c,
+typedef void route_fn(struct service *svc, struct conn *c,
 		      const struct http_request *r);
 
 static void reply(struct conn *c, int status, const char *headers,
@@ -45,22 +47,33 @@ void route_refuse(struct text *t, int status, const char *code,
 
 /* ---- handlers ---- */
 
-static void route_completions(struct site *s, struct conn *c,
+static void route_completions(struct service *svc, struct conn *c,
 			      const struct http_request *r)
 {
-	call_start(s->svc, c, API_COMPLETION, r);
+	call_start(svc, c, API_COMPLETION, r);
 }
 
-static void route_chat(struct site *s, struct conn *c,
+static void route_chat(struct service *svc, struct conn *c,
 		       const struct http_request *r)
 {
-	call_start(s->svc, c, API_CHAT, r);
+	call_start(svc, c, API_CHAT, r);
 }
 
-static void write_model(struct site *s, struct text *t)
+static void route_tokenize(struct service *svc, struct conn *c,
+			   const struct http_request *r)
 {
-	const struct backend *b = s->svc->b;
+	call_start(svc, c, API_TOKENIZE, r);
+}
 
+static void route_detokenize(struct service *svc, struct conn *c,
+			     const struct http_request *r)
+{
+	call_start(svc, c, API_DETOKENIZE, r);
+}
+
+static void write_model(const struct site *s, const struct backend *b,
+			struct text *t)
+{
 	text_puts(t, "{\"id\":");
 	text_jsons(t, b->o.name);
 	text_printf(t, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"kvmm\",\"root\":",
@@ -72,45 +85,54 @@ static void write_model(struct site *s, struct text *t)
 	text_puts(t, "}");
 }
 
-static void route_models(struct site *s, struct conn *c,
+static void route_models(struct service *svc, struct conn *c,
 			 const struct http_request *r)
 {
+	const struct site *s = svc->site;
 	struct text t = { 0 };
+	u32 i;
 
 	text_puts(&t, "{\"object\":\"list\",\"data\":[");
-	write_model(s, &t);
+	for (i = 0; i < s->nr_backends; i++) {
+		text_puts(&t, i ? "," : "");
+		write_model(s, &s->backends[i], &t);
+	}
 	text_puts(&t, "]}\n");
 	reply(c, 200, NULL, &t);
 	text_free(&t);
 }
 
-static void model_by_name(struct site *s, struct conn *c, const char *name,
-			  size_t len)
+static void model_by_name(struct service *svc, struct conn *c,
+			  const char *name, size_t len)
 {
-	const char *have = s->svc->b->o.name;
+	struct backend *b = models_find(svc->site, name, len);
 	struct api_error err;
 	struct text t = { 0 };
 
-	if (len != strlen(have) || memcmp(name, have, len)) {
-		api_fail(&err, 404, "model", "model_not_found",
-			 "The model '%.*s' does not exist: this server has '%.100s'",
-			 (int)min(len, (size_t)100), name, have);
+	if (!b) {
+		models_unknown(svc->site, name, len, &err);
 		reply_error(c, NULL, &err);
 		return;
 	}
-	write_model(s, &t);
+	write_model(svc->site, b, &t);
 	text_puts(&t, "\n");
 	reply(c, 200, NULL, &t);
 	text_free(&t);
 }
 
-static void route_health(struct site *s, struct conn *c,
+static void route_health(struct service *svc, struct conn *c,
 			 const struct http_request *r)
 {
+	const struct site *s = svc->site;
 	struct text t = { 0 };
+	bool lost = false;
+	u32 i;
 
-	text_puts(&t, "{\"status\":\"ok\"}\n");
-	reply(c, 200, NULL, &t);
+	for (i = 0; i < s->nr_backends; i++)
+		lost |= backend_get_state(&s->backends[i]) == BACKEND_LOST;
+	text_printf(&t, "{\"status\":\"%s\"}\n",
+		    lost ? backend_state_name(BACKEND_LOST) : "ok");
+	reply(c, lost ? 503 : 200, lost ? "Retry-After: 1\r\n" : NULL, &t);
 	text_free(&t);
 }
 
@@ -118,37 +140,62 @@ static void route_health(struct site *s, struct conn *c,
 static const char *not_ready(const struct site *s,
 			     const struct backend_view *v)
 {
-	if (s->svc->draining)
+	if (READ_ONCE(s->draining))
 		return "draining";
 	if (v->state != BACKEND_ATTACHED)
 		return backend_state_name(v->state);
 	return v->silent_ns > (s64)s->stall_s * 1000000000 ? "stalled" : NULL;
 }
 
-static void route_ready(struct site *s, struct conn *c,
-			const struct http_request *r)
+/* Of several models each is told of; a server is ready when all are. */
+static void write_all_ready(const struct site *s, struct text *t)
 {
 	struct backend_view v;
-	struct text t = { 0 };
 	const char *why;
-	char text[512];
+	u32 i;
 
-	backend_look(s->svc->b, &v);
-	why = not_ready(s, &v);
-	if (!why) {
-		text_puts(&t, "{\"status\":\"ready\"}\n");
-		reply(c, 200, NULL, &t);
-	} else {
-		backend_why(s->svc->b, text, sizeof(text));
-		text_printf(&t, "{\"status\":\"%s\",\"message\":", why);
-		text_jsons(&t, text);
-		text_puts(&t, "}\n");
-		reply(c, 503, "Retry-After: 1\r\n", &t);
+	if (s->nr_backends == 1)
+		return;
+	text_puts(t, ",\"models\":[");
+	for (i = 0; i < s->nr_backends; i++) {
+		backend_look(&s->backends[i], &v);
+		why = not_ready(s, &v);
+		text_puts(t, i ? ",{\"id\":" : "{\"id\":");
+		text_jsons(t, s->backends[i].o.name);
+		text_printf(t, ",\"status\":\"%s\"}", why ? why : "ready");
 	}
+	text_puts(t, "]");
+}
+
+static void route_ready(struct service *svc, struct conn *c,
+			const struct http_request *r)
+{
+	const struct site *s = svc->site;
+	const char *why = NULL;
+	struct backend_view v;
+	struct text t = { 0 };
+	char text[512];
+	u32 i;
+
+	for (i = 0; i < s->nr_backends; i++) {
+		backend_look(&s->backends[i], &v);
+		why = not_ready(s, &v);
+		if (why)
+			break;
+	}
+	text_printf(&t, "{\"status\":\"%s\"", why ? why : "ready");
+	if (why) {
+		backend_why(&s->backends[i], text, sizeof(text));
+		text_puts(&t, ",\"message\":");
+		text_jsons(&t, text);
+	}
+	write_all_ready(s, &t);
+	text_puts(&t, "}\n");
+	reply(c, why ? 503 : 200, why ? "Retry-After: 1\r\n" : NULL, &t);
 	text_free(&t);
 }
 
-static void route_version(struct site *s, struct conn *c,
+static void route_version(struct service *svc, struct conn *c,
 			  const struct http_request *r)
 {
 	struct text t = { 0 };
@@ -158,19 +205,44 @@ static void route_version(struct site *s, struct conn *c,
 	text_free(&t);
 }
 
-static void route_metrics(struct site *s, struct conn *c,
+static void look_at_models(const struct site *s, struct metrics_model *models)
+{
+	u32 i, k;
+
+	for (i = 0; i < s->nr_backends; i++) {
+		struct metrics_model *m = &models[i];
+
+		m->name = s->backends[i].o.name;
+		backend_look(&s->backends[i], &m->b);
+		m->ready = !not_ready(s, &m->b);
+		for (k = 0; k < s->nr_services; k++)
+			metrics_add(&m->m, &s->services[k].metrics[i]);
+	}
+}
+
+static void route_metrics(struct service *svc, struct conn *c,
 			  const struct http_request *r)
 {
-	struct backend_view b;
+	const struct site *s = svc->site;
+	struct metrics_model *models = calloc(s->nr_backends, sizeof(*models));
 	struct metrics_view v = {
-		.model = s->svc->b->o.name, .m = &s->svc->metrics,
-		.loop = s->svc->loop, .b = &b, .calls = s->svc->nr_calls,
+		.models = models, .nr_models = s->nr_backends,
+		.calls = READ_ONCE(s->nr_calls),
 	};
 	struct text t = { 0 };
+	struct api_error err;
+	u32 i;
 
-	backend_look(s->svc->b, &b);
-	v.ready = !not_ready(s, &b);
+	if (!models) {
+		api_fail(&err, 503, "", "out_of_memory", "no memory");
+		reply_error(c, "Retry-After: 1\r\n", &err);
+		return;
+	}
+	look_at_models(s, models);
+	for (i = 0; i < s->nr_services; i++)
+		metrics_add_loop(&v, &s->services[i].loop);
 	metrics_write(&t, &v);
+	free(models);
 	conn_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL,
 		   t.len ? t.p : "", t.len);
 	text_free(&t);
@@ -196,29 +268,23 @@ static bool path_is(const struct http_head *h, const char *path)
 	       !memcmp(h->path, path, h->path_len);
 }
 
-/* Takes as long for any key of the right length. */
-static bool key_is_right(const struct site *s, const struct http_head *h)
+static bool guarded(struct service *svc, struct conn *c,
+		    const struct http_head *h)
 {
-	u8 differ = 0;
-	size_t i;
-
-	if (!s->key)
-		return true;
-	if (!h->bearer || h->bearer_len != strlen(s->key))
-		return false;
-	for (i = 0; i < h->bearer_len; i++)
-		differ |= (u8)(h->bearer[i] ^ s->key[i]);
-	return !differ;
-}
-
-static bool guarded(struct site *s, struct conn *c, const struct http_head *h)
-{
+	const struct keys *keys = svc->site->keys;
 	struct api_error err;
+	u32 key = 0;
 
-	if (key_is_right(s, h))
+	if (!keys->nr)
 		return false;
+	if (h->bearer)
+		key = keys_find(keys, h->bearer, h->bearer_len);
+	if (key) {
+		conn_set_key(c, key, keys->list[key - 1].name);
+		return false;
+	}
 	api_fail(&err, 401, "", "invalid_api_key",
-		 "give the API key of this server as Authorization: Bearer KEY");
+		 "give an API key of this server as Authorization: Bearer KEY");
 	reply_error(c, "WWW-Authenticate: Bearer\r\n", &err);
 	return true;
 }
@@ -252,7 +318,7 @@ void route_request(struct loop *l, struct conn *c,
 	const enum http_method method =
 		h->method == HTTP_HEAD ? HTTP_GET : h->method;
 	const struct route *known = NULL;
-	struct site *s = l->arg;
+	struct service *svc = l->arg;
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(routes); i++) {
@@ -261,13 +327,13 @@ void route_request(struct loop *l, struct conn *c,
 		known = &routes[i];
 		if (known->method != method)
 			continue;
-		if (!known->guarded || !guarded(s, c, h))
-			known->fn(s, c, r);
+		if (!known->guarded || !guarded(svc, c, h))
+			known->fn(svc, c, r);
 		return;
 	}
 	if (method == HTTP_GET && h->path_len > n && !memcmp(h->path, models, n)) {
-		if (!guarded(s, c, h))
-			model_by_name(s, c, h->path + n, h->path_len - n);
+		if (!guarded(svc, c, h))
+			model_by_name(svc, c, h->path + n, h->path_len - n);
 		return;
 	}
 	no_route(c, h, known);

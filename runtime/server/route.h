@@ -5,31 +5,21 @@
 #ifndef RUNTIME_SERVER_ROUTE_H
 #define RUNTIME_SERVER_ROUTE_H
 
-#include "runtime/server/call.h"
+#include "runtime/server/service.h"
 
 /* Method, path, handler, whether the API key guards it, what it is for. */
 #define ROUTES(x)							\
 	x(POST, "/v1/completions", completions, true, "complete prompts") \
 	x(POST, "/v1/chat/completions", chat, true, "answer a chat")	\
-	x(GET, "/v1/models", models, true, "the model that is served; /v1/models/NAME tells of it alone") \
-	x(GET, "/health", health, false, "200 while the process lives")	\
+	x(GET, "/v1/models", models, true, "the models that are served; /v1/models/NAME tells of one alone") \
+	x(POST, "/tokenize", tokenize, true, "tokens of a text or a chat")	\
+	x(POST, "/detokenize", detokenize, true, "the text of tokens")	\
+	x(GET, "/health", health, false, "200 while the process lives; 503 when it is about to end since its GPU failed")	\
 	x(GET, "/ready", ready, false, "200 when requests would be worked at now, else 503 and why") \
 	x(GET, "/version", version, false, "of kvrt")			\
 	x(GET, "/metrics", metrics, false, "figures for Prometheus")
 
-/**
- * struct site - what handlers look at
- * @key:     the API key, or NULL: none is wanted
- * @stall_s: as in struct server_opts
- */
-struct site {
-	struct service	*svc;
-	const char	*key;
-	u32		stall_s;
-	s64		created;
-};
-
-/* route_request() - answer @r; @l->arg is the site */
+/* route_request() - answer @r; @l->arg is the service */
 void route_request(struct loop *l, struct conn *c,
 		   const struct http_request *r);
 

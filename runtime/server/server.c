@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * server.c - the OpenAI server of one model
+ * server.c - the OpenAI server
  *
  *	 clients
  *	    |  HTTP/1.1
- *	 loop (conn.c, http.c)		this thread: sockets, answers, nothing slow
- *	    |  route.c, call.c		requests; tokens to text; text to answers
- *	 reader x 2 (api.h)		bodies to prompts
+ *	 acceptor (accept.c)		this thread: who gets a new connection
  *	    |
- *	 backend (backend.c)		its thread: model, engine, the daemon
+ *	 loop x N (conn.c, http.c)	the first is this thread: sockets, answers,
+ *	    |  route.c, call.c		nothing slow; tokens to text (choice.c)
+ *	 reader x 2 (call_read.c)	bodies to prompts (api.h)
+ *	    |
+ *	 backend x M (backend.c)	its thread: a model, its engine, the daemon
  *
- * Threads meet in mailboxes (mailbox.h) and nowhere else; none waits for
- * another.  The shape has room for more: loops share nothing and each could
- * listen on a socket of its own, and a backend is one model.
+ * Threads meet in mailboxes (mailbox.h) and nowhere else, but for counters; none
+ * waits for another.  Connections stay with their loop.  What holds for all
+ * together (requests, connections, bodies) is counted by atomics in struct site
+ * and struct loop_crowd.
  *
  * The port is taken first, but for a look whether there is a model at all: what
  * is wrong with it is said before a model is loaded, and clients that come
@@ -22,52 +25,73 @@
  * while, the rest is told, and the daemon gets its memory back in order.  A
  * second signal shortens the while to nothing.
  */
-#include <limits.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <event2/event.h>
 
 #include <kvmm/log.h>
+#include <kvmm/notify.h>
 
+#include "runtime/server/accept.h"
+#include "runtime/server/listen.h"
+#include "runtime/server/plan.h"
 #include "runtime/server/route.h"
 #include "runtime/server/server.h"
 
-#define SERVER_BACKLOG		4096
+static_assert(SERVER_LOOPS_MAX == ACCEPT_LOOPS, "loops");
+
 #define SERVER_TICK_US		10000
 #define SERVER_LAST_WORDS_MS	2000	/* for answers that are cancelled */
 #define SERVER_JOIN_MS		5000
-#define SERVER_NAME_MAX		256u
+
+struct server;
+
+/* How a backend says that its state changed. */
+struct server_note {
+	struct mail	changed;
+	struct server	*s;
+	struct backend	*b;
+};
 
 /**
  * struct server - everything of server_run()
+ * @fds:       listening sockets that are not the acceptor's yet
+ * @url:       of the first
+ * @loop:      of this thread
+ * @threads:   of the other loops, [@nr_threads]
+ * @backends:  [@nr_backends] that were started, with their @notes
+ * @lost:      the GPU failed: it ends in a while
  * @draining:  nothing new is accepted
  * @cancelled: what ran was told to end
  * @until_ms:  of the part of the end that we are in
  */
 struct server {
 	const struct server_opts	*o;
-	char				name[SERVER_NAME_MAX];
-	char				url[NI_MAXHOST + 32];
-	int				fd;
+	struct plan_model		plan[SERVER_MODELS_MAX];
+	char				url[LISTEN_URL];
+	int				fds[ACCEPT_SOCKETS];
+	u32				nr_fds;
+	struct listen_path		path;
 	int				sigfd;
-	struct loop			loop;
-	struct backend			backend;
-	bool				has_backend;
-	struct service			svc;
+	struct acceptor			acceptor;
+	struct loop_crowd		crowd;
+	struct loop			*loop;
+	pthread_t			threads[SERVER_LOOPS_MAX];
+	u32				nr_threads;
+	struct backend			backends[SERVER_MODELS_MAX];
+	struct server_note		notes[SERVER_MODELS_MAX];
+	u32				nr_backends;
 	struct site			site;
-	struct mail			changed;
 	struct event			*ev_signal;
 	struct event			*ev_tick;
 	bool				greeted;
+	bool				lost;
 	bool				draining;
 	bool				cancelled;
 	s64				until_ms;
@@ -83,86 +107,43 @@ static s64 now_ms(void)
 	return (s64)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* ---- the address ---- */
+/* ---- the addresses ---- */
 
-static int listen_at(const struct addrinfo *ai)
+static int open_addresses(struct server *s)
 {
-	const int on = 1;
-	int fd, err;
+	const struct server_opts *o = s->o;
+	int fd;
 
-	fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC |
-		    SOCK_NONBLOCK, ai->ai_protocol);
+	if (!o->unix_only) {
+		fd = listen_tcp(o->host, o->port, s->url);
+		if (fd < 0)
+			goto failed;
+		s->fds[s->nr_fds++] = fd;
+	}
+	if (!o->unix_path)
+		return 0;
+	fd = listen_unix(&s->path, o->unix_path, o->unix_mode);
 	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (!bind(fd, ai->ai_addr, ai->ai_addrlen) &&
-	    !listen(fd, SERVER_BACKLOG))
-		return fd;
-	err = -errno;
-	close(fd);
-	return err;
-}
-
-static const char *listen_remedy(int err)
-{
-	switch (-err) {
-	case EADDRINUSE:
-		return "another program has the port, choose one with --port";
-	case EACCES:
-		return "ports below 1024 are for root, choose one with --port";
-	case EADDRNOTAVAIL:
-		return "this machine has no such address, choose one with --host";
-	default:
-		return "choose another with --host and --port";
-	}
-}
-
-/* Where it is really, with the port that the system chose. */
-static void name_address(struct server *s)
-{
-	struct sockaddr_storage sa;
-	socklen_t len = sizeof(sa);
-	char host[NI_MAXHOST] = "?", port[16] = "?";
-
-	if (!getsockname(s->fd, (struct sockaddr *)&sa, &len))
-		getnameinfo((struct sockaddr *)&sa, len, host, sizeof(host),
-			    port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-	snprintf(s->url, sizeof(s->url), strchr(host, ':') ?
-		 "http://[%s]:%s" : "http://%s:%s", host, port);
-}
-
-static int open_address(struct server *s)
-{
-	const struct addrinfo hints = {
-		.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
-		.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
-	};
-	struct addrinfo *list, *ai;
-	char port[16];
-	int err;
-
-	snprintf(port, sizeof(port), "%u", s->o->port);
-	err = getaddrinfo(s->o->host, port, &hints, &list);
-	if (err) {
-		pr_err("--host %.100s: %s: give an address of this machine, 127.0.0.1 for example",
-		       s->o->host, gai_strerror(err));
-		s->end = SERVER_BAD_OPTION;
-		return -1;
-	}
-	for (ai = list; ai; ai = ai->ai_next) {
-		s->fd = listen_at(ai);
-		if (s->fd >= 0)
-			break;
-	}
-	freeaddrinfo(list);
-	if (s->fd < 0) {
-		pr_err("cannot listen on %.100s port %u: %s: %s", s->o->host,
-		       s->o->port, strerror(-s->fd), listen_remedy(s->fd));
-		s->end = SERVER_NO_ADDRESS;
-		return -1;
-	}
-	name_address(s);
+		goto failed;
+	s->fds[s->nr_fds++] = fd;
 	return 0;
+
+failed:
+	s->end = fd == -EINVAL ? SERVER_BAD_OPTION : SERVER_NO_ADDRESS;
+	return -1;
+}
+
+static void tell_addresses(const struct server *s)
+{
+	const struct server_model *m = s->o->models;
+	const char *path = s->path.path;
+	char more[32] = "";
+
+	if (s->o->nr_models > 1)
+		snprintf(more, sizeof(more), " and %u more", s->o->nr_models - 1);
+	pr_info("listening on %s%s%s%s, loading %s%s", s->url,
+		path && *s->url ? " and " : "", path ? "unix:" : "",
+		path ? path : "", m->dir, more);
 }
 
 /* ---- the end ---- */
@@ -174,11 +155,46 @@ static void arm_tick(struct server *s)
 	event_add(s->ev_tick, &tv);
 }
 
+static u32 nr_calls(const struct server *s)
+{
+	return READ_ONCE(s->site.nr_calls);
+}
+
 static void cancel_rest(struct server *s)
 {
+	u32 i;
+
 	s->cancelled = true;
 	s->until_ms = now_ms() + SERVER_LAST_WORDS_MS;
-	service_cancel(&s->svc);
+	for (i = 0; i < s->site.nr_services; i++) {
+		struct service *svc = &s->site.services[i];
+
+		mailbox_post(&svc->loop.mail, &svc->to_cancel);
+	}
+}
+
+static bool is_busy(const struct server *s)
+{
+	bool busy = nr_calls(s) > 0;
+	u32 i;
+
+	for (i = 0; i < s->site.nr_services; i++)
+		busy |= READ_ONCE(s->site.services[i].loop.nr_busy) > 0;
+	return busy;
+}
+
+static void drain(struct server *s);
+
+/* The time in which it said that the GPU failed may be over. */
+static void tick_lost(struct server *s)
+{
+	if (now_ms() < s->until_ms) {
+		arm_tick(s);
+		return;
+	}
+	drain(s);
+	if (nr_calls(s))
+		cancel_rest(s);
 }
 
 /* While it ends: is it over, or is the time? */
@@ -186,18 +202,23 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
 
-	if (!s->svc.nr_calls && !loop_busy(&s->loop)) {
-		loop_stop(&s->loop);
+	if (s->lost && !s->draining) {
+		tick_lost(s);
+		return;
+	}
+	if (!is_busy(s)) {
+		loop_stop(s->loop);
 		return;
 	}
 	if (now_ms() >= s->until_ms) {
+		const u32 nr = nr_calls(s);
+
 		if (s->cancelled) {
-			loop_stop(&s->loop);
+			loop_stop(s->loop);
 			return;
 		}
-		pr_warn("%u request%s did not finish in %u s: cut short",
-			s->svc.nr_calls, s->svc.nr_calls > 1 ? "s" : "",
-			s->o->drain_s);
+		pr_warn("%u request%s did not finish in %u s: cut short", nr,
+			nr > 1 ? "s" : "", s->o->drain_s);
 		cancel_rest(s);
 	}
 	arm_tick(s);
@@ -205,14 +226,20 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
 static void drain(struct server *s)
 {
+	const u32 nr = nr_calls(s);
+	u32 i;
+
 	s->draining = true;
-	s->svc.draining = true;
+	(void)kv_notify("STOPPING=1");
+	WRITE_ONCE(s->site.draining, 1);
 	s->until_ms = now_ms() + (s64)s->o->drain_s * 1000;
-	if (s->svc.nr_calls)
+	if (nr)
 		pr_info("finishing %u request%s, for at most %u s; a second signal ends them now",
-			s->svc.nr_calls, s->svc.nr_calls > 1 ? "s" : "",
-			s->o->drain_s);
-	loop_drain(&s->loop);
+			nr, nr > 1 ? "s" : "", s->o->drain_s);
+	acceptor_close(&s->acceptor);
+	listen_unix_end(&s->path);
+	for (i = 0; i < s->site.nr_services; i++)
+		loop_drain(&s->site.services[i].loop);
 	arm_tick(s);
 }
 
@@ -227,29 +254,80 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
 		drain(s);
 	} else if (!s->cancelled) {
 		pr_warn("a second signal: %u request%s cut short",
-			s->svc.nr_calls, s->svc.nr_calls == 1 ? "" : "s");
+			nr_calls(s), nr_calls(s) == 1 ? "" : "s");
 		cancel_rest(s);
 	}
 }
 
-/* The backend's state changed. */
+/* Is every model attached? */
+static bool all_attached(const struct server *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->nr_backends; i++)
+		if (backend_get_state(&s->backends[i]) != BACKEND_ATTACHED)
+			return false;
+	return true;
+}
+
+static void greet(struct server *s)
+{
+	const bool keys = s->o->keys && s->o->keys->nr;
+	char model[PLAN_NAME_MAX + 16] = "";
+
+	if (s->greeted || !all_attached(s))
+		return;
+	s->greeted = true;
+	(void)kv_notify("READY=1");
+	if (s->nr_backends > 1)
+		snprintf(model, sizeof(model), "\"model\": \"%s\", ",
+			 s->plan[0].name);
+	pr_info("ready: curl %s%s%s/v1/completions%s -d '{%s\"prompt\": \"In the beginning\", \"max_tokens\": 32}'",
+		*s->url ? "" : "--unix-socket ", *s->url ? s->url : s->path.path,
+		*s->url ? "" : " http://localhost",
+		keys ? " -H 'Authorization: Bearer KEY'" : "", model);
+}
+
+/*
+ * The GPU is lost to this process, and all models are on it.  What ran was told;
+ * for a while whoever asks hears why nothing is served, so that a balancer sends
+ * its requests elsewhere, then the process ends.  A new one has a new context.
+ */
+static void lose(struct server *s, const char *why)
+{
+	s->end = SERVER_NO_DEVICE;
+	if (s->lost)
+		return;
+	s->lost = true;
+	pr_err("%s: requests are answered 503 for %u s, then this server ends: start it again",
+	       why, s->o->lost_s);
+	if (s->draining)
+		return;
+	s->until_ms = now_ms() + (s64)s->o->lost_s * 1000;
+	arm_tick(s);
+}
+
+/* The state of a backend changed. */
 static void on_changed(struct mail *m)
 {
-	struct server *s = container_of(m, struct server, changed);
-	const struct backend *b = &s->backend;
+	struct server_note *note = container_of(m, struct server_note, changed);
+	const struct backend *b = note->b;
+	struct server *s = note->s;
+	char why[512];
 
 	switch (backend_get_state(b)) {
 	case BACKEND_ATTACHED:
-		if (!s->greeted)
-			pr_info("ready: curl %s/v1/completions -d '{\"prompt\": \"In the beginning\", \"max_tokens\": 32}'",
-				s->url);
-		s->greeted = true;
+		greet(s);
 		break;
 	case BACKEND_FAILED:
 		pr_err("%s", b->why);
 		s->err = b->exit_err;
 		s->end = b->tok ? SERVER_NO_DAEMON : SERVER_NO_MODEL;
-		loop_stop(&s->loop);
+		loop_stop(s->loop);
+		break;
+	case BACKEND_LOST:
+		backend_why(note->b, why, sizeof(why));
+		lose(s, why);
 		break;
 	default:
 		break;
@@ -257,46 +335,6 @@ static void on_changed(struct mail *m)
 }
 
 /* ---- set up and take down ---- */
-
-static int choose_name(struct server *s)
-{
-	char *path = realpath(s->o->dir, NULL);
-	const char *name = path ? path : s->o->dir, *base;
-	size_t i, n;
-
-	base = strrchr(name, '/');
-	if (base && base[1])
-		name = base + 1;
-	if (s->o->name)
-		name = s->o->name;
-	n = strlen(name);
-	for (i = 0; i < n; i++)
-		if ((u8)name[i] < 0x20 || name[i] == 0x7f)
-			break;
-	if (n && i == n && n < sizeof(s->name))
-		memcpy(s->name, name, n + 1);
-	free(path);
-	if (*s->name)
-		return 0;
-	pr_err("the name of the model is empty, too long, or has control characters: give one with --served-model-name");
-	s->end = SERVER_BAD_OPTION;
-	return -1;
-}
-
-/* A mistyped folder is said before a port is taken. */
-static int look_at_model(struct server *s)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/config.json", s->o->dir);
-	if (!access(path, R_OK))
-		return 0;
-	s->err = -errno;
-	s->end = SERVER_NO_MODEL;
-	pr_err("%s: %s: name a model folder in Hugging Face's format", path,
-	       strerror(errno));
-	return -1;
-}
 
 static int catch_signals(struct server *s)
 {
@@ -314,7 +352,8 @@ static int catch_signals(struct server *s)
 
 static void raise_limits(const struct server *s)
 {
-	const rlim_t want = s->o->limits.connections + 64;
+	const rlim_t want = s->o->limits.connections + 64 +
+			    8 * s->o->loops + 16 * s->o->nr_models;
 	struct rlimit r;
 
 	if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= want)
@@ -327,63 +366,138 @@ static void raise_limits(const struct server *s)
 			s->o->limits.connections, (unsigned long long)want);
 }
 
-static int start_threads(struct server *s)
+static int start_backends(struct server *s)
 {
 	const struct server_opts *o = s->o;
-	const struct backend_opts bo = {
-		.dir = o->dir, .name = s->name, .model = o->model,
-		.engine = o->engine, .priority = o->priority,
-		.max_samples = o->samples, .chat_template = o->chat_template,
-		.to = &s->loop.mail, .notify = &s->changed,
-	};
+	int err = 0;
 	u32 i;
-	int err;
 
-	for (i = 0; i < SERVICE_READERS; i++) {
-		err = reader_start(&s->svc.readers[i]);
-		if (err)
-			return err;
+	for (i = 0; !err && i < o->nr_models; i++) {
+		struct server_note *note = &s->notes[i];
+		struct backend_opts bo = {
+			.dir = o->models[i].dir, .name = s->plan[i].name,
+			.model = o->model, .engine = o->engine,
+			.priority = o->priority, .max_samples = o->samples,
+			.chat_template = o->chat_template,
+			.to = &s->loop->mail, .notify = &note->changed,
+		};
+
+		bo.model.progress = o->models[i].progress;
+		if (*s->plan[i].domain)
+			bo.engine.domain = s->plan[i].domain;
+		*note = (struct server_note){
+			.changed.fn = on_changed, .s = s, .b = &s->backends[i],
+		};
+		err = backend_start(&s->backends[i], &bo);
+		s->nr_backends += !err;
 	}
-	err = backend_start(&s->backend, &bo);
-	s->has_backend = !err;
 	return err;
 }
 
-static int start(struct server *s)
+static void *loop_main(void *arg)
+{
+	loop_run(arg);
+	return NULL;
+}
+
+static int start_threads(struct server *s)
+{
+	int err;
+	u32 i;
+
+	for (i = 0; i < SERVICE_READERS; i++) {
+		err = reader_start(&s->site.readers[i]);
+		if (err)
+			return err;
+	}
+	for (i = 1; i < s->site.nr_services; i++) {
+		err = -pthread_create(&s->threads[s->nr_threads], NULL,
+				      loop_main, &s->site.services[i].loop);
+		if (err)
+			return err;
+		pthread_setname_np(s->threads[s->nr_threads++], "kvrt-loop");
+	}
+	return start_backends(s);
+}
+
+static int create_loops(struct server *s)
 {
 	static const struct loop_ops ops = {
 		.request = route_request, .refuse = route_refuse,
 		.ended = access_log,
 	};
+	struct site *site = &s->site;
+	int err = 0;
+	u32 i;
+
+	site->services = calloc(s->o->loops, sizeof(*site->services));
+	if (!site->services)
+		return -ENOMEM;
+	for (i = 0; !err && i < s->o->loops; i++) {
+		struct service *svc = &site->services[i];
+
+		site->nr_services++;
+		err = service_init(svc, site);
+		if (!err)
+			err = loop_create(&svc->loop, &ops, &s->o->limits,
+					  &s->crowd, svc);
+	}
+	s->loop = &site->services->loop;
+	return err;
+}
+
+/* Connections may come. */
+static int start_accepting(struct server *s)
+{
+	int err = 0;
+	u32 i;
+
+	for (i = 0; !err && i < s->nr_fds; i++) {
+		err = acceptor_add(&s->acceptor, s->fds[i]);
+		if (!err)
+			s->fds[i] = -1;	/* the acceptor's now */
+	}
+	return err;
+}
+
+static int start(struct server *s)
+{
 	int err;
+	u32 i;
 
 	err = catch_signals(s);
 	if (err)
 		return err;
-	err = loop_create(&s->loop, &ops, &s->o->limits, &s->site);
+	s->site = (struct site){
+		.backends = s->backends, .nr_backends = s->o->nr_models,
+		.keys = s->o->keys, .stall_s = s->o->stall_s,
+		.created = time(NULL), .max_calls = s->o->calls,
+		.max_stream = s->o->stream, .timeout_s = s->o->timeout_s,
+	};
+	err = create_loops(s);
 	if (err)
 		return err;
-	s->svc.b = &s->backend;
-	s->svc.loop = &s->loop;
-	s->svc.max_calls = s->o->calls;
-	s->svc.max_stream = s->o->stream;
-	s->site = (struct site){
-		.svc = &s->svc, .key = s->o->key, .stall_s = s->o->stall_s,
-		.created = time(NULL),
-	};
-	s->changed.fn = on_changed;
-	s->ev_signal = event_new(s->loop.base, s->sigfd, EV_READ | EV_PERSIST,
+	err = acceptor_init(&s->acceptor, s->loop);
+	if (err)
+		return err;
+	for (i = 1; i < s->site.nr_services; i++)
+		acceptor_add_loop(&s->acceptor, &s->site.services[i].loop);
+	s->ev_signal = event_new(s->loop->base, s->sigfd, EV_READ | EV_PERSIST,
 				 on_signal, s);
-	s->ev_tick = event_new(s->loop.base, -1, 0, on_tick, s);
+	s->ev_tick = event_new(s->loop->base, -1, 0, on_tick, s);
 	if (!s->ev_signal || !s->ev_tick || event_add(s->ev_signal, NULL))
 		return -ENOMEM;
 	err = start_threads(s);
-	if (err)
-		return err;
-	err = loop_listen(&s->loop, s->fd);
-	if (!err)
-		s->fd = -1;	/* the loop's now */
-	return err;
+	return err ? err : start_accepting(s);
+}
+
+/* Everything that came for any loop, now that their threads are over. */
+static void deliver_all(struct server *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->site.nr_services; i++)
+		mailbox_deliver(&s->site.services[i].loop.mail);
 }
 
 /* Return: false when a thread is stuck: then only the process can end. */
@@ -391,34 +505,50 @@ static bool stop_threads(struct server *s)
 {
 	u32 i;
 
+	for (i = 0; i < s->nr_threads; i++) {
+		loop_stop(&s->site.services[i + 1].loop);
+		pthread_join(s->threads[i], NULL);
+	}
 	for (i = 0; i < SERVICE_READERS; i++)
-		reader_stop(&s->svc.readers[i]);
-	if (!s->has_backend)
+		reader_stop(&s->site.readers[i]);
+	if (!s->nr_backends)
 		return true;
-	s->svc.draining = true;
-	service_cancel(&s->svc);
-	mailbox_deliver(&s->loop.mail);
-	if (!backend_join(&s->backend, SERVER_JOIN_MS))
-		return false;
-	mailbox_deliver(&s->loop.mail);
-	backend_free(&s->backend);
+	WRITE_ONCE(s->site.draining, 1);
+	for (i = 0; i < s->site.nr_services; i++)
+		service_cancel(&s->site.services[i]);
+	deliver_all(s);
+	for (i = 0; i < s->nr_backends; i++)
+		if (!backend_join(&s->backends[i], SERVER_JOIN_MS))
+			return false;
+	deliver_all(s);
+	for (i = 0; i < s->nr_backends; i++)
+		backend_free(&s->backends[i]);
 	return true;
 }
 
 static void take_down(struct server *s)
 {
+	u32 i;
+
+	listen_unix_end(&s->path);
 	if (!stop_threads(s))
 		return;
 	if (s->ev_signal)
 		event_free(s->ev_signal);
 	if (s->ev_tick)
 		event_free(s->ev_tick);
-	if (s->loop.ops)
-		loop_destroy(&s->loop);
+	acceptor_close(&s->acceptor);
+	for (i = 0; i < s->site.nr_services; i++) {
+		if (s->site.services[i].loop.ops)
+			loop_destroy(&s->site.services[i].loop);
+		service_free(&s->site.services[i]);
+	}
+	free(s->site.services);
 	if (s->sigfd >= 0)
 		close(s->sigfd);
-	if (s->fd >= 0)
-		close(s->fd);
+	for (i = 0; i < s->nr_fds; i++)
+		if (s->fds[i] >= 0)
+			close(s->fds[i]);
 	free(s);
 }
 
@@ -434,18 +564,17 @@ enum server_end server_run(const struct server_opts *o, int *err)
 		return SERVER_NO_SYSTEM;
 	}
 	s->o = o;
-	s->fd = -1;
 	s->sigfd = -1;
 	kv_log_never_wait();
-	if (!choose_name(s) && !look_at_model(s) && !open_address(s)) {
+	if (!plan_models(o, s->plan, &s->end, &s->err) && !open_addresses(s)) {
 		raise_limits(s);
 		ret = start(s);
 		if (ret) {
 			pr_err("the server cannot start: %s", strerror(-ret));
 			s->end = SERVER_NO_SYSTEM;
 		} else {
-			pr_info("listening on %s, loading %s", s->url, o->dir);
-			loop_run(&s->loop);
+			tell_addresses(s);
+			loop_run(s->loop);
 		}
 	}
 	end = s->end;

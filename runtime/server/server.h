@@ -1,44 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * server.h - the OpenAI server of one model
+ * server.h - the OpenAI server
  */
 #ifndef RUNTIME_SERVER_SERVER_H
 #define RUNTIME_SERVER_SERVER_H
 
 #include "runtime/server/backend.h"
 #include "runtime/server/conn.h"
+#include "runtime/server/keys.h"
+
+#define SERVER_MODELS_MAX	32u
+#define SERVER_LOOPS_MAX	64u	/* as ACCEPT_LOOPS */
+
+/**
+ * struct server_model - one of the models
+ * @dir:      of its files
+ * @name:     by which it is served; NULL: the last part of @dir
+ * @progress: told while it is loaded
+ */
+struct server_model {
+	const char		*dir;
+	const char		*name;
+	struct model_progress	progress;
+};
 
 /**
  * struct server_opts - what to serve, where, and how much
- * @dir:       of the model
- * @name:      by which it is served; NULL: the last part of @dir
+ * @models:    [@nr_models], 1 to SERVER_MODELS_MAX
  * @host:      address or name to listen on
  * @port:      0: any free one
- * @key:       the API key, or NULL: everybody is served
- * @model:     how to load it
+ * @unix_path: a socket in the file system to listen on too, or NULL
+ * @unix_mode: its permissions
+ * @unix_only: and on no port
+ * @loops:     threads with connections, 1 to SERVER_LOOPS_MAX
+ * @keys:      the API keys; none: everybody is served
+ * @model:     how to load each, but for its progress
  * @engine:    how to attach
  * @priority:  of requests that give none
  * @calls:     most requests at once, running or waiting
+ * @timeout_s: seconds that a request may take, 0: any time
  * @samples:   most samples of one request
  * @stream:    bytes of a stream that a slow reader may leave behind
  * @drain_s:   seconds that running requests get after SIGTERM
+ * @lost_s:    seconds that it says that the GPU failed before it ends
  * @stall_s:   seconds without a sign of the engine after which it is not ready
  * @chat_template: `auto`, the model's; `plain`, the built-in one; else a file
  */
 struct server_opts {
-	const char		*dir;
-	const char		*name;
+	const struct server_model *models;
+	u32			nr_models;
 	const char		*host;
 	u32			port;
-	const char		*key;
+	const char		*unix_path;
+	u32			unix_mode;
+	bool			unix_only;
+	u32			loops;
+	const struct keys	*keys;
 	struct model_opts	model;
 	struct engine_opts	engine;
 	struct conn_limits	limits;
 	u32			priority;
 	u32			calls;
+	u32			timeout_s;
 	u32			samples;
 	u64			stream;
 	u32			drain_s;
+	u32			lost_s;
 	u32			stall_s;
 	const char		*chat_template;
 };
@@ -51,6 +78,7 @@ enum server_end {
 	SERVER_NO_MODEL,	/* the model cannot be loaded */
 	SERVER_NO_DAEMON,	/* the daemon will never admit it */
 	SERVER_NO_SYSTEM,	/* memory, threads, descriptors */
+	SERVER_NO_DEVICE,	/* the GPU failed while it was serving */
 };
 
 /**

@@ -13,31 +13,61 @@
  * what runs on that thread may touch it until it returns to its loop.
  *
  * Tokens lie in arrays as long as the longest answer, made with the work, so
- * the engine's thread never waits for a reader and never allocates; untouched
- * pages cost nothing.  Mails only say "look"; their handlers find out.
+ * the engine's thread never waits for a reader and never allocates.  Who asks
+ * for much may get little, so all of them are one piece of memory that is
+ * mapped for the work and no other: untouched pages cost nothing, as those of
+ * calloc() do that were used before.  Mails only say "look"; their handlers
+ * find out.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "runtime/server/backend.h"
 #include "runtime/server/worker.h"
+
+#define WORK_ROOM_SMALL	65536u	/* bytes that are not worth a mapping */
 
 static void sample_end(struct work *w, struct work_sample *s)
 {
 	/* Pairs with the acquire loads of the owner. */
 	store_release(&s->over, 1);
-	mailbox_post(w->to, --w->left ? &w->out : &w->done);
+	backend_post(w->b, w->to, --w->left ? &w->out : &w->done);
 }
 
-static void on_token(void *arg, u32 sample, u32 id)
+/* Keep what is told of the token at @i, where that is wanted. */
+static void tops_take(struct work_tops *tops, u32 i,
+		      const struct engine_token *t)
+{
+	if (!tops->told)
+		return;
+	tops->told[i] = (struct work_told){
+		.logprob = t->logprob, .rank = t->rank,
+		.nr_top = min(t->nr_top, tops->k),
+	};
+	if (tops->k)
+		memcpy(tops->top + (size_t)i * tops->k, t->top,
+		       tops->told[i].nr_top * sizeof(*t->top));
+}
+
+static void on_prompt(void *arg, u32 position, const struct engine_token *t)
+{
+	struct work_prompt *q = arg;
+
+	/* Published with the first token, or the end, of a sample. */
+	tops_take(&q->tops, position, t);
+}
+
+static void on_token(void *arg, u32 sample, const struct engine_token *t)
 {
 	struct work_prompt *q = arg;
 	struct work_sample *s = &q->samples[sample];
 
-	s->ids[s->nr] = id;
+	s->ids[s->nr] = t->id;
+	tops_take(&s->tops, s->nr, t);
 	/* Pairs with the acquire loads of the owner. */
 	store_release(&s->nr, s->nr + 1);
-	mailbox_post(q->work->to, &q->work->out);
+	backend_post(q->work->b, q->work->to, &q->work->out);
 }
 
 static void on_done(void *arg, const struct engine_done *done)
@@ -49,7 +79,7 @@ static void on_done(void *arg, const struct engine_done *done)
 	s->stop_id = done->stop_id;
 	s->err = done->err;
 	s->cached = done->cached_tokens;
-	if (done->reason == ENGINE_ERROR && !*q->work->why)
+	if (done->reason >= ENGINE_TIMEOUT && !*q->work->why)
 		snprintf(q->work->why, sizeof(q->work->why), "%s", done->text);
 	sample_end(q->work, s);
 }
@@ -157,43 +187,111 @@ static void on_bye(struct mail *m)
 	w->release(w);
 }
 
+/* ---- memory ---- */
+
+/* Pieces of ->room; while there is none, what they take is summed up. */
+static void *room_take(struct work *w, size_t *at, size_t size)
+{
+	void *p = w->room ? (char *)w->room + *at : NULL;
+
+	*at += size;
+	return p;
+}
+
+/* Room for what is told of @nr tokens, if @wanted is. */
+static void tops_place(struct work *w, struct work_tops *tops, u32 wanted,
+		       u32 nr, size_t *at)
+{
+	if (wanted == ENGINE_NO_LOGPROBS)
+		return;
+	tops->k = wanted - 1;
+	tops->told = room_take(w, at, (size_t)nr * sizeof(*tops->told));
+	if (tops->k)
+		tops->top = room_take(w, at, (size_t)nr * tops->k *
+				      sizeof(*tops->top));
+}
+
+/* Give all arrays their places.  Return: bytes of them. */
+static size_t work_place(struct work *w)
+{
+	const u32 most = w->req.max_new;
+	size_t at = 0;
+	u32 i, k;
+
+	for (i = 0; i < w->nr_prompts; i++) {
+		struct work_prompt *q = &w->prompts[i];
+
+		tops_place(w, &q->tops, w->req.prompt_logprobs, q->nr, &at);
+		for (k = 0; k < w->req.n; k++) {
+			struct work_sample *s = &q->samples[k];
+
+			s->ids = room_take(w, &at, (size_t)most * sizeof(u32));
+			tops_place(w, &s->tops, w->req.logprobs, most, &at);
+		}
+	}
+	return at;
+}
+
+static int room_make(struct work *w)
+{
+	const size_t size = work_place(w);
+	void *p;
+
+	if (size <= WORK_ROOM_SMALL) {
+		w->room = calloc(1, size);
+	} else {
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE |
+			 MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		w->room = p == MAP_FAILED ? NULL : p;
+	}
+	if (!w->room)
+		return -ENOMEM;
+	/* A huge page would be paid for by its first token. */
+	if (size > WORK_ROOM_SMALL)
+		madvise(w->room, size, MADV_NOHUGEPAGE);
+	w->room_size = size;
+	work_place(w);
+	return 0;
+}
+
+static void room_free(struct work *w)
+{
+	if (w->room_size > WORK_ROOM_SMALL)
+		munmap(w->room, w->room_size);
+	else
+		free(w->room);
+	w->room = NULL;
+	w->room_size = 0;
+}
+
 int work_init(struct work *w)
 {
-	const u32 n = w->req.n;
-	u32 i, k;
+	u32 i;
 
 	w->in.fn = on_in;
 	w->bye.fn = on_bye;
+	w->req.on_prompt = on_prompt;
 	w->req.on_token = on_token;
 	w->req.on_done = on_done;
-	w->left = w->nr_prompts * n;
+	w->left = w->nr_prompts * w->req.n;
 	for (i = 0; i < w->nr_prompts; i++) {
 		struct work_prompt *q = &w->prompts[i];
 
 		q->work = w;
-		q->samples = calloc(n, sizeof(*q->samples));
+		q->samples = calloc(w->req.n, sizeof(*q->samples));
 		if (!q->samples)
 			return -ENOMEM;
-		for (k = 0; k < n; k++) {
-			q->samples[k].ids = calloc(w->req.max_new, sizeof(u32));
-			if (!q->samples[k].ids)
-				return -ENOMEM;
-		}
 	}
-	return 0;
+	return room_make(w);
 }
 
 void work_free(struct work *w)
 {
-	u32 i, k;
+	u32 i;
 
-	for (i = 0; w->prompts && i < w->nr_prompts; i++) {
-		struct work_prompt *q = &w->prompts[i];
-
-		for (k = 0; q->samples && k < w->req.n; k++)
-			free(q->samples[k].ids);
-		free(q->samples);
-	}
+	for (i = 0; w->prompts && i < w->nr_prompts; i++)
+		free(w->prompts[i].samples);
+	room_free(w);
 	free(w->prompts);
 	w->prompts = NULL;
 }

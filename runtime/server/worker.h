@@ -16,4 +16,12 @@ void backend_take(struct backend *b, struct work *w);
  */
 void work_run(struct work *w, struct engine *e, const char *why);
 
+/*
+ * backend_post() - post to an owner, on the backend's thread
+ *
+ * The tokens of a step go to many at once: who receives them is woken when all
+ * are there, by the thread when it has ended the step.
+ */
+void backend_post(struct backend *b, struct mailbox *to, struct mail *m);
+
 #endif /* RUNTIME_SERVER_WORKER_H */

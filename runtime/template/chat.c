@@ -12,9 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/lib/folder.h"
 #include "runtime/template/chat.h"
+#include "runtime/tokenizer/utf8.h"
 
 #define CHAT_TEMPLATES_MAX	16u
+
+/* Of tokenizer_config.json; those with thousands of tokens have 1 MB. */
+#define CHAT_CONFIG_MAX		(64u << 20)
+#define CHAT_VALUES_MAX		(4u << 20)
 
 /**
  * struct chat - the templates of a model
@@ -43,6 +49,9 @@ static __printf(3, 4) int refuse(struct loading *l, int code, const char *fmt,
 	va_start(ap, fmt);
 	vsnprintf(l->why, l->len, fmt, ap);
 	va_end(ap);
+	/* It quotes names and sources of the folder. */
+	if (l->len)
+		utf8_clean_line(l->why);
 	return code;
 }
 
@@ -142,26 +151,32 @@ static int add_tokens(struct loading *l, const json_t *config)
 
 /* ---- files ---- */
 
+/* -ENOENT says nothing: most files may be missing. */
+static int file_read(struct loading *l, const char *path, u64 most,
+		     char **text, size_t *n)
+{
+	const int ret = folder_read(path, most, text, n);
+
+	if (!ret || ret == -ENOENT)
+		return ret;
+	if (ret == -ENOMEM)
+		return refuse(l, ret, "out of memory");
+	if (ret == -EINVAL || ret == -EFBIG)
+		return refuse(l, -EINVAL, "%s: not a regular file of at most %llu bytes",
+			      path, (unsigned long long)most);
+	return refuse(l, -EINVAL, "%s: %s", path, strerror(-ret));
+}
+
 static int add_file(struct loading *l, const char *path, const char *name)
 {
-	FILE *f = fopen(path, "re");
 	char *source;
 	size_t n;
-	int ret;
+	int ret = file_read(l, path, TMPL_SOURCE_MAX, &source, &n);
 
-	if (!f)
-		return errno == ENOENT ? 0 : refuse(l, -EINVAL, "%s: %s", path,
-						    strerror(errno));
-	source = malloc(TMPL_SOURCE_MAX + 2);
-	if (!source) {
-		fclose(f);
-		return refuse(l, -ENOMEM, "out of memory");
-	}
-	n = fread(source, 1, TMPL_SOURCE_MAX + 1, f);
-	ret = ferror(f) ? refuse(l, -EINVAL, "%s: cannot be read", path) :
-	      add(l, name, source, n, path);
+	if (ret)
+		return ret == -ENOENT ? 0 : ret;
+	ret = add(l, name, source, n, path);
 	free(source);
-	fclose(f);
 	return ret;
 }
 
@@ -231,12 +246,38 @@ int chat_compile(const json_t *config, struct chat **chat, char *why,
 	return chat_end(&l, ret, chat);
 }
 
+/* tokenizer_config.json, which may be missing */
+static int add_config_file(struct loading *l, const char *path)
+{
+	json_t *config = NULL;
+	json_error_t err = { .line = 0 };
+	char *text;
+	size_t n;
+	int ret = file_read(l, path, CHAT_CONFIG_MAX, &text, &n);
+
+	if (ret)
+		return ret == -ENOENT ? 0 : ret;
+	if (folder_json_too_many(text, n, CHAT_VALUES_MAX))
+		ret = refuse(l, -EINVAL, "%s: more than %u values", path,
+			     CHAT_VALUES_MAX);
+	else
+		config = json_loadb(text, n, JSON_DECODE_INT_AS_REAL, &err);
+	free(text);
+	if (!ret && !config)
+		ret = refuse(l, -EINVAL, "%s: line %d: %s", path, err.line,
+			     err.text);
+	if (!ret)
+		ret = add_config(l, config, path);
+	if (!ret)
+		ret = add_tokens(l, config);
+	json_decref(config);
+	return ret;
+}
+
 int chat_load(const char *dir, const char *first, struct chat **chat,
 	      char *why, size_t len)
 {
 	struct loading l = { .why = why, .len = len };
-	json_t *config = NULL;
-	json_error_t err;
 	char path[4096];
 	int ret;
 
@@ -253,17 +294,8 @@ int chat_load(const char *dir, const char *first, struct chat **chat,
 	if (!ret)
 		ret = add_folder(&l, dir);
 	snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
-	if (!ret) {
-		config = json_load_file(path, JSON_DECODE_INT_AS_REAL, &err);
-		if (!config && json_error_code(&err) != json_error_cannot_open_file)
-			ret = refuse(&l, -EINVAL, "%s: line %d: %s", path,
-				     err.line, err.text);
-	}
-	if (config && !ret)
-		ret = add_config(&l, config, path);
-	if (config && !ret)
-		ret = add_tokens(&l, config);
-	json_decref(config);
+	if (!ret)
+		ret = add_config_file(&l, path);
 	return chat_end(&l, ret, chat);
 }
 

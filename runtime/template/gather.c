@@ -7,13 +7,15 @@
  */
 #include "runtime/template/filters.h"
 
-/* Operands after the first @skip */
+/* Operands after the first @skip; without any, @v may be NULL. */
 static struct args rest_of(const struct args *a, u32 skip)
 {
 	struct args rest = *a;
 
-	rest.v += skip;
-	rest.n -= skip;
+	if (skip) {
+		rest.v += skip;
+		rest.n -= skip;
+	}
 	return rest;
 }
 

@@ -17,6 +17,9 @@
 /* No real one comes near; and the time of a search depends on the longest. */
 #define ADDED_LEN_MAX	1024
 
+/* All texts together: a byte is up to 3 nodes of a trie, 16 bytes each. */
+#define ADDED_TEXT_MAX	(4u << 20)
+
 static const char keys[] =
 	"id content single_word lstrip rstrip normalized special";
 
@@ -140,6 +143,10 @@ static int added_load(struct load_ctx *ctx, const struct part *p, u32 id,
 	if (len > ADDED_LEN_MAX)
 		return load_fail(ctx, -EOPNOTSUPP, "added token \"%.40s\" is "
 				 "longer than %d bytes", text, ADDED_LEN_MAX);
+	ctx->added_text += len;
+	if (ctx->added_text > ADDED_TEXT_MAX)
+		return load_fail(ctx, -EOPNOTSUPP, "the added tokens have more "
+				 "than %u bytes of text", ADDED_TEXT_MAX);
 	if (trie_holds(&ctx->tok->added_names, text, len))
 		return load_fail(ctx, -EINVAL, "added token \"%.40s\" is "
 				 "listed twice", text);

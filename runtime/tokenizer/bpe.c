@@ -35,7 +35,7 @@ static inline u32 pair_hash(const struct tokenizer *tok, u32 left, u32 right)
 
 	/* The high bits of a product depend on all bits of its factors. */
 	key ^= key >> 29;
-	return (key * 0x9e3779b97f4a7c15ull) >> (64 - tok->pair_bits);
+	return (key * tok->hash_key) >> (64 - tok->pair_bits);
 }
 
 /* Slot of the pair, or the empty slot where it belongs. */

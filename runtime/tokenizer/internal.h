@@ -221,6 +221,12 @@ struct tokenizer {
 	u32 *by_piece;			/* hash of the piece -> id */
 	u32 by_piece_bits;
 
+	/*
+	 * Odd, drawn at load: a file whose ids and tokens all fall on one slot
+	 * cannot be made, and would take minutes.  No result depends on it.
+	 */
+	u64 hash_key;
+
 	struct merge *merges;		/* by rank */
 	u32 nr_merges;
 	struct pair_slot *pairs;	/* hash of (left, right) -> rank */
@@ -260,9 +266,22 @@ struct tokenizer {
 struct load_ctx {
 	struct tokenizer *tok;
 	const char *path;
+	char path_buf[4096];
 	char *err;
 	size_t err_size;
+	size_t added_text;	/* bytes of all added tokens so far */
 };
+
+/** load_file() - read DIR/NAME, which is @path from now on; for free() */
+int __must_check load_file(struct load_ctx *ctx, const char *dir,
+			   const char *name, char **text, size_t *len);
+/** load_file_json() - parse DIR/NAME; *@root is NULL if it is not there */
+int __must_check load_file_json(struct load_ctx *ctx, const char *dir,
+			   const char *name, json_t **root);
+/** load_parts() - all parts of a tokenizer.json */
+int __must_check load_parts(struct load_ctx *ctx, const json_t *root);
+/** load_vocab_merges() - the folder has no tokenizer.json (load_pair.c) */
+int __must_check load_vocab_merges(struct load_ctx *ctx, const char *dir);
 
 /** load_fail() - write "PATH: reason" and return @code */
 int __printf(3, 4) load_fail(const struct load_ctx *ctx, int code,

@@ -2,12 +2,13 @@
 /*
  * load.c - a model folder to a struct tokenizer
  *
- * Reads tokenizer.json, then tokenizer_config.json if there is one.  A
- * tokenizer.json is a pipeline of typed parts, and a part that is silently
- * left out gives ids that are only mostly right, which shows as a model that
- * is only mostly good.  So every part is either done exactly or refused by
- * name; of the parts' options, those that change ids are checked likewise.
- * "truncation" and "padding" are not: limits are the engine's.
+ * Reads tokenizer.json, or what stands for it (load_pair.c), then
+ * tokenizer_config.json if there is one.  A tokenizer.json is a pipeline of
+ * typed parts, and a part that is silently left out gives ids that are only
+ * mostly right, which shows as a model that is only mostly good.  So every part
+ * is either done exactly or refused by name; of the parts' options, those that
+ * change ids are checked likewise.  "truncation" and "padding" are not: limits
+ * are the engine's.
  *
  * Numbers are read as reals: some files hold integers of 31 digits.
  */
@@ -15,29 +16,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <sys/random.h>
 
+#include "runtime/lib/folder.h"
 #include "runtime/tokenizer/internal.h"
 #include "runtime/tokenizer/utf8.h"
 
 /* The largest real ones have 35 MB. */
-#define FILE_MAX	(256l << 20)
+#define FILE_MAX	(256ul << 20)
 
-/* Make a line of @s: no control characters, nothing that is not UTF-8. */
-static void line_clean(char *s)
-{
-	u8 *p = (u8 *)s;
-	size_t left = strlen(s), len;
-
-	while (left) {
-		if (utf8_step(p, left, &len) != UTF8_CHAR)
-			memset(p, '?', len);
-		else if (*p < 0x20 || *p == 0x7f)
-			*p = ' ';
-		p += len;
-		left -= len;
-	}
-}
+/* Those have 2 million; so many take a gigabyte to parse, at worst. */
+#define VALUES_MAX	(16u << 20)
 
 int load_fail(const struct load_ctx *ctx, int code, const char *fmt, ...)
 {
@@ -52,7 +41,7 @@ int load_fail(const struct load_ctx *ctx, int code, const char *fmt, ...)
 		vsnprintf(ctx->err + n, ctx->err_size - n, fmt, ap);
 		va_end(ap);
 	}
-	line_clean(ctx->err);
+	utf8_clean_line(ctx->err);
 	return code;
 }
 
@@ -72,29 +61,48 @@ int load_no_memory(const struct load_ctx *ctx)
 	return load_fail(ctx, -ENOMEM, "out of memory");
 }
 
-/* Parse the file at @ctx->path; *@root is NULL if it is not there. */
-static int json_open(struct load_ctx *ctx, json_t **root)
+int load_file(struct load_ctx *ctx, const char *dir, const char *name,
+	      char **text, size_t *len)
 {
-	json_error_t e;
-	struct stat st;
-	FILE *f;
+	int err;
 
-	*root = NULL;
-	f = fopen(ctx->path, "re");
-	if (!f && errno == ENOENT)
-		return 0;
-	if (!f)
-		return load_fail(ctx, -errno, "%s", strerror(errno));
-	if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) ||
-	    st.st_size > FILE_MAX) {
-		fclose(f);
+	ctx->path = ctx->path_buf;
+	if (snprintf(ctx->path_buf, sizeof(ctx->path_buf), "%s/%s", dir, name)
+	    >= (int)sizeof(ctx->path_buf))
+		return load_fail(ctx, -ENAMETOOLONG, "%s",
+				 strerror(ENAMETOOLONG));
+	err = folder_read(ctx->path, FILE_MAX, text, len);
+	if (err == -EINVAL || err == -EFBIG)
 		return load_fail(ctx, -EINVAL, "not a regular file of at most "
 				 "%lu MB: copy the model again",
 				 FILE_MAX >> 20);
-	}
-	*root = json_loadf(f, JSON_DECODE_INT_AS_REAL | JSON_REJECT_DUPLICATES,
-			   &e);
-	fclose(f);
+	if (err == -ENOENT)
+		return load_fail(ctx, err, "no such file: name a model folder "
+				 "in Hugging Face's format");
+	return err ? load_fail(ctx, err, "%s", strerror(-err)) : 0;
+}
+
+int load_file_json(struct load_ctx *ctx, const char *dir, const char *name,
+		   json_t **root)
+{
+	json_error_t e = { .line = 0 };
+	char *text;
+	size_t len;
+	bool many;
+	int err;
+
+	*root = NULL;
+	err = load_file(ctx, dir, name, &text, &len);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	many = folder_json_too_many(text, len, VALUES_MAX);
+	if (!many)
+		*root = json_loadb(text, len, JSON_DECODE_INT_AS_REAL |
+				   JSON_REJECT_DUPLICATES, &e);
+	free(text);
+	if (many)
+		return load_fail(ctx, -EINVAL, "more than %u values: copy the "
+				 "file again", VALUES_MAX);
 	if (!*root)
 		return load_fail(ctx, -EINVAL, "line %d: %s: "
 				 "copy the file again", e.line, e.text);
@@ -151,7 +159,7 @@ static int load_model(struct load_ctx *ctx, const struct part *p)
  * How pieces are spelt must be known before the vocabulary is read, and the
  * normalizer before the added tokens that go through it.
  */
-static int load_parts(struct load_ctx *ctx, const json_t *root)
+int load_parts(struct load_ctx *ctx, const json_t *root)
 {
 	const struct part all = { .json = root, .place = "" };
 	struct part norm = part_inner(&all, "normalizer", -1);
@@ -252,29 +260,33 @@ static int load_config(struct load_ctx *ctx, const json_t *root)
 	return 0;
 }
 
-/* Read DIR/NAME and hand it to @parse. */
-static int load_file(struct load_ctx *ctx, const char *dir, const char *name,
-		     bool optional,
-		     int (*parse)(struct load_ctx *, const json_t *))
+static int load_tokens(struct load_ctx *ctx, const char *dir)
 {
-	char *path;
 	json_t *root;
 	int err;
 
-	if (asprintf(&path, "%s/%s", dir, name) < 0) {
-		ctx->path = name;
-		return load_fail(ctx, -ENOMEM, "out of memory");
-	}
-	ctx->path = path;
-	err = json_open(ctx, &root);
-	if (!err && root)
-		err = parse(ctx, root);
-	else if (!err && !optional)
-		err = load_fail(ctx, -ENOENT, "no such file: name a model "
-				"folder in Hugging Face's format");
+	err = load_file_json(ctx, dir, "tokenizer.json", &root);
+	if (!err)
+		err = root ? load_parts(ctx, root) :
+			     load_vocab_merges(ctx, dir);
 	json_decref(root);
-	free(path);
+	if (err)
+		return err;
+	err = load_file_json(ctx, dir, "tokenizer_config.json", &root);
+	if (!err && root)
+		err = load_config(ctx, root);
+	json_decref(root);
 	return err;
+}
+
+static u64 hash_key_draw(void)
+{
+	u64 key;
+
+	/* Early in a boot there may be none; then an old one has to do. */
+	if (getrandom(&key, sizeof(key), GRND_NONBLOCK) != sizeof(key))
+		key = 0x9e3779b97f4a7c15ull;
+	return key | 1;
 }
 
 int tokenizer_load(const char *dir, struct tokenizer **out, char *err,
@@ -291,11 +303,9 @@ int tokenizer_load(const char *dir, struct tokenizer **out, char *err,
 	ctx.tok->bos = TOKENIZER_NO_ID;
 	ctx.tok->unk = TOKENIZER_NO_ID;
 	ctx.tok->eos = TOKENIZER_NO_ID;
+	ctx.tok->hash_key = hash_key_draw();
 
-	ret = load_file(&ctx, dir, "tokenizer.json", false, load_parts);
-	if (!ret)
-		ret = load_file(&ctx, dir, "tokenizer_config.json", true,
-				load_config);
+	ret = load_tokens(&ctx, dir);
 	if (!ret) {
 		ctx.path = dir;
 		ret = vocab_texts_build(&ctx);

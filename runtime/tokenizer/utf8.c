@@ -122,3 +122,20 @@ size_t utf8_space_before(const u8 *p, size_t lo, size_t hi)
 	}
 	return hi;
 }
+
+void utf8_clean_line(char *s)
+{
+	u8 *p = (u8 *)s;
+	size_t left = strlen(s), len;
+	u32 cp;
+
+	for (; left; p += len, left -= len) {
+		if (utf8_step(p, left, &len) != UTF8_CHAR) {
+			memset(p, '?', len);
+			continue;
+		}
+		cp = utf8_decode(p, len);
+		if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
+			memset(p, '?', len);
+	}
+}

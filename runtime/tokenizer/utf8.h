@@ -43,4 +43,14 @@ size_t utf8_char_before(const u8 *p, size_t lo, size_t hi);
 /** utf8_space_before() - where the white space begins that ends [@lo, @hi) */
 size_t utf8_space_before(const u8 *p, size_t lo, size_t hi);
 
+/**
+ * utf8_clean_line() - make a string one line of valid UTF-8, in place
+ * @s: what is no UTF-8, and control characters, become '?'
+ *
+ * For lines of error, which quote files of strangers: a terminal takes control
+ * characters (of ASCII and of Latin-1) for commands, and a quotation that was
+ * cut inside of a character can be put into no JSON.
+ */
+void utf8_clean_line(char *s);
+
 #endif /* KVRT_TOKENIZER_UTF8_H */

@@ -396,8 +396,8 @@ static u32 bytes_hash(const struct tokenizer *tok, const char *p, size_t len)
 	size_t i;
 
 	for (i = 0; i < len; i++)
-		h = (h ^ (u8)p[i]) * 0x100000001b3ull;
-	return (h * 0x9e3779b97f4a7c15ull) >> (64 - tok->by_piece_bits);
+		h = (h ^ (u8)p[i]) * tok->hash_key;
+	return h >> (64 - tok->by_piece_bits);
 }
 
 u32 vocab_find_piece(const struct tokenizer *tok, const char *bytes,

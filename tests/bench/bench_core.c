@@ -552,9 +552,11 @@ static void report_metadata(void)
 	const u64 clients = s->nr_seqs * sizeof(struct kv_seq) +
 			    s->nr_step_entries * sizeof(struct kv_step_entry) +
 			    s->nr_idpages * sizeof(struct kv_idpage);
+	/* Of one size, whatever the pool's is. */
+	const u64 samples = LIFE_SAMPLES * sizeof(struct kv_sample);
 	struct bench_figure f = {
 		.name = "core_metadata_per_block", .unit = "bytes",
-		.value = (double)(core->head->bytes - tables_bytes - clients -
+		.value = (double)(core->head->bytes - tables_bytes - clients - samples -
 				  4 * s->nr_ids) / s->nr_blocks,
 		.max_value = 96,
 	};

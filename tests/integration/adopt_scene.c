@@ -18,22 +18,36 @@
 
 struct rig adopt_rig;
 
+const char *adopt_pool_size(bool less)
+{
+	if (rig_on_gpu())
+		return less ? "1280K" : "1536K";
+	return less ? "1792K" : "2M";
+}
+
 void adopt_world(const char *adopt, const char *resume_ms, ...)
 {
 	char area[RIG_PATH + 16];
-	const char *more[4] = { NULL };
+	const char *more[10] = { NULL };
 	struct job j;
 	va_list ap;
 	u32 n = 0;
 
+	/* A step is long where a CPU stands in for a GPU, and others compute. */
+	if (rig_on_gpu()) {
+		more[n++] = "--step-deadline-ms";
+		more[n++] = "600000";
+	}
 	va_start(ap, resume_ms);
 	while (n < ARRAY_SIZE(more) && (more[n] = va_arg(ap, const char *)))
 		n++;
 	va_end(ap);
-	rig_start(&adopt_rig, "--pool-size", "2M", "--extent-size", "256K",
+	rig_start(&adopt_rig, "--pool-size", adopt_pool_size(false),
+		  "--extent-size", "256K",
 		  "--host-size", "2M", "--area-max", "32M", "--swappiness",
 		  "200", "--max-seqs", "256", "--adopt", adopt, "--resume-ms",
-		  resume_ms, more[0], more[1], more[2], more[3], NULL);
+		  resume_ms, more[0], more[1], more[2], more[3], more[4],
+		  more[5], more[6], more[7], more[8], more[9], NULL);
 	snprintf(area, sizeof(area), "%s/area", adopt_rig.dir);
 	/* The daemon may die of it, and the area be there all the same. */
 	for (n = 0; n < 3 && rig_value(&adopt_rig, "meminfo", "SwapTotal") <= 0;
@@ -60,6 +74,15 @@ char *adopt_log(void)
 	return slurp(path);
 }
 
+const char *adopt_log_end(void)
+{
+	const size_t most = 3000;	/* what a failure may say */
+	char *log = adopt_log();
+	const size_t n = strlen(log);
+
+	return n > most ? log + n - most : log;
+}
+
 u32 adopt_logged(const char *what)
 {
 	char *log = adopt_log(), *p;
@@ -77,7 +100,7 @@ void adopt_await_logged(const char *what, u32 before)
 
 	while (adopt_logged(what) <= before) {
 		ck_assert_msg(now_ms() < end, "'%s' is not said:\n%s", what,
-			      adopt_log());
+			      adopt_log_end());
 		nap_ms(2);
 	}
 }
@@ -106,7 +129,7 @@ pid_t adopt_daemon(pid_t other)
 
 	while (!(pid = rig_daemon(&adopt_rig)) || pid == other) {
 		ck_assert_msg(now_ms() < end, "hold starts no daemon:\n%s",
-			      adopt_log());
+			      adopt_log_end());
 		nap_ms(1);
 	}
 	return pid;
@@ -118,6 +141,45 @@ void adopt_kill(void)
 
 	ck_assert_int_eq(kill(adopt_daemon(0), SIGKILL), 0);
 	adopt_await_logged("kvmm: ready:", ready);
+}
+
+/* Was process @pid started to tell the layout of its arena? */
+static bool is_asked(const char *pid)
+{
+	char path[64], args[256] = "", *arg;
+	FILE *f;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
+	f = fopen(path, "re");
+	n = f ? fread(args, 1, sizeof(args) - 1, f) : 0;
+	if (f)
+		fclose(f);
+	for (arg = args; arg < args + n; arg += strlen(arg) + 1)
+		if (!strcmp(arg, "--arena-layout"))
+			return true;
+	return false;
+}
+
+void adopt_await_probe(void)
+{
+	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
+	bool asked = false;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children",
+		 (int)adopt_rig.hold, (int)adopt_rig.hold);
+	while (!asked) {
+		char *pids = slurp(path), *pid, *save = NULL;
+
+		for (pid = strtok_r(pids, " ", &save); pid && !asked;
+		     pid = strtok_r(NULL, " ", &save))
+			asked = is_asked(pid);
+		free(pids);
+		ck_assert_msg(asked || now_ms() < end,
+			      "hold asks no program:\n%s", adopt_log_end());
+		nap_ms(1);
+	}
 }
 
 void adopt_kill_and(void (*fn)(void *arg), void *arg)
@@ -148,7 +210,7 @@ void adopt_kill_and(void (*fn)(void *arg), void *arg)
 	adopt_await_logged("kvmm: ready:", ready);
 }
 
-int adopt_kept(const char *name)
+static int kept_find(const char *name)
 {
 	char dir[64], path[400], link[300];
 	struct dirent *e;
@@ -170,6 +232,18 @@ int adopt_kept(const char *name)
 			fd = open(path, O_RDWR | O_CLOEXEC);
 	}
 	closedir(d);
-	ck_assert_msg(fd >= 0, "hold keeps no %s", name);
+	return fd;
+}
+
+int adopt_kept(const char *name)
+{
+	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
+	int fd;
+
+	/* hold reads what was deposited when it is its turn. */
+	while ((fd = kept_find(name)) < 0) {
+		ck_assert_msg(now_ms() < end, "hold keeps no %s", name);
+		nap_ms(1);
+	}
 	return fd;
 }

@@ -110,10 +110,42 @@ static void count_maps(struct census *c, struct census_proc *p)
 		fclose(f);
 }
 
+/* A number of /proc/PID/status; 0 when it is not there. */
+static u64 status_value(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+/* Workers of io_uring come and go as the kernel likes. */
+static u32 count_threads(pid_t pid)
+{
+	char dir[64], path[400], *name;
+	struct dirent *e;
+	size_t len;
+	u32 n = 0;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "/proc/%d/task", pid);
+	d = opendir(dir);
+	while (d && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s/comm", dir, e->d_name);
+		name = read_all(path, &len);
+		n += len && strncmp(name, "iou-wrk", 7);
+		free(name);
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
 static void look_at(struct census *c, pid_t pid)
 {
 	struct census_proc *p = &c->proc[c->nr_procs];
-	char path[64], *text, *at;
+	char path[64], *text;
 	size_t len;
 
 	ck_assert_uint_lt(c->nr_procs, CENSUS_PROCS);
@@ -126,9 +158,9 @@ static void look_at(struct census *c, pid_t pid)
 	free(text);
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	text = read_all(path, &len);
-	at = strstr(text, "\nRssAnon:");
-	if (at)
-		p->anon = strtoull(at + 9, NULL, 10);
+	p->anon = status_value(text, "\nRssAnon:");
+	p->shmem = status_value(text, "\nRssShmem:");
+	p->threads = count_threads(pid);
 	free(text);
 	c->nr_procs++;
 }

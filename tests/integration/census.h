@@ -17,7 +17,9 @@
  * struct census - what is there
  * @proc:        every process with the rig's KVMM_RUNDIR, by name and age
  * @proc.fds:    descriptors it has open
+ * @proc.threads: of it, without those that the kernel lends it for io_uring
  * @proc.shared: KiB of memfds that it maps
+ * @proc.shmem:  KiB of these that it has touched
  * @proc.anon:   KiB of its own memory
  * @children:    of hold, those that it did not wait for too
  * @memfd:       inode numbers of all memfds that one has open or mapped
@@ -31,7 +33,9 @@ struct census {
 		pid_t	pid;
 		char	comm[16];
 		u32	fds;
+		u32	threads;
 		u64	shared;
+		u64	shmem;
 		u64	anon;
 	} proc[CENSUS_PROCS];
 	u32	children;

@@ -139,6 +139,10 @@ static void child_exec(struct rig *r, const char *path, char *const argv[],
 	dup2(err, 2);
 	closefrom(3);
 	setenv("KVMM_RUNDIR", r->dir, 1);
+	/* What this machine has for its daemon is not for ours. */
+	setenv("KVMM_CONFIG", "none", 1);
+	/* What a test says of pools is true of host memory, unless it names one. */
+	setenv("KVMM_LIBCUDA", "/nonexistent/libcuda.so.1", 0);
 	execv(path, argv);
 	_exit(127);
 }
@@ -213,13 +217,33 @@ void job_kill(struct job *j, int sig)
 
 /* ---- the daemon ---- */
 
+bool rig_on_gpu(void)
+{
+	const char *backend = getenv("KVMM_TEST_BACKEND");
+
+	return backend && !strcmp(backend, "cuda");
+}
+
+/* Which backend a test that names none is for.  Return: of @argv, in use. */
+static u32 backend_args(char **argv, u32 n)
+{
+	if (!rig_on_gpu())
+		return n;
+	setenv("KVMM_LIBCUDA", build_path("tests/standin/libcuda.so.1"), 0);
+	/* Tests have tiny pools: the device has as small a granule. */
+	setenv("KVMM_STANDIN_GRAN", "65536", 0);
+	argv[n++] = (char *)"--backend";
+	argv[n++] = (char *)"cuda";
+	return n;
+}
+
 void rig_start(struct rig *r, ...)
 {
 	char *argv[RIG_ARGS + 1] = { (char *)"kvmm-hold" };
 	const char *tmp = getenv("TMPDIR");
 	struct job hold, wait;
 	va_list ap;
-	u32 n = 1;
+	u32 n = backend_args(argv, 1);
 
 	memset(r, 0, sizeof(*r));
 	snprintf(r->dir, sizeof(r->dir), "%s/rig.XXXXXX", tmp ? tmp : "/tmp");
@@ -361,6 +385,11 @@ pid_t rig_daemon(struct rig *r)
 pid_t rig_swapd(struct rig *r)
 {
 	return rig_child(r, "swapd");
+}
+
+pid_t rig_proc(struct rig *r)
+{
+	return rig_child(r, "kvmm-proc");
 }
 
 /* ---- what kvrt printed ---- */

@@ -42,6 +42,11 @@ u32 time_scale(void);
 /* Own numbers, from a seed that is printed once. */
 u32 random_below(u32 n);
 
+/*
+ * $KVMM_TEST_BACKEND is cuda: a rig's pool is on the GPU that $KVMM_LIBCUDA
+ * shows, or on what stands in for one, unless a test names its backend.
+ */
+bool rig_on_gpu(void);
 /* Start kvmm-hold with more arguments, NULL-terminated; waits until it answers. */
 void rig_start(struct rig *r, ...);
 /* End it with SIGTERM; it must end with 0 and leave nothing behind. */
@@ -57,6 +62,8 @@ void rig_await(struct rig *r, const char *file, const char *key, s64 want,
 pid_t rig_daemon(struct rig *r);
 /* pid of the swapd that hold started last, 0 if none. */
 pid_t rig_swapd(struct rig *r);
+/* pid of the kvmm-proc that hold started last, 0 if none. */
+pid_t rig_proc(struct rig *r);
 
 /* Start a program of the build with KVMM_RUNDIR set; NULL-terminated. */
 struct job job_start(struct rig *r, const char *program, ...);

@@ -173,6 +173,8 @@ enum meter_phase {
 	METER_ALONE,
 	METER_BUSY,		/* beside programs that only compute */
 	METER_BESIDE,		/* beside hostile ones */
+	METER_FIRST_ALONE,	/* the same while the daemon and the one that */
+	METER_FIRST_BESIDE,	/* measures never wait for a CPU */
 	METER_PHASES,		/* none of them: not counted */
 };
 

@@ -214,19 +214,24 @@ void meter_print(const struct meter *m)
 	static const char * const words[METER_PHASES] = {
 		[METER_ALONE] = "alone", [METER_BUSY] = "beside busy ones",
 		[METER_BESIDE] = "beside hostile ones",
+		[METER_FIRST_ALONE] = "alone, first in line",
+		[METER_FIRST_BESIDE] = "beside hostile ones, first in line",
 	};
 	u32 i;
 
 	printf("  the one that measures: %llu sequences waited for in vain, %llu refused a step\n",
 	       (unsigned long long)m->counts->waited,
 	       (unsigned long long)m->counts->refused);
-	for (i = 0; i < METER_PHASES; i++)
+	for (i = 0; i < METER_PHASES; i++) {
+		if (!m->counts->nr[i])
+			continue;
 		printf("  a step %s: p50 %.1f us, p99 %.1f us, p99.9 %.1f us, most %.1f us (%llu steps)\n",
 		       words[i], (double)meter_quantile(m, i, 500) / 1e3,
 		       (double)meter_quantile(m, i, 990) / 1e3,
 		       (double)meter_quantile(m, i, 999) / 1e3,
 		       (double)m->counts->most[i] / 1e3,
 		       (unsigned long long)m->counts->nr[i]);
+	}
 }
 
 void meter_free(struct meter *m)

@@ -4,13 +4,18 @@
  *
  * budget: 60 s
  *
- * An arena that is damaged, of another kvmm or another boot, or that killed who
- * adopted it, makes the start a cold one, with a line that says why.  Clients
+ * An arena that others write to while it is adopted, or after that, harms
+ * nobody: what is judged and used is a copy.  An arena that is damaged, of
+ * another kvmm or another boot, or that killed who adopted it, makes the start
+ * a cold one, with a line that says why.  Clients
  * that ask for an attachment that is not theirs get none, each told why; one
  * that does not come back is killed, and so are, at once, those that died
- * meanwhile; their memory is back.
+ * meanwhile; their memory is back.  A kvmm that dies while it resumes is adopted
+ * as any other, but not for ever.
  */
+#define _GNU_SOURCE
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -49,6 +54,18 @@ static void expect_serves(void)
 	rig_walk(&adopt_rig);
 }
 
+static void attach(struct wire *w)
+{
+	struct kvmm_attach_req req;
+
+	wire_request(&req, "mine");
+	req.features = KVMM_FEAT_RESUME;
+	ck_assert_int_eq(wire_attach(w, sock, &req), 0);
+	ck_assert_uint_eq(w->rep.features, KVMM_FEAT_RESUME);
+	wire_extents(w, true);
+	ck_assert_int_eq(wire_call(w, KVMM_OP_NOP, 0, NULL, 0, NULL, 0), 0);
+}
+
 /* ---- arenas ---- */
 
 struct damage {
@@ -68,6 +85,8 @@ static const struct damage damages[] = {
 	{ "kvmm-keep", offsetof(struct keep, boot), 0x01, 1, "of another boot" },
 	{ "kvmm-keep", offsetof(struct keep, layout), 0x01, 1,
 	  "of another kvmm" },
+	{ "kvmm-keep", offsetof(struct keep, area[0].core), 0xff, 4,
+	  "records of clients and areas are damaged" },
 	{ "kvmm-keep", offsetof(struct keep, ready), 0xff, 0,
 	  "had not begun to serve" },
 };
@@ -105,6 +124,23 @@ START_TEST(test_damaged)
 }
 END_TEST
 
+/* Who was told that it is attached may write: what it has goes to nobody. */
+START_TEST(test_client_unknown)
+{
+	struct wire w;
+
+	start("60000", "deposit_client");
+	attach(&w);
+	/* It has its answer before kvmm notes that. */
+	adopt_await_logged("client 0 attached", 0);
+	adopt_kill();
+	adopt_await_logged("cold start: the record of client 0 is missing", 0);
+	wire_close(&w);
+	expect_serves();
+	adopt_world_stop();
+}
+END_TEST
+
 /* What dies of every adoption is not adopted for ever. */
 START_TEST(test_poison)
 {
@@ -116,6 +152,174 @@ START_TEST(test_poison)
 	/* The first death, and two that adopted. */
 	ck_assert_uint_eq(adopt_logged("kvmm was ended by signal 9"), 3);
 	expect_serves();
+	adopt_world_stop();
+}
+END_TEST
+
+/* ---- arenas that others have ---- */
+
+/* What the one who scribbles and the test share. */
+static struct scribble {
+	u32	go;
+	u32	rounds;
+} *scribble;
+
+/* A descriptor of the arena that is kept, from before it was taken over. */
+static int old_fd = -1;
+
+static char *old_map(u64 *bytes)
+{
+	struct stat s;
+	char *p;
+
+	ck_assert_int_eq(fstat(old_fd, &s), 0);
+	*bytes = (u64)s.st_size;
+	p = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, old_fd, 0);
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	return p;
+}
+
+/*
+ * Indices and counts that go wrong and right again between two looks, most of
+ * them where there are records.
+ */
+static void __noreturn scribble_main(u32 seed)
+{
+	u64 bytes, x = seed * 2654435761u + 1;
+	u32 *p = (u32 *)old_map(&bytes);
+	const u64 nr = bytes / sizeof(*p);
+
+	for (;;) {
+		const u64 at = x % (x & 3 << 20 ? nr : min(nr, (u64)1 << 16));
+		const u32 was = p[at];
+
+		x = x * 6364136223846793005ull + 1442695040888963407ull;
+		if (!load_acquire(&scribble->go) || !was)
+			continue;
+		WRITE_ONCE(p[at], (u32)(x >> 32));
+		WRITE_ONCE(scribble->rounds, scribble->rounds + 1);
+		if (x >> 63)
+			WRITE_ONCE(p[at], was);
+	}
+}
+
+/* From before the next one looks, or from somewhere in between. */
+static void scribble_go(void *arg)
+{
+	store_release(&scribble->go, 1u);
+}
+
+static void scribble_later(void *arg)
+{
+	const u32 us = *(const u32 *)arg;
+
+	fflush(stdout);
+	if (!fork()) {
+		usleep(us);
+		store_release(&scribble->go, 1u);
+		_exit(0);
+	}
+}
+
+static pid_t scribble_fork(u32 seed)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid)
+		scribble_main(seed);
+	return pid;
+}
+
+/* No kvmm but those that the test killed ended by a signal. */
+static void expect_no_crash(u32 kills)
+{
+	const u32 ends = adopt_logged("kvmm was ended by signal");
+
+	ck_assert_msg(ends == kills &&
+		      adopt_logged("ended by signal 9") == kills,
+		      "%u killed, %u ended by a signal", kills, ends);
+}
+
+START_TEST(test_scribble)
+{
+	const u32 nr = by_level(4, 30, 1000);
+	u32 i, us, wrote = 0;
+	pid_t pid;
+
+	scribble = mmap(NULL, sizeof(*scribble), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(scribble, MAP_FAILED);
+	start("60000", NULL);
+	for (i = 0; i < nr; i++) {
+		expect_serves();
+		scribble->go = 0;
+		old_fd = adopt_kept("kvmm-arena");
+		pid = scribble_fork(i);
+		us = i * 7919 % 20000;
+		adopt_kill_and(i % 2 ? scribble_go : scribble_later, &us);
+		scribble_go(NULL);
+		/* It goes on, and is felt by nobody. */
+		expect_serves();
+		kill(pid, SIGKILL);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		close(old_fd);
+		expect_no_crash(i + 1);
+		wrote += scribble->rounds > 0;
+	}
+	printf("  %u adoptions with a writer: %u of %u were cold\n", wrote,
+	       adopt_logged("cold start:"), nr);
+	adopt_world_stop();
+	munmap(scribble, sizeof(*scribble));
+}
+END_TEST
+
+/* Dead with a copy that hold has not: what it has is as it was left. */
+START_TEST(test_dies_with_copy)
+{
+	start("60000", "adopt_die_copied");
+	expect_serves();
+	ck_assert_int_eq(kill(adopt_daemon(0), SIGKILL), 0);
+	adopt_await_logged("kvmm: ready:", 1);
+	ck_assert_uint_eq(adopt_logged("kvmm was ended by signal 9"), 2);
+	ck_assert_uint_eq(adopt_logged(": whole,"), 1);
+	ck_assert_uint_eq(adopt_logged("cold start:"), 0);
+	expect_serves();
+	adopt_world_stop();
+}
+END_TEST
+
+/* The next one's memory is no file that was there before, and is sealed. */
+START_TEST(test_copies)
+{
+	static const char * const name[] = { "kvmm-arena", "kvmm-keep" };
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	struct stat old, new;
+	int fd[2], now;
+	u32 i;
+
+	start("60000", NULL);
+	expect_serves();
+	for (i = 0; i < 2; i++)
+		fd[i] = adopt_kept(name[i]);
+	adopt_kill();
+	ck_assert_uint_eq(adopt_logged(": whole,"), 1);
+	for (i = 0; i < 2; i++) {
+		now = adopt_kept(name[i]);
+		ck_assert_int_eq(fstat(fd[i], &old), 0);
+		ck_assert_int_eq(fstat(now, &new), 0);
+		ck_assert_uint_ne(old.st_ino, new.st_ino);
+		ck_assert_uint_eq((u64)old.st_size, (u64)new.st_size);
+		ck_assert_int_eq(fcntl(now, F_GET_SEALS), seals);
+		/* What is not used is no memory. */
+		ck_assert_uint_le((u64)new.st_blocks,
+				  (u64)old.st_blocks + 4096);
+		close(fd[i]);
+		close(now);
+	}
 	adopt_world_stop();
 }
 END_TEST
@@ -142,18 +346,6 @@ static void resume_of(const struct wire *w, struct kvmm_attach_req *req)
 	req->resume_client = w->rep.client;
 	req->resume_seen = w->number;
 	req->resume_index = w->taken;
-}
-
-static void attach(struct wire *w)
-{
-	struct kvmm_attach_req req;
-
-	wire_request(&req, "mine");
-	req.features = KVMM_FEAT_RESUME;
-	ck_assert_int_eq(wire_attach(w, sock, &req), 0);
-	ck_assert_uint_eq(w->rep.features, KVMM_FEAT_RESUME);
-	wire_extents(w, true);
-	ck_assert_int_eq(wire_call(w, KVMM_OP_NOP, 0, NULL, 0, NULL, 0), 0);
 }
 
 /* Ask as another process, of user @uid.  Return: what it was told. */
@@ -243,6 +435,119 @@ START_TEST(test_hostile)
 }
 END_TEST
 
+/* ---- a kvmm that dies while it resumes ---- */
+
+/* Come back: what the other end says. */
+static int resume(struct wire *w)
+{
+	const u64 number = w->number, step = w->step;
+	struct kvmm_attach_req req;
+	struct wire next;
+	int err;
+
+	resume_of(w, &req);
+	err = wire_attach(&next, sock, &req);
+	if (err) {
+		wire_close(&next);
+		return err;
+	}
+	ck_assert_uint_eq(next.rep.resumed, KVMM_RESUMED_WHOLE);
+	ck_assert_uint_eq(next.rep.committed, number);
+	ck_assert_uint_eq(next.rep.client, w->rep.client);
+	wire_close(w);
+	*w = next;
+	w->tail = w->rep.ring_index;
+	w->taken = w->rep.ring_index;
+	w->number = number;
+	w->step = step;
+	return 0;
+}
+
+/* A sequence with a step that is open. */
+static u64 work_begin(struct wire *w, u32 salt)
+{
+	u64 seq;
+
+	attach(w);
+	seq = wire_seq(w, 40, salt);
+	ck_assert_uint_ne(seq, 0);
+	ck_assert_int_eq(wire_step(w, seq), 0);
+	return seq;
+}
+
+/* All is as it was: the step ends, and another begins. */
+static void work_goes_on(struct wire *w, u64 seq)
+{
+	struct kvmm_sqe *q = wire_put(w, KVMM_OP_STEP_END, 0, NULL, 0);
+	int status;
+
+	q->step = w->step;
+	wire_publish(w);
+	wire_take(w, ADOPT_WAIT_MS, &status);
+	ck_assert_int_eq(status, 0);
+	store_release(&w->ctl->cq_head, w->taken);
+	ck_assert_int_eq(wire_step(w, seq), 0);
+}
+
+/*
+ * Of three the last one that resumes has its answer lost, and the others have
+ * to resume twice: whoever comes back finds what it had.
+ */
+START_TEST(test_dies_resuming)
+{
+	struct wire w[3];
+	u64 seq[3];
+	u32 i, ready;
+
+	start("60000", "resume_die:3");
+	for (i = 0; i < 3; i++)
+		seq[i] = work_begin(&w[i], i);
+	adopt_kill();
+	for (i = 0; i < 2; i++) {
+		ck_assert_int_eq(resume(&w[i]), 0);
+		work_goes_on(&w[i], seq[i]);
+	}
+	ready = adopt_logged("kvmm: ready:");
+	ck_assert_int_eq(resume(&w[2]), -ECONNRESET);
+	adopt_await_logged("kvmm: ready:", ready);
+	ck_assert_uint_eq(adopt_logged("3 clients, 3 sequences"), 2);
+	for (i = 2; i; i--) {
+		ck_assert_int_eq(resume(&w[i]), 0);
+		work_goes_on(&w[i], seq[i]);
+	}
+	ck_assert_uint_eq(adopt_logged(": whole,"), 2);
+	rig_walk(&adopt_rig);
+	/* The first is away; the node ends before it has this process killed. */
+	rig_stop(&adopt_rig);
+}
+END_TEST
+
+/* What dies of every client that resumes is not adopted for ever. */
+START_TEST(test_dies_of_resuming)
+{
+	struct kvmm_attach_req req;
+	struct wire w;
+	u32 i;
+
+	start("60000", "resume_die");
+	work_begin(&w, 0);
+	adopt_kill();
+	for (i = 1; i <= KEEP_TRIES; i++) {
+		/* However long it waits for who is away, it has done no work. */
+		nap_ms(300 * time_scale());
+		ck_assert_int_eq(resume(&w), -ECONNRESET);
+		adopt_await_logged("kvmm: ready:", i);
+	}
+	adopt_await_logged("adopted before and led to nothing", 0);
+	adopt_await_logged("kvmm: ready:", KEEP_TRIES + 1);
+	resume_of(&w, &req);
+	expect_ask(&req, -ESTALE, "another daemon");
+	wire_close(&w);
+	expect_serves();
+	rig_stop(&adopt_rig);
+}
+END_TEST
+
 /* A client of its own process, which does nothing more. */
 static pid_t client_fork(void)
 {
@@ -274,13 +579,14 @@ static void await_clients(s64 nr)
 
 	while (rig_value(&adopt_rig, "status", "Clients") != nr) {
 		ck_assert_msg(now_ms() < end, "clients are left:\n%s",
-			      adopt_log());
+			      adopt_log_end());
 		nap_ms(20);
 	}
 }
 
 START_TEST(test_not_back)
 {
+	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
 	int status;
 	pid_t pid;
 
@@ -288,12 +594,66 @@ START_TEST(test_not_back)
 	pid = client_fork();
 	adopt_kill();
 	ck_assert_uint_eq(adopt_logged("1 client, 1 sequence"), 1);
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	while (waitpid(pid, &status, WNOHANG) != pid) {
+		ck_assert_msg(now_ms() < end, "it lives on:\n%s",
+			      adopt_log_end());
+		nap_ms(5);
+	}
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	ck_assert_uint_eq(adopt_logged("did not come back in 500 ms"), 1);
 	await_clients(0);
 	ck_assert_int_eq(rig_value(&adopt_rig, "meminfo", "Quarantine"), 0);
 	expect_serves();
+	adopt_world_stop();
+}
+END_TEST
+
+/* Of a first kvmm it has no answer; the next one has it for good. */
+static void __noreturn try_again(void)
+{
+	struct kvmm_attach_req req;
+	struct wire w;
+	u32 i;
+
+	wire_request(&req, "again");
+	req.features = KVMM_FEAT_RESUME;
+	if (wire_attach(&w, sock, &req) != -ECONNRESET)
+		_exit(1);
+	wire_close(&w);
+	if (wire_attach(&w, sock, &req))
+		_exit(2);
+	for (i = 0; i < 30; i++) {
+		wire_extents(&w, true);
+		if (wire_call(&w, KVMM_OP_NOP, 0, NULL, 0, NULL, 0))
+			_exit(3);
+		nap_ms(50);
+	}
+	_exit(0);
+}
+
+/*
+ * Nobody is killed because an attachment that it was never told of does not
+ * come back.
+ */
+START_TEST(test_dies_attaching)
+{
+	struct wire w;
+	int status;
+	pid_t pid;
+
+	start("500", "control_die:2");
+	attach(&w);
+	ck_assert_int_eq(wire_detach(&w), 0);
+	wire_close(&w);
+	fflush(stdout);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid)
+		try_again();
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(!status, "ended with %d, signal %d:\n%s",
+		      WEXITSTATUS(status), WTERMSIG(status), adopt_log_end());
+	await_clients(0);
 	adopt_world_stop();
 }
 END_TEST
@@ -433,11 +793,18 @@ int main(void)
 
 	tcase_set_timeout(a, 300);
 	tcase_add_loop_test(a, test_damaged, 0, ARRAY_SIZE(damages));
+	tcase_add_test(a, test_client_unknown);
 	tcase_add_test(a, test_poison);
+	tcase_add_test(a, test_scribble);
+	tcase_add_test(a, test_dies_with_copy);
+	tcase_add_test(a, test_copies);
 	suite_add_tcase(s, a);
 	tcase_set_timeout(c, 300);
 	tcase_add_test(c, test_hostile);
+	tcase_add_test(c, test_dies_resuming);
+	tcase_add_test(c, test_dies_of_resuming);
 	tcase_add_test(c, test_not_back);
+	tcase_add_test(c, test_dies_attaching);
 	tcase_add_test(c, test_dead_meanwhile);
 	tcase_add_test(c, test_ghosts);
 	suite_add_tcase(s, c);

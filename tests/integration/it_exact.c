@@ -8,7 +8,8 @@
  * samples by fork, run by two runtimes that share one domain.  Once in a pool
  * that fits everything, once in one so small that the daemon's counters prove
  * copy-on-write, eviction from the prefix index and recompute.  In exact mode
- * the tokens must be identical: greedy, and sampled from a seed.
+ * the tokens must be identical: greedy, and sampled from a seed with penalties
+ * that look at all ids so far.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +28,16 @@ struct run {
 static struct job generate(struct rig *r, const char *prompts, const char *n,
 			   const char *temperature, const char *dtype)
 {
+	const bool greedy = !strcmp(temperature, "0");
+
 	return job_start(r, "kvrt", "generate", demo_model(), "--prompt-file",
 			 prompts, "-n", n, "--temperature", temperature,
 			 "--seed", "7", "--max-tokens", "72", "--threads", "1",
 			 "--ignore-eos", "--mode", "exact", "--dtype", dtype,
-			 "--json", NULL);
+			 "--repetition-penalty", greedy ? "1" : "1.15",
+			 "--frequency-penalty", greedy ? "0" : "0.3",
+			 "--presence-penalty", greedy ? "0" : "0.2",
+			 "--min-p", greedy ? "0" : "0.01", "--json", NULL);
 }
 
 static void expect_ok(struct job *j)

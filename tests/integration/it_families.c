@@ -23,6 +23,7 @@
 
 #define NR_SINGLE	10	/* prompts with one sample */
 #define NR_FORKED	3	/* prompts with three */
+#define RUNS_MAX	5u
 #define NR_FORKS	3
 #define POOL_TOKENS	512	/* that the small pool holds */
 
@@ -175,6 +176,12 @@ static void proofs_add(const char *name, s64 *sum)
 			 0);
 }
 
+static bool preempted(void)
+{
+	return rig_value(&rig, "vmstat", "preempt_swap") +
+	       rig_value(&rig, "vmstat", "preempt_recompute") > 0;
+}
+
 static void small_start(u32 i)
 {
 	static const char * const swappiness[] = { "200", "0", "100" };
@@ -193,11 +200,29 @@ static void small_start(u32 i)
 		ck_abort_msg("swapon: %s", slurp(j.err));
 }
 
+/*
+ * Each time the same text.  On a busy machine one of the two may be over before
+ * the other wants memory: then once more.
+ */
+static void small_run(u32 i, const struct run *truth)
+{
+	struct run have;
+	u32 n;
+
+	for (n = 0; n < RUNS_MAX && !preempted(); n++) {
+		run_case(i, &have);
+		samples_equal(&truth->single, &have.single);
+		samples_equal(&truth->forked, &have.forked);
+		samples_free(&have.single);
+		samples_free(&have.forked);
+	}
+}
+
 START_TEST(test_every_family)
 {
 	const u32 nr = by_level(NR_FAMILIES, ARRAY_SIZE(cases),
 				ARRAY_SIZE(cases));
-	struct run truth[ARRAY_SIZE(cases)], have;
+	struct run truth[ARRAY_SIZE(cases)];
 	s64 sum[NR_PROOFS] = { 0 };
 	u32 i;
 
@@ -210,12 +235,8 @@ START_TEST(test_every_family)
 	rig_stop(&rig);
 	for (i = 0; i < nr; i++) {
 		small_start(i);
-		run_case(i, &have);
+		small_run(i, &truth[i]);
 		proofs_add(cases[i].name, sum);
-		samples_equal(&truth[i].single, &have.single);
-		samples_equal(&truth[i].forked, &have.forked);
-		samples_free(&have.single);
-		samples_free(&have.forked);
 		samples_free(&truth[i].single);
 		samples_free(&truth[i].forked);
 		rig_stop(&rig);

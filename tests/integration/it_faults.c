@@ -7,6 +7,7 @@
  * they say without swap: faults_load.c.
  *
  * budget: 75 s, full 400 s
+ * from: full
  */
 #include <check.h>
 
@@ -172,7 +173,7 @@ static void expect_all_kinds(void)
 /* Many faults: half of all requests. */
 START_TEST(test_many_faults)
 {
-	const u32 faults = by_level(4500, 158500, 450000);
+	const u32 faults = by_level(1000 / time_scale(), 158500, 450000);
 	struct tally t = { 0 };
 
 	shim_run(&t, scene_engine(0), faults, 500, 10);
@@ -185,7 +186,7 @@ END_TEST
 /* Few of them, so that most of what is read is right; late ones are slow. */
 START_TEST(test_rare_faults)
 {
-	const u32 faults = by_level(200, 3000, 20000);
+	const u32 faults = by_level(100, 3000, 20000);
 	struct tally t = { 0 };
 
 	shim_run(&t, scene_engine(0), faults, 30, 1200);
@@ -199,7 +200,7 @@ END_TEST
 /* In whatever order requests end, shared or not: nothing is wrong. */
 START_TEST(test_overtaken)
 {
-	const u32 faults = by_level(400, 8000, 60000);
+	const u32 faults = by_level(200, 8000, 60000);
 	struct tally t = { 0 };
 
 	shim_run_kinds(&t, scene_engine(0), faults, 150, 30, "delay+twice");
@@ -214,7 +215,7 @@ END_TEST
 /* swapd dies among them. */
 START_TEST(test_faults_and_deaths)
 {
-	const u32 faults = by_level(300, 5000, 30000);
+	const u32 faults = by_level(150, 5000, 30000);
 	struct tally t = { 0 };
 
 	setenv("SCENE_KILLS", "1", 1);

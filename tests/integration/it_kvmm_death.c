@@ -4,6 +4,7 @@
  * is a cold one (it_adopt.c has the others)
  *
  * budget: 60 s, full 450 s
+ * from: full
  *
  * Two servers with domains of their own, clients that ask them all the time,
  * a pool so small that there is swap to the host pool and to an area.  kvmm is
@@ -415,7 +416,7 @@ static void print_total(const struct tally *t, const struct census *first,
 
 START_TEST(test_kill_daemon)
 {
-	const u32 kills = by_level(5, 17, 50);
+	const u32 kills = by_level(3, 17, 50);
 	static struct census first, last;
 	struct tally t = { 0 };
 	u32 i;

@@ -18,6 +18,8 @@
  *
  * Soak takes every N; the other levels take some, spread over the phase and
  * others in each run.  budget: 60 s, full 200 s, soak 1800 s
+ *
+ * from: full
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -450,13 +452,13 @@ static void expect_nothing_left(const struct census *was)
 
 START_TEST(test_start)
 {
-	every_call("start", phase_start, by_level(30, 200, 100000));
+	every_call("start", phase_start, by_level(8, 200, 100000));
 }
 END_TEST
 
 START_TEST(test_running)
 {
-	u32 some = by_level(20, 100, 100000);
+	u32 some = by_level(5, 100, 100000);
 	struct job hold = hold_start();
 	struct census was;
 
@@ -482,7 +484,7 @@ START_TEST(test_client)
 	snprintf(prompts, sizeof(prompts), "%s/prompts", rig.dir);
 	expect_works();
 	census_take(&was, &rig);
-	every_call("client", phase_client, by_level(20, 100, 1000));
+	every_call("client", phase_client, by_level(5, 100, 1000));
 	expect_nothing_left(&was);
 	rig_stop(&rig);
 }

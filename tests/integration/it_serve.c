@@ -277,7 +277,7 @@ static void stream_read(struct stream *s, const char *path, const char *body)
 
 START_TEST(test_stream)
 {
-	static const char ask[] = "\"prompt\":\"In the beginning\",\"max_tokens\":40,\"n\":2,\"seed\":11";
+	static const char ask[] = "\"prompt\":\"In the beginning\",\"max_tokens\":160,\"ignore_eos\":true,\"n\":2,\"seed\":11";
 	struct stream *s = calloc(1, sizeof(*s));
 	char body[512];
 	json_t *v;
@@ -297,7 +297,7 @@ START_TEST(test_stream)
 	ck_assert_str_ne(s->text[0], s->text[1]);
 	ck_assert_ptr_nonnull(s->usage);
 	ck_assert_uint_eq(s->nulls, s->chunks[0] + s->chunks[1]);
-	ck_assert_int_eq(usage(s->usage, "completion_tokens"), 80);
+	ck_assert_int_eq(usage(s->usage, "completion_tokens"), 320);
 	json_decref(s->usage);
 	json_decref(v);
 	free(s);
@@ -530,8 +530,8 @@ static const struct {
 	int		status;
 	const char	*param;
 } refusals[] = {
-	{ "/v1/completions", "{\"prompt\":\"a\",\"frequency_penalty\":0.5}", 400, "frequency_penalty" },
-	{ "/v1/completions", "{\"prompt\":\"a\",\"logprobs\":3}", 400, "logprobs" },
+	{ "/v1/completions", "{\"prompt\":\"a\",\"frequency_penalty\":2.5}", 400, "frequency_penalty" },
+	{ "/v1/completions", "{\"prompt\":\"a\",\"logprobs\":21}", 400, "logprobs" },
 	{ "/v1/completions", "{\"prompt\":\"a\",\"no_such_field\":3}", 400, "no_such_field" },
 	{ "/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"type\":\"function\"}]}", 400, "tools" },
 	{ "/v1/chat/completions", "{\"messages\":[]}", 400, "messages" },
@@ -539,6 +539,7 @@ static const struct {
 	{ "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":5000}", 400, "max_tokens" },
 	{ "/v1/completions", "{\"prompt\":\"a\",\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]}", 400, "stop" },
 	{ "/v1/completions", "{\"prompt\":\"a\",\"stream\":true,\"top_p\":7}", 400, "top_p" },
+	{ "/v1/completions", "{\"prompt\":\"a\",\"allowed_token_ids\":[7],\"logit_bias\":{\"9\":1},\"stop_token_ids\":[7],\"min_tokens\":2}", 400, NULL },
 	{ "/v1/completions", "{\"max_tokens\":1}", 400, "prompt" },
 	{ "/v1/completions", "{\"prompt\":\"a\"", 400, NULL },
 	{ "/v1/completions", "what?", 400, NULL },

@@ -3,6 +3,7 @@
  * it_swap.c - the lower tiers under load: the same text, whatever dies
  *
  * budget: 90 s, full 400 s
+ * from: full
  *
  * What two runtimes print in a pool that fits everything is the truth.  Then
  * the pool and the host pool are so small that families are swapped to the
@@ -264,12 +265,12 @@ static void death_round(u32 kills, const char *engine, struct tally *t)
 START_TEST(test_swapd_killed)
 {
 	const char *tmp = getenv("TMPDIR");
-	u32 left = by_level(20, 67, 200), round = 0;
+	u32 left = by_level(4 / time_scale() + 1, 67, 200), round = 0;
 	char how[32] = "none here";
 	struct tally t = { 0 };
 
 	/* On a slow machine no read may be answered between two deaths. */
-	for (; left || (!t.in && round < MOST_RIGS); round++) {
+	for (; left || ((!t.in || !t.orphans) && round < MOST_RIGS); round++) {
 		u32 n = left ? min(left, (u32)KILLS_A_RIG) : 1;
 		bool late = round % 2 && throttle_enter(&slow, tmp ? tmp :
 							"/tmp", SLOW_MIB,
@@ -341,7 +342,7 @@ START_TEST(test_areas_under_load)
 
 	small_start("2M", "1M", "auto");
 	load_start(&l, &rig, TOKENS, "f32");
-	for (n = 0; n < by_level(4, 12, 40); n++) {
+	for (n = 0; n < by_level(2, 12, 40); n++) {
 		nap_ms(random_below(100));
 		area_off();
 		nap_ms(random_below(50));

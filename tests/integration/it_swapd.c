@@ -59,7 +59,7 @@ END_TEST
 
 START_TEST(test_del)
 {
-	scene_run("del", scene_engine(_i), by_level(5, 40, 200));
+	scene_run("del", scene_engine(_i), by_level(3, 40, 200));
 }
 END_TEST
 
@@ -330,7 +330,7 @@ static struct depth depth_run(const char *option)
 	char path[300], *log;
 
 	swapd_with(option);
-	scene_run("depth", SWAPD_ENGINE_AUTO, by_level(2500, 6000, 20000));
+	scene_run("depth", SWAPD_ENGINE_AUTO, by_level(1000, 6000, 20000));
 	log = scene_log();
 	ck_assert_msg(strstr(log, DEPTH_TALLY_HEAD) &&
 		      sscanf(strstr(log, DEPTH_TALLY_HEAD), DEPTH_TALLY,
@@ -435,7 +435,7 @@ static void storms_run(struct tally *t, u32 kills)
 
 START_TEST(test_storm)
 {
-	const u32 kills = by_level(10, 34, 250);
+	const u32 kills = by_level(5, 34, 250);
 	struct tally fast = { 0 }, late = { 0 };
 	char how[32] = "none here";
 

@@ -14,6 +14,16 @@
 
 #define LOAD_WAIT_S	120
 
+static u32 nr_single(void)
+{
+	return rig_on_gpu() ? LOAD_SINGLE_GPU : LOAD_SINGLE;
+}
+
+static u32 nr_forked(void)
+{
+	return rig_on_gpu() ? LOAD_FORKED_GPU : LOAD_FORKED;
+}
+
 static struct job generate(struct rig *r, const char *prompts, const char *n,
 			   const char *tokens, const char *dtype)
 {
@@ -31,9 +41,11 @@ void load_start(struct load *l, struct rig *r, const char *tokens,
 
 	snprintf(single, sizeof(single), "%s/single.txt", r->dir);
 	snprintf(forked, sizeof(forked), "%s/forked.txt", r->dir);
+	if (rig_on_gpu())
+		tokens = LOAD_TOKENS_GPU;
 	if (access(forked, F_OK)) {
-		prompts_write(single, 0, LOAD_SINGLE, "");
-		prompts_write(forked, LOAD_SINGLE, LOAD_FORKED, "");
+		prompts_write(single, 0, nr_single(), "");
+		prompts_write(forked, LOAD_SINGLE, nr_forked(), "");
 	}
 	l->rig = r;
 	l->single = generate(r, single, "1", tokens, dtype);
@@ -55,7 +67,7 @@ bool load_ended(struct load *l)
 
 static void take(struct job *j, struct samples *s, u32 nr)
 {
-	int code = job_wait(j, LOAD_WAIT_S);
+	int code = job_wait(j, rig_on_gpu() ? 4 * LOAD_WAIT_S : LOAD_WAIT_S);
 
 	if (code)
 		ck_abort_msg("kvrt ended with %d:\n%s", code, slurp(j->err));
@@ -67,8 +79,8 @@ static void take(struct job *j, struct samples *s, u32 nr)
 
 void load_finish(struct load *l, struct load_text *text)
 {
-	take(&l->single, &text->single, LOAD_SINGLE);
-	take(&l->forked, &text->forked, 4 * LOAD_FORKED);
+	take(&l->single, &text->single, nr_single());
+	take(&l->forked, &text->forked, 4 * nr_forked());
 }
 
 void load_judge(struct load *l, const struct load_text *want)

@@ -4,7 +4,8 @@
  *
  * 24 prompts with one sample, 8 with four, half of them with a long prefix in
  * common; greedy, exact mode, so that what comes out depends on nothing but
- * the prompts.
+ * the prompts.  Where the pool is on a GPU (harness.h) it is a smaller one: a
+ * CPU that stands in for a GPU is slow.
  */
 #ifndef TESTS_LOAD_H
 #define TESTS_LOAD_H
@@ -13,6 +14,10 @@
 
 #define LOAD_SINGLE	24	/* prompts with one sample */
 #define LOAD_FORKED	8	/* prompts with four */
+/* Where a CPU stands in for the GPU; what a pool of 2M does not hold, too. */
+#define LOAD_SINGLE_GPU	4
+#define LOAD_FORKED_GPU	1
+#define LOAD_TOKENS_GPU	"24"
 
 /* What came out. */
 struct load_text {
@@ -27,7 +32,7 @@ struct load {
 	struct job	forked;
 };
 
-/* Start both; @tokens each, KV of @dtype. */
+/* Start both; @tokens each (on a GPU few), KV of @dtype. */
 void load_start(struct load *l, struct rig *r, const char *tokens,
 		const char *dtype);
 /* Both have ended? */

@@ -12,6 +12,8 @@
 
 #include "tests/integration/serve.h"
 
+u32 serve_loops = 1;
+
 const char *serve_said(struct served *s)
 {
 	char *text = slurp(s->job.err);
@@ -35,14 +37,17 @@ static u32 listening_port(struct served *s)
 
 void serve_start(struct served *s, struct rig *r, ...)
 {
+	char loops[16];
 	const char *argv[RIG_ARGS + 1] = {
 		"kvrt", "serve", demo_model(), "--port", "0", "--threads", "1",
+		"--loops", loops,
 	};
 	const u64 end = now_ms() + 30000;
 	va_list ap;
-	u32 n = 7;
+	u32 n = 9;
 	int code;
 
+	snprintf(loops, sizeof(loops), "%u", serve_loops);
 	va_start(ap, r);
 	while (n < RIG_ARGS && (argv[n] = va_arg(ap, const char *)))
 		n++;
@@ -129,10 +134,13 @@ double serve_figure(struct served *s, const char *name)
 	double v;
 
 	ck_assert_int_eq(web_ask(s->port, "/metrics", NULL, &text), 200);
-	snprintf(want, sizeof(want), "\n%s{", name);
-	line = strstr(text, want);
+	snprintf(want, sizeof(want), "\n%s", name);
+	for (line = strstr(text, want); line; line = strstr(line + 1, want))
+		if (strchr("{ ", line[strlen(want)]))
+			break;
 	ck_assert_msg(line != NULL, "no %s in /metrics", name);
-	v = strtod(strchr(line, '}') + 1, NULL);
+	line += strlen(want);
+	v = strtod(*line == '{' ? strchr(line, '}') + 1 : line, NULL);
 	free(text);
 	return v;
 }

@@ -18,6 +18,9 @@ struct served {
 	u32		port;
 };
 
+/* --loops of the servers started from now on, 1 unless told. */
+extern u32 serve_loops;
+
 /*
  * Start kvrt serve of the demo model with more options, NULL-terminated, and
  * wait until it says where it listens.
@@ -33,7 +36,7 @@ void serve_stop(struct served *s);
 u32 serve_fds(struct served *s);
 /* It must come back to so many, within two seconds. */
 void serve_expect_fds(struct served *s, u32 want);
-/* A figure of /metrics without labels but the model's; fails when missing. */
+/* A figure of /metrics, of the server or of its first model; fails when missing. */
 double serve_figure(struct served *s, const char *name);
 /* kvrt_request_success_total of one finished_reason. */
 u32 serve_ended(struct served *s, const char *reason);

@@ -30,9 +30,12 @@ static void choice_make(struct choice *c, const struct step_trace *t, u32 first,
 
 static u32 choice_take(struct choice *c)
 {
-	const u64 of = min(c->of, c->nr);
+	const u64 of = min(c->of, c->nr), turn = c->turn++ % of;
 
-	return c->at[(c->from + c->turn++ * (u64)c->nr / of) % c->nr];
+	/* Another round is of other points: some cannot be reached. */
+	if (!turn && c->turn > 1)
+		c->from = random_below(c->nr);
+	return c->at[(c->from + turn * c->nr / of) % c->nr];
 }
 
 void campaign_make(struct campaign *c, const struct step_trace *t, u32 nr)

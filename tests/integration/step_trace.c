@@ -115,16 +115,15 @@ void step_kill(struct step_victim *v)
 	v->pid = 0;
 }
 
-bool step_ended(struct step_victim *v)
+bool step_was_killed(struct step_victim *v)
 {
 	int status = 0;
-	bool ended = waitpid(v->pid, &status, __WALL | WNOHANG) == v->pid &&
-		     WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 
-	if (ended)
-		v->pid = 0;
-	step_kill(v);
-	return ended;
+	if (!v->pid || waitpid(v->pid, &status, __WALL | WNOHANG) != v->pid ||
+	    !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+		return false;
+	v->pid = 0;
+	return true;
 }
 
 void step_release(struct step_victim *v)

@@ -72,8 +72,8 @@ const char *step_forbidden(void);
 /* Fork one that runs the scene, stopped at its very beginning. */
 void step_start(struct step_victim *v, struct step_page *p, const char *socket,
 		u32 salt);
-/* Has somebody else killed it?  In any case it is ended then. */
-bool step_ended(struct step_victim *v);
+/* Has somebody else killed it, and is it gone?  True once. */
+bool step_was_killed(struct step_victim *v);
 /* End it, wherever it is. */
 void step_kill(struct step_victim *v);
 

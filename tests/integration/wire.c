@@ -238,6 +238,20 @@ int wire_call(struct wire *w, u16 op, u32 nr, const void *args, u32 bytes,
 	return !status && res && !p ? -EPROTO : status;
 }
 
+int wire_detach(struct wire *w)
+{
+	const u64 end = now_ms() + ANSWER_MS;
+	int status;
+
+	wire_put(w, KVMM_OP_DETACH, 0, NULL, 0);
+	wire_publish(w);
+	/* It is no client any more a moment before it has the answer. */
+	while (load_acquire(&w->dctl->cq_tail) == w->taken && now_ms() < end)
+		sched_yield();
+	(void)wire_take(w, 0, &status);
+	return status;
+}
+
 static void wire_ack(struct wire *w, const struct kvmm_map_msg *msg)
 {
 	struct kvmm_ack_arg a[KVMM_MAP_BATCH];

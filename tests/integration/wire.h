@@ -70,6 +70,8 @@ const void *wire_take(struct wire *w, u32 ms, int *status);
 /* One request, one answer: its status; -ETIMEDOUT: none came. */
 int wire_call(struct wire *w, u16 op, u32 nr, const void *args, u32 bytes,
 	      void *res, u32 res_bytes);
+/* Send DETACH and wait for the answer.  Return: its status, or -ETIMEDOUT. */
+int wire_detach(struct wire *w);
 /* Take what extents have come, and acknowledge them if @honest. */
 void wire_extents(struct wire *w, bool honest);
 /* Open a sequence of @tokens and get it READY; 0: it did not become so. */

@@ -94,6 +94,7 @@ check "variants: the base one" grep -q ' T v_one_base$' "$work/nm"
 if [ "$(uname -m)" = x86_64 ]; then
 	check "variants: avx2" grep -q ' T v_one_avx2$' "$work/nm"
 	check "variants: avx512" grep -q ' T v_one_avx512$' "$work/nm"
+	check "variants: avx512bf16" grep -q ' T v_one_avx512bf16$' "$work/nm"
 fi
 
 sed -i 's/THREE 3/THREE 4/' "$tree/kvmm/core/three.h"

@@ -19,6 +19,7 @@ check 'text: exit code' rc_is 0
 check 'text: architecture' says '^architecture +LlamaForCausalLM$'
 check 'text: parameters' says '^parameters +3\.8 M in 38 tensors, 1 file$'
 check 'text: KV' says '^KV +4\.0 KiB a token in f32$'
+check 'text: tokenizer' says '^tokenizer +4096 tokens$'
 check 'text: pool' says '^pool +1\.0 GiB: 16384 blocks, 262144 tokens$'
 check 'text: sequences' says '^sequences +256 of 1024 tokens$'
 
@@ -26,6 +27,21 @@ run inspect "$model" --dtype bf16 --pool-size 64M --block-tokens 32 --max-model-
 check 'options: KV' says '^KV +2\.0 KiB a token in bf16$'
 check 'options: pool' says '^pool +64\.0 MiB: 1024 blocks, 32768 tokens$'
 check 'options: sequences' says '^sequences +46 of 700 tokens$'
+
+# ---- what packing takes; refused where nothing packs
+run inspect --json "$model" --weights mapped
+check 'mapped: nothing packed' field packed_bytes 0
+run inspect --json "$model"
+check 'auto: a small model stays mapped' field packed_bytes 0
+if grep -qw avx512_bf16 /proc/cpuinfo; then
+	run inspect "$model" --weights packed
+	check 'packed: weights' says '^weights +7\.3 MiB: 0 B used as mapped, 9\.0 KiB copied, 7\.2 MiB packed$'
+else
+	echo 'this CPU has no bf16 products: packed weights are not inspected'
+fi
+run inspect "$model" --weights packed --mode exact
+check 'packed in exact mode: exit code' rc_is 65
+check 'packed in exact mode: why' says 'packs no weights on this CPU: choose fast mode, or mapped weights$'
 
 for family in "$families"/*/; do
 	name=$(basename "$family")
@@ -60,6 +76,26 @@ cp "$model/model.safetensors" "$work/big"
 run inspect "$work/big"
 check 'wrong shape: exit code' rc_is 65
 check 'wrong shape: why' says 'tensor model\.embed_tokens\.weight: shape is \[4096, 256\], config\.json asks for \[4096, 320\]'
+# ---- the tokenizer is a part of the model
+mkdir "$work/half"
+cp "$model"/{config.json,model.safetensors} "$work/half"
+run inspect "$work/half"
+check 'no tokenizer: exit code' rc_is 66
+check 'no tokenizer: why' says 'tokenizer\.json: no such file'
+run inspect --load-format dummy "$work/half"
+check 'no tokenizer, made up: exit code' rc_is 0
+echo '{' >"$work/half/tokenizer.json"
+for format in auto dummy; do
+	run inspect --json --load-format "$format" "$work/half"
+	check "wrong tokenizer, $format: exit code" rc_is 65
+	check "wrong tokenizer, $format: why" says '"refused": ".*/tokenizer\.json: line 2: '
+done
+
+# ---- names that JSON cannot hold
+cp -r "$model" "$work/"$'m\xff'
+run inspect --json "$work/"$'m\xff'
+check 'name that is no UTF-8' says '"model": ".*/m\?"'
+
 run inspect
 check 'no folder: exit code' rc_is 64
 run inspect "$work/nowhere"

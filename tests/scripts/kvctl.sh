@@ -152,6 +152,15 @@ fails 'set to no size' 64 'x: is no size' set domain/a/memory.max x
 fails 'set of no mark' 1 'memory.current: no such mark: give one of memory.min ' set domain/a/memory.current 1M
 fails 'set of no domain' 1 'chat: no such domain: see kvctl ls domain' \
 	set domain/chat/memory.max 1M
+fails 'a tunable to no number' 64 '10M: is no number' set sys/vm/swappiness 10M
+fails 'a tunable out of bounds' 1 'sys/vm/swappiness: out of bounds: at most 200' set sys/vm/swappiness 201
+fails 'what is fixed' 1 'sys/vm/max_seqs: cannot be set' set sys/vm/max_seqs 5
+run "$kvctl" cat sys/vm/swappiness
+check 'a tunable that was refused' says '^100$'
+run "$kvctl" set sys/vm/swappiness 150
+check 'a tunable' says '^sys/vm/swappiness: is set to 150$'
+run "$kvctl" cat sys/vm/swappiness
+check 'a tunable that was set' says '^150$'
 fails 'size of no pool' 1 'no such pool: gpu0' set pool/gpu7/size 1M
 fails 'size above the maximum' 1 'pool/gpu0: at most the 4096 kB of --pool-size' set pool/gpu0/size 1G
 fails 'size of nothing' 1 'pool/gpu0: give at least the 256 kB of one extent' set pool/gpu0/size 0

@@ -48,12 +48,18 @@ at_last()
 run kvrt --max-tokens 3 "Hello there"
 check 'no folder: exit code' rc_is 66
 check 'no folder: one line' one_line
-check 'no folder: why' says "^kvrt: error: MODEL_DIR 'Hello there' is no folder: it comes before the prompts$"
+check 'no folder: why' says "^kvrt: error: MODEL_DIR 'Hello there' is no folder: give a model folder, before any prompt$"
 run kvrt --help
 help=$out
 run kvrt -h
 check '-h is --help' [ "$out" = "$help" ]
 check '-h: exit code' rc_is 0
+run "$KVMM_BUILD/kvrt" help generate
+check 'help generate is generate --help' [ "$out" = "$help" ]
+run "$KVMM_BUILD/kvrt" bench serve --help
+help=$out
+run "$KVMM_BUILD/kvrt" help bench serve
+check 'help bench serve is bench serve --help' [ "$out" = "$help" ]
 run "$KVMM_BUILD/kvrt" -h
 check 'kvrt -h' says '^Usage: kvrt COMMAND'
 
@@ -61,7 +67,7 @@ check 'kvrt -h' says '^Usage: kvrt COMMAND'
 hold=$!
 run "$KVMM_BUILD/kvctl" --timeout 10 wait
 check 'the daemon answers' rc_is 0
-check 'the backend is what it is' logged 'host backend: blocks in host memory \(this version has no CUDA backend\)$'
+check 'the backend is what it is' logged 'host backend: blocks in host memory'
 
 check 'areas without a host pool' logged 'warning: --area-max is of no use .*: give it --host-size$'
 check 'the size of the records' logged 'pool 64M on host, 64 extents of 1M, [0-9]+M of records, epoch '

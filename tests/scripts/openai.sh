@@ -3,6 +3,7 @@
 #
 # openai.sh - the official OpenAI client against kvrt serve
 #
+# Every answer is judged by OpenAI's published schemas (tests/data/openai).
 # The client comes from PyPI into a folder of the build, once.  Only from
 # check-full on, and skipped where it cannot be had.
 #
@@ -18,10 +19,10 @@ skip()
 
 [ "${KVMM_TEST_LEVEL:-check}" != check ] || skip "the openai client is for make check-full"
 venv=$KVMM_BUILD/peers/openai
-if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import openai' 2>/dev/null; then
+if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import openai, jsonschema' 2>/dev/null; then
 	rm -rf "$venv"
 	python3 -m venv "$venv" >/dev/null 2>&1 || skip "python3-venv is not installed"
-	timeout 120 "$venv/bin/pip" install -q openai >/dev/null 2>&1 ||
+	timeout 120 "$venv/bin/pip" install -q openai jsonschema >/dev/null 2>&1 ||
 		skip "the openai client cannot be had from PyPI"
 fi
 
@@ -37,7 +38,8 @@ finish()
 }
 trap finish EXIT
 
-"$KVMM_BUILD/kvmm-hold" --pool-size 64M --extent-size 1M >"$work/hold.log" 2>&1 &
+# A daemon that is adopted would be missed by nobody: its death is to be seen.
+"$KVMM_BUILD/kvmm-hold" --adopt off --pool-size 64M --extent-size 1M >"$work/hold.log" 2>&1 &
 hold=$!
 "$KVMM_BUILD/kvctl" wait --timeout 20 || { cat "$work/hold.log"; exit 1; }
 KVRT_API_KEY=sk-test "$KVMM_BUILD/kvrt" serve "$KVMM_TOP/tests/data/demo-model" \
@@ -50,7 +52,7 @@ done
 url=$(sed -n 's/.*listening on \(http[^,]*\),.*/\1/p' "$work/serve.log")
 [ -n "$url" ] || { cat "$work/serve.log"; exit 1; }
 
-"$venv/bin/python" "$KVMM_TOP/tests/peers/openai_client.py" "$url/v1" "$hold"
+PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" "$KVMM_TOP/tests/peers/openai_client.py" "$url/v1" "$hold"
 rc=$?
 kill -TERM "$serve"
 wait "$serve" || { echo "kvrt serve did not end with 0"; cat "$work/serve.log"; rc=1; }

@@ -307,9 +307,12 @@ static void client_back(struct sim *w, struct sim_client *cl)
 	cl->event_head = 0;
 	cl->nr_acks = 0;
 	memset(cl->seen, 0, sizeof(cl->seen));
+	salvaged = cl->was_salvaged;
+	/* By asking it says that its device has stopped: also if no answer comes. */
+	if (salvaged)
+		step_all_void(cl);
 	err = core_client_resume(w->core, w->now, cl->id, cl->answered, &info,
 				 &committed);
-	salvaged = cl->was_salvaged;
 	LOG(w, "client %u is back%s: %d", cl->id,
 	    salvaged ? ", salvaged" : "", err);
 	LAW(w, !err && committed == cl->answered, "client %u resumes: %d, %llu of %llu done",
@@ -321,10 +324,8 @@ static void client_back(struct sim *w, struct sim_client *cl)
 	    cl->id);
 	/* What was not answered never was; steps are numbered anew. */
 	cl->number = cl->answered;
-	if (salvaged) {
-		step_all_void(cl);
+	if (salvaged)
 		cl->step_number = 0;
-	}
 	client_segments(w, cl);
 	cl->away = false;
 	cl->is_void = false;
@@ -372,6 +373,13 @@ bool crash_back(struct sim *w)
 		return true;
 	}
 	return false;
+}
+
+/* It ends now, between two events, and all come back at once. */
+void crash_between(struct sim *w)
+{
+	adopt(w, false);
+	crash_all_back(w);
 }
 
 /* Before the end all are back. */

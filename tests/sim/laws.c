@@ -9,6 +9,7 @@
  */
 #include "tests/sim/sim.h"
 
+#define POISON	8	/* of core_domain_view.blocks */
 #define S(state)	BIT(KVMM_SEQ_##state)
 
 /* From one look to the next, which is at most one event later. */
@@ -117,7 +118,8 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 	    slot, st->generation, was->generation,
 	    core_seq_state_name(was->state));
 	if (st->state != was->state) {
-		LAW(w, may_become[was->state] & BIT(st->state),
+		LAW(w, (may_become[was->state] & BIT(st->state)) ||
+		    (w->lost && st->state == KVMM_SEQ_FAILED),
 		    "client %u: sequence %u went from %s to %s", cl->id, slot,
 		    core_seq_state_name(was->state),
 		    core_seq_state_name(st->state));
@@ -196,7 +198,8 @@ void laws_event_posted(struct sim *w, struct sim_client *cl)
 		    (ev->type == KVMM_EV_PREEMPTED &&
 		     (st->state == KVMM_SEQ_RECOMPUTE ||
 		      st->state == KVMM_SEQ_SWAPPED)) ||
-		    (ev->type == KVMM_EV_FAILED &&
+		    (ev->type == (w->lost ? KVMM_EV_POISONED :
+				  KVMM_EV_FAILED) &&
 		     st->state == KVMM_SEQ_FAILED),
 		    "client %u: event %u of sequence %u before its record, which says %s",
 		    cl->id, ev->type, ev->index,
@@ -258,7 +261,8 @@ static void check_counters(struct sim *w)
 		if (core_get_domain(w->core, i, &d))
 			continue;
 		for (n = 1; n < ARRAY_SIZE(d.blocks); n++)
-			used += d.blocks[n];
+			used += n == POISON ? 0 : d.blocks[n];
+		d.current_bytes -= d.blocks[POISON] * d.block_bytes;
 		LAW(w, d.current_bytes <= max(d.max_bytes, w->limit[i].use),
 		    "domain %u has %llu bytes, its max is %llu",
 		    i, (unsigned long long)d.current_bytes,

@@ -216,7 +216,7 @@ static u64 default_seeds(void)
 {
 	const char *level = getenv("KVMM_TEST_LEVEL");
 	const char *scale = getenv("KVMM_TIME_SCALE");
-	u64 nr = 3000;
+	u64 nr = 1000;
 
 	if (level && !strcmp(level, "full"))
 		nr = 40000;
@@ -231,7 +231,7 @@ static u64 default_seeds(void)
 static int usage(int status)
 {
 	printf("usage: %s [--seeds N] [--jobs N] [--seed S [--events E] [-v]]\n"
-	       "  --seeds N   run N seeds (default: by KVMM_TEST_LEVEL, check 3000, full 40000, soak 1000000)\n"
+	       "  --seeds N   run N seeds (default: by KVMM_TEST_LEVEL, check 1000, full 40000, soak 1000000)\n"
 	       "  --seed S    the first seed; without --seeds, the only one\n"
 	       "  --jobs N    in so many processes (default: one a core)\n"
 	       "  --events E  stop a seed after E events\n"

@@ -115,7 +115,7 @@ void laws_pressure(struct sim *w)
 	u32 i, what;
 
 	/* Who is away does not see its records, and what was is forgotten. */
-	if (w->plan.crash)
+	if (w->plan.crash || w->cut)
 		return;
 	for (i = 0; i < w->cfg.max_domains; i++) {
 		const struct sim_pressure *p = &w->pressure[i];

@@ -136,6 +136,18 @@ void shell_extent_done(struct sim *w, bool may_fail)
 	core_extent_created(w->core, w->now, e, status);
 }
 
+/* Of a device that failed none comes. */
+void shell_extent_cut(struct sim *w)
+{
+	u32 e;
+
+	for (e = 0; !w->ext[e].creating; e++)
+		;
+	w->ext[e].creating = false;
+	w->nr_creating--;
+	core_extent_created(w->core, w->now, e, -EIO);
+}
+
 /* ---- clients come and go ---- */
 
 /* client_segments() - they are zeroed: bind the client to them */

@@ -382,6 +382,9 @@ struct sim {
 	u32	asked;		/* entries of the request under way */
 	u32	crash_more;	/* permille, for all seeds */
 	jmp_buf	crashed;
+	bool	cut;		/* the device was, before an adoption */
+	bool	lost;		/* the device is, and all know */
+	u32	nr_loose;	/* of ->moves, the last: cut off, see tier.c */
 	bool	adopting;	/* what was ordered before is ordered again */
 	struct sim_plan plan;
 	struct core_config cfg;
@@ -491,7 +494,12 @@ int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
 void shell_dead(struct sim *w, struct sim_client *cl);
 void shell_quiet(struct sim *w, struct sim_client *cl);
 void shell_tick(struct sim *w, u64 ns);
+void shell_extent_cut(struct sim *w);
 void shell_extent_done(struct sim *w, bool may_fail);
+
+/* ---- device.c: the device fails ---- */
+void device_cut(struct sim *w);
+void device_lost(struct sim *w);
 
 /* ---- crash.c: the daemon ends, and another one adopts the arena ---- */
 void crash_draw(struct sim *w);
@@ -499,6 +507,7 @@ void op_crash(void *arg, u32 point);
 void crash_event(struct sim *w, void (*event)(struct sim *w));
 bool crash_back(struct sim *w);
 void crash_all_back(struct sim *w);
+void crash_between(struct sim *w);
 void client_segments(struct sim *w, struct sim_client *cl);
 
 /* ---- revoke.c: memory that is asked back ---- */
@@ -524,6 +533,8 @@ void tier_answer_all(struct sim *w);
 bool tier_names_extent(const struct sim *w, u32 extent);
 void tier_swapd_dies(struct sim *w);
 void tier_forget_all(struct sim *w);
+void tier_cut(struct sim *w);
+void tier_cut_writes(struct sim *w);
 
 /* ---- pressure.c: stalls, measured from outside ---- */
 void pressure_start(struct sim *w);

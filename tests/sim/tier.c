@@ -416,6 +416,43 @@ void tier_forget_all(struct sim *w)
 	w->nr_moves = 0;
 }
 
+/*
+ * tier_cut() - the device has failed, and the copies with it
+ *
+ * One that is over may have been answered well.  The others are kept at the end
+ * of the array, for what they still do.
+ */
+void tier_cut(struct sim *w)
+{
+	struct sim_move loose[SIM_MOVES];
+	u32 i, n = 0;
+
+	for (i = 0; i < w->nr_moves;) {
+		if (!w->moves[i].copy) {
+			i++;
+			continue;
+		}
+		if (!w->moves[i].written || rng_chance(&w->rng, 500)) {
+			w->moves[i].doomed = true;
+			loose[n++] = w->moves[i];
+		}
+		move_answer(w, i);
+		world_event_done(w);
+	}
+	memcpy(w->moves + SIM_MOVES - n, loose, n * sizeof(*loose));
+	w->nr_loose = n;
+}
+
+/* tier_cut_writes() - they write, to what is nobody's */
+void tier_cut_writes(struct sim *w)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_loose; i++)
+		move_scribble(w, &w->moves[SIM_MOVES - 1 - i]);
+	w->nr_loose = 0;
+}
+
 /**
  * tier_act_answer() - something of what is in flight happens
  *

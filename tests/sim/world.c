@@ -354,6 +354,12 @@ void world_run(struct sim *w)
 	}
 	if (w->plan.crash)
 		crash_all_back(w);
+	if (w->seed % 32 == 21) {
+		device_lost(w);
+		return;
+	}
+	if (w->seed % 32 == 13)
+		device_cut(w);
 	if (w->seed % 32 == 5) {
 		operator_shutdown(w);
 		return;

@@ -18,6 +18,7 @@
 
 #include <kvmm/admin.h>
 #include <kvmm/rundir.h>
+#include <kvmm/view.h>
 
 #include "tests/unit/ipc_daemon.h"
 
@@ -145,6 +146,12 @@ static const struct {
 	{ "resize 1", 0, "error 22 resize: want" },
 	{ "resize 1 gpu1", 0, "error 2 resize: no such pool" },
 	{ "resize 1 gpu0", 0, "error 22 pool/gpu0: give at least" },
+	{ "tune x swappiness", 0, "error 22 tune: want" },
+	{ "tune 1", 0, "error 22 tune: want" },
+	{ "tune 1 pool_bytes", 1, "error 1 sys/vm/pool_bytes: cannot be set" },
+	{ "tune 201 swappiness", 0, "error 22 sys/vm/swappiness: out of bounds" },
+	{ "tune 1 overcommit", 0, "error 22 sys/vm/overcommit: out of bounds" },
+	{ "tune 7 swappiness", 0, "ok sys/vm/swappiness: is set to 7" },
 	{ "drop_caches nobody", 0, "error 2 nobody: no such domain" },
 	{ "drop_caches", 1, "ok 0 blocks dropped" },
 	{ "drop_cachesx", 0, "error 22 no such request" },
@@ -165,6 +172,124 @@ START_TEST(test_bad_requests)
 		      bad[_i].text, admin_answer(s));
 	ck_assert_str_eq(admin_answer(s), "");
 	close(s);
+}
+END_TEST
+
+/* What kvmm-proc asks on the view socket, for others. */
+static const struct {
+	const char *req;
+	int status;
+	const char *text;
+} asked[] = {
+	{ "as 0 cat pool/gpu0/size", 0, "2097152\n" },
+	{ "as 12345 cat pool/gpu0/size", ENOENT, "pool/gpu0/size: no such" },
+	{ "as 12345 stat pool/gpu0/size", ENOENT, "pool/gpu0/size: no such" },
+	{ "as 12345 stat clients", 0, "100444\n" },
+	{ "as 12345 check", EPERM, "check: not" },
+	{ "as 12345 as 0 cat pool/gpu0/size", EINVAL, "want one line" },
+	{ "as -1 ls", EINVAL, "as: want UID" },
+	{ "as 4294967295 ls", EINVAL, "as: want UID" },
+	{ "as 12345", EINVAL, "as: want UID" },
+	{ "as 12345 ", EINVAL, "want one line" },
+	{ "as 12345 set pool/gpu0/size 1M", EPERM, "set: root and" },
+	{ "set pool/gpu0/size", EINVAL, "set: want PATH VALUE" },
+	{ "set pool/gpu0/size gpu0 1M", EINVAL, "set: want PATH VALUE" },
+	{ "set domain/a/memory.max gpu0 1M", ENOENT, "a: no such domain" },
+	{ "set domain/a/memory.max host0 1M", EINVAL, "set: want PATH VALUE" },
+	{ "set pool/gpu0/size x", EINVAL, "pool/gpu0/size: the value is none" },
+	{ "set pool/gpu0/size 1", EINVAL, "pool/gpu0: give at least" },
+	{ "set pool/gpu0/size max", EINVAL, "pool/gpu0/size: the value is" },
+	{ "set pool/gpu0/size 1\x1b[2J", EINVAL, "want one line" },
+	{ "set meminfo 1", ENOENT, "meminfo: cannot be set" },
+	{ "set domain/a\\040b/memory.max 1", ENOENT, "a\\040b: no such domain" },
+	{ "set sys/vm/swappiness 5K", EINVAL, "sys/vm/swappiness: the value" },
+	{ "set sys/vm/ 5", ENOENT, "sys/vm/: cannot be set" },
+	{ "as 12345 set sys/vm/swappiness 5", EPERM, "set: root and" },
+	{ "cat sys/vm/swappiness", 0, "100\n" },
+	{ "set sys/vm/swappiness 5", 0, "sys/vm/swappiness: is set to 5" },
+	{ "cat sys/vm/swappiness", 0, "5\n" },
+	{ "cat pool/gpu0/size", 0, "2097152\n" },
+	{ "as 0 set /pool/gpu0/size 1M", 0, "pool/gpu0: size is set to 1024 kB" },
+	{ "cat pool/gpu0/size", 0, "1048576\n" },
+};
+
+START_TEST(test_asked_for_others)
+{
+	struct seq_file text;
+	char view[108];
+	int status;
+	u32 i;
+
+	snprintf(view, sizeof(view), "%s/" KV_VIEW_SOCKET, d.dir);
+	seq_init(&text, 65536);
+	for (i = 0; i < ARRAY_SIZE(asked); i++) {
+		ck_assert_int_eq(kv_view_ask(view, asked[i].req, 20000, &status,
+					     &text), 0);
+		ck_assert_msg(status == asked[i].status &&
+			      !strncmp(seq_text(&text), asked[i].text,
+				       strlen(asked[i].text)), "'%s': %d '%s'",
+			      asked[i].req, status, seq_text(&text));
+	}
+	seq_free(&text);
+}
+END_TEST
+
+/* Names that clients chose so that one is taken for another. */
+static const char * const hostile[] = {
+	"it", " it", "it@0", "x\nkvmm: error: y", "\x1b[2J",
+};
+
+static const struct {
+	const char *req;
+	const char *file;
+	const char *text;
+} aimed[] = {
+	{ "set domain/\\040it/memory.max 1M", "domain/\\040it/memory.max", "gpu0 1048576\n" },
+	{ "set domain/it\\1000/memory.max 1M", "domain/it\\1000/memory.max", "gpu0 1048576\n" },
+	{ "set domain/x\\012kvmm:\\040error:\\040y/memory.max 1M", "domain/\\033[2J/memory.max", "gpu0 max\n" },
+	{ "set domain/\\033[2J/memory.max 1M", "domain/\\033[2J/memory.max", "gpu0 1048576\n" },
+	{ "set domain/it@0/memory.max 2M", "domain/it/memory.max", "gpu0 max\n" },
+};
+
+START_TEST(test_aimed)
+{
+	struct rawc client[ARRAY_SIZE(hostile)] = { 0 };
+	struct kvmm_attach_req req;
+	struct seq_file text;
+	char ask[512], view[108];
+	int status;
+	u32 i;
+
+	setup();
+	for (i = 0; i < ARRAY_SIZE(hostile); i++) {
+		rawc_request(&req);
+		snprintf(req.domain, sizeof(req.domain), "%s", hostile[i]);
+		ck_assert_int_eq(rawc_attach(&client[i], &d, &req), 0);
+	}
+	snprintf(view, sizeof(view), "%s/" KV_VIEW_SOCKET, d.dir);
+	seq_init(&text, 65536);
+	for (i = 0; i < ARRAY_SIZE(aimed); i++) {
+		ck_assert_int_eq(kv_view_ask(view, aimed[i].req, 20000, &status,
+					     &text), 0);
+		ck_assert_ptr_null(strchr(seq_text(&text), '\x1b'));
+		snprintf(ask, sizeof(ask), "cat %s", aimed[i].file);
+		ck_assert_int_eq(kv_view_ask(view, ask, 20000, &status, &text),
+				 0);
+		ck_assert_msg(!strcmp(seq_text(&text), aimed[i].text),
+			      "'%s': '%s'", aimed[i].req, seq_text(&text));
+	}
+	ck_assert_int_eq(kv_view_ask(view, "cat domain/it/memory.max", 20000,
+				     &status, &text), 0);
+	ck_assert_str_eq(seq_text(&text), "gpu0 max\n");
+	/* Nor do they forge a line of the log. */
+	ck_assert(ipcd_logged(&d, "x\\012kvmm:\\040error:\\040y: memory.max is set"));
+	ck_assert(!ipcd_logged(&d, "kvmm: error: y"));
+	ck_assert(!ipcd_logged(&d, "\x1b"));
+	seq_free(&text);
+	for (i = 0; i < ARRAY_SIZE(hostile); i++)
+		rawc_close(&client[i]);
+	ipcd_check(&d);
+	ipcd_stop(&d);
 }
 END_TEST
 
@@ -301,12 +426,14 @@ int main(void)
 	tcase_set_timeout(tc, ipcd_ms(20));
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_bad_requests, 0, ARRAY_SIZE(bad));
+	tcase_add_test(tc, test_asked_for_others);
 	tcase_add_test(tc, test_garbage);
 	tcase_add_test(tc, test_mute);
 	tcase_add_test(tc, test_strangers);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("alone");
 	tcase_add_test(tc, test_without_host_pool);
+	tcase_add_test(tc, test_aimed);
 	tcase_add_test(tc, test_nobody_there);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

@@ -6,75 +6,21 @@
  * what was asked and sends what the test wrote, whole or byte by byte.  What
  * kvrt ask prints, and its exit code, are compared with what must come of it.
  */
-#include <arpa/inet.h>
 #include <check.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/cli/cli.h"
 #include "runtime/cli/web.h"
+#include "tests/unit/fake_server.h"
 
 #define OK	"HTTP/1.1 200 OK\r\n"
 #define STREAM	OK "Content-Type: text/event-stream\r\n\r\n"
 #define DONE	"data: [DONE]\n\n"
 
-static char url[64];
-static int listener;
-static pid_t server;
-static FILE *asked;		/* every request that came */
 static char said[16384];	/* both streams of kvrt ask */
 static const char *out_path;	/* where its output goes instead */
-
-static void setup(void)
-{
-	struct sockaddr_in sa = {
-		.sin_family = AF_INET,
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
-	socklen_t len = sizeof(sa);
-
-	listener = socket(AF_INET, SOCK_STREAM, 0);
-	ck_assert(!bind(listener, (struct sockaddr *)&sa, len));
-	ck_assert(!listen(listener, 8));
-	ck_assert(!getsockname(listener, (struct sockaddr *)&sa, &len));
-	snprintf(url, sizeof(url), "http://127.0.0.1:%u", ntohs(sa.sin_port));
-	asked = tmpfile();
-	ck_assert_ptr_nonnull(asked);
-	unsetenv("KVRT_API_KEY");
-}
-
-static void teardown(void)
-{
-	if (server > 0) {
-		kill(server, SIGKILL);
-		waitpid(server, NULL, 0);
-	}
-	server = 0;
-	close(listener);
-	fclose(asked);
-}
-
-/* Read a request: its head, and a body that ends with '}'. */
-static void serve_read(int fd)
-{
-	static char buf[65536];
-	size_t len = 0;
-	ssize_t n;
-
-	while ((n = read(fd, buf + len, sizeof(buf) - 1 - len)) > 0) {
-		len += (size_t)n;
-		buf[len] = '\0';
-		if (strstr(buf, "\r\n\r\n") &&
-		    (!strncmp(buf, "GET", 3) || buf[len - 1] == '}'))
-			break;
-	}
-	fprintf(asked, "%s\n", buf);
-	fflush(asked);
-}
 
 /* Answer as many connections as there are answers, @piece bytes at a time. */
 static void serve(const char * const *answers, size_t piece)
@@ -257,6 +203,35 @@ START_TEST(test_models)
 }
 END_TEST
 
+/* A name must not move the cursor, whoever it is printed for. */
+START_TEST(test_wild_names)
+{
+	static const char * const wild[] = {
+		"\\u001b]0;x\\u0007", "\\u009b2J", "\xc2\x9b" "2J", "\\u007f",
+		"a\\nb",
+	};
+	char answer[200];
+
+	snprintf(answer, sizeof(answer), OK "\r\n{\"data\":[{\"id\":\"one\"},{\"id\":\"%s\"}]}",
+		 wild[_i]);
+	SERVE(65536, answer);
+	ck_assert_int_eq(ASK("--models", url), EX_PROTOCOL);
+	ck_assert_ptr_nonnull(strstr(said, "no OpenAI server"));
+	ck_assert_ptr_null(strchr(said, '\033'));
+	ck_assert_ptr_null(strstr(said, "one"));
+}
+END_TEST
+
+/* Nor what a server says instead of an answer. */
+START_TEST(test_wild_words)
+{
+	SERVE(65536, "HTTP/1.1 400 X\r\n\r\n{\"error\":{\"message\":\"a\\u001b[1m\\u009b2J\xc2\x85\xc3\xa4\"}}");
+	ck_assert_int_eq(ASK("--model", "m", url, "p"), EX_DATAERR);
+	ck_assert_msg(strstr(said, " answers 400: a?[1m?2J?\xc3\xa4\n") != NULL,
+		      "%s", said);
+}
+END_TEST
+
 /* Names that nobody gets are not printed. */
 START_TEST(test_full)
 {
@@ -414,6 +389,8 @@ int main(void)
 	tcase_add_test(t, test_request);
 	tcase_add_test(t, test_chat);
 	tcase_add_test(t, test_models);
+	tcase_add_loop_test(t, test_wild_names, 0, 5);
+	tcase_add_test(t, test_wild_words);
 	tcase_add_loop_test(t, test_full, 0, 2);
 	tcase_add_test(t, test_endless);
 	tcase_add_test(t, test_key);

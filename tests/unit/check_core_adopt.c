@@ -327,6 +327,26 @@ START_TEST(test_births)
 }
 END_TEST
 
+/* One that was closed and only a step still named has ended with that. */
+START_TEST(test_closed_in_a_step)
+{
+	u64 a = sh_ready(cl, 40, 20, 1), seen;
+	struct core_client_view v;
+
+	ck_assert_int_eq(sh_begin(cl, a, 0, 40), 0);
+	ck_assert_int_eq(sh_close(cl, a), 0);
+	ck_assert_int_eq(core_get_client(sh.core, cl, &v), 0);
+	ck_assert_uint_eq(v.nr_seqs, 1);
+	seen = sh.cl[cl].number;
+	ENDS_AT(executed, 1, ask(cl, KVMM_OP_NOP, 0, 0));
+	adopt(CORE_ADOPT_SALVAGED);
+	resume(cl, seen);
+	ck_assert_int_eq(core_get_client(sh.core, cl, &v), 0);
+	ck_assert_uint_eq(v.nr_seqs, 0);
+	sh_tick(1);
+}
+END_TEST
+
 static u64 quarantined(void)
 {
 	return sh_domain(cl).blocks[BLK_QUARANTINE];
@@ -466,6 +486,7 @@ static Suite *adopt_suite(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_content_is_kept);
 	tcase_add_loop_test(tc, test_births, 0, 2);
+	tcase_add_test(tc, test_closed_in_a_step);
 	tcase_add_loop_test(tc, test_steps_of_the_living, 0, 2);
 	tcase_add_test(tc, test_kin);
 	tcase_add_test(tc, test_asked_back);

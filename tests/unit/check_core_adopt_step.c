@@ -79,6 +79,11 @@ static const struct core_ops no_ops = {
 	.io		= no_io,
 };
 
+/*
+ * The instruction may be one of malloc(), for who orders what the core asks for
+ * lists it; and an assertion that holds allocates, too.  So only one that fails is
+ * made, from which nothing returns.
+ */
 static void look(void)
 {
 	const struct core_head *h = sh.arena;
@@ -89,13 +94,13 @@ static void look(void)
 
 	memcpy(copy, sh.arena, bytes);
 	how = core_adopt(next, copy, bytes, &sh.cfg, &no_ops, NULL, now, &r);
-	ck_assert_msg(how == (inside ? CORE_ADOPT_SALVAGED :
-			      CORE_ADOPT_WHOLE),
-		      "look %llu, instruction %llu: %d: %s",
-		      (unsigned long long)nr_looks,
-		      (unsigned long long)nr_steps, how, r.text);
+	if (how != (inside ? CORE_ADOPT_SALVAGED : CORE_ADOPT_WHOLE))
+		ck_abort_msg("look %llu, instruction %llu: %d: %s",
+			     (unsigned long long)nr_looks,
+			     (unsigned long long)nr_steps, how, r.text);
 	core_tick(next, now + MS);
-	ck_assert_msg(!core_check(next, &r), "after a tick: %s", r.text);
+	if (core_check(next, &r))
+		ck_abort_msg("after a tick: %s", r.text);
 	nr_looks++;
 	nr_whole += !inside;
 }

@@ -198,6 +198,21 @@ START_TEST(test_min_is_had)
 }
 END_TEST
 
+/* So it is where some of it is free, though not enough to go without preempting. */
+START_TEST(test_min_beside_free_extents)
+{
+	u32 a = attach("a", 24, 0, 0, 0), b = attach("b", 0, 0, 0, 0);
+	u64 one = resident(b, 28, 9, 5000), two = resident(b, 28, 9, 20000);
+	u64 seq;
+
+	ck_assert_uint_lt(sh_domain(b).nr_spans, POOL);
+	seq = asked(a, 16, 0, 0);
+	ck_assert_uint_eq(sh_state(a, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(b, two), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(sh_state(b, one), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* A step is open: it is had when that ends, and no more is taken meanwhile. */
 START_TEST(test_min_after_the_step)
 {
@@ -525,6 +540,7 @@ int main(void)
 	tcase_add_test(tc, test_victims_within_min);
 	tcase_add_test(tc, test_victims_above_min);
 	tcase_add_test(tc, test_min_is_had);
+	tcase_add_test(tc, test_min_beside_free_extents);
 	tcase_add_test(tc, test_min_after_the_step);
 	tcase_add_test(tc, test_min_at_once);
 	tcase_add_test(tc, test_min_of_both);

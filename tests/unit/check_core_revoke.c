@@ -121,6 +121,45 @@ START_TEST(test_cheap_first)
 }
 END_TEST
 
+/*
+ * Two domains of a tenant wait for what another has to give back.  What either
+ * has free meanwhile stays where it is until it is all that the other lacks: else
+ * they would take it from each other at every event.
+ */
+START_TEST(test_free_spans_stay_meanwhile)
+{
+	u32 three = sh_attach(2, "c"), e, i;
+	u64 seq, big, also, cuts;
+
+	seq = sh_ready(one, 12 * SH_BT, 0, 1);
+	ck_assert_int_eq(sh_close(one, seq), 0);
+	seq = sh_ready(two, 12 * SH_BT, 0, 2);
+	ck_assert_int_eq(sh_close(two, seq), 0);
+	seq = sh_ready(three, 4 * SH_BT, 0, 3);
+	ck_assert_int_eq(sh_close(three, seq), 0);
+	sh_tick(STARVE);
+	/* The pool is in halves; what the two have is free. */
+	ck_assert_uint_eq(sh_domain(two).nr_spans, 3);
+	ck_assert_uint_eq(sh_domain(three).nr_spans, 1);
+	sh.cl[one].stubborn = true;
+	big = two_wants(24);
+	also = sh_open(three, 20 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(three, also, 20 * SH_BT, 8), 0);
+	ck_assert_uint_eq(asked(one, &e), 3);
+	cuts = sh_count(CORE_EV_span_cut);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(sh_submit(two, KVMM_OP_NOP, 0, 0, 0), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_span_cut), cuts);
+	ck_assert_uint_eq(sh_domain(three).nr_spans, 1);
+	sh.cl[one].stubborn = false;
+	sh_settle();
+	ck_assert_uint_eq(sh_state(two, big), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(three, also), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_close(two, big), 0);
+	ck_assert_uint_eq(sh_state(three, also), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* What was just made stays for a while; memory.min does not wait for that. */
 START_TEST(test_stays_for_a_while)
 {
@@ -470,6 +509,32 @@ START_TEST(test_one_span_is_several_runs)
 }
 END_TEST
 
+/*
+ * Three spans of one run each could go beside what is promised, all of them
+ * could not: then who was promised it goes with them.
+ */
+START_TEST(test_run_goes_with_its_promises)
+{
+	struct kvmm_attach_req req = sh_attach_req("big");
+	u64 mine, theirs;
+	int big;
+
+	one_has_all();
+	mine = sh_ready(one, 27 * SH_BT, 0, 3);
+	req.group[0].layers = 3;
+	big = sh_attach_as(2, &req);
+	ck_assert_int_ge(big, 0);
+	ck_assert_uint_eq(sh.cl[big].info.span_extents, 3);
+	theirs = sh_open((u32)big, SH_BT, 0);
+	ck_assert_int_eq(sh_match((u32)big, theirs, SH_BT, 7), 0);
+	ck_assert_uint_eq(sh_state((u32)big, theirs), KVMM_SEQ_WAITING);
+	sh_tick(STARVE);
+	sh_tick(STARVE);
+	ck_assert_uint_eq(sh_state((u32)big, theirs), KVMM_SEQ_READY);
+	ck_assert_uint_ne(sh_state(one, mine), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* Two that each want nearly all get it one after the other. */
 START_TEST(test_no_ping_pong)
 {
@@ -683,6 +748,7 @@ int main(void)
 	tcase_add_test(tc, test_unused_memory_changes_over);
 	tcase_add_test(tc, test_cache_changes_over);
 	tcase_add_test(tc, test_cheap_first);
+	tcase_add_test(tc, test_free_spans_stay_meanwhile);
 	tcase_add_test(tc, test_stays_for_a_while);
 	tcase_add_test(tc, test_min_does_not_wait);
 	tcase_add_test(tc, test_all_clients_answer);
@@ -699,6 +765,7 @@ int main(void)
 	tcase_add_test(tc, test_min_of_the_victim);
 	tcase_add_test(tc, test_longest_waiter_displaces);
 	tcase_add_test(tc, test_one_span_is_several_runs);
+	tcase_add_test(tc, test_run_goes_with_its_promises);
 	tcase_add_test(tc, test_no_ping_pong);
 	tcase_add_test(tc, test_claimed_runs_wait_for_their_domain);
 	tcase_add_test(tc, test_making_fails);

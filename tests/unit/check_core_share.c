@@ -103,6 +103,47 @@ START_TEST(test_fork_of_shared)
 }
 END_TEST
 
+/* ---- pages run out ---- */
+
+/* A client has three. */
+static void setup_few(void)
+{
+	sh_config(16);
+	sh.cfg.nr_tables = 3;
+	sh_start();
+	cl = sh_attach(1, "a");
+}
+
+/*
+ * Who waits for blocks holds up who comes after it, until its client has no
+ * pages left for it: then those are asked, at once.  It comes back into its
+ * place when there are pages.
+ */
+START_TEST(test_lack_of_pages_holds_up_nobody)
+{
+	u64 seq = long_seq(20, 0), first, second, kid[2];
+	u32 other = sh_attach(1, "a");
+
+	first = sh_open(cl, 50 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(cl, first, 50 * SH_BT, 5000), 0);
+	second = sh_open(other, 16 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(other, second, 16 * SH_BT, 9000), 0);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, kid), 0);
+	sh_settle();
+	ck_assert_uint_eq(sh_state(cl, first), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(sh_state(other, second), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, kid + 1), 0);
+	sh_settle();
+	ck_assert_uint_eq(sh_state(cl, first), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(sh_state(other, second), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_close(cl, kid[0]), 0);
+	ck_assert_int_eq(sh_close(cl, kid[1]), 0);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	ck_assert_int_eq(sh_close(other, second), 0);
+	ck_assert_uint_eq(sh_state(cl, first), KVMM_SEQ_READY);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_share");
@@ -112,6 +153,10 @@ int main(void)
 	tcase_add_test(tc, test_page_seams);
 	tcase_add_loop_test(tc, test_fork_of_pages, 0, ARRAY_SIZE(fork_lens));
 	tcase_add_test(tc, test_fork_of_shared);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("few");
+	tcase_add_checked_fixture(tc, setup_few, teardown);
+	tcase_add_test(tc, test_lack_of_pages_holds_up_nobody);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

@@ -344,6 +344,40 @@ static void busy(u64 seq)
 	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
 }
 
+/*
+ * Who waits in another domain of the tenant, one that has the larger share, gets
+ * what was taken for it once it has waited unusually long, and keeps it.  @_i:
+ * the priority of the idle one is above the waiter's.
+ */
+START_TEST(test_idle_gives_way_to_other_domains)
+{
+	u64 seq = ready(20, _i ? 2 : 0), worker, waiter;
+	u32 mine = cl, other = sh_attach(1, "e"), t;
+
+	cl = other;
+	worker = ready(40, 3);
+	waiter = opened(22, 0);
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_WAITING);
+	for (t = 0; sh_state(cl, waiter) != KVMM_SEQ_READY; t++) {
+		ck_assert_uint_lt(t, 10 * 40);
+		sh_tick(STARVE / 10);
+		busy(worker);
+		/* What is under way is over when all have been asked. */
+		sh_tick(1);
+		do_copies(0);
+	}
+	ck_assert_uint_eq(sh_state(cl, worker), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(mine, seq), KVMM_SEQ_SWAPPED);
+	/* It is back when the other one has ended. */
+	ck_assert_int_eq(sh_close(cl, waiter), 0);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(mine, seq), KVMM_SEQ_READY);
+	sh_die(other);
+	sh_quiet(other);
+	cl = mine;
+}
+END_TEST
+
 /* @seq computes now and then; @other grows until @seq gives way. */
 static void crowd_out(u64 seq, u64 other)
 {
@@ -438,6 +472,34 @@ START_TEST(test_residency_begins_when_filled)
 	do_copies(0);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
 	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_READY);
+}
+END_TEST
+
+/*
+ * Who waits within memory.min is told when somebody who comes back has all its
+ * blocks: only then may that one give way.
+ */
+START_TEST(test_who_is_filled_may_give_way)
+{
+	struct kvmm_attach_req req = sh_attach_req("e");
+	u64 seq = ready(56, 0), waiter;
+	u32 mine = cl, other;
+
+	pageout(seq);
+	req.limits[0].min = 40 * SH_BLOCK;
+	other = (u32)sh_attach_as(1, &req);
+	sh_settle();
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	ck_assert_uint_eq(sh_state(mine, seq), KVMM_SEQ_RESTORING);
+	cl = other;
+	waiter = opened(30, 0);
+	ck_assert_uint_eq(sh_state(other, waiter), KVMM_SEQ_WAITING);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(mine, seq), KVMM_SEQ_SWAPPED);
+	ck_assert_uint_eq(sh_state(other, waiter), KVMM_SEQ_READY);
+	sh_die(other);
+	sh_quiet(other);
+	cl = mine;
 }
 END_TEST
 
@@ -586,9 +648,11 @@ static Suite *swap_suite(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_time_paged_out_is_no_wait);
 	tcase_add_loop_test(tc, test_longest_waiter_goes_first, 0, 2);
+	tcase_add_loop_test(tc, test_idle_gives_way_to_other_domains, 0, 2);
 	tcase_add_loop_test(tc, test_priority_holds_while_out, 0, 2);
 	tcase_add_test(tc, test_priority_holds_after_advice);
 	tcase_add_test(tc, test_residency_begins_when_filled);
+	tcase_add_test(tc, test_who_is_filled_may_give_way);
 	tcase_add_test(tc, test_as_large_as_the_pool);
 	tcase_add_test(tc, test_another_run_when_one_is_in_limbo);
 	tcase_add_test(tc, test_own_max_holds_up_nobody_else);

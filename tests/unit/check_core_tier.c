@@ -799,7 +799,7 @@ static void worlds_run(u64 seeds)
 	const char *one = getenv("KVMM_TEST_SEED");
 	u64 seed = one ? strtoull(one, NULL, 10) : 1;
 	u64 last = one ? seed :
-		   level && strcmp(level, "check") ? 15 * seeds : seeds;
+		   level && strcmp(level, "check") ? 60 * seeds : seeds;
 	u32 i;
 
 	for (; seed <= last; seed++) {
@@ -834,14 +834,14 @@ static void worlds_run(u64 seeds)
 
 START_TEST(test_random_worlds)
 {
-	worlds_run(40);
+	worlds_run(10);
 }
 END_TEST
 
 START_TEST(test_stalling_worlds)
 {
 	stalling = true;
-	worlds_run(20);
+	worlds_run(5);
 	ck_assert_msg(getenv("KVMM_TEST_SEED") ||
 		      (totals[CORE_EV_swap_stall] && totals[CORE_EV_swap_late]),
 		      "no request was ever late");

@@ -325,6 +325,62 @@ START_TEST(test_cache_outgrows_the_floor)
 }
 END_TEST
 
+/* ---- what memory.min protects ---- */
+
+static void set_min(u32 cl, u32 blocks)
+{
+	SH_CORE(ck_assert_int_eq(core_domain_set(sh.core, sh.now,
+		sh.cl[cl].info.domain, CORE_LIMIT_MIN, blocks * SH_BLOCK), 0));
+}
+
+/*
+ * What a domain uses comes to be more than its memory.min, in a span that stays:
+ * a span of its cache may go now, and who waits for it is asked.
+ */
+START_TEST(test_use_outgrows_min)
+{
+	u32 a = sh_attach(1, "a"), b = sh_attach(1, "b");
+	u64 seq, want;
+
+	set_min(a, SH_PER);
+	cache(a, SH_PER, 0);
+	seq = resident(a, 3 * SH_BT, SH_BT, 1000);
+	(void)resident(b, (ALL / 2 - SH_PER) * SH_BT, 0, 5000);
+	(void)resident(b, (ALL / 2 - SH_PER) * SH_BT, 0, 6000);
+	want = asked(b, SH_PER * SH_BT, 0, 7000);
+	ck_assert_uint_eq(sh_state(b, want), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_begin(a, seq, 3 * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh_state(b, want), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_domain(a).blocks[3], 0);
+}
+END_TEST
+
+/* The same of a family, which goes for who waits within its own memory.min. */
+START_TEST(test_use_outgrows_min_for_promised)
+{
+	u32 a = sh_attach(1, "a"), b = sh_attach(1, "b"), k = sh_attach(1, "k");
+	struct kvmm_open_arg high = {
+		.prompt_len = 3 * SH_BT, .max_tokens = SH_BT, .priority = 10,
+	};
+	u64 seq, victim, want;
+
+	set_min(a, SH_PER);
+	set_min(b, SH_PER);
+	set_min(k, ALL - 2 * SH_PER);
+	victim = resident(a, SH_PER * SH_BT, 0, 2000);
+	ck_assert_int_eq(sh_open_as(a, &high, &seq), 0);
+	ck_assert_int_eq(sh_match(a, seq, 3 * SH_BT, 1000), 0);
+	sh_compute(a, seq, 0, 3 * SH_BT, 1000);
+	(void)resident(k, (ALL - 2 * SH_PER) * SH_BT, 0, 5000);
+	want = asked(b, SH_PER * SH_BT, 0, 7000);
+	ck_assert_uint_eq(sh_state(b, want), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(sh_state(a, victim), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_begin(a, seq, 3 * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh_state(a, victim), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(sh_state(b, want), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* ---- what was promised ---- */
 
 START_TEST(test_committed)
@@ -437,6 +493,8 @@ int main(void)
 	tcase_add_test(tc, test_floor);
 	tcase_add_test(tc, test_above_the_floor);
 	tcase_add_test(tc, test_cache_outgrows_the_floor);
+	tcase_add_test(tc, test_use_outgrows_min);
+	tcase_add_test(tc, test_use_outgrows_min_for_promised);
 	tcase_add_test(tc, test_committed);
 	tcase_add_test(tc, test_never_overcommit);
 	tcase_add_test(tc, test_never_overcommit_the_node);

@@ -82,13 +82,13 @@ START_TEST(test_decodes_take_turns)
 
 	fm_init(&model, 3);
 	start(NULL);
-	for (i = 0; i < 7; i++)
+	for (i = 0; i < 4; i++)
 		submit(ask(i, i, 1, 12, 1));
-	while (!asks[6].got[0].nr)
+	while (!asks[3].got[0].nr)
 		ck_assert_int_eq(engine_step(engine, 1000), 1);
 	ck_assert_uint_eq(asks[0].got[0].dones, 0);
 	run();
-	for (i = 0; i < 7; i++)
+	for (i = 0; i < 4; i++)
 		check_ask(&asks[i]);
 }
 END_TEST
@@ -363,6 +363,50 @@ START_TEST(test_context_cuts)
 }
 END_TEST
 
+/* ---- tokens of prompts ---- */
+
+/* All of a prompt is scored, though its blocks are cached. */
+START_TEST(test_scores_ignore_the_cache)
+{
+	struct ask *a;
+
+	start(NULL);
+	submit(ask(0, 3, 40, 5, 1));
+	run();
+	a = ask(1, 3, 40, 5, 3);
+	a->c.prompt_logprobs = ENGINE_LOGPROBS(4);
+	submit(a);
+	submit(ask(2, 3, 40, 5, 1));
+	run();
+	check_ask(a);
+	ck_assert_uint_eq(a->scored, 39);
+	ck_assert_uint_eq(a->got[0].done.cached_tokens, 0);
+	check_ask(&asks[2]);
+	ck_assert_uint_gt(asks[2].got[0].done.cached_tokens, 0);
+}
+END_TEST
+
+/* Rows of logits of a step are bounded, however many prompts want them. */
+START_TEST(test_scores_are_bounded)
+{
+	u32 i;
+
+	fm_init(&model, 400);
+	start(NULL);
+	for (i = 0; i < 6; i++) {
+		ask(i, 3 * i, 80, 5, 1)->c.prompt_logprobs = ENGINE_LOGPROBS(0);
+		submit(&asks[i]);
+	}
+	run();
+	for (i = 0; i < 6; i++) {
+		check_ask(&asks[i]);
+		ck_assert_uint_eq(asks[i].scored, 79);
+	}
+	ck_assert_uint_ge(model.max_logits_seen, 60);
+	ck_assert_uint_le(model.max_logits_seen, 64 + 6);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static int refused(struct ask *a, struct engine_error *err)
@@ -373,6 +417,7 @@ static int refused(struct ask *a, struct engine_error *err)
 
 START_TEST(test_bad_requests)
 {
+	static const u32 far_id = FM_VOCAB;
 	struct engine_error err;
 
 	start(NULL);
@@ -389,6 +434,13 @@ START_TEST(test_bad_requests)
 	ask(0, 0, 5, 5, 1)->c.sampling.temperature = -1.0f;
 	ck_assert_int_eq(refused(&asks[0], &err), -EINVAL);
 	ck_assert_uint_gt(strlen(err.text), 0);
+	ask(0, 0, 5, 5, 1)->c.logprobs = ENGINE_LOGPROBS(ENGINE_TOP_MAX + 1);
+	ck_assert_int_eq(refused(&asks[0], &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "129"));
+	ask(0, 0, 5, 5, 1)->c.logprobs = ENGINE_LOGPROBS(1);
+	asks[0].c.logprob_ids = &far_id;
+	ck_assert_int_eq(refused(&asks[0], &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.text, "61"));
 	run();
 }
 END_TEST
@@ -480,6 +532,76 @@ START_TEST(test_forward_fails)
 	ck_assert_int_eq(asks[0].got[2].done.reason, ENGINE_ERROR);
 	ck_assert_int_eq(asks[1].got[0].done.err, -EINVAL);
 	check_ask(&asks[2]);
+}
+END_TEST
+
+/*
+ * The device fails in the middle of a step, or at the copies that come before
+ * it: everybody is told, who waits and who runs, and nothing goes on.
+ */
+START_TEST(test_device_fails)
+{
+	u32 i, k;
+
+	fk.seed = 11;
+	start(NULL);
+	for (i = 0; i < 4; i++)
+		submit(ask(i, i, 6 + i, 60, 1 + i % 3));
+	while (asks[1].got[0].nr < 4)
+		ck_assert_int_eq(engine_step(engine, 1000), 1);
+	model.fail = _i ? -EIO : 0;
+	model.failure = "attention: CUDA_ERROR_ILLEGAL_ADDRESS";
+	ck_assert_int_eq(run_status(), -ENOTRECOVERABLE);
+	for (i = 0; i < 4; i++) {
+		for (k = 0; k < asks[i].c.n; k++) {
+			const struct got *g = &asks[i].got[k];
+
+			ck_assert_uint_eq(g->dones, 1);
+			ck_assert_int_eq(g->done.reason, ENGINE_ERROR);
+			ck_assert_int_eq(g->done.err, -ENOTRECOVERABLE);
+			ck_assert_str_eq(g->text, "the GPU failed: attention: CUDA_ERROR_ILLEGAL_ADDRESS");
+		}
+	}
+	ck_assert_int_eq(engine_step(engine, 0), -ENOTRECOVERABLE);
+	ck_assert_int_eq(engine_submit(engine, &asks[0].c, NULL, NULL),
+			 -ENOTRECOVERABLE);
+	/* The library leaves as one that died: nothing is given back. */
+	fk.device_failed = true;
+}
+END_TEST
+
+/* The daemon says that its device lost what it held. */
+START_TEST(test_daemon_lost_the_device)
+{
+	u32 i;
+
+	start(NULL);
+	submit(ask(0, 3, 6, 30, 1));
+	while (asks[0].got[0].nr < 3)
+		ck_assert_int_eq(engine_step(engine, 1000), 1);
+	for (i = 0; i < FK_SEQS; i++) {
+		if (fk.s[i].state != KVMM_SEQ_READY)
+			continue;
+		fk.s[i].state = KVMM_SEQ_FAILED;
+		fk.s[i].reason = -ENODEV;
+		fk.s[i].epoch++;
+	}
+	run();
+	ck_assert_int_eq(asks[0].got[0].done.err, -ENODEV);
+	ck_assert_ptr_nonnull(strstr(asks[0].got[0].text, "lost what the GPU"));
+}
+END_TEST
+
+/* The library says so: of a mapping, or an extent that is asked back. */
+START_TEST(test_device_fails_elsewhere)
+{
+	fk.seed = 5;
+	fk.die_at = 40;
+	fk.device_failed = true;
+	start(NULL);
+	submit(ask(0, 3, 6, 60, 2));
+	ck_assert_int_eq(run_status(), -ENOTRECOVERABLE);
+	ck_assert_int_eq(asks[0].got[1].done.err, -ENOTRECOVERABLE);
 }
 END_TEST
 
@@ -610,12 +732,17 @@ static Suite *engine_suite(void)
 
 	tc = tcase_create("refused");
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_scores_ignore_the_cache);
+	tcase_add_test(tc, test_scores_are_bounded);
 	tcase_add_test(tc, test_bad_requests);
 	tcase_add_test(tc, test_never_fits);
 	tcase_add_test(tc, test_no_daemon);
 	tcase_add_test(tc, test_failed_by_the_daemon);
 	tcase_add_test(tc, test_failed_before_the_fork);
 	tcase_add_test(tc, test_forward_fails);
+	tcase_add_loop_test(tc, test_device_fails, 0, 2);
+	tcase_add_test(tc, test_device_fails_elsewhere);
+	tcase_add_test(tc, test_daemon_lost_the_device);
 	suite_add_tcase(s, tc);
 
 	tc = tcase_create("early");

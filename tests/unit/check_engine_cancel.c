@@ -13,11 +13,12 @@
 static u32 victim, after;
 
 /* As on_token(), and the victim ends after so many tokens. */
-static void on_token_victim(void *arg, u32 sample, u32 id)
+static void on_token_victim(void *arg, u32 sample,
+			    const struct engine_token *t)
 {
 	struct ask *a = arg;
 
-	on_token(arg, sample, id);
+	on_token(arg, sample, t);
 	if (sample != victim || a->got[sample].nr != after)
 		return;
 	a->cancelled = true;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "runtime/cli/cli.h"
+#include "tests/unit/page.h"
 
 static struct tokenizer *tok;
 static struct prompts prompts;
@@ -161,6 +162,7 @@ START_TEST(test_exit_codes)
 	ck_assert_int_eq(cli_exit_of(-ENOENT), EX_NOINPUT);
 	ck_assert_int_eq(cli_exit_of(-ECONNRESET), EX_TEMPFAIL);
 	ck_assert_int_eq(cli_exit_of(-EPROTO), EX_SOFTWARE);
+	ck_assert_int_eq(cli_exit_of(-ENOTRECOVERABLE), CLI_EX_DEVICE);
 }
 END_TEST
 
@@ -178,7 +180,7 @@ START_TEST(test_folder)
 	ck_assert_int_eq(cli_folder(name), EX_NOINPUT);	/* a file */
 	rewind(f);
 	ck_assert_int_gt(getline(&said, &len, f), 0);
-	ck_assert_str_eq(said, "kvmm: error: MODEL_DIR 'Hello?there' is no folder: it comes before the prompts\n");
+	ck_assert_str_eq(said, "kvmm: error: MODEL_DIR 'Hello?there' is no folder: give a model folder, before any prompt\n");
 	free(said);
 	fclose(f);
 }
@@ -187,18 +189,12 @@ END_TEST
 /* The page has the very text that --help prints. */
 static void expect_documented(const struct kv_program *program)
 {
-	char *help = NULL, *page;
-	size_t len = 0, got;
+	char *help = NULL, *page = page_read("kvrt.md");
+	size_t len = 0;
 	FILE *f;
 
 	f = open_memstream(&help, &len);
 	kv_opts_help(program, f);
-	fclose(f);
-	f = fopen(top("Documentation/kvrt.md"), "r");
-	ck_assert_ptr_nonnull(f);
-	page = calloc(1, 1 << 20);
-	got = fread(page, 1, (1 << 20) - 1, f);
-	ck_assert_uint_gt(got, 0);
 	fclose(f);
 	ck_assert_msg(strstr(page, help),
 		      "Documentation/kvrt.md wants this text:\n%s", help);
@@ -342,7 +338,8 @@ static void feed(u32 prompt, u32 sample, const char *text)
 			     NULL);
 	ck_assert_int_ge(n, 0);
 	for (i = 0; i < n; i++)
-		printer_token(printer_of(&printer, prompt), sample, ids[i]);
+		printer_token(printer_of(&printer, prompt), sample,
+			      &(struct engine_token){ .id = ids[i] });
 }
 
 static void end(u32 prompt, u32 sample, enum engine_reason reason, int err)

@@ -4,9 +4,51 @@
  *
  * Many short lives, each drawn from one number: pools from ample to hardly
  * enough, refusals, preemption by recompute and by swap, full rings, lost tables, forks, stops and
- * cancellation, chunks and batches of all sizes.  See engine_fixture.h.
+ * cancellation, deadlines, chunks and batches of all sizes; daemons that die and salvage.  See
+ * engine_fixture.h.
  */
 #include "tests/unit/engine_fixture.h"
+
+/* Something of all that a request may ask of the draw. */
+static void random_sampling(struct sampling_params *p, u32 i)
+{
+	static struct sampling_bias bias[MAX_REQ][4];
+	static u32 allowed[MAX_REQ][20], bad[MAX_REQ][7];
+	u32 k;
+
+	if (fk_rand(2))
+		p->min_p = (float)fk_rand(20) / 100;
+	if (fk_rand(2))
+		p->repetition_penalty = 0.8f + (float)fk_rand(10) / 10;
+	if (fk_rand(2))
+		p->presence_penalty = (float)fk_rand(40) / 10 - 2;
+	if (fk_rand(2))
+		p->frequency_penalty = (float)fk_rand(40) / 10 - 2;
+	if (fk_rand(2))
+		p->min_tokens = fk_rand(10);
+	if (fk_rand(2)) {
+		for (k = 0; k < 4; k++)
+			bias[i][k] = (struct sampling_bias){
+				k * 15 + fk_rand(15), (float)fk_rand(9) - 4,
+			};
+		p->bias = bias[i];
+		p->nr_bias = 4;
+	}
+	if (!fk_rand(4)) {
+		for (k = 0; k < 20; k++)
+			allowed[i][k] = k * 3;
+		p->allowed = allowed[i];
+		p->nr_allowed = 20;
+	}
+	if (fk_rand(2)) {
+		const u32 words[] = { 1, fk_rand(61), 2, fk_rand(20) * 3,
+				      fk_rand(61), 1, fk_rand(61) };
+
+		memcpy(bad[i], words, sizeof(words));
+		p->bad = bad[i];
+		p->nr_bad = ARRAY_SIZE(words);
+	}
+}
 
 static void random_asks(u32 nr)
 {
@@ -20,12 +62,23 @@ static void random_asks(u32 nr)
 			a->c.sampling.temperature = 0.9f;
 			a->c.sampling.top_k = fk_rand(20);
 		}
+		if (fk_rand(2))
+			random_sampling(&a->c.sampling, i);
 		if (fk_rand(2)) {
 			a->c.stops = &stop_id;
 			a->c.nr_stops = 1;
 		}
+		if (fk_rand(2))
+			a->c.logprobs = ENGINE_LOGPROBS(fk_rand(ENGINE_TOP_MAX));
+		if (a->c.logprobs && a->c.logprobs <= FM_VOCAB && fk_rand(2))
+			a->c.logprob_ids = a->ids;
+		if (!fk_rand(3))
+			a->c.prompt_logprobs = ENGINE_LOGPROBS(fk_rand(9));
 		a->c.priority = fk_rand(4) ? 0 : fk_rand(3);
 		a->c.salt = fk_rand(5) ? 0 : 1;
+		a->c.flow = fk_rand(3);
+		if (!fk_rand(8))
+			a->c.deadline_ns = random_deadline();
 		submit(a);
 		if (fk_rand(2))
 			(void)!engine_step(engine, 0);
@@ -75,6 +128,7 @@ static void random_life(u32 i, struct engine_stats *st)
 	fk.swap_lost = i % 8 == 3 ? fk_rand(300) : 0;
 	fk.nr_blocks = i % 2 ? 22 + fk_rand(20) : 400;
 	fm_init(&model, 1 + fk_rand(64));
+	model.info.draws = i / 2 % 2;
 	o.chunk = fk_rand(2) ? 1 + fk_rand(20) : 0;
 	o.max_batch = fk_rand(2) ? 1 + fk_rand(8) : 0;
 	o.max_steps = fk_rand(4) ? 2 : 1;
@@ -89,6 +143,7 @@ static void random_life(u32 i, struct engine_stats *st)
 	engine_get_stats(engine, st);
 	ck_assert_uint_eq(st->decoded_tokens + st->prefilled_tokens +
 			  st->recomputed_tokens, model.rows);
+	ck_assert_uint_eq(st->drawn_device, model.drawn);
 	engine_destroy(engine);
 	engine = NULL;
 }
@@ -126,6 +181,9 @@ START_TEST(test_random_covers)
 		restored += fk.nr_restored;
 		lost += fk.nr_swap_lost;
 	}
+	/* Beams have lives of their own: check_engine_beams.c. */
+	ck_assert_uint_eq(sum.remaps, 0);
+	sum.remaps = 1;
 #define x(name, text) ck_assert_msg(sum.name, "never: " text);
 	ENGINE_STATS(x)
 #undef x
@@ -133,6 +191,35 @@ START_TEST(test_random_covers)
 	ck_assert_uint_gt(hits, 0);
 	ck_assert_uint_gt(restored, 0);
 	ck_assert_uint_gt(lost, 0);
+}
+END_TEST
+
+/*
+ * The daemon dies beside forwards and salvages.  What they read is no longer
+ * theirs, and the engine hears of it when they are over: nothing may be told of
+ * what came of them.
+ */
+START_TEST(test_salvage)
+{
+	const u32 nr = 1 + (u32)_i % 6;
+	u32 k;
+
+	setup();
+	fk.seed = 0x9e3779b9u * ((u32)_i + 1);
+	fk.salvage = 150;
+	fk.again = _i % 3 ? 0 : 200;
+	fk.preempt = _i % 4 ? 0 : 100;
+	fk.nr_blocks = _i % 2 ? 40 : 400;
+	fm_init(&model, 1 + fk_rand(64));
+	model.info.draws = _i / 2 % 2;
+	start(NULL);
+	for (k = 0; k < nr; k++)
+		submit(ask(k, k, 4 + fk_rand(30), 9 + fk_rand(30),
+			   1 + fk_rand(MAX_N)));
+	run();
+	for (k = 0; k < nr; k++)
+		check_ask(&asks[k]);
+	ck_assert_uint_gt(fk.nr_salvaged, 0);
 }
 END_TEST
 
@@ -151,7 +238,8 @@ static Suite *random_suite(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_random_covers);
-	tcase_add_loop_test(tc, test_random, 0, level_is_full() ? 200 : 20);
+	tcase_add_loop_test(tc, test_random, 0, level_is_full() ? 200 : 8);
+	tcase_add_loop_test(tc, test_salvage, 0, level_is_full() ? 100 : 16);
 	suite_add_tcase(s, tc);
 	return s;
 }

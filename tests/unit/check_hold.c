@@ -9,17 +9,21 @@
  */
 #include <check.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "kvmm/hold/store.h"
 #include "kvmm/hold/upgrade.h"
+#include "tests/unit/page.h"
 
 static struct store st;
 static char dir[64];
@@ -207,6 +211,133 @@ START_TEST(test_empty_with_descriptor)
 }
 END_TEST
 
+/* ---- a kvmm that does not stop ---- */
+
+static u32 nr_asked;
+
+static void on_ask(struct store *s, const struct hold_record *rec, int fd)
+{
+	nr_asked++;
+	if (fd >= 0)
+		close(fd);
+}
+
+static void flood(u32 nr, u32 op)
+{
+	struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = op, .kind = HOLD_CLIENT,
+	};
+
+	for (; r.index < nr; r.index++)
+		ck_assert_int_eq(send(sv[1], &r, sizeof(r), MSG_DONTWAIT),
+				 sizeof(r));
+}
+
+/* However much there is, hold has looked at all else after a few of them. */
+START_TEST(test_turn)
+{
+	st.ask = on_ask;
+	flood(STORE_TURN + 10, HOLD_PUT);
+	ck_assert_int_eq(store_receive(&st, sv[0]), 1);
+	ck_assert_uint_eq(st.nr, STORE_TURN);
+	ck_assert_int_eq(store_receive(&st, sv[0]), 0);
+	ck_assert_uint_eq(st.nr, STORE_TURN + 10);
+	/* Questions take longer. */
+	flood(3, HOLD_ASK);
+	ck_assert_int_eq(store_receive(&st, sv[0]), 1);
+	ck_assert_uint_eq(nr_asked, 1);
+}
+END_TEST
+
+/* Of a dead one all counts; who has its socket still adds nothing to it. */
+START_TEST(test_rest)
+{
+	int status;
+	pid_t pid;
+
+	nr_asked = 0;
+	st.ask = on_ask;
+	flood(2 * STORE_TURN, HOLD_PUT);
+	flood(1, HOLD_ASK);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		struct hold_record r = { .magic = HOLD_MAGIC, .op = HOLD_PUT,
+					 .kind = HOLD_EPOCH };
+
+		signal(SIGPIPE, SIG_IGN);
+		alarm(20);
+		while (send(sv[1], &r, sizeof(r), 0) > 0)
+			;
+		_exit(errno == EPIPE ? 0 : 1);
+	}
+	store_receive_rest(&st, sv[0]);
+	ck_assert_uint_ge(st.nr, 2 * STORE_TURN);
+	ck_assert_uint_le(st.nr, 2 * STORE_TURN + 1);
+	ck_assert_uint_eq(nr_asked, 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+/* Once there are clients kvmm is what it is: taken over, it changes nothing. */
+START_TEST(test_serves)
+{
+	static const u32 fixed[] = {
+		HOLD_LOCK, HOLD_LISTEN, HOLD_EPOCH, HOLD_SIZE, HOLD_ARENA,
+		HOLD_KEEP, HOLD_HOST, HOLD_LIFE, 77,
+	};
+	struct hold_record r = { .magic = HOLD_MAGIC, .op = HOLD_DROP };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(fixed); i++)
+		put(fixed[i], 1, dup(sv[0]));
+	ck_assert_uint_eq(st.nr, ARRAY_SIZE(fixed));
+	put(HOLD_SERVES, 0, -1);
+	for (i = 0; i < ARRAY_SIZE(fixed); i++) {
+		const int was = store_find(&st, fixed[i], 1)->fd;
+		const int other = dup(sv[1]);
+
+		put(fixed[i], 1, other);
+		ck_assert_int_eq(fcntl(other, F_GETFD), -1);
+		put(fixed[i], 2, dup(sv[1]));
+		r.kind = fixed[i];
+		r.index = 1;
+		store_apply(&st, &r, -1);
+		ck_assert_int_eq(store_find(&st, fixed[i], 1)->fd, was);
+	}
+	ck_assert_uint_eq(st.nr, ARRAY_SIZE(fixed));
+	put(HOLD_CLIENT, 1, dup(sv[0]));
+	put(HOLD_SWAP_AREA, 1, dup(sv[0]));
+	ck_assert_uint_eq(st.nr, ARRAY_SIZE(fixed) + 2);
+	/* That is no record. */
+	ck_assert_ptr_null(store_find(&st, HOLD_SERVES, 0));
+}
+END_TEST
+
+/* However many of them come, hold's log does not fill the disk. */
+START_TEST(test_refused_in_few_lines)
+{
+	char line[256];
+	u32 i, nr = 0;
+	FILE *f = tmpfile();
+
+	ck_assert_ptr_nonnull(f);
+	put(HOLD_SERVES, 0, -1);
+	fflush(stderr);
+	ck_assert_int_ge(dup2(fileno(f), STDERR_FILENO), 0);
+	for (i = 0; i < 10000; i++)
+		put(HOLD_LIFE, i, -1);
+	rewind(f);
+	while (fgets(line, sizeof(line), f))
+		nr++;
+	/* A period may end meanwhile, and says how many it left out. */
+	ck_assert_uint_gt(nr, 10);
+	ck_assert_uint_lt(nr, 100);
+	fclose(f);
+}
+END_TEST
+
 /* ---- programs ---- */
 
 /* A program that says that it is a kvmm, and leaves a file where it ran. */
@@ -224,6 +355,16 @@ static int program_at(const char *name, mode_t mode)
 	return fd;
 }
 
+static u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+}
+
+static const char *as_user;	/* who kvmm becomes */
+
 /* Return: errno that kvmm is told; @fd is taken over. */
 static int upgrade_asked(int fd)
 {
@@ -231,15 +372,137 @@ static int upgrade_asked(int fd)
 		.magic = HOLD_MAGIC, .op = HOLD_ASK, .kind = HOLD_UPGRADE,
 		.value = 7,
 	};
+	struct hold_record said = { .magic = 0 };
 	struct upgrade u;
 
-	upgrade_init(&u);
-	upgrade_ask(&u, &r, fd);
+	upgrade_init(&u, as_user);
+	if (!upgrade_ask(&u, &r, fd, &said))
+		while (!upgrade_work(&u, &said)) {
+			struct pollfd p = { u.probe.out, POLLIN, 0 };
+
+			(void)!poll(&p, 1, 100);
+		}
+	r = said;
+	ck_assert_uint_eq(r.op, HOLD_TELL);
+	ck_assert_uint_eq(r.value, r.index ? 0 : 7);
 	ck_assert_int_eq(u.next >= 0, !r.index);
 	if (u.next >= 0)
 		close(u.next);
 	return (int)r.index;
 }
+
+static int script_at(const char *name, const char *text)
+{
+	FILE *f = fopen(at(name), "w");
+
+	ck_assert_ptr_nonnull(f);
+	fprintf(f, "#!/bin/sh\n%s", text);
+	ck_assert_int_eq(fchmod(fileno(f), 0755), 0);
+	ck_assert_int_eq(fclose(f), 0);
+	return open(at(name), O_RDONLY | O_CLOEXEC);
+}
+
+/*
+ * It looks at itself, and answers what hold wants to hear if it has no rights;
+ * else what it has too much.
+ */
+static const char look[] =
+"bad=\n"
+"no() { bad=$bad.$*; }\n"
+"while read k a b c d e; do case $k in\n"
+"Uid:) [ $a.$b.$c.$d = $U.$U.$U.$U ] || no uid $a $b $c $d;;\n"
+"Gid:) [ $a.$b.$c.$d = $G.$G.$G.$G ] || no gid $a $b $c $d;;\n"
+"Groups:) [ -z \"$G0\" ] || [ -z \"$a\" ] || no groups $a;;\n"
+"CapBnd:) [ -z \"$G0\" ] || [ -z \"${a#0000000000000000}\" ] || no bnd $a;;\n"
+"Cap*) [ -z \"${a#0000000000000000}\" ] || no $k $a;;\n"
+"NoNewPrivs:) [ $a = 1 ] || no nnp;;\n"
+"esac; done </proc/self/status\n"
+"for f in /proc/self/fd/*; do case ${f##*/} in\n"
+"0|1|2|3|10|11) ;; *) [ ! -e $f ] || no fd $f;;\n"
+"esac; done\n"
+"while read k a b c d; do case $k.$a.$b.$c in\n"
+"Max.file.size.*) [ $c = 0 ] || no fsize $c;;\n"
+"Max.core.file.size) [ ${d%% *} = 0 ] || no core $d;;\n"
+"Max.cpu.time.*) [ $c = 5 ] || no cpu $c;;\n"
+"Max.open.files.*) [ $c = 64 ] || no nofile $c;;\n"
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* Their tools start threads: there is no such limit in their builds. */
+"Max.processes.*) [ $b = 0 ] || no nproc $b;;\n"
+#endif
+"esac; done </proc/self/limits\n"
+"if [ -n \"$bad\" ]; then echo $bad; else echo arena 7; fi\n";
+
+/* What it says, when it says no number, is in the way of a test: shown. */
+START_TEST(test_program_has_no_rights)
+{
+	char all[4096];
+	const bool root = !geteuid();
+	int fd[8], i;
+
+	for (i = 0; i < 8; i++)
+		fd[i] = dup(sv[0]);
+	as_user = root ? "4242:4343" : NULL;
+	snprintf(all, sizeof(all), "U=%u G=%u G0=%s\n%s",
+		 root ? 4242 : geteuid(), root ? 4343 : getegid(),
+		 root ? "y" : "", look);
+	i = upgrade_asked(script_at("prog", all));
+	ck_assert_msg(!i, "%s, said:\n%s", strerror(i), all);
+	if (!root)
+		printf("note: not root: the program has our user\n");
+	/* Where there is no such user it has no capability as well. */
+	as_user = NULL;
+	snprintf(all, sizeof(all), "U=%u G=%u G0=\n%s", geteuid(), getegid(),
+		 look);
+	ck_assert_int_eq(upgrade_asked(script_at("prog", all)), 0);
+	/* That user may not execute it: said, and not run. */
+	if (root) {
+		as_user = "4242:4343";
+		ck_assert_int_eq(upgrade_asked(program_at("prog", 0700)),
+				 EACCES);
+	}
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	/* Nor may it start others, which would outlive it, but as uid 0. */
+	as_user = root ? "4242:4343" : NULL;
+	ck_assert_int_eq(upgrade_asked(script_at("prog",
+						 "(echo arena 7); :\n")),
+			 ENOEXEC);
+#endif
+	as_user = NULL;
+	for (i = 0; i < 8; i++)
+		close(fd[i]);
+	ck_assert_int_eq(unlink(at("prog")), 0);
+}
+END_TEST
+
+/* hold goes on: what kvmm deposits meanwhile is taken, its end is seen. */
+START_TEST(test_program_is_not_waited_for)
+{
+	const struct hold_record r = {
+		.magic = HOLD_MAGIC, .op = HOLD_ASK, .kind = HOLD_UPGRADE,
+		.value = 7, .generation = 1,
+	};
+	struct hold_record again = r, said = { .magic = 0 };
+	const u64 from = now_ms();
+	struct upgrade u;
+
+	upgrade_init(&u, NULL);
+	ck_assert(!upgrade_ask(&u, &r, script_at("prog", "exec sleep 60\n"),
+			       &said));
+	flood(3, HOLD_PUT);
+	ck_assert_int_eq(store_receive(&st, sv[0]), 0);
+	ck_assert_uint_eq(st.nr, 3);
+	ck_assert(!upgrade_work(&u, &said));
+	/* The next question takes its place. */
+	again.generation = 2;
+	ck_assert(!upgrade_ask(&u, &again, script_at("prog", "exec sleep 60\n"),
+			       &said));
+	ck_assert(!upgrade_work(&u, &said));
+	upgrade_cancel(&u);
+	ck_assert_int_eq(u.probe.pid, 0);
+	ck_assert_uint_lt(now_ms() - from, PROBE_MS);
+	ck_assert_int_eq(unlink(at("prog")), 0);
+}
+END_TEST
 
 START_TEST(test_program_runs)
 {
@@ -282,6 +545,8 @@ START_TEST(test_program_trickles)
 	FILE *f = fopen(at("prog"), "w");
 
 	ck_assert_ptr_nonnull(f);
+	if (geteuid())
+		printf("note: not root: it may not start sleep, and ends at once\n");
 	fprintf(f, "#!/bin/sh\nfor i in 0 1 2 3 4 5 6 7 8 9; do printf x; sleep 2; done\n");
 	ck_assert_int_eq(fchmod(fileno(f), 0700), 0);
 	ck_assert_int_eq(fclose(f), 0);
@@ -291,6 +556,43 @@ START_TEST(test_program_trickles)
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	ck_assert_int_lt(to.tv_sec - from.tv_sec, 15);
 	ck_assert_int_eq(unlink(at("prog")), 0);
+}
+END_TEST
+
+/* ---- the page ---- */
+
+START_TEST(test_page_limits)
+{
+	static const char * const rows[] = {
+#define x(name, value, text) "\n| `RLIMIT_" #name "` | " text " |\n",
+		PROBE_LIMITS(x)
+#undef x
+	};
+	char *page = page_read("security.md");
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		ck_assert_row(page, "security.md", rows[i]);
+	ck_assert_uint_eq(page_count(page, "| `RLIMIT_"), ARRAY_SIZE(rows));
+	free(page);
+}
+END_TEST
+
+/* It says of each record what protects the next kvmm, and of no others. */
+START_TEST(test_page)
+{
+	static const char * const rows[] = {
+#define x(kind, text) "\n| `HOLD_" #kind "` | " text " |\n",
+		HOLD_KEPT(x)
+#undef x
+	};
+	char *page = page_read("security.md");
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		ck_assert_row(page, "security.md", rows[i]);
+	ck_assert_uint_eq(page_count(page, "| `HOLD_"), ARRAY_SIZE(rows));
+	free(page);
 }
 END_TEST
 
@@ -308,9 +610,17 @@ int main(void)
 	tcase_add_test(tc, test_other_socket_stays);
 	tcase_add_loop_test(tc, test_one_descriptor, 1, 9);
 	tcase_add_test(tc, test_empty_with_descriptor);
+	tcase_add_test(tc, test_serves);
+	tcase_add_test(tc, test_refused_in_few_lines);
+	tcase_add_test(tc, test_turn);
+	tcase_add_test(tc, test_rest);
+	tcase_add_test(tc, test_program_has_no_rights);
+	tcase_add_test(tc, test_program_is_not_waited_for);
 	tcase_add_test(tc, test_program_runs);
 	tcase_add_test(tc, test_program_unseen);
 	tcase_add_test(tc, test_program_trickles);
+	tcase_add_test(tc, test_page);
+	tcase_add_test(tc, test_page_limits);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

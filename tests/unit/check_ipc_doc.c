@@ -12,17 +12,7 @@
 #include <kvmm/kvmm_options.h>
 #include <kvmm/tenant_opt.h>
 
-static const struct kv_opt options[] = {
-#define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
-	KVMM_OPTIONS(x)
-#undef x
-};
-
-static const struct kv_exit exits[] = {
-#define x(_code, _text) { .code = _code, .text = _text },
-	KVMM_EXITS(x)
-#undef x
-};
+#include "tests/unit/page.h"
 
 static const struct kv_opt keys[] = {
 #define x(...) OPT_ENTRY(struct tenant_keys, __VA_ARGS__)
@@ -33,37 +23,25 @@ static const struct kv_opt keys[] = {
 #undef x
 };
 
-static char page[1 << 16];
+static const struct kv_opt swapd_given[] = {
+#define x(...) OPT_ENTRY(struct swapd_options, __VA_ARGS__)
+	SWAPD_GIVEN_OPTIONS(x)
+#undef x
+};
 
-static void read_page(void)
-{
-	const char *top = getenv("KVMM_TOP");
-	char path[512];
-	size_t n;
-	FILE *f;
+static char *page;
 
-	snprintf(path, sizeof(path), "%s/Documentation/daemon.md",
-		 top ? top : ".");
-	f = fopen(path, "r");
-	ck_assert_msg(f != NULL, "%s: not there", path);
-	n = fread(page, 1, sizeof(page) - 1, f);
-	page[n] = '\0';
-	fclose(f);
-}
-
-/* A row of a table must stand in the page as it is. */
 static void want_row(const char *row)
 {
-	ck_assert_msg(strstr(page, row) != NULL,
-		      "Documentation/daemon.md lacks the row:\n%s", row);
+	ck_assert_row(page, "daemon.md", row);
 }
 
-START_TEST(test_options)
+static void want_option(const struct kv_opt *o, const char *name)
 {
-	const struct kv_opt *o = &options[_i];
 	char row[1024], *p;
 
-	read_page();
+	free(page);
+	page = page_read(name);
 	snprintf(row, sizeof(row), "| `--%s%s%s` | %s | %s |\n", o->name,
 		 o->meta ? " " : "", o->meta ? o->meta : "", o->def ? o->def : "", o->help);
 	/* A bar would end the cell. */
@@ -71,7 +49,71 @@ START_TEST(test_options)
 		if (*p == '|')
 			*p = '/';
 	row[0] = '|';
-	want_row(row);
+	ck_assert_row(page, name, row);
+}
+
+/* Rows of the table that begins with option @first. */
+static u32 rows_from(const char *first)
+{
+	char head[64], *table, *end;
+
+	snprintf(head, sizeof(head), "| `--%s", first);
+	table = strstr(page, head);
+	ck_assert_ptr_nonnull(table);
+	end = strstr(table, "\n\n");
+	ck_assert_ptr_nonnull(end);
+	*end = '\0';
+	return page_count(table, "| `--");
+}
+
+START_TEST(test_options)
+{
+	want_option(&kvmm_opts[_i], "daemon.md");
+}
+END_TEST
+
+/* Every row of the table is an option. */
+START_TEST(test_no_other_options)
+{
+	page = page_read("daemon.md");
+	ck_assert_uint_eq(rows_from(kvmm_opts[0].name), KVMM_NR_OPTS);
+}
+END_TEST
+
+START_TEST(test_swapd_options)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(swapd_given); i++)
+		want_option(&swapd_given[i], "swapd.md");
+	ck_assert_uint_eq(rows_from(swapd_given[0].name),
+			  ARRAY_SIZE(swapd_given));
+}
+END_TEST
+
+/* The section [swapd] of the file, likewise. */
+START_TEST(test_swapd_keys)
+{
+	static struct kvmm_options o;
+	static struct kvmm_config c;
+	char row[1024], name[96];
+	const char *p;
+	u32 i;
+
+	kvmm_config_init(&c, &o);
+	page = page_read("swapd.md");
+	for (i = 0; i < c.section[1].nr; i++) {
+		const struct kv_opt *k = &c.section[1].opts[i];
+
+		snprintf(row, sizeof(row), "| `%s` | `%s` | %s | %s |\n",
+			 k->name, kv_config_env_name(&c.section[1], k, name,
+						     sizeof(name)),
+			 k->kind == KV_OPT_flag ? "no" : k->def, k->help);
+		ck_assert_row(page, "swapd.md", row);
+	}
+	for (i = 0, p = page; (p = strstr(p, "` | `KVMM_SWAPD_")); i++)
+		p++;
+	ck_assert_uint_eq(i, c.section[1].nr);
 }
 END_TEST
 
@@ -80,7 +122,7 @@ START_TEST(test_keys)
 	const struct kv_opt *o = &keys[_i];
 	char row[1024];
 
-	read_page();
+	page = page_read("daemon.md");
 	snprintf(row, sizeof(row), "| `%s=%s` | %s | %s |\n", o->name, o->meta,
 		 o->def ? o->def : "", o->help);
 	want_row(row);
@@ -91,9 +133,9 @@ START_TEST(test_exits)
 {
 	char row[1024];
 
-	read_page();
-	snprintf(row, sizeof(row), "| %d | %s |\n", exits[_i].code,
-		 exits[_i].text);
+	page = page_read("daemon.md");
+	snprintf(row, sizeof(row), "| %d | %s |\n", kvmm_exits[_i].code,
+		 kvmm_exits[_i].text);
 	want_row(row);
 }
 END_TEST
@@ -102,7 +144,7 @@ START_TEST(test_faults)
 {
 	char row[1024];
 
-	read_page();
+	page = page_read("daemon.md");
 	snprintf(row, sizeof(row), "| `%s` | %s |\n", kv_fault_name((u32)_i),
 		 kv_fault_text((u32)_i));
 	want_row(row);
@@ -116,9 +158,12 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	tcase_add_loop_test(tc, test_options, 0, ARRAY_SIZE(options));
+	tcase_add_loop_test(tc, test_options, 0, KVMM_NR_OPTS);
+	tcase_add_test(tc, test_no_other_options);
+	tcase_add_test(tc, test_swapd_keys);
+	tcase_add_test(tc, test_swapd_options);
 	tcase_add_loop_test(tc, test_keys, 0, ARRAY_SIZE(keys));
-	tcase_add_loop_test(tc, test_exits, 0, ARRAY_SIZE(exits));
+	tcase_add_loop_test(tc, test_exits, 0, KVMM_NR_EXITS);
 	tcase_add_loop_test(tc, test_faults, 0, NR_KV_FAULTS);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

@@ -217,18 +217,59 @@ END_TEST
 
 START_TEST(test_dev_select)
 {
-	char why[128];
+	char why[512];
 	u64 avail = dev_memory_available();
 
+	setenv("KVMM_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
 	ck_assert_ptr_eq(dev_select(KVMM_BACKEND_HOST, why, sizeof(why)),
 			 &host_dev_ops);
 	ck_assert_str_eq(why, "host backend: blocks in host memory");
 	/* Where nobody chose, it says why it is not a GPU. */
 	ck_assert_ptr_eq(dev_select(KVMM_BACKEND_AUTO, why, sizeof(why)),
 			 &host_dev_ops);
-	ck_assert_ptr_nonnull(strstr(why, "no CUDA backend"));
+	ck_assert_ptr_nonnull(strstr(why, "no CUDA driver: "));
+	/* Where somebody did, it is had or refused. */
+	ck_assert_ptr_null(dev_select(KVMM_BACKEND_CUDA, why, sizeof(why)));
+	ck_assert_ptr_nonnull(strstr(why, "--backend cuda cannot be had: no CUDA driver: "));
 	ck_assert_uint_gt(avail, 1 << 20);
 	ck_assert_uint_lt(avail, 1ull << 50);
+}
+END_TEST
+
+/* Whoever was taken over deposits what it likes: a file, what can be cut off. */
+START_TEST(test_memory_is_ours)
+{
+	char path[] = "/tmp/kvmm-parts-XXXXXX";
+	struct kvmm_dev dev = { .ops = &host_dev_ops, .extent_size = 65536 };
+	int fd = memfd_create("ours", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int file = mkstemp(path), got;
+	void *p;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_ge(file, 0);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(ftruncate(fd, 65536), 0);
+	ck_assert_int_eq(ftruncate(file, 65536), 0);
+	ck_assert(!dev_memory_is_ours(fd, 65536));
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, DEV_SEALS & ~F_SEAL_SHRINK),
+			 0);
+	ck_assert(!dev_memory_is_ours(fd, 65536));
+	/* No seals at all, and an error in their place. */
+	ck_assert(!dev_memory_is_ours(file, 65536));
+	ck_assert(!dev_memory_is_ours(-1, 0));
+	ck_assert(!host_dev_ops.extent_is_ours(&dev, file));
+	p = keep_copy("copy", file, 65536, &got);
+	ck_assert(!p && errno == ESTALE && got < 0);
+	close(fd);
+	close(file);
+
+	p = keep_memory("ours", 65536, &fd);
+	ck_assert_ptr_nonnull(p);
+	ck_assert(dev_memory_is_ours(fd, 65536));
+	ck_assert(!dev_memory_is_ours(fd, 65537));
+	ck_assert(host_dev_ops.extent_is_ours(&dev, fd));
+	munmap(p, 65536);
+	close(fd);
 }
 END_TEST
 
@@ -421,6 +462,178 @@ START_TEST(test_deposit_forgets)
 }
 END_TEST
 
+/* All that is there for hold.  Return: how many. */
+static u32 take_records(int sock)
+{
+	u32 nr = 0;
+	int got;
+
+	do {
+		got = store_receive(&st, sock);
+		ck_assert_int_ge(got, 0);
+		nr++;
+	} while (got);
+	return nr;
+}
+
+/* hold does not read for a while: all comes when it does, in its order. */
+START_TEST(test_deposit_late)
+{
+	static struct daemon d;
+	const struct hold_record other = { .magic = HOLD_MAGIC, .op = HOLD_PUT,
+					   .kind = HOLD_EPOCH, .value = 3 };
+	int sv[2], pip[2];
+	struct kept *k;
+	char c = 0;
+
+	memset(&st, 0, sizeof(st));
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+				    sv), 0);
+	ck_assert_int_eq(pipe(pip), 0);
+	d.deposit.fd = sv[0];
+	while (send(sv[0], &other, sizeof(other), MSG_DONTWAIT) > 0)
+		;
+	ck_assert_uint_eq(deposit_late_timers(&d, 5), UINT64_MAX);
+	deposit_put(&d, HOLD_CLIENT, 1, pip[1], 11);
+	deposit_put(&d, HOLD_CLIENT, 2, pip[1], 21);
+	deposit_drop(&d, HOLD_CLIENT, 1);
+	deposit_put(&d, HOLD_CLIENT, 2, pip[1], 22);
+	deposit_put(&d, HOLD_CLIENT, 3, pip[1], 31);
+	/* What it was told may be gone for whoever told it. */
+	close(pip[1]);
+	ck_assert_uint_lt(deposit_late_timers(&d, 5), UINT64_MAX);
+	take_records(sv[1]);
+	ck_assert_uint_eq(deposit_late_timers(&d, 5), UINT64_MAX);
+	take_records(sv[1]);
+	ck_assert_ptr_null(store_find(&st, HOLD_CLIENT, 1));
+	k = store_find(&st, HOLD_CLIENT, 2);
+	ck_assert(k && k->rec.value == 22);
+	k = store_find(&st, HOLD_CLIENT, 3);
+	ck_assert(k && k->rec.value == 31);
+	ck_assert_int_eq(write(k->fd, "x", 1), 1);
+	ck_assert_int_eq(read(pip[0], &c, 1), 1);
+	ck_assert_int_eq(c, 'x');
+	store_clear(&st);
+	close(pip[0]);
+	close(sv[0]);
+	close(sv[1]);
+}
+END_TEST
+
+static void strange_send(int sock, u32 op, u32 kind, u32 index, int fd)
+{
+	struct hold_record r = record(op, kind, index, UINT32_MAX);
+
+	ck_assert_int_eq(store_send_record(sock, &r, fd, 0), 0);
+}
+
+/*
+ * A daemon that was taken over chose what the next one finds: it says nothing in
+ * hold's name, takes no place twice, and does not count how much there is to do.
+ */
+START_TEST(test_deposit_strange)
+{
+	static const u32 strange[][2] = {
+		{ HOLD_LIFE, 0 }, { HOLD_ARENA, 1 }, { HOLD_KEEP, 7 },
+		{ HOLD_CLIENT, UINT32_MAX - 1 }, { HOLD_GHOST, MAX_GHOSTS },
+		{ HOLD_LISTEN, MAX_LISTEN }, { 77, 0 },
+	};
+	struct daemon *d = daemon_alloc();
+	struct hold_record r;
+	int sv[2], pip[2];
+	char text[16];
+	u32 i;
+
+	ck_assert_ptr_nonnull(d);
+	ck_assert_int_eq(pipe(pip), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+				    sv), 0);
+	snprintf(text, sizeof(text), "%d", sv[0]);
+	ck_assert_int_eq(setenv(HOLD_ENV, text, 1), 0);
+	r = record(HOLD_TELL, HOLD_LIFE, HOLD_LIFE_NEXT |
+		   HOLD_LIFE_IN_FLIGHT, 3);
+	ck_assert_int_eq(store_send_record(sv[1], &r, -1, 0), 0);
+	strange_send(sv[1], HOLD_PUT, HOLD_ARENA, 0, pip[1]);
+	strange_send(sv[1], HOLD_PUT, HOLD_CLIENT, 3, pip[1]);
+	for (i = 0; i < ARRAY_SIZE(strange); i++)
+		strange_send(sv[1], HOLD_PUT, strange[i][0], strange[i][1],
+			     new_fd());
+	strange_send(sv[1], HOLD_END, 0, 0, -1);
+	ck_assert_int_eq(deposit_init(d), 0);
+
+	ck_assert_uint_eq(d->deposit.life, HOLD_LIFE_NEXT |
+			  HOLD_LIFE_IN_FLIGHT);
+	ck_assert_int_eq(write(d->deposit.arena, "x", 1), 1);
+	ck_assert_int_eq(d->deposit.keep, -1);
+	ck_assert_uint_eq(d->deposit.nr_kept, 4);
+	ck_assert_uint_eq(d->deposit.nr_ghosts, 0);
+	for (i = 0; i < ARRAY_SIZE(strange); i++) {
+		ck_assert_int_eq(recv(sv[1], &r, sizeof(r), MSG_DONTWAIT),
+				 sizeof(r));
+		ck_assert_uint_eq(r.op, HOLD_DROP);
+		ck_assert_uint_eq(r.kind, strange[i][0]);
+		ck_assert_uint_eq(r.index, strange[i][1]);
+	}
+	ck_assert_int_eq(recv(sv[1], &r, sizeof(r), MSG_DONTWAIT), -1);
+	deposit_exit(d);
+	free(d);
+	close(sv[1]);
+	close(pip[0]);
+	close(pip[1]);
+}
+END_TEST
+
+/* Takes nothing for a while, then all: answers the question at its end. */
+static void __noreturn slow_hold(int sock)
+{
+	struct hold_record r;
+	u32 drops = 0;
+
+	alarm(20);
+	usleep(600000);
+	while (recv(sock, &r, sizeof(r), 0) == sizeof(r)) {
+		drops += r.op == HOLD_DROP && r.kind == HOLD_EXTENT;
+		if (r.op != HOLD_ASK)
+			continue;
+		r.op = HOLD_TELL;
+		(void)!send(sock, &r, sizeof(r), 0);
+		_exit(drops == 1000 ? 0 : 1);
+	}
+	_exit(2);
+}
+
+/* A cold start that drops more than the socket takes gets its answer. */
+START_TEST(test_deposit_cold)
+{
+	struct daemon *d = daemon_alloc();
+	int sv[2], status;
+	pid_t pid;
+	u32 i;
+
+	ck_assert_ptr_nonnull(d);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+				    sv), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		close(sv[0]);
+		slow_hold(sv[1]);
+	}
+	close(sv[1]);
+	d->deposit.fd = sv[0];
+	d->deposit.extent = calloc(1000, sizeof(*d->deposit.extent));
+	ck_assert_ptr_nonnull(d->deposit.extent);
+	d->deposit.nr_extents = 1000;
+	for (i = 0; i < 1000; i++)
+		d->deposit.extent[i].fd = new_fd();
+	deposit_cold(d, "it was taken over");
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	deposit_exit(d);
+	free(d);
+}
+END_TEST
+
 /* ---- where the sockets lie ---- */
 
 START_TEST(test_rundir)
@@ -505,12 +718,16 @@ int main(void)
 	tcase_add_test(tc, test_host_extent);
 	tcase_add_test(tc, test_host_no_memory);
 	tcase_add_test(tc, test_dev_select);
+	tcase_add_test(tc, test_memory_is_ours);
 	tcase_add_test(tc, test_store_replaces);
 	tcase_add_test(tc, test_store_malformed);
 	tcase_add_test(tc, test_store_full);
 	tcase_add_test(tc, test_store_extents);
 	tcase_add_test(tc, test_store_hand_over);
 	tcase_add_test(tc, test_deposit_forgets);
+	tcase_add_test(tc, test_deposit_late);
+	tcase_add_test(tc, test_deposit_strange);
+	tcase_add_test(tc, test_deposit_cold);
 	tcase_add_test(tc, test_rundir);
 	tcase_add_test(tc, test_rundir_judged);
 	tcase_add_test(tc, test_rundir_trusted);

@@ -2,18 +2,18 @@
 /*
  * check_kernels.c - every kernel against the reference, over many shapes
  *
- * For each variant that this CPU runs, random shapes (odd sizes and sizes
- * around the tiles among them), random leading dimensions and types; each
- * element of a result must lie within the tolerance that kernels.h states,
- * and what only moves must be bit-equal.  Pools are full of NaN where nothing
- * was written, and outputs are poisoned first.
+ * For each variant that this CPU runs and for kernels of a device, random
+ * shapes (odd sizes and sizes around the tiles among them), random leading
+ * dimensions and types; each element of a result must lie within the tolerance
+ * that kernels.h states, and what only moves must be bit-equal.  Pools are
+ * full of NaN where nothing was written, and outputs are poisoned first.
  */
 #include <stdio.h>
 
 #include "check_kernels.h"
 
-#define for_each_cpu(ops, i)						\
-	for (i = 1; ((ops) = kern_at(i)); i++)
+#define for_each_other(ops, i)						\
+	for (i = 1; ((ops) = hosted_some(i)); i++)
 
 static const struct kern_ops *ref;
 static struct kern_ctx *ctx;
@@ -32,20 +32,26 @@ static void teardown(void)
 	kern_ctx_destroy(ctx);
 }
 
-static void assert_near(const struct kern_ops *ops, const char *what,
-			double got, double want, double scale)
+static void assert_within(const struct kern_ops *ops, const char *what,
+			  double got, double want, double scale, double tol)
 {
 	/* Every ck_assert is a write(): only for what fails. */
-	if (fabs(got - want) <= KERN_TOL * scale)
+	if (fabs(got - want) <= tol * scale)
 		return;
 	ck_abort_msg("%s:%s %s: got %.9g, want %.9g, off by %.3g of its scale %.3g",
 		     ops->name, ops->variant, what, got, want,
 		     fabs(got - want) / scale, scale);
 }
 
+static void assert_near(const struct kern_ops *ops, const char *what,
+			double got, double want, double scale)
+{
+	assert_within(ops, what, got, want, scale, KERN_TOL);
+}
+
 START_TEST(test_names)
 {
-	const struct kern_ops *ops;
+	const struct kern_ops *ops, *exact = NULL, *fast = NULL;
 	char name[32];
 	u32 i;
 
@@ -56,14 +62,22 @@ START_TEST(test_names)
 	ck_assert_ptr_null(kern_get("cpu:pentium"));
 	ck_assert_ptr_null(kern_get("refs"));
 	ck_assert_ptr_null(kern_get(""));
-	for_each_cpu(ops, i) {
+	for (i = 1; (ops = kern_at(i)); i++) {
 		snprintf(name, sizeof(name), "cpu:%s", ops->variant);
 		ck_assert_ptr_eq(kern_get(name), ops);
 		ck_assert_str_eq(ops->name, "cpu");
 		ck_assert_uint_eq(ops->version, KERN_NUMERICS_VERSION);
+		*(ops->mode == KERN_MODE_FAST ? &fast : &exact) = ops;
 	}
 	ck_assert_uint_ge(i, 2);
-	ck_assert_ptr_eq(kern_get(NULL), kern_at(i - 1));	/* the widest */
+	/* The widest of its mode; exact where there is no fast one. */
+	ck_assert_int_eq(ref->mode, KERN_MODE_EXACT);
+	ck_assert_ptr_eq(kern_get(NULL), exact);
+	ck_assert_ptr_eq(kern_get("cpu-fast"), fast ? fast : exact);
+	if (fast)
+		ck_assert_str_eq(fast->variant, "avx512bf16");
+	else
+		printf("no variant of fast mode runs here: none is tested\n");
 }
 END_TEST
 
@@ -89,25 +103,40 @@ START_TEST(test_kv_check_rejects)
 	case 8: kv.head_dim = 0; break;
 	case 9: kv.head_dim = 24; break;
 	case 10: kv.head_dim = KERN_MAX_HEAD_DIM + 16; break;
-	case 11: kv.dtype = 2; break;
+	case 11: kv.dtype = KERN_I8 + 1; break;
 	}
 	ck_assert_int_eq(kern_kv_check(&kv), -EINVAL);
 }
 END_TEST
 
-/* One product of matrices with leading dimensions and perhaps a bias. */
-static void try_gemm(const struct kern_ops *ops, u32 m, u32 n, u32 k,
-		     enum kern_dtype type)
+/* Fast mode rounds x where weights are bf16, unless there is nothing to round. */
+static double gemm_tol(const struct kern_ops *ops, enum kern_dtype type,
+		       bool rounded)
 {
+	if (ops->mode == KERN_MODE_FAST && type == KERN_BF16 && !rounded)
+		return KERN_TOL_FAST;
+	return KERN_TOL;
+}
+
+/* One product of matrices with leading dimensions and perhaps a bias. */
+static void try_gemm_as(const struct kern_ops *ops, u32 m, u32 n, u32 k,
+			enum kern_dtype type, bool pack)
+{
+	bool rounded = rng_next(&rng) & 1;
 	u32 x_ld = k + rng_range(&rng, 0, 3), y_ld = n + rng_range(&rng, 0, 3);
-	struct kern_weight w = rng_weight(&rng, n, k, type);
+	struct kern_weight w = rng_weight(&rng, n, k, type), as = w;
 	float *x = rng_floats(&rng, (u64)m * x_ld);
 	float *bias = rng_next(&rng) & 1 ? rng_floats(&rng, n) : NULL;
 	float *got = poisoned((u64)m * y_ld), *want = poisoned((u64)m * y_ld);
-	double scale;
+	double scale, tol = gemm_tol(ops, type, rounded);
 	u32 i, j, l;
 
-	ops->gemm(ctx, x, x_ld, &w, bias, m, got, y_ld);
+	for (i = 0; rounded && i < m * x_ld; i++)
+		x[i] = bf16_to(bf16_of(x[i]));
+	ck_assert(weight_pack(ops, ctx, &w, &as) || !pack);
+	ops->gemm(ctx, x, x_ld, pack ? &as : &w, bias, m, got, y_ld);
+	if (as.packed)
+		free((void *)as.data);
 	ref->gemm(NULL, x, x_ld, &w, bias, m, want, y_ld);
 	for (i = 0; i < m; i++) {
 		for (j = 0; j < n; j++) {
@@ -115,8 +144,8 @@ static void try_gemm(const struct kern_ops *ops, u32 m, u32 n, u32 k,
 			for (l = 0; l < k; l++)
 				scale += fabsf(x[i * x_ld + l] *
 					       weight_at(&w, j, l));
-			assert_near(ops, "gemm", got[i * y_ld + j],
-				    want[i * y_ld + j], scale);
+			assert_within(ops, "gemm", got[i * y_ld + j],
+				      want[i * y_ld + j], scale, tol);
 		}
 		/* What lies between rows is not the op's. */
 		for (j = n; j < y_ld; j++)
@@ -130,15 +159,51 @@ static void try_gemm(const struct kern_ops *ops, u32 m, u32 n, u32 k,
 	free(want);
 }
 
+static void try_gemm(const struct kern_ops *ops, u32 m, u32 n, u32 k,
+		     enum kern_dtype type)
+{
+	try_gemm_as(ops, m, n, k, type, false);
+	if (ops->pack && type == KERN_BF16)
+		try_gemm_as(ops, m, n, k, type, true);
+}
+
+/* Packed, every number of rows that has tiles of its own, and more. */
+START_TEST(test_gemm_packed)
+{
+	const struct kern_ops *ops;
+	struct kern_weight f32;
+	u32 v, m, packs = 0;
+
+	for_each_other(ops, v) {
+		ck_assert(!ops->pack == !ops->pack_bytes);
+		if (!ops->pack)
+			continue;
+		packs++;
+		f32 = rng_weight(&rng, 5, 5, KERN_F32);
+		ck_assert_uint_eq(ops->pack_bytes(&f32), 0);
+		free((void *)f32.data);
+		for (m = 1; m <= 70; m++)
+			try_gemm_as(ops, m, rng_range(&rng, 1, 140),
+				    rng_range(&rng, 1, 300) * 7, KERN_BF16,
+				    true);
+		/* All of x in the panel, and not; columns beyond a part. */
+		try_gemm_as(ops, 12, 65, 9001, KERN_BF16, true);
+		try_gemm_as(ops, 24, 33, 9001, KERN_BF16, true);
+	}
+	if (!packs)
+		printf("no variant packs weights here: none is tested\n");
+}
+END_TEST
+
 START_TEST(test_gemm)
 {
 	static const u32 m[] = { 1, 2, 3, 4, 5, 7, 8, 17, 65 };
 	static const u32 k[] = { 1, 3, 15, 16, 17, 33, 64, 100, 1023, 1024,
-				 1025, 2100 };
+				 1025, 2048, 2050, 4100 };
 	const struct kern_ops *ops;
 	u32 v, i, j;
 
-	for_each_cpu(ops, v)
+	for_each_other(ops, v)
 		for (i = 0; i < ARRAY_SIZE(m); i++)
 			for (j = 0; j < ARRAY_SIZE(k); j++)
 				try_gemm(ops, m[i], rng_range(&rng, 1, 80),
@@ -152,19 +217,21 @@ START_TEST(test_gemm_large)
 	const struct kern_ops *ops;
 	u32 v;
 
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		try_gemm(ops, 1, 700, 1030, KERN_BF16);
 		try_gemm(ops, 131, 200, 130, KERN_BF16);
 		try_gemm(ops, 70, 131, 1100, KERN_F32);
+		try_gemm(ops, 67, 300, 2100, KERN_BF16);
+		try_gemm(ops, 199, 70, 1100, KERN_BF16);
 	}
 }
 END_TEST
 
 START_TEST(test_embed)
 {
-	u32 ids[] = { 6, 0, 3, 3, 1 }, m = ARRAY_SIZE(ids), i, j, v;
+	u32 ids[] = { 6, 0, 31, 31, 1, 46, 32 }, m = ARRAY_SIZE(ids), i, j, v;
 	enum kern_dtype type = _i ? KERN_BF16 : KERN_F32;
-	struct kern_weight w = rng_weight(&rng, 7, 37, type);
+	struct kern_weight w = rng_weight(&rng, 47, 37, type), as;
 	const struct kern_ops *ops;
 	float *got = poisoned(m * w.cols), *want = poisoned(m * w.cols);
 
@@ -173,9 +240,15 @@ START_TEST(test_embed)
 		for (j = 0; j < w.cols; j++)
 			ck_assert(want[i * w.cols + j] ==
 				  weight_at(&w, ids[i], j));
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		ops->embed(ctx, &w, ids, m, got);
 		ck_assert_bits_eq(got, want, m * w.cols);
+		if (!weight_pack(ops, ctx, &w, &as))
+			continue;
+		memset(got, 0xff, m * w.cols * sizeof(*got));
+		ops->embed(ctx, &as, ids, m, got);
+		ck_assert_bits_eq(got, want, m * w.cols);
+		free((void *)as.data);
 	}
 	free((void *)w.data);
 	free(got);
@@ -206,7 +279,7 @@ START_TEST(test_rmsnorm)
 	const struct kern_ops *ops;
 	u32 v, i;
 
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		for (i = 0; i < ARRAY_SIZE(d); i++)
 			try_rmsnorm(ops, rng_range(&rng, 1, 9), d[i]);
 		try_rmsnorm(ops, 300, 1030);
@@ -253,7 +326,7 @@ START_TEST(test_layernorm)
 	const struct kern_ops *ops;
 	u32 v, i;
 
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		for (i = 0; i < ARRAY_SIZE(d); i++) {
 			try_layernorm(ops, rng_range(&rng, 1, 9), d[i], i, bias);
 			try_layernorm(ops, 2, d[i], 0, NULL);
@@ -276,7 +349,7 @@ START_TEST(test_rope_table)
 	got = poisoned(m * 2 * half);
 	want = poisoned(m * 2 * half);
 	ref->rope_table(NULL, inv, half, pos, m, want);
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		ops->rope_table(ctx, inv, half, pos, m, got);
 		for (i = 0; i < m * 2 * half; i++)
 			assert_near(ops, "rope_table", got[i], want[i], 0.1);
@@ -314,7 +387,7 @@ START_TEST(test_rope)
 	const struct kern_ops *ops;
 	u32 v;
 
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		try_rope(ops, 3, 2, 64, 32);
 		try_rope(ops, 1, 5, 32, 16);
 		try_rope(ops, 7, 1, 80, 20);	/* partial */
@@ -341,7 +414,7 @@ START_TEST(test_silu_mul)
 		gate[i] *= 15;
 	memcpy(gate + 2 * ld + 50, edge, sizeof(edge));
 	ref->silu_mul(NULL, gate, up, ld, m, d, want);
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		ops->silu_mul(ctx, gate, up, ld, m, d, got);
 		for (i = 0; i < m * d; i++)
 			assert_near(ops, "silu_mul", got[i], want[i],
@@ -385,7 +458,7 @@ START_TEST(test_act)
 	for (i = 0; i < m * ld; i++)
 		gate[i] *= 6;
 	memcpy(gate + 2 * ld + 50, edge, sizeof(edge));
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		try_act(ops, _i, gate, up, m, d, ld);
 		try_act(ops, _i, gate, NULL, m, d, ld);
 	}
@@ -406,7 +479,7 @@ START_TEST(test_softcap_and_scale)
 		x[i] *= i % 7 ? 60 : 1e-3f;
 	x[5] = 3e38f;
 	x[6] = -3e38f;
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		memcpy(want, x, n * sizeof(*x));
 		memcpy(got, x, n * sizeof(*x));
 		ref->softcap(NULL, want, 30, n);
@@ -436,7 +509,7 @@ START_TEST(test_add)
 
 	memcpy(want, x, n * sizeof(*x));
 	ref->add(NULL, want, y, n);
-	for_each_cpu(ops, v) {
+	for_each_other(ops, v) {
 		memcpy(got, x, n * sizeof(*x));
 		ops->add(ctx, got, y, n);
 		ck_assert_bits_eq(got, want, n);
@@ -445,6 +518,93 @@ START_TEST(test_add)
 	free(y);
 	free(got);
 	free(want);
+}
+END_TEST
+
+/* Ties, the largest numbers, infinities and NaN among random ones. */
+START_TEST(test_settle)
+{
+	static const u32 edges[] = {
+		0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f800000,
+		0xff800000, 0x7f7fffff, 0xff7f8000, 0x00000001, 0x80008001,
+		0x7fc00000, 0x7f800001, 0xffffffff, 0,
+	};
+	static const u64 sizes[] = { 1, 15, 16, 17, 100003 };
+	const u64 n = sizes[_i];
+	float *x = rng_floats(&rng, n), *want = poisoned(n), *got = poisoned(n);
+	const struct kern_ops *ops;
+	u64 i;
+	u32 v;
+
+	memcpy(x, edges, min(n * sizeof(*x), sizeof(edges)));
+	memcpy(want, x, n * sizeof(*x));
+	ref->settle(NULL, want, n);
+	for_each_other(ops, v) {
+		memcpy(got, x, n * sizeof(*x));
+		ops->settle(ctx, got, n);
+		for (i = 0; i < n; i++)
+			if (isnan(want[i]) ? !isnan(got[i]) :
+			    memcmp(&got[i], &want[i], sizeof(*got)))
+				ck_abort_msg("%s settles %a to %a, not to %a",
+					     ops->name, x[i], got[i], want[i]);
+	}
+	free(x);
+	free(want);
+	free(got);
+}
+END_TEST
+
+START_TEST(test_gather)
+{
+	static const u32 rows[] = { 6, 0, 0, 3, 5 };
+	const u32 d = _i ? 257 : 64, m = ARRAY_SIZE(rows);
+	float *x = rng_floats(&rng, 7 * d), *want = poisoned(m * d);
+	float *got = poisoned(m * d);
+	const struct kern_ops *ops;
+	u32 v;
+
+	ref->gather(NULL, x, rows, m, d, want);
+	ck_assert(!memcmp(want, x + 6 * d, d * sizeof(*x)));
+	ck_assert(!memcmp(want + 4 * d, x + 5 * d, d * sizeof(*x)));
+	for_each_other(ops, v) {
+		memset(got, 0xff, m * d * sizeof(*got));
+		ops->gather(ctx, x, rows, m, d, got);
+		ck_assert_bits_eq(got, want, m * d);
+	}
+	free(x);
+	free(want);
+	free(got);
+}
+END_TEST
+
+START_TEST(test_split_heads)
+{
+	const u32 m = 5, heads = _i ? 3 : 4, hd = _i ? 80 : 32;
+	const u32 n = m * heads * hd;
+	float *qkv = rng_floats(&rng, 3 * n), *want[3], *got[3];
+	const struct kern_ops *ops;
+	u32 v, i;
+
+	for (i = 0; i < 3; i++) {
+		want[i] = poisoned(n);
+		got[i] = poisoned(n);
+	}
+	ref->split_heads(NULL, qkv, m, heads, hd, want[0], want[1], want[2]);
+	/* V of the second head is the sixth piece. */
+	ck_assert(!memcmp(want[2] + hd, qkv + 5 * hd, hd * sizeof(*qkv)));
+	for_each_other(ops, v) {
+		ops->split_heads(ctx, qkv, m, heads, hd, got[0], got[1],
+				 got[2]);
+		for (i = 0; i < 3; i++) {
+			ck_assert_bits_eq(got[i], want[i], n);
+			memset(got[i], 0xff, n * sizeof(*got[i]));
+		}
+	}
+	for (i = 0; i < 3; i++) {
+		free(want[i]);
+		free(got[i]);
+	}
+	free(qkv);
 }
 END_TEST
 
@@ -460,6 +620,7 @@ static Suite *kernels_suite(void)
 	tcase_add_loop_test(tc, test_kv_check_rejects, 0, 12);
 	tcase_add_loop_test(tc, test_gemm, 0, 2);
 	tcase_add_test(tc, test_gemm_large);
+	tcase_add_test(tc, test_gemm_packed);
 	tcase_add_loop_test(tc, test_embed, 0, 2);
 	tcase_add_test(tc, test_rmsnorm);
 	tcase_add_test(tc, test_layernorm);
@@ -469,6 +630,9 @@ static Suite *kernels_suite(void)
 	tcase_add_loop_test(tc, test_act, KERN_SILU, KERN_RELU + 1);
 	tcase_add_test(tc, test_softcap_and_scale);
 	tcase_add_loop_test(tc, test_add, 0, 2);
+	tcase_add_loop_test(tc, test_settle, 0, 5);
+	tcase_add_loop_test(tc, test_gather, 0, 2);
+	tcase_add_loop_test(tc, test_split_heads, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;
 }

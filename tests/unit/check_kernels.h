@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "kernels/kernels.h"
+#include "tests/unit/kern_hosted.h"
 
 struct rng {
 	u64 s;
@@ -48,6 +49,15 @@ static inline u16 bf16_of(float f)
 	return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
+static inline float bf16_to(u16 h)
+{
+	u32 bits = (u32)h << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
 static inline float *rng_floats(struct rng *r, u64 n)
 {
 	float *f = malloc(max(n, (u64)1) * sizeof(*f));
@@ -69,20 +79,43 @@ static inline struct kern_weight rng_weight(struct rng *r, u32 rows, u32 cols,
 	if (type == KERN_BF16)
 		for (i = 0; i < n; i++)
 			h[i] = bf16_of(f[i]);
-	return (struct kern_weight){ f, type, rows, cols };
+	return (struct kern_weight){ f, type, rows, cols, false };
 }
 
 static inline float weight_at(const struct kern_weight *w, u32 row, u32 col)
 {
 	u64 i = (u64)row * w->cols + col;
-	u32 bits;
-	float f;
 
 	if (w->dtype == KERN_F32)
 		return ((const float *)w->data)[i];
-	bits = (u32)((const u16 *)w->data)[i] << 16;
-	memcpy(&f, &bits, sizeof(f));
-	return f;
+	return bf16_to(((const u16 *)w->data)[i]);
+}
+
+/* @w, packed by @ops into memory of its own; false if @ops does not pack it. */
+static inline bool weight_pack(const struct kern_ops *ops,
+			       struct kern_ctx *ctx,
+			       const struct kern_weight *w,
+			       struct kern_weight *packed)
+{
+	size_t size = ops->pack_bytes ? ops->pack_bytes(w) : 0;
+	size_t i;
+	u8 *to;
+
+	if (!size)
+		return false;
+	ck_assert_uint_eq(size % 64, 0);
+	to = aligned_alloc(64, size + 64);
+	ck_assert_ptr_nonnull(to);
+	/* NaN wherever it is not written, and it must not write past its end. */
+	memset(to, 0xff, size + 64);
+	*packed = *w;
+	ops->pack(ctx, packed, to);
+	ck_assert_ptr_eq(packed->data, to);
+	ck_assert(packed->packed);
+	ck_assert_uint_eq(ops->pack_bytes(packed), 0);
+	for (i = size; i < size + 64; i++)
+		ck_assert_msg(to[i] == 0xff, "packing wrote past its end");
+	return true;
 }
 
 /* @n floats that no op wrote. */
@@ -129,7 +162,8 @@ static inline struct pool pool_create(struct rng *r, struct kern_kv kv,
 	ck_assert_ptr_nonnull(p.kv.base);
 	ck_assert_ptr_nonnull(p.entries);
 	ck_assert_int_eq(kern_kv_check(&p.kv), 0);
-	memset(p.kv.base, 0xff, p.bytes);	/* NaN in f32 and bf16 */
+	memset(p.kv.base, 0xff, p.bytes);	/* NaN, or scales that are */
+	hosted_pool(p.kv.base, p.bytes);
 	for (i = 0; i < nr_blocks; i++)
 		p.entries[i] = i * block / p.kv.unit;
 	for (i = nr_blocks; i-- > 1;) {

@@ -10,9 +10,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/model/config.h"
+#include "runtime/tokenizer/utf8.h"
 
 static char dir[64];
 static struct model_error err;
@@ -142,6 +144,11 @@ static const struct {
 	{ "bos_token_id", "null" },
 	{ "eos_token_id", "null" },
 	{ "rope_theta", NULL },
+	/* GPT-2 from medium on; Dolly */
+	{ "n_special", "0" },
+	{ "predict_special_tokens", "true" },
+	{ "custom_pipelines", "{\"text-generation\":{\"impl\":\"x.y\"}}" },
+	{ "attn_implementation", "\"eager\"" },
 };
 
 START_TEST(test_takes)
@@ -298,6 +305,45 @@ START_TEST(test_refuses_heavy)
 }
 END_TEST
 
+/* What stands in place of a file is not waited for, nor read without end. */
+START_TEST(test_refuses_no_file)
+{
+	const char *path = path_of("config.json");
+
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -EINVAL);
+	assert_message("config.json", "not a regular file");
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(symlink("/dev/zero", path), 0);
+	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -EINVAL);
+	assert_message("config.json", "not a regular file");
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(symlink("config.json", path), 0);
+	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -ELOOP);
+	assert_message("config.json", "Too many levels");
+}
+END_TEST
+
+/* Keys of strangers: cut inside of a character, or commands to a terminal. */
+START_TEST(test_refusal_is_a_line)
+{
+	static const char * const keys[] = { "a\xc3\xa9", "\x1b[2J", "a\nb",
+					     "\xc2\x9b" "2J" };
+	char key[400] = "";
+	u32 i;
+
+	while (strlen(key) < 300)
+		strcat(key, keys[_i]);
+	write_changed(key, "1");
+	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -EOPNOTSUPP);
+	assert_message("config.json", "is not known for LlamaForCausalLM");
+	ck_assert(utf8_is_valid(err.text, strlen(err.text)));
+	ck_assert_ptr_null(strstr(err.text, "\xc2\x9b"));
+	for (i = 0; err.text[i]; i++)
+		ck_assert_int_ge((u8)err.text[i], 0x20);
+}
+END_TEST
+
 START_TEST(test_refuses_missing_file)
 {
 	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -ENOENT);
@@ -347,6 +393,23 @@ END_TEST
 /* What a family's name presets. */
 START_TEST(test_families)
 {
+	json_t *o;
+	char *text;
+
+	/* Llama shares no heads unless told; Mistral's default is another. */
+	write_changed("num_key_value_heads", NULL);
+	ck_assert_int_eq(model_config_read(dir, &cfg, &err), 0);
+	ck_assert_uint_eq(cfg.kv_heads, 6);
+	o = json_loads(base, 0, NULL);
+	json_object_del(o, "num_key_value_heads");
+	json_object_set_new(o, "architectures",
+			    json_pack("[s]", "MistralForCausalLM"));
+	text = json_dumps(o, 0);
+	write_text("config.json", text);
+	free(text);
+	json_decref(o);
+	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -EINVAL);
+	assert_message("config.json", "num_key_value_heads: is missing");
 	write_changed("architectures", "[\"Qwen2ForCausalLM\"]");
 	ck_assert_int_eq(model_config_read(dir, &cfg, &err), 0);
 	ck_assert(cfg.qkv_bias);
@@ -414,6 +477,43 @@ START_TEST(test_layer_types)
 		"\"sliding_window\":100,\"layer_types\":[\"full_attention\","
 		"\"linear_attention\",\"full_attention\"]"), -EOPNOTSUPP);
 	assert_message("config.json", "layer_types: \"linear_attention\"");
+	/* A layer that sees a window, and none is said or used. */
+	ck_assert_int_eq(read_family("Qwen3ForCausalLM",
+		"\"use_sliding_window\":true,\"sliding_window\":null,"
+		"\"layer_types\":["
+		"\"sliding_attention\",\"full_attention\","
+		"\"full_attention\"]"), -EINVAL);
+	assert_message("config.json", "layer_types: names");
+	ck_assert_int_eq(read_family("Qwen3ForCausalLM",
+		"\"use_sliding_window\":false,\"sliding_window\":64,"
+		"\"layer_types\":[\"sliding_attention\",\"full_attention\","
+		"\"full_attention\"]"), -EINVAL);
+	assert_message("config.json", "layer_types: names");
+	/* Missing and null are two things where a family has a default. */
+	ck_assert_int_eq(read_family("MistralForCausalLM",
+		"\"rope_scaling\":{\"type\":\"linear\",\"factor\":16.0}"), 0);
+	ck_assert_uint_eq(cfg.window, 4096);
+	ck_assert_int_eq(read_family("MistralForCausalLM",
+		"\"rope_scaling\":{\"type\":\"linear\",\"factor\":16.0},"
+		"\"sliding_window\":null"), 0);
+	ck_assert_uint_eq(cfg.window, 0);
+	ck_assert_int_eq(read_family("Gemma2ForCausalLM", "\"head_dim\":32,"
+		"\"sliding_window\":null"), -EINVAL);
+	assert_message("config.json", "sliding_window: is null");
+	/* Gemma 2 9b and 27b say the window twice. */
+	ck_assert_int_eq(read_family("Gemma2ForCausalLM", "\"head_dim\":32,"
+		"\"sliding_window\":64,\"sliding_window_size\":64"), 0);
+	ck_assert_uint_eq(cfg.window, 64);
+	ck_assert_int_eq(read_family("Gemma2ForCausalLM", "\"head_dim\":32,"
+		"\"sliding_window\":64,\"sliding_window_size\":32"), -EINVAL);
+	assert_message("config.json", "sliding_window_size: 32 is not");
+	/* Nobody else reads it, nor another family's rule. */
+	ck_assert_int_eq(read_family("MistralForCausalLM",
+		"\"sliding_window\":64,\"sliding_window_size\":64"),
+			 -EOPNOTSUPP);
+	ck_assert_int_eq(read_family("MistralForCausalLM",
+		"\"sliding_window\":64,\"sliding_window_pattern\":2"),
+			 -EOPNOTSUPP);
 	ck_assert_int_eq(read_family("Gemma2ForCausalLM", "\"head_dim\":32,"
 		"\"sliding_window\":64"), 0);
 	ck_assert_uint_eq(cfg.local[0], 5);
@@ -448,6 +548,12 @@ START_TEST(test_two_ropes)
 	ck_assert_double_eq(cfg.rope.theta, 3e6);
 	ck_assert_double_eq(cfg.rope.factor, 8);
 	ck_assert_double_eq(cfg.rope_local.theta, 7e3);
+	/* What was trained counts for either, if a dictionary leaves it out. */
+	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
+		"\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":"
+		"\"yarn\",\"factor\":4.0}}"), 0);
+	ck_assert_int_eq(cfg.rope_local.type, ROPE_YARN);
+	ck_assert_uint_eq(cfg.rope_local.original, 512);
 	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
 		"\"rope_parameters\":{\"full_attention\":{\"rope_type\":"
 		"\"default\"},\"other\":{}}"), -EOPNOTSUPP);
@@ -624,6 +730,8 @@ static Suite *config_suite(void)
 	tcase_add_loop_test(tc, test_refuses_text, 0, ARRAY_SIZE(bad_text));
 	tcase_add_loop_test(tc, test_refuses_heavy, 0, 2);
 	tcase_add_test(tc, test_refuses_missing_file);
+	tcase_add_test(tc, test_refuses_no_file);
+	tcase_add_loop_test(tc, test_refusal_is_a_line, 0, 4);
 	tcase_add_test(tc, test_survives_huge_integers);
 	tcase_add_test(tc, test_eos_list);
 	tcase_add_test(tc, test_defaults);

@@ -285,7 +285,7 @@ static void check_against_oracle(const struct kern_ops *ops,
 {
 	struct model_opts opts = { .dtype = dtype, .kernel = "ref" };
 	static float logits[NR_TOKENS][64];
-	double want[64], off;
+	double want[64], off, most = 1e-5;
 	struct model_error err;
 	struct model *model;
 	struct pool pool;
@@ -295,6 +295,12 @@ static void check_against_oracle(const struct kern_ops *ops,
 	snprintf(name, sizeof(name), "%s:%s", ops->name, ops->variant);
 	if (strcmp(ops->name, "ref"))
 		opts.kernel = name;
+	/* Fast mode rounds what meets weights or KV that are bf16. */
+	if (ops->mode == KERN_MODE_FAST)
+		most = dtype == MODEL_BF16 ? MODEL_FAST_TOL_BF16 :
+					     MODEL_FAST_TOL;
+	else if (dtype == MODEL_BF16)
+		most = 2e-2;
 	ck_assert_msg(!model_load(fixture_dir, &opts, &model, &err), "%s",
 		      err.text);
 	for (i = 0; i < NR_TOKENS; i++)
@@ -306,12 +312,13 @@ static void check_against_oracle(const struct kern_ops *ops,
 	for (i = 0; i < NR_TOKENS; i++) {
 		oracle(tokens[i], i, want);
 		off = worst(&logits[0][0] + i * tiny.vocab, want, tiny.vocab);
-		ck_assert_msg(off < (rounds ? 2e-2 : 1e-5),
-			      "%s, position %u: off by %g", name, i, off);
+		ck_assert_msg(off < most, "%s, position %u: off by %g", name,
+			      i, off);
 		nr_apart += off > 1e-5;
 	}
-	ck_assert_msg(nr_apart <= NR_TOKENS / 2, "%s: %u positions are off",
-		      name, nr_apart);
+	ck_assert_msg(nr_apart <= NR_TOKENS / 2 ||
+		      ops->mode == KERN_MODE_FAST,
+		      "%s: %u positions are off", name, nr_apart);
 	pool_destroy(&pool);
 	model_free(model);
 }
@@ -374,6 +381,8 @@ START_TEST(test_ignores_leftovers)
 	tiny_make(&tiny);
 	tiny_add(&tiny, "model.layers.0.self_attn.rotary_emb.inv_freq", 8, 0,
 		 0);
+	tiny_add(&tiny, "model.layers.1.self_attn.k_scale", 1, 0, 1);
+	tiny_add(&tiny, "model.layers.1.self_attn.v_scale", 1, 0, 1);
 	tiny_add(&tiny, "lm_head.weight", tiny.vocab, tiny.hidden, 0);
 	memcpy(tiny.tensors[tiny.nr_tensors - 1].data, tiny.tensors[0].data,
 	       (u64)tiny.vocab * tiny.hidden * sizeof(float));

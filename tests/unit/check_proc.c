@@ -138,7 +138,8 @@ START_TEST(test_zoneinfo_of_an_empty_pool)
 			 "        size     16\n"
 			 "        total    16\n"
 			 "        free     16\n"
-		"        online   16\n");
+		"        online   16\n"
+		"        device   works\n");
 }
 END_TEST
 
@@ -161,6 +162,36 @@ START_TEST(test_sys_vm_is_one_value)
 }
 END_TEST
 
+static u32 mode_of(const char *path)
+{
+	struct proc_entry e;
+	u32 i;
+
+	for (i = 0; proc_get_entry(i, &e); i++)
+		if (!strcmp(e.path, path))
+			return e.mode;
+	return 0;
+}
+
+/* What the core can change, and nothing else, can be written; and is shown. */
+START_TEST(test_tunables)
+{
+	struct proc_entry e;
+	u32 i, nr = 0;
+
+#define x(name, most) ck_assert_uint_eq(mode_of("sys/vm/" #name), 0644);
+	CORE_TUNABLES(x)
+#undef x
+	for (i = 0; proc_get_entry(i, &e); i++)
+		nr += !strncmp(e.path, "sys/vm/", 7) && e.mode == 0644;
+	ck_assert_uint_eq(nr, CORE_NR_TUNABLES);
+	ck_assert_str_eq(fx_cat("sys/vm/cache_floor"), "0\n");
+	ck_assert_int_eq(core_tune(fx.core, fx.now, CORE_TUNE_cache_floor, 25),
+			 0);
+	ck_assert_str_eq(fx_cat("sys/vm/cache_floor"), "25\n");
+}
+END_TEST
+
 START_TEST(test_domain_files)
 {
 	u32 client;
@@ -171,6 +202,8 @@ START_TEST(test_domain_files)
 	ck_assert_str_eq(fx_cat("domain/chat/memory.current"),
 			 "gpu0 13824\n");
 	ck_assert_str_eq(fx_cat("domain/chat/memory.peak"), "gpu0 13824\n");
+	ck_assert_str_eq(fx_cat("domain/chat/memory.capacity"),
+			 "gpu0 1048576\n");
 	fx.core->domains[0].nr_low_events = 1;
 	fx.core->domains[0].nr_high_events = 2;
 	fx.core->domains[0].nr_max_events = 3;
@@ -192,6 +225,54 @@ START_TEST(test_domain_files)
 END_TEST
 
 /* Readers of the kernel's files can read these. */
+/* To the byte what the kernel's seq_printf() would print. */
+START_TEST(test_slabinfo)
+{
+	static const char head[] =
+		"slabinfo - version: 2.1\n"
+		"# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab>"
+		" : tunables <limit> <batchcount> <sharedfactor>"
+		" : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
+	const char *text = fx_cat("slabinfo");
+	u32 client;
+
+	ck_assert_str_eq(text, head);
+	client = fx_attach(&fx, 1, "chat");
+	fx_attach(&fx, 1, "a-name-longer-than-seventeen");
+	fx_prefill(&fx, client, 40, 100);
+	text = fx_cat("slabinfo");
+	ck_assert(!strncmp(text, head, strlen(head)));
+	ck_assert_str_eq(text + strlen(head),
+			 "chat                   3     71   4608   71   80"
+			 " : tunables    0    0    0 : slabdata      1      1      0\n"
+			 "a-name-longer-than-seventeen      0      0   4608    0    0"
+			 " : tunables    0    0    0 : slabdata      0      0      0\n");
+}
+END_TEST
+
+/* Of each domain the lines of its own file, behind its number. */
+START_TEST(test_lru_gen)
+{
+	char want[160], *line, *own, *save = NULL;
+	u32 nr = 0;
+
+	fx_prefill(&fx, fx_attach(&fx, 1, "chat"), 40, 1);
+	fx_attach(&fx, 1, "code");
+	own = strdup(fx_cat("domain/chat/lru_gen"));
+	ck_assert_ptr_nonnull(own);
+	line = strtok_r(own, "\n", &save);
+	for (line = strtok_r(NULL, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save), nr++) {
+		snprintf(want, sizeof(want), "\n     0 %s\n", line);
+		ck_assert_msg(strstr(fx_cat("lru_gen"), want), "%s", want);
+		snprintf(want, sizeof(want), "\n     1 %4u ", nr);
+		ck_assert_msg(strstr(fx_cat("lru_gen"), want), "%s", want);
+	}
+	ck_assert_uint_eq(nr, CORE_LRU_TIERS);
+	free(own);
+}
+END_TEST
+
 START_TEST(test_pressure)
 {
 	static const u32 avg[3] = { 1234, 56, 7 };
@@ -223,15 +304,22 @@ END_TEST
 
 START_TEST(test_domains_table)
 {
+	struct kv_domain *d;
 	u32 client;
 
 	ck_assert_int_eq(fx_try_attach(&fx, 1, "chat", 512000, &client), 0);
 	fx_prefill(&fx, client, 40, 100);
 	fx_attach(&fx, 2, "code");
+	d = fx.core->domains;
+	d[0].min_bytes = 32768;
+	d[1].low_bytes = 65536;
+	d[1].weight = 250;
+	d[0].psi.avg[CORE_PSI_SOME][0] = (1234 * 2048 + 50) / 100 + 1;
+	d[0].psi.avg[CORE_PSI_FULL][0] = (7 * 2048 + 50) / 100 + 1;
 	ck_assert_str_eq(fx_cat("domains"),
-"  id tenant clients  spans running waiting tokens block_bytes  current_kb     peak_kb      max_kb name\n"
-"   0      1       1      1       1       0     16        4608          13          13         500 chat\n"
-"   1      2       1      0       0       0     16        4608           0           0         max code\n");
+"  id tenant clients  spans running waiting tokens block_bytes  current_kb     peak_kb      max_kb      min_kb      low_kb     high_kb weight some_avg10 full_avg10 name\n"
+"   0      1       1      1       1       0     16        4608          13          13         500          32           0         max    100      12.34       0.07 chat\n"
+"   1      2       1      0       0       0     16        4608           0           0         max           0          64         max    250       0.00       0.00 code\n");
 }
 END_TEST
 
@@ -245,9 +333,9 @@ START_TEST(test_clients_table)
 	fx_begin(&fx, a, seq, 1);
 	fx.now += 7000000;
 	ck_assert_str_eq(fx_cat("clients"),
-" id     pid    uid tenant state    domain    seqs running waiting steps pinned_ms   blocks comm\n"
-"  0    1000    500      1 alive         0       1       1       0     1         7        3 kvrt\n"
-"  1    1001    501      2 alive         1       1       0       1     0         0        0 my\\040engine\n");
+" id     pid    uid tenant state    domain    seqs running waiting steps      begun pinned_ms   blocks comm\n"
+"  0    1000    500      1 alive         0       1       1       0     1          2         7        3 kvrt\n"
+"  1    1001    501      2 alive         1       1       0       1     0          0         0        0 my\\040engine\n");
 	/* A step that began after the clock was read is no age of -1. */
 	fx.now -= 8000000;
 	ck_assert_uint_eq(value_of(fx_cat("client/0/status"), "PinnedMs"), 0);
@@ -465,10 +553,59 @@ START_TEST(test_extentinfo)
 
 	fx_prefill(&fx, a, 40, 100);
 	text = fx_cat("extentinfo");
-	ck_assert_ptr_nonnull(strstr(text, "\nextent state    tenant domain  blocks    free mapped          \n"));
-	ck_assert_ptr_nonnull(strstr(text, " span          1      0 "));
-	ck_assert_ptr_nonnull(strstr(text, " 0000000000000001\n"));
-	ck_assert_ptr_nonnull(strstr(text, "\n    15 absent        -      -       0       0 0000000000000000\n# end "));
+	ck_assert_ptr_nonnull(strstr(text, "\nextent state    tenant domain  blocks    free    open  cached pinned quarantine poison mapped          \n"));
+	ck_assert_ptr_nonnull(strstr(text, "\n     0 span          1      0      71      68       1       0      0          0      0 0000000000000001\n"));
+	ck_assert_ptr_nonnull(strstr(text, "\n    15 absent        -      -       0       0       0       0      0          0      0 0000000000000000\n# end "));
+}
+END_TEST
+
+#define SPAN_EXTENTS	5	/* of the domains here: each says what its span has */
+
+/* One column of extentinfo, summed over the spans of a domain. */
+static u64 extents_sum(u32 domain, u32 column)
+{
+	const char *line = strchr(strchr(fx_cat("extentinfo"), '\n') + 1, '\n');
+	unsigned int n[9];
+	u64 sum = 0;
+
+	for (; line[1] != '#'; line = strchr(line + 1, '\n')) {
+		if (sscanf(line + 1, "%u %*s %*s %u %u %u %u %u %u %u %u", n,
+			   n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7,
+			   n + 8) == 9 && n[1] == domain)
+			sum += n[column];
+	}
+	ck_assert_uint_eq(sum % SPAN_EXTENTS, 0);
+	return sum / SPAN_EXTENTS;
+}
+
+enum { COL_BLOCKS = 2, COL_FREE, COL_OPEN, COL_CACHED, COL_PINNED, COL_QUARANTINE, COL_POISON };
+
+/* States that spans do not count: they are looked for block by block. */
+START_TEST(test_extentinfo_rare_states)
+{
+	u32 a = fx_attach(&fx, 1, "chat"), b = fx_attach(&fx, 2, "code");
+	u64 seq, quarantine, cached;
+
+	fx_prefill(&fx, b, 100, 500);
+	seq = fx_prefill(&fx, a, 300, 100);
+	fx_begin(&fx, a, seq, 20);
+	core_client_dead(fx.core, fx.now, a);
+	quarantine = value_of(fx_cat("vmstat"), "nr_blocks_quarantine");
+	cached = value_of(fx_cat("vmstat"), "nr_blocks_cached");
+	ck_assert_uint_gt(quarantine, 0);
+	ck_assert_uint_eq(extents_sum(0, COL_QUARANTINE), quarantine);
+	ck_assert_uint_eq(extents_sum(1, COL_QUARANTINE), 0);
+	ck_assert_uint_eq(extents_sum(0, COL_CACHED), cached);
+	ck_assert_uint_eq(extents_sum(0, COL_POISON), 0);
+	ck_assert_uint_ge(extents_sum(0, COL_BLOCKS), 71);
+	/* Not by any request: nothing here has errors, or copies. */
+	fx.core->domains[1].nr[BLK_POISON] = 1;
+	fx.core->domains[1].nr[BLK_LIMBO] = 1;
+	fx.core->blocks[13].state = BLK_POISON;
+	fx.core->blocks[12].state = BLK_LIMBO;
+	ck_assert_uint_eq(extents_sum(1, COL_POISON), 1);
+	ck_assert_uint_eq(extents_sum(1, COL_PINNED), 1);
+	ck_assert_uint_eq(extents_sum(0, COL_POISON), 0);
 }
 END_TEST
 
@@ -485,7 +622,10 @@ static Suite *proc_suite(void)
 	tcase_add_test(tc, test_zoneinfo_of_an_empty_pool);
 	tcase_add_test(tc, test_buddyinfo_of_an_empty_pool);
 	tcase_add_test(tc, test_sys_vm_is_one_value);
+	tcase_add_test(tc, test_tunables);
 	tcase_add_test(tc, test_domain_files);
+	tcase_add_test(tc, test_slabinfo);
+	tcase_add_test(tc, test_lru_gen);
 	tcase_add_test(tc, test_pressure);
 	tcase_add_test(tc, test_no_limit_is_max);
 	tcase_add_test(tc, test_domains_table);
@@ -505,6 +645,7 @@ static Suite *proc_suite(void)
 	tcase_add_test(tc, test_buddyinfo_arithmetic);
 	tcase_add_test(tc, test_buddyinfo_cuts_runs);
 	tcase_add_test(tc, test_extentinfo);
+	tcase_add_test(tc, test_extentinfo_rare_states);
 	suite_add_tcase(s, tc);
 	return s;
 }

@@ -74,6 +74,31 @@ START_TEST(test_file_and_directory_are_not_mixed_up)
 }
 END_TEST
 
+START_TEST(test_stat)
+{
+	static const struct {
+		const char *req, *mode;
+	} is[] = {
+		{ "stat", "40555\n" }, { "stat /", "40555\n" },
+		{ "stat meminfo", "100444\n" }, { "stat domain", "40555\n" },
+		{ "stat domain/chat", "40555\n" },
+		{ "stat domain/chat/", "40555\n" },
+		{ "stat domain/chat/memory.max", "100644\n" },
+		{ "stat client/0/seqs", "100444\n" },
+	};
+	u32 i;
+
+	fx_attach(&fx, 1, "chat");
+	for (i = 0; i < ARRAY_SIZE(is); i++) {
+		ck_assert_int_eq(fx_ask(is[i].req), 0);
+		ck_assert_str_eq(seq_text(&fx.out), is[i].mode);
+	}
+	refused("stat domain/other", -ENOENT, "domain/other: no such file");
+	refused("stat client/1/seqs", -ENOENT, "client/1/seqs: no such file");
+	refused("stat nothing", -ENOENT, "nothing: no such file");
+}
+END_TEST
+
 static const char * const malformed[] = {
 	"", "\n", "cat", "cat ", "meminfo", "check meminfo", "CAT meminfo",
 	"lsmeminfo", "write meminfo 1", " cat meminfo", "ls ", "cat\tmeminfo",
@@ -146,8 +171,9 @@ START_TEST(test_ls)
 {
 	static const char root[] =
 		"version\nuptime\nstatus\nmeminfo\nvmstat\nzoneinfo\n"
-		"buddyinfo\nextentinfo\nprefixcache\nswaps\nswapareas\n"
-		"swapstat\npool/\npressure/\ntenants\ndomains\ndomain/\n"
+		"buddyinfo\nextentinfo\nslabinfo\nprefixcache\nlru_gen\nswaps\n"
+		"swapareas\n"
+		"swapstat\nmetrics\npool/\npressure/\ntenants\ndomains\ndomain/\n"
 		"clients\nclient/\nsys/\n";
 
 	ck_assert_str_eq(ls(""), root);
@@ -159,13 +185,14 @@ START_TEST(test_ls)
 	fx_attach(&fx, 1, "code");
 	ck_assert_str_eq(ls("domain"), "chat/\ncode/\n");
 	ck_assert_str_eq(ls("/client/"), "0/\n1/\n");
-	ck_assert_str_eq(ls("client/1"), "status\nseqs\n");
+	ck_assert_str_eq(ls("client/1"), "status\nseqs\nsmaps_rollup\nseq/\n");
 	ck_assert_str_eq(ls("domain/code/"),
 			 "status\nblockstates\nlru_gen\nmemory.min\n"
 			 "memory.low\n"
 			 "memory.high\nmemory.max\nmemory.weight\n"
 			 "memory.current\n"
-			 "memory.peak\nmemory.events\nmemory.pressure\n");
+			 "memory.peak\nmemory.capacity\nmemory.events\n"
+			 "memory.pressure\n");
 }
 END_TEST
 
@@ -218,7 +245,9 @@ static const struct {
 	{ "a/b", "a\\057b" },
 	{ "..", "\\056\\056" },
 	{ ".", "\\056" },
-	{ "..x", "..x" },
+	{ "..x", "\\056\\056x" },
+	{ ".x.y", "\\056x\\056y" },
+	{ "x.y", "x.y" },
 	{ "two words", "two\\040words" },
 	{ "x\n# end 5", "x\\012#\\040end\\0405" },
 	{ "x\x1b[2J", "x\\033[2J" },
@@ -390,6 +419,7 @@ static Suite *proc_suite(void)
 	tcase_add_loop_test(tc, test_unknown_path, 0, ARRAY_SIZE(unknown));
 	tcase_add_loop_test(tc, test_unknown_directory, 0, ARRAY_SIZE(no_dir));
 	tcase_add_test(tc, test_file_and_directory_are_not_mixed_up);
+	tcase_add_test(tc, test_stat);
 	tcase_add_loop_test(tc, test_malformed_request, 0,
 			    ARRAY_SIZE(malformed));
 	tcase_add_test(tc, test_nul_in_request);

@@ -175,6 +175,7 @@ START_TEST(test_meminfo_and_zoneinfo)
 	text = fx_cat("zoneinfo");
 	ck_assert_ptr_nonnull(strstr(text, "        free     16\n"
 				     "        online   16\n"
+				     "        device   works\n"
 				     "Node 0, zone    host0\n"
 				     "  pages free     64\n"
 				     "        spanned  64\n"

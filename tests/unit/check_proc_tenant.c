@@ -19,6 +19,7 @@ static void setup(void)
 	ours = fx_attach(&fx, US, "shared-name");
 	theirs = fx_attach(&fx, THEM, "their-secret");
 	fx_prefill(&fx, ours, 40, 1);
+	fx_prefill(&fx, theirs, 40, 2);
 }
 
 static int ask(u64 key, const char *req)
@@ -32,7 +33,9 @@ static void fill_in(const char *path, const char *name, u32 id, char *out,
 {
 	const char *cap;
 
-	if ((cap = strstr(path, "NAME")))
+	if ((cap = strstr(path, "SEQ")))
+		snprintf(out, len, "cat client/%u/seq/0%s", id, cap + 3);
+	else if ((cap = strstr(path, "NAME")))
 		snprintf(out, len, "cat %.*s%s%s", (int)(cap - path), path,
 			 name, cap + 4);
 	else if ((cap = strstr(path, "ID")))

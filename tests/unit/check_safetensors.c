@@ -286,6 +286,10 @@ START_TEST(test_refuses_missing_and_odd_files)
 	assert_message("none", "No such file");
 	ck_assert_int_eq(st_open(dir, &f, &err), -EINVAL);
 	assert_message(dir, "not a regular file");
+	/* Nobody writes to it: it is not waited for. */
+	ck_assert_int_eq(mkfifo(path_of("fifo"), 0600), 0);
+	ck_assert_int_eq(st_open(path_of("fifo"), &f, &err), -EINVAL);
+	assert_message("fifo", "not a regular file");
 }
 END_TEST
 
@@ -409,6 +413,10 @@ START_TEST(test_refuses_empty_folder)
 
 	ck_assert_int_eq(ckpt_open(dir, &c, &err), -ENOENT);
 	assert_message(dir, "neither model.safetensors nor");
+	ck_assert_int_eq(mknod(path_of("pytorch_model.bin"), S_IFREG | 0600,
+			       0), 0);
+	ck_assert_int_eq(ckpt_open(dir, &c, &err), -EOPNOTSUPP);
+	assert_message(dir, "pytorch_model.bin is not supported");
 }
 END_TEST
 

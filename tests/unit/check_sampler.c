@@ -94,6 +94,10 @@ static u32 oracle(const float *logits, u32 vocab, struct sampling_params p,
 	}
 	while (k && prob[order[k - 1]] == 0)
 		k--;
+	while (k && prob[order[k - 1]] < (double)p.min_p) {
+		sum -= prob[order[k - 1]];
+		prob[order[--k]] = 0;
+	}
 	for (i = 0; i < k && run < p.top_p * sum; i++)
 		run += prob[order[i]];
 	k = p.top_p < 1 ? i : k;
@@ -311,6 +315,17 @@ static const struct params_case params_cases[] = {
 	{ { .temperature = 1, .top_p = 0 }, "top_p" },
 	{ { .temperature = 1, .top_p = 1.01f }, "top_p" },
 	{ { .temperature = 1, .top_p = NAN }, "top_p" },
+	{ { .top_p = 1, .min_p = 1, .presence_penalty = -2,
+	    .frequency_penalty = 2, .repetition_penalty = 0.01f }, NULL },
+	{ { .top_p = 1, .min_p = -0.1f }, "min_p" },
+	{ { .top_p = 1, .min_p = 1.1f }, "min_p" },
+	{ { .top_p = 1, .min_p = NAN }, "min_p" },
+	{ { .top_p = 1, .presence_penalty = 2.1f }, "presence_penalty" },
+	{ { .top_p = 1, .presence_penalty = NAN }, "presence_penalty" },
+	{ { .top_p = 1, .frequency_penalty = -2.1f }, "frequency_penalty" },
+	{ { .top_p = 1, .repetition_penalty = 0.001f }, "repetition_penalty" },
+	{ { .top_p = 1, .repetition_penalty = 101 }, "repetition_penalty" },
+	{ { .top_p = 1, .repetition_penalty = NAN }, "repetition_penalty" },
 };
 
 START_TEST(test_params)
@@ -497,6 +512,7 @@ START_TEST(test_matches_oracle)
 	static const float temperatures[] = { 0.3f, 0.7f, 1, 1.5f, 5 };
 	static const float top_ps[] = { 1, 0.99f, 0.9f, 0.5f, 0.05f };
 	static const u32 top_ks[] = { 0, 2, 5, 40, 199, 200 };
+	static const float min_ps[] = { 0, 0, 0.01f, 0.2f };
 	static double prob[VOCAB_MAX];
 	u32 vocab, i, want;
 	s32 got;
@@ -505,6 +521,7 @@ START_TEST(test_matches_oracle)
 		struct sampling_params p = {
 			.temperature = temperatures[i % 5],
 			.top_p = top_ps[i / 5 % 5], .top_k = top_ks[i / 25 % 6],
+			.min_p = min_ps[i / 150 % 4],
 		};
 		struct sampler_key key = { .seed = i, .sample = i % 7 };
 

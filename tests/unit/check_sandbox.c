@@ -19,72 +19,60 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kvmm/log.h>
 #include <kvmm/sandbox.h>
 
+#include "tests/unit/page.h"
+
 #define UID	4242
 #define GID	4343
 
-static char page[1 << 16];
+static char *page;
+static char memory[4096];	/* for calls that want some */
 static char dir[96];
 static char kept[104];		/* beside it */
 
-static void read_page(void)
-{
-	const char *top = getenv("KVMM_TOP");
-	char path[512];
-	size_t n;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/Documentation/security.md",
-		 top ? top : ".");
-	f = fopen(path, "r");
-	ck_assert_msg(f != NULL, "%s: not there", path);
-	n = fread(page, 1, sizeof(page) - 1, f);
-	page[n] = '\0';
-	fclose(f);
-}
-
 static void want_row(const char *row)
 {
-	ck_assert_msg(strstr(page, row) != NULL,
-		      "Documentation/security.md lacks the row:\n%s", row);
-}
-
-/* How many rows of the page begin with @head? */
-static u32 count_rows(const char *head)
-{
-	const char *p = page;
-	u32 nr = 0;
-
-	while ((p = strstr(p, head))) {
-		nr += p > page && p[-1] == '\n';
-		p++;
-	}
-	return nr;
+	ck_assert_row(page, "security.md", row);
 }
 
 /* ---- the page ---- */
 
 static const char *who_text(u32 who)
 {
+	static const char * const names[] = {
+		"kvmm-hold", "kvmm", "swapd", "", "kvmm-proc",
+	};
 	static char text[64];
+	u32 i;
 
-	snprintf(text, sizeof(text), "%s%s%s%s%s",
-		 who & SANDBOX_hold ? "kvmm-hold" : "",
-		 who & SANDBOX_hold && who & ~SANDBOX_hold ? ", " : "",
-		 who & SANDBOX_kvmm ? "kvmm" : "",
-		 who & SANDBOX_kvmm && who & SANDBOX_swapd ? ", " : "",
-		 who & SANDBOX_swapd ? "swapd" : "");
+	if (who == SANDBOX_cuda)
+		return "kvmm beside a GPU";
+	*text = '\0';
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (who & BIT(i))
+			snprintf(text + strlen(text),
+				 sizeof(text) - strlen(text), "%s%s",
+				 *text ? ", " : "", names[i]);
 	return *text ? text : "-";
+}
+
+/* The page has tables of others, which check_hold.c looks at. */
+static u32 own_rows(void)
+{
+	return page_count(page, "| `") - page_count(page, "| `HOLD_") -
+	       page_count(page, "| `RLIMIT_");
 }
 
 START_TEST(test_doc_calls)
@@ -92,7 +80,7 @@ START_TEST(test_doc_calls)
 	char row[512];
 	u32 i;
 
-	read_page();
+	page = page_read("security.md");
 	for (i = 0; i < sandbox_nr_calls; i++) {
 		const struct sandbox_call *c = &sandbox_calls[i];
 
@@ -102,7 +90,7 @@ START_TEST(test_doc_calls)
 		want_row(row);
 	}
 	/* Of these rows and those of capabilities. */
-	ck_assert_uint_eq(count_rows("| `"),
+	ck_assert_uint_eq(own_rows(),
 			  sandbox_nr_calls + sandbox_nr_caps);
 }
 END_TEST
@@ -112,7 +100,7 @@ START_TEST(test_doc_caps)
 	char row[512], keeps[64];
 	u32 i;
 
-	read_page();
+	page = page_read("security.md");
 	for (i = 0; i < sandbox_nr_caps; i++) {
 		const struct sandbox_cap *c = &sandbox_caps[i];
 
@@ -168,6 +156,9 @@ START_TEST(test_list)
 	ck_assert(!may(SANDBOX_kvmm, "io_uring_enter"));
 	ck_assert(!may(SANDBOX_swapd, "accept4"));
 	ck_assert(!may(SANDBOX_swapd, "unlink"));
+	/* It sees what any user does in the mount. */
+	ck_assert(!may(SANDBOX_proc, "openat") && !may(SANDBOX_proc, "open"));
+	ck_assert(!may(SANDBOX_proc, "bind") && !may(SANDBOX_proc, "kill"));
 }
 END_TEST
 
@@ -234,7 +225,7 @@ static void do_fork(void)
 
 static void do_thread(void)
 {
-	syscall(SYS_clone3, page, 0);
+	syscall(SYS_clone3, memory, 0);
 }
 
 static void do_ptrace(void)
@@ -270,7 +261,7 @@ static void do_mmap_exec(void)
 
 static void do_mprotect_exec(void)
 {
-	mprotect(page, 4096, PROT_READ | PROT_EXEC);
+	mprotect(memory, 4096, PROT_READ | PROT_EXEC);
 }
 
 static void do_kill_one(void)
@@ -295,7 +286,7 @@ static void do_ioctl(void)
 
 static void do_io_uring(void)
 {
-	syscall(SYS_io_uring_setup, 1, page);
+	syscall(SYS_io_uring_setup, 1, memory);
 }
 
 static void do_sigaction(void)
@@ -305,7 +296,7 @@ static void do_sigaction(void)
 
 static void do_openat2(void)
 {
-	syscall(SYS_openat2, AT_FDCWD, "/", page, 24);
+	syscall(SYS_openat2, AT_FDCWD, "/", memory, 24);
 }
 
 static void do_memfd(void)
@@ -323,6 +314,24 @@ static void do_unlink(void)
 	unlink("/tmp/box.made");
 }
 
+static void do_read_file(void)
+{
+	open("/proc/self/status", O_RDONLY);
+}
+
+static void do_umount(void)
+{
+	umount2("/nowhere", 0);
+}
+
+static void do_bind(void)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+
+	bind(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&sun,
+	     sizeof(sun));
+}
+
 struct deed {
 	u32		who;
 	const char	*name;
@@ -330,27 +339,32 @@ struct deed {
 };
 
 static const struct deed deeds[] = {
-	{ SANDBOX_both, "execve", do_execve },
-	{ SANDBOX_both, "clone", do_fork },
-	{ SANDBOX_both, "clone3", do_thread },
-	{ SANDBOX_both, "ptrace", do_ptrace },
-	{ SANDBOX_both, "socket", do_socket },
-	{ SANDBOX_both, "setuid", do_setuid },
-	{ SANDBOX_both, "openat", do_write_file },
-	{ SANDBOX_both, "openat", do_make_file },
-	{ SANDBOX_both, "mmap", do_mmap_exec },
-	{ SANDBOX_both, "mprotect", do_mprotect_exec },
-	{ SANDBOX_both, "kill", do_kill_one },
-	{ SANDBOX_both, "pidfd_send_signal", do_pidfd_term },
-	{ SANDBOX_both, "prctl", do_prctl },
-	{ SANDBOX_both, "ioctl", do_ioctl },
-	{ SANDBOX_both, "io_uring_setup", do_io_uring },
-	{ SANDBOX_both, "rt_sigaction", do_sigaction },
-	{ SANDBOX_both, "openat2", do_openat2 },
-	{ SANDBOX_swapd, "memfd_create", do_memfd },
-	{ SANDBOX_swapd, "accept4", do_accept },
-	{ SANDBOX_swapd, "unlink", do_unlink },
+	{ SANDBOX_all, "execve", do_execve },
+	{ SANDBOX_all, "clone", do_fork },
+	{ SANDBOX_all, "clone3", do_thread },
+	{ SANDBOX_all, "ptrace", do_ptrace },
+	{ SANDBOX_all, "socket", do_socket },
+	{ SANDBOX_all, "setuid", do_setuid },
+	{ SANDBOX_all, "openat", do_write_file },
+	{ SANDBOX_all, "openat", do_make_file },
+	{ SANDBOX_all, "mmap", do_mmap_exec },
+	{ SANDBOX_all, "mprotect", do_mprotect_exec },
+	{ SANDBOX_all, "kill", do_kill_one },
+	{ SANDBOX_all, "pidfd_send_signal", do_pidfd_term },
+	{ SANDBOX_all, "prctl", do_prctl },
+	{ SANDBOX_all, "ioctl", do_ioctl },
+	{ SANDBOX_all, "io_uring_setup", do_io_uring },
+	{ SANDBOX_all, "rt_sigaction", do_sigaction },
+	{ SANDBOX_all, "openat2", do_openat2 },
+	{ SANDBOX_swapd | SANDBOX_proc, "memfd_create", do_memfd },
+	{ SANDBOX_swapd | SANDBOX_proc, "accept4", do_accept },
+	{ SANDBOX_swapd | SANDBOX_proc, "unlink", do_unlink },
+	{ SANDBOX_proc, "openat", do_read_file },
+	{ SANDBOX_proc, "umount2", do_umount },
+	{ SANDBOX_proc, "bind", do_bind },
 };
+
+static const u32 boxed_as[] = { SANDBOX_kvmm, SANDBOX_swapd, SANDBOX_proc };
 
 static void want_end(const struct verdict *v, const char *name)
 {
@@ -365,8 +379,8 @@ static void want_end(const struct verdict *v, const char *name)
 
 START_TEST(test_forbidden)
 {
-	const struct deed *d = &deeds[_i / 2];
-	const u32 who = _i % 2 ? SANDBOX_swapd : SANDBOX_kvmm;
+	const struct deed *d = &deeds[_i / 3];
+	const u32 who = boxed_as[_i % 3];
 	struct verdict v;
 
 	if (!(d->who & who))
@@ -493,12 +507,28 @@ static void do_allowed(void)
 	abort();
 }
 
+static void do_allowed_proc(void)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char *m = malloc(64 << 20);
+
+	strcpy(sun.sun_path, "/nowhere");
+	MUST(m && s >= 0);
+	free(m);
+	MUST(connect(s, (struct sockaddr *)&sun, sizeof(sun)) < 0 &&
+	     errno == ENOENT);
+	MUST(!close(s) && !pthread_setname_np(pthread_self(), "boxed"));
+	abort();
+}
+
 START_TEST(test_allowed)
 {
-	const u32 who = _i ? SANDBOX_swapd : SANDBOX_kvmm;
+	const u32 who = boxed_as[_i];
 	struct verdict v;
 
-	try_as(&v, who, SANDBOX_ON, NULL, do_allowed);
+	try_as(&v, who, SANDBOX_ON, NULL,
+	       who == SANDBOX_proc ? do_allowed_proc : do_allowed);
 	ck_assert_msg(WIFSIGNALED(v.status) && WTERMSIG(v.status) == SIGABRT,
 		      "%x: %s", v.status, v.text);
 }
@@ -641,21 +671,26 @@ START_TEST(test_rights)
 }
 END_TEST
 
-/* hold keeps few, and its children can have no more than the list says. */
-static int hold_rights(void)
+/*
+ * hold keeps few, and its children can have no more than the list says; to
+ * mount something only where that is wanted.
+ */
+static int hold_rights(u32 gives)
 {
 	u64 keeps = 0, starts = 0;
 	u32 i;
 
 	for (i = 0; i < sandbox_nr_caps; i++) {
-		starts |= BIT_ULL(sandbox_caps[i].nr);
+		if (sandbox_caps[i].starts & gives)
+			starts |= BIT_ULL(sandbox_caps[i].nr);
 		if (sandbox_caps[i].keeps & SANDBOX_hold)
 			keeps |= BIT_ULL(sandbox_caps[i].nr);
 	}
 	/* A container may lack some. */
 	starts &= caps_of("CapBnd");
 	keeps &= starts;
-	return !sandbox_keep_bounds(true) && !sandbox_keep_caps(SANDBOX_hold) &&
+	return !sandbox_keep_bounds(gives) &&
+	       !sandbox_keep_caps(SANDBOX_hold, gives) &&
 	       caps_of("CapPrm") == starts && caps_of("CapEff") == keeps &&
 	       caps_of("CapBnd") == starts ? 0 : 1;
 }
@@ -670,7 +705,7 @@ START_TEST(test_hold)
 	fflush(stdout);
 	pid = fork();
 	if (!pid)
-		_exit(hold_rights());
+		_exit(hold_rights(_i ? SANDBOX_all : SANDBOX_both));
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
 }
@@ -739,16 +774,16 @@ static TCase *tcase_deeds(void)
 {
 	TCase *tc = tcase_create("children");
 
-	tcase_add_loop_test(tc, test_forbidden, 0, 2 * ARRAY_SIZE(deeds));
+	tcase_add_loop_test(tc, test_forbidden, 0, 3 * ARRAY_SIZE(deeds));
 	tcase_add_test(tc, test_log);
 #ifdef __x86_64__
 	tcase_add_loop_test(tc, test_architecture, 0, 2);
 #endif
 	tcase_add_test(tc, test_threads);
-	tcase_add_loop_test(tc, test_allowed, 0, 2);
+	tcase_add_loop_test(tc, test_allowed, 0, ARRAY_SIZE(boxed_as));
 	tcase_add_test(tc, test_landlock);
 	tcase_add_test(tc, test_rights);
-	tcase_add_test(tc, test_hold);
+	tcase_add_loop_test(tc, test_hold, 0, 2);
 	tcase_add_test(tc, test_parent);
 	return tc;
 }

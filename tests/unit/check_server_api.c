@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/sampler/adjust.h"
 #include "runtime/server/fields.h"
 #include "runtime/template/chat.h"
 
@@ -193,7 +194,12 @@ static const struct {
 	  { "0", "-1", "1.5", "\"1\"", "1e99", "true", "2000" } },
 	{ "max_completion_tokens", { "1" }, { "0", "\"1\"", "2000" } },
 	{ "n", { "1", "128" }, { "0", "129", "1.5", "-1", "[]", "true" } },
-	{ "best_of", { "1" }, { "2", "0", "\"1\"" } },
+	{ "best_of", { "1", "2", "128" }, { "129", "0", "\"1\"" } },
+	{ "use_beam_search", { "true", "false" }, { "1", "\"true\"" } },
+	{ "length_penalty", { "1", "1.0" },
+	  { "0.5", "11", "-10.5", "\"1\"", "true" } },
+	{ "early_stopping", { "false" },
+	  { "true", "\"never\"", "1", "\"always\"" } },
 	{ "temperature", { "0", "0.7", "2", "100" },
 	  { "-0.1", "101", "\"hot\"", "false", "[1]" } },
 	{ "top_p", { "0.1", "1" }, { "0", "1.01", "-1", "\"1\"" } },
@@ -217,7 +223,88 @@ static const struct {
 	{ "cache_salt", { "\"s\"" }, { "\"\"", "1", "\"a/b\"", "\"a@b\"", "\"a\\\\b\"" } },
 	{ "request_id", { "\"abc-1\"" }, { "\"\"", "1", "\"a b\"", "\"\\n\"" } },
 	{ "return_token_ids", { "true" }, { "1" } },
+	{ "frequency_penalty", { "-2", "0", "1.5" }, { "2.1", "-3", "\"1\"", "[]" } },
+	{ "presence_penalty", { "-2", "0", "2" }, { "2.1", "-3", "\"1\"", "true" } },
+	{ "repetition_penalty", { "1", "1.3", "0.5" }, { "0", "-1", "101", "\"1\"" } },
+	{ "logit_bias", { "{}", "{\"0\": 100, \"4095\": -100.0}" },
+	  { "[]", "1", "{\"4096\": 1}", "{\"a\": 1}", "{\"01\": 1}", "{\"-1\": 1}",
+	    "{\"1\": 101}", "{\"1\": \"2\"}" } },
+	{ "logprobs", { "false" }, { "\"1\"", "21", "-1", "1.5", "[]" } },
+	{ "top_logprobs", { "0" }, { "1", "21", "-1", "\"1\"", "true" } },
+	{ "logprob_token_ids", { "[]" }, { "1", "[1]", "[4096]", "[-1]", "[\"a\"]", "{}" } },
+	{ "prompt_logprobs", { "0", "20", "false" }, { "21", "-1", "true", "\"1\"" } },
+	{ "return_tokens_as_token_ids", { "true" }, { "1" } },
+	{ "min_p", { "0", "0.05", "1" }, { "-0.1", "1.1", "\"0\"" } },
+	{ "min_tokens", { "0", "3", "1000000" }, { "-1", "1.5", "\"1\"" } },
+	{ "bad_words", { "[]", "[\"a\"]", "[\"the\", \" of the \"]" },
+	  { "\"a\"", "[\"\"]", "[\" \"]", "[1]", "{}" } },
+	{ "allowed_token_ids", { "[0]", "[4095, 3]" }, { "[]", "[4096]", "[-1]", "[\"a\"]", "7", "{}" } },
 };
+
+/* Fields that go together, or not; and what they come to. */
+static const struct {
+	const char	*body;
+	const char	*param;		/* NULL: taken */
+	u32		n, drawn, width, early;
+} together[] = {
+	{ "\"n\": 2, \"best_of\": 5", NULL, 2, 5, 0, 0 },
+	{ "\"n\": 2, \"best_of\": 2, \"stream\": true", NULL, 2, 2, 0, 0 },
+	{ "\"n\": 2, \"best_of\": 5, \"stream\": true", .param = "best_of" },
+	{ "\"n\": 3, \"best_of\": 2", .param = "best_of" },
+	{ "\"n\": 128, \"best_of\": 128, \"prompt\": [\"a\", \"b\"]", .param = "prompt" },
+	{ "\"use_beam_search\": true", NULL, 1, 1, 1, 0 },
+	{ "\"use_beam_search\": true, \"n\": 3", NULL, 3, 3, 3, 0 },
+	{ "\"use_beam_search\": true, \"n\": 3, \"best_of\": 8, \"stream\": true",
+	  NULL, 3, 3, 8, 0 },
+	{ "\"use_beam_search\": true, \"n\": 3, \"best_of\": 2", .param = "best_of" },
+	{ "\"use_beam_search\": true, \"early_stopping\": true, \"length_penalty\": 0, \"temperature\": 0, \"top_p\": 1, \"top_k\": -1",
+	  NULL, 1, 1, 1, 1 },
+	{ "\"early_stopping\": \"never\", \"use_beam_search\": true, \"length_penalty\": -10",
+	  NULL, 1, 1, 1, 2 },
+	{ "\"use_beam_search\": true, \"temperature\": 0.5", .param = "temperature" },
+	{ "\"use_beam_search\": true, \"top_p\": 0.9", .param = "top_p" },
+	{ "\"use_beam_search\": true, \"top_k\": 5", .param = "top_k" },
+	{ "\"use_beam_search\": true, \"min_p\": 0.1", .param = "min_p" },
+	{ "\"use_beam_search\": true, \"min_tokens\": 2", .param = "min_tokens" },
+	{ "\"use_beam_search\": true, \"bad_words\": [\"a\"]", .param = "bad_words" },
+	{ "\"use_beam_search\": true, \"logit_bias\": {\"3\": 1}", .param = "logit_bias" },
+	{ "\"use_beam_search\": true, \"allowed_token_ids\": [3]", .param = "allowed_token_ids" },
+	{ "\"use_beam_search\": true, \"presence_penalty\": 1", .param = "presence_penalty" },
+	{ "\"use_beam_search\": true, \"frequency_penalty\": -1", .param = "frequency_penalty" },
+	{ "\"use_beam_search\": true, \"repetition_penalty\": 1.1", .param = "repetition_penalty" },
+	{ "\"use_beam_search\": true, \"logprobs\": 1", .param = "logprobs" },
+	{ "\"use_beam_search\": true, \"min_p\": 0, \"min_tokens\": 0, \"presence_penalty\": 0, \"frequency_penalty\": 0, \"repetition_penalty\": 1, \"logprobs\": 0",
+	  NULL, 1, 1, 1, 0 },
+	{ "\"use_beam_search\": false, \"length_penalty\": 2", .param = "length_penalty" },
+	{ "\"early_stopping\": true", .param = "early_stopping" },
+};
+
+START_TEST(test_best_of_and_beams)
+{
+	const char *want = together[_i].param;
+	char body[512];
+	int ret;
+
+	snprintf(body, sizeof(body), "{%s%s}", together[_i].body,
+		 strstr(together[_i].body, "prompt") ? "" :
+		 ", \"prompt\": \"Hi\"");
+	ret = prepare(API_COMPLETION, body);
+	ck_assert_msg(!ret == !want, "%s: %s", body, err.message);
+	if (want) {
+		ck_assert_str_eq(err.param, want);
+	} else {
+		ck_assert_uint_eq(p.n, together[_i].n);
+		ck_assert_uint_eq(p.drawn, together[_i].drawn);
+		ck_assert_uint_eq(p.beam_width, together[_i].width);
+		ck_assert_uint_eq(p.early_stopping, together[_i].early);
+		if (p.beam_width)
+			ck_assert(p.sampling.temperature == 0);
+		else
+			ck_assert(p.length_penalty == 0);
+	}
+	api_params_free(&p);
+}
+END_TEST
 
 START_TEST(test_supported_fields)
 {
@@ -590,6 +677,147 @@ START_TEST(test_values)
 }
 END_TEST
 
+/* Each field of sampling arrives where the engine reads it. */
+START_TEST(test_sampling_values)
+{
+	const struct sampling_params *s = &p.sampling;
+
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"min_p\":0.25,\"frequency_penalty\":0.5,\"presence_penalty\":-0.5,\"repetition_penalty\":1.5,\"min_tokens\":3,\"logit_bias\":{\"7\":-2.5,\"4095\":100},\"allowed_token_ids\":[5,6,7],\"logprobs\":4,\"prompt_logprobs\":2,\"return_tokens_as_token_ids\":true}"), 0);
+	ck_assert_float_eq(s->min_p, 0.25f);
+	ck_assert_float_eq(s->frequency_penalty, 0.5f);
+	ck_assert_float_eq(s->presence_penalty, -0.5f);
+	ck_assert_float_eq(s->repetition_penalty, 1.5f);
+	ck_assert_uint_eq(s->min_tokens, 3);
+	ck_assert_uint_eq(s->nr_bias, 2);
+	ck_assert_uint_eq(s->bias[0].id + s->bias[1].id, 4102);
+	ck_assert_float_eq(s->bias[s->bias[0].id != 7].bias, -2.5f);
+	ck_assert_uint_eq(s->nr_allowed, 3);
+	ck_assert_uint_eq(s->allowed[2], 7);
+	ck_assert_uint_eq(p.logprobs, ENGINE_LOGPROBS(4));
+	ck_assert_uint_eq(p.prompt_logprobs, ENGINE_LOGPROBS(2));
+	ck_assert_uint_eq(p.score, ENGINE_LOGPROBS(2));
+	ck_assert(p.ids_for_tokens);
+	ck_assert_int_eq(sampling_ids_check(s, info.nr_vocab, NULL), 0);
+	api_params_free(&p);
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\"}"), 0);
+	ck_assert_uint_eq(p.logprobs | p.prompt_logprobs | p.score,
+			  ENGINE_NO_LOGPROBS);
+	ck_assert(!sampling_adjusts(s));
+	api_params_free(&p);
+	info.gen.has |= MODEL_GEN_MIN_P | MODEL_GEN_REPETITION_PENALTY;
+	info.gen.min_p = 0.125;
+	info.gen.repetition_penalty = 1.25;
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\"}"), 0);
+	ck_assert_float_eq(s->min_p, 0.125f);
+	ck_assert_float_eq(s->repetition_penalty, 1.25f);
+	api_params_free(&p);
+}
+END_TEST
+
+/* A word is two sequences, where a space before it makes another token. */
+START_TEST(test_bad_words)
+{
+	const struct sampling_params *s = &p.sampling;
+	const char *words[] = { "Holmes", " Holmes" };
+	u32 ids[16], at = 0, i;
+	ssize_t n;
+
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"bad_words\":[\" Holmes\"]}"), 0);
+	for (i = 0; i < 2; i++) {
+		n = tokenizer_encode(tok, words[i], strlen(words[i]),
+				     TOKENIZER_PLAIN, ids, 16, NULL);
+		ck_assert_int_gt(n, 0);
+		if (i && n != (ssize_t)s->bad[0])
+			continue;
+		ck_assert_uint_lt(at, s->nr_bad);
+		ck_assert_uint_eq(s->bad[at], (u32)n);
+		ck_assert(!memcmp(s->bad + at + 1, ids, (u32)n * sizeof(*ids)));
+		at += 1 + (u32)n;
+	}
+	ck_assert_uint_eq(s->nr_bad, at);
+	api_params_free(&p);
+	/* Behind a space it is as many tokens, so it is there twice. */
+	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"bad_words\":[\"the\"]}"), 0);
+	ck_assert_uint_eq(s->nr_bad, 4);
+	ck_assert_uint_ne(s->bad[1], s->bad[3]);
+	api_params_free(&p);
+}
+END_TEST
+
+/* What fields of sampling say together. */
+START_TEST(test_sampling_judged)
+{
+	refused(API_COMPLETION, "min_tokens", "5, \"max_tokens\": 4", "min_tokens");
+	accepted(API_COMPLETION, "min_tokens", "5, \"max_tokens\": 5");
+	refused(API_CHAT, "top_logprobs", "2, \"logprobs\": false", "top_logprobs");
+	refused(API_CHAT, "logprobs", "3", "logprobs");
+	refused(API_COMPLETION, "logprob_token_ids", "[1], \"logprobs\": 1, \"echo\": true", "logprob_token_ids");
+	ck_assert_int_eq(prepare(API_COMPLETION, with(API_COMPLETION, "logprob_token_ids", "[7, 9], \"logprobs\": 1")), 0);
+	ck_assert_uint_eq(p.logprobs, ENGINE_LOGPROBS(2));
+	ck_assert_uint_eq(p.logprob_ids[1], 9);
+	api_params_free(&p);
+	refused(API_COMPLETION, "logprobs", "true", "logprobs");
+	refused(API_COMPLETION, "prompt_logprobs", "1, \"stream\": true", "prompt_logprobs");
+	ck_assert_int_eq(prepare(API_CHAT, with(API_CHAT, "logprobs", "true")), 0);
+	ck_assert_uint_eq(p.logprobs, ENGINE_LOGPROBS(0));
+	api_params_free(&p);
+	ck_assert_int_eq(prepare(API_CHAT, with(API_CHAT, "logprobs", "true, \"top_logprobs\": 20")), 0);
+	ck_assert_uint_eq(p.logprobs, ENGINE_LOGPROBS(20));
+	api_params_free(&p);
+	ck_assert_int_eq(prepare(API_COMPLETION, with(API_COMPLETION, "echo", "true, \"logprobs\": 3, \"max_tokens\": 0")), 0);
+	ck_assert_uint_eq(p.score, ENGINE_LOGPROBS(3));
+	ck_assert_uint_eq(p.prompt_logprobs, ENGINE_NO_LOGPROBS);
+	ck_assert_uint_eq(p.max_new, 0);
+	api_params_free(&p);
+}
+END_TEST
+
+/* A prompt of @nr ids with other fields. */
+static int prepare_ids(u32 nr, const char *fields)
+{
+	struct text t = { 0 };
+	u32 i;
+	int ret;
+
+	text_printf(&t, "{%s, \"prompt\": [1", fields);
+	for (i = 1; i < nr; i++)
+		text_puts(&t, ",1");
+	text_puts(&t, "]}");
+	ret = prepare_bytes(API_COMPLETION, t.p, t.len);
+	api_params_free(&p);
+	text_free(&t);
+	return ret;
+}
+
+START_TEST(test_told)
+{
+	static const struct {
+		u32		nr;	/* most ids of a prompt */
+		const char	*fields;
+	} most[] = {
+		{ 780, "\"n\": 64, \"prompt_logprobs\": 20" },
+		{ 744, "\"n\": 64, \"echo\": true, \"logprobs\": 20" },
+		{ 8192, "\"n\": 128, \"return_token_ids\": true" },
+		{ 8192, "\"n\": 128, \"echo\": true, \"stream\": true" },
+		{ 381, "\"n\": 64, \"echo\": true, \"logprobs\": 20, \"prompt_logprobs\": 20" },
+	};
+	u32 i;
+
+	info.max_len = 100000;
+	for (i = 0; i < ARRAY_SIZE(most); i++) {
+		ck_assert_msg(!prepare_ids(most[i].nr, most[i].fields), "%s",
+			      err.message);
+		ck_assert_int_ne(prepare_ids(most[i].nr + 1, most[i].fields), 0);
+		ck_assert_int_eq(err.status, 400);
+		ck_assert_str_eq(err.param, "n");
+		ck_assert_ptr_nonnull(strstr(err.message, "1048576"));
+	}
+	/* Alone it says as much as it has. */
+	ck_assert_int_eq(prepare_ids(60000, "\"prompt_logprobs\": 20"), 0);
+	ck_assert_int_eq(prepare_ids(90000, "\"n\": 128"), 0);
+}
+END_TEST
+
 START_TEST(test_salts)
 {
 	u64 a, b;
@@ -613,6 +841,8 @@ static void add_tests(TCase *tc)
 
 	tcase_add_loop_test(tc, test_unsupported_fields, 0, nr);
 	tcase_add_loop_test(tc, test_supported_fields, 0, nr);
+	tcase_add_loop_test(tc, test_best_of_and_beams, 0,
+			    (int)ARRAY_SIZE(together));
 	tcase_add_test(tc, test_unknown_field);
 	tcase_add_loop_test(tc, test_no_bodies, 0, (int)ARRAY_SIZE(no_bodies));
 	tcase_add_test(tc, test_deep_body);
@@ -629,6 +859,10 @@ static void add_tests(TCase *tc)
 	tcase_add_test(tc, test_template_refuses);
 	tcase_add_test(tc, test_defaults);
 	tcase_add_test(tc, test_values);
+	tcase_add_test(tc, test_sampling_values);
+	tcase_add_test(tc, test_bad_words);
+	tcase_add_test(tc, test_sampling_judged);
+	tcase_add_test(tc, test_told);
 	tcase_add_test(tc, test_salts);
 }
 

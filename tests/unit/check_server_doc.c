@@ -12,22 +12,15 @@
 #include "runtime/cli/cli.h"
 #include "runtime/server/fields.h"
 #include "runtime/server/route.h"
+#include "runtime/server/tokens.h"
+#include "tests/prom.h"
+#include "tests/unit/page.h"
 
 static char *page;
 
 static void setup(void)
 {
-	const char *dir = getenv("KVMM_TOP");
-	char path[512];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/Documentation/server.md",
-		 dir ? dir : ".");
-	f = fopen(path, "r");
-	page = calloc(1, 1 << 20);
-	ck_assert_msg(f && page, "%s", path);
-	ck_assert_uint_gt(fread(page, 1, (1 << 20) - 1, f), 0);
-	fclose(f);
+	page = page_read("server.md");
 }
 
 static void teardown(void)
@@ -78,6 +71,17 @@ START_TEST(test_fields)
 }
 END_TEST
 
+START_TEST(test_tokens)
+{
+	struct text t = { 0 };
+
+	tokens_doc(&t);
+	text_add(&t, "", 1);
+	page_has(t.p, "table");
+	text_free(&t);
+}
+END_TEST
+
 START_TEST(test_paths)
 {
 	struct text t = { 0 };
@@ -95,34 +99,50 @@ END_TEST
 
 START_TEST(test_figures)
 {
-	struct backend_view b = { .state = BACKEND_ATTACHED };
+	struct metrics_model *models = calloc(2, sizeof(*models));
 	struct metrics *m = calloc(1, sizeof(*m));
 	struct loop *loop = calloc(1, sizeof(*loop));
-	const struct metrics_view v = {
-		.model = "a\"b", .m = m, .loop = loop, .b = &b,
-	};
+	struct metrics_view v = { .models = models, .nr_models = 2 };
+	struct prom *prom = calloc(1, sizeof(*prom));
 	struct text t = { 0 };
-	char name[128], *line;
-	u32 nr = 0;
+	char row[400];
+	u32 i;
 
-	ck_assert(m && loop);
-	metrics_observe(m, METRIC_request_prompt_tokens, 7, 2);
+	ck_assert(models && m && loop && prom);
+	models[0].name = "a\"b";
+	models[1].name = "c";
+	metrics_observe(m, METRIC_request_prompt_tokens, 7, 1);
+	/* As two loops count it, each the same. */
+	metrics_add(&models[0].m, m);
+	metrics_add(&models[0].m, m);
+	loop->nr_conns = 3;
+	tally(&loop->status[4], 2);
+	tally(&loop->stats.evicted, 5);
+	metrics_add_loop(&v, loop);
+	metrics_add_loop(&v, loop);
 	metrics_write(&t, &v);
 	text_add(&t, "", 1);
-	for (line = strstr(t.p, "# TYPE "); line; line = strstr(line + 1, "# TYPE ")) {
-		char *end = strchr(line + 7, ' ');
-
-		snprintf(name, sizeof(name), "`%.*s`", (int)(end - line - 7),
-			 line + 7);
-		page_has(name, "figure");
-		nr++;
+	ck_assert_msg(prom_read(prom, t.p), "%s", prom->why);
+	ck_assert_uint_gt(prom->nr, 30);
+	for (i = 0; i < prom->nr; i++) {
+		snprintf(row, sizeof(row), "| `%s` | %s | %s |\n",
+			 prom->family[i].name, prom->family[i].type,
+			 prom->family[i].help);
+		page_has(row, "figure");
 	}
-	ck_assert_uint_gt(nr, 30);
+	ck_assert_uint_eq(page_count(page, "| `kvrt_"), prom->nr);
+	prom_free(prom);
+	free(prom);
 	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_request_prompt_tokens_bucket{model_name=\"a\\\"b\",le=\"5\"} 0\n"));
 	ck_assert_ptr_nonnull(strstr(t.p, "le=\"10\"} 2\n"));
 	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_request_prompt_tokens_bucket{model_name=\"a\\\"b\",le=\"+Inf\"} 2\n"));
 	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_request_prompt_tokens_sum{model_name=\"a\\\"b\"} 14\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_request_prompt_tokens_sum{model_name=\"c\"} 0\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "\nkvrt_http_connections 6\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "\nkvrt_http_responses_total{code=\"4xx\"} 4\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "\nkvrt_http_evicted_total 10\n"));
 	text_free(&t);
+	free(models);
 	free(m);
 	free(loop);
 }
@@ -138,6 +158,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_help);
 	tcase_add_test(tc, test_fields);
+	tcase_add_test(tc, test_tokens);
 	tcase_add_test(tc, test_paths);
 	tcase_add_test(tc, test_figures);
 	suite_add_tcase(s, tc);

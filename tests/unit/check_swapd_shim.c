@@ -14,6 +14,7 @@
 #include "swapd/daemon.h"
 #include "swapd/shim.h"
 #include "swapd/slot.h"
+#include "tests/unit/page.h"
 
 #define LEN	(16u << 10)
 #define SLOTS	8u
@@ -310,23 +311,14 @@ END_TEST
 /* Documentation/swapd.md has a row for every kind. */
 START_TEST(test_doc)
 {
-	const char *top = getenv("KVMM_TOP");
-	static char page[1 << 16];
-	char path[512], row[512];
+	char *page = page_read("swapd.md"), row[512];
 	const u32 i = (u32)_i;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/Documentation/swapd.md",
-		 top ? top : ".");
-	f = fopen(path, "r");
-	ck_assert_msg(f != NULL, "%s: not there", path);
-	page[fread(page, 1, sizeof(page) - 1, f)] = '\0';
-	fclose(f);
 	snprintf(row, sizeof(row), "| `%s` | %s | %s |\n", shim_kind_name(i),
 		 shim_kind_text(i), shim_kind_found(i));
-	ck_assert_msg(strstr(page, row) != NULL,
-		      "Documentation/swapd.md lacks the row:\n%s", row);
+	ck_assert_row(page, "swapd.md", row);
 	ck_assert_ptr_null(shim_kind_name(NR_SHIM_KINDS));
+	free(page);
 }
 END_TEST
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "runtime/template/internal.h"
+#include "tests/unit/page.h"
 
 static struct tmpl_error err;
 static int nr_names;
@@ -391,23 +392,15 @@ static void row_is(const char *page, const char *row,
 
 START_TEST(test_page)
 {
-	const char *top = getenv("KVMM_TOP");
-	static char page[65536];
-	char path[512];
-	FILE *f;
+	char *page = page_read("template.md");
 
-	snprintf(path, sizeof(path), "%s/Documentation/template.md",
-		 top ? top : ".");
-	f = fopen(path, "r");
-	ck_assert_msg(f, "%s", path);
-	ck_assert_uint_gt(fread(page, 1, sizeof(page) - 1, f), 0);
-	fclose(f);
 	row_is(page, "| functions |", tv_globals);
 	row_is(page, "| filters |", tv_filters);
 	row_is(page, "| tests |", tv_tests);
 	row_is(page, "| of texts |", tv_text_methods);
 	row_is(page, "| of dicts |", tv_dict_methods);
 	row_is(page, "| of lists |", tv_row_methods);
+	free(page);
 }
 END_TEST
 

@@ -148,6 +148,8 @@ START_TEST(test_wrong)
 		{ "{\"chat_template\": \"a\\n{% include 'x' %}\"}", -EINVAL,
 		  "tokenizer_config.json: chat template 'default', line 2:4: the tag 'include'" },
 		{ "{", -EINVAL, "tokenizer_config.json: line 1" },
+		{ "{\"chat_template\": [{\"name\": \"\\u001b[2J\", \"template\": \"{{\"}]}",
+		  -EINVAL, "chat template '?[2J', line 1" },
 	};
 	u32 i;
 
@@ -160,6 +162,29 @@ START_TEST(test_wrong)
 	unlink(strcat(dir, "/tokenizer_config.json"));
 	*strrchr(dir, '/') = 0;
 	ck_assert_int_eq(chat_load(dir, NULL, &chat, why, sizeof(why)), -ENOENT);
+}
+END_TEST
+
+/* What stands in place of a file is not waited for, nor read without end */
+START_TEST(test_no_file)
+{
+	char path[256];
+
+	file_write("tokenizer_config.json", "{\"chat_template\": \"x\"}");
+	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	ck_assert_int_eq(chat_load(dir, NULL, &chat, why, sizeof(why)), -EINVAL);
+	ck_assert_msg(strstr(why, "jinja: not a regular file"), "%s", why);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(symlink("/dev/zero", path), 0);
+	ck_assert_int_eq(chat_load(dir, NULL, &chat, why, sizeof(why)), -EINVAL);
+	ck_assert_msg(strstr(why, "jinja: not a regular file"), "%s", why);
+	ck_assert_int_eq(unlink(path), 0);
+	snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(symlink("/dev/zero", path), 0);
+	ck_assert_int_eq(chat_load(dir, NULL, &chat, why, sizeof(why)), -EINVAL);
+	ck_assert_msg(strstr(why, "config.json: not a regular file"), "%s", why);
 }
 END_TEST
 
@@ -202,6 +227,7 @@ int main(void)
 	tcase_add_test(tc, test_named);
 	tcase_add_test(tc, test_wrong);
 	tcase_add_test(tc, test_messages);
+	tcase_add_test(tc, test_no_file);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

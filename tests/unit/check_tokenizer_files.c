@@ -6,6 +6,8 @@
  * errno and the words of the one line that must come; patterns likewise.  And
  * the configs that are fine, with what they decide.
  */
+#include <sys/stat.h>
+
 #include "runtime/tokenizer/internal.h"
 #include "runtime/tokenizer/utf8.h"
 #include "tests/unit/tokenizer_fixture.h"
@@ -247,13 +249,14 @@ static const struct bad_file bad_files[] = {
 	  -EOPNOTSUPP, "key \"weight\"" },
 };
 
-/* One line that names the file, and @words. */
+/* One line that names the file, or with no @name the folder, and @words. */
 static void expect_refusal(int want, const char *name, const char *words)
 {
 	char path[256];
 	int got;
 
-	snprintf(path, sizeof(path), "%s/%s: ", dir, name);
+	snprintf(path, sizeof(path), "%s%s%s: ", dir, name ? "/" : "",
+		 name ? name : "");
 	memset(err, 'x', sizeof(err));
 	got = tokenizer_load(dir, &tok, err, sizeof(err));
 	ck_assert_msg(got == want, "%d: %s", got, got ? err : "");
@@ -297,7 +300,7 @@ static const struct bad_file bad_configs[] = {
 	{ "bos_token", "{\"content\":7}", -EINVAL, "bos_token \"?\"" },
 	{ "eos_token", "[]", -EINVAL, "eos_token \"?\"" },
 	{ "eos_token", "\"bad\\nname\\u0001\xc3\xa9\"", -EINVAL,
-	  "eos_token \"bad name \xc3\xa9\"" },
+	  "eos_token \"bad?name?\xc3\xa9\"" },
 	{ "add_eos_token", "true", -EINVAL, "add_eos_token is set, but there "
 	  "is no eos_token" },
 	{ "added_tokens_decoder", "{\"x\":{\"content\":\"<n>\"}}", -EINVAL,
@@ -341,7 +344,9 @@ START_TEST(test_refuses_files)
 	char *text = json_dumps(root, 0);
 	size_t len = strlen(text), cut;
 
-	expect_refusal(-ENOENT, "tokenizer.json", "no such file");
+	expect_refusal(-ENOENT, NULL, "tokenizer.json: no such file, nor ");
+	write_str("tokenizer.model", "");
+	expect_refusal(-EOPNOTSUPP, NULL, "tokenizer.model alone is not");
 	write_str("tokenizer.json", "");
 	expect_refusal(-EINVAL, "tokenizer.json", "line 1");
 	write_str("tokenizer.json", "[]");
@@ -359,6 +364,90 @@ START_TEST(test_refuses_files)
 		       "copy the file again");
 	free(text);
 	json_decref(root);
+}
+END_TEST
+
+/* What a refusal names when it is of what both files say together. */
+#define PAIR	"vocab.json and merges.txt"
+
+/* Two files that many programs read, each in its own way. */
+START_TEST(test_refuses_pair)
+{
+	static const char model[] = "{\"model_type\":\"gpt2\"}";
+	json_t *vocab = data_read("tokenizers/pair/vocab.json");
+
+	json_write("vocab.json", vocab);
+	expect_refusal(-EOPNOTSUPP, NULL, "a model that is not named");
+	write_str("config.json", "{\"model_type\":\"qwen2\"}");
+	expect_refusal(-EOPNOTSUPP, NULL, "of qwen2 are not supported");
+	write_str("tokenizer_config.json",
+		  "{\"tokenizer_class\":\"Qwen2Tokenizer\"}");
+	write_str("config.json", model);
+	expect_refusal(-EOPNOTSUPP, NULL, "of Qwen2Tokenizer are not");
+	write_str("tokenizer_config.json", "{}");
+	expect_refusal(-ENOENT, "merges.txt", "no such file");
+	write_str("merges.txt", "#version: 0.2\na b c\n");
+	expect_refusal(-EINVAL, PAIR, "merge 0 is no pair");
+	write_str("merges.txt", "= =\n~ ~\n");
+	expect_refusal(-EINVAL, PAIR, "merge 1 names \"~~\"");
+	write_str("merges.txt", "= \xff\n");
+	expect_refusal(-EINVAL, "merges.txt", "no UTF-8");
+	write_str("merges.txt", "= =");
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	ck_assert_int_eq(tokenizer_encode(tok, "==", 2, 0, ids, IDS_MAX, NULL),
+			 1);
+	json_decref(vocab);
+}
+END_TEST
+
+/* One text through the pair of files, and the ids that it must give. */
+static void expect_ids(const char *text, u32 flags, const u32 *want, int nr)
+{
+	int i;
+
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	ck_assert_int_eq(tokenizer_encode(tok, text, strlen(text), flags, ids,
+					  IDS_MAX, NULL), nr);
+	for (i = 0; i < nr; i++)
+		ck_assert_uint_eq(ids[i], want[i]);
+	tokenizer_free(tok);
+	tok = NULL;
+}
+
+/* Tokens that were added to such a folder, by files old and new. */
+START_TEST(test_pair_added)
+{
+	static const u32 added[] = { 9000, 9001 }, lstrip[] = { 9001 };
+	json_t *vocab = data_read("tokenizers/pair/vocab.json");
+
+	json_write("vocab.json", vocab);
+	json_decref(vocab);
+	write_str("merges.txt", "");
+	write_str("config.json", "{\"model_type\":\"gpt2\"}");
+	write_str("added_tokens.json", "{\"<new>\":9000,\"[MASK]\":9001}");
+	write_str("special_tokens_map.json", "{\"mask_token\":{\"__type\":"
+		  "\"AddedToken\",\"content\":\"[MASK]\",\"lstrip\":true}}");
+	expect_ids("<new>[MASK]", 0, added, 2);
+	expect_ids("  [MASK]", 0, lstrip, 1);
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	ck_assert(!tokenizer_is_special(tok, 9000));
+	ck_assert(tokenizer_is_special(tok, 9001));
+	tokenizer_free(tok);
+	tok = NULL;
+	/* The newer map says it all. */
+	write_str("tokenizer_config.json", "{\"added_tokens_decoder\":{"
+		  "\"9001\":{\"content\":\"[MASK]\"}}}");
+	expect_ids("[MASK]", 0, lstrip, 1);
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	ck_assert_uint_eq(tokenizer_find(tok, "<new>", 5), TOKENIZER_NO_ID);
+	tokenizer_free(tok);
+	tok = NULL;
+	write_str("tokenizer_config.json", "{\"added_tokens_decoder\":{"
+		  "\"nan\":{\"content\":\"x\"}}}");
+	expect_refusal(-EINVAL, "tokenizer_config.json", "is no id with a");
+	write_str("tokenizer_config.json", "{}");
+	write_str("added_tokens.json", "{\"<new>\":\"x\"}");
+	expect_refusal(-EINVAL, PAIR, "lacks content or id");
 }
 END_TEST
 
@@ -427,6 +516,7 @@ static const struct {
 	{ "{\"a\":\"", "\\u0000", 10, "\"}", -EINVAL, "line 1" },
 	{ "{\"a\":", "9", 100000, "}", -EINVAL, "real number overflow" },
 	{ "", "\xff", 100000, "", -EINVAL, "line 1" },
+	{ "{\"a\":[", "0,", 17u << 20, "0]}", -EINVAL, "more than 16777216 values" },
 };
 
 START_TEST(test_liars)
@@ -434,6 +524,58 @@ START_TEST(test_liars)
 	write_repeated(liars[_i].head, liars[_i].unit, liars[_i].nr,
 		       liars[_i].tail);
 	expect_refusal(liars[_i].err, "tokenizer.json", liars[_i].words);
+}
+END_TEST
+
+/* What stands in place of a file is not waited for, nor read without end. */
+START_TEST(test_no_file)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	expect_refusal(-EINVAL, "tokenizer.json", "not a regular file");
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(symlink("/dev/zero", path), 0);
+	expect_refusal(-EINVAL, "tokenizer.json", "not a regular file");
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(symlink("tokenizer.json", path), 0);
+	expect_refusal(-ELOOP, "tokenizer.json", "Too many levels");
+}
+END_TEST
+
+/* Nobody who writes a file can know which ids will share a slot. */
+START_TEST(test_hash_is_drawn)
+{
+	struct tokenizer *other;
+
+	copy_demo();
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	ck_assert_msg(!tokenizer_load(dir, &other, err, sizeof(err)), "%s",
+		      err);
+	ck_assert_uint_ne(tok->hash_key, other->hash_key);
+	ck_assert_uint_eq(tok->hash_key & other->hash_key & 1, 1);
+	tokenizer_free(other);
+}
+END_TEST
+
+/* Each of them is short enough, but there is no end of them. */
+START_TEST(test_many_added)
+{
+	json_t *root = data_read("demo-model/tokenizer.json");
+	json_t *list = json_object_get(root, "added_tokens");
+	char text[1001];
+	u32 i;
+
+	for (i = 0; i < 4500; i++) {
+		snprintf(text, sizeof(text), "%01000u", i);
+		json_array_append_new(list, json_pack("{si ss sb}", "id",
+				      10000 + i, "content", text, "special", 1));
+	}
+	json_write("tokenizer.json", root);
+	expect_refusal(-EOPNOTSUPP, "tokenizer.json",
+		       "more than 4194304 bytes of text");
+	json_decref(root);
 }
 END_TEST
 
@@ -586,8 +728,13 @@ static Suite *files_suite(void)
 	tcase_add_loop_test(tc, test_refuses_config, 0,
 			    ARRAY_SIZE(bad_configs));
 	tcase_add_test(tc, test_refuses_files);
+	tcase_add_test(tc, test_refuses_pair);
 	tcase_add_test(tc, test_short_error_room);
 	tcase_add_loop_test(tc, test_liars, 0, ARRAY_SIZE(liars));
+	tcase_add_test(tc, test_no_file);
+	tcase_add_test(tc, test_hash_is_drawn);
+	tcase_add_test(tc, test_many_added);
+	tcase_add_test(tc, test_pair_added);
 	tcase_add_test(tc, test_nested_sequences);
 	tcase_add_test(tc, test_growing_text);
 	tcase_add_test(tc, test_added_by_config);

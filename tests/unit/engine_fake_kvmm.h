@@ -7,7 +7,8 @@
  * in order.  Grants are refused and families preempted at random; memory that
  * is freed is filled with rubbish, so what was swapped comes back in other
  * blocks or not at all.  A client that breaks a rule fails the test at once.
- * engine_fake_ring.h puts it behind libkvmm's names.
+ * engine_fake_ring.h puts it behind libkvmm's names.  It may die beside a forward
+ * and salvage, and give what that reads away before the client knows.
  */
 #ifndef ENGINE_FAKE_KVMM_H
 #define ENGINE_FAKE_KVMM_H
@@ -25,6 +26,7 @@
 #define FK_RING		64u
 #define FK_BATCH	16u
 #define FK_ARGS		4096u
+#define FK_STARVE	400u		/* looks in vain at who is first */
 #define FK_LAYERS	2u
 #define FK_STRIDE	(FK_BT * 16u)
 #define FK_BLOCK_BYTES	(FK_LAYERS * FK_STRIDE)
@@ -48,6 +50,8 @@ struct fk_seq {
 	int	reason;
 	bool	matched, closing, known, preempted;
 	u64	last_step, salt, arrival;
+	u32	dirty;			/* entries from here on have changed */
+	u32	was;			/* valid, when it was lost */
 	u32	filling;		/* looks until a restore is READY */
 	u8	*below;			/* content while SWAPPED */
 	struct fk_block	*below_b;
@@ -84,8 +88,16 @@ static struct fk {
 	u32	max_steps;
 	bool	no_spc;			/* FORK finds no room */
 	bool	no_forks;		/* FORK is refused for now */
+	u32	remap_again;		/* REMAPs refused for now, in 1000 */
+	bool	no_remaps;		/* REMAP finds no table pages */
+
+	u32	salvage;		/* forwards that it dies beside, in 1000 */
 
 	bool	gone;
+	bool	away;			/* salvaged, and not noticed yet */
+	u32	nr_salvaged;
+	u64	void_step;		/* steps up to it are void */
+	bool	device_failed;
 	bool	jam;			/* the ring is full */
 	u8	*pool;
 	struct fk_block	b[FK_BLOCKS];
@@ -93,11 +105,13 @@ static struct fk {
 	struct fk_step	st[KVMM_MAX_STEPS];
 	struct fk_req	req[FK_RING];
 	u32	prepared, submitted, executed, reaped, released;
-	u32	nr_steps, open_at_forward, family;
+	u32	nr_steps, open_at_forward, family, starved;
 	u64	number, last_step, arrival;
 	u64	nr_marks, nr_cows, nr_evictions, nr_hits;
+	u64	nr_remaps, nr_remaps_stale, nr_rematched;
 	u64	nr_swapped, nr_restored, nr_swap_lost;
 	u32	status_reads;
+	s64	longest_wait;		/* that the client asked for, ns */
 	struct kvmm_attach_rep info;
 	u8	identity[KVMM_IDENTITY_LEN];
 	char	domain[KVMM_NAME_LEN];
@@ -225,6 +239,7 @@ static struct fk_seq *fk_alloc(void)
 		gen = s->gen + 1;
 		memset(s, 0, sizeof(*s));
 		s->gen = gen;
+		s->dirty = KVMM_NO_INDEX;
 		return s;
 	}
 	ck_abort_msg("more sequences than were asked for");
@@ -283,6 +298,7 @@ static void fk_swap_in(struct fk_seq *s)
 static void fk_lose(struct fk_seq *s)
 {
 	fk_below_free(s);
+	s->was = s->valid;
 	s->nr_blocks = 0;
 	s->state = KVMM_SEQ_RECOMPUTE;
 	s->valid = s->cover = 0;
@@ -290,6 +306,8 @@ static void fk_lose(struct fk_seq *s)
 	s->matched = false;
 	fk.nr_swap_lost++;
 }
+
+static void fk_mark_random(const struct fk_seq *but);
 
 static u32 fk_count_running(void)
 {
@@ -301,8 +319,16 @@ static u32 fk_count_running(void)
 	return nr;
 }
 
+/* Families that wait for the rest of theirs hold up others. */
+static void fk_starve(const struct fk_seq *s)
+{
+	if (++fk.starved % FK_STARVE == 0)
+		fk_mark_random(s);
+}
+
 static void fk_restore_all(void)
 {
+	const struct fk_seq *waits = NULL;
 	struct fk_seq *s;
 
 	for (s = fk.s; s < fk.s + FK_SEQS; s++) {
@@ -314,7 +340,11 @@ static void fk_restore_all(void)
 			fk_lose(s);
 		else if (fk_count_room() >= s->nr_blocks + fk_count_running())
 			fk_swap_in(s);
+		else
+			waits = s;
 	}
+	if (waits)
+		fk_starve(waits);
 }
 
 static void fk_settle(u32 family)
@@ -332,6 +362,7 @@ static void fk_settle(u32 family)
 			continue;
 		}
 		fk_unmap_from(s, 0);
+		s->was = s->valid;
 		s->state = KVMM_SEQ_RECOMPUTE;
 		s->valid = s->cover = 0;
 		s->preempted = true;
@@ -404,8 +435,14 @@ static void fk_admit_all(void)
 			     (s->priority == first->priority &&
 			      s->arrival < first->arrival)))
 				first = s;
-		if (!first || !fk_admit(first))
+		if (!first)
 			return;
+		if (fk_admit(first)) {
+			fk.starved = 0;
+			continue;
+		}
+		fk_starve(first);
+		return;
 	}
 }
 
@@ -447,6 +484,10 @@ static int fk_match(const struct kvmm_match_arg *a)
 	ck_assert_uint_le(total, s->prompt_len + s->max_tokens);
 	if (fk_chance(fk.again))
 		return -EAGAIN;
+	/* Its own ids are known: is it to become another? */
+	if (s->was > a->start)
+		fk.nr_rematched += !!memcmp(s->ids + a->start, a + 1,
+				4 * min(a->nr_ids, s->was - a->start));
 	memcpy(s->ids + a->start, a + 1, 4 * a->nr_ids);
 	s->nr_ids = total;
 	if (!(a->flags & KVMM_MATCH_LAST))
@@ -492,6 +533,79 @@ static int fk_fork(const struct kvmm_fork_arg *a, struct kvmm_open_res *r)
 		r[i].seq = fk_handle(c);
 	}
 	return err;
+}
+
+/* @s becomes what @o is; what it was goes when all have become theirs. */
+static void fk_become(struct fk_seq *s, const struct fk_seq *o)
+{
+	u32 i;
+
+	for (i = 0; i < o->nr_blocks; i++) {
+		if (i >= s->nr_blocks || s->table[i] != o->table[i])
+			s->dirty = min(s->dirty, i);
+		s->table[i] = o->table[i];
+	}
+	s->nr_blocks = o->nr_blocks;
+	s->valid = s->cover = o->valid;
+	s->nr_ids = o->nr_ids;
+	memcpy(s->ids, o->ids, sizeof(s->ids));
+	fk.nr_remaps++;
+}
+
+static int fk_remap_check(const struct kvmm_remap_arg *a, u32 nr)
+{
+	int err = 0;
+	u32 i, k;
+
+	for (i = 0; i < nr; i++) {
+		const struct fk_seq *s = fk_find(a[i].child);
+		const struct fk_seq *o = fk_find(a[i].other);
+
+		ck_assert_ptr_nonnull(s);
+		ck_assert_ptr_nonnull(o);
+		ck_assert_ptr_ne(s, o);
+		ck_assert_uint_eq(s->family, o->family);
+		ck_assert_msg(!s->nr_steps && !o->nr_steps,
+			      "remap of a sequence in an open step");
+		for (k = 0; k < i; k++)
+			ck_assert_uint_ne(a[k].child, a[i].child);
+		if (s->state != KVMM_SEQ_READY || o->state != KVMM_SEQ_READY)
+			err = -ESTALE;
+	}
+	return err;
+}
+
+/* Simultaneous: all read what was there before. */
+static int fk_remap(const struct kvmm_remap_arg *a, u32 nr,
+		    struct kvmm_seq_res *r)
+{
+	static struct fk_seq was[FK_SEQS];
+	int err = fk_remap_check(a, nr);
+	u32 i, k;
+
+	fk.nr_remaps_stale += err == -ESTALE;
+	if (!err && fk.no_remaps)
+		err = -ENOSPC;
+	if (fk_chance(fk.remap_again))
+		return -EAGAIN;
+	memcpy(was, fk.s, sizeof(was));
+	for (i = 0; i < nr && !err; i++) {
+		const struct fk_seq *o = &was[KVMM_SEQ_INDEX(a[i].other)];
+
+		for (k = 0; k < o->nr_blocks; k++)
+			fk.b[o->table[k]].maps++;
+		fk_become(fk_find(a[i].child), o);
+	}
+	for (i = 0; i < nr; i++) {
+		const struct fk_seq *s = &was[KVMM_SEQ_INDEX(a[i].child)];
+
+		r[i] = (struct kvmm_seq_res){ err, fk_find(a[i].child)->valid };
+		for (k = 0; k < s->nr_blocks && !err; k++) {
+			fk.b[s->table[k]].maps--;
+			fk_put(s->table[k]);
+		}
+	}
+	return 0;
 }
 
 static void fk_close_now(struct fk_seq *s)
@@ -561,6 +675,8 @@ static void fk_grant(struct fk_seq *s, const struct kvmm_begin_arg *a,
 	}
 	if (want > s->nr_blocks && r->table_lo == KVMM_NO_INDEX)
 		r->table_lo = s->nr_blocks;
+	r->table_lo = min(r->table_lo, s->dirty);
+	s->dirty = KVMM_NO_INDEX;
 	while (s->nr_blocks < want)
 		s->table[s->nr_blocks++] = fk_take();
 	s->cover = max(s->cover, e->end);
@@ -688,6 +804,10 @@ static int fk_end(const struct kvmm_sqe *sqe, const struct kvmm_end_arg *a,
 	struct fk_step st = fk.st[0];
 	u32 i, n;
 
+	if (sqe->step <= fk.void_step) {
+		memset(r, 0, sqe->nr * sizeof(*r));
+		return -EINVAL;
+	}
 	ck_assert_uint_ge(fk.nr_steps, 1);
 	ck_assert_uint_eq(st.number, sqe->step);
 	for (i = 0; i < sqe->nr; i++) {
@@ -710,6 +830,47 @@ static int fk_end(const struct kvmm_sqe *sqe, const struct kvmm_end_arg *a,
 	for (n = 0; n < st.nr; n++)
 		fk_release_entry(&st.e[n]);
 	return 0;
+}
+
+/* ---- death ---- */
+
+/* Nobody's, proven or not: the next daemon has given it to another client. */
+static void fk_steal(u32 b)
+{
+	memset(&fk.b[b], 0, sizeof(fk.b[b]));
+	fk_spoil(b);
+}
+
+/*
+ * The daemon dies, and the next one salvages: steps are void, sequences have
+ * nothing but what is cached, and half of that goes to somebody else.
+ */
+static void fk_salvage(void)
+{
+	struct fk_seq *s;
+	u32 i;
+
+	fk.away = true;
+	fk.void_step = fk.last_step;
+	fk.nr_steps = 0;
+	for (s = fk.s; s < fk.s + FK_SEQS; s++) {
+		if (s->state == KVMM_SEQ_CLOSED)
+			continue;
+		s->nr_steps = 0;
+		s->last_step = 0;
+		s->was = max(s->was, s->valid);
+		fk_below_free(s);
+		s->nr_blocks = s->valid = s->cover = s->nr_ids = 0;
+		s->state = s->closing ? KVMM_SEQ_CLOSED : KVMM_SEQ_RECOMPUTE;
+		s->closing = s->matched = false;
+		s->preempted = true;
+		s->epoch++;
+	}
+	for (i = 0; i < fk.nr_blocks; i++) {
+		fk.b[i].maps = fk.b[i].srcs = 0;
+		if (!fk.b[i].indexed || fk_chance(500))
+			fk_steal(i);
+	}
 }
 
 #endif /* ENGINE_FAKE_KVMM_H */

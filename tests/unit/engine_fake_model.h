@@ -8,12 +8,16 @@
  * positions, read back through the table.  So one wrong table entry, a copy
  * that was forgotten or came too late, a block that was reused too early, and
  * the tokens differ from fm_oracle(), which computes them from a plain array.
+ *
+ * With info.draws it draws, too, as draw_oracle.h; rows that do not travel are
+ * NaN.
  */
 #ifndef ENGINE_FAKE_MODEL_H
 #define ENGINE_FAKE_MODEL_H
 
 #include "runtime/model/model.h"
 
+#include "tests/unit/draw_oracle.h"
 #include "tests/unit/engine_fake_ring.h"
 
 #define FM_VOCAB	61u
@@ -24,8 +28,11 @@ struct model {
 	u32			forwards;
 	u32			rows;
 	u32			max_rows_seen;
+	u32			max_logits_seen;
 	int			fail;		/* what the next forward answers */
+	const char		*failure;	/* of the device, for ever */
 	u32			last_batch;
+	u32			drawn;
 };
 
 static u64 fm_mix(u64 x)
@@ -72,15 +79,17 @@ static void fm_run_seq(struct model *m, const struct model_kv *kv,
 				*fm_at(kv, in->table, pos, layer, v) =
 					fm_value(in->tokens[pos - in->start],
 						 pos, layer, v);
-	if (!in->want_logits)
-		return;
-	ck_assert_uint_eq(in->want_logits, 1);
-	for (pos = 0; pos < end; pos++)
+	ck_assert_uint_le(in->want_logits, in->nr_tokens);
+	for (pos = 0; in->want_logits && pos < end; pos++) {
 		for (layer = 0; layer < FK_LAYERS; layer++)
 			for (v = 0; v < 2; v++)
 				h = fm_mix(h ^ *fm_at(kv, in->table, pos,
 						      layer, v));
-	fm_logits(h, logits);
+		if (pos < end - in->want_logits)
+			continue;
+		fm_logits(h, logits);
+		logits += FM_VOCAB;
+	}
 }
 
 /* What the model answers after @nr tokens, without blocks. */
@@ -102,6 +111,11 @@ const struct model_info *model_info(const struct model *m)
 	return &m->info;
 }
 
+const char *model_failure(struct model *m)
+{
+	return m->failure;
+}
+
 void model_identity(const struct model *m,
 		    void (*add)(void *arg, const char *tag, const void *data,
 				size_t len),
@@ -110,10 +124,44 @@ void model_identity(const struct model *m,
 	add(arg, "fake", "model", 5);
 }
 
-int model_forward(struct model *m, const struct model_kv *kv,
-		  const struct model_seq_in *seqs, u32 nr_seqs, float *logits)
+static void fm_draws(struct model *m, const struct model_draws *d,
+		     u32 wanted, float *logits)
 {
-	u32 i, rows = 0;
+	u32 i, k;
+
+	ck_assert(m->info.draws && d->nr);
+	for (i = 0; i < d->nr; i++) {
+		const struct kern_draw *one = &d->draws[i];
+
+		ck_assert_uint_lt(one->row, wanted);
+		ck_assert(!i || one->row >= one[-1].row);
+		ck_assert(!d->travels[one->row]);
+		ck_assert_uint_le(one->nr_top, d->top_stride);
+		draw_oracle(one, logits + one->row * FM_VOCAB, FM_VOCAB,
+			    &d->drawn[i], d->top + (size_t)i * d->top_stride);
+	}
+	for (i = 0; i < wanted; i++)
+		for (k = 0; k < FM_VOCAB && !d->travels[i]; k++)
+			logits[i * FM_VOCAB + k] = NAN;
+	m->drawn += d->nr;
+}
+
+void *model_host_alloc(struct model *m, size_t bytes)
+{
+	return m->info.draws ? malloc(bytes) : NULL;
+}
+
+void model_host_free(struct model *m, void *p)
+{
+	free(p);
+}
+
+int model_forward_draw(struct model *m, const struct model_kv *kv,
+		       const struct model_seq_in *seqs, u32 nr_seqs,
+		       const struct model_draws *draws, float *logits)
+{
+	float *const all = logits;
+	u32 i, rows = 0, wanted = 0;
 	int err = m->fail;
 
 	m->fail = 0;
@@ -124,13 +172,19 @@ int model_forward(struct model *m, const struct model_kv *kv,
 	ck_assert_uint_ge(nr_seqs, 1);
 	ck_assert_uint_le(rows, m->info.max_rows);
 	ck_assert_uint_le(nr_seqs, m->info.max_seqs);
+	if (fk.salvage && (m->forwards == 2 || fk_chance(fk.salvage)))
+		fk_salvage();
 	for (i = 0; i < nr_seqs; i++) {
 		fm_run_seq(m, kv, &seqs[i], logits);
 		logits += seqs[i].want_logits * FM_VOCAB;
+		wanted += seqs[i].want_logits;
 	}
+	if (draws)
+		fm_draws(m, draws, wanted, all);
 	m->forwards++;
 	m->rows += rows;
 	m->max_rows_seen = max(m->max_rows_seen, rows);
+	m->max_logits_seen = max(m->max_logits_seen, wanted);
 	m->last_batch = nr_seqs;
 	/* Was the next step sent before this forward? */
 	fk.open_at_forward = fk.nr_steps + (fk.submitted - fk.executed);

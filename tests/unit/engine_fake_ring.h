@@ -33,6 +33,9 @@ static void fk_execute(struct fk_req *q)
 	case KVMM_OP_SEQ_CLOSE:
 		fk_close((void *)q->args);
 		break;
+	case KVMM_OP_SEQ_REMAP:
+		status = fk_remap((void *)q->args, nr, q->results);
+		break;
 	case KVMM_OP_STEP_BEGIN:
 		status = fk_begin(&q->sqe, (void *)q->args, q->results);
 		break;
@@ -52,7 +55,8 @@ static void fk_run(u32 nr)
 {
 	if (fk.reaped == fk.prepared)
 		fk.jam = false;
-	for (; nr && fk.executed != fk.submitted && !fk.gone; nr--) {
+	for (; nr && fk.executed != fk.submitted && !fk.gone && !fk.away;
+	     nr--) {
 		struct fk_req *q = &fk.req[fk.executed % FK_RING];
 
 		if (fk.die_at && q->sqe.number >= fk.die_at) {
@@ -92,6 +96,7 @@ static void fk_check_known(const struct fk_req *q)
 		[KVMM_OP_STEP_BEGIN]	= sizeof(struct kvmm_begin_arg),
 		[KVMM_OP_STEP_END]	= sizeof(struct kvmm_end_arg),
 		[KVMM_OP_SEQ_FORK]	= sizeof(struct kvmm_fork_arg),
+		[KVMM_OP_SEQ_REMAP]	= sizeof(struct kvmm_remap_arg),
 		[KVMM_OP_SEQ_CLOSE]	= sizeof(struct kvmm_seq_arg),
 	};
 	u64 seq;
@@ -148,14 +153,29 @@ void kvmm_release(struct kvmm *k)
 
 u32 kvmm_resumed(const struct kvmm *k, u32 *salvaged)
 {
-	*salvaged = 0;
-	return 0;
+	*salvaged = fk.nr_salvaged;
+	return fk.nr_salvaged;
+}
+
+static void fk_resume(void)
+{
+	fk.nr_salvaged += fk.away;
+	fk.away = false;
+}
+
+int kvmm_confirm(struct kvmm *k)
+{
+	fk_resume();
+	return fk.gone ? -ECONNRESET : 0;
 }
 
 int kvmm_wait(struct kvmm *k, s64 timeout_ns)
 {
+	fk.longest_wait = max(fk.longest_wait, timeout_ns);
+	fk_resume();
 	fk_run(1 + fk_rand(4));
 	fk_restore_all();
+	fk_admit_all();
 	if (fk.reaped != fk.executed)
 		return 0;
 	return fk.gone ? -ECONNRESET : -ETIMEDOUT;
@@ -163,6 +183,7 @@ int kvmm_wait(struct kvmm *k, s64 timeout_ns)
 
 int kvmm_poll_extents(struct kvmm *k)
 {
+	fk_resume();
 	return fk.gone ? -ECONNRESET : 0;
 }
 
@@ -207,9 +228,19 @@ const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k)
 	return &fk.info;
 }
 
+u32 kvmm_backend(const struct kvmm *k)
+{
+	return KVMM_MEMORY_HOST;
+}
+
 void *kvmm_pool(const struct kvmm *k)
 {
 	return fk.pool;
+}
+
+bool kvmm_device_failed(const struct kvmm *k)
+{
+	return fk.device_failed;
 }
 
 const char *kvmm_strerror_attach(const struct kvmm *k)
@@ -251,7 +282,7 @@ void kvmm_detach(struct kvmm *k)
 	fk_run(FK_RING);
 	for (; fk.released != fk.executed; fk.released++)
 		free(fk.req[fk.released % FK_RING].results);
-	if (!fk.gone) {
+	if (!fk.gone && !fk.device_failed) {
 		ck_assert_uint_eq(fk.nr_steps, 0);
 		for (i = 0; i < FK_SEQS; i++)
 			ck_assert_uint_eq(fk.s[i].state, KVMM_SEQ_CLOSED);

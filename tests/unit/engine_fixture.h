@@ -13,8 +13,10 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "runtime/engine/engine.h"
+#include "runtime/sampler/adjust.h"
 #include "tests/unit/engine_fake_model.h"
 
 #define MAX_REQ		16u
@@ -23,6 +25,7 @@
 
 struct got {
 	u32			ids[FM_CONTEXT];
+	double			logprob;	/* sum */
 	u32			nr;
 	u32			dones;
 	struct engine_done	done;
@@ -36,6 +39,7 @@ struct ask {
 	u32			cancel_after;	/* tokens; 0: never */
 	u32			cancel_sample;	/* whose tokens */
 	bool			cancelled;
+	u32			scored;		/* tokens of the prompt told */
 	struct got		got[MAX_N];
 };
 
@@ -45,14 +49,64 @@ static struct ask asks[MAX_REQ];
 static u32 order[MAX_REQ * MAX_N], nr_order;
 static const u32 stop_id = STOP_ID;
 
-static void on_token(void *arg, u32 sample, u32 id)
+/*
+ * What is told of the token after @nr_all ids @all, where @wanted is wanted, of
+ * @ids if not NULL.
+ */
+static void check_token(const u32 *all, u32 nr_all, u32 wanted, const u32 *ids,
+			const struct engine_token *t)
+{
+	struct token_logprob one, top[FM_VOCAB];
+	float logits[FM_VOCAB];
+	struct sampler_ws *ws;
+	u32 rank, nr;
+
+	if (wanted == ENGINE_NO_LOGPROBS) {
+		ck_assert(t->logprob == 0 && !t->rank && !t->nr_top);
+		return;
+	}
+	fm_oracle(all, nr_all, logits);
+	ck_assert_int_eq(sampler_ws_create(FM_VOCAB, &ws), 0);
+	ck_assert_int_eq(logprob_of(ws, logits, FM_VOCAB, t->id, &one, &rank),
+			 0);
+	nr = (u32)logprob_top(ws, logits, FM_VOCAB, wanted - 1, top);
+	for (nr = ids ? 0 : nr; ids && nr < wanted - 1; nr++)
+		ck_assert_int_eq(logprob_of(ws, logits, FM_VOCAB, ids[nr],
+					    &top[nr], NULL), 0);
+	ck_assert(t->logprob == one.logprob && t->rank == rank);
+	ck_assert_uint_eq(t->nr_top, nr);
+	ck_assert(!nr || !memcmp(t->top, top, nr * sizeof(*top)));
+	sampler_ws_free(ws);
+}
+
+static void on_prompt(void *arg, u32 position, const struct engine_token *t)
+{
+	struct ask *a = arg;
+	u32 k;
+
+	ck_assert(a->c.prompt_logprobs != ENGINE_NO_LOGPROBS);
+	ck_assert_uint_eq(position, ++a->scored);
+	ck_assert_uint_lt(position, a->c.nr);
+	for (k = 0; k < MAX_N; k++)
+		ck_assert_uint_eq(a->got[k].nr + a->got[k].dones, 0);
+	ck_assert_uint_eq(t->id, a->ids[position]);
+	check_token(a->ids, position, a->c.prompt_logprobs, NULL, t);
+}
+
+static void on_token(void *arg, u32 sample, const struct engine_token *t)
 {
 	struct ask *a = arg;
 	struct got *g = &a->got[sample];
+	u32 all[2 * FM_CONTEXT];
 
 	ck_assert_uint_eq(g->dones, 0);
 	ck_assert_uint_lt(g->nr, FM_CONTEXT);
-	g->ids[g->nr++] = id;
+	ck_assert_uint_eq(a->scored, a->c.prompt_logprobs ? a->c.nr - 1 : 0);
+	memcpy(all, a->ids, a->c.nr * sizeof(*all));
+	memcpy(all + a->c.nr, g->ids, g->nr * sizeof(*all));
+	check_token(all, a->c.nr + g->nr, a->c.logprobs, a->c.logprob_ids, t);
+	g->logprob += (double)t->logprob;
+	g->ids[g->nr++] = t->id;
 	if (g->nr == a->cancel_after && sample == a->cancel_sample)
 		ck_assert_int_eq(engine_cancel(engine, a->id), 0);
 }
@@ -66,6 +120,8 @@ static void on_done(void *arg, const struct engine_done *done)
 	g->done = *done;
 	snprintf(g->text, sizeof(g->text), "%s", done->text);
 	ck_assert_uint_eq(done->tokens, g->nr);
+	if (!a->c.beam_width)
+		ck_assert(done->logprob == g->logprob);
 	order[nr_order++] = (u32)(a - asks);
 }
 
@@ -107,7 +163,7 @@ static struct ask *ask(u32 i, u32 from, u32 nr, u32 max_new, u32 n)
 		a->ids[k] = (from + k * 5) % FM_VOCAB;
 	a->c = (struct engine_request){
 		.ids = a->ids, .nr = nr, .max_new = max_new, .n = n,
-		.on_token = on_token, .on_done = on_done, .arg = a,
+		.on_prompt = on_prompt, .on_token = on_token, .on_done = on_done, .arg = a,
 		.sampling = { .top_p = 1.0f, .seed = 40 + i },
 	};
 	return a;
@@ -115,10 +171,24 @@ static struct ask *ask(u32 i, u32 from, u32 nr, u32 max_new, u32 n)
 
 static void submit(struct ask *a)
 {
+	struct engine_request c = a->c;
 	struct engine_error err = { "" };
-	int ret = engine_submit(engine, &a->c, &a->id, &err);
+	int ret;
 
+	/* The engine has copies: what it was given may change at once. */
+	ck_assert_int_eq(sampling_params_copy(&c.sampling, &a->c.sampling), 0);
+	ret = engine_submit(engine, &c, &a->id, &err);
 	ck_assert_msg(!ret, "%s", err.text);
+	if (c.sampling.nr_bias)
+		memset((void *)(uintptr_t)c.sampling.bias, 0xff,
+		       c.sampling.nr_bias * sizeof(*c.sampling.bias));
+	if (c.sampling.nr_bad)
+		memset((void *)(uintptr_t)c.sampling.bad, 0,
+		       c.sampling.nr_bad * sizeof(u32));
+	if (c.sampling.allowed)
+		memset((void *)(uintptr_t)c.sampling.allowed, 0,
+		       c.sampling.nr_allowed * sizeof(u32));
+	sampling_params_free(&c.sampling);
 }
 
 /* As engine_run_until_idle(), with pauses too short to cost a test time. */
@@ -137,11 +207,36 @@ static void run(void)
 	ck_assert_int_eq(run_status(), 0);
 }
 
+/* What is drawn from @logits after @nr ids @all, all of it counted anew. */
+static s32 oracle_draw(const struct ask *a, u32 k, struct sampler_ws *ws,
+		       const u32 *all, u32 nr, float *logits)
+{
+	const struct sampler_key key = { a->c.sampling.seed, k };
+	struct sampler_text so_far = {
+		.ids = all + a->c.nr, .nr = nr - a->c.nr,
+		.stops = a->c.stops, .nr_stops = a->c.nr_stops,
+	};
+	struct id_counts *prompt = id_counts_create(FM_VOCAB);
+	struct id_counts *text = id_counts_create(FM_VOCAB);
+	u32 i;
+	s32 id;
+
+	ck_assert(prompt && text);
+	for (i = 0; i < nr; i++)
+		id_counts_add(i < a->c.nr ? prompt : text, all[i]);
+	so_far.prompt = prompt;
+	so_far.text = text;
+	sampler_adjust(ws, &a->c.sampling, &so_far, logits, FM_VOCAB);
+	id = sampler_sample(ws, logits, FM_VOCAB, &a->c.sampling, key, nr);
+	id_counts_free(prompt);
+	id_counts_free(text);
+	return id;
+}
+
 /* What sample @k of @a has to be. */
 static u32 oracle(const struct ask *a, u32 k, u32 *ids,
 		  enum engine_reason *reason)
 {
-	const struct sampler_key key = { a->c.sampling.seed, k };
 	u32 all[2 * FM_CONTEXT], len = a->c.nr, nr = 0;
 	float logits[FM_VOCAB];
 	struct sampler_ws *ws;
@@ -152,8 +247,7 @@ static u32 oracle(const struct ask *a, u32 k, u32 *ids,
 	*reason = ENGINE_LENGTH;
 	while (nr < a->c.max_new && len < FM_CONTEXT) {
 		fm_oracle(all, len, logits);
-		id = sampler_sample(ws, logits, FM_VOCAB, &a->c.sampling, key,
-				    len);
+		id = oracle_draw(a, k, ws, all, len, logits);
 		ck_assert_int_ge(id, 0);
 		if (a->c.nr_stops && (u32)id == STOP_ID) {
 			*reason = ENGINE_STOP;
@@ -175,7 +269,8 @@ static void check_ask(const struct ask *a)
 
 		nr = oracle(a, k, ids, &reason);
 		ck_assert_uint_eq(g->dones, 1);
-		if (a->cancelled && g->done.reason == ENGINE_CANCELLED) {
+		if ((a->cancelled && g->done.reason == ENGINE_CANCELLED) ||
+		    (a->c.deadline_ns && g->done.reason == ENGINE_TIMEOUT)) {
 			ck_assert_uint_le(g->nr, nr);
 			ck_assert_mem_eq(g->ids, ids, g->nr * sizeof(*ids));
 			continue;
@@ -189,6 +284,15 @@ static void check_ask(const struct ask *a)
 		ck_assert_mem_eq(g->ids, ids, nr * sizeof(*ids));
 		ck_assert_uint_eq(g->done.prompt_tokens, a->c.nr);
 	}
+}
+
+/* Over already, or soon: where it is met is a matter of chance. */
+static inline s64 random_deadline(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec + fk_rand(400000);
 }
 
 #endif /* ENGINE_FIXTURE_H */

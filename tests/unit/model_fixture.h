@@ -51,8 +51,7 @@ static inline void pool_create(struct pool *p, const struct model_info *info,
 			       u32 nr_blocks, u32 block_tokens,
 			       bool layer_major, u32 seed)
 {
-	const u64 layer = (u64)block_tokens * info->nr_kv_heads *
-			  (info->k_bytes + info->v_bytes);
+	const u64 layer = block_tokens * model_layer_bytes(info);
 	u32 i, j, t;
 
 	memset(p, 0, sizeof(*p));

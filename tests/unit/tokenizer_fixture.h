@@ -75,7 +75,9 @@ static inline void setup(void)
 static inline void teardown(void)
 {
 	static const char * const names[] = {
-		"tokenizer.json", "tokenizer_config.json",
+		"tokenizer.json", "tokenizer_config.json", "vocab.json",
+		"merges.txt", "config.json", "added_tokens.json",
+		"special_tokens_map.json", "tokenizer.model",
 	};
 	char path[256];
 	size_t i;

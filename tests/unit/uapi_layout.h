@@ -30,7 +30,7 @@
 	f(s, seq_off) f(s, max_seqs) f(s, extent_off) f(s, table_off)	\
 	f(s, nr_tables) f(s, max_steps) f(s, max_batch)			\
 	f(s, step_deadline_ms) f(s, committed) f(s, ring_index)		\
-	f(s, resumed) f(s, resv) f(s, text)
+	f(s, resumed) f(s, memory) f(s, device) f(s, resv) f(s, text)
 #define F_MAP_ENTRY(f, s)	f(s, extent) f(s, generation)
 #define F_MAP_MSG(f, s)	f(s, magic) f(s, nr) f(s, resv) f(s, entry)
 #define F_CLIENT_CTL(f, s)	f(s, sq_tail) f(s, resv0)		\
@@ -112,10 +112,11 @@
 	C(KVMM_MAX_TIERS) C(KVMM_NAME_LEN) C(KVMM_IDENTITY_LEN)		\
 	C(KVMM_MAX_STEPS) C(KVMM_NO_INDEX) C(KVMM_NO_POOL)		\
 	C(KVMM_LIMIT_MAX) C(KVMM_ATTACH_MAGIC) C(KVMM_REPLY_MAGIC)	\
-	C(KVMM_MAP_MAGIC) C(KVMM_ATTACH_RESUME) C(KVMM_FEAT_REMAP)	\
+	C(KVMM_MAP_MAGIC) C(KVMM_ATTACH_RESUME) C(KVMM_ATTACH_ASK) C(KVMM_FEAT_REMAP)	\
 	C(KVMM_FEAT_TRUNCATE) C(KVMM_FEAT_TRIM) C(KVMM_FEAT_ADVISE)	\
 	C(KVMM_FEAT_SWAP) C(KVMM_FEAT_RESUME) C(KVMM_RESUMED_NO)	\
-	C(KVMM_RESUMED_WHOLE) C(KVMM_RESUMED_SALVAGED) C(KVMM_MAP_BATCH) \
+	C(KVMM_RESUMED_WHOLE) C(KVMM_RESUMED_SALVAGED)			\
+	C(KVMM_MEMORY_HOST) C(KVMM_MEMORY_CUDA) C(KVMM_MAP_BATCH)	\
 	C(KVMM_CLIENT_ALIVE) C(KVMM_CLIENT_DETACHED)			\
 	C(KVMM_CLIENT_EXPELLED) C(KVMM_CLIENT_SHUTDOWN) C(KVMM_OP_NOP)	\
 	C(KVMM_OP_SEQ_OPEN) C(KVMM_OP_SEQ_MATCH) C(KVMM_OP_STEP_BEGIN)	\

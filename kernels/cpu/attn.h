@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * attn.h - what the parts of the paged attention share
+ *
+ * v_attn.c says what is computed and in which order; v_attn_qk.c computes the
+ * scores of a chunk, v_attn_pv.c adds its weighted V.  attn_narrow.h widens KV
+ * that is neither f32 nor bf16, as it is loaded or, where many queries use it
+ * (v_attn_wide.c), before.  A tile belongs to the thread that runs it.
+ *
+ * Memory sets the pace of decode.  A block's K of all heads is one piece of
+ * memory, and its V another; so a tile takes as many KV heads as its queries
+ * and the threads allow, and reads each piece from end to end, in units of
+ * UNIT_KEYS keys of a head.  Blocks lie anywhere, and the hardware cannot
+ * foresee the next one: while a unit is used, the lines of the unit some
+ * kilobytes ahead are asked for in rising order, a few at a time.  (A unit's
+ * lines all at once fill the miss buffers and are slower than none.)
+ */
+#ifndef KERNELS_CPU_ATTN_H
+#define KERNELS_CPU_ATTN_H
+
+#include "kernels/cpu/attn_narrow.h"
+
+/* Queries of a tile, and of the steps inside it. */
+#define TILE_Q		32
+#define STEP_Q		4
+
+/* Types of KV, each with code of its own. */
+#define KV_TYPES(x)							\
+	x(f32, KERN_F32) x(bf16, KERN_BF16) x(f16, KERN_F16)		\
+	x(e4m3, KERN_E4M3) x(i8, KERN_I8)
+
+/* Keys of a unit, which is never more than a block. */
+#define UNIT_KEYS	16
+#define CHUNK_GROUPS	(KERN_CHUNK / UNIT_KEYS)
+#define MAX_UNITS	(CHUNK_GROUPS * TILE_Q)
+
+/* How far ahead of their use lines are asked for, in bytes. */
+#define AHEAD_BYTES	8192
+#define LINE		64
+
+static_assert(KERN_DIM_ALIGN % VW == 0, "head dims are whole registers");
+static_assert(KERN_CHUNK % VW == 0, "chunks are whole registers");
+
+/* The keys of a chunk that a query sees: [lo, hi), from the chunk's start. */
+struct keys {
+	u32	lo;
+	u32	hi;
+};
+
+/* K of the units of a chunk as they lie: by block, head, then position. */
+struct chunk {
+	const u8	*k[MAX_UNITS];	/* NULL: no query sees any of it */
+	const float	*by[MAX_UNITS];	/* scales of K, of types with scales */
+};
+
+struct tile {
+	const struct kern_attn	*a;
+	const u32		*table;
+	u32			kv_head;	/* the first */
+	u32			heads;		/* KV heads */
+	u32			nr;		/* queries of each KV head */
+	u32			hd;
+	u32			group;		/* query heads of a KV head */
+	u32			first_row;	/* of the batch, query 0's */
+	u32			first_head;	/* in the group, query 0's */
+	bool			bf16;		/* K and V are */
+	enum kern_dtype		type;		/* that is loaded */
+	float			*wide;		/* K and V as f32, or NULL */
+	bool			same;		/* all queries see the same */
+	u32			row;		/* bytes of a row of K or V */
+	u32			block_shift;	/* log2 of block_tokens */
+	u32			ahead;		/* units */
+	u64			to_v;		/* bytes from K to V in a block */
+	u64			to_by;		/* scales from those of K to V's */
+	struct chunk		chunks[2];
+	struct chunk		*now;
+	struct chunk		*next;
+	u32			pos[TILE_Q];	/* of the queries of a KV head */
+	struct keys		see[TILE_Q];	/* of the present chunk */
+	/* By KV head, then query. */
+	float			max[TILE_Q];
+	float			sum[TILE_Q];
+	union {
+		float		q[TILE_Q * KERN_MAX_HEAD_DIM];
+		u16		q_bf16[TILE_Q * KERN_MAX_HEAD_DIM];
+	};
+	float			acc[TILE_Q * KERN_MAX_HEAD_DIM];
+	union {
+		float		s[TILE_Q * KERN_CHUNK];
+		u16		p_bf16[TILE_Q * KERN_CHUNK * 2]; /* rows as of s */
+	};
+};
+
+/* Floats that a chunk of one KV head takes as f32: units of K, then V. */
+#define WIDE_FLOATS	(2 * KERN_CHUNK * KERN_MAX_HEAD_DIM)
+/* Queries of a KV head that are worth it. */
+#define WIDE_Q		8
+
+/* Fast mode over bf16 KV: queries and weights are kept as bf16. */
+static __inline_always bool tile_rounds(const struct tile *t)
+{
+#ifdef KERN_FAST
+	return t->bf16;
+#else
+	return false;
+#endif
+}
+
+/* Units of a chunk. */
+static __inline_always u32 tile_units(const struct tile *t)
+{
+	return CHUNK_GROUPS * t->heads;
+}
+
+/* Which KV head of the tile the unit @u belongs to, and its first key. */
+static __inline_always u32 unit_place(const struct tile *t, u32 u, u32 *at)
+{
+	const u32 shift = t->block_shift - 4;	/* units of a block and head */
+	const u32 block = (u >> shift) / t->heads;
+
+	*at = (block << t->block_shift) +
+	      (u & ((1u << shift) - 1)) * UNIT_KEYS;
+	return (u >> shift) - block * t->heads;
+}
+
+/*
+ * Where to look ahead from the unit @u of K or V: in the order in which they
+ * are read, K of a chunk, its V, then K of the next; @u itself if nothing is
+ * there.
+ */
+static __inline_always const u8 *unit_ahead(const struct tile *t, u32 u,
+					    bool is_v)
+{
+	const u8 *k = NULL;
+	u32 far = u + t->ahead;
+	u64 to_v = is_v ? t->to_v : 0;
+
+	if (far < tile_units(t)) {
+		k = t->now->k[far];
+	} else {
+		k = (is_v ? t->next : t->now)->k[far - tile_units(t)];
+		to_v = t->to_v - to_v;
+	}
+	return k ? k + to_v : t->now->k[u] + (is_v ? t->to_v : 0);
+}
+
+#if VW == 16
+/* Lane 2i + 1 of 16 bits takes element @o + i. */
+#define KV_WIDEN_1(o)		((u32)(o) << 16)
+#define KV_WIDEN_4(o)		KV_WIDEN_1(o), KV_WIDEN_1((o) + 1),	\
+				KV_WIDEN_1((o) + 2), KV_WIDEN_1((o) + 3)
+#define KV_WIDEN(o)		((__m512i)(vu){				\
+	KV_WIDEN_4(o), KV_WIDEN_4((o) + 4), KV_WIDEN_4((o) + 8),	\
+	KV_WIDEN_4((o) + 12) })
+#endif
+
+/* VW elements of a row of K or V, times its scale, @by, if it has one. */
+static __inline_always vf kv_load(const u8 *p, const float *by,
+				  const enum kern_dtype type)
+{
+	if (type > KERN_BF16)
+		return narrow_load(p, by, type);
+	return vf_load_as(p, 0, type == KERN_BF16);
+}
+
+/* 2 * VW of them. */
+static __inline_always void kv_load_two(const u8 *p, const float *by, vf *to,
+					const enum kern_dtype type)
+{
+#if VW == 16
+	__m512i h;
+
+	if (type == KERN_BF16) {
+		h = _mm512_loadu_si512(p);
+		to[0] = (vf)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa,
+				KV_WIDEN(0), h);
+		to[1] = (vf)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa,
+				KV_WIDEN(16), h);
+		return;
+	}
+#endif
+	to[0] = kv_load(p, by, type);
+	to[1] = kv_load(p + VW * kern_dtype_size(type), by, type);
+}
+
+/* Ask for @n bytes (a constant) from @p on. */
+static __inline_always void line_prefetch(const u8 *p, const u32 n)
+{
+	u32 i;
+
+#pragma GCC unroll 16
+	for (i = 0; i < n; i += LINE)
+		__builtin_prefetch(p + i);
+}
+
+/**
+ * attn_widen() - make the units of the present chunk f32, in @t->wide
+ * @t: the tile, of one KV head
+ *
+ * The units are then found there, by @t->to_v and @t->row as elsewhere.
+ */
+void KERN_FN(attn_widen)(struct tile *t);
+
+/**
+ * attn_scores() - s = q . k of all queries, for the present chunk
+ * @t: the tile
+ *
+ * Whole units are computed, from whatever lies there: what a query does not
+ * see is for the softmax to replace.
+ */
+void KERN_FN(attn_scores)(struct tile *t);
+
+/**
+ * attn_mix() - acc += p * v of what each query sees of the present chunk
+ * @t: the tile; p stands in place of s
+ */
+void KERN_FN(attn_mix)(struct tile *t);
+
+#endif /* KERNELS_CPU_ATTN_H */

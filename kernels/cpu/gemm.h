@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm.h - one matrix product, as the files that compute it share it
+ */
+#ifndef KERNELS_CPU_GEMM_H
+#define KERNELS_CPU_GEMM_H
+
+#include "kernels/cpu/vec.h"
+
+/**
+ * struct gemm_job - y[m][n] = x[m][k] * w[n][k]^T (+ bias[n])
+ * @x:       rows @x_ld apart
+ * @w:       dense rows of f32 or bf16, or packed
+ * @bias:    NULL for none
+ * @y:       rows @y_ld apart
+ * @bf16:    type of @w
+ * @n_step:  columns of y in an item
+ * @n_items: items side by side
+ */
+struct gemm_job {
+	const float	*x;
+	u64		x_ld;
+	const void	*w;
+	u32		n;
+	u32		k;
+	const float	*bias;
+	u32		m;
+	float		*y;
+	u64		y_ld;
+	bool		bf16;
+	u32		n_step;
+	u32		n_items;
+};
+
+/* Fast mode: x rounded to bf16, products of pairs; @j->bf16 must be set. */
+void KERN_FN(gemm_bf16)(struct kern_ctx *ctx, struct gemm_job *j);
+
+/* The same with @j->w packed. */
+void KERN_FN(gemm_packed)(struct kern_ctx *ctx, struct gemm_job *j);
+
+#endif /* KERNELS_CPU_GEMM_H */

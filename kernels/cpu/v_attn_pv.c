@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * v_attn_pv.c - the weighted sum of a chunk's V
+ *
+ * A query's sum goes over V by rising position, one fused multiply-add each,
+ * so it does not matter which queries share the reading of V.  A step is up
+ * to STEP_Q queries by some registers of the head, which stay in registers
+ * for as many positions as all of these queries see.  What a query does not
+ * see is never multiplied, not even by zero: it may be NaN.
+ */
+#include "kernels/cpu/attn_bf16.h"
+
+/* Registers of v that a step accumulates at a time. */
+#define DV		(VW / 4)
+#define PV_REGS(mr)	((mr) == 1 ? 2 * DV : DV)
+
+/* nv registers of the head from dimension @d on, @n keys of one block. */
+static __inline_always void pv_part(const struct tile *t, const float *p,
+				    float *out, const u8 *v, const float *by,
+				    const u8 *ahead, u32 n, const u32 mr,
+				    const u32 nv, const enum kern_dtype type)
+{
+	vf acc[STEP_Q * DV], vv[2 * DV], w;
+	const u32 elem = kern_dtype_size(type);
+	const u64 row = t->row;
+	u32 m, j;
+	u64 i;
+
+#pragma GCC unroll 4
+	for (m = 0; m < mr; m++)
+#pragma GCC unroll 8
+		for (j = 0; j < nv; j++)
+			acc[m * nv + j] = vf_load(out + m * t->hd + j * VW);
+	for (i = 0; i < n; i++, v += row) {
+#pragma GCC unroll 8
+		for (j = 0; j + 2 <= nv; j += 2)
+			kv_load_two(v + j * VW * elem, by + i, &vv[j], type);
+		if (nv % 2)
+			vv[nv - 1] = kv_load(v + (nv - 1) * VW * elem, by + i,
+					     type);
+		line_prefetch(ahead, nv * VW * elem);
+		ahead += nv * VW * elem;
+#pragma GCC unroll 4
+		for (m = 0; m < mr; m++) {
+			w = vf_set(p[m * KERN_CHUNK + i]);
+#pragma GCC unroll 8
+			for (j = 0; j < nv; j++)
+				acc[m * nv + j] = vf_fma(w, vv[j],
+							 acc[m * nv + j]);
+		}
+	}
+#pragma GCC unroll 4
+	for (m = 0; m < mr; m++)
+#pragma GCC unroll 8
+		for (j = 0; j < nv; j++)
+			vf_store(out + m * t->hd + j * VW, acc[m * nv + j]);
+}
+
+#ifdef KERN_FAST
+
+/* As pv_keys(), in pairs of positions. */
+static __inline_always void pv_pairs(struct tile *t, struct keys k, u32 at,
+				     u32 q, const u8 *v, const u8 *ahead,
+				     const u32 mr)
+{
+	const u16 *p = t->p_bf16 + q * 2 * KERN_CHUNK + at;
+	float *out = t->acc + q * t->hd;
+	u32 d = 0;
+
+	k.lo -= at;
+	k.hi -= at;
+	for (; d + 4 * VW <= t->hd; d += 4 * VW, ahead += UNIT_KEYS * 4 * VW * 2)
+		mix_pairs(t, p, out + d, v + d * 2, d, k, ahead, mr, 4);
+	for (; d + 2 * VW <= t->hd; d += 2 * VW, ahead += UNIT_KEYS * 2 * VW * 2)
+		mix_pairs(t, p, out + d, v + d * 2, d, k, ahead, mr, 2);
+	if (d < t->hd)
+		mix_pairs(t, p, out + d, v + d * 2, d, k, ahead, mr, 1);
+}
+
+#endif
+
+/* Keys @k of the unit whose V begins at @v with key @at; mr queries. */
+static __inline_always void pv_keys(struct tile *t, struct keys k, u32 at,
+				    u32 q, const u8 *v, const float *by,
+				    const u8 *ahead, const u32 mr,
+				    const enum kern_dtype type)
+{
+	const u32 elem = kern_dtype_size(type), dv = PV_REGS(mr);
+	const float *p = t->s + q * KERN_CHUNK + k.lo;
+	float *out = t->acc + q * t->hd;
+	u32 d = 0, n = k.hi - k.lo;
+
+#ifdef KERN_FAST
+	if (type == KERN_BF16) {
+		pv_pairs(t, k, at, q, v, ahead, mr);
+		return;
+	}
+#endif
+	v += (k.lo - at) * t->row;
+	by += k.lo - at;
+	for (; d + dv * VW <= t->hd; d += dv * VW, ahead += n * dv * VW * elem)
+		pv_part(t, p, out + d, v + d * elem, by, ahead, n, mr, dv,
+			type);
+	for (; d < t->hd; d += VW, ahead += n * VW * elem)
+		pv_part(t, p, out + d, v + d * elem, by, ahead, n, mr, 1,
+			type);
+}
+
+/* What one query sees beside that which its step sees together. */
+static __attribute__((noinline)) void pv_alone(struct tile *t, struct keys k,
+					       u32 at, u32 q, const u8 *v,
+					       const float *by)
+{
+	if (k.lo >= k.hi)
+		return;
+	switch (t->type) {
+#define x(name, type)							\
+	case type:							\
+		pv_keys(t, k, at, q, v, by, v, 1, type);		\
+		break;
+	KV_TYPES(x)
+#undef x
+	}
+}
+
+/* What a query sees of the unit that begins at @at. */
+static __inline_always struct keys unit_keys(struct keys k, u32 at)
+{
+	k.lo = max(k.lo, at);
+	k.hi = max(k.lo, min(k.hi, at + UNIT_KEYS));
+	return k;
+}
+
+/* mr queries of unlike views: what all see together, the rest one by one. */
+static __inline_always void pv_apart(struct tile *t, u32 i, u32 at, u32 q,
+				     const u8 *v, const float *by,
+				     const u32 mr, const enum kern_dtype type)
+{
+	struct keys all = { .lo = at, .hi = at + UNIT_KEYS }, see[STEP_Q];
+	u32 m;
+
+	for (m = 0; m < mr; m++) {
+		see[m] = unit_keys(t->see[i + m], at);
+		all.lo = max(all.lo, see[m].lo);
+		all.hi = min(all.hi, see[m].hi);
+	}
+	if (tile_rounds(t)) {		/* no pair is cut */
+		all.lo = ALIGN_UP(all.lo, 2);
+		all.hi &= ~1u;
+	}
+	if (all.lo >= all.hi) {
+		for (m = 0; m < mr; m++)
+			pv_alone(t, see[m], at, q + m, v, by);
+		return;
+	}
+	for (m = 0; m < mr; m++)
+		pv_alone(t, (struct keys){ see[m].lo, all.lo }, at, q + m, v,
+			 by);
+	pv_keys(t, all, at, q, v, by, v, mr, type);
+	for (m = 0; m < mr; m++)
+		pv_alone(t, (struct keys){ all.hi, see[m].hi }, at, q + m, v,
+			 by);
+}
+
+/* Queries @i to @i + mr of a KV head, @q of the tile. */
+static __inline_always void pv_step(struct tile *t, u32 i, u32 at, u32 q,
+				    const u8 *v, const float *by,
+				    const u8 *ahead, const u32 mr,
+				    const enum kern_dtype type)
+{
+	if (t->same)
+		pv_keys(t, unit_keys(t->see[i], at), at, q, v, by, ahead, mr,
+			type);
+	else
+		pv_apart(t, i, at, q, v, by, mr, type);
+}
+
+static __inline_always void pv_unit(struct tile *t, u32 u,
+				    const enum kern_dtype type)
+{
+	const u8 *v = t->now->k[u] + t->to_v, *ahead = unit_ahead(t, u, true);
+	const float *by = t->now->by[u] + t->to_by;
+	u32 at, i, q = unit_place(t, u, &at) * t->nr;
+
+	for (i = 0; i + 4 <= t->nr; i += 4, ahead = v)
+		pv_step(t, i, at, q + i, v, by, ahead, 4, type);
+	if (t->nr - i == 3)
+		pv_step(t, i, at, q + i, v, by, ahead, 3, type);
+	else if (t->nr - i == 2)
+		pv_step(t, i, at, q + i, v, by, ahead, 2, type);
+	else if (t->nr - i == 1)
+		pv_step(t, i, at, q + i, v, by, ahead, 1, type);
+}
+
+static __inline_always void pv_units(struct tile *t, const enum kern_dtype type)
+{
+	u32 u;
+
+	for (u = 0; u < tile_units(t); u++)
+		if (t->now->k[u])
+			pv_unit(t, u, type);
+}
+
+#define PV(name, type)							\
+static __attribute__((noinline)) void pv_##name(struct tile *t)		\
+{									\
+	pv_units(t, type);						\
+}
+KV_TYPES(PV)
+
+void KERN_FN(attn_mix)(struct tile *t)
+{
+	static void (* const pv[])(struct tile *t) = {
+#define x(name, type)	[type] = pv_##name,
+		KV_TYPES(x)
+#undef x
+	};
+
+	pv[t->type](t);
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * v_attn_wide.c - KV in f16, e4m3 and int8 as f32, a chunk at a time
+ *
+ * Where many queries use what they load, it is widened once for all of them:
+ * the same numbers as attn_narrow.h makes for those who load it themselves.
+ */
+#include "kernels/cpu/attn.h"
+
+/* The rows of a unit's K or V; @scale is that of the first. */
+static __inline_always void rows_widen(const u8 *row, const float *scale,
+				       u32 hd, float *to,
+				       const enum kern_dtype type)
+{
+	u32 key, i;
+
+	for (key = 0; key < UNIT_KEYS; key++)
+		for (i = 0; i < hd; i += VW, to += VW) {
+			vf_store(to, narrow_load(row, scale + key, type));
+			row += VW * kern_dtype_size(type);
+		}
+}
+
+static __inline_always void units_widen(struct tile *t,
+					const enum kern_dtype type)
+{
+	const struct kern_kv *kv = t->a->kv;
+	const u64 half = (u64)UNIT_KEYS * t->hd;
+	const u64 to_v = (u64)kv->kv_heads * kv->block_tokens * t->hd *
+			 kern_dtype_size(type);
+	float *to = t->wide;
+	const u8 *k;
+	u32 u;
+
+	for (u = 0; u < CHUNK_GROUPS; u++, to += 2 * half) {
+		k = t->now->k[u];
+		if (!k)
+			continue;
+		rows_widen(k, t->now->by[u], t->hd, to, type);
+		rows_widen(k + to_v, t->now->by[u] + t->to_by, t->hd,
+			   to + half, type);
+		t->now->k[u] = (const u8 *)to;
+	}
+}
+
+void KERN_FN(attn_widen)(struct tile *t)
+{
+	switch (t->a->kv->dtype) {
+	case KERN_F16:
+		units_widen(t, KERN_F16);
+		break;
+	case KERN_E4M3:
+		units_widen(t, KERN_E4M3);
+		break;
+	default:
+		units_widen(t, KERN_I8);
+	}
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * args.h - the arguments of the kernels, as the host and the device see them
+ *
+ * Plain structures of numbers and device addresses, with the same layout in C
+ * and in CUDA: one a kernel, passed by value, at most 4 KiB.  Addresses are
+ * typed pointers that only device code follows.
+ */
+#ifndef KERNELS_CUDA_ARGS_H
+#define KERNELS_CUDA_ARGS_H
+
+#include "kernels/dtype.h"
+
+#ifdef __CUDACC__
+typedef unsigned char		u8;
+typedef unsigned short		u16;
+typedef unsigned int		u32;
+typedef unsigned long long	u64;
+typedef int			s32;
+typedef long long		s64;
+#else
+#include <kvmm/types.h>
+#endif
+
+/*
+ * What the rows of a step are, laid out on the device by the host once a step
+ * (struct kern_step); every attention and append of the step reads it, also
+ * when it is replayed from a graph, so counts that change from step to step
+ * are here and not in the arguments of kernels.
+ *
+ * @nr_seqs:  sequences that have rows
+ * @nr_rows:  rows that are there; a graph may run more, which do nothing
+ * @max_rows_seq: most rows of one sequence
+ * @max_len:  most positions that a row sees
+ */
+struct dev_step {
+	u32	nr_seqs;
+	u32	nr_rows;
+	u32	max_rows_seq;
+	u32	max_len;
+};
+
+/*
+ * One sequence of a step, as struct kern_attn_seq has it; @table: index of its
+ * first entry in the step's entries.
+ */
+struct dev_seq {
+	u32	table;
+	u32	nr_rows;
+	u32	first_row;
+	u32	start_pos;
+};
+
+/*
+ * The batch: addresses that stay from step to step.
+ * @step:     the counts
+ * @seqs:     [nr_seqs]
+ * @entries:  tables, one after the other
+ * @row_seq:  [rows] which sequence a row is of; ~0: of none, and does nothing
+ * @row_pos:  [rows] absolute position
+ */
+struct dev_batch {
+	const struct dev_step	*step;
+	const struct dev_seq	*seqs;
+	const u32		*entries;
+	const u32		*row_seq;
+	const u32		*row_pos;
+};
+
+/* struct kern_kv, with the pool's address on the device. */
+struct dev_kv {
+	u8	*base;
+	u64	unit;
+	u64	layer_stride;
+	u32	block_tokens;
+	u32	nr_layers;
+	u32	kv_heads;
+	u32	head_dim;
+	u32	dtype;		/* enum kern_dtype */
+	u32	resv;
+};
+
+/* Every result of an op is rounded to bf16, if @settle. */
+
+/* ---- rows: row.cu, norm.cu, rope.cu, act.cu ---- */
+
+/* x[i] += y[i]; x[i] *= @by; x[i] = by * tanh(x[i] / by); or only rounded. */
+struct k_add_args {
+	float		*x;
+	const float	*y;
+	u64		n;
+	u32		settle;
+	u32		vec;		/* addresses are multiples of 16 */
+};
+
+struct k_map_args {
+	float		*x;
+	u64		n;
+	float		by;
+	u32		settle;
+	u32		vec;
+	u32		resv;
+};
+
+/*
+ * x[i] = table[rows[i]], @m rows of @d elements of @dtype; numbers that are
+ * not below @rows stand in rows that a step does not have, and count as 0.
+ */
+struct k_take_args {
+	const void	*table;
+	const u32	*rows;
+	float		*x;
+	u32		m;
+	u32		d;
+	u32		nr_rows;	/* of @table */
+	u32		dtype;
+	u32		settle;
+	u32		vec;
+};
+
+/* [m][heads][q|k|v][hd] into three of [m][heads][hd]. */
+struct k_split_heads_args {
+	const float	*from;
+	float		*q;
+	float		*k;
+	float		*v;
+	u64		heads;		/* of all rows */
+	u32		head_dim;
+	u32		vec;
+};
+
+/*
+ * y = norm(x) of @m rows of @d; with @add x += add comes first.  @threads of a
+ * row follow from @d.
+ */
+struct k_norm_args {
+	float		*x;		/* written only with @add */
+	const float	*add;
+	const float	*w;
+	const float	*bias;		/* may be NULL */
+	float		*y;
+	u32		m;
+	u32		d;
+	float		eps;
+	u32		settle;
+	u32		vec;
+	u32		threads;
+};
+
+struct k_rope_table_args {
+	const float	*inv_freq;
+	const u32	*positions;
+	float		*table;
+	u32		m;
+	u32		half;
+};
+
+struct k_rope_args {
+	float		*x;
+	const float	*table;
+	u64		ld;
+	u32		m;
+	u32		heads;
+	u32		head_dim;
+	u32		half;
+	u32		settle;
+	u32		vec;
+};
+
+/* y = act(gate) * up, rows of gate and up @ld apart; @up may be NULL. */
+struct k_act_args {
+	const float	*gate;
+	const float	*up;
+	float		*y;
+	u64		ld;
+	u32		m;
+	u32		d;
+	u32		act;		/* enum kern_act */
+	u32		settle;
+	u32		vec;
+	u32		resv;
+};
+
+/* ---- kv.cu ---- */
+
+struct k_kv_write_args {
+	struct dev_kv	 kv;
+	struct dev_batch batch;
+	const float	*k;
+	const float	*v;
+	u64		k_ld;
+	u64		v_ld;
+	u32		layer;
+	u32		rows;
+	u32		vec;		/* rows of k and v are at multiples of 16 */
+	u32		kv_vec;		/* and so are layers of the pool */
+};
+
+/* Rotate q and k in place, and append k and v. */
+struct k_rope_write_args {
+	struct k_kv_write_args	w;
+	float			*q;
+	float			*k;	/* w.k, to be written */
+	const float		*table;
+	u64			q_ld;
+	u32			heads;
+	u32			half;
+	u32			settle;
+	u32			vec;	/* rows of q are at multiples of 16 */
+};
+
+struct dev_kv_copy {
+	u32	from;
+	u32	to;
+	u32	tokens;
+};
+
+/* Descriptors of one launch, none of which reads or writes another's target. */
+#define KV_COPY_MAX	256u
+
+struct k_kv_copy_args {
+	struct dev_kv		kv;
+	u32			nr;
+	u32			vec;	/* layers are at multiples of 16 */
+	struct dev_kv_copy	c[KV_COPY_MAX];
+};
+
+/* ---- sample.cu ---- */
+
+/* What a token is penalised for; CTRL's penalty is due to all in the list. */
+struct dev_sample_count {
+	u32	id;
+	u32	count;		/* how often the text has it, without the prompt */
+};
+
+struct dev_sample_bias {
+	u32	id;
+	float	bias;
+};
+
+/*
+ * struct dev_draw - one draw, as struct sampling_params has it
+ * @seed, @position, @sample: choose its random number
+ * @row:       of the logits; draws of one row have the same edits
+ * @adjusts:   the edits below are to be made; at most one draw of a row
+ * @nr_top:    how many of the likeliest tokens are wanted, at most
+ *	       SAMPLE_TOP_MAX
+ * @logprobs:  logprob and rank of the drawn token are wanted, and @nr_top
+ * @saved:     index of this draw's room in the saved logits: one number each
+ *	       for every entry of the three lists; ~0: no row asks for it
+ * @allowed:   a bit each token, from bit 0 of word 0; NULL: all may be drawn
+ * @masked:    tokens that may not be drawn
+ * @biases:    what is added, each token at most once
+ * @counts:    tokens of prompt and text, each once
+ */
+struct dev_draw {
+	u64				seed;
+	u64				position;
+	u32				sample;
+	u32				row;
+	float				temperature;
+	float				top_p;
+	float				min_p;
+	u32				top_k;
+	float				repetition;
+	float				presence;
+	float				frequency;
+	u32				adjusts;
+	u32				logprobs;
+	u32				nr_top;
+	u32				saved;
+	u32				nr_masked;
+	u32				nr_biases;
+	u32				nr_counts;
+	const u32			*allowed;
+	const u32			*masked;
+	const struct dev_sample_bias	*biases;
+	const struct dev_sample_count	*counts;
+};
+
+#define SAMPLE_TOP_MAX	128u
+
+struct dev_top {
+	u32	id;
+	float	logprob;
+};
+
+/*
+ * struct dev_drawn - what a draw gives
+ * @id:      the token, or one of SAMPLE_* below
+ * @rank:    its place among the likeliest, from 1
+ * @logprob: of the row as the model gave it
+ * @nr_top:  how many of @top there are
+ */
+struct dev_drawn {
+	s32	id;
+	u32	rank;
+	float	logprob;
+	u32	nr_top;
+};
+
+/* As sampler_sample(): -EDOM, -ERANGE, -ENODATA. */
+#define SAMPLE_NAN	(-33)
+#define SAMPLE_INF	(-34)
+#define SAMPLE_NOTHING	(-61)
+
+struct k_sample_args {
+	float			*logits;
+	const struct dev_draw	*draws;
+	struct dev_drawn	*drawn;
+	struct dev_top		*top;	/* [draws][top_stride] */
+	float			*saved;
+	u64			ld;	/* from a row of logits to the next */
+	u32			vocab;
+	u32			nr;
+	u32			top_stride;
+	u32			restore;	/* k_sample_adjust: undo */
+};
+
+/* ---- products, gemm*.cu ---- */
+
+/* Matrices that one launch can multiply with the same x. */
+#define GEMM_PARTS	4
+
+/* Outputs of a block of k_gemm_skinny*, and K that it loads at once. */
+#define GEMM_SKINNY_N	64
+#define GEMM_SKINNY_K	128
+
+/* Outputs and rows of a block of k_gemm_tile. */
+#define GEMM_TILE_M	128
+#define GEMM_TILE_N	128
+
+/* Elements of K of one chain of sums in exact mode; part of the numerics. */
+#define GEMM_RUN	64
+
+/*
+ * One matrix of a launch: y[m][n] = x * w^T.
+ * @first: the first block of the launch, counted along N, that is its own
+ */
+struct gemm_part {
+	const void	*w;
+	const float	*bias;
+	float		*y;
+	u64		y_ld;
+	u32		n;
+	u32		first;
+};
+
+/*
+ * What all products have.  @x is f32, or bf16 where the kernel says so.
+ * @dtype:  of all weights
+ * @x_vec, @w_vec: each row begins at a multiple of 16 bytes
+ */
+struct gemm_args {
+	struct gemm_part	part[GEMM_PARTS];
+	const void		*x;
+	u64			x_ld;
+	u32			nr_parts;
+	u32			nr_blocks;
+	u32			m;
+	u32			k;
+	u32			dtype;
+	u32			settle;
+	u32			x_vec;
+	u32			w_vec;
+};
+
+struct k_gemm_exact1_f32_args { struct gemm_args g; };
+struct k_gemm_exact1_bf16_args { struct gemm_args g; };
+struct k_gemm_exact1_f16_args { struct gemm_args g; };
+struct k_gemm_exact4_f32_args { struct gemm_args g; };
+struct k_gemm_exact4_bf16_args { struct gemm_args g; };
+struct k_gemm_exact4_f16_args { struct gemm_args g; };
+struct k_gemm_exact_mid_args { struct gemm_args g; };
+struct k_gemm_exact_tile_args { struct gemm_args g; };
+
+/*
+ * @chunk:   columns of x in shared memory at once
+ * @range:   columns of K that one block sums; both multiples of GEMM_SKINNY_K
+ * @partial: [splits][m][nr_blocks * GEMM_SKINNY_N], if K is split
+ * @ticket:  [nr_blocks] 0, and 0 again at the end
+ */
+struct gemm_skinny_args {
+	struct gemm_args	g;
+	u32			chunk;
+	u32			range;
+	u32			splits;
+	float			*partial;
+	u32			*ticket;
+};
+
+struct k_gemm_skinny8_args { struct gemm_skinny_args s; };
+struct k_gemm_skinny16_args { struct gemm_skinny_args s; };
+
+struct k_gemm_tile_args { struct gemm_args g; };
+
+/* to[m][to_ld] = bf16 of x[m][k], zeros from k on. */
+struct k_gemm_narrow_args {
+	const float	*x;
+	u64		x_ld;
+	u32		*to;
+	u32		to_ld;		/* even */
+	u32		m;
+	u32		k;
+};
+
+/* y = settled y + bias */
+struct k_gemm_finish_args {
+	float		*y;
+	const float	*bias;
+	u64		y_ld;
+	u32		m;
+	u32		n;
+	u32		settle;
+};
+
+/* ---- attention (attn*.cu) ---- */
+
+/*
+ * One call, one layer; all its kernels take the same.
+ * @part:   partial results; @part_floats: room there
+ * @group:  query heads of a KV head
+ * @block_shift, @unit_shift: log2 of a block's tokens; of the positions that
+ *	decoding counts as one unit of work
+ * @ctas:   blocks of threads that share the work out, x of their grid
+ */
+struct k_attn_args {
+	struct dev_batch batch;
+	struct dev_kv	kv;
+	const float	*q;
+	u64		q_ld;
+	float		*out;
+	u64		out_ld;
+	float		*part;
+	u64		part_floats;
+	u32		layer;
+	u32		heads;
+	u32		group;
+	u32		window;
+	float		scale;
+	float		softcap;
+	u32		block_shift;
+	u32		unit_shift;
+	u32		ctas;
+	u32		settle;
+};
+
+#endif /* KERNELS_CUDA_ARGS_H */

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * attn_exact.cu - attention whose bits depend on position and shape alone
+ *
+ * Of each query, for each chunk of KERN_CHUNK absolute positions that it sees:
+ *
+ *   s[t] = (q . k[t]) * scale, the product of dims 4i + j to sum j, in order,
+ *	    and the four sums as (0 + 1) + (2 + 3); softcap * tanh(s / softcap)
+ *   m    = max s,  p[t] = exp(s[t] - m)
+ *   l    = sum p: p[t] + p[t + 32], then the tree of warp_sum()
+ *   o    = sum of p[t] * v[t] for t in rising order
+ *
+ * Chunks are folded, in order, into the span of EXACT_SPAN absolute positions
+ * that they are of, and spans, in order, into the result.  That order never
+ * changes; where the work is done does: a task is an item of up to ATTN_Q
+ * queries with all of its spans or, if items are too few for the grid, with one
+ * span, whose sums go to memory and are folded by k_attn_exact_join.  Both take
+ * the same steps in the same order, so both give the same bits, and which one
+ * it is may follow from the company that a query is in.
+ *
+ * KV is widened to f32 (element times scale, rounded) on its way to shared
+ * memory.  What a query may not see does not enter its sums: it is neither
+ * scored nor multiplied.
+ *
+ * Shared memory: a chunk of K, then of V in the same place, 33 KiB with heads of
+ * 128 dims and 66 KiB with 256, and 12 or 20 KiB beside it.  Two blocks of 256
+ * threads are on a multiprocessor, of 128 registers each (some 30 words spill,
+ * outside of the loops over dims and positions); one with heads of 256 dims on
+ * sm_86 and sm_89.  Products of one thread: four queries times one position.
+ */
+#include "kernels/cuda/attn.h"
+#include "kernels/cuda/fmath.cuh"
+
+#define EXACT_THREADS	256u
+#define EXACT_CHUNK	64u		/* KERN_CHUNK */
+#define EXACT_SPAN	512u
+/* Scores, and quads of sums, of one thread: 16 x 64 of them in all. */
+#define EXACT_EACH	4u
+#define EXACT_PAD	4u		/* floats behind a row of KV */
+
+/* Items of a sequence; spans of all positions that it sees. */
+DEVICE u32 exact_items(const struct k_attn_args &a, const struct dev_seq &s)
+{
+	return (attn_queries(a, s) + ATTN_Q - 1) / ATTN_Q * a.kv.kv_heads;
+}
+
+DEVICE u32 exact_spans(const struct k_attn_args &a, const struct dev_seq &s)
+{
+	return (s.start_pos + s.nr_rows - 1) / EXACT_SPAN -
+	       attn_first(a, s.start_pos) / EXACT_SPAN + 1;
+}
+
+struct exact_whole {
+	DEVICE u32 count(const struct k_attn_args &a, const struct dev_seq &s)
+	{
+		return exact_items(a, s);
+	}
+};
+
+struct exact_split {
+	DEVICE u32 count(const struct k_attn_args &a, const struct dev_seq &s)
+	{
+		return exact_items(a, s) * exact_spans(a, s);
+	}
+};
+
+/* Whether items are split into spans, and how many tasks that makes. */
+DEVICE bool exact_is_split(const struct k_attn_args &a, u32 *tasks)
+{
+	const u32 items = attn_total<exact_whole>(a);
+	const u32 all = attn_total<exact_split>(a);
+
+	*tasks = items;
+	if (items >= a.ctas || all == items ||
+	    (u64)all * ATTN_PART(a.kv.head_dim) > a.part_floats)
+		return false;
+	*tasks = all;
+	return true;
+}
+
+DEVICE struct attn_item exact_item(const struct k_attn_args &a,
+				   const struct dev_seq &s, u32 i)
+{
+	return attn_item_of(a, s, i % a.kv.kv_heads,
+			    i / a.kv.kv_heads * ATTN_Q, ATTN_Q);
+}
+
+/* What was summed up of one query, and four of its dims. */
+struct exact_sum {
+	float	m;
+	float	l;
+	float	o[4];
+};
+
+DEVICE struct exact_sum exact_nothing(void)
+{
+	struct exact_sum x;
+
+	x.m = ATTN_NONE;
+	x.l = 0.0f;
+	x.o[0] = x.o[1] = x.o[2] = x.o[3] = 0.0f;
+	return x;
+}
+
+/* What comes after @x; nothing, if its query saw nothing there. */
+DEVICE void exact_fold(struct exact_sum &x, const struct exact_sum &y)
+{
+	u32 j;
+	float c;
+
+	if (y.m == ATTN_NONE)
+		return;
+	if (x.m == ATTN_NONE) {
+		x = y;
+	} else if (y.m <= x.m) {
+		c = f_exp(add_rn(y.m, -x.m));
+		x.l = fma_rn(y.l, c, x.l);
+		for (j = 0; j < 4; j++)
+			x.o[j] = fma_rn(y.o[j], c, x.o[j]);
+	} else {
+		c = f_exp(add_rn(x.m, -y.m));
+		x.m = y.m;
+		x.l = fma_rn(x.l, c, y.l);
+		for (j = 0; j < 4; j++)
+			x.o[j] = fma_rn(x.o[j], c, y.o[j]);
+	}
+}
+
+template <u32 TYPE>
+struct exact_type {
+	static const u32 elem = TYPE == KERN_F32 ? 4 : TYPE <= KERN_F16 ? 2 : 1;
+	static const u32 per = 4 / elem;	/* elements of a word */
+};
+
+/* Element @i of a word, times its scale, as bits. */
+template <u32 TYPE>
+DEVICE u32 exact_number(u32 w, u32 i, float scale)
+{
+	if (TYPE == KERN_F32)
+		return w;
+	if (TYPE == KERN_BF16)
+		return i ? w & 0xffff0000 : w << 16;
+	if (TYPE == KERN_F16)
+		return float_bits(f16_to_f32((u16)(w >> i * 16)));
+	if (TYPE == KERN_E4M3)
+		return float_bits(mul_rn(scale, e4m3_to_f32((u8)(w >> i * 8))));
+	return float_bits(mul_rn(scale, (float)(signed char)(w >> i * 8)));
+}
+
+/* 16 bytes of KV as 4 to 16 floats from @at on. */
+template <u32 TYPE>
+DEVICE void exact_widen(SHARED_PTR(float) to, u32 at, const quad &x,
+			float scale)
+{
+	const u32 per = exact_type<TYPE>::per;
+	u32 i, j;
+	quad y;
+
+#pragma unroll
+	for (i = 0; i < per; i++) {		/* quads that come out */
+#pragma unroll
+		for (j = 0; j < 4; j++)
+			y.w[j] = exact_number<TYPE>(x.w[(i * 4 + j) / per],
+						    (i * 4 + j) % per, scale);
+		sh_store16(to, at + i * 4, y);
+	}
+}
+
+/* K or V of the chunk at @start; zeros where nobody sees it. */
+template <u32 TYPE>
+DEVICE void exact_load_as(const struct k_attn_args &a,
+			  const struct attn_item &it, SHARED_PTR(float) to,
+			  u32 start, bool is_v)
+{
+	const u32 elem = exact_type<TYPE>::elem;
+	const struct attn_place at = attn_place_of(a, it.kv_head, elem);
+	const u32 ld = a.kv.head_dim + EXACT_PAD, pieces = at.row / 16;
+	u32 i, t, c, pos, token;
+	float scale;
+	const u8 *b;
+	quad x;
+
+	for (i = threadIdx.x; i < EXACT_CHUNK * pieces; i += EXACT_THREADS) {
+		t = i / pieces;
+		c = i % pieces;
+		pos = start + t;
+		x.w[0] = x.w[1] = x.w[2] = x.w[3] = 0;
+		scale = 0.0f;
+		if (pos >= it.first && pos <= it.last) {
+			b = attn_block(a, it.table[pos >> a.block_shift]);
+			token = pos & (a.kv.block_tokens - 1);
+			x = gl_stream16(b + (is_v ? at.v : at.k) +
+					token * at.row + c * 16);
+			if (elem == 1)
+				scale = *(const float *)
+					(b + (is_v ? at.vs : at.ks) + token * 4);
+		}
+		exact_widen<TYPE>(to, t * ld + c * 16 / elem, x, scale);
+	}
+}
+
+DEVICE void exact_load(const struct k_attn_args &a, const struct attn_item &it,
+		       SHARED_PTR(float) to, u32 start, bool is_v)
+{
+	switch (a.kv.dtype) {
+	case KERN_F32:
+		exact_load_as<KERN_F32>(a, it, to, start, is_v);
+		break;
+	case KERN_BF16:
+		exact_load_as<KERN_BF16>(a, it, to, start, is_v);
+		break;
+	case KERN_F16:
+		exact_load_as<KERN_F16>(a, it, to, start, is_v);
+		break;
+	case KERN_E4M3:
+		exact_load_as<KERN_E4M3>(a, it, to, start, is_v);
+		break;
+	default:
+		exact_load_as<KERN_I8>(a, it, to, start, is_v);
+	}
+}
+
+/* What query @q of an item sees of the chunk at @start: @lo up to @hi. */
+DEVICE void exact_view(const struct k_attn_args &a, const struct attn_item &it,
+		       u32 q, u32 start, u32 *lo, u32 *hi)
+{
+	const u32 pos = attn_pos(a, it, q), first = attn_first(a, pos);
+
+	*lo = first > start ? first - start : 0;
+	*hi = pos < start ? 0 : min(pos - start + 1, EXACT_CHUNK);
+}
+
+DEVICE float exact_dot(SHARED_PTR(float) q, u32 q_at, SHARED_PTR(float) k,
+		       u32 k_at, u32 hd)
+{
+	float s[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+	u32 i, j;
+
+#pragma unroll 4
+	for (i = 0; i < hd; i += 4) {
+		const quad x = sh_load16(q, q_at + i), y = sh_load16(k, k_at + i);
+
+#pragma unroll
+		for (j = 0; j < 4; j++)
+			s[j] = fma_rn(bits_float(x.w[j]), bits_float(y.w[j]),
+				      s[j]);
+	}
+	return add_rn(add_rn(s[0], s[1]), add_rn(s[2], s[3]));
+}
+
+/* Scores of all queries; of what a query does not see there is none. */
+DEVICE void exact_scores(const struct k_attn_args &a,
+			 const struct attn_item &it, SHARED_PTR(float) q,
+			 SHARED_PTR(float) k, SHARED_PTR(float) p, u32 start)
+{
+	const u32 hd = a.kv.head_dim, t = threadIdx.x % EXACT_CHUNK;
+	u32 i, lo, hi;
+	float s;
+
+	for (i = threadIdx.x / EXACT_CHUNK; i < it.nq;
+	     i += EXACT_THREADS / EXACT_CHUNK) {
+		exact_view(a, it, i, start, &lo, &hi);
+		s = ATTN_NONE;
+		if (t >= lo && t < hi) {
+			s = exact_dot(q, i * hd, k, t * (hd + EXACT_PAD), hd);
+			s = mul_rn(s, a.scale);
+			if (a.softcap)
+				s = mul_rn(a.softcap,
+					   f_tanh(s / a.softcap));
+		}
+		p[i * EXACT_CHUNK + t] = s;
+	}
+}
+
+/* Weights in place of scores; maximum and sum of each query. */
+DEVICE void exact_softmax(const struct attn_item &it, SHARED_PTR(float) p,
+			  SHARED_PTR(float) max_of, SHARED_PTR(float) sum_of)
+{
+	const u32 lane = thread_lane();
+	u32 i, at;
+	float x, y, m, l;
+
+	for (i = thread_warp(); i < it.nq; i += EXACT_THREADS / WARP) {
+		at = i * EXACT_CHUNK + lane;
+		x = p[at];
+		y = p[at + WARP];
+		m = warp_max(fmaxf(x, y));
+		x = x == ATTN_NONE ? 0.0f : f_exp(add_rn(x, -m));
+		y = y == ATTN_NONE ? 0.0f : f_exp(add_rn(y, -m));
+		p[at] = x;
+		p[at + WARP] = y;
+		l = warp_sum(add_rn(x, y));
+		if (lane == 0) {
+			max_of[i] = m;
+			sum_of[i] = l;
+		}
+	}
+}
+
+/* Four dims from @d on of query @q: the chunk's weighted sum of V. */
+DEVICE struct exact_sum exact_mix(const struct k_attn_args &a,
+				  const struct attn_item &it, u32 q, u32 d,
+				  SHARED_PTR(float) v, SHARED_PTR(float) p,
+				  u32 start)
+{
+	struct exact_sum x = exact_nothing();
+	u32 t, j, lo, hi;
+
+	exact_view(a, it, q, start, &lo, &hi);
+#pragma unroll 2
+	for (t = lo; t < hi; t++) {
+		const float w = p[q * EXACT_CHUNK + t];
+		const quad y = sh_load16(v, t * (a.kv.head_dim + EXACT_PAD) + d);
+
+#pragma unroll
+		for (j = 0; j < 4; j++)
+			x.o[j] = fma_rn(w, bits_float(y.w[j]), x.o[j]);
+	}
+	return x;
+}
+
+/* The queries, as they are. */
+DEVICE void exact_queries(const struct k_attn_args &a,
+			  const struct attn_item &it, SHARED_PTR(float) q)
+{
+	const u32 hd = a.kv.head_dim;
+	u32 i;
+
+	for (i = threadIdx.x; i < it.nq * hd; i += EXACT_THREADS)
+		q[i] = a.q[attn_at(a, it, i / hd, a.q_ld) + i % hd];
+}
+
+/* Result, or the part of a span, of quad @i of an item. */
+DEVICE void exact_out(const struct k_attn_args &a, const struct attn_item &it,
+		      u32 i, const struct exact_sum &x, float *part)
+{
+	const u32 hd = a.kv.head_dim, q = i / (hd / 4), d = i % (hd / 4) * 4;
+	float *to;
+	u32 j;
+
+	if (!part) {
+		to = a.out + attn_at(a, it, q, a.out_ld) + d;
+		for (j = 0; j < 4; j++)
+			attn_store(a, to + j, x.o[j] / x.l);
+		return;
+	}
+	to = part + q * hd + d;
+	for (j = 0; j < 4; j++)
+		to[j] = x.o[j];
+	if (d == 0) {
+		to = part + ATTN_STAT(hd, q);
+		to[0] = x.m;
+		to[1] = x.l;
+	}
+}
+
+/* Four dims from @d on of query @q, as exact_out() left them. */
+DEVICE struct exact_sum exact_part(const float *part, u32 hd, u32 q, u32 d)
+{
+	const quad y = gl_load16(part + q * hd + d);
+	struct exact_sum x;
+	u32 j;
+
+	x.m = part[ATTN_STAT(hd, q)];
+	x.l = part[ATTN_STAT(hd, q) + 1];
+#pragma unroll
+	for (j = 0; j < 4; j++)
+		x.o[j] = bits_float(y.w[j]);
+	return x;
+}
+
+/* Where things lie in the dynamic shared memory. */
+struct exact_mem {
+	SHARED_PTR(float)	q;
+	SHARED_PTR(float)	p;
+	SHARED_PTR(float)	max_of;
+	SHARED_PTR(float)	sum_of;
+	SHARED_PTR(float)	kv;
+};
+
+/* One chunk of an item, folded into the thread's quads. */
+DEVICE void exact_chunk(const struct k_attn_args &a, const struct attn_item &it,
+			const struct exact_mem &m, u32 start,
+			struct exact_sum (&span)[EXACT_EACH])
+{
+	const u32 quads = a.kv.head_dim / 4;
+	struct exact_sum x;
+	u32 k, i;
+
+	exact_load(a, it, m.kv, start, false);
+	__syncthreads();
+	exact_scores(a, it, m.q, m.kv, m.p, start);
+	__syncthreads();
+	exact_softmax(it, m.p, m.max_of, m.sum_of);
+	exact_load(a, it, m.kv, start, true);
+	__syncthreads();
+#pragma unroll
+	for (k = 0; k < EXACT_EACH; k++) {
+		i = threadIdx.x + k * EXACT_THREADS;
+		if (i >= it.nq * quads)
+			continue;
+		x = exact_mix(a, it, i / quads, i % quads * 4, m.kv, m.p,
+			      start);
+		x.m = m.max_of[i / quads];
+		x.l = m.sum_of[i / quads];
+		exact_fold(span[k], x);
+	}
+	__syncthreads();
+}
+
+/* Spans @span to @end of an item. */
+DEVICE void exact_task(const struct k_attn_args &a, const struct attn_item &it,
+		       const struct exact_mem &m, u32 span, u32 end,
+		       float *part)
+{
+	struct exact_sum all[EXACT_EACH], one[EXACT_EACH];
+	u32 k, i, start;
+
+#pragma unroll
+	for (k = 0; k < EXACT_EACH; k++)
+		all[k] = exact_nothing();
+	exact_queries(a, it, m.q);
+	for (; span < end; span++) {
+#pragma unroll
+		for (k = 0; k < EXACT_EACH; k++)
+			one[k] = exact_nothing();
+		start = max(it.first & ~(EXACT_CHUNK - 1), span * EXACT_SPAN);
+		for (; start <= it.last && start / EXACT_SPAN == span;
+		     start += EXACT_CHUNK)
+			exact_chunk(a, it, m, start, one);
+#pragma unroll
+		for (k = 0; k < EXACT_EACH; k++)
+			exact_fold(all[k], one[k]);
+	}
+#pragma unroll
+	for (k = 0; k < EXACT_EACH; k++) {
+		i = threadIdx.x + k * EXACT_THREADS;
+		if (i < it.nq * (a.kv.head_dim / 4))
+			exact_out(a, it, i, all[k], part);
+	}
+}
+
+/* Two blocks on a multiprocessor: one loads while the other multiplies. */
+#ifdef KVMM_SHIM
+#define EXACT_BOUNDS	256
+#else
+#define EXACT_BOUNDS	256, 2
+#endif
+
+KERNEL(k_attn_exact, EXACT_BOUNDS)(struct k_attn_args a)
+{
+	DYN_SHARED(float, mem);
+	const u32 hd = a.kv.head_dim;
+	const struct exact_mem m = {
+		mem, mem + ATTN_Q * hd, mem + ATTN_Q * (hd + EXACT_CHUNK),
+		mem + ATTN_Q * (hd + EXACT_CHUNK + 1),
+		mem + ATTN_Q * (hd + EXACT_CHUNK + 2),
+	};
+	u32 tasks, i, at, before, spans, first;
+	float *part;
+	const bool split = exact_is_split(a, &tasks);
+
+	for (i = blockIdx.x; i < tasks; i += gridDim.x) {
+		const struct dev_seq s = split ?
+			attn_find<exact_split>(a, i, &before) :
+			attn_find<exact_whole>(a, i, &before);
+
+		spans = exact_spans(a, s);
+		first = attn_first(a, s.start_pos) / EXACT_SPAN;
+		at = i - before;
+		part = split ? a.part + (u64)i * ATTN_PART(hd) : NULL;
+		if (split) {
+			first += at % spans;
+			at /= spans;
+			spans = 1;
+		}
+		exact_task(a, exact_item(a, s, at), m, first, first + spans,
+			   part);
+		__syncthreads();
+	}
+}
+
+/* Fold the spans of each item, if items were split. */
+KERNEL(k_attn_exact_join, 256)(struct k_attn_args a)
+{
+	const u32 hd = a.kv.head_dim, quads = hd / 4;
+	u32 tasks, i, j, k, q, before, spans;
+	struct exact_sum all, x;
+	const float *part;
+
+	if (!exact_is_split(a, &tasks))
+		return;
+	for (i = blockIdx.x; i < tasks; i += gridDim.x) {
+		const struct dev_seq s = attn_find<exact_split>(a, i, &before);
+
+		spans = exact_spans(a, s);
+		if ((i - before) % spans)
+			continue;
+		const struct attn_item it =
+			exact_item(a, s, (i - before) / spans);
+
+		for (j = threadIdx.x; j < it.nq * quads; j += EXACT_THREADS) {
+			all = exact_nothing();
+			q = j / quads;
+			part = a.part + (u64)i * ATTN_PART(hd);
+			for (k = 0; k < spans; k++) {
+				x = exact_part(part, hd, q, j % quads * 4);
+				exact_fold(all, x);
+				part += ATTN_PART(hd);
+			}
+			exact_out(a, it, j, all, NULL);
+		}
+	}
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * attn_prefill_f16.cu - prefill over KV of f16
+ *
+ * Heads of another size take the next larger kernel; what lies behind the
+ * head's last dim is zeros in shared memory and never read from the pool.
+ */
+#include "kernels/cuda/attn_prefill.h"
+
+ATTN_PREFILL(k_attn_prefill_f16_128, KERN_F16, 128, 8, 64);
+ATTN_PREFILL(k_attn_prefill_f16_256, KERN_F16, 256, 4, 32);

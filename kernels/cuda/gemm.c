@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * gemm.c - which kernel a product takes
+ *
+ * Exact mode has kernels for few and for many rows that all keep one order of
+ * sums (gemm_exact.cu), so the choice between them is of time alone.  They
+ * multiply f32, and so serve fast mode, too, wherever it may round nothing:
+ * weights that are not bf16.  With bf16 weights in fast mode up to 16 rows
+ * stream the weights (gemm_skinny.cu), and more are left to cuBLASLt, or to
+ * our own tiles where it is missing or the addresses are not to its taste.
+ *
+ * Several matrices with one x go in one launch; blocks along N are numbered
+ * through all of them.
+ */
+#include <stdlib.h>
+
+#include "kernels/cuda/blaslt.h"
+
+/* Rows of x that the kernels for few rows take. */
+#define EXACT_FEW	16u
+#define SKINNY_FEW	16u
+
+#define MAX_TICKETS	16384u
+#define MAX_SPLITS	16u
+
+/* How long a block of k_gemm_skinny* takes to begin, in columns of K. */
+#define SKINNY_START	64u
+/* Blocks that a multiprocessor needs to be reading all the time. */
+#define SKINNY_BLOCKS	4u
+
+#define NARROW_BLOCKS	8u	/* a multiprocessor, of 256 threads */
+
+/**
+ * struct cuda_gemm - what products keep in a context
+ * @lt:     cuBLASLt, or NULL
+ * @ticket: [MAX_TICKETS] zeros, of k_gemm_skinny*
+ */
+struct cuda_gemm {
+	struct blaslt	*lt;
+	u32		*ticket;
+};
+
+/* Bytes of dynamic shared memory of each kernel, as list.h says. */
+static const u32 smem_of[CUDA_NR_KERNELS] = {
+#define x(name, smem)	smem,
+	CUDA_KERNELS(x)
+#undef x
+};
+
+int cuda_gemm_init(struct cuda_ctx *c)
+{
+	struct kern_ctx *ctx = (struct kern_ctx *)(void *)c;
+	struct cuda_gemm *g = calloc(1, sizeof(*g));
+	CUresult r;
+
+	if (!g)
+		return cuda_fail(c, "no memory", CUDA_ERROR_OUT_OF_MEMORY);
+	c->gemm = g;
+	g->ticket = cuda_mem_alloc(ctx, MAX_TICKETS * sizeof(u32));
+	if (!g->ticket)
+		return cuda_fail(c, "no memory on the GPU for products",
+				 CUDA_ERROR_OUT_OF_MEMORY);
+	r = c->cu->MemsetD32Async((uintptr_t)g->ticket, 0, MAX_TICKETS,
+				  c->stream);
+	if (r)
+		return cuda_fail(c, "the GPU's memory cannot be cleared", r);
+	if (!c->exact)
+		g->lt = blaslt_open(c);
+	return c->err;
+}
+
+void cuda_gemm_exit(struct cuda_ctx *c)
+{
+	struct cuda_gemm *g = c->gemm;
+
+	if (!g)
+		return;
+	blaslt_close(c, g->lt);
+	cuda_mem_free((struct kern_ctx *)(void *)c, g->ticket);
+	free(g);
+	c->gemm = NULL;
+}
+
+struct blaslt *cuda_gemm_lt(struct cuda_ctx *c)
+{
+	return c->gemm ? c->gemm->lt : NULL;
+}
+
+static bool aligned(const void *p, u64 row_bytes)
+{
+	return !((uintptr_t)p % 16) && !(row_bytes % 16);
+}
+
+/* Weights of all parts: 16 bytes at a time? */
+static bool w_aligned(const struct kern_gemm_out *out, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		if (!aligned(out[i].w->data, (u64)out[i].w->cols *
+					     kern_dtype_size(out[i].w->dtype)))
+			return false;
+	return true;
+}
+
+/* The arguments but for blocks, which depend on the kernel. */
+static struct gemm_args args_of(struct cuda_ctx *c, const float *x, u64 x_ld,
+				const struct kern_gemm_out *out, u32 nr, u32 m)
+{
+	struct gemm_args a = {
+		.x = x, .x_ld = x_ld, .nr_parts = nr, .m = m,
+		.k = out->w->cols, .dtype = out->w->dtype,
+		.settle = c->settle, .x_vec = aligned(x, x_ld * sizeof(*x)),
+		.w_vec = w_aligned(out, nr),
+	};
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		a.part[i] = (struct gemm_part){
+			.w = out[i].w->data, .bias = out[i].bias,
+			.y = out[i].y, .n = out[i].w->rows,
+			.y_ld = out[i].y_ld ? out[i].y_ld : out[i].w->rows,
+		};
+	return a;
+}
+
+/* Blocks of @rows outputs each. */
+static void number_blocks(struct gemm_args *a, u32 rows)
+{
+	u32 i;
+
+	a->nr_blocks = 0;
+	for (i = 0; i < a->nr_parts; i++) {
+		a->part[i].first = a->nr_blocks;
+		a->nr_blocks += DIV_ROUND_UP(a->part[i].n, rows);
+	}
+}
+
+static void launch_exact(struct cuda_ctx *c, struct gemm_args *a,
+			 enum cuda_kernel k, u32 tile_m, u32 tile_n)
+{
+	/* The structures of these kernels are struct gemm_args and no more. */
+	number_blocks(a, tile_n);
+	cuda_launch(c, k, (struct cuda_grid){
+		DIV_ROUND_UP(a->m, tile_m), a->nr_blocks, 1, 128, smem_of[k],
+	}, a);
+}
+
+static void gemm_exact(struct cuda_ctx *c, struct gemm_args *a)
+{
+	static const enum cuda_kernel one[] = {
+		[KERN_F32] = CUDA_k_gemm_exact1_f32,
+		[KERN_BF16] = CUDA_k_gemm_exact1_bf16,
+		[KERN_F16] = CUDA_k_gemm_exact1_f16,
+	}, few[] = {
+		[KERN_F32] = CUDA_k_gemm_exact4_f32,
+		[KERN_BF16] = CUDA_k_gemm_exact4_bf16,
+		[KERN_F16] = CUDA_k_gemm_exact4_f16,
+	};
+
+	number_blocks(a, 128);
+	if (a->m == 1)
+		launch_exact(c, a, one[a->dtype], 1, 16);
+	else if (a->m <= EXACT_FEW)
+		launch_exact(c, a, few[a->dtype], 4, 32);
+	else if ((u64)DIV_ROUND_UP(a->m, 64) * a->nr_blocks >= c->sms)
+		launch_exact(c, a, CUDA_k_gemm_exact_tile, 64, 128);
+	else
+		launch_exact(c, a, CUDA_k_gemm_exact_mid, 32, 64);
+}
+
+/*
+ * The time is that of the multiprocessor with most blocks, or of as many as it
+ * takes to keep it reading; a block has its columns and its beginning.
+ */
+u32 cuda_gemm_range(u32 blocks, u32 k, u32 sms)
+{
+	const u32 all = ALIGN_UP(max(k, 1u), GEMM_SKINNY_K);
+	u32 best = all, range, splits, s;
+	u64 cost, least = ~0ull;
+
+	for (s = 1; s <= MAX_SPLITS; s++) {
+		range = ALIGN_UP(DIV_ROUND_UP(all, s), GEMM_SKINNY_K);
+		splits = DIV_ROUND_UP(all, range);
+		if (splits > 1 && blocks > MAX_TICKETS)
+			break;
+		cost = max(DIV_ROUND_UP((u64)blocks * splits, (u64)sms),
+			   (u64)SKINNY_BLOCKS) * (range + SKINNY_START);
+		if (splits > 1)
+			cost += SKINNY_BLOCKS * SKINNY_START;
+		if (cost < least) {
+			least = cost;
+			best = range;
+		}
+	}
+	return best;
+}
+
+/* Columns of x that fit into shared memory, with the gaps between rows. */
+static u32 skinny_chunk(u32 m, u32 range, u32 smem)
+{
+	const u32 fit = 2 * (smem / 4 / m - 16);
+
+	return min(range, fit / GEMM_SKINNY_K * GEMM_SKINNY_K);
+}
+
+static void gemm_skinny(struct cuda_ctx *c, struct gemm_args *a)
+{
+	const enum cuda_kernel k = a->m <= 8 ? CUDA_k_gemm_skinny8 :
+					       CUDA_k_gemm_skinny16;
+	struct gemm_skinny_args s;
+
+	number_blocks(a, GEMM_SKINNY_N);
+	s = (struct gemm_skinny_args){
+		.g = *a,
+		.range = cuda_gemm_range(a->nr_blocks, a->k, c->sms),
+		.ticket = c->gemm->ticket,
+	};
+	s.chunk = skinny_chunk(a->m, s.range, smem_of[k]);
+	s.splits = DIV_ROUND_UP(max(a->k, 1u), s.range);
+	if (s.splits > 1)
+		s.partial = cuda_scratch(c, (u64)s.splits * SKINNY_FEW *
+					    a->nr_blocks * GEMM_SKINNY_N *
+					    sizeof(float));
+	if (s.splits > 1 && !s.partial)
+		return;
+	cuda_launch(c, k, (struct cuda_grid){
+		a->nr_blocks, s.splits, 1, 128,
+		a->m * (s.chunk / 2 + 16) * sizeof(u32),
+	}, &s);
+}
+
+static u32 elementwise_blocks(struct cuda_ctx *c, u64 n)
+{
+	return min(DIV_ROUND_UP(n, (u64)256), (u64)c->sms * NARROW_BLOCKS);
+}
+
+/* x in bf16, rows filled up with zeros; @a is then of that. */
+static bool narrow(struct cuda_ctx *c, struct gemm_args *a)
+{
+	const u32 ld = ALIGN_UP(a->k, 8u);
+	struct k_gemm_narrow_args n = {
+		.x = a->x, .x_ld = a->x_ld, .to_ld = ld, .m = a->m, .k = a->k,
+		.to = cuda_scratch(c, (u64)a->m * ld * sizeof(u16)),
+	};
+
+	if (!n.to)
+		return false;
+	cuda_launch(c, CUDA_k_gemm_narrow, (struct cuda_grid){
+		elementwise_blocks(c, (u64)a->m * ld / 2), 1, 1, 256, 0,
+	}, &n);
+	a->x = n.to;
+	a->x_ld = ld;
+	return true;
+}
+
+/* One part by the library, with x narrowed; the bias and the rounding are ours. */
+static bool part_by_lt(struct cuda_ctx *c, const struct gemm_args *a,
+		       const struct gemm_part *p)
+{
+	const struct blaslt_gemm g = {
+		.x = a->x, .x_ld = a->x_ld, .w = p->w, .y = p->y,
+		.y_ld = p->y_ld, .m = a->m, .n = p->n, .k = a->k,
+	};
+	const struct k_gemm_finish_args f = {
+		.y = p->y, .bias = p->bias, .y_ld = p->y_ld, .m = a->m,
+		.n = p->n, .settle = a->settle,
+	};
+
+	if (!c->gemm->lt || !a->w_vec || !aligned(p->y, p->y_ld * 4) ||
+	    !blaslt_gemm(c, c->gemm->lt, &g))
+		return false;
+	if (f.bias || f.settle)
+		cuda_launch(c, CUDA_k_gemm_finish, (struct cuda_grid){
+			elementwise_blocks(c, (u64)f.m * f.n), 1, 1, 256, 0,
+		}, &f);
+	return true;
+}
+
+/* What the library did leaves the list; the rest goes in one launch of ours. */
+static void gemm_long(struct cuda_ctx *c, struct gemm_args *a)
+{
+	u32 i, left = 0;
+
+	if (!narrow(c, a))
+		return;
+	for (i = 0; i < a->nr_parts; i++)
+		if (!part_by_lt(c, a, &a->part[i]))
+			a->part[left++] = a->part[i];
+	a->nr_parts = left;
+	if (!left)
+		return;
+	number_blocks(a, GEMM_TILE_N);
+	cuda_launch(c, CUDA_k_gemm_tile, (struct cuda_grid){
+		DIV_ROUND_UP(a->m, GEMM_TILE_M), a->nr_blocks, 1, 256,
+		smem_of[CUDA_k_gemm_tile],
+	}, a);
+}
+
+static void gemm_parts(struct cuda_ctx *c, const float *x, u64 x_ld,
+		       const struct kern_gemm_out *out, u32 nr, u32 m)
+{
+	struct gemm_args a = args_of(c, x, x_ld ? x_ld : out->w->cols, out, nr,
+				     m);
+
+	if (c->exact || a.dtype != KERN_BF16 || (m <= SKINNY_FEW && !a.w_vec))
+		gemm_exact(c, &a);
+	else if (m <= SKINNY_FEW)
+		gemm_skinny(c, &a);
+	else
+		gemm_long(c, &a);
+}
+
+void cuda_gemm_many(struct kern_ctx *ctx, const float *x, u64 x_ld,
+		    const struct kern_gemm_out *out, u32 nr, u32 m)
+{
+	u32 i, n;
+
+	if (!m)
+		return;
+	for (i = 0; i < nr; i += n) {
+		n = 1;
+		while (n < GEMM_PARTS && i + n < nr &&
+		       out[i + n].w->dtype == out[i].w->dtype)
+			n++;
+		gemm_parts(cuda_of(ctx), x, x_ld, out + i, n, m);
+	}
+}
+
+void cuda_gemm(struct kern_ctx *ctx, const float *x, u64 x_ld,
+	       const struct kern_weight *w, const float *bias, u32 m, float *y,
+	       u64 y_ld)
+{
+	const struct kern_gemm_out out = { w, bias, y, y_ld };
+
+	cuda_gemm_many(ctx, x, x_ld, &out, 1, m);
+}

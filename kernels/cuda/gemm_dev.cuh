@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gemm_dev.cuh - what the kernels of products share: parts, widening, results
+ *
+ * A launch multiplies one x with up to GEMM_PARTS matrices; blocks along N are
+ * numbered through all of them, and each block works for one.
+ */
+#ifndef KERNELS_CUDA_GEMM_DEV_CUH
+#define KERNELS_CUDA_GEMM_DEV_CUH
+
+#include "kernels/cuda/cu.h"
+
+/* The part that block @block along N is of. */
+DEVICE struct gemm_part gemm_part_of(const struct gemm_args &a, u32 block)
+{
+	struct gemm_part p = a.part[0];
+	u32 i;
+
+#pragma unroll
+	for (i = 1; i < GEMM_PARTS; i++)
+		if (i < a.nr_parts && block >= a.part[i].first)
+			p = a.part[i];
+	return p;
+}
+
+/* A sum is complete: the bias last, then the rounding of the arithmetic. */
+DEVICE void gemm_result(const struct gemm_part &p, u32 settle, u32 m, u32 n,
+			float v)
+{
+	if (p.bias)
+		v = add_rn(v, p.bias[n]);
+	p.y[m * p.y_ld + n] = settle ? bf16_to_f32(f32_to_bf16(v)) : v;
+}
+
+DEVICE quad gemm_zero(void)
+{
+	const quad q = { { 0, 0, 0, 0 } };
+
+	return q;
+}
+
+/* Elements of @TYPE in a word, and in 16 bytes. */
+template <int TYPE>
+DEVICE constexpr u32 gemm_per_word(void)
+{
+	return TYPE == KERN_F32 ? 1 : 2;
+}
+
+/* Number @i of the @TYPE elements in @word. */
+template <int TYPE>
+DEVICE float gemm_widen(u32 word, u32 i)
+{
+	if (TYPE == KERN_F32)
+		return bits_float(word);
+	if (TYPE == KERN_BF16)
+		return bits_float(i ? word & 0xffff0000u : word << 16);
+	return f16_to_f32((u16)(i ? word >> 16 : word));
+}
+
+/* One element at a time, for what is not aligned; a word of @TYPE elements. */
+template <int TYPE>
+DEVICE u32 gemm_load_word(const void *row, u32 k, u32 end)
+{
+	if (TYPE == KERN_F32)
+		return k < end ? ((const u32 *)row)[k] : 0;
+	return (k < end ? ((const u16 *)row)[k] : 0) |
+	       (k + 1 < end ? (u32)((const u16 *)row)[k + 1] << 16 : 0);
+}
+
+/* 16 bytes of row @row from element @k on, zeros from @end on. */
+template <int TYPE>
+DEVICE quad gemm_load_quad(const void *row, u32 k, u32 end, bool vec)
+{
+	const u32 n = gemm_per_word<TYPE>();
+	quad q;
+	u32 i;
+
+	if (vec) {
+		if (k >= end)
+			return gemm_zero();
+		return gl_load16((const u8 *)row + (u64)k * (4 / n));
+	}
+#pragma unroll
+	for (i = 0; i < 4; i++)
+		q.w[i] = gemm_load_word<TYPE>(row, k + i * n, end);
+	return q;
+}
+
+#endif /* KERNELS_CUDA_GEMM_DEV_CUH */

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * gemm_skinny.cu - products of few rows with bf16 weights, fast mode
+ *
+ * Bound by the reading of W, so W goes from memory into the registers that the
+ * tensor cores read, 16 bytes a load, once, and never through shared memory.
+ * Rows of W are the 16 rows of a multiplication, rows of x its 8 columns.
+ * A multiplication does not care in which order K comes, as long as both
+ * operands have the same: the 8 elements that a thread loads of a row are its
+ * share of two multiplications, and the same 8 of a row of x lie side by side
+ * in shared memory, where x is rounded to bf16 once a block.
+ *
+ * A warp has 16 rows of W, a block 4 warps and a range of K, the same for all.
+ * GEMM_SKINNY_K columns of W are on their way while as many are multiplied.
+ * Where N alone cannot fill the GPU, K is split over blocks: each writes its
+ * sums, and the block that takes the last ticket adds them up in the order of
+ * the ranges, whoever came when.
+ */
+#include "kernels/cuda/gemm_dev.cuh"
+
+static constexpr u32 THREADS = 128;
+static constexpr u32 STEPS = GEMM_SKINNY_K / 32;
+/* Empty words after a row of x: two rows 16 banks apart. */
+static constexpr u32 X_PAD = 16;
+
+/* STEPS times 32 columns of the rows g and g + 8 of the warp. */
+struct batch {
+	quad	q[STEPS][2];
+};
+
+DEVICE void batch_load(struct batch &b, const u8 *lo, const u8 *hi, u32 k,
+		       u32 end)
+{
+	u32 i, at;
+
+#pragma unroll
+	for (i = 0; i < STEPS; i++) {
+		at = k + 32 * i + thread_lane() % 4 * 8;
+		if (at < end) {
+			b.q[i][0] = gl_stream16(lo + 2ull * at);
+			b.q[i][1] = gl_stream16(hi + 2ull * at);
+		} else {
+			b.q[i][0] = b.q[i][1] = gemm_zero();
+		}
+	}
+}
+
+/* Columns from @k on of x, @chunk of them, as pairs of bf16. */
+template <class S>
+DEVICE void x_convert(const struct gemm_skinny_args &a, S &xs, u32 pitch, u32 k)
+{
+	const struct gemm_args &g = a.g;
+	const u32 quads = a.chunk / 4;
+	u32 i, m, c;
+	quad q;
+
+	for (i = threadIdx.x; i < g.m * quads; i += THREADS) {
+		m = i / quads;
+		c = i % quads * 4;
+		q = gemm_load_quad<KERN_F32>((const float *)g.x + m * g.x_ld, k + c,
+					g.k, g.x_vec && k + c + 4 <= g.k);
+		xs[m * pitch + c / 2] = bf16_pair(bits_float(q.w[0]),
+						  bits_float(q.w[1]));
+		xs[m * pitch + c / 2 + 1] = bf16_pair(bits_float(q.w[2]),
+						      bits_float(q.w[3]));
+	}
+}
+
+/* @c: where the batch begins in the chunk of x. */
+template <int NB, class S>
+DEVICE void batch_multiply(const struct batch &b, S &xs, u32 pitch, u32 c,
+			   u32 m, float (&sum)[NB][4])
+{
+	const u32 row = thread_lane() / 4, at = c / 2 + thread_lane() % 4 * 4;
+	u32 i, j;
+
+#pragma unroll
+	for (i = 0; i < STEPS; i++) {
+		const quad lo = b.q[i][0], hi = b.q[i][1];
+		const u32 a0[4] = { lo.w[0], hi.w[0], lo.w[1], hi.w[1] };
+		const u32 a1[4] = { lo.w[2], hi.w[2], lo.w[3], hi.w[3] };
+
+#pragma unroll
+		for (j = 0; j < NB; j++) {
+			quad x = gemm_zero();
+
+			if (row + 8 * j < m)
+				x = sh_load16(xs, (row + 8 * j) * pitch + at +
+						  16 * i);
+			const u32 b0[2] = { x.w[0], x.w[1] };
+			const u32 b1[2] = { x.w[2], x.w[3] };
+
+			mma_bf16(sum[j], a0, b0);
+			mma_bf16(sum[j], a1, b1);
+		}
+	}
+}
+
+/* Sum @i of a thread: of which row of x, and of which of the block's W. */
+DEVICE u32 sum_m(u32 j, u32 i)
+{
+	return 8 * j + thread_lane() % 4 * 2 + i % 2;
+}
+
+DEVICE u32 sum_n(u32 i)
+{
+	return thread_warp() * 16 + thread_lane() / 4 + i / 2 * 8;
+}
+
+/* True in the block that comes last, which then sees what all have written. */
+template <class S>
+DEVICE bool last_of_splits(const struct gemm_skinny_args &a, S &last)
+{
+	u32 seen;
+
+	fence_device();
+	__syncthreads();
+	if (!threadIdx.x) {
+		seen = atomicAdd(&a.ticket[blockIdx.x], 1u);
+		last[0] = seen == a.splits - 1;
+		if (seen == a.splits - 1)
+			a.ticket[blockIdx.x] = 0;
+	}
+	__syncthreads();
+	fence_device();
+	return last[0];
+}
+
+/* Add the ranges' sums up, in order. */
+DEVICE void add_splits(const struct gemm_skinny_args &a,
+		       const struct gemm_part &p)
+{
+	const u64 pitch = (u64)a.g.nr_blocks * GEMM_SKINNY_N;
+	const u32 n0 = (blockIdx.x - p.first) * GEMM_SKINNY_N;
+	u32 i, m, n, z;
+
+	for (i = threadIdx.x; i < a.g.m * GEMM_SKINNY_N; i += THREADS) {
+		const float *from = a.partial +
+				    (u64)blockIdx.x * GEMM_SKINNY_N;
+		float v = 0.0f;
+
+		m = i / GEMM_SKINNY_N;
+		n = i % GEMM_SKINNY_N;
+#pragma unroll 4
+		for (z = 0; z < a.splits; z++)
+			v += from[((u64)z * a.g.m + m) * pitch + n];
+		if (n0 + n < p.n)
+			gemm_result(p, a.g.settle, m, n0 + n, v);
+	}
+}
+
+template <int NB>
+DEVICE void put_sums(const struct gemm_skinny_args &a,
+		     const struct gemm_part &p, const float (&sum)[NB][4])
+{
+	const u64 pitch = (u64)a.g.nr_blocks * GEMM_SKINNY_N;
+	const u32 n0 = (blockIdx.x - p.first) * GEMM_SKINNY_N;
+	u32 i, j, m, n;
+
+#pragma unroll
+	for (j = 0; j < NB; j++)
+#pragma unroll
+		for (i = 0; i < 4; i++) {
+			m = sum_m(j, i);
+			n = sum_n(i);
+			if (m >= a.g.m)
+				continue;
+			if (a.splits > 1)
+				a.partial[((u64)blockIdx.y * a.g.m + m) *
+					  pitch + (u64)blockIdx.x *
+					  GEMM_SKINNY_N + n] = sum[j][i];
+			else if (n0 + n < p.n)
+				gemm_result(p, a.g.settle, m, n0 + n,
+					    sum[j][i]);
+		}
+}
+
+/* All of the block's range of K. */
+template <int NB, class S>
+DEVICE void sum_range(const struct gemm_skinny_args &a,
+		      const struct gemm_part &p, S &xs, float (&sum)[NB][4])
+{
+	const u32 n = (blockIdx.x - p.first) * GEMM_SKINNY_N + sum_n(0);
+	const u8 *w = (const u8 *)p.w;
+	const u8 *lo = w + 2ull * a.g.k * min(n, p.n - 1);
+	const u8 *hi = w + 2ull * a.g.k * min(n + 8, p.n - 1);
+	const u32 first = blockIdx.y * a.range;
+	const u32 end = min(a.g.k, first + a.range);
+	const u32 pitch = a.chunk / 2 + X_PAD;
+	struct batch now, next;
+	u32 k, c = 0;
+
+	batch_load(next, lo, hi, first, end);
+	for (k = first; k < end; k += GEMM_SKINNY_K, c += GEMM_SKINNY_K) {
+		now = next;
+		batch_load(next, lo, hi, k + GEMM_SKINNY_K, end);
+		if (k == first || c == a.chunk) {
+			__syncthreads();
+			x_convert(a, xs, pitch, k);
+			__syncthreads();
+			c = 0;
+		}
+		batch_multiply<NB>(now, xs, pitch, c, a.g.m, sum);
+	}
+}
+
+template <int NB>
+DEVICE void skinny(const struct gemm_skinny_args &a)
+{
+	DYN_SHARED(u32, xs);
+	SHARED(u32, last, 1);
+	const struct gemm_part p = gemm_part_of(a.g, blockIdx.x);
+	float sum[NB][4] = {};
+
+	sum_range<NB>(a, p, xs, sum);
+	put_sums<NB>(a, p, sum);
+	if (a.splits > 1 && last_of_splits(a, last))
+		add_splits(a, p);
+}
+
+KERNEL(k_gemm_skinny8, THREADS)(struct k_gemm_skinny8_args a)
+{
+	skinny<1>(a.s);
+}
+
+KERNEL(k_gemm_skinny16, THREADS)(struct k_gemm_skinny16_args a)
+{
+	skinny<2>(a.s);
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kv.cu - appending to paged KV, and copying blocks of it
+ *
+ * A warp treats K or V of one head of one row: lane l has the quads l and
+ * l + 32, which is all of the largest head.  With 8-bit types the head's
+ * largest magnitude gives its scale, which lies behind the layer's elements, as
+ * struct kern_kv says; the rounding is defined to the bit.
+ *
+ * A row that no sequence has writes nothing; which rows those are, and where
+ * the others belong, is read from the batch at every run.
+ *
+ * k_rope_write does what k_rope on q, k_rope on k and k_kv_write do, by the
+ * same functions, so with the same bits.
+ */
+#include "kernels/cuda/fmath.cuh"
+
+#define KV_HEAD_MAX	256u
+#define KV_LANE_QUADS	2u
+#define KV_WRITE_WARPS	8u
+
+/* What a lane has of a head. */
+struct lane_head {
+	four f[KV_LANE_QUADS];
+};
+
+DEVICE u32 kv_size(const struct dev_kv &kv)
+{
+	return kv.dtype == KERN_F32 ? 4 :
+	       kv.dtype == KERN_BF16 || kv.dtype == KERN_F16 ? 2 : 1;
+}
+
+DEVICE u8 *layer_at(const struct dev_kv &kv, u32 entry, u32 layer)
+{
+	return kv.base + kv.unit * entry + layer * kv.layer_stride;
+}
+
+/* From a layer's begin to its scales. */
+DEVICE u64 scales_at(const struct dev_kv &kv)
+{
+	return 2ull * kv.kv_heads * kv.block_tokens * kv.head_dim *
+	       kv_size(kv);
+}
+
+DEVICE bool has_scales(const struct dev_kv &kv)
+{
+	return kv.dtype == KERN_E4M3 || kv.dtype == KERN_I8;
+}
+
+/* To the nearest, the even one of a tie; above the largest, that. */
+DEVICE u32 f32_to_e4m3(float f)
+{
+	const float a = fabsf(f);
+	const u32 sign = float_bits(f) >> 24 & 0x80;
+	u32 b = float_bits(a);
+
+	if (!(a == a))
+		return sign | 0x7f;
+	if (a < 0x1p-6f)	/* multiples of 2^-9 */
+		return sign | (u32)sub_rn(add_rn(mul_rn(a, 512.0f), 0x1p23f),
+					  0x1p23f);
+	b = ((b + 0x7ffff + (b >> 20 & 1)) >> 20) - (120u << 3);
+	return sign | (b > 0x7e ? 0x7e : b);
+}
+
+DEVICE u32 f32_to_i8(float f)
+{
+	const float magic = 0x1.8p23f;
+	float r = sub_rn(add_rn(f, magic), magic);
+
+	r = r > 127.0f ? 127.0f : r < -127.0f ? -127.0f : r;
+	return (u32)(s32)r & 0xff;
+}
+
+DEVICE lane_head head_load(const float *head, u32 hd, bool vec)
+{
+	lane_head h;
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < KV_LANE_QUADS; i++)
+		h.f[i] = row_load(head, thread_lane() + i * WARP, hd, vec);
+	return h;
+}
+
+/* The scale of a head, the same in all lanes; NaN if a number is not finite. */
+DEVICE float head_scale(const struct dev_kv &kv, const lane_head &h)
+{
+	const float largest = bits_float(0x7f7fffff);
+	float top = 0.0f;
+	u32 i, j;
+
+#pragma unroll
+	for (i = 0; i < KV_LANE_QUADS; i++)
+#pragma unroll
+		for (j = 0; j < 4; j++) {
+			const float v = fabsf(h.f[i].v[j]);
+
+			top = fmaxf(top, v <= largest ? v : INFINITY);
+		}
+	top = warp_max(top);
+	return top <= largest ?
+	       top / (kv.dtype == KERN_I8 ? 127.0f : 448.0f) :
+	       bits_float(0x7fc00000);
+}
+
+/* Four elements of 8 bits. */
+DEVICE u32 four_small(const struct dev_kv &kv, const four &f, float scale)
+{
+	u32 w = 0, j;
+
+#pragma unroll
+	for (j = 0; j < 4; j++) {
+		const float e = scale > 0.0f ? f.v[j] / scale : 0.0f;
+
+		w |= (kv.dtype == KERN_I8 ? f32_to_i8(e) : f32_to_e4m3(e)) <<
+		     8 * j;
+	}
+	return w;
+}
+
+/* Four elements as quad @q of the head at @to. */
+DEVICE void four_store(const struct dev_kv &kv, u8 *to, u32 q, const four &f,
+		       float scale, bool vec)
+{
+	u32 w[2], j;
+
+	if (kv.dtype == KERN_F32) {
+		row_store((float *)to, q, kv.head_dim, vec, f);
+		return;
+	}
+	if (has_scales(kv)) {
+		w[0] = four_small(kv, f, scale);
+		if (vec)
+			((u32 *)to)[q] = w[0];
+		for (j = 0; !vec && j < 4; j++)
+			to[4 * q + j] = (u8)(w[0] >> 8 * j);
+		return;
+	}
+#pragma unroll
+	for (j = 0; j < 2; j++)
+		w[j] = kv.dtype == KERN_F16 ?
+		       f16_pair(f.v[2 * j], f.v[2 * j + 1]) :
+		       (u32)f32_to_bf16(f.v[2 * j]) |
+		       (u32)f32_to_bf16(f.v[2 * j + 1]) << 16;
+	if (vec) {
+		((u64 *)to)[q] = (u64)w[1] << 32 | w[0];
+		return;
+	}
+	for (j = 0; j < 4; j++)
+		((u16 *)to)[4 * q + j] = (u16)(w[j / 2] >> 16 * (j % 2));
+}
+
+/* K (@at < kv_heads) or V of a head to the slot of @row; not if it has none. */
+DEVICE void slot_write(const struct k_kv_write_args &a, u32 row, u32 at,
+		       const lane_head &h)
+{
+	const struct dev_kv &kv = a.kv;
+	const u32 seq = a.batch.row_seq[row];
+	u32 pos, entry, i;
+	float scale = 0.0f;
+	u64 slot;
+	u8 *layer;
+
+	if (seq == ~0u || row >= a.batch.step->nr_rows)
+		return;
+	pos = a.batch.row_pos[row];
+	entry = a.batch.entries[a.batch.seqs[seq].table +
+				pos / kv.block_tokens];
+	layer = layer_at(kv, entry, a.layer);
+	slot = (u64)at * kv.block_tokens + pos % kv.block_tokens;
+	if (has_scales(kv)) {
+		scale = head_scale(kv, h);
+		if (!thread_lane())
+			((float *)(layer + scales_at(kv)))[slot] = scale;
+	}
+#pragma unroll
+	for (i = 0; i < KV_LANE_QUADS; i++) {
+		const u32 q = thread_lane() + i * WARP;
+
+		if (4 * q < kv.head_dim)
+			four_store(kv, layer + slot * kv.head_dim * kv_size(kv),
+				   q, h.f[i], scale, a.kv_vec);
+	}
+}
+
+/* A block a row, a warp a head. */
+KERNEL(k_kv_write, 256)(struct k_kv_write_args a)
+{
+	const u32 hd = a.kv.head_dim, heads = a.kv.kv_heads;
+	const u32 row = blockIdx.x;
+	u32 at;
+
+	for (at = thread_warp(); at < 2 * heads; at += blockDim.x / WARP) {
+		const float *from = at < heads ? a.k + row * a.k_ld :
+						 a.v + row * a.v_ld;
+
+		slot_write(a, row, at, head_load(from + (u64)(at % heads) * hd,
+						 hd, a.vec));
+	}
+}
+
+/* Element @e of the head in @buf from @at on, turned. */
+DEVICE float turned(SHARED_PTR(float) buf, u32 at, u32 e, u32 half,
+		    const float *cosine)
+{
+	const u32 j = e < half ? e : e - half;
+	float v, w;
+
+	if (e >= 2 * half)
+		return buf[at + e];
+	v = buf[at + j];
+	w = buf[at + j + half];
+	return e < half ? turn_first(v, w, cosine[j], cosine[half + j]) :
+			  turn_second(v, w, cosine[j], cosine[half + j]);
+}
+
+/* Turn what the warp has of a head; elements meet in @buf. */
+DEVICE lane_head head_turn(SHARED_PTR(float) buf,
+			   const struct k_rope_write_args &a,
+			   const lane_head &h, const float *cosine)
+{
+	const u32 at = thread_warp() * KV_HEAD_MAX, hd = a.w.kv.head_dim;
+	lane_head r;
+	u32 i, j;
+
+#pragma unroll
+	for (i = 0; i < KV_LANE_QUADS; i++)
+#pragma unroll
+		for (j = 0; j < 4; j++) {
+			const u32 e = 4 * (thread_lane() + i * WARP) + j;
+
+			r.f[i].v[j] = 0.0f;
+			if (e < hd)
+				buf[at + e] = h.f[i].v[j];
+		}
+	__syncwarp();
+#pragma unroll
+	for (i = 0; i < KV_LANE_QUADS; i++)
+#pragma unroll
+		for (j = 0; j < 4; j++) {
+			const u32 e = 4 * (thread_lane() + i * WARP) + j;
+
+			if (e < hd)
+				r.f[i].v[j] = settled(turned(buf, at, e,
+							     a.half, cosine),
+						      a.settle &&
+						      e < 2 * a.half);
+		}
+	__syncwarp();
+	return r;
+}
+
+DEVICE void head_store(float *head, u32 hd, bool vec, const lane_head &h)
+{
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < KV_LANE_QUADS; i++)
+		row_store(head, thread_lane() + i * WARP, hd, vec, h.f[i]);
+}
+
+/* A block a row, a warp a head: those of q, then of k, then of v. */
+KERNEL(k_rope_write, 256)(struct k_rope_write_args a)
+{
+	SHARED(float, buf, KV_WRITE_WARPS * KV_HEAD_MAX);
+	const u32 hd = a.w.kv.head_dim, heads = a.w.kv.kv_heads;
+	const u32 row = blockIdx.x, all = a.heads + 2 * heads;
+	const float *cosine = a.table + 2 * (u64)row * a.half;
+	u32 at;
+
+	for (at = thread_warp(); at < all; at += blockDim.x / WARP) {
+		const bool is_q = at < a.heads, is_v = at >= a.heads + heads;
+		const bool vec = is_q ? a.vec : a.w.vec;
+		float *head = a.q + row * a.q_ld + (u64)at * hd;
+		lane_head h;
+
+		if (is_v) {
+			h = head_load(a.w.v + row * a.w.v_ld +
+				      (u64)(at - a.heads - heads) * hd, hd,
+				      vec);
+		} else {
+			if (!is_q)
+				head = a.k + row * a.w.k_ld +
+				       (u64)(at - a.heads) * hd;
+			h = head_turn(buf, a, head_load(head, hd, vec), cosine);
+			head_store(head, hd, vec, h);
+		}
+		if (!is_q)
+			slot_write(a.w, row, at - a.heads, h);
+	}
+}
+
+/* Bytes of every head's K and V of one layer, from one block to another. */
+DEVICE void segments_copy(u8 *to, const u8 *from, u32 nr, u32 bytes, u32 apart,
+			  bool vec)
+{
+	const u32 unit = vec ? 16 : 1, each = bytes / unit;
+	const u32 step = gridDim.x * blockDim.x;
+	u32 i;
+
+	for (i = blockIdx.x * blockDim.x + threadIdx.x; i < nr * each;
+	     i += step) {
+		const u64 at = (u64)(i / each) * apart +
+			       (u64)(i % each) * unit;
+
+		if (vec)
+			gl_store16(to + at, gl_load16(from + at));
+		else
+			to[at] = from[at];
+	}
+}
+
+/* Blocks z, one descriptor each, and y, one layer each. */
+KERNEL(k_kv_copy, 256)(struct k_kv_copy_args a)
+{
+	const struct dev_kv &kv = a.kv;
+	const u32 tokens = a.c[blockIdx.z].tokens;
+	const u8 *from = layer_at(kv, a.c[blockIdx.z].from, blockIdx.y);
+	u8 *to = layer_at(kv, a.c[blockIdx.z].to, blockIdx.y);
+	const u32 row = kv.head_dim * kv_size(kv);
+	const u64 scales = scales_at(kv);
+
+	segments_copy(to, from, 2 * kv.kv_heads, tokens * row,
+		      kv.block_tokens * row, a.vec);
+	if (has_scales(kv))
+		segments_copy(to + scales, from + scales, 2 * kv.kv_heads,
+			      tokens * 4, kv.block_tokens * 4, false);
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ops.c - the tables of the CUDA kernels
+ *
+ * "cuda" is exact mode, "cuda-fast" fast mode: the same ops, and attention and
+ * products look at the context's mode.  The variant in a table is a name for
+ * all; what a GPU really runs is in struct kern_device, and so in identities.
+ */
+#include "kernels/cuda/internal.h"
+
+static int open_exact(const struct kern_opts *opts, struct kern_ctx **ret,
+		      char *why, size_t len)
+{
+	return cuda_open(opts, true, ret, why, len);
+}
+
+static int open_fast(const struct kern_opts *opts, struct kern_ctx **ret,
+		     char *why, size_t len)
+{
+	return cuda_open(opts, false, ret, why, len);
+}
+
+static void cuda_settles(struct kern_ctx *ctx, bool on)
+{
+	cuda_of(ctx)->settle = on;
+}
+
+#define CUDA_OPS							\
+	.variant	= "sm",						\
+	.version	= KERN_NUMERICS_VERSION,			\
+	.f16		= true,						\
+	.kv_types	= KERN_TYPE_BIT(KERN_F32) |			\
+			  KERN_TYPE_BIT(KERN_BF16) |			\
+			  KERN_TYPE_BIT(KERN_F16) |			\
+			  KERN_TYPE_BIT(KERN_E4M3) |			\
+			  KERN_TYPE_BIT(KERN_I8),			\
+	.close		= cuda_close,					\
+	.describe	= cuda_describe,				\
+	.mem_alloc	= cuda_mem_alloc,				\
+	.mem_free	= cuda_mem_free,				\
+	.mem_put	= cuda_mem_put,					\
+	.mem_get	= cuda_mem_get,					\
+	.mem_fetch	= cuda_mem_fetch,				\
+	.host_alloc	= cuda_host_alloc,				\
+	.host_free	= cuda_host_free,				\
+	.wait		= cuda_wait,					\
+	.failure	= cuda_failure,					\
+	.sample		= cuda_draw,					\
+	.step_begin	= cuda_step_begin,				\
+	.step_end	= cuda_step_end,				\
+	.settles	= cuda_settles,					\
+	.settle		= cuda_settle,					\
+	.gather		= cuda_gather,					\
+	.split_heads	= cuda_split_heads,				\
+	.embed		= cuda_embed,					\
+	.rmsnorm	= cuda_rmsnorm,					\
+	.layernorm	= cuda_layernorm,				\
+	.gemm		= cuda_gemm,					\
+	.rope_table	= cuda_rope_table,				\
+	.rope		= cuda_rope,					\
+	.kv_write	= cuda_kv_write,				\
+	.attention	= cuda_attention,				\
+	.kv_copy	= cuda_kv_copy,					\
+	.silu_mul	= cuda_silu_mul,				\
+	.act		= cuda_act,					\
+	.add		= cuda_add,					\
+	.scale		= cuda_scale,					\
+	.softcap	= cuda_softcap,					\
+	.gemm_many	= cuda_gemm_many,				\
+	.add_rmsnorm	= cuda_add_rmsnorm,				\
+	.add_layernorm	= cuda_add_layernorm,				\
+	.rope_write	= cuda_rope_write
+
+const struct kern_ops kern_ops_cuda = {
+	.name		= "cuda",
+	.mode		= KERN_MODE_EXACT,
+	.open		= open_exact,
+	CUDA_OPS,
+};
+
+const struct kern_ops kern_ops_cuda_fast = {
+	.name		= "cuda-fast",
+	.mode		= KERN_MODE_FAST,
+	.open		= open_fast,
+	CUDA_OPS,
+};

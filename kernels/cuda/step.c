@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * step.c - the batch of a step, on the device
+ *
+ * All that the kernels are told of a batch is one piece of memory: counts,
+ * sequences, of each row its sequence, position and token, the rows that are
+ * wanted, and the tables, one after the other.  It is made up on the host and
+ * goes up in one copy.  Where a part lies depends on the numbers of rows and
+ * sequences that it was laid out for, and in a step that is recorded those are
+ * the graph's: so a graph finds its parts where they were, whatever the batch.
+ * Tables, whose length no graph knows, come last.
+ *
+ * Rows that only fill a graph up are of no sequence (~0), have token 0 at
+ * position 0, and write no KV; their results are never looked at.
+ *
+ * Invariant: c->batch is what the device has, in stream order.
+ */
+#include <stdlib.h>
+
+#include "kernels/cuda/internal.h"
+
+#define PART_ALIGN	64u
+#define STEP_BYTES_MIN	(64u << 10)
+
+/* Offsets of the parts, for @rows, @seqs and @wanted of each. */
+struct parts {
+	u64	seqs;
+	u64	row_seq;
+	u64	row_pos;
+	u64	ids;
+	u64	positions;
+	u64	wanted;
+	u64	entries;
+	u64	end;
+};
+
+static u64 part(u64 *at, u64 bytes)
+{
+	const u64 from = *at;
+
+	*at = ALIGN_UP(from + bytes, (u64)PART_ALIGN);
+	return from;
+}
+
+static struct parts parts_of(u64 seqs, u64 rows, u64 wanted, u64 entries)
+{
+	const u64 row = sizeof(u32);
+	struct parts p;
+	u64 at = 0;
+
+	part(&at, sizeof(struct dev_step));
+	p.seqs = part(&at, seqs * sizeof(struct dev_seq));
+	p.row_seq = part(&at, rows * row);
+	p.row_pos = part(&at, rows * row);
+	p.ids = part(&at, rows * row);
+	p.positions = part(&at, rows * row);
+	p.wanted = part(&at, wanted * row);
+	p.entries = part(&at, entries * row);
+	p.end = at;
+	return p;
+}
+
+static u32 seq_entries(const struct kern_attn_seq *s, u32 block_tokens)
+{
+	return DIV_ROUND_UP(s->start_pos + s->nr_rows, block_tokens);
+}
+
+/* Counts of a batch, and how many entries its tables have. */
+static struct dev_step count(const struct kern_attn_seq *seqs, u32 nr_seqs,
+			     u32 block_tokens, u64 *entries)
+{
+	struct dev_step n = { .nr_seqs = nr_seqs };
+	const struct kern_attn_seq *s;
+
+	*entries = 0;
+	for (s = seqs; s < seqs + nr_seqs; s++) {
+		n.nr_rows = max(n.nr_rows, s->first_row + s->nr_rows);
+		n.max_rows_seq = max(n.max_rows_seq, s->nr_rows);
+		n.max_len = max(n.max_len, s->start_pos + s->nr_rows);
+		*entries += seq_entries(s, block_tokens);
+	}
+	return n;
+}
+
+void cuda_step_exit(struct cuda_ctx *c)
+{
+	if (c->dev)
+		(void)!c->cu->MemFree((CUdeviceptr)(uintptr_t)c->dev);
+	free(c->host);
+	c->dev = NULL;
+	c->host = NULL;
+	c->dev_bytes = 0;
+}
+
+/* Room for @bytes; what was recorded knows the old place. */
+static bool make_room(struct cuda_ctx *c, u64 bytes)
+{
+	struct kern_ctx *ctx = (struct kern_ctx *)(void *)c;
+
+	if (bytes <= c->dev_bytes)
+		return !c->err;
+	cuda_graph_drop_all(c);
+	cuda_mem_free(ctx, c->dev);
+	free(c->host);
+	bytes = roundup_pow_of_two(max(bytes, (u64)STEP_BYTES_MIN));
+	c->dev = cuda_mem_alloc(ctx, bytes);
+	c->host = malloc(bytes);
+	c->dev_bytes = c->dev && c->host ? bytes : 0;
+	if (!c->dev_bytes)
+		cuda_fail(c, "no memory for the batch of a step",
+			  CUDA_ERROR_OUT_OF_MEMORY);
+	return c->dev_bytes;
+}
+
+/* Sequences, their rows and tables into c->host. */
+static void lay_seqs(struct cuda_ctx *c, const struct parts *p, u32 rows,
+		     const struct kern_attn_seq *seqs, u32 nr_seqs,
+		     u32 block_tokens)
+{
+	struct dev_seq *to = (void *)(c->host + p->seqs);
+	u32 *row_seq = (void *)(c->host + p->row_seq);
+	u32 *row_pos = (void *)(c->host + p->row_pos);
+	u32 *entries = (void *)(c->host + p->entries);
+	u32 i, j, n, at = 0;
+
+	memset(row_seq, 0xff, rows * sizeof(*row_seq));
+	memset(row_pos, 0, rows * sizeof(*row_pos));
+	for (i = 0; i < nr_seqs; i++) {
+		const struct kern_attn_seq *s = &seqs[i];
+
+		to[i] = (struct dev_seq){
+			.table = at, .nr_rows = s->nr_rows,
+			.first_row = s->first_row, .start_pos = s->start_pos,
+		};
+		for (j = 0; j < s->nr_rows; j++) {
+			row_seq[s->first_row + j] = i;
+			row_pos[s->first_row + j] = s->start_pos + j;
+		}
+		n = seq_entries(s, block_tokens);
+		memcpy(entries + at, s->table, n * sizeof(*entries));
+		at += n;
+	}
+}
+
+/* @nr words of @from, filled up with zeros to @room of them. */
+static void lay_words(u32 *to, const u32 *from, u32 nr, u32 room)
+{
+	if (nr)
+		memcpy(to, from, nr * sizeof(*to));
+	memset(to + nr, 0, (room - nr) * sizeof(*to));
+}
+
+/* Upload c->host, and let c->batch be it. */
+static void publish(struct cuda_ctx *c, const struct parts *p,
+		    const struct dev_step *counts)
+{
+	memcpy(c->host, counts, sizeof(*counts));
+	cuda_mem_put((struct kern_ctx *)(void *)c, c->dev, c->host, p->end);
+	c->batch = (struct dev_batch){
+		.step = (void *)c->dev,
+		.seqs = (void *)(c->dev + p->seqs),
+		.entries = (void *)(c->dev + p->entries),
+		.row_seq = (void *)(c->dev + p->row_seq),
+		.row_pos = (void *)(c->dev + p->row_pos),
+	};
+	c->max_entries = (p->end - p->entries) / sizeof(u32);
+}
+
+void cuda_batch_of(struct cuda_ctx *c, const struct kern_attn_seq *seqs,
+		   u32 nr_seqs, u32 block_tokens)
+{
+	struct dev_step counts;
+	struct parts p;
+	u64 entries;
+
+	if (c->step != CUDA_STEP_NONE || !cuda_enter(c))
+		return;
+	counts = count(seqs, nr_seqs, block_tokens, &entries);
+	p = parts_of(nr_seqs, counts.nr_rows, 0, entries);
+	if (!make_room(c, p.end))
+		return;
+	lay_seqs(c, &p, counts.nr_rows, seqs, nr_seqs, block_tokens);
+	publish(c, &p, &counts);
+	c->bound = counts;
+}
+
+/* Rows as the ops of this step run them, perhaps more than there are. */
+static struct kern_rows rows_of(const struct cuda_ctx *c,
+				const struct kern_step *s)
+{
+	const bool whole = c->current;
+	const u32 rows = whole ? c->current->rows : s->nr_rows;
+
+	return (struct kern_rows){
+		.nr_rows = rows,
+		.nr_wanted = whole && s->nr_wanted ? rows : s->nr_wanted,
+		.recorded = whole,
+		.replayed = c->step == CUDA_STEP_REPLAY,
+	};
+}
+
+static void step_lay(struct cuda_ctx *c, const struct kern_step *s,
+		     const struct dev_step *counts, u64 entries,
+		     struct kern_rows *rows)
+{
+	const u32 seqs = rows->recorded ? rows->nr_rows : s->nr_seqs;
+	const struct parts p = parts_of(seqs, rows->nr_rows, rows->nr_wanted,
+					entries);
+
+	lay_seqs(c, &p, rows->nr_rows, s->seqs, s->nr_seqs,
+		 s->kv->block_tokens);
+	lay_words((void *)(c->host + p.ids), s->ids, s->nr_rows,
+		  rows->nr_rows);
+	lay_words((void *)(c->host + p.positions), s->positions, s->nr_rows,
+		  rows->nr_rows);
+	lay_words((void *)(c->host + p.wanted), s->wanted, s->nr_wanted,
+		  rows->nr_wanted);
+	publish(c, &p, counts);
+	rows->ids = (void *)(c->dev + p.ids);
+	rows->positions = (void *)(c->dev + p.positions);
+	rows->wanted = (void *)(c->dev + p.wanted);
+}
+
+int cuda_step_begin(struct kern_ctx *ctx, const struct kern_step *s,
+		    struct kern_rows *rows)
+{
+	struct cuda_ctx *c = cuda_of(ctx);
+	struct dev_step counts;
+	u32 most;
+	u64 entries;
+
+	c->step = CUDA_STEP_NONE;
+	c->short_of = 0;
+	if (!cuda_enter(c))
+		return c->err;
+	counts = count(s->seqs, s->nr_seqs, s->kv->block_tokens, &entries);
+	/* As much as if it is recorded, so that choosing moves nothing. */
+	most = cuda_bucket(s->nr_rows);
+	if (!make_room(c, parts_of(max(most, s->nr_seqs), most, most,
+				   entries).end))
+		return c->err;
+	cuda_graph_choose(c, s, &counts);
+	*rows = rows_of(c, s);
+	step_lay(c, s, &counts, entries, rows);
+	c->bound = counts;
+	if (rows->recorded)
+		c->bound = (struct dev_step){
+			.nr_seqs = rows->nr_rows, .nr_rows = rows->nr_rows,
+			.max_rows_seq = 1, .max_len = c->current->len,
+		};
+	if (c->step == CUDA_STEP_RECORD)
+		cuda_graph_begin(c);
+	return c->err;
+}
+
+int cuda_step_end(struct kern_ctx *ctx)
+{
+	struct cuda_ctx *c = cuda_of(ctx);
+	const enum cuda_step step = c->step;
+
+	if (step == CUDA_STEP_RECORD || step == CUDA_STEP_REPLAY)
+		return cuda_graph_end(c);
+	c->step = CUDA_STEP_NONE;
+	return c->err;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dtype.h - numbers that kernels know by type, for C and for device code
+ */
+#ifndef KERNELS_DTYPE_H
+#define KERNELS_DTYPE_H
+
+/*
+ * E4M3 and I8 are of KV alone, and have a scale a head and token: the element
+ * times it is the number.
+ */
+enum kern_dtype {
+	KERN_F32,
+	KERN_BF16,
+	KERN_F16,
+	KERN_E4M3,
+	KERN_I8,
+};
+
+/* Activations, by their definitions; GELU_TANH is the approximation. */
+enum kern_act {
+	KERN_SILU,		/* x / (1 + exp(-x)) */
+	KERN_GELU,		/* x / 2 * (1 + erf(x / sqrt(2))) */
+	KERN_GELU_TANH,		/* x / 2 * (1 + tanh(sqrt(2 / pi) *
+				 *	    (x + 0.044715 x^3))) */
+	KERN_RELU,		/* max(x, 0) */
+};
+
+#endif /* KERNELS_DTYPE_H */

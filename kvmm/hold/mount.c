@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * mount.c - hold's part of kvmm-proc
+ *
+ * The view outlives a kvmm, as its sockets do: kvmm-proc is started when the
+ * first kvmm serves, and then belongs to hold.  One that a signal ended is
+ * started again, at once the first time; it takes away by itself what the dead
+ * one left mounted.  One that ended by itself said why, and stays away: there
+ * is no /dev/fuse, or an operator unmounted it.
+ *
+ * To unmount takes rights that a running kvmm-proc has no more.  So at the end
+ * hold kills it and starts it once more with --unmount.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+#include <kvmm/rundir.h>
+
+#include "kvmm/hold/mount.h"
+
+#define BACKOFF_MIN_MS	100
+#define BACKOFF_MAX_MS	5000
+#define LONG_LIFE_MS	2000
+#define UNMOUNT_MS	5000
+#define THE_DIR		"/run/kvmm"	/* where it is mounted by itself */
+
+static u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+}
+
+void mount_init(struct mount *m, const struct kvmm_options *o,
+		const sigset_t *old_mask)
+{
+	char *slash;
+	int err = 0;
+
+	m->pidfd = -1;
+	m->old_mask = old_mask;
+	m->sandbox = o->sandbox;
+	m->user = o->proc_user;
+	if (o->socket)
+		snprintf(m->dir, sizeof(m->dir), "%s", o->socket);
+	else
+		err = kv_rundir(m->dir, sizeof(m->dir));
+	slash = o->socket ? strrchr(m->dir, '/') : NULL;
+	if (slash)
+		*slash = '\0';
+	else if (o->socket)
+		strcpy(m->dir, ".");
+	m->wanted = !err && (o->proc == KVMM_PROC_ON ||
+			     (o->proc == KVMM_PROC_AUTO &&
+			      !strcmp(m->dir, THE_DIR)));
+}
+
+static void __noreturn mount_exec(const struct mount *m, pid_t parent,
+				  bool unmount)
+{
+	static const char * const sandbox[] = { "on", "log", "off" };
+	char box[32], user[128];
+	char *argv[] = {
+		(char *)m->exe, (char *)"--dir", (char *)m->dir, box, NULL,
+		NULL, NULL,
+	};
+	u32 n = 4;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(EX_OSERR);
+	sigprocmask(SIG_SETMASK, m->old_mask, NULL);
+	snprintf(box, sizeof(box), "--sandbox=%s",
+		 sandbox[min(m->sandbox, (u32)SANDBOX_OFF)]);
+	snprintf(user, sizeof(user), "--user=%s", m->user ? m->user : "");
+	if (m->user)
+		argv[n++] = user;
+	if (unmount)
+		argv[n] = (char *)"--unmount";
+	execv(m->exe, argv);
+	pr_err("%s cannot be started: %s: install kvmm-proc beside kvmm-hold, or give --proc off",
+	       m->exe, strerror(errno));
+	_exit(EX_OSERR);
+}
+
+/* Return: 0 or -errno; then there is none. */
+static int mount_fork(struct mount *m, bool unmount)
+{
+	const pid_t parent = getpid();
+	int err;
+
+	m->pid = fork();
+	if (!m->pid)
+		mount_exec(m, parent, unmount);
+	if (m->pid < 0)
+		return -errno;
+	m->pidfd = (int)syscall(SYS_pidfd_open, m->pid, 0);
+	if (m->pidfd >= 0)
+		return 0;
+	err = -errno;
+	kill(m->pid, SIGKILL);
+	waitpid(m->pid, NULL, 0);
+	return err;
+}
+
+static void mount_start(struct mount *m)
+{
+	int err = mount_fork(m, false);
+
+	m->born = now_ms();
+	if (err) {
+		pr_warn("kvmm-proc cannot be started: %s: tried again",
+			strerror(-err));
+		m->start_at = m->born + BACKOFF_MAX_MS;
+		return;
+	}
+	m->began = true;
+}
+
+/* When the next one starts, after one that a signal ended. */
+static void mount_again(struct mount *m, int status)
+{
+	if (now_ms() - m->born >= LONG_LIFE_MS)
+		m->backoff = 0;
+	pr_warn("kvmm-proc was ended by signal %d (%s): started again in %u ms",
+		WTERMSIG(status), strsignal(WTERMSIG(status)), m->backoff);
+	m->start_at = now_ms() + m->backoff;
+	m->backoff = m->backoff ? min(2 * m->backoff, (u32)BACKOFF_MAX_MS) :
+				  BACKOFF_MIN_MS;
+}
+
+static void mount_bury(struct mount *m)
+{
+	int status;
+
+	if (m->pidfd < 0 || waitpid(m->pid, &status, WNOHANG) != m->pid)
+		return;
+	close(m->pidfd);
+	m->pidfd = -1;
+	m->ended = !WIFSIGNALED(status);
+	if (!m->ended)
+		mount_again(m, status);
+}
+
+void mount_work(struct mount *m, bool serves)
+{
+	if (!m->wanted)
+		return;
+	mount_bury(m);
+	if (m->pidfd < 0 && !m->ended && (serves || m->began) &&
+	    now_ms() >= m->start_at)
+		mount_start(m);
+}
+
+u64 mount_deadline(const struct mount *m)
+{
+	return m->wanted && m->pidfd < 0 && !m->ended && m->began ?
+		m->start_at : 0;
+}
+
+void mount_exit(struct mount *m)
+{
+	struct pollfd p = { .fd = m->pidfd, .events = POLLIN };
+
+	if (!m->began)
+		return;
+	if (m->pidfd >= 0) {
+		kill(m->pid, SIGKILL);
+		(void)poll(&p, 1, UNMOUNT_MS);
+		(void)waitpid(m->pid, NULL, WNOHANG);
+		close(m->pidfd);
+	}
+	if (mount_fork(m, true))
+		return;
+	p.fd = m->pidfd;
+	if (poll(&p, 1, UNMOUNT_MS) != 1)
+		pr_warn("%s/proc: is not unmounted yet", m->dir);
+	(void)waitpid(m->pid, NULL, WNOHANG);
+	close(m->pidfd);
+	m->pidfd = -1;
+}

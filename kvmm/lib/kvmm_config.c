@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvmm_config.c - the options of kvmm and kvmm-hold, from wherever they come
+ *
+ * Both have the same table and read the same places, so that kvmm by itself
+ * does what it does under kvmm-hold.  There it looks at its command line alone:
+ * hold has read the rest, once, and later lives do what the first one did.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <kvmm/kvmm_options.h>
+#include <kvmm/tenant_opt.h>
+
+const struct kv_opt kvmm_opts[KVMM_NR_OPTS] = {
+#define x(...) OPT_ENTRY(struct kvmm_options, __VA_ARGS__)
+	KVMM_OPTIONS(x)
+#undef x
+};
+
+const struct kv_exit kvmm_exits[KVMM_NR_EXITS] = {
+#define x(_code, _text) { .code = _code, .text = _text },
+	KVMM_EXITS(x)
+#undef x
+};
+
+static const struct kv_opt swapd_table[] = {
+#define x(...) OPT_ENTRY(struct swapd_own_options, __VA_ARGS__)
+	SWAPD_OWN_OPTIONS(x)
+#undef x
+};
+
+static int judge_mode(const char *s, char *text, size_t len)
+{
+	if (*s && strlen(s) <= 4 && strspn(s, "01234567") == strlen(s) &&
+	    (strlen(s) < 4 || *s == '0'))
+		return 0;
+	snprintf(text, len, "--socket-mode: '%.40s' is no mode: write octal digits, as 0600",
+		 s);
+	return -EINVAL;
+}
+
+/* What the daemon would refuse later, when nobody knows the line any more. */
+static int judge(const struct kv_opt *o, const char *s, char *text, size_t len)
+{
+	struct tenant_quota quota;
+	struct tenant_opt tenant;
+
+	if (!strcmp(o->name, "tenant"))
+		return tenant_opt_parse(&tenant, s, text, len);
+	if (!strcmp(o->name, "user-quota"))
+		return tenant_quota_parse(&quota, s, text, len);
+	return strcmp(o->name, "socket-mode") ? 0 : judge_mode(s, text, len);
+}
+
+void kvmm_config_init(struct kvmm_config *c, struct kvmm_options *o)
+{
+	memset(c, 0, sizeof(*c));
+	c->opt = o;
+	c->section[0] = (struct kv_section){
+		.name		= "kvmm",
+		.about		= "The daemon.",
+		.env		= "KVMM_",
+		.line_only	= " config check-config arena-layout ",
+		.opts		= kvmm_opts,
+		.nr		= KVMM_NR_OPTS,
+		.values		= o,
+		.judge		= judge,
+	};
+	c->section[1] = (struct kv_section){
+		.name		= "swapd",
+		.about		= "swapd, which kvmm-hold starts. Most of these are for measuring.",
+		.env		= "KVMM_SWAPD_",
+		.opts		= swapd_table,
+		.nr		= ARRAY_SIZE(swapd_table),
+		.values		= &c->swapd,
+	};
+	c->file.name = KVMM_CONFIG_NAME;
+	c->file.section = c->section;
+	c->file.nr = ARRAY_SIZE(c->section);
+	c->file.env_path = "KVMM_CONFIG";
+}
+
+/* The parser moves what it is given, so it gets a copy, which stays. */
+static char **copy_of(int argc, char **argv)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+
+	if (copy)
+		memcpy(copy, argv, (size_t)argc * sizeof(*copy));
+	return copy;
+}
+
+/* The command line alone: is there more to do, and which file is asked for? */
+static int line_read(const struct kv_program *prog, struct kvmm_config *c,
+		     int argc, char **argv, char *text, size_t len)
+{
+	struct kvmm_options *o = c->opt;
+	int nr = kv_opts_parse(prog, o, argc, argv, text, len);
+
+	if (nr < 0)
+		return nr;
+	if (nr > o->check_config) {
+		snprintf(text, len, "'%.60s' is one argument too many: see %s --help",
+			 argv[o->check_config], prog->name);
+		return -EINVAL;
+	}
+	if (nr && o->config) {
+		snprintf(text, len, "--check-config: name the file once");
+		return -EINVAL;
+	}
+	if (nr)
+		o->config = argv[0];
+	return 0;
+}
+
+int kvmm_config_read(const struct kv_program *prog, struct kvmm_config *c,
+		     bool held, int argc, char **argv, char *text, size_t len)
+{
+	struct kvmm_options *o = c->opt;
+	char **copy = copy_of(argc, argv), path[4096];
+	const char *asked;
+	int err = copy ? 0 : -EINVAL;
+
+	snprintf(text, len, "no memory for the options");
+	if (!err)
+		err = line_read(prog, c, argc, copy, text, len);
+	asked = err ? NULL : o->config;
+	if (!err && !held && !o->arena_layout) {
+		memcpy(copy, argv, (size_t)argc * sizeof(*copy));
+		err = kv_config_parse(prog, &c->file, asked,
+				      kv_config_default_path(KVMM_CONFIG_NAME,
+							     path, sizeof(path)),
+				      argc, copy, text, len);
+		/* The command line was read before. */
+		err = err == -EINVAL ? -EDOM : min(err, 0);
+		o->config = asked;
+	}
+	free(copy);
+	return err;
+}
+
+const struct kv_config *kvmm_config_file(void)
+{
+	static struct kvmm_options o;
+	static struct kvmm_config c;
+
+	kvmm_config_init(&c, &o);
+	return &c.file;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * maps.c - client/ID/seq/SEQ/maps and smaps, client/ID/smaps_rollup
+ *
+ * The kernel's files of these names, to the byte, with a sequence in the place
+ * of a process: its address space is its KV, from its first token on; a page is
+ * a block.  A line stands for blocks that are alike and lie one behind the
+ * other.  Clean is what is sealed and never written again, dirty what is still
+ * being written; shared is what more than one sequence maps, and Pss counts
+ * each block once over all of them.
+ *
+ * As in the kernel a long file is made in pieces: each line is one instant,
+ * addresses never go backwards, and what stood throughout is shown.
+ */
+#include <stdio.h>
+
+#include "kvmm/proc/internal.h"
+
+#define NAME_COLUMN	72	/* of a 64-bit kernel: 25 + 6 * sizeof(void *) - 1 */
+#define PSS_SHIFT	12
+
+/* Sums in bytes; @pss is shifted, so that little is lost by division. */
+struct maps_sum {
+	u64	size;
+	u64	rss;
+	u64	pss;
+	u64	shared[2];	/* clean, dirty */
+	u64	private[2];
+};
+
+static void sum_add(struct maps_sum *sum, const struct core_run *r, u64 block)
+{
+	const u64 bytes = r->nr * block;
+
+	sum->size += bytes;
+	if (r->block == CORE_NONE)
+		return;
+	sum->rss += bytes;
+	sum->pss += (bytes << PSS_SHIFT) / max(r->nr_map, 1u);
+	if (r->nr_map > 1)
+		sum->shared[r->open] += bytes;
+	else
+		sum->private[r->open] += bytes;
+}
+
+static void show_head(struct seq_file *m, u64 start, u64 end,
+		      const char *perms, u64 offset, const char *name)
+{
+	char head[128];
+
+	snprintf(head, sizeof(head), "%08llx-%08llx %s %08llx 00:00 0 ",
+		 (unsigned long long)start, (unsigned long long)end, perms,
+		 (unsigned long long)offset);
+	seq_printf(m, "%-*s %s\n", NAME_COLUMN, head, name);
+}
+
+static void show_run(struct seq_file *m, const struct core_run *r, u64 block)
+{
+	const bool there = r->block != CORE_NONE;
+	char perms[5] = "---p";
+
+	if (there)
+		perms[0] = 'r';
+	if (r->open)
+		perms[1] = 'w';
+	if (r->nr_map > 1)
+		perms[3] = 's';
+	show_head(m, r->at * block, ((u64)r->at + r->nr) * block, perms,
+		  there ? r->block * block : 0,
+		  there ? "[" PROC_POOL_NAME "]" : "[trimmed]");
+}
+
+static void show_smaps_kb(struct seq_file *m, const char *key, u64 bytes)
+{
+	seq_printf(m, "%-16s%8llu kB\n", key,
+		   (unsigned long long)(bytes >> 10));
+}
+
+static void show_sum(struct seq_file *m, const struct maps_sum *sum)
+{
+	show_smaps_kb(m, "Rss:", sum->rss);
+	show_smaps_kb(m, "Pss:", sum->pss >> PSS_SHIFT);
+	show_smaps_kb(m, "Shared_Clean:", sum->shared[0]);
+	show_smaps_kb(m, "Shared_Dirty:", sum->shared[1]);
+	show_smaps_kb(m, "Private_Clean:", sum->private[0]);
+	show_smaps_kb(m, "Private_Dirty:", sum->private[1]);
+}
+
+static void show_run_sums(struct seq_file *m, const struct core_run *r,
+			  u64 block)
+{
+	struct maps_sum sum = { 0 };
+
+	sum_add(&sum, r, block);
+	show_run(m, r, block);
+	show_smaps_kb(m, "Size:", sum.size);
+	show_smaps_kb(m, "KernelPageSize:", block);
+	show_smaps_kb(m, "MMUPageSize:", block);
+	show_sum(m, &sum);
+	seq_printf(m, "VmFlags: %s%s%s\n", r->block != CORE_NONE ? "rd " : "",
+		   r->open ? "wr " : "", r->nr_map > 1 ? "sh " : "");
+}
+
+/* Bytes of a block of the client; 0: its domain is gone. */
+static u64 block_bytes(const struct proc_ctx *ctx)
+{
+	const struct core_domain_view *d =
+		proc_domain_by_id(ctx->proc, ctx->client->domain);
+
+	return d ? d->block_bytes : 0;
+}
+
+static int show_runs(const struct proc_ctx *ctx,
+		     void (*show)(struct seq_file *m, const struct core_run *r,
+				  u64 block))
+{
+	struct proc *proc = ctx->proc;
+	const u64 block = block_bytes(ctx);
+	u32 at = 0;
+	int nr, i;
+
+	do {
+		nr = proc_fetch_runs(proc, ctx->seq, &at);
+		for (i = 0; i < nr; i++)
+			show(ctx->m, &proc->runs[i], block);
+	} while (nr > 0 && !seq_error(ctx->m));
+	return nr;
+}
+
+int show_seq_maps(const struct proc_ctx *ctx)
+{
+	return show_runs(ctx, show_run);
+}
+
+int show_seq_smaps(const struct proc_ctx *ctx)
+{
+	return show_runs(ctx, show_run_sums);
+}
+
+/* All of one sequence; one that has gone meanwhile has nothing. */
+static int sum_seq(const struct proc_ctx *ctx, u64 seq, u64 block,
+		   struct maps_sum *sum)
+{
+	struct proc *proc = ctx->proc;
+	u32 at = 0;
+	int nr, i;
+
+	do {
+		nr = proc_fetch_runs(proc, seq, &at);
+		for (i = 0; i < nr; i++)
+			sum_add(sum, &proc->runs[i], block);
+	} while (nr > 0);
+	return nr == -ENOENT ? 0 : nr;
+}
+
+int show_client_rollup(const struct proc_ctx *ctx)
+{
+	struct proc *proc = ctx->proc;
+	const u64 block = block_bytes(ctx);
+	struct proc_slice slice = { 0 };
+	struct maps_sum sum = { 0 };
+	int more, err = 0;
+	u32 i;
+
+	do {
+		more = proc_fetch_seqs(proc, ctx->client->id, &slice);
+		for (i = 0; more >= 0 && !err && i < slice.nr; i++)
+			err = sum_seq(ctx, proc_seq_record(proc, &proc->seqs[i]),
+				      block, &sum);
+	} while (more > 0 && !err);
+	if (more < 0 || err)
+		return more < 0 ? more : err;
+	show_head(ctx->m, 0, sum.size, "---p", 0, "[rollup]");
+	show_sum(ctx->m, &sum);
+	return 0;
+}

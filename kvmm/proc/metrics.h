@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * metrics.h - families of the file `metrics`, beside those made from the lists
+ * of vmstat, meminfo and swapstat
+ *
+ * The first argument is the name, without kvmm_ before it; the second how the
+ * value is told: enum metric_unit.  A name, once released, keeps its unit and
+ * meaning.  Labels are few and bounded: a domain, a tenant, an area, a word of
+ * a list; never a client, a sequence or a request.
+ */
+#ifndef KVMM_PROC_METRICS_H
+#define KVMM_PROC_METRICS_H
+
+#include "kvmm/proc/internal.h"
+
+enum metric_unit {
+	UNIT_ONE,	/* a number */
+	UNIT_NS,	/* nanoseconds, told in seconds */
+	UNIT_LIMIT,	/* bytes, or KVMM_LIMIT_MAX: told as +Inf */
+};
+
+/* Of each domain `d`; labels: domain, tenant. */
+#define METRICS_DOMAIN(x)						\
+	x(domain_clients, UNIT_ONE, gauge, d->nr_clients,		\
+	  "clients attached")						\
+	x(domain_spans, UNIT_ONE, gauge, d->nr_spans,			\
+	  "spans that it has")						\
+	x(domain_seqs_running, UNIT_ONE, gauge, d->nr_running,		\
+	  "sequences with memory, or it is being restored")		\
+	x(domain_seqs_waiting, UNIT_ONE, gauge, d->nr_waiting,		\
+	  "sequences without: new, preempted or swapped out")		\
+	x(domain_block_size_bytes, UNIT_ONE, gauge, d->block_bytes,	\
+	  "bytes of a block, all layers")				\
+	x(domain_block_size_tokens, UNIT_ONE, gauge, d->block_tokens,	\
+	  "tokens of a block")						\
+	x(domain_memory_current_bytes, UNIT_ONE, gauge, d->current_bytes, \
+	  "memory charged now")						\
+	x(domain_memory_peak_bytes, UNIT_ONE, gauge, d->peak_bytes,	\
+	  "the most that ever was")					\
+	x(domain_memory_min_bytes, UNIT_LIMIT, gauge, d->limit[CORE_LIMIT_MIN], \
+	  "what others never take")					\
+	x(domain_memory_low_bytes, UNIT_LIMIT, gauge, d->limit[CORE_LIMIT_LOW], \
+	  "what others take last")					\
+	x(domain_memory_high_bytes, UNIT_LIMIT, gauge, d->limit[CORE_LIMIT_HIGH], \
+	  "above it new sequences wait; +Inf: none")			\
+	x(domain_memory_max_bytes, UNIT_LIMIT, gauge, d->max_bytes,	\
+	  "limit that is never exceeded; +Inf: none")			\
+	x(domain_reserved_bytes, UNIT_ONE, gauge, d->reserved * d->block_bytes, \
+	  "promised to prefills that were admitted")			\
+	x(domain_tail_bytes, UNIT_ONE, gauge,				\
+	  d->tail_tokens * (d->block_bytes / d->block_tokens),		\
+	  "tail waste: of blocks that resident sequences map, room that no token was written to") \
+	x(domain_committed_as_bytes, UNIT_ONE, gauge, d->committed_as * d->block_bytes, \
+	  "what its resident sequences could come to hold, with all of their max_tokens") \
+	x(domain_room_bytes, UNIT_ONE, gauge, d->room * d->block_bytes,	\
+	  "free in its spans, beside what is promised")			\
+	x(domain_pressure_memory_waiting_seconds_total, UNIT_NS, counter, \
+	  d->pressure.total_ns[CORE_PSI_SOME],				\
+	  "time that at least one of its sequences was stalled for want of memory") \
+	x(domain_pressure_memory_stalled_seconds_total, UNIT_NS, counter, \
+	  d->pressure.total_ns[CORE_PSI_FULL],				\
+	  "of that, with none productive")				\
+	x(domain_preempted_total, UNIT_ONE, counter, d->nr_preempted,	\
+	  "sequences that lost their memory")				\
+	x(domain_low_events_total, UNIT_ONE, counter, d->nr_low_events,	\
+	  "times that it lost memory below memory.low")			\
+	x(domain_high_events_total, UNIT_ONE, counter, d->nr_high_events, \
+	  "times that memory.high held up a new sequence")		\
+	x(domain_max_events_total, UNIT_ONE, counter, d->nr_max_events,	\
+	  "times that its limit refused memory")
+
+/* Of each tenant: `t` as the core, `s` as the shell has it; label: tenant. */
+#define METRICS_TENANT(x)						\
+	x(tenant_domains, UNIT_ONE, gauge, t->nr_domains,		\
+	  "domains that it has")					\
+	x(tenant_clients, UNIT_ONE, gauge, s->clients,			\
+	  "clients attached")						\
+	x(tenant_clients_limit, UNIT_ONE, gauge, s->max_clients,	\
+	  "that it may have")						\
+	x(tenant_connections, UNIT_ONE, gauge, s->conns,		\
+	  "connections, of clients, of who is about to attach, of readers") \
+	x(tenant_connections_limit, UNIT_ONE, gauge, s->max_conns,	\
+	  "that it may have")						\
+	x(tenant_fds, UNIT_ONE, gauge, s->fds,				\
+	  "descriptors of extents that its clients have not acknowledged") \
+	x(tenant_fds_limit, UNIT_ONE, gauge, s->max_fds,		\
+	  "that may be under way")					\
+	x(tenant_current_bytes, UNIT_ONE, gauge, t->current_bytes,	\
+	  "memory charged to its domains")				\
+	x(tenant_backed_bytes, UNIT_ONE, gauge, t->backed_bytes,	\
+	  "extents that are its own, whatever they hold")		\
+	x(tenant_min_bytes, UNIT_ONE, gauge, t->min_bytes,		\
+	  "memory.min that its clients asked for and have")		\
+	x(tenant_refused_total, UNIT_ONE, counter, s->refused,		\
+	  "times that one of its quotas refused something")
+
+/* Of each swap area: the core's view `v`; labels: area, path. */
+#define METRICS_AREA(x)							\
+	x(swap_area_size_bytes, UNIT_ONE, gauge, v->total,		\
+	  "bytes of the area")						\
+	x(swap_area_used_bytes, UNIT_ONE, gauge, v->used,		\
+	  "of it, slots that hold content")				\
+	x(swap_area_limbo_bytes, UNIT_ONE, gauge, v->limbo,		\
+	  "of it, slots that I/O is to fill")				\
+	x(swap_area_bad_bytes, UNIT_ONE, gauge, v->poison,		\
+	  "of it, slots that failed")					\
+	x(swap_area_requests_open, UNIT_ONE, gauge, v->nr_ios,		\
+	  "requests in flight")						\
+	x(swap_area_requests_overdue, UNIT_ONE, gauge, v->nr_overdue,	\
+	  "of these, not answered in time: the area is stalled")	\
+	x(swap_area_readonly, UNIT_ONE, gauge, v->readonly,		\
+	  "1: nothing new goes there")					\
+	x(swap_area_lost, UNIT_ONE, gauge, info->lost,			\
+	  "1: swapd does not take it any more, or its disk failed too often") \
+	x(swap_area_failed_total, UNIT_ONE, counter, v->errors,		\
+	  "requests to it that failed")
+
+/* Of the node: `n` and its pool `p`. */
+#define METRICS_NODE(x)							\
+	x(uptime_seconds, UNIT_NS, gauge, uptime,			\
+	  "time since the daemon started")				\
+	x(mm_idle_seconds_total, UNIT_NS, counter, idle,		\
+	  "time that the thread of all memory decisions slept")		\
+	x(pressure_memory_waiting_seconds_total, UNIT_NS, counter,	\
+	  n->pressure.total_ns[CORE_PSI_SOME],				\
+	  "time that at least one sequence was stalled for want of memory") \
+	x(pressure_memory_stalled_seconds_total, UNIT_NS, counter,	\
+	  n->pressure.total_ns[CORE_PSI_FULL],				\
+	  "of that, with no sequence productive")			\
+	x(pressure_seqs_stalled, UNIT_ONE, gauge, n->pressure.nr_stalled, \
+	  "sequences stalled for want of memory now")
+
+/**
+ * struct metric_page - the file being printed
+ * @tmp:  scratch for a label's value
+ * @name: of the family that was begun last
+ * @unit: of its values
+ * @nr_labels: of the sample begun last
+ */
+struct metric_page {
+	const struct proc_ctx	*ctx;
+	struct seq_file		*m;
+	struct seq_file		tmp;
+	char			name[96];
+	enum metric_unit	unit;
+	u32			nr_labels;
+};
+
+/* metrics.c: the format */
+void metric_family(struct metric_page *p, const char *name, const char *type,
+		   enum metric_unit unit, const char *help);
+void metric_counted(struct metric_page *p, const char *prefix,
+		    const char *name, bool counter, const char *help);
+void metric_sample(struct metric_page *p, const char *suffix);
+void metric_label(struct metric_page *p, const char *key, const char *value);
+void metric_value(struct metric_page *p, u64 value);
+void metric_domain(struct metric_page *p, const char *suffix,
+		   const struct core_domain_view *d);
+
+/* metrics_life.c */
+void metrics_life(struct metric_page *p);
+
+/* metrics_swap.c */
+void metrics_swap(struct metric_page *p);
+
+#endif /* KVMM_PROC_METRICS_H */

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * work.c - the workspace of a forward
+ *
+ * Two pieces, taken once and carved: what ops read and write, which lies where
+ * they work, and what the program makes a batch up in.  On a device logits need
+ * a place, too, from which they are fetched: for as many rows as fit into
+ * LOGIT_BYTES, since a batch that wants more can fetch them piece by piece.
+ */
+#include <stdlib.h>
+
+#include "runtime/model/internal.h"
+
+#define WORK_ALIGN	64u
+#define LOGIT_BYTES	(256u << 20)
+
+/* Carve @n elements of @size off a piece; with no piece, only count. */
+static void *work_take(void *mem, u64 *bytes, u64 n, size_t size)
+{
+	void *p = mem ? (u8 *)mem + *bytes : NULL;
+
+	*bytes += ALIGN_UP(n * size, (u64)WORK_ALIGN);
+	return p;
+}
+
+static float *take_floats(struct model_work *w, u64 n)
+{
+	return work_take(w->mem, &w->bytes, n, sizeof(float));
+}
+
+static u32 *take_words(struct model_work *w, u64 n)
+{
+	return work_take(w->host, &w->host_bytes, n, sizeof(u32));
+}
+
+static void carve_ropes(struct model_work *w, const struct model_config *cfg,
+			u64 rows, bool device)
+{
+	const u64 turns = config_rotary(cfg), half = turns / 2;
+
+	w->rope = take_floats(w, rows * turns);
+	w->rope_local = w->rope;
+	if (cfg->two_ropes)
+		w->rope_local = take_floats(w, rows * turns);
+	if (device) {
+		w->inv_freq = take_floats(w, half);
+		w->inv_local = take_floats(w, half);
+		w->inv_rows = take_floats(w, work_has_inv_rows(cfg) ?
+					     rows * half : 0);
+	}
+}
+
+/* What ops work in. */
+static void carve_ops(struct model_work *w, const struct model_config *cfg,
+		      u64 rows, bool device)
+{
+	const u64 q = rows * cfg->heads * cfg->head_dim;
+	const u64 kv = rows * cfg->kv_heads * cfg->head_dim;
+
+	w->bytes = 0;
+	w->x = take_floats(w, rows * cfg->hidden);
+	w->h = take_floats(w, rows * cfg->hidden);
+	w->side = take_floats(w, rows * cfg->hidden);
+	w->q = take_floats(w, q);
+	w->k = take_floats(w, kv);
+	w->v = take_floats(w, kv);
+	w->attn = take_floats(w, q);
+	w->qkv = take_floats(w, cfg->layout == LAYOUT_NEOX ? 3 * q : 0);
+	w->gate = take_floats(w, rows * cfg->inter);
+	w->up = take_floats(w, rows * cfg->inter);
+	carve_ropes(w, cfg, rows, device);
+	w->logits = take_floats(w, (u64)w->max_logits * cfg->vocab);
+}
+
+/* What the program works in. */
+static void carve_host(struct model_work *w, const struct model_config *cfg,
+		       u64 rows, u64 seqs)
+{
+	const u64 inv = work_has_inv_rows(cfg) ? config_rotary(cfg) / 2 : 0;
+
+	w->host_bytes = 0;
+	w->ids = take_words(w, rows);
+	w->positions = take_words(w, rows);
+	w->wanted = take_words(w, rows);
+	w->seqs = work_take(w->host, &w->host_bytes, seqs, sizeof(*w->seqs));
+	w->inv_host = work_take(w->host, &w->host_bytes, rows * inv,
+				sizeof(float));
+	w->told = take_words(w, rows);
+}
+
+/* Frequencies where the ops read them. */
+static void place_freqs(struct model *model)
+{
+	const u64 bytes = config_rotary(&model->cfg) / 2 * sizeof(float);
+	struct model_work *w = &model->work;
+
+	if (!model_on_device(model)) {
+		w->inv_freq = model->inv_freq;
+		w->inv_local = model->inv_local;
+		w->inv_rows = w->inv_host;
+		return;
+	}
+	model->ops->mem_put(model->ctx, w->inv_freq, model->inv_freq, bytes);
+	model->ops->mem_put(model->ctx, w->inv_local, model->inv_local, bytes);
+}
+
+int work_create(struct model *model)
+{
+	const u64 rows = model->info.max_rows, seqs = model->info.max_seqs;
+	const bool device = model_on_device(model);
+	struct model_work *w = &model->work;
+
+	if (device)
+		w->max_logits = min(rows, max((u64)1, LOGIT_BYTES /
+					      sizeof(float) /
+					      model->cfg.vocab));
+	carve_ops(w, &model->cfg, rows, device);
+	carve_host(w, &model->cfg, rows, seqs);
+	if (model->judged)
+		return 0;
+	w->mem = device ? model->ops->mem_alloc(model->ctx, w->bytes) :
+			  aligned_alloc(WORK_ALIGN, w->bytes);
+	w->host = aligned_alloc(WORK_ALIGN, w->host_bytes);
+	if (!w->mem || !w->host)
+		return -ENOMEM;
+	carve_ops(w, &model->cfg, rows, device);
+	carve_host(w, &model->cfg, rows, seqs);
+	memset(w->told, 0xff, rows * sizeof(*w->told));
+	place_freqs(model);
+	return 0;
+}
+
+void work_destroy(struct model *model)
+{
+	struct model_work *w = &model->work;
+
+	if (model_on_device(model) && model->ctx)
+		model->ops->mem_free(model->ctx, w->mem);
+	else
+		free(w->mem);
+	free(w->host);
+	*w = (struct model_work){ 0 };
+}

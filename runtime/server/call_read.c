@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * call_read.c - a body becomes work
+ *
+ * JSON to a model and parameters, prompts to ids, room for every token that
+ * may come.  It runs on a reader's thread, which owns the call meanwhile, so
+ * it may take its time; nothing here touches the connection.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/server/call.h"
+#include "runtime/server/models.h"
+#include "runtime/server/tokens.h"
+
+/* The engine ends it a moment later than the loop, if that is stuck. */
+static s64 call_deadline(const struct call *call)
+{
+	const s64 s = call->svc->site->timeout_s;
+
+	return s ? call->begin_ns + s * 1000000000 : 0;
+}
+
+static void request_fill(struct call *call, struct engine_request *req)
+{
+	const struct api_params *p = &call->params;
+
+	*req = (struct engine_request){
+		.max_new = max(p->max_new, 1u), .stops = p->stop_ids,
+		.nr_stops = p->nr_stop_ids, .sampling = p->sampling,
+		.n = p->drawn, .priority = p->priority, .salt = p->salt,
+		.beam_width = p->beam_width,
+		.length_penalty = p->length_penalty,
+		.early_stopping = p->early_stopping,
+		.flow = call->flow, .deadline_ns = call_deadline(call),
+		.logprobs = p->logprobs, .prompt_logprobs = p->score,
+		.logprob_ids = p->nr_logprob_ids ? p->logprob_ids : NULL,
+	};
+	/* By them the best are chosen. */
+	if (p->drawn > p->n)
+		req->logprobs = max(p->logprobs, ENGINE_LOGPROBS(0));
+}
+
+static int work_build(struct call *call)
+{
+	const struct api_params *p = &call->params;
+	struct work *w = &call->work;
+	u32 i;
+
+	request_fill(call, &w->req);
+	w->prompts = calloc(p->nr_prompts, sizeof(*w->prompts));
+	if (!w->prompts)
+		return -ENOMEM;
+	w->nr_prompts = p->nr_prompts;
+	for (i = 0; i < p->nr_prompts; i++) {
+		w->prompts[i].ids = p->prompts[i].ids;
+		w->prompts[i].nr = p->prompts[i].nr;
+	}
+	return work_init(w);
+}
+
+static int choices_build(struct call *call)
+{
+	const struct api_params *p = &call->params;
+	struct work *w = &call->work;
+	u32 i;
+
+	call->nr_choices = p->nr_prompts * p->drawn;
+	call->choices = calloc(call->nr_choices, sizeof(*call->choices));
+	call->piece_max = detok_out_max(w->b->api.tok);
+	call->piece = malloc(call->piece_max);
+	if (!call->choices || !call->piece)
+		return -ENOMEM;
+	for (i = 0; i < call->nr_choices; i++) {
+		struct choice *ch = &call->choices[i];
+
+		ch->prompt = &w->prompts[i / p->drawn];
+		ch->s = &ch->prompt->samples[i % p->drawn];
+		ch->stop = -1;
+		ch->stop_id = -1;
+		ch->stopper.stops = &p->stops;
+		detok_init(&ch->detok, w->b->api.tok, p->skip_special);
+		ch->lp = ch->detok;
+	}
+	return 0;
+}
+
+/* "cmpl-" and what the client chose in the body or the head, or 24 digits. */
+static void call_name(struct call *call)
+{
+	const char *kind = call->params.kind == API_CHAT ? "chatcmpl" : "cmpl";
+
+	snprintf(call->id, sizeof(call->id), "%s-%s", kind, *call->params.id ?
+		 call->params.id : call->request_id);
+}
+
+/* The answer to /tokenize and the like needs no engine: it is made here. */
+static int call_read_tokens(struct call *call, const struct backend *b,
+			    const json_t *root)
+{
+	struct api_error *err = &call->err;
+
+	if (backend_is_loaded(b, err))
+		return -1;
+	return tokens_read(&b->api, call->params.kind, root, &call->prefix,
+			   err);
+}
+
+static int call_read_work(struct call *call, struct backend *b, json_t *root)
+{
+	struct api_error *err = &call->err;
+
+	if (backend_admits(b, err))
+		return -1;
+	call->work.b = b;
+	if (api_read(&b->api, call->params.kind, root, &call->params, err))
+		return -1;
+	if (work_build(call) || choices_build(call))
+		return api_fail(err, 503, "", "out_of_memory",
+				"no memory for the request");
+	call_name(call);
+	answer_prepare(call);
+	return 0;
+}
+
+int call_read(struct call *call)
+{
+	struct backend *b = NULL;
+	json_t *root;
+	int ret = -1;
+
+	root = api_parse(call->body.len ? call->body.p : "", call->body.len,
+			 &call->err);
+	text_free(&call->body);
+	if (root)
+		b = models_route(call->svc->site, root, &call->err);
+	if (b && call->params.kind & API_TOKENS)
+		ret = call_read_tokens(call, b, root);
+	else if (b)
+		ret = call_read_work(call, b, root);
+	json_decref(root);
+	return ret;
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * plan.c - which models are served, and under which names
+ *
+ * All that can be wrong with a command line and is seen without loading a
+ * model is said here, before a port is taken.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+
+#include "runtime/server/plan.h"
+
+/* A name that fits and can be printed; else it becomes "". */
+static void name_copy(char *out, const char *name)
+{
+	const size_t n = strlen(name);
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if ((u8)name[i] < 0x20 || name[i] == 0x7f)
+			break;
+	*out = '\0';
+	if (i == n && n < PLAN_NAME_MAX)
+		memcpy(out, name, n + 1);
+}
+
+static int choose_names(const struct server_model *m, struct plan_model *p)
+{
+	char *path = realpath(m->dir, NULL);
+	const char *name = path ? path : m->dir, *base;
+
+	base = strrchr(name, '/');
+	if (base && base[1])
+		name = base + 1;
+	name_copy(p->base, name);
+	name_copy(p->name, m->name ? m->name : name);
+	*p->domain = '\0';
+	free(path);
+	if (*p->name)
+		return 0;
+	pr_err("the name of the model is empty, too long, or has control characters: give one with --served-model-name or --model NAME=DIR");
+	return -1;
+}
+
+/* A mistyped folder is said before a port is taken. */
+static int look_at_model(const struct server_model *m, int *err)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/config.json", m->dir);
+	if (!access(path, R_OK))
+		return 0;
+	*err = -errno;
+	pr_err("%s: %s: name a model folder in Hugging Face's format", path,
+	       strerror(errno));
+	return -1;
+}
+
+int plan_models(const struct server_opts *o, struct plan_model *plan,
+		enum server_end *end, int *err)
+{
+	u32 i, k;
+
+	for (i = 0; i < o->nr_models; i++) {
+		*end = SERVER_BAD_OPTION;
+		if (choose_names(&o->models[i], &plan[i]))
+			return -1;
+		for (k = 0; k < i; k++) {
+			if (!strcmp(plan[k].name, plan[i].name)) {
+				pr_err("two models have the name %.100s: give them others with --model NAME=DIR",
+				       plan[i].name);
+				return -1;
+			}
+			if (strcmp(plan[k].base, plan[i].base))
+				continue;
+			strcpy(plan[k].domain, plan[k].name);
+			strcpy(plan[i].domain, plan[i].name);
+		}
+	}
+	for (i = 0; i < o->nr_models; i++) {
+		*end = SERVER_NO_MODEL;
+		if (look_at_model(&o->models[i], err))
+			return -1;
+	}
+	*end = SERVER_DONE;
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvrt.h - a kvrt serve of this build, of the demo model
+ */
+#ifndef TESTS_BENCH_KVRT_H
+#define TESTS_BENCH_KVRT_H
+
+#include "tests/bench/bench.h"
+
+struct bench_kvrt {
+	pid_t	pid;
+	u32	port;
+	char	log[160];
+};
+
+/*
+ * Start it, on a port of its own, and wait until it is ready; @args are more
+ * options, NULL-terminated.  Ends the benchmark with a line when that fails.
+ */
+void bench_kvrt_start(struct bench_kvrt *k, const struct bench_daemon *hold,
+		      const char *const *args);
+
+/* SIGTERM, and wait. */
+void bench_kvrt_stop(struct bench_kvrt *k);
+
+/* Tokens that its engine has delivered, of all requests so far. */
+u64 bench_kvrt_tokens(const struct bench_kvrt *k);
+
+#endif /* TESTS_BENCH_KVRT_H */

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# adopt-cuda.sh - kvmm dies, and the next one goes on with a pool on a GPU
+#
+# budget: 60 s, full 900 s, soak 900 s
+#
+# The tests of adoption that were written for host memory, with every rig's pool
+# on the stand-in for a GPU (KVMM_TEST_BACKEND=cuda): the same texts, the same
+# walkers, the same that is left in the end, which is nothing.  make check runs
+# the parts in which nothing is computed, since a CPU that stands in for a GPU
+# is slow at that; above it two runtimes work while kvmm is upgraded or dies, on
+# few tokens.
+. "$KVMM_TOP/tests/scripts/checks.bash"
+
+cd "$KVMM_TOP" || exit 1
+level=${KVMM_TEST_LEVEL:-check}
+# So many deaths as at check level: each load is the price of some thirty.
+export KVMM_TEST_BACKEND=cuda KVMM_TEST_LEVEL=check CK_VERBOSITY=normal
+export TMPDIR=$work XDG_RUNTIME_DIR=$work
+
+# suite NAME [CASE]: one of the integration tests, or a case of it
+suite()
+{
+	run env ${2:+CK_RUN_CASE="$2"} "$KVMM_BUILD/tests/$1"
+	check "$1${2:+ $2} on a GPU" rc_is 0
+	check "$1${2:+ $2} checked something" says '^100%: Checks: [1-9]'
+	grep -aE '^(total:|  )' <<<"$out" | sed 's/^ *//; s/^total: //; s/^/total: on a GPU: /'
+}
+
+suite it_adopt twice
+suite it_adopt pause
+suite it_adopt_io
+if [ "$level" != check ]; then
+	suite it_adopt_refuse
+	for case in upgrade nothing asked dies random; do
+		suite it_adopt $case
+	done
+	suite it_adopt_serve
+	echo "note: deaths inside events are not tried on a GPU: see it_adopt_crash"
+fi
+checks_done

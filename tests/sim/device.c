@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * device.c - the device fails, when all that a seed did is under way
+ *
+ * Cut (one seed in 32): every copy in flight is answered with an error, unless it
+ * is over, and goes on writing what it was to fill for as long as the daemon
+ * lives; memory that was being made is not.  Time goes on, then the daemon ends
+ * and the next one adopts: what is drained after that is as in any seed.
+ *
+ * Lost (another one): whoever is there is told, nothing is given or cached any
+ * more, and when all clients have died all of the device is in POISON.
+ */
+#include "tests/sim/sim.h"
+
+static void fails(struct sim *w, u32 how)
+{
+	LOG(w, "the device fails: %s", core_device_name(how));
+	core_device_failed(w->core, w->now, how);
+	world_event_done(w);
+}
+
+/* It comes late or never, and nothing is asked for after that. */
+static void no_more_memory(struct sim *w)
+{
+	while (w->nr_creating) {
+		shell_extent_cut(w);
+		world_event_done(w);
+	}
+}
+
+static void some_ticks(struct sim *w)
+{
+	u32 n;
+
+	for (n = 0; n < 8; n++) {
+		shell_tick(w, rng_range(&w->rng, 1, 300) * SIM_MS);
+		world_event_done(w);
+		LAW(w, !w->nr_creating, "memory is asked of a device that failed");
+	}
+}
+
+/* Who was told that it does not fit any more is done. */
+static void bury_failed(struct sim *w)
+{
+	u32 i, n;
+
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		struct sim_client *cl = &w->cl[i];
+		bool failed = false;
+
+		for (n = 0; n < SIM_SEQS; n++) {
+			if (!cl->seqs[n].used || cl->state != SIM_ALIVE ||
+			    cl->status[n].state != KVMM_SEQ_FAILED)
+				continue;
+			LAW(w, cl->status[n].reason == -EDQUOT, "client %u: sequence %u failed with %d",
+			    cl->id, n, cl->status[n].reason);
+			failed = true;
+		}
+		if (!failed)
+			continue;
+		cover_note("clients told that a failed device is too small");
+		shell_dead(w, cl);
+		world_event_done(w);
+	}
+}
+
+/* device_cut() - no copies, no more memory; then another daemon */
+void device_cut(struct sim *w)
+{
+	w->cut = true;
+	fails(w, CORE_DEVICE_CUT);
+	no_more_memory(w);
+	tier_cut(w);
+	some_ticks(w);
+	tier_cut_writes(w);
+	cover_note("devices that were cut");
+	crash_between(w);
+	world_event_done(w);
+	bury_failed(w);
+}
+
+static void all_told(struct sim *w)
+{
+	u32 i, n;
+
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		const struct sim_client *cl = &w->cl[i];
+
+		for (n = 0; n < SIM_SEQS && cl->state == SIM_ALIVE; n++) {
+			const struct kvmm_seq_status *st = &cl->status[n];
+
+			if (!cl->seqs[n].used ||
+			    st->state == KVMM_SEQ_CLOSED ||
+			    st->state == KVMM_SEQ_MARKED)
+				continue;
+			LAW(w, st->state == KVMM_SEQ_FAILED &&
+			    st->reason == -ENODEV,
+			    "client %u: sequence %u is %s (%d) on a lost device",
+			    cl->id, n, core_seq_state_name(st->state),
+			    st->reason);
+		}
+	}
+}
+
+/* device_lost() - nothing of it is to be used again: the end of the seed */
+void device_lost(struct sim *w)
+{
+	struct core_pool_view p;
+	u32 i;
+
+	w->lost = true;
+	fails(w, CORE_DEVICE_LOST);
+	all_told(w);
+	no_more_memory(w);
+	tier_cut(w);
+	some_ticks(w);
+	for (i = 0; i < SIM_CLIENTS; i++) {
+		struct sim_client *cl = &w->cl[i];
+
+		if (cl->state == SIM_ALIVE || cl->state == SIM_DETACHED) {
+			shell_dead(w, cl);
+			world_event_done(w);
+		}
+		if (cl->state == SIM_DEAD) {
+			shell_quiet(w, cl);
+			world_event_done(w);
+		}
+	}
+	some_ticks(w);
+	core_get_pool(w->core, &p);
+	LAW(w, p.free + p.open + p.sealed + p.cached + p.quiescing +
+	    p.quarantine + p.limbo + p.committed == 0,
+	    "%llu bytes of a lost device are free, %llu cached, %llu in limbo",
+	    (unsigned long long)p.free, (unsigned long long)p.cached,
+	    (unsigned long long)p.limbo);
+	cover_note("devices that were lost");
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_device.c - the pool's device failed, as the core has it
+ *
+ * A host pool; the test answers copies itself.  After each event the walkers
+ * run.  What is looked at is who is told what, that nothing of an unknown
+ * content is given out or found, and that nothing is asked of the device.
+ */
+#include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
+
+#define MAX_IO		64
+#define SLOT		(2 * SH_EXTENT)
+#define EXTENTS		16
+
+static struct core_copy copies[MAX_IO];
+static u32 nr_copies, cl;
+
+static void on_copy(const struct core_copy *cp)
+{
+	ck_assert_uint_lt(nr_copies, MAX_IO);
+	copies[nr_copies++] = *cp;
+}
+
+static void on_io(const struct core_io *io)
+{
+	ck_abort_msg("there is no area");
+}
+
+static void do_copies(int status)
+{
+	while (nr_copies) {
+		u64 id = copies[--nr_copies].id;
+
+		SH_CORE(core_copy_done(sh.core, sh.now, id, status));
+		sh_settle();
+	}
+}
+
+static void setup(void)
+{
+	sh_on_copy = on_copy;
+	sh_on_io = on_io;
+	nr_copies = 0;
+	sh_config(EXTENTS);
+	sh.cfg.host_bytes = 64 * SLOT;
+	sh.cfg.swappiness = 200;
+	sh_start();
+	cl = sh_attach(1, "d");
+}
+
+static void teardown(void)
+{
+	sh_die(cl);
+	sh_quiet(cl);
+	do_copies(-EIO);
+	sh_stop();
+}
+
+static void fails(u32 how)
+{
+	SH_CORE(core_device_failed(sh.core, sh.now, how));
+	sh_settle();
+	ck_assert_uint_eq(sh_pool().device, how);
+	ck_assert_uint_eq(sh_count(CORE_EV_device_fail), 1);
+}
+
+static int advise(u64 seq, u32 advice)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	int err;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)),
+			 0);
+	err = sh_seq_res(0);
+	sh_settle();
+	return err;
+}
+
+/* A sequence of @nr full blocks that nobody else has. */
+static u64 ready(u32 nr, u32 seed)
+{
+	u64 seq = sh_ready(cl, nr * SH_BT, SH_BT, seed);
+
+	sh_compute(cl, seq, 0, nr * SH_BT, seed);
+	return seq;
+}
+
+static u64 swapped(u32 nr, u32 seed)
+{
+	u64 seq = ready(nr, seed);
+
+	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	return seq;
+}
+
+/* Drop what is cached, so that what comes back is copied. */
+static void drop_caches(void)
+{
+	SH_CORE(ck_assert_int_ge(core_drop_caches(sh.core, sh.now,
+				 sh.cl[cl].info.domain, 1000), 0));
+	sh_settle();
+}
+
+static u64 poison(void)
+{
+	return sh_pool().poison / SH_BLOCK;
+}
+
+static u64 host_poison(void)
+{
+	struct core_tier_view v;
+
+	ck_assert_int_eq(core_get_tier(sh.core, CORE_POOL_HOST, &v), 0);
+	return v.poison / SLOT;
+}
+
+/* The events of the client since event @from that are of this type. */
+static u32 told(u32 type, u64 seq, u32 from)
+{
+	u32 i, n = 0;
+
+	for (i = from; i != sh.cl[cl].ctl.event_tail; i++)
+		n += sh.cl[cl].events[i % SH_EVENTS].type == type &&
+		     sh.cl[cl].events[i % SH_EVENTS].seq == seq;
+	return n;
+}
+
+/* ---- cut ---- */
+
+/* What copies were filling is nobody's; who waited for it computes again. */
+START_TEST(test_cut_targets)
+{
+	u64 in = swapped(3, 1), out, kept = ready(2, 5000);
+
+	drop_caches();
+	ck_assert_int_eq(advise(in, KVMM_ADV_WILLNEED), 0);
+	ck_assert_uint_eq(nr_copies, 3);
+	/* One of the three is there before the device fails. */
+	SH_CORE(core_copy_done(sh.core, sh.now, copies[--nr_copies].id, 0));
+	sh_settle();
+	out = ready(2, 9000);
+	ck_assert_int_eq(advise(out, KVMM_ADV_PAGEOUT), 0);
+	ck_assert_uint_eq(nr_copies, 4);
+	fails(CORE_DEVICE_CUT);
+	ck_assert_uint_eq(poison(), 0);
+	/* And one has ended well, which was not known yet. */
+	SH_CORE(core_copy_done(sh.core, sh.now, copies[0].id, 0));
+	sh_settle();
+	copies[0] = copies[--nr_copies];
+	do_copies(-EIO);
+	ck_assert_uint_eq(sh_state(cl, in), KVMM_SEQ_RECOMPUTE);
+	/* That it has lost a block shows when it is to come back. */
+	ck_assert_int_eq(advise(out, KVMM_ADV_WILLNEED), 0);
+	do_copies(-EIO);
+	ck_assert_uint_eq(sh_state(cl, out), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(poison(), 1);
+	ck_assert_uint_eq(host_poison(), 2);
+	/* Who needs no copy goes on, and grows. */
+	ck_assert_uint_eq(sh_state(cl, kept), KVMM_SEQ_READY);
+	sh_compute(cl, kept, 2 * SH_BT, 2 * SH_BT + 1, 5000);
+	/* It computes all of it again, in blocks that are known. */
+	ck_assert_int_eq(sh_match(cl, in, 3 * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, in), KVMM_SEQ_READY);
+	sh_compute(cl, in, sh_status(cl, in)->valid_len, 3 * SH_BT, 1);
+	ck_assert_uint_eq(poison(), 1);
+	ck_assert_uint_eq(nr_copies, 0);
+}
+END_TEST
+
+/* A copy that fails by itself costs nothing but what it was to bring. */
+START_TEST(test_one_copy)
+{
+	u64 seq = swapped(3, 1);
+
+	drop_caches();
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	do_copies(-EIO);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(poison() + host_poison(), 0);
+	ck_assert_int_eq(sh_match(cl, seq, 3 * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* Nothing is asked of the device, and who can never have it is told. */
+START_TEST(test_cut_keeps)
+{
+	struct kvmm_open_arg a = { .prompt_len = 40 * SH_BT, .max_tokens = 1 };
+	struct kvmm_attach_req req = sh_attach_req("other");
+	u64 first = ready(20, 1), waits, small, seq;
+	u32 creates;
+
+	/* 5 spans of 4 blocks are there; this one has to wait for memory. */
+	sh_manual_make = true;
+	waits = sh_open(cl, 40 * SH_BT, 1);
+	ck_assert_int_eq(sh_match(cl, waits, 40 * SH_BT, 7000), 0);
+	ck_assert_uint_eq(sh_state(cl, waits), KVMM_SEQ_WAITING);
+	fails(CORE_DEVICE_CUT);
+	for (creates = 0; creates < EXTENTS; creates++)
+		if (sh.creating[creates])
+			sh_made(creates, -EIO);
+	sh_settle();
+	ck_assert_uint_eq(sh_state(cl, waits), KVMM_SEQ_FAILED);
+	ck_assert_int_eq(sh_status(cl, waits)->reason, -EDQUOT);
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), -E2BIG);
+	creates = sh.nr_creates;
+	/* What fits beside the first one once that gives way. */
+	small = sh_open(cl, 10 * SH_BT, 1);
+	ck_assert_int_eq(sh_match(cl, small, 10 * SH_BT, 90000), 0);
+	ck_assert_int_eq(sh_close(cl, first), 0);
+	sh_tick(20);
+	ck_assert_uint_eq(sh_state(cl, small), KVMM_SEQ_READY);
+	sh_compute(cl, small, 0, 10 * SH_BT, 90000);
+	ck_assert_int_eq(sh_attach_as(1, &req), -ENODEV);
+	for (seq = 0; seq < 300; seq++)
+		sh_tick(50);
+	ck_assert_uint_eq(sh.nr_creates, creates);
+	ck_assert_uint_eq(sh.nr_releases, 0);
+	ck_assert_uint_eq(nr_copies, 0);
+}
+END_TEST
+
+/* A block that moves: the new place is unknown, the old one is as it was. */
+START_TEST(test_cut_move)
+{
+	u64 seq[4];
+	u32 i;
+
+	/* Four to a span, of which three go: what is left is worth moving. */
+	for (i = 0; i < 4; i++)
+		seq[i] = ready(6, 1000 * (i + 1));
+	for (i = 0; i < 3; i++)
+		ck_assert_int_eq(sh_close(cl, seq[i]), 0);
+	drop_caches();
+	SH_CORE(ck_assert_int_eq(core_pool_resize(sh.core, sh.now,
+						  3 * SH_EXTENT), 0));
+	for (i = 0; i < 100 && !nr_copies; i++)
+		sh_tick(50);
+	ck_assert_uint_gt(nr_copies, 0);
+	ck_assert(copies[0].within);
+	i = nr_copies;
+	fails(CORE_DEVICE_CUT);
+	do_copies(-EIO);
+	ck_assert_uint_eq(poison(), i);
+	for (i = 0; i < 10; i++)
+		sh_tick(10);
+	ck_assert_uint_eq(nr_copies, 0);
+	/* What cannot move is taken, and computed where there is room. */
+	ck_assert_uint_eq(sh_state(cl, seq[3]), KVMM_SEQ_RECOMPUTE);
+	ck_assert_int_eq(sh_match(cl, seq[3], 6 * SH_BT, 4000), 0);
+	for (i = 0; i < 10; i++)
+		sh_tick(10);
+	ck_assert_uint_eq(sh_state(cl, seq[3]), KVMM_SEQ_READY);
+	sh_compute(cl, seq[3], sh_status(cl, seq[3])->valid_len, 6 * SH_BT,
+		   4000);
+}
+END_TEST
+
+/* ---- lost ---- */
+
+/* In every state a sequence is told; what is open ends, and then it is. */
+START_TEST(test_lost)
+{
+	u64 open, idle, waits, out, back, made, again, seq;
+	struct kvmm_open_arg a = { .prompt_len = 1, .max_tokens = 1 };
+	u32 from = 0, i;
+
+	out = swapped(2, 1);
+	back = swapped(2, 2000);
+	drop_caches();
+	ck_assert_int_eq(advise(back, KVMM_ADV_WILLNEED), 0);
+	ck_assert_uint_eq(sh_state(cl, back), KVMM_SEQ_RESTORING);
+	idle = ready(4, 4000);
+	ck_assert_int_eq(sh_close(cl, ready(3, 6000)), 0);	/* cached */
+	open = sh_ready(cl, 2 * SH_BT, SH_BT, 8000);
+	ck_assert_int_eq(sh_begin(cl, open, 0, 2 * SH_BT), 0);
+	made = sh_open(cl, 3, 1);
+	waits = sh_open(cl, 60 * SH_BT, 1);
+	ck_assert_int_eq(sh_match(cl, waits, 60 * SH_BT, 20000), 0);
+	from = sh.cl[cl].ctl.event_tail;
+	fails(CORE_DEVICE_LOST);
+	for (i = 0; i < 5; i++) {
+		const u64 all[] = { idle, waits, out, back, made };
+
+		ck_assert_uint_eq(sh_state(cl, all[i]), KVMM_SEQ_FAILED);
+		ck_assert_int_eq(sh_status(cl, all[i])->reason, -ENODEV);
+		ck_assert_uint_eq(told(KVMM_EV_POISONED, all[i], from), 1);
+	}
+	ck_assert_uint_eq(sh_state(cl, open), KVMM_SEQ_MARKED);
+	ck_assert_uint_eq(sh_pool().free, 0);
+	ck_assert_uint_eq(sh_pool().cached, 0);
+	/* Its end is taken, and is of no use to anybody. */
+	ck_assert_int_eq(sh_end(cl, open, 0, 2 * SH_BT, 8000), 0);
+	ck_assert_uint_eq(sh_state(cl, open), KVMM_SEQ_FAILED);
+	ck_assert_uint_eq(told(KVMM_EV_POISONED, open, from), 1);
+	do_copies(-EIO);
+	ck_assert_uint_eq(poison(), sh_domain(cl).nr_spans * SH_PER);
+	/* Nothing more is given, by whatever name. */
+	ck_assert_int_eq(sh_open_as(cl, &a, &again), -ENODEV);
+	ck_assert_int_eq(sh_close(cl, idle), 0);
+	for (seq = 0; seq < 100; seq++)
+		sh_tick(50);
+	ck_assert_uint_eq(nr_copies, 0);
+	ck_assert_uint_eq(poison(), sh_domain(cl).nr_spans * SH_PER);
+}
+END_TEST
+
+/* What a step still reads, or a dead client may write, falls to nobody. */
+START_TEST(test_lost_late)
+{
+	u64 parent = ready(2, 1), child;
+
+	sh_compute(cl, parent, 2 * SH_BT, 2 * SH_BT + 1, 1);
+	ck_assert_int_eq(sh_fork(cl, parent, 1, &child), 0);
+	/* It copies the tail from a block that its parent gives up. */
+	ck_assert_int_eq(sh_begin(cl, child, 2 * SH_BT + 1, 1), 0);
+	ck_assert_int_eq(sh_close(cl, parent), 0);
+	sh_die(cl);
+	ck_assert_uint_gt(sh_pool().quarantine, 0);
+	fails(CORE_DEVICE_LOST);
+	ck_assert_uint_gt(sh_pool().quarantine, 0);
+	SH_CORE(core_client_quiet(sh.core, sh.now, cl));
+	sh_settle();
+	ck_assert_uint_eq(sh_pool().quarantine, 0);
+	ck_assert_uint_eq(sh_pool().free, 0);
+	ck_assert_uint_gt(poison(), 0);
+}
+END_TEST
+
+/* ---- the next core in the arena ---- */
+
+static int adopt(struct core_report *r)
+{
+	memset(sh.core, 0xa5, core_struct_size());
+	memset(sh.creating, 0, sizeof(sh.creating));
+	nr_copies = 0;
+	return core_adopt(sh.core, sh.arena, core_arena_size(&sh.cfg), &sh.cfg,
+			  &sh_ops, NULL, sh.now, r);
+}
+
+/* It has a device again and no copy under way. */
+START_TEST(test_cut_adopted)
+{
+	struct core_report r;
+	u64 in = swapped(3, 1);
+
+	drop_caches();
+	ck_assert_int_eq(advise(in, KVMM_ADV_WILLNEED), 0);
+	fails(CORE_DEVICE_CUT);
+	do_copies(-EIO);
+	ck_assert_uint_eq(poison(), 3);
+	ck_assert_msg(adopt(&r) == CORE_ADOPT_WHOLE, "%s", r.text);
+	sh_check();
+	sh_tick(20);
+	ck_assert_uint_eq(sh_pool().device, CORE_DEVICE_WORKS);
+	ck_assert_uint_eq(poison(), 0);
+	ck_assert_int_ge(sh_attach(1, "d"), 0);
+}
+END_TEST
+
+START_TEST(test_lost_not_adopted)
+{
+	struct core_report r;
+
+	ready(3, 1);
+	fails(CORE_DEVICE_LOST);
+	ck_assert_int_eq(adopt(&r), -EUCLEAN);
+	ck_assert_msg(strstr(r.text, "what the device held is lost"), "%s",
+		      r.text);
+	free(sh.core);
+	sh.core = NULL;
+	free(sh.arena);
+}
+END_TEST
+
+static void setup_kept(void)
+{
+	setup();
+}
+
+static void teardown_kept(void)
+{
+	if (sh.core)
+		sh_stop();
+}
+
+int main(void)
+{
+	Suite *s = suite_create("core-device");
+	TCase *tc = tcase_create("failed");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_cut_targets);
+	tcase_add_test(tc, test_one_copy);
+	tcase_add_test(tc, test_cut_keeps);
+	tcase_add_test(tc, test_cut_move);
+	tcase_add_test(tc, test_lost);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("next");
+	tcase_add_checked_fixture(tc, setup_kept, teardown_kept);
+	tcase_add_test(tc, test_lost_late);
+	tcase_add_test(tc, test_cut_adopted);
+	tcase_add_test(tc, test_lost_not_adopted);
+	suite_add_tcase(s, tc);
+	return sh_run(s);
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kern_hosted.c - kernels of a device, behind the arguments of the host
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/unit/kern_hosted.h"
+
+#define MAX_PIECES	8
+#define MAX_POOLS	16
+
+/* One argument: where the host has it, and where the device. */
+struct piece {
+	void	*host;
+	u64	bytes;
+	u8	*mem;
+	u8	*dev;
+};
+
+static struct piece pieces[MAX_PIECES];
+static u32 nr_pieces;
+
+static struct {
+	const void	*base;
+	u64		bytes;
+} pools[MAX_POOLS];
+static u32 next_pool;
+
+/* Tables of the device, and what is open of them. */
+static struct kern_ops tables[2];
+static const struct kern_ops *inner[2];
+static struct kern_ctx *opened[2];
+
+/* The one that hosted_at() returned last. */
+static const struct kern_ops *now;
+static struct kern_ctx *ctx;
+
+void hosted_pool(const void *base, u64 bytes)
+{
+	u32 i;
+
+	for (i = 0; i < MAX_POOLS; i++)
+		if (pools[i].base == base)
+			break;
+	if (i == MAX_POOLS)
+		i = next_pool++ % MAX_POOLS;
+	pools[i].base = base;
+	pools[i].bytes = bytes;
+}
+
+/* @bytes at @p, as the device has them. */
+static void *on_device(const void *p, u64 bytes)
+{
+	const u64 shift = (uintptr_t)p % HOSTED_ALIGN;
+	struct piece *a;
+
+	if (!p)
+		return NULL;
+	for (a = pieces; a < pieces + nr_pieces; a++)
+		if (a->host == p && a->bytes >= bytes)
+			return a->dev;
+	ck_assert_uint_lt(nr_pieces, MAX_PIECES);
+	a = &pieces[nr_pieces++];
+	a->host = (void *)(uintptr_t)p;
+	a->bytes = bytes;
+	a->mem = now->mem_alloc(ctx, bytes + shift);
+	ck_assert_msg(a->mem, "no memory on the device");
+	a->dev = a->mem + shift;
+	now->mem_put(ctx, a->dev, p, bytes);
+	return a->dev;
+}
+
+/* The op is over: everything back to where it came from. */
+static void back(void)
+{
+	struct piece *a;
+	int err = 0;
+
+	for (a = pieces; a < pieces + nr_pieces; a++) {
+		void *got = malloc(a->bytes + 1);
+
+		err = err ? err : now->mem_get(ctx, got, a->dev, a->bytes);
+		/* Constants of a test may lie where nothing can be written. */
+		if (!err && memcmp(got, a->host, a->bytes))
+			memcpy(a->host, got, a->bytes);
+		free(got);
+		now->mem_free(ctx, a->mem);
+	}
+	nr_pieces = 0;
+	ck_assert_msg(!err, "the device failed: %s", now->failure(ctx));
+}
+
+/* @m rows of @n floats, @ld apart. */
+static u64 span(u32 m, u64 ld, u64 n)
+{
+	return m ? ((m - 1) * (ld ? ld : n) + n) * sizeof(float) : 0;
+}
+
+static float *floats(const float *p, u32 m, u64 ld, u64 n)
+{
+	return on_device(p, span(m, ld, n));
+}
+
+static struct kern_weight weight(const struct kern_weight *w)
+{
+	struct kern_weight d = *w;
+
+	d.data = on_device(w->data, (u64)w->rows * w->cols *
+			   kern_dtype_size(w->dtype));
+	return d;
+}
+
+static struct kern_kv pool(const struct kern_kv *kv)
+{
+	struct kern_kv d = *kv;
+	u32 i;
+
+	for (i = 0; i < MAX_POOLS; i++)
+		if (pools[i].base == kv->base)
+			break;
+	ck_assert_msg(i < MAX_POOLS, "a pool that nobody named");
+	d.base = on_device(kv->base, pools[i].bytes);
+	return d;
+}
+
+static u32 rows_of(const struct kern_attn_seq *seqs, u32 nr)
+{
+	u32 rows = 0, i;
+
+	for (i = 0; i < nr; i++)
+		rows = max(rows, seqs[i].first_row + seqs[i].nr_rows);
+	return rows;
+}
+
+static void h_settle(struct kern_ctx *any, float *x, u64 n)
+{
+	now->settle(ctx, floats(x, 1, 0, n), n);
+	back();
+}
+
+static void h_gather(struct kern_ctx *any, const float *x, const u32 *rows,
+		     u32 m, u32 d, float *y)
+{
+	u32 top = 0, i;
+
+	for (i = 0; i < m; i++)
+		top = max(top, rows[i] + 1);
+	now->gather(ctx, floats(x, top, 0, d), on_device(rows, m * 4ull), m, d,
+		    floats(y, m, 0, d));
+	back();
+}
+
+static void h_split_heads(struct kern_ctx *any, const float *qkv, u32 m,
+			  u32 heads, u32 hd, float *q, float *k, float *v)
+{
+	const u64 n = (u64)heads * hd;
+
+	now->split_heads(ctx, floats(qkv, m, 0, 3 * n), m, heads, hd,
+			 floats(q, m, 0, n), floats(k, m, 0, n),
+			 floats(v, m, 0, n));
+	back();
+}
+
+static void h_embed(struct kern_ctx *any, const struct kern_weight *w,
+		    const u32 *ids, u32 m, float *x)
+{
+	const struct kern_weight d = weight(w);
+
+	now->embed(ctx, &d, on_device(ids, m * 4ull), m,
+		   floats(x, m, 0, w->cols));
+	back();
+}
+
+static void h_rmsnorm(struct kern_ctx *any, const float *x, const float *w,
+		      u32 m, u32 d, float eps, float *y)
+{
+	now->rmsnorm(ctx, floats(x, m, 0, d), floats(w, 1, 0, d), m, d, eps,
+		     floats(y, m, 0, d));
+	back();
+}
+
+static void h_layernorm(struct kern_ctx *any, const float *x, const float *w,
+			const float *bias, u32 m, u32 d, float eps, float *y)
+{
+	now->layernorm(ctx, floats(x, m, 0, d), floats(w, 1, 0, d),
+		       floats(bias, 1, 0, d), m, d, eps, floats(y, m, 0, d));
+	back();
+}
+
+static void h_gemm(struct kern_ctx *any, const float *x, u64 x_ld,
+		   const struct kern_weight *w, const float *bias, u32 m,
+		   float *y, u64 y_ld)
+{
+	const struct kern_weight d = weight(w);
+
+	now->gemm(ctx, floats(x, m, x_ld, w->cols), x_ld, &d,
+		  floats(bias, 1, 0, w->rows), m, floats(y, m, y_ld, w->rows),
+		  y_ld);
+	back();
+}
+
+static void h_rope_table(struct kern_ctx *any, const float *inv_freq, u32 half,
+			 const u32 *positions, u32 m, float *table)
+{
+	now->rope_table(ctx, floats(inv_freq, 1, 0, half), half,
+			on_device(positions, m * 4ull), m,
+			floats(table, m, 0, 2ull * half));
+	back();
+}
+
+static void h_rope(struct kern_ctx *any, float *x, u64 ld, u32 m, u32 heads,
+		   u32 hd, u32 half, const float *table)
+{
+	now->rope(ctx, floats(x, m, ld, (u64)heads * hd), ld, m, heads, hd,
+		  half, floats(table, m, 0, 2ull * half));
+	back();
+}
+
+static void h_kv_write(struct kern_ctx *any, const struct kern_kv_append *a)
+{
+	const u64 dense = (u64)a->kv->kv_heads * a->kv->head_dim;
+	const u32 rows = rows_of(a->seqs, a->nr_seqs);
+	const struct kern_kv kv = pool(a->kv);
+	struct kern_kv_append d = *a;
+
+	d.kv = &kv;
+	d.k = floats(a->k, rows, a->k_ld, dense);
+	d.v = floats(a->v, rows, a->v_ld, dense);
+	now->kv_write(ctx, &d);
+	back();
+}
+
+static void h_attention(struct kern_ctx *any, const struct kern_attn *a)
+{
+	const u64 dense = (u64)a->heads * a->kv->head_dim;
+	const u32 rows = rows_of(a->seqs, a->nr_seqs);
+	const struct kern_kv kv = pool(a->kv);
+	struct kern_attn d = *a;
+
+	d.kv = &kv;
+	d.q = floats(a->q, rows, a->q_ld, dense);
+	d.out = floats(a->out, rows, a->out_ld, dense);
+	now->attention(ctx, &d);
+	back();
+}
+
+static void h_kv_copy(struct kern_ctx *any, const struct kern_kv *kv,
+		      const struct kern_kv_copy *copies, u32 nr)
+{
+	const struct kern_kv d = pool(kv);
+
+	now->kv_copy(ctx, &d, copies, nr);
+	back();
+}
+
+static void h_silu_mul(struct kern_ctx *any, const float *gate,
+		       const float *up, u64 ld, u32 m, u32 d, float *y)
+{
+	now->silu_mul(ctx, floats(gate, m, ld, d), floats(up, m, ld, d), ld, m,
+		      d, floats(y, m, 0, d));
+	back();
+}
+
+static void h_act(struct kern_ctx *any, enum kern_act act, const float *gate,
+		  const float *up, u64 ld, u32 m, u32 d, float *y)
+{
+	now->act(ctx, act, floats(gate, m, ld, d), floats(up, m, ld, d), ld, m,
+		 d, floats(y, m, 0, d));
+	back();
+}
+
+static void h_add(struct kern_ctx *any, float *x, const float *y, u64 n)
+{
+	now->add(ctx, floats(x, 1, 0, n), floats(y, 1, 0, n), n);
+	back();
+}
+
+static void h_scale(struct kern_ctx *any, float *x, float by, u64 n)
+{
+	now->scale(ctx, floats(x, 1, 0, n), by, n);
+	back();
+}
+
+static void h_softcap(struct kern_ctx *any, float *x, float cap, u64 n)
+{
+	now->softcap(ctx, floats(x, 1, 0, n), cap, n);
+	back();
+}
+
+static const struct kern_ops hosted = {
+	.settle = h_settle, .gather = h_gather, .split_heads = h_split_heads,
+	.embed = h_embed, .rmsnorm = h_rmsnorm, .layernorm = h_layernorm,
+	.gemm = h_gemm, .rope_table = h_rope_table, .rope = h_rope,
+	.kv_write = h_kv_write, .attention = h_attention,
+	.kv_copy = h_kv_copy, .silu_mul = h_silu_mul, .act = h_act,
+	.add = h_add, .scale = h_scale, .softcap = h_softcap,
+};
+
+bool hosted_driver(void)
+{
+	static bool told;
+	const char *build = getenv("KVMM_BUILD");
+	char path[4096];
+
+	if (getenv("KVMM_LIBCUDA"))
+		return true;
+	snprintf(path, sizeof(path), "%s/tests/standin/libcuda.so.1",
+		 build ? build : "build");
+	/* A library of NVIDIA's has nothing to look for on a CPU. */
+	if (!access(path, R_OK))
+		return !setenv("KVMM_LIBCUDA", path, 1) &&
+		       !setenv("KVMM_CUBLASLT", "none", 0);
+	if (!told)
+		printf("no %s and no $KVMM_LIBCUDA: kernels of GPUs are not tested\n",
+		       path);
+	told = true;
+	return false;
+}
+
+/* Once a process: tests are processes of their own. */
+static void open_device(u32 d)
+{
+	static const char * const names[] = { "cuda", "cuda-fast" };
+	char why[256];
+
+	if (opened[d])
+		return;
+	inner[d] = kern_get(names[d]);
+	ck_assert_ptr_nonnull(inner[d]);
+	ck_assert_msg(!kern_open(inner[d], 0, NULL, &opened[d], why,
+				 sizeof(why)), "%s", why);
+	tables[d] = hosted;
+	tables[d].name = inner[d]->name;
+	tables[d].variant = inner[d]->variant;
+	tables[d].version = inner[d]->version;
+	tables[d].mode = inner[d]->mode;
+	tables[d].f16 = inner[d]->f16;
+	tables[d].kv_types = inner[d]->kv_types;
+}
+
+const struct kern_ops *hosted_at(u32 i)
+{
+	const struct kern_ops *ops = kern_at(i);
+	u32 nr = 0, d;
+
+	if (ops)
+		return ops;
+	while (kern_at(nr))
+		nr++;
+	d = i - nr;
+	if (d >= ARRAY_SIZE(tables) || !hosted_driver())
+		return NULL;
+	open_device(d);
+	now = inner[d];
+	ctx = opened[d];
+	return &tables[d];
+}
+
+bool hosted_is_device(const struct kern_ops *ops)
+{
+	return ops == &tables[0] || ops == &tables[1];
+}
