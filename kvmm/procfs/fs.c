@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * fs.c - the tree as the kernel sees it
+ *
+ * Nothing is known here of what the files are: each name, list and text comes
+ * from the daemon when the kernel asks for it, for the user who made the call,
+ * and nothing is kept for the next, who may be another user and see other
+ * files.  So the kernel caches no names, no modes and no content.
+ *
+ * As in /proc a file has no size, and its text is made when it is opened: what
+ * is read from one open file is one text, however many reads that takes.  Who
+ * reads from the beginning again has a new one.  A write is a whole value, at
+ * the beginning; it is refused and nothing is changed, or done.
+ *
+ * What may be opened the kernel judges by owner and mode (default_permissions);
+ * what is seen the daemon judges.  A text stays in memory until its file is
+ * closed, so they are bounded: for each user, whoever else reads, and in all.
+ *
+ * Context: PF_THREADS threads.
+ */
+#define FUSE_USE_VERSION 31
+#include <fcntl.h>
+#include <fuse.h>
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kvmm/list.h>
+#include <kvmm/log.h>
+#include <kvmm/view.h>
+
+#include "kvmm/procfs/procfs.h"
+
+#define VALUE_MAX	64	/* bytes of what is written */
+#define FILES_MAX	1024	/* open at once */
+#define FILES_USER	64	/* of these, of a user who is not the owner or root */
+#define BYTES_MAX	((size_t)512 << 20)
+#define BYTES_USER	((size_t)32 << 20)
+
+/**
+ * struct file - one open file
+ * @uid:   who opened it
+ * @bytes: of its text, as counted
+ * @used:  something was read: the next read from the beginning asks again
+ */
+struct file {
+	struct list	node;
+	pthread_mutex_t	lock;
+	uid_t		uid;
+	mode_t		mode;
+	size_t		bytes;
+	bool		used;
+	struct seq_file	text;
+	char		path[];
+};
+
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct list files = { &files, &files };
+
+static struct procfs *fs_self(void)
+{
+	return fuse_get_context()->private_data;
+}
+
+static uid_t fs_caller(void)
+{
+	return fuse_get_context()->uid;
+}
+
+/* `VERB PATH`, for @uid */
+static int fs_ask(uid_t uid, const char *verb, const char *path,
+		  struct seq_file *text)
+{
+	char req[PF_PATH + 16];
+
+	if ((size_t)snprintf(req, sizeof(req), "%s %s", verb, path) >=
+	    sizeof(req))
+		return -ENAMETOOLONG;
+	return pf_ask(fs_self(), uid, req, text);
+}
+
+static int fs_mode(uid_t uid, const char *path, mode_t *mode)
+{
+	struct seq_file text;
+	unsigned int m;
+	int err;
+
+	seq_init(&text, 4096);
+	err = fs_ask(uid, "stat", path, &text);
+	if (!err && sscanf(seq_text(&text), "%o", &m) != 1)
+		err = -EIO;
+	if (!err)
+		*mode = m;
+	seq_free(&text);
+	return err;
+}
+
+/* ---- names ---- */
+
+static int fs_getattr(const char *path, struct stat *st,
+		      struct fuse_file_info *fi)
+{
+	int err = 0;
+
+	memset(st, 0, sizeof(*st));
+	/* The mount itself is there, whatever the daemon does. */
+	if (fi)
+		st->st_mode = ((struct file *)(uintptr_t)fi->fh)->mode;
+	else if (!strcmp(path, "/"))
+		st->st_mode = S_IFDIR | 0555;
+	else
+		err = fs_mode(fs_caller(), path, &st->st_mode);
+	st->st_nlink = S_ISDIR(st->st_mode) ? 2 : 1;
+	st->st_uid = fs_self()->owner;
+	clock_gettime(CLOCK_REALTIME, &st->st_mtim);
+	st->st_atim = st->st_mtim;
+	st->st_ctim = st->st_mtim;
+	return err;
+}
+
+static void fs_list(char *names, void *buf, fuse_fill_dir_t fill)
+{
+	struct stat st = { .st_nlink = 1 };
+	char *name, *save = NULL;
+	size_t len;
+
+	for (name = strtok_r(names, "\n", &save); name;
+	     name = strtok_r(NULL, "\n", &save)) {
+		len = strlen(name);
+		st.st_mode = S_IFREG;
+		if (len && name[len - 1] == '/') {
+			name[len - 1] = '\0';
+			st.st_mode = S_IFDIR;
+		}
+		/* A domain may be called `..`: its dots come escaped. */
+		if (*name && *name != '.' && fill(buf, name, &st, 0, 0))
+			return;
+	}
+}
+
+/* Its path: what is open has none any more when it is used. */
+static int fs_opendir(const char *path, struct fuse_file_info *fi)
+{
+	char *copy = strdup(path);
+
+	fi->fh = (uintptr_t)copy;
+	return copy ? 0 : -ENOMEM;
+}
+
+static int fs_releasedir(const char *path, struct fuse_file_info *fi)
+{
+	free((char *)(uintptr_t)fi->fh);
+	return 0;
+}
+
+static int fs_readdir(const char *path, void *buf, fuse_fill_dir_t fill,
+		      off_t at, struct fuse_file_info *fi,
+		      enum fuse_readdir_flags flags)
+{
+	const char *dir = (const char *)(uintptr_t)fi->fh;
+	struct seq_file text;
+	int err;
+
+	seq_init(&text, KV_VIEW_TEXT_MAX);
+	err = fs_ask(fs_caller(), "ls", dir, &text);
+	if (!err) {
+		fill(buf, ".", NULL, 0, 0);
+		fill(buf, "..", NULL, 0, 0);
+		if (text.count)
+			fs_list(text.buf, buf, fill);
+	}
+	seq_free(&text);
+	return err;
+}
+
+/* ---- open files ---- */
+
+/* Is there room for @bytes more of @uid's?  @nr: files more. */
+static bool files_room(uid_t uid, u32 nr, size_t bytes)
+{
+	const bool own = !uid || uid == fs_self()->owner;
+	size_t all = bytes, user = bytes;
+	u32 nr_all = nr, nr_user = nr;
+	const struct list *l;
+
+	for (l = files.next; l != &files; l = l->next) {
+		const struct file *f = list_entry(l, struct file, node);
+
+		nr_all++;
+		all += f->bytes;
+		if (f->uid == uid) {
+			nr_user++;
+			user += f->bytes;
+		}
+	}
+	return own ? nr_all <= FILES_MAX && all <= BYTES_MAX :
+		     nr_user <= FILES_USER && user <= BYTES_USER &&
+		     nr_all <= FILES_MAX / 2 && all <= BYTES_MAX / 2;
+}
+
+/* Ask for the text anew; @f is locked or not yet known to others. */
+static int file_fetch(struct file *f)
+{
+	struct seq_file text;
+	int err;
+
+	seq_init(&text, KV_VIEW_TEXT_MAX);
+	err = fs_ask(f->uid, "cat", f->path, &text);
+	pthread_mutex_lock(&files_lock);
+	f->bytes = 0;
+	if (!err && !files_room(f->uid, 0, text.size))
+		err = -ENFILE;
+	if (!err)
+		f->bytes = text.size;
+	pthread_mutex_unlock(&files_lock);
+	if (err) {
+		seq_free(&text);
+		seq_reset(&f->text);
+	} else {
+		seq_free(&f->text);
+		f->text = text;
+	}
+	f->used = false;
+	return err;
+}
+
+static void file_free(struct file *f)
+{
+	pthread_mutex_lock(&files_lock);
+	list_del(&f->node);
+	pthread_mutex_unlock(&files_lock);
+	pthread_mutex_destroy(&f->lock);
+	seq_free(&f->text);
+	free(f);
+}
+
+static struct file *file_new(const char *path)
+{
+	struct file *f = calloc(1, sizeof(*f) + strlen(path) + 1);
+
+	if (!f)
+		return NULL;
+	strcpy(f->path, path);
+	f->uid = fs_caller();
+	seq_init(&f->text, KV_VIEW_TEXT_MAX);
+	pthread_mutex_init(&f->lock, NULL);
+	pthread_mutex_lock(&files_lock);
+	if (!files_room(f->uid, 1, 0)) {
+		pthread_mutex_unlock(&files_lock);
+		pthread_mutex_destroy(&f->lock);
+		free(f);
+		errno = ENFILE;
+		return NULL;
+	}
+	list_add_tail(&files, &f->node);
+	pthread_mutex_unlock(&files_lock);
+	return f;
+}
+
+static int fs_open(const char *path, struct fuse_file_info *fi)
+{
+	struct file *f = file_new(path);
+	int err;
+
+	if (!f)
+		return -errno;
+	err = fs_mode(f->uid, path, &f->mode);
+	if (!err && (fi->flags & O_ACCMODE) != O_WRONLY)
+		err = file_fetch(f);
+	if (err) {
+		file_free(f);
+		return err;
+	}
+	fi->direct_io = 1;
+	fi->fh = (uintptr_t)f;
+	return 0;
+}
+
+static int fs_read(const char *path, char *buf, size_t size, off_t at,
+		   struct fuse_file_info *fi)
+{
+	struct file *f = (struct file *)(uintptr_t)fi->fh;
+	size_t n = 0;
+	int err = 0;
+
+	pthread_mutex_lock(&f->lock);
+	if (!at && f->used)
+		err = file_fetch(f);
+	f->used = true;
+	if (!err && (size_t)at < f->text.count) {
+		n = min(size, f->text.count - (size_t)at);
+		memcpy(buf, f->text.buf + at, n);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return err ? err : (int)n;
+}
+
+static int fs_write(const char *path, const char *buf, size_t size, off_t at,
+		    struct fuse_file_info *fi)
+{
+	struct file *f = (struct file *)(uintptr_t)fi->fh;
+	char req[PF_PATH + VALUE_MAX + 2];
+	struct seq_file text;
+	size_t len = size;
+	int err;
+
+	while (len && (buf[len - 1] == '\n' || buf[len - 1] == ' '))
+		len--;
+	if (at || !len || len > VALUE_MAX || memchr(buf, '\0', len))
+		return -EINVAL;
+	snprintf(req, sizeof(req), "%s %.*s", f->path, (int)len, buf);
+	seq_init(&text, KV_VIEW_TEXT_MAX);
+	err = fs_ask(f->uid, "set", req, &text);
+	seq_free(&text);
+	return err ? err : (int)size;
+}
+
+/* What `>` of a shell does before it writes: there is nothing to cut. */
+static int fs_truncate(const char *path, off_t size, struct fuse_file_info *fi)
+{
+	return 0;
+}
+
+static int fs_create(const char *path, mode_t mode, struct fuse_file_info *fi)
+{
+	return -ENOENT;
+}
+
+static int fs_release(const char *path, struct fuse_file_info *fi)
+{
+	file_free((struct file *)(uintptr_t)fi->fh);
+	return 0;
+}
+
+/* ---- the session ---- */
+
+static void *fs_init(struct fuse_conn_info *conn, struct fuse_config *cfg)
+{
+	/* Pipes, whose calls are not in the list. */
+	conn->want &= ~(unsigned int)(FUSE_CAP_SPLICE_READ |
+				      FUSE_CAP_SPLICE_WRITE |
+				      FUSE_CAP_SPLICE_MOVE);
+	cfg->entry_timeout = 0;
+	cfg->attr_timeout = 0;
+	cfg->negative_timeout = 0;
+	cfg->direct_io = 1;
+	cfg->nullpath_ok = 1;
+	return fs_self();
+}
+
+static const struct fuse_operations fs_ops = {
+	.init		= fs_init,
+	.getattr	= fs_getattr,
+	.opendir	= fs_opendir,
+	.readdir	= fs_readdir,
+	.releasedir	= fs_releasedir,
+	.open		= fs_open,
+	.read		= fs_read,
+	.write		= fs_write,
+	.truncate	= fs_truncate,
+	.create		= fs_create,
+	.release	= fs_release,
+};
+
+static __printf(2, 0) void fs_log(enum fuse_log_level level, const char *fmt,
+				  va_list ap)
+{
+	char line[256];
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	pr_debug("%s", line);
+}
+
+struct fuse *pf_fs_new(struct procfs *pf)
+{
+	char *argv[] = {
+		(char *)"kvmm-proc", (char *)"-o",
+		(char *)"fsname=kvmm,subtype=kvmm-proc,default_permissions",
+		(char *)"-o", (char *)"allow_other", NULL,
+	};
+	/* Who is not root shows it to nobody else, unless fuse.conf allows. */
+	struct fuse_args args = FUSE_ARGS_INIT(geteuid() ? 3 : 5, argv);
+	struct fuse *fuse;
+
+	fuse_set_log_func(fs_log);
+	fuse = fuse_new(&args, &fs_ops, sizeof(fs_ops), pf);
+	fuse_opt_free_args(&args);
+	if (!fuse)
+		pr_err("libfuse3 refuses its options");
+	return fuse;
+}
+
+void pf_fs_work(struct fuse *fuse)
+{
+	struct fuse_session *se = fuse_get_session(fuse);
+	struct fuse_buf buf = { .mem = NULL };
+	int n;
+
+	while (!fuse_session_exited(se)) {
+		n = fuse_session_receive_buf(se, &buf);
+		if (n == -EINTR || n == -EAGAIN)
+			continue;
+		if (n <= 0)
+			break;
+		fuse_session_process_buf(se, &buf);
+	}
+	free(buf.mem);
+}

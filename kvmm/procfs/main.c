@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * main.c - kvmm-proc: the operator's files, mounted
+ *
+ * An unprivileged process that carries text between the kernel's FUSE and the
+ * daemon's view socket.  It knows no content: names, modes and texts are the
+ * daemon's, and so is the judgement of who sees what (view_ask.c of kvmm/ipc).
+ * What any user of the machine does in the mount ends here and not in kvmm: a
+ * reader that hangs, a thousand of them, or a fault in libfuse cost the view,
+ * which kvmm-hold starts again, and nothing else.
+ *
+ * It begins as root, when kvmm-hold did: it removes what a dead one left,
+ * mounts, and finds its way to the view socket.  Then it gives its rights up:
+ * user, capabilities, all files, all but some system calls (sandbox.h).  From
+ * then on it can do three things: answer the kernel, connect to Unix sockets
+ * as a user whose group may open one of them, and write its log.  The mount it
+ * cannot take away itself: kvmm-hold starts it once more for that.
+ *
+ * Threads: all alike, each takes a request of the kernel and answers it
+ * (fs.c).  None starts or ends later.
+ *
+ * With --snapshot it mounts nothing and is an ordinary program (snapshot.c).
+ */
+#define FUSE_USE_VERSION 31
+#include <fcntl.h>
+#include <fuse.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <kvmm/config.h>
+#include <kvmm/log.h>
+#include <kvmm/rundir.h>
+#include <kvmm/view.h>
+
+#include "kvmm/procfs/procfs.h"
+
+static const struct kv_opt option_table[] = {
+#define x(...) OPT_ENTRY(struct procfs_options, __VA_ARGS__)
+	PROCFS_OPTIONS(x)
+#undef x
+};
+
+static const struct kv_exit exit_table[] = {
+	{ 0, "unmounted, or the snapshot is made, or --help, --version" },
+	{ EX_USAGE, "a wrong option" },
+	{ EX_UNAVAILABLE, "nothing can be mounted here, or no daemon answers" },
+	{ EX_OSERR, "the system refused memory or threads" },
+	{ EX_CANTCREAT, "--snapshot: the directory is not its own" },
+	{ EX_IOERR, "--snapshot: a file cannot be written" },
+};
+
+static const struct kv_program program = {
+	.name = "kvmm-proc",
+	.brief = "the files of a kvmm, mounted or copied",
+	.man = 8,
+	.about = "Shows the files that kvctl cat prints as files, in proc/ beside the daemon's sockets.  kvmm-hold starts it (--proc); by hand it copies them: --snapshot.",
+	.opts = option_table,
+	.nr_opts = ARRAY_SIZE(option_table),
+	.exits = exit_table,
+	.nr_exits = ARRAY_SIZE(exit_table),
+};
+
+static struct sandbox box = { .who = SANDBOX_proc, .dflt = "kvmm-proc" };
+
+static int find_dir(struct procfs *pf)
+{
+	char dir[PF_PATH];
+	int err = 0;
+
+	if (pf->opt.dir)
+		snprintf(dir, sizeof(dir), "%s", pf->opt.dir);
+	else
+		err = kv_rundir(dir, sizeof(dir));
+	if (err || !realpath(dir, pf->dir)) {
+		pr_err("%s: %s", dir, strerror(errno));
+		return -ENOENT;
+	}
+	snprintf(pf->mount, sizeof(pf->mount), "%s/" PF_MOUNT, pf->dir);
+	return 0;
+}
+
+/*
+ * The socket by a descriptor: the directory may be closed to who we become.
+ * It is open to its owner; to us by our group, of which nobody else is.
+ */
+static int find_view(struct procfs *pf)
+{
+	char path[PF_PATH + 16];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/" KV_VIEW_SOCKET, pf->dir);
+	fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0) {
+		pr_err("%s: %s: no daemon is there", path, strerror(errno));
+		return -errno;
+	}
+	/* Nothing else is given to a group. */
+	if (fstat(fd, &st) || !S_ISSOCK(st.st_mode)) {
+		pr_err("%s: is no socket", path);
+		return -ENOTSOCK;
+	}
+	snprintf(pf->view, sizeof(pf->view), "/proc/self/fd/%d", fd);
+	if (box.change && (fchownat(fd, "", (uid_t)-1, box.gid,
+				    AT_EMPTY_PATH) ||
+			   chmod(pf->view, 0660))) {
+		pr_err("%s: cannot be opened to group %u: %s", path,
+		       (unsigned int)box.gid, strerror(errno));
+		return -EPERM;
+	}
+	return 0;
+}
+
+static void *worker(void *arg)
+{
+	pf_fs_work(arg);
+	return NULL;
+}
+
+static int start_threads(struct fuse *fuse)
+{
+	pthread_t t;
+	int err = 0, i;
+
+	for (i = 1; i < PF_THREADS && !err; i++)
+		err = -pthread_create(&t, NULL, worker, fuse);
+	return err;
+}
+
+/* Root mounts only where nobody else decides what its names mean. */
+static int judge_dir(const struct procfs *pf)
+{
+	char text[256] = "";
+	int err = geteuid() ? 0 : kv_config_way(pf->dir, text, sizeof(text));
+
+	if (err)
+		pr_err("%s: not mounted: %s", pf->mount,
+		       *text ? text : strerror(-err));
+	return err;
+}
+
+static int serve(struct procfs *pf)
+{
+	struct fuse *fuse;
+	int err;
+
+	if (judge_dir(pf) || pf_clean(pf) || find_view(pf))
+		return EX_UNAVAILABLE;
+	fuse = pf_fs_new(pf);
+	if (!fuse)
+		return EX_OSERR;
+	if (pf_mount(pf, fuse))
+		return EX_UNAVAILABLE;
+	err = sandbox_drop(&box);
+	if (!err)
+		err = start_threads(fuse);
+	if (!err)
+		err = sandbox_filter(&box);
+	if (err) {
+		pr_err("cannot start: %s", strerror(-err));
+		return EX_OSERR;
+	}
+	pr_info("the files are in %s", pf->mount);
+	pf_fs_work(fuse);
+	pr_info("%s was unmounted: ended", pf->mount);
+	/* Other threads may still be on their way out: nothing is freed. */
+	return 0;
+}
+
+static void catch_signals(void)
+{
+	/* Those are for the whole group; hold ends us when it ends. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int run(struct procfs *pf)
+{
+	int err;
+
+	if (find_dir(pf))
+		return EX_UNAVAILABLE;
+	if (pf->opt.unmount)
+		return pf_unmount(pf) ? EX_UNAVAILABLE : 0;
+	if (pf->opt.snapshot) {
+		if (kv_view_path(pf->dir, pf->view))
+			return EX_USAGE;
+		return pf_snapshot(pf);
+	}
+	box.mode = pf->opt.sandbox;
+	box.user = pf->opt.user;
+	err = sandbox_prepare(&box);
+	if (err)
+		return err == -EINVAL ? EX_USAGE : EX_OSERR;
+	catch_signals();
+	return serve(pf);
+}
+
+int main(int argc, char **argv)
+{
+	static struct procfs pf;
+	char text[256];
+	int n;
+
+	kv_log_init("kvmm-proc", KV_LOG_INFO);
+	kv_log_never_wait();
+	n = kv_opts_parse(&program, &pf.opt, argc, argv, text, sizeof(text));
+	if (n == -ECANCELED)
+		return 0;
+	if (n) {
+		pr_err("%s", n < 0 ? text : "operands are not taken");
+		return EX_USAGE;
+	}
+	kv_log_init("kvmm-proc", (enum kv_log_level)pf.opt.log_level);
+	pf.owner = geteuid();
+	n = run(&pf);
+	/* Not by exit(): threads may be in the middle of something. */
+	fflush(NULL);
+	_exit(n);
+}
