@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvtop.c - what the daemon is doing, live
+ *
+ * The model: a poller asks for files over the view socket and makes samples of
+ * their text (kvtop_sample.c, kvtop_text.c); views make rows of a sample, and of
+ * two of them rates (kvtop_view.c); rows, bars and the map are drawn into a
+ * frame of plain characters (kvtop_draw.c, kvtop_map.c, kvtop_frame.c); a
+ * terminal shows it (kvtop_screen.c), or it is printed (kvtop_batch.c).  Keys
+ * change what is drawn and nothing else (kvtop_keys.c).
+ *
+ * Invariants: nothing is known but by the text of files, so a kvtop meets
+ * older and newer daemons; what is asked is bounded by the view in front, one
+ * connection at a time; a daemon that is away or stopped holds up no key; what
+ * changes something goes over the admin socket, as with kvctl set.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <kvmm/log.h>
+#include <kvmm/rundir.h>
+
+#include "kvmm/tools/ask.h"
+#include "kvmm/tools/kvtop.h"
+
+#define KVTOP_EXITS(x)							\
+	x(EXIT_SUCCESS,	"ended by the operator, or printed what was asked for") \
+	x(EX_USAGE,	"a wrong option, or no terminal to draw on")	\
+	x(EX_UNAVAILABLE, "--batch: no daemon answered at the last look") \
+	x(EX_OSERR,	"no memory or no thread")			\
+	x(EX_IOERR,	"the output cannot be written")			\
+	x(EX_PROTOCOL,	"--batch: the last answer was cut, or is none")	\
+	x(EX_NOPERM,	"--batch: only root and the daemon's own user may ask that")
+
+static const struct kv_opt option_table[] = {
+#define x(...) OPT_ENTRY(struct kvtop_opts, __VA_ARGS__)
+	KVTOP_OPTIONS(x)
+#undef x
+};
+
+static const struct kv_exit exit_table[] = {
+#define x(code, text) { code, text },
+	KVTOP_EXITS(x)
+#undef x
+};
+
+static void print_more(FILE *out)
+{
+	const struct kvtop_col *c;
+	u32 i, k, nr;
+
+	fputs("\nKeys:\n", out);
+	for (i = 0; i < nr_kvtop_keys; i++)
+		if (kvtop_keys[i].help)
+			kv_opts_help_entry("", kvtop_keys[i].name, "",
+					   kvtop_keys[i].help, out);
+	for (i = 0; i < NR_VIEWS; i++) {
+		c = view_cols((enum kvtop_view)i, &nr);
+		if (nr)
+			fprintf(out, "\nColumns of %s:\n",
+				view_title((enum kvtop_view)i));
+		for (k = 0; k < nr; k++)
+			kv_opts_help_entry("", c[k].title, "", c[k].help, out);
+	}
+	fputs("\nSymbols:\n", out);
+	for (i = 0; i < NR_SYMS; i++) {
+		char name[2] = { symbol_char[i], '\0' };
+
+		kv_opts_help_entry("", name, symbol_name[i], symbol_text[i],
+				   out);
+	}
+}
+
+static const struct kv_program program = {
+	.name		= "kvtop",
+	.brief		= "what the memory of a kvmm is used for, live",
+	.about		= "Shows what the daemon's memory is used for, by whom, and what it costs, as it changes.",
+	.opts		= option_table,
+	.nr_opts	= ARRAY_SIZE(option_table),
+	.exits		= exit_table,
+	.nr_exits	= ARRAY_SIZE(exit_table),
+	.more		= print_more,
+};
+
+/* -b and -n, which every top knows. */
+static void long_names(int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strcmp(argv[i], "-b"))
+			argv[i] = (char *)"--batch";
+		else if (!strcmp(argv[i], "-n"))
+			argv[i] = (char *)"--count";
+	}
+}
+
+/* What the parser of options cannot judge.  Return: false after a line. */
+static bool judge(const struct kvtop_opts *o)
+{
+	char *end;
+	double v = strtod(o->interval, &end);
+
+	if (*end || end == o->interval || !(v >= 0.05 && v <= 3600)) {
+		pr_err("--interval: '%.40s' is no time: give 0.05 to 3600 seconds",
+		       o->interval);
+		return false;
+	}
+	if (o->count && !o->batch) {
+		pr_err("--count: goes with --batch");
+		return false;
+	}
+	return true;
+}
+
+/* The column of --sort, by which the first view is sorted. */
+static bool sort_column(struct ui *ui, const char *title)
+{
+	const struct kvtop_col *c;
+	u32 i, nr;
+
+	c = view_cols(ui->view, &nr);
+	for (i = 0; i < nr; i++) {
+		if (!strcasecmp(c[i].title, title)) {
+			ui->sort[ui->view] = i;
+			ui->reverse[ui->view] = false;
+			return true;
+		}
+	}
+	pr_err("--sort: '%.40s' is no column of %s: see kvtop --help", title,
+	       view_title(ui->view));
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	char path[KV_VIEW_PATH_MAX], why[256];
+	struct kvtop_opts o;
+	struct ui ui;
+	int err;
+
+	kv_log_init("kvtop", KV_LOG_INFO);
+	long_names(argc, argv);
+	err = kv_opts_parse(&program, &o, argc, argv, why, sizeof(why));
+	if (err == -ECANCELED)
+		return EXIT_SUCCESS;
+	if (err < 0) {
+		pr_err("%s", why);
+		return EX_USAGE;
+	}
+	o.batch |= o.once;
+	if (!judge(&o))
+		return EX_USAGE;
+	err = tool_view_path(o.socket, o.tenant, path);
+	if (err)
+		return err;
+	ui_init(&ui, &o);
+	ui.batch = o.batch;
+	if (o.sort && !sort_column(&ui, o.sort))
+		return EX_USAGE;
+	if (o.batch)
+		return kvtop_batch(&ui, path, &o);
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+		pr_err("here is no terminal: give --batch or --once");
+		return EX_USAGE;
+	}
+	return kvtop_screen(&ui, path, &o);
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvtop_map.c - the device pool by extent
+ *
+ * A cell is an extent, or several where the screen is too small: then trouble
+ * shows if one of them has it, and else what most of them are.  The extents of
+ * one span share their blocks and look alike.  Symbols differ without colour.
+ */
+#include <stdio.h>
+
+#include "kvmm/tools/kvtop.h"
+
+#define x(name, c, at, text) [SYM_##name] = c,
+const char symbol_char[NR_SYMS] = { KVTOP_SYMBOLS(x) };
+#undef x
+#define x(name, c, at, text) [SYM_##name] = at,
+const u8 symbol_attr[NR_SYMS] = { KVTOP_SYMBOLS(x) };
+#undef x
+#define x(name, c, at, text) [SYM_##name] = #name,
+const char * const symbol_name[NR_SYMS] = { KVTOP_SYMBOLS(x) };
+#undef x
+#define x(name, c, at, text) [SYM_##name] = text,
+const char * const symbol_text[NR_SYMS] = { KVTOP_SYMBOLS(x) };
+#undef x
+
+#define LABEL		8	/* columns before the cells */
+
+static u64 blocks_of(const struct ktable *t, u32 row, const char *column)
+{
+	u64 v;
+
+	return ktable_num(t, row, column, &v) ? v : 0;
+}
+
+enum kvtop_symbol extent_symbol(const struct ktable *t, u32 row)
+{
+	const char *state = ktable_get(t, row, "state");
+	u64 used = blocks_of(t, row, "blocks") - blocks_of(t, row, "free");
+
+	if (blocks_of(t, row, "poison"))
+		return SYM_poison;
+	if (blocks_of(t, row, "quarantine"))
+		return SYM_quarantine;
+	if (state && !strcmp(state, "revoking"))
+		return SYM_revoking;
+	if (state && !strcmp(state, "offline"))
+		return SYM_offline;
+	if (blocks_of(t, row, "pinned"))
+		return SYM_pinned;
+	if (used > blocks_of(t, row, "cached"))
+		return SYM_mapped;
+	return used ? SYM_cached : SYM_free;
+}
+
+/* What stands for @nr extents from @row on. */
+static enum kvtop_symbol cell_symbol(const struct ktable *t, u32 row, u32 nr)
+{
+	u32 count[NR_SYMS] = { 0 }, i;
+	enum kvtop_symbol most = SYM_free;
+
+	for (i = row; i < row + nr && i < t->nr_rows; i++)
+		count[extent_symbol(t, i)]++;
+	for (i = SYM_poison; i <= SYM_revoking; i++)
+		if (count[i])
+			return (enum kvtop_symbol)i;
+	for (i = SYM_pinned; i < NR_SYMS; i++)
+		if (count[i] > count[most])
+			most = (enum kvtop_symbol)i;
+	return most;
+}
+
+static int cells_per_line(int cols)
+{
+	int n = cols - LABEL;
+
+	/* Round numbers are counted more easily. */
+	return n > 64 ? n / 32 * 32 : n > 10 ? n / 10 * 10 : n > 1 ? n : 1;
+}
+
+/* What the symbols mean, and how many there are.  Return: the next line. */
+static int legend_draw(struct frame *f, int row, int end, const struct ktable *t)
+{
+	u32 count[NR_SYMS] = { 0 }, i;
+	int col = 0;
+
+	for (i = 0; i < t->nr_rows; i++)
+		count[extent_symbol(t, i)]++;
+	for (i = 0; i < NR_SYMS && row < end; i++) {
+		char text[48];
+		int len = snprintf(text, sizeof(text), " %s %u", symbol_name[i],
+				   count[i]);
+
+		if (col && col + 1 + len > f->cols) {
+			row++;
+			col = 0;
+		}
+		if (row == end)
+			break;
+		frame_printf(f, row, col, symbol_attr[i], "%c", symbol_char[i]);
+		col = frame_puts(f, row, col + 1, AT_NORMAL, text) + 2;
+	}
+	return row + 1;
+}
+
+/* map_height() - lines that every extent with a cell of its own needs */
+int map_height(const struct sample *s, int cols)
+{
+	u32 n = (u32)cells_per_line(cols);
+
+	return 10 + (int)DIV_ROUND_UP(s->table[FILE_extents].nr_rows, n);
+}
+
+u32 map_draw(struct frame *f, int row, int end, const struct sample *s)
+{
+	const struct ktable *t = &s->table[FILE_extents];
+	u32 line = (u32)cells_per_line(f->cols), group = 1, i, k;
+
+	row = legend_draw(f, row, end, t);
+	/* One line says what a cell is. */
+	if (row + 1 >= end || !t->nr_rows)
+		return group;
+	group = max(DIV_ROUND_UP(t->nr_rows, line * (u32)(end - row - 1)), 1u);
+	frame_printf(f, row++, 0, AT_DIM, "one cell: %u extent%s of %s", group,
+		     group > 1 ? "s" : "",
+		     keyed_get(seq_text(&s->text[FILE_meminfo]), "Extentsize") ?
+		     "the pool" : "this tenant");
+	for (i = 0; i < t->nr_rows && row < end; row++) {
+		frame_printf(f, row, 0, AT_DIM, "%6s",
+			     ktable_get(t, i, "extent"));
+		for (k = 0; k < line && i < t->nr_rows; k++, i += group) {
+			enum kvtop_symbol sym = cell_symbol(t, i, group);
+
+			frame_fill(f, row, LABEL + (int)k, LABEL + (int)k + 1,
+				   symbol_attr[sym], symbol_char[sym]);
+		}
+	}
+	return group;
+}

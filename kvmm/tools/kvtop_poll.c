@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvtop_poll.c - the thread that asks, so that keys are never held up
+ *
+ * A daemon that is stopped answers after the timeout, or not at all.  One
+ * thread takes all samples and sends all requests, one after the other; it
+ * hands them over under a lock, and a descriptor tells the other thread.  At
+ * most one sample waits there: a newer one takes its place.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kvmm/tools/kvtop.h"
+
+/**
+ * struct poller - the thread and what both sides know
+ * @lock:   of all below
+ * @wake:   there is something to do at once
+ * @event:  there is something to take
+ * @kick:   look at once
+ * @req:    to be sent; "": nothing
+ * @done:   @refused and @answer are there
+ */
+struct poller {
+	const char	*path;
+	u32		timeout_ms;
+	pthread_t	thread;
+	pthread_mutex_t	lock;
+	pthread_cond_t	wake;
+	int		event;
+	u32		files;
+	u32		client;
+	double		interval;
+	bool		paused;
+	bool		kick;
+	bool		stop;
+	bool		busy;
+	bool		done;
+	bool		refused;
+	struct sample	*fresh;
+	char		req[KV_ADMIN_REQ];
+	char		answer[KV_ADMIN_TEXT];
+};
+
+static void tell(struct poller *p)
+{
+	/* It cannot be full: the other side empties it. */
+	(void)!eventfd_write(p->event, 1);
+}
+
+static void admin_explain(struct poller *p, int err)
+{
+	const char *why;
+
+	switch (err) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+		why = "no admin socket is beside the view socket: only the daemon's own directory has one";
+		break;
+	case -EACCES:
+	case -EPERM:
+		why = "only root and the daemon's own user may change something";
+		break;
+	case -ECONNABORTED:
+		why = "the daemon went away, or does not serve this user";
+		break;
+	default:
+		why = strerror(-err);
+		break;
+	}
+	snprintf(p->answer, sizeof(p->answer), "%s", why);
+}
+
+/* Called with the lock, which is let go meanwhile. */
+static void send_request(struct poller *p)
+{
+	char path[KV_VIEW_PATH_MAX];
+	struct kv_admin a = {
+		.path = path, .timeout_ms = p->timeout_ms, .fd = -1,
+	};
+	char req[KV_ADMIN_REQ];
+	int err;
+
+	strcpy(req, p->req);
+	pthread_mutex_unlock(&p->lock);
+	err = kv_admin_path(p->path, path, sizeof(path));
+	if (!err)
+		err = kv_admin_ask(&a, req);
+	pthread_mutex_lock(&p->lock);
+	p->refused = err || a.status;
+	if (err)
+		admin_explain(p, err);
+	else
+		strcpy(p->answer, a.text);
+	p->req[0] = '\0';
+	p->done = true;
+	/* What was changed is to be seen. */
+	p->kick = true;
+	tell(p);
+}
+
+static void take_sample(struct poller *p)
+{
+	u32 files = p->files, client = p->client;
+	struct sample *s;
+
+	pthread_mutex_unlock(&p->lock);
+	s = sample_new();
+	if (s)
+		sample_take(s, p->path, p->timeout_ms, files, client);
+	pthread_mutex_lock(&p->lock);
+	if (!s)
+		return;
+	sample_free(p->fresh);
+	p->fresh = s;
+	tell(p);
+}
+
+/* Sleep until @end or until there is something to do. */
+static void rest(struct poller *p, u64 end)
+{
+	struct timespec ts = {
+		.tv_sec = (time_t)(end / 1000000000ull),
+		.tv_nsec = (long)(end % 1000000000ull),
+	};
+
+	while (!p->stop && !p->kick && !*p->req) {
+		if (p->paused)
+			pthread_cond_wait(&p->wake, &p->lock);
+		else if (pthread_cond_timedwait(&p->wake, &p->lock, &ts))
+			break;
+	}
+}
+
+static void *poller_run(void *arg)
+{
+	struct poller *p = arg;
+	u64 begin;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->stop) {
+		begin = kvtop_now_ns();
+		p->kick = false;
+		if (*p->req)
+			send_request(p);
+		else
+			take_sample(p);
+		rest(p, begin + (u64)(p->interval * 1e9));
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* Signals, of the window's size among them, are for the other thread. */
+static int thread_start(struct poller *p)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&p->thread, NULL, poller_run, p);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return err;
+}
+
+struct poller *poller_start(const char *path, u32 timeout_ms, double interval)
+{
+	struct poller *p = calloc(1, sizeof(*p));
+	pthread_condattr_t attr;
+	int err;
+
+	if (!p)
+		return NULL;
+	p->path = path;
+	p->timeout_ms = timeout_ms;
+	p->interval = interval;
+	p->files = FILES_ALWAYS;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	p->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	err = p->event < 0 ? errno : thread_start(p);
+	if (!err)
+		return p;
+	if (p->event >= 0)
+		close(p->event);
+	free(p);
+	errno = err;
+	return NULL;
+}
+
+void poller_stop(struct poller *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	/* Who waits for an answer is not waited for: the process ends. */
+	pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
+}
+
+int poller_fd(const struct poller *p)
+{
+	return p->event;
+}
+
+void poller_want(struct poller *p, u32 files, u32 client, double interval,
+		 bool paused)
+{
+	pthread_mutex_lock(&p->lock);
+	/* Something else is looked at at once, and so it is after a pause. */
+	if (files != p->files || client != p->client ||
+	    (!paused && (p->paused || interval != p->interval)))
+		p->kick = true;
+	p->files = files;
+	p->client = client;
+	p->interval = interval;
+	p->paused = paused;
+	/* Who sleeps until the next look has to know of a pause. */
+	pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
+}
+
+struct sample *poller_take(struct poller *p)
+{
+	struct sample *s;
+	eventfd_t v;
+
+	(void)!eventfd_read(p->event, &v);
+	pthread_mutex_lock(&p->lock);
+	s = p->fresh;
+	p->fresh = NULL;
+	pthread_mutex_unlock(&p->lock);
+	return s;
+}
+
+int poller_send(struct poller *p, const char *req)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&p->lock);
+	if (p->busy)
+		err = -EBUSY;
+	else if (strlen(req) >= sizeof(p->req))
+		err = -ENAMETOOLONG;
+	if (!err) {
+		strcpy(p->req, req);
+		p->busy = true;
+		pthread_cond_signal(&p->wake);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return err;
+}
+
+bool poller_answer(struct poller *p, bool *refused, char *text, size_t len)
+{
+	bool done;
+
+	pthread_mutex_lock(&p->lock);
+	done = p->done;
+	if (done) {
+		*refused = p->refused;
+		snprintf(text, len, "%s", p->answer);
+		p->done = p->busy = false;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return done;
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvtop_screen.c - a frame on a terminal, and keys from it
+ *
+ * The only file that knows curses.  It waits for a key, for a sample and for
+ * the terminal's size to change; then everything is drawn anew into a frame,
+ * and curses sends what differs.  With NO_COLOR set, or on a terminal without
+ * colours, what is marked is bold or reverse.
+ */
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#define NCURSES_NOMACROS
+#include <curses.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/tools/kvtop.h"
+
+#define WAKE_MS		1000
+#define ESCAPE_MS	25	/* an escape that nothing follows is one */
+
+static volatile sig_atomic_t ended;
+
+static void on_end(int sig)
+{
+	ended = 1;
+}
+
+/* Colour, and what stands for it without. */
+static const struct {
+	short	colour;
+	attr_t	with;
+	attr_t	without;
+} looks[NR_ATTRS] = {
+	[AT_NORMAL]	= { -1, 0, 0 },
+	[AT_TITLE]	= { -1, A_BOLD, A_BOLD },
+	[AT_HEAD]	= { COLOR_CYAN, 0, A_BOLD },
+	[AT_SORT]	= { COLOR_CYAN, A_REVERSE, A_REVERSE },
+	[AT_MARK]	= { -1, A_REVERSE, A_REVERSE },
+	[AT_GOOD]	= { COLOR_GREEN, 0, 0 },
+	[AT_WARN]	= { COLOR_YELLOW, 0, A_BOLD },
+	[AT_BAD]	= { COLOR_RED, A_BOLD, A_REVERSE },
+	[AT_DIM]	= { -1, A_DIM, 0 },
+	[AT_USED]	= { COLOR_BLUE, A_BOLD, 0 },
+	[AT_CACHE]	= { COLOR_MAGENTA, 0, 0 },
+};
+
+static attr_t attrs[NR_ATTRS];
+
+static void colours_init(void)
+{
+	const char *none = getenv("NO_COLOR");
+	bool colour = (!none || !*none) && has_colors();
+	short i;
+
+	if (colour) {
+		start_color();
+		use_default_colors();
+	}
+	for (i = 0; i < NR_ATTRS; i++) {
+		attrs[i] = colour ? looks[i].with : looks[i].without;
+		if (!colour || looks[i].colour < 0)
+			continue;
+		init_pair((short)(i + 1), looks[i].colour, -1);
+		attrs[i] |= (attr_t)COLOR_PAIR(i + 1);
+	}
+}
+
+static void terminal_begin(void)
+{
+	setlocale(LC_CTYPE, "");
+	set_escdelay(ESCAPE_MS);
+	cbreak();
+	noecho();
+	nonl();
+	keypad(stdscr, true);
+	nodelay(stdscr, true);
+	curs_set(0);
+	colours_init();
+}
+
+static void frame_show(const struct frame *f)
+{
+	int row, col;
+
+	for (row = 0; row < f->rows; row++) {
+		wmove(stdscr, row, 0);
+		for (col = 0; col < f->cols; col++) {
+			int i = row * f->cols + col;
+
+			waddch(stdscr, (chtype)(unsigned char)f->ch[i] |
+			       attrs[f->at[i]]);
+		}
+	}
+	wrefresh(stdscr);
+}
+
+/* The two samples that are shown; rates are between them. */
+struct shown {
+	struct sample	*now;
+	struct sample	*old;
+};
+
+/*
+ * A look out of turn, for another view, does not take the place of the one
+ * that rates are counted from: they would be of too short a time.
+ */
+static void shown_add(struct shown *s, struct sample *fresh, double interval)
+{
+	double since = s->now ? sample_seconds(fresh, s->now) : 0;
+
+	if (since > 0 && since < interval / 2 && s->old) {
+		sample_free(s->now);
+	} else {
+		sample_free(s->old);
+		s->old = s->now;
+	}
+	s->now = fresh;
+}
+
+/* What was typed: a path and a value. */
+static void send_line(struct ui *ui, struct poller *p)
+{
+	char req[KV_ADMIN_REQ], *value;
+	int err;
+
+	ui->send = false;
+	while (*ui->line && ui->line[strlen(ui->line) - 1] == ' ')
+		ui->line[strlen(ui->line) - 1] = '\0';
+	value = strrchr(ui->line, ' ');
+	ui->message_at = AT_BAD;
+	if (!value) {
+		snprintf(ui->message, sizeof(ui->message),
+			 "nothing was set: give a path and a value");
+		return;
+	}
+	*value++ = '\0';
+	err = kv_admin_set_request(ui->line, value, req, sizeof(req));
+	if (err == -EINVAL)
+		snprintf(ui->message, sizeof(ui->message),
+			 "%s: is no size: give bytes, with K, M, G or T behind, or max",
+			 value);
+	else if (err)
+		snprintf(ui->message, sizeof(ui->message),
+			 "%s: cannot be set: name domain/NAME/memory.max or the like, or pool/gpu0/size",
+			 ui->line);
+	else if (poller_send(p, req))
+		snprintf(ui->message, sizeof(ui->message),
+			 "the last change is not answered yet");
+}
+
+static void take_news(struct ui *ui, struct poller *p, struct shown *s)
+{
+	struct sample *fresh = poller_take(p);
+	bool refused;
+
+	if (fresh)
+		shown_add(s, fresh, ui->interval);
+	if (poller_answer(p, &refused, ui->message, sizeof(ui->message)))
+		ui->message_at = refused ? AT_BAD : AT_GOOD;
+}
+
+static void show(struct ui *ui, const struct shown *s)
+{
+	int rows = getmaxy(stdscr), cols = getmaxx(stdscr);
+	struct frame f;
+
+	if (frame_init(&f, max(rows, 1), max(cols, 1)))
+		return;
+	draw_screen(&f, ui, s->now, s->old);
+	frame_show(&f);
+	frame_free(&f);
+}
+
+/* All that were pressed.  Also after a signal: a new size is told as a key. */
+static void take_keys(struct ui *ui, struct poller *p, const struct shown *s)
+{
+	int code;
+
+	while ((code = wgetch(stdscr)) != ERR) {
+		if (code != KEY_RESIZE)
+			ui_key(ui, code);
+		if (ui->send)
+			send_line(ui, p);
+		/* The next key is about what this one has brought. */
+		show(ui, s);
+	}
+}
+
+static void loop(struct ui *ui, struct poller *p)
+{
+	struct shown s = { NULL, NULL };
+	struct pollfd fds[] = {
+		{ .fd = STDIN_FILENO, .events = POLLIN },
+		{ .fd = poller_fd(p), .events = POLLIN },
+	};
+
+	while (!ui->quit && !ended) {
+		poller_want(p, view_files(ui->view), ui->client, ui->interval,
+			    ui->paused);
+		show(ui, &s);
+		/* A signal just before this is seen a little later. */
+		if (poll(fds, ARRAY_SIZE(fds), WAKE_MS) < 0 && errno != EINTR)
+			break;
+		if (fds[0].revents & (POLLHUP | POLLERR))
+			break;
+		take_keys(ui, p, &s);
+		take_news(ui, p, &s);
+	}
+	sample_free(s.now);
+	sample_free(s.old);
+	rows_free(&ui->rows);
+}
+
+int kvtop_screen(struct ui *ui, const char *path, const struct kvtop_opts *o)
+{
+	struct sigaction sa = { .sa_handler = on_end };
+	struct poller *p;
+	SCREEN *screen;
+
+	screen = newterm(NULL, stdout, stdin);
+	if (!screen) {
+		pr_err("TERM=%s: is no terminal that can be drawn on: give --batch",
+		       getenv("TERM") ? getenv("TERM") : "");
+		return EX_USAGE;
+	}
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	p = poller_start(path, o->timeout * 1000, ui->interval);
+	if (p) {
+		terminal_begin();
+		loop(ui, p);
+		poller_stop(p);
+	}
+	endwin();
+	if (!p)
+		pr_err("no thread: %s", strerror(errno));
+	return p ? EXIT_SUCCESS : EX_OSERR;
+}
