@@ -4,14 +4,17 @@
  *
  *	fuzz_X ROUNDS SEED FILE..	replay, then mutate ROUNDS times
  *	fuzz_X --pack FILE DIR		files of a directory in one: the shortest,
- *					PACK_BYTES of them
+ *					pack_bytes() of them
  *	fuzz_X --unpack FILE DIR	and back, for the fuzzers
+ *	fuzz_X --words FILE		the target's words as their dictionary
+ *	fuzz_X --max			bytes of an input at most
  *
  * A FILE is one input, or a pack: PACK_MAGIC, then for each input its length
  * in four bytes, low first, and its bytes.  A mutated input is one or two of
- * those read, with a few bytes changed, left out or put in: it finds what lies
- * close to the corpus, not more.  On a broken law the input that did it is
- * written to crash-X in the working directory.
+ * those read, with a few bytes changed, left out or put in, or what the target
+ * makes of them (struct fuzz_own): it finds what lies close to the corpus, not
+ * more.  On a broken law the input that did it is written to crash-X in the
+ * working directory.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -88,9 +91,22 @@ struct input {
 
 static struct input inputs[INPUTS_MAX];
 static u32 nr_inputs;
+static u32 nr_packed;		/* of those, up to the last of a pack */
 static const u8 *current;
 static size_t current_len;
 static u64 rng;
+
+/* ---- what the target says of itself ---- */
+
+static u32 input_max(void)
+{
+	return &fuzz_own && fuzz_own.max ? fuzz_own.max : FUZZ_MAX;
+}
+
+static u32 pack_bytes(void)
+{
+	return &fuzz_own && fuzz_own.pack ? fuzz_own.pack : PACK_BYTES;
+}
 
 /* ---- files ---- */
 
@@ -139,7 +155,7 @@ static void pack_read(const char *path)
 	u32 n;
 
 	if (len < at || memcmp(data, PACK_MAGIC, at)) {
-		input_add(path, data, (u32)min(len, (size_t)FUZZ_MAX));
+		input_add(path, data, (u32)min(len, (size_t)input_max()));
 		free(data);
 		return;
 	}
@@ -155,6 +171,7 @@ static void pack_read(const char *path)
 		input_add(path, data + at, n);
 		at += n;
 	}
+	nr_packed = nr_inputs;
 	free(data);
 }
 
@@ -188,7 +205,7 @@ static int pack_write(const char *path)
 	u32 i, all = 0;
 
 	qsort(inputs, nr_inputs, sizeof(inputs[0]), by_length);
-	for (i = 0; i < nr_inputs && all + inputs[i].len <= PACK_BYTES; i++)
+	for (i = 0; i < nr_inputs && all + inputs[i].len <= pack_bytes(); i++)
 		all += inputs[i].len;
 	nr_inputs = i;
 
@@ -252,58 +269,87 @@ static void run(const u8 *data, size_t len)
 	LLVMFuzzerTestOneInput(data, len);
 }
 
-static u32 draw(u32 n)
+u32 fuzz_draw(u32 n)
 {
 	rng = rng * 6364136223846793005ull + 1442695040888963407ull;
 	return n ? (u32)((rng >> 33) % n) : 0;
 }
 
-/* Put @n bytes for @cut bytes at @at. */
-static u32 cut_and_put(u8 *buf, u32 len, u32 at, u32 cut, const u8 *p, u32 n)
+/* Most inputs of a pack are refused, and files behind it sound: half and half. */
+const u8 *fuzz_input(size_t *len)
+{
+	const u32 from = nr_packed < nr_inputs && fuzz_draw(2) ? nr_packed : 0;
+	const struct input *in = &inputs[from + fuzz_draw(nr_inputs - from)];
+
+	*len = in->len;
+	return in->data;
+}
+
+size_t fuzz_put(u8 *buf, size_t len, size_t max, size_t at, size_t cut,
+		const void *p, size_t n)
 {
 	cut = min(cut, len - at);
-	if (len - cut + n > FUZZ_MAX)
+	if (len - cut + n > max)
 		return len;
 	memmove(buf + at + n, buf + at + cut, len - at - cut);
-	memcpy(buf + at, p, n);
+	if (n)
+		memcpy(buf + at, p, n);
 	return len - cut + n;
 }
 
-static u32 mutate(u8 *buf, u32 len)
+static size_t mutate(u8 *buf, size_t len, size_t max)
 {
-	const struct input *in = &inputs[draw(nr_inputs)];
-	u32 at = draw(len + 1), from;
-	u8 byte = (u8)draw(256);
+	const struct input *in = &inputs[fuzz_draw(nr_inputs)];
+	u32 at = fuzz_draw((u32)len + 1), from;
+	u8 byte = (u8)fuzz_draw(256);
 
-	switch (draw(5)) {
+	switch (fuzz_draw(5)) {
 	case 0:
-		return cut_and_put(buf, len, at, 1 + draw(16), buf, 0);
+		return fuzz_put(buf, len, max, at, 1 + fuzz_draw(16), buf, 0);
 	case 1:
-		return cut_and_put(buf, len, at, 0, &byte, 1);
+		return fuzz_put(buf, len, max, at, 0, &byte, 1);
 	case 2:
-		from = draw(in->len + 1);
-		return cut_and_put(buf, len, at, draw(32), in->data + from,
-			      draw(in->len - from + 1));
+		from = fuzz_draw(in->len + 1);
+		return fuzz_put(buf, len, max, at, fuzz_draw(32),
+				in->data + from, fuzz_draw(in->len - from + 1));
 	default:
 		if (at < len)
-			buf[at] = draw(2) ? byte : buf[at] ^ (1u << draw(8));
+			buf[at] = fuzz_draw(2) ? byte :
+				  buf[at] ^ (1u << fuzz_draw(8));
 		return len;
 	}
 }
 
+static size_t begin(u8 *buf, size_t max)
+{
+	size_t len;
+	const u8 *data = fuzz_input(&len);
+
+	len = min(len, max);
+	memcpy(buf, data, len);
+	return len;
+}
+
 static void mutate_all(u64 rounds)
 {
-	static u8 buf[FUZZ_MAX];
+	static u8 buf[FUZZ_ROOM];
+	size_t (*first)(u8 *, size_t) = begin;
+	size_t (*change)(u8 *, size_t, size_t) = mutate;
+	const u32 most = &fuzz_own ? fuzz_own.changes : 0;
+	const size_t max = input_max();
+	size_t len;
 	u64 i;
 	u32 n;
 
+	if (&fuzz_own && fuzz_own.begin)
+		first = fuzz_own.begin;
+	if (&fuzz_own && fuzz_own.mutate)
+		change = fuzz_own.mutate;
 	for (i = 0; i < rounds && nr_inputs; i++) {
-		const struct input *in = &inputs[draw(nr_inputs)];
-		u32 len = min(in->len, FUZZ_MAX);
-
-		memcpy(buf, in->data, len);
-		for (n = 1 + draw(8); n--; )
-			len = mutate(buf, len);
+		len = first(buf, max);
+		n = most ? fuzz_draw(most + 1) : 1 + fuzz_draw(8);
+		while (n--)
+			len = change(buf, len, max);
 		run(buf, len);
 	}
 }
@@ -326,11 +372,36 @@ static int replay(u64 rounds, char **paths)
 	for (i = 0; i < nr_inputs; i++)
 		run(inputs[i].data, inputs[i].len);
 	mutate_all(rounds);
-	printf("total: %s: %u inputs of the corpus, %llu mutated\n",
+	printf("total: %s: %u inputs of the corpus, %llu mutated",
 	       program_invocation_short_name, nr_inputs,
 	       (unsigned long long)rounds);
+	if (&fuzz_own && fuzz_own.taken)
+		printf(", %llu taken", (unsigned long long)*fuzz_own.taken);
+	putchar('\n');
 	for (i = 0; i < nr_inputs; i++)
 		free(inputs[i].data);
+	return 0;
+}
+
+/* As libFuzzer and AFL++ read them: "word", other bytes as \xNN. */
+static int words_write(const char *path)
+{
+	const u32 nr = &fuzz_own ? fuzz_own.nr_words : 0;
+	FILE *f = fopen(path, "we");
+	const char *p;
+	u32 i;
+
+	if (!f)
+		fail(path);
+	for (i = 0; i < nr; i++) {
+		fputc('"', f);
+		for (p = fuzz_own.words[i]; *p; p++)
+			fprintf(f, *p < ' ' || *p > '~' || *p == '"' ||
+				*p == '\\' ? "\\x%02x" : "%c", (u8)*p);
+		fputs("\"\n", f);
+	}
+	if (fclose(f))
+		fail(path);
 	return 0;
 }
 
@@ -344,6 +415,10 @@ int main(int argc, char **argv)
 		pack_read(argv[2]);
 		return pack_unpack(argv[3]);
 	}
+	if (argc == 3 && !strcmp(argv[1], "--words"))
+		return words_write(argv[2]);
+	if (argc == 2 && !strcmp(argv[1], "--max"))
+		return printf("%u\n", input_max()) < 0;
 	if (argc < 4 || argv[1][0] == '-') {
 		fprintf(stderr, "usage: %s ROUNDS SEED FILE..\n       %s --pack|--unpack FILE DIR\n",
 			program_invocation_short_name,

@@ -9,7 +9,8 @@
  *
  * engine.c is the main() of a build without a fuzzer: it replays corpora and
  * mutates their inputs by itself.  With -DFUZZ_LIB it is empty, and libFuzzer
- * or AFL++'s driver brings main().
+ * or AFL++'s driver brings main().  A target may know better than bytes what
+ * its inputs are made of, and says so in a struct fuzz_own.
  */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
@@ -19,8 +20,10 @@
 
 #include <kvmm/types.h>
 
-/* Longest input that targets look at. */
+/* Longest input that targets look at, but for those that say otherwise. */
 #define FUZZ_MAX	4096u
+/* What none of those goes beyond. */
+#define FUZZ_ROOM	65536u
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
@@ -99,5 +102,41 @@ void fuzz_scar(struct fuzz *f, void *to, u32 bytes);
 
 /* Descriptors of the process from @from on; targets that get some leave none. */
 u32 fuzz_count_fds(int from);
+
+/**
+ * struct fuzz_own - what a target tells engine.c, if anything
+ * @max: bytes of an input at most, up to FUZZ_ROOM; 0 for FUZZ_MAX
+ * @pack: bytes of the inputs of its pack at most; 0 for 32 KiB
+ * @words: pieces that inputs are made of, for the fuzzers' dictionaries
+ * @nr_words: how many
+ * @begin: writes an input to mutate to @buf, which has room for @max, and
+ *	   returns its length; NULL: one of those that were read
+ * @mutate: changes something in one of @len bytes and returns the new length;
+ *	    NULL: bytes change
+ * @changes: how many of those an input gets at most; 0 for 1 to 8
+ * @taken: inputs that were taken and not refused, to be printed at the end
+ */
+struct fuzz_own {
+	u32			max;
+	u32			pack;
+	const char * const	*words;
+	u32			nr_words;
+	size_t			(*begin)(u8 *buf, size_t max);
+	size_t			(*mutate)(u8 *buf, size_t len, size_t max);
+	u32			changes;
+	const u64		*taken;
+};
+
+extern const struct fuzz_own fuzz_own __attribute__((weak));
+
+/* Below @n, by the seed; 0 of 0. */
+u32 fuzz_draw(u32 n);
+
+/* An input that was read, as it was; *@len is 0 when there are none. */
+const u8 *fuzz_input(size_t *len);
+
+/* Put @n bytes for @cut bytes at @at, unless that made more than @max of it. */
+size_t fuzz_put(u8 *buf, size_t len, size_t max, size_t at, size_t cut,
+		const void *p, size_t n);
 
 #endif /* TESTS_FUZZ_H */

@@ -28,6 +28,7 @@ static const char * const asks[] = {
 	"set memory.min 4096 a", "set memory.weight 100 a@0",
 	"set memory.high 18446744073709551615 b", "resize 65536 gpu0",
 	"resize 0 gpu0", "drop_caches", "drop_caches a",
+	"set memory.max max \\141", "set memory.low 1 a@0",
 };
 
 static struct {
@@ -41,8 +42,20 @@ static struct {
 static struct client client;
 static int swapd = -1;		/* its end of the control socket */
 
+/* Domains are looked for by the names that the files show. */
+static int source_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
+		       void *fn_arg)
+{
+	return mm_call(arg, fn, fn_arg);
+}
+
 static void setup(void)
 {
+	struct proc_source src = {
+		.call = source_call, .host = &inproc->host.found,
+		.arg = inproc, .backend = "fuzz",
+		.socket = "/run/kvmm/attach.sock",
+	};
 	struct core_bind bind = {
 		.ctl = &seg.ctl, .seqs = seg.seqs, .extents = seg.extents,
 		.tables = seg.tables, .events = seg.events, .nr_events = 16,
@@ -58,6 +71,8 @@ static void setup(void)
 	core_client_bind(inproc->core, 0, &bind);
 	FUZZ_LAW(!swap_init(inproc, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
+	inproc->proc = proc_create(&src);
+	FUZZ_LAW(inproc->proc, "no files");
 }
 
 /* ---- what comes back ---- */

@@ -10,15 +10,6 @@
  * zeros follow the input, so that a mutation of the text does not end at the
  * length in front of it; unless the first is 255: then all the rest is the
  * file as it is.
- *
- * With -DFUZZ_LIB it is a libFuzzer target for clang:
- *	clang -g -O1 -fsanitize=fuzzer,address,undefined -DFUZZ_LIB -Iinclude -I. \
- *		-D_GNU_SOURCE= -o build/fuzz_safetensors \
- *		tests/fuzz/fuzz_safetensors.c \
- *		runtime/model/{safetensors,json,error}.c -ljansson -lm
- *
- * Without, it is a program that makes headers and mutates them by itself:
- *	fuzz_safetensors ROUNDS SEED
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +18,7 @@
 
 #include "runtime/model/error.h"
 #include "runtime/model/safetensors.h"
-
-int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static int fd = -1;
 static u64 nr_taken;
@@ -72,17 +62,17 @@ static void check_taken(const struct st_file *f, size_t size)
 		t = &f->tensors[i];
 		total += t->nr_bytes;
 		st_shape_str(t->shape, t->nr_dims, shape, sizeof(shape));
-		if (t->nr_dims > ST_MAX_DIMS || !t->name ||
-		    (u8 *)t->data + t->nr_bytes > (u8 *)f->map + size)
-			abort();
+		FUZZ_LAW(t->name && t->nr_dims <= ST_MAX_DIMS, "%u dimensions",
+			 t->nr_dims);
+		FUZZ_LAW((u8 *)t->data + t->nr_bytes <= (u8 *)f->map + size,
+			 "%llu bytes end past the file",
+			 (unsigned long long)t->nr_bytes);
 		if (t->nr_bytes)
 			sum += *(u8 *)t->data +
 			       ((u8 *)t->data)[t->nr_bytes - 1];
-		if (st_find(f, t->name) != t)
-			abort();
+		FUZZ_LAW(st_find(f, t->name) == t, "%s is not found", t->name);
 	}
-	if (total > size)
-		abort();
+	FUZZ_LAW(total <= size, "%llu bytes", (unsigned long long)total);
 	nr_taken++;
 }
 
@@ -102,19 +92,15 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	if (!ret) {
 		check_taken(f, len);
 		st_close(f);
-	} else if (f || !strstr(err.text, path) || strchr(err.text, '\n') ||
-		   ret != -EINVAL) {
-		abort();
+	} else {
+		FUZZ_LAW(!f && ret == -EINVAL && strstr(err.text, path) &&
+			 !strchr(err.text, '\n'), "%d: %s", ret, err.text);
 	}
 	return 0;
 }
 
 #ifndef FUZZ_LIB
 /* ---- by itself ---- */
-
-#include "tests/fuzz/blind.h"
-
-#define INPUT_MAX	4096
 
 /* Pieces that headers are made of, right and wrong */
 static const char * const words[] = {
@@ -133,7 +119,7 @@ static size_t header(char *buf, u32 n, u32 *bytes)
 	size_t len = 0;
 
 	for (i = 0; i < n; i++, at += size) {
-		size = draw(5) * 8;
+		size = fuzz_draw(5) * 8;
 		len += (size_t)sprintf(buf + len, "%c\"t%u\":{\"dtype\":\"F32\","
 				       "\"shape\":[%u,2],\"data_offsets\":[%u,%u]}",
 				       i ? ',' : '{', i, size / 8, at,
@@ -144,37 +130,39 @@ static size_t header(char *buf, u32 n, u32 *bytes)
 	return len;
 }
 
-static size_t mutate(char *buf, size_t len)
+/* One of those read, or a new one. */
+static size_t begin(u8 *buf, size_t max)
 {
-	const char *w = words[draw(ARRAY_SIZE(words))];
-	const size_t at = draw((u32)len + 1), n = strlen(w);
-	const size_t cut = min((size_t)draw(8), len - at);
+	size_t len;
+	const u8 *data = fuzz_input(&len);
+	u32 bytes;
 
-	if (draw(3) == 0 && len) {
-		buf[draw((u32)len)] = (char)draw(256);
+	if (!fuzz_draw(3)) {
+		len = min(len, max);
+		memcpy(buf, data, len);
 		return len;
 	}
-	return put_piece(buf, len, INPUT_MAX - 8, at, cut, w, n);
+	len = header((char *)buf + 2, 1 + fuzz_draw(12), &bytes);
+	buf[0] = 0;
+	buf[1] = (u8)(bytes / 8 + (fuzz_draw(20) ? 0 : fuzz_draw(3)));
+	return len + 2;
 }
 
-int main(int argc, char **argv)
+static size_t mutate(u8 *buf, size_t len, size_t max)
 {
-	char buf[INPUT_MAX + 2], *text = buf + 2;
-	u64 rounds, i;
-	u32 bytes, n;
-	size_t len;
+	const char *w = words[fuzz_draw(ARRAY_SIZE(words))];
+	const size_t at = min(len, (size_t)2 + fuzz_draw((u32)len));
 
-	rounds = blind_begin(argc, argv, "fuzz_safetensors", 0);
-	for (i = 0; i < rounds; i++) {
-		len = header(text, 1 + draw(12), &bytes);
-		for (n = draw(4); n--; )
-			len = mutate(text, len);
-		buf[0] = 0;
-		buf[1] = (char)(bytes / 8 + (draw(20) ? 0 : draw(3)));
-		LLVMFuzzerTestOneInput((u8 *)buf, len + 2);
+	if (!fuzz_draw(3)) {
+		if (at < len)
+			buf[at] = (u8)fuzz_draw(256);
+		return len;
 	}
-	printf("total: %llu files, %llu taken\n", (unsigned long long)rounds,
-	       (unsigned long long)nr_taken);
-	return 0;
+	return fuzz_put(buf, len, max, at, fuzz_draw(8), w, strlen(w));
 }
+
+const struct fuzz_own fuzz_own = {
+	.words = words, .nr_words = ARRAY_SIZE(words), .begin = begin,
+	.mutate = mutate, .changes = 3, .taken = &nr_taken,
+};
 #endif

@@ -5,20 +5,13 @@
  * The input is a template; it is rendered with small limits and with variables
  * of every type.  An error must have its words and come in one line, a text
  * must come without one.
- *
- * With -DFUZZ_LIB it is a libFuzzer target for clang:
- *	clang -g -O1 -fsanitize=fuzzer,address,undefined -DFUZZ_LIB -Iinclude -I. \
- *		-D_GNU_SOURCE= -o build/fuzz_template tests/fuzz/fuzz_template.c \
- *		runtime/template/?*.c runtime/tokenizer/utf8.c -ljansson -lm
- *
- * Without, it is a program that joins and mutates lines of FILE.. by itself:
- *	fuzz_template ROUNDS SEED FILE..
  */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/template/template.h"
+#include "tests/fuzz/fuzz.h"
 
 static const char variables[] =
 	"{\"x\": 1, \"y\": 2.5, \"s\": \"a\\u00e9b \\n\", \"n\": null, \"t\": true,"
@@ -26,8 +19,6 @@ static const char variables[] =
 	"\"people\": [{\"name\": \"Al\", \"age\": 3}, {\"name\": \"bo\", \"age\": 3}],"
 	"\"messages\": [{\"role\": \"user\", \"content\": \"hi\"},"
 	"{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"t\"}]}]}";
-
-int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
@@ -45,29 +36,20 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	t = tmpl_compile((const char *)data, size, &err);
 	if (t) {
 		text = tmpl_render(t, vars, &o, &len, &err);
-		if (!text != (err.what != TMPL_OK))
-			abort();
+		FUZZ_LAW(!text == (err.what != TMPL_OK), "%d", err.what);
 		free(text);
 		tmpl_free(t);
-	} else if (err.what == TMPL_OK) {
-		abort();
+	} else {
+		FUZZ_LAW(err.what != TMPL_OK, "refused, without a reason");
 	}
-	if (err.what != TMPL_OK && err.what != TMPL_RAISED &&
-	    (!err.text[0] || strchr(err.text, '\n')))
-		abort();
+	FUZZ_LAW(err.what == TMPL_OK || err.what == TMPL_RAISED ||
+		 (err.text[0] && !strchr(err.text, '\n')), "%s", err.text);
 	return 0;
 }
 
 #ifndef FUZZ_LIB
 /* ---- by itself ---- */
 
-#include "tests/fuzz/blind.h"
-
-#define INPUT_MAX	4096
-#define LINES_MAX	8192
-
-static char *lines[LINES_MAX];
-static u32 nr_lines;
 /* Pieces that the language is made of */
 static const char * const words[] = {
 	"{{", "}}", "{%", "%}", "{#", "#}", "{%-", "-%}", "{{-", "-}}", "+%}",
@@ -81,78 +63,45 @@ static const char * const words[] = {
 	"%s", "{}", ".format(", "\xc3\xa9", "\xff", "|safe", "|indent",
 };
 
-static size_t mutate(char *buf, size_t len)
+/* Some of those read, one behind another. */
+static size_t begin(u8 *buf, size_t max)
 {
-	const char *p = words[draw(ARRAY_SIZE(words))];
-	size_t at = draw((u32)len + 1);
-	char byte;
+	size_t len = 0, n;
+	const u8 *data;
+	u32 i;
 
-	switch (draw(6)) {
+	for (i = 1 + fuzz_draw(3); i--; ) {
+		data = fuzz_input(&n);
+		len = fuzz_put(buf, len, max, len, 0, data, n);
+	}
+	return len;
+}
+
+static size_t mutate(u8 *buf, size_t len, size_t max)
+{
+	const char *p = words[fuzz_draw(ARRAY_SIZE(words))];
+	size_t at = fuzz_draw((u32)len + 1), n, from;
+	const u8 *data;
+	u8 byte;
+
+	switch (fuzz_draw(6)) {
 	case 0:
-		return put_piece(buf, len, INPUT_MAX, at, draw(8), "", 0);
+		return fuzz_put(buf, len, max, at, fuzz_draw(8), "", 0);
 	case 1:
-		byte = (char)draw(256);
-		return put_piece(buf, len, INPUT_MAX, at, 1, &byte, 1);
+		byte = (u8)fuzz_draw(256);
+		return fuzz_put(buf, len, max, at, 1, &byte, 1);
 	case 2:
-		p = lines[draw(nr_lines)];
-		p += draw((u32)strlen(p) + 1);
-		return put_piece(buf, len, INPUT_MAX, at, draw(16), p,
-			      draw((u32)strlen(p) + 1));
+		data = fuzz_input(&n);
+		from = fuzz_draw((u32)n + 1);
+		return fuzz_put(buf, len, max, at, fuzz_draw(16), data + from,
+				fuzz_draw((u32)(n - from) + 1));
 	default:
-		return put_piece(buf, len, INPUT_MAX, at, draw(3), p, strlen(p));
+		return fuzz_put(buf, len, max, at, fuzz_draw(3), p, strlen(p));
 	}
 }
 
-static int lines_read(const char *path)
-{
-	FILE *f = fopen(path, "re");
-	size_t cap = 0;
-	char *line;
-
-	if (!f) {
-		fprintf(stderr, "fuzz_template: %s: %s\n", path,
-			strerror(errno));
-		return 1;
-	}
-	while (nr_lines < LINES_MAX) {
-		line = NULL;
-		cap = 0;
-		if (getline(&line, &cap, f) < 0) {
-			free(line);
-			break;
-		}
-		lines[nr_lines++] = line;
-	}
-	fclose(f);
-	return 0;
-}
-
-int main(int argc, char **argv)
-{
-	u64 rounds, i;
-	char buf[INPUT_MAX + 1];
-	size_t len;
-	u32 n;
-	int k;
-
-	rounds = blind_begin(argc, argv, "fuzz_template", 1);
-	for (k = 3; k < argc; k++)
-		if (lines_read(argv[k]))
-			return 1;
-	for (i = 0; i < rounds && nr_lines; i++) {
-		len = put_piece(buf, 0, INPUT_MAX, 0, 0, lines[draw(nr_lines)], 0);
-		for (n = 1 + draw(3); n--; ) {
-			const char *line = lines[draw(nr_lines)];
-
-			len = put_piece(buf, len, INPUT_MAX, len, 0, line, strlen(line));
-		}
-		for (n = draw(12); n--; )
-			len = mutate(buf, len);
-		LLVMFuzzerTestOneInput((u8 *)buf, len);
-	}
-	for (n = 0; n < nr_lines; n++)
-		free(lines[n]);
-	printf("total: %llu templates\n", (unsigned long long)rounds);
-	return 0;
-}
+const struct fuzz_own fuzz_own = {
+	.pack = 128 << 10, .words = words, .nr_words = ARRAY_SIZE(words),
+	.begin = begin, .mutate = mutate, .changes = 11,
+};
 #endif

@@ -1,59 +1,159 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_tokenizer.c - tokenizer.json of any bytes
+ * fuzz_tokenizer.c - tokenizer files of any bytes
  *
- * The input is a tokenizer.json, and behind a NUL, if there is one, the text to
- * encode.  A file that is refused must be so in one line that names it; one
- * that is taken must encode the text to ids of its vocabulary or refuse it
- * with a number it is allowed to, and must decode any ids to whole characters.
+ * The input is the files of a folder, each up to a NUL, and then the text to
+ * encode: tokenizer.json and tokenizer_config.json; or behind a first 'P', which
+ * begins no JSON, vocab.json and merges.txt and what may stand beside them.  A
+ * file of no bytes is missing.  Two bytes that JSON has no use for stand for a
+ * lot of it, so that whole vocabularies are short inputs: 1 for the tokens of
+ * all bytes as ByteLevel spells them, with ids from 0 on, 2 as ByteFallback
+ * does, from 3 on.
  *
- * With -DFUZZ_LIB it is a libFuzzer target for clang:
- *	clang -g -O1 -fsanitize=fuzzer,address,undefined -DFUZZ_LIB -Iinclude -I. \
- *		-D_GNU_SOURCE= -o build/fuzz_tokenizer tests/fuzz/fuzz_tokenizer.c \
- *		runtime/tokenizer/?*.c -ljansson -lpcre2-8 -lutf8proc -lm
- *
- * Without, it is a program that mutates FILE.. by itself:
- *	fuzz_tokenizer ROUNDS SEED FILE..
+ * A file that is refused must be so in one line that names it; one that is
+ * taken must encode the text to ids of its vocabulary or refuse it with a
+ * number it is allowed to, and must decode any ids to whole characters.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/utf8.h"
+#include "tests/fuzz/fuzz.h"
 
 #define IDS_MAX		4096
 #define TEXT_MAX	2048
+#define FILE_ROOM	(1u << 17)
 
-int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+/* The files of both forms, in the order of the input. */
+static const char * const whole[] = {
+	"tokenizer.json", "tokenizer_config.json",
+};
+static const char * const pair[] = {
+	"vocab.json", "merges.txt", "tokenizer_config.json",
+	"special_tokens_map.json", "added_tokens.json", "config.json",
+};
 
 static char dir[64];
+static u64 nr_taken;
+
+static void file_path(char path[128], const char *name)
+{
+	snprintf(path, 128, "%s/%s", dir, name);
+}
+
+static void dir_clear(void)
+{
+	char path[128];
+	size_t i;
+
+	file_path(path, whole[0]);
+	unlink(path);
+	for (i = 0; i < ARRAY_SIZE(pair); i++) {
+		file_path(path, pair[i]);
+		unlink(path);
+	}
+}
 
 static void dir_remove(void)
 {
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
-	unlink(path);
+	dir_clear();
 	rmdir(dir);
 }
 
-static void file_put(const u8 *data, size_t size)
+static void dir_make(void)
 {
-	char path[128];
-	FILE *f;
-
-	if (!dir[0]) {
-		snprintf(dir, sizeof(dir), "%s/fuzz_tokenizer.XXXXXX",
-			 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-		if (!mkdtemp(dir))
-			abort();
-		atexit(dir_remove);
-	}
-	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
-	f = fopen(path, "we");
-	if (!f || fwrite(data, 1, size, f) != size || fclose(f))
+	snprintf(dir, sizeof(dir), "%s/fuzz_tokenizer.XXXXXX",
+		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+	if (!mkdtemp(dir))
 		abort();
+	atexit(dir_remove);
+}
+
+/* The token of a byte as ByteLevel spells it, in JSON. */
+static size_t put_level(char *to, u32 byte)
+{
+	static u16 spelt[256];
+	u32 b, n = 256, c;
+
+	for (b = 0; !spelt[255] && b < 256; b++)
+		spelt[b] = (b > 32 && b < 127) || (b > 160 && b != 173) ?
+			   (u16)b : (u16)n++;
+	c = spelt[byte];
+	if (c < 128)
+		return (size_t)sprintf(to, "\"%s%c\":%u",
+				       c == '"' || c == '\\' ? "\\" : "",
+				       (int)c, byte);
+	return (size_t)sprintf(to, "\"%c%c\":%u", (int)(0xc0 | c >> 6),
+			       (int)(0x80 | (c & 0x3f)), byte);
+}
+
+static size_t put_bytes(char *to, bool level)
+{
+	size_t len = 0;
+	u32 b;
+
+	for (b = 0; b < 256; b++) {
+		if (b)
+			to[len++] = ',';
+		if (level)
+			len += put_level(to + len, b);
+		else
+			len += (size_t)sprintf(to + len, "\"<0x%02X>\":%u", b,
+					       b + 3);
+	}
+	return len;
+}
+
+/* What a file of the input stands for; what there is no room for is cut. */
+static size_t file_expand(char to[FILE_ROOM], const u8 *data, size_t size)
+{
+	size_t len = 0, i;
+
+	for (i = 0; i < size && len < FILE_ROOM - 8192; i++) {
+		if (data[i] == 1 || data[i] == 2)
+			len += put_bytes(to + len, data[i] == 1);
+		else
+			to[len++] = (char)data[i];
+	}
+	return len;
+}
+
+static void file_put(const char *name, const u8 *data, size_t size)
+{
+	static char text[FILE_ROOM];
+	char path[128];
+	size_t len;
+	int fd;
+
+	if (!size)
+		return;
+	len = file_expand(text, data, size);
+	file_path(path, name);
+	fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+	if (fd < 0 || write(fd, text, len) != (ssize_t)len || close(fd))
+		abort();
+}
+
+/* Write the files of an input; returns what is left of it, the text. */
+static const u8 *files_put(const u8 *data, const u8 *end)
+{
+	const bool is_pair = data < end && *data == 'P';
+	const char * const *names = is_pair ? pair : whole;
+	u32 n = is_pair ? ARRAY_SIZE(pair) : ARRAY_SIZE(whole);
+	const u8 *nul;
+
+	if (!dir[0])
+		dir_make();
+	dir_clear();
+	for (data += is_pair; n--; names++) {
+		nul = data < end ? memchr(data, 0, (size_t)(end - data)) : NULL;
+		file_put(*names, data, (size_t)((nul ? nul : end) - data));
+		data = nul ? nul + 1 : end;
+	}
+	return data;
 }
 
 static void decode(const struct tokenizer *tok, const u32 *ids, size_t nr)
@@ -70,8 +170,7 @@ static void decode(const struct tokenizer *tok, const u32 *ids, size_t nr)
 	for (i = 0; i <= nr; i++) {
 		n = i < nr ? detok_push(&d, ids[i], out, room) :
 			     detok_flush(&d, out, room);
-		if (n < 0 || !utf8_is_valid(out, (size_t)n))
-			abort();
+		FUZZ_LAW(n >= 0 && utf8_is_valid(out, (size_t)n), "%zd", n);
 	}
 	free(out);
 }
@@ -88,14 +187,13 @@ static void encode(const struct tokenizer *tok, const char *text, size_t len)
 	for (i = 0; i < ARRAY_SIZE(flags); i++) {
 		n = tokenizer_encode(tok, text, len, flags[i], ids, IDS_MAX,
 				     &needed);
-		if (n == -EILSEQ && utf8_is_valid(text, len))
-			abort();
-		if (n < 0 && n != -EILSEQ && n != -E2BIG && n != -EFBIG &&
-		    n != -EOVERFLOW)
-			abort();
+		FUZZ_LAW(n != -EILSEQ || !utf8_is_valid(text, len),
+			 "a text of %zu bytes", len);
+		FUZZ_LAW(n >= 0 || n == -EILSEQ || n == -E2BIG ||
+			 n == -EFBIG || n == -EOVERFLOW, "%zd", n);
 		for (k = 0; n > 0 && k < (size_t)n; k++)
-			if (ids[k] >= tokenizer_vocab_size(tok))
-				abort();
+			FUZZ_LAW(ids[k] < tokenizer_vocab_size(tok), "id %u",
+				 ids[k]);
 		if (n > 0)
 			decode(tok, ids, (size_t)n);
 	}
@@ -109,41 +207,32 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	static const char text[] =
 		"Hello w\xc3\xb6rld  12345 \xf0\x9f\x98\x80<s> e\xcc\x81\n";
-	const u8 *nul = memchr(data, 0, size);
+	const u8 *end = data + size;
 	char err[TOKENIZER_ERR_MAX];
 	struct tokenizer *tok;
-	size_t len;
 	int ret;
 
-	file_put(data, nul ? (size_t)(nul - data) : size);
+	data = files_put(data, end);
 	memset(err, 'x', sizeof(err));
 	ret = tokenizer_load(dir, &tok, err, sizeof(err));
 	if (ret) {
-		if (strncmp(err, dir, strlen(dir)) || strchr(err, '\n') ||
-		    !utf8_is_valid(err, strlen(err)))
-			abort();
+		FUZZ_LAW(!strncmp(err, dir, strlen(dir)) &&
+			 !strchr(err, '\n') && utf8_is_valid(err, strlen(err)),
+			 "%d: %s", ret, err);
 		return 0;
 	}
 	encode(tok, text, sizeof(text) - 1);
-	if (nul) {
-		len = min(size - (size_t)(nul + 1 - data), (size_t)TEXT_MAX);
-		encode(tok, (const char *)nul + 1, len);
-	}
+	if (data < end)
+		encode(tok, (const char *)data,
+		       min((size_t)(end - data), (size_t)TEXT_MAX));
 	tokenizer_free(tok);
+	nr_taken++;
 	return 0;
 }
 
 #ifndef FUZZ_LIB
 /* ---- by itself ---- */
 
-#include "tests/fuzz/blind.h"
-
-#define INPUT_MAX	65536
-#define FILES_MAX	64
-
-static u8 *files[FILES_MAX];
-static size_t sizes[FILES_MAX];
-static u32 nr_files;
 /* Pieces that such files are made of */
 static const char * const words[] = {
 	"{", "}", "[", "]", ",", ":", "\"", "null", "true", "false", "0", "1",
@@ -158,67 +247,52 @@ static const char * const words[] = {
 	"\"normalized\":true", "\"single_word\":true", "\"lstrip\":true",
 	"\"TemplateProcessing\"", "\"RobertaProcessing\"", "\"unk_token\":\"a\"",
 	"\"byte_fallback\":true", "\"ignore_merges\":true", "\xc3\xa9", "\xff",
+	"\1", "\2", "\"added_tokens\":[", "\"merges\":[", "\"vocab\":{",
+	"\"post_processor\":{", "\"decoder\":{", "\"normalizer\":{",
+	"\"pre_tokenizer\":{", "\"normalizers\":[", "\"pretokenizers\":[",
+	"\"decoders\":[", "\"pattern\":{", "\"behavior\":", "\"invert\":true",
+	"\"add_prefix_space\":true", "\"use_regex\":false", "\"split\":true",
+	"\"prepend_scheme\":", "\"replacement\":", "\"single\":[",
+	"{\"SpecialToken\":{\"id\":\"a\"}}", "{\"Sequence\":{\"id\":\"A\"}}",
+	"\"special_tokens\":{", "\"add_bos_token\":true", "\"bos_token\":",
+	"\"add_eos_token\":true", "\"eos_token\":", "\"special\":true",
+	"\"added_tokens_decoder\":{", "\"tokenizer_class\":\"GPT2Tokenizer\"",
+	"\"additional_special_tokens\":[", "\"start\":1", "\"stop\":1",
+	"\"individual_digits\":true", "\"rstrip\":true", "(?=", "(?!", "(?<=",
+	"[^", "{2,3}", "\\\\s+",
 };
 
-static size_t mutate(u8 *buf, size_t len)
+static size_t mutate(u8 *buf, size_t len, size_t max)
 {
-	const char *p = words[draw(ARRAY_SIZE(words))];
+	const char *p = words[fuzz_draw(ARRAY_SIZE(words))];
 	/* The parts are at the begin and the end, tokens between. */
-	size_t at = draw(3) ? draw((u32)min(len, (size_t)1500) + 1) :
-			      draw((u32)len + 1);
-	u32 from, other;
+	size_t at = fuzz_draw((u32)(fuzz_draw(3) ? min(len, (size_t)1500) :
+						   len) + 1);
+	size_t n, from;
+	const u8 *data;
 	u8 byte;
 
-	if (!draw(3))
-		at = len - min(at, len);
-	switch (draw(6)) {
+	if (!fuzz_draw(3))
+		at = len - at;
+	switch (fuzz_draw(6)) {
 	case 0:
-		return put_piece(buf, len, INPUT_MAX, at, draw(8), "", 0);
+		return fuzz_put(buf, len, max, at, fuzz_draw(8), "", 0);
 	case 1:
-		byte = (u8)draw(256);
-		return put_piece(buf, len, INPUT_MAX, at, 1, &byte, 1);
+		byte = (u8)fuzz_draw(256);
+		return fuzz_put(buf, len, max, at, 1, &byte, 1);
 	case 2:
-		other = draw(nr_files);
-		from = draw((u32)sizes[other]);
-		return put_piece(buf, len, INPUT_MAX, at, draw(64), files[other] + from,
-			      min(sizes[other] - from, (size_t)draw(64)));
+		data = fuzz_input(&n);
+		from = fuzz_draw((u32)n);
+		return fuzz_put(buf, len, max, at, fuzz_draw(64), data + from,
+				min(n - from, (size_t)fuzz_draw(64)));
 	default:
-		return put_piece(buf, len, INPUT_MAX, at, draw(12), p, strlen(p));
+		return fuzz_put(buf, len, max, at, fuzz_draw(12), p, strlen(p));
 	}
 }
 
-static void file_read(const char *path)
-{
-	files[nr_files] = malloc(INPUT_MAX);
-	if (!files[nr_files])
-		abort();
-	sizes[nr_files] = blind_read(path, files[nr_files], INPUT_MAX);
-	nr_files += !!sizes[nr_files];
-}
-
-int main(int argc, char **argv)
-{
-	static u8 buf[INPUT_MAX];
-	u64 rounds, i;
-	size_t len;
-	u32 n;
-	int k;
-
-	rounds = blind_begin(argc, argv, "fuzz_tokenizer", 1);
-	for (k = 3; k < argc && nr_files < FILES_MAX; k++)
-		file_read(argv[k]);
-	for (n = 0; n < nr_files; n++)
-		LLVMFuzzerTestOneInput(files[n], sizes[n]);
-	for (i = 0; i < rounds && nr_files; i++) {
-		n = draw(nr_files);
-		len = put_piece(buf, 0, INPUT_MAX, 0, 0, files[n], sizes[n]);
-		for (n = 1 + draw(6); n--; )
-			len = mutate(buf, len);
-		LLVMFuzzerTestOneInput(buf, len);
-	}
-	for (n = 0; n < nr_files; n++)
-		free(files[n]);
-	printf("total: %llu files\n", (unsigned long long)rounds);
-	return 0;
-}
+const struct fuzz_own fuzz_own = {
+	.max = 16384, .pack = 384 << 10, .words = words,
+	.nr_words = ARRAY_SIZE(words), .mutate = mutate, .changes = 5,
+	.taken = &nr_taken,
+};
 #endif
