@@ -104,7 +104,7 @@ START_TEST(test_counts)
 	const double in = serve_figure(&srv, "kvrt_prompt_tokens_total");
 	const double out = serve_figure(&srv, "kvrt_generation_tokens_total");
 	const double hit = serve_figure(&srv, "kvrt_prefix_cache_hits_total");
-	const u32 nr = by_level(30, 200, 1000);
+	const u32 nr = by_level(12, 200, 1000);
 	char number[16];
 	struct job j;
 	json_t *v;

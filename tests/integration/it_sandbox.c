@@ -229,7 +229,7 @@ static void wait_boxed(pid_t pid)
 static void generate(void)
 {
 	want_job(job_start(&rig, "kvrt", "generate", demo_model(), "-n", "6",
-			   "--max-tokens", "200", "In the beginning",
+			   "--max-tokens", "120", "In the beginning",
 			   "Holmes leaned back", NULL), 0);
 	rig_walk(&rig);
 }

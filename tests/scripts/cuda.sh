@@ -5,6 +5,8 @@
 #
 # budget: 60 s, full 120 s
 #
+# from: full
+#
 # The whole of it: kvmm gives memory of the device, kvrt maps it and runs the
 # same device code that a GPU would, in exact mode.  Samples of one prompt are
 # the same with a pool that fits them and with one in which they are swapped

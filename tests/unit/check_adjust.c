@@ -21,6 +21,7 @@
 #include "chi_square.h"
 #include "runtime/sampler/adjust.h"
 #include "runtime/sampler/logprob.h"
+#include "tests/level.h"
 
 #define VOCAB_MAX	256u
 #define LIST_MAX	64u
@@ -350,7 +351,7 @@ START_TEST(test_shapes)
 	s.so_far.ids = s.text;
 	scene_count(&s);
 	shape_oracle(&s, prob);
-	draw_many(&s, prob, 60000);
+	draw_many(&s, prob, level_is_check() ? 20000 : 60000);
 	scene_free(&s);
 }
 END_TEST

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #include "kvmm/core/internal.h"
+#include "tests/level.h"
 
 #define EXTENT		65536ull
 #define BT		16	/* tokens of a block */
@@ -795,11 +796,9 @@ static const enum core_event must_happen[] = {
 
 static void worlds_run(u64 seeds)
 {
-	const char *level = getenv("KVMM_TEST_LEVEL");
 	const char *one = getenv("KVMM_TEST_SEED");
 	u64 seed = one ? strtoull(one, NULL, 10) : 1;
-	u64 last = one ? seed :
-		   level && strcmp(level, "check") ? 60 * seeds : seeds;
+	u64 last = one ? seed : level_is_check() ? seeds : 100 * seeds;
 	u32 i;
 
 	for (; seed <= last; seed++) {
@@ -834,14 +833,14 @@ static void worlds_run(u64 seeds)
 
 START_TEST(test_random_worlds)
 {
-	worlds_run(10);
+	worlds_run(6);
 }
 END_TEST
 
 START_TEST(test_stalling_worlds)
 {
 	stalling = true;
-	worlds_run(5);
+	worlds_run(3);
 	ck_assert_msg(getenv("KVMM_TEST_SEED") ||
 		      (totals[CORE_EV_swap_stall] && totals[CORE_EV_swap_late]),
 		      "no request was ever late");

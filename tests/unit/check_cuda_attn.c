@@ -380,7 +380,7 @@ static Suite *cuda_attn_suite(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_decode, 0, hosted_rounds(8, 45));
 	tcase_add_loop_test(tc, test_mixed, 0, hosted_rounds(6, 30));
-	tcase_add_loop_test(tc, test_exact, 0, hosted_rounds(2, 5));
+	tcase_add_loop_test(tc, test_exact, 0, hosted_rounds(1, 5));
 	suite_add_tcase(s, tc);
 	return s;
 }

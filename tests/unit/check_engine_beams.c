@@ -9,6 +9,7 @@
  * budget: 30 s, full 120 s
  */
 #include "tests/beam_reference.h"
+#include "tests/level.h"
 #include "tests/unit/engine_fixture.h"
 
 static const u32 stop_ids[] = { STOP_ID, 20, 33 };
@@ -559,13 +560,6 @@ START_TEST(test_random_covers)
 }
 END_TEST
 
-static bool level_is_full(void)
-{
-	const char *level = getenv("KVMM_TEST_LEVEL");
-
-	return level && !strcmp(level, "full");
-}
-
 static Suite *beams_suite(void)
 {
 	Suite *s = suite_create("engine-beams");
@@ -591,7 +585,7 @@ static Suite *beams_suite(void)
 	tcase_add_loop_test(tc, test_model_fails, 0, 6);
 	tcase_add_test(tc, test_daemon_ends);
 	tcase_add_test(tc, test_random_covers);
-	tcase_add_loop_test(tc, test_random, 0, level_is_full() ? 100 : 2);
+	tcase_add_loop_test(tc, test_random, 0, level_is_check() ? 2 : 100);
 	suite_add_tcase(s, tc);
 	return s;
 }

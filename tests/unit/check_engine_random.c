@@ -7,6 +7,7 @@
  * cancellation, deadlines, chunks and batches of all sizes; daemons that die and salvage.  See
  * engine_fixture.h.
  */
+#include "tests/level.h"
 #include "tests/unit/engine_fixture.h"
 
 /* Something of all that a request may ask of the draw. */
@@ -223,13 +224,6 @@ START_TEST(test_salvage)
 }
 END_TEST
 
-static bool level_is_full(void)
-{
-	const char *level = getenv("KVMM_TEST_LEVEL");
-
-	return level && !strcmp(level, "full");
-}
-
 static Suite *random_suite(void)
 {
 	Suite *s = suite_create("engine-random");
@@ -238,8 +232,8 @@ static Suite *random_suite(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_random_covers);
-	tcase_add_loop_test(tc, test_random, 0, level_is_full() ? 200 : 8);
-	tcase_add_loop_test(tc, test_salvage, 0, level_is_full() ? 100 : 16);
+	tcase_add_loop_test(tc, test_random, 0, level_is_check() ? 6 : 200);
+	tcase_add_loop_test(tc, test_salvage, 0, level_is_check() ? 8 : 100);
 	suite_add_tcase(s, tc);
 	return s;
 }

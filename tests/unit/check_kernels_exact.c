@@ -12,6 +12,7 @@
  * compared by memcmp; closeness is the other files' business.
  */
 #include "check_kernels.h"
+#include "tests/level.h"
 
 #define MAX_BATCH	17
 
@@ -425,10 +426,12 @@ START_TEST(test_attention)
 					    tell_token_by_token, t.out);
 		assert_same_telling(&s, ops, two, 32, BLOCK_MAJOR,
 				    tell_in_pieces, t.out);
-		assert_same_telling(&s, ops, four, 64, LAYER_MAJOR,
-				    tell_in_pieces, t.out);
-		assert_same_telling(&s, ops, NULL, 16, BLOCK_MAJOR,
-				    tell_in_pieces, t.out);
+		if (!level_is_check() || _i % 2)
+			assert_same_telling(&s, ops, four, 64, LAYER_MAJOR,
+					    tell_in_pieces, t.out);
+		if (!level_is_check() || !(_i % 2))
+			assert_same_telling(&s, ops, NULL, 16, BLOCK_MAJOR,
+					    tell_in_pieces, t.out);
 		telling_destroy(&t);
 	}
 	story_destroy(&s);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * level.h - how much the tests of a unit are to do
+ *
+ * KVMM_TEST_LEVEL is check, where all suites together have five minutes, full
+ * or soak; without it, as when a suite is started by hand, it is check.
+ */
+#ifndef TESTS_LEVEL_H
+#define TESTS_LEVEL_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline bool level_is_check(void)
+{
+	const char *level = getenv("KVMM_TEST_LEVEL");
+
+	return !level || !strcmp(level, "check");
+}
+
+#endif /* TESTS_LEVEL_H */
