@@ -286,6 +286,7 @@ KVMM_ASSERT_OFFSET(kvmm_attach_rep, sq_off, 136);
 KVMM_ASSERT_OFFSET(kvmm_attach_rep, text, 240);
 
 #define KVMM_MAP_BATCH	253	/* SCM_MAX_FD */
+#define KVMM_MAP_AT_ONCE	32	/* so many are sent: a client can keep room */
 
 /* One extent of a struct kvmm_map_msg. */
 struct kvmm_map_entry {

@@ -58,7 +58,7 @@ int limits_files(struct daemon *d)
 	}
 	d->send_batch = (u32)min(max((u64)r.rlim_cur /
 				     (4 * d->cfg.max_clients), (u64)8),
-				 (u64)KVMM_MAP_BATCH);
+				 (u64)KVMM_MAP_AT_ONCE);
 	return 0;
 }
 

@@ -395,6 +395,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 		lk_destroy(k);
 		return ret;
 	}
+	lk_spare_take(k);
 	*out = k;
 	return 0;
 }

@@ -103,6 +103,7 @@ void lk_destroy(struct kvmm *k)
 	lk_old_release(k);
 	free(k->extent);
 	free(k->req);
+	lk_spare_give(k);
 	if (k->bell >= 0)
 		close(k->bell);
 	if (k->sock >= 0)

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/libkvmm/internal.h"
@@ -212,39 +213,94 @@ static int map_message(struct kvmm *k, const struct kvmm_map_msg *m,
 	return 0;
 }
 
-/* Take one message. Return: 1, 0: none is there, -ECONNRESET. */
-static int look_message(struct kvmm *k)
+/* A message of the daemon: @n bytes and @nr_fds descriptors. */
+struct lk_message {
+	struct kvmm_map_msg	m;
+	int			fds[KVMM_MAP_BATCH];
+	int			nr_fds;
+	ssize_t			n;
+	bool			cut;
+};
+
+static void message_close(struct lk_message *in)
+{
+	while (in->nr_fds > 0)
+		close(in->fds[--in->nr_fds]);
+}
+
+/*
+ * Look at the next message, which stays where it is.
+ * Return: 0; -EAGAIN: there is none; -EMFILE: not all of its descriptors found
+ * a place, none was kept; -ECONNRESET.
+ */
+static int peek_message(struct kvmm *k, struct lk_message *in)
 {
 	union {
 		struct cmsghdr	head;
 		char		room[CMSG_SPACE(KVMM_MAP_BATCH * sizeof(int))];
 	} control;
-	struct kvmm_map_msg m;
-	struct iovec iov = { .iov_base = &m, .iov_len = sizeof(m) };
+	struct iovec iov = { .iov_base = &in->m, .iov_len = sizeof(in->m) };
 	struct msghdr msg = {
 		.msg_iov = &iov, .msg_iovlen = 1,
 		.msg_control = &control, .msg_controllen = sizeof(control),
 	};
-	int fds[KVMM_MAP_BATCH], nr, i, ret;
-	ssize_t n;
 
-	n = recvmsg(k->sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	in->n = recvmsg(k->sock, &msg,
+			MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	in->nr_fds = 0;
+	if (in->n < 0 && (errno == EAGAIN || errno == EINTR))
+		return -EAGAIN;
+	if (in->n <= 0)
+		return -ECONNRESET;
+	in->nr_fds = take_fds(&msg, in->fds, KVMM_MAP_BATCH);
+	in->cut = msg.msg_flags & MSG_TRUNC;
+	if (!(msg.msg_flags & MSG_CTRUNC))
 		return 0;
-	if (n <= 0) {
+	message_close(in);
+	return -EMFILE;
+}
+
+/* With the places that are kept, when others took the rest. */
+static int peek_with_spare(struct kvmm *k, struct lk_message *in)
+{
+	const struct timespec nap = { .tv_nsec = 1000000 };
+	int ret = peek_message(k, in);
+
+	if (ret != -EMFILE)
+		return ret;
+	lk_spare_give(k);
+	ret = peek_message(k, in);
+	if (ret == -EMFILE)
+		nanosleep(&nap, NULL);
+	return ret;
+}
+
+/* Take one message. Return: 1, 0: none is there, -ECONNRESET. */
+static int look_message(struct kvmm *k)
+{
+	struct lk_message in;
+	int ret = peek_with_spare(k, &in);
+
+	if (ret == -ECONNRESET) {
 		if (lk_check_state(k))
 			return k->ended;
 		if (lk_resume_begin(k))
 			return 0;
 		return lk_end(k, "the kvmm daemon died; kvmm-hold starts it again");
 	}
-	nr = take_fds(&msg, fds, KVMM_MAP_BATCH);
-	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		ret = lk_end(k, "descriptors of kvmm were lost: raise the limit of open files (ulimit -n)");
+	if (ret) {
+		lk_spare_take(k);
+		return 0;
+	}
+	/* What is here already goes with it. */
+	(void)!recv(k->sock, &in.m, 0, MSG_DONTWAIT | MSG_TRUNC);
+	if (in.cut)
+		ret = lk_end(k, "kvmm sent something that is no map message");
 	else
-		ret = map_message(k, &m, (size_t)n, fds, (u32)nr);
-	for (i = 0; i < nr; i++)
-		close(fds[i]);
+		ret = map_message(k, &in.m, (size_t)in.n, in.fds,
+				  (u32)in.nr_fds);
+	message_close(&in);
+	lk_spare_take(k);
 	return ret ? ret : 1;
 }
 

@@ -87,6 +87,7 @@ struct lk_old {
  * @retry_at: when to connect again
  * @asked:    the request to resume was sent
  * @news:     it resumed: what the records say may have changed
+ * @spare:    descriptors that keep places for the daemon's
  * @look_ns:  a look at the socket is due after so long
  * @pool:     base of the pool's range: an address of the device if @cu is there
  * @cu:       the driver, NULL: the pool is host memory
@@ -98,6 +99,8 @@ struct kvmm {
 	char				path[512];
 	int				sock;
 	int				bell;
+	int				spare[KVMM_MAP_AT_ONCE];
+	u32				nr_spare;
 	bool				away;
 	bool				asked;
 	bool				news;
@@ -186,6 +189,10 @@ void lk_pool_release(struct kvmm *k);
 int lk_look_socket(struct kvmm *k);
 int lk_look_events(struct kvmm *k);
 void lk_send_acks(struct kvmm *k);
+
+/* spare.c */
+void lk_spare_give(struct kvmm *k);
+void lk_spare_take(struct kvmm *k);
 
 /* device.c */
 int __must_check lk_device_reserve(struct kvmm *k, char *text);

@@ -114,6 +114,7 @@ static int ask(struct kvmm *k, s64 now)
 	k->retry_at = now + LK_RETRY_NS;
 	memcpy(addr.sun_path, k->path,
 	       min(strlen(k->path), sizeof(addr.sun_path) - 1));
+	lk_spare_give(k);
 	k->sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
 			 SOCK_NONBLOCK, 0);
 	if (k->sock < 0)
@@ -247,6 +248,7 @@ static int go_on(struct kvmm *k, const struct kvmm_attach_rep *rep,
 	}
 	close(k->bell);
 	k->bell = fds[2];
+	lk_spare_take(k);
 	k->away = false;
 	k->asked = false;
 	k->event_head = 0;

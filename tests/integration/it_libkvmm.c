@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <libkvmm.h>
@@ -420,6 +421,37 @@ START_TEST(test_pipeline)
 END_TEST
 
 /* ------------------------------------------------------------------ */
+/* No descriptor is left                                               */
+
+#define NR_FILES	80	/* more than the attachment has */
+
+/* Extents come all the same. */
+START_TEST(test_no_descriptors)
+{
+	struct rlimit few = { NR_FILES, NR_FILES };
+	struct kvmm *k = attach();
+	const u32 mapped = k->nr_mapped;
+	static u32 ids[900];
+	u32 i, n, seed, nr = 0;
+	int fds[NR_FILES];
+
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	while ((fds[nr] = dup(STDIN_FILENO)) >= 0)
+		nr++;
+	ck_assert_int_eq(errno, EMFILE);
+	for (seed = 0; seed < 8; seed++) {
+		for (i = 0, n = ARRAY_SIZE(ids); i < n; i++)
+			ids[i] = (i * 7 + seed) % 5000;
+		await_ready(k, open_seq(k, ids, n));
+	}
+	ck_assert_uint_ge(k->nr_mapped, mapped + 6);
+	while (nr)
+		close(fds[--nr]);
+	kvmm_detach(k);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ */
 /* A daemon that stops, dies, ends                                     */
 
 struct signal_later {
@@ -603,6 +635,7 @@ static Suite *libkvmm_suite(void)
 	tcase_add_test(tc, test_detach_in_a_step);
 	tcase_add_test(tc, test_long_prompt);
 	tcase_add_test(tc, test_pipeline);
+	tcase_add_test(tc, test_no_descriptors);
 	tcase_add_loop_test(tc, test_expelled, 0, ARRAY_SIZE(forgeries));
 	suite_add_tcase(s, tc);
 
