@@ -88,6 +88,8 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	admit_count(c, s, s->valid_len);
+	core_trace(c, admit, trace_seq(c, s), s->nr_ids, s->valid_len,
+		   s->reserved);
 	admit_hit(c, s, h->whole);
 	core_count(c, CORE_EV_prefix_partial_tokens, h->part);
 	/* It may have lost its memory by asking for more. */
@@ -144,6 +146,8 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	if (c->clients[s->client].nr_unacked)
 		return -EUNATCH;
 	if (commit_never(c, d, (u64)s->prompt_len + s->max_tokens)) {
+		oom_note(c, s, tokens_to_blocks(d, s->prompt_len),
+			 CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		seq_fail(c, s, -EDQUOT);
 		return -EDQUOT;
 	}
@@ -157,6 +161,7 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	min = wmark_min(d);
 	promised = limit_within_min(d, domain_held(d), total + min);
 	if (total > domain_capacity(c, d)) {
+		oom_note(c, s, total, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		seq_fail(c, s, -EDQUOT);
 		return -EDQUOT;
 	}
@@ -297,6 +302,8 @@ static int admit_next(struct core *c, u32 dom)
 		if (s->limiting_pool == KVMM_NO_POOL) {
 			s->limiting_pool = 0;
 			core_count(c, CORE_EV_admit_stall, 1);
+			core_trace(c, admit_stall, trace_seq(c, s), s->nr_ids,
+				   (u64)err);
 			seq_publish(c, s);
 		}
 		psi_task(c, s);

@@ -134,6 +134,7 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	memset(&c->bind[client], 0, sizeof(c->bind[client]));
 	client_describe(c, client, info);
 	core_count(c, CORE_EV_client_attach, 1);
+	core_trace(c, client_attach, client, dom, cl->tenant);
 	return 0;
 }
 
@@ -235,6 +236,7 @@ void client_detach(struct core *c, u32 client)
 	c->tenants[cl->tenant].ghosts++;
 	client_say(c, client, KVMM_CLIENT_DETACHED, 0);
 	core_count(c, CORE_EV_client_detach, 1);
+	core_trace(c, client_detach, client, cl->domain, cl->tenant);
 }
 
 static void ghost_ended(struct core *c, u32 tenant)
@@ -264,6 +266,7 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 		core_crash(c, CORE_CRASH_client_dead);
 		client_close_seqs(c, client);
 		core_count(c, CORE_EV_client_death, 1);
+		core_trace(c, client_dead, client, cl->domain, cl->tenant);
 	}
 	if (cl->state == CLI_ALIVE || cl->state == CLI_DETACHED) {
 		cl->state = CLI_DEAD;
@@ -405,6 +408,7 @@ bool client_kill(struct core *c, u32 client, int reason)
 		return false;
 	cl->killed = 1;
 	core_count(c, CORE_EV_client_kill, 1);
+	core_trace(c, client_kill, client, cl->domain, (u64)reason);
 	c->ops->kill(c->ops_arg, client, reason);
 	return true;
 }

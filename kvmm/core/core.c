@@ -46,6 +46,8 @@
  *	reclaim.c room for a domain			   (decides only)
  *	victim.c  whose memory is taken			   (decides only)
  *	starve.c  the longest waiter's turn		   (decides only)
+ *	oom.c	  the last time that nothing could be reclaimed
+ *	trace.c	  what was decided, as records
  *	wmark.c	  watermarks, the background reclaimer
  *	commit.c  what was promised, if all of it is taken
  *	tune.c	  tunables

@@ -451,6 +451,8 @@ void index_evict(struct core *c, u32 blk)
 	u32 e = b->entry;
 
 	KV_BUG_ON(b->state != BLK_CACHED);
+	core_trace(c, evict, b->domain, blk,
+		   e != CORE_NONE && entry_is_there(c, e));
 	lru_del(c, blk);
 	if (e != CORE_NONE && entry_is_there(c, e)) {
 		entry_index(c, e);

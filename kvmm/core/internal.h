@@ -112,6 +112,27 @@ static inline void core_count(struct core *c, enum core_event ev, u64 n)
 	c->head->events[ev] += n;
 }
 
+/* trace.c: what was decided, for whoever wants to know */
+void trace_record(struct core *c, u32 event, const u64 *arg, u32 nr);
+
+/* The fields of an event of trace.h, in the order of that list. */
+#define core_trace(c, event, ...)					\
+do {									\
+	_Static_assert(sizeof((u64[]){ __VA_ARGS__ }) / sizeof(u64) ==	\
+		       CORE_TRACE_NR_##event, #event);			\
+	if (__builtin_expect((c)->trace_on & (1u << CORE_TRACE_##event), 0)) \
+		trace_record(c, CORE_TRACE_##event,			\
+			     (const u64[]){ __VA_ARGS__ },		\
+			     CORE_TRACE_NR_##event);			\
+} while (0)
+
+/* An index as a field. */
+#define trace_id(index)	((index) == CORE_NONE ? ~0ull : (u64)(index))
+
+/* The first three fields of what is told of a sequence. */
+#define trace_seq(c, s)							\
+	(s)->client, (s)->domain, seq_index(c, s) % core_cfg(c)->max_seqs
+
 static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
 {
 	return (u32)(s - c->seqs);
@@ -598,6 +619,13 @@ struct kv_seq *victim_choose(const struct core *c, const struct kv_seq *want,
 			     u32 nr);
 bool domain_limited(const struct kv_domain *d, u32 nr);
 bool growth_waits(struct core *c, const struct kv_seq *s);
+u32 victim_why(const struct core *c, const struct core_oom_view *o,
+	       const struct kv_seq *want, const struct kv_seq *taken, u32 dom,
+	       const struct kv_seq **s);
+
+/* oom.c: the last time that nothing could be reclaimed */
+void oom_note(struct core *c, const struct kv_seq *want, u32 nr, u32 outcome,
+	      u32 cause, const struct kv_seq *taken);
 
 /* starve.c: the longest-waiting exception */
 bool waiter_reachable(struct core *c, u32 dom);

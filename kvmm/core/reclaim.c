@@ -145,7 +145,7 @@ static u32 evict_next(const struct core *c, u32 dom, bool any)
 int room_evict(struct core *c, u32 dom, u32 nr)
 {
 	struct kv_domain *d = &c->domains[dom];
-	u32 mark = min(d->max_blocks, d->high_blocks), blk;
+	u32 mark = min(d->max_blocks, d->high_blocks), blk, limited = 0;
 
 	/* A span that falls empty now is wanted, not to be given away. */
 	d->keep_spans = 1;
@@ -158,10 +158,13 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 		if (blk == CORE_NONE)
 			break;
 		core_work(c, WORK_EVICT);
+		limited += over;
 		index_evict(c, blk);
 		core_count(c, CORE_EV_reclaim_direct, 1);
 	}
 	d->keep_spans = 0;
+	if (limited)
+		core_trace(c, limit_reclaim, dom, limited);
 	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
 	       d->max_blocks ? -EAGAIN : 0;
 }
@@ -316,6 +319,8 @@ int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 				break;
 			coming += family_size(c, v);
 			marked = true;
+			oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_min,
+				 v);
 			core_count(c, CORE_EV_preempt_min, 1);
 			family_mark(c, v, CORE_CAUSE_min);
 		}
@@ -369,10 +374,15 @@ int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 			return -EAGAIN;
 		v = victim_choose(c, want, nr);
 		if (!v) {
-			if (self_preempt_helps(c, want))
+			bool itself = self_preempt_helps(c, want);
+
+			oom_note(c, want, nr, itself ? CORE_OOM_itself :
+				 CORE_OOM_refused, CORE_CAUSE_itself, NULL);
+			if (itself)
 				family_mark(c, want, CORE_CAUSE_itself);
 			return -EAGAIN;
 		}
+		oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_grow, v);
 		family_mark(c, v, CORE_CAUSE_grow);
 		err = room_plan(c, want->domain, nr, 0);
 		if (!err)

@@ -12,6 +12,7 @@
 
 #include "kvmm/core/core.h"
 #include "kvmm/core/life.h"
+#include "kvmm/core/trace.h"
 #include "kvmm/core/psi.h"
 #include "kvmm/core/lru.h"
 
@@ -896,7 +897,7 @@ struct core_head {
 	u32	more;			/* MORE_: admit_all() had no time for all */
 	u32	device;			/* CORE_DEVICE_* */
 	u32	life_shift;		/* one block in 2^this is looked at, see life.c */
-	u32	resv1;
+	u32	trace_on;		/* events that are recorded, a bit each */
 	u64	resized;		/* when that began */
 	struct kv_revoke revokes[CORE_MAX_REVOKES];
 	u64	create_after;		/* no extent is asked for before this */
@@ -931,6 +932,8 @@ struct core {
 	u32	work;		/* done in this event, see core_work() */
 	u32	again;		/* the first tick orders anew, see adopt.c */
 	u32	none_stalled;	/* surely; 0: some domain may be */
+	u32	trace_on;	/* as in the head; 0: nobody lent a ring */
+	struct core_trace *trace;	/* NULL: likewise, see trace.c */
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

@@ -54,6 +54,7 @@ int core_client_resume(struct core *c, u64 now, u32 client, u64 seen,
 	if (seen > cl->last_number)
 		return -EPROTO;
 	c->now = now;
+	core_trace(c, client_resume, client, cl->domain);
 	was = cl->away;
 	cl->away = AWAY_NOT;
 	/* The end may have come between an answer and the note of it. */

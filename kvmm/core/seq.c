@@ -483,6 +483,7 @@ static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 /* It can never go on: the client is told why, and closes it. */
 void seq_fail(struct core *c, struct kv_seq *s, int reason)
 {
+	core_trace(c, seq_fail, trace_seq(c, s), s->valid_len, (u64)reason);
 	seq_lose(c, s, KVMM_SEQ_FAILED, reason);
 	seq_event(c, s, KVMM_EV_FAILED);
 }
@@ -498,6 +499,7 @@ void seq_poisoned(struct core *c, struct kv_seq *s)
 void seq_recompute(struct core *c, struct kv_seq *s)
 {
 	life_preempted(c, s->domain, s->cause, false, s->valid_len);
+	core_trace(c, recompute, trace_seq(c, s), s->cause, s->valid_len);
 	seq_lose(c, s, KVMM_SEQ_RECOMPUTE, 0);
 	s->nr_preempted++;
 	seq_domain(c, s)->nr_preempted++;
@@ -551,6 +553,8 @@ void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause)
 			seq_domain(c, m)->retry = 1;
 			m->cause = cause;
 			core_count(c, CORE_EV_preempt_mark, 1);
+			core_trace(c, preempt, trace_seq(c, m), cause,
+				   m->valid_len, m->nr_blocks - m->trimmed);
 			seq_publish(c, m);
 		}
 		i = m->fam_next;

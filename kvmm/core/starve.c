@@ -208,6 +208,8 @@ static void starve_tenant(struct core *c, u32 tenant)
 	}
 	if (!victim)
 		return;
+	oom_note(c, longest, waiter_total(c, longest), CORE_OOM_victim,
+		 CORE_CAUSE_wait, victim);
 	family_mark(c, victim, CORE_CAUSE_wait);
 	seq_domain(c, longest)->retry = 1;
 }

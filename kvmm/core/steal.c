@@ -445,8 +445,13 @@ static void runs_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from,
 /* Take a run.  Return: it became free, or was asked back. */
 static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
 {
+	u32 owner = c->extents[run].state == EXT_SPAN ? c->extents[run].domain :
+						       CORE_NONE;
+
 	if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
 		return false;
+	core_trace(c, steal, dom, trace_id(owner), run,
+		   c->domains[dom].span_extents);
 	if (cost >= RUN_REVOKE)
 		revoke_begin(c, dom, run);
 	return true;

@@ -139,6 +139,7 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	int err;
 
 	if (s->nr_blocks + g->nr_new > domain_capacity(c, d)) {
+		oom_note(c, s, need, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		family_mark(c, s, CORE_CAUSE_itself);
 		return -EDQUOT;
 	}
@@ -295,12 +296,16 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 		s->flags &= ~SEQF_REFUSED;
 		psi_task(c, s);
 		core_count(c, CORE_EV_grant, 1);
+		core_trace(c, grant, trace_seq(c, s), a->start, a->max_tokens,
+			   g.nr_new + g.copy);
 	} else if (err == -EAGAIN || err == -EDQUOT) {
 		res->limiting_pool = 0;
 		c->clients[client].again = c->now;
 		s->flags |= SEQF_REFUSED;
 		psi_task(c, s);
 		core_count(c, CORE_EV_grant_again, 1);
+		core_trace(c, refuse, trace_seq(c, s), a->start, a->max_tokens,
+			   (u64)err);
 	} else if (err == -ESTALE) {
 		core_count(c, CORE_EV_grant_stale, 1);
 	}

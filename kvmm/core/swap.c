@@ -118,6 +118,8 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	s->nr_preempted++;
 	d->nr_preempted++;
 	core_count(c, CORE_EV_preempt_swap, 1);
+	core_trace(c, swap_out, trace_seq(c, s), s->cause, s->valid_len,
+		   s->nr_blocks - s->trimmed);
 	life_preempted(c, s->domain, s->cause, true, 0);
 	seq_publish(c, s);
 	seq_event(c, s, KVMM_EV_PREEMPTED);
@@ -469,6 +471,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 		return -EAGAIN;
 	}
 
+	core_trace(c, swap_in, trace_seq(c, s), s->valid_len, lack);
 	wait_del(c, s);
 	run_add(c, s);
 	s->flags &= ~(SEQF_SWAPPED | SEQF_MATCHED);

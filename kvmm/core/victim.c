@@ -229,3 +229,47 @@ struct kv_seq *victim_choose(const struct core *c,
 		return other;
 	return own;
 }
+
+/**
+ * victim_why() - why is who would go first of a domain the victim, or not?
+ * @o:     what was asked for, and what becomes of it
+ * @taken: the victim, or NULL
+ * @s:     takes the candidate, NULL: there is none
+ *
+ * The same questions as victim_choose() and those beside it asked, in the words
+ * of a report.
+ * Return: CORE_OOM_WHY_*.
+ */
+u32 victim_why(const struct core *c, const struct core_oom_view *o,
+	       const struct kv_seq *want, const struct kv_seq *taken, u32 dom,
+	       const struct kv_seq **s)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	const struct kv_domain *own = seq_domain(c, want);
+	bool promised = limit_within_min(own, domain_held(own), o->want);
+
+	*s = taken && taken->domain == dom ? taken : victim_of(c, d);
+	if (!*s)
+		return CORE_OOM_WHY_none;
+	if (*s == taken)
+		return CORE_OOM_WHY_taken;
+	if ((*s)->family == want->family)
+		return CORE_OOM_WHY_asks;
+	if (o->outcome == CORE_OOM_failed)
+		return CORE_OOM_WHY_size;
+	if (d->tenant != own->tenant)
+		return CORE_OOM_WHY_foreign;
+	if (d != own && domain_limited(own, o->want))
+		return CORE_OOM_WHY_max;
+	if (o->cause == CORE_CAUSE_min && d == own)
+		return CORE_OOM_WHY_own;
+	if (o->cause == CORE_CAUSE_wait)
+		return past_residency(c, *s, want) ? CORE_OOM_WHY_later :
+						     CORE_OOM_WHY_recent;
+	if (d != own && !promised && !victim_before(*s, want))
+		return CORE_OOM_WHY_before;
+	if (d != own && victim_rank(c, *s, promised ?
+				    victim_blocks_marked(c, d) : 0) == RANK_NEVER)
+		return CORE_OOM_WHY_protected;
+	return CORE_OOM_WHY_later;
+}

@@ -196,6 +196,7 @@ static void adopt(struct sim *w, bool inside)
 	LOG(w, "adopted: %d", how);
 	LAW(w, how == (inside ? CORE_ADOPT_SALVAGED : CORE_ADOPT_WHOLE),
 	    "adopted: %d: %s", how, r.text);
+	record_start(w);
 	cover_note(inside ? "arenas salvaged" : "arenas adopted whole");
 	tunables_sync(w);
 	extents_sync(w);

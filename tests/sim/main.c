@@ -5,7 +5,8 @@
  * The core runs between simulated clients, devices and a simulated operator;
  * one seed decides everything.  A seed that breaks a law is run again with its
  * log, whose end is printed together with the command that replays it to the
- * event.  Some seeds are run twice, and must give the same trace both times.
+ * event.  Some seeds are run twice, once with the core's own trace recorded and
+ * once without, and must give the same trace both times.
  *
  * How many seeds are run without --seeds follows from KVMM_TEST_LEVEL; they are
  * shared out over as many processes as there are cores (jobs.c).
@@ -139,6 +140,7 @@ static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging, bool again)
 	w->stop_at = stop_at;
 	w->verbose = verbose;
 	w->logging = logging || verbose;
+	w->recording = (seed / JOBS_BLOCK + again) & 1;
 	cover_switch(!again);
 	alarm(60);		/* a core that does not return */
 	if (!setjmp(w->out))

@@ -422,6 +422,7 @@ struct sim {
 	bool	draining;
 	u32	nr_finished;
 
+	bool	recording;	/* the core's own trace, see record.c */
 	u64	trace;
 	u64	counts[NR_CORE_EVENTS];
 
@@ -500,6 +501,10 @@ void shell_extent_done(struct sim *w, bool may_fail);
 /* ---- device.c: the device fails ---- */
 void device_cut(struct sim *w);
 void device_lost(struct sim *w);
+
+/* ---- record.c: the core's own trace, which decides nothing ---- */
+void record_start(struct sim *w);
+void record_check(struct sim *w);
 
 /* ---- crash.c: the daemon ends, and another one adopts the arena ---- */
 void crash_draw(struct sim *w);

@@ -340,6 +340,7 @@ void world_run(struct sim *w)
 	err = core_init(w->core, w->arena, w->arena_bytes, &w->cfg, &sim_ops,
 			w);
 	LAW(w, !err, "core_init: %d", err);
+	record_start(w);
 	w->nr_blocks_max = (u32)((w->cfg.pool_bytes + w->cfg.host_bytes +
 				  CORE_MAX_AREAS * w->cfg.area_bytes) / 1024);
 	LOG(w, "pool of %u extents of %llu KiB, %u domains, %u clients at most, steps %u deep",
@@ -352,6 +353,7 @@ void world_run(struct sim *w)
 		crash_event(w, world_event);
 		world_event_done(w);
 	}
+	record_check(w);
 	if (w->plan.crash)
 		crash_all_back(w);
 	if (w->seed % 32 == 21) {
