@@ -32,6 +32,40 @@ void kv_log(enum kv_log_level level, const char *fmt, ...) __printf(2, 3);
 /* kv_log_wants() - would a line of this level be written? */
 bool kv_log_wants(enum kv_log_level level);
 
+#define KV_LOG_LINE_MAX	1024
+
+/**
+ * struct kv_log_line - a line that was kept
+ * @seq:   its number, from 0; those of lines that could not be kept are missing
+ * @usec:  CLOCK_MONOTONIC
+ * @level: enum kv_log_level
+ * @text:  without the program's name, the level and a newline
+ */
+struct kv_log_line {
+	u64	seq;
+	u64	usec;
+	u32	level;
+	char	text[KV_LOG_LINE_MAX];
+};
+
+/**
+ * kv_log_keep() - keep the last lines, also those for which stderr had no room
+ * @nr: of them
+ *
+ * Once, before threads exist.
+ * Return: 0 or -ENOMEM: then none is kept.
+ */
+int __must_check kv_log_keep(u32 nr);
+
+/**
+ * kv_log_kept() - a line that was kept
+ * @seq:  number of the first that is wanted
+ * @line: takes that or the next one there is
+ *
+ * Context: any thread.  Return: false when there is none any more.
+ */
+bool kv_log_kept(u64 seq, struct kv_log_line *line);
+
 /* Lines that strangers may cause; all zero is its start. */
 struct kv_log_budget {
 	u64	period;

@@ -10,7 +10,8 @@
  * is no room within a moment is lost, and counted; so are the next ones, at
  * once, until there is room again, which is told with how many were lost.
  * poll() says "room" for a pipe when a page of it is free, so the few writers
- * of one pipe do not take it from each other.
+ * of one pipe do not take it from each other.  What is kept for readers of the
+ * daemon's own files (log_keep.c) is kept before.
  */
 #include <poll.h>
 #include <stdarg.h>
@@ -20,7 +21,8 @@
 
 #include <kvmm/log.h>
 
-#define LOG_LINE_MAX	1024
+#include "kvmm/lib/log_keep.h"
+
 #define LOG_PATIENCE_MS	50	/* for a reader that is only busy */
 
 static const char *log_program = "kvmm";
@@ -72,20 +74,22 @@ static bool log_room(void)
 
 void kv_log(enum kv_log_level level, const char *fmt, ...)
 {
-	char line[LOG_LINE_MAX];
+	char line[KV_LOG_LINE_MAX];
 	va_list ap;
-	int len, more;
+	int text, len, more;
 
-	if (level > log_max || !log_room())
+	if (level > log_max)
 		return;
 
-	len = snprintf(line, sizeof(line), "%s: %s", log_program,
-		       log_prefix[level]);
+	text = snprintf(line, sizeof(line), "%s: %s", log_program,
+			log_prefix[level]);
 	va_start(ap, fmt);
-	more = vsnprintf(line + len, sizeof(line) - len, fmt, ap);
+	more = vsnprintf(line + text, sizeof(line) - text, fmt, ap);
 	va_end(ap);
-	if (more > 0)
-		len = min(len + more, (int)sizeof(line) - 2);
+	len = min(text + max(more, 0), (int)sizeof(line) - 2);
+	log_keep(level, line + text);
+	if (!log_room())
+		return;
 	line[len++] = '\n';
 	if (write(STDERR_FILENO, line, len) < 0)
 		return;		/* nobody is left to be told */

@@ -4,6 +4,7 @@
  */
 #include <check.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,65 @@ START_TEST(test_nobody_is_left)
 }
 END_TEST
 
+/* ---- what is kept ---- */
+
+#define KEPT		2u	/* so that they often meet */
+#define WRITERS		3
+#define WRITTEN		20000
+
+static u32 nr_ended;
+
+static void *writer(void *arg)
+{
+	const char who = *(const char *)arg;
+	int i;
+
+	for (i = 0; i < WRITTEN; i++)
+		pr_info("%c %d %800s%c %d", who, i, "", who, i);
+	__atomic_fetch_add(&nr_ended, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Lines are whole and in order, whoever writes meanwhile. */
+static u64 read_kept(u64 from)
+{
+	struct kv_log_line line;
+	int n, again;
+	char a, b;
+
+	while (kv_log_kept(from, &line)) {
+		ck_assert_uint_ge(line.seq, from);
+		ck_assert_uint_eq(line.level, KV_LOG_INFO);
+		ck_assert_msg(sscanf(line.text, "%c %d %c %d", &a, &n, &b,
+				     &again) == 4 && a == b && n == again,
+			      "'%s'", line.text);
+		from = line.seq + 1;
+	}
+	return from;
+}
+
+START_TEST(test_kept_while_written)
+{
+	static const char who[WRITERS] = { 'a', 'b', 'c' };
+	pthread_t t[WRITERS];
+	u64 from = 0;
+	int i;
+
+	close(STDERR_FILENO);
+	ck_assert_int_eq(kv_log_keep(KEPT), 0);
+	for (i = 0; i < WRITERS; i++)
+		ck_assert_int_eq(pthread_create(&t[i], NULL, writer,
+						(void *)&who[i]), 0);
+	while (__atomic_load_n(&nr_ended, __ATOMIC_ACQUIRE) < WRITERS)
+		from = read_kept(from);
+	for (i = 0; i < WRITERS; i++)
+		pthread_join(t[i], NULL);
+	from = read_kept(from);
+	ck_assert_uint_gt(from, WRITERS * WRITTEN / 2);
+	ck_assert_uint_le(from, WRITERS * WRITTEN);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("log");
@@ -94,6 +154,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, test_nobody_reads);
 	tcase_add_test(tc, test_nobody_is_left);
+	tcase_add_test(tc, test_kept_while_written);
 	suite_add_tcase(suite, tc);
 	sr = srunner_create(suite);
 	srunner_run_all(sr, CK_NORMAL);

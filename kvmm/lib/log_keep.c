@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * log_keep.c - the last lines of the log, in memory
+ *
+ * A ring of whole lines for the file kmsg.  Every thread writes lines, and none
+ * may wait for another, nor for itself where a process was forked while a line
+ * was being kept: a lock that is not free within a moment is not taken, and the
+ * line is missing among those kept, which its number shows.  A reader takes the
+ * lock for one line at a time.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <kvmm/ring.h>
+
+#include "kvmm/lib/log_keep.h"
+
+#define LOCK_TRIES	1000
+
+static struct kv_log_line *kept;
+static u32 nr_kept;
+static u64 next_seq;
+static u32 locked;
+
+int kv_log_keep(u32 nr)
+{
+	kept = calloc(nr, sizeof(*kept));
+	if (!kept)
+		return -ENOMEM;
+	nr_kept = nr;
+	return 0;
+}
+
+static bool keep_lock(void)
+{
+	u32 i;
+
+	for (i = 0; i < LOCK_TRIES; i++) {
+		/* Pairs with the release in keep_unlock(). */
+		if (!__atomic_exchange_n(&locked, 1, __ATOMIC_ACQUIRE))
+			return true;
+		cpu_relax();
+	}
+	return false;
+}
+
+static void keep_unlock(void)
+{
+	__atomic_store_n(&locked, 0, __ATOMIC_RELEASE);
+}
+
+void log_keep(enum kv_log_level level, const char *text)
+{
+	struct kv_log_line *l;
+	struct timespec ts;
+	u64 seq;
+
+	if (!nr_kept)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	seq = __atomic_fetch_add(&next_seq, 1, __ATOMIC_RELAXED);
+	if (!keep_lock())
+		return;
+	l = &kept[seq % nr_kept];
+	/* Another may have been overtaken by all the others. */
+	if (l->seq <= seq) {
+		l->seq = seq;
+		l->usec = (u64)ts.tv_sec * 1000000u + ts.tv_nsec / 1000;
+		l->level = level;
+		strncpy(l->text, text, sizeof(l->text) - 1);
+	}
+	keep_unlock();
+}
+
+bool kv_log_kept(u64 seq, struct kv_log_line *line)
+{
+	u64 end = __atomic_load_n(&next_seq, __ATOMIC_RELAXED);
+	bool found = false;
+
+	if (!nr_kept)
+		return false;
+	if (end > nr_kept)
+		seq = max(seq, end - nr_kept);
+	for (; seq < end && !found; seq++) {
+		while (!keep_lock())
+			cpu_relax();
+		*line = kept[seq % nr_kept];
+		keep_unlock();
+		/* Not overwritten, nor one that could not be kept. */
+		found = line->seq == seq && line->text[0];
+	}
+	return found;
+}
