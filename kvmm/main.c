@@ -37,6 +37,8 @@
 
 #include "kvmm/ipc/daemon.h"
 
+#define LOG_KEPT	256u	/* lines of the log, for kmsg */
+
 static const struct kv_program program = {
 	.name		= "kvmm",
 	.brief		= "memory manager of an LLM node",
@@ -556,6 +558,8 @@ int main(int argc, char **argv)
 
 	kv_log_init("kvmm", KV_LOG_INFO);
 	kv_log_never_wait();
+	if (kv_log_keep(LOG_KEPT))
+		pr_warn("no memory to keep lines of the log: kmsg will be empty");
 	if (!d)
 		return refuse_start("no memory", -ENOMEM, EX_OSERR);
 	code = read_options(d, argc, argv);

@@ -13,6 +13,8 @@
  *						weight; in bytes
  *	resize BYTES POOL			the device pool is gpu0
  *	tune VALUE NAME				a file of mode 0644 in sys/vm
+ *	trace VALUE [NAME]			0 or 1; all events when none is
+ *						named
  *	drop_caches [DOMAIN]			of all domains when none is named
  *	upgrade COLD PATH			and the program as SCM_RIGHTS;
  *						COLD 1: whatever its layout is
@@ -58,9 +60,9 @@ int __must_check kv_admin_path(const char *view, char *path, size_t len);
 /**
  * kv_admin_set_request() - the request that changes a file of mode 0644
  * @path:  as its file is named: domain/NAME/memory.max, pool/gpu0/size,
- *         sys/vm/NAME
- * @value: bytes, with K, M, G or T behind, or max for a domain's; of sys/vm a
- *         number
+ *         sys/vm/NAME, events/NAME/enable, events/enable
+ * @value: bytes, with K, M, G or T behind, or max for a domain's; of sys/vm and
+ *         events a number
  * @req:   takes the request, @len bytes
  *
  * Return: 0; -ENOENT: no such file can be set; -EINVAL: the value is none;

@@ -575,6 +575,24 @@ struct core_extent_view {
 	u64	mapped;		/* bit a client */
 };
 
+/**
+ * struct core_map_view - a span, or extents in a row that are in none and alike
+ * @first:     extent
+ * @nr:        of them
+ * @state:     as core_extent_view's
+ * @domain:    of the span, else CORE_NONE
+ * @nr_blocks: of the span, else 0
+ */
+struct core_map_view {
+	u32	first;
+	u32	nr;
+	u32	state;
+	u32	domain;
+	u32	nr_blocks;
+};
+
+#define CORE_MAP_SHARED	0x80u	/* with a block's state: several sequences map it */
+
 /* The host pool and the areas; all in bytes. */
 struct core_tier_view {
 	u32	online;
@@ -622,6 +640,9 @@ int core_get_tenant(const struct core *core, u32 i, struct core_tenant_view *v);
 u32 core_find_tenant(const struct core *core, u64 key);
 int core_get_seq(const struct core *core, u32 i, struct core_seq_view *v);
 int core_get_extent(const struct core *core, u32 i, struct core_extent_view *v);
+u32 core_map_room(const struct core_config *cfg);
+int core_get_map(const struct core *core, u32 i, struct core_map_view *v,
+		 u8 *blocks);
 const char *core_block_state_name(u32 state);
 const char *core_seq_state_name(u32 state);
 const struct core_config *core_get_config(const struct core *core);

@@ -330,3 +330,46 @@ int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
 	v->mapped = x->mapped;
 	return 0;
 }
+
+#define MAP_LOOK	4096u	/* extents looked at for one line */
+
+/* core_map_room() - blocks that a span may have */
+u32 core_map_room(const struct core_config *cfg)
+{
+	return CORE_SPAN_MAX * (u32)(cfg->extent_size / cfg->min_token_bytes / 16);
+}
+
+/**
+ * core_get_map() - what there is from extent @i on, which is no span's middle
+ * @blocks: takes the state of each block of a span, BLK_*, and with it
+ *          CORE_MAP_SHARED; room for core_map_room()
+ *
+ * Return: 0; -ERANGE past the last extent.
+ */
+int core_get_map(const struct core *c, u32 i, struct core_map_view *v,
+		 u8 *blocks)
+{
+	u32 end = min(core_sizes(c)->nr_extents, i + MAP_LOOK), n;
+	const struct kv_block *b;
+
+	if (i >= core_sizes(c)->nr_extents)
+		return -ERANGE;
+	*v = (struct core_map_view){ .first = i, .nr = 1, .domain = CORE_NONE,
+				     .state = c->extents[i].state };
+	if (v->state != EXT_SPAN) {
+		while (i + v->nr < end &&
+		       c->extents[i + v->nr].state == v->state)
+			v->nr++;
+		return 0;
+	}
+	/* The last line may have ended inside one that was another then. */
+	v->nr = c->extents[i].span + c->spans[c->extents[i].span].nr_extents - i;
+	if (c->extents[i].span != i)
+		return 0;
+	v->domain = c->extents[i].domain;
+	v->nr_blocks = c->spans[i].nr_blocks;
+	b = &c->blocks[i * core_sizes(c)->blocks_per_extent];
+	for (n = 0; n < v->nr_blocks; n++, b++)
+		blocks[n] = b->state | (b->nr_map > 1 ? CORE_MAP_SHARED : 0);
+	return 0;
+}

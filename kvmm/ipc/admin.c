@@ -253,10 +253,10 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 		close(fd);
 	if (n > 0 && (!strncmp(req, "set ", 4) ||
 		      !strncmp(req, "resize ", 7) ||
-		      !strncmp(req, "tune ", 5)))
+		      !strncmp(req, "tune ", 5) || !strncmp(req, "trace ", 6)))
 		admin_set(d, adm, req);
 	else if (n)
-		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, drop_caches or upgrade");
+		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, trace, drop_caches or upgrade");
 	else
 		admin_end(d, adm);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admin_set.c - an operator sets a mark of a domain, the pool's size, or a tunable
+ * admin_set.c - an operator sets a mark of a domain, the pool's size, a tunable, or
+ *		 switches an event of the trace
  *
  * The marks are those of core.h's list, named as their files are.  A domain is
  * named as its directory is: escaped, with its id behind an @ where two tenants
@@ -20,6 +21,7 @@
 
 #include <kvmm/log.h>
 
+#include "kvmm/core/trace.h"
 #include "kvmm/ipc/admin.h"
 #include "kvmm/ipc/daemon.h"
 
@@ -289,8 +291,65 @@ static int tune_run(struct daemon *d, const char *req, char *text)
 	return 0;
 }
 
+/* ---- events of the trace ---- */
+
+struct event_switch {
+	u32	which;
+	u64	on;
+	int	err;
+};
+
+static const char * const event_names[NR_CORE_TRACE + 1] = {
+#define f(name)
+#define x(name, text, fields) [CORE_TRACE_##name] = #name,
+	CORE_TRACE_EVENTS(x, f)
+#undef x
+#undef f
+	[CORE_TRACE_ALL] = "",
+};
+
+static void switch_event(struct core *core, void *arg)
+{
+	struct event_switch *es = arg;
+
+	es->err = core_trace_set(core, es->which, es->on);
+}
+
+/* `trace VALUE [NAME]` */
+static int trace_run(struct daemon *d, const char *req, char *text)
+{
+	struct event_switch es = { .err = -EIO };
+	const char *name;
+	int used = 0;
+
+	if (sscanf(req, "trace %" SCNu64 "%n", &es.on, &used) != 1 || !used ||
+	    (req[used] && req[used] != ' ')) {
+		snprintf(text, ADMIN_TEXT, "trace: want VALUE [NAME]");
+		return -EINVAL;
+	}
+	name = req + used + (req[used] == ' ');
+	while (es.which <= CORE_TRACE_ALL && strcmp(name, event_names[es.which]))
+		es.which++;
+	if (es.which > CORE_TRACE_ALL) {
+		snprintf(text, ADMIN_TEXT, "events/%.64s: no such event: see kvctl ls events",
+			 name);
+		return -ENOENT;
+	}
+	if (mm_call(d, switch_event, &es)) {
+		snprintf(text, ADMIN_TEXT, "trace: the daemon is ending");
+		return -EIO;
+	}
+	snprintf(text, ADMIN_TEXT, "events/%s%senable: %s", name,
+		 *name ? "/" : "", !es.err ? es.on ? "is set to 1" :
+		 "is set to 0" : es.err == -EINVAL ? "out of bounds: 0 or 1" :
+		 "there is no memory to record in");
+	if (!es.err)
+		pr_info("%s, by an operator", text);
+	return es.err;
+}
+
 /**
- * admin_change() - do what `set`, `resize` or `tune` asks, whoever carries it
+ * admin_change() - do what `set`, `resize`, `tune` or `trace` asks, whoever carries it
  * @req:  the request
  * @text: ADMIN_TEXT bytes; takes one line: what was done, or why not
  *
@@ -300,6 +359,8 @@ int admin_change(struct daemon *d, const char *req, char *text)
 {
 	if (!strncmp(req, "set ", 4))
 		return set_run(d, req, text);
+	if (!strncmp(req, "trace ", 6))
+		return trace_run(d, req, text);
 	return strncmp(req, "tune ", 5) ? resize_run(d, req, text) :
 					  tune_run(d, req, text);
 }

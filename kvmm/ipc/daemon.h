@@ -322,6 +322,7 @@ struct daemon {
 	void			*arena;
 	u64			arena_bytes;
 	int			arena_fd;	/* -1: nobody keeps it */
+	void			*trace;		/* NULL: nothing is recorded */
 	struct keep		*keep;
 	int			keep_fd;
 	int			adopted;

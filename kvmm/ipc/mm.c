@@ -31,8 +31,10 @@
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
 
+#include "kvmm/core/trace.h"
 #include "kvmm/ipc/daemon.h"
 
+#define TRACE_RECORDS	8192u	/* half a MB */
 #define TICK_NS		(10 * NSEC_PER_MSEC)	/* while there are clients */
 #define TICK_IDLE_NS	NSEC_PER_SEC
 #define MM_EVENTS	(MAX_CLIENTS + 2)
@@ -448,6 +450,16 @@ static int mm_make_core(struct daemon *d)
 	return err;
 }
 
+/* Without it there are no events to be switched on, and no last_oom. */
+static void mm_lend_trace(struct daemon *d)
+{
+	d->trace = mm_map(core_trace_bytes(TRACE_RECORDS));
+	if (d->trace)
+		core_trace_attach(d->core, clock_ns(), d->trace, TRACE_RECORDS);
+	else
+		pr_warn("no memory for a trace: it will be empty");
+}
+
 /**
  * mm_init() - make the core and what its thread needs
  * Context: before threads exist.
@@ -464,6 +476,7 @@ int mm_init(struct daemon *d)
 	err = d->adopted >= 0 ? 0 : mm_make_core(d);
 	if (err)
 		return err;
+	mm_lend_trace(d);
 	mm_lock_secrets(d);
 	d->mm_epoll = epoll_create1(EPOLL_CLOEXEC);
 	d->mm_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -507,5 +520,6 @@ void mm_exit(struct daemon *d)
 	if (d->arena_fd >= 0)
 		close(d->arena_fd);
 	mm_unmap(d->mm_args, ARG_BYTES);
+	mm_unmap(d->trace, core_trace_bytes(TRACE_RECORDS));
 	free(d->core);
 }

@@ -62,10 +62,35 @@ static int tune_request(const char *name, const char *value, char *req,
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
+/* NAME of events/NAME/enable, "" of events/enable. */
+static bool split_event(const char *path, char name[64])
+{
+	int end = 0;
+
+	*name = '\0';
+	if (!strcmp(path, "events/enable"))
+		return true;
+	return sscanf(path, "events/%63[^/ ]/enable%n", name, &end) == 1 && end &&
+	       !path[end];
+}
+
+static int event_request(const char *name, const char *value, char *req,
+			 size_t len)
+{
+	u64 number;
+	int n;
+
+	if (kv_parse_uint(value, &number))
+		return -EINVAL;
+	n = snprintf(req, len, "trace %" PRIu64 "%s%s", number,
+		     *name ? " " : "", name);
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
 int kv_admin_set_request(const char *path, const char *value, char *req,
 			 size_t len)
 {
-	char name[320], pool[32];
+	char name[320], pool[32], event[64];
 	const char *mark = NULL;
 	bool is_pool;
 	u64 bytes;
@@ -74,6 +99,8 @@ int kv_admin_set_request(const char *path, const char *value, char *req,
 	path += *path == '/';
 	if (!strncmp(path, "sys/vm/", 7) && path[7])
 		return tune_request(path + 7, value, req, len);
+	if (split_event(path, event))
+		return event_request(event, value, req, len);
 	is_pool = split_pool(path, pool);
 	if (!is_pool && !split_domain(path, name, sizeof(name), &mark))
 		return -ENOENT;

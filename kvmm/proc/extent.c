@@ -17,7 +17,7 @@
 #define BUDDY_ORDERS	11	/* as in the kernel: runs of 1 to 1024 */
 #define BUDDY_TRIES	4
 
-static const char *extent_state_name(u32 state)
+const char *proc_extent_state(u32 state)
 {
 	static const char * const names[] = {
 		[PROC_EXTENT_ABSENT]	= "absent",
@@ -46,7 +46,7 @@ static void show_extent(const struct proc_ctx *ctx,
 	struct proc_tenant_info info;
 	struct seq_file *m = ctx->m;
 
-	seq_printf(m, "%6u %-8s", e->extent, extent_state_name(e->state));
+	seq_printf(m, "%6u %-8s", e->extent, proc_extent_state(e->state));
 	seq_printf(m, " %6s", proc_tenant_name(ctx->proc, e->tenant, &info));
 	show_index(m, e->domain);
 	seq_printf(m, " %7u %7u %7u %7u %6u %10u %6u %016llx\n",

@@ -11,6 +11,7 @@
 #define KVMM_PROC_INTERNAL_H
 
 #include "kvmm/core/runs.h"
+#include "kvmm/core/trace.h"
 #include "kvmm/proc/proc.h"
 
 #define PROC_SLICE	256	/* records copied in one call */
@@ -78,6 +79,10 @@ struct proc {
 	struct core_seq_view		*seqs;		/* PROC_SLICE */
 	struct core_extent_view		*extents;	/* PROC_SLICE */
 	struct core_run			runs[PROC_RUNS];
+	struct core_trace_rec		trace[PROC_SLICE];
+	struct core_oom_view		oom;
+	struct core_map_view		maps[PROC_SLICE];
+	u8				*map;		/* of these, block by block */
 };
 
 /**
@@ -88,6 +93,7 @@ struct proc {
  * @domain: that the path names, else NULL
  * @client: that the path names, else NULL
  * @seq:    record of the sequence that the path names
+ * @event:  of CORE_TRACE_EVENTS, that the path names
  */
 struct proc_ctx {
 	struct proc			*proc;
@@ -96,6 +102,7 @@ struct proc_ctx {
 	const struct core_domain_view	*domain;
 	const struct core_client_view	*client;
 	u32				seq;
+	u32				event;
 };
 
 /* What of the node a file is printed from; names in its path come on top. */
@@ -106,6 +113,7 @@ struct proc_ctx {
 #define NEED_TENANTS	BIT(4)
 #define NEED_SEQS	BIT(5)	/* names of sequences, asked for one by one */
 #define NEED_LIVES	BIT(6)	/* of the domains, with these */
+#define NEED_EVENTS	BIT(7)	/* names of events: nothing is fetched */
 #define FOR_TENANTS	BIT(31)	/* shown to tenants: tells of nobody else */
 #define NEED_ALL	(NEED_POOL | NEED_DOMAINS | NEED_CLIENTS)
 
@@ -128,6 +136,8 @@ struct proc_ctx {
 	  "the pools in pages of 4 kB, the domains in blocks, and watermarks")			\
 	x("buddyinfo", 0444, 0, show_buddyinfo,				\
 	  "runs of free extents by length")				\
+	x("blockmap", 0400, 0, show_blockmap,				\
+	  "one line a span: the state of each of its blocks")		\
 	x("extentinfo", 0444, FOR_TENANTS | NEED_TENANTS, show_extentinfo, \
 	  "one line an extent: who has it, how full it is")		\
 	x("slabinfo", 0400, NEED_DOMAINS, show_slabinfo,		\
@@ -144,6 +154,16 @@ struct proc_ctx {
 	  "swapd and the requests to it")				\
 	x("metrics", 0444, FOR_TENANTS | NEED_ALL | NEED_TIERS | NEED_TENANTS | NEED_LIVES, show_metrics, \
 	  "all figures, in Prometheus' text format")			\
+	x("last_oom", 0400, 0, show_last_oom,				\
+	  "the last time that nothing could be reclaimed: who asked, who could have given") \
+	x("kmsg", 0400, 0, show_kmsg,					\
+	  "the daemon's last log lines, as in the kernel's /dev/kmsg")	\
+	x("trace", 0400, 0, show_trace,					\
+	  "what was decided, one line an event that is switched on")	\
+	x("events/enable", 0644, 0, show_events_enable,			\
+	  "switches all events: 0 or 1, X where some are on")		\
+	x("events/EVENT/enable", 0644, 0, show_event_enable,		\
+	  "switches an event of trace: 0 or 1")				\
 	x("pool/gpu0/size", 0644, NEED_POOL, show_pool_size,		\
 	  "bytes of the device pool that are in use, or are to be")	\
 	x("pressure/memory", 0444, NEED_POOL, show_pressure,		\
@@ -252,6 +272,25 @@ int __must_check proc_fetch_seqs(struct proc *proc, u32 client,
 				 struct proc_slice *slice);
 int __must_check proc_fetch_extents(struct proc *proc,
 				    struct proc_slice *slice);
+
+/**
+ * struct proc_trace - a stretch of the ring
+ * @at:      number of the first record that was not copied
+ * @nr:      records found, in proc.trace
+ * @lost:    of those before them, overwritten before they could be copied
+ * @written: by then
+ */
+struct proc_trace {
+	u64	at;
+	u32	nr;
+	u64	lost;
+	u64	written;
+};
+
+int __must_check proc_fetch_trace(struct proc *proc, struct proc_trace *t);
+int __must_check proc_fetch_enabled(struct proc *proc, u32 *events);
+int __must_check proc_fetch_oom(struct proc *proc);
+int __must_check proc_fetch_map(struct proc *proc, struct proc_slice *slice);
 int __must_check proc_fetch_runs(struct proc *proc, u32 seq, u32 *at);
 u32 proc_seq_record(const struct proc *proc, const struct core_seq_view *v);
 
@@ -311,6 +350,13 @@ void proc_tenant_info(const struct proc *proc, u64 key,
 		      struct proc_tenant_info *info);
 const char *proc_tenant_name(const struct proc *proc, u32 tenant,
 			     struct proc_tenant_info *info);
+
+/* extent.c */
+const char *proc_extent_state(u32 state);
+
+/* trace.c */
+int proc_event_by_name(const char *name, size_t len);
+const char *proc_event_name(u32 event);
 
 /* format.c: the kernel's ways to print a line */
 void proc_show_kb(struct seq_file *m, const char *key, u64 bytes);

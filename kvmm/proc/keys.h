@@ -102,4 +102,16 @@
 	x("Duplicates", prefix_duplicate)				\
 	x("Evicted", prefix_evict)
 
+/* blockmap: a letter for each state of a block, in the order of CORE_BLK_*. */
+#define BLOCKMAP_LETTERS(x)						\
+	x("F", "free")							\
+	x("O", "open")							\
+	x("S", "sealed")						\
+	x("C", "cached")						\
+	x("Q", "quiescing")						\
+	x("A", "quarantine")						\
+	x("L", "limbo")							\
+	x("R", "revoking")						\
+	x("P", "poison")
+
 #endif /* KVMM_PROC_KEYS_H */

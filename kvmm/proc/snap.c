@@ -302,3 +302,90 @@ int proc_fetch_extents(struct proc *proc, struct proc_slice *slice)
 	err = proc->src.call(proc->src.arg, snap_extents, &s);
 	return err ? err : slice->next < s.end;
 }
+
+struct snap_trace {
+	struct proc		*proc;
+	struct proc_trace	*t;
+};
+
+static void snap_trace(struct core *core, void *arg)
+{
+	struct snap_trace *s = arg;
+	struct proc_trace *t = s->t;
+	u64 from = t->at;
+
+	t->nr = core_trace_read(core, &t->at, &t->written, s->proc->trace,
+				PROC_SLICE);
+	t->lost = t->at - from;
+	t->at += t->nr;
+}
+
+/**
+ * proc_fetch_trace() - the next records of the ring, into @proc->trace
+ * @t: all zero before the first call
+ *
+ * Return: 0, or -errno of the source.
+ */
+int proc_fetch_trace(struct proc *proc, struct proc_trace *t)
+{
+	struct snap_trace s = { .proc = proc, .t = t };
+
+	return proc->src.call(proc->src.arg, snap_trace, &s);
+}
+
+static void snap_enabled(struct core *core, void *arg)
+{
+	u32 *events = arg;
+
+	*events = core_trace_enabled(core);
+}
+
+/* proc_fetch_enabled() - which events are switched on, a bit each */
+int proc_fetch_enabled(struct proc *proc, u32 *events)
+{
+	return proc->src.call(proc->src.arg, snap_enabled, events);
+}
+
+static void snap_oom(struct core *core, void *arg)
+{
+	struct proc *proc = arg;
+
+	if (core_get_oom(core, &proc->oom))
+		proc->oom.nr = 0;
+}
+
+/* proc_fetch_oom() - the last report, into @proc->oom; its nr 0: there is none */
+int proc_fetch_oom(struct proc *proc)
+{
+	return proc->src.call(proc->src.arg, snap_oom, proc);
+}
+
+static void snap_map(struct core *core, void *arg)
+{
+	struct snap_slice *s = arg;
+	struct proc *proc = s->proc;
+	struct proc_slice *slice = s->slice;
+	u32 looked = 0, blocks = 0;
+
+	slice->generation = snap_generation(core, proc->node.events);
+	slice->nr = 0;
+	while (slice->nr < PROC_SLICE && looked < PROC_SLICE_BLOCKS) {
+		struct core_map_view *v = &proc->maps[slice->nr];
+
+		if (core_get_map(core, slice->next, v, proc->map + blocks))
+			break;
+		blocks += v->nr_blocks;
+		looked += max(v->nr_blocks, v->nr);
+		slice->next += v->nr;
+		slice->nr++;
+	}
+}
+
+/* proc_fetch_map() - the next lines of the map, into @proc->maps and ->map */
+int proc_fetch_map(struct proc *proc, struct proc_slice *slice)
+{
+	struct snap_slice s = { .proc = proc, .slice = slice };
+	int err = proc->src.call(proc->src.arg, snap_map, &s);
+
+	return err ? err : slice->next < proc->nr_extents;
+}

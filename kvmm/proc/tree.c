@@ -126,6 +126,8 @@ static u32 part_need(const struct part *own)
 		return NEED_DOMAINS;
 	if (part_is(own, "SEQ"))
 		return NEED_SEQS;
+	if (part_is(own, "EVENT"))
+		return NEED_EVENTS;
 	return part_is(own, "ID") ? NEED_CLIENTS : 0;
 }
 
@@ -145,6 +147,14 @@ static bool seq_match(struct proc_ctx *ctx, const struct part *given)
 		return false;
 	ctx->seq = ctx->client->id * ctx->proc->cfg.max_seqs + seq;
 	return proc_fetch_runs(ctx->proc, ctx->seq, &at) >= 0;
+}
+
+static bool event_match(struct proc_ctx *ctx, const struct part *given)
+{
+	int event = proc_event_by_name(given->s, given->len);
+
+	ctx->event = (u32)event;
+	return event >= 0;
 }
 
 /*
@@ -167,6 +177,8 @@ static bool part_match(struct proc_ctx *ctx, const struct part *own,
 	}
 	if (need == NEED_SEQS)
 		return seq_match(ctx, given);
+	if (need == NEED_EVENTS)
+		return event_match(ctx, given);
 	ctx->client = proc_client_by_name(ctx->proc, given->s, given->len);
 	return ctx->client;
 }
@@ -269,6 +281,11 @@ static int ls_names(const struct proc_ctx *ctx, const struct part *what)
 	}
 	if (part_need(what) == NEED_SEQS)
 		return ls_seqs(ctx);
+	if (part_need(what) == NEED_EVENTS) {
+		for (i = 0; i < NR_CORE_TRACE; i++)
+			seq_printf(ctx->m, "%s/\n", proc_event_name(i));
+		return 0;
+	}
 	for (i = 0; i < proc->node.nr_clients; i++)
 		seq_printf(ctx->m, "%u/\n", proc->clients[i].id);
 	return 0;

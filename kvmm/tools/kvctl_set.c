@@ -3,7 +3,8 @@
  * kvctl_set.c - change what can be changed while the daemon runs
  *
  * What is set is named as the file that shows it: domain/NAME/memory.min,
- * pool/gpu0/size, sys/vm/swappiness.  Sizes may have a unit; `max` lifts a limit.
+ * pool/gpu0/size, sys/vm/swappiness, events/grant/enable.  Sizes may have a
+ * unit; `max` lifts a limit.
  */
 #include <string.h>
 #include <sysexits.h>
@@ -22,7 +23,7 @@ int cmd_set(struct kvctl *k, char **argv)
 	case 0:
 		return kvctl_ask_admin(k, req, -1, &refused);
 	case -EINVAL:
-		if (strstr(argv[0], "sys/vm/"))
+		if (strstr(argv[0], "sys/vm/") || strstr(argv[0], "events/"))
 			pr_err("%s: is no number", argv[1]);
 		else
 			pr_err("%s: is no size: give bytes, with K, M, G or T behind%s",
@@ -30,7 +31,7 @@ int cmd_set(struct kvctl *k, char **argv)
 			       strstr(argv[0], "pool/") ? "" : ", or max");
 		return EX_USAGE;
 	default:
-		pr_err("%s: cannot be set: name a file like domain/NAME/memory.max, see kvctl ls domain, pool/gpu0/size, or one of sys/vm",
+		pr_err("%s: cannot be set: name a file like domain/NAME/memory.max, see kvctl ls domain, pool/gpu0/size, one of sys/vm or of events",
 		       argv[0]);
 		return EX_USAGE;
 	}

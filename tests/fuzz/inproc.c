@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "kvmm/core/trace.h"
 #include "tests/fuzz/inproc.h"
 
 #define KEEPS	16
@@ -196,6 +197,8 @@ static void inproc_make(void)
 	inproc_keep(d, sizeof(*d));
 	inproc_keep(d->core, core_struct_size());
 	inproc_keep(d->arena, d->arena_bytes);
+	/* What lies behind is not looked at before it is written. */
+	inproc_keep(d->trace, sizeof(struct core_trace));
 	inproc_keep(d->extent_fds, d->nr_extents * sizeof(*d->extent_fds));
 }
 

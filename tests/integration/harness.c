@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -481,4 +482,28 @@ void samples_equal(const struct samples *a, const struct samples *b)
 				     a->s[i].prompt, a->s[i].sample);
 		ids_equal(&a->s[i], s);
 	}
+}
+
+const char *mount_hindrance(void)
+{
+	char dir[] = "/tmp/kvmm-fuse.XXXXXX", opts[96];
+	const char *why = NULL;
+	int fd;
+
+	if (geteuid())
+		return "not root";
+	fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return "no /dev/fuse here";
+	if (!mkdtemp(dir))
+		return "no directory in /tmp";
+	snprintf(opts, sizeof(opts), "fd=%d,rootmode=40000,user_id=0,group_id=0",
+		 fd);
+	if (mount("it", dir, "fuse.it", MS_NOSUID | MS_NODEV, opts))
+		why = "nothing may be mounted here";
+	else
+		umount2(dir, MNT_DETACH);
+	close(fd);
+	rmdir(dir);
+	return why;
 }

@@ -51,6 +51,8 @@ bool rig_on_gpu(void);
 void rig_start(struct rig *r, ...);
 /* End it with SIGTERM; it must end with 0 and leave nothing behind. */
 void rig_stop(struct rig *r);
+/* Why no file system can be mounted here, or NULL. */
+const char *mount_hindrance(void);
 /* Run the walkers; a fault fails the test with the walker's words. */
 void rig_walk(struct rig *r);
 /* A counter or level of a keyed file: -1 when the key is not there. */

@@ -228,6 +228,56 @@ START_TEST(test_swap_texts)
 }
 END_TEST
 
+/* The table below @heading whose rows are those of a list, among others. */
+static void compare_within(const char *heading)
+{
+	read_doc(heading);
+	rows_within(heading, &real, &doc, "is not documented");
+}
+
+START_TEST(test_trace_texts)
+{
+	char text[1024];
+
+	memset(&real, 0, sizeof(real));
+#define f(name) " `" #name "`"
+#define x(name, what, fields)						\
+	snprintf(text, sizeof(text), "%s:%s", what, "" fields);		\
+	rows_add(&real, #name, text);
+	CORE_TRACE_EVENTS(x, f)
+#undef x
+#undef f
+#define x(name, kind, what) rows_add(&real, #name, what);
+	CORE_TRACE_FIELDS(x)
+#undef x
+	read_doc("### trace");
+	compare("trace");
+}
+END_TEST
+
+START_TEST(test_oom_texts)
+{
+	memset(&real, 0, sizeof(real));
+#define x(name, what) rows_add(&real, #name, what);
+	CORE_OOM_OUTCOMES(x)
+	CORE_OOM_WHYS(x)
+#undef x
+	compare_within("### last_oom");
+	ck_assert_uint_eq(doc.nr, real.nr + 18);	/* and its columns */
+}
+END_TEST
+
+START_TEST(test_blockmap_texts)
+{
+	memset(&real, 0, sizeof(real));
+#define x(letter, state) rows_add(&real, letter, state);
+	BLOCKMAP_LETTERS(x)
+#undef x
+	compare_within("### blockmap");
+	ck_assert_uint_eq(doc.nr, real.nr + 5);
+}
+END_TEST
+
 /* What a file prints: its columns, or the keys of its lines. */
 static const struct {
 	const char	*heading;
@@ -317,6 +367,9 @@ static Suite *doc_suite(void)
 	tcase_add_test(tc, test_vmstat_texts);
 	tcase_add_test(tc, test_prefixcache_texts);
 	tcase_add_test(tc, test_swap_texts);
+	tcase_add_test(tc, test_trace_texts);
+	tcase_add_test(tc, test_oom_texts);
+	tcase_add_test(tc, test_blockmap_texts);
 	tcase_add_loop_test(tc, test_what_is_printed, 0, ARRAY_SIZE(printed));
 	suite_add_tcase(s, tc);
 	return s;
