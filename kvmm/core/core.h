@@ -361,6 +361,8 @@ enum core_limit {
 
 int __must_check core_domain_set(struct core *core, u64 now, u32 domain,
 				 u32 which, u64 value);
+int __must_check core_domain_unset(struct core *core, u64 now, u32 domain,
+				   u32 which);
 
 /* tune.c: members of struct core_config that may change, and their largest */
 #define CORE_TUNABLES(x)						\

@@ -353,6 +353,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	memcpy(d->identity, was.identity, sizeof(d->identity));
 	memcpy(d->operator_limit, was.operator_limit,
 	       sizeof(d->operator_limit));
+	memcpy(d->asked_limit, was.asked_limit, sizeof(d->asked_limit));
 	d->tenant = was.tenant;
 	d->left = was.left;
 	d->min_bytes = was.min_bytes;

@@ -178,30 +178,40 @@ void limit_settle(struct core *c)
 	admit_retry_all(c);
 }
 
-/* What is asked for, within what an operator said of this domain. */
-static u64 bounded(const struct kv_domain *d, u32 which, u64 asked)
+/*
+ * What is asked for, unless an operator said something of this domain: that
+ * holds.  Of high and max less may be asked for, which harms nobody else.
+ */
+static u64 bounded(const struct kv_domain *d, u32 which)
 {
+	u64 asked = d->asked_limit[which];
+
 	if (!(d->by_operator & BIT(which)))
 		return asked;
-	if (which == CORE_LIMIT_WEIGHT)
-		return d->operator_limit[which];
-	return min(asked, d->operator_limit[which]);
+	if (which == CORE_LIMIT_HIGH || which == CORE_LIMIT_MAX)
+		return min(asked, d->operator_limit[which]);
+	return d->operator_limit[which];
 }
 
 /* The marks that an attach message asks for; its fields were judged. */
 void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 {
 	const struct kvmm_limits *l = &req->limits[0];
+	u64 *asked = d->asked_limit;
 
-	d->min_bytes = bounded(d, CORE_LIMIT_MIN, l->min);
-	d->low_bytes = bounded(d, CORE_LIMIT_LOW, l->low);
-	d->high_bytes = bounded(d, CORE_LIMIT_HIGH,
-				l->high ? l->high : KVMM_LIMIT_MAX);
-	d->max_bytes = bounded(d, CORE_LIMIT_MAX, l->max);
+	asked[CORE_LIMIT_MIN] = l->min;
+	asked[CORE_LIMIT_LOW] = l->low;
+	asked[CORE_LIMIT_HIGH] = l->high ? l->high : KVMM_LIMIT_MAX;
+	asked[CORE_LIMIT_MAX] = l->max;
+	asked[CORE_LIMIT_WEIGHT] = req->weight ? req->weight :
+						 CORE_WEIGHT_DEFAULT;
+	d->min_bytes = bounded(d, CORE_LIMIT_MIN);
+	d->low_bytes = bounded(d, CORE_LIMIT_LOW);
+	d->high_bytes = bounded(d, CORE_LIMIT_HIGH);
+	d->max_bytes = bounded(d, CORE_LIMIT_MAX);
 	d->max_blocks = to_blocks(d, d->max_bytes);
 	d->high_blocks = to_blocks(d, d->high_bytes);
-	d->weight = (u32)bounded(d, CORE_LIMIT_WEIGHT, req->weight ?
-				 req->weight : CORE_WEIGHT_DEFAULT);
+	d->weight = (u32)bounded(d, CORE_LIMIT_WEIGHT);
 }
 
 /* No more than @most, unless an operator said something. */
@@ -433,8 +443,8 @@ static int limit_set(struct kv_domain *d, u32 which, u64 value)
  * @which: CORE_LIMIT_*
  * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
  *
- * It stays so for whoever attaches to the domain later: what they ask for is
- * granted up to there.  Above a lowered max cache goes at once, sequences when they next ask for
+ * It stays so for whoever attaches to the domain later, until it is changed
+ * or unset; of high and max they may ask for less.  Above a lowered max cache goes at once, sequences when they next ask for
  * memory; what can never fit any more is failed when its turn comes.
  * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
  * block, or no such mark.
@@ -457,6 +467,39 @@ int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
 	d->by_operator |= BIT(which);
 	d->operator_limit[which] = value;
 	core_trace(c, limit_set, dom, which, value);
+	limit_settle(c);
+	(void)room_evict(c, dom, 0);
+	admit_all(c);
+	return 0;
+}
+
+/**
+ * core_domain_unset() - what was asked for at attach counts again for a mark
+ * @which: CORE_LIMIT_*
+ *
+ * Within the quota of its tenant.
+ * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: no such mark;
+ * -EALREADY: no operator had set it.
+ */
+int core_domain_unset(struct core *c, u64 now, u32 dom, u32 which)
+{
+	struct kv_domain *d;
+	core_event(c);
+
+	if (dom >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	d = &c->domains[dom];
+	if (!d->used)
+		return -ENOENT;
+	if (which >= CORE_NR_LIMITS)
+		return -EINVAL;
+	if (!(d->by_operator & BIT(which)))
+		return -EALREADY;
+	c->now = now;
+	d->by_operator &= ~BIT(which);
+	/* It was judged when it was asked for. */
+	(void)limit_set(d, which, d->asked_limit[which]);
+	(void)limit_bound(c, d);
 	limit_settle(c);
 	(void)room_evict(c, dom, 0);
 	admit_all(c);

@@ -398,6 +398,7 @@ struct kv_tenant {
  * @emin, @elow:  blocks protected from others, see limit.c; 0 without clients
  * @weight:       of its part of the surplus
  * @by_operator:  marks that an operator set, to @operator_limit
+ * @asked_limit:  what whoever attached first asked for
  * @nr:           blocks in each state, over its spans
  * @reserved:     of the free ones, promised to admitted prefills; never
  *                above domain_free()
@@ -440,6 +441,7 @@ struct kv_domain {
 	u32	weight;
 	u32	by_operator;
 	u64	operator_limit[CORE_NR_LIMITS];
+	u64	asked_limit[CORE_NR_LIMITS];
 	u32	nr[NR_BLK_STATES];
 	u32	reserved;
 	u32	isolated_free;

@@ -465,6 +465,16 @@ static int set(u32 cl, u32 which, u64 value)
 	return err;
 }
 
+static int unset(u32 cl, u32 which)
+{
+	int err;
+
+	SH_CORE(err = core_domain_unset(sh.core, sh.now,
+					sh.cl[cl].info.domain, which));
+	sh_settle();
+	return err;
+}
+
 START_TEST(test_operator)
 {
 	u32 a = attach("a", 0, 0, 0, 0), i;
@@ -509,6 +519,39 @@ START_TEST(test_operator)
 }
 END_TEST
 
+/* Who attaches next and asks for less, or for nothing, changes nothing of it. */
+START_TEST(test_operator_holds)
+{
+	u32 a = attach("a", 4, 2, 0, 0);
+
+	ck_assert_int_eq(set(a, CORE_LIMIT_MIN, 8 * SH_BLOCK), 0);
+	ck_assert_int_eq(set(a, CORE_LIMIT_LOW, 12 * SH_BLOCK), 0);
+	sh_die(a);
+	sh_quiet(a);
+	a = attach("a", 0, 0, 0, 0);
+	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_MIN], 8 * SH_BLOCK);
+	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_LOW], 12 * SH_BLOCK);
+	ck_assert_uint_eq(sh_domain(a).emin_bytes, 8 * SH_BLOCK);
+
+	/* Until he changes it: to nothing, which holds too, */
+	ck_assert_int_eq(set(a, CORE_LIMIT_LOW, 0), 0);
+	sh_die(a);
+	sh_quiet(a);
+	a = attach("a", 3, 6, 0, 0);
+	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_MIN], 8 * SH_BLOCK);
+	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_LOW], 0);
+
+	/* or to what they ask for. */
+	ck_assert_int_eq(unset(a, CORE_LIMIT_MIN), 0);
+	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_MIN], 3 * SH_BLOCK);
+	ck_assert_uint_eq(sh_domain(a).emin_bytes, 3 * SH_BLOCK);
+	ck_assert_int_eq(unset(a, CORE_LIMIT_MIN), -EALREADY);
+	ck_assert_int_eq(unset(a, CORE_NR_LIMITS), -EINVAL);
+	ck_assert_int_eq(core_domain_unset(sh.core, sh.now, 99, 0), -ERANGE);
+	ck_assert_int_eq(core_domain_unset(sh.core, sh.now, 5, 0), -ENOENT);
+}
+END_TEST
+
 /* What can never fit any more is told so. */
 START_TEST(test_lowered_max_fails)
 {
@@ -550,6 +593,7 @@ int main(void)
 	tcase_add_test(tc, test_weight);
 	tcase_add_test(tc, test_weight_on_average);
 	tcase_add_test(tc, test_operator);
+	tcase_add_test(tc, test_operator_holds);
 	tcase_add_test(tc, test_lowered_max_fails);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
