@@ -26,6 +26,17 @@ void kv_log_init(const char *program, enum kv_log_level max_level);
  */
 void kv_log_never_wait(void);
 
+/* kv_log_set() - from now on; any thread */
+void kv_log_set(enum kv_log_level max_level);
+enum kv_log_level kv_log_level(void);
+
+/* kv_log_level_name() - "err", "warn", "info" or "debug" */
+const char *kv_log_level_name(enum kv_log_level level);
+
+/* kv_log_level_parse() - the level of such a word: 0 or -EINVAL */
+int __must_check kv_log_level_parse(const char *word,
+				    enum kv_log_level *level);
+
 /* Write one line; printf's format, without a newline. */
 void kv_log(enum kv_log_level level, const char *fmt, ...) __printf(2, 3);
 

@@ -87,6 +87,7 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	s->since = c->now;
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
+	why_back(c, s);
 	admit_count(c, s, s->valid_len);
 	core_trace(c, admit, trace_seq(c, s), s->nr_ids, s->valid_len,
 		   s->reserved);
@@ -179,8 +180,10 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	if (high_waits(d, room + h.cached))
 		return -EBUSY;
 	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
-					h.cached + h.low))
+					h.cached + h.low)) {
+		why_note(c, CORE_WAIT_commit, CORE_NONE);
 		return -EAGAIN;
+	}
 	err = room_plan(c, s->domain, room, h.cached - h.going);
 	if (err && h.part) {
 		/* One block more than it has in the end may be too much. */
@@ -288,9 +291,12 @@ static int admit_next(struct core *c, u32 dom)
 
 		next = c->seqs[i].next;
 		core_work(c, WORK_TRY);
+		why_note(c, CORE_WAIT_nothing, CORE_NONE);
 		err = admit_one(c, s);
 		if (!err)
 			return 0;
+		if (err != -EDQUOT)
+			why_refused(c, s, err);
 		if (another && err == -EDQUOT)
 			next = d->wait_head;	/* the list is another */
 		if (err == -EDQUOT || err == -EUNATCH)
@@ -381,8 +387,10 @@ static void admit_hold_back(struct core *c, u32 dom)
 
 		if (o->used && o->tenant == d->tenant && i != dom &&
 		    (d->promised || limit_turn(o) > limit_turn(d)) &&
-		    !limit_within_min(o, domain_held(o), 1))
+		    !limit_within_min(o, domain_held(o), 1)) {
 			o->blocked = 1;
+			why_held(c, i, dom);
+		}
 	}
 }
 

@@ -112,6 +112,10 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 		info->text = "the pool's device has failed, and no memory can be made on it: have kvmm upgraded (kvctl upgrade) or started again";
 		return -ENODEV;
 	}
+	if (drain_of_tenant(c, core_find_tenant(c, tenant_key))) {
+		info->text = "kvmm is being drained: an operator lets nobody attach until kvctl drain --off";
+		return -ESHUTDOWN;
+	}
 	client = client_slot(c);
 	if (client == CORE_NONE) {
 		info->text = "as many clients as --max-clients allows are attached";

@@ -364,6 +364,18 @@ int __must_check core_domain_set(struct core *core, u64 now, u32 domain,
 int __must_check core_domain_unset(struct core *core, u64 now, u32 domain,
 				   u32 which);
 
+/* operate.c: who begins nothing new */
+enum {
+	CORE_DRAIN_NODE,
+	CORE_DRAIN_TENANT,
+	CORE_DRAIN_CLIENT,
+};
+
+int __must_check core_evict(struct core *core, u64 now, u32 domain, u32 most);
+int __must_check core_drain(struct core *core, u64 now, u32 what, u32 id,
+			    bool on);
+bool core_get_drain(const struct core *core);
+
 /* tune.c: members of struct core_config that may change, and their largest */
 #define CORE_TUNABLES(x)						\
 	x(swappiness,		  200)					\
@@ -524,6 +536,8 @@ struct core_tenant_view {
 	u64	backed_bytes;	/* extents that it has */
 	u64	current_bytes;	/* charged to its domains */
 	u64	min_bytes;	/* asked for by its clients, as granted */
+	u32	drain;		/* a bit for each CORE_DRAIN_* that holds */
+	u32	resv;
 };
 
 struct core_client_view {
@@ -537,6 +551,7 @@ struct core_client_view {
 	u32	open_steps;
 	u32	away;		/* adopted, not back yet: 1, or 2: salvaged */
 	u32	begun;		/* steps, since it attached; modulo 2^32 */
+	u32	drain;		/* as its tenant's */
 	u64	pinned_since;	/* begin of the oldest open step, or 0 */
 	u64	blocks;		/* mappings of its sequences */
 	u64	tail_tokens;	/* as its domain's */

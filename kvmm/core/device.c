@@ -109,7 +109,7 @@ static void seq_lost(struct core *c, struct kv_seq *s)
 	case KVMM_SEQ_FAILED:
 		return;
 	case KVMM_SEQ_READY:
-		family_mark(c, s, CORE_CAUSE_device);
+		family_mark(c, s, CORE_CAUSE_device, NULL);
 		break;
 	case KVMM_SEQ_MARKED:
 		break;

@@ -219,10 +219,21 @@ static u32 after_family(const struct core *c, const struct kv_seq *s)
 	return i;
 }
 
+/* The domain that a run was claimed for which the span is in. */
+static u32 span_taker(const struct core *c, u32 span)
+{
+	const u32 want = c->extents[span].want;
+
+	if (!want || want > CORE_MAX_REVOKES)
+		return CORE_NONE;
+	return c->head->revokes[want - 1].dom;
+}
+
 /* The families that have a block in the span; false: but for @any one must not lose it. */
 static bool span_displace(struct core *c, u32 span, bool any)
 {
 	struct kv_domain *d = &c->domains[c->spans[span].domain];
+	u32 taker = any ? CORE_NONE : span_taker(c, span);
 	u32 i, next, n;
 
 	for (i = d->run_head; i != CORE_NONE; i = next) {
@@ -241,7 +252,10 @@ static bool span_displace(struct core *c, u32 span, bool any)
 		core_count(c, any ? CORE_EV_resize_preempt :
 				    CORE_EV_revoke_preempt, 1);
 		next = after_family(c, s);
-		family_mark(c, s, any ? CORE_CAUSE_resize : CORE_CAUSE_tenant);
+		family_mark(c, s, any ? CORE_CAUSE_resize : CORE_CAUSE_tenant,
+			    NULL);
+		if (!any)
+			why_marked_for(c, s, taker);
 		if (!c->spans[span].nr_extents)
 			return true;
 	}
@@ -339,7 +353,7 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 			core_count(c, CORE_EV_revoke_preempt, 1);
 			next = after_family(c, s);
 			due -= family_promises(c, s);
-			family_mark(c, s, CORE_CAUSE_tenant);
+			family_mark(c, s, CORE_CAUSE_tenant, who->want);
 			due += family_promises(c, s);
 			if (c->extents[e].state != EXT_SPAN)
 				break;

@@ -283,6 +283,7 @@ static void domain_place(struct core *c, u32 dom, u32 tenant,
 	c->domains[dom] = *fresh;
 	c->domains[dom].tenant = tenant;
 	c->domains[dom].roots = CORE_NONE;
+	c->domains[dom].serial = ++c->head->serial;
 	lru_init(c, dom);
 	life_domain(c, dom);
 	c->tenants[tenant].nr_domains++;
@@ -355,6 +356,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	       sizeof(d->operator_limit));
 	memcpy(d->asked_limit, was.asked_limit, sizeof(d->asked_limit));
 	d->tenant = was.tenant;
+	d->serial = was.serial;
 	d->left = was.left;
 	d->min_bytes = was.min_bytes;
 	d->low_bytes = was.low_bytes;

@@ -627,6 +627,15 @@ u32 victim_why(const struct core *c, const struct core_oom_view *o,
 void oom_note(struct core *c, const struct kv_seq *want, u32 nr, u32 outcome,
 	      u32 cause, const struct kv_seq *taken);
 
+/* why.c: what is written down for people who ask */
+void why_note(struct core *c, u32 wait, u32 dom);
+void why_refused(struct core *c, struct kv_seq *s, int err);
+void why_held(struct core *c, u32 dom, u32 for_dom);
+void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want);
+void why_marked_for(struct core *c, struct kv_seq *s, u32 dom);
+void why_taken(struct core *c, struct kv_seq *s, bool kept);
+void why_back(struct core *c, struct kv_seq *s);
+
 /* starve.c: the longest-waiting exception */
 bool waiter_reachable(struct core *c, u32 dom);
 bool waiter_could_use(struct core *c, const struct kv_seq *w);
@@ -636,7 +645,8 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 void starve_check(struct core *c);
 
 /* seq.c: what becomes of a victim */
-void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause);
+void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
+		 const struct kv_seq *want);
 void family_settle(struct core *c, struct kv_seq *s);
 
 /* wmark.c: watermarks, the background reclaimer */
@@ -664,6 +674,10 @@ u64 commit_node(const struct core *c, u64 *limit);
 bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens);
 bool commit_admits(const struct core *c, const struct kv_seq *s, u32 have,
 		   u32 take);
+
+/* operate.c: what drains it, a bit for each CORE_DRAIN_* */
+u32 drain_of_client(const struct core *c, u32 client);
+u32 drain_of_tenant(const struct core *c, u32 tenant);
 
 /* tune.c */
 bool tune_is_valid(const struct core_config *cfg);

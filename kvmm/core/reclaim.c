@@ -322,7 +322,7 @@ int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 			oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_min,
 				 v);
 			core_count(c, CORE_EV_preempt_min, 1);
-			family_mark(c, v, CORE_CAUSE_min);
+			family_mark(c, v, CORE_CAUSE_min, want);
 		}
 		err = room_plan(c, want->domain, nr, spare);
 		if (err != -EAGAIN || victim_is_marked(c, d->tenant))
@@ -379,11 +379,11 @@ int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 			oom_note(c, want, nr, itself ? CORE_OOM_itself :
 				 CORE_OOM_refused, CORE_CAUSE_itself, NULL);
 			if (itself)
-				family_mark(c, want, CORE_CAUSE_itself);
+				family_mark(c, want, CORE_CAUSE_itself, want);
 			return -EAGAIN;
 		}
 		oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_grow, v);
-		family_mark(c, v, CORE_CAUSE_grow);
+		family_mark(c, v, CORE_CAUSE_grow, want);
 		err = room_plan(c, want->domain, nr, 0);
 		if (!err)
 			return room_evict(c, want->domain, nr);
@@ -421,7 +421,7 @@ int pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
 
 		if (!v)
 			return -EAGAIN;
-		family_mark(c, v, CORE_CAUSE_table);
+		family_mark(c, v, CORE_CAUSE_table, want);
 		if (v->family == want->family)
 			return -EAGAIN;
 	}

@@ -15,6 +15,7 @@
 #include "kvmm/core/trace.h"
 #include "kvmm/core/psi.h"
 #include "kvmm/core/lru.h"
+#include "kvmm/core/why.h"
 
 #define CORE_UNIT		64u	/* bytes of one step of a table entry */
 #define CORE_LAYER_ALIGN	128u
@@ -376,6 +377,7 @@ struct kv_pool {
  * @quota:  as the shell said last
  * @asked:  memory.min and memory.low that its clients ask for; of limit_settle()
  * @left:   when its last client did
+ * @draining: its clients begin nothing, see operate.c
  */
 struct kv_tenant {
 	u32	used;
@@ -384,6 +386,8 @@ struct kv_tenant {
 	u32	ghosts;
 	u32	keeps;
 	u32	stays;
+	u32	draining;
+	u32	resv;
 	u64	key;
 	struct core_quota quota;
 	u64	asked[2];
@@ -500,7 +504,7 @@ struct kv_domain {
 	u32	salvaged;	/* blocks with BLKF_SALVAGED */
 	u32	write_next;	/* of a part: host slot to be looked at next */
 	u32	kept;		/* blocks it may have since the device failed */
-	u32	resv0;
+	u32	serial;		/* of the domains that there were, see why.c */
 	s64	lag;		/* what its share was too large, see limit.c */
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
 	u64	left;		/* when its last client did */
@@ -529,6 +533,48 @@ struct kv_domain {
 #define NODE_ORDER	0	/* the wait list's or the residents' */
 #define NODE_REFUSED	1
 #define NR_NODES	2
+
+/**
+ * struct kv_wait - why a sequence was not admitted when it was looked at
+ * @why:    CORE_WAIT_*
+ * @dom:    for whose sake, CORE_NONE: nobody's; @serial: which one
+ * @since:  it is that
+ */
+struct kv_wait {
+	u32	why;
+	u32	dom;
+	u32	serial;
+	u32	resv;
+	u64	since;
+};
+
+/**
+ * struct kv_taken - what was taken from a sequence; see why.c
+ * @when:   the last time, 0: never
+ * @back:   when it was admitted again after that, 0: not yet
+ * @ns:     that it was without, all times that are over
+ * @tokens: that it had and lost, all times
+ * @blocks: the last time; so are all that follow
+ * @len:    tokens that were valid
+ * @found:  of these, that were there when it came back
+ * @kept:   it was swapped out
+ * @by_domain: for whose sake, CORE_NONE: nobody's; @by_serial: which one
+ * @by_client, @by_seq: likewise; CORE_NONE: the domain is all that is known
+ */
+struct kv_taken {
+	u64	when;
+	u64	back;
+	u64	ns;
+	u64	tokens;
+	u32	blocks;
+	u32	len;
+	u32	found;
+	u32	kept;
+	u32	by_domain;
+	u32	by_serial;
+	u32	by_client;
+	u32	by_seq;
+};
 
 /**
  * struct kv_seq - an address space of token positions with its block table
@@ -577,6 +623,7 @@ struct kv_domain {
  * @found:      blocks of its prompt that were in the index when last looked
  * @found_hash: name of the last of them
  * @cause:      CORE_CAUSE_*: what its memory is, or was last, taken for
+ * @wait, @taken: for people who ask, see why.c
  * @rank:       in its trees, see order.c
  * @oldest:     least @since of it and of who is below it in NODE_ORDER's tree
  * @kid:        in its trees, the links to what comes before and after
@@ -655,6 +702,8 @@ struct kv_seq {
 	u64	trim_more_step;
 	u64	trim_hash[2];
 	u64	born;
+	struct kv_wait wait;
+	struct kv_taken taken;
 };
 
 /* One entry of a block table: a type, and what the type says. */
@@ -751,6 +800,7 @@ enum {
  * @back:        since then after it was away: it could not end steps before
  * @away:        AWAY_*; such a client is bound to no segments
  * @begun:       steps that it began, modulo 2^32
+ * @draining:    it begins nothing, see operate.c
  */
 struct kv_client {
 	u32	state;
@@ -780,6 +830,8 @@ struct kv_client {
 	u64	back;
 	u32	away;
 	u32	begun;
+	u32	draining;
+	u32	resv;
 };
 
 /**
@@ -900,6 +952,8 @@ struct core_head {
 	u32	device;			/* CORE_DEVICE_* */
 	u32	life_shift;		/* one block in 2^this is looked at, see life.c */
 	u32	trace_on;		/* events that are recorded, a bit each */
+	u32	serial;			/* of the last domain */
+	u32	draining;		/* nobody begins anything, see operate.c */
 	u64	resized;		/* when that began */
 	struct kv_revoke revokes[CORE_MAX_REVOKES];
 	u64	create_after;		/* no extent is asked for before this */
@@ -936,6 +990,8 @@ struct core {
 	u32	none_stalled;	/* surely; 0: some domain may be */
 	u32	trace_on;	/* as in the head; 0: nobody lent a ring */
 	struct core_trace *trace;	/* NULL: likewise, see trace.c */
+	u32	wait;		/* what is being said no for, see why.c */
+	u32	wait_dom;
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

@@ -77,7 +77,7 @@ static bool span_close_off(struct core *c, u32 first)
 		if (!s->reserved || s->state != KVMM_SEQ_READY)
 			continue;
 		core_count(c, CORE_EV_resize_preempt, 1);
-		family_mark(c, s, CORE_CAUSE_resize);
+		family_mark(c, s, CORE_CAUSE_resize, NULL);
 		next = d->run_head;	/* the list is another now */
 		err = c->spans[first].nr_extents ? span_isolate(c, first) : 1;
 	}

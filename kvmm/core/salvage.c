@@ -228,7 +228,7 @@ static void client_reset(struct core *c, struct walk *w, u32 i)
 		.last_number = was.last_number, .away = was.away,
 		.committed = min(was.committed, was.last_number),
 		.free_page = CORE_NONE, .nr_free_pages = cfg->nr_tables,
-		.unacked_since = c->now,
+		.unacked_since = c->now, .draining = was.draining,
 	};
 	c->domains[cl->domain].nr_clients++;
 	c->tenants[cl->tenant].nr_clients++;

@@ -172,8 +172,8 @@ static void seq_free(struct core *c, struct kv_seq *s)
 	cl->nr_seqs--;
 }
 
-static int open_check(const struct core *c, const struct kv_domain *d,
-		      const struct kvmm_open_arg *a)
+static int open_check(const struct core *c, u32 client,
+		      const struct kv_domain *d, const struct kvmm_open_arg *a)
 {
 	u64 tokens = (u64)a->prompt_len + a->max_tokens;
 
@@ -182,6 +182,8 @@ static int open_check(const struct core *c, const struct kv_domain *d,
 		return -EINVAL;
 	if (device_is_lost(c))
 		return -ENODEV;
+	if (drain_of_client(c, client))
+		return -ESHUTDOWN;
 	if (tokens > (u64)domain_capacity(c, d) * d->block_tokens ||
 	    tokens > (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
 		     d->block_tokens ||
@@ -194,7 +196,8 @@ static int open_check(const struct core *c, const struct kv_domain *d,
 /**
  * seq_open() - one entry of SEQ_OPEN
  * Return: what is also in @res->status: 0, -EINVAL, -E2BIG for what can never
- * fit, -ENOSPC when the client has no sequence left, -ENODEV: the pool is lost.
+ * fit, -ENOSPC when the client has no sequence left, -ENODEV: the pool is lost,
+ * -ESHUTDOWN: it is drained (operate.c).
  */
 int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	     struct kvmm_open_res *res)
@@ -205,7 +208,7 @@ int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 
 	res->seq = 0;
 	res->limiting_pool = KVMM_NO_POOL;
-	err = open_check(c, d, a);
+	err = open_check(c, client, d, a);
 	if (err == -E2BIG)
 		res->limiting_pool = 0;
 	if (!err) {
@@ -491,6 +494,7 @@ void seq_fail(struct core *c, struct kv_seq *s, int reason)
 /* Nobody knows any more what its blocks hold. */
 void seq_poisoned(struct core *c, struct kv_seq *s)
 {
+	why_taken(c, s, false);
 	seq_lose(c, s, KVMM_SEQ_FAILED, -ENODEV);
 	seq_event(c, s, KVMM_EV_POISONED);
 }
@@ -500,6 +504,7 @@ void seq_recompute(struct core *c, struct kv_seq *s)
 {
 	life_preempted(c, s->domain, s->cause, false, s->valid_len);
 	core_trace(c, recompute, trace_seq(c, s), s->cause, s->valid_len);
+	why_taken(c, s, false);
 	seq_lose(c, s, KVMM_SEQ_RECOMPUTE, 0);
 	s->nr_preempted++;
 	seq_domain(c, s)->nr_preempted++;
@@ -537,8 +542,10 @@ void family_settle(struct core *c, struct kv_seq *s)
 /**
  * family_mark() - the family of @s is a victim: at once, or when its open steps end
  * @cause: what for
+ * @want:  for whom, NULL: nobody
  */
-void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause)
+void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
+		 const struct kv_seq *want)
 {
 	u32 first = seq_index(c, s), i = first;
 
@@ -552,6 +559,7 @@ void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause)
 			seq_domain(c, m)->nr_marked++;
 			seq_domain(c, m)->retry = 1;
 			m->cause = cause;
+			why_marked(c, m, want);
 			core_count(c, CORE_EV_preempt_mark, 1);
 			core_trace(c, preempt, trace_seq(c, m), cause,
 				   m->valid_len, m->nr_blocks - m->trimmed);

@@ -103,8 +103,10 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 		    (limit_turn(d) > turn &&
 		     !wait_is_unusual(c, d, seq_domain(c, s), c->now - w->since)))
 			continue;
-		if (starves(c, w))
+		if (starves(c, w)) {
+			why_note(c, CORE_WAIT_longest, i);
 			return true;
+		}
 	}
 	return false;
 }
@@ -210,7 +212,7 @@ static void starve_tenant(struct core *c, u32 tenant)
 		return;
 	oom_note(c, longest, waiter_total(c, longest), CORE_OOM_victim,
 		 CORE_CAUSE_wait, victim);
-	family_mark(c, victim, CORE_CAUSE_wait);
+	family_mark(c, victim, CORE_CAUSE_wait, longest);
 	seq_domain(c, longest)->retry = 1;
 }
 

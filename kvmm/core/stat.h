@@ -77,6 +77,7 @@
 	x(migrate_fail,		"of these, given up")			\
 	x(pgmigrate_success,	"blocks moved to another span")		\
 	x(pgmigrate_fail,	"blocks copied in vain: the copy failed, or they were written or freed meanwhile") \
+	x(evict_asked,		"cached blocks evicted because an operator asked") \
 	x(extent_create,	"extents made")				\
 	x(extent_release,	"extents returned to the system")	\
 	x(pool_grow,		"times that an operator made the pool larger") \

@@ -140,7 +140,7 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 
 	if (s->nr_blocks + g->nr_new > domain_capacity(c, d)) {
 		oom_note(c, s, need, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
-		family_mark(c, s, CORE_CAUSE_itself);
+		family_mark(c, s, CORE_CAUSE_itself, s);
 		return -EDQUOT;
 	}
 	err = pages_preempt(c, s, g->nr_new);

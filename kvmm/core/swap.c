@@ -96,6 +96,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	run_del(c, s);
 	d->nr_marked--;
 	admit_retry_all(c);	/* what it is taken for waits for it */
+	why_taken(c, s, true);
 	seq_drop_reservation(c, s);
 	/* From the end: leaves are older than roots on the LRU list. */
 	core_work(c, 32 * s->nr_blocks);
@@ -402,6 +403,7 @@ static bool stuck_too_long(const struct core *c, struct kv_seq *s)
 static int restore_stuck(struct core *c, struct kv_seq *s)
 {
 	if (!stuck_too_long(c, s) && host_write_out(c)) {
+		why_note(c, CORE_WAIT_slots, CORE_NONE);
 		seq_domain(c, s)->retry = 1;	/* look at the next event */
 		seq_domain(c, s)->host_wanted = 1;
 		return -EAGAIN;
@@ -446,12 +448,16 @@ int swap_restore(struct core *c, struct kv_seq *s)
 		seq_recompute(c, s);
 		return -EDQUOT;
 	}
-	if (err)
+	if (err) {
+		why_note(c, CORE_WAIT_copies, CORE_NONE);
 		return err;
+	}
 	swap_touch(c, s);
 	lack = swap_lacking(c, s, &cached);
-	if (!commit_admits(c, s, s->nr_blocks, lack + cached))
+	if (!commit_admits(c, s, s->nr_blocks, lack + cached)) {
+		why_note(c, CORE_WAIT_commit, CORE_NONE);
 		return -EAGAIN;
+	}
 	room = restore_wants(c, d, lack, cached);
 	err = room_plan(c, s->domain, room, cached);
 	if (err)
@@ -479,6 +485,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	s->limiting_pool = KVMM_NO_POOL;
 	core_count(c, CORE_EV_swap_restore, 1);
 	core_count(c, CORE_EV_restore, 1);
+	why_back(c, s);
 	swap_fill(c, s);
 	return 0;
 }
@@ -556,7 +563,7 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 		return -EAGAIN;
 	/* Room for it was made of clean copies, its own too: do not ask twice. */
 	s->flags |= SEQF_DECIDED;
-	family_mark(c, s, CORE_CAUSE_advice);
+	family_mark(c, s, CORE_CAUSE_advice, NULL);
 	s->flags &= ~SEQF_DECIDED;
 	if (s->state != KVMM_SEQ_SWAPPED)
 		return -EAGAIN;

@@ -212,6 +212,7 @@ int core_get_tenant(const struct core *c, u32 i, struct core_tenant_view *v)
 		.id = i, .key = t->key, .nr_clients = t->nr_clients,
 		.nr_domains = t->nr_domains, .nr_ghosts = t->ghosts,
 		.min_bytes = min(t->asked[0], t->quota.max_min),
+		.drain = drain_of_tenant(c, i),
 	};
 	for (n = 0; n < core_sizes(c)->nr_extents; n++)
 		if (c->extents[n].backed && c->extents[n].tenant == i)

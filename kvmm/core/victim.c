@@ -195,8 +195,10 @@ bool growth_waits(struct core *c, const struct kv_seq *s)
 		    (o != d && domain_limited(o, 1)))
 			continue;
 		r = refused_first(c, o);
-		if (r && victim_before(s, r))
+		if (r && victim_before(s, r)) {
+			why_note(c, CORE_WAIT_growth, i);
 			return true;
+		}
 	}
 	return false;
 }

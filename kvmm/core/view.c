@@ -242,6 +242,7 @@ int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
 	v->open_steps = cl->nr_steps;
 	v->away = cl->away;
 	v->begun = cl->begun;
+	v->drain = drain_of_client(c, i);
 	if (cl->nr_steps)
 		v->pinned_since = step_at(c, i, 0, &e)->begun;
 	client_add_seqs(c, i, v);

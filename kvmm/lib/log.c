@@ -37,10 +37,45 @@ static const char * const log_prefix[] = {
 	[KV_LOG_DEBUG]	= "debug: ",
 };
 
+static const char * const log_words[] = {
+	[KV_LOG_ERR]	= "err",
+	[KV_LOG_WARN]	= "warn",
+	[KV_LOG_INFO]	= "info",
+	[KV_LOG_DEBUG]	= "debug",
+};
+
 void kv_log_init(const char *program, enum kv_log_level max_level)
 {
 	log_program = program;
 	log_max = max_level;
+}
+
+void kv_log_set(enum kv_log_level max_level)
+{
+	WRITE_ONCE(log_max, max_level);
+}
+
+enum kv_log_level kv_log_level(void)
+{
+	return READ_ONCE(log_max);
+}
+
+const char *kv_log_level_name(enum kv_log_level level)
+{
+	return level < ARRAY_SIZE(log_words) ? log_words[level] : "?";
+}
+
+int kv_log_level_parse(const char *word, enum kv_log_level *level)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(log_words); i++) {
+		if (strcmp(word, log_words[i]))
+			continue;
+		*level = (enum kv_log_level)i;
+		return 0;
+	}
+	return -EINVAL;
 }
 
 void kv_log_never_wait(void)
@@ -78,7 +113,7 @@ void kv_log(enum kv_log_level level, const char *fmt, ...)
 	va_list ap;
 	int text, len, more;
 
-	if (level > log_max)
+	if (!kv_log_wants(level))
 		return;
 
 	text = snprintf(line, sizeof(line), "%s: %s", log_program,
@@ -97,7 +132,7 @@ void kv_log(enum kv_log_level level, const char *fmt, ...)
 
 bool kv_log_wants(enum kv_log_level level)
 {
-	return level <= log_max;
+	return level <= READ_ONCE(log_max);
 }
 
 bool kv_log_spend(struct kv_log_budget *b, u32 burst, const char *what)

@@ -80,19 +80,21 @@ int show_clients(const struct proc_ctx *ctx)
 	const struct core_client_view *c;
 	u32 i;
 
-	seq_printf(m, "%3s %7s %6s %6s %-8s %6s %7s %7s %7s %5s %10s %9s %8s %s\n",
+	seq_printf(m, "%3s %7s %6s %6s %-8s %6s %7s %7s %7s %5s %10s %9s %8s %8s %s\n",
 		   "id", "pid", "uid", "tenant", "state", "domain", "seqs", "running",
-		   "waiting", "steps", "begun", "pinned_ms", "blocks", "comm");
+		   "waiting", "steps", "begun", "pinned_ms", "blocks", "draining",
+		   "comm");
 	for (i = 0; i < proc->node.nr_clients; i++) {
 		c = &proc->clients[i];
 		client_info(proc, c->id, &info);
-		seq_printf(m, "%3u %7d %6u %6s %-8s %6u %7u %7u %7u %5u %10u %9llu %8llu ",
+		seq_printf(m, "%3u %7d %6u %6s %-8s %6u %7u %7u %7u %5u %10u %9llu %8llu %8s ",
 			   c->id, (int)info.pid, (u32)info.uid,
 			   proc_tenant_name(proc, c->tenant, &tenant),
 			   client_state_name(c->state), c->domain, c->nr_seqs,
 			   c->nr_running, c->nr_waiting, c->open_steps, c->begun,
 			   (unsigned long long)client_pinned_ms(proc, c),
-			   (unsigned long long)c->blocks);
+			   (unsigned long long)c->blocks,
+			   proc_drain_name(c->drain));
 		show_comm(m, info.comm);
 		seq_putc(m, '\n');
 	}
@@ -129,6 +131,7 @@ int show_client_status(const struct proc_ctx *ctx)
 	seq_printf(m, "PinnedMs:\t%llu\n",
 		   (unsigned long long)client_pinned_ms(proc, c));
 	seq_printf(m, "Mappings:\t%llu\n", (unsigned long long)c->blocks);
+	seq_printf(m, "Draining:\t%s\n", proc_drain_name(c->drain));
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "kvmm/core/runs.h"
 #include "kvmm/core/trace.h"
+#include "kvmm/core/why.h"
 #include "kvmm/proc/proc.h"
 
 #define PROC_SLICE	256	/* records copied in one call */
@@ -47,6 +48,7 @@ enum {
  * @events:     by CORE_EV_*
  * @pool:       the device pool
  * @pressure:   of the node
+ * @draining:   nobody may begin anything
  * @tier:       the lower pools by number; all zero: not there
  * @nr_domains: used entries of proc.domains
  * @nr_clients: used entries of proc.clients
@@ -61,6 +63,7 @@ struct proc_node {
 	u32			nr_domains;
 	u32			nr_clients;
 	u32			nr_tenants;
+	bool			draining;
 };
 
 /* @key: whose request is answered, or PROC_ALL */
@@ -83,6 +86,7 @@ struct proc {
 	struct core_oom_view		oom;
 	struct core_map_view		maps[PROC_SLICE];
 	u8				*map;		/* of these, block by block */
+	struct core_why_view		why;
 };
 
 /**
@@ -126,7 +130,7 @@ struct proc_ctx {
 	  "program, version, compiler, ABI")				\
 	x("uptime", 0444, 0, show_uptime,				\
 	  "seconds since start, seconds that the mm thread slept")	\
-	x("status", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_CLIENTS, show_status, \
+	x("status", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_CLIENTS | NEED_TENANTS, show_status, \
 	  "the daemon itself: process, backend, socket, epoch")		\
 	x("meminfo", 0444, NEED_POOL | NEED_TIERS, show_meminfo,	\
 	  "where the bytes of the pools are")				\
@@ -209,7 +213,9 @@ struct proc_ctx {
 	x("client/ID/seq/SEQ/maps", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_maps, \
 	  "one line a run of blocks, as in the kernel")			\
 	x("client/ID/seq/SEQ/smaps", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_smaps, \
-	  "the same, and how much of it is shared")
+	  "the same, and how much of it is shared")			\
+	x("client/ID/seq/SEQ/explain", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_explain, \
+	  "why it waits, and what was taken from it, for whom")
 
 /*
  * Every file below sys/vm: a member of struct core_config.  Those that can be
@@ -313,6 +319,9 @@ const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 const struct core_client_view *proc_client_by_name(const struct proc *proc,
 						   const char *name,
 						   size_t len);
+
+/* tenant.c: what drains it, of core_client_view.drain and others', a word */
+const char *proc_drain_name(u32 drain);
 
 /* Sums over clients. */
 struct proc_client_sum {

@@ -12,6 +12,7 @@
  */
 #include <unistd.h>
 
+#include <kvmm/log.h>
 #include <kvmm/version.h>
 
 #include "kvmm/proc/internal.h"
@@ -54,6 +55,17 @@ int show_uptime(const struct proc_ctx *ctx)
 	return 0;
 }
 
+/* Who reads learns of himself and the node, not of other tenants. */
+static void show_drain(const struct proc_ctx *ctx)
+{
+	const struct proc *proc = ctx->proc;
+	u32 drain = proc->node.draining ? BIT(CORE_DRAIN_NODE) : 0;
+
+	if (proc->key != PROC_ALL && proc->node.nr_tenants)
+		drain |= proc->tenants[0].drain;
+	seq_printf(ctx->m, "Draining:\t%s\n", proc_drain_name(drain));
+}
+
 int show_status(const struct proc_ctx *ctx)
 {
 	const struct proc *proc = ctx->proc;
@@ -78,6 +90,10 @@ int show_status(const struct proc_ctx *ctx)
 		   proc->src.start ? proc->src.start : "cold");
 	seq_printf(m, "Domains:\t%u\nClients:\t%u\n", proc->node.nr_domains,
 		   proc->node.nr_clients);
+	show_drain(ctx);
+	if (proc->key == PROC_ALL)
+		seq_printf(m, "LogLevel:\t%s\n",
+			   kv_log_level_name(kv_log_level()));
 	return 0;
 }
 

@@ -97,6 +97,7 @@ static void snap_node(struct core *core, void *arg)
 	struct proc *proc = arg;
 	struct proc_node *node = &proc->node;
 
+	node->draining = core_get_drain(core);
 	if (node->need & NEED_POOL) {
 		core_get_events(core, node->events);
 		core_get_pool(core, &node->pool);

@@ -42,6 +42,15 @@ const char *proc_tenant_name(const struct proc *proc, u32 tenant,
 	return "-";
 }
 
+const char *proc_drain_name(u32 drain)
+{
+	if (drain & BIT(CORE_DRAIN_NODE))
+		return "node";
+	if (drain & BIT(CORE_DRAIN_TENANT))
+		return "tenant";
+	return drain & BIT(CORE_DRAIN_CLIENT) ? "client" : "no";
+}
+
 static void show_tenant(const struct proc_ctx *ctx,
 			const struct core_tenant_view *v)
 {
@@ -55,8 +64,8 @@ static void show_tenant(const struct proc_ctx *ctx,
 		   (unsigned long long)v->backed_bytes >> 10,
 		   (unsigned long long)v->min_bytes >> 10);
 	proc_show_limit(ctx->m, info.max_min, 10, 11);
-	seq_printf(ctx->m, " %10u %8llu ", info.max_weight,
-		   (unsigned long long)info.refused);
+	seq_printf(ctx->m, " %10u %8llu %8s ", info.max_weight,
+		   (unsigned long long)info.refused, proc_drain_name(v->drain));
 	seq_escape(ctx->m, info.name, "");
 	seq_putc(ctx->m, '\n');
 }
@@ -64,13 +73,16 @@ static void show_tenant(const struct proc_ctx *ctx,
 int show_tenants(const struct proc_ctx *ctx)
 {
 	const struct proc *proc = ctx->proc;
-	const struct core_tenant_view unseen = { .key = proc->key };
+	const struct core_tenant_view unseen = {
+		.key = proc->key,
+		.drain = proc->node.draining ? BIT(CORE_DRAIN_NODE) : 0,
+	};
 	u32 i;
 
-	seq_printf(ctx->m, "%7s %11s %7s %11s %5s %9s %5s %7s %11s %11s %11s %11s %10s %8s %s\n",
+	seq_printf(ctx->m, "%7s %11s %7s %11s %5s %9s %5s %7s %11s %11s %11s %11s %10s %8s %8s %s\n",
 		   "domains", "max_domains", "clients", "max_clients", "conns",
 		   "max_conns", "fds", "max_fds", "current_kb", "backed_kb",
-		   "min_kb", "max_min_kb", "max_weight", "refused", "name");
+		   "min_kb", "max_min_kb", "max_weight", "refused", "draining", "name");
 	for (i = 0; i < proc->node.nr_tenants; i++)
 		show_tenant(ctx, &proc->tenants[i]);
 	if (proc->key != PROC_ALL && !proc->node.nr_tenants)
