@@ -181,6 +181,12 @@ static void msg_serve(struct swapd *s, const struct swapd_msg *m, int fd)
 		.op = m->op, .area = m->area, .cookie = m->cookie,
 	};
 
+	if (m->op == SWAPD_LOG && m->area <= KV_LOG_DEBUG) {
+		kv_log_set((enum kv_log_level)m->area);
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
 	if (m->area >= SWAPD_AREAS || m->resv[0] || m->resv[1] ||
 	    (m->op != SWAPD_AREA_ADD && m->op != SWAPD_AREA_DEL)) {
 		ans.status = -EINVAL;

@@ -16,6 +16,13 @@
  *	trace VALUE [NAME]			0 or 1; all events when none is
  *						named
  *	drop_caches [DOMAIN]			of all domains when none is named
+ *	evict BYTES DOMAIN			device memory of its cache; BYTES 0:
+ *						all of it
+ *	pin BYTES DOMAIN			BYTES 0: what it has now
+ *	unpin 0 DOMAIN
+ *	drain ON WHAT				node, tenant/NAME or client/ID;
+ *						ON 0: no more
+ *	log LEVEL				of kvmm and swapd
  *	upgrade COLD PATH			and the program as SCM_RIGHTS;
  *						COLD 1: whatever its layout is
  *

@@ -314,6 +314,7 @@ enum swapd_msg_op {
 	SWAPD_START,		/* kvmm: the rings are reset, use them */
 	SWAPD_AREA_ADD,		/* kvmm: with the file as SCM_RIGHTS */
 	SWAPD_AREA_DEL,		/* kvmm: no requests for it any more */
+	SWAPD_LOG,		/* kvmm: tell what is up to this level; no answer */
 };
 
 enum swapd_engine {
@@ -336,8 +337,8 @@ enum swapd_engine {
 
 /**
  * struct swapd_msg - kvmm to swapd
- * @op:       SWAPD_START, SWAPD_AREA_ADD, SWAPD_AREA_DEL
- * @area:     index, below SWAPD_AREAS
+ * @op:       SWAPD_START, SWAPD_AREA_ADD, SWAPD_AREA_DEL, SWAPD_LOG
+ * @area:     index, below SWAPD_AREAS; of SWAPD_LOG enum kv_log_level
  * @cookie:   comes back in the answer
  * @bytes:    size of the area, reserved part included; 0: the file or device
  *            as it is

@@ -174,7 +174,8 @@ static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
 static void admin_set(struct daemon *d, struct admin *adm, const char *req)
 {
 	char text[ADMIN_TEXT];
-	int err = admin_change(d, req, text);
+	int err = admin_acts(req) ? admin_act(d, req, text) :
+				    admin_change(d, req, text);
 
 	admin_finish(d, adm, err, text);
 }
@@ -251,12 +252,12 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 	}
 	if (fd >= 0)
 		close(fd);
-	if (n > 0 && (!strncmp(req, "set ", 4) ||
+	if (n > 0 && (admin_acts(req) || !strncmp(req, "set ", 4) ||
 		      !strncmp(req, "resize ", 7) ||
 		      !strncmp(req, "tune ", 5) || !strncmp(req, "trace ", 6)))
 		admin_set(d, adm, req);
 	else if (n)
-		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, trace, drop_caches or upgrade");
+		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, trace, drop_caches, evict, pin, unpin, drain, log or upgrade");
 	else
 		admin_end(d, adm);
 }

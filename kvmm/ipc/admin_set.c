@@ -3,11 +3,8 @@
  * admin_set.c - an operator sets a mark of a domain, the pool's size, a tunable, or
  *		 switches an event of the trace
  *
- * The marks are those of core.h's list, named as their files are.  A domain is
- * named as its directory is: escaped, with its id behind an @ where two tenants
- * use one name, so that no client can call its own as another's is shown.  What
- * is shown by no such name is looked for among the names as clients gave them.
- * The change is made by the mm thread, between two
+ * The marks are those of core.h's list, named as their files are; how a domain is
+ * named says admin_name.c.  The change is made by the mm thread, between two
  * requests, and holds for whoever attaches later (limit.c).  The answer to a
  * new size comes when the pool begins to change: a smaller one may take as long
  * as whoever uses the end of it, and meminfo tells how far it is (resize.c).
@@ -27,13 +24,9 @@
 
 /* What the mm thread is asked, and answers. */
 struct mark_set {
-	const char	*name;
-	bool		is_shown;	/* it is @shown's, which was found by it */
-	struct core_domain_view shown;
+	struct admin_name name;
 	u32		which;
 	u64		value;
-	u64		block_bytes;
-	u32		nr_named;
 	int		err;
 };
 
@@ -48,44 +41,13 @@ static const char all_marks[] =
 	CORE_LIMITS(x);
 #undef x
 
-/* NAME, or NAME@ID. */
-static bool domain_is(const struct core_domain_view *v, const char *name)
-{
-	char exact[KVMM_NAME_LEN + 16];
-
-	if (!strncmp(v->name, name, sizeof(v->name)))
-		return true;
-	snprintf(exact, sizeof(exact), "%.*s@%u", (int)sizeof(v->name), v->name,
-		 v->id);
-	return !strcmp(exact, name);
-}
-
-/* Is it the one that was found, and not its successor? */
-static bool domain_same(const struct core_domain_view *v,
-			const struct core_domain_view *shown)
-{
-	return v->id == shown->id && v->tenant == shown->tenant &&
-	       !strncmp(v->name, shown->name, sizeof(v->name));
-}
-
 static void set_mark(struct core *core, void *arg)
 {
 	struct mark_set *ms = arg;
-	struct core_domain_view v;
-	u32 i, dom = 0;
-	int err;
 
-	for (i = 0; (err = core_get_domain(core, i, &v)) != -ERANGE; i++) {
-		if (err || !(ms->is_shown ? domain_same(&v, &ms->shown) :
-					    domain_is(&v, ms->name)))
-			continue;
-		ms->nr_named++;
-		ms->block_bytes = v.block_bytes;
-		dom = i;
-	}
-	if (ms->nr_named == 1)
-		ms->err = core_domain_set(core, clock_ns(), dom, ms->which,
-					  ms->value);
+	if (admin_name_find(core, &ms->name))
+		ms->err = core_domain_set(core, clock_ns(), ms->name.dom,
+					  ms->which, ms->value);
 }
 
 static int set_done(const struct mark_set *ms, char *text)
@@ -94,7 +56,7 @@ static int set_done(const struct mark_set *ms, char *text)
 
 	if (ms->value != KVMM_LIMIT_MAX)
 		snprintf(value, sizeof(value), "%" PRIu64, ms->value);
-	snprintf(text, ADMIN_TEXT, "%.64s: %s is set to %s", ms->name,
+	snprintf(text, ADMIN_TEXT, "%.64s: %s is set to %s", ms->name.name,
 		 mark_names[ms->which], value);
 	pr_info("%s, by an operator", text);
 	return 0;
@@ -102,16 +64,10 @@ static int set_done(const struct mark_set *ms, char *text)
 
 static int set_answer(const struct mark_set *ms, char *text)
 {
-	if (!ms->nr_named) {
-		snprintf(text, ADMIN_TEXT, "%.64s: no such domain: see kvctl ls domain",
-			 ms->name);
-		return -ENOENT;
-	}
-	if (ms->nr_named > 1) {
-		snprintf(text, ADMIN_TEXT, "%.64s: several tenants use this name: give NAME@ID, see kvctl ls domain",
-			 ms->name);
-		return -EINVAL;
-	}
+	int err = admin_name_refuse(&ms->name, text);
+
+	if (err)
+		return err;
 	if (!ms->err)
 		return set_done(ms, text);
 	if (ms->which == CORE_LIMIT_WEIGHT)
@@ -119,7 +75,7 @@ static int set_answer(const struct mark_set *ms, char *text)
 			 mark_names[ms->which], CORE_WEIGHT_MAX);
 	else
 		snprintf(text, ADMIN_TEXT, "%s: out of bounds: give at least the %" PRIu64 " bytes of one block",
-			 mark_names[ms->which], ms->block_bytes);
+			 mark_names[ms->which], ms->name.view.block_bytes);
 	return ms->err;
 }
 
@@ -146,8 +102,7 @@ static int set_run(struct daemon *d, const char *req, char *text)
 		snprintf(text, ADMIN_TEXT, "set: want MARK VALUE NAME");
 		return -EINVAL;
 	}
-	ms.name = req + used + 1;
-	ms.is_shown = !proc_find_domain(d->proc, ms.name, &ms.shown);
+	admin_name_init(d, &ms.name, req + used + 1);
 	for (; ms.which < CORE_NR_LIMITS; ms.which++)
 		if (!strcmp(mark, mark_names[ms.which]))
 			break;

@@ -418,6 +418,7 @@ struct daemon {
 	struct admin		*upgrade_waiter;
 	char			upgrade_path[4096];
 	u32			upgrade_nr;	/* of the last question */
+	bool			log_set;	/* the level, while it runs */
 };
 
 /* Is the device quiet of a process that had ended at @since? */

@@ -122,6 +122,17 @@ int link_send(struct daemon *d, const struct swapd_msg *m, int fd)
 	return err;
 }
 
+/* link_log() - swapd is to tell as much as kvmm does; the next is told, too */
+void link_log(struct daemon *d)
+{
+	const struct swapd_msg m = {
+		.magic = SWAPD_MAGIC, .op = SWAPD_LOG, .area = kv_log_level(),
+	};
+
+	if (d->link.hello)
+		(void)!link_send(d, &m, -1);
+}
+
 static void link_try_up(struct daemon *d)
 {
 	struct swap_link *l = &d->link;
@@ -153,6 +164,8 @@ static void link_hello(struct daemon *d, const struct swapd_answer *a)
 	link_call(d, l->generation, call_join);
 	if (link_send(d, &start, -1))
 		return;
+	if (d->log_set)
+		link_log(d);
 	l->waiting = area_offer_all(d);
 	link_try_up(d);
 }

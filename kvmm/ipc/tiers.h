@@ -318,6 +318,7 @@ int __must_check link_start(struct daemon *d);
 void link_stop(struct daemon *d);
 void link_run(struct daemon *d);
 void link_area_answered(struct daemon *d);
+void link_log(struct daemon *d);
 int __must_check link_send(struct daemon *d, const struct swapd_msg *m, int fd);
 void link_check(struct daemon *d);
 int link_get_info(void *arg, struct proc_swap_info *info);

@@ -189,6 +189,11 @@ void seq_refused(struct engine *e, struct seq *s, int err)
 			 "kvmm has lost what the GPU's memory held: see its log");
 		return;
 	}
+	if (err == -ESHUTDOWN) {
+		seq_fail(e, s, err,
+			 "kvmm is being drained: nothing new begins until its operator ends that");
+		return;
+	}
 	if (err != -E2BIG && err != -EDQUOT) {
 		seq_fail(e, s, err, "kvmm refused the sequence: %s",
 			 strerror(-err));

@@ -166,6 +166,9 @@ void choice_error(const struct call *call, const struct choice *ch,
 	case ENOTRECOVERABLE:
 		backend_lost(err);
 		break;
+	case ESHUTDOWN:		/* likewise */
+		api_fail(err, 503, "", "draining", "%s", why);
+		break;
 	case ENODATA:
 		api_fail(err, 400, "", "no_token_allowed",
 			 "%s: of what the request forbids and allows, nothing is left to generate",
