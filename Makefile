@@ -226,7 +226,7 @@ VARIANTS := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512bf16)
 # Libraries of each program; -pthread is always there.
 LIBS_kvmm      := -lnuma -lseccomp -lcap-ng
 LIBS_kvmm-hold := -luring -lseccomp -lcap-ng
-LIBS_kvctl     :=
+LIBS_kvctl     := -ljansson
 LIBS_kvmm-proc := -lfuse3 -lseccomp -lcap-ng
 LIBS_kvtop     := -lncursesw -ltinfo -lm
 LIBS_swapd     := -luring -lseccomp -lcap-ng

@@ -444,8 +444,9 @@ static int limit_set(struct kv_domain *d, u32 which, u64 value)
  * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
  *
  * It stays so for whoever attaches to the domain later, until it is changed
- * or unset; of high and max they may ask for less.  Above a lowered max cache goes at once, sequences when they next ask for
- * memory; what can never fit any more is failed when its turn comes.
+ * or unset; of high and max they may ask for less.  Above a lowered max cache
+ * goes at once, sequences when they next ask for memory; what can never fit any
+ * more is failed when its turn comes.
  * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
  * block, or no such mark.
  */

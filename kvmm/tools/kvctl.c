@@ -30,6 +30,12 @@
 #define GUESS_MS	1000	/* longest look for what was meant */
 
 #define KVCTL_COMMANDS(x)						\
+	x(status, "", 0, 0, "the daemon, its memory and who is there, at a glance") \
+	x(clients, "", 0, 0, "one line an attached process")		\
+	x(domains, "", 0, 0, "one line a domain: memory, sequences, pressure") \
+	x(limits, "", 0, 0, "one line a domain: what it may have and is promised") \
+	x(tunables, "", 0, 0, "what is in sys/vm; set changes those that are rw") \
+	x(explain, "CLIENT[/SEQ]", 1, 1, "why a sequence waits, what was taken from it, for whom, what that cost; without SEQ all of a client that wait or lost memory") \
 	x(cat, "PATH...", 1, REQ_MAX, "print files; of several, each behind ==> PATH <==") \
 	x(ls, "[PATH]", 0, 1, "list a directory; names of directories end in a slash") \
 	x(check, "", 0, 0, "run the daemon's walkers; prints ok, or the first fault and exits 1") \
@@ -38,6 +44,11 @@
 	x(swapoff, "PATH", 1, 1, "empty a swap area and give it back")	\
 	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max (max: none), pool/gpu0/size, or a tunable, like sys/vm/swappiness") \
 	x(drop_caches, "[DOMAIN]", 0, 1, "forget cached prefixes that nobody uses, of all domains or one") \
+	x(evict, "DOMAIN [SIZE]", 1, 2, "free device memory of a domain's cache: SIZE, or all that no sequence uses; nobody is preempted") \
+	x(pin, "DOMAIN [SIZE]", 1, 2, "others leave a domain SIZE, or what it has now: its memory.min") \
+	x(unpin, "DOMAIN", 1, 1, "the domain's memory.min is what its clients asked for again") \
+	x(drain, "[WHAT]", 0, 1, "nobody attaches or begins a sequence, what there is goes on: node (the default), tenant/NAME or client/ID; --off ends it") \
+	x(log_level, "LEVEL", 1, 1, "what kvmm and swapd tell from now on: err, warn, info or debug") \
 	x(upgrade, "[PROGRAM]", 0, 1, "another kvmm takes over, this one's clients with it; without a name the one beside kvctl") \
 	x(version, "", 0, 0, "print the version of kvctl and of the daemon") \
 	x(help, "", 0, 0, "print this text")
@@ -127,7 +138,8 @@ static int report_failure(const struct kvctl *k, int err)
 	}
 }
 
-static int print_text(struct kvctl *k)
+/* kvctl_print_text() - the last answer, below its title; an exit code */
+int kvctl_print_text(struct kvctl *k)
 {
 	if (k->title)
 		printf("%s==> %s <==\n", k->begun ? "\n" : "", k->title);
@@ -139,8 +151,13 @@ static int print_text(struct kvctl *k)
 	return EX_IOERR;
 }
 
-/* One request; the text is printed when it came whole. */
-static int ask(struct kvctl *k, const char *verb, const char *arg)
+/**
+ * kvctl_read() - one request to the view socket
+ *
+ * Return: an exit code; after success @k->text is the whole answer, else why
+ * not has been told.
+ */
+int kvctl_read(struct kvctl *k, const char *verb, const char *arg)
 {
 	char req[REQ_MAX];
 	int status, err;
@@ -159,16 +176,33 @@ static int ask(struct kvctl *k, const char *verb, const char *arg)
 			  &k->text);
 	if (err)
 		return report_failure(k, err);
-	if (status) {
-		pr_err("%s", seq_text(&k->text));
-		return EXIT_FAILURE;
-	}
-	return print_text(k);
+	if (!status)
+		return EXIT_SUCCESS;
+	pr_err("%s", seq_text(&k->text));
+	return EXIT_FAILURE;
+}
+
+/* One file or answer: printed, or with --json put into @all. */
+static int ask(struct kvctl *k, const char *verb, const char *arg, json_t *all)
+{
+	int err = kvctl_read(k, verb, arg);
+	json_t *one;
+
+	if (err)
+		return err;
+	if (!all)
+		return kvctl_print_text(k);
+	one = json_object();
+	json_object_set_new(one, "path", kvctl_json_string(arg, strlen(arg)));
+	json_object_set_new(one, "data", kvctl_json(arg, &k->text));
+	json_array_append_new(all, one);
+	return EXIT_SUCCESS;
 }
 
 /* All paths are asked for, as cat does; the first failure is the code. */
 static int cmd_cat(struct kvctl *k, char **argv)
 {
+	json_t *all = k->opts.json ? json_array() : NULL;
 	const bool several = argv[1];
 	int ret = EXIT_SUCCESS, err;
 
@@ -178,28 +212,50 @@ static int cmd_cat(struct kvctl *k, char **argv)
 			pr_err("an empty path names no file: see kvctl ls");
 			err = EXIT_FAILURE;
 		} else {
-			err = ask(k, "cat", *argv);
+			err = ask(k, "cat", *argv, all);
 		}
 		if (!ret)
 			ret = err;
 		if (err == EX_UNAVAILABLE || err == EX_IOERR)
 			break;
 	}
-	return ret;
+	/* Those that were read, as without --json; nothing if none was. */
+	err = json_array_size(all) ? kvctl_print_json(all) : EXIT_SUCCESS;
+	return ret ? ret : err;
 }
 
 static int cmd_ls(struct kvctl *k, char **argv)
 {
-	return ask(k, "ls", *argv ? *argv : "");
+	int err = kvctl_read(k, "ls", *argv ? *argv : "");
+	char *name, *save = NULL, *text;
+	json_t *names;
+
+	if (err || !k->opts.json)
+		return err ? err : kvctl_print_text(k);
+	names = json_array();
+	text = strdup(seq_text(&k->text));
+	for (name = text ? strtok_r(text, "\n", &save) : NULL; name;
+	     name = strtok_r(NULL, "\n", &save))
+		json_array_append_new(names, kvctl_json_string(name,
+							       strlen(name)));
+	free(text);
+	return kvctl_print_json(names);
 }
 
 static int cmd_check(struct kvctl *k, char **argv)
 {
-	int err = ask(k, "check", "");
+	int err = kvctl_read(k, "check", "");
+	const bool ok = !err && !strcmp(seq_text(&k->text), "ok\n");
 
-	if (!err && strcmp(seq_text(&k->text), "ok\n"))
-		err = EXIT_FAILURE;
-	return err;
+	if (err)
+		return err;
+	if (k->opts.json)
+		err = kvctl_print_json(json_pack("{s:b, s:o}", "ok", ok, "text",
+				kvctl_json_string(seq_text(&k->text),
+				strcspn(seq_text(&k->text), "\n"))));
+	else
+		err = kvctl_print_text(k);
+	return !err && !ok ? EXIT_FAILURE : err;
 }
 
 static u64 now_ms(void)
@@ -237,9 +293,20 @@ static int cmd_wait(struct kvctl *k, char **argv)
 
 static int cmd_version(struct kvctl *k, char **argv)
 {
-	printf("kvctl version %s uapi %u\n", KVMM_VERSION, KVMM_ABI_VERSION);
-	fflush(stdout);
-	return ask(k, "cat", "version");
+	int err;
+
+	if (!k->opts.json) {
+		printf("kvctl version %s uapi %u\n", KVMM_VERSION,
+		       KVMM_ABI_VERSION);
+		fflush(stdout);
+	}
+	err = kvctl_read(k, "cat", "version");
+	if (err || !k->opts.json)
+		return err ? err : kvctl_print_text(k);
+	return kvctl_print_json(json_pack("{s:s, s:i, s:o}", "kvctl",
+			KVMM_VERSION, "uapi", KVMM_ABI_VERSION, "daemon",
+			kvctl_json_string(seq_text(&k->text),
+					  strcspn(seq_text(&k->text), "\n"))));
 }
 
 static int cmd_help(struct kvctl *k, char **argv);

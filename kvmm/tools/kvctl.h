@@ -5,6 +5,8 @@
 #ifndef KVMM_TOOLS_KVCTL_H
 #define KVMM_TOOLS_KVCTL_H
 
+#include <jansson.h>
+
 #include <kvmm/opts.h>
 #include <kvmm/seq.h>
 #include <kvmm/view.h>
@@ -22,6 +24,10 @@
 	  "swapon: areas of higher priority are filled first, equal ones in turn") \
 	x(flag, force, "force", NULL, 0, 0, NULL,			\
 	  "swapon: overwrite what holds something else than a swap area") \
+	x(flag, off, "off", NULL, 0, 0, NULL,				\
+	  "drain: no more, who was drained may begin again")		\
+	x(flag, json, "json", NULL, 0, 0, NULL,				\
+	  "print JSON, on stdout and of what was done; errors stay lines on stderr") \
 	x(flag, cold, "cold", NULL, 0, 0, NULL,				\
 	  "upgrade: also to a kvmm that cannot go on with the memory there is")
 
@@ -46,6 +52,30 @@ struct kvctl {
 	const char		*title;
 	bool			begun;
 };
+
+/* kvctl.c */
+int kvctl_read(struct kvctl *k, const char *verb, const char *arg);
+int kvctl_print_text(struct kvctl *k);
+
+/* kvctl_json.c */
+json_t *kvctl_json_string(const char *s, size_t len);
+json_t *kvctl_json(const char *path, const struct seq_file *m);
+int kvctl_print_json(json_t *v);
+
+/* kvctl_show.c: what is read.  Return: exit code. */
+int cmd_status(struct kvctl *k, char **argv);
+int cmd_clients(struct kvctl *k, char **argv);
+int cmd_domains(struct kvctl *k, char **argv);
+int cmd_limits(struct kvctl *k, char **argv);
+int cmd_tunables(struct kvctl *k, char **argv);
+int cmd_explain(struct kvctl *k, char **argv);
+
+/* kvctl_act.c: what is done.  Return: exit code. */
+int cmd_evict(struct kvctl *k, char **argv);
+int cmd_pin(struct kvctl *k, char **argv);
+int cmd_unpin(struct kvctl *k, char **argv);
+int cmd_drain(struct kvctl *k, char **argv);
+int cmd_log_level(struct kvctl *k, char **argv);
 
 /* kvctl_swap.c: commands; @argv is the path, or the domain.  Return: exit code. */
 int cmd_swapon(struct kvctl *k, char **argv);

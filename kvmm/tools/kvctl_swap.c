@@ -80,6 +80,9 @@ int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 		pr_err("%s", a.text);
 		return EXIT_FAILURE;
 	}
+	if (k->opts.json)
+		return kvctl_print_json(json_pack("{s:o}", "done",
+				kvctl_json_string(a.text, strlen(a.text))));
 	printf("%s\n", a.text);
 	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
 }

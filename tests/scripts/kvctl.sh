@@ -57,13 +57,24 @@ fails 'check with a path' 64 'wrong number of arguments: kvctl check$' check mem
 fails 'a path and no command' 64 "no command: did you mean kvctl cat sys/vm/pool_bytes\?" \
 	sys/vm/pool_bytes
 fails 'ls with two paths' 64 'ls: wrong number' ls a b
+fails 'status with a path' 64 'status: wrong number' status x
+fails 'explain without a sequence' 64 'explain: wrong number' explain
+fails 'evict without a domain' 64 'evict: wrong number' evict
+fails 'evict of no size' 64 'much: is no size' evict chat much
+fails 'evict of nothing' 64 '0: is no size' evict chat 0
+fails 'pin of no size' 64 'x: is no size' pin chat x
+fails 'a log level too many' 64 'log_level: wrong number' log_level info warn
+fails 'no daemon, status' 69 'no daemon is here' status
+fails 'no daemon, --json' 69 'no daemon is here' --json clients
+fails 'no daemon, drain' 69 'no daemon is here' drain
 fails 'unknown option' 64 '--frob' --frob ls
 fails 'timeout of zero' 64 '--timeout' --timeout 0 ls
 
 # ---- help comes from the tables
 run "$kvctl" help
 check 'help' rc_is 0
-for word in cat ls check wait set drop_caches version help --socket --timeout; do
+for word in status clients domains limits tunables explain cat ls check wait set drop_caches evict \
+	pin unpin drain log_level version help --socket --timeout --json --off; do
 	check "help names $word" says "^  $word( |\$)"
 done
 help=$out
@@ -182,6 +193,102 @@ run "$kvctl" drop_caches
 check 'drop_caches' says '0 blocks dropped$'
 check 'drop_caches: exit code' rc_is 0
 fails 'drop_caches of no domain' 1 'chat: no such domain: see kvctl ls domain' drop_caches chat
+
+# ---- what an operator does, where nobody is attached (it_kvctl.c has the rest)
+fails 'evict of no domain' 1 'chat: no such domain: see kvctl ls domain' evict chat
+fails 'pin of no domain' 1 'chat: no such domain' pin chat 1M
+fails 'unpin of no domain' 1 'chat: no such domain' unpin chat
+fails 'drain of nothing' 1 'want node, tenant/NAME or client/ID' drain nobody
+fails 'drain of no client' 1 'client/3: is not attached: see kvctl cat clients' drain client/3
+fails 'drain of no number' 1 'want node' drain client/x
+fails 'drain of no tenant' 1 'tenant/green: is not attached: see kvctl cat tenants' drain tenant/green
+fails 'explain of what is none' 64 'a/b: is no sequence: give CLIENT/SEQ' explain a/b
+fails 'explain of nobody' 1 'client/5/seq/7/explain: no such file' explain 5/7
+fails 'no log level' 1 'loud: is no level: give err, warn, info or debug' log_level loud
+run "$kvctl" drain
+check 'drain' is 'node: is drained: what there is goes on, nothing new begins'
+run "$kvctl" status
+check 'status: drained' says '^draining +node$'
+run "$kvctl" --off drain
+check 'drain --off' is 'node: is drained no more'
+run "$kvctl" cat status
+check 'status: drained no more' says '^Draining:.no$'
+run "$kvctl" log_level debug
+check 'log_level' is 'the log level of kvmm and swapd is debug'
+run "$kvctl" cat status
+check 'log_level: shown' says '^LogLevel:.debug$'
+run "$kvctl" log_level warn
+lines=$(wc -l <"$work/log")
+run "$kvctl" set sys/vm/swappiness 100
+check 'log_level: the log says less' [ "$(wc -l <"$work/log")" = "$lines" ]
+run "$kvctl" log_level info
+for verb in clients domains limits; do
+	run "$kvctl" $verb
+	check "$verb: a table" says '^ +[A-Z]+ '
+	check "$verb: fits a terminal" test -z "$(awk 'length > 79' <<<"$out")"
+done
+run "$kvctl" tunables
+check 'tunables: what can be set' says '^swappiness +100 +rw$'
+check 'tunables: what cannot' says '^max_seqs +[0-9]+ +r$'
+
+# ---- JSON: as a parser takes it, with the numbers of the text
+cat >"$work/same.py" <<-'EOF'
+	import json, subprocess, sys
+	kvctl, nr = sys.argv[1], 0
+	def text(*a): return subprocess.run([kvctl, *a], check=True, capture_output=True, text=True).stdout
+	def load(*a):
+	    s = subprocess.run([kvctl, '--json', *a], check=True, capture_output=True, text=True).stdout
+	    assert s.isascii(), a
+	    return json.loads(s)
+	def same(what, a, b):
+	    global nr
+	    nr += 1
+	    assert a == b, (what, a, b)
+	def files(d=''):
+	    for n in load('ls', *([d] if d else [])):
+	        yield from files(d + n) if n.endswith('/') else [d + n]
+	def word(w): return int(w) if w.lstrip('-').isdigit() else w
+	all = list(files())
+	same('ls', set(all) >= {'meminfo', 'sys/vm/swappiness', 'pressure/memory'}, True)
+	for path in all:
+	    t, (j,) = text('cat', path), load('cat', path)
+	    same('path', j['path'], path)
+	    d, lines = j['data'], [l.split() for l in t.splitlines() if l[:1] != '#']
+	    if isinstance(d, str):
+	        if '\n' in d: nr += 1; continue
+	        same(path, d, t.strip())
+	    elif isinstance(d, (int, float)):
+	        same(path, d, word(t.strip()))
+	    elif isinstance(d, list):
+	        same(path, len(d), len(lines) - 1)
+	        for row, l in zip(d, lines[1:]): same(path, list(row), lines[0][:len(l)])
+	    elif path == 'pressure/memory':
+	        for l in lines: same(path, sorted(d[l[0]]), sorted(w.split('=')[0] for w in l[1:]))
+	    else:
+	        same(path, len(d), len(lines))
+	        if path != 'vmstat' and path != 'swapstat':
+	            for l in lines:
+	                key = l[0].rstrip(':') + ('_kb' if l[-1] == 'kB' else '')
+	                same(path + ' ' + key, str(d[key]), ' '.join(l[1:-1] if l[-1] == 'kB' else l[1:]))
+	s = load('status')
+	same('status', sorted(s), ['meminfo', 'pressure/memory', 'status', 'vmstat'])
+	same('total', s['meminfo']['GpuTotal_kb'], 4096)
+	same('total of the text', [l.split() for l in text('status').splitlines() if l.startswith('pool')], [['pool', '4.0M']])
+	same('epoch', type(s['status']['Epoch']), str)
+	same('clients', load('clients'), []); same('domains', load('domains'), []); same('limits', load('limits'), [])
+	for row in load('tunables'): same(row['name'], row['value'], word(text('cat', 'sys/vm/' + row['name']).strip()))
+	same('check', load('check'), {'ok': True, 'text': 'ok'})
+	same('version', sorted(load('version')), ['daemon', 'kvctl', 'uapi'])
+	same('set', load('set', 'sys/vm/swappiness', '90'), {'done': 'sys/vm/swappiness: is set to 90'})
+	same('set', load('cat', 'sys/vm/swappiness')[0]['data'], 90)
+	for a in (['evict', 'x'], ['cat', 'nothing'], ['explain', '1/1']):
+	    p = subprocess.run([kvctl, '--json', *a], capture_output=True, text=True)
+	    same(a, (p.returncode, p.stdout), (1, ''))
+	print('same', nr)
+EOF
+run python3 "$work/same.py" "$kvctl"
+check 'JSON: python reads it, and the numbers are those of the text' says '^same [0-9]{3}'
+check 'JSON: exit code' rc_is 0
 
 run "$kvctl" cat meminfo
 check 'cat' says '^GpuTotal: +4096 kB$'

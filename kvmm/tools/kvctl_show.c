@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvctl_show.c - status, clients, domains, limits, tunables, explain
+ *
+ * Made of the daemon's files, of which each is one instant: what a column or a
+ * line is called there is all that is known here, and what is missing, at a
+ * tenant's socket or of an older daemon, is left out.  With --json the same
+ * figures go out as they are, in bytes or kB as their names say.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/tools/kvctl.h"
+
+/* How a figure is shown. */
+enum unit { UNIT_WORD, UNIT_KB, UNIT_BYTES };
+
+/**
+ * struct column - one of a table for people
+ * @key:  in the row
+ * @head: above it
+ */
+struct column {
+	const char	*key;
+	const char	*head;
+	int		width;
+	enum unit	unit;
+};
+
+static const struct column client_columns[] = {
+	{ "id", "ID", 3, UNIT_WORD }, { "pid", "PID", 7, UNIT_WORD },
+	{ "tenant", "TENANT", 8, UNIT_WORD }, { "state", "STATE", 9, UNIT_WORD },
+	{ "running", "RUN", 5, UNIT_WORD }, { "waiting", "WAIT", 5, UNIT_WORD },
+	{ "steps", "STEPS", 5, UNIT_WORD }, { "blocks", "BLOCKS", 7, UNIT_WORD },
+	{ "draining", "DRAIN", 6, UNIT_WORD }, { "comm", "COMMAND", 0, UNIT_WORD },
+};
+
+static const struct column domain_columns[] = {
+	{ "id", "ID", 3, UNIT_WORD }, { "tenant", "TENANT", 8, UNIT_WORD },
+	{ "clients", "CLIENTS", 7, UNIT_WORD }, { "running", "RUN", 5, UNIT_WORD },
+	{ "waiting", "WAIT", 5, UNIT_WORD },
+	{ "current_kb", "CURRENT", 8, UNIT_KB }, { "max_kb", "MAX", 8, UNIT_KB },
+	{ "some_avg10", "SOME%", 6, UNIT_WORD }, { "name", "NAME", 0, UNIT_WORD },
+};
+
+static const struct column limit_columns[] = {
+	{ "min_kb", "MIN", 9, UNIT_KB }, { "low_kb", "LOW", 9, UNIT_KB },
+	{ "high_kb", "HIGH", 9, UNIT_KB }, { "max_kb", "MAX", 9, UNIT_KB },
+	{ "weight", "WEIGHT", 7, UNIT_WORD },
+	{ "current_kb", "CURRENT", 9, UNIT_KB },
+	{ "name", "NAME", 0, UNIT_WORD },
+};
+
+static const struct column tunable_columns[] = {
+	{ "name", "NAME", -24, UNIT_WORD }, { "value", "VALUE", 14, UNIT_WORD },
+	{ "mode", "MODE", 5, UNIT_WORD },
+};
+
+/* "1.5G"; a limit that is none stays `max`. */
+static void format_value(const json_t *v, enum unit unit, char *buf, size_t len)
+{
+	static const char units[] = "KMGT";
+	double n;
+	u32 i = 0;
+
+	if (json_is_integer(v) && unit == UNIT_KB) {
+		n = (double)json_integer_value(v);
+		for (; n >= 1024 && i < 3; i++)
+			n /= 1024;
+		snprintf(buf, len, n < 10 && i ? "%.1f%c" : "%.0f%c", n,
+			 units[i]);
+	} else if (json_is_integer(v)) {
+		snprintf(buf, len, "%" JSON_INTEGER_FORMAT,
+			 json_integer_value(v));
+	} else if (json_is_real(v)) {
+		snprintf(buf, len, "%.2f", json_real_value(v));
+	} else {
+		snprintf(buf, len, "%s", json_is_string(v) ?
+			 json_string_value(v) : "-");
+	}
+}
+
+static int print_table(const json_t *rows, const struct column *col, u32 nr)
+{
+	char buf[512];
+	json_t *row;
+	size_t i;
+	u32 n;
+
+	for (n = 0; n < nr; n++)
+		printf("%*s%c", col[n].width, col[n].head,
+		       n + 1 < nr ? ' ' : '\n');
+	json_array_foreach(rows, i, row) {
+		for (n = 0; n < nr; n++) {
+			format_value(json_object_get(row, col[n].key),
+				     col[n].unit, buf, sizeof(buf));
+			printf("%*s%c", col[n].width, buf,
+			       n + 1 < nr ? ' ' : '\n');
+		}
+	}
+	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
+}
+
+/* A file as a value; NULL, with @ret set, when it was not had. */
+static json_t *load(struct kvctl *k, const char *path, int *ret)
+{
+	json_t *v;
+
+	*ret = kvctl_read(k, "cat", path);
+	if (*ret)
+		return NULL;
+	v = kvctl_json(path, &k->text);
+	if (!v)
+		*ret = EX_OSERR;
+	return v;
+}
+
+static int show_table(struct kvctl *k, const char *path,
+		      const struct column *col, u32 nr)
+{
+	json_t *rows;
+	int ret;
+
+	rows = load(k, path, &ret);
+	if (!rows)
+		return ret;
+	if (k->opts.json)
+		return kvctl_print_json(rows);
+	ret = print_table(rows, col, nr);
+	json_decref(rows);
+	return ret;
+}
+
+int cmd_clients(struct kvctl *k, char **argv)
+{
+	return show_table(k, "clients", client_columns,
+			  ARRAY_SIZE(client_columns));
+}
+
+int cmd_domains(struct kvctl *k, char **argv)
+{
+	return show_table(k, "domains", domain_columns,
+			  ARRAY_SIZE(domain_columns));
+}
+
+/* Of each domain what the table of limits has; figures as they were. */
+int cmd_limits(struct kvctl *k, char **argv)
+{
+	json_t *rows, *row, *out;
+	size_t i;
+	u32 n;
+	int ret;
+
+	if (!k->opts.json)
+		return show_table(k, "domains", limit_columns,
+				  ARRAY_SIZE(limit_columns));
+	rows = load(k, "domains", &ret);
+	if (!rows)
+		return ret;
+	out = json_array();
+	json_array_foreach(rows, i, row) {
+		json_t *o = json_object();
+
+		for (n = 0; n < ARRAY_SIZE(limit_columns); n++)
+			json_object_set(o, limit_columns[n].key,
+					json_object_get(row, limit_columns[n].key));
+		json_array_append_new(out, o);
+	}
+	json_decref(rows);
+	return kvctl_print_json(out);
+}
+
+/* ---- tunables ---- */
+
+static int tunable_add(struct kvctl *k, json_t *rows, const char *name)
+{
+	char path[128];
+	json_t *row, *v;
+	int ret;
+
+	snprintf(path, sizeof(path), "sys/vm/%.60s", name);
+	v = load(k, path, &ret);
+	if (!v)
+		return ret;
+	row = json_object();
+	json_object_set_new(row, "name", json_string(name));
+	json_object_set_new(row, "value", v);
+	json_array_append_new(rows, row);
+	ret = kvctl_read(k, "stat", path);
+	if (!ret)
+		json_object_set_new(row, "mode",
+			json_string(strtoul(seq_text(&k->text), NULL, 8) & 0200 ?
+				    "rw" : "r"));
+	return ret;
+}
+
+int cmd_tunables(struct kvctl *k, char **argv)
+{
+	json_t *rows = json_array();
+	char *names, *name, *save = NULL;
+	int ret = kvctl_read(k, "ls", "sys/vm");
+
+	names = ret ? NULL : strdup(seq_text(&k->text));
+	for (name = names ? strtok_r(names, "\n", &save) : NULL; name && !ret;
+	     name = strtok_r(NULL, "\n", &save))
+		ret = tunable_add(k, rows, name);
+	free(names);
+	if (!ret && k->opts.json)
+		return kvctl_print_json(rows);
+	if (!ret)
+		ret = print_table(rows, tunable_columns,
+				  ARRAY_SIZE(tunable_columns));
+	json_decref(rows);
+	return ret;
+}
+
+/* ---- status ---- */
+
+/* What status prints of each file: that its name has a part here, and as what. */
+static const struct {
+	const char	*file;
+	const char	*key;
+	const char	*label;
+	enum unit	unit;
+} status_lines[] = {
+	{ "status", "Pid", "process", UNIT_WORD },
+	{ "status", "Tenant", "tenant", UNIT_WORD },
+	{ "status", "Backend", "backend", UNIT_WORD },
+	{ "status", "Start", "start", UNIT_WORD },
+	{ "status", "Draining", "draining", UNIT_WORD },
+	{ "status", "LogLevel", "log level", UNIT_WORD },
+	{ "status", "Domains", "domains", UNIT_WORD },
+	{ "status", "Clients", "clients", UNIT_WORD },
+	{ "meminfo", "GpuTotal_kb", "pool", UNIT_KB },
+	{ "meminfo", "GpuAvailable_kb", "  available", UNIT_KB },
+	{ "meminfo", "PrefixCached_kb", "  cache", UNIT_KB },
+	{ "meminfo", "GpuOffline_kb", "  offline", UNIT_KB },
+	{ "meminfo", "HostTotal_kb", "host pool", UNIT_KB },
+	{ "meminfo", "HostFree_kb", "  free", UNIT_KB },
+	{ "meminfo", "SwapTotal_kb", "swap", UNIT_KB },
+	{ "meminfo", "SwapFree_kb", "  free", UNIT_KB },
+	{ "vmstat", "nr_seqs_running", "running", UNIT_WORD },
+	{ "vmstat", "nr_seqs_waiting", "waiting", UNIT_WORD },
+};
+
+/* At a tenant's socket there is the first alone. */
+static const char * const status_files[] = {
+	"status", "meminfo", "vmstat", "pressure/memory",
+};
+
+static void print_status(const json_t *all)
+{
+	const json_t *v;
+	char buf[512];
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(status_lines); i++) {
+		v = json_object_get(json_object_get(all, status_lines[i].file),
+				    status_lines[i].key);
+		if (!v)
+			continue;
+		format_value(v, status_lines[i].unit, buf, sizeof(buf));
+		printf("%-12s %s\n", status_lines[i].label, buf);
+	}
+	v = json_object_get(json_object_get(all, "pressure/memory"), "some");
+	v = json_object_get(v, "avg10");
+	if (v) {
+		format_value(v, UNIT_WORD, buf, sizeof(buf));
+		printf("%-12s %s %% of the last 10 s\n", "pressure", buf);
+	}
+}
+
+int cmd_status(struct kvctl *k, char **argv)
+{
+	json_t *all = json_object(), *v;
+	int ret = EXIT_SUCCESS;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(status_files) && !ret; i++) {
+		if (i && json_object_get(json_object_get(all, "status"),
+					 "Tenant"))
+			break;
+		v = load(k, status_files[i], &ret);
+		if (v)
+			json_object_set_new(all, status_files[i], v);
+	}
+	if (!ret && k->opts.json)
+		return kvctl_print_json(all);
+	if (!ret) {
+		print_status(all);
+		ret = fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
+	}
+	json_decref(all);
+	return ret;
+}
+
+/* ---- explain ---- */
+
+/* One sequence; printed, or put into @all. */
+static int explain_one(struct kvctl *k, json_t *all, const char *client,
+		       u64 seq, bool title)
+{
+	char path[96];
+	json_t *v;
+	int ret;
+
+	snprintf(path, sizeof(path), "client/%.20s/seq/%" PRIu64 "/explain",
+		 client, seq);
+	v = load(k, path, &ret);
+	if (!v)
+		return ret;
+	json_array_append_new(all, v);
+	if (k->opts.json)
+		return EXIT_SUCCESS;
+	k->title = title ? path : NULL;
+	return kvctl_print_text(k);
+}
+
+/* Is there anything to be told of it? */
+static bool worth_telling(const json_t *row)
+{
+	const char *state = json_string_value(json_object_get(row, "state"));
+
+	return !state || strcmp(state, "ready") ||
+	       json_integer_value(json_object_get(row, "preempted"));
+}
+
+/* All of a client that wait, or lost memory once. */
+static int explain_client(struct kvctl *k, json_t *all, const char *client)
+{
+	json_t *rows, *row;
+	char path[64];
+	size_t i;
+	int ret;
+
+	snprintf(path, sizeof(path), "client/%.20s/seqs", client);
+	rows = load(k, path, &ret);
+	if (!rows)
+		return ret;
+	json_array_foreach(rows, i, row) {
+		if (!worth_telling(row))
+			continue;
+		ret = explain_one(k, all, client, (u64)json_integer_value(
+				  json_object_get(row, "seq")), true);
+		/* One that was closed meanwhile is no failure. */
+		if (ret == EXIT_FAILURE)
+			ret = EXIT_SUCCESS;
+		if (ret)
+			break;
+	}
+	json_decref(rows);
+	return ret;
+}
+
+int cmd_explain(struct kvctl *k, char **argv)
+{
+	char client[24];
+	json_t *all;
+	u64 id, seq;
+	int ret, len = (int)strcspn(argv[0], "/");
+
+	snprintf(client, sizeof(client), "%.*s", len, argv[0]);
+	if (kv_parse_uint(client, &id) || (argv[0][len] &&
+	    kv_parse_uint(argv[0] + len + 1, &seq))) {
+		pr_err("%.60s: is no sequence: give CLIENT/SEQ, as in client/CLIENT/seqs, or CLIENT for all of it that wait",
+		       argv[0]);
+		return EX_USAGE;
+	}
+	all = json_array();
+	ret = argv[0][len] ? explain_one(k, all, client, seq, false) :
+			     explain_client(k, all, client);
+	if (!ret && k->opts.json)
+		return kvctl_print_json(all);
+	json_decref(all);
+	return ret;
+}
