@@ -28,6 +28,9 @@ static const char * const asks[] = {
 	"set memory.min 4096 a", "set memory.weight 100 a@0",
 	"set memory.high 18446744073709551615 b", "resize 65536 gpu0",
 	"resize 0 gpu0", "drop_caches", "drop_caches a",
+	"evict 0 a", "evict 4096 a", "pin 0 a", "pin 65536 a", "unpin 0 a",
+	"drain 1 node", "drain 0 node", "drain 1 client/0", "drain 1 tenant/0",
+	"log nothing",
 	"set memory.max max \\141", "set memory.low 1 a@0",
 };
 

@@ -6,6 +6,7 @@
  * attaches what must be refused; a process that had detached and lived on ends
  * at last.  What is refused changes nothing (law 4).
  */
+#include "kvmm/core/why.h"
 #include "tests/sim/sim.h"
 
 /* ---- attach messages and configurations that must be refused ---- */
@@ -159,6 +160,52 @@ static void drop_caches(struct sim *w)
 		w->limit[dom].kept = 0;
 }
 
+/* Cache falls free, as much as is told, and nobody loses anything else. */
+static void evict(struct sim *w)
+{
+	u32 dom = rng_below(&w->rng, w->cfg.max_domains);
+	u32 most = rng_below(&w->rng, 20);
+	struct core_domain_view was, v;
+	bool there = !core_get_domain(w->core, dom, &was);
+	int nr = core_evict(w->core, w->now, dom, most);
+
+	LOG(w, "operator: evict %u of domain %u: %d", most, dom, nr);
+	LAW(w, there ? nr >= 0 : nr == -ENOENT, "evict %u of domain %u: %d",
+	    most, dom, nr);
+	if (!there || core_get_domain(w->core, dom, &v))
+		return;
+	/* Somebody may have been admitted with what fell free, or with cache. */
+	LAW(w, v.nr_preempted == was.nr_preempted,
+	    "evict preempts %u", v.nr_preempted - was.nr_preempted);
+	LAW(w, !most == !nr || was.blocks[3] < most || nr >= (int)most,
+	    "evict %u of %llu cached blocks: %d", most,
+	    (unsigned long long)was.blocks[3], nr);
+	if (nr > 0)
+		cover_note("evicted because an operator asked");
+	if (dom < SIM_DOMAINS)
+		w->limit[dom].kept = 0;
+}
+
+/* What is told of a sequence can be told at any moment. */
+static void look_why(struct sim *w)
+{
+	u32 i = rng_below(&w->rng, w->cfg.max_clients * w->cfg.max_seqs);
+	struct core_why_view v;
+	struct core_seq_view s;
+	bool there = !core_get_seq(w->core, i, &s);
+
+	LAW(w, !core_get_why(w->core, i, w->now, &v) == there,
+	    "sequence %u is %sthere", i, there ? "" : "not ");
+	if (!there)
+		return;
+	LAW(w, v.wait < NR_CORE_WAITS && v.state == s.state &&
+	    v.taken == s.nr_preempted && v.found <= v.len &&
+	    (!v.taken || v.cause < NR_CORE_CAUSES), "why of sequence %u", i);
+	LAW(w, s.state != KVMM_SEQ_READY || v.wait == CORE_WAIT_nothing ||
+	    v.wait == CORE_WAIT_more, "ready %u waits for %s", i,
+	    core_wait_name(v.wait));
+}
+
 static void trigger_change(struct sim *w)
 {
 	u64 window = rng_range(&w->rng, 500, 2000) * SIM_MS;
@@ -225,7 +272,11 @@ void operator_act(struct sim *w)
 		look_past_the_end(w);
 		break;
 	case 3:
-		drop_caches(w);
+		look_why(w);
+		if (rng_chance(&w->rng, 300))
+			evict(w);
+		else
+			drop_caches(w);
 		break;
 	case 4:
 		trigger_change(w);
