@@ -13,8 +13,7 @@
 #include <stdio.h>
 
 #include <kvmm/opts.h>
-
-#include "runtime/server/text.h"
+#include <kvmm/text.h>
 
 #define BENCH_TRACE_BLOCK	512u	/* tokens of one of a trace's hash_ids */
 

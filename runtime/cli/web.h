@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <sys/socket.h>
 
-#include "runtime/server/http.h"
+#include <kvmm/http.h>
 
 /**
  * struct web_server - who is asked

@@ -5,7 +5,7 @@
 #ifndef RUNTIME_SERVER_ACCESS_H
 #define RUNTIME_SERVER_ACCESS_H
 
-#include "runtime/server/http.h"
+#include <kvmm/http.h>
 
 /**
  * struct access - how a request ended

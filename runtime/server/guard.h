@@ -13,7 +13,8 @@
 
 #include <jansson.h>
 
-#include "runtime/server/text.h"
+#include <kvmm/text.h>
+
 #include "runtime/tokenizer/tokenizer.h"
 
 /**

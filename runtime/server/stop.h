@@ -5,7 +5,7 @@
 #ifndef RUNTIME_SERVER_STOP_H
 #define RUNTIME_SERVER_STOP_H
 
-#include "runtime/server/text.h"
+#include <kvmm/text.h>
 
 #define STOP_MAX	4u	/* strings of a request, as OpenAI allows */
 #define STOP_LEN_MAX	4096u	/* bytes of one */

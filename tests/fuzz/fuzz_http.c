@@ -22,8 +22,9 @@
  */
 #include <jansson.h>
 
+#include <kvmm/http.h>
+
 #include "runtime/server/api.h"
-#include "runtime/server/http.h"
 #include "runtime/server/tokens.h"
 #include "runtime/template/chat.h"
 #include "tests/fuzz/fuzz.h"

@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "runtime/server/text.h"
+#include <kvmm/text.h>
+
 #include "tests/integration/serve.h"
 
 #define ENDLESS(more)	"{\"prompt\":\"In the beginning\",\"max_tokens\":1000,\"ignore_eos\":true" more "}"

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/server/http.h"
+#include <kvmm/http.h>
 
 static const struct {
 	const char	*head;

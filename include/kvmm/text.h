@@ -2,8 +2,8 @@
 /*
  * text.h - bytes that grow, and JSON written into them
  */
-#ifndef RUNTIME_SERVER_TEXT_H
-#define RUNTIME_SERVER_TEXT_H
+#ifndef KVMM_TEXT_H
+#define KVMM_TEXT_H
 
 #include <kvmm/types.h>
 
@@ -19,12 +19,14 @@ struct text {
 	bool	failed;
 };
 
+/* Give its memory back; it is empty then. */
 void text_free(struct text *t);
 /* Empty it and keep its memory. */
 void text_clear(struct text *t);
 /* Take away the first @n bytes. */
 void text_cut(struct text *t, size_t n);
 
+/* Append @n bytes, a string, or what printf() makes. */
 void text_add(struct text *t, const void *p, size_t n);
 void text_puts(struct text *t, const char *s);
 void text_printf(struct text *t, const char *fmt, ...) __printf(2, 3);
@@ -40,4 +42,4 @@ void text_jsons(struct text *t, const char *s);
 /* text_utf8_len() - bytes of the character at @p, 0 if it is none */
 size_t text_utf8_len(const char *p, size_t n);
 
-#endif /* RUNTIME_SERVER_TEXT_H */
+#endif /* KVMM_TEXT_H */

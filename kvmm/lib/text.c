@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/server/text.h"
+#include <kvmm/text.h>
 
 #define TEXT_MIN	256u
 

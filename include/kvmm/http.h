@@ -4,10 +4,10 @@
  *
  * Pure functions over bytes: no socket, no clock, no memory of their own.
  */
-#ifndef RUNTIME_SERVER_HTTP_H
-#define RUNTIME_SERVER_HTTP_H
+#ifndef KVMM_HTTP_H
+#define KVMM_HTTP_H
 
-#include "runtime/server/text.h"
+#include <kvmm/text.h>
 
 #define HTTP_HEAD_MAX		16384u	/* bytes of a request's head */
 #define HTTP_HEADERS_MAX	100u
@@ -132,6 +132,7 @@ struct http_answer {
 	const char	*headers;
 };
 
+/* http_write_head() - append the head of an answer */
 void http_write_head(struct text *t, const struct http_answer *a);
 
-#endif /* RUNTIME_SERVER_HTTP_H */
+#endif /* KVMM_HTTP_H */

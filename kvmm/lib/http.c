@@ -13,7 +13,7 @@
  */
 #include <strings.h>
 
-#include "runtime/server/http.h"
+#include <kvmm/http.h>
 
 #define CHUNK_LINE_MAX	1024u	/* a chunk's size with its extensions */
 #define CHUNK_TRAILERS	8192u	/* what may follow the last chunk */
