@@ -31,6 +31,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include <kvmm/addr.h>
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
 #include <kvmm/tenant_opt.h>
@@ -59,6 +60,18 @@ static int host_numa(struct daemon *d)
 		return 0;
 	pr_err("--host-numa: '%.40s' is none of auto, local, interleave: give one of these, or the number of a memory node",
 	       d->opt.host_numa);
+	return -EINVAL;
+}
+
+/* kvmm-proc listens there; that it is wrong is said before anything starts. */
+static int metrics_addr(const struct daemon *d)
+{
+	struct kv_addr addr;
+
+	if (!kv_addr_parse(d->opt.metrics, &addr))
+		return 0;
+	pr_err("--metrics: '%.80s' is no address: give off, a port, 127.0.0.1:PORT or [::1]:PORT, in numbers",
+	       d->opt.metrics);
 	return -EINVAL;
 }
 
@@ -237,7 +250,7 @@ static int start_checks(struct daemon *d)
 	char why[512];
 	int err;
 
-	if (socket_mode(d) || host_numa(d))
+	if (socket_mode(d) || host_numa(d) || metrics_addr(d))
 		return EX_USAGE;
 	err = door_options(d);
 	if (err)
@@ -495,7 +508,8 @@ static int judge_config(struct daemon *d)
 	char why[512];
 	int err;
 
-	if (socket_mode(d) || host_numa(d) || door_options(d))
+	if (socket_mode(d) || host_numa(d) || metrics_addr(d) ||
+	    door_options(d))
 		return EX_USAGE;
 	err = start_device(d, why, sizeof(why));
 	if (err)

@@ -110,6 +110,8 @@ enum kvmm_backend {
 	  "mount the files that kvctl cat prints in proc/ beside the sockets, by kvmm-proc; auto: where that is /run/kvmm/proc") \
 	x(str, proc_user, "proc-user", NULL, 0, 0, "USER",		\
 	  "the same as --user for kvmm-proc (default kvmm-proc)")	\
+	x(str, metrics, "metrics", "off", 0, 0, "off|[ADDR:]PORT",	\
+	  "where kvmm-proc serves /metrics for Prometheus over HTTP, to whoever can connect: a port of 127.0.0.1, or of this address, [ADDR]:PORT for IPv6") \
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
 	  "system calls that are not in the list end the process, are logged by the kernel, or, with off, nothing is given up: user, capabilities, files, system calls") \
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \

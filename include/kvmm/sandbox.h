@@ -24,6 +24,8 @@
 #define SANDBOX_both	(SANDBOX_kvmm | SANDBOX_swapd)
 #define SANDBOX_cuda	BIT(3)	/* with kvmm: what a CUDA driver does in it */
 #define SANDBOX_proc	BIT(4)	/* kvmm-proc */
+#define SANDBOX_http	BIT(5)	/* with proc: it serves metrics */
+#define SANDBOX_mount	BIT(6)	/* with proc: it mounts; of capabilities alone */
 #define SANDBOX_all	(SANDBOX_both | SANDBOX_proc)
 
 /*
@@ -42,7 +44,7 @@
 	  "raise the limits on descriptors and locked memory")		\
 	x(SYS_PTRACE, none, both,					\
 	  "kvmm: open what clients of the last daemon map")		\
-	x(SYS_ADMIN, none, proc, "mount and unmount the files, where --proc has them mounted") \
+	x(SYS_ADMIN, none, mount, "mount and unmount the files, where --proc has them mounted") \
 	x(CHOWN, none, kvmm | proc, "give the sockets of --tenant to their owner; view.sock to the group of kvmm-proc") \
 	x(SETUID, none, all, "change the user")				\
 	x(SETGID, none, all, "change the groups")			\
@@ -157,6 +159,8 @@
 	x(proc, connect, any, "the same")				\
 	x(proc, setsockopt, any, "how long it waits there")		\
 	x(proc, writev, any, "answers to the kernel's FUSE")		\
+	x(http, accept4, any, "who reads the metrics connects")		\
+	x(http, shutdown, any, "an answer is whole")			\
 	/* only beside a CUDA driver; what a real one needs was not measured */ \
 	x(cuda, ioctl, any, "the driver's devices")			\
 	x(cuda, openat, any, "the same, as far as Landlock lets it")	\
@@ -214,7 +218,8 @@ extern const char * const sandbox_rule_text[];
 
 /**
  * struct sandbox - one program's rights; the first block is the caller's
- * @who:     one of SANDBOX_hold, _kvmm, _swapd, _proc; kvmm perhaps with _cuda
+ * @who:     one of SANDBOX_hold, _kvmm, _swapd, _proc; kvmm perhaps with
+ *           _cuda, proc with _http
  * @devices: the files of a GPU can be opened
  * @mode:    enum sandbox_mode; sandbox_prepare() may turn it off
  * @user:    name, or UID[:GID]; NULL: @dflt if there is one

@@ -562,9 +562,10 @@ static int read_options(struct hold *h, struct kvmm_options *o, int argc,
 }
 
 /* Few capabilities; children get, while they start, what sandbox.h says. */
-static int drop_rights(const struct kvmm_options *o, bool mounts)
+static int drop_rights(const struct kvmm_options *o, const struct mount *m)
 {
-	const u32 gives = SANDBOX_both | (mounts ? SANDBOX_proc : 0);
+	const u32 gives = SANDBOX_both | (m->wanted ? SANDBOX_proc : 0) |
+			  (m->mounts ? SANDBOX_mount : 0);
 	int err;
 
 	if (o->sandbox == SANDBOX_OFF || geteuid())
@@ -596,7 +597,7 @@ int main(int argc, char **argv)
 	h.store.ask = hold_asked;
 	upgrade_init(&h.upgrade, o.user);
 	mount_init(&h.mount, &o, &h.old_mask);
-	if (drop_rights(&o, h.mount.wanted))
+	if (drop_rights(&o, &h.mount))
 		return EX_OSERR;
 	umask(0077);
 	/* What is wrong with it is told by the child. */

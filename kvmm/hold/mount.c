@@ -6,7 +6,7 @@
  * first kvmm serves, and then belongs to hold.  One that a signal ended is
  * started again, at once the first time; it takes away by itself what the dead
  * one left mounted.  One that ended by itself said why, and stays away: there
- * is no /dev/fuse, or an operator unmounted it.
+ * is no /dev/fuse, or an operator unmounted it, and it serves no metrics.
  *
  * To unmount takes rights that a running kvmm-proc has no more.  So at the end
  * hold kills it and starts it once more with --unmount.
@@ -60,21 +60,25 @@ void mount_init(struct mount *m, const struct kvmm_options *o,
 		*slash = '\0';
 	else if (o->socket)
 		strcpy(m->dir, ".");
-	m->wanted = !err && (o->proc == KVMM_PROC_ON ||
+	m->mounts = !err && (o->proc == KVMM_PROC_ON ||
 			     (o->proc == KVMM_PROC_AUTO &&
 			      !strcmp(m->dir, THE_DIR)));
+	/* Whether it is an address kvmm judges, before it serves. */
+	m->metrics = !err && strcmp(o->metrics, "off") ? o->metrics : NULL;
+	m->wanted = m->mounts || m->metrics;
 }
 
 static void __noreturn mount_exec(const struct mount *m, pid_t parent,
 				  bool unmount)
 {
 	static const char * const sandbox[] = { "on", "log", "off" };
-	char box[32], user[128];
+	char box[32], user[128], metrics[128];
 	char *argv[] = {
-		(char *)m->exe, (char *)"--dir", (char *)m->dir, box, NULL,
-		NULL, NULL,
+		(char *)m->exe, (char *)"--dir", (char *)m->dir, box,
+		(char *)(m->mounts ? "--mount=on" : "--mount=off"), NULL, NULL,
+		NULL,
 	};
-	u32 n = 4;
+	u32 n = 5;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -85,10 +89,14 @@ static void __noreturn mount_exec(const struct mount *m, pid_t parent,
 	snprintf(user, sizeof(user), "--user=%s", m->user ? m->user : "");
 	if (m->user)
 		argv[n++] = user;
+	snprintf(metrics, sizeof(metrics), "--metrics=%s",
+		 m->metrics ? m->metrics : "");
 	if (unmount)
 		argv[n] = (char *)"--unmount";
+	else if (m->metrics)
+		argv[n] = metrics;
 	execv(m->exe, argv);
-	pr_err("%s cannot be started: %s: install kvmm-proc beside kvmm-hold, or give --proc off",
+	pr_err("%s cannot be started: %s: install kvmm-proc beside kvmm-hold, or give --proc off and --metrics off",
 	       m->exe, strerror(errno));
 	_exit(EX_OSERR);
 }
@@ -180,7 +188,8 @@ void mount_exit(struct mount *m)
 		(void)waitpid(m->pid, NULL, WNOHANG);
 		close(m->pidfd);
 	}
-	if (mount_fork(m, true))
+	m->pidfd = -1;
+	if (!m->mounts || mount_fork(m, true))
 		return;
 	p.fd = m->pidfd;
 	if (poll(&p, 1, UNMOUNT_MS) != 1)

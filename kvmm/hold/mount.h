@@ -13,6 +13,8 @@
 /**
  * struct mount - all about kvmm-proc that hold knows
  * @wanted:   it is to run once kvmm serves
+ * @mounts:   to mount the files
+ * @metrics:  to serve metrics: where; NULL: not
  * @ended:    it ended by itself, and said why: it is not started again
  * @pidfd:    of the one that runs; -1: none
  * @start_at: not before, in ms
@@ -21,6 +23,7 @@
  */
 struct mount {
 	bool		wanted;
+	bool		mounts;
 	bool		ended;
 	bool		began;
 	pid_t		pid;
@@ -30,6 +33,7 @@ struct mount {
 	u64		start_at;
 	u32		sandbox;
 	const char	*user;
+	const char	*metrics;
 	const sigset_t	*old_mask;
 	char		exe[4096];
 	char		dir[4096];

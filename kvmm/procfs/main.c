@@ -16,14 +16,19 @@
  * as a user whose group may open one of them, and write its log.  The mount it
  * cannot take away itself: kvmm-hold starts it once more for that.
  *
- * Threads: all alike, each takes a request of the kernel and answers it
- * (fs.c).  None starts or ends later.
+ * With --metrics it also listens to whoever can connect, and serves one of the
+ * files, with the daemon's own eyes (http.c).  It binds before it gives its
+ * rights up, and has no way to listen anywhere else afterwards.
+ *
+ * Threads: PF_THREADS alike, each takes a request of the kernel and answers it
+ * (fs.c), and one for HTTP.  None starts or ends later.
  *
  * With --snapshot it mounts nothing and is an ordinary program (snapshot.c).
  */
 #define FUSE_USE_VERSION 31
 #include <fcntl.h>
 #include <fuse.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,7 +53,7 @@ static const struct kv_opt option_table[] = {
 static const struct kv_exit exit_table[] = {
 	{ 0, "unmounted, or the snapshot is made, or --help, --version" },
 	{ EX_USAGE, "a wrong option" },
-	{ EX_UNAVAILABLE, "nothing can be mounted here, or no daemon answers" },
+	{ EX_UNAVAILABLE, "nothing can be mounted here, nor the address for metrics be had, or no daemon answers" },
 	{ EX_OSERR, "the system refused memory or threads" },
 	{ EX_CANTCREAT, "--snapshot: the directory is not its own" },
 	{ EX_IOERR, "--snapshot: a file cannot be written" },
@@ -58,7 +63,7 @@ static const struct kv_program program = {
 	.name = "kvmm-proc",
 	.brief = "the files of a kvmm, mounted or copied",
 	.man = 8,
-	.about = "Shows the files that kvctl cat prints as files, in proc/ beside the daemon's sockets.  kvmm-hold starts it (--proc); by hand it copies them: --snapshot.",
+	.about = "Shows the files that kvctl cat prints as files, in proc/ beside the daemon's sockets, and the metrics over HTTP.  kvmm-hold starts it (--proc, --metrics); by hand it copies them: --snapshot.",
 	.opts = option_table,
 	.nr_opts = ARRAY_SIZE(option_table),
 	.exits = exit_table,
@@ -116,60 +121,104 @@ static int find_view(struct procfs *pf)
 	return 0;
 }
 
+static void *http_worker(void *arg)
+{
+	pthread_setname_np(pthread_self(), "kvmm-http");
+	pf_http_work(arg);
+}
+
 static void *worker(void *arg)
 {
 	pf_fs_work(arg);
 	return NULL;
 }
 
-static int start_threads(struct fuse *fuse)
+/* All but this one, which does what is left. */
+static int start_threads(struct procfs *pf, struct fuse *fuse)
 {
 	pthread_t t;
 	int err = 0, i;
 
-	for (i = 1; i < PF_THREADS && !err; i++)
+	for (i = 1; fuse && i < PF_THREADS && !err; i++)
 		err = -pthread_create(&t, NULL, worker, fuse);
+	if (!err && fuse && pf->http >= 0)
+		err = -pthread_create(&t, NULL, http_worker, pf);
 	return err;
 }
 
-/* Root mounts only where nobody else decides what its names mean. */
+/* Root works only where nobody else decides what its names mean. */
 static int judge_dir(const struct procfs *pf)
 {
 	char text[256] = "";
 	int err = geteuid() ? 0 : kv_config_way(pf->dir, text, sizeof(text));
 
 	if (err)
-		pr_err("%s: not mounted: %s", pf->mount,
+		pr_err("%s: nothing is served from there: %s", pf->dir,
 		       *text ? text : strerror(-err));
 	return err;
 }
 
+/* Return: exit code; it told why not. */
+static int start_mount(struct procfs *pf, struct fuse **fuse)
+{
+	*fuse = pf_fs_new(pf);
+	if (!*fuse)
+		return EX_OSERR;
+	if (!pf_mount(pf, *fuse))
+		return 0;
+	*fuse = NULL;
+	return EX_UNAVAILABLE;
+}
+
+/* What it does from now on.  Return: exit code, when it is over. */
+static int work(struct procfs *pf, struct fuse *fuse)
+{
+	char addr[KV_ADDR_TEXT];
+
+	if (pf->http >= 0)
+		pr_info("metrics are at http://%s/metrics",
+			kv_addr_format(&pf->addr, addr));
+	if (!fuse)
+		pf_http_work(pf);
+	pr_info("the files are in %s", pf->mount);
+	pf_fs_work(fuse);
+	pr_info("%s was unmounted: %s", pf->mount, pf->http < 0 ? "ended" :
+		"metrics are served on");
+	/* Other threads may still be on their way out: nothing is freed. */
+	while (pf->http >= 0)
+		poll(NULL, 0, -1);
+	return 0;
+}
+
+/* One of both may be missing; what is missing was told. */
 static int serve(struct procfs *pf)
 {
-	struct fuse *fuse;
-	int err;
+	const bool mounts = pf->opt.mount == PF_MOUNT_ON;
+	int code = mounts ? 0 : EX_UNAVAILABLE, err;
+	struct fuse *fuse = NULL;
 
-	if (judge_dir(pf) || pf_clean(pf) || find_view(pf))
+	if (judge_dir(pf))
 		return EX_UNAVAILABLE;
-	fuse = pf_fs_new(pf);
-	if (!fuse)
-		return EX_OSERR;
-	if (pf_mount(pf, fuse))
+	if (mounts && pf_clean(pf))
+		code = EX_UNAVAILABLE;
+	if (find_view(pf))
 		return EX_UNAVAILABLE;
+	if (!code)
+		code = start_mount(pf, &fuse);
+	if (pf->addr.len && pf_http_listen(pf) && !fuse)
+		return EX_UNAVAILABLE;
+	if (code && pf->http < 0)
+		return code;
 	err = sandbox_drop(&box);
 	if (!err)
-		err = start_threads(fuse);
+		err = start_threads(pf, fuse);
 	if (!err)
 		err = sandbox_filter(&box);
 	if (err) {
 		pr_err("cannot start: %s", strerror(-err));
 		return EX_OSERR;
 	}
-	pr_info("the files are in %s", pf->mount);
-	pf_fs_work(fuse);
-	pr_info("%s was unmounted: ended", pf->mount);
-	/* Other threads may still be on their way out: nothing is freed. */
-	return 0;
+	return work(pf, fuse);
 }
 
 static void catch_signals(void)
@@ -181,10 +230,28 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* Return: exit code. */
+static int judge_options(struct procfs *pf)
+{
+	if (kv_addr_parse(pf->opt.metrics, &pf->addr)) {
+		pr_err("--metrics: '%.80s' is no address: give off, a port, 127.0.0.1:PORT or [::1]:PORT, in numbers",
+		       pf->opt.metrics);
+		return EX_USAGE;
+	}
+	if (pf->opt.mount == PF_MOUNT_OFF && !pf->addr.len &&
+	    !pf->opt.snapshot && !pf->opt.unmount) {
+		pr_err("--mount off: then there is nothing to do: give --metrics or --snapshot");
+		return EX_USAGE;
+	}
+	return 0;
+}
+
 static int run(struct procfs *pf)
 {
-	int err;
+	int err = judge_options(pf);
 
+	if (err)
+		return err;
 	if (find_dir(pf))
 		return EX_UNAVAILABLE;
 	if (pf->opt.unmount)
@@ -194,6 +261,8 @@ static int run(struct procfs *pf)
 			return EX_USAGE;
 		return pf_snapshot(pf);
 	}
+	if (pf->addr.len)
+		box.who |= SANDBOX_http;
 	box.mode = pf->opt.sandbox;
 	box.user = pf->opt.user;
 	err = sandbox_prepare(&box);
@@ -220,6 +289,7 @@ int main(int argc, char **argv)
 	}
 	kv_log_init("kvmm-proc", (enum kv_log_level)pf.opt.log_level);
 	pf.owner = geteuid();
+	pf.http = -1;
 	n = run(&pf);
 	/* Not by exit(): threads may be in the middle of something. */
 	fflush(NULL);

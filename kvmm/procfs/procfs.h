@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <kvmm/addr.h>
 #include <kvmm/opts.h>
 #include <kvmm/sandbox.h>
 #include <kvmm/seq.h>
@@ -23,6 +24,10 @@
 	  "mount nothing: copy the files to this directory, which is made if it is not there") \
 	x(uint, interval_ms, "interval-ms", "0", 0, 3600000, "N",	\
 	  "copy them again after this, until a signal; 0: once")	\
+	x(choice, mount, "mount", "on", 0, 0, "on|off",			\
+	  "whether the files are mounted")				\
+	x(str, metrics, "metrics", "off", 0, 0, "off|[ADDR:]PORT",	\
+	  "serve the file metrics over HTTP, as /metrics, to whoever can connect: at a port of 127.0.0.1, or of this address, [ADDR]:PORT for IPv6") \
 	x(flag, unmount, "unmount", NULL, 0, 0, NULL,			\
 	  "take away the mount of a kvmm-proc that is dead, and end")	\
 	x(str, user, "user", NULL, 0, 0, "USER",			\
@@ -31,6 +36,11 @@
 	  "as for kvmm")						\
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
 	  "what is told on stderr")
+
+enum pf_mount {
+	PF_MOUNT_ON,
+	PF_MOUNT_OFF,
+};
 
 struct procfs_options {
 #define x OPT_FIELD
@@ -44,6 +54,8 @@ struct procfs_options {
  * @mount: where the files are
  * @view:  path of the view socket, good after the user was changed
  * @owner: who started the daemon; owns the files
+ * @http:  listens for who reads the metrics; -1: nothing does
+ * @addr:  where that is
  */
 struct procfs {
 	struct procfs_options	opt;
@@ -51,6 +63,8 @@ struct procfs {
 	char			mount[PF_PATH + 8];
 	char			view[108];
 	uid_t			owner;
+	int			http;
+	struct kv_addr		addr;
 };
 
 /* ---- ask.c ---- */
@@ -87,6 +101,50 @@ int __must_check pf_clean(const struct procfs *pf);
 int __must_check pf_mount(const struct procfs *pf, struct fuse *fuse);
 /* pf_clean(), and the directory goes too. */
 int __must_check pf_unmount(const struct procfs *pf);
+
+/* ---- http.c ---- */
+
+/* Listen at pf->addr; it told why not. */
+int __must_check pf_http_listen(struct procfs *pf);
+
+/* pf_http_work() - answer who connects, for ever */
+void __noreturn pf_http_work(struct procfs *pf);
+
+/* ---- page.c ---- */
+
+/**
+ * struct page - a page that is being sent, perhaps to several
+ * @users: connections, and the one who gives it to the next
+ */
+struct page {
+	u32		users;
+	struct seq_file	text;
+};
+
+/**
+ * struct pages - the metrics as they were last read
+ * @last:  to be given again for a while; NULL: none
+ * @since: in ms, when that was read
+ * @bytes: of all that are still being sent
+ */
+struct pages {
+	struct procfs	*pf;
+	struct page	*last;
+	u64		since;
+	size_t		bytes;
+};
+
+/**
+ * pages_get() - the page of now, for one more user
+ * @now: in ms
+ *
+ * However many ask, the daemon is asked a few times a second.
+ *
+ * Return: 0, or what pf_ask() says.
+ */
+int __must_check pages_get(struct pages *ps, u64 now, struct page **page);
+/* The page of a user that is done with it; NULL: it had none. */
+void pages_put(struct pages *ps, struct page *page);
 
 /* ---- snapshot.c ---- */
 

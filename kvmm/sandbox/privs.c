@@ -31,6 +31,7 @@
 #define kvmm	SANDBOX_kvmm
 #define both	SANDBOX_both
 #define proc	SANDBOX_proc
+#define mount	SANDBOX_mount
 #define all	SANDBOX_all
 
 const struct sandbox_cap sandbox_caps[] = {
@@ -47,6 +48,7 @@ const u32 sandbox_nr_caps = ARRAY_SIZE(sandbox_caps);
 #undef kvmm
 #undef both
 #undef proc
+#undef mount
 #undef all
 
 /* "UID" or "UID:GID"; the group is as the user when it is not said. */

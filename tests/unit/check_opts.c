@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include <kvmm/addr.h>
 #include <kvmm/list.h>
 #include <kvmm/opts.h>
 
@@ -234,6 +235,48 @@ START_TEST(test_sizes)
 }
 END_TEST
 
+static const struct {
+	const char	*text;
+	const char	*is;
+	bool		local;
+} addrs[] = {
+	{ "80", "127.0.0.1:80", true },
+	{ "0", "127.0.0.1:0", true },
+	{ "10.0.0.1:65535", "10.0.0.1:65535", false },
+	{ "0.0.0.0:1", "0.0.0.0:1", false },
+	{ "127.9.9.9:1", "127.9.9.9:1", true },
+	{ "[::1]:80", "[::1]:80", true },
+	{ "[0:0::1]:80", "[::1]:80", true },
+	{ "[::]:80", "[::]:80", false },
+	{ "[fe80::1]:80", "[fe80::1]:80", false },
+};
+
+static const char * const no_addrs[] = {
+	"", ":", ":80", "80:", "[", "]", "[]:80", "[:80", "[::1]", "[::1]80",
+	"[::1:80", "::1:80", "[::1]]:80", "[127.0.0.1]:80", "127.0.0.1", "on",
+	"65536", "100000", "-1", "+1", " 1", "1 ", "1.2.3:80", "localhost:80",
+	"off:80", "[0000:0000:0000:0000:0000:0000:0000:0000:0000]:80",
+};
+
+START_TEST(test_addrs)
+{
+	char buf[KV_ADDR_TEXT];
+	struct kv_addr a;
+	u32 i;
+
+	ck_assert(!kv_addr_parse("off", &a) && !a.len);
+	for (i = 0; i < ARRAY_SIZE(addrs); i++) {
+		ck_assert_msg(!kv_addr_parse(addrs[i].text, &a), "'%s'",
+			      addrs[i].text);
+		ck_assert_str_eq(kv_addr_format(&a, buf), addrs[i].is);
+		ck_assert_msg(kv_addr_is_local(&a) == addrs[i].local, "%s", buf);
+	}
+	for (i = 0; i < ARRAY_SIZE(no_addrs); i++)
+		ck_assert_msg(kv_addr_parse(no_addrs[i], &a) == -EINVAL, "'%s'",
+			      no_addrs[i]);
+}
+END_TEST
+
 struct item {
 	int		value;
 	struct list	node;
@@ -281,6 +324,7 @@ int main(void)
 	tcase_add_test(tc, test_help_names_all);
 	tcase_add_test(tc, test_help_asked);
 	tcase_add_test(tc, test_sizes);
+	tcase_add_test(tc, test_addrs);
 	tcase_add_test(tc, test_list);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

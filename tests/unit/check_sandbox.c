@@ -53,6 +53,7 @@ static const char *who_text(u32 who)
 {
 	static const char * const names[] = {
 		"kvmm-hold", "kvmm", "swapd", "", "kvmm-proc",
+		"kvmm-proc with --metrics", "kvmm-proc that mounts",
 	};
 	static char text[64];
 	u32 i;
@@ -159,6 +160,9 @@ START_TEST(test_list)
 	/* It sees what any user does in the mount. */
 	ck_assert(!may(SANDBOX_proc, "openat") && !may(SANDBOX_proc, "open"));
 	ck_assert(!may(SANDBOX_proc, "bind") && !may(SANDBOX_proc, "kill"));
+	/* Whoever can connect may write to it: it listens where it does. */
+	ck_assert(!may(SANDBOX_proc, "accept4") && !may(SANDBOX_proc, "shutdown"));
+	ck_assert(!may(SANDBOX_http, "bind") && !may(SANDBOX_http, "listen"));
 }
 END_TEST
 
@@ -332,6 +336,11 @@ static void do_bind(void)
 	     sizeof(sun));
 }
 
+static void do_listen(void)
+{
+	listen(STDIN_FILENO, 1);
+}
+
 struct deed {
 	u32		who;
 	const char	*name;
@@ -362,9 +371,15 @@ static const struct deed deeds[] = {
 	{ SANDBOX_proc, "openat", do_read_file },
 	{ SANDBOX_proc, "umount2", do_umount },
 	{ SANDBOX_proc, "bind", do_bind },
+	{ SANDBOX_proc, "listen", do_listen },
 };
 
-static const u32 boxed_as[] = { SANDBOX_kvmm, SANDBOX_swapd, SANDBOX_proc };
+#define PROC_HTTP	(SANDBOX_proc | SANDBOX_http)
+
+static const u32 boxed_as[] = {
+	SANDBOX_kvmm, SANDBOX_swapd, SANDBOX_proc, PROC_HTTP,
+};
+#define NR_BOXED	ARRAY_SIZE(boxed_as)
 
 static void want_end(const struct verdict *v, const char *name)
 {
@@ -379,11 +394,12 @@ static void want_end(const struct verdict *v, const char *name)
 
 START_TEST(test_forbidden)
 {
-	const struct deed *d = &deeds[_i / 3];
-	const u32 who = boxed_as[_i % 3];
+	const struct deed *d = &deeds[(u32)_i / NR_BOXED];
+	const u32 who = boxed_as[(u32)_i % NR_BOXED];
 	struct verdict v;
 
-	if (!(d->who & who))
+	/* What kvmm-proc may not, one with --metrics may not, but for this. */
+	if (!(d->who & who) || (who == PROC_HTTP && d->fn == do_accept))
 		return;
 	try_as(&v, who, SANDBOX_ON, NULL, d->fn);
 	want_end(&v, d->name);
@@ -522,12 +538,20 @@ static void do_allowed_proc(void)
 	abort();
 }
 
+static void do_allowed_http(void)
+{
+	MUST(accept4(-1, NULL, NULL, 0) < 0 && errno == EBADF);
+	MUST(shutdown(-1, SHUT_WR) < 0 && errno == EBADF);
+	do_allowed_proc();
+}
+
 START_TEST(test_allowed)
 {
 	const u32 who = boxed_as[_i];
 	struct verdict v;
 
 	try_as(&v, who, SANDBOX_ON, NULL,
+	       who == PROC_HTTP ? do_allowed_http :
 	       who == SANDBOX_proc ? do_allowed_proc : do_allowed);
 	ck_assert_msg(WIFSIGNALED(v.status) && WTERMSIG(v.status) == SIGABRT,
 		      "%x: %s", v.status, v.text);
@@ -705,7 +729,8 @@ START_TEST(test_hold)
 	fflush(stdout);
 	pid = fork();
 	if (!pid)
-		_exit(hold_rights(_i ? SANDBOX_all : SANDBOX_both));
+		_exit(hold_rights(_i ? SANDBOX_all | SANDBOX_mount :
+				     SANDBOX_both));
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
 }
@@ -774,7 +799,7 @@ static TCase *tcase_deeds(void)
 {
 	TCase *tc = tcase_create("children");
 
-	tcase_add_loop_test(tc, test_forbidden, 0, 3 * ARRAY_SIZE(deeds));
+	tcase_add_loop_test(tc, test_forbidden, 0, NR_BOXED * ARRAY_SIZE(deeds));
 	tcase_add_test(tc, test_log);
 #ifdef __x86_64__
 	tcase_add_loop_test(tc, test_architecture, 0, 2);
