@@ -28,6 +28,7 @@
 #define FUSE_USE_VERSION 31
 #include <fcntl.h>
 #include <fuse.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -280,6 +281,8 @@ int main(int argc, char **argv)
 
 	kv_log_init("kvmm-proc", KV_LOG_INFO);
 	kv_log_never_wait();
+	/* To shrink those of threads glibc opens a file, which the filter ends. */
+	mallopt(M_ARENA_MAX, 1);
 	n = kv_opts_parse(&program, &pf.opt, argc, argv, text, sizeof(text));
 	if (n == -ECANCELED)
 		return 0;

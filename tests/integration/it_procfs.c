@@ -300,6 +300,33 @@ START_TEST(test_one_text)
 }
 END_TEST
 
+/*
+ * Much memory that is given back makes the C library shrink a heap, if the
+ * thread has one of its own, and look into /proc for that, which is not in the
+ * list.
+ */
+START_TEST(test_much_memory)
+{
+	static char buf[65536];
+	int fd[64], i, k;
+	pid_t proc;
+
+	start();
+	proc = rig_proc(&rig);
+	for (i = 0; i < 4; i++) {
+		for (k = 0; k < 64; k++) {
+			fd[k] = open(proc_path("metrics"), O_RDONLY | O_CLOEXEC);
+			ck_assert_int_ge(fd[k], 0);
+			ck_assert_int_gt(read(fd[k], buf, sizeof(buf)), 0);
+		}
+		for (k = 0; k < 64; k++)
+			close(fd[k]);
+	}
+	ck_assert_int_eq(rig_proc(&rig), proc);
+	stop();
+}
+END_TEST
+
 /* ---- under load ---- */
 
 /* The value of a line `KEY:   N kB`. */
@@ -856,6 +883,7 @@ int main(void)
 	} else {
 		tcase_add_test(tc, test_same_tree);
 		tcase_add_test(tc, test_one_text);
+		tcase_add_test(tc, test_much_memory);
 		tcase_add_test(tc, test_under_load);
 		tcase_add_test(tc, test_write);
 		tcase_add_test(tc, test_other_user);

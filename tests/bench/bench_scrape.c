@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * bench_scrape.c - what it costs the mm thread to be looked at once a second
+ *
+ * Two clients fill prompts at a fixed pace and hold sequences besides.  In
+ * turns nobody looks, or every second somebody reads /metrics over HTTP and
+ * every file of the tree: through the mount, else as kvmm-proc --snapshot
+ * copies it.  The figure is the CPU time of the thread that decides about
+ * memory, as the kernel accounts it, as a part of one core.
+ *
+ * The load is the larger part of that and varies with what else the machine
+ * does, so the same is measured once more while the clients rest: there all of
+ * the difference is what looking costs.
+ */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/bench/bench.h"
+#include "tests/cache_probe.h"
+
+#define ROUNDS		5u
+#define LOOKS		4u	/* of a turn, one a second */
+#define CLIENTS		2u
+#define HELD		32u	/* sequences of a client that stay */
+#define PACE_US		2000u	/* between two prompts */
+#define NS_S		1000000000ull
+#define AIM		0.01	/* of a core */
+
+static struct bench_daemon node;
+static u32 port;
+static int mm_stat;		/* schedstat of the mm thread */
+static char tree[128];
+static bool mounted;
+static u32 nr_files;
+static u64 nr_bytes;
+
+/* ---- load ---- */
+
+/* Compute a prompt; @keep: its sequence stays. */
+static void fill(struct kvmm *k, u32 number, bool keep)
+{
+	static u64 step;
+	u64 seq = cp_open(k, 0);
+	struct kvmm_seq_status st;
+	const u32 found = cp_match(k, seq, cp_prompt(number), &st);
+	struct kvmm_begin_arg begin = {
+		.seq = seq, .seq_epoch = st.seq_epoch, .start = found,
+		.max_tokens = CP_LEN - found,
+	};
+	struct kvmm_end_arg end = {
+		.seq = seq, .valid_len = CP_LEN, .nr_ids = CP_LEN - found,
+	};
+	struct kvmm_begin_res bres;
+	struct kvmm_end_res eres;
+
+	CP_MUST(!kvmm_step_begin(k, ++step, &begin, 1, &bres) && !bres.status);
+	CP_MUST(!kvmm_step_end(k, step, 1000, CP_LEN, &end, 1,
+			       cp_prompt(number) + found, &eres) &&
+		!eres.status);
+	if (!keep)
+		CP_MUST(!kvmm_seq_close(k, &seq, 1));
+}
+
+/* It is told to begin by a byte. */
+static void __noreturn client_main(u32 client, int up, int down)
+{
+	struct kvmm *k = cp_attach(node.socket);
+	u32 number = client << 24;
+	char byte;
+
+	while (number < (client << 24) + HELD)
+		fill(k, number++, true);
+	CP_MUST(write(up, "x", 1) == 1 && read(down, &byte, 1) == 1);
+	for (;;) {
+		fill(k, number++, false);
+		usleep(PACE_US);
+	}
+}
+
+static pid_t client_start(u32 client, int down)
+{
+	int up[2];
+	pid_t pid;
+	char byte;
+
+	CP_MUST(!pipe(up));
+	pid = fork();
+	CP_MUST(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		client_main(client, up[1], down);
+	}
+	close(up[1]);
+	CP_MUST(read(up[0], &byte, 1) == 1);
+	close(up[0]);
+	return pid;
+}
+
+/* ---- the thread ---- */
+
+/* The entry of @dir whose comm is @name and, for processes, parent is @parent. */
+static int find_comm(const char *dir, const char *name, pid_t parent)
+{
+	char path[400], comm[32];
+	int found = 0, ppid;
+	struct dirent *e;
+	DIR *d = opendir(dir);
+	FILE *f;
+
+	while (d && !found && (e = readdir(d))) {
+		if (e->d_name[0] < '0' || e->d_name[0] > '9')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s/stat", dir, e->d_name);
+		f = fopen(path, "re");
+		if (f && fscanf(f, "%*d (%31[^)]) %*c %d", comm, &ppid) == 2 &&
+		    !strcmp(comm, name) && (!parent || ppid == parent))
+			found = atoi(e->d_name);
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static void find_thread(void)
+{
+	const int kvmm = find_comm("/proc", "kvmm", node.pid);
+	char path[96];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", kvmm);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", kvmm,
+		 find_comm(path, "kvmm-mm", 0));
+	mm_stat = open(path, O_RDONLY | O_CLOEXEC);
+	if (mm_stat < 0)
+		bench_die("%s: %s: this kernel accounts no CPU time of threads",
+			  path, strerror(errno));
+}
+
+/* Nanoseconds that the mm thread ran. */
+static u64 mm_ns(void)
+{
+	char text[128] = "";
+
+	CP_MUST(pread(mm_stat, text, sizeof(text) - 1, 0) > 0);
+	return strtoull(text, NULL, 10);
+}
+
+/* ---- looking ---- */
+
+static struct sockaddr_in address(u32 number)
+{
+	return (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = htons((u16)number),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+}
+
+/* One that nobody has now. */
+static u32 free_port(void)
+{
+	struct sockaddr_in sa = address(0);
+	socklen_t len = sizeof(sa);
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CP_MUST(s >= 0 && !bind(s, (struct sockaddr *)&sa, len) &&
+		!getsockname(s, (struct sockaddr *)&sa, &len));
+	close(s);
+	return ntohs(sa.sin_port);
+}
+
+/* Return: whether there was a whole page. */
+static bool read_metrics(void)
+{
+	static const char ask[] = "GET /metrics HTTP/1.1\r\nHost: bench\r\n\r\n";
+	const struct sockaddr_in sa = address(port);
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static char page[1 << 20];
+	size_t len = 0;
+	ssize_t n;
+
+	if (!connect(s, (const struct sockaddr *)&sa, sizeof(sa)) &&
+	    send(s, ask, sizeof(ask) - 1, MSG_NOSIGNAL) > 0)
+		while ((n = recv(s, page + len, sizeof(page) - 1 - len, 0)) > 0)
+			len += (size_t)n;
+	page[len] = '\0';
+	close(s);
+	return !strncmp(page, "HTTP/1.1 200 ", 13) &&
+	       strstr(page, "kvmm_req_refused_total ");
+}
+
+static int read_file(const char *path, const struct stat *st, int type,
+		     struct FTW *ftw)
+{
+	static char buf[1 << 16];
+	int fd = type == FTW_F ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	ssize_t n = 0;
+
+	while (fd >= 0 && (n = read(fd, buf, sizeof(buf))) > 0)
+		nr_bytes += (u64)n;
+	nr_files += fd >= 0 && !n;
+	if (fd >= 0)
+		close(fd);
+	return 0;
+}
+
+static void read_snapshot(void)
+{
+	const char *build = getenv("KVMM_BUILD");
+	char program[512];
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		snprintf(program, sizeof(program), "%s/kvmm-proc",
+			 build ? build : "build");
+		execl(program, program, "--dir", node.dir, "--snapshot", tree,
+		      "--log-level", "err", (char *)NULL);
+		_exit(127);
+	}
+	if (waitpid(pid, &status, 0) != pid || status)
+		bench_die("kvmm-proc --snapshot ended with status 0x%x", status);
+}
+
+static void look(void)
+{
+	if (!read_metrics())
+		bench_die("no metrics at port %u", port);
+	if (!mounted)
+		read_snapshot();
+	nr_files = 0;
+	nr_bytes = 0;
+	nftw(tree, read_file, 16, FTW_PHYS);
+	if (nr_files < 2 * CLIENTS * HELD)
+		bench_die("%s: %u files, where there are more", tree, nr_files);
+}
+
+/* ---- turns ---- */
+
+static void sleep_until(u64 at)
+{
+	const u64 now = bench_now();
+
+	if (at > now)
+		usleep((useconds_t)((at - now) / 1000));
+}
+
+/* Part of a core that the mm thread takes for some seconds. */
+static double turn(bool looks)
+{
+	const u64 begin = bench_now(), ran = mm_ns();
+	u32 i;
+
+	for (i = 0; i < LOOKS; i++) {
+		if (looks)
+			look();
+		sleep_until(begin + (i + 1) * NS_S);
+	}
+	return (double)(mm_ns() - ran) / (double)(bench_now() - begin);
+}
+
+static void measure(const char *what)
+{
+	double with[ROUNDS], without[ROUNDS], more[ROUNDS], value;
+	char name[64], part[64];
+	u32 i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		if (i % 2)
+			with[i] = turn(true);
+		without[i] = turn(false);
+		if (!(i % 2))
+			with[i] = turn(true);
+		more[i] = with[i] - without[i];
+	}
+	value = bench_median(more, ROUNDS);
+	snprintf(name, sizeof(name), "scrape.%s.mm", what);
+	snprintf(part, sizeof(part), "scrape.%s.added", what);
+	bench_report(&(struct bench_figure){
+		.name = name, .value = bench_median(with, ROUNDS),
+		.unit = "cores", .peer = "nobody looks",
+		.peer_value = bench_median(without, ROUNDS),
+	});
+	bench_report(&(struct bench_figure){
+		.name = part, .value = value, .unit = "cores",
+		.max_value = AIM,
+	});
+	bench_verdict(value <= AIM, "%s: the mm thread takes %.3f %% of a core, %.3f %% when nobody looks: ratio %.2f, %.3f %% more",
+		      what, 100 * bench_median(with, ROUNDS),
+		      100 * bench_median(without, ROUNDS),
+		      bench_median(with, ROUNDS) / bench_median(without, ROUNDS),
+		      100 * value);
+}
+
+static void start(void)
+{
+	static char text[16];
+	const char *args[] = {
+		"--pool-size", "64M", "--extent-size", "1M", "--host-size",
+		"32M", "--min-token-bytes", "64", "--proc", "on", "--metrics",
+		text, NULL,
+	};
+	u32 i;
+
+	port = free_port();
+	snprintf(text, sizeof(text), "%u", port);
+	bench_hold_start(&node, args);
+	for (i = 0; !read_metrics(); i++) {
+		if (i == 2000)
+			bench_die("no metrics at port %u", port);
+		usleep(10000);
+	}
+	snprintf(tree, sizeof(tree), "%s/proc/version", node.dir);
+	mounted = !access(tree, R_OK);
+	snprintf(tree, sizeof(tree), "%s/%s", node.dir,
+		 mounted ? "proc" : "copy");
+}
+
+int main(void)
+{
+	pid_t client[CLIENTS];
+	int down[2];
+	u32 i;
+
+	start();
+	find_thread();
+	CP_MUST(!pipe(down));
+	for (i = 0; i < CLIENTS; i++)
+		client[i] = client_start(i + 1, down[0]);
+	look();
+	printf("note: a look is /metrics and %u files of %llu kB, %s\n",
+	       nr_files, (unsigned long long)nr_bytes >> 10,
+	       mounted ? "mounted" : "copied: nothing can be mounted here");
+	measure("rest");
+	CP_MUST(write(down[1], "xxxxxxxx", CLIENTS) == CLIENTS);
+	measure("load");
+	for (i = 0; i < CLIENTS; i++)
+		kill(client[i], SIGKILL);
+	bench_daemon_stop(&node);
+	return 0;
+}
