@@ -24,6 +24,8 @@
  *	search.c	beam search over numbers
  *	link.c		entries of the rings, and their answers
  *	salvage.c	what a daemon that died took with it
+ *	times.c		when a request came to what
+ *	clock.c		what time it is
  *
  * One iteration (engine_step) with one step ahead, time downwards:
  *
@@ -50,20 +52,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "runtime/engine/internal.h"
 
 #define ENGINE_PAUSE_NS		1000000ll
 #define ENGINE_PAUSE_SHIFT	4u
-
-s64 engine_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 /* engine_lap() - since the last lap it was @sum's time; return: how much */
 u64 engine_lap(struct engine *e, u64 *sum)
@@ -126,6 +119,7 @@ void sample_over(struct engine *e, struct request *r, u32 k,
 	done.cached_tokens = r->cached;
 	done.tokens = sm->tokens;
 	done.logprob = sm->sum;
+	done.times = times_so_far(r);
 	if (r->c.on_done)
 		r->c.on_done(r->c.arg, &done);
 }
@@ -564,6 +558,7 @@ int engine_submit(struct engine *e, const struct engine_request *req, u64 *id,
 				     e->queue.max_flow);
 	}
 	e->stats.requests++;
+	r->times.queued = engine_now();
 	if (id)
 		*id = r->id;
 	return 0;

@@ -94,6 +94,25 @@ enum engine_reason {
 };
 
 /**
+ * struct engine_times - when a request came to what; CLOCK_MONOTONIC, in ns
+ * @queued:      engine_submit() took it
+ * @scheduled:   the first step began that computed of it; 0: none did
+ * @first:       its first token was there, of whichever sample; 0: none was
+ * @last:        its last token so far, the id that stopped it included
+ * @preempted:   ns that a sequence of it was without memory that it had had, or
+ *               computed again what it had lost with it
+ * @preemptions: times that one lost it
+ */
+struct engine_times {
+	s64	queued;
+	s64	scheduled;
+	s64	first;
+	s64	last;
+	s64	preempted;
+	u32	preemptions;
+};
+
+/**
  * struct engine_done - the end of one sample
  * @sample:        which of the request's n, from 0
  * @reason:        why
@@ -107,6 +126,7 @@ enum engine_reason {
  * @tokens:        given to on_token
  * @logprob:       sum over these, if the request wants logprobs, else 0; of
  *                 beam search always, see struct engine_request
+ * @times:         of the request, so far
  */
 struct engine_done {
 	u32			sample;
@@ -118,6 +138,7 @@ struct engine_done {
 	u32			cached_tokens;
 	u32			tokens;
 	double			logprob;
+	struct engine_times	times;
 };
 
 /**

@@ -47,6 +47,7 @@ enum seq_state {
  *             @len stays at the prompt until then
  * @held:      a beam whose logits are known; it waits for its family
  * @lost:      preempted; cleared when it is READY again
+ * @behind:    likewise; cleared when it stands where it stood
  * @opened:    @handle is valid
  * @replies:   requests under way that name it
  * @nr_open:   open steps that name it
@@ -72,6 +73,7 @@ struct seq {
 	bool		to_fork;
 	bool		held;
 	bool		lost;
+	bool		behind;
 	bool		opened;
 	u32		replies;
 	u32		nr_open;
@@ -140,6 +142,8 @@ struct sample {
  * @scored:   positions whose logits told of the token after them
  * @admitted: the root was READY once
  * @cached:   tokens that the first admission found
+ * @times:    when it came to what, see times.c
+ * @nr_behind: sequences that are behind, since @behind_since
  * @nr_over:  samples that are over
  * @nr_seqs:  sequences not CLOSED
  */
@@ -164,6 +168,9 @@ struct request {
 	u32			scored;
 	bool			admitted;
 	u32			cached;
+	struct engine_times	times;
+	u32			nr_behind;
+	s64			behind_since;
 	u32			nr_over;
 	u32			nr_seqs;
 };
@@ -436,8 +443,10 @@ static inline u32 request_room(const struct request *r, u32 len)
 	return len < end ? end - len : 0;
 }
 
-/* engine.c: requests and their ends */
+/* clock.c */
 s64 engine_now(void);
+
+/* engine.c: requests and their ends */
 u64 engine_lap(struct engine *e, u64 *sum);
 int engine_refuse(struct engine_error *err, int code, const char *fmt, ...)
 	__printf(3, 4);
@@ -482,6 +491,13 @@ void prefix_is_made(struct engine *e, struct seq *s);
 bool prefix_in_the_making(const struct engine *e, const struct request *r);
 void prefix_add(struct engine *e, const u32 *ids, u32 nr, u64 salt);
 u32 prefix_known(const struct engine *e, const struct request *r);
+
+/* times.c: when a request came to what */
+void times_scheduled(const struct engine *e, struct request *r);
+void times_token(const struct engine *e, struct request *r);
+void times_lost(struct seq *s);
+void times_caught_up(struct seq *s, s64 now);
+struct engine_times times_so_far(const struct request *r);
 
 /* request.c: requests by their ids */
 int __must_check request_remember(struct engine *e, struct request *r);

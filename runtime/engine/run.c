@@ -176,6 +176,7 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 
 		if (!en->runs)
 			continue;
+		times_scheduled(e, en->seq->req);
 		entry_want_rows(en);
 		e->ins[nr++] = (struct model_seq_in){
 			.tokens = en->seq->ids + en->start,
@@ -261,6 +262,8 @@ static void step_account(struct engine *e, struct step *st, u64 ns,
 			prefix_add(e, s->ids, s->req->c.nr, s->req->c.salt);
 		s->computed = en->start + en->nr;
 		s->high = max(s->high, s->computed);
+		if (s->computed == s->high)
+			times_caught_up(s, e->lap_ns);
 	}
 	if (rows)
 		e->row_ns = e->row_ns ? (3 * e->row_ns + ns / rows) / 4 :

@@ -71,6 +71,7 @@ void seq_lose(struct engine *e, struct seq *s)
 		return;
 	s->state = SEQ_WAITING;
 	s->lost = true;
+	times_lost(s);
 	e->stats.preemptions++;
 }
 
@@ -136,6 +137,8 @@ static void seq_adopt(struct engine *e, struct seq *s,
 	seq_count_admission(e, s);
 	s->high = max(s->high, s->computed);
 	s->lost = false;
+	if (s->behind && s->computed == s->high)
+		times_caught_up(s, engine_now());
 }
 
 /* Is another of its family still computing what it may share? */
@@ -329,6 +332,8 @@ void seq_forked(struct engine *e, struct seq *s, const struct kvmm_done *done)
 
 static void seq_end_life(struct engine *e, struct seq *s)
 {
+	if (s->behind)
+		times_caught_up(s, engine_now());
 	if (s->replies || s->nr_open)
 		return;
 	if (!s->opened || e->ended)

@@ -255,6 +255,7 @@ void seq_deliver(struct engine *e, struct entry *en,
 
 	if (seq_is_done(s))
 		return;
+	times_token(e, s->req);
 	if (s->req->beams)
 		beam_deliver(e, s);
 	else if (s->sample == ENGINE_NO_SAMPLE)

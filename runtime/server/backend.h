@@ -78,6 +78,7 @@ struct work_sample {
  * @id:       of the engine, 0: it does not have it
  * @tops:     of its tokens, by position from 1, if wanted; whole when a sample
  *            has a token or is over
+ * @times:    final when all samples are over
  * @samples:  [n]
  */
 struct work_prompt {
@@ -86,6 +87,7 @@ struct work_prompt {
 	u32			nr;
 	u64			id;
 	struct work_tops	tops;
+	struct engine_times	times;
 	struct work_sample	*samples;
 };
 

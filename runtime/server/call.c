@@ -28,6 +28,7 @@
 #include <event2/event.h>
 
 #include "runtime/server/call.h"
+#include "runtime/server/times.h"
 
 #define CALL_BACKLOG	65536u	/* bytes in a connection that are enough */
 
@@ -205,17 +206,21 @@ static bool call_all_sent(const struct call *call)
 static void call_count_end(struct call *call)
 {
 	struct metrics *m = call_metrics(call);
+	struct engine_times times = { 0 };
 	bool length = false;
 	u64 prompt = 0;
 	u32 i;
 
 	for (i = 0; i < call->nr_choices; i++)
 		length |= !strcmp(call->choices[i].reason, "length");
-	for (i = 0; i < call->work.nr_prompts; i++)
+	for (i = 0; i < call->work.nr_prompts; i++) {
 		prompt += call->work.prompts[i].nr;
+		times_add(&times, &call->work.prompts[i].times);
+	}
 	tally(&m->ends[length ? METRIC_END_length : METRIC_END_stop], 1);
 	metrics_observe(m, METRIC_e2e_request_latency_seconds,
 			(double)(now_ns() - call->begin_ns) / 1e9, 1);
+	times_observe(m, &times);
 	metrics_observe(m, METRIC_request_prompt_tokens, (double)prompt, 1);
 	metrics_observe(m, METRIC_request_generation_tokens,
 			(double)call_tokens(call), 1);

@@ -16,6 +16,11 @@
 	x(time_to_first_token_seconds, times, "from a whole request to its first token") \
 	x(inter_token_latency_seconds, gaps, "between two tokens of a sample") \
 	x(e2e_request_latency_seconds, times, "from a whole request to its last token") \
+	x(request_queue_time_seconds, times, "from when the engine had a request to its first step") \
+	x(request_prefill_time_seconds, times, "from a request's first step to its first token") \
+	x(request_decode_time_seconds, times, "from a request's first token to its last") \
+	x(request_inference_time_seconds, times, "from a request's first step to its last token") \
+	x(request_preempted_time_seconds, times, "of requests that were preempted: from losing memory to standing where they stood") \
 	x(request_prompt_tokens, counts, "tokens of a request's prompts") \
 	x(request_generation_tokens, counts, "tokens generated for a request")
 

@@ -79,6 +79,7 @@ static void on_done(void *arg, const struct engine_done *done)
 	s->stop_id = done->stop_id;
 	s->err = done->err;
 	s->cached = done->cached_tokens;
+	q->times = done->times;
 	if (done->reason >= ENGINE_TIMEOUT && !*q->work->why)
 		snprintf(q->work->why, sizeof(q->work->why), "%s", done->text);
 	sample_end(q->work, s);

@@ -469,6 +469,34 @@ static u32 nr_of(const char *text, const char *what)
 	return n;
 }
 
+static double figure_of(const char *text, const char *name, const char *model)
+{
+	char key[128];
+	const char *at;
+
+	snprintf(key, sizeof(key), "\nkvrt_%s{model_name=\"%s\"} ", name, model);
+	at = strstr(text, key);
+	ck_assert_msg(at, "%s is not there", key + 1);
+	return strtod(at + strlen(key), NULL);
+}
+
+/* One request of @model: its parts make up the whole. */
+static void check_times(const char *text, const char *model)
+{
+	double queue = figure_of(text, "request_queue_time_seconds_sum", model);
+	double prefill = figure_of(text, "request_prefill_time_seconds_sum", model);
+	double decode = figure_of(text, "request_decode_time_seconds_sum", model);
+	double inference = figure_of(text, "request_inference_time_seconds_sum", model);
+
+	ck_assert(figure_of(text, "request_queue_time_seconds_count", model) == 1);
+	ck_assert(figure_of(text, "request_inference_time_seconds_count", model) == 1);
+	ck_assert(figure_of(text, "request_preempted_time_seconds_count", model) == 0);
+	ck_assert(queue > 0 && prefill > 0 && decode > 0);
+	ck_assert_double_eq_tol(prefill + decode, inference, 1e-9);
+	ck_assert_double_le(queue + prefill, figure_of(text, "time_to_first_token_seconds_sum", model));
+	ck_assert_double_le(queue + inference, figure_of(text, "e2e_request_latency_seconds_sum", model));
+}
+
 START_TEST(test_models)
 {
 	char dir[RIG_PATH + 32], named[RIG_PATH + 64], *text = NULL;
@@ -507,6 +535,8 @@ START_TEST(test_models)
 		      "%s", text);
 	ck_assert_uint_eq(nr_of(text, "# TYPE kvrt_generation_tokens_total "), 1);
 	ck_assert_uint_eq(nr_of(text, "kvrt_e2e_request_latency_seconds_count{"), 2);
+	check_times(text, "demo-model");
+	check_times(text, "second");
 	free(text);
 	/* Folders of one name: each has the domain of its served name. */
 	j = job_start(&rig, "kvctl", "cat", "domains", NULL);

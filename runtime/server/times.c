@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * times.c - where the time of a request went
+ *
+ * The engine stamps (runtime/engine/times.c), a request has as many sets of stamps
+ * as it has prompts, and is observed once.  Intervals and their names are vLLM's:
+ * what preemption took is part of the interval that it falls into, never of the
+ * queue, which a request leaves once.
+ */
+#include "runtime/server/times.h"
+
+/* The earlier of two stamps, of which 0 is none. */
+static s64 earlier(s64 a, s64 b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
+void times_add(struct engine_times *sum, const struct engine_times *t)
+{
+	sum->queued = earlier(sum->queued, t->queued);
+	sum->scheduled = earlier(sum->scheduled, t->scheduled);
+	sum->first = earlier(sum->first, t->first);
+	sum->last = max(sum->last, t->last);
+	sum->preempted = max(sum->preempted, t->preempted);
+	sum->preemptions += t->preemptions;
+}
+
+static void observe(struct metrics *m, enum metric_histogram h, s64 ns)
+{
+	metrics_observe(m, h, (double)ns / 1e9, 1);
+}
+
+void times_observe(struct metrics *m, const struct engine_times *t)
+{
+	/* What ended well has all of them. */
+	if (!t->queued || !t->scheduled || !t->first)
+		return;
+	observe(m, METRIC_request_queue_time_seconds, t->scheduled - t->queued);
+	observe(m, METRIC_request_prefill_time_seconds, t->first - t->scheduled);
+	observe(m, METRIC_request_decode_time_seconds, t->last - t->first);
+	observe(m, METRIC_request_inference_time_seconds, t->last - t->scheduled);
+	if (t->preemptions)
+		observe(m, METRIC_request_preempted_time_seconds, t->preempted);
+}
