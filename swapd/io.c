@@ -23,6 +23,7 @@
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
+#include <kvmm/probes.h>
 
 #include "swapd/daemon.h"
 #include "swapd/shim.h"
@@ -267,6 +268,8 @@ struct sd_io *io_next(struct swapd *s, bool wait)
 	io_count(s, SWAPD_CNT_transfers, 1);
 	if (lead->go.nr > 1)
 		io_count(s, SWAPD_CNT_merged, lead->go.nr);
+	KV_PROBE(swapd, submit, lead->req.area, lead->req.op == SWAPD_WRITE,
+		 lead->req.area_off, lead->go.len, lead->go.nr);
 	return lead;
 }
 
@@ -370,6 +373,8 @@ static void io_finish(struct swapd *s, struct sd_io *io, s64 res)
 	if (status)
 		pr_debug("request %" PRIx64 " on area %u at %" PRIu64 ": %s",
 			 io->req.id, area, io->req.area_off, strerror(-status));
+	KV_PROBE(swapd, done, area, io->req.op == SWAPD_WRITE, io->req.area_off,
+		 io->req.len, -status, ns / 1000);
 	area_put(s, area);
 	io_release(s, io, status);
 }

@@ -73,6 +73,9 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	struct kv_domain *d = seq_domain(c, s);
 
 	core_crash(c, CORE_CRASH_admit);
+	KV_PROBE(kvmm, admit, s->client, seq_number(c, s), s->domain, s->nr_ids,
+		 h->whole * d->block_tokens + h->part,
+		 (c->now - s->since) / 1000);
 	wait_del(c, s);
 	run_add(c, s);
 	s->reserved = total - h->whole;
@@ -119,11 +122,12 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 }
 
 /* Above memory.high nobody new comes in while somebody runs. */
-static bool high_waits(struct kv_domain *d, u32 nr)
+static bool high_waits(const struct core *c, struct kv_domain *d, u32 nr)
 {
 	if (!d->nr_running || (u64)domain_held(d) + nr <= d->high_blocks)
 		return false;
 	d->nr_high_events++;
+	KV_PROBE(kvmm, limit, d - c->domains, 1, domain_held(d), nr);
 	return true;
 }
 
@@ -177,7 +181,7 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	if (err)
 		return err;
 	room = total - h.whole + h.low + min;
-	if (high_waits(d, room + h.cached))
+	if (high_waits(c, d, room + h.cached))
 		return -EBUSY;
 	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
 					h.cached + h.low)) {
@@ -313,6 +317,8 @@ static int admit_next(struct core *c, u32 dom)
 			seq_publish(c, s);
 		}
 		psi_task(c, s);
+		KV_PROBE(kvmm, wait, s->client, seq_number(c, s), dom, -err,
+			 max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks));
 		admit_note_stall(c, d, s, err);
 		return err;
 	}

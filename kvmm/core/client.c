@@ -413,6 +413,7 @@ bool client_kill(struct core *c, u32 client, int reason)
 	cl->killed = 1;
 	core_count(c, CORE_EV_client_kill, 1);
 	core_trace(c, client_kill, client, cl->domain, (u64)reason);
+	KV_PROBE(kvmm, kill, client, -reason);
 	c->ops->kill(c->ops_arg, client, reason);
 	return true;
 }

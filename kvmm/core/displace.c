@@ -308,6 +308,7 @@ static u32 family_promises(const struct core *c, const struct kv_seq *s)
 /* Whoever has a block in the span loses it, also what memory.min protects. */
 void displace_all(struct core *c, u32 first)
 {
+	c->taker = CORE_NONE;
 	(void)span_displace(c, first, true);
 }
 
@@ -375,6 +376,7 @@ int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised)
 	struct displacer who = { .want = want, .promised = promised };
 	u32 runs[CORE_MAX_REVOKES], k = DIV_ROUND_UP(nr, d->span_blocks), i;
 
+	c->taker = want->domain;
 	if (c->head->nr_tenants < 2 || c->now < d->displace_after ||
 	    k > CORE_MAX_REVOKES - c->head->nr_revokes)
 		return -EAGAIN;

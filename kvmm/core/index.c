@@ -375,6 +375,15 @@ static void name_drop(struct core *c, u32 ref)
 	core_crash(c, CORE_CRASH_index_drop);
 }
 
+/* A cached block goes; @kept: a lower tier has it. */
+static void evict_probe(const struct core *c, u32 blk, bool kept)
+{
+	u32 dom = c->blocks[blk].domain;
+
+	KV_PROBE(kvmm, evict, dom, c->taker, blk, kept,
+		 domain_used(&c->domains[dom]));
+}
+
 /* Forget a name that has no kids, whoever has its content. */
 static void leaf_drop(struct core *c, u32 node)
 {
@@ -384,8 +393,10 @@ static void leaf_drop(struct core *c, u32 node)
 		entry_drop(c, ref & ~REF_ENTRY);
 		return;
 	}
-	if (c->blocks[ref].state == BLK_CACHED)
+	if (c->blocks[ref].state == BLK_CACHED) {
+		evict_probe(c, ref, false);
 		lru_del(c, ref);
+	}
 	name_drop(c, ref);
 	core_count(c, CORE_EV_prefix_evict, 1);
 	block_put_index(c, ref);
@@ -457,9 +468,11 @@ void index_evict(struct core *c, u32 blk)
 	if (e != CORE_NONE && entry_is_there(c, e)) {
 		entry_index(c, e);
 		core_count(c, CORE_EV_demote_free, 1);
+		evict_probe(c, blk, true);
 	} else {
 		index_drop(c, blk);
 		core_count(c, CORE_EV_prefix_evict, 1);
+		evict_probe(c, blk, false);
 	}
 	block_put_index(c, blk);
 }

@@ -8,6 +8,7 @@
 #define KVMM_CORE_INTERNAL_H
 
 #include <kvmm/bug.h>
+#include <kvmm/probes.h>
 
 #include "kvmm/core/records.h"
 
@@ -85,6 +86,7 @@ static inline struct core *core_event_begin(struct core *c)
 {
 	c->head->event++;
 	core_order();
+	c->taker = CORE_NONE;
 	return c;
 }
 
@@ -136,6 +138,12 @@ do {									\
 static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
 {
 	return (u32)(s - c->seqs);
+}
+
+/* Its number among its client's, as the files have it. */
+static inline u32 seq_number(const struct core *c, const struct kv_seq *s)
+{
+	return seq_index(c, s) - s->client * core_cfg(c)->max_seqs;
 }
 
 static inline struct kv_domain *seq_domain(const struct core *c,

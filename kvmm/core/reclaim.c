@@ -89,8 +89,10 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	struct run_look look;
 	u32 back;
 
+	c->taker = dom;
 	if ((u64)domain_held(d) + spare + nr > d->max_blocks) {
 		d->nr_max_events++;
+		KV_PROBE(kvmm, limit, dom, 0, domain_held(d), nr + spare);
 		return -EAGAIN;
 	}
 	if (!room_possible(c, dom, (u64)nr + spare, &back))
@@ -147,6 +149,7 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 	struct kv_domain *d = &c->domains[dom];
 	u32 mark = min(d->max_blocks, d->high_blocks), blk, limited = 0;
 
+	c->taker = dom;
 	/* A span that falls empty now is wanted, not to be given away. */
 	d->keep_spans = 1;
 	for (;;) {
@@ -163,8 +166,11 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 		core_count(c, CORE_EV_reclaim_direct, 1);
 	}
 	d->keep_spans = 0;
-	if (limited)
+	if (limited) {
 		core_trace(c, limit_reclaim, dom, limited);
+		KV_PROBE(kvmm, limit_reclaim, dom, limited, domain_used(d),
+			 mark);
+	}
 	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
 	       d->max_blocks ? -EAGAIN : 0;
 }
@@ -416,6 +422,7 @@ static struct kv_seq *victim_of_client(const struct core *c,
  */
 int pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
 {
+	c->taker = want->domain;
 	while (!table_has_room(c, want, nr)) {
 		struct kv_seq *v = victim_of_client(c, want);
 

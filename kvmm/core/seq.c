@@ -505,6 +505,8 @@ void seq_recompute(struct core *c, struct kv_seq *s)
 	life_preempted(c, s->domain, s->cause, false, s->valid_len);
 	core_trace(c, recompute, trace_seq(c, s), s->cause, s->valid_len);
 	why_taken(c, s, false);
+	KV_PROBE(kvmm, preempt, s->client, seq_number(c, s), s->domain,
+		 s->cause, 0, s->valid_len);
 	seq_lose(c, s, KVMM_SEQ_RECOMPUTE, 0);
 	s->nr_preempted++;
 	seq_domain(c, s)->nr_preempted++;
@@ -563,6 +565,8 @@ void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
 			core_count(c, CORE_EV_preempt_mark, 1);
 			core_trace(c, preempt, trace_seq(c, m), cause,
 				   m->valid_len, m->nr_blocks - m->trimmed);
+			KV_PROBE(kvmm, mark, m->client, seq_number(c, m),
+				 m->domain, cause, c->taker);
 			seq_publish(c, m);
 		}
 		i = m->fam_next;

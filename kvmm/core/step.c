@@ -277,7 +277,7 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 		       struct kv_step_entry *e, struct kvmm_begin_res *res)
 {
 	struct kv_seq *s = seq_find(c, client, a->seq);
-	struct grant g;
+	struct grant g = { 0 };
 	int err;
 
 	*res = (struct kvmm_begin_res){ .table_lo = KVMM_NO_INDEX,
@@ -298,6 +298,8 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 		core_count(c, CORE_EV_grant, 1);
 		core_trace(c, grant, trace_seq(c, s), a->start, a->max_tokens,
 			   g.nr_new + g.copy);
+		KV_PROBE(kvmm, grant, client, seq_number(c, s), s->domain, step,
+			 g.nr_new + g.copy, res->copy_tokens);
 	} else if (err == -EAGAIN || err == -EDQUOT) {
 		res->limiting_pool = 0;
 		c->clients[client].again = c->now;
@@ -309,6 +311,9 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 	} else if (err == -ESTALE) {
 		core_count(c, CORE_EV_grant_stale, 1);
 	}
+	if (err && s)
+		KV_PROBE(kvmm, refuse, client, seq_number(c, s), s->domain, step,
+			 -err, g.nr_new + g.copy);
 	res->status = err;
 	if (s) {
 		res->valid_len = s->valid_len;
@@ -345,6 +350,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 	st->begun = c->now;
 	st->nr = 0;
 	st->held = CORE_NONE;
+	c->taker = cl->domain;
 	cl->last_step = st->number;
 	cl->nr_steps++;
 	cl->begun++;
@@ -355,6 +361,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 				 &e[st->nr], &res[i]))
 			st->nr++;
 	room_ahead(c, cl->domain);
+	KV_PROBE(kvmm, step_begin, client, st->number, req->sqe.nr, st->nr);
 	return 0;
 }
 
@@ -555,6 +562,8 @@ static void step_finish(struct core *c, u32 client)
 	cl->step_head = (cl->step_head + 1) % KVMM_MAX_STEPS;
 	cl->nr_steps--;
 	core_crash(c, CORE_CRASH_step_end);
+	KV_PROBE(kvmm, step_end, client, st->number, st->nr,
+		 (c->now - st->begun) / 1000);
 	for (i = 0; i < st->nr; i++)
 		step_release(c, &e[i], slot, st->number);
 	step_let_go(c, st);

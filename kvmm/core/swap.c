@@ -93,6 +93,8 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	struct kv_domain *d = seq_domain(c, s);
 	u32 i;
 
+	KV_PROBE(kvmm, preempt, s->client, seq_number(c, s), s->domain,
+		 s->cause, 1, s->valid_len);
 	run_del(c, s);
 	d->nr_marked--;
 	admit_retry_all(c);	/* what it is taken for waits for it */
@@ -478,6 +480,8 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	}
 
 	core_trace(c, swap_in, trace_seq(c, s), s->valid_len, lack);
+	KV_PROBE(kvmm, restore, s->client, seq_number(c, s), s->domain, lack,
+		 (c->now - s->since) / 1000);
 	wait_del(c, s);
 	run_add(c, s);
 	s->flags &= ~(SEQF_SWAPPED | SEQF_MATCHED);

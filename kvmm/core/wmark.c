@@ -158,6 +158,7 @@ static void reclaim_domain(struct core *c, u32 dom)
 	}
 	if (!d->reclaiming)
 		return;
+	c->taker = dom;
 	/* A span that falls empty now is wanted, not to be given away. */
 	d->keep_spans = 1;
 	next = lru_next(c, dom);
@@ -182,4 +183,5 @@ void wmark_background(struct core *c)
 		else
 			c->domains[i].reclaiming = 0;
 	}
+	c->taker = CORE_NONE;
 }

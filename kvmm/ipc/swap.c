@@ -38,6 +38,7 @@
 #include <sys/mman.h>
 
 #include <kvmm/log.h>
+#include <kvmm/probes.h>
 
 #include "kvmm/ipc/daemon.h"
 
@@ -92,6 +93,9 @@ static void io_finish(struct daemon *d, u64 now, struct swap_io *io, int status)
 		d->swap.suspect &= !io_is_suspect(io);
 		busy_end(&d->swap, io->io.area, now);
 	}
+	KV_PROBE(kvmm, swap_done, io->id, io->io.area, io->io.write,
+		 io->io.domain, -status,
+		 io->issued ? (now - io->issued) / 1000 : 0);
 	io_put(&d->swap, io);
 	core_io_done(d->core, now, id, status);
 }
@@ -181,10 +185,12 @@ static void io_issue(struct swap_mm *sw, struct swap_io *io, u64 now)
 	sw->suspect |= io_is_suspect(io);
 	busy_begin(sw, c->area, now);
 	io->generation = sw->generation;
+	io->issued = now;
 	io->id = SWAPD_ID(++sw->serial, io - sw->io);
 	req.id = io->id;
 	shared_copy_out(&sw->reqs[ring_prod_slot(&sw->req)], &req, sizeof(req));
 	ring_prod_advance(&sw->req);
+	KV_PROBE(kvmm, swap_submit, io->id, c->area, c->write, c->domain, c->len);
 }
 
 /* Next request to be issued, in the table; NULL when there is none. */
@@ -198,6 +204,8 @@ static struct swap_io *io_next(struct swap_mm *sw)
 		return again_pop(sw);
 	io = io_get(sw);
 	io->tries = 0;
+	io->id = 0;
+	io->issued = 0;
 	if (queue_pop(&sw->backlog, &io->io))
 		return io;
 	io_put(sw, io);

@@ -92,6 +92,7 @@ struct swap_io {
 	u32		state;
 	u32		tries;
 	u32		next;
+	u64		issued;		/* last, ns */
 };
 
 /* What happened to requests; the mm thread's. */

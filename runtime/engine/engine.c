@@ -120,6 +120,8 @@ void sample_over(struct engine *e, struct request *r, u32 k,
 	done.tokens = sm->tokens;
 	done.logprob = sm->sum;
 	done.times = times_so_far(r);
+	KV_PROBE(kvrt, sample_done, r->id, k, done.reason, sm->tokens,
+		 request_us(r));
 	if (r->c.on_done)
 		r->c.on_done(r->c.arg, &done);
 }
@@ -559,6 +561,8 @@ int engine_submit(struct engine *e, const struct engine_request *req, u64 *id,
 	}
 	e->stats.requests++;
 	r->times.queued = engine_now();
+	KV_PROBE(kvrt, request_queued, r->id, r->c.nr, r->c.max_new, r->c.n,
+		 r->c.flow);
 	if (id)
 		*id = r->id;
 	return 0;

@@ -6,6 +6,7 @@
 #define RUNTIME_ENGINE_INTERNAL_H
 
 #include <kvmm/list.h>
+#include <kvmm/probes.h>
 #include <libkvmm.h>
 
 #include "runtime/engine/engine.h"
@@ -445,6 +446,12 @@ static inline u32 request_room(const struct request *r, u32 len)
 
 /* clock.c */
 s64 engine_now(void);
+
+/* For probes: microseconds since the engine had the request. */
+static inline u64 request_us(const struct request *r)
+{
+	return (u64)(engine_now() - r->times.queued) / 1000;
+}
 
 /* engine.c: requests and their ends */
 u64 engine_lap(struct engine *e, u64 *sum);

@@ -401,6 +401,7 @@ static bool queue_open_one(struct engine *e, struct lane *l, struct request *r)
 	f->served += r->c.nr;
 	f->turn = ++q->turn;
 	prefix_is_made(e, r->root);
+	KV_PROBE(kvrt, request_opened, r->id, request_us(r), q->nr);
 	link_open(e, r->root);
 	return true;
 }

@@ -285,6 +285,27 @@ static void step_deliver(struct engine *e, struct step *st)
 	}
 }
 
+/* For probes: what of the step runs. */
+static u64 step_entries(const struct step *st)
+{
+	u64 nr = 0;
+	u32 i;
+
+	for (i = 0; i < st->nr; i++)
+		nr += st->entries[i].runs;
+	return nr;
+}
+
+static u64 step_tokens(const struct step *st)
+{
+	u64 nr = 0;
+	u32 i;
+
+	for (i = 0; i < st->nr; i++)
+		nr += st->entries[i].runs ? st->entries[i].nr : 0;
+	return nr;
+}
+
 /**
  * step_run() - run the oldest open step, which is granted, and end it
  *
@@ -296,10 +317,13 @@ static void step_deliver(struct engine *e, struct step *st)
  */
 int step_run(struct engine *e, struct step *st)
 {
+	const s64 begun = e->lap_ns;
 	u64 ns = 0, prefill;
 	int err = 0;
 
 	if (step_prepare(e, st)) {
+		KV_PROBE(kvrt, step_begin, st->number, step_entries(st),
+			 step_tokens(st));
 		err = sched_begin(e);
 		if (err < 0)
 			return err;
@@ -334,6 +358,9 @@ int step_run(struct engine *e, struct step *st)
 	if (err)
 		return err;
 	engine_lap(e, &e->stats.end_ns);
+	if (!e->barren)
+		KV_PROBE(kvrt, step_end, st->number, step_entries(st),
+			 step_tokens(st), (e->lap_ns - begun) / 1000, ns / 1000);
 	step_deliver(e, st);
 	return 0;
 }

@@ -72,6 +72,7 @@ void seq_lose(struct engine *e, struct seq *s)
 	s->state = SEQ_WAITING;
 	s->lost = true;
 	times_lost(s);
+	KV_PROBE(kvrt, preempted, s->req->id, s->sample, s->computed, s->len);
 	e->stats.preemptions++;
 }
 
@@ -101,6 +102,8 @@ static void seq_count_admission(struct engine *e, struct seq *s)
 	}
 	r->admitted = true;
 	r->cached = s->computed;
+	KV_PROBE(kvrt, request_admitted, r->id, request_us(r), r->c.nr,
+		 s->computed);
 	flow_admitted(e, r, s->computed);
 	e->stats.prompt_tokens += r->c.nr;
 	e->stats.cached_tokens += s->computed;
@@ -134,6 +137,9 @@ static void seq_adopt(struct engine *e, struct seq *s,
 	s->planned = s->computed;
 	s->table_ok = 0;
 	s->state = SEQ_RUNNING;
+	if (s->lost)
+		KV_PROBE(kvrt, restored, s->req->id, s->sample, s->computed,
+			 s->len);
 	seq_count_admission(e, s);
 	s->high = max(s->high, s->computed);
 	s->lost = false;

@@ -18,16 +18,22 @@
 /* times_scheduled() - a forward is about to compute positions of @r */
 void times_scheduled(const struct engine *e, struct request *r)
 {
-	if (!r->times.scheduled)
-		r->times.scheduled = e->lap_ns;
+	if (r->times.scheduled)
+		return;
+	r->times.scheduled = e->lap_ns;
+	KV_PROBE(kvrt, request_scheduled, r->id,
+		 (r->times.scheduled - r->times.queued) / 1000);
 }
 
 /* times_token() - a token of @r is there, or one that ends it */
 void times_token(const struct engine *e, struct request *r)
 {
-	if (!r->times.first)
-		r->times.first = e->lap_ns;
 	r->times.last = e->lap_ns;
+	if (r->times.first)
+		return;
+	r->times.first = e->lap_ns;
+	KV_PROBE(kvrt, first_token, r->id,
+		 (r->times.first - r->times.queued) / 1000);
 }
 
 /* times_lost() - @s has lost its memory */

@@ -24,6 +24,10 @@ static int fm_forward(struct model *m, const struct model_kv *kv,
 #undef model_forward_draw
 
 #include "runtime/server/times.h"
+#include "tests/usdt.h"
+
+/* What probes have to say, while they are traced. */
+static struct usdt_wants *want;
 
 /* What a request's times have to be. */
 struct truth {
@@ -45,7 +49,7 @@ s64 engine_now(void)
 /* Never the same twice, so that no two intervals are confused. */
 static void tick(void)
 {
-	clock_ns += 1000 + 7 * ++ticks;
+	clock_ns += 1000000 + 7000 * ++ticks;
 }
 
 /* Whose sequence is it, by its handle or by where its ids lie? */
@@ -89,13 +93,24 @@ int model_forward_draw(struct model *m, const struct model_kv *kv,
 {
 	const int ret = fm_forward(m, kv, seqs, nr_seqs, draws, logits);
 	const s64 begun = clock_ns;
-	u32 i;
+	u32 i, rows = 0;
 
 	tick();
+	for (i = 0; i < nr_seqs; i++)
+		rows += seqs[i].nr_tokens;
+	if (want) {
+		usdt_want(want, "step_begin", USDT_ANY, nr_seqs, rows);
+		usdt_want(want, "step_end", USDT_ANY, nr_seqs, rows,
+			  (u64)(clock_ns - begun) / 1000,
+			  (u64)(clock_ns - begun) / 1000);
+	}
 	for (i = 0; i < nr_seqs; i++) {
 		struct truth *t = truth_of(0, seqs[i].tokens);
 		const u32 end = seqs[i].start + seqs[i].nr_tokens;
 
+		if (!t->t.scheduled && want)
+			usdt_want(want, "request_scheduled", asks[t - truths].id,
+				  (u64)(begun - t->t.queued) / 1000);
 		if (!t->t.scheduled)
 			t->t.scheduled = begun;
 		found(t, end);
@@ -108,6 +123,9 @@ static void token_here(struct ask *a)
 {
 	struct truth *t = &truths[a - asks];
 
+	if (!t->t.first && want)
+		usdt_want(want, "first_token", a->id,
+			  (u64)(clock_ns - t->t.queued) / 1000);
 	if (!t->t.first)
 		t->t.first = clock_ns;
 	t->t.last = clock_ns;
@@ -127,6 +145,10 @@ static void on_done_timed(void *arg, const struct engine_done *done)
 	if (done->reason == ENGINE_STOP)
 		token_here(a);
 	on_done(arg, done);
+	if (want)
+		usdt_want(want, "sample_done", a->id, done->sample, done->reason,
+			  a->got[done->sample].nr,
+			  (u64)(clock_ns - truths[a - asks].t.queued) / 1000);
 }
 
 static void times_setup(void)
@@ -150,6 +172,8 @@ static struct ask *ask_timed(u32 i, u32 from, u32 nr, u32 max_new, u32 n)
 	tick();
 	truths[i].t.queued = clock_ns;
 	submit(a);
+	if (want)
+		usdt_want(want, "request_queued", a->id, nr, max_new, n, 0);
 	return a;
 }
 
@@ -170,6 +194,9 @@ static void take_memory(struct seq *s)
 	t->lost = t->high;
 	t->lost_at = clock_ns;
 	t->t.preemptions++;
+	if (want)
+		usdt_want(want, "preempted", asks[t - truths].id, s->sample,
+			  t->high, s->len);
 	ck_assert(!seq_is_resident(engine, s));
 }
 
@@ -304,6 +331,60 @@ START_TEST(test_never_scheduled)
 }
 END_TEST
 
+/* ---- probes ---- */
+
+#if defined(KV_HAVE_PROBES) && defined(__x86_64__)
+
+static struct usdt_file file;
+
+/* Three requests, of which one loses its memory. */
+static void scene(void)
+{
+	static const struct engine_opts o = { .max_steps = 1, .chunk = 5 };
+	bool taken = false;
+	u32 i;
+
+	times_setup();
+	start(&o);
+	for (i = 0; i < 3; i++) {
+		ask_timed(i, i * 7 + 1, 6 + i, 9, 1 + i % 2);
+		usdt_want(want, "request_opened", asks[i].id, USDT_ANY, USDT_ANY);
+		usdt_want_among(want, "request_admitted", asks[i].id, USDT_ANY,
+				6 + i, 0);
+	}
+	while (iterate() > 0) {
+		if (taken || !engine->nr_live || !may_lose(engine->live[0]))
+			continue;
+		usdt_want(want, "restored", asks[0].id, USDT_ANY, USDT_ANY,
+			  engine->live[0]->len);
+		take_memory(engine->live[0]);
+		taken = true;
+	}
+	ck_assert(taken);
+	for (i = 0; i < 3; i++)
+		check_ask(&asks[i]);
+}
+
+START_TEST(test_probes)
+{
+	struct usdt_hit *hits = calloc(USDT_HITS, sizeof(*hits));
+	u32 nr;
+	int err;
+
+	want = usdt_wants_make();
+	ck_assert(want && hits && !usdt_read("/proc/self/exe", &file));
+	err = usdt_trace(&file, scene, hits, &nr);
+	if (err == -EPERM) {
+		puts("note: ptrace is forbidden here: no probe of the engine was traced");
+		return;
+	}
+	ck_assert_int_eq(err, 0);
+	ck_assert(usdt_compare(want, hits, nr));
+	free(hits);
+}
+END_TEST
+#endif
+
 /* ---- what a server makes of them ---- */
 
 static struct metrics seen;
@@ -363,6 +444,9 @@ int main(void)
 	tcase_add_test(tc, test_preempted_together);
 	tcase_add_test(tc, test_never_scheduled);
 	tcase_add_test(tc, test_observed);
+#if defined(KV_HAVE_PROBES) && defined(__x86_64__)
+	tcase_add_test(tc, test_probes);
+#endif
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * probes.h - static probes (USDT) for bpftrace, perf, gdb and SystemTap
+ *
+ * One list for each program.  Its documentation (Documentation/tracing.md), the
+ * test of the binaries and the macros are made from it.
+ *
+ * A probe is a nop that a note in the binary names, behind a test of its semaphore:
+ * a word that the kernel raises while somebody traces it.  So arguments may be
+ * worked out, they cost nothing while nobody looks.  All of them are u64.
+ *
+ * Names and the order of arguments stay; arguments may be added at the end.
+ *
+ * Without <sys/sdt.h> (Debian: systemtap-sdt-dev), or with KVMM_NO_PROBES, there
+ * are none, and the programs are the same otherwise.
+ */
+#ifndef KVMM_PROBES_H
+#define KVMM_PROBES_H
+
+#include <kvmm/types.h>
+
+#if !defined(KVMM_NO_PROBES) && defined(__has_include)
+#if __has_include(<sys/sdt.h>)
+#define KV_HAVE_PROBES
+#endif
+#endif
+
+/*
+ * Name, number of arguments, their names, what happened.  A client, a seq, a domain
+ * and an area are named by their numbers in the files of /proc (a seq by that in its
+ * client), a request by the engine's number; us are microseconds; errno is positive.
+ * A domain of 4294967295 is none: an operator, or the end of something.
+ */
+#define KVMM_PROBES(x)							\
+	x(wait,		5, "client seq domain errno blocks",		\
+	  "the sequence whose turn it is finds no room for that many blocks, again and again: EAGAIN no memory, EINPROGRESS memory is being made, EALREADY others are moved, EBUSY above memory.high") \
+	x(admit,	6, "client seq domain tokens cached us",	\
+	  "a sequence that waited got its memory: tokens known, found in the cache, time waited") \
+	x(restore,	5, "client seq domain blocks us",		\
+	  "a swapped one got its memory back, and is being filled") \
+	x(grant,	6, "client seq domain step blocks copied",	\
+	  "an entry of a step got what it asked for: new blocks, tokens of a tail to be copied") \
+	x(refuse,	6, "client seq domain step errno blocks",	\
+	  "an entry got nothing: EAGAIN no memory, EDQUOT it can never fit, ESTALE it was preempted") \
+	x(step_begin,	4, "client step entries granted",		\
+	  "a step was opened")						\
+	x(step_end,	4, "client step entries us",			\
+	  "a step was ended, that long after it was opened")		\
+	x(evict,	5, "domain taker block kept used",		\
+	  "a cached block of the domain went for the taker: 1 kept if a lower tier has it, blocks in use before") \
+	x(steal,	4, "domain taker extent cached",		\
+	  "a span of the domain that nobody maps went to the taker: first extent, cached blocks dropped for it") \
+	x(mark,		5, "client seq domain cause taker",		\
+	  "a sequence is to lose its memory to the taker, at once or when its open steps end: cause is a number of the table of causes") \
+	x(preempt,	6, "client seq domain cause swapped tokens",	\
+	  "a sequence lost its memory: 1 swapped if it went to a lower tier, tokens that were valid") \
+	x(limit,	4, "domain mark held blocks",			\
+	  "a limit of the domain held somebody back: 0 memory.max, 1 memory.high; blocks held, blocks asked for") \
+	x(limit_reclaim, 4, "domain evicted used mark",			\
+	  "the domain's own cache went to keep it within its limit: blocks evicted, in use then, allowed") \
+	x(kill,		2, "client errno",				\
+	  "the process of a client is ended: ETIME a step, ETIMEDOUT after its hang-up, else an extent") \
+	x(swap_submit,	5, "request area write domain bytes",		\
+	  "swapd was given a slot to read, or to write")		\
+	x(swap_done,	6, "request area write domain errno us",	\
+	  "it is over, errno 0: well, that long after it was given")
+
+#define SWAPD_PROBES(x)							\
+	x(submit,	5, "area write offset bytes requests",		\
+	  "a transfer goes to the kernel, of so many requests")		\
+	x(done,		6, "area write offset bytes errno us",		\
+	  "a request is over, errno 0: well, that long after its transfer began")
+
+#define KVRT_PROBES(x)							\
+	x(request_queued, 5, "request tokens max_new samples flow",	\
+	  "the engine has a request: tokens of its prompt, most new ones") \
+	x(request_opened, 3, "request us waiting",			\
+	  "it left the queue and asks the daemon for memory: time since it was queued, requests still queued") \
+	x(request_admitted, 4, "request us tokens cached",		\
+	  "it has memory: time since it was queued, tokens found in the cache") \
+	x(request_scheduled, 2, "request us",				\
+	  "its first step begins: time since it was queued")		\
+	x(first_token,	2, "request us",				\
+	  "it has its first token: time since it was queued")		\
+	x(sample_done,	5, "request sample reason tokens us",		\
+	  "a sample ended: 0 stop, 1 length, 2 cancelled, 3 timeout, 4 error; tokens delivered, time since the request was queued") \
+	x(preempted,	4, "request sample computed tokens",		\
+	  "a sequence lost its memory: tokens computed, and known; a sample of 4294967295 is none yet") \
+	x(restored,	4, "request sample computed tokens",		\
+	  "it has memory again: tokens that are there, and known")	\
+	x(step_begin,	3, "step entries tokens",			\
+	  "a step was granted and is worked at")			\
+	x(step_end,	5, "step entries tokens us model_us",		\
+	  "it is over, but for handing out its tokens: time since step_begin, and in the model")
+
+/* Their numbers of arguments. */
+enum {
+#define x(name, nr, args, text) KV_PROBE_NR_kvmm_##name = nr,
+	KVMM_PROBES(x)
+#undef x
+#define x(name, nr, args, text) KV_PROBE_NR_swapd_##name = nr,
+	SWAPD_PROBES(x)
+#undef x
+#define x(name, nr, args, text) KV_PROBE_NR_kvrt_##name = nr,
+	KVRT_PROBES(x)
+#undef x
+};
+
+/* For a table of all. */
+#define KV_PROVIDERS(x)							\
+	x(kvmm, "kvmm", KVMM_PROBES)					\
+	x(swapd, "swapd", SWAPD_PROBES)					\
+	x(kvrt, "kvrt", KVRT_PROBES)
+
+#define KV_PROBE_COUNT(...) KV_PROBE_COUNT_(__VA_ARGS__, 6, 5, 4, 3, 2, 1, 0)
+#define KV_PROBE_COUNT_(a, b, c, d, e, f, n, ...) n
+
+#ifdef KV_HAVE_PROBES
+#define _SDT_HAS_SEMAPHORES 1
+#include <sys/sdt.h>
+
+/* Where the semaphores of a provider are, in one file of its program. */
+#define KV_PROBE_SEMAPHORE(provider, name)				\
+	volatile unsigned short provider##_##name##_semaphore		\
+	__attribute__((section(".probes")))
+
+#define x(name, nr, args, text)						\
+	extern volatile unsigned short kvmm_##name##_semaphore;
+KVMM_PROBES(x)
+#undef x
+#define x(name, nr, args, text)						\
+	extern volatile unsigned short swapd_##name##_semaphore;
+SWAPD_PROBES(x)
+#undef x
+#define x(name, nr, args, text)						\
+	extern volatile unsigned short kvrt_##name##_semaphore;
+KVRT_PROBES(x)
+#undef x
+
+/* Does anybody look? */
+#define KV_PROBE_ON(provider, name)					\
+	__builtin_expect(provider##_##name##_semaphore, 0)
+
+#define KV_PROBE_2(p, n, a, b)						\
+	STAP_PROBE2(p, n, (u64)(a), (u64)(b))
+#define KV_PROBE_3(p, n, a, b, c)					\
+	STAP_PROBE3(p, n, (u64)(a), (u64)(b), (u64)(c))
+#define KV_PROBE_4(p, n, a, b, c, d)					\
+	STAP_PROBE4(p, n, (u64)(a), (u64)(b), (u64)(c), (u64)(d))
+#define KV_PROBE_5(p, n, a, b, c, d, e)					\
+	STAP_PROBE5(p, n, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e))
+#define KV_PROBE_6(p, n, a, b, c, d, e, f)				\
+	STAP_PROBE6(p, n, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e), (u64)(f))
+#define KV_PROBE_FIRE__(nr, p, n, ...)	KV_PROBE_##nr(p, n, __VA_ARGS__)
+#define KV_PROBE_FIRE_(nr, p, n, ...)	KV_PROBE_FIRE__(nr, p, n, __VA_ARGS__)
+#define KV_PROBE_FIRE(p, n, ...)					\
+	KV_PROBE_FIRE_(KV_PROBE_COUNT(__VA_ARGS__), p, n, __VA_ARGS__)
+
+#else /* none */
+#define KV_PROBE_SEMAPHORE(provider, name)				\
+	struct kv_no_##provider##_##name
+#define KV_PROBE_ON(provider, name)	0
+/* Looked at by the compiler, never evaluated. */
+#define KV_PROBE_FIRE(p, n, ...)	((void)sizeof((u64[]){ __VA_ARGS__ }))
+#endif
+
+/**
+ * KV_PROBE() - a place that can be traced
+ * @provider: kvmm, swapd or kvrt
+ * @name:     of its list
+ *
+ * What follows are the arguments, which are evaluated only while it is traced.
+ */
+#define KV_PROBE(provider, name, ...)					\
+do {									\
+	static_assert(KV_PROBE_COUNT(__VA_ARGS__) ==			\
+		      KV_PROBE_NR_##provider##_##name,			\
+		      "arguments of a probe");				\
+	if (KV_PROBE_ON(provider, name))				\
+		KV_PROBE_FIRE(provider, name, __VA_ARGS__);		\
+} while (0)
+
+#endif /* KVMM_PROBES_H */
