@@ -637,6 +637,11 @@ $(UNITS): $(B)/share/%: kvmm/dist/%.in FORCE
 	@mkdir -p $(@D)
 	$(Q)caps=$$(sed -n 's/^[[:space:]]*x(\([A-Z_]*\),.*/CAP_\1/p' include/kvmm/sandbox.h | xargs) && \
 		sed -e 's|@bindir@|$(bindir)|' -e 's|@sbindir@|$(sbindir)|' -e "s|@caps@|$$caps|" $< >$@
+# Scripts of bpftrace name them too.
+SCRIPTS_BT := $(patsubst kvmm/dist/bpftrace/%,$(B)/share/%,$(wildcard kvmm/dist/bpftrace/*.bt))
+$(SCRIPTS_BT): $(B)/share/%: kvmm/dist/bpftrace/% FORCE
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@bindir@|$(bindir)|' -e 's|@sbindir@|$(sbindir)|' $< >$@
 $(B)/share/libkvmm.pc: FORCE
 	@mkdir -p $(@D)
 	$(Q)printf '%s\n' 'Name: libkvmm' 'Description: client library of kvmm' \
@@ -644,7 +649,7 @@ $(B)/share/libkvmm.pc: FORCE
 		'Libs: -L$(libdir) -lkvmm -pthread' >$@
 
 # build.sh has a Makefile's tree without any of it.
-docs: $(if $(wildcard kvmm/lib/opts_man.c),$(DOCS) $(UNITS) $(B)/share/libkvmm.pc)
+docs: $(if $(wildcard kvmm/lib/opts_man.c),$(DOCS) $(UNITS) $(SCRIPTS_BT) $(B)/share/libkvmm.pc)
 	@:
 
 BIN_PROGS  := $(filter $(B)/kvctl $(B)/kvrt $(B)/kvtop,$(PROGS))
@@ -662,6 +667,7 @@ INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
 	    $(call put,644,$(COMPLETIONS),$(bashdir),$(B)/share/completions/) \
 	    $(call put,644,$(SAMPLES),$(docdir)/examples,$(B)/share/) \
 	    $(call put,644,$(UNITS),$(unitdir),$(B)/share/) \
+	    $(call put,644,$(SCRIPTS_BT),$(docdir)/examples,$(B)/share/) \
 	    $(foreach f,$(wildcard kvmm/dist/prometheus/* kvmm/dist/grafana/*),644:$(f):$(docdir)/examples/$(notdir $(f))) \
 	    644:kvmm/dist/sysusers.conf:$(sysusersdir)/kvmm.conf
 # Directories that are ours alone.
