@@ -6,8 +6,8 @@
 # any number of objects; a line of a header is in several and is added up.
 # Output: FILE LINE COUNT TAKEN BRANCHES TEXT, tabs between, unordered.
 #
-# Lines with KV_BUG_ON, unreachable() or static_assert are left out: a program
-# that does what it should never takes the branch in them.
+# Lines with KV_BUG_ON, KV_PROBE, unreachable() or static_assert are left out: a
+# program that does what it should never takes the branch in them, or nobody traces.
 
 function flush_line()
 {
@@ -32,7 +32,7 @@ function flush_line()
 		next
 	}
 	if (hits == "-" || file !~ /^kvmm\/core\// ||
-	    source ~ /KV_BUG_ON|unreachable\(\)|static_assert/)
+	    source ~ /KV_BUG_ON|KV_PROBE|unreachable\(\)|static_assert/)
 		next
 	line = field[2] + 0
 	hits = hits ~ /^[0-9]+$/ ? hits + 0 : 0
