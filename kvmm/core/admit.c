@@ -91,6 +91,7 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	why_back(c, s);
+	c->head->touched += total * d->block_bytes;
 	admit_count(c, s, s->valid_len);
 	core_trace(c, admit, trace_seq(c, s), s->nr_ids, s->valid_len,
 		   s->reserved);

@@ -332,6 +332,7 @@ struct run_look {
 };
 
 bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l);
+bool span_steal_kept(struct core *c, u32 dom);
 void spares_reset(struct core *c);
 u32 span_evict_cached(struct core *c, u32 first);
 
@@ -707,6 +708,8 @@ u64 limit_turn(const struct kv_domain *d);
 void limit_tick(struct core *c, u64 passed);
 bool limit_above_high(const struct kv_domain *d);
 bool limit_cache_floor(const struct kv_domain *d, u32 nr);
+bool limit_keeps(const struct core *c, const struct kv_domain *o,
+		 const struct kv_domain *d);
 u32 limit_cache_spare(const struct kv_domain *d, u32 lost);
 
 /* tenant.c: who must not see whom */

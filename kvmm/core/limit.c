@@ -39,6 +39,15 @@
  * weakest protection: the domain's own needs do not respect it, and a domain in
  * which nothing else runs that could give way takes it as well (steal.c).
  *
+ * Above the floor cache is nobody's surplus, but it is not worth the same to
+ * all.  Who needs room gives up cache of its own only after that which others
+ * keep (limit_keeps()): of a domain that is cold, in which nothing runs and
+ * waits and whose last use is longer ago than everything that others have could
+ * be used once; and of one that has clearly more, cache included, than who
+ * asks, by weight.  The first is what one LRU list over all domains would
+ * do, without a clock that all of them share.  The second brings cache to where
+ * the weights want it when all are busy: else who came first would keep it.
+ *
  * The lower tiers know only max, which is swap.max.
  */
 #include "kvmm/core/internal.h"
@@ -408,6 +417,43 @@ u32 limit_cache_spare(const struct kv_domain *d, u32 lost)
 	if (cached <= floor || used <= min)
 		return 0;
 	return (u32)min(cached - floor, used - min);
+}
+
+static u64 span_bytes(const struct core *c, const struct kv_domain *d, u64 nr)
+{
+	return nr * d->span_extents * core_cfg(c)->extent_size;
+}
+
+/* Since its last use, could all that others have been used once? */
+static bool is_cold(const struct core *c, const struct kv_domain *o)
+{
+	const u64 pool = pool_online(c), has = span_bytes(c, o, o->nr_spans);
+
+	return !o->nr_running && !o->nr_waiting &&
+	       c->head->touched - o->touched >= pool - min(has, pool);
+}
+
+/* Two spans of each more than @d, by weight: less would go to and fro. */
+static bool has_more(const struct core *c, const struct kv_domain *o,
+		     const struct kv_domain *d)
+{
+	const u64 less = span_bytes(c, d, d->nr_spans + 2ull) +
+			 span_bytes(c, o, 2);
+
+	return (unsigned __int128)span_bytes(c, o, o->nr_spans) * d->weight >
+	       (unsigned __int128)less * o->weight;
+}
+
+/**
+ * limit_keeps() - does @o keep cache that @d should have before it drops its own?
+ *
+ * How much of it others may take is another question: limit_cache_spare().
+ */
+bool limit_keeps(const struct core *c, const struct kv_domain *o,
+		 const struct kv_domain *d)
+{
+	return o->used && o != d && o->tenant == d->tenant &&
+	       (is_cold(c, o) || has_more(c, o, d));
 }
 
 static int limit_set(struct kv_domain *d, u32 which, u64 value)

@@ -117,6 +117,7 @@ void run_del(struct core *c, struct kv_seq *s)
 	list_del_idx(c->seqs, d->run_head, d->run_tail, seq_index(c, s));
 	s->flags &= ~SEQF_RUNNING;
 	d->nr_running--;
+	d->touched = c->head->touched;
 	d->growth -= commit_growth(c, s);
 	d->retry = 1;
 	seq_tally(c, s);

@@ -7,12 +7,14 @@
  *
  *	1. free blocks of its spans that no reservation holds
  *	2. free extents of the pool (memory may have to be made: wait for it)
- *	3. its own cache, what is worth least first (lru.c)
- *	4. spans of other domains that hold nothing but cache; of other tenants,
+ *	3. spans of cache that domains of its tenant keep though they are cold, or
+ *	   have clearly more than it (limit_keeps())
+ *	4. its own cache, what is worth least first (lru.c)
+ *	5. spans of other domains that hold nothing but cache; of other tenants,
  *	   whose clients have to give them back first, last
- *	5. spans of other domains whose blocks fit into their other spans
+ *	6. spans of other domains whose blocks fit into their other spans
  *	   (evacuate.c): wait for it
- *	6. for a sequence that runs: another sequence's memory
+ *	7. for a sequence that runs: another sequence's memory
  *
  * Planning (room_plan) comes before evicting (room_evict), so that a request
  * which cannot be met costs nobody its cache.
@@ -118,6 +120,10 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		}
 		if (coming)
 			return -EINPROGRESS;
+		/* Within a limit only its own cache makes room. */
+		if ((u64)domain_used(d) + d->reserved + nr <=
+		    min(d->max_blocks, d->high_blocks) && span_steal_kept(c, dom))
+			continue;
 		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return 0;
 		if (!span_steal(c, dom, back, &look))

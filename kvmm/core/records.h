@@ -508,6 +508,8 @@ struct kv_domain {
 	s64	lag;		/* what its share was too large, see limit.c */
 	u64	prefill_ns_token;	/* as its clients say, see step.c */
 	u64	left;		/* when its last client did */
+	u64	touched;	/* core_head.touched when it was last asked, see limit.c */
+	u64	look_after;	/* no run of what others keep is looked for before this */
 	struct kv_psi psi;
 };
 
@@ -975,6 +977,7 @@ struct core_head {
 	u64	evac_after;		/* no span is emptied for others before this */
 	u64	evac_look;		/* then those who wait for others' look again */
 	u64	clean_after;		/* nothing is cleaned ahead before this */
+	u64	touched;		/* bytes that admissions used, found or new */
 	struct kv_psi psi;		/* of the node */
 	struct kv_trigger triggers[PSI_NR_TRIGGERS];
 	u64	events[NR_CORE_EVENTS];

@@ -15,6 +15,7 @@
 #include "kvmm/core/internal.h"
 
 #define WORK_EXTENT	2u	/* see core_work() */
+#define LOOK_PARTS	32u	/* of the pool: so much is used between two looks in vain */
 
 /*
  * What goes takes with it what it has below, which may empty other spans: they
@@ -520,5 +521,103 @@ bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l)
 		l->next = 1;
 		return run_steal(c, dom, l->run[0], cost);
 	}
+	return false;
+}
+
+/* Has anybody a span of cache that @dom should have? */
+static bool anybody_keeps(const struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	if (c->head->touched < d->look_after)
+		return false;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *o = &c->domains[i];
+
+		if (o->used && i != dom && o->nr[BLK_CACHED] >= o->floor + o->span_blocks &&
+		    limit_keeps(c, o, d))
+			return true;
+	}
+	return false;
+}
+
+/* Is all of the run what others keep: see limit_keeps()?  Some of it must be. */
+static bool run_is_kept(const struct core *c, u32 dom, u32 first)
+{
+	bool any = false;
+	u32 e;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		any = true;
+		if (!limit_keeps(c, &c->domains[c->spans[c->extents[e].span].domain],
+				 &c->domains[dom]))
+			return false;
+	}
+	return any;
+}
+
+/* Blocks that go with the run. */
+static u32 run_cached(const struct core *c, u32 dom, u32 first)
+{
+	u32 e, nr = 0;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++)
+		if (c->extents[e].state == EXT_SPAN)
+			nr += c->spans[c->extents[e].span].nr_cached;
+	return nr;
+}
+
+/* Can @dom have the run of those who keep it?  RUN_FREE, RUN_CACHE, else RUN_NONE. */
+static u32 kept_cost(struct core *c, u32 dom, u32 run)
+{
+	u32 cost, seen = 0;
+
+	core_work(c, WORK_EXTENT * c->domains[dom].span_extents);
+	if (!run_is_kept(c, dom, run))
+		return RUN_NONE;
+	for (cost = RUN_FREE; cost <= RUN_CACHE; cost++) {
+		if (run_possible(c, dom, run, cost, &seen)) {
+			run_untake(c, run, run + c->domains[dom].span_extents);
+			return cost;
+		}
+	}
+	return RUN_NONE;
+}
+
+/**
+ * span_steal_kept() - take a run of cache that others keep, before one's own goes
+ *
+ * Of one's own tenant, above what is protected, from whom limit_keeps() names.
+ * The one with the least cache in it goes first: what a run takes with it, for
+ * it comes after it in a prompt, leaves free blocks all over its owner's spans,
+ * which are of use to others as whole spans alone.  A look that finds none is
+ * not repeated at once: it goes over all extents.
+ *
+ * Return: true when extents became free.
+ */
+bool span_steal_kept(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 i, one, nr, best = CORE_NONE, cost = RUN_NONE, least = 0;
+
+	if (!anybody_keeps(c, dom))
+		return false;
+	take_prepare(c, dom);
+	for (i = 0; i + d->span_extents <= c->head->nr_online && cost != RUN_FREE;
+	     i += d->span_extents) {
+		one = kept_cost(c, dom, i);
+		nr = run_cached(c, dom, i);
+		if (one == RUN_NONE || (best != CORE_NONE && nr >= least))
+			continue;
+		best = i;
+		cost = one;
+		least = nr;
+	}
+	if (best != CORE_NONE && run_steal(c, dom, best, cost))
+		return true;
+	d->look_after = c->head->touched + pool_online(c) / LOOK_PARTS;
 	return false;
 }

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_kept.c - whose cache goes first when two domains share a pool
+ *
+ * A pool of 64 blocks in spans of 4.  Who needs room takes cache of a domain
+ * that is cold, or has clearly more, before its own goes; and nothing of one
+ * that is in use, was used of late, is protected, or is another tenant's.
+ */
+#include "tests/unit/core_shell.h"
+
+#define POOL	16u			/* extents */
+#define ALL	(POOL * SH_PER)		/* blocks */
+#define CACHED	3u			/* in core_domain_view.blocks */
+#define MORE	(4 * SH_PER)		/* that is clearly more: two spans of each */
+
+static void start(u32 floor)
+{
+	sh_config(POOL);
+	sh.cfg.starve_ns = 1ull << 60;
+	sh.cfg.step_deadline_ns = 1ull << 60;
+	sh.cfg.watermark_scale_factor = 0;
+	sh.cfg.cache_floor = floor;
+	sh_start();
+}
+
+static void setup(void)
+{
+	start(0);
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+static u64 resident(u32 cl, u32 blocks, u32 seed)
+{
+	u64 seq = sh_ready(cl, blocks * SH_BT, 0, seed);
+
+	sh_compute(cl, seq, 0, blocks * SH_BT, seed);
+	return seq;
+}
+
+static void cache(u32 cl, u32 blocks, u32 seed)
+{
+	ck_assert_int_eq(sh_close(cl, resident(cl, blocks, seed)), 0);
+}
+
+static u32 cached(u32 cl)
+{
+	return sh_domain(cl).blocks[CACHED];
+}
+
+/* Prompts of 8 blocks that nobody had: all are computed, and room is needed. */
+static void churn(u32 cl, u32 nr, u32 seed)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		cache(cl, 8, seed + 1000 * i);
+}
+
+static void set(u32 cl, u32 which, u64 value)
+{
+	int err;
+
+	SH_CORE(err = core_domain_set(sh.core, sh.now, sh.cl[cl].info.domain,
+				      which, value));
+	ck_assert_int_eq(err, 0);
+	sh_check();
+}
+
+/* Half of the pool each; since @a was used as much as the other half was. */
+static void halves(u32 *a, u32 *b)
+{
+	*a = sh_attach(1, "a");
+	*b = sh_attach(1, "b");
+	cache(*a, ALL / 2, 0);
+	cache(*b, ALL / 2, 5000);
+	ck_assert_uint_eq(cached(*a), ALL / 2);
+	ck_assert_uint_eq(cached(*b), ALL / 2);
+}
+
+START_TEST(test_cold_goes_first)
+{
+	u32 a, b;
+
+	halves(&a, &b);
+	churn(b, 1, 10000);
+	ck_assert_uint_lt(cached(a), ALL / 2);
+	ck_assert_uint_eq(cached(a) + cached(b), ALL);
+	/* As much more goes as is used. */
+	churn(b, 5, 20000);
+	ck_assert_uint_eq(cached(a), 0);
+	ck_assert_uint_eq(cached(b), ALL);
+	/* And what is its own then. */
+	churn(b, 2, 30000);
+	ck_assert_uint_eq(cached(b), ALL);
+}
+END_TEST
+
+START_TEST(test_down_to_the_floor)
+{
+	u32 a, b;
+
+	teardown();
+	start(50);
+	halves(&a, &b);
+	churn(b, 8, 10000);
+	ck_assert_uint_eq(cached(a), ALL / 4);
+	ck_assert_uint_eq(cached(b), ALL - ALL / 4);
+}
+END_TEST
+
+/* Asked again, it is found, and it is not cold any more. */
+START_TEST(test_used_of_late)
+{
+	u32 a, b, had;
+
+	halves(&a, &b);
+	ck_assert_int_eq(sh_close(a, sh_ready(a, 24 * SH_BT, 0, 0)), 0);
+	had = cached(a);
+	ck_assert_uint_ge(had, ALL / 2 - 1);
+	churn(b, 3, 10000);
+	ck_assert_uint_eq(cached(a), had);
+	ck_assert_uint_eq(cached(b), ALL / 2);
+	/* Until as much was used as others have. */
+	churn(b, 3, 20000);
+	ck_assert_uint_lt(cached(a), had);
+}
+END_TEST
+
+START_TEST(test_somebody_runs)
+{
+	u32 a = sh_attach(1, "a"), b = sh_attach(1, "b");
+	u64 seq;
+
+	cache(a, ALL / 2 - 4, 0);
+	seq = resident(a, 4, 3000);
+	cache(b, ALL / 2, 5000);
+	churn(b, 8, 10000);
+	ck_assert_uint_eq(cached(a), ALL / 2 - 4);
+	ck_assert_uint_eq(cached(b), ALL / 2);
+	/* Its last sequence is a use. */
+	ck_assert_int_eq(sh_close(a, seq), 0);
+	churn(b, 3, 20000);
+	ck_assert_uint_eq(cached(a), ALL / 2);
+}
+END_TEST
+
+/* Both are busy: cache goes to where the weights want it, and no further. */
+START_TEST(test_clearly_more)
+{
+	u32 a = sh_attach(1, "a"), b = sh_attach(1, "b");
+	u64 seq;
+
+	seq = resident(a, 4, 3000);
+	cache(a, ALL - 12, 0);
+	cache(b, 8, 5000);
+	churn(b, 8, 10000);
+	ck_assert_uint_eq(cached(b) + MORE, cached(a) + 4);
+	churn(b, 2, 20000);
+	ck_assert_uint_eq(cached(b) + MORE, cached(a) + 4);
+	ck_assert_uint_eq(cached(a) + cached(b), ALL - 4);
+	ck_assert_int_eq(sh_close(a, seq), 0);
+}
+END_TEST
+
+START_TEST(test_more_by_weight)
+{
+	u32 a = sh_attach(1, "a"), b = sh_attach(1, "b");
+	u64 seq;
+
+	set(a, CORE_LIMIT_WEIGHT, 300);
+	seq = resident(a, 4, 3000);
+	cache(a, ALL - 12, 0);
+	cache(b, 8, 5000);
+	churn(b, 4, 10000);
+	ck_assert_uint_eq(cached(a), ALL - 12);
+	ck_assert_uint_eq(cached(b), 8);
+	ck_assert_int_eq(sh_close(a, seq), 0);
+}
+END_TEST
+
+/* Within its own limit only its own cache makes room. */
+START_TEST(test_own_limit)
+{
+	u32 a, b;
+
+	halves(&a, &b);
+	set(b, CORE_LIMIT_MAX, ALL / 2 * sh_domain(b).block_bytes);
+	churn(b, 4, 10000);
+	ck_assert_uint_eq(cached(a), ALL / 2);
+	ck_assert_uint_eq(cached(b), ALL / 2);
+}
+END_TEST
+
+START_TEST(test_protected)
+{
+	u32 a, b;
+
+	halves(&a, &b);
+	set(a, CORE_LIMIT_LOW, ALL / 2 * sh_domain(a).block_bytes);
+	churn(b, 8, 10000);
+	ck_assert_uint_eq(cached(a), ALL / 2);
+}
+END_TEST
+
+START_TEST(test_another_tenant)
+{
+	u32 a = sh_attach(1, "a"), b = sh_attach(2, "b");
+
+	cache(a, ALL / 2, 0);
+	cache(b, ALL / 4, 5000);
+	churn(b, 8, 10000);
+	ck_assert_uint_eq(cached(a), ALL / 2);
+	/* Nor where there is nobody left who would have to give it back. */
+	sh_die(a);
+	sh_quiet(a);
+	churn(b, 4, 30000);
+	ck_assert_uint_eq(cached(a), ALL / 2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("core-kept");
+	TCase *tc = tcase_create("kept");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_tags(tc, "unit core");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_cold_goes_first);
+	tcase_add_test(tc, test_down_to_the_floor);
+	tcase_add_test(tc, test_used_of_late);
+	tcase_add_test(tc, test_somebody_runs);
+	tcase_add_test(tc, test_clearly_more);
+	tcase_add_test(tc, test_more_by_weight);
+	tcase_add_test(tc, test_own_limit);
+	tcase_add_test(tc, test_protected);
+	tcase_add_test(tc, test_another_tenant);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}
