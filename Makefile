@@ -13,6 +13,7 @@
 #   coverage     what the tests reach of kvmm/core: a table, build/cov/coverage.txt
 #   fuzz         one fuzz target with a fuzzer: make fuzz T=sqe SECS=600 ENGINE=lib|afl
 #   bench        every benchmark: a table here, build/bench.json for programs
+#   bench-why    two models with one pool, and with half of it each: a table, build/why.json
 #   gpu-probe    questions to a GPU, PART='cost die' chooses; $OUT or build/gpu
 #   gpu-check    the tests that a GPU can run, on it; exit status 77 without one
 #   gpu-bench    what the kernels and the runtime reach: PART='attn step'
@@ -430,10 +431,14 @@ TEST_PROGS  := $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(REPORT_PRO
 $(UNIT_PROGS): $(B)/tests/%: $(B)/obj/tests/unit/%.o $(call objs,$(UNIT_SHARED))
 $(B)/tests/check_beams: $(call objs,tests/bench/beams.c)
 $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call objs,$(IT_SHARED))
-$(filter-out %/bench_gap,$(BENCH_PROGS)): $(call objs,$(BENCH_SHARED))
+$(filter-out %/bench_gap %/bench_step,$(BENCH_PROGS)): $(call objs,$(BENCH_SHARED))
 $(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o
 # The engine in it has names that the core has too, which the others bring in.
-$(B)/tests/bench_gap: $(call objs,tests/bench/bench.c)
+$(B)/tests/bench_gap $(B)/tests/bench_step: $(call objs,tests/bench/bench.c)
+# Calls of the engine that go to a daemon or to the pool of own_pool.h.
+STEP_WRAP := attach backend confirm detach device_failed info next_event poll_extents pool prep reap \
+	     release resumed seq_status seq_table strerror_attach submit wait
+$(B)/tests/bench_step: KV_LDFLAGS += $(STEP_WRAP:%=-Wl$(comma)--wrap=kvmm_%)
 $(SIM_PROG): $(call objs,$(SIM_SRCS))
 $(FUZZ_PROGS): $(B)/tests/%: $(B)/obj/tests/fuzz/%.o
 # Some targets are of the runtime, and of tests/fuzz need engine.c alone; the others are
@@ -506,7 +511,7 @@ TEST_PROGS += $(GPU_PROGS)
 
 .DEFAULT_GOAL := all
 .PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage bench fuzz \
-	docs install uninstall clean help bench-progs core-tests gpu-probe gpu-check gpu-bench FORCE
+	docs install uninstall clean help bench-progs bench-why why-progs core-tests gpu-probe gpu-check gpu-bench FORCE
 FORCE:
 
 all: $(PROGS) $(LIBKVMM)
@@ -575,6 +580,13 @@ coverage: deps
 bench: deps
 	$(Q)$(MAKE) $(SUBMAKE) all bench-progs
 	$(Q)$(TEST_ENV) T='$(T)' tests/bench/run
+
+why-progs: $(filter %/bench_why %/bench_step,$(BENCH_PROGS)) $(REPORT_PROG)
+	@:
+
+bench-why: deps
+	$(Q)$(MAKE) $(SUBMAKE) all why-progs
+	$(Q)$(TEST_ENV) tests/bench/why
 
 # No deps: the machines that these are for install nothing.
 gpu-probe:
@@ -698,7 +710,7 @@ uninstall:
 clean:
 	$(call say,CLEAN,$(O))
 	$(Q)for b in $(if $(D),,$(addprefix $(O)/,asan tsan ubsan cov)) $(B); do \
-		rm -rf $$b/obj $$b/lib $$b/share $$b/tests $$b/gpu $$b/logs $$b/bench.json $$b/coverage.txt $$b/.flags $$b/.sources \
+		rm -rf $$b/obj $$b/lib $$b/share $$b/tests $$b/gpu $$b/logs $$b/bench.json $$b/why.json $$b/coverage.txt $$b/.flags $$b/.sources \
 			$$b/.check-start $(addprefix $$b/,kvmm kvmm-hold kvctl kvtop kvrt swapd kvmm-proc); \
 		if [ -d $$b ]; then rmdir --ignore-fail-on-non-empty $$b; fi; done
 

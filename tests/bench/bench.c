@@ -17,6 +17,7 @@
 
 #define CALIBRATE_NS	50000000ull
 #define START_TRIES	1000		/* of 10 ms, for a daemon to listen */
+#define END_TRIES	300		/* likewise, to end */
 
 void bench_die(const char *fmt, ...)
 {
@@ -138,7 +139,8 @@ static void print_series(FILE *out, const struct bench_series *s)
 
 static void print_figure(FILE *out, const struct bench_figure *f)
 {
-	const double ratio = f->peer ? f->value / f->peer_value : 0;
+	const double ratio = !f->peer ? 0 :
+			     f->ratio > 0 ? f->ratio : f->value / f->peer_value;
 
 	fprintf(out, "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"",
 		f->name, f->value, f->unit);
@@ -147,6 +149,9 @@ static void print_figure(FILE *out, const struct bench_figure *f)
 			f->peer, f->peer_value, ratio);
 	else
 		fprintf(out, ", \"peer\": null, \"peer_value\": null, \"ratio\": null");
+	if (f->peer && f->ratio > 0)
+		fprintf(out, ", \"ratio_low\": %.4g, \"ratio_high\": %.4g",
+			f->ratio_low, f->ratio_high);
 	if (f->max_ratio > 0)
 		fprintf(out, ", \"goal\": \"ratio <= %g\", \"ok\": %s",
 			f->max_ratio, ratio <= f->max_ratio ? "true" : "false");
@@ -197,6 +202,21 @@ static void remove_dir(const struct bench_daemon *d)
 		fprintf(stderr, "bench: %s cannot be removed\n", d->dir);
 }
 
+/* It may have mounted something, which only its own end takes away. */
+static void end_daemon(pid_t pid)
+{
+	int i;
+
+	kill(pid, SIGTERM);
+	for (i = 0; i < END_TRIES; i++) {
+		if (waitpid(pid, NULL, WNOHANG) == pid)
+			return;
+		usleep(10000);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* At exit, when a benchmark failed: what still runs. */
 static void kill_daemons(void)
 {
@@ -205,8 +225,7 @@ static void kill_daemons(void)
 	for (i = 0; i < ARRAY_SIZE(running); i++) {
 		if (!running[i])
 			continue;
-		kill(running[i]->pid, SIGKILL);
-		waitpid(running[i]->pid, NULL, 0);
+		end_daemon(running[i]->pid);
 		remove_dir(running[i]);
 	}
 }

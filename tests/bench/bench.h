@@ -86,6 +86,9 @@ void bench_range(const double *v, u32 nr, double *lo, double *hi);
  * @unit:       "us", "tokens/s"
  * @peer:       what it was measured beside, or NULL
  * @peer_value: the peer's figure, in the same unit
+ * @ratio:      median of the rounds' ratios, which may be another than that of
+ *              the medians; 0: value / peer_value
+ * @ratio_low, @ratio_high: the least and the greatest of them
  * @max_ratio:  aim for value / peer_value, or 0
  * @max_value:  aim for the value, or 0
  * @min_ratio:  likewise where more is better
@@ -98,6 +101,9 @@ struct bench_figure {
 	const char			*unit;
 	const char			*peer;
 	double				peer_value;
+	double				ratio;
+	double				ratio_low;
+	double				ratio_high;
 	double				max_ratio;
 	double				max_value;
 	double				min_ratio;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvrt.c - a kvrt serve of this build, of the demo model
+ * kvrt.c - a kvrt serve of this build
  *
  * What it says is in a file beside the daemon's socket; its port is read there.
  */
@@ -16,10 +16,10 @@
 #define START_TRIES	1000u	/* of 10 ms */
 
 static void __noreturn run_kvrt(const struct bench_kvrt *k, const char *socket,
-				const char *const *args)
+				const char *model, const char *const *args)
 {
-	const char *build = getenv("KVMM_BUILD"), *top = getenv("KVMM_TOP");
-	char path[512], model[512];
+	const char *build = getenv("KVMM_BUILD");
+	char path[512];
 	const char *argv[32] = {
 		path, "serve", model, "--port", "0", "--socket", socket,
 	};
@@ -27,8 +27,6 @@ static void __noreturn run_kvrt(const struct bench_kvrt *k, const char *socket,
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(path, sizeof(path), "%s/kvrt", build ? build : "build");
-	snprintf(model, sizeof(model), "%s/tests/data/demo-model",
-		 top ? top : ".");
 	while (*args && n < ARRAY_SIZE(argv) - 1)
 		argv[n++] = *args++;
 	if (!freopen(k->log, "w", stderr))
@@ -53,18 +51,19 @@ static const char *said(const struct bench_kvrt *k, const char *words)
 	return at ? at + strlen(words) : NULL;
 }
 
-void bench_kvrt_start(struct bench_kvrt *k, const struct bench_daemon *hold,
-		      const char *const *args)
+void bench_kvrt_start_model(struct bench_kvrt *k,
+			    const struct bench_daemon *hold, const char *name,
+			    const char *dir, const char *const *args)
 {
 	const char *port;
 	u32 tries;
 
-	snprintf(k->log, sizeof(k->log), "%s/kvrt.log", hold->dir);
+	snprintf(k->log, sizeof(k->log), "%s/%s.log", hold->dir, name);
 	k->pid = fork();
 	if (k->pid < 0)
 		bench_die("fork: %s", strerror(errno));
 	if (!k->pid)
-		run_kvrt(k, hold->socket, args);
+		run_kvrt(k, hold->socket, dir, args);
 	for (tries = 0; !said(k, "ready: "); tries++) {
 		if (tries == START_TRIES ||
 		    waitpid(k->pid, NULL, WNOHANG) == k->pid)
@@ -73,6 +72,17 @@ void bench_kvrt_start(struct bench_kvrt *k, const struct bench_daemon *hold,
 	}
 	port = said(k, "listening on http://127.0.0.1:");
 	k->port = port ? (u32)strtoul(port, NULL, 10) : 0;
+}
+
+void bench_kvrt_start(struct bench_kvrt *k, const struct bench_daemon *hold,
+		      const char *const *args)
+{
+	const char *top = getenv("KVMM_TOP");
+	char model[512];
+
+	snprintf(model, sizeof(model), "%s/tests/data/demo-model",
+		 top ? top : ".");
+	bench_kvrt_start_model(k, hold, "kvrt", model, args);
 }
 
 void bench_kvrt_stop(struct bench_kvrt *k)
@@ -85,15 +95,28 @@ void bench_kvrt_stop(struct bench_kvrt *k)
 			  said(k, ""));
 }
 
-u64 bench_kvrt_tokens(const struct bench_kvrt *k)
+double bench_kvrt_figure(const struct bench_kvrt *k, const char *name)
 {
 	static char text[1 << 17];
-	const char *at;
+	const size_t len = strlen(name);
+	const char *at = text;
+	double sum = 0;
+	u32 nr = 0;
 
 	streams_get(k->port, "/metrics", text, sizeof(text));
-	at = strstr(text, "\nkvrt_generation_tokens_total{");
-	at = at ? strchr(at, '}') : NULL;
-	if (!at)
-		bench_die("/metrics: %s", text);
-	return (u64)strtod(at + 1, NULL);
+	while ((at = strchr(at, '\n')) && *++at) {
+		if (strncmp(at, name, len) || (at[len] != '{' && at[len] != ' '))
+			continue;
+		at += len + strcspn(at + len, "} ");
+		sum += strtod(at + (*at == '}'), NULL);
+		nr++;
+	}
+	if (!nr)
+		bench_die("/metrics has no %s: %.400s", name, text);
+	return sum;
+}
+
+u64 bench_kvrt_tokens(const struct bench_kvrt *k)
+{
+	return (u64)bench_kvrt_figure(k, "kvrt_generation_tokens_total");
 }

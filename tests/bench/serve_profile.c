@@ -16,7 +16,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/serve_profile.h"
 
-#define PIDS_MAX	64
+#define PIDS_MAX	PROFILE_PIDS_MAX
 
 static pid_t sampler;
 static char data[160];
@@ -39,8 +39,7 @@ static pid_t parent_of(pid_t pid)
 	return at && strlen(at) > 4 ? (pid_t)atoi(at + 4) : 0;
 }
 
-/* @root and all that come from it. */
-static u32 tree(pid_t root, pid_t *pids)
+u32 profile_tree(pid_t root, pid_t *pids)
 {
 	struct dirent *e;
 	u32 nr = 1, i;
@@ -67,7 +66,7 @@ static u32 tree(pid_t root, pid_t *pids)
 u64 profile_tree_ns(pid_t root)
 {
 	pid_t pids[PIDS_MAX];
-	u32 i, nr = tree(root, pids);
+	u32 i, nr = profile_tree(root, pids);
 	u64 sum = 0;
 
 	for (i = 0; i < nr; i++)
@@ -86,7 +85,7 @@ void profile_start(pid_t kvrt, pid_t hold, const char *dir, u32 ms)
 {
 	char list[PIDS_MAX * 12], seconds[24];
 	pid_t pids[PIDS_MAX];
-	u32 i, nr = tree(hold, pids), n;
+	u32 i, nr = profile_tree(hold, pids), n;
 
 	snprintf(data, sizeof(data), "%s/perf.data", dir);
 	snprintf(seconds, sizeof(seconds), "%u.%03u", ms / 1000, ms % 1000);

@@ -9,6 +9,11 @@
 
 #include <kvmm/types.h>
 
+#define PROFILE_PIDS_MAX	64
+
+/* A process and all that come from it, PROFILE_PIDS_MAX at most: how many. */
+u32 profile_tree(pid_t root, pid_t *pids);
+
 /* CPU nanoseconds of a process and all that come from it. */
 u64 profile_tree_ns(pid_t root);
 
