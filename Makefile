@@ -666,7 +666,7 @@ docs: $(if $(wildcard kvmm/lib/opts_man.c),$(DOCS) $(UNITS) $(SCRIPTS_BT) $(B)/s
 
 BIN_PROGS  := $(filter $(B)/kvctl $(B)/kvrt $(B)/kvtop,$(PROGS))
 SBIN_PROGS := $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS))
-PAGES := $(wildcard README.md LICENSE Documentation/*.md Documentation/measurements/*.md)
+PAGES := $(wildcard README.md LICENSE Documentation/*.md Documentation/measurements/*.md Documentation/measurements/*.json)
 # What goes where, once for both ways: MODE:FILE:PLACE.
 put = $(foreach f,$(2),$(1):$(f):$(3)/$(f:$(4)%=%))
 INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
