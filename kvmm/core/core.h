@@ -173,6 +173,7 @@ struct core_io {
  *                  past the deadline they count no more
  *
  * @trigger:        core_trigger_add()'s; may be NULL
+ * @trigger_gone:   it is no more, with its domain; may be NULL
  * @copy:           answer with core_copy_done(); never refused; may be NULL
  *                  where there is no host pool: then no block is moved
  * @io:             answer with core_io_done(); never refused, however late
@@ -190,6 +191,7 @@ struct core_ops {
 	void	(*kill)(void *arg, u32 client, int reason);
 	void	(*kill_ghosts)(void *arg, u32 tenant);
 	void	(*trigger)(void *arg, u32 trigger);
+	void	(*trigger_gone)(void *arg, u32 trigger);
 	void	(*copy)(void *arg, const struct core_copy *cp);
 	void	(*io)(void *arg, const struct core_io *io);
 	void	(*crash)(void *arg, u32 point);
@@ -395,8 +397,10 @@ int __must_check core_tune(struct core *core, u64 now, u32 which, u64 value);
 
 /* psi.c */
 int __must_check core_trigger_add(struct core *core, u64 now, u32 domain,
-				  bool full, u64 threshold_ns, u64 window_ns);
+				  u32 res, bool full, u64 threshold_ns,
+				  u64 window_ns);
 void core_trigger_del(struct core *core, u32 trigger);
+void core_cpu_waited(struct core *core, u64 some_ns, u64 full_ns);
 
 /**
  * struct core_req - a request that was judged and may be executed
@@ -467,16 +471,19 @@ struct core_pool_view {
 };
 
 enum { CORE_PSI_SOME, CORE_PSI_FULL, CORE_PSI_NR_KINDS };
+enum { CORE_PSI_MEMORY, CORE_PSI_IO, CORE_PSI_CPU, CORE_PSI_NR_RES };
 #define CORE_PSI_NR_AVGS 3
+#define CORE_NR_TRIGGERS 64
 
-/* Time lost for want of memory, see psi.c. */
+/* Time lost for want of memory, I/O and CPU, see psi.c; of a domain no CPU. */
 struct core_pressure_view {
-	u64	total_ns[CORE_PSI_NR_KINDS];
-	u32	avg[CORE_PSI_NR_KINDS][CORE_PSI_NR_AVGS]; /* per cent * 100 */
+	u64	total_ns[CORE_PSI_NR_RES][CORE_PSI_NR_KINDS];
+	/* per cent * 100 */
+	u32	avg[CORE_PSI_NR_RES][CORE_PSI_NR_KINDS][CORE_PSI_NR_AVGS];
 	u32	nr_stalled;
+	u32	nr_restoring;	/* of these, waiting for I/O */
 	u32	nr_productive;
 	u32	level;
-	u32	resv;
 };
 
 struct core_domain_view {

@@ -1,20 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * psi.c - pressure: the time that was lost for want of KV memory
+ * psi.c - pressure: the time that was lost for want of memory, I/O and CPU
  *
  * The model is the kernel's pressure stall information.  There a task is
  * delayed or it is not; here the task is a sequence that could run.  It is
  *
- *	stalled      it waits for memory: to be admitted, to grow, to come
- *	             back; or it runs, but computes again what preemption took
+ *	stalled      it waits for memory: to be admitted, to grow, to come back
+ *	restoring    it was given memory again, and waits until what it had is
+ *	             read from a swap area or copied from the host pool
+ *	redoing      an open step names it, but computes again what preemption
+ *	             took
  *	productive   an open step names it, and what that computes is new
  *
  * and else it does not count: it was not given its ids yet, its client leaves
  * it alone, it was paged out by advice.  A group (each domain, and the node)
- * counts both kinds.  Its time is lost in one of two ways:
+ * counts each kind.  Its time is lost in one of two ways:
  *
- *	some = nr_stalled > 0
- *	full = nr_stalled > 0 && nr_productive == 0
+ *	memory  some = stalled + restoring + redoing > 0
+ *	        full = some and nobody productive
+ *	io      some = restoring > 0
+ *	        full = some and nobody productive or redoing: no step is open
+ *
+ * So whoever waits for I/O waits for memory too, as a task of the kernel does
+ * that has a page read from swap.  Writes do not count as I/O: what they hold
+ * up is memory that is not free yet.
+ *
+ * The CPU is the one of the mm thread, which serves all clients in turn.  The
+ * task is a request in a ring; the shell, which sees the rings, says how long
+ * some waited while the thread worked for others, and how long while it worked
+ * for none (core_cpu_waited()); the node alone has that account.
  *
  * What stands in the way may be the domain's own memory.max.  That is the
  * domain's business, and nothing that more memory for the node would cure, so
@@ -66,7 +80,7 @@ static bool limits_itself(const struct core *c, const struct kv_domain *d,
  * psi_class_of() - what a sequence is to the accounts
  * @own: set when only its own domain's memory.max keeps it waiting
  *
- * Return: PSI_IDLE, PSI_STALLED or PSI_PRODUCTIVE.
+ * Return: PSI_*.
  */
 u32 psi_class_of(const struct core *c, const struct kv_seq *s, bool *own)
 {
@@ -85,13 +99,14 @@ u32 psi_class_of(const struct core *c, const struct kv_seq *s, bool *own)
 	case KVMM_SEQ_RESTORING:
 		if (s->flags & SEQF_PAGEDOUT)
 			return PSI_IDLE;
-		return PSI_STALLED;
+		return s->state == KVMM_SEQ_SWAPPED ? PSI_STALLED :
+						      PSI_RESTORING;
 	case KVMM_SEQ_RECOMPUTE:
 		return PSI_STALLED;
 	case KVMM_SEQ_READY:
 	case KVMM_SEQ_MARKED:
 		if (s->nr_steps)
-			return seq_redoes(s) ? PSI_STALLED : PSI_PRODUCTIVE;
+			return seq_redoes(s) ? PSI_REDOING : PSI_PRODUCTIVE;
 		if (!(s->flags & SEQF_REFUSED))
 			return PSI_IDLE;
 		*own = limits_itself(c, d, 1);
@@ -102,14 +117,29 @@ u32 psi_class_of(const struct core *c, const struct kv_seq *s, bool *own)
 
 /* ---- groups ---- */
 
+static u32 group_stalled(const struct kv_psi *g)
+{
+	return g->nr[PSI_STALLED] + g->nr[PSI_RESTORING] + g->nr[PSI_REDOING];
+}
+
+/* @ns in which some were stalled for @res, and perhaps all. */
+static void account(struct kv_psi *g, u32 res, u64 ns, bool full)
+{
+	g->total[res][PSI_SOME] += ns;
+	if (full)
+		g->total[res][PSI_FULL] += ns;
+}
+
 /* The totals are true up to now. */
 static void group_advance(struct kv_psi *g, u64 now)
 {
-	if (g->nr[PSI_STALLED]) {
-		g->total[PSI_SOME] += now - g->since;
-		if (!g->nr[PSI_PRODUCTIVE])
-			g->total[PSI_FULL] += now - g->since;
-	}
+	const u64 ns = now - g->since;
+	const bool runs = g->nr[PSI_PRODUCTIVE];
+
+	if (group_stalled(g))
+		account(g, CORE_PSI_MEMORY, ns, !runs);
+	if (g->nr[PSI_RESTORING])
+		account(g, CORE_PSI_IO, ns, !runs && !g->nr[PSI_REDOING]);
 	g->since = now;
 }
 
@@ -162,10 +192,26 @@ static u32 decay_idle(u32 avg, u32 e, u64 periods)
 	return (u32)((avg * result) >> PSI_SHIFT);
 }
 
+/* One total goes into its averages: those of @period, after @missed idle ones. */
+static void total_average(u64 total, u64 *averaged, u32 *avg, u64 period,
+			  u64 missed)
+{
+	u64 sample = min(total - *averaged, period);
+	u32 i;
+
+	*averaged += sample;
+	sample = sample * 100 * PSI_ONE / period;
+	for (i = 0; i < PSI_NR_AVGS; i++) {
+		if (missed)
+			avg[i] = decay_idle(avg[i], psi_decay[i], missed);
+		avg[i] = decay_once(avg[i], psi_decay[i], (u32)sample);
+	}
+}
+
 static void group_average(struct kv_psi *g, u64 now)
 {
-	u64 missed, period, sample;
-	u32 what, i;
+	u64 missed, period;
+	u32 res, kind;
 
 	if (now < g->next_avg)
 		return;
@@ -173,19 +219,11 @@ static void group_average(struct kv_psi *g, u64 now)
 	g->next_avg += (missed + 1) * PSI_PERIOD_NS;
 	period = max(now - g->last_avg - missed * PSI_PERIOD_NS, 1ull);
 	g->last_avg = now;
-	for (what = 0; what < PSI_NR_KINDS; what++) {
-		sample = min(g->total[what] - g->averaged[what], period);
-		g->averaged[what] += sample;
-		sample = sample * 100 * PSI_ONE / period;
-		for (i = 0; i < PSI_NR_AVGS; i++) {
-			u32 avg = g->avg[what][i];
-
-			if (missed)
-				avg = decay_idle(avg, psi_decay[i], missed);
-			g->avg[what][i] = decay_once(avg, psi_decay[i],
-						     (u32)sample);
-		}
-	}
+	for (res = 0; res < PSI_NR_RES; res++)
+		for (kind = 0; kind < PSI_NR_KINDS; kind++)
+			total_average(g->total[res][kind],
+				      &g->averaged[res][kind],
+				      g->avg[res][kind], period, missed);
 }
 
 static void group_init(struct kv_psi *g, u64 now)
@@ -208,18 +246,17 @@ void psi_init(const struct core *c, struct kv_psi *g)
 /* Once a second: 2 full, 1 some, 0 less than a tenth of the time either. */
 static bool group_level(struct kv_psi *g, u64 now)
 {
+	const u64 *total = g->total[CORE_PSI_MEMORY];
 	u32 level = 0, was = g->level;
 
 	if (now - g->level_since < PSI_LEVEL_NS)
 		return false;
-	if (g->total[PSI_FULL] - g->level_total[PSI_FULL] >= PSI_LEVEL_MIN)
+	if (total[PSI_FULL] - g->level_total[PSI_FULL] >= PSI_LEVEL_MIN)
 		level = 2;
-	else if (g->total[PSI_SOME] - g->level_total[PSI_SOME] >=
-		 PSI_LEVEL_MIN)
+	else if (total[PSI_SOME] - g->level_total[PSI_SOME] >= PSI_LEVEL_MIN)
 		level = 1;
 	g->level_since = now;
-	g->level_total[PSI_SOME] = g->total[PSI_SOME];
-	g->level_total[PSI_FULL] = g->total[PSI_FULL];
+	memcpy(g->level_total, total, sizeof(g->level_total));
 	g->level = level;
 	return level != was;
 }
@@ -266,7 +303,8 @@ static void trigger_look(struct core *c, struct kv_trigger *t)
 	struct kv_psi *g = trigger_group(c, t);
 
 	group_advance(g, c->now);
-	if (trigger_growth(t, c->now, g->total[t->kind]) < t->threshold_ns)
+	if (trigger_growth(t, c->now, g->total[t->res][t->kind]) <
+	    t->threshold_ns)
 		return;
 	/* Once a window. */
 	if (t->fired && c->now - t->fired_at < t->window_ns)
@@ -281,14 +319,16 @@ static void trigger_look(struct core *c, struct kv_trigger *t)
 /**
  * core_trigger_add() - be told when a stall lasts
  * @domain:       index of a domain, or CORE_NONE for the node
+ * @res:          CORE_PSI_MEMORY, _IO or, of the node, _CPU
  * @full:         else some
  * @threshold_ns: of stall, in
  * @window_ns:    500 ms to 10 s
  *
- * Answered with ops->trigger(), at most once a window, from core_tick().
+ * Answered with ops->trigger(), at most once a window, from core_tick().  With
+ * its domain the trigger goes, and ops->trigger_gone() says so.
  * Return: the trigger, >= 0; -EINVAL; -ENOENT: no such domain; -ENOSPC.
  */
-int core_trigger_add(struct core *c, u64 now, u32 domain, bool full,
+int core_trigger_add(struct core *c, u64 now, u32 domain, u32 res, bool full,
 		     u64 threshold_ns, u64 window_ns)
 {
 	struct kv_trigger *t;
@@ -296,7 +336,8 @@ int core_trigger_add(struct core *c, u64 now, u32 domain, bool full,
 	core_event(c);
 
 	if (window_ns < PSI_WINDOW_MIN_NS || window_ns > PSI_WINDOW_MAX_NS ||
-	    !threshold_ns || threshold_ns > window_ns)
+	    !threshold_ns || threshold_ns > window_ns || res >= PSI_NR_RES ||
+	    (domain != CORE_NONE && res == CORE_PSI_CPU))
 		return -EINVAL;
 	if (domain != CORE_NONE && (domain >= core_cfg(c)->max_domains ||
 				    !c->domains[domain].used))
@@ -308,13 +349,14 @@ int core_trigger_add(struct core *c, u64 now, u32 domain, bool full,
 		return -ENOSPC;
 	t = &c->head->triggers[i];
 	*t = (struct kv_trigger){
-		.domain = domain, .kind = full ? PSI_FULL : PSI_SOME,
+		.domain = domain, .res = (u16)res,
+		.kind = full ? PSI_FULL : PSI_SOME,
 		.threshold_ns = threshold_ns, .window_ns = window_ns,
 		.start = now,
 	};
 	c->now = max(c->now, now);
 	group_advance(trigger_group(c, t), c->now);
-	t->start_total = trigger_group(c, t)->total[t->kind];
+	t->start_total = trigger_group(c, t)->total[t->res][t->kind];
 	return (int)i;
 }
 
@@ -332,9 +374,27 @@ void psi_forget_domain(struct core *c, u32 dom)
 {
 	u32 i;
 
-	for (i = 0; i < PSI_NR_TRIGGERS; i++)
-		if (c->head->triggers[i].domain == dom)
-			core_trigger_del(c, i);
+	for (i = 0; i < PSI_NR_TRIGGERS; i++) {
+		if (c->head->triggers[i].domain != dom ||
+		    !c->head->triggers[i].window_ns)
+			continue;
+		core_trigger_del(c, i);
+		if (c->ops->trigger_gone)
+			c->ops->trigger_gone(c->ops_arg, i);
+	}
+}
+
+/**
+ * core_cpu_waited() - requests waited while the thread of the core did others
+ * @some_ns: with some in the rings of clients that it did not work for
+ * @full_ns: of these, in which it worked for none
+ */
+void core_cpu_waited(struct core *c, u64 some_ns, u64 full_ns)
+{
+	u64 *total = c->head->psi.total[CORE_PSI_CPU];
+
+	total[PSI_SOME] += some_ns;
+	total[PSI_FULL] += min(full_ns, some_ns);
 }
 
 /* Time passed: averages, levels, triggers. */
@@ -370,7 +430,7 @@ int core_get_pressure(const struct core *c, u32 domain,
 {
 	const struct kv_psi *g = &c->head->psi;
 	struct kv_psi now;
-	u32 what, i;
+	u32 res, kind, i;
 
 	if (domain != CORE_NONE) {
 		if (domain >= core_cfg(c)->max_domains)
@@ -381,13 +441,15 @@ int core_get_pressure(const struct core *c, u32 domain,
 	}
 	now = *g;
 	group_advance(&now, c->now);
-	for (what = 0; what < PSI_NR_KINDS; what++) {
-		v->total_ns[what] = now.total[what];
-		for (i = 0; i < PSI_NR_AVGS; i++)
-			v->avg[what][i] = (u32)((u64)now.avg[what][i] * 100 >>
-						PSI_SHIFT);
-	}
-	v->nr_stalled = now.nr[PSI_STALLED];
+	memcpy(v->total_ns, now.total, sizeof(v->total_ns));
+	for (res = 0; res < PSI_NR_RES; res++)
+		for (kind = 0; kind < PSI_NR_KINDS; kind++)
+			for (i = 0; i < PSI_NR_AVGS; i++)
+				v->avg[res][kind][i] = (u32)
+					((u64)now.avg[res][kind][i] * 100 >>
+					 PSI_SHIFT);
+	v->nr_stalled = group_stalled(&now);
+	v->nr_restoring = now.nr[PSI_RESTORING];
 	v->nr_productive = now.nr[PSI_PRODUCTIVE];
 	v->level = now.level;
 	return 0;

@@ -13,13 +13,15 @@ struct kv_seq;
 
 enum psi_class {
 	PSI_IDLE,
-	PSI_STALLED,
+	PSI_STALLED,		/* waits for memory */
+	PSI_RESTORING,		/* has it, and waits for what it had there */
+	PSI_REDOING,		/* runs, and computes again what was taken */
 	PSI_PRODUCTIVE,
 	PSI_NR_CLASSES
 };
 
 #define PSI_NR_AVGS	CORE_PSI_NR_AVGS
-#define PSI_NR_TRIGGERS	32
+#define PSI_NR_TRIGGERS	CORE_NR_TRIGGERS
 #define PSI_WINDOW_MIN_NS 500000000ull
 #define PSI_WINDOW_MAX_NS 10000000000ull
 
@@ -29,28 +31,30 @@ enum psi_kind {
 	PSI_NR_KINDS = CORE_PSI_NR_KINDS,
 };
 
+#define PSI_NR_RES	CORE_PSI_NR_RES
+
 /**
  * struct kv_psi - the time that a group of sequences lost
  * @nr:       sequences of each class; that of PSI_IDLE means nothing
  * @level:    what its clients were told last
  * @since:    the totals are true up to then
- * @total:    ns of stall of each kind
+ * @total:    ns of stall for each resource, of each kind
  * @averaged: of those, in the averages
  * @last_avg: when they were made
  * @next_avg: when they are due
  * @avg:      per cent in fixed point, over 10, 60 and 300 s
  * @level_since: begin of the second that decides @level
- * @level_total: totals then
+ * @level_total: totals of memory then
  */
 struct kv_psi {
 	u32	nr[PSI_NR_CLASSES];
 	u32	level;
 	u64	since;
-	u64	total[PSI_NR_KINDS];
-	u64	averaged[PSI_NR_KINDS];
+	u64	total[PSI_NR_RES][PSI_NR_KINDS];
+	u64	averaged[PSI_NR_RES][PSI_NR_KINDS];
 	u64	last_avg;
 	u64	next_avg;
-	u32	avg[PSI_NR_KINDS][PSI_NR_AVGS];
+	u32	avg[PSI_NR_RES][PSI_NR_KINDS][PSI_NR_AVGS];
 	u64	level_since;
 	u64	level_total[PSI_NR_KINDS];
 };
@@ -63,7 +67,8 @@ struct kv_psi {
  */
 struct kv_trigger {
 	u32	domain;
-	u32	kind;
+	u16	res;
+	u16	kind;
 	u64	threshold_ns;
 	u64	window_ns;
 	u64	start;

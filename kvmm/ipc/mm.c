@@ -33,6 +33,7 @@
 
 #include "kvmm/core/trace.h"
 #include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/mm_wait.h"
 
 #define TRACE_RECORDS	8192u	/* half a MB */
 #define TICK_NS		(10 * NSEC_PER_MSEC)	/* while there are clients */
@@ -241,10 +242,51 @@ static void mm_check_guards(struct daemon *d, u64 now)
 	}
 }
 
+/* Clients with requests that may be served. */
+static u64 mm_waiting(const struct daemon *d)
+{
+	u64 todo = d->mm_active, mask = 0;
+
+	for (; todo; todo &= todo - 1) {
+		const struct client_ring *r =
+			&d->mm_clients[__builtin_ctzll(todo)]->ring;
+
+		if (!r->stalled && READ_ONCE(*r->sq.shared_tail) != r->sq.head)
+			mask |= todo & -todo;
+	}
+	return mask;
+}
+
+/*
+ * Serve who is active.  @wait: those that had requests when the turn began;
+ * until the last of them has its turn the thread works for others.  What comes
+ * later waits at most for the rest of this turn, and counts in the next.
+ */
+static bool mm_serve(struct daemon *d, u64 now, u64 todo, struct mm_wait *wait)
+{
+	bool busy = false;
+
+	mm_wait_serve(wait, todo);
+	for (; todo; todo &= todo - 1) {
+		struct client *c = d->mm_clients[__builtin_ctzll(todo)];
+
+		mm_wait_turn(wait, todo & -todo);
+		if (serve_client(d, c, now)) {
+			busy = true;
+			WRITE_ONCE(d->served, d->served + 1);
+			mm_flush(d);
+		}
+	}
+	if (wait->some_ns)
+		core_cpu_waited(d->core, wait->some_ns, wait->full_ns);
+	return busy;
+}
+
 /* Return: whether anything was done. */
 static bool mm_turn(struct daemon *d)
 {
 	u64 now = clock_ns(), todo = d->mm_active;
+	struct mm_wait wait = { .mask = mm_waiting(d), .since = now };
 	u32 faults = segment_fault_count();
 	bool busy = false;
 
@@ -260,15 +302,7 @@ static bool mm_turn(struct daemon *d)
 	busy |= mapper_collect(d, now);
 	busy |= copier_collect(d, now);
 	busy |= swap_collect(d, now);
-	for (; todo; todo &= todo - 1) {
-		struct client *c = d->mm_clients[__builtin_ctzll(todo)];
-
-		if (serve_client(d, c, now)) {
-			busy = true;
-			WRITE_ONCE(d->served, d->served + 1);
-			mm_flush(d);
-		}
-	}
+	busy |= mm_serve(d, now, todo, &wait);
 	busy |= core_poll(d->core, now);
 	if (now >= d->mm_next_tick) {
 		core_tick(d->core, now);

@@ -89,6 +89,7 @@ static void show_domain_limits(struct seq_file *m,
 			       const struct core_domain_view *d)
 {
 	static const u32 kinds[] = { CORE_PSI_SOME, CORE_PSI_FULL };
+	const u32 (*avg)[CORE_PSI_NR_AVGS] = d->pressure.avg[CORE_PSI_MEMORY];
 	u32 i;
 
 	for (i = CORE_LIMIT_MIN; i <= CORE_LIMIT_HIGH; i++) {
@@ -97,8 +98,8 @@ static void show_domain_limits(struct seq_file *m,
 	}
 	seq_printf(m, " %6llu", (unsigned long long)d->limit[CORE_LIMIT_WEIGHT]);
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
-		seq_printf(m, " %7u.%02u", d->pressure.avg[kinds[i]][0] / 100,
-			   d->pressure.avg[kinds[i]][0] % 100);
+		seq_printf(m, " %7u.%02u", avg[kinds[i]][0] / 100,
+			   avg[kinds[i]][0] % 100);
 	seq_putc(m, ' ');
 }
 

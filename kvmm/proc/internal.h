@@ -118,6 +118,8 @@ struct proc_ctx {
 #define NEED_SEQS	BIT(5)	/* names of sequences, asked for one by one */
 #define NEED_LIVES	BIT(6)	/* of the domains, with these */
 #define NEED_EVENTS	BIT(7)	/* names of events: nothing is fetched */
+#define PSI_FILE(res)	(((res) + 1u) << 8)	/* of CORE_PSI_*; takes triggers */
+#define PSI_RES(need)	((((need) >> 8) & 3) - 1)
 #define FOR_TENANTS	BIT(31)	/* shown to tenants: tells of nobody else */
 #define NEED_ALL	(NEED_POOL | NEED_DOMAINS | NEED_CLIENTS)
 
@@ -170,8 +172,12 @@ struct proc_ctx {
 	  "switches an event of trace: 0 or 1")				\
 	x("pool/gpu0/size", 0644, NEED_POOL, show_pool_size,		\
 	  "bytes of the device pool that are in use, or are to be")	\
-	x("pressure/memory", 0444, NEED_POOL, show_pressure,		\
+	x("pressure/memory", 0666, NEED_POOL | PSI_FILE(CORE_PSI_MEMORY), show_pressure, \
 	  "time lost for want of memory, as in the kernel")		\
+	x("pressure/io", 0666, NEED_POOL | PSI_FILE(CORE_PSI_IO), show_pressure, \
+	  "of this, time lost since what was paged out is read again")	\
+	x("pressure/cpu", 0666, NEED_POOL | PSI_FILE(CORE_PSI_CPU), show_pressure, \
+	  "time that requests waited since the mm thread was busy elsewhere") \
 	x("tenants", 0444, FOR_TENANTS | NEED_TENANTS, show_tenants,	\
 	  "one line a tenant: what it has, what it may have, how often it was refused") \
 	x("domains", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_TENANTS, show_domains, \
@@ -200,8 +206,10 @@ struct proc_ctx {
 	  "bytes that there are for all domains")			\
 	x("domain/NAME/memory.events", 0444, FOR_TENANTS, show_memory_events,	\
 	  "how often its limit or somebody's need was felt")		\
-	x("domain/NAME/memory.pressure", 0444, FOR_TENANTS, show_memory_pressure,	\
+	x("domain/NAME/memory.pressure", 0666, FOR_TENANTS | PSI_FILE(CORE_PSI_MEMORY), show_pressure, \
 	  "time that its sequences lost for want of memory")		\
+	x("domain/NAME/io.pressure", 0666, FOR_TENANTS | PSI_FILE(CORE_PSI_IO), show_pressure, \
+	  "of this, time that they lost since what was paged out is read again") \
 	x("clients", 0444, FOR_TENANTS | NEED_CLIENTS | NEED_TENANTS, show_clients, \
 	  "one line an attached process")				\
 	x("client/ID/status", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_TENANTS, show_client_status, \
@@ -250,6 +258,7 @@ struct proc_ctx {
 	x(overcommit,	     "0: admit by the prompt, 2: by all of max_tokens") \
 	x(overcommit_ratio,  "percent of the pool that overcommit 2 promises")
 
+/* Several files may have one. */
 #define x(path, mode, need, show, text)				\
 	int __must_check show(const struct proc_ctx *ctx);
 PROC_FILES(x)
@@ -307,6 +316,8 @@ int __must_check proc_tree_ls(struct proc *proc, const char *path,
 			      struct seq_file *out);
 int __must_check proc_tree_stat(struct proc *proc, const char *path,
 				struct seq_file *out);
+int __must_check proc_tree_trigger(struct proc *proc, const char *path,
+				   struct proc_trigger *t);
 
 /* domain.c, client.c: names in paths; they search the last node fetched */
 void proc_domain_name(const struct proc *proc,

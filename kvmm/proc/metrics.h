@@ -55,11 +55,17 @@ enum metric_unit {
 	x(domain_room_bytes, UNIT_ONE, gauge, d->room * d->block_bytes,	\
 	  "free in its spans, beside what is promised")			\
 	x(domain_pressure_memory_waiting_seconds_total, UNIT_NS, counter, \
-	  d->pressure.total_ns[CORE_PSI_SOME],				\
+	  d->pressure.total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME],		\
 	  "time that at least one of its sequences was stalled for want of memory") \
 	x(domain_pressure_memory_stalled_seconds_total, UNIT_NS, counter, \
-	  d->pressure.total_ns[CORE_PSI_FULL],				\
+	  d->pressure.total_ns[CORE_PSI_MEMORY][CORE_PSI_FULL],		\
 	  "of that, with none productive")				\
+	x(domain_pressure_io_waiting_seconds_total, UNIT_NS, counter,	\
+	  d->pressure.total_ns[CORE_PSI_IO][CORE_PSI_SOME],		\
+	  "time that at least one of its sequences waited until what was paged out was read again") \
+	x(domain_pressure_io_stalled_seconds_total, UNIT_NS, counter,	\
+	  d->pressure.total_ns[CORE_PSI_IO][CORE_PSI_FULL],		\
+	  "of that, with none in a step")				\
 	x(domain_preempted_total, UNIT_ONE, counter, d->nr_preempted,	\
 	  "sequences that lost their memory")				\
 	x(domain_low_events_total, UNIT_ONE, counter, d->nr_low_events,	\
@@ -122,11 +128,23 @@ enum metric_unit {
 	x(mm_idle_seconds_total, UNIT_NS, counter, idle,		\
 	  "time that the thread of all memory decisions slept")		\
 	x(pressure_memory_waiting_seconds_total, UNIT_NS, counter,	\
-	  n->pressure.total_ns[CORE_PSI_SOME],				\
+	  n->pressure.total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME],		\
 	  "time that at least one sequence was stalled for want of memory") \
 	x(pressure_memory_stalled_seconds_total, UNIT_NS, counter,	\
-	  n->pressure.total_ns[CORE_PSI_FULL],				\
+	  n->pressure.total_ns[CORE_PSI_MEMORY][CORE_PSI_FULL],		\
 	  "of that, with no sequence productive")			\
+	x(pressure_io_waiting_seconds_total, UNIT_NS, counter,		\
+	  n->pressure.total_ns[CORE_PSI_IO][CORE_PSI_SOME],		\
+	  "time that at least one sequence waited until what was paged out was read again") \
+	x(pressure_io_stalled_seconds_total, UNIT_NS, counter,		\
+	  n->pressure.total_ns[CORE_PSI_IO][CORE_PSI_FULL],		\
+	  "of that, with no sequence in a step")			\
+	x(pressure_cpu_waiting_seconds_total, UNIT_NS, counter,		\
+	  n->pressure.total_ns[CORE_PSI_CPU][CORE_PSI_SOME],		\
+	  "time that a client's requests waited since the mm thread was busy elsewhere") \
+	x(pressure_cpu_stalled_seconds_total, UNIT_NS, counter,		\
+	  n->pressure.total_ns[CORE_PSI_CPU][CORE_PSI_FULL],		\
+	  "of that, with no request being served")			\
 	x(pressure_seqs_stalled, UNIT_ONE, gauge, n->pressure.nr_stalled, \
 	  "sequences stalled for want of memory now")
 

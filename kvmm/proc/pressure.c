@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pressure.c - pressure/memory, and domain/NAME/memory.pressure
+ * pressure.c - pressure/{memory,io,cpu}, and those of a domain
  *
  * The lines are those of the kernel's files of that name, to the character, so
  * that what reads those can read these: averages in per cent of the last 10,
  * 60 and 300 seconds, and the total in microseconds.  What counts as stalled
  * is told in kvmm/core/psi.c.
+ *
+ * As with the kernel's, a trigger is set with a line `some THRESHOLD WINDOW`
+ * or `full THRESHOLD WINDOW`, in microseconds.  Here it is only judged.
  */
+#include <stdio.h>
+
 #include "kvmm/proc/internal.h"
 
 static void show_line(struct seq_file *m, const char *kind, const u32 *avg,
@@ -18,21 +23,44 @@ static void show_line(struct seq_file *m, const char *kind, const u32 *avg,
 		   (unsigned long long)(total_ns / 1000));
 }
 
-static int show_group(struct seq_file *m, const struct core_pressure_view *v)
+/* Of the domain that the path names, or of the node; ctx->arg: CORE_PSI_*. */
+int show_pressure(const struct proc_ctx *ctx)
 {
-	show_line(m, "some", v->avg[CORE_PSI_SOME], v->total_ns[CORE_PSI_SOME]);
-	show_line(m, "full", v->avg[CORE_PSI_FULL], v->total_ns[CORE_PSI_FULL]);
+	const struct core_pressure_view *v = ctx->domain ?
+		&ctx->domain->pressure : &ctx->proc->node.pressure;
+	const u64 *total = v->total_ns[ctx->arg];
+
+	show_line(ctx->m, "some", v->avg[ctx->arg][CORE_PSI_SOME],
+		  total[CORE_PSI_SOME]);
+	show_line(ctx->m, "full", v->avg[ctx->arg][CORE_PSI_FULL],
+		  total[CORE_PSI_FULL]);
 	return 0;
 }
 
-/* pressure/memory - of the node */
-int show_pressure(const struct proc_ctx *ctx)
+/*
+ * `some 150000 1000000`, as sscanf() of the kernel takes it: what follows is
+ * not looked at.  Its bounds are the core's.
+ */
+static int trigger_parse(const char *text, struct proc_trigger *t)
 {
-	return show_group(ctx->m, &ctx->proc->node.pressure);
+	unsigned int threshold, window;
+
+	t->full = !strncmp(text, "full", 4);
+	if (sscanf(text, t->full ? "full %u %u" : "some %u %u", &threshold,
+		   &window) != 2)
+		return -EINVAL;
+	t->threshold_ns = threshold * 1000ull;
+	t->window_ns = window * 1000ull;
+	return 0;
 }
 
-/* domain/NAME/memory.pressure - of one domain */
-int show_memory_pressure(const struct proc_ctx *ctx)
+int proc_trigger_parse(struct proc *proc, u64 key, const char *path,
+		       const char *text, struct proc_trigger *t)
 {
-	return show_group(ctx->m, &ctx->domain->pressure);
+	int err;
+
+	memset(t, 0, sizeof(*t));
+	proc->key = key;
+	err = proc_tree_trigger(proc, path, t);
+	return err ? err : trigger_parse(text, t);
 }

@@ -233,6 +233,37 @@ int __must_check proc_find_domain(struct proc *proc, const char *name,
 				  struct core_domain_view *v);
 
 /**
+ * struct proc_trigger - a line written to a pressure file, taken apart
+ * @of_domain: @domain, as it was shown; else the node
+ * @res:       CORE_PSI_MEMORY, _IO or _CPU
+ * @full:      else some
+ * @threshold_ns: of stall, in
+ * @window_ns: not judged yet
+ */
+struct proc_trigger {
+	bool			of_domain;
+	struct core_domain_view	domain;
+	u32			res;
+	bool			full;
+	u64			threshold_ns;
+	u64			window_ns;
+};
+
+/**
+ * proc_trigger_parse() - which trigger is meant
+ * @key:  who asks, as for proc_request_as(): what it may not read it may not
+ *        watch
+ * @path: of a pressure file
+ * @text: `some THRESHOLD WINDOW` or `full THRESHOLD WINDOW`, in microseconds
+ *
+ * Return: 0; -EINVAL for the text; -ENOENT; -EISDIR; -EOPNOTSUPP: a file that
+ * takes no triggers; or what @call answered.
+ */
+int __must_check proc_trigger_parse(struct proc *proc, u64 key,
+				    const char *path, const char *text,
+				    struct proc_trigger *t);
+
+/**
  * proc_answer_head() - the first line of an answer on a stream
  * @err:  what proc_request() returned
  * @out:  what it wrote; after an `ok` its bytes follow, after an `error` not

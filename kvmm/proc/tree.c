@@ -36,7 +36,7 @@ enum {
 
 static const struct proc_file files[] = {
 #define x(path, mode, need, show, text)					\
-	{ path, mode, need, show, 0, text },
+	{ path, mode, need, show, PSI_RES(need), text },
 	PROC_FILES(x)
 #undef x
 #define x(name, text)							\
@@ -350,6 +350,36 @@ int proc_tree_stat(struct proc *proc, const char *path, struct seq_file *out)
 		seq_printf(out, "%o\n", nr < nr_own ? MODE_DIR :
 			   MODE_FILE | files[i].mode);
 		return 0;
+	}
+	return -ENOENT;
+}
+
+/* Which account a path names; @t->ns of it are left alone. */
+int proc_tree_trigger(struct proc *proc, const char *path,
+		      struct proc_trigger *t)
+{
+	struct proc_ctx ctx = { .proc = proc };
+	struct part part[PATH_DEPTH + 1], own[PATH_DEPTH + 1];
+	u32 nr, nr_own, i;
+	int err;
+
+	nr = path_split(path, false, part);
+	err = proc_fetch_node(proc, path_need(part, nr, false));
+	if (err)
+		return err;
+
+	for (i = 0; i < ARRAY_SIZE(files); i++) {
+		if (!file_shown(proc, &files[i]) ||
+		    !file_match(&ctx, &files[i], part, nr, own, &nr_own))
+			continue;
+		if (nr < nr_own)
+			return -EISDIR;
+		t->res = files[i].arg;
+		t->of_domain = ctx.domain;
+		if (ctx.domain)
+			t->domain = *ctx.domain;
+		return t->res < CORE_PSI_NR_RES && files[i].show == show_pressure ?
+		       0 : -EOPNOTSUPP;
 	}
 	return -ENOENT;
 }

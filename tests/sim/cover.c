@@ -27,7 +27,7 @@ struct cover {
 	u64		events[NR_CORE_EVENTS];
 	const char	*notes[NR_NOTES];
 	u64		note_counts[NR_NOTES];
-	u64		stalls[CORE_PSI_NR_KINDS][2];
+	u64		stalls[SIM_PSI_RES][CORE_PSI_NR_KINDS][2];
 	u64		crashes[NR_CORE_CRASH_POINTS];
 };
 
@@ -157,7 +157,7 @@ void cover_add(const void *from)
 	add_up(cover.requests[0], o->requests[0], sizeof(o->requests));
 	add_up(cover.entries[0], o->entries[0], sizeof(o->entries));
 	add_up(cover.events, o->events, sizeof(o->events));
-	add_up(cover.stalls[0], o->stalls[0], sizeof(o->stalls));
+	add_up(cover.stalls[0][0], o->stalls[0][0], sizeof(o->stalls));
 	add_up(cover.crashes, o->crashes, sizeof(o->crashes));
 	for (i = 0; i < NR_NOTES && o->notes[i]; i++)
 		note_add(o->notes[i], o->note_counts[i]);
@@ -188,12 +188,21 @@ static void print_table(const char *title, u64 table[][NR_ERRORS])
 }
 
 /* Stall time of one seed's domain: as accounted, and in truth. */
-void cover_pressure(u32 kind, u64 core, u64 truth)
+void cover_pressure(u32 res, u32 kind, u64 core, u64 truth)
 {
 	if (off)
 		return;
-	cover.stalls[kind][0] += core;
-	cover.stalls[kind][1] += truth;
+	cover.stalls[res][kind][0] += core;
+	cover.stalls[res][kind][1] += truth;
+}
+
+static void print_stalls(const char *what, u64 stalls[CORE_PSI_NR_KINDS][2])
+{
+	printf("  stalled for %s: some: %.3f s, in truth %.3f s; full: %.3f s, in truth %.3f s\n",
+	       what, (double)stalls[CORE_PSI_SOME][0] / 1e9,
+	       (double)stalls[CORE_PSI_SOME][1] / 1e9,
+	       (double)stalls[CORE_PSI_FULL][0] / 1e9,
+	       (double)stalls[CORE_PSI_FULL][1] / 1e9);
 }
 
 /**
@@ -218,11 +227,8 @@ u32 cover_report(bool judge)
 	for (i = 0; i < NR_NOTES && cover.notes[i]; i++)
 		printf("  %-44s %llu\n", cover.notes[i],
 		       (unsigned long long)cover.note_counts[i]);
-	printf("  stalled some: %.3f s, in truth %.3f s; full: %.3f s, in truth %.3f s\n",
-	       (double)cover.stalls[CORE_PSI_SOME][0] / 1e9,
-	       (double)cover.stalls[CORE_PSI_SOME][1] / 1e9,
-	       (double)cover.stalls[CORE_PSI_FULL][0] / 1e9,
-	       (double)cover.stalls[CORE_PSI_FULL][1] / 1e9);
+	print_stalls("memory", cover.stalls[CORE_PSI_MEMORY]);
+	print_stalls("io", cover.stalls[CORE_PSI_IO]);
 	printf("ends of the daemon inside an event\n");
 	for (i = 0; i < NR_CORE_CRASH_POINTS; i++) {
 		printf("  %-20s %llu\n", crash_names[i],

@@ -128,10 +128,11 @@ static void look_past_the_end(struct sim *w)
 	    "a view of what is past the end");
 	LAW(w, core_drop_caches(core, w->now, far, 1) == -ENOENT,
 	    "caches of no domain are dropped");
-	LAW(w, core_trigger_add(core, w->now, far, true, 500 * SIM_MS,
-				500 * SIM_MS) == -ENOENT,
+	LAW(w, core_trigger_add(core, w->now, far, CORE_PSI_MEMORY, true,
+				500 * SIM_MS, 500 * SIM_MS) == -ENOENT,
 	    "a trigger of no domain");
-	LAW(w, core_trigger_add(core, w->now, CORE_NONE, true, 1, 1) ==
+	LAW(w, core_trigger_add(core, w->now, CORE_NONE, CORE_PSI_IO, true,
+				1, 1) ==
 	    -EINVAL, "a trigger of too short a window");
 	LAW(w, !core_get_lru(core, 0, &l) == !core_get_domain(core, 0, &d),
 	    "the order of a domain's cache: unlike its view");
@@ -218,7 +219,9 @@ static void trigger_change(struct sim *w)
 		core_trigger_del(w->core, rng_below(&w->rng, 80));
 		return;
 	}
-	t = core_trigger_add(w->core, w->now, dom, rng_chance(&w->rng, 500),
+	t = core_trigger_add(w->core, w->now, dom,
+			     rng_below(&w->rng, CORE_PSI_CPU),
+			     rng_chance(&w->rng, 500),
 			     window / rng_range(&w->rng, 2, 20), window);
 	LAW(w, there ? t >= 0 || t == -ENOSPC : t == -ENOENT,
 	    "a trigger of domain %u: %d", dom, t);

@@ -16,6 +16,8 @@
 
 #define STALLED		BIT(0)
 #define PRODUCTIVE	BIT(1)
+#define RESTORING	BIT(2)
+#define RUNNING		BIT(3)
 
 /* What the sequence is in the eyes of its client, now. */
 static u32 task_of(const struct sim_client *cl, u32 slot)
@@ -32,15 +34,16 @@ static u32 task_of(const struct sim_client *cl, u32 slot)
 	case KVMM_SEQ_WAITING:
 		return q->ids_done ? STALLED : 0;
 	case KVMM_SEQ_SWAPPED:
-	case KVMM_SEQ_RESTORING:
 		return q->paged_out ? 0 : STALLED;
+	case KVMM_SEQ_RESTORING:
+		return q->paged_out ? 0 : STALLED | RESTORING;
 	case KVMM_SEQ_RECOMPUTE:
 		return STALLED;
 	case KVMM_SEQ_READY:
 	case KVMM_SEQ_MARKED:
 		if (q->nr_steps)
-			return st->valid_len < seen->lost ? STALLED :
-							    PRODUCTIVE;
+			return RUNNING | (st->valid_len < seen->lost ?
+					  STALLED : PRODUCTIVE);
 		return q->refused ? STALLED : 0;
 	}
 	return 0;
@@ -64,20 +67,29 @@ static u32 domain_tasks(const struct sim *w, u32 dom)
 static void add_up(struct sim *w, struct sim_pressure *p,
 		   const struct core_pressure_view *v)
 {
-	u64 ns = w->now - p->since;
-	bool some = p->tasks & STALLED;
-	bool full = some && !(p->tasks & PRODUCTIVE);
+	/* What stalls for each, and what lets the others get on. */
+	static const u32 want[SIM_PSI_RES] = { STALLED, RESTORING };
+	static const u32 gets_on[SIM_PSI_RES] = { PRODUCTIVE, RUNNING };
+	const u64 ns = w->now - p->since;
+	u32 i;
 
-	/* A new domain under an old number begins anew. */
-	if (v->total_ns[CORE_PSI_SOME] >= p->some &&
-	    v->total_ns[CORE_PSI_FULL] >= p->full) {
-		p->core[CORE_PSI_SOME] += v->total_ns[CORE_PSI_SOME] - p->some;
-		p->core[CORE_PSI_FULL] += v->total_ns[CORE_PSI_FULL] - p->full;
-		p->truth[CORE_PSI_SOME] += some ? ns : 0;
-		p->truth[CORE_PSI_FULL] += full ? ns : 0;
+	for (i = 0; i < SIM_PSI_RES; i++) {
+		const u64 *now = v->total_ns[i], *was = p->last[i];
+		bool some = p->tasks & want[i];
+		bool full = some && !(p->tasks & gets_on[i]);
+
+		/* A new domain under an old number begins anew. */
+		if (now[CORE_PSI_SOME] >= was[CORE_PSI_SOME] &&
+		    now[CORE_PSI_FULL] >= was[CORE_PSI_FULL]) {
+			p->core[i][CORE_PSI_SOME] += now[CORE_PSI_SOME] -
+						     was[CORE_PSI_SOME];
+			p->core[i][CORE_PSI_FULL] += now[CORE_PSI_FULL] -
+						     was[CORE_PSI_FULL];
+			p->truth[i][CORE_PSI_SOME] += some ? ns : 0;
+			p->truth[i][CORE_PSI_FULL] += full ? ns : 0;
+		}
+		memcpy(p->last[i], now, sizeof(p->last[i]));
 	}
-	p->some = v->total_ns[CORE_PSI_SOME];
-	p->full = v->total_ns[CORE_PSI_FULL];
 }
 
 /* After every event, whose time is w->now. */
@@ -95,14 +107,27 @@ void pressure_account(struct sim *w)
 		p->tasks = domain_tasks(w, i);
 		LOG(w, "  stalls of domain %u: %llx, core %llu, truth %llu us, %u stalled, %u productive",
 		    i, (unsigned long long)p->tasks,
-		    (unsigned long long)p->core[0] / 1000,
-		    (unsigned long long)p->truth[0] / 1000, v.nr_stalled, v.nr_productive);
+		    (unsigned long long)p->core[0][0] / 1000,
+		    (unsigned long long)p->truth[0][0] / 1000, v.nr_stalled, v.nr_productive);
 	}
 }
 
 static u64 differ(u64 a, u64 b)
 {
 	return a > b ? a - b : b - a;
+}
+
+static void law_total(struct sim *w, u32 dom, u32 res, u32 kind)
+{
+	const u64 core = w->pressure[dom].core[res][kind];
+	const u64 truth = w->pressure[dom].truth[res][kind];
+
+	LAW(w, differ(core, truth) <= truth / 20 + 20 * SIM_MS,
+	    "pressure: domain %u: %s %s %llu us, in truth %llu us", dom,
+	    res == CORE_PSI_IO ? "io" : "memory",
+	    kind == CORE_PSI_SOME ? "some" : "full",
+	    (unsigned long long)core / 1000, (unsigned long long)truth / 1000);
+	cover_pressure(res, kind, core, truth);
 }
 
 /**
@@ -112,24 +137,15 @@ static u64 differ(u64 a, u64 b)
  */
 void laws_pressure(struct sim *w)
 {
-	u32 i, what;
+	u32 i, res, what;
 
 	/* Who is away does not see its records, and what was is forgotten. */
 	if (w->plan.crash || w->cut)
 		return;
-	for (i = 0; i < w->cfg.max_domains; i++) {
-		const struct sim_pressure *p = &w->pressure[i];
-
-		for (what = 0; what < CORE_PSI_NR_KINDS; what++) {
-			LAW(w, differ(p->core[what], p->truth[what]) <=
-			    p->truth[what] / 20 + 20 * SIM_MS,
-			    "pressure: domain %u: %s %llu us, in truth %llu us",
-			    i, what == CORE_PSI_SOME ? "some" : "full",
-			    (unsigned long long)p->core[what] / 1000,
-			    (unsigned long long)p->truth[what] / 1000);
-			cover_pressure(what, p->core[what], p->truth[what]);
-		}
-	}
+	for (i = 0; i < w->cfg.max_domains; i++)
+		for (res = 0; res < SIM_PSI_RES; res++)
+			for (what = 0; what < CORE_PSI_NR_KINDS; what++)
+				law_total(w, i, res, what);
 }
 
 /* Somebody who wants to be told of stalls, from the beginning. */
@@ -140,6 +156,7 @@ void pressure_start(struct sim *w)
 	for (i = 0; i < nr; i++) {
 		u64 window = rng_range(&w->rng, 500, 2000) * SIM_MS;
 		int t = core_trigger_add(w->core, w->now, CORE_NONE,
+					 rng_below(&w->rng, CORE_PSI_NR_RES),
 					 rng_chance(&w->rng, 500),
 					 window / rng_range(&w->rng, 2, 20),
 					 window);

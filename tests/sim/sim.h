@@ -345,19 +345,20 @@ struct sim_plan {
 	bool	prios;
 };
 
+#define SIM_PSI_RES	CORE_PSI_CPU	/* those before: the core's own accounts */
+
 /**
  * struct sim_pressure - a domain's stalls, from outside
  * @tasks: what was true since @since
- * @some, @full: the core's totals when it was last looked at
- * @core, @truth: added up over the seed, in ns
+ * @last: the core's totals when it was last looked at
+ * @core, @truth: added up over the seed, in ns, of memory and of I/O
  */
 struct sim_pressure {
 	u32	tasks;
 	u64	since;
-	u64	some;
-	u64	full;
-	u64	core[CORE_PSI_NR_KINDS];
-	u64	truth[CORE_PSI_NR_KINDS];
+	u64	last[SIM_PSI_RES][CORE_PSI_NR_KINDS];
+	u64	core[SIM_PSI_RES][CORE_PSI_NR_KINDS];
+	u64	truth[SIM_PSI_RES][CORE_PSI_NR_KINDS];
 };
 
 /* A domain's use when it was last looked at, and what others must leave. */
@@ -629,7 +630,7 @@ void resize_check_done(struct sim *w);
 
 void move_act(struct sim *w);
 void cover_move(const struct sim *w, u64 id, int status);
-void cover_pressure(u32 kind, u64 core, u64 truth);
+void cover_pressure(u32 res, u32 kind, u64 core, u64 truth);
 void cover_switch(bool on);
 size_t cover_bytes(void);
 void cover_save(void *to);

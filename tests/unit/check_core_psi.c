@@ -65,7 +65,7 @@ START_TEST(test_idle)
 	(void)sh_open(cl, 20, 4);
 	sh_compute(cl, seq, 0, 40, 0);
 	sh_tick(5 * SEC);
-	ck_assert_uint_eq(node().total_ns[CORE_PSI_SOME], 0);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME], 0);
 	ck_assert_uint_eq(node().nr_stalled, 0);
 	ck_assert_uint_eq(node().nr_productive, 0);
 }
@@ -79,22 +79,22 @@ START_TEST(test_some_and_full)
 
 	small = waiting(cl, 40, 9000);
 	sh_tick(7);
-	ck_assert_uint_eq(node().total_ns[CORE_PSI_SOME], 7 * MS);
-	ck_assert_uint_eq(node().total_ns[CORE_PSI_FULL], 7 * MS);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME], 7 * MS);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_MEMORY][CORE_PSI_FULL], 7 * MS);
 	ck_assert_int_eq(sh_begin(cl, big, 0, 100), 0);
 	step = sh.cl[cl].step;
 	ck_assert_uint_eq(node().nr_productive, 1);
 	sh.now += 3 * MS;
 	ck_assert_int_eq(sh_end_step(cl, step, big, 0, 100, 0), 0);
-	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_SOME], 10 * MS);
-	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_FULL], 7 * MS);
+	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME], 10 * MS);
+	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_MEMORY][CORE_PSI_FULL], 7 * MS);
 	ck_assert_uint_eq(node().nr_productive, 0);
 	sh.now += 5 * MS;
 	ck_assert_int_eq(sh_close(cl, big), 0);
 	ck_assert_uint_eq(sh_state(cl, small), KVMM_SEQ_READY);
 	sh_tick(11);
-	ck_assert_uint_eq(node().total_ns[CORE_PSI_SOME], 15 * MS);
-	ck_assert_uint_eq(node().total_ns[CORE_PSI_FULL], 12 * MS);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME], 15 * MS);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_MEMORY][CORE_PSI_FULL], 12 * MS);
 	ck_assert_uint_eq(node().nr_stalled, 0);
 }
 END_TEST
@@ -131,9 +131,9 @@ START_TEST(test_own_limit)
 	sh_compute((u32)id, seq, 0, 7 * SH_BT, 0);
 	(void)waiting((u32)id, 5 * SH_BT, 9000);
 	sh_tick(20);
-	ck_assert_uint_eq(domain((u32)id).total_ns[CORE_PSI_SOME], 20 * MS);
-	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_SOME], 0);
-	ck_assert_uint_eq(node().total_ns[CORE_PSI_SOME], 0);
+	ck_assert_uint_eq(domain((u32)id).total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME], 20 * MS);
+	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME], 0);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME], 0);
 }
 END_TEST
 
@@ -212,6 +212,12 @@ START_TEST(test_redone_by_another)
 }
 END_TEST
 
+/* Of the time that some were stalled, over the @i-th window. */
+static double memory_avg(u32 client, u32 i)
+{
+	return domain(client).avg[CORE_PSI_MEMORY][CORE_PSI_SOME][i] / 100.0;
+}
+
 /* Averages follow 100 * (1 - e^n), and decay by e^n when it is over. */
 START_TEST(test_averages)
 {
@@ -225,8 +231,7 @@ START_TEST(test_averages)
 		sh_tick(2 * SEC);
 		for (i = 0; i < 3; i++) {
 			want = 100 * (1 - exp(-2.0 * n / window[i]));
-			ck_assert_double_eq_tol(domain(cl).avg[CORE_PSI_SOME][i]
-						/ 100.0, want, 1.0);
+			ck_assert_double_eq_tol(memory_avg(cl, i), want, 1.0);
 		}
 	}
 	ck_assert_int_eq(sh_close(cl, big), 0);
@@ -234,9 +239,8 @@ START_TEST(test_averages)
 	/* Nobody looks for a minute. */
 	sh_tick(60 * SEC);
 	want = 100 * (1 - exp(-40.0 / 60)) * exp(-60.0 / 60);
-	ck_assert_double_eq_tol(domain(cl).avg[CORE_PSI_SOME][1] / 100.0,
-				want, 1.0);
-	ck_assert_uint_lt(domain(cl).avg[CORE_PSI_FULL][0], 100);
+	ck_assert_double_eq_tol(memory_avg(cl, 1), want, 1.0);
+	ck_assert_uint_lt(domain(cl).avg[CORE_PSI_MEMORY][CORE_PSI_FULL][0], 100);
 }
 END_TEST
 
@@ -254,8 +258,8 @@ START_TEST(test_half)
 		ck_assert_int_eq(sh_close(cl, small), 0);
 		sh_tick(100);
 	}
-	ck_assert_double_eq_tol(domain(cl).avg[CORE_PSI_SOME][0] / 100.0, 50, 3);
-	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_SOME], 30000 * MS);
+	ck_assert_double_eq_tol(memory_avg(cl, 0), 50, 3);
+	ck_assert_uint_eq(domain(cl).total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME], 30000 * MS);
 }
 END_TEST
 
@@ -279,34 +283,173 @@ START_TEST(test_level)
 }
 END_TEST
 
+/* ---- against the formula ---- */
+
+/*
+ * What PSI's formula says, in double: every two seconds, at the first look at or
+ * after, avg = avg * e + sample * (1 - e).
+ */
+struct reference {
+	double	total;		/* ns stalled */
+	double	averaged;
+	double	last;
+	double	next;
+	double	exact[CORE_PSI_NR_AVGS];	/* e = exp(-2 / W) */
+	double	fixed[CORE_PSI_NR_AVGS];	/* as Linux has it: EXP_10s .. */
+};
+
+static void reference_look(struct reference *r, double now)
+{
+	static const double window[] = { 10, 60, 300 };
+	static const double linux_exp[] = { 1677, 1981, 2034 };
+	double sample, e;
+	u32 i;
+
+	if (now < r->next)
+		return;
+	sample = 100 * (r->total - r->averaged) / (now - r->last);
+	r->averaged = r->total;
+	r->last = now;
+	while (r->next <= now)
+		r->next += 2e9;
+	for (i = 0; i < CORE_PSI_NR_AVGS; i++) {
+		e = exp(-2 / window[i]);
+		r->exact[i] = r->exact[i] * e + sample * (1 - e);
+		e = linux_exp[i] / 2048;
+		r->fixed[i] = r->fixed[i] * e + sample * (1 - e);
+	}
+}
+
+static void reference_compare(const struct reference *r, u32 res)
+{
+	const struct core_pressure_view v = node();
+	u32 i;
+
+	ck_assert_double_eq_tol(v.total_ns[res][CORE_PSI_SOME], r->total, 1);
+	for (i = 0; i < CORE_PSI_NR_AVGS; i++) {
+		double avg = v.avg[res][CORE_PSI_SOME][i] / 100.0;
+
+		/* Eleven bits and two digits; and e of as many bits. */
+		ck_assert_double_eq_tol(avg, r->fixed[i], 0.1);
+		ck_assert_double_eq_tol(avg, r->exact[i], 1.2);
+	}
+}
+
+/* Stalls of any length at any time, seen by ticks at any time. */
+START_TEST(test_reference)
+{
+	struct reference mem = { .total = 0 }, cpu;
+	u64 big = 0, small = 0, ns, waited;
+	u32 seed = 1 + (u32)_i, n;
+
+	sh_unchecked = true;
+	sh_tick(2 * SEC);
+	/* The node's periods are those of the clock. */
+	mem.last = (double)sh.now;
+	mem.next = (double)(sh.now / (2000 * MS) + 1) * 2e9;
+	cpu = mem;
+	for (n = 0; n < 3000; n++) {
+		seed = seed * 1664525u + 1013904223u;
+		ns = (seed >> 8) % (400 * MS);
+		if (!small && seed >> 29 == 0) {
+			big = sh_ready(cl, ALL - 20, 16, 100 * n);
+			small = waiting(cl, 40, 500000);
+		} else if (small && seed >> 28 == 1) {
+			ck_assert_int_eq(sh_close(cl, small), 0);
+			ck_assert_int_eq(sh_close(cl, big), 0);
+			small = 0;
+		}
+		waited = n < 1500 ? ns / (1 + seed % 7) : 0;
+		core_cpu_waited(sh.core, waited, waited / 2);
+		sh.now += ns;
+		core_tick(sh.core, sh.now);
+		mem.total += small ? (double)ns : 0;
+		cpu.total += (double)waited;
+		reference_look(&mem, (double)sh.now);
+		reference_look(&cpu, (double)sh.now);
+		reference_compare(&mem, CORE_PSI_MEMORY);
+		reference_compare(&cpu, CORE_PSI_CPU);
+	}
+	ck_assert_double_gt(mem.total, 1e10);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_CPU][CORE_PSI_FULL] / 10000,
+			  (u64)cpu.total / 20000);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_IO][CORE_PSI_SOME], 0);
+}
+END_TEST
+
+/* ---- triggers ---- */
+
+static u32 nr_gone;
+
 static void on_trigger(void *arg, u32 trigger)
 {
 	nr_fired++;
 	last_fired = trigger;
 }
 
-START_TEST(test_triggers)
+static void on_gone(void *arg, u32 trigger)
 {
-	struct core_ops ops = sh_ops;
-	u64 bytes = core_arena_size(&sh.cfg);
-	u64 big;
-	u32 i;
-	int t;
+	nr_gone++;
+	last_fired = trigger;
+}
 
+static void setup_triggers(void)
+{
+	static struct core_ops ops;
+	u64 bytes;
+
+	setup();
+	ops = sh_ops;
 	ops.trigger = on_trigger;
+	ops.trigger_gone = on_gone;
+	nr_gone = 0;
+	bytes = core_arena_size(&sh.cfg);
 	memset(sh.arena, 0, bytes);
 	ck_assert_int_eq(core_init(sh.core, sh.arena, bytes, &sh.cfg, &ops,
 				   NULL), 0);
 	cl = sh_attach(1, "a");
-	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, 99, 0, MS, SEC * MS),
-			 -ENOENT);
-	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, CORE_NONE, 0, 0,
-					  SEC * MS), -EINVAL);
-	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, CORE_NONE, 0, MS,
-					  100 * MS), -EINVAL);
-	t = core_trigger_add(sh.core, sh.now, CORE_NONE, false, 200 * MS,
-			     SEC * MS);
+}
+
+static int add(u32 domain, u32 res, u64 threshold_ms, u64 window_ms)
+{
+	return core_trigger_add(sh.core, sh.now, domain, res, false,
+				threshold_ms * MS, window_ms * MS);
+}
+
+START_TEST(test_triggers_refused)
+{
+	u32 i;
+
+	ck_assert_int_eq(add(99, CORE_PSI_MEMORY, 1, SEC), -ENOENT);
+	ck_assert_int_eq(add(5, CORE_PSI_IO, 1, SEC), -ENOENT);
+	ck_assert_int_eq(add(CORE_NONE, CORE_PSI_MEMORY, 0, SEC), -EINVAL);
+	ck_assert_int_eq(add(CORE_NONE, CORE_PSI_MEMORY, SEC + 1, SEC),
+			 -EINVAL);
+	ck_assert_int_eq(add(CORE_NONE, CORE_PSI_MEMORY, 1, 499), -EINVAL);
+	ck_assert_int_eq(add(CORE_NONE, CORE_PSI_MEMORY, 1, 10001), -EINVAL);
+	ck_assert_int_eq(add(CORE_NONE, CORE_PSI_NR_RES, 1, SEC), -EINVAL);
+	/* A domain has no account of the one mm thread. */
+	ck_assert_int_eq(add(0, CORE_PSI_CPU, 1, SEC), -EINVAL);
+	for (i = 0; i < CORE_NR_TRIGGERS; i++)
+		ck_assert_int_eq(add(CORE_NONE, i % CORE_PSI_NR_RES, 1, SEC),
+				 (int)i);
+	ck_assert_int_eq(add(CORE_NONE, CORE_PSI_MEMORY, 1, SEC), -ENOSPC);
+	core_trigger_del(sh.core, 7);
+	ck_assert_int_eq(add(0, CORE_PSI_IO, 1, SEC), 7);
+}
+END_TEST
+
+START_TEST(test_triggers)
+{
+	u64 big;
+	u32 i;
+	int t;
+
+	t = add(_i ? 0 : CORE_NONE, CORE_PSI_MEMORY, 200, SEC);
 	ck_assert_int_ge(t, 0);
+	/* Others' stalls are none of these. */
+	ck_assert_int_ge(add(CORE_NONE, CORE_PSI_CPU, 1, SEC), 0);
+	ck_assert_int_ge(add(0, CORE_PSI_IO, 1, SEC), 0);
 	big = sh_ready(cl, ALL - 20, 16, 0);
 	(void)waiting(cl, 40, 9000);
 	for (i = 0; i < 19; i++)
@@ -323,18 +466,62 @@ START_TEST(test_triggers)
 	ck_assert_int_eq(sh_close(cl, big), 0);
 	for (i = 0; i < 300; i++)
 		sh_tick(10);
-	i = nr_fired;
-	for (; i < 300; i++)
-		sh_tick(10);
+	/* The window that is over had some; none after it. */
 	ck_assert_uint_le(nr_fired, 5);
-	core_trigger_del(sh.core, (u32)t);
-	for (i = 0; i < 31; i++)
-		ck_assert_int_ge(core_trigger_add(sh.core, sh.now, CORE_NONE, 1,
-						  MS, SEC * MS), 0);
-	ck_assert_int_ge(core_trigger_add(sh.core, sh.now, CORE_NONE, 1, MS,
+	nr_fired = 0;
+	for (i = 0; i < 300; i++)
+		sh_tick(10);
+	ck_assert_uint_eq(nr_fired, 0);
+}
+END_TEST
+
+/* Of the CPU, full: only the time in which nobody was served. */
+START_TEST(test_trigger_cpu)
+{
+	u32 i;
+
+	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, CORE_NONE,
+					  CORE_PSI_CPU, true, 100 * MS,
 					  SEC * MS), 0);
-	ck_assert_int_eq(core_trigger_add(sh.core, sh.now, CORE_NONE, 1, MS,
-					  SEC * MS), -ENOSPC);
+	for (i = 0; i < 100; i++) {
+		core_cpu_waited(sh.core, 9 * MS, 0);
+		sh_tick(10);
+	}
+	ck_assert_uint_eq(nr_fired, 0);
+	for (i = 0; i < 100; i++) {
+		/* No more than waited at all. */
+		core_cpu_waited(sh.core, 2 * MS, 9 * MS);
+		sh_tick(10);
+	}
+	ck_assert_uint_eq(nr_fired, 1);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_CPU][CORE_PSI_SOME],
+			  1100 * MS);
+	ck_assert_uint_eq(node().total_ns[CORE_PSI_CPU][CORE_PSI_FULL],
+			  200 * MS);
+}
+END_TEST
+
+/* With its domain, and no other, a trigger goes; whoever had it is told. */
+START_TEST(test_trigger_gone)
+{
+	struct kvmm_attach_req req = sh_attach_req("b");
+	u32 other = sh_attach(1, "b");
+	const u32 dom = sh.cl[other].info.domain;
+	int t;
+
+	ck_assert_int_ge(add(CORE_NONE, CORE_PSI_MEMORY, 1, SEC), 0);
+	ck_assert_int_ge(add(0, CORE_PSI_MEMORY, 1, SEC), 0);
+	t = add(dom, CORE_PSI_MEMORY, 1, SEC);
+	ck_assert_int_ge(t, 0);
+	sh_die(other);
+	sh_quiet(other);
+	ck_assert_uint_eq(nr_gone, 0);
+	/* Its name goes on, with another model. */
+	req.identity[0] ^= 1;
+	ck_assert_int_ge(sh_attach_as(1, &req), 0);
+	ck_assert_uint_eq(nr_gone, 1);
+	ck_assert_uint_eq(last_fired, (u32)t);
+	ck_assert_int_eq(add(CORE_NONE, CORE_PSI_MEMORY, 1, SEC), t);
 }
 END_TEST
 
@@ -354,7 +541,14 @@ int main(void)
 	tcase_add_test(tc, test_averages);
 	tcase_add_test(tc, test_half);
 	tcase_add_test(tc, test_level);
-	tcase_add_test(tc, test_triggers);
+	tcase_add_loop_test(tc, test_reference, 0, 3);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("triggers");
+	tcase_add_checked_fixture(tc, setup_triggers, teardown);
+	tcase_add_test(tc, test_triggers_refused);
+	tcase_add_loop_test(tc, test_triggers, 0, 2);
+	tcase_add_test(tc, test_trigger_cpu);
+	tcase_add_test(tc, test_trigger_gone);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

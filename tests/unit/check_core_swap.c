@@ -475,6 +475,49 @@ START_TEST(test_residency_begins_when_filled)
 }
 END_TEST
 
+static u64 lost(u32 res, u32 kind)
+{
+	struct core_pressure_view v;
+
+	ck_assert_int_eq(core_get_pressure(sh.core, CORE_NONE, &v), 0);
+	return v.total_ns[res][kind];
+}
+
+static void expect_lost(u64 io_some_ms, u64 io_full_ms)
+{
+	ck_assert_uint_eq(lost(CORE_PSI_IO, CORE_PSI_SOME), io_some_ms * MS);
+	ck_assert_uint_eq(lost(CORE_PSI_IO, CORE_PSI_FULL), io_full_ms * MS);
+}
+
+/*
+ * Waiting for one's content is pressure of I/O, to the nanosecond, and of
+ * memory; while another runs it is not full.  Being copied out is none.
+ */
+START_TEST(test_pressure_of_restore)
+{
+	u64 seq = ready(40, 0), other = ready(8, 0), had;
+
+	pageout(seq);
+	expect_lost(0, 0);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RESTORING);
+	had = lost(CORE_PSI_MEMORY, CORE_PSI_SOME);
+	sh_tick(7);
+	expect_lost(7, 7);
+	ck_assert_int_eq(sh_begin(cl, other, 8 * SH_BT, 1), 0);
+	sh_tick(5);
+	expect_lost(12, 7);
+	ck_assert_uint_eq(lost(CORE_PSI_MEMORY, CORE_PSI_SOME),
+			  had + 12 * MS);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	sh_tick(9);
+	expect_lost(12, 7);
+	ck_assert_uint_eq(lost(CORE_PSI_MEMORY, CORE_PSI_SOME),
+			  had + 12 * MS);
+}
+END_TEST
+
 /*
  * Who waits within memory.min is told when somebody who comes back has all its
  * blocks: only then may that one give way.
@@ -652,6 +695,7 @@ static Suite *swap_suite(void)
 	tcase_add_loop_test(tc, test_priority_holds_while_out, 0, 2);
 	tcase_add_test(tc, test_priority_holds_after_advice);
 	tcase_add_test(tc, test_residency_begins_when_filled);
+	tcase_add_test(tc, test_pressure_of_restore);
 	tcase_add_test(tc, test_who_is_filled_may_give_way);
 	tcase_add_test(tc, test_as_large_as_the_pool);
 	tcase_add_test(tc, test_another_run_when_one_is_in_limbo);

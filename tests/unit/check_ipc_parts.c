@@ -23,6 +23,7 @@
 
 #include "kvmm/hold/store.h"
 #include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/mm_wait.h"
 
 /* ---- segments ---- */
 
@@ -700,6 +701,65 @@ static void clear_store(void)
 	memset(&st, 0, sizeof(st));
 }
 
+/* ---- who waits for the mm thread ---- */
+
+/* A turn that began so long ago. */
+static struct mm_wait turn(u64 mask, u64 seconds)
+{
+	return (struct mm_wait){
+		.mask = mask, .since = clock_ns() - seconds * NSEC_PER_SEC,
+	};
+}
+
+/* A test takes less than half a second, or is told so. */
+static void expect_s(const struct mm_wait *w, u64 some, u64 full)
+{
+	ck_assert_uint_ge(w->some_ns, some * NSEC_PER_SEC);
+	ck_assert_uint_lt(w->some_ns, (some + 1) * NSEC_PER_SEC);
+	ck_assert_uint_ge(w->full_ns, full * NSEC_PER_SEC);
+	ck_assert_uint_lt(w->full_ns, (full + 1) * NSEC_PER_SEC);
+}
+
+START_TEST(test_mm_wait)
+{
+	struct mm_wait w = turn(0, 100);
+
+	/* Nobody waits: nothing is counted. */
+	mm_wait_serve(&w, 7);
+	mm_wait_turn(&w, 1);
+	mm_wait_turn(&w, 2);
+	ck_assert_uint_eq(w.some_ns + w.full_ns, 0);
+	/* The first waits for what came before all. */
+	w = turn(1, 100);
+	mm_wait_serve(&w, 7);
+	mm_wait_turn(&w, 1);
+	w.since -= 100 * NSEC_PER_SEC;
+	mm_wait_turn(&w, 2);
+	expect_s(&w, 100, 100);
+	ck_assert_uint_eq(w.some_ns, w.full_ns);
+	/* The last waits for the others too, whether they had waited or not. */
+	w = turn(5, 100);
+	mm_wait_serve(&w, 7);
+	mm_wait_turn(&w, 1);
+	mm_wait_turn(&w, 2);
+	ck_assert_uint_eq(w.some_ns, 0);
+	w.since -= 200 * NSEC_PER_SEC;
+	mm_wait_turn(&w, 4);
+	expect_s(&w, 300, 100);
+	/* Who has gone meanwhile waits for nobody. */
+	w = turn(6, 100);
+	mm_wait_serve(&w, 1);
+	mm_wait_turn(&w, 1);
+	ck_assert_uint_eq(w.some_ns + w.full_ns, 0);
+	/* A clock that was read later, on another CPU. */
+	w = turn(1, 0);
+	w.since += 100 * NSEC_PER_SEC;
+	mm_wait_serve(&w, 1);
+	mm_wait_turn(&w, 1);
+	ck_assert_uint_eq(w.some_ns + w.full_ns, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("ipc-parts");
@@ -731,6 +791,7 @@ int main(void)
 	tcase_add_test(tc, test_rundir);
 	tcase_add_test(tc, test_rundir_judged);
 	tcase_add_test(tc, test_rundir_trusted);
+	tcase_add_test(tc, test_mm_wait);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -275,22 +275,81 @@ END_TEST
 
 START_TEST(test_pressure)
 {
+	static const char zero[] =
+		"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+		"full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
 	static const u32 avg[3] = { 1234, 56, 7 };
 	struct kv_psi *g;
 	u32 client, i;
 
 	ck_assert_int_eq(fx_try_attach(&fx, 1, "chat", 500000, &client), 0);
-	ck_assert_str_eq(fx_cat("pressure/memory"),
-			 "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
-			 "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	ck_assert_str_eq(fx_cat("pressure/memory"), zero);
 	g = &fx.core->domains[0].psi;
 	for (i = 0; i < 3; i++)
-		g->avg[CORE_PSI_SOME][i] = (avg[i] * 2048 + 50) / 100 + 1;
-	g->total[CORE_PSI_SOME] = 5000999;
-	g->total[CORE_PSI_FULL] = 4000;
+		g->avg[CORE_PSI_MEMORY][CORE_PSI_SOME][i] = (avg[i] * 2048 + 50) / 100 + 1;
+	g->total[CORE_PSI_MEMORY][CORE_PSI_SOME] = 5000999;
+	g->total[CORE_PSI_MEMORY][CORE_PSI_FULL] = 4000;
+	g->total[CORE_PSI_IO][CORE_PSI_FULL] = 3000;
+	fx.core->head->psi.total[CORE_PSI_CPU][CORE_PSI_SOME] = 7000;
+	ck_assert_str_eq(fx_cat("domain/chat/io.pressure"),
+			 "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+			 "full avg10=0.00 avg60=0.00 avg300=0.00 total=3\n");
+	ck_assert_str_eq(fx_cat("pressure/cpu"),
+			 "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+			 "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+	ck_assert_str_eq(fx_cat("pressure/io"), zero);
+	ck_assert_str_eq(fx_cat("pressure/memory"), zero);
 	ck_assert_str_eq(fx_cat("domain/chat/memory.pressure"),
 			 "some avg10=12.34 avg60=0.56 avg300=0.07 total=5000\n"
 			 "full avg10=0.00 avg60=0.00 avg300=0.00 total=4\n");
+}
+END_TEST
+
+/* What is written to a pressure file, as the kernel's sscanf() takes it. */
+START_TEST(test_trigger_parse)
+{
+	static const struct {
+		const char *path;
+		const char *text;
+		int	err;
+	} cases[] = {
+		{ "pressure/memory", "some 150000 1000000", 0 },
+		{ "pressure/io", "full 150000 1000000", 0 },
+		{ "/pressure/cpu", "some  150000\t1000000 x", 0 },
+		{ "domain/chat/io.pressure", "full 150000 1000000\n", 0 },
+		{ "pressure/memory", "", -EINVAL },
+		{ "pressure/memory", "some", -EINVAL },
+		{ "pressure/memory", "some 150000", -EINVAL },
+		{ "pressure/memory", " some 150000 1000000", -EINVAL },
+		{ "pressure/memory", "SOME 150000 1000000", -EINVAL },
+		{ "pressure/memory", "most 150000 1000000", -EINVAL },
+		{ "pressure", "some 150000 1000000", -EISDIR },
+		{ "pressure/disk", "some 150000 1000000", -ENOENT },
+		{ "domain/chatt/memory.pressure", "some 1 1", -ENOENT },
+		{ "meminfo", "some 150000 1000000", -EOPNOTSUPP },
+		{ "sys/vm/swappiness", "some 150000 1000000", -EOPNOTSUPP },
+		{ "domain/chat/memory.max", "some 1 1", -EOPNOTSUPP },
+	};
+	struct proc_trigger t;
+	u32 i;
+
+	fx_attach(&fx, 1, "chat");
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		int err = proc_trigger_parse(fx.proc, PROC_ALL, cases[i].path,
+					     cases[i].text, &t);
+
+		ck_assert_msg(err == cases[i].err, "%s '%s': %d",
+			      cases[i].path, cases[i].text, err);
+		if (err)
+			continue;
+		ck_assert_uint_eq(t.threshold_ns, 150000000);
+		ck_assert_uint_eq(t.window_ns, 1000000000);
+		ck_assert_uint_eq(t.full, *cases[i].text == 'f');
+		ck_assert_uint_eq(t.of_domain, *cases[i].path == 'd');
+		ck_assert_uint_eq(t.res, strstr(cases[i].path, "cpu") ?
+				  CORE_PSI_CPU : i % 2 ? CORE_PSI_IO :
+				  CORE_PSI_MEMORY);
+	}
 }
 END_TEST
 
@@ -314,8 +373,8 @@ START_TEST(test_domains_table)
 	d[0].min_bytes = 32768;
 	d[1].low_bytes = 65536;
 	d[1].weight = 250;
-	d[0].psi.avg[CORE_PSI_SOME][0] = (1234 * 2048 + 50) / 100 + 1;
-	d[0].psi.avg[CORE_PSI_FULL][0] = (7 * 2048 + 50) / 100 + 1;
+	d[0].psi.avg[CORE_PSI_MEMORY][CORE_PSI_SOME][0] = (1234 * 2048 + 50) / 100 + 1;
+	d[0].psi.avg[CORE_PSI_MEMORY][CORE_PSI_FULL][0] = (7 * 2048 + 50) / 100 + 1;
 	ck_assert_str_eq(fx_cat("domains"),
 "  id tenant clients  spans running waiting tokens block_bytes  current_kb     peak_kb      max_kb      min_kb      low_kb     high_kb weight some_avg10 full_avg10 name\n"
 "   0      1       1      1       1       0     16        4608          13          13         500          32           0         max    100      12.34       0.07 chat\n"
@@ -627,6 +686,7 @@ static Suite *proc_suite(void)
 	tcase_add_test(tc, test_slabinfo);
 	tcase_add_test(tc, test_lru_gen);
 	tcase_add_test(tc, test_pressure);
+	tcase_add_test(tc, test_trigger_parse);
 	tcase_add_test(tc, test_no_limit_is_max);
 	tcase_add_test(tc, test_domains_table);
 	tcase_add_test(tc, test_clients_table);

@@ -194,7 +194,7 @@ START_TEST(test_ls)
 			 "memory.high\nmemory.max\nmemory.weight\n"
 			 "memory.current\n"
 			 "memory.peak\nmemory.capacity\nmemory.events\n"
-			 "memory.pressure\n");
+			 "memory.pressure\nio.pressure\n");
 }
 END_TEST
 
