@@ -40,4 +40,25 @@ int __must_check kv_view_ask(const char *path, const char *req,
 			     u32 timeout_ms, int *status,
 			     struct seq_file *text);
 
+/**
+ * kv_view_wait() - a connection that is told when a pressure trigger fires
+ * @req: `wait PATH some|full THRESHOLD WINDOW`
+ * @fd:  takes the connection; close it when nobody waits any more
+ *
+ * The others as of kv_view_ask().
+ * Return: likewise.
+ */
+int __must_check kv_view_wait(const char *path, const char *req,
+			      u32 timeout_ms, int *status,
+			      struct seq_file *text, int *fd);
+
+/**
+ * kv_view_fired() - how often the trigger fired since it was asked last
+ * @fd: of kv_view_wait()
+ *
+ * Does not wait.
+ * Return: the number; -ECONNABORTED: the daemon, or the domain, is gone.
+ */
+int __must_check kv_view_fired(int fd);
+
 #endif /* KVMM_VIEW_H */

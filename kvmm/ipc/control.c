@@ -79,6 +79,7 @@ static void control_kicked(struct daemon *d, struct watch *w, u32 events)
 	client_take_notes(d);
 	ghost_kill_all(d);
 	link_check(d);
+	wait_take(d);
 }
 
 static int control_signalfd(void)

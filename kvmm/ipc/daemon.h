@@ -293,6 +293,8 @@ struct deposit {
  * @send_mask:    clients whose @dirty changed
  * @note_mask:    clients whose @notes changed
  * @ghost_any:    @ghost_ends, by tenant, changed: its ghosts are to be ended
+ * @trigger_fired: triggers of the core that fired, a bit each
+ * @trigger_gone: those whose domain is no more
  * @clients:      by the core's id; the control thread's view
  * @own_uid:      who started it: may do everything, as root may
  * @doors:        of each --tenant
@@ -353,6 +355,8 @@ struct daemon {
 	u64			note_mask;
 	u32			ghost_any;
 	u8			*ghost_ends;
+	u64			trigger_fired;
+	u64			trigger_gone;
 
 	/* between mm and mapper */
 	struct spsc		to_mapper;
@@ -566,13 +570,34 @@ void mapper_watchdog(struct daemon *d, u64 now);
 #define MAP_CREATE	1
 #define MAP_RELEASE	2
 
+/**
+ * struct view_wait - a connection that waits for a pressure trigger
+ * @key:     whose trigger it is
+ * @trigger: of the core; CORE_NONE: none
+ * @fired:   times that it fired
+ */
+struct view_wait {
+	u64	key;
+	u32	trigger;
+	u64	fired;
+};
+
 /* view.c */
 int __must_check view_request(struct daemon *d, u64 key, const char *req,
-			      size_t len, struct seq_file *out);
+			      size_t len, struct view_wait *wait,
+			      struct seq_file *out);
+void view_fired(struct daemon *d, u64 fired, u64 gone);
+u32 view_count_waits(const struct daemon *d, u64 key, bool others);
 void view_accept(struct daemon *d, struct watch *w, u32 events);
 u64 view_timers(struct daemon *d, u64 now);
 void view_exit_all(struct daemon *d);
 u32 view_count(const struct daemon *d, u64 key);
+
+/* wait.c */
+int __must_check wait_begin(struct daemon *d, const char *req,
+			    struct view_wait *w, struct seq_file *out);
+void wait_end(struct daemon *d, struct view_wait *w);
+void wait_take(struct daemon *d);
 
 /* admin.c */
 void admin_accept(struct daemon *d, struct watch *w, u32 events);

@@ -12,7 +12,7 @@
 #include "kvmm/ipc/daemon.h"
 
 #define FDS_CLIENT	6	/* socket, pidfd, eventfd, C and D, a spare */
-#define FDS_OTHER	128	/* views, epolls, sockets, libraries */
+#define FDS_OTHER	(128 + CORE_NR_TRIGGERS) /* views, epolls, sockets, libraries */
 #define FDS_DOOR	18	/* two sockets, readers */
 #define LOG_BURST	20	/* lines that clients may cause */
 #define LOG_LIFE_BURST	80	/* and about their coming and going */

@@ -120,6 +120,26 @@ static void ops_io(void *arg, const struct core_io *io)
 	swap_push(arg, io);
 }
 
+static void ops_trigger(void *arg, u32 trigger)
+{
+	struct daemon *d = arg;
+
+	/* Pairs with the exchange in wait_take(). */
+	__atomic_fetch_or(&d->trigger_fired, BIT_ULL(trigger),
+			  __ATOMIC_RELEASE);
+	d->mm_kick = true;
+}
+
+static void ops_trigger_gone(void *arg, u32 trigger)
+{
+	struct daemon *d = arg;
+
+	/* Pairs with the exchange in wait_take(). */
+	__atomic_fetch_or(&d->trigger_gone, BIT_ULL(trigger),
+			  __ATOMIC_RELEASE);
+	d->mm_kick = true;
+}
+
 static void ops_crash(void *arg, u32 point)
 {
 	kv_fault_die(KV_FAULT_crash_first + point);
@@ -132,6 +152,8 @@ static const struct core_ops mm_core_ops = {
 	.wake		= ops_wake,
 	.kill		= ops_kill,
 	.kill_ghosts	= ops_kill_ghosts,
+	.trigger	= ops_trigger,
+	.trigger_gone	= ops_trigger_gone,
 	.copy		= ops_copy,
 	.io		= ops_io,
 	.crash		= ops_crash,

@@ -7,7 +7,8 @@
  *
  * A stream connection carries one request line and one answer, then it is
  * closed.  The text is made by kvmm/proc on this thread; here it is only
- * carried, in as many pieces as the reader takes, under a deadline.
+ * carried, in as many pieces as the reader takes, under a deadline.  One that
+ * waits for a trigger (wait.c) stays, and counts apart.
  *
  * Context: control thread.
  */
@@ -22,6 +23,7 @@
 #define MAX_VIEWS_TENANT 8	/* of one tenant; as many again are told so */
 #define VIEW_ASK_MS	5000	/* to send the request */
 #define VIEW_READ_MS	10000	/* without reading anything of the answer */
+#define VIEW_LINES	1	/* bytes of socket that wait for a reader: the least */
 
 /**
  * struct view - one connection
@@ -30,6 +32,7 @@
  * @len:  bytes of the request so far
  * @head: first line of the answer, @head_len bytes; 0: not answered yet
  * @sent: bytes of head and text that are out
+ * @wait: its trigger, if it is one that waits
  */
 struct view {
 	struct list	node;
@@ -41,6 +44,7 @@ struct view {
 	size_t		head_len;
 	size_t		body_len;
 	size_t		sent;
+	struct view_wait wait;
 	struct seq_file	out;
 	char		head[PROC_HEAD_MAX];
 	char		req[PROC_REQ_MAX];
@@ -48,6 +52,7 @@ struct view {
 
 static void view_free(struct daemon *d, struct view *v)
 {
+	wait_end(d, &v->wait);
 	watch_conn_close(d, &v->sock);
 	list_del(&v->node);
 	seq_free(&v->out);
@@ -79,16 +84,96 @@ static int view_send(struct daemon *d, struct view *v)
 	return 1;
 }
 
+static bool view_waits(const struct view *v)
+{
+	return v->wait.trigger != CORE_NONE;
+}
+
+/* It stays: one that does not read is found out soon. */
+static void view_stay(struct daemon *d, struct view *v)
+{
+	const int bytes = VIEW_LINES;
+
+	if (view_send(d, v) != 1 ||
+	    setsockopt(v->sock.fd, SOL_SOCKET, SO_SNDBUF, &bytes,
+		       sizeof(bytes))) {
+		view_free(d, v);
+		return;
+	}
+	seq_free(&v->out);
+	v->deadline = UINT64_MAX;
+}
+
+/* It is closed in the next round: an event of it may wait in this one. */
+static void view_drop(struct daemon *d, struct view *v)
+{
+	watch_remove(d, &v->sock);
+	v->deadline = 0;
+}
+
+static void view_tell(struct daemon *d, struct view *v)
+{
+	char line[40];
+	int n = snprintf(line, sizeof(line), "fired %llu\n",
+			 (unsigned long long)++v->wait.fired);
+
+	if (send(v->sock.fd, line, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) == n)
+		return;
+	if (log_allowed())
+		pr_info("one that waits for a trigger does not read: closed");
+	view_drop(d, v);
+}
+
+/**
+ * view_fired() - tell those who wait
+ * @fired: triggers, a bit each
+ * @gone:  those that the core has no more
+ */
+void view_fired(struct daemon *d, u64 fired, u64 gone)
+{
+	struct list *l, *tmp;
+
+	list_for_each(&d->views, l, tmp) {
+		struct view *v = list_entry(l, struct view, node);
+
+		if (!view_waits(v))
+			continue;
+		if (gone & BIT_ULL(v->wait.trigger)) {
+			/* It may be somebody else's number by now. */
+			v->wait.trigger = CORE_NONE;
+			view_drop(d, v);
+		} else if ((fired & BIT_ULL(v->wait.trigger)) && v->sock.fn) {
+			view_tell(d, v);
+		}
+	}
+}
+
+/* view_count_waits() - that wait, of @key or, if @others, of all */
+u32 view_count_waits(const struct daemon *d, u64 key, bool others)
+{
+	const struct list *l;
+	u32 nr = 0;
+
+	for (l = d->views.next; l != &d->views; l = l->next) {
+		const struct view *v = list_entry(l, struct view, node);
+
+		nr += view_waits(v) && (others || v->wait.key == key);
+	}
+	return nr;
+}
+
 static void view_answer(struct daemon *d, struct view *v)
 {
 	const char *end = memchr(v->req, '\n', v->len);
 	int err = view_request(d, v->key, v->req, (size_t)(end - v->req),
-			       &v->out);
+			       &v->wait, &v->out);
 
 	v->head_len = proc_answer_head(err, &v->out, v->head);
 	v->body_len = err ? 0 : v->out.count;
 	v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
-	if (view_send(d, v))
+	if (view_waits(v))
+		view_stay(d, v);
+	else if (view_send(d, v))
 		view_free(d, v);
 	else
 		watch_events(d, &v->sock, EPOLLOUT);
@@ -125,7 +210,8 @@ static void view_on_sock(struct daemon *d, struct watch *w, u32 events)
 	ssize_t n;
 
 	if (v->head_len) {
-		if (view_send(d, v))
+		/* One that waits says nothing: it hung up. */
+		if (view_waits(v) || view_send(d, v))
 			view_free(d, v);
 		return;
 	}
@@ -145,14 +231,18 @@ static void view_on_sock(struct daemon *d, struct watch *w, u32 events)
 		view_refuse(d, v, EINVAL, "the request has no end: write one line");
 }
 
-/* view_count() - connections to the view socket of a tenant, or of operators */
+/*
+ * view_count() - connections to the view socket of a tenant, or of operators,
+ * but those that wait
+ */
 u32 view_count(const struct daemon *d, u64 key)
 {
 	const struct list *l;
 	u32 nr = 0;
 
 	for (l = d->views.next; l != &d->views; l = l->next)
-		nr += list_entry(l, struct view, node)->key == key;
+		nr += list_entry(l, struct view, node)->key == key &&
+		      !view_waits(list_entry(l, struct view, node));
 	return nr;
 }
 
@@ -184,6 +274,7 @@ void view_accept(struct daemon *d, struct watch *w, u32 events)
 	v->sock.fd = sock;
 	v->sock.fn = view_on_sock;
 	v->key = key;
+	v->wait.trigger = CORE_NONE;
 	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&d->views, &v->node);

@@ -10,6 +10,7 @@
  *   as UID REQUEST	as that user's tenant would be answered; root and the
  *			daemon's own user: everything
  *   set PATH VALUE	what kvctl set does; of a domain's limit also `gpu0 VALUE`
+ *   wait PATH TRIGGER	stays, and is told of each time: wait.c
  *
  * An `as` takes rights away and never gives any: there is one at most, and at
  * a tenant's socket, whose rights are less already, there is none.
@@ -101,16 +102,18 @@ static int view_refused(int err, const char *why, struct seq_file *out)
  * view_request() - answer one request of the view sockets
  * @key: of the tenant whose socket it is; PROC_ALL: the daemon's own
  * @req: @len bytes of anything, less than PROC_REQ_MAX
+ * @wait: its trigger is set if the connection is to stay, else CORE_NONE
  * @out: takes the text, or after an error one line
  *
  * Return: 0 or a negative errno.
  */
 int view_request(struct daemon *d, u64 key, const char *req, size_t len,
-		 struct seq_file *out)
+		 struct view_wait *wait, struct seq_file *out)
 {
 	char buf[PROC_REQ_MAX];
 	const char *p = buf;
 
+	wait->trigger = CORE_NONE;
 	if (!is_printable(req, len))
 		return proc_request_as(d->proc, key, req, len, out);
 	memcpy(buf, req, len);
@@ -128,6 +131,10 @@ int view_request(struct daemon *d, u64 key, const char *req, size_t len,
 			return view_refused(-EPERM, "set: root and the daemon's own user may",
 					    out);
 		return view_set(d, buf + (p - buf) + 4, out);
+	}
+	if (!strncmp(p, "wait ", 5)) {
+		wait->key = key;
+		return wait_begin(d, p + 5, wait, out);
 	}
 	return proc_request_as(d->proc, key, p, len - (size_t)(p - buf), out);
 }

@@ -4,7 +4,8 @@
  *
  * An answer is believed only when it is whole: as many bytes as its first
  * line says, then the end of the stream.  A daemon that dies in between is
- * told apart from one that answered, and from one that was never there.
+ * told apart from one that answered, and from one that was never there.  Who
+ * waits for a trigger keeps the connection and is told on it by lines.
  */
 #include <stdio.h>
 #include <sys/socket.h>
@@ -169,4 +170,68 @@ int kv_view_ask(const char *path, const char *req, u32 timeout_ms,
 		err = view_parse(text, status);
 	close(fd);
 	return err;
+}
+
+/* The first line of the answer and no byte of what follows. */
+static int view_head(int fd, struct seq_file *text)
+{
+	ssize_t n;
+	char c;
+
+	while (text->count < HEAD_MAX) {
+		n = recv(fd, &c, 1, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN ? -ETIMEDOUT : -ECONNABORTED;
+		if (!n)
+			return -ECONNABORTED;
+		seq_putc(text, c);
+		if (c == '\n')
+			break;
+	}
+	return seq_error(text);
+}
+
+int kv_view_wait(const char *path, const char *req, u32 timeout_ms,
+		 int *status, struct seq_file *text, int *fd)
+{
+	int s = -1, err;
+
+	seq_reset(text);
+	err = view_connect(path, timeout_ms, &s);
+	if (err)
+		return err;
+	err = view_send(s, req, strlen(req));
+	if (!err)
+		err = view_send(s, "\n", 1);
+	if (!err)
+		err = view_head(s, text);
+	if (!err)
+		err = view_parse(text, status);
+	if (err || *status)
+		close(s);
+	else
+		*fd = s;
+	return err;
+}
+
+int kv_view_fired(int fd)
+{
+	char buf[256];
+	int nr = 0, i;
+	ssize_t n;
+
+	for (;;) {
+		n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return nr;
+		/* What came before the end is told first. */
+		if (n <= 0)
+			return nr ? nr : -ECONNABORTED;
+		for (i = 0; i < n; i++)
+			nr += buf[i] == '\n';
+	}
 }

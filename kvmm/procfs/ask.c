@@ -41,11 +41,13 @@ static bool is_request(const char *req)
 	return true;
 }
 
-static int ask(struct procfs *pf, const char *req, struct seq_file *text)
+static int ask(struct procfs *pf, const char *req, struct seq_file *text,
+	       int *fd)
 {
 	int status, err;
 
-	err = kv_view_ask(pf->view, req, ASK_MS, &status, text);
+	err = fd ? kv_view_wait(pf->view, req, ASK_MS, &status, text, fd) :
+		   kv_view_ask(pf->view, req, ASK_MS, &status, text);
 	if (!err)
 		return -status;
 	pr_debug("%s: %s", req, strerror(-err));
@@ -56,8 +58,8 @@ static int ask(struct procfs *pf, const char *req, struct seq_file *text)
 	return err == -ENOMEM || err == -EMFILE ? err : -EIO;
 }
 
-int pf_ask(struct procfs *pf, uid_t uid, const char *req,
-	   struct seq_file *text)
+int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
+	      struct seq_file *text, int *fd)
 {
 	char full[PF_PATH + 64];
 	const u64 since = READ_ONCE(away_since);
@@ -73,9 +75,15 @@ int pf_ask(struct procfs *pf, uid_t uid, const char *req,
 			return -EAGAIN;
 		probes = true;
 	}
-	err = ask(pf, full, text);
+	err = ask(pf, full, text, fd);
 	WRITE_ONCE(away_since, err == -EAGAIN ? now_ms() : 0);
 	if (probes)
 		pthread_mutex_unlock(&prober);
 	return err;
+}
+
+int pf_ask(struct procfs *pf, uid_t uid, const char *req,
+	   struct seq_file *text)
+{
+	return pf_ask_fd(pf, uid, req, text, NULL);
 }

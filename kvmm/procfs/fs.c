@@ -10,7 +10,9 @@
  * As in /proc a file has no size, and its text is made when it is opened: what
  * is read from one open file is one text, however many reads that takes.  Who
  * reads from the beginning again has a new one.  A write is a whole value, at
- * the beginning; it is refused and nothing is changed, or done.
+ * the beginning; it is refused and nothing is changed, or done.  A file that
+ * everybody may write takes a trigger instead, for itself (trigger.c), and
+ * whoever polls it is told when that fires.
  *
  * What may be opened the kernel judges by owner and mode (default_permissions);
  * what is seen the daemon judges.  A text stays in memory until its file is
@@ -22,6 +24,7 @@
 #include <fcntl.h>
 #include <fuse.h>
 #include <fuse_lowlevel.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +48,7 @@
  * @uid:   who opened it
  * @bytes: of its text, as counted
  * @used:  something was read: the next read from the beginning asks again
+ * @trigger: that was written to it, or PF_NO_TRIGGER
  */
 struct file {
 	struct list	node;
@@ -53,6 +57,7 @@ struct file {
 	mode_t		mode;
 	size_t		bytes;
 	bool		used;
+	u32		trigger;
 	struct seq_file	text;
 	char		path[];
 };
@@ -232,6 +237,7 @@ static void file_free(struct file *f)
 	pthread_mutex_lock(&files_lock);
 	list_del(&f->node);
 	pthread_mutex_unlock(&files_lock);
+	pf_trigger_end(f->trigger);
 	pthread_mutex_destroy(&f->lock);
 	seq_free(&f->text);
 	free(f);
@@ -245,6 +251,7 @@ static struct file *file_new(const char *path)
 		return NULL;
 	strcpy(f->path, path);
 	f->uid = fs_caller();
+	f->trigger = PF_NO_TRIGGER;
 	seq_init(&f->text, KV_VIEW_TEXT_MAX);
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_mutex_lock(&files_lock);
@@ -298,6 +305,28 @@ static int fs_read(const char *path, char *buf, size_t size, off_t at,
 	return err ? err : (int)n;
 }
 
+/* Is it one of those that the daemon gives this mode, and no other? */
+static bool takes_trigger(const struct file *f)
+{
+	return f->mode & S_IWOTH;
+}
+
+/* As the kernel: one a file, whatever the offset, up to a zero if there is one. */
+static int fs_write_trigger(struct file *f, const char *buf, size_t size)
+{
+	char text[VALUE_MAX + 1];
+	int err = -EBUSY;
+
+	snprintf(text, sizeof(text), "%.*s", (int)min(size, sizeof(text)), buf);
+	text[strcspn(text, "\n")] = '\0';
+	pthread_mutex_lock(&f->lock);
+	if (f->trigger == PF_NO_TRIGGER)
+		err = pf_trigger_set(fs_self(), f->uid, f->path, text,
+				     &f->trigger);
+	pthread_mutex_unlock(&f->lock);
+	return err ? err : (int)size;
+}
+
 static int fs_write(const char *path, const char *buf, size_t size, off_t at,
 		    struct fuse_file_info *fi)
 {
@@ -307,6 +336,8 @@ static int fs_write(const char *path, const char *buf, size_t size, off_t at,
 	size_t len = size;
 	int err;
 
+	if (takes_trigger(f))
+		return fs_write_trigger(f, buf, size);
 	while (len && (buf[len - 1] == '\n' || buf[len - 1] == ' '))
 		len--;
 	if (at || !len || len > VALUE_MAX || memchr(buf, '\0', len))
@@ -327,6 +358,28 @@ static int fs_truncate(const char *path, off_t size, struct fuse_file_info *fi)
 static int fs_create(const char *path, mode_t mode, struct fuse_file_info *fi)
 {
 	return -ENOENT;
+}
+
+/* As the kernel: what has no trigger tells so, what fired is told once. */
+static int fs_poll(const char *path, struct fuse_file_info *fi,
+		   struct fuse_pollhandle *ph, unsigned int *events)
+{
+	struct file *f = (struct file *)(uintptr_t)fi->fh;
+	u32 trigger;
+
+	pthread_mutex_lock(&f->lock);
+	trigger = f->trigger;
+	pthread_mutex_unlock(&f->lock);
+	*events = POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM;
+	if (trigger != PF_NO_TRIGGER) {
+		*events |= pf_trigger_poll(trigger, ph);
+		return 0;
+	}
+	if (takes_trigger(f))
+		*events |= POLLERR | POLLPRI;
+	if (ph)
+		fuse_pollhandle_destroy(ph);
+	return 0;
 }
 
 static int fs_release(const char *path, struct fuse_file_info *fi)
@@ -362,6 +415,7 @@ static const struct fuse_operations fs_ops = {
 	.write		= fs_write,
 	.truncate	= fs_truncate,
 	.create		= fs_create,
+	.poll		= fs_poll,
 	.release	= fs_release,
 };
 

@@ -21,7 +21,8 @@
  * rights up, and has no way to listen anywhere else afterwards.
  *
  * Threads: PF_THREADS alike, each takes a request of the kernel and answers it
- * (fs.c), and one for HTTP.  None starts or ends later.
+ * (fs.c), one that is told of pressure (trigger.c), and one for HTTP.  None
+ * starts or ends later.
  *
  * With --snapshot it mounts nothing and is an ordinary program (snapshot.c).
  */
@@ -138,8 +139,10 @@ static void *worker(void *arg)
 static int start_threads(struct procfs *pf, struct fuse *fuse)
 {
 	pthread_t t;
-	int err = 0, i;
+	int err = pf_trigger_init(pf), i;
 
+	if (!err && fuse)
+		err = -pthread_create(&t, NULL, pf_trigger_main, pf);
 	for (i = 1; fuse && i < PF_THREADS && !err; i++)
 		err = -pthread_create(&t, NULL, worker, fuse);
 	if (!err && fuse && pf->http >= 0)

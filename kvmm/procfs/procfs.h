@@ -83,9 +83,46 @@ struct procfs {
 int __must_check pf_ask(struct procfs *pf, uid_t uid, const char *req,
 			struct seq_file *text);
 
-/* ---- fs.c ---- */
+/* pf_ask_fd() - the same for `wait`: @fd takes the connection that stays */
+int __must_check pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
+			   struct seq_file *text, int *fd);
+
+/* ---- trigger.c ---- */
 
 struct fuse;
+struct fuse_pollhandle;
+
+#define PF_NO_TRIGGER	(~0u)
+
+/* Before threads exist. */
+int __must_check pf_trigger_init(struct procfs *pf);
+/* The thread that is told; @pf. */
+void *pf_trigger_main(void *arg);
+
+/**
+ * pf_trigger_set() - set a pressure trigger for an open file
+ * @uid:  who opened it
+ * @path: of the file
+ * @text: `some THRESHOLD WINDOW`
+ * @slot: takes its number
+ *
+ * Return: 0; -errno as the daemon said; -EAGAIN: it is away; -EUSERS.
+ */
+int __must_check pf_trigger_set(struct procfs *pf, uid_t uid, const char *path,
+				const char *text, u32 *slot);
+
+/* The file is closed. */
+void pf_trigger_end(u32 slot);
+
+/**
+ * pf_trigger_poll() - did it fire since it was asked last?
+ * @ph: whom to tell when it does, or NULL; taken over
+ *
+ * Return: POLLPRI: it did; POLLERR too: it is no more.
+ */
+unsigned int pf_trigger_poll(u32 slot, struct fuse_pollhandle *ph);
+
+/* ---- fs.c ---- */
 
 /* Return: the file system, or NULL after a line. */
 struct fuse *pf_fs_new(struct procfs *pf);

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <sysexits.h>
 #include <unistd.h>
-#include <time.h>
 
 #include <kvmm/log.h>
 #include <kvmm/rundir.h>
@@ -26,7 +25,6 @@
 #include "kvmm/tools/kvctl.h"
 
 #define REQ_MAX		4096
-#define WAIT_STEP_MS	20
 #define GUESS_MS	1000	/* longest look for what was meant */
 
 #define KVCTL_COMMANDS(x)						\
@@ -39,7 +37,7 @@
 	x(cat, "PATH...", 1, REQ_MAX, "print files; of several, each behind ==> PATH <==") \
 	x(ls, "[PATH]", 0, 1, "list a directory; names of directories end in a slash") \
 	x(check, "", 0, 0, "run the daemon's walkers; prints ok, or the first fault and exits 1") \
-	x(wait, "", 0, 0, "wait until the daemon answers")		\
+	x(wait, "[PATH TRIGGER]", 0, 2, "wait until the daemon answers; or until a pressure trigger fires, like pressure/memory 'some 150000 1000000': stalls of 150000 us in 1000000") \
 	x(swapon, "PATH", 1, 1, "make a file or block device a swap area; with --size a file is made") \
 	x(swapoff, "PATH", 1, 1, "empty a swap area and give it back")	\
 	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max (max: none), pool/gpu0/size, or a tunable, like sys/vm/swappiness") \
@@ -59,6 +57,7 @@
 	x(EX_USAGE,	"a wrong command or option")			\
 	x(EX_UNAVAILABLE, "no daemon answers at the socket")		\
 	x(EX_IOERR,	"the output cannot be written")			\
+	x(EX_TEMPFAIL,	"wait: the trigger did not fire in time")	\
 	x(EX_PROTOCOL,	"the answer was cut, or is none") \
 	x(EX_NOPERM,	"only root and the daemon's own user may ask that")
 
@@ -97,8 +96,7 @@ static const struct kv_program program = {
 	.more		= print_commands,
 };
 
-/* One line for a connection that failed; returns the exit code. */
-static int report_failure(const struct kvctl *k, int err)
+int kvctl_report(const struct kvctl *k, int err)
 {
 	switch (err) {
 	case -ENOENT:
@@ -175,7 +173,7 @@ int kvctl_read(struct kvctl *k, const char *verb, const char *arg)
 	err = kv_view_ask(k->path, req, k->opts.timeout * 1000, &status,
 			  &k->text);
 	if (err)
-		return report_failure(k, err);
+		return kvctl_report(k, err);
 	if (!status)
 		return EXIT_SUCCESS;
 	pr_err("%s", seq_text(&k->text));
@@ -256,39 +254,6 @@ static int cmd_check(struct kvctl *k, char **argv)
 	else
 		err = kvctl_print_text(k);
 	return !err && !ok ? EXIT_FAILURE : err;
-}
-
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-static int cmd_wait(struct kvctl *k, char **argv)
-{
-	const struct timespec step = { .tv_nsec = WAIT_STEP_MS * 1000000l };
-	u64 end = now_ms() + (u64)k->opts.timeout * 1000;
-	int status, err;
-	u64 now;
-
-	for (;;) {
-		now = now_ms();
-		if (now >= end)
-			break;
-		err = kv_view_ask(k->path, "cat version", end - now, &status,
-				  &k->text);
-		if (!err && !status)
-			return EXIT_SUCCESS;
-		if (err == -EPROTOTYPE || err == -EPROTO || err == -EACCES ||
-		    err == -ENAMETOOLONG)
-			return report_failure(k, err);
-		nanosleep(&step, NULL);
-	}
-	pr_err("%s: no daemon answered within %u s: see its log, or start kvmm-hold",
-	       k->path, k->opts.timeout);
-	return EX_UNAVAILABLE;
 }
 
 static int cmd_version(struct kvctl *k, char **argv)

@@ -56,6 +56,11 @@ struct kvctl {
 /* kvctl.c */
 int kvctl_read(struct kvctl *k, const char *verb, const char *arg);
 int kvctl_print_text(struct kvctl *k);
+/* One line for a connection that failed; returns the exit code. */
+int kvctl_report(const struct kvctl *k, int err);
+
+/* kvctl_wait.c: @argv is nothing, or a path and a trigger.  Return: exit code. */
+int cmd_wait(struct kvctl *k, char **argv);
 
 /* kvctl_json.c */
 json_t *kvctl_json_string(const char *s, size_t len);

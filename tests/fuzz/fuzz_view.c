@@ -145,6 +145,7 @@ static struct view *view_begin(int sock)
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&inproc->views, &v->node);
 	v->key = PROC_ALL;
+	v->wait.trigger = CORE_NONE;
 	FUZZ_LAW(!watch_add(inproc, &v->sock, EPOLLIN), "epoll");
 	return v;
 }
@@ -180,10 +181,11 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		;
 	close(sock[1]);
 	judge_answer();
-	/* Who said too little has hung up now. */
-	if (view_count(inproc, PROC_ALL))
+	/* Who said too little, or waits, has hung up now. */
+	if (view_count(inproc, PROC_ALL) || view_count_waits(inproc, 0, true))
 		view_on_sock(inproc, &v->sock, EPOLLIN);
-	FUZZ_LAW(!view_count(inproc, PROC_ALL), "a view of nobody is left");
+	FUZZ_LAW(!view_count(inproc, PROC_ALL) &&
+		 !view_count_waits(inproc, 0, true), "a view of nobody is left");
 	inproc_check();
 	FUZZ_LAW(fuzz_count_fds(0) == fds, "descriptors are left");
 	return 0;

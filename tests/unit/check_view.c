@@ -121,6 +121,43 @@ START_TEST(test_error_answer)
 }
 END_TEST
 
+static int wait_for(const char *bytes, int *status, int *fd)
+{
+	pthread_t thread;
+	int err;
+
+	answer = bytes;
+	answer_len = strlen(bytes);
+	*status = -1;
+	*fd = -1;
+	ck_assert_int_eq(pthread_create(&thread, NULL, serve, NULL), 0);
+	err = kv_view_wait(path, "wait a b", TIMEOUT_MS, status, &text, fd);
+	pthread_join(thread, NULL);
+	return err;
+}
+
+/* Lines that come with the answer are not lost in it; then it has ended. */
+START_TEST(test_wait)
+{
+	int status, fd;
+
+	ck_assert_int_eq(wait_for("ok 0\nfired 1\nfired 2\n", &status, &fd), 0);
+	ck_assert_int_eq(status, 0);
+	ck_assert_str_eq(asked, "wait a b");
+	ck_assert_int_eq(kv_view_fired(fd), 2);
+	ck_assert_int_eq(kv_view_fired(fd), -ECONNABORTED);
+	close(fd);
+	ck_assert_int_eq(wait_for("error 22 no\n", &status, &fd), 0);
+	ck_assert_int_eq(status, EINVAL);
+	ck_assert_int_eq(fd, -1);
+	ck_assert_str_eq(seq_text(&text), "no");
+	ck_assert_int_eq(wait_for("ok 3\nabc", &status, &fd), -ECONNABORTED);
+	ck_assert_int_eq(wait_for("ok", &status, &fd), -ECONNABORTED);
+	ck_assert_int_eq(wait_for("what\n", &status, &fd), -EPROTO);
+	ck_assert_int_eq(fd, -1);
+}
+END_TEST
+
 /* A large text comes in many pieces. */
 START_TEST(test_large_answer)
 {
@@ -264,6 +301,7 @@ static Suite *view_suite(void)
 	tcase_add_test(tc, test_whole_answer);
 	tcase_add_test(tc, test_empty_file);
 	tcase_add_test(tc, test_error_answer);
+	tcase_add_test(tc, test_wait);
 	tcase_add_test(tc, test_large_answer);
 	tcase_add_loop_test(tc, test_cut_answer, 0, ARRAY_SIZE(cut));
 	tcase_add_loop_test(tc, test_forged_answer, 0, ARRAY_SIZE(forged));
