@@ -244,6 +244,27 @@ START_TEST(test_averages)
 }
 END_TEST
 
+/* What lasts is reached, to the last digit, and so is its end. */
+START_TEST(test_reached)
+{
+	u64 big = sh_ready(cl, ALL - 20, 16, 0), small;
+	u32 n, i;
+
+	small = waiting(cl, 40, 9000);
+	sh_unchecked = true;
+	for (n = 0; n < 1500; n++)
+		sh_tick(2 * SEC);
+	for (i = 0; i < CORE_PSI_NR_AVGS; i++)
+		ck_assert_double_eq_tol(memory_avg(cl, i), 100, 1e-9);
+	ck_assert_int_eq(sh_close(cl, big), 0);
+	ck_assert_int_eq(sh_close(cl, small), 0);
+	for (n = 0; n < 2000; n++)
+		sh_tick(2 * SEC);
+	for (i = 0; i < CORE_PSI_NR_AVGS; i++)
+		ck_assert_double_eq_tol(memory_avg(cl, i), 0, 1e-9);
+}
+END_TEST
+
 /* Half of the time is half of the average. */
 START_TEST(test_half)
 {
@@ -539,6 +560,7 @@ int main(void)
 	tcase_add_test(tc, test_redone_after_a_cut);
 	tcase_add_loop_test(tc, test_redone_by_another, 0, 2);
 	tcase_add_test(tc, test_averages);
+	tcase_add_test(tc, test_reached);
 	tcase_add_test(tc, test_half);
 	tcase_add_test(tc, test_level);
 	tcase_add_loop_test(tc, test_reference, 0, 3);
