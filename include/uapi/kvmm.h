@@ -41,42 +41,43 @@
 	KVMM_STATIC_ASSERT(offsetof(struct type, field) == (off),	\
 			   "offset of " #type "." #field " is ABI")
 
-#define KVMM_ABI_VERSION	1
+#define KVMM_ABI_VERSION	1	/* raised by what old clients would misread */
 /*
- * FNV-1a over tests/data/uapi-layout.txt, which lists every structure, field,
- * offset, size and number of this header; the test that writes that list
- * checks it.
+ * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
+ * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x066a61c609566c12ull
+#define KVMM_LAYOUT_HASH	0x066a61c609566c12ull	/* of the layout below */
+
+/* Sizes, and numbers that stand for none */
 
 #define KVMM_MAX_GROUPS		8	/* layer groups of a model */
 #define KVMM_MAX_TIERS		3	/* device, host, swap */
 #define KVMM_NAME_LEN		64	/* domain name, with its NUL */
 #define KVMM_IDENTITY_LEN	32	/* digest of the model identity */
 #define KVMM_MAX_STEPS		4	/* open at once, for one client */
-#define KVMM_NO_INDEX		0xffffffffu
-#define KVMM_NO_POOL		0xffffffffu
+#define KVMM_NO_INDEX		0xffffffffu	/* no block, no table page */
+#define KVMM_NO_POOL		0xffffffffu	/* it does not wait for a pool */
 #define KVMM_LIMIT_MAX		0xffffffffffffffffull	/* "max": no limit */
 
 /* ------------------------------------------------------------------ */
 /* Attach                                                              */
 
-#define KVMM_ATTACH_MAGIC	0x3148434154544131ull
-#define KVMM_REPLY_MAGIC	0x31594c5045523131ull
-#define KVMM_MAP_MAGIC		0x315458454d414d31ull
+/* First word of each message on the socket */
+#define KVMM_ATTACH_MAGIC	0x3148434154544131ull	/* kvmm_attach_req.magic */
+#define KVMM_REPLY_MAGIC	0x31594c5045523131ull	/* kvmm_attach_rep.magic */
+#define KVMM_MAP_MAGIC		0x315458454d414d31ull	/* kvmm_map_msg.magic */
 
 /* kvmm_attach_req.flags */
-#define KVMM_ATTACH_RESUME	(1u << 0)	/* the fields resume_* name the old
-						 * attachment */
+#define KVMM_ATTACH_RESUME	(1u << 0)	/* resume_* name the old attachment */
 #define KVMM_ATTACH_ASK		(1u << 1)	/* only what the pool is made of */
 
 /* Feature bits: asked for in the request, granted in the reply. */
-#define KVMM_FEAT_REMAP		(1ull << 0)
-#define KVMM_FEAT_TRUNCATE	(1ull << 1)
-#define KVMM_FEAT_TRIM		(1ull << 2)
-#define KVMM_FEAT_ADVISE	(1ull << 3)
-#define KVMM_FEAT_SWAP		(1ull << 4)
-#define KVMM_FEAT_RESUME	(1ull << 5)
+#define KVMM_FEAT_REMAP		(1ull << 0)	/* SEQ_REMAP */
+#define KVMM_FEAT_TRUNCATE	(1ull << 1)	/* SEQ_TRUNCATE */
+#define KVMM_FEAT_TRIM		(1ull << 2)	/* SEQ_TRIM */
+#define KVMM_FEAT_ADVISE	(1ull << 3)	/* SEQ_ADVISE */
+#define KVMM_FEAT_SWAP		(1ull << 4)	/* sequences may be swapped out */
+#define KVMM_FEAT_RESUME	(1ull << 5)	/* the next daemon may take it back */
 
 /**
  * struct kvmm_group - the shape of one layer group's KV
@@ -137,10 +138,9 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @resume_client: its client
  * @resume_index: index of the first completion that is not in its ring
  *
- * With KVMM_ATTACH_RESUME the fields from @domain to @weight are not looked
- * at: they are as they were.  With KVMM_ATTACH_ASK nothing behind @layout_hash
- * is: the reply's status is -ECANCELED, its memory and device are valid, and
- * the daemon hangs up.
+ * With KVMM_ATTACH_RESUME the fields from @domain to @weight are not looked at: they are as they
+ * were.  With KVMM_ATTACH_ASK nothing behind @layout_hash is: the reply's status is -ECANCELED,
+ * its memory and device are valid, and the daemon hangs up.
  */
 struct kvmm_attach_req {
 	__u64			magic;
@@ -175,8 +175,7 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
 /* kvmm_attach_rep.resumed */
 #define KVMM_RESUMED_NO		0	/* a new attachment */
 #define KVMM_RESUMED_WHOLE	1	/* all is as it was */
-#define KVMM_RESUMED_SALVAGED	2	/* open steps are void, sequences are to
-					 * be matched again */
+#define KVMM_RESUMED_SALVAGED	2	/* no step is open, all are to be matched again */
 
 /* kvmm_attach_rep.memory: what the descriptors of extents are */
 #define KVMM_MEMORY_HOST	0	/* files in memory, to be mapped */
@@ -285,10 +284,14 @@ KVMM_ASSERT_SIZE(kvmm_attach_rep, 496);
 KVMM_ASSERT_OFFSET(kvmm_attach_rep, sq_off, 136);
 KVMM_ASSERT_OFFSET(kvmm_attach_rep, text, 240);
 
-#define KVMM_MAP_BATCH	253	/* SCM_MAX_FD */
-#define KVMM_MAP_AT_ONCE	32	/* so many are sent: a client can keep room */
+#define KVMM_MAP_BATCH	253	/* most extents of a message: SCM_MAX_FD */
+#define KVMM_MAP_AT_ONCE	32	/* so many are sent: a client can keep room for them */
 
-/* One extent of a struct kvmm_map_msg. */
+/**
+ * struct kvmm_map_entry - one extent of a struct kvmm_map_msg
+ * @extent:     its index: it is mapped at @extent * extent_size
+ * @generation: of this handing out; EXTENT_ACK names it
+ */
 struct kvmm_map_entry {
 	__u32	extent;
 	__u32	generation;
@@ -299,6 +302,7 @@ KVMM_ASSERT_SIZE(kvmm_map_entry, 8);
  * struct kvmm_map_msg - extents to map, one file descriptor each, in order
  * @magic: KVMM_MAP_MAGIC
  * @nr:    used entries of @entry; only these are sent
+ * @entry: the extents
  *
  * Sent on the socket at any time after the attach reply.  The client maps
  * every extent at its offset and answers with EXTENT_ACK in the ring.
@@ -369,7 +373,7 @@ KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, need_doorbell, 128);
 KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, seqcount, 192);
 
 /* kvmm_daemon_ctl.state */
-#define KVMM_CLIENT_ALIVE	1
+#define KVMM_CLIENT_ALIVE	1	/* attached */
 #define KVMM_CLIENT_DETACHED	2	/* by its own DETACH */
 #define KVMM_CLIENT_EXPELLED	3	/* by the daemon: see reason */
 #define KVMM_CLIENT_SHUTDOWN	4	/* the daemon ends */
@@ -377,21 +381,22 @@ KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, seqcount, 192);
 /* ------------------------------------------------------------------ */
 /* Requests                                                            */
 
-#define KVMM_OP_NOP		0
-#define KVMM_OP_SEQ_OPEN	1
-#define KVMM_OP_SEQ_MATCH	2
-#define KVMM_OP_STEP_BEGIN	3
-#define KVMM_OP_STEP_END	4
-#define KVMM_OP_SEQ_FORK	5
-#define KVMM_OP_SEQ_REMAP	6
-#define KVMM_OP_SEQ_CLOSE	7
-#define KVMM_OP_SEQ_TRUNCATE	8
-#define KVMM_OP_SEQ_TRIM	9
-#define KVMM_OP_SEQ_ADVISE	10
-#define KVMM_OP_SEQ_SETPRIO	11
-#define KVMM_OP_EXTENT_ACK	12
-#define KVMM_OP_DETACH		13
-#define KVMM_NR_OPS		14
+/* Verbs, kvmm_sqe.op: entries in the argument area; results, "-" for none; what it does */
+#define KVMM_OP_NOP		0	/* -; -; nothing, in its turn */
+#define KVMM_OP_SEQ_OPEN	1	/* kvmm_open_arg; kvmm_open_res; a handle, WAITING */
+#define KVMM_OP_SEQ_MATCH	2	/* kvmm_match_arg, ids; kvmm_seq_res; its ids, in pieces */
+#define KVMM_OP_STEP_BEGIN	3	/* kvmm_begin_arg; kvmm_begin_res; room to write */
+#define KVMM_OP_STEP_END	4	/* kvmm_end_arg, ids; kvmm_end_res; what is valid now */
+#define KVMM_OP_SEQ_FORK	5	/* kvmm_fork_arg; kvmm_open_res; children share all */
+#define KVMM_OP_SEQ_REMAP	6	/* kvmm_remap_arg; kvmm_seq_res; children become others */
+#define KVMM_OP_SEQ_CLOSE	7	/* kvmm_seq_arg; kvmm_seq_res; it ends with its last step */
+#define KVMM_OP_SEQ_TRUNCATE	8	/* kvmm_len_arg; kvmm_seq_res; a shorter one */
+#define KVMM_OP_SEQ_TRIM	9	/* kvmm_len_arg; kvmm_seq_res; blocks are given back */
+#define KVMM_OP_SEQ_ADVISE	10	/* kvmm_advise_arg; kvmm_seq_res; what the client expects */
+#define KVMM_OP_SEQ_SETPRIO	11	/* kvmm_prio_arg; kvmm_seq_res; another priority */
+#define KVMM_OP_EXTENT_ACK	12	/* kvmm_ack_arg; kvmm_seq_res; it was mapped, or unmapped */
+#define KVMM_OP_DETACH		13	/* -; -; the end; -EBUSY while a step is open */
+#define KVMM_NR_OPS		14	/* verbs that there are */
 
 /**
  * struct kvmm_sqe - one request, client to daemon
@@ -404,8 +409,7 @@ KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, seqcount, 192);
  *             BEGINs; zero for every other verb
  * @arg_off:   byte offset in the argument area, a multiple of eight
  * @arg_len:   bytes used there: entries, then token ids where a verb has them
- * @param:     STEP_END: device nanoseconds of the step, and tokens of prefill
- *             in it (hints); else zero
+ * @param:     STEP_END: device ns of the step, tokens of prefill in it (hints); else zero
  */
 struct kvmm_sqe {
 	__u16	op;
@@ -426,8 +430,7 @@ KVMM_ASSERT_OFFSET(kvmm_sqe, arg_off, 32);
  * struct kvmm_cqe - one completion, daemon to client
  * @number:     of the request
  * @user_data:  of the request
- * @status:     0, or a negative errno when the whole request was refused;
- *              what befell each entry is in its result
+ * @status:     0, or a negative errno when the whole request was refused; each entry has a result
  * @nr:         result records
  * @result_off: byte offset of the first in the result area
  */
@@ -442,9 +445,9 @@ struct kvmm_cqe {
 KVMM_ASSERT_SIZE(kvmm_cqe, 32);
 
 /* A sequence's handle: index in the low half, generation in the high one. */
-#define KVMM_SEQ(index, gen)	(((__u64)(gen) << 32) | (__u32)(index))
-#define KVMM_SEQ_INDEX(seq)	((__u32)(seq))
-#define KVMM_SEQ_GEN(seq)	((__u32)((seq) >> 32))
+#define KVMM_SEQ(index, gen)	(((__u64)(gen) << 32) | (__u32)(index))	/* the handle */
+#define KVMM_SEQ_INDEX(seq)	((__u32)(seq))		/* of its status record */
+#define KVMM_SEQ_GEN(seq)	((__u32)((seq) >> 32))	/* a closed one never comes back */
 
 /* kvmm_open_arg.flags */
 #define KVMM_OPEN_NO_MATCH	(1u << 0)	/* do not look in the index */
@@ -468,7 +471,12 @@ struct kvmm_open_arg {
 };
 KVMM_ASSERT_SIZE(kvmm_open_arg, 32);
 
-/* Result of one SEQ_OPEN entry, and of each child of a SEQ_FORK entry. */
+/**
+ * struct kvmm_open_res - of one SEQ_OPEN entry, of each child of a SEQ_FORK entry
+ * @status:        0, or a negative errno
+ * @limiting_pool: pool that refused, or KVMM_NO_POOL
+ * @seq:           the new handle
+ */
 struct kvmm_open_res {
 	__s32	status;
 	__u32	limiting_pool;
@@ -482,8 +490,7 @@ KVMM_ASSERT_SIZE(kvmm_open_res, 16);
 /**
  * struct kvmm_match_arg - SEQ_MATCH; the entries' ids follow the entries
  * @seq:    a sequence that is WAITING or RECOMPUTE
- * @start:  position of the first id: where the piece before ended; 0 starts
- *          anew
+ * @start:  position of the first id: where the piece before ended; 0 starts anew
  * @nr_ids: ids of this piece
  * @flags:  KVMM_MATCH_*
  *
@@ -499,7 +506,11 @@ struct kvmm_match_arg {
 };
 KVMM_ASSERT_SIZE(kvmm_match_arg, 24);
 
-/* Result of verbs that answer with no more than a status and a length. */
+/**
+ * struct kvmm_seq_res - of verbs that answer with a status and a length alone
+ * @status:    0, or a negative errno
+ * @valid_len: what is valid of the sequence
+ */
 struct kvmm_seq_res {
 	__s32	status;
 	__u32	valid_len;
@@ -525,17 +536,15 @@ KVMM_ASSERT_SIZE(kvmm_begin_arg, 24);
 
 /**
  * struct kvmm_begin_res - result for one (entry, group), group fastest
- * @status:        0: granted.  -EAGAIN: no memory now, @limiting_pool says
- *                 where; -ESTALE: preempted meanwhile; -EDQUOT: it no longer
- *                 fits alone
+ * @status:        0: granted.  -EAGAIN: no memory now, @limiting_pool says where;
+ *                 -ESTALE: preempted meanwhile; -EDQUOT: it no longer fits alone
  * @valid_len:     what is valid of the sequence
  * @table_lo:      lowest table index changed, or KVMM_NO_INDEX
  * @limiting_pool: pool that refused, or KVMM_NO_POOL
  * @copy_from:     table entry of the block to copy from
  * @copy_to:       table entry of the block to copy to
- * @copy_tokens:   leading tokens to copy; 0: no copy.  The client runs the
- *                 copies of every granted entry, before any append of the
- *                 step
+ * @copy_tokens:   leading tokens to copy; 0: no copy.  The client runs the copies of
+ *                 every granted entry, before any append of the step
  * @seq_epoch:     the sequence's, now
  */
 struct kvmm_begin_res {
@@ -563,7 +572,12 @@ struct kvmm_end_arg {
 };
 KVMM_ASSERT_SIZE(kvmm_end_arg, 16);
 
-/* Result of one STEP_END entry. */
+/**
+ * struct kvmm_end_res - result of one STEP_END entry
+ * @status:    0, or a negative errno
+ * @valid_len: what is valid of the sequence, now
+ * @seq_epoch: the sequence's, now
+ */
 struct kvmm_end_res {
 	__s32	status;
 	__u32	valid_len;
@@ -572,7 +586,11 @@ struct kvmm_end_res {
 };
 KVMM_ASSERT_SIZE(kvmm_end_res, 16);
 
-/* SEQ_FORK: @nr_children answers, one struct kvmm_open_res each. */
+/**
+ * struct kvmm_fork_arg - SEQ_FORK
+ * @seq:         the parent
+ * @nr_children: so many answers, one struct kvmm_open_res each
+ */
 struct kvmm_fork_arg {
 	__u64	seq;
 	__u32	nr_children;
@@ -580,20 +598,31 @@ struct kvmm_fork_arg {
 };
 KVMM_ASSERT_SIZE(kvmm_fork_arg, 16);
 
-/* SEQ_REMAP: @child becomes what @other was before the request. */
+/**
+ * struct kvmm_remap_arg - SEQ_REMAP
+ * @child: becomes what @other was before the request
+ * @other: one of the same family
+ */
 struct kvmm_remap_arg {
 	__u64	child;
 	__u64	other;
 };
 KVMM_ASSERT_SIZE(kvmm_remap_arg, 16);
 
-/* SEQ_CLOSE. */
+/**
+ * struct kvmm_seq_arg - SEQ_CLOSE
+ * @seq: the sequence
+ */
 struct kvmm_seq_arg {
 	__u64	seq;
 };
 KVMM_ASSERT_SIZE(kvmm_seq_arg, 8);
 
-/* SEQ_TRUNCATE: the new length.  SEQ_TRIM: gives back whole blocks before. */
+/**
+ * struct kvmm_len_arg - SEQ_TRUNCATE, SEQ_TRIM
+ * @seq: the sequence
+ * @len: TRUNCATE: the new length.  TRIM: whole blocks before it are given back
+ */
 struct kvmm_len_arg {
 	__u64	seq;
 	__u32	len;
@@ -602,25 +631,31 @@ struct kvmm_len_arg {
 KVMM_ASSERT_SIZE(kvmm_len_arg, 16);
 
 /* kvmm_advise_arg.advice */
-#define KVMM_ADV_COLD		1
-#define KVMM_ADV_PAGEOUT	2
-#define KVMM_ADV_WILLNEED	3
+#define KVMM_ADV_COLD		1	/* its cache goes before the rest */
+#define KVMM_ADV_PAGEOUT	2	/* its family goes to the lower tiers now */
+#define KVMM_ADV_WILLNEED	3	/* it may come back */
 #define KVMM_ADV_KEEP_UNTIL	4	/* value: CLOCK_MONOTONIC ns */
-#define KVMM_ADV_DONTNEED	5
+#define KVMM_ADV_DONTNEED	5	/* its cache goes when it ends */
 #define KVMM_ADV_RETAIN		6	/* value: KVMM_RANGE() */
 
 /* kvmm_advise_arg.retain, and what the priority says without advice */
 #define KVMM_RETAIN_PRIO	0	/* by priority */
-#define KVMM_RETAIN_LOW		1
+#define KVMM_RETAIN_LOW		1	/* below that */
 #define KVMM_RETAIN_NORMAL	2	/* from KVMM_PRIO_NORMAL on */
 #define KVMM_RETAIN_HIGH	3	/* from KVMM_PRIO_HIGH on */
-#define KVMM_PRIO_NORMAL	50
-#define KVMM_PRIO_HIGH		150
+#define KVMM_PRIO_NORMAL	50	/* priorities from here on retain normally */
+#define KVMM_PRIO_HIGH		150	/* and from here on longer */
 
 /* Tokens from up to to - 1; 0xffffffff: up to the end, wherever that will be. */
-#define KVMM_RANGE(from, to)	((__u64)(to) << 32 | (__u32)(from))
+#define KVMM_RANGE(from, to)	((__u64)(to) << 32 | (__u32)(from))	/* the value */
 
-/* SEQ_ADVISE; retain: KVMM_ADV_RETAIN only, else 0. */
+/**
+ * struct kvmm_advise_arg - SEQ_ADVISE
+ * @seq:    the sequence
+ * @advice: KVMM_ADV_*
+ * @retain: KVMM_RETAIN_* with KVMM_ADV_RETAIN, else 0
+ * @value:  where the advice has one, else 0
+ */
 struct kvmm_advise_arg {
 	__u64	seq;
 	__u32	advice;
@@ -629,7 +664,11 @@ struct kvmm_advise_arg {
 };
 KVMM_ASSERT_SIZE(kvmm_advise_arg, 24);
 
-/* SEQ_SETPRIO. */
+/**
+ * struct kvmm_prio_arg - SEQ_SETPRIO
+ * @seq:      the sequence
+ * @priority: 0 is the first to lose its memory
+ */
 struct kvmm_prio_arg {
 	__u64	seq;
 	__u32	priority;
@@ -638,10 +677,15 @@ struct kvmm_prio_arg {
 KVMM_ASSERT_SIZE(kvmm_prio_arg, 16);
 
 /* kvmm_ack_arg.what */
-#define KVMM_ACK_MAP		1
-#define KVMM_ACK_REVOKE		2
+#define KVMM_ACK_MAP		1	/* it has been mapped */
+#define KVMM_ACK_REVOKE		2	/* it has been unmapped */
 
-/* EXTENT_ACK: this client has mapped, or unmapped, the extent. */
+/**
+ * struct kvmm_ack_arg - EXTENT_ACK: this client has mapped, or unmapped, the extent
+ * @extent:     its index
+ * @generation: of the message, or of the record that asked for it back
+ * @what:       KVMM_ACK_*
+ */
 struct kvmm_ack_arg {
 	__u32	extent;
 	__u32	generation;
@@ -654,15 +698,15 @@ KVMM_ASSERT_SIZE(kvmm_ack_arg, 16);
 /* Status, events and tables: segment D                                */
 
 /* kvmm_seq_status.state */
-#define KVMM_SEQ_CLOSED		0
+#define KVMM_SEQ_CLOSED		0	/* the handle is not current */
 #define KVMM_SEQ_WAITING	1	/* for its ids, or for memory */
-#define KVMM_SEQ_READY		2
+#define KVMM_SEQ_READY		2	/* may be named in STEP_BEGIN */
 #define KVMM_SEQ_MARKED		3	/* victim, taken when its steps end */
-#define KVMM_SEQ_SWAPPED	4
+#define KVMM_SEQ_SWAPPED	4	/* in the lower tiers */
 #define KVMM_SEQ_RECOMPUTE	5	/* to be matched again */
-#define KVMM_SEQ_RESTORING	6
+#define KVMM_SEQ_RESTORING	6	/* on its way back */
 #define KVMM_SEQ_FAILED		7	/* see reason */
-#define KVMM_NR_SEQ_STATES	8
+#define KVMM_NR_SEQ_STATES	8	/* states that there are */
 
 /**
  * struct kvmm_seq_status - one sequence, at its handle's index
@@ -690,12 +734,16 @@ struct kvmm_seq_status {
 KVMM_ASSERT_SIZE(kvmm_seq_status, 64);
 
 /* kvmm_extent_status.state */
-#define KVMM_EXTENT_ABSENT	0
+#define KVMM_EXTENT_ABSENT	0	/* not this client's */
 #define KVMM_EXTENT_MAP		1	/* its fd is under way: map and ack */
 #define KVMM_EXTENT_MAPPED	2	/* acknowledged */
 #define KVMM_EXTENT_REVOKE	3	/* unmap and ack */
 
-/* One extent, as this client has it. */
+/**
+ * struct kvmm_extent_status - one extent, as this client has it
+ * @state:      KVMM_EXTENT_*
+ * @generation: raised each time it is handed out
+ */
 struct kvmm_extent_status {
 	__u32	state;
 	__u32	generation;
@@ -703,24 +751,31 @@ struct kvmm_extent_status {
 KVMM_ASSERT_SIZE(kvmm_extent_status, 8);
 
 /* kvmm_event.type */
-#define KVMM_EV_PREEMPTED	1
-#define KVMM_EV_READY		2
-#define KVMM_EV_FAILED		3
-#define KVMM_EV_PRESSURE	4
-#define KVMM_EV_MAP		5
-#define KVMM_EV_REVOKE		6
-#define KVMM_EV_POISONED	7
-#define KVMM_EV_SHUTDOWN	8
+#define KVMM_EV_PREEMPTED	1	/* a sequence lost its memory */
+#define KVMM_EV_READY		2	/* one may be named in STEP_BEGIN */
+#define KVMM_EV_FAILED		3	/* one is to be closed: see reason */
+#define KVMM_EV_PRESSURE	4	/* kvmm_daemon_ctl.pressure changed */
+#define KVMM_EV_MAP		5	/* an extent is under way */
+#define KVMM_EV_REVOKE		6	/* an extent is asked back */
+#define KVMM_EV_POISONED	7	/* the device lost what was in the pool */
+#define KVMM_EV_SHUTDOWN	8	/* the daemon ends */
 
-/* A hint that a level in D changed: read the record, not the event. */
+/**
+ * struct kvmm_event - a hint that a level in D changed
+ * @type:  KVMM_EV_*
+ * @index: of the sequence or the extent
+ * @seq:   the sequence's handle, or 0
+ *
+ * Read the record, not the event: old events are overwritten.
+ */
 struct kvmm_event {
 	__u32	type;
-	__u32	index;		/* of the sequence or the extent */
-	__u64	seq;		/* the sequence's handle, or 0 */
+	__u32	index;
+	__u64	seq;
 };
 KVMM_ASSERT_SIZE(kvmm_event, 16);
 
-#define KVMM_TABLE_ENTRIES	122
+#define KVMM_TABLE_ENTRIES	122	/* of a struct kvmm_table_page */
 
 /**
  * struct kvmm_table_page - part of a sequence's block table, for reading
@@ -728,8 +783,7 @@ KVMM_ASSERT_SIZE(kvmm_event, 16);
  * @group: layer group
  * @first: table index of entry[0]
  * @next:  next page of the chain, or KVMM_NO_INDEX
- * @entry: offset of the block from the pool's base, in units;
- *         KVMM_NO_INDEX where no block is
+ * @entry: offset of the block from the pool's base, in units; KVMM_NO_INDEX: none
  */
 struct kvmm_table_page {
 	__u64	seq;
