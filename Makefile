@@ -21,6 +21,7 @@
 #   cuda         compile kernels/cuda/*.cu for GPUs, or say why not
 #   deps         install the Debian packages named in .ci/packages
 #   docs         manual, completion for bash, units, files of options: build/share
+#   pages        what of Documentation is made of other files: ABI reference, pictures
 #   install      programs, library, manual, units, options: prefix=/usr/local DESTDIR=
 #   uninstall    remove what install put there; a file of options that was changed stays
 #   clean        remove what was built for this O= (and its D= builds)
@@ -511,7 +512,8 @@ TEST_PROGS += $(GPU_PROGS)
 
 .DEFAULT_GOAL := all
 .PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage bench fuzz \
-	docs install uninstall clean help bench-progs bench-why why-progs core-tests gpu-probe gpu-check gpu-bench FORCE
+	docs pages install uninstall clean help bench-progs bench-why why-progs core-tests gpu-probe gpu-check gpu-bench \
+	FORCE
 FORCE:
 
 all: $(PROGS) $(LIBKVMM)
@@ -664,9 +666,22 @@ $(B)/share/libkvmm.pc: FORCE
 docs: $(if $(wildcard kvmm/lib/opts_man.c),$(DOCS) $(UNITS) $(SCRIPTS_BT) $(B)/share/libkvmm.pc)
 	@:
 
+# In the tree, so that a reader needs no build; tests/scripts/doc-pages.sh holds them
+# against their sources.
+FIGURES := $(patsubst %.fig,%.svg,$(wildcard Documentation/figures/*.fig))
+$(FIGURES): %.svg: %.fig .ci/figure.awk
+	$(call say,GEN,$@)
+	$(Q)awk -f .ci/figure.awk $< >$@
+Documentation/abi-reference.md: .ci/abi-reference.awk tests/data/uapi-layout.txt include/uapi/kvmm.h
+	$(call say,GEN,$@)
+	$(Q)awk -f $^ >$@
+pages: $(FIGURES) Documentation/abi-reference.md
+	@:
+
 BIN_PROGS  := $(filter $(B)/kvctl $(B)/kvrt $(B)/kvtop,$(PROGS))
 SBIN_PROGS := $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS))
-PAGES := $(wildcard README.md LICENSE Documentation/*.md Documentation/measurements/*.md Documentation/measurements/*.json)
+PAGES := $(wildcard README.md LICENSE Documentation/*.md Documentation/measurements/*.md \
+	   Documentation/measurements/*.json Documentation/figures/*.svg)
 # What goes where, once for both ways: MODE:FILE:PLACE.
 put = $(foreach f,$(2),$(1):$(f):$(3)/$(f:$(4)%=%))
 INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
@@ -683,7 +698,7 @@ INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
 	    $(foreach f,$(wildcard kvmm/dist/prometheus/* kvmm/dist/grafana/*),644:$(f):$(docdir)/examples/$(notdir $(f))) \
 	    644:kvmm/dist/sysusers.conf:$(sysusersdir)/kvmm.conf
 # Directories that are ours alone.
-OUR_DIRS = $(docdir)/Documentation/measurements $(docdir)/Documentation $(docdir)/examples \
+OUR_DIRS = $(docdir)/Documentation/measurements $(docdir)/Documentation/figures $(docdir)/Documentation $(docdir)/examples \
 	   $(docdir) $(includedir)/libkvmm/uapi $(includedir)/libkvmm/kvmm $(includedir)/libkvmm \
 	   $(confdir)/kvrt $(confdir)
 
