@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# doc-commands.sh - README.md, typed from its first command to its last
+#
+# And the form of all pages: a block that does not say whether it is run is an
+# error.  The commands of the other pages are run by doc-pages.sh.
+#
+# budget: 30 s
+. "${BASH_SOURCE%/*}/checks.bash"
+. "${BASH_SOURCE%/*}/doc-commands.bash"
+
+doc_page README.md
+doc_total
+checks_done

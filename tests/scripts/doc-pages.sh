@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# doc-pages.sh - all other pages of the documentation, typed as README.md is
+#
+# doc-commands.sh does README.md; doc-commands.bash says how.  A page may be named.
+# Of the admin guide what stands in its sentences and tables is typed too.
+#
+# from: full
+# budget: 120 s, full 300 s
+. "${BASH_SOURCE%/*}/checks.bash"
+. "${BASH_SOURCE%/*}/doc-commands.bash"
+
+for page in "$KVMM_TOP"/Documentation/*.md "$KVMM_TOP"/Documentation/measurements/*.md; do
+	page=${page#"$KVMM_TOP/"}
+	[ -z "${1-}" ] || [ "$page" = "$1" ] || continue
+	inline=
+	[ "$page" != Documentation/admin.md ] || inline=inline
+	doc_page "$page" $inline
+done
+doc_total
+checks_done
