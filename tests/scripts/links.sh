@@ -6,7 +6,8 @@
 # budget: 10 s
 #
 # Every relative link of README.md and Documentation/ must name a file of the
-# tree; every page of Documentation/ must be in its index.
+# tree, and a heading of it where it has a #; every page of Documentation/ must
+# be in its index, and every folder of the source beside the page about it.
 . "$KVMM_TOP/tests/scripts/checks.bash"
 
 cd "$KVMM_TOP" || exit 1
@@ -19,9 +20,52 @@ for page in README.md Documentation/*.md; do
 	done < <(links_of "$page")
 done
 
+# Headings become anchors as GitHub makes them: small letters, blanks to dashes,
+# nothing else that is no letter, digit, dash or underscore.
+out=$(awk '
+	/^```/ { open = !open }
+	open { next }
+	/^#+ / {
+		text = tolower($0)
+		sub(/^#+ /, "", text)
+		gsub(/[^a-z0-9 _-]/, "", text)
+		gsub(/ /, "-", text)
+		anchor[FILENAME "#" text] = 1
+	}
+	{
+		line = $0
+		while (match(line, /\]\([^)#:]*#[^)]*\)/)) {
+			link = substr(line, RSTART + 2, RLENGTH - 3)
+			line = substr(line, RSTART + RLENGTH)
+			dir = FILENAME
+			sub(/[^\/]*$/, "", dir)
+			to = link ~ /^#/ ? FILENAME link : dir link
+			while (sub(/[^\/]+\/\.\.\//, "", to));
+			wants[FILENAME ":" FNR ": " link] = to
+		}
+	}
+	END {
+		for (w in wants) {
+			n++
+			if (!(wants[w] in anchor))
+				print w ": there is no such heading"
+		}
+		if (n < 10)
+			print "only " n " links to headings were found"
+	}' README.md Documentation/*.md Documentation/measurements/*.md)
+check 'headings that links name' [ -z "$out" ]
+
 for page in Documentation/*.md; do
 	name=${page#Documentation/}
 	[ "$name" = README.md ] && continue
-	check "the index names $name once" [ "$(grep -c "($name)" Documentation/README.md)" = 1 ]
+	check "the index names $name once" [ "$(sed '/^## Subsystems/,$d' Documentation/README.md | grep -c "($name)")" = 1 ]
+done
+
+for folder in kvmm/*/ swapd/ runtime/*/ kernels/*/ kernels/; do
+	sources=("$folder"*.c)
+	[ -e "${sources[0]}" ] || sources=("$folder"*.cu)
+	[ -e "${sources[0]}" ] || continue
+	check "the index has a page about ${folder%/}" \
+		grep -qE "^\|[^|]*\`${folder%/}\`[^|]*\|.*\.md" Documentation/README.md
 done
 checks_done
