@@ -6,7 +6,7 @@
 # And the form of all pages: a block that does not say whether it is run is an
 # error.  The commands of the other pages are run by doc-pages.sh.
 #
-# budget: 30 s
+# budget: 60 s
 . "${BASH_SOURCE%/*}/checks.bash"
 . "${BASH_SOURCE%/*}/doc-commands.bash"
 

@@ -3,7 +3,7 @@
 #
 # links.sh - what the documentation points at is there
 #
-# budget: 10 s
+# budget: 20 s
 #
 # Every relative link of README.md and Documentation/ must name a file of the
 # tree, and a heading of it where it has a #; every page of Documentation/ must
