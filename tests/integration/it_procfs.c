@@ -184,7 +184,10 @@ static void stop(void)
 /* The ages of things are others at each reading. */
 static void blur(const char *name, char *text)
 {
-	if (strcmp(name, "metrics"))
+	const char *last = strrchr(name, '/');
+
+	/* Of explain the times since something. */
+	if (strcmp(name, "metrics") && (!last || strcmp(last, "/explain")))
 		return;
 	for (; *text; text++)
 		if (*text >= '0' && *text <= '9')

@@ -445,6 +445,23 @@ START_TEST(test_bad_requests)
 }
 END_TEST
 
+/* An operator drains it: what there is goes on, who begins is told. */
+START_TEST(test_drained)
+{
+	start(NULL);
+	submit(ask(0, 3, 6, 6, 1));
+	ck_assert_int_eq(engine_step(engine, 1000), 1);
+	ck_assert_int_eq(engine_step(engine, 1000), 1);
+	fk.drained = true;
+	submit(ask(1, 4, 6, 6, 1));
+	run();
+	check_ask(&asks[0]);
+	ck_assert_int_eq(asks[1].got[0].done.reason, ENGINE_ERROR);
+	ck_assert_int_eq(asks[1].got[0].done.err, -ESHUTDOWN);
+	ck_assert_ptr_nonnull(strstr(asks[1].got[0].text, "being drained"));
+}
+END_TEST
+
 START_TEST(test_never_fits)
 {
 	fk.nr_blocks = 5;
@@ -735,6 +752,7 @@ static Suite *engine_suite(void)
 	tcase_add_test(tc, test_scores_ignore_the_cache);
 	tcase_add_test(tc, test_scores_are_bounded);
 	tcase_add_test(tc, test_bad_requests);
+	tcase_add_test(tc, test_drained);
 	tcase_add_test(tc, test_never_fits);
 	tcase_add_test(tc, test_no_daemon);
 	tcase_add_test(tc, test_failed_by_the_daemon);

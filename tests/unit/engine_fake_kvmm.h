@@ -80,6 +80,7 @@ struct fk_req {
 /* What a test sets, and what it may look at. */
 static struct fk {
 	u32	nr_blocks;		/* of the pool, at most FK_BLOCKS */
+	bool	drained;		/* nobody begins a sequence */
 	u32	seed;
 	u32	again, preempt, full, lost;	/* chances in 1000 */
 	u32	swap, swap_lost;	/* of preemptions; of swapped ones */
@@ -454,6 +455,8 @@ static int fk_open(const struct kvmm_open_arg *a, struct kvmm_open_res *r)
 	struct fk_seq *s;
 
 	ck_assert_uint_ge(a->prompt_len, 1);
+	if (fk.drained)
+		return r->status = -ESHUTDOWN;
 	if (tokens > fk.nr_blocks * FK_BT)
 		return r->status = -E2BIG;
 	s = fk_alloc();
