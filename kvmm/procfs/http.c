@@ -33,7 +33,7 @@
 #define CONNS_NEW	(CONNS / 2)	/* taken at once, before others go on */
 #define BACKLOG		128
 #define HEAD_BYTES	8192u
-#define HEAD_MS		3000	/* for the whole head */
+#define HEAD_MS		5000	/* for the whole head */
 #define ANSWER_MS	10000	/* for the whole answer to be read */
 #define LINGER_MS	1000	/* to hang up, once it is */
 #define NO_FDS_MS	100
