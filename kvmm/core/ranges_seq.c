@@ -118,7 +118,8 @@ static void seq_ranges(struct walk *w, u32 i)
 	     s->client == i / core_cfg(c)->max_seqs &&
 	     i % core_cfg(c)->max_seqs < cl->max_seqs &&
 	     cl->state != CLI_FREE && s->domain == cl->domain &&
-	     s->nr_retains <= SEQ_RETAINS && s->generation);
+	     s->nr_retains <= SEQ_RETAINS && s->generation &&
+	     s->cause < NR_CORE_CAUSES);
 	if (w->r->nr_faults)
 		return;
 	must(w, "links of seq", i, links_are(c, s));

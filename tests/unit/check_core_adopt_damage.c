@@ -145,6 +145,37 @@ START_TEST(test_damage)
 }
 END_TEST
 
+/* What memory was taken for is an index of the domain's counts. */
+static void look_cause(void)
+{
+	const u64 at = (u64)((u8 *)sh.core->seqs - (u8 *)sh.core->head);
+	struct kv_seq *s = (struct kv_seq *)((u8 *)copy + at);
+	struct core_report r;
+	u32 i;
+
+	if (nr_refused)
+		return;
+	memcpy(copy, sh.arena, bytes);
+	for (i = 0; i < core_sizes(sh.core)->nr_seqs; i++, s++) {
+		if (s->state == KVMM_SEQ_CLOSED)
+			continue;
+		s->cause = NR_CORE_CAUSES;
+		ck_assert_int_eq(core_adopt(next, copy, bytes, &sh.cfg, &no_ops,
+					    NULL, 100000 * MS, &r), -EUCLEAN);
+		ck_assert_msg(strstr(r.text, "facts of seq"), "%s", r.text);
+		nr_refused++;
+		return;
+	}
+}
+
+START_TEST(test_cause)
+{
+	scene_look = look_cause;
+	scene_run();
+	ck_assert_uint_eq(nr_refused, 1);
+}
+END_TEST
+
 static Suite *damage_suite(void)
 {
 	Suite *s = suite_create("core_adopt_damage");
@@ -152,6 +183,7 @@ static Suite *damage_suite(void)
 
 	tcase_set_timeout(tc, 600);
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_cause);
 	tcase_add_loop_test(tc, test_damage, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;
