@@ -46,6 +46,7 @@ static const struct {
 	{ "domain/*/lru_gen", FORM_TABLE },
 	{ "domain/*/memory.weight", FORM_VALUE },
 	{ "domain/*/memory.pressure", FORM_PRESSURE },
+	{ "domain/*/io.pressure", FORM_PRESSURE },
 	{ "domain/*/memory.events", FORM_PAIRS },
 	{ "domain/*/memory.*", FORM_PAIRS },
 	{ "client/*/status", FORM_KEYS }, { "client/*/seqs", FORM_TABLE },

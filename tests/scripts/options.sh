@@ -132,7 +132,9 @@ same 'keys of the file in its page'
 # Documentation names every option, and none that nobody has: what is of other
 # programs is listed here.
 cat >"$work/others" <<-'EOF'
+	--add
 	--block-size
+	--collector
 	--crash
 	--enable-chunked-prefill
 	--enable-lora
@@ -149,6 +151,7 @@ cat >"$work/others" <<-'EOF'
 	--max-num-seqs
 	--no-create-home
 	--now
+	--path
 	--print-completion
 	--print-config
 	--print-man
