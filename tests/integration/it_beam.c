@@ -441,7 +441,7 @@ static bool daemon_dies(pid_t *daemon, u64 *since, u64 steps)
 /* kvmm is killed while they run, and adopted by the next. */
 START_TEST(test_adopt)
 {
-	const u32 kills = by_level(2, 12, 40);
+	const u32 kills = by_level(1, 12, 40);
 	struct engine_stats st = { 0 };
 	u64 since = 0, steps = 0;
 	pid_t daemon = 0;

@@ -164,7 +164,7 @@ static void kill_round(u32 round, u32 *cached, u32 *witnessed)
 
 START_TEST(test_kill_runtime)
 {
-	u32 rounds = by_level(6, 67, 200), i, cached = 0, witnessed = 0;
+	u32 rounds = by_level(4, 67, 200), i, cached = 0, witnessed = 0;
 
 	setup_with(POOL, "30000");
 	witness = witness_start();

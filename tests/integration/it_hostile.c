@@ -196,7 +196,7 @@ static u32 hostile_seconds(void)
 	const char *env = getenv("KVMM_HOSTILE_S");
 	u32 s = env ? (u32)strtoul(env, NULL, 10) : 0;
 
-	return s ? s : by_level(3, 60, 3600);
+	return s ? s : by_level(2, 60, 3600);
 }
 
 static void print_counts(const struct hostile_counts *c, bool foreign)

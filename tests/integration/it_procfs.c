@@ -380,7 +380,7 @@ static u64 want_pressure(const char *text, u64 *full)
 
 START_TEST(test_under_load)
 {
-	u32 reads = by_level(500, 5000, 100000), nr, jobs = 0;
+	u32 reads = by_level(200, 5000, 100000), nr, jobs = 0;
 	u64 some = 0, full = 0, now;
 	struct job j = { .pid = 0 };
 	int code = 0;

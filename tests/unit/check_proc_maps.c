@@ -166,7 +166,7 @@ START_TEST(test_names)
 	ck_assert_int_eq(fx_ask("ls client/0/seq"), 0);
 	ck_assert_str_eq(seq_text(&fx.out), "0/\n");
 	ck_assert_int_eq(fx_ask("ls client/0/seq/0"), 0);
-	ck_assert_str_eq(seq_text(&fx.out), "explain\nmaps\nsmaps\n");
+	ck_assert_str_eq(seq_text(&fx.out), "maps\nsmaps\nexplain\n");
 	fx_close(&fx, client, seq);
 	ck_assert_int_eq(fx_ask("cat client/0/seq/0/maps"), -ENOENT);
 	ck_assert_int_eq(fx_ask("ls client/0/seq"), 0);
