@@ -12,7 +12,7 @@
  * A block, or a slot of the host pool, that a copy under way was filling is
  * marked BLKF_BAD: the copy failed, but it may not have stopped, so it is not
  * FREE when nobody needs it but POISON.  Answers that say that a copy ended well
- * take the mark away.  The next core in this arena has no copy under way, and
+ * take the mark away, unless the memory is lost.  The next core in this arena has no copy under way, and
  * gives those blocks back.
  *
  * Cut: a domain has what its tenant has memory for, and no more
@@ -118,8 +118,10 @@ static void seq_lost(struct core *c, struct kv_seq *s)
 		return;
 	}
 	/* In an open step it stays for a while, and grows no more. */
-	if (s->state == KVMM_SEQ_MARKED)
+	if (s->state == KVMM_SEQ_MARKED) {
 		seq_drop_reservation(c, s);
+		seq_tally(c, s);
+	}
 }
 
 static void lose_all(struct core *c)

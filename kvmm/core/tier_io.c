@@ -243,6 +243,9 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 	core_event(c);
 
 	c->now = now;
+	/* Nobody knows what a lost device holds, whatever an answer says. */
+	if (device_is_lost(c) && !status)
+		status = -ENODEV;
 	if (move_answered(c, id, status)) {
 		admit_all(c);
 		return;
