@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <kvmm/addr.h>
 #include <kvmm/kvmm_options.h>
 #include <kvmm/tenant_opt.h>
 
@@ -40,6 +41,17 @@ static int judge_mode(const char *s, char *text, size_t len)
 	return -EINVAL;
 }
 
+static int judge_metrics(const char *s, char *text, size_t len)
+{
+	struct kv_addr addr;
+
+	if (!kv_addr_parse(s, &addr))
+		return 0;
+	snprintf(text, len, "--metrics: '%.80s' is no address: give off, a port, 127.0.0.1:PORT or [::1]:PORT, in numbers",
+		 s);
+	return -EINVAL;
+}
+
 /* What the daemon would refuse later, when nobody knows the line any more. */
 static int judge(const struct kv_opt *o, const char *s, char *text, size_t len)
 {
@@ -50,6 +62,8 @@ static int judge(const struct kv_opt *o, const char *s, char *text, size_t len)
 		return tenant_opt_parse(&tenant, s, text, len);
 	if (!strcmp(o->name, "user-quota"))
 		return tenant_quota_parse(&quota, s, text, len);
+	if (!strcmp(o->name, "metrics"))
+		return judge_metrics(s, text, len);
 	return strcmp(o->name, "socket-mode") ? 0 : judge_mode(s, text, len);
 }
 

@@ -118,6 +118,12 @@ for ((i = 0; i < 600; i++)); do
 done
 check 'swapd has its section' says '^[^ ]*swapd --threads=3 --generation='
 
+# kvmm-proc listens there, and knows of no file.
+echo 'metrics = 99999' >"$work/wrong.conf"
+run "$KVMM_BUILD/kvmm" --check-config "$work/wrong.conf"
+check 'a wrong address of metrics is refused' rc_is 78
+check 'with its line' says "wrong.conf:1: metrics: '99999' is no address"
+
 # Whatever becomes of the file: the next kvmm is as the last one.
 echo 'pool-size = 7Q' >"$work/kvmm.conf"
 old=$(child)
