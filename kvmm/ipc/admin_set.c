@@ -226,7 +226,7 @@ static int tune_run(struct daemon *d, const char *req, char *text)
 	while (t.which < CORE_NR_TUNABLES && strcmp(req + used, tunables[t.which]))
 		t.which++;
 	if (t.which == CORE_NR_TUNABLES) {
-		snprintf(text, ADMIN_TEXT, "sys/vm/%.64s: cannot be set: there is none, or it is fixed at start",
+		snprintf(text, ADMIN_TEXT, "sys/vm/%.64s: cannot be set: there is none, or it is fixed at start: see kvctl tunables",
 			 req + used);
 		return -EPERM;
 	}

@@ -375,6 +375,9 @@ int cmd_explain(struct kvctl *k, char **argv)
 			     explain_client(k, all, client);
 	if (!ret && k->opts.json)
 		return kvctl_print_json(all);
+	if (!ret && !json_array_size(all))
+		pr_info("client %s: none of its sequences waits, and none has lost memory",
+			client);
 	json_decref(all);
 	return ret;
 }
