@@ -315,6 +315,7 @@ void core_tick(struct core *c, u64 now)
 	client_deadlines(c);
 	revoke_tick(c);
 	starve_check(c);
+	c->taker = CORE_NONE;
 	io_deadlines(c);
 	psi_tick(c);
 	evacuate_tick(c);

@@ -233,9 +233,9 @@ static u32 span_taker(const struct core *c, u32 span)
 static bool span_displace(struct core *c, u32 span, bool any)
 {
 	struct kv_domain *d = &c->domains[c->spans[span].domain];
-	u32 taker = any ? CORE_NONE : span_taker(c, span);
 	u32 i, next, n;
 
+	c->taker = any ? CORE_NONE : span_taker(c, span);
 	for (i = d->run_head; i != CORE_NONE; i = next) {
 		struct kv_seq *s = &c->seqs[i];
 		bool there = false;
@@ -254,8 +254,6 @@ static bool span_displace(struct core *c, u32 span, bool any)
 		next = after_family(c, s);
 		family_mark(c, s, any ? CORE_CAUSE_resize : CORE_CAUSE_tenant,
 			    NULL);
-		if (!any)
-			why_marked_for(c, s, taker);
 		if (!c->spans[span].nr_extents)
 			return true;
 	}
@@ -308,7 +306,6 @@ static u32 family_promises(const struct core *c, const struct kv_seq *s)
 /* Whoever has a block in the span loses it, also what memory.min protects. */
 void displace_all(struct core *c, u32 first)
 {
-	c->taker = CORE_NONE;
 	(void)span_displace(c, first, true);
 }
 

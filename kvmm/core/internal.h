@@ -132,8 +132,7 @@ do {									\
 #define trace_id(index)	((index) == CORE_NONE ? ~0ull : (u64)(index))
 
 /* The first three fields of what is told of a sequence. */
-#define trace_seq(c, s)							\
-	(s)->client, (s)->domain, seq_index(c, s) % core_cfg(c)->max_seqs
+#define trace_seq(c, s)	(s)->client, (s)->domain, seq_number(c, s)
 
 static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
 {
@@ -641,7 +640,6 @@ void why_note(struct core *c, u32 wait, u32 dom);
 void why_refused(struct core *c, struct kv_seq *s, int err);
 void why_held(struct core *c, u32 dom, u32 for_dom);
 void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want);
-void why_marked_for(struct core *c, struct kv_seq *s, u32 dom);
 void why_taken(struct core *c, struct kv_seq *s, bool kept);
 void why_back(struct core *c, struct kv_seq *s);
 

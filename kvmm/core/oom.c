@@ -26,7 +26,7 @@ static void row_candidate(const struct core *c, struct core_oom_row *r,
 	if (!s)
 		return;
 	r->client = s->client;
-	r->seq = seq_index(c, s) % core_cfg(c)->max_seqs;
+	r->seq = seq_number(c, s);
 	r->priority = s->priority;
 	r->arrival = s->arrival;
 	r->tokens = s->valid_len;
@@ -89,7 +89,7 @@ static void oom_describe(struct core *c, struct core_oom_view *o,
 	u32 i;
 
 	o->client = want->client;
-	o->seq = seq_index(c, want) % core_cfg(c)->max_seqs;
+	o->seq = seq_number(c, want);
 	o->family = want->family;
 	o->priority = want->priority;
 	o->arrival = want->arrival;

@@ -428,7 +428,6 @@ static struct kv_seq *victim_of_client(const struct core *c,
  */
 int pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
 {
-	c->taker = want->domain;
 	while (!table_has_room(c, want, nr)) {
 		struct kv_seq *v = victim_of_client(c, want);
 

@@ -995,7 +995,7 @@ struct core {
 	struct core_trace *trace;	/* NULL: likewise, see trace.c */
 	u32	wait;		/* what is being said no for, see why.c */
 	u32	wait_dom;
-	u32	taker;		/* in whose name memory is taken now, for probes alone */
+	u32	taker;		/* domain for which memory is taken now; nothing decides by it */
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

@@ -544,13 +544,16 @@ void family_settle(struct core *c, struct kv_seq *s)
 /**
  * family_mark() - the family of @s is a victim: at once, or when its open steps end
  * @cause: what for
- * @want:  for whom, NULL: nobody
+ * @want:  for which sequence; NULL: for none in particular, but for domain
+ *         c->taker, if that is one
  */
 void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
 		 const struct kv_seq *want)
 {
 	u32 first = seq_index(c, s), i = first;
 
+	if (want)
+		c->taker = want->domain;
 	do {
 		struct kv_seq *m = &c->seqs[i];
 

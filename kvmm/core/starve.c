@@ -212,7 +212,6 @@ static void starve_tenant(struct core *c, u32 tenant)
 		return;
 	oom_note(c, longest, waiter_total(c, longest), CORE_OOM_victim,
 		 CORE_CAUSE_wait, victim);
-	c->taker = longest->domain;
 	family_mark(c, victim, CORE_CAUSE_wait, longest);
 	seq_domain(c, longest)->retry = 1;
 }

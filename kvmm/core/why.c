@@ -115,38 +115,16 @@ void why_held(struct core *c, u32 dom, u32 for_dom)
 		wait_set(c, &c->seqs[i], CORE_WAIT_share, for_dom);
 }
 
-/* why_marked() - the sequence is a victim; @want: whose, NULL: nobody's */
+/* why_marked() - the sequence is a victim; @want: as family_mark() has it */
 void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want)
 {
 	struct kv_taken *t = &s->taken;
 
-	t->by_domain = CORE_NONE;
-	t->by_client = CORE_NONE;
-	t->by_seq = 0;
-	if (!want)
-		return;
-	t->by_domain = want->domain;
-	t->by_serial = seq_domain(c, want)->serial;
-	t->by_client = want->client;
-	t->by_seq = seq_index(c, want) - want->client * core_cfg(c)->max_seqs;
-}
-
-/* why_marked_for() - the same, when a domain is all that is known */
-void why_marked_for(struct core *c, struct kv_seq *s, u32 dom)
-{
-	u32 first = seq_index(c, s), i = first;
-
-	if (dom >= core_cfg(c)->max_domains)
-		return;
-	do {
-		struct kv_taken *t = &c->seqs[i].taken;
-
-		if (c->seqs[i].cause == CORE_CAUSE_tenant) {
-			t->by_domain = dom;
-			t->by_serial = c->domains[dom].serial;
-		}
-		i = c->seqs[i].fam_next;
-	} while (i != first);
+	t->by_domain = c->taker;
+	t->by_serial = c->taker < core_cfg(c)->max_domains ?
+		       c->domains[c->taker].serial : 0;
+	t->by_client = want ? want->client : CORE_NONE;
+	t->by_seq = want ? seq_number(c, want) : 0;
 }
 
 /* why_taken() - the sequence loses its memory now; it still has it */
@@ -167,7 +145,7 @@ void why_taken(struct core *c, struct kv_seq *s, bool kept)
 		t->tokens += s->valid_len;
 	/* Nobody took what was lost, after all. */
 	if (s->cause == CORE_CAUSE_lost)
-		why_marked(c, s, NULL);
+		t->by_domain = CORE_NONE;
 }
 
 /* why_back() - the sequence was admitted, with all that it finds */
