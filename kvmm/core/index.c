@@ -375,11 +375,12 @@ static void name_drop(struct core *c, u32 ref)
 	core_crash(c, CORE_CRASH_index_drop);
 }
 
-/* A cached block goes; @kept: a lower tier has it. */
-static void evict_probe(const struct core *c, u32 blk, bool kept)
+/* Whoever looks is told: a cached block goes.  @kept: a lower tier has it. */
+static void evict_tell(struct core *c, u32 blk, bool kept)
 {
 	u32 dom = c->blocks[blk].domain;
 
+	core_trace(c, evict, dom, blk, kept);
 	KV_PROBE(kvmm, evict, dom, c->taker, blk, kept,
 		 domain_used(&c->domains[dom]));
 }
@@ -394,7 +395,7 @@ static void leaf_drop(struct core *c, u32 node)
 		return;
 	}
 	if (c->blocks[ref].state == BLK_CACHED) {
-		evict_probe(c, ref, false);
+		evict_tell(c, ref, false);
 		lru_del(c, ref);
 	}
 	name_drop(c, ref);
@@ -460,20 +461,18 @@ void index_evict(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
 	u32 e = b->entry;
+	bool kept = e != CORE_NONE && entry_is_there(c, e);
 
 	KV_BUG_ON(b->state != BLK_CACHED);
-	core_trace(c, evict, b->domain, blk,
-		   e != CORE_NONE && entry_is_there(c, e));
 	lru_del(c, blk);
-	if (e != CORE_NONE && entry_is_there(c, e)) {
+	if (kept) {
 		entry_index(c, e);
 		core_count(c, CORE_EV_demote_free, 1);
-		evict_probe(c, blk, true);
 	} else {
 		index_drop(c, blk);
 		core_count(c, CORE_EV_prefix_evict, 1);
-		evict_probe(c, blk, false);
 	}
+	evict_tell(c, blk, kept);
 	block_put_index(c, blk);
 }
 

@@ -351,6 +351,22 @@ START_TEST(test_fields)
 }
 END_TEST
 
+/* Every cached block that goes is told, also who goes with the one in front. */
+START_TEST(test_all_that_went)
+{
+	u32 nr, i, told = 0;
+
+	on = EV(evict);
+	stolen();
+	nr = records();
+	for (i = 0; i < nr; i++)
+		told += rec[i].event == CORE_TRACE_evict;
+	ck_assert_uint_gt(told, 1);
+	ck_assert_uint_eq(told, sh_count(CORE_EV_prefix_evict));
+	sh_stop();
+}
+END_TEST
+
 /* The newest stay, and how many are missing is known by their numbers. */
 START_TEST(test_wraps)
 {
@@ -578,6 +594,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, NULL, teardown);
 	tcase_add_test(tc, test_every_event);
 	tcase_add_test(tc, test_fields);
+	tcase_add_test(tc, test_all_that_went);
 	tcase_add_test(tc, test_wraps);
 	tcase_add_test(tc, test_switches);
 	tcase_add_test(tc, test_without_a_ring);
