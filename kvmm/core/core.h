@@ -433,6 +433,10 @@ int core_check(const struct core *core, struct core_report *report);
 
 /* view.c: copies for the files under /proc */
 
+/* Two of the states of a block, by which the views below count them. */
+#define CORE_BLK_FREE	0u
+#define CORE_BLK_CACHED	3u
+
 /* The partition of law 1, in bytes; the members after @total are overlays. */
 #define CORE_POOL_PARTS(x)						\
 	x(free_extents,	"in no span")					\
@@ -494,7 +498,7 @@ struct core_domain_view {
 	u64	block_bytes;
 	u32	nr_clients;
 	u32	nr_spans;
-	u64	blocks[10];	/* by CORE_BLK_* */
+	u64	blocks[10];	/* by state */
 	u64	reserved;
 	u64	room;		/* free, beside what is promised */
 	u64	wmark[3];	/* min, low, high, in blocks */

@@ -182,7 +182,7 @@ enum core_oom_why {
 
 /**
  * struct core_oom_row - a domain, and who of it could have been taken
- * @blocks:  by CORE_BLK_*
+ * @blocks:  by state, as in struct core_domain_view
  * @client:  of the best candidate; CORE_NONE: there is none
  * @seq:     its number there
  * @why:     CORE_OOM_WHY_*

@@ -7,6 +7,9 @@
  */
 #include "kvmm/core/internal.h"
 
+_Static_assert(CORE_BLK_FREE == BLK_FREE && CORE_BLK_CACHED == BLK_CACHED,
+	       "as in core.h");
+
 const struct core_config *core_get_config(const struct core *c)
 {
 	return core_cfg(c);

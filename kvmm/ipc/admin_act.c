@@ -30,7 +30,8 @@ static const char daemon_ends[] = "the daemon is ending";
 struct act {
 	struct admin_name	name;
 	u64			bytes;	/* 0: all there is */
-	u64			done;	/* blocks */
+	u64			most;	/* blocks, of the cache when it began */
+	u64			done;	/* of these */
 	u64			value;
 	u64			key;	/* of a tenant */
 	u32			what;	/* CORE_DRAIN_* */
@@ -56,16 +57,21 @@ static const char *number_and_name(const char *req, u64 *number)
 
 static void evict_some(struct core *core, void *arg)
 {
+	const struct core_domain_view *v;
 	struct act *a = arg;
-	u64 want, nr = EVICT_BATCH;
+	u64 nr;
 
 	a->err = -ENOENT;
 	if (!admin_name_find(core, &a->name))
 		return;
-	if (a->bytes) {
-		want = DIV_ROUND_UP(a->bytes, a->name.view.block_bytes);
-		nr = min(nr, want - min(want, a->done));
+	v = &a->name.view;
+	/* What becomes cache meanwhile stays: else this might never end. */
+	if (!a->most) {
+		a->most = v->blocks[CORE_BLK_CACHED];
+		if (a->bytes && a->bytes / v->block_bytes < a->most)
+			a->most = DIV_ROUND_UP(a->bytes, v->block_bytes);
 	}
+	nr = min((u64)EVICT_BATCH, a->most - min(a->most, a->done));
 	a->err = core_evict(core, clock_ns(), a->name.dom, (u32)nr);
 	if (a->err > 0)
 		a->done += (u32)a->err;

@@ -102,7 +102,7 @@
 	x("Duplicates", prefix_duplicate)				\
 	x("Evicted", prefix_evict)
 
-/* blockmap: a letter for each state of a block, in the order of CORE_BLK_*. */
+/* blockmap: a letter for each state of a block, in the order of the counts in a view. */
 #define BLOCKMAP_LETTERS(x)						\
 	x("F", "free")							\
 	x("O", "open")							\
