@@ -22,12 +22,6 @@ static const char * const whys[NR_CORE_OOM_WHYS] = {
 #undef x
 };
 
-static const char * const causes[NR_CORE_CAUSES] = {
-#define x(name, text) #name,
-	CORE_CAUSES(x)
-#undef x
-};
-
 static u64 row_kb(const struct core_oom_row *r, u64 blocks)
 {
 	return blocks * r->block_bytes >> 10;
@@ -100,8 +94,8 @@ static void show_row(struct seq_file *m, const struct core_oom_row *r)
 
 	seq_printf(m, "%6u %6u %10llu %10llu %10llu %10llu %10llu %10llu %7u %7u",
 		   r->domain, r->tenant, (unsigned long long)row_kb(r, used),
-		   (unsigned long long)row_kb(r, r->blocks[0]),
-		   (unsigned long long)row_kb(r, r->blocks[3]),
+		   (unsigned long long)row_kb(r, r->blocks[CORE_BLK_FREE]),
+		   (unsigned long long)row_kb(r, r->blocks[CORE_BLK_CACHED]),
 		   (unsigned long long)row_kb(r, r->cache_floor),
 		   (unsigned long long)row_kb(r, r->emin),
 		   (unsigned long long)row_kb(r, r->elow), r->nr_running,
@@ -141,8 +135,8 @@ static void show_end(struct seq_file *m, const struct core_oom_view *o)
 		   outcomes[o->outcome] : "?");
 	if (o->outcome == CORE_OOM_victim && o->victim < o->nr_rows)
 		seq_printf(m, " cause=%s domain=%u client=%u seq=%u blocks=%u",
-			   o->cause < NR_CORE_CAUSES ? causes[o->cause] : "?",
-			   v->domain, v->client, v->seq, v->seq_blocks);
+			   core_cause_name(o->cause), v->domain, v->client,
+			   v->seq, v->seq_blocks);
 	seq_putc(m, '\n');
 }
 

@@ -49,12 +49,6 @@ static const u8 field_kinds[NR_CORE_TF] = {
 #undef x
 };
 
-static const char * const causes[NR_CORE_CAUSES] = {
-#define x(name, text) #name,
-	CORE_CAUSES(x)
-#undef x
-};
-
 static const char * const outcomes[NR_CORE_OOM_OUTCOMES] = {
 #define x(name, text) #name,
 	CORE_OOM_OUTCOMES(x)
@@ -96,7 +90,7 @@ static void show_name(struct seq_file *m, const char * const *names, u64 nr,
 static void show_value(struct seq_file *m, u32 kind, u64 value)
 {
 	if (kind == CORE_TRACE_CAUSE)
-		show_name(m, causes, NR_CORE_CAUSES, value);
+		seq_puts(m, core_cause_name((u32)value));
 	else if (kind == CORE_TRACE_OUTCOME)
 		show_name(m, outcomes, NR_CORE_OOM_OUTCOMES, value);
 	else if (kind == CORE_TRACE_LIMIT)
