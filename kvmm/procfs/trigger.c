@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <kvmm/log.h>
@@ -62,6 +63,14 @@ struct slot {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slot slots[SLOTS];
 static int bell = -1;	/* wakes the thread */
+
+static u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+}
 
 static void ring_bell(void)
 {
@@ -253,15 +262,18 @@ void *pf_trigger_main(void *arg)
 {
 	struct pollfd fds[SLOTS + 1];
 	u32 of[SLOTS + 1], nr, i;
-	u64 count;
+	u64 count, tried = 0;
 	bool lost;
 
 	for (;;) {
 		nr = gather(fds, of, &lost);
-		if (poll(fds, nr, lost ? AGAIN_MS : -1) == 0) {
-			again_all(arg);
+		if (poll(fds, nr, lost ? AGAIN_MS : -1) < 0)
 			continue;
-		}
+		/* However often others fire, or ring. */
+		if (lost && now_ms() - tried >= AGAIN_MS)
+			again_all(arg);
+		if (!lost || now_ms() - tried >= AGAIN_MS)
+			tried = now_ms();
 		if (fds[0].revents && read(bell, &count, sizeof(count)) < 0)
 			pr_debug("the bell: %s", strerror(errno));
 		pthread_mutex_lock(&lock);
