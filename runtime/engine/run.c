@@ -262,7 +262,8 @@ static void step_account(struct engine *e, struct step *st, u64 ns,
 			prefix_add(e, s->ids, s->req->c.nr, s->req->c.salt);
 		s->computed = en->start + en->nr;
 		s->high = max(s->high, s->computed);
-		if (s->computed == s->high)
+		/* One that is a victim meanwhile has still to come back. */
+		if (!s->lost && s->computed == s->high)
 			times_caught_up(s, e->lap_ns);
 	}
 	if (rows)

@@ -279,6 +279,31 @@ START_TEST(test_preempted)
 }
 END_TEST
 
+/* A step that was open when its memory went ends well: it is without all the same. */
+START_TEST(test_preempted_in_a_step)
+{
+	static const struct engine_opts o = { .max_steps = 2, .chunk = 5 };
+	struct seq *s = NULL;
+	u32 waits = 0;
+
+	start(&o);
+	ask_timed(0, 1, 12, 12, 1);
+	while (!s || !s->nr_open || s->state != SEQ_RUNNING) {
+		ck_assert_int_gt(iterate(), 0);
+		s = engine->live[0];
+	}
+	take_memory(s);
+	for (; s->lost; waits++) {
+		ck_assert(s->behind);
+		ck_assert_int_gt(iterate(), 0);
+	}
+	ck_assert_uint_gt(waits, 1);
+	while (iterate() > 0)
+		;
+	check_ask(&asks[0]);
+}
+END_TEST
+
 /* While one sample is held up, another ends: how long is told with each end. */
 START_TEST(test_preempted_together)
 {
@@ -441,6 +466,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, times_setup, teardown);
 	tcase_add_loop_test(tc, test_stamps, 0, 10);
 	tcase_add_loop_test(tc, test_preempted, 0, 20);
+	tcase_add_test(tc, test_preempted_in_a_step);
 	tcase_add_test(tc, test_preempted_together);
 	tcase_add_test(tc, test_never_scheduled);
 	tcase_add_test(tc, test_observed);
