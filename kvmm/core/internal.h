@@ -331,7 +331,7 @@ struct run_look {
 };
 
 bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l);
-bool span_steal_kept(struct core *c, u32 dom);
+bool span_steal_kept(struct core *c, u32 dom, u32 want, struct run_look *l);
 void spares_reset(struct core *c);
 u32 span_evict_cached(struct core *c, u32 first);
 

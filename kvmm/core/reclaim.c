@@ -88,7 +88,7 @@ static bool room_possible(struct core *c, u32 dom, u64 nr, u32 *back)
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 {
 	struct kv_domain *d = &c->domains[dom];
-	struct run_look look;
+	struct run_look look, kept;
 	u32 back;
 
 	c->taker = dom;
@@ -100,6 +100,8 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	if (!room_possible(c, dom, (u64)nr + spare, &back))
 		return evacuate_for(c, dom, nr + spare);
 	look.nr = 0;
+	kept.nr = 0;
+	kept.next = 0;
 	for (;;) {
 		u64 slack = domain_slack(d);
 		u64 coming = room_coming(c, d);
@@ -122,7 +124,9 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 			return -EINPROGRESS;
 		/* Within a limit only its own cache makes room. */
 		if ((u64)domain_used(d) + d->reserved + nr <=
-		    min(d->max_blocks, d->high_blocks) && span_steal_kept(c, dom))
+		    min(d->max_blocks, d->high_blocks) &&
+		    span_steal_kept(c, dom, (u32)DIV_ROUND_UP(nr - slack,
+					    d->span_blocks), &kept))
 			continue;
 		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return 0;

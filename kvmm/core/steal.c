@@ -587,8 +587,51 @@ static u32 kept_cost(struct core *c, u32 dom, u32 run)
 	return RUN_NONE;
 }
 
+/* The larger, the sooner the run goes: the least cache first. */
+static u64 kept_key(const struct core *c, u32 dom, u32 run, u32 cost)
+{
+	return cost == RUN_FREE ? UINT64_MAX :
+				  UINT32_MAX - run_cached(c, dom, run);
+}
+
+/* The runs that others keep and that are best to take; @want of no cost will do. */
+static void kept_choose(struct core *c, u32 dom, u32 want, struct run_look *l)
+{
+	const u32 nr = c->domains[dom].span_extents;
+	u32 i, cost;
+
+	l->nr = 0;
+	l->next = 0;
+	take_prepare(c, dom);
+	for (i = 0; i + nr <= c->head->nr_online && want; i += nr) {
+		cost = kept_cost(c, dom, i);
+		if (cost == RUN_NONE)
+			continue;
+		look_add(l, i, kept_key(c, dom, i, cost));
+		want -= cost == RUN_FREE;
+	}
+}
+
+/* The next run of a look that can still be had, and its cost; CORE_NONE: none. */
+static u32 kept_next(struct core *c, u32 dom, struct run_look *l, u32 *cost)
+{
+	u32 run;
+
+	spares_reset_domains(c);
+	while (l->next < l->nr) {
+		run = l->run[l->next++];
+		*cost = kept_cost(c, dom, run);
+		if (*cost != RUN_NONE)
+			return run;
+	}
+	return CORE_NONE;
+}
+
 /**
  * span_steal_kept() - take a run of cache that others keep, before one's own goes
+ * @want: spans that @dom lacks
+ * @l:    with no runs, or as the last call for @dom in this event left it: whoever
+ *        wants many takes several of one look at all there is
  *
  * Of one's own tenant, above what is protected, from whom limit_keeps() names.
  * The one with the least cache in it goes first: what a run takes with it, for
@@ -598,26 +641,21 @@ static u32 kept_cost(struct core *c, u32 dom, u32 run)
  *
  * Return: true when extents became free.
  */
-bool span_steal_kept(struct core *c, u32 dom)
+bool span_steal_kept(struct core *c, u32 dom, u32 want, struct run_look *l)
 {
 	struct kv_domain *d = &c->domains[dom];
-	u32 i, one, nr, best = CORE_NONE, cost = RUN_NONE, least = 0;
+	u32 run, cost;
 
 	if (!anybody_keeps(c, dom))
 		return false;
-	take_prepare(c, dom);
-	for (i = 0; i + d->span_extents <= c->head->nr_online && cost != RUN_FREE;
-	     i += d->span_extents) {
-		one = kept_cost(c, dom, i);
-		nr = run_cached(c, dom, i);
-		if (one == RUN_NONE || (best != CORE_NONE && nr >= least))
-			continue;
-		best = i;
-		cost = one;
-		least = nr;
+	run = kept_next(c, dom, l, &cost);
+	if (run == CORE_NONE) {
+		kept_choose(c, dom, want, l);
+		run = kept_next(c, dom, l, &cost);
 	}
-	if (best != CORE_NONE && run_steal(c, dom, best, cost))
+	if (run != CORE_NONE && run_steal(c, dom, run, cost))
 		return true;
+	l->nr = 0;
 	d->look_after = c->head->touched + pool_online(c) / LOOK_PARTS;
 	return false;
 }

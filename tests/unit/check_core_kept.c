@@ -7,6 +7,7 @@
  * that is in use, was used of late, is protected, or is another tenant's.
  */
 #include "tests/unit/core_shell.h"
+#include "kvmm/core/internal.h"
 
 #define POOL	16u			/* extents */
 #define ALL	(POOL * SH_PER)		/* blocks */
@@ -222,6 +223,32 @@ START_TEST(test_another_tenant)
 }
 END_TEST
 
+/* Who wants many takes several of one look: not all of the pool for each. */
+START_TEST(test_looks_are_few)
+{
+	const u32 pool = SH_EXTENTS, want = pool / 2;
+	u32 a, b, dom, i;
+	int err;
+
+	teardown();
+	sh_config(pool);
+	sh.cfg.watermark_scale_factor = 0;
+	sh_start();
+	a = sh_attach(1, "a");
+	b = sh_attach(1, "b");
+	for (i = 0; i < pool; i++)
+		cache(a, SH_PER, 1000 * i);
+	ck_assert_uint_eq(cached(a), pool * SH_PER);
+	dom = sh.cl[b].info.domain;
+	sh.core->work = 0;
+	SH_CORE(err = room_plan(sh.core, dom, want * SH_PER, 0));
+	ck_assert_int_eq(err, 0);
+	ck_assert_uint_eq(cached(a), (pool - want) * SH_PER);
+	/* What span_runs_possible() looks at, and a look for each batch. */
+	ck_assert_uint_le(sh.core->work, 32 * pool);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core-kept");
@@ -240,6 +267,7 @@ int main(void)
 	tcase_add_test(tc, test_own_limit);
 	tcase_add_test(tc, test_protected);
 	tcase_add_test(tc, test_another_tenant);
+	tcase_add_test(tc, test_looks_are_few);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);
