@@ -3,8 +3,8 @@
  * admin_act.c - an operator has something done: evict, pin, drain, log
  *
  * Evicting goes on in turns of the mm thread, between which clients are
- * served, until enough is free or nothing is left that may go; it is answered
- * when it is over.
+ * served, until enough is free, or nothing is left that may go, or as much is
+ * gone as there was; it is answered when it is over.
  *
  * A pin is memory.min: what the domain has, or so much, others leave it.  There
  * is no other kind: what a domain needs for itself it takes from its own cache,
@@ -30,12 +30,13 @@ static const char daemon_ends[] = "the daemon is ending";
 struct act {
 	struct admin_name	name;
 	u64			bytes;	/* 0: all there is */
-	u64			most;	/* blocks, of the cache when it began */
-	u64			done;	/* of these */
+	u64			most;	/* blocks that may go; known once @begun */
+	u64			done;	/* blocks */
 	u64			value;
 	u64			key;	/* of a tenant */
 	u32			what;	/* CORE_DRAIN_* */
 	u32			id;
+	bool			begun;
 	bool			on;
 	int			err;
 };
@@ -55,22 +56,31 @@ static const char *number_and_name(const char *req, u64 *number)
 
 /* ---- evict ---- */
 
+/*
+ * No more than the domain had when it was asked for: a client that fills its
+ * cache as fast as it is evicted would keep this thread for itself.
+ */
+static void evict_begin(struct act *a)
+{
+	const struct core_domain_view *v = &a->name.view;
+
+	a->begun = true;
+	a->most = v->current_bytes / v->block_bytes;
+	if (a->bytes)
+		a->most = min(a->most, (a->bytes - 1) / v->block_bytes + 1);
+}
+
 static void evict_some(struct core *core, void *arg)
 {
-	const struct core_domain_view *v;
 	struct act *a = arg;
 	u64 nr;
 
 	a->err = -ENOENT;
+	a->value = false;
 	if (!admin_name_find(core, &a->name))
 		return;
-	v = &a->name.view;
-	/* What becomes cache meanwhile stays: else this might never end. */
-	if (!a->most) {
-		a->most = v->blocks[CORE_BLK_CACHED];
-		if (a->bytes && a->bytes / v->block_bytes < a->most)
-			a->most = DIV_ROUND_UP(a->bytes, v->block_bytes);
-	}
+	if (!a->begun)
+		evict_begin(a);
 	nr = min((u64)EVICT_BATCH, a->most - min(a->most, a->done));
 	a->err = core_evict(core, clock_ns(), a->name.dom, (u32)nr);
 	if (a->err > 0)
