@@ -64,14 +64,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slot slots[SLOTS];
 static int bell = -1;	/* wakes the thread */
 
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
-
 static void ring_bell(void)
 {
 	const u64 one = 1;
@@ -258,6 +250,22 @@ static u32 gather(struct pollfd *fds, u32 *of, bool *lost)
 	return nr;
 }
 
+static u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+}
+
+/* Until the next try, which no bell puts off. */
+static int again_wait(u64 tried)
+{
+	const u64 passed = now_ms() - tried;
+
+	return passed < AGAIN_MS ? (int)(AGAIN_MS - passed) : 0;
+}
+
 void *pf_trigger_main(void *arg)
 {
 	struct pollfd fds[SLOTS + 1];
@@ -267,13 +275,13 @@ void *pf_trigger_main(void *arg)
 
 	for (;;) {
 		nr = gather(fds, of, &lost);
-		if (poll(fds, nr, lost ? AGAIN_MS : -1) < 0)
-			continue;
-		/* However often others fire, or ring. */
-		if (lost && now_ms() - tried >= AGAIN_MS)
+		if (lost && !again_wait(tried)) {
 			again_all(arg);
-		if (!lost || now_ms() - tried >= AGAIN_MS)
 			tried = now_ms();
+			continue;
+		}
+		if (poll(fds, nr, lost ? again_wait(tried) : -1) <= 0)
+			continue;
 		if (fds[0].revents && read(bell, &count, sizeof(count)) < 0)
 			pr_debug("the bell: %s", strerror(errno));
 		pthread_mutex_lock(&lock);

@@ -479,17 +479,36 @@ START_TEST(test_mount_refused)
 }
 END_TEST
 
-/* kvmm dies; whoever polls is told by the next one. */
+/* Somebody who sets triggers that are none, one after the other. */
+static pid_t pest_start(void)
+{
+	int fd = open(proc_path("pressure/memory"), O_RDWR | O_CLOEXEC);
+	pid_t pid = fork();
+
+	ck_assert(fd >= 0 && pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) {
+			MUST(set_trigger(fd, "none") < 0);
+			nap_ms(5);
+		}
+	}
+	close(fd);
+	return pid;
+}
+
+/* kvmm dies; whoever polls is told by the next one, whatever others do. */
 START_TEST(test_mount_restart)
 {
 	const u64 end = now_ms() + (u64)LIMIT_MS;
 	struct stall s;
-	pid_t kvmm;
+	pid_t kvmm, pest;
 	int fd;
 
 	start();
 	stall_attach(&s);
 	fd = open_trigger("pressure/memory", TRIGGER);
+	pest = pest_start();
 	kvmm = rig_daemon(&rig);
 	kvmm_detach(s.k);
 	kill(kvmm, SIGKILL);
@@ -501,6 +520,8 @@ START_TEST(test_mount_restart)
 	stall_attach(&s);
 	stall_begin(&s);
 	ck_assert_int_eq(polled(fd, POLLPRI, LIMIT_MS), POLLPRI);
+	kill(pest, SIGKILL);
+	ck_assert_int_eq(waitpid(pest, NULL, 0), pest);
 	stall_end(&s);
 	close(fd);
 	stop(&s);
