@@ -329,6 +329,16 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 	return 0;
 }
 
+/* What an operator set counts when the next client attaches. */
+static bool weight_is_sane(const struct kv_domain *d)
+{
+	const u64 set = d->operator_limit[CORE_LIMIT_WEIGHT];
+
+	return d->weight && d->weight <= CORE_WEIGHT_MAX &&
+	       (!(d->by_operator & BIT(CORE_LIMIT_WEIGHT)) ||
+		(set && set <= CORE_WEIGHT_MAX));
+}
+
 /**
  * domain_restore() - a domain of an arena that is salvaged, from what it is
  *
@@ -344,7 +354,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	if ((was.block_tokens != 16 && was.block_tokens != 32 &&
 	     was.block_tokens != 64) || !was.name[0] ||
 	    was.name[KVMM_NAME_LEN - 1] || group_check(&was.group) ||
-	    !was.weight || was.weight > CORE_WEIGHT_MAX)
+	    !weight_is_sane(&was))
 		return -EINVAL;
 	domain_init(d);
 	psi_init(c, &d->psi);

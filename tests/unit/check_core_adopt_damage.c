@@ -176,6 +176,36 @@ START_TEST(test_cause)
 }
 END_TEST
 
+/* A weight that an operator set is divided by when the next client attaches. */
+static void look_weight(void)
+{
+	static const u64 bad[] = { 0, CORE_WEIGHT_MAX + 1, 1ull << 32 };
+	const u64 at = (u64)((u8 *)sh.core->domains - (u8 *)sh.core->head);
+	struct kv_domain *d = (struct kv_domain *)((u8 *)copy + at);
+	struct core_report r;
+	u32 i;
+
+	if (nr_refused || !sh.core->domains[0].used)
+		return;
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		memcpy(copy, sh.arena, bytes);
+		d->by_operator |= BIT(CORE_LIMIT_WEIGHT);
+		d->operator_limit[CORE_LIMIT_WEIGHT] = bad[i];
+		ck_assert_int_eq(core_adopt(next, copy, bytes, &sh.cfg, &no_ops,
+					    NULL, 100000 * MS, &r), -EUCLEAN);
+		ck_assert_msg(strstr(r.text, "shape of domain"), "%s", r.text);
+		nr_refused++;
+	}
+}
+
+START_TEST(test_weight)
+{
+	scene_look = look_weight;
+	scene_run();
+	ck_assert_uint_eq(nr_refused, 3);
+}
+END_TEST
+
 static Suite *damage_suite(void)
 {
 	Suite *s = suite_create("core_adopt_damage");
@@ -184,6 +214,7 @@ static Suite *damage_suite(void)
 	tcase_set_timeout(tc, 600);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_cause);
+	tcase_add_test(tc, test_weight);
 	tcase_add_loop_test(tc, test_damage, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;
