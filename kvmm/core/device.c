@@ -12,8 +12,8 @@
  * A block, or a slot of the host pool, that a copy under way was filling is
  * marked BLKF_BAD: the copy failed, but it may not have stopped, so it is not
  * FREE when nobody needs it but POISON.  Answers that say that a copy ended well
- * take the mark away, unless the memory is lost.  The next core in this arena has no copy under way, and
- * gives those blocks back.
+ * take the mark away, unless the memory is lost.  The next core in this arena has
+ * no copy under way, and gives those blocks back.
  *
  * Cut: a domain has what its tenant has memory for, and no more
  * (kv_domain.kept); what waits for more than that is told -EDQUOT.  Nothing
