@@ -261,14 +261,16 @@ static const char *draining(const char *client)
 static void drain(void)
 {
 	struct job j;
+	char *said;
 
 	done(0, "drain", "tenant/one", NULL, NULL);
 	ck_assert_str_eq(draining("0"), "tenant");
 	ck_assert_str_eq(draining("1"), "no");
 	j = runtime(4);
 	ck_assert_int_ne(job_wait(&j, 60), 0);
-	ck_assert_msg(strstr(slurp(j.err), "drained") != NULL, "%s",
-		      slurp(j.err));
+	said = slurp(j.err);
+	ck_assert_msg(strstr(said, "drained") != NULL, "%s", said);
+	free(said);
 	done(1, "drain", "tenant/three", NULL, NULL);
 	ck_assert_ptr_nonnull(strstr(err_text, "tenant/three: is not attached"));
 	done(1, "drain", "client/63", NULL, NULL);
