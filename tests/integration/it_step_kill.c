@@ -208,7 +208,7 @@ static void campaign_run(u32 nr, u32 salts)
 
 START_TEST(test_points)
 {
-	campaign_run(by_level(40, 2500, 45000) / time_scale(), SALTS);
+	campaign_run(by_level(28, 2500, 45000) / time_scale(), SALTS);
 }
 END_TEST
 
@@ -273,7 +273,7 @@ START_TEST(test_witness)
 
 	ledger_admit(&ledger, 1);
 	ledger.other_says = p->why;
-	campaign_run(by_level(20, 500, 6000) / time_scale(), FEW_SALTS);
+	campaign_run(by_level(14, 500, 6000) / time_scale(), FEW_SALTS);
 	p->quit = 1;
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	if (status)

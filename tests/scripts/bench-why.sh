@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # bench-why.sh - the table of make bench-why is whole, and nothing is left of it
+#
+# from: full
 . "${BASH_SOURCE%/*}/checks.bash"
 
 mkdir "$work/tmp"

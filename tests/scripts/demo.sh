@@ -73,7 +73,7 @@ wait "$child" 2>/dev/null
 child=
 
 # ---- ended at any moment
-rounds=4
+rounds=2
 [ "${KVMM_TEST_LEVEL:-check}" = check ] || rounds=24
 signals=(INT TERM HUP KILL)
 for ((n = 0; n < rounds; n++)); do
