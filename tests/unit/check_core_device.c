@@ -12,6 +12,7 @@
 #define MAX_IO		64
 #define SLOT		(2 * SH_EXTENT)
 #define EXTENTS		16
+#define LARGE		48	/* more than a table page names */
 
 static struct core_copy copies[MAX_IO];
 static u32 nr_copies, cl;
@@ -37,16 +38,26 @@ static void do_copies(int status)
 	}
 }
 
-static void setup(void)
+static void setup_of(u32 extents)
 {
 	sh_on_copy = on_copy;
 	sh_on_io = on_io;
 	nr_copies = 0;
-	sh_config(EXTENTS);
+	sh_config(extents);
 	sh.cfg.host_bytes = 64 * SLOT;
 	sh.cfg.swappiness = 200;
 	sh_start();
 	cl = sh_attach(1, "d");
+}
+
+static void setup(void)
+{
+	setup_of(EXTENTS);
+}
+
+static void setup_large(void)
+{
+	setup_of(LARGE);
 }
 
 static void teardown(void)
@@ -309,6 +320,37 @@ START_TEST(test_lost)
 }
 END_TEST
 
+/* A copy that ended well before anybody knew brings nothing that is known. */
+START_TEST(test_lost_copied)
+{
+	u64 back = swapped(3, 1), out = ready(2, 5000);
+
+	drop_caches();
+	ck_assert_int_eq(advise(back, KVMM_ADV_WILLNEED), 0);
+	ck_assert_int_eq(advise(out, KVMM_ADV_PAGEOUT), 0);
+	ck_assert_uint_eq(nr_copies, 5);
+	fails(CORE_DEVICE_LOST);
+	do_copies(0);
+	ck_assert_uint_eq(sh_pool().cached, 0);
+	ck_assert_uint_eq(sh_pool().free, 0);
+	ck_assert_uint_eq(poison(), sh_domain(cl).nr_spans * SH_PER);
+}
+END_TEST
+
+/* Table pages that a prompt was promised are its client's again at once. */
+START_TEST(test_lost_promise)
+{
+	const u32 nr = KVMM_TABLE_ENTRIES + 4;
+	u64 open = sh_ready(cl, nr * SH_BT, SH_BT, 1);
+
+	ck_assert_int_eq(sh_begin(cl, open, 0, SH_BT), 0);
+	ck_assert_uint_gt(sh.core->clients[cl].promised, 0);
+	fails(CORE_DEVICE_LOST);
+	ck_assert_uint_eq(sh_state(cl, open), KVMM_SEQ_MARKED);
+	ck_assert_uint_eq(sh.core->clients[cl].promised, 0);
+}
+END_TEST
+
 /* What a step still reads, or a dead client may write, falls to nobody. */
 START_TEST(test_lost_late)
 {
@@ -399,6 +441,12 @@ int main(void)
 	tcase_add_test(tc, test_cut_keeps);
 	tcase_add_test(tc, test_cut_move);
 	tcase_add_test(tc, test_lost);
+	tcase_add_test(tc, test_lost_copied);
+	suite_add_tcase(s, tc);
+
+	tc = tcase_create("large");
+	tcase_add_checked_fixture(tc, setup_large, teardown);
+	tcase_add_test(tc, test_lost_promise);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("next");
 	tcase_add_checked_fixture(tc, setup_kept, teardown_kept);
