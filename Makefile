@@ -40,15 +40,15 @@
 #   CC CFLAGS LDFLAGS NVCC CUDA_ARCHS as usual; CFLAGS replaces only -O2 -g
 #
 # Sources are found by wildcard, so a new file needs no line here:
-#   kvmm/{core,ipc,dev,proc,lib}/*.c, kvmm/main.c           -> kvmm
-#   kvmm/hold/*.c, kvmm/lib/*.c                             -> kvmm-hold
+#   kvmm/{core,ipc,dev,proc}/*.c, lib/*.c, kvmm/main.c           -> kvmm
+#   kvmm/hold/*.c, lib/*.c                             -> kvmm-hold
 #   kvmm/sandbox/*.c                                        -> kvmm, kvmm-hold, swapd, kvmm-proc
-#   kvmm/tools/kvctl*.c, kvmm/lib/*.c                       -> kvctl
-#   kvmm/tools/kvtop*.c, kvmm/lib/*.c                       -> kvtop
+#   kvmm/tools/kvctl*.c, lib/*.c                       -> kvctl
+#   kvmm/tools/kvtop*.c, lib/*.c                       -> kvtop
 #   kvmm/tools/*.c whose names are others                   -> both of these
-#   kvmm/procfs/*.c, kvmm/lib/*.c                           -> kvmm-proc
-#   swapd/*.c, kvmm/lib/*.c                                 -> swapd
-#   runtime/**.c, kernels/{,ref,cpu,cuda}/*.c, kvmm/lib/*.c      -> kvrt
+#   kvmm/procfs/*.c, lib/*.c                           -> kvmm-proc
+#   swapd/*.c, lib/*.c                                 -> swapd
+#   runtime/**.c, kernels/{,ref,cpu,cuda}/*.c, lib/*.c      -> kvrt
 #   tests/unit/check_X.c        -> tests/check_X, with libcheck and all of the above
 #   tests/integration/it_X.c    -> tests/it_X, with the other .c files beside it
 #   tests/preload/X.c           -> tests/X.so, to be preloaded by tests
@@ -147,7 +147,7 @@ NPROC = $(shell nproc 2>/dev/null || echo 2)
 
 DAEMON_SRCS := $(sort $(wildcard kvmm/core/*.c kvmm/ipc/*.c kvmm/dev/*.c kvmm/proc/*.c))
 HOLD_SRCS   := $(sort $(wildcard kvmm/hold/*.c))
-LIB_SRCS    := $(sort $(wildcard kvmm/lib/*.c))
+LIB_SRCS    := $(sort $(wildcard lib/*.c))
 BOX_SRCS    := $(sort $(wildcard kvmm/sandbox/*.c))
 KVCTL_SRCS  := $(sort $(wildcard kvmm/tools/kvctl*.c))
 KVTOP_SRCS  := $(sort $(wildcard kvmm/tools/kvtop*.c))
@@ -497,7 +497,7 @@ $(B)/gpu/probe.fatbin: $(GPU_KERNS) $(B)/.nvcc
 
 $(B)/obj/tests/gpu/probe_kernels.o: $(GPU_IMAGE)
 $(B)/obj/tests/gpu/probe_kernels.o: CPPFLAGS += $(if $(GPU_IMAGE),-DPROBE_FATBIN='"$(GPU_IMAGE)"')
-$(B)/gpu/probe: $(call objs,$(filter tests/gpu/probe%,$(GPU_SRCS)) $(GPU_SHARED) kvmm/lib/cudrv.c) \
+$(B)/gpu/probe: $(call objs,$(filter tests/gpu/probe%,$(GPU_SRCS)) $(GPU_SHARED) lib/cudrv.c) \
 		$(B)/.sources
 	$(call link,-ldl -lm)
 # The bench has ops and models in it, and so needs what kvrt needs.  Kernels as objects:
@@ -663,7 +663,7 @@ $(B)/share/libkvmm.pc: FORCE
 		'Libs: -L$(libdir) -lkvmm -pthread' >$@
 
 # build.sh has a Makefile's tree without any of it.
-docs: $(if $(wildcard kvmm/lib/opts_man.c),$(DOCS) $(UNITS) $(SCRIPTS_BT) $(B)/share/libkvmm.pc)
+docs: $(if $(wildcard lib/opts_man.c),$(DOCS) $(UNITS) $(SCRIPTS_BT) $(B)/share/libkvmm.pc)
 	@:
 
 # In the tree, so that a reader needs no build; tests/scripts/doc-pages.sh holds them

@@ -2,7 +2,7 @@
 /*
  * internal.h - what the files of the CPU kernels share
  *
- * Three kinds of file: ctx.c (threads) and select.c (tables) are compiled
+ * Three kinds of file: ctx.c (threads) and variants.c (tables) are compiled
  * once; so are move.c and trig.c, whose ops move or make bits that do not
  * depend on the instruction set; v_*.c are compiled once per variant and give
  * every symbol the variant's name by KERN_FN().
@@ -12,7 +12,7 @@
 
 #include "kernels/kernels.h"
 
-/* Variants, narrowest first, exact before fast; select.c says which this CPU runs. */
+/* Variants, narrowest first, exact before fast; variants.c says which this CPU runs. */
 #if defined(__x86_64__)
 #define KERN_VARIANTS(x)	x(base) x(avx2) x(avx512) x(avx512bf16)
 #else
@@ -22,11 +22,6 @@
 #define x(v)	extern const struct kern_ops kern_ops_##v;
 KERN_VARIANTS(x)
 #undef x
-
-extern const struct kern_ops kern_ops_ref;
-extern const struct kern_ops kern_ops_null;
-extern const struct kern_ops kern_ops_cuda;
-extern const struct kern_ops kern_ops_cuda_fast;
 
 /*
  * Work below this many multiply-adds (or bytes moved) runs on the caller: it

@@ -8,6 +8,7 @@
  * so the name, which is part of every identity, keeps them from all others.
  */
 #include "kernels/cpu/internal.h"
+#include "kernels/impl.h"
 
 const struct kern_ops kern_ops_null = {
 	.name		= "null",

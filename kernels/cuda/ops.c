@@ -7,6 +7,7 @@
  * all; what a GPU really runs is in struct kern_device, and so in identities.
  */
 #include "kernels/cuda/internal.h"
+#include "kernels/impl.h"
 
 static int open_exact(const struct kern_opts *opts, struct kern_ctx **ret,
 		      char *why, size_t len)

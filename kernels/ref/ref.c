@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "kernels/ref/internal.h"
+#include "kernels/impl.h"
 
 /* Element @i of an array of bf16. */
 static double from_bf16(const void *p, u64 i)

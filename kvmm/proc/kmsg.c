@@ -4,7 +4,7 @@
  *
  * In the format of /dev/kmsg: priority, number, microseconds, a flag, and
  * behind a semicolon the text.  A number that is missing is of a line that was
- * overwritten, or could not be kept (kvmm/lib/log_keep.c).
+ * overwritten, or could not be kept (lib/log_keep.c).
  */
 #include <kvmm/log.h>
 

@@ -2,7 +2,7 @@
 /*
  * options.c - what the commands' options have in common
  *
- * Tables of options are read by kvmm/lib/opts.c, which knows long names and
+ * Tables of options are read by lib/opts.c, which knows long names and
  * whole numbers.  Here are the short names people expect, real numbers, and
  * the exit codes.
  */

@@ -12,7 +12,7 @@
 
 #include <kvmm/opts.h>
 
-#include "kvmm/lib/opts_set.h"
+#include "lib/opts_set.h"
 
 int kv_parse_uint(const char *s, u64 *value)
 {

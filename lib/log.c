@@ -21,7 +21,7 @@
 
 #include <kvmm/log.h>
 
-#include "kvmm/lib/log_keep.h"
+#include "lib/log_keep.h"
 
 #define LOG_PATIENCE_MS	50	/* for a reader that is only busy */
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "kvmm/lib/opts_set.h"
+#include "lib/opts_set.h"
 
 #define NEAR_MOST	3	/* letters that a misspelt key may differ by */
 #define NAME_MOST	40	/* longest key that is compared */

@@ -14,7 +14,7 @@
 
 #include <kvmm/ring.h>
 
-#include "kvmm/lib/log_keep.h"
+#include "lib/log_keep.h"
 
 #define LOCK_TRIES	1000
 

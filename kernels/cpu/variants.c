@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * variants.c - the variants of the CPU kernels that this CPU runs
+ *
+ * The variants are the same source compiled for wider instruction sets; the
+ * widest one that the CPU has of a numeric mode is the default of that mode.
+ * Exact mode has one everywhere; where fast mode has none, the widest exact
+ * one serves, which is within its tolerance.
+ *
+ * Invariant: a table is handed out only if every instruction in it runs here.
+ */
+#include "kernels/cpu/internal.h"
+#include "kernels/impl.h"
+
+struct variant {
+	const struct kern_ops	*ops;
+	bool			(*runs_here)(void);
+};
+
+static bool base_runs_here(void)
+{
+	return true;
+}
+
+#if defined(__x86_64__)
+static bool avx2_runs_here(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool avx512_runs_here(void)
+{
+	return avx2_runs_here() && __builtin_cpu_supports("avx512f") &&
+	       __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512dq") &&
+	       __builtin_cpu_supports("avx512vl");
+}
+
+static bool avx512bf16_runs_here(void)
+{
+	return avx512_runs_here() && __builtin_cpu_supports("avx512bf16");
+}
+#endif
+
+static const struct variant variants[] = {
+#define x(v)	{ .ops = &kern_ops_##v, .runs_here = v##_runs_here },
+	KERN_VARIANTS(x)
+#undef x
+};
+
+const struct kern_ops *kern_cpu_at(u32 i)
+{
+	u32 v;
+
+	for (v = 0; v < ARRAY_SIZE(variants); v++)
+		if (variants[v].runs_here() && i-- == 0)
+			return variants[v].ops;
+	return NULL;
+}
+
+/* The last variant of a mode is the widest. */
+const struct kern_ops *kern_cpu_widest(enum kern_mode mode)
+{
+	const struct kern_ops *ops, *best = NULL;
+	u32 i;
+
+	for (i = 0; (ops = kern_cpu_at(i)); i++)
+		if (ops->mode == KERN_MODE_EXACT || ops->mode == mode)
+			best = ops;
+	return best;
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * select.c - which implementation of the kernels to run
+ *
+ * The reference, the variants for CPUs (kernels/cpu/variants.c) and those for
+ * a GPU are tables of the same operations.  The default is the widest variant
+ * of a numeric mode that this CPU runs.  A name can force another, for tests
+ * and to make two unlike machines compute the same bits.
+ */
+#include "kernels/impl.h"
+
+const struct kern_ops *kern_at(u32 i)
+{
+	return i ? kern_cpu_at(i - 1) : &kern_ops_ref;
+}
+
+const struct kern_ops *kern_get(const char *name)
+{
+	const struct kern_ops *ops;
+	u32 i;
+
+	if (!name || !strcmp(name, "cpu"))
+		return kern_cpu_widest(KERN_MODE_EXACT);
+	if (!strcmp(name, "cpu-fast"))
+		return kern_cpu_widest(KERN_MODE_FAST);
+	if (!strcmp(name, "ref"))
+		return &kern_ops_ref;
+	if (!strcmp(name, "null"))
+		return &kern_ops_null;
+	if (!strcmp(name, "cuda"))
+		return &kern_ops_cuda;
+	if (!strcmp(name, "cuda-fast"))
+		return &kern_ops_cuda_fast;
+	if (strncmp(name, "cpu:", 4))
+		return NULL;
+	for (i = 0; (ops = kern_cpu_at(i)); i++)
+		if (!strcmp(name + 4, ops->variant))
+			return ops;
+	return NULL;
+}
+
+int kern_kv_check(const struct kern_kv *kv)
+{
+	u32 align = kern_dtype_scaled(kv->dtype) ? sizeof(float) :
+		    kern_dtype_size(kv->dtype);
+
+	if (kv->dtype > KERN_I8)
+		return -EINVAL;
+	if (kv->block_tokens != 16 && kv->block_tokens != 32 &&
+	    kv->block_tokens != 64)
+		return -EINVAL;
+	if (!kv->head_dim || kv->head_dim % KERN_DIM_ALIGN ||
+	    kv->head_dim > KERN_MAX_HEAD_DIM)
+		return -EINVAL;
+	if (!kv->nr_layers || !kv->kv_heads || !kv->unit)
+		return -EINVAL;
+	if (kv->unit % align || kv->layer_stride % align)
+		return -EINVAL;
+	if (kv->nr_layers > 1 && kv->layer_stride < kern_kv_layer_bytes(kv))
+		return -EINVAL;
+	return 0;
+}
+
+int kern_kv_check_ops(const struct kern_ops *ops, const struct kern_kv *kv)
+{
+	int err = kern_kv_check(kv);
+
+	if (err)
+		return err;
+	return ops->kv_types & KERN_TYPE_BIT(kv->dtype) ? 0 : -EOPNOTSUPP;
+}
