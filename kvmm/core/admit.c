@@ -160,7 +160,7 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	if (s->flags & SEQF_SWAPPED) {
 		if (!growth_waits(c, s) && !starved_waits(c, s))
 			return swap_restore(c, s);
-		d->retry = 1;	/* look again at the next event */
+		domain_kick(d);	/* look again at the next event */
 		return -EAGAIN;
 	}
 	total = tokens_to_blocks(d, s->nr_ids);
@@ -174,7 +174,7 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	if (!table_has_room(c, s, total))
 		return -EUNATCH;	/* pages are its client's own */
 	if (!promised && (growth_waits(c, s) || starved_waits(c, s))) {
-		d->retry = 1;	/* look again at the next event */
+		domain_kick(d);	/* look again at the next event */
 		return -EAGAIN;
 	}
 
@@ -207,7 +207,7 @@ static int admit_one(struct core *c, struct kv_seq *s)
 		err = -EAGAIN;
 	if (err) {
 		/* Or what a step reads: now others may be asked, so look again. */
-		d->retry = 1;
+		domain_kick(d);
 		seq_unmap_from(c, s, 0);
 		return err;
 	}
@@ -307,7 +307,7 @@ static int admit_next(struct core *c, u32 dom)
 		if (err == -EDQUOT || err == -EUNATCH)
 			continue;
 		if (err == -EINTR) {
-			d->retry = 1;
+			domain_kick(d);
 			return err;
 		}
 		if (s->limiting_pool == KVMM_NO_POOL) {
@@ -324,32 +324,6 @@ static int admit_next(struct core *c, u32 dom)
 		return err;
 	}
 	return -ENOENT;
-}
-
-/* Something changed that any waiting sequence may profit from. */
-void admit_retry_all(struct core *c)
-{
-	u32 i;
-
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		c->domains[i].retry = 1;
-}
-
-/*
- * There is one more of domain @dom who may give way to others that wait within
- * their memory.min; for anybody else it does not.
- */
-void admit_retry_promised(struct core *c, u32 dom)
-{
-	u32 i;
-
-	if (c->tenants[c->domains[dom].tenant].nr_domains < 2 &&
-	    c->head->nr_tenants < 2)
-		return;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && i != dom && c->domains[i].stalled &&
-		    c->domains[i].promised)
-			c->domains[i].retry = 1;
 }
 
 /*
@@ -415,7 +389,7 @@ static void admit_round(struct core *c, bool goes_on)
 			continue;
 		/* What runs grew up to its limit: others wait in vain. */
 		if (domain_limited(d, d->stalled))
-			d->retry = 1;
+			domain_kick(d);
 		else
 			admit_hold_back(c, i);
 	}

@@ -37,7 +37,7 @@ void entry_lose(struct core *c, u32 entry)
 	struct kv_entry *e = &c->entries_low[entry];
 	u32 blk = e->dev;
 
-	c->domains[e->domain].retry = 1;
+	domain_kick(&c->domains[e->domain]);
 	e->flags |= ENTF_LOST;
 	entry_unindex(c, entry);
 	area_slot_put(c, entry);
@@ -214,7 +214,7 @@ void core_area_lose(struct core *c, u64 now, u32 area)
 		if (lies_in(c, e, pool) && e->io == ENT_IDLE)
 			entry_lose(c, i);
 	}
-	admit_retry_all(c);
+	core_kick(c);
 	admit_all(c);
 	tier_background(c);
 }

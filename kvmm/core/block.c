@@ -83,11 +83,11 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
 {
 	struct kv_domain *d = &c->domains[part_domain(c, sp->domain)];
 
-	d->retry = 1;
+	domain_kick(d);
 	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->reserved ||
 	    (d->floor && d->nr[BLK_CACHED] > d->floor) ||
 	    core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
-		admit_retry_all(c);
+		core_kick(c);
 }
 
 /*
@@ -110,7 +110,7 @@ static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 			continue;
 		none = false;
 		if (cache || o->promised)
-			o->retry = 1;
+			domain_kick(o);
 	}
 	c->none_stalled = none;
 }

@@ -248,7 +248,7 @@ static void ghost_ended(struct core *c, u32 tenant)
 	KV_BUG_ON(!c->tenants[tenant].ghosts);
 	if (!--c->tenants[tenant].ghosts)
 		revoke_exorcise(c, tenant);
-	admit_retry_all(c);
+	core_kick(c);
 }
 
 /**
@@ -322,7 +322,7 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 	domain_detach(c, cl->domain);
 	salvage_release(c, cl->domain);
 	/* Extents that only it had mapped may change over to other tenants. */
-	admit_retry_all(c);
+	core_kick(c);
 	admit_all(c);
 }
 

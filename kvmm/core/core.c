@@ -324,7 +324,7 @@ void core_tick(struct core *c, u64 now)
 	if (c->head->create_after && now >= c->head->create_after) {
 		c->head->create_after = 0;
 		for (i = 0; i < core_cfg(c)->max_domains; i++)
-			c->domains[i].retry = 1;
+			domain_kick(&c->domains[i]);
 	}
 	admit_all(c);
 	wmark_background(c);

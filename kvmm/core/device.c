@@ -166,7 +166,7 @@ void core_device_failed(struct core *c, u64 now, u32 how)
 	keep_what_there_is(c);
 	if (how == CORE_DEVICE_LOST)
 		lose_all(c);
-	admit_retry_all(c);
+	core_kick(c);
 	admit_all(c);
 }
 
@@ -187,5 +187,5 @@ void device_adopted(struct core *c)
 		if (c->blocks[i].state == BLK_POISON)
 			block_set_state(c, i, BLK_FREE);
 	}
-	admit_retry_all(c);
+	core_kick(c);
 }

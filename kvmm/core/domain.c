@@ -14,15 +14,6 @@
  */
 #include "kvmm/core/internal.h"
 
-/* Blocks that the domain could have at best. */
-u32 domain_capacity(const struct core *c, const struct kv_domain *d)
-{
-	u64 spans = c->head->nr_online / d->span_extents;
-	u64 blocks = min(spans * d->span_blocks, (u64)d->max_blocks);
-
-	return (u32)(c->head->device ? min(blocks, (u64)d->kept) : blocks);
-}
-
 static int shape_span(const struct core *c, struct kv_domain *d, u32 pool)
 {
 	u64 size = core_cfg(c)->extent_size;
@@ -380,7 +371,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	d->nr_low_events = was.nr_low_events;
 	d->nr_preempted = was.nr_preempted;
 	d->roots = CORE_NONE;
-	d->retry = 1;
+	domain_kick(d);
 	d->used = 1;
 	return 0;
 }

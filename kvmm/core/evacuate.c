@@ -177,7 +177,7 @@ static void waiters_look(struct core *c)
 	c->head->evac_look = c->now + core_cfg(c)->starve_ns / 8;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (c->domains[i].used && c->domains[i].stalled)
-			c->domains[i].retry = 1;
+			domain_kick(&c->domains[i]);
 }
 
 /* Is the span being emptied by moving its blocks? */

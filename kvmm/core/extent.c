@@ -133,7 +133,7 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 	c->clients[client].nr_unacked--;
 	store_release(&c->bind[client].extents[a->extent].state,
 		      (u32)KVMM_EXTENT_MAPPED);
-	c->domains[c->clients[client].domain].retry = 1;
+	domain_kick(&c->domains[c->clients[client].domain]);
 	return 0;
 }
 
@@ -326,7 +326,7 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 		if (x->domain != CORE_NONE)
 			extent_run_abandon(c, x->span);
 		extent_set_state(c, extent, EXT_ABSENT);
-		admit_retry_all(c);
+		core_kick(c);
 		admit_all(c);
 		return;
 	}
@@ -341,6 +341,6 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 	else
 		extent_run_settle(c, x->span);
 	/* What became of it may be of use to any domain. */
-	admit_retry_all(c);
+	core_kick(c);
 	admit_all(c);
 }

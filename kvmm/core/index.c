@@ -279,7 +279,7 @@ static void ref_link(struct core *c, u32 ref)
 	KV_BUG_ON(b->flags & BLKF_INDEXED);
 	b->flags |= BLKF_INDEXED;
 	c->domains[b->domain].nr_indexed++;
-	c->domains[b->domain].retry = 1;	/* one that waits may need less */
+	domain_kick(&c->domains[b->domain]);	/* one that waits may need less */
 	core_count(c, CORE_EV_prefix_insert, 1);
 }
 

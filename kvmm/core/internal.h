@@ -218,6 +218,120 @@ static inline bool block_leaves(const struct core *c, u32 blk)
 	       first + c->spans[first].nr_extents > c->head->nr_online;
 }
 
+static inline u32 domain_slack(const struct kv_domain *d)
+{
+	KV_BUG_ON(domain_free(d) < d->reserved);
+	return domain_free(d) - d->reserved;
+}
+
+/* Blocks in use that no eviction would give back, and promised ones. */
+static inline u32 domain_held(const struct kv_domain *d)
+{
+	return domain_used(d) - d->nr[BLK_CACHED] + d->reserved;
+}
+
+/* Blocks that will be free soon, by themselves. */
+static inline u32 room_coming(const struct core *c, const struct kv_domain *d)
+{
+	u64 made = (u64)d->pending_spans * d->span_blocks;
+	u32 leaving = d->nr[BLK_LIMBO] > d->nr_filling ?
+		      d->nr[BLK_LIMBO] - d->nr_filling : 0;
+
+	return (u32)min(made + leaving, 0x7fffffffull);
+}
+
+/* Blocks of @nr that are neither free, nor coming, nor cached. */
+static inline u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
+	       u32 spare)
+{
+	u64 have = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
+
+	return (u64)nr + spare > have ? (u32)((u64)nr + spare - have) : 0;
+}
+
+/* memory.max stands in the way: only the domain's own can help. */
+static inline bool domain_limited(const struct kv_domain *d, u32 nr)
+{
+	return (u64)domain_held(d) + nr > d->max_blocks;
+}
+
+/* Does a swapped sequence of the domain wait beside others? */
+static inline bool restore_waits(const struct kv_domain *d)
+{
+	return d->nr_swapped && d->nr_waiting > 1;
+}
+
+/**
+ * revoke_needed() - may somebody of its tenant have the extent mapped?
+ *
+ * Then it changes over to another tenant only by a revocation.
+ */
+static inline bool revoke_needed(const struct core *c, u32 e)
+{
+	return c->extents[e].sent || c->extents[e].haunted;
+}
+
+/* Blocks that the domain could have at best. */
+static inline u32 domain_capacity(const struct core *c, const struct kv_domain *d)
+{
+	u64 spans = c->head->nr_online / d->span_extents;
+	u64 blocks = min(spans * d->span_blocks, (u64)d->max_blocks);
+
+	return (u32)(c->head->device ? min(blocks, (u64)d->kept) : blocks);
+}
+
+static inline u64 seq_handle(const struct core *c, const struct kv_seq *s)
+{
+	return KVMM_SEQ(seq_number(c, s), s->generation);
+}
+
+static inline struct kv_step_entry *step_entries(const struct core *c, u32 client,
+					  u32 slot)
+{
+	u64 step = (u64)client * KVMM_MAX_STEPS + slot;
+
+	return c->entries + step * CORE_MAX_STEP_ENTRIES;
+}
+
+/* The @i-th oldest open step of a client. */
+static inline struct kv_step *step_at(const struct core *c, u32 client, u32 i,
+			struct kv_step_entry **entries)
+{
+	u32 slot = (c->clients[client].step_head + i) % KVMM_MAX_STEPS;
+
+	*entries = step_entries(c, client, slot);
+	return &c->steps[client * KVMM_MAX_STEPS + slot];
+}
+
+/* drain_of_tenant() - the same of a tenant; CORE_NONE: one that is not known */
+static inline u32 drain_of_tenant(const struct core *c, u32 tenant)
+{
+	bool its = tenant != CORE_NONE && c->tenants[tenant].draining;
+
+	return (c->head->draining ? BIT(CORE_DRAIN_NODE) : 0) |
+	       (its ? BIT(CORE_DRAIN_TENANT) : 0);
+}
+
+/* drain_of_client() - what drains it: a bit for each CORE_DRAIN_* */
+static inline u32 drain_of_client(const struct core *c, u32 client)
+{
+	const struct kv_client *cl = &c->clients[client];
+
+	return drain_of_tenant(c, cl->tenant) |
+	       (cl->draining ? BIT(CORE_DRAIN_CLIENT) : 0);
+}
+
+/* Ask the first waiting sequence of the domain again, after this event. */
+static inline void domain_kick(struct kv_domain *d)
+{
+	d->retry = 1;
+}
+
+/* notify.c: tell waiting sequences and clients that something changed */
+void core_kick(struct core *c);
+void core_kick_promised(struct core *c, u32 dom);
+void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
+
 /* core.c */
 int config_settle(const struct core_config *in, struct core_config *cfg,
 		  struct core_sizes *s);
@@ -258,7 +372,6 @@ void extent_forget_client(struct core *c, u32 client);
 int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a);
 
 /* revoke.c: memory changes over between tenants whose clients live */
-bool revoke_needed(const struct core *c, u32 e);
 bool revoke_haunted(const struct core *c, u32 first, u32 nr);
 void revoke_prepare(struct core *c, u32 dom);
 bool revoke_may(const struct core *c, u32 e);
@@ -485,7 +598,6 @@ void io_deadlines(struct core *c);
 /* swap.c: taking and restoring whole sequences */
 bool swap_family(struct core *c, struct kv_seq *s);
 bool swap_fits(const struct core *c, const struct kv_seq *s);
-bool restore_waits(const struct kv_domain *d);
 int swap_restore(struct core *c, struct kv_seq *s);
 void swap_advance(struct core *c, u32 entry);
 void fill_wait_end(struct core *c, struct kv_seq *s);
@@ -502,7 +614,6 @@ void advise_close(struct core *c, struct kv_seq *s);
 
 /* seq.c: the life of a sequence */
 struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle);
-u64 seq_handle(const struct core *c, const struct kv_seq *s);
 int __must_check seq_open(struct core *c, u32 client,
 			  const struct kvmm_open_arg *a,
 			  struct kvmm_open_res *res);
@@ -521,7 +632,6 @@ void seq_recompute(struct core *c, struct kv_seq *s);
 void seq_show(struct core *c, const struct kv_seq *s);
 void seq_publish(struct core *c, struct kv_seq *s);
 void seq_event(struct core *c, const struct kv_seq *s, u32 type);
-void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
 
 /* remap.c, trim.c: sequences that become others, shorter, or lose their start */
 void seq_remap(struct core *c, u32 client, const struct kvmm_remap_arg *a,
@@ -584,8 +694,6 @@ void seq_tally(struct core *c, struct kv_seq *s);
 void seq_untally(struct core *c, struct kv_seq *s);
 
 /* admit.c: who waits becomes resident */
-void admit_retry_all(struct core *c);
-void admit_retry_promised(struct core *c, u32 dom);
 void admit_all(struct core *c);
 void admit_rest(struct core *c);
 
@@ -595,19 +703,12 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 int step_end(struct core *c, u32 client, const struct core_req *req,
 	     struct kvmm_end_res *res);
 void step_drop_all(struct core *c, u32 client);
-struct kv_step *step_at(const struct core *c, u32 client, u32 i,
-			struct kv_step_entry **entries);
 
 /* reclaim.c: making room */
-u32 domain_slack(const struct kv_domain *d);
-u32 domain_held(const struct kv_domain *d);
-u32 room_coming(const struct core *c, const struct kv_domain *d);
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
 int room_evict(struct core *c, u32 dom, u32 nr);
 void room_evict_spare(struct core *c, u32 dom, u32 nr);
 void room_ahead(struct core *c, u32 dom);
-u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
-	       u32 spare);
 bool waiter_fits(struct core *c, const struct kv_seq *w);
 u32 promise_need(const struct core *c, u32 dom, u32 nr);
 int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
@@ -625,7 +726,6 @@ struct kv_seq *victim_elsewhere(const struct core *c,
 				u32 *rank);
 struct kv_seq *victim_choose(const struct core *c, const struct kv_seq *want,
 			     u32 nr);
-bool domain_limited(const struct kv_domain *d, u32 nr);
 bool growth_waits(struct core *c, const struct kv_seq *s);
 u32 victim_why(const struct core *c, const struct core_oom_view *o,
 	       const struct kv_seq *want, const struct kv_seq *taken, u32 dom,
@@ -682,10 +782,6 @@ bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens);
 bool commit_admits(const struct core *c, const struct kv_seq *s, u32 have,
 		   u32 take);
 
-/* operate.c: what drains it, a bit for each CORE_DRAIN_* */
-u32 drain_of_client(const struct core *c, u32 client);
-u32 drain_of_tenant(const struct core *c, u32 tenant);
-
 /* tune.c */
 bool tune_is_valid(const struct core_config *cfg);
 
@@ -731,7 +827,6 @@ void domain_drop(struct core *c, u32 dom);
 void domain_detach(struct core *c, u32 dom);
 int domain_restore(const struct core *c, struct kv_domain *d);
 void domain_part_init(struct core *c, u32 dom, u32 pool);
-u32 domain_capacity(const struct core *c, const struct kv_domain *d);
 
 /* client.c */
 void client_deadlines(struct core *c);

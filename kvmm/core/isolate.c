@@ -68,9 +68,9 @@ void span_putback(struct core *c, u32 first)
 	evacuate_forget(c, first);
 	span_set_class(c, first, span_class(c, sp));
 	core_count(c, CORE_EV_span_putback, 1);
-	d->retry = 1;
+	domain_kick(d);
 	/* It may cover promises, for which others had to stay. */
-	admit_retry_all(c);
+	core_kick(c);
 }
 
 /**

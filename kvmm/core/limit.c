@@ -184,7 +184,7 @@ void limit_settle(struct core *c)
 		d->elow = min(max(d->elow, d->emin), d->max_blocks);
 	}
 	floor_settle(c);
-	admit_retry_all(c);
+	core_kick(c);
 }
 
 /*

@@ -58,7 +58,7 @@ void wait_add(struct core *c, struct kv_seq *s)
 	s->flags |= SEQF_QUEUED;
 	d->nr_swapped += !!(s->flags & SEQF_SWAPPED);
 	d->nr_waiting++;
-	d->retry = 1;
+	domain_kick(d);
 	psi_task(c, s);
 }
 
@@ -78,7 +78,7 @@ void wait_del(struct core *c, struct kv_seq *s)
 	s->flags &= ~SEQF_QUEUED;
 	d->nr_swapped -= !!(s->flags & SEQF_SWAPPED);
 	d->nr_waiting--;
-	d->retry = 1;
+	domain_kick(d);
 }
 
 /* seq_set_priority() - its place in whatever list and trees it is in changes */
@@ -90,7 +90,7 @@ void seq_set_priority(struct core *c, struct kv_seq *s, u32 priority)
 		wait_unlink(c, s);
 		s->priority = priority;
 		wait_link(c, s);
-		seq_domain(c, s)->retry = 1;
+		domain_kick(seq_domain(c, s));
 	} else {
 		seq_untally(c, s);
 		s->priority = priority;
@@ -119,10 +119,10 @@ void run_del(struct core *c, struct kv_seq *s)
 	d->nr_running--;
 	d->touched = c->head->touched;
 	d->growth -= commit_growth(c, s);
-	d->retry = 1;
+	domain_kick(d);
 	seq_tally(c, s);
 	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
-		admit_retry_all(c);	/* others were waiting for it too */
+		core_kick(c);	/* others were waiting for it too */
 }
 
 /* ---- ids ---- */

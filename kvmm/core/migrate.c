@@ -365,7 +365,7 @@ static void batch_settle(struct core *c, u32 evac)
 		batch_mark(c, evac, false);
 	}
 	batch_end(c, evac);
-	c->domains[dom].retry = 1;
+	domain_kick(&c->domains[dom]);
 	evacuate_scan(c, evac);
 }
 

@@ -77,24 +77,6 @@ int core_drain(struct core *c, u64 now, u32 what, u32 id, bool on)
 	return -ENOENT;
 }
 
-/* drain_of_client() - what drains it: a bit for each CORE_DRAIN_* */
-u32 drain_of_client(const struct core *c, u32 client)
-{
-	const struct kv_client *cl = &c->clients[client];
-
-	return drain_of_tenant(c, cl->tenant) |
-	       (cl->draining ? BIT(CORE_DRAIN_CLIENT) : 0);
-}
-
-/* drain_of_tenant() - the same of a tenant; CORE_NONE: one that is not known */
-u32 drain_of_tenant(const struct core *c, u32 tenant)
-{
-	bool its = tenant != CORE_NONE && c->tenants[tenant].draining;
-
-	return (c->head->draining ? BIT(CORE_DRAIN_NODE) : 0) |
-	       (its ? BIT(CORE_DRAIN_TENANT) : 0);
-}
-
 /* core_get_drain() - does the node drain? */
 bool core_get_drain(const struct core *c)
 {

@@ -27,28 +27,6 @@
 #define WORK_EVICT	32u	/* see core_work() */
 #define AHEAD_MAX	32u	/* runs taken ahead of need in one event */
 
-u32 domain_slack(const struct kv_domain *d)
-{
-	KV_BUG_ON(domain_free(d) < d->reserved);
-	return domain_free(d) - d->reserved;
-}
-
-/* Blocks in use that no eviction would give back, and promised ones. */
-u32 domain_held(const struct kv_domain *d)
-{
-	return domain_used(d) - d->nr[BLK_CACHED] + d->reserved;
-}
-
-/* Blocks that will be free soon, by themselves. */
-u32 room_coming(const struct core *c, const struct kv_domain *d)
-{
-	u64 made = (u64)d->pending_spans * d->span_blocks;
-	u32 leaving = d->nr[BLK_LIMBO] > d->nr_filling ?
-		      d->nr[BLK_LIMBO] - d->nr_filling : 0;
-
-	return (u32)min(made + leaving, 0x7fffffffull);
-}
-
 /*
  * What cannot be met takes nothing from anybody.  Looking at all extents is
  * for when the domain's own does not suffice.
@@ -225,15 +203,6 @@ void room_ahead(struct core *c, u32 dom)
 		    extent_run_take(c, dom) < 0)
 			break;
 	}
-}
-
-/* Blocks of @nr that are neither free, nor coming, nor cached. */
-u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
-	       u32 spare)
-{
-	u64 have = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
-
-	return (u64)nr + spare > have ? (u32)((u64)nr + spare - have) : 0;
 }
 
 /* Could @w be admitted if others gave back what they may lose? */

@@ -171,7 +171,7 @@ static bool extent_returns(struct core *c, u32 e)
 	}
 	x->want = 0;
 	extent_release(c, e);
-	admit_retry_all(c);
+	core_kick(c);
 	return true;
 }
 

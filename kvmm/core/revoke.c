@@ -42,16 +42,6 @@ static bool stayed(const struct core *c, u32 e)
 	return c->now - c->extents[e].since >= core_cfg(c)->starve_ns;
 }
 
-/**
- * revoke_needed() - may somebody of its tenant have the extent mapped?
- *
- * Then it changes over to another tenant only by a revocation.
- */
-bool revoke_needed(const struct core *c, u32 e)
-{
-	return c->extents[e].sent || c->extents[e].haunted;
-}
-
 /*
  * The domain's first waiter but for those whose client has not mapped what it
  * was sent for long: what has just been made for somebody is not taken again
@@ -143,7 +133,7 @@ static void revoke_retry(struct core *c)
 		struct kv_domain *d = &c->domains[i];
 
 		if (d->used && d->nr_waiting && c->head->nr_tenants > 1)
-			d->retry = 1;
+			domain_kick(d);
 	}
 }
 
@@ -163,7 +153,7 @@ void extent_ask_back(struct core *c, u32 e)
 		/* It need not map any more what it has not mapped yet. */
 		if (!(x->mapped & BIT_ULL(client))) {
 			c->clients[client].nr_unacked--;
-			c->domains[c->clients[client].domain].retry = 1;
+			domain_kick(&c->domains[c->clients[client].domain]);
 		}
 		if (!st)
 			continue;
@@ -239,7 +229,7 @@ static void revoke_finish(struct core *c, struct kv_revoke *rv)
 	c->head->nr_revokes--;
 	if (dom != CORE_NONE)
 		extent_run_make(c, dom, first);
-	admit_retry_all(c);
+	core_kick(c);
 }
 
 /* The run is given up; what clients were asked for comes back all the same. */

@@ -45,16 +45,6 @@ const char *core_seq_state_name(u32 state)
 	return state < KVMM_NR_SEQ_STATES ? seq_state_names[state] : "unknown";
 }
 
-static u32 seq_slot(const struct core *c, const struct kv_seq *s)
-{
-	return seq_index(c, s) - s->client * core_cfg(c)->max_seqs;
-}
-
-u64 seq_handle(const struct core *c, const struct kv_seq *s)
-{
-	return KVMM_SEQ(seq_slot(c, s), s->generation);
-}
-
 /* A handle's sequence, or NULL when it is not current or being closed. */
 struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle)
 {
@@ -69,27 +59,9 @@ struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle)
 	return s;
 }
 
-void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq)
-{
-	struct core_bind *bind = &c->bind[client];
-	struct kvmm_event *ev;
-	u32 tail;
-
-	if (!bind->events)
-		return;		/* it is away: see resume.c */
-	tail = c->clients[client].event_tail++;
-	ev = &bind->events[tail & (bind->nr_events - 1)];
-	WRITE_ONCE(ev->type, type);
-	WRITE_ONCE(ev->index, index);
-	WRITE_ONCE(ev->seq, seq);
-	/* Pairs with the acquire load of event_tail in the client. */
-	store_release(&bind->ctl->event_tail, tail + 1);
-	c->ops->wake(c->ops_arg, client);
-}
-
 void seq_event(struct core *c, const struct kv_seq *s, u32 type)
 {
-	event_post(c, s->client, type, seq_slot(c, s), seq_handle(c, s));
+	event_post(c, s->client, type, seq_number(c, s), seq_handle(c, s));
 }
 
 /* Write the status record; readers retry while seqcount is odd or changed. */
@@ -100,7 +72,7 @@ void seq_show(struct core *c, const struct kv_seq *s)
 
 	if (!st)
 		return;
-	st += seq_slot(c, s);
+	st += seq_number(c, s);
 	count = st->seqcount;
 	WRITE_ONCE(st->seqcount, count + 1);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
@@ -168,7 +140,7 @@ static void seq_free(struct core *c, struct kv_seq *s)
 		s->generation = 1;
 	s->flags = 0;
 	s->next = cl->free_seq;
-	cl->free_seq = seq_slot(c, s);
+	cl->free_seq = seq_number(c, s);
 	cl->nr_seqs--;
 }
 
@@ -360,7 +332,7 @@ void seq_drop_reservation(struct core *c, struct kv_seq *s)
 {
 	seq_domain(c, s)->reserved -= s->reserved;
 	if (s->reserved)
-		admit_retry_all(c);	/* spans that covered it may go */
+		core_kick(c);	/* spans that covered it may go */
 	s->reserved = 0;
 	s->resv_blocks = 0;
 	s->flags &= ~SEQF_COPY;
@@ -380,7 +352,7 @@ u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
 
 	if (keep < s->reserved) {
 		seq_domain(c, s)->reserved -= s->reserved - keep;
-		admit_retry_all(c);	/* spans that covered it may go */
+		core_kick(c);	/* spans that covered it may go */
 	}
 	s->reserved = keep;
 	s->resv_blocks = 0;
@@ -419,7 +391,7 @@ static void seq_strip(struct core *c, struct kv_seq *s)
 		wait_del(c, s);
 	if (s->state == KVMM_SEQ_MARKED) {
 		seq_domain(c, s)->nr_marked--;
-		admit_retry_all(c);	/* what it was taken for waits for it */
+		core_kick(c);	/* what it was taken for waits for it */
 	}
 	fill_wait_end(c, s);
 	seq_drop_reservation(c, s);
@@ -452,7 +424,7 @@ int seq_close(struct core *c, struct kv_seq *s)
 {
 	if (s->nr_steps) {
 		s->flags |= SEQF_CLOSING;
-		seq_domain(c, s)->retry = 1;	/* it grows no more */
+		domain_kick(seq_domain(c, s));	/* it grows no more */
 		seq_tally(c, s);
 		psi_task(c, s);
 	} else {
@@ -562,7 +534,7 @@ void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
 			m->epoch++;
 			m->limiting_pool = 0;
 			seq_domain(c, m)->nr_marked++;
-			seq_domain(c, m)->retry = 1;
+			domain_kick(seq_domain(c, m));
 			m->cause = cause;
 			why_marked(c, m, want);
 			core_count(c, CORE_EV_preempt_mark, 1);

@@ -187,7 +187,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	d->nr[BLK_FREE] += sp->nr_blocks;
 	core_count(c, CORE_EV_span_cut, 1);
 	/* For others too: spans that covered its promises may go now. */
-	admit_retry_all(c);
+	core_kick(c);
 }
 
 /**
@@ -256,7 +256,7 @@ void span_release(struct core *c, u32 first)
 	d->nr[BLK_FREE] -= sp->nr_blocks;
 	sp->nr_extents = 0;
 	core_count(c, CORE_EV_span_release, 1);
-	admit_retry_all(c);
+	core_kick(c);
 }
 
 /* Has the client mapped all of the span? */

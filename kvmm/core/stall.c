@@ -87,7 +87,7 @@ void io_end(struct core *c, u32 entry, u32 dir, int status)
 	if (--p->nr_overdue)
 		return;
 	c->head->stalled &= ~BIT(p - c->head->pools - CORE_POOL_AREA);
-	admit_retry_all(c);
+	core_kick(c);
 }
 
 /* Requests whose end may be waited for. */
@@ -149,7 +149,7 @@ void io_deadlines(struct core *c)
 		}
 	}
 	if (any)
-		admit_retry_all(c);
+		core_kick(c);
 }
 
 /**

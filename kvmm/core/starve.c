@@ -213,7 +213,7 @@ static void starve_tenant(struct core *c, u32 tenant)
 	oom_note(c, longest, waiter_total(c, longest), CORE_OOM_victim,
 		 CORE_CAUSE_wait, victim);
 	family_mark(c, victim, CORE_CAUSE_wait, longest);
-	seq_domain(c, longest)->retry = 1;
+	domain_kick(seq_domain(c, longest));
 }
 
 /*
@@ -248,7 +248,7 @@ static void starve_others(struct core *c)
 			   seq_domain(c, longest)->nr_running, 0);
 	if (lacks && !victim_is_marked(c, seq_domain(c, longest)->tenant))
 		(void)displace(c, longest, lacks, false);
-	seq_domain(c, longest)->retry = 1;
+	domain_kick(seq_domain(c, longest));
 }
 
 /**
@@ -270,5 +270,5 @@ void starve_check(struct core *c)
 	/* Somebody's turn before a swapped sequence may have come. */
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (c->domains[i].used && restore_waits(&c->domains[i]))
-			c->domains[i].retry = 1;
+			domain_kick(&c->domains[i]);
 }

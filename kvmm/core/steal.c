@@ -372,7 +372,7 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 		if (nr && low)
 			c->domains[c->spans[span].domain].nr_low_events++;
 		if (nr)
-			c->domains[dom].retry = 1;
+			domain_kick(&c->domains[dom]);
 		if (c->spans[span].nr_free != c->spans[span].nr_blocks)
 			return false;
 		KV_PROBE(kvmm, steal, c->spans[span].domain, dom, span, nr);

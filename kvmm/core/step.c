@@ -23,24 +23,6 @@
  */
 #include "kvmm/core/internal.h"
 
-static struct kv_step_entry *step_entries(const struct core *c, u32 client,
-					  u32 slot)
-{
-	u64 step = (u64)client * KVMM_MAX_STEPS + slot;
-
-	return c->entries + step * CORE_MAX_STEP_ENTRIES;
-}
-
-/* The @i-th oldest open step of a client. */
-struct kv_step *step_at(const struct core *c, u32 client, u32 i,
-			struct kv_step_entry **entries)
-{
-	u32 slot = (c->clients[client].step_head + i) % KVMM_MAX_STEPS;
-
-	*entries = step_entries(c, client, slot);
-	return &c->steps[client * KVMM_MAX_STEPS + slot];
-}
-
 /* ---- begin ---- */
 
 /* What one entry takes, worked out before anything is touched. */
@@ -186,7 +168,7 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 		block_src_get(c, from);
 	}
 	block_unmap(c, from);
-	seq_domain(c, s)->retry = 1;	/* another's tail may be its own now */
+	domain_kick(seq_domain(c, s));	/* another's tail may be its own now */
 	core_count(c, CORE_EV_pgcow, 1);
 }
 
@@ -196,7 +178,7 @@ static void promise_use(struct core *c, struct kv_seq *s)
 	s->reserved--;
 	/* Nothing is promised any more: any empty span may go. */
 	if (!--seq_domain(c, s)->reserved)
-		admit_retry_all(c);
+		core_kick(c);
 }
 
 static void grant_append(struct core *c, struct kv_seq *s)
@@ -568,12 +550,12 @@ static void step_finish(struct core *c, u32 client)
 		step_release(c, &e[i], slot, st->number);
 	step_let_go(c, st);
 	/* What is not covered any more need not be kept for growth. */
-	c->domains[cl->domain].retry = 1;
+	domain_kick(&c->domains[cl->domain]);
 	/* Nor need it be left by those who were promised as much. */
 	for (i = 0; i < core_cfg(c)->max_domains &&
 	     c->tenants[cl->tenant].nr_domains > 1; i++)
 		if (c->domains[i].promised && c->domains[i].nr_waiting)
-			c->domains[i].retry = 1;
+			domain_kick(&c->domains[i]);
 	core_count(c, CORE_EV_step_end, 1);
 }
 

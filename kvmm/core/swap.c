@@ -97,7 +97,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 		 s->cause, 1, s->valid_len);
 	run_del(c, s);
 	d->nr_marked--;
-	admit_retry_all(c);	/* what it is taken for waits for it */
+	core_kick(c);	/* what it is taken for waits for it */
 	why_taken(c, s, true);
 	seq_drop_reservation(c, s);
 	/* From the end: leaves are older than roots on the LRU list. */
@@ -292,7 +292,7 @@ static void advance_one(struct core *c, struct kv_seq *s)
 		return;
 	}
 	s->state = KVMM_SEQ_READY;
-	admit_retry_promised(c, s->domain);
+	core_kick_promised(c, s->domain);
 	/* Its time begins now: it could not compute while it was filled. */
 	s->since = c->now;
 	s->active = c->now;
@@ -406,7 +406,7 @@ static int restore_stuck(struct core *c, struct kv_seq *s)
 {
 	if (!stuck_too_long(c, s) && host_write_out(c)) {
 		why_note(c, CORE_WAIT_slots, CORE_NONE);
-		seq_domain(c, s)->retry = 1;	/* look at the next event */
+		domain_kick(seq_domain(c, s));	/* look at the next event */
 		seq_domain(c, s)->host_wanted = 1;
 		return -EAGAIN;
 	}
@@ -474,7 +474,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 		return err;
 	/* Eviction may have taken a block that still had the content. */
 	if (swap_lacking(c, s, &cached) > lack || !swap_fits(c, s)) {
-		d->retry = 1;
+		domain_kick(d);
 		d->host_wanted = 1;
 		return -EAGAIN;
 	}
@@ -492,12 +492,6 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	why_back(c, s);
 	swap_fill(c, s);
 	return 0;
-}
-
-/* Does a swapped sequence of the domain wait beside others? */
-bool restore_waits(const struct kv_domain *d)
-{
-	return d->nr_swapped && d->nr_waiting > 1;
 }
 
 /* Content that was to fill @blk is lost: those who map it compute again. */

@@ -105,7 +105,7 @@ static void pages_fewer(struct core *c, u32 client)
 	struct kv_domain *d = &c->domains[cl->domain];
 
 	if (cl->nr_free_pages < cl->promised + pages_of(domain_capacity(c, d)))
-		d->retry = 1;
+		domain_kick(d);
 }
 
 static u32 page_get(struct core *c, struct kv_seq *s)
@@ -159,7 +159,7 @@ static void page_put(struct core *c, struct kv_seq *s, u32 page)
 	tpage(c, s->client, page)->next = cl->free_page;
 	cl->free_page = page;
 	cl->nr_free_pages++;
-	seq_domain(c, s)->retry = 1;
+	domain_kick(seq_domain(c, s));
 }
 
 static u32 page_of(const struct core *c, const struct kv_seq *s, u32 idx)

@@ -253,7 +253,7 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 	if (!e)
 		return;
 	/* A restore may have waited for just this. */
-	c->domains[e->domain].retry = 1;
+	domain_kick(&c->domains[e->domain]);
 	io = id & ID_BESIDE ? ENT_IN : e->io;
 	c->head->nr_copies--;
 	if (!status && !(id & ID_BESIDE))
@@ -503,7 +503,7 @@ void core_io_done(struct core *c, u64 now, u64 id, int status)
 	if (!e || (e->io != ENT_READ && e->io != ENT_WRITE) ||
 	    (id & ID_BESIDE))
 		return;
-	c->domains[e->domain].retry = 1;
+	domain_kick(&c->domains[e->domain]);
 	io = e->io;
 	e->io = ENT_IDLE;
 	io_end(c, (u32)id, io == ENT_WRITE, status);

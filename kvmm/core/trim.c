@@ -47,7 +47,7 @@ int seq_truncate(struct core *c, struct kv_seq *s,
 	s->lost_len = min(s->lost_len, a->len);
 	seq_promise_put(s, keep);
 	seq_publish(c, s);
-	seq_domain(c, s)->retry = 1;	/* its tail may need no copy now */
+	domain_kick(seq_domain(c, s));	/* its tail may need no copy now */
 	core_count(c, CORE_EV_seq_truncate, 1);
 	return 0;
 }

@@ -155,12 +155,6 @@ bool victim_is_marked(const struct core *c, u32 tenant)
 	return false;
 }
 
-/* memory.max stands in the way: only the domain's own can help. */
-bool domain_limited(const struct kv_domain *d, u32 nr)
-{
-	return (u64)domain_held(d) + nr > d->max_blocks;
-}
-
 /* The first of the domain who was refused growth, not long ago. */
 static const struct kv_seq *refused_first(struct core *c, struct kv_domain *d)
 {

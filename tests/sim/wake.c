@@ -47,7 +47,7 @@ void laws_no_forgotten_wait(struct sim *w)
 	for (i = 0; i < 64; i++)
 		admit_whole(w);
 	core_get_events(w->core, before);
-	admit_retry_all(w->core);
+	core_kick(w->core);
 	admit_whole(w);
 	core_get_events(w->core, after);
 	/* A span that can be emptied for somebody is looked for now and then. */
