@@ -64,7 +64,7 @@ static void area_copy_drop(struct core *c, u32 entry)
 }
 
 /* Let go of every copy that something else has too, and of cache. */
-static void area_drain(struct core *c, u32 pool)
+void area_drain(struct core *c, u32 pool)
 {
 	u32 i;
 
@@ -190,31 +190,4 @@ void area_leave(struct core *c, u32 pool)
 	p->leaving = 1;
 	area_drain(c, pool);
 	pool_move(c, pool, core_sizes(c)->nr_entries);
-}
-
-/**
- * core_area_lose() - what only an area has is not waited for any more
- *
- * Whoever needs it computes it again.  Requests in flight end as ever; the
- * area can go then.
- */
-void core_area_lose(struct core *c, u64 now, u32 area)
-{
-	u32 pool = CORE_POOL_AREA + area, i;
-	core_event(c);
-
-	c->now = now;
-	if (area >= CORE_MAX_AREAS || !core_pool(c, pool)->online)
-		return;
-	core_pool(c, pool)->readonly = 1;
-	area_drain(c, pool);
-	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
-		const struct kv_entry *e = &c->entries_low[i];
-
-		if (lies_in(c, e, pool) && e->io == ENT_IDLE)
-			entry_lose(c, i);
-	}
-	core_kick(c);
-	admit_all(c);
-	tier_background(c);
 }

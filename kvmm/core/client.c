@@ -402,22 +402,6 @@ static bool step_overdue(const struct core *c, u32 client)
 	       c->now - max(st->begun, c->clients[client].back) > core_cfg(c)->step_deadline_ns;
 }
 
-/* End the process of a client; false when that was ordered before. */
-bool client_kill(struct core *c, u32 client, int reason)
-{
-	struct kv_client *cl = &c->clients[client];
-
-	/* Who does not come back in time is the shell's business. */
-	if (cl->killed || cl->away)
-		return false;
-	cl->killed = 1;
-	core_count(c, CORE_EV_client_kill, 1);
-	core_trace(c, client_kill, client, cl->domain, (u64)reason);
-	KV_PROBE(kvmm, kill, client, -reason);
-	c->ops->kill(c->ops_arg, client, reason);
-	return true;
-}
-
 /* Kill whom a deadline has passed. */
 void client_deadlines(struct core *c)
 {

@@ -113,16 +113,16 @@ void extent_forget_client(struct core *c, u32 client)
 	}
 }
 
+/**
+ * extent_ack() - a client says that it has mapped an extent
+ * @a: its fields are valid
+ *
+ * Return: 0; -ESTALE: it was not sent it, or it is asked back; -EALREADY.
+ */
 int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 {
-	struct kv_extent *x;
+	struct kv_extent *x = &c->extents[a->extent];
 
-	if ((a->what != KVMM_ACK_MAP && a->what != KVMM_ACK_REVOKE) ||
-	    a->resv || a->extent >= core_sizes(c)->nr_extents)
-		return -EINVAL;
-	if (a->what == KVMM_ACK_REVOKE)
-		return revoke_ack(c, client, a);
-	x = &c->extents[a->extent];
 	if (!(x->sent & BIT_ULL(client)) || a->generation != x->generation ||
 	    x->state == EXT_REVOKING)
 		return -ESTALE;
@@ -308,39 +308,31 @@ int extent_run_take(struct core *c, u32 dom)
 }
 
 /**
- * core_extent_created() - the shell has made memory, or could not
- * @extent: as in core_ops.extent_create
+ * extent_created() - the shell has made memory, or could not
  * @status: 0 or a negative errno
  */
-void core_extent_created(struct core *c, u64 now, u32 extent, int status)
+void extent_created(struct core *c, u32 e, int status)
 {
-	struct kv_extent *x = &c->extents[extent];
-	core_event(c);
+	struct kv_extent *x = &c->extents[e];
 
-	c->now = now;
 	KV_BUG_ON(x->state != EXT_CREATING || x->backed);
-
+	/* The run that it is of may help any domain, or is free again. */
+	core_kick(c);
 	if (status) {
 		if (!c->head->device)
-			c->head->create_after = now + CREATE_BACKOFF_NS;
+			c->head->create_after = c->now + CREATE_BACKOFF_NS;
 		if (x->domain != CORE_NONE)
 			extent_run_abandon(c, x->span);
-		extent_set_state(c, extent, EXT_ABSENT);
-		core_kick(c);
-		admit_all(c);
+		extent_set_state(c, e, EXT_ABSENT);
 		return;
 	}
-
 	core_count(c, CORE_EV_extent_create, 1);
 	x->backed = 1;
-	x->since = now;
+	x->since = c->now;
 	core_crash(c, CORE_CRASH_extent_made);
-	extent_announce(c, extent);
+	extent_announce(c, e);
 	if (x->domain == CORE_NONE)
-		extent_set_state(c, extent, EXT_BACKED);
+		extent_set_state(c, e, EXT_BACKED);
 	else
 		extent_run_settle(c, x->span);
-	/* What became of it may be of use to any domain. */
-	core_kick(c);
-	admit_all(c);
 }

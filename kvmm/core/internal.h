@@ -327,7 +327,8 @@ static inline void domain_kick(struct kv_domain *d)
 	d->retry = 1;
 }
 
-/* notify.c: tell waiting sequences and clients that something changed */
+/* notify.c: tell waiting sequences, clients and the shell */
+bool client_kill(struct core *c, u32 client, int reason);
 void core_kick(struct core *c);
 void core_kick_promised(struct core *c, u32 dom);
 void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
@@ -370,6 +371,7 @@ void extent_announce(struct core *c, u32 extent);
 void extent_publish(struct core *c, u32 client);
 void extent_forget_client(struct core *c, u32 client);
 int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a);
+void extent_created(struct core *c, u32 e, int status);
 
 /* revoke.c: memory changes over between tenants whose clients live */
 bool revoke_haunted(const struct core *c, u32 first, u32 nr);
@@ -446,9 +448,9 @@ struct run_look {
 bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l);
 bool span_steal_kept(struct core *c, u32 dom, u32 want, struct run_look *l);
 void spares_reset(struct core *c);
-u32 span_evict_cached(struct core *c, u32 first);
 
 /* isolate.c: spans that are to be emptied */
+void evacuate_forget(struct core *c, u32 first);
 int __must_check span_isolate(struct core *c, u32 first);
 void span_putback(struct core *c, u32 first);
 u32 span_cover_promises(struct core *c, u32 dom);
@@ -467,7 +469,6 @@ u32 evacuations_on(const struct core *c, u32 dom, bool promised);
 int evacuate_for(struct core *c, u32 dom, u32 nr);
 void evacuate_scan(struct core *c, u32 evac);
 void evacuate_tick(struct core *c);
-void evacuate_forget(struct core *c, u32 first);
 
 /* block.c: states and counts */
 u32 block_alloc(struct core *c, u32 dom, u32 client);
@@ -541,6 +542,12 @@ kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx);
 void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry);
 kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s);
 
+/* The part of a domain in the host pool. */
+static inline struct kv_domain *host_part(const struct core *c, u32 dom)
+{
+	return &c->domains[part_index(c, dom, CORE_POOL_HOST)];
+}
+
 /* tier.c: content on the lower tiers */
 u32 entry_alloc(struct core *c, u32 dom);
 bool entry_is_there(const struct core *c, u32 entry);
@@ -564,12 +571,14 @@ void tier_background(struct core *c);
 bool demote_ahead(struct core *c, u32 dom, u32 blk);
 
 /* tier_io.c: copies and I/O in flight */
+#define ID_BESIDE	0x80000000u	/* in an id: of the IN beside a WRITE */
+void copy_start(struct core *c, u32 entry, u32 io);
+void io_start(struct core *c, u32 entry, u32 kind);
 void request_again(struct core *c, u32 entry);
 u32 entry_out(struct core *c, u32 blk, u32 nr);
 void entry_fill(struct core *c, u32 entry, u32 blk);
 bool __must_check entry_write(struct core *c, u32 entry);
 void read_start(struct core *c, u32 entry);
-void read_abandon(struct core *c, u32 entry);
 
 /* area_io.c: which area, how fast, how bad; directions: 0 read, 1 write */
 u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed);
@@ -586,21 +595,22 @@ bool area_reclaim(struct core *c, u32 pool, u32 dom);
 void entry_lose(struct core *c, u32 entry);
 void areas_move(struct core *c);
 void move_ended(struct core *c, u32 entry);
+void area_drain(struct core *c, u32 pool);
 void area_leave(struct core *c, u32 pool);
 
 /* stall.c: requests that are not answered in time */
+struct kv_pool *io_pool(const struct core *c, const struct kv_entry *e);
+void moving_del(struct core *c, struct kv_pool *p, u32 entry);
 void io_begin(struct core *c, u32 entry);
 void io_end(struct core *c, u32 entry, u32 dir, int status);
 u32 io_moving(const struct core *c);
 bool area_stalled(const struct core *c, u32 slot);
-void io_deadlines(struct core *c);
 
 /* swap.c: taking and restoring whole sequences */
 bool swap_family(struct core *c, struct kv_seq *s);
 bool swap_fits(const struct core *c, const struct kv_seq *s);
 int swap_restore(struct core *c, struct kv_seq *s);
 void swap_advance(struct core *c, u32 entry);
-void fill_wait_end(struct core *c, struct kv_seq *s);
 void swap_lost(struct core *c, u32 blk);
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached);
 void swap_fill(struct core *c, struct kv_seq *s);
@@ -620,6 +630,7 @@ int __must_check seq_open(struct core *c, u32 client,
 void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
 	      struct kvmm_open_res *res);
 int seq_close(struct core *c, struct kv_seq *s);
+void seq_strip(struct core *c, struct kv_seq *s);
 void seq_close_now(struct core *c, struct kv_seq *s);
 void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx);
 void seq_trim_to_cover(struct core *c, struct kv_seq *s);
@@ -664,6 +675,28 @@ struct hits {
 	u32	low;
 };
 
+/* answer.c: copies and I/O end */
+bool tier_copy_done(struct core *c, u64 id, int status);
+bool tier_io_done(struct core *c, u64 id, int status);
+void io_deadlines(struct core *c);
+
+/* ids.c: token ids of sequences that wait */
+
+/* Reads ids of a sequence in order. */
+struct id_cursor {
+	u32	page;
+	u32	pos;
+};
+
+u32 ids_left(const struct core *c, u32 client);
+int ids_append(struct core *c, struct kv_seq *s, const u32 *ids, u32 nr);
+void ids_next(const struct core *c, struct id_cursor *cur, u32 *out, u32 nr);
+void ids_skip(const struct core *c, struct id_cursor *cur, u32 nr);
+
+/* queue.c: lists */
+void fill_wait(struct core *c, struct kv_seq *s, u32 entry);
+void fill_wait_end(struct core *c, struct kv_seq *s);
+
 /* match.c: ids of waiting sequences, the wait list, the prefix found */
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	      const u32 *ids);
@@ -706,16 +739,26 @@ void step_drop_all(struct core *c, u32 client);
 
 /* reclaim.c: making room */
 int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
-int room_evict(struct core *c, u32 dom, u32 nr);
-void room_evict_spare(struct core *c, u32 dom, u32 nr);
 void room_ahead(struct core *c, u32 dom);
-bool waiter_fits(struct core *c, const struct kv_seq *w);
-u32 promise_need(const struct core *c, u32 dom, u32 nr);
 int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
 int room_preempt(struct core *c, struct kv_seq *want, u32 nr);
 int pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
 
+/* evict.c: take cached blocks from a domain */
+int room_evict(struct core *c, u32 dom, u32 nr);
+void room_evict_spare(struct core *c, u32 dom, u32 nr);
+u32 span_evict_cached(struct core *c, u32 first);
+
+/* waiter.c: what the sequences of a wait list need */
+struct kv_seq *first_waiter(const struct core *c, const struct kv_domain *d);
+u32 waiter_blocks(const struct core *c, const struct kv_seq *w);
+bool waiter_fits(struct core *c, const struct kv_seq *w);
+bool waiter_could_use(struct core *c, const struct kv_seq *w);
+u32 promise_need(const struct core *c, u32 dom, u32 nr);
+
 /* victim.c: whose memory is taken for a sequence */
+bool past_residency(const struct core *c, const struct kv_seq *s,
+		    const struct kv_seq *w);
 bool victim_before(const struct kv_seq *a, const struct kv_seq *b);
 u32 family_size(const struct core *c, const struct kv_seq *s);
 u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d);
@@ -745,10 +788,7 @@ void why_back(struct core *c, struct kv_seq *s);
 
 /* starve.c: the longest-waiting exception */
 bool waiter_reachable(struct core *c, u32 dom);
-bool waiter_could_use(struct core *c, const struct kv_seq *w);
 bool starved_waits(struct core *c, const struct kv_seq *s);
-bool past_residency(const struct core *c, const struct kv_seq *s,
-		    const struct kv_seq *w);
 void starve_check(struct core *c);
 
 /* seq.c: what becomes of a victim */
@@ -786,6 +826,7 @@ bool commit_admits(const struct core *c, const struct kv_seq *s, u32 have,
 bool tune_is_valid(const struct core_config *cfg);
 
 /* limit.c */
+int limit_set(struct kv_domain *d, u32 which, u64 value);
 void limit_settle(struct core *c);
 void limit_restore(struct kv_domain *d);
 void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes);
@@ -830,7 +871,6 @@ void domain_part_init(struct core *c, u32 dom, u32 pool);
 
 /* client.c */
 void client_deadlines(struct core *c);
-bool client_kill(struct core *c, u32 client, int reason);
 void client_detach(struct core *c, u32 client);
 void client_describe(const struct core *c, u32 client,
 		     struct core_attach_info *info);

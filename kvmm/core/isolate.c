@@ -53,6 +53,25 @@ int span_isolate(struct core *c, u32 first)
 	return 0;
 }
 
+/* The span at @first is isolated no more: it goes, or is put back. */
+void evacuate_forget(struct core *c, u32 first)
+{
+	const struct kv_span *sp = &c->spans[first];
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_EVACS; i++) {
+		struct kv_evac *ev = &c->head->evacs[i];
+
+		if (ev->span != first)
+			continue;
+		ev->span = CORE_NONE;
+		if (sp->nr_free == sp->nr_blocks)
+			core_count(c, CORE_EV_migrate_success, 1);
+		else
+			core_count(c, CORE_EV_migrate_fail, 1);
+	}
+}
+
 /**
  * span_putback() - an isolated span is its domain's to use again
  * @first: its first extent

@@ -456,7 +456,7 @@ bool limit_keeps(const struct core *c, const struct kv_domain *o,
 	       (is_cold(c, o) || has_more(c, o, d));
 }
 
-static int limit_set(struct kv_domain *d, u32 which, u64 value)
+int limit_set(struct kv_domain *d, u32 which, u64 value)
 {
 	switch (which) {
 	case CORE_LIMIT_MIN:
@@ -482,73 +482,4 @@ static int limit_set(struct kv_domain *d, u32 which, u64 value)
 		return 0;
 	}
 	return -EINVAL;
-}
-
-/**
- * core_domain_set() - an operator changes a mark of a domain
- * @which: CORE_LIMIT_*
- * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
- *
- * It stays so for whoever attaches to the domain later, until it is changed
- * or unset; of high and max they may ask for less.  Above a lowered max cache
- * goes at once, sequences when they next ask for memory; what can never fit any
- * more is failed when its turn comes.
- * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
- * block, or no such mark.
- */
-int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
-{
-	struct kv_domain *d;
-	int err;
-	core_event(c);
-
-	if (dom >= core_cfg(c)->max_domains)
-		return -ERANGE;
-	d = &c->domains[dom];
-	if (!d->used)
-		return -ENOENT;
-	c->now = now;
-	err = limit_set(d, which, value);
-	if (err)
-		return err;
-	d->by_operator |= BIT(which);
-	d->operator_limit[which] = value;
-	core_trace(c, limit_set, dom, which, value);
-	limit_settle(c);
-	(void)room_evict(c, dom, 0);
-	admit_all(c);
-	return 0;
-}
-
-/**
- * core_domain_unset() - what was asked for at attach counts again for a mark
- * @which: CORE_LIMIT_*
- *
- * Within the quota of its tenant.
- * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: no such mark;
- * -EALREADY: no operator had set it.
- */
-int core_domain_unset(struct core *c, u64 now, u32 dom, u32 which)
-{
-	struct kv_domain *d;
-	core_event(c);
-
-	if (dom >= core_cfg(c)->max_domains)
-		return -ERANGE;
-	d = &c->domains[dom];
-	if (!d->used)
-		return -ENOENT;
-	if (which >= CORE_NR_LIMITS)
-		return -EINVAL;
-	if (!(d->by_operator & BIT(which)))
-		return -EALREADY;
-	c->now = now;
-	d->by_operator &= ~BIT(which);
-	/* It was judged when it was asked for. */
-	(void)limit_set(d, which, d->asked_limit[which]);
-	(void)limit_bound(c, d);
-	limit_settle(c);
-	(void)room_evict(c, dom, 0);
-	admit_all(c);
-	return 0;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * notify.c - tell waiting sequences and clients that something changed
+ * notify.c - tell waiting sequences, clients and the shell
  *
  * A waiting sequence that was refused memory is not asked again until its
  * domain is kicked: domain_kick() for one domain, core_kick() for all.  The
  * next admission (admit_all()) then tries its first waiter once more.  A kick
  * too many costs one attempt; a kick too few leaves a sequence waiting.
+ *
+ * client_kill() has the shell end a client that missed a deadline.
  *
  * A client learns of a change by an event.  Events are hints and may be lost:
  * the status records in segment D say the truth.
@@ -64,4 +66,25 @@ void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq)
 	/* Pairs with the acquire load of event_tail in the client. */
 	store_release(&bind->ctl->event_tail, tail + 1);
 	c->ops->wake(c->ops_arg, client);
+}
+
+/**
+ * client_kill() - have the shell end the process of a client
+ * @reason: negative errno, for the trace
+ *
+ * Return: false: that was ordered before, or the client is away.
+ */
+bool client_kill(struct core *c, u32 client, int reason)
+{
+	struct kv_client *cl = &c->clients[client];
+
+	/* The shell ends a client that does not come back in time. */
+	if (cl->killed || cl->away)
+		return false;
+	cl->killed = 1;
+	core_count(c, CORE_EV_client_kill, 1);
+	core_trace(c, client_kill, client, cl->domain, (u64)reason);
+	KV_PROBE(kvmm, kill, client, -reason);
+	c->ops->kill(c->ops_arg, client, reason);
+	return true;
 }

@@ -82,3 +82,120 @@ bool core_get_drain(const struct core *c)
 {
 	return c->head->draining;
 }
+
+/* Forget cached content of the lower tiers that no table names. */
+static u32 drop_entries(struct core *c, u32 dom, u32 most)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_entries && nr < most; i++) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain != dom || !(e->flags & ENTF_INDEXED) || e->refs)
+			continue;
+		entry_drop(c, i);
+		nr++;
+	}
+	return nr;
+}
+
+/**
+ * core_drop_caches() - forget what a domain holds for nobody but the index
+ * @dom:  index of the domain
+ * @most: blocks to be dropped in one go; it takes time in proportion
+ *
+ * On the device and below.  What sequences map, or have swapped out, stays and
+ * can be found.  Nor does the domain remember what it had: what is computed
+ * again was not dropped for want of room.
+ * Return: blocks dropped; fewer than @most: none are left.  -ENOENT: no such
+ * domain.
+ */
+int core_drop_caches(struct core *c, u64 now, u32 dom, u32 most)
+{
+	u32 nr, blk;
+	core_event(c);
+
+	if (dom >= core_cfg(c)->max_domains || !c->domains[dom].used)
+		return -ENOENT;
+	c->now = now;
+	for (nr = 0; nr < most; nr++) {
+		blk = lru_next(c, dom);
+		if (blk == CORE_NONE)
+			break;
+		index_evict(c, blk);
+	}
+	nr += drop_entries(c, dom, most - nr);
+	if (nr < most)
+		lru_ghost_forget(c, dom);
+	admit_all(c);
+	return (int)nr;
+}
+
+/**
+ * core_domain_set() - an operator changes a mark of a domain
+ * @which: CORE_LIMIT_*
+ * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
+ *
+ * It stays so for whoever attaches to the domain later, until it is changed
+ * or unset; of high and max they may ask for less.  Above a lowered max cache
+ * goes at once, sequences when they next ask for memory; what can never fit any
+ * more is failed when its turn comes.
+ * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
+ * block, or no such mark.
+ */
+int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
+{
+	struct kv_domain *d;
+	int err;
+	core_event(c);
+
+	if (dom >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	d = &c->domains[dom];
+	if (!d->used)
+		return -ENOENT;
+	c->now = now;
+	err = limit_set(d, which, value);
+	if (err)
+		return err;
+	d->by_operator |= BIT(which);
+	d->operator_limit[which] = value;
+	core_trace(c, limit_set, dom, which, value);
+	limit_settle(c);
+	(void)room_evict(c, dom, 0);
+	admit_all(c);
+	return 0;
+}
+
+/**
+ * core_domain_unset() - what was asked for at attach counts again for a mark
+ * @which: CORE_LIMIT_*
+ *
+ * Within the quota of its tenant.
+ * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: no such mark;
+ * -EALREADY: no operator had set it.
+ */
+int core_domain_unset(struct core *c, u64 now, u32 dom, u32 which)
+{
+	struct kv_domain *d;
+	core_event(c);
+
+	if (dom >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	d = &c->domains[dom];
+	if (!d->used)
+		return -ENOENT;
+	if (which >= CORE_NR_LIMITS)
+		return -EINVAL;
+	if (!(d->by_operator & BIT(which)))
+		return -EALREADY;
+	c->now = now;
+	d->by_operator &= ~BIT(which);
+	/* It was judged when it was asked for. */
+	(void)limit_set(d, which, d->asked_limit[which]);
+	(void)limit_bound(c, d);
+	limit_settle(c);
+	(void)room_evict(c, dom, 0);
+	admit_all(c);
+	return 0;
+}

@@ -23,8 +23,6 @@
  */
 #include "kvmm/core/internal.h"
 
-#define PROMISE_LOOK	64u	/* waiters that are promised for at once */
-#define WORK_EVICT	32u	/* see core_work() */
 #define AHEAD_MAX	32u	/* runs taken ahead of need in one event */
 
 /*
@@ -114,79 +112,6 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	}
 }
 
-/* What goes next; in spans that are to go only if its end is all that counts. */
-static u32 evict_next(const struct core *c, u32 dom, bool any)
-{
-	u32 i = lru_next(c, dom);
-
-	while (!any && i != CORE_NONE &&
-	       span_is_isolated(&c->spans[block_span(c, i)]))
-		i = lru_after(c, i);
-	return i;
-}
-
-/**
- * room_evict() - drop cache of the domain until @nr blocks are free
- *
- * Also keeps what is used, promised and wanted together within memory.max, and
- * within memory.high as far as cache goes.
- * Return: 0, or -EAGAIN when the cache was not enough.
- */
-int room_evict(struct core *c, u32 dom, u32 nr)
-{
-	struct kv_domain *d = &c->domains[dom];
-	u32 mark = min(d->max_blocks, d->high_blocks), blk, limited = 0;
-
-	c->taker = dom;
-	/* A span that falls empty now is wanted, not to be given away. */
-	d->keep_spans = 1;
-	for (;;) {
-		bool over = (u64)domain_used(d) + d->reserved + nr > mark;
-
-		if (!over && domain_slack(d) >= nr)
-			break;
-		blk = evict_next(c, dom, over);
-		if (blk == CORE_NONE)
-			break;
-		core_work(c, WORK_EVICT);
-		limited += over;
-		index_evict(c, blk);
-		core_count(c, CORE_EV_reclaim_direct, 1);
-	}
-	d->keep_spans = 0;
-	if (limited) {
-		core_trace(c, limit_reclaim, dom, limited);
-		KV_PROBE(kvmm, limit_reclaim, dom, limited, domain_used(d),
-			 mark);
-	}
-	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
-	       d->max_blocks ? -EAGAIN : 0;
-}
-
-/**
- * room_evict_spare() - drop cache of a domain for others, until @nr blocks are free
- *
- * As far as it may lose it.  Spans that fall empty stay with it.
- */
-void room_evict_spare(struct core *c, u32 dom, u32 nr)
-{
-	struct kv_domain *d = &c->domains[dom];
-	u32 blk, cost;
-
-	d->keep_spans = 1;
-	while (domain_slack(d) < nr) {
-		blk = evict_next(c, dom, false);
-		if (blk == CORE_NONE)
-			break;
-		cost = index_evict_cost(c, blk);
-		if (limit_cache_floor(d, cost) || !limit_may_lose(d, cost, true))
-			break;
-		index_evict(c, blk);
-		core_count(c, CORE_EV_reclaim_direct, 1);
-	}
-	d->keep_spans = 0;
-}
-
 /*
  * Have memory made before running sequences ask for it, so that growth seldom
  * meets memory in the making.
@@ -203,52 +128,6 @@ void room_ahead(struct core *c, u32 dom)
 		    extent_run_take(c, dom) < 0)
 			break;
 	}
-}
-
-/* Could @w be admitted if others gave back what they may lose? */
-bool waiter_fits(struct core *c, const struct kv_seq *w)
-{
-	const struct kv_domain *d = seq_domain(c, w);
-	u32 total = tokens_to_blocks(d, w->nr_ids);
-
-	return !domain_limited(d, total) &&
-	       (u64)span_runs_reachable(c, w->domain) * d->span_blocks >= total;
-}
-
-/* Blocks of a waiting sequence, once it is resident. */
-static u32 waiter_blocks(const struct core *c, const struct kv_seq *w)
-{
-	return max(tokens_to_blocks(seq_domain(c, w), w->nr_ids), w->nr_blocks);
-}
-
-/**
- * promise_need() - what all who wait within memory.min need to be admitted
- * @nr: blocks that the first of them needs, or a sequence that grows
- *
- * Those behind it are taken to find as much of what they need as it does, and
- * no more than PROMISE_LOOK of them are looked at: an event is to stay short.
- * Return: blocks, at least @nr.
- */
-u32 promise_need(const struct core *c, u32 dom, u32 nr)
-{
-	const struct kv_domain *d = &c->domains[dom];
-	u32 i = d->wait_head, need = nr, found, one, n;
-
-	if (i == CORE_NONE)
-		return nr;
-	found = waiter_blocks(c, &c->seqs[i]) + wmark_min(d);
-	found -= min(found, nr);
-	i = c->seqs[i].next;
-	for (n = 0; i != CORE_NONE && n < PROMISE_LOOK; n++) {
-		one = waiter_blocks(c, &c->seqs[i]);
-		one -= min(found, one);
-		/* And the next block of each. */
-		if (!limit_within_min(d, domain_held(d), need + one + 1))
-			break;
-		need += one + 1;
-		i = c->seqs[i].next;
-	}
-	return need;
 }
 
 /*

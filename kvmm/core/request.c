@@ -237,6 +237,17 @@ static int run_setprio(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
+static int ack_one(struct core *c, u32 client, const struct kvmm_ack_arg *a)
+{
+	if (a->resv || a->extent >= core_sizes(c)->nr_extents)
+		return -EINVAL;
+	if (a->what == KVMM_ACK_MAP)
+		return extent_ack(c, client, a);
+	if (a->what == KVMM_ACK_REVOKE)
+		return revoke_ack(c, client, a);
+	return -EINVAL;
+}
+
 static int run_ack(struct core *c, u32 client, const struct core_req *req,
 		   void *results)
 {
@@ -245,7 +256,7 @@ static int run_ack(struct core *c, u32 client, const struct core_req *req,
 	u32 i;
 
 	for (i = 0; i < req->sqe.nr; i++) {
-		res[i].status = extent_ack(c, client, &a[i]);
+		res[i].status = ack_one(c, client, &a[i]);
 		res[i].valid_len = 0;
 	}
 	return 0;

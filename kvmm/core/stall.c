@@ -21,9 +21,7 @@
  */
 #include "kvmm/core/internal.h"
 
-#define STALL_PATIENCE	4	/* deadlines, however much else is answered */
-
-static struct kv_pool *io_pool(const struct core *c, const struct kv_entry *e)
+struct kv_pool *io_pool(const struct core *c, const struct kv_entry *e)
 {
 	return core_pool(c, part_pool(c, c->blocks[e->area].domain));
 }
@@ -41,7 +39,7 @@ static void moving_add(struct core *c, struct kv_pool *p, u32 entry)
 	p->io_tail = entry;
 }
 
-static void moving_del(struct core *c, struct kv_pool *p, u32 entry)
+void moving_del(struct core *c, struct kv_pool *p, u32 entry)
 {
 	const struct kv_entry *e = &c->entries_low[entry];
 
@@ -100,56 +98,6 @@ u32 io_moving(const struct core *c)
 bool area_stalled(const struct core *c, u32 slot)
 {
 	return core_pool(c, part_pool(c, c->blocks[slot].domain))->nr_overdue;
-}
-
-static bool is_overdue(const struct core *c, const struct kv_pool *p,
-		       const struct kv_entry *e)
-{
-	u64 deadline = core_cfg(c)->io_deadline_ns;
-
-	return c->now - max(e->started, p->moved) > deadline ||
-	       c->now - e->started > STALL_PATIENCE * deadline;
-}
-
-/* The oldest request of the area is overdue. */
-static void stall_begin(struct core *c, struct kv_pool *p)
-{
-	u32 entry = p->io_head;
-	struct kv_entry *e = &c->entries_low[entry];
-
-	moving_del(c, p, entry);
-	e->flags |= ENTF_OVERDUE;
-	p->nr_overdue++;
-	c->head->nr_overdue++;
-	c->head->stalled |= BIT(p - c->head->pools - CORE_POOL_AREA);
-	core_count(c, CORE_EV_swap_stall, 1);
-	if (e->io == ENT_READ)
-		read_abandon(c, entry);
-}
-
-/**
- * io_deadlines() - which requests have become overdue?
- *
- * Time alone made them so: whoever waits looks again.
- */
-void io_deadlines(struct core *c)
-{
-	bool any = false;
-	u32 i;
-
-	if (!core_cfg(c)->io_deadline_ns)
-		return;
-	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
-		struct kv_pool *p = core_pool(c, i);
-
-		while (p->io_head != CORE_NONE &&
-		       is_overdue(c, p, &c->entries_low[p->io_head])) {
-			stall_begin(c, p);
-			any = true;
-		}
-	}
-	if (any)
-		core_kick(c);
 }
 
 /**

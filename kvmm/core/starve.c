@@ -13,9 +13,6 @@
  */
 #include "kvmm/core/internal.h"
 
-/* Residencies that a restored sequence has to get on from where it was. */
-#define RESTORE_PATIENCE	8
-
 /* Times starve_ns: a wait that not even overload explains. */
 #define STARVE_UNUSUAL		16
 
@@ -23,35 +20,6 @@
 #define STARVE_WEIGHT		16u
 
 #define WORK_AGED	16u	/* see core_work() */
-
-/* First of the list whose client could use what it gets. */
-static struct kv_seq *first_waiter(const struct core *c,
-				   const struct kv_domain *d)
-{
-	u32 i;
-
-	for (i = d->wait_head; i != CORE_NONE; i = c->seqs[i].next)
-		if (!c->clients[c->seqs[i].client].nr_unacked)
-			return &c->seqs[i];
-	return NULL;
-}
-
-/* Blocks of a waiting sequence, once it is resident. */
-static u32 waiter_total(const struct core *c, const struct kv_seq *w)
-{
-	return max(tokens_to_blocks(seq_domain(c, w), w->nr_ids), w->nr_blocks);
-}
-
-/* Would the waiting sequence be admitted if there were memory? */
-bool waiter_could_use(struct core *c, const struct kv_seq *w)
-{
-	const struct kv_domain *d = seq_domain(c, w);
-	u32 total = waiter_total(c, w);
-
-	return waiter_fits(c, w) && !domain_limited(d, total) &&
-	       (!d->nr_running || domain_held(d) + total <= d->high_blocks) &&
-	       ((w->flags & SEQF_SWAPPED) || table_has_room(c, w, total));
-}
 
 /* Does @w wait past its time for what other domains hold? */
 static bool starves(struct core *c, const struct kv_seq *w)
@@ -122,27 +90,6 @@ bool waiter_reachable(struct core *c, u32 dom)
 	return w && waiter_fits(c, w) && !starved_waits(c, w);
 }
 
-/*
- * A resident that had its time and is not above the waiter, or does nothing
- * with its memory.  One that came back gets longer until it has more than it
- * lost: else two that take turns could compute the same tokens for ever.
- */
-bool past_residency(const struct core *c, const struct kv_seq *s,
-		    const struct kv_seq *w)
-{
-	u64 time = core_cfg(c)->starve_ns;
-
-	if (s->state != KVMM_SEQ_READY)
-		return false;
-	/* Priority is a matter of one tenant: any client may say any number. */
-	if (seq_domain(c, s)->tenant == seq_domain(c, w)->tenant &&
-	    s->priority > w->priority && c->now - s->active < time)
-		return false;
-	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
-		time *= RESTORE_PATIENCE;
-	return c->now - s->since >= time;
-}
-
 /* The best victim of a domain who had its time, for @w. */
 static struct kv_seq *aged_victim(struct core *c, const struct kv_domain *d,
 				  const struct kv_seq *w)
@@ -210,7 +157,7 @@ static void starve_tenant(struct core *c, u32 tenant)
 	}
 	if (!victim)
 		return;
-	oom_note(c, longest, waiter_total(c, longest), CORE_OOM_victim,
+	oom_note(c, longest, waiter_blocks(c, longest), CORE_OOM_victim,
 		 CORE_CAUSE_wait, victim);
 	family_mark(c, victim, CORE_CAUSE_wait, longest);
 	domain_kick(seq_domain(c, longest));
@@ -244,7 +191,7 @@ static void starve_others(struct core *c)
 	}
 	if (!longest)
 		return;
-	lacks = room_lacks(c, seq_domain(c, longest), waiter_total(c, longest) +
+	lacks = room_lacks(c, seq_domain(c, longest), waiter_blocks(c, longest) +
 			   seq_domain(c, longest)->nr_running, 0);
 	if (lacks && !victim_is_marked(c, seq_domain(c, longest)->tenant))
 		(void)displace(c, longest, lacks, false);

@@ -18,31 +18,6 @@
 #define LOOK_PARTS	32u	/* of the pool: so much is used between two looks in vain */
 
 /*
- * What goes takes with it what it has below, which may empty other spans: they
- * stay, for what the owner can spare was worked out with them.
- *
- * Return: blocks that went, without those below.
- */
-u32 span_evict_cached(struct core *c, u32 first)
-{
-	struct kv_domain *owner = &c->domains[c->spans[first].domain];
-	u32 base = first * core_sizes(c)->blocks_per_extent;
-	u32 i, nr = 0;
-
-	owner->keep_spans = 1;
-	for (i = base; i < base + c->spans[first].nr_blocks; i++)
-		if (c->blocks[i].state == BLK_CACHED &&
-		    (!owner->emin ||
-		     limit_may_lose(owner, index_evict_cost(c, i), true))) {
-			index_evict(c, i);
-			nr++;
-		}
-	owner->keep_spans = 0;
-	core_count(c, CORE_EV_reclaim_direct, nr);
-	return nr;
-}
-
-/*
  * What a run of extents costs those who have it; passes go in this order.  What
  * clients of another tenant have mapped comes last, whatever it holds: they
  * have to give it back first (revoke.c).

@@ -23,6 +23,9 @@
 /* A step open longer than this is not counted on to end soon. */
 #define SLOW_STEP_NS	1000000000ull
 
+/* Residencies that a restored sequence has to get on from where it was. */
+#define RESTORE_PATIENCE	8
+
 /* Is @a the better victim? */
 bool victim_before(const struct kv_seq *a, const struct kv_seq *b)
 {
@@ -97,6 +100,27 @@ static u32 victim_rank(const struct core *c, const struct kv_seq *s, u32 more)
 bool victim_may_lose(const struct core *c, const struct kv_seq *s)
 {
 	return victim_rank(c, s, 0) != RANK_NEVER;
+}
+
+/*
+ * A resident that had its time and is not above the waiter, or does nothing
+ * with its memory.  One that came back gets longer until it has more than it
+ * lost: else two that take turns could compute the same tokens for ever.
+ */
+bool past_residency(const struct core *c, const struct kv_seq *s,
+		    const struct kv_seq *w)
+{
+	u64 time = core_cfg(c)->starve_ns;
+
+	if (s->state != KVMM_SEQ_READY)
+		return false;
+	/* Priority is a matter of one tenant: any client may say any number. */
+	if (seq_domain(c, s)->tenant == seq_domain(c, w)->tenant &&
+	    s->priority > w->priority && c->now - s->active < time)
+		return false;
+	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
+		time *= RESTORE_PATIENCE;
+	return c->now - s->since >= time;
 }
 
 /*
