@@ -21,7 +21,7 @@
 #   cuda         compile kernels/cuda/*.cu for GPUs, or say why not
 #   deps         install the Debian packages named in .ci/packages
 #   docs         manual, completion for bash, units, files of options: build/share
-#   pages        what of Documentation is made of other files: ABI reference, pictures
+#   pages        what of Documentation is made of other files: ABI reference, files of the core, pictures
 #   install      programs, library, manual, units, options: prefix=/usr/local DESTDIR=
 #   uninstall    remove what install put there; a file of options that was changed stays
 #   clean        remove what was built for this O= (and its D= builds)
@@ -40,7 +40,7 @@
 #   CC CFLAGS LDFLAGS NVCC CUDA_ARCHS as usual; CFLAGS replaces only -O2 -g
 #
 # Sources are found by wildcard, so a new file needs no line here:
-#   kvmm/{core,ipc,dev,proc}/*.c, lib/*.c, kvmm/main.c           -> kvmm
+#   kvmm/core/**.c, kvmm/{ipc,dev,proc}/*.c, lib/*.c, kvmm/main.c           -> kvmm
 #   kvmm/hold/*.c, lib/*.c                             -> kvmm-hold
 #   kvmm/sandbox/*.c                                        -> kvmm, kvmm-hold, swapd, kvmm-proc
 #   kvmm/tools/kvctl*.c, lib/*.c                       -> kvctl
@@ -145,7 +145,7 @@ NPROC = $(shell nproc 2>/dev/null || echo 2)
 
 # -------------------------------------------------------------------- sources
 
-DAEMON_SRCS := $(sort $(wildcard kvmm/core/*.c kvmm/ipc/*.c kvmm/dev/*.c kvmm/proc/*.c))
+DAEMON_SRCS := $(sort $(wildcard kvmm/core/*.c kvmm/core/*/*.c kvmm/ipc/*.c kvmm/dev/*.c kvmm/proc/*.c))
 HOLD_SRCS   := $(sort $(wildcard kvmm/hold/*.c))
 LIB_SRCS    := $(sort $(wildcard lib/*.c))
 BOX_SRCS    := $(sort $(wildcard kvmm/sandbox/*.c))
@@ -675,7 +675,11 @@ $(FIGURES): %.svg: %.fig .ci/figure.awk
 Documentation/abi-reference.md: .ci/abi-reference.awk tests/data/uapi-layout.txt include/uapi/kvmm.h
 	$(call say,GEN,$@)
 	$(Q)awk -f $^ >$@
-pages: $(FIGURES) Documentation/abi-reference.md
+CORE_MAP := kvmm/core/ROOMS $(sort $(wildcard kvmm/core/*/*.c))
+Documentation/core-files.md: .ci/core-map.awk $(CORE_MAP)
+	$(call say,GEN,$@)
+	$(Q)awk -f $^ >$@
+pages: $(FIGURES) Documentation/abi-reference.md Documentation/core-files.md
 	@:
 
 BIN_PROGS  := $(filter $(B)/kvctl $(B)/kvrt $(B)/kvtop,$(PROGS))

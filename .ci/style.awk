@@ -175,7 +175,7 @@ function judge_include(line, from, t,    a, b, f, g)
 		return
 	if (a == "include")
 		complain(line, "include/ includes " t)
-	else if (f ~ /^(kvmm\/core|lib)/ && f != g)
+	else if (f ~ /^lib/ && f != g || f ~ /^kvmm\/core/ && g !~ /^kvmm\/core/)
 		complain(line, f "/ includes " t ": only include/ and itself")
 	else if (a == "runtime" && b != "runtime" && b != "kernels" || \
 		 a != "runtime" && a != b)

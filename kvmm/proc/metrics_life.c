@@ -2,7 +2,7 @@
 /*
  * metrics_life.c - how long blocks live and why sequences were preempted
  *
- * Of each domain.  Times are those of a sample of blocks (kvmm/core/life.c):
+ * Of each domain.  Times are those of a sample of blocks (kvmm/core/mem/life.c):
  * quantiles are right, sums are of the sample alone.
  */
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * The report of the kernel's OOM killer, in the core's words: who asked and for
  * how much, what its domain, its tenant and the pool have, a line a domain with
  * who of it would have gone first and why it did not, and how it ended.  All of
- * it is of the instant before anybody lost anything (kvmm/core/oom.c).  Names
+ * it is of the instant before anybody lost anything (kvmm/core/reclaim/oom.c).  Names
  * are those of then: they may be others' since.
  */
 #include "kvmm/proc/internal.h"

@@ -5,7 +5,7 @@
  * The lines are those of the kernel's files of that name, to the character, so
  * that what reads those can read these: averages in per cent of the last 10,
  * 60 and 300 seconds, and the total in microseconds.  What counts as stalled
- * is told in kvmm/core/psi.c.
+ * is told in kvmm/core/share/psi.c.
  *
  * As with the kernel's, a trigger is set with a line `some THRESHOLD WINDOW`
  * or `full THRESHOLD WINDOW`, in microseconds.  Here it is only judged.

@@ -2,7 +2,7 @@
 /*
  * why.c - client/ID/seq/SEQ/explain: why it waits, what was taken from it
  *
- * The core writes both down where they are decided (kvmm/core/why.c); here
+ * The core writes both down where they are decided (kvmm/core/share/why.c); here
  * are the words.  A tenant is told that another one was in the way, and not
  * which.
  */

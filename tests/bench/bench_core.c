@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/vllm.h"
 

@@ -19,7 +19,7 @@
  * All start with nothing; the first 60 s are not measured, the next 240 are.
  * Time is the clock of the simulated node, so no figure depends on the machine.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/node.h"
 

@@ -27,7 +27,7 @@
  *
  * Deterministic: no figure depends on the machine.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/node.h"
 #include "tests/bench/orca.h"

@@ -15,7 +15,7 @@
  * a beam's tokens were is not kept, so beams that lose their memory end the
  * benchmark.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/engine.h"
 

@@ -15,7 +15,7 @@
  * its own client: nd_stats.min_taken counts when its use falls below its memory.min,
  * and when a sequence is made a victim without which it would.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/engine.h"
 

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kvmm/core/records.h"
+#include "kvmm/core/base/records.h"
 #include "tests/integration/handover.h"
 
 #define PIECE	16u

@@ -56,6 +56,16 @@ wrong 'a struct without words' 's/^ \* struct kvmm_cqe - /   /' 'struct kvmm_cqe
 wrong 'a field that the list lacks' 's/^\t__u64	salt;/&\n\t__u64	pepper;/' 'kvmm_open_arg has other fields'
 wrong 'a number that is gone' '/^#define KVMM_EV_MAP/d' 'KVMM_EV_MAP is in the list of numbers alone'
 
+# ---- the files of the core
+cd "$KVMM_TOP" || exit 2
+out=$(awk -f .ci/core-map.awk kvmm/core/ROOMS kvmm/core/*/*.c 2>&1 >"$work/made")
+rc=$?
+check 'each file of the core says what it does' rc_is 0
+check 'core-files.md is current: make pages' cmp "$work/made" Documentation/core-files.md
+mkdir -p "$work/mem" && printf '// x\n/*\n * other.c - a name of another file\n' >"$work/mem/one.c"
+out=$(awk -f .ci/core-map.awk kvmm/core/ROOMS "$work/mem/one.c" 2>&1 >/dev/null)
+check 'a head that names another file' says 'one.c:3: not " \* one.c - "'
+
 # ---- pictures
 for fig in "$figures"/*.fig; do
 	name=${fig##*/}

@@ -7,7 +7,7 @@
  * proves nothing about it.  Looked at in the core's own records when a copy is
  * over, before the core hears of it.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/sim/sim.h"
 
 /* Somebody wants a certain span, as it is when memory is taken back. */

@@ -16,7 +16,7 @@
  *
  * Only this file and move.c of the simulator reach into the core.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/sim/sim.h"
 
 /* In one go, whatever an event may cost. */

@@ -12,7 +12,7 @@
 #define ADOPT_SCENE_H
 
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define SCENE_IO	64
 #define SCENE_SLOT	(2 * SH_EXTENT)

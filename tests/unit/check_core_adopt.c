@@ -9,7 +9,7 @@
 #include <setjmp.h>
 
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define MAX_IO		64
 #define SLOT		(2 * SH_EXTENT)

@@ -8,7 +8,7 @@
  * interposed.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 static u32 cl;
 static u64 seq, kid;

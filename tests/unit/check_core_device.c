@@ -7,7 +7,7 @@
  * content is given out or found, and that nothing is asked of the device.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define MAX_IO		64
 #define SLOT		(2 * SH_EXTENT)

@@ -5,7 +5,7 @@
  * Memory is made, acknowledged and moved between domains and tenants.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 static u32 cl;
 

@@ -5,7 +5,7 @@
  * A pool of four spans.  A block of an isolated span is given to nobody, what
  * is free in it is no room, and it leaves with its last used block.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
 
 static struct core *c;

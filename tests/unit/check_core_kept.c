@@ -7,7 +7,7 @@
  * that is in use, was used of late, is protected, or is another tenant's.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define POOL	16u			/* extents */
 #define ALL	(POOL * SH_PER)		/* blocks */

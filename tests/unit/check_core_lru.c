@@ -7,7 +7,7 @@
  * own records, so that looking is no use of it.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define POOL	32u		/* blocks */
 

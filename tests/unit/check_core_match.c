@@ -3,7 +3,7 @@
  * check_core_match.c - ids, the wait list, admission, the prefix index
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 static u32 cl;
 

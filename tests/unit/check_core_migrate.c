@@ -6,7 +6,7 @@
  * notes what is ordered and answers when it likes.  Here memory has content:
  * one word a block, so that a table that names the wrong block is seen.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
 
 #define MOST	64

@@ -7,7 +7,7 @@
  * trees.  No client can make a tree that is a list.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define WAITERS		30u
 #define MANY		4096u

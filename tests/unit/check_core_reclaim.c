@@ -6,7 +6,7 @@
  * holds the rest, one of them wants more.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 static u32 cl;
 

@@ -5,7 +5,7 @@
  * A pool of eight extents of four blocks.  Here also clients live that the
  * simulator does without: whose sequences no longer fit what is left.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
 
 #define ALL	8u			/* extents */

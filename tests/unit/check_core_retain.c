@@ -7,7 +7,7 @@
  * the three classes.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define POOL	32u		/* blocks */
 #define LOW	0u

@@ -5,7 +5,7 @@
  * A pool of eight extents, all of which the first tenant has; the second asks
  * for some.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
 
 #define STARVE	50u		/* ms, of sh_config() */

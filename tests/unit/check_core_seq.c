@@ -2,7 +2,7 @@
 /*
  * check_core_seq.c - handles, forks, states and what is published of them
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
 
 static u32 cl;

@@ -7,7 +7,7 @@
  * neighbours in the area and, the same way round, on the host.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define MAX_IO		256
 #define SLOT		8192u

@@ -8,7 +8,7 @@
  * device when its copy is over.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define MAX_IO		256
 #define SLOT		(2 * SH_EXTENT)

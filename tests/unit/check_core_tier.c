@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/level.h"
 
 #define EXTENT		65536ull

@@ -7,7 +7,7 @@
  * and the core does the same however that is.
  */
 #include "tests/unit/core_shell.h"
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 #define RING	1024u
 #define STARVE	50u	/* ms, as in sh_config() */

@@ -9,7 +9,7 @@
 
 #include "tests/unit/proc_fixture.h"
 
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "kvmm/proc/internal.h"
 
 /* The core's own states, under the names that the files use. */

@@ -5,7 +5,7 @@
  * A sequence of 40 tokens is two sealed blocks and an open one, of 16 tokens
  * and 4608 bytes; a fork of it shares all three.
  */
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 #include "tests/unit/proc_fixture.h"
 
 #include "kvmm/proc/internal.h"

@@ -8,7 +8,7 @@
 
 #include "kvmm/core/trace.h"
 
-#include "kvmm/core/internal.h"
+#include "kvmm/core/node/node.h"
 
 /* The request fails with @err and its explanation begins with @why. */
 static void refused(const char *req, int err, const char *why)

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ranges_seq.c - clients and sequences of an arena that is adopted whole
+ *
+ * As ranges.c, and then what no walker follows is made anew: the free lists
+ * of sequences, of table pages and of pages of ids, with each page in one
+ * table at most; the links back in tables; the trees of order.c; the buckets of
+ * the index.
+ */
+#include "kvmm/core/adopt/adopt.h"
+
+#define PAGE_FREE	0xfffffffeu	/* in the last of kv_tpage.back, here only */
+#define IDS_USED	0x80000000u	/* in kv_idpage.nr, here only */
+
+static void must(struct walk *w, const char *what, u32 i, bool is)
+{
+	expect(w, "adopt", what, i, is, 1);
+}
+
+static bool none_or(u32 i, u32 most)
+{
+	return i == CORE_NONE || i < most;
+}
+
+/* ---- clients and steps ---- */
+
+static void step_ranges(struct walk *w, u32 client, u32 i)
+{
+	const struct core *c = w->c;
+	struct kv_step_entry *e;
+	const struct kv_step *st = step_at(c, client, i, &e);
+	u32 max = core_cfg(c)->max_seqs, n, h;
+
+	must(w, "entries of a step of client", client,
+	     st->nr <= CORE_MAX_STEP_ENTRIES);
+	for (n = 0; n < st->nr && !w->r->nr_faults; n++)
+		must(w, "entry of a step of client", client,
+		     e[n].seq / max == client &&
+		     c->seqs[e[n].seq].state != KVMM_SEQ_CLOSED &&
+		     e[n].start <= e[n].end && (e[n].src == CORE_NONE ||
+		     salvage_in_span(c, e[n].src) <
+		     core_cfg(c)->max_domains));
+	for (h = st->held, n = 0; h != CORE_NONE && !w->r->nr_faults; n++) {
+		must(w, "what a step holds of client", client,
+		     h < core_sizes(c)->nr_holds && n < core_sizes(c)->nr_holds);
+		if (w->r->nr_faults)
+			return;
+		must(w, "block that a step holds of client", client,
+		     salvage_in_span(c, c->holds[h].blk) <
+		     core_cfg(c)->max_domains);
+		h = c->holds[h].next;
+	}
+}
+
+static void client_ranges(struct walk *w, u32 i)
+{
+	const struct core *c = w->c;
+	const struct core_config *cfg = core_cfg(c);
+	const struct kv_client *cl = &c->clients[i];
+
+	if (cl->state == CLI_FREE)
+		return;
+	must(w, "facts of client", i, cl->state <= CLI_DEAD &&
+	     cl->domain < cfg->max_domains && c->domains[cl->domain].used &&
+	     cl->tenant == c->domains[cl->domain].tenant && cl->max_steps &&
+	     cl->max_steps <= cfg->max_steps && cl->max_seqs &&
+	     cl->max_seqs <= cfg->max_seqs && cl->nr_steps <= cl->max_steps &&
+	     cl->step_head < KVMM_MAX_STEPS && cl->away <= AWAY_SALVAGED &&
+	     cl->committed <= cl->last_number);
+}
+
+/* ---- sequences ---- */
+
+static bool links_are(const struct core *c, const struct kv_seq *s)
+{
+	u32 nr = core_sizes(c)->nr_seqs, max = core_cfg(c)->max_seqs;
+
+	return none_or(s->prev, nr) && none_or(s->next, nr) &&
+	       (!(s->flags & SEQF_QUEUED) || (none_or(s->age_prev, nr) &&
+					      none_or(s->age_next, nr))) &&
+	       s->fam_prev / max == s->client &&
+	       s->fam_next / max == s->client &&
+	       c->seqs[s->fam_next].state != KVMM_SEQ_CLOSED &&
+	       (s->fill_on == CORE_NONE || (none_or(s->fill_prev, nr) &&
+					    none_or(s->fill_next, nr) &&
+		s->fill_on < core_sizes(c)->nr_entries &&
+		c->entries_low[s->fill_on].domain == s->domain &&
+		s->fill < s->nr_blocks));
+}
+
+static bool table_is_sane(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u64 most = (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES;
+
+	return s->nr_blocks <= most && s->valid_len <= s->cover &&
+	       s->nr_blocks == tokens_to_blocks(d, s->cover) &&
+	       s->trimmed <= s->nr_blocks && s->trim_want <= s->nr_blocks &&
+	       (u64)s->prompt_len + s->max_tokens <= most * d->block_tokens &&
+	       s->nr_blocks <= seq_most(c, s) &&
+	       (!(s->flags & SEQF_COPY) || s->nr_blocks > s->trimmed) &&
+	       ((s->flags & SEQF_SWAPPED) != 0) ==
+	       (s->state == KVMM_SEQ_SWAPPED);
+}
+
+static void seq_ranges(struct walk *w, u32 i)
+{
+	const struct core *c = w->c;
+	const struct kv_seq *s = &c->seqs[i];
+	const struct kv_client *cl;
+
+	must(w, "pressure of seq", i, s->psi_domain < PSI_NR_CLASSES &&
+	     s->psi_node < PSI_NR_CLASSES);
+	if (s->state == KVMM_SEQ_CLOSED)
+		return;
+	cl = &c->clients[i / core_cfg(c)->max_seqs];
+	must(w, "facts of seq", i, s->state < KVMM_NR_SEQ_STATES &&
+	     s->client == i / core_cfg(c)->max_seqs &&
+	     i % core_cfg(c)->max_seqs < cl->max_seqs &&
+	     cl->state != CLI_FREE && s->domain == cl->domain &&
+	     s->nr_retains <= SEQ_RETAINS && s->generation &&
+	     s->cause < NR_CORE_CAUSES);
+	if (w->r->nr_faults)
+		return;
+	must(w, "links of seq", i, links_are(c, s));
+	must(w, "table of seq", i, table_is_sane(c, s));
+}
+
+/**
+ * seqs_ranges() - records of clients, of their steps and sequences
+ */
+void seqs_ranges(struct walk *w, struct core *c)
+{
+	u32 i, n;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		client_ranges(w, i);
+	for (i = 0; i < core_sizes(c)->nr_seqs && !w->r->nr_faults; i++)
+		seq_ranges(w, i);
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		for (n = 0; c->clients[i].state != CLI_FREE &&
+		     !w->r->nr_faults && n < c->clients[i].nr_steps; n++)
+			step_ranges(w, i, n);
+}
+
+/* ---- tables ---- */
+
+static struct kv_tpage *page_at(const struct core *c, u32 client, u32 page)
+{
+	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
+}
+
+static bool pte_is_sane(const struct core *c, const struct kv_seq *s, u32 idx,
+			kv_pte_t pte)
+{
+	u32 i = pte_block(pte);
+
+	if (idx < s->trimmed)
+		return pte.val == PTE_NONE;
+	if (s->flags & SEQF_SWAPPED)
+		return pte_is_entry(pte) && i < core_sizes(c)->nr_entries &&
+		       c->entries_low[i].domain == s->domain;
+	return pte_is_present(pte) && salvage_in_span(c, i) == s->domain;
+}
+
+/* The pages before the one that is entered @at the chain's end. */
+static void page_links(struct core *c, u32 client, struct kv_tpage *t, u32 last)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_TABLE_HOPS && last != CORE_NONE; i++) {
+		t->back[i] = last;
+		last = page_at(c, client, last)->back[i];
+	}
+	for (; i < CORE_TABLE_HOPS; i++)
+		t->back[i] = CORE_NONE;
+}
+
+static void table_adopt(struct walk *w, struct core *c, struct kv_seq *s)
+{
+	u32 i, page = s->first_page, last = CORE_NONE;
+	struct kv_tpage *t = NULL;
+
+	for (i = 0; i < s->nr_blocks && !w->r->nr_faults; i++) {
+		if (i % KVMM_TABLE_ENTRIES == 0) {
+			page = t ? t->next : page;
+			must(w, "page of the table of seq", seq_index(c, s),
+			     page < core_cfg(c)->nr_tables &&
+			     page_at(c, s->client, page)->back
+			     [CORE_TABLE_HOPS - 1] == PAGE_FREE);
+			if (w->r->nr_faults)
+				return;
+			t = page_at(c, s->client, page);
+			page_links(c, s->client, t, last);
+			t->first = i;
+			last = page;
+		}
+		must(w, "entry of the table of seq", seq_index(c, s),
+		     pte_is_sane(c, s, i, t->pte[i % KVMM_TABLE_ENTRIES]));
+	}
+	must(w, "last page of seq", seq_index(c, s), s->last_page == last &&
+	     (s->nr_blocks || s->first_page == CORE_NONE));
+	if (t)
+		t->next = CORE_NONE;
+}
+
+static void tables_adopt(struct walk *w, struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	u32 nr = core_cfg(c)->nr_tables, i;
+	struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+
+	for (i = 0; i < nr; i++)
+		page_at(c, client, i)->back[CORE_TABLE_HOPS - 1] = PAGE_FREE;
+	for (i = 0; i < cl->max_seqs && !w->r->nr_faults; i++)
+		if (s[i].state != KVMM_SEQ_CLOSED)
+			table_adopt(w, c, &s[i]);
+	cl->fresh_page = nr;
+	cl->nr_free_pages = 0;
+	cl->free_page = CORE_NONE;
+	for (i = nr; i--;) {
+		struct kv_tpage *t = page_at(c, client, i);
+
+		if (t->back[CORE_TABLE_HOPS - 1] != PAGE_FREE)
+			continue;
+		t->next = cl->free_page;
+		cl->free_page = i;
+		cl->nr_free_pages++;
+	}
+}
+
+/* ---- ids ---- */
+
+static void ids_adopt(struct walk *w, struct core *c, struct kv_seq *s)
+{
+	u32 page = s->id_head, last = CORE_NONE, nr = 0;
+
+	while (page != CORE_NONE && !w->r->nr_faults) {
+		struct kv_idpage *p;
+
+		must(w, "pages of ids of seq", seq_index(c, s),
+		     page < core_sizes(c)->nr_idpages &&
+		     c->idpages[page].nr - 1 < CORE_ID_PAGE);
+		if (w->r->nr_faults)
+			return;
+		p = &c->idpages[page];
+		nr += p->nr;
+		p->nr |= IDS_USED;
+		c->clients[s->client].nr_idpages++;
+		last = page;
+		page = p->next;
+	}
+	must(w, "ids of seq", seq_index(c, s), s->nr_ids == nr &&
+	     s->id_tail == last && (nr || !(s->flags & SEQF_QUEUED) ||
+				    (s->flags & SEQF_SWAPPED)));
+	if (s->found > nr / seq_domain(c, s)->block_tokens)
+		s->found = 0;
+}
+
+static void ids_free(struct core *c)
+{
+	struct core_head *h = c->head;
+	u32 i;
+
+	h->free_idpage = CORE_NONE;
+	h->nr_free_idpages = 0;
+	for (i = core_sizes(c)->nr_idpages; i--;) {
+		struct kv_idpage *p = &c->idpages[i];
+
+		if (p->nr & IDS_USED) {
+			p->nr &= ~IDS_USED;
+			continue;
+		}
+		p->nr = 0;
+		p->next = h->free_idpage;
+		h->free_idpage = i;
+		h->nr_free_idpages++;
+	}
+}
+
+/* ---- trees, records that are free ---- */
+
+/* Into the trees that it says it is in. */
+static void order_adopt(struct core *c, u32 i)
+{
+	struct kv_seq *s = &c->seqs[i];
+	struct kv_domain *d = seq_domain(c, s);
+
+	s->rank = order_rank(c, s);
+	if (s->flags & SEQF_QUEUED)
+		order_add(c, &d->wait_root, i, NODE_ORDER);
+	else if (s->flags & SEQF_IN_READY)
+		order_add(c, &d->ready_root, i, NODE_ORDER);
+	if (s->flags & SEQF_IN_REFUSED)
+		order_add(c, &d->refused_root, i, NODE_REFUSED);
+}
+
+static void client_adopt(struct walk *w, struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	u32 i, nr = 0, *free = &cl->free_seq;
+
+	cl->nr_idpages = 0;
+	for (i = 0; i < cl->max_seqs && !w->r->nr_faults; i++) {
+		if (s[i].state == KVMM_SEQ_CLOSED) {
+			*free = i;
+			free = &s[i].next;
+			continue;
+		}
+		nr++;
+		ids_adopt(w, c, &s[i]);
+		order_adopt(c, client * core_cfg(c)->max_seqs + i);
+	}
+	*free = CORE_NONE;
+	expect(w, "adopt", "sequences of client", client, cl->nr_seqs, nr);
+}
+
+/* Records of what steps hold: those that no step has are free. */
+static void holds_adopt(struct walk *w, struct core *c)
+{
+	u32 i, n, h;
+
+	for (i = 0; i < core_sizes(c)->nr_holds; i++)
+		c->scratch[i] = 0;
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		for (n = 0; c->clients[i].state != CLI_FREE &&
+		     n < c->clients[i].nr_steps; n++) {
+			struct kv_step_entry *e;
+
+			h = step_at(c, i, n, &e)->held;
+			for (; h != CORE_NONE; h = c->holds[h].next) {
+				must(w, "what steps hold", h, !c->scratch[h]);
+				c->scratch[h] = 1;
+			}
+		}
+	c->head->free_hold = CORE_NONE;
+	for (i = core_sizes(c)->nr_holds; i--;)
+		if (!c->scratch[i]) {
+			c->holds[i].next = c->head->free_hold;
+			c->head->free_hold = i;
+		}
+}
+
+/**
+ * adopt_seqs() - what no walker follows, of clients and sequences
+ */
+int adopt_seqs(struct core *c, struct walk *w)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		c->domains[i].wait_root = CORE_NONE;
+		c->domains[i].ready_root = CORE_NONE;
+		c->domains[i].refused_root = CORE_NONE;
+	}
+	for (i = 0; i < core_cfg(c)->max_clients && !w->r->nr_faults; i++)
+		if (c->clients[i].state != CLI_FREE) {
+			tables_adopt(w, c, i);
+			client_adopt(w, c, i);
+		}
+	ids_free(c);
+	if (!w->r->nr_faults)
+		holds_adopt(w, c);
+	return w->r->nr_faults ? -EUCLEAN : 0;
+}
+
+/**
+ * adopt_index() - the buckets of the index, and the records that are free
+ */
+void adopt_index(struct core *c)
+{
+	struct core_head *h = c->head;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		c->lrus[i].told = (struct kv_told){ .node = CORE_NONE };
+	for (i = 0; i < core_sizes(c)->nr_ghosts; i++)
+		if (c->ghosts[i].domain >= core_cfg(c)->max_domains ||
+		    !c->domains[c->ghosts[i].domain].used)
+			c->ghosts[i].domain = GHOST_UNUSED;
+	for (i = 0; i < core_sizes(c)->nr_buckets; i++)
+		c->buckets[i] = CORE_NONE;
+	h->free_node = CORE_NONE;
+	h->nr_free_nodes = 0;
+	for (i = core_sizes(c)->nr_nodes; i--;) {
+		if (c->nodes[i].ref != CORE_NONE) {
+			index_rehash(c, i);
+			continue;
+		}
+		c->nodes[i].next = h->free_node;
+		h->free_node = i;
+		h->nr_free_nodes++;
+	}
+	h->free_entry = CORE_NONE;
+	h->nr_free_entries = 0;
+	for (i = core_sizes(c)->nr_entries; i--;) {
+		if (c->entries_low[i].domain != ENTRY_UNUSED)
+			continue;
+		c->entries_low[i].next = h->free_entry;
+		h->free_entry = i;
+		h->nr_free_entries++;
+	}
+}

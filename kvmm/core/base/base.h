@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base.h - accessors of records, counters, trace, wake-ups: what every room uses
+ */
+#ifndef KVMM_CORE_BASE_H
+#define KVMM_CORE_BASE_H
+
+#include <kvmm/bug.h>
+#include <kvmm/probes.h>
+
+#include "kvmm/core/base/records.h"
+
+static inline const struct core_config *core_cfg(const struct core *c)
+{
+	return &c->head->cfg;
+}
+
+static inline const struct core_sizes *core_sizes(const struct core *c)
+{
+	return &c->head->sizes;
+}
+
+/* Bytes of the device pool that are in use: what there is to be had. */
+static inline u64 pool_online(const struct core *c)
+{
+	return c->head->nr_online * core_cfg(c)->extent_size;
+}
+
+static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
+{
+	return &c->head->pools[pool];
+}
+
+/* Where the record of domain @dom's part in @pool is. */
+static inline u32 part_index(const struct core *c, u32 dom, u32 pool)
+{
+	return dom + pool * core_cfg(c)->max_domains;
+}
+
+static inline u32 part_pool(const struct core *c, u32 part)
+{
+	u32 nr = core_cfg(c)->max_domains;
+
+	/* Nearly always: no need to divide. */
+	return part < nr ? CORE_POOL_DEV : part / nr;
+}
+
+/* Is it the one of its group that life.c looks at?  This comes with every block. */
+static inline bool life_is_sampled(const struct core *c, u32 blk)
+{
+	u32 shift = c->head->life_shift, group = blk >> shift;
+
+	return !shift || (group * LIFE_HASH) >> (32 - shift) ==
+			 (blk & ((1u << shift) - 1));
+}
+
+static inline u32 part_domain(const struct core *c, u32 part)
+{
+	u32 nr = core_cfg(c)->max_domains;
+
+	return part < nr ? part : part % nr;
+}
+
+/*
+ * Work that grows with what there is was done: @n units of about 10 ns.  An
+ * event that has done a lot leaves the rest to the next, see admit_all().
+ */
+static inline void core_work(struct core *c, u32 n)
+{
+	c->work += n;
+}
+
+/*
+ * An event is under way from here to the end of the block: the arena is as
+ * another core could go on with it only outside.  One thread writes it, and a
+ * thread that is killed has done what comes before the place where it was
+ * killed and nothing that comes after, on any machine; so it is the compiler
+ * alone that could change the order of stores, and core_order() is all that
+ * is needed between two of which the first must be true whenever the second is.
+ */
+#define core_order()	__asm__ __volatile__("" ::: "memory")
+
+static inline struct core *core_event_begin(struct core *c)
+{
+	c->head->event++;
+	core_order();
+	c->taker = CORE_NONE;
+	return c;
+}
+
+static inline void core_event_end(struct core **c)
+{
+	core_order();
+	(*c)->head->event--;
+}
+
+#define core_event(c)							\
+	struct core *core_in_event					\
+	__attribute__((cleanup(core_event_end), unused)) =		\
+	core_event_begin(c)
+
+/* A place where a test may end the core, see crash.h. */
+static inline void core_crash(struct core *c, enum core_crash_point point)
+{
+	core_order();
+	if (__builtin_expect(c->ops->crash != NULL, 0))
+		c->ops->crash(c->ops_arg, point);
+}
+
+static inline void core_count(struct core *c, enum core_event ev, u64 n)
+{
+	c->head->events[ev] += n;
+}
+
+/* trace.c: what was decided, for whoever wants to know */
+void trace_record(struct core *c, u32 event, const u64 *arg, u32 nr);
+
+/* The fields of an event of trace.h, in the order of that list. */
+#define core_trace(c, event, ...)					\
+do {									\
+	_Static_assert(sizeof((u64[]){ __VA_ARGS__ }) / sizeof(u64) ==	\
+		       CORE_TRACE_NR_##event, #event);			\
+	if (__builtin_expect((c)->trace_on & (1u << CORE_TRACE_##event), 0)) \
+		trace_record(c, CORE_TRACE_##event,			\
+			     (const u64[]){ __VA_ARGS__ },		\
+			     CORE_TRACE_NR_##event);			\
+} while (0)
+
+/* An index as a field. */
+#define trace_id(index)	((index) == CORE_NONE ? ~0ull : (u64)(index))
+
+/* The first three fields of what is told of a sequence. */
+#define trace_seq(c, s)	(s)->client, (s)->domain, seq_number(c, s)
+
+static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
+{
+	return (u32)(s - c->seqs);
+}
+
+/* Its number among its client's, as the files have it. */
+static inline u32 seq_number(const struct core *c, const struct kv_seq *s)
+{
+	return seq_index(c, s) - s->client * core_cfg(c)->max_seqs;
+}
+
+static inline struct kv_domain *seq_domain(const struct core *c,
+					   const struct kv_seq *s)
+{
+	return &c->domains[s->domain];
+}
+
+/* Blocks of a domain, or of its part in a lower pool, that are not free. */
+static inline u32 domain_used(const struct kv_domain *d)
+{
+	return d->nr_spans * d->span_blocks - d->nr[BLK_FREE];
+}
+
+/* Free blocks that somebody may take: those of isolated spans nobody may. */
+static inline u32 domain_free(const struct kv_domain *d)
+{
+	return d->nr[BLK_FREE] - d->isolated_free;
+}
+
+/* Cached blocks whose eviction gives the domain a free one. */
+static inline u32 domain_cached(const struct kv_domain *d)
+{
+	return d->nr[BLK_CACHED] - d->isolated_cached;
+}
+
+static inline bool span_is_isolated(const struct kv_span *sp)
+{
+	return sp->class == CORE_CLASS_ISOLATED;
+}
+
+static inline u32 tokens_to_blocks(const struct kv_domain *d, u32 tokens)
+{
+	return DIV_ROUND_UP(tokens, d->block_tokens);
+}
+
+/*
+ * Every reason to keep a block's content: the sequences that map it, the
+ * index, copies of the daemon.  It follows from these and is not kept.
+ */
+static inline u32 block_refcount(const struct kv_block *b)
+{
+	return b->nr_map + !!(b->flags & BLKF_INDEXED) + b->nr_copy;
+}
+
+/* May a sequence that maps the block write it in place? */
+static inline bool block_writable(const struct core *c, u32 blk)
+{
+	return c->blocks[blk].state == BLK_OPEN &&
+	       block_refcount(&c->blocks[blk]) == 1;
+}
+
+/* First extent of the span that a block is in. */
+static inline u32 block_span(const struct core *c, u32 blk)
+{
+	return c->extents[blk >> core_sizes(c)->block_shift].span;
+}
+
+/* Is the block in a span that is emptied for another tenant? */
+static inline bool block_is_claimed(const struct core *c, u32 blk)
+{
+	u32 span = block_span(c, blk);
+
+	return span_is_isolated(&c->spans[span]) && c->extents[span].want;
+}
+
+/* Is the block in a span that is on its way out of use?  See resize.c. */
+static inline bool block_leaves(const struct core *c, u32 blk)
+{
+	u32 first = block_span(c, blk);
+
+	return c->head->resizing &&
+	       first + c->spans[first].nr_extents > c->head->nr_online;
+}
+
+static inline u32 domain_slack(const struct kv_domain *d)
+{
+	KV_BUG_ON(domain_free(d) < d->reserved);
+	return domain_free(d) - d->reserved;
+}
+
+/* Blocks in use that no eviction would give back, and promised ones. */
+static inline u32 domain_held(const struct kv_domain *d)
+{
+	return domain_used(d) - d->nr[BLK_CACHED] + d->reserved;
+}
+
+/* Blocks that will be free soon, by themselves. */
+static inline u32 room_coming(const struct core *c, const struct kv_domain *d)
+{
+	u64 made = (u64)d->pending_spans * d->span_blocks;
+	u32 leaving = d->nr[BLK_LIMBO] > d->nr_filling ?
+		      d->nr[BLK_LIMBO] - d->nr_filling : 0;
+
+	return (u32)min(made + leaving, 0x7fffffffull);
+}
+
+/* Blocks of @nr that are neither free, nor coming, nor cached. */
+static inline u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
+	       u32 spare)
+{
+	u64 have = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
+
+	return (u64)nr + spare > have ? (u32)((u64)nr + spare - have) : 0;
+}
+
+/* memory.max stands in the way: only the domain's own can help. */
+static inline bool domain_limited(const struct kv_domain *d, u32 nr)
+{
+	return (u64)domain_held(d) + nr > d->max_blocks;
+}
+
+/* Does a swapped sequence of the domain wait beside others? */
+static inline bool restore_waits(const struct kv_domain *d)
+{
+	return d->nr_swapped && d->nr_waiting > 1;
+}
+
+/**
+ * revoke_needed() - may somebody of its tenant have the extent mapped?
+ *
+ * Then it changes over to another tenant only by a revocation.
+ */
+static inline bool revoke_needed(const struct core *c, u32 e)
+{
+	return c->extents[e].sent || c->extents[e].haunted;
+}
+
+/* Blocks that the domain could have at best. */
+static inline u32 domain_capacity(const struct core *c, const struct kv_domain *d)
+{
+	u64 spans = c->head->nr_online / d->span_extents;
+	u64 blocks = min(spans * d->span_blocks, (u64)d->max_blocks);
+
+	return (u32)(c->head->device ? min(blocks, (u64)d->kept) : blocks);
+}
+
+static inline u64 seq_handle(const struct core *c, const struct kv_seq *s)
+{
+	return KVMM_SEQ(seq_number(c, s), s->generation);
+}
+
+static inline struct kv_step_entry *step_entries(const struct core *c, u32 client,
+					  u32 slot)
+{
+	u64 step = (u64)client * KVMM_MAX_STEPS + slot;
+
+	return c->entries + step * CORE_MAX_STEP_ENTRIES;
+}
+
+/* The @i-th oldest open step of a client. */
+static inline struct kv_step *step_at(const struct core *c, u32 client, u32 i,
+			struct kv_step_entry **entries)
+{
+	u32 slot = (c->clients[client].step_head + i) % KVMM_MAX_STEPS;
+
+	*entries = step_entries(c, client, slot);
+	return &c->steps[client * KVMM_MAX_STEPS + slot];
+}
+
+/* drain_of_tenant() - the same of a tenant; CORE_NONE: one that is not known */
+static inline u32 drain_of_tenant(const struct core *c, u32 tenant)
+{
+	bool its = tenant != CORE_NONE && c->tenants[tenant].draining;
+
+	return (c->head->draining ? BIT(CORE_DRAIN_NODE) : 0) |
+	       (its ? BIT(CORE_DRAIN_TENANT) : 0);
+}
+
+/* drain_of_client() - what drains it: a bit for each CORE_DRAIN_* */
+static inline u32 drain_of_client(const struct core *c, u32 client)
+{
+	const struct kv_client *cl = &c->clients[client];
+
+	return drain_of_tenant(c, cl->tenant) |
+	       (cl->draining ? BIT(CORE_DRAIN_CLIENT) : 0);
+}
+
+/* Ask the first waiting sequence of the domain again, after this event. */
+static inline void domain_kick(struct kv_domain *d)
+{
+	d->retry = 1;
+}
+
+/* notify.c: tell waiting sequences, clients and the shell */
+bool client_kill(struct core *c, u32 client, int reason);
+void core_kick(struct core *c);
+void core_kick_promised(struct core *c, u32 dom);
+void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq);
+
+/* order.c: sequences in order: by priority, then arrival */
+bool seq_before(const struct kv_seq *a, const struct kv_seq *b);
+u32 order_rank(const struct core *c, const struct kv_seq *s);
+void order_add(struct core *c, u32 *root, u32 i, u32 node);
+void order_del(struct core *c, u32 *root, u32 i, u32 node);
+u32 order_end(const struct core *c, u32 root, u32 node, bool last);
+u32 order_prev(const struct core *c, u32 root, const struct kv_seq *s,
+	       u32 node);
+u32 order_prev_aged(const struct core *c, u32 root, const struct kv_seq *s,
+		    u64 since);
+
+/* Two lists of indices with the same shape; @node gives the links. */
+#define list_add_tail_idx(arr, head, tail, i)				\
+do {									\
+	(arr)[i].next = CORE_NONE;					\
+	(arr)[i].prev = (tail);						\
+	if ((tail) != CORE_NONE)					\
+		(arr)[tail].next = (i);					\
+	else								\
+		(head) = (i);						\
+	(tail) = (i);							\
+} while (0)
+
+#define list_del_idx(arr, head, tail, i)				\
+do {									\
+	if ((arr)[i].prev != CORE_NONE)					\
+		(arr)[(arr)[i].prev].next = (arr)[i].next;		\
+	else								\
+		(head) = (arr)[i].next;					\
+	if ((arr)[i].next != CORE_NONE)					\
+		(arr)[(arr)[i].next].prev = (arr)[i].prev;		\
+	else								\
+		(tail) = (arr)[i].prev;					\
+	(arr)[i].prev = CORE_NONE;					\
+	(arr)[i].next = CORE_NONE;					\
+} while (0)
+
+#endif /* KVMM_CORE_BASE_H */

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * entry.c - lower-tier entries: content that has slots below the device
+ *
+ * An entry says where the content of one block lies below the device: in a slot
+ * of the host pool, a slot of a swap area, or both.  It also names the block that
+ * has the same content, counts the tables of swapped sequences that need it, and
+ * records the request in flight for it (tier_io.c).
+ *
+ * An indexed entry is content that the device does not have.  When a block gets
+ * the content again it takes the entry's place in the index, and the entry stays
+ * as the block's clean copy: the second eviction is free.  Open tails are the
+ * exception: a restored tail will be written, so its entry is dropped.
+ *
+ * An entry is free when no table needs it, it is not in the index, no block has
+ * its content and no request is in flight for it.
+ */
+#include "kvmm/core/mem/mem.h"
+
+void host_list_add(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	struct kv_domain *part = host_part(c, e->domain);
+
+	list_add_tail_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
+	e->flags |= ENTF_LRU;
+}
+
+static void host_list_del(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	struct kv_domain *part = host_part(c, e->domain);
+
+	if (!(e->flags & ENTF_LRU))
+		return;
+	if (part->write_next == entry)
+		part->write_next = e->next;
+	list_del_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
+	e->flags &= (u8)~ENTF_LRU;
+}
+
+/* Used again: the newest of its list. */
+void entry_touch(struct core *c, u32 entry)
+{
+	if (!(c->entries_low[entry].flags & ENTF_LRU))
+		return;
+	host_list_del(c, entry);
+	host_list_add(c, entry);
+}
+
+/*
+ * A record; CORE_NONE: there is none.  There are as many as slots can be, but
+ * an entry that is lost has its record for as long as tables name it, and no
+ * slot.
+ */
+u32 entry_alloc(struct core *c, u32 dom)
+{
+	u32 i = c->head->free_entry;
+	struct kv_entry *e;
+	u32 generation;
+
+	if (i == CORE_NONE)
+		return CORE_NONE;
+	e = &c->entries_low[i];
+	c->head->free_entry = e->next;
+	c->head->nr_free_entries--;
+	generation = e->generation;
+	memset(e, 0, sizeof(*e));
+	e->generation = generation + 1;
+	e->domain = (u16)dom;
+	e->dev = CORE_NONE;
+	e->host = CORE_NONE;
+	e->area = CORE_NONE;
+	e->prev = CORE_NONE;
+	e->next = CORE_NONE;
+	e->hash_next = CORE_NONE;
+	e->waiters = CORE_NONE;
+	core_crash(c, CORE_CRASH_entry_alloc);
+	return i;
+}
+
+void host_slot_put(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (e->host == CORE_NONE)
+		return;
+	host_list_del(c, entry);
+	block_set_state(c, e->host, BLK_FREE);
+	e->host = CORE_NONE;
+	e->flags &= (u8)~ENTF_HOST;
+}
+
+void area_slot_put(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (e->area == CORE_NONE)
+		return;
+	block_set_state(c, e->area, BLK_FREE);
+	e->area = CORE_NONE;
+	e->flags &= (u8)~ENTF_AREA;
+}
+
+/* Does a lower tier have the content, or will it when its copy is over? */
+bool entry_is_there(const struct core *c, u32 entry)
+{
+	const struct kv_entry *e = &c->entries_low[entry];
+
+	return !(e->flags & ENTF_LOST) &&
+	       ((e->flags & (ENTF_HOST | ENTF_AREA)) || e->io == ENT_OUT);
+}
+
+/* Nobody needs the entry: its slots and its record are free. */
+void entry_settle(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	/* Letting go of one thing may have settled it already. */
+	if (e->domain == ENTRY_UNUSED)
+		return;
+	if (e->refs || (e->flags & ENTF_INDEXED) || e->dev != CORE_NONE ||
+	    e->io != ENT_IDLE)
+		return;
+	host_slot_put(c, entry);
+	area_slot_put(c, entry);
+	core_crash(c, CORE_CRASH_entry_settle);
+	e->next = c->head->free_entry;
+	c->head->free_entry = entry;
+	c->head->nr_free_entries++;
+	e->domain = ENTRY_UNUSED;
+}
+
+void entry_put_ref(struct core *c, u32 entry)
+{
+	KV_BUG_ON(!c->entries_low[entry].refs);
+	c->entries_low[entry].refs--;
+	entry_settle(c, entry);
+}
+
+/* The device is losing the content: the index refers to the entry. */
+void entry_index(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	KV_BUG_ON(e->flags & (ENTF_INDEXED | ENTF_PARTIAL));
+	e->flags |= ENTF_INDEXED;
+	index_move(c, e->dev, REF_ENTRY | entry);
+}
+
+void entry_unindex(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (!(e->flags & ENTF_INDEXED))
+		return;
+	index_drop(c, REF_ENTRY | entry);
+	e->flags &= (u8)~ENTF_INDEXED;
+}
+
+/* Forget an indexed entry that no table names. */
+void entry_drop(struct core *c, u32 entry)
+{
+	entry_unindex(c, entry);
+	core_count(c, CORE_EV_host_drop, 1);
+	entry_settle(c, entry);
+}
+
+/* The device has the same content again, computed anew: no need to read. */
+void entry_adopt(struct core *c, u32 entry, u32 blk)
+{
+	index_move(c, REF_ENTRY | entry, blk);
+	c->entries_low[entry].flags &= (u8)~ENTF_INDEXED;
+	c->entries_low[entry].dev = blk;
+	c->blocks[blk].entry = entry;
+}
+
+/* A block that was the entry's upper copy is free. */
+void entry_forget_dev(struct core *c, u32 blk)
+{
+	u32 entry = c->blocks[blk].entry;
+
+	c->blocks[blk].entry = CORE_NONE;
+	c->entries_low[entry].dev = CORE_NONE;
+	entry_settle(c, entry);
+}

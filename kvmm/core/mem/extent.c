@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * extent.c - memory behind extents, and who has mapped it
+ *
+ * An extent is a fixed piece of the pool's address range.  It has no memory
+ * (ABSENT) until a domain needs it; then the shell makes memory for it
+ * (CREATING), every client of the tenant is told to map it, and it waits in
+ * no span (BACKED) or becomes part of one (SPAN).  Inside a tenant it moves
+ * from domain to domain as a record.
+ *
+ * Between tenants memory is never lent.  A handle gives its holder access for
+ * ever, so an extent may change tenant only when nobody of the old tenant can
+ * have it mapped: no client that was sent it is left, and none detached
+ * without ending (kv_extent.haunted).  Then it is released and made anew.
+ * Clients that live are asked to unmap it: see revoke.c.
+ *
+ * A client's word that it has mapped an extent is needed before a grant may
+ * name a block of it.  Whoever is slow to say so delays only itself.
+ */
+#include "kvmm/core/mem/mem.h"
+
+/* Let the shell rest this long after it could not make memory. */
+#define CREATE_BACKOFF_NS	1000000000ull
+
+/* Pass it on to who is there; who is away is told when it is back. */
+static void extent_tell(struct core *c, u32 client, u32 e)
+{
+	const struct kv_extent *x = &c->extents[e];
+	struct kvmm_extent_status *st = c->bind[client].extents;
+
+	if (!st)
+		return;
+	st += e;
+	WRITE_ONCE(st->generation, x->generation);
+	store_release(&st->state, (u32)KVMM_EXTENT_MAP);
+	c->ops->extent_send(c->ops_arg, client, e, x->generation);
+	event_post(c, client, KVMM_EV_MAP, e, 0);
+}
+
+static void extent_send(struct core *c, u32 client, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+
+	x->sent |= BIT_ULL(client);
+	if (!c->clients[client].nr_unacked++)
+		c->clients[client].unacked_since = c->now;
+	extent_tell(c, client, e);
+}
+
+/* Tell every client of the tenant that has not been told. */
+void extent_announce(struct core *c, u32 e)
+{
+	const struct kv_extent *x = &c->extents[e];
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++) {
+		const struct kv_client *cl = &c->clients[i];
+
+		if (cl->state == CLI_ALIVE && cl->tenant == x->tenant &&
+		    (c->bind[i].extents || cl->away) &&
+		    !(x->sent & BIT_ULL(i)))
+			extent_send(c, i, e);
+	}
+}
+
+/* What the client knows of one extent, in segments that are new. */
+static void extent_show(struct core *c, u32 client, u32 e)
+{
+	struct kvmm_extent_status *st = &c->bind[client].extents[e];
+	struct kv_extent *x = &c->extents[e];
+
+	WRITE_ONCE(st->generation, x->generation);
+	if (x->state == EXT_REVOKING) {
+		/* It hears of it only now, perhaps. */
+		x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
+		store_release(&st->state, (u32)KVMM_EXTENT_REVOKE);
+		event_post(c, client, KVMM_EV_REVOKE, e, 0);
+	} else if (x->mapped & BIT_ULL(client)) {
+		store_release(&st->state, (u32)KVMM_EXTENT_MAPPED);
+	} else {
+		extent_tell(c, client, e);
+	}
+}
+
+/**
+ * extent_publish() - a client has new segments and the extents that it had
+ *
+ * What it was sent and has not acknowledged is sent again.
+ */
+void extent_publish(struct core *c, u32 client)
+{
+	u32 tenant = c->clients[client].tenant, e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
+		const struct kv_extent *x = &c->extents[e];
+
+		if (x->sent & BIT_ULL(client))
+			extent_show(c, client, e);
+		else if (x->backed && x->tenant == tenant &&
+			 x->state != EXT_REVOKING)
+			extent_send(c, client, e);
+	}
+}
+
+/* The client can no longer reach any memory. */
+void extent_forget_client(struct core *c, u32 client)
+{
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
+		c->extents[e].sent &= ~BIT_ULL(client);
+		c->extents[e].mapped &= ~BIT_ULL(client);
+	}
+}
+
+/**
+ * extent_ack() - a client says that it has mapped an extent
+ * @a: its fields are valid
+ *
+ * Return: 0; -ESTALE: it was not sent it, or it is asked back; -EALREADY.
+ */
+int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
+{
+	struct kv_extent *x = &c->extents[a->extent];
+
+	if (!(x->sent & BIT_ULL(client)) || a->generation != x->generation ||
+	    x->state == EXT_REVOKING)
+		return -ESTALE;
+	if (x->mapped & BIT_ULL(client))
+		return -EALREADY;
+
+	x->mapped |= BIT_ULL(client);
+	c->clients[client].nr_unacked--;
+	store_release(&c->bind[client].extents[a->extent].state,
+		      (u32)KVMM_EXTENT_MAPPED);
+	domain_kick(&c->domains[c->clients[client].domain]);
+	return 0;
+}
+
+/* Is an extent of the pool in that state one that a domain may come to take? */
+static bool is_loose(u32 pool, u32 state)
+{
+	return state == EXT_BACKED || (state == EXT_ABSENT && !pool);
+}
+
+/* extent_set_state() - the only way an extent changes its state */
+void extent_set_state(struct core *c, u32 e, u32 state)
+{
+	u32 pool = CORE_NR_POOLS - 1;
+
+	while (e < core_pool(c, pool)->first)
+		pool--;
+	core_pool(c, pool)->loose += (u32)is_loose(pool, state) -
+				     is_loose(pool, c->extents[e].state);
+	c->extents[e].state = state;
+	core_crash(c, CORE_CRASH_extent_state);
+}
+
+/* May @e change over to @tenant, losing what it holds? */
+static bool extent_can_move(const struct core *c, u32 e, u32 tenant)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	return x->state == EXT_BACKED && x->tenant != tenant &&
+	       !revoke_needed(c, e);
+}
+
+/* May @tenant take the extent as it is; with @move, from another tenant? */
+bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	if (e >= core_sizes(c)->nr_extents)
+		return x->state == EXT_BACKED;	/* no client maps it */
+	if (x->want || device_is_lost(c))
+		return false;
+	if (x->state == EXT_ABSENT)
+		return c->now >= c->head->create_after;
+	if (x->state == EXT_BACKED && x->tenant == tenant)
+		return true;
+	return move && c->now >= c->head->create_after &&
+	       extent_can_move(c, e, tenant);
+}
+
+/*
+ * First run of @nr neighbours that @tenant may take.  Runs start at multiples
+ * of their length: else a domain that has all of the pool to itself might not
+ * find the spans that domain_capacity() says there are.
+ */
+static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
+			   bool move)
+{
+	const struct kv_pool *p = core_pool(c, pool);
+	u32 runs = (pool ? p->nr_extents : c->head->nr_online) / nr, i, e;
+
+	if (p->loose < nr)
+		return CORE_NONE;	/* as nearly always where it is full */
+	for (i = 0; i < runs; i++) {
+		/* From where the last one was found, once around. */
+		u32 first = p->first + (p->cursor / nr + i) % runs * nr;
+
+		for (e = first; e < first + nr; e++)
+			if (!extent_fits(c, e, tenant, move))
+				break;
+		if (e == first + nr)
+			return first;
+	}
+	return CORE_NONE;
+}
+
+/* Give the memory back to the system; nobody has it mapped. */
+void extent_release(struct core *c, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+
+	KV_BUG_ON(revoke_needed(c, e));
+
+	core_count(c, CORE_EV_extent_release, 1);
+	x->backed = 0;
+	extent_set_state(c, e, EXT_ABSENT);
+	core_crash(c, CORE_CRASH_extent_gone);
+	c->ops->extent_release(c->ops_arg, e);
+}
+
+/* The run is given up: what has memory keeps it, what is under way lands. */
+void extent_run_abandon(struct core *c, u32 first)
+{
+	u32 dom = c->extents[first].domain;
+	u32 nr = c->domains[dom].span_extents;
+	u32 e;
+
+	c->domains[dom].pending_spans--;
+	for (e = first; e < first + nr; e++) {
+		c->extents[e].domain = CORE_NONE;
+		if (c->extents[e].backed)
+			extent_set_state(c, e, EXT_BACKED);
+	}
+}
+
+/* All of the run has memory: hand it to its domain. */
+static void extent_run_settle(struct core *c, u32 first)
+{
+	u32 dom = c->extents[first].domain;
+	struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	for (i = 0; i < d->span_extents; i++)
+		if (!c->extents[first + i].backed)
+			return;
+	if (device_is_lost(c) && !part_pool(c, dom)) {
+		extent_run_abandon(c, first);
+		return;
+	}
+	d->pending_spans--;
+	span_cut(c, dom, first);
+}
+
+/**
+ * extent_run_make() - make a run that is there to be taken a span of a domain
+ * @first: of its extents, all of which fit
+ *
+ * Return: 1: the span is cut; 0: memory is being made, the span comes later.
+ */
+int extent_run_make(struct core *c, u32 dom, u32 first)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 pool = part_pool(c, dom), e;
+
+	d->pending_spans++;
+	for (e = first; e < first + d->span_extents; e++) {
+		struct kv_extent *x = &c->extents[e];
+
+		if (!pool && x->backed && x->tenant != d->tenant)
+			extent_release(c, e);
+		extent_set_state(c, e, EXT_CREATING);
+		x->tenant = d->tenant;
+		x->domain = dom;
+		x->span = first;
+		if (!x->backed) {
+			x->generation++;
+			c->ops->extent_create(c->ops_arg, e, x->generation);
+		}
+	}
+	extent_run_settle(c, first);
+	return c->extents[first].state == EXT_SPAN;
+}
+
+/**
+ * extent_run_take() - take extents for one more span of a domain
+ * @dom: index of the domain, or of its part in a lower pool
+ *
+ * Return: 1: the span is cut; 0: memory is being made, the span comes later;
+ * -EAGAIN: there is no run of free extents.
+ */
+int extent_run_take(struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 pool = part_pool(c, dom), first;
+
+	first = extent_run_find(c, pool, d->span_extents, d->tenant, false);
+	if (first == CORE_NONE)
+		first = extent_run_find(c, pool, d->span_extents, d->tenant,
+					true);
+	if (first == CORE_NONE)
+		return -EAGAIN;
+	core_pool(c, pool)->cursor = first - core_pool(c, pool)->first;
+	return extent_run_make(c, dom, first);
+}
+
+/**
+ * extent_created() - the shell has made memory, or could not
+ * @status: 0 or a negative errno
+ */
+void extent_created(struct core *c, u32 e, int status)
+{
+	struct kv_extent *x = &c->extents[e];
+
+	KV_BUG_ON(x->state != EXT_CREATING || x->backed);
+	/* The run that it is of may help any domain, or is free again. */
+	core_kick(c);
+	if (status) {
+		if (!c->head->device)
+			c->head->create_after = c->now + CREATE_BACKOFF_NS;
+		if (x->domain != CORE_NONE)
+			extent_run_abandon(c, x->span);
+		extent_set_state(c, e, EXT_ABSENT);
+		return;
+	}
+	core_count(c, CORE_EV_extent_create, 1);
+	x->backed = 1;
+	x->since = c->now;
+	core_crash(c, CORE_CRASH_extent_made);
+	extent_announce(c, e);
+	if (x->domain == CORE_NONE)
+		extent_set_state(c, e, EXT_BACKED);
+	else
+		extent_run_settle(c, x->span);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * hold.c - what steps may read and their sequences no longer map
+ *
+ * An entry of a table may change while steps are open that read the table as
+ * it was: two blocks of the same content became one (merge.c), or a block
+ * moved (migrate.c).  Kernels of those steps may read the old block until the
+ * newest of them ends, and a client's steps end in order, so that one holds
+ * it.  Steps of several clients may hold the same block, each by a record of
+ * its own; the block counts them in nr_src, as it counts the steps that copy
+ * from it, and is QUIESCING while nothing else needs it.
+ *
+ * Records are few.  Who gets none leaves the entry as it is.
+ */
+#include "kvmm/core/mem/mem.h"
+
+/* The newest open step that names the sequence; there is one. */
+static struct kv_step *step_newest_of(const struct core *c,
+				      const struct kv_seq *s)
+{
+	struct kv_step_entry *e;
+	struct kv_step *st;
+	u32 i = c->clients[s->client].nr_steps;
+
+	while (i--) {
+		st = step_at(c, s->client, i, &e);
+		if (st->number == s->last_step)
+			return st;
+	}
+	KV_BUG_ON(true);
+	return NULL;
+}
+
+/**
+ * seq_hold() - have the steps that are open for a sequence hold a block
+ * @s:   is about to map another in its place
+ * @blk: mapped by it
+ *
+ * Return: false: there is no record for it; nothing changed.
+ */
+bool seq_hold(struct core *c, const struct kv_seq *s, u32 blk)
+{
+	u32 i = c->head->free_hold;
+	struct kv_step *st;
+
+	if (!s->nr_steps)
+		return true;
+	st = step_newest_of(c, s);
+	/* Forks in one step give up the same block one after the other. */
+	if (st->held != CORE_NONE && c->holds[st->held].blk == blk)
+		return true;
+	if (i == CORE_NONE)
+		return false;
+	c->head->free_hold = c->holds[i].next;
+	c->holds[i].blk = blk;
+	c->holds[i].next = st->held;
+	st->held = i;
+	block_src_get(c, blk);
+	return true;
+}
+
+/* The step is over: what only it still held is free. */
+void step_let_go(struct core *c, struct kv_step *st)
+{
+	u32 i = st->held, next;
+
+	for (; i != CORE_NONE; i = next) {
+		next = c->holds[i].next;
+		c->holds[i].next = c->head->free_hold;
+		c->head->free_hold = i;
+		block_src_put(c, c->holds[i].blk);
+	}
+	st->held = CORE_NONE;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kids.c - which indexed blocks follow a prefix
+ *
+ * The index finds a block by the whole of its content.  A prompt that differs
+ * from a cached one inside a block, or ends there, has use for the first
+ * tokens of that block all the same: it maps the block with a valid length
+ * inside it, and copies them before it appends.
+ *
+ * The blocks that follow a prefix are the kids of its node, those on the device
+ * first, the newest of them before the others (index.c).  Few are looked at,
+ * since a system prompt may be followed by thousands of different blocks.  What
+ * follows nothing is a root of its domain; there the name tells those of the
+ * salt from the others.
+ */
+#include "kvmm/core/mem/mem.h"
+
+#define KIDS_MAX	16	/* of one parent that are compared */
+
+static u32 ids_in_common(const u32 *a, const u32 *b, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr && a[i] == b[i]; i++)
+		;
+	return i;
+}
+
+static bool kid_follows(const struct core *c, u32 blk, const u64 *name)
+{
+	const struct kv_block *b = &c->blocks[blk];
+	u64 hash[2];
+
+	index_chain(c, &c->domains[b->domain], name, block_ids(c, blk), hash);
+	return hash[0] == b->hash[0] && hash[1] == b->hash[1];
+}
+
+/**
+ * kid_find() - the block of @dom that has most of what follows a prefix
+ * @parent: the prefix's node, CORE_NONE: it is empty
+ * @name:   its name
+ * @ids:    @nr ids that follow it, at most a block
+ * @len:    how many of them the block begins with; 0: there is none
+ *
+ * Return: the block, or CORE_NONE.
+ */
+u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
+	     const u32 *ids, u32 nr, u32 *len)
+{
+	u32 first = parent == CORE_NONE ? c->domains[dom].roots :
+					  c->nodes[parent].kid;
+	u32 i = first, best = CORE_NONE, seen, common;
+
+	*len = 0;
+	for (seen = 0; i != CORE_NONE && index_on_device(c, i) &&
+	     seen < KIDS_MAX; seen++) {
+		u32 blk = c->nodes[i].ref;
+
+		common = ids_in_common(block_ids(c, blk), ids, nr);
+		if (common > *len && !block_leaves(c, blk) && (parent != CORE_NONE ||
+				      kid_follows(c, blk, name))) {
+			*len = common;
+			best = blk;
+		}
+		i = c->nodes[i].next;
+		if (i == first)
+			break;
+	}
+	return best;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * life.c - how long blocks live, and what preemption was for
+ *
+ *	 FREE ->  OPEN/SEALED  ->  CACHED  ->  SEALED  ->  CACHED  ->  FREE
+ *	 |                         |<-reuse gap->|         |<-- idle -->|
+ *	 |<----------------------------- lifetime ------------------------>|
+ *
+ * Three histograms a domain, of fixed bounds: whether the cache keeps what is
+ * used again (gaps well below what is idle before it goes), or is turned over.
+ * A block has no room for time stamps, so LIFE_SAMPLES blocks have them in a
+ * table of their own, the same ones always: one of each group of 2^shift
+ * neighbours, at a place in it that the group's number is hashed to, lest it be
+ * always the first of a span.  A pool of fewer blocks is looked at whole.  For
+ * all others a change of state costs a multiplication.
+ *
+ * What moves to another place (migrate.c) ends there and is born again.
+ *
+ * Preemptions are counted by what they were for, with the tokens that are to be
+ * computed again, all of them: none is sampled.
+ */
+#include "kvmm/core/mem/mem.h"
+
+static const u64 bounds[CORE_LIFE_BOUNDS] = {
+#define x(ns, le) ns,
+	CORE_LIFE_LES(x)
+#undef x
+};
+
+void life_init(struct core *c)
+{
+	u32 nr = core_sizes(c)->nr_extents * core_sizes(c)->blocks_per_extent;
+
+	c->head->life_shift = 0;
+	while (DIV_ROUND_UP(nr, 1u << c->head->life_shift) > LIFE_SAMPLES)
+		c->head->life_shift++;
+}
+
+/* States were set by other ways: what is there is of unknown age. */
+void life_reset(struct core *c)
+{
+	memset(c->samples, 0, sizeof(*c->samples) * LIFE_SAMPLES);
+}
+
+/* A new domain. */
+void life_domain(struct core *c, u32 dom)
+{
+	memset(&c->lives[dom], 0, sizeof(c->lives[dom]));
+}
+
+static void life_observe(struct core *c, u32 dom, u32 what, u64 since)
+{
+	struct core_hist *h = &c->lives[dom].v.hist[what];
+	u64 ns = c->now - since;
+	u32 i = 0;
+
+	if (!since)
+		return;
+	while (i < CORE_LIFE_BOUNDS && ns > bounds[i])
+		i++;
+	h->count[i]++;
+	h->sum_ns += ns;
+}
+
+/* A block for which life_is_sampled() changes its state. */
+void life_block(struct core *c, u32 blk, u32 from, u32 to)
+{
+	u32 dom = c->blocks[blk].domain;
+	struct kv_sample *s;
+
+	if (part_pool(c, dom))
+		return;
+	s = &c->samples[blk >> c->head->life_shift];
+	if (from == BLK_FREE)
+		*s = (struct kv_sample){ .born = c->now };
+	if (from == BLK_CACHED)
+		life_observe(c, dom, to == BLK_SEALED ? CORE_LIFE_reuse_gap :
+							CORE_LIFE_idle,
+			     s->cached);
+	s->cached = to == BLK_CACHED ? c->now : 0;
+	if (to == BLK_FREE)
+		life_observe(c, dom, CORE_LIFE_lifetime, s->born);
+}
+
+/**
+ * life_preempted() - a sequence lost its memory
+ * @cause:  CORE_CAUSE_*
+ * @kept:   swapped out
+ * @tokens: else: to be found again, or computed
+ */
+void life_preempted(struct core *c, u32 dom, u32 cause, bool kept, u32 tokens)
+{
+	struct core_life_view *v = &c->lives[dom].v;
+
+	v->preempted[cause][kept]++;
+	if (!kept)
+		v->lost_tokens[cause] += tokens;
+}
+
+/* Domain @dom, which there is; -ERANGE past the last. */
+int core_get_life(const struct core *c, u32 dom, struct core_life_view *v)
+{
+	if (dom >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	*v = c->lives[dom].v;
+	return 0;
+}
+
+/* One block of so many is looked at. */
+u32 core_life_interval(const struct core *c)
+{
+	return 1u << c->head->life_shift;
+}

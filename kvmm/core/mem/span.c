@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * span.c - spans: neighbouring extents cut into one domain's blocks
+ *
+ * A domain takes whole spans from the pool and gives whole spans back.  Its
+ * spans hang on lists by fullness, so that blocks come from the fullest span
+ * that has any: empty spans appear by themselves and can go to whoever needs
+ * them.  A few empty spans stay with the domain (SPAN_KEEP, at most a
+ * sixteenth of the pool), so that sequences that come and go do not cut them
+ * again each time; further ones are released.  Who needs one takes it without
+ * asking: see span_steal().
+ *
+ * Laws: nr_free and nr_cached of a span count its blocks in those states; a
+ * span is on the list of its class; a domain's reserved blocks are covered by
+ * its free ones, so a span leaves only when enough are left.
+ */
+#include "kvmm/core/mem/mem.h"
+
+#define SPAN_FULL	0
+#define SPAN_EMPTY	CORE_CLASS_EMPTY
+/* Of spans that have a free block for whoever wants one. */
+#define CLASSES_FREE	(BIT(SPAN_EMPTY + 1) - BIT(SPAN_FULL + 1))
+#define SPAN_KEEP	8u	/* empty spans that a domain keeps */
+
+/* What a free block counts for in the class of its span, in 2^-32. */
+u64 span_class_scale(u32 nr_blocks)
+{
+	return ((u64)(SPAN_EMPTY - 2) << 32) / nr_blocks;
+}
+
+/* 0: no block is free; then fuller before emptier; last: all are free. */
+u32 span_class(const struct core *c, const struct kv_span *sp)
+{
+	if (sp->nr_free == sp->nr_blocks)
+		return SPAN_EMPTY;
+	if (!sp->nr_free)
+		return SPAN_FULL;
+	return 1 + (u32)(sp->nr_free * c->domains[sp->domain].class_scale >> 32);
+}
+
+static void span_list_add(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	struct kv_domain *d = &c->domains[sp->domain];
+	u32 *head = &d->class[sp->class];
+
+	d->nr_empty += sp->class == SPAN_EMPTY;
+	d->classes |= BIT(sp->class);
+	sp->prev = CORE_NONE;
+	sp->next = *head;
+	if (*head != CORE_NONE)
+		c->spans[*head].prev = first;
+	*head = first;
+}
+
+static void span_list_del(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	struct kv_domain *d = &c->domains[sp->domain];
+
+	d->nr_empty -= sp->class == SPAN_EMPTY;
+	if (sp->prev != CORE_NONE)
+		c->spans[sp->prev].next = sp->next;
+	else
+		d->class[sp->class] = sp->next;
+	if (d->class[sp->class] == CORE_NONE)
+		d->classes &= ~BIT(sp->class);
+	if (sp->next != CORE_NONE)
+		c->spans[sp->next].prev = sp->prev;
+}
+
+void span_set_class(struct core *c, u32 first, u32 class)
+{
+	struct kv_span *sp = &c->spans[first];
+
+	if (class == sp->class)
+		return;
+	span_list_del(c, first);
+	sp->class = class;
+	span_list_add(c, first);
+}
+
+/* nr_free changed: move the span to the list where it belongs now. */
+void span_reclass(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+
+	if (!span_is_isolated(sp))
+		span_set_class(c, first, span_class(c, sp));
+}
+
+/* May @d lose @nr free blocks and still cover what it promised? */
+static bool span_can_spare(const struct kv_domain *d, u32 nr)
+{
+	return domain_free(d) >= d->reserved + nr;
+}
+
+/*
+ * How many empty spans a domain keeps for what comes next.  On the lower tiers
+ * nobody takes them from it, so there it is one.
+ */
+static u32 span_keep(const struct core *c, const struct kv_span *sp)
+{
+	u32 nr = c->head->nr_online;
+
+	if (part_pool(c, sp->domain))
+		return 1;
+	return max(min(nr / (16 * sp->nr_extents), SPAN_KEEP), 1u);
+}
+
+/* A block of the span was freed: does the span leave the domain? */
+void span_settle(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	const struct kv_domain *d = &c->domains[sp->domain];
+
+	if (span_is_isolated(sp)) {
+		if (sp->nr_free != sp->nr_blocks)
+			return;
+		if (domain_free(d) < d->reserved)
+			span_putback(c, first);	/* a promise came back */
+		else
+			span_release(c, first);
+		return;
+	}
+	if (sp->class == SPAN_EMPTY && d->nr_empty > span_keep(c, sp) &&
+	    span_can_spare(d, sp->nr_blocks) && !d->pending_spans &&
+	    !d->keep_spans)
+		span_release(c, first);
+}
+
+static void span_link_blocks(struct core *c, u32 dom, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	u32 base = first * core_sizes(c)->blocks_per_extent;
+	u32 i;
+
+	for (i = 0; i < sp->nr_blocks; i++) {
+		struct kv_block *b = &c->blocks[base + i];
+
+		/* A slot's content is another one from now on, always. */
+		if (part_pool(c, dom))
+			b->written++;
+		core_order();
+		memset(b, 0, offsetof(struct kv_block, hash));
+		b->domain = (u16)dom;
+		b->prev = i && part_pool(c, dom) ? base + i - 1 : CORE_NONE;
+		b->hash_next = CORE_NONE;
+		b->entry = CORE_NONE;
+		b->next = i + 1 < sp->nr_blocks ? base + i + 1 : CORE_NONE;
+	}
+	sp->free_head = base;
+}
+
+/**
+ * span_cut() - make a span of backed extents and give it to a domain
+ * @dom:   index of the domain, whose shape decides the cut
+ * @first: first of its span_extents extents, all with memory of its tenant
+ */
+void span_cut(struct core *c, u32 dom, u32 first)
+{
+	struct kv_domain *d = &c->domains[dom];
+	struct kv_span *sp = &c->spans[first];
+	u32 e;
+
+	KV_BUG_ON(sp->nr_extents);
+	for (e = first; e < first + d->span_extents; e++) {
+		KV_BUG_ON(c->extents[e].tenant != d->tenant);
+		extent_set_state(c, e, EXT_SPAN);
+		c->extents[e].domain = dom;
+		c->extents[e].span = first;
+	}
+	core_crash(c, CORE_CRASH_span_cut);
+	sp->domain = dom;
+	sp->nr_blocks = d->span_blocks;
+	sp->nr_free = d->span_blocks;
+	sp->nr_cached = 0;
+	sp->nr_open = 0;
+	sp->class = SPAN_EMPTY;
+	span_link_blocks(c, dom, first);
+	core_order();
+	sp->nr_extents = d->span_extents;
+	span_list_add(c, first);
+
+	d->class_scale = span_class_scale(sp->nr_blocks);
+	d->nr_spans++;
+	d->nr[BLK_FREE] += sp->nr_blocks;
+	core_count(c, CORE_EV_span_cut, 1);
+	/* For others too: spans that covered its promises may go now. */
+	core_kick(c);
+}
+
+/**
+ * span_recut() - a span of an arena that is salvaged: count what it holds
+ * @first: its record says whose it is, its blocks what they are
+ */
+void span_recut(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	struct kv_domain *d = &c->domains[sp->domain];
+	u32 base = first * core_sizes(c)->blocks_per_extent, i, n;
+
+	*sp = (struct kv_span){ .domain = sp->domain, .free_head = CORE_NONE,
+				.nr_extents = d->span_extents,
+				.nr_blocks = d->span_blocks };
+	for (n = sp->nr_blocks; n--;) {
+		struct kv_block *b = &c->blocks[base + n];
+
+		d->nr[b->state]++;
+		sp->nr_cached += b->state == BLK_CACHED;
+		if (b->state != BLK_FREE)
+			continue;
+		sp->nr_free++;
+		i = sp->free_head;
+		b->next = i;
+		if (part_pool(c, sp->domain) && i != CORE_NONE)
+			c->blocks[i].prev = base + n;
+		sp->free_head = base + n;
+	}
+	d->class_scale = span_class_scale(sp->nr_blocks);
+	d->nr_spans++;
+	d->peak = max(d->peak, domain_used(d));
+	sp->class = span_class(c, sp);
+	span_list_add(c, first);
+}
+
+/**
+ * span_release() - give a span with no used block back to the pool
+ *
+ * Its extents keep their memory, for the same tenant.
+ */
+void span_release(struct core *c, u32 first)
+{
+	struct kv_span *sp = &c->spans[first];
+	struct kv_domain *d = &c->domains[sp->domain];
+	struct kv_pool *pool = core_pool(c, part_pool(c, sp->domain));
+	u32 e;
+
+	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
+	/* What an isolated one has free was counted off when it became that. */
+	if (span_is_isolated(sp))
+		d->isolated_free -= sp->nr_blocks;
+	else
+		KV_BUG_ON(!span_can_spare(d, sp->nr_blocks));
+	if (span_is_isolated(sp))
+		evacuate_forget(c, first);
+	span_list_del(c, first);
+	for (e = first; e < first + sp->nr_extents; e++) {
+		extent_set_state(c, e, EXT_BACKED);
+		c->extents[e].domain = CORE_NONE;
+	}
+	core_crash(c, CORE_CRASH_span_release);
+	/* It has memory: let it be found first. */
+	pool->cursor = min(pool->cursor, first - pool->first);
+	d->nr_spans--;
+	d->nr[BLK_FREE] -= sp->nr_blocks;
+	sp->nr_extents = 0;
+	core_count(c, CORE_EV_span_release, 1);
+	core_kick(c);
+}
+
+/* Has the client mapped all of the span? */
+bool span_acked(const struct core *c, u32 first, u32 client)
+{
+	u32 e;
+
+	for (e = first; e < first + c->spans[first].nr_extents; e++)
+		if (!(c->extents[e].mapped & BIT_ULL(client)))
+			return false;
+	return true;
+}
+
+/**
+ * span_pick() - the fullest span with a free block that a client has mapped
+ * Return: its first extent, or CORE_NONE.
+ */
+u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client)
+{
+	bool all = !c->clients[client].nr_unacked;
+	u32 left = d->classes & CLASSES_FREE, i;
+
+	for (; left; left &= left - 1)
+		for (i = d->class[__builtin_ctz(left)]; i != CORE_NONE; i = c->spans[i].next)
+			if (all || span_acked(c, i, client))
+				return i;
+	return CORE_NONE;
+}
+
+/*
+ * The fullest span with a free block that every client of the domain has
+ * mapped; with @any also one that is empty.
+ */
+u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any)
+{
+	u32 last = any ? SPAN_EMPTY : SPAN_EMPTY - 1, class, i, n;
+
+	for (class = SPAN_FULL + 1; class <= last; class++)
+		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next) {
+			for (n = 0; n < core_cfg(c)->max_clients; n++)
+				if (c->clients[n].state == CLI_ALIVE &&
+				    &c->domains[c->clients[n].domain] == d &&
+				    c->clients[n].nr_unacked &&
+				    !span_acked(c, i, n))
+					break;
+			if (n == core_cfg(c)->max_clients)
+				return i;
+		}
+	return CORE_NONE;
+}
+
+/* How many of a domain's spans have no free block? */
+u32 span_nr_full(const struct core *c, const struct kv_domain *d)
+{
+	u32 i, nr = 0;
+
+	for (i = d->class[SPAN_FULL]; i != CORE_NONE; i = c->spans[i].next)
+		nr++;
+	return nr;
+}
+
+/* The fullest span with a free slot, of a pool that no client maps. */
+u32 span_first_free(const struct core *c, const struct kv_domain *d)
+{
+	u32 some = d->classes & CLASSES_FREE;
+
+	return some ? d->class[__builtin_ctz(some)] : CORE_NONE;
+}
+
+/* Free blocks that a grant to @client may name. */
+u32 span_acked_free(const struct core *c, const struct kv_domain *d,
+		    u32 client)
+{
+	u32 class, i, nr = 0;
+
+	if (!c->clients[client].nr_unacked)
+		return domain_free(d);
+	for (class = SPAN_FULL + 1; class <= SPAN_EMPTY; class++)
+		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next)
+			if (span_acked(c, i, client))
+				nr += c->spans[i].nr_free;
+	return nr;
+}

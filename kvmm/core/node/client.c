@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * client.c - attach, detach and death
+ *
+ *	FREE -> ALIVE -> DETACHED -> FREE
+ *	          |
+ *	          +----> DEAD ----> FREE
+ *
+ * A client dies in two stages.  Dead: nothing is heard of it any more; its
+ * idle sequences end at once, but what its open steps could write (appends
+ * and targets of copies) is QUARANTINE, and what they read stays mapped.
+ * Quiet: its device can do nothing more; the steps end without progress, the
+ * rest of its sequences end, its record is free.  Sealed blocks stay in the
+ * index throughout, for others and for its successor.
+ *
+ * DETACH claims that everything is unmapped.  Inside the tenant the claim is
+ * good enough; towards other tenants it is not: what a detached client that may
+ * live on was sent stays with its tenant (kv_extent.haunted) until it ends, or
+ * is ended because another tenant needs it.
+ *
+ * A step that is open past its deadline while somebody else waits for memory
+ * costs the client its life; so does hanging up without ending, and keeping an
+ * extent that was asked back (revoke.c).
+ */
+#include "kvmm/core/node/node.h"
+
+static void client_init_lists(struct core *c, u32 client)
+{
+	const struct core_config *cfg = core_cfg(c);
+	struct kv_client *cl = &c->clients[client];
+	struct kv_seq *s = &c->seqs[client * cfg->max_seqs];
+	u32 i;
+
+	for (i = 0; i < cl->max_seqs; i++) {
+		if (!s[i].generation)
+			s[i].generation = 1;
+		s[i].state = KVMM_SEQ_CLOSED;
+		s[i].next = i + 1 < cl->max_seqs ? i + 1 : CORE_NONE;
+	}
+	cl->free_seq = 0;
+	/* Pages are cut from the share as they are first needed. */
+	cl->free_page = CORE_NONE;
+	cl->fresh_page = 0;
+	cl->nr_free_pages = cfg->nr_tables;
+}
+
+static u32 client_slot(const struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (c->clients[i].state == CLI_FREE)
+			return i;
+	return CORE_NONE;
+}
+
+/* What the shell must know to build the segments. */
+void client_describe(const struct core *c, u32 client,
+		     struct core_attach_info *info)
+{
+	const struct kv_client *cl = &c->clients[client];
+	const struct kv_domain *d = &c->domains[cl->domain];
+
+	*info = (struct core_attach_info){
+		.dropped_blocks	= info->dropped_blocks,
+		.cut		= info->cut,
+		.client		= client,
+		.domain		= cl->domain,
+		.tenant		= cl->tenant,
+		.unit		= CORE_UNIT,
+		.max_seqs	= cl->max_seqs,
+		.nr_tables	= core_cfg(c)->nr_tables,
+		.max_steps	= cl->max_steps,
+		.nr_extents	= core_sizes(c)->nr_extents,
+		.span_extents	= d->span_extents,
+		.span_blocks	= d->span_blocks,
+		.span_tail	= d->span_tail,
+		.layer_stride	= d->layer_stride,
+		.block_bytes	= d->block_bytes,
+	};
+}
+
+/**
+ * core_client_attach_within() - judge an attach message, make a client of it
+ * @tenant_key: who the peer is, from the shell
+ * @secret:     CORE_SECRET_LEN bytes, used when the tenant is new
+ * @quota:      of the tenant, from now on
+ * @req:        the shell's own copy; magic and versions are its business
+ * @info:       geometry, or on error .text
+ *
+ * The client may send requests after core_client_bind().
+ * Return: 0 or a negative errno with @info->text set.
+ */
+int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
+			      const u8 *secret, const struct core_quota *quota,
+			      const struct kvmm_attach_req *req,
+			      struct core_attach_info *info)
+{
+	const struct tenant_who who = {
+		.key = tenant_key, .secret = secret, .quota = quota,
+	};
+	struct kv_client *cl;
+	u32 client, dom;
+	int err;
+	core_event(c);
+
+	c->now = now;
+	info->text = NULL;
+	info->dropped_blocks = 0;
+	info->cut = false;
+	if (c->head->device) {
+		info->text = "the pool's device has failed, and no memory can be made on it: have kvmm upgraded (kvctl upgrade) or started again";
+		return -ENODEV;
+	}
+	if (drain_of_tenant(c, core_find_tenant(c, tenant_key))) {
+		info->text = "kvmm is being drained: an operator lets nobody attach until kvctl drain --off";
+		return -ESHUTDOWN;
+	}
+	client = client_slot(c);
+	if (client == CORE_NONE) {
+		info->text = "as many clients as --max-clients allows are attached";
+		return -EUSERS;
+	}
+	err = domain_attach(c, &who, req, &dom, info);
+	if (err)
+		return err;
+
+	cl = &c->clients[client];
+	memset(cl, 0, sizeof(*cl));
+	cl->domain = dom;
+	cl->tenant = c->domains[dom].tenant;
+	cl->max_steps = min(req->max_steps, core_cfg(c)->max_steps);
+	cl->max_seqs = req->max_seqs ? min(req->max_seqs, core_cfg(c)->max_seqs)
+				     : core_cfg(c)->max_seqs;
+	client_init_lists(c, client);
+	core_crash(c, CORE_CRASH_client_attach);
+	cl->state = CLI_ALIVE;
+	memset(&c->bind[client], 0, sizeof(c->bind[client]));
+	client_describe(c, client, info);
+	core_count(c, CORE_EV_client_attach, 1);
+	core_trace(c, client_attach, client, dom, cl->tenant);
+	return 0;
+}
+
+/* core_client_attach() - the same for a tenant without quotas */
+int core_client_attach(struct core *c, u64 now, u64 tenant_key,
+		       const u8 *secret, const struct kvmm_attach_req *req,
+		       struct core_attach_info *info)
+{
+	static const struct core_quota all = {
+		.max_domains = CORE_NONE, .max_min = KVMM_LIMIT_MAX,
+		.max_weight = CORE_WEIGHT_MAX,
+	};
+
+	return core_client_attach_within(c, now, tenant_key, secret, &all, req,
+					 info);
+}
+
+/**
+ * core_client_bind() - tell where the client's segments are
+ *
+ * Publishes what the client must find there, and hands out the extents of its
+ * tenant: a fresh one's, or all that one has which came back with
+ * core_client_resume().  The segments are zeroed; they must stay until
+ * core_client_quiet() returned.
+ */
+void core_client_bind(struct core *c, u32 client, const struct core_bind *bind)
+{
+	core_event(c);
+
+	c->bind[client] = *bind;
+	client_publish(c, client);
+	WRITE_ONCE(bind->ctl->state, (u32)KVMM_CLIENT_ALIVE);
+	extent_publish(c, client);
+}
+
+static void client_say(struct core *c, u32 client, u32 state, int reason)
+{
+	struct kvmm_daemon_ctl *ctl = c->bind[client].ctl;
+	u32 count;
+
+	if (!ctl)
+		return;
+	count = ctl->seqcount;
+	WRITE_ONCE(ctl->seqcount, count + 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	WRITE_ONCE(ctl->state, state);
+	WRITE_ONCE(ctl->reason, reason);
+	/* Pairs with the acquire load of seqcount in the client. */
+	store_release(&ctl->seqcount, count + 2);
+	c->ops->wake(c->ops_arg, client);
+}
+
+/* Close what no step names; the rest closes when its steps end. */
+static void client_close_seqs(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	u32 i;
+
+	for (i = 0; i < cl->max_seqs; i++)
+		if (s[i].state != KVMM_SEQ_CLOSED)
+			(void)!seq_close(c, &s[i]);
+}
+
+/* What an open step of a dead client could write must not be reused. */
+static void client_quarantine(struct core *c, u32 client)
+{
+	u32 i, n, idx;
+
+	for (i = 0; i < c->clients[client].nr_steps; i++) {
+		struct kv_step_entry *e;
+		const struct kv_step *st = step_at(c, client, i, &e);
+
+		for (n = 0; n < st->nr; n++) {
+			const struct kv_seq *s = &c->seqs[e[n].seq];
+			u32 bt = seq_domain(c, s)->block_tokens;
+
+			for (idx = e[n].start / bt; idx < s->nr_blocks &&
+			     (u64)idx * bt < e[n].end; idx++) {
+				u32 blk = table_get(c, s, idx);
+
+				if (c->blocks[blk].state != BLK_OPEN)
+					continue;
+				block_set_state(c, blk, BLK_QUARANTINE);
+				core_count(c, CORE_EV_quarantine, 1);
+			}
+		}
+	}
+}
+
+/* DETACH was accepted: no step is open. */
+void client_detach(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+
+	client_close_seqs(c, client);
+	core_crash(c, CORE_CRASH_client_detach);
+	cl->state = CLI_DETACHED;
+	c->tenants[cl->tenant].ghosts++;
+	client_say(c, client, KVMM_CLIENT_DETACHED, 0);
+	core_count(c, CORE_EV_client_detach, 1);
+	core_trace(c, client_detach, client, cl->domain, cl->tenant);
+}
+
+static void ghost_ended(struct core *c, u32 tenant)
+{
+	KV_BUG_ON(!c->tenants[tenant].ghosts);
+	if (!--c->tenants[tenant].ghosts)
+		revoke_exorcise(c, tenant);
+	core_kick(c);
+}
+
+/**
+ * core_client_dead() - nothing more will be heard of a client
+ *
+ * Its process may live on; core_client_quiet() says when it cannot write any
+ * more.  For a client that detached: its process has ended.
+ */
+void core_client_dead(struct core *c, u64 now, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	core_event(c);
+
+	c->now = now;
+	if (cl->state == CLI_DETACHED)
+		ghost_ended(c, cl->tenant);
+	if (cl->state == CLI_ALIVE) {
+		client_quarantine(c, client);
+		core_crash(c, CORE_CRASH_client_dead);
+		client_close_seqs(c, client);
+		core_count(c, CORE_EV_client_death, 1);
+		core_trace(c, client_dead, client, cl->domain, cl->tenant);
+	}
+	if (cl->state == CLI_ALIVE || cl->state == CLI_DETACHED) {
+		cl->state = CLI_DEAD;
+		cl->dead_since = now;
+	}
+	admit_all(c);
+}
+
+/**
+ * core_ghost_gone() - a process that had detached and lived on has ended
+ * @tenant: of core_attach_info
+ *
+ * To be called once for each core_client_quiet() of a detached client that
+ * core_client_dead() did not precede.
+ */
+void core_ghost_gone(struct core *c, u64 now, u32 tenant)
+{
+	core_event(c);
+
+	c->now = now;
+	ghost_ended(c, tenant);
+	admit_all(c);
+}
+
+/**
+ * core_client_quiet() - the client's process and device can do nothing more
+ *
+ * For a detached client also when it hung up and lives on.  Its record is
+ * free afterwards and the segments of its bind may be unmapped.
+ */
+void core_client_quiet(struct core *c, u64 now, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	core_event(c);
+
+	c->now = now;
+	if (cl->state == CLI_FREE)
+		return;
+	if (cl->state == CLI_ALIVE)
+		core_client_dead(c, now, client);
+	step_drop_all(c, client);
+	KV_BUG_ON(cl->nr_seqs);
+	if (cl->state == CLI_DETACHED)
+		revoke_haunt(c, client);
+	extent_forget_client(c, client);
+	core_crash(c, CORE_CRASH_client_quiet);
+	cl->state = CLI_FREE;
+	memset(&c->bind[client], 0, sizeof(c->bind[client]));
+	domain_detach(c, cl->domain);
+	salvage_release(c, cl->domain);
+	/* Extents that only it had mapped may change over to other tenants. */
+	core_kick(c);
+	admit_all(c);
+}
+
+/**
+ * core_client_eproto() - a client forged an index: it is expelled
+ *
+ * It counts as dead; the quiet deadline runs.
+ */
+void core_client_eproto(struct core *c, u64 now, u32 client)
+{
+	core_event(c);
+
+	if (c->clients[client].state != CLI_ALIVE)
+		return;
+	core_count(c, CORE_EV_client_eproto, 1);
+	client_say(c, client, KVMM_CLIENT_EXPELLED, -EPROTO);
+	core_client_dead(c, now, client);
+}
+
+/* Tell every client that the daemon ends. */
+void core_shutdown(struct core *c, u64 now)
+{
+	u32 i;
+	core_event(c);
+
+	c->now = now;
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (c->clients[i].state == CLI_ALIVE) {
+			event_post(c, i, KVMM_EV_SHUTDOWN, 0, 0);
+			client_say(c, i, KVMM_CLIENT_SHUTDOWN, -ESHUTDOWN);
+		}
+}
+
+/* Could memory that @client holds help the domain? */
+static bool could_help(const struct core *c, u32 client, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	const struct kv_client *cl = &c->clients[client];
+
+	/* What its own memory.max keeps from it nobody else can give. */
+	if (d->used && dom != cl->domain && domain_limited(d, 1))
+		return false;
+	return d->used;
+}
+
+/* Does anybody but @client want memory that it does not get? */
+static bool somebody_waits(const struct core *c, u32 client)
+{
+	const u64 recent = 1000000000ull;
+	u32 i, n;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (i != client && c->clients[i].state == CLI_ALIVE &&
+		    c->clients[i].again &&
+		    c->now - c->clients[i].again < recent &&
+		    could_help(c, client, c->clients[i].domain))
+			return true;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+
+		if (!could_help(c, client, i))
+			continue;
+		for (n = d->wait_head; n != CORE_NONE; n = c->seqs[n].next)
+			if (c->seqs[n].client != client &&
+			    !c->clients[c->seqs[n].client].nr_unacked)
+				return true;
+	}
+	return false;
+}
+
+static bool step_overdue(const struct core *c, u32 client)
+{
+	struct kv_step_entry *e;
+	const struct kv_step *st = step_at(c, client, 0, &e);
+
+	return c->clients[client].nr_steps &&
+	       c->now - max(st->begun, c->clients[client].back) > core_cfg(c)->step_deadline_ns;
+}
+
+/* Kill whom a deadline has passed. */
+void client_deadlines(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++) {
+		const struct kv_client *cl = &c->clients[i];
+		int reason = 0;
+
+		if (cl->state == CLI_ALIVE && !cl->away && step_overdue(c, i) &&
+		    somebody_waits(c, i))
+			reason = -ETIME;
+		if (cl->state == CLI_DEAD && c->now - cl->dead_since >
+		    core_cfg(c)->quiet_deadline_ns)
+			reason = -ETIMEDOUT;
+		if (reason)
+			(void)client_kill(c, i, reason);
+	}
+}

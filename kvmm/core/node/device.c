@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * device.c - the device of the pool failed
+ *
+ * The shell says it once, with one of two words:
+ *
+ *	CORE_DEVICE_CUT   what the shell had on the device is over: nothing can
+ *			  be copied and no memory made any more.  Memory and
+ *			  clients live on
+ *	CORE_DEVICE_LOST  nobody knows what is in its memory either
+ *
+ * A block, or a slot of the host pool, that a copy under way was filling is
+ * marked BLKF_BAD: the copy failed, but it may not have stopped, so it is not
+ * FREE when nobody needs it but POISON.  Answers that say that a copy ended well
+ * take the mark away, unless the memory is lost.  The next core in this arena has
+ * no copy under way, and gives those blocks back.
+ *
+ * Cut: a domain has what its tenant has memory for, and no more
+ * (kv_domain.kept); what waits for more than that is told -EDQUOT.  Nothing
+ * changes tenant, since memory is made anew for that.  What is on lower tiers
+ * cannot come back: the copy fails and its content is computed again.
+ *
+ * Lost: every sequence has FAILED with -ENODEV, at once or when its open steps
+ * end, and is told by KVMM_EV_POISONED.  The index names nothing of the device.
+ * What falls free is POISON, what is free becomes so: nothing is given out.
+ * Such an arena is not adopted.
+ */
+#include "kvmm/core/node/node.h"
+
+const char *core_device_name(u32 device)
+{
+	static const char * const names[] = {
+		[CORE_DEVICE_WORKS]	= "works",
+		[CORE_DEVICE_CUT]	= "cut",
+		[CORE_DEVICE_LOST]	= "lost",
+	};
+
+	return device < ARRAY_SIZE(names) ? names[device] : "unknown";
+}
+
+/* What copies fill that are under way. */
+static void mark_targets(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain == ENTRY_UNUSED)
+			continue;
+		if (e->io == ENT_OUT)
+			c->blocks[e->host].flags |= BLKF_BAD;
+		if (e->io == ENT_IN || (e->flags & ENTF_BESIDE))
+			c->blocks[e->dev].flags |= BLKF_BAD;
+	}
+	for (i = 0; i < CORE_MAX_MOVES; i++)
+		if (c->head->moves[i].state == MOVE_COPYING)
+			c->blocks[c->head->moves[i].to].flags |= BLKF_BAD;
+}
+
+/* May a span of the domain's be made of the run, now that none can be made? */
+static bool run_is_kept(const struct core *c, const struct kv_domain *d,
+			u32 first)
+{
+	u32 e;
+
+	for (e = first; e < first + d->span_extents; e++)
+		if (!c->extents[e].backed || c->extents[e].tenant != d->tenant ||
+		    c->extents[e].state == EXT_REVOKING)
+			return false;
+	return true;
+}
+
+static u32 bad_blocks(const struct core *c, u32 dom)
+{
+	const u32 end = core_sizes(c)->nr_extents *
+			core_sizes(c)->blocks_per_extent;
+	u32 i, nr = 0;
+
+	for (i = 0; i < end; i++)
+		nr += (c->blocks[i].flags & BLKF_BAD) &&
+		      c->blocks[i].domain == dom;
+	return nr;
+}
+
+static void keep_what_there_is(struct core *c)
+{
+	u32 i, first;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+		u32 runs = 0, bad;
+
+		if (!d->used)
+			continue;
+		for (first = 0; first + d->span_extents <= c->head->nr_online;
+		     first += d->span_extents)
+			runs += run_is_kept(c, d, first);
+		bad = bad_blocks(c, i);
+		d->kept = runs * d->span_blocks;
+		d->kept -= min(d->kept, bad);
+	}
+}
+
+static void seq_lost(struct core *c, struct kv_seq *s)
+{
+	switch (s->state) {
+	case KVMM_SEQ_CLOSED:
+	case KVMM_SEQ_FAILED:
+		return;
+	case KVMM_SEQ_READY:
+		family_mark(c, s, CORE_CAUSE_device, NULL);
+		break;
+	case KVMM_SEQ_MARKED:
+		break;
+	default:
+		seq_poisoned(c, s);
+		return;
+	}
+	/* In an open step it stays for a while, and grows no more. */
+	if (s->state == KVMM_SEQ_MARKED) {
+		seq_drop_reservation(c, s);
+		seq_tally(c, s);
+	}
+}
+
+static void lose_all(struct core *c)
+{
+	const u32 nr = core_cfg(c)->max_clients * core_cfg(c)->max_seqs;
+	u32 i, blk;
+
+	for (i = 0; i < nr; i++)
+		if (c->clients[i / core_cfg(c)->max_seqs].state != CLI_FREE)
+			seq_lost(c, &c->seqs[i]);
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		while (c->domains[i].used &&
+		       (blk = lru_next(c, i)) != CORE_NONE)
+			index_evict(c, blk);
+	for (i = 0; i < core_sizes(c)->nr_extents; i++)
+		while (c->spans[i].nr_extents &&
+		       c->spans[i].free_head != CORE_NONE)
+			(void)block_take(c, i, BLK_POISON);
+}
+
+/**
+ * core_device_failed() - the device of the pool failed
+ * @how: CORE_DEVICE_CUT or CORE_DEVICE_LOST
+ *
+ * To be called before the answers of the copies that failed with it.  Once: what
+ * comes after the first call is ignored.
+ */
+void core_device_failed(struct core *c, u64 now, u32 how)
+{
+	core_event(c);
+
+	c->now = now;
+	if (c->head->device)
+		return;
+	mark_targets(c);
+	c->head->device = how;
+	c->head->create_after = ~0ull;
+	c->head->clean_after = ~0ull;
+	core_count(c, CORE_EV_device_fail, 1);
+	core_trace(c, device_fail, how == CORE_DEVICE_LOST ? (u64)-ENODEV :
+			   (u64)-EIO);
+	keep_what_there_is(c);
+	if (how == CORE_DEVICE_LOST)
+		lose_all(c);
+	core_kick(c);
+	admit_all(c);
+}
+
+/* device_adopted() - the first tick: the device is there again, no copy is */
+void device_adopted(struct core *c)
+{
+	u32 i;
+
+	if (!c->head->device)
+		return;
+	c->head->device = CORE_DEVICE_WORKS;
+	c->head->create_after = 0;
+	c->head->clean_after = 0;
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++) {
+		if (!(c->blocks[i].flags & BLKF_BAD))
+			continue;
+		c->blocks[i].flags &= (u8)~BLKF_BAD;
+		if (c->blocks[i].state == BLK_POISON)
+			block_set_state(c, i, BLK_FREE);
+	}
+	core_kick(c);
+}

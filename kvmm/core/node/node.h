@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * node.h - events, requests, clients, the pool as a whole
+ */
+#ifndef KVMM_CORE_NODE_H
+#define KVMM_CORE_NODE_H
+
+#include "kvmm/core/sched/sched.h"
+
+/* core.c: the memory manager as a deterministic machine */
+int config_settle(const struct core_config *in, struct core_config *cfg,
+		  struct core_sizes *s);
+u64 arena_layout(const struct core_config *cfg, const struct core_sizes *s,
+		 struct core *c);
+
+/* client.c: attach, detach and death */
+void client_deadlines(struct core *c);
+void client_detach(struct core *c, u32 client);
+void client_describe(const struct core *c, u32 client,
+		     struct core_attach_info *info);
+
+/* tune.c: tunables: what of the configuration may change at any time */
+bool tune_is_valid(const struct core_config *cfg);
+
+/* device.c: the device of the pool failed */
+void device_adopted(struct core *c);
+
+/* resize.c: the device pool grows and shrinks while it is in use */
+void resize_tick(struct core *c);
+
+/* resume.c: clients of an adopted core come back */
+void client_publish(struct core *c, u32 client);
+void salvage_release(struct core *c, u32 dom);
+
+/* again.c: order once more what was in flight when the core before this one died */
+void adopt_again(struct core *c);
+
+#endif /* KVMM_CORE_NODE_H */

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * operate.c - what an operator has done, beside marks and tunables
+ *
+ * Evicting takes device memory from a domain's cache and from nothing else:
+ * no sequence loses any, nobody is preempted or killed.  What goes first is
+ * what would go first for somebody in need, and it goes the same way: where a
+ * lower tier has a copy the name stays, and that.
+ *
+ * Draining lets nobody begin: who drains may not attach, and opens no
+ * sequence.  What there is goes on until it is done, preempted ones come back
+ * and forks are made; a client of an adopted core may resume.  It is kept in
+ * the arena, so a drained node that dies and is adopted is drained.
+ */
+#include "kvmm/core/node/node.h"
+
+/**
+ * core_evict() - free device memory of a domain's cache
+ * @most: stop when so many blocks are free that were not
+ *
+ * To be called again while it returns @most or more: an event is to stay
+ * short.  Spans that fall empty are anybody's.
+ * Return: blocks freed, which may be more than @most, for what follows a prefix
+ * goes with it; -ENOENT.
+ */
+int core_evict(struct core *c, u64 now, u32 dom, u32 most)
+{
+	struct kv_domain *d;
+	u32 before, nr = 0, blk;
+	core_event(c);
+
+	if (dom >= core_cfg(c)->max_domains || !c->domains[dom].used)
+		return -ENOENT;
+	c->now = now;
+	d = &c->domains[dom];
+	while (nr < most) {
+		blk = lru_next(c, dom);
+		if (blk == CORE_NONE)
+			break;
+		before = d->nr[BLK_CACHED];
+		index_evict(c, blk);
+		nr += before - d->nr[BLK_CACHED];
+	}
+	core_count(c, CORE_EV_evict_asked, nr);
+	admit_all(c);
+	return (int)min(nr, (u32)INT32_MAX);
+}
+
+/**
+ * core_drain() - from now on, or no more, nobody begins anything there
+ * @what: CORE_DRAIN_NODE, CORE_DRAIN_TENANT, CORE_DRAIN_CLIENT
+ * @id:   of the tenant or client
+ *
+ * Return: 0; -ENOENT: no such tenant or client.
+ */
+int core_drain(struct core *c, u64 now, u32 what, u32 id, bool on)
+{
+	core_event(c);
+
+	c->now = now;
+	switch (what) {
+	case CORE_DRAIN_NODE:
+		c->head->draining = on;
+		return 0;
+	case CORE_DRAIN_TENANT:
+		if (id >= core_cfg(c)->max_tenants || !c->tenants[id].used)
+			return -ENOENT;
+		c->tenants[id].draining = on;
+		return 0;
+	case CORE_DRAIN_CLIENT:
+		if (id >= core_cfg(c)->max_clients ||
+		    c->clients[id].state == CLI_FREE)
+			return -ENOENT;
+		c->clients[id].draining = on;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* core_get_drain() - does the node drain? */
+bool core_get_drain(const struct core *c)
+{
+	return c->head->draining;
+}
+
+/* Forget cached content of the lower tiers that no table names. */
+static u32 drop_entries(struct core *c, u32 dom, u32 most)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < core_sizes(c)->nr_entries && nr < most; i++) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain != dom || !(e->flags & ENTF_INDEXED) || e->refs)
+			continue;
+		entry_drop(c, i);
+		nr++;
+	}
+	return nr;
+}
+
+/**
+ * core_drop_caches() - forget what a domain holds for nobody but the index
+ * @dom:  index of the domain
+ * @most: blocks to be dropped in one go; it takes time in proportion
+ *
+ * On the device and below.  What sequences map, or have swapped out, stays and
+ * can be found.  Nor does the domain remember what it had: what is computed
+ * again was not dropped for want of room.
+ * Return: blocks dropped; fewer than @most: none are left.  -ENOENT: no such
+ * domain.
+ */
+int core_drop_caches(struct core *c, u64 now, u32 dom, u32 most)
+{
+	u32 nr, blk;
+	core_event(c);
+
+	if (dom >= core_cfg(c)->max_domains || !c->domains[dom].used)
+		return -ENOENT;
+	c->now = now;
+	for (nr = 0; nr < most; nr++) {
+		blk = lru_next(c, dom);
+		if (blk == CORE_NONE)
+			break;
+		index_evict(c, blk);
+	}
+	nr += drop_entries(c, dom, most - nr);
+	if (nr < most)
+		lru_ghost_forget(c, dom);
+	admit_all(c);
+	return (int)nr;
+}
+
+/**
+ * core_domain_set() - an operator changes a mark of a domain
+ * @which: CORE_LIMIT_*
+ * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
+ *
+ * It stays so for whoever attaches to the domain later, until it is changed
+ * or unset; of high and max they may ask for less.  Above a lowered max cache
+ * goes at once, sequences when they next ask for memory; what can never fit any
+ * more is failed when its turn comes.
+ * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
+ * block, or no such mark.
+ */
+int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
+{
+	struct kv_domain *d;
+	int err;
+	core_event(c);
+
+	if (dom >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	d = &c->domains[dom];
+	if (!d->used)
+		return -ENOENT;
+	c->now = now;
+	err = limit_set(d, which, value);
+	if (err)
+		return err;
+	d->by_operator |= BIT(which);
+	d->operator_limit[which] = value;
+	core_trace(c, limit_set, dom, which, value);
+	limit_settle(c);
+	(void)room_evict(c, dom, 0);
+	admit_all(c);
+	return 0;
+}
+
+/**
+ * core_domain_unset() - what was asked for at attach counts again for a mark
+ * @which: CORE_LIMIT_*
+ *
+ * Within the quota of its tenant.
+ * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: no such mark;
+ * -EALREADY: no operator had set it.
+ */
+int core_domain_unset(struct core *c, u64 now, u32 dom, u32 which)
+{
+	struct kv_domain *d;
+	core_event(c);
+
+	if (dom >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	d = &c->domains[dom];
+	if (!d->used)
+		return -ENOENT;
+	if (which >= CORE_NR_LIMITS)
+		return -EINVAL;
+	if (!(d->by_operator & BIT(which)))
+		return -EALREADY;
+	c->now = now;
+	d->by_operator &= ~BIT(which);
+	/* It was judged when it was asked for. */
+	(void)limit_set(d, which, d->asked_limit[which]);
+	(void)limit_bound(c, d);
+	limit_settle(c);
+	(void)room_evict(c, dom, 0);
+	admit_all(c);
+	return 0;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * runs.c - a sequence's table, for people
+ *
+ * Looks and changes nothing.  A table has as many entries as its sequence
+ * blocks; a reader takes them in pieces, between which others are served.
+ */
+#include "kvmm/core/node/node.h"
+#include "kvmm/core/runs.h"
+
+static struct core_run run_of(const struct core *c, const struct kv_seq *s,
+			      u32 at)
+{
+	const kv_pte_t pte = table_pte(c, s, at);
+	struct core_run r = { .at = at, .nr = 1, .block = CORE_NONE };
+
+	if (pte_is_present(pte)) {
+		const struct kv_block *b = &c->blocks[pte_block(pte)];
+
+		r.block = pte_block(pte);
+		r.nr_map = b->nr_map;
+		r.open = b->state == BLK_OPEN;
+	}
+	return r;
+}
+
+/* Does @next go on where @r ends? */
+static bool run_follows(const struct core_run *r, const struct core_run *next)
+{
+	if (r->block == CORE_NONE || next->block == CORE_NONE)
+		return r->block == next->block;
+	return next->block == r->block + r->nr && next->nr_map == r->nr_map &&
+	       next->open == r->open;
+}
+
+int core_get_runs(const struct core *c, u32 seq, u32 *at, u32 budget,
+		  struct core_run *run, u32 nr)
+{
+	const struct kv_seq *s;
+	struct core_run next;
+	u32 n = 0;
+
+	if (seq >= core_sizes(c)->nr_seqs)
+		return -ERANGE;
+	s = &c->seqs[seq];
+	if (s->state == KVMM_SEQ_CLOSED)
+		return -ENOENT;
+	for (; *at < s->nr_blocks && budget; budget--, (*at)++) {
+		next = run_of(c, s, *at);
+		if (n && run_follows(&run[n - 1], &next))
+			run[n - 1].nr++;
+		else if (n < nr)
+			run[n++] = next;
+		else
+			break;
+	}
+	return (int)n;
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * tune.c - tunables: what of the configuration may change at any time
+ *
+ * They are members of struct core_config that no table is sized by, in a list
+ * with their largest value (core.h).  Who asks for one changes it between two
+ * events; everything that follows from it is worked out again at once.
+ */
+#include "kvmm/core/node/node.h"
+
+/* tune_is_valid() - is every tunable of a configuration within its bounds? */
+bool tune_is_valid(const struct core_config *cfg)
+{
+#define x(name, most)							\
+	if (cfg->name > (most))						\
+		return false;
+	CORE_TUNABLES(x)
+#undef x
+	return cfg->overcommit != 1;
+}
+
+/**
+ * core_tune() - an operator changes a tunable
+ * @which: CORE_TUNE_*
+ *
+ * Return: 0; -EINVAL: no such tunable, or out of its bounds.
+ */
+int core_tune(struct core *c, u64 now, u32 which, u64 value)
+{
+	struct core_config cfg = *core_cfg(c);
+	core_event(c);
+
+	if (value > 0xffffffff)
+		return -EINVAL;
+	switch (which) {
+#define x(name, most)							\
+	case CORE_TUNE_##name:						\
+		cfg.name = (u32)value;					\
+		break;
+	CORE_TUNABLES(x)
+#undef x
+	default:
+		return -EINVAL;
+	}
+	if (!tune_is_valid(&cfg) || !cfg.overcommit_ratio)
+		return -EINVAL;
+	c->now = now;
+	c->head->cfg = cfg;
+	limit_settle(c);
+	admit_all(c);
+	return 0;
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * view.c - copies of the core's facts for the operator's files
+ *
+ * Numbers only, no text: whoever prints them does so elsewhere, after the
+ * copy.  All of a copy is from one moment, since nothing else runs meanwhile.
+ */
+#include "kvmm/core/node/node.h"
+
+_Static_assert(CORE_BLK_FREE == BLK_FREE && CORE_BLK_CACHED == BLK_CACHED,
+	       "as in core.h");
+
+const struct core_config *core_get_config(const struct core *c)
+{
+	return core_cfg(c);
+}
+
+/**
+ * core_get_secrets() - where the secrets of tenants lie, in the arena
+ * @bytes: from there; other records of tenants are among them
+ */
+const void *core_get_secrets(const struct core *c, u64 *bytes)
+{
+	*bytes = core_cfg(c)->max_tenants * sizeof(*c->tenants);
+	return c->tenants;
+}
+
+/* Copy NR_CORE_EVENTS counters. */
+void core_get_events(const struct core *c, u64 *counts)
+{
+	memcpy(counts, c->head->events, sizeof(c->head->events));
+}
+
+static void pool_add_domain(const struct kv_domain *d,
+			    struct core_pool_view *v)
+{
+	u64 bytes = d->block_bytes;
+
+	v->free += d->nr[BLK_FREE] * bytes;
+	v->open += d->nr[BLK_OPEN] * bytes;
+	v->sealed += d->nr[BLK_SEALED] * bytes;
+	v->cached += d->nr[BLK_CACHED] * bytes;
+	v->quiescing += d->nr[BLK_QUIESCING] * bytes;
+	v->quarantine += d->nr[BLK_QUARANTINE] * bytes;
+	v->limbo += d->nr[BLK_LIMBO] * bytes;
+	v->revoking += d->nr[BLK_REVOKING] * bytes;
+	v->poison += d->nr[BLK_POISON] * bytes;
+	v->tails += d->nr_spans * d->span_tail;
+	v->committed += d->reserved * bytes;
+	v->shared += d->nr_shared * bytes;
+	v->indexed += d->nr_indexed * bytes;
+}
+
+static void pool_add_marks(const struct core *c, const struct kv_domain *d,
+			   struct core_pool_view *v)
+{
+	struct wmark w;
+
+	wmark_get(c, d, &w);
+	v->wmark[0] += w.min * d->block_bytes;
+	v->wmark[1] += w.low * d->block_bytes;
+	v->wmark[2] += w.high * d->block_bytes;
+}
+
+/* The partition of the device pool, in bytes. */
+void core_get_pool(const struct core *c, struct core_pool_view *v)
+{
+	u32 i;
+
+	memset(v, 0, sizeof(*v));
+	v->total = core_cfg(c)->pool_bytes;
+	v->extent_size = core_cfg(c)->extent_size;
+	v->nr_extents = core_sizes(c)->nr_extents;
+	v->nr_online = c->head->nr_online;
+	v->resizing = c->head->resizing;
+	v->device = c->head->device;
+	for (i = 0; i < v->nr_extents; i++) {
+		if (c->extents[i].state == EXT_REVOKING)
+			v->revoking += v->extent_size;
+		else if (c->extents[i].state == EXT_OFFLINE)
+			v->offline += v->extent_size;
+		else if (c->extents[i].state != EXT_SPAN)
+			v->nr_free_extents++;
+	}
+	v->free_extents = v->nr_free_extents * v->extent_size;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (!c->domains[i].used)
+			continue;
+		pool_add_domain(&c->domains[i], v);
+		pool_add_marks(c, &c->domains[i], v);
+	}
+	v->committed_as = commit_node(c, &v->commit_limit);
+}
+
+/* A lower pool: -ERANGE past the last, -ENOENT when it is not there. */
+int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
+{
+	const struct kv_pool *p;
+	u32 i;
+
+	if (!pool || pool >= CORE_NR_POOLS)
+		return -ERANGE;
+	p = core_pool(c, pool);
+	if (!p->online)
+		return -ENOENT;
+	memset(v, 0, sizeof(*v));
+	v->online = p->online;
+	v->prio = p->prio;
+	v->total = p->nr_extents * core_cfg(c)->extent_size;
+	v->errors = p->errors;
+	v->nr_ios = p->nr_ios;
+	v->nr_overdue = p->nr_overdue;
+	v->readonly = p->readonly;
+	for (i = 0; i < 2; i++) {
+		v->bad[i] = p->bad[i].level;
+		v->rate[i] = area_rate(p, i);
+	}
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[part_index(c, i, pool)];
+
+		if (!c->domains[i].used || !d->used)
+			continue;
+		v->used += d->nr[BLK_SEALED] * d->block_bytes;
+		v->limbo += d->nr[BLK_LIMBO] * d->block_bytes;
+		v->poison += d->nr[BLK_POISON] * d->block_bytes;
+	}
+	return 0;
+}
+
+/* Of one client's open sequences: what is with memory, and what is not yet. */
+static void client_add_seqs(const struct core *c, u32 client,
+			    struct core_client_view *v)
+{
+	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	u32 tokens = c->domains[c->clients[client].domain].block_tokens;
+	u32 left = c->clients[client].nr_seqs, i;
+
+	for (i = 0; left && i < c->clients[client].max_seqs; i++) {
+		if (s[i].state == KVMM_SEQ_CLOSED)
+			continue;
+		left--;
+		if (s[i].flags & SEQF_RUNNING)
+			v->nr_running++;
+		else if (s[i].state != KVMM_SEQ_FAILED)
+			v->nr_waiting++;
+		v->blocks += s[i].nr_blocks;
+		if (s[i].flags & SEQF_RUNNING)
+			v->tail_tokens += (u64)s[i].nr_blocks * tokens -
+					  s[i].valid_len;
+	}
+}
+
+/* Of all its clients.  Not the length of the wait list: that lacks those without ids. */
+static void domain_view_seqs(const struct core *c, u32 domain,
+			     struct core_domain_view *d)
+{
+	struct core_client_view v = { 0 };
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (c->clients[i].state != CLI_FREE &&
+		    c->clients[i].domain == domain)
+			client_add_seqs(c, i, &v);
+	d->nr_waiting = v.nr_waiting;
+	d->tail_tokens = v.tail_tokens;
+}
+
+/* Room, its marks, and what was promised. */
+static void domain_view_room(const struct core *c, const struct kv_domain *d,
+			     struct core_domain_view *v)
+{
+	struct wmark w;
+
+	wmark_get(c, d, &w);
+	v->room = wmark_room(d);
+	v->wmark[0] = w.min;
+	v->wmark[1] = w.low;
+	v->wmark[2] = w.high;
+	v->cache_floor = d->floor;
+	v->committed_as = commit_blocks(d);
+	v->commit_limit = commit_limit(c, d);
+	v->nr_spans_full = span_nr_full(c, d);
+	v->nr_spans_empty = d->nr_empty;
+}
+
+/* Domain @i: -ERANGE past the last, -ENOENT for an unused record. */
+int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
+{
+	const struct kv_domain *d;
+	u32 n;
+
+	if (i >= core_cfg(c)->max_domains)
+		return -ERANGE;
+	d = &c->domains[i];
+	if (!d->used)
+		return -ENOENT;
+	memset(v, 0, sizeof(*v));
+	v->id = i;
+	v->tenant = d->tenant;
+	memcpy(v->name, d->name, sizeof(v->name));
+	v->block_tokens = d->block_tokens;
+	v->block_bytes = d->block_bytes;
+	v->nr_clients = d->nr_clients;
+	v->nr_spans = d->nr_spans;
+	for (n = 0; n < NR_BLK_STATES; n++)
+		v->blocks[n] = d->nr[n];
+	v->reserved = d->reserved;
+	domain_view_room(c, d, v);
+	v->limit[CORE_LIMIT_MIN] = d->min_bytes;
+	v->limit[CORE_LIMIT_LOW] = d->low_bytes;
+	v->limit[CORE_LIMIT_HIGH] = d->high_bytes;
+	v->limit[CORE_LIMIT_MAX] = d->max_bytes;
+	v->limit[CORE_LIMIT_WEIGHT] = d->weight;
+	v->emin_bytes = d->emin * d->block_bytes;
+	v->elow_bytes = d->elow * d->block_bytes;
+	v->max_bytes = d->max_bytes;
+	v->current_bytes = domain_used(d) * d->block_bytes;
+	v->peak_bytes = d->peak * d->block_bytes;
+	domain_view_seqs(c, i, v);
+	v->nr_running = d->nr_running;
+	v->nr_max_events = d->nr_max_events;
+	v->nr_high_events = d->nr_high_events;
+	v->nr_low_events = d->nr_low_events;
+	v->nr_preempted = d->nr_preempted;
+	return core_get_pressure(c, i, &v->pressure);
+}
+
+/* Client @i: -ERANGE past the last, -ENOENT for an unused record. */
+int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
+{
+	const struct kv_client *cl;
+	struct kv_step_entry *e;
+
+	if (i >= core_cfg(c)->max_clients)
+		return -ERANGE;
+	cl = &c->clients[i];
+	if (cl->state == CLI_FREE)
+		return -ENOENT;
+	memset(v, 0, sizeof(*v));
+	v->id = i;
+	v->domain = cl->domain;
+	v->tenant = cl->tenant;
+	v->state = cl->state;
+	v->nr_seqs = cl->nr_seqs;
+	v->open_steps = cl->nr_steps;
+	v->away = cl->away;
+	v->begun = cl->begun;
+	v->drain = drain_of_client(c, i);
+	if (cl->nr_steps)
+		v->pinned_since = step_at(c, i, 0, &e)->begun;
+	client_add_seqs(c, i, v);
+	return 0;
+}
+
+/* Sequence record @i: -ERANGE past the last, -ENOENT when it is closed. */
+int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
+{
+	const struct kv_seq *s;
+	u32 n;
+
+	if (i >= core_sizes(c)->nr_seqs)
+		return -ERANGE;
+	s = &c->seqs[i];
+	if (s->state == KVMM_SEQ_CLOSED)
+		return -ENOENT;
+	memset(v, 0, sizeof(*v));
+	v->client = s->client;
+	v->domain = s->domain;
+	v->seq = seq_handle(c, s);
+	v->state = s->state;
+	v->family = s->family;
+	v->priority = s->priority;
+	v->valid_len = s->valid_len;
+	v->prompt_len = s->prompt_len;
+	v->max_tokens = s->max_tokens;
+	v->nr_blocks = s->nr_blocks;
+	for (n = 0; n < s->nr_blocks; n++) {
+		kv_pte_t pte = table_pte(c, s, n);
+
+		v->nr_shared += pte_is_present(pte) &&
+				c->blocks[pte_block(pte)].nr_map > 1;
+	}
+	v->seq_epoch = s->epoch;
+	v->nr_preempted = s->nr_preempted;
+	v->arrival = s->arrival;
+	return 0;
+}
+
+/*
+ * The blocks of a span that the span does not count.  They are looked at one
+ * by one, so only where the domain has any.
+ */
+static void extent_add_rare(const struct core *c, u32 span,
+			    struct core_extent_view *v)
+{
+	const struct kv_domain *d = &c->domains[c->spans[span].domain];
+	u32 base = span * core_sizes(c)->blocks_per_extent, i;
+
+	if (!d->nr[BLK_QUIESCING] && !d->nr[BLK_LIMBO] &&
+	    !d->nr[BLK_QUARANTINE] && !d->nr[BLK_POISON])
+		return;
+	for (i = base; i < base + v->span_blocks; i++) {
+		u32 state = c->blocks[i].state;
+
+		v->span_pinned += state == BLK_QUIESCING || state == BLK_LIMBO;
+		v->span_quarantine += state == BLK_QUARANTINE;
+		v->span_poison += state == BLK_POISON;
+	}
+	v->looked = v->span_blocks;
+}
+
+/* Extent @i: -ERANGE past the last. */
+int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
+{
+	const struct kv_extent *x;
+
+	if (i >= core_sizes(c)->nr_extents)
+		return -ERANGE;
+	x = &c->extents[i];
+	memset(v, 0, sizeof(*v));
+	v->extent = i;
+	v->state = x->state;
+	v->tenant = x->backed ? x->tenant : CORE_NONE;
+	v->domain = x->state == EXT_SPAN ? x->domain : CORE_NONE;
+	if (x->state == EXT_SPAN) {
+		v->span_blocks = c->spans[x->span].nr_blocks;
+		v->span_free = c->spans[x->span].nr_free;
+		v->span_open = c->spans[x->span].nr_open;
+		v->span_cached = c->spans[x->span].nr_cached;
+		extent_add_rare(c, x->span, v);
+	}
+	v->generation = x->generation;
+	v->backed = x->backed;
+	v->mapped = x->mapped;
+	return 0;
+}
+
+#define MAP_LOOK	4096u	/* extents looked at for one line */
+
+/* core_map_room() - blocks that a span may have */
+u32 core_map_room(const struct core_config *cfg)
+{
+	return CORE_SPAN_MAX * (u32)(cfg->extent_size / cfg->min_token_bytes / 16);
+}
+
+/**
+ * core_get_map() - what there is from extent @i on, which is no span's middle
+ * @blocks: takes the state of each block of a span, BLK_*, and with it
+ *          CORE_MAP_SHARED; room for core_map_room()
+ *
+ * Return: 0; -ERANGE past the last extent.
+ */
+int core_get_map(const struct core *c, u32 i, struct core_map_view *v,
+		 u8 *blocks)
+{
+	u32 end = min(core_sizes(c)->nr_extents, i + MAP_LOOK), n;
+	const struct kv_block *b;
+
+	if (i >= core_sizes(c)->nr_extents)
+		return -ERANGE;
+	*v = (struct core_map_view){ .first = i, .nr = 1, .domain = CORE_NONE,
+				     .state = c->extents[i].state };
+	if (v->state != EXT_SPAN) {
+		while (i + v->nr < end &&
+		       c->extents[i + v->nr].state == v->state)
+			v->nr++;
+		return 0;
+	}
+	/* The last line may have ended inside one that was another then. */
+	v->nr = c->extents[i].span + c->spans[c->extents[i].span].nr_extents - i;
+	if (c->extents[i].span != i)
+		return 0;
+	v->domain = c->extents[i].domain;
+	v->nr_blocks = c->spans[i].nr_blocks;
+	b = &c->blocks[i * core_sizes(c)->blocks_per_extent];
+	for (n = 0; n < v->nr_blocks; n++, b++)
+		blocks[n] = b->state | (b->nr_map > 1 ? CORE_MAP_SHARED : 0);
+	return 0;
+}

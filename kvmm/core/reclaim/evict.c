@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * evict.c - take cached blocks from a domain, those of least worth first
+ *
+ * Three callers, three bounds: the domain itself that needs room, another
+ * domain that may have what this one can spare, and a span that is about to
+ * leave its domain.  lru.c says which block is next.
+ */
+#include "kvmm/core/reclaim/reclaim.h"
+
+#define WORK_EVICT	32u	/* see core_work() */
+
+/* What goes next; in spans that are to go only if its end is all that counts. */
+static u32 evict_next(const struct core *c, u32 dom, bool any)
+{
+	u32 i = lru_next(c, dom);
+
+	while (!any && i != CORE_NONE &&
+	       span_is_isolated(&c->spans[block_span(c, i)]))
+		i = lru_after(c, i);
+	return i;
+}
+
+/**
+ * room_evict() - drop cache of the domain until @nr blocks are free
+ *
+ * Also keeps what is used, promised and wanted together within memory.max, and
+ * within memory.high as far as cache goes.
+ * Return: 0, or -EAGAIN when the cache was not enough.
+ */
+int room_evict(struct core *c, u32 dom, u32 nr)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 mark = min(d->max_blocks, d->high_blocks), blk, limited = 0;
+
+	c->taker = dom;
+	/* A span that falls empty now is wanted, not to be given away. */
+	d->keep_spans = 1;
+	for (;;) {
+		bool over = (u64)domain_used(d) + d->reserved + nr > mark;
+
+		if (!over && domain_slack(d) >= nr)
+			break;
+		blk = evict_next(c, dom, over);
+		if (blk == CORE_NONE)
+			break;
+		core_work(c, WORK_EVICT);
+		limited += over;
+		index_evict(c, blk);
+		core_count(c, CORE_EV_reclaim_direct, 1);
+	}
+	d->keep_spans = 0;
+	if (limited) {
+		core_trace(c, limit_reclaim, dom, limited);
+		KV_PROBE(kvmm, limit_reclaim, dom, limited, domain_used(d),
+			 mark);
+	}
+	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
+	       d->max_blocks ? -EAGAIN : 0;
+}
+
+/**
+ * room_evict_spare() - drop cache of a domain for others, until @nr blocks are free
+ *
+ * As far as it may lose it.  Spans that fall empty stay with it.
+ */
+void room_evict_spare(struct core *c, u32 dom, u32 nr)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 blk, cost;
+
+	d->keep_spans = 1;
+	while (domain_slack(d) < nr) {
+		blk = evict_next(c, dom, false);
+		if (blk == CORE_NONE)
+			break;
+		cost = index_evict_cost(c, blk);
+		if (limit_cache_floor(d, cost) || !limit_may_lose(d, cost, true))
+			break;
+		index_evict(c, blk);
+		core_count(c, CORE_EV_reclaim_direct, 1);
+	}
+	d->keep_spans = 0;
+}
+
+/*
+ * What goes takes with it what it has below, which may empty other spans: they
+ * stay, for what the owner can spare was worked out with them.
+ *
+ * Return: blocks that went, without those below.
+ */
+u32 span_evict_cached(struct core *c, u32 first)
+{
+	struct kv_domain *owner = &c->domains[c->spans[first].domain];
+	u32 base = first * core_sizes(c)->blocks_per_extent;
+	u32 i, nr = 0;
+
+	owner->keep_spans = 1;
+	for (i = base; i < base + c->spans[first].nr_blocks; i++)
+		if (c->blocks[i].state == BLK_CACHED &&
+		    (!owner->emin ||
+		     limit_may_lose(owner, index_evict_cost(c, i), true))) {
+			index_evict(c, i);
+			nr++;
+		}
+	owner->keep_spans = 0;
+	core_count(c, CORE_EV_reclaim_direct, nr);
+	return nr;
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * migrate.c - blocks that move to other spans
+ *
+ * A span can leave a domain only when none of its blocks is in use.  A block
+ * in use moves: its content is copied to a fresh block of another span of the
+ * same domain, then everybody who knew the old one knows the new one: all the
+ * tables that map it, the index, its copy on a lower tier.  Old and new have
+ * the same content, so it does not matter who changes over when, and whoever
+ * cannot change over just now keeps the old one: it is tried again.
+ *
+ * The copy holds up nobody.  Its source is marked BLKF_MOVING, which counts
+ * as no reference: it is appended to, shared, evicted and freed meanwhile as
+ * if nothing were.  If it was written (move_written()) or is nobody's any
+ * more the copy was in vain.  A source that is let go is LIMBO until the copy
+ * was answered; so is the target (BLKF_TARGET, one nr_copy), and there is one
+ * answer for each.
+ *
+ * There is no map from a block to the tables that have it.  Copies of a span
+ * that were ordered together are settled together, by one pass over the
+ * tables of the domain's resident sequences, which ends with the last mapper.
+ *
+ * The laws of a table entry that changes under open steps:
+ *  - one that a step covers for writing does not change (kv_seq.low), nor is
+ *    a block copied that it names (pins_mark());
+ *  - one that steps may read changes at once; the newest of them holds the
+ *    old block (hold.c), and the next grant tells the client (kv_seq.dirty);
+ *  - what a step copies from (kv_step_entry.src) stays the old block;
+ *  - nobody is given a block in an extent that its client has not mapped.
+ */
+#include "kvmm/core/reclaim/reclaim.h"
+
+#define ID_MOVE		0x40000000u	/* in an id: more than there are entries */
+
+static u64 move_id(const struct core *c, u32 i)
+{
+	return ((u64)c->head->moves[i].generation << 32) | ID_MOVE | i;
+}
+
+/* ---- begin ---- */
+
+/* May the domain have a block more for a while? */
+static bool room_to_move(const struct kv_domain *d)
+{
+	return domain_slack(d) && (u64)domain_used(d) + d->reserved <
+				  d->max_blocks;
+}
+
+/* A record; one that was copied has its own until all of its batch are. */
+static u32 move_slot(const struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_MOVES; i++)
+		if (c->head->moves[i].state == MOVE_UNUSED)
+			return i;
+	return CORE_NONE;
+}
+
+static void move_issue(struct core *c, u32 i)
+{
+	const struct kv_move *m = &c->head->moves[i];
+	struct core_copy cp = {
+		.id		= move_id(c, i),
+		.within		= true,
+		.dev_off	= block_offset(c, m->from),
+		.dev_to		= block_offset(c, m->to),
+		.bytes		= c->domains[c->blocks[m->from].domain].block_bytes,
+	};
+
+	c->ops->copy(c->ops_arg, &cp);
+}
+
+/* move_again() - order a copy once more that was in flight */
+void move_again(struct core *c, u32 i)
+{
+	c->head->moves[i].again = 0;
+	move_issue(c, i);
+}
+
+/**
+ * move_start() - have a block copied to another span of its domain
+ * @evac: on behalf of which struct kv_evac
+ * @blk:  OPEN, SEALED or CACHED, no step may write it and no copy names it
+ *
+ * Return: whether the copy is under way; false: there is no room.
+ */
+bool move_start(struct core *c, u32 evac, u32 blk)
+{
+	struct kv_block *b = &c->blocks[blk];
+	struct kv_domain *d = &c->domains[b->domain];
+	u32 span, i;
+
+	i = move_slot(c);
+	if (i == CORE_NONE || !room_to_move(d) || c->head->device)
+		return false;
+	span = span_pick_dense(c, d, c->head->evacs[evac].any);
+	if (span == CORE_NONE)
+		return false;
+	c->head->moves[i] = (struct kv_move){
+		.state = MOVE_COPYING, .from = blk, .evac = evac,
+		.generation = c->head->moves[i].generation + 1,
+		.nr_ids = b->nr_ids, .to = block_take(c, span, BLK_LIMBO),
+	};
+	d->nr_filling++;
+	c->blocks[c->head->moves[i].to].flags |= BLKF_TARGET;
+	block_copy_get(c, c->head->moves[i].to);
+	b->flags |= BLKF_MOVING;
+	core_count(c, CORE_EV_pgalloc, 1);
+	c->head->nr_moves++;
+	c->head->evacs[evac].nr++;
+	move_issue(c, i);
+	return true;
+}
+
+/* A step may write the block from now on: what was copied of it is old. */
+void move_written(struct core *c, u32 blk)
+{
+	u32 i;
+
+	if (!(c->blocks[blk].flags & BLKF_MOVING))
+		return;
+	for (i = 0; i < CORE_MAX_MOVES; i++)
+		if (c->head->moves[i].state != MOVE_UNUSED &&
+		    c->head->moves[i].from == blk)
+			c->head->moves[i].stale = 1;
+}
+
+/* ---- what open steps may write ---- */
+
+static void pin_blocks(struct core *c, const struct kv_step_entry *e)
+{
+	const struct kv_seq *s = &c->seqs[e->seq];
+	u32 bt = seq_domain(c, s)->block_tokens, idx;
+
+	for (idx = e->start / bt; idx < s->nr_blocks &&
+	     (u64)idx * bt < e->end; idx++)
+		c->blocks[table_get(c, s, idx)].flags |= BLKF_VISITED;
+}
+
+static void unpin_blocks(struct core *c, const struct kv_step_entry *e)
+{
+	const struct kv_seq *s = &c->seqs[e->seq];
+	u32 bt = seq_domain(c, s)->block_tokens, idx;
+
+	for (idx = e->start / bt; idx < s->nr_blocks &&
+	     (u64)idx * bt < e->end; idx++)
+		c->blocks[table_get(c, s, idx)].flags &= (u8)~BLKF_VISITED;
+}
+
+static void low_reset(struct core *c, const struct kv_step_entry *e)
+{
+	c->seqs[e->seq].low = CORE_NONE;
+}
+
+static void low_note(struct core *c, const struct kv_step_entry *e)
+{
+	struct kv_seq *s = &c->seqs[e->seq];
+
+	s->low = min(s->low, e->start / seq_domain(c, s)->block_tokens);
+}
+
+/* Do something for each entry of the open steps of a domain's clients. */
+static void each_pin(struct core *c, u32 dom,
+		     void (*one)(struct core *c, const struct kv_step_entry *e))
+{
+	u32 i, n, k;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++) {
+		const struct kv_client *cl = &c->clients[i];
+
+		if (cl->state == CLI_FREE || cl->domain != dom)
+			continue;
+		for (n = 0; n < cl->nr_steps; n++) {
+			struct kv_step_entry *e;
+			const struct kv_step *st = step_at(c, i, n, &e);
+
+			for (k = 0; k < st->nr; k++)
+				one(c, &e[k]);
+		}
+	}
+}
+
+/**
+ * pins_mark() - BLKF_VISITED of the blocks that open steps may write
+ * @set: else take it away again
+ */
+void pins_mark(struct core *c, u32 dom, bool set)
+{
+	each_pin(c, dom, set ? pin_blocks : unpin_blocks);
+}
+
+/* ---- the end ---- */
+
+/* Is what was copied what the block holds, and does anybody need it? */
+static bool move_is_good(const struct core *c, const struct kv_move *m)
+{
+	const struct kv_block *b = &c->blocks[m->from];
+
+	return m->state == MOVE_COPIED && !m->stale && !b->nr_copy &&
+	       b->nr_ids == m->nr_ids && (b->state == BLK_OPEN ||
+	       b->state == BLK_SEALED || b->state == BLK_CACHED);
+}
+
+/* Name, ids and lower copy of the old block are the new one's. */
+static void move_identity(struct core *c, const struct kv_move *m)
+{
+	struct kv_block *from = &c->blocks[m->from], *to = &c->blocks[m->to];
+
+	c->domains[to->domain].nr_filling--;
+	to->flags = (u8)((to->flags & ~BLKF_TARGET) |
+			 (from->flags & BLKF_SHARED));
+	to->nr_ids = from->nr_ids;
+	memcpy(to->hash, from->hash, sizeof(to->hash));
+	memcpy(block_ids(c, m->to), block_ids(c, m->from), 4 * from->nr_ids);
+	if (from->entry == CORE_NONE)
+		return;
+	to->entry = from->entry;
+	c->entries_low[to->entry].dev = m->to;
+	from->entry = CORE_NONE;
+}
+
+/* The first sequence maps the new block: it is what the old one was. */
+static void move_take_over(struct core *c, const struct kv_move *m)
+{
+	move_identity(c, m);
+	block_filled(c, m->to);
+	if (c->blocks[m->from].flags & BLKF_INDEXED) {
+		index_move(c, m->from, m->to);
+		block_put_index(c, m->from);
+	}
+	core_count(c, CORE_EV_pgmigrate_success, 1);
+}
+
+/* Only the index has the block. */
+static void move_cached(struct core *c, const struct kv_move *m)
+{
+	move_identity(c, m);
+	lru_del(c, m->from);
+	index_move(c, m->from, m->to);
+	block_filled(c, m->to);
+	block_put_index(c, m->from);
+	core_count(c, CORE_EV_pgmigrate_success, 1);
+}
+
+/* The move of a block with BLKF_VISITED, see batch_prepare(). */
+static const struct kv_move *move_of(const struct core *c, u32 blk)
+{
+	return &c->head->moves[c->scratch[blk]];
+}
+
+/* Entry @idx of a table changes over, if that may be. */
+static bool entry_change(struct core *c, struct kv_seq *s, u32 idx)
+{
+	const struct kv_move *m = move_of(c, table_get(c, s, idx));
+
+	if (c->clients[s->client].nr_unacked &&
+	    !span_acked(c, block_span(c, m->to), s->client))
+		return false;
+	if (!seq_hold(c, s, m->from))
+		return false;
+	block_map(c, m->to);
+	if (c->blocks[m->to].state == BLK_LIMBO)
+		move_take_over(c, m);
+	table_set(c, s, idx, m->to);
+	s->dirty = min(s->dirty, idx);
+	block_unmap(c, m->from);
+	return true;
+}
+
+/* Mark the sources of what was copied well.  Return: who maps them. */
+static u32 batch_prepare(struct core *c, u32 evac)
+{
+	u32 i, mappers = 0;
+
+	for (i = 0; i < CORE_MAX_MOVES; i++) {
+		const struct kv_move *m = &c->head->moves[i];
+		struct kv_block *b = &c->blocks[m->from];
+
+		if (m->state == MOVE_UNUSED || m->evac != evac)
+			continue;
+		b->flags &= (u8)~BLKF_MOVING;
+		if (!move_is_good(c, m))
+			continue;
+		if (b->state == BLK_CACHED) {
+			move_cached(c, m);
+			continue;
+		}
+		c->scratch[m->from] = i;
+		mappers += b->nr_map;
+	}
+	return mappers;
+}
+
+/* BLKF_VISITED of the sources, for the pass over the tables. */
+static void batch_mark(struct core *c, u32 evac, bool set)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_MOVES; i++) {
+		const struct kv_move *m = &c->head->moves[i];
+		u8 *flags = &c->blocks[m->from].flags;
+
+		if (m->state == MOVE_UNUSED || m->evac != evac)
+			continue;
+		if (set && c->blocks[m->from].nr_map && move_is_good(c, m))
+			*flags |= BLKF_VISITED;
+		else
+			*flags &= (u8)~BLKF_VISITED;
+	}
+}
+
+/* All tables that map what was copied, until all mappers were met. */
+static void batch_tables(struct core *c, u32 dom, u32 mappers)
+{
+	u32 i;
+
+	for (i = c->domains[dom].run_head; i != CORE_NONE && mappers;
+	     i = c->seqs[i].next) {
+		struct kv_seq *s = &c->seqs[i];
+		u32 idx = s->trimmed;
+
+		while ((idx = table_find_visited(c, s, idx)) < s->nr_blocks) {
+			mappers--;
+			if (!s->nr_steps || idx < s->low)
+				(void)!entry_change(c, s, idx);
+			idx++;
+		}
+	}
+}
+
+/* Let go of the copies; what nobody took over was in vain. */
+static void batch_end(struct core *c, u32 evac)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_MOVES; i++) {
+		struct kv_move *m = &c->head->moves[i];
+		struct kv_block *to = &c->blocks[m->to];
+
+		if (m->state == MOVE_UNUSED || m->evac != evac)
+			continue;
+		m->state = MOVE_UNUSED;
+		if (to->flags & BLKF_TARGET) {
+			to->flags &= (u8)~BLKF_TARGET;
+			c->domains[to->domain].nr_filling--;
+			core_count(c, CORE_EV_pgmigrate_fail, 1);
+		}
+		block_copy_put(c, m->to);
+		block_limbo_end(c, m->from);
+	}
+}
+
+/* The last copy of those ordered together was answered. */
+static void batch_settle(struct core *c, u32 evac)
+{
+	u32 dom = c->head->evacs[evac].dom;
+	u32 mappers = batch_prepare(c, evac);
+
+	if (mappers) {
+		each_pin(c, dom, low_reset);
+		each_pin(c, dom, low_note);
+		batch_mark(c, evac, true);
+		batch_tables(c, dom, mappers);
+		batch_mark(c, evac, false);
+	}
+	batch_end(c, evac);
+	domain_kick(&c->domains[dom]);
+	evacuate_scan(c, evac);
+}
+
+/**
+ * move_answered() - is it a move that was answered?
+ *
+ * Return: false: the id is none of a move; one of a move that is not in flight
+ * is ignored.
+ */
+bool move_answered(struct core *c, u64 id, int status)
+{
+	u32 i = (u32)id & ~ID_MOVE;
+	struct kv_move *m;
+
+	if (!((u32)id & ID_MOVE) || i >= CORE_MAX_MOVES)
+		return false;
+	m = &c->head->moves[i];
+	if (m->state != MOVE_COPYING || m->generation != (u32)(id >> 32))
+		return true;
+	m->state = status ? MOVE_FAILED : MOVE_COPIED;
+	if (!status)
+		c->blocks[m->to].flags &= (u8)~BLKF_BAD;
+	c->head->nr_moves--;
+	if (!--c->head->evacs[m->evac].nr)
+		batch_settle(c, m->evac);
+	return true;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * oom.c - the last time that nothing could be reclaimed
+ *
+ * Room was wanted, and there was none free, none in any cache that could be
+ * had, and no span that others did without: somebody lost its memory for it,
+ * or who asked was sent away.  What the kernel prints then about its zones and
+ * tasks is noted here as numbers: who asked for how much, its domain and all
+ * others with their limits, and of each domain who would have been taken, and
+ * why it was or was not.  Whoever reads it makes the text.
+ *
+ * It is taken before anybody loses anything, and decides nothing.  A thousand
+ * entries of one step may all be sent away, so that only the first at an
+ * instant is described and the others are counted; and no more than
+ * CORE_OOM_ROWS domains are.
+ */
+#include "kvmm/core/reclaim/reclaim.h"
+
+#define WORK_ROW	16u	/* see core_work() */
+
+static void row_candidate(const struct core *c, struct core_oom_row *r,
+			  const struct kv_seq *s)
+{
+	r->client = CORE_NONE;
+	r->seq = CORE_NONE;
+	if (!s)
+		return;
+	r->client = s->client;
+	r->seq = seq_number(c, s);
+	r->priority = s->priority;
+	r->arrival = s->arrival;
+	r->tokens = s->valid_len;
+	r->seq_blocks = s->nr_blocks - s->trimmed;
+}
+
+static void row_fill(const struct core *c, struct core_oom_row *r, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	memset(r, 0, sizeof(*r));
+	memcpy(r->name, d->name, sizeof(r->name));
+	r->domain = dom;
+	r->tenant = d->tenant;
+	r->block_bytes = d->block_bytes;
+	r->limit[CORE_LIMIT_MIN] = d->min_bytes;
+	r->limit[CORE_LIMIT_LOW] = d->low_bytes;
+	r->limit[CORE_LIMIT_HIGH] = d->high_bytes;
+	r->limit[CORE_LIMIT_MAX] = d->max_bytes;
+	r->limit[CORE_LIMIT_WEIGHT] = d->weight;
+	for (i = 0; i < NR_BLK_STATES; i++)
+		r->blocks[i] = d->nr[i];
+	r->reserved = d->reserved;
+	r->emin = d->emin;
+	r->elow = d->elow;
+	r->cache_floor = d->floor;
+	r->nr_running = d->nr_running;
+	r->nr_waiting = d->nr_waiting;
+}
+
+/* One domain; its line if there is one for it. */
+static void oom_domain(struct core *c, struct core_oom_view *o,
+		       const struct kv_seq *want, const struct kv_seq *taken,
+		       u32 dom)
+{
+	struct core_oom_row *r = &o->row[o->nr_rows];
+	const struct kv_seq *s;
+
+	o->nr_free -= c->domains[dom].nr_spans * c->domains[dom].span_extents;
+	/* The victim's has a line whatever else has. */
+	if (o->nr_rows == CORE_OOM_ROWS) {
+		if (!taken || taken->domain != dom)
+			return;
+		r--;
+		o->nr_rows--;
+	}
+	core_work(c, WORK_ROW);
+	row_fill(c, r, dom);
+	r->why = victim_why(c, o, want, taken, dom, &s);
+	row_candidate(c, r, s);
+	if (taken && taken->domain == dom)
+		o->victim = o->nr_rows;
+	o->nr_rows++;
+}
+
+static void oom_describe(struct core *c, struct core_oom_view *o,
+			 const struct kv_seq *want, const struct kv_seq *taken)
+{
+	u32 i;
+
+	o->client = want->client;
+	o->seq = seq_number(c, want);
+	o->family = want->family;
+	o->priority = want->priority;
+	o->arrival = want->arrival;
+	o->victim = CORE_NONE;
+	o->extent_size = core_cfg(c)->extent_size;
+	o->nr_extents = core_sizes(c)->nr_extents;
+	o->nr_online = c->head->nr_online;
+	o->nr_free = o->nr_extents;
+	o->nr_rows = 0;
+	o->nr_domains = 1;
+	oom_domain(c, o, want, taken, want->domain);
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (!c->domains[i].used || i == want->domain)
+			continue;
+		o->nr_domains++;
+		oom_domain(c, o, want, taken, i);
+	}
+	/* What is out of use, but for spans that are still to leave it. */
+	o->nr_free -= min(o->nr_free, o->nr_extents - o->nr_online);
+}
+
+/**
+ * oom_note() - nothing could be reclaimed for a sequence
+ * @want:    it
+ * @nr:      blocks that it asked for
+ * @outcome: CORE_OOM_*: what becomes of it
+ * @cause:   of the preemption, if there is one
+ * @taken:   the victim, or NULL
+ *
+ * Before anybody loses anything.
+ */
+void oom_note(struct core *c, const struct kv_seq *want, u32 nr, u32 outcome,
+	      u32 cause, const struct kv_seq *taken)
+{
+	struct core_oom_view *o;
+
+	core_trace(c, oom, trace_seq(c, want), nr, outcome, cause);
+	if (!c->trace)
+		return;
+	o = &c->trace->oom;
+	if (o->nr++ && o->ns == c->now) {
+		o->same++;
+		return;
+	}
+	o->same = 0;
+	o->ns = c->now;
+	o->want = nr;
+	o->outcome = outcome;
+	o->cause = cause;
+	oom_describe(c, o, want, taken);
+}
+
+/* core_get_oom() - a copy of the last report; -ENOENT: there was none */
+int core_get_oom(const struct core *c, struct core_oom_view *v)
+{
+	if (!c->trace || !c->trace->oom.nr)
+		return -ENOENT;
+	*v = c->trace->oom;
+	return 0;
+}

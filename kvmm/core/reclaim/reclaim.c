@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * reclaim.c - making room
+ *
+ * Room for @nr blocks of a domain is looked for in this order, which is also
+ * the order of what it costs:
+ *
+ *	1. free blocks of its spans that no reservation holds
+ *	2. free extents of the pool (memory may have to be made: wait for it)
+ *	3. spans of cache that domains of its tenant keep though they are cold, or
+ *	   have clearly more than it (limit_keeps())
+ *	4. its own cache, what is worth least first (lru.c)
+ *	5. spans of other domains that hold nothing but cache; of other tenants,
+ *	   whose clients have to give them back first, last
+ *	6. spans of other domains whose blocks fit into their other spans
+ *	   (evacuate.c): wait for it
+ *	7. for a sequence that runs: another sequence's memory
+ *
+ * Planning (room_plan) comes before evicting (room_evict), so that a request
+ * which cannot be met costs nobody its cache.
+ *
+ * Whose memory that is: victim.c; who takes a turn after a long wait: starve.c.
+ */
+#include "kvmm/core/reclaim/reclaim.h"
+
+#define AHEAD_MAX	32u	/* runs taken ahead of need in one event */
+
+/*
+ * What cannot be met takes nothing from anybody.  Looking at all extents is
+ * for when the domain's own does not suffice.
+ *
+ * @back: spans that other tenants have to give back for it
+ */
+static bool room_possible(struct core *c, u32 dom, u64 nr, u32 *back)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u64 own = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
+	u64 lacks;
+	u32 runs;
+
+	*back = 0;
+	if (own >= nr)
+		return true;
+	lacks = DIV_ROUND_UP(nr - own, d->span_blocks);
+	runs = span_runs_possible(c, dom, back);
+	if (lacks > runs)
+		return false;
+	*back -= min(runs - (u32)lacks, *back);
+	return true;
+}
+
+/**
+ * room_plan() - could the domain have @nr more unreserved free blocks?
+ * @spare: cached blocks that are about to be mapped: not to be counted on
+ *
+ * Takes free extents and other domains' spans as needed, evicts nothing of
+ * the domain's own.  What its tenant can do without is taken when with it
+ * nothing is lacking any more: two who wait for other tenants, and each took
+ * what the other has free meanwhile, would do so at every event.
+ * Return: 0: yes, after room_evict(); -EINPROGRESS: memory is being made;
+ * -EALREADY: a span of another domain is being emptied for this one; -EAGAIN:
+ * no.
+ */
+int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
+{
+	struct kv_domain *d = &c->domains[dom];
+	struct run_look look, kept;
+	u32 back;
+
+	c->taker = dom;
+	if ((u64)domain_held(d) + spare + nr > d->max_blocks) {
+		d->nr_max_events++;
+		KV_PROBE(kvmm, limit, dom, 0, domain_held(d), nr + spare);
+		return -EAGAIN;
+	}
+	if (!room_possible(c, dom, (u64)nr + spare, &back))
+		return evacuate_for(c, dom, nr + spare);
+	look.nr = 0;
+	kept.nr = 0;
+	kept.next = 0;
+	for (;;) {
+		u64 slack = domain_slack(d);
+		u64 coming = room_coming(c, d);
+
+		if (slack >= nr)
+			return 0;
+		if (slack + coming < nr && extent_run_take(c, dom) >= 0)
+			continue;
+		/* What is asked back from others is asked back at once. */
+		if (d->nr_revokes && slack + coming + domain_cached(d) <
+		    (u64)nr + spare) {
+			if (extent_run_take(c, dom) >= 0)
+				continue;
+			if (back && span_steal(c, dom, true, &look)) {
+				back--;
+				continue;
+			}
+		}
+		if (coming)
+			return -EINPROGRESS;
+		/* Within a limit only its own cache makes room. */
+		if ((u64)domain_used(d) + d->reserved + nr <=
+		    min(d->max_blocks, d->high_blocks) &&
+		    span_steal_kept(c, dom, (u32)DIV_ROUND_UP(nr - slack,
+					    d->span_blocks), &kept))
+			continue;
+		if (slack + domain_cached(d) >= (u64)nr + spare)
+			return 0;
+		if (!span_steal(c, dom, back, &look))
+			return evacuate_for(c, dom, nr + spare);
+		back -= min(back, 1u);
+	}
+}
+
+/*
+ * Have memory made before running sequences ask for it, so that growth seldom
+ * meets memory in the making.
+ */
+void room_ahead(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u64 want = 2ull * d->nr_running;
+	u32 n;
+
+	for (n = 0; n < AHEAD_MAX && domain_slack(d) + (u64)d->pending_spans * d->span_blocks <
+	     want; n++) {
+		if (domain_used(d) + d->reserved + want > d->max_blocks ||
+		    extent_run_take(c, dom) < 0)
+			break;
+	}
+}
+
+/*
+ * Blocks of the tenant's other domains that are on their way to @dom, or could
+ * be: in spans that are being emptied, and those that others can do without,
+ * wherever they lie.
+ */
+static u32 promise_coming(const struct core *c, u32 dom)
+{
+	u32 i, nr = evacuations_on(c, dom, true) * c->domains[dom].span_blocks;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *o = &c->domains[i];
+		u32 have;
+
+		if (!o->used || i == dom || o->tenant != c->domains[dom].tenant)
+			continue;
+		have = domain_slack(o) + limit_cache_spare(o, 0);
+		nr += have > o->nr_running ? have - o->nr_running : 0;
+		nr += victim_blocks_marked(c, o);
+	}
+	return nr;
+}
+
+/**
+ * room_for_min() - make room for an admission within memory.min
+ * @want: waits; room_plan() said -EAGAIN for the @nr blocks that it needs
+ *
+ * Its domain was promised as much, so families of other domains give way, of
+ * whatever priority, as far as their own domains are not protected: as many at
+ * once as all need who wait within the promise, for else each would wait for
+ * another step to end.  Where enough is coming and still none of it fits
+ * together, one more each time.
+ * Return: 0: room_plan() was happy; -EALREADY, -EINPROGRESS: as it says, or
+ * spans of other tenants will come; -EAGAIN: later, or never.
+ */
+int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
+{
+	const struct kv_domain *d = seq_domain(c, want);
+	bool marked = victim_is_marked(c, d->tenant);
+	u32 lacks, coming, rank;
+	struct kv_seq *v;
+	int err;
+
+	if (!limit_within_min(d, domain_held(d), nr) || !waiter_fits(c, want))
+		return -EAGAIN;
+	lacks = room_lacks(c, d, promise_need(c, want->domain, nr), spare);
+	coming = promise_coming(c, want->domain);
+	for (;;) {
+		while (!marked || coming < lacks) {
+			v = victim_elsewhere(c, want, true, &rank);
+			if (!v)
+				break;
+			coming += family_size(c, v);
+			marked = true;
+			oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_min,
+				 v);
+			core_count(c, CORE_EV_preempt_min, 1);
+			family_mark(c, v, CORE_CAUSE_min, want);
+		}
+		err = room_plan(c, want->domain, nr, spare);
+		if (err != -EAGAIN || victim_is_marked(c, d->tenant))
+			return err;
+		if (!marked)
+			return displace(c, want, room_lacks(c, d, nr, spare),
+					true);
+		marked = false;
+	}
+}
+
+/* Does nobody but the family of @s run in its domain? */
+static bool family_is_alone(const struct core *c, const struct kv_seq *s)
+{
+	u32 i = seq_domain(c, s)->run_head;
+
+	for (; i != CORE_NONE; i = c->seqs[i].next)
+		if (c->seqs[i].family != s->family)
+			return false;
+	return true;
+}
+
+/*
+ * A family of one that is alone in its domain is not helped by losing what it
+ * has, unless that did not change for long: then it takes its place among
+ * those who wait, where the longest-waiting exception will find it.
+ */
+static bool self_preempt_helps(const struct core *c, const struct kv_seq *s)
+{
+	if (s->fam_next != seq_index(c, s) || !family_is_alone(c, s))
+		return true;
+	return s->again && c->now - s->again > core_cfg(c)->starve_ns;
+}
+
+/**
+ * room_preempt() - take memory from another family for a running sequence
+ * @want: the sequence, which may itself turn out to be the victim
+ * @nr:   blocks wanted; room_plan() said -EAGAIN
+ *
+ * Return: 0: there is room now; -EAGAIN: later, or @want was marked.
+ */
+int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
+{
+	struct kv_seq *v;
+	int err;
+
+	for (;;) {
+		if (victim_is_marked(c, seq_domain(c, want)->tenant))
+			return -EAGAIN;
+		v = victim_choose(c, want, nr);
+		if (!v) {
+			bool itself = self_preempt_helps(c, want);
+
+			oom_note(c, want, nr, itself ? CORE_OOM_itself :
+				 CORE_OOM_refused, CORE_CAUSE_itself, NULL);
+			if (itself)
+				family_mark(c, want, CORE_CAUSE_itself, want);
+			return -EAGAIN;
+		}
+		oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_grow, v);
+		family_mark(c, v, CORE_CAUSE_grow, want);
+		err = room_plan(c, want->domain, nr, 0);
+		if (!err)
+			return room_evict(c, want->domain, nr);
+		if (err != -EAGAIN)
+			return -EAGAIN;
+	}
+}
+
+/* Best victim among the client's own; NULL while one is marked already. */
+static struct kv_seq *victim_of_client(const struct core *c,
+				       const struct kv_seq *want)
+{
+	const struct kv_client *cl = &c->clients[want->client];
+	struct kv_seq *s = &c->seqs[want->client * core_cfg(c)->max_seqs];
+	struct kv_seq *best = NULL;
+	u32 i;
+
+	for (i = 0; i < cl->max_seqs && !cl->nr_marked; i++, s++)
+		if (s->state == KVMM_SEQ_READY && (!best || victim_before(s, best)))
+			best = s;
+	return best;
+}
+
+/**
+ * pages_preempt() - see to it that a table may grow by @nr entries
+ *
+ * Table pages are the client's own, so one of its own families gives way:
+ * else several that each need one page more would wait for each other.
+ * Return: 0; -EAGAIN: later, or @want was marked.
+ */
+int pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
+{
+	while (!table_has_room(c, want, nr)) {
+		struct kv_seq *v = victim_of_client(c, want);
+
+		if (!v)
+			return -EAGAIN;
+		family_mark(c, v, CORE_CAUSE_table, want);
+		if (v->family == want->family)
+			return -EAGAIN;
+	}
+	return 0;
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * revoke.c - memory changes over between tenants whose clients live
+ *
+ * A run of extents is claimed for a domain (struct kv_revoke) and goes through
+ * these steps, each extent at its own pace:
+ *
+ *	SPAN -> BACKED -> REVOKING -> ABSENT -> (all of the run) CREATING
+ *
+ * A span is isolated and emptied first: see displace.c.  Then every client that
+ * was sent the extent is told to unmap it, and its deadline starts.  An
+ * answer (EXTENT_ACK) is a claim only; it is believed from whom the extent was
+ * sent to, once, in this generation.  Who has not answered by the deadline is
+ * killed, and its bit goes when its process and device are quiet.  Processes
+ * that had detached and live on may have it mapped too: they have the same
+ * time to end (kv_extent.haunted).  When nobody is left the memory is released,
+ * and made anew once all of the run is free.
+ *
+ * What a liar keeps mapped is the old memory, which nobody else ever gets; that
+ * the system has it back is the shell's business (core_ops.extent_release).
+ *
+ * An extent stays with a tenant for some time before it is asked back, and as
+ * long as somebody of the tenant waits longer than the taker and could use it,
+ * unless the taker is below its memory.min: else two tenants that each want more
+ * than there is beside the other would do nothing but map and unmap.
+ *
+ * Invariants: kv_extent.want of a claimed run names its record, and nobody else
+ * may take it; REVOKING extents are in no span and no block of them is in a
+ * table; kv_domain.pending_spans counts the claimed runs too, so that who waits
+ * for one is told that memory is being made.
+ *
+ * All of kv_revoke, and kv_extent.want, deadline and haunted.
+ */
+#include "kvmm/core/reclaim/reclaim.h"
+
+/* Who had to give up a run does not try the next one at once. */
+#define ABANDON_PAUSE_NS	20000000ull
+
+/* Has the extent been with its tenant for long enough? */
+static bool stayed(const struct core *c, u32 e)
+{
+	return c->now - c->extents[e].since >= core_cfg(c)->starve_ns;
+}
+
+/*
+ * The domain's first waiter but for those whose client has not mapped what it
+ * was sent for long: what has just been made for somebody is not taken again
+ * before it could be mapped.
+ */
+static const struct kv_seq *waiter_of(const struct core *c, u32 dom)
+{
+	const struct kv_seq *w;
+	u32 i;
+
+	for (i = c->domains[dom].wait_head; i != CORE_NONE; i = w->next) {
+		const struct kv_client *cl = &c->clients[c->seqs[i].client];
+
+		w = &c->seqs[i];
+		if (!cl->nr_unacked ||
+		    c->now - cl->unacked_since < core_cfg(c)->starve_ns)
+			return w;
+	}
+	return NULL;
+}
+
+/* Tenants of which somebody waits for longer than anybody of @dom keep theirs. */
+static void keep_for_waiters(struct core *c, u32 dom)
+{
+	const struct kv_seq *mine = waiter_of(c, dom), *w;
+	u64 since = mine ? mine->since : c->now;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+		struct kv_tenant *t = &c->tenants[d->tenant];
+
+		if (!d->used || d->tenant == c->domains[dom].tenant || t->keeps)
+			continue;
+		w = waiter_of(c, i);
+		t->keeps = w && w->since < since && waiter_could_use(c, w);
+	}
+}
+
+/**
+ * revoke_prepare() - note from whom @dom may take, for revoke_may()
+ */
+void revoke_prepare(struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	bool promised = limit_within_min(d, domain_held(d), 1);
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_tenants; i++) {
+		c->tenants[i].keeps = 0;
+		c->tenants[i].stays = !promised;
+	}
+	if (!promised)
+		keep_for_waiters(c, dom);
+}
+
+/**
+ * revoke_may() - may the extent be asked back for @dom, of another tenant?
+ *
+ * Context: after revoke_prepare() in the same event.
+ */
+bool revoke_may(const struct core *c, u32 e)
+{
+	const struct kv_tenant *t = &c->tenants[c->extents[e].tenant];
+
+	if (c->extents[e].want || c->head->nr_revokes == CORE_MAX_REVOKES ||
+	    t->keeps)
+		return false;
+	return !t->stays || stayed(c, e);
+}
+
+/* May processes that detached have mapped some of the run? */
+bool revoke_haunted(const struct core *c, u32 first, u32 nr)
+{
+	u32 e;
+
+	for (e = first; e < first + nr; e++)
+		if (c->extents[e].haunted)
+			return true;
+	return false;
+}
+
+/* Time passed: what had to stay with its tenant may go now. */
+static void revoke_retry(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+
+		if (d->used && d->nr_waiting && c->head->nr_tenants > 1)
+			domain_kick(d);
+	}
+}
+
+/* Tell the clients that have an extent, and start the deadline. */
+void extent_ask_back(struct core *c, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+	u64 todo;
+
+	extent_set_state(c, e, EXT_REVOKING);
+	x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
+	core_count(c, CORE_EV_extent_revoke, 1);
+	for (todo = x->sent; todo; todo &= todo - 1) {
+		u32 client = (u32)__builtin_ctzll(todo);
+		struct kvmm_extent_status *st = c->bind[client].extents;
+
+		/* It need not map any more what it has not mapped yet. */
+		if (!(x->mapped & BIT_ULL(client))) {
+			c->clients[client].nr_unacked--;
+			domain_kick(&c->domains[c->clients[client].domain]);
+		}
+		if (!st)
+			continue;
+		store_release(&st[e].state, (u32)KVMM_EXTENT_REVOKE);
+		event_post(c, client, KVMM_EV_REVOKE, e, 0);
+	}
+}
+
+/**
+ * revoke_ack() - a client says that it has unmapped an extent
+ * Return: 0; -ESTALE: it was not asked to, or has said so before.
+ */
+int revoke_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
+{
+	struct kv_extent *x = &c->extents[a->extent];
+
+	if (x->state != EXT_REVOKING || !(x->sent & BIT_ULL(client)) ||
+	    a->generation != x->generation)
+		return -ESTALE;
+	x->sent &= ~BIT_ULL(client);
+	x->mapped &= ~BIT_ULL(client);
+	store_release(&c->bind[client].extents[a->extent].state,
+		      (u32)KVMM_EXTENT_ABSENT);
+	return 0;
+}
+
+/* Nobody has it mapped any more: does it have to wait all the same? */
+static bool extent_is_kept(const struct core *c, const struct kv_revoke *rv,
+			   u32 e)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	return x->state == EXT_BACKED && (rv->dom == CORE_NONE ||
+	       x->tenant == c->domains[rv->dom].tenant);
+}
+
+/* One extent of a claimed run.  Return: is it there to be taken? */
+static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
+{
+	struct kv_extent *x = &c->extents[e];
+
+	if (x->state == EXT_ABSENT || extent_is_kept(c, rv, e))
+		return true;
+	if (x->state == EXT_SPAN && rv->dom == CORE_NONE)
+		return true;
+	if (x->state == EXT_BACKED && revoke_needed(c, e))
+		extent_ask_back(c, e);
+	if ((x->state != EXT_BACKED && x->state != EXT_REVOKING) ||
+	    revoke_needed(c, e))
+		return false;
+	extent_release(c, e);
+	return true;
+}
+
+/* The domain need not wait for it any more. */
+static void revoke_detach(struct core *c, struct kv_revoke *rv)
+{
+	c->domains[rv->dom].nr_revokes--;
+	c->domains[rv->dom].pending_spans--;
+	rv->dom = CORE_NONE;
+}
+
+/* All of the run is free: it is the domain's, if it wants it still. */
+static void revoke_finish(struct core *c, struct kv_revoke *rv)
+{
+	u32 dom = rv->dom, first = rv->first, e;
+
+	for (e = first; e < first + rv->nr; e++)
+		c->extents[e].want = 0;
+	if (dom != CORE_NONE)
+		revoke_detach(c, rv);
+	rv->nr = 0;
+	c->head->nr_revokes--;
+	if (dom != CORE_NONE)
+		extent_run_make(c, dom, first);
+	core_kick(c);
+}
+
+/* The run is given up; what clients were asked for comes back all the same. */
+static void revoke_abandon(struct core *c, struct kv_revoke *rv)
+{
+	u32 e;
+
+	c->domains[rv->dom].displace_after = c->now + ABANDON_PAUSE_NS;
+	revoke_detach(c, rv);
+	for (e = rv->first; e < rv->first + rv->nr; e++) {
+		u32 span = c->extents[e].span;
+
+		if (c->extents[e].state == EXT_SPAN &&
+		    span_is_isolated(&c->spans[span]))
+			span_putback(c, span);
+	}
+	core_count(c, CORE_EV_revoke_abandon, 1);
+}
+
+/* Is anybody left in the domain who could use it? */
+static bool revoke_is_wanted(const struct core *c, const struct kv_revoke *rv)
+{
+	return c->domains[rv->dom].nr_waiting || c->domains[rv->dom].nr_running;
+}
+
+/* Empty what of the run is part of spans.  Return: false: it must not be. */
+static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
+{
+	u32 e;
+
+	for (e = rv->first; e < rv->first + rv->nr; e++) {
+		u32 span = c->extents[e].span;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		if (!span_is_isolated(&c->spans[span]) &&
+		    span_isolate(c, span) < 0) {
+			/* Promises of victims come back with their steps. */
+			if (!c->domains[c->spans[span].domain].nr_marked)
+				return false;
+			continue;
+		}
+		if (c->extents[e].state == EXT_SPAN && !displace_span(c, span))
+			return false;
+	}
+	return true;
+}
+
+/* Runs that reach extent @e are given up: it goes to nobody. */
+void revoke_abandon_from(struct core *c, u32 e)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_REVOKES; i++) {
+		struct kv_revoke *rv = &c->head->revokes[i];
+
+		if (rv->nr && rv->dom != CORE_NONE && rv->first + rv->nr > e)
+			revoke_abandon(c, rv);
+	}
+}
+
+static void revoke_step(struct core *c, struct kv_revoke *rv)
+{
+	bool all = true;
+	u32 e;
+
+	for (e = rv->first; e < rv->first + rv->nr; e++)
+		all &= extent_advance(c, rv, e);
+	if (all && c->now >= c->head->create_after)
+		revoke_finish(c, rv);
+}
+
+/**
+ * revoke_advance() - go on with every claimed run
+ *
+ * To be called after every event.
+ */
+void revoke_advance(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_REVOKES && c->head->nr_revokes; i++)
+		if (c->head->revokes[i].nr)
+			revoke_step(c, &c->head->revokes[i]);
+}
+
+/**
+ * revoke_begin() - claim a run for one more span of a domain
+ * @dom:   index of the domain
+ * @first: of span_extents extents that may go; those in spans are emptied
+ *
+ * The span comes later, as if memory were being made.
+ */
+void revoke_begin(struct core *c, u32 dom, u32 first)
+{
+	struct kv_domain *d = &c->domains[dom];
+	struct kv_revoke *rv = c->head->revokes;
+	u32 e;
+
+	KV_BUG_ON(c->head->nr_revokes == CORE_MAX_REVOKES);
+	while (rv->nr)
+		rv++;
+	*rv = (struct kv_revoke){ .dom = dom, .first = first,
+				  .nr = d->span_extents };
+	c->head->nr_revokes++;
+	d->nr_revokes++;
+	d->pending_spans++;
+	core_trace(c, revoke, dom, c->extents[first].tenant, first, rv->nr);
+	for (e = first; e < first + rv->nr; e++)
+		c->extents[e].want = 1 + (u32)(rv - c->head->revokes);
+	if (!revoke_empty(c, rv))
+		revoke_abandon(c, rv);
+	revoke_step(c, rv);
+}
+
+/**
+ * revoke_haunt() - a client detached, and what it was sent it may still have
+ */
+void revoke_haunt(struct core *c, u32 client)
+{
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+		if (c->extents[e].sent & BIT_ULL(client))
+			c->extents[e].haunted = 1;
+}
+
+/* The last process of the tenant that had detached and lived on has ended. */
+void revoke_exorcise(struct core *c, u32 tenant)
+{
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+		if (c->extents[e].tenant == tenant)
+			c->extents[e].haunted = 0;
+}
+
+/*
+ * Does anybody want memory?  Also the client that keeps it may, of which its own
+ * domain can have no other: it has to end with what it was asked for.
+ */
+static bool memory_is_short(const struct core *c, const struct kv_revoke *rv)
+{
+	u32 i;
+
+	if (rv->dom != CORE_NONE)
+		return true;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].nr_waiting)
+			return true;
+	return false;
+}
+
+/**
+ * extent_overdue() - end who has not given the extent back in time
+ * @wanted: somebody wants it; else who keeps it may go on a while
+ *
+ * The time starts again.
+ */
+void extent_overdue(struct core *c, u32 e, bool wanted)
+{
+	struct kv_extent *x = &c->extents[e];
+	u64 todo;
+
+	x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
+	for (todo = x->sent; todo; todo &= todo - 1) {
+		u32 client = (u32)__builtin_ctzll(todo);
+
+		if (wanted && client_kill(c, client, -EBUSY))
+			core_count(c, CORE_EV_revoke_kill, 1);
+	}
+	if (!x->haunted)
+		return;
+	if (!c->ops->kill_ghosts) {
+		x->haunted = 0;
+		return;
+	}
+	core_count(c, CORE_EV_revoke_ghosts, 1);
+	c->ops->kill_ghosts(c->ops_arg, x->tenant);
+}
+
+/**
+ * revoke_tick() - time passed: empty what is not yet, end those who keep what
+ * was asked back
+ */
+void revoke_tick(struct core *c)
+{
+	u32 i, e;
+
+	for (i = 0; i < CORE_MAX_REVOKES && c->head->nr_revokes; i++) {
+		struct kv_revoke *rv = &c->head->revokes[i];
+
+		if (rv->nr && rv->dom != CORE_NONE &&
+		    (!revoke_is_wanted(c, rv) || !revoke_empty(c, rv)))
+			revoke_abandon(c, rv);
+		for (e = rv->first; e < rv->first + rv->nr; e++)
+			if (c->extents[e].state == EXT_REVOKING &&
+			    c->now >= c->extents[e].deadline)
+				extent_overdue(c, e, memory_is_short(c, rv));
+	}
+	revoke_retry(c);
+}

@@ -1,0 +1,636 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * steal.c - memory that other domains can do without
+ *
+ * A domain that finds no free extents looks at the runs of extents that others
+ * have: what is free, or cache above what is protected, costs them nothing or
+ * little.  It looks before it takes (span_runs_possible()), so that a request
+ * which cannot be met costs nobody anything, in passes from what costs least to
+ * what costs most, each span counted once.  What other domains' sequences hold
+ * is none of this file's: see evacuate.c, displace.c and victim.c.
+ *
+ * Scratch: kv_span.counted, cost and pass, kv_domain.spare and lost; they mean
+ * nothing between events.
+ */
+#include "kvmm/core/reclaim/reclaim.h"
+
+#define WORK_EXTENT	2u	/* see core_work() */
+#define LOOK_PARTS	32u	/* of the pool: so much is used between two looks in vain */
+
+/*
+ * What a run of extents costs those who have it; passes go in this order.  What
+ * clients of another tenant have mapped comes last, whatever it holds: they
+ * have to give it back first (revoke.c).
+ */
+enum run_cost {
+	RUN_FREE,		/* nothing */
+	RUN_CACHE,		/* cache above what is protected */
+	RUN_FLOOR,		/* cache below somebody's floor */
+	RUN_LOW,		/* cache below somebody's memory.low */
+	RUN_REVOKE,		/* the same by a revocation */
+	RUN_REVOKE_CACHE,
+	RUN_REVOKE_FLOOR,
+	RUN_REVOKE_LOW,
+	NR_RUN_COSTS,
+	RUN_NONE = NR_RUN_COSTS	/* cannot be had */
+};
+
+/* Is somebody of the domain beside who asks there to give way, or to end? */
+static bool has_others(const struct kv_domain *d)
+{
+	return d->nr_running > 1;
+}
+
+/* What the cache of a span costs: who asks may do without, or may not. */
+static u32 cache_cost(const struct core *c, const struct kv_span *sp, u32 dom)
+{
+	const struct kv_domain *owner = &c->domains[sp->domain];
+	u32 nr = owner->lost + sp->nr_cached;
+	bool floor = limit_cache_floor(owner, nr);
+
+	if ((floor && has_others(&c->domains[dom])) ||
+	    !limit_may_lose(owner, nr, true))
+		return RUN_NONE;
+	if (!limit_may_lose(owner, nr, false))
+		return RUN_LOW;
+	return floor ? RUN_FLOOR : RUN_CACHE;
+}
+
+/* What two parts of a run cost together. */
+static u32 run_cost_both(u32 a, u32 b)
+{
+	u32 revoke = a >= RUN_REVOKE || b >= RUN_REVOKE ? RUN_REVOKE : RUN_FREE;
+
+	if (a == RUN_NONE || b == RUN_NONE)
+		return RUN_NONE;
+	return max(a % RUN_REVOKE, b % RUN_REVOKE) + revoke;
+}
+
+/* What does the memory itself cost, whatever it holds? */
+static u32 extent_cost(const struct core *c, u32 e, u32 dom)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	if (x->want)
+		return RUN_NONE;
+	if (x->tenant == c->domains[dom].tenant)
+		return RUN_FREE;
+	/* To be made anew, which may be of no use just now. */
+	if (c->now < c->head->create_after)
+		return RUN_NONE;
+	if (!revoke_needed(c, e))
+		return RUN_FREE;
+	return revoke_may(c, e) ? RUN_REVOKE : RUN_NONE;
+}
+
+/* Would the span's memory be of use to @dom, and what does it cost? */
+static u32 span_cost(const struct core *c, u32 first, u32 dom)
+{
+	const struct kv_span *sp = &c->spans[first];
+	u32 cost = RUN_FREE, e;
+
+	if (!sp->nr_extents || sp->domain == dom || span_is_isolated(sp) ||
+	    sp->nr_free + sp->nr_cached != sp->nr_blocks)
+		return RUN_NONE;
+	for (e = first; e < first + sp->nr_extents; e++)
+		cost = run_cost_both(cost, extent_cost(c, e, dom));
+	if (!sp->nr_cached || cost == RUN_NONE)
+		return cost;
+	return run_cost_both(cost, cache_cost(c, sp, dom));
+}
+
+/* Nothing is taken off what domains have. */
+static void spares_reset_domains(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+
+		d->spare = domain_free(d) - d->reserved;
+		d->lost = 0;
+	}
+}
+
+/* Nothing is taken off yet. */
+void spares_reset(struct core *c)
+{
+	u32 i;
+
+	spares_reset_domains(c);
+	for (i = 0; i < core_sizes(c)->nr_extents; i++)
+		c->spans[i].counted = 0;
+}
+
+/* Take the span of @e off what its owner has, in the name of a run. */
+static void run_take(struct core *c, u32 first, u32 e, u32 cost)
+{
+	struct kv_span *sp = &c->spans[c->extents[e].span];
+	struct kv_domain *owner = &c->domains[sp->domain];
+
+	sp->counted = first + 1;
+	sp->cost = cost;
+	owner->spare -= sp->nr_free;
+	owner->lost += sp->nr_cached;
+}
+
+/* Put back what was taken in the name of the run, up to extent @end. */
+static void run_untake(struct core *c, u32 first, u32 end)
+{
+	u32 e;
+
+	for (e = first; e < end; e++) {
+		struct kv_domain *owner;
+		struct kv_span *sp;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		sp = &c->spans[c->extents[e].span];
+		if (sp->counted != first + 1)
+			continue;
+		owner = &c->domains[sp->domain];
+		owner->spare += sp->nr_free;
+		owner->lost -= sp->nr_cached;
+		sp->counted = 0;
+	}
+}
+
+/*
+ * Can @dom have the run at @first at exactly that cost?  What the owners of
+ * its spans can spare is taken off kv_domain.spare, and what they lose is
+ * added to kv_domain.lost, once for each span.  If it can be had at another,
+ * that is noted in @seen.
+ */
+static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
+			 u32 *seen)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 end = first + d->span_extents, worst = RUN_FREE, e;
+
+	for (e = first; e < end; e++) {
+		struct kv_span *sp;
+		u32 one;
+
+		if (extent_fits(c, e, d->tenant, true))
+			continue;
+		if (c->extents[e].state == EXT_BACKED) {
+			one = extent_cost(c, e, dom);
+			if (one == RUN_NONE)
+				break;
+			worst = run_cost_both(worst, one);
+			continue;
+		}
+		if (c->extents[e].state != EXT_SPAN)
+			break;
+		sp = &c->spans[c->extents[e].span];
+		if (sp->counted == first + 1 && sp->pass != cost)
+			return false;	/* counted in an earlier pass */
+		if (!sp->counted) {
+			one = span_cost(c, c->extents[e].span, dom);
+			if (one == RUN_NONE ||
+			    c->domains[sp->domain].spare < sp->nr_free)
+				break;
+			run_take(c, first, e, one);
+			sp->pass = cost;
+		}
+		worst = run_cost_both(worst, sp->cost);
+	}
+	if (e == end && worst == cost)
+		return true;
+	if (e == end)
+		*seen |= BIT(worst);
+	run_untake(c, first, e);
+	return false;
+}
+
+/* Where there is one tenant, nothing is ever revoked. */
+static u32 run_costs(const struct core *c)
+{
+	return c->head->nr_tenants > 1 ? NR_RUN_COSTS : RUN_REVOKE;
+}
+
+/* What is there is looked at in the name of @dom. */
+static void take_prepare(struct core *c, u32 dom)
+{
+	core_work(c, c->head->nr_online * WORK_EXTENT);
+	if (c->head->nr_tenants > 1)
+		revoke_prepare(c, dom);
+	spares_reset(c);
+}
+
+/*
+ * Can others spare so little that a look at all extents finds nothing?  A span
+ * that goes takes as many blocks off what its owner has to spare and in cache
+ * as it has.
+ */
+static bool runs_none(const struct core *c, u32 dom)
+{
+	u64 most = core_pool(c, CORE_POOL_DEV)->loose;
+	u32 want = c->domains[dom].span_extents, i;
+
+	for (i = 0; i < core_cfg(c)->max_domains && most < want; i++) {
+		const struct kv_domain *o = &c->domains[i];
+
+		if (o->used && i != dom)
+			most += (u64)(domain_slack(o) + o->nr[BLK_CACHED]) /
+				o->span_blocks * o->span_extents;
+	}
+	return most < want;
+}
+
+/**
+ * span_runs_possible() - how many spans could a domain still get?
+ *
+ * @back: those of them that clients of another tenant have to give back
+ *
+ * Of free extents and of other domains' spans that hold only cache, in the
+ * order in which span_steal() takes them: those that cost no cache first.
+ * Nothing is taken: a request that cannot be met must cost nobody anything.
+ */
+u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
+{
+	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i, seen = 0;
+	u32 at_once = 0;
+
+	*back = 0;
+	if (runs_none(c, dom))
+		return 0;
+	take_prepare(c, dom);
+	for (cost = 0; cost < run_costs(c); cost++) {
+		/* What is taken makes the rest dearer, never cheaper. */
+		if (cost && !(seen & (BIT(cost + 1) - 1)))
+			continue;
+		core_work(c, c->head->nr_online * WORK_EXTENT);
+		for (i = 0; i + nr <= c->head->nr_online; i += nr)
+			runs += run_possible(c, dom, i, cost, &seen);
+		if (cost < RUN_REVOKE)
+			at_once = runs;
+	}
+	*back = runs - at_once;
+	return runs;
+}
+
+/* Could the extent be the domain's if whoever may lose it lost it? */
+static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
+{
+	u32 tenant = c->domains[dom].tenant, used;
+	struct kv_domain *owner;
+	struct kv_span *sp;
+
+	if (extent_fits(c, e, tenant, true) || c->extents[e].want)
+		return true;
+	if (c->extents[e].state == EXT_ABSENT)
+		return false;
+	if (c->extents[e].state != EXT_SPAN)
+		return true;
+	sp = &c->spans[c->extents[e].span];
+	if (sp->domain == dom || sp->counted)
+		return true;
+	owner = &c->domains[sp->domain];
+	used = sp->nr_blocks - sp->nr_free;
+	if (used && !limit_may_lose(owner, owner->lost + used, true))
+		return false;
+	sp->counted = first + 1;
+	owner->lost += used;
+	return true;
+}
+
+/* Then whatever others have could be the domain's, and memory can be made. */
+static bool nobody_is_protected(const struct core *c, u32 dom)
+{
+	u32 i;
+
+	if (c->now < c->head->create_after)
+		return false;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (i != dom && c->domains[i].used && c->domains[i].emin)
+			return false;
+	return true;
+}
+
+/*
+ * How many spans could the domain have if there were nothing else, but what
+ * memory.min protects?
+ */
+u32 span_runs_reachable(struct core *c, u32 dom)
+{
+	u32 runs = 0, i, e, nr = c->domains[dom].span_extents;
+
+	if (nobody_is_protected(c, dom))
+		return c->head->nr_online / nr;
+	core_work(c, c->head->nr_online * WORK_EXTENT);
+	spares_reset(c);
+	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
+		for (e = i; e < i + nr; e++)
+			if (!extent_reachable(c, e, dom, i))
+				break;
+		runs += e == i + nr;
+	}
+	return runs;
+}
+
+/*
+ * Evict and release what stands in the run at @first.  @low: some of it is what
+ * memory.low protects, whose owner is told.  If it cannot be released all the
+ * same but something went, @dom is to try again.
+ */
+static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
+{
+	u32 e, nr;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+		u32 span = c->extents[e].span;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		nr = span_evict_cached(c, span);
+		if (nr && low)
+			c->domains[c->spans[span].domain].nr_low_events++;
+		if (nr)
+			domain_kick(&c->domains[dom]);
+		if (c->spans[span].nr_free != c->spans[span].nr_blocks)
+			return false;
+		KV_PROBE(kvmm, steal, c->spans[span].domain, dom, span, nr);
+		span_release(c, span);
+	}
+	return true;
+}
+
+/* The largest share among those who would lose the run. */
+static u64 run_share(const struct core *c, u32 dom, u32 first)
+{
+	u64 share = 0;
+	u32 e;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++)
+		if (c->extents[e].state == EXT_SPAN)
+			share = max(share, limit_share(&c->domains[
+				c->spans[c->extents[e].span].domain]) + 1);
+	return share;
+}
+
+/* The larger, the sooner the run goes, of those at the same cost. */
+static u64 run_key(const struct core *c, u32 dom, u32 first)
+{
+	u32 nr = c->domains[dom].span_extents;
+
+	/* Who lives can answer; processes that detached have to end. */
+	return (u64)!revoke_haunted(c, first, nr) << 63 |
+	       min(run_share(c, dom, first), BIT_ULL(63) - 1);
+}
+
+/* One that can be had takes its place among the best; of equals the first. */
+static void look_add(struct run_look *l, u32 run, u64 key)
+{
+	u32 i = l->nr;
+
+	if (i == LOOK_RUNS && key <= l->key[i - 1])
+		return;
+	l->nr = min(i + 1, LOOK_RUNS);
+	for (i = l->nr - 1; i && key > l->key[i - 1]; i--) {
+		l->run[i] = l->run[i - 1];
+		l->key[i] = l->key[i - 1];
+	}
+	l->run[i] = run;
+	l->key[i] = key;
+}
+
+/*
+ * The runs at that cost whose owners have most beyond their part.  At what
+ * other costs there are some is noted in @seen.  Runs before @from are left
+ * out.  Of those that cost nothing the first will do.
+ */
+static void runs_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from,
+			struct run_look *l)
+{
+	u32 nr = c->domains[dom].span_extents, i;
+
+	l->nr = 0;
+	l->next = 0;
+	l->cost = cost;
+	for (i = from; i + nr <= c->head->nr_online; i += nr) {
+		core_work(c, WORK_EXTENT * nr);
+		if (!run_possible(c, dom, i, cost, seen))
+			continue;
+		run_untake(c, i, i + nr);
+		look_add(l, i, run_key(c, dom, i));
+		if (cost == RUN_FREE)
+			break;
+	}
+}
+
+/* Take a run.  Return: it became free, or was asked back. */
+static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
+{
+	u32 owner = c->extents[run].state == EXT_SPAN ? c->extents[run].domain :
+						       CORE_NONE;
+
+	if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
+		return false;
+	core_trace(c, steal, dom, trace_id(owner), run,
+		   c->domains[dom].span_extents);
+	if (cost >= RUN_REVOKE)
+		revoke_begin(c, dom, run);
+	return true;
+}
+
+/*
+ * The next run of an earlier look in the same event.  What was taken since may
+ * have taken its cache along: then it costs nothing.
+ */
+static u32 look_next(struct core *c, u32 dom, struct run_look *l)
+{
+	u32 nr = c->domains[dom].span_extents, seen = 0, run;
+
+	spares_reset_domains(c);
+	if (l->nr && l->cost == RUN_FREE)	/* go on behind it */
+		runs_choose(c, dom, RUN_FREE, &seen, l->run[0] + nr, l);
+	while (l->next < l->nr) {
+		run = l->run[l->next++];
+		core_work(c, WORK_EXTENT * nr);
+		if (run_possible(c, dom, run, l->cost, &seen) ||
+		    run_possible(c, dom, run, RUN_FREE, &seen)) {
+			run_untake(c, run, run + nr);
+			return run;
+		}
+	}
+	l->nr = 0;
+	return CORE_NONE;
+}
+
+/**
+ * span_steal() - take back spans of other domains that hold only cache
+ *
+ * Those of one run: of what costs nothing if there is any, then from whoever
+ * has the largest share.  Blocks that an open step still copies from turn
+ * QUIESCING on eviction, those that a copy out reads LIMBO, and keep the span;
+ * then another run is tried at the next event.
+ *
+ * @back: only what clients of another tenant have to give back
+ * @l: with no runs, or as the last call for @dom in this event left it: whoever wants
+ * many takes several of one look at all there is, cache too.  What falls empty
+ * with it is found by the next look.
+ *
+ * Return: true when extents became free, or were asked back: then they are on
+ * their way, see room_coming().
+ */
+bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l)
+{
+	u32 cost = back ? RUN_REVOKE : RUN_FREE, run, seen = BIT(cost);
+
+	if (runs_none(c, dom))
+		return false;
+	run = l->nr ? look_next(c, dom, l) : CORE_NONE;
+	if (run != CORE_NONE)
+		return run_steal(c, dom, run, l->cost);
+	take_prepare(c, dom);
+	for (; cost < run_costs(c); cost++) {
+		if (!(seen & BIT(cost)))
+			continue;
+		runs_choose(c, dom, cost, &seen, 0, l);
+		if (!l->nr)
+			continue;
+		/* Of what is asked back there is not much at a time. */
+		if (cost >= RUN_REVOKE)
+			l->nr = 0;
+		l->next = 1;
+		return run_steal(c, dom, l->run[0], cost);
+	}
+	return false;
+}
+
+/* Has anybody a span of cache that @dom should have? */
+static bool anybody_keeps(const struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	if (c->head->touched < d->look_after)
+		return false;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *o = &c->domains[i];
+
+		if (o->used && i != dom && o->nr[BLK_CACHED] >= o->floor + o->span_blocks &&
+		    limit_keeps(c, o, d))
+			return true;
+	}
+	return false;
+}
+
+/* Is all of the run what others keep: see limit_keeps()?  Some of it must be. */
+static bool run_is_kept(const struct core *c, u32 dom, u32 first)
+{
+	bool any = false;
+	u32 e;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		any = true;
+		if (!limit_keeps(c, &c->domains[c->spans[c->extents[e].span].domain],
+				 &c->domains[dom]))
+			return false;
+	}
+	return any;
+}
+
+/* Blocks that go with the run. */
+static u32 run_cached(const struct core *c, u32 dom, u32 first)
+{
+	u32 e, nr = 0;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++)
+		if (c->extents[e].state == EXT_SPAN)
+			nr += c->spans[c->extents[e].span].nr_cached;
+	return nr;
+}
+
+/* Can @dom have the run of those who keep it?  RUN_FREE, RUN_CACHE, else RUN_NONE. */
+static u32 kept_cost(struct core *c, u32 dom, u32 run)
+{
+	u32 cost, seen = 0;
+
+	core_work(c, WORK_EXTENT * c->domains[dom].span_extents);
+	if (!run_is_kept(c, dom, run))
+		return RUN_NONE;
+	for (cost = RUN_FREE; cost <= RUN_CACHE; cost++) {
+		if (run_possible(c, dom, run, cost, &seen)) {
+			run_untake(c, run, run + c->domains[dom].span_extents);
+			return cost;
+		}
+	}
+	return RUN_NONE;
+}
+
+/* The larger, the sooner the run goes: the least cache first. */
+static u64 kept_key(const struct core *c, u32 dom, u32 run, u32 cost)
+{
+	return cost == RUN_FREE ? UINT64_MAX :
+				  UINT32_MAX - run_cached(c, dom, run);
+}
+
+/* The runs that others keep and that are best to take; @want of no cost will do. */
+static void kept_choose(struct core *c, u32 dom, u32 want, struct run_look *l)
+{
+	const u32 nr = c->domains[dom].span_extents;
+	u32 i, cost;
+
+	l->nr = 0;
+	l->next = 0;
+	take_prepare(c, dom);
+	for (i = 0; i + nr <= c->head->nr_online && want; i += nr) {
+		cost = kept_cost(c, dom, i);
+		if (cost == RUN_NONE)
+			continue;
+		look_add(l, i, kept_key(c, dom, i, cost));
+		want -= cost == RUN_FREE;
+	}
+}
+
+/* The next run of a look that can still be had, and its cost; CORE_NONE: none. */
+static u32 kept_next(struct core *c, u32 dom, struct run_look *l, u32 *cost)
+{
+	u32 run;
+
+	spares_reset_domains(c);
+	while (l->next < l->nr) {
+		run = l->run[l->next++];
+		*cost = kept_cost(c, dom, run);
+		if (*cost != RUN_NONE)
+			return run;
+	}
+	return CORE_NONE;
+}
+
+/**
+ * span_steal_kept() - take a run of cache that others keep, before one's own goes
+ * @want: spans that @dom lacks
+ * @l:    with no runs, or as the last call for @dom in this event left it: whoever
+ *        wants many takes several of one look at all there is
+ *
+ * Of one's own tenant, above what is protected, from whom limit_keeps() names.
+ * The one with the least cache in it goes first: what a run takes with it, for
+ * it comes after it in a prompt, leaves free blocks all over its owner's spans,
+ * which are of use to others as whole spans alone.  A look that finds none is
+ * not repeated at once: it goes over all extents.
+ *
+ * Return: true when extents became free.
+ */
+bool span_steal_kept(struct core *c, u32 dom, u32 want, struct run_look *l)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 run, cost;
+
+	if (!anybody_keeps(c, dom))
+		return false;
+	run = kept_next(c, dom, l, &cost);
+	if (run == CORE_NONE) {
+		kept_choose(c, dom, want, l);
+		run = kept_next(c, dom, l, &cost);
+	}
+	if (run != CORE_NONE && run_steal(c, dom, run, cost))
+		return true;
+	l->nr = 0;
+	d->look_after = c->head->touched + pool_online(c) / LOOK_PARTS;
+	return false;
+}

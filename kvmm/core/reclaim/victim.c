@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * victim.c - whose memory is taken for a sequence
+ *
+ * A victim is a whole family: a kernel cannot fault, so part of a sequence is
+ * worth nothing.  Victims go by lowest priority, then latest arrival, of the
+ * wanting domain first, because their blocks can be used at once, unless
+ * another domain is above its memory.high or has clearly the larger share of
+ * the surplus (limit.c); then of others, those above memory.low first, and
+ * none that memory.min protects.  Nothing that comes before the wanting family
+ * is taken for it: then that family itself is the victim.  Only what a domain
+ * was promised by its own memory.min it gets from anybody.  A victim in an open
+ * step is marked, its memory comes when the step ends, and until then nobody
+ * else is marked for the same domain: every step would otherwise mark one more.
+ * For memory.min as many are marked as it takes, at once (reclaim.c).
+ *
+ * A victim is swapped if a tier has room and that pays, see swap.c.  Else it is
+ * recomputed: sealed blocks stay in the index as cache, and the client computes
+ * again what is evicted meanwhile.
+ */
+#include "kvmm/core/reclaim/reclaim.h"
+
+/* A step open longer than this is not counted on to end soon. */
+#define SLOW_STEP_NS	1000000000ull
+
+/* Residencies that a restored sequence has to get on from where it was. */
+#define RESTORE_PATIENCE	8
+
+/* Is @a the better victim? */
+bool victim_before(const struct kv_seq *a, const struct kv_seq *b)
+{
+	if (a->priority != b->priority)
+		return a->priority < b->priority;
+	return a->arrival > b->arrival;
+}
+
+/* Best victim among the domain's resident sequences. */
+static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
+{
+	u32 i = order_end(c, d->ready_root, NODE_ORDER, true);
+
+	return i == CORE_NONE ? NULL : &c->seqs[i];
+}
+
+/*
+ * Blocks that the domain of @s would hold less without its family, or more
+ * than that: what members share among themselves is counted for the first, what
+ * they share with others too.
+ */
+u32 family_size(const struct core *c, const struct kv_seq *s)
+{
+	u32 first = seq_index(c, s), nr = s->nr_blocks - s->trimmed, i, n;
+
+	for (i = s->fam_next; i != first; i = c->seqs[i].fam_next) {
+		const struct kv_seq *m = &c->seqs[i];
+
+		if (m->state != KVMM_SEQ_READY && m->state != KVMM_SEQ_MARKED)
+			continue;
+		for (n = m->nr_blocks; n-- > m->trimmed;)
+			if (c->blocks[table_get(c, m, n)].nr_map == 1)
+				nr++;
+	}
+	return nr;
+}
+
+/* Victims of other domains are looked for in this order. */
+enum victim_rank {
+	RANK_HIGH,		/* its domain is above memory.high */
+	RANK_SURPLUS,		/* above what memory.low protects */
+	RANK_LOW,		/* above what memory.min protects */
+	RANK_NEVER,
+};
+
+/* What the domain loses with those that are marked. */
+u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d)
+{
+	u32 i, nr = 0;
+
+	for (i = d->nr_marked ? d->run_head : CORE_NONE; i != CORE_NONE;
+	     i = c->seqs[i].next)
+		if (c->seqs[i].state == KVMM_SEQ_MARKED)
+			nr += c->seqs[i].nr_blocks - c->seqs[i].trimmed;
+	return nr;
+}
+
+/* @more: blocks that its domain loses beside the family. */
+static u32 victim_rank(const struct core *c, const struct kv_seq *s, u32 more)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 nr = d->emin || d->elow ? family_size(c, s) + more : 0;
+
+	if (!limit_may_lose(d, nr, true))
+		return RANK_NEVER;
+	if (!limit_may_lose(d, nr, false))
+		return RANK_LOW;
+	return limit_above_high(d) ? RANK_HIGH : RANK_SURPLUS;
+}
+
+/* May others take the family's memory at all? */
+bool victim_may_lose(const struct core *c, const struct kv_seq *s)
+{
+	return victim_rank(c, s, 0) != RANK_NEVER;
+}
+
+/*
+ * A resident that had its time and is not above the waiter, or does nothing
+ * with its memory.  One that came back gets longer until it has more than it
+ * lost: else two that take turns could compute the same tokens for ever.
+ */
+bool past_residency(const struct core *c, const struct kv_seq *s,
+		    const struct kv_seq *w)
+{
+	u64 time = core_cfg(c)->starve_ns;
+
+	if (s->state != KVMM_SEQ_READY)
+		return false;
+	/* Priority is a matter of one tenant: any client may say any number. */
+	if (seq_domain(c, s)->tenant == seq_domain(c, w)->tenant &&
+	    s->priority > w->priority && c->now - s->active < time)
+		return false;
+	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
+		time *= RESTORE_PATIENCE;
+	return c->now - s->since >= time;
+}
+
+/*
+ * Best victim of any other domain of the tenant: one that comes after @want,
+ * or any if @promised.  Other tenants' memory comes in runs: see displace.c.
+ */
+struct kv_seq *victim_elsewhere(const struct core *c,
+				       const struct kv_seq *want, bool promised,
+				       u32 *rank)
+{
+	struct kv_seq *best = NULL, *s;
+	u32 i, r;
+
+	*rank = RANK_NEVER;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (i == want->domain || !c->domains[i].used ||
+		    c->domains[i].tenant != seq_domain(c, want)->tenant)
+			continue;
+		s = victim_of(c, &c->domains[i]);
+		if (!s || (!promised && !victim_before(s, want)))
+			continue;
+		r = victim_rank(c, s, promised ?
+				victim_blocks_marked(c, &c->domains[i]) : 0);
+		if (r < *rank || (best && r == *rank && victim_before(s, best))) {
+			best = s;
+			*rank = r;
+		}
+	}
+	return best;
+}
+
+/*
+ * Is memory of a marked family about to come?  Not if its client has sat in
+ * a step for long: it may have stopped, and nobody waits for it alone.
+ */
+static bool marked_soon(const struct core *c, u32 dom)
+{
+	struct kv_step_entry *e;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		if (c->clients[i].nr_marked && c->clients[i].domain == dom &&
+		    c->now - step_at(c, i, 0, &e)->begun < SLOW_STEP_NS)
+			return true;
+	return false;
+}
+
+bool victim_is_marked(const struct core *c, u32 tenant)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].nr_marked && c->domains[i].tenant == tenant &&
+		    marked_soon(c, i))
+			return true;
+	return false;
+}
+
+/* The first of the domain who was refused growth, not long ago. */
+static const struct kv_seq *refused_first(struct core *c, struct kv_domain *d)
+{
+	u32 i;
+
+	while ((i = order_end(c, d->refused_root, NODE_REFUSED, false)) !=
+	       CORE_NONE && !seq_is_refused(c, &c->seqs[i])) {
+		order_del(c, &d->refused_root, i, NODE_REFUSED);
+		c->seqs[i].flags &= ~SEQF_IN_REFUSED;
+	}
+	return i == CORE_NONE ? NULL : &c->seqs[i];
+}
+
+/**
+ * growth_waits() - does a running sequence before @s wait for memory?
+ *
+ * What a victim gave up is for the one that it was taken for: if waiting
+ * sequences, the victim first of all, were admitted into it, neither would
+ * ever get on.  A client that does not ask again holds nobody up for longer
+ * than starve_ns, one whose own memory.max is in its way no other domain.
+ */
+bool growth_waits(struct core *c, const struct kv_seq *s)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	const struct kv_seq *r;
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *o = &c->domains[i];
+
+		if (!o->used || o->tenant != d->tenant ||
+		    (o != d && domain_limited(o, 1)))
+			continue;
+		r = refused_first(c, o);
+		if (r && victim_before(s, r)) {
+			why_note(c, CORE_WAIT_growth, i);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Has @other clearly more than its part of the surplus, beside @d? */
+static bool has_more(const struct kv_domain *other, const struct kv_domain *d)
+{
+	u64 span = other->span_blocks * other->block_bytes >> 10;
+
+	return limit_share(other) > limit_share(d) / 8 * 9 + 2 * span;
+}
+
+struct kv_seq *victim_choose(const struct core *c,
+				    const struct kv_seq *want, u32 nr)
+{
+	const struct kv_domain *d = seq_domain(c, want);
+	bool promised = limit_within_min(d, domain_held(d), nr);
+	struct kv_seq *own = victim_of(c, d), *other;
+	u32 rank;
+
+	if (own && own->family == want->family)
+		own = NULL;
+	if (domain_limited(d, nr))
+		return own;
+	other = victim_elsewhere(c, want, promised, &rank);
+	if (!other || !own)
+		return other ? other : own;
+	if (promised || (rank == RANK_HIGH && !limit_above_high(d)) ||
+	    (rank == RANK_SURPLUS && has_more(seq_domain(c, other), d)))
+		return other;
+	return own;
+}
+
+/**
+ * victim_why() - why is who would go first of a domain the victim, or not?
+ * @o:     what was asked for, and what becomes of it
+ * @taken: the victim, or NULL
+ * @s:     takes the candidate, NULL: there is none
+ *
+ * The same questions as victim_choose() and those beside it asked, in the words
+ * of a report.
+ * Return: CORE_OOM_WHY_*.
+ */
+u32 victim_why(const struct core *c, const struct core_oom_view *o,
+	       const struct kv_seq *want, const struct kv_seq *taken, u32 dom,
+	       const struct kv_seq **s)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	const struct kv_domain *own = seq_domain(c, want);
+	bool promised = limit_within_min(own, domain_held(own), o->want);
+
+	*s = taken && taken->domain == dom ? taken : victim_of(c, d);
+	if (!*s)
+		return CORE_OOM_WHY_none;
+	if (*s == taken)
+		return CORE_OOM_WHY_taken;
+	if ((*s)->family == want->family)
+		return CORE_OOM_WHY_asks;
+	if (o->outcome == CORE_OOM_failed)
+		return CORE_OOM_WHY_size;
+	if (d->tenant != own->tenant)
+		return CORE_OOM_WHY_foreign;
+	if (d != own && domain_limited(own, o->want))
+		return CORE_OOM_WHY_max;
+	if (o->cause == CORE_CAUSE_min && d == own)
+		return CORE_OOM_WHY_own;
+	if (o->cause == CORE_CAUSE_wait)
+		return past_residency(c, *s, want) ? CORE_OOM_WHY_later :
+						     CORE_OOM_WHY_recent;
+	if (d != own && !promised && !victim_before(*s, want))
+		return CORE_OOM_WHY_before;
+	if (d != own && victim_rank(c, *s, promised ?
+				    victim_blocks_marked(c, d) : 0) == RANK_NEVER)
+		return CORE_OOM_WHY_protected;
+	return CORE_OOM_WHY_later;
+}

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * admit.c - who waits becomes resident
+ *
+ * Admission happens at one point and all or nothing: map the longest cached
+ * prefix (at most length - 1 tokens, so that the last token is always
+ * computed and its logits exist; it may end inside a block), reserve blocks
+ * for the rest, say READY.
+ * A reservation is a count within the domain's free blocks, nothing may take
+ * the domain's free count below it.  Beside the reservation a free block for
+ * each sequence that already runs must remain (the watermark): admission
+ * never lives off what running sequences are about to need.
+ *
+ * The first of the list holds up the rest, except that a client which has not
+ * acknowledged its extents holds up nobody but itself.
+ */
+#include "kvmm/core/sched/sched.h"
+
+#define WORK_TRY	32u	/* see core_work() */
+
+/* core_head.more: what the last event left undone. */
+enum {
+	MORE_NONE,
+	MORE_ROUND,	/* the rest of a round */
+	MORE_LATE,	/* and another, for events came since it began */
+};
+
+/*
+ * What a preempted sequence finds again is mostly its own: its tokens are
+ * counted apart, lest preemption look like a good cache.
+ */
+static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
+{
+	bool again = s->flags & SEQF_PREEMPTED;
+
+	core_count(c, CORE_EV_admit, 1);
+	core_count(c, CORE_EV_restore, again ? 1 : 0);
+	if (s->open_flags & KVMM_OPEN_NO_MATCH)
+		return;
+	core_count(c, CORE_EV_prefix_lookup, 1);
+	core_count(c, CORE_EV_prefix_hit, hit ? 1 : 0);
+	core_count(c, again ? CORE_EV_restore_hit_tokens :
+			      CORE_EV_prefix_hit_tokens, hit);
+	core_count(c, again ? CORE_EV_restore_miss_tokens :
+			      CORE_EV_prefix_miss_tokens, s->nr_ids - hit);
+}
+
+/*
+ * What was found was used; not if it is the sequence's own coming back, nor a
+ * block of which some tokens are: that is copied at once and says little.
+ */
+static void admit_hit(struct core *c, const struct kv_seq *s, u32 whole)
+{
+	u32 i;
+
+	if (s->flags & SEQF_PREEMPTED)
+		return;
+	for (i = 0; i < whole; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+		u32 ref = pte_block(pte) | (pte_is_entry(pte) ? REF_ENTRY : 0);
+
+		lru_hit(c, index_node(c, ref), retain_class(c, s, i));
+	}
+}
+
+/*
+ * There is room: reserve, fill what is below, say so.  A block that is mapped
+ * in part is copied before anything is appended: its copy is promised too.
+ */
+static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
+		      u32 total)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	core_crash(c, CORE_CRASH_admit);
+	KV_PROBE(kvmm, admit, s->client, seq_number(c, s), s->domain, s->nr_ids,
+		 h->whole * d->block_tokens + h->part,
+		 (c->now - s->since) / 1000);
+	wait_del(c, s);
+	run_add(c, s);
+	s->reserved = total - h->whole;
+	s->resv_blocks = total;
+	if (h->part)
+		s->flags |= SEQF_COPY;
+	d->reserved += s->reserved;
+	s->valid_len = h->whole * d->block_tokens + h->part;
+	s->cover = s->valid_len;
+	s->cached_len = s->valid_len;
+	s->known_len = 0;
+	s->since = c->now;
+	s->active = c->now;
+	s->limiting_pool = KVMM_NO_POOL;
+	why_back(c, s);
+	c->head->touched += total * d->block_bytes;
+	admit_count(c, s, s->valid_len);
+	core_trace(c, admit, trace_seq(c, s), s->nr_ids, s->valid_len,
+		   s->reserved);
+	admit_hit(c, s, h->whole);
+	core_count(c, CORE_EV_prefix_partial_tokens, h->part);
+	/* It may have lost its memory by asking for more. */
+	s->flags &= ~(SEQF_MATCHED | SEQF_REFUSED);
+	seq_drop_ids(c, s);
+	swap_fill(c, s);
+}
+
+/* Map what was found; what is below is pinned by the table for now. */
+static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
+{
+	u32 i;
+
+	for (i = 0; i < hit; i++) {
+		u32 ref = c->scratch[i];
+
+		if (table_push(c, s, ref & REF_ENTRY ? CORE_NONE : ref))
+			KV_BUG_ON(true);
+		if (ref & REF_ENTRY) {
+			c->entries_low[ref & ~REF_ENTRY].refs++;
+			table_set_entry(c, s, i, ref & ~REF_ENTRY);
+		} else {
+			block_map(c, ref);
+		}
+	}
+}
+
+/* Above memory.high nobody new comes in while somebody runs. */
+static bool high_waits(const struct core *c, struct kv_domain *d, u32 nr)
+{
+	if (!d->nr_running || (u64)domain_held(d) + nr <= d->high_blocks)
+		return false;
+	d->nr_high_events++;
+	KV_PROBE(kvmm, limit, d - c->domains, 1, domain_held(d), nr);
+	return true;
+}
+
+/**
+ * admit_one() - admit a sequence of the wait list if there is room
+ *
+ * Return: 0; -EUNATCH: its client has not mapped everything, or has no table
+ * pages left, and holds up nobody else; -EINPROGRESS, -EALREADY: memory is
+ * being made, or freed by moving what others have; -EAGAIN; -EBUSY: its domain
+ * would be above memory.high; -EDQUOT: it no longer fits alone, and was failed;
+ * -EINTR: its prompt is long, and not hashed to its end.
+ */
+static int admit_one(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 total, room, min;
+	struct hits h;
+	bool promised;
+	int err;
+
+	if (c->clients[s->client].nr_unacked)
+		return -EUNATCH;
+	if (commit_never(c, d, (u64)s->prompt_len + s->max_tokens)) {
+		oom_note(c, s, tokens_to_blocks(d, s->prompt_len),
+			 CORE_OOM_failed, CORE_CAUSE_itself, NULL);
+		seq_fail(c, s, -EDQUOT);
+		return -EDQUOT;
+	}
+	if (s->flags & SEQF_SWAPPED) {
+		if (!growth_waits(c, s) && !starved_waits(c, s))
+			return swap_restore(c, s);
+		domain_kick(d);	/* look again at the next event */
+		return -EAGAIN;
+	}
+	total = tokens_to_blocks(d, s->nr_ids);
+	min = wmark_min(d);
+	promised = limit_within_min(d, domain_held(d), total + min);
+	if (total > domain_capacity(c, d)) {
+		oom_note(c, s, total, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
+		seq_fail(c, s, -EDQUOT);
+		return -EDQUOT;
+	}
+	if (!table_has_room(c, s, total))
+		return -EUNATCH;	/* pages are its client's own */
+	if (!promised && (growth_waits(c, s) || starved_waits(c, s))) {
+		domain_kick(d);	/* look again at the next event */
+		return -EAGAIN;
+	}
+
+	err = prefix_find(c, s, &h);
+	if (err)
+		return err;
+	room = total - h.whole + h.low + min;
+	if (high_waits(c, d, room + h.cached))
+		return -EBUSY;
+	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
+					h.cached + h.low)) {
+		why_note(c, CORE_WAIT_commit, CORE_NONE);
+		return -EAGAIN;
+	}
+	err = room_plan(c, s->domain, room, h.cached - h.going);
+	if (err && h.part) {
+		/* One block more than it has in the end may be too much. */
+		hits_drop_part(c, &h);
+		err = room_plan(c, s->domain, room, h.cached - h.going);
+	}
+	if (err == -EAGAIN && promised)
+		err = room_for_min(c, s, room, h.cached - h.going);
+	if (err)
+		return err;
+
+	map_hits(c, s, h.whole + (h.part != 0));
+	err = room_evict(c, s->domain, room);
+	/* Eviction may take the host slot of a hit. */
+	if (!err && !swap_fits(c, s))
+		err = -EAGAIN;
+	if (err) {
+		/* Or what a step reads: now others may be asked, so look again. */
+		domain_kick(d);
+		seq_unmap_from(c, s, 0);
+		return err;
+	}
+	admit_now(c, s, &h, total);
+	return 0;
+}
+
+/* Did @w wait past its time when the core last ticked, for itself alone? */
+static bool turn_is_due(const struct core *c, const struct kv_seq *w)
+{
+	if (c->head->ticked < w->since + core_cfg(c)->starve_ns ||
+	    c->clients[w->client].nr_unacked)
+		return false;
+	/* Pages are its client's own: the swapped one may be who holds them. */
+	return (w->flags & SEQF_SWAPPED) ||
+	       table_has_room(c, w, tokens_to_blocks(seq_domain(c, w),
+						     w->nr_ids));
+}
+
+/*
+ * Who is to be admitted when @s is next on its domain's list?
+ *
+ * A swapped sequence waits by itself, without its client asking, and its
+ * arrival puts it first: it would take back at once what was taken from it for
+ * the longest waiter of its own domain.  So that one goes before it; one of
+ * lower priority only if it was idle when it was taken, since it cannot be
+ * anything else while it is out.
+ *
+ * Return: @s, or the sequence whose turn it is.
+ */
+static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
+{
+	bool idle = s->since >= s->active + core_cfg(c)->starve_ns;
+	struct kv_seq *w;
+	u32 i;
+
+	if (!(s->flags & SEQF_SWAPPED))
+		return s;
+	/* Who waits longest first: none after it has waited longer. */
+	for (i = seq_domain(c, s)->age_head; i != CORE_NONE; i = w->age_next) {
+		w = &c->seqs[i];
+		if (w->since >= s->since ||
+		    c->head->ticked < w->since + core_cfg(c)->starve_ns)
+			break;
+		core_work(c, 2);
+		if (turn_is_due(c, w) && (w->priority >= s->priority || idle))
+			return w;
+	}
+	return s;
+}
+
+/* For whom others hold back: see admit_hold_back(). */
+static void admit_note_stall(struct core *c, struct kv_domain *d,
+			     const struct kv_seq *s, int err)
+{
+	/* A swapped one has no ids, but a table, which may be empty. */
+	u32 total = max(max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks), 1u);
+
+	d->promised = limit_within_min(d, domain_held(d),
+				       total + wmark_min(d));
+	/* Its own limit is nothing that others could help. */
+	if ((err == -EAGAIN || err == -EALREADY ||
+	     (err == -EINPROGRESS && d->promised)) && !domain_limited(d, total)) {
+		d->stalled = total;
+		c->none_stalled = 0;
+	}
+}
+
+/*
+ * Admit the first of the domain's list that can be.
+ *
+ * Return: 0; -ENOENT: there is none that could be; else why not.
+ */
+static int admit_next(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 i, next;
+	int err;
+
+	d->retry = 0;
+	d->stalled = 0;
+	d->host_wanted = 0;
+	for (i = d->wait_head; i != CORE_NONE; i = next) {
+		struct kv_seq *s = turn_of(c, &c->seqs[i]);
+		bool another = s != &c->seqs[i];
+
+		next = c->seqs[i].next;
+		core_work(c, WORK_TRY);
+		why_note(c, CORE_WAIT_nothing, CORE_NONE);
+		err = admit_one(c, s);
+		if (!err)
+			return 0;
+		if (err != -EDQUOT)
+			why_refused(c, s, err);
+		if (another && err == -EDQUOT)
+			next = d->wait_head;	/* the list is another */
+		if (err == -EDQUOT || err == -EUNATCH)
+			continue;
+		if (err == -EINTR) {
+			domain_kick(d);
+			return err;
+		}
+		if (s->limiting_pool == KVMM_NO_POOL) {
+			s->limiting_pool = 0;
+			core_count(c, CORE_EV_admit_stall, 1);
+			core_trace(c, admit_stall, trace_seq(c, s), s->nr_ids,
+				   (u64)err);
+			seq_publish(c, s);
+		}
+		psi_task(c, s);
+		KV_PROBE(kvmm, wait, s->client, seq_number(c, s), dom, -err,
+			 max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks));
+		admit_note_stall(c, d, s, err);
+		return err;
+	}
+	return -ENOENT;
+}
+
+/*
+ * Who is to be asked next, of those not asked in vain: who has not what it was
+ * promised, then the smallest share.
+ */
+static u32 admit_pick(const struct core *c)
+{
+	u32 i, best = CORE_NONE;
+	u64 least = 0;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+		u64 key;
+
+		if (!d->used || !d->retry || d->blocked)
+			continue;
+		key = limit_within_min(d, domain_held(d), 1) ? 0 :
+						limit_turn(d) + 1;
+		if (best == CORE_NONE || key < least) {
+			best = i;
+			least = key;
+		}
+	}
+	return best;
+}
+
+/*
+ * The pool has no room for the first waiter of @dom.  What others of its tenant
+ * give back is for it, until its share is no smaller than theirs or it has what
+ * it was promised: they are not asked.  Unless it could not have enough even so.
+ */
+static void admit_hold_back(struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	if (c->tenants[d->tenant].nr_domains < 2 || !waiter_reachable(c, dom))
+		return;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *o = &c->domains[i];
+
+		if (o->used && o->tenant == d->tenant && i != dom &&
+		    (d->promised || limit_turn(o) > limit_turn(d)) &&
+		    !limit_within_min(o, domain_held(o), 1)) {
+			o->blocked = 1;
+			why_held(c, i, dom);
+		}
+	}
+}
+
+/* A round of asking begins, or goes on after an event that had done enough. */
+static void admit_round(struct core *c, bool goes_on)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains && !goes_on; i++)
+		c->domains[i].blocked = 0;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		struct kv_domain *d = &c->domains[i];
+
+		if (!d->used || !d->stalled || d->retry || !d->nr_waiting)
+			continue;
+		/* What runs grew up to its limit: others wait in vain. */
+		if (domain_limited(d, d->stalled))
+			domain_kick(d);
+		else
+			admit_hold_back(c, i);
+	}
+}
+
+/*
+ * Ask until nobody is left, or the event has done enough.  @late: something may
+ * have changed for those that the round under way asked in vain: another follows.
+ */
+static void admit_ask(struct core *c, bool late)
+{
+	bool goes_on = c->head->more != MORE_NONE;
+	u32 dom, tries = 0;
+	int err;
+
+	c->head->more = MORE_NONE;
+	admit_round(c, goes_on);
+	for (;;) {
+		dom = admit_pick(c);
+		if (dom == CORE_NONE && !late)
+			break;
+		if (dom == CORE_NONE) {
+			late = false;
+			admit_round(c, false);
+			continue;
+		}
+		if (tries++ && c->work >= core_cfg(c)->event_work) {
+			c->head->more = late ? MORE_LATE : MORE_ROUND;
+			break;
+		}
+		err = admit_next(c, dom);
+		if (!err || err == -EINTR)
+			continue;
+		c->domains[dom].blocked = 1;
+		if (c->domains[dom].stalled)
+			admit_hold_back(c, dom);
+		room_ahead(c, dom);
+	}
+	c->work = 0;	/* the event is over */
+}
+
+/**
+ * admit_all() - after every event: admit whoever fits now
+ *
+ * Only domains in which something changed since the last refusal are looked
+ * at, one sequence at a time from whoever has the smallest share of the
+ * surplus.
+ *
+ * An event may let ten thousands in, or look at as many in vain; others wait
+ * for the thread meanwhile.  So what goes beyond core_config.event_work, with
+ * what the event itself cost, is left to the next event or admit_rest().  Who was
+ * asked in vain is not asked again before that round is over: else the dearest
+ * could be all that is ever asked.  If events came meanwhile another round
+ * follows, since they may have been what he waits for.
+ */
+void admit_all(struct core *c)
+{
+	revoke_advance(c);
+	admit_ask(c, c->head->more != MORE_NONE);
+}
+
+/* admit_rest() - no event came since: go on with what admit_all() left */
+void admit_rest(struct core *c)
+{
+	revoke_advance(c);
+	admit_ask(c, c->head->more == MORE_LATE);
+}

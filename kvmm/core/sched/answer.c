@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * answer.c - copies and I/O end, or do not end in time
+ *
+ * A read that fails is tried once more.  If that fails too, or is not answered
+ * in time, the content is lost: the entry is LOST, sequences that need it
+ * compute it again.  A slot that failed is not used again.
+ */
+#include "kvmm/core/sched/sched.h"
+
+#define CLEAN_BACKOFF_NS 1000000000ull	/* after a copy that failed */
+#define READ_TRIES	2	/* of a slot whose read fails */
+#define STALL_PATIENCE	4	/* deadlines, however much else is answered */
+
+/* ---- copies between device and host ---- */
+
+static void out_done(struct core *c, u32 entry, int status)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	u32 blk = e->dev;
+
+	core_count(c, CORE_EV_pgdemote, !status);
+	if (status) {
+		if (!c->head->device)
+			c->head->clean_after = c->now + CLEAN_BACKOFF_NS;
+		e->flags |= ENTF_LOST;
+		entry_unindex(c, entry);
+		host_slot_put(c, entry);
+	} else {
+		e->flags |= ENTF_HOST;
+		core_crash(c, CORE_CRASH_entry_done);
+		c->blocks[e->host].flags &= (u8)~BLKF_BAD;
+		block_set_state(c, e->host, BLK_SEALED);
+		host_list_add(c, entry);
+	}
+	/* A lost entry is no copy, and a tail that somebody has will change. */
+	if ((status || (e->flags & ENTF_PARTIAL)) &&
+	    c->blocks[blk].state != BLK_LIMBO)
+		entry_forget_dev(c, blk);
+	block_copy_put(c, blk);
+	entry_settle(c, entry);
+}
+
+/* The content cannot be had: whoever needs it computes it again. */
+static void fill_failed(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	u32 blk = e->dev, dom = e->domain;
+
+	e->flags |= ENTF_LOST;
+	e->refs++;			/* it must outlive what follows */
+	entry_unindex(c, entry);
+	c->blocks[blk].entry = CORE_NONE;
+	e->dev = CORE_NONE;
+	c->domains[dom].nr_filling--;
+	swap_lost(c, blk);
+	block_copy_put(c, blk);
+	entry_put_ref(c, entry);
+}
+
+static void fill_done(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	u32 blk = e->dev, dom = e->domain;
+	struct kv_block *b = &c->blocks[blk];
+
+	core_count(c, CORE_EV_pgpromote, 1);
+	c->domains[dom].nr_filling--;
+	b->flags &= (u8)~BLKF_BAD;
+	b->nr_ids = (u8)e->nr_ids;
+	b->hash[0] = e->hash[0];
+	b->hash[1] = e->hash[1];
+	memcpy(block_ids(c, blk), block_ids(c, e->host), 4 * e->nr_ids);
+	if (e->flags & ENTF_INDEXED) {
+		index_move(c, REF_ENTRY | entry, blk);
+		e->flags &= (u8)~ENTF_INDEXED;
+	}
+	block_filled(c, blk);
+	swap_advance(c, entry);
+	if (e->flags & ENTF_PARTIAL) {
+		b->entry = CORE_NONE;
+		e->dev = CORE_NONE;
+		entry_settle(c, entry);
+	}
+	block_copy_put(c, blk);
+}
+
+static void copy_measure(struct core *c, const struct kv_entry *e)
+{
+	u64 kb = max(c->domains[e->domain].block_bytes / 1024, 1ull);
+	u64 one = (c->now - e->started) / kb;
+	u64 *rate = &c->head->copy_ns_kb;
+
+	*rate = *rate ? (*rate * 7 + one) / 8 : one;
+}
+
+static struct kv_entry *entry_named(struct core *c, u64 id)
+{
+	u32 i = (u32)id & ~ID_BESIDE;
+	struct kv_entry *e = &c->entries_low[i];
+
+	return i < core_sizes(c)->nr_entries &&
+	       e->generation == (u32)(id >> 32) ? e : NULL;
+}
+
+/*
+ * The entry whose copy was answered; NULL when none is in flight.  A copy that
+ * began beside a write may have outlived it.
+ */
+static struct kv_entry *copy_answered(struct core *c, u64 id)
+{
+	struct kv_entry *e = entry_named(c, id);
+
+	if (!e || !(e->flags & ENTF_BESIDE) != !(id & ID_BESIDE))
+		return NULL;
+	if (!(id & ID_BESIDE))
+		return e->io == ENT_OUT || e->io == ENT_IN ? e : NULL;
+	return e;
+}
+
+/**
+ * tier_copy_done() - a copy between the device and the host pool is over
+ * @id:     of struct core_copy
+ * @status: 0 or a negative errno
+ *
+ * Return: false: no such copy is in flight.
+ */
+bool tier_copy_done(struct core *c, u64 id, int status)
+{
+	struct kv_entry *e = copy_answered(c, id);
+	u32 io, entry = (u32)id & ~ID_BESIDE;
+
+	if (!e)
+		return false;
+	/* A restore may have waited for just this. */
+	domain_kick(&c->domains[e->domain]);
+	io = id & ID_BESIDE ? ENT_IN : e->io;
+	c->head->nr_copies--;
+	if (!status && !(id & ID_BESIDE))
+		copy_measure(c, e);
+	if (id & ID_BESIDE)
+		e->flags &= (u8)~ENTF_BESIDE;
+	if (e->io != ENT_WRITE)
+		e->io = ENT_IDLE;
+	if (io == ENT_OUT)
+		out_done(c, entry, status);
+	else if (status)
+		fill_failed(c, entry);
+	else
+		fill_done(c, entry);
+	return true;
+}
+
+/* ---- I/O between host and areas ---- */
+
+/* The area slot of a request that failed: not to be used again, if it was. */
+static void area_slot_failed(struct core *c, u32 entry, u32 dir, int status)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	bool bad = area_failed(c, e->area, dir, status);
+
+	block_set_state(c, e->area, bad ? BLK_POISON : BLK_FREE);
+	e->area = CORE_NONE;
+	e->flags &= (u8)~ENTF_AREA;
+}
+
+static void write_done(struct core *c, u32 entry, int status)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (status) {
+		core_count(c, CORE_EV_swap_write_error, 1);
+		area_slot_failed(c, entry, 1, status);
+	} else {
+		core_count(c, CORE_EV_pswpout, 1);
+		block_set_state(c, e->area, BLK_SEALED);
+		core_crash(c, CORE_CRASH_entry_done);
+		e->flags |= ENTF_AREA;
+	}
+	/* Else the copy beside it is the one request now. */
+	if (e->flags & ENTF_BESIDE)
+		e->io = ENT_IN;
+	else
+		entry_settle(c, entry);
+}
+
+/* What came late is not believed, what failed late is not used again. */
+static void read_late(struct core *c, u32 entry, int status)
+{
+	host_slot_put(c, entry);
+	if (status) {
+		core_count(c, CORE_EV_swap_read_error, 1);
+		area_slot_failed(c, entry, 0, status);
+	} else {
+		core_count(c, CORE_EV_pswpin, 1);
+		area_slot_put(c, entry);
+	}
+	entry_settle(c, entry);
+}
+
+/* Nobody waits for it: the host has it now, and the area is to go. */
+static void read_moved(struct core *c, u32 entry)
+{
+	move_ended(c, entry);
+	area_slot_put(c, entry);
+	entry_settle(c, entry);
+}
+
+/*
+ * A disk that failed once may do it the second time: sums say whether what
+ * comes is right.  swapd without the area will not.
+ */
+static bool read_again(struct core *c, u32 entry, int status)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (io_is_away(status) || ++e->tries >= READ_TRIES)
+		return false;
+	core_count(c, CORE_EV_swap_read_retry, 1);
+	(void)!area_failed(c, e->area, 0, status);
+	io_start(c, entry, ENT_READ);
+	return true;
+}
+
+static void read_done(struct core *c, u32 entry, int status)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	bool moved = e->moving;
+
+	if (!status) {
+		core_count(c, CORE_EV_pswpin, 1);
+		e->flags |= ENTF_HOST;
+		block_set_state(c, e->host, BLK_SEALED);
+		host_list_add(c, entry);
+		if (moved)
+			read_moved(c, entry);
+		else
+			copy_start(c, entry, ENT_IN);
+		return;
+	}
+	if (read_again(c, entry, status))
+		return;
+	core_count(c, CORE_EV_swap_read_error, 1);
+	move_ended(c, entry);
+	host_slot_put(c, entry);
+	area_slot_failed(c, entry, 0, status);
+	if (moved)
+		entry_lose(c, entry);
+	else
+		fill_failed(c, entry);
+}
+
+/**
+ * tier_io_done() - a transfer between the host pool and an area is over
+ * @id:     of struct core_io
+ * @status: as in core_io_done()
+ *
+ * Return: false: no such transfer is in flight.
+ */
+bool tier_io_done(struct core *c, u64 id, int status)
+{
+	struct kv_entry *e = entry_named(c, id);
+	u32 io;
+
+	if (!e || (e->io != ENT_READ && e->io != ENT_WRITE) ||
+	    (id & ID_BESIDE))
+		return false;
+	domain_kick(&c->domains[e->domain]);
+	io = e->io;
+	e->io = ENT_IDLE;
+	io_end(c, (u32)id, io == ENT_WRITE, status);
+	if (io == ENT_WRITE)
+		write_done(c, (u32)id, status);
+	else if (e->flags & ENTF_LOST)
+		read_late(c, (u32)id, status);
+	else
+		read_done(c, (u32)id, status);
+	return true;
+}
+
+/* ---- requests that are overdue ---- */
+
+/* Nobody waits for the read; whoever comes to need it computes it again. */
+static void read_orphaned(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	e->flags |= ENTF_LOST;
+	entry_unindex(c, entry);
+	if (e->dev != CORE_NONE)
+		entry_forget_dev(c, e->dev);
+}
+
+/**
+ * read_abandon() - the content of a read that is overdue is lost
+ *
+ * Who waited for it goes on; both slots wait for the answer.
+ */
+static void read_abandon(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	bool moved = e->moving;
+
+	move_ended(c, entry);
+	e->flags &= (u8)~ENTF_AREA;
+	block_set_state(c, e->area, BLK_LIMBO);
+	if (moved)
+		read_orphaned(c, entry);
+	else
+		fill_failed(c, entry);
+}
+
+static bool is_overdue(const struct core *c, const struct kv_pool *p,
+		       const struct kv_entry *e)
+{
+	u64 deadline = core_cfg(c)->io_deadline_ns;
+
+	return c->now - max(e->started, p->moved) > deadline ||
+	       c->now - e->started > STALL_PATIENCE * deadline;
+}
+
+/* The oldest request of the area is overdue. */
+static void stall_begin(struct core *c, struct kv_pool *p)
+{
+	u32 entry = p->io_head;
+	struct kv_entry *e = &c->entries_low[entry];
+
+	moving_del(c, p, entry);
+	e->flags |= ENTF_OVERDUE;
+	p->nr_overdue++;
+	c->head->nr_overdue++;
+	c->head->stalled |= BIT(p - c->head->pools - CORE_POOL_AREA);
+	core_count(c, CORE_EV_swap_stall, 1);
+	if (e->io == ENT_READ)
+		read_abandon(c, entry);
+}
+
+/**
+ * io_deadlines() - which requests have become overdue?
+ *
+ * Time alone made them so: whoever waits looks again.
+ */
+void io_deadlines(struct core *c)
+{
+	bool any = false;
+	u32 i;
+
+	if (!core_cfg(c)->io_deadline_ns)
+		return;
+	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
+		struct kv_pool *p = core_pool(c, i);
+
+		while (p->io_head != CORE_NONE &&
+		       is_overdue(c, p, &c->entries_low[p->io_head])) {
+			stall_begin(c, p);
+			any = true;
+		}
+	}
+	if (any)
+		core_kick(c);
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * match.c - ids of waiting sequences, the wait list, the prefix found
+ *
+ * A client sends the ids of a prompt; the core keeps them while the sequence
+ * waits, in pages of a fixed pool, and hashes them itself.  Once the ids are
+ * complete the sequence stands on its domain's wait list, by priority, then
+ * by the daemon's own arrival stamp (order.c finds its place), so that a
+ * preempted sequence comes back before later ones.  What becomes of those who
+ * wait: admit.c.
+ */
+#include "kvmm/core/sched/sched.h"
+
+/**
+ * seq_match() - one entry of SEQ_MATCH
+ * @a:   names the piece
+ * @ids: its ids
+ *
+ * Return: 0; -EINVAL; -ENOENT; -ESTALE: it does not wait for ids; -EAGAIN: no
+ * page is free for them now, nothing changed.
+ */
+int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
+	      const u32 *ids)
+{
+	struct kv_seq *s = seq_find(c, client, a->seq);
+	u64 total = (u64)a->start + a->nr_ids;
+	int err;
+
+	if (a->resv || (a->flags & ~KVMM_MATCH_LAST))
+		return -EINVAL;
+	if (!s)
+		return -ENOENT;
+	if ((s->state != KVMM_SEQ_WAITING && s->state != KVMM_SEQ_RECOMPUTE) ||
+	    (s->flags & SEQF_MATCHED))
+		return -ESTALE;
+	if (a->start && a->start != s->nr_ids)
+		return -EINVAL;
+	if (total > (u64)s->prompt_len + s->max_tokens)
+		return -EINVAL;
+	if ((a->flags & KVMM_MATCH_LAST) && (total < s->prompt_len ||
+	    (!(s->flags & SEQF_PREEMPTED) && total != s->prompt_len)))
+		return -EINVAL;
+
+	if (!a->start) {
+		/* Refused, it leaves what was there before. */
+		if (DIV_ROUND_UP(a->nr_ids, CORE_ID_PAGE) >
+		    ids_left(c, client) +
+		    DIV_ROUND_UP(s->nr_ids, CORE_ID_PAGE))
+			return -EAGAIN;
+		seq_drop_ids(c, s);
+	}
+	err = ids_append(c, s, ids, a->nr_ids);
+	if (err || !(a->flags & KVMM_MATCH_LAST))
+		return err;
+
+	s->flags |= SEQF_MATCHED;
+	s->state = KVMM_SEQ_WAITING;
+	s->since = c->now;
+	seq_publish(c, s);
+	wait_add(c, s);
+	return 0;
+}
+
+/* ---- the prefix that is there already ---- */
+
+#define WORK_HASH	20u	/* a block's ids, and a look into the index */
+#define WORK_KNOWN	3u	/* a block that was found before */
+
+/* Can a hit be had now, by mapping or by one copy from the host? */
+static bool ref_usable(const struct core *c, u32 ref)
+{
+	const struct kv_entry *e;
+
+	/* Who mapped what a run that is claimed holds would lose it at once. */
+	if (!(ref & REF_ENTRY))
+		return !block_is_claimed(c, ref) && !block_leaves(c, ref);
+	e = &c->entries_low[ref & ~REF_ENTRY];
+	if (e->flags & ENTF_LOST)
+		return false;
+	if (e->dev != CORE_NONE)
+		return !block_leaves(c, e->dev) &&
+		       (e->io == ENT_IN || (e->flags & ENTF_BESIDE));
+	return e->flags & ENTF_HOST;
+}
+
+static void hits_count(const struct core *c, struct hits *h, u32 blk, int n)
+{
+	h->cached += (u32)n;
+	if (span_is_isolated(&c->spans[block_span(c, blk)]))
+		h->going += (u32)n;
+}
+
+static void hits_add(struct core *c, struct hits *h, u32 at, u32 ref)
+{
+	c->scratch[at] = ref;
+	if (ref & REF_ENTRY)
+		h->low += c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE;
+	else if (c->blocks[ref].state == BLK_CACHED)
+		hits_count(c, h, ref, 1);
+}
+
+/*
+ * Is there a block after the prefix @hash, whose node is @node, that begins as
+ * the prompt goes on?  @ids are the next @nr of the prompt.
+ */
+static void hits_find_part(struct core *c, const struct kv_seq *s,
+			   struct hits *h, u32 node, const u64 *hash,
+			   const u32 *ids, u32 nr)
+{
+	u32 blk = kid_find(c, s->domain, node, hash, ids, nr, &h->part);
+
+	if (blk != CORE_NONE && block_is_claimed(c, blk))
+		h->part = 0;
+	else if (blk != CORE_NONE)
+		hits_add(c, h, h->whole, blk);
+}
+
+void hits_drop_part(const struct core *c, struct hits *h)
+{
+	u32 blk = c->scratch[h->whole];
+
+	if (c->blocks[blk].state == BLK_CACHED)
+		hits_count(c, h, blk, -1);
+	h->part = 0;
+}
+
+/*
+ * The part of the prefix that an earlier look found is there still if its last
+ * name is: no name goes before those that follow it.  The blocks may be other
+ * ones, and of use or not.
+ *
+ * Return: the last node; CORE_NONE: nothing is known.
+ */
+static u32 hits_known(struct core *c, const struct kv_seq *s,
+		      struct hits *h)
+{
+	u32 last, node, i;
+
+	if (!s->found)
+		return CORE_NONE;
+	last = index_find_node(c, s->domain, s->found_hash);
+	for (i = s->found, node = last; i && node != CORE_NONE;
+	     node = c->nodes[node].parent) {
+		if (!ref_usable(c, c->nodes[node].ref))
+			break;
+		hits_add(c, h, --i, c->nodes[node].ref);
+	}
+	if (i) {
+		*h = (struct hits){ 0 };
+		return CORE_NONE;
+	}
+	h->whole = s->found;
+	return last;
+}
+
+/* What was found so far need not be hashed again. */
+static void hits_note(struct kv_seq *s, const struct hits *h, const u64 *hash)
+{
+	s->found = h->whole;
+	memcpy(s->found_hash, hash, sizeof(s->found_hash));
+}
+
+/**
+ * prefix_find() - longest cached prefix of the ids
+ *
+ * A long prompt is hashed in slices between other events, as far as there is
+ * something cached: an event that has done a lot leaves the rest to the next.
+ *
+ * Return: 0; -EINTR: there is more, and @h says nothing.
+ */
+int prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	struct id_cursor cur = { .page = s->id_head };
+	u32 ids[64], left = s->nr_ids - 1, bt = d->block_tokens, ref, node;
+	u64 hash[2], next[2];
+
+	*h = (struct hits){ 0 };
+	if (s->open_flags & KVMM_OPEN_NO_MATCH)
+		return 0;
+	core_work(c, WORK_KNOWN * s->found);
+	node = hits_known(c, s, h);
+	index_root(c, d, s->salt, hash);
+	if (h->whole) {
+		memcpy(hash, s->found_hash, sizeof(hash));
+		ids_skip(c, &cur, h->whole * bt);
+		left -= h->whole * bt;
+	}
+	for (; left >= bt; left -= bt) {
+		core_work(c, WORK_HASH);
+		ids_next(c, &cur, ids, bt);
+		index_chain(c, d, hash, ids, next);
+		ref = index_lookup(c, s->domain, next, ids);
+		if (ref == CORE_NONE || !ref_usable(c, ref)) {
+			hits_note(s, h, hash);
+			hits_find_part(c, s, h, node, hash, ids, bt);
+			return 0;
+		}
+		hits_add(c, h, h->whole++, ref);
+		node = index_node(c, ref);
+		memcpy(hash, next, sizeof(hash));
+		if (c->work >= core_cfg(c)->event_work && left >= 2 * bt) {
+			hits_note(s, h, hash);
+			return -EINTR;
+		}
+	}
+	hits_note(s, h, hash);
+	ids_next(c, &cur, ids, left);
+	hits_find_part(c, s, h, node, hash, ids, left);
+	return 0;
+}

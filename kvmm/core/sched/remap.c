@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * remap.c - sequences of a family become each other: a step of beam search
+ *
+ * {child := other} for many children at once, of many families.  All entries
+ * of a request read what was there before it, so they may permute and
+ * duplicate as they like.  What a child becomes is the other's table and
+ * length, and how much of that was lost once (kv_seq.lost_len, for psi.c); its
+ * handle, epoch, priority and age stay its own, and of what its admission
+ * promised it keeps what it still lacks.
+ *
+ * The entries are edges from children to what they read, one from each child.
+ * A child that nobody has still to read is overwritten, which may set free
+ * the one that it read, and so on; what remains are circles, in which each
+ * table has exactly one reader.  Those exchange their tables whole, without a
+ * look at an entry.
+ *
+ * Two members of a family have the same beginning.  A block at one index of
+ * both tables means that all before it are the same tokens too, so tables are
+ * compared from the end back to the first index at which they agree, and only
+ * what comes after it is touched.
+ *
+ * The entries of a family take effect together or not at all: one that is
+ * wrong, or that meets an open step or a sequence which is not READY, leaves
+ * the whole family as it was, with its error for all.  If the client's table
+ * pages do not suffice, no entry of the request takes effect.
+ */
+#include "kvmm/core/sched/sched.h"
+
+/* ---- judging ---- */
+
+/* All entries of the family are answered with @err, if with nothing yet. */
+static void family_fail(struct core *c, struct kv_seq *s, int err)
+{
+	u32 first = seq_index(c, s), i = first;
+
+	do {
+		if (!c->seqs[i].plan_err || !err)
+			c->seqs[i].plan_err = err;
+		i = c->seqs[i].fam_next;
+	} while (i != first);
+}
+
+static int remap_check(const struct kv_seq *child, const struct kv_seq *other)
+{
+	if (!child || !other)
+		return -ENOENT;
+	if (child->plan || child->family != other->family)
+		return -EINVAL;
+	if (child->nr_steps || other->nr_steps)
+		return -EBUSY;
+	if (child->state != KVMM_SEQ_READY || other->state != KVMM_SEQ_READY)
+		return -ESTALE;
+	return 0;
+}
+
+/* Look up who is meant.  Return: whether any entry is wrong. */
+static bool remap_judge(struct core *c, u32 client,
+			const struct kvmm_remap_arg *a, u32 nr)
+{
+	bool wrong = false;
+	u32 i;
+
+	for (i = 0; i < nr; i++) {
+		struct kv_seq *child = seq_find(c, client, a[i].child);
+		struct kv_seq *other = seq_find(c, client, a[i].other);
+		int err = remap_check(child, other);
+
+		c->remaps[i] = (struct kv_remap){
+			.child = child ? seq_index(c, child) : CORE_NONE,
+			.other = other ? seq_index(c, other) : CORE_NONE,
+			.err = err,
+		};
+		if (child && !child->plan)
+			child->plan = i + 1;
+		if (!err)
+			continue;
+		wrong = true;
+		if (child)
+			family_fail(c, child, err);
+		if (other)
+			family_fail(c, other, err);
+	}
+	return wrong;
+}
+
+/* Entries whose family has one that is wrong are wrong as well. */
+static void remap_spread(struct core *c, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++) {
+		struct kv_remap *r = &c->remaps[i];
+
+		if (!r->err)
+			r->err = c->seqs[r->child].plan_err;
+	}
+}
+
+/* ---- order ---- */
+
+static bool remap_is_live(const struct kv_remap *r)
+{
+	return !r->err && r->child != r->other;
+}
+
+/* The entry whose child @seq is, if it is carried out. */
+static struct kv_remap *remap_of(const struct core *c, u32 seq)
+{
+	struct kv_remap *r;
+
+	if (!c->seqs[seq].plan)
+		return NULL;
+	r = &c->remaps[c->seqs[seq].plan - 1];
+	return r->child == seq && remap_is_live(r) ? r : NULL;
+}
+
+/*
+ * Children in the order of being overwritten, into ->order; those of circles
+ * keep one reader and are not among them.
+ * Return: how many.
+ */
+static u32 remap_order(struct core *c, u32 nr)
+{
+	struct kv_remap *r;
+	u32 i, done, found = 0;
+
+	for (i = 0; i < nr; i++) {
+		r = remap_is_live(&c->remaps[i]) ?
+		    remap_of(c, c->remaps[i].other) : NULL;
+		if (r)
+			r->readers++;
+	}
+	for (i = 0; i < nr; i++)
+		if (remap_is_live(&c->remaps[i]) && !c->remaps[i].readers)
+			c->remaps[found++].order = i;
+	for (done = 0; done < found; done++) {
+		r = remap_of(c, c->remaps[c->remaps[done].order].other);
+		if (r && !--r->readers)
+			c->remaps[found++].order = (u32)(r - c->remaps);
+	}
+	return found;
+}
+
+/* Table pages that growing children take; what others give back is not counted. */
+static u32 remap_pages(const struct core *c, u32 found)
+{
+	u32 i, pages = 0;
+
+	for (i = 0; i < found; i++) {
+		const struct kv_remap *r = &c->remaps[c->remaps[i].order];
+		u32 has = table_pages(c->seqs[r->child].nr_blocks);
+		u32 wants = table_pages(c->seqs[r->other].nr_blocks);
+
+		pages += wants > has ? wants - has : 0;
+	}
+	return pages;
+}
+
+/* ---- carrying out ---- */
+
+/*
+ * The index from which on none of the entries are the same.  What is below it
+ * has the same content in both, though not always in the same block: of two
+ * that share, one may have changed over to another block before.
+ */
+static u32 remap_parts(const struct core *c, const struct kv_seq *a,
+			 const struct kv_seq *b)
+{
+	u32 i = min(a->nr_blocks, b->nr_blocks);
+	u32 low = max(a->trimmed, b->trimmed);
+
+	while (i > low && table_pte(c, a, i - 1).val !=
+			  table_pte(c, b, i - 1).val)
+		i--;
+	return i;
+}
+
+static void remap_entry(struct core *c, struct kv_seq *s, u32 idx,
+			kv_pte_t pte)
+{
+	kv_pte_t old = table_pte(c, s, idx);
+
+	if (pte.val == old.val)
+		return;
+	if (pte_is_present(pte)) {
+		block_map(c, pte_block(pte));
+		table_set(c, s, idx, pte_block(pte));
+	} else {
+		table_set_none(c, s, idx);
+	}
+	if (pte_is_present(old))
+		block_unmap(c, pte_block(old));
+}
+
+/* Entries of @s from @from on become those of @other. */
+static void remap_entries(struct core *c, struct kv_seq *s,
+			  const struct kv_seq *other, u32 from)
+{
+	u32 i;
+
+	if (s->nr_blocks > other->nr_blocks)
+		seq_unmap_from(c, s, other->nr_blocks);
+	for (i = from; i < s->nr_blocks; i++)
+		remap_entry(c, s, i, table_pte(c, other, i));
+	for (; i < other->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, other, i);
+		u32 blk = pte_is_present(pte) ? pte_block(pte) : CORE_NONE;
+
+		if (table_push(c, s, blk))
+			KV_BUG_ON(true);
+		if (blk != CORE_NONE)
+			block_map(c, blk);
+		else
+			table_set_none(c, s, i);
+	}
+}
+
+/* Where only one of the two was trimmed. */
+static void remap_trimmed(struct core *c, struct kv_seq *s,
+			  const struct kv_seq *other)
+{
+	u32 i = min(s->trimmed, other->trimmed);
+	u32 end = min(max(s->trimmed, other->trimmed),
+		      min(s->nr_blocks, other->nr_blocks));
+
+	if (i < end && s->trimmed > other->trimmed)
+		s->dirty = min(s->dirty, i);
+	for (; i < end; i++)
+		remap_entry(c, s, i, table_pte(c, other, i));
+}
+
+/* An open tail that two have now is copied by the next who appends. */
+static void remap_share_tail(struct core *c, const struct kv_seq *s)
+{
+	struct kv_block *b;
+
+	if (s->nr_blocks == s->trimmed)
+		return;
+	b = &c->blocks[table_get(c, s, s->nr_blocks - 1)];
+	if (b->state == BLK_OPEN)
+		b->flags |= BLKF_SHARED;
+}
+
+/* @s has another's table now: what else it is to have of @len and @trim. */
+struct remap_rest {
+	u32	valid_len;
+	u32	lost_len;
+	u32	flags;
+	u32	trimmed;
+	u64	trim_hash[2];
+};
+
+static struct remap_rest rest_of(const struct kv_seq *s)
+{
+	return (struct remap_rest){
+		.valid_len = s->valid_len, .lost_len = s->lost_len,
+		.flags = s->flags & SEQF_PREEMPTED, .trimmed = s->trimmed,
+		.trim_hash = { s->trim_hash[0], s->trim_hash[1] },
+	};
+}
+
+static void rest_take(struct core *c, struct kv_seq *s,
+		      const struct remap_rest *rest, u32 keep)
+{
+	s->valid_len = rest->valid_len;
+	s->cover = rest->valid_len;
+	s->lost_len = rest->lost_len;
+	s->flags |= rest->flags;
+	s->trimmed = rest->trimmed;
+	s->trim_want = rest->trimmed;
+	memcpy(s->trim_hash, rest->trim_hash, sizeof(s->trim_hash));
+	seq_promise_put(s, keep);
+	seq_publish(c, s);
+	core_count(c, CORE_EV_seq_remap, 1);
+}
+
+static void remap_overwrite(struct core *c, struct kv_seq *s,
+			    const struct kv_seq *other)
+{
+	u32 from = remap_parts(c, s, other);
+	u32 keep = seq_promise_take(c, s, other->nr_blocks);
+	struct remap_rest rest = rest_of(other);
+
+	s->dirty = min(s->dirty, from);
+	remap_trimmed(c, s, other);
+	remap_entries(c, s, other, from);
+	rest_take(c, s, &rest, keep);
+	remap_share_tail(c, s);
+}
+
+/*
+ * What the client is to read again, before any table of the circle moves: whole
+ * tables change hands, so also where only the block is another one.
+ */
+static void rotate_dirty(struct core *c, const struct kv_remap *r)
+{
+	u32 start = r->child;
+
+	do {
+		struct kv_seq *s = &c->seqs[r->child];
+		const struct kv_seq *other = &c->seqs[r->other];
+
+		s->dirty = min(s->dirty, table_differs(c, s, other,
+				max(s->trimmed, other->trimmed)));
+		if (s->trimmed > other->trimmed)
+			s->dirty = min(s->dirty, other->trimmed);
+		r = remap_of(c, r->other);
+	} while (r->child != start);
+}
+
+/*
+ * @r and the others of its circle: each gets the table of the one that it
+ * reads.  The table of the first travels along and ends up with its reader.
+ */
+static void remap_rotate(struct core *c, struct kv_remap *r)
+{
+	struct kv_seq *s = &c->seqs[r->child], *other;
+	struct remap_rest first = rest_of(s), rest;
+	u32 start = r->child, keep;
+
+	rotate_dirty(c, r);
+	while (r->other != start) {
+		other = &c->seqs[r->other];
+		keep = seq_promise_take(c, s, other->nr_blocks);
+		rest = rest_of(other);
+		table_swap(c, s, other);
+		rest_take(c, s, &rest, keep);
+		r->readers = 0;
+		r = remap_of(c, r->other);
+		s = other;
+	}
+	/* What @s has is the first one's, which it was to read. */
+	keep = seq_promise_take(c, s, s->nr_blocks);
+	rest_take(c, s, &first, keep);
+	r->readers = 0;
+}
+
+static void remap_clear(struct core *c, u32 nr, bool wrong)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++) {
+		const struct kv_remap *r = &c->remaps[i];
+
+		if (r->child != CORE_NONE)
+			c->seqs[r->child].plan = 0;
+		if (wrong && r->child != CORE_NONE)
+			family_fail(c, &c->seqs[r->child], 0);
+		if (wrong && r->other != CORE_NONE)
+			family_fail(c, &c->seqs[r->other], 0);
+	}
+}
+
+/**
+ * seq_remap() - all entries of a SEQ_REMAP
+ * @a:   @nr entries, at most CORE_MAX_BATCH
+ * @res: as many records: 0; -ENOENT; -EINVAL: not of one family, or a child
+ *       that is named twice; -EBUSY: a step is open; -ESTALE: not READY;
+ *       -ENOSPC: the client's table pages do not suffice
+ */
+void seq_remap(struct core *c, u32 client, const struct kvmm_remap_arg *a,
+	       u32 nr, struct kvmm_seq_res *res)
+{
+	bool wrong = remap_judge(c, client, a, nr);
+	u32 i, found, pages;
+
+	if (wrong)
+		remap_spread(c, nr);
+	found = remap_order(c, nr);
+	pages = remap_pages(c, found);
+	if (pages && !table_has_pages(c, &c->seqs[c->remaps[
+				      c->remaps[0].order].child], pages)) {
+		for (i = 0; i < nr; i++)
+			if (!c->remaps[i].err)
+				c->remaps[i].err = -ENOSPC;
+		found = 0;
+	}
+	for (i = 0; i < found; i++) {
+		const struct kv_remap *r = &c->remaps[c->remaps[i].order];
+
+		remap_overwrite(c, &c->seqs[r->child], &c->seqs[r->other]);
+	}
+	for (i = 0; i < nr; i++)
+		if (remap_is_live(&c->remaps[i]) && c->remaps[i].readers)
+			remap_rotate(c, &c->remaps[i]);
+	for (i = 0; i < nr; i++) {
+		const struct kv_remap *r = &c->remaps[i];
+
+		res[i].status = r->err;
+		if (r->child != CORE_NONE)
+			res[i].valid_len = c->seqs[r->child].valid_len;
+	}
+	remap_clear(c, nr, wrong);
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * restore.c - swapped sequences come back
+ *
+ * A swapped sequence waits with its arrival stamp and its valid length intact,
+ * like every waiting sequence.  Admission gives each lower-tier entry of its
+ * table a block again: the one that still has the content, or a fresh one that
+ * is filled.  The sequence is RESTORING until the last block is filled, then
+ * READY.  Two sequences that need the same entry share one read.
+ *
+ * Content that was lost makes the sequences that need it RECOMPUTE: their
+ * client matches them again.  So does content that only a stalled area has, and
+ * a restore that finds no host slots for as long as a request may take.
+ */
+#include "kvmm/core/sched/sched.h"
+
+/*
+ * Table entries that need a block, and of those with one how many are cached.
+ * Copies out are not looked at: swap_check() refuses while one is under way.
+ */
+u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached)
+{
+	u32 i, nr = 0;
+
+	*cached = 0;
+	for (i = 0; i < s->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+		const struct kv_entry *e;
+
+		if (!pte_is_entry(pte))
+			continue;
+		e = &c->entries_low[pte_block(pte)];
+		if (e->dev == CORE_NONE)
+			nr++;
+		else if (c->blocks[e->dev].state == BLK_CACHED)
+			(*cached)++;
+	}
+	return nr;
+}
+
+/*
+ * What stands in the way of a restore, looking at each entry.  @reads: entries
+ * to be read from areas; @held: those that have their place in the host pool.
+ */
+static int swap_check(const struct core *c, const struct kv_seq *s, u32 *reads,
+		      u32 *held)
+{
+	u32 i;
+
+	*reads = 0;
+	*held = 0;
+	for (i = 0; i < s->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+		const struct kv_entry *e;
+
+		if (!pte_is_entry(pte))
+			continue;
+		e = &c->entries_low[pte_block(pte)];
+		if (e->flags & ENTF_LOST)
+			return -EIO;
+		if (e->io == ENT_OUT)
+			return -EINPROGRESS;
+		if (e->dev != CORE_NONE)
+			continue;
+		if (e->flags & ENTF_HOST)
+			(*held)++;
+		else if (area_stalled(c, e->area))
+			return -EIO;
+		else if (e->io == ENT_READ)
+			(*held)++;
+		else
+			(*reads)++;
+	}
+	return 0;
+}
+
+/* READY, if the last of its blocks is filled; else it waits for the next. */
+static void advance_one(struct core *c, struct kv_seq *s)
+{
+	u32 blk = CORE_NONE;
+
+	for (; s->fill < s->nr_blocks; s->fill++) {
+		blk = table_get(c, s, s->fill);
+		if (c->blocks[blk].state == BLK_LIMBO)
+			break;
+	}
+	if (s->fill < s->nr_blocks) {
+		fill_wait(c, s, c->blocks[blk].entry);
+		return;
+	}
+	s->state = KVMM_SEQ_READY;
+	core_kick_promised(c, s->domain);
+	/* Its time begins now: it could not compute while it was filled. */
+	s->since = c->now;
+	s->active = c->now;
+	seq_publish(c, s);
+	seq_event(c, s, KVMM_EV_READY);
+}
+
+/* The block that gets the entry's content has it: who is complete now? */
+void swap_advance(struct core *c, u32 entry)
+{
+	u32 i = c->entries_low[entry].waiters, next;
+
+	for (; i != CORE_NONE; i = next) {
+		next = c->seqs[i].fill_next;
+		fill_wait_end(c, &c->seqs[i]);
+		advance_one(c, &c->seqs[i]);
+	}
+}
+
+/**
+ * swap_fill() - give a sequence blocks for what its table has below
+ *
+ * There is room for them.  The sequence is resident afterwards: RESTORING
+ * until all are filled, then READY.
+ */
+void swap_fill(struct core *c, struct kv_seq *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+		struct kv_entry *e;
+		u32 blk;
+
+		if (!pte_is_entry(pte))
+			continue;
+		e = &c->entries_low[pte_block(pte)];
+		if (e->dev == CORE_NONE) {
+			blk = block_alloc(c, s->domain, s->client);
+			KV_BUG_ON(blk == CORE_NONE);
+			entry_fill(c, pte_block(pte), blk);
+		}
+		blk = e->dev;
+		block_map(c, blk);
+		table_set(c, s, i, blk);
+		e->refs--;
+	}
+	s->fill = s->trimmed;
+	s->state = KVMM_SEQ_RESTORING;
+	seq_publish(c, s);
+	advance_one(c, s);
+}
+
+/* What is about to be read is not what host slots are taken from first. */
+static void swap_touch(struct core *c, const struct kv_seq *s)
+{
+	u32 i;
+
+	for (i = s->trimmed; i < s->nr_blocks; i++)
+		entry_touch(c, pte_block(table_pte(c, s, i)));
+}
+
+/*
+ * Host slots for all that must be read.  Making room may drop slots that were
+ * counted on, so count again until it is true.
+ */
+static bool restore_room(struct core *c, const struct kv_seq *s)
+{
+	u32 reads, held, tries;
+
+	for (tries = 0; tries < 8; tries++) {
+		if (swap_check(c, s, &reads, &held))
+			return false;
+		if (!reads || host_free(c, s->domain) >= reads)
+			return true;
+		if (!host_room(c, s->domain, reads))
+			return false;
+	}
+	return false;
+}
+
+/**
+ * swap_fits() - can all that the table has below be filled now?
+ *
+ * Takes nothing: whatever made room for it is over.
+ */
+bool swap_fits(const struct core *c, const struct kv_seq *s)
+{
+	u32 reads, held;
+
+	return !swap_check(c, s, &reads, &held) &&
+	       (!reads || host_free(c, s->domain) >= reads);
+}
+
+/* Has it found no host slots for longer than any request may take? */
+static bool stuck_too_long(const struct core *c, struct kv_seq *s)
+{
+	u64 deadline = core_cfg(c)->io_deadline_ns;
+
+	if (!s->stuck)
+		s->stuck = c->now;
+	return deadline && c->now - s->stuck > deadline;
+}
+
+/*
+ * There are no host slots to read into.  They become free when an area has
+ * what they hold; if that cannot be, or not in time, computing again needs
+ * none.
+ */
+static int restore_stuck(struct core *c, struct kv_seq *s)
+{
+	if (!stuck_too_long(c, s) && host_write_out(c)) {
+		why_note(c, CORE_WAIT_slots, CORE_NONE);
+		domain_kick(seq_domain(c, s));	/* look at the next event */
+		seq_domain(c, s)->host_wanted = 1;
+		return -EAGAIN;
+	}
+	core_count(c, CORE_EV_swap_lost, 1);
+	s->cause = CORE_CAUSE_lost;
+	seq_recompute(c, s);
+	return -EDQUOT;
+}
+
+/*
+ * Blocks to be free for a restore: what it lacks, and one for each that runs
+ * then, as far as the domain can have so many beside what is there.
+ */
+static u32 restore_wants(const struct core *c, const struct kv_domain *d,
+			 u32 lack, u32 cached)
+{
+	u32 capacity = domain_capacity(c, d);
+	u32 most = capacity > cached ? capacity - cached : 0;
+
+	return max(lack, min(lack + wmark_min(d) + 1, most));
+}
+
+/**
+ * swap_restore() - admit a swapped sequence if there is room
+ * Return: as admit_one().
+ */
+int swap_restore(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 reads, held, lack, cached, room;
+	u64 stuck = s->stuck;
+	int err;
+
+	core_work(c, 16 * s->nr_blocks);
+	s->stuck = 0;		/* unless host slots are what it lacks */
+	err = swap_check(c, s, &reads, &held);
+	if (err == -EIO || s->nr_blocks > domain_capacity(c, d) ||
+	    (reads && reads + held > host_slots_max(c, s->domain))) {
+		core_count(c, CORE_EV_swap_lost, 1);
+		s->cause = CORE_CAUSE_lost;
+		seq_recompute(c, s);
+		return -EDQUOT;
+	}
+	if (err) {
+		why_note(c, CORE_WAIT_copies, CORE_NONE);
+		return err;
+	}
+	swap_touch(c, s);
+	lack = swap_lacking(c, s, &cached);
+	if (!commit_admits(c, s, s->nr_blocks, lack + cached)) {
+		why_note(c, CORE_WAIT_commit, CORE_NONE);
+		return -EAGAIN;
+	}
+	room = restore_wants(c, d, lack, cached);
+	err = room_plan(c, s->domain, room, cached);
+	if (err)
+		return err;
+	/* Reading needs host slots; taking them may drop clean copies. */
+	if (!restore_room(c, s)) {
+		s->stuck = stuck;
+		return restore_stuck(c, s);
+	}
+	err = room_evict(c, s->domain, room);
+	if (err)
+		return err;
+	/* Eviction may have taken a block that still had the content. */
+	if (swap_lacking(c, s, &cached) > lack || !swap_fits(c, s)) {
+		domain_kick(d);
+		d->host_wanted = 1;
+		return -EAGAIN;
+	}
+
+	core_trace(c, swap_in, trace_seq(c, s), s->valid_len, lack);
+	KV_PROBE(kvmm, restore, s->client, seq_number(c, s), s->domain, lack,
+		 (c->now - s->since) / 1000);
+	wait_del(c, s);
+	run_add(c, s);
+	s->flags &= ~(SEQF_SWAPPED | SEQF_MATCHED);
+	s->since = c->now;
+	s->limiting_pool = KVMM_NO_POOL;
+	core_count(c, CORE_EV_swap_restore, 1);
+	core_count(c, CORE_EV_restore, 1);
+	why_back(c, s);
+	swap_fill(c, s);
+	return 0;
+}
+
+/* Content that was to fill @blk is lost: those who map it compute again. */
+void swap_lost(struct core *c, u32 blk)
+{
+	u32 i = c->domains[c->blocks[blk].domain].run_head, next, n;
+
+	for (; i != CORE_NONE; i = next) {
+		struct kv_seq *s = &c->seqs[i];
+
+		next = s->next;
+		if (s->state != KVMM_SEQ_RESTORING)
+			continue;
+		for (n = s->trimmed; n < s->nr_blocks; n++)
+			if (table_get(c, s, n) == blk)
+				break;
+		if (n == s->nr_blocks)
+			continue;
+		core_count(c, CORE_EV_swap_lost, 1);
+		s->cause = CORE_CAUSE_lost;
+		seq_recompute(c, s);
+	}
+}

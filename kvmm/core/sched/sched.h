@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched.h - which sequences run: match, admission, steps, restore
+ */
+#ifndef KVMM_CORE_SCHED_H
+#define KVMM_CORE_SCHED_H
+
+#include "kvmm/core/reclaim/reclaim.h"
+
+/* match.c: ids of waiting sequences, the wait list, the prefix found */
+/**
+ * struct hits - what of a prompt is there; references are in c->scratch
+ * @whole:  blocks
+ * @part:   tokens of one block more, whose other tokens differ
+ * @cached: blocks that nobody maps: evicting them would lose the hit
+ * @going:  of these, in spans that are to go: they were no room anyway
+ * @low:    what is on lower tiers and takes a block to come back
+ */
+struct hits {
+	u32	whole;
+	u32	part;
+	u32	cached;
+	u32	going;
+	u32	low;
+};
+
+int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
+	      const u32 *ids);
+int prefix_find(struct core *c, struct kv_seq *s, struct hits *h);
+void hits_drop_part(const struct core *c, struct hits *h);
+
+/* admit.c: who waits becomes resident */
+void admit_all(struct core *c);
+void admit_rest(struct core *c);
+
+/* restore.c: swapped sequences come back */
+bool swap_fits(const struct core *c, const struct kv_seq *s);
+int swap_restore(struct core *c, struct kv_seq *s);
+void swap_advance(struct core *c, u32 entry);
+void swap_lost(struct core *c, u32 blk);
+u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached);
+void swap_fill(struct core *c, struct kv_seq *s);
+
+/* answer.c: copies and I/O end, or do not end in time */
+bool tier_copy_done(struct core *c, u64 id, int status);
+bool tier_io_done(struct core *c, u64 id, int status);
+void io_deadlines(struct core *c);
+
+/* step.c: steps: capacity before the kernels run, facts after */
+int step_begin(struct core *c, u32 client, const struct core_req *req,
+	       struct kvmm_begin_res *res);
+int step_end(struct core *c, u32 client, const struct core_req *req,
+	     struct kvmm_end_res *res);
+void step_drop_all(struct core *c, u32 client);
+
+/* remap.c: sequences of a family become each other: a step of beam search */
+void seq_remap(struct core *c, u32 client, const struct kvmm_remap_arg *a,
+	       u32 nr, struct kvmm_seq_res *res);
+
+/* trim.c: sequences that lose their end, or their beginning */
+int seq_truncate(struct core *c, struct kv_seq *s,
+		 const struct kvmm_len_arg *a);
+int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a);
+void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended);
+
+#endif /* KVMM_CORE_SCHED_H */

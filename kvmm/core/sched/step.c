@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * step.c - steps: capacity before the kernels run, facts after
+ *
+ * STEP_BEGIN asks for room to write positions [start, start + max_tokens) of
+ * each entry's sequence; nothing is known of the ids yet.  Each entry is
+ * granted alone, all or nothing, in the order given, without waiting.  A
+ * granted step is open until the client saw its device finish and said so
+ * with STEP_END; open steps end in order.
+ *
+ * While a step is open it pins the sequences that it names: their blocks are
+ * not taken, their tables do not change under it, a victim among them is only
+ * marked.  A block is appended to in place if and only if it is OPEN and its
+ * refcount is 1.  A shared tail is replaced by a fresh block and the client
+ * is told to copy; of N sharers N - 1 copy, and the last one finds refcount 1
+ * and writes in place.  The source of a copy stays readable until the step
+ * ends, even if everybody let go of it meanwhile (kv_block.nr_src).
+ *
+ * STEP_END says what became valid and with which ids; full blocks are sealed
+ * and enter the index, or are given up for one that is there (merge.c).  What
+ * was covered and is neither valid nor covered by another open step is rolled
+ * back.
+ */
+#include "kvmm/core/sched/sched.h"
+
+/* ---- begin ---- */
+
+/* What one entry takes, worked out before anything is touched. */
+struct grant {
+	u32	first;		/* table index of the block at start */
+	u32	nr_new;		/* blocks to append to the table */
+	u32	nr_promised;	/* of those and the copy, covered by the reservation */
+	bool	copy;		/* the block at @first is to be replaced */
+	bool	pays_copy;	/* and admission promised a block for it */
+};
+
+/*
+ * A tail in a span that is being emptied, in no open step, is copied by its
+ * client, if there is a block for that: it never holds up the span for long.
+ */
+static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
+			      u32 blk, u32 nr_new)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+
+	return span_is_isolated(&c->spans[block_span(c, blk)]) &&
+	       !s->nr_steps && !c->clients[s->client].nr_unacked &&
+	       domain_slack(d) > nr_new && (u64)domain_used(d) + d->reserved +
+	       nr_new < d->max_blocks;
+}
+
+static void grant_work_out(const struct core *c, const struct kv_seq *s,
+			   const struct kvmm_begin_arg *a, struct grant *g)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 want = tokens_to_blocks(d, a->start + a->max_tokens);
+
+	g->first = a->start / d->block_tokens;
+	g->nr_new = want > s->nr_blocks ? want - s->nr_blocks : 0;
+	g->copy = g->first < s->nr_blocks &&
+		  (!block_writable(c, table_get(c, s, g->first)) ||
+		   tail_should_leave(c, s, table_get(c, s, g->first),
+				     g->nr_new));
+	g->pays_copy = g->copy && (s->flags & SEQF_COPY);
+	g->nr_promised = g->pays_copy +
+			 min(g->nr_new, s->reserved -
+					((s->flags & SEQF_COPY) != 0));
+}
+
+/* May the entry be looked at, as far as the sequence's state goes? */
+static int begin_check(const struct kv_seq *s, u64 step,
+		       const struct kvmm_begin_arg *a)
+{
+	u64 end = (u64)a->start + a->max_tokens;
+
+	if (!s)
+		return -ENOENT;
+	if (s->state == KVMM_SEQ_FAILED)
+		return s->reason;
+	if (s->epoch != a->seq_epoch || s->state == KVMM_SEQ_MARKED ||
+	    s->state == KVMM_SEQ_RECOMPUTE)
+		return -ESTALE;
+	if (s->state != KVMM_SEQ_READY)
+		return -EAGAIN;
+	if (a->resv || !a->max_tokens || s->last_step == step)
+		return -EINVAL;
+	if (a->start < s->valid_len || a->start > s->cover ||
+	    end > (u64)s->prompt_len + s->max_tokens)
+		return -EINVAL;
+	return 0;
+}
+
+/* There is no room now: who comes later steps aside. */
+static void grant_refused(struct core *c, struct kv_seq *s)
+{
+	if (!s->again)
+		s->again = c->now;
+	s->refused = c->now;
+	seq_tally(c, s);
+}
+
+/*
+ * A request may name a thousand entries that each look at all there is for
+ * memory.  After enough of that the others are to ask again, unless their domain
+ * has what they need.
+ */
+static bool too_much_looked(const struct core *c, const struct kv_domain *d,
+			    u32 nr)
+{
+	return c->work >= core_cfg(c)->event_work &&
+	       domain_slack(d) + domain_cached(d) < nr;
+}
+
+/* See to it that the blocks of @g can be taken. */
+static int grant_make_room(struct core *c, struct kv_seq *s,
+			   const struct grant *g)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 need = g->nr_new + g->copy;
+	u32 nr = need - g->nr_promised;
+	int err;
+
+	if (s->nr_blocks + g->nr_new > domain_capacity(c, d)) {
+		oom_note(c, s, need, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
+		family_mark(c, s, CORE_CAUSE_itself, s);
+		return -EDQUOT;
+	}
+	err = pages_preempt(c, s, g->nr_new);
+	if (err)
+		return err;
+	if (nr) {
+		err = too_much_looked(c, d, nr) ? -EALREADY :
+		      room_plan(c, s->domain, nr, 0);
+		if (!err)
+			err = room_evict(c, s->domain, nr);
+		if (err == -EINPROGRESS)
+			return -EAGAIN;
+		if (err)
+			grant_refused(c, s);
+		if (err == -EALREADY)
+			return -EAGAIN;
+		if (err)
+			err = room_preempt(c, s, nr);
+		if (err)
+			return err;
+	}
+	return span_acked_free(c, d, s->client) < need ? -EAGAIN : 0;
+}
+
+/* Replace a tail that others may read; the client copies @tokens of it. */
+static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
+			    u32 tokens, struct kv_step_entry *e,
+			    struct kvmm_begin_res *res)
+{
+	u32 from = table_get(c, s, idx);
+	u32 to = block_alloc(c, s->domain, s->client);
+
+	KV_BUG_ON(to == CORE_NONE);
+	memcpy(block_ids(c, to), block_ids(c, from), 4 * tokens);
+	c->blocks[to].nr_ids = (u8)tokens;
+	block_map(c, to);
+	table_set(c, s, idx, to);
+	if (tokens) {
+		res->copy_from = block_entry(c, from);
+		res->copy_to = block_entry(c, to);
+		res->copy_tokens = tokens;
+		e->src = from;
+		block_src_get(c, from);
+	}
+	block_unmap(c, from);
+	domain_kick(seq_domain(c, s));	/* another's tail may be its own now */
+	core_count(c, CORE_EV_pgcow, 1);
+}
+
+/* A promised block was taken. */
+static void promise_use(struct core *c, struct kv_seq *s)
+{
+	s->reserved--;
+	/* Nothing is promised any more: any empty span may go. */
+	if (!--seq_domain(c, s)->reserved)
+		core_kick(c);
+}
+
+static void grant_append(struct core *c, struct kv_seq *s)
+{
+	u32 blk = block_alloc(c, s->domain, s->client);
+
+	KV_BUG_ON(blk == CORE_NONE);
+	block_map(c, blk);
+	if (table_push(c, s, blk))
+		KV_BUG_ON(true);
+	if (s->nr_blocks <= s->resv_blocks)
+		promise_use(c, s);
+}
+
+/* The tail that a fork shared has one sharer left: it is ours again. */
+static void grant_reuse_tail(struct core *c, const struct kv_seq *s, u32 idx)
+{
+	struct kv_block *b = &c->blocks[table_get(c, s, idx)];
+
+	if (!(b->flags & BLKF_SHARED))
+		return;
+	b->flags &= (u8)~BLKF_SHARED;
+	core_count(c, CORE_EV_pgreuse, 1);
+}
+
+/* The tail is written in place: a copy that moves it comes too late. */
+static void grant_in_place(struct core *c, const struct kv_seq *s, u32 idx)
+{
+	grant_reuse_tail(c, s, idx);
+	move_written(c, table_get(c, s, idx));
+}
+
+/* Everything is there: take it. */
+static void grant_take(struct core *c, struct kv_seq *s,
+		       const struct kvmm_begin_arg *a, const struct grant *g,
+		       struct kv_step_entry *e, struct kvmm_begin_res *res)
+{
+	u32 bt = seq_domain(c, s)->block_tokens;
+	u32 had = s->nr_blocks, i;
+
+	e->seq = seq_index(c, s);
+	e->start = a->start;
+	e->end = a->start + a->max_tokens;
+	e->src = CORE_NONE;
+	/*
+	 * The copy's block comes first: its source, let go by us, must not be
+	 * what an append of this very entry takes.
+	 */
+	if (g->copy)
+		grant_copy_tail(c, s, g->first, a->start % bt, e, res);
+	else if (g->first < had)
+		grant_in_place(c, s, g->first);
+	if (g->pays_copy) {
+		s->flags &= ~SEQF_COPY;
+		promise_use(c, s);
+	}
+	for (i = 0; i < g->nr_new; i++)
+		grant_append(c, s);
+
+	if (g->copy)
+		res->table_lo = g->first;
+	else if (g->nr_new)
+		res->table_lo = had;
+	res->table_lo = min(res->table_lo, s->dirty);
+	s->dirty = CORE_NONE;
+	s->cover = max(s->cover, e->end);
+	s->again = 0;
+	s->refused = 0;
+	s->active = c->now;
+	if (g->nr_new || g->copy || (s->flags & SEQF_IN_REFUSED))
+		seq_tally(c, s);
+	if (!had)
+		seq_show(c, s);	/* its first table page */
+}
+
+static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
+		       const struct kvmm_begin_arg *a,
+		       struct kv_step_entry *e, struct kvmm_begin_res *res)
+{
+	struct kv_seq *s = seq_find(c, client, a->seq);
+	struct grant g = { 0 };
+	int err;
+
+	*res = (struct kvmm_begin_res){ .table_lo = KVMM_NO_INDEX,
+					.limiting_pool = KVMM_NO_POOL };
+	err = begin_check(s, step, a);
+	if (!err) {
+		grant_work_out(c, s, a, &g);
+		err = grant_make_room(c, s, &g);
+	}
+	if (!err) {
+		grant_take(c, s, a, &g, e, res);
+		core_crash(c, CORE_CRASH_grant);
+		s->nr_steps++;
+		s->last_step = step;
+		s->end[slot] = e->end;
+		s->flags &= ~SEQF_REFUSED;
+		psi_task(c, s);
+		core_count(c, CORE_EV_grant, 1);
+		core_trace(c, grant, trace_seq(c, s), a->start, a->max_tokens,
+			   g.nr_new + g.copy);
+		KV_PROBE(kvmm, grant, client, seq_number(c, s), s->domain, step,
+			 g.nr_new + g.copy, res->copy_tokens);
+	} else if (err == -EAGAIN || err == -EDQUOT) {
+		res->limiting_pool = 0;
+		c->clients[client].again = c->now;
+		s->flags |= SEQF_REFUSED;
+		psi_task(c, s);
+		core_count(c, CORE_EV_grant_again, 1);
+		core_trace(c, refuse, trace_seq(c, s), a->start, a->max_tokens,
+			   (u64)err);
+	} else if (err == -ESTALE) {
+		core_count(c, CORE_EV_grant_stale, 1);
+	}
+	if (err && s)
+		KV_PROBE(kvmm, refuse, client, seq_number(c, s), s->domain, step,
+			 -err, g.nr_new + g.copy);
+	res->status = err;
+	if (s) {
+		res->valid_len = s->valid_len;
+		res->seq_epoch = s->epoch;
+	}
+	return err;
+}
+
+/**
+ * step_begin() - open a step and grant its entries
+ * @req: checked; its entries are struct kvmm_begin_arg
+ * @res: one record an entry
+ *
+ * Return: 0: the step is open, even if no entry was granted; -EBUSY: as many
+ * as allowed are open; -EINVAL: the step's number does not rise.
+ */
+int step_begin(struct core *c, u32 client, const struct core_req *req,
+	       struct kvmm_begin_res *res)
+{
+	const struct kvmm_begin_arg *a = req->args;
+	struct kv_client *cl = &c->clients[client];
+	struct kv_step_entry *e;
+	struct kv_step *st;
+	u32 slot, i;
+
+	if (req->sqe.step <= cl->last_step)
+		return -EINVAL;
+	if (cl->nr_steps >= cl->max_steps)
+		return -EBUSY;
+
+	slot = (cl->step_head + cl->nr_steps) % KVMM_MAX_STEPS;
+	st = step_at(c, client, cl->nr_steps, &e);
+	st->number = req->sqe.step;
+	st->begun = c->now;
+	st->nr = 0;
+	st->held = CORE_NONE;
+	c->taker = cl->domain;
+	cl->last_step = st->number;
+	cl->nr_steps++;
+	cl->begun++;
+	core_count(c, CORE_EV_step_begin, 1);
+
+	for (i = 0; i < req->sqe.nr; i++)
+		if (!begin_entry(c, client, st->number, slot, &a[i],
+				 &e[st->nr], &res[i]))
+			st->nr++;
+	room_ahead(c, cl->domain);
+	KV_PROBE(kvmm, step_begin, client, st->number, req->sqe.nr, st->nr);
+	return 0;
+}
+
+/* ---- end ---- */
+
+/* The name in the index of what a block of a table holds, if it has it. */
+static u32 name_of(const struct core *c, const struct kv_seq *s, u32 idx)
+{
+	u32 blk = table_get(c, s, idx), ref = blk;
+
+	if (!(c->blocks[blk].flags & BLKF_INDEXED))
+		ref = index_lookup(c, s->domain, c->blocks[blk].hash,
+				   block_ids(c, blk));
+	return ref == CORE_NONE ? CORE_NONE : index_node(c, ref);
+}
+
+/* Tokens of the prompt that were not there, and never had been. */
+static u32 seq_fresh(const struct kv_seq *s)
+{
+	u32 known = s->cached_len + s->known_len;
+
+	return max(s->prompt_len, known) - known;
+}
+
+/*
+ * Enter a block, under what comes before it.  Another's copy of that may have
+ * been in the index and gone meanwhile: then ours takes its place.  If what
+ * was trimmed has gone there is no copy: nobody could find what comes after.
+ */
+static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
+{
+	u32 parent = CORE_NONE, i;
+
+	for (i = idx; i > s->trimmed; i--) {
+		parent = name_of(c, s, i - 1);
+		if (parent != CORE_NONE)
+			break;
+	}
+	if (i && i == s->trimmed) {
+		parent = index_find_node(c, s->domain, s->trim_hash);
+		if (parent == CORE_NONE)
+			return;
+	}
+	for (; i <= idx; i++) {
+		u32 blk = table_get(c, s, i);
+
+		if (index_insert(c, blk, parent, seq_fresh(s),
+				 retain_class(c, s, i)))
+			s->known_len += seq_domain(c, s)->block_tokens;
+		parent = c->blocks[blk].node;
+	}
+}
+
+/* Name of the prefix that the block at @idx follows. */
+static void seal_parent(const struct core *c, const struct kv_seq *s, u32 idx,
+			u64 *hash)
+{
+	if (!idx)
+		index_root(c, seq_domain(c, s), s->salt, hash);
+	else if (idx == s->trimmed)
+		memcpy(hash, s->trim_hash, sizeof(s->trim_hash));
+	else
+		memcpy(hash, c->blocks[table_get(c, s, idx - 1)].hash, 16);
+}
+
+/* A block is full: name it, and let others find it. */
+static void seal(struct core *c, struct kv_seq *s, u32 idx)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 blk = table_get(c, s, idx);
+	struct kv_block *b = &c->blocks[blk];
+	u64 parent[2];
+	u32 ref;
+
+	KV_BUG_ON(b->nr_ids != d->block_tokens);
+	seal_parent(c, s, idx, parent);
+	index_chain(c, d, parent, block_ids(c, blk), b->hash);
+	core_crash(c, CORE_CRASH_block_named);
+	block_set_state(c, blk, BLK_SEALED);
+	core_count(c, CORE_EV_pgseal, 1);
+
+	if (s->open_flags & KVMM_OPEN_NO_INDEX)
+		return;
+	ref = index_lookup(c, s->domain, b->hash, block_ids(c, blk));
+	if (ref == CORE_NONE) {
+		seal_index(c, s, idx);
+	} else if ((ref & REF_ENTRY) &&
+		   c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE) {
+		entry_adopt(c, ref & ~REF_ENTRY, blk);
+		lru_retain(c, b->node, retain_class(c, s, idx), false);
+	} else {
+		core_count(c, CORE_EV_prefix_duplicate, 1);
+		if (!(ref & REF_ENTRY) && !block_leaves(c, ref))
+			seq_merge(c, s, idx, ref);
+	}
+}
+
+/* The tokens up to @len are valid now, @ids are the new ones. */
+static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
+			const u32 *ids)
+{
+	u32 bt = seq_domain(c, s)->block_tokens;
+
+	while (s->valid_len < len) {
+		u32 idx = s->valid_len / bt, off = s->valid_len % bt;
+		u32 take = min(len - s->valid_len, bt - off);
+		u32 blk = table_get(c, s, idx);
+
+		KV_BUG_ON(!block_writable(c, blk));
+		memcpy(block_ids(c, blk) + off, ids, 4 * take);
+		c->blocks[blk].nr_ids = (u8)(off + take);
+		s->valid_len += take;
+		ids += take;
+		if (off + take == bt)
+			seal(c, s, idx);
+	}
+	core_crash(c, CORE_CRASH_advance);
+}
+
+static struct kv_step_entry *entry_find(struct kv_step *st,
+					struct kv_step_entry *e, u32 seq,
+					u32 *hint)
+{
+	u32 n;
+
+	for (n = 0; n < st->nr; n++) {
+		u32 i = (*hint + n) % st->nr;
+
+		if (e[i].seq == seq) {
+			*hint = i + 1;
+			return &e[i];
+		}
+	}
+	return NULL;
+}
+
+static int end_entry(struct core *c, struct kv_seq *s,
+		     const struct kvmm_end_arg *a,
+		     const struct kv_step_entry *e, const u32 *ids)
+{
+	if (!s)
+		return -ENOENT;
+	if (!e)
+		return -EINVAL;
+	if (a->valid_len < s->valid_len ||
+	    a->nr_ids != a->valid_len - s->valid_len)
+		return -EINVAL;
+	if (a->nr_ids && (a->valid_len > e->end || s->valid_len < e->start))
+		return -EINVAL;
+	seq_advance(c, s, a->valid_len, ids);
+	return 0;
+}
+
+/* What the sequence's open steps cover, at least what is valid. */
+static u32 seq_cover(const struct kv_seq *s)
+{
+	u32 cover = s->valid_len, i;
+
+	for (i = 0; i < KVMM_MAX_STEPS; i++)
+		cover = max(cover, s->end[i]);
+	return cover;
+}
+
+static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
+			 u64 number)
+{
+	struct kv_seq *s = &c->seqs[e->seq];
+
+	if (e->src != CORE_NONE)
+		block_src_put(c, e->src);
+	s->nr_steps--;
+	s->end[slot] = 0;
+	s->cover = seq_cover(s);
+	seq_trim_to_cover(c, s);
+	seq_trim_settle(c, s, number);
+	psi_task(c, s);
+	if (s->nr_steps)
+		return;
+	if (s->flags & SEQF_CLOSING) {
+		u32 kin = s->fam_next;
+
+		seq_close_now(c, s);
+		s = &c->seqs[kin];
+	}
+	if (seq_domain(c, s)->nr_marked)
+		family_settle(c, s);
+}
+
+/* Take the oldest step off the client's ring and let go of what it held. */
+static void step_finish(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	struct kv_step_entry *e;
+	struct kv_step *st = step_at(c, client, 0, &e);
+	u32 slot = cl->step_head;
+	u32 i;
+
+	cl->step_head = (cl->step_head + 1) % KVMM_MAX_STEPS;
+	cl->nr_steps--;
+	core_crash(c, CORE_CRASH_step_end);
+	KV_PROBE(kvmm, step_end, client, st->number, st->nr,
+		 (c->now - st->begun) / 1000);
+	for (i = 0; i < st->nr; i++)
+		step_release(c, &e[i], slot, st->number);
+	step_let_go(c, st);
+	/* What is not covered any more need not be kept for growth. */
+	domain_kick(&c->domains[cl->domain]);
+	/* Nor need it be left by those who were promised as much. */
+	for (i = 0; i < core_cfg(c)->max_domains &&
+	     c->tenants[cl->tenant].nr_domains > 1; i++)
+		if (c->domains[i].promised && c->domains[i].nr_waiting)
+			domain_kick(&c->domains[i]);
+	core_count(c, CORE_EV_step_end, 1);
+}
+
+/*
+ * What a token of prefill costs in the domain: a hint of its client, clamped to
+ * 10 ns..1 s.  It decides for that domain alone.
+ */
+static void prefill_measure(struct kv_domain *d, u64 ns, u64 tokens)
+{
+	u64 *rate = &d->prefill_ns_token;
+	u64 one;
+
+	if (tokens < 8 || !ns)
+		return;
+	one = min(max(ns / tokens, 10ull), 1000000000ull);
+	*rate = *rate ? (*rate * 7 + one) / 8 : one;
+}
+
+/**
+ * step_end() - the client saw its device finish the step
+ * @req: checked; entries are struct kvmm_end_arg, then their ids
+ * @res: one record an entry
+ *
+ * An entry that is refused made no progress; the step ends all the same.
+ * Return: 0; -EINVAL: not the oldest open step.
+ */
+int step_end(struct core *c, u32 client, const struct core_req *req,
+	     struct kvmm_end_res *res)
+{
+	const struct kvmm_end_arg *a = req->args;
+	const u32 *ids = (const u32 *)(a + req->sqe.nr);
+	struct kv_step_entry *entries, *e;
+	struct kv_step *st = step_at(c, client, 0, &entries);
+	u32 i, hint = 0;
+
+	if (!c->clients[client].nr_steps || st->number != req->sqe.step)
+		return -EINVAL;
+
+	prefill_measure(&c->domains[c->clients[client].domain],
+			req->sqe.param[0], req->sqe.param[1]);
+	for (i = 0; i < req->sqe.nr; i++) {
+		struct kv_seq *s = seq_find(c, client, a[i].seq);
+
+		e = s ? entry_find(st, entries, seq_index(c, s), &hint) : NULL;
+		res[i] = (struct kvmm_end_res){ 0 };
+		res[i].status = end_entry(c, s, &a[i], e, ids);
+		ids += a[i].nr_ids;
+		if (!s)
+			continue;
+		res[i].valid_len = s->valid_len;
+		res[i].seq_epoch = s->epoch;
+		seq_show(c, s);	/* pressure is told when the step lets go */
+	}
+	step_finish(c, client);
+	return 0;
+}
+
+/* The client is gone and its device quiet: no step made progress. */
+void step_drop_all(struct core *c, u32 client)
+{
+	while (c->clients[client].nr_steps)
+		step_finish(c, client);
+}

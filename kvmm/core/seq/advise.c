@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * advise.c - what a client says about what it leaves behind
+ *
+ * Advice about retention is remembered with the sequence and takes effect when
+ * it ends.  Advice never hurts others:
+ *
+ *	DONTNEED   what no other maps and nobody ever found leaves the index
+ *	COLD	   the same is the oldest there is: it goes before the rest
+ *	KEEP_UNTIL all that it maps goes last, until then, from the beginning
+ *		   as far as the domain's share of kept blocks reaches
+ *
+ * What was found, by it or by anybody, is not its own to give away.  The last
+ * advice counts.  PAGEOUT and WILLNEED are of another kind, see swap.c.
+ *
+ * RETAIN says what finding a range of tokens again counts for; elsewhere the
+ * priority does.  The class enters the index with each name that is sealed or
+ * found.  If it changed meanwhile the names are told when the sequence ends:
+ * what is shared can only rise by that.
+ */
+#include "kvmm/core/seq/seq.h"
+
+/**
+ * advise_retention() - remember DONTNEED, COLD or KEEP_UNTIL
+ * @until: CLOCK_MONOTONIC ns
+ */
+void advise_retention(struct kv_seq *s, u32 advice, u64 until)
+{
+	s->flags &= ~(SEQF_COLD | SEQF_DONTNEED);
+	s->keep_until = until;
+	if (advice == KVMM_ADV_COLD)
+		s->flags |= SEQF_COLD;
+	if (advice == KVMM_ADV_DONTNEED)
+		s->flags |= SEQF_DONTNEED;
+}
+
+/* ---- classes of retention ---- */
+
+/**
+ * retain_advise() - remember RETAIN
+ *
+ * Where ranges overlap the newest counts, so what it covers is forgotten.
+ * Return: 0; -EINVAL; -ENOSPC: too many ranges, nothing changed.
+ */
+int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a)
+{
+	struct kv_retain new = { .from = (u32)a->value,
+				 .to = (u32)(a->value >> 32),
+				 .retain = a->retain };
+	struct kv_retain kept[SEQ_RETAINS];
+	u32 i, nr = 0;
+
+	if (a->retain > KVMM_RETAIN_HIGH || new.from >= new.to)
+		return -EINVAL;
+	for (i = 0; i < s->nr_retains; i++)
+		if (s->retains[i].from < new.from || s->retains[i].to > new.to)
+			kept[nr++] = s->retains[i];
+	if (nr == SEQ_RETAINS)
+		return -ENOSPC;
+	kept[nr++] = new;
+	memcpy(s->retains, kept, nr * sizeof(*kept));
+	s->nr_retains = nr;
+	s->flags |= SEQF_RETAIN;
+	return 0;
+}
+
+static u32 retain_of_priority(u32 priority)
+{
+	return priority < KVMM_PRIO_NORMAL ? RETAIN_LOW :
+	       priority < KVMM_PRIO_HIGH ? RETAIN_NORMAL : RETAIN_HIGH;
+}
+
+/**
+ * retain_class() - what finding a block of @s again counts for, RETAIN_*
+ *
+ * A block that a range has in part goes by its first token.
+ */
+u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx)
+{
+	u32 at = idx * seq_domain(c, s)->block_tokens, i;
+
+	for (i = s->nr_retains; i--;)
+		if (at >= s->retains[i].from && at < s->retains[i].to)
+			break;
+	if (i == CORE_NONE || s->retains[i].retain == KVMM_RETAIN_PRIO)
+		return retain_of_priority(s->priority);
+	return s->retains[i].retain - KVMM_RETAIN_LOW;
+}
+
+/* ---- when it ends ---- */
+
+/* The name of what a table entry of @s alone refers to, or CORE_NONE. */
+static u32 own_name(const struct core *c, kv_pte_t pte)
+{
+	u32 i = pte_block(pte);
+
+	if (pte_is_entry(pte))
+		return c->entries_low[i].refs == 1 ?
+		       index_node(c, REF_ENTRY | i) : CORE_NONE;
+	return c->blocks[i].nr_map == 1 ? index_node(c, i) : CORE_NONE;
+}
+
+/* Out of the index, without a trace; the table still refers to it. */
+static void forget(struct core *c, u32 node)
+{
+	u32 ref = c->nodes[node].ref;
+
+	lru_chill(c, node);
+	if (ref & REF_ENTRY) {
+		entry_drop(c, ref & ~REF_ENTRY);
+	} else {
+		index_drop(c, ref);
+		block_put_index(c, ref);
+	}
+}
+
+/*
+ * From the beginning on: what comes before must be kept as well.  One that gave
+ * back its beginning keeps nothing, for nothing could be found.
+ */
+static void keep(struct core *c, const struct kv_seq *s)
+{
+	u32 i, node;
+
+	for (i = 0; i < s->nr_blocks && !s->trimmed; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+
+		if (pte_is_entry(pte))
+			return;
+		node = index_node(c, pte_block(pte));
+		if (node == CORE_NONE || !lru_keep(c, node, s->keep_until))
+			return;
+	}
+}
+
+/* Its class changed after it had used what it has: tell the names. */
+static void retain_settle(struct core *c, const struct kv_seq *s)
+{
+	u32 i, node, own;
+
+	for (i = s->trimmed; i < s->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+
+		own = own_name(c, pte);
+		node = index_node(c, pte_block(pte) |
+				  (pte_is_entry(pte) ? REF_ENTRY : 0));
+		if (node != CORE_NONE)
+			lru_retain(c, node, retain_class(c, s, i),
+				   own != CORE_NONE && !c->nodes[node].hits);
+	}
+}
+
+/* The sequence ends, and has its table still. */
+void advise_close(struct core *c, struct kv_seq *s)
+{
+	u32 i, node;
+
+	if (s->flags & SEQF_RETAIN)
+		retain_settle(c, s);
+	if (s->keep_until > c->now)
+		keep(c, s);
+	if (!(s->flags & (SEQF_COLD | SEQF_DONTNEED)))
+		return;
+	for (i = s->nr_blocks; i-- > s->trimmed;) {
+		node = own_name(c, table_pte(c, s, i));
+		if (node == CORE_NONE || c->nodes[node].hits)
+			continue;
+		if (s->flags & SEQF_COLD)
+			lru_chill(c, node);
+		else if (c->nodes[node].kid == CORE_NONE)
+			forget(c, node);
+	}
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * merge.c - blocks of the same content become one
+ *
+ * Two sequences that compute the same prefix at the same time seal two blocks
+ * of the same name.  The second finds the first in the index, and its sequence
+ * maps that one from then on.  Both hold the same tokens after the same
+ * prefix, so it does not matter which of them a kernel reads.
+ *
+ * Steps of the sequence that are open have read the table before: they may
+ * read the block that was given up until the last of them ends.  So that step
+ * holds it, see hold.c, and the block is QUIESCING.  The entry itself changes
+ * at once, which is no entry that an open step writes, and the result of the
+ * next grant says so (kv_seq.dirty).
+ *
+ * No sequence is given a block in an extent that its client has not mapped.
+ */
+#include "kvmm/core/seq/seq.h"
+
+/**
+ * seq_merge() - map @twin at @idx instead of the block that was just sealed
+ * @twin: of the index, with the same name and ids
+ *
+ * Context: STEP_END; the block that goes is mapped by the sequence alone.
+ */
+void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin)
+{
+	u32 old = table_get(c, s, idx);
+	struct kv_block *b = &c->blocks[old];
+
+	KV_BUG_ON(block_refcount(b) != 1 || b->nr_map != 1);
+	if (c->clients[s->client].nr_unacked || block_is_claimed(c, twin) ||
+	    !seq_hold(c, s, old))
+		return;
+	block_map(c, twin);
+	table_set(c, s, idx, twin);
+	s->dirty = min(s->dirty, idx);
+	lru_retain(c, index_node(c, twin), retain_class(c, s, idx), false);
+	block_unmap(c, old);
+	KV_BUG_ON(b->state != BLK_QUIESCING && b->state != BLK_LIMBO);
+	core_count(c, CORE_EV_pgmerge, 1);
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * preempt.c - take the memory of a sequence, and of its whole family
+ *
+ * family_mark() marks a family as the victim of another sequence.  It is
+ * preempted at once, or when the last open step that names one of its members
+ * ends: by swap if a lower tier has room and that pays (swap.c), else by
+ * recompute: then the client matches the sequence again.
+ */
+#include "kvmm/core/seq/seq.h"
+
+/**
+ * seq_lose() - take the memory of a sequence
+ * @state:  KVMM_SEQ_RECOMPUTE or KVMM_SEQ_FAILED
+ * @reason: negative errno for the client, or 0
+ */
+static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
+{
+	if (s->state != KVMM_SEQ_MARKED)
+		s->epoch++;
+	core_count(c, CORE_EV_recompute_tokens, s->valid_len);
+	s->lost_len = s->valid_len;
+	seq_strip(c, s);
+	s->flags &= ~(SEQF_MATCHED | SEQF_SWAPPED | SEQF_PAGEDOUT |
+		      SEQF_REFUSED);
+	s->flags |= SEQF_PREEMPTED;
+	s->state = state;
+	s->reason = reason;
+	s->since = c->now;
+	s->cached_len = 0;
+	seq_publish(c, s);
+}
+
+/* It can never go on: the client is told why, and closes it. */
+void seq_fail(struct core *c, struct kv_seq *s, int reason)
+{
+	core_trace(c, seq_fail, trace_seq(c, s), s->valid_len, (u64)reason);
+	seq_lose(c, s, KVMM_SEQ_FAILED, reason);
+	seq_event(c, s, KVMM_EV_FAILED);
+}
+
+/* Nobody knows any more what its blocks hold. */
+void seq_poisoned(struct core *c, struct kv_seq *s)
+{
+	why_taken(c, s, false);
+	seq_lose(c, s, KVMM_SEQ_FAILED, -ENODEV);
+	seq_event(c, s, KVMM_EV_POISONED);
+}
+
+/* Preempted by recompute: the client is to match it again. */
+void seq_recompute(struct core *c, struct kv_seq *s)
+{
+	life_preempted(c, s->domain, s->cause, false, s->valid_len);
+	core_trace(c, recompute, trace_seq(c, s), s->cause, s->valid_len);
+	why_taken(c, s, false);
+	KV_PROBE(kvmm, preempt, s->client, seq_number(c, s), s->domain,
+		 s->cause, 0, s->valid_len);
+	seq_lose(c, s, KVMM_SEQ_RECOMPUTE, 0);
+	s->nr_preempted++;
+	seq_domain(c, s)->nr_preempted++;
+	core_count(c, CORE_EV_preempt_recompute, 1);
+	seq_event(c, s, KVMM_EV_PREEMPTED);
+}
+
+/*
+ * The marked of a family are preempted when nothing open names any of them.
+ * One that came back meanwhile and runs does not hold up the others.
+ */
+void family_settle(struct core *c, struct kv_seq *s)
+{
+	u32 first = seq_index(c, s), i = first;
+
+	do {
+		if (c->seqs[i].state == KVMM_SEQ_MARKED && c->seqs[i].nr_steps)
+			return;
+		i = c->seqs[i].fam_next;
+	} while (i != first);
+
+	if (!device_is_lost(c) && swap_family(c, s))
+		return;
+	do {
+		struct kv_seq *m = &c->seqs[i];
+
+		if (m->state == KVMM_SEQ_MARKED && device_is_lost(c))
+			seq_poisoned(c, m);
+		else if (m->state == KVMM_SEQ_MARKED)
+			seq_recompute(c, m);
+		i = m->fam_next;
+	} while (i != first);
+}
+
+/**
+ * family_mark() - the family of @s is a victim: at once, or when its open steps end
+ * @cause: what for
+ * @want:  for which sequence; NULL: for none in particular, but for domain
+ *         c->taker, if that is one
+ */
+void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
+		 const struct kv_seq *want)
+{
+	u32 first = seq_index(c, s), i = first;
+
+	if (want)
+		c->taker = want->domain;
+	do {
+		struct kv_seq *m = &c->seqs[i];
+
+		if (m->state == KVMM_SEQ_READY) {
+			m->state = KVMM_SEQ_MARKED;
+			m->epoch++;
+			m->limiting_pool = 0;
+			seq_domain(c, m)->nr_marked++;
+			domain_kick(seq_domain(c, m));
+			m->cause = cause;
+			why_marked(c, m, want);
+			core_count(c, CORE_EV_preempt_mark, 1);
+			core_trace(c, preempt, trace_seq(c, m), cause,
+				   m->valid_len, m->nr_blocks - m->trimmed);
+			KV_PROBE(kvmm, mark, m->client, seq_number(c, m),
+				 m->domain, cause, c->taker);
+			seq_publish(c, m);
+		}
+		i = m->fam_next;
+	} while (i != first);
+	family_settle(c, s);
+}

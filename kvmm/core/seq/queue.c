@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * queue.c - the lists that a sequence is on
+ *
+ * A waiting sequence is on the wait list of its domain, by priority and then
+ * by the daemon's own arrival stamp, and on a second list by the time since
+ * which it waits.  A running sequence is on the run list.  A restoring sequence
+ * is on the list of the lower-tier entry that it waits for.
+ */
+#include "kvmm/core/seq/seq.h"
+
+/* ---- waiting and running ---- */
+
+/* Its place among those who wait, by priority and arrival. */
+static void wait_link(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 i = seq_index(c, s);
+	u32 after = order_prev(c, d->wait_root, s, NODE_ORDER);
+
+	order_add(c, &d->wait_root, i, NODE_ORDER);
+	s->prev = after;
+	s->next = after == CORE_NONE ? d->wait_head : c->seqs[after].next;
+	if (s->prev == CORE_NONE)
+		d->wait_head = i;
+	else
+		c->seqs[s->prev].next = i;
+	if (s->next == CORE_NONE)
+		d->wait_tail = i;
+	else
+		c->seqs[s->next].prev = i;
+}
+
+static void wait_unlink(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	order_del(c, &d->wait_root, seq_index(c, s), NODE_ORDER);
+	list_del_idx(c->seqs, d->wait_head, d->wait_tail, seq_index(c, s));
+}
+
+/* It waits since now. */
+void wait_add(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 i = seq_index(c, s);
+
+	wait_link(c, s);
+	s->age_next = CORE_NONE;
+	s->age_prev = d->age_tail;
+	if (d->age_tail == CORE_NONE)
+		d->age_head = i;
+	else
+		c->seqs[d->age_tail].age_next = i;
+	d->age_tail = i;
+	s->flags |= SEQF_QUEUED;
+	d->nr_swapped += !!(s->flags & SEQF_SWAPPED);
+	d->nr_waiting++;
+	domain_kick(d);
+	psi_task(c, s);
+}
+
+void wait_del(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	wait_unlink(c, s);
+	if (s->age_prev == CORE_NONE)
+		d->age_head = s->age_next;
+	else
+		c->seqs[s->age_prev].age_next = s->age_next;
+	if (s->age_next == CORE_NONE)
+		d->age_tail = s->age_prev;
+	else
+		c->seqs[s->age_next].age_prev = s->age_prev;
+	s->flags &= ~SEQF_QUEUED;
+	d->nr_swapped -= !!(s->flags & SEQF_SWAPPED);
+	d->nr_waiting--;
+	domain_kick(d);
+}
+
+/* seq_set_priority() - its place in whatever list and trees it is in changes */
+void seq_set_priority(struct core *c, struct kv_seq *s, u32 priority)
+{
+	if (s->priority == priority)
+		return;
+	if (s->flags & SEQF_QUEUED) {
+		wait_unlink(c, s);
+		s->priority = priority;
+		wait_link(c, s);
+		domain_kick(seq_domain(c, s));
+	} else {
+		seq_untally(c, s);
+		s->priority = priority;
+		seq_tally(c, s);
+	}
+}
+
+void run_add(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 i = seq_index(c, s);
+
+	list_add_tail_idx(c->seqs, d->run_head, d->run_tail, i);
+	s->flags |= SEQF_RUNNING;
+	d->nr_running++;
+	d->growth += commit_growth(c, s);
+	seq_tally(c, s);
+}
+
+void run_del(struct core *c, struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+
+	list_del_idx(c->seqs, d->run_head, d->run_tail, seq_index(c, s));
+	s->flags &= ~SEQF_RUNNING;
+	d->nr_running--;
+	d->touched = c->head->touched;
+	d->growth -= commit_growth(c, s);
+	domain_kick(d);
+	seq_tally(c, s);
+	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
+		core_kick(c);	/* others were waiting for it too */
+}
+
+/* ---- restoring ---- */
+
+/* It waits for the block that gets the content of @entry. */
+void fill_wait(struct core *c, struct kv_seq *s, u32 entry)
+{
+	u32 i = seq_index(c, s), *head = &c->entries_low[entry].waiters;
+
+	s->fill_on = entry;
+	s->fill_prev = CORE_NONE;
+	s->fill_next = *head;
+	if (*head != CORE_NONE)
+		c->seqs[*head].fill_prev = i;
+	*head = i;
+}
+
+/* Whatever it waited for, it does no more. */
+void fill_wait_end(struct core *c, struct kv_seq *s)
+{
+	if (s->fill_on == CORE_NONE)
+		return;
+	if (s->fill_prev != CORE_NONE)
+		c->seqs[s->fill_prev].fill_next = s->fill_next;
+	else
+		c->entries_low[s->fill_on].waiters = s->fill_next;
+	if (s->fill_next != CORE_NONE)
+		c->seqs[s->fill_next].fill_prev = s->fill_prev;
+	s->fill_on = CORE_NONE;
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seq.c - the life of a sequence
+ *
+ *	OPEN -> WAITING -(admitted)-> RESTORING -(filled)-> READY -> CLOSED
+ *	           ^                   ^  |                   |
+ *	       (matched)      (admitted)  (lost)           (victim)
+ *	           |                   |  |                   v
+ *	           |   +---------- SWAPPED <-(it pays)----- MARKED
+ *	           |   |                  |                   |
+ *	           |   (lost)             |                (else)
+ *	           |   v                  v                   |
+ *	           RECOMPUTE <------------+-------------------+
+ *
+ * RESTORING is over at once where nothing has to be copied, and MARKED where no
+ * open step names the family.  From every state a sequence can be closed, and
+ * one that can never be admitted is FAILED.
+ *
+ * Each client has its own share of sequence records; a handle is an index
+ * into that share and a generation.  A fork's children join the family of
+ * their parent, a circle through fam_next.  What a client may see of a
+ * sequence is its status record in segment D, written under a sequence count;
+ * events only hint that a record changed.
+ *
+ * A sequence that an open step names is not torn down under it: CLOSE is
+ * remembered and takes effect when its last step ends.
+ */
+#include "kvmm/core/seq/seq.h"
+
+#define WORK_CLOSE	64u	/* see core_work() */
+
+static const char * const seq_state_names[KVMM_NR_SEQ_STATES] = {
+	[KVMM_SEQ_CLOSED]	= "closed",
+	[KVMM_SEQ_WAITING]	= "waiting",
+	[KVMM_SEQ_READY]	= "ready",
+	[KVMM_SEQ_MARKED]	= "marked",
+	[KVMM_SEQ_SWAPPED]	= "swapped",
+	[KVMM_SEQ_RECOMPUTE]	= "recompute",
+	[KVMM_SEQ_RESTORING]	= "restoring",
+	[KVMM_SEQ_FAILED]	= "failed",
+};
+
+const char *core_seq_state_name(u32 state)
+{
+	return state < KVMM_NR_SEQ_STATES ? seq_state_names[state] : "unknown";
+}
+
+/* A handle's sequence, or NULL when it is not current or being closed. */
+struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle)
+{
+	struct kv_seq *s;
+
+	if (KVMM_SEQ_INDEX(handle) >= c->clients[client].max_seqs)
+		return NULL;
+	s = &c->seqs[client * core_cfg(c)->max_seqs + KVMM_SEQ_INDEX(handle)];
+	if (s->state == KVMM_SEQ_CLOSED || (s->flags & SEQF_CLOSING) ||
+	    s->generation != KVMM_SEQ_GEN(handle))
+		return NULL;
+	return s;
+}
+
+void seq_event(struct core *c, const struct kv_seq *s, u32 type)
+{
+	event_post(c, s->client, type, seq_number(c, s), seq_handle(c, s));
+}
+
+/* Write the status record; readers retry while seqcount is odd or changed. */
+void seq_show(struct core *c, const struct kv_seq *s)
+{
+	struct kvmm_seq_status *st = c->bind[s->client].seqs;
+	u32 count;
+
+	if (!st)
+		return;
+	st += seq_number(c, s);
+	count = st->seqcount;
+	WRITE_ONCE(st->seqcount, count + 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	WRITE_ONCE(st->generation, s->generation);
+	WRITE_ONCE(st->state, s->state);
+	WRITE_ONCE(st->reason, s->reason);
+	WRITE_ONCE(st->limiting_pool, s->limiting_pool);
+	WRITE_ONCE(st->valid_len, s->valid_len);
+	WRITE_ONCE(st->seq_epoch, s->epoch);
+	WRITE_ONCE(st->cached_len, s->cached_len);
+	WRITE_ONCE(st->table[0], s->first_page);
+	/* Pairs with the acquire load of seqcount in the client. */
+	store_release(&st->seqcount, count + 2);
+}
+
+/* The same of a sequence whose state changed, which may count as pressure. */
+void seq_publish(struct core *c, struct kv_seq *s)
+{
+	seq_show(c, s);
+	seq_tally(c, s);
+	psi_task(c, s);
+}
+
+static_assert(!offsetof(struct kv_seq, generation), "it is never cleared");
+
+static struct kv_seq *seq_alloc(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	struct kv_seq *s;
+	u32 i;
+
+	if (cl->free_seq == CORE_NONE)
+		return NULL;
+	i = client * core_cfg(c)->max_seqs + cl->free_seq;
+	s = &c->seqs[i];
+	cl->free_seq = s->next;
+	cl->nr_seqs++;
+
+	memset(&s->generation + 1, 0, sizeof(*s) - sizeof(s->generation));
+	s->client = client;
+	s->domain = cl->domain;
+	s->fam_prev = i;
+	s->fam_next = i;
+	s->first_page = CORE_NONE;
+	s->last_page = CORE_NONE;
+	s->id_head = CORE_NONE;
+	s->id_tail = CORE_NONE;
+	s->prev = CORE_NONE;
+	s->next = CORE_NONE;
+	s->limiting_pool = KVMM_NO_POOL;
+	s->dirty = CORE_NONE;
+	s->fill_on = CORE_NONE;
+	s->rank = order_rank(c, s);
+	s->born = cl->last_number;
+	return s;
+}
+
+static void seq_free(struct core *c, struct kv_seq *s)
+{
+	struct kv_client *cl = &c->clients[s->client];
+
+	c->seqs[s->fam_prev].fam_next = s->fam_next;
+	c->seqs[s->fam_next].fam_prev = s->fam_prev;
+	if (!++s->generation)
+		s->generation = 1;
+	s->flags = 0;
+	s->next = cl->free_seq;
+	cl->free_seq = seq_number(c, s);
+	cl->nr_seqs--;
+}
+
+static int open_check(const struct core *c, u32 client,
+		      const struct kv_domain *d, const struct kvmm_open_arg *a)
+{
+	u64 tokens = (u64)a->prompt_len + a->max_tokens;
+
+	if (a->resv || !a->prompt_len ||
+	    (a->flags & ~(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX)))
+		return -EINVAL;
+	if (device_is_lost(c))
+		return -ENODEV;
+	if (drain_of_client(c, client))
+		return -ESHUTDOWN;
+	if (tokens > (u64)domain_capacity(c, d) * d->block_tokens ||
+	    tokens > (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
+		     d->block_tokens ||
+	    tokens > (u64)ids_share(c) * CORE_ID_PAGE ||
+	    commit_never(c, d, tokens))
+		return -E2BIG;
+	return 0;
+}
+
+/**
+ * seq_open() - one entry of SEQ_OPEN
+ * Return: what is also in @res->status: 0, -EINVAL, -E2BIG for what can never
+ * fit, -ENOSPC when the client has no sequence left, -ENODEV: the pool is lost,
+ * -ESHUTDOWN: it is drained (operate.c).
+ */
+int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
+	     struct kvmm_open_res *res)
+{
+	struct kv_domain *d = &c->domains[c->clients[client].domain];
+	struct kv_seq *s;
+	int err;
+
+	res->seq = 0;
+	res->limiting_pool = KVMM_NO_POOL;
+	err = open_check(c, client, d, a);
+	if (err == -E2BIG)
+		res->limiting_pool = 0;
+	if (!err) {
+		s = seq_alloc(c, client);
+		if (!s)
+			err = -ENOSPC;
+	}
+	res->status = err;
+	if (err)
+		return err;
+
+	s->open_flags = a->flags;
+	s->priority = a->priority;
+	s->salt = a->salt;
+	s->prompt_len = a->prompt_len;
+	s->max_tokens = a->max_tokens;
+	s->arrival = c->head->arrival++;
+	s->family = c->head->family++;
+	s->since = c->now;
+	core_crash(c, CORE_CRASH_seq_make);
+	s->state = KVMM_SEQ_WAITING;
+	core_crash(c, CORE_CRASH_seq_made);
+	res->seq = seq_handle(c, s);
+	seq_publish(c, s);
+	core_count(c, CORE_EV_seq_open, 1);
+	return 0;
+}
+
+/* One more child; there is a record, there are pages, its blocks count it. */
+static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res)
+{
+	struct kv_seq *k = seq_alloc(c, s->client);
+
+	KV_BUG_ON(!k);
+	table_copy(c, s, k);
+	k->fam_next = s->fam_next;
+	k->fam_prev = seq_index(c, s);
+	c->seqs[s->fam_next].fam_prev = seq_index(c, k);
+	s->fam_next = seq_index(c, k);
+
+	k->open_flags = s->open_flags;
+	k->priority = s->priority;
+	k->salt = s->salt;
+	k->prompt_len = s->prompt_len;
+	k->max_tokens = s->max_tokens;
+	k->arrival = s->arrival;
+	k->family = s->family;
+	k->since = s->since;
+	k->active = c->now;
+	k->valid_len = s->valid_len;
+	k->cover = s->valid_len;
+	k->trimmed = s->trimmed;
+	k->trim_want = s->trimmed;
+	k->dirty = s->dirty;
+	k->flags |= s->flags & SEQF_RETAIN;
+	k->nr_retains = s->nr_retains;
+	memcpy(k->retains, s->retains, sizeof(k->retains));
+	memcpy(k->trim_hash, s->trim_hash, sizeof(k->trim_hash));
+	core_crash(c, CORE_CRASH_seq_make);
+	k->state = KVMM_SEQ_READY;
+	core_crash(c, CORE_CRASH_seq_made);
+	run_add(c, k);
+	res->seq = seq_handle(c, k);
+	seq_show(c, k);		/* run_add() tallied it, and it does nothing yet */
+	core_count(c, CORE_EV_seq_fork, 1);
+}
+
+/* The half-full tail is shared now: the next append by anyone copies it. */
+static void fork_share_tail(struct core *c, const struct kv_seq *s)
+{
+	u32 blk;
+
+	if (s->nr_blocks == s->trimmed)
+		return;
+	blk = table_get(c, s, s->nr_blocks - 1);
+	if (c->blocks[blk].state == BLK_OPEN)
+		c->blocks[blk].flags |= BLKF_SHARED;
+}
+
+static int fork_check(const struct core *c, u32 client, const struct kv_seq *s,
+		      const struct kvmm_fork_arg *a)
+{
+	const struct kv_client *cl = &c->clients[client];
+
+	if (a->resv)
+		return -EINVAL;
+	if (!s)
+		return -ENOENT;
+	if (s->nr_steps)
+		return -EBUSY;
+	if (s->state != KVMM_SEQ_READY)
+		return -ESTALE;
+	if (a->nr_children > cl->max_seqs - cl->nr_seqs ||
+	    !table_has_fork_room(c, s, a->nr_children))
+		return -ENOSPC;
+	return 0;
+}
+
+/**
+ * seq_fork() - one entry of SEQ_FORK: all children or none
+ * @res: nr_children records
+ */
+void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
+	      struct kvmm_open_res *res)
+{
+	struct kv_seq *s = seq_find(c, client, a->seq);
+	int err = fork_check(c, client, s, a);
+	u32 i;
+
+	if (!err)
+		table_share(c, s, a->nr_children);
+	for (i = 0; i < a->nr_children; i++) {
+		if (!err)
+			fork_one(c, s, &res[i]);
+		res[i].status = err;
+		res[i].limiting_pool = KVMM_NO_POOL;
+	}
+	if (!err)
+		fork_share_tail(c, s);
+}
+
+/* Give back table entries from @idx on, the last first. */
+void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	kv_pte_t pte;
+	u32 lost;
+
+	while (s->nr_blocks > idx) {
+		/* What a reservation paid for goes back to it. */
+		if (s->nr_blocks <= s->resv_blocks) {
+			s->reserved++;
+			d->reserved++;
+		}
+		pte = table_pop_pte(c, s);
+		if (pte_is_entry(pte))
+			entry_put_ref(c, pte_block(pte));
+		else if (pte_is_present(pte))
+			block_unmap(c, pte_block(pte));
+	}
+	/* What nothing is free for yet is taken as growth, if at all. */
+	lost = span_cover_promises(c, s->domain);
+	s->reserved -= lost;
+	s->resv_blocks -= lost;
+	d->reserved -= lost;
+}
+
+void seq_drop_reservation(struct core *c, struct kv_seq *s)
+{
+	seq_domain(c, s)->reserved -= s->reserved;
+	if (s->reserved)
+		core_kick(c);	/* spans that covered it may go */
+	s->reserved = 0;
+	s->resv_blocks = 0;
+	s->flags &= ~SEQF_COPY;
+}
+
+/**
+ * seq_promise_take() - the table is about to have @nr entries, not by growth
+ *
+ * What was promised for the prompt stays so as far as the prompt still lacks
+ * it, and never grows: what is given back may be anybody's.
+ * Return: for seq_promise_put(), when the table is as it will be.
+ */
+u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
+{
+	u32 lack = s->resv_blocks > nr ? s->resv_blocks - nr : 0;
+	u32 keep = min(s->reserved, lack);
+
+	if (keep < s->reserved) {
+		seq_domain(c, s)->reserved -= s->reserved - keep;
+		core_kick(c);	/* spans that covered it may go */
+	}
+	s->reserved = keep;
+	s->resv_blocks = 0;
+	s->flags &= ~SEQF_COPY;
+	return keep;
+}
+
+void seq_promise_put(struct kv_seq *s, u32 keep)
+{
+	if (keep)
+		s->resv_blocks = s->nr_blocks + keep;
+	if (s->dirty >= s->nr_blocks)
+		s->dirty = CORE_NONE;
+}
+
+/* Nothing beyond what is valid or covered by an open step is kept. */
+void seq_trim_to_cover(struct core *c, struct kv_seq *s)
+{
+	u32 want = tokens_to_blocks(seq_domain(c, s), s->cover);
+
+	if (s->nr_blocks > want) {
+		core_count(c, CORE_EV_pgrollback, s->nr_blocks - want);
+		seq_unmap_from(c, s, want);
+		seq_tally(c, s);
+		if (!want)
+			seq_publish(c, s);	/* it has no table now */
+	}
+}
+
+/* Every block and promise of the sequence goes; it is resident no more. */
+void seq_strip(struct core *c, struct kv_seq *s)
+{
+	if (s->flags & SEQF_RUNNING)
+		run_del(c, s);
+	if (s->flags & SEQF_QUEUED)
+		wait_del(c, s);
+	if (s->state == KVMM_SEQ_MARKED) {
+		seq_domain(c, s)->nr_marked--;
+		core_kick(c);	/* what it was taken for waits for it */
+	}
+	fill_wait_end(c, s);
+	seq_drop_reservation(c, s);
+	seq_unmap_from(c, s, 0);
+	seq_drop_ids(c, s);
+	s->valid_len = 0;
+	s->cover = 0;
+	s->trimmed = 0;
+	s->trim_want = 0;
+	s->trim_more = 0;
+	s->dirty = CORE_NONE;
+	core_crash(c, CORE_CRASH_seq_strip);
+}
+
+/* End the sequence; no step names it. */
+void seq_close_now(struct core *c, struct kv_seq *s)
+{
+	KV_BUG_ON(s->nr_steps);
+	core_work(c, WORK_CLOSE);
+	advise_close(c, s);
+	seq_strip(c, s);
+	s->state = KVMM_SEQ_CLOSED;
+	core_crash(c, CORE_CRASH_seq_closed);
+	seq_publish(c, s);
+	seq_free(c, s);
+	core_count(c, CORE_EV_seq_close, 1);
+}
+
+int seq_close(struct core *c, struct kv_seq *s)
+{
+	if (s->nr_steps) {
+		s->flags |= SEQF_CLOSING;
+		domain_kick(seq_domain(c, s));	/* it grows no more */
+		seq_tally(c, s);
+		psi_task(c, s);
+	} else {
+		seq_close_now(c, s);
+	}
+	return 0;
+}

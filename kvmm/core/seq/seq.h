@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * seq.h - sequences, the lists they are on, preemption
+ */
+#ifndef KVMM_CORE_SEQ_H
+#define KVMM_CORE_SEQ_H
+
+#include "kvmm/core/share/share.h"
+
+/* seq.c: the life of a sequence */
+struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle);
+int __must_check seq_open(struct core *c, u32 client,
+			  const struct kvmm_open_arg *a,
+			  struct kvmm_open_res *res);
+void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
+	      struct kvmm_open_res *res);
+int seq_close(struct core *c, struct kv_seq *s);
+void seq_strip(struct core *c, struct kv_seq *s);
+void seq_close_now(struct core *c, struct kv_seq *s);
+void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx);
+void seq_trim_to_cover(struct core *c, struct kv_seq *s);
+void seq_drop_reservation(struct core *c, struct kv_seq *s);
+u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr);
+void seq_promise_put(struct kv_seq *s, u32 keep);
+void seq_show(struct core *c, const struct kv_seq *s);
+void seq_publish(struct core *c, struct kv_seq *s);
+void seq_event(struct core *c, const struct kv_seq *s, u32 type);
+
+/* queue.c: the lists that a sequence is on */
+void fill_wait(struct core *c, struct kv_seq *s, u32 entry);
+void fill_wait_end(struct core *c, struct kv_seq *s);
+void wait_add(struct core *c, struct kv_seq *s);
+void wait_del(struct core *c, struct kv_seq *s);
+void seq_set_priority(struct core *c, struct kv_seq *s, u32 priority);
+void run_add(struct core *c, struct kv_seq *s);
+void run_del(struct core *c, struct kv_seq *s);
+
+/* ids.c: token ids of sequences that wait */
+/* Reads ids of a sequence in order. */
+struct id_cursor {
+	u32	page;
+	u32	pos;
+};
+
+u32 ids_left(const struct core *c, u32 client);
+int ids_append(struct core *c, struct kv_seq *s, const u32 *ids, u32 nr);
+void ids_next(const struct core *c, struct id_cursor *cur, u32 *out, u32 nr);
+void ids_skip(const struct core *c, struct id_cursor *cur, u32 nr);
+void seq_drop_ids(struct core *c, struct kv_seq *s);
+u32 ids_share(const struct core *c);
+
+/* advise.c: what a client says about what it leaves behind */
+void advise_retention(struct kv_seq *s, u32 advice, u64 until);
+int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a);
+u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx);
+void advise_close(struct core *c, struct kv_seq *s);
+
+/* preempt.c: take the memory of a sequence, and of its whole family */
+void seq_poisoned(struct core *c, struct kv_seq *s);
+void seq_fail(struct core *c, struct kv_seq *s, int reason);
+void seq_recompute(struct core *c, struct kv_seq *s);
+void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
+		 const struct kv_seq *want);
+void family_settle(struct core *c, struct kv_seq *s);
+
+/* swap.c: whole sequences out to the lower tiers */
+bool swap_family(struct core *c, struct kv_seq *s);
+int swap_advise(struct core *c, struct kv_seq *s, u32 advice);
+
+/* merge.c: blocks of the same content become one */
+void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin);
+
+#endif /* KVMM_CORE_SEQ_H */

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * domain.c - domains
+ *
+ * A domain is the blocks of one (tenant,
+ * model identity, layout), under a name that is unique in the tenant: clients
+ * that attach with the same name and identity share it, prefixes and all.  It
+ * outlives its clients, so that a restarted runtime finds its prefixes warm,
+ * and goes when its record is needed or its name is taken by another model.
+ *
+ * The shape of a domain follows from its layout: bytes of a layer of a block
+ * rounded up to 128, blocks of all layers, and the smallest span whose tail
+ * wastes less than 1 % (else the one that wastes least).
+ */
+#include "kvmm/core/share/share.h"
+
+static int shape_span(const struct core *c, struct kv_domain *d, u32 pool)
+{
+	u64 size = core_cfg(c)->extent_size;
+	u64 best = ~0ull;
+	u32 n;
+
+	for (n = 1; n <= CORE_SPAN_MAX && n <= core_pool(c, pool)->nr_extents;
+	     n++) {
+		u64 blocks = n * size / d->block_bytes;
+		u64 tail = n * size - blocks * d->block_bytes;
+		u64 waste = tail * 10000 / (n * size);
+
+		/* I/O is registered by power-of-two pieces of the host pool. */
+		if (!blocks || waste >= best || (pool && !is_power_of_2(n)))
+			continue;
+		best = waste;
+		d->span_extents = n;
+		d->span_blocks = (u32)blocks;
+		d->span_tail = tail;
+		if (waste < 100)
+			break;
+	}
+	return best == ~0ull ? -EINVAL : 0;
+}
+
+static int shape_layout(const struct core *c, struct kv_domain *d,
+			const struct kvmm_attach_req *req, const char **text)
+{
+	const struct kvmm_group *g = &req->group[0];
+	u64 token = (u64)g->kv_heads * ((u64)g->k_bytes + g->v_bytes +
+		    (g->v_bytes ? 2ull : 1ull) * g->scale_bytes);
+
+	d->block_tokens = req->block_tokens;
+	d->group = *g;
+	d->layer_stride = ALIGN_UP(token * d->block_tokens,
+				   (u64)CORE_LAYER_ALIGN);
+	d->block_bytes = d->layer_stride * g->layers;
+	if (token * g->layers < core_cfg(c)->min_token_bytes) {
+		*text = "a token's KV is smaller than the daemon's --min-token-bytes: start kvmm with a smaller one";
+		return -EINVAL;
+	}
+	if (shape_span(c, d, CORE_POOL_DEV)) {
+		*text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int group_check(const struct kvmm_group *g)
+{
+	if (!g->layers || g->layers > 4096 || !g->kv_heads ||
+	    g->kv_heads > 4096 || !g->k_bytes || g->k_bytes > 65536 ||
+	    g->v_bytes > 65536 || g->scale_bytes > 1024 || g->window ||
+	    g->resv[0] || g->resv[1])
+		return -EINVAL;
+	return 0;
+}
+
+/* Refuse what would be promised and not kept. */
+static int limits_check(const struct kvmm_attach_req *req)
+{
+	u32 i;
+
+	for (i = 0; i < KVMM_MAX_TIERS; i++) {
+		const struct kvmm_limits *l = &req->limits[i];
+
+		if (i && (l->min || l->low ||
+			  (l->high && l->high != KVMM_LIMIT_MAX)))
+			return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static int req_check(const struct kvmm_attach_req *req, const char **text)
+{
+	u32 bt = req->block_tokens;
+
+	*text = "the attach message has an invalid field";
+	if (!req->domain[0] || req->domain[KVMM_NAME_LEN - 1] || req->resv0 ||
+	    req->resv[0] || req->resv[1])
+		return -EINVAL;
+	if (!req->max_steps || req->max_steps > KVMM_MAX_STEPS)
+		return -EINVAL;
+	if (bt != 16 && bt != 32 && bt != 64) {
+		*text = "block_tokens must be 16, 32 or 64";
+		return -EINVAL;
+	}
+	if (req->weight > CORE_WEIGHT_MAX) {
+		*text = "the weight must be 1 to 10000";
+		return -EINVAL;
+	}
+	if (req->nr_groups != 1 || req->nr_shards != 1) {
+		*text = "this version takes one layer group and one shard";
+		return -EOPNOTSUPP;
+	}
+	if (req->flags & KVMM_ATTACH_RESUME) {
+		*text = "this version does not resume attachments: attach anew";
+		return -EOPNOTSUPP;
+	}
+	if (limits_check(req)) {
+		*text = "the lower tiers have no min, low and high: ask for max only";
+		return -EOPNOTSUPP;
+	}
+	if (group_check(&req->group[0])) {
+		*text = "the layout's layer group is out of bounds";
+		return -EINVAL;
+	}
+	*text = NULL;
+	return 0;
+}
+
+static void domain_init(struct kv_domain *d)
+{
+	u32 i;
+
+	memset(d, 0, sizeof(*d));
+	for (i = 0; i < CORE_NR_CLASSES; i++)
+		d->class[i] = CORE_NONE;
+	d->lru_head = CORE_NONE;
+	d->lru_tail = CORE_NONE;
+	d->write_next = CORE_NONE;
+	d->wait_head = CORE_NONE;
+	d->wait_tail = CORE_NONE;
+	d->run_head = CORE_NONE;
+	d->run_tail = CORE_NONE;
+	d->wait_root = CORE_NONE;
+	d->age_head = CORE_NONE;
+	d->age_tail = CORE_NONE;
+	d->ready_root = CORE_NONE;
+	d->refused_root = CORE_NONE;
+	d->slot_out = CORE_NONE;
+	d->slot_last = CORE_NONE;
+	d->slot_peer = CORE_NONE;
+}
+
+/* domain_idle() - has it no clients, and nothing but cache? */
+bool domain_idle(const struct core *c, const struct kv_domain *d)
+{
+	u32 i, dom = (u32)(d - c->domains);
+
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		if (c->domains[part_index(c, dom, i)].nr[BLK_LIMBO])
+			return false;
+	return !d->nr_clients && !d->pending_spans &&
+	       domain_used(d) == d->nr[BLK_CACHED];
+}
+
+/*
+ * A span that holds no content goes.  Slots that failed go with it: whoever
+ * gets them next finds out by an error, never by wrong content.
+ */
+static void domain_drop_span(struct core *c, u32 first)
+{
+	u32 base = first * core_sizes(c)->blocks_per_extent, i;
+	u32 end = base + c->spans[first].nr_blocks;
+
+	c->domains[c->spans[first].domain].keep_spans = 1;
+	for (i = base; i < end; i++)
+		if (c->blocks[i].state == BLK_POISON)
+			block_set_state(c, i, BLK_FREE);
+	span_release(c, first);
+}
+
+/* Content of a domain without clients on the lower tiers: only cache. */
+static void domain_drop_entries(struct core *c, u32 dom)
+{
+	u32 i, n;
+
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain == dom && (e->flags & ENTF_INDEXED))
+			entry_drop(c, i);
+	}
+	for (n = CORE_POOL_HOST; n < CORE_NR_POOLS; n++) {
+		struct kv_domain *part = &c->domains[part_index(c, dom, n)];
+		u32 end = core_pool(c, n)->first + core_pool(c, n)->nr_extents;
+
+		for (i = core_pool(c, n)->first; i < end; i++)
+			if (c->spans[i].nr_extents && c->spans[i].domain ==
+			    part_index(c, dom, n))
+				domain_drop_span(c, i);
+		KV_BUG_ON(part->nr_spans);
+		part->used = 0;
+	}
+}
+
+/**
+ * domain_part_init() - give a domain its part in a lower pool
+ *
+ * Slots there are a header and a block; a span of theirs is 1, 2, 4 or 8
+ * extents.  If not even 8 hold a slot the part stays empty.
+ */
+void domain_part_init(struct core *c, u32 dom, u32 pool)
+{
+	struct kv_domain *d = &c->domains[dom];
+	struct kv_domain *part = &c->domains[part_index(c, dom, pool)];
+
+	domain_init(part);
+	part->tenant = d->tenant;
+	part->block_tokens = d->block_tokens;
+	part->max_blocks = CORE_NONE;
+	part->block_bytes = CORE_SLOT_HEADER + ALIGN_UP(d->block_bytes, 4096ull);
+	part->used = core_pool(c, pool)->nr_extents &&
+		     !shape_span(c, part, pool);
+}
+
+/* domain_drop() - drop the cache of a domain without clients, and its record */
+void domain_drop(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 i;
+
+	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_next(c, dom))
+		index_evict(c, i);
+	domain_drop_entries(c, dom);
+	for (i = 0; i < core_sizes(c)->nr_extents; i++)
+		if (c->spans[i].nr_extents && c->spans[i].domain == dom)
+			span_release(c, i);
+	KV_BUG_ON(d->nr_spans || d->reserved);
+	psi_forget_domain(c, dom);
+	c->tenants[d->tenant].nr_domains--;
+	core_crash(c, CORE_CRASH_domain_drop);
+	core_trace(c, domain_drop, dom, d->tenant);
+	d->used = 0;
+	core_order();		/* its place may be another's at once */
+}
+
+static const char max_too_small[] = "memory.max is smaller than one block";
+
+/* What the domain would be; nothing of the core changes. */
+static int domain_shape(const struct core *c, struct kv_domain *d,
+			const struct kvmm_attach_req *req, const char **text)
+{
+	int err;
+
+	domain_init(d);
+	psi_init(c, &d->psi);
+	err = shape_layout(c, d, req, text);
+	if (err)
+		return err;
+	limit_init(d, req);
+	if (!d->max_blocks) {
+		*text = max_too_small;
+		return -EINVAL;
+	}
+	memcpy(d->name, req->domain, sizeof(d->name));
+	memcpy(d->identity, req->identity, sizeof(d->identity));
+	return 0;
+}
+
+/* A record, where one was found that is unused or idle. */
+static void domain_place(struct core *c, u32 dom, u32 tenant,
+			 const struct kv_domain *fresh)
+{
+	u32 i;
+
+	c->domains[dom] = *fresh;
+	c->domains[dom].tenant = tenant;
+	c->domains[dom].roots = CORE_NONE;
+	c->domains[dom].serial = ++c->head->serial;
+	lru_init(c, dom);
+	life_domain(c, dom);
+	c->tenants[tenant].nr_domains++;
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		domain_part_init(c, dom, i);
+	core_crash(c, CORE_CRASH_domain_make);
+	core_trace(c, domain_create, dom, tenant);
+	c->domains[dom].used = 1;
+}
+
+/*
+ * Make a domain, in place of @old if that is one.  All that may be refused is
+ * looked at before a cache is dropped or a tenant made.
+ */
+static int domain_create(struct core *c, const struct tenant_who *who,
+			 const struct kvmm_attach_req *req, u32 old, u32 *dom,
+			 struct core_attach_info *info)
+{
+	u32 tenant = core_find_tenant(c, who->key);
+	struct kv_domain fresh;
+	int err;
+
+	err = domain_shape(c, &fresh, req, &info->text);
+	if (err)
+		return err;
+	if (old == CORE_NONE) {
+		err = tenant_may_have(c, who, &info->text);
+		if (err)
+			return err;
+		if (tenant == CORE_NONE)
+			tenant = tenant_make(c, who);
+		*dom = tenant_domain_slot(c, tenant,
+					  who->quota->max_domains);
+		if (c->domains[*dom].used)
+			domain_drop(c, *dom);
+	} else {
+		limit_inherit(&fresh, &c->domains[old], req);
+		info->dropped_blocks = c->domains[old].nr[BLK_CACHED];
+		domain_drop(c, old);
+		*dom = old;
+	}
+	domain_place(c, *dom, tenant, &fresh);
+	return 0;
+}
+
+/* What an operator set counts when the next client attaches. */
+static bool weight_is_sane(const struct kv_domain *d)
+{
+	const u64 set = d->operator_limit[CORE_LIMIT_WEIGHT];
+
+	return d->weight && d->weight <= CORE_WEIGHT_MAX &&
+	       (!(d->by_operator & BIT(CORE_LIMIT_WEIGHT)) ||
+		(set && set <= CORE_WEIGHT_MAX));
+}
+
+/**
+ * domain_restore() - a domain of an arena that is salvaged, from what it is
+ *
+ * Return: 0; -EINVAL: no attach message made it.
+ */
+int domain_restore(const struct core *c, struct kv_domain *d)
+{
+	struct kvmm_attach_req req = { .block_tokens = d->block_tokens,
+				       .group[0] = d->group };
+	struct kv_domain was = *d;
+	const char *text;
+
+	if ((was.block_tokens != 16 && was.block_tokens != 32 &&
+	     was.block_tokens != 64) || !was.name[0] ||
+	    was.name[KVMM_NAME_LEN - 1] || group_check(&was.group) ||
+	    !weight_is_sane(&was))
+		return -EINVAL;
+	domain_init(d);
+	psi_init(c, &d->psi);
+	if (shape_layout(c, d, &req, &text))
+		return -EINVAL;
+	memcpy(d->name, was.name, sizeof(d->name));
+	memcpy(d->identity, was.identity, sizeof(d->identity));
+	memcpy(d->operator_limit, was.operator_limit,
+	       sizeof(d->operator_limit));
+	memcpy(d->asked_limit, was.asked_limit, sizeof(d->asked_limit));
+	d->tenant = was.tenant;
+	d->serial = was.serial;
+	d->left = was.left;
+	d->min_bytes = was.min_bytes;
+	d->low_bytes = was.low_bytes;
+	d->high_bytes = was.high_bytes;
+	d->max_bytes = was.max_bytes;
+	d->weight = was.weight;
+	d->by_operator = was.by_operator;
+	d->prefill_ns_token = was.prefill_ns_token;
+	d->nr_max_events = was.nr_max_events;
+	d->nr_high_events = was.nr_high_events;
+	d->nr_low_events = was.nr_low_events;
+	d->nr_preempted = was.nr_preempted;
+	d->roots = CORE_NONE;
+	domain_kick(d);
+	d->used = 1;
+	return 0;
+}
+
+static u32 domain_find(const struct core *c, u32 tenant, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].tenant == tenant &&
+		    !strncmp(c->domains[i].name, name, KVMM_NAME_LEN))
+			return i;
+	return CORE_NONE;
+}
+
+static bool domain_same(const struct kv_domain *d,
+			const struct kvmm_attach_req *req)
+{
+	return !memcmp(d->identity, req->identity, sizeof(d->identity)) &&
+	       !memcmp(&d->group, &req->group[0], sizeof(d->group)) &&
+	       d->block_tokens == req->block_tokens;
+}
+
+/**
+ * domain_attach() - find or make the domain that a client asks for
+ * @dom:  its index
+ * @info: .text gets why not, in one line; .dropped_blocks what was cached
+ *        under its name for another model and is not any more
+ *
+ * A name whose model has changed is taken over when nobody uses it.
+ * Return: 0; -EINVAL, -EOPNOTSUPP; -EEXIST: the name belongs to another model
+ * that is in use; -ENOSPC; -EDQUOT: its tenant has as many as it may.
+ */
+int domain_attach(struct core *c, const struct tenant_who *who,
+		  const struct kvmm_attach_req *req, u32 *dom,
+		  struct core_attach_info *info)
+{
+	u32 tenant, old = CORE_NONE;
+	struct kv_domain *d;
+	int err;
+
+	err = req_check(req, &info->text);
+	if (err)
+		return err;
+	tenant = core_find_tenant(c, who->key);
+	if (tenant != CORE_NONE)
+		old = domain_find(c, tenant, req->domain);
+	*dom = old;
+	if (old == CORE_NONE || !domain_same(&c->domains[old], req)) {
+		if (old != CORE_NONE && !domain_idle(c, &c->domains[old])) {
+			info->text = "this domain is in use by another model identity (model, dtype, type of KV, mode or block size): use another --domain";
+			return -EEXIST;
+		}
+		err = domain_create(c, who, req, old, dom, info);
+		if (err)
+			return err;
+	}
+	d = &c->domains[*dom];
+	c->tenants[d->tenant].quota = *who->quota;
+	if (!d->nr_clients) {
+		if (req->limits[0].max / d->block_bytes == 0) {
+			info->text = max_too_small;
+			return -EINVAL;
+		}
+		limit_init(d, req);
+		info->cut = limit_bound(c, d);
+		limit_init_tiers(c, *dom, req);
+	}
+	d->nr_clients++;
+	c->tenants[d->tenant].nr_clients++;
+	limit_settle(c);
+	return 0;
+}
+
+void domain_detach(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+
+	d->nr_clients--;
+	d->left = c->now;
+	limit_settle(c);
+	c->tenants[d->tenant].nr_clients--;
+	c->tenants[d->tenant].left = c->now;
+}

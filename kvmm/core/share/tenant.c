@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * tenant.c - who must not see whom
+ *
+ * A tenant's key comes from the shell, which knows the socket and the peer; so
+ * does what it may have (core_quota), anew at each attach.  Its record is made
+ * when its first domain is, and outlives its clients as long as anything of it
+ * is left: domains, which wait warm for a restarted runtime, extents, processes
+ * that detached and live on.
+ *
+ * Records run out, of tenants and of domains.  Then what nobody uses gives way,
+ * longest unused first: of domains those of the tenant that asks before those
+ * of others, and of these those of whoever has most, so that nobody drives out
+ * others' caches by making names.  A tenant is forgotten whole, with its idle
+ * domains and its memory.  Tenants that an operator named have records that no
+ * other can take, however many users come.
+ *
+ * All of kv_tenant, but for counts that belong to others.
+ */
+#include "kvmm/core/share/share.h"
+
+/* core_find_tenant() - the record of a key, or CORE_NONE */
+u32 core_find_tenant(const struct core *c, u64 key)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_tenants; i++)
+		if (c->tenants[i].used && c->tenants[i].key == key)
+			return i;
+	return CORE_NONE;
+}
+
+/* May the extents of @t go as they are? */
+static bool tenant_extents_idle(const struct core *c, u32 t)
+{
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
+		const struct kv_extent *x = &c->extents[e];
+
+		if (x->backed && x->tenant == t &&
+		    (x->want || revoke_needed(c, e) ||
+		     (x->state != EXT_BACKED && x->state != EXT_SPAN)))
+			return false;
+	}
+	return true;
+}
+
+/* Does nobody use anything of it? */
+static bool tenant_idle(const struct core *c, u32 t)
+{
+	u32 i;
+
+	if (!c->tenants[t].used || c->tenants[t].nr_clients ||
+	    c->tenants[t].ghosts)
+		return false;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].tenant == t &&
+		    !domain_idle(c, &c->domains[i]))
+			return false;
+	return tenant_extents_idle(c, t);
+}
+
+/* A record for a tenant, an idle one's if there is no other; or CORE_NONE. */
+static u32 tenant_slot(const struct core *c, bool named)
+{
+	u32 max = core_cfg(c)->max_tenants, users = 0, i;
+	u32 idle = CORE_NONE, unused = CORE_NONE;
+
+	for (i = 0; i < max; i++) {
+		const struct kv_tenant *t = &c->tenants[i];
+
+		users += t->used && !t->quota.named;
+		if (!t->used)
+			unused = min(unused, i);
+		else if (t->quota.named == named && tenant_idle(c, i) &&
+			 (idle == CORE_NONE || t->left < c->tenants[idle].left))
+			idle = i;
+	}
+	if (!named && users >= max - core_cfg(c)->named_tenants)
+		return idle;
+	return unused != CORE_NONE ? unused : idle;
+}
+
+/* Forget one that is idle. */
+static void tenant_drop(struct core *c, u32 t)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].tenant == t)
+			domain_drop(c, i);
+	for (i = 0; i < core_sizes(c)->nr_extents; i++)
+		if (c->extents[i].backed && c->extents[i].tenant == t)
+			extent_release(c, i);
+	c->tenants[t].used = 0;
+	core_order();		/* its place may be another's at once */
+	c->head->nr_tenants--;
+}
+
+/* The longest unused of those of @t, or CORE_NONE. */
+static u32 idle_domain_of(const struct core *c, u32 t)
+{
+	u32 best = CORE_NONE, i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		const struct kv_domain *d = &c->domains[i];
+
+		if (d->used && d->tenant == t && domain_idle(c, d) &&
+		    (best == CORE_NONE || d->left < c->domains[best].left))
+			best = i;
+	}
+	return best;
+}
+
+/* The longest unused of the tenant that has most and one to spare. */
+static u32 idle_domain_of_most(const struct core *c)
+{
+	u32 best = CORE_NONE, most = 0, i;
+
+	for (i = 0; i < core_cfg(c)->max_tenants; i++) {
+		const struct kv_tenant *t = &c->tenants[i];
+		u32 dom;
+
+		if (!t->used || t->nr_domains <= most)
+			continue;
+		dom = idle_domain_of(c, i);
+		if (dom == CORE_NONE)
+			continue;
+		best = dom;
+		most = t->nr_domains;
+	}
+	return best;
+}
+
+/**
+ * tenant_domain_slot() - a record for a new domain
+ * @t:   its tenant; CORE_NONE: a new one
+ * @max: domains that the tenant may have
+ *
+ * Return: one that is unused, or idle and to be dropped; CORE_NONE.
+ */
+u32 tenant_domain_slot(const struct core *c, u32 t, u32 max)
+{
+	u32 own = t == CORE_NONE ? CORE_NONE : idle_domain_of(c, t);
+	u32 i;
+
+	if (t != CORE_NONE && c->tenants[t].nr_domains >= max)
+		return own;
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (!c->domains[i].used)
+			return i;
+	return own != CORE_NONE ? own : idle_domain_of_most(c);
+}
+
+/**
+ * tenant_may_have() - may the tenant have one more domain?
+ * @text: gets why not
+ *
+ * Return: 0; -ENOSPC: records have run out; -EDQUOT: it has as many as it may.
+ */
+int tenant_may_have(const struct core *c, const struct tenant_who *who,
+		    const char **text)
+{
+	u32 t = core_find_tenant(c, who->key);
+
+	if (t == CORE_NONE && tenant_slot(c, who->quota->named) == CORE_NONE) {
+		*text = "as many tenants as --max-tenants allows are in use";
+		return -ENOSPC;
+	}
+	if (tenant_domain_slot(c, t, who->quota->max_domains) != CORE_NONE)
+		return 0;
+	if (t != CORE_NONE &&
+	    c->tenants[t].nr_domains >= who->quota->max_domains) {
+		*text = "this tenant has as many domains in use as it may: use one of their names, or end a client of one";
+		return -EDQUOT;
+	}
+	*text = "as many domains as --max-domains allows are in use";
+	return -ENOSPC;
+}
+
+/* tenant_make() - a record; tenant_may_have() said that there is one */
+u32 tenant_make(struct core *c, const struct tenant_who *who)
+{
+	u32 i = tenant_slot(c, who->quota->named);
+	struct kv_tenant *t = &c->tenants[i];
+
+	if (t->used)
+		tenant_drop(c, i);
+	memset(t, 0, sizeof(*t));
+	t->key = who->key;
+	t->quota = *who->quota;
+	memcpy(t->secret, who->secret, CORE_SECRET_LEN);
+	core_crash(c, CORE_CRASH_tenant_make);
+	t->used = 1;
+	c->head->nr_tenants++;
+	return i;
+}
+
+/* Tenant @i: -ERANGE past the last, -ENOENT for an unused record. */
+int core_get_tenant(const struct core *c, u32 i, struct core_tenant_view *v)
+{
+	const struct kv_tenant *t;
+	u32 n;
+
+	if (i >= core_cfg(c)->max_tenants)
+		return -ERANGE;
+	t = &c->tenants[i];
+	if (!t->used)
+		return -ENOENT;
+	*v = (struct core_tenant_view){
+		.id = i, .key = t->key, .nr_clients = t->nr_clients,
+		.nr_domains = t->nr_domains, .nr_ghosts = t->ghosts,
+		.min_bytes = min(t->asked[0], t->quota.max_min),
+		.drain = drain_of_tenant(c, i),
+	};
+	for (n = 0; n < core_sizes(c)->nr_extents; n++)
+		if (c->extents[n].backed && c->extents[n].tenant == i)
+			v->backed_bytes += core_cfg(c)->extent_size;
+	for (n = 0; n < core_cfg(c)->max_domains; n++) {
+		const struct kv_domain *d = &c->domains[n];
+
+		if (d->used && d->tenant == i)
+			v->current_bytes += domain_used(d) * d->block_bytes;
+	}
+	return 0;
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * why.c - why a sequence waits, and what was taken from it
+ *
+ * Whoever decides says so here: admit.c what stood in the way of the sequence
+ * that was looked at, family_mark() for whom a family loses its memory,
+ * seq.c and swap.c what that was.  What is written is one word and one record
+ * of fixed size a sequence, the last time and sums; nothing decides by it.
+ * Much needs not be written: that a sequence waits for its client, or behind
+ * others, is what its state and its place say when somebody asks.
+ *
+ * For whom a sequence waited or was taken is kept as a domain's number and
+ * serial: a domain that took the place of another is not taken for it.
+ */
+#include "kvmm/core/share/share.h"
+
+static const char * const wait_names[NR_CORE_WAITS] = {
+#define x(name, text) [CORE_WAIT_##name] = #name,
+	CORE_WAITS(x)
+#undef x
+};
+
+static const char * const wait_texts[NR_CORE_WAITS] = {
+#define x(name, text) [CORE_WAIT_##name] = text,
+	CORE_WAITS(x)
+#undef x
+};
+
+static const char * const cause_names[NR_CORE_CAUSES] = {
+#define x(name, text) [CORE_CAUSE_##name] = #name,
+	CORE_CAUSES(x)
+#undef x
+};
+
+static const char * const cause_texts[NR_CORE_CAUSES] = {
+#define x(name, text) [CORE_CAUSE_##name] = text,
+	CORE_CAUSES(x)
+#undef x
+};
+
+const char *core_wait_name(u32 wait)
+{
+	return wait < NR_CORE_WAITS ? wait_names[wait] : "?";
+}
+
+const char *core_wait_text(u32 wait)
+{
+	return wait < NR_CORE_WAITS ? wait_texts[wait] : "?";
+}
+
+const char *core_cause_name(u32 cause)
+{
+	return cause < NR_CORE_CAUSES ? cause_names[cause] : "?";
+}
+
+const char *core_cause_text(u32 cause)
+{
+	return cause < NR_CORE_CAUSES ? cause_texts[cause] : "?";
+}
+
+/* ---- where it is decided ---- */
+
+/* why_note() - what admit_one() is about to say no for; @dom: for whose sake */
+void why_note(struct core *c, u32 wait, u32 dom)
+{
+	c->wait = wait;
+	c->wait_dom = dom;
+}
+
+static u32 wait_of(const struct core *c, const struct kv_seq *s, int err)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+
+	switch (err) {
+	case -EUNATCH:
+		return c->clients[s->client].nr_unacked ? CORE_WAIT_maps :
+							  CORE_WAIT_tables;
+	case -EBUSY:
+		return CORE_WAIT_high;
+	case -EINPROGRESS:
+		return CORE_WAIT_making;
+	case -EALREADY:
+		return CORE_WAIT_moving;
+	case -EINTR:
+		return CORE_WAIT_event;
+	}
+	return domain_limited(d, max(tokens_to_blocks(d, s->nr_ids),
+				     s->nr_blocks)) ?
+	       CORE_WAIT_max : CORE_WAIT_memory;
+}
+
+/* Since when it is that reason is since it first was, without another. */
+static void wait_set(struct core *c, struct kv_seq *s, u32 wait, u32 dom)
+{
+	if (s->wait.why != wait)
+		s->wait.since = c->now;
+	s->wait.why = wait;
+	s->wait.dom = dom;
+	s->wait.serial = dom < core_cfg(c)->max_domains ?
+			 c->domains[dom].serial : 0;
+}
+
+/* why_refused() - admit_one() said @err of the sequence */
+void why_refused(struct core *c, struct kv_seq *s, int err)
+{
+	wait_set(c, s, c->wait ? c->wait : wait_of(c, s, err), c->wait_dom);
+}
+
+/* why_held() - domain @dom is not asked, since the first of @for_dom comes first */
+void why_held(struct core *c, u32 dom, u32 for_dom)
+{
+	u32 i = c->domains[dom].wait_head;
+
+	if (i != CORE_NONE)
+		wait_set(c, &c->seqs[i], CORE_WAIT_share, for_dom);
+}
+
+/* why_marked() - the sequence is a victim; @want: as family_mark() has it */
+void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want)
+{
+	struct kv_taken *t = &s->taken;
+
+	t->by_domain = c->taker;
+	t->by_serial = c->taker < core_cfg(c)->max_domains ?
+		       c->domains[c->taker].serial : 0;
+	t->by_client = want ? want->client : CORE_NONE;
+	t->by_seq = want ? seq_number(c, want) : 0;
+}
+
+/* why_taken() - the sequence loses its memory now; it still has it */
+void why_taken(struct core *c, struct kv_seq *s, bool kept)
+{
+	struct kv_taken *t = &s->taken;
+
+	/* It was not back since: what it had is gone another way, too. */
+	if (t->when && !t->back)
+		t->ns += c->now - t->when;
+	t->when = c->now;
+	t->back = 0;
+	t->kept = kept;
+	t->blocks = s->nr_blocks - s->trimmed;
+	t->len = s->valid_len;
+	t->found = 0;
+	if (!kept)
+		t->tokens += s->valid_len;
+	/* Nobody took what was lost, after all. */
+	if (s->cause == CORE_CAUSE_lost)
+		t->by_domain = CORE_NONE;
+}
+
+/* why_back() - the sequence was admitted, with all that it finds */
+void why_back(struct core *c, struct kv_seq *s)
+{
+	struct kv_taken *t = &s->taken;
+
+	s->wait.why = CORE_WAIT_nothing;
+	if (!t->when || t->back)
+		return;
+	t->back = c->now;
+	t->ns += c->now - t->when;
+	t->found = min(t->len, s->valid_len);
+}
+
+/* ---- for readers ---- */
+
+/* The domain of that number, if it is still the same. */
+static u32 same_domain(const struct core *c, u32 dom, u32 serial)
+{
+	return dom < core_cfg(c)->max_domains && c->domains[dom].used &&
+	       c->domains[dom].serial == serial ? dom : CORE_NONE;
+}
+
+static u32 ahead_of(const struct core *c, const struct kv_seq *s)
+{
+	u32 i = seq_domain(c, s)->wait_head, nr = 0;
+
+	while (i != CORE_NONE && i != seq_index(c, s) && nr < CORE_WHY_AHEAD) {
+		i = c->seqs[i].next;
+		nr++;
+	}
+	return nr;
+}
+
+/* What was written down when it was looked at, if it was. */
+static u32 wait_noted(const struct kv_seq *s)
+{
+	return s->wait.why ? s->wait.why : CORE_WAIT_event;
+}
+
+static u32 wait_in_line(const struct core *c, const struct kv_seq *s,
+			struct core_why_view *v)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+
+	v->ahead = ahead_of(c, s);
+	if (!v->ahead)
+		return wait_noted(s);
+	v->first = wait_noted(&c->seqs[d->wait_head]);
+	/* It may have been looked at, if what is in its way is its client's. */
+	if (s->wait.why == CORE_WAIT_maps || s->wait.why == CORE_WAIT_tables)
+		return s->wait.why;
+	return CORE_WAIT_line;
+}
+
+static u32 wait_now(const struct core *c, const struct kv_seq *s,
+		    struct core_why_view *v)
+{
+	switch (s->state) {
+	case KVMM_SEQ_READY:
+		return s->flags & SEQF_REFUSED && s->refused ?
+		       CORE_WAIT_more : CORE_WAIT_nothing;
+	case KVMM_SEQ_MARKED:
+		return CORE_WAIT_step;
+	case KVMM_SEQ_RESTORING:
+		return CORE_WAIT_fill;
+	case KVMM_SEQ_FAILED:
+		return CORE_WAIT_closed;
+	}
+	if (s->flags & SEQF_PAGEDOUT)
+		return CORE_WAIT_advice;
+	if (!(s->flags & SEQF_QUEUED))
+		return CORE_WAIT_client;
+	return wait_in_line(c, s, v);
+}
+
+static void view_taken(const struct core *c, const struct kv_seq *s, u64 now,
+		       struct core_why_view *v)
+{
+	const struct kv_taken *t = &s->taken;
+
+	v->taken = s->nr_preempted;
+	v->out_ns = t->ns;
+	v->tokens = t->tokens;
+	v->cause = s->cause;
+	v->by_domain = CORE_NONE;
+	v->by_client = CORE_NONE;
+	if (!t->when)
+		return;
+	v->last_ns = now > t->when ? now - t->when : 1;
+	if (!t->back && s->state != KVMM_SEQ_FAILED)
+		v->out_ns += v->last_ns;
+	v->kept = t->kept;
+	v->back = t->back != 0;
+	v->blocks = t->blocks;
+	v->len = t->len;
+	v->found = t->found;
+	v->by_domain = same_domain(c, t->by_domain, t->by_serial);
+	if (v->by_domain != CORE_NONE) {
+		v->by_client = t->by_client;
+		v->by_seq = t->by_seq;
+	}
+}
+
+/**
+ * core_get_why() - why sequence record @i waits, and what was taken from it
+ * Return: 0; -ERANGE past the last; -ENOENT: it is closed.
+ */
+int core_get_why(const struct core *c, u32 i, u64 now, struct core_why_view *v)
+{
+	const struct kv_domain *d;
+	const struct kv_seq *s;
+
+	if (i >= core_sizes(c)->nr_seqs)
+		return -ERANGE;
+	s = &c->seqs[i];
+	if (s->state == KVMM_SEQ_CLOSED)
+		return -ENOENT;
+	d = seq_domain(c, s);
+	memset(v, 0, sizeof(*v));
+	v->seq = seq_handle(c, s);
+	v->client = s->client;
+	v->domain = s->domain;
+	v->state = s->state;
+	v->wait = wait_now(c, s, v);
+	v->wait_domain = CORE_NONE;
+	if (v->wait == s->wait.why && v->wait) {
+		v->wait_domain = same_domain(c, s->wait.dom, s->wait.serial);
+		v->reason_ns = now > s->wait.since ? now - s->wait.since : 0;
+	}
+	if (!(s->flags & SEQF_RUNNING) && s->state != KVMM_SEQ_FAILED)
+		v->waits_ns = now > s->since ? now - s->since : 0;
+	v->needs = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks);
+	v->room = domain_slack(d);
+	v->cached = domain_cached(d);
+	v->held = domain_held(d);
+	view_taken(c, s, now, v);
+	return 0;
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * tier.c - content on the lower tiers: entries and the slots that they hold
+ *
+ * A sealed block never changes, so a copy of it on a lower tier is clean for
+ * ever.  An entry is such content: where it lies (a slot of the host pool, a
+ * slot of a swap area, or both), which block of the device has it too, who
+ * needs it (tables of swapped sequences, the index), and what is in flight
+ * for it, see tier_io.c.
+ *
+ * An entry in the index is content that the device does not have.  When a
+ * block comes back to the device it takes the entry's place there, and the
+ * entry stays as the block's clean copy: the second eviction is free.  Open
+ * tails are the exception: a restored tail will be written, so its entry goes.
+ *
+ * An entry goes when nobody needs it and nothing is in flight for it.  Host
+ * slots go by age, those first whose content an area has or nobody's table
+ * names.  While links are idle the oldest content is copied down ahead of
+ * need.  Who looks for slots to write goes on where the last look ended, around
+ * the list: what is written stays on it, and looking from the oldest on would
+ * soon meet nothing else.
+ */
+#include "kvmm/core/tier/tier.h"
+
+#define CLEAN_AHEAD	4	/* copies in flight for cleaning ahead */
+#define WRITE_AHEAD	8	/* writes in flight to areas, at least */
+#define WRITE_BYTES	(16u << 20)	/* and with small blocks so much */
+#define WRITE_MOST	64
+#define SCAN_MAX	256	/* entries looked at for one host slot */
+
+/* ---- host slots ---- */
+
+/* May the entry lose its host slot now, without loss to any table? */
+static bool host_droppable(const struct kv_entry *e)
+{
+	return e->io == ENT_IDLE && (e->flags & ENTF_HOST) &&
+	       ((e->flags & ENTF_AREA) || !e->refs);
+}
+
+static void host_slot_drop(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	u32 dev = e->dev;
+
+	if (e->flags & ENTF_AREA) {
+		host_slot_put(c, entry);
+		return;
+	}
+	if (dev != CORE_NONE)
+		entry_forget_dev(c, dev);
+	else
+		entry_drop(c, entry);
+}
+
+/*
+ * Would dropping the slot forget what follows it, and is that somebody's who
+ * was promised some of the device?  @dom: who asks.
+ */
+static bool host_protected(const struct core *c, const struct kv_entry *e,
+			   u32 dom)
+{
+	return e->domain != dom && c->domains[e->domain].emin &&
+	       (e->flags & ENTF_INDEXED) && !(e->flags & ENTF_AREA) &&
+	       c->nodes[e->node].kid != CORE_NONE;
+}
+
+/* Drop the oldest droppable host slot of a domain, for @want. */
+static bool host_reclaim(struct core *c, u32 dom, u32 want)
+{
+	u32 i = host_part(c, dom)->lru_head, n;
+
+	for (n = 0; i != CORE_NONE && n < SCAN_MAX; n++) {
+		u32 next = c->entries_low[i].next;
+
+		if (host_droppable(&c->entries_low[i]) &&
+		    !host_protected(c, &c->entries_low[i], want)) {
+			host_slot_drop(c, i);
+			return true;
+		}
+		i = next;
+	}
+	return false;
+}
+
+/* Free slots of a domain in the host pool. */
+u32 host_free(const struct core *c, u32 dom)
+{
+	const struct kv_domain *part = host_part(c, dom);
+
+	return domain_free(part);
+}
+
+/* Slots that a domain could have if the host pool were all its own. */
+u32 host_slots_max(const struct core *c, u32 dom)
+{
+	const struct kv_domain *part = host_part(c, dom);
+
+	if (!part->used)
+		return 0;
+	return core_pool(c, CORE_POOL_HOST)->nr_extents / part->span_extents *
+	       part->span_blocks;
+}
+
+/**
+ * host_room() - see to it that a domain has free slots in the host pool
+ * @nr: slots wanted
+ *
+ * Takes extents, then the domain's oldest droppable slots, then those of
+ * other domains until their spans fall free.
+ * Return: whether @nr are free now.
+ */
+bool host_room(struct core *c, u32 dom, u32 nr)
+{
+	u32 part = part_index(c, dom, CORE_POOL_HOST), other, n = 0;
+
+	if (!c->domains[part].used || c->head->device)
+		return false;
+	while (host_free(c, dom) < nr) {
+		if (extent_run_take(c, part) > 0 || host_reclaim(c, dom, dom))
+			continue;
+		for (other = 0; other < core_cfg(c)->max_domains; other++)
+			if (other != dom && c->domains[other].used &&
+			    host_part(c, other)->used &&
+			    host_reclaim(c, other, dom))
+				break;
+		if (other == core_cfg(c)->max_domains || n++ > SCAN_MAX)
+			return false;
+	}
+	return true;
+}
+
+/* ---- background ---- */
+
+/*
+ * May another write of the domain begin?  As many at once as swapd can make
+ * few large transfers of, but never most of the host's slots: who writes one
+ * cannot drop it.  @nr: those that this round began: a round begins when four
+ * or more can begin, so that neighbours go together.
+ */
+static bool write_fits(const struct core *c, u32 dom, u32 nr)
+{
+	u32 most = (u32)(WRITE_BYTES / host_part(c, dom)->block_bytes);
+
+	most = min(most, min(host_slots_max(c, dom) / 4, (u32)WRITE_MOST));
+	most = max(most, (u32)WRITE_AHEAD);
+	return io_moving(c) < (nr ? most : most - max(most / 4, 3u));
+}
+
+/* Is it what only the host has, and nobody's copy in or out? */
+static bool wants_write(const struct kv_entry *e)
+{
+	return e->io == ENT_IDLE && !(e->flags & ENTF_AREA) &&
+	       e->dev == CORE_NONE;
+}
+
+/* Is it what stands in the way: the host alone has what a table needs? */
+static bool must_write(const struct kv_entry *e)
+{
+	return e->io == ENT_IDLE && !(e->flags & ENTF_AREA) && e->refs;
+}
+
+/* Write host slots of which @is_it says so, on from the last one looked at. */
+static void write_some(struct core *c, u32 dom,
+		       bool (*is_it)(const struct kv_entry *e))
+{
+	struct kv_domain *part = host_part(c, dom);
+	u32 i = part->write_next, first, n, nr = 0;
+
+	if (i == CORE_NONE)
+		i = part->lru_head;
+	first = i;
+	for (n = 0; i != CORE_NONE && n < SCAN_MAX && write_fits(c, dom, nr);
+	     n++) {
+		if (is_it(&c->entries_low[i])) {
+			if (!entry_write(c, i))
+				break;
+			nr++;
+		}
+		i = c->entries_low[i].next;
+		if (i == CORE_NONE)
+			i = part->lru_head;
+		if (i == first)
+			break;
+	}
+	part->write_next = i;
+}
+
+/* Write the oldest host slots out while the host pool is short. */
+static void write_ahead(struct core *c, u32 dom)
+{
+	const struct kv_domain *part = host_part(c, dom);
+
+	if (part->used &&
+	    domain_used(part) * 4 >= host_slots_max(c, dom) * 3)
+		write_some(c, dom, wants_write);
+}
+
+/**
+ * host_write_out() - write out content that stands in the way in the host pool
+ *
+ * What tables need and only the host has: once an area has it too, its slot
+ * can be taken.
+ *
+ * Return: whether anything moves whose end may make room.
+ */
+bool host_write_out(struct core *c)
+{
+	u32 dom;
+
+	for (dom = 0; dom < core_cfg(c)->max_domains; dom++)
+		if (c->domains[dom].used && host_part(c, dom)->used)
+			write_some(c, dom, must_write);
+	return io_moving(c) || c->head->nr_copies;
+}
+
+/* Does anybody wait for host slots?  Cleaning ahead would take them first. */
+bool host_is_wanted(const struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < core_cfg(c)->max_domains; i++)
+		if (c->domains[i].used && c->domains[i].host_wanted)
+			return true;
+	return false;
+}
+
+/* The block before @blk in its prefix, if that is cache as well. */
+static u32 cached_before(const struct core *c, u32 blk)
+{
+	u32 node = index_node(c, blk), ref;
+
+	node = c->nodes[node].parent;
+	if (node == CORE_NONE)
+		return CORE_NONE;
+	ref = c->nodes[node].ref;
+	return !(ref & REF_ENTRY) && c->blocks[ref].state == BLK_CACHED ?
+	       ref : CORE_NONE;
+}
+
+/* Copy one block down; false: nothing more can be copied now. */
+static bool clean_one(struct core *c, u32 dom, u32 blk)
+{
+	if (c->blocks[blk].entry != CORE_NONE || c->blocks[blk].nr_copy)
+		return true;
+	if (!host_free(c, dom) &&
+	    extent_run_take(c, part_index(c, dom, CORE_POOL_HOST)) <= 0)
+		return false;
+	if (entry_out(c, blk, 0) == CORE_NONE)
+		return false;
+	core_count(c, CORE_EV_pgclean, 1);
+	return true;
+}
+
+/**
+ * demote_ahead() - see to it that a lower tier has a cached block
+ *
+ * Return: whether one has it; else it is being copied there, or cannot be now.
+ */
+bool demote_ahead(struct core *c, u32 dom, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+
+	if (b->entry != CORE_NONE)
+		return !b->nr_copy && entry_is_there(c, b->entry);
+	if (host_part(c, dom)->used && !b->nr_copy && !host_is_wanted(c) &&
+	    c->now >= c->head->clean_after && c->head->nr_copies < CLEAN_AHEAD)
+		(void)clean_one(c, dom, blk);
+	return false;
+}
+
+/*
+ * Copy the cache that goes next down while the device pool is short: a leaf,
+ * then what is before it, for that goes after it.  Into slots that are free:
+ * to drop one clean copy for another gains nothing and never ends.
+ */
+static void clean_ahead(struct core *c, u32 dom)
+{
+	struct kv_domain *d = &c->domains[dom];
+	u32 i, blk, n = 0;
+
+	if (!host_part(c, dom)->used || c->now < c->head->clean_after ||
+	    domain_free(d) - d->reserved > domain_used(d) / 4)
+		return;
+	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_after(c, i))
+		for (blk = i; blk != CORE_NONE; blk = cached_before(c, blk))
+			if (n++ == 2 * CLEAN_AHEAD ||
+			    c->head->nr_copies >= CLEAN_AHEAD ||
+			    !clean_one(c, dom, blk))
+				return;
+}
+
+/**
+ * tier_background() - use idle links: clean ahead, write ahead
+ *
+ * So that preemption and eviction usually find their work done.
+ */
+void tier_background(struct core *c)
+{
+	u32 i;
+
+	if (!core_pool(c, CORE_POOL_HOST)->online)
+		return;
+	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+		if (!c->domains[i].used)
+			continue;
+		write_ahead(c, i);
+		if (!host_is_wanted(c))
+			clean_ahead(c, i);
+	}
+	areas_move(c);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tier.h - content on the lower tiers, copies and I/O that begin
+ */
+#ifndef KVMM_CORE_TIER_H
+#define KVMM_CORE_TIER_H
+
+#include "kvmm/core/mem/mem.h"
+
+/* tier.c: content on the lower tiers: entries and the slots that they hold */
+bool host_write_out(struct core *c);
+bool host_room(struct core *c, u32 dom, u32 nr);
+u32 host_free(const struct core *c, u32 dom);
+u32 host_slots_max(const struct core *c, u32 dom);
+bool host_is_wanted(const struct core *c);
+void tier_background(struct core *c);
+bool demote_ahead(struct core *c, u32 dom, u32 blk);
+
+/* tier_io.c: what is in flight for an entry: copies and I/O */
+#define ID_BESIDE	0x80000000u	/* in an id: of the IN beside a WRITE */
+void copy_start(struct core *c, u32 entry, u32 io);
+void io_start(struct core *c, u32 entry, u32 kind);
+void request_again(struct core *c, u32 entry);
+u32 entry_out(struct core *c, u32 blk, u32 nr);
+void entry_fill(struct core *c, u32 entry, u32 blk);
+bool __must_check entry_write(struct core *c, u32 entry);
+void read_start(struct core *c, u32 entry);
+
+/* area_io.c: which area a slot goes to, how fast areas are, how bad */
+u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed);
+u64 area_rate(const struct kv_pool *p, u32 dir);
+void area_io_begin(struct core *c, struct kv_pool *p, const struct kv_entry *e);
+void area_io_end(struct core *c, struct kv_pool *p, const struct kv_entry *e,
+		 u32 dir, int status);
+bool io_is_away(int status);
+bool area_failed(struct core *c, u32 slot, u32 dir, int status);
+
+/* area_move.c: what an area that is to go still holds */
+bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool);
+bool area_reclaim(struct core *c, u32 pool, u32 dom);
+void entry_lose(struct core *c, u32 entry);
+void areas_move(struct core *c);
+void move_ended(struct core *c, u32 entry);
+void area_drain(struct core *c, u32 pool);
+void area_leave(struct core *c, u32 pool);
+
+/* stall.c: requests to areas that are not answered in time */
+struct kv_pool *io_pool(const struct core *c, const struct kv_entry *e);
+void moving_del(struct core *c, struct kv_pool *p, u32 entry);
+void io_begin(struct core *c, u32 entry);
+void io_end(struct core *c, u32 entry, u32 dir, int status);
+u32 io_moving(const struct core *c);
+bool area_stalled(const struct core *c, u32 slot);
+
+#endif /* KVMM_CORE_TIER_H */

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * tier_io.c - what is in flight for an entry: copies and I/O
+ *
+ *	OUT	device -> host		READ	area -> host, then IN
+ *	IN	host -> device		WRITE	host -> area
+ *
+ * An entry has one request in flight, but an IN may go on beside a WRITE: both
+ * only read the host slot, and who waits for the one need not wait for the
+ * other.  A block that a copy reads or fills has one reference more and is
+ * LIMBO when nothing else holds it; a slot named by a request is LIMBO or
+ * belongs to an entry whose io is not idle.  Neither is reused before the
+ * answer came: I/O outlives whoever asked for it.
+ * The answers: answer.c.
+ */
+#include "kvmm/core/tier/tier.h"
+
+static u64 request_id(const struct core *c, u32 entry)
+{
+	return ((u64)c->entries_low[entry].generation << 32) | entry;
+}
+
+/* ---- copies between device and host ---- */
+
+static void copy_issue(struct core *c, u32 entry, u32 io, u32 id_flag)
+{
+	const struct kv_entry *e = &c->entries_low[entry];
+	struct core_copy cp;
+
+	cp = (struct core_copy){
+		.id		= request_id(c, entry) | id_flag,
+		.to_host	= io == ENT_OUT,
+		.dev_off	= block_offset(c, e->dev),
+		.host_off	= block_offset(c, e->host) + CORE_SLOT_HEADER,
+		.bytes		= c->domains[e->domain].block_bytes,
+	};
+	c->ops->copy(c->ops_arg, &cp);
+}
+
+void copy_start(struct core *c, u32 entry, u32 io)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	e->io = (u8)io;
+	e->generation++;
+	e->started = c->now;
+	c->head->nr_copies++;
+	copy_issue(c, entry, io, 0);
+}
+
+/**
+ * entry_out() - have a block's content on the host
+ * @blk: sealed, or a tail that nobody will write any more
+ * @nr:  blocks of its sequence that go next, and itself, from the end on; 0:
+ *       nobody knows
+ *
+ * Return: the entry, whose copy may be under way; CORE_NONE: no slot is free,
+ * or no record, or the device failed.
+ */
+u32 entry_out(struct core *c, u32 blk, u32 nr)
+{
+	struct kv_block *b = &c->blocks[blk];
+	u32 entry = b->entry, slot;
+	struct kv_entry *e;
+
+	if (entry != CORE_NONE)
+		return entry;
+	if (!c->head->nr_free_entries || c->head->device)
+		return CORE_NONE;
+	slot = slot_alloc_out(c, part_index(c, b->domain, CORE_POOL_HOST), nr);
+	if (slot == CORE_NONE)
+		return CORE_NONE;
+	entry = entry_alloc(c, b->domain);
+	e = &c->entries_low[entry];
+	e->dev = blk;
+	e->host = slot;
+	e->nr_ids = b->nr_ids;
+	e->hash[0] = b->hash[0];
+	e->hash[1] = b->hash[1];
+	if (b->state == BLK_OPEN)
+		e->flags |= ENTF_PARTIAL;
+	memcpy(block_ids(c, slot), block_ids(c, blk), 4 * b->nr_ids);
+	b->entry = entry;
+	block_copy_get(c, blk);
+	core_crash(c, CORE_CRASH_entry_out);
+	copy_start(c, entry, ENT_OUT);
+	return entry;
+}
+
+/**
+ * entry_fill() - bring an entry's content into a fresh block
+ * @blk: just allocated; LIMBO until it is filled
+ *
+ * For content that only an area has a host slot must be free.
+ */
+void entry_fill(struct core *c, u32 entry, u32 blk)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	struct kv_block *b = &c->blocks[blk];
+
+	KV_BUG_ON(e->dev != CORE_NONE || b->entry != CORE_NONE);
+	block_set_state(c, blk, BLK_LIMBO);
+	c->domains[b->domain].nr_filling++;
+	e->dev = blk;
+	b->entry = entry;
+	core_crash(c, CORE_CRASH_entry_fill);
+	block_copy_get(c, blk);
+	entry_touch(c, entry);
+	if (e->io == ENT_READ) {
+		move_ended(c, entry);
+	} else if (!(e->flags & ENTF_HOST)) {
+		read_start(c, entry);
+	} else if (e->io == ENT_IDLE) {
+		copy_start(c, entry, ENT_IN);
+	} else {
+		e->flags |= ENTF_BESIDE;
+		c->head->nr_copies++;
+		copy_issue(c, entry, ENT_IN, ID_BESIDE);
+	}
+}
+
+/* ---- I/O between host and areas ---- */
+
+static void io_issue(struct core *c, u32 entry)
+{
+	const struct kv_entry *e = &c->entries_low[entry];
+	u32 pool = part_pool(c, c->blocks[e->area].domain);
+	const struct kv_domain *d = &c->domains[e->domain];
+	struct core_io io;
+
+	io = (struct core_io){
+		.id		= request_id(c, entry),
+		.write		= e->io == ENT_WRITE,
+		.area		= pool - CORE_POOL_AREA,
+		.host_off	= block_offset(c, e->host),
+		.area_off	= block_offset(c, e->area),
+		.len		= CORE_SLOT_HEADER +
+				  (u32)ALIGN_UP(d->block_bytes, 4096ull),
+		.payload	= (u32)d->block_bytes,
+		.domain		= e->domain,
+		.hash		= { e->hash[0], e->hash[1] },
+		.generation	= c->blocks[e->area].written,
+	};
+	c->ops->io(c->ops_arg, &io);
+}
+
+void io_start(struct core *c, u32 entry, u32 kind)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	e->io = (u8)kind;
+	e->generation++;
+	io_begin(c, entry);
+	io_issue(c, entry);
+}
+
+/**
+ * request_again() - order what was in flight for an entry once more
+ *
+ * The source is as it was, whatever became of the target.
+ */
+void request_again(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	u32 again = e->again;
+
+	e->again = 0;
+	if (again & AGAIN_BESIDE)
+		copy_issue(c, entry, ENT_IN, ID_BESIDE);
+	if (!(again & AGAIN_IO))
+		return;
+	if (e->io == ENT_READ || e->io == ENT_WRITE)
+		io_issue(c, entry);
+	else
+		copy_issue(c, entry, e->io, 0);
+}
+
+/* Read what only an area has into a host slot; there is one. */
+void read_start(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+	u32 part = part_index(c, e->domain, CORE_POOL_HOST);
+
+	KV_BUG_ON(!(e->flags & ENTF_AREA) || e->host != CORE_NONE);
+	e->host = slot_alloc_beside(c, part, e->area, true);
+	KV_BUG_ON(e->host == CORE_NONE);
+	memcpy(block_ids(c, e->host), block_ids(c, e->area), 4 * e->nr_ids);
+	e->tries = 0;
+	io_start(c, entry, ENT_READ);
+}
+
+/**
+ * entry_write() - have a host slot's content in an area too
+ *
+ * Return: whether its write is in flight; false: no area has a slot.
+ */
+bool entry_write(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	e->area = area_slot_get(c, e->domain, e->host, e->refs);
+	if (e->area == CORE_NONE)
+		return false;
+	memcpy(block_ids(c, e->area), block_ids(c, e->host), 4 * e->nr_ids);
+	io_start(c, entry, ENT_WRITE);
+	return true;
+}
