@@ -25,10 +25,12 @@ static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 				  S(RESTORING) | S(CLOSED),
 	[KVMM_SEQ_MARKED]	= S(RECOMPUTE) | S(SWAPPED) | S(RESTORING) |
 				  S(READY) | S(CLOSED),
+	/* FAILED: a smaller pool or memory.max has no room for it any more. */
 	[KVMM_SEQ_SWAPPED]	= S(RESTORING) | S(READY) | S(RECOMPUTE) |
-				  S(CLOSED),
-	[KVMM_SEQ_RESTORING]	= S(READY) | S(RECOMPUTE) | S(SWAPPED) |
-				  S(CLOSED),
+				  S(FAILED) | S(CLOSED),
+	/* MARKED: it was filled, and its family preempted in the same event. */
+	[KVMM_SEQ_RESTORING]	= S(READY) | S(MARKED) | S(RECOMPUTE) |
+				  S(SWAPPED) | S(CLOSED),
 	/* Admitted, and taken in the same event, as above. */
 	[KVMM_SEQ_RECOMPUTE]	= S(WAITING) | S(READY) | S(RESTORING) |
 				  S(FAILED) | S(MARKED) | S(SWAPPED) |
@@ -49,7 +51,8 @@ static bool epoch_right(const struct sim_seen *was,
 		want = 1;
 	else if (lost && was->state != KVMM_SEQ_MARKED)
 		want = 1;
-	else if (st->state == KVMM_SEQ_SWAPPED &&
+	else if ((st->state == KVMM_SEQ_SWAPPED ||
+		  st->state == KVMM_SEQ_MARKED) &&
 		 was->state == KVMM_SEQ_RESTORING)
 		want = 1;	/* it was back, and is taken again */
 	else if (was->state == KVMM_SEQ_RESTORING && was->preempt_events)
