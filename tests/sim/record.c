@@ -33,15 +33,20 @@ void record_start(struct sim *w)
 void record_check(struct sim *w)
 {
 	static struct core_trace_rec rec[RECORDS];
-	u64 at = 0, written, before = 0;
+	u64 at = 0, written, before = 0, ev[NR_CORE_EVENTS];
 	u32 nr, i;
 
 	if (!w->recording)
 		return;
 	nr = core_trace_read(w->core, &at, &written, rec, RECORDS);
-	LAW(w, written && nr == min(written, (u64)RECORDS) &&
-	    at + nr == written, "%u records of %llu, from %llu on", nr,
+	LAW(w, nr == min(written, (u64)RECORDS) && at + nr == written,
+	    "%u records of %llu, from %llu on", nr,
 	    (unsigned long long)written, (unsigned long long)at);
+	/* A world in which no client can attach has nothing to record. */
+	core_get_events(w->core, ev);
+	LAW(w, written || !ev[CORE_EV_admit],
+	    "%llu admissions and no record",
+	    (unsigned long long)ev[CORE_EV_admit]);
 	for (i = 0; i < nr; i++) {
 		LAW(w, rec[i].event < NR_CORE_TRACE && rec[i].ns >= before &&
 		    rec[i].ns <= w->now, "record %u of event %u at %llu", i,
