@@ -152,6 +152,21 @@ static u32 promise_coming(const struct core *c, u32 dom)
 	return nr;
 }
 
+/*
+ * Would preempting @v for memory.min lead to nothing?  It came back a short while
+ * ago, and either enough memory is @coming without it, or the memory.min of its own
+ * domain lets it come back in the same event: then it would be preempted and
+ * restored at every event.
+ */
+static bool victim_returns(const struct core *c, const struct kv_seq *v,
+			   const struct kv_seq *want, bool coming)
+{
+	const struct kv_domain *d = seq_domain(c, v);
+
+	return (v->flags & SEQF_PREEMPTED) && !past_residency(c, v, want) &&
+	       (coming || domain_held(d) <= d->emin);
+}
+
 /**
  * room_for_min() - make room for an admission within memory.min
  * @want: waits; room_plan() said -EAGAIN for the @nr blocks that it needs
@@ -179,7 +194,7 @@ int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 	for (;;) {
 		while (!marked || coming < lacks) {
 			v = victim_elsewhere(c, want, true, &rank);
-			if (!v)
+			if (!v || victim_returns(c, v, want, coming >= lacks))
 				break;
 			coming += family_size(c, v);
 			marked = true;

@@ -330,11 +330,11 @@ u32 span_runs_reachable(struct core *c, u32 dom)
 }
 
 /*
- * Evict and release what stands in the run at @first.  @low: some of it is what
- * memory.low protects, whose owner is told.  If it cannot be released all the
- * same but something went, @dom is to try again.
+ * Evict the cache of the run; @low: memory.low protects some of it.  @evicted:
+ * blocks of each extent's span.
  */
-static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
+static void run_evict(struct core *c, u32 dom, u32 first, bool low,
+		      u32 *evicted)
 {
 	u32 e, nr;
 
@@ -344,13 +344,51 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		nr = span_evict_cached(c, span);
+		evicted[e - first] = nr;
 		if (nr && low)
 			c->domains[c->spans[span].domain].nr_low_events++;
 		if (nr)
 			domain_kick(&c->domains[dom]);
-		if (c->spans[span].nr_free != c->spans[span].nr_blocks)
+	}
+}
+
+/* Is every span of the run without a block in use? */
+static bool run_is_empty(const struct core *c, u32 dom, u32 first)
+{
+	u32 e;
+
+	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+		const struct kv_span *sp = &c->spans[c->extents[e].span];
+
+		if (c->extents[e].state == EXT_SPAN &&
+		    sp->nr_free != sp->nr_blocks)
 			return false;
-		KV_PROBE(kvmm, steal, c->spans[span].domain, dom, span, nr);
+	}
+	return true;
+}
+
+/*
+ * Evict the cache of the run at @first and release its spans: all of them, or
+ * none.  A span keeps a cached block whose eviction would take other blocks along
+ * that memory.min protects; if the others were released all the same their owner
+ * would take them back, and @dom would steal them again at every event.
+ *
+ * Return: false: a span is still in use; @dom tries again if a block was evicted.
+ */
+static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
+{
+	u32 evicted[CORE_SPAN_MAX], e;
+
+	run_evict(c, dom, first, low, evicted);
+	if (!run_is_empty(c, dom, first))
+		return false;
+	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+		u32 span = c->extents[e].span;
+
+		if (c->extents[e].state != EXT_SPAN)
+			continue;
+		KV_PROBE(kvmm, steal, c->spans[span].domain, dom, span,
+			 evicted[e - first]);
 		span_release(c, span);
 	}
 	return true;

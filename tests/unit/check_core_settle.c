@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_settle.c - a request that cannot be met leaves things as they are
+ *
+ * A pool of four extents, 16 small blocks.  Domain "small" holds all of them and may
+ * lose half of them; domain "large" has blocks of two extents, so it needs a pair.
+ * Each pair has one extent of blocks that begin a prompt and one of blocks that go on
+ * with the other prompt.  To evict the begin of a prompt is to evict all of it, which
+ * memory.min forbids: no pair can be had.  Later events of the same instant must
+ * change nothing.
+ */
+#include "tests/unit/core_shell.h"
+#include "kvmm/core/node/node.h"
+
+#define POOL		4u	/* extents */
+#define SLOT		(2 * SH_EXTENT)
+#define MAX_COPIES	64u
+
+static u64 copies[MAX_COPIES];
+static u32 nr_copies, small;
+
+static void on_copy(const struct core_copy *cp)
+{
+	ck_assert_uint_lt(nr_copies, MAX_COPIES);
+	copies[nr_copies++] = cp->id;
+}
+
+static void do_copies(void)
+{
+	while (nr_copies) {
+		SH_CORE(core_copy_done(sh.core, sh.now, copies[--nr_copies], 0));
+		sh_settle();
+	}
+}
+
+static u32 attach(const char *name, u64 min, u32 bytes)
+{
+	struct kvmm_attach_req req = sh_attach_req(name);
+	int id;
+
+	req.group[0].k_bytes = bytes;
+	req.group[0].v_bytes = bytes;
+	req.limits[0].min = min;
+	id = sh_attach_as(1, &req);
+	ck_assert_int_ge(id, 0);
+	sh_settle();
+	return (u32)id;
+}
+
+static void setup(void)
+{
+	sh_on_copy = on_copy;
+	nr_copies = 0;
+	sh_config(POOL);
+	sh.cfg.host_bytes = 16 * SLOT;
+	sh.cfg.swappiness = 200;
+	sh.cfg.watermark_scale_factor = 0;
+	sh_start();
+	small = attach("small", 8 * SH_BLOCK, 32);
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+/* A resident sequence of @blocks full blocks. */
+static u64 resident(u32 cl, u32 blocks, u32 seed)
+{
+	u64 seq = sh_ready(cl, blocks * SH_BT, SH_BT, seed);
+
+	sh_compute(cl, seq, 0, blocks * SH_BT, seed);
+	return seq;
+}
+
+/* A sequence of "large" that waits for one block. */
+static u64 wants_large(u32 cl)
+{
+	u64 seq = sh_open(cl, SH_BT, 0);
+
+	ck_assert_int_eq(sh_match(cl, seq, SH_BT, 9000), 0);
+	do_copies();
+	return seq;
+}
+
+static void nop(u32 cl)
+{
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_NOP, 0, 0, 0), 0);
+	do_copies();
+}
+
+/* A sequence of two times @blocks blocks, of which the first half is computed. */
+static u64 half(u32 blocks, u32 seed)
+{
+	u64 seq = sh_ready(small, blocks * SH_BT, blocks * SH_BT, seed);
+
+	sh_compute(small, seq, 0, blocks * SH_BT, seed);
+	return seq;
+}
+
+static void other_half(u64 seq, u32 blocks, u32 seed)
+{
+	sh_compute(small, seq, blocks * SH_BT, 2 * blocks * SH_BT, seed);
+	ck_assert_int_eq(sh_close(small, seq), 0);
+}
+
+/*
+ * Extents: begin of prompt a, rest of b, rest of a, begin of b.  @with: blocks that
+ * the first extent holds already.
+ */
+static void fill(u32 with)
+{
+	struct kvmm_open_arg arg = { .prompt_len = 4 * SH_BT,
+				     .flags = KVMM_OPEN_NO_INDEX };
+	u64 a, b, hole;
+
+	a = half(4 - with, 1000);
+	ck_assert_int_eq(sh_open_as(small, &arg, &hole), 0);
+	ck_assert_int_eq(sh_match(small, hole, 4 * SH_BT, 2000), 0);
+	sh_compute(small, hole, 0, 4 * SH_BT, 2000);
+	other_half(a, 4 - with, 1000);
+	b = half(4, 3000);
+	ck_assert_int_eq(sh_close(small, hole), 0);
+	other_half(b, 4, 3000);
+}
+
+/*
+ * What memory.min lets a preempted sequence take back at once is not preempted
+ * again for another domain's memory.min before its residency is over.
+ */
+START_TEST(test_restored_is_left_alone)
+{
+	u64 seq, marks, victim;
+	u32 large, i;
+
+	victim = resident(small, 1, 0);
+	fill(1);
+	large = attach("large", 2 * SH_EXTENT, 256);
+	seq = wants_large(large);
+	ck_assert_uint_eq(sh_state(large, seq), KVMM_SEQ_WAITING);
+	for (i = 0; i < 4; i++)
+		nop(large);
+	marks = sh_count(CORE_EV_preempt_min);
+	ck_assert_uint_gt(marks, 0);
+	for (i = 0; i < 8; i++)
+		nop(large);
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), marks);
+	ck_assert_uint_eq(sh_state(small, victim), KVMM_SEQ_READY);
+}
+END_TEST
+
+static void set_max(u32 cl, u64 bytes)
+{
+	int err;
+
+	SH_CORE(err = core_domain_set(sh.core, sh.now, sh.cl[cl].info.domain,
+				      CORE_LIMIT_MAX, bytes));
+	ck_assert_int_eq(err, 0);
+	sh_settle();
+}
+
+/* A swapped sequence that a lower memory.max has no room for is failed, and told so. */
+START_TEST(test_swapped_that_never_fits)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	u64 seq;
+
+	sh_stop();
+	sh.cfg.overcommit = CORE_OVERCOMMIT_NEVER;
+	sh_start();
+	small = attach("small", 0, 32);
+	seq = resident(small, 8, 0);
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = KVMM_ADV_PAGEOUT };
+	ck_assert_int_eq(sh_submit(small, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	do_copies();
+	ck_assert_uint_eq(sh_state(small, seq), KVMM_SEQ_SWAPPED);
+	set_max(small, 4 * SH_BLOCK);
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = KVMM_ADV_WILLNEED };
+	ck_assert_int_eq(sh_submit(small, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	do_copies();
+	ck_assert_uint_eq(sh_state(small, seq), KVMM_SEQ_FAILED);
+	ck_assert_int_eq(sh_status(small, seq)->reason, -EDQUOT);
+	ck_assert_uint_eq(sh_status(small, seq)->valid_len, 0);
+	ck_assert_int_eq(sh_close(small, seq), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("core_settle");
+	TCase *tc = tcase_create("settle");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_restored_is_left_alone);
+	tcase_add_test(tc, test_swapped_that_never_fits);
+	suite_add_tcase(s, tc);
+	return sh_run(s);
+}
