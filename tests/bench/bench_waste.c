@@ -114,22 +114,22 @@ static void measure(struct nd_node *n, u32 engine)
 {
 	const struct core *c = n->core;
 	const struct kv_domain *d = &c->domains[0];
-	double block = (double)d->block_bytes, token = block / d->block_tokens;
-	u32 in_use = d->nr[BLK_OPEN] + d->nr[BLK_SEALED];
+	double block = (double)d->dev.block_bytes, token = block / d->block_tokens;
+	u32 in_use = d->dev.nr[BLK_OPEN] + d->dev.nr[BLK_SEALED];
 	double extent = (double)core_cfg(c)->extent_size;
-	u32 no_run = n->nr_extents % d->span_extents;
+	u32 no_run = n->nr_extents % d->dev.span_extents;
 	struct use *u = n->arg;
 	double part[NR_PARTS], sum = 0;
 	u32 i;
 
 	part[LIVE] = (double)tokens_live(c, u) * token;
 	part[TAILS] = in_use * block - part[LIVE];
-	part[SPANS] = (double)d->nr_spans * (double)d->span_tail +
+	part[SPANS] = (double)d->dev.nr_spans * (double)d->dev.span_tail +
 		      no_run * extent;
-	part[CACHE] = d->nr[BLK_CACHED] * block;
-	part[FREE] = (d->nr[BLK_FREE] - d->reserved) * block +
+	part[CACHE] = d->dev.nr[BLK_CACHED] * block;
+	part[FREE] = (d->dev.nr[BLK_FREE] - d->dev.reserved) * block +
 		     (n->nr_extents - no_run -
-		      d->nr_spans * d->span_extents) * extent;
+		      d->dev.nr_spans * d->dev.span_extents) * extent;
 	part[HELD] = 0;
 	for (i = 0; i < NR_PARTS; i++)
 		sum += part[i];

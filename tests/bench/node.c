@@ -101,7 +101,7 @@ static void watch(struct nd_node *n, bool before, u32 actor, bool own)
 
 		if (!d->emin || (i == actor && own))
 			continue;
-		used = domain_used(d) + d->reserved;
+		used = domain_used(d) + d->dev.reserved;
 		marked = marked_blocks(n, e->info.domain);
 		if (!before && i != actor && used < e->used_before &&
 		    used < d->emin)

@@ -72,10 +72,10 @@ SPOIL(state, tail->state = BLK_SEALED)
 SPOIL(block_domain, tail->domain = 1)
 SPOIL(index_lost, cached->flags = 0)
 SPOIL(hash, cached->hash[0] ^= 1)
-SPOIL(reserved, d->reserved++)
+SPOIL(reserved, d->dev.reserved++)
 SPOIL(seq_reserved, s->reserved--)
-SPOIL(free_count, d->nr[BLK_FREE]++)
-SPOIL(cached_count, d->nr[BLK_CACHED]--)
+SPOIL(free_count, d->dev.nr[BLK_FREE]++)
+SPOIL(cached_count, d->dev.nr[BLK_CACHED]--)
 SPOIL(indexed, d->nr_indexed++)
 SPOIL(shared, d->nr_shared++)
 SPOIL(running, d->nr_running++)
@@ -110,10 +110,10 @@ SPOIL(span_free, c->spans[block_span(c, blk_of(tail))].nr_free++)
 SPOIL(span_cached, c->spans[block_span(c, blk_of(cached))].nr_cached--)
 SPOIL(span_class, c->spans[block_span(c, blk_of(tail))].class ^= 1)
 SPOIL(span_list, c->spans[block_span(c, blk_of(tail))].free_head = CORE_NONE)
-SPOIL(span_classes, d->classes ^= BIT(CORE_CLASS_EMPTY - 1))
+SPOIL(span_classes, d->dev.classes ^= BIT(CORE_CLASS_EMPTY - 1))
 SPOIL(span_open, c->spans[block_span(c, blk_of(tail))].nr_open++)
-SPOIL(isolated_free, d->isolated_free++)
-SPOIL(isolated_cached, d->isolated_cached++)
+SPOIL(isolated_free, d->dev.isolated_free++)
+SPOIL(isolated_cached, d->dev.isolated_cached++)
 SPOIL(isolated, c->spans[block_span(c, blk_of(tail))].class = CORE_CLASS_ISOLATED)
 SPOIL(extent_tenant, c->extents[0].tenant++)
 SPOIL(extent_backed, c->extents[0].backed = 0)
@@ -123,7 +123,7 @@ SPOIL(pool_size, c->head->cfg.pool_bytes += SH_EXTENT)
 SPOIL(table, table_set(c, s, 1, table_get(c, s, 0)))
 SPOIL(shadow, sh.cl[cl].tables[s->first_page].entry[1]++)
 SPOIL(shadow_seq, sh.cl[cl].tables[s->first_page].seq++)
-SPOIL(peak, d->peak = 0)
+SPOIL(peak, d->dev.peak = 0)
 SPOIL(wait_back, c->seqs[d->wait_head].prev = 0)
 SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
 SPOIL(run_tail, d->run_tail = d->run_head)
@@ -194,7 +194,7 @@ END_TEST
 static struct core_copy copies[16];
 static u32 nr_copies;
 static struct kv_pool *areas;		/* two */
-static struct kv_domain *host;		/* part of the domain there */
+static struct kv_part *host;		/* part of the domain there */
 static struct kv_entry *ent;
 
 static void on_copy(const struct core_copy *cp)
@@ -266,7 +266,7 @@ static void setup_tiers(void)
 	advise(seq, KVMM_ADV_WILLNEED);
 	paged_out(1);
 	areas = core_pool(c, CORE_POOL_AREA);
-	host = &c->domains[part_index(c, 0, CORE_POOL_HOST)];
+	host = part_at(c, part_index(c, 0, CORE_POOL_HOST));
 	d = &c->domains[0];
 	ent = c->entries_low;
 	ck_assert_uint_eq(nr_copies, 2);

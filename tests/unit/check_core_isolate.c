@@ -44,7 +44,7 @@ START_TEST(test_gives_nothing)
 	ck_assert_int_eq(span_isolate(c, first), 0);
 	ck_assert_int_eq(span_isolate(c, first), -EALREADY);
 	sh_check();
-	ck_assert_uint_eq(d->isolated_free, 2);
+	ck_assert_uint_eq(d->dev.isolated_free, 2);
 	/* Two blocks are lost, twelve are left, of the other spans. */
 	b = computed(11, 0, 5000);
 	for (i = 0; i < 11; i++)
@@ -62,29 +62,29 @@ END_TEST
 START_TEST(test_last_block_takes_it)
 {
 	u64 a = computed(2, 2, 1000);
-	u32 first = span_of(a, 0), spans = d->nr_spans;
+	u32 first = span_of(a, 0), spans = d->dev.nr_spans;
 
 	ck_assert_int_eq(span_isolate(c, first), 0);
 	ck_assert_int_eq(sh_close(cl, a), 0);
 	/* The index holds both. */
-	ck_assert_uint_eq(d->isolated_cached, 2);
+	ck_assert_uint_eq(d->dev.isolated_cached, 2);
 	ck_assert_uint_eq(c->extents[first].state, EXT_SPAN);
 	ck_assert_int_eq(core_drop_caches(c, sh.now, 0, 1), 1);
 	sh_check();
-	ck_assert_uint_eq(d->isolated_cached, 1);
-	ck_assert_uint_eq(d->isolated_free, 3);
+	ck_assert_uint_eq(d->dev.isolated_cached, 1);
+	ck_assert_uint_eq(d->dev.isolated_free, 3);
 	ck_assert_int_eq(core_drop_caches(c, sh.now, 0, 1), 1);
 	sh_check();
 	ck_assert_uint_eq(c->extents[first].state, EXT_BACKED);
-	ck_assert_uint_eq(d->nr_spans, spans - 1);
-	ck_assert_uint_eq(d->isolated_free, 0);
+	ck_assert_uint_eq(d->dev.nr_spans, spans - 1);
+	ck_assert_uint_eq(d->dev.isolated_free, 0);
 	ck_assert_uint_eq(sh_count(CORE_EV_span_isolate), 1);
 }
 END_TEST
 
 START_TEST(test_empty_goes_at_once)
 {
-	u32 first = d->class[CORE_CLASS_EMPTY];
+	u32 first = d->dev.class[CORE_CLASS_EMPTY];
 
 	ck_assert_uint_ne(first, CORE_NONE);
 	ck_assert_int_eq(span_isolate(c, first), 1);
@@ -100,10 +100,10 @@ START_TEST(test_promises_first)
 	u32 first = span_of(a, 0);
 
 	b = sh_ready(cl, 11 * SH_BT, 0, 5000);
-	ck_assert_uint_eq(d->reserved, 11);
+	ck_assert_uint_eq(d->dev.reserved, 11);
 	ck_assert_int_eq(span_isolate(c, first), 0);
 	span_putback(c, first);
-	ck_assert_uint_eq(d->isolated_free, 0);
+	ck_assert_uint_eq(d->dev.isolated_free, 0);
 	ck_assert_uint_eq(c->spans[first].class, span_class(c, &c->spans[first]));
 	ck_assert_int_eq(sh_close(cl, b), 0);
 	b = sh_ready(cl, 13 * SH_BT, 0, 6000);
@@ -123,10 +123,10 @@ START_TEST(test_cache_is_no_room)
 	ck_assert_int_eq(sh_close(cl, a), 0);
 	ck_assert_int_eq(span_isolate(c, first), 0);
 	sh_check();
-	ck_assert_uint_eq(domain_cached(d), 3 - d->isolated_cached);
-	ck_assert_uint_gt(d->isolated_cached, 0);
+	ck_assert_uint_eq(domain_cached(d), 3 - d->dev.isolated_cached);
+	ck_assert_uint_gt(d->dev.isolated_cached, 0);
 	ck_assert_int_eq(sh_begin(cl, b, 11 * SH_BT, 5 * SH_BT), -EAGAIN);
-	ck_assert_uint_eq(d->nr[BLK_CACHED], 3);
+	ck_assert_uint_eq(d->dev.nr[BLK_CACHED], 3);
 	span_putback(c, first);
 	ck_assert_int_eq(sh_begin(cl, b, 11 * SH_BT, 5 * SH_BT), 0);
 	sh_check();

@@ -211,10 +211,10 @@ START_TEST(test_written_meanwhile)
 	/* No room beside: else the grant would copy it out. */
 	evacuate(first);
 	ck_assert_uint_eq(nr_copies, 2);
-	d->max_blocks = domain_used(d);
+	d->dev.max_blocks = domain_used(d);
 	ck_assert_int_eq(sh_begin(cl, a, SH_BT + 5, 3), 0);
 	ck_assert_uint_eq(block_of(a, 1), tail);
-	d->max_blocks = 0xfffffffe;
+	d->dev.max_blocks = 0xfffffffe;
 	ck_assert_int_eq(sh_end(cl, a, SH_BT + 5, SH_BT + 8, 1000), 0);
 	answer_all(0);
 	ck_assert_uint_eq(block_of(a, 1), tail);
@@ -321,7 +321,7 @@ START_TEST(test_for_another)
 	answer_all(0);
 	ck_assert_uint_eq(sh_state(other, b), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_count(CORE_EV_preempt_mark), 0);
-	ck_assert_uint_eq(d->nr_spans, 2);
+	ck_assert_uint_eq(d->dev.nr_spans, 2);
 }
 END_TEST
 
@@ -364,7 +364,7 @@ START_TEST(test_cache_makes_room)
 	ck_assert_uint_eq(sh_state(other, b), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_count(CORE_EV_preempt_mark), 0);
 	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), 0);
-	ck_assert_uint_eq(d->nr_spans, 2);
+	ck_assert_uint_eq(d->dev.nr_spans, 2);
 }
 END_TEST
 
@@ -400,7 +400,7 @@ START_TEST(test_looked_at_anew)
 	other = sh_attach(1, "b");
 	b = sh_ready(other, 6 * SH_PER * SH_BT, SH_BT, 9);
 	sh_compute(other, b, 0, 6 * SH_PER * SH_BT, 9);
-	ck_assert_uint_eq(d->nr_spans, 2);
+	ck_assert_uint_eq(d->dev.nr_spans, 2);
 	ck_assert_uint_eq(domain_free(d), 3);
 	ck_assert_uint_eq(domain_slack(d), 0);
 	set_prio(other, b, 9);

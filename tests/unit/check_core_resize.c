@@ -346,7 +346,7 @@ START_TEST(test_called_off)
 	sh_tick(STARVE);
 	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_MARKED);
 	ck_assert_int_eq(resize(ALL), 0);
-	ck_assert_uint_eq(c->domains[0].isolated_free, 0);
+	ck_assert_uint_eq(c->domains[0].dev.isolated_free, 0);
 	ck_assert_uint_eq(sh_pool().offline, 0);
 	ck_assert_uint_eq(sh.nr_releases, 0);
 	ck_assert_int_eq(sh_end(cl, a, 28 * SH_BT, 28 * SH_BT + 1, 1000), 0);

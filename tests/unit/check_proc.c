@@ -658,8 +658,8 @@ START_TEST(test_extentinfo_rare_states)
 	ck_assert_uint_eq(extents_sum(0, COL_POISON), 0);
 	ck_assert_uint_ge(extents_sum(0, COL_BLOCKS), 71);
 	/* Not by any request: nothing here has errors, or copies. */
-	fx.core->domains[1].nr[BLK_POISON] = 1;
-	fx.core->domains[1].nr[BLK_LIMBO] = 1;
+	fx.core->domains[1].dev.nr[BLK_POISON] = 1;
+	fx.core->domains[1].dev.nr[BLK_LIMBO] = 1;
 	fx.core->blocks[13].state = BLK_POISON;
 	fx.core->blocks[12].state = BLK_LIMBO;
 	ck_assert_uint_eq(extents_sum(1, COL_POISON), 1);

@@ -374,7 +374,7 @@ END_TEST
 START_TEST(test_check_tells_the_fault)
 {
 	fx_prefill(&fx, fx_attach(&fx, 1, "chat"), 40, 1);
-	fx.core->domains[0].nr[BLK_SEALED]++;
+	fx.core->domains[0].dev.nr[BLK_SEALED]++;
 	ck_assert_int_eq(fx_ask("check"), 0);
 	ck_assert_ptr_nonnull(strstr(seq_text(&fx.out), " the first: "));
 	ck_assert_int_eq(fx.out.buf[fx.out.count - 1], '\n');

@@ -89,15 +89,37 @@ static void pool_ranges(struct walk *w, u32 i)
 
 /* ---- domains ---- */
 
+static bool same_part(const struct kv_part *a, const struct kv_part *b)
+{
+	return a->used == b->used && a->span_extents == b->span_extents &&
+	       a->span_blocks == b->span_blocks &&
+	       a->span_tail == b->span_tail &&
+	       a->block_bytes == b->block_bytes;
+}
+
 static bool same_shape(const struct kv_domain *a, const struct kv_domain *b)
 {
 	return a->used == b->used && a->tenant == b->tenant &&
 	       a->block_tokens == b->block_tokens &&
-	       a->span_extents == b->span_extents &&
-	       a->span_blocks == b->span_blocks &&
-	       a->span_tail == b->span_tail &&
 	       a->layer_stride == b->layer_stride &&
-	       a->block_bytes == b->block_bytes;
+	       same_part(&a->dev, &b->dev);
+}
+
+static void part_lists(struct walk *w, u32 i, const struct kv_part *p)
+{
+	const struct core_sizes *s = core_sizes(w->c);
+	const u32 entries[] = { p->lru_head, p->lru_tail, p->write_next };
+	const u32 slots[] = { p->slot_out, p->slot_last };
+	u32 n;
+
+	for (n = 0; n < CORE_NR_CLASSES; n++)
+		below_or_none(w, "spans of domain", i, p->class[n],
+			      s->all_extents);
+	for (n = 0; n < ARRAY_SIZE(entries); n++)
+		below_or_none(w, "host slots of domain", i, entries[n],
+			      s->nr_entries);
+	for (n = 0; n < ARRAY_SIZE(slots); n++)
+		below_or_none(w, "slots of domain", i, slots[n], s->nr_blocks);
 }
 
 static void domain_lists(struct walk *w, u32 i, const struct kv_domain *d)
@@ -105,20 +127,11 @@ static void domain_lists(struct walk *w, u32 i, const struct kv_domain *d)
 	const struct core_sizes *s = core_sizes(w->c);
 	const u32 seqs[] = { d->wait_head, d->wait_tail, d->run_head,
 			     d->run_tail, d->age_head, d->age_tail };
-	const u32 entries[] = { d->lru_head, d->lru_tail, d->write_next };
-	const u32 slots[] = { d->slot_out, d->slot_last };
 	u32 n;
 
-	for (n = 0; n < CORE_NR_CLASSES; n++)
-		below_or_none(w, "spans of domain", i, d->class[n],
-			      s->all_extents);
+	part_lists(w, i, &d->dev);
 	for (n = 0; n < ARRAY_SIZE(seqs); n++)
 		below_or_none(w, "sequences of domain", i, seqs[n], s->nr_seqs);
-	for (n = 0; n < ARRAY_SIZE(entries); n++)
-		below_or_none(w, "host slots of domain", i, entries[n],
-			      s->nr_entries);
-	for (n = 0; n < ARRAY_SIZE(slots); n++)
-		below_or_none(w, "slots of domain", i, slots[n], s->nr_blocks);
 }
 
 /* The order of a domain's cache. */
@@ -154,7 +167,7 @@ static void domain_ranges(struct walk *w, u32 dom)
 	     same_shape(d, &fresh));
 	if (w->r->nr_faults)
 		return;
-	d->class_scale = span_class_scale(d->span_blocks);
+	d->dev.class_scale = span_class_scale(d->dev.span_blocks);
 	domain_lists(w, dom, d);
 	below_or_none(w, "names of domain", dom, d->roots,
 		      core_sizes(w->c)->nr_nodes);
@@ -165,19 +178,19 @@ static void domain_ranges(struct walk *w, u32 dom)
 static void part_ranges(struct walk *w, struct core *c, u32 dom, u32 pool)
 {
 	u32 i = part_index(c, dom, pool);
-	struct kv_domain *part = &c->domains[i], was = *part;
+	struct kv_part *part = part_at(c, i), was = *part;
 
 	if (!c->domains[dom].used)
 		return;
 	domain_part_init(c, dom, pool);
 	/* One that was added when there was no area has nothing. */
-	must(w, "shape of part", i, same_shape(part, &was) ||
+	must(w, "shape of part", i, same_part(part, &was) ||
 	     (!was.used && !core_pool(c, pool)->nr_extents));
 	*part = was;
 	if (!was.used || w->r->nr_faults)
 		return;
 	part->class_scale = span_class_scale(part->span_blocks);
-	domain_lists(w, i, part);
+	part_lists(w, i, part);
 }
 
 /* ---- extents, spans, blocks ---- */
@@ -203,10 +216,10 @@ static void extent_ranges(struct walk *w, u32 e)
 	if (w->r->nr_faults)
 		return;
 	if (x->state == EXT_CREATING && x->domain != CORE_NONE)
-		must(w, "run of extent", e, c->domains[x->domain].used &&
+		must(w, "run of extent", e, part_at(c, x->domain)->used &&
 		     x->span <= e && e - x->span <
-		     c->domains[x->domain].span_extents && (u64)x->span +
-		     c->domains[x->domain].span_extents <=
+		     part_at(c, x->domain)->span_extents && (u64)x->span +
+		     part_at(c, x->domain)->span_extents <=
 		     core_sizes(c)->all_extents);
 	sp = &c->spans[x->span];
 	if (x->state == EXT_SPAN)
@@ -240,8 +253,8 @@ static void span_ranges(struct walk *w)
 			       nr);
 			if (!w->r->nr_faults)
 				expect(w, "adopt", "blocks of span", e,
-				       c->spans[e].nr_blocks, c->domains
-				       [c->spans[e].domain].span_blocks);
+				       c->spans[e].nr_blocks,
+				       part_at(c, c->spans[e].domain)->span_blocks);
 		}
 	}
 }
@@ -260,7 +273,7 @@ static void block_ranges(struct walk *w, u32 blk)
 	expect(w, "adopt", "domain of block", blk, b->domain, part);
 	below(w, "state of block", blk, b->state, NR_BLK_STATES);
 	below(w, "ids of block", blk, b->nr_ids,
-	      c->domains[part].block_tokens + 1);
+	      c->domains[part_domain(c, part)].block_tokens + 1);
 	below_or_none(w, "list of block", blk, b->next, s->nr_blocks);
 	below_or_none(w, "list of block", blk, b->prev, s->nr_blocks);
 	below_or_none(w, "entry of block", blk, b->entry, s->nr_entries);

@@ -171,14 +171,14 @@ static void parts_reset(struct core *c, u32 dom)
 	u32 i;
 
 	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++) {
-		u64 most = c->domains[part_index(c, dom, i)].max_bytes;
+		u64 most = part_at(c, part_index(c, dom, i))->max_bytes;
 
 		if (c->domains[dom].used) {
 			domain_part_init(c, dom, i);
 			limit_set_part(c, dom, i, most);
 		} else {
-			memset(&c->domains[part_index(c, dom, i)], 0,
-			       sizeof(struct kv_domain));
+			memset(part_at(c, part_index(c, dom, i)), 0,
+			       sizeof(struct kv_part));
 		}
 	}
 }

@@ -17,7 +17,8 @@ static bool extent_is_in(const struct core *c, u32 e, u32 first, u32 dom)
 	const struct kv_extent *x = &c->extents[e];
 
 	return x->state == EXT_SPAN && x->span == first && x->domain == dom &&
-	       x->backed && x->tenant == c->domains[dom].tenant;
+	       x->backed && x->tenant ==
+	       c->domains[part_domain(c, dom)].tenant;
 }
 
 /**
@@ -28,15 +29,15 @@ u32 salvage_span(const struct core *c, u32 pool, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
 	const struct kv_pool *p = core_pool(c, pool);
-	const struct kv_domain *d;
+	const struct kv_part *part;
 	u32 e;
 
 	if (!sp->nr_extents || sp->domain >= core_sizes(c)->nr_parts ||
 	    part_pool(c, sp->domain) != pool)
 		return 0;
-	d = &c->domains[sp->domain];
-	if (!d->used || !c->domains[part_domain(c, sp->domain)].used ||
-	    sp->nr_extents != d->span_extents ||
+	part = part_at(c, sp->domain);
+	if (!part->used || !c->domains[part_domain(c, sp->domain)].used ||
+	    sp->nr_extents != part->span_extents ||
 	    first + sp->nr_extents > p->first + p->nr_extents)
 		return 0;
 	for (e = first; e < first + sp->nr_extents; e++)
@@ -170,7 +171,7 @@ u32 salvage_in_span(const struct core *c, u32 blk)
 		return CORE_NONE;
 	sp = &c->spans[x->span];
 	base = x->span * core_sizes(c)->blocks_per_extent;
-	return blk < base + c->domains[sp->domain].span_blocks ? sp->domain :
+	return blk < base + part_at(c, sp->domain)->span_blocks ? sp->domain :
 								 CORE_NONE;
 }
 
@@ -222,7 +223,7 @@ static void span_blocks(struct core *c, u32 first)
 	u32 dom = c->spans[first].domain, blk, end;
 
 	blk = first * core_sizes(c)->blocks_per_extent;
-	end = blk + c->domains[dom].span_blocks;
+	end = blk + part_at(c, dom)->span_blocks;
 	for (; blk < end; blk++)
 		if (part_pool(c, dom))
 			slot_reset(c, dom, blk);

@@ -31,7 +31,7 @@ static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
 	return &c->head->pools[pool];
 }
 
-/* Where the record of domain @dom's part in @pool is. */
+/* The number of domain @dom's part in @pool; in the device pool, of the domain. */
 static inline u32 part_index(const struct core *c, u32 dom, u32 pool)
 {
 	return dom + pool * core_cfg(c)->max_domains;
@@ -59,6 +59,14 @@ static inline u32 part_domain(const struct core *c, u32 part)
 	u32 nr = core_cfg(c)->max_domains;
 
 	return part < nr ? part : part % nr;
+}
+
+/* The record of part_index() @part. */
+static inline struct kv_part *part_at(const struct core *c, u32 part)
+{
+	u32 nr = core_cfg(c)->max_domains;
+
+	return part < nr ? &c->domains[part].dev : &c->parts[part - nr];
 }
 
 /*
@@ -149,22 +157,33 @@ static inline struct kv_domain *seq_domain(const struct core *c,
 	return &c->domains[s->domain];
 }
 
-/* Blocks of a domain, or of its part in a lower pool, that are not free. */
-static inline u32 domain_used(const struct kv_domain *d)
+/* Blocks of a part that are not free. */
+static inline u32 part_used(const struct kv_part *p)
 {
-	return d->nr_spans * d->span_blocks - d->nr[BLK_FREE];
+	return p->nr_spans * p->span_blocks - p->nr[BLK_FREE];
 }
 
-/* Free blocks that somebody may take: those of isolated spans nobody may. */
+/* Free blocks that may be taken: no block of an isolated span may. */
+static inline u32 part_free(const struct kv_part *p)
+{
+	return p->nr[BLK_FREE] - p->isolated_free;
+}
+
+/* The same of the device pool. */
+static inline u32 domain_used(const struct kv_domain *d)
+{
+	return part_used(&d->dev);
+}
+
 static inline u32 domain_free(const struct kv_domain *d)
 {
-	return d->nr[BLK_FREE] - d->isolated_free;
+	return part_free(&d->dev);
 }
 
 /* Cached blocks whose eviction gives the domain a free one. */
 static inline u32 domain_cached(const struct kv_domain *d)
 {
-	return d->nr[BLK_CACHED] - d->isolated_cached;
+	return d->dev.nr[BLK_CACHED] - d->dev.isolated_cached;
 }
 
 static inline bool span_is_isolated(const struct kv_span *sp)
@@ -218,22 +237,22 @@ static inline bool block_leaves(const struct core *c, u32 blk)
 
 static inline u32 domain_slack(const struct kv_domain *d)
 {
-	KV_BUG_ON(domain_free(d) < d->reserved);
-	return domain_free(d) - d->reserved;
+	KV_BUG_ON(domain_free(d) < d->dev.reserved);
+	return domain_free(d) - d->dev.reserved;
 }
 
 /* Blocks in use that no eviction would give back, and promised ones. */
 static inline u32 domain_held(const struct kv_domain *d)
 {
-	return domain_used(d) - d->nr[BLK_CACHED] + d->reserved;
+	return domain_used(d) - d->dev.nr[BLK_CACHED] + d->dev.reserved;
 }
 
 /* Blocks that will be free soon, by themselves. */
 static inline u32 room_coming(const struct core *c, const struct kv_domain *d)
 {
-	u64 made = (u64)d->pending_spans * d->span_blocks;
-	u32 leaving = d->nr[BLK_LIMBO] > d->nr_filling ?
-		      d->nr[BLK_LIMBO] - d->nr_filling : 0;
+	u64 made = (u64)d->dev.pending_spans * d->dev.span_blocks;
+	u32 leaving = d->dev.nr[BLK_LIMBO] > d->nr_filling ?
+		      d->dev.nr[BLK_LIMBO] - d->nr_filling : 0;
 
 	return (u32)min(made + leaving, 0x7fffffffull);
 }
@@ -250,7 +269,7 @@ static inline u32 room_lacks(const struct core *c, const struct kv_domain *d, u3
 /* memory.max stands in the way: only the domain's own can help. */
 static inline bool domain_limited(const struct kv_domain *d, u32 nr)
 {
-	return (u64)domain_held(d) + nr > d->max_blocks;
+	return (u64)domain_held(d) + nr > d->dev.max_blocks;
 }
 
 /* Does a swapped sequence of the domain wait beside others? */
@@ -272,8 +291,8 @@ static inline bool revoke_needed(const struct core *c, u32 e)
 /* Blocks that the domain could have at best. */
 static inline u32 domain_capacity(const struct core *c, const struct kv_domain *d)
 {
-	u64 spans = c->head->nr_online / d->span_extents;
-	u64 blocks = min(spans * d->span_blocks, (u64)d->max_blocks);
+	u64 spans = c->head->nr_online / d->dev.span_extents;
+	u64 blocks = min(spans * d->dev.span_blocks, (u64)d->dev.max_blocks);
 
 	return (u32)(c->head->device ? min(blocks, (u64)d->kept) : blocks);
 }

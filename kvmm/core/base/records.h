@@ -396,22 +396,70 @@ struct kv_tenant {
 };
 
 /**
+ * struct kv_part - what a domain has in one pool
+ * @used:         the domain can have blocks there
+ * @span_extents, @span_blocks, @span_tail: shape of its spans, in extents, blocks
+ *                and bytes that no block uses
+ * @block_bytes:  of a block; below the device of a slot, header and padding too
+ * @max_bytes, @max_blocks: memory.max, or swap.max of a pool below the device
+ * @nr:           blocks in each state, over its spans
+ * @reserved:     of the free ones, promised to admitted prefills; never
+ *                above part_free()
+ * @isolated_free, @isolated_cached: of @nr, those in isolated spans
+ * @peak:         most blocks that were in use at once
+ * @nr_empty:     of @nr_spans, those without any block in use
+ * @pending_spans: being made, or claimed from other tenants
+ * @keep_spans:   an empty one is about to be used; set inside one event only
+ * @class:        spans by fullness; @classes: a bit for each that has some
+ * @class_scale:  see span_class()
+ * @lru_head, @lru_tail: of the host pool, its slots, the oldest first
+ * @write_next:   of the host pool, the slot that is looked at next
+ * @slot_out, @slot_nr: for slots.c: slot that was last taken to copy to, and how
+ *                many more were to come
+ * @slot_last, @slot_peer, @slot_row: likewise: slot last taken for a neighbour of
+ *                @slot_peer in the other tier, and how many lie side by side there
+ */
+struct kv_part {
+	u32	used;
+	u32	span_extents;
+	u32	span_blocks;
+	u32	max_blocks;
+	u64	block_bytes;
+	u64	span_tail;
+	u64	max_bytes;
+	u32	nr[NR_BLK_STATES];
+	u32	reserved;
+	u32	isolated_free;
+	u32	isolated_cached;
+	u32	peak;
+	u32	nr_spans;
+	u32	nr_empty;
+	u32	pending_spans;
+	u32	keep_spans;
+	u32	class[CORE_NR_CLASSES];
+	u32	classes;
+	u32	lru_head;
+	u64	class_scale;
+	u32	lru_tail;
+	u32	write_next;
+	u32	slot_out;
+	u32	slot_nr;
+	u32	slot_last;
+	u32	slot_peer;
+	u32	slot_row;
+	u32	resv;
+};
+
+/**
  * struct kv_domain - the blocks of one (tenant, model identity, layout)
- * @max_blocks:   memory.max in blocks
+ * @dev:          its part in the device pool; the others are core.parts
  * @high_blocks:  memory.high in blocks
  * @emin, @elow:  blocks protected from others, see limit.c; 0 without clients
  * @weight:       of its part of the surplus
  * @by_operator:  marks that an operator set, to @operator_limit
  * @asked_limit:  what whoever attached first asked for
- * @nr:           blocks in each state, over its spans
- * @reserved:     of the free ones, promised to admitted prefills; never
- *                above domain_free()
- * @isolated_free, @isolated_cached: of @nr, those in isolated spans
  * @nr_shared:    blocks that more than one sequence maps
- * @pending_spans: being made, or claimed from other tenants
- * @nr_revokes:   of these, claimed
- * @class:        spans by fullness
- * @lru_head:     of a part: the oldest host slot
+ * @nr_revokes:   of @dev.pending_spans, claimed
  * @wait_head:    first to be admitted: by priority, then arrival
  * @run_head:     resident sequences
  * @wait_root, @ready_root, @refused_root: trees of sequences, see order.c
@@ -422,23 +470,18 @@ struct kv_tenant {
  * @retry:        something changed since the first waiter was refused
  */
 struct kv_domain {
+	struct kv_part dev;
 	u32	used;
 	u32	tenant;
 	char	name[KVMM_NAME_LEN];
 	u8	identity[KVMM_IDENTITY_LEN];
 	struct kvmm_group group;
 	u32	block_tokens;
-	u32	span_extents;
-	u32	span_blocks;
 	u32	nr_clients;
 	u64	layer_stride;
-	u64	block_bytes;
-	u64	span_tail;
 	u64	min_bytes;
 	u64	low_bytes;
 	u64	high_bytes;
-	u64	max_bytes;
-	u32	max_blocks;
 	u32	high_blocks;
 	u32	emin;
 	u32	elow;
@@ -446,24 +489,11 @@ struct kv_domain {
 	u32	by_operator;
 	u64	operator_limit[CORE_NR_LIMITS];
 	u64	asked_limit[CORE_NR_LIMITS];
-	u32	nr[NR_BLK_STATES];
-	u32	reserved;
-	u32	isolated_free;
-	u32	isolated_cached;
-	u32	peak;
 	u32	nr_shared;
 	u32	nr_indexed;
 	u32	roots;		/* names that nothing comes before: see kv_node */
-	u32	nr_spans;
-	u32	nr_empty;	/* of those, without any block in use */
-	u32	pending_spans;
 	u32	nr_revokes;
 	u64	displace_after;	/* no run is displaced for it before */
-	u32	class[CORE_NR_CLASSES];
-	u32	classes;	/* BIT(class): there are spans of it */
-	u64	class_scale;	/* see span_class() */
-	u32	lru_head;
-	u32	lru_tail;
 	u32	wait_head;
 	u32	wait_tail;
 	u32	run_head;
@@ -491,18 +521,11 @@ struct kv_domain {
 	u32	nr_high_events;
 	u32	nr_low_events;
 	u32	nr_filling;	/* in LIMBO on the way in, not out */
-	u32	keep_spans;	/* empty ones are about to be used */
 	u32	host_wanted;	/* a restore waits for host slots */
 	u32	growth;		/* what resident tables could grow by, see commit.c */
 	u32	floor;		/* of cache, see limit.c; 0 without clients */
 	u32	reclaiming;	/* the reclaimer is awake, see wmark.c */
-	u32	slot_out;	/* of a lower pool, for slots.c: last taken to */
-	u32	slot_nr;	/* copy out, with so many to come; last taken */
-	u32	slot_last;	/* for what lies at */
-	u32	slot_peer;	/* this slot of the other tier */
-	u32	slot_row;	/* so many lie side by side there */
 	u32	salvaged;	/* blocks with BLKF_SALVAGED */
-	u32	write_next;	/* of a part: host slot to be looked at next */
 	u32	kept;		/* blocks it may have since the device failed */
 	u32	serial;		/* of the domains that there were, see why.c */
 	s64	lag;		/* what its share was too large, see limit.c */
@@ -916,7 +939,8 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 	x(ids,		u32,			s->nr_ids)		\
 	x(buckets,	u32,			s->nr_buckets)		\
 	x(tenants,	struct kv_tenant,	cfg->max_tenants)	\
-	x(domains,	struct kv_domain,	s->nr_parts)		\
+	x(domains,	struct kv_domain,	cfg->max_domains)	\
+	x(parts,	struct kv_part,		s->nr_parts - cfg->max_domains) \
 	x(entries_low,	struct kv_entry,	s->nr_entries)		\
 	x(nodes,	struct kv_node,		s->nr_nodes)		\
 	x(lrus,		struct kv_lru,		cfg->max_domains)	\

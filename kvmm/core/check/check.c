@@ -409,13 +409,13 @@ static void walk_span(struct walk *w, u32 first, u32 *nr)
 void walk_classes(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
-	const struct kv_domain *d = &c->domains[dom];
+	const struct kv_part *p = part_at(c, dom);
 	u32 i, n, class, prev, empty = 0, free = 0, cached = 0, some = 0;
 
 	for (class = 0, n = 0; class < CORE_NR_CLASSES; class++) {
 		prev = CORE_NONE;
-		some |= d->class[class] == CORE_NONE ? 0 : BIT(class);
-		for (i = d->class[class]; i != CORE_NONE && n <= d->nr_spans;
+		some |= p->class[class] == CORE_NONE ? 0 : BIT(class);
+		for (i = p->class[class]; i != CORE_NONE && n <= p->nr_spans;
 		     i = c->spans[i].next, n++) {
 			expect(w, "span", "class of", i, c->spans[i].class,
 			       class);
@@ -431,14 +431,14 @@ void walk_classes(struct walk *w, u32 dom)
 			cached += c->spans[i].nr_cached;
 		}
 	}
-	expect(w, "span", "list lengths in domain", dom, n, d->nr_spans);
+	expect(w, "span", "list lengths in domain", dom, n, p->nr_spans);
 	expect(w, "span", "classes that are not empty of domain", dom,
-	       d->classes, some);
-	expect(w, "span", "empty ones of domain", dom, d->nr_empty, empty);
+	       p->classes, some);
+	expect(w, "span", "empty ones of domain", dom, p->nr_empty, empty);
 	expect(w, "span", "free blocks in isolated ones of domain", dom,
-	       d->isolated_free, free);
+	       p->isolated_free, free);
 	expect(w, "span", "cached blocks in isolated ones of domain", dom,
-	       d->isolated_cached, cached);
+	       p->isolated_cached, cached);
 }
 
 /* The wait list or the run list: sequences with @flag, @nr of them. */
@@ -490,12 +490,12 @@ static void walk_domain_seqs(struct walk *w, u32 dom)
 			growth += commit_growth(c, s);
 	}
 	expect(w, "commit", "growth of domain", dom, d->growth, growth);
-	expect(w, "law 1", "promises of domain", dom, d->reserved, reserved);
+	expect(w, "law 1", "promises of domain", dom, d->dev.reserved, reserved);
 	expect(w, "domain", "marked in", dom, d->nr_marked, marked);
 	expect(w, "domain", "running in", dom, d->nr_running, running);
-	if (domain_free(d) < d->reserved)
+	if (domain_free(d) < d->dev.reserved)
 		walk_fault(w, "law 1", "free blocks behind promises of domain",
-			   dom, domain_free(d), d->reserved);
+			   dom, domain_free(d), d->dev.reserved);
 }
 
 static void walk_domain_pressure(struct walk *w, u32 dom)
@@ -566,7 +566,7 @@ static void walk_domain(struct walk *w, u32 dom)
 		}
 	}
 	for (i = 0; i < NR_BLK_STATES; i++)
-		expect(w, "law 1", core_block_state_name(i), dom, d->nr[i],
+		expect(w, "law 1", core_block_state_name(i), dom, d->dev.nr[i],
 		       nr[i]);
 	expect(w, "domain", "indexed blocks of", dom, d->nr_indexed, indexed);
 	expect(w, "domain", "shared blocks of", dom, d->nr_shared, shared);
@@ -574,8 +574,8 @@ static void walk_domain(struct walk *w, u32 dom)
 	       d->salvaged, salvaged);
 	expect(w, "swap", "blocks on the way in of", dom, d->nr_filling,
 	       filling);
-	if (domain_used(d) > d->peak)
-		walk_fault(w, "domain", "peak of", dom, d->peak,
+	if (domain_used(d) > d->dev.peak)
+		walk_fault(w, "domain", "peak of", dom, d->dev.peak,
 			   domain_used(d));
 	walk_lists(w, dom);
 	check_lru(w, dom);

@@ -93,7 +93,7 @@ static u32 walk_cached(struct walk *w, u32 dom, const struct kv_lru_list *list,
 	const struct core *c = w->c;
 	u32 i = list->head, n = 0, prev = CORE_NONE;
 
-	for (; i != CORE_NONE && n <= c->domains[dom].nr[BLK_CACHED]; n++) {
+	for (; i != CORE_NONE && n <= c->domains[dom].dev.nr[BLK_CACHED]; n++) {
 		const struct kv_block *b = &c->blocks[i];
 
 		expect(w, "lru", "state of block", i, b->state, BLK_CACHED);
@@ -165,7 +165,7 @@ void check_lru(struct walk *w, u32 dom)
 	for (k = 0; k < LRU_NR_KINDS; k++)
 		n += walk_kind(w, dom, k);
 	expect(w, "lru", "lists of domain", dom, n,
-	       c->domains[dom].nr[BLK_CACHED]);
+	       c->domains[dom].dev.nr[BLK_CACHED]);
 	walk_leases(w, dom);
 	if (n)
 		expect(w, "lru", "a next one in domain", dom,

@@ -109,7 +109,7 @@ static void walk_slots(struct walk *w, u32 first, u32 *nr)
 static void walk_part(struct walk *w, u32 part)
 {
 	const struct core *c = w->c;
-	const struct kv_domain *d = &c->domains[part];
+	const struct kv_part *rec = part_at(c, part);
 	const struct kv_pool *p = core_pool(c, part_pool(c, part));
 	u32 nr[NR_BLK_STATES] = { 0 };
 	u32 i, spans = 0;
@@ -120,9 +120,9 @@ static void walk_part(struct walk *w, u32 part)
 		spans++;
 		walk_slots(w, i, nr);
 	}
-	expect(w, "swap", "spans of part", part, d->nr_spans, spans);
+	expect(w, "swap", "spans of part", part, rec->nr_spans, spans);
 	for (i = 0; i < NR_BLK_STATES; i++)
-		expect(w, "law 1", core_block_state_name(i), part, d->nr[i],
+		expect(w, "law 1", core_block_state_name(i), part, rec->nr[i],
 		       nr[i]);
 	walk_classes(w, part);
 }
@@ -133,11 +133,11 @@ static void walk_part(struct walk *w, u32 part)
 static u32 walk_host_list(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
-	const struct kv_domain *part;
+	const struct kv_part *part;
 	u32 i, n, prev = CORE_NONE;
 	bool next = false;
 
-	part = &c->domains[part_index(c, dom, CORE_POOL_HOST)];
+	part = host_part(c, dom);
 	if (!part->used)
 		return 0;
 	for (i = part->lru_head, n = 0; i != CORE_NONE &&
@@ -233,7 +233,7 @@ static void walk_ios(struct walk *w)
 		late[pool] += !!(e->flags & ENTF_OVERDUE);
 		moving[pool] += e->moving;
 		out[pool][e->io == ENT_WRITE] += CORE_SLOT_HEADER +
-			c->domains[e->domain].block_bytes;
+			c->domains[e->domain].dev.block_bytes;
 	}
 	expect(w, "stall", "copies in flight", 0, c->head->nr_copies, copies);
 	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
@@ -273,6 +273,6 @@ void walk_tiers(struct walk *w)
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		for (n = CORE_POOL_HOST; n < CORE_NR_POOLS; n++)
 			if (c->domains[i].used &&
-			    c->domains[part_index(c, i, n)].used)
+			    part_at(c, part_index(c, i, n))->used)
 				walk_part(w, part_index(c, i, n));
 }

@@ -71,7 +71,8 @@ u32 *block_ids(const struct core *c, u32 blk)
 	u32 span = block_span(c, blk), base = span * s->blocks_per_extent;
 
 	return c->ids + (u64)span * s->ids_per_extent +
-	       (u64)(blk - base) * c->domains[b->domain].block_tokens;
+	       (u64)(blk - base) *
+	       c->domains[part_domain(c, b->domain)].block_tokens;
 }
 
 /*
@@ -84,8 +85,8 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
 	struct kv_domain *d = &c->domains[part_domain(c, sp->domain)];
 
 	domain_kick(d);
-	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->reserved ||
-	    (d->floor && d->nr[BLK_CACHED] > d->floor) ||
+	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->dev.reserved ||
+	    (d->floor && d->dev.nr[BLK_CACHED] > d->floor) ||
 	    core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
 		core_kick(c);
 }
@@ -98,10 +99,10 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
  */
 static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 {
-	u32 beyond = domain_used(d) - d->emin, i;
-	bool cache = beyond <= d->nr[BLK_CACHED], none = true;
+	u32 used = domain_used(d), i;
+	bool cache = used - d->emin <= d->dev.nr[BLK_CACHED], none = true;
 
-	if (c->none_stalled)
+	if (c->none_stalled || !d->emin || used <= d->emin)
 		return;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		struct kv_domain *o = &c->domains[i];
@@ -115,37 +116,37 @@ static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 	c->none_stalled = none;
 }
 
-static void block_count(struct core *c, struct kv_domain *d,
-			struct kv_span *sp, u32 from, u32 to)
+static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 {
+	struct kv_part *p = part_at(c, sp->domain);
 	bool isolated = span_is_isolated(sp);
 	u32 used;
 
-	d->nr[from]--;
-	d->nr[to]++;
+	p->nr[from]--;
+	p->nr[to]++;
 	if (from == BLK_CACHED) {
 		sp->nr_cached--;
-		d->isolated_cached -= isolated;
+		p->isolated_cached -= isolated;
 	}
 	if (to == BLK_CACHED) {
 		sp->nr_cached++;
-		d->isolated_cached += isolated;
+		p->isolated_cached += isolated;
 	}
 	sp->nr_open -= from == BLK_OPEN;
 	sp->nr_open += to == BLK_OPEN;
 	if (from == BLK_FREE) {
 		sp->nr_free--;
-		/* Else taken by nobody, but the device may be lost. */
-		d->isolated_free -= isolated;
-		used = domain_used(d);
-		if (used > d->peak)
-			d->peak = used;
-		if (d->emin && used > d->emin)
-			block_outgrew_min(c, d);
+		/* No block of an isolated span is taken, but its device may be lost. */
+		p->isolated_free -= isolated;
+		used = part_used(p);
+		if (used > p->peak)
+			p->peak = used;
+		if (!part_pool(c, sp->domain))
+			block_outgrew_min(c, &c->domains[sp->domain]);
 	}
 	if (to == BLK_FREE) {
 		sp->nr_free++;
-		d->isolated_free += isolated;
+		p->isolated_free += isolated;
 	}
 }
 
@@ -209,7 +210,7 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	if (state == BLK_FREE && from != BLK_POISON && device_is_bad(c, blk))
 		state = BLK_POISON;
 	KV_BUG_ON(!(block_may_become[from] & BIT(state)));
-	block_count(c, &c->domains[b->domain], sp, from, state);
+	block_count(c, sp, from, state);
 	if (life_is_sampled(c, blk))
 		life_block(c, blk, from, state);
 	core_order();		/* what the state says is true by now */
@@ -425,13 +426,13 @@ void block_filled(struct core *c, u32 blk)
 u64 block_offset(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
-	const struct kv_domain *d = &c->domains[b->domain];
+	const struct kv_part *p = part_at(c, b->domain);
 	u32 span = block_span(c, blk);
 	u32 base = span * core_sizes(c)->blocks_per_extent;
 	u32 first = core_pool(c, part_pool(c, b->domain))->first;
 
 	return (u64)(span - first) * core_cfg(c)->extent_size +
-	       (u64)(blk - base) * d->block_bytes;
+	       (u64)(blk - base) * p->block_bytes;
 }
 
 /* An open step copies from the block. */

@@ -20,7 +20,7 @@
 void host_list_add(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
-	struct kv_domain *part = host_part(c, e->domain);
+	struct kv_part *part = host_part(c, e->domain);
 
 	list_add_tail_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
 	e->flags |= ENTF_LRU;
@@ -29,7 +29,7 @@ void host_list_add(struct core *c, u32 entry)
 static void host_list_del(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
-	struct kv_domain *part = host_part(c, e->domain);
+	struct kv_part *part = host_part(c, e->domain);
 
 	if (!(e->flags & ENTF_LRU))
 		return;

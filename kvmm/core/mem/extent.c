@@ -225,11 +225,10 @@ void extent_release(struct core *c, u32 e)
 /* The run is given up: what has memory keeps it, what is under way lands. */
 void extent_run_abandon(struct core *c, u32 first)
 {
-	u32 dom = c->extents[first].domain;
-	u32 nr = c->domains[dom].span_extents;
-	u32 e;
+	struct kv_part *p = part_at(c, c->extents[first].domain);
+	u32 nr = p->span_extents, e;
 
-	c->domains[dom].pending_spans--;
+	p->pending_spans--;
 	for (e = first; e < first + nr; e++) {
 		c->extents[e].domain = CORE_NONE;
 		if (c->extents[e].backed)
@@ -241,17 +240,17 @@ void extent_run_abandon(struct core *c, u32 first)
 static void extent_run_settle(struct core *c, u32 first)
 {
 	u32 dom = c->extents[first].domain;
-	struct kv_domain *d = &c->domains[dom];
+	struct kv_part *p = part_at(c, dom);
 	u32 i;
 
-	for (i = 0; i < d->span_extents; i++)
+	for (i = 0; i < p->span_extents; i++)
 		if (!c->extents[first + i].backed)
 			return;
 	if (device_is_lost(c) && !part_pool(c, dom)) {
 		extent_run_abandon(c, first);
 		return;
 	}
-	d->pending_spans--;
+	p->pending_spans--;
 	span_cut(c, dom, first);
 }
 
@@ -263,17 +262,18 @@ static void extent_run_settle(struct core *c, u32 first)
  */
 int extent_run_make(struct core *c, u32 dom, u32 first)
 {
-	struct kv_domain *d = &c->domains[dom];
 	u32 pool = part_pool(c, dom), e;
+	u32 tenant = c->domains[part_domain(c, dom)].tenant;
+	struct kv_part *p = part_at(c, dom);
 
-	d->pending_spans++;
-	for (e = first; e < first + d->span_extents; e++) {
+	p->pending_spans++;
+	for (e = first; e < first + p->span_extents; e++) {
 		struct kv_extent *x = &c->extents[e];
 
-		if (!pool && x->backed && x->tenant != d->tenant)
+		if (!pool && x->backed && x->tenant != tenant)
 			extent_release(c, e);
 		extent_set_state(c, e, EXT_CREATING);
-		x->tenant = d->tenant;
+		x->tenant = tenant;
 		x->domain = dom;
 		x->span = first;
 		if (!x->backed) {
@@ -294,13 +294,13 @@ int extent_run_make(struct core *c, u32 dom, u32 first)
  */
 int extent_run_take(struct core *c, u32 dom)
 {
-	const struct kv_domain *d = &c->domains[dom];
+	u32 tenant = c->domains[part_domain(c, dom)].tenant;
+	u32 nr = part_at(c, dom)->span_extents;
 	u32 pool = part_pool(c, dom), first;
 
-	first = extent_run_find(c, pool, d->span_extents, d->tenant, false);
+	first = extent_run_find(c, pool, nr, tenant, false);
 	if (first == CORE_NONE)
-		first = extent_run_find(c, pool, d->span_extents, d->tenant,
-					true);
+		first = extent_run_find(c, pool, nr, tenant, true);
 	if (first == CORE_NONE)
 		return -EAGAIN;
 	core_pool(c, pool)->cursor = first - core_pool(c, pool)->first;

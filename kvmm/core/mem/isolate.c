@@ -40,15 +40,15 @@ int span_isolate(struct core *c, u32 first)
 	KV_BUG_ON(!sp->nr_extents || part_pool(c, sp->domain));
 	if (span_is_isolated(sp))
 		return -EALREADY;
-	if (domain_free(d) < d->reserved + sp->nr_free)
+	if (domain_free(d) < d->dev.reserved + sp->nr_free)
 		return -EBUSY;
 	if (sp->nr_free == sp->nr_blocks) {
 		span_release(c, first);
 		return 1;
 	}
 	span_set_class(c, first, CORE_CLASS_ISOLATED);
-	d->isolated_free += sp->nr_free;
-	d->isolated_cached += sp->nr_cached;
+	d->dev.isolated_free += sp->nr_free;
+	d->dev.isolated_cached += sp->nr_cached;
 	core_count(c, CORE_EV_span_isolate, 1);
 	return 0;
 }
@@ -82,8 +82,8 @@ void span_putback(struct core *c, u32 first)
 	struct kv_domain *d = &c->domains[sp->domain];
 
 	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
-	d->isolated_free -= sp->nr_free;
-	d->isolated_cached -= sp->nr_cached;
+	d->dev.isolated_free -= sp->nr_free;
+	d->dev.isolated_cached -= sp->nr_cached;
 	evacuate_forget(c, first);
 	span_set_class(c, first, span_class(c, sp));
 	core_count(c, CORE_EV_span_putback, 1);
@@ -103,12 +103,12 @@ void span_putback(struct core *c, u32 first)
 u32 span_cover_promises(struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u32 first = d->class[CORE_CLASS_ISOLATED], next;
+	u32 first = d->dev.class[CORE_CLASS_ISOLATED], next;
 
-	for (; domain_free(d) < d->reserved && first != CORE_NONE; first = next) {
+	for (; domain_free(d) < d->dev.reserved && first != CORE_NONE; first = next) {
 		next = c->spans[first].next;
 		if (c->spans[first].nr_free)
 			span_putback(c, first);
 	}
-	return d->reserved - min(d->reserved, domain_free(d));
+	return d->dev.reserved - min(d->dev.reserved, domain_free(d));
 }

@@ -65,7 +65,7 @@ u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client);
 u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any);
 bool span_acked(const struct core *c, u32 first, u32 client);
 u32 span_nr_full(const struct core *c, const struct kv_domain *d);
-u32 span_first_free(const struct core *c, const struct kv_domain *d);
+u32 span_first_free(const struct core *c, const struct kv_part *p);
 u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 		    u32 client);
 void span_set_class(struct core *c, u32 first, u32 class);
@@ -149,9 +149,9 @@ void span_putback(struct core *c, u32 first);
 u32 span_cover_promises(struct core *c, u32 dom);
 
 /* The part of a domain in the host pool. */
-static inline struct kv_domain *host_part(const struct core *c, u32 dom)
+static inline struct kv_part *host_part(const struct core *c, u32 dom)
 {
-	return &c->domains[part_index(c, dom, CORE_POOL_HOST)];
+	return part_at(c, part_index(c, dom, CORE_POOL_HOST));
 }
 
 #endif /* KVMM_CORE_MEM_H */

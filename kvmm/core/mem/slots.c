@@ -93,7 +93,7 @@ static struct run span_run(const struct core *c, u32 first, u32 nr)
 }
 
 /* See the head of the file.  There is a free slot. */
-static struct run run_find(const struct core *c, const struct kv_domain *part,
+static struct run run_find(const struct core *c, const struct kv_part *part,
 			   u32 nr)
 {
 	struct run best = { CORE_NONE, 0 }, r;
@@ -117,7 +117,7 @@ static struct run run_find(const struct core *c, const struct kv_domain *part,
 static u32 slot_alloc(struct core *c, u32 part, u32 last, u32 want, u32 nr,
 		      bool up)
 {
-	struct kv_domain *p = &c->domains[part];
+	struct kv_part *p = part_at(c, part);
 	struct run r;
 
 	if (last != CORE_NONE && is_free_beside(c, part, last, want))
@@ -135,7 +135,7 @@ static u32 slot_alloc(struct core *c, u32 part, u32 last, u32 want, u32 nr,
 static void run_room(struct core *c, u32 part, u32 nr)
 {
 	nr = min(nr, (u32)RUN);
-	if (run_find(c, &c->domains[part], nr).nr < nr)
+	if (run_find(c, part_at(c, part), nr).nr < nr)
 		(void)extent_run_take(c, part);
 }
 
@@ -149,7 +149,7 @@ static void run_room(struct core *c, u32 part, u32 nr)
  */
 u32 slot_alloc_out(struct core *c, u32 part, u32 nr)
 {
-	struct kv_domain *p = &c->domains[part];
+	struct kv_part *p = part_at(c, part);
 	u32 last = !nr || nr + 1 == p->slot_nr ? p->slot_out : CORE_NONE;
 	u32 slot;
 
@@ -173,7 +173,7 @@ u32 slot_alloc_out(struct core *c, u32 part, u32 nr)
  */
 u32 slot_alloc_beside(struct core *c, u32 part, u32 peer, bool up)
 {
-	struct kv_domain *p = &c->domains[part];
+	struct kv_part *p = part_at(c, part);
 	u32 last = CORE_NONE, want = CORE_NONE, slot;
 
 	if (p->slot_peer != CORE_NONE && peer == p->slot_peer + 1) {

@@ -35,17 +35,17 @@ u32 span_class(const struct core *c, const struct kv_span *sp)
 		return SPAN_EMPTY;
 	if (!sp->nr_free)
 		return SPAN_FULL;
-	return 1 + (u32)(sp->nr_free * c->domains[sp->domain].class_scale >> 32);
+	return 1 + (u32)(sp->nr_free * part_at(c, sp->domain)->class_scale >> 32);
 }
 
 static void span_list_add(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
-	struct kv_domain *d = &c->domains[sp->domain];
-	u32 *head = &d->class[sp->class];
+	struct kv_part *p = part_at(c, sp->domain);
+	u32 *head = &p->class[sp->class];
 
-	d->nr_empty += sp->class == SPAN_EMPTY;
-	d->classes |= BIT(sp->class);
+	p->nr_empty += sp->class == SPAN_EMPTY;
+	p->classes |= BIT(sp->class);
 	sp->prev = CORE_NONE;
 	sp->next = *head;
 	if (*head != CORE_NONE)
@@ -56,15 +56,15 @@ static void span_list_add(struct core *c, u32 first)
 static void span_list_del(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
-	struct kv_domain *d = &c->domains[sp->domain];
+	struct kv_part *p = part_at(c, sp->domain);
 
-	d->nr_empty -= sp->class == SPAN_EMPTY;
+	p->nr_empty -= sp->class == SPAN_EMPTY;
 	if (sp->prev != CORE_NONE)
 		c->spans[sp->prev].next = sp->next;
 	else
-		d->class[sp->class] = sp->next;
-	if (d->class[sp->class] == CORE_NONE)
-		d->classes &= ~BIT(sp->class);
+		p->class[sp->class] = sp->next;
+	if (p->class[sp->class] == CORE_NONE)
+		p->classes &= ~BIT(sp->class);
 	if (sp->next != CORE_NONE)
 		c->spans[sp->next].prev = sp->prev;
 }
@@ -89,10 +89,10 @@ void span_reclass(struct core *c, u32 first)
 		span_set_class(c, first, span_class(c, sp));
 }
 
-/* May @d lose @nr free blocks and still cover what it promised? */
-static bool span_can_spare(const struct kv_domain *d, u32 nr)
+/* Can the part lose @nr free blocks and still cover its reservations? */
+static bool span_can_spare(const struct kv_part *p, u32 nr)
 {
-	return domain_free(d) >= d->reserved + nr;
+	return part_free(p) >= p->reserved + nr;
 }
 
 /*
@@ -112,20 +112,20 @@ static u32 span_keep(const struct core *c, const struct kv_span *sp)
 void span_settle(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
-	const struct kv_domain *d = &c->domains[sp->domain];
+	const struct kv_part *p = part_at(c, sp->domain);
 
 	if (span_is_isolated(sp)) {
 		if (sp->nr_free != sp->nr_blocks)
 			return;
-		if (domain_free(d) < d->reserved)
+		if (part_free(p) < p->reserved)
 			span_putback(c, first);	/* a promise came back */
 		else
 			span_release(c, first);
 		return;
 	}
-	if (sp->class == SPAN_EMPTY && d->nr_empty > span_keep(c, sp) &&
-	    span_can_spare(d, sp->nr_blocks) && !d->pending_spans &&
-	    !d->keep_spans)
+	if (sp->class == SPAN_EMPTY && p->nr_empty > span_keep(c, sp) &&
+	    span_can_spare(p, sp->nr_blocks) && !p->pending_spans &&
+	    !p->keep_spans)
 		span_release(c, first);
 }
 
@@ -159,32 +159,32 @@ static void span_link_blocks(struct core *c, u32 dom, u32 first)
  */
 void span_cut(struct core *c, u32 dom, u32 first)
 {
-	struct kv_domain *d = &c->domains[dom];
+	struct kv_part *p = part_at(c, dom);
 	struct kv_span *sp = &c->spans[first];
-	u32 e;
+	u32 tenant = c->domains[part_domain(c, dom)].tenant, e;
 
 	KV_BUG_ON(sp->nr_extents);
-	for (e = first; e < first + d->span_extents; e++) {
-		KV_BUG_ON(c->extents[e].tenant != d->tenant);
+	for (e = first; e < first + p->span_extents; e++) {
+		KV_BUG_ON(c->extents[e].tenant != tenant);
 		extent_set_state(c, e, EXT_SPAN);
 		c->extents[e].domain = dom;
 		c->extents[e].span = first;
 	}
 	core_crash(c, CORE_CRASH_span_cut);
 	sp->domain = dom;
-	sp->nr_blocks = d->span_blocks;
-	sp->nr_free = d->span_blocks;
+	sp->nr_blocks = p->span_blocks;
+	sp->nr_free = p->span_blocks;
 	sp->nr_cached = 0;
 	sp->nr_open = 0;
 	sp->class = SPAN_EMPTY;
 	span_link_blocks(c, dom, first);
 	core_order();
-	sp->nr_extents = d->span_extents;
+	sp->nr_extents = p->span_extents;
 	span_list_add(c, first);
 
-	d->class_scale = span_class_scale(sp->nr_blocks);
-	d->nr_spans++;
-	d->nr[BLK_FREE] += sp->nr_blocks;
+	p->class_scale = span_class_scale(sp->nr_blocks);
+	p->nr_spans++;
+	p->nr[BLK_FREE] += sp->nr_blocks;
 	core_count(c, CORE_EV_span_cut, 1);
 	/* For others too: spans that covered its promises may go now. */
 	core_kick(c);
@@ -197,16 +197,16 @@ void span_cut(struct core *c, u32 dom, u32 first)
 void span_recut(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
-	struct kv_domain *d = &c->domains[sp->domain];
+	struct kv_part *p = part_at(c, sp->domain);
 	u32 base = first * core_sizes(c)->blocks_per_extent, i, n;
 
 	*sp = (struct kv_span){ .domain = sp->domain, .free_head = CORE_NONE,
-				.nr_extents = d->span_extents,
-				.nr_blocks = d->span_blocks };
+				.nr_extents = p->span_extents,
+				.nr_blocks = p->span_blocks };
 	for (n = sp->nr_blocks; n--;) {
 		struct kv_block *b = &c->blocks[base + n];
 
-		d->nr[b->state]++;
+		p->nr[b->state]++;
 		sp->nr_cached += b->state == BLK_CACHED;
 		if (b->state != BLK_FREE)
 			continue;
@@ -217,9 +217,9 @@ void span_recut(struct core *c, u32 first)
 			c->blocks[i].prev = base + n;
 		sp->free_head = base + n;
 	}
-	d->class_scale = span_class_scale(sp->nr_blocks);
-	d->nr_spans++;
-	d->peak = max(d->peak, domain_used(d));
+	p->class_scale = span_class_scale(sp->nr_blocks);
+	p->nr_spans++;
+	p->peak = max(p->peak, part_used(p));
 	sp->class = span_class(c, sp);
 	span_list_add(c, first);
 }
@@ -232,16 +232,16 @@ void span_recut(struct core *c, u32 first)
 void span_release(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
-	struct kv_domain *d = &c->domains[sp->domain];
+	struct kv_part *p = part_at(c, sp->domain);
 	struct kv_pool *pool = core_pool(c, part_pool(c, sp->domain));
 	u32 e;
 
 	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
 	/* What an isolated one has free was counted off when it became that. */
 	if (span_is_isolated(sp))
-		d->isolated_free -= sp->nr_blocks;
+		p->isolated_free -= sp->nr_blocks;
 	else
-		KV_BUG_ON(!span_can_spare(d, sp->nr_blocks));
+		KV_BUG_ON(!span_can_spare(p, sp->nr_blocks));
 	if (span_is_isolated(sp))
 		evacuate_forget(c, first);
 	span_list_del(c, first);
@@ -252,8 +252,8 @@ void span_release(struct core *c, u32 first)
 	core_crash(c, CORE_CRASH_span_release);
 	/* It has memory: let it be found first. */
 	pool->cursor = min(pool->cursor, first - pool->first);
-	d->nr_spans--;
-	d->nr[BLK_FREE] -= sp->nr_blocks;
+	p->nr_spans--;
+	p->nr[BLK_FREE] -= sp->nr_blocks;
 	sp->nr_extents = 0;
 	core_count(c, CORE_EV_span_release, 1);
 	core_kick(c);
@@ -277,10 +277,10 @@ bool span_acked(const struct core *c, u32 first, u32 client)
 u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client)
 {
 	bool all = !c->clients[client].nr_unacked;
-	u32 left = d->classes & CLASSES_FREE, i;
+	u32 left = d->dev.classes & CLASSES_FREE, i;
 
 	for (; left; left &= left - 1)
-		for (i = d->class[__builtin_ctz(left)]; i != CORE_NONE; i = c->spans[i].next)
+		for (i = d->dev.class[__builtin_ctz(left)]; i != CORE_NONE; i = c->spans[i].next)
 			if (all || span_acked(c, i, client))
 				return i;
 	return CORE_NONE;
@@ -295,7 +295,7 @@ u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any)
 	u32 last = any ? SPAN_EMPTY : SPAN_EMPTY - 1, class, i, n;
 
 	for (class = SPAN_FULL + 1; class <= last; class++)
-		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next) {
+		for (i = d->dev.class[class]; i != CORE_NONE; i = c->spans[i].next) {
 			for (n = 0; n < core_cfg(c)->max_clients; n++)
 				if (c->clients[n].state == CLI_ALIVE &&
 				    &c->domains[c->clients[n].domain] == d &&
@@ -313,17 +313,17 @@ u32 span_nr_full(const struct core *c, const struct kv_domain *d)
 {
 	u32 i, nr = 0;
 
-	for (i = d->class[SPAN_FULL]; i != CORE_NONE; i = c->spans[i].next)
+	for (i = d->dev.class[SPAN_FULL]; i != CORE_NONE; i = c->spans[i].next)
 		nr++;
 	return nr;
 }
 
 /* The fullest span with a free slot, of a pool that no client maps. */
-u32 span_first_free(const struct core *c, const struct kv_domain *d)
+u32 span_first_free(const struct core *c, const struct kv_part *p)
 {
-	u32 some = d->classes & CLASSES_FREE;
+	u32 some = p->classes & CLASSES_FREE;
 
-	return some ? d->class[__builtin_ctz(some)] : CORE_NONE;
+	return some ? p->class[__builtin_ctz(some)] : CORE_NONE;
 }
 
 /* Free blocks that a grant to @client may name. */
@@ -335,7 +335,7 @@ u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 	if (!c->clients[client].nr_unacked)
 		return domain_free(d);
 	for (class = SPAN_FULL + 1; class <= SPAN_EMPTY; class++)
-		for (i = d->class[class]; i != CORE_NONE; i = c->spans[i].next)
+		for (i = d->dev.class[class]; i != CORE_NONE; i = c->spans[i].next)
 			if (span_acked(c, i, client))
 				nr += c->spans[i].nr_free;
 	return nr;

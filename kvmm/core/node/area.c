@@ -78,11 +78,10 @@ int core_area_del(struct core *c, u64 now, u32 area)
 	p = core_pool(c, pool);
 	area_leave(c, pool);
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		const struct kv_domain *part =
-			&c->domains[part_index(c, i, pool)];
+		const struct kv_part *part = part_at(c, part_index(c, i, pool));
 
 		if (c->domains[i].used && part->used)
-			left += domain_used(part) - part->nr[BLK_POISON];
+			left += part_used(part) - part->nr[BLK_POISON];
 	}
 	if (left || p->nr_ios)
 		return -EBUSY;
@@ -91,8 +90,8 @@ int core_area_del(struct core *c, u64 now, u32 area)
 	core_crash(c, CORE_CRASH_area_del);
 	p->leaving = 0;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		memset(&c->domains[part_index(c, i, pool)], 0,
-		       sizeof(struct kv_domain));
+		memset(part_at(c, part_index(c, i, pool)), 0,
+		       sizeof(struct kv_part));
 	for (i = p->first; i < p->first + p->nr_extents; i++) {
 		memset(&c->spans[i], 0, sizeof(c->spans[i]));
 		extent_set_state(c, i, EXT_ABSENT);

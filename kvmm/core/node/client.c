@@ -72,11 +72,11 @@ void client_describe(const struct core *c, u32 client,
 		.nr_tables	= core_cfg(c)->nr_tables,
 		.max_steps	= cl->max_steps,
 		.nr_extents	= core_sizes(c)->nr_extents,
-		.span_extents	= d->span_extents,
-		.span_blocks	= d->span_blocks,
-		.span_tail	= d->span_tail,
+		.span_extents	= d->dev.span_extents,
+		.span_blocks	= d->dev.span_blocks,
+		.span_tail	= d->dev.span_tail,
 		.layer_stride	= d->layer_stride,
-		.block_bytes	= d->block_bytes,
+		.block_bytes	= d->dev.block_bytes,
 	};
 }
 

@@ -64,7 +64,7 @@ static bool run_is_kept(const struct core *c, const struct kv_domain *d,
 {
 	u32 e;
 
-	for (e = first; e < first + d->span_extents; e++)
+	for (e = first; e < first + d->dev.span_extents; e++)
 		if (!c->extents[e].backed || c->extents[e].tenant != d->tenant ||
 		    c->extents[e].state == EXT_REVOKING)
 			return false;
@@ -93,11 +93,11 @@ static void keep_what_there_is(struct core *c)
 
 		if (!d->used)
 			continue;
-		for (first = 0; first + d->span_extents <= c->head->nr_online;
-		     first += d->span_extents)
+		for (first = 0; first + d->dev.span_extents <= c->head->nr_online;
+		     first += d->dev.span_extents)
 			runs += run_is_kept(c, d, first);
 		bad = bad_blocks(c, i);
-		d->kept = runs * d->span_blocks;
+		d->kept = runs * d->dev.span_blocks;
 		d->kept -= min(d->kept, bad);
 	}
 }

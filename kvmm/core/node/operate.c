@@ -37,9 +37,9 @@ int core_evict(struct core *c, u64 now, u32 dom, u32 most)
 		blk = lru_next(c, dom);
 		if (blk == CORE_NONE)
 			break;
-		before = d->nr[BLK_CACHED];
+		before = d->dev.nr[BLK_CACHED];
 		index_evict(c, blk);
-		nr += before - d->nr[BLK_CACHED];
+		nr += before - d->dev.nr[BLK_CACHED];
 	}
 	core_count(c, CORE_EV_evict_asked, nr);
 	admit_all(c);

@@ -48,7 +48,7 @@ static bool span_finds_room(struct core *c, u32 first)
 {
 	const struct kv_domain *d = &c->domains[c->spans[first].domain];
 
-	return !resize_is_late(c) && (d->pending_spans ||
+	return !resize_is_late(c) && (d->dev.pending_spans ||
 	       extent_run_take(c, c->spans[first].domain) >= 0);
 }
 
@@ -231,7 +231,7 @@ static u32 span_longest(const struct core *c)
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (c->domains[i].used && c->domains[i].nr_clients)
-			nr = max(nr, c->domains[i].span_extents);
+			nr = max(nr, c->domains[i].dev.span_extents);
 	return nr;
 }
 

@@ -34,19 +34,19 @@ void core_get_events(const struct core *c, u64 *counts)
 static void pool_add_domain(const struct kv_domain *d,
 			    struct core_pool_view *v)
 {
-	u64 bytes = d->block_bytes;
+	u64 bytes = d->dev.block_bytes;
 
-	v->free += d->nr[BLK_FREE] * bytes;
-	v->open += d->nr[BLK_OPEN] * bytes;
-	v->sealed += d->nr[BLK_SEALED] * bytes;
-	v->cached += d->nr[BLK_CACHED] * bytes;
-	v->quiescing += d->nr[BLK_QUIESCING] * bytes;
-	v->quarantine += d->nr[BLK_QUARANTINE] * bytes;
-	v->limbo += d->nr[BLK_LIMBO] * bytes;
-	v->revoking += d->nr[BLK_REVOKING] * bytes;
-	v->poison += d->nr[BLK_POISON] * bytes;
-	v->tails += d->nr_spans * d->span_tail;
-	v->committed += d->reserved * bytes;
+	v->free += d->dev.nr[BLK_FREE] * bytes;
+	v->open += d->dev.nr[BLK_OPEN] * bytes;
+	v->sealed += d->dev.nr[BLK_SEALED] * bytes;
+	v->cached += d->dev.nr[BLK_CACHED] * bytes;
+	v->quiescing += d->dev.nr[BLK_QUIESCING] * bytes;
+	v->quarantine += d->dev.nr[BLK_QUARANTINE] * bytes;
+	v->limbo += d->dev.nr[BLK_LIMBO] * bytes;
+	v->revoking += d->dev.nr[BLK_REVOKING] * bytes;
+	v->poison += d->dev.nr[BLK_POISON] * bytes;
+	v->tails += d->dev.nr_spans * d->dev.span_tail;
+	v->committed += d->dev.reserved * bytes;
 	v->shared += d->nr_shared * bytes;
 	v->indexed += d->nr_indexed * bytes;
 }
@@ -57,9 +57,9 @@ static void pool_add_marks(const struct core *c, const struct kv_domain *d,
 	struct wmark w;
 
 	wmark_get(c, d, &w);
-	v->wmark[0] += w.min * d->block_bytes;
-	v->wmark[1] += w.low * d->block_bytes;
-	v->wmark[2] += w.high * d->block_bytes;
+	v->wmark[0] += w.min * d->dev.block_bytes;
+	v->wmark[1] += w.low * d->dev.block_bytes;
+	v->wmark[2] += w.high * d->dev.block_bytes;
 }
 
 /* The partition of the device pool, in bytes. */
@@ -116,13 +116,13 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 		v->rate[i] = area_rate(p, i);
 	}
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		const struct kv_domain *d = &c->domains[part_index(c, i, pool)];
+		const struct kv_part *part = part_at(c, part_index(c, i, pool));
 
-		if (!c->domains[i].used || !d->used)
+		if (!c->domains[i].used || !part->used)
 			continue;
-		v->used += d->nr[BLK_SEALED] * d->block_bytes;
-		v->limbo += d->nr[BLK_LIMBO] * d->block_bytes;
-		v->poison += d->nr[BLK_POISON] * d->block_bytes;
+		v->used += part->nr[BLK_SEALED] * part->block_bytes;
+		v->limbo += part->nr[BLK_LIMBO] * part->block_bytes;
+		v->poison += part->nr[BLK_POISON] * part->block_bytes;
 	}
 	return 0;
 }
@@ -180,7 +180,7 @@ static void domain_view_room(const struct core *c, const struct kv_domain *d,
 	v->committed_as = commit_blocks(d);
 	v->commit_limit = commit_limit(c, d);
 	v->nr_spans_full = span_nr_full(c, d);
-	v->nr_spans_empty = d->nr_empty;
+	v->nr_spans_empty = d->dev.nr_empty;
 }
 
 /* Domain @i: -ERANGE past the last, -ENOENT for an unused record. */
@@ -199,23 +199,23 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->tenant = d->tenant;
 	memcpy(v->name, d->name, sizeof(v->name));
 	v->block_tokens = d->block_tokens;
-	v->block_bytes = d->block_bytes;
+	v->block_bytes = d->dev.block_bytes;
 	v->nr_clients = d->nr_clients;
-	v->nr_spans = d->nr_spans;
+	v->nr_spans = d->dev.nr_spans;
 	for (n = 0; n < NR_BLK_STATES; n++)
-		v->blocks[n] = d->nr[n];
-	v->reserved = d->reserved;
+		v->blocks[n] = d->dev.nr[n];
+	v->reserved = d->dev.reserved;
 	domain_view_room(c, d, v);
 	v->limit[CORE_LIMIT_MIN] = d->min_bytes;
 	v->limit[CORE_LIMIT_LOW] = d->low_bytes;
 	v->limit[CORE_LIMIT_HIGH] = d->high_bytes;
-	v->limit[CORE_LIMIT_MAX] = d->max_bytes;
+	v->limit[CORE_LIMIT_MAX] = d->dev.max_bytes;
 	v->limit[CORE_LIMIT_WEIGHT] = d->weight;
-	v->emin_bytes = d->emin * d->block_bytes;
-	v->elow_bytes = d->elow * d->block_bytes;
-	v->max_bytes = d->max_bytes;
-	v->current_bytes = domain_used(d) * d->block_bytes;
-	v->peak_bytes = d->peak * d->block_bytes;
+	v->emin_bytes = d->emin * d->dev.block_bytes;
+	v->elow_bytes = d->elow * d->dev.block_bytes;
+	v->max_bytes = d->dev.max_bytes;
+	v->current_bytes = domain_used(d) * d->dev.block_bytes;
+	v->peak_bytes = d->dev.peak * d->dev.block_bytes;
 	domain_view_seqs(c, i, v);
 	v->nr_running = d->nr_running;
 	v->nr_max_events = d->nr_max_events;
@@ -296,8 +296,8 @@ static void extent_add_rare(const struct core *c, u32 span,
 	const struct kv_domain *d = &c->domains[c->spans[span].domain];
 	u32 base = span * core_sizes(c)->blocks_per_extent, i;
 
-	if (!d->nr[BLK_QUIESCING] && !d->nr[BLK_LIMBO] &&
-	    !d->nr[BLK_QUARANTINE] && !d->nr[BLK_POISON])
+	if (!d->dev.nr[BLK_QUIESCING] && !d->dev.nr[BLK_LIMBO] &&
+	    !d->dev.nr[BLK_QUARANTINE] && !d->dev.nr[BLK_POISON])
 		return;
 	for (i = base; i < base + v->span_blocks; i++) {
 		u32 state = c->blocks[i].state;

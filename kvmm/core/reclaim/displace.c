@@ -130,7 +130,7 @@ static void run_put_off(struct core *c, u32 first, u32 end)
 static bool run_may_go(struct core *c, u32 first, const struct displacer *who)
 {
 	u32 dom = who->want->domain, tenant = c->domains[dom].tenant, e;
-	u32 nr = c->domains[dom].span_extents;
+	u32 nr = c->domains[dom].dev.span_extents;
 
 	for (e = first; e < first + nr; e++) {
 		const struct kv_extent *x = &c->extents[e];
@@ -191,7 +191,7 @@ static bool is_chosen(const u32 *runs, u32 nr, u32 first)
 static u32 run_best(struct core *c, const struct displacer *who,
 		    const u32 *chosen, u32 nr_chosen)
 {
-	u32 nr = seq_domain(c, who->want)->span_extents, best = CORE_NONE, i;
+	u32 nr = seq_domain(c, who->want)->dev.span_extents, best = CORE_NONE, i;
 	u64 least = ~0ull, key;
 
 	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
@@ -330,7 +330,7 @@ static u32 run_free(const struct core *c, u32 first, u32 last, u32 dom)
  */
 static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 {
-	u32 nr = seq_domain(c, who->want)->span_extents, e, i, next, due;
+	u32 nr = seq_domain(c, who->want)->dev.span_extents, e, i, next, due;
 
 	for (e = first; e < first + nr; e++) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
@@ -340,7 +340,7 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 			continue;
 		due = marked_promises(c, d);
 		for (i = d->run_head; i != CORE_NONE && domain_free(d) + due <
-		     d->reserved + run_free(c, first, e, sp->domain);
+		     d->dev.reserved + run_free(c, first, e, sp->domain);
 		     i = next) {
 			struct kv_seq *s = &c->seqs[i];
 
@@ -371,7 +371,7 @@ int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised)
 {
 	const struct kv_domain *d = seq_domain(c, want);
 	struct displacer who = { .want = want, .promised = promised };
-	u32 runs[CORE_MAX_REVOKES], k = DIV_ROUND_UP(nr, d->span_blocks), i;
+	u32 runs[CORE_MAX_REVOKES], k = DIV_ROUND_UP(nr, d->dev.span_blocks), i;
 
 	c->taker = want->domain;
 	if (c->head->nr_tenants < 2 || c->now < d->displace_after ||

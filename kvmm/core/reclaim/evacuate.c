@@ -271,7 +271,7 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 	u32 e, used, fit = 0;
 	u64 bytes = 0;
 
-	for (e = first; e < first + d->span_extents; e++) {
+	for (e = first; e < first + d->dev.span_extents; e++) {
 		u32 span = c->extents[e].span;
 
 		if (extent_fits(c, e, d->tenant, true)) {
@@ -287,9 +287,9 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 			break;
 		span_count_moved(c, span, used, true);
 		bytes += (used + c->spans[span].nr_open * TAIL_COST) *
-			 c->domains[c->spans[span].domain].block_bytes;
+			 c->domains[c->spans[span].domain].dev.block_bytes;
 	}
-	if (e == first + d->span_extents && fit < d->span_extents)
+	if (e == first + d->dev.span_extents && fit < d->dev.span_extents)
 		return bytes;
 	run_uncount(c, first, e);
 	return ~0ull;
@@ -298,7 +298,7 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 /* The run that costs least to be had, with its spans counted as gone. */
 static u32 run_cheapest(struct core *c, u32 dom, bool promised)
 {
-	u32 nr = c->domains[dom].span_extents, best = CORE_NONE, i;
+	u32 nr = c->domains[dom].dev.span_extents, best = CORE_NONE, i;
 	u64 least = ~0ull, bytes;
 
 	core_work(c, c->head->nr_online);
@@ -325,7 +325,7 @@ static void span_make_room(struct core *c, u32 first)
 	u32 want = sp->nr_blocks - sp->nr_free - sp->nr_cached, free;
 
 	/* Empty ones are whose it is for. */
-	want += d->nr_running + d->nr_empty * d->span_blocks;
+	want += d->nr_running + d->dev.nr_empty * d->dev.span_blocks;
 	do {
 		free = sp->nr_free;
 		room_evict_spare(c, sp->domain, free + want);
@@ -358,7 +358,7 @@ u32 evacuations_on(const struct core *c, u32 dom, bool promised)
 		    c->domains[ev->dom].tenant == c->domains[dom].tenant)
 			extents += c->spans[ev->span].nr_extents;
 	}
-	return DIV_ROUND_UP(extents, c->domains[dom].span_extents);
+	return DIV_ROUND_UP(extents, c->domains[dom].dev.span_extents);
 }
 
 /*
@@ -373,8 +373,8 @@ static u32 runs_lacking(struct core *c, u32 dom, u32 nr)
 
 	/* Where nothing can be had that look is not taken. */
 	spares_reset(c);
-	own += (u64)span_runs_possible(c, dom, &back) * d->span_blocks;
-	return own >= nr ? 1 : (u32)min(DIV_ROUND_UP(nr - own, d->span_blocks),
+	own += (u64)span_runs_possible(c, dom, &back) * d->dev.span_blocks;
+	return own >= nr ? 1 : (u32)min(DIV_ROUND_UP(nr - own, d->dev.span_blocks),
 					EVAC_WANT + 1ull);
 }
 
@@ -422,6 +422,6 @@ int evacuate_for(struct core *c, u32 dom, u32 nr)
 	if (on + got < must)
 		return -EAGAIN;
 	for (i = 0; i < got; i++)
-		run_evacuate(c, run[i], d->span_extents);
+		run_evacuate(c, run[i], d->dev.span_extents);
 	return -EALREADY;
 }

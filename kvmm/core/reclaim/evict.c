@@ -31,13 +31,13 @@ static u32 evict_next(const struct core *c, u32 dom, bool any)
 int room_evict(struct core *c, u32 dom, u32 nr)
 {
 	struct kv_domain *d = &c->domains[dom];
-	u32 mark = min(d->max_blocks, d->high_blocks), blk, limited = 0;
+	u32 mark = min(d->dev.max_blocks, d->high_blocks), blk, limited = 0;
 
 	c->taker = dom;
 	/* A span that falls empty now is wanted, not to be given away. */
-	d->keep_spans = 1;
+	d->dev.keep_spans = 1;
 	for (;;) {
-		bool over = (u64)domain_used(d) + d->reserved + nr > mark;
+		bool over = (u64)domain_used(d) + d->dev.reserved + nr > mark;
 
 		if (!over && domain_slack(d) >= nr)
 			break;
@@ -49,14 +49,14 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 		index_evict(c, blk);
 		core_count(c, CORE_EV_reclaim_direct, 1);
 	}
-	d->keep_spans = 0;
+	d->dev.keep_spans = 0;
 	if (limited) {
 		core_trace(c, limit_reclaim, dom, limited);
 		KV_PROBE(kvmm, limit_reclaim, dom, limited, domain_used(d),
 			 mark);
 	}
-	return domain_slack(d) < nr || (u64)domain_used(d) + d->reserved + nr >
-	       d->max_blocks ? -EAGAIN : 0;
+	return domain_slack(d) < nr || (u64)domain_used(d) + d->dev.reserved + nr >
+	       d->dev.max_blocks ? -EAGAIN : 0;
 }
 
 /**
@@ -69,7 +69,7 @@ void room_evict_spare(struct core *c, u32 dom, u32 nr)
 	struct kv_domain *d = &c->domains[dom];
 	u32 blk, cost;
 
-	d->keep_spans = 1;
+	d->dev.keep_spans = 1;
 	while (domain_slack(d) < nr) {
 		blk = evict_next(c, dom, false);
 		if (blk == CORE_NONE)
@@ -80,7 +80,7 @@ void room_evict_spare(struct core *c, u32 dom, u32 nr)
 		index_evict(c, blk);
 		core_count(c, CORE_EV_reclaim_direct, 1);
 	}
-	d->keep_spans = 0;
+	d->dev.keep_spans = 0;
 }
 
 /*
@@ -95,7 +95,7 @@ u32 span_evict_cached(struct core *c, u32 first)
 	u32 base = first * core_sizes(c)->blocks_per_extent;
 	u32 i, nr = 0;
 
-	owner->keep_spans = 1;
+	owner->dev.keep_spans = 1;
 	for (i = base; i < base + c->spans[first].nr_blocks; i++)
 		if (c->blocks[i].state == BLK_CACHED &&
 		    (!owner->emin ||
@@ -103,7 +103,7 @@ u32 span_evict_cached(struct core *c, u32 first)
 			index_evict(c, i);
 			nr++;
 		}
-	owner->keep_spans = 0;
+	owner->dev.keep_spans = 0;
 	core_count(c, CORE_EV_reclaim_direct, nr);
 	return nr;
 }

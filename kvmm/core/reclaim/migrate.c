@@ -42,8 +42,8 @@ static u64 move_id(const struct core *c, u32 i)
 /* May the domain have a block more for a while? */
 static bool room_to_move(const struct kv_domain *d)
 {
-	return domain_slack(d) && (u64)domain_used(d) + d->reserved <
-				  d->max_blocks;
+	return domain_slack(d) && (u64)domain_used(d) + d->dev.reserved <
+				  d->dev.max_blocks;
 }
 
 /* A record; one that was copied has its own until all of its batch are. */
@@ -65,7 +65,7 @@ static void move_issue(struct core *c, u32 i)
 		.within		= true,
 		.dev_off	= block_offset(c, m->from),
 		.dev_to		= block_offset(c, m->to),
-		.bytes		= c->domains[c->blocks[m->from].domain].block_bytes,
+		.bytes		= c->domains[c->blocks[m->from].domain].dev.block_bytes,
 	};
 
 	c->ops->copy(c->ops_arg, &cp);

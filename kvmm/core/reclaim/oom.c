@@ -42,15 +42,15 @@ static void row_fill(const struct core *c, struct core_oom_row *r, u32 dom)
 	memcpy(r->name, d->name, sizeof(r->name));
 	r->domain = dom;
 	r->tenant = d->tenant;
-	r->block_bytes = d->block_bytes;
+	r->block_bytes = d->dev.block_bytes;
 	r->limit[CORE_LIMIT_MIN] = d->min_bytes;
 	r->limit[CORE_LIMIT_LOW] = d->low_bytes;
 	r->limit[CORE_LIMIT_HIGH] = d->high_bytes;
-	r->limit[CORE_LIMIT_MAX] = d->max_bytes;
+	r->limit[CORE_LIMIT_MAX] = d->dev.max_bytes;
 	r->limit[CORE_LIMIT_WEIGHT] = d->weight;
 	for (i = 0; i < NR_BLK_STATES; i++)
-		r->blocks[i] = d->nr[i];
-	r->reserved = d->reserved;
+		r->blocks[i] = d->dev.nr[i];
+	r->reserved = d->dev.reserved;
 	r->emin = d->emin;
 	r->elow = d->elow;
 	r->cache_floor = d->floor;
@@ -66,7 +66,7 @@ static void oom_domain(struct core *c, struct core_oom_view *o,
 	struct core_oom_row *r = &o->row[o->nr_rows];
 	const struct kv_seq *s;
 
-	o->nr_free -= c->domains[dom].nr_spans * c->domains[dom].span_extents;
+	o->nr_free -= c->domains[dom].dev.nr_spans * c->domains[dom].dev.span_extents;
 	/* The victim's has a line whatever else has. */
 	if (o->nr_rows == CORE_OOM_ROWS) {
 		if (!taken || taken->domain != dom)

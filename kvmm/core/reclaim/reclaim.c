@@ -41,7 +41,7 @@ static bool room_possible(struct core *c, u32 dom, u64 nr, u32 *back)
 	*back = 0;
 	if (own >= nr)
 		return true;
-	lacks = DIV_ROUND_UP(nr - own, d->span_blocks);
+	lacks = DIV_ROUND_UP(nr - own, d->dev.span_blocks);
 	runs = span_runs_possible(c, dom, back);
 	if (lacks > runs)
 		return false;
@@ -68,7 +68,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	u32 back;
 
 	c->taker = dom;
-	if ((u64)domain_held(d) + spare + nr > d->max_blocks) {
+	if ((u64)domain_held(d) + spare + nr > d->dev.max_blocks) {
 		d->nr_max_events++;
 		KV_PROBE(kvmm, limit, dom, 0, domain_held(d), nr + spare);
 		return -EAGAIN;
@@ -99,10 +99,10 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		if (coming)
 			return -EINPROGRESS;
 		/* Within a limit only its own cache makes room. */
-		if ((u64)domain_used(d) + d->reserved + nr <=
-		    min(d->max_blocks, d->high_blocks) &&
+		if ((u64)domain_used(d) + d->dev.reserved + nr <=
+		    min(d->dev.max_blocks, d->high_blocks) &&
 		    span_steal_kept(c, dom, (u32)DIV_ROUND_UP(nr - slack,
-					    d->span_blocks), &kept))
+					    d->dev.span_blocks), &kept))
 			continue;
 		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return 0;
@@ -122,9 +122,9 @@ void room_ahead(struct core *c, u32 dom)
 	u64 want = 2ull * d->nr_running;
 	u32 n;
 
-	for (n = 0; n < AHEAD_MAX && domain_slack(d) + (u64)d->pending_spans * d->span_blocks <
+	for (n = 0; n < AHEAD_MAX && domain_slack(d) + (u64)d->dev.pending_spans * d->dev.span_blocks <
 	     want; n++) {
-		if (domain_used(d) + d->reserved + want > d->max_blocks ||
+		if (domain_used(d) + d->dev.reserved + want > d->dev.max_blocks ||
 		    extent_run_take(c, dom) < 0)
 			break;
 	}
@@ -137,7 +137,7 @@ void room_ahead(struct core *c, u32 dom)
  */
 static u32 promise_coming(const struct core *c, u32 dom)
 {
-	u32 i, nr = evacuations_on(c, dom, true) * c->domains[dom].span_blocks;
+	u32 i, nr = evacuations_on(c, dom, true) * c->domains[dom].dev.span_blocks;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		const struct kv_domain *o = &c->domains[i];

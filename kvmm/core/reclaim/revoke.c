@@ -212,7 +212,7 @@ static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 static void revoke_detach(struct core *c, struct kv_revoke *rv)
 {
 	c->domains[rv->dom].nr_revokes--;
-	c->domains[rv->dom].pending_spans--;
+	c->domains[rv->dom].dev.pending_spans--;
 	rv->dom = CORE_NONE;
 }
 
@@ -333,10 +333,10 @@ void revoke_begin(struct core *c, u32 dom, u32 first)
 	while (rv->nr)
 		rv++;
 	*rv = (struct kv_revoke){ .dom = dom, .first = first,
-				  .nr = d->span_extents };
+				  .nr = d->dev.span_extents };
 	c->head->nr_revokes++;
 	d->nr_revokes++;
-	d->pending_spans++;
+	d->dev.pending_spans++;
 	core_trace(c, revoke, dom, c->extents[first].tenant, first, rv->nr);
 	for (e = first; e < first + rv->nr; e++)
 		c->extents[e].want = 1 + (u32)(rv - c->head->revokes);

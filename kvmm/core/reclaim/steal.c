@@ -107,7 +107,7 @@ static void spares_reset_domains(struct core *c)
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		struct kv_domain *d = &c->domains[i];
 
-		d->spare = domain_free(d) - d->reserved;
+		d->spare = domain_free(d) - d->dev.reserved;
 		d->lost = 0;
 	}
 }
@@ -165,7 +165,7 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
 			 u32 *seen)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u32 end = first + d->span_extents, worst = RUN_FREE, e;
+	u32 end = first + d->dev.span_extents, worst = RUN_FREE, e;
 
 	for (e = first; e < end; e++) {
 		struct kv_span *sp;
@@ -226,14 +226,14 @@ static void take_prepare(struct core *c, u32 dom)
 static bool runs_none(const struct core *c, u32 dom)
 {
 	u64 most = core_pool(c, CORE_POOL_DEV)->loose;
-	u32 want = c->domains[dom].span_extents, i;
+	u32 want = c->domains[dom].dev.span_extents, i;
 
 	for (i = 0; i < core_cfg(c)->max_domains && most < want; i++) {
 		const struct kv_domain *o = &c->domains[i];
 
 		if (o->used && i != dom)
-			most += (u64)(domain_slack(o) + o->nr[BLK_CACHED]) /
-				o->span_blocks * o->span_extents;
+			most += (u64)(domain_slack(o) + o->dev.nr[BLK_CACHED]) /
+				o->dev.span_blocks * o->dev.span_extents;
 	}
 	return most < want;
 }
@@ -249,7 +249,7 @@ static bool runs_none(const struct core *c, u32 dom)
  */
 u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
 {
-	u32 nr = c->domains[dom].span_extents, runs = 0, cost, i, seen = 0;
+	u32 nr = c->domains[dom].dev.span_extents, runs = 0, cost, i, seen = 0;
 	u32 at_once = 0;
 
 	*back = 0;
@@ -314,7 +314,7 @@ static bool nobody_is_protected(const struct core *c, u32 dom)
  */
 u32 span_runs_reachable(struct core *c, u32 dom)
 {
-	u32 runs = 0, i, e, nr = c->domains[dom].span_extents;
+	u32 runs = 0, i, e, nr = c->domains[dom].dev.span_extents;
 
 	if (nobody_is_protected(c, dom))
 		return c->head->nr_online / nr;
@@ -338,7 +338,7 @@ static void run_evict(struct core *c, u32 dom, u32 first, bool low,
 {
 	u32 e, nr;
 
-	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+	for (e = first; e < first + c->domains[dom].dev.span_extents; e++) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state != EXT_SPAN)
@@ -357,7 +357,7 @@ static bool run_is_empty(const struct core *c, u32 dom, u32 first)
 {
 	u32 e;
 
-	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+	for (e = first; e < first + c->domains[dom].dev.span_extents; e++) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
 
 		if (c->extents[e].state == EXT_SPAN &&
@@ -382,7 +382,7 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 	run_evict(c, dom, first, low, evicted);
 	if (!run_is_empty(c, dom, first))
 		return false;
-	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+	for (e = first; e < first + c->domains[dom].dev.span_extents; e++) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state != EXT_SPAN)
@@ -400,7 +400,7 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 	u64 share = 0;
 	u32 e;
 
-	for (e = first; e < first + c->domains[dom].span_extents; e++)
+	for (e = first; e < first + c->domains[dom].dev.span_extents; e++)
 		if (c->extents[e].state == EXT_SPAN)
 			share = max(share, limit_share(&c->domains[
 				c->spans[c->extents[e].span].domain]) + 1);
@@ -410,7 +410,7 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 /* The larger, the sooner the run goes, of those at the same cost. */
 static u64 run_key(const struct core *c, u32 dom, u32 first)
 {
-	u32 nr = c->domains[dom].span_extents;
+	u32 nr = c->domains[dom].dev.span_extents;
 
 	/* Who lives can answer; processes that detached have to end. */
 	return (u64)!revoke_haunted(c, first, nr) << 63 |
@@ -441,7 +441,7 @@ static void look_add(struct run_look *l, u32 run, u64 key)
 static void runs_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from,
 			struct run_look *l)
 {
-	u32 nr = c->domains[dom].span_extents, i;
+	u32 nr = c->domains[dom].dev.span_extents, i;
 
 	l->nr = 0;
 	l->next = 0;
@@ -466,7 +466,7 @@ static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
 	if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
 		return false;
 	core_trace(c, steal, dom, trace_id(owner), run,
-		   c->domains[dom].span_extents);
+		   c->domains[dom].dev.span_extents);
 	if (cost >= RUN_REVOKE)
 		revoke_begin(c, dom, run);
 	return true;
@@ -478,7 +478,7 @@ static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
  */
 static u32 look_next(struct core *c, u32 dom, struct run_look *l)
 {
-	u32 nr = c->domains[dom].span_extents, seen = 0, run;
+	u32 nr = c->domains[dom].dev.span_extents, seen = 0, run;
 
 	spares_reset_domains(c);
 	if (l->nr && l->cost == RUN_FREE)	/* go on behind it */
@@ -548,7 +548,7 @@ static bool anybody_keeps(const struct core *c, u32 dom)
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		const struct kv_domain *o = &c->domains[i];
 
-		if (o->used && i != dom && o->nr[BLK_CACHED] >= o->floor + o->span_blocks &&
+		if (o->used && i != dom && o->dev.nr[BLK_CACHED] >= o->floor + o->dev.span_blocks &&
 		    limit_keeps(c, o, d))
 			return true;
 	}
@@ -561,7 +561,7 @@ static bool run_is_kept(const struct core *c, u32 dom, u32 first)
 	bool any = false;
 	u32 e;
 
-	for (e = first; e < first + c->domains[dom].span_extents; e++) {
+	for (e = first; e < first + c->domains[dom].dev.span_extents; e++) {
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		any = true;
@@ -577,7 +577,7 @@ static u32 run_cached(const struct core *c, u32 dom, u32 first)
 {
 	u32 e, nr = 0;
 
-	for (e = first; e < first + c->domains[dom].span_extents; e++)
+	for (e = first; e < first + c->domains[dom].dev.span_extents; e++)
 		if (c->extents[e].state == EXT_SPAN)
 			nr += c->spans[c->extents[e].span].nr_cached;
 	return nr;
@@ -588,12 +588,12 @@ static u32 kept_cost(struct core *c, u32 dom, u32 run)
 {
 	u32 cost, seen = 0;
 
-	core_work(c, WORK_EXTENT * c->domains[dom].span_extents);
+	core_work(c, WORK_EXTENT * c->domains[dom].dev.span_extents);
 	if (!run_is_kept(c, dom, run))
 		return RUN_NONE;
 	for (cost = RUN_FREE; cost <= RUN_CACHE; cost++) {
 		if (run_possible(c, dom, run, cost, &seen)) {
-			run_untake(c, run, run + c->domains[dom].span_extents);
+			run_untake(c, run, run + c->domains[dom].dev.span_extents);
 			return cost;
 		}
 	}
@@ -610,7 +610,7 @@ static u64 kept_key(const struct core *c, u32 dom, u32 run, u32 cost)
 /* The runs that others keep and that are best to take; @want of no cost will do. */
 static void kept_choose(struct core *c, u32 dom, u32 want, struct run_look *l)
 {
-	const u32 nr = c->domains[dom].span_extents;
+	const u32 nr = c->domains[dom].dev.span_extents;
 	u32 i, cost;
 
 	l->nr = 0;

@@ -224,7 +224,7 @@ bool growth_waits(struct core *c, const struct kv_seq *s)
 /* Has @other clearly more than its part of the surplus, beside @d? */
 static bool has_more(const struct kv_domain *other, const struct kv_domain *d)
 {
-	u64 span = other->span_blocks * other->block_bytes >> 10;
+	u64 span = other->dev.span_blocks * other->dev.block_bytes >> 10;
 
 	return limit_share(other) > limit_share(d) / 8 * 9 + 2 * span;
 }

@@ -31,7 +31,7 @@ bool waiter_fits(struct core *c, const struct kv_seq *w)
 	u32 total = tokens_to_blocks(d, w->nr_ids);
 
 	return !domain_limited(d, total) &&
-	       (u64)span_runs_reachable(c, w->domain) * d->span_blocks >= total;
+	       (u64)span_runs_reachable(c, w->domain) * d->dev.span_blocks >= total;
 }
 
 /* Would the waiting sequence be admitted if there were memory? */

@@ -82,7 +82,7 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	s->resv_blocks = total;
 	if (h->part)
 		s->flags |= SEQF_COPY;
-	d->reserved += s->reserved;
+	d->dev.reserved += s->reserved;
 	s->valid_len = h->whole * d->block_tokens + h->part;
 	s->cover = s->valid_len;
 	s->cached_len = s->valid_len;
@@ -91,7 +91,7 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	why_back(c, s);
-	c->head->touched += total * d->block_bytes;
+	c->head->touched += total * d->dev.block_bytes;
 	admit_count(c, s, s->valid_len);
 	core_trace(c, admit, trace_seq(c, s), s->nr_ids, s->valid_len,
 		   s->reserved);

@@ -87,7 +87,7 @@ static void fill_done(struct core *c, u32 entry)
 
 static void copy_measure(struct core *c, const struct kv_entry *e)
 {
-	u64 kb = max(c->domains[e->domain].block_bytes / 1024, 1ull);
+	u64 kb = max(c->domains[e->domain].dev.block_bytes / 1024, 1ull);
 	u64 one = (c->now - e->started) / kb;
 	u64 *rate = &c->head->copy_ns_kb;
 

@@ -45,8 +45,8 @@ static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 
 	return span_is_isolated(&c->spans[block_span(c, blk)]) &&
 	       !s->nr_steps && !c->clients[s->client].nr_unacked &&
-	       domain_slack(d) > nr_new && (u64)domain_used(d) + d->reserved +
-	       nr_new < d->max_blocks;
+	       domain_slack(d) > nr_new && (u64)domain_used(d) + d->dev.reserved +
+	       nr_new < d->dev.max_blocks;
 }
 
 static void grant_work_out(const struct core *c, const struct kv_seq *s,
@@ -177,7 +177,7 @@ static void promise_use(struct core *c, struct kv_seq *s)
 {
 	s->reserved--;
 	/* Nothing is promised any more: any empty span may go. */
-	if (!--seq_domain(c, s)->reserved)
+	if (!--seq_domain(c, s)->dev.reserved)
 		core_kick(c);
 }
 

@@ -313,7 +313,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 		/* What a reservation paid for goes back to it. */
 		if (s->nr_blocks <= s->resv_blocks) {
 			s->reserved++;
-			d->reserved++;
+			d->dev.reserved++;
 		}
 		pte = table_pop_pte(c, s);
 		if (pte_is_entry(pte))
@@ -325,12 +325,12 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 	lost = span_cover_promises(c, s->domain);
 	s->reserved -= lost;
 	s->resv_blocks -= lost;
-	d->reserved -= lost;
+	d->dev.reserved -= lost;
 }
 
 void seq_drop_reservation(struct core *c, struct kv_seq *s)
 {
-	seq_domain(c, s)->reserved -= s->reserved;
+	seq_domain(c, s)->dev.reserved -= s->reserved;
 	if (s->reserved)
 		core_kick(c);	/* spans that covered it may go */
 	s->reserved = 0;
@@ -351,7 +351,7 @@ u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
 	u32 keep = min(s->reserved, lack);
 
 	if (keep < s->reserved) {
-		seq_domain(c, s)->reserved -= s->reserved - keep;
+		seq_domain(c, s)->dev.reserved -= s->reserved - keep;
 		core_kick(c);	/* spans that covered it may go */
 	}
 	s->reserved = keep;

@@ -42,7 +42,7 @@ u32 commit_growth(const struct core *c, const struct kv_seq *s)
 /* commit_blocks() - Committed_AS of a domain, in blocks */
 u64 commit_blocks(const struct kv_domain *d)
 {
-	return (u64)domain_used(d) - d->nr[BLK_CACHED] + d->growth;
+	return (u64)domain_used(d) - d->dev.nr[BLK_CACHED] + d->growth;
 }
 
 /* commit_limit() - CommitLimit of a domain, in blocks */
@@ -56,8 +56,8 @@ u64 commit_limit(const struct core *c, const struct kv_domain *d)
 static u64 blocks_bytes(const struct core *c, const struct kv_domain *d,
 			u64 nr)
 {
-	return nr * d->span_extents * core_cfg(c)->extent_size /
-	       d->span_blocks;
+	return nr * d->dev.span_extents * core_cfg(c)->extent_size /
+	       d->dev.span_blocks;
 }
 
 /* commit_node() - Committed_AS and CommitLimit of the node, in bytes */

@@ -14,7 +14,7 @@
  */
 #include "kvmm/core/share/share.h"
 
-static int shape_span(const struct core *c, struct kv_domain *d, u32 pool)
+static int shape_span(const struct core *c, struct kv_part *p, u32 pool)
 {
 	u64 size = core_cfg(c)->extent_size;
 	u64 best = ~0ull;
@@ -22,17 +22,17 @@ static int shape_span(const struct core *c, struct kv_domain *d, u32 pool)
 
 	for (n = 1; n <= CORE_SPAN_MAX && n <= core_pool(c, pool)->nr_extents;
 	     n++) {
-		u64 blocks = n * size / d->block_bytes;
-		u64 tail = n * size - blocks * d->block_bytes;
+		u64 blocks = n * size / p->block_bytes;
+		u64 tail = n * size - blocks * p->block_bytes;
 		u64 waste = tail * 10000 / (n * size);
 
 		/* I/O is registered by power-of-two pieces of the host pool. */
 		if (!blocks || waste >= best || (pool && !is_power_of_2(n)))
 			continue;
 		best = waste;
-		d->span_extents = n;
-		d->span_blocks = (u32)blocks;
-		d->span_tail = tail;
+		p->span_extents = n;
+		p->span_blocks = (u32)blocks;
+		p->span_tail = tail;
 		if (waste < 100)
 			break;
 	}
@@ -50,12 +50,12 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 	d->group = *g;
 	d->layer_stride = ALIGN_UP(token * d->block_tokens,
 				   (u64)CORE_LAYER_ALIGN);
-	d->block_bytes = d->layer_stride * g->layers;
+	d->dev.block_bytes = d->layer_stride * g->layers;
 	if (token * g->layers < core_cfg(c)->min_token_bytes) {
 		*text = "a token's KV is smaller than the daemon's --min-token-bytes: start kvmm with a smaller one";
 		return -EINVAL;
 	}
-	if (shape_span(c, d, CORE_POOL_DEV)) {
+	if (shape_span(c, &d->dev, CORE_POOL_DEV)) {
 		*text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
 		return -EINVAL;
 	}
@@ -125,16 +125,26 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 	return 0;
 }
 
-static void domain_init(struct kv_domain *d)
+/* A part without a block. */
+static void part_init(struct kv_part *p)
 {
 	u32 i;
 
-	memset(d, 0, sizeof(*d));
+	memset(p, 0, sizeof(*p));
 	for (i = 0; i < CORE_NR_CLASSES; i++)
-		d->class[i] = CORE_NONE;
-	d->lru_head = CORE_NONE;
-	d->lru_tail = CORE_NONE;
-	d->write_next = CORE_NONE;
+		p->class[i] = CORE_NONE;
+	p->lru_head = CORE_NONE;
+	p->lru_tail = CORE_NONE;
+	p->write_next = CORE_NONE;
+	p->slot_out = CORE_NONE;
+	p->slot_last = CORE_NONE;
+	p->slot_peer = CORE_NONE;
+}
+
+static void domain_init(struct kv_domain *d)
+{
+	memset(d, 0, sizeof(*d));
+	part_init(&d->dev);
 	d->wait_head = CORE_NONE;
 	d->wait_tail = CORE_NONE;
 	d->run_head = CORE_NONE;
@@ -144,9 +154,6 @@ static void domain_init(struct kv_domain *d)
 	d->age_tail = CORE_NONE;
 	d->ready_root = CORE_NONE;
 	d->refused_root = CORE_NONE;
-	d->slot_out = CORE_NONE;
-	d->slot_last = CORE_NONE;
-	d->slot_peer = CORE_NONE;
 }
 
 /* domain_idle() - has it no clients, and nothing but cache? */
@@ -155,10 +162,10 @@ bool domain_idle(const struct core *c, const struct kv_domain *d)
 	u32 i, dom = (u32)(d - c->domains);
 
 	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
-		if (c->domains[part_index(c, dom, i)].nr[BLK_LIMBO])
+		if (part_at(c, part_index(c, dom, i))->nr[BLK_LIMBO])
 			return false;
-	return !d->nr_clients && !d->pending_spans &&
-	       domain_used(d) == d->nr[BLK_CACHED];
+	return !d->nr_clients && !d->dev.pending_spans &&
+	       domain_used(d) == d->dev.nr[BLK_CACHED];
 }
 
 /*
@@ -170,7 +177,7 @@ static void domain_drop_span(struct core *c, u32 first)
 	u32 base = first * core_sizes(c)->blocks_per_extent, i;
 	u32 end = base + c->spans[first].nr_blocks;
 
-	c->domains[c->spans[first].domain].keep_spans = 1;
+	part_at(c, c->spans[first].domain)->keep_spans = 1;
 	for (i = base; i < end; i++)
 		if (c->blocks[i].state == BLK_POISON)
 			block_set_state(c, i, BLK_FREE);
@@ -189,7 +196,7 @@ static void domain_drop_entries(struct core *c, u32 dom)
 			entry_drop(c, i);
 	}
 	for (n = CORE_POOL_HOST; n < CORE_NR_POOLS; n++) {
-		struct kv_domain *part = &c->domains[part_index(c, dom, n)];
+		struct kv_part *part = part_at(c, part_index(c, dom, n));
 		u32 end = core_pool(c, n)->first + core_pool(c, n)->nr_extents;
 
 		for (i = core_pool(c, n)->first; i < end; i++)
@@ -210,13 +217,11 @@ static void domain_drop_entries(struct core *c, u32 dom)
 void domain_part_init(struct core *c, u32 dom, u32 pool)
 {
 	struct kv_domain *d = &c->domains[dom];
-	struct kv_domain *part = &c->domains[part_index(c, dom, pool)];
+	struct kv_part *part = part_at(c, part_index(c, dom, pool));
 
-	domain_init(part);
-	part->tenant = d->tenant;
-	part->block_tokens = d->block_tokens;
+	part_init(part);
 	part->max_blocks = CORE_NONE;
-	part->block_bytes = CORE_SLOT_HEADER + ALIGN_UP(d->block_bytes, 4096ull);
+	part->block_bytes = CORE_SLOT_HEADER + ALIGN_UP(d->dev.block_bytes, 4096ull);
 	part->used = core_pool(c, pool)->nr_extents &&
 		     !shape_span(c, part, pool);
 }
@@ -233,12 +238,13 @@ void domain_drop(struct core *c, u32 dom)
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)
 		if (c->spans[i].nr_extents && c->spans[i].domain == dom)
 			span_release(c, i);
-	KV_BUG_ON(d->nr_spans || d->reserved);
+	KV_BUG_ON(d->dev.nr_spans || d->dev.reserved);
 	psi_forget_domain(c, dom);
 	c->tenants[d->tenant].nr_domains--;
 	core_crash(c, CORE_CRASH_domain_drop);
 	core_trace(c, domain_drop, dom, d->tenant);
 	d->used = 0;
+	d->dev.used = 0;
 	core_order();		/* its place may be another's at once */
 }
 
@@ -256,7 +262,7 @@ static int domain_shape(const struct core *c, struct kv_domain *d,
 	if (err)
 		return err;
 	limit_init(d, req);
-	if (!d->max_blocks) {
+	if (!d->dev.max_blocks) {
 		*text = max_too_small;
 		return -EINVAL;
 	}
@@ -283,6 +289,7 @@ static void domain_place(struct core *c, u32 dom, u32 tenant,
 	core_crash(c, CORE_CRASH_domain_make);
 	core_trace(c, domain_create, dom, tenant);
 	c->domains[dom].used = 1;
+	c->domains[dom].dev.used = 1;
 }
 
 /*
@@ -312,7 +319,7 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 			domain_drop(c, *dom);
 	} else {
 		limit_inherit(&fresh, &c->domains[old], req);
-		info->dropped_blocks = c->domains[old].nr[BLK_CACHED];
+		info->dropped_blocks = c->domains[old].dev.nr[BLK_CACHED];
 		domain_drop(c, old);
 		*dom = old;
 	}
@@ -362,7 +369,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	d->min_bytes = was.min_bytes;
 	d->low_bytes = was.low_bytes;
 	d->high_bytes = was.high_bytes;
-	d->max_bytes = was.max_bytes;
+	d->dev.max_bytes = was.dev.max_bytes;
 	d->weight = was.weight;
 	d->by_operator = was.by_operator;
 	d->prefill_ns_token = was.prefill_ns_token;
@@ -373,6 +380,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	d->roots = CORE_NONE;
 	domain_kick(d);
 	d->used = 1;
+	d->dev.used = 1;
 	return 0;
 }
 
@@ -432,7 +440,7 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 	d = &c->domains[*dom];
 	c->tenants[d->tenant].quota = *who->quota;
 	if (!d->nr_clients) {
-		if (req->limits[0].max / d->block_bytes == 0) {
+		if (req->limits[0].max / d->dev.block_bytes == 0) {
 			info->text = max_too_small;
 			return -EINVAL;
 		}

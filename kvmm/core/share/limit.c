@@ -56,9 +56,10 @@
 #define LAG_PART	4	/* of its part, that a domain may owe or be owed */
 #define LAG_SCALE	(1 << 20)	/* kv_domain.lag is in such parts of a share's unit */
 
-static u32 to_blocks(const struct kv_domain *d, u64 bytes)
+/* Whole blocks in @bytes of a part. */
+static u32 to_blocks(const struct kv_part *p, u64 bytes)
 {
-	return (u32)min(bytes / d->block_bytes, 0xfffffffeull);
+	return (u32)min(bytes / p->block_bytes, 0xfffffffeull);
 }
 
 /* @bytes of it, when all want @sum and there is @room. */
@@ -133,9 +134,9 @@ static u32 promise_blocks(const struct core *c, const struct kv_domain *d,
 	u64 pool = pool_online(c);
 
 	if (is_set(d, which))
-		return to_blocks(d, in_proportion(mark_bytes(c, d, which),
+		return to_blocks(&d->dev, in_proportion(mark_bytes(c, d, which),
 						  p->set, pool));
-	return to_blocks(d, in_proportion(asked_bytes(c, d, which), p->asked,
+	return to_blocks(&d->dev, in_proportion(asked_bytes(c, d, which), p->asked,
 					  pool - min(p->set, pool)));
 }
 
@@ -156,7 +157,7 @@ static void floor_settle(struct core *c)
 			continue;
 		bytes = pool_online(c) * core_cfg(c)->cache_floor *
 			d->weight / (100 * weights);
-		d->floor = min(to_blocks(d, bytes), d->max_blocks);
+		d->floor = min(to_blocks(&d->dev, bytes), d->dev.max_blocks);
 	}
 }
 
@@ -180,8 +181,8 @@ void limit_settle(struct core *c)
 		d->emin = promise_blocks(c, d, PROMISE_MIN, &sum[PROMISE_MIN]);
 		d->elow = promise_blocks(c, d, PROMISE_LOW, &sum[PROMISE_LOW]);
 		/* What it may not have nobody need leave it. */
-		d->emin = min(d->emin, d->max_blocks);
-		d->elow = min(max(d->elow, d->emin), d->max_blocks);
+		d->emin = min(d->emin, d->dev.max_blocks);
+		d->elow = min(max(d->elow, d->emin), d->dev.max_blocks);
 	}
 	floor_settle(c);
 	core_kick(c);
@@ -217,9 +218,9 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 	d->min_bytes = bounded(d, CORE_LIMIT_MIN);
 	d->low_bytes = bounded(d, CORE_LIMIT_LOW);
 	d->high_bytes = bounded(d, CORE_LIMIT_HIGH);
-	d->max_bytes = bounded(d, CORE_LIMIT_MAX);
-	d->max_blocks = to_blocks(d, d->max_bytes);
-	d->high_blocks = to_blocks(d, d->high_bytes);
+	d->dev.max_bytes = bounded(d, CORE_LIMIT_MAX);
+	d->dev.max_blocks = to_blocks(&d->dev, d->dev.max_bytes);
+	d->high_blocks = to_blocks(&d->dev, d->high_bytes);
 	d->weight = (u32)bounded(d, CORE_LIMIT_WEIGHT);
 }
 
@@ -264,14 +265,14 @@ void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
 void limit_restore(struct kv_domain *d)
 {
 	d->by_operator &= BIT(CORE_NR_LIMITS) - 1;
-	d->max_blocks = to_blocks(d, d->max_bytes);
-	d->high_blocks = to_blocks(d, d->high_bytes);
+	d->dev.max_blocks = to_blocks(&d->dev, d->dev.max_bytes);
+	d->high_blocks = to_blocks(&d->dev, d->high_bytes);
 }
 
 /* Most slots in @part, of the host pool or an area. */
 void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes)
 {
-	struct kv_domain *part = &c->domains[part_index(c, dom, pool)];
+	struct kv_part *part = part_at(c, part_index(c, dom, pool));
 
 	part->max_bytes = bytes ? bytes : KVMM_LIMIT_MAX;
 	part->max_blocks = CORE_NONE;
@@ -318,7 +319,7 @@ u64 limit_share(const struct kv_domain *d)
 
 	if (held <= d->elow)
 		return 0;
-	return ((held - d->elow) * d->block_bytes >> 10) *
+	return ((held - d->elow) * d->dev.block_bytes >> 10) *
 	       CORE_WEIGHT_DEFAULT / d->weight;
 }
 
@@ -346,7 +347,7 @@ static bool contends(const struct core *c, const struct kv_domain *d)
 	w = &c->seqs[d->wait_head];
 	total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
 	return (u64)domain_held(d) + total <=
-	       min(d->max_blocks, d->high_blocks);
+	       min(d->dev.max_blocks, d->high_blocks);
 }
 
 /* The share of those of a tenant that contend if they had equal ones, scaled. */
@@ -402,7 +403,7 @@ bool limit_above_high(const struct kv_domain *d)
 /* Would its cache be below the floor without @nr blocks of it? */
 bool limit_cache_floor(const struct kv_domain *d, u32 nr)
 {
-	return d->nr[BLK_CACHED] < (u64)d->floor + nr;
+	return d->dev.nr[BLK_CACHED] < (u64)d->floor + nr;
 }
 
 /**
@@ -421,13 +422,13 @@ u32 limit_cache_spare(const struct kv_domain *d, u32 lost)
 
 static u64 span_bytes(const struct core *c, const struct kv_domain *d, u64 nr)
 {
-	return nr * d->span_extents * core_cfg(c)->extent_size;
+	return nr * d->dev.span_extents * core_cfg(c)->extent_size;
 }
 
 /* Since its last use, could all that others have been used once? */
 static bool is_cold(const struct core *c, const struct kv_domain *o)
 {
-	const u64 pool = pool_online(c), has = span_bytes(c, o, o->nr_spans);
+	const u64 pool = pool_online(c), has = span_bytes(c, o, o->dev.nr_spans);
 
 	return !o->nr_running && !o->nr_waiting &&
 	       c->head->touched - o->touched >= pool - min(has, pool);
@@ -437,10 +438,10 @@ static bool is_cold(const struct core *c, const struct kv_domain *o)
 static bool has_more(const struct core *c, const struct kv_domain *o,
 		     const struct kv_domain *d)
 {
-	const u64 less = span_bytes(c, d, d->nr_spans + 2ull) +
+	const u64 less = span_bytes(c, d, d->dev.nr_spans + 2ull) +
 			 span_bytes(c, o, 2);
 
-	return (unsigned __int128)span_bytes(c, o, o->nr_spans) * d->weight >
+	return (unsigned __int128)span_bytes(c, o, o->dev.nr_spans) * d->weight >
 	       (unsigned __int128)less * o->weight;
 }
 
@@ -467,13 +468,13 @@ int limit_set(struct kv_domain *d, u32 which, u64 value)
 		return 0;
 	case CORE_LIMIT_HIGH:
 		d->high_bytes = value;
-		d->high_blocks = to_blocks(d, value);
+		d->high_blocks = to_blocks(&d->dev, value);
 		return 0;
 	case CORE_LIMIT_MAX:
-		if (!to_blocks(d, value))
+		if (!to_blocks(&d->dev, value))
 			return -EINVAL;
-		d->max_bytes = value;
-		d->max_blocks = to_blocks(d, value);
+		d->dev.max_bytes = value;
+		d->dev.max_blocks = to_blocks(&d->dev, value);
 		return 0;
 	case CORE_LIMIT_WEIGHT:
 		if (!value || value > CORE_WEIGHT_MAX)

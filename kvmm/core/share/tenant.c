@@ -221,7 +221,7 @@ int core_get_tenant(const struct core *c, u32 i, struct core_tenant_view *v)
 		const struct kv_domain *d = &c->domains[n];
 
 		if (d->used && d->tenant == i)
-			v->current_bytes += domain_used(d) * d->block_bytes;
+			v->current_bytes += domain_used(d) * d->dev.block_bytes;
 	}
 	return 0;
 }

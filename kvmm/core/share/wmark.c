@@ -104,13 +104,13 @@ void wmark_get(const struct core *c, const struct kv_domain *d,
 /* wmark_room() - free blocks that growth could take, those in the making too */
 u32 wmark_room(const struct kv_domain *d)
 {
-	u64 used = (u64)domain_used(d) + d->reserved;
+	u64 used = (u64)domain_used(d) + d->dev.reserved;
 	u64 room = domain_slack(d) +
-		   (u64)d->pending_spans * d->span_blocks;
+		   (u64)d->dev.pending_spans * d->dev.span_blocks;
 
-	if (used >= d->max_blocks)
+	if (used >= d->dev.max_blocks)
 		return 0;
-	return (u32)min(room, d->max_blocks - used);
+	return (u32)min(room, d->dev.max_blocks - used);
 }
 
 /* ---- the reclaimer ---- */
@@ -124,7 +124,7 @@ static bool reclaim_one(struct core *c, u32 dom, u32 *next)
 	struct kv_domain *d = &c->domains[dom];
 	u32 blk = *next;
 
-	if ((u64)domain_used(d) + d->reserved < d->max_blocks &&
+	if ((u64)domain_used(d) + d->dev.reserved < d->dev.max_blocks &&
 	    extent_run_take(c, dom) >= 0)
 		return true;
 	if (blk == CORE_NONE)
@@ -152,7 +152,7 @@ static void reclaim_domain(struct core *c, u32 dom)
 	    2 * d->nr_running + wmark_gap(c, d))
 		return;
 	wmark_get(c, d, &w);
-	if (!d->reclaiming && wmark_room(d) < w.low && d->nr[BLK_CACHED]) {
+	if (!d->reclaiming && wmark_room(d) < w.low && d->dev.nr[BLK_CACHED]) {
 		d->reclaiming = 1;
 		core_count(c, CORE_EV_wmark_low_hit, 1);
 	}
@@ -160,13 +160,13 @@ static void reclaim_domain(struct core *c, u32 dom)
 		return;
 	c->taker = dom;
 	/* A span that falls empty now is wanted, not to be given away. */
-	d->keep_spans = 1;
+	d->dev.keep_spans = 1;
 	next = lru_next(c, dom);
 	for (n = 0; n < RECLAIM_BATCH && wmark_room(d) < w.high; n++)
 		if (!reclaim_one(c, dom, &next))
 			break;
-	d->keep_spans = 0;
-	if (wmark_room(d) >= w.high || !d->nr[BLK_CACHED])
+	d->dev.keep_spans = 0;
+	if (wmark_room(d) >= w.high || !d->dev.nr[BLK_CACHED])
 		d->reclaiming = 0;
 }
 

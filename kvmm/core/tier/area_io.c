@@ -46,7 +46,7 @@ static struct kv_pool *slot_pool(const struct core *c, u32 slot)
 /* Bytes that a request for the entry transfers. */
 static u64 entry_bytes(const struct core *c, const struct kv_entry *e)
 {
-	return CORE_SLOT_HEADER + c->domains[e->domain].block_bytes;
+	return CORE_SLOT_HEADER + c->domains[e->domain].dev.block_bytes;
 }
 
 /* ---- rates ---- */
@@ -162,7 +162,7 @@ static u32 area_of_neighbour(const struct core *c, u32 dom, u32 host, u32 best,
 	u32 i;
 
 	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
-		const struct kv_domain *part = &c->domains[part_index(c, dom, i)];
+		const struct kv_part *part = part_at(c, part_index(c, dom, i));
 		const struct kv_pool *p = core_pool(c, i);
 
 		if (i == best || !part->used || !part->slot_row ||
@@ -194,7 +194,7 @@ static u32 slot_in(struct core *c, u32 pool, u32 dom, u32 host, bool needed)
 {
 	u32 part = part_index(c, dom, pool), slot;
 
-	if (!c->domains[part].used)
+	if (!part_at(c, part)->used)
 		return CORE_NONE;
 	slot = slot_alloc_beside(c, part, host, false);
 	if (slot == CORE_NONE && needed && area_reclaim(c, pool, dom))
@@ -212,7 +212,7 @@ static u32 slot_in(struct core *c, u32 pool, u32 dom, u32 host, bool needed)
  */
 u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 {
-	u64 bytes = CORE_SLOT_HEADER + c->domains[dom].block_bytes;
+	u64 bytes = CORE_SLOT_HEADER + c->domains[dom].dev.block_bytes;
 	u32 tried = 0, n, best, same, slot;
 
 	for (n = 0; n < CORE_MAX_AREAS; n++) {

@@ -85,15 +85,15 @@ static bool host_reclaim(struct core *c, u32 dom, u32 want)
 /* Free slots of a domain in the host pool. */
 u32 host_free(const struct core *c, u32 dom)
 {
-	const struct kv_domain *part = host_part(c, dom);
+	const struct kv_part *part = host_part(c, dom);
 
-	return domain_free(part);
+	return part_free(part);
 }
 
 /* Slots that a domain could have if the host pool were all its own. */
 u32 host_slots_max(const struct core *c, u32 dom)
 {
-	const struct kv_domain *part = host_part(c, dom);
+	const struct kv_part *part = host_part(c, dom);
 
 	if (!part->used)
 		return 0;
@@ -113,7 +113,7 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 {
 	u32 part = part_index(c, dom, CORE_POOL_HOST), other, n = 0;
 
-	if (!c->domains[part].used || c->head->device)
+	if (!part_at(c, part)->used || c->head->device)
 		return false;
 	while (host_free(c, dom) < nr) {
 		if (extent_run_take(c, part) > 0 || host_reclaim(c, dom, dom))
@@ -163,7 +163,7 @@ static bool must_write(const struct kv_entry *e)
 static void write_some(struct core *c, u32 dom,
 		       bool (*is_it)(const struct kv_entry *e))
 {
-	struct kv_domain *part = host_part(c, dom);
+	struct kv_part *part = host_part(c, dom);
 	u32 i = part->write_next, first, n, nr = 0;
 
 	if (i == CORE_NONE)
@@ -188,10 +188,10 @@ static void write_some(struct core *c, u32 dom,
 /* Write the oldest host slots out while the host pool is short. */
 static void write_ahead(struct core *c, u32 dom)
 {
-	const struct kv_domain *part = host_part(c, dom);
+	const struct kv_part *part = host_part(c, dom);
 
 	if (part->used &&
-	    domain_used(part) * 4 >= host_slots_max(c, dom) * 3)
+	    part_used(part) * 4 >= host_slots_max(c, dom) * 3)
 		write_some(c, dom, wants_write);
 }
 
@@ -279,7 +279,7 @@ static void clean_ahead(struct core *c, u32 dom)
 	u32 i, blk, n = 0;
 
 	if (!host_part(c, dom)->used || c->now < c->head->clean_after ||
-	    domain_free(d) - d->reserved > domain_used(d) / 4)
+	    domain_free(d) - d->dev.reserved > domain_used(d) / 4)
 		return;
 	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_after(c, i))
 		for (blk = i; blk != CORE_NONE; blk = cached_before(c, blk))
