@@ -26,7 +26,7 @@
 
 #define ASK_OPTS(x)							\
 	x(flag, chat, "chat", NULL, 0, 0, NULL,				\
-	  "each prompt is what a user says in a chat of its own")	\
+	  "each prompt is the first message of its own chat")	\
 	x(str, model, "model", NULL, 0, 0, "NAME",			\
 	  "model that is asked (default the first one of /v1/models)")	\
 	x(flag, models, "models", NULL, 0, 0, NULL,			\
@@ -71,7 +71,7 @@ static const struct kv_exit exits[] = {
 	{ EX_OSERR, "the system refused memory" },
 	{ EX_IOERR, "the output cannot be written, or a file cannot be read" },
 	{ EX_TEMPFAIL, "the server is busy, fell silent or went away: try again" },
-	{ EX_PROTOCOL, "what answers is no OpenAI server" },
+	{ EX_PROTOCOL, "the server at URL is no OpenAI server" },
 	{ EX_NOPERM, "the server wants another key" },
 };
 

@@ -17,18 +17,18 @@
 	x(flag, quiet, "quiet", NULL, 0, 0, NULL,			\
 	  "print no more on stderr than errors")			\
 	x(flag, warm, "warm-cache", NULL, 0, 0, NULL,			\
-	  "use what earlier runs left in the prefix cache; else each run begins with none") \
+	  "use the prefix cache that earlier runs left; else each run begins with an empty one") \
 	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
 	  "type of activations")					\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
-	  "exact gives the same bits whoever else is in the batch")	\
+	  "exact gives the same bits in any batch")	\
 	x(choice, kernels, "kernels", "auto", 0, 0, "auto|cpu|ref",	\
 	  "implementation of the arithmetic; ref is slow and plain")	\
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
 	  "compute threads, 0: one for each core")			\
 	CLI_MODEL_OPTS(x)						\
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
-	  "longest sequence in tokens, 0: what the model allows; requests are cut to it") \
+	  "longest sequence in tokens, 0: that of the model; requests are cut to it") \
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
 	  "the daemon's domain that holds the blocks (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
@@ -52,7 +52,7 @@ struct bench_engine_opts {
 #define BENCH_ENGINE_EXITS						\
 	{ 0, "done; also --help and --version" },			\
 	{ EX_USAGE, "a wrong option or argument" },			\
-	{ EX_DATAERR, "model files that do not hold what they should, a trace that is none, or a request that can never fit" }, \
+	{ EX_DATAERR, "model files with wrong contents, a trace that is none, or a request that can never fit" }, \
 	{ EX_NOINPUT, "a model folder, a file of it, or the trace is missing" }, \
 	{ EX_UNAVAILABLE, "no kvmm daemon answers, or it refuses this client" }, \
 	{ EX_SOFTWARE, "a defect of kvrt or kvmm" },			\

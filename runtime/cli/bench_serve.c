@@ -17,7 +17,7 @@
 
 #define SERVE_OPTS(x)							\
 	x(choice, endpoint, "endpoint", "completions", 0, 0,		\
-	  "completions|chat", "what is asked: /v1/completions or /v1/chat/completions") \
+	  "completions|chat", "path of the requests: /v1/completions or /v1/chat/completions") \
 	x(str, model, "model", NULL, 0, 0, "NAME",			\
 	  "model that is asked (default the first one of /v1/models)")	\
 	x(str, api_key, "api-key", NULL, 0, 0, "KEY",			\
@@ -34,7 +34,7 @@
 	x(uint, vocab, "vocab", "4096", 2, 1 << 24, "N",		\
 	  "token ids of prompts are below N")				\
 	x(uint, max_len, "max-model-len", "0", 0, 1 << 24, "N",		\
-	  "requests are cut to N tokens with their answers; 0: what /v1/models says, if it does") \
+	  "requests are cut to N tokens with their answers; 0: the length that /v1/models gives, if any") \
 	x(str, temperature, "temperature", "0", 0, 0, "T",		\
 	  "of all requests")						\
 	x(str, percentiles, "metric-percentiles", "50,90,95,99", 0, 0, "LIST", \
@@ -65,13 +65,13 @@ static const struct kv_opt option_table[] = {
 static const struct kv_exit exits[] = {
 	{ 0, "done, and every request was answered; also --help and --version" },
 	{ EX_USAGE, "a wrong option or argument" },
-	{ EX_DATAERR, "the server refuses what is asked, or the trace is none" },
+	{ EX_DATAERR, "the server refuses the requests, or the trace is malformed" },
 	{ EX_NOINPUT, "the trace is missing" },
 	{ EX_UNAVAILABLE, "no server answers at URL" },
 	{ EX_OSERR, "the system refused memory" },
 	{ EX_IOERR, "a file cannot be read, or the results not be written" },
 	{ EX_TEMPFAIL, "some requests failed or were not sent: the figures are of the others" },
-	{ EX_PROTOCOL, "what answers is no OpenAI server" },
+	{ EX_PROTOCOL, "the server at URL is no OpenAI server" },
 	{ EX_NOPERM, "the server wants another key" },
 };
 

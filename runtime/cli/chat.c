@@ -20,7 +20,7 @@
 	x(str, model, "model", NULL, 0, 0, "NAME",			\
 	  "model that is asked (default the first one of /v1/models)")	\
 	x(str, system, "system", NULL, 0, 0, "TEXT",			\
-	  "what the model is told first; as /system")			\
+	  "system message; as /system")			\
 	x(uint, max_tokens, "max-tokens", NULL, 1, 1 << 24, "N",	\
 	  "most tokens of an answer (default: the server's)")		\
 	x(str, temperature, "temperature", NULL, 0, 0, "T",		\
@@ -54,7 +54,7 @@ static const struct kv_exit exits[] = {
 	{ EX_OSERR, "the system refused memory" },
 	{ EX_IOERR, "the output cannot be written" },
 	{ EX_TEMPFAIL, "the server is busy, fell silent or went away: try again" },
-	{ EX_PROTOCOL, "what answers is no OpenAI server" },
+	{ EX_PROTOCOL, "the server at URL is no OpenAI server" },
 	{ EX_NOPERM, "the server wants another key" },
 };
 
@@ -138,11 +138,11 @@ static void set_system(struct chat *c, const char *text)
 
 #define COMMANDS(x)							\
 	x(help, "", "list the commands")				\
-	x(reset, "", "forget what was said, but for /system")		\
+	x(reset, "", "forget all messages but that of /system")		\
 	x(undo, "", "forget the last turn")				\
 	x(system, "TEXT", "tell the model this first; without TEXT: nothing") \
 	x(save, "FILE", "write the chat there, as JSON")		\
-	x(stats, "", "tokens so far, and what the cache saved")		\
+	x(stats, "", "tokens so far, and tokens that the cache saved")		\
 	x(quit, "", "end; also Ctrl-D")
 
 static void do_help(struct chat *c, const char *arg)

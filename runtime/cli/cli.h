@@ -20,7 +20,7 @@
 #define CLI_COMMANDS(x)							\
 	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text") \
 	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")	\
-	x(inspect, "MODEL_DIR", "tell what a model is and costs, or why it is refused") \
+	x(inspect, "MODEL_DIR", "print a model's architecture and cost, or why it is refused") \
 	x(ask, "URL [PROMPT]...", "ask an OpenAI server and print the text") \
 	x(chat, "URL", "talk with the model of an OpenAI server")	\
 	x(bench, "serve|throughput|latency ...", "measure a server, or the engine alone")
@@ -28,7 +28,7 @@
 /* Of --kernels, for cli_kernel(). */
 #define CLI_KERNELS	"auto|cpu|ref|null"
 #define CLI_KERNELS_TEXT						\
-	"implementation of the arithmetic; ref is slow and plain; null computes nothing, for measuring what is around it"
+	"implementation of the arithmetic; ref is slow and plain; null computes nothing, to measure the rest"
 
 /*
  * How KV is kept, where weights come from and lie; choices as in enum
@@ -78,7 +78,7 @@
 #define CLI_EXITS(x)							\
 	x(0,		"done; also --help and --version")		\
 	x(EX_USAGE,	"a wrong command, option or argument")		\
-	x(EX_DATAERR,	"model files that do not hold what they should, a prompt that is empty, no UTF-8, or can never fit") \
+	x(EX_DATAERR,	"model files with wrong contents, a prompt that is empty, no UTF-8, or can never fit") \
 	x(EX_NOINPUT,	"a model folder, a file of it, or a prompt file is missing") \
 	x(EX_UNAVAILABLE, "no kvmm daemon answers, or it refuses this client; there is no GPU") \
 	x(EX_SOFTWARE,	"a defect of kvrt or kvmm")			\

@@ -35,7 +35,7 @@
 	x(str, min_p, "min-p", NULL, 0, 0, "P",				\
 	  "draw from tokens of at least this share of the likeliest one's probability (default from generation_config.json, else 0)") \
 	x(str, repetition_penalty, "repetition-penalty", NULL, 0, 0, "R", \
-	  "above 1, tokens of the prompt and of what was generated become less likely (default from generation_config.json, else 1)") \
+	  "above 1, tokens of the prompt and of the text so far become less likely (default from generation_config.json, else 1)") \
 	x(str, presence_penalty, "presence-penalty", NULL, 0, 0, "P",	\
 	  "-2 to 2: subtracted from tokens that were generated (default 0)") \
 	x(str, frequency_penalty, "frequency-penalty", NULL, 0, 0, "P",	\
@@ -65,7 +65,7 @@
 	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
 	  "type of activations; see --domain")			\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
-	  "exact gives the same bits whoever else is in the batch and however often memory is taken; see --domain") \
+	  "exact gives the same bits in any batch and after any preemption; see --domain") \
 	x(choice, kernels, "kernels", "auto", 0, 0, CLI_KERNELS,	\
 	  CLI_KERNELS_TEXT "; see --domain") \
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\

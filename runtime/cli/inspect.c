@@ -30,7 +30,7 @@
 	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
 	  "tokens of a block")						\
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
-	  "longest sequence in tokens, 0: what the model allows")	\
+	  "longest sequence in tokens, 0: that of the model")	\
 	CLI_MODEL_OPTS(x)
 
 struct inspect_opts {
@@ -57,7 +57,7 @@ static const struct kv_exit exits[] = {
 const struct kv_program cli_inspect_program = {
 	.name		= "kvrt inspect",
 	.operands	= "MODEL_DIR",
-	.about		= "Tells what the model in MODEL_DIR is, what it costs in memory, and how many sequences fit a pool; or, in one line, why it is refused. Everything is read and checked as for running it. No daemon is needed.",
+	.about		= "Prints the architecture of the model in MODEL_DIR, its cost in memory, and how many sequences fit a pool; or, in one line, why it is refused. Everything is read and checked as for running it. No daemon is needed.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exits,

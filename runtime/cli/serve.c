@@ -22,9 +22,9 @@
 	x(uint, port, "port", "8000", 0, 65535, "N",			\
 	  "port to listen on, 0: a free one, which is printed")		\
 	x(str, unix_path, "unix", NULL, 0, 0, "PATH",			\
-	  "listen on a Unix socket too; one that nobody listens on any more is replaced") \
+	  "listen on a Unix socket too; a dead one at PATH is replaced") \
 	x(str, unix_mode, "unix-mode", "600", 0, 0, "MODE",		\
-	  "permissions of the Unix socket, octal: who may write there may connect") \
+	  "permissions of the Unix socket, octal: a user that may write there may connect") \
 	x(flag, unix_only, "unix-only", NULL, 0, 0, NULL,		\
 	  "listen on the Unix socket alone, and on no port")		\
 	x(uint, loops, "loops", "1", 1, SERVER_LOOPS_MAX, "N",		\
@@ -34,9 +34,9 @@
 	x(list, models, "model", NULL, 0, 0, "NAME=DIR",		\
 	  "serve the model in DIR under this name; give it once for each model") \
 	x(list, api_keys, "api-key", NULL, 0, 0, "KEY",			\
-	  "serve only those who know KEY or another one that is given (default $KVRT_API_KEY, else everybody)") \
+	  "serve only requests with KEY or another key that is given (default $KVRT_API_KEY, else all)") \
 	x(str, api_key_file, "api-key-file", NULL, 0, 0, "FILE",	\
-	  "likewise, one key a line, KEY or NAME:KEY; the log tells the name of who asked") \
+	  "likewise, one key a line, KEY or NAME:KEY; the log has the name of the key of a request") \
 	x(str, chat_template, "chat-template", "auto", 0, 0, "auto|plain|FILE", \
 	  "auto is the model's own; plain is the built-in one, each message's text and an empty line; else a file with a template") \
 	x(uint, max_requests, "max-requests", "512", 1, 1 << 20, "N",	\
@@ -44,7 +44,7 @@
 	x(uint, max_requests_per_key, "max-requests-per-key", "0", 0, 1 << 20, "N", \
 	  "of these, with one API key; more are answered 429; 0: no bound") \
 	x(choice, schedule, "schedule", "fcfs", 0, 0, "fcfs|prefix",	\
-	  "which request of a key and priority is next: the first that came, or the one whose prompt was computed most of lately; no more than 16 younger ones overtake one so") \
+	  "order of requests of one key and priority: by arrival, or first the one with most of its prompt in recent requests; at most 16 younger requests overtake one") \
 	x(uint, max_samples, "max-samples", "1024", 1, 1 << 20, "N",	\
 	  "samples of one request, all its prompts together")		\
 	x(uint, max_connections, "max-connections", "16384", 1, 1 << 20, "N", \
@@ -52,7 +52,7 @@
 	x(size, max_body, "max-body", "8M", 1024, 1ull << 30, "SIZE",	\
 	  "longest body; a longer one is answered 413")			\
 	x(size, stream_buffer, "stream-buffer", "1M", 1024, 1ull << 30, "SIZE", \
-	  "what a slow reader of a stream may leave behind before it is given up") \
+	  "text that a slow reader of a stream may leave unread before it is disconnected") \
 	x(uint, head_timeout, "head-timeout", "10", 1, 86400, "SECONDS", \
 	  "time for the whole head of a request")			\
 	x(uint, body_timeout, "body-timeout", "60", 1, 86400, "SECONDS", \
@@ -74,14 +74,14 @@
 	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
 	  "type of activations")					\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
-	  "exact gives the same bits whoever else is in the batch and however often memory is taken") \
+	  "exact gives the same bits in any batch and after any preemption") \
 	x(choice, kernels, "kernels", "auto", 0, 0, CLI_KERNELS,	\
 	  CLI_KERNELS_TEXT)	\
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
 	  "compute threads, 0: one for each core")			\
 	CLI_MODEL_OPTS(x)						\
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
-	  "longest sequence in tokens, 0: what the model allows")	\
+	  "longest sequence in tokens, 0: that of the model")	\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
 	  "the daemon's domain that holds the blocks (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
@@ -96,7 +96,7 @@
 	  "most tokens of one prompt in one step, 0: as many as fit")	\
 	CLI_LIMIT_OPTS(x)						\
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
-	  "what is told on stderr; of requests, those answered 5xx at warn, 4xx at info, all at debug")
+	  "messages on stderr; requests answered 5xx are logged at warn, 4xx at info, all at debug")
 
 struct serve_opts {
 #define x OPT_FIELD
@@ -113,7 +113,7 @@ static const struct kv_opt option_table[] = {
 static const struct kv_exit exits[] = {
 	{ 0, "a signal ended it; also --help and --version" },
 	{ EX_USAGE, "a wrong option or argument, or an address that is none" },
-	{ EX_DATAERR, "model files that do not hold what they should" },
+	{ EX_DATAERR, "model files with wrong contents" },
 	{ EX_NOINPUT, "a model folder or a file of it is missing" },
 	{ EX_UNAVAILABLE, "the address and port cannot be had, or the daemon refuses this client" },
 	{ EX_SOFTWARE, "a defect of kvrt or kvmm" },

@@ -231,7 +231,7 @@ struct engine_request {
 #define ENGINE_STATS(x)							\
 	x(requests,		"requests accepted")			\
 	x(timeouts,		"samples ended since their deadline passed") \
-	x(steps,		"steps whose result arrived")		\
+	x(steps,		"steps with a result")		\
 	x(barren_steps,		"steps in which nothing could run")	\
 	x(prompt_tokens,	"tokens of the prompts admitted")	\
 	x(cached_tokens,	"of these, found in the prefix cache")	\

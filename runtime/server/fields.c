@@ -154,7 +154,7 @@ void fields_doc(struct text *t)
 {
 	u32 i;
 
-	text_puts(t, "| field | completions | chat | what |\n|---|---|---|---|\n");
+	text_puts(t, "| field | completions | chat | meaning |\n|---|---|---|---|\n");
 	for (i = 0; i < api_nr_fields; i++) {
 		const struct field *f = &api_fields[i];
 		const char *word = f->read ? "yes" : "no";

@@ -41,7 +41,7 @@ enum field_neutral {
 	yes(model, API_BOTH, "name of the model; may be left out where there is one")	\
 	yes(prompt, API_COMPLETION, "a string, strings, token ids, or lists of token ids") \
 	yes(messages, API_CHAT, "roles system, developer, user, assistant; contents are strings or parts of type text") \
-	yes(max_tokens, API_BOTH, "completions: 16 by default; chat: what the model's generation_config.json says, else the rest of the context") \
+	yes(max_tokens, API_BOTH, "completions: 16 by default; chat: that of the model's generation_config.json, else the rest of the context") \
 	yes(max_completion_tokens, API_CHAT, "the newer name of max_tokens") \
 	yes(n, API_BOTH, "samples of each prompt, 1 to 128; they share its blocks") \
 	yes(best_of, API_COMPLETION, "samples drawn, n or more, up to 128: the n with the highest mean logprob a token are the answer; of beam search the number of beams; with stream only as many as n") \
@@ -57,7 +57,7 @@ enum field_neutral {
 	yes(stream, API_BOTH, "server-sent events")			\
 	yes(stream_options, API_BOTH, "include_usage, continuous_usage_stats; only with stream") \
 	yes(echo, API_COMPLETION, "the text begins with the prompt")	\
-	yes(add_special_tokens, API_BOTH, "whether a text gets a BOS token in front; true for completions, false for chat, whose template has its own") \
+	yes(add_special_tokens, API_BOTH, "whether a text gets a BOS token in front; true for completions, false for chat, because the template has one") \
 	yes(add_generation_prompt, API_CHAT, "false: the text does not end where an answer begins; true by default") \
 	yes(chat_template_kwargs, API_CHAT, "an object: more variables for the model's chat template") \
 	yes(user, API_BOTH, "a string; not used")			\
@@ -72,7 +72,7 @@ enum field_neutral {
 	yes(logit_bias, API_BOTH, "an object: up to 1024 token ids with -100 to 100") \
 	yes(logprobs, API_BOTH, "completions: 0 to 20; chat: true or false; as the model gave them, before penalties and temperature") \
 	yes(top_logprobs, API_CHAT, "0 to 20; only with logprobs")	\
-	yes(prompt_logprobs, API_BOTH, "0 to 20; not with stream; the prompt is computed anew, whatever is cached of it") \
+	yes(prompt_logprobs, API_BOTH, "0 to 20; not with stream; the whole prompt is computed again, cached or not") \
 	yes(return_tokens_as_token_ids, API_BOTH, "logprobs name a token token_id:N") \
 	yes(logprob_token_ids, API_BOTH, "up to 128 ids: logprobs tell of these instead of the likeliest; not with echo") \
 	no(suffix, API_COMPLETION, empty, "")				\

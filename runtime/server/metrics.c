@@ -224,7 +224,7 @@ static void write_server(struct page *p)
 	const struct metrics_view *v = p->v;
 	u32 i;
 
-	family(p, "info", "gauge", "what is running");
+	family(p, "info", "gauge", "version of the server");
 	text_puts(p->t, "kvrt_info{version=\"" KVMM_VERSION "\"} 1\n");
 	GAUGE(p, "ready", "1 when requests for this model would be worked at now", m->ready);
 	GAUGE(p, "attached", "1 when attached to the daemon",

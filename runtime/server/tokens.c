@@ -25,7 +25,7 @@ void tokens_doc(struct text *t)
 {
 	u32 i;
 
-	text_puts(t, "| field | what |\n|---|---|\n");
+	text_puts(t, "| field | meaning |\n|---|---|\n");
 	for (i = 0; i < ARRAY_SIZE(fields); i++)
 		text_printf(t, "| `%s` | %s |\n", fields[i].name, fields[i].text);
 }

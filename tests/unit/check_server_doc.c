@@ -86,7 +86,7 @@ START_TEST(test_paths)
 {
 	struct text t = { 0 };
 
-	text_puts(&t, "| method | path | what |\n|---|---|---|\n");
+	text_puts(&t, "| method | path | meaning |\n|---|---|---|\n");
 #define x(method, path, fn, guarded, text) \
 	text_printf(&t, "| %s | `%s` | %s |\n", #method, path, text);
 	ROUTES(x)
