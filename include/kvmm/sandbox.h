@@ -39,11 +39,11 @@
 	x(DAC_OVERRIDE, hold, all,					\
 	  "make and remove sockets, lock and mount point in the directory of another user") \
 	x(IPC_LOCK, hold, both,						\
-	  "lock the host pool, pin it for io_uring, whatever the limit of the user") \
+	  "lock the host pool, pin it for io_uring, beyond the limit of the user") \
 	x(SYS_RESOURCE, none, both,					\
 	  "raise the limits on descriptors and locked memory")		\
 	x(SYS_PTRACE, none, both,					\
-	  "kvmm: open what clients of the last daemon map")		\
+	  "kvmm: open files that clients of the last daemon map")		\
 	x(SYS_ADMIN, none, mount, "mount and unmount the files, where --proc has them mounted") \
 	x(CHOWN, none, kvmm | proc, "give the sockets of --tenant to their owner; view.sock to the group of kvmm-proc") \
 	x(SETUID, none, all, "change the user")				\
@@ -84,10 +84,10 @@
 	x(all, set_robust_list, any, "a thread that just began")	\
 	x(all, rseq, any, "the same")					\
 	x(all, prctl, setname, "the same")				\
-	x(all, gettid, any, "who fails")				\
-	x(all, getpid, any, "who fails; status")			\
+	x(all, gettid, any, "log lines of failures")				\
+	x(all, getpid, any, "log lines of failures; status")			\
 	x(both, getuid, any, "the file status")				\
-	x(both, geteuid, any, "who may ask on the admin socket")	\
+	x(both, geteuid, any, "checks of users on the admin socket")	\
 	x(all, clock_gettime, any, "deadlines, where no vDSO has the clock") \
 	x(all, gettimeofday, any, "the same")				\
 	x(all, clock_nanosleep, any, "short waits")			\
@@ -111,7 +111,7 @@
 	x(all, write, any, "eventfds, the log")			\
 	x(both, pread64, any, "blocks; transfers of the engine without io_uring; superblocks") \
 	x(both, pwrite64, any, "the same")				\
-	x(all, close, any, "what is over")				\
+	x(all, close, any, "descriptors that are not needed any more")				\
 	x(both, fcntl, any, "seals, O_DIRECT, duplicates")		\
 	x(both, flock, any, "the lock of an area")			\
 	x(both, lseek, any, "files of /proc, read again")		\
@@ -129,11 +129,11 @@
 	x(both, openat, rdonly, "files of /proc and /sys")		\
 	x(both, open, rdonly, "the same, where libc calls it")		\
 	x(both, newfstatat, any, "the same; which user a process has")	\
-	x(both, fstat, any, "what a descriptor is")			\
+	x(both, fstat, any, "the type of a descriptor")			\
 	x(both, stat, any, "the same as newfstatat, in older libc")	\
 	x(both, lstat, any, "the same")					\
 	x(both, statx, any, "the same, in newer libc")			\
-	x(both, fstatfs, any, "what room is free on the disk of an area") \
+	x(both, fstatfs, any, "free space on the disk of an area") \
 	x(both, readlink, any, "the name of an area, for people")	\
 	x(both, readlinkat, any, "the same, where the machine has no readlink") \
 	x(swapd, access, any, "partitions of a block device")		\
@@ -151,7 +151,7 @@
 	x(all, sendto, any, "the same")				\
 	x(both, sendmsg, any, "extents go out to their clients")	\
 	x(kvmm, shutdown, any, "a connection that is over")		\
-	x(kvmm, getsockopt, any, "who connected")			\
+	x(kvmm, getsockopt, any, "the user and process that connected")			\
 	x(kvmm, setsockopt, any, "buffers and deadlines of a connection") \
 	x(kvmm, getsockname, any, "which socket it is")			\
 	x(kvmm, getrandom, any, "secrets of a tenant, for its hashes")	\
@@ -159,7 +159,7 @@
 	x(proc, connect, any, "the same")				\
 	x(proc, setsockopt, any, "how long it waits there")		\
 	x(proc, writev, any, "answers to the kernel's FUSE")		\
-	x(http, accept4, any, "who reads the metrics connects")		\
+	x(http, accept4, any, "readers of the metrics connect")		\
 	x(http, shutdown, any, "an answer is whole")			\
 	/* only beside a CUDA driver; what a real one needs was not measured */ \
 	x(cuda, ioctl, any, "the driver's devices")			\

@@ -119,17 +119,17 @@ enum hold_kind {
  * descriptor.
  */
 #define HOLD_KEPT(x)							\
-	x(ARENA,	"copied before it is judged, and judged and used in the copy alone, which takes the old one's place with kvmm-hold") \
-	x(KEEP,		"the same; numbers that are used are judged, names ended") \
-	x(HOST,		"content of blocks: moved, never judged; whoever has it can go on to read and write what lies there") \
-	x(EXTENT,	"the same; taken back from all who have it (its pages punched out) before another tenant gets it") \
-	x(LISTEN,	"put before kvmm serves; its name is compared; who connects the kernel says. Whoever has it may accept clients in kvmm's place") \
-	x(LOCK,		"whether it lies where it should; nothing is read") \
-	x(CLIENT,	"a pidfd: its number is looked up; SIGKILL alone goes there") \
+	x(ARENA,	"copied before it is checked; only the copy is checked and used, and it replaces the old one in kvmm-hold") \
+	x(KEEP,		"the same; numbers are checked before use, names are terminated") \
+	x(HOST,		"content of blocks, which kvmm moves and never interprets; another holder can go on to read and write it") \
+	x(EXTENT,	"the same; its pages are punched out for all holders before another tenant gets it") \
+	x(LISTEN,	"kept before kvmm serves; its name is compared; the kernel tells the peer. Another holder could accept clients in kvmm's place") \
+	x(LOCK,		"its place is checked; nothing is read") \
+	x(CLIENT,	"a pidfd: its pid is looked up; kvmm sends it SIGKILL only") \
 	x(GHOST,	"the same")					\
-	x(SWAP_AREA,	"swapd judges what it reads: checksum, area and name of each block") \
-	x(EPOCH,	"a number, put before kvmm serves, compared")				\
-	x(SIZE,		"a number, put before kvmm serves, judged as the option that it was")
+	x(SWAP_AREA,	"swapd checks each block that it reads: checksum, area and name") \
+	x(EPOCH,	"a number, kept before kvmm serves, compared")				\
+	x(SIZE,		"a number, kept before kvmm serves, checked like the option that it was")
 
 /* HOLD_LIFE, index */
 #define HOLD_LIFE_NEXT		BIT(0)	/* there was one before */
