@@ -33,65 +33,65 @@
  */
 #define KVMM_PROBES(x)							\
 	x(wait,		5, "client seq domain errno blocks",		\
-	  "the sequence whose turn it is finds no room for that many blocks, again and again: EAGAIN no memory, EINPROGRESS memory is being made, EALREADY others are moved, EBUSY above memory.high") \
+	  "the first waiting sequence finds no room for that many blocks, at each try: EAGAIN no memory, EINPROGRESS memory is being made, EALREADY blocks are being migrated, EBUSY above memory.high") \
 	x(admit,	6, "client seq domain tokens cached us",	\
 	  "a sequence that waited got its memory: tokens known, found in the cache, time waited") \
 	x(restore,	5, "client seq domain blocks us",		\
-	  "a swapped one got its memory back, and is being filled") \
+	  "a swapped-out sequence got memory again, and its blocks are being filled") \
 	x(grant,	6, "client seq domain step blocks copied",	\
-	  "an entry of a step got what it asked for: new blocks, tokens of a tail to be copied") \
+	  "a step entry was granted: new blocks, tokens of a tail to be copied") \
 	x(refuse,	6, "client seq domain step errno blocks",	\
-	  "an entry got nothing: EAGAIN no memory, EDQUOT it can never fit, ESTALE it was preempted") \
+	  "a step entry was refused: EAGAIN no memory, EDQUOT it can never fit, ESTALE it was preempted") \
 	x(step_begin,	4, "client step entries granted",		\
 	  "a step was opened")						\
 	x(step_end,	4, "client step entries us",			\
-	  "a step was ended, that long after it was opened")		\
+	  "a step was ended: us since it was opened")		\
 	x(evict,	5, "domain taker block kept used",		\
-	  "a cached block of the domain went for the taker: 1 kept if a lower tier has it, blocks in use before") \
+	  "a cached block of the domain was evicted for the taker: kept is 1 if a lower tier has it, blocks in use before") \
 	x(steal,	4, "domain taker extent cached",		\
-	  "a span of the domain that nobody maps went to the taker: first extent, cached blocks dropped for it") \
+	  "a span of the domain that no sequence maps went to the taker: first extent, cached blocks dropped for it") \
 	x(mark,		5, "client seq domain cause taker",		\
 	  "a sequence is to lose its memory to the taker, at once or when its open steps end: cause is a number of the table of causes") \
 	x(preempt,	6, "client seq domain cause swapped tokens",	\
 	  "a sequence lost its memory: 1 swapped if it went to a lower tier, tokens that were valid") \
 	x(limit,	4, "domain mark held blocks",			\
-	  "a limit of the domain held somebody back: 0 memory.max, 1 memory.high; blocks held, blocks asked for") \
+	  "a limit of the domain refused memory: 0 memory.max, 1 memory.high; blocks held, blocks asked for") \
 	x(limit_reclaim, 4, "domain evicted used mark",			\
-	  "the domain's own cache went to keep it within its limit: blocks evicted, in use then, allowed") \
+	  "the domain's own cache was evicted to keep its limit: blocks evicted, in use then, allowed") \
 	x(kill,		2, "client errno",				\
 	  "the process of a client is ended: ETIME a step, ETIMEDOUT after its hang-up, else an extent") \
 	x(swap_submit,	5, "request area write domain bytes",		\
 	  "swapd was given a slot to read, or to write")		\
 	x(swap_done,	6, "request area write domain errno us",	\
-	  "it is over, errno 0: well, that long after it was given")
+	  "swapd finished the request: errno is 0 on success, us since it was given")
 
 #define SWAPD_PROBES(x)							\
 	x(submit,	5, "area write offset bytes requests",		\
-	  "a transfer goes to the kernel, of so many requests")		\
+	  "a transfer goes to the kernel: number of its requests")		\
 	x(done,		6, "area write offset bytes errno us",		\
-	  "a request is over, errno 0: well, that long after its transfer began")
+	  "a request is finished: errno is 0 on success, us since its transfer began")
 
 #define KVRT_PROBES(x)							\
 	x(request_queued, 5, "request tokens max_new samples flow",	\
 	  "the engine has a request: tokens of its prompt, most new ones") \
 	x(request_opened, 3, "request us waiting",			\
-	  "it left the queue and asks the daemon for memory: time since it was queued, requests still queued") \
+	  "the request left the queue and asks the daemon for memory: time since it was queued, requests still queued") \
 	x(request_admitted, 4, "request us tokens cached",		\
-	  "it has memory: time since it was queued, tokens found in the cache") \
+	  "the request has memory: time since it was queued, tokens found in the cache") \
 	x(request_scheduled, 2, "request us",				\
-	  "its first step begins: time since it was queued")		\
+	  "the first step of the request begins: time since it was queued")		\
 	x(first_token,	2, "request us",				\
-	  "it has its first token: time since it was queued")		\
+	  "the request has its first token: time since it was queued")		\
 	x(sample_done,	5, "request sample reason tokens us",		\
 	  "a sample ended: 0 stop, 1 length, 2 cancelled, 3 timeout, 4 error; tokens delivered, time since the request was queued") \
 	x(preempted,	4, "request sample computed tokens",		\
-	  "a sequence lost its memory: tokens computed, and known; a sample of 4294967295 is none yet") \
+	  "a sequence lost its memory: tokens computed, and known; sample 4294967295: no sample yet") \
 	x(restored,	4, "request sample computed tokens",		\
-	  "it has memory again: tokens that are there, and known")	\
+	  "the sequence has memory again: tokens that are there, and known")	\
 	x(step_begin,	3, "step entries tokens",			\
-	  "a step was granted and is worked at")			\
+	  "a step was granted and begins to run")			\
 	x(step_end,	5, "step entries tokens us model_us",		\
-	  "it is over, but for handing out its tokens: time since step_begin, and in the model")
+	  "the step is over, except for delivering its tokens: time since step_begin, and in the model")
 
 /* Their numbers of arguments. */
 enum {

@@ -28,12 +28,12 @@
 	x(restore_hit_tokens,	"of sequences preempted before, tokens found again") \
 	x(restore_miss_tokens,	"of sequences preempted before, tokens to be computed again") \
 	x(prefix_insert,	"blocks entered into the prefix index")	\
-	x(prefix_duplicate,	"sealed blocks whose content was indexed already") \
+	x(prefix_duplicate,	"sealed blocks with content that was indexed already") \
 	x(prefix_evict,		"cached blocks dropped from the prefix index") \
 	x(wmark_low_hit,	"times that a domain's room fell below its low watermark") \
 	x(reclaim_background,	"cached blocks evicted by the reclaimer, ahead of need") \
-	x(reclaim_direct,	"cached blocks evicted by those who needed the room") \
-	x(workingset_refault,	"of the entered, names that pressure had dropped") \
+	x(reclaim_direct,	"cached blocks evicted directly, for a request") \
+	x(workingset_refault,	"of the inserted, blocks that eviction had dropped") \
 	x(workingset_activate,	"of those, soon enough to count as used before") \
 	x(preempt_mark,		"sequences marked as victims in an open step") \
 	x(preempt_recompute,	"sequences preempted by recompute")	\
@@ -51,12 +51,12 @@
 	x(swap_write_error,	"failed writes to swap areas")		\
 	x(swap_read_error,	"failed reads: blocks lost")		\
 	x(swap_read_retry,	"failed reads that were tried again")	\
-	x(area_drop,		"cached slots of swap areas that gave way to what sequences need") \
+	x(area_drop,		"cached slots of swap areas dropped for slots of sequences") \
 	x(swap_move,		"slots read because their swap area is to go") \
 	x(swap_lost,		"sequences that lost a swapped block")	\
 	x(swap_stall,		"requests to swap areas that were not answered in time") \
 	x(swap_late,		"of these, answered after all")		\
-	x(host_drop,		"host slots whose content was forgotten") \
+	x(host_drop,		"host slots dropped with their content") \
 	x(admit,		"sequences admitted")			\
 	x(admit_stall,		"times the first waiting sequence found no room") \
 	x(restore,		"of the admitted, those that had been preempted") \
@@ -82,13 +82,13 @@
 	x(extent_release,	"extents returned to the system")	\
 	x(pool_grow,		"times that an operator made the pool larger") \
 	x(pool_shrink,		"times that an operator made the pool smaller") \
-	x(resize_evict,		"cached blocks dropped for that")	\
-	x(resize_preempt,	"families preempted for that")	\
+	x(resize_evict,		"cached blocks dropped to make the pool smaller")	\
+	x(resize_preempt,	"families preempted to make the pool smaller")	\
 	x(extent_revoke,	"extents asked back from clients that had them mapped") \
 	x(revoke_preempt,	"families preempted for a sequence of another tenant") \
-	x(revoke_abandon,	"runs of extents not taken after all: their owner had come to need them") \
+	x(revoke_abandon,	"extent runs not taken after all: their owner needs them again") \
 	x(revoke_kill,		"clients killed: they kept an extent past the deadline") \
-	x(revoke_ghosts,	"times that processes which had detached were ended for an extent") \
+	x(revoke_ghosts,	"times that lingering clients were killed for an extent") \
 	x(client_attach,	"clients attached")			\
 	x(client_detach,	"clients detached by themselves")	\
 	x(client_death,		"clients that died or were cut off")	\
@@ -108,16 +108,16 @@ enum core_event {
 
 /* What a preemption was for. */
 #define CORE_CAUSES(x)							\
-	x(grow,		"room for a sequence that runs")		\
-	x(itself,	"it wanted room, and nothing that comes after it could be taken") \
+	x(grow,		"room for a running sequence")		\
+	x(itself,	"it needed room, and no sequence of lower rank could be preempted") \
 	x(table,	"a table page for another sequence of its client") \
-	x(min,		"what memory.min promises to another domain")	\
+	x(min,		"memory that memory.min promises to another domain")	\
 	x(wait,		"a sequence that waited longest")		\
 	x(tenant,	"a sequence of another tenant")			\
 	x(resize,	"a smaller pool")				\
 	x(advice,	"its own program paged it out")			\
 	x(device,	"nothing: the memory was lost with the device")	\
-	x(lost,		"what was swapped out could not be brought back")
+	x(lost,		"its swapped-out blocks could not be brought back")
 
 enum core_cause {
 #define x(name, text) CORE_CAUSE_##name,

@@ -39,9 +39,9 @@ enum core_trace_kind {
 	x(blocks,  DEC,	"blocks of the domain")				\
 	x(block,   DEC,	"number of a block in the pool")		\
 	x(extent,  DEC,	"number of an extent")				\
-	x(extents, DEC,	"how many, from there on")			\
+	x(extents, DEC,	"number of extents, from there on")			\
 	x(bytes,   SIZE, "bytes")					\
-	x(value,   SIZE, "what was set, in the unit of the file")	\
+	x(value,   SIZE, "the new value, in the unit of the file")	\
 	x(kept,	   DEC,	"1: a lower tier has the content")		\
 	x(cause,   CAUSE, "label `cause` of `kvmm_domain_preemptions_total`")	\
 	x(outcome, OUTCOME, "see last_oom")				\
@@ -58,9 +58,9 @@ enum core_trace_field {
 
 /* Every event: name, text, its fields in the order of the arguments. */
 #define CORE_TRACE_EVENTS(x, f)						\
-	x(grant,	"a step got what it asked for a sequence",	\
+	x(grant,	"a step got memory for a sequence",	\
 	  f(client) f(domain) f(seq) f(start) f(tokens) f(blocks))	\
-	x(refuse,	"a step did not, for want of memory",		\
+	x(refuse,	"a step got no memory for a sequence",		\
 	  f(client) f(domain) f(seq) f(start) f(tokens) f(error))	\
 	x(admit,	"a waiting sequence became resident",		\
 	  f(client) f(domain) f(seq) f(tokens) f(cached) f(blocks))	\
@@ -68,7 +68,7 @@ enum core_trace_field {
 	  f(client) f(domain) f(seq) f(tokens) f(error))		\
 	x(evict,	"a cached block gave up its memory",		\
 	  f(domain) f(block) f(kept))					\
-	x(steal,	"spans that others did without became a domain's", \
+	x(steal,	"unused or cached spans of one domain went to another", \
 	  f(domain) f(owner) f(extent) f(extents))			\
 	x(revoke,	"extents are asked back from another tenant",	\
 	  f(domain) f(tenant) f(extent) f(extents))			\
@@ -80,9 +80,9 @@ enum core_trace_field {
 	  f(client) f(domain) f(seq) f(cause) f(tokens))		\
 	x(swap_in,	"a swapped sequence is being brought back",	\
 	  f(client) f(domain) f(seq) f(tokens) f(blocks))		\
-	x(oom,		"nothing could be reclaimed: see last_oom",	\
+	x(oom,		"reclaim found no memory: see last_oom",	\
 	  f(client) f(domain) f(seq) f(blocks) f(outcome) f(cause))	\
-	x(limit_reclaim, "cache went because a limit of its domain is reached", \
+	x(limit_reclaim, "cache was evicted because its domain reached a limit", \
 	  f(domain) f(blocks))						\
 	x(seq_fail,	"a sequence was ended: it can never go on",	\
 	  f(client) f(domain) f(seq) f(tokens) f(error))		\
@@ -100,11 +100,11 @@ enum core_trace_field {
 	  f(client) f(domain) f(tenant))				\
 	x(client_dead,	"a client died or was cut off",			\
 	  f(client) f(domain) f(tenant))				\
-	x(client_kill,	"the end of a client's process was ordered",	\
+	x(client_kill,	"a client is to be killed",	\
 	  f(client) f(domain) f(error))					\
 	x(client_resume, "a client of a kvmm that ended is back",	\
 	  f(client) f(domain))						\
-	x(adopt,	"this kvmm went on in the memory of one that ended", \
+	x(adopt,	"this kvmm adopted the memory of one that ended", \
 	  f(clients))							\
 	x(device_fail,	"the device of the pool failed",		\
 	  f(error))
@@ -160,16 +160,16 @@ enum core_oom_outcome {
 /* Why a domain's best candidate is taken, or not. */
 #define CORE_OOM_WHYS(x)						\
 	x(taken,	"its family is the victim")			\
-	x(none,		"nothing of its domain is resident that is not marked already") \
+	x(none,		"its domain has no running sequence that is not marked already") \
 	x(asks,		"it is the one that asks, or of its family")	\
 	x(own,		"of the domain that asks, which would gain nothing") \
 	x(size,		"would not help: more is asked for than the domain can ever have") \
 	x(max,		"would not help: memory.max of the domain that asks is in the way") \
-	x(foreign,	"of another tenant, whose memory comes in whole runs") \
+	x(foreign,	"of another tenant: its memory comes in whole extent runs") \
 	x(before,	"comes before the one that asks")		\
 	x(protected,	"memory.min of its domain protects it")		\
-	x(recent,	"has not had its time")				\
-	x(later,	"could be taken, and others are taken first")
+	x(recent,	"has had its memory for too short a time")				\
+	x(later,	"could be preempted, and others are preempted first")
 
 enum core_oom_why {
 #define x(name, text) CORE_OOM_WHY_##name,

@@ -16,23 +16,23 @@
 	x(client,   "its client: all of its token ids are to be sent (again)") \
 	x(advice,   "its client: it was paged out on advice, and is to be asked back") \
 	x(event,    "its turn: it has not been looked at yet")		\
-	x(line,     "those of its domain that come before it")		\
+	x(line,     "the sequences of its domain that come before it")		\
 	x(maps,     "its client: extents that it was sent are not mapped yet") \
 	x(tables,   "its client: all pages for its block tables are in use") \
-	x(growth,   "memory for a sequence that runs, asked for more, and comes first") \
+	x(growth,   "memory for a running sequence that asked for more, and comes first") \
 	x(longest,  "memory for a sequence of another domain that has waited too long") \
 	x(share,    "another domain: it has less than its part, and its first in line lacks memory") \
 	x(high,     "memory.high: its domain is above it, and others of it run") \
 	x(max,      "memory.max: its domain would be above it")	\
-	x(commit,   "overcommit: what was promised to others leaves no room") \
-	x(memory,   "memory: what it lacks is in use, and nobody has to give it") \
+	x(commit,   "overcommit: the commitments of others leave no room") \
+	x(memory,   "memory: all of it is in use, and no domain has to give it up") \
 	x(making,   "memory that is being made, or that others are giving back") \
 	x(moving,   "blocks that are being moved to make room")	\
 	x(copies,   "the copy of its own blocks to the host pool")	\
-	x(slots,    "room in the host pool, to read what it has in swap areas") \
+	x(slots,    "room in the host pool, to read its blocks from swap areas") \
 	x(fill,     "its blocks, which are being filled from the host pool or an area") \
 	x(step,     "the end of its open steps: then its memory is taken") \
-	x(more,     "more memory: it runs, and its last step was refused what it asked for") \
+	x(more,     "more memory: it runs, and its last step was refused") \
 	x(closed,   "nothing any more: it can never be admitted, and is to be closed")
 
 enum core_wait {

@@ -143,87 +143,87 @@ struct proc_ctx {
 	x("buddyinfo", 0444, 0, show_buddyinfo,				\
 	  "runs of free extents by length")				\
 	x("blockmap", 0400, 0, show_blockmap,				\
-	  "one line a span: the state of each of its blocks")		\
+	  "one line per span: the state of each of its blocks")		\
 	x("extentinfo", 0444, FOR_TENANTS | NEED_TENANTS, show_extentinfo, \
-	  "one line an extent: who has it, how full it is")		\
+	  "one line per extent: its domain, and its use")		\
 	x("slabinfo", 0400, NEED_DOMAINS, show_slabinfo,		\
-	  "one line a domain: its blocks and spans, as in the kernel")	\
+	  "one line per domain: its blocks and spans, as in the kernel")	\
 	x("prefixcache", 0444, NEED_POOL, show_prefixcache,		\
 	  "the prefix index: size, hits, evictions")			\
 	x("lru_gen", 0444, NEED_DOMAINS, show_lru_gen,			\
-	  "one line a domain and tier of its cache: what goes next, and why") \
+	  "one line per domain and cache tier: the next block to evict, and its value") \
 	x("swaps", 0444, NEED_TIERS, show_swaps,			\
-	  "one line a swap area, as in the kernel")			\
+	  "one line per swap area, as in the kernel")			\
 	x("swapareas", 0444, NEED_TIERS, show_swapareas,		\
-	  "one line a swap area: state, transfers, errors")		\
+	  "one line per swap area: state, transfers, errors")		\
 	x("swapstat", 0444, 0, show_swapstat,				\
 	  "swapd and the requests to it")				\
 	x("metrics", 0444, FOR_TENANTS | NEED_ALL | NEED_TIERS | NEED_TENANTS | NEED_LIVES, show_metrics, \
 	  "all figures, in Prometheus' text format")			\
 	x("last_oom", 0400, 0, show_last_oom,				\
-	  "the last time that nothing could be reclaimed: who asked, who could have given") \
+	  "the last time that reclaim found no memory: the request, and the candidates") \
 	x("kmsg", 0400, 0, show_kmsg,					\
 	  "the daemon's last log lines, as in the kernel's /dev/kmsg")	\
 	x("trace", 0400, 0, show_trace,					\
-	  "what was decided, one line an event that is switched on")	\
+	  "decisions of the core, one line for each event that is switched on")	\
 	x("events/enable", 0644, 0, show_events_enable,			\
 	  "switches all events: 0 or 1, X where some are on")		\
 	x("events/EVENT/enable", 0644, 0, show_event_enable,		\
 	  "switches an event of trace: 0 or 1")				\
 	x("pool/gpu0/size", 0644, NEED_POOL, show_pool_size,		\
-	  "bytes of the device pool that are in use, or are to be")	\
+	  "bytes of the device pool that are online, or are to be")	\
 	x("pressure/memory", 0666, NEED_POOL | PSI_FILE(CORE_PSI_MEMORY), show_pressure, \
 	  "time lost for want of memory, as in the kernel")		\
 	x("pressure/io", 0666, NEED_POOL | PSI_FILE(CORE_PSI_IO), show_pressure, \
-	  "of this, time lost since what was paged out is read again")	\
+	  "the part of this that was lost while paged-out blocks were read back")	\
 	x("pressure/cpu", 0666, NEED_POOL | PSI_FILE(CORE_PSI_CPU), show_pressure, \
-	  "time that requests waited since the mm thread was busy elsewhere") \
+	  "time that requests waited while the mm thread was busy") \
 	x("tenants", 0444, FOR_TENANTS | NEED_TENANTS, show_tenants,	\
-	  "one line a tenant: what it has, what it may have, how often it was refused") \
+	  "one line per tenant: its use, its quotas, its refusals") \
 	x("domains", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_TENANTS, show_domains, \
-	  "one line a domain")						\
+	  "one line per domain")						\
 	x("domain/NAME/status", 0444, FOR_TENANTS | NEED_TENANTS, show_domain_status,		\
 	  "one domain: shape, blocks, sequences")			\
 	x("domain/NAME/blockstates", 0444, FOR_TENANTS, show_domain_blocks,	\
 	  "its blocks by state")					\
 	x("domain/NAME/lru_gen", 0444, FOR_TENANTS, show_domain_lru,		\
-	  "one line a tier of its cache: what goes next, and why")	\
+	  "one line per cache tier: the next block to evict, and its value")	\
 	x("domain/NAME/memory.min", 0644, FOR_TENANTS, show_memory_min,		\
-	  "what others never take, bytes")				\
+	  "bytes that other domains never take")				\
 	x("domain/NAME/memory.low", 0644, FOR_TENANTS, show_memory_low,		\
-	  "what others take last, bytes")				\
+	  "bytes that other domains take last")				\
 	x("domain/NAME/memory.high", 0644, FOR_TENANTS, show_memory_high,		\
 	  "above it new sequences wait, bytes or max")			\
 	x("domain/NAME/memory.max", 0644, FOR_TENANTS, show_memory_max,		\
 	  "limit that is never exceeded, bytes or max")			\
 	x("domain/NAME/memory.weight", 0644, FOR_TENANTS, show_memory_weight,	\
-	  "its part of what nobody is promised, 100 by default")	\
+	  "its weight when domains divide unprotected memory, 100 by default")	\
 	x("domain/NAME/memory.current", 0444, FOR_TENANTS, show_memory_current,	\
 	  "bytes charged now")						\
 	x("domain/NAME/memory.peak", 0444, FOR_TENANTS, show_memory_peak,		\
 	  "most bytes ever charged")					\
 	x("domain/NAME/memory.capacity", 0444, FOR_TENANTS | NEED_POOL, show_memory_capacity, \
-	  "bytes that there are for all domains")			\
+	  "bytes of the pool, for all domains")			\
 	x("domain/NAME/memory.events", 0444, FOR_TENANTS, show_memory_events,	\
-	  "how often its limit or somebody's need was felt")		\
+	  "how often a limit or preemption hit the domain")		\
 	x("domain/NAME/memory.pressure", 0666, FOR_TENANTS | PSI_FILE(CORE_PSI_MEMORY), show_pressure, \
 	  "time that its sequences lost for want of memory")		\
 	x("domain/NAME/io.pressure", 0666, FOR_TENANTS | PSI_FILE(CORE_PSI_IO), show_pressure, \
-	  "of this, time that they lost since what was paged out is read again") \
+	  "the part of this that they lost while paged-out blocks were read back") \
 	x("clients", 0444, FOR_TENANTS | NEED_CLIENTS | NEED_TENANTS, show_clients, \
-	  "one line an attached process")				\
+	  "one line per attached process")				\
 	x("client/ID/status", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_TENANTS, show_client_status, \
 	  "one client: process, sequences, steps")			\
 	x("client/ID/seqs", 0444, FOR_TENANTS, show_client_seqs,	\
-	  "one line a sequence")					\
+	  "one line per sequence")					\
 	x("client/ID/smaps_rollup", 0444, FOR_TENANTS | NEED_DOMAINS, show_client_rollup, \
 	  "memory of its sequences, as in the kernel")			\
 	x("client/ID/seq/SEQ/maps", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_maps, \
-	  "one line a run of blocks, as in the kernel")			\
+	  "one line per range of blocks, as in the kernel")			\
 	x("client/ID/seq/SEQ/smaps", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_smaps, \
 	  "the same, and how much of it is shared")			\
 	x("client/ID/seq/SEQ/explain", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_explain, \
-	  "why it waits, and what was taken from it, for whom")
+	  "why it waits, and its last preemption")
 
 /*
  * Every file below sys/vm: a member of struct core_config.  Those that can be
@@ -244,7 +244,7 @@ struct proc_ctx {
 	x(nr_tables,	     "table pages of one client")		\
 	x(nr_idpages,	     "pages of token ids for waiting sequences") \
 	x(max_steps,	     "steps open for one client")		\
-	x(step_deadline_ns,  "age of an open step that is fatal while somebody waits") \
+	x(step_deadline_ns,  "age at which an open step is fatal while a sequence waits") \
 	x(quiet_deadline_ns, "time from hanging up to being killed")	\
 	x(revoke_deadline_ns, "time to give an extent back before being killed") \
 	x(starve_ns,	     "wait after which other domains are preempted") \
@@ -252,9 +252,9 @@ struct proc_ctx {
 	x(area_bytes,	     "most bytes used of one swap area")
 
 #define PROC_SYS_VM_TUNED(x)						\
-	x(swappiness,	     "0: always recompute, 100: what costs less, 200: swap while there is room") \
-	x(watermark_scale_factor, "distance of the watermarks, in 10000ths of what a domain could have") \
-	x(cache_floor,	     "percent of a domain's part of the pool, of which others leave it the cache") \
+	x(swappiness,	     "0: always recompute, 100: the cheaper way, 200: swap while there is room") \
+	x(watermark_scale_factor, "distance of the watermarks, in 10000ths of the memory that a domain could have") \
+	x(cache_floor,	     "percent of a domain's part of the pool that others leave to its cache") \
 	x(overcommit,	     "0: admit by the prompt, 2: by all of max_tokens") \
 	x(overcommit_ratio,  "percent of the pool that overcommit 2 promises")
 

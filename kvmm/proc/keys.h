@@ -32,20 +32,20 @@
 	x("GpuFree", p->free_extents + p->free,				\
 	  "ExtentsFree and BlocksFree together")			\
 	x("GpuAvailable", pool_available(p),				\
-	  "estimate of what new sequences can take without preempting: GpuFree and PrefixCached less Committed")
+	  "estimate of the memory for new sequences without preemption: GpuFree and PrefixCached less Committed")
 
 /* meminfo: behind the parts; these overlay them. */
 #define MEMINFO_OVERLAYS(x)						\
 	x("Committed", p->committed,					\
-	  "of BlocksFree: promised to prefills that were admitted")	\
+	  "of BlocksFree: reserved for admitted prefills")	\
 	x("Shared", p->shared,						\
 	  "of Open and Sealed: mapped by more than one sequence")	\
 	x("Indexed", p->indexed,					\
 	  "of Sealed and PrefixCached: found by the prefix index")	\
 	x("CommitLimit", p->commit_limit,				\
-	  "overcommit_ratio of the pool: what overcommit 2 promises")	\
+	  "overcommit_ratio of the pool: the limit of overcommit 2")	\
 	x("Committed_AS", p->committed_as,				\
-	  "what the resident sequences could come to hold, with all of their max_tokens") \
+	  "memory that running sequences could come to hold, with all of their max_tokens") \
 	x("Extentsize", p->extent_size,					\
 	  "one extent")
 
@@ -77,12 +77,12 @@
 /* vmstat: how many there are now. */
 #define VMSTAT_NOW(x)							\
 	x(nr_extents, p->nr_extents, "extents of the pool")		\
-	x(nr_free_extents, p->nr_free_extents, "extents in no span, and not asked back")	\
+	x(nr_free_extents, p->nr_free_extents, "extents in no span, and not being revoked")	\
 	x(nr_domains, n->nr_domains, "domains")				\
-	x(nr_clients, n->nr_clients, "clients whose memory is not all back") \
+	x(nr_clients, n->nr_clients, "clients that still have memory") \
 	x(nr_seqs, sum.seqs, "sequences")				\
-	x(nr_seqs_running, sum.running, "of these, with memory, or it is being restored")	\
-	x(nr_seqs_waiting, sum.waiting, "of these, without: new, preempted or swapped out") \
+	x(nr_seqs_running, sum.running, "of these, with memory, or being restored")	\
+	x(nr_seqs_waiting, sum.waiting, "of these, without memory: new, preempted or swapped out") \
 	x(nr_steps_open, sum.steps, "steps begun and not ended")
 
 /* prefixcache: sizes in kB. */

@@ -165,7 +165,7 @@ static void memory_value(struct metric_page *p, const char *key,
 static void pool_parts(struct metric_page *p, const struct core_pool_view *v)
 {
 	metric_family(p, "pool_bytes", "gauge", UNIT_ONE,
-		      "the device pool by what its bytes are: every one is in exactly one part");
+		      "the device pool by use: every byte is in exactly one part");
 #define x(part, text)							\
 	metric_sample(p, "");						\
 	metric_label(p, "part", #part);					\
@@ -292,7 +292,7 @@ static void info_figure(struct metric_page *p)
 	char abi[16];
 
 	snprintf(abi, sizeof(abi), "%u", KVMM_ABI_VERSION);
-	metric_family(p, "info", "gauge", UNIT_ONE, "what is running: always 1");
+	metric_family(p, "info", "gauge", UNIT_ONE, "version and backend of the daemon: always 1");
 	metric_sample(p, "");
 	metric_label(p, "version", KVMM_VERSION);
 	metric_label(p, "abi", abi);

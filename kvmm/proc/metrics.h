@@ -26,9 +26,9 @@ enum metric_unit {
 	x(domain_spans, UNIT_ONE, gauge, d->nr_spans,			\
 	  "spans that it has")						\
 	x(domain_seqs_running, UNIT_ONE, gauge, d->nr_running,		\
-	  "sequences with memory, or it is being restored")		\
+	  "sequences with memory, or being restored")		\
 	x(domain_seqs_waiting, UNIT_ONE, gauge, d->nr_waiting,		\
-	  "sequences without: new, preempted or swapped out")		\
+	  "sequences without memory: new, preempted or swapped out")		\
 	x(domain_block_size_bytes, UNIT_ONE, gauge, d->block_bytes,	\
 	  "bytes of a block, all layers")				\
 	x(domain_block_size_tokens, UNIT_ONE, gauge, d->block_tokens,	\
@@ -36,42 +36,42 @@ enum metric_unit {
 	x(domain_memory_current_bytes, UNIT_ONE, gauge, d->current_bytes, \
 	  "memory charged now")						\
 	x(domain_memory_peak_bytes, UNIT_ONE, gauge, d->peak_bytes,	\
-	  "the most that ever was")					\
+	  "the most memory ever charged")					\
 	x(domain_memory_min_bytes, UNIT_LIMIT, gauge, d->limit[CORE_LIMIT_MIN], \
-	  "what others never take")					\
+	  "memory that other domains never take")					\
 	x(domain_memory_low_bytes, UNIT_LIMIT, gauge, d->limit[CORE_LIMIT_LOW], \
-	  "what others take last")					\
+	  "memory that other domains take last")					\
 	x(domain_memory_high_bytes, UNIT_LIMIT, gauge, d->limit[CORE_LIMIT_HIGH], \
 	  "above it new sequences wait; +Inf: none")			\
 	x(domain_memory_max_bytes, UNIT_LIMIT, gauge, d->max_bytes,	\
 	  "limit that is never exceeded; +Inf: none")			\
 	x(domain_reserved_bytes, UNIT_ONE, gauge, d->reserved * d->block_bytes, \
-	  "promised to prefills that were admitted")			\
+	  "reserved for admitted prefills")			\
 	x(domain_tail_bytes, UNIT_ONE, gauge,				\
 	  d->tail_tokens * (d->block_bytes / d->block_tokens),		\
-	  "tail waste: of blocks that resident sequences map, room that no token was written to") \
+	  "tail waste: space of mapped blocks that holds no token") \
 	x(domain_committed_as_bytes, UNIT_ONE, gauge, d->committed_as * d->block_bytes, \
-	  "what its resident sequences could come to hold, with all of their max_tokens") \
+	  "memory that its running sequences could come to hold, with all of their max_tokens") \
 	x(domain_room_bytes, UNIT_ONE, gauge, d->room * d->block_bytes,	\
-	  "free in its spans, beside what is promised")			\
+	  "free memory of its spans that is not reserved")			\
 	x(domain_pressure_memory_waiting_seconds_total, UNIT_NS, counter, \
 	  d->pressure.total_ns[CORE_PSI_MEMORY][CORE_PSI_SOME],		\
 	  "time that at least one of its sequences was stalled for want of memory") \
 	x(domain_pressure_memory_stalled_seconds_total, UNIT_NS, counter, \
 	  d->pressure.total_ns[CORE_PSI_MEMORY][CORE_PSI_FULL],		\
-	  "of that, with none productive")				\
+	  "part of that time with no productive sequence")				\
 	x(domain_pressure_io_waiting_seconds_total, UNIT_NS, counter,	\
 	  d->pressure.total_ns[CORE_PSI_IO][CORE_PSI_SOME],		\
-	  "time that at least one of its sequences waited until what was paged out was read again") \
+	  "time that at least one of its sequences waited for paged-out blocks to be read back") \
 	x(domain_pressure_io_stalled_seconds_total, UNIT_NS, counter,	\
 	  d->pressure.total_ns[CORE_PSI_IO][CORE_PSI_FULL],		\
-	  "of that, with none in a step")				\
+	  "part of that time with no sequence in a step")				\
 	x(domain_preempted_total, UNIT_ONE, counter, d->nr_preempted,	\
 	  "sequences that lost their memory")				\
 	x(domain_low_events_total, UNIT_ONE, counter, d->nr_low_events,	\
 	  "times that it lost memory below memory.low")			\
 	x(domain_high_events_total, UNIT_ONE, counter, d->nr_high_events, \
-	  "times that memory.high held up a new sequence")		\
+	  "times that memory.high delayed a new sequence")		\
 	x(domain_max_events_total, UNIT_ONE, counter, d->nr_max_events,	\
 	  "times that its limit refused memory")
 
@@ -82,23 +82,23 @@ enum metric_unit {
 	x(tenant_clients, UNIT_ONE, gauge, s->clients,			\
 	  "clients attached")						\
 	x(tenant_clients_limit, UNIT_ONE, gauge, s->max_clients,	\
-	  "that it may have")						\
+	  "quota of clients")						\
 	x(tenant_connections, UNIT_ONE, gauge, s->conns,		\
-	  "connections, of clients, of who is about to attach, of readers") \
+	  "connections of clients, of clients about to attach, and of readers") \
 	x(tenant_connections_limit, UNIT_ONE, gauge, s->max_conns,	\
-	  "that it may have")						\
+	  "quota of connections")						\
 	x(tenant_fds, UNIT_ONE, gauge, s->fds,				\
 	  "descriptors of extents that its clients have not acknowledged") \
 	x(tenant_fds_limit, UNIT_ONE, gauge, s->max_fds,		\
-	  "that may be under way")					\
+	  "quota of such descriptors")					\
 	x(tenant_current_bytes, UNIT_ONE, gauge, t->current_bytes,	\
 	  "memory charged to its domains")				\
 	x(tenant_backed_bytes, UNIT_ONE, gauge, t->backed_bytes,	\
-	  "extents that are its own, whatever they hold")		\
+	  "extents that belong to it, used or not")		\
 	x(tenant_min_bytes, UNIT_ONE, gauge, t->min_bytes,		\
-	  "memory.min that its clients asked for and have")		\
+	  "memory.min that its clients asked for and got")		\
 	x(tenant_refused_total, UNIT_ONE, counter, s->refused,		\
-	  "times that one of its quotas refused something")
+	  "requests refused by one of its quotas")
 
 /* Of each swap area: the core's view `v`; labels: area, path. */
 #define METRICS_AREA(x)							\
@@ -115,9 +115,9 @@ enum metric_unit {
 	x(swap_area_requests_overdue, UNIT_ONE, gauge, v->nr_overdue,	\
 	  "of these, not answered in time: the area is stalled")	\
 	x(swap_area_readonly, UNIT_ONE, gauge, v->readonly,		\
-	  "1: nothing new goes there")					\
+	  "1: the area gets no new content")					\
 	x(swap_area_lost, UNIT_ONE, gauge, info->lost,			\
-	  "1: swapd does not take it any more, or its disk failed too often") \
+	  "1: swapd no longer uses the area, or its disk failed too often") \
 	x(swap_area_failed_total, UNIT_ONE, counter, v->errors,		\
 	  "requests to it that failed")
 
@@ -132,19 +132,19 @@ enum metric_unit {
 	  "time that at least one sequence was stalled for want of memory") \
 	x(pressure_memory_stalled_seconds_total, UNIT_NS, counter,	\
 	  n->pressure.total_ns[CORE_PSI_MEMORY][CORE_PSI_FULL],		\
-	  "of that, with no sequence productive")			\
+	  "part of that time with no productive sequence")			\
 	x(pressure_io_waiting_seconds_total, UNIT_NS, counter,		\
 	  n->pressure.total_ns[CORE_PSI_IO][CORE_PSI_SOME],		\
-	  "time that at least one sequence waited until what was paged out was read again") \
+	  "time that at least one sequence waited for paged-out blocks to be read back") \
 	x(pressure_io_stalled_seconds_total, UNIT_NS, counter,		\
 	  n->pressure.total_ns[CORE_PSI_IO][CORE_PSI_FULL],		\
-	  "of that, with no sequence in a step")			\
+	  "part of that time with no sequence in a step")			\
 	x(pressure_cpu_waiting_seconds_total, UNIT_NS, counter,		\
 	  n->pressure.total_ns[CORE_PSI_CPU][CORE_PSI_SOME],		\
-	  "time that a client's requests waited since the mm thread was busy elsewhere") \
+	  "time that a client's requests waited while the mm thread was busy") \
 	x(pressure_cpu_stalled_seconds_total, UNIT_NS, counter,		\
 	  n->pressure.total_ns[CORE_PSI_CPU][CORE_PSI_FULL],		\
-	  "of that, with no request being served")			\
+	  "part of that time with no request being served")			\
 	x(pressure_seqs_stalled, UNIT_ONE, gauge, n->pressure.nr_stalled, \
 	  "sequences stalled for want of memory now")
 

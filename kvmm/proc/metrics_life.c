@@ -72,7 +72,7 @@ static void preemptions(struct metric_page *p)
 	u32 i;
 
 	metric_family(p, "domain_preemptions_total", "counter", UNIT_ONE,
-		      "sequences that lost their memory, by what for and how");
+		      "sequences that lost their memory, by cause and method");
 	for (i = 0; i < proc->node.nr_domains; i++) {
 #define x(name, text)							\
 		cause(p, i, #name, "recompute",				\

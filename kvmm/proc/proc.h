@@ -110,7 +110,7 @@ struct proc_swap_area {
 	x(pid,		"process of swapd, 0: none runs")		\
 	x(generation,	"which start of swapd it is")			\
 	x(nr_open,	"requests that a swapd has or had")		\
-	x(nr_orphans,	"of these, whose swapd is dead and whose transfer may go on") \
+	x(nr_orphans,	"of these, requests of a dead swapd that may still run") \
 	x(nr_backlog,	"requests that wait to be given to swapd")
 
 /**

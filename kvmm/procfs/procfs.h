@@ -27,7 +27,7 @@
 	x(choice, mount, "mount", "on", 0, 0, "on|off",			\
 	  "whether the files are mounted")				\
 	x(str, metrics, "metrics", "off", 0, 0, "off|[ADDR:]PORT",	\
-	  "serve the file metrics over HTTP, as /metrics, to whoever can connect: at a port of 127.0.0.1, or of this address, [ADDR]:PORT for IPv6") \
+	  "serve the file metrics over HTTP, as /metrics, to all that can connect: at a port of 127.0.0.1, or of this address, [ADDR]:PORT for IPv6") \
 	x(flag, unmount, "unmount", NULL, 0, 0, NULL,			\
 	  "take away the mount of a kvmm-proc that is dead, and end")	\
 	x(str, user, "user", NULL, 0, 0, "USER",			\

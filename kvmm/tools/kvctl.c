@@ -28,12 +28,12 @@
 #define GUESS_MS	1000	/* longest look for what was meant */
 
 #define KVCTL_COMMANDS(x)						\
-	x(status, "", 0, 0, "the daemon, its memory and who is there, at a glance") \
-	x(clients, "", 0, 0, "one line an attached process")		\
-	x(domains, "", 0, 0, "one line a domain: memory, sequences, pressure") \
-	x(limits, "", 0, 0, "one line a domain: what it may have and is promised") \
-	x(tunables, "", 0, 0, "what is in sys/vm; set changes those that are rw") \
-	x(explain, "CLIENT[/SEQ]", 1, 1, "why a sequence waits, what was taken from it, for whom, what that cost; without SEQ all of a client that wait or lost memory") \
+	x(status, "", 0, 0, "the daemon, its memory and its clients, at a glance") \
+	x(clients, "", 0, 0, "one line per attached process")		\
+	x(domains, "", 0, 0, "one line per domain: memory, sequences, pressure") \
+	x(limits, "", 0, 0, "one line per domain: its limits and protection") \
+	x(tunables, "", 0, 0, "the values of sys/vm; set changes those that are rw") \
+	x(explain, "CLIENT[/SEQ]", 1, 1, "why a sequence waits, and the cause and cost of its last preemption; without SEQ all of a client that wait or lost memory") \
 	x(cat, "PATH...", 1, REQ_MAX, "print files; of several, each behind ==> PATH <==") \
 	x(ls, "[PATH]", 0, 1, "list a directory; names of directories end in a slash") \
 	x(check, "", 0, 0, "run the daemon's walkers; prints ok, or the first fault and exits 1") \
@@ -41,12 +41,12 @@
 	x(swapon, "PATH", 1, 1, "make a file or block device a swap area; with --size a file is made") \
 	x(swapoff, "PATH", 1, 1, "empty a swap area and give it back")	\
 	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max (max: none), pool/gpu0/size, or a tunable, like sys/vm/swappiness") \
-	x(drop_caches, "[DOMAIN]", 0, 1, "forget cached prefixes that nobody uses, of all domains or one") \
-	x(evict, "DOMAIN [SIZE]", 1, 2, "free device memory of a domain's cache: SIZE, or all that no sequence uses; nobody is preempted") \
-	x(pin, "DOMAIN [SIZE]", 1, 2, "others leave a domain SIZE, or what it has now: its memory.min") \
-	x(unpin, "DOMAIN", 1, 1, "the domain's memory.min is what its clients asked for again") \
-	x(drain, "[WHAT]", 0, 1, "nobody attaches or begins a sequence, what there is goes on: node (the default), tenant/NAME or client/ID; --off ends it") \
-	x(log_level, "LEVEL", 1, 1, "what kvmm and swapd tell from now on: err, warn, info or debug") \
+	x(drop_caches, "[DOMAIN]", 0, 1, "drop cached prefixes that no sequence uses, of all domains or one") \
+	x(evict, "DOMAIN [SIZE]", 1, 2, "free device memory of a domain's cache: SIZE, or all that no sequence uses; preempts no sequence") \
+	x(pin, "DOMAIN [SIZE]", 1, 2, "set a domain's memory.min to SIZE, or to the memory that it has now") \
+	x(unpin, "DOMAIN", 1, 1, "set the domain's memory.min back to the one that its clients asked for") \
+	x(drain, "[WHAT]", 0, 1, "refuse new clients and sequences, while open ones go on: of the node (the default), tenant/NAME or client/ID; --off ends it") \
+	x(log_level, "LEVEL", 1, 1, "set the level of the messages of kvmm and swapd: err, warn, info or debug") \
 	x(upgrade, "[PROGRAM]", 0, 1, "another kvmm takes over, this one's clients with it; without a name the one beside kvctl") \
 	x(version, "", 0, 0, "print the version of kvctl and of the daemon") \
 	x(help, "", 0, 0, "print this text")
@@ -84,9 +84,9 @@ static void print_commands(FILE *out);
 
 static const struct kv_program program = {
 	.name		= "kvctl",
-	.brief		= "look inside a kvmm, and change what can be changed",
+	.brief		= "look inside a kvmm, and change its limits and tunables",
 	.operands	= "COMMAND [ARGUMENT]...",
-	.about		= "Reads the files in which the daemon says what it does, and changes what can be changed while it runs.",
+	.about		= "Reads the daemon's files, and changes limits, tunables and swap areas while it runs.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exit_table,

@@ -15,7 +15,7 @@
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "view socket of the daemon, or the directory it lies in (default view.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others); $KVMM_SOCKET, the attach socket of clients, is not looked at") \
 	x(str, tenant, "tenant", NULL, 0, 0, "NAME",			\
-	  "see what a --tenant of the daemon sees: view.sock in the directory NAME beside the daemon's own") \
+	  "show the view of a --tenant of the daemon: view.sock in the directory NAME beside the daemon's own") \
 	x(uint, timeout, "timeout", "10", 1, 86400, "SECONDS",		\
 	  "longest silence of the daemon; for wait and swapoff, the longest wait") \
 	x(size, size, "size", "0", 0, 1ull << 62, "SIZE",		\
@@ -23,11 +23,11 @@
 	x(uint, priority, "priority", "0", 0, 32767, "N",		\
 	  "swapon: areas of higher priority are filled first, equal ones in turn") \
 	x(flag, force, "force", NULL, 0, 0, NULL,			\
-	  "swapon: overwrite what holds something else than a swap area") \
+	  "swapon: overwrite a file or device with other content than a swap area") \
 	x(flag, off, "off", NULL, 0, 0, NULL,				\
-	  "drain: no more, who was drained may begin again")		\
+	  "drain: end the drain")		\
 	x(flag, json, "json", NULL, 0, 0, NULL,				\
-	  "print JSON, on stdout and of what was done; errors stay lines on stderr") \
+	  "print JSON on stdout; errors stay lines on stderr") \
 	x(flag, cold, "cold", NULL, 0, 0, NULL,				\
 	  "upgrade: also to a kvmm that cannot go on with the memory there is")
 

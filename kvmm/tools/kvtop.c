@@ -75,8 +75,8 @@ static void print_more(FILE *out)
 
 static const struct kv_program program = {
 	.name		= "kvtop",
-	.brief		= "what the memory of a kvmm is used for, live",
-	.about		= "Shows what the daemon's memory is used for, by whom, and what it costs, as it changes.",
+	.brief		= "the use of a kvmm's memory, live",
+	.about		= "Shows live how the daemon's memory is used, which clients use it, and the cost of pressure.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exit_table,

@@ -18,17 +18,17 @@
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "view socket of the daemon, or the directory it lies in (default as of kvctl: view.sock in the run directory)") \
 	x(str, tenant, "tenant", NULL, 0, 0, "NAME",			\
-	  "see what a --tenant of the daemon sees: view.sock in the directory NAME beside the daemon's own") \
+	  "show the view of a --tenant of the daemon: view.sock in the directory NAME beside the daemon's own") \
 	x(str, interval, "interval", "1", 0, 0, "SECONDS",		\
 	  "time between two looks, 0.05 to 3600")			\
 	x(uint, timeout, "timeout", "5", 1, 3600, "SECONDS",		\
 	  "longest silence of the daemon")				\
 	x(choice, view, "view", "domains", 0, 0, "domains|clients|seqs|map|areas|vmstat|all", \
-	  "what to show first; all, with --batch: domains, clients and areas") \
+	  "the first view; all, with --batch: domains, clients and areas") \
 	x(uint, client, "client", "0", 0, 0, "ID",			\
-	  "whose sequences --view seqs shows")				\
+	  "the client of --view seqs")				\
 	x(str, sort, "sort", NULL, 0, 0, "COLUMN",			\
-	  "title of the column by which to sort what is shown first")	\
+	  "title of the column that the first view is sorted by")	\
 	x(str, filter, "filter", NULL, 0, 0, "TEXT",			\
 	  "show only lines that have this text, in capitals or not")	\
 	x(flag, batch, "batch", NULL, 0, 0, NULL,			\

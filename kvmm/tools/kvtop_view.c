@@ -16,9 +16,9 @@
 /* Title, source, kind, width, when it goes, help. */
 #define DOMAIN_COLS(x)							\
 	x("NAME", "name", text, 12, 0, "as in paths")			\
-	x("TENANT", "tenant", word, 7, 1, "whose it is")		\
+	x("TENANT", "tenant", word, 7, 1, "its tenant")		\
 	x("USED", "current_kb", kb, 5, 0, "memory charged")		\
-	x("PEAK", "peak_kb", kb, 5, 2, "the most that ever was")	\
+	x("PEAK", "peak_kb", kb, 5, 2, "the most memory ever charged")	\
 	x("MIN", "min_kb", kb, 5, 4, "memory.min")			\
 	x("LOW", "low_kb", kb, 5, 5, "memory.low")			\
 	x("HIGH", "high_kb", kb, 5, 6, "memory.high")			\
@@ -50,7 +50,7 @@
 	x("FAMILY", "family", num, 7, 5, "shared by forks of one request") \
 	x("STATE", "state", word, 9, 0, "as in client/ID/seqs")		\
 	x("PRIO", "prio", num, 4, 4, "0 is the first to lose its memory") \
-	x("TOKENS", "tokens", count, 6, 0, "whose KV is valid")		\
+	x("TOKENS", "tokens", count, 6, 0, "tokens with valid KV")		\
 	x("PROMPT", "prompt", count, 6, 7, "tokens of the prompt")	\
 	x("MAX", "max", count, 6, 6, "tokens that may follow")		\
 	x("BLOCKS", "blocks", count, 6, 0, "mapped")			\
