@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# doc-commands.sh - README.md, typed from its first command to its last
+# doc-commands.sh - README.md and the tutorial, typed from first command to last
 #
 # And the form of all pages: a block that does not say whether it is run is an
 # error.  The commands of the other pages are run by doc-pages.sh.
@@ -11,5 +11,6 @@
 . "${BASH_SOURCE%/*}/doc-commands.bash"
 
 doc_page README.md
+doc_page Documentation/tutorial.md
 doc_total
 checks_done

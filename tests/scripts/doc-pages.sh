@@ -3,8 +3,9 @@
 #
 # doc-pages.sh - all other pages of the documentation, typed as README.md is
 #
-# doc-commands.sh does README.md; doc-commands.bash says how.  A page may be named.
-# Of the admin guide what stands in its sentences and tables is typed too.
+# doc-commands.sh types README.md and the tutorial; doc-commands.bash says how.  A
+# page may be named.  Commands in sentences and tables of the admin guide are
+# typed, too.
 #
 # from: full
 # budget: 120 s, full 300 s
@@ -14,6 +15,7 @@
 for page in "$KVMM_TOP"/Documentation/*.md "$KVMM_TOP"/Documentation/measurements/*.md; do
 	page=${page#"$KVMM_TOP/"}
 	[ -z "${1-}" ] || [ "$page" = "$1" ] || continue
+	[ "$page" != Documentation/tutorial.md ] || continue
 	inline=
 	[ "$page" != Documentation/admin.md ] || inline=inline
 	doc_page "$page" $inline
