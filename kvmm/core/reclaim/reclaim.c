@@ -118,13 +118,17 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
  */
 void room_ahead(struct core *c, u32 dom)
 {
-	struct kv_domain *d = &c->domains[dom];
+	const struct kv_domain *d = &c->domains[dom];
+	const struct kv_part *p = &d->dev;
 	u64 want = 2ull * d->nr_running;
 	u32 n;
 
-	for (n = 0; n < AHEAD_MAX && domain_slack(d) + (u64)d->dev.pending_spans * d->dev.span_blocks <
-	     want; n++) {
-		if (domain_used(d) + d->dev.reserved + want > d->dev.max_blocks ||
+	for (n = 0; n < AHEAD_MAX; n++) {
+		u64 have = domain_slack(d) +
+			   (u64)p->pending_spans * p->span_blocks;
+
+		if (have >= want ||
+		    part_used(p) + p->reserved + want > p->max_blocks ||
 		    extent_run_take(c, dom) < 0)
 			break;
 	}
