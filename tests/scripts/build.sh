@@ -97,6 +97,31 @@ if [ "$(uname -m)" = x86_64 ]; then
 	check "variants: avx512bf16" grep -q ' T v_one_avx512bf16$' "$work/nm"
 fi
 
+# T= builds the tests that it names and what these link: nothing here compiles but that.
+cp "$tree/tests/unit/check_three.c" "$tree/tests/unit/check_core_three.c"
+for f in kvmm/main.c kernels/cpu/v_one.c tests/unit/check_three.c; do
+	cp "$tree/$f" "$tree/$f.good"
+	echo '#error this file was compiled' >>"$tree/$f"
+done
+in_tree check T=check_core_three
+check "T=: passes when all else is broken" rc_is 0
+check "T=: runs what it names" last_line_is "1 passed, 0 failed"
+in_tree check T='check_core_*' SUITES='unit sim integration'
+check "T=: a glob" last_line_is "1 passed, 0 failed"
+touch "$tree/kvmm/core/three.h"
+in_tree check T='check_core_t[a-z]*'
+check "T=: builds what the test links" says 'AR      lib/libcore.a'
+check "T=: builds the test" says 'LD      tests/check_core_three'
+check "T=: builds it alone" [ "$(grep -c '  LD  ' <<<"$out")" = 1 ]
+in_tree check T=check_three SUITES=unit
+check "T=: a test that does not build" says '^0 passed, 1 failed$'
+in_tree check SUITES=unit
+check "without T= all of them are built" says 'this file was compiled'
+for f in kvmm/main.c kernels/cpu/v_one.c tests/unit/check_three.c; do
+	mv "$tree/$f.good" "$tree/$f"
+done
+rm "$tree/tests/unit/check_core_three.c"
+
 sed -i 's/THREE 3/THREE 4/' "$tree/kvmm/core/three.h"
 in_tree check SUITES=unit
 check "a failing test fails make check" rc_is_not 0
