@@ -2,36 +2,36 @@
 /*
  * beam.c - beam search over sequences of the daemon
  *
- * search.c chooses, here is who carries it out.  The root reads the prompt;
- * its logits give every beam its first token, and the others are forked from
- * it as samples are.  From then on all beams have the same length and go in
- * rounds:
+ * search.c chooses, and this file carries the choice out.  The root reads the
+ * prompt.  Its logits give every beam its first token, and the other beams are
+ * forked from it as samples are.  From then on all beams have the same length
+ * and go in rounds:
  *
  *	each beam reads its last token, in whatever step has room for it
  *	its logits become a row of the search; the beam is held
- *	when the last row is there, the search says what every beam becomes
- *	SEQ_REMAP makes beams that end what others were	(if any ends)
- *	every beam gets its token and is let go
+ *	when the last row is there, the search says how every beam goes on
+ *	SEQ_REMAP turns beams that end into others	(if any ends)
+ *	every beam gets its token and is no longer held
  *
- * A sequence stays what it is as long as any beam continues it; only one that
- * nobody continues becomes another, and that one continues itself.  So the
- * moves of a round depend on each other in no way, and can be carried out one
- * by one.
+ * A sequence stays in place as long as any beam continues it.  Only a sequence
+ * that no beam continues becomes another, and that other one stays in place.
+ * So the moves of a round do not depend on each other, and can be carried out
+ * one by one.
  *
- * SEQ_REMAP wants no open step, so nothing is planned ahead of a beam's logits
- * (sched.c), and it is sent when the answers to the ends are there.  A family
- * alone therefore runs one step at a time, and beside others takes part in
- * every second.
+ * SEQ_REMAP requires that no step is open.  So no step is planned ahead of a
+ * beam's logits (sched.c), and REMAP is sent after the answers to the ENDs.  A
+ * family alone therefore has one step open at a time, and beside others it
+ * takes part in every second step.
  *
- * The family may lose its memory at any of these points.  Rows of the search
- * are kept: a held beam is recomputed up to its last token and draws nothing.
- * A beam that is to become another waits for it, and is in no step.  If it has
- * to be matched again before it could, it is matched as what it becomes, and
- * needs no REMAP.  The round goes on when no move is left and no ids are being
- * sent.
+ * The family may be preempted at any of these points.  Rows of the search are
+ * kept: a held beam is recomputed up to its last token and draws nothing.  A
+ * beam that is to become another waits for the move, and no step names it.  If
+ * it has to be matched again before the move, it is matched with the ids of the
+ * other beam, and needs no REMAP.  The round goes on when no move is left and
+ * no ids are being sent.
  *
- * The family ends as one: texts are told when the search is over, the n best
- * in order, and what ends one sequence for good ends the request.
+ * The family ends as a whole: its texts are delivered when the search is over,
+ * the n best in order.  A final error of one sequence ends the request.
  */
 #include <stdlib.h>
 
@@ -40,9 +40,9 @@
 
 /**
  * struct beam - one sequence of the family, by its sample
- * @rank: its place in the search
- * @from: sample whose sequence it is to continue, its own: nothing to do
- * @id:   its next token, when @from is done
+ * @rank: its rank in the search
+ * @from: the sample that its sequence is to continue; its own: no move is due
+ * @id:   its next token, once the move is done
  */
 struct beam {
 	u32	rank;
@@ -51,15 +51,15 @@ struct beam {
 };
 
 /**
- * struct beams - a request's search
- * @search: what is chosen
- * @b:      [width]
- * @at:     [width] by rank, the sample that has it
- * @out:    [max_new] tokens of the text being told
- * @nr_in:  rows that are there
- * @err:    of the sampler, for one of them
- * @chosen: @from and @id of every beam are to be carried out
- * @asked:  entries of the SEQ_REMAP under way
+ * struct beams - the beam search of a request
+ * @search: the search
+ * @b:      [width] by sample
+ * @at:     [width] by rank, the sample of that rank
+ * @out:    [max_new] tokens of the text being delivered
+ * @nr_in:  rows that are set
+ * @err:    error of the sampler for one of the rows
+ * @chosen: @from and @id of every beam are yet to be carried out
+ * @asked:  entries of the SEQ_REMAP in flight
  */
 struct beams {
 	struct search		*search;
@@ -74,7 +74,7 @@ struct beams {
 
 /* ---- the request ---- */
 
-/* beams_check() - does it make sense?  Return: NULL, or why not. */
+/* beams_check() - is @c a valid beam search?  Return: NULL, or the reason. */
 const char *beams_check(const struct engine_request *c)
 {
 	if (!c->beam_width)
@@ -97,7 +97,7 @@ const char *beams_check(const struct engine_request *c)
 	return NULL;
 }
 
-/* beams_create() - for a request of beam search.  Return: 0 or -ENOMEM. */
+/* beams_create() - set up the beam search of @r.  Return: 0 or -ENOMEM. */
 int beams_create(struct request *r)
 {
 	const struct search_params p = {
@@ -131,7 +131,7 @@ void beams_free(struct request *r)
 	free(bm);
 }
 
-/* beams_over() - the family ends, and every sample that is not over */
+/* beams_over() - end the family, and every sample that is not over */
 void beams_over(struct engine *e, struct request *r,
 		const struct engine_done *why)
 {
@@ -151,7 +151,7 @@ void beams_over(struct engine *e, struct request *r,
 
 /* ---- the texts ---- */
 
-/* Give sample @k the text in ->out. */
+/* Deliver the text in ->out to sample @k. */
 static void beams_tell(struct engine *e, struct request *r, u32 k,
 		       const struct search_text *text)
 {
@@ -202,7 +202,7 @@ static void beams_finish(struct engine *e, struct request *r)
 
 /* ---- a round ---- */
 
-/* The sequence that beam @k will have, once FORK has made it. */
+/* Create the sequence of beam @k, which FORK will open. */
 static bool beam_prepare(struct engine *e, struct request *r, u32 k)
 {
 	struct seq *s = seq_create(e, r);
@@ -216,7 +216,7 @@ static bool beam_prepare(struct engine *e, struct request *r, u32 k)
 	return true;
 }
 
-/* The first tokens: the root goes on as the first beam, the rest is forked. */
+/* First tokens: the root carries the first beam, the other beams are forked. */
 static void beams_begin(struct engine *e, struct seq *root)
 {
 	struct request *r = root->req;
@@ -238,7 +238,7 @@ static void beams_begin(struct engine *e, struct seq *root)
 		root->ids[root->len++] = next[0].id;
 }
 
-/* Beams stay where they are; those that nobody continues become others. */
+/* Place the next beams: a sequence that no beam continues becomes another. */
 static void beams_place(struct request *r)
 {
 	struct beams *bm = r->beams;
@@ -247,7 +247,7 @@ static void beams_place(struct request *r)
 
 	for (k = 0; k < r->width; k++)
 		bm->b[k].from = ENGINE_NO_SAMPLE;
-	/* The best continuation of each stays. */
+	/* The best continuation of each sequence stays there. */
 	for (k = 0; k < r->width; k++) {
 		const u32 at = bm->at[next[k].parent];
 
@@ -268,7 +268,7 @@ static void beams_place(struct request *r)
 	bm->chosen = true;
 }
 
-/* beam_draw() - @logits follow the last id of @s */
+/* beam_draw() - set the row of @s from @logits, which follow its last id */
 void beam_draw(struct engine *e, struct seq *s, const float *logits)
 {
 	struct beams *bm = s->req->beams;
@@ -284,7 +284,7 @@ void beam_draw(struct engine *e, struct seq *s, const float *logits)
 		search_row_set(bm->search, rank, (u32)nr);
 }
 
-/* beam_deliver() - the row of @s is there; callbacks run here */
+/* beam_deliver() - the row of @s is set; callbacks run here */
 void beam_deliver(struct engine *e, struct seq *s)
 {
 	struct request *r = s->req;
@@ -308,7 +308,7 @@ void beam_deliver(struct engine *e, struct seq *s)
 
 /* ---- moves ---- */
 
-/* beam_is_leaving() - is @s about to become another? */
+/* beam_is_leaving() - is @s about to become another beam? */
 bool beam_is_leaving(const struct seq *s)
 {
 	const struct beams *bm = s->req->beams;
@@ -323,7 +323,7 @@ static struct seq *beam_other(const struct seq *s)
 	return r->samples[r->beams->b[s->sample].from].seq;
 }
 
-/* The ids of @s are those of the beam that it was to become. */
+/* Give @s the ids of the beam that it was to become. */
 static void beam_become(struct seq *s)
 {
 	const struct request *r = s->req;
@@ -333,24 +333,21 @@ static void beam_become(struct seq *s)
 	r->beams->b[s->sample].from = s->sample;
 }
 
-/* beam_rematch() - all ids of @s are about to be sent: let them be new ones */
+/* beam_rematch() - all ids of @s are about to be sent: send its new ones */
 void beam_rematch(struct seq *s)
 {
 	if (beam_is_leaving(s))
 		beam_become(s);
 }
 
-/* May REMAP name it? */
+/* May REMAP name @s? */
 static bool beam_may_move(struct engine *e, struct seq *s)
 {
 	return s->state == SEQ_RUNNING && !s->replies && !s->nr_open &&
 		seq_is_resident(e, s);
 }
 
-/*
- * The moves that are left.  Return: how many, or 0 with ->asked when one of
- * them has to wait.
- */
+/* How many moves are left; @wait is set when one of them cannot be made yet. */
 static u32 beams_moves(struct engine *e, struct request *r, bool *wait)
 {
 	u32 k, nr = 0;
@@ -369,14 +366,14 @@ static u32 beams_moves(struct engine *e, struct request *r, bool *wait)
 	return nr;
 }
 
-/* All of them are what they should be: the next round. */
+/* All moves are made: begin the next round. */
 static void beams_go_on(struct request *r)
 {
 	u32 k;
 
 	for (k = 0; k < r->width; k++)
 		if (r->samples[k].seq->state == SEQ_MATCHING)
-			return;		/* with the ids that it has */
+			return;		/* its match is being sent */
 	r->beams->chosen = false;
 	for (k = 0; k < r->width; k++) {
 		struct seq *s = r->samples[k].seq;
@@ -386,7 +383,7 @@ static void beams_go_on(struct request *r)
 	}
 }
 
-/* beams_advance() - carry out what was chosen, as far as it can be now */
+/* beams_advance() - make the moves of the round that are possible now */
 void beams_advance(struct engine *e, struct request *r)
 {
 	struct beams *bm = r->beams;
@@ -403,8 +400,8 @@ void beams_advance(struct engine *e, struct request *r)
 }
 
 /**
- * beams_fill() - the moves that are left, as entries of a SEQ_REMAP
- * @a: gets at most @nr; their sequences have one more reply to come
+ * beams_fill() - list the moves that are left as entries of a SEQ_REMAP
+ * @a: gets at most @nr entries; their sequences then have one more reply due
  */
 void beams_fill(struct request *r, struct kvmm_remap_arg *a, u32 nr)
 {
@@ -434,12 +431,15 @@ static void beam_moved(struct engine *e, struct seq *s, int status, u32 valid)
 		s->planned = o->computed;
 		s->high = max(s->high, o->high);
 		beam_become(s);
-		/* Less than was thought: its record says the rest. */
+		/*
+		 * The other was shorter than assumed: its status record
+		 * decides.
+		 */
 		if (valid != s->computed)
 			seq_lose(e, s);
 		return;
 	}
-	/* Preempted, it may be: who is not will be asked for again. */
+	/* The sequence may be preempted; one that is resident is retried. */
 	if (fork_may_retry(e, s->req, status)) {
 		e->throttle |= seq_is_resident(e, s) && seq_is_resident(e, o);
 		return;
@@ -447,7 +447,7 @@ static void beam_moved(struct engine *e, struct seq *s, int status, u32 valid)
 	seq_refused(e, s, status);
 }
 
-/* beams_moved() - the answer to SEQ_REMAP */
+/* beams_moved() - handle the answer to SEQ_REMAP */
 void beams_moved(struct engine *e, struct request *r,
 		 const struct kvmm_done *done)
 {

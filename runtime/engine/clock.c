@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * clock.c - what time it is, for the engine
+ * clock.c - the engine's clock
  *
- * Alone in a file, so that a test can give the engine a clock of its own.
+ * It has its own file so that a test can replace the clock.
  */
 #include <time.h>
 

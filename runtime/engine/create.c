@@ -2,11 +2,11 @@
 /*
  * create.c - attach and size, detach and free
  *
- * All memory that does not depend on requests is taken here: tables of steps
- * and arguments for the largest batch that model, daemon and caller allow
- * together.  The identity of the model decides which cached KV a client may
- * read, so it is computed here, from the weights that were loaded, and never
- * taken from a file or an option.
+ * This file allocates all memory that does not depend on requests: tables of
+ * steps and arguments for the largest batch that model, daemon and caller all
+ * allow.  The identity of the model decides which cached KV a client may read.
+ * So it is computed here from the loaded weights, and never taken from a file
+ * or an option.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #define ENGINE_DEF_SEQS		256u
 #define ENGINE_DEF_BLOCK	16u
 #define ENGINE_SCORES_MAX	64u
-#define ENGINE_SCORE_BYTES	(32u << 20)	/* of logits, about */
+#define ENGINE_SCORE_BYTES	(32u << 20)	/* bytes of logits for scores, about */
 
 static void identity_add(void *arg, const char *tag, const void *data,
 			 size_t len)
@@ -26,7 +26,7 @@ static void identity_add(void *arg, const char *tag, const void *data,
 	kvmm_identity_add(arg, tag, data, len);
 }
 
-/* The last part of the model's path, cut to what a domain's name may be. */
+/* The last part of the model's path, cut to the length of a domain's name. */
 static void domain_name(const struct model_info *info, char *name)
 {
 	char *path = realpath(info->dir, NULL);
@@ -52,7 +52,10 @@ int engine_identity(const struct model *model, u8 *out)
 	return 0;
 }
 
-/* Kernels reach the pool only where they run; those that are null need none. */
+/*
+ * Kernels can reach only a pool in memory of their own kind; "null" kernels
+ * reach none.
+ */
 static int engine_check_pool(const struct engine *e, struct engine_error *err)
 {
 	const bool gpu = kvmm_backend(e->k) == KVMM_MEMORY_CUDA;
@@ -112,7 +115,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 	return 0;
 }
 
-/* What model, daemon and caller allow together. */
+/* Set sizes to what model, daemon and caller all allow. */
 static void engine_size(struct engine *e, const struct engine_opts *o)
 {
 	const struct kvmm_attach_rep *rep = kvmm_info(e->k);

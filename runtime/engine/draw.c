@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * draw.c - tokens that the model draws, where its logits are
+ * draw.c - draws on the device
  *
  * A model on a device can draw there (info.draws): then a step brings ids to
- * the host, and no logits.  Before the forward every entry that will draw is
- * looked at: is its request one of which the device can do all?  If so its
- * parameters and lists go with the batch; if not, its row travels and seq_draw()
- * draws from it.  What the device leaves to the host:
+ * the host and no logits.  Before the forward every entry that will draw is
+ * looked at: can the device do all that its request needs?  If so the request's
+ * parameters and lists go with the batch.  If not, the row is copied to the
+ * host and seq_draw() draws from it.  The device leaves to the host:
  *
  *	beam search, which wants the likeliest continuations of all beams
  *	logprobs of ids that the request names
- *	rows that tell of tokens of a prompt (score.c): they travel, and the token
- *	behind the prompt is drawn there all the same
+ *	rows that score tokens of a prompt (score.c): they are copied to the host,
+ *	but the token after the prompt is still drawn on the device
  *
- * Both draw the same token from the same logits (kernels/weight.h), so who did
- * is no part of a result.
+ * Both draw the same token from the same logits (kernels/weight.h), so a result
+ * does not depend on the place of the draw.
  *
- * Edits of logits are made there, too.  What they are is said by lists, made up
- * for every draw from prompt and text, which is what sampler_adjust() walks, as
- * well: masked ids, biases, counts.
+ * The device edits logits, too.  Lists describe the edits: masked ids, biases,
+ * counts.  They are made for every draw from prompt and text, as
+ * sampler_adjust() makes its own.
  */
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@
 _Static_assert(ENGINE_TOP_MAX <= KERN_TOP_MAX,
 	       "the likeliest tokens that a request may want");
 
-/* How many tokens the last row of @en gives. */
+/* Tokens to draw from the last row of @en. */
 static u32 entry_tokens(const struct entry *en)
 {
 	return en->seq->sample == ENGINE_NO_SAMPLE ? en->seq->req->c.n : 1;
@@ -40,7 +40,7 @@ static bool drawn_there(const struct engine *e, const struct entry *en)
 	return e->info->draws && en->draws && !r->beams && !r->c.logprob_ids;
 }
 
-/* Words that the lists of @en take at most. */
+/* Most words that the lists of @en can take. */
 static u64 lists_max(const struct entry *en)
 {
 	const struct request *r = en->seq->req;
@@ -53,7 +53,7 @@ static u64 lists_max(const struct entry *en)
 	       2ull * (id_counts_nr(t.prompt) + id_counts_nr(t.text));
 }
 
-/* Room for the lists of all draws of @st. */
+/* Make room for the lists of all draws of @st. */
 static bool lists_room(struct engine *e, const struct step *st)
 {
 	struct draws *d = &e->draws;
@@ -74,7 +74,7 @@ static bool lists_room(struct engine *e, const struct step *st)
 	return true;
 }
 
-/* What is to be done to the row before the draw. */
+/* List the edits of the row before the draw. */
 static void lists_fill(struct engine *e, const struct seq *s,
 		       struct kern_draw *to)
 {
@@ -102,7 +102,7 @@ static void lists_fill(struct engine *e, const struct seq *s,
 	d->nr_words += 2 * to->nr_counts;
 }
 
-/* All draws from @row, the last one of @en. */
+/* Add all draws from @row, the last row of @en. */
 static void entry_add(struct engine *e, struct entry *en, u32 row)
 {
 	const struct request *r = en->seq->req;
@@ -133,11 +133,12 @@ static void entry_add(struct engine *e, struct entry *en, u32 row)
 }
 
 /**
- * draws_plan() - who draws what of a step, and what must travel for it
+ * draws_plan() - decide which draws of @st the model does, and which rows
+ * travel
  *
- * After entry_want_rows(); sets @draw of the entries that run.
+ * Call it after entry_want_rows().  Sets @draw of the entries that run.
  *
- * Return: for model_forward_draw(), NULL if the host draws all.
+ * Return: the argument for model_forward_draw(); NULL: the host does all draws.
  */
 const struct model_draws *draws_plan(struct engine *e, struct step *st)
 {
@@ -170,7 +171,7 @@ const struct model_draws *draws_plan(struct engine *e, struct step *st)
 }
 
 /**
- * draws_take() - what the model drew for @en
+ * draws_take() - take the tokens that the model drew for @en
  * @top: [ENGINE_TOP_MAX], gets the likeliest tokens
  */
 void draws_take(struct engine *e, struct entry *en, struct token_logprob *top)
@@ -201,12 +202,12 @@ void draws_take(struct engine *e, struct entry *en, struct token_logprob *top)
 }
 
 /**
- * draws_create() - room for a step's draws, and for its logits
- * @rows: of logits
+ * draws_create() - allocate the arrays of a step's draws, and its logits
+ * @rows: rows of logits
  *
- * What the device writes is one piece of pinned memory, if there is any.
+ * The device writes into one piece of pinned memory, if it has any.
  *
- * Return: 0 or -ENOMEM; draws_free() is due either way.
+ * Return: 0 or -ENOMEM; call draws_free() in both cases.
  */
 int draws_create(struct engine *e, size_t rows)
 {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * due.c - requests that must end by a certain time
+ * due.c - deadlines of requests
  *
- * All of them, in the queue or alive, in a heap with the earliest on top; each
- * knows its place in it, so one that ends before leaves it at once.  A request
- * whose samples are all over may still have sequences to close: it is not in
- * the heap any more.
+ * All requests with a deadline, queued or alive, are in a heap with the
+ * earliest deadline on top.  Each request knows its place in the heap, so one
+ * that ends before its deadline leaves the heap at once.  A request may still
+ * have sequences to close when all its samples are over, but it has left the
+ * heap.
  *
- * What is due is ended at the beginning of an iteration, so no later than one
- * step after its time; its blocks are free when the steps that were open then
+ * Requests end at the beginning of an iteration, so at most one step after
+ * their deadline.  Their blocks are freed when the steps that were open then
  * have ended.
  */
 #include <stdlib.h>
 
 #include "runtime/engine/internal.h"
 
-#define DUE_NOWHERE	0u	/* places count from 1 */
+#define DUE_NOWHERE	0u	/* places are counted from 1 */
 
 static void due_put(struct engine *e, u32 at, struct request *r)
 {
@@ -28,7 +29,7 @@ static bool due_before(const struct request *a, const struct request *b)
 	return a->c.deadline_ns < b->c.deadline_ns;
 }
 
-/* @r belongs to @at or above it. */
+/* Place @r at @at or above. */
 static void due_rise(struct engine *e, u32 at, struct request *r)
 {
 	while (at > 1 && due_before(r, e->due[at / 2])) {
@@ -38,7 +39,7 @@ static void due_rise(struct engine *e, u32 at, struct request *r)
 	due_put(e, at, r);
 }
 
-/* @r belongs to @at or below it. */
+/* Place @r at @at or below. */
 static void due_sink(struct engine *e, u32 at, struct request *r)
 {
 	u32 child;
@@ -56,7 +57,7 @@ static void due_sink(struct engine *e, u32 at, struct request *r)
 }
 
 /**
- * due_add() - remember when @r must end, if it must
+ * due_add() - remember the deadline of @r, if it has one
  *
  * Return: 0 or -ENOMEM.
  */
@@ -79,7 +80,7 @@ int due_add(struct engine *e, struct request *r)
 	return 0;
 }
 
-/* due_remove() - forget it; also one that was never added */
+/* due_remove() - forget the deadline of @r, if it has one */
 void due_remove(struct engine *e, struct request *r)
 {
 	const u32 at = r->due_at;
@@ -97,7 +98,7 @@ void due_remove(struct engine *e, struct request *r)
 		due_sink(e, at, last);
 }
 
-/* due_expire() - end every request whose time is over */
+/* due_expire() - end every request whose deadline has passed */
 void due_expire(struct engine *e)
 {
 	static const struct engine_done why = {
@@ -117,7 +118,7 @@ void due_expire(struct engine *e)
 	}
 }
 
-/* due_limit() - @timeout_ns, or less when a request must end before */
+/* due_limit() - @timeout_ns, or less when a deadline comes before */
 s64 due_limit(const struct engine *e, s64 timeout_ns)
 {
 	s64 left;

@@ -4,28 +4,28 @@
  *
  * The engine joins three parts that know nothing of each other: the model,
  * which computes KV and logits; the sampler, which draws a token from logits;
- * and the daemon, which owns the memory that the KV lies in.  The daemon says
- * who may write where, and takes memory back; the engine's art is to have
- * something to compute at every moment, and to lose nothing but time when
- * memory goes.
+ * and the daemon, which owns the memory of the KV.  The daemon says which
+ * client may write where, and takes memory back.  The engine tries to have work
+ * for the model at every moment, and a preemption costs it only time.
  *
- *	engine.c	requests and their ends, the loop
+ *	engine.c	requests and how they end, the loop
  *	create.c	attach and size, detach and free
  *	request.c	requests by their ids
- *	queue.c		requests that have no sequence yet, and whose turn it is
- *	prefix.c	what prompts have in common
- *	due.c		requests that must end by a certain time
- *	seq.c		the life of a sequence, forks
- *	sched.c		what the next step holds
+ *	queue.c		requests without a sequence, and their order
+ *	prefix.c	common prefixes of prompts
+ *	due.c		deadlines of requests
+ *	seq.c		states of a sequence, forks
+ *	sched.c		plan of the next step
  *	run.c		a granted step: copies, forward, end
- *	token.c		tokens that were drawn
- *	score.c		tokens of prompts, for those who want logprobs
+ *	draw.c		draws on the device
+ *	token.c		draws on the host, delivery of tokens
+ *	score.c		logprobs of prompt tokens
  *	beam.c		beam search over sequences
  *	search.c	beam search over numbers
- *	link.c		entries of the rings, and their answers
- *	salvage.c	what a daemon that died took with it
- *	times.c		when a request came to what
- *	clock.c		what time it is
+ *	link.c		requests to the daemon and their answers
+ *	salvage.c	effects of a daemon's salvage
+ *	times.c		stages of a request
+ *	clock.c		the engine's clock
  *
  * One iteration (engine_step) with one step ahead, time downwards:
  *
@@ -37,16 +37,16 @@
  *	draw tokens, send END n			seals, indexes, frees
  *	deliver tokens, send FORK, CLOSE
  *
- * so that the answer to BEGIN n+1 is there before it is needed.
+ * So the answer to BEGIN n+1 is there before it is needed.
  *
- * Who owns what: a request owns its copies of the caller's arrays and is
- * freed with the last of its sequences; a sequence stays in e->live until the
- * daemon has answered its CLOSE.  Both are freed in seqs_advance() alone,
- * which runs at the top level of the loop: everything below may hold
- * pointers.  Callbacks run at any depth, so they only change states.
+ * Ownership: a request owns its copies of the caller's arrays and is freed with
+ * the last of its sequences.  A sequence stays in e->live until the daemon has
+ * answered its CLOSE.  Both are freed in seqs_advance() alone, which runs at
+ * the top level of the loop, so all code below it may hold pointers.  Callbacks
+ * run at any depth, so they only change states.
  *
- * Every sample is told its end exactly once, also when the daemon goes away:
- * sample_over() is the one place.
+ * on_done is called exactly once for every sample, also when the daemon dies:
+ * sample_over() is the only caller.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@
 #define ENGINE_PAUSE_NS		1000000ll
 #define ENGINE_PAUSE_SHIFT	4u
 
-/* engine_lap() - since the last lap it was @sum's time; return: how much */
+/* engine_lap() - add the time since the last lap to @sum, and return it */
 u64 engine_lap(struct engine *e, u64 *sum)
 {
 	const s64 now = engine_now();
@@ -95,16 +95,16 @@ const char *engine_reason_name(enum engine_reason reason)
 }
 
 /* ------------------------------------------------------------------ */
-/* Ends                                                                */
+/* How requests end */
 
-/* sample_over() - say once that sample @k of @r has ended */
+/* sample_over() - report once that sample @k of @r has ended */
 void sample_over(struct engine *e, struct request *r, u32 k,
 		 const struct engine_done *why)
 {
 	struct sample *sm = &r->samples[k];
 	struct engine_done done = *why;
 
-	/* Of beam search, a sequence that no text is told of. */
+	/* A beam search has more sequences than it reports texts. */
 	if (k >= r->c.n || sm->over)
 		return;
 	sm->over = true;
@@ -127,10 +127,10 @@ void sample_over(struct engine *e, struct request *r, u32 k,
 }
 
 /**
- * seq_over() - a sequence ends, and every sample that depends on it
+ * seq_over() - end a sequence, and every sample that depends on it
  *
- * Those are its own, and as long as it has not forked, those without a
- * sequence of the daemon; of beam search all.
+ * These are its own sample and, until it has forked, the samples whose
+ * sequences are not yet open.  In a beam search they are all samples.
  */
 void seq_over(struct engine *e, struct seq *s, const struct engine_done *why)
 {
@@ -159,7 +159,7 @@ void seq_over(struct engine *e, struct seq *s, const struct engine_done *why)
 	}
 }
 
-/* seq_fail() - end it with an error that a person can read */
+/* seq_fail() - end @s with an error text for people */
 void seq_fail(struct engine *e, struct seq *s, int err, const char *fmt, ...)
 {
 	struct engine_done why = { .reason = ENGINE_ERROR, .err = err };
@@ -173,7 +173,7 @@ void seq_fail(struct engine *e, struct seq *s, int err, const char *fmt, ...)
 	seq_over(e, s, &why);
 }
 
-/* seq_refused() - the daemon said no, for good */
+/* seq_refused() - the daemon refused the sequence for good */
 void seq_refused(struct engine *e, struct seq *s, int err)
 {
 	const struct kvmm_attach_rep *info = kvmm_info(e->k);
@@ -228,9 +228,9 @@ void request_free(struct engine *e, struct request *r)
 }
 
 /**
- * request_over() - end every sample of a request that is not over
+ * request_over() - end every sample of @r that is not over
  *
- * One in the queue is freed: @r is gone then.
+ * A request in the queue is freed: @r is then invalid.
  */
 void request_over(struct engine *e, struct request *r,
 		  const struct engine_done *why)
@@ -251,7 +251,7 @@ void request_over(struct engine *e, struct request *r,
 		request_free(e, r);
 }
 
-/* engine_cancel_all() - end everything, for the reason given */
+/* engine_cancel_all() - end every request, for the reason given */
 void engine_cancel_all(struct engine *e, const struct engine_done *why)
 {
 	struct request *r;
@@ -264,8 +264,8 @@ void engine_cancel_all(struct engine *e, const struct engine_done *why)
 }
 
 /*
- * engine_die() - the attachment or the device is over: tell all, forget what was
- * under way
+ * engine_die() - the attachment or the device failed: end every sample, drop
+ * all requests in flight
  */
 void engine_die(struct engine *e, int err)
 {
@@ -284,7 +284,7 @@ void engine_die(struct engine *e, int err)
 		e->live[i]->replies = 0;
 		e->live[i]->nr_open = 0;
 		if (e->live[i]->state == SEQ_CLOSING)
-			e->live[i]->state = SEQ_CLOSED;	/* nobody will say so */
+			e->live[i]->state = SEQ_CLOSED;	/* no answer will come */
 	}
 	seqs_advance(e);
 }
@@ -292,7 +292,7 @@ void engine_die(struct engine *e, int err)
 /* ------------------------------------------------------------------ */
 /* The loop                                                            */
 
-/* Let the daemon find memory before it is asked again. */
+/* Give the daemon time to find memory before the next request. */
 static int engine_pause(struct engine *e, s64 timeout_ns)
 {
 	s64 ns = ENGINE_PAUSE_NS << min(e->barren, ENGINE_PAUSE_SHIFT);
@@ -310,7 +310,7 @@ static int engine_pause(struct engine *e, s64 timeout_ns)
 	return 0;
 }
 
-/* There is no step: wait until there may be one. */
+/* There is no step: wait until one may be possible. */
 static int engine_rest(struct engine *e, s64 timeout_ns)
 {
 	int err = 0;
@@ -323,7 +323,7 @@ static int engine_rest(struct engine *e, s64 timeout_ns)
 	return err;
 }
 
-/* Wait for the grant of @st.  Return: 1, 0 when the time is over, or less. */
+/* Wait for the grant of @st.  Return: 1; 0: the time is over; or an error. */
 static int engine_await(struct engine *e, const struct step *st,
 			s64 timeout_ns)
 {
@@ -483,7 +483,7 @@ static u32 *copy_ids(const u32 *ids, u32 nr)
 	return copy;
 }
 
-/* What the draws keep of prompt and texts, if they look at them. */
+/* Count the ids of prompt and text, if the sampling parameters need counts. */
 static int request_count(const struct engine *e, struct request *r)
 {
 	const struct sampling_params *p = &r->c.sampling;
@@ -526,7 +526,7 @@ static struct request *request_create(struct engine *e,
 		copy_ids(c->logprob_ids, nr_logprob_ids(c)) : NULL;
 	r->width = max(r->c.n, r->c.beam_width);
 	r->samples = calloc(r->width, sizeof(*r->samples));
-	/* First of all: until then its arrays are the caller's. */
+	/* The copy comes first: until then the arrays are the caller's. */
 	if (!sampling_params_copy(&r->c.sampling, &c->sampling) &&
 	    r->c.ids && r->c.stops && r->samples &&
 	    !r->c.logprob_ids == !c->logprob_ids && !request_count(e, r) &&
@@ -579,7 +579,7 @@ int engine_cancel(struct engine *e, u64 id)
 	return 0;
 }
 
-/* Its own sequence ends with it, unless others have yet to fork from it. */
+/* End sample @k, and its sequence unless others have yet to fork from it. */
 static void sample_cancel(struct engine *e, struct request *r, u32 k,
 			  const struct engine_done *why)
 {
@@ -587,7 +587,7 @@ static void sample_cancel(struct engine *e, struct request *r, u32 k,
 
 	sample_over(e, r, k, why);
 	if (r->nr_over == r->c.n)
-		request_over(e, r, why);	/* its sequences, or its place */
+		request_over(e, r, why);	/* ends the rest too */
 	else if (s && !r->beams && !s->to_fork && !seq_is_done(s))
 		s->state = SEQ_OVER;
 }

@@ -3,13 +3,13 @@
  * engine.h - many requests, one model, one attachment to the daemon
  *
  * The engine turns prompts of token ids into streams of token ids.  It knows
- * the model, the sampler and libkvmm, and no text: tokenizers, options and
- * servers stand above it and meet it here.
+ * the model, the sampler and libkvmm, but no text.  Tokenizers, options and
+ * servers are built on top of it and use this interface.
  *
  * It is made for an event loop: engine_step() does one iteration and returns
- * within the time given.  An engine belongs to one thread; callbacks run in
- * engine_step() or engine_cancel(), and may submit and cancel, but not step
- * or destroy.
+ * within the time given.  An engine belongs to one thread.  Callbacks run in
+ * engine_step() or engine_cancel().  A callback may submit and cancel requests,
+ * but must not step or destroy the engine.
  */
 #ifndef RUNTIME_ENGINE_H
 #define RUNTIME_ENGINE_H
@@ -22,19 +22,19 @@
 struct engine;
 struct kvmm_attach_rep;
 
-/* One line for a person: what is wrong, and the remedy. */
+/* One line for a person: the error and its remedy. */
 struct engine_error {
 	char text[512];
 };
 
 /**
- * struct engine_limits - what is asked for the domain, in bytes; 0: nothing
- * @min:      what no other domain takes
- * @low:      what others take last
- * @high:     above it new sequences wait
+ * struct engine_limits - limits asked for the domain, in bytes; 0: none
+ * @min:      memory.min: bytes that no other domain takes
+ * @low:      memory.low: bytes that other domains take last
+ * @high:     memory.high: above it new sequences wait
  * @max:      most KV on the device
  * @swap_max: most KV in the host pool, and in each swap area
- * @weight:   part of what nobody is promised; 0: 100
+ * @weight:   share of the memory that is promised to no domain; 0: 100
  */
 struct engine_limits {
 	u64		min;
@@ -45,29 +45,30 @@ struct engine_limits {
 	u32		weight;
 };
 
-/* Which of a flow's requests is next. */
+/* Which request of a flow is next. */
 enum engine_schedule {
-	ENGINE_FCFS,		/* the one that came first */
-	ENGINE_PREFIX,		/* whose prompt was computed most of, lately */
+	ENGINE_FCFS,		/* the oldest request */
+	ENGINE_PREFIX,		/* the one with the longest recently computed prefix */
 };
 
 /**
  * struct engine_opts - how to attach and how to batch; zero takes defaults
  * @socket:       of the daemon; NULL: libkvmm's default
+ * @socket:       the daemon's socket; NULL: libkvmm's default
  * @domain:       name of the domain; NULL: the last part of the model's path
- * @block_tokens: tokens of a block: 16 (default), 32 or 64
- * @limits:       of the domain's memory, see struct engine_limits
+ * @limits:       limits of the domain, see struct engine_limits
  * @max_seqs:     sequences wanted from the daemon, 0: 256
- * @max_batch:    most sequences in a step, 0: what model and daemon allow
- * @chunk:        most prompt tokens of one sequence in a step, 0: a step's
- *                token budget, which is the model's max_rows
- * @schedule:     order of a flow's requests of one priority
- * @max_flow:     most requests of a flow, in the queue or alive; 0: no bound.
- *                Flow 0 has none
+ * @max_batch:    most sequences in a step, 0: the most that model and daemon
+ *                allow
+ * @chunk:        most prompt tokens of one sequence in a step, 0: the token
+ *                budget of a step, which is the model's max_rows
+ * @schedule:     order of requests of the same flow and priority
+ * @max_flow:     most requests of one flow, queued or alive; 0: no bound.  Flow
+ *                0 is never bounded
  * @max_steps:    steps open at once, 1 or 2; 0: 2
  * @spin:         as in struct kvmm_params
- * @identity:     of the model, from engine_identity(): for a caller that
- *                attaches again and again; NULL: worked out from the weights
+ * @identity:     the model's identity from engine_identity(), for a caller that
+ *                attaches many times; NULL: it is computed from the weights
  */
 struct engine_opts {
 	const char	*socket;
@@ -94,14 +95,14 @@ enum engine_reason {
 };
 
 /**
- * struct engine_times - when a request came to what; CLOCK_MONOTONIC, in ns
+ * struct engine_times - stages of a request; CLOCK_MONOTONIC, in ns
  * @queued:      engine_submit() took it
- * @scheduled:   the first step began that computed of it; 0: none did
- * @first:       its first token was there, of whichever sample; 0: none was
- * @last:        its last token so far, the id that stopped it included
- * @preempted:   ns that a sequence of it was without memory that it had had, or
- *               computed again what it had lost with it
- * @preemptions: times that one lost it
+ * @scheduled:   the first step began that computed tokens of it; 0: not yet
+ * @first:       the first token of any of its samples was drawn; 0: not yet
+ * @last:        its last token so far was drawn, a stop id included
+ * @preempted:   ns in which one of its sequences was preempted, or recomputed
+ *               the tokens that the preemption had cost
+ * @preemptions: times that one of its sequences was preempted
  */
 struct engine_times {
 	s64	queued;
@@ -114,19 +115,20 @@ struct engine_times {
 
 /**
  * struct engine_done - the end of one sample
- * @sample:        which of the request's n, from 0
- * @reason:        why
+ * @sample:        index of the sample in the request, from 0
+ * @reason:        why the sample ended
  * @stop_id:       the id that stopped it, ENGINE_STOP only
- * @err:           negative errno, ENGINE_ERROR and ENGINE_TIMEOUT, else 0;
- *                 -ENOTRECOVERABLE: the device failed in this process, -ENODEV:
- *                 the daemon does not know what it holds
+ * @err:           negative errno with ENGINE_ERROR and ENGINE_TIMEOUT, else 0;
+ *                 -ENOTRECOVERABLE: the device failed in this process; -ENODEV:
+ *                 the daemon no longer knows the content of the device's memory
  * @text:          one line that explains @err, else ""
- * @prompt_tokens: of the request
- * @cached_tokens: of these, found in the prefix cache at the first admission
- * @tokens:        given to on_token
- * @logprob:       sum over these, if the request wants logprobs, else 0; of
- *                 beam search always, see struct engine_request
- * @times:         of the request, so far
+ * @prompt_tokens: tokens of the request's prompt
+ * @cached_tokens: prompt tokens found in the prefix cache at the first
+ *                 admission
+ * @tokens:        tokens given to on_token
+ * @logprob:       sum of the logprobs of @tokens if the request wants logprobs,
+ *                 else 0; beam search always sets it, see struct engine_request
+ * @times:         times of the request, so far
  */
 struct engine_done {
 	u32			sample;
@@ -144,12 +146,12 @@ struct engine_done {
 /**
  * struct engine_token - a token that was drawn
  * @id:      the token
- * @logprob: of the model, see logprob.h; this and what follows only if the
- *           request wants logprobs, else 0
- * @rank:    its place among all tokens, from 1
+ * @logprob: the model's logprob of it, see logprob.h; this and the following
+ *           members are set only if the request wants logprobs, else 0
+ * @rank:    its rank among all tokens, from 1
  * @nr_top:  entries of @top
- * @top:     the likeliest tokens in its place, best first, or those that the
- *           request asks for; good until the callback returns
+ * @top:     the likeliest tokens at this position, best first, or the ids that
+ *           the request names; valid until the callback returns
  */
 struct engine_token {
 	u32				id;
@@ -159,43 +161,48 @@ struct engine_token {
 	const struct token_logprob	*top;
 };
 
-/* Logprobs that a request wants: none, or its token's with the @k likeliest. */
+/*
+ * Logprobs that a request wants: none, or those of its tokens and of the @k
+ * likeliest.
+ */
 #define ENGINE_NO_LOGPROBS	0u
 #define ENGINE_LOGPROBS(k)	((k) + 1u)
-#define ENGINE_TOP_MAX		128u	/* most of @k */
+#define ENGINE_TOP_MAX		128u	/* largest @k */
 
 /**
- * struct engine_request - what to generate
+ * struct engine_request - a request
  * @ids:      the prompt, @nr of them, at least one; copied
- * @max_new:  most tokens to generate, at least 1; cut where the model's
+ * @max_new:  most tokens to generate, at least 1; reduced where the model's
  *            context ends
- * @stops:    ids that end a sample, @nr_stops of them; copied.  The id
- *            itself is not given to on_token
+ * @stops:    ids that end a sample, @nr_stops of them; copied.  on_token does
+ *            not get the stop id
  * @sampling: how tokens are drawn
  * @n:        samples that share the prompt, 0: 1
- * @priority: 0 is the first to lose its memory
- * @flow:     whose it is: requests of one flow share its turn, 0 like others
- * @deadline_ns: CLOCK_MONOTONIC when it ends whatever it has, with
- *            ENGINE_TIMEOUT; 0: none
+ * @priority: sequences of priority 0 are preempted first
+ * @flow:     the flow of the request.  Flows take turns, and the requests of a
+ *            flow share its turn.  Flow 0 is treated like the others
+ * @deadline_ns: CLOCK_MONOTONIC time at which the request ends with
+ *            ENGINE_TIMEOUT, complete or not; 0: none
  * @salt:     prompts share cached blocks only under the same salt
- * @beam_width: beams of a beam search, 0: none.  The @n best texts are told
- *            at its end, best first; @sampling is greedy, no likeliest tokens
- *            are told, and engine_done.logprob has that of a stop id, too
- * @length_penalty: what a text of n tokens is worth is the sum of its logprobs
- *            / n ^ this; from -10 to 10
- * @early_stopping: with as many texts as beams the search ends 0: when no beam
- *            would be better if it ended now; 1: at once; 2: when no beam can
- *            become better
+ * @beam_width: beams of a beam search, 0: no beam search.  The @n best texts
+ *            are delivered when the search ends, best first.  @sampling must be
+ *            greedy, no likeliest tokens are reported, and engine_done.logprob
+ *            includes the logprob of the stop id
+ * @length_penalty: the score of a text of n tokens is the sum of its logprobs /
+ *            n ^ @length_penalty; from -10 to 10
+ * @early_stopping: when the search ends once it has as many texts as beams: 0:
+ *            when no beam would score better if it ended now; 1: at once; 2:
+ *            when no beam can reach a better score
  * @logprobs: ENGINE_NO_LOGPROBS or ENGINE_LOGPROBS(k)
- * @logprob_ids: with ENGINE_LOGPROBS(k): tell of these k ids, in their order,
+ * @logprob_ids: with ENGINE_LOGPROBS(k): report these k ids, in this order,
  *            instead of the likeliest; copied; NULL: the likeliest
- * @prompt_logprobs: the same of the tokens of the prompt, for @on_prompt; all
- *            of it is computed then, whatever the cache has
+ * @prompt_logprobs: like @logprobs, but for the tokens of the prompt, reported
+ *            to @on_prompt; the whole prompt is then computed, cached or not
  * @on_prompt: a token of the prompt, from position 1 on, in order, before the
  *            first @on_token
  * @on_token: one more token of a sample
- * @on_done:  exactly once a sample, after its last token
- * @arg:      for both
+ * @on_done:  called exactly once a sample, after its last token
+ * @arg:      passed to the callbacks
  */
 struct engine_request {
 	const u32		*ids;
@@ -225,8 +232,8 @@ struct engine_request {
 };
 
 /*
- * Counters since the engine was made: name and what it counts.  The times are
- * parts of the thread's, without overlap, while there is work.
+ * Counters since the engine was created: name and meaning.  The times are
+ * disjoint parts of the time of the engine's thread while it has work.
  */
 #define ENGINE_STATS(x)							\
 	x(requests,		"requests accepted")			\
@@ -267,9 +274,9 @@ struct engine_stats {
 };
 
 /**
- * struct engine_load - what there is to do
- * @waiting: sequences wanted or made that have no memory: in the queue, not
- *           admitted yet, or preempted
+ * struct engine_load - the work at hand
+ * @waiting: sequences without memory: of requests in the queue, not yet
+ *           admitted, or preempted
  * @running: sequences that may be in the next step
  */
 struct engine_load {
@@ -278,7 +285,7 @@ struct engine_load {
 };
 
 /**
- * engine_identity() - the model's identity, which reads all weights once
+ * engine_identity() - compute the model's identity; reads all weights once
  * @out: KVMM_IDENTITY_LEN bytes
  *
  * Return: 0 or -ENOMEM.
@@ -286,27 +293,27 @@ struct engine_load {
 int __must_check engine_identity(const struct model *model, u8 *out);
 
 /**
- * engine_create() - attach to the daemon, ready to take requests
+ * engine_create() - attach to the daemon and get ready for requests
  * @model: loaded; the engine is its only user until engine_destroy()
  * @opts:  NULL: defaults
  * @out:   the engine
  * @err:   filled on failure
  *
- * Without @opts->identity it hashes the model's, which reads all weights.
- * After engine_destroy() another engine may be made of the same model.
+ * Without @opts->identity the function hashes the model, which reads all
+ * weights.  After engine_destroy() another engine may use the same model.
  *
- * Return: 0; -ENOENT or -ECONNREFUSED: no daemon; -EINVAL: an option; else
- * what kvmm_attach() answered.
+ * Return: 0; -ENOENT or -ECONNREFUSED: no daemon; -EINVAL: a bad option; else
+ * the answer of kvmm_attach().
  */
 int __must_check engine_create(struct model *model,
 			       const struct engine_opts *opts,
 			       struct engine **out, struct engine_error *err);
 
 /**
- * engine_destroy() - cancel what is left, detach, free
+ * engine_destroy() - cancel all requests, detach, free
  * @e: may be NULL
  *
- * Open steps are ended first, so that the daemon has no doubt about any
+ * Open steps are ended first, so that the daemon knows the state of every
  * block.
  */
 void engine_destroy(struct engine *e);
@@ -315,13 +322,12 @@ void engine_destroy(struct engine *e);
  * engine_submit() - queue a request
  * @e:   the engine
  * @req: copied
- * @id:  names it for engine_cancel(); may be NULL
+ * @id:  id of the request for engine_cancel(); may be NULL
  * @err: filled on failure
  *
- * Return: 0; -EINVAL: the request makes no sense; -E2BIG: it is longer than
- * the model's context; -EBUSY: its flow has as many requests as it may have;
- * -ENOMEM; -ECONNRESET: the attachment is over; -ENOTRECOVERABLE: the device
- * failed.
+ * Return: 0; -EINVAL: a bad parameter; -E2BIG: the prompt is longer than the
+ * model's context; -EBUSY: its flow has as many requests as allowed; -ENOMEM;
+ * -ECONNRESET: the attachment has ended; -ENOTRECOVERABLE: the device failed.
  */
 int __must_check engine_submit(struct engine *e,
 			       const struct engine_request *req, u64 *id,
@@ -330,51 +336,51 @@ int __must_check engine_submit(struct engine *e,
 /**
  * engine_cancel() - end all samples of a request
  *
- * Its blocks are free when the steps open now have ended.
- * Return: 0, or -ENOENT when it is over already.
+ * Its blocks are freed when the steps that are open now have ended.  Return: 0,
+ * or -ENOENT when the request has already ended.
  */
 int engine_cancel(struct engine *e, u64 id);
 
 /**
- * engine_cancel_sample() - end one sample of a request, the others go on
+ * engine_cancel_sample() - end one sample of a request and keep the others
  *
- * Return: 0, or -ENOENT when it is over already.
+ * Return: 0, or -ENOENT when the sample has already ended.
  */
 int engine_cancel_sample(struct engine *e, u64 id, u32 sample);
 
 /**
  * engine_step() - one iteration
  * @e:          the engine
- * @timeout_ns: longest wait for the daemon; the model's time comes on top
+ * @timeout_ns: longest wait for the daemon; the model's time is added to it
  *
- * Return: 1 while requests are left, 0 when there are none, -ECONNRESET when
- * the attachment ended, -ENOTRECOVERABLE when the device failed, which this
- * process cannot use any more: every sample has then been told.
+ * Return: 1 while there are requests, 0 when there are none; -ECONNRESET when
+ * the attachment ended; -ENOTRECOVERABLE when the device failed and this
+ * process cannot use it any more.  After an error every sample has got its end.
  */
 int __must_check engine_step(struct engine *e, s64 timeout_ns);
 
 /**
- * engine_run_until_idle() - step until nothing is left
- * @stop: polled between steps when not NULL: leave when it is not zero
+ * engine_run_until_idle() - step until there are no requests
+ * @stop: polled between steps when not NULL: return when it is not zero
  *
- * Return: 0, or what engine_step() answered.
+ * Return: 0, or the error of engine_step().
  */
 int __must_check engine_run_until_idle(struct engine *e,
 				       const volatile int *stop);
 
-/* engine_get_stats() - the counters, now */
+/* engine_get_stats() - read the counters */
 void engine_get_stats(const struct engine *e, struct engine_stats *st);
 
-/* engine_get_load() - how many sequences wait and run, now */
+/* engine_get_load() - how many sequences wait and run */
 void engine_get_load(const struct engine *e, struct engine_load *load);
 
-/* engine_attach_info() - what the daemon answered at attach */
+/* engine_attach_info() - the daemon's answer at attach */
 const struct kvmm_attach_rep *engine_attach_info(const struct engine *e);
 
 /* engine_max_prompt() - longest prompt that leaves room for one token */
 u32 engine_max_prompt(const struct engine *e);
 
-/* engine_strerror() - why it ended, one line; "" while it lives */
+/* engine_strerror() - why the engine ended, one line; "" while it lives */
 const char *engine_strerror(const struct engine *e);
 
 /* engine_reason_name() - "stop", "length", "cancelled", "timeout", "error" */

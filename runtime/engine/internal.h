@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of the engine share
+ * internal.h - declarations shared by the files of the engine
  */
 #ifndef RUNTIME_ENGINE_INTERNAL_H
 #define RUNTIME_ENGINE_INTERNAL_H
@@ -12,8 +12,8 @@
 #include "runtime/engine/engine.h"
 #include "runtime/sampler/adjust.h"
 
-#define ENGINE_MAX_STEPS	2u	/* open at once */
-#define ENGINE_STEP_SLOTS	4u	/* with those whose END is under way */
+#define ENGINE_MAX_STEPS	2u	/* open steps */
+#define ENGINE_STEP_SLOTS	4u	/* open steps and those with END in flight */
 #define ENGINE_NO_SAMPLE	0xffffffffu
 #define ENGINE_NO_DRAW		0xffffffffu
 #define ENGINE_IDLE_NS		100000000ll	/* longest sleep of a loop */
@@ -23,47 +23,49 @@ struct lane;
 struct beams;
 
 /*
- * The life of a sequence as the engine sees it.  The daemon's own state is in
- * the status record and decides; this says what the engine does next.
+ * The state of a sequence in the engine.  The daemon's own state is in the
+ * status record and decides; this one is the next thing for the engine to do.
  */
 enum seq_state {
-	SEQ_OPENING,	/* OPEN is under way; there is no handle yet */
+	SEQ_OPENING,	/* OPEN is in flight; there is no handle yet */
 	SEQ_MATCHING,	/* its ids are being sent */
-	SEQ_WAITING,	/* for READY in the status record */
+	SEQ_WAITING,	/* waits until the status record says READY */
 	SEQ_RUNNING,	/* resident: it may be in a step */
-	SEQ_FORKING,	/* FORK is under way */
-	SEQ_OVER,	/* wants nothing more; CLOSE follows its last step */
-	SEQ_CLOSING,	/* CLOSE is under way */
+	SEQ_FORKING,	/* FORK is in flight */
+	SEQ_OVER,	/* finished; CLOSE is sent after its last step */
+	SEQ_CLOSING,	/* CLOSE is in flight */
 	SEQ_CLOSED,
 };
 
 /**
  * struct seq - one sequence of the daemon and the ids in it
  * @req:       the request it belongs to
- * @handle:    the daemon's
- * @epoch:     seq_epoch when it was last adopted
+ * @handle:    the daemon's handle
+ * @epoch:     seq_epoch when the engine last adopted the sequence
  * @state:     see above
- * @sample:    which sample it carries; ENGINE_NO_SAMPLE before the first token
- * @to_fork:   first tokens are drawn, children for the others still to come;
+ * @sample:    the sample it carries; ENGINE_NO_SAMPLE before the first token
+ * @to_fork:   the first tokens are drawn, and children for the other samples
+ *             are yet to be forked; @len stays at the prompt's length until
+ *             then
  *             @len stays at the prompt until then
  * @held:      a beam whose logits are known; it waits for its family
- * @lost:      preempted; cleared when it is READY again
- * @behind:    likewise; cleared when it stands where it stood
+ * @lost:      preempted; cleared when the sequence is READY again
+ * @behind:    preempted; cleared when @computed is back at @high
  * @opened:    @handle is valid
- * @replies:   requests under way that name it
+ * @replies:   requests in flight that name it
  * @nr_open:   open steps that name it
  * @nr_draws:  entries of open steps that will draw a token for it
  * @matched:   ids sent since the last match began
- * @salvaged:  engine.salvaged when the first of them was
- * @match_err: first refusal of a piece
- * @waits:    times it was seen waiting for memory, when it was new
+ * @salvaged:  engine.salvaged when the first of these ids was sent
+ * @match_err: error of the first refused piece
+ * @waits:     times the engine saw the new sequence wait for memory
  * @ids:       [@cap] prompt and generated ids
- * @len:       known of them
- * @computed:  positions whose KV is valid, all ended steps counted
- * @planned:   the same with the open steps counted as done
- * @high:      highest @computed ever: below it, computing is recomputing
+ * @len:       how many of @ids are known
+ * @computed:  positions whose KV is valid, by all ended steps
+ * @planned:   the same if the open steps are counted as done
+ * @high:      highest @computed ever: positions below it are recomputed
  * @table:     private copy of the block table, [@nr_table]
- * @table_ok:  entries of it that are current
+ * @table_ok:  leading entries of @table that are current
  */
 struct seq {
 	struct request	*req;
@@ -92,7 +94,7 @@ struct seq {
 	u32		*table;
 	u32		nr_table;
 	u32		table_ok;
-	u32		picked;		/* by the plan being made */
+	u32		picked;		/* positions in the step being planned */
 };
 
 /* The logprob of a token that was drawn, and its rank. */
@@ -103,14 +105,14 @@ struct drawn {
 
 /**
  * struct sample - one of the n answers of a request
- * @seq:    that carries it, once there is one
+ * @seq:    the sequence that carries it, once there is one
  * @first:  its first token, drawn before its sequence exists, or a negative
  *          errno of the sampler
- * @lp:     of @first, if wanted
- * @counts: of its ids, if its penalties need them
+ * @lp:     logprob and rank of @first, if wanted
+ * @counts: counts of its ids, if its penalties need them
  * @over:   on_done was called
- * @tokens: delivered
- * @sum:    of their logprobs
+ * @tokens: tokens delivered
+ * @sum:    sum of their logprobs
  */
 struct sample {
 	struct seq	*seq;
@@ -124,26 +126,27 @@ struct sample {
 
 /**
  * struct request - a prompt and its samples
- * @next:     in its chain of engine.chains
- * @queue:    in its lane, while no sequence was opened for it
- * @lane:     which one; NULL: it is not in the queue
- * @flow:     whose it is
- * @passed:   younger ones that overtook it in its lane
- * @first_block: hash of its first block, 0: it has none
- * @blocks:   [@nr_blocks] hashes that could be found, with ENGINE_PREFIX
+ * @next:     next request in its chain of engine.chains
+ * @queue:    link in its lane, while it has no sequence
+ * @lane:     its lane; NULL: the request is not in the queue
+ * @flow:     its flow
+ * @passed:   how many younger requests overtook it in its lane
+ * @first_block: hash of its first block, 0: the prompt is shorter than a block
+ * @blocks:   [@nr_blocks] hashes of the prompt's blocks that may be cached,
+ *            with ENGINE_PREFIX
  * @due_at:   place in engine.due, 0: none
  * @c:        the caller's request; its arrays are copies
- * @id:       rises with arrival
- * @width:    sequences that it may have at once: its samples or beams
- * @beams:    the search, if it is one; then samples are [@width], of which
- *            the first n are told
+ * @id:       ids rise with arrival
+ * @width:    most sequences of it at once: its samples or beams
+ * @beams:    its beam search, or NULL; with it @samples has @width entries, and
+ *            the first n of them are delivered
  * @root:     the sequence that reads the prompt
- * @counts:   of the prompt's ids, if a penalty needs them
- * @adjusts:  something is done to its logits before the draw
- * @scored:   positions whose logits told of the token after them
+ * @counts:   counts of the prompt's ids, if a penalty needs them
+ * @adjusts:  its logits are edited before the draw
+ * @scored:   positions whose logits have scored the token after them
  * @admitted: the root was READY once
- * @cached:   tokens that the first admission found
- * @times:    when it came to what, see times.c
+ * @cached:   tokens that the first admission found cached
+ * @times:    stages of the request, see times.c
  * @nr_behind: sequences that are behind, since @behind_since
  * @nr_over:  samples that are over
  * @nr_seqs:  sequences not CLOSED
@@ -181,16 +184,16 @@ struct request {
  * @start:  first position
  * @nr:     positions
  * @draws:  the last position's logits give a token
- * @status: of the grant
+ * @status: status of the grant
  * @res:    the grant
- * @runs:   is in the forward
+ * @runs:   the entry is part of the forward
  * @id:     token drawn, or a negative errno of the sampler
- * @lp:     of @id, if wanted
+ * @lp:     logprob and rank of @id, if wanted
  * @nr_top: likeliest tokens, if wanted, in the entry's row of engine.top
- * @draw:   its first of engine.draws; ENGINE_NO_DRAW: the host draws
- * @rows:   of logits: of its last positions
- * @nr_scores: of these, the first ones tell of tokens of the prompt
- * @score:  place of the first in engine.scores
+ * @draw:   its first draw in engine.draws; ENGINE_NO_DRAW: the host draws
+ * @rows:   rows of logits, of its last positions
+ * @nr_scores: how many of these rows, from the first on, score prompt tokens
+ * @score:  index of its first score in engine.scores
  */
 struct entry {
 	struct seq		*seq;
@@ -209,7 +212,7 @@ struct entry {
 	u32			score;
 };
 
-/* What the logits of a position told of the prompt's next token; see score.c. */
+/* Score of one prompt token; see score.c. */
 struct score {
 	struct drawn	lp;
 	u32		nr_top;
@@ -217,19 +220,19 @@ struct score {
 
 enum step_state {
 	STEP_FREE,
-	STEP_BEGUN,	/* BEGIN is under way */
-	STEP_GRANTED,	/* its result is there; the daemon holds it open */
-	STEP_ENDING,	/* END is under way */
+	STEP_BEGUN,	/* BEGIN is in flight */
+	STEP_GRANTED,	/* the daemon granted it and holds it open */
+	STEP_ENDING,	/* END is in flight */
 };
 
 /**
  * struct step - from STEP_BEGIN to the answer to STEP_END
- * @number:  the client's
+ * @number:  the client's number of the step
  * @state:   see above
- * @refused: as a whole: the daemon does not hold it open
- * @salvaged: engine.salvaged when it was begun
+ * @refused: the daemon refused the step as a whole and does not hold it open
+ * @salvaged: engine.salvaged when the step was begun
  * @nr:      entries
- * @entries: [max_batch]; the sequence of one that was refused may be gone
+ * @entries: [max_batch]; the sequence of a refused entry may be gone
  */
 struct step {
 	u64		number;
@@ -241,12 +244,13 @@ struct step {
 };
 
 /**
- * struct flow - whose requests they are
- * @next:      in queue.flows
- * @id:        the caller's
- * @nr_reqs:   its requests, in the queue or alive
- * @nr_queued: of them, in the queue
- * @served:    tokens it was given, or was lifted to: the least is next
+ * struct flow - requests that share one turn, for example those of one user
+ * @next:      next flow in queue.flows
+ * @id:        the caller's id of it
+ * @nr_reqs:   its requests, queued or alive
+ * @nr_queued: its requests in the queue
+ * @served:    tokens charged to it, or the level it was raised to; the flow
+ *             with the least is next
  * @turn:      queue.turn when it was last chosen
  */
 struct flow {
@@ -260,21 +264,21 @@ struct flow {
 
 /**
  * struct queue - requests without a sequence, see queue.c and prefix.c
- * @lanes:    of one flow and priority each, highest priority first
- * @flows:    that have requests, or were given more than others
- * @clock:    where a flow begins that comes to the queue
+ * @lanes:    one for each flow and priority, highest priority first
+ * @flows:    flows that have requests, or were served more than others
+ * @clock:    @served of a flow that enters the queue is at least this
  * @turn:     choices so far
  * @round:    calls of queue_open() so far
- * @nr:       requests in it
- * @waiting:  samples that they want
- * @max_flow: requests of a flow, as in struct engine_opts
+ * @nr:       requests in the queue
+ * @waiting:  samples that these requests want
+ * @max_flow: most requests of a flow, as in struct engine_opts
  * @ahead:    sequences that may wait for memory before another is opened
- * @freed:    handles of requests that were over since step @step
- * @rate:     recent ones a step, in 1/QUEUE_RATE_ONE
+ * @freed:    handles of requests that ended since step @step
+ * @rate:     recent handles freed per step, in 1/QUEUE_RATE_ONE
  * @by_prefix: ENGINE_PREFIX
- * @asked:    [@nr_asked] sequences that wait for memory, or may
+ * @asked:    [@nr_asked] sequences that wait for memory, or may have to
  * @making:   [@nr_making] roots that read their prompts
- * @known:    hashes of blocks computed lately
+ * @known:    hashes of recently computed blocks
  */
 struct queue {
 	struct list	lanes;
@@ -298,15 +302,15 @@ struct queue {
 };
 
 /**
- * struct draws - what the model draws of the step that runs, see draw.c
- * @draw:    [@max], @nr of them
- * @lists:   [@max_words] what they name, @nr_words of it
+ * struct draws - draws of the running step that the model does, see draw.c
+ * @draw:    [@max] draws, @nr of them
+ * @lists:   [@max_words] lists that the draws name, @nr_words used
  * @travels: [rows of logits] the host wants the row
- * @landing: what the model writes: @drawn, @top, engine.logits
- * @pinned:  it is of model_host_alloc()
- * @drawn:   [@max]
- * @top:     [@max][ENGINE_TOP_MAX], used as [@nr][@top_stride]
- * @asked:   the same for the model
+ * @landing: memory that the model writes: @drawn, @top, engine.logits
+ * @pinned:  @landing is from model_host_alloc()
+ * @drawn:   [@max] tokens drawn
+ * @top:     [@max][ENGINE_TOP_MAX] likeliest tokens, used as [@nr][@top_stride]
+ * @asked:   the draws as the model takes them
  */
 struct draws {
 	struct kern_draw	*draw;
@@ -327,38 +331,40 @@ struct draws {
 /**
  * struct engine - the engine
  * @k:          the attachment
- * @kv:         where blocks lie
+ * @kv:         where the blocks lie
  * @rows:       token budget of a step
- * @max_batch:  sequences of a step
- * @chunk:      prompt tokens of one sequence in a step
- * @lookahead:  steps open at once
- * @match_ids:  ids in one piece of a match
- * @ended:      -ECONNRESET once the attachment is over
+ * @max_batch:  most sequences of a step
+ * @chunk:      most prompt tokens of one sequence in a step
+ * @lookahead:  most steps open at once
+ * @match_ids:  most ids in one piece of a match
+ * @ended:      the error that ended the engine, 0 while it lives
  * @queue:      requests without a sequence
  * @chains:     [@nr_chains] all requests by id, @nr_requests
  * @due:        [1..@nr_due] requests with a deadline, see due.c; @due_cap
  * @live:       sequences not CLOSED, by priority, then arrival; @max_seqs
- * @reserved:   handles that live requests may still need, theirs included
- * @steps:      step n lies in slot n % ENGINE_STEP_SLOTS
- * @last_step:  number of the last begun
- * @nr_steps:   open ones, the last of them is @last_step
+ * @reserved:   handles that live requests have or may still need
+ * @steps:      step n is in slot n % ENGINE_STEP_SLOTS
+ * @last_step:  number of the last step begun
+ * @nr_steps:   open steps; the last of them is @last_step
  * @turn:       where the choice of decodes begins when not all fit
  * @row_ns:     recent nanoseconds a row, for the step deadline
- * @lap_ns:     when the last of the times in @stats ended
+ * @lap_ns:     when the last interval counted in @stats ended
  * @busy:       the last iteration left work
  * @barren:     barren steps in a row
- * @throttle:   a request was refused for want of room: pause before another
+ * @throttle:   the daemon refused a request for lack of room: pause before the
+ *              next one
  * @closing:    engine_destroy() was called
  * @ins:        arguments of a forward, [@max_batch]
  * @copy:       from, to and tokens of a step's copies, 3 x [@max_batch]
- * @max_scores: rows of logits in a step for tokens of prompts
- * @draws:      tokens that the model draws
- * @logits:     [@max_batch + @max_scores][vocab]; rows that did not travel are
- *              of an earlier step
- * @row:        [vocab], logits as they are changed where both are needed
+ * @max_scores: most rows of logits in a step for tokens of prompts
+ * @draws:      draws that the model does
+ * @logits:     [@max_batch + @max_scores][vocab]; a row that was not copied to
+ *              the host holds logits of an earlier step
+ * @row:        [vocab], edited copy of a row whose unedited logits are needed
+ *              too
  * @top:        [@max_batch + @max_scores][ENGINE_TOP_MAX], of the step being
  *              delivered: of its entries, then of @scores
- * @scores:     [@max_scores] of that step, @nr_scores of them
+ * @scores:     [@max_scores] scores of that step, @nr_scores of them
  */
 struct engine {
 	struct model			*model;
@@ -418,7 +424,7 @@ static inline u32 least(u32 a, u32 b, u32 c)
 	return min(ab, c);
 }
 
-/* @v, but not below @lo nor above @hi. */
+/* @v, limited to @lo and @hi. */
 static inline u32 within(u32 v, u32 lo, u32 hi)
 {
 	if (v < lo)
@@ -436,7 +442,7 @@ static inline bool seq_is_done(const struct seq *s)
 	return s->state >= SEQ_OVER;
 }
 
-/* Number of tokens that the request may still draw after @len are known. */
+/* How many tokens the request may still draw when @len ids are known. */
 static inline u32 request_room(const struct request *r, u32 len)
 {
 	u32 end = r->c.nr + r->c.max_new;
@@ -447,13 +453,13 @@ static inline u32 request_room(const struct request *r, u32 len)
 /* clock.c */
 s64 engine_now(void);
 
-/* For probes: microseconds since the engine had the request. */
+/* For probes: microseconds since the request was queued. */
 static inline u64 request_us(const struct request *r)
 {
 	return (u64)(engine_now() - r->times.queued) / 1000;
 }
 
-/* engine.c: requests and their ends */
+/* engine.c: requests and how they end */
 u64 engine_lap(struct engine *e, u64 *sum);
 int engine_refuse(struct engine_error *err, int code, const char *fmt, ...)
 	__printf(3, 4);
@@ -470,7 +476,7 @@ void seq_fail(struct engine *e, struct seq *s, int err, const char *fmt, ...)
 	__printf(4, 5);
 void seq_refused(struct engine *e, struct seq *s, int err);
 
-/* seq.c: the life of a sequence */
+/* seq.c: states of a sequence */
 struct seq *seq_create(struct engine *e, struct request *r);
 void seq_lose(struct engine *e, struct seq *s);
 bool seq_is_resident(struct engine *e, struct seq *s);
@@ -479,7 +485,7 @@ bool fork_may_retry(const struct engine *e, const struct request *r,
 		    int status);
 void seqs_advance(struct engine *e);
 
-/* queue.c: requests that have no sequence yet */
+/* queue.c: requests without a sequence */
 int __must_check queue_init(struct engine *e, const struct engine_opts *o);
 void queue_free(struct engine *e);
 int __must_check queue_add(struct engine *e, struct request *r);
@@ -490,7 +496,7 @@ void flow_charge(struct request *r, u32 tokens);
 void flow_admitted(struct engine *e, struct request *r, u32 cached);
 void flow_put(struct request *r);
 
-/* prefix.c: what prompts have in common */
+/* prefix.c: common prefixes of prompts */
 int __must_check prefix_init(struct engine *e);
 int __must_check prefix_prepare(const struct engine *e, struct request *r);
 void prefix_look(struct engine *e);
@@ -499,7 +505,7 @@ bool prefix_in_the_making(const struct engine *e, const struct request *r);
 void prefix_add(struct engine *e, const u32 *ids, u32 nr, u64 salt);
 u32 prefix_known(const struct engine *e, const struct request *r);
 
-/* times.c: when a request came to what */
+/* times.c: stages of a request */
 void times_scheduled(const struct engine *e, struct request *r);
 void times_token(const struct engine *e, struct request *r);
 void times_lost(struct seq *s);
@@ -511,25 +517,25 @@ int __must_check request_remember(struct engine *e, struct request *r);
 void request_forget(struct engine *e, struct request *r);
 struct request *request_find(const struct engine *e, u64 id);
 
-/* score.c: tokens of prompts */
+/* score.c: logprobs of prompt tokens */
 bool seq_scores(const struct seq *s);
 void entry_want_rows(struct entry *en);
 void seq_score(struct engine *e, struct entry *en, const float *logits);
 void seq_deliver_scores(struct engine *e, const struct entry *en);
 
-/* due.c: requests that must end by a certain time */
+/* due.c: deadlines of requests */
 int __must_check due_add(struct engine *e, struct request *r);
 void due_remove(struct engine *e, struct request *r);
 void due_expire(struct engine *e);
 s64 due_limit(const struct engine *e, s64 timeout_ns);
 
-/* draw.c: tokens that the model draws */
+/* draw.c: draws on the device */
 const struct model_draws *draws_plan(struct engine *e, struct step *st);
 void draws_take(struct engine *e, struct entry *en, struct token_logprob *top);
 int __must_check draws_create(struct engine *e, size_t rows);
 void draws_free(struct engine *e);
 
-/* token.c: tokens that were drawn */
+/* token.c: draws on the host, delivery of tokens */
 struct sampler_text seq_so_far(const struct seq *s);
 struct drawn drawn_lp(const struct engine *e, const float *logits, double sum,
 		      u32 id);
@@ -553,7 +559,7 @@ void beams_fill(struct request *r, struct kvmm_remap_arg *a, u32 nr);
 void beams_moved(struct engine *e, struct request *r,
 		 const struct kvmm_done *done);
 
-/* sched.c: what the next step holds */
+/* sched.c: plan of the next step */
 int __must_check sched_begin(struct engine *e);
 
 /* run.c: a granted step */
@@ -561,7 +567,7 @@ int __must_check step_run(struct engine *e, struct step *st);
 void step_granted(struct engine *e, struct step *st,
 		  const struct kvmm_done *done);
 
-/* link.c: requests to the daemon, and its answers */
+/* link.c: requests to the daemon and their answers */
 int __must_check link_collect(struct engine *e);
 int __must_check link_wait(struct engine *e, s64 timeout_ns);
 bool link_open(struct engine *e, struct seq *s);

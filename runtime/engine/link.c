@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * link.c - requests to the daemon, and its answers
+ * link.c - requests to the daemon and their answers
  *
- * The one file of the engine that writes submission entries.  A request
- * carries in user_data the address of what it is about, a sequence, a step or a
- * request with its beams, with the kind of the entry in the low bits; the
- * answer finds its way back by that.  What an address names stays allocated while a reply is due:
- * sequences count their replies, steps keep their slot.
+ * The only file of the engine that writes submission entries.  user_data of an
+ * entry is the address of a sequence, of a step or of a request with beams,
+ * with the kind of the entry in the low bits.  The answer brings it back.  The
+ * addressed object stays allocated while an answer is due: sequences count
+ * their replies, steps keep their slot.
  *
- * OPEN, MATCH, FORK, REMAP and CLOSE are tried: when the ring is full they
- * return false, or 0, and the caller comes back in the next iteration.  BEGIN
- * and END wait for room, since a step may not be held up by a full ring.
+ * OPEN, MATCH, FORK, REMAP and CLOSE are attempts: when the ring is full they
+ * return false, or 0, and the caller tries again in the next iteration.  BEGIN
+ * and END wait for room, since a full ring must not hold up a step.
  *
- * Nothing is published before kvmm_submit(): the callers decide when, so that
- * what belongs together reaches the daemon at once.
+ * Entries are published only by kvmm_submit().  The callers decide when to call
+ * it, so that entries that belong together reach the daemon at once.
  */
 #include <stdio.h>
 
@@ -60,7 +60,7 @@ bool link_open(struct engine *e, struct seq *s)
 	return true;
 }
 
-/* Sends one piece. */
+/* Send one piece of the ids of @s. */
 bool link_match(struct engine *e, struct seq *s)
 {
 	const u32 nr = min(e->match_ids, s->len - s->matched);
@@ -123,10 +123,10 @@ bool link_close(struct engine *e, struct seq *s)
 }
 
 /**
- * link_remap() - beams become others
- * @nr: how many
+ * link_remap() - ask the daemon to make beams others
+ * @nr: how many beams
  *
- * Return: for how many it was asked, 0 when there was no room.
+ * Return: how many beams the entry names, 0: no room in the ring.
  */
 u32 link_remap(struct engine *e, struct request *r, u32 nr)
 {
@@ -145,7 +145,7 @@ u32 link_remap(struct engine *e, struct request *r, u32 nr)
 	return nr;
 }
 
-/* kvmm_prep() that waits for room. */
+/* kvmm_prep(), but wait for room. */
 static struct kvmm_sqe *link_prep(struct engine *e, u16 op, u32 nr, u32 bytes,
 				  void **args)
 {
@@ -188,7 +188,7 @@ int link_begin(struct engine *e, struct step *st)
 }
 
 /**
- * link_end() - end a step; only entries that ran made progress
+ * link_end() - end a step; only entries that ran have made progress
  * @ns:      time that the forward took
  * @prefill: tokens of prompts in it
  */
@@ -234,7 +234,7 @@ int link_end(struct engine *e, struct step *st, u64 ns, u64 prefill)
 /* ------------------------------------------------------------------ */
 /* Answers                                                             */
 
-/* What the daemon may say only if this program is wrong. */
+/* The daemon answers so only if this program is wrong. */
 static int link_defect(struct engine *e, const char *what, int status)
 {
 	snprintf(e->why, sizeof(e->why),
@@ -259,7 +259,7 @@ static void link_opened(struct engine *e, struct seq *s,
 		return;
 	if (!status)
 		s->state = SEQ_MATCHING;
-	else if (status == -EAGAIN)	/* tried again as it is */
+	else if (status == -EAGAIN)	/* opened again as it is */
 		e->throttle = true;
 	else
 		seq_refused(e, s, status);
@@ -273,7 +273,7 @@ static void link_matched(struct engine *e, struct seq *s,
 
 	if (!status)
 		status = done->nr ? res->status : -EPROTO;
-	/* The pieces before it are lost: from the start. */
+	/* The daemon has lost the pieces before this one: start over. */
 	if (status && s->salvaged != e->salvaged)
 		status = -EAGAIN;
 	if (status && !s->match_err)
@@ -348,7 +348,7 @@ static int link_dispatch(struct engine *e, const struct kvmm_done *done)
 }
 
 /**
- * link_collect() - take every answer that is there
+ * link_collect() - take all answers
  *
  * Return: 0, -ECONNRESET, or -EPROTO with e->why filled.
  */
@@ -365,7 +365,10 @@ int link_collect(struct engine *e)
 		err = link_dispatch(e, &done);
 	}
 	kvmm_release(e->k);
-	/* Events say that something changed; what, the status records say. */
+	/*
+	 * Events say that something has changed; the status records have the
+	 * details.
+	 */
 	do {
 		ret = kvmm_next_event(e->k, &ev);
 	} while (ret > 0 || ret == -EOVERFLOW);
@@ -375,7 +378,7 @@ int link_collect(struct engine *e)
 /**
  * link_wait() - wait for an answer or an event, and take it
  *
- * Return: 0, also when the time is over; else as link_collect().
+ * Return: 0, also after the timeout; else as link_collect().
  */
 int link_wait(struct engine *e, s64 timeout_ns)
 {

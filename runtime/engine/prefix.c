@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * prefix.c - what prompts have in common
+ * prefix.c - common prefixes of prompts
  *
- * Two questions of the queue, both answered from hashes of whole blocks, each
- * of which covers all ids before it and the salt.
+ * Two questions of the queue, both answered from hashes of whole blocks.  A
+ * hash covers the block, all ids before it and the salt.
  *
- * In the making: is a prompt being read that begins with the same blocks?  Only
- * prompts with the same first block are compared, and of those that are being
- * read there are few.
+ * In the making: is a prompt that begins with the same blocks being read?  Only
+ * prompts with the same first block are compared, and few prompts are being
+ * read at a time.
  *
  * Known: how many leading blocks of a prompt were computed lately?  The daemon
- * knows, but is not asked about what waits here; so the engine remembers what
- * it computed itself, in a table in which a newer block takes the place of an
- * older one.  It may be wrong in both directions, which costs a place in the
- * queue and never a token: what is cached is decided by the daemon's match.
+ * knows, but the engine does not ask it about queued requests.  Instead the
+ * engine remembers the blocks that it computed itself, in a table in which a
+ * newer block overwrites an older one.  The table may be wrong in both
+ * directions.  That costs a place in the queue and never a token: the daemon's
+ * match decides which blocks are cached.
  */
 #include <stdlib.h>
 
 #include "runtime/engine/internal.h"
 
-#define PREFIX_KNOWN	(1u << 14)	/* blocks that are remembered */
+#define PREFIX_KNOWN	(1u << 14)	/* blocks remembered */
 
 static u64 mix(u64 x)
 {
@@ -30,7 +31,7 @@ static u64 mix(u64 x)
 	return x ^ x >> 31;
 }
 
-/* Never 0, which is no hash. */
+/* Never 0, which means no hash. */
 static u64 hash_block(u64 before, const u32 *ids, u32 nr)
 {
 	u32 i;
@@ -46,12 +47,10 @@ static u64 hash_begin(u64 salt)
 }
 
 /**
- * prefix_prepare() - work out the hashes of a prompt
+ * prefix_prepare() - compute the hashes of a prompt
  *
- * The last token is always computed, so a block that ends with it is none that
- * could be shared.
- *
- * Return: 0 or -ENOMEM.
+ * The last token is always computed, so a block that ends with it cannot be
+ * shared.
  */
 int prefix_prepare(const struct engine *e, struct request *r)
 {
@@ -75,7 +74,7 @@ int prefix_prepare(const struct engine *e, struct request *r)
 
 /* ---- in the making ---- */
 
-/* Leading tokens that @r could take from the blocks of @s one day. */
+/* Leading tokens that @r may one day take from the blocks of @s. */
 static u32 prefix_shared(const struct engine *e, const struct request *r,
 			 const struct seq *s)
 {
@@ -97,7 +96,7 @@ void prefix_is_made(struct engine *e, struct seq *s)
 	e->queue.making[e->queue.nr_making++] = s;
 }
 
-/* prefix_look() - find those that read their prompts */
+/* prefix_look() - find the sequences that read their prompts */
 void prefix_look(struct engine *e)
 {
 	u32 i;
@@ -112,7 +111,10 @@ void prefix_look(struct engine *e)
 	}
 }
 
-/* prefix_in_the_making() - is it better to wait for somebody's blocks? */
+/*
+ * prefix_in_the_making() - is it better to wait for the blocks of another
+ * prompt?
+ */
 bool prefix_in_the_making(const struct engine *e, const struct request *r)
 {
 	u32 i, n;
@@ -140,7 +142,7 @@ int prefix_init(struct engine *e)
 	return e->queue.known ? 0 : -ENOMEM;
 }
 
-/* prefix_add() - the KV of these was computed */
+/* prefix_add() - the KV of @ids was computed */
 void prefix_add(struct engine *e, const u32 *ids, u32 nr, u64 salt)
 {
 	const u32 bt = e->kv.block_tokens;

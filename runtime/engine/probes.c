@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probes.c - whether somebody traces the probes of the runtime
+ * probes.c - semaphores of the runtime's probes
  */
 #include <kvmm/probes.h>
 

@@ -1,52 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * queue.c - requests that have no sequence yet, and whose turn it is
+ * queue.c - requests without a sequence, and their order
  *
- * A lane holds the requests of one flow and one priority, in the order in which
- * they came.  The highest priority goes first.  Among its lanes the flow goes
- * first that was given least: a flow is charged for the prompts it opens, but
- * not for what the cache had of them, and for every token that is generated;
- * equal ones take turns.  A flow that comes back to the queue begins where the
- * least served of those in it stands (and all begin anew when nobody waited),
- * so nobody saves up what he did not use.  In a lane the first is next, or
- * with ENGINE_PREFIX the one whose prompt begins with most of what was
- * computed lately; no more than QUEUE_PATIENCE
- * younger ones overtake one so.
+ * A lane holds the requests of one flow and one priority in order of arrival.
+ * The highest priority goes first.  Among the lanes of a priority the flow that
+ * was served least goes first, and equal flows take turns.  A flow is charged
+ * for each prompt that it opens, except for the cached part, and for every
+ * generated token.  A flow that comes back to the queue starts at the level of
+ * the least served flow in the queue; when the queue was empty, it starts at
+ * the level of the most served flow.  So no flow saves up service that it did
+ * not use.  In a lane the first request is next or, with ENGINE_PREFIX, the one
+ * with the longest recently computed prefix.  At most QUEUE_PATIENCE younger
+ * requests overtake a request that way.
  *
- * What was opened is the daemon's to admit, by priority and arrival and
- * whoever it is for.  So no more are opened than can be of use: as many as fill
- * a batch and hide the time that an opening takes, and when memory is short,
- * hardly any that wait for it (QUEUE_AHEAD).  The rest waits here, where one
- * who comes late may still be next.  How many are asked for at once grows with
- * every one that was admitted at once, and falls when one has to wait.
+ * The daemon admits opened sequences by priority and arrival, without regard to
+ * flows.  So the engine opens no more than are useful: enough to fill a batch
+ * and to hide the time that an opening takes and, when memory is short, hardly
+ * any that wait for it (QUEUE_AHEAD).  The other requests wait here, where a
+ * request that comes late may still be next.  The number of sequences that may
+ * wait in the daemon grows with each one admitted at once, and falls to
+ * QUEUE_AHEAD when one has to wait.
  *
- * A request whose n handles are not free yet waits for them at the head of all,
- * so nothing overtakes it for ever.  One waits, and others may go first, while
- * a prompt is being read that begins with the same blocks: to wait for them is
- * cheaper than to compute them again.
+ * A request whose n handles are not yet free waits for them before all others,
+ * so no request overtakes it for ever.  A request also waits, and lets others
+ * go first, while a prompt that begins with the same blocks is being read:
+ * waiting for these blocks is cheaper than computing them again.
  *
- * A choice looks at each lane of the highest priority, and at QUEUE_LOOK
- * requests, however many there are.
+ * A choice looks at each lane of the highest priority and at QUEUE_LOOK
+ * requests, no matter how many there are.
  */
 #include <stdlib.h>
 
 #include "runtime/engine/internal.h"
 
 #define QUEUE_LOOK	64u	/* requests looked at by one queue_open() */
-#define QUEUE_WINDOW	32u	/* first ones of a lane that compare prefixes */
-#define QUEUE_PATIENCE	16u	/* younger ones that may overtake one */
-#define QUEUE_AHEAD	2u	/* that wait in the daemon when memory is short */
-#define QUEUE_POLLS	2u	/* times it was seen waiting: memory is short */
-#define QUEUE_START	8u	/* asked for at once in the beginning */
-#define QUEUE_SPARE	8u	/* part of a batch that is opened beside it */
-#define QUEUE_LATENCY	8u	/* steps from an end to a beginning in its place */
+#define QUEUE_WINDOW	32u	/* prefixes of a lane that are compared */
+#define QUEUE_PATIENCE	16u	/* younger requests that may overtake one */
+#define QUEUE_AHEAD	2u	/* sequences that wait in the daemon when memory is short */
+#define QUEUE_POLLS	2u	/* times seen waiting that mean: memory is short */
+#define QUEUE_START	8u	/* sequences that may wait in the beginning */
+#define QUEUE_SPARE	8u	/* a step's batch / this: sequences opened beside it */
+#define QUEUE_LATENCY	8u	/* steps until an ended sequence is replaced */
 #define QUEUE_RATE_ONE	256u
 
 /**
  * struct lane - requests of one flow and one priority
- * @list:  in queue.lanes, highest priority first
- * @reqs:  of them, as they came; never empty
- * @round: of the queue_open() in which none of them could go
+ * @list:  link in queue.lanes, highest priority first
+ * @reqs:  the requests in order of arrival; never empty
+ * @round: round of queue_open() in which none of them could be opened
  */
 struct lane {
 	struct list	list;
@@ -58,7 +59,7 @@ struct lane {
 
 /* ---- flows ---- */
 
-/* Tokens given to the least served flow that waits; ~0: none waits. */
+/* Tokens served to the least served flow in the queue; ~0: there is none. */
 static u64 flows_least(const struct queue *q)
 {
 	const struct flow *f;
@@ -80,7 +81,7 @@ static u64 flows_most(const struct queue *q)
 	return most;
 }
 
-/* Forget those that have no request and owe nothing. */
+/* Free flows that have no request and were not served more than others. */
 static void flows_prune(struct queue *q)
 {
 	struct flow **pos = &q->flows, *f;
@@ -112,7 +113,7 @@ static struct flow *flow_get(struct queue *q, u32 id)
 	return f;
 }
 
-/* It waits again: what it did not ask for meanwhile is not kept for it. */
+/* @f is in the queue again: raise it to the level of the others. */
 static void flow_wakes(struct queue *q, struct flow *f)
 {
 	const u64 now = q->nr ? flows_least(q) : flows_most(q);
@@ -121,13 +122,16 @@ static void flow_wakes(struct queue *q, struct flow *f)
 	f->served = max(f->served, q->clock);
 }
 
-/* flow_charge() - tokens were generated for @r */
+/* flow_charge() - charge the flow of @r for generated tokens */
 void flow_charge(struct request *r, u32 tokens)
 {
 	r->flow->served += tokens;
 }
 
-/* flow_admitted() - the prompt of @r is in, @cached tokens for nothing */
+/*
+ * flow_admitted() - the prompt of @r is admitted; @cached tokens are not
+ * charged
+ */
 void flow_admitted(struct engine *e, struct request *r, u32 cached)
 {
 	struct queue *q = &e->queue;
@@ -139,7 +143,7 @@ void flow_admitted(struct engine *e, struct request *r, u32 cached)
 		q->ahead = min(q->ahead + 1, e->max_seqs);
 }
 
-/* flow_put() - @r is freed */
+/* flow_put() - @r leaves its flow */
 void flow_put(struct request *r)
 {
 	if (r->flow)
@@ -166,7 +170,7 @@ static struct lane *lane_get(struct queue *q, struct flow *f, u32 priority)
 	l->flow = f;
 	l->priority = priority;
 	list_init(&l->reqs);
-	list_add_tail(it, &l->list);	/* before the first lower one */
+	list_add_tail(it, &l->list);	/* before the first lane of lower priority */
 	return l;
 }
 
@@ -175,7 +179,7 @@ static struct request *lane_first(struct lane *l)
 	return list_entry(l->reqs.next, struct request, queue);
 }
 
-/* queue_init() - 0 or -ENOMEM; queue_free() is due in every case */
+/* queue_init() - 0 or -ENOMEM; call queue_free() in both cases */
 int queue_init(struct engine *e, const struct engine_opts *o)
 {
 	struct queue *q = &e->queue;
@@ -205,9 +209,9 @@ void queue_free(struct engine *e)
 }
 
 /**
- * queue_add() - a request came
+ * queue_add() - put a new request into the queue
  *
- * Return: 0, -ENOMEM, or -EBUSY when its flow has as many as it may have.
+ * Return: 0, -ENOMEM, or -EBUSY when its flow has as many requests as allowed.
  */
 int queue_add(struct engine *e, struct request *r)
 {
@@ -234,7 +238,7 @@ int queue_add(struct engine *e, struct request *r)
 	return 0;
 }
 
-/* queue_remove() - it is over, or has a sequence */
+/* queue_remove() - @r has ended, or has a sequence */
 void queue_remove(struct engine *e, struct request *r)
 {
 	struct lane *l = r->lane;
@@ -262,7 +266,7 @@ struct request *queue_first(struct engine *e)
 
 /* ---- the choice ---- */
 
-/* The lane whose turn it is, of those that were not tried in this round. */
+/* The lane that is next, of those that were not tried in this round. */
 static struct lane *queue_turn(struct queue *q)
 {
 	struct lane *best = NULL;
@@ -283,7 +287,7 @@ static struct lane *queue_turn(struct queue *q)
 	return best;
 }
 
-/* The first of a lane that need not wait for another's prompt. */
+/* The first request of a lane that need not wait for another's prompt. */
 static struct request *lane_next(struct engine *e, struct lane *l, u32 *looks)
 {
 	struct list *it, *tmp;
@@ -300,7 +304,9 @@ static struct request *lane_next(struct engine *e, struct lane *l, u32 *looks)
 	return NULL;
 }
 
-/* The same, but the one whose prompt was computed most of. */
+/*
+ * The same, but prefer the request with the longest recently computed prefix.
+ */
 static struct request *lane_next_by_prefix(struct engine *e, struct lane *l,
 					   u32 *looks)
 {
@@ -332,7 +338,7 @@ static struct request *lane_next_by_prefix(struct engine *e, struct lane *l,
 	return best;
 }
 
-/* Does as much wait in the daemon as is of use, seen from @priority? */
+/* Do enough sequences wait in the daemon, seen from @priority? */
 static bool queue_is_ahead(const struct engine *e, u32 priority)
 {
 	u32 i, nr = 0;
@@ -342,7 +348,7 @@ static bool queue_is_ahead(const struct engine *e, u32 priority)
 	return nr >= e->queue.ahead;
 }
 
-/* How many handles become free a step? */
+/* Measure how many handles become free a step. */
 static void queue_measure(struct engine *e)
 {
 	struct queue *q = &e->queue;
@@ -355,7 +361,7 @@ static void queue_measure(struct engine *e)
 	q->step = e->last_step;
 }
 
-/* Handles that live requests may hold before another is opened. */
+/* Handles that live requests may hold before no other request is opened. */
 static u32 queue_window(const struct engine *e)
 {
 	const u32 soon = e->queue.rate * QUEUE_LATENCY / QUEUE_RATE_ONE;
@@ -364,7 +370,9 @@ static u32 queue_window(const struct engine *e)
 	return min(e->max_batch + spare, e->max_seqs);
 }
 
-/* Sequences that the daemon has to give memory: new ones, and preempted ones. */
+/*
+ * List sequences that wait for memory from the daemon: new and preempted ones.
+ */
 static void queue_look(struct engine *e)
 {
 	struct queue *q = &e->queue;
@@ -384,7 +392,7 @@ static void queue_look(struct engine *e)
 	}
 }
 
-/* Return: false when nothing more can be opened now. */
+/* Return: false when no other request can be opened now. */
 static bool queue_open_one(struct engine *e, struct lane *l, struct request *r)
 {
 	struct queue *q = &e->queue;
@@ -394,7 +402,7 @@ static bool queue_open_one(struct engine *e, struct lane *l, struct request *r)
 		return false;
 	r->root = seq_create(e, r);
 	if (!r->root)
-		return false;		/* no memory: later */
+		return false;		/* no memory: try later */
 	queue_remove(e, r);
 	q->asked[q->nr_asked++] = r->root;
 	e->reserved += r->width;
@@ -406,7 +414,7 @@ static bool queue_open_one(struct engine *e, struct lane *l, struct request *r)
 	return true;
 }
 
-/* queue_open() - open sequences for requests in the queue, as it is their turn */
+/* queue_open() - open sequences for queued requests, in their order */
 void queue_open(struct engine *e)
 {
 	struct queue *q = &e->queue;

@@ -2,9 +2,9 @@
 /*
  * request.c - requests by their ids
  *
- * Every request from engine_submit() to request_free(), in the queue or alive,
- * in a table of chains that doubles when it is full: who wants to end one need
- * not search thousands for it.
+ * Every request from engine_submit() to request_free(), queued or alive, is in
+ * a hash table of chains that doubles when it is full.  So a cancel does not
+ * search thousands of requests.
  */
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ static int requests_grow(struct engine *e)
 }
 
 /**
- * request_remember() - give it an id, by which it is found from now on
+ * request_remember() - give @r an id and enter it into the table
  *
  * Return: 0 or -ENOMEM.
  */
@@ -60,7 +60,7 @@ int request_remember(struct engine *e, struct request *r)
 	return 0;
 }
 
-/* request_forget() - it is about to be freed; also one that has no id */
+/* request_forget() - remove @r from the table, if it has an id */
 void request_forget(struct engine *e, struct request *r)
 {
 	struct request **pos;
@@ -74,7 +74,7 @@ void request_forget(struct engine *e, struct request *r)
 	e->nr_requests--;
 }
 
-/* request_find() - NULL when there is none of that id */
+/* request_find() - the request of that id, or NULL */
 struct request *request_find(const struct engine *e, u64 id)
 {
 	struct request *r;

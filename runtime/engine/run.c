@@ -3,18 +3,18 @@
  * run.c - a granted step: tables, copies, forward, tokens, end
  *
  * The order is the contract with the daemon.  Tables are read after the grant
- * and before the next BEGIN is sent, because only then they are sure to be
- * those of this step.  All copies that the grant ordered run before anything
- * is appended, also those of entries that will not run: another sharer may
- * have been told to write the old block in place.  END is sent when the
+ * and before the next BEGIN is sent, because only then are they sure to be the
+ * tables of this step.  All copies that the grant ordered run before any
+ * position is appended, also those of entries that will not run: another sharer
+ * may have been told to write the old block in place.  END is sent when the
  * forward has finished.
  *
- * An entry that was granted runs if its sequence still stands where the entry
- * begins.  One that was marked for preemption meanwhile runs too: what it
- * computes counts, and its last token may be among it.
+ * A granted entry runs if its sequence still stands where the entry begins.  A
+ * sequence that was marked for preemption meanwhile runs too: its computed
+ * positions count, and its last token may be among them.
  *
- * What a forward read counts only if the daemon was there until it was over:
- * the next one may have salvaged, and given away what the step read
+ * The result of a forward counts only if the daemon lived until it was over:
+ * the next daemon may have salvaged, and given away blocks that the step read
  * (step_confirm()).
  */
 #include <stdio.h>
@@ -36,14 +36,14 @@ static void entry_refused(struct engine *e, struct entry *en)
 		seq_refused(e, s, en->status);
 }
 
-/* entry_void() - what it was granted is gone */
+/* entry_void() - the grant of @en is void */
 void entry_void(struct engine *e, struct entry *en)
 {
 	en->status = -ESTALE;
 	entry_refused(e, en);
 }
 
-/* step_granted() - take the answer to STEP_BEGIN */
+/* step_granted() - handle the answer to STEP_BEGIN */
 void step_granted(struct engine *e, struct step *st,
 		  const struct kvmm_done *done)
 {
@@ -68,7 +68,7 @@ void step_granted(struct engine *e, struct step *st,
 	}
 }
 
-/* Make the private table cover what the entry reads and writes. */
+/* Make the private table cover all positions of the entry and before it. */
 static bool entry_read_table(struct engine *e, struct entry *en)
 {
 	const u32 bt = e->kv.block_tokens;
@@ -85,7 +85,7 @@ static bool entry_read_table(struct engine *e, struct entry *en)
 	return true;
 }
 
-/* Decide which entries run.  Return: how many. */
+/* Decide which entries run.  Return: how many do. */
 static u32 step_prepare(struct engine *e, struct step *st)
 {
 	u32 i, nr = 0;
@@ -123,8 +123,8 @@ static void step_copy(struct engine *e, const struct step *st)
 }
 
 /*
- * A device that failed computes nothing in this process any more, and nobody
- * knows what of the step it did: all of the engine is over.
+ * A failed device computes nothing more in this process, and the result of the
+ * step is unknown: the whole engine ends.
  */
 static int device_failed(struct engine *e)
 {
@@ -150,9 +150,10 @@ static void step_forward_failed(struct engine *e, struct step *st, int err)
 }
 
 /*
- * Did all that the forward read stay what it was?  A daemon that salvages counts
- * no step as open, so cached blocks go to others as soon as it serves.  Nothing
- * may be drawn from what came of that: it would be told before END is refused.
+ * Did all blocks that the forward read keep their content?  A daemon that
+ * salvages counts no step as open, so it gives cached blocks away as soon as it
+ * serves.  No token may be drawn from such a forward: the token would be
+ * delivered before END is refused.
  */
 static int step_confirm(struct engine *e)
 {
@@ -187,7 +188,7 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 		};
 	}
 	*ns = 0;
-	/* All of it may have become void meanwhile. */
+	/* All entries may have become void meanwhile. */
 	if (!nr)
 		return 0;
 	draws = draws_plan(e, st);
@@ -219,7 +220,7 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 	return 0;
 }
 
-/* Which of its positions were computed before, are of the prompt, or new? */
+/* Count positions that were computed before, are of the prompt, or are new. */
 static void count_computed(struct engine *e, const struct seq *s,
 			   const struct entry *en)
 {
@@ -233,7 +234,7 @@ static void count_computed(struct engine *e, const struct seq *s,
 	flow_charge(s->req, end - prompt);
 }
 
-/* What the step changed in its sequences, and what it cost. */
+/* Account the step to its sequences and to the counters. */
 static void step_account(struct engine *e, struct step *st, u64 ns,
 			 u64 *prefill)
 {
@@ -262,7 +263,7 @@ static void step_account(struct engine *e, struct step *st, u64 ns,
 			prefix_add(e, s->ids, s->req->c.nr, s->req->c.salt);
 		s->computed = en->start + en->nr;
 		s->high = max(s->high, s->computed);
-		/* One that is a victim meanwhile has still to come back. */
+		/* A victim meanwhile has still to come back. */
 		if (!s->lost && s->computed == s->high)
 			times_caught_up(s, e->lap_ns);
 	}
@@ -286,7 +287,7 @@ static void step_deliver(struct engine *e, struct step *st)
 	}
 }
 
-/* For probes: what of the step runs. */
+/* For probes: entries that run. */
 static u64 step_entries(const struct step *st)
 {
 	u64 nr = 0;
@@ -310,11 +311,11 @@ static u64 step_tokens(const struct step *st)
 /**
  * step_run() - run the oldest open step, which is granted, and end it
  *
- * Begins the next one before the forward, so that the daemon works while the
+ * The next step is begun before the forward, so that the daemon works while the
  * model does.
  *
- * Return: 0; -ENOTRECOVERABLE: the device failed, the step stays open; else as
- * link_collect().
+ * Return: 0; -ENOTRECOVERABLE: the device failed and the step stays open; else
+ * as link_collect().
  */
 int step_run(struct engine *e, struct step *st)
 {

@@ -2,27 +2,28 @@
 /*
  * salvage.c - the daemon died inside an event, and the next one salvaged
  *
- * libkvmm resumes by itself, and mostly nothing is lost.  After a salvage the
- * records say which sequences are to be matched again, as after a preemption;
- * what they do not say is done here: steps that were begun are void, and what
- * they were granted must not be touched, since it may be somebody else's by
- * now; pieces of ids that were sent are forgotten, so the next one is refused,
- * and all are sent again (link_matched()).
+ * libkvmm resumes by itself, and in most cases nothing is lost.  After a
+ * salvage the status records say which sequences are to be matched again, as
+ * after a preemption.  This file does the rest.  Begun steps are void, and
+ * their granted blocks must not be touched, since they may belong to another
+ * sequence by now.  The daemon has forgotten the pieces of ids sent before, so
+ * it refuses the next piece, and all ids are sent again (link_matched()).
  *
- * A step remembers after how many salvages it was begun.  One that is older
- * than the last is void: its grants are taken for -ESTALE whenever their answer
- * comes, and nobody minds that the daemon does not know it at its end.  The one
- * whose forward was under way is asked after when it is over (run.c).
+ * A step remembers how many salvages there were when it was begun.  A step
+ * older than the last salvage is void: its grants are treated as -ESTALE
+ * whenever their answer comes, and it is no error that the daemon does not know
+ * the step at its end.  If its forward was running, the check comes after the
+ * forward (run.c).
  */
 #include "runtime/engine/internal.h"
 
-/* step_is_void() - was it begun before the last salvage? */
+/* step_is_void() - was @st begun before the last salvage? */
 bool step_is_void(const struct engine *e, const struct step *st)
 {
 	return st->salvaged != e->salvaged;
 }
 
-/* What it was granted is gone. */
+/* The grants of @st are void. */
 static void step_void(struct engine *e, struct step *st)
 {
 	u32 i;
@@ -37,9 +38,9 @@ static void step_void(struct engine *e, struct step *st)
 }
 
 /**
- * engine_look_salvage() - did the daemon lose what is under way?
+ * engine_look_salvage() - was there a salvage that voids open steps?
  *
- * To be called before answers are taken: they may be of before.
+ * Call it before answers are taken: they may be from before the salvage.
  */
 void engine_look_salvage(struct engine *e)
 {

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sched.c - what the next step holds
+ * sched.c - plan of the next step
  *
- * A step has a budget of tokens, the rows of one forward.  Sequences that
- * decode take one each and go first; what is left goes to prompts, in chunks,
- * in the order of priority and arrival, so that a long prompt slows the
- * others down but never stops them.  If not all decodes fit, the choice
- * begins where it ended the last time.
+ * A step has a budget of tokens, the rows of one forward.  Decoding sequences
+ * take one row each and go first.  The remaining rows go to prompts, in chunks,
+ * in order of priority and arrival.  So a long prompt slows the others down but
+ * never stops them.  If not all decodes fit, the choice begins where it ended
+ * the last time.
  *
  * The plan is made while the step before it has yet to run, and counts that
- * one as done: a sequence whose next token is still to be drawn gets an entry
- * at the position after it, because STEP_BEGIN asks for capacity and wants no
- * ids.  Nothing is planned on top of what nobody knows: a sequence whose last
- * token is being drawn, or whose family is about to fork, has no entry, nor has
- * a beam, which may become another one as long as it is in no open step.  One
- * that a stop id ends has had one entry too many, which is ended without
- * progress.
+ * step as done: a sequence whose next token is still to be drawn gets an entry
+ * at the position after it, because STEP_BEGIN asks for capacity and needs no
+ * ids.  A sequence gets no entry while its next position is uncertain: its last
+ * token is being drawn, or its family is about to fork.  A beam gets none
+ * either, because it may become another beam as long as no open step names it.
+ * A sequence that a stop id ends has had one entry too many, which is ended
+ * without progress.
  *
- * Prompts whose tokens are to be scored share the rows of logits that there
- * are for that.
+ * Prompts with tokens to be scored share the rows of logits that are reserved
+ * for scores.
  *
- * A step may not stay open past the daemon's deadline while others wait for
- * memory, and with one step ahead each is open for two forwards: the budget
- * shrinks on machines where rows take long.
+ * A step must not stay open past the daemon's deadline while other clients wait
+ * for memory, and with one step ahead each step is open for two forwards.  So
+ * the budget shrinks on machines where rows take long.
  */
 #include "runtime/engine/internal.h"
 
-#define SCHED_DEADLINE_SHARE	8u	/* of the deadline for one forward */
+#define SCHED_DEADLINE_SHARE	8u	/* share of the deadline for one forward */
 #define SCHED_MIN_ROWS		16u
 
-/* Positions that @s could take now, 0 for none. */
+/* Positions that @s could take now, 0: none. */
 static u32 seq_wants(const struct seq *s, bool *draws)
 {
 	const struct request *r = s->req;
@@ -42,7 +42,7 @@ static u32 seq_wants(const struct seq *s, bool *draws)
 		*draws = !s->to_fork && !s->held;
 		return n;
 	}
-	/* All ids known are read or in an open step: is one being drawn? */
+	/* All known ids are read or in an open step: is another being drawn? */
 	*draws = true;
 	if (s->planned > s->len || !s->nr_draws || r->beams)
 		return 0;
@@ -61,7 +61,7 @@ static u32 plan_rows(const struct engine *e)
 	return within((u32)rows, min(SCHED_MIN_ROWS, e->rows), e->rows);
 }
 
-/* Mark sequences that read one position: return how many rows are left. */
+/* Mark sequences that read one position.  Return: how many rows are left. */
 static u32 pick_decodes(struct engine *e, u32 rows, u32 *nr)
 {
 	u32 i, at = 0;
@@ -79,7 +79,7 @@ static u32 pick_decodes(struct engine *e, u32 rows, u32 *nr)
 		rows--;
 		++*nr;
 	}
-	/* All of them in: the next round begins with the first again. */
+	/* All are in: the next round begins with the first again. */
 	e->turn = i < e->nr_live ? at + 1 : 0;
 	return rows;
 }
@@ -128,10 +128,9 @@ static void plan_entry(struct step *st, struct seq *s)
 }
 
 /**
- * sched_begin() - plan a step and ask for it
+ * sched_begin() - plan a step and send its BEGIN
  *
- * Return: 1, 0 when there is nothing to do or no step to do it in, or as
- * link_collect().
+ * Return: 1; 0: no work, or no free step; or an error of link_begin().
  */
 int sched_begin(struct engine *e)
 {
@@ -139,7 +138,10 @@ int sched_begin(struct engine *e)
 	u32 i, rows, nr = 0;
 	int err;
 
-	/* By ring order, the END of this slot's last step was answered. */
+	/*
+	 * By ring order, the END of the last step in this slot has been
+	 * answered.
+	 */
 	if (e->nr_steps >= e->lookahead || st->state != STEP_FREE)
 		return 0;
 	rows = pick_decodes(e, plan_rows(e), &nr);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * score.c - how likely the model held the tokens of a prompt
+ * score.c - logprobs of prompt tokens
  *
- * The logits of a position tell of the token after it.  A request that wants
- * to know gets a row of logits for every position of its prompt: its chunks
- * are cut so that a step has at most engine.max_scores such rows, which bounds
- * the memory they take.
+ * The logits of a position give the logprob of the token after it.  A request
+ * that asks for prompt logprobs gets a row of logits for every position of its
+ * prompt.  Its chunks are cut so that a step has at most engine.max_scores such
+ * rows, which bounds their memory.
  *
  * Cached blocks have no logits, so such a prompt must find none: it is matched
- * under a salt of its own, drawn when it is submitted.  After a preemption it
- * finds what it computed itself, the positions of which are scored already.
- * Which are is known of the request: a position is scored once, however often
- * it is computed.
+ * under a salt of its own, drawn at random when it is submitted.  After a
+ * preemption it finds only blocks that it computed itself, and their positions
+ * are scored already.  The request counts the scored positions, so a position
+ * is scored once, no matter how often it is computed.
  */
 #include "runtime/engine/internal.h"
 
-/* seq_scores() - are there positions of its prompt to be scored? */
+/* seq_scores() - does its prompt have positions yet to be scored? */
 bool seq_scores(const struct seq *s)
 {
 	const struct request *r = s->req;
@@ -40,7 +40,7 @@ void entry_want_rows(struct entry *en)
 	en->nr_scores = to - from;
 }
 
-/* seq_score() - look up the prompt's tokens in the rows of @en */
+/* seq_score() - score prompt tokens with the rows of @en */
 void seq_score(struct engine *e, struct entry *en, const float *logits)
 {
 	const u32 from = en->start + en->nr - en->rows;
@@ -70,7 +70,7 @@ void seq_score(struct engine *e, struct entry *en, const float *logits)
 	r->scored += en->nr_scores;
 }
 
-/* seq_deliver_scores() - tell them; callbacks run here */
+/* seq_deliver_scores() - deliver the scores of @en; callbacks run here */
 void seq_deliver_scores(struct engine *e, const struct entry *en)
 {
 	struct seq *s = en->seq;

@@ -4,28 +4,29 @@
  *
  * The search is that of Hugging Face transformers, in one thread and for one
  * prompt.  A step looks at every continuation of every beam, in the order of
- * the sum of logprobs; equal ones by beam, then by token.  Of the first
- * @width, those that a stop id ends are texts; beams go on with the first
- * @width that none ends.  At the last position all are texts.  The pool keeps
- * the @width best texts, the older of equal ones.
+ * the sum of logprobs; equal sums are ordered by beam, then by token.  Of the
+ * first @width continuations, those that end with a stop id are texts.  The
+ * beams go on with the first @width continuations without a stop id.  At the
+ * last position all continuations are texts.  The pool keeps the @width best
+ * texts; of equal ones it keeps the older.
  *
  * So a beam contributes at most its @width likeliest tokens that are no stop
- * ids, and with @nr_stops more a row has them for sure; the whole vocabulary
- * is never sorted.
+ * ids.  A row of @width + @nr_stops tokens is sure to hold them, and the whole
+ * vocabulary is never sorted.
  *
- * What was drawn is a trellis, a node for each (step, beam) with the beam that
- * it continues, so nothing is copied when a beam becomes another: a text is
- * the node where it ended and is read back from there at the end.
+ * The tokens form a trellis: a node for each (step, beam), with the beam that
+ * it continues.  So no tokens are copied when a beam becomes another.  A text
+ * is the node where it ended, and is read back from there at the end.
  *
- * Where models allow fewer continuations than there are beams, the rest are
- * copies of the best at -inf: they lose against everything.
+ * Where a model allows fewer continuations than there are beams, the remaining
+ * beams are copies of the best at -inf, which is below every score.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "runtime/engine/search.h"
 
-/* A continuation. */
+/* A continuation of @beam by @id. */
 struct cand {
 	u32	beam;
 	u32	id;
@@ -34,7 +35,7 @@ struct cand {
 	double	sum;
 };
 
-/* A token of a beam, and the beam of the step before that it continues. */
+/* A token of a beam, and the beam of the previous step that it continues. */
 struct node {
 	u32	parent;
 	u32	id;
@@ -42,7 +43,7 @@ struct node {
 	float	logprob;
 };
 
-/* A text that ended after @at tokens of beam @last.beam with @last. */
+/* A text that ended with token @last, after @at tokens of beam @last.beam. */
 struct found {
 	u32		at;
 	bool		stopped;
@@ -51,16 +52,16 @@ struct found {
 };
 
 /*
- * @p:         what is searched
+ * @p:         parameters
  * @row_size:  see search_row_size()
  * @len:       tokens drawn
- * @nr_beams:  that want a row
- * @sum:       [width] of the logprobs of each
- * @rows:      [width][row_size], @nr_row of each
- * @best:      [width] continuations of the step, @nr_best
- * @on:        [width] of these that go on, @nr_on
- * @next:      [width]
- * @nodes:     [max_new][width]
+ * @nr_beams:  beams that need a row
+ * @sum:       [width] sum of the logprobs of each beam
+ * @rows:      [width][row_size] likeliest tokens, @nr_row of each beam
+ * @best:      [width] best continuations of the step, @nr_best
+ * @on:        [width] best continuations without a stop id, @nr_on
+ * @next:      [width] how each beam goes on
+ * @nodes:     [max_new][width] trellis
  * @pool:      [width] texts, best first, @nr_pool
  */
 struct search {
@@ -86,7 +87,7 @@ int search_create(const struct search_params *p, struct search **out)
 	const u32 w = p->width;
 	struct search *s;
 
-	/* Written so that NaN fails. */
+	/* Written so that NaN fails the check. */
 	if (!w || !p->max_new || p->early >= SEARCH_NR_EARLY ||
 	    !(fabsf(p->penalty) <= SEARCH_PENALTY_MAX))
 		return -EINVAL;
@@ -102,7 +103,7 @@ int search_create(const struct search_params *p, struct search **out)
 	s->best = calloc(w, sizeof(*s->best));
 	s->on = calloc(w, sizeof(*s->on));
 	s->next = calloc(w, sizeof(*s->next));
-	/* Touched as far as the search comes. */
+	/* Memory is touched only as far as the search comes. */
 	s->nodes = calloc((size_t)w * p->max_new, sizeof(*s->nodes));
 	s->pool = calloc(w, sizeof(*s->pool));
 	if (s->sum && s->rows && s->nr_row && s->best && s->on && s->next &&
@@ -171,7 +172,7 @@ static bool is_last(const struct search *s)
 	return s->len + 1 == s->p.max_new;
 }
 
-/* Is @a before @b? */
+/* Does @a come before @b? */
 static bool cand_less(const struct cand *a, const struct cand *b)
 {
 	if (a->sum > b->sum || a->sum < b->sum)
@@ -181,7 +182,7 @@ static bool cand_less(const struct cand *a, const struct cand *b)
 	return a->id < b->id;
 }
 
-/* Put @c among the @nr best, of which at most @most are kept. */
+/* Insert @c into the @nr best, of which at most @most are kept. */
 static void cand_insert(struct cand *list, u32 *nr, u32 most,
 			const struct cand *c)
 {
@@ -212,7 +213,7 @@ static void search_look(struct search *s, u32 beam)
 			.sum = s->sum[beam] + (double)row[i].logprob,
 		};
 
-		/* What follows is no better. */
+		/* The remaining tokens of the row are no better. */
 		if (s->nr_on == w && c.sum < s->on[w - 1].sum)
 			return;
 		cand_insert(s->best, &s->nr_best, w, &c);
@@ -226,7 +227,7 @@ static double score(const struct search *s, double sum, u32 len)
 	return sum / pow((double)len, (double)s->p.penalty);
 }
 
-/* @c ends a text. */
+/* Enter the text that ends with @c into the pool. */
 static void pool_insert(struct search *s, const struct cand *c)
 {
 	const struct found f = {
@@ -247,7 +248,7 @@ static void pool_insert(struct search *s, const struct cand *c)
 	s->pool[i] = f;
 }
 
-/* Can none of the beams be better than the texts found? */
+/* Can no beam become better than the texts found? */
 static bool search_is_over(const struct search *s)
 {
 	const bool far = s->p.early == SEARCH_EARLY_NEVER && s->p.penalty > 0;
@@ -263,7 +264,7 @@ static bool search_is_over(const struct search *s)
 	return !(most > s->pool[s->nr_pool - 1].score);
 }
 
-/* Beams become what is to go on, in its order. */
+/* Let the beams go on with @on, in its order. */
 static void search_go_on(struct search *s)
 {
 	struct node *nodes = s->nodes + (size_t)(s->len - 1) * s->p.width;
@@ -297,7 +298,7 @@ bool search_step(struct search *s)
 	for (k = 0; k < s->nr_best; k++) {
 		const struct cand *c = &s->best[k];
 
-		/* A beam that only keeps the place has found nothing. */
+		/* A beam that only fills its place has found no text. */
 		if (is_last(s) ||
 		    (is_stop(s, c->id) && !(c->sum == -INFINITY)))
 			pool_insert(s, c);
@@ -309,7 +310,7 @@ bool search_step(struct search *s)
 	return false;
 }
 
-/* ---- what was found ---- */
+/* ---- texts found ---- */
 
 u32 search_found(const struct search *s)
 {

@@ -6,20 +6,21 @@
  *	                ^          |  ^      |
  *	                +----------+  +------+  preempted
  *
- * The daemon decides what a sequence is; its word is the status record, read
- * here and nowhere else.  A sequence that is not READY under the epoch it was
- * adopted with has lost its memory: it waits until its open steps have ended.
- * Then the daemon says which of two it is.  SWAPPED, later RESTORING: its
- * blocks went to a lower tier; it comes back by itself as READY, in other
- * blocks, with as much valid as it had.  RECOMPUTE, also for a swapped one
- * whose content was lost: it is matched again with all its ids, prompt and
- * generated, and goes on from the valid length it is given.  Either way only
- * what follows the last id known is drawn, so no token is drawn twice.
+ * The daemon decides the state of a sequence and writes it to the status
+ * record, which only this file reads.  A sequence that is not READY under the
+ * epoch it was adopted with has lost its memory: the engine waits until its
+ * open steps have ended.  Then the status record says one of two things.
+ * SWAPPED, later RESTORING: the daemon moved its blocks to a lower tier.  The
+ * sequence comes back by itself as READY, in other blocks, with the same valid
+ * length.  RECOMPUTE, also for a swapped sequence whose content was lost: the
+ * engine matches it again with all its ids, prompt and generated, and it goes
+ * on from the valid length that the match found.  In both cases a token is
+ * drawn only after the last known id, so no token is drawn twice.
  *
- * A family that was preempted comes back one after the other: a member is
- * matched when no other is still recomputing, so that what they share is
- * computed once and found in the index by the rest, instead of filling the
- * pool with copies of one prompt.
+ * The members of a preempted family come back one after the other: a member is
+ * matched when no other is still recomputing.  So the shared part is computed
+ * once and the other members find it in the index, instead of filling the pool
+ * with copies of one prompt.
  */
 #include <stdlib.h>
 
@@ -41,7 +42,7 @@ static void live_insert(struct engine *e, struct seq *s)
 	e->live[i] = s;
 }
 
-/* seq_create() - a sequence in state OPENING; NULL without memory */
+/* seq_create() - a new sequence in state OPENING; NULL: no memory */
 struct seq *seq_create(struct engine *e, struct request *r)
 {
 	const u32 cap = r->c.nr + r->c.max_new;
@@ -64,7 +65,7 @@ struct seq *seq_create(struct engine *e, struct request *r)
 	return s;
 }
 
-/* seq_lose() - the daemon took its memory, or is about to */
+/* seq_lose() - the daemon has preempted @s, or is about to */
 void seq_lose(struct engine *e, struct seq *s)
 {
 	if (s->state != SEQ_RUNNING)
@@ -76,7 +77,7 @@ void seq_lose(struct engine *e, struct seq *s)
 	e->stats.preemptions++;
 }
 
-/* seq_is_resident() - may it be named in a step? */
+/* seq_is_resident() - may a step name @s? */
 bool seq_is_resident(struct engine *e, struct seq *s)
 {
 	struct kvmm_seq_status st;
@@ -109,20 +110,27 @@ static void seq_count_admission(struct engine *e, struct seq *s)
 	e->stats.cached_tokens += s->computed;
 }
 
-/* May so much of it be valid? */
+/* Is @valid a possible valid length of @s? */
 static bool seq_valid_is_sane(const struct seq *s, u32 valid)
 {
-	/* What it finds before all is scored, it computed and scored itself. */
+	/*
+	 * Before all is scored a match finds only blocks that @s has scored
+	 * itself.
+	 */
 	if (seq_scores(s) && valid > s->req->scored)
 		return false;
-	/* Without a match nothing is found that was not computed. */
+	/* Without a match no block can be found that was not computed. */
 	if (s->lost && !s->matched)
 		return valid <= s->computed;
-	/* The last id known is still to be read, unless its logits were. */
+	/*
+	 * The last known id is still to be read, unless its logits are known.
+	 */
 	return valid < s->len || (valid == s->len && s->to_fork);
 }
 
-/* It is READY: take over what the daemon says of it, the whole table anew. */
+/*
+ * @s is READY: take over the daemon's valid length, read the whole table anew.
+ */
 static void seq_adopt(struct engine *e, struct seq *s,
 		      const struct kvmm_seq_status *st)
 {
@@ -147,7 +155,9 @@ static void seq_adopt(struct engine *e, struct seq *s,
 		times_caught_up(s, engine_now());
 }
 
-/* Is another of its family still computing what it may share? */
+/*
+ * Is another member of the family still computing positions that @s may share?
+ */
 static bool family_recomputes(const struct seq *s)
 {
 	const struct request *r = s->req;
@@ -174,7 +184,7 @@ static void seq_match(struct engine *e, struct seq *s)
 	if (s->matched < s->len || s->replies)
 		return;
 	if (s->match_err == -EAGAIN) {
-		s->matched = 0;		/* no room for its ids: from the start */
+		s->matched = 0;		/* no room for its ids: start over */
 		s->match_err = 0;
 		e->throttle = true;
 	} else if (s->match_err) {
@@ -202,7 +212,10 @@ static void seq_poll(struct engine *e, struct seq *s)
 	if (s->nr_open || s->replies)
 		return;
 	err = kvmm_seq_status(e->k, s->handle, &st);
-	/* The daemon died while it wrote it; the next one writes it anew. */
+	/*
+	 * The daemon died while writing the record; the next daemon rewrites
+	 * it.
+	 */
 	if (err == -ECONNRESET || err == -EAGAIN)
 		return;
 	if (err) {
@@ -230,7 +243,7 @@ static void seq_poll(struct engine *e, struct seq *s)
 	case KVMM_SEQ_SWAPPED:
 	case KVMM_SEQ_RESTORING:
 	default:
-		break;		/* the daemon will say */
+		break;		/* the record will change */
 	}
 }
 
@@ -251,12 +264,15 @@ static void seq_fork(struct engine *e, struct seq *s)
 	struct request *r = s->req;
 	u32 k, nr = 0;
 
-	/* With all of it computed, no step of it is open: FORK wants that. */
+	/*
+	 * FORK needs a sequence without open steps: all its positions are
+	 * computed.
+	 */
 	if (s->replies || s->computed != s->len || !seq_is_resident(e, s))
 		return;
 	for (k = 0; k < r->width; k++)
 		nr += sample_pends(s, k);
-	if (!nr) {		/* cancelled meanwhile */
+	if (!nr) {		/* all were cancelled meanwhile */
 		seq_forked(e, s, NULL);
 		return;
 	}
@@ -268,7 +284,10 @@ static void seq_fork(struct engine *e, struct seq *s)
 	s->state = SEQ_FORKING;
 }
 
-/* fork_may_retry() - might what FORK or REMAP lacks come back? */
+/*
+ * fork_may_retry() - can a FORK or REMAP that failed with @status succeed
+ * later?
+ */
 bool fork_may_retry(const struct engine *e, const struct request *r,
 		    int status)
 {
@@ -287,15 +306,15 @@ static void child_born(struct engine *e, struct seq *s, struct seq *child,
 		return;
 	child->ids[child->len++] = (u32)first;
 	child->high = s->high;
-	child->state = SEQ_WAITING;	/* adopted when its record says READY */
+	child->state = SEQ_WAITING;	/* adopted once its record says READY */
 }
 
 /**
- * seq_forked() - the answer to FORK
- * @done: NULL when there was nothing left to ask for
+ * seq_forked() - handle the answer to FORK
+ * @done: NULL when no child was left to fork
  *
- * Children that were refused for now stay and are asked for again;
- * the sequence goes on by itself when none is left.
+ * Children that were refused for now are forked later; @s goes on when no such
+ * child is left.
  */
 void seq_forked(struct engine *e, struct seq *s, const struct kvmm_done *done)
 {
@@ -334,7 +353,7 @@ void seq_forked(struct engine *e, struct seq *s, const struct kvmm_done *done)
 }
 
 /* ------------------------------------------------------------------ */
-/* All of them                                                         */
+/* All sequences */
 
 static void seq_end_life(struct engine *e, struct seq *s)
 {
@@ -393,9 +412,9 @@ static void seq_bury(struct engine *e, struct seq *s)
 }
 
 /**
- * seqs_advance() - let every sequence do what it can do now
+ * seqs_advance() - let every sequence do the next thing possible
  *
- * Frees those that are closed, and requests with the last of theirs.
+ * Frees closed sequences, and each request with the last of its sequences.
  */
 void seqs_advance(struct engine *e)
 {

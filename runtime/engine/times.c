@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * times.c - when a request came to what
+ * times.c - stages of a request
  *
  *	queued --> scheduled --> first token --> last token
  *	           |    prefill       |    decode     |
  *	           +-------------- inference ---------+
  *
- * All stamps but two are e->lap_ns, where the part of an iteration that has just
- * ended was measured anyway: a forward begins, tokens are handed out.  What is
- * taken from a request in between moves none of them: being without memory and
- * computing again what was lost belong to the interval they fall into.  How much
- * that was is counted beside, from the moment a sequence loses its memory until
- * it stands where it stood, as long as it is so for any of the request's.
+ * All stamps but two are e->lap_ns, the end of the part of an iteration that
+ * was measured last: a forward begins, tokens are delivered.  A preemption
+ * moves none of the stamps: the time without memory and the time of recomputing
+ * belong to the interval they fall into.  That time is also counted apart, from
+ * the moment a sequence loses its memory until @computed is back at @high, as
+ * long as any sequence of the request is in that state.
  */
 #include "runtime/engine/internal.h"
 
-/* times_scheduled() - a forward is about to compute positions of @r */
+/* times_scheduled() - a forward of @r is about to begin */
 void times_scheduled(const struct engine *e, struct request *r)
 {
 	if (r->times.scheduled)
@@ -25,7 +25,7 @@ void times_scheduled(const struct engine *e, struct request *r)
 		 (r->times.scheduled - r->times.queued) / 1000);
 }
 
-/* times_token() - a token of @r is there, or one that ends it */
+/* times_token() - a token of @r was drawn, perhaps a stop id */
 void times_token(const struct engine *e, struct request *r)
 {
 	r->times.last = e->lap_ns;
@@ -36,7 +36,7 @@ void times_token(const struct engine *e, struct request *r)
 		 (r->times.first - r->times.queued) / 1000);
 }
 
-/* times_lost() - @s has lost its memory */
+/* times_lost() - @s was preempted */
 void times_lost(struct seq *s)
 {
 	struct request *r = s->req;
@@ -49,7 +49,7 @@ void times_lost(struct seq *s)
 		r->behind_since = engine_now();
 }
 
-/* times_caught_up() - @s stands where it stood, or does not go on: at @now */
+/* times_caught_up() - at @now @s has recovered from preemption, or has ended */
 void times_caught_up(struct seq *s, s64 now)
 {
 	struct request *r = s->req;
@@ -61,7 +61,7 @@ void times_caught_up(struct seq *s, s64 now)
 		r->times.preempted += now - r->behind_since;
 }
 
-/* times_so_far() - of a request, now */
+/* times_so_far() - the times of @r up to now */
 struct engine_times times_so_far(const struct request *r)
 {
 	struct engine_times t = r->times;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * token.c - tokens that were drawn, and drawing on the host
+ * token.c - draws on the host, delivery of tokens
  *
- * Drawing and delivering are apart: tokens are drawn right after the forward,
- * then the step is ended, then callbacks run.  So the daemon gets its blocks
- * back no later because somebody above is slow.
+ * Drawing and delivering are separate: tokens are drawn right after the
+ * forward, then the step is ended, then callbacks run.  So a slow callback does
+ * not delay the blocks that go back to the daemon.
  *
- * The first token is special.  The logits of a prompt's last position serve
- * all n samples: each draws its own from them, by its own random numbers,
- * before any child exists.  Samples whose first token ends them never become
- * sequences; the root goes on as the first of the rest, and the others wait
- * for SEQ_FORK with their token in hand.
+ * The first token is special.  The logits of a prompt's last position serve all
+ * n samples: each sample draws its first token from them with its own random
+ * numbers, before any child exists.  Samples that their first token ends never
+ * become sequences.  The root carries the first of the remaining samples, and
+ * the others wait for SEQ_FORK with their token known.
  *
- * Penalties and masks depend on the ids of prompt and text alone.  The counts
- * of a sample's text grow here, where a token becomes part of it, and belong
- * to the sample, not to the sequence that carries it: losing memory, being
- * restored and being computed again do not touch them.
+ * Penalties and masks depend only on the ids of prompt and text.  The counts of
+ * a sample's text grow here, where a token joins the text.  They belong to the
+ * sample, not to the sequence that carries it, so preemption, restoring and
+ * recomputing do not touch them.
  */
 #include "runtime/engine/internal.h"
 
@@ -31,9 +31,9 @@ static s32 draw(struct engine *e, const struct request *r, u32 sample,
 }
 
 /*
- * seq_so_far() - what the next token of @s depends on, beside its logits
+ * seq_so_far() - prompt and text, on which the next draw for @s depends
  *
- * Before the first token all samples have the same text, none.
+ * Before the first token all samples have the same, empty text.
  */
 struct sampler_text seq_so_far(const struct seq *s)
 {
@@ -48,8 +48,8 @@ struct sampler_text seq_so_far(const struct seq *s)
 }
 
 /*
- * The row to draw from: @logits, changed in place, or a copy where logprobs
- * tell of the row as it was.
+ * The row to draw from: @logits edited in place, or an edited copy where the
+ * logprobs are those of the unedited row.
  */
 static const float *adjusted(struct engine *e, const struct seq *s,
 			     float *logits)
@@ -68,7 +68,7 @@ static const float *adjusted(struct engine *e, const struct seq *s,
 	return logits;
 }
 
-/* drawn_lp() - what the row says of @id; @sum is logprob_sum() of it */
+/* drawn_lp() - logprob and rank of @id in the row; @sum is its logprob_sum() */
 struct drawn drawn_lp(const struct engine *e, const float *logits, double sum,
 		      u32 id)
 {
@@ -78,7 +78,7 @@ struct drawn drawn_lp(const struct engine *e, const float *logits, double sum,
 	};
 }
 
-/* The tokens that @r wants to be told of; returns how many. */
+/* Fill in the tokens that @r wants reported; returns how many. */
 static u32 tops_fill(struct engine *e, const struct request *r,
 		     const float *logits, double sum,
 		     struct token_logprob *top)
@@ -98,7 +98,7 @@ static u32 tops_fill(struct engine *e, const struct request *r,
 	return nr;
 }
 
-/* Logprobs of what was drawn from the row for @en. */
+/* Set the logprobs of the tokens drawn from the row for @en. */
 static void seq_logprobs(struct engine *e, struct entry *en,
 			 const float *logits, struct token_logprob *top)
 {
@@ -109,7 +109,7 @@ static void seq_logprobs(struct engine *e, struct entry *en,
 
 	if (r->c.logprobs == ENGINE_NO_LOGPROBS)
 		return;
-	/* The draw found the same fault. */
+	/* The draw has found the same error. */
 	if (logprob_sum(logits, e->info->nr_vocab, &sum))
 		return;
 	en->nr_top = tops_fill(e, r, logits, sum, top);
@@ -125,8 +125,8 @@ static void seq_logprobs(struct engine *e, struct entry *en,
 }
 
 /**
- * seq_draw() - choose what follows @en, for every sample that it carries
- * @top: [ENGINE_TOP_MAX], for the likeliest tokens
+ * seq_draw() - draw the token after @en, for every sample that it carries
+ * @top: [ENGINE_TOP_MAX], gets the likeliest tokens
  */
 void seq_draw(struct engine *e, struct entry *en, float *logits,
 	      struct token_logprob *top)
@@ -162,8 +162,8 @@ static bool is_stop(const struct request *r, u32 id)
 }
 
 /*
- * Give one token to sample @k; @t is all of it but the id.
- * Return: true when it goes on after it.
+ * Give one token to sample @k; @t has all of it but the id.
+ * Return: true when the sample goes on.
  */
 static bool sample_take(struct engine *e, struct request *r, u32 k, s32 id,
 			struct engine_token *t)
@@ -188,7 +188,7 @@ static bool sample_take(struct engine *e, struct request *r, u32 k, s32 id,
 		e->stats.generated_tokens++;
 		if (r->c.on_token)
 			r->c.on_token(r->c.arg, k, t);
-		if (sm->over)		/* cancelled by the callback */
+		if (sm->over)		/* the callback cancelled it */
 			return false;
 		if (sm->tokens < r->c.max_new)
 			return true;
@@ -198,7 +198,7 @@ static bool sample_take(struct engine *e, struct request *r, u32 k, s32 id,
 	return false;
 }
 
-/* The sequence that sample @k will have, once FORK has made it. */
+/* Create the sequence of sample @k, which FORK will open. */
 static bool child_prepare(struct engine *e, struct request *r, u32 k)
 {
 	struct engine_done why = {
@@ -216,7 +216,7 @@ static bool child_prepare(struct engine *e, struct request *r, u32 k)
 	return true;
 }
 
-/* Hand out the first tokens, and the samples to sequences. */
+/* Deliver the first tokens, and assign the samples to sequences. */
 static void deliver_first(struct engine *e, struct seq *s,
 			  struct engine_token *t)
 {
@@ -243,7 +243,7 @@ static void deliver_first(struct engine *e, struct seq *s,
 		s->ids[s->len++] = (u32)r->samples[s->sample].first;
 }
 
-/* seq_deliver() - hand out what seq_draw() chose; callbacks run here */
+/* seq_deliver() - deliver the token that was drawn; callbacks run here */
 void seq_deliver(struct engine *e, struct entry *en,
 		 const struct token_logprob *top)
 {
