@@ -2,14 +2,14 @@
 /*
  * attach.c - the handshake
  *
- * One request goes out on a Unix seqpacket socket, one answer comes back; on
- * success it carries segment C, segment D and the doorbell.  The socket then
- * stays open: its end is how the daemon learns that this process is gone, and
- * the other way round.
+ * One request goes out on a Unix seqpacket socket, and one answer comes back.
+ * A successful answer carries segment C, segment D and the doorbell.  The
+ * socket then stays open: each side learns from its end that the other side has
+ * died.
  *
- * Nothing the answer says is used before geometry.c has judged it.  Whatever
- * goes wrong is told in one line that names the thing and the remedy, and
- * nothing is left of the attempt.
+ * No field of the answer is used before geometry.c has checked it.  Every error
+ * is reported in one line that names the cause and the remedy, and a failed
+ * attempt leaves nothing behind.
  */
 #include <poll.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static int __printf(3, 4) fail(char *text, int err, const char *fmt, ...)
 /* ------------------------------------------------------------------ */
 /* Reaching the daemon                                                 */
 
-/* Where the daemon listens when nobody says otherwise. */
+/* The default socket. */
 static int default_socket(char *path, size_t size)
 {
 	const char *env = getenv("KVMM_SOCKET");
@@ -64,7 +64,7 @@ static int default_socket(char *path, size_t size)
 	return n >= (int)size ? -ENAMETOOLONG : 0;
 }
 
-/* Where the daemon listens: @name, else the default of this user. */
+/* The daemon's socket: @name, else the default of this user. */
 static int socket_path(const char *name, char *path, size_t size, char *text)
 {
 	int ret;
@@ -127,7 +127,7 @@ static int connect_to(const char *path, u32 timeout_ms, char *text)
 	if (fd < 0)
 		return fail(text, -errno, "cannot make a socket: %s",
 			    strerror(errno));
-	/* Bounds the wait for a place in the daemon's queue, too. */
+	/* Also bounds the wait for a place in the daemon's queue. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
 	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
 		err = errno;
@@ -183,7 +183,9 @@ static int fill_request(struct kvmm_attach_req *req,
 	return 0;
 }
 
-/* Wait for the answer and take it: its bytes, or a negative errno. */
+/*
+ * Wait for the answer and receive it.  Return: its bytes, or a negative errno.
+ */
 int lk_receive_reply(int sock, const char *path, u32 timeout_ms,
 		     struct kvmm_attach_rep *rep, int *fds, int *nr_fds,
 		     char *text)
@@ -227,7 +229,7 @@ int lk_receive_reply(int sock, const char *path, u32 timeout_ms,
 	return (int)n;
 }
 
-/* Is it an answer of our ABI, and a yes? */
+/* Is it an answer of our ABI, and a success? */
 int lk_judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
 		   int nr_fds, char *text)
 {
@@ -236,7 +238,7 @@ int lk_judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
 	if (bytes < (int)offsetof(struct kvmm_attach_rep, layout_hash) ||
 	    rep->magic != KVMM_REPLY_MAGIC)
 		return fail(text, -EPROTO,
-			    "what answers at %s is not kvmm: name the right socket in KVMM_SOCKET",
+			    "the program at %s is not kvmm: name the right socket in KVMM_SOCKET",
 			    path);
 	if (rep->abi_version != KVMM_ABI_VERSION)
 		return fail(text, -EPROTONOSUPPORT,
@@ -264,7 +266,7 @@ int lk_judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
 	return 0;
 }
 
-/* Map both segments and set up both ends of the rings. */
+/* Map both segments. */
 int lk_map_segments(struct kvmm *k, const int *fds, char *text)
 {
 	const struct kvmm_attach_rep *r = &k->info;
@@ -294,7 +296,7 @@ int lk_map_segments(struct kvmm *k, const int *fds, char *text)
 	return 0;
 }
 
-/* @first: where the rings begin; before it nothing is looked for in them */
+/* Set up both ends of the rings; @first: index of their first entries. */
 void lk_place_pointers(struct kvmm *k, u32 first)
 {
 	const struct kvmm_attach_rep *r = &k->info;
@@ -339,7 +341,7 @@ static int build(struct kvmm *k, const int *fds, char *text)
 	return 0;
 }
 
-/* The conversation on the socket that @k holds. */
+/* Send the request and handle the answer, on the socket of @k. */
 static int shake_hands(struct kvmm *k, const struct kvmm_attach_req *req,
 		       const char *path, u32 timeout_ms, char *text)
 {
@@ -349,7 +351,7 @@ static int shake_hands(struct kvmm *k, const struct kvmm_attach_req *req,
 	    errno != EPIPE)
 		return fail(text, -errno, "cannot write to %s: %s", path,
 			    strerror(errno));
-	/* After EPIPE an answer that says why may still be there. */
+	/* After EPIPE an answer with the reason may still be there. */
 	ret = lk_receive_reply(k->sock, path, timeout_ms, &k->info, fds, &nr_fds,
 			    text);
 	if (ret >= 0)
@@ -400,7 +402,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	return 0;
 }
 
-/* One question on a connection of its own. */
+/* Ask on a connection without attaching. */
 static int ask(int sock, const char *path, struct kvmm_attach_rep *rep,
 	       char *text)
 {
@@ -421,7 +423,7 @@ static int ask(int sock, const char *path, struct kvmm_attach_rep *rep,
 		ret = lk_judge_reply(path, rep, ret, 0, text);
 	if (!ret)
 		return fail(text, -EPROTO,
-			    "the daemon at %s answers what nobody asked", path);
+			    "the daemon at %s attached a client that only asked", path);
 	return ret == -ECANCELED ? 0 : ret;
 }
 

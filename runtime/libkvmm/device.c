@@ -2,18 +2,18 @@
 /*
  * device.c - a pool on a GPU, in this process
  *
- * The daemon names the device by a tag made of its UUID; here it is looked for
- * among those that this process sees, whatever their order.  The pool's range
- * is reserved once; extent i is imported and mapped at i * extent_size.  The
- * handle is let go at once: the mapping keeps the memory.
+ * The daemon names the device by a tag made of its UUID.  The library looks for
+ * that tag among the devices that this process sees, in any order.  The pool's
+ * range is reserved once; extent i is imported and mapped at i * extent_size.
+ * The handle is released at once: the mapping keeps the memory.
  *
  * An extent is unmapped when nothing runs in the context any more, since a
- * kernel that is under way may read what a revocation takes.  The caller has no
- * step open that uses it, so that what is waited for is its tail.
+ * running kernel may read a revoked extent.  The caller has no step open that
+ * uses the extent, so the wait is only for the end of a step's kernels.
  *
  * Everything goes through the primary context, which the caller's kernels use
- * too; the driver counts who has it.  Nothing of this survives fork(): the
- * driver does not.
+ * too.  The driver counts the users of that context.  A fork() keeps none of
+ * this, because the driver does not survive it.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static bool device_find(const struct cu_api *cu, u32 tag, CUdevice *dev)
 	return false;
 }
 
-/* The range; on failure lk_device_release() takes what came before it. */
+/* Reserve the range; on failure the caller calls lk_device_release(). */
 static int range_reserve(struct kvmm *k, char *text)
 {
 	CUdeviceptr at;
@@ -71,7 +71,7 @@ static int range_reserve(struct kvmm *k, char *text)
 
 /**
  * lk_device_reserve() - find the pool's device and reserve the range there
- * @text: LK_TEXT_LEN bytes for why not
+ * @text: LK_TEXT_LEN bytes for the reason of a failure
  */
 int lk_device_reserve(struct kvmm *k, char *text)
 {
@@ -102,7 +102,7 @@ static CUdeviceptr place(const struct kvmm *k, u32 extent)
 	return (CUdeviceptr)(uintptr_t)k->pool + extent * k->info.extent_size;
 }
 
-/* An error that stays: nothing can be waited for in this context any more. */
+/* Note an error that stays: the context can no longer be waited for. */
 static void note_failure(struct kvmm *k, CUresult r)
 {
 	if (cudrv_errno(r) == -EIO)
@@ -110,9 +110,10 @@ static void note_failure(struct kvmm *k, CUresult r)
 }
 
 /*
- * lk_device_release() - unmap all and let the context go
+ * lk_device_release() - unmap all extents and release the context
  *
- * Waits for what runs in it; where that cannot be had ->device_failed is set.
+ * Waits until nothing runs in the context; sets ->device_failed if it cannot
+ * wait.
  */
 void lk_device_release(struct kvmm *k)
 {
@@ -164,7 +165,7 @@ static CUresult import_at(struct kvmm *k, CUdeviceptr at, int fd)
 
 /**
  * lk_device_map() - map an extent at its place
- * @fd: stays the caller's
+ * @fd: the caller closes it
  * Return: 0 or -ECONNRESET.
  */
 int lk_device_map(struct kvmm *k, u32 extent, int fd)
@@ -179,9 +180,10 @@ int lk_device_map(struct kvmm *k, u32 extent, int fd)
 }
 
 /**
- * lk_device_unmap() - take an extent out, if it is there
+ * lk_device_unmap() - unmap an extent, if it is mapped
  *
- * A context that has failed unmaps all the same: the memory is asked back.
+ * The extent is unmapped even when the context has failed, because the daemon
+ * has revoked it.
  * Return: 0 or -ECONNRESET.
  */
 int lk_device_unmap(struct kvmm *k, u32 extent)
@@ -207,7 +209,7 @@ int lk_device_unmap(struct kvmm *k, u32 extent)
 /**
  * lk_device_quiet() - wait until nothing of this process runs on the device
  *
- * Return: 0, also where there is no device; or -ECONNRESET.
+ * Return: 0, also for a host pool; or -ECONNRESET.
  */
 int lk_device_quiet(struct kvmm *k)
 {

@@ -2,11 +2,11 @@
 /*
  * end.c - how an attachment ends
  *
- * By the daemon's word (it shuts down, or expels this client), by its death
- * (the socket ends), by something it did that makes no sense, or by detaching.
- * The first of them writes the line that kvmm_strerror_attach() gives, and
- * every later call answers -ECONNRESET; what had completed before can still
- * be reaped.
+ * An attachment ends by a state that the daemon publishes (it shuts down, or
+ * expels this client), by the daemon's death (the socket ends), by an error of
+ * the daemon, or by detaching.  The first of them writes the line that
+ * kvmm_strerror_attach() returns, and every later call answers -ECONNRESET.
+ * Requests that were completed before can still be reaped.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "runtime/libkvmm/internal.h"
 
 /**
- * lk_end() - the attachment is over; only the first reason is kept
+ * lk_end() - end the attachment; only the first reason is kept
  *
  * Return: -ECONNRESET.
  */
@@ -34,7 +34,7 @@ int lk_end(struct kvmm *k, const char *fmt, ...)
 	return k->ended;
 }
 
-/* Why the daemon ended it, in words. */
+/* The daemon's reason for the expulsion, in words. */
 static const char *expelled_text(int reason)
 {
 	switch (reason) {
@@ -51,7 +51,7 @@ static const char *expelled_text(int reason)
 }
 
 /**
- * lk_check_state() - has the daemon said that it is over
+ * lk_check_state() - has the daemon ended the attachment?
  * Return: 0 or -ECONNRESET.
  */
 int lk_check_state(struct kvmm *k)
@@ -91,7 +91,7 @@ bool kvmm_alive(struct kvmm *k)
 	return !lk_look_around(k, lk_now());
 }
 
-/* Everything that kvmm_attach() made, as far as it came. */
+/* Free all that kvmm_attach() has made so far. */
 void lk_destroy(struct kvmm *k)
 {
 	lk_pool_release(k);
@@ -111,7 +111,7 @@ void lk_destroy(struct kvmm *k)
 	free(k);
 }
 
-/* One request whose answer nobody reads, within @give_up. */
+/* Send one request and drop its answer, within @give_up. */
 static bool send_last(struct kvmm *k, u16 op, u64 step, s64 give_up)
 {
 	struct kvmm_done done;
@@ -139,18 +139,23 @@ void kvmm_detach(struct kvmm *k)
 
 	if (!k)
 		return;
-	/* First the memory, so that nothing is held when the daemon hears it. */
+	/*
+	 * Unmap first, so that no extent is mapped when the daemon reads
+	 * DETACH.
+	 */
 	lk_pool_release(k);
 	/*
-	 * Who cannot know whether its kernels have ended says nothing: it is
-	 * taken for one that died, and what it could write is given to nobody
-	 * before its process ends.
+	 * A client that cannot know whether its kernels have ended sends
+	 * nothing.  The daemon treats it as dead, and gives no block that it
+	 * could write to another sequence before its process ends.
 	 */
 	if (k->device_failed) {
 		lk_destroy(k);
 		return;
 	}
-	/* A process that hangs up with a step open is taken for a dead one. */
+	/*
+	 * A client that closes the socket with a step open is treated as dead.
+	 */
 	while (k->nr_steps && send_last(k, KVMM_OP_STEP_END, k->step[0],
 					give_up))
 		;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * extents.c - the pool's address range and what is mapped in it
+ * extents.c - the pool's address range and the extents mapped in it
  *
  * The whole range is reserved at attach, without access and without memory.
  * Extent i is mapped at i * extent_size when its descriptor arrives on the
- * socket, and taken out again when the daemon revokes it.  Both are answered
- * with EXTENT_ACK; the daemon names no block of an extent before that.
+ * socket, and unmapped when the daemon revokes it.  Both are answered with
+ * EXTENT_ACK; the daemon names no block of an extent before that.
  *
- * Events only hint: MAP says that descriptors are due, REVOKE that the records
- * should be read.  What counts are the records in segment D and the socket,
+ * Events are only hints: MAP says that descriptors are due, REVOKE says that
+ * the records should be read.  The records in segment D and the socket decide,
  * so a lost event costs time, never a mapping.
  *
- * No mapping is inherited by a child: a forked process must not keep memory
- * of the daemon alive.
+ * A child inherits no mapping: a forked process must not keep memory of the
+ * daemon alive.
  *
- * A pool on a GPU goes the same ways through its driver: device.c.
+ * A pool on a GPU is mapped the same way through its driver: device.c.
  */
 #include <stdio.h>
 #include <sys/mman.h>
@@ -27,7 +27,7 @@
 
 #define HUGE_SIZE	(2ull << 20)
 
-/* Nothing may be there: neither access nor inheritance nor a core dump. */
+/* Map an empty range: no access, no inheritance, no core dump. */
 static int map_nothing(void *at, size_t bytes, int fixed, void **out)
 {
 	void *p = mmap(at, bytes, PROT_NONE,
@@ -38,7 +38,7 @@ static int map_nothing(void *at, size_t bytes, int fixed, void **out)
 		return -errno;
 	if (madvise(p, bytes, MADV_DONTFORK) ||
 	    madvise(p, bytes, MADV_DONTDUMP)) {
-		/* Keep a hole that was made in the range: it is still ours. */
+		/* Keep a hole made in the range: the range is still ours. */
 		int err = -errno;
 
 		if (!fixed)
@@ -71,7 +71,7 @@ static int host_reserve(struct kvmm *k)
 
 /**
  * lk_pool_reserve() - reserve the pool's range, on a huge page boundary
- * @text: LK_TEXT_LEN bytes for why not
+ * @text: LK_TEXT_LEN bytes for the reason of a failure
  */
 int lk_pool_reserve(struct kvmm *k, char *text)
 {
@@ -104,7 +104,7 @@ static void ack_later(struct kvmm *k, struct lk_extent *e, u8 what)
 	e->ack = what;
 }
 
-/* Is it to be mapped still?  What comes late may be of an older generation. */
+/* Should @m still be mapped?  A late message may be of an older generation. */
 static bool is_due(const struct kvmm *k, const struct kvmm_map_entry *m)
 {
 	const struct kvmm_extent_status *st = &k->ext_status[m->extent];
@@ -138,7 +138,7 @@ static int host_unmap(struct kvmm *k, u32 extent)
 			    strerror(-ret)) : 0;
 }
 
-/* Map one extent; @fd stays the caller's. */
+/* Map one extent; the caller closes @fd. */
 static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
 {
 	struct lk_extent *e;
@@ -148,23 +148,26 @@ static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
 	if (m->extent >= k->info.nr_extents)
 		return lk_end(k, "kvmm sent extent %u of %u", m->extent,
 			      k->info.nr_extents);
-	/* A driver looks itself. */
+	/* A driver checks the size itself. */
 	if (!k->cu && (fstat(fd, &st) ||
 		       (u64)st.st_size < k->info.extent_size))
 		return lk_end(k, "extent %u is shorter than %llu bytes",
 			      m->extent,
 			      (unsigned long long)k->info.extent_size);
-	/* Detaching: the range is no longer ours to map into. */
+	/* Detaching: the range is no longer reserved. */
 	if (!k->pool)
 		return 0;
 	/*
-	 * Asked back before it came: unmap_revoked() says that it is not here,
-	 * or has said so.
+	 * The extent was revoked before it came: unmap_revoked() acknowledges
+	 * that, or has done so.
 	 */
 	if (!is_due(k, m))
 		return 0;
 	e = &k->extent[m->extent];
-	/* A daemon that was adopted sends again what it does not know to be here. */
+	/*
+	 * An adopted daemon sends extents again that may already be mapped
+	 * here.
+	 */
 	ret = k->cu ? lk_device_unmap(k, m->extent) : 0;
 	if (!ret)
 		ret = k->cu ? lk_device_map(k, m->extent, fd) :
@@ -178,7 +181,7 @@ static int map_extent(struct kvmm *k, const struct kvmm_map_entry *m, int fd)
 	return 0;
 }
 
-/* Collect the descriptors of @msg: their number, or -EPROTO. */
+/* Collect the descriptors of @msg.  Return: their number. */
 static int take_fds(struct msghdr *msg, int *fds, u32 max)
 {
 	struct cmsghdr *c;
@@ -229,9 +232,9 @@ static void message_close(struct lk_message *in)
 }
 
 /*
- * Look at the next message, which stays where it is.
- * Return: 0; -EAGAIN: there is none; -EMFILE: not all of its descriptors found
- * a place, none was kept; -ECONNRESET.
+ * Look at the next message without removing it.
+ * Return: 0; -EAGAIN: there is none; -EMFILE: the process had no room for all
+ * of its descriptors, and none was kept; -ECONNRESET.
  */
 static int peek_message(struct kvmm *k, struct lk_message *in)
 {
@@ -260,7 +263,7 @@ static int peek_message(struct kvmm *k, struct lk_message *in)
 	return -EMFILE;
 }
 
-/* With the places that are kept, when others took the rest. */
+/* Use the spare descriptors when the process has no others left. */
 static int peek_with_spare(struct kvmm *k, struct lk_message *in)
 {
 	const struct timespec nap = { .tv_nsec = 1000000 };
@@ -275,7 +278,7 @@ static int peek_with_spare(struct kvmm *k, struct lk_message *in)
 	return ret;
 }
 
-/* Take one message. Return: 1, 0: none is there, -ECONNRESET. */
+/* Take one message.  Return: 1; 0: there is none; -ECONNRESET. */
 static int look_message(struct kvmm *k)
 {
 	struct lk_message in;
@@ -292,7 +295,7 @@ static int look_message(struct kvmm *k)
 		lk_spare_take(k);
 		return 0;
 	}
-	/* What is here already goes with it. */
+	/* Remove the message; its descriptors are already here. */
 	(void)!recv(k->sock, &in.m, 0, MSG_DONTWAIT | MSG_TRUNC);
 	if (in.cut)
 		ret = lk_end(k, "kvmm sent something that is no map message");
@@ -304,7 +307,7 @@ static int look_message(struct kvmm *k)
 	return ret ? ret : 1;
 }
 
-/* Is an extent promised whose descriptor has not come yet? */
+/* Is the descriptor of a promised extent still due? */
 static bool maps_missing(const struct kvmm *k)
 {
 	const struct lk_extent *e = k->extent;
@@ -319,7 +322,7 @@ static bool maps_missing(const struct kvmm *k)
 	return false;
 }
 
-/* Take revoked extents out of the range. */
+/* Unmap revoked extents. */
 static int unmap_revoked(struct kvmm *k)
 {
 	struct lk_extent *e = k->extent;
@@ -344,7 +347,7 @@ static int unmap_revoked(struct kvmm *k)
 }
 
 /**
- * lk_look_socket() - take descriptors, revocations and the socket's end
+ * lk_look_socket() - handle descriptors, revocations and the socket's end
  * Return: 0 or -ECONNRESET.
  */
 int lk_look_socket(struct kvmm *k)
@@ -369,7 +372,7 @@ int lk_look_socket(struct kvmm *k)
 }
 
 /**
- * lk_look_events() - follow the event ring for what concerns the library
+ * lk_look_events() - look for events that the library handles
  * Return: 0 or -ECONNRESET.
  */
 int lk_look_events(struct kvmm *k)
@@ -391,10 +394,10 @@ int lk_look_events(struct kvmm *k)
 }
 
 /**
- * lk_send_acks() - answer for extents that were mapped or unmapped
+ * lk_send_acks() - acknowledge extents that were mapped or unmapped
  *
- * Does nothing while the caller has requests prepared that it did not submit,
- * or while the ring is full: called again at every occasion.
+ * Does nothing while the caller has prepared requests that it did not submit,
+ * or while the ring is full.  It is called again at every occasion.
  */
 void lk_send_acks(struct kvmm *k)
 {

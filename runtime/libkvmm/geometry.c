@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * geometry.c - does the daemon's answer make sense
+ * geometry.c - is the daemon's answer plausible?
  *
  * A client trusts the daemon with its KV, but not with its own address space:
- * an answer of a daemon that is broken, or of something that is no daemon,
- * must not make the library index outside a mapping.  Every area that the
- * answer names has to lie inside its segment, aligned, apart from the others;
- * every ring is a power of two; the pool is what its extents add up to.
+ * the answer of a broken daemon, or of another program, must not make the
+ * library index outside a mapping.  Every area that the answer names must lie
+ * inside its segment, aligned, apart from the others; every ring must be a
+ * power of two; the pool must be the sum of its extents.
  */
 #include <stdio.h>
 
 #include "runtime/libkvmm/internal.h"
 
-#define POOL_MAX	(1ull << 46)	/* half of what a process can address */
+#define POOL_MAX	(1ull << 46)	/* half of the address space of a process */
 
 /* One area of a segment, as the answer describes it. */
 struct lk_area {
@@ -30,7 +30,7 @@ static int area_bad(char *text, const char *name, const char *what)
 	return -EPROTO;
 }
 
-/* All of @area, none empty, in a segment of @size bytes. */
+/* Check all of @area in a segment of @size bytes; none may be empty. */
 static int check_areas(const struct lk_area *area, u32 nr, u64 size,
 		       char *text)
 {
@@ -100,11 +100,11 @@ static int check_pool(const struct kvmm_attach_rep *r, char *text)
 }
 
 /**
- * lk_check_reply() - judge an answer with status 0
+ * lk_check_reply() - check an answer with status 0
  * @rep:    the answer
  * @c_size: bytes of the file that came as segment C
  * @d_size: bytes of the file that came as segment D
- * @text:   LK_TEXT_LEN bytes for what is wrong
+ * @text:   LK_TEXT_LEN bytes for the first error
  *
  * Return: 0 or -EPROTO.
  */

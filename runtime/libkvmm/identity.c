@@ -2,10 +2,10 @@
 /*
  * identity.c - the digest of a model identity
  *
- * Two streams of XXH3-128 with different seeds over the same bytes, put one
- * after the other: 256 bits.  It has to tell apart what differs by accident
- * or by configuration; it is trusted inside one tenant only, so it needs no
- * defence against somebody who searches for collisions.
+ * Two streams of XXH3-128 with different seeds over the same bytes, one digest
+ * after the other: 256 bits.  The digest has to tell models apart that differ
+ * by accident or by configuration.  It is trusted inside one tenant only, so it
+ * needs no defence against an attacker who searches for collisions.
  *
  * Each field goes in as {length of the tag, tag, length of the data, data},
  * so that no two lists of fields give the same bytes.  Large data is fed in
@@ -27,7 +27,7 @@ _Static_assert(sizeof(struct kvmm_identity) >=
 _Static_assert(ID_STREAMS * sizeof(XXH128_canonical_t) == KVMM_IDENTITY_LEN,
 	       "the streams fill the digest");
 
-/* The caller's memory is aligned to 8; the streams want 64. */
+/* The caller's memory is aligned to 8 bytes; the streams need 64. */
 static XXH3_state_t *id_streams(struct kvmm_identity *id)
 {
 	return (XXH3_state_t *)ALIGN_UP((uintptr_t)id->state, ID_ALIGN);

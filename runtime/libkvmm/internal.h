@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of libkvmm share
+ * internal.h - declarations shared by the files of libkvmm
  */
 #ifndef LIBKVMM_INTERNAL_H
 #define LIBKVMM_INTERNAL_H
@@ -9,28 +9,28 @@
 #include <kvmm/cudrv.h>
 #include <kvmm/ring.h>
 
-#define LK_TEXT_LEN	256		/* of every line for people */
-#define LK_LOOK_NS	100000000ll	/* a look at the socket, at the latest */
+#define LK_TEXT_LEN	256		/* length of every line for people */
+#define LK_LOOK_NS	100000000ll	/* longest time between looks at the socket */
 #define LK_MAP_NS	1000000ll	/* the same, when descriptors are due */
 #define LK_ATTACH_MS	30000		/* for the answer to ATTACH */
-#define LK_ASK_MS		5000	/* for one that only asks */
+#define LK_ASK_MS		5000	/* for the answer to ASK */
 #define LK_DETACH_NS	1000000000ll	/* for the answer to DETACH */
-#define LK_FIRST_LOOK_NS 1000000ll	/* while an answer is due: the first look */
+#define LK_FIRST_LOOK_NS 1000000ll	/* first look while an answer is due */
 #define LK_RESUME_NS	30000000000ll	/* for the daemon to come back */
-#define LK_RETRY_NS	2000000ll	/* to connect again */
+#define LK_RETRY_NS	2000000ll	/* time between attempts to connect */
 #define LK_NR_FDS	3		/* segment C, segment D, doorbell */
 
-/* What became of a request that the library still accounts for. */
+/* State of a request that the library still accounts for. */
 enum lk_req_state {
 	LK_CALLER,	/* the caller reaps and releases it */
-	LK_OWN,		/* made by the library: nobody reaps it */
+	LK_OWN,		/* made by the library, which skips its completion */
 	LK_TAKEN,	/* its completion was read out of turn */
 };
 
 /**
- * struct lk_req - a request whose completion was not released yet
- * @number:  as in its entry
- * @arg_end: end of its arguments in the running count of bytes
+ * struct lk_req - a request that is not released yet
+ * @number:  number of its entry
+ * @arg_end: end of its arguments in the running count of argument bytes
  * @op:      KVMM_OP_*
  * @state:   enum lk_req_state
  */
@@ -42,9 +42,9 @@ struct lk_req {
 };
 
 /**
- * struct lk_extent - one extent as this process has it
- * @generation: of the mapping
- * @mapped:     it lies in the pool's range
+ * struct lk_extent - one extent in this process
+ * @generation: generation of the mapping
+ * @mapped:     the extent is mapped in the pool's range
  * @ack:        KVMM_ACK_* still to be sent, or 0
  */
 struct lk_extent {
@@ -54,7 +54,8 @@ struct lk_extent {
 };
 
 /**
- * struct lk_old - segment D of a daemon that died, until all is released
+ * struct lk_old - segment D of a dead daemon, until all its results are
+ * released
  * @until: index of the first completion that is not in it
  */
 struct lk_old {
@@ -70,29 +71,29 @@ struct lk_old {
  * struct kvmm - one attachment
  *
  * Completions come in the order of requests, one each, so the request at
- * running index i is answered at index i of the completion ring.  The record
- * of a request lies in @req at the same index:
+ * running index i is answered at index i of the completion ring.  The record of
+ * a request is in @req at the same index:
  *
  *   cons.head <= reaped <= cons.tail <= sub.tail
  *   released     seen      completed     prepared
  *
- * and `sub.tail - cons.head` never exceeds the completion ring: a request
- * that could not be answered is not prepared.
+ * and `sub.tail - cons.head` never exceeds the size of the completion ring: a
+ * request that could not be answered is not prepared.
  *
- * The indices go on over a resume: the rings of the new segments begin at
- * @first, completions before it lie in segments of @old.
+ * The indices go on after a resume: the rings of the new segments begin at
+ * @first, and completions before it are in segments of @old.
  *
  * @away:     the daemon died; @sock is the connection to the next one, or -1
- * @away_since: when that was noticed
+ * @away_since: when the library noticed that
  * @retry_at: when to connect again
  * @asked:    the request to resume was sent
- * @news:     it resumed: what the records say may have changed
- * @spare:    descriptors that keep places for the daemon's
- * @look_ns:  a look at the socket is due after so long
- * @pool:     base of the pool's range: an address of the device if @cu is there
+ * @news:     the attachment was resumed, so records may have changed
+ * @spare:    descriptors kept to leave room for the daemon's
+ * @look_ns:  longest time between looks at the socket
+ * @pool:     base of the pool's range: a device address if @cu is set
  * @cu:       the driver, NULL: the pool is host memory
  * @ctx:      primary context of @device, retained
- * @device_failed: the context can be neither used nor waited for any more
+ * @device_failed: the context can no longer be used or waited for
  */
 struct kvmm {
 	struct kvmm_attach_rep		info;
@@ -111,10 +112,10 @@ struct kvmm {
 	u32				nr_resumed;
 	u32				nr_salvaged;
 	struct lk_old			*old;	/* oldest first */
-	int				ended;	/* -ECONNRESET once over */
+	int				ended;	/* -ECONNRESET once it has ended */
 	char				why[LK_TEXT_LEN];
 	u32				spin;
-	s64				looked;	/* at the socket, when */
+	s64				looked;	/* last look at the socket */
 
 	char				*pool;
 	const struct cu_api		*cu;
@@ -139,21 +140,21 @@ struct kvmm {
 	u32				reaped;
 	u32				release_to;
 	u32				submitted;
-	u64				number;	/* of the last request */
-	u64				step[KVMM_MAX_STEPS];	/* not ended */
+	u64				number;	/* number of the last request */
+	u64				step[KVMM_MAX_STEPS];	/* steps not ended */
 	u32				nr_steps;
 	u64				arg_head;
 	u64				arg_tail;
-	struct lk_req			*req;	/* info.cq_entries */
+	struct lk_req			*req;	/* [info.cq_entries] */
 
-	u32				event_head;	/* the caller's */
-	u32				event_scan;	/* the library's */
+	u32				event_head;	/* the caller's index */
+	u32				event_scan;	/* the library's index */
 	u32				event_told;
 	bool				events_used;
 
-	struct lk_extent		*extent;	/* info.nr_extents */
+	struct lk_extent		*extent;	/* [info.nr_extents] */
 	u32				nr_acks;
-	u32				nr_mapped;	/* ever */
+	u32				nr_mapped;	/* all mappings ever made */
 	bool				maps_due;
 };
 

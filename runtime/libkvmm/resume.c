@@ -2,27 +2,28 @@
 /*
  * resume.c - the daemon died, and the next one goes on with its memory
  *
- * The end of the socket says that the daemon is gone.  If it granted
- * KVMM_FEAT_RESUME this attachment is away from then on: kvmm-hold keeps the
- * listening socket, so connecting again works at once, and the answer comes
+ * The end of the socket says that the daemon has died.  If it granted
+ * KVMM_FEAT_RESUME, this attachment is away from then on.  kvmm-hold keeps the
+ * listening socket, so a new connection works at once, and the answer comes
  * when the next daemon serves.  Meanwhile requests can be prepared and
- * submitted as far as the old ring has room; waiting takes longer, that is all
- * the caller notices.
+ * submitted as far as the old ring has room.  The caller only notices a longer
+ * wait.
  *
- * The old segments stay mapped until they are of no use.  What the old daemon
- * completed is in the old completion ring, one completion perhaps behind its
- * tail (the answer says which request was the last); callers read results of it
- * in place until they release them.  Requests that did not take effect are
- * copied to the new ring with all arguments and sent again.  Indices and request
- * numbers go on, so that nobody who holds one notices.  Extents stay mapped.
+ * The old segments stay mapped as long as they are needed.  The completions of
+ * the old daemon are in the old completion ring, perhaps one of them behind its
+ * tail (the answer says which request was the last).  Callers read their
+ * results in place until they release them.  Requests that did not take effect
+ * are copied to the new ring with all arguments and sent again.  Indices and
+ * request numbers go on, so a caller that holds one notices no change.  Extents
+ * stay mapped.
  *
- * Refused, or without an answer for LK_RESUME_NS, the attachment has ended as
- * it would have without all this.
+ * If the next daemon refuses, or does not answer within LK_RESUME_NS, the
+ * attachment ends as it would have without this file.
  *
- * Who resumes says that no device works any more on a step of before: if the next
- * daemon salvages, what such a step may write is free from then on.  So on a GPU
- * lk_resume() waits for the context before it asks; for nothing else: it is
- * called again from every wait.
+ * A client that resumes declares that no device works any more on an older
+ * step: if the next daemon salvages, the blocks that such a step may write are
+ * free from then on.  So on a GPU lk_resume() waits for the context before it
+ * asks.  It waits for nothing else, and is called again from every wait.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@
 
 #include "runtime/libkvmm/internal.h"
 
-/* Unmap old segments that nobody reads any more. */
+/* Unmap old segments from which every result is released. */
 void lk_old_release(struct kvmm *k)
 {
 	struct lk_old *o;
@@ -55,13 +56,13 @@ static void hang_up(struct kvmm *k)
 
 /**
  * lk_resume_begin() - the socket has ended
- * Return: true: the attachment is away; false: it is over.
+ * Return: true: the attachment is away; false: it has ended.
  */
 bool lk_resume_begin(struct kvmm *k)
 {
 	if (!(k->info.features & KVMM_FEAT_RESUME) || k->ended)
 		return false;
-	/* What it said last counts. */
+	/* Take the last completions of the dead daemon first. */
 	if (lk_look_completions(k) < 0)
 		return false;
 	hang_up(k);
@@ -72,9 +73,9 @@ bool lk_resume_begin(struct kvmm *k)
 }
 
 /* ------------------------------------------------------------------ */
-/* Asking                                                              */
+/* Request */
 
-/* Number of the last request whose completion is there. */
+/* Number of the last request with a completion. */
 static u64 last_seen(const struct kvmm *k)
 {
 	/* Numbers and indices rise together. */
@@ -101,8 +102,8 @@ static int send_request(struct kvmm *k)
 }
 
 /*
- * Connect and ask.  Return: 0, -EAGAIN: later, or why there is no daemon and
- * will be none.
+ * Connect and send the request to resume.  Return: 0; -EAGAIN: try later;
+ * another error: there is no daemon, and none will come.
  */
 static int ask(struct kvmm *k, s64 now)
 {
@@ -122,7 +123,7 @@ static int ask(struct kvmm *k, s64 now)
 	if (connect(k->sock, (struct sockaddr *)&addr, sizeof(addr))) {
 		err = -errno;
 		hang_up(k);
-		/* hold, which kept the socket, has ended too. */
+		/* kvmm-hold, which kept the socket, has ended too. */
 		return err == -ECONNREFUSED || err == -ENOENT ? err : -EAGAIN;
 	}
 	if (send_request(k)) {
@@ -134,9 +135,9 @@ static int ask(struct kvmm *k, s64 now)
 }
 
 /* ------------------------------------------------------------------ */
-/* Going on                                                            */
+/* Resume */
 
-/* Is it the attachment that this process has? */
+/* Is it the same attachment? */
 static bool same_shape(const struct kvmm_attach_rep *a,
 		       const struct kvmm_attach_rep *b)
 {
@@ -151,7 +152,10 @@ static bool same_shape(const struct kvmm_attach_rep *a,
 #undef SAME
 }
 
-/* One completion may lie behind the old tail.  Return: whether all fits. */
+/*
+ * Take the one completion that may lie behind the old tail.  Return: do both
+ * agree?
+ */
 static bool take_last(struct kvmm *k, const struct kvmm_attach_rep *rep)
 {
 	const struct kvmm_cqe *q;
@@ -169,7 +173,7 @@ static bool take_last(struct kvmm *k, const struct kvmm_attach_rep *rep)
 	return true;
 }
 
-/* Show the new daemon what did not take effect. */
+/* Show the new daemon the requests that did not take effect. */
 static void send_again(struct kvmm *k)
 {
 	static const u64 one = 1;
@@ -180,7 +184,7 @@ static void send_again(struct kvmm *k)
 		return;
 }
 
-/* Map the new segments; where that fails the old ones stay. */
+/* Map the new segments; on failure the old ones stay. */
 static int map_new(struct kvmm *k, const struct kvmm_attach_rep *rep,
 		   const int *fds, char *text)
 {
@@ -202,7 +206,7 @@ static int map_new(struct kvmm *k, const struct kvmm_attach_rep *rep,
 	return ret;
 }
 
-/* The new segments replace the old ones.  @o: taken over if it works. */
+/* Replace the old segments by the new ones.  On success @o belongs to @k. */
 static int switch_over(struct kvmm *k, const struct kvmm_attach_rep *rep,
 		       const int *fds, struct lk_old *o, char *text)
 {
@@ -238,7 +242,7 @@ static int go_on(struct kvmm *k, const struct kvmm_attach_rep *rep,
 	struct lk_old *o;
 
 	if (!same_shape(&k->info, rep) || !rep->resumed || !take_last(k, rep))
-		return lk_end(k, "the next kvmm daemon has another idea of this attachment");
+		return lk_end(k, "the next kvmm daemon has another state of this attachment");
 	o = malloc(sizeof(*o));
 	if (!o)
 		return lk_end(k, "no memory to resume the attachment");
@@ -263,7 +267,7 @@ static int go_on(struct kvmm *k, const struct kvmm_attach_rep *rep,
 	return 0;
 }
 
-/* The answer is there.  Return: 0, also when the daemon died again. */
+/* Take the answer.  Return: 0, also when the daemon died again; -ECONNRESET. */
 static int take_answer(struct kvmm *k)
 {
 	int fds[KVMM_MAP_BATCH], nr_fds = 0, ret, i;
@@ -292,8 +296,8 @@ static int take_answer(struct kvmm *k)
 }
 
 /**
- * lk_resume() - what can be done now to come back
- * Return: 0: see k->away whether it did; -ECONNRESET.
+ * lk_resume() - try to resume the attachment, as far as possible now
+ * Return: 0: k->away says whether it is resumed; -ECONNRESET.
  */
 int lk_resume(struct kvmm *k)
 {
@@ -314,7 +318,7 @@ int lk_resume(struct kvmm *k)
 	return 0;
 }
 
-/* Until the answer may be there, for at most @ns. */
+/* Sleep until the answer may be there, for at most @ns. */
 void lk_resume_sleep(const struct kvmm *k, s64 ns)
 {
 	struct pollfd p = { .fd = k->asked ? k->sock : -1, .events = POLLIN };
@@ -323,7 +327,10 @@ void lk_resume_sleep(const struct kvmm *k, s64 ns)
 	(void)!poll(&p, 1, (int)(min(max(ns, 0ll), most) / 1000000) + 1);
 }
 
-/* Has the socket ended?  It does before anybody can know that the daemon died. */
+/*
+ * Has the socket ended?  It ends before anything else shows that the daemon
+ * died.
+ */
 static bool hung_up(const struct kvmm *k)
 {
 	struct pollfd p = { .fd = k->sock, .events = POLLRDHUP };

@@ -2,21 +2,20 @@
 /*
  * ring.c - requests go out, completions come back
  *
- * Each request has exactly one completion and completions come in the order
- * of requests, so both are counted by one running index (struct kvmm in
- * internal.h draws the picture).  The argument area is used as a ring too:
- * what a request needs lies in one piece, a gap is left at the end of the
- * area where it would not fit, and space comes back in the order in which it
- * was given out, when the published completion head passes.
+ * Each request has exactly one completion and completions come in the order of
+ * requests, so both are counted by one running index (see the picture at struct
+ * kvmm in internal.h).  The argument area is used as a ring too: the arguments
+ * of a request lie in one piece.  Where they would not fit, a gap is left at
+ * the end of the area.  Space is freed in the order of allocation, when the
+ * published completion head passes it.
  *
- * Releasing is the caller's business, since results are read in place.  The
- * requests that the library makes itself, and those of the one-request calls
- * (lk_take()), are released by the library as soon as nothing before them is
- * held by the caller.
+ * The caller releases results, since they are read in place.  The requests that
+ * the library makes itself, and those of the one-request calls (lk_take()), are
+ * released by the library as soon as the caller holds nothing before them.
  *
- * The daemon is trusted, yet a completion that does not belong to the request
- * that is due, or a result outside the area, ends the attachment: better than
- * to hand out another sequence's blocks after a bug.
+ * The daemon is trusted, but a completion that does not belong to the request
+ * that is due, or a result outside the area, ends the attachment.  That is
+ * better than handing out another sequence's blocks after a bug.
  */
 #include <errno.h>
 #include <time.h>
@@ -24,7 +23,7 @@
 
 #include "runtime/libkvmm/internal.h"
 
-#define SPIN_SLICE	256	/* pauses between looks at the clock */
+#define SPIN_SLICE	256	/* pauses between reads of the clock */
 
 s64 lk_now(void)
 {
@@ -34,7 +33,7 @@ s64 lk_now(void)
 	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Bytes of one result record of @op; 0 when it has none. */
+/* Size of one result record of @op; 0: it has none. */
 u32 lk_result_size(u16 op)
 {
 	static const u8 size[KVMM_NR_OPS] = {
@@ -61,7 +60,7 @@ static struct lk_req *req_at(struct kvmm *k, u32 index)
 }
 
 /*
- * Find @bytes in one piece and take them.
+ * Allocate @bytes of the argument area in one piece.
  * Return: true with the offset in @off, false when they are not free.
  */
 static bool arg_take(struct kvmm *k, u32 bytes, u32 *off)
@@ -131,9 +130,9 @@ struct kvmm_sqe *kvmm_prep(struct kvmm *k, u16 op, u32 nr, u32 bytes,
 }
 
 /*
- * Remember which steps are open: DETACH is refused while one is, so
- * kvmm_detach() ends what its caller left.  Those that the daemon refused to
- * begin stay here too, which does no harm.
+ * Note which steps are open: DETACH is refused while a step is open, so
+ * kvmm_detach() ends the steps that the caller left open.  Steps that the
+ * daemon refused to begin are noted too, which does no harm.
  */
 static void note_step(struct kvmm *k, const struct kvmm_sqe *sqe)
 {
@@ -152,7 +151,7 @@ static void note_step(struct kvmm *k, const struct kvmm_sqe *sqe)
 	}
 }
 
-/* Show the daemon what was prepared; ring its doorbell if it sleeps. */
+/* Publish the prepared requests; ring the daemon's doorbell if it sleeps. */
 int lk_publish(struct kvmm *k)
 {
 	static const u64 one = 1;
@@ -164,7 +163,7 @@ int lk_publish(struct kvmm *k)
 	for (; k->submitted != k->sub.tail; k->submitted++)
 		note_step(k, &k->sqe[k->submitted & (k->info.sq_entries - 1)]);
 	ring_prod_publish(&k->sub);
-	/* An eventfd that cannot take one more is readable already. */
+	/* An eventfd that is full is readable already. */
 	if (ring_sleeper_waits(&k->dctl->need_doorbell) &&
 	    write(k->bell, &one, sizeof(one)) < 0 && errno != EAGAIN)
 		return lk_end(k, "the daemon's doorbell is broken: %s",
@@ -191,7 +190,7 @@ int lk_look_completions(struct kvmm *k)
 	return n;
 }
 
-/* Copy and judge the completion at @index, which is there. */
+/* Copy and check the completion at @index, which is there. */
 static int read_completion(struct kvmm *k, u32 index, struct kvmm_done *done)
 {
 	const struct lk_req *req = req_at(k, index);
@@ -224,7 +223,7 @@ static int read_completion(struct kvmm *k, u32 index, struct kvmm_done *done)
 	return 0;
 }
 
-/* Step over completions that nobody will ask for. */
+/* Skip completions that the caller will not reap. */
 static int skip_own(struct kvmm *k)
 {
 	struct kvmm_done done;
@@ -244,7 +243,10 @@ static int skip_own(struct kvmm *k)
 	return 0;
 }
 
-/* Give back what neither the caller nor the library reads any more. */
+/*
+ * Release the completions that neither the caller nor the library reads any
+ * more.
+ */
 void lk_collect(struct kvmm *k)
 {
 	const u32 head = k->cons.head;
@@ -264,7 +266,7 @@ void lk_collect(struct kvmm *k)
 		return;
 	if (k->old)
 		lk_old_release(k);
-	/* Of what died with the daemon before, the new one knows nothing. */
+	/* The new daemon knows nothing of completions of the dead one. */
 	if ((s32)(k->cons.head - k->first) >= 0)
 		ring_cons_publish(&k->cons);
 }
@@ -294,7 +296,7 @@ void kvmm_release(struct kvmm *k)
 /**
  * lk_take() - read the completion at @index out of turn
  *
- * It must be there.  Its results stay valid until lk_collect().
+ * The completion must be there.  Its results stay valid until lk_collect().
  */
 int lk_take(struct kvmm *k, u32 index, struct kvmm_done *done)
 {
@@ -307,7 +309,7 @@ int lk_take(struct kvmm *k, u32 index, struct kvmm_done *done)
 /* ------------------------------------------------------------------ */
 /* Waiting                                                             */
 
-/* What lk_wait_until() waits for: the completion at an index, or anything. */
+/* Condition of a wait: the completion at an index, or any. */
 struct wait_for {
 	bool	any;
 	u32	index;
@@ -324,7 +326,7 @@ static bool events_pending(struct kvmm *k)
 	return tail != k->event_told;
 }
 
-/* Return: 1 when it is there, 0, or what ended the attachment. */
+/* Return: 1: the condition is met; 0; -ECONNRESET. */
 static int wait_done(struct kvmm *k, const struct wait_for *w)
 {
 	if (lk_look_completions(k) < 0 || lk_look_events(k) < 0)
@@ -337,11 +339,11 @@ static int wait_done(struct kvmm *k, const struct wait_for *w)
 }
 
 /**
- * lk_look_around() - see what does not announce itself
+ * lk_look_around() - check the daemon's state and the socket
  * @now: lk_now()
  *
- * The daemon's state always; the socket, for descriptors and for its end,
- * when some are due, and every 100 ms; when an answer is long in coming, sooner.
+ * The state is checked always.  The socket is checked when descriptors are due,
+ * and otherwise every 100 ms, or sooner while an answer is late.
  */
 int lk_look_around(struct kvmm *k, s64 now)
 {
@@ -357,7 +359,7 @@ int lk_look_around(struct kvmm *k, s64 now)
 
 /*
  * Spin for up to @max pauses.
- * Return: 1: it is there; 0: still not; -ECONNRESET.
+ * Return: 1: the condition is met; 0: not yet; -ECONNRESET.
  */
 static int wait_slice(struct kvmm *k, const struct wait_for *w, u32 max)
 {
@@ -391,7 +393,7 @@ static int wait_sleep(struct kvmm *k, const struct wait_for *w, s64 ns)
 	return ret ? ret : wait_done(k, w);
 }
 
-/* Spin for what is left of @spin, then sleep, until @deadline. */
+/* Spin for the rest of @spin, then sleep, until @deadline. */
 static int wait_long(struct kvmm *k, const struct wait_for *w, u32 spin,
 		     s64 deadline)
 {
@@ -400,12 +402,12 @@ static int wait_long(struct kvmm *k, const struct wait_for *w, u32 spin,
 	u32 slice;
 	int ret = 0;
 
-	/* What was submitted is answered soon, or the daemon is gone. */
+	/* A submitted request is answered soon, or the daemon has died. */
 	k->look_ns = k->cons.tail != k->submitted ? LK_FIRST_LOOK_NS :
 						    LK_LOOK_NS;
 	while (!ret) {
 		looked = k->looked;
-		/* Before giving up: what was said last still counts. */
+		/* Even if this fails, the last completions still count. */
 		if (lk_look_around(k, now))
 			return wait_done(k, w) > 0 ? 1 : -ECONNRESET;
 		if (now >= deadline)
@@ -433,7 +435,7 @@ static int wait_until(struct kvmm *k, const struct wait_for *w, s64 timeout_ns)
 	u32 slice = min(k->spin, (u32)SPIN_SLICE);
 	int ret;
 
-	/* The usual case ends here, before anything looks at a clock. */
+	/* The usual case ends here, before the clock is read. */
 	ret = wait_slice(k, w, timeout_ns ? max(slice, 1u) : 1u);
 	if (!ret && timeout_ns >= 0) {
 		deadline = lk_now();

@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * spare.c - descriptors kept for what the daemon sends
+ * spare.c - descriptors reserved for the daemon's messages
  *
- * An extent comes as a descriptor, and one that finds no place in the process is
- * lost: the attachment would be over because somebody else, a server's idle
- * connections say, has taken the last ones.  So a few are kept, which give their
- * place to a message's and are taken again when it is closed.  Another thread
- * may be faster; the message is only looked at until its descriptors are all
- * here (extents.c), and later is as good.
+ * An extent comes as a descriptor.  If the process has no descriptor left for
+ * it, it is lost and the attachment ends, though another part of the process,
+ * for example a server's idle connections, has used them up.  So the library
+ * keeps a few descriptors open.  It closes them to make room for a message and
+ * opens them again after the message is handled.  Another thread may be faster
+ * and take the room.  So a message is only peeked at until all its descriptors
+ * have arrived (extents.c); the library then tries again later.
  */
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "runtime/libkvmm/internal.h"
 
-/**
- * lk_spare_give() - let go of the places that were kept
- */
+/** lk_spare_give() - close the spare descriptors */
 void lk_spare_give(struct kvmm *k)
 {
 	while (k->nr_spare)
 		close(k->spare[--k->nr_spare]);
 }
 
-/**
- * lk_spare_take() - keep as many places as there are to be, or as can be had
- */
+/** lk_spare_take() - open the missing spare descriptors, as far as possible */
 void lk_spare_take(struct kvmm *k)
 {
 	int fd;

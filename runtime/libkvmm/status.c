@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * status.c - consistent copies of what the daemon publishes
+ * status.c - consistent copies of the daemon's records
  *
- * Records and table pages lie in segment D and change under the reader's
- * eyes.  A record is copied under its sequence count.  A table is a chain of
- * pages: each carries its owner's handle, so a page that was given to another
- * sequence meanwhile is noticed; the chain is followed no further than there
- * are pages; and the record is compared before and after, because a sequence
- * that was preempted in between has another table.
+ * Records and table pages are in segment D and change while they are read.  A
+ * record is copied under its sequence count.  A table is a chain of pages.
+ * Each page carries its owner's handle, so the reader notices a page that was
+ * given to another sequence meanwhile.  The chain is followed for at most as
+ * many pages as there are.  The record is compared before and after, because a
+ * sequence that was preempted in between has another table.
  *
  * A count that stays odd means that the daemon stopped in the middle of a
  * change: after a while the reader gives up instead of spinning for ever.
@@ -17,11 +17,11 @@
 
 #include "runtime/libkvmm/internal.h"
 
-#define READ_SPINS	1000		/* before the processor is given away */
+#define READ_SPINS	1000		/* spins before the processor is yielded */
 #define READ_GIVE_UP_NS	1000000000ll
 #define TABLE_RETRIES	100
 
-/* The socket's end, without taking anything out of it. */
+/* Has the socket ended?  Nothing is removed from it. */
 static bool daemon_gone(const struct kvmm *k)
 {
 	char c;
@@ -32,7 +32,7 @@ static bool daemon_gone(const struct kvmm *k)
 	return !n || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* A copy of record @index.  Return: 0, -EAGAIN or -ECONNRESET. */
+/* Copy record @index.  Return: 0, -EAGAIN or -ECONNRESET. */
 static int read_record(const struct kvmm *k, u32 index,
 		       struct kvmm_seq_status *out)
 {
@@ -86,7 +86,7 @@ union table_copy {
 };
 
 /*
- * Follow the chain that begins at @page once.
+ * Follow once the chain that begins at @page.
  * Return: 0; -ERANGE: it ends too early; -EAGAIN: it changed meanwhile.
  */
 static int read_chain(const struct kvmm *k, u64 seq, u32 group, u32 page,
@@ -102,7 +102,7 @@ static int read_chain(const struct kvmm *k, u64 seq, u32 group, u32 page,
 		if (page >= k->info.nr_tables || hops >= k->info.nr_tables)
 			return -EAGAIN;
 		shared_copy_in(&c, &k->table[page], head);
-		/* What was trimmed away in front has no page any more. */
+		/* Trimmed entries at the front have no page any more. */
 		if (!hops)
 			index = c.page.first;
 		if (c.page.seq != seq || c.page.group != group ||
@@ -137,7 +137,10 @@ int kvmm_seq_table(const struct kvmm *k, u64 seq, u32 group, u32 first, u32 nr,
 	for (tries = 0; !ret && tries < TABLE_RETRIES; tries++) {
 		chain = read_chain(k, seq, group, a.table[group], first, nr,
 				   out);
-		/* The entries were read; now see whether they still held. */
+		/*
+		 * The entries were read; check that they were valid all the
+		 * time.
+		 */
 		ring_fence_acquire();
 		ret = kvmm_seq_status(k, seq, &b);
 		if (ret)

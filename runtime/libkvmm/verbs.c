@@ -2,17 +2,17 @@
 /*
  * verbs.c - one request, one answer
  *
- * Each call prepares one request, submits it together with whatever the
- * caller had prepared before, waits for its completion and copies the results
- * out.  Requests of the caller that are in flight stay so: their completions
- * are reaped later, in order, as if nothing had come between (lk_take()).
+ * Each call prepares one request, submits it together with all requests that
+ * the caller has prepared before, waits for its completion and copies the
+ * results out.  Requests of the caller that are in flight are not affected:
+ * their completions are reaped later, in order (lk_take()).
  *
- * When ring and argument area are full of what the caller has not released,
- * no amount of waiting helps, and the answer is -EBUSY.
+ * When requests that the caller has not released fill the ring or the argument
+ * area, waiting does not help, and the answer is -EBUSY.
  */
 #include "runtime/libkvmm/internal.h"
 
-/* One request in the making. */
+/* One request being prepared. */
 struct verb {
 	struct kvmm_sqe		*sqe;
 	void			*args;
@@ -20,7 +20,10 @@ struct verb {
 	struct kvmm_done	done;
 };
 
-/* Get an entry and room for its arguments, waiting for what is in flight. */
+/*
+ * Get an entry and room for its arguments; wait for requests in flight if
+ * needed.
+ */
 static int verb_prep(struct kvmm *k, struct verb *v, u16 op, u32 nr, u64 bytes)
 {
 	int ret;
@@ -36,7 +39,10 @@ static int verb_prep(struct kvmm *k, struct verb *v, u16 op, u32 nr, u64 bytes)
 			return k->ended;
 		if (k->cons.tail == k->sub.tail)
 			return -EBUSY;
-		/* The last of those in flight; then see what it freed. */
+		/*
+		 * Wait for the last request in flight, then see how much it
+		 * freed.
+		 */
 		ret = kvmm_submit(k);
 		if (!ret)
 			ret = lk_wait_for(k, k->sub.tail - 1, -1);
@@ -48,8 +54,8 @@ static int verb_prep(struct kvmm *k, struct verb *v, u16 op, u32 nr, u64 bytes)
 
 /*
  * Submit, wait, and read the completion.
- * Return: the request's status, or what ended the attachment; a request that
- * succeeded has @want records.
+ * Return: the request's status, or -ECONNRESET; a request that succeeded has
+ * @want records.
  */
 static int verb_wait(struct kvmm *k, struct verb *v, u32 want)
 {
@@ -68,7 +74,7 @@ static int verb_wait(struct kvmm *k, struct verb *v, u32 want)
 	return v->done.status;
 }
 
-/* verb_wait(), then copy the records to @out and give everything back. */
+/* verb_wait(), then copy the records to @out and release them. */
 static int verb_run(struct kvmm *k, struct verb *v, void *out, u32 want)
 {
 	const u32 size = lk_result_size(v->sqe->op);
@@ -101,7 +107,7 @@ int kvmm_seq_open(struct kvmm *k, const struct kvmm_open_arg *args, u32 nr,
 	return verb_run(k, &v, res, nr);
 }
 
-/* One piece of ids, @last or not. */
+/* Send one piece of ids; @last: it is the last piece. */
 static int match_piece(struct kvmm *k, u64 seq, const u32 *ids, u32 start,
 		       u32 nr, bool last)
 {
@@ -160,7 +166,7 @@ int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 	return verb_run(k, &v, res, nr_children);
 }
 
-/* Entries of any verb that takes no ids and answers with kvmm_seq_res. */
+/* Run any verb that takes no ids and answers with kvmm_seq_res. */
 static int entries_run(struct kvmm *k, u16 op, const void *args, u64 bytes,
 		       u32 nr, struct kvmm_seq_res *res)
 {
@@ -194,7 +200,7 @@ int kvmm_seq_trim(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
 			   (u64)nr * sizeof(*args), nr, res);
 }
 
-/* The first entry that failed decides, since there is nowhere to say more. */
+/* The first entry that failed decides, since there is only one return value. */
 int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr)
 {
 	const struct kvmm_seq_res *res;
