@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * accept.c - new connections, and which loop gets them
+ * accept.c - accept connections and choose their loops
  *
  * One thread accepts for all loops and gives each connection to the loop that
- * has the fewest.  Sockets of their own on one port (SO_REUSEPORT) would save
- * a hand-over for each connection, and cost more: the kernel spreads by a hash,
- * so that of some dozen long streams one loop gets twice what another gets; a
- * second server on the port would not be refused, but be given every other
- * client in silence; a Unix socket cannot do it; and limits of all together
- * would have to be judged in many places.
+ * has the fewest.  One socket a loop on the same port (SO_REUSEPORT) would save
+ * a hand-over for each connection, but has four faults.  The kernel spreads by
+ * a hash, so that with some dozen long streams one loop gets twice as many as
+ * another.  A second server on the port would not be refused, but silently get
+ * every other client.  A Unix socket cannot do it.  Totals of all loops would
+ * have to be checked in many places.
  *
- * Room is limited.  A connection too many takes the place of one that has been
- * idle long, since an idle client loses nothing but a handshake; when none is
- * idle the newcomer is told to come back.  When descriptors run out, accepting
- * pauses.
+ * Room is limited.  When there are too many connections, the new one replaces
+ * one that has been idle long, since an idle client loses nothing but a
+ * handshake.  When none is idle the new client is told to come back.  When
+ * descriptors run out, accepting pauses.
  *
- * Counts of other loops may be old by a moment.  A place that was promised and
- * is not free after all is made up for by the next newcomer.
+ * Counters of other loops may be slightly out of date.  If a connection was
+ * accepted without room, the next one is refused or evicts another.
  */
 #include <event2/event.h>
 #include <event2/listener.h>
@@ -43,7 +43,7 @@ static const char too_many[] =
 
 static_assert(sizeof(TOO_MANY_BODY) - 1 == 130, "Content-Length");
 
-/* Connections that a loop has, without those that it is to close. */
+/* Connections of a loop, without those that it is asked to close. */
 static s64 loop_load(const struct loop *l)
 {
 	return (s64)READ_ONCE(l->nr_conns) - READ_ONCE(l->evict);
@@ -59,7 +59,7 @@ static bool is_full(const struct acceptor *a)
 	return sum >= a->loops[0]->limits->connections;
 }
 
-/* Have the loop with the most idle connections close one. */
+/* Ask the loop with the most idle connections to close one. */
 static bool evict(struct acceptor *a)
 {
 	struct loop *best = NULL;
@@ -96,7 +96,7 @@ static struct loop *emptiest(struct acceptor *a)
 static void turn_away(struct acceptor *a, int fd)
 {
 	tally(&a->loops[0]->status[5], 1);
-	/* A client that does not read it is in no hurry. */
+	/* A client that does not read the answer at once may lose it. */
 	if (send(fd, too_many, sizeof(too_many) - 1,
 		 MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
 		shutdown(fd, SHUT_WR);
@@ -116,7 +116,9 @@ static void on_accept(struct evconnlistener *ev, evutil_socket_t fd,
 			return;
 		}
 	}
-	/* A token is sent when it is there; a peer that lost power is missed. */
+	/*
+	 * A token is sent at once; keep-alive notices a peer that lost power.
+	 */
 	if (addr->sa_family != AF_UNIX) {
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));

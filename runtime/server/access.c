@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * access.c - one line in the log about one request
+ * access.c - the log line of one request
  *
  *	ID METHOD PATH STATUS, N tokens, N ms, key NAME
  *
- * What a client chose of it (the id and the path) was judged by http.c: both
- * are printable and without blanks.  A path is cut, so that the rest of the
- * line is always there.
+ * The client chose the id and the path, and http.c has checked both: they are
+ * printable and without blanks.  A path is cut, so that the rest of the line is
+ * always there.
  *
  * Clients cause these lines, so their number is bounded: a flood of refused
- * requests must not fill a disk.  Debugging is asked for, and is not bounded.
+ * requests must not fill a disk.  Debug lines are only written on demand, and
+ * are not bounded.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 
 #include "runtime/server/access.h"
 
-#define ACCESS_PATH	200	/* bytes of a path */
+#define ACCESS_PATH	200	/* bytes shown of a path */
 
 static const char *method_name(enum http_method m)
 {
@@ -39,7 +40,7 @@ static bool is_probe(const struct http_head *h)
 	       !memcmp(h->path, ready, sizeof(ready) - 1);
 }
 
-/* A server that is not ready yet says so to a probe: that is no failure. */
+/* A server that is not ready yet tells a probe so: that is no failure. */
 static enum kv_log_level access_level(const struct access *a)
 {
 	if (a->status < 400 || (a->head->path && is_probe(a->head)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * access.h - one line in the log about one request
+ * access.h - the log line of one request
  */
 #ifndef RUNTIME_SERVER_ACCESS_H
 #define RUNTIME_SERVER_ACCESS_H
@@ -9,12 +9,12 @@
 
 /**
  * struct access - how a request ended
- * @head:   of it; without a path when it was not understood
- * @id:     of its answer, else "": then @head's
- * @status: of its end, 0: the client was gone, or given up
- * @tokens: generated for it
+ * @head:   its head; without a path if it could not be read
+ * @id:     id of its answer, else "": then @head's
+ * @status: status at its end, 0: the client had gone, or was disconnected
+ * @tokens: tokens generated for it
  * @key:    name of the API key, or NULL
- * @ns:     from the whole request to the last byte given to the socket
+ * @ns:     time from the whole request to the last byte given to the socket
  */
 struct access {
 	const struct http_head	*head;
@@ -28,11 +28,11 @@ struct access {
 /**
  * access_log() - write the line, if its level is wanted
  *
- * 5xx are warnings, 4xx information, the rest is for debugging; of the first
- * two no more than ACCESS_BURST each are written in a period of the log's.
+ * 5xx are warnings, 4xx information, the rest debug lines.  At most
+ * ACCESS_BURST warnings and as many informations are written in one period of
+ * the log.
  *
- * Context: one thread of a process at a time writes most of them; the bound
- * holds for all together.
+ * Context: any thread; the bound holds for all threads together.
  */
 void access_log(const struct access *a);
 

@@ -2,12 +2,12 @@
 /*
  * answer.c - answers in OpenAI's form
  *
- * Keys stand in the order of OpenAI's own answers; those that its clients
- * require are always there, as null where there is nothing to say.  What vLLM
- * adds (stop_reason, token_ids, prompt_token_ids) is added the same way.
+ * The keys have the order of OpenAI's own answers.  Keys that its clients
+ * require are always there, as null if there is no value.  vLLM's additions
+ * (stop_reason, token_ids, prompt_token_ids) are added the same way.
  *
- * In a stream, the last chunk of a choice carries its finish_reason, along
- * with what text was left; every choice has exactly one.
+ * In a stream, the last chunk of a choice carries its finish_reason, along with
+ * the rest of its text; every choice has exactly one.
  */
 #include "runtime/server/call.h"
 
@@ -72,8 +72,8 @@ static void write_ids(struct text *t, const char *key, const u32 *ids, u32 nr)
 }
 
 /*
- * The end of a choice object: everything behind its text; @parts of its
- * tokens, as logprobs_write() has them.
+ * Write the end of a choice object, after its text.  @parts: as for
+ * logprobs_write().
  */
 static void write_end(struct call *call, u32 i, u32 parts, struct text *t)
 {
@@ -149,7 +149,7 @@ void answer_event(struct call *call, u32 i, struct text *t)
 {
 	struct choice *ch = &call->choices[i];
 
-	/* The prompt that echo shows comes first, and alone. */
+	/* The prompt that echo shows comes first, in its own event. */
 	if (!ch->began && call->params.echo) {
 		const struct api_prompt *q = prompt_of(call, i);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api.h - what a request of the OpenAI API asks for
+ * api.h - requests of the OpenAI API
  *
  * From the bytes of a body to prompts of token ids and parameters, or to an
- * error that names the field.  Knows tokenizer and model, no socket and no
- * engine; works on any thread.
+ * error that names the field.  This code knows tokenizer and model, but no
+ * socket and no engine; it works on any thread.
  */
 #ifndef RUNTIME_SERVER_API_H
 #define RUNTIME_SERVER_API_H
@@ -24,7 +24,7 @@
 #define API_BAD_IDS_MAX		4096u	/* lengths included */
 #define API_SALT_MAX		128u	/* characters */
 #define API_ID_MAX		128u
-#define API_TOLD_MAX		(1u << 20) /* of prompts, in all choices */
+#define API_TOLD_MAX		(1u << 20) /* prompt tokens with logprobs, in all choices */
 
 enum api_kind {
 	API_COMPLETION	= BIT(0),
@@ -37,9 +37,9 @@ enum api_kind {
 #define API_TOKENS	(API_TOKENIZE | API_DETOKENIZE)
 
 /**
- * struct api_error - an answer in OpenAI's form
- * @status:  of HTTP
- * @param:   the field it is about, or ""
+ * struct api_error - an error in OpenAI's form
+ * @status:  HTTP status
+ * @param:   the field with the error, or ""
  * @code:    a word for programs, or ""
  * @message: a line for people
  */
@@ -53,12 +53,13 @@ struct api_error {
 struct chat;
 
 /**
- * struct api_model - what requests are judged by; read-only while they are
- * @name:        by which it is served
+ * struct api_model - model data for checking requests; read-only meanwhile
+ * @name:        its name for clients
  * @tok:         its tokenizer
  * @info:        its sizes and defaults
- * @chat:        how chats become prompts; NULL: not at all
- * @priority:    of requests that give none; a request's own is subtracted
+ * @chat:        its chat template; NULL: it serves no chats
+ * @priority:    default priority; a request's own priority is subtracted from
+ *               it
  * @max_samples: most samples of one request, all prompts together
  */
 struct api_model {
@@ -83,25 +84,26 @@ struct api_prompt {
 };
 
 /**
- * struct api_params - a request, understood
+ * struct api_params - the parameters of a request
  * @n:           texts of each prompt in the answer
- * @drawn:       samples of each prompt, the @n best are the answer
- * @beam_width:  of a beam search, 0: none; then @drawn is @n
- * @length_penalty, @early_stopping: of it, as in struct engine_request
- * @max_new:     most tokens of a sample; 0: the prompt is only to be scored
- * @logprobs:    of tokens, as the engine takes it
- * @prompt_logprobs: of the prompt's, ditto, as the answer shows them
- * @score:       ditto, what has to be known of them: also for echo
- * @ids_for_tokens: logprobs name tokens by their ids
- * @bias, @allowed, @bad: arrays of @sampling
- * @logprob_ids: tokens that logprobs tell of, @nr_logprob_ids of them
+ * @drawn:       samples of each prompt; the @n best are the answer
+ * @beam_width:  beams of a beam search, 0: none; then @drawn is @n
+ *               @length_penalty, @early_stopping: of the beam search, see
+ *               struct engine_request
+ * @max_new:     most tokens of a sample; 0: the prompt is only scored
+ * @logprobs:    logprobs of tokens, in the engine's form
+ * @prompt_logprobs: logprobs of the prompt in the answer, in the engine's form
+ * @score:       logprobs of the prompt that are needed, also for echo
+ * @ids_for_tokens: logprobs name tokens by their ids @bias, @allowed, @bad:
+ *               arrays of @sampling
+ * @logprob_ids: tokens whose logprobs are reported, @nr_logprob_ids of them
  * @priority:    for the engine
  * @salt:        for the engine
  * @stop_ids:    ids that end a sample: the request's own, then the model's
  * @nr_own_ids:  how many of them are the request's own
- * @return_ids:  the answer tells token ids too
+ * @return_ids:  the answer has the token ids, too
  * @usage:       a stream ends with the usage
- * @usage_always: and tells it in every chunk
+ * @usage_always: every chunk of a stream has the usage
  */
 struct api_params {
 	enum api_kind		kind;
@@ -141,22 +143,22 @@ struct api_params {
 };
 
 /**
- * api_parse() - the JSON of a body
+ * api_parse() - parse the JSON of a body
  * @body: @len bytes
  *
  * Return: a new reference, or NULL with @err.
  */
 json_t *api_parse(const char *body, size_t len, struct api_error *err);
 
-/* api_read() - as api_prepare(), of a body that is parsed */
+/* api_read() - as api_prepare(), for a parsed body */
 int __must_check api_read(const struct api_model *m, enum api_kind kind,
 			  const json_t *root, struct api_params *p,
 			  struct api_error *err);
 
 /**
- * api_prepare() - understand a body
+ * api_prepare() - read a body into parameters
  * @body: @len bytes
- * @p:    filled; api_params_free() is due in every case
+ * @p:    filled; call api_params_free() in both cases
  * @err:  filled on failure
  *
  * Return: 0, or -1 with @err.
@@ -167,11 +169,11 @@ int __must_check api_prepare(const struct api_model *m, enum api_kind kind,
 
 void api_params_free(struct api_params *p);
 
-/* api_fail() - fill @err, always -1 */
+/* api_fail() - fill @err; returns -1 */
 int api_fail(struct api_error *err, int status, const char *param,
 	     const char *code, const char *fmt, ...) __printf(5, 6);
 
-/* api_error_json() - the body of the answer */
+/* api_error_json() - write the body of the answer */
 void api_error_json(struct text *t, const struct api_error *err);
 
 #endif /* RUNTIME_SERVER_API_H */

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * backend.c - one model, its engine, and the thread they live on
+ * backend.c - one model, its engine, and their thread
  *
  *	LOADING --> DETACHED <--> ATTACHED
  *	   |           |             |
  *	   +-> FAILED <+ (the first)  +-> LOST
  *
  * The model is loaded once and stays.  The attachment comes and goes with the
- * daemon: when a step says that it is over, every sample has been told, the
- * engine is made anew, at first at once, then with pauses that double up to
- * two seconds.  Meanwhile work is refused at once, never kept.
+ * daemon.  When a step reports that the attachment has ended, every sample has
+ * got its end.  The backend then creates a new engine, at first at once, later
+ * with pauses that double up to two seconds.  Meanwhile work is refused at once
+ * and never kept.
  *
- * A GPU that failed is lost to this process, whatever comes: every sample has
- * been told, what comes is refused, and the server ends.
+ * A GPU that failed is lost to this process for good: every sample has got its
+ * end, new work is refused, and the server ends.
  *
- * Before the first attachment, an answer that no waiting can change (not
+ * Before the first attachment, an error that waiting cannot change (not
  * admitted, another ABI, an option, a domain that another model uses) ends the
- * program, because then a person is looking; after it nothing does.
+ * program, because then a person is watching.  After it no such error does.
  *
- * What a backend says of itself is for the operator: its log and /ready.  An
- * API client is told only that there is no daemon now.
+ * The backend explains its state to the operator, in the log and at /ready.  An
+ * API client only learns that there is no daemon now.
  *
- * The thread sleeps in two places: in engine_step() while there is work, for
- * at most BACKEND_STEP_NS; on its mailbox while there is none, for at most
- * BACKEND_IDLE_MS, so that a daemon that went away is missed in time.
+ * The thread sleeps in two places: in engine_step() while there is work, for at
+ * most BACKEND_STEP_NS, and on its mailbox while there is none, for at most
+ * BACKEND_IDLE_MS, so that it soon notices when the daemon dies.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -96,7 +97,7 @@ static void fail(struct backend *b, int err, const char *why)
 	set_state(b, BACKEND_FAILED);
 }
 
-/* ---- who is told ---- */
+/* ---- owners to wake ---- */
 
 static void wake_due(struct backend *b)
 {
@@ -118,7 +119,7 @@ void backend_post(struct backend *b, struct mailbox *to, struct mail *m)
 		b->due[b->nr_due++] = to;
 }
 
-/* ---- figures ---- */
+/* ---- counters ---- */
 
 static void stats_add(struct engine_stats *sum, const struct engine_stats *st)
 {
@@ -137,7 +138,10 @@ static void publish(struct backend *b)
 		engine_get_load(b->engine, &load);
 	}
 	stats_add(&st, &b->past);
-	/* It is well as long as it works, or has nothing to do. */
+	/*
+	 * The engine is well as long as steps end, or when it has nothing to
+	 * do.
+	 */
 	if (st.steps != b->stats.steps || !(load.running + load.waiting))
 		WRITE_ONCE(b->beat_ns, now_ns());
 	pthread_mutex_lock(&b->lock);
@@ -157,14 +161,16 @@ void backend_look(struct backend *b, struct backend_view *v)
 	v->silent_ns = now_ns() - READ_ONCE(b->beat_ns);
 }
 
-/* ---- the life of the model and of the attachment ---- */
+/* ---- loading and attaching ---- */
 
-/* The built-in template: each message's text, and an empty line. */
+/* The built-in template: the text of each message, and an empty line. */
 static const char plain[] =
 	"{{ bos_token }}{% for message in messages %}"
 	"{{ message['content'] | trim }}\n\n{% endfor %}";
 
-/* The template in a file: for free(), or NULL with a line at @why. */
+/*
+ * Read a template file: to be freed with free(), or NULL with a line at @why.
+ */
 static char *template_read(const char *path, char *why, size_t len)
 {
 	FILE *f = fopen(path, "re");
@@ -191,8 +197,9 @@ static char *template_read(const char *path, char *why, size_t len)
 }
 
 /*
- * One that was asked for must be had; without the model's own the server does
- * all but chats.  Return: 0, or a negative errno that was told.
+ * A template that an option asks for must be loaded; without the model's own
+ * template the server refuses only chats.
+ * Return: 0, or a negative errno that was reported.
  */
 static int load_chat(struct backend *b)
 {
@@ -257,7 +264,7 @@ static int load(struct backend *b)
 	return 0;
 }
 
-/* Could the same question have another answer later? */
+/* Can the same attempt succeed later? */
 static bool may_heal(int err)
 {
 	switch (-err) {
@@ -284,7 +291,7 @@ static void detach(struct backend *b)
 	engine_destroy(b->engine);
 	wake_due(b);
 	b->engine = NULL;
-	/* What it did while it was destroyed is not counted. */
+	/* Samples ended by engine_destroy() are not counted. */
 	stats_add(&b->past, &st);
 }
 
@@ -346,7 +353,10 @@ static void rest(struct backend *b, int ms)
 	take_mail(b);
 }
 
-/* Return: 0, or -ENOTRECOVERABLE: the GPU failed, there will be no engine. */
+/*
+ * Return: 0, or -ENOTRECOVERABLE: the GPU failed, there will be no other
+ * engine.
+ */
 static int serve(struct backend *b)
 {
 	int ret = 0;
@@ -405,7 +415,7 @@ static void *backend_main(void *arg)
 			err = 0;
 		}
 	}
-	/* Work posted from now on is refused, until the last is released. */
+	/* Refuse all work from now on, until the last work is released. */
 	while (!load_acquire(&b->stop))
 		rest(b, BACKEND_IDLE_MS);
 	take_mail(b);

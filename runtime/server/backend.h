@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backend.h - one model, its engine, and the thread they live on
+ * backend.h - one model, its engine, and their thread
  *
- * A backend loads a model, attaches to the daemon, attaches again when the
- * daemon went away, and works off what is posted to it.  Its thread is the
- * only one that touches model and engine; everybody else posts work and reads
- * what the work says.
+ * A backend loads a model, attaches to the daemon, attaches again after the
+ * daemon died, and does the work that is posted to it.  Its thread is the only
+ * one that touches model and engine; other threads post work and read its
+ * results.
  */
 #ifndef RUNTIME_SERVER_BACKEND_H
 #define RUNTIME_SERVER_BACKEND_H
@@ -17,15 +17,15 @@
 #include "runtime/server/mailbox.h"
 
 #define BACKEND_IDENTITY_LEN	32u
-#define BACKEND_DUE_MAX		16u	/* mailboxes that wait to be woken */
+#define BACKEND_DUE_MAX		16u	/* mailboxes that wait for a wake */
 
-/* What a backend is doing, and the word for it. */
+/* States of a backend, and their names. */
 #define BACKEND_STATES(x)						\
 	x(LOADING,	"loading")	/* reading the model's files */	\
 	x(DETACHED,	"detached")	/* looking for the daemon */	\
 	x(ATTACHED,	"attached")	/* at work */			\
 	x(LOST,		"gpu_failed")	/* its GPU failed: for good */	\
-	x(FAILED,	"failed")	/* it cannot be: see why */
+	x(FAILED,	"failed")	/* it cannot serve: see @why */
 
 enum backend_state {
 #define x(name, word) BACKEND_##name,
@@ -33,7 +33,7 @@ enum backend_state {
 #undef x
 };
 
-/* What was told of a token, if the request wants logprobs. */
+/* Logprob of a token, if the request wants logprobs. */
 struct work_told {
 	float	logprob;
 	u32	rank;
@@ -41,9 +41,9 @@ struct work_told {
 };
 
 /**
- * struct work_tops - what was told of the tokens of a text; all zero: nothing
- * @told: of each
- * @top:  [@k] likeliest of each
+ * struct work_tops - logprobs of the tokens of a text; all zero: not wanted
+ * @told: [tokens]
+ * @top:  [tokens][@k] likeliest tokens
  */
 struct work_tops {
 	u32			k;
@@ -53,11 +53,11 @@ struct work_tops {
 
 /**
  * struct work_sample - one sample: written by the backend, read by the owner
- * @ids:      [max_new]; the first @nr are there
- * @tops:     of the same, if wanted
+ * @ids:      [max_new]; the first @nr are valid
+ * @tops:     their logprobs, if wanted
  * @nr:       published after the id
- * @over:     published last: all of this is final
- * @unwanted: set by the owner: end it
+ * @over:     published last: all members are final
+ * @unwanted: set by the owner: end this sample
  * @ended:    the backend has seen @unwanted (backend only)
  */
 struct work_sample {
@@ -75,9 +75,9 @@ struct work_sample {
 
 /**
  * struct work_prompt - one prompt of a work
- * @id:       of the engine, 0: it does not have it
- * @tops:     of its tokens, by position from 1, if wanted; whole when a sample
- *            has a token or is over
+ * @id:       the engine's id of it, 0: the engine does not have it
+ * @tops:     logprobs of its tokens, by position from 1, if wanted; complete
+ *            when a sample has a token or is over
  * @times:    final when all samples are over
  * @samples:  [n]
  */
@@ -92,22 +92,23 @@ struct work_prompt {
 };
 
 /**
- * struct work - what is asked of a backend, from post to release
+ * struct work - a request to a backend, from post to release
  * @req:      template of the engine's requests: all but prompt and callbacks
  * @to:       mailbox of the owner
- * @in:       posted to the backend: begin, or look at what is unwanted
+ * @in:       posted to the backend: begin, or look for unwanted samples
  * @out:      posted to the owner: there is something to read
  * @done:     posted to the owner once, last: every sample is over
- * @bye:      posted to the backend once, after @done: nobody looks any more
- * @cancel:   set by the owner: end all of it
- * @release:  frees what holds the work; called by the backend's thread
- * @begun, @refused, @left: whether the engine has it, could not have all of
- *            it, and samples not over (backend only)
+ * @bye:      posted to the backend once, after @done: the owner is finished
+ * @cancel:   set by the owner: end the whole work
+ * @release:  frees the object with the work; called by the backend's thread
+ * @begun:    the work was submitted to the engine (backend only)
+ * @refused:  the engine did not take all prompts (backend only)
+ * @left:     samples not over (backend only)
  * @why:      text of the first error, final with @done
  * @room:     memory of all tokens, @room_size bytes
  *
- * The protocol makes every free safe without a lock: @done is the last that
- * the backend writes, @bye the last that the owner posts.
+ * The protocol makes every free safe without a lock: @done is the last thing
+ * that the backend writes, @bye the last thing that the owner posts.
  */
 struct work {
 	struct backend		*b;
@@ -131,7 +132,7 @@ struct work {
 
 /**
  * struct backend_opts - how to load and attach
- * @notify: posted to @to whenever the state changed
+ * @notify: posted to @to after every change of state
  */
 struct backend_opts {
 	const char		*dir;
@@ -147,15 +148,15 @@ struct backend_opts {
 
 /**
  * struct backend - a model being served
- * @api:      for requests; valid once the state is past LOADING
+ * @api:      model data for requests; valid once the state is past LOADING
  * @state:    enum backend_state
- * @beat_ns:  when a step last ended, or there was none to make
+ * @beat_ns:  when a step last ended, or there was no work for one
  * @stop:     set to end the thread
  * @exit_err: with FAILED: negative errno
- * @lock:     for what follows it
- * @why:      what it waits for, or why it failed; one line
- * @stats:    of all engines so far
- * @attaches: times it attached
+ * @lock:     protects the members after it, up to @attaches
+ * @why:      the reason of the state or of a failure; one line
+ * @stats:    sums over all engines so far
+ * @attaches: number of attachments so far
  */
 struct backend {
 	struct backend_opts	o;
@@ -173,34 +174,36 @@ struct backend {
 	struct engine_load	load;
 	u64			attaches;
 
-	/* Only the thread looks at these. */
+	/* Only the thread uses the members below. */
 	struct model		*model;
 	struct tokenizer	*tok;
 	struct chat		*chat;
 	struct engine		*engine;
 	u8			identity[BACKEND_IDENTITY_LEN];
-	struct engine_stats	past;		/* of engines that are gone */
-	struct mailbox		*due[BACKEND_DUE_MAX];	/* to be woken */
+	struct engine_stats	past;		/* sums over former engines */
+	struct mailbox		*due[BACKEND_DUE_MAX];	/* mailboxes to wake */
 	u32			nr_due;
 	bool			was_attached;
 	int			last_err;
 };
 
-/* backend_start() - begin to load, on a thread of its own; 0 or -errno */
+/* backend_start() - start the thread, which loads the model; 0 or -errno */
 int __must_check backend_start(struct backend *b, const struct backend_opts *o);
 
 /**
  * backend_join() - detach and end the thread
  * @wait_ms: longest wait; the thread may be loading or attaching
  *
- * Return: true when it ended; else the backend must be left alone.
+ * Return: true when it has ended; else the backend must not be touched.
  */
 bool backend_join(struct backend *b, u32 wait_ms);
 
-/* backend_free() - after backend_join(), and when its last @done was handled */
+/*
+ * backend_free() - after backend_join(), and after its last @done was handled
+ */
 void backend_free(struct backend *b);
 
-/* backend_get_state() - enum backend_state, now */
+/* backend_get_state() - the state now */
 enum backend_state backend_get_state(const struct backend *b);
 
 /* backend_state_name() - "attached" */
@@ -210,8 +213,8 @@ const char *backend_state_name(enum backend_state state);
 void backend_why(struct backend *b, char *text, size_t len);
 
 /**
- * struct backend_view - figures of one instant
- * @silent_ns: since a step ended, or there was none to make
+ * struct backend_view - counters at one moment
+ * @silent_ns: time since a step ended, or since there was no work for one
  */
 struct backend_view {
 	enum backend_state	state;
@@ -224,14 +227,14 @@ struct backend_view {
 void backend_look(struct backend *b, struct backend_view *v);
 
 /**
- * work_init() - prepare the samples; the rest of @w is filled in already
+ * work_init() - allocate the samples; the caller has filled in the rest of @w
  *
- * Return: 0 or -ENOMEM; work_free() is due in every case.
+ * Return: 0 or -ENOMEM; call work_free() in both cases.
  */
 int __must_check work_init(struct work *w);
 void work_free(struct work *w);
 
-/* work_post() - hand it to its backend, or have it look again */
+/* work_post() - give @w to its backend, or make the backend look again */
 void work_post(struct work *w);
 
 #endif /* RUNTIME_SERVER_BACKEND_H */

@@ -2,17 +2,17 @@
 /*
  * best.c - the best n of best_of samples
  *
- * As OpenAI defines it: those with the highest logprob a token, on the mean of
- * the tokens whose text the sample has.  One without any is the worst; of
- * equal ones the first drawn is the better.  All that were drawn count in the
- * usage.
+ * The best are those with the highest mean logprob of a token, as OpenAI
+ * defines it, over the tokens of the sample's text.  A sample without tokens is
+ * the worst; of equal samples the one drawn first is better.  The usage counts
+ * all that were drawn.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "runtime/server/call.h"
 
-/* A sample, and what it is worth. */
+/* A sample with its mean logprob. */
 struct ranked {
 	struct choice	choice;
 	double		mean;
@@ -29,7 +29,7 @@ static double choice_mean(const struct choice *ch)
 	return ch->taken ? sum / ch->taken : -INFINITY;
 }
 
-/* By prompt is how they stand: only within one. */
+/* Compare samples of one prompt; the array is ordered by prompt. */
 static int ranked_cmp(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
@@ -40,9 +40,9 @@ static int ranked_cmp(const void *a, const void *b)
 }
 
 /**
- * best_pick() - put the choices that are the answer in front, best first
+ * best_pick() - move the choices in front that are the answer, best first
  *
- * Behind them stand those that are only counted.
+ * The others stay behind them and only count in the usage.
  * Return: 0 or -ENOMEM.
  */
 int best_pick(struct call *call)

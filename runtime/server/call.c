@@ -2,24 +2,23 @@
 /*
  * call.c - one request to the API, from its body to its last byte
  *
- *	loop		call_start: may it be worked at?	service.c
+ *	loop		call_start: is there room for it?	service.c
  *	reader		on_to_reader: body to work		call_read.c
  *	loop		on_read: refuse it, or post it to the backend
  *	backend		tokens, ends				work.c
  *	loop		on_out: tokens to text			choice.c
  *			text to the client			answer.c
- *	loop		on_done: the last words; bye
+ *	loop		on_done: end of the answer; bye
  *	backend		call_release
  *
- * A call belongs to the thread that handles its mail at the moment; the
- * client may leave at any of them, which sets @conn to NULL and no more than
- * cancels the work.
+ * A call belongs to the thread that is handling its mail.  The client may leave
+ * at any of these points; that sets @conn to NULL and cancels the work.
  *
- * The head of a stream is sent with its first token, so what goes wrong
- * before it is still answered with a proper status.
+ * The head of a stream is sent with its first token, so an error before the
+ * first token still gets a proper status.
  *
- * Text that a reader does not take waits here, not in the socket's buffer,
- * as long as it is little; a reader that leaves more behind is given up.
+ * Text that a slow client does not read waits here and not in the socket's
+ * buffer, up to a limit; a client that leaves more unread is disconnected.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +29,7 @@
 #include "runtime/server/call.h"
 #include "runtime/server/times.h"
 
-#define CALL_BACKLOG	65536u	/* bytes in a connection that are enough */
+#define CALL_BACKLOG	65536u	/* unread bytes above which a connection gets no more */
 
 static const char stream_headers[] =
 	"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
@@ -43,7 +42,7 @@ static s64 now_ns(void)
 	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* ---- life ---- */
+/* ---- creating and freeing ---- */
 
 static void call_free(struct call *call)
 {
@@ -62,7 +61,7 @@ static void call_free(struct call *call)
 	free(call);
 }
 
-/* Nobody looks any more: on the backend's thread. */
+/* The owner is finished with the call: on the backend's thread. */
 static void call_release(struct work *w)
 {
 	call_free(container_of(w, struct call, work));
@@ -91,7 +90,7 @@ static void call_unlink(struct call *call)
 	service_leave(call->svc);
 }
 
-/* The backend need not go on. */
+/* Tell the backend to stop. */
 static void call_cancel(struct call *call)
 {
 	if (!call->posted)
@@ -105,21 +104,23 @@ struct metrics *call_metrics(const struct call *call)
 	return &call->svc->metrics[call->work.b - call->svc->site->backends];
 }
 
-/* What the backend never had did not run, so it did not end. */
+/* A call that never reached the backend did not run, so it has no end. */
 static void call_ended_as(struct call *call, enum metric_end end)
 {
 	if (call->posted)
 		tally(&call_metrics(call)->ends[end], 1);
 }
 
-/* For the log; a call that is not posted may be in a reader's hands. */
+/* For the log; a call that is not posted may still belong to a reader. */
 static void call_tell(struct call *call, int status)
 {
 	if (call->posted)
 		conn_tell(call->conn, call->id, call_tokens(call), status);
 }
 
-/* Give the connection back before its answer, which may begin the next. */
+/*
+ * Give the connection back before the answer, after which the next may begin.
+ */
 static struct conn *call_let_go(struct call *call)
 {
 	struct conn *c = call->conn;
@@ -139,7 +140,10 @@ void call_fail(struct call *call, const struct api_error *err)
 		return;
 	call_tell(call, err->status);
 	c = call_let_go(call);
-	/* A request that can never fit is its client's mistake, not an end. */
+	/*
+	 * A request that can never fit is an error of its client, not a
+	 * failure.
+	 */
 	if (err->status >= 500)
 		call_ended_as(call, METRIC_END_error);
 	call_cancel(call);
@@ -157,7 +161,7 @@ void call_fail(struct call *call, const struct api_error *err)
 
 /* ---- text to the client ---- */
 
-/* Send what there is, as far as the reader takes it. */
+/* Send available text, as far as the client reads it. */
 static void call_send(struct call *call)
 {
 	struct text *t = &call->svc->loop.scratch;
@@ -226,7 +230,7 @@ static void call_count_end(struct call *call)
 			(double)call_tokens(call), 1);
 }
 
-/* Every sample is over: say the last words, when all before is said. */
+/* Every sample is over: end the answer, once all text before is sent. */
 static void call_conclude(struct call *call)
 {
 	struct text *t = &call->svc->loop.scratch;
@@ -285,8 +289,8 @@ static void on_out(struct mail *m)
 }
 
 /*
- * The backend is done with it.  A stream whose reader is slow stays until all
- * was taken; everything else ends here.
+ * The backend is done with the call.  A stream with a slow client stays until
+ * the client has read all of it; any other call ends here.
  */
 static void call_end(struct call *call)
 {
@@ -314,7 +318,7 @@ static void on_writable(struct conn_owner *o)
 {
 	struct call *call = container_of(o, struct call, owner);
 
-	/* A reader has it; what was taken is of the answer before. */
+	/* A reader still has the call; the room is for the answer before. */
 	if (!call->posted)
 		return;
 	call->handled = true;
@@ -332,7 +336,7 @@ static void on_gone(struct conn_owner *o)
 	call->conn = NULL;
 	call_ended_as(call, METRIC_END_abort);
 	call_cancel(call);
-	/* Else whoever sent it something will see that it is over. */
+	/* Otherwise the running handler will see that the call is over. */
 	if (call->ended && !call->handled)
 		call_end(call);
 }
@@ -345,7 +349,7 @@ void call_stop(struct call *call, const struct api_error *err)
 		call_end(call);
 }
 
-/* It has taken too long, wherever it is: at a reader, waiting, running. */
+/* The call has taken too long: at a reader, waiting or running. */
 static void on_deadline(evutil_socket_t fd, short what, void *arg)
 {
 	struct call *call = arg;
@@ -367,7 +371,7 @@ static void call_arm(struct call *call)
 	event_add(&call->deadline, &tv);
 }
 
-/* ---- the begin ---- */
+/* ---- beginning ---- */
 
 /* On a reader's thread. */
 static void on_to_reader(struct mail *m)
@@ -378,7 +382,7 @@ static void on_to_reader(struct mail *m)
 	mailbox_post(&call->svc->loop.mail, &call->read);
 }
 
-/* Back on the loop: it is understood, or refused. */
+/* Back on the loop: the body is read, or refused. */
 static void on_read(struct mail *m)
 {
 	struct call *call = container_of(m, struct call, read);

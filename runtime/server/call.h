@@ -12,18 +12,18 @@
 
 /**
  * struct choice - one sample on its way to the client
- * @s:        where its tokens come from
- * @taken:    of them, turned into text
- * @told:     of them, whose ids were sent
- * @out:      text that was not sent yet; all of it, if nothing streams
+ * @s:        the sample with its tokens
+ * @taken:    how many tokens are turned into text
+ * @told:     how many of these were sent with their ids
+ * @out:      text not sent yet; without streaming, all text
  * @over:     @reason is known, no more text will come
- * @sent:     its last chunk is
- * @began:    its first chunk is
+ * @sent:     its last chunk is sent
+ * @began:    its first chunk is sent
  * @stop:     index of the stop string that ended it, or -1
  * @stop_id:  the request's own id that ended it, or -1
  * @last_ns:  when its last token came
- * @lp:       the stream of @told tokens as text, for text_offset
- * @offset:   characters in it
+ * @lp:       detokenizer of the @told tokens, for text_offset
+ * @offset:   characters in their text
  */
 struct choice {
 	struct work_prompt	*prompt;
@@ -46,21 +46,21 @@ struct choice {
 
 /**
  * struct call - one request
- * @conn:     NULL once it was answered, or the client is gone
- * @body:     until it is understood
- * @deadline: ends it, where there is one
+ * @conn:     NULL once the call is answered, or the client has gone
+ * @body:     the body, until it is read
+ * @deadline: timer that ends the call, if it has a deadline
  * @flow:     number of its API key, 0: none
- * @request_id: of its head
- * @bad:      it was not: @err says why
- * @posted:   the backend knows it
+ * @request_id: id in its head
+ * @bad:      the body was refused: see @err
+ * @posted:   the work was posted to the backend
  * @streams:  the head of the stream is sent
- * @ended:    the backend is done with it; a reader may not be
- * @handled:  a handler of it is running, further up
- * @choices:  [@nr_choices], by prompt, then sample; in the end best_pick()
- *            puts those that are the answer in front
+ * @ended:    the backend is done with it; the client may not be
+ * @handled:  a handler of the call is running, further up the stack
+ * @choices:  [@nr_choices], by prompt, then sample; at the end best_pick()
+ *            moves those in front that are the answer
  * @nr_over:  choices that are over
- * @prefix:   how every chunk begins
- * @piece:    room for the text of one token
+ * @prefix:   beginning of every chunk
+ * @piece:    buffer for the text of one token
  */
 struct call {
 	struct work		work;
@@ -97,9 +97,9 @@ struct call {
 static_assert(sizeof(((struct call *)0)->id) <= CONN_ID_MAX + 1, "ids are cut");
 
 /**
- * call_start() - a request to the API came: answer it when it is done
+ * call_start() - begin a call: answer the API request when it is done
  *
- * Refuses it at once when the server cannot work at it now.
+ * The request is refused at once when the server has no room for it.
  */
 void call_start(struct service *svc, struct conn *c, enum api_kind kind,
 		const struct http_request *r);
@@ -108,14 +108,14 @@ void call_start(struct service *svc, struct conn *c, enum api_kind kind,
 void call_fail(struct call *call, const struct api_error *err);
 
 /**
- * call_stop() - end a call from outside, whatever it has so far
+ * call_stop() - end a call from outside, at any stage
  *
- * Context: its loop's thread, no handler of the call running.  The call may be
- * gone afterwards.
+ * Context: its loop's thread, outside of the call's handlers.  The call may be
+ * freed afterwards.
  */
 void call_stop(struct call *call, const struct api_error *err);
 
-/* call_metrics() - figures of its model, of its loop */
+/* call_metrics() - metrics of its model, for its loop */
 struct metrics *call_metrics(const struct call *call);
 
 /* ---- call_read.c ---- */
@@ -123,7 +123,7 @@ struct metrics *call_metrics(const struct call *call);
 /**
  * call_read() - turn the body into work, or into the answer of a tokens call
  *
- * Context: a reader's thread; the loop leaves the call alone meanwhile.
+ * Context: a reader's thread; the loop does not touch the call meanwhile.
  * Return: 0, or -1 with @call->err.
  */
 int __must_check call_read(struct call *call);
@@ -131,59 +131,59 @@ int __must_check call_read(struct call *call);
 /* ---- choice.c ---- */
 
 /**
- * choice_read() - take what came for one sample
+ * choice_read() - take new tokens of one sample
  * @now: CLOCK_MONOTONIC, in ns
  *
- * Return: false when the sample failed: choice_error() says how.
+ * Return: false when the sample failed: choice_error() gives the error.
  */
 bool choice_read(struct call *call, struct choice *ch, s64 now);
 
-/* choice_has_news() - is there something to send? */
+/* choice_has_news() - is there anything to send? */
 bool choice_has_news(const struct call *call, const struct choice *ch);
 
-/* choice_error() - what the failure of a sample means for the client */
+/* choice_error() - the client's error for a failed sample */
 void choice_error(const struct call *call, const struct choice *ch,
 		  struct api_error *err);
 
 /* ---- answer.c ---- */
 
-/* answer_prepare() - what all answers of a call have in common */
+/* answer_prepare() - write the beginning of all answers of a call */
 void answer_prepare(struct call *call);
 
-/* answer_event() - one event of a stream: what is new of choice @i */
+/* answer_event() - one event of a stream: news of choice @i */
 void answer_event(struct call *call, u32 i, struct text *t);
 
-/* best_pick() - best.c: of the samples drawn, those that are the answer */
+/* best_pick() - best.c: move the samples in front that are the answer */
 int __must_check best_pick(struct call *call);
 
-/* answer_usage_event() - the last one */
+/* answer_usage_event() - write the last event */
 void answer_usage_event(struct call *call, struct text *t);
 
-/* answer_whole() - the answer to a call that does not stream */
+/* answer_whole() - write the answer to a call that does not stream */
 void answer_whole(struct call *call, struct text *t);
 
 /* ---- logprobs.c ---- */
 
-/* What logprobs_write() tells of. */
+/* Parts for logprobs_write(). */
 enum {
 	LOGPROBS_PROMPT	= BIT(0),
 	LOGPROBS_TEXT	= BIT(1),
 };
 
 /**
- * logprobs_write() - the member "logprobs" of choice @i, a comma first
+ * logprobs_write() - write the member "logprobs" of choice @i, after a comma
  * @parts: LOGPROBS_PROMPT: tokens of the prompt, which echo shows;
- *         LOGPROBS_TEXT: its own that were not told yet
+ *         LOGPROBS_TEXT: its own tokens that were not sent yet
  *
- * It is null where none are wanted.
+ * The member is null if the request wants no logprobs.
  */
 void logprobs_write(struct call *call, u32 i, u32 parts, struct text *t);
 
-/* logprobs_prompt() - the member "prompt_logprobs" of prompt @q, if wanted */
+/* logprobs_prompt() - write "prompt_logprobs" of prompt @q, if wanted */
 void logprobs_prompt(struct call *call, const struct work_prompt *q,
 		     struct text *t);
 
-/* call_tokens() - tokens generated for it so far */
+/* call_tokens() - number of tokens generated for the call so far */
 u64 call_tokens(const struct call *call);
 
 #endif /* RUNTIME_SERVER_CALL_H */

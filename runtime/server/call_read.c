@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * call_read.c - a body becomes work
+ * call_read.c - turn a body into work
  *
- * JSON to a model and parameters, prompts to ids, room for every token that
- * may come.  It runs on a reader's thread, which owns the call meanwhile, so
- * it may take its time; nothing here touches the connection.
+ * JSON becomes a model and parameters, prompts become ids, and memory for all
+ * tokens is allocated.  This runs on a reader's thread, which owns the call
+ * meanwhile, so it may take time.  It does not touch the connection.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "runtime/server/models.h"
 #include "runtime/server/tokens.h"
 
-/* The engine ends it a moment later than the loop, if that is stuck. */
+/* The engine's deadline is the same, for the case that the loop is stuck. */
 static s64 call_deadline(const struct call *call)
 {
 	const s64 s = call->svc->site->timeout_s;
@@ -36,7 +36,7 @@ static void request_fill(struct call *call, struct engine_request *req)
 		.logprobs = p->logprobs, .prompt_logprobs = p->score,
 		.logprob_ids = p->nr_logprob_ids ? p->logprob_ids : NULL,
 	};
-	/* By them the best are chosen. */
+	/* Logprobs decide which samples are best. */
 	if (p->drawn > p->n)
 		req->logprobs = max(p->logprobs, ENGINE_LOGPROBS(0));
 }
@@ -85,7 +85,7 @@ static int choices_build(struct call *call)
 	return 0;
 }
 
-/* "cmpl-" and what the client chose in the body or the head, or 24 digits. */
+/* "cmpl-" and the client's id from body or head, or 24 generated digits. */
 static void call_name(struct call *call)
 {
 	const char *kind = call->params.kind == API_CHAT ? "chatcmpl" : "cmpl";
@@ -94,7 +94,7 @@ static void call_name(struct call *call)
 		 call->params.id : call->request_id);
 }
 
-/* The answer to /tokenize and the like needs no engine: it is made here. */
+/* The answer to /tokenize and the like needs no engine: write it here. */
 static int call_read_tokens(struct call *call, const struct backend *b,
 			    const json_t *root)
 {

@@ -2,13 +2,13 @@
 /*
  * chat.c - from the messages of a chat to the text of a prompt
  *
- * A model's makers say in its folder how chats are written, as a program in a
- * template language; runtime/template runs it.  Here the messages are judged
- * by OpenAI's rules, brought into the form that templates read, and marked so
- * that no user can spell out a turn (guard.h).
+ * A model's makers ship a chat template in its folder, a program in a template
+ * language; runtime/template runs it.  This file checks the messages by
+ * OpenAI's rules, brings them into the form that templates read, and marks them
+ * so that no user can forge a turn (guard.h).
  *
- * A template gets a message's content as one string: texts in parts are joined
- * by line ends.  `developer`, OpenAI's newer word, is `system` to it.
+ * A template gets a message's content as one string: text parts are joined by
+ * line ends.  OpenAI's newer role `developer` becomes `system`.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static json_t *content_get(struct field_ctx *c, size_t i, const json_t *v)
 	return s;
 }
 
-/* The role as templates know it, or NULL. */
+/* The role in the words of templates, or NULL. */
 static const char *role_get(const char *role)
 {
 	static const char * const roles[] = { "system", "user", "assistant" };
@@ -98,7 +98,7 @@ static int keys_check(struct field_ctx *c, size_t i, const json_t *m)
 	return 0;
 }
 
-/* The message as the template gets it: a new reference, or NULL. */
+/* The message in the form of templates: a new reference, or NULL. */
 static json_t *message_get(struct field_ctx *c, size_t i, const json_t *m)
 {
 	const char *role = json_string_value(json_object_get(m, "role"));
@@ -145,7 +145,7 @@ static json_t *messages_get(struct field_ctx *c, const json_t *messages)
 
 /* ---- the template ---- */
 
-/* What a failed rendering means to who asked. */
+/* The client's error for a failed rendering. */
 static int render_failed(struct field_ctx *c, const struct tmpl_error *e)
 {
 	switch (e->what) {
@@ -164,7 +164,7 @@ static int render_failed(struct field_ctx *c, const struct tmpl_error *e)
 	}
 }
 
-/* Render what was judged and marked; @t gets the text, marks included. */
+/* Render checked and marked messages; @t gets the text, marks included. */
 static int render(struct field_ctx *c, const json_t *messages,
 		  const json_t *more, struct chat_text *t)
 {

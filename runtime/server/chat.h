@@ -12,9 +12,9 @@
 struct field_ctx;
 
 /**
- * struct chat_text - a chat, written down
+ * struct chat_text - a chat as text
  * @p:      @len bytes
- * @guards: special tokens in it that a user spelt out: plain text
+ * @guards: special tokens in it that a user spelt out: treat them as plain text
  */
 struct chat_text {
 	char			*p;
@@ -24,9 +24,9 @@ struct chat_text {
 };
 
 /**
- * chat_text_make() - judge messages and write them down
- * @messages: of the request
- * @t:	      chat_text_free() is due in every case
+ * chat_text_make() - check messages and turn them into text
+ * @messages: the request's messages
+ * @t:       call chat_text_free() in both cases
  *
  * Return: 0, or -1 with @c->err.
  */

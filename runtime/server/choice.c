@@ -4,12 +4,12 @@
  *
  *	ids of the backend -> detokenizer -> stop strings -> @out -> an event
  *
- * The backend appends ids and says when there will be no more; a choice turns
- * those that are new into text and decides how it ends, which may be before
- * the backend knows: by a stop string, or by having its last token.  What is
- * over stays as it is.
+ * The backend appends ids and says when there will be no more.  A choice turns
+ * new ids into text and decides how it ends.  It may end before the backend
+ * knows: with a stop string, or with its last token.  A choice that is over
+ * does not change.
  *
- * All of it runs on the loop of the call.
+ * All of this runs on the loop of the call.
  */
 #include "runtime/server/call.h"
 #include "runtime/server/models.h"
@@ -44,7 +44,9 @@ static void choice_take(struct call *call, struct choice *ch, u32 id)
 	work_post(&call->work);
 }
 
-/* What the detokenizer held belongs to the text, and may complete a stop. */
+/*
+ * Text held by the detokenizer belongs to the answer, and may complete a stop.
+ */
 static void choice_flush(struct call *call, struct choice *ch)
 {
 	ssize_t n = detok_flush(&ch->detok, call->piece, call->piece_max);
@@ -102,7 +104,7 @@ static void choice_time(struct call *call, struct choice *ch, u32 nr, s64 now)
 
 bool choice_read(struct call *call, struct choice *ch, s64 now)
 {
-	/* In this order: what is over has all its tokens. */
+	/* In this order: a sample that is over has all its tokens. */
 	const u32 over = load_acquire(&ch->s->over);
 	const u32 nr = load_acquire(&ch->s->nr);
 	const u32 most = min(nr, call->params.max_new);
@@ -116,7 +118,7 @@ bool choice_read(struct call *call, struct choice *ch, s64 now)
 		return true;
 	if (over)
 		return choice_end(call, ch);
-	/* Its end is still on its way, but what it will be is known. */
+	/* The backend's end is still on its way, but its reason is known. */
 	if (nr && ch->taken == call->params.max_new) {
 		choice_flush(call, ch);
 		choice_over(call, ch, ch->stop >= 0 ? "stop" : "length");
@@ -158,15 +160,15 @@ void choice_error(const struct call *call, const struct choice *ch,
 		api_fail(err, 400, "", "request_too_large", "%s", why);
 		break;
 	case ECONNRESET:
-		/* It may have come after the GPU failed. */
+		/* The error may have come after the GPU failed. */
 		if (!backend_admits(call->work.b, err))
 			backend_gone(err);
 		break;
-	case ENODEV:		/* the daemon's word */
+	case ENODEV:		/* an error of the daemon */
 	case ENOTRECOVERABLE:
 		backend_lost(err);
 		break;
-	case ESHUTDOWN:		/* likewise */
+	case ESHUTDOWN:		/* also of the daemon */
 		api_fail(err, 503, "", "draining", "%s", why);
 		break;
 	case ENODATA:

@@ -2,29 +2,30 @@
 /*
  * conn.c - one connection: requests in, answers out
  *
- * A connection reads a head, a body, waits for the answer, and begins anew.
- * What is known of the client at each moment is bounded in bytes and in time:
+ * A connection reads a head and a body, waits for the answer, and begins again.
+ * In each state the client's use of memory and of time is bounded:
  *
  *	state	input held	ends by itself after
- *	HEAD	HTTP_HEAD_MAX	idle_s before the first byte, head_s after it
+ *	HEAD	HTTP_HEAD_MAX	idle_s before the first byte (head_s on a new
+ *				connection), head_s after it
  *	BODY	limits.body	body_s for all of it, however it drips
  *	BUSY	CONN_AHEAD	the answer; the client's end is seen at once
- *	FLUSH	CONN_AHEAD	write_s without the reader taking anything
+ *	FLUSH	CONN_AHEAD	write_s in which the client reads nothing
  *	LINGER	none		CONN_LINGER_S
  *
- * Reading goes on while a request is being answered: that is how the end of
- * the client is seen, and what it asks next may wait here.  An end of file
- * counts as the client being gone, whole answers may be lost by it.
+ * The connection keeps reading while a request is being answered.  So the
+ * client's end is seen, and its next requests may wait here.  An end of file
+ * counts as the end of the client; whole answers may be lost by it.
  *
- * A connection that is closed while the client is still sending would be
- * reset by the kernel, and the client might never see the answer that says
- * why.  So its last answer is followed by an end of file, and what still
- * comes is thrown away for a moment.
+ * If a connection is closed while the client is still sending, the kernel
+ * resets it, and the client may never see the answer with the reason.  So the
+ * last answer is followed by an end of file, and further input is dropped for a
+ * moment.
  *
- * (libevent's own evhttp is not used: it does not read while a request is
+ * (libevent's own evhttp is not used.  It does not read while a request is
  * being answered, so it cannot see that a client left before the first token,
- * and ends the process if it is made to; its deadlines start again with every
- * byte; and its errors are HTML.)
+ * and it ends the process if it is made to read.  Its deadlines start again
+ * with every byte.  Its errors are HTML.)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,11 +37,11 @@
 #include "runtime/server/internal.h"
 
 #define CONN_AHEAD		65536u	/* bytes of further requests kept */
-#define CONN_LOW		32768u	/* output at which more is asked for */
-#define CONN_PIPE_OUT		262144u	/* answers that nobody took: wait */
+#define CONN_LOW		32768u	/* more output is asked for below it */
+#define CONN_PIPE_OUT		262144u	/* unread answers above which requests wait */
 #define CONN_LINGER_S		2u
 #define CONN_LINGER_MAX		(16u << 20)
-#define CONN_KEEP_BODY		65536u	/* memory that stays between requests */
+#define CONN_KEEP_BODY		65536u	/* memory kept between requests */
 
 static void conn_advance(struct conn *c);
 
@@ -79,7 +80,7 @@ void conn_set_state(struct conn *c, enum conn_state state)
 	c->state = state;
 }
 
-/* The body has so many bytes now. */
+/* The body has @bytes now. */
 static void conn_count_body(struct conn *c, u64 bytes)
 {
 	if (bytes != c->counted)
@@ -139,7 +140,7 @@ u32 conn_key(const struct conn *c)
 	return c->key;
 }
 
-/* What came before is not of this request. */
+/* Forget the log's values of the request before. */
 static void conn_log_begin(struct conn *c)
 {
 	c->since = now_ns();
@@ -148,7 +149,9 @@ static void conn_log_begin(struct conn *c)
 	conn_set_key(c, 0, NULL);
 }
 
-/* @whole: its client got all of it */
+/*
+ * @whole: the client has got the whole answer
+ */
 static void conn_log_end(struct conn *c, bool whole)
 {
 	const struct access a = {
@@ -208,7 +211,9 @@ void conn_close(struct conn *c)
 	conn_deadline(c, 0);
 }
 
-/* Everything is sent: close, gently if the client may still be talking. */
+/*
+ * All output is sent: close, with a linger if the client may still be sending.
+ */
 static void conn_flushed(struct conn *c)
 {
 	if (!c->unread && !evbuffer_get_length(conn_input(c))) {
@@ -231,7 +236,7 @@ static void conn_linger(struct conn *c)
 
 /* ---- answers ---- */
 
-/* The answer is complete: what comes next? */
+/* The answer is complete: go on to the next request, or close. */
 static void conn_finish(struct conn *c)
 {
 	struct loop *l = c->loop;
@@ -272,7 +277,7 @@ static void conn_write_head(struct conn *c, int status, const char *type,
 	};
 	struct text t = { 0 };
 
-	/* Without a length only the end of the connection ends the body. */
+	/* Without a length the end of the connection is the end of the body. */
 	if (a.http10 && length < 0)
 		c->req.head.keep_alive = false;
 	a.close = !c->req.head.keep_alive || c->loop->draining;
@@ -307,9 +312,9 @@ void conn_stream_begin(struct conn *c, const char *type, const char *headers)
 }
 
 /*
- * Write @iov: what the socket takes goes at once, with one system call and no
- * event asked for; the rest waits as all other output does.  An error is found
- * again by whoever writes next.
+ * Write @iov.  As much as the socket takes goes at once, with one system call
+ * and without an event; the rest waits like all other output.  The next write
+ * finds an error again.
  */
 static void conn_write_now(struct conn *c, struct iovec *iov, u32 nr)
 {
@@ -360,7 +365,7 @@ void conn_stream_end(struct conn *c)
 		conn_finish(c);
 }
 
-/* An answer to what was no request; the connection ends with it. */
+/* Answer input that is no request; the connection ends with that answer. */
 static void conn_refuse(struct conn *c, int status, const char *code,
 			const char *why)
 {
@@ -382,7 +387,7 @@ static void conn_refuse(struct conn *c, int status, const char *code,
 
 /* ---- requests ---- */
 
-/* 64 bits that no other request of this loop got (splitmix). */
+/* 64 bits that differ for every request of this loop (splitmix). */
 static u64 draw_id(struct loop *l)
 {
 	u64 z = l->ids += 0x9e3779b97f4a7c15ull;
@@ -409,7 +414,7 @@ static void conn_dispatch(struct conn *c)
 	l->ops->request(l, c, &c->req);
 }
 
-/* A head was understood: is a body due, and may it come? */
+/* The head is valid: is a body due, and is it allowed? */
 static void conn_expect_body(struct conn *c)
 {
 	const struct http_head *h = &c->req.head;
@@ -432,7 +437,7 @@ static void conn_expect_body(struct conn *c)
 		conn_write(c, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
-/* Empty lines before a request line are allowed, and forgotten. */
+/* Empty lines before a request line are allowed and skipped. */
 static void skip_empty_lines(struct evbuffer *in)
 {
 	char two[2];
@@ -442,7 +447,7 @@ static void skip_empty_lines(struct evbuffer *in)
 		evbuffer_drain(in, 2);
 }
 
-/* Return: true when there is more to do. */
+/* Return: true when there may be more to do. */
 static bool conn_read_head(struct conn *c)
 {
 	struct evbuffer *in = conn_input(c);
@@ -485,7 +490,7 @@ static bool conn_read_head(struct conn *c)
 	return false;
 }
 
-/* Take what came of a body into memory.  Return: as http_chunks_push(). */
+/* Move received input into the body.  Return: as http_chunks_push(). */
 static int conn_take_body(struct conn *c)
 {
 	const struct conn_limits *lim = c->loop->limits;
@@ -530,13 +535,13 @@ static bool conn_read_body(struct conn *c)
 		conn_refuse(c, 503, "overloaded",
 			    "no room for one more body: try again in a moment");
 	else if (ret < 0)
-		conn_refuse(c, 400, "bad_request", "the chunks of the body are none");
+		conn_refuse(c, 400, "bad_request", "the chunks of the body are malformed");
 	else if (ret)
 		conn_dispatch(c);
 	return ret != 0;
 }
 
-/* Do all that can be done with what came. */
+/* Handle as much of the input as possible. */
 static void conn_advance(struct conn *c)
 {
 	bool more = true;
@@ -601,7 +606,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		    "the body of the request did not come in time");
 }
 
-/* On the loop's thread: it has it. */
+/* On the loop's thread: the connection has arrived. */
 static void on_arrive(struct mail *m)
 {
 	struct conn *c = container_of(m, struct conn, arrive);

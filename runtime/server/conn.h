@@ -2,10 +2,11 @@
 /*
  * conn.h - connections of an HTTP thread
  *
- * A loop is one thread with one event base; every connection belongs to one
- * loop, which an acceptor (accept.h) chose.  A connection takes one request
- * after the other; whoever answers gets it from loop_ops.request and uses the
- * conn_ functions.  Nothing here knows what is served.
+ * A loop is one thread with one event base.  Every connection belongs to one
+ * loop, which an acceptor (accept.h) has chosen.  A connection takes one
+ * request after the other.  The answering code gets each request from
+ * loop_ops.request and uses the conn_ functions.  This layer does not know
+ * which service it carries.
  */
 #ifndef RUNTIME_SERVER_CONN_H
 #define RUNTIME_SERVER_CONN_H
@@ -13,21 +14,21 @@
 #include "runtime/server/access.h"
 #include "runtime/server/mailbox.h"
 
-#define CONN_ID_MAX	143u	/* bytes of an id, for the log */
+#define CONN_ID_MAX	143u	/* bytes of a request's id, for the log */
 
 struct conn;
 struct event_base;
 struct loop;
 
 /**
- * struct conn_limits - what a client may take
- * @connections: at once, of all loops together
- * @body:        bytes of a body
- * @bodies:      bytes of all bodies being received, by all loops
+ * struct conn_limits - limits for clients
+ * @connections: most at once, of all loops together
+ * @body:        most bytes of a body
+ * @bodies:      most bytes of all bodies being received, by all loops
  * @head_s:      seconds for a whole head
  * @body_s:      seconds for a whole body
  * @idle_s:      seconds between two requests
- * @write_s:     seconds in which a reader must take something
+ * @write_s:     seconds in which a client must read something
  */
 struct conn_limits {
 	u32	connections;
@@ -40,8 +41,8 @@ struct conn_limits {
 };
 
 /**
- * struct conn_owner - who answers a request that takes its time
- * @gone:     the client is gone; the connection must not be used any more
+ * struct conn_owner - the answering code, for a request that takes time
+ * @gone:     the client has gone; the connection must not be used any more
  * @writable: there is room in the output again
  */
 struct conn_owner {
@@ -51,7 +52,7 @@ struct conn_owner {
 
 /**
  * struct http_request - a whole request, valid until it is answered
- * @head: its id is the client's, or was made up
+ * @head: its id is the client's, or was generated
  * @body: @len bytes
  */
 struct http_request {
@@ -61,10 +62,10 @@ struct http_request {
 };
 
 /**
- * struct loop_ops - what a server does with requests
- * @request: answer it now, or conn_own() it
- * @refuse:  the body of an answer to what was no request, or to one too many
- * @ended:   it was answered, or its client is gone
+ * struct loop_ops - the server's callbacks
+ * @request: answer the request now, or conn_own() it
+ * @refuse:  write the body of an answer that refuses input or a request
+ * @ended:   the request was answered, or its client has gone
  */
 struct loop_ops {
 	void	(*request)(struct loop *l, struct conn *c,
@@ -89,14 +90,14 @@ struct loop_stats {
 #undef x
 };
 
-/* tally() - count in a figure that one thread writes and any thread reads */
+/* tally() - add to a counter that one thread writes and any thread reads */
 static inline void tally(u64 *figure, u64 n)
 {
 	WRITE_ONCE(*figure, *figure + n);
 }
 
 /**
- * struct loop_crowd - what the loops of a server have together
+ * struct loop_crowd - counters shared by the loops of a server
  * @bodies: bytes of bodies being received
  */
 struct loop_crowd {
@@ -111,20 +112,20 @@ struct conn_list {
 
 /**
  * struct loop - one HTTP thread
- * @mail:     of this thread
- * @crowd:    what it shares with the others
+ * @mail:     mailbox of this thread
+ * @crowd:    counters shared with the other loops
  * @all:      open connections
- * @idle:     of these, those between two requests
- * @dead:     closed ones, freed when no handler is running
- * @nr_conns: connections that are its own, those on their way included: the
- *            acceptor adds, this thread takes away
- * @nr_idle, @nr_busy: of them, between two requests, and without their whole
- *            answer; read by others
- * @evict:    idle connections that the acceptor wants closed
+ * @idle:     of these, the ones between two requests
+ * @dead:     closed connections, freed when no handler is running
+ * @nr_conns: connections of this loop, those on their way included: the
+ *            acceptor adds, this thread subtracts @nr_idle, @nr_busy: how many
+ *            of them are between two requests, and how many have no whole
+ *            answer yet; read by other threads
+ * @evict:    how many idle connections the acceptor wants closed
  * @draining: connections end with their answer
  * @arg:      the server's
- * @ids:      state of the numbers that requests without an id get
- * @scratch:  for answers; used by the thread between two calls only
+ * @ids:      state of the generator of request ids
+ * @scratch:  buffer for answers; only used within one call
  * @status:   answers by hundreds of the status; see tally()
  */
 struct loop {
@@ -153,14 +154,14 @@ struct loop {
 	u64				status[6];
 };
 
-/* loop_create() - 0 or a negative errno; loop_destroy() is due in every case */
+/* loop_create() - 0 or a negative errno; call loop_destroy() in both cases */
 int __must_check loop_create(struct loop *l, const struct loop_ops *ops,
 			     const struct conn_limits *limits,
 			     struct loop_crowd *crowd, void *arg);
 void loop_destroy(struct loop *l);
 
 /*
- * loop_give() - an accepted socket is its own from now on, closed on failure
+ * loop_give() - give an accepted socket to @l, which closes it also on failure
  *
  * Context: any thread.
  */
@@ -170,65 +171,67 @@ void loop_give(struct loop *l, int fd);
 void loop_evict(struct loop *l);
 
 /*
- * loop_drain() - close idle connections, the rest with their answer
+ * loop_drain() - close idle connections now, the others after their answer
  *
- * Context: any thread; it happens later.
+ * Context: any thread; the loop does it later.
  */
 void loop_drain(struct loop *l);
 
-/* loop_run() - until loop_stop() */
+/* loop_run() - run until loop_stop() */
 void loop_run(struct loop *l);
-/* loop_stop() - have loop_run() return; any thread */
+/* loop_stop() - make loop_run() return; any thread */
 void loop_stop(struct loop *l);
 
-/* conn_own() - @o answers later; NULL: the answer is complete */
+/* conn_own() - @o will answer later; NULL: the answer is complete */
 void conn_own(struct conn *c, struct conn_owner *o);
 
 /**
- * conn_tell() - what the log is to say of the request being answered
- * @id:     at most CONN_ID_MAX bytes; copied, since an owner that is told of
- *          the client's leaving may be freed before the log is written
- * @tokens: generated for it
- * @status: how it ended where that is not the answer's status; 0: as that
+ * conn_tell() - set the log's values of the request being answered
+ * @id:     at most CONN_ID_MAX bytes; copied, since the owner may be freed
+ *          after ->gone and before the log is written
+ * @tokens: tokens generated for it
+ * @status: how it ended, if that is not the answer's status; 0: the answer's
  */
 void conn_tell(struct conn *c, const char *id, u64 tokens, int status);
 
 /*
- * conn_set_key() - whose the request is: a number and, for the log, a name
+ * conn_set_key() - set the key of the request: a number and, for the log, a
+ * name
  *
- * @name is valid as long as there are connections; without a call 0 and NULL.
+ * @name must be valid as long as there are connections.  The default is 0 and
+ * NULL.
  */
 void conn_set_key(struct conn *c, u32 key, const char *name);
 u32 conn_key(const struct conn *c);
 
-/* conn_steal_body() - keep the body of the request for longer than it */
+/* conn_steal_body() - take the request's body over from the connection */
 void conn_steal_body(struct conn *c, struct text *out);
 
 /**
- * conn_reply() - the whole answer
- * @headers: more of them, each with its CR LF, or NULL
+ * conn_reply() - send a whole answer
+ * @headers: further headers, each with its CR LF, or NULL
  * @body:    @len bytes; left out for HEAD
  *
- * The connection goes on to its next request, or closes; @c must not be used
- * any more.
+ * The connection goes on to its next request, or closes.  The caller must not
+ * use @c any more.
  */
 void conn_reply(struct conn *c, int status, const char *type,
 		const char *headers, const char *body, size_t len);
 
-/* conn_stream_begin() - the head of an answer whose length is not known */
+/* conn_stream_begin() - send the head of an answer of unknown length */
 void conn_stream_begin(struct conn *c, const char *type, const char *headers);
-/* conn_stream_add() - a piece of it, sent as soon as possible */
+/* conn_stream_add() - send a piece of the answer as soon as possible */
 void conn_stream_add(struct conn *c, const char *p, size_t len);
-/* conn_stream_end() - it is complete; as after conn_reply() */
+/* conn_stream_end() - complete the answer; then as after conn_reply() */
 void conn_stream_end(struct conn *c);
 
-/* conn_backlog() - bytes that the reader has not taken */
+/* conn_backlog() - bytes that the client has not read yet */
 size_t conn_backlog(const struct conn *c);
 
-/* conn_abort() - close now, unfinished; its owner is not told */
+/* conn_abort() - close now, without an end and without telling the owner */
 void conn_abort(struct conn *c);
 
-/* conn_loop() - whose it is */
+/* conn_loop() - the loop of the connection */
 struct loop *conn_loop(struct conn *c);
 
 #endif /* RUNTIME_SERVER_CONN_H */

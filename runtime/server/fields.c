@@ -2,9 +2,9 @@
 /*
  * fields.c - every field is read, or refused by its name
  *
- * Null means "not given", as in OpenAI's API.  A field that belongs to the
- * other kind of request, or to nobody, is refused too: a misspelt parameter
- * that does nothing costs people days.
+ * Null means "not given", as in OpenAI's API.  A field of the other kind of
+ * request is refused, and so is an unknown one: a misspelt parameter that does
+ * nothing costs people days.
  */
 #include <math.h>
 
@@ -51,7 +51,7 @@ static bool is_word(const json_t *v, const char *word)
 	return s && !strcmp(s, word);
 }
 
-/* Does @v ask for what is done anyway? */
+/* Does @v ask for the behaviour that this server has anyway? */
 static bool is_neutral(const json_t *v, enum field_neutral neutral)
 {
 	switch (neutral) {
@@ -83,7 +83,7 @@ static bool is_neutral(const json_t *v, enum field_neutral neutral)
 	return false;
 }
 
-/* A name from a stranger, cut to what fits into a message. */
+/* A name from the client, cut to fit into a message. */
 static void name_cut(char *out, size_t size, const char *name)
 {
 	size_t n = strlen(name), i = 0, len;

@@ -2,14 +2,14 @@
 /*
  * fields.h - every field that OpenAI's or vLLM's API has, supported or not
  *
- * The one list.  From it come the parser, the table of the documentation and
- * the test that holds both together.  A field that is not supported is
- * refused by its name unless it is null or asks for what is done anyway (its
- * neutral value): nothing is ever ignored.
+ * The one list.  The parser, the table in the documentation and the test that
+ * compares the two are made from it.  A field that is not supported is refused
+ * by its name unless it is null or asks for the behaviour that this server has
+ * anyway (its neutral value): no field is ever ignored.
  *
  *	yes(name, kinds, text)		read by field_NAME() of params.c, or of
  *					sampling.c
- *	no(name, kinds, neutral, text)	refused but for its neutral value
+ *	no(name, kinds, neutral, text)	refused except for its neutral value
  */
 #ifndef RUNTIME_SERVER_FIELDS_H
 #define RUNTIME_SERVER_FIELDS_H
@@ -127,15 +127,15 @@ enum field_neutral {
 
 /**
  * struct field_ctx - a request while its fields are read
- * @p:          what becomes of it
- * @prompt:     the prompts or messages, read when the rest is known
- * @max_tokens: as given, 0: not
+ * @p:          the resulting parameters
+ * @prompt:     the prompts or messages, read after the other fields
+ * @max_tokens: as given, 0: not given
  * @max_zero:   0 was given
  * @logprobs:   of a chat, as given
  * @top_logprobs: of a chat, as given
- * @best_of:    as given, 0: not
+ * @best_of:    as given, 0: not given
  * @sampled:    the first field that asks for anything but the likeliest token
- * @of_beams:   the first field that asks for anything of beam search
+ * @of_beams:   the first field that is only for beam search
  * @add_bos:    see add_special_tokens
  * @any_length: no prompt is too long or too short
  * @generation_prompt: see add_generation_prompt
@@ -163,7 +163,7 @@ struct field_ctx {
 
 /**
  * struct field - one line of the list
- * @read: NULL where the field is not supported
+ * @read: reads the field; NULL: it is not supported
  */
 struct field {
 	const char		*name;
@@ -184,7 +184,7 @@ API_FIELDS(field_yes, field_no)
 #undef field_yes
 #undef field_no
 
-/* Kinds of values: 0, or -1 with an error that names @key. */
+/* Read a value: 0, or -1 with an error that names @key. */
 int get_whole(struct field_ctx *c, const char *key, const json_t *v, s64 lo,
 	      s64 hi, s64 *out);
 int get_u32(struct field_ctx *c, const char *key, const json_t *v, u32 lo,
@@ -192,17 +192,19 @@ int get_u32(struct field_ctx *c, const char *key, const json_t *v, u32 lo,
 int get_bool(struct field_ctx *c, const char *key, const json_t *v,
 	     bool *out);
 
-/* sampling_defaults() - what the model's generation_config.json sets */
+/*
+ * sampling_defaults() - take the defaults of the model's generation_config.json
+ */
 void sampling_defaults(const struct model_info *info,
 		       struct sampling_params *p);
 
-/* sampling_judge() - what the fields of sampling.c say together; 0 or -1 */
+/* sampling_judge() - check the fields of sampling.c together; 0 or -1 */
 int sampling_judge(struct field_ctx *c);
 
-/* fields_read() - hand every field of @root to its reader; 0 or -1 */
+/* fields_read() - give every field of @root to its reader; 0 or -1 */
 int fields_read(struct field_ctx *c, const json_t *root);
 
-/* fields_doc() - the table of the documentation, in Markdown */
+/* fields_doc() - write the table of the documentation, in Markdown */
 void fields_doc(struct text *t);
 
 /* prompts_prepare() - fill in the prompts of @c->p; 0 or -1 */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * guard.c - what users write stays text
+ * guard.c - keep special tokens in users' text plain
  *
- * Every string is walked once, with the tokenizer's own tries: time is that of
- * its first step.
+ * Every string is walked once, with the tokenizer's own tries, so the cost is
+ * that of the tokenizer's first step.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +14,12 @@
 
 #define MARK_FIRST	0x2800u
 #define MARKS		256u
-#define RAW_LEN		3	/* bytes */
+#define RAW_LEN		3	/* bytes of a raw mark */
 #define ESCAPED_LEN	6
 
-/* Does a mark begin at @p, in one of its forms?  Return: its number, or -1. */
+/*
+ * Return: the number of the mark that begins at @p in one of its forms, or -1.
+ */
 static int mark_number(const char *p, size_t len)
 {
 	const u8 *u = (const u8 *)p;
@@ -43,7 +45,7 @@ static void marks_in(const char *p, size_t len, bool *used)
 	}
 }
 
-/* Depth is what the JSON parser admits. */
+/* The JSON parser has bounded the depth. */
 static void marks_used(const json_t *v, bool *used)
 {
 	const char *key;
@@ -162,9 +164,9 @@ json_t *guards_mark(const struct tokenizer *tok, const json_t *v,
 	return json_incref((json_t *)(uintptr_t)v);
 }
 
-/* ---- and back ---- */
+/* ---- removing marks ---- */
 
-/* Bytes of the mark that @p begins with, or 0. */
+/* Length of the mark that @p begins with, or 0. */
 static size_t mark_len(const char *p, const char *end,
 		       const struct guard_mark *mark)
 {
@@ -211,7 +213,7 @@ int guards_take(const struct tokenizer *tok, char *text, size_t *len,
 			continue;
 		}
 		p += n;
-		/* The template may have cut off what it stood before. */
+		/* The template may have cut off the token after the mark. */
 		n = tokenizer_special_at(tok, p, (size_t)(end - p));
 		if (n)
 			(*out)[(*nr)++] = (struct tokenizer_guard){

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * guard.h - what users write stays text
+ * guard.h - keep special tokens in users' text plain
  *
  * A chat template writes special tokens, which begin and end turns, as text,
- * and the tokenizer finds them there.  It would find those as well that a user
- * spelt out in a message, and so anybody could forge a turn.  So they are
- * marked before the template runs, with a character that is in none of the
- * user's strings, and what the marks stand before is kept from being a token.
+ * and the tokenizer finds them there.  It would also find those that a user has
+ * spelt out in a message, so any user could forge a turn.  So special tokens in
+ * messages are marked before the template runs, with a character that is in
+ * none of the user's strings.  A marked token is then treated as plain text.
  */
 #ifndef RUNTIME_SERVER_GUARD_H
 #define RUNTIME_SERVER_GUARD_H
@@ -18,10 +18,10 @@
 #include "runtime/tokenizer/tokenizer.h"
 
 /**
- * struct guard_mark - a character that no string of a request has
- * @raw:     it, a pattern of Braille: printable, no letter, no blank, without
- *	     case, so that no filter of a template treats it specially
- * @escaped: as it is written where a template wants ASCII alone
+ * struct guard_mark - a character that is in no string of a request
+ * @raw:     the character, a Braille pattern: printable, no letter, no blank,
+ *           without case, so that no filter of a template treats it specially
+ * @escaped: its ASCII escape, for templates that write ASCII only
  */
 struct guard_mark {
 	char	raw[4];
@@ -29,15 +29,15 @@ struct guard_mark {
 };
 
 /**
- * guards_choose() - a mark that is in none of the strings of @v
- * @mark: gets it
+ * guards_choose() - choose a mark that is in none of the strings of @v
+ * @mark: gets the mark
  *
- * Return: 0, or -EINVAL: every one is.
+ * Return: 0, or -EINVAL: every mark is in use.
  */
 int __must_check guards_choose(const json_t *v, struct guard_mark *mark);
 
 /**
- * guards_mark() - a copy of @v, special tokens in its strings marked
+ * guards_mark() - copy @v with the special tokens in its strings marked
  * Return: a new reference, or NULL: no memory.
  */
 json_t *guards_mark(const struct tokenizer *tok, const json_t *v,
@@ -46,9 +46,9 @@ json_t *guards_mark(const struct tokenizer *tok, const json_t *v,
 /**
  * guards_take() - remove the marks from a text
  * @text: @len bytes; becomes shorter
- * @out: gets where the special tokens lie that were marked, in order; for
- *	 free(), NULL if there are none
- * @nr:	 gets their number
+ * @out: gets the places of the marked special tokens, in order; to be freed
+ *       with free(), NULL if there are none
+ * @nr:  gets their number
  *
  * Return: 0 or -ENOMEM.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - between a loop and its connections
+ * internal.h - interface between a loop and its connections
  */
 #ifndef RUNTIME_SERVER_INTERNAL_H
 #define RUNTIME_SERVER_INTERNAL_H
@@ -20,32 +20,31 @@ enum conn_state {
 	CONN_HEAD,	/* waits for a head, or reads one */
 	CONN_BODY,	/* reads a body */
 	CONN_BUSY,	/* waits for the answer */
-	CONN_FLUSH,	/* the answer is complete and the last one */
-	CONN_LINGER,	/* it is sent; the client may still be talking */
+	CONN_FLUSH,	/* the answer is complete and was the last one */
+	CONN_LINGER,	/* all is sent; the client may still be sending */
 	CONN_DEAD,
 };
 
 /**
  * struct conn - one connection
- * @next, @prev: in loop->all, then in loop->dead
- * @idle_next, @idle_prev: in loop->idle, while @idle
- * @arrive:    it was given to the loop, which does not have it yet
- * @fd:        until then
- * @timer:     the deadline of the state
- * @began:     the first byte of a head came
- * @unread:    the client may be sending what nobody will read
+ * @next, @prev: links in loop->all, then in loop->dead @idle_next, @idle_prev:
+ * links in loop->idle, while @idle
+ * @arrive:    mail that gives the connection to its loop
+ * @fd:        its socket until then
+ * @timer:     deadline of the state
+ * @began:     the first byte of a head has come
+ * @unread:    the client may be sending input that will not be read
  * @advancing: conn_advance() is running
  * @streaming: conn_stream_begin() was called
  * @head:      copy of the head; @req points into it
- * @body:      what came of the body
- * @counted:   bytes of it in loop->crowd->bodies
- * @lingered:  bytes thrown away
- * @owner:     who answers, while it takes time
- * @since:     the request was whole, in ns
- * @status:    of the answer, for the log
- * @told:      a status that is to be said instead, or 0
- * @id, @tokens: of the request, for the log
- * @key, @who: see conn_set_key()
+ * @body:      received part of the body
+ * @counted:   its bytes in loop->crowd->bodies
+ * @lingered:  bytes dropped in CONN_LINGER
+ * @owner:     the code that answers, while it takes time
+ * @since:     when the request was whole, in ns
+ * @status:    status of the answer, for the log
+ * @told:      status for the log instead, or 0 @id, @tokens: of the request,
+ *             for the log @key, @who: see conn_set_key()
  */
 struct conn {
 	struct loop		*loop;
@@ -79,26 +78,26 @@ struct conn {
 	const char		*who;
 };
 
-/* conn_new() - of an accepted socket, for loop_give(); NULL: no memory */
+/* conn_new() - a connection of an accepted socket, for loop_give(), or NULL */
 struct conn *conn_new(struct loop *l, int fd);
 
-/* conn_set_state() - and count it */
+/* conn_set_state() - set the state and count it */
 void conn_set_state(struct conn *c, enum conn_state state);
 
-/* conn_kill() - close, tell the owner, free later; any state */
+/* conn_kill() - close in any state, tell the owner, free later */
 void conn_kill(struct conn *c);
 
-/* conn_close() - close an idle one, when its last answer is sent */
+/* conn_close() - close an idle connection once its last answer is sent */
 void conn_close(struct conn *c);
 
-/* conn_free() - the memory of a dead one */
+/* conn_free() - free a dead connection */
 void conn_free(struct conn *c);
 
-/* loop_link(), loop_unlink() - enter and leave the list of open ones */
+/* loop_link(), loop_unlink() - enter and leave the list of open connections */
 void loop_link(struct loop *l, struct conn *c);
 void loop_unlink(struct loop *l, struct conn *c);
 
-/* loop_idle() - enter or leave the list of idle ones */
+/* loop_idle() - enter or leave the list of idle connections */
 void loop_idle(struct loop *l, struct conn *c, bool idle);
 
 #endif /* RUNTIME_SERVER_INTERNAL_H */

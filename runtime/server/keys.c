@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * keys.c - who may ask
+ * keys.c - API keys
  *
- * Keys are read once, before there are threads.  A key is compared with all of
- * them, each over all of its bytes: how long that takes says how long the key is
- * that was sent, which its sender knows, and how many keys there are.
+ * Keys are read once, before there are threads.  A client's key is compared
+ * with all of them, and each comparison covers all of its bytes.  So the time
+ * depends only on the length of the client's key, which the client knows, and
+ * on the number of keys.
  *
- * The number of a key is the flow that its requests belong to; its name is what
- * the log says.  No key is ever written anywhere.
+ * The number of a key is the flow of its requests; the log shows its name.  No
+ * key is ever written anywhere.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ static bool is_plain(const char *p, size_t n)
 	return n > 0;
 }
 
-/* Bytes of @key that differ from the @n at @p, and whether lengths do. */
+/* Nonzero if @key differs from the @n bytes at @p, or if the lengths differ. */
 static u32 key_differs(const struct api_key *key, const char *p, size_t n)
 {
 	u32 differ = key->len != n;
@@ -45,7 +46,7 @@ u32 keys_find(const struct keys *k, const char *p, size_t n)
 	u32 i, found = 0;
 
 	for (i = 0; i < k->nr; i++) {
-		/* All ones where nothing differs. */
+		/* All ones if the keys are equal. */
 		const u32 same = (u32)(((u64)key_differs(&k->list[i], p, n) - 1) >> 32);
 
 		found |= same & (i + 1);
@@ -82,7 +83,7 @@ int keys_add(struct keys *k, const char *key, size_t len, const char *name)
 	return 0;
 }
 
-/* ---- a file of them ---- */
+/* ---- key files ---- */
 
 static int read_line(struct keys *k, char *line)
 {
@@ -144,7 +145,9 @@ int keys_read(struct keys *k, const char *path, char *err, size_t size)
 	warn_of_readers(f, path);
 	while (!ret && (n = getline(&line, &room, f)) >= 0) {
 		at++;
-		/* Else UTF-16 would make keys of one character. */
+		/*
+		 * Without this check UTF-16 would make keys of one character.
+		 */
 		ret = strlen(line) == (size_t)n ? read_line(k, line) : -EINVAL;
 		explicit_bzero(line, room);
 	}
@@ -157,7 +160,7 @@ int keys_read(struct keys *k, const char *path, char *err, size_t size)
 	}
 	if (!ret && !k->nr) {
 		ret = -ENODATA;
-		snprintf(err, size, "--api-key-file %.200s has no key: nobody could ask", path);
+		snprintf(err, size, "--api-key-file %.200s has no key: every request would be refused", path);
 	}
 	free(line);
 	fclose(f);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keys.h - who may ask
+ * keys.h - API keys
  */
 #ifndef RUNTIME_SERVER_KEYS_H
 #define RUNTIME_SERVER_KEYS_H
@@ -12,8 +12,8 @@
 #define KEYS_LEN_MAX	512u	/* bytes of a key */
 
 /**
- * struct api_key - one of them
- * @key:  @len bytes, never told
+ * struct api_key - one key
+ * @key:  @len bytes, never shown
  * @name: for the log
  */
 struct api_key {
@@ -23,7 +23,7 @@ struct api_key {
 };
 
 /**
- * struct keys - all of them; empty: everybody is served
+ * struct keys - all keys; without keys every client is served
  * @list: [@nr]
  */
 struct keys {
@@ -32,22 +32,22 @@ struct keys {
 };
 
 /**
- * keys_add() - one more
+ * keys_add() - add a key
  * @key:  @len bytes
  * @name: NULL: "key-N"
  *
- * Return: 0; -EINVAL: it can be no key; -EEXIST: it is there; -E2BIG: too many;
- * -ENOMEM.
+ * Return: 0; -EINVAL: not a valid key; -EEXIST: the key is there already;
+ * -E2BIG: too many keys; -ENOMEM.
  */
 int __must_check keys_add(struct keys *k, const char *key, size_t len,
 			  const char *name);
 
 /**
- * keys_read() - those in a file, one a line
+ * keys_read() - add the keys of a file, one a line
  * @err: gets one line on failure, @size bytes
  *
- * A line is KEY or NAME:KEY; empty ones and those that begin with # are not
- * looked at.
+ * A line is KEY or NAME:KEY.  Empty lines and lines that begin with # are
+ * skipped.
  *
  * Return: 0 or a negative errno with @err.
  */
@@ -55,12 +55,12 @@ int __must_check keys_read(struct keys *k, const char *path, char *err,
 			   size_t size);
 
 /**
- * keys_find() - whose is it?
+ * keys_find() - find a client's key
  * @p: @n bytes
  *
- * Takes as long for any bytes of this length, whatever the keys are.
+ * The time depends only on the length and on the number of keys.
  *
- * Return: its number from 1, 0: nobody's.
+ * Return: the number of the key from 1, 0: there is no such key.
  */
 u32 keys_find(const struct keys *k, const char *p, size_t n);
 

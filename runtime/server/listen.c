@@ -2,11 +2,11 @@
 /*
  * listen.c - the addresses that a server listens on
  *
- * A port that is taken is refused, never shared.  A socket in the file system
- * outlives the program that made it when that is killed: one that nobody
- * answers at is replaced.  It is made under another name, with its permissions,
- * and then renamed, so that at no time somebody may connect who must not, and
- * who finds the name finds one that answers.
+ * A port in use is refused, never shared.  A socket in the file system outlives
+ * a killed program: a socket on which no program listens is replaced.  The new
+ * socket is made under another name, with its permissions, and then renamed.
+ * So at no time can a client connect without permission, and at no time does
+ * the name lead to a socket without a server.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -56,7 +56,7 @@ static const char *tcp_remedy(int err)
 	}
 }
 
-/* Where it is really, with the port that the system chose. */
+/* The real address, with the port that the system chose. */
 static void name_address(int fd, char *url)
 {
 	struct sockaddr_storage sa;
@@ -113,7 +113,7 @@ static int unix_address(struct sockaddr_un *sa, const char *path)
 	return 0;
 }
 
-/* Does somebody answer at @sa?  Return: 0: nobody, or a negative errno. */
+/* Return: 0: no program listens at @sa; or a negative errno. */
 static int unix_is_free(const struct sockaddr_un *sa)
 {
 	struct stat st;
@@ -130,7 +130,7 @@ static int unix_is_free(const struct sockaddr_un *sa)
 	close(fd);
 	if (err == ECONNREFUSED || err == ENOENT)
 		return 0;
-	/* EAGAIN: its backlog is full, so there is one. */
+	/* EAGAIN: the backlog of a listening program is full. */
 	return !err || err == EAGAIN ? -EADDRINUSE : -err;
 }
 
@@ -148,7 +148,7 @@ static const char *unix_remedy(int err)
 	}
 }
 
-/* Bind and listen at @tmp, then give it the name of @sa. */
+/* Bind and listen at @tmp, then rename it to @sa. */
 static int unix_make(const struct sockaddr_un *sa, const struct sockaddr_un *tmp,
 		     u32 mode, struct stat *st)
 {
@@ -158,7 +158,7 @@ static int unix_make(const struct sockaddr_un *sa, const struct sockaddr_un *tmp
 	if (fd < 0)
 		return -errno;
 	unlink(tmp->sun_path);
-	/* bind() makes it with the mode of the descriptor. */
+	/* bind() makes the socket with the mode of the descriptor. */
 	if (!fchmod(fd, mode) &&
 	    !bind(fd, (const struct sockaddr *)tmp, sizeof(*tmp))) {
 		if (!chmod(tmp->sun_path, mode) && !listen(fd, LISTEN_BACKLOG) &&

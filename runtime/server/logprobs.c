@@ -2,16 +2,16 @@
 /*
  * logprobs.c - logprobs in OpenAI's form, one for each kind of answer
  *
- * Completions have four lists of equal length: tokens, their logprobs, the
- * likeliest in their place with their own, and where in the text they begin;
- * chats have one list of objects.  What vLLM adds is written as vLLM does:
- * tokens by their ids if wanted, prompt_logprobs.
+ * Completions have four lists of equal length: the tokens, their logprobs, the
+ * likeliest tokens of each position with their logprobs, and the offset of each
+ * token in the text.  Chats have one list of objects.  vLLM's additions are
+ * written as vLLM writes them: tokens by their ids if wanted, prompt_logprobs.
  *
- * A token that is a part of a character shows as U+FFFD, and its bytes tell
+ * A token that is part of a character is written as U+FFFD, and its bytes say
  * what it is.  JSON has no infinity: -9999 stands for it, as in vLLM.
  *
- * What is told of tokens was published with them, so it may be read as soon as
- * they may; that of the prompt with the first.
+ * Logprobs are published with their tokens, so they may be read as soon as
+ * these.  Logprobs of the prompt are published with the first token.
  */
 #include <math.h>
 
@@ -19,7 +19,7 @@
 
 #define LOGPROB_LEAST	(-9999.0f)
 
-/* One token of an answer: @told is NULL for the first of a prompt. */
+/* One token of an answer: @told is NULL for the first token of a prompt. */
 struct item {
 	u32				id;
 	const struct work_told		*told;
@@ -45,7 +45,7 @@ static struct item item_of_prompt(const struct work_prompt *q, u32 i, u32 k)
 	return (struct item){ .id = q->ids[0] };
 }
 
-/* The tokens of an answer: some of the prompt, then some of the sample. */
+/* The tokens of an answer: tokens of the prompt, then tokens of the sample. */
 struct items {
 	const struct call	*call;
 	const struct choice	*ch;
@@ -121,9 +121,9 @@ static void write_bytes(const struct call *call, u32 id, struct text *t)
 /* ---- completions ---- */
 
 /*
- * One more member of an object of tokens, unless it has one of that name: it
- * may be the token itself, which stands first, and two parts of characters may
- * look alike, of which the likelier stays.
+ * Write one member of an object of tokens, unless it has a member of that name
+ * already: the name may be that of the token itself, which comes first, or two
+ * parts of characters may look alike; then the likelier one stays.
  */
 static void write_member(const struct call *call, struct text *t, size_t begin,
 			 u32 id, float logprob)
@@ -137,7 +137,10 @@ static void write_member(const struct call *call, struct text *t, size_t begin,
 	if (t->failed)
 		return;
 	n = t->len - at;
-	/* A name in quotes, between a brace or comma and a colon, is one. */
+	/*
+	 * A quoted name between a brace or comma and a colon is a member's
+	 * name.
+	 */
 	if (at > begin &&
 	    (memmem(t->p + begin, at - begin, t->p + at, n) ||
 	     (at - begin >= n - 1 &&
@@ -148,7 +151,7 @@ static void write_member(const struct call *call, struct text *t, size_t begin,
 	write_number(t, logprob);
 }
 
-/* The token itself and the likeliest, as an object. */
+/* Write the token itself and the likeliest tokens as an object. */
 static void write_top(const struct call *call, const struct item *it,
 		      struct text *t)
 {
@@ -178,7 +181,7 @@ static u64 nr_chars(const char *text, size_t len)
 	return nr;
 }
 
-/* Where the next token begins, then that token counted; in characters. */
+/* The offset of the next token, then count that token; in characters. */
 static u64 offset_next(struct call *call, struct choice *ch, u32 id)
 {
 	const u64 at = ch->offset;
@@ -188,7 +191,7 @@ static u64 offset_next(struct call *call, struct choice *ch, u32 id)
 	return at;
 }
 
-/* The text that was generated begins behind that of the prompt. */
+/* The generated text begins after that of the prompt. */
 static void offset_behind_prompt(struct call *call, struct choice *ch)
 {
 	const struct api_prompt *q =

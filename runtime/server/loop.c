@@ -2,13 +2,13 @@
 /*
  * loop.c - an HTTP thread: its event base, its mailbox, its connections
  *
- * The loop never waits for anything but events: work is done elsewhere and
- * comes back by mail.  Several loops run beside each other; connections come
- * to them from an acceptor (accept.c) and stay.  Of another loop's nobody
- * touches more than a few counters.
+ * The loop waits only for events: work is done elsewhere and comes back by
+ * mail.  Several loops run beside each other.  An acceptor (accept.c) gives
+ * them connections, which stay with their loop.  Of another loop a thread
+ * touches only a few counters.
  *
  * A connection that ends in the middle of its own handlers is only marked and
- * put aside; it is freed when they have returned.
+ * put on a list; it is freed when the handlers have returned.
  */
 #include <stdlib.h>
 #include <sys/random.h>

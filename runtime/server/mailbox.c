@@ -2,19 +2,20 @@
 /*
  * mailbox.c - from any thread to one, without waiting
  *
- * Posting pushes onto a stack; the owner takes the whole stack at once and
- * turns it round.  Since nobody ever takes a single mail off, a mail that
- * comes back under the same address harms nobody.
+ * Posting pushes onto a stack.  The owner takes the whole stack at once and
+ * reverses it.  No thread ever takes a single mail off, so a mail that comes
+ * back under the same address does no harm (no ABA problem).
  *
- * No wake is lost: the poster who finds the stack empty writes the eventfd
- * after pushing; the owner reads the eventfd before taking.  Who posts to many
- * at once may do so quietly and write afterwards; a mail that finds another
- * there meanwhile relies on that one's poster.
+ * No wake is lost: the poster that finds the stack empty writes the eventfd
+ * after pushing; the owner reads the eventfd before taking.  A poster of many
+ * mails may post them quietly and write the eventfd afterwards; a mail that
+ * finds another one on the stack meanwhile relies on that one's poster.
  *
- * No word is lost: the owner clears @queued before it calls the handler, so
- * whoever finds it set may rely on a handler that has not looked yet.  For
- * the same reason the poster must not touch a mail after the handler may have
- * freed it: the last mail of a thing's life is one that is posted once.
+ * No update is lost: the owner clears @queued before it calls the handler, so a
+ * poster that finds @queued set can rely on a handler that has not looked yet.
+ * For the same reason the poster must not touch a mail after the handler may
+ * have freed it: the last mail in an object's life is one that is posted only
+ * once.
  */
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -39,7 +40,7 @@ void mailbox_wake(struct mailbox *b)
 {
 	const u64 one = 1;
 
-	/* Full means readable, which is all that is wanted. */
+	/* A full eventfd is readable, which is enough. */
 	while (write(b->efd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 }

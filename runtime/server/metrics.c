@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * metrics.c - figures of a server, in Prometheus' text format
+ * metrics.c - metrics of a server, in Prometheus' text format
  *
  * Every family is written once, with HELP and TYPE, base units, and `_total`
- * for counters.  What belongs to a model has its name as a label; what belongs
- * to the server, which is all before a body is understood, has none.  Lists
- * decide: what the engine or a loop counts appears here by itself.
+ * for counters.  Metrics of a model have its name as a label.  Metrics of the
+ * server have none; these are all metrics that are counted before a body is
+ * read.  Lists define the metrics: each counter of the engine or of a loop
+ * appears here by itself.
  *
- * Each loop counts for itself, without locks, and a page adds them up.
+ * Each loop counts for itself, without locks, and a page adds the loops up.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +100,7 @@ static void family(struct page *p, const char *name, const char *type,
 		    name, type);
 }
 
-/* Of model @i, with more labels. */
+/* Write a value of model @i, with more labels. */
 static void value(struct page *p, u32 i, const char *name, const char *more,
 		  double v)
 {
@@ -108,7 +109,7 @@ static void value(struct page *p, u32 i, const char *name, const char *more,
 	text_printf(p->t, "%s} %.17g\n", more, v);
 }
 
-/* Of the whole server. */
+/* Write a value of the whole server. */
 static void server_value(struct page *p, const char *type, const char *name,
 			 const char *help, double v)
 {
@@ -120,7 +121,7 @@ static void server_value(struct page *p, const char *type, const char *name,
 	text_printf(p->t, "kvrt_%s %.17g\n", full, v);
 }
 
-/* One value of each model. */
+/* Write one value for each model. */
 #define MODEL_VALUES(p, type, name, help, expr)				\
 do {									\
 	u32 i_;								\
@@ -190,7 +191,10 @@ static void write_requests(struct page *p)
 	}
 }
 
-/* Of each model; times, `NAME_ns` and "nanoseconds ...", are told in seconds. */
+/*
+ * Write a counter of each model; times (`NAME_ns`, "nanoseconds ...") in
+ * seconds.
+ */
 static void engine_counter(struct page *p, const char *name, const char *text,
 			   size_t offset)
 {

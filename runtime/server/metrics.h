@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * metrics.h - figures of a server, in Prometheus' text format
+ * metrics.h - metrics of a server, in Prometheus' text format
  *
- * Names are those of vLLM where the meaning is the same, with kvrt_ for their
- * prefix.
+ * A metric has vLLM's name if it has the same meaning, with the prefix kvrt_.
  */
 #ifndef RUNTIME_SERVER_METRICS_H
 #define RUNTIME_SERVER_METRICS_H
@@ -11,7 +10,7 @@
 #include "runtime/server/backend.h"
 #include "runtime/server/conn.h"
 
-/* Name, bounds, what it measures. */
+/* Name, bounds, meaning. */
 #define METRIC_HISTOGRAMS(x)						\
 	x(time_to_first_token_seconds, times, "from a whole request to its first token") \
 	x(inter_token_latency_seconds, gaps, "between two tokens of a sample") \
@@ -53,24 +52,24 @@ struct histogram {
 	double	sum;
 };
 
-/* Figures of one model, of one HTTP thread, which writes them. */
+/* Metrics of one model and one HTTP thread, which writes them. */
 struct metrics {
 	struct histogram	h[METRIC_NR_HISTOGRAMS];
 	u64			ends[METRIC_NR_ENDS];
 };
 
-/* metrics_observe() - @n observations of @v */
+/* metrics_observe() - count @n observations of @v */
 void metrics_observe(struct metrics *m, enum metric_histogram h, double v,
 		     u32 n);
 
-/* metrics_add() - add what another thread counts; any thread */
+/* metrics_add() - add another thread's metrics; any thread */
 void metrics_add(struct metrics *sum, const struct metrics *m);
 
 /**
- * struct metrics_model - what one page shows of a model
- * @name:  by which it is served
- * @m:     of all loops
- * @ready: requests for it would be worked at now
+ * struct metrics_model - a model on one page
+ * @name:  its name for clients
+ * @m:     its metrics, sums over all loops
+ * @ready: requests for it would be admitted now
  */
 struct metrics_model {
 	const char		*name;
@@ -80,13 +79,13 @@ struct metrics_model {
 };
 
 /**
- * struct metrics_view - what one page shows
+ * struct metrics_view - the data of one page
  * @models: [@nr_models]
- * @loops:  how many of them serve
- * @conns:  connections open
- * @stats:  of all loops
- * @status: likewise, answers by hundreds of the status
- * @calls:  requests being worked at
+ * @loops:  number of loops
+ * @conns:  open connections
+ * @stats:  sums over all loops
+ * @status: sums over all loops: answers by hundreds of the status
+ * @calls:  requests in progress
  */
 struct metrics_view {
 	const struct metrics_model	*models;
@@ -98,10 +97,10 @@ struct metrics_view {
 	u32				calls;
 };
 
-/* metrics_add_loop() - add what a loop counts; any thread */
+/* metrics_add_loop() - add the counters of a loop; any thread */
 void metrics_add_loop(struct metrics_view *v, const struct loop *l);
 
-/* metrics_write() - the page */
+/* metrics_write() - write the page */
 void metrics_write(struct text *t, const struct metrics_view *v);
 
 #endif /* RUNTIME_SERVER_METRICS_H */

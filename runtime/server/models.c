@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * models.c - which model a request is for, and whether it can answer now
+ * models.c - the model of a request, and whether it can answer now
  *
- * The field "model" of a body decides.  A request that names none gets the
- * only model there is; where there are several it is refused, since an answer
- * of another model than was meant is worse than none.
+ * The field "model" of a body decides.  A request without it gets the only
+ * model.  If there are several models it is refused, since the answer of the
+ * wrong model is worse than none.
  *
  * The list of backends does not change while there are threads.
  */
@@ -59,7 +59,7 @@ int backend_is_loaded(const struct backend *b, struct api_error *err)
 
 int backend_gone(struct api_error *err)
 {
-	/* Why it is so is for the operator, who is told elsewhere. */
+	/* The operator gets the reason elsewhere. */
 	return api_fail(err, 503, "", "daemon_gone",
 			"the server has no memory daemon now: try again in a moment");
 }
@@ -100,7 +100,7 @@ struct backend *models_route(const struct site *s, const json_t *root,
 				       json_string_length(v), err);
 		return b;
 	}
-	/* Whatever else is wrong with the body is said by who reads it. */
+	/* Other errors in the body are reported by the code that reads it. */
 	if (s->nr_backends == 1 || !json_is_object(root))
 		return s->backends;
 	names_of(s, names, sizeof(names));

@@ -2,13 +2,13 @@
 /*
  * params.c - from a JSON object to the parameters of a request
  *
- * One short reader for each supported field; each judges type and range, and
- * an error always names the field.  What depends on several fields is judged
- * at the end.  Whole numbers may be written as 1 or 1.0, as other servers
- * allow.
+ * There is one short reader for each supported field.  It checks type and
+ * range, and an error always names the field.  Conditions on several fields are
+ * checked at the end.  Whole numbers may be written as 1 or 1.0, as other
+ * servers allow.
  *
- * Who decides a default: the request, else the model's generation_config.json,
- * else OpenAI's.
+ * The default of a field comes from the model's generation_config.json, or else
+ * is that of OpenAI.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 
 #include "runtime/server/fields.h"
 
-#define DEF_MAX_TOKENS	16u	/* of completions, as OpenAI's */
+#define DEF_MAX_TOKENS	16u	/* for completions, as OpenAI's */
 
 int api_fail(struct api_error *err, int status, const char *param,
 	     const char *code, const char *fmt, ...)
@@ -184,7 +184,7 @@ int field_use_beam_search(struct field_ctx *c, const char *key,
 
 	if (get_bool(c, key, v, &on))
 		return -1;
-	c->p->beam_width = on;		/* judge() says how many */
+	c->p->beam_width = on;		/* judge_best_of() sets how many */
 	return 0;
 }
 
@@ -392,7 +392,7 @@ int field_safety_identifier(struct field_ctx *c, const char *key,
 	return get_string(c, key, v);
 }
 
-/* Lower is earlier here, higher is earlier in the engine. */
+/* Lower numbers go first here, higher ones in the engine. */
 int field_priority(struct field_ctx *c, const char *key, const json_t *v)
 {
 	const s64 base = c->m->priority;
@@ -420,7 +420,7 @@ int field_cache_salt(struct field_ctx *c, const char *key, const json_t *v)
 	kvmm_identity_final(id, digest);
 	free(id);
 	memcpy(&c->p->salt, digest, sizeof(c->p->salt));
-	c->p->salt += !c->p->salt;	/* 0 is "no salt" */
+	c->p->salt += !c->p->salt;	/* 0 means "no salt" */
 	return 0;
 }
 
@@ -459,7 +459,7 @@ static void set_defaults(struct field_ctx *c)
 	c->generation_prompt = true;
 }
 
-/* How many samples or beams, and whether that goes with the rest. */
+/* Set the number of samples or beams, and check it against other fields. */
 static int judge_best_of(struct field_ctx *c)
 {
 	struct api_params *p = c->p;
@@ -491,7 +491,7 @@ static int judge_best_of(struct field_ctx *c)
 	return 0;
 }
 
-/* What the request leaves open, and what several fields say together. */
+/* Set the remaining defaults, and check conditions on several fields. */
 static int judge(struct field_ctx *c)
 {
 	const struct model_info *info = c->m->info;
@@ -519,7 +519,7 @@ static int judge(struct field_ctx *c)
 	return 0;
 }
 
-/* Most new tokens of any prompt; what does not fit was asked for is refused. */
+/* Set the most new tokens of any prompt; refuse a request for more than fit. */
 static int set_max_new(struct field_ctx *c)
 {
 	const struct model_generation *gen = &c->m->info->gen;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * plan.c - which models are served, and under which names
+ * plan.c - the models to serve and their names
  *
- * All that can be wrong with a command line and is seen without loading a
- * model is said here, before a port is taken.
+ * All errors of a command line that can be found without loading a model are
+ * reported here, before a port is taken.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #include "runtime/server/plan.h"
 
-/* A name that fits and can be printed; else it becomes "". */
+/* Copy a name that fits and can be printed; otherwise write "". */
 static void name_copy(char *out, const char *name)
 {
 	const size_t n = strlen(name);
@@ -46,7 +46,7 @@ static int choose_names(const struct server_model *m, struct plan_model *p)
 	return -1;
 }
 
-/* A mistyped folder is said before a port is taken. */
+/* A mistyped folder is reported before a port is taken. */
 static int look_at_model(const struct server_model *m, int *err)
 {
 	char path[PATH_MAX];

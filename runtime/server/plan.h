@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.h - which models are served, and under which names
+ * plan.h - the models to serve and their names
  */
 #ifndef RUNTIME_SERVER_PLAN_H
 #define RUNTIME_SERVER_PLAN_H
@@ -10,10 +10,10 @@
 #define PLAN_NAME_MAX	256u
 
 /**
- * struct plan_model - one model, judged before anything is loaded
- * @name:   by which it is served
+ * struct plan_model - one model, checked before anything is loaded
+ * @name:   its name for clients
  * @base:   last part of the folder's path
- * @domain: the daemon's, where it is not @base; else ""
+ * @domain: name of the daemon's domain if it is not @base; else ""
  */
 struct plan_model {
 	char	name[PLAN_NAME_MAX];
@@ -22,14 +22,14 @@ struct plan_model {
 };
 
 /**
- * plan_models() - names, and whether there is something at all
+ * plan_models() - choose names, and check that the folders have a model
  * @plan: gets @o->nr_models of them
  * @err:  with SERVER_NO_MODEL: negative errno
  *
- * Two folders of one name in different places would share the daemon's domain;
- * these get the names by which they are served for domains.
+ * Two folders with the same name in different places would share a domain, so
+ * the domains of these models get the models' names for clients.
  *
- * Return: 0, or -1 after one line, with @end.
+ * Return: 0, or -1 with @end, after one line in the log.
  */
 int __must_check plan_models(const struct server_opts *o,
 			     struct plan_model *plan, enum server_end *end,

@@ -2,10 +2,9 @@
 /*
  * prompt.c - from prompts and chats to token ids
  *
- * Lengths are judged before work is done: a text so long that it cannot fit,
- * whatever its tokens are, is refused without being tokenized.  What users
- * write is plain text: a special token that is spelt out in it stays text, so
- * that nobody forges a turn of a chat.
+ * Lengths are checked first: a text that is too long for any tokens is refused
+ * without being tokenized.  Users' text is plain: a special token spelt out in
+ * it stays text, so that no user can forge a turn of a chat.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +35,7 @@ static int too_long(struct field_ctx *c, const char *about, size_t nr)
 			c->m->info->max_len, about, nr, prompt_max(c));
 }
 
-/* Keep the text of a prompt, which echo needs. */
+/* Keep the text of a prompt for echo. */
 static int keep_text(struct field_ctx *c, struct api_prompt *q,
 		     const char *text, size_t len)
 {
@@ -48,7 +47,9 @@ static int keep_text(struct field_ctx *c, struct api_prompt *q,
 	return 0;
 }
 
-/* @guards: @nr_guards parts of the text in which no special token is found. */
+/*
+ * @guards: @nr_guards parts of the text in which no special token may be found.
+ */
 static int encode(struct field_ctx *c, struct api_prompt *q, const char *text,
 		  size_t len, u32 flags, const struct tokenizer_guard *guards,
 		  size_t nr_guards)
@@ -97,7 +98,7 @@ static int prompt_text(struct field_ctx *c, struct api_prompt *q,
 	return c->p->echo ? keep_text(c, q, text, len) : 0;
 }
 
-/* The text of ids, for echo. */
+/* Decode a prompt's ids to text, for echo. */
 static int ids_text(struct field_ctx *c, struct api_prompt *q)
 {
 	const size_t room = detok_out_max(c->m->tok);
@@ -211,7 +212,7 @@ static int chat_prompt(struct field_ctx *c)
 	ret = prompts_alloc(c, 1);
 	if (!ret)
 		ret = chat_text_make(c, c->prompt, &t);
-	/* The template's own special tokens count, those of users do not. */
+	/* The template's special tokens are tokens, those of users are not. */
 	if (!ret)
 		ret = encode(c, &c->p->prompts[0], t.p, t.len,
 			     c->add_bos ? TOKENIZER_ADD_BOS : 0, t.guards,
@@ -225,10 +226,10 @@ static int chat_prompt(struct field_ctx *c)
 
 /* ---- together ---- */
 
-/* What the answer says of each token of a prompt, in @nr choices. */
+/* How many entries about a prompt's token the answer has, in @nr choices. */
 static u64 told_of_token(const struct api_params *p, u64 nr)
 {
-	/* One more than are told beside the token itself, or 0. */
+	/* @prompt_logprobs is the number of likeliest tokens plus one, or 0. */
 	const u64 lists = p->kind == API_CHAT ? 1 : nr;
 	u64 told = lists * p->prompt_logprobs;
 
@@ -240,8 +241,9 @@ static u64 told_of_token(const struct api_params *p, u64 nr)
 }
 
 /*
- * A prompt is sent once and told of in every choice, by a thread that others
- * wait for: a short request must not ask for gigabytes.
+ * A prompt is sent once, but its tokens are in the answer once a choice,
+ * written by a thread that other requests wait for.  A short request must not
+ * cause an answer of gigabytes.
  */
 static int judge_told(struct field_ctx *c)
 {

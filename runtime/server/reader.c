@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * reader.c - threads that read bodies, so that no loop has to
+ * reader.c - threads that read bodies on behalf of the loops
  *
- * Parsing megabytes of JSON and tokenizing a long prompt takes far longer
- * than a token may be late, so it happens here.  Long bodies have a thread of
- * their own: short ones do not wait behind them.
+ * Parsing megabytes of JSON and tokenizing a long prompt take far longer than a
+ * token may be late, so they happen here.  Long bodies have a thread of their
+ * own, so that short ones do not wait behind them.
  */
 #include <poll.h>
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * retry.c - when somebody who was refused had better come again
+ * retry.c - Retry-After for refused requests
  *
- * The time between two ends is measured, smoothed over about eight of them.
- * Time in which nothing was at work does not count: a gap begins with the last
- * end or with the beginning of what ended, whichever is later.
+ * The time between two ends of requests is measured and smoothed over about
+ * eight of them.  Time without any request in progress does not count: a gap
+ * begins with the last end or with the beginning of the request that ended,
+ * whichever is later.
  */
 #include "runtime/server/retry.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * route.c - paths of the server, and what answers there
+ * route.c - paths of the server and their handlers
  *
- * Every error has OpenAI's form, whatever path it is on.  The API key guards
- * what costs something; health and figures are for machines that have none.
+ * Every error has OpenAI's form, on any path.  The API key guards the paths
+ * that cost something.  Health and metrics are for machines that have no key.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,7 +136,7 @@ static void route_health(struct service *svc, struct conn *c,
 	text_free(&t);
 }
 
-/* Why requests would not be worked at now; NULL: they would. */
+/* The reason why requests would be refused now; NULL: they would not. */
 static const char *not_ready(const struct site *s,
 			     const struct backend_view *v)
 {
@@ -147,7 +147,7 @@ static const char *not_ready(const struct site *s,
 	return v->silent_ns > (s64)s->stall_s * 1000000000 ? "stalled" : NULL;
 }
 
-/* Of several models each is told of; a server is ready when all are. */
+/* List each of several models; a server is ready when all of them are. */
 static void write_all_ready(const struct site *s, struct text *t)
 {
 	struct backend_view v;
@@ -248,7 +248,7 @@ static void route_metrics(struct service *svc, struct conn *c,
 	text_free(&t);
 }
 
-/* ---- which one ---- */
+/* ---- routing ---- */
 
 static const struct route {
 	enum http_method	method;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * route.h - paths of the server, and what answers there
+ * route.h - paths of the server and their handlers
  */
 #ifndef RUNTIME_SERVER_ROUTE_H
 #define RUNTIME_SERVER_ROUTE_H
 
 #include "runtime/server/service.h"
 
-/* Method, path, handler, whether the API key guards it, what it is for. */
+/* Method, path, handler, whether the API key guards it, purpose. */
 #define ROUTES(x)							\
 	x(POST, "/v1/completions", completions, true, "complete prompts") \
 	x(POST, "/v1/chat/completions", chat, true, "answer a chat")	\

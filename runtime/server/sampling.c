@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sampling.c - fields that say how tokens are drawn and what is told of them
+ * sampling.c - fields for the draw of tokens and for logprobs
  *
- * Readers as in params.c.  Arrays belong to the api_params and are what its
- * sampling points to; everything else is copied from here by value.  Ids are
- * judged by the model's vocabulary, so the engine finds nothing to refuse.
+ * The readers are like those in params.c.  The api_params own the arrays that
+ * its sampling points to; all other values are copied.  Ids are checked against
+ * the model's vocabulary, so the engine has nothing to refuse.
  */
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static int get_real(struct field_ctx *c, const char *key, const json_t *v,
 	return bad(c, key, want);
 }
 
-/* One that asks for something unless it is @neutral. */
+/* Read a number; it counts as given unless it is @neutral. */
 static int get_change(struct field_ctx *c, const char *key, const json_t *v,
 		      double lo, double hi, double neutral, float *out)
 {
@@ -91,13 +91,13 @@ int field_min_tokens(struct field_ctx *c, const char *key, const json_t *v)
 
 /* ---- tokens ---- */
 
-/* A token id that is the name of a JSON field; -1 if it is none. */
+/* The token id that a JSON field's name spells; -1: it spells none. */
 static s64 id_of_name(const struct field_ctx *c, const char *name)
 {
 	u64 id = 0;
 	u32 i;
 
-	if (name[0] == '0' && name[1])	/* as another way to write it */
+	if (name[0] == '0' && name[1])	/* a second spelling of the same id */
 		return -1;
 	for (i = 0; name[i] >= '0' && name[i] <= '9' && i < 10; i++)
 		id = 10 * id + (u64)(name[i] - '0');
@@ -162,8 +162,8 @@ int field_allowed_token_ids(struct field_ctx *c, const char *key,
 }
 
 /*
- * Append the ids of @space and @word as a sequence; returns how many ids, 0
- * when there is no room, or a negative errno.
+ * Append the ids of @space and @word as a sequence.
+ * Return: how many ids; 0: there is no room; or a negative errno.
  */
 static ssize_t word_add(struct field_ctx *c, const char *space,
 			const char *word, size_t len)
@@ -195,8 +195,8 @@ static ssize_t word_add(struct field_ctx *c, const char *space,
 }
 
 /*
- * As vLLM: the word alone, and behind a space where that makes another first
- * token and as many of them.
+ * As vLLM: the word alone, and the word after a space if that has the same
+ * number of tokens with another first token.
  */
 static int word_read(struct field_ctx *c, const char *key, const json_t *v)
 {
@@ -245,7 +245,7 @@ int field_bad_words(struct field_ctx *c, const char *key, const json_t *v)
 
 /* ---- logprobs ---- */
 
-/* How many likeliest tokens; false, where others take true, is none. */
+/* Read a number of likeliest tokens; false means no logprobs. */
 static int get_top(struct field_ctx *c, const char *key, const json_t *v,
 		   u32 *out)
 {

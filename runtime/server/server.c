@@ -4,7 +4,7 @@
  *
  *	 clients
  *	    |  HTTP/1.1
- *	 acceptor (accept.c)		this thread: who gets a new connection
+ *	 acceptor (accept.c)		this thread: which loop gets a connection
  *	    |
  *	 loop x N (conn.c, http.c)	the first is this thread: sockets, answers,
  *	    |  route.c, call.c		nothing slow; tokens to text (choice.c)
@@ -12,18 +12,18 @@
  *	    |
  *	 backend x M (backend.c)	its thread: a model, its engine, the daemon
  *
- * Threads meet in mailboxes (mailbox.h) and nowhere else, but for counters; none
- * waits for another.  Connections stay with their loop.  What holds for all
- * together (requests, connections, bodies) is counted by atomics in struct site
- * and struct loop_crowd.
+ * Threads meet only in mailboxes (mailbox.h) and in counters; no thread waits
+ * for another.  A connection stays with its loop.  Totals of all loops
+ * (requests, connections, bodies) are atomic counters in struct site and struct
+ * loop_crowd.
  *
- * The port is taken first, but for a look whether there is a model at all: what
- * is wrong with it is said before a model is loaded, and clients that come
- * early get 503, not a refused connection.
+ * The port is taken before a model is loaded; only a first look whether there
+ * is a model at all comes before that.  So an error of the port is reported at
+ * once, and clients that come early get 503 instead of a refused connection.
  *
- * The end: on a signal nothing new is accepted, what runs may finish for a
- * while, the rest is told, and the daemon gets its memory back in order.  A
- * second signal shortens the while to nothing.
+ * The end: after a signal no connection is accepted.  Running requests may
+ * finish for a while, the rest are cancelled with an answer, and the daemon
+ * gets its memory back in order.  A second signal ends that while at once.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -47,12 +47,12 @@
 static_assert(SERVER_LOOPS_MAX == ACCEPT_LOOPS, "loops");
 
 #define SERVER_TICK_US		10000
-#define SERVER_LAST_WORDS_MS	2000	/* for answers that are cancelled */
+#define SERVER_LAST_WORDS_MS	2000	/* for answers to cancelled requests */
 #define SERVER_JOIN_MS		5000
 
 struct server;
 
-/* How a backend says that its state changed. */
+/* Mail from a backend: its state has changed. */
 struct server_note {
 	struct mail	changed;
 	struct server	*s;
@@ -60,16 +60,16 @@ struct server_note {
 };
 
 /**
- * struct server - everything of server_run()
- * @fds:       listening sockets that are not the acceptor's yet
- * @url:       of the first
- * @loop:      of this thread
- * @threads:   of the other loops, [@nr_threads]
- * @backends:  [@nr_backends] that were started, with their @notes
- * @lost:      the GPU failed: it ends in a while
- * @draining:  nothing new is accepted
- * @cancelled: what ran was told to end
- * @until_ms:  of the part of the end that we are in
+ * struct server - state of server_run()
+ * @fds:       listening sockets that the acceptor does not own yet
+ * @url:       URL of the first
+ * @loop:      the loop of this thread
+ * @threads:   [@nr_threads] threads of the other loops
+ * @backends:  [@nr_backends] started backends, with their @notes
+ * @lost:      the GPU failed: the server will end
+ * @draining:  no connection is accepted any more
+ * @cancelled: running requests were cancelled
+ * @until_ms:  end of the current phase of the shutdown
  */
 struct server {
 	const struct server_opts	*o;
@@ -185,7 +185,7 @@ static bool is_busy(const struct server *s)
 
 static void drain(struct server *s);
 
-/* The time in which it said that the GPU failed may be over. */
+/* Has the time passed in which the server reports the failed GPU? */
 static void tick_lost(struct server *s)
 {
 	if (now_ms() < s->until_ms) {
@@ -197,7 +197,7 @@ static void tick_lost(struct server *s)
 		cancel_rest(s);
 }
 
-/* While it ends: is it over, or is the time? */
+/* Shutdown timer: are all requests done, or is the time over? */
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
@@ -259,7 +259,7 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* Is every model attached? */
+/* Are all models attached? */
 static bool all_attached(const struct server *s)
 {
 	u32 i;
@@ -289,9 +289,10 @@ static void greet(struct server *s)
 }
 
 /*
- * The GPU is lost to this process, and all models are on it.  What ran was told;
- * for a while whoever asks hears why nothing is served, so that a balancer sends
- * its requests elsewhere, then the process ends.  A new one has a new context.
+ * The GPU is lost to this process, and all models are on it.  Running requests
+ * have failed.  For a while the server answers each request with the reason, so
+ * that a balancer sends requests elsewhere; then the process ends.  A new
+ * process has a new context.
  */
 static void lose(struct server *s, const char *why)
 {
@@ -446,7 +447,7 @@ static int create_loops(struct server *s)
 	return err;
 }
 
-/* Connections may come. */
+/* Start accepting connections. */
 static int start_accepting(struct server *s)
 {
 	int err = 0;
@@ -455,7 +456,7 @@ static int start_accepting(struct server *s)
 	for (i = 0; !err && i < s->nr_fds; i++) {
 		err = acceptor_add(&s->acceptor, s->fds[i]);
 		if (!err)
-			s->fds[i] = -1;	/* the acceptor's now */
+			s->fds[i] = -1;	/* the acceptor owns it now */
 	}
 	return err;
 }
@@ -491,7 +492,7 @@ static int start(struct server *s)
 	return err ? err : start_accepting(s);
 }
 
-/* Everything that came for any loop, now that their threads are over. */
+/* Deliver the mail of every loop, after the loops' threads have ended. */
 static void deliver_all(struct server *s)
 {
 	u32 i;
@@ -500,7 +501,9 @@ static void deliver_all(struct server *s)
 		mailbox_deliver(&s->site.services[i].loop.mail);
 }
 
-/* Return: false when a thread is stuck: then only the process can end. */
+/*
+ * Return: false when a thread is stuck: then only the end of the process helps.
+ */
 static bool stop_threads(struct server *s)
 {
 	u32 i;

@@ -13,10 +13,10 @@
 #define SERVER_LOOPS_MAX	64u	/* as ACCEPT_LOOPS */
 
 /**
- * struct server_model - one of the models
- * @dir:      of its files
- * @name:     by which it is served; NULL: the last part of @dir
- * @progress: told while it is loaded
+ * struct server_model - one model to serve
+ * @dir:      directory of its files
+ * @name:     its name for clients; NULL: the last part of @dir
+ * @progress: called while it is loaded
  */
 struct server_model {
 	const char		*dir;
@@ -25,26 +25,27 @@ struct server_model {
 };
 
 /**
- * struct server_opts - what to serve, where, and how much
+ * struct server_opts - options of the server
  * @models:    [@nr_models], 1 to SERVER_MODELS_MAX
  * @host:      address or name to listen on
  * @port:      0: any free one
- * @unix_path: a socket in the file system to listen on too, or NULL
- * @unix_mode: its permissions
- * @unix_only: and on no port
+ * @unix_path: a socket in the file system to listen on as well, or NULL
+ * @unix_mode: permissions of that socket
+ * @unix_only: listen on that socket alone
  * @loops:     threads with connections, 1 to SERVER_LOOPS_MAX
- * @keys:      the API keys; none: everybody is served
- * @model:     how to load each, but for its progress
+ * @keys:      the API keys; none: every client is served
+ * @model:     how to load each model, except for @models' progress
  * @engine:    how to attach
- * @priority:  of requests that give none
+ * @priority:  default priority of requests
  * @calls:     most requests at once, running or waiting
  * @timeout_s: seconds that a request may take, 0: any time
  * @samples:   most samples of one request
- * @stream:    bytes of a stream that a slow reader may leave behind
- * @drain_s:   seconds that running requests get after SIGTERM
- * @lost_s:    seconds that it says that the GPU failed before it ends
- * @stall_s:   seconds without a sign of the engine after which it is not ready
- * @chat_template: `auto`, the model's; `plain`, the built-in one; else a file
+ * @stream:    bytes of a stream that a slow client may leave unread
+ * @drain_s:   seconds for running requests after SIGTERM
+ * @lost_s:    seconds between the failure of the GPU and the server's end
+ * @stall_s:   seconds without a sign of the engine before the server is not
+ *             ready
+ * @chat_template: `auto`: the model's; `plain`: the built-in one; else a file
  */
 struct server_opts {
 	const struct server_model *models;
@@ -72,11 +73,11 @@ struct server_opts {
 
 /* How server_run() ended. */
 enum server_end {
-	SERVER_DONE,		/* a signal asked for it */
-	SERVER_BAD_OPTION,	/* a name or an address that is none */
-	SERVER_NO_ADDRESS,	/* it cannot listen there */
+	SERVER_DONE,		/* by a signal */
+	SERVER_BAD_OPTION,	/* an invalid name or address */
+	SERVER_NO_ADDRESS,	/* the address cannot be listened on */
 	SERVER_NO_MODEL,	/* the model cannot be loaded */
-	SERVER_NO_DAEMON,	/* the daemon will never admit it */
+	SERVER_NO_DAEMON,	/* the daemon will never admit the model */
 	SERVER_NO_SYSTEM,	/* memory, threads, descriptors */
 	SERVER_NO_DEVICE,	/* the GPU failed while it was serving */
 };
@@ -85,8 +86,8 @@ enum server_end {
  * server_run() - serve until SIGTERM or SIGINT
  * @err: with SERVER_NO_MODEL and SERVER_NO_DAEMON: negative errno
  *
- * What went wrong was said in one line.  Blocks SIGTERM, SIGINT and SIGHUP
- * for good, ignores SIGPIPE, and raises the limit of descriptors.
+ * Errors are logged in one line.  The function blocks SIGTERM, SIGINT and
+ * SIGHUP for good, ignores SIGPIPE, and raises the limit of descriptors.
  */
 enum server_end server_run(const struct server_opts *o, int *err);
 

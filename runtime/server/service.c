@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * service.c - what the calls of a loop share, and who may begin one
+ * service.c - state shared by the calls of a loop, and their admission
  *
- * The first look at a request, before its body is read: is the server going
+ * The first check of a request, before its body is read: is the server shutting
  * down, is there a model that could answer, is there a place?  Places are
- * counted for all loops together; one is taken here and given back when the
- * call leaves the list.
+ * counted for all loops together.  A call takes one here and gives it back when
+ * it leaves the list.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ void service_refuse(const struct service *svc, struct conn *c,
 	struct text t = { 0 };
 	char header[32];
 
-	/* The other loops' end as fast. */
+	/* Assume that calls of the other loops end as fast. */
 	snprintf(header, sizeof(header), "Retry-After: %u\r\n",
 		 err->status == 429 ?
 		 retry_after_s(&svc->retry, READ_ONCE(site->nr_calls) /

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * service.h - what the calls of a loop share, and what all loops do
+ * service.h - state shared by the calls of a loop, and by all loops
  */
 #ifndef RUNTIME_SERVER_SERVICE_H
 #define RUNTIME_SERVER_SERVICE_H
@@ -14,8 +14,8 @@
 #include "runtime/server/retry.h"
 
 /**
- * struct reader - a thread that reads bodies, so that no loop has to
- * @stop: ends it
+ * struct reader - a thread that reads bodies on behalf of the loops
+ * @stop: tells the thread to end
  */
 struct reader {
 	struct mailbox	mail;
@@ -29,24 +29,24 @@ int __must_check reader_start(struct reader *r);
 void reader_stop(struct reader *r);
 
 #define SERVICE_READERS	2u	/* one for short bodies, one for long ones */
-#define SERVICE_LONG	65536u	/* bytes of a long one */
+#define SERVICE_LONG	65536u	/* bytes from which a body is long */
 
 struct call;
 struct service;
 
 /**
- * struct site - what all loops of a server share
- * @backends:   [@nr_backends], the models, where work goes
- * @services:   [@nr_services], one of each loop
- * @keys:       the API keys; none: everybody is served
+ * struct site - state shared by all loops of a server
+ * @backends:   [@nr_backends], the models that do the work
+ * @services:   [@nr_services], one for each loop
+ * @keys:       the API keys; none: every client is served
  * @stall_s:    as in struct server_opts
- * @max_calls:  more are told to come back
+ * @max_calls:  further calls are refused with a time to retry
  * @max_stream: as in struct server_opts
- * @timeout_s:  after which a request is ended, 0: never
- * @nr_calls:   being worked at, of all loops
- * @draining:   new ones are refused
+ * @timeout_s:  seconds after which a request is ended, 0: never
+ * @nr_calls:   calls in progress, of all loops
+ * @draining:   new calls are refused
  *
- * The last two are written by any thread, the others before there are some.
+ * Any thread writes the last two; the others are written before threads start.
  */
 struct site {
 	struct backend	*backends;
@@ -65,11 +65,11 @@ struct site {
 };
 
 /**
- * struct service - what the calls of a loop share
- * @metrics:   of the loop, one of each backend
- * @retry:     how fast they end
- * @to_cancel: ends its calls
- * @list:      of calls
+ * struct service - state shared by the calls of a loop
+ * @metrics:   the loop's, one for each backend
+ * @retry:     how fast its calls end
+ * @to_cancel: mail that ends its calls
+ * @list:      its calls
  */
 struct service {
 	struct site	*site;
@@ -80,18 +80,18 @@ struct service {
 	struct call	*list;
 };
 
-/* service_init() - all but its loop: 0 or -ENOMEM */
+/* service_init() - set up all but the loop: 0 or -ENOMEM */
 int __must_check service_init(struct service *svc, struct site *site);
 
-/* service_free() - after loop_destroy() */
+/* service_free() - free @svc after loop_destroy() */
 void service_free(struct service *svc);
 
-/* service_cancel() - end every call, with 503; on its loop's thread */
+/* service_cancel() - end every call with 503; on its loop's thread */
 void service_cancel(struct service *svc);
 
 /**
- * service_admit() - may one more request be worked at?
- * @tokens: it needs only the tokenizer of a model
+ * service_admit() - may one more request begin?
+ * @tokens: the request needs only the tokenizer of a model
  *
  * Context: any thread.
  * Return: 0 with a place taken, for service_leave(), or -1 with @err.
@@ -102,7 +102,7 @@ int __must_check service_admit(struct service *svc, bool tokens,
 /* service_leave() - give back the place of service_admit() */
 void service_leave(struct service *svc);
 
-/* service_refuse() - answer @err, and when to come again where that helps */
+/* service_refuse() - answer @err, with a Retry-After where a retry may help */
 void service_refuse(const struct service *svc, struct conn *c,
 		    const struct api_error *err);
 

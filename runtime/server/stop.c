@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * stop.c - finds stop strings in a text that comes in pieces
+ * stop.c - find stop strings in a text that comes in pieces
  *
- * A stop string may lie across the borders of tokens, so the end of the text
- * is held back as long as a stop string may begin there.  The text ends with
- * the first byte that completes a string; if it completes several, the
- * longest counts.  So the answer does not depend on how the text was cut into
- * pieces.
+ * A stop string may cross the borders of tokens, so the end of the text is held
+ * back as long as a stop string may begin there.  The text ends with the first
+ * byte that completes a stop string; if that byte completes several, the
+ * longest counts.  So the result does not depend on the pieces of the text.
  *
- * Each string is matched as Knuth, Morris and Pratt do, so that every byte
- * costs the same whatever text and strings are: both come from strangers.
+ * Each string is matched with the algorithm of Knuth, Morris and Pratt, so
+ * every byte costs the same for any text and strings.  Both come from clients.
  *
- * Pieces are whole characters and so are stop strings, hence what is held and
- * what is let go are whole characters too.
+ * Pieces and stop strings are whole characters, so the held text and the
+ * released text are whole characters, too.
  */
 #include <stdlib.h>
 
@@ -64,7 +63,7 @@ void stops_free(struct stops *st)
 	memset(st, 0, sizeof(*st));
 }
 
-/* One byte: the longest string that it completes, or -1. */
+/* Match one byte: the longest string that it completes, or -1. */
 static int stopper_byte(struct stopper *st, char c)
 {
 	const struct stops *s = st->stops;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stop.h - finds stop strings in a text that comes in pieces
+ * stop.h - find stop strings in a text that comes in pieces
  */
 #ifndef RUNTIME_SERVER_STOP_H
 #define RUNTIME_SERVER_STOP_H
@@ -8,14 +8,14 @@
 #include <kvmm/text.h>
 
 #define STOP_MAX	4u	/* strings of a request, as OpenAI allows */
-#define STOP_LEN_MAX	4096u	/* bytes of one */
+#define STOP_LEN_MAX	4096u	/* bytes of one string */
 
 /**
- * struct stops - the stop strings of a request; all zero is none
+ * struct stops - the stop strings of a request; all zero: none
  * @keep: the string that stopped the text stays in it
- * @s:    [@nr] with @len bytes each, own copies
- * @back: where to go on after a byte that does not fit: the longest begin of
- *        the string that also ends what has matched
+ * @s:    [@nr] own copies, @len bytes each
+ * @back: where to go on after a byte that does not fit: the longest prefix of
+ *        the string that is also a suffix of the matched part
  */
 struct stops {
 	u32	nr;
@@ -26,7 +26,7 @@ struct stops {
 };
 
 /**
- * stops_add() - one more string
+ * stops_add() - add a string
  * @s: @len bytes of UTF-8, not empty, copied
  *
  * Return: 0, -E2BIG (too many, or too long), -EINVAL (empty), -ENOMEM.
@@ -36,9 +36,9 @@ int __must_check stops_add(struct stops *st, const char *s, size_t len);
 void stops_free(struct stops *st);
 
 /**
- * struct stopper - one text; all zero but @stops is a new one
+ * struct stopper - one text; zero it and set @stops for a new one
  * @at:   bytes of each string that the end of the text matches
- * @held: the end of the text so far, which a stop string may begin with
+ * @held: the end of the text, in which a stop string may begin
  */
 struct stopper {
 	const struct stops	*stops;
@@ -47,16 +47,16 @@ struct stopper {
 };
 
 /**
- * stopper_push() - more of the text came
+ * stopper_push() - add a piece of the text
  * @p:   @n bytes, whole characters
- * @out: what can no longer be part of a stop string is appended
+ * @out: bytes that can no longer be part of a stop string are appended
  *
- * Return: index of the string that ends the text, -1 if it goes on.
+ * Return: index of the string that ends the text, -1: the text goes on.
  */
 int stopper_push(struct stopper *st, const char *p, size_t n,
 		 struct text *out);
 
-/* stopper_end() - the text ended: what was held belongs to it */
+/* stopper_end() - end the text: the held bytes belong to it */
 void stopper_end(struct stopper *st, struct text *out);
 
 void stopper_free(struct stopper *st);

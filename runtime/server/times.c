@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * times.c - where the time of a request went
+ * times.c - time intervals of a request
  *
- * The engine stamps (runtime/engine/times.c), a request has as many sets of stamps
- * as it has prompts, and is observed once.  Intervals and their names are vLLM's:
- * what preemption took is part of the interval that it falls into, never of the
- * queue, which a request leaves once.
+ * The engine sets the stamps (runtime/engine/times.c).  A request has one set
+ * of stamps for each prompt, and is observed once.  Intervals and their names
+ * are vLLM's.  Preempted time is part of the interval that it falls into.  It
+ * is never queue time, because a request leaves the queue only once.
  */
 #include "runtime/server/times.h"
 
-/* The earlier of two stamps, of which 0 is none. */
+/* The earlier of two stamps; 0: not set. */
 static s64 earlier(s64 a, s64 b)
 {
 	return !a || (b && b < a) ? b : a;
@@ -32,7 +32,7 @@ static void observe(struct metrics *m, enum metric_histogram h, s64 ns)
 
 void times_observe(struct metrics *m, const struct engine_times *t)
 {
-	/* What ended well has all of them. */
+	/* A request that ended well has all stamps. */
 	if (!t->queued || !t->scheduled || !t->first)
 		return;
 	observe(m, METRIC_request_queue_time_seconds, t->scheduled - t->queued);

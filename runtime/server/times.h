@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * times.h - where the time of a request went
+ * times.h - time intervals of a request
  */
 #ifndef RUNTIME_SERVER_TIMES_H
 #define RUNTIME_SERVER_TIMES_H
@@ -8,16 +8,16 @@
 #include "runtime/server/metrics.h"
 
 /**
- * times_add() - take one more prompt's times into those of its request
- * @sum: all zero before the first
+ * times_add() - merge the times of one prompt into those of its request
+ * @sum: all zero before the first prompt
  *
- * A request is in the queue until one of its prompts is worked at, has its first
- * token with the first of any, its last with the last of any, and was held up by
- * preemption as long as the prompt that was so the longest.
+ * A request leaves the queue when the first of its prompts does, and has its
+ * first token with the first token of any prompt and its last with the last of
+ * any.  Its preempted time is the longest of any prompt.
  */
 void times_add(struct engine_times *sum, const struct engine_times *t);
 
-/* times_observe() - a request has ended well: count where its time went */
+/* times_observe() - observe the intervals of a request that ended well */
 void times_observe(struct metrics *m, const struct engine_times *t);
 
 #endif /* RUNTIME_SERVER_TIMES_H */

@@ -2,10 +2,9 @@
 /*
  * tokens.c - /tokenize and /detokenize
  *
- * Requests and answers are vLLM's.  A text becomes the tokens that a completion
- * of it would have, and messages those of a chat, since both go the same way
- * (prompt.c); only no length is too long to be counted.  Both need the model's
- * files and no daemon.
+ * Requests and answers are vLLM's.  A text becomes the tokens of a completion,
+ * and messages become those of a chat, since both go through prompt.c; only the
+ * length is not limited.  Both paths need the model's files and no daemon.
  */
 #include <stdlib.h>
 
@@ -38,7 +37,7 @@ static int unknown(struct api_error *err, const char *name, const char *path)
 
 /* ---- /tokenize ---- */
 
-/* A request for tokens while its fields are read. */
+/* A tokenize request while its fields are read. */
 struct tokenize {
 	struct field_ctx	c;
 	bool			strs;
@@ -75,7 +74,7 @@ static int tokenize_field(struct tokenize *q, const char *name, const json_t *v)
 	return 0;
 }
 
-/* Prompt or messages, and what they allow beside them. */
+/* Read prompt or messages, and the other fields that each of them allows. */
 static int tokenize_fields(struct tokenize *q, const json_t *root)
 {
 	const json_t *prompt = json_object_get(root, "prompt");

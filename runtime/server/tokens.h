@@ -7,7 +7,7 @@
 
 #include "runtime/server/api.h"
 
-/* Fields of /tokenize: name and what it is; readers are those of fields.h. */
+/* Fields of /tokenize: name and meaning; fields.h has the readers. */
 #define TOKENIZE_FIELDS(x)						\
 	x(model, "name of the model; may be left out where there is one") \
 	x(prompt, "a string: its tokens are those of a completion")	\
@@ -17,16 +17,17 @@
 	x(chat_template_kwargs, "likewise")				\
 	x(return_token_strs, "true: the answer has the text of each token too")
 
-/* tokens_doc() - their table for the documentation, in Markdown */
+/* tokens_doc() - write their table for the documentation, in Markdown */
 void tokens_doc(struct text *t);
 
 /**
- * tokens_read() - the whole answer
+ * tokens_read() - write the whole answer
  * @kind: API_TOKENIZE or API_DETOKENIZE
- * @root: of the body, any JSON
- * @t:    gets it
+ * @root: JSON of the body, of any type
+ * @t:    gets the answer
  *
- * Return: 0, or -1 with @err.  Context: any thread; takes as long as the text is.
+ * Return: 0, or -1 with @err.  Context: any thread; the time grows with the
+ * length of the text.
  */
 int __must_check tokens_read(const struct api_model *m, enum api_kind kind,
 			     const json_t *root, struct text *t,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * work.c - what is asked of a backend, from post to release
+ * work.c - a request to a backend, from post to release
  *
  *	owner				backend
  *	work_post -> @in		engine_submit, or refuse
@@ -9,15 +9,15 @@
  *	reads ends <- @done		every sample is over
  *	@bye ->				@release frees it
  *
- * All of a work is freed by the backend's thread, in the handler of @bye, so
- * what runs on that thread may touch it until it returns to its loop.
+ * The handler of @bye frees the whole work on the backend's thread, so code
+ * that runs on that thread may use the work until it returns to its loop.
  *
- * Tokens lie in arrays as long as the longest answer, made with the work, so
- * the engine's thread never waits for a reader and never allocates.  Who asks
- * for much may get little, so all of them are one piece of memory that is
- * mapped for the work and no other: untouched pages cost nothing, as those of
- * calloc() do that were used before.  Mails only say "look"; their handlers
- * find out.
+ * Tokens are stored in arrays as long as the longest answer, allocated with the
+ * work, so the engine's thread never waits for a reader and never allocates.  A
+ * request may ask for many tokens and get few.  So all arrays are one piece of
+ * memory that is mapped for this work alone: untouched pages cost nothing,
+ * unlike used pages that calloc() returns.  Mails only say "look"; their
+ * handlers find out what changed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@
 #include "runtime/server/backend.h"
 #include "runtime/server/worker.h"
 
-#define WORK_ROOM_SMALL	65536u	/* bytes that are not worth a mapping */
+#define WORK_ROOM_SMALL	65536u	/* smaller sizes are not worth a mapping */
 
 static void sample_end(struct work *w, struct work_sample *s)
 {
@@ -35,7 +35,7 @@ static void sample_end(struct work *w, struct work_sample *s)
 	backend_post(w->b, w->to, --w->left ? &w->out : &w->done);
 }
 
-/* Keep what is told of the token at @i, where that is wanted. */
+/* Store the logprobs of the token at @i, if they are wanted. */
 static void tops_take(struct work_tops *tops, u32 i,
 		      const struct engine_token *t)
 {
@@ -85,7 +85,7 @@ static void on_done(void *arg, const struct engine_done *done)
 	sample_end(q->work, s);
 }
 
-/* End what the engine does not have. */
+/* End the samples of a prompt that the engine does not have. */
 static void prompt_over(struct work_prompt *q, enum engine_reason reason,
 			int err)
 {
@@ -120,7 +120,9 @@ static int prompt_begin(struct work_prompt *q, struct engine *e,
 	return err;
 }
 
-/* All prompts or none: those before the first refused one are cancelled. */
+/*
+ * Submit all prompts or none: after a refusal work_prune() cancels the others.
+ */
 static void work_begin(struct work *w, struct engine *e, const char *why)
 {
 	int err = 0;
@@ -148,7 +150,7 @@ static void sample_prune(struct work_prompt *q, struct engine *e, u32 k)
 		engine_cancel_sample(e, q->id, k);
 }
 
-/* End what nobody wants any more. */
+/* End samples that the owner does not want any more. */
 static void work_prune(struct work *w, struct engine *e)
 {
 	const bool all = w->refused || load_acquire(&w->cancel);
@@ -190,7 +192,7 @@ static void on_bye(struct mail *m)
 
 /* ---- memory ---- */
 
-/* Pieces of ->room; while there is none, what they take is summed up. */
+/* Take a piece of ->room; while there is none, only add up the sizes. */
 static void *room_take(struct work *w, size_t *at, size_t size)
 {
 	void *p = w->room ? (char *)w->room + *at : NULL;
@@ -199,7 +201,7 @@ static void *room_take(struct work *w, size_t *at, size_t size)
 	return p;
 }
 
-/* Room for what is told of @nr tokens, if @wanted is. */
+/* Place the logprobs of @nr tokens, if @wanted asks for them. */
 static void tops_place(struct work *w, struct work_tops *tops, u32 wanted,
 		       u32 nr, size_t *at)
 {
@@ -212,7 +214,7 @@ static void tops_place(struct work *w, struct work_tops *tops, u32 wanted,
 				      sizeof(*tops->top));
 }
 
-/* Give all arrays their places.  Return: bytes of them. */
+/* Give all arrays their places.  Return: their size in bytes. */
 static size_t work_place(struct work *w)
 {
 	const u32 most = w->req.max_new;
@@ -247,7 +249,7 @@ static int room_make(struct work *w)
 	}
 	if (!w->room)
 		return -ENOMEM;
-	/* A huge page would be paid for by its first token. */
+	/* With huge pages the first token would pay for a whole one. */
 	if (size > WORK_ROOM_SMALL)
 		madvise(w->room, size, MADV_NOHUGEPAGE);
 	w->room_size = size;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.h - between a backend's thread and the work it does
+ * worker.h - interface between a backend's thread and the work it does
  */
 #ifndef RUNTIME_SERVER_WORKER_H
 #define RUNTIME_SERVER_WORKER_H
 
 #include "runtime/server/backend.h"
 
-/* backend_take() - the thread of @b looks at @w */
+/* backend_take() - have the thread of @b look at @w */
 void backend_take(struct backend *b, struct work *w);
 
 /**
- * work_run() - begin a work, or end what is unwanted of it
- * @e:   NULL while there is none: then it is refused with @why
+ * work_run() - begin a work, or end the parts of it that are unwanted
+ * @e:   NULL: there is no engine, so the work is refused with @why
  */
 void work_run(struct work *w, struct engine *e, const char *why);
 
 /*
  * backend_post() - post to an owner, on the backend's thread
  *
- * The tokens of a step go to many at once: who receives them is woken when all
- * are there, by the thread when it has ended the step.
+ * The tokens of a step go to many owners at once.  The thread wakes them when
+ * it has ended the step, so that all tokens are there.
  */
 void backend_post(struct backend *b, struct mailbox *to, struct mail *m);
 
