@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * batch.c - the rows that a batch is
+ * batch.c - the rows of a batch
  *
  * Sequences come one after the other, each with its tokens in order; a row is
- * one token.  A batch is judged as a whole before anything is done with it.
+ * one token.  A batch is checked as a whole before any of it runs.
  */
 #include "runtime/model/internal.h"
 

@@ -3,14 +3,15 @@
  * checkpoint.c - the tensors of a model folder as one sorted list
  *
  * Small models are one file, model.safetensors.  Big ones are shards, and
- * model.safetensors.index.json says which tensor is in which.  The index is
- * held against the shards in both directions: a tensor it names must be in
- * the file it names, and a tensor in a shard must be named for that shard.
- * Else half of a new download over an old one would run, and write nonsense.
+ * model.safetensors.index.json says which tensor is in which file.  The index
+ * is checked against the shards in both directions: a tensor in the index must
+ * be in the file that the index names, and a tensor in a shard must be in the
+ * index for that shard.  Otherwise half of a new download over an old one would
+ * run, and write nonsense.
  *
- * Tensors are marked when taken, so that the loader can refuse what is left
- * over: a tensor that no part of the decoder wants belongs to a feature that
- * it does not have.
+ * Tensors are marked when taken, so that the loader can refuse the remaining
+ * ones: a tensor that no part of the decoder needs belongs to a feature that
+ * the decoder does not have.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -25,7 +26,7 @@
 #define CKPT_SINGLE	"model.safetensors"
 #define CKPT_INDEX	"model.safetensors.index.json"
 
-/* What was published before there were safetensors. */
+/* The format of weights before safetensors. */
 #define CKPT_PICKLE		"pytorch_model.bin"
 #define CKPT_PICKLE_INDEX	"pytorch_model.bin.index.json"
 
@@ -79,7 +80,7 @@ void ckpt_sort(struct ckpt *c)
 	qsort(c->tensors, c->nr_tensors, sizeof(*c->tensors), ckpt_cmp);
 }
 
-/* Make the sorted list; a name that two files have is refused. */
+/* Make the sorted list; refuse a name that is in two files. */
 static int ckpt_collect(struct ckpt *c, struct model_error *err)
 {
 	u32 i, j, n = 0;
@@ -116,7 +117,7 @@ static bool ckpt_has_file(const struct ckpt *c, const char *name)
 	return false;
 }
 
-/* Open every file that the map names, once. */
+/* Open every file of the map, once. */
 static int ckpt_open_shards(struct ckpt *c, struct mj_file *f, json_t *map)
 {
 	const char *name, *file;
@@ -144,7 +145,7 @@ static int ckpt_open_shards(struct ckpt *c, struct mj_file *f, json_t *map)
 	return 0;
 }
 
-/* The index and the shards must say the same. */
+/* Check that the index and the shards agree. */
 static int ckpt_check_index(const struct ckpt *c, struct mj_file *f,
 			    json_t *map)
 {
@@ -287,8 +288,9 @@ bool ckpt_has(const struct ckpt *c, const char *name)
 }
 
 /*
- * Whole pages of a mapped tensor; those that made-up ones lie in would be lost.
- * A hint: if the kernel does not take it, that costs time or memory, no more.
+ * Advise the kernel about the whole pages of a mapped tensor, but never about
+ * made-up tensors, whose content would be lost.  It is only a hint: without it
+ * loading costs more time or memory.
  */
 static void ckpt_advise(const struct ckpt *c, const struct st_tensor *t,
 			int advice)

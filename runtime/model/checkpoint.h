@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checkpoint.h - all tensors of a model folder, whatever files they are in
+ * checkpoint.h - all tensors of a model folder, from one file or many
  */
 #ifndef RUNTIME_MODEL_CHECKPOINT_H
 #define RUNTIME_MODEL_CHECKPOINT_H
@@ -13,10 +13,10 @@
  * @files:	the open files
  * @nr_files:	how many
  * @tensors:	every tensor of every file, sorted by name; no name twice
- * @used:	one a tensor, set when it was asked for
+ * @used:	one a tensor, set when it was taken
  * @copied:	one a tensor, set when ckpt_drop() gave its pages back
  * @nr_tensors:	how many
- * @made:	tensors that were made up instead of read, else NULL
+ * @made:	made-up tensors, not read from files; NULL: none
  * @made_map:	their memory
  * @made_bytes:	its size
  */
@@ -40,8 +40,8 @@ struct ckpt {
  * @out:	the checkpoint
  * @err:	set on failure
  *
- * Return: 0; -ENOENT if neither is there or a shard is missing; -EINVAL if a
- * file or the index is not sound; -ENOMEM; an error of open() or mmap().
+ * Return: 0; -ENOENT if there is neither or a shard is missing; -EINVAL if a
+ * file or the index is invalid; -ENOMEM; an error of open() or mmap().
  */
 int __must_check ckpt_open(const char *dir, struct ckpt **out,
 			   struct model_error *err);
@@ -49,28 +49,31 @@ int __must_check ckpt_open(const char *dir, struct ckpt **out,
 /* NULL is allowed. */
 void ckpt_close(struct ckpt *c);
 
-/* The tensor of that name, now used, or NULL. */
+/* Take the tensor of that name, or NULL. */
 const struct st_tensor *ckpt_take(struct ckpt *c, const char *name);
 
-/* Whether there is one of that name; that does not use it. */
+/* Is there a tensor of that name?  This does not take it. */
 bool ckpt_has(const struct ckpt *c, const char *name);
 
 /*
- * The tensor was copied, its bytes are not needed soon: give its pages back.
- * Reading them again brings them back from the file.
+ * Give the pages of a copied tensor back.  Reading them again loads them from
+ * the file.
  */
 void ckpt_drop(struct ckpt *c, const struct st_tensor *t);
 
 /* Tensor number @i will be read soon, from its first byte to its last. */
 void ckpt_want(const struct ckpt *c, u32 i);
 
-/* Tensor number @i was read; if it was copied before, drop it again. */
+/*
+ * Tensor number @i has been read; if it was copied before, drop its pages
+ * again.
+ */
 void ckpt_done(const struct ckpt *c, u32 i);
 
-/* Put @c->tensors in order. */
+/* Sort @c->tensors. */
 void ckpt_sort(struct ckpt *c);
 
-/* The first tensor that nobody took, or NULL. */
+/* The first tensor that was not taken, or NULL. */
 const struct st_tensor *ckpt_unused(const struct ckpt *c);
 
 #endif /* RUNTIME_MODEL_CHECKPOINT_H */

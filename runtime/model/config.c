@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * config.c - config.json and generation_config.json into switches
+ * config.c - config.json and generation_config.json to switches
  *
- * The decoder knows no model family.  A family is a row of a table, in
- * families.c: it presets switches, says what it calls its sizes and which
- * optional keys it reads; the keys set the other switches.  Nothing after
- * this file looks at the row again.
+ * The decoder knows no model family.  A family is a row of a table in
+ * families.c: it presets switches, has the names of the family's sizes and says
+ * which optional keys the family reads.  The keys set the other switches.  No
+ * code after this file looks at the row again.
  *
  * Rules.  A default is used only where the family's own definition has that
  * default.  Every key of the file must have been read, or be known to change
- * nothing, or be a switch in the one position that we have; any other is
- * refused by name, for it may change the arithmetic.  Ranges are checked here,
- * once, such that products of two sizes fit 64 bits everywhere.
+ * nothing, or be a switch in the one position that is supported.  Any other key
+ * is refused by name, because it may change the arithmetic.  Ranges are checked
+ * here, once, such that products of two sizes fit 64 bits everywhere.
  */
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static const struct config_family *config_read_family(struct mj_file *f,
 	return NULL;
 }
 
-/* A key that nobody asked for. */
+/* Judge a key that was not read. */
 static void config_refuse_key(struct mj_file *f, const char *key, json_t *v,
 			      void *arg)
 {
@@ -93,7 +93,7 @@ static void config_read_act(struct mj_file *f,
 	const char *act = mj_str(f, f->root, family->keys->act);
 	u32 i;
 
-	/* Gemma's files have the key of older ones beside their own. */
+	/* Gemma's files also have the key of older files. */
 	if (family->gemma)
 		mj_note(f, "hidden_act");
 	if (!act)
@@ -129,7 +129,10 @@ static void config_read_sizes(struct mj_file *f,
 	cfg->kv_heads = cfg->heads;
 	if (!k->kv_heads)
 		return;
-	/* Others have numbers of their own there; null is all heads for all. */
+	/*
+	 * Other families require the key; null means that every head has its
+	 * own KV.
+	 */
 	if (!family->kv_is_heads && !json_object_get(o, k->kv_heads))
 		mj_fail(f, -EINVAL, k->kv_heads, "is missing: copy the file "
 			"again");
@@ -177,7 +180,7 @@ static void config_read_biases(struct mj_file *f,
 		mj_bool(f, f->root, "use_parallel_residual", &cfg->parallel);
 }
 
-/* A soft cap; null turns one off that the family has by default. */
+/* Read a soft cap; null turns off a cap that the family has by default. */
 static void config_read_cap(struct mj_file *f, const char *key, float *cap)
 {
 	double v = *cap;
@@ -202,7 +205,7 @@ static void config_read_gemma(struct mj_file *f,
 	cfg->embed_scale = sqrtf(cfg->hidden);
 }
 
-/* Widths that embeddings have before and after a projection of their own. */
+/* Refuse embeddings with a width of their own and a projection. */
 static void config_read_opt(struct mj_file *f, struct model_config *cfg)
 {
 	u32 width = cfg->hidden;
@@ -216,7 +219,7 @@ static void config_read_opt(struct mj_file *f, struct model_config *cfg)
 
 #define DEF_INIT_RANGE	0.02
 
-/* What weights are stored as, and how they began; for made-up ones. */
+/* Type and spread of weights, for made-up ones. */
 static void config_read_made_up(struct mj_file *f, struct model_config *cfg)
 {
 	double range = DEF_INIT_RANGE;
@@ -248,7 +251,7 @@ static void config_add_eos(struct mj_file *f, json_t *v,
 		cfg->eos_ids[cfg->nr_eos++] = d;
 }
 
-/* bos and eos; eos is one id or a list.  What is absent stays as it was. */
+/* bos and eos; eos is one id or a list.  A missing key changes nothing. */
 static void config_read_ids(struct mj_file *f, struct model_config *cfg)
 {
 	json_t *eos = mj_top(f, "eos_token_id"), *v;

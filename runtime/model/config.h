@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h - what config.json says, as switches of one decoder
+ * config.h - config.json as switches of one decoder
  */
 #ifndef RUNTIME_MODEL_CONFIG_H
 #define RUNTIME_MODEL_CONFIG_H
@@ -8,7 +8,10 @@
 #include "kernels/kernels.h"
 #include "runtime/model/model.h"
 
-/* How inverse frequencies are derived from theta; the text is HF's name. */
+/*
+ * How inverse frequencies are derived from theta; the text is Hugging Face's
+ * name.
+ */
 #define ROPE_TYPES(x)							\
 	x(DEFAULT,	"default")					\
 	x(LINEAR,	"linear")					\
@@ -27,15 +30,15 @@ enum rope_type {
  * struct rope_config - rotary position encoding
  * @type:	which derivation
  * @theta:	base
- * @part:	share of a head's dimensions that turns, the leading ones
+ * @part:	share of a head's dimensions that is rotated, the leading ones
  * @factor:	stretch of the context
  * @low_freq:	LLAMA3: wavelengths above @original / @low_freq are stretched
  * @high_freq:	LLAMA3: wavelengths below @original / @high_freq are kept
  * @beta_fast:	YARN: pairs with more turns in @original are kept
  * @beta_slow:	YARN: pairs with fewer turns in @original are stretched
- * @truncate:	YARN: those bounds are whole pairs
- * @gain:	YARN: factor on cosines and sines; 1 for the others
- * @original:	DYNAMIC, LLAMA3, YARN: context before stretching, tokens
+ * @truncate:	YARN: these bounds are rounded to whole pairs
+ * @gain:	YARN: factor on cosines and sines; 1 for the other types
+ * @original:	DYNAMIC, LLAMA3, YARN: context before stretching, in tokens
  */
 struct rope_config {
 	enum rope_type	type;
@@ -54,10 +57,10 @@ struct rope_config {
 /* How tensors are named and laid out in the file; see weights.c. */
 enum weight_layout {
 	LAYOUT_LLAMA,		/* one tensor a projection */
-	LAYOUT_PHI3,		/* rows of q, k and v in one, of gate and up */
-	LAYOUT_GPT2,		/* q, k and v in one; all matrices transposed */
+	LAYOUT_PHI3,		/* q, k and v are joined, gate and up, too */
+	LAYOUT_GPT2,		/* q, k and v are joined; all matrices transposed */
 	LAYOUT_OPT,
-	LAYOUT_NEOX,		/* q, k and v in one, head by head */
+	LAYOUT_NEOX,		/* q, k and v are joined, head by head */
 };
 
 #define MODEL_MAX_LAYERS	4096u
@@ -65,7 +68,7 @@ enum weight_layout {
 /**
  * struct model_config - the decoder's switches
  * @arch:	architecture, a constant string
- * @layout:	of the checkpoint
+ * @layout:	layout of the checkpoint
  * @vocab:	rows of the embedding
  * @hidden:	width of the residual stream
  * @inter:	width of the MLP
@@ -74,34 +77,34 @@ enum weight_layout {
  * @kv_heads:	KV heads; divides @heads
  * @head_dim:	elements of a head; @heads * @head_dim need not be @hidden
  * @max_position: longest sequence in tokens
- * @norm_eps:	of every norm
+ * @norm_eps:	epsilon of every norm
  * @layer_norm:	norms are LayerNorm with a bias, else RMSNorm
  * @norm_plus_one: norms multiply by 1 + weight
- * @post_norms:	what attention and MLP give is normalised, too
+ * @post_norms:	outputs of attention and MLP are normalised, too
  * @parallel:	attention and MLP both read the layer's input
  * @tied:	the output matrix is the embedding
  * @qkv_bias:	q, k and v have a bias
- * @o_bias:	so has the projection behind attention
- * @mlp_bias:	so have those of the MLP
- * @qk_norm:	q and k are normalised a head before rotation
+ * @o_bias:	the projection after attention has a bias
+ * @mlp_bias:	the projections of the MLP have biases
+ * @qk_norm:	q and k are normalised per head before rotation
  * @gated:	the MLP is act(gate) * up, else act(up)
- * @act:	which activation
+ * @act:	activation
  * @embed_scale: factor on embeddings
  * @attn_scale:	factor on q.k
  * @attn_cap:	soft cap of attention scores, 0 for none
  * @final_cap:	soft cap of logits, 0 for none
- * @window:	positions a token sees in local layers, 0 for all
- * @local:	bit a layer: it is a local one
+ * @window:	positions that a token sees in local layers, 0 for all
+ * @local:	one bit a layer: the layer is local
  * @learned:	positions are rows of a table that is added to embeddings, and
- *		nothing turns
+ *		heads are not rotated
  * @learned_from: row of position 0
- * @two_ropes:	local layers have a position encoding of their own
+ * @two_ropes:	local layers have a different position encoding
  * @rope:	position encoding
  * @rope_local:	the same for local layers; equals @rope without @two_ropes
- * @file_type:	of weights, as the file says; for weights that are made up
- * @init_range:	how large weights are that are made up
- * @bos_id:	-1 if there is none
- * @eos_ids:	@nr_eos of them
+ * @file_type:	type of weights in the file, for made-up weights
+ * @init_range:	spread of made-up weights
+ * @bos_id:	id of the token that starts a text, -1: none
+ * @eos_ids:	ids that end a text, @nr_eos of them
  */
 struct model_config {
 	const char		*arch;
@@ -149,7 +152,7 @@ static inline bool config_is_local(const struct model_config *cfg, u32 layer)
 	return cfg->local[layer / 64] >> (layer % 64) & 1;
 }
 
-/* Dimensions of a head that turn; even. */
+/* Rotated dimensions of a head; even. */
 static inline u32 config_rotary(const struct model_config *cfg)
 {
 	return cfg->learned ? 0 : (u32)(cfg->head_dim * cfg->rope.part);
@@ -162,8 +165,8 @@ static inline u32 config_rotary(const struct model_config *cfg)
  * @err:	set on failure
  *
  * Return: 0; -ENOENT; -EINVAL if a key is missing or makes no sense;
- * -EOPNOTSUPP if the architecture, a feature it asks for or a key is not
- * known; the error of open() or read().
+ * -EOPNOTSUPP if the architecture, a feature of it or a key is unknown; the
+ * error of open() or read().
  */
 int __must_check model_config_read(const char *dir, struct model_config *cfg,
 			     struct model_error *err);
@@ -185,17 +188,17 @@ int __must_check model_config_generation(const char *dir,
 
 const char *rope_type_name(enum rope_type type);
 
-/* Fill @inv_freq[@dim / 2]; @dim is how many dimensions of a head turn. */
+/* Fill @inv_freq[@dim / 2]; @dim is the number of rotated dimensions. */
 void rope_inv_freq(const struct rope_config *rope, u32 dim, float *inv_freq);
 
 /*
  * The same for the token that makes a sequence @len tokens long: with DYNAMIC
- * it differs once @len is past the original context.
+ * the frequencies differ once @len exceeds the original context.
  */
 void rope_inv_freq_at(const struct rope_config *rope, u32 dim, u32 len,
 		      float *inv_freq);
 
-/* Whether tokens of a sequence may have frequencies of their own. */
+/* May tokens of a sequence have different frequencies? */
 static inline bool rope_is_dynamic(const struct rope_config *rope)
 {
 	return rope->type == ROPE_DYNAMIC;

@@ -9,13 +9,13 @@
 #include "runtime/model/json.h"
 
 /*
- * Fill @cfg->rope and @cfg->rope_local, and stretch @cfg->max_position as far
- * as they stretch the context.  Sizes must have been read before.
+ * Fill @cfg->rope and @cfg->rope_local, and stretch @cfg->max_position with the
+ * context.  Sizes must have been read before.
  */
 void config_read_rope(struct mj_file *f, const struct config_family *family,
 		      struct model_config *cfg);
 
-/* Fill @cfg->window and @cfg->local.  The same holds. */
+/* Fill @cfg->window and @cfg->local.  Sizes must have been read before. */
 void config_read_window(struct mj_file *f, const struct config_family *family,
 			struct model_config *cfg);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * config_rope.c - the keys that say how positions are encoded
+ * config_rope.c - keys of the position encoding
  *
- * Two spellings: rope_theta and rope_scaling side by side, and the newer
- * rope_parameters with both in it, once or once a kind of layer.  A dictionary
- * may hold what its type knows and nothing else: a key that was meant to
- * change frequencies must not be dropped.
+ * There are two spellings: rope_theta and rope_scaling side by side, and the
+ * newer rope_parameters, which has both, once or once a kind of layer.  A
+ * dictionary may only hold the keys of its type: a key that was meant to change
+ * frequencies must not be dropped.
  */
 #include <math.h>
 
@@ -34,7 +34,7 @@ static void rope_check_keys(struct mj_file *f, const char *where,
 		{ "mscale", yarn },
 		{ "mscale_all_dim", yarn },
 		{ "truncate", yarn },
-		{ "finetuned", yarn },	/* a remark */
+		{ "finetuned", yarn },	/* a remark without effect */
 	};
 	const char *key;
 	json_t *v;
@@ -78,7 +78,7 @@ static void rope_read_type(struct mj_file *f, const char *where,
 		"" : ", \"linear\", \"dynamic\", \"llama3\" or \"yarn\"");
 }
 
-/* 0.1 m ln(s) + 1, as the authors of yarn chose it. */
+/* 0.1 m ln(s) + 1, the formula of the authors of yarn. */
 static double yarn_gain(double stretch, double m)
 {
 	return stretch <= 1 ? 1 : 0.1 * m * log(stretch) + 1;
@@ -139,7 +139,10 @@ static void rope_read_dict(struct mj_file *f, const char *where,
 		rope_read_yarn(f, dict, r);
 }
 
-/* A dictionary a kind of layer, in new files of families that have two. */
+/*
+ * Newer files of families with two encodings have one dictionary a kind of
+ * layer.
+ */
 static void rope_read_nested(struct mj_file *f, const char *where,
 			     json_t *dict, const struct config_family *family,
 			     struct model_config *cfg)
@@ -209,7 +212,7 @@ static void rope_read_top(struct mj_file *f,
 		mj_note(f, "original_max_position_embeddings");
 }
 
-/* How long a context is once it is stretched. */
+/* Set the length of the stretched context. */
 static void rope_stretch(struct model_config *cfg,
 			 const struct config_family *family)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * config_window.c - the keys that say which layers see a window only
+ * config_window.c - keys of layers with a sliding window
  *
- * "sliding_window" says how far a local layer sees.  Which layers are local is
- * said by "layer_types", one name a layer, or, where that is missing, by the
- * family's own rule.  Only what a token sees changes: K and V of every layer
- * are kept for the whole sequence.
+ * "sliding_window" is the window of a local layer.  "layer_types" says which
+ * layers are local, one name a layer; where it is missing, the family's own
+ * rule decides.  Only the tokens that a token sees change: K and V of every
+ * layer are kept for the whole sequence.
  */
 #include "runtime/model/config_read.h"
 
@@ -14,7 +14,9 @@ static void local_set(struct model_config *cfg, u32 layer)
 	cfg->local[layer / 64] |= 1ull << (layer % 64);
 }
 
-/* Layers by name; those of families without local layers must be "full". */
+/*
+ * Read names of layers; families without local layers must name only full ones.
+ */
 static void window_read_types(struct mj_file *f,
 			      const struct config_family *family,
 			      json_t *list, struct model_config *cfg)
@@ -52,7 +54,7 @@ static void window_read_types(struct mj_file *f,
 	}
 }
 
-/* The family's rule. */
+/* Apply the family's rule. */
 static void window_apply_rule(struct mj_file *f,
 			      const struct config_family *family,
 			      struct model_config *cfg)
@@ -82,7 +84,7 @@ static void window_apply_rule(struct mj_file *f,
 			local_set(cfg, i);
 }
 
-/* How far a local layer sees; 0 if no layer is one. */
+/* Read the window of a local layer; 0 if no layer is local. */
 static void window_read_size(struct mj_file *f,
 			     const struct config_family *family,
 			     struct model_config *cfg)
@@ -91,7 +93,10 @@ static void window_read_size(struct mj_file *f,
 	u32 again;
 
 	cfg->window = family->def_window;
-	/* Null says that there is none, which these two do not know. */
+	/*
+	 * Null says that there is no window, which a family with a pattern does
+	 * not allow.
+	 */
 	if (json_is_null(json_object_get(f->root, "sliding_window"))) {
 		cfg->window = 0;
 		if (family->window == WINDOW_PATTERN)
@@ -104,13 +109,16 @@ static void window_read_size(struct mj_file *f,
 	case WINDOW_ALL:
 		break;
 	case WINDOW_UPPER:
-		/* Qwen states a window and, beside it, that it is not used. */
+		/*
+		 * Qwen has a window and beside it a key that says that it is
+		 * not used.
+		 */
 		used = false;
 		mj_bool(f, f->root, "use_sliding_window", &used);
 		mj_note(f, "max_window_layers");
 		break;
 	case WINDOW_PATTERN:
-		/* Larger Gemma 2 say it twice. */
+		/* Larger Gemma 2 files have it twice. */
 		again = cfg->window;
 		mj_u32(f, f->root, "sliding_window_size", 1, INT32_MAX, &again);
 		if (again != cfg->window)

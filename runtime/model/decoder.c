@@ -2,15 +2,15 @@
 /*
  * decoder.c - one decoder for every family
  *
- * A batch is rows: one row a token, packed sequence after sequence, of
- * whatever mix of prefill and decode.  All ops but attention treat rows alike
- * and independently; attention is told which rows belong to which block
- * table.  So there is no prefill path and no decode path, and cutting a
- * prompt into chunks changes nothing but how many rows share a call.
+ * A batch is rows: one row a token, packed sequence after sequence, in any mix
+ * of prefill and decode.  All ops except attention treat rows alike and
+ * independently; attention gets the rows of each block table.  So there is no
+ * prefill path and no decode path, and cutting a prompt into chunks only
+ * changes how many rows share a call.
  *
  *	x = embed(ids) * scale (+ row of the position)
  *	for every layer:
- *		h = norm(x), which the layer before has made
+ *		h = norm(x), made by the layer before
  *		q, k, v = h * Wq, Wk, Wv (+ bias)
  *		(norm heads of q and k); (rotate q and k)
  *		write k, v to the blocks; a = attention(q, blocks)
@@ -20,35 +20,35 @@
  *		x += (norm) m * Wdown (+ bias)
  *	logits = norm(x of the wanted rows) * Whead, (capped): head.c
  *
- * What is in parentheses is a switch, and so are the norm and the activation.
- * Nothing here knows a family.
+ * Parts in parentheses are switches, and so are the norm and the activation.
+ * This file knows no family.
  *
- * Bits.  In exact mode kernels are exact, each row by itself; everything added
- * here is element by element.  So a row's bits depend on its tokens and
- * positions alone.
+ * Bits.  In exact mode kernels are exact, each row by itself; all other
+ * operations here are element by element.  So a row's bits depend on its tokens
+ * and positions alone.
  *
  * bf16 arithmetic.  Kernels take and give f32; with MODEL_BF16 every result
- * that another op will read is rounded to bf16 in place.  Logits are read by no
- * op and stay f32.
+ * that another op will read is rounded to bf16 in place.  No op reads logits,
+ * so they stay f32.
  *
- * KV.  The blocks hold what attention reads, in a type of its own: with bf16
- * arithmetic bf16 loses nothing more, narrower types do.  Making and using them
- * is the kernels' business; only the geometry names the type here.
+ * KV.  The blocks hold K and V in a type of their own: with bf16 arithmetic
+ * bf16 loses nothing more, narrower types do.  The kernels convert; only the
+ * geometry names the type here.
  *
- * What follows one another with nothing between is named in one piece (see
- * kernels/join.c): q, k and v; gate and up; rotation and append; the residual
- * and the norm that reads it.  A device does each in one launch.
+ * Ops that follow one another directly are joined (see kernels/join.c): q, k
+ * and v; gate and up; rotation and append; the residual and the norm that reads
+ * it.  A device does each in one launch.
  *
- * On a device the same ops are put in line, in buffers that lie there; what
- * comes back is tokens, and logits where somebody wants them.  A step that the
- * kernels recorded has its ops already.
+ * On a device the same ops are queued, on buffers in its memory.  Only tokens
+ * come back, and logits where the caller wants them.  A step that the kernels
+ * have recorded is replayed without queueing its ops.
  *
- * Nothing is allocated here, and a batch is judged as a whole before the first
- * byte of KV is written.
+ * No memory is allocated here, and a batch is checked as a whole before the
+ * first byte of KV is written.
  */
 #include "runtime/model/internal.h"
 
-/* One positive number, as settle() rounds it. */
+/* One positive number, rounded as settle() does. */
 static float settled(const struct model *model, float f)
 {
 	u32 bits;
@@ -105,7 +105,7 @@ static void residual_norm(struct model *model, const float *y, const float *w,
 	kern_add_norm(model->ops, model->ctx, &n);
 }
 
-/* Several of project(), all of h. */
+/* Several of project(), all from h. */
 static void project_many(struct model *model, const struct kern_gemm_out *out,
 			 u32 nr, u32 m)
 {
@@ -135,7 +135,7 @@ static void project_heads(struct model *model, const struct model_layer *l,
 	}, 3, m);
 }
 
-/* Rotation of q and k (a switch), and what is appended. */
+/* Rotate q and k (a switch), and append k and v. */
 static void turn_and_append(struct model *model,
 			    const struct kern_kv_append *app, u32 m,
 			    const float *table)
@@ -183,7 +183,7 @@ static void layer_attend(struct model *model, const struct kern_kv *kv,
 	model->ops->attention(model->ctx, &a);
 }
 
-/* From h, which is normed, to h, normed for the MLP. */
+/* From normalised h to h, normalised for the MLP. */
 static void layer_attention(struct model *model, const struct kern_kv *kv,
 			    u32 nr_seqs, u32 layer, u32 m)
 {
@@ -231,7 +231,7 @@ static void activate(struct model *model, u32 m)
 	settle(model, w->gate, (u64)m * cfg->inter);
 }
 
-/* From h, which is normed, to x, and h normed for the layer behind. */
+/* From normalised h to x, and to h, normalised for the next layer. */
 static void layer_mlp(struct model *model, u32 layer, u32 m)
 {
 	const struct model_layer *l = &model->w.layers[layer], *next = l + 1;
@@ -259,7 +259,7 @@ static void layer_mlp(struct model *model, u32 layer, u32 m)
 		residual(model, w->x, w->h, m);
 }
 
-/* Rows behind the old context, each with frequencies of its own. */
+/* Rows past the original context, each with its own frequencies. */
 static void turn_late(struct model *model, const struct rope_config *r,
 		      const struct kern_rows *rows, u32 m, float *table)
 {
@@ -282,7 +282,7 @@ static void turn_late(struct model *model, const struct rope_config *r,
 					       table + (u64)i * turns);
 }
 
-/* Cosines and sines of one encoding for all rows, @m of them real. */
+/* Cosines and sines of one encoding for all rows; the first @m are real. */
 static void turn_table(struct model *model, const struct rope_config *r,
 		       const float *inv_freq, const struct kern_rows *rows,
 		       u32 m, float *table)
@@ -298,7 +298,7 @@ static void turn_table(struct model *model, const struct rope_config *r,
 				  (u64)rows->nr_rows * turns);
 }
 
-/* What turns the heads of all rows. */
+/* Rotation tables of all rows. */
 static void turn_tables(struct model *model, const struct kern_rows *rows,
 			u32 m)
 {
@@ -313,7 +313,7 @@ static void turn_tables(struct model *model, const struct kern_rows *rows,
 	settles(model, true);
 }
 
-/* Embeddings of the rows, and what turns their heads. */
+/* Embeddings of the rows, and their rotation tables. */
 static void embed(struct model *model, const struct kern_rows *rows, u32 m)
 {
 	const struct model_config *cfg = &model->cfg;
@@ -354,7 +354,7 @@ static struct kern_kv geometry(const struct model *model,
 	};
 }
 
-/* Has a row of the batch frequencies of its own? */
+/* Does a row of the batch have its own frequencies? */
 static bool turns_late(const struct model *model, u32 m)
 {
 	const struct model_config *cfg = &model->cfg;
@@ -391,7 +391,7 @@ static void step_ops(struct model *model, const struct kern_step *s,
 	head_logits(model, rows, s->nr_wanted, out);
 }
 
-/* One try; -EAGAIN asks for another. */
+/* One attempt; -EAGAIN asks for another. */
 static int step_try(struct model *model, const struct kern_step *s,
 		    const struct head_out *out)
 {
@@ -408,7 +408,10 @@ static int step_try(struct model *model, const struct kern_step *s,
 		return ret;
 	if (rows.recorded)
 		head_take(model, out, 0, s->nr_wanted);
-	/* KV is the pool's from now on: it must have been written. */
+	/*
+	 * The pool may hand KV to others from now on: it must have been
+	 * written.
+	 */
 	return model->ops->wait(model->ctx);
 }
 
@@ -499,7 +502,7 @@ void model_copy_blocks(struct model *model, const struct model_kv *kv,
 			};
 		model->ops->kv_copy(model->ctx, &g, copies, n);
 	}
-	/* A failure is the next step's, too: it is kept. */
+	/* A failure is kept, so the next step reports it, too. */
 	if (model_on_device(model))
 		(void)model->ops->wait(model->ctx);
 }

@@ -2,15 +2,16 @@
 /*
  * describe.c - the switches of a model in words
  *
- * For a person who asks what a folder holds.  Each line is a name and a text;
- * what a model does not have is left out, but for what one would look for.
+ * Text for people about a folder's model.  Each line is a name and a text.
+ * Features that a model does not have are left out, except those that people
+ * look for.
  */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "runtime/model/internal.h"
 
-/* Who receives the words. */
+/* Receiver of the lines. */
 struct words {
 	void	(*add)(void *arg, const char *what, const char *text);
 	void	*arg;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dummy.c - weights that are made up, for any configuration
+ * dummy.c - made-up weights for any configuration
  *
- * A configuration alone is enough to measure speed and memory, and to test:
- * every tensor that it asks for is filled with numbers that depend on the
- * tensor's name and the element's index alone.  They are multiples of a power
- * of two with 7 bits, so bf16, f16 and f32 hold the same values, and another
+ * A configuration alone is enough to measure speed and memory, and to test.
+ * Every tensor of the configuration is filled with numbers that depend only on
+ * the tensor's name and the element's index.  They are multiples of a power of
+ * two with 7 bits, so bf16, f16 and f32 hold the same values, and another
  * program can make the same model (tests/data/families/make_families.py does).
  *
  *	k(i)   = top 7 bits of mix(fnv1a(name) + i), less 64: -64 .. 63
@@ -14,7 +14,7 @@
  *		 decoder adds 1)
  *	bias     k / 512
  *
- * A matrix so has the spread that the configuration's own makers start from.
+ * So a matrix has the spread of the configuration's own initial weights.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,14 +25,14 @@
 #include "runtime/model/error.h"
 #include "runtime/model/weights.h"
 
-/* What the walk over all tensors works on. */
+/* State of a walk over all tensors. */
 struct dummy {
 	struct ckpt	*c;
 	u32		nr;
 	u64		bytes;
-	u64		elem;		/* bytes of one */
+	u64		elem;		/* bytes of an element */
 	u64		done;
-	float		range;		/* of matrices */
+	float		range;		/* spread of matrices */
 	bool		judge;
 	const struct model_progress *progress;
 };
@@ -55,7 +55,7 @@ static u64 mix(u64 x)
 	return x ^ x >> 31;
 }
 
-/* What one step of k is worth in a matrix. */
+/* The value of one step of k in a matrix. */
 static float matrix_unit(float range)
 {
 	int exp;
@@ -100,7 +100,7 @@ static int count_one(void *arg, const struct weight_place *p)
 	return 0;
 }
 
-/* Lay one tensor out behind the others and fill it. */
+/* Place one tensor after the others and fill it. */
 static int make_one(void *arg, const struct weight_place *p)
 {
 	struct dummy *d = arg;
@@ -118,7 +118,9 @@ static int make_one(void *arg, const struct weight_place *p)
 	t->nr_elems = p->rows * (p->cols ? p->cols : 1);
 	t->nr_bytes = t->nr_elems * d->elem;
 	t->begin = d->done;
-	/* If nobody will read them, an address that is aligned is enough. */
+	/*
+	 * With @judge the tensors are never read: any aligned address will do.
+	 */
 	t->data = (void *)((uintptr_t)c->made_map + d->done);
 	d->done += ALIGN_UP(t->nr_bytes, 64ull);
 	if (!d->judge)

@@ -9,11 +9,11 @@
 #include "runtime/model/config.h"
 
 /**
- * dummy_open() - make up every tensor that a configuration asks for
+ * dummy_open() - make up every tensor of a configuration
  * @dir:	for messages
- * @cfg:	the configuration; its file_type is that of all tensors
+ * @cfg:	the configuration; all tensors have its file_type
  * @progress:	may be NULL
- * @judge:	count them only; there is nothing behind their addresses
+ * @judge:	only count them; their addresses have no memory
  * @out:	the checkpoint
  * @err:	set on failure
  *

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * error.c - failures of the model layer as text
+ * error.c - errors of the model layer as text
  *
- * Every refusal of a checkpoint passes through here, so here is where text
- * taken from a file is made harmless: whatever a key or a parser's message
- * holds, the result is one line of valid UTF-8 without control characters.
+ * Every refusal of a checkpoint passes through here, so this file makes text
+ * from files harmless: the result is one line of valid UTF-8 without control
+ * characters, for any key and any parser's message.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,23 +8,23 @@
 #include "runtime/model/model.h"
 
 /*
- * Names come from files that may lie: keep what is printed of them short, so
- * that the reason and the remedy behind them still fit.
+ * Names come from untrusted files: keep the printed part short, so that the
+ * reason and the remedy after it still fit.
  */
 #define MODEL_NAME_FMT	"%.120s"
 
 /**
- * model_fail() - state a failure
+ * model_fail() - report a failure
  * @err:	receives one printable line; may be NULL
  * @code:	negative errno
- * @fmt:	"FILE: KEY: what is wrong: what to do"
+ * @fmt:	"FILE: KEY: problem: remedy"
  *
  * Return: @code, so that a check reads `return model_fail(...)`.
  */
 int model_fail(struct model_error *err, int code, const char *fmt, ...)
 	__printf(3, 4);
 
-/* The same for a failed system call or allocation, with strerror() in it. */
+/* The same for a failed system call or allocation; the text has strerror(). */
 int model_fail_errno(struct model_error *err, int code, const char *path,
 		     const char *what);
 

@@ -2,16 +2,16 @@
 /*
  * families.c - the tables of architectures and of keys
  *
- * A family is a row: what it calls its sizes, the switches that its name
- * presets, and which optional keys its definition reads.  Nothing but
- * config.c, which fills struct model_config from a row and a file, looks at
- * these tables; the decoder sees switches.
+ * A family is a row: the names of its sizes, the switches that its name
+ * presets, and the optional keys that its definition reads.  Only config.c,
+ * which fills struct model_config from a row and a file, uses these tables; the
+ * decoder sees switches.
  *
- * Keys.  Whoever reads a configuration notes what it read.  What is left must
- * be in the second table: keys that change nothing in inference (training,
- * bookkeeping, defaults of sampling), and switches that we know and support in
- * one position only.  Any other key is refused, since nobody can say what a
- * model means by it.
+ * Keys.  The readers of a configuration note each key they read.  All other
+ * keys must be in the second table: keys that change nothing in inference
+ * (training, bookkeeping, defaults of sampling), and switches that are
+ * supported in one position only.  Any other key is refused, since its meaning
+ * for the model is unknown.
  */
 #include <stdio.h>
 
@@ -243,7 +243,9 @@ static const char * const irrelevant[] = {
 	"unsloth_version", "use_bfloat16", "use_cache", "use_return_dict",
 };
 
-/* Switches that we know, in the position that we have. */
+/*
+ * Switches that are supported only when they are off, or only when they are on.
+ */
 static const char * const off[] = {
 	"_remove_final_layer_norm", "add_cross_attention", "attention_bias",
 	"attention_multiplier", "attn_logit_softcapping",

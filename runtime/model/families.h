@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * families.h - architectures by name, and what each name presets
+ * families.h - architectures by name, and the presets of each name
  */
 #ifndef RUNTIME_MODEL_FAMILIES_H
 #define RUNTIME_MODEL_FAMILIES_H
@@ -20,33 +20,33 @@
 	x("OPTForCausalLM",	opt)					\
 	x("GPTNeoXForCausalLM",	neox)
 
-/* Which layers are local, unless "layer_types" says it. */
+/* Which layers are local if "layer_types" is missing. */
 enum window_kind {
-	WINDOW_NONE,		/* no layer, and no key about it */
+	WINDOW_NONE,		/* no layer, and no key for it */
 	WINDOW_ALL,		/* all */
 	WINDOW_UPPER,		/* from "max_window_layers" on, if used at all */
 	WINDOW_PATTERN,		/* all but every "sliding_window_pattern"th */
 };
 
-/* Which keys say how positions are encoded. */
+/* Which keys hold the position encoding. */
 enum rope_keys {
 	ROPE_KEYS_NONE,		/* learned positions */
 	ROPE_KEYS_PLAIN,
 	ROPE_KEYS_NEOX,		/* rotary_pct, rotary_emb_base */
-	ROPE_KEYS_LOCAL,	/* and rope_local_base_freq for local layers */
+	ROPE_KEYS_LOCAL,	/* rope_local_base_freq for local layers, too */
 };
 
 /**
- * struct config_keys - what a family calls its sizes; NULL: has no such key
+ * struct config_keys - a family's names for sizes; NULL: it has no such key
  * @hidden:		width of the residual stream
  * @inter:		width of the MLP
  * @layers:		decoder layers
  * @heads:		query heads
  * @kv_heads:		KV heads
  * @max_position:	longest sequence
- * @eps:		of norms
+ * @eps:		epsilon of norms
  * @act:		activation
- * @inter_is_4x:	@inter may be missing, and is then four times @hidden
+ * @inter_is_4x:	@inter may be missing; the default is four times @hidden
  */
 struct config_keys {
 	const char	*hidden;
@@ -62,22 +62,22 @@ struct config_keys {
 
 /**
  * struct config_family - one architecture
- * @keys:	what it calls its sizes
+ * @keys:	names of its sizes
  * @preset:	switches that the name alone sets, and defaults of others
- * @kv_is_heads: num_key_value_heads may be missing, and is then that of all
+ * @kv_is_heads: num_key_value_heads may be missing; the default is all heads
  * @window:	which layers are local
- * @pattern:	WINDOW_PATTERN: its default
- * @def_window:	"sliding_window" if that is missing, 0 for none
- * @rope_keys:	how positions are said
- * @only_plain_rope: no stretched context, whatever the type is called
- * @takes_part:	a part of a head may turn
+ * @pattern:	WINDOW_PATTERN: default of the pattern
+ * @def_window:	default of "sliding_window", 0 for none
+ * @rope_keys:	keys of the position encoding
+ * @only_plain_rope: the context cannot be stretched, with any rope type
+ * @takes_part:	only part of a head may be rotated
  * @has_head_dim: "head_dim" is read
- * @def_head_dim: what it is if missing, 0 for hidden / heads
+ * @def_head_dim: default of "head_dim", 0 for hidden / heads
  * @has_attn_bias: "attention_bias" is read
  * @has_mlp_bias: "mlp_bias" is read
  * @caps_attn:	"attn_logit_softcapping" is read
- * @gemma:	"query_pre_attn_scalar" and "final_logit_softcapping" are
- *		read, and embeddings are scaled
+ * @gemma:	"query_pre_attn_scalar" and "final_logit_softcapping" are read,
+ *		and embeddings are scaled
  */
 struct config_family {
 	const struct config_keys	*keys;
@@ -104,7 +104,7 @@ const struct config_family *config_family_find(const char *arch,
 /* All architectures, as "a, b, c". */
 void config_family_list(char *buf, size_t size);
 
-/* What a key that the family did not ask for may be. */
+/* Kinds of keys that the family does not read. */
 enum config_key {
 	CONFIG_KEY_UNKNOWN,
 	CONFIG_KEY_IRRELEVANT,	/* changes no logit of inference */

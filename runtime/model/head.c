@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * head.c - from the last layer to logits, and from there to tokens
+ * head.c - from the last layer to logits, and from logits to tokens
  *
  * The wanted rows go through the last norm and the head.  On a CPU they are
- * written where the caller wants them.  On a device they lie there, as many at
- * once as there is room for, and each is drawn from where it lies, travels to
- * the host, or, if nobody wants it there, does neither: a row of logits is half
- * a megabyte, and a token is an id.
+ * written where the caller wants them.  On a device they stay in its memory, as
+ * many at once as there is room for.  Tokens are drawn from a row there, or the
+ * row is copied to the host, or both.  A row of logits is half a megabyte, and
+ * a token is only an id.
  *
- * Drawing and travelling are put in line behind the head, or behind the graph
- * that has it, and are over when the step has been waited for.
+ * Draws and copies are queued after the head, or after the graph with the head,
+ * and are complete when the step has been waited for.
  */
 #include "runtime/model/internal.h"
 
@@ -29,7 +29,7 @@ bool head_check(const struct model *model, const struct model_draws *d,
 	return true;
 }
 
-/* @m rows through the head. */
+/* Compute the logits of @m rows. */
 static void head_piece(struct model *model, const u32 *rows, u32 m,
 		       float *logits)
 {
@@ -48,7 +48,7 @@ static void head_piece(struct model *model, const u32 *rows, u32 m,
 	settles(model, true);
 }
 
-/* Of the rows @at to @end, which lie in w->logits, those that are drawn from. */
+/* Draw from those of the rows @at to @end, in w->logits, that have draws. */
 static void head_draw(struct model *model, const struct model_draws *d, u32 at,
 		      u32 end)
 {
@@ -66,7 +66,7 @@ static void head_draw(struct model *model, const struct model_draws *d, u32 at,
 	});
 }
 
-/* Those that travel, neighbours in one copy. */
+/* Copy the rows that the host wants, neighbours in one copy. */
 static void head_fetch(struct model *model, const struct head_out *out, u32 at,
 		       u32 end)
 {

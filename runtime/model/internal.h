@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - the loaded model, as the files that run it share it
+ * internal.h - the loaded model, shared by the files that run it
  */
 #ifndef RUNTIME_MODEL_INTERNAL_H
 #define RUNTIME_MODEL_INTERNAL_H
@@ -10,14 +10,15 @@
 #define MODEL_TOLD_NONE	0xffffffffu
 
 /**
- * struct model_work - everything one forward needs, carved from two pieces
- * @mem:	what ops work in, on a device if they run there; 64-byte aligned
+ * struct model_work - memory of a forward, carved from two pieces
+ * @mem:	memory of the ops, on a device if they run there; 64-byte
+ *		aligned
  * @bytes:	its size
- * @host:	what the program works in
+ * @host:	memory of the program
  * @host_bytes:	its size
  * @x:		[rows][hidden], the residual stream
- * @h:		[rows][hidden], what enters and leaves a projection
- * @side:	[rows][hidden], what attention gave
+ * @h:		[rows][hidden], input and output of projections
+ * @side:	[rows][hidden], output of attention
  * @q:		[rows][heads * head_dim]
  * @k:		[rows][kv_heads * head_dim]
  * @v:		[rows][kv_heads * head_dim]
@@ -28,17 +29,17 @@
  * @rope:	[rows][2][rotary / 2]
  * @rope_local:	the same for local layers; equals @rope unless they differ
  * @inv_freq:	[rotary / 2] inverse frequencies
- * @inv_local:	of local layers
+ * @inv_local:	those of local layers
  * @inv_rows:	[rows][rotary / 2], if rows may have their own
  * @logits:	[max_logits][vocab], on a device
- * @max_logits:	rows of logits at once; 0 where they need no place here
- * @ids:	[rows], on the host like all that follow
+ * @max_logits:	rows of logits at once; 0 on a CPU, which needs none here
+ * @ids:	[rows], on the host like all members below
  * @positions:	[rows]
  * @wanted:	[rows] rows whose logits are wanted
  * @seqs:	[max_seqs]
  * @inv_host:	as @inv_rows
- * @told:	[rows] what a row of logits named last, with kernels that compute
- *		nothing; MODEL_TOLD_NONE before
+ * @told:	[rows] the token that a row of logits named last, with the
+ *		"null" kernels; MODEL_TOLD_NONE before
  */
 struct model_work {
 	void			*mem;
@@ -77,26 +78,26 @@ struct model {
 	struct model_weights	w;
 	float			*inv_freq;	/* [rotary / 2] */
 	float			*inv_local;	/* of local layers */
-	const struct kern_ops	*ops;		/* NULL: judged, and unknown */
+	const struct kern_ops	*ops;		/* NULL: judged, kernels unknown */
 	struct kern_ctx		*ctx;
 	struct kern_device	device;
-	enum kern_dtype		kv_type;	/* as the kernels name it */
+	enum kern_dtype		kv_type;	/* the kernels' name of it */
 	struct model_work	work;
 	struct model_progress	progress;
-	bool			judged;		/* and cannot run */
+	bool			judged;		/* checked only, cannot run */
 	char			*dir;
 };
 
 /* ---- work.c ---- */
 
 /*
- * Size @model->work by info.max_rows and info.max_seqs; 0 or -ENOMEM.  Of a
- * model that was only judged, the sizes alone.
+ * Allocate @model->work for info.max_rows and info.max_seqs; 0 or -ENOMEM.  For
+ * a model that was only judged, compute the sizes alone.
  */
 int __must_check work_create(struct model *model);
 void work_destroy(struct model *model);
 
-/* Do rows of @cfg have inverse frequencies of their own from @r->original on? */
+/* May rows of @cfg have their own inverse frequencies, from @r->original on? */
 static inline bool work_has_inv_rows(const struct model_config *cfg)
 {
 	return !cfg->learned && (rope_is_dynamic(&cfg->rope) ||
@@ -107,10 +108,11 @@ static inline bool work_has_inv_rows(const struct model_config *cfg)
 /* ---- batch.c ---- */
 
 /**
- * batch_check() - judge the whole batch
- * @rows:   its size
- * @wanted: its rows of logits
+ * batch_check() - check the whole batch
+ * @rows:   gets its rows
+ * @wanted: gets its rows of logits
  *
+ * Return: as model_forward().
  * Return: as model_forward().
  */
 int __must_check batch_check(const struct model *model,
@@ -128,29 +130,29 @@ static inline bool in_bf16(const struct model *model)
 	return model->info.dtype == MODEL_BF16;
 }
 
-/* End of an op: with bf16 arithmetic, round what it gave, if it did not. */
+/* End of an op: with bf16 arithmetic, round its result unless the op did so. */
 static inline void settle(const struct model *model, float *x, u64 n)
 {
 	if (in_bf16(model) && !model->ops->settles)
 		model->ops->settle(model->ctx, x, n);
 }
 
-/* From here on results are (or are not) read by other ops. */
+/* From now on results are (or are not) read by other ops. */
 static inline void settles(const struct model *model, bool on)
 {
 	if (in_bf16(model) && model->ops->settles)
 		model->ops->settles(model->ctx, on);
 }
 
-/* Norm of @m rows of @d; @y may be @x. */
+/* Normalise @m rows of @d; @y may be @x. */
 void normalise(struct model *model, const float *x, const float *w,
 	       const float *bias, u32 m, u32 d, float *y);
 
 /* ---- head.c ---- */
 
 /**
- * struct head_out - what becomes of a step's logits
- * @logits: [wanted][vocab], of the caller
+ * struct head_out - where a step's logits go
+ * @logits: [wanted][vocab], the caller's
  * @draws:  NULL: all rows go to @logits
  */
 struct head_out {
@@ -158,29 +160,32 @@ struct head_out {
 	const struct model_draws	*draws;
 };
 
-/* Are these draws of @wanted rows, in order, and can they be made here? */
+/*
+ * Are these draws of @wanted rows valid and in order, and can they be made
+ * here?
+ */
 bool head_check(const struct model *model, const struct model_draws *d,
 		u32 wanted);
 
 /*
- * The @wanted rows through the head.  A device has them as many at once as
- * there is room for, and draws or sends them; those of a step that is recorded
- * head_take() takes when it was begun.
+ * Compute the logits of the @wanted rows.  A device holds as many at once as
+ * there is room for, and draws from them or copies them.  In a recorded step
+ * head_take() does that after the step was begun.
  */
 void head_logits(struct model *model, const struct kern_rows *rows, u32 wanted,
 		 const struct head_out *out);
 
-/* Draw from or send rows @at .. @at + @n - 1, which the device has. */
+/* Draw from rows @at .. @at + @n - 1, which the device holds, or copy them. */
 void head_take(struct model *model, const struct head_out *out, u32 at, u32 n);
 
 /* ---- upload.c ---- */
 
-/* Bytes that weights_upload() takes. */
+/* Bytes that weights_upload() needs. */
 u64 weights_upload_cost(struct model_weights *w, struct ckpt *c,
 			const struct model_config *cfg);
 
 /**
- * weights_upload() - put every parameter where a device's ops read it
+ * weights_upload() - put all parameters into the device's memory
  * @model: bound, its context open
  *
  * Return: 0, -ENOMEM, or a failure of the device.
@@ -198,7 +203,7 @@ static inline bool model_on_device(const struct model *model)
 	return model->ops && kern_is_device(model->ops);
 }
 
-/* The rows of logits that are wanted, made up; @seqs was judged. */
+/* Make up the wanted rows of logits; @seqs has been checked. */
 void null_logits(struct model *model, const struct model_seq_in *seqs,
 		 u32 nr_seqs, float *logits);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * json.c - reading JSON files of a checkpoint
+ * json.c - read the JSON files of a checkpoint
  *
- * Configurations are written by many programs: absent and null mean the same,
- * whole numbers come as 10000.0, and a "no limit" comes as an integer of 31
- * digits, which is why configurations are parsed with JSON_DECODE_INT_AS_REAL.
- * The getters accept exactly that much and no more, check every range, and
- * keep the first failure, so that one line names the first key that is wrong.
+ * Many programs write configurations: absent and null mean the same, whole
+ * numbers come as 10000.0, and a "no limit" comes as an integer of 31 digits,
+ * which is why configurations are parsed with JSON_DECODE_INT_AS_REAL.  The
+ * getters accept exactly that and no more, check every range, and keep the
+ * first failure, so that one line names the first wrong key.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "runtime/lib/folder.h"
 #include "runtime/model/json.h"
 
-#define MJ_MAX_BYTES	(256ull << 20)	/* an index of a big model has 10 MB */
+#define MJ_MAX_BYTES	(256ull << 20)	/* the index of a big model has 10 MB */
 
 static int mj_read(struct mj_file *f, char **text, size_t *len)
 {
@@ -122,7 +122,7 @@ void mj_each_unseen(struct mj_file *f,
 			fn(f, key, v, arg);
 }
 
-/* What a getter is asked for; keys of inner objects are not noted. */
+/* The value for a getter; keys of inner objects are not noted. */
 static json_t *mj_want(struct mj_file *f, const json_t *obj, const char *key)
 {
 	return obj == f->root ? mj_top(f, key) : mj_get(obj, key);

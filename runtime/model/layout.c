@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * layout.c - tensor names, by layout
+ * layout.c - tensor names by layout
  *
- * Tables say which tensor goes where, with which shape, under which switch.
- * A family whose files look like another's has no table of its own: only what
- * the configuration switches differs.  Binding, checking what is left over,
- * and making weights up all walk these tables, so there is no second list.
+ * Tables say which tensor goes where, with which shape, under which switch.  A
+ * family has no table of its own if its files differ from another's only by the
+ * configuration's switches.  Binding, checking for leftovers and making weights
+ * up all walk these tables, so there is no second list.
  */
 #include <stdio.h>
 
@@ -22,7 +22,7 @@
 #define N(name, at, rows, need)						\
 	{ name, at, DIM_##rows, DIM_NONE, NEED_##need, HOW_NORM }
 
-/* ---- Llama and all that look like it ---- */
+/* ---- Llama and families with the same layout ---- */
 
 static const struct weight_spec llama_top[] = {
 	M("embed_tokens.weight", TOP(embed), VOCAB, HIDDEN, ALWAYS),
@@ -58,7 +58,7 @@ static const struct weight_spec llama_layer[] = {
 	V("mlp.down_proj.bias", LAYER(down_bias), HIDDEN, MLP_BIAS),
 };
 
-/* ---- Phi-3: as Llama, with tensors joined ---- */
+/* ---- Phi-3: as Llama, with joined tensors ---- */
 
 static const struct weight_spec phi3_layer[] = {
 	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
@@ -172,7 +172,7 @@ static const struct weight_names layouts[] = {
 	[LAYOUT_GPT2] = {
 		.prefixes = { "transformer.", "" }, .layers = "h.",
 		.head = "lm_head.weight", TABLES(gpt2_top, gpt2_layer),
-		/* masks, which every file before 2023 carries */
+		/* masks, which every file before 2023 has */
 		.leftovers = { ".attn.bias", ".attn.masked_bias" },
 		.transposed = true,
 	},

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.h - which tensors a checkpoint has, by layout, as tables
+ * layout.h - the tensors of a checkpoint by layout, as tables
  */
 #ifndef RUNTIME_MODEL_LAYOUT_H
 #define RUNTIME_MODEL_LAYOUT_H
 
 #include "runtime/model/weights.h"
 
-/* A size that a configuration gives. */
+/* A size from the configuration. */
 enum weight_dim {
 	DIM_NONE,	/* a vector has no columns */
 	DIM_VOCAB,
@@ -36,14 +36,14 @@ enum weight_need {
 /* How a tensor fills its place. */
 enum weight_how {
 	HOW_WHOLE,
-	HOW_NORM,	/* and 1 is added, if the family does */
-	HOW_QKV,	/* its rows are those of q, k and v */
-	HOW_GATE_UP,	/* its rows are those of gate and up */
+	HOW_NORM,	/* and 1 is added, if the family adds it */
+	HOW_QKV,	/* its rows are the rows of q, k and v */
+	HOW_GATE_UP,	/* its rows are the rows of gate and up */
 };
 
 /*
- * @offset is that of a struct kern_weight, or of a float * for a vector; for
- * HOW_QKV and HOW_GATE_UP it is not used.
+ * @offset is the place of a struct kern_weight, or of a float * for a vector;
+ * HOW_QKV and HOW_GATE_UP do not use it.
  */
 struct weight_spec {
 	const char		*name;
@@ -57,14 +57,14 @@ struct weight_spec {
 /**
  * struct weight_names - one layout
  * @prefixes:	before every name but the head's; files of some families have
- *		the second
+ *		the second prefix
  * @layers:	between prefix and number of a layer
  * @head:	name of the output matrix, without prefix
  * @top:	tensors outside of layers
  * @nr_top:	how many
- * @layer:	tensors of a layer, behind its number
+ * @layer:	tensors of a layer; their names follow its number
  * @nr_layer:	how many
- * @leftovers:	ends of names that may be there and mean nothing, up to NULL
+ * @leftovers:	ends of names that may be there without meaning, up to NULL
  * @transposed:	matrices of layers are stored as [columns][rows]
  */
 struct weight_names {
@@ -81,19 +81,19 @@ struct weight_names {
 
 const struct weight_names *weight_names_of(enum weight_layout layout);
 
-/* The size that @dim is, and whether the tensor is there at all. */
+/* The size of @dim; and whether the tensor is needed at all. */
 u64 weight_dim(const struct model_config *cfg, enum weight_dim dim);
 bool weight_needed(const struct model_config *cfg, enum weight_need need);
 
 #define WEIGHT_PARTS	3
 
-/* Where some rows of a matrix go: a struct kern_weight at @offset. */
+/* The place of some rows of a matrix: a struct kern_weight at @offset. */
 struct weight_part {
 	size_t	offset;
 	u64	rows;
 };
 
-/* The places that a matrix fills, in order of its rows; returns how many. */
+/* The places of a matrix's rows, in order; returns how many. */
 u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 		 struct weight_part parts[WEIGHT_PARTS]);
 

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * model.c - from a folder to something that runs
+ * model.c - load a model
  *
  * The model layer turns a checkpoint folder into struct model.  Loading goes
- * down this list and stops at the first thing that is not right, with one
- * line that names the file, the key, the reason and the remedy:
+ * down this list and stops at the first error, with one line that names the
+ * file, the key, the reason and the remedy:
  *
  *	config.c	config.json -> switches, sizes, ids
  *	checkpoint.c	model.safetensors or its shards -> tensors by name
- *	safetensors.c	one file, checked as if a stranger had made it
- *	weights.c	tensors -> places in the decoder; nothing left over
+ *	safetensors.c	one file, not trusted
+ *	weights.c	tensors -> places in the decoder; none may be left over
  *	pack.c		weights in memory of their own, where that is faster
  *	upload.c	weights in the memory of a device
  *	rope.c		position settings -> inverse frequencies
  *	work.c		the workspace
  *	batch.c		a batch as rows
  *	decoder.c	the forward pass
- *	null.c		what is there instead when nothing is to be computed
+ *	null.c		a forward pass that computes nothing
  *
- * After loading nothing is parsed, looked up by name or allocated again.  The
- * model knows no sequence and no block: both come with each call, so all
- * state that a conversation has lies in the blocks.
+ * After loading no text is parsed, no name is looked up and no memory is
+ * allocated.  The model knows no sequence and no block: both come with each
+ * call, so all state of a conversation is in the blocks.
  *
  * Identity.  KV of one model fed to another is silent garbage, and blocks
- * outlive the process that wrote them.  So model_identity() hands out every
- * fact that decides a bit of KV; it is here, beside the loader, since who
- * adds a switch must add it there.
+ * outlive the process that wrote them.  So model_identity() gives out every
+ * fact that changes a bit of KV.  It is here, beside the loader, since a new
+ * switch must be added in both places.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,7 +172,7 @@ static int model_start_kernels(struct model *m, const struct model_opts *o,
 	return 0;
 }
 
-/* Do the kernels take KV of this type, with such heads? */
+/* Do the kernels take KV of this type, with heads of this size? */
 static int model_check_kv(const struct model *m, const struct model_opts *o,
 			  struct model_error *err)
 {
@@ -192,7 +192,7 @@ static int model_check_kv(const struct model *m, const struct model_opts *o,
 			  m->cfg.head_dim);
 }
 
-/* Weights into the memory of the device. */
+/* Put the weights into the memory of the device. */
 static int model_upload(struct model *m, struct model_error *err)
 {
 	const u64 bytes = weights_upload_cost(&m->w, m->ckpt, &m->cfg);
@@ -215,7 +215,7 @@ static int model_upload(struct model *m, struct model_error *err)
 	return 0;
 }
 
-/* Is packing asked for, and worth it? */
+/* Are packed weights asked for, and worth it? */
 static bool model_wants_packed(const struct model_opts *o, u64 bytes)
 {
 	if (o->weights != MODEL_WEIGHTS_AUTO)
@@ -224,7 +224,7 @@ static bool model_wants_packed(const struct model_opts *o, u64 bytes)
 	       weights_huge_pages();
 }
 
-/* Weights into memory of their own, or, of a judged model, what it costs. */
+/* Pack the weights into memory of their own; for a judged model only count. */
 static int model_pack(struct model *m, const struct model_opts *o,
 		      struct model_error *err)
 {
@@ -253,7 +253,7 @@ static int model_pack(struct model *m, const struct model_opts *o,
 	return 0;
 }
 
-/* Everything that is read from the folder. */
+/* Read everything from the folder. */
 static int model_read(struct model *m, const struct model_opts *o,
 		      struct model_error *err)
 {
@@ -290,7 +290,7 @@ static int model_build_rope(struct model *m, struct model_error *err)
 	return 0;
 }
 
-/* Everything that is made. */
+/* Build everything that is not read. */
 static int model_build(struct model *m, const struct model_opts *o,
 		       struct model_error *err)
 {
@@ -374,7 +374,7 @@ const struct model_info *model_info(const struct model *model)
 	return &model->info;
 }
 
-/* Who receives an identity. */
+/* Receiver of an identity. */
 struct identity {
 	void	(*add)(void *arg, const char *tag, const void *data,
 		       size_t len);
@@ -423,7 +423,7 @@ static void identity_switches(const struct model_config *c,
 	identity_u32(id, "config.two_ropes", c->two_ropes);
 }
 
-/* The numbers themselves, and what makes others of them in long contexts. */
+/* The frequencies, and the parameters that change them in long contexts. */
 static void identity_rope(const struct rope_config *r, const float *inv_freq,
 			  u32 turns, const struct identity *id)
 {
@@ -439,8 +439,9 @@ static void identity_rope(const struct rope_config *r, const float *inv_freq,
 }
 
 /*
- * Shapes of matrices follow from the tensors, but not how heads share them.
- * Limits and ids are left out: they decide how long KV may be, not its bits.
+ * The shapes of matrices follow from the tensors, but not how heads share them.
+ * Limits and ids are left out: they change how long KV may be, but not its
+ * bits.
  */
 static void identity_config(const struct model *m, const struct identity *id)
 {

@@ -2,14 +2,14 @@
 /*
  * model.h - a checkpoint folder, loaded and ready to run
  *
- * This is the face of the model layer: load a folder, ask what it is, run
- * batches of tokens through it over paged KV, feed its identity to a digest.
- * Above it the engine knows sequences and blocks but no tensor; below it the
- * kernels know tensors but no checkpoint.  Nothing here knows the daemon: the
- * memory that holds the KV, and the tables that map it, come with every call.
+ * This is the interface of the model layer: load a folder, describe it, run
+ * batches of tokens over paged KV, feed its identity to a digest.  The engine
+ * above knows sequences and blocks but no tensors; the kernels below know
+ * tensors but no checkpoint.  This layer does not know the daemon: the memory
+ * of the KV, and the tables that map it, come with every call.
  *
- * A model is used by one thread at a time.  Kernels use threads of their own
- * inside a call; when a call has returned, they are idle.
+ * One thread uses a model at a time.  Kernels use their own threads inside a
+ * call; they are idle when the call has returned.
  */
 #ifndef RUNTIME_MODEL_H
 #define RUNTIME_MODEL_H
@@ -20,15 +20,15 @@
 
 struct model;
 
-/* One line for a person: the file, the key, what is wrong, what to do. */
+/* One line for a person: the file, the key, the problem, the remedy. */
 struct model_error {
 	char text[512];
 };
 
 /*
- * The type of activations.  Weights keep the type of the file and are widened
- * on use.  BF16 means bf16 arithmetic: what one op hands to the next is rounded
- * to bf16, sums inside an op are f32.
+ * Type of activations.  Weights keep the type of the file and are widened on
+ * use.  BF16 means bf16 arithmetic: results passed from op to op are rounded to
+ * bf16, sums inside an op are f32.
  */
 enum model_dtype {
 	MODEL_F32,
@@ -36,9 +36,9 @@ enum model_dtype {
 };
 
 /*
- * The type of KV, in the order of the names of --kv-cache-dtype; AUTO is that
- * of activations.  FP8 is e4m3.  FP8 and INT8 go with a scale in f32 for each
- * head and token, made when it is written (see kernels.h).
+ * Type of KV, in the order of the names of --kv-cache-dtype; AUTO is the type
+ * of activations.  FP8 is e4m3.  FP8 and INT8 have an f32 scale for each head
+ * and token, computed when KV is written (see kernels.h).
  */
 enum model_kv_type {
 	MODEL_KV_AUTO,
@@ -49,14 +49,14 @@ enum model_kv_type {
 	MODEL_KV_INT8,
 };
 
-/* Of one that is not AUTO: "f32", "fp8". */
+/* Name of a type other than AUTO: "f32", "fp8". */
 const char *model_kv_name(enum model_kv_type type);
 
 /*
- * FAST is anything within tolerance: what meets bf16 weights or KV in a product
- * may be rounded to bf16 first (see kernels.h).  EXACT gives the same bits for
- * a token however its sequence was cut into chunks and whoever else is in the
- * batch.
+ * FAST may give any result within tolerance: a factor of bf16 weights or KV in
+ * a product may be rounded to bf16 first (see kernels.h).  EXACT gives the same
+ * bits for a token with any cut of its sequence into chunks and any other
+ * sequences in the batch.
  */
 enum model_mode {
 	MODEL_FAST,
@@ -64,10 +64,11 @@ enum model_mode {
 };
 
 /*
- * Where weights in bf16 are used: mapped, which processes of one model share,
- * or packed into memory of this process, which is faster.  AUTO packs in fast
- * mode if the kernels do, there are huge pages, and it is at least
- * MODEL_PACK_MIN; but not weights that are made up, which would be there twice.
+ * Where weights in bf16 are used: mapped, so that processes of one model share
+ * them, or packed into memory of this process, which is faster.  AUTO packs in
+ * fast mode if the kernels can, if there are huge pages, and if the weights
+ * have at least MODEL_PACK_MIN bytes; but not made-up weights, which would be
+ * in memory twice.
  */
 enum model_weights_use {
 	MODEL_WEIGHTS_AUTO,
@@ -75,22 +76,26 @@ enum model_weights_use {
 	MODEL_WEIGHTS_MAPPED,
 };
 
-/* Less is fast enough mapped, and so starts at once and is shared. */
+/*
+ * Smaller models are fast enough when mapped, and start at once and share
+ * memory.
+ */
 #define MODEL_PACK_MIN		(64ull << 20)
 
 /*
- * Logits of fast mode are within this of those of exact mode, as a share of
- * the row's largest magnitude, and the likeliest token differs only where exact
- * mode's two best are closer to each other than this.  With activations in bf16
- * each mode rounds at values of its own, and both are that far from f32.
+ * Logits of fast mode differ from those of exact mode by at most this share of
+ * the row's largest magnitude, and the likeliest token differs only where the
+ * two best tokens of exact mode are closer to each other than this.  With
+ * activations in bf16 each mode rounds its own values, and both are that far
+ * from f32.
  */
 #define MODEL_FAST_TOL		2e-2
 #define MODEL_FAST_TOL_BF16	4e-2
 
 /**
- * struct model_progress - who is told how far a long load has come
- * @fn:		called now and then, the last time with @done == @total; what
- *		is short is not told
+ * struct model_progress - receiver of a long load's progress
+ * @fn:		called now and then, the last time with @done == @total; not
+ *		called for short loads
  * @arg:	for @fn
  */
 struct model_progress {
@@ -111,22 +116,22 @@ static inline void model_progress_tell(const struct model_progress *p,
  * @kv_type:	KV; refused if the kernel does not take it
  * @mode:	numeric mode
  * @kernel:	implementation by name ("ref", "cpu:avx2"); NULL and "cpu" take
- *		the best one of @mode, "cuda" that of @mode on a GPU, and one that
- *		is not exact is refused in exact mode; "null" computes nothing:
- *		see model_forward()
+ *		the best one of @mode, "cuda" that of @mode on a GPU; an
+ *		implementation that is not exact is refused in exact mode;
+ *		"null" computes nothing: see model_forward()
  * @device:	which GPU
  * @no_graphs:	launch every step op by op, for comparing
- * @no_draws:	leave drawing to the caller, also where the device could
- * @weights:	where they are used; PACKED is refused with kernels that do not
- * @nr_threads:	compute threads, 0 for one a core
- * @max_len:	longest sequence in tokens, 0 for the model's own limit; more
- *		than the model's own limit is refused
+ * @no_draws:	leave drawing to the caller, even if the device could draw
+ * @weights:	where weights are used; PACKED is refused if the kernels cannot
+ * @nr_threads:	compute threads, 0: one a core
+ * @max_len:	longest sequence in tokens, 0: the model's own limit; more than
+ *		that limit is refused
  * @max_rows:	most tokens in one model_forward(), 0 for MODEL_MAX_ROWS
  * @max_seqs:	most sequences in one model_forward(), 0 for @max_rows
- * @dummy:	make the weights up, whatever files there are
- * @judge:	read and check everything, and stop before anything is copied,
- *		made up or started: the model tells what it is, and cannot run
- * @progress:	of reading weights, in bytes; also for model_identity()
+ * @dummy:	make the weights up, even if there are files
+ * @judge:	read and check everything, but copy, make up and start nothing:
+ *		the model can be described, but cannot run
+ * @progress:	progress of reading weights, in bytes; also for model_identity()
  */
 struct model_opts {
 	enum model_dtype	dtype;
@@ -149,7 +154,7 @@ struct model_opts {
 #define MODEL_MAX_ROWS	512u
 #define MODEL_MAX_EOS	16u
 
-/* What generation_config.json sets; @has says which, by MODEL_GEN_*. */
+/* Values of generation_config.json; @has says which are set, as MODEL_GEN_*. */
 enum {
 	MODEL_GEN_DO_SAMPLE		= BIT(0),
 	MODEL_GEN_TEMPERATURE		= BIT(1),
@@ -172,14 +177,14 @@ struct model_generation {
 };
 
 /**
- * struct model_info - what the layers above need to know, fixed at load
+ * struct model_info - facts for the layers above, fixed at load
  * @arch:	architecture as config.json names it, "LlamaForCausalLM"
  * @dir:	the folder it was loaded from
  * @kernel:	implementation in use, "cpu"
  * @variant:	the kernel's variant on this machine, e.g. by instruction set
- * @device:	GPU in use, as its driver calls it; empty without
- * @device_uuid: which one, NULL without
- * @draws:	model_forward_draw() draws
+ * @device:	GPU in use, by its driver's name; empty: none
+ * @device_uuid: UUID of that GPU, NULL: none
+ * @draws:	model_forward_draw() can draw
  * @dtype:	as in the options
  * @kv_type:	type of KV in force, never AUTO
  * @mode:	as in the options
@@ -194,8 +199,8 @@ struct model_generation {
  * @max_rows:	the limits of one model_forward() in force
  * @max_seqs:	ditto
  * @bos_id:	token that starts a text, -1 if there is none
- * @eos_ids:	tokens that end a text, @nr_eos of them; generation_config.json
- *		first, config.json where that is silent
+ * @eos_ids:	tokens that end a text, @nr_eos of them; from
+ *		generation_config.json, or else from config.json
  * @k_bytes:	bytes of K of one token in one KV head
  * @v_bytes:	bytes of V, ditto
  * @scale_bytes: bytes of the scale of either, ditto; 0 without scales
@@ -203,12 +208,12 @@ struct model_generation {
  * @nr_tensors:	how many
  * @nr_files:	in how many files
  * @weight_bytes: bytes of all tensors as stored
- * @copy_bytes:	bytes of the copies of those that cannot be used in place
- * @mapped_bytes: bytes of the others
- * @packed_bytes: bytes of packed copies; what was packed is in neither of the
- *		two, unless it is made up
- * @device_bytes: bytes of the GPU's memory, for weights and workspace; weights
- *		are in none of the three before then
+ * @copy_bytes:	bytes of the copies of tensors that cannot be used in place
+ * @mapped_bytes: bytes of the other tensors
+ * @packed_bytes: bytes of packed copies; packed tensors are in neither of the
+ *		two members above, unless they are made up
+ * @device_bytes: bytes of the GPU's memory, for weights and workspace; uploaded
+ *		weights are in none of the three members above
  * @work_bytes:	bytes of the workspace
  * @gen:	generation defaults
  */
@@ -265,10 +270,9 @@ static inline u64 model_layer_bytes(const struct model_info *info)
  * @layer_stride: bytes from one layer of a block to the next
  * @block_tokens: tokens a block holds
  *
- * Layer l of the block named by a table entry e starts at
- * @base + e * @unit + l * @layer_stride and holds [K|V][kv head][token][dim],
- * then the scales [K|V][kv head][token], that is @block_tokens *
- * model_layer_bytes() bytes.
+ * Layer l of the block of a table entry e starts at @base + e * @unit + l *
+ * @layer_stride and holds [K|V][kv head][token][dim], then the scales [K|V][kv
+ * head][token], that is @block_tokens * model_layer_bytes() bytes.
  */
 struct model_kv {
 	void	*base;
@@ -281,11 +285,12 @@ struct model_kv {
  * struct model_seq_in - the part of one sequence that runs now
  * @tokens:	ids of positions @start .. @start + @nr_tokens - 1
  * @nr_tokens:	how many, at least 1
- * @start:	position of the first; the KV of all before it is in place
+ * @start:	position of the first; the KV of all earlier positions is in
+ *		place
  * @table:	block table; entry i maps positions from i * block_tokens, and
  *		entries exist up to the last position that runs
- * @want_logits: rows of logits wanted: those of the last @want_logits tokens;
- *		0 for none, 1 for the next token
+ * @want_logits: rows of logits wanted: those of the last @want_logits tokens; 0
+ *		for none, 1 for the next token
  */
 struct model_seq_in {
 	const u32	*tokens;
@@ -300,15 +305,15 @@ struct model_seq_in {
  * @dir:	folder with config.json and model.safetensors, or
  *		model.safetensors.index.json and the files it names;
  *		generation_config.json if there is one
- * @opts:	how; NULL for defaults
+ * @opts:	options; NULL: defaults
  * @out:	the model; untouched on failure
  * @err:	set on failure
  *
- * Weights are mapped, and copied if packed: the files must not change.  What
- * is not known is refused by name, never guessed.
+ * Weights are mapped, or copied if packed: the files must not change.  Unknown
+ * keys and tensors are refused by name, never guessed.
  *
- * Return: 0; -ENOENT (a file is missing), -EINVAL (a file lies, or an option
- * makes no sense), -EOPNOTSUPP (sound, but with a feature that is not
+ * Return: 0; -ENOENT (a file is missing), -EINVAL (a file is invalid, or an
+ * option makes no sense), -EOPNOTSUPP (valid, but with a feature that is not
  * supported), -ENOMEM, or the error of open(), read() or mmap().
  */
 int __must_check model_load(const char *dir, const struct model_opts *opts,
@@ -320,9 +325,9 @@ void model_free(struct model *model);
 const struct model_info *model_info(const struct model *model);
 
 /**
- * model_describe() - the switches in words, for a person
+ * model_describe() - describe the switches in words, for a person
  * @model:	the model
- * @add:	receives each, in an order that reads well; @text is only good
+ * @add:	receives each line, in a readable order; @text is valid only
  *		until it returns
  * @arg:	for @add
  */
@@ -332,18 +337,17 @@ void model_describe(const struct model *model,
 		    void *arg);
 
 /**
- * model_identity() - everything that decides what KV means, for a digest
+ * model_identity() - all facts that change the meaning of KV, for a digest
  * @model:	the model
- * @add:	receives every part, always in the same order; @tag says what
- *		@data is
+ * @add:	receives every part, always in the same order; @tag names @data
  * @arg:	for @add
  *
- * Covers architecture and switches, position-encoding settings, every
+ * The parts are architecture and switches, position-encoding settings, every
  * tensor's name, type, shape and bytes, the types of activations and of KV, the
  * kernel with its variant and numerics version, whether weights are packed, and
- * the mode.  Two models may share
- * KV if and only if they feed the same parts; the consumer must keep parts
- * apart (hash the lengths too).  It reads all weights once.
+ * the mode.  Two models may share KV if and only if they feed the same parts.
+ * The consumer must keep parts apart (hash the lengths too).  The call reads
+ * all weights once.
  */
 void model_identity(const struct model *model,
 		    void (*add)(void *arg, const char *tag, const void *data,
@@ -353,38 +357,38 @@ void model_identity(const struct model *model,
 /**
  * model_forward() - run one batch over paged KV
  * @model:	the model
- * @kv:		the blocks; written at the positions that run, read at all up
- *		to them
+ * @kv:		the blocks; written at the positions that run, read at all
+ *		positions up to them
  * @seqs:	the batch; no two entries may be of one sequence
  * @nr_seqs:	how many, at most max_seqs
- * @logits:	f32 [sum of want_logits][nr_vocab], rows in order of @seqs;
- *		may be NULL if that sum is 0
+ * @logits:	f32 [sum of want_logits][nr_vocab], rows in order of @seqs; may
+ *		be NULL if that sum is 0
  *
- * Allocates nothing.  A refused batch has written nothing.  With the kernels
- * "null" no KV is read or written, and a row of logits names a token made up
- * from its position; rows are then left alone between calls.
+ * The call allocates nothing.  A refused batch has written nothing.  With the
+ * kernels "null" no KV is read or written, and a row of logits names a token
+ * made up from its position; the caller must not change rows between calls.
  *
- * Return: 0; -E2BIG if there are more rows than max_rows or more sequences
- * than max_seqs, -EINVAL if a token is outside the vocabulary, a position
- * outside max_len, or an entry makes no sense; -EIO if the device failed, after
- * which it fails for ever, and model_failure() says why.
+ * Return: 0; -E2BIG if there are more rows than max_rows or more sequences than
+ * max_seqs; -EINVAL if a token is outside the vocabulary, a position outside
+ * max_len, or an entry makes no sense; -EIO if the device failed: then every
+ * later call fails, and model_failure() gives the reason.
  */
 int __must_check model_forward(struct model *model, const struct model_kv *kv,
 			       const struct model_seq_in *seqs, u32 nr_seqs,
 			       float *logits);
 
 /**
- * struct model_draws - tokens to be drawn where the logits are
- * @draws:	[@nr], in the order of their rows, which count the rows of
- *		logits of the batch
+ * struct model_draws - tokens to draw in the device's memory
+ * @draws:	[@nr], in the order of their rows, which count the batch's rows
+ *		of logits
  * @nr:		how many, may be 0
  * @drawn:	[@nr], gets the results
  * @top:	[@nr][@top_stride], gets the likeliest tokens
  * @top_stride:	at least the largest nr_top; may be 0
- * @travels:	[rows of logits], not 0 where the caller wants the row itself,
- *		which no draw may change: drawing is changing it
+ * @travels:	[rows of logits], nonzero: copy the row to the caller; such a
+ *		row must have no draw that edits it
  *
- * @drawn and @top had best be of model_host_alloc().
+ * @drawn and @top are best allocated with model_host_alloc().
  */
 struct model_draws {
 	const struct kern_draw	*draws;
@@ -398,10 +402,10 @@ struct model_draws {
 /**
  * model_forward_draw() - model_forward(), and draw
  * @draws:	NULL: as model_forward(); else only with info.draws
- * @logits:	rows that do not travel are left alone
+ * @logits:	rows that are not copied are left alone
  *
- * What is drawn from is on the device and stays there.  The tokens are those
- * that runtime/sampler draws from the same logits.
+ * The logits of draws stay on the device.  The tokens are the same that
+ * runtime/sampler draws from the same logits.
  *
  * Return: as model_forward(); -EINVAL also if the draws are not in order.
  */
@@ -413,17 +417,17 @@ int __must_check model_forward_draw(struct model *model,
 				    float *logits);
 
 /**
- * model_host_alloc() - memory for what comes from the device, pinned
+ * model_host_alloc() - pinned memory for results of the device
  *
- * Return: it, for model_host_free() before the model goes; NULL if there is
- * none, or no device: any memory will do, and is slower.
+ * Return: the memory, to be freed with model_host_free() before the model; NULL
+ * if there is none, or no device: any memory will do, and is slower.
  */
 void *model_host_alloc(struct model *model, size_t bytes);
 
 /* NULL is allowed. */
 void model_host_free(struct model *model, void *p);
 
-/* What ended the device, in a line; NULL if nothing did. */
+/* The error of a failed device, one line; NULL if there is none. */
 const char *model_failure(struct model *model);
 
 /**
@@ -432,11 +436,11 @@ const char *model_failure(struct model *model);
  * @kv:		the blocks
  * @from:	table entries to copy from
  * @to:		table entries to copy to; none is also in @from
- * @tokens:	leading tokens of each block that matter
+ * @tokens:	leading tokens of each block to copy
  * @nr:		how many copies
  *
- * They are done when it returns; if a device failed, the next
- * model_forward() says so.
+ * The copies are complete when the call returns.  If a device failed, the next
+ * model_forward() reports it.
  */
 void model_copy_blocks(struct model *model, const struct model_kv *kv,
 		       const u32 *from, const u32 *to, const u32 *tokens,

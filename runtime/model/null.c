@@ -2,21 +2,22 @@
 /*
  * null.c - a forward that computes nothing
  *
- * With the kernels "null" a batch is judged as always, and then every row of
- * logits that is wanted names one token, by its position alone: all others
- * have 0, this one so much more that it is drawn also where temperature is 1.
- * It walks over the third quarter of the vocabulary, where vocabularies made
- * by merging have whole pieces of words, and is never one that ends a text.
+ * With the kernels "null" a batch is checked as always.  Then every wanted row
+ * of logits names one token, which depends only on the position: all other
+ * tokens have 0, and this one has so much more that it is drawn even at
+ * temperature 1.  The token walks over the third quarter of the vocabulary,
+ * where vocabularies made by merging have whole pieces of words, and is never
+ * one that ends a text.
  *
- * A row costs two stores, whatever the vocabulary: the token that it named the
- * last time is cleared, the new one set.  That needs a caller who leaves rows
- * alone between two batches; one that no longer names what it did is written
- * whole, as one is the first time.
+ * A row costs two stores for any vocabulary: the token that it named last is
+ * cleared, the new one is set.  That works if the caller does not change rows
+ * between two batches.  A row that no longer names its last token is written as
+ * a whole, as at the first time.
  */
 #include "runtime/model/internal.h"
 
 #define NULL_LOGIT	100.0f
-#define NULL_STRIDE	7919u	/* a prime: neighbours are unlike */
+#define NULL_STRIDE	7919u	/* a prime: neighbouring positions differ widely */
 
 static bool is_eos(const struct model_info *info, u32 id)
 {

@@ -2,16 +2,16 @@
 /*
  * pack.c - weights in the order that kernels read fastest
  *
- * Where the kernels pack, matrices in bf16 can be copied into one piece of
- * memory of this process, on huge pages: products are faster, and what mapping
- * gives is lost, weights that processes share and a start that copies nothing.
- * Packed is whatever only products read, and a tied matrix, which embedding
- * reads packed, too.  Tensors are packed one after the other, and what one was
- * packed from is given back before the next: its mapped pages, or its copy, if
- * it had to be turned.  So there are never two copies of the weights in
- * memory.  Only made-up weights stay besides, since they are nowhere else.
+ * If the kernels can pack, matrices in bf16 can be copied into one piece of
+ * memory of this process, on huge pages.  Products are then faster, but the
+ * gains of mapping are lost: weights shared between processes and a start
+ * without copying.  Matrices that only products read are packed, and so is a
+ * tied matrix, which the embedding reads packed.  Tensors are packed one after
+ * the other.  The source of each is given back before the next: its mapped
+ * pages, or its transposed copy.  So there are never two copies of the weights
+ * in memory.  Only made-up weights stay, since they are nowhere else.
  *
- * The walk is the one of weights.c, by the tables of layout.c.
+ * The walk is that of weights.c, by the tables of layout.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 
 #define HUGE_PAGE	(2ull << 20)
 
-/* What one walk works on; it counts, and packs if @to is not NULL. */
+/* State of a walk; it counts, and packs if @to is not NULL. */
 struct packer {
 	struct model_weights		*w;
 	struct ckpt			*c;
@@ -34,7 +34,7 @@ struct packer {
 	struct weight_cost		cost;
 };
 
-/* Is the matrix read by products, as bf16? */
+/* Do only products read the matrix, as bf16? */
 static bool pack_wanted(const struct packer *p, const struct weight_spec *s,
 			const struct st_tensor *t, bool turned, bool top)
 {
@@ -46,7 +46,7 @@ static bool pack_wanted(const struct packer *p, const struct weight_spec *s,
 	       p->cfg->tied;
 }
 
-/* All parts of one tensor. */
+/* Pack all parts of one tensor. */
 static void pack_tensor(struct packer *p, const struct weight_spec *s,
 			const struct st_tensor *t, bool turned, void *base)
 {
@@ -158,7 +158,7 @@ int weights_pack(struct model_weights *w, struct ckpt *c,
 	w->pack_map = map;
 	w->pack_size = size;
 	p.to = (u8 *)ALIGN_UP((uintptr_t)map, (uintptr_t)HUGE_PAGE);
-	/* A hint: without huge pages it is slower, and no less right. */
+	/* A hint: without huge pages products are slower, but correct. */
 	(void)!madvise(p.to, ALIGN_UP(p.total, HUGE_PAGE), MADV_HUGEPAGE);
 	pack_walk(&p);
 	return 0;

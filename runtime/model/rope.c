@@ -2,17 +2,17 @@
 /*
  * rope.c - inverse frequencies of the rotary position encoding
  *
- * Pair j of a head turns by inv_freq[j] radians a token.  Variants that
- * stretch the context change these numbers and nothing else (yarn also the
- * length of what is turned), so kernels see the numbers and never the variant.
+ * Pair j of a head turns by inv_freq[j] radians a token.  Variants that stretch
+ * the context change only these numbers (yarn also the length of the turned
+ * pair), so kernels see the numbers and never the variant.
  *
- * A model was trained with frequencies computed in float, and that is how
- * they are computed here: better ones would be other ones.
+ * A model was trained with frequencies computed in float, so they are computed
+ * in float here: more precise ones would be different ones.
  *
- * The dynamic variant makes them depend on how long the sequence is.  A token
- * is turned by those of the length that it gives the sequence, so K depends
- * on the position alone, as with all others: not on how a prompt is cut, nor
- * on what comes behind it.
+ * In the dynamic variant they depend on the length of the sequence.  A token is
+ * turned by the frequencies of the length that it gives the sequence.  So K
+ * depends on the position alone, as with all other variants, and not on the cut
+ * of a prompt or on later tokens.
  */
 #include <math.h>
 
@@ -30,8 +30,8 @@ const char *rope_type_name(enum rope_type type)
 }
 
 /*
- * Long waves are stretched by the factor, short ones are kept, and those
- * between are mixed in proportion to how many waves fit the old context.
+ * Long waves are stretched by the factor, short ones are kept, and those in
+ * between are mixed in proportion to how many waves fit the original context.
  */
 static float rope_llama3(const struct rope_config *r, float freq)
 {
@@ -46,14 +46,14 @@ static float rope_llama3(const struct rope_config *r, float freq)
 	return (1.0f - mix) * freq / (float)r->factor + mix * freq;
 }
 
-/* The pair, a real number, that turns @turns times in the old context. */
+/* The pair, a real number, that turns @turns times in the original context. */
 static double yarn_pair(const struct rope_config *r, u32 dim, double turns)
 {
 	return dim * log(r->original / (turns * 2 * M_PI)) /
 	       (2 * log(r->theta));
 }
 
-/* Pairs up to @low are kept, from @high on stretched, mixed between. */
+/* Pairs up to @low are kept, from @high on stretched, mixed in between. */
 static void yarn_range(const struct rope_config *r, u32 dim, double *low,
 		       double *high)
 {

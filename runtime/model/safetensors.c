@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * safetensors.c - reading one safetensors file, believing nothing
+ * safetensors.c - read one safetensors file that is not trusted
  *
- * The format is a little-endian u64 N, N bytes of JSON, and a buffer.  The
- * JSON is one object: tensor name -> {dtype, shape, data_offsets}, offsets
- * counted from the start of the buffer, and an optional "__metadata__" of
- * strings that carries nothing we need.
+ * The format is a little-endian u64 N, N bytes of JSON, and a buffer.  The JSON
+ * is one object: tensor name -> {dtype, shape, data_offsets}, offsets counted
+ * from the start of the buffer, and an optional "__metadata__" of strings,
+ * which is not used.
  *
- * A checkpoint comes from a stranger, and its tensors are used without any
- * further check of bounds.  So the header is checked here as strictly as the
- * format's own reader does, and a file that was opened has these properties:
+ * A checkpoint may come from anywhere, and its tensors are used without further
+ * bounds checks.  So the header is checked here as strictly as in the format's
+ * own reader, and an opened file has these properties:
  *
  * - the header lies in the file, starts with '{' and has no key twice;
  * - every tensor has a known type, and shape times type is exactly its range,
  *   in arithmetic that cannot overflow;
- * - sorted by offset the ranges touch, the first starts at 0 and the last
- *   ends where the file ends: no hole, no overlap, nothing missing or behind.
+ * - sorted by offset the ranges touch, the first starts at 0 and the last ends
+ *   at the end of the file: no hole, no overlap, no missing and no extra bytes.
  *
- * The file stays mapped read-only for as long as the tensors are used.  Who
- * shortens it meanwhile kills the process: replace checkpoints by rename.
+ * The file stays mapped read-only for as long as the tensors are used.  If
+ * another program shortens it meanwhile, this process is killed: replace
+ * checkpoints by rename.
  */
 #include <endian.h>
 #include <jansson.h>
@@ -63,7 +64,7 @@ const char *st_shape_str(const u64 *shape, u32 nr_dims, char *buf,
 	return buf;
 }
 
-/* A failure of one tensor's entry; always -EINVAL. */
+/* Report an invalid entry of a tensor; always -EINVAL. */
 static int st_bad(struct model_error *err, const struct st_tensor *t,
 		  const char *why)
 {
@@ -91,7 +92,7 @@ static int st_parse_dtype(struct st_tensor *t, const json_t *v,
 			  ST_AGAIN, t->path, t->name, s);
 }
 
-/* Reads a non-negative integer; reals such as 2.0 are not integers. */
+/* Read a non-negative integer; reals such as 2.0 are not integers. */
 static bool st_u64(const json_t *v, u64 *out)
 {
 	if (!json_is_integer(v) || json_integer_value(v) < 0)
@@ -212,7 +213,10 @@ static int st_parse_entries(struct st_file *f, json_t *root,
 	return 0;
 }
 
-/* By offset; an empty tensor before the one that starts at its place. */
+/*
+ * By offset; an empty tensor comes before the one that starts at the same
+ * place.
+ */
 static int st_cmp_offset(const void *pa, const void *pb)
 {
 	const struct st_tensor *a = pa, *b = pb;
@@ -231,7 +235,7 @@ static int st_cmp_name(const void *pa, const void *pb)
 	return strcmp(a->name, b->name);
 }
 
-/* No hole, no overlap, and the file ends where the last tensor does. */
+/* Check: no hole, no overlap, and the file ends with the last tensor. */
 static int st_check_cover(struct st_file *f, u64 base, struct model_error *err)
 {
 	const u64 avail = f->size - base;
@@ -299,7 +303,7 @@ static int st_parse(struct st_file *f, struct model_error *err)
 	return ret;
 }
 
-/* Sets ->map and ->size of a file long enough to hold a header's length. */
+/* Set ->map and ->size of a file long enough to hold a header's length. */
 static int st_map(struct st_file *f, struct model_error *err)
 {
 	u64 size = 0;

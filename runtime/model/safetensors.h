@@ -52,7 +52,7 @@ enum st_dtype {
  * @nr_elems:	product of @shape
  * @begin:	offset of the first byte in the file's buffer
  * @nr_bytes:	size in the file
- * @data:	the mapped bytes; aligned only as the file happens to be
+ * @data:	the mapped bytes, at any alignment
  */
 struct st_tensor {
 	char		*name;
@@ -81,11 +81,11 @@ struct st_file {
  * @out:	the open file
  * @err:	set on failure
  *
- * When it returns, every tensor's range lies inside the file, fits its shape
+ * After success every tensor's range lies inside the file and fits its shape
  * and type, and the ranges cover the buffer exactly once.  Values are not
- * looked at.
+ * checked.
  *
- * Return: 0; -ENOENT, -EINVAL if the file is not sound, -ENOMEM, or the error
+ * Return: 0; -ENOENT, -EINVAL if the file is invalid, -ENOMEM, or the error
  * of open() or mmap().
  */
 int __must_check st_open(const char *path, struct st_file **out,

@@ -2,21 +2,21 @@
 /*
  * upload.c - weights in the memory of a device
  *
- * Every tensor goes up once, from where weights.c placed it: a mapped file, or
- * a copy of what the kernels cannot read as it is stored.  What it came from
- * is given back before the next: pages of the file, or the copy; so a host
- * needs memory for one tensor, however large the model.  All of them are in
- * one piece of device memory.  Only made-up weights stay besides, since they
- * are nowhere else.
+ * Every tensor is uploaded once, from the place that weights.c gave it: a
+ * mapped file, or a copy of a tensor that the kernels cannot read as stored.
+ * That source is given back before the next tensor: pages of the file, or the
+ * copy.  So a host needs memory for one tensor, for models of any size.  All of
+ * them are in one piece of device memory.  Only made-up weights also stay on
+ * the host, since they are nowhere else.
  *
- * The walk is the one of weights.c, by the tables of layout.c, as in pack.c.
+ * The walk is that of weights.c, by the tables of layout.c, as in pack.c.
  */
 #include "runtime/model/internal.h"
 #include "runtime/model/layout.h"
 
 #define UPLOAD_ALIGN	256u
 
-/* What one walk works on; it counts, and uploads if @model is not NULL. */
+/* State of a walk; it counts, and uploads if @model is not NULL. */
 struct uploader {
 	struct model			*model;
 	struct model_weights		*w;
@@ -27,7 +27,7 @@ struct uploader {
 	u64				bytes;
 };
 
-/* @bytes at @from go up; returns where they are. */
+/* Upload @bytes from @from; returns their place. */
 static void *upload(struct uploader *u, const void *from, u64 bytes)
 {
 	u8 *to = u->to + u->bytes;
@@ -40,7 +40,7 @@ static void *upload(struct uploader *u, const void *from, u64 bytes)
 	return to;
 }
 
-/* The tensor is where it is used: what it came from may go. */
+/* The tensor is uploaded: free its source. */
 static void give_back(struct uploader *u, const struct st_tensor *t,
 		      const void *from)
 {
@@ -67,7 +67,7 @@ static void upload_matrix(struct uploader *u, const struct weight_spec *s,
 	give_back(u, t, from);
 }
 
-/* What upload_matrix() will take, of weights that may be judged only. */
+/* Count the bytes of upload_matrix(), also for weights that are only judged. */
 static void count_matrix(struct uploader *u, const struct weight_spec *s,
 			 const struct st_tensor *t, bool turned)
 {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * weights.c - from tensor names to the decoder's places
+ * weights.c - bind tensors to the decoder's places
  *
- * The tables of layout.c say which tensor goes where.  Matrices in bf16 and
- * f32 are used where they are mapped, also as slices of a joined tensor: a
+ * The tables of layout.c say which tensor goes where.  Matrices in bf16 and f32
+ * are used where they are mapped, also as slices of a joined tensor: a
  * checkpoint costs no memory beyond the page cache, and two runtimes of one
- * model share it.  What the kernels cannot read in place is copied: f16
- * matrices as f32, which holds them exactly; matrices that are stored
- * transposed; vectors (norms and biases are f32 by contract); and tensors
- * that lie unaligned, as old writers left them.  The mapped pages of what was
- * copied are given back at once, one tensor after the other, so there are
- * never two copies of the weights in memory.  What pack.c does comes later.
+ * model share it.  Tensors that the kernels cannot read in place are copied:
+ * f16 matrices as f32, which holds them exactly; matrices that are stored
+ * transposed; vectors (norms and biases are f32 by contract); and unaligned
+ * tensors of old writers.  The mapped pages of a copied tensor are given back
+ * at once, one tensor after the other, so there are never two copies of the
+ * weights in memory.  pack.c comes later.
  *
- * What is left when all places are filled belongs to no part of the decoder.
- * Known to be harmless are second copies of a tied matrix and, by the end of
- * their names, tables that a program once stored beside the weights; any
- * other is refused.
+ * A tensor that is left when all places are filled belongs to no part of the
+ * decoder.  Known to be harmless are second copies of a tied matrix and, by the
+ * end of their names, tables that a program once stored beside the weights.
+ * Any other tensor is refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 #include "runtime/model/error.h"
 #include "runtime/model/layout.h"
 
-/* What one binding works on; keeps argument lists short. */
+/* State of one binding; keeps argument lists short. */
 struct binder {
 	struct model_weights		*w;
 	struct ckpt			*c;
@@ -76,7 +76,7 @@ static float weight_elem(const struct st_tensor *t, u64 i)
 	return f;
 }
 
-/* Room for a copy of @t in @size bytes an element; NULL without memory. */
+/* Memory for a copy of @t with @size bytes an element; NULL: no memory. */
 static void *weight_own(struct binder *b, const struct st_tensor *t,
 			size_t size)
 {
@@ -94,7 +94,7 @@ static void *weight_own(struct binder *b, const struct st_tensor *t,
 	return copy;
 }
 
-/* A copy of a tensor in f32, owned by the weights; NULL without memory. */
+/* A copy of a tensor in f32, owned by the weights; NULL: no memory. */
 static float *weight_widen(struct binder *b, const struct st_tensor *t)
 {
 	float *copy = weight_own(b, t, sizeof(*copy));
@@ -108,7 +108,7 @@ static float *weight_widen(struct binder *b, const struct st_tensor *t)
 
 #define TURN_TILE	32u
 
-/* Elements (r, c) of [rows][cols] to (c, r), a tile at a time. */
+/* Copy elements (r, c) of [rows][cols] to (c, r), one tile. */
 static void turn_tile(const struct st_tensor *t, u8 *to, u64 r, u64 c)
 {
 	const u64 rows = t->shape[0], cols = t->shape[1];
@@ -182,7 +182,7 @@ u32 weight_elem_bytes(const struct st_tensor *t, bool transposed, bool f16)
 	return transposed && t->dtype == ST_BF16 ? 2 : 4;
 }
 
-/* What placing a tensor would cost. */
+/* Count the cost of placing a tensor. */
 static void weight_count(struct binder *b, const struct st_tensor *t,
 			 bool vector, bool transposed)
 {
@@ -332,7 +332,7 @@ static int weights_place_top(struct binder *b)
 	return 0;
 }
 
-/* The second prefix, if the file has the first tensor under it alone. */
+/* Choose the second prefix if the file has the first tensor only under it. */
 static u32 weights_prefix(struct binder *b)
 {
 	char name[2][WEIGHT_NAME_MAX];
@@ -351,7 +351,7 @@ static bool ends_with(const char *s, const char *end)
 	return len >= elen && !strcmp(s + len - elen, end);
 }
 
-/* A second copy of a tied matrix that says the same. */
+/* Is it a second copy of a tied matrix, with the same content? */
 static bool weight_is_tied_copy(struct binder *b, const struct st_tensor *t)
 {
 	char name[WEIGHT_NAME_MAX];
@@ -440,7 +440,7 @@ void weights_free(struct model_weights *w)
 	memset(w, 0, sizeof(*w));
 }
 
-/* One tensor of @s for weights_each(). */
+/* Call @fn for one tensor of @s. */
 static int each_spec(const struct model_config *cfg,
 		     const struct weight_spec *s, const char *name,
 		     bool transposed,

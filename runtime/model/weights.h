@@ -10,14 +10,14 @@
 #include "runtime/model/config.h"
 #include "runtime/model/model.h"
 
-/* One decoder layer; what a switch turns off is NULL. */
+/* One decoder layer; members of features that are switched off are NULL. */
 struct model_layer {
 	const float		*attn_norm;	/* [hidden] */
 	const float		*attn_norm_bias;
-	const float		*attn_post;	/* [hidden], behind attention */
+	const float		*attn_post;	/* [hidden], after attention */
 	const float		*mlp_norm;	/* [hidden] */
 	const float		*mlp_norm_bias;
-	const float		*mlp_post;	/* [hidden], behind the MLP */
+	const float		*mlp_post;	/* [hidden], after the MLP */
 	const float		*q_norm;	/* [head_dim] */
 	const float		*k_norm;	/* [head_dim] */
 	const float		*q_bias;	/* [heads * head_dim] */
@@ -29,7 +29,7 @@ struct model_layer {
 	const float		*down_bias;	/* [hidden] */
 	const float		*qkv_bias;	/* as @qkv */
 	struct kern_weight	qkv;		/* [heads][q, k, v of a head] */
-	struct kern_weight	q;		/* these three, unless @qkv */
+	struct kern_weight	q;		/* these three, unless @qkv is set */
 	struct kern_weight	k;
 	struct kern_weight	v;
 	struct kern_weight	o;
@@ -43,18 +43,18 @@ struct model_layer {
  * @embed:	[vocab][hidden]
  * @head:	[vocab][hidden]; @embed again if tied
  * @pos:	[positions][hidden], of learned positions
- * @norm:	[hidden], before the head
+ * @pos:	[positions][hidden], the table of learned positions
  * @norm_bias:	[hidden]
  * @layers:	one a decoder layer
  * @owned:	copies of tensors that could not be used where they are mapped
  * @nr_owned:	how many
  * @owned_bytes: their size
- * @prefix:	which one names of tensors have
- * @pack_map:	memory of packed matrices, NULL without
+ * @prefix:	index of the prefix of tensor names
+ * @pack_map:	memory of packed matrices, NULL: none
  * @pack_size:	its size
- * @device:	memory of a device that all of them lie in, NULL without
- * @mapped_bytes: of the tensors that are used where they are mapped, when
- *		nothing is packed
+ * @device:	device memory with all parameters, NULL: none
+ * @mapped_bytes: bytes of the tensors that are used where they are mapped, if
+ *		no tensor is packed
  */
 struct model_weights {
 	struct kern_weight	embed;
@@ -74,10 +74,10 @@ struct model_weights {
 };
 
 /**
- * struct weight_cost - what packing takes and gives back, in bytes
- * @packed:	memory that packed matrices take
- * @mapped:	of @mapped_bytes, what is packed
- * @owned:	of @owned_bytes
+ * struct weight_cost - cost and gain of packing, in bytes
+ * @packed:	memory of packed matrices
+ * @mapped:	packed part of @mapped_bytes
+ * @owned:	packed part of @owned_bytes
  */
 struct weight_cost {
 	u64	packed;
@@ -86,12 +86,12 @@ struct weight_cost {
 };
 
 /**
- * struct weight_place - one tensor that a configuration asks for
- * @name:	as in the file
- * @rows:	of the tensor as the file has it
+ * struct weight_place - one tensor of a configuration
+ * @name:	name in the file
+ * @rows:	rows of the tensor in the file
  * @cols:	0 for a vector
  * @is_norm:	the weight of a norm
- * @plus_one:	to which the decoder adds 1
+ * @plus_one:	the decoder adds 1 to it
  */
 struct weight_place {
 	const char	*name;
@@ -103,7 +103,7 @@ struct weight_place {
 
 /**
  * weights_bind() - find, check and place every tensor
- * @w:		filled in; weights_free() is due in every case
+ * @w:		filled in; call weights_free() in every case
  * @c:		the checkpoint; must outlive @w, which points into its files
  * @cfg:	says which tensors there are, and their shapes
  * @judge:	check and count only; nothing is placed or copied
@@ -118,31 +118,31 @@ int __must_check weights_bind(struct model_weights *w, struct ckpt *c,
 			      const struct model_config *cfg, bool judge,
 			      bool f16, struct model_error *err);
 
-/* What lies on a device is not given back here. */
+/* Free all but device memory. */
 void weights_free(struct model_weights *w);
 
 /* Can @t be used where it is mapped?  @f16 as for weights_bind(). */
 bool weight_in_place(const struct st_tensor *t, bool transposed, bool f16);
 
-/* Bytes of an element of matrix @t as it is used. */
+/* Bytes of an element of matrix @t in use. */
 u32 weight_elem_bytes(const struct st_tensor *t, bool transposed, bool f16);
 
 /* Free the copy that begins at @data; false if there is none. */
 bool weights_owned_free(struct model_weights *w, const void *data);
 
-/* What weights_pack() would cost with @ops, which pack. */
+/* The cost of weights_pack() with @ops, which can pack. */
 struct weight_cost weights_pack_cost(struct model_weights *w, struct ckpt *c,
 				     const struct model_config *cfg,
 				     const struct kern_ops *ops);
 
 /**
- * weights_pack() - copy matrices in bf16 as @ops reads them fastest
- * @w:		bound, not by a judge
- * @c:		the checkpoint; pages of what was packed are given back
+ * weights_pack() - copy matrices in bf16 into the order that @ops read fastest
+ * @w:		bound, not judged
+ * @c:		the checkpoint; pages of packed tensors are given back
  * @cfg:	its configuration
- * @ops:	kernels that pack
+ * @ops:	kernels that can pack
  * @ctx:	their threads
- * @progress:	told what was packed, in bytes
+ * @progress:	gets the progress, in bytes
  *
  * Return: 0 or -ENOMEM, which leaves @w as it was.
  */
@@ -152,13 +152,13 @@ int __must_check weights_pack(struct model_weights *w, struct ckpt *c,
 			      struct kern_ctx *ctx,
 			      const struct model_progress *progress);
 
-/* Does this system give huge pages to who asks for them? */
+/* Does this system give huge pages to processes that ask for them? */
 bool weights_huge_pages(void);
 
 /**
- * weights_each() - every tensor that a configuration asks for
+ * weights_each() - walk every tensor of a configuration
  * @cfg:	the configuration
- * @fn:		called for each; not 0 ends the walk
+ * @fn:		called for each; a nonzero result ends the walk
  * @arg:	for @fn
  *
  * Return: 0, or what @fn returned.

@@ -2,10 +2,10 @@
 /*
  * work.c - the workspace of a forward
  *
- * Two pieces, taken once and carved: what ops read and write, which lies where
- * they work, and what the program makes a batch up in.  On a device logits need
- * a place, too, from which they are fetched: for as many rows as fit into
- * LOGIT_BYTES, since a batch that wants more can fetch them piece by piece.
+ * Two pieces, allocated once and carved: memory of the ops, in the memory where
+ * they run, and host memory in which the program makes up a batch.  On a device
+ * logits also need memory from which they are fetched: for as many rows as fit
+ * into LOGIT_BYTES. A batch that wants more rows fetches them piece by piece.
  */
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 #define WORK_ALIGN	64u
 #define LOGIT_BYTES	(256u << 20)
 
-/* Carve @n elements of @size off a piece; with no piece, only count. */
+/* Carve @n elements of @size off a piece; without a piece, only count. */
 static void *work_take(void *mem, u64 *bytes, u64 n, size_t size)
 {
 	void *p = mem ? (u8 *)mem + *bytes : NULL;
@@ -50,7 +50,7 @@ static void carve_ropes(struct model_work *w, const struct model_config *cfg,
 	}
 }
 
-/* What ops work in. */
+/* Carve the memory of the ops. */
 static void carve_ops(struct model_work *w, const struct model_config *cfg,
 		      u64 rows, bool device)
 {
@@ -72,7 +72,7 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 	w->logits = take_floats(w, (u64)w->max_logits * cfg->vocab);
 }
 
-/* What the program works in. */
+/* Carve the memory of the program. */
 static void carve_host(struct model_work *w, const struct model_config *cfg,
 		       u64 rows, u64 seqs)
 {
@@ -88,7 +88,7 @@ static void carve_host(struct model_work *w, const struct model_config *cfg,
 	w->told = take_words(w, rows);
 }
 
-/* Frequencies where the ops read them. */
+/* Put the frequencies where the ops read them. */
 static void place_freqs(struct model *model)
 {
 	const u64 bytes = config_rotary(&model->cfg) / 2 * sizeof(float);
