@@ -2,10 +2,10 @@
 /*
  * kvrt.c - the runtime: one process a model
  *
- * kvrt loads a model, attaches to the kvmm daemon, which owns the memory that
- * KV lies in, and generates text.  It is an ordinary unprivileged program: it
- * may be killed at any instruction, the daemon takes back what it held, and
- * what it computed stays cached for the next one.
+ * kvrt loads a model, attaches to the kvmm daemon, which owns the memory of the
+ * KV, and generates text.  It is an ordinary unprivileged program: it may be
+ * killed at any instruction.  The daemon then takes its memory back, and its
+ * computed KV stays cached for the next process.
  *
  * The layers, each ignorant of those above it:
  *
@@ -15,8 +15,8 @@
  *	runtime/libkvmm		the daemon's client library
  *	kernels			arithmetic
  *
- * beside them runtime/tokenizer and runtime/sampler.  This file knows the
- * names of the commands and nothing else.
+ * and beside them runtime/tokenizer and runtime/sampler.  This file only knows
+ * the names of the commands.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -61,9 +61,9 @@ static void print_help(void)
 }
 
 /*
- * A standard descriptor that the caller closed would be given to the next
- * socket or file, and output would land in it.  Reading what takes its place
- * gives nothing, writing to it fails.
+ * If the caller has closed a standard descriptor, the next socket or file would
+ * get its number, and output would land in it.  /dev/null takes its place:
+ * reading gives nothing, writing fails.
  */
 static void fill_standard_fds(void)
 {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * folder.c - the files of a model's folder, which a stranger may have made
+ * folder.c - read files of a model's folder, which is not trusted
  *
  * Model, tokenizer and templates are read from one folder, and all of them
- * through here.  What stands in place of a file may be a FIFO that nobody
- * writes to, a terminal, a device that never ends: none of them is waited for
- * or read.  What is read has a bound in bytes, and JSON one in values too,
- * since a byte of text can become fifty of memory.
+ * through this file.  In place of a file there may be a FIFO without a writer,
+ * a terminal, or a device that never ends: none of them is waited for or read.
+ * The size of a file is bounded in bytes, and JSON also in values, since a byte
+ * of text can become fifty of memory.
  *
- * Pure functions: no state, no text of errors; callers say what a file is for.
+ * Pure functions: no state, no error texts; callers know the purpose of a file.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,7 +22,10 @@ int folder_open(const char *path, u64 *size)
 	struct stat st;
 	int fd, ret = 0;
 
-	/* A FIFO without a writer would be waited for; files know no waiting. */
+	/*
+	 * O_NONBLOCK: do not wait for the writer of a FIFO; regular files
+	 * ignore it.
+	 */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return -errno;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * adjust.c - what is done to logits before a token is chosen from them
+ * adjust.c - edits of logits before a token is drawn
  *
- * Masks set logits to -inf, which nothing that follows can undo: biases and
- * penalties leave -inf as it is.  The repetition penalty is that of the paper
- * it is from (CTRL, 2019) as Hugging Face's and vLLM's: a logit above 0 is
- * divided, another one multiplied, once for a token however often prompt and
- * text have it.  Presence and frequency are OpenAI's, over the text alone.
+ * Masks set logits to -inf, and no later edit can undo that: biases and
+ * penalties leave -inf as it is.  The repetition penalty is that of its paper
+ * (CTRL, 2019), of Hugging Face and of vLLM: a logit above 0 is divided, any
+ * other is multiplied, once a token, no matter how often prompt and text have
+ * it.  Presence and frequency penalties are OpenAI's, over the text alone.
  */
 #include <math.h>
 
@@ -40,7 +40,7 @@ bool sampling_adjusts(const struct sampling_params *p)
 	       p->nr_bad;
 }
 
-/* Keep the logits that are allowed, and put them back into an empty row. */
+/* Keep the allowed logits, and put them back into an empty row. */
 static void mask_others(struct sampler_ws *ws, const struct sampling_params *p,
 			float *logits, u32 vocab)
 {
@@ -55,7 +55,7 @@ static void mask_others(struct sampler_ws *ws, const struct sampling_params *p,
 		logits[p->allowed[i]] = kept[i];
 }
 
-/* Where ids go that are not to be drawn: to a row, or to a list. */
+/* Receiver of masked ids: a row, or a list. */
 struct masks {
 	float *logits;
 	u32 *ids;
@@ -70,7 +70,7 @@ static void mask(struct masks *m, u32 id)
 		m->ids[m->nr++] = id;
 }
 
-/* Where the text ends with all of a sequence but its last id. */
+/* Mask the last id of each bad sequence whose other ids end the text. */
 static void mask_bad(const struct sampling_params *p,
 		     const struct sampler_text *t, struct masks *m)
 {
@@ -98,7 +98,7 @@ static void mask_stops(const struct sampler_text *t, u32 vocab,
 			mask(m, t->stops[i]);
 }
 
-/* Bad words, and stop ids that come too early. */
+/* Mask bad words, and stop ids that come too early. */
 static void mask_all(const struct sampling_params *p,
 		     const struct sampler_text *t, u32 vocab, struct masks *m)
 {
@@ -119,7 +119,7 @@ u32 sampler_masked(const struct sampling_params *p,
 u32 sampler_masked_max(const struct sampling_params *p,
 		       const struct sampler_text *so_far)
 {
-	/* A sequence has a length and at least one id. */
+	/* A bad sequence has a length and at least one id. */
 	return p->nr_bad / 2 + (p->min_tokens ? so_far->nr_stops : 0);
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * counts.c - which ids a text has, and how often
+ * counts.c - counts of the ids of a text
  *
- * A list of the different ids in the order in which they first came, which is
- * what penalties walk, and a hash table of places in it, by linear probing, at
- * most half full.  All memory is taken at the begin, zeroed by the system where
- * it is much, so a text shorter than it might be costs what it is long.
+ * A list has the different ids in the order of their first occurrence, which
+ * the penalties walk.  A hash table with linear probing, at most half full, has
+ * places in that list.  All memory is allocated at the beginning.  The system
+ * zeroes large pieces on first use, so a text that stays short touches little
+ * memory.
  */
 #include <stdlib.h>
 
 #include "runtime/sampler/counts.h"
 
-/* Where @id is in the table, or the free slot where it would be. */
+/* The slot of @id, or the free slot for it. */
 static u32 slot_of(const struct id_counts *c, u32 id)
 {
 	u32 at = (u32)((id * 0x9e3779b97f4a7c15ull) >> 32) & c->mask;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * counts.h - the inside of struct id_counts, for the files of the sampler
+ * counts.h - struct id_counts, for the files of the sampler
  */
 #ifndef KVRT_COUNTS_H
 #define KVRT_COUNTS_H
@@ -10,8 +10,8 @@
 /**
  * struct id_counts - see counts.c
  * @nr:    different ids
- * @most:  room for them
- * @mask:  slots less one
+ * @most:  most different ids
+ * @mask:  number of slots less one
  * @list:  [@nr]
  * @slots: place in @list, from 1; 0: free
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of the sampler share
+ * internal.h - declarations shared by the files of the sampler
  */
 #ifndef KVRT_SAMPLER_INTERNAL_H
 #define KVRT_SAMPLER_INTERNAL_H
@@ -11,7 +11,7 @@
 #define SAMPLER_BIN_BITS	11
 #define SAMPLER_NR_BINS		(1u << SAMPLER_BIN_BITS)
 
-/* One token that may be drawn, and its weight as kernels/weight.h has it. */
+/* A token that may be drawn, and its weight (see kernels/weight.h). */
 struct cand {
 	u64 key;
 	u64 weight;
@@ -21,7 +21,7 @@ struct cand {
  * struct sampler_ws - scratch memory of one thread
  * @vocab:   longest row of logits
  * @cand:    [@vocab], in the order of ids
- * @scratch: [@vocab], what the selection shuffles
+ * @scratch: [@vocab], shuffled by the selection
  * @bins:    sums of weights
  */
 struct sampler_ws {
@@ -48,9 +48,9 @@ static inline u32 cand_id(u64 key)
 }
 
 /*
- * logits_max() - the largest logit, once it is known that the row can be used
+ * logits_max() - the largest logit of a usable row
  *
- * Return: 0 or an error as sampler_sample().
+ * Return: 0, or an error as sampler_sample().
  */
 int __must_check logits_max(const float *logits, u32 vocab, float *out);
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * logprob.c - how likely the model holds tokens
+ * logprob.c - logprobs of tokens
  *
  * The logarithm of a softmax is the logit minus one number of the row, the
- * logarithm of its sum of exponentials, so one pass over the row gives all of
- * them.  The sum is kept in double, in the order of ids: the same row gives
- * the same bits in any company.
+ * logarithm of its sum of exponentials, so one pass over the row gives all
+ * logprobs.  The sum is kept in double, in the order of ids: a row gives the
+ * same bits in any batch.
  *
- * The k best are kept in a heap whose worst lies on top; after a few hundred
- * tokens of a row hardly any is better than that, so the pass is one
- * comparison a token.  "Better" is the strict order of keys that the draw
+ * The k best are kept in a heap with the worst of them on top.  After a few
+ * hundred tokens of a row hardly any token is better than that, so the pass is
+ * one comparison a token.  "Better" is the strict order of keys that the draw
  * uses, so equal logits are ordered by id here too.
  */
 #include <math.h>
@@ -35,7 +35,7 @@ int logprob_sum(const float *logits, u32 vocab, double *out)
 	return 0;
 }
 
-/* Let the key at @i sink among the @n of the heap: the lowest is on top. */
+/* Let the key at @i sink in the heap of @n; the lowest key is on top. */
 static void heap_sink(struct cand *heap, u32 n, u32 i)
 {
 	const u64 key = heap[i].key;
@@ -59,7 +59,7 @@ static void heap_make(struct cand *heap, u32 n)
 		heap_sink(heap, n, i);
 }
 
-/* The @k best keys of the row as a heap; returns how many there are. */
+/* Make a heap of the @k best keys of the row; returns how many there are. */
 static u32 heap_fill(struct cand *heap, const float *logits, u32 vocab, u32 k)
 {
 	u32 i, n = 0;
@@ -69,7 +69,7 @@ static u32 heap_fill(struct cand *heap, const float *logits, u32 vocab, u32 k)
 			heap[n++].key = cand_key(logits[i], i);
 	heap_make(heap, n);
 	for (; i < vocab; i++) {
-		/* Ids rise: what is only as good as the worst is worse. */
+		/* Ids rise, so a logit equal to the worst is worse. */
 		if (logits[i] <= logits[cand_id(heap[0].key)])
 			continue;
 		heap[0].key = cand_key(logits[i], i);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * params.c - the parameters of sampling: ranges, and copies that last
+ * params.c - the parameters of sampling: ranges, and copies
  *
- * Ranges are those that vLLM and OpenAI take.  A copy has its arrays in one
- * piece of memory, in the order of struct sampling_params, so that there is
- * one thing that can fail and one to free.
+ * The ranges are those of vLLM and OpenAI.  A copy has its arrays in one piece
+ * of memory, in the order of struct sampling_params, so that only one
+ * allocation can fail and only one piece is freed.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 static bool in_range(float v, float lo, float hi)
 {
-	return v >= lo && v <= hi;	/* NaN is in none */
+	return v >= lo && v <= hi;	/* NaN is in no range */
 }
 
 static const char *params_why(const struct sampling_params *p)
@@ -117,7 +117,7 @@ int sampling_params_copy(struct sampling_params *to,
 		memcpy(ids, from->allowed, allowed * sizeof(*ids));
 	if (from->nr_bad)
 		memcpy(ids + allowed, from->bad, from->nr_bad * sizeof(*ids));
-	/* The first is what is freed, also where it is empty. */
+	/* The first pointer is the one to free, even if its array is empty. */
 	to->bias = bias;
 	to->allowed = allowed ? ids : NULL;
 	to->bad = ids + allowed;

@@ -3,16 +3,16 @@
  * philox.c - random numbers without a state
  *
  * Philox4x32-10 is a keyed mixing of a 128-bit counter: ten rounds of two
- * 32 x 32 multiplications each, with a key that moves on by a constant every
- * round.  The counter here is where the number is used,
+ * 32 x 32 multiplications each, with a key that is advanced by a constant every
+ * round.  The counter here is the place of the number,
  *
  *	word 0, 1	position of the token in its sequence
- *	word 2		which of the request's samples
- *	word 3		what the number is for (0: choosing a token)
+ *	word 2		index of the request's sample
+ *	word 3		use of the number (0: drawing a token)
  *
- * and the key is the request's seed.  So a number depends on nothing but its
- * place: a sequence that was preempted, restored elsewhere or computed again
- * in other company draws the same numbers.
+ * and the key is the request's seed.  So a number depends only on its place: a
+ * sequence that was preempted, restored elsewhere or recomputed in another
+ * batch draws the same numbers.
  */
 #include "runtime/sampler/sampler.h"
 

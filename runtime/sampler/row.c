@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * row.c - the largest of a row of logits
+ * row.c - the largest logit of a row
  *
- * A token that is drawn greedily costs one look at each logit, and with a fast
- * model that is most of what is around it.  So the row is read in vectors, as
- * the compiler makes them of what the machine has, in parts; where the largest
- * is, is looked for in the first part that has it alone.
+ * A greedy draw looks once at each logit, and with a fast model that is most of
+ * the time outside the model.  So the row is read in vectors of the machine, in
+ * parts.  The position of the largest logit is searched only in the first part
+ * that has it.
  *
- * Comparisons with a NaN are false, so one never becomes the largest; that
- * there was one is gathered beside.
+ * Comparisons with a NaN are false, so a NaN never becomes the largest.
+ * Whether there was one is collected separately.
  */
 #include <math.h>
 
 #include "runtime/sampler/row.h"
 
-#define LANES	4u	/* what every machine has */
+#define LANES	4u	/* lanes that every machine has */
 #define STEP	(4 * LANES)
 #define PART	512u	/* a multiple of STEP */
 
@@ -28,7 +28,7 @@ static inline lanes larger(lanes a, lanes b)
 	return (lanes)(((mask)a & more) | ((mask)b & ~more));
 }
 
-/* LANES more of the row into *@best; *@bad gathers. */
+/* Take LANES more of the row into *@best; *@bad collects NaNs. */
 static inline void take(const float *row, lanes *best, mask *bad)
 {
 	lanes a;
@@ -38,7 +38,7 @@ static inline void take(const float *row, lanes *best, mask *bad)
 	*best = larger(a, *best);
 }
 
-/* The largest of @n, a multiple of STEP; *@nan gathers. */
+/* The largest of @n, a multiple of STEP; *@nan collects NaNs. */
 static float part_max(const float *row, u32 n, s32 *nan)
 {
 	lanes a = (lanes){ 0 } - INFINITY, b = a, c = a, d = a;
@@ -46,7 +46,7 @@ static float part_max(const float *row, u32 n, s32 *nan)
 	mask bad = { 0 };
 	u32 i;
 
-	/* Chains that do not wait for each other. */
+	/* Four chains that do not wait for each other. */
 	for (i = 0; i < n; i += STEP) {
 		take(row + i, &a, &bad);
 		take(row + i + LANES, &b, &bad);
@@ -71,7 +71,7 @@ struct row_best row_best(const float *row, u32 n)
 	for (i = 0; i < n; i = end) {
 		end = min(i + PART, n);
 		end -= (end - i) % STEP;
-		if (end == i) {		/* the rest, one by one */
+		if (end == i) {		/* the remaining ones, one by one */
 			v = row[end++];
 			nan |= isnan(v);
 		} else {
@@ -83,7 +83,7 @@ struct row_best row_best(const float *row, u32 n)
 		}
 	}
 	r.nan = nan;
-	/* Where all are -infinity the first one that is, is meant. */
+	/* If all are -infinity or NaN, the first -infinity counts. */
 	for (r.at = part; r.at < n && !(row[r.at] == r.value); r.at++)
 		;
 	if (r.at == n)

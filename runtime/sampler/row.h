@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * row.h - the largest of a row of logits
+ * row.h - the largest logit of a row
  */
 #ifndef RUNTIME_SAMPLER_ROW_H
 #define RUNTIME_SAMPLER_ROW_H
@@ -8,10 +8,10 @@
 #include <kvmm/types.h>
 
 /**
- * struct row_best - what row_best() found
- * @value: the largest that is no NaN; -infinity where all are or none is there
- * @at:    the first that has it, 0 where all are NaN
- * @nan:   some are
+ * struct row_best - the largest logit of a row
+ * @value: the largest that is no NaN; -infinity if all are NaN or there is none
+ * @at:    the first position with it, 0 if all are NaN
+ * @nan:   there are NaNs
  */
 struct row_best {
 	float	value;
@@ -21,7 +21,7 @@ struct row_best {
 
 struct row_best row_best(const float *row, u32 n);
 
-/* row_error() - 0, or why such a row cannot be drawn from */
+/* row_error() - 0, or the reason why no token can be drawn from such a row */
 int row_error(const struct row_best *best);
 
 #endif /* RUNTIME_SAMPLER_ROW_H */

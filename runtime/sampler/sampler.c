@@ -2,33 +2,34 @@
 /*
  * sampler.c - from a row of logits to the next token
  *
- * Logits become weights exp((logit - max) / temperature); min-p keeps those of
- * at least a share of the best one's weight, top-k the k best tokens, top-p
- * then the fewest best whose weights sum to at least that share; one random
- * number chooses among what is left, in proportion.  Min-p and top-k both cut
- * the order from best to worst, so which of them goes first does not matter.
+ * Logits become weights exp((logit - max) / temperature).  Min-p keeps the
+ * weights of at least a share of the best one's, top-k keeps the k best tokens,
+ * and top-p then keeps the fewest best tokens with a sum of weights of at least
+ * that share.  One random number draws among the remaining tokens, in
+ * proportion to weight.  Min-p and top-k both cut the order from best to worst,
+ * so their own order does not matter.
  *
- * Both cuts are the same question: in the order from best to worst, where
+ * Top-k and top-p ask the same question: in the order from best to worst, where
  * does the running sum reach a target?  (For top-k every token weighs 1.)
- * "Best" is a strict order on 64-bit keys, the logit in the upper half and the
- * complement of the id in the lower, so equal logits are ordered by id and
+ * "Best" is a strict order on 64-bit keys with the logit in the upper half and
+ * the complement of the id in the lower, so equal logits are ordered by id and
  * there are no ties.  The answer is a key, and it is found without sorting:
- * weights are summed into bins by the top bits of the key, the bin where the
- * sum passes the target is the only one looked at again, by the next bits.
- * That is at most six passes over what is left, whatever the logits are; on
- * real ones nearly all tokens are gone after the first.
+ * weights are summed into bins by the top bits of the key, and only the bin
+ * where the sum passes the target is looked at again, by the next bits.  That
+ * is at most six passes over the remaining tokens for any logits; with real
+ * ones nearly all tokens are gone after the first.
  *
- * Candidates stay in the order of their ids, and only copies are shuffled by
- * the selection; the draw walks up the ids.  So what is drawn depends on the
- * set and its weights, not on how the set was found: top_k = 0 and
- * top_k = vocab draw the same token.
+ * Candidates stay in the order of their ids, and the selection shuffles only
+ * copies; the draw walks up the ids.  So the result depends on the set and its
+ * weights, not on how the set was found: top_k = 0 and top_k = vocab draw the
+ * same token.
  *
  * Weights are whole numbers and their sums exact (kernels/weight.h), so a GPU
- * that looks for the same cuts in another way draws the same token.  Tokens
- * that weigh less than one of them, 2^-44 of the best one where there are 2^18,
- * are left out.
+ * that finds the same cuts in another way draws the same token.  Tokens that
+ * weigh less than one unit, 2^-44 of the best one with 2^18 tokens, are left
+ * out.
  *
- * Nothing is allocated per token; a workspace belongs to one thread.
+ * No memory is allocated per token; a workspace belongs to one thread.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -113,7 +114,8 @@ s32 sampler_greedy(const float *logits, u32 vocab)
 
 /*
  * The bin, from the best down, where the sum of weights reaches *@target, which
- * is at least 1 and at most the sum of all; *@target loses what lies above it.
+ * is at least 1 and at most the sum of all; the bins above are subtracted from
+ * *@target.
  */
 static u32 bin_find(const u64 *bins, u64 *target)
 {
@@ -125,7 +127,7 @@ static u32 bin_find(const u64 *bins, u64 *target)
 }
 
 /*
- * The lowest key among the fewest best candidates whose weights sum to at
+ * The lowest key among the fewest best candidates with a sum of weights of at
  * least @target.  @c is shuffled; @n is at least 1, weights are above 0.
  */
 static u64 cut_find(struct sampler_ws *ws, struct cand *c, u32 n,
@@ -149,7 +151,7 @@ static u64 cut_find(struct sampler_ws *ws, struct cand *c, u32 n,
 	return c[0].key;
 }
 
-/* Key of the k-th best of the row; 0, below all keys, to keep all. */
+/* Key of the k-th best of the row; 0, below all keys, keeps all. */
 static u64 top_k_cut(struct sampler_ws *ws, const float *logits, u32 vocab,
 		     u32 k)
 {
@@ -165,8 +167,9 @@ static u64 top_k_cut(struct sampler_ws *ws, const float *logits, u32 vocab,
 }
 
 /*
- * Gather what is not below @cut and weighs anything, at least @p's min_p of
- * the best, which weighs 1; returns how many.
+ * Gather the tokens that are not below @cut and have a weight of at least one
+ * unit and at least @p's min_p of the best one's weight, which is 1; returns
+ * how many.
  */
 static u32 cand_gather(struct sampler_ws *ws, const float *logits, u32 vocab,
 		       u64 cut, float best, const struct sampling_params *p,
@@ -194,10 +197,10 @@ static u32 cand_gather(struct sampler_ws *ws, const float *logits, u32 vocab,
 }
 
 /*
- * Cut the candidates to the nucleus; returns how many are left.  All tokens
- * of less than 1/n-th of the share to be cut could be cut together, so none
- * of them is in the nucleus and the selection need not see them.  Half of that,
- * since a better token may weigh less in the last place of exp().
+ * Cut the candidates to the nucleus; returns how many are left.  All tokens of
+ * less than 1/n-th of the share to be cut could be cut together, so none of
+ * them is in the nucleus and the selection need not see them.  The bound is
+ * half of that, since a better token may weigh less in the last place of exp().
  */
 static u32 top_p_cut(struct sampler_ws *ws, u32 n, float top_p, u64 *sum)
 {
@@ -223,11 +226,11 @@ static u32 top_p_cut(struct sampler_ws *ws, u32 n, float top_p, u64 *sum)
 	return m;
 }
 
-/* The candidate in whose stretch of [0, @sum) the random number falls. */
+/* The candidate whose part of [0, @sum) has the random number. */
 static u32 cand_draw(const struct sampler_ws *ws, u32 n, u64 sum,
 		     double random)
 {
-	/* A multiple of 2^-53, as 64 bits. */
+	/* The random number is a multiple of 2^-53; here it has 64 bits. */
 	const u64 target = weight_point((u64)(random * 0x1p53) << 11, sum);
 	u64 at = 0;
 	u32 i;

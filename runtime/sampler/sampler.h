@@ -2,17 +2,17 @@
 /*
  * sampler.h - from a row of logits to the next token
  *
- * The seed law: which token is drawn depends on the logits, the parameters and
- * (seed, sample, position) alone, on whatever processor it is drawn.  There is
- * no generator with a state that preemption, restart or the company in a batch
- * could move.
+ * The law of the seed: the drawn token depends only on the logits, the
+ * parameters and (seed, sample, position), on any processor.  There is no
+ * generator with a state that preemption, restart or other sequences in a batch
+ * could change.
  */
 #ifndef KVRT_SAMPLER_H
 #define KVRT_SAMPLER_H
 
 #include <kvmm/types.h>
 
-/* Above this a request is refused: the distribution is flat long before. */
+/* Higher values are refused: the distribution is flat long before. */
 #define SAMPLING_TEMPERATURE_MAX	100.0f
 
 #define SAMPLING_REPETITION_MIN		0.01f
@@ -21,36 +21,37 @@
 #define SAMPLING_BIAS_MAX		100.0f
 #define SAMPLING_NR_BIAS_MAX		1024u
 
-/* What is added to the logit of a token. */
+/* A number that is added to the logit of a token. */
 struct sampling_bias {
 	u32 id;
 	float bias;
 };
 
 /**
- * struct sampling_params - how the next token is chosen
+ * struct sampling_params - parameters of a draw
  * @temperature: 0 is greedy; else logits are divided by it
  * @top_p: keep the fewest most likely tokens whose probabilities sum to at
  *	least this, after @top_k; above 0, 1 keeps all
  * @top_k: keep this many of the most likely tokens; 0 keeps all
- * @seed: of the request; the engine draws one for requests without
+ * @seed:  the request's; the engine's caller draws one for requests without a
+ *         seed
  * @min_p: keep tokens of at least this share of the likeliest one's
  *	probability, before @top_k; 0 keeps all
- * @repetition_penalty: tokens of prompt and text get their logit divided by
- *	it if above 0, else multiplied; 1 or 0: none
- * @presence_penalty: subtracted from tokens that the text has
- * @frequency_penalty: subtracted as often as the text has the token
- * @min_tokens: no stop id before the text has so many tokens
+ * @repetition_penalty: logits of tokens of prompt and text are divided by it if
+ *         above 0, else multiplied; 1 or 0: none
+ * @presence_penalty: subtracted from logits of tokens in the text
+ * @frequency_penalty: subtracted once for each occurrence of the token in the
+ *         text
+ * @min_tokens: no stop id is drawn before the text has so many tokens
  * @nr_bias: entries of @bias
  * @nr_allowed: entries of @allowed
  * @nr_bad: entries of @bad
- * @bias: of tokens, each at most once; may be NULL
- * @allowed: no others are drawn; NULL: all may be
- * @bad: sequences that the text shall not have, one after the other, each its
- *	length and its ids: the last id is not drawn where the others stand;
- *	may be NULL
+ * @bias:  biases of tokens, each token at most once; may be NULL
+ * @allowed: only these ids are drawn; NULL: all may be
+ * @bad:   sequences that must not occur in the text, each as its length and its
+ *         ids: the last id is not drawn after the others; may be NULL
  *
- * "Text" is what was generated, without the prompt.
+ * "Text" means the generated tokens, without the prompt.
  */
 struct sampling_params {
 	float temperature;
@@ -70,14 +71,14 @@ struct sampling_params {
 	const u32 *bad;
 };
 
-/* What a request that says nothing gets (the OpenAI defaults). */
+/* Defaults of a request (those of OpenAI). */
 #define SAMPLING_PARAMS_DEFAULT	\
 	((struct sampling_params){ .temperature = 1.0f, .top_p = 1.0f })
 
 /**
- * struct sampler_key - whose random numbers
- * @seed: of the request
- * @sample: which of its n samples, from 0
+ * struct sampler_key - key of random numbers
+ * @seed: the request's seed
+ * @sample: index of the sample in the request, from 0
  */
 struct sampler_key {
 	u64 seed;
@@ -88,15 +89,15 @@ struct sampler_key {
 struct sampler_ws;
 
 /**
- * sampler_ws_create() - make the scratch memory; nothing is allocated later
+ * sampler_ws_create() - allocate scratch memory; a draw allocates none
  * @vocab: longest row of logits it will see; 1 to 2^30
- * @out: the workspace, for one thread at a time; sampler_ws_free() it
+ * @out: the workspace, for one thread at a time; free it with sampler_ws_free()
  *
  * Return: 0, -EINVAL or -ENOMEM.
  */
 int __must_check sampler_ws_create(u32 vocab, struct sampler_ws **out);
 
-/** sampler_ws_free() - give back @ws, which may be NULL */
+/** sampler_ws_free() - free @ws, which may be NULL */
 void sampler_ws_free(struct sampler_ws *ws);
 
 /**
@@ -110,7 +111,7 @@ int __must_check sampling_params_check(const struct sampling_params *p,
 				       const char **why);
 
 /**
- * sampling_ids_check() - are the ids in the arrays tokens, the sequences whole?
+ * sampling_ids_check() - are all ids in the arrays tokens, and sequences whole?
  * @p: the parameters
  * @vocab: number of tokens
  * @why: as above
@@ -121,30 +122,31 @@ int __must_check sampling_ids_check(const struct sampling_params *p, u32 vocab,
 				    const char **why);
 
 /**
- * sampling_params_copy() - copy with arrays of its own
- * @to: gets them; sampling_params_free() is due if that worked
- * @from: parameters that both checks passed
+ * sampling_params_copy() - copy parameters together with their arrays
+ * @to: gets the copy; call sampling_params_free() on success
+ * @from: parameters that passed both checks
  *
  * Return: 0 or -ENOMEM.
  */
 int __must_check sampling_params_copy(struct sampling_params *to,
 				      const struct sampling_params *from);
 
-/** sampling_params_free() - give back the arrays of a copy */
+/** sampling_params_free() - free the arrays of a copy */
 void sampling_params_free(struct sampling_params *p);
 
 /**
- * sampler_sample() - choose the next token
+ * sampler_sample() - draw the next token
  * @ws: scratch memory for at least @vocab
  * @logits: [@vocab], -inf for tokens that must not be chosen
  * @vocab: number of logits
  * @p: parameters; @p->seed is not read, @key is
  * @key: seed and sample index; not read when greedy
- * @position: of the token to be chosen, from the begin of the sequence
+ * @position: position of the token to be drawn, from the beginning of the
+ *     sequence
  *
- * Temperature, then min-p, then top-k, then top-p over what these left; all
- * else that @p asks for was done to the logits before, see adjust.h.  Equal logits
- * count in the order of their ids, the lowest first, everywhere: greedy, at
+ * Temperature, then min-p, then top-k, then top-p over the remaining tokens;
+ * all other parameters were applied to the logits before, see adjust.h.  Equal
+ * logits are ordered by id, the lowest first, everywhere: in a greedy draw, at
  * the edge of top-k and at the edge of top-p.
  *
  * Return: the token id, or an error that sampler_strerror() puts in words:
@@ -169,7 +171,7 @@ const char *sampler_strerror(int err);
 
 /**
  * sampler_random() - the random number of one token
- * @key: whose
+ * @key: seed and sample
  * @position: of the token in its sequence
  *
  * Return: uniform in [0, 1), a multiple of 2^-53; a pure function.
