@@ -2,12 +2,12 @@
 /*
  * ask.c - kvrt ask: a small client of the OpenAI API
  *
- * For a machine that has nothing else at hand: it asks a server, kvrt serve or
+ * For a machine that has no other client: it asks a server, kvrt serve or
  * another, for completions of several prompts at once, prints the text as it
- * streams, and says what the server had cached.  One connection a prompt, one
- * thread, poll().  It needs no daemon and no model.
+ * streams, and says how many tokens the server had cached.  One connection a
+ * prompt, one thread, poll().  It needs no daemon and no model.
  *
- * What a server answers is not trusted: samples beyond those asked for are
+ * The server's answer is not trusted: samples beyond the requested number are
  * left out, lines of a stream are bounded, and the printer keeps control
  * characters from a terminal.
  */
@@ -22,7 +22,7 @@
 #include "runtime/cli/web.h"
 
 #define ASK_PROMPTS	1024u	/* each is a connection */
-#define ASK_LINE_MAX	(1u << 20)	/* of a stream */
+#define ASK_LINE_MAX	(1u << 20)	/* longest line of a stream */
 
 #define ASK_OPTS(x)							\
 	x(flag, chat, "chat", NULL, 0, 0, NULL,				\
@@ -88,9 +88,9 @@ const struct kv_program cli_ask_program = {
 static const char * const short_names[] = { "-n", "--samples", NULL };
 
 /**
- * struct asked - one prompt on its way
- * @open: the answer is not over
- * @ended: the stream said so
+ * struct asked - one prompt in progress
+ * @open: the answer is not complete
+ * @ended: the stream has sent its end
  */
 struct asked {
 	struct web_call	call;
@@ -98,7 +98,7 @@ struct asked {
 	bool		ended;
 };
 
-/* Everything that one run holds. */
+/* State of one run. */
 struct ask {
 	struct ask_opts		o;
 	double			temperature;	/* < 0: not given */
@@ -125,7 +125,7 @@ static double now_s(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* ---- what went wrong ---- */
+/* ---- errors ---- */
 
 static int failed(const struct ask *a, int err)
 {
@@ -171,7 +171,7 @@ static int ask_models(struct ask *a)
 		if (ret)
 			break;
 	}
-	errno = EIO;	/* where printf() saw why, and it was not kept */
+	errno = EIO;	/* printf() has seen the reason, but it was not kept */
 	if (a->o.models && (fflush(stdout) || ferror(stdout)))
 		ret = cannot_print(-errno);
 	json_decref(v);
@@ -250,7 +250,7 @@ static void take_choice(struct ask *a, u32 i, const json_t *c)
 		     json_string_length(text));
 }
 
-/* One event, @n bytes.  Return: 0 or an exit code after a line. */
+/* Handle one event, @n bytes.  Return: 0 or an exit code after a line. */
 static int take_event(struct ask *a, u32 i, const char *p, size_t n)
 {
 	const char *why;
@@ -277,7 +277,7 @@ static int take_event(struct ask *a, u32 i, const char *p, size_t n)
 	return ret;
 }
 
-/* What came of a stream: whole lines, "data: EVENT". */
+/* Handle whole lines of a stream, "data: EVENT". */
 static int take_lines(struct ask *a, u32 i)
 {
 	struct text *t = &a->list[i].call.body;
@@ -288,7 +288,7 @@ static int take_lines(struct ask *a, u32 i)
 	while (!ret && web_event(t, &at, &p, &n))
 		ret = take_event(a, i, p, n);
 	text_cut(t, at);
-	/* A line without an end is searched again each time more comes. */
+	/* A line without an end is searched again whenever more of it comes. */
 	if (!ret && t->len > ASK_LINE_MAX)
 		ret = failed(a, -EPROTO);
 	return ret;
@@ -304,7 +304,7 @@ static int take_refusal(struct ask *a, const struct web_call *c)
 	return ret;
 }
 
-/* This one is over, with exit code @ret. */
+/* End prompt @i with exit code @ret. */
 static void finish_one(struct ask *a, u32 i, int ret)
 {
 	struct asked *q = &a->list[i];
@@ -318,7 +318,7 @@ static void finish_one(struct ask *a, u32 i, int ret)
 	web_call_end(&q->call);
 }
 
-/* Something came for prompt @i. */
+/* Input came for prompt @i. */
 static void take(struct ask *a, u32 i)
 {
 	struct asked *q = &a->list[i];

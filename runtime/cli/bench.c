@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench.c - kvrt bench: how fast is it?
+ * bench.c - kvrt bench: measure speed
  *
- * Three kinds of measurement, each with options of its own.
+ * Three kinds of measurement, each with its own options.
  */
 #include <stdio.h>
 
 #include "runtime/cli/bench.h"
 #include "runtime/cli/cli.h"
 
-/* Kinds: name, operands, what is measured. */
+/* Kinds: name, operands, the thing measured. */
 #define BENCH_KINDS(x)							\
 	x(serve, "URL", "a server: latencies and rates under a load of requests") \
 	x(throughput, "MODEL_DIR", "the engine alone: tokens a second, all requests at once") \

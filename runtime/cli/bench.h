@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench.h - what the kinds of kvrt bench share
+ * bench.h - declarations shared by the kinds of kvrt bench
  *
- * A workload is a list of requests, made from a seed before anything is
- * measured.  A prompt is a list of pieces, each so many tokens of an endless
- * sequence that its seed names; so prompts that begin alike share pieces, and
- * no prompt is kept in memory.
+ * A workload is a list of requests, made from a seed before the measurement.  A
+ * prompt is a list of pieces, each a number of tokens of an endless sequence
+ * that depends on the piece's seed.  So prompts with the same beginning share
+ * pieces, and no prompt is kept in memory.
  */
 #ifndef RUNTIME_CLI_BENCH_H
 #define RUNTIME_CLI_BENCH_H
@@ -15,9 +15,9 @@
 #include <kvmm/opts.h>
 #include <kvmm/text.h>
 
-#define BENCH_TRACE_BLOCK	512u	/* tokens of one of a trace's hash_ids */
+#define BENCH_TRACE_BLOCK	512u	/* tokens for each of a trace's hash_ids */
 
-/* ---- bench_draw.c: random numbers, the same ones from the same seed ---- */
+/* ---- bench_draw.c: random numbers; a seed always gives the same ones ---- */
 
 struct draw {
 	u64 state;
@@ -30,20 +30,20 @@ double draw_unit(struct draw *d);
 /* From @lo to @hi, both included. */
 u32 draw_between(struct draw *d, u32 lo, u32 hi);
 double draw_normal(struct draw *d);
-/* Of mean @shape: the scale is 1. */
+/* With mean @shape: the scale is 1. */
 double draw_gamma(struct draw *d, double shape);
-/* draw_mix() - a number that looks random, of @x alone */
+/* draw_mix() - a number that looks random but depends only on @x */
 u64 draw_mix(u64 x);
 
 /**
- * draw_arrivals() - when requests are sent
+ * draw_arrivals() - send times of requests
  * @at:    gets seconds from the start, @nr of them, ascending
  * @rate:  requests a second; infinity: all at 0
- * @shape: of the gamma distribution of the gaps: 1 is a Poisson process,
- *         less comes in bursts, more is steadier
+ * @shape: of the gamma distribution of the gaps: 1 is a Poisson process, less
+ *         comes in bursts, more is steadier
  *
- * The last one is at @nr / @rate exactly, whatever was drawn, so that runs of
- * several seeds offer the same load.
+ * The last time is exactly @nr / @rate, so that runs with different seeds offer
+ * the same load.
  */
 void draw_arrivals(struct draw *d, double rate, double shape, double *at,
 		   u32 nr);
@@ -67,7 +67,7 @@ struct bench_piece {
  * @at:    when it is sent, seconds from the start
  * @in:    tokens of the prompt, the sum of its pieces
  * @out:   tokens to generate
- * @first: of its pieces in the list of all, @nr of them
+ * @first: its first piece in the list of all, @nr of them
  */
 struct bench_request {
 	double	at;
@@ -78,9 +78,9 @@ struct bench_request {
 };
 
 /**
- * struct workload - what is asked, and when
+ * struct workload - requests and their times
  * @cut:   requests that were shortened to fit the model's context
- * @timed: the requests say when; else bench_arrivals() does
+ * @timed: the requests have times; else bench_arrivals() sets them
  */
 struct workload {
 	struct bench_request	*list;
@@ -93,7 +93,7 @@ struct workload {
 	bool			timed;
 };
 
-/* Options of every kind that say what is asked. */
+/* Workload options of every kind. */
 #define BENCH_DATA_OPTS(x)						\
 	x(choice, dataset, "dataset", "random", 0, 0,			\
 	  "random|sharegpt|prefix|trace",				\
@@ -123,17 +123,17 @@ struct bench_data_opts {
 #undef x
 };
 
-/* workload_init() - start an empty one */
+/* workload_init() - start an empty workload */
 void workload_init(struct workload *w);
 void workload_free(struct workload *w);
 
-/* Add a request; then its pieces, each of which lengthens it.  0 or -ENOMEM. */
+/* Add a request, then its pieces; each piece lengthens it.  0 or -ENOMEM. */
 int __must_check workload_add(struct workload *w, double at, u32 out);
 int __must_check workload_piece(struct workload *w, u64 seed, u32 nr);
 
 /**
- * workload_make() - what the options ask for
- * @max_len: tokens of the model's context, to which requests are cut; 0: none
+ * workload_make() - make the workload that the options ask for
+ * @max_len: the model's context in tokens, to which requests are cut; 0: none
  *
  * Return: 0, or an exit code after one line on stderr.
  */
@@ -141,20 +141,20 @@ int workload_make(struct workload *w, const struct bench_data_opts *o,
 		  u32 max_len);
 
 /**
- * trace_read() - requests of a trace
- * @name: of the file, for messages; read from @f
- * @most: requests to take
+ * trace_read() - read the requests of a trace
+ * @name: name of the file @f, for messages
+ * @most: most requests to take
  *
- * A line that is no such request is refused by its number.
+ * A line that is no valid request is refused by its number.
  * Return: 0, or an exit code after one line on stderr.
  */
 int trace_read(struct workload *w, FILE *f, const char *name, u32 most);
 
 /**
- * workload_ids() - the tokens of a prompt
- * @vocab: ids are below it and above those that many vocabularies have for
+ * workload_ids() - make the tokens of a prompt
+ * @vocab: ids are below it, and above the ids that many vocabularies have for
  *         special tokens and bytes
- * @out:   gets @r->in of them
+ * @out:   gets @r->in ids
  */
 void workload_ids(const struct workload *w, const struct bench_request *r,
 		  u32 vocab, u32 *out);
@@ -164,22 +164,24 @@ void workload_json_ids(const struct workload *w, const struct bench_request *r,
 void workload_json_text(const struct workload *w,
 			const struct bench_request *r, struct text *t);
 
-/* ---- bench_stat.c: figures ---- */
+/* ---- bench_stat.c: statistics ---- */
 
 struct series {
 	double	*v;
 	size_t	nr;
 	size_t	cap;
-	bool	failed;		/* there was no memory: it is not whole */
+	bool	failed;		/* there was no memory: values are missing */
 };
 
 void series_add(struct series *s, double v);
 void series_free(struct series *s);
 void series_sort(struct series *s);
 double series_mean(const struct series *s);
-/* Of the population. */
+/* Standard deviation of the population. */
 double series_std(const struct series *s);
-/* Of a sorted one, linear between two values; @p from 0 to 100; 0 if empty. */
+/*
+ * Of a sorted series, linear between two values; @p from 0 to 100; 0 if empty.
+ */
 double series_percentile(const struct series *s, double p);
 
 #define BENCH_PERCENTILES	16u

@@ -2,18 +2,17 @@
 /*
  * bench_data.c - workloads of kvrt bench
  *
- * The ShareGPT shape needs no download.  Its means are those that the vLLM
- * paper (Kwon et al., SOSP 2023, section 6.1) gives for the dataset, 161.31
- * tokens of prompt and 337.99 of answer; the shape around them is a mixture of
- * two log-normal distributions each, short and long, chosen by us, and cut to
- * 4..1024 tokens as vLLM's benchmark cuts it.  The medians of
- * the long halves are what makes the means of the cut mixtures come out right;
- * a test holds the means.
+ * The ShareGPT shape needs no download.  Its means are those of the vLLM paper
+ * (Kwon et al., SOSP 2023, section 6.1) for the dataset, 161.31 tokens of
+ * prompt and 337.99 of answer.  The shape is our own choice: a mixture of two
+ * log-normal distributions each, short and long, cut to 4..1024 tokens as in
+ * vLLM's benchmark.  The medians of the long halves are set so that the cut
+ * mixtures have the right means; a test checks the means.
  *
- * Token ids keep clear of the low ones, which are special tokens and bytes in
- * most vocabularies.  As text a token is a short English word with a blank in
- * front of it, which is one token in most of them; the server's own count is
- * what is reported.
+ * Token ids avoid the lowest ones, which are special tokens and bytes in most
+ * vocabularies.  As text a token is a short English word with a blank before
+ * it, which is one token in most of them; the report uses the server's own
+ * count.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -26,10 +25,10 @@
 #define DATA_SHARE_MIN	4.0
 #define DATA_SHARE_MAX	1024.0
 
-/* Streams of random numbers, so that one choice does not move another. */
+/* Streams of random numbers, so that one choice does not affect another. */
 enum { STREAM_LENGTHS = 1, STREAM_PIECES, STREAM_PREFIXES };
 
-/* Two log-normal distributions: medians, sigmas, part of the first. */
+/* Two log-normal distributions: medians, sigmas, share of the first. */
 struct mixture {
 	double	part;
 	double	median[2];
@@ -44,7 +43,7 @@ static const struct mixture share_out = {
 	.part = 0.25, .median = { 20, 438.3 }, .sigma = { 1.0, 0.7 },
 };
 
-/* Words that stand for tokens. */
+/* Words used as tokens. */
 static const char * const words[] = {
 	"the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "as",
 	"was", "with", "be", "by", "on", "not", "he", "his", "but", "at", "are",
@@ -161,7 +160,7 @@ static int make_sharegpt(struct workload *w, const struct bench_data_opts *o,
 	return 0;
 }
 
-/* Every beginning is as frequent as the others, in an order that is drawn. */
+/* All beginnings are equally frequent, in random order. */
 static int make_prefix(struct workload *w, const struct bench_data_opts *o,
 		       u64 seed)
 {
@@ -210,7 +209,9 @@ static int make_trace(struct workload *w, const struct bench_data_opts *o)
 	return ret;
 }
 
-/* Shorten request @r to @max tokens with its answer: the prompt, if need be. */
+/*
+ * Shorten @r, its answer included, to @most tokens; the prompt only if needed.
+ */
 static bool cut_request(struct workload *w, struct bench_request *r, u32 most)
 {
 	u32 room, i, sum = 0;
@@ -297,7 +298,7 @@ void workload_ids(const struct workload *w, const struct bench_request *r,
 	}
 }
 
-/* "," and a number: prompts are long, and printf() is slow. */
+/* Add "," and a number: prompts are long, and printf() is slow. */
 static void add_number(struct text *t, u32 v)
 {
 	char buf[12];
@@ -325,7 +326,7 @@ void workload_json_ids(const struct workload *w, const struct bench_request *r,
 	}
 	if (t->failed)
 		return;
-	t->p[from] = '[';	/* where the first comma is */
+	t->p[from] = '[';	/* in place of the first comma */
 	text_puts(t, "]");
 }
 

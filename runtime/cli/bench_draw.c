@@ -2,8 +2,8 @@
 /*
  * bench_draw.c - random numbers of a workload
  *
- * Everything follows from a seed and the number of a stream, on every machine
- * alike, so a workload can be repeated by naming its seed.  The generator is
+ * All numbers follow from a seed and the number of a stream, alike on every
+ * machine, so a workload can be repeated by its seed.  The generator is
  * splitmix64 (Steele, Lea and Flood, 2014); gamma numbers are drawn by the
  * method of Marsaglia and Tsang (2000).
  */
@@ -40,7 +40,9 @@ u32 draw_between(struct draw *d, u32 lo, u32 hi)
 {
 	const u64 span = (u64)hi - lo + 1;
 
-	/* The product's upper half: no number is likelier by more than 2^-32. */
+	/*
+	 * Upper half of the product: no number is likelier by more than 2^-32.
+	 */
 	return lo + (u32)((draw_u64(d) >> 32) * span >> 32);
 }
 
@@ -55,7 +57,7 @@ double draw_gamma(struct draw *d, double shape)
 {
 	double k, c, x, v;
 
-	/* Below 1: one of shape + 1, made smaller. */
+	/* Below 1: draw for shape + 1 and scale the result down. */
 	if (shape < 1)
 		return draw_gamma(d, shape + 1) *
 		       pow(draw_unit(d), 1 / shape);

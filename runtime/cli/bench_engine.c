@@ -2,10 +2,10 @@
 /*
  * bench_engine.c - the engine under measurement, without a server
  *
- * A model, an attachment to the daemon, and runs of a workload whose requests
- * all begin at once.  Answers have the length that was asked for, tokens are
- * the likeliest ones, nothing is turned into text.  A run does not find what
- * another left in the prefix cache, since its salt is another.
+ * A model, an attachment to the daemon, and runs of a workload in which all
+ * requests begin at once.  Answers have the requested length, tokens are the
+ * likeliest ones, and no text is made.  Each run has its own salt, so it does
+ * not find cached blocks of another.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static double now_s(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* ---- what it takes ---- */
+/* ---- set up ---- */
 
 static int load(struct bench_engine *e, const char *dir)
 {

@@ -65,10 +65,10 @@ struct bench_engine_opts {
 /**
  * struct bench_engine - a model and its attachment
  * @vocab: ids of prompts are below it
- * @salt:  of requests that share what is cached; drawn anew for each run
- * @done:  samples that ended, @failed of them not as they should
- * @tokens: that were generated, @cached: of prompts that were found
- * @why:   of the first failure
+ * @salt:  requests with the same salt share cached blocks; new for each run
+ * @done:  samples that ended, @failed of them with an error
+ * @tokens: tokens generated; @cached: prompt tokens found in the cache
+ * @why:   text of the first failure
  */
 struct bench_engine {
 	const struct bench_engine_opts	*o;
@@ -81,7 +81,7 @@ struct bench_engine {
 	u32				failed;
 	u64				tokens;
 	u64				cached;
-	struct series			ends;	/* seconds from the begin */
+	struct series			ends;	/* seconds from the beginning */
 	double				begin;
 	int				err;
 	char				why[256];
@@ -93,16 +93,16 @@ int bench_engine_open(struct bench_engine *e, const struct bench_engine_opts *o,
 void bench_engine_close(struct bench_engine *e);
 
 /**
- * bench_engine_run() - all requests of @w at once, to their ends
+ * bench_engine_run() - run all requests of @w at once, to their ends
  * @n: samples of each
- * @s: gets how long it took, in seconds
+ * @s: gets the duration in seconds
  *
  * Return: 0, or an exit code after a line on stderr.
  */
 int bench_engine_run(struct bench_engine *e, const struct workload *w, u32 n,
 		     double *s);
 
-/* Results as JSON into @file, "-" is stdout; takes @v.  0 or an exit code. */
+/* Write JSON to @file, "-" is stdout; takes @v.  0 or an exit code. */
 int bench_write_json(const char *file, json_t *v);
 
 #endif /* RUNTIME_CLI_BENCH_ENGINE_H */

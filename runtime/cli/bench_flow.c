@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_flow.c - one request on its way
+ * bench_flow.c - one request in progress
  *
- * The times of a stream are those at which its events were read; what several
- * events of one read bring, came at the same time.  An event counts when it
- * brings text, or, where prompts are completed, says that the text goes on: a
- * token may be half a character.
+ * The times of a stream are those at which its events were read; several events
+ * of one read have the same time.  An event counts if it has text or, with
+ * completions, if it says that the text goes on: a token may be half a
+ * character.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static bool brings_token(const json_t *choice, bool chat)
 		return text && (json_string_length(text) ||
 				!json_is_string(json_object_get(choice,
 							"finish_reason")));
-	/* What a model thinks has other names, and is generated as well. */
+	/* Thinking of a model has other keys, and is generated as well. */
 	return (text && json_string_length(text)) ||
 	       json_string_length(json_object_get(delta, "reasoning")) ||
 	       json_string_length(json_object_get(delta, "reasoning_content"));
@@ -86,7 +86,7 @@ static void take_choice(struct flow *f, const json_t *choice, double now,
 	f->last = now;
 }
 
-/* One event, @n bytes. */
+/* Handle one event, @n bytes. */
 static void take_event(struct flow *f, const char *p, size_t n, double now,
 		       bool chat)
 {

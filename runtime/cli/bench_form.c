@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_form.c - how a server wants to be asked
+ * bench_form.c - the form of requests that a server accepts
  *
- * OpenAI's API says little of what a measurement needs: answers of a given
- * length (ignore_eos), prompts of a given length (token ids), and the number
- * of tokens at the end of a stream.  Servers differ, so one small request asks
- * for all of it, and what is refused is given up, one after the other, until
- * the server takes it.  The user is told, as it changes what is measured.
+ * OpenAI's API has few of the things that a measurement needs: answers of a
+ * given length (ignore_eos), prompts of a given length (token ids), and the
+ * number of tokens at the end of a stream.  Servers differ, so one small
+ * request asks for all of them, and refused ones are dropped, one after the
+ * other, until the server accepts the request.  The user is told, since it
+ * changes the measurement.
  */
 #include <sysexits.h>
 
@@ -45,7 +46,7 @@ void form_body(const struct ask_form *f, const struct workload *w,
 
 /* ---- the probe ---- */
 
-/* The answer to a probe.  Return: the server counts tokens. */
+/* Read the answer to a probe.  Return: does the server count tokens? */
 static bool take_probe(struct ask_form *f, const struct text *t)
 {
 	struct usage u = { 0 };
@@ -72,8 +73,8 @@ static bool is_stream(const struct text *t)
 }
 
 /*
- * One try.  Return: 0, -EINVAL with the server's words in @why, when it
- * refuses something of the form; else an exit code after a line.
+ * Make one attempt.  Return: 0; -EINVAL with the server's words in @why when it
+ * refuses part of the form; else an exit code after a line.
  */
 static int probe(struct ask_form *f, const struct web_server *s,
 		 const char *key, u32 timeout_s, char *why, size_t len)
@@ -133,7 +134,7 @@ static void say_given_up(const struct ask_form *f, const struct ask_form *want,
 int form_probe(struct ask_form *f, const struct web_server *s, const char *key,
 	       u32 timeout_s, bool text)
 {
-	/* What is given up, the less important first. */
+	/* Parts that are dropped, the less important ones first. */
 	enum { EOS = 1, IDS = 2, USAGE = 4 };
 	static const u32 tries[] = { 0, EOS, IDS, IDS | EOS, USAGE,
 				     USAGE | EOS, USAGE | IDS,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_load.c - all requests of a run, in time
+ * bench_load.c - send all requests of a run at their times
  *
- * One thread and one epoll.  A request is sent when its time has come and
- * fewer than the most are on their way; else it waits for one to end, and its
- * own time begins when it is sent.  A connection that an answer left over
- * serves the next request.  The body of the next request is made ahead, since
- * a long prompt takes a while to write.
+ * One thread and one epoll.  A request is sent when its time has come and there
+ * are fewer requests in flight than allowed; otherwise it waits until one ends,
+ * and its own time begins when it is sent.  A connection is used again after
+ * its answer.  The body of the next request is made ahead, since writing a long
+ * prompt takes a while.
  *
  * A server may refuse, fall silent or die at any point: requests fail one by
- * one, with a reason that is counted, and when nobody listens any more the
- * rest is not sent.
+ * one, and their reasons are counted.  When no program listens there any more,
+ * the remaining requests are not sent.
  */
 #include <math.h>
 #include <signal.h>
@@ -30,11 +30,11 @@
 #define LOAD_TICK	0.2	/* seconds between looks at the clock */
 
 /**
- * struct run - what load_run() holds besides
- * @open:     requests on their way, a list; @nr_open of them
- * @idle:     connections that are kept, @nr_idle of them
- * @next:     number of the request to send next; @body is its body, if @made
- * @ticked:   when the clock was looked at last
+ * struct run - state of load_run()
+ * @open:     list of requests in flight; @nr_open of them
+ * @idle:     kept connections, @nr_idle of them
+ * @next:     number of the next request to send; @body is its body, if @made
+ * @ticked:   when the clock was last checked
  */
 struct run {
 	struct load		*l;
@@ -65,7 +65,7 @@ static double now_s(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* ---- ends ---- */
+/* ---- ending requests ---- */
 
 static void count_reason(struct load *l, const char *why)
 {
@@ -87,7 +87,7 @@ static void record(struct load *l, struct flow *f)
 	struct load_sample *s = &l->samples[l->completed++];
 	size_t i;
 
-	/* An answer without any token: what there was, was its end. */
+	/* An answer without any token: use its end. */
 	if (!f->events)
 		f->first = f->last = f->seen;
 	*s = (struct load_sample){
@@ -117,7 +117,7 @@ static void flow_free(struct run *r, struct flow *f)
 	r->nr_open--;
 }
 
-/* It is over: count it, keep its connection. */
+/* A request has ended: count it, keep its connection. */
 static void flow_end(struct run *r, struct flow *f)
 {
 	int fd = -1;
@@ -135,7 +135,7 @@ static void flow_end(struct run *r, struct flow *f)
 	flow_free(r, f);
 }
 
-/* ---- beginnings ---- */
+/* ---- starting requests ---- */
 
 static int take_idle(struct run *r)
 {
@@ -160,7 +160,7 @@ static void make_body(struct run *r)
 	r->made = true;
 }
 
-/* Tell epoll what @f waits for. */
+/* Tell epoll which events @f waits for. */
 static int watch(struct run *r, struct flow *f, bool more, int op)
 {
 	struct epoll_event ev = {
@@ -184,7 +184,7 @@ static int flow_send(struct run *r, struct flow *f, int fd,
 	if (err)
 		return err;
 	more = web_call_write(&f->call);
-	/* An answer may say why it does not take the rest. */
+	/* The server may answer why it does not read the rest. */
 	if (more == -ECONNRESET || more == -EPIPE)
 		more = 0;
 	err = more < 0 ? more : watch(r, f, more, EPOLL_CTL_ADD);
@@ -193,7 +193,7 @@ static int flow_send(struct run *r, struct flow *f, int fd,
 	return err;
 }
 
-/* The next request.  Return: false when it has to wait. */
+/* Send the next request.  Return: false when it has to wait. */
 static bool start_one(struct run *r, double now)
 {
 	struct flow *f = calloc(1, sizeof(*f));
@@ -205,7 +205,7 @@ static bool start_one(struct run *r, double now)
 		f->request = r->next;
 		err = flow_send(r, f, take_idle(r), &r->body);
 	}
-	/* Fewer at once, rather than failures that are not the server's. */
+	/* Send fewer at once, rather than count failures of this machine. */
 	if ((err == -EMFILE || err == -ENFILE) && r->nr_open) {
 		pr_warn("no more than %u connections can be open here: raise `ulimit -n`",
 			r->nr_open);
@@ -230,7 +230,7 @@ static bool start_one(struct run *r, double now)
 	return true;
 }
 
-/* Seconds until something is due. */
+/* Send requests that are due.  Return: seconds until the next one. */
 static double start_due(struct run *r, double now)
 {
 	const struct workload *w = r->l->w;
@@ -248,9 +248,9 @@ static double start_due(struct run *r, double now)
 	return min(wait, LOAD_TICK);
 }
 
-/* ---- what comes ---- */
+/* ---- events ---- */
 
-/* A kept connection was closed just before it was used: once more. */
+/* A kept connection was closed just before its use: send the request again. */
 static bool try_again(struct run *r, struct flow *f)
 {
 	struct text body = { 0 };
@@ -353,7 +353,7 @@ static void loop(struct run *r)
 
 /* ---- the run ---- */
 
-/* As many connections as the system lets us have. */
+/* As many connections as the system allows. */
 static u32 connections(u32 most)
 {
 	struct rlimit rl;

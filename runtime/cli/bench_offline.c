@@ -2,9 +2,9 @@
 /*
  * bench_offline.c - kvrt bench throughput, kvrt bench latency
  *
- * What the engine does without a server: all requests of a workload at once,
- * or one batch again and again.  Keys of the results are those of
- * `vllm bench throughput` and `vllm bench latency`.
+ * The engine without a server: all requests of a workload at once, or one batch
+ * again and again.  Keys of the results are those of `vllm bench throughput`
+ * and `vllm bench latency`.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_report.c - what a run of kvrt bench serve comes to
+ * bench_report.c - the results of kvrt bench serve
  *
- * Definitions and names are those of `vllm bench serve`, so that figures of
- * the two can be put side by side: TTFT is the time from sending a request to
- * its first token, E2EL to its last, TPOT is (E2EL - TTFT) / (tokens - 1) of a
- * request that has more than one, ITL is the time between two events of a
- * stream.  Rates are over the time from the first request sent to the last
- * answer.  A request is good when it keeps every limit of --goodput.
+ * Definitions and names are those of `vllm bench serve`, so that results of the
+ * two can be compared: TTFT is the time from sending a request to its first
+ * token, E2EL to its last, TPOT is (E2EL - TTFT) / (tokens - 1) of a request
+ * that has more than one, ITL is the time between two events of a stream.
+ * Rates are over the time from the first request sent to the last answer.  A
+ * request is good when it keeps every limit of --goodput.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "runtime/cli/bench_serve.h"
 #include "runtime/cli/cli.h"
 
-/* Name of its keys, title of its part of the table. */
+/* Name in the keys, title in the table. */
 #define METRICS(x)							\
 	x(ttft, "TTFT, to the first token")				\
 	x(tpot, "TPOT, each token after")				\
@@ -96,7 +96,7 @@ static void row(FILE *out, const char *name, const char *fmt, double v)
 	fputc('\n', out);
 }
 
-/* One line a figure, one column a number. */
+/* One line a metric, one column a number. */
 static void print_heads(FILE *out, const struct percentiles *p)
 {
 	char name[16];
@@ -266,7 +266,7 @@ static void set_figures(json_t *v, const struct load *l,
 #undef x
 }
 
-/* Every request that was answered, in the order of their ends. */
+/* All answered requests, in the order of their ends. */
 static void set_details(json_t *v, const struct load *l)
 {
 	json_t *in = json_array(), *out = json_array(), *ttft = json_array();

@@ -3,8 +3,8 @@
  * bench_serve.c - kvrt bench serve: put a load on an OpenAI server
  *
  * Options, in the words of `vllm bench serve` where they are the same, and the
- * order of things: the workload is made, the server is asked what it can do,
- * the load runs, the figures are printed.
+ * order of a run: make the workload, ask the server for its abilities, run the
+ * load, print the results.
  */
 #include <float.h>
 #include <math.h>
@@ -85,7 +85,7 @@ const struct kv_program bench_serve_program = {
 	.nr_exits	= ARRAY_SIZE(exits),
 };
 
-/* Everything that one run holds. */
+/* State of one run. */
 struct serve {
 	struct serve_opts	o;
 	struct bench_data_opts	data;
@@ -150,7 +150,7 @@ static int parse_rate(struct serve *s)
 			  &s->of.burstiness);
 }
 
-/* The options of the workload stand among those of this program. */
+/* The options of the workload are among those of this program. */
 static void copy_data_opts(struct serve *s)
 {
 	const struct serve_opts *o = &s->o;
@@ -199,7 +199,7 @@ static int parse(struct serve *s, int argc, char **argv)
 
 /* ---- before the run ---- */
 
-/* The context of a model, where the server says it; 0: it does not. */
+/* The context of a model, if the server reports it; 0: it does not. */
 static u32 length_of(const json_t *model)
 {
 	const json_int_t v = json_integer_value(json_object_get(model,
@@ -208,7 +208,7 @@ static u32 length_of(const json_t *model)
 	return v > 0 && v <= 1 << 24 ? (u32)v : 0;
 }
 
-/* Whom to ask, and how long its requests may be. */
+/* Choose the model and the length of its requests. */
 static int choose_model(struct serve *s)
 {
 	const char *want = s->o.model;
@@ -217,7 +217,7 @@ static int choose_model(struct serve *s)
 	size_t i;
 	int ret;
 
-	if (want && s->o.max_len) {	/* nothing is left to be asked for */
+	if (want && s->o.max_len) {	/* there is nothing to ask */
 		s->model = strdup(want);
 		return s->model ? 0 : EX_OSERR;
 	}
@@ -248,7 +248,7 @@ static int make_workload(struct serve *s)
 	int ret;
 	u32 i;
 
-	/* What is text may be more tokens, and a chat has others around it. */
+	/* Text may be more tokens than estimated, and a chat adds some. */
 	if (!s->form.ids)
 		s->o.max_len -= s->o.max_len / 8;
 	ret = workload_make(&s->w, &s->data, s->o.max_len);
@@ -269,7 +269,7 @@ static int make_workload(struct serve *s)
 	return ret;
 }
 
-/* Find out now, not after an hour, that nothing can be written there. */
+/* Find out now, not after an hour, if the file cannot be written. */
 static int open_json(struct serve *s)
 {
 	if (!s->o.json)

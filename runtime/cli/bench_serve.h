@@ -2,9 +2,9 @@
 /*
  * bench_serve.h - the load that kvrt bench serve puts on a server
  *
- * In layers: a form says how the server wants to be asked, a flow is one
- * request on its way, the load is all of them in time, the report is what
- * they come to.
+ * In layers: a form is the kind of request that the server accepts, a flow is
+ * one request in flight, the load is all of them in time, the report is the
+ * results.
  */
 #ifndef RUNTIME_CLI_BENCH_SERVE_H
 #define RUNTIME_CLI_BENCH_SERVE_H
@@ -18,12 +18,12 @@
 /* ---- bench_form.c ---- */
 
 /**
- * struct ask_form - how the server is asked
+ * struct ask_form - form of the requests
  * @ids:        prompts are token ids, below @vocab
- * @ignore_eos: answers have the length that was asked for
- * @usage:      the last event says how many tokens there were
- * @probes:     requests that found this out, and what tokens the server
- *              counted for them
+ * @ignore_eos: answers have the requested length
+ * @usage:      the last event has the number of tokens
+ * @probes:     requests used to find this out; @probe_in and @probe_out are the
+ *              tokens that the server counted for them
  */
 struct ask_form {
 	const char	*model;
@@ -39,16 +39,16 @@ struct ask_form {
 	u64		probe_out;
 };
 
-/* form_body() - what is posted for a request */
+/* form_body() - write the body of a request */
 void form_body(const struct ask_form *f, const struct workload *w,
 	       const struct bench_request *r, struct text *t);
 
 /**
- * form_probe() - ask for two tokens, and give up what the server refuses
- * @f:    what is wanted; becomes what can be had
+ * form_probe() - ask for two tokens, and drop parts that the server refuses
+ * @f:    the form wanted; becomes the form accepted
  * @text: the prompt may become text
  *
- * What was given up is said in a line each.
+ * Each dropped part is reported in a line.
  * Return: 0, or an exit code after a line on stderr.
  */
 int form_probe(struct ask_form *f, const struct web_server *s, const char *key,
@@ -64,14 +64,14 @@ struct usage {
 };
 
 /**
- * struct flow - one request on its way
+ * struct flow - one request in flight
  * @request: its number in the workload
- * @reused:  its connection was another's before
+ * @reused:  its connection was used before
  * @armed:   epoll tells when more can be sent
- * @failed:  @why says what happened
+ * @failed:  @why has the reason
  * @begin:   when it was sent; @first and @last, when tokens came; @seen, when
- *           anything did; in seconds of the monotonic clock
- * @events:  that brought tokens
+ *           any input came; in seconds of the monotonic clock
+ * @events:  number of events with tokens
  * @gaps:    times between them
  */
 struct flow {
@@ -93,16 +93,19 @@ struct flow {
 	struct flow	**prev;
 };
 
-/* flow_take() - what web_call_read() brought, at @now; it may end or fail it */
+/*
+ * flow_take() - handle input of web_call_read() at @now; may end or fail the
+ * flow
+ */
 void flow_take(struct flow *f, double now, bool chat);
 
-/* flow_fail() - it ended so; control characters become '?' */
+/* flow_fail() - fail the flow; control characters in the text become '?' */
 void flow_fail(struct flow *f, const char *fmt, ...) __printf(2, 3);
 
 /* flow_error() - a phrase for a negative errno of a connection */
 const char *flow_error(int err);
 
-/* usage_take() - from the "usage" of an answer */
+/* usage_take() - read the "usage" of an answer */
 void usage_take(struct usage *u, const json_t *v);
 
 /* ---- bench_load.c ---- */
@@ -113,13 +116,13 @@ struct load_limits {
 	double	e2el;
 };
 
-/* How often what went wrong. */
+/* A reason of failure, and how often it occurred. */
 struct load_reason {
 	char	text[LOAD_REASON_MAX];
 	u32	nr;
 };
 
-/* One request that was answered. */
+/* One answered request. */
 struct load_sample {
 	u32	request;
 	u32	in;
@@ -133,16 +136,16 @@ struct load_sample {
 };
 
 /**
- * struct load - everything of one run
- * @most:     requests on their way at once
- * @samples:  those that were answered, @completed of them
- * @gaps:     between their tokens, those of one after those of the other
+ * struct load - state of one run
+ * @most:     most requests in flight at once
+ * @samples:  answered requests, @completed of them
+ * @gaps:     times between their tokens, request after request
  * @unsent:   requests that were not sent, since the run was stopped
- * @cut_off:  requests that were on their way then
- * @peak:     most requests on their way at once
- * @short_of: answers shorter than asked for
- * @counted:  answers whose tokens the server counted itself
- * @gone:     nobody listens any more
+ * @cut_off:  requests that were in flight when the run was stopped
+ * @peak:     most requests that were in flight at once
+ * @short_of: answers shorter than requested
+ * @counted:  answers with tokens counted by the server
+ * @gone:     no program listens at the address any more
  */
 struct load {
 	const struct workload	*w;
@@ -170,9 +173,9 @@ struct load {
 };
 
 /**
- * load_run() - send everything at its time and wait for the answers
+ * load_run() - send all requests at their times and wait for the answers
  *
- * Return: 0 when the figures are worth printing, else an exit code after a line
+ * Return: 0 if the results are worth printing, else an exit code after a line
  * on stderr.
  */
 int load_run(struct load *l);
@@ -180,7 +183,7 @@ void load_free(struct load *l);
 
 /* ---- bench_report.c ---- */
 
-/* What the command line said of the run, for whoever reads the results. */
+/* Facts about the run from the command line, for readers of the results. */
 struct report_of {
 	const char		*url;
 	const char		*dataset;
@@ -193,10 +196,10 @@ struct report_of {
 	bool			detailed;
 };
 
-/* report_print() - the table for people */
+/* report_print() - print the table for people */
 void report_print(const struct load *l, const struct report_of *o, FILE *out);
 
-/* report_json() - the same for programs, keys as vLLM's; NULL: no memory */
+/* report_json() - the results for programs, keys as vLLM's; NULL: no memory */
 json_t *report_json(const struct load *l, const struct report_of *o);
 
 #endif /* RUNTIME_CLI_BENCH_SERVE_H */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_stat.c - figures of many measurements
+ * bench_stat.c - statistics of many measurements
  *
  * All values are kept: percentiles are exact, linear between the two nearest
- * values as numpy has them, so that figures can be held against those of other
+ * values as in numpy, so that results can be compared with those of other
  * tools.
  */
 #include <math.h>

@@ -2,14 +2,14 @@
 /*
  * bench_trace.c - recorded workloads
  *
- * The form is the one in which Mooncake published its traces (FAST 2025): on
- * each line an object with the time in milliseconds, the lengths, and an id
- * for each block of 512 tokens of the prompt, where equal ids are equal
- * blocks.  Ids become the seeds of pieces, so prompts that shared blocks then
- * share them again.  Other members are left alone.
+ * The form is that of Mooncake's published traces (FAST 2025): on each line an
+ * object with the time in milliseconds, the lengths, and an id for each block
+ * of 512 tokens of the prompt, where equal ids mean equal blocks.  Ids become
+ * the seeds of pieces, so prompts that shared blocks in the recording share
+ * them again.  Other members are ignored.
  *
- * A file comes from somewhere: each line is judged, and what is wrong is named
- * by its number, as nobody looks for it by hand among a million.
+ * A file may come from anywhere: each line is checked, and a wrong line is
+ * reported by its number, since it cannot be found by hand among a million.
  */
 #include <jansson.h>
 #include <math.h>
@@ -28,7 +28,7 @@ static int bad_line(const char *name, u32 line, const char *why)
 	return EX_DATAERR;
 }
 
-/* A whole number from @lo up to @hi.  Return: false when it is not. */
+/* Read a whole number from @lo up to @hi.  Return: false when it is none. */
 static bool whole(const json_t *o, const char *key, s64 lo, s64 hi, s64 *out)
 {
 	const json_t *v = json_object_get(o, key);
@@ -37,7 +37,7 @@ static bool whole(const json_t *o, const char *key, s64 lo, s64 hi, s64 *out)
 	return json_is_integer(v) && *out >= lo && *out <= hi;
 }
 
-/* What is wrong with the object, or NULL. */
+/* Return: the error of the object, or NULL. */
 static const char *judge(const json_t *o, s64 *in, s64 *out)
 {
 	const json_t *t = json_object_get(o, "timestamp");
@@ -52,7 +52,7 @@ static const char *judge(const json_t *o, s64 *in, s64 *out)
 	if (!whole(o, "output_length", 1, TRACE_TOKENS_MAX, out))
 		return "output_length is no number of tokens";
 	if (!ids)
-		return NULL;	/* nothing is shared */
+		return NULL;	/* no block is shared */
 	if (!json_is_array(ids))
 		return "hash_ids is no list";
 	json_array_foreach(ids, i, id)
@@ -64,7 +64,10 @@ static const char *judge(const json_t *o, s64 *in, s64 *out)
 	return NULL;
 }
 
-/* Blocks have the seed of their id; what no id names is this line's alone. */
+/*
+ * A block has the seed of its id; tokens without an id belong to this line
+ * alone.
+ */
 static int add_request(struct workload *w, const json_t *o, u32 in, u32 out)
 {
 	const json_t *ids = json_object_get(o, "hash_ids");
@@ -117,7 +120,7 @@ static int compare(const void *a, const void *b)
 	return x->first < y->first ? -1 : 1;
 }
 
-/* In the order of time, which begins with the first one. */
+/* Sort by time; time begins with the first request. */
 static void set_times(struct workload *w)
 {
 	double begin;

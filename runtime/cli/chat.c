@@ -2,11 +2,11 @@
 /*
  * chat.c - kvrt chat: talk with the model of an OpenAI server
  *
- * The history is kept here and sent whole with every turn, as the API wants
- * it; a server that caches prefixes reads only what is new, and the line
- * behind each answer says how much that saved.  An answer that was stopped
- * stays in the history as far as it came, so that the next turn goes on from
- * there; a turn that failed leaves nothing.
+ * The program keeps the history and sends it whole with every turn, as the API
+ * requires.  A server that caches prefixes reads only the new part, and the
+ * line after each answer says how much that saved.  A stopped answer stays in
+ * the history as far as it came, so that the next turn goes on from there; a
+ * failed turn leaves nothing.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ const struct kv_program cli_chat_program = {
 	.nr_exits	= ARRAY_SIZE(exits),
 };
 
-/* Everything of one chat; the sums are of all turns. */
+/* State of one chat; the sums are over all turns. */
 struct chat {
 	struct chat_opts	o;
 	struct web_server	server;
@@ -106,7 +106,7 @@ static bool has_system(const struct chat *c)
 	return json_array_size(c->messages) && !strcmp(role_of(c, 0), "system");
 }
 
-/* The last turn, as far as there is one.  Return: false when there is none. */
+/* Drop the last turn, complete or not.  Return: false when there is none. */
 static bool drop_turn(struct chat *c)
 {
 	const size_t first = has_system(c);
@@ -249,7 +249,9 @@ static void command(struct chat *c, const char *line)
 
 static void say_turn(const struct chat *c, const struct turn *t)
 {
-	/* A stopped answer has no usage, and an event may hold several. */
+	/*
+	 * A stopped answer has no usage, and an event may hold several tokens.
+	 */
 	const bool few = !t->tokens && t->events;
 	const u64 nr = few ? t->events : t->tokens;
 
@@ -270,7 +272,7 @@ static void say_turn(const struct chat *c, const struct turn *t)
 	fprintf(stderr, "%s\n", c->dim ? "\033[0m" : "");
 }
 
-/* What is left of a turn in the history. */
+/* Keep in the history as much of a turn as is valid. */
 static void keep_turn(struct chat *c, struct turn *t, int ret)
 {
 	json_t *m = NULL;
@@ -315,7 +317,9 @@ static int say(struct chat *c, const char *line)
 	return ret;
 }
 
-/* Turns until the user ends it; on a terminal a failed one is no end. */
+/*
+ * Run turns until the user ends it; on a terminal a failed turn is not the end.
+ */
 static int talk(struct chat *c)
 {
 	char *line;

@@ -4,7 +4,7 @@
  *
  * The editor turns keys into a line and knows no terminal; the prompt reads
  * keys, draws the line and remembers lines; a turn asks the server; chat.c has
- * the history of what was said, and the commands.
+ * the history of the chat and the commands.
  */
 #ifndef RUNTIME_CLI_CHAT_H
 #define RUNTIME_CLI_CHAT_H
@@ -20,7 +20,7 @@
 /* ---- chat_edit.c: keys into a line ---- */
 
 enum edit_end {
-	EDIT_MORE,		/* it goes on */
+	EDIT_MORE,		/* the line goes on */
 	EDIT_LINE,		/* Enter */
 	EDIT_ABANDONED,		/* Ctrl-C */
 	EDIT_OVER,		/* Ctrl-D on an empty line */
@@ -28,13 +28,13 @@ enum edit_end {
 };
 
 /**
- * struct edit - a line being written; all zero but @lines is a new one
+ * struct edit - a line being written; zero all but @lines for a new one
  * @text:  UTF-8; the cursor is at byte @at
- * @lines: that were entered before; edit_remember()
+ * @lines: lines entered before; see edit_remember()
  * @old:   which of them is shown; @lines.nr: none
- * @draft: what was written before one was
- * @state: of a sequence of bytes that is not over, kept in @seq
- * @paste: between the marks that a terminal puts around what is pasted
+ * @draft: the line being written before an old one was shown
+ * @state: state of an incomplete sequence of bytes, kept in @seq
+ * @paste: inside the marks that a terminal puts around pasted text
  */
 struct edit {
 	struct text	text;
@@ -51,9 +51,9 @@ struct edit {
 	bool		paste;
 };
 
-/* edit_begin() - a new, empty line */
+/* edit_begin() - start a new, empty line */
 void edit_begin(struct edit *e);
-/* edit_byte() - one byte from the terminal */
+/* edit_byte() - handle one byte from the terminal */
 enum edit_end edit_byte(struct edit *e, u8 byte);
 /* edit_remember() - keep a line for the arrow keys */
 void edit_remember(struct edit *e, const char *line);
@@ -64,10 +64,10 @@ u32 edit_columns(const char *p, size_t n, u32 col, u32 width);
 /* ---- chat_prompt.c: the terminal ---- */
 
 /**
- * struct chat_prompt - where lines come from
- * @tty:    a person writes them
- * @row:    of the cursor, below the first of what is drawn
- * @ahead:  bytes that were read and not used, @nr_ahead of them
+ * struct chat_prompt - source of lines
+ * @tty:    the source is a terminal
+ * @row:    row of the cursor, relative to the first row drawn
+ * @ahead:  bytes that were read but not used, @nr_ahead of them
  */
 struct chat_prompt {
 	struct edit	edit;
@@ -83,25 +83,25 @@ void prompt_open(struct chat_prompt *p);
 void prompt_close(struct chat_prompt *p);
 
 /**
- * prompt_line() - a line from the user
- * @mark: shown in front of it on a terminal
+ * prompt_line() - read a line from the user
+ * @mark: shown before it on a terminal
  * @line: the line, to be freed
  *
- * Return: 1: a line; 0: the end; -EINTR: the user wants none of it; -ENOMEM.
+ * Return: 1: a line; 0: the end; -EINTR: the user abandoned it; -ENOMEM.
  */
 int prompt_line(struct chat_prompt *p, const char *mark, char **line);
 
-/* While an answer comes: keys show nowhere, Ctrl-C is a signal. */
+/* While an answer comes: keys are not shown, Ctrl-C is a signal. */
 void prompt_pause(struct chat_prompt *p);
 
 /* ---- chat_turn.c: one answer ---- */
 
 /**
- * struct turn - what is asked and what came
+ * struct turn - a request and its answer
  * @messages:  the chat so far, a list for the server
- * @text:      of the answer, as far as it came
- * @stopped:   the user wanted no more
- * @first, @took: seconds to the first token, and in all
+ * @text:      text of the answer so far
+ * @stopped:   the user stopped it @first, @took: seconds to the first token,
+ *             and in all
  */
 struct turn {
 	const struct web_server	*server;
@@ -115,7 +115,7 @@ struct turn {
 	struct text		text;
 	bool			stopped;
 	bool			ended;
-	bool			length;		/* it was cut off there */
+	bool			length;		/* cut off at the longest length */
 	u32			events;
 	u64			prompt_tokens;
 	u64			cached_tokens;
@@ -123,19 +123,19 @@ struct turn {
 	double			begin;
 	double			first;
 	double			took;
-	int			status;		/* with @why: the server says no */
+	int			status;		/* with @why: the server's refusal */
 	char			why[200];
 };
 
 /**
  * turn_run() - ask, and print the answer as it comes
  *
- * Return: 0, or an exit code after a line on stderr; @t->text is what came
- * until then.
+ * Return: 0, or an exit code after a line on stderr; @t->text is the text until
+ * then.
  */
 int turn_run(struct turn *t, struct output *out);
 
-/* turn_interrupt() - end the answer that is coming; for a signal's handler */
+/* turn_interrupt() - end the current answer; for a signal handler */
 void turn_interrupt(void);
 
 #endif /* RUNTIME_CLI_CHAT_H */

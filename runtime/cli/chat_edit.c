@@ -2,11 +2,11 @@
 /*
  * chat_edit.c - keys into a line
  *
- * Bytes of a terminal go in one by one, a line of UTF-8 comes out.  The cursor
- * moves over what a reader takes for one character, which may be several code
- * points.  What is pasted comes between marks and is text whatever it holds:
- * line ends in it do not send the line, and are kept.  Sequences of keys that
- * mean nothing here are swallowed whole, bytes that are no UTF-8 are dropped.
+ * Bytes of a terminal go in one by one, and a line of UTF-8 comes out.  The
+ * cursor moves over characters as a reader sees them, which may be several code
+ * points.  Pasted text comes between marks and is always text: line ends in it
+ * do not send the line, and are kept.  Unknown key sequences are dropped as a
+ * whole, and so are bytes that are no UTF-8.
  */
 #include <stdlib.h>
 #include <utf8proc.h>
@@ -15,7 +15,7 @@
 
 enum { PLAIN, ESCAPE, SEQUENCE, SINGLE, LETTER };
 
-#define KEY(c)	((c) - '@')	/* of Ctrl and a letter */
+#define KEY(c)	((c) - '@')	/* Ctrl and a letter */
 
 void edit_begin(struct edit *e)
 {
@@ -59,7 +59,7 @@ void edit_remember(struct edit *e, const char *line)
 
 /* ---- characters ---- */
 
-/* Where the character that begins at @i ends. */
+/* The end of the character that begins at @i. */
 static size_t char_end(const char *p, size_t n, size_t i)
 {
 	utf8proc_int32_t last = -1, c, state = 0;
@@ -97,7 +97,7 @@ static u32 char_columns(const char *p, size_t n)
 	utf8proc_ssize_t k;
 
 	if (n == 1 && (u8)*p < ' ')
-		return 1;	/* shown as a sign */
+		return 1;	/* shown as one sign */
 	while (i < n) {
 		k = utf8proc_iterate((const utf8proc_uint8_t *)p + i,
 				     (utf8proc_ssize_t)(n - i), &c);
@@ -117,7 +117,7 @@ u32 edit_columns(const char *p, size_t n, u32 col, u32 width)
 	for (i = 0; i < n; i = next) {
 		next = char_end(p, n, i);
 		w = char_columns(p + i, next - i);
-		/* A wide one does not stand across the edge. */
+		/* A wide character does not cross the edge. */
 		if (w > 1 && col % width + w > width)
 			col += width - col % width;
 		col += w;
@@ -143,7 +143,7 @@ static void insert(struct edit *e, const char *p, size_t n)
 	e->at += n;
 }
 
-/* Take away what lies between two places, the cursor goes there. */
+/* Remove the text between two places; the cursor goes there. */
 static void take_away(struct edit *e, size_t from, size_t to)
 {
 	struct text *t = &e->text;
@@ -178,7 +178,7 @@ static size_t word_before(const struct edit *e)
 	return i;
 }
 
-/* Show line @i of those entered, or the draft. */
+/* Show entered line @i, or the draft. */
 static void show_old(struct edit *e, u32 i)
 {
 	if (e->old == e->lines.nr) {
@@ -208,7 +208,7 @@ static void newer(struct edit *e)
 
 /* ---- keys ---- */
 
-/* What follows ESC [, up to its last letter. */
+/* Handle a sequence after ESC [, up to its last letter. */
 static void sequence(struct edit *e, char last)
 {
 	const char *s = e->seq;
@@ -288,7 +288,7 @@ static enum edit_end control(struct edit *e, u8 c)
 	return EDIT_MORE;
 }
 
-/* One more byte of a character that has several. */
+/* Take one more byte of a character that has several. */
 static void letter(struct edit *e, u8 c)
 {
 	size_t n;
@@ -350,7 +350,7 @@ enum edit_end edit_byte(struct edit *e, u8 c)
 			letter(e, c);
 			break;
 		}
-		e->state = PLAIN;	/* it was cut short: dropped */
+		e->state = PLAIN;	/* an incomplete character is dropped */
 		/* fall through */
 	default:
 		return plain(e, c);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * chat_prompt.c - lines from a terminal, or from anything else
+ * chat_prompt.c - lines from a terminal or another source
  *
- * On a terminal the line is drawn anew after what was typed, over as many rows
- * as it takes; line ends that were pasted show as a sign.  The terminal stays
- * raw from the first line to the last, or keys typed between two lines would
- * be taken for something else: Ctrl-D would be an end of nothing.  It is put
- * back on every way out but SIGKILL.  Where lines do not come from a terminal,
- * they are read as they are.
+ * On a terminal the line is drawn again after each key, over as many rows as it
+ * takes; pasted line ends are shown as a sign.  The terminal stays raw from the
+ * first line to the last: otherwise keys typed between two lines would get
+ * their usual meaning, and Ctrl-D would mean end of file.  The terminal is
+ * restored on every way out but SIGKILL.  Lines from another source are read as
+ * they are.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@
 
 static struct termios *to_restore;
 
-/* Put the terminal back, and end as the signal would have ended us. */
+/* Restore the terminal, and end as the signal would have ended the process. */
 static void on_end(int sig)
 {
 	if (to_restore)
@@ -116,7 +116,7 @@ static void put_out(struct text *out)
 	text_free(out);
 }
 
-/* The whole line anew, and the cursor where it belongs; or behind the end. */
+/* Draw the whole line, with the cursor at its place, or after the end. */
 static void draw(struct chat_prompt *p, const char *mark, bool behind)
 {
 	const struct edit *e = &p->edit;
@@ -133,7 +133,7 @@ static void draw(struct chat_prompt *p, const char *mark, bool behind)
 	put_line(&out, &e->text);
 	end = edit_columns(e->text.p, e->text.len, from, width);
 	cursor = edit_columns(e->text.p, at, from, width);
-	/* Behind a full row the terminal waits at its edge: go on. */
+	/* After a full row the terminal waits at its edge: go on. */
 	if (end % width == 0)
 		text_puts(&out, " \r");
 	if (end / width > cursor / width)
@@ -158,7 +158,7 @@ static int read_keys(struct chat_prompt *p)
 	return n > 0;
 }
 
-/* Keys until they make an end. */
+/* Handle keys until one ends the line. */
 static enum edit_end edit_keys(struct chat_prompt *p, const char *mark)
 {
 	enum edit_end end = EDIT_MORE;
@@ -207,7 +207,7 @@ static int line_of_keys(struct chat_prompt *p, const char *mark, char **line)
 		return -EINTR;
 	if (end == EDIT_OVER)
 		return 0;
-	/* The text has no NUL behind it. */
+	/* The text has no NUL at its end. */
 	*line = calloc(1, p->edit.text.len + 1);
 	if (!*line)
 		return -ENOMEM;

@@ -2,8 +2,8 @@
 /*
  * chat_turn.c - one answer of a chat
  *
- * One request, a stream, printed as it comes.  Ctrl-C closes the connection,
- * which is what makes a server stop; what had come until then is kept.
+ * One request, one stream, printed as it comes.  Ctrl-C closes the connection,
+ * which makes a server stop; the text until then is kept.
  */
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #include "runtime/cli/chat.h"
 
-#define TURN_LINE_MAX	(1u << 20)	/* of a stream */
+#define TURN_LINE_MAX	(1u << 20)	/* longest line of a stream */
 
 static volatile sig_atomic_t interrupted;
 
@@ -69,7 +69,7 @@ static void take_choice(struct turn *t, const json_t *c, struct printed *to)
 	printer_text(to, json_string_value(text), json_string_length(text));
 }
 
-/* The server says no: in its words, when the text has its end. */
+/* Keep the server's refusal; it is printed after the text. */
 static int refuse(struct turn *t, int status, const char *why)
 {
 	t->status = status;
@@ -78,7 +78,7 @@ static int refuse(struct turn *t, int status, const char *why)
 	return -EREMOTEIO;
 }
 
-/* One event, @n bytes.  Return: 0 or a negative errno. */
+/* Handle one event, @n bytes.  Return: 0 or a negative errno. */
 static int take_event(struct turn *t, const char *p, size_t n,
 		      struct printed *to)
 {
@@ -120,7 +120,7 @@ static int refusal(struct turn *t, const struct web_call *c)
 	return ret;
 }
 
-/* What came.  Return: 0 or a negative errno. */
+/* Handle input.  Return: 0 or a negative errno. */
 static int take(struct turn *t, struct web_call *c, struct printed *to)
 {
 	const int err = web_call_read(c);
@@ -142,7 +142,7 @@ static int take(struct turn *t, struct web_call *c, struct printed *to)
 	return !c->over ? 0 : t->events ? -ECONNRESET : -EPROTO;
 }
 
-/* Events of the answer until it ends, or the user wants no more. */
+/* Read events until the answer ends or the user stops it. */
 static int read_answer(struct turn *t, struct web_call *c, struct output *out,
 		       struct printed *to, const sigset_t *mask)
 {
@@ -174,7 +174,7 @@ int turn_run(struct turn *t, struct output *out)
 		printer_destroy(&printer);
 		return web_failed(t->server, -ENOMEM, t->timeout_s);
 	}
-	/* Ctrl-C is seen while waiting, and nowhere else. */
+	/* Ctrl-C is only handled during the wait. */
 	sigemptyset(&block);
 	sigaddset(&block, SIGINT);
 	sigprocmask(SIG_BLOCK, &block, &mask);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli.h - what the commands of kvrt share
+ * cli.h - declarations shared by the commands of kvrt
  *
  * Each command is a function that gets its own arguments and returns an exit
  * code of sysexits.h, after one line on stderr if that is not 0.
@@ -16,7 +16,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/tokenizer/tokenizer.h"
 
-/* Commands: name, operands, what for. */
+/* Commands: name, operands, purpose. */
 #define CLI_COMMANDS(x)							\
 	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text") \
 	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")	\
@@ -25,14 +25,14 @@
 	x(chat, "URL", "talk with the model of an OpenAI server")	\
 	x(bench, "serve|throughput|latency ...", "measure a server, or the engine alone")
 
-/* Of --kernels, for cli_kernel(). */
+/* Choices of --kernels, for cli_kernel(). */
 #define CLI_KERNELS	"auto|cpu|ref|null"
 #define CLI_KERNELS_TEXT						\
 	"implementation of the arithmetic; ref is slow and plain; null computes nothing, to measure the rest"
 
 /*
- * How KV is kept, where weights come from and lie; choices as in enum
- * model_kv_type and enum model_weights_use.
+ * Type of KV, source and place of weights; choices as in enum model_kv_type and
+ * enum model_weights_use.
  */
 #define CLI_MODEL_OPTS(x)						\
 	x(choice, kv_cache_dtype, "kv-cache-dtype", "auto", 0, 0,	\
@@ -47,7 +47,10 @@
 	x(choice, draw, "draw", "auto", 0, 0, "auto|host",		\
 	  "where tokens are drawn: auto draws where the model runs, as far as a GPU can; host brings all logits to the host")
 
-/* What a command may ask for its domain; who attaches first to it decides. */
+/*
+ * Limits of the command's domain; the first client that attaches to it sets
+ * them.
+ */
 #define CLI_LIMIT_OPTS(x)						\
 	x(size, memory_max, "memory-max", "0", 0, 0, "SIZE",		\
 	  "most KV memory to take (memory.max of the domain), 0: no limit") \
@@ -69,8 +72,8 @@
 }
 
 /*
- * The GPU failed while it was used, and is lost to this process: another one may
- * have it.  None of sysexits.h says that.
+ * The GPU failed during use, and is lost to this process; another process may
+ * use it.  sysexits.h has no code for that.
  */
 #define CLI_EX_DEVICE	79
 
@@ -110,9 +113,9 @@ CLI_COMMANDS(x)
 /* ---- options.c ---- */
 
 /**
- * cli_parse() - kv_opts_parse() for people: short names, one line, exit code
- * @shorts: pairs of a short name and the long one that it stands for, "-n",
- *          "--samples", ended by NULL
+ * cli_parse() - kv_opts_parse() with short names, one line of error, exit code
+ * @shorts: pairs of a short name and its long name, "-n", "--samples", ended by
+ *          NULL
  * @values: the structure of options
  * @nr:     number of operands, now at the front of @argv
  *
@@ -123,8 +126,8 @@ int cli_parse(const struct kv_program *prog, const char * const *shorts,
 
 /**
  * cli_number() - a real number from the text of an option
- * @name: of the option, for the message
- * @text: what was given; NULL leaves @out as it is
+ * @name: name of the option, for the message
+ * @text: the given text; NULL leaves @out as it is
  *
  * Return: 0, or EX_USAGE after one line on stderr.
  */
@@ -135,23 +138,23 @@ int cli_number(const char *name, const char *text, double lo, double hi,
 int cli_whole(const char *name, const char *text, u64 hi, u64 *out);
 
 /**
- * cli_kernel() - what the model calls the kernels that --kernels chose
+ * cli_kernel() - the model layer's name of the kernels chosen by --kernels
  *
- * Warns, in one line, of those that compute nothing.
+ * Warns, in one line, of kernels that compute nothing.
  */
 const char *cli_kernel(u32 choice);
 
 /**
- * cli_folder() - is MODEL_DIR a folder, or the prompt that it was left out of?
+ * cli_folder() - check that MODEL_DIR is a folder, and not a prompt without one
  * Return: 0, or EX_NOINPUT after one line on stderr.
  */
 int cli_folder(const char *dir);
 
 /**
  * cli_backend() - let the model run where the daemon's pool is
- * @choice: of --backend
- * @socket: of --socket, may be NULL
- * @mo:     its kernel is set if it is to be a GPU's, and the device
+ * @choice: value of --backend
+ * @socket: value of --socket, may be NULL
+ * @mo:     its kernel and device are set if it is to run on a GPU
  *
  * Return: 0, or an exit code after one line on stderr.
  */
@@ -160,15 +163,15 @@ int cli_backend(u32 choice, const char *socket, struct model_opts *mo);
 /* The same for a model that is only judged, without a daemon. */
 void cli_backend_judged(u32 choice, struct model_opts *mo);
 
-/* cli_exit_of() - the exit code that tells scripts what @err was */
+/* cli_exit_of() - the exit code of @err, for scripts */
 int cli_exit_of(int err);
 
 /* ---- progress.c ---- */
 
 /**
  * struct progress - lines on stderr while weights are read
- * @dir:   the model's
- * @begin: when it began
+ * @dir:   the model's folder
+ * @begin: when reading began
  * @said:  when the last line was due
  */
 struct progress {
@@ -177,13 +180,13 @@ struct progress {
 	s64		said;
 };
 
-/* progress_start() - for model_load(); @p must outlive the model */
+/* progress_start() - get a model_load() progress; @p must outlive the model */
 struct model_progress progress_start(struct progress *p, const char *dir);
 
 /* ---- prompts.c ---- */
 
 /**
- * struct prompt - one text to be completed
+ * struct prompt - one text to complete
  * @text: its bytes, @len of them, not NUL terminated
  * @ids:  its tokens, @nr of them
  */
@@ -201,10 +204,10 @@ struct prompts {
 
 /**
  * prompts_read() - collect the prompts
- * @args: from the command line, @nr_args of them
- * @file: one prompt a line, "-" is standard input; may be NULL
+ * @args: prompts of the command line, @nr_args of them
+ * @file: file with one prompt a line, "-" is standard input; may be NULL
  *
- * Without both, all of standard input is one prompt.
+ * Without both, the whole standard input is one prompt.
  *
  * Return: 0, or an exit code after one line on stderr.
  */
@@ -220,10 +223,10 @@ void prompts_free(struct prompts *p);
 
 /**
  * struct output - standard output that never makes the engine wait
- * @fd:   where it goes
- * @tty:  a person reads it
+ * @fd:   its descriptor
+ * @tty:  it is a terminal
  * @err:  negative errno once it is broken
- * @len:  bytes in @buf that the reader has not taken
+ * @len:  bytes in @buf that are not written yet
  */
 struct output {
 	int	fd;
@@ -249,11 +252,11 @@ enum print_mode {
 };
 
 /**
- * struct printed - one sample's way to the output
+ * struct printed - one sample and its output
  * @prompt: number of its prompt, from 0
  * @sample: number of the sample, from 0
  * @line:   text that waits for the end of its line, @len bytes, @cols wide
- * @text:   all of it, for JSON
+ * @text:   the whole text, for JSON
  */
 struct printed {
 	struct printer	*printer;
@@ -270,22 +273,22 @@ struct printed {
 	u32		*ids;
 	u32		nr_ids;
 	bool		began;
-	bool		newline;	/* the last byte put out ends a line */
+	bool		newline;	/* the last byte written ends a line */
 };
 
 /**
- * struct printer - how samples become text
+ * struct printer - turns samples into text
  * @mode:    see above
- * @out:     where to
- * @tok:     for the text of ids
+ * @out:     the output
+ * @tok:     decodes ids
  * @width:   columns of a line
- * @colour:  labels stand out
- * @piece:   room for the text of one id
+ * @colour:  labels have a colour
+ * @piece:   buffer for the text of one id
  * @seed:    for JSON
- * @logprob: JSON tells that of each text
+ * @logprob: JSON has the logprob of each text
  * @failed:  exit code of the first sample that failed, else 0
- * @said:    what failed the last one that was told, a sample of prompt @said_of
- * @nr_alike: samples of that prompt that failed so since, and were not told
+ * @said:    the error printed last, of a sample of prompt @said_of
+ * @nr_alike: later samples of that prompt with the same error, not printed
  */
 struct printer {
 	enum print_mode		mode;
@@ -307,8 +310,8 @@ struct printer {
 };
 
 /**
- * printer_create() - room for @nr_prompts times @n samples
- * @tok:     NULL where text comes ready made, by printer_text()
+ * printer_create() - allocate a printer of @nr_prompts times @n samples
+ * @tok:     NULL if text comes decoded, by printer_text()
  * @max_new: most ids of a sample
  *
  * Return: 0 or -ENOMEM.
@@ -319,20 +322,23 @@ int __must_check printer_create(struct printer *p, enum print_mode mode,
 				u32 n, u32 max_new);
 void printer_destroy(struct printer *p);
 
-/* printer_said() - count on stderr the failures that were not told one by one */
+/*
+ * printer_said() - print the number of failures that were not printed one by
+ * one
+ */
 void printer_said(struct printer *p);
 
-/* printer_heading() - show prompt @i, where the mode shows prompts */
+/* printer_heading() - print prompt @i, if the mode prints prompts */
 void printer_heading(struct printer *p, u32 i, const struct prompt *prompt,
 		     bool echo);
 
 /* printer_of() - the samples of prompt @i, n of them */
 struct printed *printer_of(struct printer *p, u32 i);
 
-/* printer_text() - @len bytes of text, whole characters, of a sample */
+/* printer_text() - print @len bytes of a sample's text, whole characters */
 void printer_text(struct printed *s, const char *text, size_t len);
 
-/* printer_end() - no more text comes; @whole: not since it was cut off */
+/* printer_end() - end a sample's text; @whole: it was not cut off */
 void printer_end(struct printed *s, bool whole);
 
 /* Callbacks of the engine; @arg is printer_of() of the request's prompt. */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device.c - CPU or GPU
+ * device.c - choose CPU or GPU
  *
- * Kernels must run where the blocks are: on a GPU if the daemon's pool lies on
+ * Kernels must run where the blocks are: on a GPU if the daemon's pool is on
  * one, else on the CPU.  So --backend auto asks the daemon, and takes the GPU
- * that it names.  Where nobody answers yet, it guesses as the daemon will: the
- * GPU, if there is one.  What does not fit together is refused here, before
- * weights are read and before a domain changes hands, and once more when the
- * engine attaches, which a guess may have to learn.
+ * that it names.  If no daemon answers yet, it makes the choice that the daemon
+ * will make: the GPU, if there is one.  A mismatch is refused here, before
+ * weights are read and before a domain changes hands.  It is checked again when
+ * the engine attaches, since the guess may be wrong.
  */
 #include <stdio.h>
 
@@ -19,8 +19,8 @@
 enum { BACKEND_AUTO, BACKEND_HOST, BACKEND_CUDA };
 
 /*
- * Which GPU @tag is, 0 the first; true if it is there.  A machine without a
- * driver has a @why, too.
+ * Find the number of GPU @tag, 0: the first one; true if there is such a GPU.
+ * @why is also set on a machine without a driver.
  */
 static bool gpu_find(u32 tag, u32 *number, char *why, size_t len)
 {
@@ -63,13 +63,16 @@ static int take_gpu(struct model_opts *mo, u32 tag, bool must)
 	return EX_UNAVAILABLE;
 }
 
-/* Kernels that were named are those of the CPU, or compute nothing. */
+/* Are kernels named?  These run on the CPU, or compute nothing. */
 static bool cpu_named(const struct model_opts *mo)
 {
 	return mo->kernel;
 }
 
-/* A pool that kernels of the CPU cannot reach, or the other way round. */
+/*
+ * Report a pool that CPU kernels cannot reach, or that GPU kernels cannot
+ * reach.
+ */
 static int refuse(bool pool_on_gpu)
 {
 	pr_err("%s", pool_on_gpu ?
@@ -78,7 +81,7 @@ static int refuse(bool pool_on_gpu)
 	return EX_UNAVAILABLE;
 }
 
-/* The daemon has answered: what the pool is made of decides. */
+/* The daemon has answered: the memory type of its pool decides. */
 static int choose(u32 choice, u32 memory, u32 tag, struct model_opts *mo)
 {
 	const bool gpu = memory == KVMM_MEMORY_CUDA;
@@ -108,7 +111,9 @@ int cli_backend(u32 choice, const char *socket, struct model_opts *mo)
 		pr_err("--backend cuda has kernels of its own: leave --kernels out");
 		return EX_USAGE;
 	}
-	/* Whoever does not answer says why when the engine attaches. */
+	/*
+	 * If no daemon answers, the engine reports the reason when it attaches.
+	 */
 	if (!kvmm_ask(socket, &memory, &tag, text))
 		return choose(choice, memory, tag, mo);
 	if (choice == BACKEND_HOST || cpu_named(mo))

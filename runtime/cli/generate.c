@@ -2,11 +2,11 @@
 /*
  * generate.c - kvrt generate: complete prompts, print the text
  *
- * Everything that can be refused is refused before anything is printed: the
- * options, the model folder, the prompts, the daemon, in this order.  Then all
- * prompts run at once.  What a signal or a reader that went away interrupts
- * is cancelled and the daemon told, so that it frees the blocks at once; then
- * this program ends by that signal, as others do.
+ * All refusals come before any output: the options, the model folder, the
+ * prompts, the daemon, in this order.  Then all prompts run at once.  If a
+ * signal or a closed output interrupts the run, the requests are cancelled and
+ * the daemon is told, so that it frees the blocks at once.  Then this program
+ * ends by that signal, as others do.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ const struct kv_program cli_generate_program = {
 
 static const char * const short_names[] = { "-n", "--samples", NULL };
 
-/* Everything that one run holds. */
+/* State of one run. */
 struct generate {
 	struct generate_opts	o;
 	const char		*dir;
@@ -149,16 +149,16 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* End as the signal would have ended us. */
+/* End as the signal would have ended the process. */
 static void die_by(int sig)
 {
 	signal(sig, SIG_DFL);
 	raise(sig);
 }
 
-/* ---- what is asked for ---- */
+/* ---- options ---- */
 
-/* What makes no sense with beam search, or without. */
+/* Refuse options that make no sense with beam search, or without. */
 static int parse_beams(const struct generate *g)
 {
 	const struct generate_opts *o = &g->o;
@@ -255,7 +255,10 @@ static void choose_penalties(struct generate *g)
 	s->min_tokens = g->o.min_tokens;
 }
 
-/* What the command line leaves open, the model's own file decides. */
+/*
+ * Sampling parameters: from the command line, or else from the model's own
+ * file.
+ */
 static void choose_sampling(struct generate *g)
 {
 	const struct model_generation *gen = &model_info(g->model)->gen;
@@ -298,7 +301,7 @@ static void choose_sampling(struct generate *g)
 	g->max_new = max(g->max_new, 1u);
 }
 
-/* ---- what it takes ---- */
+/* ---- set up ---- */
 
 static int load(struct generate *g)
 {
@@ -340,7 +343,7 @@ static int load(struct generate *g)
 	return 0;
 }
 
-/* No daemon, or one that refuses: all that is not said otherwise. */
+/* The exit code is EX_UNAVAILABLE unless the error has a better one. */
 static int exit_of_attach(int err)
 {
 	switch (-err) {
@@ -453,7 +456,7 @@ static int submit(struct generate *g)
 
 /* ---- the run ---- */
 
-/* Nothing is said of a run in which no prompt was let in. */
+/* Print no summary of a run in which no prompt was admitted. */
 static void say_summary(const struct generate *g, const struct engine_stats *st,
 			s64 ns)
 {
@@ -489,9 +492,9 @@ static s64 now_ns(void)
 }
 
 /*
- * The end, in the order in which it is read: what was interrupted comes out
- * when its requests are cancelled, then the lines on stderr.  @broken is what
- * ended the engine, a negative errno, or 0.
+ * End the run in the order in which people read it: text of interrupted samples
+ * comes out when their requests are cancelled, then come the lines on stderr.
+ * @broken is the negative errno that ended the engine, or 0.
  */
 static int finish(struct generate *g, s64 ns, int broken)
 {
@@ -501,7 +504,9 @@ static int finish(struct generate *g, s64 ns, int broken)
 
 	engine_get_stats(g->engine, &st);
 	snprintf(why, sizeof(why), "%s", engine_strerror(g->engine));
-	/* From here on no step is open and nobody waits for us. */
+	/*
+	 * From here on no step is open, so no other client waits for this one.
+	 */
 	engine_destroy(g->engine);
 	g->engine = NULL;
 	err = output_close(&g->out);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * inspect.c - kvrt inspect: what a model is, what it costs, why it is refused
+ * inspect.c - kvrt inspect: describe a model, its cost, or why it is refused
  *
- * The folder is read and checked as for running it, down to the last tensor
- * and the last merge of the tokenizer, but nothing is copied, made up or
- * started, and no daemon is asked: so it answers at once, also for a model that
+ * The folder is read and checked as for running it, down to the last tensor and
+ * the last merge of the tokenizer.  But no data is copied, made up or started,
+ * and no daemon is asked.  So the answer comes at once, also for a model that
  * is larger than this machine.
  *
- * What fits a pool is counted in whole blocks.  The daemon cuts extents into
- * blocks and may leave up to 1 % of them over.
+ * The capacity of a pool is counted in whole blocks.  The daemon cuts extents
+ * into blocks and may leave up to 1 % of them unused.
  */
 #include <jansson.h>
 #include <limits.h>
@@ -64,7 +64,7 @@ const struct kv_program cli_inspect_program = {
 	.nr_exits	= ARRAY_SIZE(exits),
 };
 
-/* What one inspection found out; @nr_tokens is 0 without a tokenizer. */
+/* Results of one inspection; @nr_tokens is 0 without a tokenizer. */
 struct inspect {
 	const struct inspect_opts	*o;
 	const struct model		*model;
@@ -76,7 +76,7 @@ struct inspect {
 	u32				nr_tokens;
 };
 
-/* A size as people read it, into a buffer of its own. */
+/* A size in readable form, in @buf. */
 static const char *human(u64 bytes, char *buf, size_t size)
 {
 	static const char units[] = "BKMGTP";
@@ -100,7 +100,7 @@ static u64 sequences(const struct inspect *in, u64 len)
 	return in->nr_blocks / DIV_ROUND_UP(len, (u64)in->block_tokens);
 }
 
-/* The next length to reckon with, 0 after the longest that is allowed. */
+/* The next length to list, 0 after the longest allowed one. */
 static u64 next_length(const struct inspect *in, u64 len)
 {
 	const u64 longest = in->info->max_len;
@@ -187,7 +187,7 @@ static void json_line(void *arg, const char *what, const char *text)
 {
 	char clean[PATH_MAX];
 
-	/* The name of a folder may be no UTF-8, which JSON cannot hold. */
+	/* The name of a folder may be no UTF-8, but JSON must be. */
 	snprintf(clean, sizeof(clean), "%s", text);
 	utf8_clean_line(clean);
 	json_object_set_new(arg, what, json_string(clean));
@@ -240,7 +240,7 @@ static int json_print(json_t *o)
 
 	putchar('\n');
 	json_decref(o);
-	/* Of output that cannot be written cli_inspect() tells. */
+	/* cli_inspect() reports an output that cannot be written. */
 	return ret && !ferror(stdout) ? EX_OSERR : 0;
 }
 
@@ -275,7 +275,7 @@ static int print_refusal(const struct inspect_opts *o, const char *dir,
 
 /* ---- both ---- */
 
-/* As for running it; made-up weights may do without one. */
+/* As for running it; made-up weights need no tokenizer. */
 static int inspect_tokenizer(struct inspect *in, const char *dir)
 {
 	char why[TOKENIZER_ERR_MAX];

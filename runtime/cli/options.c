@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * options.c - what the commands' options have in common
+ * options.c - option parsing shared by the commands
  *
- * Tables of options are read by lib/opts.c, which knows long names and
- * whole numbers.  Here are the short names people expect, real numbers, and
- * the exit codes.
+ * lib/opts.c reads tables of options with long names and whole numbers.  This
+ * file adds the usual short names, real numbers, and the exit codes.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ const struct kv_exit cli_exits[CLI_NR_EXITS] = {
 #undef x
 };
 
-/* The long name that @arg is short for, or NULL. */
+/* The long name of short name @arg, or NULL. */
 static const char *long_name(const char * const *shorts, const char *arg)
 {
 	for (; shorts && *shorts; shorts += 2)
@@ -27,7 +26,7 @@ static const char *long_name(const char * const *shorts, const char *arg)
 	return NULL;
 }
 
-/* Does option @arg take the argument behind it? */
+/* Does option @arg take the next argument? */
 static bool takes_next(const struct kv_program *prog, const char *arg)
 {
 	u32 i;
@@ -134,7 +133,7 @@ int cli_folder(const char *dir)
 			return 0;
 	} else if (errno != ENOENT && errno != ENOTDIR &&
 		   errno != ENAMETOOLONG) {
-		return 0;	/* the loader says what is wrong with it */
+		return 0;	/* the loader reports the error */
 	}
 	snprintf(shown, sizeof(shown), "%s", dir);
 	for (p = shown; *p; p++)

@@ -2,13 +2,13 @@
 /*
  * output.c - standard output that never makes the engine wait
  *
- * Text is printed while steps are open, and a step that stays open too long
- * while others wait for memory ends its client.  So a reader that is slow, a
- * pager or a stopped terminal, must not stop this program: what the reader
- * does not take at once is kept, and written when there is room.  Only the
- * end waits, when no step is open any more.
+ * Text is printed while steps are open, and a client whose step stays open too
+ * long while others wait for memory is expelled.  So a slow reader, such as a
+ * pager or a stopped terminal, must not stop this program: bytes that the
+ * reader does not take at once are kept, and written when there is room.  Only
+ * the end waits, when no step is open any more.
  *
- * The descriptor stays in blocking mode, it may be shared with the shell:
+ * The descriptor stays in blocking mode, since it may be shared with the shell:
  * poll() says that some bytes fit, and no more than that are written.
  */
 #include <poll.h>
@@ -17,7 +17,7 @@
 
 #include "runtime/cli/cli.h"
 
-/* What poll() promises: PIPE_BUF for a pipe; less for a terminal. */
+/* Bytes that fit after poll(): PIPE_BUF for a pipe; fewer for a terminal. */
 #define OUTPUT_PIECE	4096u
 #define OUTPUT_PIECE_TTY 256u
 #define OUTPUT_CAP	65536u
@@ -48,7 +48,7 @@ static bool output_reserve(struct output *o, size_t len)
 	return true;
 }
 
-/* output_write() - put out @len bytes, now or later */
+/* output_write() - write @len bytes, now or later */
 void output_write(struct output *o, const char *data, size_t len)
 {
 	if (!len || o->err || !output_reserve(o, len))
@@ -62,7 +62,7 @@ void output_puts(struct output *o, const char *s)
 	output_write(o, s, strlen(s));
 }
 
-/* Is there room?  Waits for it if @wait. */
+/* Is there room?  With @wait, wait for it. */
 static bool output_ready(const struct output *o, bool wait)
 {
 	struct pollfd p = { .fd = o->fd, .events = POLLOUT };
@@ -71,7 +71,7 @@ static bool output_ready(const struct output *o, bool wait)
 	do {
 		n = poll(&p, 1, wait ? -1 : 0);
 	} while (n < 0 && errno == EINTR && wait);
-	return n > 0;		/* also when it is broken: write() says how */
+	return n > 0;		/* also when it is broken: write() gives the error */
 }
 
 static void output_push(struct output *o, bool wait)
@@ -93,14 +93,14 @@ static void output_push(struct output *o, bool wait)
 	o->len -= done;
 }
 
-/* output_flush() - write what the reader takes without waiting */
+/* output_flush() - write as many bytes as fit without waiting */
 void output_flush(struct output *o)
 {
 	if (o->len && !o->err)
 		output_push(o, false);
 }
 
-/* output_close() - write the rest.  Return: 0, or what broke the output. */
+/* output_close() - write the rest.  Return: 0, or the error of the output. */
 int output_close(struct output *o)
 {
 	if (o->len && !o->err)

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * printer.c - samples become text
+ * printer.c - print samples as text
  *
- * One sample flows as it comes, character by character.  Of several, whole
- * lines are printed, each with a label, as soon as a line's worth of words
- * has come or the text ends one:
+ * One sample is printed as it comes, character by character.  Of several
+ * samples whole lines are printed, each with a label, as soon as there are
+ * enough words for a line or the text ends one:
  *
  *	[1] In the beginning
  *	[1.1] of the past year, in the first year of the reign of the
  *	[2.1] , and I will not be afraid
  *
- * so that all grow before the reader's eyes, on a terminal and in a file, and
- * `grep '^\[1.1\]'` takes one out.  Empty lines are left out.  Prompts and
- * samples count from 1.  JSON is one object for each sample when it has ended.
+ * so that all of them grow before the reader's eyes, on a terminal and in a
+ * file, and `grep '^\[1.1\]'` selects one.  Empty lines are left out.  Prompts
+ * and samples are counted from 1.  With JSON an object is printed for each
+ * sample when it has ended.
  *
- * What a model writes is not trusted on a terminal: control characters could
- * move the cursor or worse, so they are shown as U+FFFD.
+ * A model's text is not trusted on a terminal: control characters could move
+ * the cursor or worse, so they are shown as U+FFFD.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -119,7 +120,7 @@ static bool buf_add(char **buf, size_t *len, size_t *cap, const char *data,
 	return true;
 }
 
-/* Bytes of the character at @s, which is UTF-8. */
+/* Bytes of the UTF-8 character at @s. */
 static size_t char_len(const char *s, size_t left)
 {
 	const u8 c = (u8)*s;
@@ -128,7 +129,7 @@ static size_t char_len(const char *s, size_t left)
 	return min(n, left);
 }
 
-/* C0 but tab and newline, DEL, and C1, which some terminals obey too. */
+/* C0 except tab and newline, DEL, and C1, which some terminals obey too. */
 static bool is_control(const char *s, size_t n)
 {
 	const u8 c = (u8)s[0];
@@ -174,7 +175,10 @@ static u32 put_label(const struct printed *s)
 	return (u32)n;
 }
 
-/* Print the first @n bytes of the line and keep what follows blanks. */
+/*
+ * Print the first @n bytes of the line and keep the rest without leading
+ * blanks.
+ */
 static void line_out(struct printed *s, size_t n)
 {
 	size_t i, step, from = n;
@@ -192,7 +196,7 @@ static void line_out(struct printed *s, size_t n)
 		step = char_len(s->line + i, s->len - i);
 }
 
-/* The line is full: break it behind the last word that fits. */
+/* The line is full: break it after the last word that fits. */
 static void line_break(struct printed *s)
 {
 	size_t n = s->len;
@@ -340,7 +344,7 @@ void printer_said(struct printer *p)
 	p->nr_alike = 0;
 }
 
-/* What was just said of another sample of the prompt is only counted. */
+/* Count an error that was just printed for another sample of the prompt. */
 static bool is_said(struct printer *p, const struct printed *s,
 		    const char *text)
 {
@@ -354,12 +358,16 @@ static bool is_said(struct printer *p, const struct printed *s,
 	return false;
 }
 
-/* Say on stderr what is no output; what all have in common is said once. */
+/*
+ * Print the error of a sample on stderr; an error that all have in common once.
+ */
 static void say_error(struct printed *s, const struct engine_done *done)
 {
 	struct printer *p = s->printer;
 
-	/* Whose end is everybody's: said once, by who runs them. */
+	/*
+	 * These errors end all samples: run() or its caller prints them once.
+	 */
 	if (done->err == -ECONNRESET || done->err == -ENOTRECOVERABLE)
 		return;
 	if (!p->failed)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * progress.c - what a long load says of itself
+ * progress.c - progress of a long load
  *
- * A line every few seconds, and none for a load that is over before the first
- * would be due.
+ * A line every few seconds, and none for a load that ends before the first line
+ * is due.
  */
 #include <time.h>
 

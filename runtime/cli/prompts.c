@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * prompts.c - where the prompts come from
+ * prompts.c - read the prompts
  *
- * Arguments are prompts, a file has one on each line, and without either all
- * of standard input is one, so that `kvrt generate DIR <story.txt` completes
- * a text of many lines.  An empty prompt is refused by its number or line:
- * the numbers that label the output must be those the reader counts.
+ * Arguments are prompts, a file has one on each line, and without either the
+ * whole standard input is one, so that `kvrt generate DIR <story.txt` completes
+ * a text of many lines.  An empty prompt is refused by its number or line: the
+ * numbers in the labels of the output must be those that the reader counts.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #define PROMPT_MAX_BYTES	((size_t)256 << 20)
 
-/* Everything that @fd gives.  Return: 0, or an exit code. */
+/* Read all of @fd.  Return: 0, or an exit code. */
 static int read_all(int fd, const char *name, char **out, size_t *len)
 {
 	size_t cap = 0, n = 0;

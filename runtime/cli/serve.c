@@ -12,7 +12,7 @@
 #include "runtime/cli/cli.h"
 #include "runtime/server/server.h"
 
-#define BODIES		16u	/* whole bodies that may be on their way */
+#define BODIES		16u	/* whole bodies that may be in memory at once */
 
 #define SERVE_OPTS(x)							\
 	x(str, config, "config", NULL, 0, 0, "PATH",			\
@@ -124,8 +124,8 @@ static const struct kv_exit exits[] = {
 };
 
 /*
- * Not KVRT_: for a service of the name kvrt Kubernetes sets KVRT_PORT.  Keys of
- * the API have a file and a variable of their own.
+ * The prefix is not KVRT_: for a service named kvrt Kubernetes sets KVRT_PORT.
+ * API keys have a file and a variable of their own.
  */
 static struct serve_opts options;
 static struct kv_section section = {
@@ -161,7 +161,7 @@ const struct kv_program cli_serve_program = {
 };
 
 /*
- * As cli_parse(), with what the file and the environment say.  @argv gets the
+ * As cli_parse(), with the settings of file and environment.  @argv gets the
  * operands.
  */
 static int parse(int argc, char **argv, int *nr)
@@ -281,8 +281,8 @@ static int unix_opts(const struct serve_opts *o, struct server_opts *so)
 /* ---- models ---- */
 
 /**
- * struct serve_models - what the command line says of them
- * @names: pieces of --model, cut
+ * struct serve_models - models of the command line
+ * @names: names cut from --model
  */
 struct serve_models {
 	struct server_model	list[SERVER_MODELS_MAX];
@@ -304,7 +304,7 @@ static int model_add(struct serve_models *m, const char *dir, const char *name)
 	return 0;
 }
 
-/* NAME=DIR */
+/* Add a model from NAME=DIR. */
 static int model_named(struct serve_models *m, const char *text)
 {
 	const char *dir = strchr(text, '=');
@@ -429,7 +429,7 @@ static int serve(const struct serve_opts *o, char **argv, int nr,
 
 int cli_serve(int argc, char **argv)
 {
-	/* A thread that is stuck at the end may still look at it. */
+	/* A stuck thread may still read it at the end. */
 	static struct serve_models m;
 	struct keys keys = { 0 };
 	int nr, ret;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * web.c - the client's half of HTTP/1.1: one request, one answer
+ * web.c - an HTTP/1.1 client: one request, one answer
  *
- * Every request says "Connection: close", so an answer without chunks ends
- * with its connection and no length has to be believed; one in chunks is taken
- * apart by the code that takes apart requests.  Connecting and sending block,
- * within limits that the socket keeps; what has come is read when poll() says
- * that there is something.  Answers are not trusted: they are bounded, and
- * whoever reads their JSON judges it.  What went wrong is told here too, in
- * one line with the remedy.
+ * Every request has "Connection: close", so an answer without chunks ends with
+ * its connection and no length has to be trusted.  The code that parses chunked
+ * requests also parses chunked answers.  Connecting and sending block, within
+ * the socket's timeouts; input is read when poll() reports it.  Answers are not
+ * trusted: they are bounded, and the reader of their JSON checks it.  Errors
+ * are also reported here, in one line with the remedy.
  */
 #include <netdb.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@
 #define WEB_BODY_MAX	(1ull << 30)
 #define WEB_PIECE	16384u
 
-/* ---- where ---- */
+/* ---- URL ---- */
 
 static int bad_url(const char *url, const char *why)
 {
@@ -35,7 +34,7 @@ static int bad_url(const char *url, const char *why)
 	return -EINVAL;
 }
 
-/* HOST or [HOST], at @p.  Return: what follows it, NULL: no host. */
+/* Parse HOST or [HOST] at @p.  Return: the text after it, NULL: no host. */
 static const char *parse_host(struct web_server *s, const char *p)
 {
 	const bool six = *p == '[';
@@ -49,7 +48,7 @@ static const char *parse_host(struct web_server *s, const char *p)
 	return p + n + six;
 }
 
-/* A blank or a line's end would begin another header. */
+/* A blank or a line end would begin another header. */
 bool web_is_word(const char *p)
 {
 	for (; *p; p++)
@@ -88,7 +87,7 @@ int web_parse_url(struct web_server *s, const char *url)
 	if ((n && *p != '/') || n >= sizeof(s->base))
 		return bad_url(url, "is no URL of a server");
 	memcpy(s->base, p, n);
-	/* As many clients are given it: with /v1, with a slash at the end. */
+	/* Clients are often given it with /v1 or with a slash at the end. */
 	while (n && s->base[n - 1] == '/')
 		n--;
 	if (n >= 3 && !strncmp(s->base + n - 3, "/v1", 3))
@@ -189,7 +188,10 @@ int web_call_begin(struct web_call *c, const struct web_server *s,
 	if (!err)
 		err = send_all(c->fd, &t);
 	text_free(&t);
-	/* Who refuses a body may hang up before it has read all of it. */
+	/*
+	 * A server that refuses a body may hang up before it has read all of
+	 * it.
+	 */
 	if (err == -EPIPE || err == -ECONNRESET)
 		err = 0;
 	if (err)
@@ -208,7 +210,7 @@ static const char *head_value(const char *head, size_t n, const char *name)
 	for (p = head; (size_t)(p - head) + len < n; p++) {
 		if (strncasecmp(p, name, len))
 			continue;
-		/* There is no NUL to stop at. */
+		/* There is no NUL at the end. */
 		for (p += len; *p == ' ' || *p == '\t'; p++)
 			;
 		return p;
@@ -216,7 +218,7 @@ static const char *head_value(const char *head, size_t n, const char *name)
 	return NULL;
 }
 
-/* Bytes of the body by its head, -1: up to the end. */
+/* Length of the body from the head, -1: up to the end of the connection. */
 static s64 head_length(const char *head, size_t n)
 {
 	const char *p = head_value(head, n, "\r\nContent-Length:");
@@ -229,7 +231,7 @@ static s64 head_length(const char *head, size_t n)
 	return v;
 }
 
-/* The number that three digits are, 0 if they are none; @p has no end. */
+/* The number of three digits, 0 if they are none; @p has no NUL. */
 static int three_digits(const char *p)
 {
 	int i, value = 0;
@@ -242,7 +244,7 @@ static int three_digits(const char *p)
 	return value;
 }
 
-/* The head, once it is whole. */
+/* Take the head, once it is whole. */
 static int take_head(struct web_call *c)
 {
 	static const char version[] = "HTTP/1.";
@@ -261,7 +263,7 @@ static int take_head(struct web_call *c)
 	p = head_value(p, n, "\r\nConnection:");
 	c->closes = p && !strncasecmp(p, "close", 5);
 	text_cut(&c->raw, n);
-	if (c->status < 200) {		/* "100 Continue": another one follows */
+	if (c->status < 200) {		/* "100 Continue": another head follows */
 		c->status = 0;
 		return take_head(c);
 	}
@@ -280,7 +282,7 @@ static int take_body(struct web_call *c)
 				       &c->body, WEB_BODY_MAX);
 	else
 		text_add(&c->body, c->raw.p, used);
-	c->closes |= used < c->raw.len;	/* what is behind the end is not ours */
+	c->closes |= used < c->raw.len;	/* bytes after the end do not belong to it */
 	text_clear(&c->raw);
 	if (ret < 0 || c->body.len > WEB_BODY_MAX)
 		return -EPROTO;
@@ -289,7 +291,7 @@ static int take_body(struct web_call *c)
 	return c->body.failed ? -ENOMEM : 0;
 }
 
-/* The server closed: the end of an answer without chunks. */
+/* The server has closed: the end of an answer without chunks. */
 static int take_end(struct web_call *c)
 {
 	if (!c->status || c->chunked || c->left > 0)
@@ -330,7 +332,7 @@ void web_call_end(struct web_call *c)
 	text_free(&c->out);
 }
 
-/* ---- what went wrong ---- */
+/* ---- errors ---- */
 
 int web_failed(const struct web_server *s, int err, u32 timeout_s)
 {
@@ -366,7 +368,7 @@ int web_failed(const struct web_server *s, int err, u32 timeout_s)
 	return EX_UNAVAILABLE;
 }
 
-/* Bytes of the control character at @p, C0, DEL or C1; 0: it is none. */
+/* Length of the control character at @p (C0, DEL or C1); 0: it is none. */
 static size_t control_len(const char *p)
 {
 	const u8 c = (u8)p[0], next = c ? (u8)p[1] : 0;
@@ -389,7 +391,7 @@ void web_tame(char *text)
 			continue;
 		}
 		len = text_utf8_len(text + i, n - i);
-		if (!len)	/* its end was cut off */
+		if (!len)	/* the last character is cut off */
 			break;
 		memmove(to, text + i, len);
 		to += len;

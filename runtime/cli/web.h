@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * web.h - the client's half of HTTP/1.1: one request, one answer
+ * web.h - an HTTP/1.1 client: one request, one answer
  *
- * As much as kvrt ask needs of it, over plain sockets.  A connection carries
- * one request; the caller waits for the descriptors of several with poll().
+ * As much of HTTP as kvrt ask needs, over plain sockets.  A connection carries
+ * one request; the caller waits for the descriptors of several calls with
+ * poll().
  */
 #ifndef RUNTIME_CLI_WEB_H
 #define RUNTIME_CLI_WEB_H
@@ -14,11 +15,11 @@
 #include <kvmm/http.h>
 
 /**
- * struct web_server - who is asked
+ * struct web_server - the server
  * @host: name or address, without brackets
  * @port: as text
  * @shown: "http://HOST:PORT", for messages
- * @base: what goes before "/v1/...", "" or "/..."
+ * @base: path before "/v1/...", "" or "/..."
  */
 struct web_server {
 	char	host[256];
@@ -34,19 +35,19 @@ struct web_server {
  */
 int __must_check web_parse_url(struct web_server *s, const char *url);
 
-/* web_is_word() - may it stand in the head of a request? */
+/* web_is_word() - may @p be part of a request's head? */
 bool web_is_word(const char *p);
 
 /**
- * struct web_call - one request and what came of it; web_call_end() frees it
+ * struct web_call - one request and its answer; web_call_end() frees it
  * @fd:     -1: no connection
- * @status: of the answer, 0: not yet known
- * @over:   the answer is whole
- * @keep:   the connection is to be used again: its length is believed
- * @closes: the server will not have that
+ * @status: status of the answer, 0: not known yet
+ * @over:   the answer is complete
+ * @keep:   the connection will be used again, so the length is trusted
+ * @closes: the server will close the connection
  * @left:   bytes of the body still to come, -1: up to the end; with @keep only
- * @body:   what came of it; the caller may cut off what it used
- * @out:    request that is being sent, @sent bytes are; of web_call_start()
+ * @body:   received part of the body; the caller may cut off the part it used
+ * @out:    request being sent, @sent bytes are; of web_call_start()
  */
 struct web_call {
 	int			fd;
@@ -65,10 +66,10 @@ struct web_call {
 
 /**
  * web_call_begin() - connect and send a request
- * @path:      behind the server's base
- * @key:       of the API, or NULL
+ * @path:      path after the server's base
+ * @key:       API key, or NULL
  * @body:      JSON to POST, or NULL: GET
- * @timeout_s: longest wait for the connection, and for the server to take more
+ * @timeout_s: longest wait for the connection, and for the server to read
  *
  * Return: 0 or a negative errno; -ENXIO: there is no such host.
  */
@@ -78,16 +79,16 @@ int __must_check web_call_begin(struct web_call *c,
 				u32 timeout_s);
 
 /**
- * web_call_read() - take what has come, once poll() says that something has
+ * web_call_read() - take input, once poll() reports it
  *
- * Return: 0, with more in @c->body or @c->over set; -ECONNRESET: the answer
- * broke off; -EPROTO: it is no HTTP/1.1; -ENOMEM.
+ * Return: 0, with more in @c->body or @c->over set; -ECONNRESET: the answer was
+ * cut off; -EPROTO: it is no HTTP/1.1; -ENOMEM.
  */
 int __must_check web_call_read(struct web_call *c);
 
 void web_call_end(struct web_call *c);
 
-/* ---- web_many.c: many calls of one thread, none of which waits ---- */
+/* ---- web_many.c: many calls in one thread, without blocking ---- */
 
 struct web_address {
 	struct sockaddr_storage	addr;
@@ -100,12 +101,13 @@ int __must_check web_resolve(const struct web_server *s,
 			     struct web_address *a);
 
 /**
- * web_call_start() - begin a request, as web_call_begin() but for the waiting
- * @a:    of the server
- * @fd:   a connection that web_call_take() left over, or -1: a new one
+ * web_call_start() - begin a request, as web_call_begin() but without waiting
+ * @a:    address of the server
+ * @fd:   a connection from web_call_take(), or -1: a new one
  * @body: JSON to POST
  *
- * What is to be sent is: web_call_write(), when it is possible.
+ * The request is only queued: call web_call_write() when the socket is
+ * writable.
  * Return: 0 or a negative errno.
  */
 int __must_check web_call_start(struct web_call *c, const struct web_server *s,
@@ -113,19 +115,22 @@ int __must_check web_call_start(struct web_call *c, const struct web_server *s,
 				const char *path, const char *key,
 				const struct text *body);
 
-/* web_call_write() - 0: all is sent; 1: more is to be; or a negative errno */
+/*
+ * web_call_write() - send.  Return: 0: all is sent; 1: not all; or a negative
+ * errno
+ */
 int __must_check web_call_write(struct web_call *c);
 
 /**
- * web_call_take() - the connection of a call that is over, for another one
- * Return: its descriptor, or -1 when it is of no more use.
+ * web_call_take() - take the connection of a complete call, to use it again
+ * Return: its descriptor, or -1 when it cannot be used again.
  */
 int web_call_take(struct web_call *c);
 
-/* web_is_idle() - is a connection that was kept still there? */
+/* web_is_idle() - is a kept connection still open? */
 bool web_is_idle(int fd);
 
-/* ---- web_json.c: what OpenAI servers say ---- */
+/* ---- web_json.c: answers of OpenAI servers ---- */
 
 /**
  * web_whole() - ask and wait for the whole answer, in @c->body
@@ -136,18 +141,17 @@ int web_whole(struct web_call *c, const struct web_server *s, const char *path,
 	      const char *key, const struct text *body, u32 timeout_s);
 
 /**
- * web_json() - a whole small answer, waited for
- * @body:   to POST, or NULL: GET
- * @status: of the answer
- * @v:      its JSON, or NULL: it is none
- *
+ * web_json() - ask and wait for a small answer
+ * @body:   JSON to POST, or NULL: GET
+ * @status: status of the answer
+ * @v:      its JSON, or NULL: it is no JSON
  * Return: 0, or an exit code after a line on stderr.
  */
 int web_json(const struct web_server *s, const char *path, const char *key,
 	     const struct text *body, u32 timeout_s, int *status, json_t **v);
 
 /**
- * web_models() - the models that a server has
+ * web_models() - ask for the models of a server
  * @v: its answer: the names are in "data", each as "id"; at least one
  *
  * Return: 0, or an exit code after a line on stderr.
@@ -155,45 +159,45 @@ int web_json(const struct web_server *s, const char *path, const char *key,
 int web_models(const struct web_server *s, const char *key, u32 timeout_s,
 	       json_t **v);
 
-/* web_error_text() - what an answer that says no says, or NULL */
+/* web_error_text() - the error text of an answer, or NULL */
 const char *web_error_text(const json_t *v);
 
 /**
  * web_event() - the next whole event of a stream
  * @at: where to begin in @t, and where to go on
- * @p:  gets its @n bytes, behind "data: "
+ * @p:  gets its @n bytes, after "data: "
  */
 bool web_event(const struct text *t, size_t *at, const char **p, size_t *n);
 
-/* web_event_text() - what an event's choice adds to a text, or NULL */
+/* web_event_text() - text that an event's choice adds, or NULL */
 const json_t *web_event_text(const json_t *choice);
 
-/* web_key() - the key that is given, else of the environment; NULL: none */
+/* web_key() - the given key, else that of the environment; NULL: none */
 int web_key(const char *given, const char **key);
 
 /**
- * web_write_head() - the head of a request
+ * web_write_head() - write the head of a request
  * @len: bytes of its body; SIZE_MAX: GET, there is none
  */
 void web_write_head(struct text *t, const struct web_server *s,
 		    const char *path, const char *key, size_t len, bool keep);
 
 /**
- * web_tame() - make words of a stranger fit for one line of a terminal
+ * web_tame() - make untrusted text fit for one line of a terminal
  *
- * Control characters, which could move the cursor or worse, become '?'; a
- * character that was cut off goes.
+ * Control characters, which could move the cursor or worse, become '?'; an
+ * incomplete character at the end is dropped.
  */
 void web_tame(char *text);
 
 /* web_is_tame() - has it no control characters? */
 bool web_is_tame(const char *text);
 
-/* web_failed() - one line on stderr for @err of the above; the exit code */
+/* web_failed() - print one line for @err of the above; returns the exit code */
 int web_failed(const struct web_server *s, int err, u32 timeout_s);
 
 /**
- * web_refused() - the same for an answer that says no
+ * web_refused() - the same for an answer with an error status
  * @why: the server's own words, or NULL
  */
 int web_refused(const struct web_server *s, int status, const char *why);

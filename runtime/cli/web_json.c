@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * web_json.c - what OpenAI servers say
+ * web_json.c - answers of OpenAI servers
  *
- * The commands that speak to a server share this: whole answers in JSON,
- * streams of events, the names of models.  Nothing that a server says is
- * believed further than it goes.
+ * Shared by the commands that ask a server: whole answers in JSON, streams of
+ * events, the names of models.  All of a server's answer is checked before use.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -22,7 +21,9 @@ const char *web_error_text(const json_t *v)
 		return json_string_value(e);
 	if (json_object_get(e, "message"))
 		return json_string_value(json_object_get(e, "message"));
-	/* As older servers of vLLM, and those made with FastAPI, have it. */
+	/*
+	 * Older servers of vLLM, and servers made with FastAPI, have it there.
+	 */
 	if (json_is_string(json_object_get(v, "message")))
 		return json_string_value(json_object_get(v, "message"));
 	return json_string_value(json_object_get(v, "detail"));
@@ -72,7 +73,7 @@ int web_models(const struct web_server *s, const char *key, u32 timeout_s,
 	ok = json_array_size(list) > 0;
 	json_array_foreach(list, i, m) {
 		id = json_object_get(m, "id");
-		/* Names are printed, on terminals too. */
+		/* Names are printed, also on terminals. */
 		ok &= json_is_string(id) && web_is_tame(json_string_value(id));
 	}
 	if (status == 200 && ok)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * web_many.c - many calls of one thread, none of which waits
+ * web_many.c - many calls in one thread, without blocking
  *
  * Beside web.c, for a program that has thousands of requests open: the name of
  * the server is looked up once, connecting and sending go on when the caller's
- * event loop says that they can, and a connection serves one request after the
- * other where the server keeps it.  The answer is read by web_call_read().
+ * event loop reports that they can, and a connection serves one request after
+ * the other if the server keeps it open.  web_call_read() reads the answer.
  */
 #include <netdb.h>
 #include <netinet/in.h>
@@ -23,7 +23,9 @@ int web_resolve(const struct web_server *s, struct web_address *a)
 	if (getaddrinfo(s->host, s->port, &hints, &list))
 		return -ENXIO;
 	memset(a, 0, sizeof(*a));
-	/* The first that somebody listens at, else the first. */
+	/*
+	 * Take the first address with a listening program, else the first one.
+	 */
 	for (i = list; i && fd < 0; i = i->ai_next) {
 		fd = socket(i->ai_family, i->ai_socktype | SOCK_CLOEXEC, 0);
 		if (fd >= 0 && connect(fd, i->ai_addr, i->ai_addrlen)) {
@@ -50,7 +52,7 @@ static int connect_start(const struct web_address *a)
 	fd = socket(a->type, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* A request is written at once; nothing is to wait for more of it. */
+	/* A request is written at once; no byte should wait for more. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (!connect(fd, (const struct sockaddr *)&a->addr, a->len) ||
 	    errno == EINPROGRESS)
@@ -115,6 +117,6 @@ bool web_is_idle(int fd)
 {
 	char c;
 
-	/* Neither closed, nor something said that nobody asked for. */
+	/* The connection is neither closed, nor has it unexpected input. */
 	return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
