@@ -405,7 +405,7 @@ START_TEST(test_looked_at_anew)
 	ck_assert_uint_eq(domain_slack(d), 0);
 	set_prio(other, b, 9);
 	for (i = 0; i < sh.cfg.max_domains; i++)
-		c->domains[i].spare = 8 * SH_PER;
+		c->domain_scans[i].spare = 8 * SH_PER;
 	ck_assert_int_eq(sh_begin(other, b, 6 * SH_PER * SH_BT, 1), 0);
 	ck_assert_uint_eq(nr_copies, 0);
 	ck_assert_uint_gt(sh_count(CORE_EV_preempt_mark), 0);

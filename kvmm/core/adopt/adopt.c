@@ -142,6 +142,20 @@ static void clients_leave(struct core *c, u32 away)
 	}
 }
 
+/* The dead core may have ended inside an event, with notes of it. */
+static void notes_clear(struct core *c)
+{
+	const struct core_sizes *s = core_sizes(c);
+
+	memset(c->span_scans, 0, s->all_extents * sizeof(*c->span_scans));
+	memset(c->domain_scans, 0,
+	       core_cfg(c)->max_domains * sizeof(*c->domain_scans));
+	memset(c->tenant_scans, 0,
+	       core_cfg(c)->max_tenants * sizeof(*c->tenant_scans));
+	memset(c->seq_scans, 0, s->nr_seqs * sizeof(*c->seq_scans));
+	memset(c->walked, 0, (u64)s->nr_entries * sizeof(*c->walked));
+}
+
 /**
  * core_adopt() - go on in the arena of a core that ended
  * @core:   memory of core_struct_size() bytes
@@ -184,6 +198,7 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 		how = CORE_ADOPT_SALVAGED;
 	c->head->event = how == CORE_ADOPT_SALVAGED ? EVENT_SALVAGE : 1;
 	core_order();
+	notes_clear(c);
 	if (how == CORE_ADOPT_SALVAGED ? salvage(c, &w) : adopt_ranges(c, &w))
 		return -EUCLEAN;
 	core_order();

@@ -160,8 +160,6 @@ static void tenants_reset(struct core *c, struct walk *w)
 		c->head->nr_tenants += t->used;
 		t->nr_clients = 0;
 		t->nr_domains = 0;
-		t->keeps = 0;
-		t->stays = 0;
 	}
 }
 

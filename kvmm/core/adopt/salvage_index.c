@@ -11,7 +11,7 @@
  * Entries of the lower tiers are kept if they are in the index, or are the
  * clean copy of a block that is.
  *
- * Scratch while it lasts: kv_entry.walked (it has its slots), kv_node.flags and
+ * Scratch while it lasts: core.walked (it has its slots), kv_node.flags and
  * .kid (JUDGE_, the way back), core.scratch (slots that an entry has).
  */
 #include "kvmm/core/adopt/adopt.h"
@@ -56,7 +56,7 @@ static void entry_judge(struct core *c, u32 i)
 		c->scratch[e->host] = 1;
 	if (e->area != CORE_NONE)
 		c->scratch[e->area] = 1;
-	e->walked = e->host != CORE_NONE || e->area != CORE_NONE;
+	c->walked[e - c->entries_low] = e->host != CORE_NONE || e->area != CORE_NONE;
 }
 
 /* ---- names ---- */
@@ -88,7 +88,7 @@ static bool node_stands(const struct core *c, u32 node)
 	if (ref >= core_sizes(c)->nr_entries)
 		return false;
 	e = &c->entries_low[ref];
-	return e->walked && (e->flags & ENTF_INDEXED) && e->node == node;
+	return c->walked[e - c->entries_low] && (e->flags & ENTF_INDEXED) && e->node == node;
 }
 
 /* Is the name made of its parent's and of the ids? */
@@ -186,18 +186,18 @@ static void entry_clear(struct core *c, u32 i)
 static void entry_reset(struct core *c, u32 i)
 {
 	struct kv_entry *e = &c->entries_low[i], was = *e;
-	bool named = e->walked && (e->flags & ENTF_INDEXED) &&
+	bool named = c->walked[e - c->entries_low] && (e->flags & ENTF_INDEXED) &&
 		     e->node < core_sizes(c)->nr_nodes &&
 		     c->nodes[e->node].ref == (REF_ENTRY | i) &&
 		     c->nodes[e->node].flags == JUDGE_GOOD;
 
-	if (!e->walked || (!named && !entry_is_copy(c, i))) {
+	if (!c->walked[e - c->entries_low] || (!named && !entry_is_copy(c, i))) {
 		entry_clear(c, i);
 		return;
 	}
 	*e = (struct kv_entry){
 		.domain = was.domain, .nr_ids = was.nr_ids, .node = was.node,
-		.host = was.host, .area = was.area, .walked = was.walked,
+		.host = was.host, .area = was.area,
 		.hash = { was.hash[0], was.hash[1] },
 		.generation = was.generation + 1,
 		.dev = named ? CORE_NONE : was.dev,

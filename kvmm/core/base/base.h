@@ -157,6 +157,25 @@ static inline struct kv_domain *seq_domain(const struct core *c,
 	return &c->domains[s->domain];
 }
 
+/* The notes of this event about a record. */
+static inline struct span_scan *span_scan(const struct core *c,
+					  const struct kv_span *sp)
+{
+	return &c->span_scans[sp - c->spans];
+}
+
+static inline struct domain_scan *domain_scan(const struct core *c,
+					      const struct kv_domain *d)
+{
+	return &c->domain_scans[d - c->domains];
+}
+
+static inline struct seq_scan *seq_scan(const struct core *c,
+					const struct kv_seq *s)
+{
+	return &c->seq_scans[s - c->seqs];
+}
+
 /* Blocks of a part that are not free. */
 static inline u32 part_used(const struct kv_part *p)
 {

@@ -216,8 +216,6 @@ struct kv_revoke {
  * @nr_extents: 0 when this extent starts no span
  * @free_head:  list of the free blocks
  * @class:      list of the domain that it is on
- * @counted:    scratch of span_runs_possible(): the run that takes it, plus 1
- * @cost, @pass: likewise: what that costs, and in which pass it was taken
  */
 struct kv_span {
 	u32	domain;
@@ -230,9 +228,6 @@ struct kv_span {
 	u32	class;
 	u32	prev;
 	u32	next;
-	u32	counted;
-	u32	cost;
-	u32	pass;
 };
 
 /* ---- lower tiers ---- */
@@ -267,7 +262,6 @@ enum kv_entry_io {
  * @nr_ids: tokens
  * @prev, @next: the domain's list of host slots; free list
  * @generation: raised with each request; part of its id
- * @walked:     scratch of check.c
  * @io_prev, @io_next: its area's list of requests that move
  * @node:       its name in the index, ENTF_INDEXED only
  * @waiters:    sequences that wait for @dev to be filled, by kv_seq.fill_next
@@ -284,8 +278,8 @@ struct kv_entry {
 	u32	dev;
 	u32	host;
 	u32	area;
-	u32	walked;
 	u32	nr_ids;
+	u32	resv;
 	u32	prev;
 	u32	next;
 	u32	hash_next;
@@ -372,8 +366,6 @@ struct kv_pool {
  * struct kv_tenant - who must not see whom
  * @ghosts: clients that detached and may live on with mappings of what they
  *          were sent (kv_extent.haunted)
- * @keeps:  scratch of revoke_may(): somebody of it waits longer
- * @stays:  likewise: what it has not had for long stays
  * @quota:  as the shell said last
  * @asked:  memory.min and memory.low that its clients ask for; of limit_settle()
  * @left:   when its last client did
@@ -384,8 +376,6 @@ struct kv_tenant {
 	u32	nr_clients;
 	u32	nr_domains;
 	u32	ghosts;
-	u32	keeps;
-	u32	stays;
 	u32	draining;
 	u32	resv;
 	u64	key;
@@ -513,9 +503,7 @@ struct kv_domain {
 	u32	nr_max_events;
 	u32	nr_preempted;
 	u64	last_marked;	/* when, for the longest-waiting exception */
-	u32	spare;		/* scratch of span_runs_possible() */
-	u32	lost;		/* likewise */
-	u32	blocked;	/* scratch of admit_all() */
+	u32	blocked;	/* asked in vain in this round of admit_all() */
 	u32	stalled;	/* what the first waiter had no room for; 0 */
 	u32	promised;	/* who is within memory.min */
 	u32	nr_high_events;
@@ -629,16 +617,12 @@ struct kv_taken {
  *              to @trim_more_step
  * @trim_hash:  of the last block given back: parent of what follows
  * @dirty:      lowest table index that changed and no step's result told
- * @plan:       scratch of remap.c: its entry as a child plus one, else 0
- * @plan_err:   scratch of remap.c: why its family is left alone, else 0
- * @barred:     scratch of displace.c: its family may not go in that pass
  * @since:      admitted at, or waiting since
  * @active:     when it was last admitted, granted or asked back by advice
  * @lost_len:   what was valid when its memory was last taken; less if it was
  *              cut since, another's after a REMAP
  * @again:      when growth was first refused, 0 after a grant
  * @refused:    when it was last refused, 0 after a grant
- * @low:        scratch of migrate.c: table index from which on steps may write
  * @stuck:      since when its restore finds no host slots, 0: it does
  * @psi_domain, @psi_node: how it counts there, PSI_*
  * @nr_retains: of @retains, the newest last: that is asked first
@@ -708,12 +692,9 @@ struct kv_seq {
 	u32	trimmed;
 	u32	trim_want;
 	u32	trim_more;
-	u32	plan;
-	s32	plan_err;
-	u32	barred;
 	u32	in_pages;
-	u32	low;
 	u32	age_prev;
+
 	u32	age_next;
 	u32	nr_retains;
 	struct kv_retain retains[SEQ_RETAINS];
@@ -894,6 +875,59 @@ struct kv_remap {
 	u32	resv;
 };
 
+/* ---- notes of one event ---- */
+
+/*
+ * What a scan notes of a record while it looks for memory.  Notes mean nothing
+ * between events, so no record has them, and an adopting core clears them.
+ */
+
+/**
+ * struct span_scan - of a span, by steal.c, displace.c and evacuate.c
+ * @counted: first extent plus one of the run that would take the span; 0: none
+ * @cost:    of the span, RUN_*, or blocks that would have to move
+ * @pass:    in which the span was counted, or free blocks it was counted with
+ */
+struct span_scan {
+	u32	counted;
+	u32	cost;
+	u32	pass;
+};
+
+/**
+ * struct domain_scan - of a domain, by the same
+ * @spare: free blocks that it can do without, less those counted
+ * @lost:  blocks in use that it would lose with the spans that are counted
+ */
+struct domain_scan {
+	u32	spare;
+	u32	lost;
+};
+
+/**
+ * struct tenant_scan - of a tenant, by revoke_prepare()
+ * @keeps: one of its sequences waits longer than the sequence that asks
+ * @stays: an extent that it has not had for starve_ns stays with it
+ */
+struct tenant_scan {
+	u32	keeps;
+	u32	stays;
+};
+
+/**
+ * struct seq_scan - of a sequence
+ * @barred:   displace.c: core_head.bar_pass of the pass in which its family stays
+ * @plan:     remap.c: its entry as a child plus one, else 0
+ * @plan_err: remap.c: why its family is left alone, else 0
+ * @low:      migrate.c: first table index that open steps may write
+ */
+struct seq_scan {
+	u32	barred;
+	u32	plan;
+	s32	plan_err;
+	u32	low;
+};
+
 /* ---- the arena ---- */
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
@@ -955,6 +989,11 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 	x(entries,	struct kv_step_entry,	s->nr_step_entries)	\
 	x(holds,	struct kv_hold,		s->nr_holds)		\
 	x(scratch,	u32,			s->nr_blocks)		\
+	x(span_scans,	struct span_scan,	s->all_extents)		\
+	x(domain_scans,	struct domain_scan,	cfg->max_domains)	\
+	x(tenant_scans,	struct tenant_scan,	cfg->max_tenants)	\
+	x(seq_scans,	struct seq_scan,	s->nr_seqs)		\
+	x(walked,	u32,			s->nr_entries)		\
 	x(remaps,	struct kv_remap,	CORE_MAX_BATCH)
 
 struct core_head {

@@ -86,7 +86,7 @@ static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
 		expect(w, "law 2", "domain of entry", i,
 		       c->entries_low[i].domain, s->domain);
 		walk_shadow(w, "swapped entry", i, shadow, KVMM_NO_INDEX);
-		c->entries_low[i].walked++;
+		c->walked[i]++;
 		return;
 	}
 	if (!pte_is_present(pte)) {
@@ -257,7 +257,8 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 	if (s->trim_want > s->trimmed)
 		expect(w, "seq", "will be trimmed in no step", i,
 		       !s->nr_steps, 0);
-	expect(w, "seq", "scratch of", i, s->plan || s->plan_err, 0);
+	expect(w, "seq", "scratch of", i, seq_scan(c, s)->plan ||
+	       seq_scan(c, s)->plan_err, 0);
 	expect(w, "seq", "promises of", i, s->reserved,
 	       (s->resv_blocks > s->nr_blocks ? s->resv_blocks - s->nr_blocks
 					      : 0) +
@@ -284,7 +285,7 @@ static void walk_seqs(struct walk *w)
 	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
 		c->scratch[i] = 0;
 	for (i = 0; i < core_sizes(c)->nr_entries; i++)
-		c->entries_low[i].walked = 0;
+		c->walked[i] = 0;
 	for (i = 0; i < core_sizes(c)->nr_seqs; i++)
 		if (c->seqs[i].state != KVMM_SEQ_CLOSED)
 			walk_seq(w, &c->seqs[i]);

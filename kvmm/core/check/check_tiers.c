@@ -5,7 +5,7 @@
  * Entries, the slots that they name, the lists that they are on, and what is in
  * flight for them, worked out again from the entries themselves; the spans of
  * the lower pools and their free slots.  References from tables were counted
- * before, into kv_entry.walked; slots are counted into the core's scratch.
+ * before, into core.walked; slots are counted into the core's scratch.
  */
 #include "kvmm/core/check/check.h"
 
@@ -43,7 +43,7 @@ static void walk_entry(struct walk *w, u32 i)
 	const struct core *c = w->c;
 	const struct kv_entry *e = &c->entries_low[i];
 
-	expect(w, "swap", "references of entry", i, e->refs, e->walked);
+	expect(w, "swap", "references of entry", i, e->refs, c->walked[i]);
 	expect(w, "swap", "needed by nobody: entry", i, e->refs ||
 	       (e->flags & ENTF_INDEXED) || e->dev != CORE_NONE ||
 	       e->io != ENT_IDLE, 1);

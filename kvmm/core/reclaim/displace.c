@@ -19,11 +19,11 @@
  * to need what is left for its memory.min, or for what it has promised, the run
  * is given up.
  *
- * Scratch: kv_span.counted and kv_domain.lost, spare, as in steal.c.
+ * Scratch: span_scan.counted and domain_scan.lost, spare, as in steal.c.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
-#define SPAN_BARRED	CORE_NONE	/* kv_span.counted */
+#define SPAN_BARRED	CORE_NONE	/* span_scan.counted */
 
 /* For whom a run is looked for. */
 struct displacer {
@@ -51,13 +51,13 @@ static void family_bar(struct core *c, const struct kv_seq *s)
 	do {
 		struct kv_seq *m = &c->seqs[i];
 
-		m->barred = c->head->bar_pass;
+		seq_scan(c, m)->barred = c->head->bar_pass;
 		for (n = m->trimmed; (m->flags & SEQF_RUNNING) &&
 		     n < m->nr_blocks; n++) {
 			kv_pte_t pte = table_pte(c, m, n);
 
 			if (pte_is_present(pte))
-				c->spans[block_span(c, pte_block(pte))]
+				c->span_scans[block_span(c, pte_block(pte))]
 					.counted = SPAN_BARRED;
 		}
 		i = m->fam_next;
@@ -79,12 +79,12 @@ static void bar_all(struct core *c, const struct displacer *who)
 			continue;
 		core_work(c, 4 * d->nr_running);
 		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
-			if (c->seqs[i].barred == c->head->bar_pass)
+			if (c->seq_scans[i].barred == c->head->bar_pass)
 				continue;	/* with one of its family */
 			else if (!seq_may_go(c, &c->seqs[i], who))
 				family_bar(c, &c->seqs[i]);
 			else	/* what it is promised need not be covered */
-				c->domains[dom].spare += c->seqs[i].reserved;
+				c->domain_scans[dom].spare += c->seqs[i].reserved;
 	}
 }
 
@@ -97,15 +97,15 @@ static bool span_may_go(struct core *c, u32 span, u32 run,
 	u32 used = sp->nr_blocks - sp->nr_free;
 
 	/* For this run, or one chosen before that has another part of it. */
-	if (sp->counted && sp->counted != SPAN_BARRED)
+	if (span_scan(c, sp)->counted && span_scan(c, sp)->counted != SPAN_BARRED)
 		return true;
-	if (sp->counted || sp->domain == who->want->domain ||
-	    span_is_isolated(sp) || owner->spare < sp->nr_free ||
-	    (used && !limit_may_lose(owner, owner->lost + used, true)))
+	if (span_scan(c, sp)->counted || sp->domain == who->want->domain ||
+	    span_is_isolated(sp) || domain_scan(c, owner)->spare < sp->nr_free ||
+	    (used && !limit_may_lose(owner, domain_scan(c, owner)->lost + used, true)))
 		return false;
-	sp->counted = run + 1;
-	owner->spare -= sp->nr_free;
-	owner->lost += used;
+	span_scan(c, sp)->counted = run + 1;
+	domain_scan(c, owner)->spare -= sp->nr_free;
+	domain_scan(c, owner)->lost += used;
 	return true;
 }
 
@@ -117,12 +117,12 @@ static void run_put_off(struct core *c, u32 first, u32 end)
 		struct kv_span *sp = &c->spans[c->extents[e].span];
 		struct kv_domain *owner;
 
-		if (c->extents[e].state != EXT_SPAN || sp->counted != first + 1)
+		if (c->extents[e].state != EXT_SPAN || span_scan(c, sp)->counted != first + 1)
 			continue;
 		owner = &c->domains[sp->domain];
-		sp->counted = 0;
-		owner->spare += sp->nr_free;
-		owner->lost -= sp->nr_blocks - sp->nr_free;
+		span_scan(c, sp)->counted = 0;
+		domain_scan(c, owner)->spare += sp->nr_free;
+		domain_scan(c, owner)->lost -= sp->nr_blocks - sp->nr_free;
 	}
 }
 
@@ -165,7 +165,7 @@ static u64 run_key(const struct core *c, u32 first, u32 nr)
 			continue;
 		share = max(share, limit_share(d));
 		used += sp->nr_blocks - sp->nr_free - sp->nr_cached;
-		if (!limit_may_lose(d, d->lost, false))
+		if (!limit_may_lose(d, domain_scan(c, d)->lost, false))
 			rank = 2;
 		else if (!limit_above_high(d))
 			rank = max(rank, 1ull);

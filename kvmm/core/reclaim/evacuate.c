@@ -200,7 +200,7 @@ void evacuate_tick(struct core *c)
 /*
  * Blocks of a span that would have to move for @dom; CORE_NONE: it cannot be
  * had that way.  What its owner can spare without it is left in
- * kv_domain.spare, see span_runs_possible().
+ * domain_scan.spare, see span_runs_possible().
  */
 static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 {
@@ -208,22 +208,22 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 	const struct kv_domain *owner = &c->domains[sp->domain];
 	u32 used = sp->nr_blocks - sp->nr_free - sp->nr_cached, cache;
 
-	if (!sp->nr_extents || sp->domain == dom || sp->counted ||
+	if (!sp->nr_extents || sp->domain == dom || span_scan(c, sp)->counted ||
 	    span_is_isolated(sp) ||
 	    owner->tenant != c->domains[dom].tenant)
 		return CORE_NONE;
 	/* What was promised waits for one step, and tails may take longer. */
 	if (promised ? sp->nr_open : used * 2 > sp->nr_blocks)
 		return CORE_NONE;
-	if (!limit_may_lose(owner, owner->lost + sp->nr_cached, true) ||
-	    limit_cache_floor(owner, owner->lost + sp->nr_cached))
+	if (!limit_may_lose(owner, domain_scan(c, owner)->lost + sp->nr_cached, true) ||
+	    limit_cache_floor(owner, domain_scan(c, owner)->lost + sp->nr_cached))
 		used += sp->nr_cached;
 	/*
 	 * What moves fits beside what its owner has promised and will need, if
 	 * need be in the place of cache elsewhere.
 	 */
-	cache = limit_cache_spare(owner, owner->lost + sp->nr_cached);
-	if ((u64)owner->spare + cache < sp->nr_free + used + owner->nr_running)
+	cache = limit_cache_spare(owner, domain_scan(c, owner)->lost + sp->nr_cached);
+	if ((u64)domain_scan(c, owner)->spare + cache < sp->nr_free + used + owner->nr_running)
 		return CORE_NONE;
 	return used;
 }
@@ -231,20 +231,21 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 /* Count the span as gone, or back again. */
 static void span_count_moved(struct core *c, u32 first, u32 used, bool gone)
 {
-	struct kv_span *sp = &c->spans[first];
-	struct kv_domain *owner = &c->domains[sp->domain];
+	const struct kv_span *sp = &c->spans[first];
+	struct span_scan *scan = &c->span_scans[first];
+	struct domain_scan *owner = &c->domain_scans[sp->domain];
 	u32 evicted = sp->nr_blocks - sp->nr_free - used;
 
-	sp->counted = gone ? first + 1 : 0;
-	sp->cost = used;
+	scan->counted = gone ? first + 1 : 0;
+	scan->cost = used;
 	if (gone) {
 		/* The rest takes the place of cache. */
-		sp->pass = min(owner->spare, sp->nr_free + used);
-		owner->spare -= sp->pass;
-		owner->lost += evicted + sp->nr_free + used - sp->pass;
+		scan->pass = min(owner->spare, sp->nr_free + used);
+		owner->spare -= scan->pass;
+		owner->lost += evicted + sp->nr_free + used - scan->pass;
 	} else {
-		owner->spare += sp->pass;
-		owner->lost -= evicted + sp->nr_free + used - sp->pass;
+		owner->spare += scan->pass;
+		owner->lost -= evicted + sp->nr_free + used - scan->pass;
 	}
 }
 
@@ -257,7 +258,7 @@ static void run_uncount(struct core *c, u32 first, u32 end)
 		if (c->extents[e].state == EXT_SPAN &&
 		    (c->extents[e].span == e || e == first))
 			span_count_moved(c, c->extents[e].span,
-					 c->spans[c->extents[e].span].cost,
+					 c->span_scans[c->extents[e].span].cost,
 					 false);
 }
 

@@ -21,7 +21,7 @@
  * tables of the domain's resident sequences, which ends with the last mapper.
  *
  * The laws of a table entry that changes under open steps:
- *  - one that a step covers for writing does not change (kv_seq.low), nor is
+ *  - one that a step covers for writing does not change (seq_scan.low), nor is
  *    a block copied that it names (pins_mark());
  *  - one that steps may read changes at once; the newest of them holds the
  *    old block (hold.c), and the next grant tells the client (kv_seq.dirty);
@@ -150,14 +150,14 @@ static void unpin_blocks(struct core *c, const struct kv_step_entry *e)
 
 static void low_reset(struct core *c, const struct kv_step_entry *e)
 {
-	c->seqs[e->seq].low = CORE_NONE;
+	c->seq_scans[e->seq].low = CORE_NONE;
 }
 
 static void low_note(struct core *c, const struct kv_step_entry *e)
 {
 	struct kv_seq *s = &c->seqs[e->seq];
 
-	s->low = min(s->low, e->start / seq_domain(c, s)->block_tokens);
+	seq_scan(c, s)->low = min(seq_scan(c, s)->low, e->start / seq_domain(c, s)->block_tokens);
 }
 
 /* Do something for each entry of the open steps of a domain's clients. */
@@ -322,7 +322,7 @@ static void batch_tables(struct core *c, u32 dom, u32 mappers)
 
 		while ((idx = table_find_visited(c, s, idx)) < s->nr_blocks) {
 			mappers--;
-			if (!s->nr_steps || idx < s->low)
+			if (!s->nr_steps || idx < seq_scan(c, s)->low)
 				(void)!entry_change(c, s, idx);
 			idx++;
 		}

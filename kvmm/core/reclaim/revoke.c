@@ -72,7 +72,7 @@ static void keep_for_waiters(struct core *c, u32 dom)
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		const struct kv_domain *d = &c->domains[i];
-		struct kv_tenant *t = &c->tenants[d->tenant];
+		struct tenant_scan *t = &c->tenant_scans[d->tenant];
 
 		if (!d->used || d->tenant == c->domains[dom].tenant || t->keeps)
 			continue;
@@ -91,8 +91,8 @@ void revoke_prepare(struct core *c, u32 dom)
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_tenants; i++) {
-		c->tenants[i].keeps = 0;
-		c->tenants[i].stays = !promised;
+		c->tenant_scans[i].keeps = 0;
+		c->tenant_scans[i].stays = !promised;
 	}
 	if (!promised)
 		keep_for_waiters(c, dom);
@@ -105,7 +105,8 @@ void revoke_prepare(struct core *c, u32 dom)
  */
 bool revoke_may(const struct core *c, u32 e)
 {
-	const struct kv_tenant *t = &c->tenants[c->extents[e].tenant];
+	const struct tenant_scan *t =
+		&c->tenant_scans[c->extents[e].tenant];
 
 	if (c->extents[e].want || c->head->nr_revokes == CORE_MAX_REVOKES ||
 	    t->keeps)

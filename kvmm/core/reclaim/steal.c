@@ -9,7 +9,7 @@
  * what costs most, each span counted once.  What other domains' sequences hold
  * is none of this file's: see evacuate.c, displace.c and victim.c.
  *
- * Scratch: kv_span.counted, cost and pass, kv_domain.spare and lost; they mean
+ * Scratch: span_scan.counted, cost and pass, domain_scan.spare and lost; they mean
  * nothing between events.
  */
 #include "kvmm/core/reclaim/reclaim.h"
@@ -45,7 +45,7 @@ static bool has_others(const struct kv_domain *d)
 static u32 cache_cost(const struct core *c, const struct kv_span *sp, u32 dom)
 {
 	const struct kv_domain *owner = &c->domains[sp->domain];
-	u32 nr = owner->lost + sp->nr_cached;
+	u32 nr = domain_scan(c, owner)->lost + sp->nr_cached;
 	bool floor = limit_cache_floor(owner, nr);
 
 	if ((floor && has_others(&c->domains[dom])) ||
@@ -107,8 +107,8 @@ static void spares_reset_domains(struct core *c)
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		struct kv_domain *d = &c->domains[i];
 
-		d->spare = domain_free(d) - d->dev.reserved;
-		d->lost = 0;
+		domain_scan(c, d)->spare = domain_free(d) - d->dev.reserved;
+		domain_scan(c, d)->lost = 0;
 	}
 }
 
@@ -119,7 +119,7 @@ void spares_reset(struct core *c)
 
 	spares_reset_domains(c);
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)
-		c->spans[i].counted = 0;
+		c->span_scans[i].counted = 0;
 }
 
 /* Take the span of @e off what its owner has, in the name of a run. */
@@ -128,10 +128,10 @@ static void run_take(struct core *c, u32 first, u32 e, u32 cost)
 	struct kv_span *sp = &c->spans[c->extents[e].span];
 	struct kv_domain *owner = &c->domains[sp->domain];
 
-	sp->counted = first + 1;
-	sp->cost = cost;
-	owner->spare -= sp->nr_free;
-	owner->lost += sp->nr_cached;
+	span_scan(c, sp)->counted = first + 1;
+	span_scan(c, sp)->cost = cost;
+	domain_scan(c, owner)->spare -= sp->nr_free;
+	domain_scan(c, owner)->lost += sp->nr_cached;
 }
 
 /* Put back what was taken in the name of the run, up to extent @end. */
@@ -146,19 +146,19 @@ static void run_untake(struct core *c, u32 first, u32 end)
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		sp = &c->spans[c->extents[e].span];
-		if (sp->counted != first + 1)
+		if (span_scan(c, sp)->counted != first + 1)
 			continue;
 		owner = &c->domains[sp->domain];
-		owner->spare += sp->nr_free;
-		owner->lost -= sp->nr_cached;
-		sp->counted = 0;
+		domain_scan(c, owner)->spare += sp->nr_free;
+		domain_scan(c, owner)->lost -= sp->nr_cached;
+		span_scan(c, sp)->counted = 0;
 	}
 }
 
 /*
  * Can @dom have the run at @first at exactly that cost?  What the owners of
- * its spans can spare is taken off kv_domain.spare, and what they lose is
- * added to kv_domain.lost, once for each span.  If it can be had at another,
+ * its spans can spare is taken off domain_scan.spare, and what they lose is
+ * added to domain_scan.lost, once for each span.  If it can be had at another,
  * that is noted in @seen.
  */
 static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
@@ -183,17 +183,17 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
 		if (c->extents[e].state != EXT_SPAN)
 			break;
 		sp = &c->spans[c->extents[e].span];
-		if (sp->counted == first + 1 && sp->pass != cost)
+		if (span_scan(c, sp)->counted == first + 1 && span_scan(c, sp)->pass != cost)
 			return false;	/* counted in an earlier pass */
-		if (!sp->counted) {
+		if (!span_scan(c, sp)->counted) {
 			one = span_cost(c, c->extents[e].span, dom);
 			if (one == RUN_NONE ||
-			    c->domains[sp->domain].spare < sp->nr_free)
+			    c->domain_scans[sp->domain].spare < sp->nr_free)
 				break;
 			run_take(c, first, e, one);
-			sp->pass = cost;
+			span_scan(c, sp)->pass = cost;
 		}
-		worst = run_cost_both(worst, sp->cost);
+		worst = run_cost_both(worst, span_scan(c, sp)->cost);
 	}
 	if (e == end && worst == cost)
 		return true;
@@ -284,14 +284,14 @@ static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 	if (c->extents[e].state != EXT_SPAN)
 		return true;
 	sp = &c->spans[c->extents[e].span];
-	if (sp->domain == dom || sp->counted)
+	if (sp->domain == dom || span_scan(c, sp)->counted)
 		return true;
 	owner = &c->domains[sp->domain];
 	used = sp->nr_blocks - sp->nr_free;
-	if (used && !limit_may_lose(owner, owner->lost + used, true))
+	if (used && !limit_may_lose(owner, domain_scan(c, owner)->lost + used, true))
 		return false;
-	sp->counted = first + 1;
-	owner->lost += used;
+	span_scan(c, sp)->counted = first + 1;
+	domain_scan(c, owner)->lost += used;
 	return true;
 }
 

@@ -35,17 +35,18 @@ static void family_fail(struct core *c, struct kv_seq *s, int err)
 	u32 first = seq_index(c, s), i = first;
 
 	do {
-		if (!c->seqs[i].plan_err || !err)
-			c->seqs[i].plan_err = err;
+		if (!c->seq_scans[i].plan_err || !err)
+			c->seq_scans[i].plan_err = err;
 		i = c->seqs[i].fam_next;
 	} while (i != first);
 }
 
-static int remap_check(const struct kv_seq *child, const struct kv_seq *other)
+static int remap_check(const struct core *c, const struct kv_seq *child,
+		       const struct kv_seq *other)
 {
 	if (!child || !other)
 		return -ENOENT;
-	if (child->plan || child->family != other->family)
+	if (seq_scan(c, child)->plan || child->family != other->family)
 		return -EINVAL;
 	if (child->nr_steps || other->nr_steps)
 		return -EBUSY;
@@ -64,15 +65,15 @@ static bool remap_judge(struct core *c, u32 client,
 	for (i = 0; i < nr; i++) {
 		struct kv_seq *child = seq_find(c, client, a[i].child);
 		struct kv_seq *other = seq_find(c, client, a[i].other);
-		int err = remap_check(child, other);
+		int err = remap_check(c, child, other);
 
 		c->remaps[i] = (struct kv_remap){
 			.child = child ? seq_index(c, child) : CORE_NONE,
 			.other = other ? seq_index(c, other) : CORE_NONE,
 			.err = err,
 		};
-		if (child && !child->plan)
-			child->plan = i + 1;
+		if (child && !seq_scan(c, child)->plan)
+			seq_scan(c, child)->plan = i + 1;
 		if (!err)
 			continue;
 		wrong = true;
@@ -93,7 +94,7 @@ static void remap_spread(struct core *c, u32 nr)
 		struct kv_remap *r = &c->remaps[i];
 
 		if (!r->err)
-			r->err = c->seqs[r->child].plan_err;
+			r->err = c->seq_scans[r->child].plan_err;
 	}
 }
 
@@ -109,9 +110,9 @@ static struct kv_remap *remap_of(const struct core *c, u32 seq)
 {
 	struct kv_remap *r;
 
-	if (!c->seqs[seq].plan)
+	if (!c->seq_scans[seq].plan)
 		return NULL;
-	r = &c->remaps[c->seqs[seq].plan - 1];
+	r = &c->remaps[c->seq_scans[seq].plan - 1];
 	return r->child == seq && remap_is_live(r) ? r : NULL;
 }
 
@@ -344,7 +345,7 @@ static void remap_clear(struct core *c, u32 nr, bool wrong)
 		const struct kv_remap *r = &c->remaps[i];
 
 		if (r->child != CORE_NONE)
-			c->seqs[r->child].plan = 0;
+			c->seq_scans[r->child].plan = 0;
 		if (wrong && r->child != CORE_NONE)
 			family_fail(c, &c->seqs[r->child], 0);
 		if (wrong && r->other != CORE_NONE)
