@@ -429,6 +429,30 @@ START_TEST(test_asked_back)
 END_TEST
 
 /* Who dies while it salvages is not followed by another who tries. */
+/*
+ * Memory was made while a client was away, and asked back for another tenant before
+ * it returned: it was never sent that memory, so the revocation does not wait for it.
+ */
+START_TEST(test_asked_back_while_away)
+{
+	u32 mate = sh_attach(1, "f"), i;
+	u64 seq;
+
+	adopt(CORE_ADOPT_WHOLE);
+	resume(mate, sh.cl[mate].number);
+	resume(other, sh.cl[other].number);
+	sh_warm(mate);
+	sh_tick(60);
+	seq = sh_open(other, 6 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(other, seq, 6 * SH_BT, 7), 0);
+	sh_settle();
+	ck_assert_uint_eq(sh_state(other, seq), KVMM_SEQ_READY);
+	resume(cl, sh.cl[cl].number);
+	for (i = 0; i < SH_EXTENTS; i++)
+		ck_assert_uint_ne(sh.cl[cl].extents[i].state, KVMM_EXTENT_REVOKE);
+}
+END_TEST
+
 START_TEST(test_once)
 {
 	struct core_head *h = sh.arena;
@@ -490,6 +514,7 @@ static Suite *adopt_suite(void)
 	tcase_add_loop_test(tc, test_steps_of_the_living, 0, 2);
 	tcase_add_test(tc, test_kin);
 	tcase_add_test(tc, test_asked_back);
+	tcase_add_test(tc, test_asked_back_while_away);
 	tcase_add_test(tc, test_once);
 	suite_add_tcase(s, tc);
 

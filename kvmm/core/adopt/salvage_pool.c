@@ -87,7 +87,11 @@ static void extent_holders(struct core *c, u32 e)
 		    c->clients[i].tenant == x->tenant)
 			clients |= BIT_ULL(i);
 	x->sent &= clients;
+	/* It was asked back, and a client that was never sent it has nothing. */
+	if (x->state == EXT_REVOKING)
+		x->sent &= ~x->owed | x->mapped;
 	x->mapped &= x->sent;
+	x->owed &= x->sent & ~x->mapped;
 	x->haunted = x->backed && x->haunted;
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		if ((x->sent & ~x->mapped & BIT_ULL(i)) &&

@@ -171,6 +171,7 @@ enum kv_extent_state {
  * @backed:     memory is behind it, in whatever state
  * @sent:       clients told to map it, a bit each
  * @mapped:     of those, the ones that acknowledged
+ * @owed:       of @sent, clients that are away: each is sent it when it is back
  * @want:       the struct kv_revoke that claims it plus one, EXT_WANT_SIZE,
  *              else 0
  * @haunted:    a client detached and may live on with it mapped
@@ -187,6 +188,7 @@ struct kv_extent {
 	u32	backed;
 	u64	sent;
 	u64	mapped;
+	u64	owed;
 	u32	want;
 	u16	haunted;
 	u16	again;

@@ -605,6 +605,8 @@ static void walk_extents(struct walk *w)
 		}
 		expect(w, "extent", "mapped but not sent", i,
 		       x->mapped & ~x->sent, 0);
+		expect(w, "extent", "owed and not sent, or mapped", i,
+		       x->owed & (~x->sent | x->mapped), 0);
 		expect(w, "extent", "holders that are gone", i,
 		       x->sent & ~alive, 0);
 		for (n = 0; n < core_cfg(c)->max_clients; n++)

@@ -22,14 +22,17 @@
 /* Let the shell rest this long after it could not make memory. */
 #define CREATE_BACKOFF_NS	1000000000ull
 
-/* Pass it on to who is there; who is away is told when it is back. */
+/* Send it to the client; one that is away is sent it when it is back. */
 static void extent_tell(struct core *c, u32 client, u32 e)
 {
-	const struct kv_extent *x = &c->extents[e];
+	struct kv_extent *x = &c->extents[e];
 	struct kvmm_extent_status *st = c->bind[client].extents;
 
-	if (!st)
+	if (!st) {
+		x->owed |= BIT_ULL(client);
 		return;
+	}
+	x->owed &= ~BIT_ULL(client);
 	st += e;
 	WRITE_ONCE(st->generation, x->generation);
 	store_release(&st->state, (u32)KVMM_EXTENT_MAP);
@@ -110,6 +113,7 @@ void extent_forget_client(struct core *c, u32 client)
 	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
 		c->extents[e].sent &= ~BIT_ULL(client);
 		c->extents[e].mapped &= ~BIT_ULL(client);
+		c->extents[e].owed &= ~BIT_ULL(client);
 	}
 }
 

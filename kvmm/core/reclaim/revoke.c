@@ -161,6 +161,9 @@ void extent_ask_back(struct core *c, u32 e)
 		store_release(&st[e].state, (u32)KVMM_EXTENT_REVOKE);
 		event_post(c, client, KVMM_EV_REVOKE, e, 0);
 	}
+	/* A client that was never sent it has nothing to give back. */
+	x->sent &= ~x->owed;
+	x->owed = 0;
 }
 
 /**
