@@ -127,6 +127,8 @@ void device_lost(struct sim *w)
 		}
 	}
 	some_ticks(w);
+	/* A block that a read fills is in limbo until the read is answered. */
+	tier_answer_all(w);
 	core_get_pool(w->core, &p);
 	LAW(w, p.free + p.open + p.sealed + p.cached + p.quiescing +
 	    p.quarantine + p.limbo + p.committed == 0,
