@@ -2,10 +2,10 @@
 /*
  * added.c - the added tokens of a model
  *
- * They are matched in the text before anything else looks at it, most of them
- * as it came, those marked "normalized" in what the normalizer made of it, and
- * then in what it makes of their own text.  They decode to their text; the
- * normalized ones, as in the library, to what they are found by.
+ * They are matched in the text before any other step: most of them in the text
+ * as it came, those marked "normalized" in the output of the normalizer; their
+ * own text is normalized for that, too.  They decode to their own text;
+ * normalized ones decode to the normalized text, as in the reference library.
  *
  * tokenizer.json lists them; tokenizer_config.json may have more.
  */
@@ -14,7 +14,7 @@
 
 #include "runtime/tokenizer/internal.h"
 
-/* No real one comes near; and the time of a search depends on the longest. */
+/* Real ones are far shorter; the time of a search depends on the longest. */
 #define ADDED_LEN_MAX	1024
 
 /* All texts together: a byte is up to 3 nodes of a trie, 16 bytes each. */
@@ -23,7 +23,7 @@
 static const char keys[] =
 	"id content single_word lstrip rstrip normalized special";
 
-/* The entry's flags, and whether it is normalized. */
+/* Read the entry's flags, and whether it is normalized. */
 static int added_flags(struct load_ctx *ctx, const struct part *p, u32 *flags,
 		       bool *normalized)
 {
@@ -48,7 +48,9 @@ static int added_flags(struct load_ctx *ctx, const struct part *p, u32 *flags,
 	return err;
 }
 
-/* An added token that the vocab has must have the vocab's id, and reverse. */
+/*
+ * An added token in the vocab must have the vocab's id there, and vice versa.
+ */
 static int added_check_id(struct load_ctx *ctx, const char *text, u32 id,
 			  const json_t *vocab)
 {
@@ -73,7 +75,9 @@ static bool trie_holds(const struct trie *t, const char *text, size_t len)
 	return trie_longest(t, text, len, &n) != TOKENIZER_NO_ID && n == len;
 }
 
-/* Enter an added token that is found by @found; the vocab may have it too. */
+/*
+ * Enter an added token, found by the text @found; the vocab may have it, too.
+ */
 static int added_enter(struct load_ctx *ctx, u32 id, const char *text,
 		       const char *found, size_t found_len, u32 flags,
 		       enum added_turn turn)
@@ -135,7 +139,7 @@ static int added_load(struct load_ctx *ctx, const struct part *p, u32 id,
 	const json_t *content = json_object_get(p->json, "content");
 	const char *text = json_string_value(content);
 	size_t len = json_string_length(content);
-	/* The library's default; files say it. */
+	/* The library's default; files give the key. */
 	bool normalized = !json_is_true(json_object_get(p->json, "special"));
 	u32 flags;
 	int err;

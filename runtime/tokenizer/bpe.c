@@ -2,24 +2,25 @@
 /*
  * bpe.c - byte-pair encoding of one piece
  *
- * A piece starts as one symbol a byte; or, without ByteLevel, one a character,
- * and a character that has no token as the tokens of its bytes, or as the
- * unknown token.  Of all neighbours that the merge list
- * names, the pair with the lowest rank is joined, the leftmost of equals,
- * until no neighbours are in the list.  Searching the best pair anew each
- * time is quadratic, and a piece can be as long as the text (a megabyte of
- * one letter), so:
+ * With ByteLevel a piece starts as one symbol a byte.  Without it a piece
+ * starts as one symbol a character; a character without a token becomes the
+ * tokens of its bytes, or the unknown token.  Of all neighbours in the merge
+ * list the pair with the lowest rank is joined, the leftmost of equals, until
+ * no neighbours are in the list.  Searching the best pair again after each
+ * merge is quadratic, and a piece can be as long as the text (a megabyte of one
+ * letter), so:
  *
  * - symbols are a doubly linked list inside an array: joining is O(1);
- * - candidates are in a binary heap of 64-bit words, rank in the upper half
- *   and position in the lower: one comparison gives "lowest rank, leftmost".
+ * - candidates are in a binary heap of 64-bit words, rank in the upper half and
+ *   position in the lower: one comparison gives "lowest rank, leftmost".
  *
- * Candidates are not taken out when a neighbour changes.  A stale one is
+ * Candidates are not removed when a neighbour changes.  A stale candidate is
  * recognised when it comes up, since the symbols at its position are no longer
- * the two its rank names.  A symbol only grows to the right or dies, so a
+ * the two of its rank.  A symbol only grows to the right or dies, so a
  * candidate that matches again by accident is the same candidate.
  *
- * The heap never holds more than 2 * len entries: len - 1 at first, and each
+ * The heap never holds more than 2 * len entries: len - 1 at first, and each of
+ * at most len - 1 merges removes one and adds at most two.
  * of at most len - 1 merges takes one out and puts at most two in.
  */
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static inline u32 pair_hash(const struct tokenizer *tok, u32 left, u32 right)
 	return (key * tok->hash_key) >> (64 - tok->pair_bits);
 }
 
-/* Slot of the pair, or the empty slot where it belongs. */
+/* Slot of the pair, or the empty slot for it. */
 static struct pair_slot *pair_slot(const struct tokenizer *tok, u32 left,
 				   u32 right)
 {
@@ -139,7 +140,7 @@ static u64 heap_pop(struct bpe_scratch *s)
 	return top;
 }
 
-/* The symbol at @pos and its right neighbour may be a candidate. */
+/* Add the symbol at @pos and its right neighbour if they are a candidate. */
 static void candidate_add(const struct tokenizer *tok, struct bpe_scratch *s,
 			  s32 pos)
 {
@@ -178,7 +179,7 @@ static bool candidate_is_stale(const struct bpe_scratch *s,
 	       s->syms[next].id != m->right;
 }
 
-/* Symbols that are being made of a piece. */
+/* Symbols of a new piece. */
 static void symbol_add(struct bpe_scratch *s, u32 id)
 {
 	s->syms[s->nr++].id = id;
@@ -201,7 +202,7 @@ static u32 char_find(const struct tokenizer *tok, const u8 *p, size_t len)
 	return vocab_find_piece(tok, (const char *)p, len);
 }
 
-/* The tokens of the bytes of a character, all of them or none. */
+/* Add the tokens of all bytes of a character, or none of them. */
 static bool symbols_fall_back(const struct tokenizer *tok,
 			      struct bpe_scratch *s, const u8 *p, size_t len)
 {
@@ -215,7 +216,7 @@ static bool symbols_fall_back(const struct tokenizer *tok,
 	return true;
 }
 
-/* An unknown token waits for the next known one, so that it may grow. */
+/* An unknown token waits for the next known one, so that it can grow. */
 static void symbols_of_chars(const struct tokenizer *tok,
 			     struct bpe_scratch *s, const u8 *p, size_t len)
 {

@@ -2,18 +2,18 @@
 /*
  * detok.c - ids to text, one id at a time
  *
- * A token is a run of bytes, and a character can be spread over several
- * tokens.  The stream holds back the begin of a character, at most 3 bytes,
- * until a later token completes it or shows that nothing can.  What can no
- * longer become a character is put out as U+FFFD at once, so the text only
- * ever grows.
+ * A token is a run of bytes, and a character can be spread over several tokens.
+ * The stream holds back the beginning of a character, at most 3 bytes, until a
+ * later token completes it or shows that it cannot be completed.  Bytes that
+ * can no longer become a character are written as U+FFFD at once, so the text
+ * only ever grows.
  *
  * Byte-level models: one U+FFFD for each longest part that could have begun a
- * character, which is what replacing errors in the whole text at the end would
- * give.  Models with byte fallback: tokens are whole characters, but for those
- * that stand for one byte; only these make up a character, and each that does
- * not becomes a U+FFFD.  (The library takes back the good characters of a run
- * of byte tokens that has a bad one; a stream cannot.)
+ * character, as if errors were replaced in the whole text at the end.  Models
+ * with byte fallback: tokens are whole characters, except tokens that stand for
+ * one byte; only these form characters together, and each of them that does not
+ * becomes a U+FFFD.  (The library takes back the good characters of a run of
+ * byte tokens with a bad one; a stream cannot.)
  *
  * Invariant between calls: @held is a proper prefix of some character.
  */
@@ -40,7 +40,7 @@ size_t detok_out_max(const struct tokenizer *tok)
 	return REPLACEMENT_LEN * (sizeof(d->held) + tok->max_token_len);
 }
 
-/* Text under construction; @over once it did not fit. */
+/* Text being written; @over once it did not fit. */
 struct detok_out {
 	char *p;
 	size_t max;
@@ -65,8 +65,8 @@ static void out_bad(struct detok_out *o, size_t nr)
 }
 
 /*
- * Put out what @p begins with; returns the bytes used, 0 when they must wait
- * for more.
+ * Write the character or bad part that @p begins with; returns the bytes used,
+ * 0 when they must wait for more.
  */
 static size_t out_step(struct detok_out *o, const u8 *p, size_t n)
 {
@@ -86,9 +86,9 @@ static size_t out_step(struct detok_out *o, const u8 *p, size_t n)
 }
 
 /*
- * Settle what is held with the help of the first bytes of @p, through a small
- * window: the held bytes and as many more as a character can need.  Returns
- * the bytes of @p used; *@nr_held is what is still held of @held.
+ * Settle the held bytes with the first bytes of @p, in a small window: the held
+ * bytes and as many more as a character can need.  Returns the bytes of @p
+ * used; *@nr_held is the number of bytes still held in @held.
  */
 static size_t held_settle(struct detok_out *o, u8 *held, u8 *nr_held,
 			  const u8 *p, size_t n)
@@ -101,7 +101,7 @@ static size_t held_settle(struct detok_out *o, u8 *held, u8 *nr_held,
 	while (at < nr) {
 		used = out_step(o, win + at, nr + take - at);
 		if (!used) {
-			/* Still short, so @p ends inside the window. */
+			/* Still incomplete, so @p ends inside the window. */
 			*nr_held = nr + take - at;
 			memcpy(held, win + at, *nr_held);
 			return take;
@@ -112,7 +112,7 @@ static size_t held_settle(struct detok_out *o, u8 *held, u8 *nr_held,
 	return at - nr;
 }
 
-/* Bytes of a byte-level token. */
+/* Write the bytes of a byte-level token. */
 static void push_bytes(struct detok *d, struct detok_out *o, const u8 *p,
 		       size_t len)
 {
@@ -121,7 +121,7 @@ static void push_bytes(struct detok *d, struct detok_out *o, const u8 *p,
 	if (d->nr_held)
 		at = held_settle(o, d->held, &d->nr_held, p, len);
 	while (at < len) {
-		/* Most of a text: as much as is plain. */
+		/* Most of a text: copy plain ASCII. */
 		for (used = at; used < len && p[used] < 0x80; used++)
 			;
 		if (used > at) {
@@ -139,7 +139,7 @@ static void push_bytes(struct detok *d, struct detok_out *o, const u8 *p,
 	}
 }
 
-/* One token of byte fallback: a byte. */
+/* Take one byte token of byte fallback. */
 static void push_byte(struct detok *d, struct detok_out *o, u8 byte)
 {
 	size_t len;
@@ -151,7 +151,7 @@ static void push_byte(struct detok *d, struct detok_out *o, u8 byte)
 		d->nr_held = 0;
 		break;
 	case UTF8_BAD:
-		/* The last byte may begin another one. */
+		/* The last byte may begin another character. */
 		out_bad(o, len);
 		d->nr_held -= len;
 		if (d->nr_held) {
@@ -164,7 +164,7 @@ static void push_byte(struct detok *d, struct detok_out *o, u8 byte)
 	}
 }
 
-/* What the decoder strips from the begin of the text. */
+/* Strip marks from the beginning of the text, as the decoder asks. */
 static void strip_begin(struct detok *d, const u8 **p, size_t *len)
 {
 	const struct decoding *dec = &d->tok->dec;
@@ -179,7 +179,7 @@ static void strip_begin(struct detok *d, const u8 **p, size_t *len)
 		d->strip = 0;
 }
 
-/* A whole token without ByteLevel. */
+/* Write a whole token without ByteLevel. */
 static void push_text(struct detok *d, struct detok_out *o,
 		      const struct token *t)
 {

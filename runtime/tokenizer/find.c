@@ -2,9 +2,9 @@
 /*
  * find.c - matches of a pattern or of a string in a text
  *
- * Patterns run with PCRE2's JIT on a small stack that it brings itself; one
- * that needs more gets a large stack, once, and when that is full too the text
- * is refused: a cut at a guess would be another token.
+ * Patterns run with PCRE2's JIT on its own small stack.  A pattern that needs
+ * more gets a large stack, once.  When that is full too, the text is refused: a
+ * guessed cut would give other tokens.
  *
  * struct find_ctx belongs to one thread; finders are constant.
  */
@@ -31,7 +31,7 @@ void find_release(struct find_ctx *c)
 		pcre2_jit_stack_free(c->jit_stack);
 }
 
-/* Give the JIT a large stack.  Once: the second time it is full for good. */
+/* Give the JIT a large stack, once: the second time it is an error. */
 static int jit_stack_grow(struct find_ctx *c)
 {
 	if (c->jit_stack)

@@ -3,16 +3,16 @@
  * forms.c - Unicode's normal forms, lower case and marks
  *
  * utf8proc has the decompositions and the compositions.  The order of marks is
- * made here: utf8proc sorts by insertion, and a text that is nothing but marks
- * would take quadratic time.
+ * made here: utf8proc sorts by insertion, and a text of nothing but marks would
+ * take quadratic time.
  *
- * The measure knows an older Unicode (unicode_forms.h), so code points that it
- * has no decomposition and no combining class for stay what they are and end
- * a run of marks; an unassigned code point does the same.
+ * The reference library knows an older Unicode (unicode_forms.h).  Code points
+ * without a decomposition and combining class there stay unchanged and end a
+ * run of marks, as an unassigned code point does.
  *
- * A text is cut at starters that nothing joins: only runs that hold a code
- * point at or above U+00A0 (U+0300 for a composed canonical form) are worked
- * on, and the rest is copied.
+ * A text is cut at starters that never join with a neighbour: only runs with a
+ * code point at or above U+00A0 (U+0300 for a composed canonical form) are
+ * processed, and the rest is copied.
  */
 #include <stdlib.h>
 #include <utf8proc.h>
@@ -35,13 +35,15 @@ static const struct range flipped[] = { UNICODE_FLIPPED_MARKS(x) };
 static const struct range lower[] = { UNICODE_LOWER(x) };
 #undef x
 
-/* Marks of a run are sorted in place up to this many, then by counting. */
+/*
+ * Runs of up to this many marks are sorted in place, longer ones by counting.
+ */
 #define SORT_SHORT	24
 
-/* Code points that one decomposes to, at most: U+FDFA. */
+/* Most code points of a decomposition: that of U+FDFA. */
 #define DECOMPOSED_MAX	32
 
-/* The range that holds @cp, or NULL. */
+/* The range with @cp, or NULL. */
 static const struct range *range_find(const struct range *r, size_t nr, u32 cp)
 {
 	size_t lo = 0, hi = nr, mid;
@@ -75,7 +77,7 @@ u32 form_lowercase(u32 cp, u32 out[2])
 {
 	size_t i;
 
-	/* The only one whose lower case is two. */
+	/* The only code point with a lower case of two. */
 	if (cp == 0x130) {
 		out[0] = 'i';
 		out[1] = 0x307;
@@ -95,7 +97,7 @@ static u32 combining_class(u32 cp)
 	return (u32)utf8proc_get_property((s32)cp)->combining_class;
 }
 
-/* Sort marks by class, equals as they stand; @tmp has room for @n. */
+/* Sort marks by class, equal ones in their order; @tmp has room for @n. */
 static void marks_sort(s32 *p, size_t n, s32 *tmp)
 {
 	size_t at[257] = { 0 }, i, j;
@@ -146,7 +148,7 @@ static int points_reserve(struct norm_scratch *s, size_t n)
 
 	if (n <= s->cap)
 		return 0;
-	/* Twice: the second half is what marks are sorted through. */
+	/* Twice: the second half is used for sorting marks. */
 	p = realloc(s->points, 2 * cap * sizeof(*p));
 	if (!p)
 		return -ENOMEM;
@@ -155,7 +157,7 @@ static int points_reserve(struct norm_scratch *s, size_t n)
 	return 0;
 }
 
-/* Decompose a run; the number of code points, or an error. */
+/* Decompose a run; returns the number of code points, or an error. */
 static ssize_t run_decompose(u32 form, struct norm_scratch *s, const u8 *p,
 			     size_t len)
 {
@@ -187,7 +189,7 @@ static ssize_t run_decompose(u32 form, struct norm_scratch *s, const u8 *p,
 	return (ssize_t)nr;
 }
 
-/* Compose what lies between code points the measure does not know. */
+/* Compose the parts between code points that the reference does not know. */
 static size_t points_compose(s32 *p, size_t n)
 {
 	size_t from = 0, to, nr = 0, got;
@@ -227,13 +229,13 @@ static int run_apply(u32 form, struct norm_scratch *s, const char *text,
 	return err;
 }
 
-/* May a code point be changed, or joined with the one before it? */
+/* May a code point change, or join with the one before it? */
 static bool is_active(u32 form, u32 cp)
 {
 	return cp >= (form == FORM_COMPOSE ? 0x300u : 0xa0u);
 }
 
-/* Where a run of active code points begins that ends at or before @len. */
+/* Find the next active code point in [@at, @len). */
 static size_t active_find(u32 form, const u8 *p, size_t at, size_t len)
 {
 	size_t n;
@@ -251,7 +253,7 @@ static size_t active_find(u32 form, const u8 *p, size_t at, size_t len)
 	return at;
 }
 
-/* Where the run ends that begins at @at: at the second ASCII in a row. */
+/* Find the end of the run at @at: the second ASCII byte in a row. */
 static size_t active_end(const u8 *p, size_t at, size_t len)
 {
 	while (at < len && !(p[at] < 0x80 && (at + 1 == len ||
@@ -270,7 +272,7 @@ int form_apply(u32 form, struct norm_scratch *s, const char *text, size_t len,
 	while (!err && done < len) {
 		from = active_find(form, p, done, len);
 		to = active_end(p, from, len);
-		/* A mark joins the character before it. */
+		/* A mark joins with the character before it. */
 		if (from < len && from > done)
 			do
 				from--;

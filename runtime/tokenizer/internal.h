@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of the tokenizer share
+ * internal.h - declarations shared by the files of the tokenizer
  *
- * struct tokenizer is written by the loader alone and constant afterwards.
+ * Only the loader writes struct tokenizer; afterwards it is constant.
  */
 #ifndef KVRT_TOKENIZER_INTERNAL_H
 #define KVRT_TOKENIZER_INTERNAL_H
@@ -16,36 +16,36 @@
 
 #include "runtime/tokenizer/tokenizer.h"
 
-/* Ids at or above this are refused: no vocabulary is near it. */
+/* Ids at or above this are refused: real vocabularies are far smaller. */
 #define TOKENIZER_ID_LIMIT	(1u << 24)
 
-/* Stages that may follow one another in a pre_tokenizer. */
+/* Most stages of a pre_tokenizer. */
 #define TOKENIZER_MAX_STAGES	16
 
-/* Steps of a normalizer, and of a decoder. */
+/* Most steps of a normalizer, and of a decoder. */
 #define TOKENIZER_MAX_STEPS	16
 
-/* Tokens that a post_processor may put before a text, or behind it. */
+/* Most tokens that a post_processor puts before or after a text. */
 #define TOKENIZER_MAX_AROUND	8
 
-/* A text may grow to this by normalizers: no real one comes near. */
+/* Largest size of a normalized text: real ones are far smaller. */
 #define TOKENIZER_GROWN(len)	(32 * (len) + 4096)
 
 enum token_flags {
 	TOKEN_EXISTS	= BIT(0),
 	TOKEN_ADDED	= BIT(1),	/* matched in the text, before BPE */
 	TOKEN_SPECIAL	= BIT(2),
-	TOKEN_LSTRIP	= BIT(3),	/* swallows white space before it */
-	TOKEN_RSTRIP	= BIT(4),	/* and after it */
-	TOKEN_PIECE	= BIT(5),	/* what a piece of text can be */
+	TOKEN_LSTRIP	= BIT(3),	/* takes white space before it */
+	TOKEN_RSTRIP	= BIT(4),	/* takes white space after it */
+	TOKEN_PIECE	= BIT(5),	/* a piece of text can be this token */
 	TOKEN_WORD	= BIT(6),	/* added: no letters beside it */
 	TOKEN_BYTE	= BIT(7),	/* decodes to a byte, by byte fallback */
 	TOKEN_NAMED	= BIT(8),	/* its own text, not the byte alphabet */
 };
 
 /*
- * A token.  The piece is what BPE makes it of: bytes where the vocabulary is
- * written in the byte alphabet, else its name.  What it decodes to may be the
+ * A token.  The piece is the text for BPE: bytes if the vocabulary is written
+ * in the byte alphabet, else the token's name.  Its decoded text may be the
  * same bytes of the pool, or others.
  */
 struct token {
@@ -53,12 +53,12 @@ struct token {
 	u32 piece_len;
 	u32 off;
 	u32 len;
-	u32 first;		/* the same as the first of a text, where */
-	u32 first_len;		/* @drop of struct decoding matters */
+	u32 first;		/* decoded text at the beginning of a text, */
+	u32 first_len;		/* if struct decoding has @drop */
 	u32 flags;
 };
 
-/* The tokens @left and @right, side by side, may become @result. */
+/* The tokens @left and @right, side by side, can become @result. */
 struct merge {
 	u32 left;
 	u32 right;
@@ -74,8 +74,8 @@ struct pair_slot {
 };
 
 /*
- * A node of a byte trie, its children a list.  Node 0 is no node: it means
- * "none" as a link.
+ * A node of a byte trie; its children are a list.  Node 0 is not used: as a
+ * link it means "none".
  */
 struct trie_node {
 	u32 child;
@@ -91,28 +91,28 @@ struct trie {
 	u32 root[256];
 };
 
-/* Added tokens come in two turns, as in the files' "normalized" key. */
+/* Added tokens are matched in two turns, by the files' "normalized" key. */
 enum added_turn {
 	ADDED_RAW,
 	ADDED_NORMALIZED,
 	NR_ADDED_TURNS,
 };
 
-/* Bytes that grow. */
+/* A growing byte array. */
 struct tok_text {
 	char *p;
 	size_t len;
 	size_t cap;
 };
 
-/* What a Split or a Replace looks for: a pattern, or a string. */
+/* Target of a Split or a Replace: a pattern, or a string. */
 struct finder {
-	pcre2_code *code;		/* NULL: the string */
+	pcre2_code *code;		/* NULL: search for the string */
 	char *string;
 	size_t len;
 };
 
-/* What becomes of the matches and of what is between; x(value, name) */
+/* Treatment of matches and of the text between them; x(value, name) */
 #define SPLIT_BEHAVIORS(x)				\
 	x(SPLIT_REMOVED, "Removed")			\
 	x(SPLIT_ISOLATED, "Isolated")			\
@@ -140,7 +140,7 @@ enum prepend_scheme {
 
 enum stage_kind {
 	STAGE_SPLIT,		/* cut by @find */
-	STAGE_PREFIX,		/* put @mark before what lacks it */
+	STAGE_PREFIX,		/* put @mark before a text without it */
 	STAGE_METASPACE,	/* spaces to @mark, @mark before, then cut */
 };
 
@@ -157,7 +157,7 @@ struct stage {
 };
 
 enum norm_kind {
-	NORM_FORM,		/* NFC and its like: @form */
+	NORM_FORM,		/* NFC and similar: @form */
 	NORM_LOWERCASE,
 	NORM_STRIP,		/* white space at the ends */
 	NORM_STRIP_ACCENTS,
@@ -188,22 +188,22 @@ enum decode_kind {
 };
 
 /*
- * How ids become text.  @steps are done once for each token, at load; the
- * rest while decoding.
+ * How ids become text.  @steps are applied once to each token, at load; the
+ * rest is done while decoding.
  */
 struct decoding {
 	enum decode_kind kind;
 	struct norm_step steps[TOKENIZER_MAX_STEPS];
 	u32 nr_steps;
 	bool fallback;		/* "<0xE4>" is a byte */
-	u8 strip;		/* so many of @strip_char go from the begin */
+	u8 strip;		/* so many of @strip_char are removed at the beginning */
 	u8 strip_len;
 	char strip_char[5];
-	u8 drop_len;		/* the first token loses all of these */
+	u8 drop_len;		/* all of these are removed from the first token */
 	char drop[5];
 };
 
-/* Ids of the tokens a post_processor puts around a text. */
+/* Ids of the tokens that a post_processor puts around a text. */
 struct around {
 	u32 ids[TOKENIZER_MAX_AROUND];
 	u32 nr;
@@ -222,8 +222,9 @@ struct tokenizer {
 	u32 by_piece_bits;
 
 	/*
-	 * Odd, drawn at load: a file whose ids and tokens all fall on one slot
-	 * cannot be made, and would take minutes.  No result depends on it.
+	 * Odd, drawn at load: with a known key a file could be made with all
+	 * ids and tokens in one slot, which would take minutes.  No result
+	 * depends on it.
 	 */
 	u64 hash_key;
 
@@ -232,18 +233,18 @@ struct tokenizer {
 	struct pair_slot *pairs;	/* hash of (left, right) -> rank */
 	u32 pair_bits;
 
-	/* what a piece starts from: bytes, or characters */
+	/* first symbols of a piece: bytes, or characters */
 	bool byte_level;
-	u32 byte_id[256];		/* of the byte, or of its fallback */
-	u32 *char_id;			/* of code points below 0x10000 */
+	u32 byte_id[256];		/* token of the byte, or of its fallback */
+	u32 *char_id;			/* [0x10000] by code point */
 	bool byte_fallback;
 	bool fuse_unk;
 	u32 unk;
-	bool cuts_at_mark;		/* no merge crosses a U+2581's left */
+	bool cuts_at_mark;		/* no merge crosses the left side of a U+2581 */
 
 	struct trie added[NR_ADDED_TURNS];
 	struct trie added_names;	/* all, by their own text */
-	pcre2_code *word;		/* ^\w, where a token asks for it */
+	pcre2_code *word;		/* ^\w, if a token needs it */
 	struct norm_step norm[TOKENIZER_MAX_STEPS];
 	u32 nr_norm;
 	struct stage stages[TOKENIZER_MAX_STAGES];
@@ -258,10 +259,10 @@ struct tokenizer {
 };
 
 /*
- * loading (load.c, parts.c and what their names say)
+ * loading (load.c, parts.c, load_*.c)
  *
- * What a loader function needs to say what is wrong: @path is the file it is
- * reading, and load_fail() writes the one line into @err.
+ * Context of loader functions for error lines: @path is the current file, and
+ * load_fail() writes the one line into @err.
  */
 struct load_ctx {
 	struct tokenizer *tok;
@@ -272,15 +273,17 @@ struct load_ctx {
 	size_t added_text;	/* bytes of all added tokens so far */
 };
 
-/** load_file() - read DIR/NAME, which is @path from now on; for free() */
+/** load_file() - read DIR/NAME, which becomes @path; free it with free() */
 int __must_check load_file(struct load_ctx *ctx, const char *dir,
 			   const char *name, char **text, size_t *len);
-/** load_file_json() - parse DIR/NAME; *@root is NULL if it is not there */
+/**
+ * load_file_json() - parse DIR/NAME; *@root is NULL if there is no such file
+ */
 int __must_check load_file_json(struct load_ctx *ctx, const char *dir,
 			   const char *name, json_t **root);
-/** load_parts() - all parts of a tokenizer.json */
+/** load_parts() - load all parts of a tokenizer.json */
 int __must_check load_parts(struct load_ctx *ctx, const json_t *root);
-/** load_vocab_merges() - the folder has no tokenizer.json (load_pair.c) */
+/** load_vocab_merges() - load a folder without tokenizer.json (load_pair.c) */
 int __must_check load_vocab_merges(struct load_ctx *ctx, const char *dir);
 
 /** load_fail() - write "PATH: reason" and return @code */
@@ -296,30 +299,30 @@ bool load_id(const json_t *v, u32 *id);
 /**
  * struct part - a typed object of tokenizer.json
  * @json: the object
- * @place: where it stands, "normalizer" or "normalizer.normalizers[2]"
+ * @place: its place, "normalizer" or "normalizer.normalizers[2]"
  */
 struct part {
 	const json_t *json;
 	char place[96];
 };
 
-/** part_type() - its "type", "null" if there is no part, "?" if none */
+/** part_type() - its "type"; "null": no part; "?": no type */
 const char *part_type(const struct part *p);
 bool part_is(const struct part *p, const char *type);
-/** part_inner() - the part at @key of @outer, or at its @i-th place */
+/** part_inner() - the part at @key of @outer, or at index @i of that list */
 struct part part_inner(const struct part *outer, const char *key, ssize_t i);
 /** part_refuse() - "PLACE of type TYPE is not supported" */
 int part_refuse(const struct load_ctx *ctx, const struct part *p);
 /** part_fail() - "PLACE (TYPE): reason" */
 int __printf(4, 5) part_fail(const struct load_ctx *ctx, const struct part *p,
 			     int code, const char *fmt, ...);
-/** part_keys() - refuse keys other than "type" and these, space separated */
+/** part_keys() - refuse keys other than "type" and @keys, space separated */
 int __must_check part_keys(const struct load_ctx *ctx, const struct part *p,
 			   const char *keys);
 /** part_bool() - read a truth value; missing or null leaves @out alone */
 int __must_check part_bool(const struct load_ctx *ctx, const struct part *p,
 			   const char *key, bool *out);
-/** part_string() - read a string that must be there */
+/** part_string() - read a required string */
 int __must_check part_string(const struct load_ctx *ctx, const struct part *p,
 			     const char *key, const char **out);
 /** part_char() - read a string of one character */
@@ -333,40 +336,42 @@ ssize_t __must_check part_list(const struct load_ctx *ctx,
 int __must_check part_finder(const struct load_ctx *ctx, const struct part *p,
 			     struct finder *f);
 
-/* One for each part; a NULL json is a part that is not there. */
+/* One for each part; with a NULL json there is no such part. */
 int __must_check load_normalizer(struct load_ctx *ctx, const struct part *p);
 int __must_check load_pre_tokenizer(struct load_ctx *ctx,
 				    const struct part *p);
 int __must_check load_post_processor(struct load_ctx *ctx,
 				     const struct part *p);
 int __must_check load_decoder(struct load_ctx *ctx, const struct part *p);
-/** load_replace() - a Replace, of the normalizer or of the decoder */
+/** load_replace() - load a Replace of the normalizer or of the decoder */
 int __must_check load_replace(struct load_ctx *ctx, const struct part *p,
 			      struct norm_step *s);
-/** around_add() - one more at the inner or outer end; false if there is no room */
+/** around_add() - add @id at the front or the end; false if there is no room */
 bool around_add(struct around *a, u32 id, bool in_front);
 
 int __must_check vocab_load(struct load_ctx *ctx, const json_t *model);
-/** vocab_index_build() - make what vocab_find_piece() and BPE look up */
+/** vocab_index_build() - build the index for vocab_find_piece() and BPE */
 int __must_check vocab_index_build(struct load_ctx *ctx);
 /** vocab_find_piece() - id of the token with this piece, or NO_ID */
 u32 vocab_find_piece(const struct tokenizer *tok, const char *bytes,
 		     size_t len);
-/** vocab_pool_add() - put bytes into the pool; their place, or -ENOMEM */
+/** vocab_pool_add() - add bytes to the pool; their place, or -ENOMEM */
 s64 vocab_pool_add(struct tokenizer *tok, const char *bytes, size_t len);
 int __must_check vocab_tokens_reserve(struct tokenizer *tok, u32 id);
-/** vocab_texts_build() - what each token decodes to, once dec is known */
+/**
+ * vocab_texts_build() - set the decoded text of each token, once dec is known
+ */
 int __must_check vocab_texts_build(struct load_ctx *ctx);
 int __must_check merges_load(struct load_ctx *ctx, const json_t *vocab,
 			     const json_t *merges);
 
-/** added_load_list() - the added_tokens of tokenizer.json */
+/** added_load_list() - load the added_tokens of tokenizer.json */
 int __must_check added_load_list(struct load_ctx *ctx, const json_t *list,
 				 const json_t *model);
-/** added_load_map() - added_tokens_decoder of the config: what is new in it */
+/** added_load_map() - load new tokens of added_tokens_decoder of the config */
 int __must_check added_load_map(struct load_ctx *ctx, const json_t *map);
 
-/* text that grows (parts.c) */
+/* growing text (parts.c) */
 int __must_check tok_put(struct tok_text *t, const char *bytes, size_t len);
 void tok_text_free(struct tok_text *t);
 
@@ -374,7 +379,7 @@ void tok_text_free(struct tok_text *t);
  * finding (pattern.c, find.c)
  */
 
-/* The pattern of GPT-2, meant by a ByteLevel with use_regex. */
+/* The pattern of GPT-2, used by a ByteLevel with use_regex. */
 extern const char pattern_gpt2[];
 
 /**
@@ -389,23 +394,25 @@ extern const char pattern_gpt2[];
 int __must_check pattern_compile(const char *src, pcre2_code **out,
 				 char *why, size_t why_size);
 
-/* Sets of characters that parts of the library mean, not the file. */
+/* Character sets that parts of the library define themselves. */
 enum pattern_set {
 	SET_DIGIT,		/* of Digits */
 	SET_PUNCTUATION,
 	SET_SPACE,
-	SET_WORDS,		/* of Whitespace: runs */
+	SET_WORDS,		/* of Whitespace: runs of word or other characters */
 	SET_WORD_FIRST,		/* does a text begin with a word character? */
 };
 
-/** pattern_compile_set() - a pattern of our own; as pattern_compile() */
+/**
+ * pattern_compile_set() - compile the pattern of a set; as pattern_compile()
+ */
 int __must_check pattern_compile_set(enum pattern_set set, pcre2_code **out);
 
-/* What a thread needs to run patterns; zeroed, then find_init(). */
+/* Per-thread state for patterns; zero it, then call find_init(). */
 struct find_ctx {
 	pcre2_match_data *match;
 	pcre2_match_context *match_ctx;
-	pcre2_jit_stack *jit_stack;	/* made when the built-in one is full */
+	pcre2_jit_stack *jit_stack;	/* allocated when the built-in one is full */
 };
 
 int __must_check find_init(struct find_ctx *c);
@@ -413,14 +420,14 @@ void find_release(struct find_ctx *c);
 
 /**
  * finder_next() - the next match in [*@from, @len) of @text
- * @f: what to look for
- * @c: the caller's
+ * @f:    the pattern or string
+ * @c:    the caller's state
  * @text: valid UTF-8
- * @len: its bytes
- * @from: where to begin; gets where the match does, @len if there is none
- * @to: gets its end
+ * @len:  its bytes
+ * @from: where to begin; gets the beginning of the match, @len if there is none
+ * @to:   gets its end
  *
- * Return: 0, -ENOMEM, or -EOVERFLOW when the pattern runs into PCRE2's limits.
+ * Return: 0, -ENOMEM, or -EOVERFLOW when the pattern exceeds PCRE2's limits.
  */
 int __must_check finder_next(const struct finder *f, struct find_ctx *c,
 			     const char *text, size_t len, size_t *from,
@@ -431,23 +438,23 @@ void finder_free(struct finder *f);
  * normalizing (normalize.c, forms.c)
  */
 
-/* Two texts that the steps write in turns. */
+/* Two buffers that the steps write in turn. */
 struct norm_scratch {
 	struct tok_text buf[2];
-	s32 *points;			/* of forms.c */
+	s32 *points;			/* used by forms.c */
 	size_t cap;
 };
 
 /**
- * norm_apply() - do steps to a text
+ * norm_apply() - apply steps to a text
  * @steps: the steps
  * @nr: how many
  * @c: for patterns
  * @s: scratch memory, zeroed before its first use
- * @text: in: the text; out: the result, in @s or as it was
+ * @text: in: the text; out: the result, in @s or the same text
  * @len: its bytes, likewise
  *
- * Return: 0, -ENOMEM, -EFBIG (it grew too much), -EOVERFLOW.
+ * Return: 0, -ENOMEM, -EFBIG (the text grew too much), -EOVERFLOW.
  */
 int __must_check norm_apply(const struct norm_step *steps, u32 nr,
 			   struct find_ctx *c, struct norm_scratch *s,
@@ -455,31 +462,33 @@ int __must_check norm_apply(const struct norm_step *steps, u32 nr,
 void norm_scratch_free(struct norm_scratch *s);
 void norm_step_free(struct norm_step *s);
 
-/** form_apply() - NFC, NFD, NFKC or NFKD of a text */
+/** form_apply() - bring a text into NFC, NFD, NFKC or NFKD */
 int __must_check form_apply(u32 form, struct norm_scratch *s,
 			    const char *text, size_t len, struct tok_text *out);
-/** form_is_mark() - is it one of the marks that StripAccents takes away? */
+/** form_is_mark() - is @cp a mark that StripAccents removes? */
 bool form_is_mark(u32 cp);
-/** form_lowercase() - the lower case, one or two code points; their number */
+/**
+ * form_lowercase() - the lower case, one or two code points; returns how many
+ */
 u32 form_lowercase(u32 cp, u32 out[2]);
 
 /*
  * merging (bpe.c)
  */
 
-/* One symbol of a piece; a dead one has the id TOKENIZER_NO_ID. */
+/* One symbol of a piece; a dead symbol has the id TOKENIZER_NO_ID. */
 struct bpe_sym {
 	u32 id;
 	s32 prev;
 	s32 next;
 };
 
-/* Scratch memory for pieces of up to @cap bytes; grows. */
+/* Scratch memory for pieces of up to @cap bytes; it grows. */
 struct bpe_scratch {
 	struct bpe_sym *syms;
 	u64 *heap;
 	size_t cap;
-	size_t nr;			/* symbols of the piece, before merges */
+	size_t nr;			/* symbols of the piece before merges */
 	size_t nr_heap;
 };
 
@@ -490,8 +499,8 @@ struct bpe_scratch {
  * @piece: bytes of the piece, valid UTF-8
  * @len: bytes at @piece, at least 1
  *
- * Leaves the ids in the chain of @s->syms that begins at 0; there is none if
- * @s->nr is 0, which is a piece that the vocabulary knows nothing of.
+ * The ids are in the chain of @s->syms that begins at 0.  There is none if
+ * @s->nr is 0, which means that the vocabulary has no token for the piece.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -499,14 +508,14 @@ int __must_check bpe_piece(const struct tokenizer *tok, struct bpe_scratch *s,
 			   const char *piece, size_t len);
 void bpe_scratch_free(struct bpe_scratch *s);
 
-/** bpe_pairs_build() - hash @tok->merges; a later duplicate wins */
+/** bpe_pairs_build() - hash @tok->merges; of duplicates the later one counts */
 int __must_check bpe_pairs_build(struct tokenizer *tok);
 
 /*
  * splitting (split.c)
  */
 
-/* Who gets the pieces. */
+/* State of splitting, and the receiver of pieces. */
 struct splitter {
 	const struct tokenizer *tok;
 	struct find_ctx find;
@@ -515,11 +524,11 @@ struct splitter {
 };
 
 /**
- * split_text() - do the stages of the pre_tokenizer to a text
- * @s: the caller's
+ * split_text() - apply the stages of the pre_tokenizer to a text
+ * @s:   the caller's state
  * @text: valid UTF-8
  * @len: its bytes, at least 1
- * @first: does the text that was to be encoded begin here?
+ * @first: does the whole input begin here?
  *
  * Return: 0, or the first error of a piece or of a pattern.
  */
@@ -531,7 +540,7 @@ int __must_check split_text(struct splitter *s, const char *text, size_t len,
  */
 int __must_check trie_insert(struct trie *t, const char *bytes, size_t len,
 			     u32 id);
-/** trie_longest() - longest entry @p begins with: its id, or NO_ID */
+/** trie_longest() - longest entry that @p begins with: its id, or NO_ID */
 u32 trie_longest(const struct trie *t, const char *p, size_t n, size_t *len);
 void trie_free(struct trie *t);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load.c - a model folder to a struct tokenizer
+ * load.c - load a tokenizer from a model folder
  *
- * Reads tokenizer.json, or what stands for it (load_pair.c), then
+ * Reads tokenizer.json, or its substitute (load_pair.c), then
  * tokenizer_config.json if there is one.  A tokenizer.json is a pipeline of
- * typed parts, and a part that is silently left out gives ids that are only
- * mostly right, which shows as a model that is only mostly good.  So every part
- * is either done exactly or refused by name; of the parts' options, those that
- * change ids are checked likewise.  "truncation" and "padding" are not: limits
- * are the engine's.
+ * typed parts.  If a part were silently left out, most ids would be right and
+ * some wrong, and the model would be somewhat worse.  So every part is either
+ * supported exactly or refused by name.  Options of the parts that change ids
+ * are checked in the same way.  "truncation" and "padding" are not: the engine
+ * has limits of its own.
  *
  * Numbers are read as reals: some files hold integers of 31 digits.
  */
@@ -22,10 +22,10 @@
 #include "runtime/tokenizer/internal.h"
 #include "runtime/tokenizer/utf8.h"
 
-/* The largest real ones have 35 MB. */
+/* The largest real files have 35 MB. */
 #define FILE_MAX	(256ul << 20)
 
-/* Those have 2 million; so many take a gigabyte to parse, at worst. */
+/* These have 2 million; parsing this many takes a gigabyte at worst. */
 #define VALUES_MAX	(16u << 20)
 
 int load_fail(const struct load_ctx *ctx, int code, const char *fmt, ...)
@@ -136,7 +136,7 @@ static int load_model(struct load_ctx *ctx, const struct part *p)
 	size_t i;
 	int err;
 
-	/* Files of before 2021 do not name it: what has merges is BPE. */
+	/* Files from before 2021 have no type: a model with merges is BPE. */
 	if (!part_is(p, "BPE") &&
 	    (json_object_get(p->json, "type") ||
 	     !json_object_get(p->json, "merges")))
@@ -156,8 +156,8 @@ static int load_model(struct load_ctx *ctx, const struct part *p)
 }
 
 /*
- * How pieces are spelt must be known before the vocabulary is read, and the
- * normalizer before the added tokens that go through it.
+ * The spelling of pieces must be known before the vocabulary is read, and the
+ * normalizer before the added tokens that pass through it.
  */
 int load_parts(struct load_ctx *ctx, const json_t *root)
 {
@@ -192,7 +192,7 @@ int load_parts(struct load_ctx *ctx, const json_t *root)
 	return err;
 }
 
-/* The token that a key of the config names: a string, or an added token. */
+/* The token named by a key of the config: a string, or an added token. */
 static int config_token(struct load_ctx *ctx, const json_t *root,
 			const char *key, u32 *id)
 {
@@ -213,9 +213,9 @@ static int config_token(struct load_ctx *ctx, const json_t *root,
 }
 
 /*
- * add_bos_token and add_eos_token: what the post_processor puts at that end
- * stays, unless the config decides; and if it says only that there is one,
- * it is the token the config names.
+ * add_bos_token and add_eos_token: the post_processor's tokens at that end stay
+ * unless the config decides; if the config only says that there is one, it is
+ * the token that the config names.
  */
 static int config_around(struct load_ctx *ctx, const json_t *root,
 			 const char *key, struct around *a, u32 id)
@@ -283,7 +283,9 @@ static u64 hash_key_draw(void)
 {
 	u64 key;
 
-	/* Early in a boot there may be none; then an old one has to do. */
+	/*
+	 * Early in a boot there may be no random number; then use a constant.
+	 */
 	if (getrandom(&key, sizeof(key), GRND_NONBLOCK) != sizeof(key))
 		key = 0x9e3779b97f4a7c15ull;
 	return key | 1;

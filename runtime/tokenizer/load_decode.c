@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load_decode.c - the decoder of tokenizer.json to struct decoding
+ * load_decode.c - load the decoder of tokenizer.json
  *
- * What decoders do to single tokens is done here once; what needs the text is
- * what a stream can do: bytes of characters held back, spaces taken from the
- * begin.  So their order is fixed, and that of all model families:
+ * Steps of decoders on single tokens are applied here once.  Steps on the text
+ * must be possible in a stream: holding back bytes of characters, removing
+ * spaces at the beginning.  So the order of steps is fixed, and it is that of
+ * all model families:
  *
- *	Replace* or Metaspace, ByteFallback, Fuse, Strip of the begin
+ *	Replace* or Metaspace, ByteFallback, Fuse, Strip of the beginning
  *
- * where each may be missing; or ByteLevel alone.  Anything else is refused by
- * its name and place.
+ * where each may be missing; or ByteLevel alone.  Any other decoder is refused
+ * by name and place.
  */
 #include "runtime/tokenizer/internal.h"
 
@@ -90,7 +91,7 @@ static int load_token_step(struct load_ctx *ctx, const struct part *p)
 	return load_metaspace(ctx, p);
 }
 
-/* One step; @at is how far the order has come. */
+/* Load one step; @at is the current place in the order. */
 static int load_step(struct load_ctx *ctx, const struct part *p,
 		     enum decode_place *at)
 {
@@ -133,7 +134,7 @@ static int load_byte_level(struct load_ctx *ctx, const struct part *p)
 	return part_keys(ctx, p, "add_prefix_space trim_offsets use_regex");
 }
 
-/* The alphabet must be read by the way it was written in. */
+/* The decoder must use the alphabet that the pre_tokenizer has written. */
 static int check_kind(struct load_ctx *ctx, const struct part *p)
 {
 	const bool bytes = ctx->tok->dec.kind == DECODE_BYTES;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load_norm.c - the normalizer of tokenizer.json to struct norm_step
+ * load_norm.c - load the normalizer of tokenizer.json
  *
- * Sequences are flattened.  What is known is a table; the kinds that only
+ * Sequences are flattened.  The supported kinds are a table.  Kinds that only
  * models of other families use (Nmt, BertNormalizer, Precompiled, ByteLevel)
  * are refused by name.
  */
@@ -10,7 +10,7 @@
 
 #include "runtime/tokenizer/internal.h"
 
-/* What a Replace or a Prepend puts in is a mark or a word, not a text. */
+/* A Replace or a Prepend inserts a mark or a word, not a text. */
 #define WITH_MAX	64
 
 static int step_text(const struct load_ctx *ctx, const struct part *p,
@@ -120,7 +120,7 @@ int load_normalizer(struct load_ctx *ctx, const struct part *p)
 	for (i = 0; i < nr && !err; i++) {
 		struct part v = part_inner(p, "normalizers", i);
 
-		/* A Sequence in a Sequence goes no deeper than this. */
+		/* A Sequence inside a Sequence may be no deeper than this. */
 		err = strlen(p->place) > 60 ? part_refuse(ctx, &v) :
 		      part_is(&v, "Sequence") ? load_normalizer(ctx, &v) :
 						load_step(ctx, &v);

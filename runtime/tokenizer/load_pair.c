@@ -2,13 +2,14 @@
 /*
  * load_pair.c - vocab.json and merges.txt, as GPT-2 and OPT are published
  *
- * Folders from before tokenizer.json hold the vocabulary and the merges alone;
- * all else (how a text is cut, which tokens are special) is in the program that
- * reads them.  Here it is written down: the tokenizer.json that such a folder
- * stands for is built in memory and read as any other, so what holds for files
- * holds for these.  Other programs cut texts in other ways from the same two
- * files (Qwen2Tokenizer, RobertaTokenizer), so one that is not GPT2Tokenizer, by
- * tokenizer_config.json or else by the model's type, is refused by name.
+ * Folders from before tokenizer.json hold only the vocabulary and the merges.
+ * All other facts (how a text is cut, which tokens are special) are in the
+ * program that reads them.  Here they are written down: the equivalent
+ * tokenizer.json is built in memory and read like any other, so the same rules
+ * hold.  Other programs cut texts in other ways from the same two files
+ * (Qwen2Tokenizer, RobertaTokenizer).  So a folder with another class than
+ * GPT2Tokenizer, by tokenizer_config.json or else by the model's type, is
+ * refused by name.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -17,16 +18,18 @@
 
 #include "runtime/tokenizer/internal.h"
 
-/* What is read of a folder; all but @vocab may be missing. */
+/* Files of a folder; all but @vocab may be missing. */
 struct pair {
 	json_t	*vocab;
 	json_t	*config;	/* tokenizer_config.json */
 	json_t	*special;	/* special_tokens_map.json */
-	json_t	*more;		/* added_tokens.json, of before 2023 */
+	json_t	*more;		/* added_tokens.json, from before 2023 */
 	json_t	*model;		/* config.json */
 };
 
-/* Whose files these are: the class, or what the model's type implies. */
+/*
+ * Check the class of the tokenizer, or the one that the model's type implies.
+ */
 static int pair_check_class(const struct load_ctx *ctx, const struct pair *p)
 {
 	const char *class, *type;
@@ -45,8 +48,8 @@ static int pair_check_class(const struct load_ctx *ctx, const struct pair *p)
 }
 
 /*
- * The added tokens as they are gathered.  What is special is said by its text
- * alone; its id is that of the vocabulary or of added_tokens.json.
+ * The added tokens while they are collected.  A special token is given by its
+ * text alone; its id is that of the vocabulary or of added_tokens.json.
  */
 struct gathered {
 	json_t		*list;
@@ -55,7 +58,7 @@ struct gathered {
 	const json_t	*more;		/* added_tokens.json, or NULL */
 };
 
-/* Takes @entry over. */
+/* Append @entry, which the list then owns. */
 static int added_append(struct gathered *g, json_t *entry, const char *text)
 {
 	int err = json_object_set_new(g->names, text, json_true());
@@ -69,7 +72,7 @@ static json_t *added_entry(const char *text, const json_t *id, bool special)
 			 "special", special, "normalized", !special);
 }
 
-/* A special token: its text, or an object with it and with its flags. */
+/* Add a special token: its text, or an object with text and flags. */
 static int added_put(struct gathered *g, const json_t *v)
 {
 	static const char * const flags[] = {
@@ -97,7 +100,7 @@ static int added_put(struct gathered *g, const json_t *v)
 	return added_append(g, entry, s) || err ? -ENOMEM : 0;
 }
 
-/* The special tokens that a file names by what they are for. */
+/* Add the special tokens that a file names by their roles. */
 static int added_put_roles(struct gathered *g, const json_t *file)
 {
 	static const char * const roles[] = {
@@ -117,7 +120,7 @@ static int added_put_roles(struct gathered *g, const json_t *file)
 	return err;
 }
 
-/* The entries of the config's map, which say all of themselves. */
+/* Add the entries of the config's map, which are complete. */
 static int added_put_map(struct gathered *g, const json_t *map)
 {
 	const char *key, *text;
@@ -130,7 +133,7 @@ static int added_put_map(struct gathered *g, const json_t *map)
 		text = json_string_value(json_object_get(v, "content"));
 		id = strtoull(key, &end, 10);
 		if (!text || !*text || *end || end == key)
-			continue;	/* added_load_map() says why not */
+			continue;	/* added_load_map() reports the error */
 		copy = json_copy(v);
 		err = json_object_set_new(copy, "id", json_real((double)id));
 		if (added_append(g, copy, text) || err)
@@ -139,7 +142,7 @@ static int added_put_map(struct gathered *g, const json_t *map)
 	return 0;
 }
 
-/* What is in added_tokens.json and not special. */
+/* Add the tokens of added_tokens.json that are not special. */
 static int added_put_more(struct gathered *g)
 {
 	const char *text;
@@ -170,14 +173,14 @@ static json_t *pair_added(const struct pair *p)
 	return g.list;
 }
 
-/* One merge a line; the first line may be the format's version. */
+/* One merge a line; the first line may be the version of the format. */
 static json_t *merges_parse(const char *text, size_t len)
 {
 	const char *line = text, *end = text + len, *stop;
 	json_t *list = json_array();
 	bool ok = list;
 
-	/* Of more lines than that merges_load() says that they are too many. */
+	/* If there are more lines, merges_load() reports too many merges. */
 	for (; ok && line < end && json_array_size(list) < TOKENIZER_ID_LIMIT;
 	     line = stop + 1) {
 		stop = memchr(line, '\n', (size_t)(end - line));
@@ -210,7 +213,7 @@ static int pair_merges(struct load_ctx *ctx, const char *dir, json_t **merges)
 	return 0;
 }
 
-/* The tokenizer.json that the folder stands for; takes over @merges. */
+/* Build the equivalent tokenizer.json; takes over @merges. */
 static json_t *pair_build(const struct pair *p, json_t *merges)
 {
 	const int prefix = json_is_true(json_object_get(p->config,
@@ -241,7 +244,7 @@ static int pair_load(struct load_ctx *ctx, const char *dir, struct pair *p)
 	return err;
 }
 
-/* Why there is neither tokenizer.json nor what may stand for it. */
+/* Report that there is neither tokenizer.json nor a substitute. */
 static int pair_missing(const struct load_ctx *ctx, const char *dir)
 {
 	char path[PATH_MAX];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load_post.c - the post_processor of tokenizer.json to tokens around a text
+ * load_post.c - load the post_processor of tokenizer.json
  *
- * Whatever its kind, a post_processor puts some tokens before a text and some
- * behind it.  What it does to pairs of texts and to offsets is not of use here.
+ * A post_processor of any kind puts some tokens before a text and some after
+ * it.  Its treatment of pairs of texts and of offsets is not needed here.
  */
 #include "runtime/tokenizer/internal.h"
 
@@ -18,7 +18,7 @@ bool around_add(struct around *a, u32 id, bool in_front)
 	return true;
 }
 
-/* Join @before and @after, of one post_processor, outside of what is there. */
+/* Put a post_processor's @before and @after outside of the existing tokens. */
 static int around_wrap(struct load_ctx *ctx, const struct part *p,
 		       const struct around *before, const struct around *after)
 {
@@ -46,7 +46,7 @@ static int token_check(struct load_ctx *ctx, const struct part *p,
 	return 0;
 }
 
-/* The tokens that a SpecialToken of a template stands for. */
+/* Add the tokens of a template's SpecialToken. */
 static int template_token(struct load_ctx *ctx, const struct part *p,
 			  const json_t *special, struct around *a)
 {

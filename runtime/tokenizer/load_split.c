@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load_split.c - the pre_tokenizer of tokenizer.json to struct stage
+ * load_split.c - load the pre_tokenizer of tokenizer.json
  *
  * Sequences are flattened.  A ByteLevel is one stage or two (its prefix, its
- * pattern) and says that pieces are bytes; since nothing may look at its
- * alphabet afterwards, it must come last.
+ * pattern) and says that pieces are bytes.  No stage may follow that would see
+ * its alphabet, so it must come last.
  */
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ static const char * const schemes[] = {
 #undef x
 };
 
-/* The next stage, or NULL with the line written. */
+/* Add a stage; NULL with the error line written. */
 static struct stage *stage_add(struct load_ctx *ctx, const struct part *p)
 {
 	struct tokenizer *tok = ctx->tok;
@@ -35,7 +35,7 @@ static struct stage *stage_add(struct load_ctx *ctx, const struct part *p)
 	return &tok->stages[tok->nr_stages++];
 }
 
-/* Which of @names the string at @key is. */
+/* Find the string at @key in @names. */
 static int load_choice(const struct load_ctx *ctx, const struct part *p,
 		       const char *key, const char * const *names, size_t nr,
 		       u32 *out)
@@ -113,7 +113,9 @@ static int load_byte_level(struct load_ctx *ctx, const struct part *p)
 	return err ? part_fail(ctx, p, err, "pattern: %s", why) : 0;
 }
 
-/* A step that may move the begin of a text: "first" would be a guess. */
+/*
+ * Can the normalizer remove the beginning of a text?  "first" would be a guess.
+ */
 static bool normalizer_cuts(const struct tokenizer *tok)
 {
 	u32 i;
@@ -142,7 +144,9 @@ static int load_scheme(struct load_ctx *ctx, const struct part *p,
 		err = part_bool(ctx, p, "add_prefix_space", &prefix);
 	if (err)
 		return err;
-	/* The older key says no more than the newer one, if both are there. */
+	/*
+	 * If both keys are there, the older one must agree with the newer one.
+	 */
 	if (!prefix && choice != PREPEND_NEVER)
 		return part_fail(ctx, p, -EINVAL, "add_prefix_space is not "
 				 "what prepend_scheme says");
@@ -172,7 +176,7 @@ static int load_metaspace(struct load_ctx *ctx, const struct part *p)
 	return err ? err : load_scheme(ctx, p, st);
 }
 
-/* A stage that cuts by a set of characters. */
+/* Add a stage that cuts by a set of characters. */
 static int load_set(struct load_ctx *ctx, const struct part *p,
 		    enum pattern_set set, enum split_behavior behavior)
 {
@@ -257,7 +261,7 @@ int load_pre_tokenizer(struct load_ctx *ctx, const struct part *p)
 	for (i = 0; i < nr && !err; i++) {
 		struct part v = part_inner(p, "pretokenizers", i);
 
-		/* A Sequence in a Sequence goes no deeper than this. */
+		/* A Sequence inside a Sequence may be no deeper than this. */
 		err = strlen(p->place) > 60 ? part_refuse(ctx, &v) :
 		      part_is(&v, "Sequence") ? load_pre_tokenizer(ctx, &v) :
 						load_one(ctx, &v);

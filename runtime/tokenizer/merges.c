@@ -2,15 +2,15 @@
 /*
  * merges.c - the merges of tokenizer.json
  *
- * A merge names two tokens and, by joining their names, a third; all three
- * must be in the vocabulary.  Its rank is its place in the list.  Names are
- * looked up in the JSON, which is still at hand.
+ * A merge names two tokens and, by joining their names, a third; all three must
+ * be in the vocabulary.  Its rank is its place in the list.  Names are looked
+ * up in the JSON, which is still in memory.
  */
 #include <stdlib.h>
 
 #include "runtime/tokenizer/internal.h"
 
-/* U+2581, what SentencePiece writes for a space. */
+/* U+2581, SentencePiece's mark for a space. */
 static const char mark[] = "\xe2\x96\x81";
 
 #define MARK_LEN	(sizeof(mark) - 1)
@@ -90,9 +90,9 @@ static int merge_load(struct load_ctx *ctx, const json_t *vocab, size_t rank,
 }
 
 /*
- * Does no merge join a token that begins with the mark to one before it that
- * does not end with it?  Then a piece may be cut there, and long texts that no
- * pre_tokenizer cuts are merged word by word.
+ * Is there no merge that joins a token with the mark at its beginning to one
+ * before it without the mark at its end?  Then a piece may be cut there, and
+ * long texts that no pre_tokenizer cuts are merged word by word.
  */
 static bool merges_cut_at_mark(const struct tokenizer *tok)
 {
@@ -133,7 +133,7 @@ int merges_load(struct load_ctx *ctx, const json_t *vocab,
 	tok->nr_merges = (u32)nr;
 	if (bpe_pairs_build(tok))
 		return load_no_memory(ctx);
-	/* The mark has a token, so that no unknown characters fuse there. */
+	/* The mark has a token, so no unknown characters fuse across it. */
 	tok->cuts_at_mark = !tok->byte_level && !tok->ignore_merges &&
 			    json_object_get(vocab, mark) &&
 			    merges_cut_at_mark(tok);

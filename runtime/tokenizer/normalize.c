@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * normalize.c - the normalizer: a text to the text that is split
+ * normalize.c - the normalizer: from the input to the text that is split
  *
- * Steps follow one another; each writes the whole text anew, in turns into
- * one of two buffers.  A step that has nothing to do writes nothing and hands
- * on what it got, so that most texts are never copied.
+ * Steps follow one another; each writes the whole text again, in turn into one
+ * of two buffers.  A step that changes nothing writes nothing and passes its
+ * input on, so most texts are never copied.
  *
- * The decoder's Replaces are the same steps, done to each token at load.
+ * The decoder's Replaces are the same steps, applied to each token at load.
  */
 #include <stdlib.h>
 
 #include "runtime/tokenizer/internal.h"
 #include "runtime/tokenizer/utf8.h"
 
-/* What one step needs: where it reads, and where it may write. */
+/* State of one step: its input, and its output. */
 struct norm_job {
 	struct find_ctx *find;
 	struct norm_scratch *scratch;
@@ -86,7 +86,7 @@ static size_t encode_point(u32 cp, char out[4])
 	return 4;
 }
 
-/* Lower case, or no marks: character by character. */
+/* Lower case, or removal of marks: character by character. */
 static int step_each(const struct norm_step *s, struct norm_job *j)
 {
 	const u8 *p = (const u8 *)j->text;
@@ -109,7 +109,7 @@ static int step_each(const struct norm_step *s, struct norm_job *j)
 		}
 		at += n;
 	}
-	/* All of it may have gone. */
+	/* The result may be empty. */
 	j->wrote = true;
 	return err;
 }

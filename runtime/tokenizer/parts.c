@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * parts.c - reading the typed objects that a tokenizer.json is made of
+ * parts.c - read the typed objects of a tokenizer.json
  *
  * Normalizers, splits, decoders and post-processors are JSON objects with a
  * "type" and keys of their own, and Sequences nest them in lists.  The
- * functions here read one key each and say what is wrong in one line that
- * names the place, the type and the key.  Keys that a part does not have are
- * refused: one that is ignored would change ids without a word.
+ * functions here read one key each and report an error in one line with the
+ * place, the type and the key.  Unknown keys of a part are refused: an ignored
+ * key could silently change ids.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,30 +2,29 @@
 /*
  * pattern.c - split patterns, from Oniguruma's dialect to PCRE2's
  *
- * The pattern in a tokenizer.json is written for the engine that Hugging
- * Face's library uses, Oniguruma in its Ruby syntax.  PCRE2 reads most of it
- * alike, and is packaged and fast; where the two differ the pieces would
- * differ without a word, so the pattern is read here, construct by construct,
- * and written anew:
+ * The pattern in a tokenizer.json is written for the engine of Hugging Face's
+ * library, Oniguruma in its Ruby syntax.  PCRE2 reads most of it alike, and is
+ * packaged and fast.  Where the two differ, the pieces would silently differ.
+ * So the pattern is parsed here, construct by construct, and written anew:
  *
  *   {n,m}+    "one or more of {n,m}", not possessive: (?:X{n,m})+
  *   \s \S     25 code points; PCRE2 counts U+180E too: a class of our own
  *   \v \uHHHH one code point each: \x0b, \x{HHHH}
  *   \p{L} \d  PCRE2's Unicode is two years older: a class with the newer
  *             code points of unicode_newer.h
- *   \w \W     letters, marks, digits, connectors, what else is alphabetic, and
- *             six of Latin-1 that are none of these
+ *   \w \W     letters, marks, digits, connectors, other alphabetic characters,
+ *             and six of Latin-1 that are none of these
  *   ^ $       at every line: PCRE2_MULTILINE, line feed alone ends a line
  *   {         a plain brace unless it begins an interval
  *
- * What would mean something else and is not translated is refused by name:
- * \b, \D, nested classes, && in classes, {,n}, {n}?, options other than
- * (?i:, properties other than general categories (PCRE2 takes scripts by their
- * extensions), negated properties inside of a class.  A pattern that can match
- * nothing is refused as well.
+ *   Constructs that would have another meaning and are not translated are
+ *   refused by name: \b, \D, nested classes, && in classes, {,n}, {n}?, options
+ *   other than (?i:, properties other than general categories (PCRE2 matches
+ *   scripts by their extensions), negated properties inside of a class.  A
+ *   pattern that can match an empty string is refused as well.
  *
- * The rest of the dialects agrees: possessive ++ *+ ?+, lazy ones, groups and
- * lookarounds, general categories.
+ *   The rest of the dialects agrees: possessive ++ *+ ?+, lazy quantifiers,
+ *   groups and lookarounds, general categories.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,7 +38,7 @@
 #define PATTERN_DEPTH	32
 #define NO_ATOM		SIZE_MAX
 
-/* What PCRE2's tables lack of the categories. */
+/* Code points that are missing in PCRE2's tables of categories. */
 static const struct {
 	u32 first;
 	u32 last;
@@ -50,34 +49,36 @@ static const struct {
 #undef x
 };
 
-/* White_Space of Unicode; what \s stands for inside of a class. */
+/* White_Space of Unicode: \s inside of a class. */
 #define SPACE_RANGES							\
 	"\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}"	\
 	"\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
-/* Alphabetic, but of no category that word characters have. */
+/* Alphabetic characters outside of the categories of word characters. */
 #define x(first, last)	"\\x{" #first "}-\\x{" #last "}"
 #define WORD_MORE	UNICODE_WORD(x)
 
-/* The superscripts and fractions of Latin-1: words to Oniguruma alone. */
+/* Superscripts and fractions of Latin-1: word characters only in Oniguruma. */
 #define WORD_ODD	"\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
-/* Of no use to Oniguruma's \w, but words to the other engine in there. */
+/*
+ * No word characters in Oniguruma's \w, but in the other engine of the library.
+ */
 #define JOINERS	"\\x{200c}\\x{200d}"
 
 const char pattern_gpt2[] =
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
 	"|\\s+(?!\\S)|\\s+";
 
-/* A translation under way; @err is set by the first thing that fails. */
+/* A translation in progress; @err is the first error. */
 struct pattern {
 	const char *src;
-	size_t at;			/* of the next byte of @src */
+	size_t at;			/* place in @src */
 	char *out;
 	size_t len;
 	size_t cap;
-	size_t atom;			/* where in @out the last atom begins */
-	size_t group[PATTERN_DEPTH];	/* and the open groups */
+	size_t atom;			/* beginning of the last atom in @out */
+	size_t group[PATTERN_DEPTH];	/* and of the open groups */
 	u32 depth;
 	int err;
 	char *why;
@@ -131,7 +132,7 @@ static void put_code_point(struct pattern *p, unsigned long cp)
 	put_str(p, buf);
 }
 
-/* Copy @n bytes of the source as they are. */
+/* Copy @n bytes of the source. */
 static void copy(struct pattern *p, size_t n)
 {
 	put(p, p->src + p->at, n);
@@ -147,7 +148,7 @@ static size_t char_len(const char *s)
 	return len;
 }
 
-/* Code points that PCRE2 does not know to be of category @cat. */
+/* Put the code points of category @cat that PCRE2 does not know. */
 static void put_newer(struct pattern *p, const char *cat, size_t n)
 {
 	char buf[40];
@@ -162,7 +163,7 @@ static void put_newer(struct pattern *p, const char *cat, size_t n)
 	}
 }
 
-/* What is, or is not, of the general category @cat of one or two letters. */
+/* Put a class of category @cat, of one or two letters, or its complement. */
 static void put_category(struct pattern *p, const char *cat, size_t n,
 			 bool negated, bool in_class)
 {
@@ -176,7 +177,7 @@ static void put_category(struct pattern *p, const char *cat, size_t n,
 		put_str(p, "]");
 }
 
-/* Word characters: what is inside of a class of them. */
+/* Put the word characters, for the inside of a class. */
 static void put_word(struct pattern *p)
 {
 	static const char * const cats[] = { "L", "M", "Nd", "Nl", "Pc" };
@@ -251,7 +252,7 @@ static void code_point(struct pattern *p)
 	p->at += 2 + want + 2 * braced;
 }
 
-/* The escape at the cursor, inside of a class or not. */
+/* Translate the escape at the cursor, inside of a class or not. */
 static void escape(struct pattern *p, bool in_class)
 {
 	char c = p->src[p->at + 1];
@@ -358,7 +359,7 @@ static void group_close(struct pattern *p)
 	p->atom = p->group[--p->depth];
 }
 
-/* Length of {n}, {n,} or {n,m} at @s, 0 if it is something else. */
+/* Length of {n}, {n,} or {n,m} at @s, 0: it is none of these. */
 static size_t interval_len(const char *s)
 {
 	size_t n = strspn(s + 1, "0123456789"), m = 0;
@@ -370,7 +371,7 @@ static size_t interval_len(const char *s)
 	return s[1 + n + m] == '}' ? n + m + 2 : 0;
 }
 
-/* Put the last atom and what follows it into a group: (?:...) */
+/* Put the last atom and its quantifiers into a group: (?:...) */
 static void atom_wrap(struct pattern *p)
 {
 	size_t from = p->atom, n = p->len - from;
@@ -428,7 +429,7 @@ static void quantifier(struct pattern *p)
 	p->atom = NO_ATOM;
 }
 
-/* An atom of one character, class or escape. */
+/* Translate an atom: a character, a class or an escape. */
 static void atom(struct pattern *p)
 {
 	p->atom = p->len;
@@ -469,7 +470,7 @@ static void pattern_translate(struct pattern *p)
 		pattern_fail(p, -EINVAL, "unmatched (");
 }
 
-/* Compile the translation; PCRE2 has the last word on what is a pattern. */
+/* Compile the translation; PCRE2 finds the remaining syntax errors. */
 static pcre2_code *translation_compile(struct pattern *p)
 {
 	pcre2_compile_context *cc = pcre2_compile_context_create(NULL);
@@ -515,13 +516,16 @@ int pattern_compile(const char *src, pcre2_code **out, char *why,
 		pcre2_code_free(code);
 		return p.err;
 	}
-	/* Without JIT (no such CPU, no executable memory) it interprets. */
+	/*
+	 * Without JIT (no such CPU, no executable memory) PCRE2 interprets the
+	 * pattern.
+	 */
 	(void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 	*out = code;
 	return 0;
 }
 
-/* ---- sets that parts of the library mean ---- */
+/* ---- character sets of the library's parts ---- */
 
 static void put_set(struct pattern *p, enum pattern_set set)
 {

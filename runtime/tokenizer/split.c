@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * split.c - the pre_tokenizer: a text to pieces
+ * split.c - the pre_tokenizer: from a text to pieces
  *
- * Stages follow one another; each gets the pieces of the one before, one by
- * one, and only the bytes of its piece: lookaheads end where the piece ends.
+ * Stages follow one another.  Each gets the pieces of the stage before, one by
+ * one, and only the bytes of the piece: lookaheads end where the piece ends.
  * So the stages are a recursion of fixed depth, and a piece passes all of them
  * before the next one is cut.
  *
- * A stage may write its piece anew (a prefix, spaces to a mark) into a buffer
- * of its own, which holds until the stage's next piece.
+ * A stage may write its piece anew (a prefix, spaces to a mark) into its own
+ * buffer, which is valid until the stage's next piece.
  *
- * @first says that a piece begins where the whole text does: a Metaspace with
- * the scheme "first" asks for that.
+ * @first means that a piece begins where the whole text does: a Metaspace with
+ * the scheme "first" needs that.
  */
 #include "runtime/tokenizer/internal.h"
 
 static int stage_do(struct splitter *s, u32 nr, const char *text, size_t len,
 		    bool first);
 
-/* A piece that the next one may yet be joined with. */
+/* A piece that may still be joined with the next one. */
 struct pending {
 	size_t from;
 	size_t to;
@@ -36,7 +36,7 @@ static int pending_put(struct splitter *s, u32 nr, const char *text,
 			first && !p->from);
 }
 
-/* Does a segment join the pending one, of which the matches are @p's? */
+/* Does a segment join the pending one? */
 static bool segment_joins(enum split_behavior b, const struct pending *p,
 			  bool is_match)
 {
@@ -49,7 +49,7 @@ static bool segment_joins(enum split_behavior b, const struct pending *p,
 	return b == SPLIT_CONTIGUOUS && is_match == p->is_match;
 }
 
-/* One match, or what lies between two: text from @from to @to. */
+/* Put one match, or the text between two matches: from @from to @to. */
 static int segment_put(struct splitter *s, u32 nr, const char *text,
 		       struct pending *p, struct pending seg, bool first)
 {
@@ -93,7 +93,7 @@ static int stage_cut(struct splitter *s, u32 nr, const char *text, size_t len,
 	return err ? err : pending_put(s, nr, text, &p, first);
 }
 
-/* Isolated and not inverted, as most are: nothing is ever joined. */
+/* Isolated and not inverted, as most stages are: pieces are never joined. */
 static int stage_isolate(struct splitter *s, u32 nr, const char *text,
 			 size_t len, bool first)
 {

@@ -9,48 +9,48 @@
  *        --byte-pair merges--> ids --post_processor--> ids
  *
  *  trie.c       Added tokens (mostly control tokens such as "<|im_end|>") are
- *               found in the text before anything else looks at it, in two
- *               turns: first those that a normalizer must not touch, then, in
- *               what it made of the rest, the others.
+ *               matched in the text before any other step, in two turns: first
+ *               those that a normalizer must not touch, then the others, in the
+ *               normalized rest.
  *  normalize.c  Unicode's normal forms, spaces to marks and the like (forms.c).
- *  split.c      What lies between added tokens is cut into pieces, mostly by
+ *  split.c      The text between added tokens is cut into pieces, mostly by
  *               patterns: roughly words with the space before them (find.c;
- *               pattern.c makes patterns of another dialect PCRE2's).
+ *               pattern.c translates patterns of another dialect for PCRE2).
  *  bpe.c        Every piece is merged on its own.
  *  vocab.c      Tokens and byte alphabet; merges.c, added.c.
  *  load.c       All of it from the model's files; load_*.c and parts.c.
  *  detok.c      The way back, one id at a time.
  *
- * The measure is the library that the model was trained with: the ids must be
- * its ids, all of them, since a model is worse, not broken, on ids that are
- * nearly right, and nobody notices.
+ * The reference is the library that the model was trained with: all ids must be
+ * the same.  With a few wrong ids a model is worse but not broken, so the error
+ * would stay unnoticed.
  *
  * Invariants: struct tokenizer is constant after loading, so encoding takes no
- * lock; struct encoder belongs to one call.  Text is checked to be UTF-8 once,
- * here, and the patterns run without checking it again.  Running time is
- * linear in the text up to the logarithm that the heap of bpe.c costs.
+ * lock; struct encoder belongs to one call.  The text is checked to be UTF-8
+ * once, here, and the patterns run without checking it again.  Running time is
+ * linear in the text, except for the logarithm of the heap in bpe.c.
  */
 #include <stdlib.h>
 
 #include "runtime/tokenizer/internal.h"
 #include "runtime/tokenizer/utf8.h"
 
-/* Positions in a piece are s32, and the heap takes 16 bytes a byte. */
+/* Positions in a piece are s32, and the heap needs 16 bytes a byte. */
 #define ENCODE_MAX	(1ul << 30)
 
 /* One call of tokenizer_encode(). */
 struct encoder {
-	struct splitter split;		/* knows the tokenizer */
+	struct splitter split;		/* has the tokenizer */
 	u32 flags;
 	u32 *ids;
 	size_t max;
-	size_t nr;			/* ids so far, those beyond max too */
+	size_t nr;			/* ids so far, also those beyond max */
 	struct bpe_scratch scratch;
 	struct norm_scratch norm;
-	const char *text;		/* what the guards count from */
+	const char *text;		/* the text that the guards refer to */
 	const struct tokenizer_guard *guards;
 	size_t nr_guards;
-	bool plain;			/* what is normalized had a guard */
+	bool plain;			/* the normalized text had a guard in it */
 };
 
 static void emit(struct encoder *e, u32 id)
@@ -72,7 +72,7 @@ static int encode_merged(struct encoder *e, const char *piece, size_t len)
 	return 0;
 }
 
-/* Merge what lies between the borders that no merge crosses. */
+/* Merge the parts between borders that no merge crosses. */
 static int encode_cut(struct encoder *e, const char *piece, size_t len)
 {
 	static const char mark[3] = "\xe2\x96\x81";
@@ -80,7 +80,9 @@ static int encode_cut(struct encoder *e, const char *piece, size_t len)
 	int err = 0;
 
 	while (!err && from < len) {
-		/* Marks that begin it, then all up to the next mark. */
+		/*
+		 * Marks at the beginning, then all bytes up to the next mark.
+		 */
 		while (len - to >= 3 && !memcmp(piece + to, mark, 3))
 			to += 3;
 		while (to < len && (len - to < 3 ||
@@ -139,7 +141,7 @@ static bool is_single_word(struct encoder *e, const char *text, size_t from,
 	return !begins_with_word(e, text + at, from - at);
 }
 
-/* Does a guard lie, in part, in the @len bytes at @p? */
+/* Is part of the @len bytes at @p guarded? */
 static bool is_guarded(const struct encoder *e, const char *p, size_t len)
 {
 	const size_t from = (size_t)(p - e->text);
@@ -155,7 +157,9 @@ static bool is_guarded(const struct encoder *e, const char *p, size_t len)
 	return lo < e->nr_guards && e->guards[lo].at < from + len;
 }
 
-/* Does this token, found in @text, count?  Then what it takes with it. */
+/*
+ * Does the token found in @text count?  Then include the white space it takes.
+ */
 static bool added_counts(struct encoder *e, u32 turn, u32 id, const char *text,
 			 size_t len, size_t done, size_t *from, size_t *to)
 {
@@ -183,7 +187,7 @@ static bool added_counts(struct encoder *e, u32 turn, u32 id, const char *text,
 static int encode_added(struct encoder *e, u32 turn, const char *text,
 			size_t len, bool first);
 
-/* What lies between added tokens of the turn before @turn. */
+/* Encode the text between added tokens of the turn before @turn. */
 static int encode_between(struct encoder *e, u32 turn, const char *text,
 			  size_t len, bool first)
 {
@@ -192,7 +196,7 @@ static int encode_between(struct encoder *e, u32 turn, const char *text,
 
 	if (turn == NR_ADDED_TURNS)
 		return split_text(&e->split, text, len, first);
-	/* Here it is still a part of the text; normalized it may lie elsewhere. */
+	/* Check guards in the text now: normalized text has other places. */
 	e->plain = is_guarded(e, text, len);
 	if (tok->nr_norm)
 		err = norm_apply(tok->norm, tok->nr_norm, &e->split.find,
@@ -201,11 +205,11 @@ static int encode_between(struct encoder *e, u32 turn, const char *text,
 }
 
 /*
- * Find the added tokens of @turn in @text; what is between goes on.
+ * Find the added tokens of @turn in @text; the text between them goes on.
  *
- * White space that a token swallows is still searched for tokens, and one
- * found there counts although it is swallowed (@done may even step back): odd,
- * but what models were trained with.
+ * White space that a token takes is still searched for tokens, and a token
+ * found there counts although it was taken (@done may even step back).  That is
+ * odd, but models were trained with it.
  */
 static int encode_added(struct encoder *e, u32 turn, const char *text,
 			size_t len, bool first)

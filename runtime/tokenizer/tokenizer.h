@@ -2,16 +2,16 @@
 /*
  * tokenizer.h - text to token ids and back, for models with byte-pair encoding
  *
- * A tokenizer is loaded once from a model folder and never changes after it:
- * any number of threads may encode and decode with one, without a lock.  Every
- * call that encodes takes its own scratch memory and gives it back.
+ * A tokenizer is loaded once from a model folder and never changes afterwards:
+ * any number of threads may encode and decode with it, without a lock.  Every
+ * encoding call allocates its own scratch memory and frees it.
  */
 #ifndef KVRT_TOKENIZER_H
 #define KVRT_TOKENIZER_H
 
 #include <kvmm/types.h>
 
-/* Room that every error line of tokenizer_load() fits in. */
+/* Size that holds every error line of tokenizer_load(). */
 #define TOKENIZER_ERR_MAX	512
 
 /* "This model has no such token." */
@@ -21,13 +21,14 @@ struct tokenizer;
 
 /**
  * enum tokenizer_flags - how tokenizer_encode() treats a text
- * @TOKENIZER_ADD_BOS: begin with the BOS token, or what else this model's
- *	files say that its texts begin with (add_bos_token, else the
- *	post_processor); no effect on a model that has none
- * @TOKENIZER_ADD_EOS: likewise, end with what its texts end with
- *	(add_eos_token, else the post_processor); not for texts to be continued
- * @TOKENIZER_PLAIN: special tokens written out in the text are plain text:
- *	for input that must not be able to forge a turn of a conversation
+ * @TOKENIZER_ADD_BOS: begin with the BOS token, or other tokens that this
+ *                     model's files put at the beginning (add_bos_token, else
+ *                     the post_processor); no effect on a model without them
+ * @TOKENIZER_ADD_EOS: likewise, put the tokens at the end (add_eos_token, else
+ *                     the post_processor); not for texts to be continued
+ * @TOKENIZER_PLAIN:   special tokens written out in the text are plain text:
+ *                     for input that must not be able to forge a turn of a
+ *                     conversation
  */
 enum tokenizer_flags {
 	TOKENIZER_ADD_BOS	= BIT(0),
@@ -38,17 +39,17 @@ enum tokenizer_flags {
 /**
  * tokenizer_load() - read the tokenizer of a model folder
  * @dir: folder with tokenizer.json and, mostly, tokenizer_config.json
- * @out: the tokenizer, valid only on success; tokenizer_free() it
- * @err: gets one line naming the file and the reason on failure
+ * @out: the tokenizer, valid only on success; free it with tokenizer_free()
+ * @err: gets one line with the file and the reason on failure
  * @err_size: bytes at @err; TOKENIZER_ERR_MAX holds every line whole
  *
  * Return: 0, -ENOENT (no such file), -EINVAL (malformed), -EOPNOTSUPP (well
- * formed, but of a kind this tokenizer does not speak), or -ENOMEM.
+ * formed, but of a kind that this tokenizer does not support), or -ENOMEM.
  */
 int __must_check tokenizer_load(const char *dir, struct tokenizer **out,
 				char *err, size_t err_size);
 
-/** tokenizer_free() - give back @tok, which may be NULL */
+/** tokenizer_free() - free @tok, which may be NULL */
 void tokenizer_free(struct tokenizer *tok);
 
 /**
@@ -65,7 +66,7 @@ void tokenizer_free(struct tokenizer *tok);
  *
  * Return: number of ids, or -E2BIG (more than @max; the first @max are
  * written), -EILSEQ (@text is not UTF-8), -EFBIG (@len too large), -EOVERFLOW
- * (the model's own pattern ran into its limits on this text), -ENOMEM.
+ * (the model's own pattern exceeds its limits on this text), -ENOMEM.
  */
 ssize_t __must_check tokenizer_encode(const struct tokenizer *tok,
 				      const char *text, size_t len, u32 flags,
@@ -84,8 +85,8 @@ size_t tokenizer_special_at(const struct tokenizer *tok, const char *text,
 			    size_t len);
 
 /**
- * struct tokenizer_guard - a part of a text that is no token
- * @at:  byte that it begins with
+ * struct tokenizer_guard - a part of a text that must be plain
+ * @at:  its first byte
  * @len: bytes
  */
 struct tokenizer_guard {
@@ -94,9 +95,10 @@ struct tokenizer_guard {
 };
 
 /**
- * tokenizer_encode_guarded() - tokenizer_encode() of a text of two hands
- * @guards: parts of @text, in order, in which and over whose ends no special
- *	token is found: they are plain text to the rest of the tokenizer
+ * tokenizer_encode_guarded() - tokenizer_encode() of a text with untrusted
+ * parts
+ * @guards: parts of @text, in order, in which no special token is found, nor
+ *          across their ends: they are plain text
  * @nr_guards: their number
  */
 ssize_t __must_check
@@ -126,17 +128,17 @@ u32 tokenizer_bos_id(const struct tokenizer *tok);
 /** tokenizer_eos_id() - the id, or TOKENIZER_NO_ID */
 u32 tokenizer_eos_id(const struct tokenizer *tok);
 
-/** tokenizer_adds_bos() - does TOKENIZER_ADD_BOS put a token before texts? */
+/** tokenizer_adds_bos() - does TOKENIZER_ADD_BOS add a token? */
 bool tokenizer_adds_bos(const struct tokenizer *tok);
 
 /** tokenizer_is_special() - is @id an added token marked special? */
 bool tokenizer_is_special(const struct tokenizer *tok, u32 id);
 
 /**
- * tokenizer_find() - the token of exactly these bytes
+ * tokenizer_find() - find the token of exactly these bytes
  * @tok: the tokenizer
- * @bytes: what it stands for, for instance "<|im_end|>"; of a model without
- *	ByteLevel its name, in which spaces are U+2581
+ * @bytes: text of the token, for instance "<|im_end|>"; for a model without
+ *       ByteLevel its name, in which spaces are U+2581
  * @len: bytes at @bytes
  *
  * Return: its id, added tokens first, or TOKENIZER_NO_ID.
@@ -149,15 +151,15 @@ u32 tokenizer_find(const struct tokenizer *tok, const char *bytes,
  * @tok: its tokenizer, which must outlive it
  * @skip_special: leave special tokens out of the text
  * @nr_held: bytes in @held
- * @strip: so many spaces the text may still lose at its begin
- * @started: something of the text has come
- * @held: begin of a character whose end has not come yet
+ * @strip:   how many spaces may still be removed at the beginning of the text
+ * @started: the text has begun
+ * @held:    beginning of an incomplete character
  *
- * A plain value: copy it to fork a stream.  What was put out never changes;
- * all output of a stream, flush included, is valid UTF-8 and equals decoding
- * all its ids at once.  Bytes that belong to no character become U+FFFD: one
- * for each longest part that a character could have begun with, or, where
- * bytes are tokens (byte fallback), one for each byte.
+ * A plain value: copy it to fork a stream.  Written text never changes.  The
+ * output of a stream, flush included, is valid UTF-8 and equals decoding all
+ * its ids at once.  Bytes that belong to no character become U+FFFD: one for
+ * each longest part that a character could have begun with, or, if bytes are
+ * tokens (byte fallback), one for each byte.
  */
 struct detok {
 	const struct tokenizer *tok;
@@ -172,29 +174,29 @@ struct detok {
 void detok_init(struct detok *d, const struct tokenizer *tok,
 		bool skip_special);
 
-/** detok_out_max() - bytes that any one detok_push() can put out */
+/** detok_out_max() - most bytes that one detok_push() can write */
 size_t detok_out_max(const struct tokenizer *tok);
 
 /**
- * detok_push() - take one id, put out the characters it completes
- * @d: the stream
- * @id: next id; one the tokenizer does not know (the padding that models add
- *	to their vocabulary) puts out nothing
+ * detok_push() - take one id, write the characters that it completes
+ * @d:   the stream
+ * @id:  next id; for an unknown id (the padding that models add to their
+ *       vocabulary) nothing is written
  * @out: gets UTF-8, not NUL terminated
  * @max: bytes at @out; detok_out_max() is always enough
  *
- * Return: bytes put out, 0 included, or -E2BIG; then @d is unchanged.
+ * Return: bytes written, 0 included, or -E2BIG; then @d is unchanged.
  */
 ssize_t __must_check detok_push(struct detok *d, u32 id, char *out,
 				size_t max);
 
 /**
- * detok_flush() - end the stream: what is still held becomes U+FFFD
- * @d: the stream; may be used for a new one afterwards
+ * detok_flush() - end the stream: held bytes become U+FFFD
+ * @d:   the stream; may be used for a new one afterwards
  * @out: gets at most 9 bytes; detok_out_max() is always enough
  * @max: bytes at @out
  *
- * Return: bytes put out, or -E2BIG; then @d is unchanged.
+ * Return: bytes written, or -E2BIG; then @d is unchanged.
  */
 ssize_t __must_check detok_flush(struct detok *d, char *out, size_t max);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * trie.c - the added tokens, found in the text byte by byte
+ * trie.c - find the added tokens in a text byte by byte
  *
- * A model adds a few to a few thousand tokens whose text is matched before
- * any splitting: control tokens mostly.  The longest one that begins at a
- * position wins.  Nearly all positions of a text begin none of them, so the
- * first byte has a table of its own and costs one load; behind it, children
- * are lists, because a node rarely has more than a few.
+ * A model adds a few to a few thousand tokens that are matched before any
+ * splitting: control tokens mostly.  The longest token that begins at a
+ * position wins.  Most positions of a text begin none of them, so the first
+ * byte has a table of its own and costs one load.  Below it, children are
+ * lists, because a node rarely has more than a few.
  *
- * Written by the loader alone.
+ * Only the loader writes it.
  */
 #include <stdlib.h>
 

@@ -2,14 +2,16 @@
 /*
  * utf8.c - one step through bytes that may or may not be UTF-8
  *
- * The table of Unicode 15, section 3.9: what the first byte is decides how
- * many bytes follow and what range the second may have; that range is what
- * shuts out overlong forms (E0, F0), surrogates (ED) and code points above
- * U+10FFFF (F4).  Pure functions, no state.
+ * The table of Unicode 15, section 3.9: the first byte decides how many bytes
+ * follow and the range of the second one.  That range excludes overlong forms
+ * (E0, F0), surrogates (ED) and code points above U+10FFFF (F4).  Pure
+ * functions, no state.
  */
 #include "runtime/tokenizer/utf8.h"
 
-/* Bytes of the character @b begins, 0 if none; the range of its second. */
+/*
+ * Length of the character that @b begins, 0 if none; range of its second byte.
+ */
 static unsigned int lead_class(u8 b, u8 *lo, u8 *hi)
 {
 	*lo = 0x80;

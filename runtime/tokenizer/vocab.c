@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * vocab.c - the vocabulary: tokens and what they decode to
+ * vocab.c - the vocabulary: tokens and their decoded text
  *
- * In a tokenizer.json a token of byte-level BPE is not written as the bytes it
- * stands for but in an alphabet of 256 printable characters, one a byte:
- * printable Latin-1 stands for itself, the other bytes are U+0100 onwards in
- * their order.  Here tokens are turned back into bytes once, at load, and
- * lie end to end in a pool.  A token with a character outside of the alphabet
- * (a control token, mostly) stands for its own text.
+ * In a tokenizer.json a token of byte-level BPE is not written as its bytes but
+ * in an alphabet of 256 printable characters, one a byte: printable Latin-1
+ * stands for itself, the other bytes are U+0100 onwards in their order.  Here
+ * tokens are turned back into bytes once, at load, and are stored one after the
+ * other in a pool.  A token with a character outside of the alphabet (a control
+ * token, mostly) stands for its own text.
  *
  * Without ByteLevel a token is written as it is, and the steps of the decoder
- * make of it what it decodes to, once, here.
+ * turn it into its decoded text, once, here.
  *
- * All ids, names and merges are checked against each other while the JSON is
- * at hand: nothing after loading can meet an id that does not exist.
+ * All ids, names and merges are checked against each other while the JSON is in
+ * memory: after loading no id can occur that does not exist.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static bool byte_is_printable(u32 b)
 	return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b != 0xad);
 }
 
-/* Code point of the alphabet -> byte, -1 where there is none. */
+/* Code point of the alphabet -> byte, -1: none. */
 static void alphabet_build(s16 byte_of[ALPHABET_END])
 {
 	u32 b, next = 0x100;
@@ -41,7 +41,7 @@ static void alphabet_build(s16 byte_of[ALPHABET_END])
 
 /*
  * Spell @text (valid UTF-8, @len bytes) in bytes at @out, which has room for
- * @len.  Returns their number, or -1 if a character is not of the alphabet.
+ * @len.  Returns their number, or -1 if a character is not in the alphabet.
  */
 static ssize_t alphabet_spell(const s16 byte_of[ALPHABET_END],
 			      const char *text, size_t len, char *out)
@@ -109,7 +109,7 @@ int vocab_tokens_reserve(struct tokenizer *tok, u32 id)
 	return 0;
 }
 
-/* Every id below the highest: so that the table is made once. */
+/* Make room for every id up to the highest, so that the table is made once. */
 static int vocab_size_tables(struct load_ctx *ctx, json_t *vocab)
 {
 	const char *name;
@@ -130,7 +130,10 @@ static int vocab_size_tables(struct load_ctx *ctx, json_t *vocab)
 	return 0;
 }
 
-/* Name of the token with @id: only for an error line, so it may search. */
+/*
+ * Name of the token with @id: only for an error line, so a search is fast
+ * enough.
+ */
 static const char *vocab_name(json_t *vocab, u32 id)
 {
 	const char *name;
@@ -191,7 +194,7 @@ static int vocab_load_tokens(struct load_ctx *ctx, json_t *vocab)
 	return 0;
 }
 
-/* Ids of the 256 symbols every piece starts from. */
+/* Ids of the 256 symbols that every piece starts from. */
 static int vocab_load_bytes(struct load_ctx *ctx)
 {
 	struct tokenizer *tok = ctx->tok;
@@ -203,7 +206,7 @@ static int vocab_load_bytes(struct load_ctx *ctx)
 		if (t->piece_len == 1 && (t->flags & TOKEN_PIECE))
 			tok->byte_id[(u8)tok->pool[t->piece]] = id;
 	}
-	/* Some bytes are in no UTF-8. */
+	/* Some bytes never occur in UTF-8. */
 	for (b = 0; b < 256; b++)
 		if (tok->byte_id[b] == TOKENIZER_NO_ID && b < 0xf5 &&
 		    b != 0xc0 && b != 0xc1)
@@ -212,7 +215,7 @@ static int vocab_load_bytes(struct load_ctx *ctx)
 	return 0;
 }
 
-/* Ids of single characters, and of the bytes of those that have none. */
+/* Ids of single characters, and of the bytes of characters without a token. */
 static int vocab_load_chars(struct load_ctx *ctx, const json_t *vocab)
 {
 	struct tokenizer *tok = ctx->tok;
@@ -241,7 +244,7 @@ static int vocab_load_chars(struct load_ctx *ctx, const json_t *vocab)
 	return 0;
 }
 
-/* The token of what the vocabulary does not know. */
+/* The token for text that the vocabulary does not know. */
 static int vocab_load_unknown(struct load_ctx *ctx, const json_t *model,
 			      const json_t *vocab)
 {
@@ -282,7 +285,7 @@ int vocab_load(struct load_ctx *ctx, const json_t *model)
 	return err;
 }
 
-/* The byte that a name such as "<0xE4>" means, or -1. */
+/* The byte of a name such as "<0xE4>", or -1. */
 static int fallback_byte(const char *p, size_t len)
 {
 	char digits[3] = { 0 };
@@ -298,7 +301,7 @@ static int fallback_byte(const char *p, size_t len)
 	return end == digits + 2 ? (int)b : -1;
 }
 
-/* What a token is when it comes first: without marks. */
+/* Set the text of a token at the beginning of a text: without marks. */
 static int token_drop(struct tokenizer *tok, struct token *t)
 {
 	const struct decoding *d = &tok->dec;
@@ -331,7 +334,7 @@ static int token_drop(struct tokenizer *tok, struct token *t)
 	return 0;
 }
 
-/* Do the decoder's steps to a token's name. */
+/* Apply the decoder's steps to a token's name. */
 static int token_decode(struct tokenizer *tok, struct token *t,
 			struct find_ctx *c, struct norm_scratch *s)
 {
