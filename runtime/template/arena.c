@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * arena.c - memory that is given back as a whole, and the first error
+ * arena.c - memory that is freed as a whole, and the first error
  *
- * A template and each of its renderings has an arena.  Pieces come off the
- * front of a chunk; chunks double, so that what is wasted stays a part of what
- * is used; the sum of all chunks has a limit, which is how a template that
- * piles up text ends.
+ * Each template and each rendering has an arena.  Pieces are taken from the
+ * front of a chunk.  Chunks double, so the unused memory stays a fraction of
+ * the used memory.  The sum of all chunks has a limit, which ends a template
+ * that collects too much text.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct chunk {
 	size_t		size;
 };
 
-/* Where the bytes of a chunk begin */
+/* The first byte of a chunk */
 static char *chunk_bytes(struct chunk *c)
 {
 	return (char *)c + ALIGN_UP(sizeof(*c), MEM_ALIGN);
@@ -77,7 +77,10 @@ void *mem_extend(struct arena *m, const void *p, size_t old, size_t n)
 {
 	char *begin = (char *)(uintptr_t)p;
 
-	/* Only the very end: a shorter text may be part of a longer one. */
+	/*
+	 * Only the last piece can grow: a shorter text may be part of a longer
+	 * one.
+	 */
 	if (m->failed || !m->chunk || !p || begin + old != m->tail ||
 	    begin < chunk_bytes(m->chunk) ||
 	    n > (size_t)(m->end - begin) - MEM_ALIGN)
@@ -102,7 +105,9 @@ void mem_free(struct arena *m)
 	m->used = 0;
 }
 
-/* Take away a character that was cut and what is none, and keep to one line. */
+/*
+ * Remove a character that was cut, replace bytes that are none, keep one line.
+ */
 static void text_mend(char *s, bool lines)
 {
 	size_t n = strlen(s), at = 0, len;

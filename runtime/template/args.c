@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * args.c - operands by place or by name
+ * args.c - operands by position or by name
  */
 #include "runtime/template/internal.h"
 
-/* The place of @k in @spec, or -1 */
+/* The position of @k in @spec, or -1 */
 static int word_place(const char *spec, const struct kwarg *k)
 {
 	int i = 0;

@@ -2,9 +2,9 @@
 /*
  * braces.c - str.format()
  *
- * Fields by place or name, {} {0} {name}, with !s and !r, and with the
- * conversions of percent.c behind a colon as far as both languages agree:
- * {:.2f}, {:5d}, {:05d}.  Fields inside of fields are refused.
+ * Fields by position or name, {} {0} {name}, with !s and !r, and after a colon
+ * with those conversions of percent.c on which both languages agree: {:.2f},
+ * {:5d}, {:05d}.  Fields inside of fields are refused.
  */
 #include "runtime/template/internal.h"
 
@@ -15,7 +15,7 @@ struct filling {
 	u32			next;
 };
 
-/* The operand that @p..@end names */
+/* The operand named by @p..@end */
 static struct value field_value(struct filling *f, const char *p,
 				const char *end)
 {

@@ -2,8 +2,9 @@
 /*
  * call.c - calls: arguments, macros, functions, methods
  *
- * A macro runs in a scope below the one that defined it, and gives its text.
- * A default is computed at the call, where it sees the parameters before it.
+ * A macro runs in a scope below the one that defined it, and its value is its
+ * text.  A default is computed at the call, where the parameters before it are
+ * visible.
  */
 #include "runtime/template/internal.h"
 
@@ -63,7 +64,7 @@ static bool is_word(const struct kwarg *k, const char *s, u32 len)
 	return k->len == len && !memcmp(k->name, s, len);
 }
 
-/* One parameter, the @i-th: given by place, by name, or its default */
+/* The parameter @i: given by position, by name, or its default */
 static struct value param_value(struct render *r, const struct node *p,
 				const struct args *a, u32 i, u32 *used)
 {
@@ -96,7 +97,10 @@ static bool is_param(struct render *r, const struct node *m,
 	return p != NULL;
 }
 
-/* varargs, kwargs and caller, if the body reads them.  Return: arguments used. */
+/*
+ * Bind varargs, kwargs and caller, if the body reads them.
+ * Return: arguments used.
+ */
 static u32 bind_hidden(struct render *r, const struct node *m,
 		       const struct args *a, u32 nr_params)
 {

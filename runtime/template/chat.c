@@ -2,10 +2,10 @@
 /*
  * chat.c - the chat templates of a model's folder
  *
- * A model has one template or several with names.  They stand in
- * tokenizer_config.json, or since 2025 in files of their own, which go before
- * it.  A special token is a string or an object with the string as `content`;
- * one that is null or not there stays undefined.
+ * A model has one template, or several with names.  They are in
+ * tokenizer_config.json, or since 2025 in files of their own, which take
+ * precedence.  A special token is a string or an object with the string as
+ * `content`; a null or missing one stays undefined.
  */
 #include <dirent.h>
 #include <stdarg.h>
@@ -18,15 +18,15 @@
 
 #define CHAT_TEMPLATES_MAX	16u
 
-/* Of tokenizer_config.json; those with thousands of tokens have 1 MB. */
+/* For tokenizer_config.json; with thousands of tokens it has 1 MB. */
 #define CHAT_CONFIG_MAX		(64u << 20)
 #define CHAT_VALUES_MAX		(4u << 20)
 
 /**
  * struct chat - the templates of a model
- * @t:	    [@n] compiled
- * @name:   [@n]
- * @tokens: object with the special tokens
+ * @t:		[@n] compiled templates
+ * @name:	[@n] their names
+ * @tokens:	object with the special tokens
  */
 struct chat {
 	u32		n;
@@ -49,7 +49,7 @@ static __printf(3, 4) int refuse(struct loading *l, int code, const char *fmt,
 	va_start(ap, fmt);
 	vsnprintf(l->why, l->len, fmt, ap);
 	va_end(ap);
-	/* It quotes names and sources of the folder. */
+	/* The text quotes names and sources of the folder. */
 	if (l->len)
 		utf8_clean_line(l->why);
 	return code;
@@ -65,7 +65,7 @@ static const struct tmpl *find(const struct chat *c, const char *name)
 	return NULL;
 }
 
-/* The first one of a name stays. */
+/* Add a template; the first one with a name counts. */
 static int add(struct loading *l, const char *name, const char *source,
 	       size_t n, const char *where)
 {
@@ -151,7 +151,7 @@ static int add_tokens(struct loading *l, const json_t *config)
 
 /* ---- files ---- */
 
-/* -ENOENT says nothing: most files may be missing. */
+/* -ENOENT is not reported: most files may be missing. */
 static int file_read(struct loading *l, const char *path, u64 most,
 		     char **text, size_t *n)
 {
@@ -246,7 +246,7 @@ int chat_compile(const json_t *config, struct chat **chat, char *why,
 	return chat_end(&l, ret, chat);
 }
 
-/* tokenizer_config.json, which may be missing */
+/* Add tokenizer_config.json, which may be missing */
 static int add_config_file(struct loading *l, const char *path)
 {
 	json_t *config = NULL;
@@ -315,8 +315,10 @@ void chat_free(struct chat *c)
 
 /* ---- variables ---- */
 
-/* The names under which a message's reasoning comes; templates read the first
- * and, some of them, the second. */
+/*
+ * Set all names of a message's reasoning: templates read the first name and,
+ * some of them, the second.
+ */
 static int alias_reasoning(json_t *m)
 {
 	static const char * const names[] = {

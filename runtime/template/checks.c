@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * checks.c - the tests, which stand after `is`
+ * checks.c - the tests, used after `is`
  */
 #include "runtime/template/internal.h"
 
@@ -15,7 +15,7 @@ static struct value name(struct render *r, const struct args *a)	\
 	return VALUE_BOOL(cond);					\
 }
 
-/* A test that compares it with another one */
+/* A test that compares the value with another one */
 #define CHECK_WITH(name, cond)						\
 static struct value name(struct render *r, const struct args *a)	\
 {									\
@@ -33,7 +33,7 @@ static bool rest_is(struct render *r, struct value v, struct value by, s64 want)
 	return !r->mem.failed && tv_equal(r, rest, VALUE_INT(want));
 }
 
-/* Has letters, and all of them in that case */
+/* Does the text have letters, and are all of them in this case? */
 static bool is_case(struct render *r, struct value v, char how)
 {
 	struct value s = tv_str(r, v), same, other;

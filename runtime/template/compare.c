@@ -2,8 +2,8 @@
 /*
  * compare.c - equality, order, membership, sorting
  *
- * True is 1 and 1 is 1.0; a list is no tuple; texts are ordered by code point,
- * which is the order of their bytes.
+ * True equals 1 and 1 equals 1.0; a list is never equal to a tuple; texts are
+ * ordered by code point, which is the order of their bytes.
  */
 #include "runtime/template/internal.h"
 
@@ -200,8 +200,8 @@ bool tv_in(struct render *r, struct value item, struct value box)
 /* ---- sorting ---- */
 
 /*
- * Merge v[0..mid) and v[mid..n) with their keys.  Of equals the left one goes
- * first, upwards or downwards, as Python's sort keeps them.
+ * Merge v[0..mid) and v[mid..n) with their keys.  Of equal ones the left one
+ * comes first, in both directions, as in Python's stable sort.
  */
 static void merge(struct render *r, struct value *v, struct value *k,
 		  struct value *tmp, u32 mid, u32 n, bool reverse)

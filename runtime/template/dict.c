@@ -2,8 +2,9 @@
 /*
  * dict.c - dicts, which keep the order of insertion
  *
- * Entries lie in an array; from nine on, a table of places, found by hash with
- * linear probing and at most half full, finds them.  Nothing is ever removed.
+ * Entries are in an array.  A dict of nine or more also has a hash table of
+ * places in that array, with linear probing, at most half full.  Entries are
+ * never removed.
  */
 #include "runtime/template/internal.h"
 
@@ -29,7 +30,7 @@ static u32 hash_bytes(u32 h, const void *p, size_t n)
 	return h;
 }
 
-/* The same for what is equal: 1, 1.0 and True */
+/* Equal values have equal hashes: 1, 1.0 and True */
 static u32 hash_value(struct render *r, struct value v)
 {
 	u32 h = 2166136261u, i;
@@ -115,7 +116,7 @@ static void slot_fill(struct render *r, struct dict *d, u32 i)
 {
 	u32 *slot = slot_find(d, d->e[i].hash);
 
-	/* Steps, since keys can be made to have one hash */
+	/* Count steps, since keys can be made to have the same hash */
 	for (; *slot && !r->mem.failed; slot = slot_next(d, slot))
 		run_step(r, 1);
 	*slot = i + 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dump.c - JSON in and out
+ * dump.c - read and write JSON
  *
- * Out is the filter `tojson`: Python's json.dumps() with the parameters that
- * transformers lets through, and without the escapes for HTML that Jinja2's own
- * filter has.
+ * Writing is the filter `tojson`: Python's json.dumps() with the parameters
+ * that transformers supports, and without the HTML escapes of Jinja2's own
+ * filter.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -62,13 +62,13 @@ struct value tv_from_json(struct render *r, const json_t *j)
 	return v;
 }
 
-/* ---- out ---- */
+/* ---- writing ---- */
 
 /**
- * struct dump - how to write
- * @item:   between items; the line end that an indent brings is not in it
- * @key:    between key and value
- * @indent: of one level; V_MISSING for all in one line
+ * struct dump - state of writing
+ * @item:   separator of items, without the line end that an indent adds
+ * @key:    separator of key and value
+ * @indent: text of one level; V_MISSING: all in one line
  */
 struct dump {
 	struct sbuf	b;
@@ -195,7 +195,7 @@ static void dump_key(struct dump *d, struct value key)
 	}
 }
 
-/* The entries by their keys, as values that are places in @e */
+/* The entries sorted by key, as values that are places in @e */
 static struct value *sorted(struct dump *d, const struct dict *of)
 {
 	struct render *r = d->b.r;
@@ -299,7 +299,7 @@ static void dump_indent(struct dump *d, struct value v)
 	}
 }
 
-/* separators=(item, key) */
+/* Read separators=(item, key) */
 static void dump_separators(struct dump *d, struct value v)
 {
 	d->item = tv_text(d->indent.kind ? "," : ", ");

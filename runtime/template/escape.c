@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * escape.c - the five characters that HTML writes otherwise
+ * escape.c - HTML escapes of five characters
  *
- * Nothing is escaped by itself; the filter `escape` does, and adding a text to
- * one that went through `safe`, as in Jinja2.
+ * Text is not escaped automatically.  The filter `escape` does it, and so does
+ * adding a text to one that has passed the filter `safe`, as in Jinja2.
  */
 #include "runtime/template/internal.h"
 

@@ -2,9 +2,9 @@
 /*
  * eval.c - expressions
  *
- * `and` and `or` give one of their operands and do not look at the other one
- * in vain; comparisons may be chained; an `if` without else gives Undefined.
- * Errors are told at the node whose operation failed.
+ * `and` and `or` return one of their operands and evaluate the other one only
+ * if needed; comparisons may be chained; an `if` without else gives Undefined.
+ * An error is reported at the node of the operation that failed.
  */
 #include "runtime/template/internal.h"
 

@@ -4,7 +4,7 @@
  *
  *	a if c else b, or, and, not, comparisons, + -, ~, * / // %, **
  *
- * and below them unary.c.  Note Jinja's places of `~` and of `**`, which
+ * and below them unary.c.  Note the precedence of Jinja's `~`, and `**`, which
  * groups to the left here.
  */
 #include "runtime/template/internal.h"

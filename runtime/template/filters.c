@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * filters.c - filters over texts and single values, and the table of all
+ * filters.c - filters for texts and single values, and the table of all filters
  */
 #include "runtime/template/filters.h"
 
-/* The value as a text, after taking operands */
+/* Take the operands, and the value as a text */
 static bool take_text(struct render *r, const struct args *a, const char *spec,
 		      u32 need, struct value *out, struct value *s)
 {
@@ -101,7 +101,7 @@ static struct value f_format(struct render *r, const struct args *a)
 	return r->mem.failed ? VALUE(V_UNDEF) : tv_percent(r, fmt, arg);
 }
 
-/* indent(width=4, first=false, blank=false): the lines but the first one */
+/* indent(width=4, first=false, blank=false): indent all lines but the first */
 static struct value f_indent(struct render *r, const struct args *a)
 {
 	struct value v[3], s, lines, width, out;

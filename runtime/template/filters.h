@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * filters.h - the filters of other files than the table's
+ * filters.h - filters outside of the table's file
  */
 #ifndef RUNTIME_TEMPLATE_FILTERS_H
 #define RUNTIME_TEMPLATE_FILTERS_H
 
 #include "runtime/template/internal.h"
 
-/* gather.c: filters over lists that choose or change items */
+/* gather.c: filters that choose or change items of lists */
 struct value f_map(struct render *r, const struct args *a);
 struct value f_select(struct render *r, const struct args *a);
 struct value f_reject(struct render *r, const struct args *a);
 struct value f_selectattr(struct render *r, const struct args *a);
 struct value f_rejectattr(struct render *r, const struct args *a);
 
-/* order.c: filters over lists that compare items */
+/* order.c: filters that compare items of lists */
 struct value f_sort(struct render *r, const struct args *a);
 struct value f_dictsort(struct render *r, const struct args *a);
 struct value f_unique(struct render *r, const struct args *a);

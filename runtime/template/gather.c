@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gather.c - map, select, reject and their kin
+ * gather.c - map, select, reject and similar filters
  *
- * What they give can be gone through once, as in Python.  There the work is
- * done on the way; here it is done at once, which shows only in errors.
+ * Their results can be iterated once, as in Python.  Python does the work
+ * during the iteration; here it is done at once, which makes a difference only
+ * for errors.
  */
 #include "runtime/template/filters.h"
 
@@ -62,7 +63,7 @@ struct value f_map(struct render *r, const struct args *a)
 	struct args each;
 	u32 n, i;
 
-	/* Falsy is empty, None too. */
+	/* A false value counts as empty, also None. */
 	if (!tv_truth(r, a->self))
 		return tv_seq(r, V_GEN, 0);
 	if (!a->n)
@@ -79,7 +80,9 @@ struct value f_map(struct render *r, const struct args *a)
 	return out;
 }
 
-/* @attr: the first operand names what of an item is looked at */
+/*
+ * @attr: the first operand names the attribute of an item that is tested
+ */
 static struct value choose(struct render *r, const struct args *a, bool attr,
 			   bool want)
 {

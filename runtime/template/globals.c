@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * globals.c - the functions that every template has
+ * globals.c - the functions available in every template
  */
 #include <time.h>
 
@@ -33,7 +33,10 @@ static struct value g_strftime(struct render *r, const struct args *a)
 		run_fail(r, "strftime_now: a format of more than 254 bytes");
 		return VALUE(V_UNDEF);
 	}
-	/* A mark at the end tells an empty text from one that was too long. */
+	/*
+	 * A mark at the end distinguishes an empty text from one that was too
+	 * long.
+	 */
 	memcpy(fmt, v[0].s, v[0].len);
 	strcpy(fmt + v[0].len, "x");
 	if (!localtime_r(&r->now, &tm))
@@ -84,7 +87,9 @@ static struct value g_range(struct render *r, const struct args *a)
 	return VALUE(V_RANGE, .range = g);
 }
 
-/* A dict of the items of a dict, or of pairs, and of the operands by name */
+/*
+ * Build a dict from the items of a dict, or from pairs, and from named operands
+ */
 static struct value build(struct render *r, const struct args *a,
 			  enum value_kind kind)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of the template interpreter share
+ * internal.h - declarations shared by the files of the template interpreter
  *
  *	lexer.c -> parser.c, expr.c	source to tokens to nodes (compile)
  *	run.c -> eval.c, call.c		nodes to text (render)
  *	value.h				the values between them
  *
  * Errors are sticky: the first one is kept in the arena, and every function
- * then returns at once with some harmless value (V_UNDEF, NULL).  So only loops
- * and users of pointers ask mem->failed.
+ * then returns at once with a harmless value (V_UNDEF, NULL).  So only loops
+ * and users of pointers have to check mem->failed.
  */
 #ifndef RUNTIME_TEMPLATE_INTERNAL_H
 #define RUNTIME_TEMPLATE_INTERNAL_H
@@ -17,13 +17,13 @@
 #include "runtime/template/value.h"
 
 /**
- * struct arena - memory that is given back as a whole, and the first error
+ * struct arena - memory that is freed as a whole, and the first error
  * @chunk:  the newest chunk
- * @next:   free bytes of it begin here
- * @end:    and end here
- * @tail:   the end of the last piece
+ * @next:   first free byte of it
+ * @end:    its end
+ * @tail:   end of the last piece
  * @used:   bytes of all chunks
- * @max:    and their limit
+ * @max:    limit of @used
  */
 struct arena {
 	struct chunk		*chunk;
@@ -40,10 +40,10 @@ struct arena {
 
 /* arena.c */
 void *mem_get(struct arena *m, size_t n);
-/* Grow in place what ends where the last piece ends; else NULL. */
+/* Grow a piece in place if it is the last one; else NULL. */
 void *mem_extend(struct arena *m, const void *p, size_t old, size_t n);
 void mem_free(struct arena *m);
-/* Keep the first failure, at the place of m->line and col. */
+/* Keep the first failure, with the place in m->line and col. */
 void mem_fail(struct arena *m, enum tmpl_fault what, const char *fmt, ...)
 	__printf(3, 4);
 
@@ -74,18 +74,18 @@ struct token {
 	};
 };
 
-/* What a, b, c, d and e are; lists hang on by ->next. */
+/* Members a, b, c, d and e by kind; lists are linked by ->next. */
 enum node_kind {
 	/* expressions */
 	N_CONST,	/* val */
 	N_NAME,		/* sym */
-	N_INPUT,	/* the text of a filter block */
+	N_INPUT,	/* input text of a filter block */
 	N_LIST,		/* a: items */
 	N_TUPLE,	/* a: items */
 	N_DICT,		/* a: key, value, key, value.. */
 	N_ATTR,		/* a.s */
 	N_ITEM,		/* a[b] */
-	N_SLICE,	/* a:b:c, each may be NULL; only as b of N_ITEM */
+	N_SLICE,	/* a:b:c, each may be NULL; only as member b of N_ITEM */
 	N_CALL,		/* a(b..) */
 	N_KEYWORD,	/* s=a, among the arguments */
 	N_SPREAD,	/* *a, among the arguments */
@@ -95,7 +95,7 @@ enum node_kind {
 	N_AND, N_OR,			/* a, b */
 	N_BINARY,	/* a op b */
 	N_CONCAT,	/* a: the parts */
-	N_COMPARE,	/* a, then b: list of N_OPERAND */
+	N_COMPARE,	/* a, then b: a list of N_OPERAND */
 	N_OPERAND,	/* op a */
 	N_COND,		/* b if a else c, which may be NULL */
 	/* statements */
@@ -110,11 +110,11 @@ enum node_kind {
 	N_PARAM,	/* sym, s, a: default or NULL */
 	N_CALL_BLOCK,	/* a: call, b: N_MACRO without a name */
 	N_FILTER_BLOCK,	/* b: filters over N_INPUT, d: body */
-	N_SCOPE,	/* d: body, in a scope of its own */
+	N_SCOPE,	/* d: body, in its own scope */
 	N_BREAK, N_CONTINUE,
 };
 
-/* Of N_MACRO: which of its hidden variables the body reads. */
+/* For N_MACRO: hidden variables that the body reads. */
 #define MACRO_CALLER	BIT(0)
 #define MACRO_VARARGS	BIT(1)
 #define MACRO_KWARGS	BIT(2)
@@ -145,9 +145,9 @@ struct symbol {
 
 /**
  * struct tmpl - a compiled template
- * @sym: names of variables; nodes hold their places here
- * @loop_sym: that of `loop`, @nr_sym if nobody reads it
- * @hidden_sym: those of caller, varargs, kwargs
+ * @sym:        names of variables; nodes hold indices into it
+ * @loop_sym:   index of `loop`, @nr_sym if no code reads it
+ * @hidden_sym: indices of caller, varargs, kwargs
  */
 struct tmpl {
 	struct arena		mem;
@@ -162,7 +162,7 @@ struct tmpl {
 
 #define TMPL_SYMBOLS_MAX	4096u
 
-/* lexer.c: all tokens, the last a T_EOF; NULL after a failure */
+/* lexer.c: all tokens, a T_EOF last; NULL after a failure */
 struct token *lex_template(struct arena *m, const char *src, size_t n);
 /* lexeme.c */
 bool lex_string(struct arena *m, const char *p, size_t n, struct token *t);
@@ -170,13 +170,13 @@ size_t lex_number(struct arena *m, const char *p, const char *end,
 		  bool after_dot, struct token *t);
 
 /**
- * struct parser - where the parser is
- * @nest:  blocks and brackets that are open
- * @loops: loops around here, in this macro
+ * struct parser - state of the parser
+ * @nest:  open blocks and brackets
+ * @loops: enclosing loops, within this macro
  * @soft:  inside of a condition: an unknown filter fails only when reached
- * @unknown: the first one that was outside of all, and what it is
- * @hidden: flags of the macro around here
- * @spare: what is filled in after a failure
+ * @unknown: the first unknown name outside of conditions, and its kind
+ * @hidden: flags of the enclosing macro
+ * @spare: node that is filled in after a failure
  */
 struct parser {
 	struct tmpl		*t;
@@ -191,7 +191,7 @@ struct parser {
 	struct node		spare;
 };
 
-/* nodes.c: what both halves of the parser stand on */
+/* nodes.c: helpers of both halves of the parser */
 struct node *parse_node(struct parser *p, enum node_kind kind);
 u32 parse_symbol(struct parser *p, const struct token *t);
 bool parse_token_is(const struct token *t, const char *s);
@@ -209,11 +209,11 @@ bool parse_enter(struct parser *p);
 struct node *parse_expr(struct parser *p, bool with_cond);
 struct node *parse_tuple(struct parser *p, bool with_cond);
 struct node *parse_unary(struct parser *p, bool with_filter);
-/* One filter or test after another over @n; and one filter, after its pipe */
+/* Parse all filters and tests after @n; parse one filter after its pipe */
 struct node *parse_filters(struct parser *p, struct node *n);
 struct node *parse_filter(struct parser *p, struct node *of);
 struct node *parse_call_args(struct parser *p);
-/* Names, or a tuple of them; with @ns also ns.attr */
+/* Parse names, or a tuple of them; with @ns also ns.attr */
 struct node *parse_target_name(struct parser *p, bool ns);
 struct node *parse_target(struct parser *p, bool ns);
 
@@ -227,7 +227,7 @@ struct var {
 	struct value	v;
 };
 
-/* One scope: the template, a turn of a loop, a macro, a block. */
+/* One scope: the template, an iteration of a loop, a macro, a block. */
 struct frame {
 	struct frame	*up;
 	struct var	*var;
@@ -243,10 +243,10 @@ struct macro {
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
 /**
- * struct render - one rendering
- * @out:   the text so far; what a macro or block writes is cut off its end
- * @base:  [nr_sym] the variables handed in and the functions
- * @input: what N_INPUT is
+ * struct render - state of one rendering
+ * @out:   the text so far; text of a macro or block is cut off its end
+ * @base:  [nr_sym] the caller's variables and the functions
+ * @input: value of N_INPUT
  */
 struct render {
 	struct arena		mem;
@@ -268,14 +268,14 @@ struct render {
 
 /* run.c */
 void run_body(struct render *r, const struct node *n);
-/* The text a body writes, as a value instead */
+/* Run a body and return its text as a value */
 struct value run_capture(struct render *r, const struct node *body);
 void run_step(struct render *r, u64 n);
 bool run_enter(struct render *r);
 void run_leave(struct render *r);
 void run_fail(struct render *r, const char *fmt, ...) __printf(2, 3);
 void run_limit(struct render *r, const char *what);
-/* Bytes were looked at. */
+/* Count @n bytes as steps. */
 void run_bytes(struct render *r, size_t n);
 
 /* scope.c */
@@ -292,7 +292,7 @@ struct value call_node(struct render *r, const struct node *n,
 bool call_args(struct render *r, const struct node *list, struct args *a,
 	       struct value caller);
 
-/* strings.c: text, in characters where Python counts them */
+/* strings.c: text; positions are counted in characters, as in Python */
 struct sbuf {
 	struct render	*r;
 	char		*p;
@@ -312,13 +312,13 @@ struct value ts_concat(struct render *r, struct value a, struct value b);
 struct value ts_sub(struct value s, const char *from, const char *to);
 struct value ts_copy(struct render *r, const char *s, size_t n);
 
-/* letters.c: what Unicode says of a character */
+/* letters.c: Unicode properties of characters */
 u32 ts_upper(u32 c);
 u32 ts_lower(u32 c);
 bool ts_is_printable(u32 c);
 struct value ts_map_case(struct render *r, struct value s, char how);
 
-/* strip.c, split.c: methods of str that filters use too */
+/* strip.c, split.c: methods of str, also used by filters */
 struct value ts_strip(struct render *r, struct value s, struct value chars,
 		      int ends);
 struct value ts_replace(struct render *r, struct value s, struct value from,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * items.c - what is inside of values: going through them, attributes, items
+ * items.c - contents of values: iteration, attributes, items
  *
- * Like Jinja2, `a.b` looks for an attribute of the type first (a method) and
- * then for an item, `a["b"]` the other way round; what is not there is
- * Undefined, and looking into Undefined fails.
+ * As in Jinja2, `a.b` looks for an attribute of the type (a method) first and
+ * then for an item, `a["b"]` the other way round.  A missing one is Undefined,
+ * and looking into Undefined fails.
  */
 #include <stdio.h>
 
 #include "runtime/template/internal.h"
 
-/* ---- all of them ---- */
+/* ---- iteration ---- */
 
 static struct value range_at(const struct range *g, u32 i)
 {
@@ -252,7 +252,7 @@ struct value tv_getitem(struct render *r, struct value v, struct value key)
 
 /* ---- slices ---- */
 
-/* One bound as a place in @n items, as Python moves it there */
+/* One bound as a position in @n items, clipped as in Python */
 static s64 slice_bound(struct render *r, struct value v, s64 n, s64 step,
 		       bool end)
 {

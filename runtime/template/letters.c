@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * letters.c - letter case, and which characters repr() shows
+ * letters.c - letter case, and printable characters for repr()
  *
- * The tables are those of the C library's locale C.UTF-8, whatever locale the
- * program runs in.  They map one character to one; of the few that Python maps
- * to several, only the sharp s has a rule here.
+ * The tables are those of the C library's locale C.UTF-8, in any locale of the
+ * program.  They map one character to one; of the few characters that Python
+ * maps to several, only the sharp s has a rule here.
  */
 #include <locale.h>
 #include <pthread.h>
@@ -46,7 +46,10 @@ u32 ts_lower(u32 c)
 	return l ? towlower_l(c, l) : c;
 }
 
-/* Blanks but the blank, formats, surrogates, private use: Python escapes them. */
+/*
+ * Blanks except the space, formats, surrogates, private use: Python escapes
+ * them.
+ */
 static const struct {
 	u32	first;
 	u32	last;
@@ -89,9 +92,9 @@ static void put_upper(struct sbuf *b, u32 c, bool title)
 }
 
 /*
- * @how: 'u' all upper, 'l' all lower, 'c' the first one upper and the rest
- * lower, 't' so for each word as str.title(), 'f' as Jinja2's filter title:
- * words begin after blanks, hyphens and opening brackets
+ * @how: 'u' all upper, 'l' all lower, 'c' the first upper and the rest lower,
+ *       't' the same for each word as str.title(), 'f' as Jinja2's filter
+ *       title, where words begin after blanks, hyphens and opening brackets
  */
 struct value ts_map_case(struct render *r, struct value s, char how)
 {

@@ -19,7 +19,7 @@ static int digit_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99;
 }
 
-/* Bytes of digits of that base, with underscores between them */
+/* Length of digits of that base, with underscores between them */
 static size_t digits_len(const char *p, const char *end, int base)
 {
 	const char *q = p;
@@ -36,7 +36,7 @@ static size_t digits_len(const char *p, const char *end, int base)
 	return (size_t)(q - p);
 }
 
-/* Bytes of a fraction and an exponent after the digits at @p..@q */
+/* Length of a fraction and an exponent after the digits at @p..@q */
 static size_t fraction_len(const char *q, const char *end)
 {
 	const char *p = q;
@@ -118,7 +118,7 @@ size_t lex_number(struct arena *m, const char *p, const char *end,
 
 /* ---- strings ---- */
 
-/* @n digits of @base at @p as a code point, or -1 */
+/* The code point of @least to @most digits of @base at @p, or -1 */
 static s64 escape_digits(const char *p, const char *end, int base, int least,
 			 int most, int *len)
 {
@@ -155,7 +155,7 @@ static size_t utf8_put(char *to, u32 c)
 	return 4;
 }
 
-/* The escapes that number a character; @p is after the backslash. */
+/* Escapes with the number of a character; @p is after the backslash. */
 static int escape_number(struct arena *m, const char *p, const char *end,
 			 char *to, size_t *k)
 {
@@ -176,7 +176,7 @@ static int escape_number(struct arena *m, const char *p, const char *end,
 	return len + (most > 0);
 }
 
-/* One escape at @p, after the backslash.  Return: its bytes. */
+/* Decode an escape at @p, after the backslash.  Return: its bytes. */
 static int escape(struct arena *m, const char *p, const char *end, char *to,
 		  size_t *k)
 {

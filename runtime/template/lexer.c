@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lexer.c - a template's source as tokens
+ * lexer.c - from a template's source to tokens
  *
- * Text between tags is one token, less the blanks that the tags beside it ask
- * away.  Four rules, in Jinja2's order, with its settings trim_blocks and
+ * Text between tags is one token, without the blanks that the tags beside it
+ * remove.  Four rules, in Jinja2's order, with its settings trim_blocks and
  * lstrip_blocks on:
  *
- *	{%- {{- {#-	all blanks before it go
- *	{% {#		blanks before it go that are alone on its line, unless {%+
- *	-%} -}} -#}	all blanks after it go
- *	%} #}		one line end after it goes, unless +%}
+ *	{%- {{- {#-	remove all blanks before it
+ *	{% {#		remove blanks before it if only they precede it on its line,
+ *			unless {%+
+ *	-%} -}} -#}	remove all blanks after it
+ *	%} #}		remove one line end after it, unless +%}
  *
- * Inside of a tag, brackets must match: the first end of the tag outside of
- * all brackets ends it.
+ * Inside of a tag, brackets must match: the first tag end outside of all
+ * brackets ends it.
  */
 #include "runtime/template/internal.h"
 
 #define LEX_NEST	(TMPL_NEST_MAX * 2)
 
 /**
- * struct lexer - where it is
- * @line_begin: where the line @line begins
- * @fresh:	the last thing that was read ended a line
+ * struct lexer - state of the lexer
+ * @line_begin:	the beginning of line @line
+ * @fresh:	the last text read ended a line
  * @open:	[@nest] brackets to be closed
  */
 struct lexer {
@@ -90,7 +91,7 @@ static const char *blanks_end(const char *p, const char *end)
 	return p;
 }
 
-/* The end of the text @begin..@end without the blanks at its end */
+/* The end of the text @begin..@end without its trailing blanks */
 static const char *blanks_begin(const char *begin, const char *end)
 {
 	struct value s = VALUE_STR(begin, end - begin);
@@ -99,7 +100,7 @@ static const char *blanks_begin(const char *begin, const char *end)
 	return begin + s.len;
 }
 
-/* Text up to @end, before a tag that begins there with @sign after @kind. */
+/* Add the text up to @end, before a tag with @sign after @kind. */
 static void lex_data(struct lexer *l, const char *end, char kind, char sign)
 {
 	const char *cut = end, *line = end;
@@ -128,7 +129,7 @@ static bool lex_at(const struct lexer *l, const char *s)
 	return (size_t)(l->end - l->p) >= n && !memcmp(l->p, s, n);
 }
 
-/* Pass the end of a tag, if it is there: "%}" and the like. */
+/* Skip the end of a tag ("%}" and the like), if it is there. */
 static bool lex_end(struct lexer *l, const char *close)
 {
 	char sign = *l->p;
@@ -166,7 +167,7 @@ static void lex_comment(struct lexer *l)
 	lex_end(l, "#}");
 }
 
-/* Is @l->p a tag of @word alone, as {% raw %}?  Then @after is its end. */
+/* Is @l->p a tag with only @word, as {% raw %}?  Then @after is its end. */
 static bool lex_is_tag(const struct lexer *l, const char *word,
 		       const char **after)
 {
@@ -182,7 +183,7 @@ static bool lex_is_tag(const struct lexer *l, const char *word,
 	return true;
 }
 
-/* {% raw %}: text as it is up to {% endraw %} */
+/* {% raw %}: take the text up to {% endraw %} literally */
 static bool lex_raw(struct lexer *l)
 {
 	const char *after, *p;
@@ -243,7 +244,7 @@ static enum op lex_op(const char *p, size_t n, u32 *len)
 	return OP_NONE;
 }
 
-/* Brackets are balanced, or the template is refused. */
+/* Track brackets; unbalanced ones are refused. */
 static void lex_bracket(struct lexer *l, char c)
 {
 	const char *pair = strchr("()[]{}", c);
@@ -325,7 +326,7 @@ static void lex_digits(struct lexer *l)
 		lex_move(l, l->p + lex_number(l->m, l->p, l->end, dot, t));
 }
 
-/* The tokens of one tag, which ends with @close, up to its end */
+/* Read the tokens of one tag, up to its end @close */
 static void lex_inside(struct lexer *l, const char *close)
 {
 	while (!l->m->failed) {
@@ -378,7 +379,7 @@ static const char *tag_find(const char *p, const char *end)
 	return end;
 }
 
-/* A copy with line ends as \n and without the last one */
+/* A copy of the source with \n as line end and without the last line end */
 static const char *newlines(struct arena *m, const char *src, size_t *n)
 {
 	char *s = mem_get(m, *n + 1);

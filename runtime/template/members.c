@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * members.c - the methods of lists, dicts and the loop; finding a method
+ * members.c - methods of lists, dicts and the loop; method lookup
  */
 #include "runtime/template/internal.h"
 
@@ -35,7 +35,7 @@ static struct value m_index(struct render *r, const struct args *a)
 	return VALUE(V_UNDEF);
 }
 
-/* Nothing changes a list or dict, so a copy is the thing itself. */
+/* Lists and dicts never change, so a copy is the object itself. */
 static struct value m_copy(struct render *r, const struct args *a)
 {
 	return args_take(r, a, "", 0, NULL) ? a->self : VALUE(V_UNDEF);
@@ -107,7 +107,7 @@ static struct value m_cycle(struct render *r, const struct args *a)
 	return a->v[a->self.loop->at % a->n];
 }
 
-/* ---- finding one ---- */
+/* ---- lookup ---- */
 
 const struct func tv_row_methods[] = {
 	{ "count", m_count }, { "index", m_index }, { "copy", m_copy },

@@ -2,9 +2,9 @@
 /*
  * methods.c - the methods of texts, lists, dicts and the loop
  *
- * A method whose name is known and whose function is NULL exists in Python and
- * is not for templates: it changes its object, or nobody needs it here.  Such
- * an attribute is Undefined, as in Jinja2's immutable sandbox; it hides a key
+ * A method with a known name and a NULL function exists in Python but not in
+ * templates: it changes its object, or chat templates do not need it.  Such an
+ * attribute is Undefined, as in Jinja2's immutable sandbox, and it hides a key
  * of the same name in `a.b`.
  */
 #include "runtime/template/internal.h"
@@ -92,7 +92,7 @@ static bool has_end(struct render *r, struct value s, struct value what,
 	return !memcmp(begin ? s.s : s.s + s.len - what.len, what.s, what.len);
 }
 
-/* One text, or any of a tuple of them; start and end are not taken. */
+/* One text, or any of a tuple of texts; start and end are not supported. */
 static struct value with_end(struct render *r, const struct args *a, bool begin)
 {
 	struct value v[1];
@@ -152,7 +152,7 @@ static struct value m_join(struct render *r, const struct args *a)
 	return sb_value(&b);
 }
 
-/* A character's number, or -1 */
+/* The position in characters, or -1 */
 static s64 find(struct render *r, const struct args *a, bool last)
 {
 	struct value v[3], s = a->self;

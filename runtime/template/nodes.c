@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * nodes.c - what the parser stands on, and the life of a compiled template
+ * nodes.c - helpers of the parser, and creation of a compiled template
  *
- * Names of variables become numbers here, so that a rendering compares
- * numbers.  Everything of a template lies in its own arena.
+ * Names of variables become numbers here, so that a rendering compares numbers.
+ * All memory of a template is in its own arena.
  */
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@
 #define COMPILE_MEMORY	((size_t)256 << 20)
 
 /*
- * After a failure every node is the parser's spare one: the code that fills
- * nodes in need not ask.
+ * After a failure every node is the parser's spare one, so code that fills
+ * nodes in need not check for failure.
  */
 struct node *parse_node(struct parser *p, enum node_kind kind)
 {
@@ -47,7 +47,7 @@ static bool symbol_grow(struct tmpl *t)
 	return true;
 }
 
-/* Its number, or that of the next new one */
+/* The number of a name; for a new name the next free number */
 static u32 symbol_find(const struct tmpl *t, const char *s, size_t len)
 {
 	u32 i;

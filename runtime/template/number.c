@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * number.c - filters that make and round numbers
+ * number.c - filters that create and round numbers
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct value f_abs(struct render *r, const struct args *a)
 	return tv_negate(r, v, v.kind == V_INT && v.i < 0);
 }
 
-/* The text without blanks around it and underscores in it, as a C string */
+/* The text without outer blanks and inner underscores, as a C string */
 static bool plain(struct render *r, struct value v, char *out, size_t size)
 {
 	size_t i, k = 0;
@@ -44,7 +44,7 @@ static bool text_to_float(struct render *r, struct value v, double *f)
 {
 	char s[400], *end;
 
-	/* Not strtod()'s hexadecimal forms */
+	/* Exclude strtod()'s hexadecimal forms */
 	if (!plain(r, v, s, sizeof(s)) || strpbrk(s, "xX("))
 		return false;
 	*f = strtod(s, &end);

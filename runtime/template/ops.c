@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ops.c - arithmetic, and what Python's operators do to texts and lists
+ * ops.c - arithmetic, and Python's operators on texts and lists
  *
- * Whole numbers have 64 bits; what does not fit fails.  Division and the rest
- * of it round down.
+ * Whole numbers have 64 bits; an overflow fails.  Division and remainder round
+ * down.
  */
 #include <math.h>
 
@@ -116,7 +116,7 @@ static struct value op_floats(struct render *r, u8 op, double a, double b)
 	return VALUE_FLOAT(op == OP_MOD ? x : floor((a - x) / b + 0.5));
 }
 
-/* A text with `safe` escapes the other one. */
+/* A text with `safe` escapes the text added to it. */
 static struct value add_texts(struct render *r, struct value a, struct value b)
 {
 	if (a.safe || b.safe) {

@@ -12,7 +12,7 @@ static struct value key_of(struct render *r, struct value v, bool sensitive)
 	return v.kind == V_STR && !sensitive ? ts_map_case(r, v, 'l') : v;
 }
 
-/* Several attributes, with commas between them, are a list of keys. */
+/* Several attributes, separated by commas, give a list of keys. */
 static struct value key_list(struct render *r, struct value v,
 			     struct value attr, bool sensitive)
 {

@@ -2,9 +2,9 @@
 /*
  * parser.c - statements
  *
- * The tags of a template become a tree.  What Jinja2 knows and chat templates
- * do not use (blocks, includes, imports, with, autoescape, recursive loops) is
- * refused by its name and place.
+ * The tags of a template become a tree.  Features of Jinja2 that chat templates
+ * do not use (blocks, includes, imports, with, autoescape, recursive loops) are
+ * refused by name and place.
  */
 #include "runtime/template/internal.h"
 
@@ -18,7 +18,7 @@ static void parse_block_end(struct parser *p)
 		p->at++;
 }
 
-/* A body up to the tag @end, which is passed. */
+/* Parse a body up to the tag @end, and skip its name. */
 static struct node *parse_until(struct parser *p, const char *end)
 {
 	const char * const ends[] = { end, NULL };
@@ -109,7 +109,7 @@ static struct node *parse_set(struct parser *p)
 	return n;
 }
 
-/* The parameters of a macro or of a call */
+/* Parse the parameters of a macro or of a call */
 static struct node *parse_params(struct parser *p)
 {
 	struct node *first = NULL, **last = &first, *n;
@@ -133,7 +133,7 @@ static struct node *parse_params(struct parser *p)
 	return first;
 }
 
-/* What is inside of a macro is a world of its own. */
+/* Inside of a macro the outer loops and conditions do not count. */
 static void parse_macro_body(struct parser *p, struct node *n, const char *end)
 {
 	u32 loops = p->loops, soft = p->soft;
@@ -193,7 +193,7 @@ static struct node *parse_filter_block(struct parser *p)
 	return n;
 }
 
-/* transformers' own tag: which text is the model's.  The text is the same. */
+/* transformers' own tag, which marks the model's text; the text is the same. */
 static struct node *parse_generation(struct parser *p)
 {
 	struct node *n = parse_node(p, N_SCOPE);
@@ -214,7 +214,7 @@ static struct node *parse_jump(struct parser *p)
 	return n;
 }
 
-/* A statement, after {% */
+/* Parse a statement, after {% */
 static struct node *parse_statement(struct parser *p)
 {
 	static const struct {
@@ -282,7 +282,7 @@ static struct node *parse_piece(struct parser *p)
 	return n;
 }
 
-/* Up to a tag of @ends, whose name is then next; to the end without @ends. */
+/* Parse up to a tag of @ends, without its name; without @ends up to the end. */
 static struct node *parse_body(struct parser *p, const char * const *ends)
 {
 	struct node *first = NULL, **last = &first;

@@ -3,7 +3,7 @@
  * percent.c - "..." % values, Python's printf
  *
  * The conversions s r d i u f F e E g G x X o c and %%, with flags, width and
- * precision, by place or by name.
+ * precision, by position or by name.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 /**
  * struct spec - one conversion
- * @flags: those of printf(), as a string
+ * @flags: printf() flags, as a string
  */
 struct spec {
 	char	flags[8];
@@ -23,7 +23,7 @@ struct spec {
 	char	conv;
 };
 
-/* The operands: those of a tuple in turn, or a dict's by name */
+/* The operands: a tuple's in turn, or a dict's by name */
 struct operands {
 	struct render	*r;
 	struct value	arg;

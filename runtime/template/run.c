@@ -2,10 +2,10 @@
 /*
  * run.c - rendering: statements, and the limits
  *
- * The tree is walked as it is.  Text goes to one buffer; a macro's or a
- * block's text is cut off its end again and becomes a value.  Every node is a
- * step, and so are some 32 bytes that an operation looks at or makes; steps,
- * memory, depth and text have limits, so that every rendering ends soon.
+ * The tree is interpreted directly.  Text goes to one buffer; text of a macro
+ * or a block is cut off its end again and becomes a value.  Every node counts
+ * as a step, and so do about 32 bytes that an operation reads or writes.
+ * Steps, memory, depth and text have limits, so every rendering ends soon.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -134,7 +134,7 @@ static void run_if(struct render *r, const struct node *n)
 	run_body(r, n->e);
 }
 
-/* The items that the loop's condition lets through */
+/* The items that pass the loop's condition */
 static const struct value *loop_filter(struct render *r, const struct node *n,
 				       const struct value *v, u32 *nr)
 {
@@ -203,7 +203,7 @@ static void run_set(struct render *r, const struct node *n)
 	scope_assign(r, n->a, eval(r, n->b));
 }
 
-/* @body's text in a scope of its own, through the filters @n */
+/* Text of @body in its own scope, passed through the filters @n */
 static struct value run_filtered(struct render *r, const struct node *n,
 				 const struct node *body)
 {
@@ -319,7 +319,7 @@ void run_body(struct render *r, const struct node *n)
 
 /* ---- a rendering ---- */
 
-/* What a name means where the template does not set it */
+/* Set the value of each name that the template does not set itself */
 static void base_fill(struct render *r, const json_t *vars)
 {
 	const struct symbol *s;

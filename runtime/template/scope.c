@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * scope.c - where names mean something
+ * scope.c - scopes of names
  *
- * A scope is made by the template, each turn of a loop, a macro's call and a
- * block whose text is kept; an `if` makes none.  What is set in a scope ends
- * with it.  Names are looked up from the inside out, a macro's from where it
- * was defined, and in the variables handed in last.
+ * The template has a scope, and so have each iteration of a loop, a macro's
+ * call and a block with captured text; an `if` has none.  A variable ends with
+ * its scope.  Names are looked up from the inside out, in a macro from the
+ * scope that defined it, and in the caller's variables last.
  */
 #include "runtime/template/internal.h"
 

@@ -10,7 +10,7 @@
 
 static void show(struct sbuf *b, struct value v, bool repr);
 
-/* Put the digits and the exponent of @e ("d.ddde-07") as Python does. */
+/* Arrange the digits and the exponent of @e ("d.ddde-07") as Python does. */
 static size_t float_layout(const char *e, char out[32])
 {
 	char digits[24];
@@ -44,7 +44,7 @@ static size_t float_layout(const char *e, char out[32])
 	return (size_t)k;
 }
 
-/* The shortest digits that read as the same number */
+/* The fewest digits that read as the same number */
 size_t tv_float_text(double f, char out[32])
 {
 	char e[40];

@@ -2,7 +2,7 @@
 /*
  * split.c - split(), rsplit(), splitlines(), partition()
  *
- * The parts are pieces of the text; nothing is copied.
+ * The parts point into the text and are not copied.
  */
 #include "runtime/template/internal.h"
 
@@ -13,7 +13,10 @@ static void push(struct render *r, struct value list, struct value s,
 	tv_push(r, list, ts_sub(s, from, to));
 }
 
-/* At runs of blanks, without empty parts; after @most the rest is one part */
+/*
+ * Split at runs of blanks, without empty parts; after @most the rest is one
+ * part
+ */
 static void split_blanks(struct render *r, struct value list, struct value s,
 			 s64 most)
 {
@@ -62,7 +65,7 @@ static void reverse(struct value list)
 	}
 }
 
-/* From the end; the parts come in reverse. */
+/* Split from the end; the parts come in reverse order. */
 static void rsplit_text(struct render *r, struct value list, struct value s,
 			struct value sep, s64 most)
 {

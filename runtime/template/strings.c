@@ -2,12 +2,12 @@
 /*
  * strings.c - text
  *
- * A text is a piece of bytes that nobody changes, so stripping, slicing and
- * splitting make no copy.  Python counts characters, which are counted here
- * where a number is asked for.  Joining adds to the left text in place when it
- * is the last piece of the arena: a loop that collects text stays linear.
+ * A text is a piece of bytes that never changes, so stripping, slicing and
+ * splitting make no copy.  Python counts characters; they are counted here only
+ * if a number is needed.  Joining extends the left text in place when it is the
+ * last piece of the arena, so a loop that collects text stays linear.
  *
- * Bytes that are no UTF-8 (none come from JSON) count as characters each.
+ * Bytes that are no UTF-8 (JSON gives none) count as one character each.
  */
 #include "runtime/template/internal.h"
 #include "runtime/tokenizer/utf8.h"
@@ -29,7 +29,7 @@ u32 ts_next(const char **p, const char *end)
 	return utf8_decode(b, len);
 }
 
-/* What str.isspace() says, by which Python strips and splits */
+/* str.isspace(), which Python's strip and split use */
 bool ts_is_space(u32 c)
 {
 	return (c >= 0x1c && c <= 0x1f) || utf8_is_space(c);
@@ -103,7 +103,7 @@ struct value ts_concat(struct render *r, struct value a, struct value b)
 	}
 	p = mem_extend(&r->mem, a.s, a.len, n);
 	if (!p) {
-		/* What is long may grow again: leave it room behind its end. */
+		/* A long text may grow again: leave room after its end. */
 		p = mem_get(&r->mem, n < 1024 ? n : n * 2);
 		run_bytes(r, a.len);
 		if (!p)
@@ -120,7 +120,7 @@ struct value ts_concat(struct render *r, struct value a, struct value b)
 	return v;
 }
 
-/* ---- text under construction ---- */
+/* ---- building text ---- */
 
 void sb_add(struct sbuf *b, const char *p, size_t n)
 {

@@ -28,7 +28,9 @@ static const char *char_before(const char *begin, const char *end)
 	return q == end ? p : end - 1;
 }
 
-/* @ends: bit 0 the begin, bit 1 the end; @chars, or blanks if it is no text */
+/*
+ * @ends: bit 0 the beginning, bit 1 the end; @chars, or blanks if it is no text
+ */
 struct value ts_strip(struct render *r, struct value s, struct value chars,
 		      int ends)
 {
@@ -55,7 +57,7 @@ struct value ts_strip(struct render *r, struct value s, struct value chars,
 	return ts_sub(s, p, end);
 }
 
-/* With an empty @from, @to goes before every character and to the end. */
+/* With an empty @from, put @to before every character and at the end. */
 static struct value replace_gaps(struct render *r, struct value s,
 				 struct value to, s64 count)
 {
@@ -77,7 +79,7 @@ static struct value replace_gaps(struct render *r, struct value s,
 	return sb_value(&b);
 }
 
-/* @count < 0: all of them */
+/* @count < 0: replace all */
 struct value ts_replace(struct render *r, struct value s, struct value from,
 			struct value to, s64 count)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * unary.c - signs, literals, names, and what follows them
+ * unary.c - signs, literals, names, and their suffixes
  *
- * A sign binds its operand with subscripts and calls; filters and tests then
- * apply to the whole, so -1|abs is 1.
+ * A sign applies to its operand with subscripts and calls; filters and tests
+ * then apply to the whole, so -1|abs is 1.
  */
 #include "runtime/template/internal.h"
 
-/* A list of expressions up to @close */
+/* Parse a list of expressions up to @close */
 static struct node *parse_list(struct parser *p, enum op close)
 {
 	struct node *first = NULL, **last = &first;
@@ -158,7 +158,7 @@ static struct node *parse_primary(struct parser *p)
 	return n;
 }
 
-/* ---- what follows ---- */
+/* ---- suffixes ---- */
 
 static bool is_keyword(const struct parser *p)
 {
@@ -284,7 +284,7 @@ static struct node *parse_postfix(struct parser *p, struct node *n)
 	return n;
 }
 
-/* Jinja2 accepts what is not there below a condition, until it is reached. */
+/* In a condition Jinja2 accepts an unknown name until it is evaluated. */
 static void parse_unknown(struct parser *p, const struct token *t,
 			  const char *what)
 {
@@ -310,7 +310,7 @@ struct node *parse_filter(struct parser *p, struct node *of)
 	return n;
 }
 
-/* A test's operand without parentheses: `x is divisibleby 3` */
+/* Has a test an operand without parentheses: `x is divisibleby 3`? */
 static bool has_operand(struct parser *p)
 {
 	if (parse_is_name(p, "else") || parse_is_name(p, "or") ||

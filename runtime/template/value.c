@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * value.c - making values, and the simplest questions to them
+ * value.c - create values, and simple queries
  */
 #include "runtime/template/internal.h"
 
@@ -81,7 +81,7 @@ bool tv_is_num(struct value v)
 	return v.kind == V_INT || v.kind == V_FLOAT || v.kind == V_BOOL;
 }
 
-/* Whole numbers, which True and False are too */
+/* Get a whole number; True and False count as such */
 bool tv_as_int(struct value v, s64 *out)
 {
 	if (v.kind == V_INT)

@@ -2,10 +2,10 @@
 /*
  * value.h - the values that a template computes with
  *
- * Python's, as far as templates meet them.  A value is 16 bytes and copied
- * freely; what it points to lives in the rendering's arena or in the variables
- * handed in, and goes with them.  Nothing is changed after it was made but
- * namespaces, and the position of a generator.
+ * Python's values, as far as templates use them.  A value has 16 bytes and is
+ * copied freely.  The memory that it points to is in the rendering's arena or
+ * in the caller's variables, and is freed with these.  Only namespaces, and the
+ * position of a generator, change after creation.
  */
 #ifndef RUNTIME_TEMPLATE_VALUE_H
 #define RUNTIME_TEMPLATE_VALUE_H
@@ -22,7 +22,8 @@ struct value;
  * @V_MISSING:	  no value: an argument that was not given
  * @V_UNDEF:	  Jinja's Undefined; the text is the name that was not found
  * @V_VIEW:	  dict.keys(), .values(), .items(): a list without subscripts
- * @V_GEN:	  what can be gone through once: the result of map() and others
+ * @V_GEN:		a sequence that can be iterated once: the result of
+ *			map() and others
  * @V_NAMESPACE:  a dict that template code may write to
  * @V_LOOP:	  the `loop` of a for
  * @V_MACRO:	  a macro, or the block of a call
@@ -53,8 +54,8 @@ enum value_kind {
 
 /**
  * struct value - one value
- * @kind: enum value_kind, which says what else is set
- * @safe: V_STR: text that escapes what is added to it, from the filter `safe`
+ * @kind: enum value_kind, which says which other members are set
+ * @safe: V_STR: text that escapes the text added to it, from the filter `safe`
  * @len:  V_STR, V_UNDEF: bytes at @s
  */
 struct value {
@@ -79,8 +80,8 @@ struct value {
 /**
  * struct seq - the values of a list, tuple, view or generator
  * @v:	  [@cap], @n in use
- * @next: of a generator, the first one not yet taken
- * @name: of a view, what Python calls it
+ * @next:	of a generator, the first value not yet taken
+ * @name:	of a view, its name in Python
  */
 struct seq {
 	u32		n;
@@ -136,7 +137,7 @@ struct kwarg {
 
 /**
  * struct args - the operands of a filter, test, function or method
- * @self: what it is applied to, V_MISSING of a function
+ * @self: the value it is applied to, V_MISSING for a function
  */
 struct args {
 	struct value		self;
@@ -153,7 +154,7 @@ struct args {
 #define VALUE_BOOL(x)	VALUE(V_BOOL, .b = (x))
 #define VALUE_FLOAT(x)	VALUE(V_FLOAT, .f = (x))
 
-/* value.c: making them, and what Python says of them */
+/* value.c: creation and Python's properties */
 struct value tv_undef(const char *name, size_t len);
 struct value tv_text(const char *s);
 struct value tv_seq(struct render *r, enum value_kind kind, u32 cap);
@@ -167,10 +168,10 @@ bool tv_truth(struct render *r, struct value v);
 
 /* compare.c */
 bool tv_equal(struct render *r, struct value a, struct value b);
-/* OP_LT, OP_LE, OP_GT or OP_GE; fails where Python has no order */
+/* OP_LT, OP_LE, OP_GT or OP_GE; fails for types without an order in Python */
 bool tv_compare(struct render *r, u8 op, struct value a, struct value b);
 bool tv_in(struct render *r, struct value item, struct value box);
-/* Stable, in place, by the keys beside the values */
+/* Stable, in place, by the keys */
 void tv_sort(struct render *r, struct value *v, struct value *keys, u32 n,
 	     bool reverse);
 
@@ -184,10 +185,10 @@ struct value *tv_dict_text(struct render *r, const struct dict *d,
 			   const char *s, size_t n);
 
 /* items.c: going through values */
-/* The items as an array of @n; fails for what has none. */
+/* The items as an array of @n; fails for a value without items. */
 const struct value *tv_items(struct render *r, struct value v, u32 *n);
 bool tv_is_iterable(struct value v);
-/* len(); false if the type has none */
+/* len(); false for a type without it */
 bool tv_len(struct render *r, struct value v, s64 *n);
 struct value tv_getattr(struct render *r, struct value v, const char *s,
 			size_t n);
@@ -195,7 +196,7 @@ struct value tv_getitem(struct render *r, struct value v, struct value key);
 /* Bounds are V_NONE or numbers. */
 struct value tv_slice(struct render *r, struct value v,
 		      const struct value bound[3]);
-/* "a.b.0" of the filters that take attributes */
+/* "a.b.0", for filters with an attribute */
 struct value tv_path(struct render *r, struct value v, struct value path);
 
 /* show.c: values as text */
@@ -210,16 +211,18 @@ struct value tv_to_json(struct render *r, const struct args *a);
 /* ops.c: operators */
 struct value tv_binary(struct render *r, u8 op, struct value a, struct value b);
 struct value tv_negate(struct render *r, struct value v, bool minus);
-/* percent.c, braces.c: the two ways of Python to fill in a text */
+/* percent.c, braces.c: Python's two kinds of formatting */
 struct value tv_percent(struct render *r, struct value fmt, struct value arg);
 struct value tv_braces(struct render *r, const struct args *a);
-/* escape.c: &, <, > and quotes as HTML has them */
+/* escape.c: &, <, > and quotes as in HTML */
 struct value tv_escape(struct render *r, struct value v);
 
 /* members.c: dict_items, dict_keys or dict_values */
 struct value tv_dict_view(struct render *r, struct value d, const char *name);
 
-/* The tables end with a name that is NULL.  What is not there is NULL. */
+/*
+ * The tables end with a NULL name.  A lookup returns NULL for an unknown name.
+ */
 extern const struct func tv_filters[], tv_tests[], tv_globals[];
 extern const struct func tv_text_methods[], tv_row_methods[], tv_dict_methods[];
 const struct func *tv_func_find(const struct func *f, const char *s, size_t n);
@@ -231,15 +234,15 @@ const struct func *tv_method_find(struct value self, const char *s, size_t n);
 /* args.c */
 /**
  * args_take() - sort operands by name
- * @spec: the names, with a blank between, in order
- * @need: how many must be there
- * @out:  gets the values, V_MISSING where there is none
+ * @spec: the names in order, separated by blanks
+ * @need: how many are required
+ * @out:  gets the values, V_MISSING for a missing one
  *
  * Return: false after a failure.
  */
 bool args_take(struct render *r, const struct args *a, const char *spec,
 	       u32 need, struct value *out);
-/* Numbers and texts among them; fail for another type. */
+/* Get a number or a text; fails for another type. */
 s64 arg_int(struct render *r, struct value v, s64 def);
 bool arg_text(struct render *r, struct value v, const char *what);
 
