@@ -357,6 +357,18 @@ static inline u32 drain_of_client(const struct core *c, u32 client)
 	       (cl->draining ? BIT(CORE_DRAIN_CLIENT) : 0);
 }
 
+/* Can a domain have blocks, or a waiting sequence be admitted, now? */
+enum verdict {
+	ROOM_NOW,	/* yes */
+	ROOM_MADE,	/* memory is being made, or other tenants give it back */
+	ROOM_MOVED,	/* blocks of another domain are being moved away */
+	ROOM_NONE,	/* no */
+	WAITS_CLIENT,	/* its client has extents to map, or no table page left */
+	WAITS_HIGH,	/* its domain would be above memory.high */
+	WAITS_HASH,	/* its prompt is not hashed to the end */
+	WAITS_NOT,	/* it was failed, or is to be matched again */
+};
+
 /* Ask the first waiting sequence of the domain again, after this event. */
 static inline void domain_kick(struct kv_domain *d)
 {

@@ -365,9 +365,10 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
  * @nr:       blocks that it lacks
  * @promised: by memory.min; else it waits longest
  *
- * Return: -EINPROGRESS: the memory will come; -EAGAIN: not so much can be had.
+ * Return: ROOM_MADE: the memory will come; ROOM_NONE: not so much can be had.
  */
-int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised)
+enum verdict displace(struct core *c, struct kv_seq *want, u32 nr,
+		      bool promised)
 {
 	const struct kv_domain *d = seq_domain(c, want);
 	struct displacer who = { .want = want, .promised = promised };
@@ -376,12 +377,12 @@ int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised)
 	c->taker = want->domain;
 	if (c->head->nr_tenants < 2 || c->now < d->displace_after ||
 	    k > CORE_MAX_REVOKES - c->head->nr_revokes)
-		return -EAGAIN;
+		return ROOM_NONE;
 	bar_all(c, &who);
 	for (i = 0; i < k; i++) {
 		runs[i] = run_best(c, &who, runs, i);
 		if (runs[i] == CORE_NONE)
-			return -EAGAIN;
+			return ROOM_NONE;
 	}
 	if (promised)
 		core_count(c, CORE_EV_preempt_min, 1);
@@ -389,5 +390,5 @@ int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised)
 		run_uncover(c, runs[i], &who);
 		revoke_begin(c, want->domain, runs[i]);
 	}
-	return -EINPROGRESS;
+	return ROOM_MADE;
 }

@@ -398,31 +398,31 @@ static u32 runs_choose(struct core *c, u32 dom, bool promised, u32 *run, u32 nr)
  *
  * For one that was promised as much at once, and for those who wait behind it
  * within the promise too.
- * Return: -EALREADY: memory is coming that way; -EAGAIN: it leads nowhere, or
+ * Return: ROOM_MOVED: memory is coming that way; ROOM_NONE: it leads nowhere, or
  * not far enough for what was promised.
  */
-int evacuate_for(struct core *c, u32 dom, u32 nr)
+enum verdict evacuate_for(struct core *c, u32 dom, u32 nr)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	bool promised = limit_within_min(d, domain_held(d), 1);
 	u32 run[EVAC_WANT], on, must, want, i, got;
 
 	if (!c->ops->copy || c->tenants[d->tenant].nr_domains < 2)
-		return -EAGAIN;
+		return ROOM_NONE;
 	on = evacuations_on(c, dom, promised);
 	if (on && !promised)
-		return -EALREADY;
+		return ROOM_MOVED;
 	must = runs_lacking(c, dom, nr);
 	if (c->now < c->head->evac_after)
-		return on >= must ? -EALREADY : -EAGAIN;
+		return on >= must ? ROOM_MOVED : ROOM_NONE;
 	want = promised ? runs_lacking(c, dom, promise_need(c, dom, nr)) : must;
 	if (on >= want)
-		return -EALREADY;
+		return ROOM_MOVED;
 	want = min(want - on, (u32)EVAC_WANT);
 	got = runs_choose(c, dom, promised, run, want);
 	if (on + got < must)
-		return -EAGAIN;
+		return ROOM_NONE;
 	for (i = 0; i < got; i++)
 		run_evacuate(c, run[i], d->dev.span_extents);
-	return -EALREADY;
+	return ROOM_MOVED;
 }

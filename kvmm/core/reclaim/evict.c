@@ -26,9 +26,9 @@ static u32 evict_next(const struct core *c, u32 dom, bool any)
  *
  * Also keeps what is used, promised and wanted together within memory.max, and
  * within memory.high as far as cache goes.
- * Return: 0, or -EAGAIN when the cache was not enough.
+ * Return: ROOM_NOW, or ROOM_NONE when the cache was not enough.
  */
-int room_evict(struct core *c, u32 dom, u32 nr)
+enum verdict room_evict(struct core *c, u32 dom, u32 nr)
 {
 	struct kv_domain *d = &c->domains[dom];
 	u32 mark = min(d->dev.max_blocks, d->high_blocks), blk, limited = 0;
@@ -56,7 +56,7 @@ int room_evict(struct core *c, u32 dom, u32 nr)
 			 mark);
 	}
 	return domain_slack(d) < nr || (u64)domain_used(d) + d->dev.reserved + nr >
-	       d->dev.max_blocks ? -EAGAIN : 0;
+	       d->dev.max_blocks ? ROOM_NONE : ROOM_NOW;
 }
 
 /**

@@ -57,11 +57,9 @@ static bool room_possible(struct core *c, u32 dom, u64 nr, u32 *back)
  * the domain's own.  What its tenant can do without is taken when with it
  * nothing is lacking any more: two who wait for other tenants, and each took
  * what the other has free meanwhile, would do so at every event.
- * Return: 0: yes, after room_evict(); -EINPROGRESS: memory is being made;
- * -EALREADY: a span of another domain is being emptied for this one; -EAGAIN:
- * no.
+ * Return: ROOM_NOW: after room_evict(); ROOM_MADE, ROOM_MOVED, ROOM_NONE.
  */
-int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
+enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 {
 	struct kv_domain *d = &c->domains[dom];
 	struct run_look look, kept;
@@ -71,7 +69,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	if ((u64)domain_held(d) + spare + nr > d->dev.max_blocks) {
 		d->nr_max_events++;
 		KV_PROBE(kvmm, limit, dom, 0, domain_held(d), nr + spare);
-		return -EAGAIN;
+		return ROOM_NONE;
 	}
 	if (!room_possible(c, dom, (u64)nr + spare, &back))
 		return evacuate_for(c, dom, nr + spare);
@@ -83,7 +81,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		u64 coming = room_coming(c, d);
 
 		if (slack >= nr)
-			return 0;
+			return ROOM_NOW;
 		if (slack + coming < nr && extent_run_take(c, dom) >= 0)
 			continue;
 		/* What is asked back from others is asked back at once. */
@@ -97,7 +95,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 			}
 		}
 		if (coming)
-			return -EINPROGRESS;
+			return ROOM_MADE;
 		/* Within a limit only its own cache makes room. */
 		if ((u64)domain_used(d) + d->dev.reserved + nr <=
 		    min(d->dev.max_blocks, d->high_blocks) &&
@@ -105,7 +103,7 @@ int room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 					    d->dev.span_blocks), &kept))
 			continue;
 		if (slack + domain_cached(d) >= (u64)nr + spare)
-			return 0;
+			return ROOM_NOW;
 		if (!span_steal(c, dom, back, &look))
 			return evacuate_for(c, dom, nr + spare);
 		back -= min(back, 1u);
@@ -173,26 +171,25 @@ static bool victim_returns(const struct core *c, const struct kv_seq *v,
 
 /**
  * room_for_min() - make room for an admission within memory.min
- * @want: waits; room_plan() said -EAGAIN for the @nr blocks that it needs
+ * @want: waits; room_plan() said ROOM_NONE for the @nr blocks that it needs
  *
  * Its domain was promised as much, so families of other domains give way, of
  * whatever priority, as far as their own domains are not protected: as many at
  * once as all need who wait within the promise, for else each would wait for
  * another step to end.  Where enough is coming and still none of it fits
  * together, one more each time.
- * Return: 0: room_plan() was happy; -EALREADY, -EINPROGRESS: as it says, or
- * spans of other tenants will come; -EAGAIN: later, or never.
+ * Return: as room_plan(); ROOM_MADE also when spans of other tenants will come.
  */
-int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
+enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 {
 	const struct kv_domain *d = seq_domain(c, want);
 	bool marked = victim_is_marked(c, d->tenant);
 	u32 lacks, coming, rank;
+	enum verdict verdict;
 	struct kv_seq *v;
-	int err;
 
 	if (!limit_within_min(d, domain_held(d), nr) || !waiter_fits(c, want))
-		return -EAGAIN;
+		return ROOM_NONE;
 	lacks = room_lacks(c, d, promise_need(c, want->domain, nr), spare);
 	coming = promise_coming(c, want->domain);
 	for (;;) {
@@ -207,9 +204,9 @@ int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 			core_count(c, CORE_EV_preempt_min, 1);
 			family_mark(c, v, CORE_CAUSE_min, want);
 		}
-		err = room_plan(c, want->domain, nr, spare);
-		if (err != -EAGAIN || victim_is_marked(c, d->tenant))
-			return err;
+		verdict = room_plan(c, want->domain, nr, spare);
+		if (verdict != ROOM_NONE || victim_is_marked(c, d->tenant))
+			return verdict;
 		if (!marked)
 			return displace(c, want, room_lacks(c, d, nr, spare),
 					true);
@@ -243,18 +240,18 @@ static bool self_preempt_helps(const struct core *c, const struct kv_seq *s)
 /**
  * room_preempt() - take memory from another family for a running sequence
  * @want: the sequence, which may itself turn out to be the victim
- * @nr:   blocks wanted; room_plan() said -EAGAIN
+ * @nr:   blocks wanted; room_plan() said ROOM_NONE
  *
- * Return: 0: there is room now; -EAGAIN: later, or @want was marked.
+ * Return: whether there is room now; false: later, or @want was marked.
  */
-int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
+bool room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 {
+	enum verdict verdict;
 	struct kv_seq *v;
-	int err;
 
 	for (;;) {
 		if (victim_is_marked(c, seq_domain(c, want)->tenant))
-			return -EAGAIN;
+			return false;
 		v = victim_choose(c, want, nr);
 		if (!v) {
 			bool itself = self_preempt_helps(c, want);
@@ -263,15 +260,15 @@ int room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 				 CORE_OOM_refused, CORE_CAUSE_itself, NULL);
 			if (itself)
 				family_mark(c, want, CORE_CAUSE_itself, want);
-			return -EAGAIN;
+			return false;
 		}
 		oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_grow, v);
 		family_mark(c, v, CORE_CAUSE_grow, want);
-		err = room_plan(c, want->domain, nr, 0);
-		if (!err)
-			return room_evict(c, want->domain, nr);
-		if (err != -EAGAIN)
-			return -EAGAIN;
+		verdict = room_plan(c, want->domain, nr, 0);
+		if (verdict == ROOM_NOW)
+			return room_evict(c, want->domain, nr) == ROOM_NOW;
+		if (verdict != ROOM_NONE)
+			return false;
 	}
 }
 
@@ -295,18 +292,18 @@ static struct kv_seq *victim_of_client(const struct core *c,
  *
  * Table pages are the client's own, so one of its own families gives way:
  * else several that each need one page more would wait for each other.
- * Return: 0; -EAGAIN: later, or @want was marked.
+ * Return: whether it may; false: later, or @want was marked.
  */
-int pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
+bool pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
 {
 	while (!table_has_room(c, want, nr)) {
 		struct kv_seq *v = victim_of_client(c, want);
 
 		if (!v)
-			return -EAGAIN;
+			return false;
 		family_mark(c, v, CORE_CAUSE_table, want);
 		if (v->family == want->family)
-			return -EAGAIN;
+			return false;
 	}
-	return 0;
+	return true;
 }

@@ -8,7 +8,7 @@
 #include "kvmm/core/seq/seq.h"
 
 /* evict.c: take cached blocks from a domain, those of least worth first */
-int room_evict(struct core *c, u32 dom, u32 nr);
+enum verdict room_evict(struct core *c, u32 dom, u32 nr);
 void room_evict_spare(struct core *c, u32 dom, u32 nr);
 u32 span_evict_cached(struct core *c, u32 first);
 
@@ -20,11 +20,11 @@ bool waiter_could_use(struct core *c, const struct kv_seq *w);
 u32 promise_need(const struct core *c, u32 dom, u32 nr);
 
 /* reclaim.c: making room */
-int room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
+enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
 void room_ahead(struct core *c, u32 dom);
-int room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
-int room_preempt(struct core *c, struct kv_seq *want, u32 nr);
-int pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
+enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
+bool room_preempt(struct core *c, struct kv_seq *want, u32 nr);
+bool pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
 
 /* steal.c: memory that other domains can do without */
 #define LOOK_RUNS	32u
@@ -72,7 +72,7 @@ bool starved_waits(struct core *c, const struct kv_seq *s);
 void starve_check(struct core *c);
 
 /* displace.c: runs that hold sequences, for a sequence of another tenant */
-int displace(struct core *c, struct kv_seq *want, u32 nr, bool promised);
+enum verdict displace(struct core *c, struct kv_seq *want, u32 nr, bool promised);
 bool displace_span(struct core *c, u32 first);
 void displace_all(struct core *c, u32 first);
 
@@ -94,7 +94,7 @@ void extent_overdue(struct core *c, u32 e, bool wanted);
 bool evacuate_span(struct core *c, u32 first, bool any);
 bool evacuate_is_on(const struct core *c, u32 first);
 u32 evacuations_on(const struct core *c, u32 dom, bool promised);
-int evacuate_for(struct core *c, u32 dom, u32 nr);
+enum verdict evacuate_for(struct core *c, u32 dom, u32 nr);
 void evacuate_scan(struct core *c, u32 evac);
 void evacuate_tick(struct core *c);
 

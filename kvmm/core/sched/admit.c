@@ -135,33 +135,29 @@ static bool high_waits(const struct core *c, struct kv_domain *d, u32 nr)
 /**
  * admit_one() - admit a sequence of the wait list if there is room
  *
- * Return: 0; -EUNATCH: its client has not mapped everything, or has no table
- * pages left, and holds up nobody else; -EINPROGRESS, -EALREADY: memory is
- * being made, or freed by moving what others have; -EAGAIN; -EBUSY: its domain
- * would be above memory.high; -EDQUOT: it no longer fits alone, and was failed;
- * -EINTR: its prompt is long, and not hashed to its end.
+ * Return: ROOM_NOW: it is admitted; else why not.
  */
-static int admit_one(struct core *c, struct kv_seq *s)
+static enum verdict admit_one(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 	u32 total, room, min;
 	struct hits h;
+	enum verdict verdict;
 	bool promised;
-	int err;
 
 	if (c->clients[s->client].nr_unacked)
-		return -EUNATCH;
+		return WAITS_CLIENT;
 	if (commit_never(c, d, (u64)s->prompt_len + s->max_tokens)) {
 		oom_note(c, s, tokens_to_blocks(d, s->prompt_len),
 			 CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		seq_fail(c, s, -EDQUOT);
-		return -EDQUOT;
+		return WAITS_NOT;
 	}
 	if (s->flags & SEQF_SWAPPED) {
 		if (!growth_waits(c, s) && !starved_waits(c, s))
 			return swap_restore(c, s);
 		domain_kick(d);	/* look again at the next event */
-		return -EAGAIN;
+		return ROOM_NONE;
 	}
 	total = tokens_to_blocks(d, s->nr_ids);
 	min = wmark_min(d);
@@ -169,50 +165,47 @@ static int admit_one(struct core *c, struct kv_seq *s)
 	if (total > domain_capacity(c, d)) {
 		oom_note(c, s, total, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		seq_fail(c, s, -EDQUOT);
-		return -EDQUOT;
+		return WAITS_NOT;
 	}
 	if (!table_has_room(c, s, total))
-		return -EUNATCH;	/* pages are its client's own */
+		return WAITS_CLIENT;	/* pages are its client's own */
 	if (!promised && (growth_waits(c, s) || starved_waits(c, s))) {
 		domain_kick(d);	/* look again at the next event */
-		return -EAGAIN;
+		return ROOM_NONE;
 	}
 
-	err = prefix_find(c, s, &h);
-	if (err)
-		return err;
+	if (!prefix_find(c, s, &h))
+		return WAITS_HASH;
 	room = total - h.whole + h.low + min;
 	if (high_waits(c, d, room + h.cached))
-		return -EBUSY;
+		return WAITS_HIGH;
 	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
 					h.cached + h.low)) {
 		why_note(c, CORE_WAIT_commit, CORE_NONE);
-		return -EAGAIN;
+		return ROOM_NONE;
 	}
-	err = room_plan(c, s->domain, room, h.cached - h.going);
-	if (err && h.part) {
+	verdict = room_plan(c, s->domain, room, h.cached - h.going);
+	if (verdict != ROOM_NOW && h.part) {
 		/* One block more than it has in the end may be too much. */
 		hits_drop_part(c, &h);
-		err = room_plan(c, s->domain, room, h.cached - h.going);
+		verdict = room_plan(c, s->domain, room, h.cached - h.going);
 	}
-	if (err == -EAGAIN && promised)
-		err = room_for_min(c, s, room, h.cached - h.going);
-	if (err)
-		return err;
+	if (verdict == ROOM_NONE && promised)
+		verdict = room_for_min(c, s, room, h.cached - h.going);
+	if (verdict != ROOM_NOW)
+		return verdict;
 
 	map_hits(c, s, h.whole + (h.part != 0));
-	err = room_evict(c, s->domain, room);
+	verdict = room_evict(c, s->domain, room);
 	/* Eviction may take the host slot of a hit. */
-	if (!err && !swap_fits(c, s))
-		err = -EAGAIN;
-	if (err) {
+	if (verdict != ROOM_NOW || !swap_fits(c, s)) {
 		/* Or what a step reads: now others may be asked, so look again. */
 		domain_kick(d);
 		seq_unmap_from(c, s, 0);
-		return err;
+		return ROOM_NONE;
 	}
 	admit_now(c, s, &h, total);
-	return 0;
+	return ROOM_NOW;
 }
 
 /* Did @w wait past its time when the core last ticked, for itself alone? */
@@ -261,7 +254,7 @@ static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
 
 /* For whom others hold back: see admit_hold_back(). */
 static void admit_note_stall(struct core *c, struct kv_domain *d,
-			     const struct kv_seq *s, int err)
+			     const struct kv_seq *s, enum verdict verdict)
 {
 	/* A swapped one has no ids, but a table, which may be empty. */
 	u32 total = max(max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks), 1u);
@@ -269,8 +262,9 @@ static void admit_note_stall(struct core *c, struct kv_domain *d,
 	d->promised = limit_within_min(d, domain_held(d),
 				       total + wmark_min(d));
 	/* Its own limit is nothing that others could help. */
-	if ((err == -EAGAIN || err == -EALREADY ||
-	     (err == -EINPROGRESS && d->promised)) && !domain_limited(d, total)) {
+	if ((verdict == ROOM_NONE || verdict == ROOM_MOVED ||
+	     (verdict == ROOM_MADE && d->promised)) &&
+	    !domain_limited(d, total)) {
 		d->stalled = total;
 		c->none_stalled = 0;
 	}
@@ -279,13 +273,14 @@ static void admit_note_stall(struct core *c, struct kv_domain *d,
 /*
  * Admit the first of the domain's list that can be.
  *
- * Return: 0; -ENOENT: there is none that could be; else why not.
+ * Return: ROOM_NOW: one was; WAITS_NOT: there is none that could be; else why
+ * not.
  */
-static int admit_next(struct core *c, u32 dom)
+static enum verdict admit_next(struct core *c, u32 dom)
 {
 	struct kv_domain *d = &c->domains[dom];
+	enum verdict verdict;
 	u32 i, next;
-	int err;
 
 	d->retry = 0;
 	d->stalled = 0;
@@ -297,33 +292,34 @@ static int admit_next(struct core *c, u32 dom)
 		next = c->seqs[i].next;
 		core_work(c, WORK_TRY);
 		why_note(c, CORE_WAIT_nothing, CORE_NONE);
-		err = admit_one(c, s);
-		if (!err)
-			return 0;
-		if (err != -EDQUOT)
-			why_refused(c, s, err);
-		if (another && err == -EDQUOT)
+		verdict = admit_one(c, s);
+		if (verdict == ROOM_NOW)
+			return ROOM_NOW;
+		if (verdict != WAITS_NOT)
+			why_refused(c, s, verdict);
+		if (another && verdict == WAITS_NOT)
 			next = d->wait_head;	/* the list is another */
-		if (err == -EDQUOT || err == -EUNATCH)
+		if (verdict == WAITS_NOT || verdict == WAITS_CLIENT)
 			continue;
-		if (err == -EINTR) {
+		if (verdict == WAITS_HASH) {
 			domain_kick(d);
-			return err;
+			return verdict;
 		}
 		if (s->limiting_pool == KVMM_NO_POOL) {
 			s->limiting_pool = 0;
 			core_count(c, CORE_EV_admit_stall, 1);
 			core_trace(c, admit_stall, trace_seq(c, s), s->nr_ids,
-				   (u64)err);
+				   (u64)verdict_errno(verdict));
 			seq_publish(c, s);
 		}
 		psi_task(c, s);
-		KV_PROBE(kvmm, wait, s->client, seq_number(c, s), dom, -err,
+		KV_PROBE(kvmm, wait, s->client, seq_number(c, s), dom,
+			 -verdict_errno(verdict),
 			 max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks));
-		admit_note_stall(c, d, s, err);
-		return err;
+		admit_note_stall(c, d, s, verdict);
+		return verdict;
 	}
-	return -ENOENT;
+	return WAITS_NOT;
 }
 
 /*
@@ -403,7 +399,7 @@ static void admit_ask(struct core *c, bool late)
 {
 	bool goes_on = c->head->more != MORE_NONE;
 	u32 dom, tries = 0;
-	int err;
+	enum verdict verdict;
 
 	c->head->more = MORE_NONE;
 	admit_round(c, goes_on);
@@ -420,8 +416,8 @@ static void admit_ask(struct core *c, bool late)
 			c->head->more = late ? MORE_LATE : MORE_ROUND;
 			break;
 		}
-		err = admit_next(c, dom);
-		if (!err || err == -EINTR)
+		verdict = admit_next(c, dom);
+		if (verdict == ROOM_NOW || verdict == WAITS_HASH)
 			continue;
 		c->domains[dom].blocked = 1;
 		if (c->domains[dom].stalled)

@@ -166,9 +166,9 @@ static void hits_note(struct kv_seq *s, const struct hits *h, const u64 *hash)
  * A long prompt is hashed in slices between other events, as far as there is
  * something cached: an event that has done a lot leaves the rest to the next.
  *
- * Return: 0; -EINTR: there is more, and @h says nothing.
+ * Return: whether it is known; false: there is more to hash, @h says nothing.
  */
-int prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
+bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
@@ -177,7 +177,7 @@ int prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 
 	*h = (struct hits){ 0 };
 	if (s->open_flags & KVMM_OPEN_NO_MATCH)
-		return 0;
+		return true;
 	core_work(c, WORK_KNOWN * s->found);
 	node = hits_known(c, s, h);
 	index_root(c, d, s->salt, hash);
@@ -194,18 +194,18 @@ int prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 		if (ref == CORE_NONE || !ref_usable(c, ref)) {
 			hits_note(s, h, hash);
 			hits_find_part(c, s, h, node, hash, ids, bt);
-			return 0;
+			return true;
 		}
 		hits_add(c, h, h->whole++, ref);
 		node = index_node(c, ref);
 		memcpy(hash, next, sizeof(hash));
 		if (c->work >= core_cfg(c)->event_work && left >= 2 * bt) {
 			hits_note(s, h, hash);
-			return -EINTR;
+			return false;
 		}
 	}
 	hits_note(s, h, hash);
 	ids_next(c, &cur, ids, left);
 	hits_find_part(c, s, h, node, hash, ids, left);
-	return 0;
+	return true;
 }

@@ -199,18 +199,18 @@ static bool stuck_too_long(const struct core *c, struct kv_seq *s)
  * what they hold; if that cannot be, or not in time, computing again needs
  * none.
  */
-static int restore_stuck(struct core *c, struct kv_seq *s)
+static enum verdict restore_stuck(struct core *c, struct kv_seq *s)
 {
 	if (!stuck_too_long(c, s) && host_write_out(c)) {
 		why_note(c, CORE_WAIT_slots, CORE_NONE);
 		domain_kick(seq_domain(c, s));	/* look at the next event */
 		seq_domain(c, s)->host_wanted = 1;
-		return -EAGAIN;
+		return ROOM_NONE;
 	}
 	core_count(c, CORE_EV_swap_lost, 1);
 	s->cause = CORE_CAUSE_lost;
 	seq_recompute(c, s);
-	return -EDQUOT;
+	return WAITS_NOT;
 }
 
 /*
@@ -230,11 +230,12 @@ static u32 restore_wants(const struct core *c, const struct kv_domain *d,
  * swap_restore() - admit a swapped sequence if there is room
  * Return: as admit_one().
  */
-int swap_restore(struct core *c, struct kv_seq *s)
+enum verdict swap_restore(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 	u32 reads, held, lack, cached, room;
 	u64 stuck = s->stuck;
+	enum verdict verdict;
 	int err;
 
 	core_work(c, 16 * s->nr_blocks);
@@ -245,35 +246,34 @@ int swap_restore(struct core *c, struct kv_seq *s)
 		core_count(c, CORE_EV_swap_lost, 1);
 		s->cause = CORE_CAUSE_lost;
 		seq_recompute(c, s);
-		return -EDQUOT;
+		return WAITS_NOT;
 	}
 	if (err) {
 		why_note(c, CORE_WAIT_copies, CORE_NONE);
-		return err;
+		return ROOM_MADE;
 	}
 	swap_touch(c, s);
 	lack = swap_lacking(c, s, &cached);
 	if (!commit_admits(c, s, s->nr_blocks, lack + cached)) {
 		why_note(c, CORE_WAIT_commit, CORE_NONE);
-		return -EAGAIN;
+		return ROOM_NONE;
 	}
 	room = restore_wants(c, d, lack, cached);
-	err = room_plan(c, s->domain, room, cached);
-	if (err)
-		return err;
+	verdict = room_plan(c, s->domain, room, cached);
+	if (verdict != ROOM_NOW)
+		return verdict;
 	/* Reading needs host slots; taking them may drop clean copies. */
 	if (!restore_room(c, s)) {
 		s->stuck = stuck;
 		return restore_stuck(c, s);
 	}
-	err = room_evict(c, s->domain, room);
-	if (err)
-		return err;
+	if (room_evict(c, s->domain, room) != ROOM_NOW)
+		return ROOM_NONE;
 	/* Eviction may have taken a block that still had the content. */
 	if (swap_lacking(c, s, &cached) > lack || !swap_fits(c, s)) {
 		domain_kick(d);
 		d->host_wanted = 1;
-		return -EAGAIN;
+		return ROOM_NONE;
 	}
 
 	core_trace(c, swap_in, trace_seq(c, s), s->valid_len, lack);
@@ -288,7 +288,7 @@ int swap_restore(struct core *c, struct kv_seq *s)
 	core_count(c, CORE_EV_restore, 1);
 	why_back(c, s);
 	swap_fill(c, s);
-	return 0;
+	return ROOM_NOW;
 }
 
 /* Content that was to fill @blk is lost: those who map it compute again. */

@@ -26,7 +26,7 @@ struct hits {
 
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	      const u32 *ids);
-int prefix_find(struct core *c, struct kv_seq *s, struct hits *h);
+bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h);
 void hits_drop_part(const struct core *c, struct hits *h);
 
 /* admit.c: who waits becomes resident */
@@ -35,7 +35,7 @@ void admit_rest(struct core *c);
 
 /* restore.c: swapped sequences come back */
 bool swap_fits(const struct core *c, const struct kv_seq *s);
-int swap_restore(struct core *c, struct kv_seq *s);
+enum verdict swap_restore(struct core *c, struct kv_seq *s);
 void swap_advance(struct core *c, u32 entry);
 void swap_lost(struct core *c, u32 blk);
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached);

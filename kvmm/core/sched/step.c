@@ -111,6 +111,24 @@ static bool too_much_looked(const struct core *c, const struct kv_domain *d,
 	       domain_slack(d) + domain_cached(d) < nr;
 }
 
+/* Find room for @nr blocks beside those promised, of another family if need be. */
+static bool grant_find_room(struct core *c, struct kv_seq *s, u32 nr)
+{
+	bool looked = too_much_looked(c, seq_domain(c, s), nr);
+	enum verdict verdict = ROOM_MOVED;
+
+	if (!looked)
+		verdict = room_plan(c, s->domain, nr, 0);
+	if (verdict == ROOM_NOW)
+		verdict = room_evict(c, s->domain, nr);
+	if (verdict == ROOM_NOW)
+		return true;
+	if (verdict == ROOM_MADE)
+		return false;
+	grant_refused(c, s);
+	return verdict == ROOM_NONE && room_preempt(c, s, nr);
+}
+
 /* See to it that the blocks of @g can be taken. */
 static int grant_make_room(struct core *c, struct kv_seq *s,
 			   const struct grant *g)
@@ -118,32 +136,16 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	const struct kv_domain *d = seq_domain(c, s);
 	u32 need = g->nr_new + g->copy;
 	u32 nr = need - g->nr_promised;
-	int err;
 
 	if (s->nr_blocks + g->nr_new > domain_capacity(c, d)) {
 		oom_note(c, s, need, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		family_mark(c, s, CORE_CAUSE_itself, s);
 		return -EDQUOT;
 	}
-	err = pages_preempt(c, s, g->nr_new);
-	if (err)
-		return err;
-	if (nr) {
-		err = too_much_looked(c, d, nr) ? -EALREADY :
-		      room_plan(c, s->domain, nr, 0);
-		if (!err)
-			err = room_evict(c, s->domain, nr);
-		if (err == -EINPROGRESS)
-			return -EAGAIN;
-		if (err)
-			grant_refused(c, s);
-		if (err == -EALREADY)
-			return -EAGAIN;
-		if (err)
-			err = room_preempt(c, s, nr);
-		if (err)
-			return err;
-	}
+	if (!pages_preempt(c, s, g->nr_new))
+		return -EAGAIN;
+	if (nr && !grant_find_room(c, s, nr))
+		return -EAGAIN;
 	return span_acked_free(c, d, s->client) < need ? -EAGAIN : 0;
 }
 

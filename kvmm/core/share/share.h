@@ -61,7 +61,8 @@ void seq_untally(struct core *c, struct kv_seq *s);
 
 /* why.c: why a sequence waits, and what was taken from it */
 void why_note(struct core *c, u32 wait, u32 dom);
-void why_refused(struct core *c, struct kv_seq *s, int err);
+int verdict_errno(enum verdict verdict);
+void why_refused(struct core *c, struct kv_seq *s, enum verdict verdict);
 void why_held(struct core *c, u32 dom, u32 for_dom);
 void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want);
 void why_taken(struct core *c, struct kv_seq *s, bool kept);

@@ -67,22 +67,25 @@ void why_note(struct core *c, u32 wait, u32 dom)
 	c->wait_dom = dom;
 }
 
-static u32 wait_of(const struct core *c, const struct kv_seq *s, int err)
+static u32 wait_of(const struct core *c, const struct kv_seq *s,
+		   enum verdict verdict)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 
-	switch (err) {
-	case -EUNATCH:
+	switch (verdict) {
+	case WAITS_CLIENT:
 		return c->clients[s->client].nr_unacked ? CORE_WAIT_maps :
 							  CORE_WAIT_tables;
-	case -EBUSY:
+	case WAITS_HIGH:
 		return CORE_WAIT_high;
-	case -EINPROGRESS:
+	case ROOM_MADE:
 		return CORE_WAIT_making;
-	case -EALREADY:
+	case ROOM_MOVED:
 		return CORE_WAIT_moving;
-	case -EINTR:
+	case WAITS_HASH:
 		return CORE_WAIT_event;
+	default:
+		break;
 	}
 	return domain_limited(d, max(tokens_to_blocks(d, s->nr_ids),
 				     s->nr_blocks)) ?
@@ -100,10 +103,28 @@ static void wait_set(struct core *c, struct kv_seq *s, u32 wait, u32 dom)
 			 c->domains[dom].serial : 0;
 }
 
-/* why_refused() - admit_one() said @err of the sequence */
-void why_refused(struct core *c, struct kv_seq *s, int err)
+/* verdict_errno() - a verdict as trace records and probes tell it */
+int verdict_errno(enum verdict verdict)
 {
-	wait_set(c, s, c->wait ? c->wait : wait_of(c, s, err), c->wait_dom);
+	static const int err[] = {
+		[ROOM_NOW]	= 0,
+		[ROOM_MADE]	= -EINPROGRESS,
+		[ROOM_MOVED]	= -EALREADY,
+		[ROOM_NONE]	= -EAGAIN,
+		[WAITS_CLIENT]	= -EUNATCH,
+		[WAITS_HIGH]	= -EBUSY,
+		[WAITS_HASH]	= -EINTR,
+		[WAITS_NOT]	= -EDQUOT,
+	};
+
+	return err[verdict];
+}
+
+/* why_refused() - admit_one() said @verdict of the sequence */
+void why_refused(struct core *c, struct kv_seq *s, enum verdict verdict)
+{
+	wait_set(c, s, c->wait ? c->wait : wait_of(c, s, verdict),
+		 c->wait_dom);
 }
 
 /* why_held() - domain @dom is not asked, since the first of @for_dom comes first */
