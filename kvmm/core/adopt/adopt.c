@@ -206,9 +206,8 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 	memset(c->head->triggers, 0, sizeof(c->head->triggers));
 	again_mark(c);
 	clients_leave(c, how == CORE_ADOPT_WHOLE ? AWAY_WHOLE : AWAY_SALVAGED);
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used)
-			salvage_release(c, i);
+	for_each_domain(c, i)
+		salvage_release(c, i);
 	if (core_check(c, report))
 		return -EUCLEAN;
 	core_order();

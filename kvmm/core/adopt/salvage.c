@@ -49,9 +49,8 @@ static void events_balance(const struct core *c, u64 *ev)
 	u64 used = 0, seqs = 0;
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used)
-			used += domain_used(&c->domains[i]);
+	for_each_domain(c, i)
+		used += domain_used(&c->domains[i]);
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		seqs += c->clients[i].nr_seqs;
 	event_balance(&ev[CORE_EV_pgalloc], &ev[CORE_EV_pgfree], used);

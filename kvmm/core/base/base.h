@@ -61,6 +61,18 @@ static inline u32 part_domain(const struct core *c, u32 part)
 	return part < nr ? part : part % nr;
 }
 
+/* The first domain that there is, of index @i or more; max_domains: none. */
+static inline u32 domain_from(const struct core *c, u32 i)
+{
+	while (i < core_cfg(c)->max_domains && !c->domains[i].used)
+		i++;
+	return i;
+}
+
+#define for_each_domain(c, i)						\
+	for ((i) = domain_from(c, 0); (i) < core_cfg(c)->max_domains;	\
+	     (i) = domain_from(c, (i) + 1))
+
 /* The record of part_index() @part. */
 static inline struct kv_part *part_at(const struct core *c, u32 part)
 {

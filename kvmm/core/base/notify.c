@@ -36,8 +36,8 @@ void core_kick_promised(struct core *c, u32 dom)
 	if (c->tenants[c->domains[dom].tenant].nr_domains < 2 &&
 	    c->head->nr_tenants < 2)
 		return;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && i != dom && c->domains[i].stalled &&
+	for_each_domain(c, i)
+		if (i != dom && c->domains[i].stalled &&
 		    c->domains[i].promised)
 			domain_kick(&c->domains[i]);
 }

@@ -540,9 +540,8 @@ static void walk_pressure(struct walk *w)
 	for (i = PSI_STALLED; i < PSI_NR_CLASSES; i++)
 		expect(w, "pressure", "sequences of class", i,
 		       c->head->psi.nr[i], nr[i]);
-	for (dom = 0; dom < core_cfg(c)->max_domains; dom++)
-		if (c->domains[dom].used)
-			walk_domain_pressure(w, dom);
+	for_each_domain(c, dom)
+		walk_domain_pressure(w, dom);
 }
 
 static void walk_domain(struct walk *w, u32 dom)
@@ -685,9 +684,8 @@ int core_check(const struct core *c, struct core_report *report)
 
 	memset(report, 0, sizeof(*report));
 	walk_seqs(&w);
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used)
-			walk_domain(&w, i);
+	for_each_domain(c, i)
+		walk_domain(&w, i);
 	walk_tiers(&w);
 	check_nodes(&w);
 	walk_steps(&w);

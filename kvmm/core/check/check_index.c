@@ -78,9 +78,8 @@ void check_nodes(struct walk *w)
 	}
 	expect(w, "index", "used nodes of", 0, nr,
 	       core_sizes(c)->nr_nodes - c->head->nr_free_nodes);
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used)
-			walk_kids(w, CORE_NONE, c->domains[i].roots, &kids);
+	for_each_domain(c, i)
+		walk_kids(w, CORE_NONE, c->domains[i].roots, &kids);
 	expect(w, "index", "nodes in the tree of", 0, kids, nr);
 }
 

@@ -241,7 +241,6 @@ void check_tally(struct walk *w)
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		if (c->clients[i].state != CLI_FREE)
 			walk_client_tally(w, i);
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used)
-			walk_domain_tally(w, i);
+	for_each_domain(c, i)
+		walk_domain_tally(w, i);
 }

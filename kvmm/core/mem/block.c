@@ -104,10 +104,10 @@ static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 
 	if (c->none_stalled || !d->emin || used <= d->emin)
 		return;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		struct kv_domain *o = &c->domains[i];
 
-		if (!o->used || !o->stalled)
+		if (!o->stalled)
 			continue;
 		none = false;
 		if (cache || o->promised)

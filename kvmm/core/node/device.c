@@ -87,12 +87,10 @@ static void keep_what_there_is(struct core *c)
 {
 	u32 i, first;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		struct kv_domain *d = &c->domains[i];
 		u32 runs = 0, bad;
 
-		if (!d->used)
-			continue;
 		for (first = 0; first + d->dev.span_extents <= c->head->nr_online;
 		     first += d->dev.span_extents)
 			runs += run_is_kept(c, d, first);

@@ -229,8 +229,8 @@ static u32 span_longest(const struct core *c)
 {
 	u32 i, nr = 1;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].nr_clients)
+	for_each_domain(c, i)
+		if (c->domains[i].nr_clients)
 			nr = max(nr, c->domains[i].dev.span_extents);
 	return nr;
 }

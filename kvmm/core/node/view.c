@@ -83,9 +83,7 @@ void core_get_pool(const struct core *c, struct core_pool_view *v)
 			v->nr_free_extents++;
 	}
 	v->free_extents = v->nr_free_extents * v->extent_size;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (!c->domains[i].used)
-			continue;
+	for_each_domain(c, i) {
 		pool_add_domain(&c->domains[i], v);
 		pool_add_marks(c, &c->domains[i], v);
 	}
@@ -115,10 +113,10 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 		v->bad[i] = p->bad[i].level;
 		v->rate[i] = area_rate(p, i);
 	}
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		const struct kv_part *part = part_at(c, part_index(c, i, pool));
 
-		if (!c->domains[i].used || !part->used)
+		if (!part->used)
 			continue;
 		v->used += part->nr[BLK_SEALED] * part->block_bytes;
 		v->limbo += part->nr[BLK_LIMBO] * part->block_bytes;

@@ -72,10 +72,10 @@ static void bar_all(struct core *c, const struct displacer *who)
 	spares_reset(c);
 	c->head->bar_pass++;
 	core_work(c, c->head->nr_online);
-	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
+	for_each_domain(c, dom) {
 		const struct kv_domain *d = &c->domains[dom];
 
-		if (!d->used || dom == who->want->domain)
+		if (dom == who->want->domain)
 			continue;
 		core_work(c, 4 * d->nr_running);
 		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)

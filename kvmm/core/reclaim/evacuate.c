@@ -156,8 +156,8 @@ static void waiters_look(struct core *c)
 	if (c->now < c->head->evac_look)
 		return;
 	c->head->evac_look = c->now + core_cfg(c)->starve_ns / 8;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].stalled)
+	for_each_domain(c, i)
+		if (c->domains[i].stalled)
 			domain_kick(&c->domains[i]);
 }
 

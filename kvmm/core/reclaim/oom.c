@@ -101,8 +101,8 @@ static void oom_describe(struct core *c, struct core_oom_view *o,
 	o->nr_rows = 0;
 	o->nr_domains = 1;
 	oom_domain(c, o, want, taken, want->domain);
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (!c->domains[i].used || i == want->domain)
+	for_each_domain(c, i) {
+		if (i == want->domain)
 			continue;
 		o->nr_domains++;
 		oom_domain(c, o, want, taken, i);

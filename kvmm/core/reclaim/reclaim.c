@@ -141,11 +141,11 @@ static u32 promise_coming(const struct core *c, u32 dom)
 {
 	u32 i, nr = evacuations_on(c, dom, true) * c->domains[dom].dev.span_blocks;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		const struct kv_domain *o = &c->domains[i];
 		u32 have;
 
-		if (!o->used || i == dom || o->tenant != c->domains[dom].tenant)
+		if (i == dom || o->tenant != c->domains[dom].tenant)
 			continue;
 		have = domain_slack(o) + limit_cache_spare(o, 0);
 		nr += have > o->nr_running ? have - o->nr_running : 0;

@@ -70,11 +70,11 @@ static void keep_for_waiters(struct core *c, u32 dom)
 	u64 since = mine ? mine->since : c->now;
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		const struct kv_domain *d = &c->domains[i];
 		struct tenant_scan *t = &c->tenant_scans[d->tenant];
 
-		if (!d->used || d->tenant == c->domains[dom].tenant || t->keeps)
+		if (d->tenant == c->domains[dom].tenant || t->keeps)
 			continue;
 		w = waiter_of(c, i);
 		t->keeps = w && w->since < since && waiter_could_use(c, w);
@@ -130,10 +130,10 @@ static void revoke_retry(struct core *c)
 {
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		struct kv_domain *d = &c->domains[i];
 
-		if (d->used && d->nr_waiting && c->head->nr_tenants > 1)
+		if (d->nr_waiting && c->head->nr_tenants > 1)
 			domain_kick(d);
 	}
 }
@@ -381,8 +381,8 @@ static bool memory_is_short(const struct core *c, const struct kv_revoke *rv)
 
 	if (rv->dom != CORE_NONE)
 		return true;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].nr_waiting)
+	for_each_domain(c, i)
+		if (c->domains[i].nr_waiting)
 			return true;
 	return false;
 }

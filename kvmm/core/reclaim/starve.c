@@ -142,8 +142,8 @@ static void starve_tenant(struct core *c, u32 tenant)
 
 	if (victim_is_marked(c, tenant))
 		return;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (!c->domains[i].used || c->domains[i].tenant != tenant)
+	for_each_domain(c, i) {
+		if (c->domains[i].tenant != tenant)
 			continue;
 		w = first_waiter(c, &c->domains[i]);
 		if (!w || c->now - w->since < core_cfg(c)->starve_ns ||
@@ -215,7 +215,7 @@ void starve_check(struct core *c)
 	if (c->head->nr_tenants > 1)
 		starve_others(c);
 	/* Somebody's turn before a swapped sequence may have come. */
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && restore_waits(&c->domains[i]))
+	for_each_domain(c, i)
+		if (restore_waits(&c->domains[i]))
 			domain_kick(&c->domains[i]);
 }

@@ -545,10 +545,10 @@ static bool anybody_keeps(const struct core *c, u32 dom)
 
 	if (c->head->touched < d->look_after)
 		return false;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		const struct kv_domain *o = &c->domains[i];
 
-		if (o->used && i != dom && o->dev.nr[BLK_CACHED] >= o->floor + o->dev.span_blocks &&
+		if (i != dom && o->dev.nr[BLK_CACHED] >= o->floor + o->dev.span_blocks &&
 		    limit_keeps(c, o, d))
 			return true;
 	}

@@ -206,10 +206,10 @@ bool growth_waits(struct core *c, const struct kv_seq *s)
 	const struct kv_seq *r;
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		struct kv_domain *o = &c->domains[i];
 
-		if (!o->used || o->tenant != d->tenant ||
+		if (o->tenant != d->tenant ||
 		    (o != d && domain_limited(o, 1)))
 			continue;
 		r = refused_first(c, o);

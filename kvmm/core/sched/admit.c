@@ -331,11 +331,11 @@ static u32 admit_pick(const struct core *c)
 	u32 i, best = CORE_NONE;
 	u64 least = 0;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		const struct kv_domain *d = &c->domains[i];
 		u64 key;
 
-		if (!d->used || !d->retry || d->blocked)
+		if (!d->retry || d->blocked)
 			continue;
 		key = limit_within_min(d, domain_held(d), 1) ? 0 :
 						limit_turn(d) + 1;
@@ -359,10 +359,10 @@ static void admit_hold_back(struct core *c, u32 dom)
 
 	if (c->tenants[d->tenant].nr_domains < 2 || !waiter_reachable(c, dom))
 		return;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		struct kv_domain *o = &c->domains[i];
 
-		if (o->used && o->tenant == d->tenant && i != dom &&
+		if (o->tenant == d->tenant && i != dom &&
 		    (d->promised || limit_turn(o) > limit_turn(d)) &&
 		    !limit_within_min(o, domain_held(o), 1)) {
 			o->blocked = 1;
@@ -378,10 +378,10 @@ static void admit_round(struct core *c, bool goes_on)
 
 	for (i = 0; i < core_cfg(c)->max_domains && !goes_on; i++)
 		c->domains[i].blocked = 0;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		struct kv_domain *d = &c->domains[i];
 
-		if (!d->used || !d->stalled || d->retry || !d->nr_waiting)
+		if (!d->stalled || d->retry || !d->nr_waiting)
 			continue;
 		/* What runs grew up to its limit: others wait in vain. */
 		if (domain_limited(d, d->stalled))

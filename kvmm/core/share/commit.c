@@ -66,9 +66,8 @@ u64 commit_node(const struct core *c, u64 *limit)
 	u64 sum = 0;
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used)
-			sum += blocks_bytes(c, &c->domains[i],
+	for_each_domain(c, i)
+		sum += blocks_bytes(c, &c->domains[i],
 					    commit_blocks(&c->domains[i]));
 	*limit = pool_online(c) / 100 *
 		 core_cfg(c)->overcommit_ratio +

@@ -388,8 +388,8 @@ static u32 domain_find(const struct core *c, u32 tenant, const char *name)
 {
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].tenant == tenant &&
+	for_each_domain(c, i)
+		if (c->domains[i].tenant == tenant &&
 		    !strncmp(c->domains[i].name, name, KVMM_NAME_LEN))
 			return i;
 	return CORE_NONE;

@@ -147,8 +147,8 @@ static void floor_settle(struct core *c)
 	struct kv_domain *d;
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].nr_clients)
+	for_each_domain(c, i)
+		if (c->domains[i].nr_clients)
 			weights += c->domains[i].weight;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		d = &c->domains[i];

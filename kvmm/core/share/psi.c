@@ -404,11 +404,9 @@ void psi_tick(struct core *c)
 
 	group_advance(&c->head->psi, c->now);
 	group_average(&c->head->psi, c->now);
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		struct kv_psi *g = &c->domains[i].psi;
 
-		if (!c->domains[i].used)
-			continue;
 		group_advance(g, c->now);
 		group_average(g, c->now);
 		if (group_level(g, c->now))

@@ -54,8 +54,8 @@ static bool tenant_idle(const struct core *c, u32 t)
 	if (!c->tenants[t].used || c->tenants[t].nr_clients ||
 	    c->tenants[t].ghosts)
 		return false;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].tenant == t &&
+	for_each_domain(c, i)
+		if (c->domains[i].tenant == t &&
 		    !domain_idle(c, &c->domains[i]))
 			return false;
 	return tenant_extents_idle(c, t);
@@ -87,8 +87,8 @@ static void tenant_drop(struct core *c, u32 t)
 {
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].tenant == t)
+	for_each_domain(c, i)
+		if (c->domains[i].tenant == t)
 			domain_drop(c, i);
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)
 		if (c->extents[i].backed && c->extents[i].tenant == t)
@@ -103,10 +103,10 @@ static u32 idle_domain_of(const struct core *c, u32 t)
 {
 	u32 best = CORE_NONE, i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
+	for_each_domain(c, i) {
 		const struct kv_domain *d = &c->domains[i];
 
-		if (d->used && d->tenant == t && domain_idle(c, d) &&
+		if (d->tenant == t && domain_idle(c, d) &&
 		    (best == CORE_NONE || d->left < c->domains[best].left))
 			best = i;
 	}
@@ -217,10 +217,10 @@ int core_get_tenant(const struct core *c, u32 i, struct core_tenant_view *v)
 	for (n = 0; n < core_sizes(c)->nr_extents; n++)
 		if (c->extents[n].backed && c->extents[n].tenant == i)
 			v->backed_bytes += core_cfg(c)->extent_size;
-	for (n = 0; n < core_cfg(c)->max_domains; n++) {
+	for_each_domain(c, n) {
 		const struct kv_domain *d = &c->domains[n];
 
-		if (d->used && d->tenant == i)
+		if (d->tenant == i)
 			v->current_bytes += domain_used(d) * d->dev.block_bytes;
 	}
 	return 0;

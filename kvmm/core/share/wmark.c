@@ -175,9 +175,7 @@ void wmark_background(struct core *c)
 {
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (!c->domains[i].used)
-			continue;
+	for_each_domain(c, i) {
 		if (core_cfg(c)->watermark_scale_factor)
 			reclaim_domain(c, i);
 		else

@@ -207,8 +207,8 @@ bool host_write_out(struct core *c)
 {
 	u32 dom;
 
-	for (dom = 0; dom < core_cfg(c)->max_domains; dom++)
-		if (c->domains[dom].used && host_part(c, dom)->used)
+	for_each_domain(c, dom)
+		if (host_part(c, dom)->used)
 			write_some(c, dom, must_write);
 	return io_moving(c) || c->head->nr_copies;
 }
@@ -218,8 +218,8 @@ bool host_is_wanted(const struct core *c)
 {
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used && c->domains[i].host_wanted)
+	for_each_domain(c, i)
+		if (c->domains[i].host_wanted)
 			return true;
 	return false;
 }
@@ -300,9 +300,7 @@ void tier_background(struct core *c)
 
 	if (!core_pool(c, CORE_POOL_HOST)->online)
 		return;
-	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		if (!c->domains[i].used)
-			continue;
+	for_each_domain(c, i) {
 		write_ahead(c, i);
 		if (!host_is_wanted(c))
 			clean_ahead(c, i);
