@@ -131,6 +131,18 @@ void ghost_ends(struct sim *w, u32 t)
 	core_ghost_gone(w->core, w->now, w->haunts[t]);
 }
 
+/* All detached processes end.  Return: whether there was any. */
+bool ghosts_end(struct sim *w)
+{
+	bool any = false;
+	u32 t;
+
+	for (t = 0; t < SIM_TENANTS; t++)
+		for (; w->haunted[t]; any = true)
+			ghost_ends(w, t);
+	return any;
+}
+
 /* One that was told to.  Return: whether there was any. */
 bool ghost_dies(struct sim *w)
 {
