@@ -476,7 +476,7 @@ $(call bench_tests,core evict fair scale share waste): $(call archives,core)
 $(call bench_tests,hostpool): $(call archives,kvmmd)
 $(call bench_tests,decode gap gemm kernels load step tokenizer): $(call archives,runtime kernels)
 # Calls of the engine that go to a daemon or to the pool of own_pool.h.
-STEP_WRAP := attach backend confirm detach device_failed info next_event poll_extents pool prep reap \
+STEP_WRAP := attach backend confirm detach device_failed draining info next_event poll_extents pool prep reap \
 	     release resumed seq_status seq_table strerror_attach submit wait
 $(B)/tests/bench_step: KV_LDFLAGS += $(STEP_WRAP:%=-Wl$(comma)--wrap=kvmm_%)
 

@@ -122,6 +122,14 @@ int __must_check kvmm_ask(const char *socket, u32 *memory, u32 *device,
  */
 void kvmm_detach(struct kvmm *k);
 
+/**
+ * kvmm_draining() - does the daemon refuse new sequences of this client?
+ *
+ * An operator has drained the node, the tenant or the client: SEQ_OPEN answers
+ * -ESHUTDOWN until that is undone.
+ */
+bool kvmm_draining(const struct kvmm *k);
+
 /** kvmm_info() - the daemon's answer at attach: geometry and sizes */
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k);
 

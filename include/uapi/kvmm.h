@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x8dc1c83a6dadb1bdull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0x2e47dca264421637ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -349,6 +349,8 @@ KVMM_ASSERT_OFFSET(kvmm_client_ctl, need_wake, 128);
  * @pressure:      0 none, 1 some, 2 full
  * @daemon_epoch:  as in the attach reply
  * @committed:     number of the last request that took effect
+ * @draining:      not 0 while SEQ_OPEN answers -ESHUTDOWN: the node, the tenant
+ *                 or the client is drained
  */
 struct kvmm_daemon_ctl {
 	__u32	sq_head;
@@ -365,7 +367,9 @@ struct kvmm_daemon_ctl {
 	__u32	pressure;
 	__u64	daemon_epoch;
 	__u64	committed;
-	__u64	resv3[4];
+	__u32	draining;
+	__u32	resv3;
+	__u64	resv4[3];
 };
 KVMM_ASSERT_SIZE(kvmm_daemon_ctl, 256);
 KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, cq_tail, 64);

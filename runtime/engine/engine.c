@@ -609,6 +609,7 @@ void engine_get_load(const struct engine *e, struct engine_load *load)
 
 	memset(load, 0, sizeof(*load));
 	load->waiting = e->queue.waiting;
+	load->drained = kvmm_draining(e->k);
 	for (i = 0; i < e->nr_live; i++) {
 		const struct seq *s = e->live[i];
 

@@ -278,10 +278,12 @@ struct engine_stats {
  * @waiting: sequences without memory: of requests in the queue, not yet
  *           admitted, or preempted
  * @running: sequences that may be in the next step
+ * @drained: the daemon refuses new sequences: an operator has drained it
  */
 struct engine_load {
 	u32	waiting;
 	u32	running;
+	bool	drained;
 };
 
 /**

@@ -449,6 +449,11 @@ int kvmm_ask(const char *socket, u32 *memory, u32 *device, char *text)
 	return 0;
 }
 
+bool kvmm_draining(const struct kvmm *k)
+{
+	return k->dctl && READ_ONCE(k->dctl->draining);
+}
+
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k)
 {
 	return &k->info;

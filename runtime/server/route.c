@@ -144,6 +144,8 @@ static const char *not_ready(const struct site *s,
 		return "draining";
 	if (v->state != BACKEND_ATTACHED)
 		return backend_state_name(v->state);
+	if (v->load.drained)
+		return "drained";
 	return v->silent_ns > (s64)s->stall_s * 1000000000 ? "stalled" : NULL;
 }
 
@@ -186,6 +188,9 @@ static void route_ready(struct service *svc, struct conn *c,
 	text_printf(&t, "{\"status\":\"%s\"", why ? why : "ready");
 	if (why) {
 		backend_why(&s->backends[i], text, sizeof(text));
+		if (v.load.drained)
+			snprintf(text, sizeof(text),
+				 "an operator has drained kvmm: no request begins until kvctl drain --off");
 		text_puts(&t, ",\"message\":");
 		text_jsons(&t, text);
 	}

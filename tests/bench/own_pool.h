@@ -136,6 +136,7 @@ static void own_execute(struct own_req *q)
 	x(backend, u32, (const struct kvmm *k), (k), KVMM_MEMORY_HOST)	\
 	x(confirm, int, (struct kvmm *k), (k), 0)			\
 	x(device_failed, bool, (const struct kvmm *k), (k), false)	\
+	x(draining, bool, (const struct kvmm *k), (k), false)	\
 	x(info, const struct kvmm_attach_rep *, (const struct kvmm *k), (k), &own.info) \
 	x(next_event, int, (struct kvmm *k, struct kvmm_event *ev), (k, ev), 0) \
 	x(poll_extents, int, (struct kvmm *k), (k), 0)			\

@@ -67,6 +67,30 @@ static void refused_plainly(void)
 }
 
 /* While there is no daemon: not ready, 503, and alive. */
+static void kvctl_drain(const char *off)
+{
+	struct job j = job_start(&rig, "kvctl", "drain", off, NULL);
+
+	ck_assert_int_eq(job_wait(&j, 10), 0);
+}
+
+/* A balancer must not send requests to a server whose daemon begins none. */
+START_TEST(test_drained_is_not_ready)
+{
+	json_t *v;
+
+	kvctl_drain(NULL);
+	serve_await(&server, 503, 10);
+	v = web_json(server.port, "/ready", NULL, 503);
+	ck_assert_str_eq(json_string_value(json_object_get(v, "status")),
+			 "drained");
+	json_decref(v);
+	refused(&server, "/v1/completions", "{\"prompt\":\"a\"}", 503, NULL);
+	kvctl_drain("--off");
+	serve_await(&server, 200, 10);
+}
+END_TEST
+
 START_TEST(test_daemon_is_away)
 {
 	pid_t old = rig_daemon(&rig);
@@ -301,6 +325,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 600);
 	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, test_drained_is_not_ready);
 	tcase_add_test(tc, test_daemon_is_away);
 	tcase_add_test(tc, test_daemon_stands_still);
 	tcase_add_test(tc, test_daemon_comes_later);

@@ -522,6 +522,7 @@ void revoke_check_send(struct sim *w, const struct sim_client *to, u32 extent,
 		       u32 generation);
 void revoke_check_kill(struct sim *w, const struct sim_client *cl);
 void ghost_ends(struct sim *w, u32 tenant);
+bool ghosts_end(struct sim *w);
 bool ghost_dies(struct sim *w);
 void op_kill_ghosts(void *arg, u32 tenant);
 

@@ -313,6 +313,8 @@ static int may_open(u32 cl)
 	u64 seq;
 	int err = sh_open_as(cl, &a, &seq);
 
+	/* The client can see it without asking. */
+	ck_assert_int_eq(sh.cl[cl].ctl.draining != 0, err == -ESHUTDOWN);
 	if (!err)
 		ck_assert_int_eq(sh_close(cl, seq), 0);
 	return err;

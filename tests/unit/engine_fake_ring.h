@@ -223,6 +223,11 @@ int kvmm_seq_table(const struct kvmm *k, u64 seq, u32 group, u32 first, u32 nr,
 	return 0;
 }
 
+bool kvmm_draining(const struct kvmm *k)
+{
+	return false;
+}
+
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k)
 {
 	return &fk.info;

@@ -39,7 +39,8 @@
 	f(s, cq_tail) f(s, event_tail) f(s, wake) f(s, resv1)		\
 	f(s, need_doorbell) f(s, resv2) f(s, seqcount) f(s, state)	\
 	f(s, reason) f(s, pressure) f(s, daemon_epoch) f(s, committed)	\
-	f(s, resv3)
+	f(s, draining) f(s, resv3)	\
+	f(s, resv4)
 #define F_SQE(f, s)	f(s, op) f(s, flags) f(s, nr) f(s, number)	\
 	f(s, user_data) f(s, step) f(s, arg_off) f(s, arg_len)		\
 	f(s, param) f(s, resv)

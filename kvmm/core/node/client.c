@@ -170,6 +170,7 @@ void core_client_bind(struct core *c, u32 client, const struct core_bind *bind)
 
 	c->bind[client] = *bind;
 	client_publish(c, client);
+	drain_publish(c, client);
 	WRITE_ONCE(bind->ctl->state, (u32)KVMM_CLIENT_ALIVE);
 	extent_publish(c, client);
 }

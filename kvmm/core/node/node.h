@@ -25,6 +25,9 @@ bool tune_is_valid(const struct core_config *cfg);
 /* device.c: the device of the pool failed */
 void device_adopted(struct core *c);
 
+/* operate.c: what an operator has done, beside marks and tunables */
+void drain_publish(struct core *c, u32 client);
+
 /* resize.c: the device pool grows and shrinks while it is in use */
 void resize_tick(struct core *c);
 

@@ -46,6 +46,14 @@ int core_evict(struct core *c, u64 now, u32 dom, u32 most)
 	return (int)min(nr, (u32)INT32_MAX);
 }
 
+/* drain_publish() - tell a client whether it may open sequences */
+void drain_publish(struct core *c, u32 client)
+{
+	if (c->clients[client].state == CLI_ALIVE && c->bind[client].ctl)
+		WRITE_ONCE(c->bind[client].ctl->draining,
+			   drain_of_client(c, client));
+}
+
 /**
  * core_drain() - from now on, or no more, nobody begins anything there
  * @what: CORE_DRAIN_NODE, CORE_DRAIN_TENANT, CORE_DRAIN_CLIENT
@@ -55,26 +63,31 @@ int core_evict(struct core *c, u64 now, u32 dom, u32 most)
  */
 int core_drain(struct core *c, u64 now, u32 what, u32 id, bool on)
 {
+	u32 i;
 	core_event(c);
 
 	c->now = now;
 	switch (what) {
 	case CORE_DRAIN_NODE:
 		c->head->draining = on;
-		return 0;
+		break;
 	case CORE_DRAIN_TENANT:
 		if (id >= core_cfg(c)->max_tenants || !c->tenants[id].used)
 			return -ENOENT;
 		c->tenants[id].draining = on;
-		return 0;
+		break;
 	case CORE_DRAIN_CLIENT:
 		if (id >= core_cfg(c)->max_clients ||
 		    c->clients[id].state == CLI_FREE)
 			return -ENOENT;
 		c->clients[id].draining = on;
-		return 0;
+		break;
+	default:
+		return -ENOENT;
 	}
-	return -ENOENT;
+	for (i = 0; i < core_cfg(c)->max_clients; i++)
+		drain_publish(c, i);
+	return 0;
 }
 
 /* core_get_drain() - does the node drain? */
