@@ -95,7 +95,7 @@ void laws_limits(struct sim *w)
 			continue;
 		}
 		use = domain_use(&v);
-		LAW(w, use >= min(was->use, was->kept) ||
+		LAW(w, use + was->slack >= min(was->use, was->kept) ||
 		    w->actor_domain == CORE_NONE || w->actor_domain == i,
 		    "domain %u has %llu bytes, had %llu and was promised %llu: taken for domain %u",
 		    i, (unsigned long long)use, (unsigned long long)was->use,
@@ -104,12 +104,13 @@ void laws_limits(struct sim *w)
 		/*
 		 * Its own high and max may take it lower; and an admission
 		 * of its own makes room for more than it takes: two blocks
-		 * for each that runs then.
+		 * for each that runs then, whatever the domain has.
 		 */
 		own = min(v.emin_bytes, min(v.limit[CORE_LIMIT_HIGH],
 					    v.limit[CORE_LIMIT_MAX]));
-		was->kept = own - min(own, (2 * (v.nr_running + v.nr_waiting) +
-					    1) * v.block_bytes);
+		was->kept = own;
+		was->slack = (2 * (v.nr_running + v.nr_waiting) + 1) *
+			     v.block_bytes;
 	}
 	w->actor_domain = CORE_NONE;
 }

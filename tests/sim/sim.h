@@ -365,6 +365,7 @@ struct sim_pressure {
 struct sim_limit {
 	u64	use;
 	u64	kept;
+	u64	slack;
 };
 
 struct sim {
