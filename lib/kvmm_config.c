@@ -41,6 +41,20 @@ static int judge_mode(const char *s, char *text, size_t len)
 	return -EINVAL;
 }
 
+/* As hostpool_numa_parse() takes it. */
+static int judge_numa(const char *s, char *text, size_t len)
+{
+	u64 node;
+
+	if (!strcmp(s, "auto") || !strcmp(s, "local") ||
+	    !strcmp(s, "interleave") ||
+	    (!kv_parse_uint(s, &node) && node < KVMM_NUMA_NODES))
+		return 0;
+	snprintf(text, len, "--host-numa: '%.40s' is none of auto, local, interleave: give one of these, or the number of a memory node",
+		 s);
+	return -EINVAL;
+}
+
 static int judge_metrics(const char *s, char *text, size_t len)
 {
 	struct kv_addr addr;
@@ -62,6 +76,8 @@ static int judge(const struct kv_opt *o, const char *s, char *text, size_t len)
 		return tenant_opt_parse(&tenant, s, text, len);
 	if (!strcmp(o->name, "user-quota"))
 		return tenant_quota_parse(&quota, s, text, len);
+	if (!strcmp(o->name, "host-numa"))
+		return judge_numa(s, text, len);
 	if (!strcmp(o->name, "metrics"))
 		return judge_metrics(s, text, len);
 	return strcmp(o->name, "socket-mode") ? 0 : judge_mode(s, text, len);

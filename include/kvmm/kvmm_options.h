@@ -33,6 +33,8 @@ enum kvmm_backend {
 
 #define KVMM_CONFIG_NAME	"kvmm.conf"
 
+#define KVMM_NUMA_NODES	1024	/* memory nodes that --host-numa can name */
+
 #define KVMM_OPTIONS(x)							\
 	x(str, config, "config", NULL, 0, 0, "PATH",			\
 	  "file of options; none: read none (default $KVMM_CONFIG, else /etc/kvmm/kvmm.conf for root and $XDG_CONFIG_HOME/kvmm/kvmm.conf or ~/.config/kvmm/kvmm.conf for others, if it is there)") \

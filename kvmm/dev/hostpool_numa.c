@@ -17,12 +17,13 @@
 #include <sched.h>
 #include <stdio.h>
 
+#include <kvmm/kvmm_options.h>
 #include <kvmm/log.h>
 #include <kvmm/opts.h>
 
 #include "kvmm/dev/hostpool.h"
 
-#define MASK_BITS	1024
+#define MASK_BITS	KVMM_NUMA_NODES
 
 static const char * const place_name[] = {
 	[HOSTPOOL_AUTO]		= "auto",
