@@ -56,10 +56,10 @@ static const struct kv_program program = {
 
 static int host_numa(struct daemon *d)
 {
-	if (!hostpool_numa_parse(d->opt.host_numa, &d->host_numa))
+	if (!hostpool_numa_parse(d->setup.opt.host_numa, &d->setup.host_numa))
 		return 0;
 	pr_err("--host-numa: '%.40s' is none of auto, local, interleave: give one of these, or the number of a memory node",
-	       d->opt.host_numa);
+	       d->setup.opt.host_numa);
 	return -EINVAL;
 }
 
@@ -68,19 +68,19 @@ static int metrics_addr(const struct daemon *d)
 {
 	struct kv_addr addr;
 
-	if (!kv_addr_parse(d->opt.metrics, &addr))
+	if (!kv_addr_parse(d->setup.opt.metrics, &addr))
 		return 0;
 	pr_err("--metrics: '%.80s' is no address: give off, a port, 127.0.0.1:PORT or [::1]:PORT, in numbers",
-	       d->opt.metrics);
+	       d->setup.opt.metrics);
 	return -EINVAL;
 }
 
 static int config_check(struct daemon *d)
 {
-	const struct kvmm_options *o = &d->opt;
+	const struct kvmm_options *o = &d->setup.opt;
 	char pool[32], ext[32];
 
-	kv_format_size(d->pool_size, pool, sizeof(pool));
+	kv_format_size(d->setup.pool_size, pool, sizeof(pool));
 	kv_format_size(o->extent_size, ext, sizeof(ext));
 	if (!is_power_of_2(o->extent_size)) {
 		pr_err("--extent-size %s is no power of two: give one, as 2M or 64M",
@@ -93,8 +93,8 @@ static int config_check(struct daemon *d)
 		       o->min_token_bytes, ext);
 		return -EINVAL;
 	}
-	if (d->dev.ops->granule) {
-		const u64 granule = d->dev.ops->granule(&d->dev);
+	if (d->setup.dev.ops->granule) {
+		const u64 granule = d->setup.dev.ops->granule(&d->setup.dev);
 
 		if (!granule)
 			return -EIO;
@@ -104,12 +104,12 @@ static int config_check(struct daemon *d)
 			return -EINVAL;
 		}
 	}
-	if (!d->pool_size || d->pool_size % o->extent_size) {
+	if (!d->setup.pool_size || d->setup.pool_size % o->extent_size) {
 		pr_err("--pool-size %s is no multiple of --extent-size %s: change either",
 		       pool, ext);
 		return -EINVAL;
 	}
-	if (d->host_size % o->extent_size || o->area_max % o->extent_size) {
+	if (d->setup.host_size % o->extent_size || o->area_max % o->extent_size) {
 		pr_err("--host-size or --area-max is no multiple of --extent-size %s: change either",
 		       ext);
 		return -EINVAL;
@@ -118,14 +118,14 @@ static int config_check(struct daemon *d)
 		pr_err("--overcommit 1 is none of ours: give 0, by the prompt, or 2, by all of max_tokens");
 		return -EINVAL;
 	}
-	if (o->area_max && !d->host_size)
+	if (o->area_max && !d->setup.host_size)
 		pr_warn("--area-max is of no use without a host pool, which all swap goes through: give it --host-size");
-	if (d->pool_size >= CORE_POOL_LIMIT) {
+	if (d->setup.pool_size >= CORE_POOL_LIMIT) {
 		pr_err("--pool-size %s is too large: table entries are 32-bit offsets of 64 bytes, so a pool has less than %s: give a smaller one",
 		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
 		return -EINVAL;
 	}
-	if (d->pool_size / o->extent_size > UINT32_MAX / 4) {
+	if (d->setup.pool_size / o->extent_size > UINT32_MAX / 4) {
 		pr_err("--pool-size %s has too many extents of %s: give a larger --extent-size",
 		       pool, ext);
 		return -EINVAL;
@@ -135,10 +135,10 @@ static int config_check(struct daemon *d)
 
 static void config_fill(struct daemon *d)
 {
-	const struct kvmm_options *o = &d->opt;
+	const struct kvmm_options *o = &d->setup.opt;
 
-	d->cfg = (struct core_config){
-		.pool_bytes		= d->pool_size,
+	d->setup.cfg = (struct core_config){
+		.pool_bytes		= d->setup.pool_size,
 		.extent_size		= o->extent_size,
 		.min_token_bytes	= o->min_token_bytes,
 		.max_tenants		= o->max_tenants + d->nr_doors,
@@ -152,20 +152,20 @@ static void config_fill(struct daemon *d)
 		.revoke_deadline_ns	= o->revoke_deadline_ms * NSEC_PER_MSEC,
 		.starve_ns		= o->starve_ms * NSEC_PER_MSEC,
 		.io_deadline_ns		= o->swap_deadline_ms * NSEC_PER_MSEC,
-		.host_bytes		= d->host_size,
-		.area_bytes		= !d->host_size ? 0 : o->area_max ?
-					  o->area_max : 4 * d->host_size,
+		.host_bytes		= d->setup.host_size,
+		.area_bytes		= !d->setup.host_size ? 0 : o->area_max ?
+					  o->area_max : 4 * d->setup.host_size,
 		.swappiness		= o->swappiness,
 		.watermark_scale_factor	= o->watermark_scale_factor,
 		.cache_floor		= o->cache_floor,
 		.overcommit		= o->overcommit,
 		.overcommit_ratio	= o->overcommit_ratio,
 	};
-	keep_boot(d->cfg.boot);
-	d->nr_extents = (u32)(d->pool_size / o->extent_size);
-	d->arena_bytes = core_arena_size(&d->cfg);
+	keep_boot(d->setup.cfg.boot);
+	d->setup.nr_extents = (u32)(d->setup.pool_size / o->extent_size);
+	d->setup.arena_bytes = core_arena_size(&d->setup.cfg);
 	d->mm_spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? o->spin : 0;
-	d->dev.extent_size = o->extent_size;
+	d->setup.dev.extent_size = o->extent_size;
 }
 
 /* ---- what the files for operators are made from ---- */
@@ -203,14 +203,14 @@ static int proc_start(struct daemon *d)
 		.swap_area	= area_get_info,
 		.swap_info	= link_get_info,
 		.idle_ns	= source_idle_ns,
-		.host		= &d->host.found,
+		.host		= &d->setup.host.found,
 		.arg		= d,
-		.backend	= d->dev.ops->name,
+		.backend	= d->setup.dev.ops->name,
 		.socket		= d->attach_addr.sun_path,
-		.start_ns	= d->start_ns,
-		.daemon_epoch	= d->epoch,
-		.start		= d->adopted < 0 ? "cold" :
-				  d->adopted == CORE_ADOPT_WHOLE ?
+		.start_ns	= d->setup.start_ns,
+		.daemon_epoch	= d->setup.epoch,
+		.start		= d->setup.adopted < 0 ? "cold" :
+				  d->setup.adopted == CORE_ADOPT_WHOLE ?
 				  "adopted whole" : "adopted, salvaged",
 	};
 
@@ -229,18 +229,18 @@ static int refuse_start(const char *what, int err, int code)
 /* The device, and sizes that depend on it.  Return: exit code. */
 static int start_device(struct daemon *d, char *why, size_t len)
 {
-	struct kvmm_options *o = &d->opt;
+	struct kvmm_options *o = &d->setup.opt;
 
-	d->dev.ops = dev_select(o->backend, why, len);
-	if (!d->dev.ops) {
+	d->setup.dev.ops = dev_select(o->backend, why, len);
+	if (!d->setup.dev.ops) {
 		pr_err("%s", why);
 		return EX_UNAVAILABLE;
 	}
 	if (!o->extent_size)
-		o->extent_size = d->dev.ops->extent_size;
+		o->extent_size = d->setup.dev.ops->extent_size;
 	if (o->pool_size.unit == KV_AMOUNT_BYTES && !o->pool_size.value)
-		o->pool_size = d->dev.ops->pool_size;
-	return d->dev.ops->open && d->dev.ops->open(&d->dev) ?
+		o->pool_size = d->setup.dev.ops->pool_size;
+	return d->setup.dev.ops->open && d->setup.dev.ops->open(&d->setup.dev) ?
 	       EX_UNAVAILABLE : 0;
 }
 
@@ -260,13 +260,13 @@ static int start_checks(struct daemon *d)
 	err = start_device(d, why, sizeof(why));
 	if (err)
 		return err;
-	if (hostpool_numa_check(&d->host_numa) || limits_sizes(d) ||
+	if (hostpool_numa_check(&d->setup.host_numa) || limits_sizes(d) ||
 	    config_check(d))
 		return EX_CONFIG;
 	config_fill(d);
-	if (!d->arena_bytes) {
+	if (!d->setup.arena_bytes) {
 		pr_err("more blocks than records can number: give a larger --min-token-bytes (now %u), or a smaller --pool-size, --host-size or --area-max",
-		       d->cfg.min_token_bytes);
+		       d->setup.cfg.min_token_bytes);
 		return EX_CONFIG;
 	}
 	err = control_init(d);
@@ -285,13 +285,13 @@ static int start_checks(struct daemon *d)
 	pr_info("%s", why);
 	if (limits_files(d))
 		return EX_OSERR;
-	if (d->dev.ops->reserve &&
-	    d->dev.ops->reserve(&d->dev, d->cfg.pool_bytes))
+	if (d->setup.dev.ops->reserve &&
+	    d->setup.dev.ops->reserve(&d->setup.dev, d->setup.cfg.pool_bytes))
 		return EX_OSERR;
 	adopt_start(d);
-	d->dev.epoch = d->epoch;
+	d->setup.dev.epoch = d->setup.epoch;
 	/* What was adopted is there. */
-	return d->adopted < 0 && limits_memory(d) ? EX_CONFIG : 0;
+	return d->setup.adopted < 0 && limits_memory(d) ? EX_CONFIG : 0;
 }
 
 /* The host pool and the tables for what moves in and out of it. */
@@ -299,10 +299,10 @@ static int start_tiers(struct daemon *d)
 {
 	int err = copier_init(d);
 
-	if (!err && d->cfg.host_bytes && d->dev.ops->host_open)
-		err = d->dev.ops->host_open(&d->dev, d->host.base,
-					    d->host.bytes);
-	if (!err && d->cfg.host_bytes && d->cfg.area_bytes)
+	if (!err && d->setup.cfg.host_bytes && d->setup.dev.ops->host_open)
+		err = d->setup.dev.ops->host_open(&d->setup.dev, d->setup.host.base,
+						  d->setup.host.bytes);
+	if (!err && d->setup.cfg.host_bytes && d->setup.cfg.area_bytes)
 		err = swap_init(d, &d->link.shm);
 	return err;
 }
@@ -314,21 +314,21 @@ static int start_tiers(struct daemon *d)
 static int start_hostpool(struct daemon *d)
 {
 	const struct hostpool_ask ask = {
-		.bytes	= d->cfg.host_bytes,
-		.epoch	= d->epoch,
-		.near	= d->dev.ops->node(&d->dev),
-		.numa	= d->host_numa,
+		.bytes	= d->setup.cfg.host_bytes,
+		.epoch	= d->setup.epoch,
+		.near	= d->setup.dev.ops->node(&d->setup.dev),
+		.numa	= d->setup.host_numa,
 		.stop	= d->signals.fd,
 		.again	= d->deposit.last_epoch != 0,
 	};
 	int err;
 
-	if (!ask.bytes || d->adopted >= 0)
+	if (!ask.bytes || d->setup.adopted >= 0)
 		return 0;
-	err = hostpool_create(&d->host, &ask);
+	err = hostpool_create(&d->setup.host, &ask);
 	if (!err && adopt_wanted(d)) {
-		d->keep->huge = d->host.huge;
-		deposit_put(d, HOLD_HOST, 0, d->host.fd, 0);
+		d->keep->huge = d->setup.host.huge;
+		deposit_put(d, HOLD_HOST, 0, d->setup.host.fd, 0);
 	}
 	if (err != -ECANCELED)
 		return err ? EX_OSERR : 0;
@@ -345,13 +345,13 @@ static int start_box(struct daemon *d)
 	int err;
 
 	/* Made before there are threads, and a driver starts some. */
-	d->box.who = SANDBOX_kvmm | (dev_has_driver(d->opt.backend) ?
+	d->box.who = SANDBOX_kvmm | (dev_has_driver(d->setup.opt.backend) ?
 				     SANDBOX_cuda : 0);
-	d->box.mode = d->opt.sandbox;
-	d->box.user = d->opt.user;
+	d->box.mode = d->setup.opt.sandbox;
+	d->box.user = d->setup.opt.user;
 	/* Alone it removes its sockets itself, as the user it is. */
 	d->box.dflt = held ? "kvmm" : NULL;
-	if (!held && d->opt.user) {
+	if (!held && d->setup.opt.user) {
 		pr_err("--user needs kvmm-hold, which removes what another user made: start that");
 		return EX_USAGE;
 	}
@@ -371,7 +371,7 @@ static int drop_rights(struct daemon *d)
 	else
 		strcpy(dir, ".");
 	d->box.unlinks = dir;
-	d->box.devices = d->dev.ops == &cuda_dev_ops;
+	d->box.devices = d->setup.dev.ops == &cuda_dev_ops;
 	return sandbox_drop(&d->box) ? EX_OSERR : 0;
 }
 
@@ -448,11 +448,11 @@ static void log_ready(const struct daemon *d)
 	char pool[32], ext[32], records[32];
 
 	pr_info("pool %s on %s, %u extents of %s, %s of records, epoch %" PRIx64,
-		kv_format_size(d->cfg.pool_bytes, pool, sizeof(pool)),
-		d->dev.ops->name, d->nr_extents,
-		kv_format_size(d->cfg.extent_size, ext, sizeof(ext)),
+		kv_format_size(d->setup.cfg.pool_bytes, pool, sizeof(pool)),
+		d->setup.dev.ops->name, d->setup.nr_extents,
+		kv_format_size(d->setup.cfg.extent_size, ext, sizeof(ext)),
 		kv_format_size(ALIGN_UP(limits_records(d), 1ull << 20),
-			       records, sizeof(records)), d->epoch);
+			       records, sizeof(records)), d->setup.epoch);
 	pr_info("ready: %s", d->attach_addr.sun_path);
 }
 
@@ -488,9 +488,9 @@ static void stop_all(struct daemon *d, int code)
 	swap_exit(d);
 	mapper_exit(d);
 	mm_exit(d);
-	if (d->dev.ops && d->dev.ops->close)
-		d->dev.ops->close(&d->dev);
-	hostpool_destroy(&d->host);
+	if (d->setup.dev.ops && d->setup.dev.ops->close)
+		d->setup.dev.ops->close(&d->setup.dev);
+	hostpool_destroy(&d->setup.host);
 	keep_exit(d);
 	control_exit(d);
 	door_exit(d);
@@ -504,7 +504,7 @@ static void stop_all(struct daemon *d, int code)
  */
 static int judge_config(struct daemon *d)
 {
-	struct kvmm_options *o = &d->opt;
+	struct kvmm_options *o = &d->setup.opt;
 	char why[512];
 	int err;
 
@@ -529,8 +529,8 @@ static int check_config(struct daemon *d, const struct kvmm_config *config)
 	if (fflush(stdout))
 		return EX_OSERR;
 	code = judge_config(d);
-	if (d->dev.ops && d->dev.ops->close)
-		d->dev.ops->close(&d->dev);
+	if (d->setup.dev.ops && d->setup.dev.ops->close)
+		d->setup.dev.ops->close(&d->setup.dev);
 	door_exit(d);
 	return code;
 }
@@ -542,7 +542,7 @@ static int read_options(struct daemon *d, int argc, char **argv)
 	char text[512];
 	int err;
 
-	kvmm_config_init(&config, &d->opt);
+	kvmm_config_init(&config, &d->setup.opt);
 	err = kvmm_config_read(&program, &config, getenv(HOLD_ENV), argc, argv,
 			       text, sizeof(text));
 	if (!err && kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
@@ -553,12 +553,12 @@ static int read_options(struct daemon *d, int argc, char **argv)
 		pr_err("%s", text);
 		return err == -EBADMSG ? EX_CONFIG : EX_USAGE;
 	}
-	kv_log_init("kvmm", (enum kv_log_level)d->opt.log_level);
-	if (d->opt.arena_layout) {
+	kv_log_init("kvmm", (enum kv_log_level)d->setup.opt.log_level);
+	if (d->setup.opt.arena_layout) {
 		printf("arena %016" PRIx64 "\n", keep_layout());
 		return fflush(stdout) ? EX_OSERR : 0;
 	}
-	if (d->opt.check_config)
+	if (d->setup.opt.check_config)
 		return check_config(d, &config);
 	if (config.file.path[0])
 		pr_info("options: %s", config.file.path);

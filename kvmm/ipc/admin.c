@@ -20,7 +20,6 @@
 #include <sys/socket.h>
 
 #include <kvmm/admin.h>
-#include <kvmm/fds.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/admin.h"
@@ -67,7 +66,7 @@ static void admin_end(struct daemon *d, struct admin *adm)
 {
 	area_forget_waiter(d, adm);
 	upgrade_forget_waiter(d, adm);
-	watch_close(d, &adm->sock);
+	watch_close(&d->loop, &adm->sock);
 	list_del(&adm->node);
 	list_add_tail(&d->admins_dead, &adm->node);
 	d->nr_admins--;
@@ -183,26 +182,10 @@ static void admin_set(struct daemon *d, struct admin *adm, const char *req)
 /* One message and its descriptor.  Return: bytes, or -errno. */
 static ssize_t admin_receive(int sock, char *buf, size_t len, int *fd)
 {
-	union {
-		char		buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr	align;
-	} control;
-	struct iovec iov = { .iov_base = buf, .iov_len = len };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
-	};
-	ssize_t n;
+	bool cut;
+	ssize_t n = sock_recv_fd(sock, buf, len, MSG_DONTWAIT, fd, &cut);
 
-	*fd = -1;
-	do {
-		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	*fd = kv_fds_first(&msg);
-	return msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EMSGSIZE : n;
+	return n >= 0 && cut ? -EMSGSIZE : n;
 }
 
 /* What it names is told in lines of the log and in tables: one word of them. */
@@ -262,8 +245,9 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 		admin_end(d, adm);
 }
 
-static void admin_on_sock(struct daemon *d, struct watch *w, u32 events)
+static void admin_on_sock(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	struct admin *adm = container_of(w, struct admin, sock);
 
 	/* Nothing follows a request but the end of the socket. */
@@ -283,7 +267,7 @@ static bool admin_may(const struct daemon *d, int sock)
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		return false;
 	/* Not the user that it became: kvmm's programs are no operators. */
-	if (!cred.uid || cred.uid == d->own_uid)
+	if (!cred.uid || cred.uid == d->setup.own_uid)
 		return true;
 	if (log_allowed())
 		pr_warn("user %u is refused on the admin socket",
@@ -291,8 +275,9 @@ static bool admin_may(const struct daemon *d, int sock)
 	return false;
 }
 
-void admin_accept(struct daemon *d, struct watch *w, u32 events)
+void admin_accept(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	int sock = conn_accept(d, w);
 	struct admin *adm = NULL;
 
@@ -306,10 +291,11 @@ void admin_accept(struct daemon *d, struct watch *w, u32 events)
 	}
 	adm->sock.fd = sock;
 	adm->sock.fn = admin_on_sock;
+	adm->sock.arg = d;
 	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
 	list_add_tail(&d->admins, &adm->node);
 	d->nr_admins++;
-	if (watch_add(d, &adm->sock, EPOLLIN))
+	if (watch_add(&d->loop, &adm->sock, EPOLLIN))
 		admin_end(d, adm);
 }
 

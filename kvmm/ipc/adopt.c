@@ -44,7 +44,7 @@
 /* Is anything kept for a daemon after this one? */
 bool adopt_wanted(const struct daemon *d)
 {
-	return !d->opt.adopt && d->deposit.fd >= 0;
+	return !d->setup.opt.adopt && d->deposit.fd >= 0;
 }
 
 /* ---- may it be adopted? ---- */
@@ -59,8 +59,8 @@ static bool device_settle(struct daemon *d)
 	const struct timespec ts = { .tv_nsec = SETTLE_NS };
 	const u64 end = clock_ns() + SETTLE_MAX_NS;
 
-	while (!device_quiet(d, d->start_ns, clock_ns()) ||
-	       (d->dev.ops->quiet && kv_fault(KV_FAULT_device_busy))) {
+	while (!device_quiet(&d->setup, d->setup.start_ns, clock_ns()) ||
+	       (d->setup.dev.ops->quiet && kv_fault(KV_FAULT_device_busy))) {
 		if (clock_ns() > end)
 			return false;
 		nanosleep(&ts, NULL);
@@ -70,10 +70,10 @@ static bool device_settle(struct daemon *d)
 
 static bool extent_take(struct daemon *d, u32 extent, int fd)
 {
-	const struct kvmm_dev_ops *ops = d->dev.ops;
+	const struct kvmm_dev_ops *ops = d->setup.dev.ops;
 
-	return ops->extent_adopt ? !ops->extent_adopt(&d->dev, extent, fd) :
-				   ops->extent_is_ours(&d->dev, fd);
+	return ops->extent_adopt ? !ops->extent_adopt(&d->setup.dev, extent, fd) :
+				   ops->extent_is_ours(&d->setup.dev, fd);
 }
 
 /*
@@ -87,8 +87,8 @@ static const char *extents_missing(struct daemon *d)
 	struct core_extent_view v;
 	u32 i;
 
-	for (i = 0; i < d->nr_extents; i++) {
-		if (core_get_extent(d->core, i, &v) || !v.backed)
+	for (i = 0; i < d->setup.nr_extents; i++) {
+		if (core_get_extent(d->setup.core, i, &v) || !v.backed)
 			continue;
 		if (i < p->nr_extents && p->extent[i].fd >= 0 &&
 		    p->extent[i].generation == v.generation &&
@@ -113,8 +113,8 @@ static const char *clients_missing(struct daemon *d)
 	struct core_client_view v;
 	u32 i;
 
-	for (i = 0; i < d->cfg.max_clients; i++) {
-		if (core_get_client(d->core, i, &v) || !k[i].valid ||
+	for (i = 0; i < d->setup.cfg.max_clients; i++) {
+		if (core_get_client(d->setup.core, i, &v) || !k[i].valid ||
 		    k[i].untold || d->deposit.client[i] >= 0)
 			continue;
 		snprintf(why, sizeof(why), "the record of client %u is missing",
@@ -135,20 +135,20 @@ static const char *adopt_arena(struct daemon *d)
 		return "it left no arena";
 	if (!device_settle(d))
 		return "the GPU is not proven quiet: copies of the last kvmm may still run";
-	d->arena = keep_copy("kvmm-arena", p->arena, d->arena_bytes,
-			     &d->arena_fd);
-	if (!d->arena)
+	d->setup.arena = keep_copy("kvmm-arena", p->arena, d->setup.arena_bytes,
+				   &d->setup.arena_fd);
+	if (!d->setup.arena)
 		return errno == ESTALE ? "its arena has another size" :
 		       "there is no memory for a copy of its arena";
 	if (mm_ready_core(d))
 		return "no memory for the core";
-	how = core_adopt(d->core, d->arena, d->arena_bytes, &d->cfg,
+	how = core_adopt(d->setup.core, d->setup.arena, d->setup.arena_bytes, &d->setup.cfg,
 			 &d->core_ops, d, clock_ns(), &report);
 	if (how == -ESTALE)
 		return "its arena is of another kvmm, or for other sizes";
 	if (how < 0)
 		return report.text[0] ? report.text : "its arena is damaged";
-	d->adopted = how;
+	d->setup.adopted = how;
 	why = extents_missing(d);
 	return why ? why : clients_missing(d);
 }
@@ -159,7 +159,7 @@ static const char *adopt_try(struct daemon *d)
 	struct deposit *p = &d->deposit;
 	const char *why;
 
-	if (d->opt.adopt)
+	if (d->setup.opt.adopt)
 		return "--adopt is off";
 	if (p->life & HOLD_LIFE_IN_FLIGHT)
 		return "transfers of its swapd are still under way";
@@ -169,8 +169,8 @@ static const char *adopt_try(struct daemon *d)
 	if (why)
 		return why;
 	why = adopt_arena(d);
-	if (!why && d->cfg.host_bytes &&
-	    (p->host < 0 || hostpool_adopt(&d->host, d->cfg.host_bytes,
+	if (!why && d->setup.cfg.host_bytes &&
+	    (p->host < 0 || hostpool_adopt(&d->setup.host, d->setup.cfg.host_bytes,
 					   d->keep->huge, p->host)))
 		why = "its host pool is missing";
 	if (why)
@@ -179,32 +179,32 @@ static const char *adopt_try(struct daemon *d)
 	/* Until here hold has the old one, as it was left. */
 	if (d->keep->tries == 1)
 		kv_fault_die(KV_FAULT_adopt_die_copied);
-	return deposit_kept(d, HOLD_ARENA, d->arena_fd);
+	return deposit_kept(d, HOLD_ARENA, d->setup.arena_fd);
 }
 
 /* Nothing of it is used; the descriptors are the deposit's still. */
 static void adopt_undo(struct daemon *d)
 {
-	const struct kvmm_dev_ops *ops = d->dev.ops;
+	const struct kvmm_dev_ops *ops = d->setup.dev.ops;
 	u32 i;
 
-	for (i = 0; ops->extent_adopt && i < d->nr_extents; i++)
-		(void)ops->extent_revoke(&d->dev, i, -1);
-	if (d->arena)
-		munmap(d->arena, d->arena_bytes);
-	if (d->arena_fd >= 0)
-		close(d->arena_fd);
-	d->arena = NULL;
-	d->arena_fd = -1;
-	d->adopted = -1;
-	hostpool_destroy(&d->host);
+	for (i = 0; ops->extent_adopt && i < d->setup.nr_extents; i++)
+		(void)ops->extent_revoke(&d->setup.dev, i, -1);
+	if (d->setup.arena)
+		munmap(d->setup.arena, d->setup.arena_bytes);
+	if (d->setup.arena_fd >= 0)
+		close(d->setup.arena_fd);
+	d->setup.arena = NULL;
+	d->setup.arena_fd = -1;
+	d->setup.adopted = -1;
+	hostpool_destroy(&d->setup.host);
 	keep_exit(d);
 }
 
 /**
  * adopt_start() - go on with what the last daemon left, or begin anew
  *
- * Afterwards d->epoch is set, and d->adopted says which of the two.
+ * Afterwards d->setup.epoch is set, and d->setup.adopted says which of the two.
  */
 void adopt_start(struct daemon *d)
 {
@@ -214,7 +214,7 @@ void adopt_start(struct daemon *d)
 	if (p->last_epoch) {
 		why = adopt_try(d);
 		if (!why) {
-			d->epoch = p->last_epoch;
+			d->setup.epoch = p->last_epoch;
 			kv_fault_die(KV_FAULT_adopt_die);
 			return;
 		}
@@ -232,12 +232,12 @@ void adopt_extents(struct daemon *d)
 	struct core_extent_view v;
 	u32 i;
 
-	for (i = 0; d->adopted >= 0 && i < p->nr_extents; i++) {
+	for (i = 0; d->setup.adopted >= 0 && i < p->nr_extents; i++) {
 		struct extent_fd *x = &p->extent[i];
 
 		if (x->fd < 0)
 			continue;
-		if (i < d->nr_extents && !core_get_extent(d->core, i, &v) &&
+		if (i < d->setup.nr_extents && !core_get_extent(d->setup.core, i, &v) &&
 		    v.backed) {
 			d->extent_fds[i] = *x;
 			x->fd = -1;
@@ -245,15 +245,15 @@ void adopt_extents(struct daemon *d)
 		}
 		/* Released, or not made known: it was on its way out or in. */
 		deposit_drop(d, HOLD_EXTENT, i);
-		if (d->dev.ops->extent_revoke(&d->dev, i, x->fd))
+		if (d->setup.dev.ops->extent_revoke(&d->setup.dev, i, x->fd))
 			pr_debug("extent %u: its memory is not back", i);
 	}
 }
 
 static void area_lost(struct daemon *d, u32 area)
 {
-	core_adopt_lost(d->core, clock_ns(), area);
-	if (core_area_del(d->core, clock_ns(), area))
+	core_adopt_lost(d->setup.core, clock_ns(), area);
+	if (core_area_del(d->setup.core, clock_ns(), area))
 		pr_warn("a swap area of the last daemon is lost and stays in use until the next start");
 }
 
@@ -265,7 +265,7 @@ static void adopt_areas(struct daemon *d)
 	u32 i, n;
 
 	for (i = 0; i < CORE_MAX_AREAS; i++) {
-		if (core_get_tier(d->core, CORE_POOL_AREA + i, &v) || !v.online)
+		if (core_get_tier(d->setup.core, CORE_POOL_AREA + i, &v) || !v.online)
 			continue;
 		for (n = 0; n < CORE_MAX_AREAS; n++)
 			if (p->area[n].fd >= 0 && d->keep->area[n].valid &&
@@ -287,8 +287,8 @@ static int adopt_client(struct daemon *d, u32 id)
 		return resume_await(d, id, pidfd);
 	if (pidfd >= 0)
 		close(pidfd);
-	core_client_dead(d->core, clock_ns(), id);
-	core_client_quiet(d->core, clock_ns(), id);
+	core_client_dead(d->setup.core, clock_ns(), id);
+	core_client_quiet(d->setup.core, clock_ns(), id);
 	deposit_drop(d, HOLD_CLIENT, id);
 	return 0;
 }
@@ -303,10 +303,10 @@ int adopt_clients(struct daemon *d)
 	int err;
 	u32 i;
 
-	if (d->adopted < 0)
+	if (d->setup.adopted < 0)
 		return 0;
-	for (i = 0; i < d->cfg.max_clients; i++) {
-		if (core_get_client(d->core, i, &v)) {
+	for (i = 0; i < d->setup.cfg.max_clients; i++) {
+		if (core_get_client(d->setup.core, i, &v)) {
 			if (d->deposit.client[i] >= 0)
 				deposit_drop(d, HOLD_CLIENT, i);
 			keep_client_drop(d, i);
@@ -319,7 +319,7 @@ int adopt_clients(struct daemon *d)
 	ghost_adopt(d);
 	deposit_adopted(d);
 	/* What was under way is commanded anew, before any other event. */
-	core_tick(d->core, clock_ns());
+	core_tick(d->setup.core, clock_ns());
 	adopt_areas(d);
 	return 0;
 }
@@ -335,13 +335,13 @@ void adopt_tell(struct daemon *d)
 	struct core_pool_view pool;
 	char size[32];
 
-	if (d->adopted < 0)
+	if (d->setup.adopted < 0)
 		return;
-	core_get_pool(d->core, &pool);
-	for (i = 0; i < d->cfg.max_domains; i++)
-		domains += !core_get_domain(d->core, i, &dom);
-	for (i = 0; i < d->cfg.max_clients; i++) {
-		if (core_get_client(d->core, i, &cl))
+	core_get_pool(d->setup.core, &pool);
+	for (i = 0; i < d->setup.cfg.max_domains; i++)
+		domains += !core_get_domain(d->setup.core, i, &dom);
+	for (i = 0; i < d->setup.cfg.max_clients; i++) {
+		if (core_get_client(d->setup.core, i, &cl))
 			continue;
 		clients++;
 		seqs += cl.nr_seqs;
@@ -350,8 +350,8 @@ void adopt_tell(struct daemon *d)
 		domains, domains == 1 ? "" : "s", clients,
 		clients == 1 ? "" : "s", seqs, seqs == 1 ? "" : "s",
 		kv_format_size(pool.cached >> 10 << 10, size, sizeof(size)),
-		d->adopted == CORE_ADOPT_WHOLE ? "whole" : "salvaged",
-		(unsigned long long)((clock_ns() - d->start_ns) / NSEC_PER_MSEC));
+		d->setup.adopted == CORE_ADOPT_WHOLE ? "whole" : "salvaged",
+		(unsigned long long)((clock_ns() - d->setup.start_ns) / NSEC_PER_MSEC));
 }
 
 /* Does anybody wait whom this daemon has not served yet? */
@@ -375,7 +375,7 @@ u64 adopt_timers(struct daemon *d, u64 now)
 {
 	if (d->works || d->deposit.fd < 0)
 		return UINT64_MAX;
-	if (now < d->start_ns + WORKS_NS || !adopt_has_served(d))
+	if (now < d->setup.start_ns + WORKS_NS || !adopt_has_served(d))
 		return now + WORKS_LOOK_NS;
 	d->works = true;
 	d->keep->tries = 0;

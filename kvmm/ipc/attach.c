@@ -284,13 +284,13 @@ static void call_bind(struct core *core, void *arg)
 static void reply_fill(struct daemon *d, const struct core_attach_info *in,
 		       struct kvmm_attach_rep *rep)
 {
-	rep->memory = d->dev.tag ? KVMM_MEMORY_CUDA : KVMM_MEMORY_HOST;
-	rep->device = d->dev.tag;
-	rep->daemon_epoch = d->epoch;
+	rep->memory = d->setup.dev.tag ? KVMM_MEMORY_CUDA : KVMM_MEMORY_HOST;
+	rep->device = d->setup.dev.tag;
+	rep->daemon_epoch = d->setup.epoch;
 	rep->client = in->client;
 	rep->domain = in->domain;
-	rep->pool_bytes = d->cfg.pool_bytes;
-	rep->extent_size = d->cfg.extent_size;
+	rep->pool_bytes = d->setup.cfg.pool_bytes;
+	rep->extent_size = d->setup.cfg.extent_size;
 	rep->nr_extents = in->nr_extents;
 	rep->unit = in->unit;
 	rep->layer_stride = in->layer_stride;
@@ -300,16 +300,16 @@ static void reply_fill(struct daemon *d, const struct core_attach_info *in,
 	rep->span_tail = in->span_tail;
 	rep->max_steps = in->max_steps;
 	rep->max_batch = CORE_MAX_BATCH;
-	rep->step_deadline_ms = d->opt.step_deadline_ms;
+	rep->step_deadline_ms = d->setup.opt.step_deadline_ms;
 	if (getrandom(rep->token, sizeof(rep->token), GRND_NONBLOCK) < 0)
 		memset(rep->token, 0, sizeof(rep->token));
 }
 
 int client_tables(const struct daemon *d, struct client *c)
 {
-	u32 words = DIV_ROUND_UP(d->nr_extents, 64);
+	u32 words = DIV_ROUND_UP(d->setup.nr_extents, 64);
 
-	c->want = calloc(d->nr_extents, sizeof(*c->want));
+	c->want = calloc(d->setup.nr_extents, sizeof(*c->want));
 	c->dirty = calloc(words, sizeof(*c->dirty));
 	c->todo = calloc(words, sizeof(*c->todo));
 	c->flying = calloc(words, sizeof(*c->flying));
@@ -349,7 +349,7 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 	if (!tenant_get(d, c->key))
 		return attach_refuse(a->rep, -EUSERS,
 				     "%u tenants are attached, as many as --max-tenants allows",
-				     d->opt.max_tenants);
+				     d->setup.opt.max_tenants);
 	err = client_tables(d, c);
 	if (err)
 		return attach_refuse(a->rep, err, "kvmm has no memory for a client");
@@ -367,7 +367,7 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 				     "kvmm cannot make the shared memory of a client (%s): ask for fewer sequences, or free memory",
 				     strerror(-err));
 	ring_build(c, a->rep, 0);
-	c->ring.dctl->daemon_epoch = d->epoch;
+	c->ring.dctl->daemon_epoch = d->setup.epoch;
 	c->ring.dctl->state = KVMM_CLIENT_ALIVE;
 	return mm_call(d, call_bind, a);
 }
@@ -392,7 +392,7 @@ int attach_again(struct daemon *d, struct client *c, u32 sq_entries, u32 first,
 	if (err)
 		return err;
 	ring_build(c, rep, first);
-	c->ring.dctl->daemon_epoch = d->epoch;
+	c->ring.dctl->daemon_epoch = d->setup.epoch;
 	c->ring.dctl->state = KVMM_CLIENT_ALIVE;
 	return mm_call(d, call_bind, &a);
 }
@@ -484,9 +484,9 @@ void attach_answer(struct daemon *d, struct client *c,
 		.magic		= KVMM_REPLY_MAGIC,
 		.abi_version	= KVMM_ABI_VERSION,
 		.layout_hash	= KVMM_LAYOUT_HASH,
-		.memory		= d->dev.tag ? KVMM_MEMORY_CUDA :
+		.memory		= d->setup.dev.tag ? KVMM_MEMORY_CUDA :
 					       KVMM_MEMORY_HOST,
-		.device		= d->dev.tag,
+		.device		= d->setup.dev.tag,
 	};
 
 	if (!attach_check_abi(req, &rep))
@@ -523,7 +523,8 @@ void attach_request(struct daemon *d, struct client *c,
 	}
 	if (!err) {
 		c->pidfd.fn = client_on_pidfd;
-		err = watch_add(d, &c->pidfd, EPOLLIN);
+		c->pidfd.arg = d;
+		err = watch_add(&d->loop, &c->pidfd, EPOLLIN);
 	}
 	if (err) {
 		attach_count_refused(d, c);

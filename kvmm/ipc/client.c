@@ -142,7 +142,7 @@ static u32 client_note(struct client *c)
 void client_drop(struct daemon *d, struct client *c)
 {
 	watch_conn_close(d, &c->sock);
-	watch_close(d, &c->pidfd);
+	watch_close(&d->loop, &c->pidfd);
 	/* The end of a process may be seen before the kick that tells why. */
 	client_note(c);
 	if (c->id != CORE_NONE && d->clients[c->id] == c) {
@@ -222,12 +222,12 @@ static void client_over(struct daemon *d, struct client *c)
 static void client_ended(struct daemon *d, struct client *c)
 {
 	/* Stays open until the core forgot the client and kills it no more. */
-	watch_remove(d, &c->pidfd);
+	watch_remove(&d->loop, &c->pidfd);
 	client_hang_up(d, c);
 	if (c->id == CORE_NONE)
 		return;
 	c->ended = clock_ns();
-	if (device_quiet(d, c->ended, c->ended))
+	if (device_quiet(&d->setup, c->ended, c->ended))
 		client_over(d, c);
 }
 
@@ -237,7 +237,7 @@ void client_make_room(struct daemon *d)
 	struct list *l, *tmp;
 	u32 i;
 
-	for (i = 0; i < d->cfg.max_clients; i++)
+	for (i = 0; i < d->setup.cfg.max_clients; i++)
 		if (!d->clients[i])
 			return;
 	list_for_each(&d->attached, l, tmp) {
@@ -253,14 +253,15 @@ void client_make_room(struct daemon *d)
 /* An attach failed before anything was sent: nothing of @c can be in use. */
 void client_abort(struct daemon *d, struct client *c)
 {
-	watch_remove(d, &c->pidfd);
+	watch_remove(&d->loop, &c->pidfd);
 	client_hang_up(d, c);
 	if (c->id != CORE_NONE)
 		client_over(d, c);
 }
 
-void client_on_pidfd(struct daemon *d, struct watch *w, u32 events)
+void client_on_pidfd(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	client_ended(d, container_of(w, struct client, pidfd));
 }
 
@@ -308,8 +309,9 @@ static void client_listen(struct daemon *d, struct client *c)
 	client_hang_up(d, c);
 }
 
-void client_on_sock(struct daemon *d, struct watch *w, u32 events)
+void client_on_sock(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	struct client *c = container_of(w, struct client, sock);
 
 	if (events & EPOLLOUT)
@@ -355,27 +357,31 @@ static const char *client_admit(struct daemon *d, const struct watch *w,
 	}
 	/* Bounds the descriptors under way to a client that does not read. */
 	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-	if (peer_identify(sock, c))
+	c->pidfd.fd = peer_identify(sock, &c->info);
+	if (c->pidfd.fd < 0)
 		why = "its process cannot be identified";
 	if (why) {
 		client_free(d, c);
 		return why;
 	}
+	c->uid = c->info.uid;
 	c->key = tenant_key(d, w, c->uid);
 	greeting_make_room(d, c->key);
 	c->sock.fn = client_on_sock;
+	c->sock.arg = d;
 	c->deadline = clock_ns() + GREETING_MS * NSEC_PER_MSEC;
 	list_add_tail(&d->greeting, &c->node);
 	d->nr_greeting++;
-	if (watch_add(d, &c->sock, EPOLLIN | EPOLLRDHUP)) {
+	if (watch_add(&d->loop, &c->sock, EPOLLIN | EPOLLRDHUP)) {
 		client_drop(d, c);
 		return "epoll refuses it";
 	}
 	return NULL;
 }
 
-void client_accept(struct daemon *d, struct watch *w, u32 events)
+void client_accept(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	const char *why;
 	int sock, i;
 
@@ -446,7 +452,7 @@ u64 client_timers(struct daemon *d, u64 now)
 							RETRY_NS));
 		}
 		if (c->ended) {
-			if (device_quiet(d, c->ended, now))
+			if (device_quiet(&d->setup, c->ended, now))
 				client_over(d, c);
 			else
 				next = min(next, now + QUIET_POLL_NS);

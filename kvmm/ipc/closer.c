@@ -131,7 +131,7 @@ void conn_close(struct daemon *d, int fd)
 /* watch_conn_close() - as watch_close(), for a connection */
 void watch_conn_close(struct daemon *d, struct watch *w)
 {
-	watch_remove(d, w);
+	watch_remove(&d->loop, w);
 	conn_close(d, w->fd);
 	w->fd = -1;
 }
@@ -140,9 +140,9 @@ void watch_conn_close(struct daemon *d, struct watch *w)
 
 static void listen_events(struct daemon *d, u32 events)
 {
-	watch_events(d, &d->attach_sock, events);
-	watch_events(d, &d->view_sock, events);
-	watch_events(d, &d->admin_sock, events);
+	watch_events(&d->loop, &d->attach_sock, events);
+	watch_events(&d->loop, &d->view_sock, events);
+	watch_events(&d->loop, &d->admin_sock, events);
 	door_events(d, events);
 }
 

@@ -20,54 +20,23 @@
 
 #include "kvmm/ipc/daemon.h"
 
-#define CONTROL_EVENTS	64
 #define WATCHDOG_NS	NSEC_PER_SEC
 
-int watch_add(struct daemon *d, struct watch *w, u32 events)
+static void control_signal(void *arg, struct watch *w, u32 events)
 {
-	struct epoll_event ev = { .events = events, .data.ptr = w };
-
-	return epoll_ctl(d->epoll, EPOLL_CTL_ADD, w->fd, &ev) ? -errno : 0;
-}
-
-void watch_events(struct daemon *d, struct watch *w, u32 events)
-{
-	struct epoll_event ev = { .events = events, .data.ptr = w };
-
-	if (w->fd >= 0 && epoll_ctl(d->epoll, EPOLL_CTL_MOD, w->fd, &ev))
-		pr_warn("a connection cannot be watched: %s", strerror(errno));
-}
-
-/* No event of @w is delivered any more. */
-void watch_remove(struct daemon *d, struct watch *w)
-{
-	w->fn = NULL;
-	/* hold may have a duplicate, so closing would not remove it. */
-	if (w->fd >= 0)
-		epoll_ctl(d->epoll, EPOLL_CTL_DEL, w->fd, NULL);
-}
-
-void watch_close(struct daemon *d, struct watch *w)
-{
-	watch_remove(d, w);
-	if (w->fd >= 0)
-		close(w->fd);
-	w->fd = -1;
-}
-
-static void control_signal(struct daemon *d, struct watch *w, u32 events)
-{
+	struct daemon *d = arg;
 	struct signalfd_siginfo si;
 
 	while (read(w->fd, &si, sizeof(si)) == sizeof(si)) {
 		pr_info("SIG%s: shutting down",
 			sigabbrev_np((int)si.ssi_signo));
-		d->stop = true;
+		d->loop.stop = true;
 	}
 }
 
-static void control_kicked(struct daemon *d, struct watch *w, u32 events)
+static void control_kicked(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	u64 count, mask;
 
 	if (read(w->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
@@ -114,21 +83,25 @@ int control_init(struct daemon *d)
 	list_init(&d->views);
 	list_init(&d->admins);
 	list_init(&d->admins_dead);
-	d->epoll = epoll_create1(EPOLL_CLOEXEC);
+	err = loop_init(&d->loop);
+	if (err)
+		return err;
 	d->kick.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	d->signals.fd = control_signalfd();
-	if (d->epoll < 0 || d->kick.fd < 0 || d->signals.fd < 0)
+	if (d->kick.fd < 0 || d->signals.fd < 0)
 		return -errno;
-	d->tenants = calloc(d->cfg.max_tenants, sizeof(*d->tenants));
-	d->ghost_ends = calloc(d->cfg.max_tenants, sizeof(*d->ghost_ends));
+	d->tenants = calloc(d->setup.cfg.max_tenants, sizeof(*d->tenants));
+	d->ghost_ends = calloc(d->setup.cfg.max_tenants, sizeof(*d->ghost_ends));
 	if (!d->tenants || !d->ghost_ends)
 		return -ENOMEM;
 	d->kick.fn = control_kicked;
+	d->kick.arg = d;
 	d->signals.fn = control_signal;
-	err = watch_add(d, &d->kick, EPOLLIN);
+	d->signals.arg = d;
+	err = watch_add(&d->loop, &d->kick, EPOLLIN);
 	if (err)
 		return err;
-	return watch_add(d, &d->signals, EPOLLIN);
+	return watch_add(&d->loop, &d->signals, EPOLLIN);
 }
 
 static void control_free_dead(struct daemon *d)
@@ -165,33 +138,23 @@ static int control_timers(struct daemon *d)
 /* control_run() - until a signal says so */
 void control_run(struct daemon *d)
 {
-	struct epoll_event ev[CONTROL_EVENTS];
-	int i, n;
-
-	while (!d->stop) {
-		int ms = control_timers(d);
+	while (!d->loop.stop) {
+		int ms = control_timers(d), err;
 
 		control_free_dead(d);
-		n = epoll_wait(d->epoll, ev, CONTROL_EVENTS, ms);
-		if (n < 0 && errno != EINTR) {
-			pr_err("epoll_wait: %s", strerror(errno));
+		err = loop_wait(&d->loop, ms);
+		if (err) {
+			pr_err("epoll_wait: %s", strerror(-err));
 			break;
-		}
-		for (i = 0; i < n; i++) {
-			struct watch *w = ev[i].data.ptr;
-
-			if (w->fn)
-				w->fn(d, w, ev[i].events);
 		}
 	}
 }
 
 void control_exit(struct daemon *d)
 {
-	watch_close(d, &d->kick);
-	watch_close(d, &d->signals);
-	if (d->epoll >= 0)
-		close(d->epoll);
+	watch_close(&d->loop, &d->kick);
+	watch_close(&d->loop, &d->signals);
+	loop_exit(&d->loop);
 	free(d->ghost_ends);
 	free(d->tenants);
 }

@@ -38,9 +38,9 @@
 /* Copies that can be under way at once. */
 static u32 copies_max(const struct daemon *d)
 {
-	u64 bytes = min(d->cfg.pool_bytes, d->cfg.host_bytes);
+	u64 bytes = min(d->setup.cfg.pool_bytes, d->setup.cfg.host_bytes);
 
-	return (u32)(bytes / (16ull * d->cfg.min_token_bytes)) + 1 +
+	return (u32)(bytes / (16ull * d->setup.cfg.min_token_bytes)) + 1 +
 	       CORE_MAX_MOVES;
 }
 
@@ -73,7 +73,7 @@ bool copier_collect(struct daemon *d, u64 now)
 
 	while (d->copier.done.slot && queue_pop(&d->copier.done, &done)) {
 		mm_look_at_device(d, now);
-		core_copy_done(d->core, now, done.id, done.status);
+		core_copy_done(d->setup.core, now, done.id, done.status);
 		any = true;
 	}
 	return any;
@@ -91,7 +91,7 @@ void copier_get_counts(const struct daemon *d, struct copy_counts *count)
 
 static bool in_pool(const struct daemon *d, u64 off, u64 bytes)
 {
-	return off <= d->cfg.pool_bytes && bytes <= d->cfg.pool_bytes - off;
+	return off <= d->setup.cfg.pool_bytes && bytes <= d->setup.cfg.pool_bytes - off;
 }
 
 /* copier_judge() - does it lie where blocks and slots are?  0 or -EFAULT */
@@ -103,14 +103,14 @@ int copier_judge(const struct daemon *d, const struct core_copy *cp)
 		return -EFAULT;
 	if (cp->within)
 		return in_pool(d, cp->dev_to, cp->bytes) ? 0 : -EFAULT;
-	return cp->host_off > d->host.bytes ||
-	       slot > d->host.bytes - cp->host_off ? -EFAULT : 0;
+	return cp->host_off > d->setup.host.bytes ||
+	       slot > d->setup.host.bytes - cp->host_off ? -EFAULT : 0;
 }
 
 /* What a block leaves of the last page of its slot. */
 void copier_clear_tail(const struct daemon *d, const struct core_copy *cp)
 {
-	memset(d->host.base + cp->host_off + cp->bytes, 0,
+	memset(d->setup.host.base + cp->host_off + cp->bytes, 0,
 	       ALIGN_UP(cp->bytes, (u64)SWAPD_ALIGN) - cp->bytes);
 }
 
@@ -143,20 +143,20 @@ static int extent_fd_get(struct daemon *d, u32 extent)
 static int copy_part(struct daemon *d, bool to_host, u64 dev_off, char *host,
 		     u64 len)
 {
-	const struct kvmm_dev_ops *ops = d->dev.ops;
-	u64 off = dev_off % d->cfg.extent_size;
-	int fd = extent_fd_get(d, (u32)(dev_off / d->cfg.extent_size));
+	const struct kvmm_dev_ops *ops = d->setup.dev.ops;
+	u64 off = dev_off % d->setup.cfg.extent_size;
+	int fd = extent_fd_get(d, (u32)(dev_off / d->setup.cfg.extent_size));
 
 	if (fd < 0)
 		return -EIO;
-	return to_host ? ops->read(&d->dev, fd, off, host, len) :
-			 ops->write(&d->dev, fd, off, host, len);
+	return to_host ? ops->read(&d->setup.dev, fd, off, host, len) :
+			 ops->write(&d->setup.dev, fd, off, host, len);
 }
 
 /* Bytes from an offset of the pool to the end of its extent. */
 static u64 extent_left(const struct daemon *d, u64 off)
 {
-	return d->cfg.extent_size - off % d->cfg.extent_size;
+	return d->setup.cfg.extent_size - off % d->setup.cfg.extent_size;
 }
 
 /* Inside the device, by way of a buffer that no client can reach. */
@@ -181,7 +181,7 @@ static int copy_within(struct daemon *d, const struct core_copy *cp)
 
 static int copy_block(struct daemon *d, const struct core_copy *cp)
 {
-	char *host = d->host.base + cp->host_off;
+	char *host = d->setup.host.base + cp->host_off;
 	u64 off = cp->dev_off, left = cp->bytes;
 	int err = 0;
 
@@ -234,7 +234,7 @@ void copier_finish(struct daemon *d, const struct core_copy *cp, u64 ns,
 
 	copier_count(&d->copier.count, cp, ns, status);
 	/* Of a device that failed all was said. */
-	if (status && !READ_ONCE(d->dev.failed) && log_allowed())
+	if (status && !READ_ONCE(d->setup.dev.failed) && log_allowed())
 		pr_warn("a block cannot be copied %s: %s",
 			cp->within ? "inside the device" :
 			cp->to_host ? "to the host pool" :
@@ -269,7 +269,7 @@ static void *copier_main(void *arg)
 	struct daemon *d = arg;
 
 	pthread_setname_np(pthread_self(), "kvmm-copier");
-	if (d->dev.ops->copy_begin)
+	if (d->setup.dev.ops->copy_begin)
 		copier_many(d);
 	while (!READ_ONCE(d->copier.stop))
 		copier_one(d);

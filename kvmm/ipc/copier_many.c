@@ -89,7 +89,7 @@ static int copy_begin(struct daemon *d, const struct core_copy *cp, u32 dir)
 	const struct dev_copy dc = {
 		.id = cp->id, .dir = dir, .dev_off = cp->dev_off,
 		.dev_to = cp->dev_to, .bytes = cp->bytes,
-		.host = cp->within ? NULL : d->host.base + cp->host_off,
+		.host = cp->within ? NULL : d->setup.host.base + cp->host_off,
 	};
 	int err = copier_judge(d, cp);
 
@@ -97,7 +97,7 @@ static int copy_begin(struct daemon *d, const struct core_copy *cp, u32 dir)
 		return err;
 	if (dir == DEV_COPY_OUT)
 		copier_clear_tail(d, cp);
-	return d->dev.ops->copy_begin(&d->dev, &dc);
+	return d->setup.dev.ops->copy_begin(&d->setup.dev, &dc);
 }
 
 /* Those that are the device's no more, or never were, in their order. */
@@ -145,7 +145,7 @@ static bool lanes_end(struct daemon *d, struct lanes *s)
 	u64 id, now;
 	u32 i;
 
-	while (d->dev.ops->copy_end(&d->dev, &id, &status)) {
+	while (d->setup.dev.ops->copy_end(&d->setup.dev, &id, &status)) {
 		now = clock_ns();
 		for (i = 0; i < DEV_COPY_DIRS; i++) {
 			struct lane *l = &s->lane[i];

@@ -31,7 +31,7 @@ static void no_deposit(struct deposit *p)
 static void no_descriptors(struct daemon *d)
 {
 	no_deposit(&d->deposit);
-	d->host.fd = -1;
+	d->setup.host.fd = -1;
 	d->link.shm = -1;
 	d->swap.req_bell = -1;
 	d->swap.cpl_bell = -1;
@@ -42,11 +42,11 @@ static void no_descriptors(struct daemon *d)
 	d->admin_sock.fd = -1;
 	d->mm_epoll = -1;
 	d->mm_bell = -1;
-	d->epoll = -1;
+	d->loop.epoll = -1;
 	d->kick.fd = -1;
 	d->signals.fd = -1;
 	d->lock_fd = -1;
-	d->arena_fd = -1;
+	d->setup.arena_fd = -1;
 	d->keep_fd = -1;
 }
 
@@ -66,8 +66,8 @@ struct daemon *daemon_alloc(void)
 	d->mm_stop = 1;
 	d->mapper_stop = 1;
 	d->copier.stop = 1;
-	d->adopted = -1;
-	d->own_uid = geteuid();
+	d->setup.adopted = -1;
+	d->setup.own_uid = geteuid();
 	list_init(&d->greeting);
 	list_init(&d->attached);
 	list_init(&d->ghosts);
@@ -75,6 +75,6 @@ struct daemon *daemon_alloc(void)
 	list_init(&d->views);
 	list_init(&d->admins);
 	list_init(&d->admins_dead);
-	d->start_ns = clock_ns();
+	d->setup.start_ns = clock_ns();
 	return d;
 }

@@ -41,14 +41,13 @@
 #include "kvmm/hold/hold.h"
 #include <kvmm/kvmm_options.h>
 #include <kvmm/tenant_opt.h>
+#include "kvmm/ipc/base/base.h"
+#include "kvmm/ipc/base/setup.h"
 #include "kvmm/ipc/keep.h"
-#include "kvmm/ipc/spsc.h"
 #include "kvmm/ipc/tiers.h"
 #include "kvmm/proc/proc.h"
 
-#define MAX_CLIENTS		64	/* one bit of a word each */
 #define MAX_GHOSTS		128	/* kept for the next daemon */
-#define MAX_GREETING		64	/* connected and not attached */
 #define MAX_GREETING_TENANT	8	/* of one tenant */
 #define MAX_LISTEN		(3 + 2 * KV_LIST_MAX)	/* sockets; hold.h */
 #define CLOSER_MAX		64	/* over and not closed, to accept more */
@@ -64,29 +63,8 @@
 #define RESULT_BYTES		(256u << 10)
 #define EVENT_ENTRIES		1024u
 
-#define NSEC_PER_MSEC		1000000ull
-#define NSEC_PER_SEC		1000000000ull
-
 struct daemon;
 struct late;
-
-/**
- * struct watch - a descriptor in the control thread's epoll
- * @fn: called with what happened; NULL: no longer
- * @fd: -1 when closed
- */
-struct watch {
-	void	(*fn)(struct daemon *d, struct watch *w, u32 events);
-	int	fd;
-};
-
-/* Memory shared with one client; @guard is its place among those guarded. */
-struct segment {
-	char	*base;
-	size_t	bytes;
-	int	fd;
-	int	guard;
-};
 
 /**
  * struct client_ring - the mm thread's half of one client
@@ -296,11 +274,9 @@ struct deposit {
  * @trigger_fired: triggers of the core that fired, a bit each
  * @trigger_gone: those whose domain is no more
  * @clients:      by the core's id; the control thread's view
- * @own_uid:      who started it: may do everything, as root may
  * @doors:        of each --tenant
  * @user_quota:   of users at the attach socket
  * @own_quota:    the same for @own_uid and root
- * @adopted:      CORE_ADOPT_*, or -1: this start was a cold one
  * @works:        hold was told that this daemon does its work
  * @served:       requests since the start, the mm thread's
  * @swap_sock:    control socket of the swapd that runs
@@ -308,26 +284,14 @@ struct deposit {
  * @drain_next:   when areas that are draining are looked at again
  */
 struct daemon {
-	struct kvmm_options	opt;
-	struct core_config	cfg;
-	u64			pool_size;	/* what the options come to */
-	u64			host_size;
-	struct hostpool_numa	host_numa;
-	u32			nr_extents;
-	u64			epoch;
-	u64			start_ns;
-	struct kvmm_dev		dev;
+	struct setup		setup;
+	struct loop		loop;
 
 	/* mm thread */
-	struct core		*core;
 	struct core_ops		core_ops;
-	void			*arena;
-	u64			arena_bytes;
-	int			arena_fd;	/* -1: nobody keeps it */
 	void			*trace;		/* NULL: nothing is recorded */
 	struct keep		*keep;
 	int			keep_fd;
-	int			adopted;
 	bool			works;
 	u64			served;
 	pthread_t		mm_thread;
@@ -340,7 +304,6 @@ struct daemon {
 	bool			mm_kick;
 	u64			*mm_args;
 	u64			mm_next_tick;
-	u32			mm_failed;	/* DEV_*, as the core knows it */
 	u32			mm_spin;
 	u64			idle_ns;
 
@@ -359,8 +322,8 @@ struct daemon {
 	u64			trigger_gone;
 
 	/* between mm and mapper */
-	struct spsc		to_mapper;
-	struct spsc		from_mapper;
+	struct queue		to_mapper;
+	struct queue		from_mapper;
 	sem_t			mapper_bell;
 	u32			mapper_stop;
 	u64			mapper_since;
@@ -372,7 +335,6 @@ struct daemon {
 	struct closer		closer;
 
 	/* the lower tiers */
-	struct hostpool		host;
 	struct copier		copier;
 	struct swap_mm		swap;		/* mm thread */
 	struct swap_link	link;		/* control thread */
@@ -382,7 +344,6 @@ struct daemon {
 	u64			drain_pause;
 
 	/* control thread */
-	int			epoll;
 	struct watch		kick;
 	struct watch		signals;
 	struct watch		attach_sock;
@@ -400,7 +361,6 @@ struct daemon {
 	u32			send_batch;
 	u64			mapper_warned;
 	struct client		*clients[MAX_CLIENTS];
-	uid_t			own_uid;
 	struct door		*doors;
 	u32			nr_doors;
 	struct tenant_quota	user_quota;
@@ -417,27 +377,12 @@ struct daemon {
 	struct sandbox		box;
 	char			lock_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	int			lock_fd;
-	bool			stop;
 	bool			upgrading;	/* and another one goes on */
 	struct admin		*upgrade_waiter;
 	char			upgrade_path[4096];
 	u32			upgrade_nr;	/* of the last question */
 	bool			log_set;	/* the level, while it runs */
 };
-
-/* Is the device quiet of a process that had ended at @since? */
-static inline bool device_quiet(struct daemon *d, u64 since, u64 now)
-{
-	return !d->dev.ops->quiet || d->dev.ops->quiet(&d->dev, since, now);
-}
-
-static inline u64 clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
 
 /* daemon.c */
 struct daemon *daemon_alloc(void);
@@ -446,13 +391,9 @@ struct daemon *daemon_alloc(void);
 int __must_check control_init(struct daemon *d);
 void control_run(struct daemon *d);
 void control_exit(struct daemon *d);
-int __must_check watch_add(struct daemon *d, struct watch *w, u32 events);
-void watch_events(struct daemon *d, struct watch *w, u32 events);
-void watch_remove(struct daemon *d, struct watch *w);
-void watch_close(struct daemon *d, struct watch *w);
 
 /* client.c */
-void client_accept(struct daemon *d, struct watch *w, u32 events);
+void client_accept(void *arg, struct watch *w, u32 events);
 struct client *client_alloc(int sock);
 void client_drop(struct daemon *d, struct client *c);
 void client_hang_up(struct daemon *d, struct client *c);
@@ -463,8 +404,8 @@ void client_take_notes(struct daemon *d);
 void client_send_extents(struct daemon *d, u64 mask);
 u64 client_timers(struct daemon *d, u64 now);
 void client_exit_all(struct daemon *d);
-void client_on_sock(struct daemon *d, struct watch *w, u32 events);
-void client_on_pidfd(struct daemon *d, struct watch *w, u32 events);
+void client_on_sock(void *arg, struct watch *w, u32 events);
+void client_on_pidfd(void *arg, struct watch *w, u32 events);
 void client_greet(struct daemon *d, struct client *c);
 void client_drop(struct daemon *d, struct client *c);
 
@@ -520,22 +461,7 @@ void *keep_memory(const char *name, u64 bytes, int *fd);
 void *keep_copy(const char *name, int from, u64 bytes, int *fd);
 
 /* send.c */
-ssize_t sock_recv(int sock, void *buf, size_t len);
-int __must_check sock_send(int sock, const void *buf, size_t len,
-			   const int *fds, u32 nr_fds);
 void extents_send(struct daemon *d, struct client *c);
-
-/* peer.c */
-int __must_check peer_identify(int sock, struct client *c);
-
-/* segment.c */
-int __must_check segment_guard_init(void);
-int __must_check segment_create(struct segment *s, size_t bytes,
-				const char *name, bool client_writes);
-void segment_close_fd(struct segment *s);
-void segment_destroy(struct segment *s);
-bool segment_faulted(int guard);
-u32 segment_fault_count(void);
 
 /* mm.c */
 int __must_check mm_ready_core(struct daemon *d);
@@ -570,6 +496,13 @@ void mapper_watchdog(struct daemon *d, u64 now);
 #define MAP_CREATE	1
 #define MAP_RELEASE	2
 
+struct map_msg {
+	u32	op;
+	u32	extent;
+	u32	generation;
+	s32	status;
+};
+
 /**
  * struct view_wait - a connection that waits for a pressure trigger
  * @key:     whose trigger it is
@@ -588,7 +521,7 @@ int __must_check view_request(struct daemon *d, u64 key, const char *req,
 			      struct seq_file *out);
 void view_fired(struct daemon *d, u64 fired, u64 gone);
 u32 view_count_waits(const struct daemon *d, u64 key, bool others);
-void view_accept(struct daemon *d, struct watch *w, u32 events);
+void view_accept(void *arg, struct watch *w, u32 events);
 u64 view_timers(struct daemon *d, u64 now);
 void view_exit_all(struct daemon *d);
 u32 view_count(const struct daemon *d, u64 key);
@@ -600,7 +533,7 @@ void wait_end(struct daemon *d, struct view_wait *w);
 void wait_take(struct daemon *d);
 
 /* admin.c */
-void admin_accept(struct daemon *d, struct watch *w, u32 events);
+void admin_accept(void *arg, struct watch *w, u32 events);
 u64 admin_timers(struct daemon *d, u64 now);
 void admin_exit_all(struct daemon *d);
 
@@ -656,11 +589,8 @@ void greeting_make_room(struct daemon *d, u64 key);
 
 /* limits.c */
 int __must_check limits_files(struct daemon *d);
-void limits_files_kept(u64 nr);
 u64 limits_records(const struct daemon *d);
 int __must_check limits_memory(struct daemon *d);
-bool log_allowed(void);
-bool log_life_allowed(void);
 
 /* limits_size.c */
 u64 limits_share(const struct kv_amount *a, const struct memory_room *m,
@@ -681,8 +611,6 @@ void closer_stop(struct daemon *d);
 int __must_check deposit_init(struct daemon *d);
 void deposit_cold(struct daemon *d, const char *why);
 void deposit_adopted(struct daemon *d);
-pid_t pidfd_pid(int pidfd);
-bool pidfd_ended(int pidfd);
 int __must_check deposit_try(struct daemon *d, const struct hold_record *r,
 			     int fd);
 const char *deposit_kept(struct daemon *d, u32 kind, int fd);

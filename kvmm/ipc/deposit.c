@@ -23,7 +23,6 @@
 #include <sys/stat.h>
 
 #include <kvmm/fault.h>
-#include <kvmm/fds.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/daemon.h"
@@ -95,49 +94,11 @@ const char *deposit_kept(struct daemon *d, u32 kind, int fd)
 /* One record and its descriptor, waiting.  Return: 0, or -errno. */
 static int deposit_receive(int sock, struct hold_record *r, int *fd)
 {
-	union {
-		char		buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr	align;
-	} control;
-	struct iovec iov = { .iov_base = r, .iov_len = sizeof(*r) };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
-	};
-	ssize_t n;
+	ssize_t n = sock_recv_fd(sock, r, sizeof(*r), 0, fd, NULL);
 
-	*fd = -1;
-	do {
-		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return -errno;
-	*fd = kv_fds_first(&msg);
+		return (int)n;
 	return n == sizeof(*r) && r->magic == HOLD_MAGIC ? 0 : -EPROTO;
-}
-
-pid_t pidfd_pid(int pidfd)
-{
-	char path[64], line[128];
-	int pid = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Pid: %d", &pid) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return pid;
-}
-
-bool pidfd_ended(int pidfd)
-{
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-
-	return poll(&p, 1, 0) == 1;
 }
 
 /*
@@ -291,7 +252,8 @@ static void deposit_take(struct deposit *p, const struct hold_record *r, int fd)
 		p->life = r->index;
 		if (p->life & HOLD_LIFE_NEXT)
 			kv_fault_crash_none();
-		limits_files_kept(r->value);
+		/* A descriptor that finds no room is missing: a cold start. */
+		(void)files_raise(r->value + FDS_OTHER);
 		break;
 	case HOLD_LOCK:
 		p->lock = fd;
@@ -338,7 +300,7 @@ static void deposit_move_old(struct daemon *d, u32 first)
 		if (i < OLD_INDEX || i >= OLD_INDEX + p->nr_old)
 			deposit_drop(d, HOLD_CLIENT, i);
 	p->old_deadline = clock_ns() +
-			  d->opt.quiet_deadline_ms * NSEC_PER_MSEC;
+			  d->setup.opt.quiet_deadline_ms * NSEC_PER_MSEC;
 }
 
 static int deposit_socket(void)
@@ -453,8 +415,8 @@ void deposit_cold(struct daemon *d, const char *why)
 
 	/* Rises over lives also where the clock was set back. */
 	clock_gettime(CLOCK_REALTIME, &ts);
-	d->epoch = max((u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec,
-		       p->last_epoch + 1);
+	d->setup.epoch = max((u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec,
+			     p->last_epoch + 1);
 	if (why)
 		memory_drop(d);
 	memory_forget(p);
@@ -463,7 +425,7 @@ void deposit_cold(struct daemon *d, const char *why)
 			old_add(p, p->client[i]);
 		p->client[i] = -1;
 	}
-	deposit_put(d, HOLD_EPOCH, 0, -1, d->epoch);
+	deposit_put(d, HOLD_EPOCH, 0, -1, d->setup.epoch);
 	deposit_move_old(d, 0);
 	if (why)
 		pr_info("cold start: %s; %u clients of the last daemon may still run",

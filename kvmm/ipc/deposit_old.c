@@ -11,9 +11,7 @@
  * Context: control thread, deposit_wait_old() before there are others.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 
 #include <kvmm/log.h>
 
@@ -32,9 +30,9 @@ static bool maps_old_extent(const struct daemon *d, FILE *f)
 	bool found = false;
 
 	snprintf(ours, sizeof(ours), DEV_EXTENT_PREFIX "%" PRIx64 "-",
-		 d->epoch);
+		 d->setup.epoch);
 	/* What cannot be looked at is taken for the worst. */
-	if (!f || d->dev.ops->hides)
+	if (!f || d->setup.dev.ops->hides)
 		return true;
 	rewind(f);
 	while (!found && fgets(line, sizeof(line), f))
@@ -79,7 +77,7 @@ static void old_sweep(struct daemon *d, bool look, bool kill)
 			continue;
 		pr_warn("pid %d, a client of the last daemon, still holds its memory: killed",
 			(int)pidfd_pid(p->old[i]));
-		syscall(SYS_pidfd_send_signal, p->old[i], SIGKILL, NULL, 0);
+		(void)pidfd_kill(p->old[i]);
 	}
 }
 
@@ -92,7 +90,7 @@ u64 deposit_timers(struct daemon *d, u64 now)
 		return UINT64_MAX;
 	if (now < p->old_deadline) {
 		old_sweep(d, false, false);
-	} else if (d->dev.ops->hides) {
+	} else if (d->setup.dev.ops->hides) {
 		/* Their memory is beside the pool, which has room. */
 		while (p->nr_old)
 			old_forget(d, p->nr_old - 1);

@@ -108,7 +108,7 @@ static int door_option(struct daemon *d, struct door *door, const char *spec)
 	if (socket_mode_parse(what, door->opt.keys.mode, &door->mode))
 		return -EINVAL;
 	if (!door->opt.keys.quota.clients)
-		door->opt.keys.quota.clients = d->opt.tenant_clients;
+		door->opt.keys.quota.clients = d->setup.opt.tenant_clients;
 	door->index = d->nr_doors;
 	door->dir_fd = -1;
 	door->attach.fd = -1;
@@ -122,16 +122,16 @@ static int door_option(struct daemon *d, struct door *door, const char *spec)
  */
 int door_options(struct daemon *d)
 {
-	const struct kv_list *list = &d->opt.tenants;
+	const struct kv_list *list = &d->setup.opt.tenants;
 	char why[256];
 
-	if (tenant_quota_parse(&d->user_quota, d->opt.user_quota, why,
+	if (tenant_quota_parse(&d->user_quota, d->setup.opt.user_quota, why,
 			       sizeof(why))) {
 		pr_err("%s", why);
 		return -EINVAL;
 	}
 	if (!d->user_quota.clients)
-		d->user_quota.clients = d->opt.tenant_clients;
+		d->user_quota.clients = d->setup.opt.tenant_clients;
 	d->own_quota = d->user_quota;
 	d->own_quota.min = KVMM_LIMIT_MAX;
 	d->own_quota.weight = CORE_WEIGHT_MAX;
@@ -305,7 +305,9 @@ int door_listen(struct daemon *d)
 
 	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
 		door->attach.fn = client_accept;
+		door->attach.arg = d;
 		door->view.fn = view_accept;
+		door->view.arg = d;
 		err = socket_listen_one(d, &door->view, &door->view_addr);
 		if (!err)
 			err = socket_listen_one(d, &door->attach,
@@ -324,8 +326,8 @@ void door_events(struct daemon *d, u32 events)
 	u32 i;
 
 	for (i = 0; i < d->nr_doors; i++) {
-		watch_events(d, &d->doors[i].attach, events);
-		watch_events(d, &d->doors[i].view, events);
+		watch_events(&d->loop, &d->doors[i].attach, events);
+		watch_events(&d->loop, &d->doors[i].view, events);
 	}
 }
 
@@ -362,8 +364,8 @@ void door_close(struct daemon *d)
 	u32 i;
 
 	for (i = 0; i < d->nr_doors; i++) {
-		watch_remove(d, &d->doors[i].attach);
-		watch_remove(d, &d->doors[i].view);
+		watch_remove(&d->loop, &d->doors[i].attach);
+		watch_remove(&d->loop, &d->doors[i].view);
 	}
 }
 

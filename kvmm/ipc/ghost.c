@@ -18,10 +18,8 @@
  * Context: control thread, but for the function handed to mm_call().
  */
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 
 #include <kvmm/log.h>
 
@@ -85,13 +83,14 @@ static void ghost_over(struct daemon *d, struct ghost *g)
 	free(g);
 }
 
-static void ghost_on_pidfd(struct daemon *d, struct watch *w, u32 events)
+static void ghost_on_pidfd(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	struct ghost *g = container_of(w, struct ghost, pidfd);
 
-	watch_close(d, &g->pidfd);
+	watch_close(&d->loop, &g->pidfd);
 	g->ended = clock_ns();
-	if (device_quiet(d, g->ended, g->ended))
+	if (device_quiet(&d->setup, g->ended, g->ended))
 		ghost_over(d, g);
 }
 
@@ -106,7 +105,7 @@ u64 ghost_timers(struct daemon *d, u64 now)
 
 		if (!g->ended)
 			continue;
-		if (device_quiet(d, g->ended, now))
+		if (device_quiet(&d->setup, g->ended, now))
 			ghost_over(d, g);
 		else
 			next = min(next, now + QUIET_POLL_NS);
@@ -145,8 +144,9 @@ static struct ghost *ghost_make(struct daemon *d, pid_t pid, u64 key,
 	g->tenant = tenant;
 	g->index = index;
 	g->pidfd.fn = ghost_on_pidfd;
+	g->pidfd.arg = d;
 	g->pidfd.fd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
-	if (g->pidfd.fd < 0 || watch_add(d, &g->pidfd, EPOLLIN)) {
+	if (g->pidfd.fd < 0 || watch_add(&d->loop, &g->pidfd, EPOLLIN)) {
 		if (g->pidfd.fd >= 0)
 			close(g->pidfd.fd);
 		free(g);
@@ -196,7 +196,7 @@ u32 ghost_count(const struct daemon *d, u64 key)
 void ghost_adopt(struct daemon *d)
 {
 	struct deposit *p = &d->deposit;
-	u32 *nr = calloc(d->cfg.max_tenants, sizeof(*nr));
+	u32 *nr = calloc(d->setup.cfg.max_tenants, sizeof(*nr));
 	const struct list *l;
 	u32 i;
 
@@ -205,7 +205,7 @@ void ghost_adopt(struct daemon *d)
 		struct core_tenant_view v;
 		struct ghost *g = NULL;
 
-		if (!core_get_tenant(d->core, tenant, &v) &&
+		if (!core_get_tenant(d->setup.core, tenant, &v) &&
 		    !pidfd_ended(p->ghost[i].fd))
 			g = ghost_make(d, pidfd_pid(p->ghost[i].fd), v.key,
 				       tenant, p->ghost[i].index,
@@ -227,8 +227,8 @@ void ghost_adopt(struct daemon *d)
 
 		nr[c->tenant] += c->stage == CLIENT_LINGERING;
 	}
-	for (i = 0; nr && i < d->cfg.max_tenants; i++)
-		core_adopt_ghosts(d->core, i, nr[i]);
+	for (i = 0; nr && i < d->setup.cfg.max_tenants; i++)
+		core_adopt_ghosts(d->setup.core, i, nr[i]);
 	free(nr);
 }
 
@@ -240,8 +240,7 @@ static void ghost_kill(struct daemon *d, u32 tenant)
 		struct ghost *g = list_entry(l, struct ghost, node);
 
 		if (g->tenant == tenant && !g->ended &&
-		    !syscall(SYS_pidfd_send_signal, g->pidfd.fd, SIGKILL, NULL,
-			     0) && log_allowed())
+		    !pidfd_kill(g->pidfd.fd) && log_allowed())
 			pr_warn("process %d, which detached, is killed: it may keep memory that another tenant needs",
 				(int)g->pid);
 	}
@@ -260,7 +259,7 @@ void ghost_kill_all(struct daemon *d)
 	/* Pairs with the release in ops_kill_ghosts(). */
 	if (!__atomic_exchange_n(&d->ghost_any, 0, __ATOMIC_ACQUIRE))
 		return;
-	for (i = 0; i < d->cfg.max_tenants; i++)
+	for (i = 0; i < d->setup.cfg.max_tenants; i++)
 		if (__atomic_exchange_n(&d->ghost_ends[i], 0, __ATOMIC_RELAXED))
 			ghost_kill(d, i);
 }
@@ -273,7 +272,7 @@ void ghost_exit_all(struct daemon *d)
 	list_for_each(&d->ghosts, l, tmp) {
 		struct ghost *g = list_entry(l, struct ghost, node);
 
-		watch_close(d, &g->pidfd);
+		watch_close(&d->loop, &g->pidfd);
 		list_del(l);
 		free(g);
 	}

@@ -69,9 +69,9 @@ static int size_find(struct daemon *d, u32 index, const char *name,
 		*bytes = d->deposit.size[index];
 		return 0;
 	}
-	*bytes = limits_share(a, m, host && !d->dev.ops->own_memory ?
-			      d->pool_size : 0,
-			      host ? m->huge_free : 0, d->opt.extent_size);
+	*bytes = limits_share(a, m, host && !d->setup.dev.ops->own_memory ?
+			      d->setup.pool_size : 0,
+			      host ? m->huge_free : 0, d->setup.opt.extent_size);
 	if (a->unit == KV_AMOUNT_BYTES)
 		return 0;
 	if (m->total == UINT64_MAX) {
@@ -80,19 +80,19 @@ static int size_find(struct daemon *d, u32 index, const char *name,
 		return -EINVAL;
 	}
 	if (!host)
-		*bytes = min(*bytes, CORE_POOL_LIMIT / d->opt.extent_size *
-			     d->opt.extent_size - d->opt.extent_size);
+		*bytes = min(*bytes, CORE_POOL_LIMIT / d->setup.opt.extent_size *
+			     d->setup.opt.extent_size - d->setup.opt.extent_size);
 	kv_format_size(m->available & ~((1ull << 20) - 1), avail,
 		       sizeof(avail));
 	if (!*bytes) {
 		pr_err("--%s comes to less than one extent of %s, %s of memory are available: give bytes, or a smaller --extent-size",
-		       name, kv_format_size(d->opt.extent_size, size,
+		       name, kv_format_size(d->setup.opt.extent_size, size,
 					    sizeof(size)), avail);
 		return -EINVAL;
 	}
 	pr_info("--%s comes to %s, %s of memory are available%s", name,
 		kv_format_size(*bytes, size, sizeof(size)), avail,
-		!host && d->dev.ops->own_memory ? " on the device" : "");
+		!host && d->setup.dev.ops->own_memory ? " on the device" : "");
 	deposit_put(d, HOLD_SIZE, index, -1, *bytes);
 	return 0;
 }
@@ -103,20 +103,20 @@ static int size_find(struct daemon *d, u32 index, const char *name,
  */
 int limits_sizes(struct daemon *d)
 {
-	const struct kvmm_dev_ops *ops = d->dev.ops;
+	const struct kvmm_dev_ops *ops = d->setup.dev.ops;
 	struct memory_room m, dev;
 	int err;
 
 	memory_look(&m, "");
 	dev = m;
 	if (ops->own_memory) {
-		dev.total = ops->total(&d->dev);
-		dev.available = ops->available(&d->dev);
+		dev.total = ops->total(&d->setup.dev);
+		dev.available = ops->available(&d->setup.dev);
 	}
-	err = size_find(d, 0, "pool-size", &d->opt.pool_size, &dev,
-			&d->pool_size);
+	err = size_find(d, 0, "pool-size", &d->setup.opt.pool_size, &dev,
+			&d->setup.pool_size);
 	if (!err)
-		err = size_find(d, 1, "host-size", &d->opt.host_size, &m,
-				&d->host_size);
+		err = size_find(d, 1, "host-size", &d->setup.opt.host_size, &m,
+				&d->setup.host_size);
 	return err;
 }

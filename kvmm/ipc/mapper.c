@@ -29,11 +29,11 @@
 
 void mapper_push(struct daemon *d, u32 op, u32 extent, u32 generation)
 {
-	struct spsc_msg msg = {
+	struct map_msg msg = {
 		.op = op, .extent = extent, .generation = generation,
 	};
 
-	if (!spsc_push(&d->to_mapper, &msg)) {
+	if (!queue_push(&d->to_mapper, &msg)) {
 		pr_err("the mapper's queue is full: extent %u is lost", extent);
 		return;
 	}
@@ -43,12 +43,12 @@ void mapper_push(struct daemon *d, u32 op, u32 extent, u32 generation)
 /* Tell the core what was made.  Return: whether there was anything. */
 bool mapper_collect(struct daemon *d, u64 now)
 {
-	struct spsc_msg msg;
+	struct map_msg msg;
 	bool any = false;
 
-	while (spsc_pop(&d->from_mapper, &msg)) {
+	while (queue_pop(&d->from_mapper, &msg)) {
 		mm_look_at_device(d, now);
-		core_extent_created(d->core, now, msg.extent, msg.status);
+		core_extent_created(d->setup.core, now, msg.extent, msg.status);
 		any = true;
 	}
 	return any;
@@ -75,7 +75,7 @@ static void extent_deposit(struct daemon *d, u32 op, u32 extent, int fd,
 		.magic = HOLD_MAGIC, .op = op, .kind = HOLD_EXTENT,
 		.index = extent, .generation = generation,
 	};
-	int err = d->arena_fd < 0 ? 0 : deposit_try(d, &r, fd);
+	int err = d->setup.arena_fd < 0 ? 0 : deposit_try(d, &r, fd);
 	u32 i;
 
 	for (i = 0; i < DEPOSIT_TRIES && err == -EAGAIN &&
@@ -86,13 +86,13 @@ static void extent_deposit(struct daemon *d, u32 op, u32 extent, int fd,
 			extent, strerror(-err));
 }
 
-static void mapper_create(struct daemon *d, struct spsc_msg *msg)
+static void mapper_create(struct daemon *d, struct map_msg *msg)
 {
 	int fd = -1;
 
-	msg->status = d->dev.ops->extent_create(&d->dev, msg->extent,
-						msg->generation, &fd);
-	if (msg->status && !READ_ONCE(d->dev.failed) && log_allowed())
+	msg->status = d->setup.dev.ops->extent_create(&d->setup.dev, msg->extent,
+						      msg->generation, &fd);
+	if (msg->status && !READ_ONCE(d->setup.dev.failed) && log_allowed())
 		pr_warn("extent %u cannot be made: %s: free memory, or give kvmm a smaller --pool-size",
 			msg->extent, strerror(-msg->status));
 	if (!msg->status) {
@@ -100,13 +100,13 @@ static void mapper_create(struct daemon *d, struct spsc_msg *msg)
 			       msg->generation);
 		extent_publish(d, msg->extent, fd, msg->generation);
 	}
-	if (!spsc_push(&d->from_mapper, msg))
+	if (!queue_push(&d->from_mapper, msg))
 		pr_err("the mapper's answers are full: extent %u is lost",
 		       msg->extent);
 	mm_wake_up(d);
 }
 
-static void mapper_release(struct daemon *d, const struct spsc_msg *msg)
+static void mapper_release(struct daemon *d, const struct map_msg *msg)
 {
 	int fd = d->extent_fds[msg->extent].fd, err;
 
@@ -115,17 +115,17 @@ static void mapper_release(struct daemon *d, const struct spsc_msg *msg)
 	extent_deposit(d, HOLD_DROP, msg->extent, -1, 0);
 	/* Withdrawn first: the number may be another file's after this. */
 	extent_publish(d, msg->extent, -1, 0);
-	err = d->dev.ops->extent_revoke(&d->dev, msg->extent, fd);
+	err = d->setup.dev.ops->extent_revoke(&d->setup.dev, msg->extent, fd);
 	if (err && log_allowed())
 		pr_warn("extent %u: its old memory is not back (%s): a process of its old user keeps it until it ends",
 			msg->extent, strerror(-err));
-	d->dev.ops->extent_release(&d->dev, msg->extent, fd);
+	d->setup.dev.ops->extent_release(&d->setup.dev, msg->extent, fd);
 }
 
 static void *mapper_main(void *arg)
 {
 	struct daemon *d = arg;
-	struct spsc_msg msg;
+	struct map_msg msg;
 
 	pthread_setname_np(pthread_self(), "kvmm-mapper");
 	for (;;) {
@@ -133,7 +133,7 @@ static void *mapper_main(void *arg)
 			;
 		if (READ_ONCE(d->mapper_stop))
 			return NULL;
-		if (!spsc_pop(&d->to_mapper, &msg))
+		if (!queue_pop(&d->to_mapper, &msg))
 			continue;
 		WRITE_ONCE(d->mapper_extent, msg.extent);
 		store_release(&d->mapper_since, clock_ns());
@@ -165,16 +165,16 @@ int mapper_init(struct daemon *d)
 	int err;
 	u32 i;
 
-	d->extent_fds = calloc(d->nr_extents, sizeof(*d->extent_fds));
+	d->extent_fds = calloc(d->setup.nr_extents, sizeof(*d->extent_fds));
 	if (!d->extent_fds)
 		return -ENOMEM;
-	for (i = 0; i < d->nr_extents; i++)
+	for (i = 0; i < d->setup.nr_extents; i++)
 		d->extent_fds[i].fd = -1;
 	adopt_extents(d);
-	err = spsc_init(&d->to_mapper, 2 * d->nr_extents);
+	err = queue_init(&d->to_mapper, sizeof(struct map_msg), 2 * d->setup.nr_extents);
 	if (err)
 		return err;
-	err = spsc_init(&d->from_mapper, d->nr_extents);
+	err = queue_init(&d->from_mapper, sizeof(struct map_msg), d->setup.nr_extents);
 	if (err)
 		return err;
 	sem_init(&d->mapper_bell, 0, 0);
@@ -216,11 +216,11 @@ void mapper_exit(struct daemon *d)
 {
 	u32 i;
 
-	for (i = 0; d->extent_fds && i < d->nr_extents; i++)
+	for (i = 0; d->extent_fds && i < d->setup.nr_extents; i++)
 		if (d->extent_fds[i].fd >= 0)
-			d->dev.ops->extent_release(&d->dev, i,
-						   d->extent_fds[i].fd);
+			d->setup.dev.ops->extent_release(&d->setup.dev, i,
+							 d->extent_fds[i].fd);
 	free(d->extent_fds);
-	spsc_exit(&d->to_mapper);
-	spsc_exit(&d->from_mapper);
+	queue_exit(&d->to_mapper);
+	queue_exit(&d->from_mapper);
 }

@@ -22,11 +22,9 @@
  * What is to be told to people is told by the control thread: a line on
  * stderr can block.
  */
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
@@ -88,14 +86,16 @@ static void ops_kill(void *arg, u32 client, int reason)
 {
 	struct daemon *d = arg;
 	struct client *c = d->mm_clients[client];
+	int err;
 
 	if (!c)
 		return;
 	WRITE_ONCE(c->reason, reason);
-	if (!syscall(SYS_pidfd_send_signal, c->pidfd.fd, SIGKILL, NULL, 0)) {
+	err = pidfd_kill(c->pidfd.fd);
+	if (!err) {
 		mm_note(d, c, NOTE_KILLED);
-	} else if (errno != ESRCH) {
-		WRITE_ONCE(c->reason, -errno);
+	} else if (err != -ESRCH) {
+		WRITE_ONCE(c->reason, err);
 		mm_note(d, c, NOTE_UNKILLABLE);
 	}
 }
@@ -213,12 +213,12 @@ void mm_note(struct daemon *d, struct client *c, u32 note)
 void mm_look_at_device(struct daemon *d, u64 now)
 {
 	/* Pairs with the release in cuda_failed(). */
-	const u32 failed = load_acquire(&d->dev.failed);
+	const u32 failed = load_acquire(&d->setup.dev.failed);
 
-	if (failed == d->mm_failed)
+	if (failed == d->setup.dev_failed)
 		return;
-	d->mm_failed = failed;
-	core_device_failed(d->core, now, failed == DEV_LOST ?
+	d->setup.dev_failed = failed;
+	core_device_failed(d->setup.core, now, failed == DEV_LOST ?
 			   CORE_DEVICE_LOST : CORE_DEVICE_CUT);
 }
 
@@ -243,7 +243,7 @@ static void mm_flush(struct daemon *d)
 
 static void mm_run_call(struct daemon *d)
 {
-	d->call_fn(d->core, d->call_arg);
+	d->call_fn(d->setup.core, d->call_arg);
 	mm_flush(d);
 	/* Pairs with the acquire in mm_turn() of the next call. */
 	store_release(&d->call_pending, 0);
@@ -300,7 +300,7 @@ static bool mm_serve(struct daemon *d, u64 now, u64 todo, struct mm_wait *wait)
 		}
 	}
 	if (wait->some_ns)
-		core_cpu_waited(d->core, wait->some_ns, wait->full_ns);
+		core_cpu_waited(d->setup.core, wait->some_ns, wait->full_ns);
 	return busy;
 }
 
@@ -325,9 +325,9 @@ static bool mm_turn(struct daemon *d)
 	busy |= copier_collect(d, now);
 	busy |= swap_collect(d, now);
 	busy |= mm_serve(d, now, todo, &wait);
-	busy |= core_poll(d->core, now);
+	busy |= core_poll(d->setup.core, now);
 	if (now >= d->mm_next_tick) {
-		core_tick(d->core, now);
+		core_tick(d->setup.core, now);
 		d->mm_next_tick = now +
 			(d->mm_known ? TICK_NS : TICK_IDLE_NS);
 	}
@@ -346,7 +346,7 @@ static bool mm_work_waits(struct daemon *d)
 	u64 todo;
 
 	if (load_acquire(&d->call_pending) || READ_ONCE(d->mm_stop) ||
-	    !spsc_empty(&d->from_mapper) || copier_waits(&d->copier) ||
+	    !queue_empty(&d->from_mapper) || copier_waits(&d->copier) ||
 	    swap_waits(d))
 		return true;
 	for (todo = d->mm_active; todo; todo &= todo - 1) {
@@ -466,7 +466,7 @@ static void mm_unmap(void *p, u64 bytes)
 static void mm_lock_secrets(const struct daemon *d)
 {
 	u64 bytes;
-	const void *p = core_get_secrets(d->core, &bytes);
+	const void *p = core_get_secrets(d->setup.core, &bytes);
 
 	if (mlock(p, bytes))
 		pr_info("the secrets of tenants cannot be locked in memory: %s: raise the limit (ulimit -l), or have the system's swap encrypted",
@@ -476,13 +476,13 @@ static void mm_lock_secrets(const struct daemon *d)
 /* mm_ready_core() - room for the core, and what it commands */
 int mm_ready_core(struct daemon *d)
 {
-	if (!d->core)
-		d->core = calloc(1, core_struct_size());
+	if (!d->setup.core)
+		d->setup.core = calloc(1, core_struct_size());
 	d->core_ops = mm_core_ops;
 	/* Nobody is ended for having what is of no use any more. */
-	if (d->dev.ops->takes_back)
+	if (d->setup.dev.ops->takes_back)
 		d->core_ops.kill_ghosts = NULL;
-	return d->core ? 0 : -ENOMEM;
+	return d->setup.core ? 0 : -ENOMEM;
 }
 
 /* A fresh one, in an arena that hold keeps, if there may be a next daemon. */
@@ -493,16 +493,16 @@ static int mm_make_core(struct daemon *d)
 	if (err)
 		return err;
 	if (adopt_wanted(d))
-		d->arena = keep_memory("kvmm-arena", d->arena_bytes,
-				       &d->arena_fd);
+		d->setup.arena = keep_memory("kvmm-arena", d->setup.arena_bytes,
+					     &d->setup.arena_fd);
 	else
-		d->arena = mm_map(d->arena_bytes);
-	if (!d->arena)
+		d->setup.arena = mm_map(d->setup.arena_bytes);
+	if (!d->setup.arena)
 		return errno == EFBIG ? -EFBIG : -ENOMEM;
-	err = core_init(d->core, d->arena, d->arena_bytes, &d->cfg,
+	err = core_init(d->setup.core, d->setup.arena, d->setup.arena_bytes, &d->setup.cfg,
 			&d->core_ops, d);
-	if (!err && d->arena_fd >= 0)
-		deposit_put(d, HOLD_ARENA, 0, d->arena_fd, 0);
+	if (!err && d->setup.arena_fd >= 0)
+		deposit_put(d, HOLD_ARENA, 0, d->setup.arena_fd, 0);
 	return err;
 }
 
@@ -511,7 +511,7 @@ static void mm_lend_trace(struct daemon *d)
 {
 	d->trace = mm_map(core_trace_bytes(TRACE_RECORDS));
 	if (d->trace)
-		core_trace_attach(d->core, clock_ns(), d->trace, TRACE_RECORDS);
+		core_trace_attach(d->setup.core, clock_ns(), d->trace, TRACE_RECORDS);
 	else
 		pr_warn("no memory for a trace: it will be empty");
 }
@@ -529,7 +529,7 @@ int mm_init(struct daemon *d)
 	d->mm_args = mm_map(ARG_BYTES);
 	if (!d->mm_args)
 		return -ENOMEM;
-	err = d->adopted >= 0 ? 0 : mm_make_core(d);
+	err = d->setup.adopted >= 0 ? 0 : mm_make_core(d);
 	if (err)
 		return err;
 	mm_lend_trace(d);
@@ -572,10 +572,10 @@ void mm_exit(struct daemon *d)
 		close(d->mm_epoll);
 	if (d->mm_bell >= 0)
 		close(d->mm_bell);
-	mm_unmap(d->arena, d->arena_bytes);
-	if (d->arena_fd >= 0)
-		close(d->arena_fd);
+	mm_unmap(d->setup.arena, d->setup.arena_bytes);
+	if (d->setup.arena_fd >= 0)
+		close(d->setup.arena_fd);
 	mm_unmap(d->mm_args, ARG_BYTES);
 	mm_unmap(d->trace, core_trace_bytes(TRACE_RECORDS));
-	free(d->core);
+	free(d->setup.core);
 }

@@ -18,10 +18,8 @@
  *
  * Context: control thread, but for the functions handed to mm_call().
  */
-#include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
@@ -46,15 +44,15 @@ static void away_begin(struct daemon *d, struct client *c)
 	const struct keep_client *k = &d->keep->client[c->id];
 	struct core_client_view v;
 
-	if (core_get_client(d->core, c->id, &v))
+	if (core_get_client(d->setup.core, c->id, &v))
 		return;
 	c->tenant = v.tenant;
 	if (v.away && k->resumes) {
 		c->stage = CLIENT_AWAY;
-		c->deadline = clock_ns() + d->opt.resume_ms * NSEC_PER_MSEC;
+		c->deadline = clock_ns() + d->setup.opt.resume_ms * NSEC_PER_MSEC;
 	} else if (v.away) {
 		c->stage = CLIENT_HUNG_UP;
-		core_client_dead(d->core, clock_ns(), c->id);
+		core_client_dead(d->setup.core, clock_ns(), c->id);
 	} else if (v.state == STATE_DETACHED) {
 		c->stage = CLIENT_LINGERING;
 		c->deadline = clock_ns() + LINGER_MS * NSEC_PER_MSEC;
@@ -82,6 +80,7 @@ int resume_await(struct daemon *d, u32 id, int pidfd)
 	c->id = id;
 	c->pidfd.fd = pidfd;
 	c->pidfd.fn = client_on_pidfd;
+	c->pidfd.arg = d;
 	c->uid = k->uid;
 	c->key = k->key;
 	/* It keeps its place among the tenants, if there is one for it still. */
@@ -99,7 +98,7 @@ int resume_await(struct daemon *d, u32 id, int pidfd)
 	if (client_tables(d, c))
 		return -ENOMEM;
 	away_begin(d, c);
-	return watch_add(d, &c->pidfd, EPOLLIN);
+	return watch_add(&d->loop, &c->pidfd, EPOLLIN);
 }
 
 /*
@@ -108,6 +107,8 @@ int resume_await(struct daemon *d, u32 id, int pidfd)
  */
 void resume_give_up(struct daemon *d, struct client *c)
 {
+	int err;
+
 	if (d->keep->client[c->id].untold) {
 		pr_info("client %u (%s, pid %d) had no answer to its attach, and is no more",
 			c->id, c->info.comm, (int)c->info.pid);
@@ -115,11 +116,11 @@ void resume_give_up(struct daemon *d, struct client *c)
 		return;
 	}
 	pr_warn("client %u (%s, pid %d) did not come back in %u ms (--resume-ms): killed",
-		c->id, c->info.comm, (int)c->info.pid, d->opt.resume_ms);
-	if (syscall(SYS_pidfd_send_signal, c->pidfd.fd, SIGKILL, NULL, 0) &&
-	    errno != ESRCH)
+		c->id, c->info.comm, (int)c->info.pid, d->setup.opt.resume_ms);
+	err = pidfd_kill(c->pidfd.fd);
+	if (err && err != -ESRCH)
 		pr_warn("client %u cannot be killed: %s", c->id,
-			strerror(errno));
+			strerror(-err));
 	client_hang_up(d, c);
 }
 
@@ -146,7 +147,7 @@ static int check_form(const struct daemon *d, const struct kvmm_attach_req *req,
 	    req->resv[1])
 		return attach_refuse(rep, -EINVAL,
 				     "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
-	if (req->resume_epoch != d->epoch)
+	if (req->resume_epoch != d->setup.epoch)
 		return attach_refuse(rep, -ESTALE,
 				     "that attachment was to another daemon, whose memory is gone: attach anew");
 	return 0;
@@ -163,7 +164,7 @@ static int check_name(const struct daemon *d, const struct client *who,
 	const struct keep_client *k;
 	struct client *c = NULL;
 
-	if (req->resume_client < d->cfg.max_clients)
+	if (req->resume_client < d->setup.cfg.max_clients)
 		c = d->clients[req->resume_client];
 	k = c ? &d->keep->client[c->id] : NULL;
 	if (!c || !k->valid || c->uid != who->uid || c->key != who->key ||
@@ -240,11 +241,12 @@ static void resume_connect(struct daemon *d, struct client *c,
 {
 	c->sock.fd = from->sock.fd;
 	c->sock.fn = client_on_sock;
+	c->sock.arg = d;
 	from->sock.fd = -1;
 	from->sock.fn = NULL;
 	c->stage = CLIENT_ATTACHED;
 	c->deadline = 0;
-	watch_events(d, &c->sock, EPOLLIN | EPOLLRDHUP);
+	watch_events(&d->loop, &c->sock, EPOLLIN | EPOLLRDHUP);
 }
 
 static void resume_refused(struct daemon *d, struct client *who,

@@ -22,69 +22,6 @@
 
 #include "kvmm/ipc/daemon.h"
 
-union fds_control {
-	char		buf[CMSG_SPACE(KVMM_MAP_BATCH * sizeof(int))];
-	struct cmsghdr	align;
-};
-
-/**
- * sock_recv() - read one message, without waiting; descriptors are refused
- *
- * Return: bytes; 0: end of file; -EAGAIN; -EBADMSG: it carried descriptors,
- * or is longer than @len; another negative errno.
- */
-ssize_t sock_recv(int sock, void *buf, size_t len)
-{
-	struct iovec iov = { .iov_base = buf, .iov_len = len };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	ssize_t n;
-
-	/* Without room for descriptors, those that are there show as cut. */
-	do {
-		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_PEEK);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	if (msg.msg_flags & (MSG_CTRUNC | MSG_TRUNC))
-		return -EBADMSG;
-	/* Not more than was looked at: a stream may have gone on. */
-	do {
-		n = recv(sock, buf, (size_t)n, MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
-}
-
-/**
- * sock_send() - send one message, without waiting
- * @fds: @nr_fds descriptors to go with it, at most KVMM_MAP_BATCH
- *
- * Return: 0 or a negative errno.
- */
-int sock_send(int sock, const void *buf, size_t len, const int *fds,
-	      u32 nr_fds)
-{
-	union fds_control control;
-	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	struct cmsghdr *cm;
-	ssize_t n;
-
-	if (nr_fds) {
-		memset(&control, 0, sizeof(control));
-		msg.msg_control = control.buf;
-		msg.msg_controllen = CMSG_SPACE(nr_fds * sizeof(int));
-		cm = CMSG_FIRSTHDR(&msg);
-		cm->cmsg_level = SOL_SOCKET;
-		cm->cmsg_type = SCM_RIGHTS;
-		cm->cmsg_len = CMSG_LEN(nr_fds * sizeof(int));
-		memcpy(CMSG_DATA(cm), fds, nr_fds * sizeof(int));
-	}
-	do {
-		n = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
-}
-
 /*
  * Which of the descriptors that were sent have come?  Those of which the state,
  * the daemon's own, no longer says that the client is to map them.
@@ -93,7 +30,7 @@ static void flying_look(struct daemon *d, struct client *c)
 {
 	u32 w;
 
-	for (w = 0; w < DIV_ROUND_UP(d->nr_extents, 64) && c->nr_flying; w++) {
+	for (w = 0; w < DIV_ROUND_UP(d->setup.nr_extents, 64) && c->nr_flying; w++) {
 		u64 bits = c->flying[w];
 
 		for (; bits; bits &= bits - 1) {
@@ -145,7 +82,7 @@ static void extents_take(struct daemon *d, struct client *c)
 {
 	u32 w;
 
-	for (w = 0; w < DIV_ROUND_UP(d->nr_extents, 64); w++) {
+	for (w = 0; w < DIV_ROUND_UP(d->setup.nr_extents, 64); w++) {
 		/* Pairs with the release in ops_extent_send(). */
 		u64 bits = __atomic_exchange_n(&c->dirty[w], 0,
 					       __ATOMIC_ACQUIRE);
@@ -159,7 +96,7 @@ static void extents_take(struct daemon *d, struct client *c)
 static u32 extents_next(const struct daemon *d, const struct client *c,
 			u32 from)
 {
-	u32 w = from / 64, nr = DIV_ROUND_UP(d->nr_extents, 64);
+	u32 w = from / 64, nr = DIV_ROUND_UP(d->setup.nr_extents, 64);
 	u64 bits;
 
 	for (bits = ~0ull << (from % 64); w < nr; w++, bits = ~0ull) {
@@ -167,7 +104,7 @@ static u32 extents_next(const struct daemon *d, const struct client *c,
 		if (bits)
 			return w * 64 + (u32)__builtin_ctzll(bits);
 	}
-	return d->nr_extents;
+	return d->setup.nr_extents;
 }
 
 /*
@@ -193,7 +130,7 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 		u32 want;
 
 		e = extents_next(d, c, e);
-		if (e >= d->nr_extents)
+		if (e >= d->setup.nr_extents)
 			break;
 		x = &d->extent_fds[e];
 		want = READ_ONCE(c->want[e]);
@@ -233,7 +170,7 @@ void extents_send(struct daemon *d, struct client *c)
 	extents_take(d, c);
 	if (!c->todo_any || c->stage != CLIENT_ATTACHED)
 		return;
-	while (extents_next(d, c, at) < d->nr_extents) {
+	while (extents_next(d, c, at) < d->setup.nr_extents) {
 		n = extents_send_batch(d, c, &at);
 		if (n >= 0) {
 			c->nr_sent += (u32)n;
@@ -243,14 +180,14 @@ void extents_send(struct daemon *d, struct client *c)
 		if (!full && n != -ETOOMANYREFS && n != -ENOBUFS &&
 		    n != -ENOMEM && n != -EDQUOT)
 			/* It is going: its end is reported elsewhere. */
-			memset(c->todo, 0, DIV_ROUND_UP(d->nr_extents, 64) *
+			memset(c->todo, 0, DIV_ROUND_UP(d->setup.nr_extents, 64) *
 			       sizeof(*c->todo));
 		break;
 	}
-	c->todo_any = extents_next(d, c, 0) < d->nr_extents;
+	c->todo_any = extents_next(d, c, 0) < d->setup.nr_extents;
 	if (full != c->want_out) {
 		c->want_out = full;
-		watch_events(d, &c->sock, EPOLLIN | EPOLLRDHUP |
+		watch_events(&d->loop, &c->sock, EPOLLIN | EPOLLRDHUP |
 			     (full ? EPOLLOUT : 0));
 	}
 }

@@ -37,7 +37,7 @@ _Static_assert(CORE_MAX_BATCH * RESULT_MAX <= RESULT_BYTES / 2,
 void serve_expel(struct daemon *d, struct client *c, u64 now, const char *why)
 {
 	WRITE_ONCE(c->why, why);
-	core_client_eproto(d->core, now, c->id);
+	core_client_eproto(d->setup.core, now, c->id);
 	d->mm_wake |= BIT_ULL(c->id);
 	mm_deactivate(d, c);
 	mm_note(d, c, NOTE_EXPELLED);
@@ -121,7 +121,7 @@ static int serve_execute(struct daemon *d, struct client *c, u64 now,
 			 const struct kvmm_sqe *sqe, struct core_req *req,
 			 u32 off, u32 room)
 {
-	int err = core_req_check(d->core, c->id, sqe, d->mm_args, sqe->arg_len,
+	int err = core_req_check(d->setup.core, c->id, sqe, d->mm_args, sqe->arg_len,
 				 req);
 
 	if (!err && (u64)req->nr_results * req->result_size > room)
@@ -131,7 +131,7 @@ static int serve_execute(struct daemon *d, struct client *c, u64 now,
 		return err;
 	}
 	kv_fault_die(KV_FAULT_mm_die);
-	err = core_req_execute(d->core, now, c->id, req,
+	err = core_req_execute(d->setup.core, now, c->id, req,
 			       c->ring.results + off);
 	kv_fault_die(KV_FAULT_mm_die_commit);
 	return err;
@@ -161,11 +161,11 @@ static int serve_one(struct daemon *d, struct client *c, u64 now)
 	if (off == KVMM_NO_INDEX)
 		return -EAGAIN;
 	shared_copy_in(d->mm_args, r->args + sqe.arg_off, sqe.arg_len);
-	core_commit_begin(d->core);
+	core_commit_begin(d->setup.core);
 	status = serve_execute(d, c, now, &sqe, &req, off, room);
 	if (status == -EPROTO) {
 		serve_expel(d, c, now, "a forged index");
-		core_commit_end(d->core, c->id);
+		core_commit_end(d->setup.core, c->id);
 		return -EPROTO;
 	}
 	used = req.nr_results ? req.nr_results * req.result_size : 0;
@@ -175,7 +175,7 @@ static int serve_one(struct daemon *d, struct client *c, u64 now)
 	if (sqe.op == KVMM_OP_DETACH && !status)
 		serve_detached(d, c);
 	serve_complete(r, &sqe, status, req.nr_results, off);
-	core_commit_end(d->core, c->id);
+	core_commit_end(d->setup.core, c->id);
 	kv_fault_die(KV_FAULT_mm_die_publish);
 	ring_prod_publish(&r->cq);
 	return 0;

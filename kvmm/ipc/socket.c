@@ -51,7 +51,7 @@ int socket_mode_parse(const char *what, const char *s, mode_t *mode)
  */
 int socket_mode(struct daemon *d)
 {
-	return socket_mode_parse("--socket-mode", d->opt.socket_mode,
+	return socket_mode_parse("--socket-mode", d->setup.opt.socket_mode,
 				 &d->attach_mode);
 }
 
@@ -89,7 +89,7 @@ static int rundir_failed(const char *dir, int err)
 int socket_paths(struct daemon *d)
 {
 	char dir[sizeof(d->attach_addr.sun_path)], path[4096];
-	const char *given = d->opt.socket, *slash;
+	const char *given = d->setup.opt.socket, *slash;
 	size_t dir_len;
 	int err;
 
@@ -344,7 +344,7 @@ int socket_make(struct daemon *d)
 int socket_listen_one(struct daemon *d, struct watch *w,
 		      const struct sockaddr_un *addr)
 {
-	int err = listen(w->fd, BACKLOG) ? -errno : watch_add(d, w, EPOLLIN);
+	int err = listen(w->fd, BACKLOG) ? -errno : watch_add(&d->loop, w, EPOLLIN);
 
 	if (err)
 		pr_err("socket %s cannot be listened on: %s", addr->sun_path,
@@ -358,8 +358,11 @@ int socket_listen(struct daemon *d)
 	int err;
 
 	d->attach_sock.fn = client_accept;
+	d->attach_sock.arg = d;
 	d->view_sock.fn = view_accept;
+	d->view_sock.arg = d;
 	d->admin_sock.fn = admin_accept;
+	d->admin_sock.arg = d;
 	err = socket_listen_one(d, &d->view_sock, &d->view_addr);
 	if (!err)
 		err = socket_listen_one(d, &d->admin_sock, &d->admin_addr);
@@ -394,9 +397,9 @@ static void unlink_names(const struct daemon *d)
 void socket_close(struct daemon *d)
 {
 	unlink_names(d);
-	watch_remove(d, &d->attach_sock);
-	watch_remove(d, &d->view_sock);
-	watch_remove(d, &d->admin_sock);
+	watch_remove(&d->loop, &d->attach_sock);
+	watch_remove(&d->loop, &d->view_sock);
+	watch_remove(&d->loop, &d->admin_sock);
 	door_close(d);
 	if (d->lock_fd >= 0) {
 		close(d->lock_fd);

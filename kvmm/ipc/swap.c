@@ -47,8 +47,8 @@
 /* Requests that the core can have open at once: each has a host slot. */
 static u32 ios_max(const struct daemon *d)
 {
-	return (u32)(d->cfg.host_bytes / (16ull * d->cfg.min_token_bytes +
-					  CORE_SLOT_HEADER)) + 1;
+	return (u32)(d->setup.cfg.host_bytes / (16ull * d->setup.cfg.min_token_bytes +
+						CORE_SLOT_HEADER)) + 1;
 }
 
 /* Memory that the backlog takes. */
@@ -97,7 +97,7 @@ static void io_finish(struct daemon *d, u64 now, struct swap_io *io, int status)
 		 io->io.domain, -status,
 		 io->issued ? (now - io->issued) / 1000 : 0);
 	io_put(&d->swap, io);
-	core_io_done(d->core, now, id, status);
+	core_io_done(d->setup.core, now, id, status);
 }
 
 /* A disk failed it: the control thread looks whether that is too often. */
@@ -332,7 +332,7 @@ bool swap_waits(const struct daemon *d)
 /* An area stalls, or does so no more: the control thread tells. */
 void swap_note_stalls(struct daemon *d)
 {
-	u32 stalled = core_get_stalled(d->core);
+	u32 stalled = core_get_stalled(d->setup.core);
 
 	if (stalled == d->swap.stalled)
 		return;

@@ -166,7 +166,7 @@ static void area_offer(struct daemon *d, struct swap_area *a)
 {
 	struct swapd_msg m = {
 		.magic = SWAPD_MAGIC, .op = SWAPD_AREA_ADD,
-		.area = area_index(d, a), .epoch = d->epoch,
+		.area = area_index(d, a), .epoch = d->setup.epoch,
 		.priority = a->priority, .bytes = a->bytes,
 		.flags = a->flags,
 	};
@@ -223,9 +223,9 @@ void area_remove(struct daemon *d, struct swap_area *a)
 /* Why no area can be added, or NULL. */
 static const char *area_refuse(const struct daemon *d)
 {
-	if (!d->cfg.host_bytes)
+	if (!d->setup.cfg.host_bytes)
 		return "kvmm was started without a host pool, which all swap goes through: give it --host-size";
-	if (!d->cfg.area_bytes)
+	if (!d->setup.cfg.area_bytes)
 		return "kvmm was started without room for areas: give it --area-max";
 	if (!d->link.wanted)
 		return "swap areas need swapd, which kvmm-hold starts: start kvmm-hold instead of kvmm";
@@ -267,8 +267,8 @@ static void area_begin(struct daemon *d, struct swap_area *a, int fd)
 static void area_size(const struct daemon *d, struct swap_area *a, int fd,
 		      u64 bytes)
 {
-	const u64 most = d->cfg.area_bytes / d->cfg.extent_size *
-			 d->cfg.extent_size + SWAPD_RESERVED_BYTES;
+	const u64 most = d->setup.cfg.area_bytes / d->setup.cfg.extent_size *
+			 d->setup.cfg.extent_size + SWAPD_RESERVED_BYTES;
 	struct stat st;
 
 	a->asked = bytes;
@@ -286,7 +286,7 @@ void area_on(struct daemon *d, struct admin *adm, int fd, u64 bytes,
 	     s32 priority, bool force, const char *path)
 {
 	const char *why = area_refuse(d);
-	const u64 least = d->cfg.extent_size + SWAPD_RESERVED_BYTES;
+	const u64 least = d->setup.cfg.extent_size + SWAPD_RESERVED_BYTES;
 	struct swap_area *a = area_unused(d);
 	char text[ADMIN_TEXT], few[160], size[32];
 
@@ -354,8 +354,8 @@ void area_resume(struct daemon *d, u32 index, int fd)
 static void area_size_text(const struct daemon *d, const struct swap_area *a,
 			   char *text, size_t len)
 {
-	const u64 ext = d->cfg.extent_size;
-	const u64 most = min(a->usable_bytes, d->cfg.area_bytes);
+	const u64 ext = d->setup.cfg.extent_size;
+	const u64 most = min(a->usable_bytes, d->setup.cfg.area_bytes);
 	char use[32], all[32], unit[32];
 
 	kv_format_size(most / ext * ext, use, sizeof(use));
@@ -380,7 +380,7 @@ static void area_added(struct daemon *d, struct swap_area *a,
 	memcpy(a->uuid, ans->uuid, sizeof(a->uuid));
 	a->bytes = ans->usable_off + ans->usable_bytes;
 	err = area_call(d, a, call_add, NULL);
-	kv_format_size(d->cfg.extent_size, size, sizeof(size));
+	kv_format_size(d->setup.cfg.extent_size, size, sizeof(size));
 	if (err) {
 		area_tell(d, a, err, err == -EINVAL ?
 			  "%s: too small: an area must hold an extent of %s and 1M: give a larger --size" :

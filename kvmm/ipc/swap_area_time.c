@@ -38,7 +38,7 @@ void area_tell_stalls(struct daemon *d)
 		a->stalled = now;
 		if (now)
 			pr_warn("swap area %s has not answered for %u ms (--swap-deadline-ms): who waits for it is computed again, it gets nothing new: look at its disk and at swapd %d",
-				a->path, d->opt.swap_deadline_ms,
+				a->path, d->setup.opt.swap_deadline_ms,
 				(int)d->link.pid);
 		else
 			pr_info("swap area %s answers again", a->path);

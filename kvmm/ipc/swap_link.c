@@ -21,7 +21,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include <kvmm/fds.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/daemon.h"
@@ -92,8 +91,8 @@ void link_run(struct daemon *d)
 	struct hold_record r = {
 		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = HOLD_SWAP_RUN,
 		.generation = ++d->link.run,
-		.value = HOLD_SWAP_VALUE(d->opt.swap_depth,
-					 d->opt.swap_engine, 0, 0),
+		.value = HOLD_SWAP_VALUE(d->setup.opt.swap_depth,
+					 d->setup.opt.swap_engine, 0, 0),
 	};
 
 	d->link.ended = false;
@@ -170,8 +169,9 @@ static void link_hello(struct daemon *d, const struct swapd_answer *a)
 	link_try_up(d);
 }
 
-static void link_from_swapd(struct daemon *d, struct watch *w, u32 events)
+static void link_from_swapd(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	struct swapd_answer a;
 	ssize_t n;
 
@@ -182,7 +182,7 @@ static void link_from_swapd(struct daemon *d, struct watch *w, u32 events)
 			return;
 		if (n != sizeof(a) || a.magic != SWAPD_MAGIC) {
 			/* The end: hold tells of its death. */
-			watch_close(d, w);
+			watch_close(&d->loop, w);
 			return;
 		}
 		a.text[sizeof(a.text) - 1] = '\0';
@@ -199,7 +199,7 @@ static void link_came(struct daemon *d, const struct hold_record *r, int fd)
 {
 	struct swap_link *l = &d->link;
 
-	watch_close(d, &d->swap_sock);
+	watch_close(&d->loop, &d->swap_sock);
 	l->generation = r->generation;
 	l->pid = (pid_t)r->value;
 	l->hello = false;
@@ -207,12 +207,13 @@ static void link_came(struct daemon *d, const struct hold_record *r, int fd)
 	l->ended = false;
 	d->swap_sock.fd = fd;
 	d->swap_sock.fn = link_from_swapd;
-	if (fd >= 0 && !watch_add(d, &d->swap_sock, EPOLLIN))
+	d->swap_sock.arg = d;
+	if (fd >= 0 && !watch_add(&d->loop, &d->swap_sock, EPOLLIN))
 		return;
 	/* It ends when its socket does, and hold starts another. */
 	pr_warn("swapd %u cannot be heard: %s: another takes over",
 		l->generation, strerror(fd < 0 ? EBADF : errno));
-	watch_close(d, &d->swap_sock);
+	watch_close(&d->loop, &d->swap_sock);
 }
 
 static void link_went(struct daemon *d, const struct hold_record *r)
@@ -222,7 +223,7 @@ static void link_went(struct daemon *d, const struct hold_record *r)
 	/* What it answered before it died counts. */
 	if (d->swap_sock.fd >= 0 && l->generation == r->generation)
 		link_from_swapd(d, &d->swap_sock, EPOLLIN);
-	watch_close(d, &d->swap_sock);
+	watch_close(&d->loop, &d->swap_sock);
 	l->generation = 0;
 	l->pid = 0;
 	l->hello = false;
@@ -260,26 +261,11 @@ static void tale_add(struct daemon *d, struct link_call *c,
 /* One record.  Return: 0, -EAGAIN, or -EPIPE: hold has ended. */
 static int hold_receive(int sock, struct hold_record *r, int *fd)
 {
-	union {
-		char		buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr	align;
-	} control;
-	struct iovec iov = { .iov_base = r, .iov_len = sizeof(*r) };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
-	};
-	ssize_t n;
+	ssize_t n = sock_recv_fd(sock, r, sizeof(*r), MSG_DONTWAIT, fd, NULL);
 
-	*fd = -1;
-	do {
-		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
 	/* A failure that passes is no end: what is there will be read later. */
 	if (n <= 0)
-		return n < 0 && errno != ECONNRESET ? -EAGAIN : -EPIPE;
-	*fd = kv_fds_first(&msg);
+		return n && n != -ECONNRESET ? -EAGAIN : -EPIPE;
 	if (n != sizeof(*r) || r->magic != HOLD_MAGIC)
 		r->op = 0;
 	return 0;
@@ -307,8 +293,9 @@ static void hold_tells(struct daemon *d, struct link_call *c,
 	}
 }
 
-static void link_from_hold(struct daemon *d, struct watch *w, u32 events)
+static void link_from_hold(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	struct link_call c = { .d = d };
 	struct hold_record r;
 	int fd, err = 0, n;
@@ -323,7 +310,7 @@ static void link_from_hold(struct daemon *d, struct watch *w, u32 events)
 	tales_flush(d, &c);
 	/* Hold is gone; the signal that ends us is on its way. */
 	if (err == -EPIPE)
-		watch_remove(d, w);
+		watch_remove(&d->loop, w);
 }
 
 /* ---- for the operator's files ---- */
@@ -424,7 +411,7 @@ void link_check(struct daemon *d)
 static void link_deposit(struct daemon *d)
 {
 	deposit_put(d, HOLD_SWAP_SHM, 0, d->link.shm, 0);
-	deposit_put(d, HOLD_SWAP_POOL, 0, d->host.fd, 0);
+	deposit_put(d, HOLD_SWAP_POOL, 0, d->setup.host.fd, 0);
 	deposit_put(d, HOLD_SWAP_REQ, 0, d->swap.req_bell, 0);
 	deposit_put(d, HOLD_SWAP_CPL, 0, d->swap.cpl_bell, 0);
 	link_run(d);
@@ -443,7 +430,8 @@ int link_start(struct daemon *d)
 	if (p->fd >= 0) {
 		d->hold_watch.fd = p->fd;
 		d->hold_watch.fn = link_from_hold;
-		err = watch_add(d, &d->hold_watch, EPOLLIN);
+		d->hold_watch.arg = d;
+		err = watch_add(&d->loop, &d->hold_watch, EPOLLIN);
 		if (err)
 			return err;
 	}
@@ -456,7 +444,7 @@ int link_start(struct daemon *d)
 	for (i = 0; i < ARRAY_SIZE(p->area); i++) {
 		if (p->area[i].fd < 0)
 			continue;
-		if (d->link.wanted && d->adopted >= 0 &&
+		if (d->link.wanted && d->setup.adopted >= 0 &&
 		    d->keep->area[i].valid) {
 			area_resume(d, i, p->area[i].fd);
 		} else if (d->link.wanted) {
@@ -473,7 +461,7 @@ int link_start(struct daemon *d)
 void link_stop(struct daemon *d)
 {
 	area_exit_all(d);
-	watch_close(d, &d->swap_sock);
+	watch_close(&d->loop, &d->swap_sock);
 	/* Its descriptor is deposit.c's. */
 	d->hold_watch.fd = -1;
 	if (d->link.shm >= 0)

@@ -55,7 +55,7 @@ const struct tenant_quota *tenant_quota(const struct daemon *d, u64 key)
 
 	if (door)
 		return &door->opt.keys.quota;
-	return !key || key == d->own_uid ? &d->own_quota : &d->user_quota;
+	return !key || key == d->setup.own_uid ? &d->own_quota : &d->user_quota;
 }
 
 /* What of that is the core's to judge. */
@@ -126,7 +126,7 @@ struct tenant *tenant_find(struct daemon *d, u64 key)
 {
 	u32 i;
 
-	for (i = 0; i < d->cfg.max_tenants; i++)
+	for (i = 0; i < d->setup.cfg.max_tenants; i++)
 		if (d->tenants[i].used && d->tenants[i].key == key)
 			return &d->tenants[i];
 	return NULL;
@@ -140,7 +140,7 @@ static struct tenant *tenant_place(struct daemon *d, u64 key)
 
 	if (key & TENANT_NAMED)
 		return &d->tenants[(u32)key];
-	for (i = d->nr_doors; i < d->cfg.max_tenants; i++) {
+	for (i = d->nr_doors; i < d->setup.cfg.max_tenants; i++) {
 		t = &d->tenants[i];
 		if (!t->used)
 			return t;

@@ -24,7 +24,7 @@
 
 #include "kvmm/core/core.h"
 #include "kvmm/dev/hostpool.h"
-#include "kvmm/ipc/queue.h"
+#include "kvmm/ipc/base/queue.h"
 #include "kvmm/proc/proc.h"
 
 struct daemon;

@@ -62,7 +62,7 @@ void upgrade_request(struct daemon *d, struct admin *adm, const char *req,
 	else if (d->deposit.fd < 0)
 		admin_finish(d, adm, -EOPNOTSUPP,
 			     "upgrade: needs kvmm-hold: start that instead of kvmm");
-	else if (d->opt.adopt && !cold)
+	else if (d->setup.opt.adopt && !cold)
 		admin_finish(d, adm, -EOPNOTSUPP,
 			     "upgrade: --adopt is off, so all clients would begin anew: give --cold if they may");
 	else if (d->upgrade_waiter)
@@ -110,7 +110,7 @@ void upgrade_told(struct daemon *d, const struct hold_record *r)
 	snprintf(text, sizeof(text), "%s takes over", d->upgrade_path);
 	admin_finish(d, adm, 0, text);
 	d->upgrading = true;
-	d->stop = true;
+	d->loop.stop = true;
 }
 
 /* Its connection is closing. */

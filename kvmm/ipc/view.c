@@ -107,7 +107,7 @@ static void view_stay(struct daemon *d, struct view *v)
 /* It is closed in the next round: an event of it may wait in this one. */
 static void view_drop(struct daemon *d, struct view *v)
 {
-	watch_remove(d, &v->sock);
+	watch_remove(&d->loop, &v->sock);
 	v->deadline = 0;
 }
 
@@ -176,7 +176,7 @@ static void view_answer(struct daemon *d, struct view *v)
 	else if (view_send(d, v))
 		view_free(d, v);
 	else
-		watch_events(d, &v->sock, EPOLLOUT);
+		watch_events(&d->loop, &v->sock, EPOLLOUT);
 }
 
 static void view_refuse(struct daemon *d, struct view *v, int err,
@@ -204,8 +204,9 @@ static void view_turn_away(struct daemon *d, struct view *v)
 	view_refuse(d, v, EUSERS, why);
 }
 
-static void view_on_sock(struct daemon *d, struct watch *w, u32 events)
+static void view_on_sock(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	struct view *v = container_of(w, struct view, sock);
 	ssize_t n;
 
@@ -253,8 +254,9 @@ static bool view_too_many(const struct daemon *d, u64 key)
 	       tenant_conns(d, key) > tenant_quota(d, key)->conns;
 }
 
-void view_accept(struct daemon *d, struct watch *w, u32 events)
+void view_accept(void *arg, struct watch *w, u32 events)
 {
+	struct daemon *d = arg;
 	const u64 key = w == &d->view_sock ? PROC_ALL : tenant_key(d, w, 0);
 	int sock = conn_accept(d, w);
 	struct view *v;
@@ -273,13 +275,14 @@ void view_accept(struct daemon *d, struct watch *w, u32 events)
 	}
 	v->sock.fd = sock;
 	v->sock.fn = view_on_sock;
+	v->sock.arg = d;
 	v->key = key;
 	v->wait.trigger = CORE_NONE;
 	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&d->views, &v->node);
 	v->over = key != PROC_ALL && view_too_many(d, key);
-	if (watch_add(d, &v->sock, EPOLLIN))
+	if (watch_add(&d->loop, &v->sock, EPOLLIN))
 		view_free(d, v);
 }
 

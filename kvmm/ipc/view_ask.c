@@ -75,7 +75,7 @@ static int view_as(const struct daemon *d, const char **req, u64 *key)
 	if (*end != ' ' || uid >= (uid_t)-1)
 		return -EINVAL;
 	*req = end + 1;
-	if (uid && uid != d->own_uid)
+	if (uid && uid != d->setup.own_uid)
 		*key = uid;
 	return 0;
 }

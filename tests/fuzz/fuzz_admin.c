@@ -55,7 +55,7 @@ static int source_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
 static void setup(void)
 {
 	struct proc_source src = {
-		.call = source_call, .host = &inproc->host.found,
+		.call = source_call, .host = &inproc->setup.host.found,
 		.arg = inproc, .backend = "fuzz",
 		.socket = "/run/kvmm/attach.sock",
 	};
@@ -68,10 +68,10 @@ static void setup(void)
 	struct kvmm_attach_req req;
 
 	shell_attach_req(&req, 0);
-	FUZZ_LAW(!core_client_attach(inproc->core, clock_ns(), 1, secret, &req,
+	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
 	inproc->clients[0] = &client;
-	core_client_bind(inproc->core, 0, &bind);
+	core_client_bind(inproc->setup.core, 0, &bind);
 	FUZZ_LAW(!swap_init(inproc, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
 	inproc->proc = proc_create(&src);
@@ -110,10 +110,11 @@ static struct admin *admin_begin(int sock)
 	FUZZ_LAW(adm, "no memory");
 	adm->sock.fd = sock;
 	adm->sock.fn = admin_on_sock;
+	adm->sock.arg = inproc;
 	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
 	list_add_tail(&inproc->admins, &adm->node);
 	inproc->nr_admins++;
-	FUZZ_LAW(!watch_add(inproc, &adm->sock, EPOLLIN), "epoll");
+	FUZZ_LAW(!watch_add(&inproc->loop, &adm->sock, EPOLLIN), "epoll");
 	return adm;
 }
 
@@ -205,7 +206,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	inproc_check();
 	admin_exit_all(inproc);
 	area_exit_all(inproc);
-	watch_close(inproc, &inproc->swap_sock);
+	watch_close(&inproc->loop, &inproc->swap_sock);
 	if (swapd >= 0)
 		close(swapd);
 	swapd = -1;

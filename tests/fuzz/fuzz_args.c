@@ -169,7 +169,7 @@ static void client_setup(u32 i)
 	};
 
 	client_request(&req, i);
-	FUZZ_LAW(!core_client_attach(inproc->core, clock_ns(), 1, secret, &req,
+	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
 	FUZZ_LAW(info.client == i, "client %u", info.client);
 	c_of[i] = aligned_alloc(64, C_BYTES);
@@ -194,7 +194,7 @@ static void client_setup(u32 i)
 	ring_prod_init(&r->cq, CQES, 0, &o->dctl.cq_tail, &r->ctl->cq_head);
 	mm_introduce(inproc, c);
 	inproc->mm_active |= BIT_ULL(i);
-	core_client_bind(inproc->core, i, &bind);
+	core_client_bind(inproc->setup.core, i, &bind);
 }
 
 static void setup(void)
@@ -393,7 +393,7 @@ static void play(struct fuzz *f)
 		inproc_turn();
 	} else if (b == 127 && is_active(i)) {
 		mm_deactivate(inproc, &clients[i]);
-		core_client_dead(inproc->core, clock_ns(), i);
+		core_client_dead(inproc->setup.core, clock_ns(), i);
 	}
 }
 
@@ -403,13 +403,13 @@ static void end_all(void)
 	u32 i;
 
 	for (i = 0; i < CLIENTS; i++) {
-		core_client_dead(inproc->core, clock_ns(), i);
-		core_client_quiet(inproc->core, clock_ns(), i);
+		core_client_dead(inproc->setup.core, clock_ns(), i);
+		core_client_quiet(inproc->setup.core, clock_ns(), i);
 		mm_forget(inproc, &clients[i]);
 	}
 	for (i = 0; i < 64 && inproc_threads(0); i++)
 		inproc_turn();
-	core_get_pool(inproc->core, &v);
+	core_get_pool(inproc->setup.core, &v);
 	FUZZ_LAW(!v.open && !v.sealed && !v.quiescing && !v.quarantine &&
 		 !v.limbo && !v.committed, "memory did not come back");
 }

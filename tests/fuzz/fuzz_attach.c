@@ -136,10 +136,11 @@ static void ev_connect(struct peer *p, u8 b)
 	memcpy(c->info.comm, "fuzz", 5);
 	c->info.pid = 1000 + (pid_t)(p - peers);
 	c->sock.fn = client_on_sock;
+	c->sock.arg = inproc;
 	c->deadline = clock_ns() + GREETING_MS * NSEC_PER_MSEC;
 	list_add_tail(&inproc->greeting, &c->node);
 	inproc->nr_greeting++;
-	FUZZ_LAW(!watch_add(inproc, &c->sock, EPOLLIN | EPOLLRDHUP), "epoll");
+	FUZZ_LAW(!watch_add(&inproc->loop, &c->sock, EPOLLIN | EPOLLRDHUP), "epoll");
 	p->c = c;
 	p->sock = sock[1];
 }
@@ -271,9 +272,9 @@ static void end_all(void)
 	for (i = 0; i < PEERS; i++)
 		FUZZ_LAW(!peers[i].c, "peer %u is still known", i);
 	FUZZ_LAW(!inproc->nr_greeting, "%u greet", inproc->nr_greeting);
-	for (i = 0; !core_get_client(inproc->core, i, &v) ||
-	     i < inproc->cfg.max_clients; i++)
-		FUZZ_LAW(core_get_client(inproc->core, i, &v),
+	for (i = 0; !core_get_client(inproc->setup.core, i, &v) ||
+	     i < inproc->setup.cfg.max_clients; i++)
+		FUZZ_LAW(core_get_client(inproc->setup.core, i, &v),
 			 "the core still knows client %u", i);
 	ghost_exit_all(inproc);
 }

@@ -49,9 +49,9 @@ static int ask(u16 op, u32 nr, u64 step, const void *args, u32 len,
 	};
 	struct core_req req;
 
-	FUZZ_LAW(!core_req_check(inproc->core, 0, &sqe, args, len, &req),
+	FUZZ_LAW(!core_req_check(inproc->setup.core, 0, &sqe, args, len, &req),
 		 "verb %u", op);
-	return core_req_execute(inproc->core, clock_ns(), 0, &req, results);
+	return core_req_execute(inproc->setup.core, clock_ns(), 0, &req, results);
 }
 
 static void map_all(void)
@@ -134,14 +134,14 @@ static void setup(void)
 	FUZZ_LAW(!swap_init(inproc, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
 	shell_attach_req(&req, 0);
-	FUZZ_LAW(!core_client_attach(inproc->core, clock_ns(), 1, secret, &req,
+	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
 	client.id = 0;
 	client.want = want;
 	client.dirty = dirty;
 	inproc->clients[0] = &client;
 	mm_introduce(inproc, &client);
-	core_client_bind(inproc->core, 0, &bind);
+	core_client_bind(inproc->setup.core, 0, &bind);
 	for (i = 0; i < SEQS; i++)
 		compute(i);
 	inproc_keep(&seg, sizeof(seg));
@@ -208,7 +208,7 @@ static void answer_right(u32 op, u32 area)
 	const struct swapd_answer a = {
 		.magic = SWAPD_MAGIC, .op = op, .area = area,
 		.usable_off = SWAPD_RESERVED_BYTES,
-		.usable_bytes = inproc->cfg.area_bytes, .text = "fuzz",
+		.usable_bytes = inproc->setup.cfg.area_bytes, .text = "fuzz",
 	};
 
 	answer(&a);
@@ -233,7 +233,7 @@ static void ev_answer(struct fuzz *f)
 	struct swapd_answer a = {
 		.magic = SWAPD_MAGIC, .op = ops[fuzz_u8(f) & 3],
 		.area = fuzz_u8(f) % 5, .usable_off = SWAPD_RESERVED_BYTES,
-		.usable_bytes = inproc->cfg.area_bytes,
+		.usable_bytes = inproc->setup.cfg.area_bytes,
 	};
 
 	if (fuzz_u8(f) & 1)
@@ -421,8 +421,8 @@ static void end_all(void)
 	for (g = generation + 1; g--; )
 		hold_says(HOLD_SWAP_DRAINED, g, 0, 0);
 	inproc->swap.gone = true;
-	core_client_dead(inproc->core, clock_ns(), 0);
-	core_client_quiet(inproc->core, clock_ns(), 0);
+	core_client_dead(inproc->setup.core, clock_ns(), 0);
+	core_client_quiet(inproc->setup.core, clock_ns(), 0);
 	for (i = 0; i < 16; i++) {
 		inproc_threads(0);
 		inproc_turn();
@@ -431,11 +431,11 @@ static void end_all(void)
 	FUZZ_LAW(!inproc->swap.nr_orphans && !inproc->swap.nr_issued,
 		 "%u orphans, %u issued", inproc->swap.nr_orphans,
 		 inproc->swap.nr_issued);
-	core_get_pool(inproc->core, &v);
+	core_get_pool(inproc->setup.core, &v);
 	FUZZ_LAW(!v.open && !v.sealed && !v.quiescing && !v.limbo &&
 		 !v.committed, "memory did not come back");
 	area_exit_all(inproc);
-	watch_close(inproc, &inproc->swap_sock);
+	watch_close(&inproc->loop, &inproc->swap_sock);
 }
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)

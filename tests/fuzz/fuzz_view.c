@@ -59,9 +59,9 @@ static void open_some(void)
 	memset(open, 0, sizeof(open));
 	for (i = 0; i < 4; i++)
 		open[i].prompt_len = 20 * i + 1;
-	FUZZ_LAW(!core_req_check(inproc->core, 0, &sqe, open, sizeof(open),
+	FUZZ_LAW(!core_req_check(inproc->setup.core, 0, &sqe, open, sizeof(open),
 				 &req) &&
-		 !core_req_execute(inproc->core, clock_ns(), 0, &req, res),
+		 !core_req_execute(inproc->setup.core, clock_ns(), 0, &req, res),
 		 "nothing was opened");
 }
 
@@ -70,7 +70,7 @@ static void setup(void)
 	struct proc_source src = {
 		.call = source_call, .client_info = source_info,
 		.swap_area = area_get_info, .swap_info = link_get_info,
-		.host = &inproc->host.found, .arg = inproc, .backend = "fuzz",
+		.host = &inproc->setup.host.found, .arg = inproc, .backend = "fuzz",
 		.socket = "/run/kvmm/attach.sock",
 	};
 	struct core_bind bind = {
@@ -83,10 +83,10 @@ static void setup(void)
 
 	shell_attach_req(&req, 0);
 	memcpy(req.domain, "a b/\n\\x", 8);
-	FUZZ_LAW(!core_client_attach(inproc->core, clock_ns(), 1, secret, &req,
+	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
 	inproc->clients[0] = &client;
-	core_client_bind(inproc->core, 0, &bind);
+	core_client_bind(inproc->setup.core, 0, &bind);
 	open_some();
 	inproc->proc = proc_create(&src);
 	FUZZ_LAW(inproc->proc, "no files");
@@ -141,12 +141,13 @@ static struct view *view_begin(int sock)
 	FUZZ_LAW(v, "no memory");
 	v->sock.fd = sock;
 	v->sock.fn = view_on_sock;
+	v->sock.arg = inproc;
 	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&inproc->views, &v->node);
 	v->key = PROC_ALL;
 	v->wait.trigger = CORE_NONE;
-	FUZZ_LAW(!watch_add(inproc, &v->sock, EPOLLIN), "epoll");
+	FUZZ_LAW(!watch_add(&inproc->loop, &v->sock, EPOLLIN), "epoll");
 	return v;
 }
 

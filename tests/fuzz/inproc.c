@@ -42,7 +42,7 @@ void __wrap_segment_destroy(struct segment *s);
 int __wrap_mm_call(struct daemon *d, void (*fn)(struct core *core, void *arg),
 		   void *arg)
 {
-	fn(d->core, arg);
+	fn(d->setup.core, arg);
 	d->mm_wake = 0;
 	return 0;
 }
@@ -128,7 +128,7 @@ static const struct kvmm_dev_ops dev_ops = {
 
 static void make_config(struct daemon *d)
 {
-	d->cfg = (struct core_config){
+	d->setup.cfg = (struct core_config){
 		.pool_bytes	= INPROC_EXTENTS * INPROC_EXTENT,
 		.extent_size	= INPROC_EXTENT,
 		.min_token_bytes = 64,
@@ -146,17 +146,17 @@ static void make_config(struct daemon *d)
 		.area_bytes	= 20 * INPROC_EXTENT,
 		.swappiness	= 100,
 	};
-	d->pool_size = d->cfg.pool_bytes;
-	d->host_size = d->cfg.host_bytes;
-	d->nr_extents = INPROC_EXTENTS;
-	d->arena_bytes = core_arena_size(&d->cfg);
-	d->opt.tenant_clients = 2;
-	d->opt.step_deadline_ms = 1000;
-	d->opt.quiet_deadline_ms = 1000;
+	d->setup.pool_size = d->setup.cfg.pool_bytes;
+	d->setup.host_size = d->setup.cfg.host_bytes;
+	d->setup.nr_extents = INPROC_EXTENTS;
+	d->setup.arena_bytes = core_arena_size(&d->setup.cfg);
+	d->setup.opt.tenant_clients = 2;
+	d->setup.opt.step_deadline_ms = 1000;
+	d->setup.opt.quiet_deadline_ms = 1000;
 	d->send_batch = 8;
-	d->epoch = 1;
-	d->dev.ops = &dev_ops;
-	d->dev.extent_size = INPROC_EXTENT;
+	d->setup.epoch = 1;
+	d->setup.dev.ops = &dev_ops;
+	d->setup.dev.extent_size = INPROC_EXTENT;
 }
 
 /* Drawn at random otherwise, and then no input would be like another. */
@@ -164,15 +164,15 @@ static void make_tenants(struct daemon *d)
 {
 	u32 i;
 
-	d->tenants = calloc(d->cfg.max_tenants, sizeof(*d->tenants));
-	d->ghost_ends = calloc(d->cfg.max_tenants, sizeof(*d->ghost_ends));
+	d->tenants = calloc(d->setup.cfg.max_tenants, sizeof(*d->tenants));
+	d->ghost_ends = calloc(d->setup.cfg.max_tenants, sizeof(*d->ghost_ends));
 	FUZZ_LAW(d->tenants && d->ghost_ends, "no memory");
 	for (i = 0; i < INPROC_UIDS; i++) {
 		d->tenants[i].used = true;
 		d->tenants[i].key = i;
 	}
-	inproc_keep(d->tenants, d->cfg.max_tenants * sizeof(*d->tenants));
-	inproc_keep(d->ghost_ends, d->cfg.max_tenants);
+	inproc_keep(d->tenants, d->setup.cfg.max_tenants * sizeof(*d->tenants));
+	inproc_keep(d->ghost_ends, d->setup.cfg.max_tenants);
 }
 
 static void inproc_make(void)
@@ -184,8 +184,8 @@ static void inproc_make(void)
 	inproc = d;
 	for (i = 0; i < CORE_MAX_AREAS; i++)
 		d->link.area[i].fd = -1;
-	d->epoll = epoll_create1(EPOLL_CLOEXEC);
-	FUZZ_LAW(d->epoll >= 0, "epoll");
+	d->loop.epoll = epoll_create1(EPOLL_CLOEXEC);
+	FUZZ_LAW(d->loop.epoll >= 0, "epoll");
 	make_config(d);
 	make_tenants(d);
 	FUZZ_LAW(!keep_make(d), "no memory");
@@ -193,13 +193,13 @@ static void inproc_make(void)
 	FUZZ_LAW(!mm_init(d) && !mapper_init(d) && !copier_init(d),
 		 "the daemon does not begin");
 	d->mm_stop = 0;
-	d->start_ns = clock_ns();
+	d->setup.start_ns = clock_ns();
 	inproc_keep(d, sizeof(*d));
-	inproc_keep(d->core, core_struct_size());
-	inproc_keep(d->arena, d->arena_bytes);
+	inproc_keep(d->setup.core, core_struct_size());
+	inproc_keep(d->setup.arena, d->setup.arena_bytes);
 	/* What lies behind is not looked at before it is written. */
 	inproc_keep(d->trace, sizeof(struct core_trace));
-	inproc_keep(d->extent_fds, d->nr_extents * sizeof(*d->extent_fds));
+	inproc_keep(d->extent_fds, d->setup.nr_extents * sizeof(*d->extent_fds));
 }
 
 void inproc_keep(void *p, size_t bytes)
@@ -234,15 +234,15 @@ bool inproc_threads(int status)
 	struct daemon *d = inproc;
 	struct copy_done done;
 	struct core_copy cp;
-	struct spsc_msg msg;
+	struct map_msg msg;
 	bool any = false;
 
-	while (spsc_pop(&d->to_mapper, &msg)) {
+	while (queue_pop(&d->to_mapper, &msg)) {
 		any = true;
 		if (msg.op != MAP_CREATE)
 			continue;
 		msg.status = status;
-		FUZZ_LAW(spsc_push(&d->from_mapper, &msg), "full");
+		FUZZ_LAW(queue_push(&d->from_mapper, &msg), "full");
 	}
 	while (queue_pop(&d->copier.todo, &cp)) {
 		any = true;
@@ -260,8 +260,8 @@ void inproc_turn(void)
 	(void)mapper_collect(d, now);
 	(void)copier_collect(d, now);
 	(void)swap_collect(d, now);
-	(void)core_poll(d->core, now);
-	core_tick(d->core, now);
+	(void)core_poll(d->setup.core, now);
+	core_tick(d->setup.core, now);
 	(void)swap_pump(d, now);
 	d->mm_wake = 0;
 	d->mm_kick = false;
@@ -271,7 +271,7 @@ void inproc_check(void)
 {
 	struct core_report r;
 
-	FUZZ_LAW(!core_check(inproc->core, &r), "%s", r.text);
+	FUZZ_LAW(!core_check(inproc->setup.core, &r), "%s", r.text);
 }
 
 /* ---- sockets ---- */

@@ -21,14 +21,14 @@ static void setup(void)
 	u32 i;
 
 	tf_setup();
-	td->dev.ops = &host_dev_ops;
-	td->dev.extent_size = TF_EXTENT;
+	td->setup.dev.ops = &host_dev_ops;
+	td->setup.dev.extent_size = TF_EXTENT;
 	ck_assert_int_eq(mapper_init(td), 0);
 	for (i = 0; i < TF_EXTENTS; i++)
-		ck_assert_int_eq(host_dev_ops.extent_create(&td->dev, i, 1,
+		ck_assert_int_eq(host_dev_ops.extent_create(&td->setup.dev, i, 1,
 				 &td->extent_fds[i].fd), 0);
-	ask.bytes = td->cfg.host_bytes;
-	ck_assert_int_eq(hostpool_create(&td->host, &ask), 0);
+	ask.bytes = td->setup.cfg.host_bytes;
+	ck_assert_int_eq(hostpool_create(&td->setup.host, &ask), 0);
 	ck_assert_int_eq(copier_init(td), 0);
 	ck_assert_int_eq(copier_start(td), 0);
 	for (i = 0; i < sizeof(pattern); i++)
@@ -39,7 +39,7 @@ static void teardown(void)
 {
 	ck_assert(copier_stop(td));
 	copier_exit(td);
-	hostpool_destroy(&td->host);
+	hostpool_destroy(&td->setup.host);
 	mapper_exit(td);
 	tf_teardown();
 }
@@ -83,9 +83,9 @@ START_TEST(test_out_and_in)
 {
 	extent_write(2, 4096, pattern, BLOCK);
 	ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT + 4096, 8192, BLOCK), 0);
-	ck_assert_mem_eq(td->host.base + 8192, pattern, BLOCK);
-	ck_assert_int_eq(td->host.base[8191], 0);
-	ck_assert_int_eq(td->host.base[8192 + BLOCK], 0);
+	ck_assert_mem_eq(td->setup.host.base + 8192, pattern, BLOCK);
+	ck_assert_int_eq(td->setup.host.base[8191], 0);
+	ck_assert_int_eq(td->setup.host.base[8192 + BLOCK], 0);
 	ck_assert_int_eq(copy(2, false, 5 * TF_EXTENT, 8192, BLOCK), 0);
 	extent_read(5, 0, back, BLOCK + 16);
 	ck_assert_mem_eq(back, pattern, BLOCK);
@@ -98,19 +98,19 @@ START_TEST(test_last_page)
 {
 	const u64 odd = BLOCK - 4096 + 384, end = ALIGN_UP(odd, 4096ull);
 
-	memset(td->host.base, 'o', 2 * BLOCK);
+	memset(td->setup.host.base, 'o', 2 * BLOCK);
 	extent_write(2, 0, pattern, BLOCK);
 	ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT, 4096, odd), 0);
-	ck_assert_mem_eq(td->host.base + 4096, pattern, odd);
+	ck_assert_mem_eq(td->setup.host.base + 4096, pattern, odd);
 	memset(back, 0, sizeof(back));
-	ck_assert_mem_eq(td->host.base + 4096 + odd, back, end - odd);
-	ck_assert_int_eq(td->host.base[4095], 'o');
-	ck_assert_int_eq(td->host.base[4096 + end], 'o');
+	ck_assert_mem_eq(td->setup.host.base + 4096 + odd, back, end - odd);
+	ck_assert_int_eq(td->setup.host.base[4095], 'o');
+	ck_assert_int_eq(td->setup.host.base[4096 + end], 'o');
 	/* The other way nothing of the pool changes, nor beyond the block. */
 	ck_assert_int_eq(copy(2, false, 5 * TF_EXTENT, 8192, odd), 0);
 	extent_read(5, odd, back, 4096);
 	ck_assert_int_eq(back[0], 0);
-	ck_assert_int_eq(td->host.base[4096 + end], 'o');
+	ck_assert_int_eq(td->setup.host.base[4096 + end], 'o');
 }
 END_TEST
 
@@ -166,8 +166,8 @@ START_TEST(test_within)
 	ck_assert_int_eq(back[BLOCK], 0);
 	extent_read(3, TF_EXTENT - first, back, first);
 	ck_assert_mem_eq(back, pattern, first);
-	ck_assert_int_eq(move(2, 0, td->cfg.pool_bytes - 1, 2), -EFAULT);
-	ck_assert_int_eq(move(3, td->cfg.pool_bytes, 0, 1), -EFAULT);
+	ck_assert_int_eq(move(2, 0, td->setup.cfg.pool_bytes - 1, 2), -EFAULT);
+	ck_assert_int_eq(move(3, td->setup.cfg.pool_bytes, 0, 1), -EFAULT);
 	arm("copy_move_eio:1");
 	ck_assert_int_eq(move(4, 0, TF_EXTENT, BLOCK), -EIO);
 	ck_assert_int_eq(move(5, 0, TF_EXTENT, BLOCK), 0);
@@ -182,12 +182,12 @@ START_TEST(test_across_extents)
 	extent_write(3, TF_EXTENT - first, pattern, first);
 	extent_write(4, 0, pattern + first, BLOCK - first);
 	ck_assert_int_eq(copy(1, true, off, 4096, BLOCK), 0);
-	ck_assert_mem_eq(td->host.base + 4096, pattern, BLOCK);
+	ck_assert_mem_eq(td->setup.host.base + 4096, pattern, BLOCK);
 	ck_assert_int_eq(copy(2, false, TF_EXTENT - 1, 4096, TF_EXTENT + 2), 0);
 	extent_read(0, TF_EXTENT - 1, back, 1);
 	extent_read(1, 0, back + 1, TF_EXTENT);
 	extent_read(2, 0, back + 1 + TF_EXTENT, 1);
-	ck_assert_mem_eq(back, td->host.base + 4096, TF_EXTENT + 2);
+	ck_assert_mem_eq(back, td->setup.host.base + 4096, TF_EXTENT + 2);
 }
 END_TEST
 
@@ -199,10 +199,10 @@ START_TEST(test_hole)
 				   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				   4096, 4096), 0);
 	ck_assert_int_eq(copy(1, true, TF_EXTENT, 0, BLOCK), 0);
-	ck_assert_mem_eq(td->host.base, pattern, 4096);
-	ck_assert_mem_eq(td->host.base + 8192, pattern + 8192, BLOCK - 8192);
+	ck_assert_mem_eq(td->setup.host.base, pattern, 4096);
+	ck_assert_mem_eq(td->setup.host.base + 8192, pattern + 8192, BLOCK - 8192);
 	memset(back, 0, 4096);
-	ck_assert_mem_eq(td->host.base + 4096, back, 4096);
+	ck_assert_mem_eq(td->setup.host.base + 4096, back, 4096);
 }
 END_TEST
 
@@ -214,8 +214,8 @@ START_TEST(test_errors)
 	ck_assert_int_eq(copy(3, false, 0, 0, BLOCK), -EIO);
 	ck_assert_int_eq(copy(4, false, 0, 0, BLOCK), 0);
 	/* What no core would order. */
-	ck_assert_int_eq(copy(5, true, td->cfg.pool_bytes - 1, 0, 2), -EFAULT);
-	ck_assert_int_eq(copy(6, true, 0, td->host.bytes, 1), -EFAULT);
+	ck_assert_int_eq(copy(5, true, td->setup.cfg.pool_bytes - 1, 0, 2), -EFAULT);
+	ck_assert_int_eq(copy(6, true, 0, td->setup.host.bytes, 1), -EFAULT);
 	ck_assert_int_eq(copy(7, true, ~0ull, ~0ull, BLOCK), -EFAULT);
 	/* An extent that is not there. */
 	close(td->extent_fds[7].fd);

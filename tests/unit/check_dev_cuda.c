@@ -147,33 +147,33 @@ static int scene_open(void)
 	int err;
 
 	tf_setup();
-	td->dev.ops = dev_select(KVMM_BACKEND_CUDA, why, sizeof(why));
-	if (!td->dev.ops) {
+	td->setup.dev.ops = dev_select(KVMM_BACKEND_CUDA, why, sizeof(why));
+	if (!td->setup.dev.ops) {
 		pr_err("%s", why);
 		return -ENODEV;
 	}
-	td->dev.extent_size = TF_EXTENT;
-	err = td->dev.ops->open(&td->dev);
+	td->setup.dev.extent_size = TF_EXTENT;
+	err = td->setup.dev.ops->open(&td->setup.dev);
 	if (!err)
-		err = td->dev.ops->reserve(&td->dev, td->cfg.pool_bytes);
+		err = td->setup.dev.ops->reserve(&td->setup.dev, td->setup.cfg.pool_bytes);
 	if (!err)
 		err = mapper_init(td);
 	if (err)
 		return err;
-	ask.bytes = td->cfg.host_bytes;
-	err = hostpool_create(&td->host, &ask);
+	ask.bytes = td->setup.cfg.host_bytes;
+	err = hostpool_create(&td->setup.host, &ask);
 	if (!err)
 		err = copier_init(td);
 	if (!err)
-		err = td->dev.ops->host_open(&td->dev, td->host.base,
-					     td->host.bytes);
+		err = td->setup.dev.ops->host_open(&td->setup.dev, td->setup.host.base,
+						   td->setup.host.bytes);
 	return err;
 }
 
 static int extent_make(u32 i)
 {
-	return td->dev.ops->extent_create(&td->dev, i, 1,
-					  &td->extent_fds[i].fd);
+	return td->setup.dev.ops->extent_create(&td->setup.dev, i, 1,
+						&td->extent_fds[i].fd);
 }
 
 static void scene_close(void)
@@ -181,9 +181,9 @@ static void scene_close(void)
 	ck_assert(copier_stop(td));
 	copier_exit(td);
 	mapper_exit(td);
-	if (td->dev.ops)
-		td->dev.ops->close(&td->dev);
-	hostpool_destroy(&td->host);
+	if (td->setup.dev.ops)
+		td->setup.dev.ops->close(&td->setup.dev);
+	hostpool_destroy(&td->setup.host);
 	tf_teardown();
 }
 
@@ -250,9 +250,9 @@ static int play_extents(void)
 	memset(p, 'a', TF_EXTENT);
 	/* It changes hands: another memory, with nothing of the other in it. */
 	second = dup(td->extent_fds[3].fd);
-	ck_assert_int_eq(td->dev.ops->extent_revoke(&td->dev, 3,
-						    td->extent_fds[3].fd), 0);
-	td->dev.ops->extent_release(&td->dev, 3, td->extent_fds[3].fd);
+	ck_assert_int_eq(td->setup.dev.ops->extent_revoke(&td->setup.dev, 3,
+							  td->extent_fds[3].fd), 0);
+	td->setup.dev.ops->extent_release(&td->setup.dev, 3, td->extent_fds[3].fd);
 	ck_assert_int_eq(extent_make(3), 0);
 	memset(p, 'b', TF_EXTENT);
 	munmap(p, TF_EXTENT);
@@ -261,7 +261,7 @@ static int play_extents(void)
 		ck_assert_int_eq(p[i], 0);
 	munmap(p, TF_EXTENT);
 	close(second);
-	ck_assert(!td->dev.ops->takes_back);
+	ck_assert(!td->setup.dev.ops->takes_back);
 	scene_close();
 	return 0;
 }
@@ -292,19 +292,19 @@ static int play_adopt(void)
 	memcpy(p, pattern, TF_EXTENT);
 	munmap(p, TF_EXTENT);
 	kept = dup(td->extent_fds[2].fd);
-	td->dev.ops->extent_release(&td->dev, 2, td->extent_fds[2].fd);
+	td->setup.dev.ops->extent_release(&td->setup.dev, 2, td->extent_fds[2].fd);
 	td->extent_fds[2].fd = -1;
-	ck_assert(td->dev.ops->extent_is_ours(&td->dev, kept));
-	ck_assert_int_eq(td->dev.ops->extent_adopt(&td->dev, 2, kept), 0);
+	ck_assert(td->setup.dev.ops->extent_is_ours(&td->setup.dev, kept));
+	ck_assert_int_eq(td->setup.dev.ops->extent_adopt(&td->setup.dev, 2, kept), 0);
 	td->extent_fds[2].fd = kept;
 	ck_assert_int_eq(copier_start(td), 0);
 	ck_assert_int_eq(copy(1, DEV_COPY_OUT, 2 * TF_EXTENT + 4096, 8192,
 			      BLOCK), 0);
-	ck_assert_mem_eq(td->host.base + 8192, pattern + 4096, BLOCK);
+	ck_assert_mem_eq(td->setup.host.base + 8192, pattern + 4096, BLOCK);
 	/* What is no memory of a device is refused, and leaves nothing. */
 	other = open("/dev/null", O_RDWR);
-	ck_assert(!td->dev.ops->extent_is_ours(&td->dev, other));
-	ck_assert_int_ne(td->dev.ops->extent_adopt(&td->dev, 5, other), 0);
+	ck_assert(!td->setup.dev.ops->extent_is_ours(&td->setup.dev, other));
+	ck_assert_int_ne(td->setup.dev.ops->extent_adopt(&td->setup.dev, 5, other), 0);
 	close(other);
 	scene_close();
 	return 0;
@@ -339,27 +339,27 @@ static int play_copies(void)
 	q = extent_look(1);
 	memcpy(p + end, pattern, BLOCK / 2);
 	memcpy(q, pattern + BLOCK / 2, BLOCK / 2);
-	memset(td->host.base, 'o', 4 * BLOCK);
+	memset(td->setup.host.base, 'o', 4 * BLOCK);
 	ck_assert_int_eq(copy(1, DEV_COPY_OUT, end, 4096, BLOCK - 100), 0);
-	ck_assert_mem_eq(td->host.base + 4096, pattern, BLOCK - 100);
+	ck_assert_mem_eq(td->setup.host.base + 4096, pattern, BLOCK - 100);
 	/* Its last page has nothing of another's, and no other page changed. */
 	for (i = BLOCK - 100; i < BLOCK; i++)
-		ck_assert_int_eq(td->host.base[4096 + i], 0);
-	ck_assert_int_eq(td->host.base[4095], 'o');
-	ck_assert_int_eq(td->host.base[4096 + BLOCK], 'o');
+		ck_assert_int_eq(td->setup.host.base[4096 + i], 0);
+	ck_assert_int_eq(td->setup.host.base[4095], 'o');
+	ck_assert_int_eq(td->setup.host.base[4096 + BLOCK], 'o');
 	ck_assert_int_eq(copy(2, DEV_COPY_IN, 2 * TF_EXTENT + end, 4096,
 			      BLOCK), 0);
 	ck_assert_int_eq(copy(3, DEV_COPY_WITHIN, 2 * TF_EXTENT + end,
 			      5 * TF_EXTENT + end + 512, BLOCK - 100), 0);
 	ck_assert_int_eq(copy(4, DEV_COPY_OUT, 5 * TF_EXTENT + end + 512, 65536,
 			      BLOCK - 100), 0);
-	ck_assert_mem_eq(td->host.base + 65536, pattern, BLOCK - 100);
+	ck_assert_mem_eq(td->setup.host.base + 65536, pattern, BLOCK - 100);
 	/* Where no block or slot is nothing is done. */
-	ck_assert_int_eq(copy(5, DEV_COPY_IN, td->cfg.pool_bytes - 4096, 0,
+	ck_assert_int_eq(copy(5, DEV_COPY_IN, td->setup.cfg.pool_bytes - 4096, 0,
 			      BLOCK), -EFAULT);
-	ck_assert_int_eq(copy(6, DEV_COPY_OUT, 0, td->cfg.host_bytes - 4096,
+	ck_assert_int_eq(copy(6, DEV_COPY_OUT, 0, td->setup.cfg.host_bytes - 4096,
 			      BLOCK), -EFAULT);
-	ck_assert_int_eq(copy(7, DEV_COPY_WITHIN, 0, td->cfg.pool_bytes,
+	ck_assert_int_eq(copy(7, DEV_COPY_WITHIN, 0, td->setup.cfg.pool_bytes,
 			      BLOCK), -EFAULT);
 	munmap(p, TF_EXTENT);
 	munmap(q, TF_EXTENT);
@@ -437,22 +437,22 @@ static int play_seam(void)
 
 	if (scene_open())
 		return 1;
-	td->dev.ops->host_close(&td->dev);
+	td->setup.dev.ops->host_close(&td->setup.dev);
 	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE |
 		 MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ck_assert_ptr_ne(p, MAP_FAILED);
-	ck_assert_int_eq(td->dev.ops->host_open(&td->dev, p, bytes), 0);
+	ck_assert_int_eq(td->setup.dev.ops->host_open(&td->setup.dev, p, bytes), 0);
 	ck_assert_int_eq(extent_make(0), 0);
 	memcpy(p + seam - 8192, pattern, BLOCK);
 	cp.host = p + seam - 8192;
 	cp.dir = DEV_COPY_IN;
-	ck_assert_int_eq(td->dev.ops->copy_begin(&td->dev, &cp), 0);
-	while (!td->dev.ops->copy_end(&td->dev, &id, &status))
+	ck_assert_int_eq(td->setup.dev.ops->copy_begin(&td->setup.dev, &cp), 0);
+	while (!td->setup.dev.ops->copy_end(&td->setup.dev, &id, &status))
 		ck_assert_uint_lt(tries++, 100000);
 	ck_assert_uint_eq(id, 7);
 	ck_assert_int_eq(status, 0);
 	ck_assert_mem_eq(extent_look(0), pattern, BLOCK);
-	td->dev.ops->host_close(&td->dev);
+	td->setup.dev.ops->host_close(&td->setup.dev);
 	munmap(p, bytes);
 	scene_close();
 	return 0;
@@ -516,7 +516,7 @@ static int sticky_as(const char *fault, u32 failed)
 	setenv("KVMM_STANDIN_FAULT", fault, 1);
 	if (scene_open())
 		return 1;
-	ck_assert_uint_eq(td->dev.failed, DEV_WORKS);
+	ck_assert_uint_eq(td->setup.dev.failed, DEV_WORKS);
 	ck_assert_int_eq(extent_make(0), 0);
 	for (i = 0; i < 60; i++)
 		push(i, i % 2 ? DEV_COPY_OUT : DEV_COPY_IN, 0, 8192 * (i % 2),
@@ -527,7 +527,7 @@ static int sticky_as(const char *fault, u32 failed)
 	ck_assert_uint_ge(bad, 55);
 	ck_assert_int_eq(copy(99, DEV_COPY_OUT, 0, 0, 4096), -EIO);
 	ck_assert_int_eq(extent_make(1), -EIO);
-	ck_assert_uint_eq(td->dev.failed, failed);
+	ck_assert_uint_eq(td->setup.dev.failed, failed);
 	scene_close();
 	/*
 	 * What lay in its queues the stand-in forgets, as a driver may: nobody
@@ -577,7 +577,7 @@ static int play_plain(void)
 	ck_assert_int_eq(copy(1, DEV_COPY_OUT, 0, 0, 4096), 0);
 	ck_assert_int_eq(copy(2, DEV_COPY_OUT, 0, 0, 4096), -ENOMEM);
 	ck_assert_int_eq(copy(3, DEV_COPY_OUT, 0, 0, 4096), 0);
-	ck_assert_uint_eq(td->dev.failed, DEV_WORKS);
+	ck_assert_uint_eq(td->setup.dev.failed, DEV_WORKS);
 	ck_assert_int_eq(extent_make(1), 0);
 	scene_close();
 	return 0;
@@ -813,7 +813,7 @@ static int play_lie(void)
 	lies[lie_nr].tell();
 	err = scene_open();
 	if (!err)
-		err = td->dev.ops->granule(&td->dev) ? 0 : -EIO;
+		err = td->setup.dev.ops->granule(&td->setup.dev) ? 0 : -EIO;
 	if (!err)
 		err = extent_make(0);
 	if (!err)
@@ -845,11 +845,11 @@ static int play_free(void)
 	if (scene_open())
 		return 1;
 	lies_begin();
-	total = td->dev.ops->total(&td->dev);
-	avail = td->dev.ops->available(&td->dev);
+	total = td->setup.dev.ops->total(&td->setup.dev);
+	avail = td->setup.dev.ops->available(&td->setup.dev);
 	ck_assert_uint_gt(avail, 0);
 	api->MemGetInfo = lie_free;
-	ck_assert_uint_eq(td->dev.ops->available(&td->dev),
+	ck_assert_uint_eq(td->setup.dev.ops->available(&td->setup.dev),
 			  total - CUDA_RESERVE);
 	*api = truth;
 	ck_assert_uint_le(avail, total - CUDA_RESERVE);

@@ -128,8 +128,8 @@ static struct daemon *daemon_make(int sock)
 	/* Another user's only if we may give it away. */
 	snprintf(spec, sizeof(spec), "t,dir=%s,owner=%u,mode=0660", path,
 		 geteuid() ? geteuid() : 65534);
-	d->opt.tenants.s[0] = spec;
-	d->opt.tenants.nr = 1;
+	d->setup.opt.tenants.s[0] = spec;
+	d->setup.opt.tenants.nr = 1;
 	ck_assert_int_eq(door_options(d), 0);
 	ck_assert_int_eq(door_paths(d), 0);
 	return d;

@@ -120,54 +120,54 @@ END_TEST
 
 #define NR_MSGS 200000u
 
-static struct spsc queue;
+static struct queue queue;
 
 static void *produce(void *arg)
 {
-	struct spsc_msg m = { .op = 1 };
+	struct map_msg m = { .op = 1 };
 
 	for (m.extent = 0; m.extent < NR_MSGS; m.extent++) {
 		m.generation = ~m.extent;
-		while (!spsc_push(&queue, &m))
+		while (!queue_push(&queue, &m))
 			sched_yield();
 	}
 	return NULL;
 }
 
-START_TEST(test_spsc_order)
+START_TEST(test_queue_order)
 {
-	struct spsc_msg m;
+	struct map_msg m;
 	pthread_t t;
 	u32 i;
 
-	ck_assert_int_eq(spsc_init(&queue, 60), 0);
+	ck_assert_int_eq(queue_init(&queue, sizeof(struct map_msg), 60), 0);
 	ck_assert_uint_eq(queue.mask, 63);
-	ck_assert(spsc_empty(&queue));
+	ck_assert(queue_empty(&queue));
 	pthread_create(&t, NULL, produce, NULL);
 	for (i = 0; i < NR_MSGS; i++) {
-		while (!spsc_pop(&queue, &m))
+		while (!queue_pop(&queue, &m))
 			sched_yield();
 		ck_assert_uint_eq(m.extent, i);
 		ck_assert_uint_eq(m.generation, ~i);
 	}
-	ck_assert(!spsc_pop(&queue, &m));
+	ck_assert(!queue_pop(&queue, &m));
 	pthread_join(t, NULL);
-	spsc_exit(&queue);
+	queue_exit(&queue);
 }
 END_TEST
 
-START_TEST(test_spsc_full)
+START_TEST(test_queue_full)
 {
-	struct spsc_msg m = { .op = 1 };
+	struct map_msg m = { .op = 1 };
 	u32 i;
 
-	ck_assert_int_eq(spsc_init(&queue, 4), 0);
+	ck_assert_int_eq(queue_init(&queue, sizeof(struct map_msg), 4), 0);
 	for (i = 0; i < 4; i++)
-		ck_assert(spsc_push(&queue, &m));
-	ck_assert(!spsc_push(&queue, &m));
-	ck_assert(spsc_pop(&queue, &m));
-	ck_assert(spsc_push(&queue, &m));
-	spsc_exit(&queue);
+		ck_assert(queue_push(&queue, &m));
+	ck_assert(!queue_push(&queue, &m));
+	ck_assert(queue_pop(&queue, &m));
+	ck_assert(queue_push(&queue, &m));
+	queue_exit(&queue);
 }
 END_TEST
 
@@ -773,8 +773,8 @@ int main(void)
 	tcase_add_test_raise_signal(tc, test_segment_foreign_fault, SIGKILL);
 	tcase_add_test(tc, test_segment_many);
 	tcase_add_test(tc, test_segment_fails);
-	tcase_add_test(tc, test_spsc_order);
-	tcase_add_test(tc, test_spsc_full);
+	tcase_add_test(tc, test_queue_order);
+	tcase_add_test(tc, test_queue_full);
 	tcase_add_test(tc, test_host_extent);
 	tcase_add_test(tc, test_host_no_memory);
 	tcase_add_test(tc, test_dev_select);

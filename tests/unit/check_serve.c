@@ -111,8 +111,8 @@ static int ask(u16 op, u32 nr, u64 step, const void *args, u32 len, void *res)
 	};
 	struct core_req req;
 
-	ck_assert_int_eq(core_req_check(d->core, 0, &sqe, args, len, &req), 0);
-	return core_req_execute(d->core, NOW, 0, &req, res);
+	ck_assert_int_eq(core_req_check(d->setup.core, 0, &sqe, args, len, &req), 0);
+	return core_req_execute(d->setup.core, NOW, 0, &req, res);
 }
 
 static void settle(void)
@@ -126,7 +126,7 @@ static void settle(void)
 		};
 
 		if (w.creating[e])
-			core_extent_created(d->core, NOW, e, 0);
+			core_extent_created(d->setup.core, NOW, e, 0);
 		w.creating[e] = 0;
 		a.generation = w.pending[e];
 		if (a.generation)
@@ -160,7 +160,7 @@ static u64 seq_ready(u32 salt)
 
 static void make_core(void)
 {
-	d->cfg = (struct core_config){
+	d->setup.cfg = (struct core_config){
 		.pool_bytes = EXTENTS * 4096, .extent_size = 4096,
 		.min_token_bytes = 64, .max_tenants = 1, .max_domains = 1,
 		.max_clients = 1, .max_seqs = SEQS, .nr_tables = 16,
@@ -168,13 +168,14 @@ static void make_core(void)
 		.step_deadline_ns = NSEC_PER_SEC,
 		.quiet_deadline_ns = NSEC_PER_SEC, .starve_ns = NSEC_PER_SEC,
 	};
-	d->arena_bytes = core_arena_size(&d->cfg);
-	d->core = calloc(1, core_struct_size());
-	d->arena = calloc(1, d->arena_bytes);
+	d->setup.arena_bytes = core_arena_size(&d->setup.cfg);
+	d->setup.core = calloc(1, core_struct_size());
+	d->setup.arena = calloc(1, d->setup.arena_bytes);
 	core_fresh = malloc(core_struct_size());
-	arena_fresh = malloc(d->arena_bytes);
-	ck_assert(d->core && d->arena && core_fresh && arena_fresh);
-	ck_assert_int_eq(core_init(d->core, d->arena, d->arena_bytes, &d->cfg,
+	arena_fresh = malloc(d->setup.arena_bytes);
+	ck_assert(d->setup.core && d->setup.arena && core_fresh && arena_fresh);
+	ck_assert_int_eq(core_init(d->setup.core, d->setup.arena,
+				   d->setup.arena_bytes, &d->setup.cfg,
 				   &ops, d), 0);
 }
 
@@ -195,9 +196,9 @@ static void make_client(void)
 	struct client_ring *r = &w.client.ring;
 	struct core_attach_info info;
 
-	ck_assert_int_eq(core_client_attach(d->core, NOW, 1, secret, &req,
+	ck_assert_int_eq(core_client_attach(d->setup.core, NOW, 1, secret, &req,
 					    &info), 0);
-	core_client_bind(d->core, 0, &bind);
+	core_client_bind(d->setup.core, 0, &bind);
 	w.client.bell = -1;
 	r->ctl = (struct kvmm_client_ctl *)c_mem;
 	r->dctl = &w.ctl;
@@ -231,15 +232,15 @@ static void setup(void)
 	ck_assert_int_eq(ask(KVMM_OP_STEP_BEGIN, 1, 1, &begin, sizeof(begin),
 			     &res), 0);
 	ck_assert_int_eq(res.status, 0);
-	memcpy(core_fresh, d->core, core_struct_size());
-	memcpy(arena_fresh, d->arena, d->arena_bytes);
+	memcpy(core_fresh, d->setup.core, core_struct_size());
+	memcpy(arena_fresh, d->setup.arena, d->setup.arena_bytes);
 	w_fresh = w;
 }
 
 static void teardown(void)
 {
-	free(d->core);
-	free(d->arena);
+	free(d->setup.core);
+	free(d->setup.arena);
 	free(core_fresh);
 	free(arena_fresh);
 	free(d);
@@ -326,8 +327,8 @@ static u64 outcome(u16 op, u32 off, u8 by, u32 at)
 	struct kvmm_sqe sqe;
 	u64 h = 14695981039346656037ull;
 
-	memcpy(d->core, core_fresh, core_struct_size());
-	memcpy(d->arena, arena_fresh, d->arena_bytes);
+	memcpy(d->setup.core, core_fresh, core_struct_size());
+	memcpy(d->setup.arena, arena_fresh, d->setup.arena_bytes);
 	w = w_fresh;
 	d->mm_active = 1;
 	memset(c_mem, 0, sizeof(c_mem));

@@ -31,7 +31,7 @@ static void tf_setup(void)
 	td = aligned_alloc(_Alignof(struct daemon), sizeof(*td));
 	ck_assert_ptr_nonnull(td);
 	memset(td, 0, sizeof(*td));
-	td->cfg = (struct core_config){
+	td->setup.cfg = (struct core_config){
 		.pool_bytes = (u64)TF_EXTENTS * TF_EXTENT,
 		.extent_size = TF_EXTENT, .min_token_bytes = 64,
 		.max_tenants = 2, .max_domains = 2, .max_clients = 2,
@@ -39,17 +39,17 @@ static void tf_setup(void)
 		.host_bytes = (u64)TF_HOST * TF_EXTENT,
 		.area_bytes = (u64)TF_HOST * TF_EXTENT, .swappiness = 100,
 	};
-	td->nr_extents = TF_EXTENTS;
-	td->arena_bytes = core_arena_size(&td->cfg);
-	td->core = calloc(1, core_struct_size());
-	td->arena = mmap(NULL, td->arena_bytes, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ck_assert_int_eq(core_init(td->core, td->arena, td->arena_bytes,
-				   &td->cfg, &none, td), 0);
+	td->setup.nr_extents = TF_EXTENTS;
+	td->setup.arena_bytes = core_arena_size(&td->setup.cfg);
+	td->setup.core = calloc(1, core_struct_size());
+	td->setup.arena = mmap(NULL, td->setup.arena_bytes, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_int_eq(core_init(td->setup.core, td->setup.arena, td->setup.arena_bytes,
+				   &td->setup.cfg, &none, td), 0);
 	td->mm_epoll = epoll_create1(EPOLL_CLOEXEC);
 	td->mm_bell = -1;
 	td->kick.fd = -1;
-	td->host.fd = -1;
+	td->setup.host.fd = -1;
 	td->swap.req_bell = -1;
 	td->swap.cpl_bell = -1;
 	td->copier.stop = 1;
@@ -62,8 +62,8 @@ static void tf_teardown(void)
 	if (td_shm >= 0)
 		close(td_shm);
 	close(td->mm_epoll);
-	munmap(td->arena, td->arena_bytes);
-	free(td->core);
+	munmap(td->setup.arena, td->setup.arena_bytes);
+	free(td->setup.core);
 	free(td);
 }
 

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * segment.c - memory shared with a client, and what happens when it fails
+ * segment.c - memory shared with a client, and the handler for its failures
  *
- * Both segments of a client are memfds that the daemon makes, sizes, fills
- * and seals before anybody else sees them; they can neither shrink nor grow.
- * C may be written by the client, which can also punch holes in it: we then
- * read zeros.  D is sealed against future writers after our own writable
- * mapping was made, so the client's can only be read-only.
+ * Both segments of a client are memfds.  The daemon makes, sizes, fills and
+ * seals each before it sends the descriptor; it can neither shrink nor grow.
+ * The client may write C, and may punch holes in it: the daemon then reads
+ * zeros.  D is sealed against future writers after the daemon made its own
+ * writable mapping, so the client can map it read-only alone.
  *
- * What is left to go wrong is a page that the kernel cannot bring back, when
- * memory has run out or is broken: SIGBUS, in the thread that looked.  The
- * handler finds the segment by the address, puts private zeros in its place
- * and counts; the thread goes on with zeros, and the mm thread expels that
- * client at the end of its turn.  A SIGBUS anywhere else is ours and fatal.
+ * One failure is left: the kernel cannot bring a page back, because memory has
+ * run out or is broken, and sends SIGBUS to the thread that touched the page.
+ * The handler finds the segment by the address, maps private zeros in its
+ * place and counts the fault.  The thread goes on with the zeros, and the mm
+ * thread expels the client at the end of its turn.  A SIGBUS at any other
+ * address is a failure of the daemon's own memory, and ends it.
  *
- * The table of guarded ranges is written by the control thread and read by
- * the handler, on whatever thread it runs.  A range is published by its
- * length and withdrawn before it is unmapped.
+ * The control thread writes the table of guarded ranges; the handler reads it
+ * on any thread.  A range is published by its length and withdrawn before the
+ * segment is unmapped.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -24,7 +25,8 @@
 
 #include <kvmm/fault.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/dev/memory.h"
+#include "kvmm/ipc/base/base.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE	0x0010
@@ -65,7 +67,7 @@ static void guard_fault(int sig, siginfo_t *si, void *ctx)
 		errno = saved;
 		return;
 	}
-	/* Not a client's.  The sandbox lets nobody take the handler away. */
+	/* It is no segment.  The sandbox forbids to replace the handler. */
 	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
 		errno = saved;
 	raise(SIGKILL);
@@ -139,7 +141,7 @@ static int segment_memfd(const char *name, size_t bytes)
  * @client_writes: segment C, else segment D
  *
  * Context: control thread.
- * Return: 0 or a negative errno; then nothing is left.
+ * Return: 0, or a negative errno with nothing left behind.
  */
 int segment_create(struct segment *s, size_t bytes, const char *name,
 		   bool client_writes)
@@ -160,7 +162,7 @@ int segment_create(struct segment *s, size_t bytes, const char *name,
 		goto out_close;
 	}
 	(void)madvise(s->base, bytes, MADV_DONTDUMP);
-	/* From here on no new mapping can write, ours can. */
+	/* From here on a new mapping cannot write; the one above can. */
 	if (!client_writes)
 		seals |= F_SEAL_FUTURE_WRITE;
 	if (fcntl(s->fd, F_ADD_SEALS, seals)) {
@@ -183,7 +185,7 @@ out_close:
 	return err;
 }
 
-/* The client has its descriptor; our mapping is enough for us. */
+/* segment_close_fd() - the client has a duplicate, the daemon its mapping */
 void segment_close_fd(struct segment *s)
 {
 	if (s->fd >= 0)

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * peer.c - who is at the other end of a connection
+ * process.c - processes by their pidfd: the peer of a connection, its end, SIGKILL
  *
- * A client is known by a pidfd: it becomes readable when the process has
- * ended, and a signal sent through it can reach no other.  Kernels from 6.5
- * on give the pidfd of the process that connected (SO_PEERPIDFD).  Before,
- * it is opened by number and then checked, since the number may have been
- * given to another process meanwhile: the connection must still be open at
- * the other end, the process must belong to the user that connected, and it
- * must have started before we accepted.
+ * A client is known by a pidfd.  The pidfd becomes readable when the process
+ * has ended, and a signal sent through it reaches no other process.  Kernels
+ * from 6.5 on give the pidfd of the process that connected (SO_PEERPIDFD).
+ * On older kernels the pidfd is opened by the number of the process, which the
+ * kernel may have given to another process meanwhile.  So it is checked then:
+ * the connection must still be open at the other end, the process must belong
+ * to the user that connected, and it must have started before the check.
  */
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,13 +19,13 @@
 
 #include <kvmm/fault.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/base/base.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD	77
 #endif
 
-/* Field 22 of /proc/PID/stat, in seconds since boot; -errno. */
+/* When the process started: field 22 of /proc/PID/stat, in seconds since boot; -errno. */
 static s64 process_start(pid_t pid)
 {
 	char path[64], text[1024];
@@ -40,7 +41,7 @@ static s64 process_start(pid_t pid)
 	len = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[len] = '\0';
-	/* The name may hold anything, a parenthesis too: take the last. */
+	/* The name may contain parentheses: it ends at the last one. */
 	p = strrchr(text, ')');
 	if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
 			 &ticks) != 1)
@@ -90,7 +91,7 @@ static void peer_comm(struct proc_client_info *info)
 		fclose(f);
 	info->comm[len] = '\0';
 	info->comm[strcspn(info->comm, "\n")] = '\0';
-	/* It goes into logs and tables: one word of plain characters. */
+	/* Logs and tables want one word of printable characters. */
 	for (i = 0; info->comm[i]; i++) {
 		if (info->comm[i] <= ' ' || info->comm[i] > '~')
 			info->comm[i] = '_';
@@ -98,10 +99,13 @@ static void peer_comm(struct proc_client_info *info)
 }
 
 /**
- * peer_identify() - fill in uid, pid, name and pidfd of a new connection
- * Return: 0, or -ESRCH when there is no process to hold on to.
+ * peer_identify() - find the process at the other end of a new connection
+ * @info: takes its number, user and name
+ *
+ * Return: its pidfd, -ESRCH when the process cannot be held, or another
+ * negative errno.
  */
-int peer_identify(int sock, struct client *c)
+int peer_identify(int sock, struct proc_client_info *info)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -123,10 +127,39 @@ int peer_identify(int sock, struct client *c)
 		fd = pidfd_by_number(sock, &cred);
 	if (fd < 0)
 		return fd;
-	c->pidfd.fd = fd;
-	c->uid = cred.uid;
-	c->info.pid = cred.pid;
-	c->info.uid = cred.uid;
-	peer_comm(&c->info);
-	return 0;
+	info->pid = cred.pid;
+	info->uid = cred.uid;
+	peer_comm(info);
+	return fd;
+}
+
+/* pidfd_pid() - the number of the process, -1 when it is gone */
+pid_t pidfd_pid(int pidfd)
+{
+	char path[64], line[128];
+	int pid = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Pid: %d", &pid) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return pid;
+}
+
+bool pidfd_ended(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* pidfd_kill() - SIGKILL.  Return: 0; -ESRCH: it has ended; a negative errno. */
+int pidfd_kill(int pidfd)
+{
+	return syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) ?
+	       -errno : 0;
 }

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * setup.h - the state that start-up makes and all threads read
+ *
+ * It does not change while threads run, but for three things: the core, which
+ * is the mm thread's alone; the device, which the mapper and the copier call;
+ * and @dev_failed, which is the mm thread's.
+ */
+#ifndef KVMM_IPC_SETUP_H
+#define KVMM_IPC_SETUP_H
+
+#include <kvmm/kvmm_options.h>
+#include <kvmm/types.h>
+
+#include "kvmm/core/core.h"
+#include "kvmm/dev/dev.h"
+#include "kvmm/dev/hostpool.h"
+
+/**
+ * struct setup - options, sizes, the device, the host pool and the core
+ * @pool_size:  bytes that --pool-size comes to
+ * @host_size:  bytes that --host-size comes to
+ * @nr_extents: of the pool
+ * @epoch:      names this pool to clients; an adopting daemon has the epoch of
+ *		the last one
+ * @start_ns:   when this process began
+ * @dev_failed: DEV_*, as the core knows it
+ * @arena:      memory of the core
+ * @arena_fd:   its descriptor, -1: the next daemon does not get it
+ * @adopted:    CORE_ADOPT_*, -1: this start was a cold one
+ * @own_uid:    user that started the daemon; it may do everything, as root may
+ */
+struct setup {
+	struct kvmm_options	opt;
+	struct core_config	cfg;
+	u64			pool_size;
+	u64			host_size;
+	struct hostpool_numa	host_numa;
+	u32			nr_extents;
+	u64			epoch;
+	u64			start_ns;
+	struct kvmm_dev		dev;
+	u32			dev_failed;
+	struct hostpool		host;
+	struct core		*core;
+	void			*arena;
+	u64			arena_bytes;
+	int			arena_fd;
+	int			adopted;
+	uid_t			own_uid;
+};
+
+/* device_quiet() - does nothing run on the device of a process that ended at @since? */
+static inline bool device_quiet(struct setup *s, u64 since, u64 now)
+{
+	return !s->dev.ops->quiet || s->dev.ops->quiet(&s->dev, since, now);
+}
+
+#endif /* KVMM_IPC_SETUP_H */
