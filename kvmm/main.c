@@ -255,7 +255,7 @@ static int start_checks(struct daemon *d)
 	err = door_options(d);
 	if (err)
 		return err == -ENOMEM ? EX_OSERR : EX_USAGE;
-	if (deposit_init(d))
+	if (deposit_init(&d->deposit))
 		return EX_OSERR;
 	err = start_device(d, why, sizeof(why));
 	if (err)
@@ -326,9 +326,9 @@ static int start_hostpool(struct daemon *d)
 	if (!ask.bytes || d->setup.adopted >= 0)
 		return 0;
 	err = hostpool_create(&d->setup.host, &ask);
-	if (!err && adopt_wanted(d)) {
-		d->keep->huge = d->setup.host.huge;
-		deposit_put(d, HOLD_HOST, 0, d->setup.host.fd, 0);
+	if (!err && deposit_wanted(&d->deposit)) {
+		d->deposit.keep->huge = d->setup.host.huge;
+		deposit_put(&d->deposit, HOLD_HOST, 0, d->setup.host.fd, 0);
 	}
 	if (err != -ECANCELED)
 		return err ? EX_OSERR : 0;
@@ -380,7 +380,7 @@ static int start_threads(struct daemon *d)
 	int err = closer_start(d);
 
 	/* The mapper's records do not wait behind others. */
-	deposit_late_flush(d);
+	deposit_late_flush(&d->deposit);
 	if (!err)
 		err = mapper_start(d);
 	if (!err)
@@ -395,7 +395,7 @@ static int start_threads(struct daemon *d)
 /* Threads, files, sockets.  Return: exit code, -1 as start_hostpool(). */
 static int start_serving(struct daemon *d)
 {
-	int err = d->keep ? 0 : keep_make(d), code;
+	int err = d->deposit.keep ? 0 : keep_make(&d->deposit), code;
 
 	if (!err)
 		err = mm_init(d);
@@ -435,11 +435,11 @@ static int start_serving(struct daemon *d)
 		return EX_OSERR;
 	adopt_tell(d);
 	/* Of what comes from here on hold believes less. */
-	deposit_put(d, HOLD_SERVES, 0, -1, 0);
+	deposit_put(&d->deposit, HOLD_SERVES, 0, -1, 0);
 	if (socket_listen(d))
 		return EX_CANTCREAT;
-	d->keep->ready = 1;
-	deposit_put(d, HOLD_READY, 0, -1, 0);
+	d->deposit.keep->ready = 1;
+	deposit_put(&d->deposit, HOLD_READY, 0, -1, 0);
 	return 0;
 }
 
@@ -483,7 +483,7 @@ static void stop_all(struct daemon *d, int code)
 	closer_stop(d);
 	proc_destroy(d->proc);
 	link_stop(d);
-	deposit_exit(d);
+	deposit_exit(&d->deposit);
 	copier_exit(d);
 	swap_exit(d);
 	mapper_exit(d);
@@ -491,7 +491,7 @@ static void stop_all(struct daemon *d, int code)
 	if (d->setup.dev.ops && d->setup.dev.ops->close)
 		d->setup.dev.ops->close(&d->setup.dev);
 	hostpool_destroy(&d->setup.host);
-	keep_exit(d);
+	keep_exit(&d->deposit);
 	control_exit(d);
 	door_exit(d);
 }

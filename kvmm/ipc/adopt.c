@@ -41,12 +41,6 @@
 #define SETTLE_NS	(5 * NSEC_PER_MSEC)
 #define SETTLE_MAX_NS	(2 * NSEC_PER_SEC)
 
-/* Is anything kept for a daemon after this one? */
-bool adopt_wanted(const struct daemon *d)
-{
-	return !d->setup.opt.adopt && d->deposit.fd >= 0;
-}
-
 /* ---- may it be adopted? ---- */
 
 /*
@@ -108,7 +102,7 @@ static const char *extents_missing(struct daemon *d)
  */
 static const char *clients_missing(struct daemon *d)
 {
-	const struct keep_client *k = d->keep->client;
+	const struct keep_client *k = d->deposit.keep->client;
 	static char why[80];
 	struct core_client_view v;
 	u32 i;
@@ -131,11 +125,11 @@ static const char *adopt_arena(struct daemon *d)
 	const char *why;
 	int how;
 
-	if (p->arena < 0)
+	if (p->left_arena < 0)
 		return "it left no arena";
 	if (!device_settle(d))
 		return "the GPU is not proven quiet: copies of the last kvmm may still run";
-	d->setup.arena = keep_copy("kvmm-arena", p->arena, d->setup.arena_bytes,
+	d->setup.arena = keep_copy("kvmm-arena", p->left_arena, d->setup.arena_bytes,
 				   &d->setup.arena_fd);
 	if (!d->setup.arena)
 		return errno == ESTALE ? "its arena has another size" :
@@ -163,23 +157,23 @@ static const char *adopt_try(struct daemon *d)
 		return "--adopt is off";
 	if (p->life & HOLD_LIFE_IN_FLIGHT)
 		return "transfers of its swapd are still under way";
-	if (p->keep < 0)
+	if (p->left_keep < 0)
 		return "it left no memory";
-	why = keep_take(d, p->keep);
+	why = keep_take(&d->deposit, p->left_keep);
 	if (why)
 		return why;
 	why = adopt_arena(d);
 	if (!why && d->setup.cfg.host_bytes &&
-	    (p->host < 0 || hostpool_adopt(&d->setup.host, d->setup.cfg.host_bytes,
-					   d->keep->huge, p->host)))
+	    (p->left_host < 0 || hostpool_adopt(&d->setup.host, d->setup.cfg.host_bytes,
+						d->deposit.keep->huge, p->left_host)))
 		why = "its host pool is missing";
 	if (why)
 		return why;
-	p->host = -1;
+	p->left_host = -1;
 	/* Until here hold has the old one, as it was left. */
-	if (d->keep->tries == 1)
+	if (d->deposit.keep->tries == 1)
 		kv_fault_die(KV_FAULT_adopt_die_copied);
-	return deposit_kept(d, HOLD_ARENA, d->setup.arena_fd);
+	return deposit_kept(&d->deposit, HOLD_ARENA, d->setup.arena_fd);
 }
 
 /* Nothing of it is used; the descriptors are the deposit's still. */
@@ -198,7 +192,7 @@ static void adopt_undo(struct daemon *d)
 	d->setup.arena_fd = -1;
 	d->setup.adopted = -1;
 	hostpool_destroy(&d->setup.host);
-	keep_exit(d);
+	keep_exit(&d->deposit);
 }
 
 /**
@@ -220,7 +214,7 @@ void adopt_start(struct daemon *d)
 		}
 		adopt_undo(d);
 	}
-	deposit_cold(d, why);
+	deposit_cold(&d->deposit, why);
 }
 
 /* ---- what it had ---- */
@@ -244,7 +238,7 @@ void adopt_extents(struct daemon *d)
 			continue;
 		}
 		/* Released, or not made known: it was on its way out or in. */
-		deposit_drop(d, HOLD_EXTENT, i);
+		deposit_drop(&d->deposit, HOLD_EXTENT, i);
 		if (d->setup.dev.ops->extent_revoke(&d->setup.dev, i, x->fd))
 			pr_debug("extent %u: its memory is not back", i);
 	}
@@ -268,8 +262,8 @@ static void adopt_areas(struct daemon *d)
 		if (core_get_tier(d->setup.core, CORE_POOL_AREA + i, &v) || !v.online)
 			continue;
 		for (n = 0; n < CORE_MAX_AREAS; n++)
-			if (p->area[n].fd >= 0 && d->keep->area[n].valid &&
-			    d->keep->area[n].core == i)
+			if (p->area[n].fd >= 0 && d->deposit.keep->area[n].valid &&
+			    d->deposit.keep->area[n].core == i)
 				break;
 		if (n == CORE_MAX_AREAS)
 			area_lost(d, i);
@@ -283,13 +277,13 @@ static int adopt_client(struct daemon *d, u32 id)
 	int pidfd = p->client[id];
 
 	p->client[id] = -1;
-	if (pidfd >= 0 && d->keep->client[id].valid)
+	if (pidfd >= 0 && d->deposit.keep->client[id].valid)
 		return resume_await(d, id, pidfd);
 	if (pidfd >= 0)
 		close(pidfd);
 	core_client_dead(d->setup.core, clock_ns(), id);
 	core_client_quiet(d->setup.core, clock_ns(), id);
-	deposit_drop(d, HOLD_CLIENT, id);
+	deposit_drop(&d->deposit, HOLD_CLIENT, id);
 	return 0;
 }
 
@@ -308,8 +302,8 @@ int adopt_clients(struct daemon *d)
 	for (i = 0; i < d->setup.cfg.max_clients; i++) {
 		if (core_get_client(d->setup.core, i, &v)) {
 			if (d->deposit.client[i] >= 0)
-				deposit_drop(d, HOLD_CLIENT, i);
-			keep_client_drop(d, i);
+				deposit_drop(&d->deposit, HOLD_CLIENT, i);
+			keep_client_drop(&d->deposit, i);
 			continue;
 		}
 		err = adopt_client(d, i);
@@ -317,7 +311,7 @@ int adopt_clients(struct daemon *d)
 			return err;
 	}
 	ghost_adopt(d);
-	deposit_adopted(d);
+	deposit_adopted(&d->deposit);
 	/* What was under way is commanded anew, before any other event. */
 	core_tick(d->setup.core, clock_ns());
 	adopt_areas(d);
@@ -378,7 +372,7 @@ u64 adopt_timers(struct daemon *d, u64 now)
 	if (now < d->setup.start_ns + WORKS_NS || !adopt_has_served(d))
 		return now + WORKS_LOOK_NS;
 	d->works = true;
-	d->keep->tries = 0;
-	deposit_put(d, HOLD_WORKS, 0, -1, 0);
+	d->deposit.keep->tries = 0;
+	deposit_put(&d->deposit, HOLD_WORKS, 0, -1, 0);
 	return UINT64_MAX;
 }

@@ -359,7 +359,7 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 	if (err)
 		return err;
 	reply_fill(d, &a->info, a->rep);
-	if (adopt_wanted(d))
+	if (deposit_wanted(&d->deposit))
 		a->rep->features = req->features & KVMM_FEAT_RESUME;
 	err = segments_make(d, c, req, &a->info, a->rep);
 	if (err)
@@ -460,7 +460,7 @@ static void attach_list(struct daemon *d, struct client *c)
 	list_add_tail(&d->attached, &c->node);
 	d->clients[c->id] = c;
 	if (!kv_fault(KV_FAULT_deposit_client))
-		deposit_put(d, HOLD_CLIENT, c->id, c->pidfd.fd, 0);
+		deposit_put(&d->deposit, HOLD_CLIENT, c->id, c->pidfd.fd, 0);
 }
 
 static void attach_count_refused(struct daemon *d, const struct client *c)
@@ -469,6 +469,23 @@ static void attach_count_refused(struct daemon *d, const struct client *c)
 
 	if (t)
 		t->refused++;
+}
+
+/* The next daemon is to know the client. */
+static void attach_keep(struct daemon *d, const struct client *c,
+			const struct kvmm_attach_rep *rep)
+{
+	struct keep_client k = {
+		.resumes	= !!(rep->features & KVMM_FEAT_RESUME),
+		.key		= c->key,
+		.sq_entries	= rep->sq_entries,
+		.uid		= c->uid,
+		.pid		= c->info.pid,
+		.token		= { rep->token[0], rep->token[1] },
+	};
+
+	memcpy(k.comm, c->info.comm, sizeof(k.comm));
+	keep_client_put(&d->deposit, c->id, &k);
 }
 
 /*
@@ -516,8 +533,7 @@ void attach_request(struct daemon *d, struct client *c,
 	int fds[3];
 
 	if (c->id != CORE_NONE) {
-		keep_client_put(d, c, rep.token, rep.sq_entries,
-				rep.features & KVMM_FEAT_RESUME);
+		attach_keep(d, c, &rep);
 		attach_list(d, c);
 		attach_log_dropped(&a);
 	}
@@ -551,7 +567,7 @@ void attach_request(struct daemon *d, struct client *c,
 		client_hang_up(d, c);
 		return;
 	}
-	keep_client_told(d, c->id);
+	keep_client_told(&d->deposit, c->id);
 	attach_log(&a);
 	extents_send(d, c);
 }

@@ -147,8 +147,8 @@ void client_drop(struct daemon *d, struct client *c)
 	client_note(c);
 	if (c->id != CORE_NONE && d->clients[c->id] == c) {
 		d->clients[c->id] = NULL;
-		keep_client_drop(d, c->id);
-		deposit_drop(d, HOLD_CLIENT, c->id);
+		keep_client_drop(&d->deposit, c->id);
+		deposit_drop(&d->deposit, HOLD_CLIENT, c->id);
 	}
 	if (c->stage == CLIENT_GREETING)
 		d->nr_greeting--;

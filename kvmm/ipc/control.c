@@ -122,8 +122,8 @@ static int control_timers(struct daemon *d)
 	next = client_timers(d, now);
 	next = min(next, ghost_timers(d, now));
 	next = min(next, view_timers(d, now));
-	next = min(next, deposit_timers(d, now));
-	next = min(next, deposit_late_timers(d, now));
+	next = min(next, deposit_timers(&d->deposit, now));
+	next = min(next, deposit_late_timers(&d->deposit, now));
 	next = min(next, adopt_timers(d, now));
 	next = min(next, admin_timers(d, now));
 	next = min(next, area_timers(d, now));

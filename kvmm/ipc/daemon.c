@@ -11,26 +11,9 @@
 
 #include "kvmm/ipc/daemon.h"
 
-static void no_deposit(struct deposit *p)
-{
-	u32 i;
-
-	p->fd = -1;
-	p->lock = -1;
-	p->arena = -1;
-	p->keep = -1;
-	p->host = -1;
-	for (i = 0; i < ARRAY_SIZE(p->listen); i++)
-		p->listen[i] = -1;
-	for (i = 0; i < ARRAY_SIZE(p->area); i++)
-		p->area[i].fd = -1;
-	for (i = 0; i < ARRAY_SIZE(p->client); i++)
-		p->client[i] = -1;
-}
-
 static void no_descriptors(struct daemon *d)
 {
-	no_deposit(&d->deposit);
+	deposit_none(&d->deposit);
 	d->setup.host.fd = -1;
 	d->link.shm = -1;
 	d->swap.req_bell = -1;
@@ -47,7 +30,6 @@ static void no_descriptors(struct daemon *d)
 	d->signals.fd = -1;
 	d->lock_fd = -1;
 	d->setup.arena_fd = -1;
-	d->keep_fd = -1;
 }
 
 /**
@@ -62,6 +44,7 @@ struct daemon *daemon_alloc(void)
 	if (!d)
 		return NULL;
 	memset(d, 0, sizeof(*d));
+	d->deposit.setup = &d->setup;
 	no_descriptors(d);
 	d->mm_stop = 1;
 	d->mapper_stop = 1;

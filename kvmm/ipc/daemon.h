@@ -43,28 +43,23 @@
 #include <kvmm/tenant_opt.h>
 #include "kvmm/ipc/base/base.h"
 #include "kvmm/ipc/base/setup.h"
-#include "kvmm/ipc/keep.h"
+#include "kvmm/ipc/deposit/deposit.h"
 #include "kvmm/ipc/tiers.h"
 #include "kvmm/proc/proc.h"
 
-#define MAX_GHOSTS		128	/* kept for the next daemon */
 #define MAX_GREETING_TENANT	8	/* of one tenant */
-#define MAX_LISTEN		(3 + 2 * KV_LIST_MAX)	/* sockets; hold.h */
 #define CLOSER_MAX		64	/* over and not closed, to accept more */
 #define GREETING_MS		2000	/* to send the attach request */
 #define LEAVING_MS		2000	/* from DETACH to closing the socket */
 #define LINGER_MS		1000	/* from there to the end of the process */
 #define QUIET_POLL_NS		(5 * NSEC_PER_MSEC)
 
-#define SQ_ENTRIES_MIN		16u
-#define SQ_ENTRIES_MAX		1024u
 #define SQ_ENTRIES_DEFAULT	256u
 #define ARG_BYTES		(512u << 10)
 #define RESULT_BYTES		(256u << 10)
 #define EVENT_ENTRIES		1024u
 
 struct daemon;
-struct late;
 
 /**
  * struct client_ring - the mm thread's half of one client
@@ -182,11 +177,6 @@ struct closer {
 	bool		runs;
 };
 
-struct extent_fd {
-	int	fd;
-	u32	generation;
-};
-
 /*
  * A user, or who connects to a socket of its own, and how often it was refused
  * something.  What its hashes are keyed with the core alone knows.
@@ -215,42 +205,6 @@ struct door {
 	mode_t			mode;
 	uid_t			uid;
 	gid_t			gid;
-};
-
-/* What kvmm-hold keeps for the next daemon. */
-struct deposit {
-	int	fd;		/* to hold, -1: there is none */
-	struct late *late;	/* what it has yet to take */
-	int	lock;		/* handed over by hold, -1: none */
-	int	listen[MAX_LISTEN];
-	u64	last_epoch;
-	u64	size[2];	/* HOLD_SIZE by index, 0: none */
-	struct {
-		int	fd;
-		u64	value;
-	}	area[CORE_MAX_AREAS];
-	int	old[HOLD_RECORDS];	/* pidfds of the last daemon's clients */
-	FILE	*old_maps[HOLD_RECORDS];	/* what they map, NULL: unknown */
-	u32	nr_old;
-	u32	nr_kept;	/* one more than the last index of their records */
-	u64	old_deadline;
-
-	/* for adoption; -1: none */
-	u32	life;		/* HOLD_LIFE_* */
-	int	arena;
-	int	keep;
-	int	host;
-	int	client[MAX_CLIENTS];	/* pidfds, by the core's number */
-	struct extent_fd *extent;	/* nr_extents */
-	u32	nr_extents;
-	struct {
-		int	fd;
-		u32	index;
-		u64	value;
-	}	ghost[MAX_GHOSTS];
-	u32	nr_ghosts;
-	struct hold_record strange[HOLD_RECORDS];	/* of no known kind or place */
-	u32	nr_strange;
 };
 
 /**
@@ -290,8 +244,6 @@ struct daemon {
 	/* mm thread */
 	struct core_ops		core_ops;
 	void			*trace;		/* NULL: nothing is recorded */
-	struct keep		*keep;
-	int			keep_fd;
 	bool			works;
 	u64			served;
 	pthread_t		mm_thread;
@@ -433,7 +385,6 @@ int __must_check attach_again(struct daemon *d, struct client *c,
 int __must_check client_tables(const struct daemon *d, struct client *c);
 
 /* adopt.c */
-bool adopt_wanted(const struct daemon *d);
 void adopt_start(struct daemon *d);
 void adopt_extents(struct daemon *d);
 int __must_check adopt_hostpool(struct daemon *d);
@@ -453,12 +404,6 @@ void upgrade_request(struct daemon *d, struct admin *adm, const char *req,
 void upgrade_told(struct daemon *d, const struct hold_record *r);
 void upgrade_forget_waiter(struct daemon *d, const struct admin *adm);
 void __noreturn upgrade_leave(struct daemon *d);
-
-/* keep.c */
-void *keep_memory(const char *name, u64 bytes, int *fd);
-
-/* keep_copy.c */
-void *keep_copy(const char *name, int from, u64 bytes, int *fd);
 
 /* send.c */
 void extents_send(struct daemon *d, struct client *c);
@@ -604,26 +549,5 @@ int __must_check conn_accept(struct daemon *d, const struct watch *w);
 u64 closer_timers(struct daemon *d, u64 now);
 int __must_check closer_start(struct daemon *d);
 void closer_stop(struct daemon *d);
-
-#define OLD_INDEX	MAX_CLIENTS	/* hold's records of old clients start here */
-
-/* deposit.c, deposit_old.c */
-int __must_check deposit_init(struct daemon *d);
-void deposit_cold(struct daemon *d, const char *why);
-void deposit_adopted(struct daemon *d);
-int __must_check deposit_try(struct daemon *d, const struct hold_record *r,
-			     int fd);
-const char *deposit_kept(struct daemon *d, u32 kind, int fd);
-void deposit_put(struct daemon *d, u32 kind, u32 index, int fd, u64 value);
-void deposit_drop(struct daemon *d, u32 kind, u32 index);
-u64 deposit_timers(struct daemon *d, u64 now);
-bool deposit_wait_old(struct daemon *d);
-void deposit_exit(struct daemon *d);
-
-/* deposit_late.c */
-void deposit_record(struct daemon *d, const struct hold_record *r, int fd);
-u64 deposit_late_timers(struct daemon *d, u64 now);
-void deposit_late_flush(struct daemon *d);
-void deposit_late_exit(struct daemon *d);
 
 #endif /* KVMM_IPC_DAEMON_H */

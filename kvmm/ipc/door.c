@@ -281,7 +281,7 @@ int door_make(struct daemon *d)
 		perm.dir = door->dir_fd;
 		/* With it hold finds the names that this user may not remove. */
 		if (!err)
-			deposit_put(d, HOLD_DOOR, door->index, door->dir_fd, 0);
+			deposit_put(&d->deposit, HOLD_DOOR, door->index, door->dir_fd, 0);
 		if (!err)
 			err = socket_make_one(d, &door->attach,
 					      3 + 2 * door->index,

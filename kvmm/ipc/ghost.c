@@ -49,7 +49,7 @@ struct ghost {
 static void ghost_put(struct daemon *d, const struct ghost *g)
 {
 	if (g->index < MAX_GHOSTS)
-		deposit_put(d, HOLD_GHOST, g->index, g->pidfd.fd,
+		deposit_put(&d->deposit, HOLD_GHOST, g->index, g->pidfd.fd,
 			    GHOST_VALUE(g->tenant, g->nr));
 }
 
@@ -75,7 +75,7 @@ static u32 ghost_index(const struct daemon *d)
 static void ghost_over(struct daemon *d, struct ghost *g)
 {
 	if (g->index < MAX_GHOSTS)
-		deposit_drop(d, HOLD_GHOST, g->index);
+		deposit_drop(&d->deposit, HOLD_GHOST, g->index);
 	while (g->nr--)
 		if (mm_call(d, call_ghost_gone, &g->tenant))
 			pr_debug("the mm thread has stopped");
@@ -211,7 +211,7 @@ void ghost_adopt(struct daemon *d)
 				       tenant, p->ghost[i].index,
 				       p->ghost[i].fd);
 		if (!g) {
-			deposit_drop(d, HOLD_GHOST, p->ghost[i].index);
+			deposit_drop(&d->deposit, HOLD_GHOST, p->ghost[i].index);
 			continue;
 		}
 		/*

@@ -63,7 +63,7 @@ static int limits_device(struct daemon *d)
 	char pool[32], room[32];
 	u64 avail = ops->available(&d->setup.dev);
 
-	if (avail < d->setup.cfg.pool_bytes && deposit_wait_old(d))
+	if (avail < d->setup.cfg.pool_bytes && deposit_wait_old(&d->deposit))
 		avail = ops->available(&d->setup.dev);
 	if (avail >= d->setup.cfg.pool_bytes)
 		return 0;
@@ -96,7 +96,7 @@ int limits_memory(struct daemon *d)
 	need = pools + records + DEV_SPARE_BYTES;
 
 	avail = dev_memory_available();
-	if (avail < need && deposit_wait_old(d))
+	if (avail < need && deposit_wait_old(&d->deposit))
 		avail = dev_memory_available();
 	if (avail >= need)
 		return 0;

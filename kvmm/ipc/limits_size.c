@@ -93,7 +93,7 @@ static int size_find(struct daemon *d, u32 index, const char *name,
 	pr_info("--%s comes to %s, %s of memory are available%s", name,
 		kv_format_size(*bytes, size, sizeof(size)), avail,
 		!host && d->setup.dev.ops->own_memory ? " on the device" : "");
-	deposit_put(d, HOLD_SIZE, index, -1, *bytes);
+	deposit_put(&d->deposit, HOLD_SIZE, index, -1, *bytes);
 	return 0;
 }
 

@@ -75,12 +75,12 @@ static void extent_deposit(struct daemon *d, u32 op, u32 extent, int fd,
 		.magic = HOLD_MAGIC, .op = op, .kind = HOLD_EXTENT,
 		.index = extent, .generation = generation,
 	};
-	int err = d->setup.arena_fd < 0 ? 0 : deposit_try(d, &r, fd);
+	int err = d->setup.arena_fd < 0 ? 0 : deposit_try(&d->deposit, &r, fd);
 	u32 i;
 
 	for (i = 0; i < DEPOSIT_TRIES && err == -EAGAIN &&
 	     !READ_ONCE(d->mapper_stop); i++)
-		err = deposit_try(d, &r, fd);
+		err = deposit_try(&d->deposit, &r, fd);
 	if (err && log_allowed())
 		pr_warn("kvmm-hold does not take extent %u (%s): should kvmm die, the next start is a cold one",
 			extent, strerror(-err));

@@ -492,7 +492,7 @@ static int mm_make_core(struct daemon *d)
 
 	if (err)
 		return err;
-	if (adopt_wanted(d))
+	if (deposit_wanted(&d->deposit))
 		d->setup.arena = keep_memory("kvmm-arena", d->setup.arena_bytes,
 					     &d->setup.arena_fd);
 	else
@@ -502,7 +502,7 @@ static int mm_make_core(struct daemon *d)
 	err = core_init(d->setup.core, d->setup.arena, d->setup.arena_bytes, &d->setup.cfg,
 			&d->core_ops, d);
 	if (!err && d->setup.arena_fd >= 0)
-		deposit_put(d, HOLD_ARENA, 0, d->setup.arena_fd, 0);
+		deposit_put(&d->deposit, HOLD_ARENA, 0, d->setup.arena_fd, 0);
 	return err;
 }
 

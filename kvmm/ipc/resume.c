@@ -41,7 +41,7 @@ struct resume_call {
 
 static void away_begin(struct daemon *d, struct client *c)
 {
-	const struct keep_client *k = &d->keep->client[c->id];
+	const struct keep_client *k = &d->deposit.keep->client[c->id];
 	struct core_client_view v;
 
 	if (core_get_client(d->setup.core, c->id, &v))
@@ -70,7 +70,7 @@ static void away_begin(struct daemon *d, struct client *c)
  */
 int resume_await(struct daemon *d, u32 id, int pidfd)
 {
-	const struct keep_client *k = &d->keep->client[id];
+	const struct keep_client *k = &d->deposit.keep->client[id];
 	struct client *c = client_alloc(-1);
 
 	if (!c) {
@@ -109,7 +109,7 @@ void resume_give_up(struct daemon *d, struct client *c)
 {
 	int err;
 
-	if (d->keep->client[c->id].untold) {
+	if (d->deposit.keep->client[c->id].untold) {
 		pr_info("client %u (%s, pid %d) had no answer to its attach, and is no more",
 			c->id, c->info.comm, (int)c->info.pid);
 		client_abort(d, c);
@@ -140,7 +140,7 @@ static int check_form(const struct daemon *d, const struct kvmm_attach_req *req,
 
 	if (err)
 		return err;
-	if (!adopt_wanted(d))
+	if (!deposit_wanted(&d->deposit))
 		return attach_refuse(rep, -EOPNOTSUPP,
 				     "this kvmm resumes no attachment: attach anew");
 	if (req->flags != KVMM_ATTACH_RESUME || req->resv0 || req->resv[0] ||
@@ -166,7 +166,7 @@ static int check_name(const struct daemon *d, const struct client *who,
 
 	if (req->resume_client < d->setup.cfg.max_clients)
 		c = d->clients[req->resume_client];
-	k = c ? &d->keep->client[c->id] : NULL;
+	k = c ? &d->deposit.keep->client[c->id] : NULL;
 	if (!c || !k->valid || c->uid != who->uid || c->key != who->key ||
 	    !token_is(k->token, req->resume_token))
 		return attach_refuse(rep, -ENOENT,
@@ -207,7 +207,7 @@ static int resume_build(struct daemon *d, struct client *c,
 			const struct kvmm_attach_req *req,
 			struct kvmm_attach_rep *rep)
 {
-	const struct keep_client *k = &d->keep->client[c->id];
+	const struct keep_client *k = &d->deposit.keep->client[c->id];
 	struct resume_call r = { .c = c, .req = req };
 	u32 first;
 	int err;
@@ -302,7 +302,7 @@ void resume_request(struct daemon *d, struct client *who,
 		client_hang_up(d, c);
 		return;
 	}
-	keep_client_told(d, c->id);
+	keep_client_told(&d->deposit, c->id);
 	if (log_life_allowed())
 		pr_info("client %u resumed: %s (pid %d)", c->id, c->info.comm,
 			(int)c->info.pid);

@@ -169,7 +169,7 @@ int socket_lock(struct daemon *d)
 	}
 	d->lock_fd = lock_take(d->lock_path);
 	if (d->lock_fd >= 0) {
-		deposit_put(d, HOLD_LOCK, 0, d->lock_fd, 0);
+		deposit_put(&d->deposit, HOLD_LOCK, 0, d->lock_fd, 0);
 		return 0;
 	}
 	if (d->lock_fd == -EWOULDBLOCK)
@@ -308,7 +308,7 @@ int socket_make_one(struct daemon *d, struct watch *w, u32 index,
 		       addr->sun_path, strerror(-w->fd));
 	if (w->fd < 0)
 		return w->fd;
-	deposit_put(d, HOLD_LISTEN, index, w->fd, 0);
+	deposit_put(&d->deposit, HOLD_LISTEN, index, w->fd, 0);
 	return 0;
 }
 

@@ -53,6 +53,24 @@ static void area_map(struct daemon *d, const struct swap_area *a, bool live)
 	d->swap.area[a->core].live = live;
 }
 
+/* The next daemon is to know the area. */
+static void area_keep(struct daemon *d, const struct swap_area *a)
+{
+	struct keep_area k = {
+		.core		= a->core,
+		.draining	= a->state == AREA_DRAINING,
+		.priority	= a->priority,
+		.bytes		= a->bytes,
+		.asked		= a->asked,
+		.usable_off	= a->usable_off,
+		.usable_bytes	= a->usable_bytes,
+	};
+
+	memcpy(k.uuid, a->uuid, sizeof(k.uuid));
+	memcpy(k.path, a->path, sizeof(k.path));
+	keep_area_put(&d->deposit, area_index(d, a), &k);
+}
+
 static void call_add(struct core *core, void *arg)
 {
 	struct area_call *c = arg;
@@ -69,7 +87,7 @@ static void call_add(struct core *core, void *arg)
 	area_map(c->d, c->a, true);
 	c->d->swap.area[c->a->core].busy_ns = 0;
 	/* The control thread waits for this. */
-	keep_area_put(c->d, c->a);
+	area_keep(c->d, c->a);
 }
 
 static void call_del(struct core *core, void *arg)
@@ -79,7 +97,7 @@ static void call_del(struct core *core, void *arg)
 
 	c->err = core_area_del(core, clock_ns(), c->a->core);
 	if (!c->err) {
-		keep_area_drop(c->d, area_index(c->d, c->a));
+		keep_area_drop(&c->d->deposit, area_index(c->d, c->a));
 		area_map(c->d, c->a, false);
 	} else if (!core_get_tier(core, CORE_POOL_AREA + c->a->core, &v))
 		c->left = v.used + v.limbo;
@@ -152,7 +170,7 @@ void area_tell(struct daemon *d, struct swap_area *a, int err,
 /* Nothing of it is left here, in hold, or locked. */
 void area_free(struct daemon *d, struct swap_area *a)
 {
-	deposit_drop(d, HOLD_SWAP_AREA, area_index(d, a));
+	deposit_drop(&d->deposit, HOLD_SWAP_AREA, area_index(d, a));
 	/* Now, not when the last duplicate of the descriptor is closed. */
 	flock(a->fd, LOCK_UN);
 	close(a->fd);
@@ -210,7 +228,7 @@ void area_remove(struct daemon *d, struct swap_area *a)
 
 	a->state = AREA_REMOVING;
 	/* The next daemon has nothing to do with it. */
-	deposit_drop(d, HOLD_SWAP_AREA, area_index(d, a));
+	deposit_drop(&d->deposit, HOLD_SWAP_AREA, area_index(d, a));
 	if (a->known && !a->lost && !link_send(d, &m, -1))
 		return;
 	/* There is no swapd that has it. */
@@ -330,7 +348,7 @@ void area_adopt(struct daemon *d, u32 index, int fd, u64 value)
 /* The core has it still, with what it holds: the next swapd is to find that. */
 void area_resume(struct daemon *d, u32 index, int fd)
 {
-	const struct keep_area *k = &d->keep->area[index];
+	const struct keep_area *k = &d->deposit.keep->area[index];
 	struct swap_area *a = &d->link.area[index];
 
 	memcpy(a->path, k->path, sizeof(a->path));
@@ -390,7 +408,7 @@ static void area_added(struct daemon *d, struct swap_area *a,
 		return;
 	}
 	a->state = AREA_LIVE;
-	deposit_put(d, HOLD_SWAP_AREA, area_index(d, a), a->fd,
+	deposit_put(&d->deposit, HOLD_SWAP_AREA, area_index(d, a), a->fd,
 		    (u16)a->priority | a->bytes >> 12 << 16);
 	area_size_text(d, a, size, sizeof(size));
 	area_tell(d, a, 0, "%s: swap area of %s%s%s", a->path, size,
@@ -428,7 +446,7 @@ void area_drain_begin(struct daemon *d, struct swap_area *a, u64 limit_ns)
 	if (a->state == AREA_LIVE) {
 		a->state = AREA_DRAINING;
 		d->drain_pause = DRAIN_MIN_NS;
-		keep_area_put(d, a);
+		area_keep(d, a);
 	}
 	d->drain_next = 0;
 }

@@ -96,7 +96,7 @@ void link_run(struct daemon *d)
 	};
 
 	d->link.ended = false;
-	deposit_record(d, &r, -1);
+	deposit_record(&d->deposit, &r, -1);
 }
 
 /*
@@ -389,7 +389,7 @@ static void link_tell_works(struct daemon *d)
 	if (r.generation == d->link.works)
 		return;
 	d->link.works = r.generation;
-	deposit_record(d, &r, -1);
+	deposit_record(&d->deposit, &r, -1);
 }
 
 /* What the mm thread says: swapd works or forged an index, areas stall or fail. */
@@ -410,10 +410,10 @@ void link_check(struct daemon *d)
 
 static void link_deposit(struct daemon *d)
 {
-	deposit_put(d, HOLD_SWAP_SHM, 0, d->link.shm, 0);
-	deposit_put(d, HOLD_SWAP_POOL, 0, d->setup.host.fd, 0);
-	deposit_put(d, HOLD_SWAP_REQ, 0, d->swap.req_bell, 0);
-	deposit_put(d, HOLD_SWAP_CPL, 0, d->swap.cpl_bell, 0);
+	deposit_put(&d->deposit, HOLD_SWAP_SHM, 0, d->link.shm, 0);
+	deposit_put(&d->deposit, HOLD_SWAP_POOL, 0, d->setup.host.fd, 0);
+	deposit_put(&d->deposit, HOLD_SWAP_REQ, 0, d->swap.req_bell, 0);
+	deposit_put(&d->deposit, HOLD_SWAP_CPL, 0, d->swap.cpl_bell, 0);
 	link_run(d);
 }
 
@@ -445,12 +445,12 @@ int link_start(struct daemon *d)
 		if (p->area[i].fd < 0)
 			continue;
 		if (d->link.wanted && d->setup.adopted >= 0 &&
-		    d->keep->area[i].valid) {
+		    d->deposit.keep->area[i].valid) {
 			area_resume(d, i, p->area[i].fd);
 		} else if (d->link.wanted) {
 			area_adopt(d, i, p->area[i].fd, p->area[i].value);
 		} else {
-			deposit_drop(d, HOLD_SWAP_AREA, i);
+			deposit_drop(&d->deposit, HOLD_SWAP_AREA, i);
 			close(p->area[i].fd);
 		}
 		p->area[i].fd = -1;

@@ -30,7 +30,7 @@ static void upgrade_ask(struct daemon *d, struct admin *adm, bool cold,
 		.value = keep_layout(),
 	};
 	char text[ADMIN_TEXT];
-	int err = deposit_try(d, &r, fd);
+	int err = deposit_try(&d->deposit, &r, fd);
 
 	if (!err) {
 		d->upgrade_waiter = adm;
@@ -125,8 +125,8 @@ void upgrade_leave(struct daemon *d)
 {
 	mm_stop(d);
 	/* It is no death. */
-	d->keep->tries = 0;
-	deposit_late_flush(d);
+	d->deposit.keep->tries = 0;
+	deposit_late_flush(&d->deposit);
 	/* What hangs in the kernel is over when this process is. */
 	(void)!mapper_stop(d);
 	(void)!copier_stop(d);

@@ -188,8 +188,8 @@ static void inproc_make(void)
 	FUZZ_LAW(d->loop.epoll >= 0, "epoll");
 	make_config(d);
 	make_tenants(d);
-	FUZZ_LAW(!keep_make(d), "no memory");
-	inproc_keep(d->keep, sizeof(*d->keep));
+	FUZZ_LAW(!keep_make(&d->deposit), "no memory");
+	inproc_keep(d->deposit.keep, sizeof(*d->deposit.keep));
 	FUZZ_LAW(!mm_init(d) && !mapper_init(d) && !copier_init(d),
 		 "the daemon does not begin");
 	d->mm_stop = 0;

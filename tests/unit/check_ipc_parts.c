@@ -423,7 +423,7 @@ static pid_t new_process(int *pidfd)
 /* The daemon may die between any two messages: each client has a record. */
 START_TEST(test_deposit_forgets)
 {
-	static struct daemon d;
+	static struct deposit p;
 	const u32 first = MAX_CLIENTS;
 	struct hold_record r;
 	int sv[2], fd[2];
@@ -433,16 +433,16 @@ START_TEST(test_deposit_forgets)
 				    sv), 0);
 	pid[0] = new_process(&fd[0]);
 	pid[1] = new_process(&fd[1]);
-	d.deposit.fd = sv[0];
-	d.deposit.old[0] = fd[0];
-	d.deposit.old[1] = fd[1];
-	d.deposit.nr_old = 2;
-	d.deposit.old_deadline = UINT64_MAX;
+	p.fd = sv[0];
+	p.old[0] = fd[0];
+	p.old[1] = fd[1];
+	p.nr_old = 2;
+	p.old_deadline = UINT64_MAX;
 	kill(pid[0], SIGKILL);
 	ck_assert_int_eq(waitpid(pid[0], NULL, 0), pid[0]);
-	deposit_timers(&d, 0);
-	ck_assert_uint_eq(d.deposit.nr_old, 1);
-	ck_assert_int_eq(d.deposit.old[0], fd[1]);
+	deposit_timers(&p, 0);
+	ck_assert_uint_eq(p.nr_old, 1);
+	ck_assert_int_eq(p.old[0], fd[1]);
 
 	ck_assert_int_eq(recv(sv[1], &r, sizeof(r), 0), sizeof(r));
 	ck_assert_uint_eq(r.op, HOLD_PUT);
@@ -453,8 +453,8 @@ START_TEST(test_deposit_forgets)
 
 	kill(pid[1], SIGKILL);
 	ck_assert_int_eq(waitpid(pid[1], NULL, 0), pid[1]);
-	deposit_timers(&d, 0);
-	ck_assert_uint_eq(d.deposit.nr_old, 0);
+	deposit_timers(&p, 0);
+	ck_assert_uint_eq(p.nr_old, 0);
 	ck_assert_int_eq(recv(sv[1], &r, sizeof(r), 0), sizeof(r));
 	ck_assert_uint_eq(r.op, HOLD_DROP);
 	ck_assert_uint_eq(r.index, first);
@@ -480,7 +480,7 @@ static u32 take_records(int sock)
 /* hold does not read for a while: all comes when it does, in its order. */
 START_TEST(test_deposit_late)
 {
-	static struct daemon d;
+	static struct deposit p;
 	const struct hold_record other = { .magic = HOLD_MAGIC, .op = HOLD_PUT,
 					   .kind = HOLD_EPOCH, .value = 3 };
 	int sv[2], pip[2];
@@ -491,20 +491,20 @@ START_TEST(test_deposit_late)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
 				    sv), 0);
 	ck_assert_int_eq(pipe(pip), 0);
-	d.deposit.fd = sv[0];
+	p.fd = sv[0];
 	while (send(sv[0], &other, sizeof(other), MSG_DONTWAIT) > 0)
 		;
-	ck_assert_uint_eq(deposit_late_timers(&d, 5), UINT64_MAX);
-	deposit_put(&d, HOLD_CLIENT, 1, pip[1], 11);
-	deposit_put(&d, HOLD_CLIENT, 2, pip[1], 21);
-	deposit_drop(&d, HOLD_CLIENT, 1);
-	deposit_put(&d, HOLD_CLIENT, 2, pip[1], 22);
-	deposit_put(&d, HOLD_CLIENT, 3, pip[1], 31);
+	ck_assert_uint_eq(deposit_late_timers(&p, 5), UINT64_MAX);
+	deposit_put(&p, HOLD_CLIENT, 1, pip[1], 11);
+	deposit_put(&p, HOLD_CLIENT, 2, pip[1], 21);
+	deposit_drop(&p, HOLD_CLIENT, 1);
+	deposit_put(&p, HOLD_CLIENT, 2, pip[1], 22);
+	deposit_put(&p, HOLD_CLIENT, 3, pip[1], 31);
 	/* What it was told may be gone for whoever told it. */
 	close(pip[1]);
-	ck_assert_uint_lt(deposit_late_timers(&d, 5), UINT64_MAX);
+	ck_assert_uint_lt(deposit_late_timers(&p, 5), UINT64_MAX);
 	take_records(sv[1]);
-	ck_assert_uint_eq(deposit_late_timers(&d, 5), UINT64_MAX);
+	ck_assert_uint_eq(deposit_late_timers(&p, 5), UINT64_MAX);
 	take_records(sv[1]);
 	ck_assert_ptr_null(store_find(&st, HOLD_CLIENT, 1));
 	k = store_find(&st, HOLD_CLIENT, 2);
@@ -560,12 +560,12 @@ START_TEST(test_deposit_strange)
 		strange_send(sv[1], HOLD_PUT, strange[i][0], strange[i][1],
 			     new_fd());
 	strange_send(sv[1], HOLD_END, 0, 0, -1);
-	ck_assert_int_eq(deposit_init(d), 0);
+	ck_assert_int_eq(deposit_init(&d->deposit), 0);
 
 	ck_assert_uint_eq(d->deposit.life, HOLD_LIFE_NEXT |
 			  HOLD_LIFE_IN_FLIGHT);
-	ck_assert_int_eq(write(d->deposit.arena, "x", 1), 1);
-	ck_assert_int_eq(d->deposit.keep, -1);
+	ck_assert_int_eq(write(d->deposit.left_arena, "x", 1), 1);
+	ck_assert_int_eq(d->deposit.left_keep, -1);
 	ck_assert_uint_eq(d->deposit.nr_kept, 4);
 	ck_assert_uint_eq(d->deposit.nr_ghosts, 0);
 	for (i = 0; i < ARRAY_SIZE(strange); i++) {
@@ -576,7 +576,7 @@ START_TEST(test_deposit_strange)
 		ck_assert_uint_eq(r.index, strange[i][1]);
 	}
 	ck_assert_int_eq(recv(sv[1], &r, sizeof(r), MSG_DONTWAIT), -1);
-	deposit_exit(d);
+	deposit_exit(&d->deposit);
 	free(d);
 	close(sv[1]);
 	close(pip[0]);
@@ -627,10 +627,10 @@ START_TEST(test_deposit_cold)
 	d->deposit.nr_extents = 1000;
 	for (i = 0; i < 1000; i++)
 		d->deposit.extent[i].fd = new_fd();
-	deposit_cold(d, "it was taken over");
+	deposit_cold(&d->deposit, "it was taken over");
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	deposit_exit(d);
+	deposit_exit(&d->deposit);
 	free(d);
 }
 END_TEST

@@ -18,6 +18,8 @@
 
 #define MAX_CLIENTS		64	/* a mask has one bit for each */
 #define MAX_GREETING		64	/* connections without an attach request */
+#define SQ_ENTRIES_MIN		16u	/* of the rings of a client */
+#define SQ_ENTRIES_MAX		1024u
 #define FDS_OTHER		(128 + CORE_NR_TRIGGERS) /* views, epolls, sockets, libraries */
 
 #define NSEC_PER_MSEC		1000000ull

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * keep_copy.c - a copy of what the last daemon kept, that nobody else has
+ * memory.c - memory that kvmm-hold keeps, and private copies of it
  *
- * The daemon before this one may have been taken over, and may have given the
- * descriptor of its memory to others, who write to it for ever.  The next one
- * judges it with root's rights and goes on in it: both only in a copy.  Each
- * page of the old file is read once, by pread(2) and never through a mapping,
- * so that nothing done to the file can be felt here but as other content; and
- * only if it is a memfd: a read of what somebody serves may never end.
+ * The last daemon may have been taken over, and may have given the descriptor
+ * of its memory to a process that writes to it for ever.  The next daemon
+ * judges that memory with root's rights and then works in it, both only in a
+ * copy.  Each page of the old file is read once, by pread(2) and never through
+ * a mapping, so that a later write can only change the content that is copied.
+ * Only a memfd is read: the server of another file could make a read hang.
  *
- * Pages that are not there are not made.  A page costs more to make than to
- * copy, so several threads do it where there is much of it; they share nothing
- * but the number of the next piece.
+ * Holes of the old file stay holes.  To make a page costs more than to copy it,
+ * so several threads copy where there is much to copy; they share nothing but
+ * the number of the next piece.
  *
  * Context: start-up; the threads are gone when keep_copy() returns.
  */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "kvmm/dev/memory.h"
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/deposit/deposit.h"
 
 #define COPY_BUF	(256u << 10)	/* read at once; stays in the cache */
-#define COPY_PIECE	(4ull << 20)	/* what a thread takes */
+#define COPY_PIECE	(4ull << 20)	/* a thread takes one at a time */
 #define COPY_THREADS	8u
 
 /**
  * struct copy - what the threads share
- * @next: piece that nobody has taken yet
- * @err:  of the first that failed
+ * @next: offset of the next piece
+ * @err:  of a thread that failed
  */
 struct copy {
 	int	from;
@@ -40,7 +41,7 @@ struct copy {
 	int	err;
 };
 
-/* Would a copy of all its pages leave room for others? */
+/* Is there memory for a copy of all its pages? */
 static int copy_admit(int fd, u64 bytes)
 {
 	struct stat st;
@@ -87,7 +88,7 @@ static int copy_range(const struct copy *c, char *buf, u64 at, u64 end)
 	return 0;
 }
 
-/* What is not there reads as zeros, in a new file, too. */
+/* Copy the pages that are there: a hole reads as zeros in both files. */
 static int copy_piece(const struct copy *c, char *buf, u64 at, u64 end)
 {
 	const u64 page = (u64)sysconf(_SC_PAGESIZE);
@@ -105,7 +106,7 @@ static int copy_piece(const struct copy *c, char *buf, u64 at, u64 end)
 		off = lseek(c->from, off, SEEK_HOLE);
 		if (off < 0)
 			return -errno;
-		/* Somebody may punch it out between the two: go on anyway. */
+		/* A hole may be punched meanwhile: copy one page at least. */
 		stop = min(max((u64)off, at + page), end);
 		err = copy_range(c, buf, at, stop);
 		if (err)
@@ -135,7 +136,7 @@ static void *copy_main(void *arg)
 	return NULL;
 }
 
-/* This thread is one of them; without others it does all of it. */
+/* This thread copies too; without others it copies all. */
 static int copy_data(struct copy *c)
 {
 	const u64 pieces = DIV_ROUND_UP(c->bytes, COPY_PIECE);
@@ -154,14 +155,68 @@ static int copy_data(struct copy *c)
 	return c->err;
 }
 
+/*
+ * Mapped on a boundary of 2 MiB, in pages of that size where the system gives
+ * them: to map them again, few faults are enough.
+ */
+static void *map_shared(int fd, u64 bytes)
+{
+	const u64 room = bytes + HOSTPOOL_HUGE;
+	char *at, *p, *end;
+
+	at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+		  MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	p = (char *)ALIGN_UP((uintptr_t)at, HOSTPOOL_HUGE);
+	end = p + ALIGN_UP(bytes, (u64)sysconf(_SC_PAGESIZE));
+	if (mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		 0) == MAP_FAILED) {
+		munmap(at, room);
+		return NULL;
+	}
+	if (p > at)
+		munmap(at, (size_t)(p - at));
+	if (at + room > end)
+		munmap(end, (size_t)(at + room - end));
+	if (bytes >= HOSTPOOL_HUGE)
+		(void)madvise(p, bytes, MADV_HUGEPAGE);
+	(void)madvise(p, bytes, MADV_DONTFORK);
+	/* No core dump shows the activity of tenants. */
+	(void)madvise(p, bytes, MADV_DONTDUMP);
+	return p;
+}
+
 /**
- * keep_copy() - memory with what @from holds, that nobody else has
+ * keep_memory() - memory in a file that the next daemon can be given, mapped
+ * @fd: takes its descriptor, -1 on failure
+ * Return: the memory, or NULL with errno.
+ */
+void *keep_memory(const char *name, u64 bytes, int *fd)
+{
+	void *p = NULL;
+
+	*fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (*fd < 0)
+		return NULL;
+	if (!ftruncate(*fd, (off_t)bytes) &&
+	    !fcntl(*fd, F_ADD_SEALS, DEV_SEALS))
+		p = map_shared(*fd, bytes);
+	if (p)
+		return p;
+	close(*fd);
+	*fd = -1;
+	return NULL;
+}
+
+/**
+ * keep_copy() - a private copy of the memory in @from
  * @name:  of the new file, which is sealed as keep_memory() does
  * @from:  as keep_memory() made it, @bytes long, or it is refused
  * @bytes: of both
- * @fd:    the new one; -1 without it
+ * @fd:    takes the new descriptor, -1 on failure
  *
- * Return: the copy, mapped; or NULL, with errno: ESTALE: it is another's.
+ * Return: the copy, mapped; or NULL with errno; ESTALE: @from is no such file.
  */
 void *keep_copy(const char *name, int from, u64 bytes, int *fd)
 {
