@@ -297,13 +297,13 @@ static int start_checks(struct daemon *d)
 /* The host pool and the tables for what moves in and out of it. */
 static int start_tiers(struct daemon *d)
 {
-	int err = copier_init(d);
+	int err = copier_init(&d->copier);
 
 	if (!err && d->setup.cfg.host_bytes && d->setup.dev.ops->host_open)
 		err = d->setup.dev.ops->host_open(&d->setup.dev, d->setup.host.base,
 						  d->setup.host.bytes);
 	if (!err && d->setup.cfg.host_bytes && d->setup.cfg.area_bytes)
-		err = swap_init(d, &d->link.shm);
+		err = swap_init(&d->swap, d->mm_epoll, &d->link.shm);
 	return err;
 }
 
@@ -382,9 +382,9 @@ static int start_threads(struct daemon *d)
 	/* The mapper's records do not wait behind others. */
 	deposit_late_flush(&d->deposit);
 	if (!err)
-		err = mapper_start(d);
+		err = mapper_start(&d->mapper);
 	if (!err)
-		err = copier_start(d);
+		err = copier_start(&d->copier);
 	if (!err)
 		err = mm_start(d);
 	if (!err)
@@ -403,8 +403,9 @@ static int start_serving(struct daemon *d)
 		return refuse_start("the core refuses the sizes given", err,
 				    EX_CONFIG);
 	if (!err)
-		err = mapper_init(d);
+		err = mapper_init(&d->mapper);
 	if (!err) {
+		adopt_extents(d);
 		code = start_hostpool(d);
 		if (code)
 			return code;
@@ -475,7 +476,7 @@ static void stop_all(struct daemon *d, int code)
 	view_exit_all(d);
 	admin_exit_all(d);
 	mm_stop(d);
-	if (!mapper_stop(d) || !copier_stop(d)) {
+	if (!mapper_stop(&d->mapper) || !copier_stop(&d->copier)) {
 		pr_warn("a device call does not come back: ended without it");
 		_exit(code);
 	}
@@ -484,9 +485,9 @@ static void stop_all(struct daemon *d, int code)
 	proc_destroy(d->proc);
 	link_stop(d);
 	deposit_exit(&d->deposit);
-	copier_exit(d);
-	swap_exit(d);
-	mapper_exit(d);
+	copier_exit(&d->copier);
+	swap_exit(&d->swap);
+	mapper_exit(&d->mapper);
 	mm_exit(d);
 	if (d->setup.dev.ops && d->setup.dev.ops->close)
 		d->setup.dev.ops->close(&d->setup.dev);

@@ -233,7 +233,7 @@ void adopt_extents(struct daemon *d)
 			continue;
 		if (i < d->setup.nr_extents && !core_get_extent(d->setup.core, i, &v) &&
 		    v.backed) {
-			d->extent_fds[i] = *x;
+			d->extents.table[i] = *x;
 			x->fd = -1;
 			continue;
 		}

@@ -128,8 +128,8 @@ static int control_timers(struct daemon *d)
 	next = min(next, admin_timers(d, now));
 	next = min(next, area_timers(d, now));
 	next = min(next, closer_timers(d, now));
-	mapper_watchdog(d, now);
-	copier_watchdog(d, now);
+	mapper_watchdog(&d->mapper, now);
+	copier_watchdog(&d->copier, now);
 	/* The mapper gets stuck without telling anybody. */
 	next = min(next, now + WATCHDOG_NS);
 	return next <= now ? 0 : (int)DIV_ROUND_UP(next - now, NSEC_PER_MSEC);

@@ -24,7 +24,7 @@ static void no_descriptors(struct daemon *d)
 	d->view_sock.fd = -1;
 	d->admin_sock.fd = -1;
 	d->mm_epoll = -1;
-	d->mm_bell = -1;
+	d->mm_sleeper.bell = -1;
 	d->loop.epoll = -1;
 	d->kick.fd = -1;
 	d->signals.fd = -1;
@@ -45,9 +45,17 @@ struct daemon *daemon_alloc(void)
 		return NULL;
 	memset(d, 0, sizeof(*d));
 	d->deposit.setup = &d->setup;
+	d->mapper.setup = &d->setup;
+	d->mapper.deposit = &d->deposit;
+	d->mapper.extents = &d->extents;
+	d->mapper.mm = &d->mm_sleeper;
+	d->copier.setup = &d->setup;
+	d->copier.extents = &d->extents;
+	d->copier.mm = &d->mm_sleeper;
+	d->swap.setup = &d->setup;
 	no_descriptors(d);
 	d->mm_stop = 1;
-	d->mapper_stop = 1;
+	d->mapper.stop = 1;
 	d->copier.stop = 1;
 	d->setup.adopted = -1;
 	d->setup.own_uid = geteuid();

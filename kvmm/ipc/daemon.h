@@ -44,7 +44,8 @@
 #include "kvmm/ipc/base/base.h"
 #include "kvmm/ipc/base/setup.h"
 #include "kvmm/ipc/deposit/deposit.h"
-#include "kvmm/ipc/tiers.h"
+#include "kvmm/ipc/swap.h"
+#include "kvmm/ipc/tiers/tiers.h"
 #include "kvmm/proc/proc.h"
 
 #define MAX_GREETING_TENANT	8	/* of one tenant */
@@ -248,7 +249,7 @@ struct daemon {
 	u64			served;
 	pthread_t		mm_thread;
 	int			mm_epoll;
-	int			mm_bell;
+	struct sleeper		mm_sleeper;
 	struct client		*mm_clients[MAX_CLIENTS];
 	u64			mm_known;
 	u64			mm_active;
@@ -260,7 +261,6 @@ struct daemon {
 	u64			idle_ns;
 
 	/* between mm and control */
-	u32			mm_sleeping;
 	u32			mm_stop;
 	u32			call_pending;
 	void			(*call_fn)(struct core *core, void *arg);
@@ -273,17 +273,8 @@ struct daemon {
 	u64			trigger_fired;
 	u64			trigger_gone;
 
-	/* between mm and mapper */
-	struct queue		to_mapper;
-	struct queue		from_mapper;
-	sem_t			mapper_bell;
-	u32			mapper_stop;
-	u64			mapper_since;
-	u32			mapper_extent;
-	pthread_t		mapper_thread;
-	pthread_mutex_t		extent_lock;
-	struct extent_fd	*extent_fds;
-
+	struct extents		extents;
+	struct mapper		mapper;
 	struct closer		closer;
 
 	/* the lower tiers */
@@ -311,7 +302,6 @@ struct daemon {
 	u32			nr_greeting;
 	u32			nr_admins;
 	u32			send_batch;
-	u64			mapper_warned;
 	struct client		*clients[MAX_CLIENTS];
 	struct door		*doors;
 	u32			nr_doors;
@@ -416,8 +406,6 @@ void mm_stop(struct daemon *d);
 void mm_exit(struct daemon *d);
 int __must_check mm_call(struct daemon *d,
 			 void (*fn)(struct core *core, void *arg), void *arg);
-void mm_wake_up(struct daemon *d);
-void mm_look_at_device(struct daemon *d, u64 now);
 void mm_introduce(struct daemon *d, struct client *c);
 void mm_activate(struct daemon *d, struct client *c);
 void mm_deactivate(struct daemon *d, struct client *c);
@@ -428,25 +416,6 @@ void mm_note(struct daemon *d, struct client *c, u32 note);
 bool serve_due(struct client *c);
 u32 serve_client(struct daemon *d, struct client *c, u64 now);
 void serve_expel(struct daemon *d, struct client *c, u64 now, const char *why);
-
-/* mapper.c */
-int __must_check mapper_init(struct daemon *d);
-int __must_check mapper_start(struct daemon *d);
-bool mapper_stop(struct daemon *d);
-void mapper_exit(struct daemon *d);
-void mapper_push(struct daemon *d, u32 op, u32 extent, u32 generation);
-bool mapper_collect(struct daemon *d, u64 now);
-void mapper_watchdog(struct daemon *d, u64 now);
-
-#define MAP_CREATE	1
-#define MAP_RELEASE	2
-
-struct map_msg {
-	u32	op;
-	u32	extent;
-	u32	generation;
-	s32	status;
-};
 
 /**
  * struct view_wait - a connection that waits for a pressure trigger

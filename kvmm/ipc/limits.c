@@ -53,7 +53,7 @@ u64 limits_records(const struct daemon *d)
 {
 	if (!d->setup.cfg.host_bytes)
 		return d->setup.arena_bytes;
-	return d->setup.arena_bytes + copier_bytes(d) + swap_bytes(d);
+	return d->setup.arena_bytes + copier_bytes(&d->setup) + swap_bytes(&d->setup);
 }
 
 /* A pool with memory of its own, against what is left there. */

@@ -38,25 +38,16 @@
 #define TICK_IDLE_NS	NSEC_PER_SEC
 #define MM_EVENTS	(MAX_CLIENTS + 2)
 
-static void bell_ring(int fd)
-{
-	u64 one = 1;
-
-	/* Fails only when the count is full, and then it rings already. */
-	if (write(fd, &one, sizeof(one)) < 0)
-		return;
-}
-
 /* ---- what the core commands ---- */
 
 static void ops_extent_create(void *arg, u32 extent, u32 generation)
 {
-	mapper_push(arg, MAP_CREATE, extent, generation);
+	mapper_push(&((struct daemon *)arg)->mapper, MAP_CREATE, extent, generation);
 }
 
 static void ops_extent_release(void *arg, u32 extent)
 {
-	mapper_push(arg, MAP_RELEASE, extent, 0);
+	mapper_push(&((struct daemon *)arg)->mapper, MAP_RELEASE, extent, 0);
 }
 
 static void ops_extent_send(void *arg, u32 client, u32 extent, u32 generation)
@@ -112,12 +103,12 @@ static void ops_kill_ghosts(void *arg, u32 tenant)
 
 static void ops_copy(void *arg, const struct core_copy *cp)
 {
-	copier_push(arg, cp);
+	copier_push(&((struct daemon *)arg)->copier, cp);
 }
 
 static void ops_io(void *arg, const struct core_io *io)
 {
-	swap_push(arg, io);
+	swap_push(&((struct daemon *)arg)->swap, io);
 }
 
 static void ops_trigger(void *arg, u32 trigger)
@@ -205,23 +196,6 @@ void mm_note(struct daemon *d, struct client *c, u32 note)
 	d->mm_kick = true;
 }
 
-/**
- * mm_look_at_device() - tell the core when the device has failed, once
- *
- * Before it hears of a copy or an extent that failed with it.
- */
-void mm_look_at_device(struct daemon *d, u64 now)
-{
-	/* Pairs with the release in cuda_failed(). */
-	const u32 failed = load_acquire(&d->setup.dev.failed);
-
-	if (failed == d->setup.dev_failed)
-		return;
-	d->setup.dev_failed = failed;
-	core_device_failed(d->setup.core, now, failed == DEV_LOST ?
-			   CORE_DEVICE_LOST : CORE_DEVICE_CUT);
-}
-
 /* ---- one turn ---- */
 
 static void mm_flush(struct daemon *d)
@@ -235,8 +209,9 @@ static void mm_flush(struct daemon *d)
 			ring_wake_client(&c->ring.dctl->wake,
 					 &c->ring.ctl->need_wake);
 	}
-	if (d->mm_kick) {
+	if (d->mm_kick || d->swap.kick) {
 		d->mm_kick = false;
+		d->swap.kick = false;
 		bell_ring(d->kick.fd);
 	}
 }
@@ -312,7 +287,7 @@ static bool mm_turn(struct daemon *d)
 	u32 faults = segment_fault_count();
 	bool busy = false;
 
-	mm_look_at_device(d, now);
+	device_look(&d->setup, now);
 	/* Pairs with the release in mm_call(). */
 	if (load_acquire(&d->call_pending)) {
 		mm_run_call(d);
@@ -321,9 +296,9 @@ static bool mm_turn(struct daemon *d)
 		/* It told the core the time: the core's never goes back. */
 		now = clock_ns();
 	}
-	busy |= mapper_collect(d, now);
-	busy |= copier_collect(d, now);
-	busy |= swap_collect(d, now);
+	busy |= mapper_collect(&d->mapper, now);
+	busy |= copier_collect(&d->copier, now);
+	busy |= swap_collect(&d->swap, now);
 	busy |= mm_serve(d, now, todo, &wait);
 	busy |= core_poll(d->setup.core, now);
 	if (now >= d->mm_next_tick) {
@@ -333,8 +308,8 @@ static bool mm_turn(struct daemon *d)
 	}
 	if (segment_fault_count() != faults)
 		mm_check_guards(d, now);
-	busy |= swap_pump(d, now);
-	swap_note_stalls(d);
+	busy |= swap_pump(&d->swap, now);
+	swap_note_stalls(&d->swap);
 	mm_flush(d);
 	return busy;
 }
@@ -346,8 +321,8 @@ static bool mm_work_waits(struct daemon *d)
 	u64 todo;
 
 	if (load_acquire(&d->call_pending) || READ_ONCE(d->mm_stop) ||
-	    !queue_empty(&d->from_mapper) || copier_waits(&d->copier) ||
-	    swap_waits(d))
+	    !queue_empty(&d->mapper.done) || copier_waits(&d->copier) ||
+	    swap_waits(&d->swap))
 		return true;
 	for (todo = d->mm_active; todo; todo &= todo - 1) {
 		if (serve_due(d->mm_clients[__builtin_ctzll(todo)]))
@@ -368,9 +343,9 @@ static void mm_say_asleep(struct daemon *d, u32 asleep)
 	if (d->swap.ctl)
 		WRITE_ONCE(d->swap.ctl->kvmm_sleeps, asleep);
 	if (asleep)
-		ring_sleep_prepare(&d->mm_sleeping);
+		ring_sleep_prepare(&d->mm_sleeper.asleep);
 	else
-		ring_sleep_finish(&d->mm_sleeping);
+		ring_sleep_finish(&d->mm_sleeper.asleep);
 }
 
 static void mm_sleep(struct daemon *d)
@@ -414,13 +389,6 @@ static void *mm_main(void *arg)
 
 /* ---- for the other threads ---- */
 
-/* Something is there for the mm thread; publish it before. */
-void mm_wake_up(struct daemon *d)
-{
-	if (ring_sleeper_waits(&d->mm_sleeping))
-		bell_ring(d->mm_bell);
-}
-
 /**
  * mm_call() - run a function on the mm thread, between two requests
  * @fn:  short; may not block
@@ -438,7 +406,7 @@ int mm_call(struct daemon *d, void (*fn)(struct core *core, void *arg),
 	d->call_arg = arg;
 	/* Pairs with the acquire in mm_turn(). */
 	store_release(&d->call_pending, 1);
-	mm_wake_up(d);
+	sleeper_wake(&d->mm_sleeper);
 	while (sem_wait(&d->call_done) && errno == EINTR)
 		;
 	return 0;
@@ -535,9 +503,9 @@ int mm_init(struct daemon *d)
 	mm_lend_trace(d);
 	mm_lock_secrets(d);
 	d->mm_epoll = epoll_create1(EPOLL_CLOEXEC);
-	d->mm_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (d->mm_epoll < 0 || d->mm_bell < 0 ||
-	    epoll_ctl(d->mm_epoll, EPOLL_CTL_ADD, d->mm_bell, &ev))
+	d->mm_sleeper.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (d->mm_epoll < 0 || d->mm_sleeper.bell < 0 ||
+	    epoll_ctl(d->mm_epoll, EPOLL_CTL_ADD, d->mm_sleeper.bell, &ev))
 		return -errno;
 	sem_init(&d->call_done, 0, 0);
 	d->mm_stop = 1;
@@ -562,7 +530,7 @@ void mm_stop(struct daemon *d)
 	if (d->mm_stop)
 		return;
 	WRITE_ONCE(d->mm_stop, 1);
-	mm_wake_up(d);
+	sleeper_wake(&d->mm_sleeper);
 	pthread_join(d->mm_thread, NULL);
 }
 
@@ -570,8 +538,8 @@ void mm_exit(struct daemon *d)
 {
 	if (d->mm_epoll >= 0)
 		close(d->mm_epoll);
-	if (d->mm_bell >= 0)
-		close(d->mm_bell);
+	if (d->mm_sleeper.bell >= 0)
+		close(d->mm_sleeper.bell);
 	mm_unmap(d->setup.arena, d->setup.arena_bytes);
 	if (d->setup.arena_fd >= 0)
 		close(d->setup.arena_fd);

@@ -124,7 +124,7 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 		return -EAGAIN;
 	if (!most)
 		return -EDQUOT;
-	pthread_mutex_lock(&d->extent_lock);
+	pthread_mutex_lock(&d->extents.lock);
 	while (msg.nr < most) {
 		const struct extent_fd *x;
 		u32 want;
@@ -132,7 +132,7 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 		e = extents_next(d, c, e);
 		if (e >= d->setup.nr_extents)
 			break;
-		x = &d->extent_fds[e];
+		x = &d->extents.table[e];
 		want = READ_ONCE(c->want[e]);
 		if (x->fd >= 0 && x->generation == want) {
 			msg.entry[msg.nr].extent = e;
@@ -145,7 +145,7 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 		err = sock_send(c->sock.fd, &msg,
 				offsetof(struct kvmm_map_msg, entry) +
 				msg.nr * sizeof(msg.entry[0]), fds, msg.nr);
-	pthread_mutex_unlock(&d->extent_lock);
+	pthread_mutex_unlock(&d->extents.lock);
 	if (err)
 		return err;
 	for (i = 0; i < msg.nr; i++)

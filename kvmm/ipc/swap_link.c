@@ -25,6 +25,7 @@
 
 #include "kvmm/ipc/daemon.h"
 
+#define SWAP_TALES	64	/* told to the mm thread at once */
 #define HOLD_BATCH	256	/* records taken in one round */
 
 struct link_call {
@@ -40,7 +41,7 @@ static void call_join(struct core *core, void *arg)
 {
 	struct link_call *c = arg;
 
-	swap_join(c->d, c->generation);
+	swap_join(&c->d->swap, c->generation);
 }
 
 static void call_up(struct core *core, void *arg)
@@ -54,7 +55,7 @@ static void call_leave(struct core *core, void *arg)
 {
 	struct link_call *c = arg;
 
-	swap_leave(c->d, clock_ns(), c->generation);
+	swap_leave(&c->d->swap, clock_ns(), c->generation);
 }
 
 static void call_gone(struct core *core, void *arg)
@@ -71,7 +72,7 @@ static void call_hear(struct core *core, void *arg)
 	u32 i;
 
 	for (i = 0; i < c->nr; i++)
-		swap_hear(c->d, now, &c->tale[i]);
+		swap_hear(&c->d->swap, now, &c->tale[i]);
 }
 
 static void link_call(struct daemon *d, u32 generation,
@@ -359,7 +360,7 @@ int link_get_info(void *arg, struct proc_swap_info *info)
 	u32 i, n;
 
 	memset(info, 0, sizeof(*info));
-	copier_get_counts(c.d, &copied);
+	copier_get_counts(&c.d->copier, &copied);
 #define x(name, text) info->name = copied.name;
 	PROC_COPIER_COUNTERS(x)
 #undef x

@@ -128,7 +128,7 @@ void upgrade_leave(struct daemon *d)
 	d->deposit.keep->tries = 0;
 	deposit_late_flush(&d->deposit);
 	/* What hangs in the kernel is over when this process is. */
-	(void)!mapper_stop(d);
-	(void)!copier_stop(d);
+	(void)!mapper_stop(&d->mapper);
+	(void)!copier_stop(&d->copier);
 	_exit(HOLD_EXIT_UPGRADE);
 }

@@ -72,7 +72,7 @@ static void setup(void)
 				     &info), "%s", info.text);
 	inproc->clients[0] = &client;
 	core_client_bind(inproc->setup.core, 0, &bind);
-	FUZZ_LAW(!swap_init(inproc, &inproc->link.shm), "no swap");
+	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm_epoll, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
 	inproc->proc = proc_create(&src);
 	FUZZ_LAW(inproc->proc, "no files");

@@ -131,7 +131,7 @@ static void setup(void)
 	struct kvmm_attach_req req;
 	u32 i;
 
-	FUZZ_LAW(!swap_init(inproc, &inproc->link.shm), "no swap");
+	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm_epoll, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
 	shell_attach_req(&req, 0);
 	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,

@@ -190,7 +190,7 @@ static void inproc_make(void)
 	make_tenants(d);
 	FUZZ_LAW(!keep_make(&d->deposit), "no memory");
 	inproc_keep(d->deposit.keep, sizeof(*d->deposit.keep));
-	FUZZ_LAW(!mm_init(d) && !mapper_init(d) && !copier_init(d),
+	FUZZ_LAW(!mm_init(d) && !mapper_init(&d->mapper) && !copier_init(&d->copier),
 		 "the daemon does not begin");
 	d->mm_stop = 0;
 	d->setup.start_ns = clock_ns();
@@ -199,7 +199,7 @@ static void inproc_make(void)
 	inproc_keep(d->setup.arena, d->setup.arena_bytes);
 	/* What lies behind is not looked at before it is written. */
 	inproc_keep(d->trace, sizeof(struct core_trace));
-	inproc_keep(d->extent_fds, d->setup.nr_extents * sizeof(*d->extent_fds));
+	inproc_keep(d->extents.table, d->setup.nr_extents * sizeof(*d->extents.table));
 }
 
 void inproc_keep(void *p, size_t bytes)
@@ -237,12 +237,12 @@ bool inproc_threads(int status)
 	struct map_msg msg;
 	bool any = false;
 
-	while (queue_pop(&d->to_mapper, &msg)) {
+	while (queue_pop(&d->mapper.todo, &msg)) {
 		any = true;
 		if (msg.op != MAP_CREATE)
 			continue;
 		msg.status = status;
-		FUZZ_LAW(queue_push(&d->from_mapper, &msg), "full");
+		FUZZ_LAW(queue_push(&d->mapper.done, &msg), "full");
 	}
 	while (queue_pop(&d->copier.todo, &cp)) {
 		any = true;
@@ -257,12 +257,12 @@ void inproc_turn(void)
 	struct daemon *d = inproc;
 	u64 now = clock_ns();
 
-	(void)mapper_collect(d, now);
-	(void)copier_collect(d, now);
-	(void)swap_collect(d, now);
+	(void)mapper_collect(&d->mapper, now);
+	(void)copier_collect(&d->copier, now);
+	(void)swap_collect(&d->swap, now);
 	(void)core_poll(d->setup.core, now);
 	core_tick(d->setup.core, now);
-	(void)swap_pump(d, now);
+	(void)swap_pump(&d->swap, now);
 	d->mm_wake = 0;
 	d->mm_kick = false;
 }

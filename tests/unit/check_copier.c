@@ -23,24 +23,24 @@ static void setup(void)
 	tf_setup();
 	td->setup.dev.ops = &host_dev_ops;
 	td->setup.dev.extent_size = TF_EXTENT;
-	ck_assert_int_eq(mapper_init(td), 0);
+	ck_assert_int_eq(mapper_init(&td->mapper), 0);
 	for (i = 0; i < TF_EXTENTS; i++)
 		ck_assert_int_eq(host_dev_ops.extent_create(&td->setup.dev, i, 1,
-				 &td->extent_fds[i].fd), 0);
+				 &td->extents.table[i].fd), 0);
 	ask.bytes = td->setup.cfg.host_bytes;
 	ck_assert_int_eq(hostpool_create(&td->setup.host, &ask), 0);
-	ck_assert_int_eq(copier_init(td), 0);
-	ck_assert_int_eq(copier_start(td), 0);
+	ck_assert_int_eq(copier_init(&td->copier), 0);
+	ck_assert_int_eq(copier_start(&td->copier), 0);
 	for (i = 0; i < sizeof(pattern); i++)
 		pattern[i] = (char)(i * 7 + i / 251);
 }
 
 static void teardown(void)
 {
-	ck_assert(copier_stop(td));
-	copier_exit(td);
+	ck_assert(copier_stop(&td->copier));
+	copier_exit(&td->copier);
 	hostpool_destroy(&td->setup.host);
-	mapper_exit(td);
+	mapper_exit(&td->mapper);
 	tf_teardown();
 }
 
@@ -60,7 +60,7 @@ static int copy(u64 id, bool to_host, u64 dev_off, u64 host_off, u64 bytes)
 	};
 	struct copy_done done;
 
-	copier_push(td, &cp);
+	copier_push(&td->copier, &cp);
 	while (!queue_pop(&td->copier.done, &done))
 		usleep(100);
 	ck_assert_uint_eq(done.id, id);
@@ -69,13 +69,13 @@ static int copy(u64 id, bool to_host, u64 dev_off, u64 host_off, u64 bytes)
 
 static void extent_write(u32 extent, u64 off, const char *p, u64 len)
 {
-	ck_assert_int_eq(pwrite(td->extent_fds[extent].fd, p, len, (off_t)off),
+	ck_assert_int_eq(pwrite(td->extents.table[extent].fd, p, len, (off_t)off),
 			 (ssize_t)len);
 }
 
 static void extent_read(u32 extent, u64 off, char *p, u64 len)
 {
-	ck_assert_int_eq(pread(td->extent_fds[extent].fd, p, len, (off_t)off),
+	ck_assert_int_eq(pread(td->extents.table[extent].fd, p, len, (off_t)off),
 			 (ssize_t)len);
 }
 
@@ -122,7 +122,7 @@ static int move(u64 id, u64 from, u64 to, u64 bytes)
 	};
 	struct copy_done done;
 
-	copier_push(td, &cp);
+	copier_push(&td->copier, &cp);
 	while (!queue_pop(&td->copier.done, &done))
 		usleep(100);
 	ck_assert_uint_eq(done.id, id);
@@ -139,7 +139,7 @@ START_TEST(test_counts)
 	ck_assert_int_eq(copy(2, true, 0, 0, BLOCK), 0);
 	ck_assert_int_eq(copy(3, false, 0, 0, BLOCK), 0);
 	ck_assert_int_eq(move(4, 0, TF_EXTENT, 4096), 0);
-	copier_get_counts(td, &n);
+	copier_get_counts(&td->copier, &n);
 	ck_assert_uint_eq(n.copy_out_bytes, 2 * BLOCK);
 	ck_assert_uint_eq(n.copy_in_bytes, BLOCK);
 	ck_assert_uint_eq(n.copy_move_bytes, 4096);
@@ -148,7 +148,7 @@ START_TEST(test_counts)
 	ck_assert_uint_gt(n.copy_move_ns, 0);
 	arm("copy_in_eio");
 	ck_assert_int_eq(copy(5, false, 0, 0, BLOCK), -EIO);
-	copier_get_counts(td, &n);
+	copier_get_counts(&td->copier, &n);
 	ck_assert_uint_eq(n.copy_in_bytes, BLOCK);
 }
 END_TEST
@@ -195,7 +195,7 @@ END_TEST
 START_TEST(test_hole)
 {
 	extent_write(1, 0, pattern, BLOCK);
-	ck_assert_int_eq(fallocate(td->extent_fds[1].fd,
+	ck_assert_int_eq(fallocate(td->extents.table[1].fd,
 				   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 				   4096, 4096), 0);
 	ck_assert_int_eq(copy(1, true, TF_EXTENT, 0, BLOCK), 0);
@@ -218,8 +218,8 @@ START_TEST(test_errors)
 	ck_assert_int_eq(copy(6, true, 0, td->setup.host.bytes, 1), -EFAULT);
 	ck_assert_int_eq(copy(7, true, ~0ull, ~0ull, BLOCK), -EFAULT);
 	/* An extent that is not there. */
-	close(td->extent_fds[7].fd);
-	td->extent_fds[7].fd = -1;
+	close(td->extents.table[7].fd);
+	td->extents.table[7].fd = -1;
 	ck_assert_int_eq(copy(8, true, 7 * TF_EXTENT, 0, BLOCK), -EIO);
 }
 END_TEST
@@ -230,8 +230,8 @@ START_TEST(test_short)
 	int fd = memfd_create("short", MFD_CLOEXEC);
 
 	ck_assert_int_eq(ftruncate(fd, BLOCK - 1), 0);
-	close(td->extent_fds[7].fd);
-	td->extent_fds[7].fd = fd;
+	close(td->extents.table[7].fd);
+	td->extents.table[7].fd = fd;
 	ck_assert_int_eq(copy(1, true, 7 * TF_EXTENT, 0, BLOCK), -EIO);
 }
 END_TEST
@@ -247,7 +247,7 @@ START_TEST(test_many)
 		cp.id = n;
 		cp.dev_off = n * 512;
 		cp.host_off = n * 512;
-		copier_push(td, &cp);
+		copier_push(&td->copier, &cp);
 	}
 	while (seen < 200) {
 		if (!queue_pop(&td->copier.done, &done)) {

@@ -157,13 +157,13 @@ static int scene_open(void)
 	if (!err)
 		err = td->setup.dev.ops->reserve(&td->setup.dev, td->setup.cfg.pool_bytes);
 	if (!err)
-		err = mapper_init(td);
+		err = mapper_init(&td->mapper);
 	if (err)
 		return err;
 	ask.bytes = td->setup.cfg.host_bytes;
 	err = hostpool_create(&td->setup.host, &ask);
 	if (!err)
-		err = copier_init(td);
+		err = copier_init(&td->copier);
 	if (!err)
 		err = td->setup.dev.ops->host_open(&td->setup.dev, td->setup.host.base,
 						   td->setup.host.bytes);
@@ -173,14 +173,14 @@ static int scene_open(void)
 static int extent_make(u32 i)
 {
 	return td->setup.dev.ops->extent_create(&td->setup.dev, i, 1,
-						&td->extent_fds[i].fd);
+						&td->extents.table[i].fd);
 }
 
 static void scene_close(void)
 {
-	ck_assert(copier_stop(td));
-	copier_exit(td);
-	mapper_exit(td);
+	ck_assert(copier_stop(&td->copier));
+	copier_exit(&td->copier);
+	mapper_exit(&td->mapper);
 	if (td->setup.dev.ops)
 		td->setup.dev.ops->close(&td->setup.dev);
 	hostpool_destroy(&td->setup.host);
@@ -191,7 +191,7 @@ static void scene_close(void)
 static char *extent_look(u32 i)
 {
 	char *p = mmap(NULL, TF_EXTENT, PROT_READ | PROT_WRITE, MAP_SHARED,
-		       td->extent_fds[i].fd, 0);
+		       td->extents.table[i].fd, 0);
 
 	ck_assert_ptr_ne(p, MAP_FAILED);
 	return p;
@@ -206,7 +206,7 @@ static void push(u64 id, u32 dir_, u64 dev_off, u64 to, u64 bytes)
 		.host_off = dir_ == DEV_COPY_WITHIN ? 0 : to, .bytes = bytes,
 	};
 
-	copier_push(td, &cp);
+	copier_push(&td->copier, &cp);
 }
 
 static struct copy_done next_done(void)
@@ -249,10 +249,10 @@ static int play_extents(void)
 		ck_assert_int_eq(p[i], 0);
 	memset(p, 'a', TF_EXTENT);
 	/* It changes hands: another memory, with nothing of the other in it. */
-	second = dup(td->extent_fds[3].fd);
+	second = dup(td->extents.table[3].fd);
 	ck_assert_int_eq(td->setup.dev.ops->extent_revoke(&td->setup.dev, 3,
-							  td->extent_fds[3].fd), 0);
-	td->setup.dev.ops->extent_release(&td->setup.dev, 3, td->extent_fds[3].fd);
+							  td->extents.table[3].fd), 0);
+	td->setup.dev.ops->extent_release(&td->setup.dev, 3, td->extents.table[3].fd);
 	ck_assert_int_eq(extent_make(3), 0);
 	memset(p, 'b', TF_EXTENT);
 	munmap(p, TF_EXTENT);
@@ -291,13 +291,13 @@ static int play_adopt(void)
 	p = extent_look(2);
 	memcpy(p, pattern, TF_EXTENT);
 	munmap(p, TF_EXTENT);
-	kept = dup(td->extent_fds[2].fd);
-	td->setup.dev.ops->extent_release(&td->setup.dev, 2, td->extent_fds[2].fd);
-	td->extent_fds[2].fd = -1;
+	kept = dup(td->extents.table[2].fd);
+	td->setup.dev.ops->extent_release(&td->setup.dev, 2, td->extents.table[2].fd);
+	td->extents.table[2].fd = -1;
 	ck_assert(td->setup.dev.ops->extent_is_ours(&td->setup.dev, kept));
 	ck_assert_int_eq(td->setup.dev.ops->extent_adopt(&td->setup.dev, 2, kept), 0);
-	td->extent_fds[2].fd = kept;
-	ck_assert_int_eq(copier_start(td), 0);
+	td->extents.table[2].fd = kept;
+	ck_assert_int_eq(copier_start(&td->copier), 0);
 	ck_assert_int_eq(copy(1, DEV_COPY_OUT, 2 * TF_EXTENT + 4096, 8192,
 			      BLOCK), 0);
 	ck_assert_mem_eq(td->setup.host.base + 8192, pattern + 4096, BLOCK);
@@ -334,7 +334,7 @@ static int play_copies(void)
 		return 1;
 	for (i = 0; i < TF_EXTENTS; i++)
 		ck_assert_int_eq(extent_make(i), 0);
-	ck_assert_int_eq(copier_start(td), 0);
+	ck_assert_int_eq(copier_start(&td->copier), 0);
 	p = extent_look(0);
 	q = extent_look(1);
 	memcpy(p + end, pattern, BLOCK / 2);
@@ -395,7 +395,7 @@ static int play_many(void)
 		push(i, DEV_COPY_OUT, 0, i % 8 * 4096, 4096);
 	for (i = 0; i < 100; i++)
 		push(1000 + i, DEV_COPY_IN, 4 * TF_EXTENT, 65536, 4096);
-	ck_assert_int_eq(copier_start(td), 0);
+	ck_assert_int_eq(copier_start(&td->copier), 0);
 	for (i = 0; i < 200; i++) {
 		done = next_done();
 		ck_assert_int_eq(done.status, 0);
@@ -405,7 +405,7 @@ static int play_many(void)
 	}
 	/* The first that came in did not wait for all that went out. */
 	ck_assert_msg(first_in < 50, "%u went out before", first_in);
-	copier_get_counts(td, &n);
+	copier_get_counts(&td->copier, &n);
 	ck_assert_uint_eq(n.copy_out_bytes, 100 * 4096);
 	ck_assert_uint_eq(n.copy_in_bytes, 100 * 4096);
 	/* Each took 200 us, and two at once are two directions. */
@@ -484,7 +484,7 @@ static int play_faults(void)
 			 0);
 	for (i = 0; i < 40; i++)
 		push(i, DEV_COPY_OUT, 0, 0, 4096);
-	ck_assert_int_eq(copier_start(td), 0);
+	ck_assert_int_eq(copier_start(&td->copier), 0);
 	for (i = 0; i < 40; i++) {
 		struct copy_done done = next_done();
 
@@ -521,7 +521,7 @@ static int sticky_as(const char *fault, u32 failed)
 	for (i = 0; i < 60; i++)
 		push(i, i % 2 ? DEV_COPY_OUT : DEV_COPY_IN, 0, 8192 * (i % 2),
 		     4096);
-	ck_assert_int_eq(copier_start(td), 0);
+	ck_assert_int_eq(copier_start(&td->copier), 0);
 	for (i = 0; i < 60; i++)
 		bad += next_done().status == -EIO;
 	ck_assert_uint_ge(bad, 55);
@@ -573,7 +573,7 @@ static int play_plain(void)
 	if (scene_open())
 		return 1;
 	ck_assert_int_eq(extent_make(0), 0);
-	ck_assert_int_eq(copier_start(td), 0);
+	ck_assert_int_eq(copier_start(&td->copier), 0);
 	ck_assert_int_eq(copy(1, DEV_COPY_OUT, 0, 0, 4096), 0);
 	ck_assert_int_eq(copy(2, DEV_COPY_OUT, 0, 0, 4096), -ENOMEM);
 	ck_assert_int_eq(copy(3, DEV_COPY_OUT, 0, 0, 4096), 0);
@@ -607,7 +607,7 @@ static int play_whole(void)
 	if (!err)
 		err = extent_make(1);
 	if (!err)
-		err = copier_start(td);
+		err = copier_start(&td->copier);
 	if (!err)
 		err = copy(1, DEV_COPY_OUT, 0, 0, BLOCK);
 	if (!err)

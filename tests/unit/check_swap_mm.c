@@ -16,7 +16,7 @@ static u32 life;
 
 static void join(void)
 {
-	swap_join(td, ++life);
+	swap_join(&td->swap, ++life);
 	ring_cons_init(&taken, SWAP_ENTRIES, 0, &SW.ctl->req_head,
 		       &SW.ctl->req_tail);
 	ring_prod_init(&done, SWAP_ENTRIES, 0, &SW.ctl->cpl_tail,
@@ -27,7 +27,7 @@ static void join(void)
 static void setup(void)
 {
 	tf_setup();
-	ck_assert_int_eq(swap_init(td, &td_shm), 0);
+	ck_assert_int_eq(swap_init(&td->swap, td->mm_epoll, &td_shm), 0);
 	SW.area[0].live = true;
 	SW.area[0].index = 3;
 	SW.area[0].off = SWAPD_RESERVED_BYTES;
@@ -43,7 +43,7 @@ static void order(u64 id, bool write)
 		.domain = 1, .hash = { id, ~id }, .generation = id + 7,
 	};
 
-	swap_push(td, &io);
+	swap_push(&td->swap, &io);
 }
 
 /* Next request that swapd finds; false when there is none. */
@@ -74,7 +74,7 @@ static u64 issue(u64 id, bool write)
 	struct swapd_req r;
 
 	order(id, write);
-	ck_assert(swap_pump(td, 1));
+	ck_assert(swap_pump(&td->swap, 1));
 	ck_assert(take(&r));
 	carry(r.id, r.id, 0, 1);
 	return r.id;
@@ -91,7 +91,7 @@ static void complete(u64 id, int status)
 
 static void die(void)
 {
-	swap_leave(td, 1, life);
+	swap_leave(&td->swap, 1, life);
 }
 
 static void old_cqe(u64 id, s32 res)
@@ -101,7 +101,7 @@ static void old_cqe(u64 id, s32 res)
 		.id = id,
 	};
 
-	swap_hear(td, 1, &t);
+	swap_hear(&td->swap, 1, &t);
 }
 
 static void drained(u32 generation)
@@ -110,7 +110,7 @@ static void drained(u32 generation)
 		.kind = HOLD_SWAP_DRAINED, .generation = generation,
 	};
 
-	swap_hear(td, 1, &t);
+	swap_hear(&td->swap, 1, &t);
 }
 
 START_TEST(test_request_is_what_was_ordered)
@@ -118,9 +118,9 @@ START_TEST(test_request_is_what_was_ordered)
 	struct swapd_req r;
 
 	order(5, true);
-	ck_assert(swap_waits(td));
-	ck_assert(swap_pump(td, 1));
-	ck_assert(!swap_waits(td));
+	ck_assert(swap_waits(&td->swap));
+	ck_assert(swap_pump(&td->swap, 1));
+	ck_assert(!swap_waits(&td->swap));
 	ck_assert(take(&r));
 	ck_assert_uint_eq(r.op, SWAPD_WRITE);
 	ck_assert_uint_eq(r.area, 3);
@@ -134,11 +134,11 @@ START_TEST(test_request_is_what_was_ordered)
 	ck_assert_uint_eq(r.generation, 12);
 	ck_assert_uint_eq(r.resv | r.resv2[0] | r.resv2[1] | r.resv2[2], 0);
 	complete(r.id, 0);
-	ck_assert(swap_waits(td));
-	ck_assert(swap_collect(td, 2));
+	ck_assert(swap_waits(&td->swap));
+	ck_assert(swap_collect(&td->swap, 2));
 	ck_assert_uint_eq(SW.nr_open, 0);
 	ck_assert_uint_eq(SW.works, 1);
-	ck_assert(!swap_pump(td, 2));
+	ck_assert(!swap_pump(&td->swap, 2));
 }
 END_TEST
 
@@ -149,21 +149,21 @@ START_TEST(test_busy)
 
 	ck_assert_uint_eq(busy_ns(&SW, 0, 50), 0);
 	order(1, true);
-	ck_assert(swap_pump(td, 100));
+	ck_assert(swap_pump(&td->swap, 100));
 	order(2, false);
-	ck_assert(swap_pump(td, 110));
+	ck_assert(swap_pump(&td->swap, 110));
 	ck_assert(take(&r[0]));
 	ck_assert(take(&r[1]));
 	ck_assert_uint_eq(busy_ns(&SW, 0, 115), 15);
 	complete(r[0].id, 0);
-	ck_assert(swap_collect(td, 130));
+	ck_assert(swap_collect(&td->swap, 130));
 	ck_assert_uint_eq(busy_ns(&SW, 0, 140), 40);
 	complete(r[1].id, -EIO);
-	ck_assert(swap_collect(td, 150));
+	ck_assert(swap_collect(&td->swap, 150));
 	ck_assert_uint_eq(busy_ns(&SW, 0, 900), 50);
 	order(3, true);
-	ck_assert(swap_pump(td, 1000));
-	swap_leave(td, 1007, life);
+	ck_assert(swap_pump(&td->swap, 1000));
+	swap_leave(&td->swap, 1007, life);
 	ck_assert_uint_eq(busy_ns(&SW, 0, 2000), 57);
 	drained(life);
 	ck_assert_uint_eq(SW.nr_orphans, 0);
@@ -188,13 +188,13 @@ START_TEST(test_more_than_the_table)
 	for (n = 0; n < all; n++)
 		order(n, n & 1);
 	while (seen < all) {
-		swap_pump(td, 1);
+		swap_pump(&td->swap, 1);
 		ck_assert_uint_le(SW.nr_open, 8);
 		while (take(&r)) {
 			ck_assert_uint_eq(r.hash[0], seen++);
 			complete(r.id, 0);
 		}
-		ck_assert(swap_collect(td, 1));
+		ck_assert(swap_collect(&td->swap, 1));
 	}
 	ck_assert_uint_eq(SW.nr_open, 0);
 	ck_assert(queue_empty(&SW.backlog));
@@ -245,7 +245,7 @@ START_TEST(test_orphan_ends)
 	ck_assert_uint_eq(SW.nr_orphans, 1);
 	join();
 	/* Until hold says so it belongs to nobody. */
-	ck_assert(!swap_pump(td, 1));
+	ck_assert(!swap_pump(&td->swap, 1));
 	ck_assert(!take(&r));
 	life--;
 	old_cqe(id, ending[_i].res);
@@ -253,7 +253,7 @@ START_TEST(test_orphan_ends)
 	ck_assert_uint_eq(SW.nr_orphans, 0);
 	ck_assert_uint_eq(SW.nr_open, ending[_i].again);
 	ck_assert_uint_eq(SW.count.again, ending[_i].again);
-	ck_assert(swap_pump(td, 1) == ending[_i].again);
+	ck_assert(swap_pump(&td->swap, 1) == ending[_i].again);
 	if (!ending[_i].again)
 		return;
 	ck_assert(take(&r));
@@ -262,11 +262,11 @@ START_TEST(test_orphan_ends)
 	ck_assert_uint_eq(r.op, ending[_i].write ? SWAPD_WRITE : SWAPD_READ);
 	/* What is said late of the old id finds nobody. */
 	complete(id, 0);
-	swap_collect(td, 1);
+	swap_collect(&td->swap, 1);
 	ck_assert_uint_eq(SW.nr_open, 1);
 	ck_assert_uint_eq(SW.count.strays, 1);
 	complete(r.id, 0);
-	swap_collect(td, 1);
+	swap_collect(&td->swap, 1);
 	ck_assert_uint_eq(SW.nr_open, 0);
 }
 END_TEST
@@ -354,12 +354,12 @@ START_TEST(test_drained)
 	ck_assert_uint_eq(SW.nr_orphans, 2);
 	drained(2);
 	ck_assert_uint_eq(SW.nr_orphans, 1);
-	ck_assert(swap_pump(td, 1));
+	ck_assert(swap_pump(&td->swap, 1));
 	ck_assert(take(&r));
 	ck_assert_uint_eq(r.hash[0], 2);
 	ck_assert(!take(&r));
 	drained(1);
-	ck_assert(swap_pump(td, 1));
+	ck_assert(swap_pump(&td->swap, 1));
 	ck_assert(take(&r));
 	ck_assert_uint_eq(r.hash[0], 1);
 	/* Word of a life that has nothing left. */
@@ -382,7 +382,7 @@ START_TEST(test_killer)
 		drained(life);
 		join();
 		order(100 + n, false);
-		swap_pump(td, 1);
+		swap_pump(&td->swap, 1);
 		for (i = 0; take(&r); i++)
 			;
 		/* Twice they go together, with those that came later. */
@@ -392,8 +392,8 @@ START_TEST(test_killer)
 		/* The first of them is no killer: the rest goes on. */
 		if (n == SWAP_CAREFUL) {
 			complete(r.id, 0);
-			swap_collect(td, 1);
-			swap_pump(td, 1);
+			swap_collect(&td->swap, 1);
+			swap_pump(&td->swap, 1);
 			ck_assert(take(&r));
 			ck_assert(!take(&r));
 		}
@@ -403,7 +403,7 @@ START_TEST(test_killer)
 		die();
 		drained(life);
 		join();
-		swap_pump(td, 1);
+		swap_pump(&td->swap, 1);
 		while (take(&r))
 			;
 	}
@@ -419,13 +419,13 @@ START_TEST(test_gone)
 	die();
 	drained(life);
 	SW.gone = true;
-	ck_assert(swap_waits(td));
-	ck_assert(swap_pump(td, 1));
+	ck_assert(swap_waits(&td->swap));
+	ck_assert(swap_pump(&td->swap, 1));
 	ck_assert_uint_eq(SW.nr_open, 0);
 	ck_assert(queue_empty(&SW.backlog));
 	ck_assert_uint_eq(SW.count.given_up, 2);
 	order(3, true);
-	ck_assert(swap_pump(td, 1));
+	ck_assert(swap_pump(&td->swap, 1));
 	ck_assert_uint_eq(SW.count.given_up, 3);
 }
 END_TEST
@@ -436,9 +436,9 @@ START_TEST(test_lost_area)
 	struct core_io io = { .id = 9, .area = 1, .len = 8192, .payload = 1 };
 	struct swapd_req r;
 
-	swap_push(td, &io);
+	swap_push(&td->swap, &io);
 	order(2, true);
-	ck_assert(swap_pump(td, 1));
+	ck_assert(swap_pump(&td->swap, 1));
 	ck_assert_uint_eq(SW.nr_open, 1);
 	ck_assert(take(&r));
 	ck_assert_uint_eq(r.hash[0], 2);
@@ -455,10 +455,10 @@ START_TEST(test_forged_index)
 		WRITE_ONCE(SW.ctl->cpl_tail, SWAP_ENTRIES + 1);
 	else
 		WRITE_ONCE(SW.ctl->cpl_tail, -1u);
-	ck_assert(!swap_collect(td, 1));
+	ck_assert(!swap_collect(&td->swap, 1));
 	ck_assert_uint_eq(SW.broken, 1);
-	ck_assert(td->mm_kick);
-	ck_assert(!swap_waits(td));
+	ck_assert(SW.kick);
+	ck_assert(!swap_waits(&td->swap));
 	die();
 	ck_assert_uint_eq(SW.nr_orphans, 1);
 	old_cqe(id, 8192);
@@ -477,12 +477,12 @@ START_TEST(test_strays)
 	complete(SWAPD_ID(1, SWAP_ENTRIES), 0);
 	complete(0, 0);
 	complete(~0ull, 0);
-	swap_collect(td, 1);
+	swap_collect(&td->swap, 1);
 	ck_assert_uint_eq(SW.nr_open, 1);
 	ck_assert_uint_eq(SW.count.strays, 4);
 	complete(id, 0);
 	complete(id, 0);
-	swap_collect(td, 1);
+	swap_collect(&td->swap, 1);
 	ck_assert_uint_eq(SW.nr_open, 0);
 	ck_assert_uint_eq(SW.count.strays, 5);
 }

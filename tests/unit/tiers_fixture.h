@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiers_fixture.h - the shell's part of the lower tiers without its threads
+ * tiers_fixture.h - the rooms below the mm thread, without threads
  *
- * A struct daemon with a real core that has nothing in it: answers to
- * requests which the core did not order are ignored by it, so a test orders
- * what it likes and looks at the shell's own tables.  Nothing runs but what
- * the test calls.
+ * The core is a real one that has nothing in it.  It ignores answers to
+ * requests that it did not order, so a test pushes orders of its own and looks
+ * at the tables.  Nothing runs but the functions that the test calls.
  */
 #ifndef TESTS_UNIT_TIERS_FIXTURE_H
 #define TESTS_UNIT_TIERS_FIXTURE_H
@@ -15,20 +14,30 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/tiers/tiers.h"
 
 #define TF_EXTENT	(64u << 10)
 #define TF_EXTENTS	8u
 #define TF_HOST		4u
 
-static struct daemon *td;
+struct tiers_fixture {
+	struct setup	setup;
+	struct extents	extents;
+	struct sleeper	mm;
+	struct mapper	mapper;
+	struct copier	copier;
+	struct swap_mm	swap;
+	int		mm_epoll;
+};
+
+static struct tiers_fixture *td;
 static int td_shm;
 
 static void tf_setup(void)
 {
 	static const struct core_ops none;
 
-	td = aligned_alloc(_Alignof(struct daemon), sizeof(*td));
+	td = aligned_alloc(_Alignof(struct tiers_fixture), sizeof(*td));
 	ck_assert_ptr_nonnull(td);
 	memset(td, 0, sizeof(*td));
 	td->setup.cfg = (struct core_config){
@@ -42,23 +51,31 @@ static void tf_setup(void)
 	td->setup.nr_extents = TF_EXTENTS;
 	td->setup.arena_bytes = core_arena_size(&td->setup.cfg);
 	td->setup.core = calloc(1, core_struct_size());
-	td->setup.arena = mmap(NULL, td->setup.arena_bytes, PROT_READ | PROT_WRITE,
+	td->setup.arena = mmap(NULL, td->setup.arena_bytes,
+			       PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ck_assert_int_eq(core_init(td->setup.core, td->setup.arena, td->setup.arena_bytes,
-				   &td->setup.cfg, &none, td), 0);
+	ck_assert_int_eq(core_init(td->setup.core, td->setup.arena,
+				   td->setup.arena_bytes, &td->setup.cfg,
+				   &none, td), 0);
 	td->mm_epoll = epoll_create1(EPOLL_CLOEXEC);
-	td->mm_bell = -1;
-	td->kick.fd = -1;
+	td->mm.bell = -1;
 	td->setup.host.fd = -1;
 	td->swap.req_bell = -1;
 	td->swap.cpl_bell = -1;
+	td->mapper.setup = &td->setup;
+	td->mapper.extents = &td->extents;
+	td->mapper.mm = &td->mm;
+	td->copier.setup = &td->setup;
+	td->copier.extents = &td->extents;
+	td->copier.mm = &td->mm;
 	td->copier.stop = 1;
+	td->swap.setup = &td->setup;
 	td_shm = -1;
 }
 
 static void tf_teardown(void)
 {
-	swap_exit(td);
+	swap_exit(&td->swap);
 	if (td_shm >= 0)
 		close(td_shm);
 	close(td->mm_epoll);

@@ -68,8 +68,22 @@ void watch_events(struct loop *l, struct watch *w, u32 events);
 void watch_remove(struct loop *l, struct watch *w);
 void watch_close(struct loop *l, struct watch *w);
 
-/* ---- message.c ---- */
+/* ---- bell.c: any thread ---- */
 
+/**
+ * struct sleeper - a thread that sleeps in epoll when it has no work
+ * @asleep: see ring_sleep_prepare()
+ * @bell:   eventfd that wakes it
+ */
+struct sleeper {
+	u32	asleep;
+	int	bell;
+};
+
+void bell_ring(int fd);
+void sleeper_wake(struct sleeper *s);
+
+/* ---- message.c ---- */
 ssize_t sock_recv(int sock, void *buf, size_t len);
 ssize_t sock_recv_fd(int sock, void *buf, size_t len, int flags, int *fd,
 		     bool *cut);

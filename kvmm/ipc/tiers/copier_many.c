@@ -2,19 +2,19 @@
 /*
  * copier_many.c - copies by a device that makes many at once
  *
- * The copier's thread gives them to the device and asks which are over.  Each
- * direction has a lane of its own: what waits to go out keeps nothing from
- * coming in.  A lane ends its copies in their order and has a bounded number
- * with the device; behind it a bounded number waits here, and the rest in the
- * queue of the mm thread, so that one direction holds the other up only when
- * LANE_WAITS of it wait.
+ * The copier's thread gives copies to the device and asks which are over.  Each
+ * direction has a lane of its own, so that copies out do not delay copies in.
+ * A lane ends its copies in their order and has a bounded number with the
+ * device; behind it a bounded number waits here, and the rest in the queue of
+ * the mm thread, so that one direction delays the other only when LANE_WAITS of
+ * its copies wait.
  *
  * How long a direction was busy is counted from a copy's beginning, or the end
  * of the one before it, to its end as it was seen here.
  *
  * While a copy is under way the thread looks every POLL_NS, else it sleeps
- * until there is something to do.  At the end it waits for the device: memory
- * goes away after it.
+ * until there is work.  At the end it waits for the device, because the memory
+ * is freed after it.
  *
  * Context: the copier thread.
  */
@@ -22,20 +22,20 @@
 
 #include <kvmm/log.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/tiers/tiers.h"
 
 #define LANE_WAITS	256u		/* copies that wait here */
-#define LANE_ROOM	512u		/* with those that the device has */
+#define LANE_ROOM	512u		/* these, and copies that the device has */
 #define POLL_NS		20000
 
 /**
  * struct lane - copies of one direction, in order
- * @cp:     those that began, then those that wait; a ring
- * @began:  of those that began: when, or when the one before it had ended
- * @err:    of those that began: why it is over already, or 0
+ * @cp:     copies that began, then copies that wait; a ring
+ * @began:  of each that began: when, or when the one before it had ended
+ * @err:    of each that began: why it is over already, or 0
  * @head:   the oldest that began, running
  * @next:   the first that waits
- * @tested: the first that no test was asked about
+ * @tested: the first for which no test was asked for a fault
  * @tail:   behind the last
  */
 struct lane {
@@ -64,8 +64,8 @@ static bool lane_full(const struct lane *l)
 	       l->tail - l->head == LANE_ROOM;
 }
 
-/* Take what the mm thread queued.  Return: whether there was anything. */
-static bool lanes_fill(struct daemon *d, struct lanes *s)
+/* Take orders from the queue of the mm thread.  Return: were there any? */
+static bool lanes_fill(struct copier *c, struct lanes *s)
 {
 	struct core_copy cp;
 	bool any = false;
@@ -76,7 +76,7 @@ static bool lanes_fill(struct daemon *d, struct lanes *s)
 		for (i = 0; i < DEV_COPY_DIRS; i++)
 			if (lane_full(&s->lane[i]))
 				return any;
-		if (!queue_pop(&d->copier.todo, &cp))
+		if (!queue_pop(&c->todo, &cp))
 			return any;
 		l = lane_of(s, &cp);
 		l->cp[l->tail++ % LANE_ROOM] = cp;
@@ -84,36 +84,36 @@ static bool lanes_fill(struct daemon *d, struct lanes *s)
 	}
 }
 
-static int copy_begin(struct daemon *d, const struct core_copy *cp, u32 dir)
+static int copy_begin(struct copier *c, const struct core_copy *cp, u32 dir)
 {
 	const struct dev_copy dc = {
 		.id = cp->id, .dir = dir, .dev_off = cp->dev_off,
 		.dev_to = cp->dev_to, .bytes = cp->bytes,
-		.host = cp->within ? NULL : d->setup.host.base + cp->host_off,
+		.host = cp->within ? NULL : c->setup->host.base + cp->host_off,
 	};
-	int err = copier_judge(d, cp);
+	int err = copier_judge(c, cp);
 
 	if (err)
 		return err;
 	if (dir == DEV_COPY_OUT)
-		copier_clear_tail(d, cp);
-	return d->setup.dev.ops->copy_begin(&d->setup.dev, &dc);
+		copier_clear_tail(c, cp);
+	return c->setup->dev.ops->copy_begin(&c->setup->dev, &dc);
 }
 
-/* Those that are the device's no more, or never were, in their order. */
-static void lane_settle(struct daemon *d, struct lane *l)
+/* Finish copies that could not begin, as far as they are the oldest. */
+static void lane_settle(struct copier *c, struct lane *l)
 {
 	for (; l->head != l->next; l->head++) {
 		const u32 at = l->head % LANE_ROOM;
 
 		if (!l->err[at])
 			return;
-		copier_finish(d, &l->cp[at], 0, l->err[at]);
+		copier_finish(c, &l->cp[at], 0, l->err[at]);
 	}
 }
 
-/* One that cannot begin is over, behind those that began before it. */
-static bool lane_begin(struct daemon *d, struct lane *l, u32 dir)
+/* A copy that cannot begin is over, behind the copies that began before it. */
+static bool lane_begin(struct copier *c, struct lane *l, u32 dir)
 {
 	bool any = false;
 
@@ -125,7 +125,7 @@ static bool lane_begin(struct daemon *d, struct lane *l, u32 dir)
 			l->err[at] = copier_fault(&l->cp[at]);
 		}
 		if (!l->err[at])
-			l->err[at] = copy_begin(d, &l->cp[at], dir);
+			l->err[at] = copy_begin(c, &l->cp[at], dir);
 		if (l->err[at] == -EAGAIN) {
 			l->err[at] = 0;
 			break;
@@ -134,18 +134,18 @@ static bool lane_begin(struct daemon *d, struct lane *l, u32 dir)
 		l->next++;
 		any = true;
 	}
-	lane_settle(d, l);
+	lane_settle(c, l);
 	return any;
 }
 
-static bool lanes_end(struct daemon *d, struct lanes *s)
+static bool lanes_end(struct copier *c, struct lanes *s)
 {
 	bool any = false;
 	int status;
 	u64 id, now;
 	u32 i;
 
-	while (d->setup.dev.ops->copy_end(&d->setup.dev, &id, &status)) {
+	while (c->setup->dev.ops->copy_end(&c->setup->dev, &id, &status)) {
 		now = clock_ns();
 		for (i = 0; i < DEV_COPY_DIRS; i++) {
 			struct lane *l = &s->lane[i];
@@ -153,12 +153,12 @@ static bool lanes_end(struct daemon *d, struct lanes *s)
 
 			if (l->head == l->next || l->cp[at].id != id)
 				continue;
-			copier_finish(d, &l->cp[at], now - l->began[at],
+			copier_finish(c, &l->cp[at], now - l->began[at],
 				      status);
 			l->head++;
 			if (l->head != l->next)
 				l->began[l->head % LANE_ROOM] = now;
-			lane_settle(d, l);
+			lane_settle(c, l);
 			break;
 		}
 		if (i == DEV_COPY_DIRS)
@@ -206,19 +206,18 @@ static void lanes_sleep(struct copier *c, u64 since)
 }
 
 /* copier_many() - until the thread is to end */
-void copier_many(struct daemon *d)
+void copier_many(struct copier *c)
 {
 	static struct lanes s;
-	struct copier *c = &d->copier;
 	bool any;
 	u32 i;
 
 	memset(&s, 0, sizeof(s));
 	while (!READ_ONCE(c->stop) || lanes_since(&s)) {
-		any = !READ_ONCE(c->stop) && lanes_fill(d, &s);
+		any = !READ_ONCE(c->stop) && lanes_fill(c, &s);
 		for (i = 0; i < DEV_COPY_DIRS && !READ_ONCE(c->stop); i++)
-			any |= lane_begin(d, &s.lane[i], i);
-		any |= lanes_end(d, &s);
+			any |= lane_begin(c, &s.lane[i], i);
+		any |= lanes_end(c, &s);
 		if (!any)
 			lanes_sleep(c, lanes_since(&s));
 	}

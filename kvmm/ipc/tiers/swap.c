@@ -6,28 +6,29 @@
  *	core <- table <- completion ring <- swapd
  *
  * The table has a place for every request that is open outside; the place is
- * the tag of the request's id.  What the core orders beyond that, or while
- * there is no swapd, waits in the backlog, which has room for as many as the
- * core can have at once: each has a slot of the host pool to itself.
+ * the tag of the request's id.  Orders of the core beyond that, or while there
+ * is no swapd, wait in the backlog, which has room for as many as the core can
+ * have at once: each has a slot of the host pool to itself.
  *
- * swapd may die at any time; what it gave to the kernel goes on.  Then every
- * request that it had is an orphan.  Nothing is said to the core about an
- * orphan, so its slots are reused by nobody, until kvmm-hold has told how it
- * ended.  Hold names transfers; which requests were in one stands in swapd's
- * table of carriers, which is read when that swapd is dead:
+ * swapd may die at any time, and the transfers that it gave to the kernel go
+ * on.  Then every request that it had is an orphan.  The core hears nothing of
+ * an orphan, so its slots are not reused, until kvmm-hold tells how it ended.
+ * hold names transfers; swapd's table of carriers, which is read when that
+ * swapd is dead, says which requests were in one:
  *
  *   its transfer is over and was a write of all its bytes: done, since header
  *	and sums were in it;
- *   its transfer failed: failed; one that it shared: tried again, since the
- *	fault may be another's;
- *   its transfer is over and was a read: nobody has compared what came, so the
- *	next swapd reads it again, into the same slot.  So does a short one;
+ *   its transfer failed: failed; one that it shared: tried again, since
+ *	another request's part may have failed;
+ *   its transfer is over and was a read: the content that came was not
+ *	compared with its sums, so the next swapd reads it again, into the
+ *	same slot.  The same for a short transfer;
  *   all of that swapd is over and the request was in no transfer that was
  *	named: it moves nothing; the next swapd gets it.
  *
- * A request that comes again gets a new id, so what is still said about the
- * old one finds nobody.  One that met the death of several swapds may be what
- * kills them: it goes alone, and after SWAP_TRIES it is failed.
+ * A request that is issued again gets a new id, so a late message about the old
+ * id finds no request.  A request that met the death of several swapds may be
+ * the cause: it is issued alone, and after SWAP_TRIES deaths it fails.
  *
  * Context: mm thread, except swap_init() and swap_exit().  Nothing blocks or
  * allocates; the two eventfds are written without waiting.
@@ -40,21 +41,21 @@
 #include <kvmm/log.h>
 #include <kvmm/probes.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/tiers/tiers.h"
 
 #define NIL	UINT32_MAX
 
 /* Requests that the core can have open at once: each has a host slot. */
-static u32 ios_max(const struct daemon *d)
+static u32 ios_max(const struct setup *s)
 {
-	return (u32)(d->setup.cfg.host_bytes / (16ull * d->setup.cfg.min_token_bytes +
-						CORE_SLOT_HEADER)) + 1;
+	return (u32)(s->cfg.host_bytes / (16ull * s->cfg.min_token_bytes +
+					  CORE_SLOT_HEADER)) + 1;
 }
 
-/* Memory that the backlog takes. */
-u64 swap_bytes(const struct daemon *d)
+/* swap_bytes() - memory that the backlog takes */
+u64 swap_bytes(const struct setup *s)
 {
-	return queue_bytes(sizeof(struct core_io), ios_max(d));
+	return queue_bytes(sizeof(struct core_io), ios_max(s));
 }
 
 /* ---- the table ---- */
@@ -76,46 +77,45 @@ static void io_put(struct swap_mm *sw, struct swap_io *io)
 	sw->nr_open--;
 }
 
-/* May it be what kills swapd? */
+/* May the request be the cause of the deaths? */
 static bool io_is_suspect(const struct swap_io *io)
 {
 	return io->tries >= SWAP_CAREFUL;
 }
 
 /* The request is over: free its place, then tell the core. */
-static void io_finish(struct daemon *d, u64 now, struct swap_io *io, int status)
+static void io_finish(struct swap_mm *sw, u64 now, struct swap_io *io, int status)
 {
 	u64 id = io->io.id;
 
-	d->swap.nr_orphans -= io->state == SWAP_IO_ORPHAN;
+	sw->nr_orphans -= io->state == SWAP_IO_ORPHAN;
 	if (io->state == SWAP_IO_ISSUED) {
-		d->swap.nr_issued--;
-		d->swap.suspect &= !io_is_suspect(io);
-		busy_end(&d->swap, io->io.area, now);
+		sw->nr_issued--;
+		sw->suspect &= !io_is_suspect(io);
+		busy_end(sw, io->io.area, now);
 	}
 	KV_PROBE(kvmm, swap_done, io->id, io->io.area, io->io.write,
 		 io->io.domain, -status,
 		 io->issued ? (now - io->issued) / 1000 : 0);
-	io_put(&d->swap, io);
-	core_io_done(d->setup.core, now, id, status);
+	io_put(sw, io);
+	core_io_done(sw->setup->core, now, id, status);
 }
 
-/* A disk failed it: the control thread looks whether that is too often. */
-static void note_failure(struct daemon *d)
+/* A disk failed a request: the control thread counts how often. */
+static void note_failure(struct swap_mm *sw)
 {
-	WRITE_ONCE(d->swap.failed, d->swap.failed + 1);
-	d->mm_kick = true;
+	WRITE_ONCE(sw->failed, sw->failed + 1);
+	sw->kick = true;
 }
 
-/* Nobody has it any more and nothing of it moves: the next swapd gets it. */
-static void io_again(struct daemon *d, u64 now, struct swap_io *io)
+/* No swapd has the request and no transfer of it is left: the next gets it. */
+static void io_again(struct swap_mm *sw, u64 now, struct swap_io *io)
 {
-	struct swap_mm *sw = &d->swap;
 	u32 tag = (u32)(io - sw->io);
 
 	if (++io->tries >= SWAP_TRIES) {
 		sw->count.given_up++;
-		io_finish(d, now, io, -EIO);
+		io_finish(sw, now, io, -EIO);
 		return;
 	}
 	sw->nr_orphans--;
@@ -129,7 +129,7 @@ static void io_again(struct daemon *d, u64 now, struct swap_io *io)
 	sw->again[1] = tag;
 }
 
-/* Is there a request that may go now?  One under suspicion goes alone. */
+/* Is there a request that may be issued now?  A suspect one goes alone. */
 static bool io_may_go(const struct swap_mm *sw)
 {
 	if (sw->again[0] != NIL)
@@ -147,7 +147,7 @@ static struct swap_io *again_pop(struct swap_mm *sw)
 	return io;
 }
 
-/* The request of the swapd that runs which @id names, or NULL. */
+/* The issued request with this id, or NULL. */
 static struct swap_io *io_find(struct swap_mm *sw, u64 id)
 {
 	u32 tag = SWAPD_ID_TAG(id);
@@ -158,9 +158,9 @@ static struct swap_io *io_find(struct swap_mm *sw, u64 id)
 
 /* ---- out ---- */
 
-void swap_push(struct daemon *d, const struct core_io *io)
+void swap_push(struct swap_mm *sw, const struct core_io *io)
 {
-	if (!queue_push(&d->swap.backlog, io))
+	if (!queue_push(&sw->backlog, io))
 		pr_err("the backlog of swap is full: request %llx is lost",
 		       (unsigned long long)io->id);
 }
@@ -224,7 +224,7 @@ static void req_publish(struct swap_mm *sw)
 		return;
 }
 
-/* Without a place in the ring nothing can be issued now. */
+/* Is there a place in the ring? */
 static bool req_room(struct swap_mm *sw)
 {
 	if (ring_prod_room(&sw->req))
@@ -235,12 +235,11 @@ static bool req_room(struct swap_mm *sw)
 }
 
 /**
- * swap_pump() - give swapd what waits; fail what nobody will ever take
+ * swap_pump() - issue waiting requests; fail them if no swapd will come
  * Return: whether anything was done.
  */
-bool swap_pump(struct daemon *d, u64 now)
+bool swap_pump(struct swap_mm *sw, u64 now)
 {
-	struct swap_mm *sw = &d->swap;
 	struct swap_io *io;
 	bool any = false, issued = false;
 
@@ -250,7 +249,7 @@ bool swap_pump(struct daemon *d, u64 now)
 		any = true;
 		if (sw->gone || !sw->area[io->io.area].live) {
 			sw->count.given_up++;
-			io_finish(d, now, io, -ENODEV);
+			io_finish(sw, now, io, -ENODEV);
 		} else {
 			io_issue(sw, io, now);
 			issued = true;
@@ -263,9 +262,8 @@ bool swap_pump(struct daemon *d, u64 now)
 
 /* ---- in ---- */
 
-static bool cpl_collect(struct daemon *d, u64 now)
+static bool cpl_collect(struct swap_mm *sw, u64 now)
 {
-	struct swap_mm *sw = &d->swap;
 	int nr = ring_cons_look(&sw->cpl), i;
 	struct swapd_cpl cpl;
 	struct swap_io *io;
@@ -281,17 +279,17 @@ static bool cpl_collect(struct daemon *d, u64 now)
 		ring_cons_advance(&sw->cpl);
 		io = io_find(sw, cpl.id);
 		if (io)
-			io_finish(d, now, io, cpl.status);
+			io_finish(sw, now, io, cpl.status);
 		else
 			sw->count.strays++;
 		works |= io && !cpl.status;
 		failed |= io && cpl.status;
 	}
 	if (failed)
-		note_failure(d);
+		note_failure(sw);
 	if (works && sw->works != sw->generation) {
 		WRITE_ONCE(sw->works, sw->generation);
-		d->mm_kick = true;
+		sw->kick = true;
 	}
 	if (nr)
 		ring_cons_publish(&sw->cpl);
@@ -299,26 +297,24 @@ static bool cpl_collect(struct daemon *d, u64 now)
 }
 
 /**
- * swap_collect() - tell the core what swapd finished
+ * swap_collect() - tell the core of completions
  * Return: whether there was anything.
  */
-bool swap_collect(struct daemon *d, u64 now)
+bool swap_collect(struct swap_mm *sw, u64 now)
 {
-	struct swap_mm *sw = &d->swap;
 	bool any;
 
 	if (!sw->joined || READ_ONCE(sw->broken))
 		return false;
-	any = cpl_collect(d, now);
+	any = cpl_collect(sw, now);
 	if (READ_ONCE(sw->broken))
-		d->mm_kick = true;
+		sw->kick = true;
 	return any;
 }
 
-/* Before sleeping: is there a completion, or anything to be issued? */
-bool swap_waits(const struct daemon *d)
+/* swap_waits() - is there a completion, or a request to be issued? */
+bool swap_waits(const struct swap_mm *sw)
 {
-	const struct swap_mm *sw = &d->swap;
 
 	if (!sw->ctl || READ_ONCE(sw->broken))
 		return false;
@@ -329,23 +325,22 @@ bool swap_waits(const struct daemon *d)
 	return io_may_go(sw);
 }
 
-/* An area stalls, or does so no more: the control thread tells. */
-void swap_note_stalls(struct daemon *d)
+/* swap_note_stalls() - have the control thread log areas that stall */
+void swap_note_stalls(struct swap_mm *sw)
 {
-	u32 stalled = core_get_stalled(d->setup.core);
+	u32 stalled = core_get_stalled(sw->setup->core);
 
-	if (stalled == d->swap.stalled)
+	if (stalled == sw->stalled)
 		return;
-	WRITE_ONCE(d->swap.stalled, stalled);
-	d->mm_kick = true;
+	WRITE_ONCE(sw->stalled, stalled);
+	sw->kick = true;
 }
 
 /* ---- one swapd after the other; inside mm_call() ---- */
 
-/* A new swapd is there and has touched nothing: begin with empty rings. */
-void swap_join(struct daemon *d, u32 generation)
+/* swap_join() - a new swapd, which has touched nothing: empty rings */
+void swap_join(struct swap_mm *sw, u32 generation)
 {
-	struct swap_mm *sw = &d->swap;
 
 	swapd_shm_reset(sw->ctl);
 	ring_prod_init(&sw->req, SWAP_ENTRIES, 0, &sw->ctl->req_tail,
@@ -358,10 +353,9 @@ void swap_join(struct daemon *d, u32 generation)
 	sw->gone = false;
 }
 
-/* It is dead: what it said counts, what it had is orphaned. */
-void swap_leave(struct daemon *d, u64 now, u32 generation)
+/* swap_leave() - it is dead: take its completions, orphan its requests */
+void swap_leave(struct swap_mm *sw, u64 now, u32 generation)
 {
-	struct swap_mm *sw = &d->swap;
 	u32 i;
 
 	sw->up = false;
@@ -369,7 +363,7 @@ void swap_leave(struct daemon *d, u64 now, u32 generation)
 	if (!sw->joined || sw->generation != generation)
 		return;
 	if (!sw->broken)
-		cpl_collect(d, now);
+		cpl_collect(sw, now);
 	sw->joined = false;
 	sw->suspect = false;
 	for (i = 0; i < SWAP_ENTRIES; i++) {
@@ -386,30 +380,29 @@ void swap_leave(struct daemon *d, u64 now, u32 generation)
 	}
 }
 
-/* Was it stopped by the death of its task, not by the disk? */
+/* Was the transfer stopped by the death of its task, not by the disk? */
 static bool res_is_of_death(s32 res)
 {
 	return res == -ECANCELED || res == -EINTR || res == -EAGAIN;
 }
 
-static void orphan_ended(struct daemon *d, u64 now, struct swap_io *io, s32 res)
+static void orphan_ended(struct swap_mm *sw, u64 now, struct swap_io *io, s32 res)
 {
 	res = swapd_carrier_share(&io->carrier, io->io.len, res);
 	if (io->io.write && res == (s32)io->io.len) {
-		d->swap.count.orphans_done++;
-		io_finish(d, now, io, 0);
+		sw->count.orphans_done++;
+		io_finish(sw, now, io, 0);
 	} else if (res >= 0 || res_is_of_death(res) || io->carrier.nr > 1) {
-		io_again(d, now, io);
+		io_again(sw, now, io);
 	} else {
-		io_finish(d, now, io, res);
-		note_failure(d);
+		io_finish(sw, now, io, res);
+		note_failure(sw);
 	}
 }
 
-/* What hold tells of a swapd that is dead: of a transfer, or of all of them. */
-void swap_hear(struct daemon *d, u64 now, const struct swap_tale *tale)
+/* swap_hear() - hold tells how a transfer of a dead swapd ended, or that all did */
+void swap_hear(struct swap_mm *sw, u64 now, const struct swap_tale *tale)
 {
-	struct swap_mm *sw = &d->swap;
 	struct swap_io *io;
 	u32 i;
 
@@ -419,9 +412,9 @@ void swap_hear(struct daemon *d, u64 now, const struct swap_tale *tale)
 		    io->generation != tale->generation)
 			continue;
 		if (tale->kind == HOLD_SWAP_DRAINED)
-			io_again(d, now, io);
+			io_again(sw, now, io);
 		else if (io->carrier.nr && io->carrier.transfer == tale->id)
-			orphan_ended(d, now, io, tale->res);
+			orphan_ended(sw, now, io, tale->res);
 	}
 }
 
@@ -462,15 +455,15 @@ out_close:
 
 /**
  * swap_init() - the table, the shared memory, the bells
- * @shm: takes the descriptor of the shared memory
+ * @mm_epoll: in which the mm thread sleeps
+ * @shm:      takes the descriptor of the shared memory
  *
- * Context: before the mm thread runs; mm_epoll exists.
+ * Context: before the mm thread runs.
  * Return: 0 or a negative errno; swap_exit() gives back what was made.
  */
-int swap_init(struct daemon *d, int *shm)
+int swap_init(struct swap_mm *sw, int mm_epoll, int *shm)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
-	struct swap_mm *sw = &d->swap;
 	int err;
 	u32 i;
 
@@ -481,20 +474,19 @@ int swap_init(struct daemon *d, int *shm)
 		sw->io[i].next = i + 1 < SWAP_ENTRIES ? i + 1 : NIL;
 	sw->free = 0;
 	sw->again[0] = NIL;
-	err = queue_init(&sw->backlog, sizeof(struct core_io), ios_max(d));
+	err = queue_init(&sw->backlog, sizeof(struct core_io), ios_max(sw->setup));
 	if (err)
 		return err;
 	sw->req_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	sw->cpl_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (sw->req_bell < 0 || sw->cpl_bell < 0 ||
-	    epoll_ctl(d->mm_epoll, EPOLL_CTL_ADD, sw->cpl_bell, &ev))
+	    epoll_ctl(mm_epoll, EPOLL_CTL_ADD, sw->cpl_bell, &ev))
 		return -errno;
 	return shm_make(sw, shm);
 }
 
-void swap_exit(struct daemon *d)
+void swap_exit(struct swap_mm *sw)
 {
-	struct swap_mm *sw = &d->swap;
 
 	if (sw->ctl)
 		munmap(sw->ctl, swapd_shm_bytes(SWAP_ENTRIES));
