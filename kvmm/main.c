@@ -164,7 +164,7 @@ static void config_fill(struct daemon *d)
 	keep_boot(d->setup.cfg.boot);
 	d->setup.nr_extents = (u32)(d->setup.pool_size / o->extent_size);
 	d->setup.arena_bytes = core_arena_size(&d->setup.cfg);
-	d->mm_spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? o->spin : 0;
+	d->mm.spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? o->spin : 0;
 	d->setup.dev.extent_size = o->extent_size;
 }
 
@@ -173,7 +173,9 @@ static void config_fill(struct daemon *d)
 static int source_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
 		       void *fn_arg)
 {
-	return mm_call(arg, fn, fn_arg);
+	struct daemon *d = arg;
+
+	return mm_call(&d->mm, fn, fn_arg);
 }
 
 static int source_client_info(void *arg, u32 client,
@@ -191,7 +193,7 @@ static u64 source_idle_ns(void *arg)
 {
 	const struct daemon *d = arg;
 
-	return READ_ONCE(d->idle_ns);
+	return READ_ONCE(d->mm.idle_ns);
 }
 
 static int proc_start(struct daemon *d)
@@ -303,7 +305,7 @@ static int start_tiers(struct daemon *d)
 		err = d->setup.dev.ops->host_open(&d->setup.dev, d->setup.host.base,
 						  d->setup.host.bytes);
 	if (!err && d->setup.cfg.host_bytes && d->setup.cfg.area_bytes)
-		err = swap_init(&d->swap, d->mm_epoll, &d->link.shm);
+		err = swap_init(&d->swap, d->mm.epoll, &d->link.shm);
 	return err;
 }
 
@@ -386,7 +388,7 @@ static int start_threads(struct daemon *d)
 	if (!err)
 		err = copier_start(&d->copier);
 	if (!err)
-		err = mm_start(d);
+		err = mm_start(&d->mm);
 	if (!err)
 		err = link_start(d);
 	return err;
@@ -398,10 +400,12 @@ static int start_serving(struct daemon *d)
 	int err = d->deposit.keep ? 0 : keep_make(&d->deposit), code;
 
 	if (!err)
-		err = mm_init(d);
+		err = core_make(d);
 	if (err == -EINVAL)
 		return refuse_start("the core refuses the sizes given", err,
 				    EX_CONFIG);
+	if (!err)
+		err = mm_init(&d->mm);
 	if (!err)
 		err = mapper_init(&d->mapper);
 	if (!err) {
@@ -459,23 +463,13 @@ static void log_ready(const struct daemon *d)
 
 /* ---- end ---- */
 
-static void call_shutdown(struct core *core, void *arg)
-{
-	struct daemon *d = arg;
-
-	core_shutdown(core, clock_ns());
-	/* Whoever sleeps sees its state. */
-	d->mm_wake |= d->mm_active;
-}
-
 static void stop_all(struct daemon *d, int code)
 {
-	if (mm_call(d, call_shutdown, d))
-		pr_debug("nobody could be told of the end");
+	mm_shutdown(&d->mm);
 	socket_close(d);
 	view_exit_all(d);
 	admin_exit_all(d);
-	mm_stop(d);
+	mm_stop(&d->mm);
 	if (!mapper_stop(&d->mapper) || !copier_stop(&d->copier)) {
 		pr_warn("a device call does not come back: ended without it");
 		_exit(code);
@@ -488,7 +482,7 @@ static void stop_all(struct daemon *d, int code)
 	copier_exit(&d->copier);
 	swap_exit(&d->swap);
 	mapper_exit(&d->mapper);
-	mm_exit(d);
+	mm_exit(&d->mm);
 	if (d->setup.dev.ops && d->setup.dev.ops->close)
 		d->setup.dev.ops->close(&d->setup.dev);
 	hostpool_destroy(&d->setup.host);

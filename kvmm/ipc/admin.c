@@ -155,7 +155,7 @@ static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
 	if (fd >= 0)
 		close(fd);
 	dr.name += *dr.name == ' ';
-	while (!mm_call(d, drop_some, &dr) && dr.nr >= 0) {
+	while (!mm_call(&d->mm, drop_some, &dr) && dr.nr >= 0) {
 		nr += (u32)dr.nr;
 		if (dr.nr < DROP_BATCH)
 			dr.domain++;

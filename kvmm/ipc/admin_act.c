@@ -103,7 +103,7 @@ static int evict_run(struct daemon *d, const char *req, char *text)
 	}
 	admin_name_init(d, &a.name, name);
 	do {
-		if (mm_call(d, evict_some, &a)) {
+		if (mm_call(&d->mm, evict_some, &a)) {
 			snprintf(text, ADMIN_TEXT, "evict: %s", daemon_ends);
 			return -EIO;
 		}
@@ -178,7 +178,7 @@ static int pin_run(struct daemon *d, const char *req, bool on, char *text)
 		return -EINVAL;
 	}
 	admin_name_init(d, &a.name, name);
-	if (mm_call(d, on ? pin_mark : unpin_mark, &a)) {
+	if (mm_call(&d->mm, on ? pin_mark : unpin_mark, &a)) {
 		snprintf(text, ADMIN_TEXT, "pin: %s", daemon_ends);
 		return -EIO;
 	}
@@ -248,7 +248,7 @@ static int drain_run(struct daemon *d, const char *req, char *text)
 		snprintf(text, ADMIN_TEXT, "drain: want node, tenant/NAME or client/ID");
 		return a.err;
 	}
-	if (!a.err && mm_call(d, drain_some, &a)) {
+	if (!a.err && mm_call(&d->mm, drain_some, &a)) {
 		snprintf(text, ADMIN_TEXT, "drain: %s", daemon_ends);
 		return -EIO;
 	}

@@ -111,7 +111,7 @@ static int set_run(struct daemon *d, const char *req, char *text)
 			 mark, all_marks);
 		return -EINVAL;
 	}
-	if (mm_call(d, set_mark, &ms)) {
+	if (mm_call(&d->mm, set_mark, &ms)) {
 		snprintf(text, ADMIN_TEXT, "set: the daemon is ending");
 		return -EIO;
 	}
@@ -178,7 +178,7 @@ static int resize_run(struct daemon *d, const char *req, char *text)
 		snprintf(text, ADMIN_TEXT, "resize: no such pool: gpu0");
 		return -ENOENT;
 	}
-	if (mm_call(d, resize_pool, &pr)) {
+	if (mm_call(&d->mm, resize_pool, &pr)) {
 		snprintf(text, ADMIN_TEXT, "resize: the daemon is ending");
 		return -EIO;
 	}
@@ -230,7 +230,7 @@ static int tune_run(struct daemon *d, const char *req, char *text)
 			 req + used);
 		return -EPERM;
 	}
-	if (mm_call(d, tune, &t)) {
+	if (mm_call(&d->mm, tune, &t)) {
 		snprintf(text, ADMIN_TEXT, "tune: the daemon is ending");
 		return -EIO;
 	}
@@ -290,7 +290,7 @@ static int trace_run(struct daemon *d, const char *req, char *text)
 			 name);
 		return -ENOENT;
 	}
-	if (mm_call(d, switch_event, &es)) {
+	if (mm_call(&d->mm, switch_event, &es)) {
 		snprintf(text, ADMIN_TEXT, "trace: the daemon is ending");
 		return -EIO;
 	}

@@ -134,10 +134,10 @@ static const char *adopt_arena(struct daemon *d)
 	if (!d->setup.arena)
 		return errno == ESTALE ? "its arena has another size" :
 		       "there is no memory for a copy of its arena";
-	if (mm_ready_core(d))
+	if (mm_ready_core(&d->mm))
 		return "no memory for the core";
 	how = core_adopt(d->setup.core, d->setup.arena, d->setup.arena_bytes, &d->setup.cfg,
-			 &d->core_ops, d, clock_ns(), &report);
+			 &d->mm.ops, &d->mm, clock_ns(), &report);
 	if (how == -ESTALE)
 		return "its arena is of another kvmm, or for other sizes";
 	if (how < 0)
@@ -353,7 +353,7 @@ static bool adopt_has_served(const struct daemon *d)
 {
 	const struct list *l;
 
-	if (READ_ONCE(d->served))
+	if (READ_ONCE(d->mm.served))
 		return true;
 	for (l = d->attached.next; l != &d->attached; l = l->next)
 		if (list_entry(l, struct client, node)->stage == CLIENT_AWAY)

@@ -197,7 +197,7 @@ static int segments_make(struct daemon *d, struct client *c,
 	layout_c(req, rep);
 	if (!layout_d(d, in, rep))
 		return -E2BIG;
-	snprintf(name, sizeof(name), "kvmm-client-%u-c", c->id);
+	snprintf(name, sizeof(name), "kvmm-client-%u-c", c->mm.id);
 	err = segment_create(&c->c, rep->c_bytes, name, true);
 	if (err)
 		return err;
@@ -205,18 +205,18 @@ static int segments_make(struct daemon *d, struct client *c,
 	err = segment_create(&c->d, rep->d_bytes, name, false);
 	if (err)
 		return err;
-	c->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (c->bell < 0)
+	c->mm.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (c->mm.bell < 0)
 		return -errno;
-	c->ring.res_end = calloc(rep->cq_entries, sizeof(*c->ring.res_end));
-	return c->ring.res_end ? 0 : -ENOMEM;
+	c->mm.ring.res_end = calloc(rep->cq_entries, sizeof(*c->mm.ring.res_end));
+	return c->mm.ring.res_end ? 0 : -ENOMEM;
 }
 
 /* @first: index at which the rings begin */
 static void ring_build(struct client *c, const struct kvmm_attach_rep *rep,
 		       u32 first)
 {
-	struct client_ring *r = &c->ring;
+	struct client_ring *r = &c->mm.ring;
 
 	r->ctl = (struct kvmm_client_ctl *)c->c.base;
 	r->dctl = (struct kvmm_daemon_ctl *)c->d.base;
@@ -252,9 +252,9 @@ static void call_attach(struct core *core, void *arg)
 					   &a->info);
 	if (a->err)
 		return;
-	a->c->id = a->info.client;
+	a->c->mm.id = a->info.client;
 	a->c->tenant = a->info.tenant;
-	mm_introduce(a->d, a->c);
+	mm_introduce(&a->d->mm, &a->c->mm);
 }
 
 static void call_bind(struct core *core, void *arg)
@@ -263,7 +263,7 @@ static void call_bind(struct core *core, void *arg)
 	const struct kvmm_attach_rep *rep = a->rep;
 	char *base = a->c->d.base;
 	struct core_bind bind = {
-		.ctl		= a->c->ring.dctl,
+		.ctl		= a->c->mm.ring.dctl,
 		.seqs		= (struct kvmm_seq_status *)
 				  (base + rep->seq_off),
 		.extents	= (struct kvmm_extent_status *)
@@ -275,8 +275,8 @@ static void call_bind(struct core *core, void *arg)
 		.nr_events	= rep->event_entries,
 	};
 
-	core_client_bind(core, a->c->id, &bind);
-	mm_activate(a->d, a->c);
+	core_client_bind(core, a->c->mm.id, &bind);
+	mm_activate(&a->d->mm, &a->c->mm);
 }
 
 /* ---- the whole ---- */
@@ -309,11 +309,11 @@ int client_tables(const struct daemon *d, struct client *c)
 {
 	u32 words = DIV_ROUND_UP(d->setup.nr_extents, 64);
 
-	c->want = calloc(d->setup.nr_extents, sizeof(*c->want));
-	c->dirty = calloc(words, sizeof(*c->dirty));
+	c->mm.want = calloc(d->setup.nr_extents, sizeof(*c->mm.want));
+	c->mm.dirty = calloc(words, sizeof(*c->mm.dirty));
 	c->todo = calloc(words, sizeof(*c->todo));
 	c->flying = calloc(words, sizeof(*c->flying));
-	return c->want && c->dirty && c->todo && c->flying ? 0 : -ENOMEM;
+	return c->mm.want && c->mm.dirty && c->todo && c->flying ? 0 : -ENOMEM;
 }
 
 /* Have the core judge the request, with a secret in case the tenant is new. */
@@ -326,7 +326,7 @@ static int attach_core(struct attach_call *a)
 		return attach_refuse(a->rep, -EAGAIN,
 				     "the system has no random numbers: try again");
 	a->secret = secret;
-	err = mm_call(a->d, call_attach, a);
+	err = mm_call(&a->d->mm, call_attach, a);
 	a->secret = NULL;
 	explicit_bzero(secret, sizeof(secret));
 	if (err)
@@ -337,7 +337,7 @@ static int attach_core(struct attach_call *a)
 	return 0;
 }
 
-/* Everything up to the answer.  Once c->id is set the core knows the client. */
+/* Everything up to the answer.  Once c->mm.id is set the core knows the client. */
 static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 {
 	struct daemon *d = a->d;
@@ -367,9 +367,9 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 				     "kvmm cannot make the shared memory of a client (%s): ask for fewer sequences, or free memory",
 				     strerror(-err));
 	ring_build(c, a->rep, 0);
-	c->ring.dctl->daemon_epoch = d->setup.epoch;
-	c->ring.dctl->state = KVMM_CLIENT_ALIVE;
-	return mm_call(d, call_bind, a);
+	c->mm.ring.dctl->daemon_epoch = d->setup.epoch;
+	c->mm.ring.dctl->state = KVMM_CLIENT_ALIVE;
+	return mm_call(&d->mm, call_bind, a);
 }
 
 /**
@@ -392,9 +392,9 @@ int attach_again(struct daemon *d, struct client *c, u32 sq_entries, u32 first,
 	if (err)
 		return err;
 	ring_build(c, rep, first);
-	c->ring.dctl->daemon_epoch = d->setup.epoch;
-	c->ring.dctl->state = KVMM_CLIENT_ALIVE;
-	return mm_call(d, call_bind, &a);
+	c->mm.ring.dctl->daemon_epoch = d->setup.epoch;
+	c->mm.ring.dctl->state = KVMM_CLIENT_ALIVE;
+	return mm_call(&d->mm, call_bind, &a);
 }
 
 /* The name of a domain as it may stand in the log; it ends, that was judged. */
@@ -439,13 +439,13 @@ static void attach_log(const struct attach_call *a)
 
 	if (log_life_allowed())
 		pr_info("client %u attached: %s (pid %d, uid %u), %s%s%sdomain %s",
-			c->id, c->info.comm, (int)c->info.pid, c->uid,
+			c->mm.id, c->info.comm, (int)c->info.pid, c->uid,
 			named ? "tenant " : "",
 			named ? tenant_name(a->d, c->key, tenant) : "",
 			named ? ", " : "", domain_print(a->req, name));
 	attach_log_cut(a);
 	pr_debug("client %u: blocks of %llu bytes, %u in a span of %u extents, tail %.2f %%",
-		 c->id, (unsigned long long)rep->block_bytes, rep->span_blocks,
+		 c->mm.id, (unsigned long long)rep->block_bytes, rep->span_blocks,
 		 rep->span_extents, 100.0 * (double)rep->span_tail /
 		 ((double)rep->span_extents * (double)rep->extent_size));
 }
@@ -458,9 +458,9 @@ static void attach_list(struct daemon *d, struct client *c)
 	d->nr_greeting--;
 	list_del(&c->node);
 	list_add_tail(&d->attached, &c->node);
-	d->clients[c->id] = c;
+	d->clients[c->mm.id] = c;
 	if (!kv_fault(KV_FAULT_deposit_client))
-		deposit_put(&d->deposit, HOLD_CLIENT, c->id, c->pidfd.fd, 0);
+		deposit_put(&d->deposit, HOLD_CLIENT, c->mm.id, c->pidfd.fd, 0);
 }
 
 static void attach_count_refused(struct daemon *d, const struct client *c)
@@ -485,7 +485,7 @@ static void attach_keep(struct daemon *d, const struct client *c,
 	};
 
 	memcpy(k.comm, c->info.comm, sizeof(k.comm));
-	keep_client_put(&d->deposit, c->id, &k);
+	keep_client_put(&d->deposit, c->mm.id, &k);
 }
 
 /*
@@ -532,7 +532,7 @@ void attach_request(struct daemon *d, struct client *c,
 	int err = attach_build(&a, &mine);
 	int fds[3];
 
-	if (c->id != CORE_NONE) {
+	if (c->mm.id != CORE_NONE) {
 		attach_keep(d, c, &rep);
 		attach_list(d, c);
 		attach_log_dropped(&a);
@@ -559,7 +559,7 @@ void attach_request(struct daemon *d, struct client *c,
 		syscall(SYS_personality, 0xffffffff);
 	fds[0] = c->c.fd;
 	fds[1] = c->d.fd;
-	fds[2] = c->bell;
+	fds[2] = c->mm.bell;
 	err = sock_send(c->sock.fd, &rep, sizeof(rep), fds, 3);
 	segment_close_fd(&c->c);
 	segment_close_fd(&c->d);
@@ -567,7 +567,7 @@ void attach_request(struct daemon *d, struct client *c,
 		client_hang_up(d, c);
 		return;
 	}
-	keep_client_told(&d->deposit, c->id);
+	keep_client_told(&d->deposit, c->mm.id);
 	attach_log(&a);
 	extents_send(d, c);
 }

@@ -53,28 +53,28 @@ static void call_dead(struct core *core, void *arg)
 {
 	struct life_call *l = arg;
 
-	mm_deactivate(l->d, l->c);
-	core_client_dead(core, clock_ns(), l->c->id);
+	mm_deactivate(&l->d->mm, &l->c->mm);
+	core_client_dead(core, clock_ns(), l->c->mm.id);
 }
 
 static void call_quiet(struct core *core, void *arg)
 {
 	struct life_call *l = arg;
 
-	core_client_quiet(core, clock_ns(), l->c->id);
-	mm_forget(l->d, l->c);
+	core_client_quiet(core, clock_ns(), l->c->mm.id);
+	mm_forget(&l->d->mm, &l->c->mm);
 }
 
 static void call_eproto(struct core *core, void *arg)
 {
 	struct life_call *l = arg;
-	u64 bit = BIT_ULL(l->c->id);
+	u64 bit = BIT_ULL(l->c->mm.id);
 
-	if (l->d->mm_active & bit) {
-		core_client_eproto(core, clock_ns(), l->c->id);
-		l->d->mm_wake |= bit;
+	if (l->d->mm.active & bit) {
+		core_client_eproto(core, clock_ns(), l->c->mm.id);
+		l->d->mm.wake |= bit;
 	}
-	mm_deactivate(l->d, l->c);
+	mm_deactivate(&l->d->mm, &l->c->mm);
 }
 
 /* ---- the end ---- */
@@ -84,16 +84,16 @@ void client_free(struct daemon *d, struct client *c)
 {
 	segment_destroy(&c->c);
 	segment_destroy(&c->d);
-	if (c->bell >= 0)
-		close(c->bell);
+	if (c->mm.bell >= 0)
+		close(c->mm.bell);
 	conn_close(d, c->sock.fd);
 	if (c->pidfd.fd >= 0)
 		close(c->pidfd.fd);
-	free(c->ring.res_end);
+	free(c->mm.ring.res_end);
 	free(c->todo);
 	free(c->flying);
-	free(c->want);
-	free(c->dirty);
+	free(c->mm.want);
+	free(c->mm.dirty);
 	free(c);
 }
 
@@ -104,19 +104,19 @@ static void client_log_notes(const struct client *c, u32 notes)
 
 	if (notes & NOTE_EXPELLED) {
 		what = "is expelled";
-		why = READ_ONCE(c->why);
+		why = READ_ONCE(c->mm.why);
 	} else if (notes & (NOTE_KILLED | NOTE_UNKILLABLE)) {
 		what = notes & NOTE_KILLED ? "is killed" : "cannot be killed";
-		why = strerror(-READ_ONCE(c->reason));
-		if ((notes & NOTE_KILLED) && READ_ONCE(c->reason) == -ETIME)
+		why = strerror(-READ_ONCE(c->mm.reason));
+		if ((notes & NOTE_KILLED) && READ_ONCE(c->mm.reason) == -ETIME)
 			why = "it kept a step open past the deadline";
-		else if ((notes & NOTE_KILLED) && READ_ONCE(c->reason) == -EBUSY)
+		else if ((notes & NOTE_KILLED) && READ_ONCE(c->mm.reason) == -EBUSY)
 			why = "it kept memory that was asked back past the deadline (--revoke-deadline-ms)";
 		else if (notes & NOTE_KILLED)
 			why = "it hung up and did not end";
 	}
 	if (what && log_allowed())
-		pr_warn("client %u (%s, pid %d) %s: %s", c->id, c->info.comm,
+		pr_warn("client %u (%s, pid %d) %s: %s", c->mm.id, c->info.comm,
 			(int)c->info.pid, what, why);
 }
 
@@ -128,7 +128,7 @@ static void client_log_notes(const struct client *c, u32 notes)
 static u32 client_note(struct client *c)
 {
 	/* Pairs with the release in mm_note(). */
-	u32 notes = __atomic_exchange_n(&c->notes, 0, __ATOMIC_ACQUIRE);
+	u32 notes = __atomic_exchange_n(&c->mm.notes, 0, __ATOMIC_ACQUIRE);
 
 	if ((notes & NOTE_DETACHED) && c->stage == CLIENT_ATTACHED) {
 		c->stage = CLIENT_LEAVING;
@@ -145,10 +145,10 @@ void client_drop(struct daemon *d, struct client *c)
 	watch_close(&d->loop, &c->pidfd);
 	/* The end of a process may be seen before the kick that tells why. */
 	client_note(c);
-	if (c->id != CORE_NONE && d->clients[c->id] == c) {
-		d->clients[c->id] = NULL;
-		keep_client_drop(&d->deposit, c->id);
-		deposit_drop(&d->deposit, HOLD_CLIENT, c->id);
+	if (c->mm.id != CORE_NONE && d->clients[c->mm.id] == c) {
+		d->clients[c->mm.id] = NULL;
+		keep_client_drop(&d->deposit, c->mm.id);
+		deposit_drop(&d->deposit, HOLD_CLIENT, c->mm.id);
 	}
 	if (c->stage == CLIENT_GREETING)
 		d->nr_greeting--;
@@ -161,7 +161,7 @@ static void client_quiet(struct daemon *d, struct client *c)
 {
 	struct life_call l = { .d = d, .c = c };
 
-	if (!mm_call(d, call_quiet, &l))
+	if (!mm_call(&d->mm, call_quiet, &l))
 		client_drop(d, c);
 }
 
@@ -186,15 +186,15 @@ void client_hang_up(struct daemon *d, struct client *c)
 		return;
 	/* How the others ended is told when their process has. */
 	if (detached && log_life_allowed())
-		pr_info("client %u detached: %s (pid %d)", c->id, c->info.comm,
+		pr_info("client %u detached: %s (pid %d)", c->mm.id, c->info.comm,
 			(int)c->info.pid);
-	pr_debug("client %u hung up, %llu extents were sent to it", c->id,
+	pr_debug("client %u hung up, %llu extents were sent to it", c->mm.id,
 		 (unsigned long long)c->nr_sent);
 	watch_conn_close(d, &c->sock);
 	c->todo_any = false;
 	c->stage = detached ? CLIENT_LINGERING : CLIENT_HUNG_UP;
 	c->deadline = detached ? clock_ns() + LINGER_MS * NSEC_PER_MSEC : 0;
-	if (!detached && mm_call(d, call_dead, &l))
+	if (!detached && mm_call(&d->mm, call_dead, &l))
 		pr_debug("the mm thread has stopped");
 }
 
@@ -210,12 +210,12 @@ static void client_over(struct daemon *d, struct client *c)
 {
 	struct life_call l = { .d = d, .c = c };
 
-	if (c->stage == CLIENT_LINGERING && mm_call(d, call_dead, &l))
+	if (c->stage == CLIENT_LINGERING && mm_call(&d->mm, call_dead, &l))
 		return;
 	client_quiet(d, c);
 	if (c->ended && c->stage == CLIENT_HUNG_UP && log_life_allowed())
 		pr_info("client %u died: %s (pid %d); its memory is back, its full blocks stay cached",
-			c->id, c->info.comm, (int)c->info.pid);
+			c->mm.id, c->info.comm, (int)c->info.pid);
 }
 
 /* The process has ended: it can write its memory no more. */
@@ -224,7 +224,7 @@ static void client_ended(struct daemon *d, struct client *c)
 	/* Stays open until the core forgot the client and kills it no more. */
 	watch_remove(&d->loop, &c->pidfd);
 	client_hang_up(d, c);
-	if (c->id == CORE_NONE)
+	if (c->mm.id == CORE_NONE)
 		return;
 	c->ended = clock_ns();
 	if (device_quiet(&d->setup, c->ended, c->ended))
@@ -255,7 +255,7 @@ void client_abort(struct daemon *d, struct client *c)
 {
 	watch_remove(&d->loop, &c->pidfd);
 	client_hang_up(d, c);
-	if (c->id != CORE_NONE)
+	if (c->mm.id != CORE_NONE)
 		client_over(d, c);
 }
 
@@ -302,8 +302,8 @@ static void client_listen(struct daemon *d, struct client *c)
 	if (n > 0 || n == -EBADMSG) {
 		if (log_allowed())
 			pr_warn("client %u (%s, pid %d) is expelled: it sent a message after ATTACH",
-				c->id, c->info.comm, (int)c->info.pid);
-		if (mm_call(d, call_eproto, &l))
+				c->mm.id, c->info.comm, (int)c->info.pid);
+		if (mm_call(&d->mm, call_eproto, &l))
 			return;
 	}
 	client_hang_up(d, c);
@@ -335,10 +335,11 @@ struct client *client_alloc(int sock)
 	list_init(&c->node);
 	c->sock.fd = sock;
 	c->pidfd.fd = -1;
-	c->bell = -1;
+	c->mm.pidfd = -1;
+	c->mm.bell = -1;
 	c->c.fd = -1;
 	c->d.fd = -1;
-	c->id = CORE_NONE;
+	c->mm.id = CORE_NONE;
 	c->stage = CLIENT_GREETING;
 	return c;
 }
@@ -364,6 +365,7 @@ static const char *client_admit(struct daemon *d, const struct watch *w,
 		client_free(d, c);
 		return why;
 	}
+	c->mm.pidfd = c->pidfd.fd;
 	c->uid = c->info.uid;
 	c->key = tenant_key(d, w, c->uid);
 	greeting_make_room(d, c->key);
@@ -401,7 +403,7 @@ void client_accept(void *arg, struct watch *w, u32 events)
 void client_take_notes(struct daemon *d)
 {
 	/* Pairs with the release in mm_note(). */
-	u64 mask = __atomic_exchange_n(&d->note_mask, 0, __ATOMIC_ACQUIRE);
+	u64 mask = __atomic_exchange_n(&d->mm.note_mask, 0, __ATOMIC_ACQUIRE);
 
 	for (; mask; mask &= mask - 1) {
 		struct client *c = d->clients[__builtin_ctzll(mask)];

@@ -43,7 +43,7 @@ static void control_kicked(void *arg, struct watch *w, u32 events)
 		pr_warn("the kick of the mm thread is lost: %s",
 			strerror(errno));
 	/* Pairs with the release in ops_extent_send(). */
-	mask = __atomic_exchange_n(&d->send_mask, 0, __ATOMIC_ACQUIRE);
+	mask = __atomic_exchange_n(&d->mm.send_mask, 0, __ATOMIC_ACQUIRE);
 	client_send_extents(d, mask);
 	client_take_notes(d);
 	ghost_kill_all(d);
@@ -86,19 +86,18 @@ int control_init(struct daemon *d)
 	err = loop_init(&d->loop);
 	if (err)
 		return err;
-	d->kick.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	d->mm.kick.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	d->signals.fd = control_signalfd();
-	if (d->kick.fd < 0 || d->signals.fd < 0)
+	if (d->mm.kick.fd < 0 || d->signals.fd < 0)
 		return -errno;
 	d->tenants = calloc(d->setup.cfg.max_tenants, sizeof(*d->tenants));
-	d->ghost_ends = calloc(d->setup.cfg.max_tenants, sizeof(*d->ghost_ends));
-	if (!d->tenants || !d->ghost_ends)
+	if (!d->tenants)
 		return -ENOMEM;
-	d->kick.fn = control_kicked;
-	d->kick.arg = d;
+	d->mm.kick.fn = control_kicked;
+	d->mm.kick.arg = d;
 	d->signals.fn = control_signal;
 	d->signals.arg = d;
-	err = watch_add(&d->loop, &d->kick, EPOLLIN);
+	err = watch_add(&d->loop, &d->mm.kick, EPOLLIN);
 	if (err)
 		return err;
 	return watch_add(&d->loop, &d->signals, EPOLLIN);
@@ -152,9 +151,8 @@ void control_run(struct daemon *d)
 
 void control_exit(struct daemon *d)
 {
-	watch_close(&d->loop, &d->kick);
+	watch_close(&d->loop, &d->mm.kick);
 	watch_close(&d->loop, &d->signals);
 	loop_exit(&d->loop);
-	free(d->ghost_ends);
 	free(d->tenants);
 }

@@ -45,6 +45,7 @@
 #include "kvmm/ipc/base/setup.h"
 #include "kvmm/ipc/deposit/deposit.h"
 #include "kvmm/ipc/swap.h"
+#include "kvmm/ipc/mm/mm.h"
 #include "kvmm/ipc/tiers/tiers.h"
 #include "kvmm/proc/proc.h"
 
@@ -56,43 +57,9 @@
 #define QUIET_POLL_NS		(5 * NSEC_PER_MSEC)
 
 #define SQ_ENTRIES_DEFAULT	256u
-#define ARG_BYTES		(512u << 10)
-#define RESULT_BYTES		(256u << 10)
 #define EVENT_ENTRIES		1024u
 
 struct daemon;
-
-/**
- * struct client_ring - the mm thread's half of one client
- * @sq:        consuming end of submissions
- * @cq:        producing end of completions
- * @ctl:       the client's control words, in C
- * @dctl:      the daemon's, in D
- * @res_head:  bytes of the result area handed out, running
- * @res_tail:  of those, bytes given back
- * @res_seen:  completions whose results were given back
- * @res_end:   @res_head after each completion, one a slot of the ring
- * @stalled:   no room for the next answer; look again when cq_head moves
- * @guards:    of its segments, looked at after every turn
- */
-struct client_ring {
-	struct ring_cons	sq;
-	struct ring_prod	cq;
-	struct kvmm_client_ctl	*ctl;
-	struct kvmm_daemon_ctl	*dctl;
-	const struct kvmm_sqe	*sqes;
-	const char		*args;
-	struct kvmm_cqe		*cqes;
-	char			*results;
-	u32			arg_bytes;
-	u32			result_bytes;
-	u64			res_head;
-	u64			res_tail;
-	u32			res_seen;
-	u64			*res_end;
-	bool			stalled;
-	int			guards[2];
-};
 
 enum client_stage {
 	CLIENT_GREETING,	/* connected, has not asked yet */
@@ -103,15 +70,9 @@ enum client_stage {
 	CLIENT_AWAY,		/* of the last daemon; it may resume */
 };
 
-/* client.notes: set by the mm thread, taken by the control thread */
-#define NOTE_DETACHED	BIT(0)
-#define NOTE_EXPELLED	BIT(1)
-#define NOTE_KILLED	BIT(2)
-#define NOTE_UNKILLABLE	BIT(3)
-
 /**
  * struct client - one connection to the attach socket
- * @id:       of the core, CORE_NONE before it attached
+ * @mm:       the mm thread's part
  * @deadline: of its stage, or 0
  * @ended:    when its process had ended, 0: it lives
  * @key:      of its tenant
@@ -121,19 +82,13 @@ enum client_stage {
  *            @extents says that they came; a bit each
  * @nr_flying: how many
  * @held:     its tenant has too many of these: the rest waits
- * @want:     generation to send of each extent; written by the mm thread
- * @dirty:    extents whose @want changed; set by mm, taken by control
- * @notes:    NOTE_*
- * @why:      of NOTE_EXPELLED; written before the note
- * @reason:   of NOTE_KILLED, or errno of NOTE_UNKILLABLE; the same
- * @ring:     the mm thread's, while the client is active
  */
 struct client {
 	struct list		node;
 	struct watch		sock;
 	struct watch		pidfd;
 	enum client_stage	stage;
-	u32			id;
+	struct mm_client	mm;
 	u64			deadline;
 	u64			ended;
 	uid_t			uid;
@@ -142,7 +97,6 @@ struct client {
 	struct proc_client_info	info;
 	struct segment		c;
 	struct segment		d;
-	int			bell;
 	u64			*todo;
 	bool			todo_any;
 	bool			want_out;
@@ -151,14 +105,6 @@ struct client {
 	u32			nr_flying;
 	bool			held;
 	const struct kvmm_extent_status *extents;
-
-	u32			*want;
-	u64			*dirty;
-	u32			notes;
-	const char		*why;
-	int			reason;
-
-	struct client_ring	ring;
 };
 
 /**
@@ -210,30 +156,11 @@ struct door {
 
 /**
  * struct daemon - the shell around one core
- * @mm_clients:   by the core's id; the mm thread's view
- * @mm_known:     clients that the core knows, a bit each
- * @mm_active:    of those, the ones whose rings are served
- * @mm_wake:      clients to be woken before the turn ends
- * @mm_kick:      the control thread has something to take
- * @mm_args:      the mm thread's copy of the arguments of one request
- * @mm_sleeping:  the mm thread waits in epoll
- * @mm_bell:      wakes it
- * @call_*:       the function that the control thread waits for
- * @idle_ns:      time that the mm thread slept
- * @to_mapper:    mm to mapper
- * @from_mapper:  mapper to mm
- * @mapper_since: when the device call under way began, or 0
- * @send_mask:    clients whose @dirty changed
- * @note_mask:    clients whose @notes changed
- * @ghost_any:    @ghost_ends, by tenant, changed: its ghosts are to be ended
- * @trigger_fired: triggers of the core that fired, a bit each
- * @trigger_gone: those whose domain is no more
  * @clients:      by the core's id; the control thread's view
  * @doors:        of each --tenant
  * @user_quota:   of users at the attach socket
  * @own_quota:    the same for @own_uid and root
  * @works:        hold was told that this daemon does its work
- * @served:       requests since the start, the mm thread's
  * @swap_sock:    control socket of the swapd that runs
  * @hold_watch:   hold has something to tell
  * @drain_next:   when areas that are draining are looked at again
@@ -242,37 +169,8 @@ struct daemon {
 	struct setup		setup;
 	struct loop		loop;
 
-	/* mm thread */
-	struct core_ops		core_ops;
-	void			*trace;		/* NULL: nothing is recorded */
+	struct mm		mm;
 	bool			works;
-	u64			served;
-	pthread_t		mm_thread;
-	int			mm_epoll;
-	struct sleeper		mm_sleeper;
-	struct client		*mm_clients[MAX_CLIENTS];
-	u64			mm_known;
-	u64			mm_active;
-	u64			mm_wake;
-	bool			mm_kick;
-	u64			*mm_args;
-	u64			mm_next_tick;
-	u32			mm_spin;
-	u64			idle_ns;
-
-	/* between mm and control */
-	u32			mm_stop;
-	u32			call_pending;
-	void			(*call_fn)(struct core *core, void *arg);
-	void			*call_arg;
-	sem_t			call_done;
-	u64			send_mask;
-	u64			note_mask;
-	u32			ghost_any;
-	u8			*ghost_ends;
-	u64			trigger_fired;
-	u64			trigger_gone;
-
 	struct extents		extents;
 	struct mapper		mapper;
 	struct closer		closer;
@@ -287,7 +185,6 @@ struct daemon {
 	u64			drain_pause;
 
 	/* control thread */
-	struct watch		kick;
 	struct watch		signals;
 	struct watch		attach_sock;
 	struct watch		view_sock;
@@ -398,24 +295,8 @@ void __noreturn upgrade_leave(struct daemon *d);
 /* send.c */
 void extents_send(struct daemon *d, struct client *c);
 
-/* mm.c */
-int __must_check mm_ready_core(struct daemon *d);
-int __must_check mm_init(struct daemon *d);
-int __must_check mm_start(struct daemon *d);
-void mm_stop(struct daemon *d);
-void mm_exit(struct daemon *d);
-int __must_check mm_call(struct daemon *d,
-			 void (*fn)(struct core *core, void *arg), void *arg);
-void mm_introduce(struct daemon *d, struct client *c);
-void mm_activate(struct daemon *d, struct client *c);
-void mm_deactivate(struct daemon *d, struct client *c);
-void mm_forget(struct daemon *d, struct client *c);
-void mm_note(struct daemon *d, struct client *c, u32 note);
-
-/* serve.c */
-bool serve_due(struct client *c);
-u32 serve_client(struct daemon *d, struct client *c, u64 now);
-void serve_expel(struct daemon *d, struct client *c, u64 now, const char *why);
+/* make.c */
+int __must_check core_make(struct daemon *d);
 
 /**
  * struct view_wait - a connection that waits for a pressure trigger

@@ -77,7 +77,7 @@ static void ghost_over(struct daemon *d, struct ghost *g)
 	if (g->index < MAX_GHOSTS)
 		deposit_drop(&d->deposit, HOLD_GHOST, g->index);
 	while (g->nr--)
-		if (mm_call(d, call_ghost_gone, &g->tenant))
+		if (mm_call(&d->mm, call_ghost_gone, &g->tenant))
 			pr_debug("the mm thread has stopped");
 	list_del(&g->node);
 	free(g);
@@ -257,10 +257,10 @@ void ghost_kill_all(struct daemon *d)
 	u32 i;
 
 	/* Pairs with the release in ops_kill_ghosts(). */
-	if (!__atomic_exchange_n(&d->ghost_any, 0, __ATOMIC_ACQUIRE))
+	if (!__atomic_exchange_n(&d->mm.ghost_any, 0, __ATOMIC_ACQUIRE))
 		return;
 	for (i = 0; i < d->setup.cfg.max_tenants; i++)
-		if (__atomic_exchange_n(&d->ghost_ends[i], 0, __ATOMIC_RELAXED))
+		if (__atomic_exchange_n(&d->mm.ghost_ends[i], 0, __ATOMIC_RELAXED))
 			ghost_kill(d, i);
 }
 

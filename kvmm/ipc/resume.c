@@ -41,10 +41,10 @@ struct resume_call {
 
 static void away_begin(struct daemon *d, struct client *c)
 {
-	const struct keep_client *k = &d->deposit.keep->client[c->id];
+	const struct keep_client *k = &d->deposit.keep->client[c->mm.id];
 	struct core_client_view v;
 
-	if (core_get_client(d->setup.core, c->id, &v))
+	if (core_get_client(d->setup.core, c->mm.id, &v))
 		return;
 	c->tenant = v.tenant;
 	if (v.away && k->resumes) {
@@ -52,7 +52,7 @@ static void away_begin(struct daemon *d, struct client *c)
 		c->deadline = clock_ns() + d->setup.opt.resume_ms * NSEC_PER_MSEC;
 	} else if (v.away) {
 		c->stage = CLIENT_HUNG_UP;
-		core_client_dead(d->setup.core, clock_ns(), c->id);
+		core_client_dead(d->setup.core, clock_ns(), c->mm.id);
 	} else if (v.state == STATE_DETACHED) {
 		c->stage = CLIENT_LINGERING;
 		c->deadline = clock_ns() + LINGER_MS * NSEC_PER_MSEC;
@@ -77,8 +77,9 @@ int resume_await(struct daemon *d, u32 id, int pidfd)
 		close(pidfd);
 		return -ENOMEM;
 	}
-	c->id = id;
+	c->mm.id = id;
 	c->pidfd.fd = pidfd;
+	c->mm.pidfd = pidfd;
 	c->pidfd.fn = client_on_pidfd;
 	c->pidfd.arg = d;
 	c->uid = k->uid;
@@ -94,7 +95,7 @@ int resume_await(struct daemon *d, u32 id, int pidfd)
 	c->info.comm[sizeof(c->info.comm) - 1] = '\0';
 	list_add_tail(&d->attached, &c->node);
 	d->clients[id] = c;
-	mm_introduce(d, c);
+	mm_introduce(&d->mm, &c->mm);
 	if (client_tables(d, c))
 		return -ENOMEM;
 	away_begin(d, c);
@@ -109,17 +110,17 @@ void resume_give_up(struct daemon *d, struct client *c)
 {
 	int err;
 
-	if (d->deposit.keep->client[c->id].untold) {
+	if (d->deposit.keep->client[c->mm.id].untold) {
 		pr_info("client %u (%s, pid %d) had no answer to its attach, and is no more",
-			c->id, c->info.comm, (int)c->info.pid);
+			c->mm.id, c->info.comm, (int)c->info.pid);
 		client_abort(d, c);
 		return;
 	}
 	pr_warn("client %u (%s, pid %d) did not come back in %u ms (--resume-ms): killed",
-		c->id, c->info.comm, (int)c->info.pid, d->setup.opt.resume_ms);
+		c->mm.id, c->info.comm, (int)c->info.pid, d->setup.opt.resume_ms);
 	err = pidfd_kill(c->pidfd.fd);
 	if (err && err != -ESRCH)
-		pr_warn("client %u cannot be killed: %s", c->id,
+		pr_warn("client %u cannot be killed: %s", c->mm.id,
 			strerror(-err));
 	client_hang_up(d, c);
 }
@@ -166,7 +167,7 @@ static int check_name(const struct daemon *d, const struct client *who,
 
 	if (req->resume_client < d->setup.cfg.max_clients)
 		c = d->clients[req->resume_client];
-	k = c ? &d->deposit.keep->client[c->id] : NULL;
+	k = c ? &d->deposit.keep->client[c->mm.id] : NULL;
 	if (!c || !k->valid || c->uid != who->uid || c->key != who->key ||
 	    !token_is(k->token, req->resume_token))
 		return attach_refuse(rep, -ENOENT,
@@ -179,10 +180,10 @@ static int check_name(const struct daemon *d, const struct client *who,
 	if (c->stage == CLIENT_ATTACHED)
 		return attach_refuse(rep, -EALREADY,
 				     "client %u is attached: there is nothing to resume",
-				     c->id);
+				     c->mm.id);
 	if (c->stage != CLIENT_AWAY)
 		return attach_refuse(rep, -ESTALE,
-				     "client %u has ended: attach anew", c->id);
+				     "client %u has ended: attach anew", c->mm.id);
 	*found = c;
 	return 0;
 }
@@ -195,9 +196,9 @@ static void call_resume(struct core *core, void *arg)
 	struct core_client_view v;
 
 	/* Of several adoptions that it slept through, one may have salvaged. */
-	if (!core_get_client(core, r->c->id, &v))
+	if (!core_get_client(core, r->c->mm.id, &v))
 		r->away = v.away;
-	r->err = core_client_resume(core, clock_ns(), r->c->id,
+	r->err = core_client_resume(core, clock_ns(), r->c->mm.id,
 				    r->req->resume_seen, &r->info,
 				    &r->committed);
 }
@@ -207,19 +208,19 @@ static int resume_build(struct daemon *d, struct client *c,
 			const struct kvmm_attach_req *req,
 			struct kvmm_attach_rep *rep)
 {
-	const struct keep_client *k = &d->deposit.keep->client[c->id];
+	const struct keep_client *k = &d->deposit.keep->client[c->mm.id];
 	struct resume_call r = { .c = c, .req = req };
 	u32 first;
 	int err;
 
-	err = mm_call(d, call_resume, &r);
+	err = mm_call(&d->mm, call_resume, &r);
 	if (err)
 		return attach_refuse(rep, err, "kvmm is shutting down");
 	if (r.err)
 		return attach_refuse(rep, r.err, r.err == -EPROTO ?
 				     "client %u saw request %llu completed, which never was" :
 				     "client %u cannot be resumed after request %llu",
-				     c->id, (unsigned long long)req->resume_seen);
+				     c->mm.id, (unsigned long long)req->resume_seen);
 	/* One at most took effect without the tail being moved. */
 	first = req->resume_index + (r.committed > req->resume_seen);
 	err = attach_again(d, c, k->sq_entries, first, &r.info, rep);
@@ -285,7 +286,7 @@ void resume_request(struct daemon *d, struct client *who,
 	if (err) {
 		resume_refused(d, who, &rep);
 		/* The core has it back and it cannot be served. */
-		if (c && c->ring.dctl)
+		if (c && c->mm.ring.dctl)
 			client_hang_up(d, c);
 		return;
 	}
@@ -294,7 +295,7 @@ void resume_request(struct daemon *d, struct client *who,
 	client_drop(d, who);
 	fds[0] = c->c.fd;
 	fds[1] = c->d.fd;
-	fds[2] = c->bell;
+	fds[2] = c->mm.bell;
 	err = sock_send(c->sock.fd, &rep, sizeof(rep), fds, 3);
 	segment_close_fd(&c->c);
 	segment_close_fd(&c->d);
@@ -302,9 +303,9 @@ void resume_request(struct daemon *d, struct client *who,
 		client_hang_up(d, c);
 		return;
 	}
-	keep_client_told(&d->deposit, c->id);
+	keep_client_told(&d->deposit, c->mm.id);
 	if (log_life_allowed())
-		pr_info("client %u resumed: %s (pid %d)", c->id, c->info.comm,
+		pr_info("client %u resumed: %s (pid %d)", c->mm.id, c->info.comm,
 			(int)c->info.pid);
 	extents_send(d, c);
 }

@@ -84,7 +84,7 @@ static void extents_take(struct daemon *d, struct client *c)
 
 	for (w = 0; w < DIV_ROUND_UP(d->setup.nr_extents, 64); w++) {
 		/* Pairs with the release in ops_extent_send(). */
-		u64 bits = __atomic_exchange_n(&c->dirty[w], 0,
+		u64 bits = __atomic_exchange_n(&c->mm.dirty[w], 0,
 					       __ATOMIC_ACQUIRE);
 
 		c->todo[w] |= bits;
@@ -133,7 +133,7 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 		if (e >= d->setup.nr_extents)
 			break;
 		x = &d->extents.table[e];
-		want = READ_ONCE(c->want[e]);
+		want = READ_ONCE(c->mm.want[e]);
 		if (x->fd >= 0 && x->generation == want) {
 			msg.entry[msg.nr].extent = e;
 			msg.entry[msg.nr].generation = want;

@@ -114,7 +114,7 @@ static int area_call(struct daemon *d, struct swap_area *a,
 		     void (*fn)(struct core *core, void *arg), u64 *left)
 {
 	struct area_call c = { .d = d, .a = a };
-	int err = mm_call(d, fn, &c);
+	int err = mm_call(&d->mm, fn, &c);
 
 	if (left)
 		*left = c.left;

@@ -50,7 +50,7 @@ static void area_cut_off(struct fail_call *c)
 	struct swap_area *a = c->a;
 
 	a->failed = true;
-	if (mm_call(c->d, call_cut_off, c))
+	if (mm_call(&c->d->mm, call_cut_off, c))
 		return;
 	a->given_up = true;
 	pr_err("swap area %s goes on failing, %u reads of %llu requests lately: it is not read any more, what only it holds is computed again",
@@ -61,7 +61,7 @@ static void area_judge(struct daemon *d, struct swap_area *a)
 {
 	struct fail_call c = { .d = d, .a = a };
 
-	if (mm_call(d, call_look, &c) || c.err)
+	if (mm_call(&d->mm, call_look, &c) || c.err)
 		return;
 	if (a->state == AREA_LIVE && c.v.readonly) {
 		pr_err("swap area %s has failed %u reads and %u writes lately: it gets nothing new, and goes when what it holds is moved or forgotten: look at its disk and at the log of swapd, and kvctl swapon it again when it is sound",

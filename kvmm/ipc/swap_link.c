@@ -80,7 +80,7 @@ static void link_call(struct daemon *d, u32 generation,
 {
 	struct link_call c = { .d = d, .generation = generation };
 
-	if (mm_call(d, fn, &c))
+	if (mm_call(&d->mm, fn, &c))
 		pr_debug("swap: the mm thread has ended");
 }
 
@@ -243,7 +243,7 @@ static void link_went(struct daemon *d, const struct hold_record *r)
 
 static void tales_flush(struct daemon *d, struct link_call *c)
 {
-	if (c->nr && mm_call(d, call_hear, c))
+	if (c->nr && mm_call(&d->mm, call_hear, c))
 		pr_debug("swap: the mm thread has ended");
 	c->nr = 0;
 }
@@ -374,7 +374,7 @@ int link_get_info(void *arg, struct proc_swap_info *info)
 	for (i = 0; i < CORE_MAX_AREAS; i++)
 		for (n = 0; n < NR_SWAPD_AREA_COUNTERS; n++)
 			info->area[i][n] = READ_ONCE(ctl->area[i][n]);
-	return mm_call(c.d, call_info, &c);
+	return mm_call(&c.d->mm, call_info, &c);
 }
 
 /* ---- start and end ---- */

@@ -123,7 +123,7 @@ void upgrade_forget_waiter(struct daemon *d, const struct admin *adm)
 /* upgrade_leave() - end between two events; all that there is stays */
 void upgrade_leave(struct daemon *d)
 {
-	mm_stop(d);
+	mm_stop(&d->mm);
 	/* It is no death. */
 	d->deposit.keep->tries = 0;
 	deposit_late_flush(&d->deposit);

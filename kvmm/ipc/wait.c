@@ -64,9 +64,9 @@ static void wait_add(struct core *core, void *arg)
 	if (wc->ret < 0)
 		return;
 	/* What the number's last owner was to be told is not for this one. */
-	__atomic_fetch_and(&wc->d->trigger_fired, ~BIT_ULL(wc->ret),
+	__atomic_fetch_and(&wc->d->mm.trigger_fired, ~BIT_ULL(wc->ret),
 			   __ATOMIC_RELAXED);
-	__atomic_fetch_and(&wc->d->trigger_gone, ~BIT_ULL(wc->ret),
+	__atomic_fetch_and(&wc->d->mm.trigger_gone, ~BIT_ULL(wc->ret),
 			   __ATOMIC_RELAXED);
 }
 
@@ -128,7 +128,7 @@ int wait_begin(struct daemon *d, const char *req, struct view_wait *w,
 	if (!err)
 		err = wait_room(d, w->key);
 	if (!err)
-		err = mm_call(d, wait_add, &wc);
+		err = mm_call(&d->mm, wait_add, &wc);
 	if (!err && wc.ret < 0)
 		err = wc.ret;
 	if (err)
@@ -147,7 +147,7 @@ void wait_end(struct daemon *d, struct view_wait *w)
 
 	/* A thread that runs no longer looks at none. */
 	if (w->trigger != CORE_NONE)
-		(void)!mm_call(d, wait_del, &wc);
+		(void)!mm_call(&d->mm, wait_del, &wc);
 	w->trigger = CORE_NONE;
 }
 
@@ -155,8 +155,8 @@ void wait_end(struct daemon *d, struct view_wait *w)
 void wait_take(struct daemon *d)
 {
 	/* Pair with the releases in ops_trigger() and ops_trigger_gone(). */
-	u64 gone = __atomic_exchange_n(&d->trigger_gone, 0, __ATOMIC_ACQUIRE);
-	u64 fired = __atomic_exchange_n(&d->trigger_fired, 0,
+	u64 gone = __atomic_exchange_n(&d->mm.trigger_gone, 0, __ATOMIC_ACQUIRE);
+	u64 fired = __atomic_exchange_n(&d->mm.trigger_fired, 0,
 					__ATOMIC_ACQUIRE);
 
 	if (fired | gone)

@@ -49,7 +49,7 @@ static int swapd = -1;		/* its end of the control socket */
 static int source_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
 		       void *fn_arg)
 {
-	return mm_call(arg, fn, fn_arg);
+	return mm_call(&((struct daemon *)arg)->mm, fn, fn_arg);
 }
 
 static void setup(void)
@@ -72,7 +72,7 @@ static void setup(void)
 				     &info), "%s", info.text);
 	inproc->clients[0] = &client;
 	core_client_bind(inproc->setup.core, 0, &bind);
-	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm_epoll, &inproc->link.shm), "no swap");
+	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm.epoll, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
 	inproc->proc = proc_create(&src);
 	FUZZ_LAW(inproc->proc, "no files");

@@ -20,7 +20,7 @@
 static void before_load(const volatile void *p);
 
 #define __atomic_load_n(p, o)	(before_load(p), __atomic_load_n((p), (o)))
-#include "kvmm/ipc/serve.c"
+#include "kvmm/ipc/mm/serve.c"
 #undef __atomic_load_n
 
 #include "tests/fuzz/inproc.h"
@@ -61,7 +61,7 @@ struct other {
 	} result[CQES];
 };
 
-static struct client clients[CLIENTS];
+static struct mm_client clients[CLIENTS];
 static struct other others[CLIENTS];
 static char *c_of[CLIENTS], *results_of[CLIENTS];
 static u32 want_of[CLIENTS][INPROC_EXTENTS];
@@ -156,7 +156,7 @@ static void client_request(struct kvmm_attach_req *req, u32 i)
 
 static void client_setup(u32 i)
 {
-	struct client *c = &clients[i];
+	struct mm_client *c = &clients[i];
 	struct other *o = &others[i];
 	struct client_ring *r = &c->ring;
 	struct core_attach_info info;
@@ -176,8 +176,7 @@ static void client_setup(u32 i)
 	results_of[i] = aligned_alloc(64, RESULTS);
 	FUZZ_LAW(c_of[i] && results_of[i], "no memory");
 	c->id = i;
-	c->stage = CLIENT_ATTACHED;
-	c->sock.fd = c->pidfd.fd = c->bell = -1;
+	c->pidfd = c->bell = -1;
 	c->want = want_of[i];
 	c->dirty = dirty_of[i];
 	r->ctl = (struct kvmm_client_ctl *)c_of[i];
@@ -192,8 +191,8 @@ static void client_setup(u32 i)
 	r->guards[0] = r->guards[1] = -1;
 	ring_cons_init(&r->sq, SQES, 0, &o->dctl.sq_head, &r->ctl->sq_tail);
 	ring_prod_init(&r->cq, CQES, 0, &o->dctl.cq_tail, &r->ctl->cq_head);
-	mm_introduce(inproc, c);
-	inproc->mm_active |= BIT_ULL(i);
+	mm_introduce(&inproc->mm, c);
+	inproc->mm.active |= BIT_ULL(i);
 	core_client_bind(inproc->setup.core, i, &bind);
 }
 
@@ -203,8 +202,8 @@ static void setup(void)
 
 	/* As large as what a client can have copied, and no larger. */
 	/* What was mapped for it is not given back. */
-	inproc->mm_args = aligned_alloc(8, ARGS);
-	FUZZ_LAW(inproc->mm_args, "no memory");
+	inproc->mm.args = aligned_alloc(8, ARGS);
+	FUZZ_LAW(inproc->mm.args, "no memory");
 	for (i = 0; i < CLIENTS; i++)
 		client_setup(i);
 	inproc_turn();
@@ -216,7 +215,7 @@ static void setup(void)
 
 static bool is_active(u32 i)
 {
-	return inproc->mm_active & BIT_ULL(i);
+	return inproc->mm.active & BIT_ULL(i);
 }
 
 /* ---- what clients do ---- */
@@ -340,7 +339,7 @@ static void take_answers(u32 i)
 
 static void ev_turn(struct fuzz *f, u32 i)
 {
-	struct client *c = &clients[i];
+	struct mm_client *c = &clients[i];
 	struct other *o = &others[i];
 	u8 how = fuzz_u8(f);
 
@@ -363,7 +362,7 @@ static void ev_turn(struct fuzz *f, u32 i)
 	loads = index_loads[0] = index_loads[1] = 0;
 	slot = SQES;
 	request++;
-	(void)serve_client(inproc, c, clock_ns());
+	(void)serve_client(&inproc->mm, c, clock_ns());
 	watched = NULL;
 	FUZZ_LAW(c->ring.sq.head == c->ring.cq.tail, "%u requests, %u answers",
 		 c->ring.sq.head, c->ring.cq.tail);
@@ -392,7 +391,7 @@ static void play(struct fuzz *f)
 	} else if (b < 124) {
 		inproc_turn();
 	} else if (b == 127 && is_active(i)) {
-		mm_deactivate(inproc, &clients[i]);
+		mm_deactivate(&inproc->mm, &clients[i]);
 		core_client_dead(inproc->setup.core, clock_ns(), i);
 	}
 }
@@ -405,7 +404,7 @@ static void end_all(void)
 	for (i = 0; i < CLIENTS; i++) {
 		core_client_dead(inproc->setup.core, clock_ns(), i);
 		core_client_quiet(inproc->setup.core, clock_ns(), i);
-		mm_forget(inproc, &clients[i]);
+		mm_forget(&inproc->mm, &clients[i]);
 	}
 	for (i = 0; i < 64 && inproc_threads(0); i++)
 		inproc_turn();

@@ -131,6 +131,7 @@ static void ev_connect(struct peer *p, u8 b)
 	c = client_alloc(sock[0]);
 	FUZZ_LAW(c, "no memory");
 	c->pidfd.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->mm.pidfd = c->pidfd.fd;
 	c->uid = b % INPROC_UIDS;
 	c->info.uid = c->uid;
 	memcpy(c->info.comm, "fuzz", 5);
@@ -263,7 +264,7 @@ static void end_all(void)
 		list_for_each(heads[i], l, tmp) {
 			struct client *c = list_entry(l, struct client, node);
 
-			if (c->id == CORE_NONE)
+			if (c->mm.id == CORE_NONE)
 				client_drop(inproc, c);
 			else
 				client_ended(inproc, c);

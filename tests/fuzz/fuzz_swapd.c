@@ -131,16 +131,15 @@ static void setup(void)
 	struct kvmm_attach_req req;
 	u32 i;
 
-	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm_epoll, &inproc->link.shm), "no swap");
+	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm.epoll, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
 	shell_attach_req(&req, 0);
 	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
-	client.id = 0;
-	client.want = want;
-	client.dirty = dirty;
+	client.mm.want = want;
+	client.mm.dirty = dirty;
 	inproc->clients[0] = &client;
-	mm_introduce(inproc, &client);
+	mm_introduce(&inproc->mm, &client.mm);
 	core_client_bind(inproc->setup.core, 0, &bind);
 	for (i = 0; i < SEQS; i++)
 		compute(i);

@@ -34,7 +34,7 @@ static struct client client;
 static int source_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
 		       void *fn_arg)
 {
-	return mm_call(arg, fn, fn_arg);
+	return mm_call(&((struct daemon *)arg)->mm, fn, fn_arg);
 }
 
 static int source_info(void *arg, u32 id, struct proc_client_info *info)

@@ -33,17 +33,17 @@ static u32 nr_keeps;
 
 /* ---- what the linker sends here ---- */
 
-int __wrap_mm_call(struct daemon *d, void (*fn)(struct core *core, void *arg),
+int __wrap_mm_call(struct mm *m, void (*fn)(struct core *core, void *arg),
 		   void *arg);
 int __wrap_segment_create(struct segment *s, size_t bytes, const char *name,
 			  bool client_writes);
 void __wrap_segment_destroy(struct segment *s);
 
-int __wrap_mm_call(struct daemon *d, void (*fn)(struct core *core, void *arg),
+int __wrap_mm_call(struct mm *m, void (*fn)(struct core *core, void *arg),
 		   void *arg)
 {
-	fn(d->setup.core, arg);
-	d->mm_wake = 0;
+	fn(m->setup->core, arg);
+	m->wake = 0;
 	return 0;
 }
 
@@ -165,14 +165,12 @@ static void make_tenants(struct daemon *d)
 	u32 i;
 
 	d->tenants = calloc(d->setup.cfg.max_tenants, sizeof(*d->tenants));
-	d->ghost_ends = calloc(d->setup.cfg.max_tenants, sizeof(*d->ghost_ends));
-	FUZZ_LAW(d->tenants && d->ghost_ends, "no memory");
+	FUZZ_LAW(d->tenants, "no memory");
 	for (i = 0; i < INPROC_UIDS; i++) {
 		d->tenants[i].used = true;
 		d->tenants[i].key = i;
 	}
 	inproc_keep(d->tenants, d->setup.cfg.max_tenants * sizeof(*d->tenants));
-	inproc_keep(d->ghost_ends, d->setup.cfg.max_tenants);
 }
 
 static void inproc_make(void)
@@ -190,15 +188,18 @@ static void inproc_make(void)
 	make_tenants(d);
 	FUZZ_LAW(!keep_make(&d->deposit), "no memory");
 	inproc_keep(d->deposit.keep, sizeof(*d->deposit.keep));
-	FUZZ_LAW(!mm_init(d) && !mapper_init(&d->mapper) && !copier_init(&d->copier),
+	FUZZ_LAW(!core_make(d), "no core");
+	FUZZ_LAW(!mm_init(&d->mm) && !mapper_init(&d->mapper) &&
+		 !copier_init(&d->copier),
 		 "the daemon does not begin");
-	d->mm_stop = 0;
+	d->mm.stop = 0;
 	d->setup.start_ns = clock_ns();
 	inproc_keep(d, sizeof(*d));
+	inproc_keep(d->mm.ghost_ends, d->setup.cfg.max_tenants);
 	inproc_keep(d->setup.core, core_struct_size());
 	inproc_keep(d->setup.arena, d->setup.arena_bytes);
 	/* What lies behind is not looked at before it is written. */
-	inproc_keep(d->trace, sizeof(struct core_trace));
+	inproc_keep(d->mm.trace, sizeof(struct core_trace));
 	inproc_keep(d->extents.table, d->setup.nr_extents * sizeof(*d->extents.table));
 }
 
@@ -263,8 +264,8 @@ void inproc_turn(void)
 	(void)core_poll(d->setup.core, now);
 	core_tick(d->setup.core, now);
 	(void)swap_pump(&d->swap, now);
-	d->mm_wake = 0;
-	d->mm_kick = false;
+	d->mm.wake = 0;
+	d->mm.kick_due = false;
 }
 
 void inproc_check(void)

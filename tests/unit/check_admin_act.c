@@ -37,8 +37,7 @@ const char *tenant_name(const struct daemon *daemon, u64 key, char *buf)
 	return "";
 }
 
-int mm_call(struct daemon *daemon, void (*fn)(struct core *core, void *arg),
-	    void *arg)
+int mm_call(struct mm *mm, void (*fn)(struct core *core, void *arg), void *arg)
 {
 	if (nr_calls++ == CALLS)
 		return -ESHUTDOWN;

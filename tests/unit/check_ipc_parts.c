@@ -23,7 +23,7 @@
 
 #include "kvmm/hold/store.h"
 #include "kvmm/ipc/daemon.h"
-#include "kvmm/ipc/mm_wait.h"
+#include "kvmm/ipc/mm/wait.h"
 
 /* ---- segments ---- */
 

@@ -14,7 +14,7 @@
 static void before_load(const volatile void *p);
 
 #define __atomic_load_n(p, o)	(before_load(p), __atomic_load_n((p), (o)))
-#include "kvmm/ipc/serve.c"
+#include "kvmm/ipc/mm/serve.c"
 #undef __atomic_load_n
 
 #include <check.h>
@@ -33,7 +33,7 @@ static void before_load(const volatile void *p);
 
 /* All that a turn can change, but for the core. */
 struct world {
-	struct client		client;
+	struct mm_client	client;
 	struct kvmm_daemon_ctl	ctl;
 	struct kvmm_cqe		cqes[2 * SQES];
 	struct kvmm_seq_status	seqs[SEQS];
@@ -48,7 +48,8 @@ struct world {
 	u32			pending[EXTENTS];
 };
 
-static struct daemon *d;
+static struct mm *m;
+static struct setup su;
 static struct world w, w_fresh;
 static void *core_fresh, *arena_fresh;
 static u64 c_mem[C_BYTES / 8], args_mem[ARGS / 8];
@@ -111,8 +112,8 @@ static int ask(u16 op, u32 nr, u64 step, const void *args, u32 len, void *res)
 	};
 	struct core_req req;
 
-	ck_assert_int_eq(core_req_check(d->setup.core, 0, &sqe, args, len, &req), 0);
-	return core_req_execute(d->setup.core, NOW, 0, &req, res);
+	ck_assert_int_eq(core_req_check(su.core, 0, &sqe, args, len, &req), 0);
+	return core_req_execute(su.core, NOW, 0, &req, res);
 }
 
 static void settle(void)
@@ -126,7 +127,7 @@ static void settle(void)
 		};
 
 		if (w.creating[e])
-			core_extent_created(d->setup.core, NOW, e, 0);
+			core_extent_created(su.core, NOW, e, 0);
 		w.creating[e] = 0;
 		a.generation = w.pending[e];
 		if (a.generation)
@@ -142,7 +143,7 @@ static u64 seq_ready(u32 salt)
 	struct {
 		struct kvmm_match_arg	a;
 		u32			ids[20];
-	} m = { .a = { .nr_ids = 20, .flags = KVMM_MATCH_LAST } };
+	} match = { .a = { .nr_ids = 20, .flags = KVMM_MATCH_LAST } };
 	struct kvmm_open_res got;
 	struct kvmm_seq_res res;
 	u32 i;
@@ -150,9 +151,9 @@ static u64 seq_ready(u32 salt)
 	ck_assert_int_eq(ask(KVMM_OP_SEQ_OPEN, 1, 0, &open, sizeof(open),
 			     &got), 0);
 	for (i = 0; i < 20; i++)
-		m.ids[i] = salt + i;
-	m.a.seq = got.seq;
-	ck_assert_int_eq(ask(KVMM_OP_SEQ_MATCH, 1, 0, &m, sizeof(m), &res), 0);
+		match.ids[i] = salt + i;
+	match.a.seq = got.seq;
+	ck_assert_int_eq(ask(KVMM_OP_SEQ_MATCH, 1, 0, &match, sizeof(match), &res), 0);
 	settle();
 	settle();
 	return got.seq;
@@ -160,7 +161,7 @@ static u64 seq_ready(u32 salt)
 
 static void make_core(void)
 {
-	d->setup.cfg = (struct core_config){
+	su.cfg = (struct core_config){
 		.pool_bytes = EXTENTS * 4096, .extent_size = 4096,
 		.min_token_bytes = 64, .max_tenants = 1, .max_domains = 1,
 		.max_clients = 1, .max_seqs = SEQS, .nr_tables = 16,
@@ -168,15 +169,15 @@ static void make_core(void)
 		.step_deadline_ns = NSEC_PER_SEC,
 		.quiet_deadline_ns = NSEC_PER_SEC, .starve_ns = NSEC_PER_SEC,
 	};
-	d->setup.arena_bytes = core_arena_size(&d->setup.cfg);
-	d->setup.core = calloc(1, core_struct_size());
-	d->setup.arena = calloc(1, d->setup.arena_bytes);
+	su.arena_bytes = core_arena_size(&su.cfg);
+	su.core = calloc(1, core_struct_size());
+	su.arena = calloc(1, su.arena_bytes);
 	core_fresh = malloc(core_struct_size());
-	arena_fresh = malloc(d->setup.arena_bytes);
-	ck_assert(d->setup.core && d->setup.arena && core_fresh && arena_fresh);
-	ck_assert_int_eq(core_init(d->setup.core, d->setup.arena,
-				   d->setup.arena_bytes, &d->setup.cfg,
-				   &ops, d), 0);
+	arena_fresh = malloc(su.arena_bytes);
+	ck_assert(su.core && su.arena && core_fresh && arena_fresh);
+	ck_assert_int_eq(core_init(su.core, su.arena,
+				   su.arena_bytes, &su.cfg,
+				   &ops, m), 0);
 }
 
 static void make_client(void)
@@ -196,9 +197,9 @@ static void make_client(void)
 	struct client_ring *r = &w.client.ring;
 	struct core_attach_info info;
 
-	ck_assert_int_eq(core_client_attach(d->setup.core, NOW, 1, secret, &req,
+	ck_assert_int_eq(core_client_attach(su.core, NOW, 1, secret, &req,
 					    &info), 0);
-	core_client_bind(d->setup.core, 0, &bind);
+	core_client_bind(su.core, 0, &bind);
 	w.client.bell = -1;
 	r->ctl = (struct kvmm_client_ctl *)c_mem;
 	r->dctl = &w.ctl;
@@ -219,12 +220,13 @@ static void setup(void)
 	struct kvmm_begin_arg begin = { .max_tokens = 20 };
 	struct kvmm_begin_res res;
 
-	d = aligned_alloc(_Alignof(struct daemon), sizeof(*d));
-	ck_assert_ptr_nonnull(d);
-	memset(d, 0, sizeof(*d));
+	m = calloc(1, sizeof(*m));
+	ck_assert_ptr_nonnull(m);
+	memset(&su, 0, sizeof(su));
+	m->setup = &su;
 	memset(&w, 0, sizeof(w));
-	d->mm_epoll = -1;
-	d->mm_args = args_mem;
+	m->epoll = -1;
+	m->args = args_mem;
 	make_core();
 	make_client();
 	w.seq = seq_ready(0);
@@ -232,18 +234,18 @@ static void setup(void)
 	ck_assert_int_eq(ask(KVMM_OP_STEP_BEGIN, 1, 1, &begin, sizeof(begin),
 			     &res), 0);
 	ck_assert_int_eq(res.status, 0);
-	memcpy(core_fresh, d->setup.core, core_struct_size());
-	memcpy(arena_fresh, d->setup.arena, d->setup.arena_bytes);
+	memcpy(core_fresh, su.core, core_struct_size());
+	memcpy(arena_fresh, su.arena, su.arena_bytes);
 	w_fresh = w;
 }
 
 static void teardown(void)
 {
-	free(d->setup.core);
-	free(d->setup.arena);
+	free(su.core);
+	free(su.arena);
 	free(core_fresh);
 	free(arena_fresh);
-	free(d);
+	free(m);
 }
 
 /* ---- one turn ---- */
@@ -327,10 +329,10 @@ static u64 outcome(u16 op, u32 off, u8 by, u32 at)
 	struct kvmm_sqe sqe;
 	u64 h = 14695981039346656037ull;
 
-	memcpy(d->setup.core, core_fresh, core_struct_size());
-	memcpy(d->setup.arena, arena_fresh, d->setup.arena_bytes);
+	memcpy(su.core, core_fresh, core_struct_size());
+	memcpy(su.arena, arena_fresh, su.arena_bytes);
 	w = w_fresh;
-	d->mm_active = 1;
+	m->active = 1;
 	memset(c_mem, 0, sizeof(c_mem));
 	memset(args_mem, 0xee, sizeof(args_mem));
 	memset(results, 0xdd, 4096);
@@ -343,7 +345,7 @@ static u64 outcome(u16 op, u32 off, u8 by, u32 at)
 	change_at = at;
 	nr_loads = 0;
 	watching = true;
-	(void)serve_client(d, &w.client, NOW);
+	(void)serve_client(m, &w.client, NOW);
 	watching = false;
 	h = mix(h, &w.ctl.state, sizeof(w.ctl.state));
 	h = mix(h, &w.ctl.cq_tail, sizeof(w.ctl.cq_tail));

@@ -2,30 +2,29 @@
 /*
  * serve.c - from a client's ring through the core and back
  *
- * Whatever a client can write is read once: the entry into a local by 8-byte
- * loads, the arguments into the mm thread's own buffer.  The copies are
- * judged and used; the originals are never looked at again.  Indices that no
- * honest client can have (a tail past the ring, a head past what was
- * completed, arguments outside their area, a handle that the core calls
- * forged) end the client.
+ * Memory that a client can write is read once: the entry into a local by 8-byte
+ * loads, the arguments into the mm thread's own buffer.  The copies are judged
+ * and used; the originals are not read again.  A forged index (a tail past the
+ * ring, a head past the completions, arguments outside their area, a handle
+ * that the core calls forged) ends the client.
  *
  * The answer's place is found before the request takes effect: a slot of the
  * completion ring and as many bytes of the result area as the core says it
  * will write.  Where there is no room the client is not served; it made the
- * room scarce by not reading, and nobody else waits for it.
+ * room scarce by not reading, and no other client waits for it.
  *
- * Order of a request: the core's facts, the results and the completion in D,
- * the number in the core's arena, then the tail by a release store.  Results
- * and completions are written by the daemon alone, into memory that the client
- * maps read-only.  A daemon that dies before the number leaves an arena in
- * which the request is half done; after it, the client finds the completion
- * behind the old tail (Documentation/abi.md, RESUME).
+ * Order of a request: the core's records, the results and the completion in D,
+ * the number in the core's arena, then the tail by a release store.  The daemon
+ * alone writes results and completions, into memory that the client maps
+ * read-only.  A daemon that dies before the number leaves an arena in which the
+ * request is half done; after it, the client finds the completion behind the
+ * old tail (Documentation/abi.md, RESUME).
  *
  * Context: mm thread.  Nothing blocks or allocates.
  */
 #include <kvmm/fault.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/mm/mm.h"
 
 #define SERVE_BUDGET	16	/* requests of one client in one turn */
 #define RESULT_MAX	((u32)sizeof(struct kvmm_begin_res))
@@ -33,17 +32,17 @@
 _Static_assert(CORE_MAX_BATCH * RESULT_MAX <= RESULT_BYTES / 2,
 	       "the largest answer leaves room for another");
 
-/* Expel @c: it forged what an honest client cannot, or its memory failed. */
-void serve_expel(struct daemon *d, struct client *c, u64 now, const char *why)
+/* serve_expel() - end a client that forged an index, or whose memory failed */
+void serve_expel(struct mm *m, struct mm_client *c, u64 now, const char *why)
 {
 	WRITE_ONCE(c->why, why);
-	core_client_eproto(d->setup.core, now, c->id);
-	d->mm_wake |= BIT_ULL(c->id);
-	mm_deactivate(d, c);
-	mm_note(d, c, NOTE_EXPELLED);
+	core_client_eproto(m->setup->core, now, c->id);
+	m->wake |= BIT_ULL(c->id);
+	mm_deactivate(m, c);
+	mm_note(m, c, NOTE_EXPELLED);
 }
 
-/* Take back the results of completions that the client has consumed. */
+/* Free the results of completions that the client has consumed. */
 static void results_reap(struct client_ring *r)
 {
 	if (r->res_seen == r->cq.head)
@@ -60,9 +59,9 @@ static void results_reap(struct client_ring *r)
 }
 
 /*
- * What the results of a request can take at most.  The place must be sure
- * before the core looks at the request: it counts the number as used then,
- * so the request cannot be looked at a second time.
+ * Bytes that the results of a request take at most.  The room must be certain
+ * before the core looks at the request: it counts the number as used then, so
+ * it cannot look at the request a second time.
  */
 static u32 results_bound(const struct kvmm_sqe *sqe)
 {
@@ -110,18 +109,18 @@ static void serve_complete(struct client_ring *r, const struct kvmm_sqe *sqe,
 	ring_prod_advance(&r->cq);
 }
 
-static void serve_detached(struct daemon *d, struct client *c)
+static void serve_detached(struct mm *m, struct mm_client *c)
 {
-	mm_deactivate(d, c);
-	mm_note(d, c, NOTE_DETACHED);
+	mm_deactivate(m, c);
+	mm_note(m, c, NOTE_DETACHED);
 }
 
 /* Judge and execute.  Return: the status of the request, or -EPROTO. */
-static int serve_execute(struct daemon *d, struct client *c, u64 now,
+static int serve_execute(struct mm *m, struct mm_client *c, u64 now,
 			 const struct kvmm_sqe *sqe, struct core_req *req,
 			 u32 off, u32 room)
 {
-	int err = core_req_check(d->setup.core, c->id, sqe, d->mm_args, sqe->arg_len,
+	int err = core_req_check(m->setup->core, c->id, sqe, m->args, sqe->arg_len,
 				 req);
 
 	if (!err && (u64)req->nr_results * req->result_size > room)
@@ -131,7 +130,7 @@ static int serve_execute(struct daemon *d, struct client *c, u64 now,
 		return err;
 	}
 	kv_fault_die(KV_FAULT_mm_die);
-	err = core_req_execute(d->setup.core, now, c->id, req,
+	err = core_req_execute(m->setup->core, now, c->id, req,
 			       c->ring.results + off);
 	kv_fault_die(KV_FAULT_mm_die_commit);
 	return err;
@@ -141,7 +140,7 @@ static int serve_execute(struct daemon *d, struct client *c, u64 now,
  * Copy, judge, execute and answer the entry at the head of the ring.
  * Return: 0; -EAGAIN: no room for its results; -EPROTO: expelled.
  */
-static int serve_one(struct daemon *d, struct client *c, u64 now)
+static int serve_one(struct mm *m, struct mm_client *c, u64 now)
 {
 	struct client_ring *r = &c->ring;
 	struct core_req req;
@@ -153,41 +152,41 @@ static int serve_one(struct daemon *d, struct client *c, u64 now)
 	shared_copy_in(&sqe, &r->sqes[ring_cons_slot(&r->sq)], sizeof(sqe));
 	if (sqe.arg_off % 8 || sqe.arg_len > r->arg_bytes ||
 	    sqe.arg_off > r->arg_bytes - sqe.arg_len) {
-		serve_expel(d, c, now, "arguments outside their area");
+		serve_expel(m, c, now, "arguments outside their area");
 		return -EPROTO;
 	}
 	room = results_bound(&sqe);
 	off = results_reserve(r, room, &head);
 	if (off == KVMM_NO_INDEX)
 		return -EAGAIN;
-	shared_copy_in(d->mm_args, r->args + sqe.arg_off, sqe.arg_len);
-	core_commit_begin(d->setup.core);
-	status = serve_execute(d, c, now, &sqe, &req, off, room);
+	shared_copy_in(m->args, r->args + sqe.arg_off, sqe.arg_len);
+	core_commit_begin(m->setup->core);
+	status = serve_execute(m, c, now, &sqe, &req, off, room);
 	if (status == -EPROTO) {
-		serve_expel(d, c, now, "a forged index");
-		core_commit_end(d->setup.core, c->id);
+		serve_expel(m, c, now, "a forged index");
+		core_commit_end(m->setup->core, c->id);
 		return -EPROTO;
 	}
 	used = req.nr_results ? req.nr_results * req.result_size : 0;
 	r->res_head = head - ALIGN_UP(room, 8u) + ALIGN_UP(used, 8u);
 	ring_cons_advance(&r->sq);
-	/* Noted first: with the answer in hand the client hangs up. */
+	/* Noted first: when the client has the answer it hangs up. */
 	if (sqe.op == KVMM_OP_DETACH && !status)
-		serve_detached(d, c);
+		serve_detached(m, c);
 	serve_complete(r, &sqe, status, req.nr_results, off);
-	core_commit_end(d->setup.core, c->id);
+	core_commit_end(m->setup->core, c->id);
 	kv_fault_die(KV_FAULT_mm_die_publish);
 	ring_prod_publish(&r->cq);
 	return 0;
 }
 
 /**
- * serve_due() - may serve_client() find anything to do?
+ * serve_due() - may serve_client() find a request, or freed results?
  *
  * A client without room for its next answer is not due until it has moved
  * its head, so that it cannot keep the thread awake.
  */
-bool serve_due(struct client *c)
+bool serve_due(struct mm_client *c)
 {
 	struct client_ring *r = &c->ring;
 
@@ -200,18 +199,18 @@ bool serve_due(struct client *c)
  * serve_client() - serve a bounded number of a client's requests
  * Return: how many were served, or 1 if the client was expelled.
  */
-u32 serve_client(struct daemon *d, struct client *c, u64 now)
+u32 serve_client(struct mm *m, struct mm_client *c, u64 now)
 {
 	struct client_ring *r = &c->ring;
 	int avail = ring_cons_look(&r->sq);
 	u32 nr = 0;
 
 	if (avail < 0) {
-		serve_expel(d, c, now, "a forged submission index");
+		serve_expel(m, c, now, "a forged submission index");
 		return 1;
 	}
 	if (ring_prod_look(&r->cq) < 0) {
-		serve_expel(d, c, now, "a forged completion index");
+		serve_expel(m, c, now, "a forged completion index");
 		return 1;
 	}
 	results_reap(r);
@@ -222,7 +221,7 @@ u32 serve_client(struct daemon *d, struct client *c, u64 now)
 		int err = -EAGAIN;
 
 		if (ring_prod_room(&r->cq))
-			err = serve_one(d, c, now);
+			err = serve_one(m, c, now);
 		if (err == -EPROTO)
 			return 1;
 		if (err == -EAGAIN) {
@@ -230,13 +229,13 @@ u32 serve_client(struct daemon *d, struct client *c, u64 now)
 			break;
 		}
 		nr++;
-		/* DETACH was served: what follows it never happened. */
-		if (!(d->mm_active & BIT_ULL(c->id)))
+		/* DETACH was served: requests behind it are void. */
+		if (!(m->active & BIT_ULL(c->id)))
 			break;
 	}
 	if (nr) {
 		ring_cons_publish(&r->sq);
-		d->mm_wake |= BIT_ULL(c->id);
+		m->wake |= BIT_ULL(c->id);
 	}
 	return nr;
 }
