@@ -141,8 +141,8 @@ static void config_fill(struct daemon *d)
 		.pool_bytes		= d->setup.pool_size,
 		.extent_size		= o->extent_size,
 		.min_token_bytes	= o->min_token_bytes,
-		.max_tenants		= o->max_tenants + d->nr_doors,
-		.named_tenants		= d->nr_doors,
+		.max_tenants		= o->max_tenants + d->sockets.nr_doors,
+		.named_tenants		= d->sockets.nr_doors,
 		.max_domains		= o->max_domains,
 		.max_clients		= o->max_clients,
 		.max_seqs		= o->max_seqs,
@@ -208,7 +208,7 @@ static int proc_start(struct daemon *d)
 		.host		= &d->setup.host.found,
 		.arg		= d,
 		.backend	= d->setup.dev.ops->name,
-		.socket		= d->attach_addr.sun_path,
+		.socket		= d->sockets.attach_addr.sun_path,
 		.start_ns	= d->setup.start_ns,
 		.daemon_epoch	= d->setup.epoch,
 		.start		= d->setup.adopted < 0 ? "cold" :
@@ -252,9 +252,9 @@ static int start_checks(struct daemon *d)
 	char why[512];
 	int err;
 
-	if (socket_mode(d) || host_numa(d) || metrics_addr(d))
+	if (socket_mode(&d->sockets) || host_numa(d) || metrics_addr(d))
 		return EX_USAGE;
-	err = door_options(d);
+	err = door_options(&d->sockets);
 	if (err)
 		return err == -ENOMEM ? EX_OSERR : EX_USAGE;
 	if (deposit_init(&d->deposit))
@@ -278,9 +278,9 @@ static int start_checks(struct daemon *d)
 	err = segment_guard_init();
 	if (err)
 		return refuse_start("SIGBUS cannot be caught", err, EX_OSERR);
-	if (socket_paths(d) || door_paths(d))
+	if (socket_paths(&d->sockets) || door_paths(&d->sockets))
 		return EX_CANTCREAT;
-	err = socket_lock(d);
+	err = socket_lock(&d->sockets);
 	if (err)
 		return err == -EWOULDBLOCK ? EX_UNAVAILABLE : EX_CANTCREAT;
 
@@ -366,7 +366,7 @@ static int drop_rights(struct daemon *d)
 {
 	char *dir = d->unlink_dir, *slash;
 
-	strcpy(dir, d->attach_addr.sun_path);
+	strcpy(dir, d->sockets.attach_addr.sun_path);
 	slash = strrchr(dir, '/');
 	if (slash)
 		slash[slash == dir] = '\0';
@@ -379,7 +379,7 @@ static int drop_rights(struct daemon *d)
 
 static int start_threads(struct daemon *d)
 {
-	int err = closer_start(d);
+	int err = closer_start(&d->sockets);
 
 	/* The mapper's records do not wait behind others. */
 	deposit_late_flush(&d->deposit);
@@ -397,6 +397,11 @@ static int start_threads(struct daemon *d)
 /* Threads, files, sockets.  Return: exit code, -1 as start_hostpool(). */
 static int start_serving(struct daemon *d)
 {
+	const struct acceptors acceptors = {
+		.attach	= { .fn = client_accept, .arg = d },
+		.view	= { .fn = view_accept, .arg = d },
+		.admin	= { .fn = admin_accept, .arg = d },
+	};
 	int err = d->deposit.keep ? 0 : keep_make(&d->deposit), code;
 
 	if (!err)
@@ -423,7 +428,7 @@ static int start_serving(struct daemon *d)
 	if (err)
 		return refuse_start("no memory for the daemon's tables", err,
 				    EX_OSERR);
-	if (socket_make(d))
+	if (socket_make(&d->sockets))
 		return EX_CANTCREAT;
 	code = drop_rights(d);
 	if (code)
@@ -441,7 +446,7 @@ static int start_serving(struct daemon *d)
 	adopt_tell(d);
 	/* Of what comes from here on hold believes less. */
 	deposit_put(&d->deposit, HOLD_SERVES, 0, -1, 0);
-	if (socket_listen(d))
+	if (socket_listen(&d->sockets, &acceptors))
 		return EX_CANTCREAT;
 	d->deposit.keep->ready = 1;
 	deposit_put(&d->deposit, HOLD_READY, 0, -1, 0);
@@ -458,7 +463,7 @@ static void log_ready(const struct daemon *d)
 		kv_format_size(d->setup.cfg.extent_size, ext, sizeof(ext)),
 		kv_format_size(ALIGN_UP(limits_records(d), 1ull << 20),
 			       records, sizeof(records)), d->setup.epoch);
-	pr_info("ready: %s", d->attach_addr.sun_path);
+	pr_info("ready: %s", d->sockets.attach_addr.sun_path);
 }
 
 /* ---- end ---- */
@@ -466,7 +471,7 @@ static void log_ready(const struct daemon *d)
 static void stop_all(struct daemon *d, int code)
 {
 	mm_shutdown(&d->mm);
-	socket_close(d);
+	socket_close(&d->sockets);
 	view_exit_all(d);
 	admin_exit_all(d);
 	mm_stop(&d->mm);
@@ -475,7 +480,7 @@ static void stop_all(struct daemon *d, int code)
 		_exit(code);
 	}
 	client_exit_all(d);
-	closer_stop(d);
+	closer_stop(&d->sockets);
 	proc_destroy(d->proc);
 	link_stop(d);
 	deposit_exit(&d->deposit);
@@ -488,7 +493,7 @@ static void stop_all(struct daemon *d, int code)
 	hostpool_destroy(&d->setup.host);
 	keep_exit(&d->deposit);
 	control_exit(d);
-	door_exit(d);
+	door_exit(&d->sockets);
 }
 
 /* ---- options ---- */
@@ -503,8 +508,8 @@ static int judge_config(struct daemon *d)
 	char why[512];
 	int err;
 
-	if (socket_mode(d) || host_numa(d) || metrics_addr(d) ||
-	    door_options(d))
+	if (socket_mode(&d->sockets) || host_numa(d) || metrics_addr(d) ||
+	    door_options(&d->sockets))
 		return EX_USAGE;
 	err = start_device(d, why, sizeof(why));
 	if (err)
@@ -526,7 +531,7 @@ static int check_config(struct daemon *d, const struct kvmm_config *config)
 	code = judge_config(d);
 	if (d->setup.dev.ops && d->setup.dev.ops->close)
 		d->setup.dev.ops->close(&d->setup.dev);
-	door_exit(d);
+	door_exit(&d->sockets);
 	return code;
 }
 

@@ -29,58 +29,12 @@
 #define ASK_MS		5000	/* to send the request */
 #define DROP_BATCH	1024	/* blocks, between two turns of the mm thread */
 
-/**
- * struct admin - one connection
- * @deadline: to send its request, then none
- * @asked:    it did
- */
-struct admin {
-	struct list	node;
-	struct watch	sock;
-	u64		deadline;
-	bool		asked;
-};
-
-/* ---- answers ---- */
-
-static void admin_say(const struct admin *adm, const char *head,
-		      const char *text)
-{
-	char buf[KV_ADMIN_TEXT];
-	int n = snprintf(buf, sizeof(buf), "%s %s", head, text);
-	int err = sock_send(adm->sock.fd, buf, min((size_t)n, sizeof(buf) - 1),
-			    NULL, 0);
-
-	if (err)
-		pr_debug("an answer on the admin socket is lost: %s",
-			 strerror(-err));
-}
-
-void admin_progress(struct admin *adm, const char *text)
-{
-	admin_say(adm, "progress", text);
-}
-
-/* Nothing of it happens any more; freed with the others. */
-static void admin_end(struct daemon *d, struct admin *adm)
+/* The operator hung up, or the daemon ends: no room keeps @adm. */
+static void admin_gone(struct daemon *d, struct admin *adm)
 {
 	area_forget_waiter(d, adm);
 	upgrade_forget_waiter(d, adm);
-	watch_close(&d->loop, &adm->sock);
-	list_del(&adm->node);
-	list_add_tail(&d->admins_dead, &adm->node);
-	d->nr_admins--;
-}
-
-void admin_finish(struct daemon *d, struct admin *adm, int err,
-		  const char *text)
-{
-	char head[32] = "ok";
-
-	if (err)
-		snprintf(head, sizeof(head), "error %d", -err);
-	admin_say(adm, head, text);
-	admin_end(d, adm);
+	admin_end(adm);
 }
 
 /* ---- requests ---- */
@@ -95,9 +49,9 @@ static void admin_swapon(struct daemon *d, struct admin *adm, char *req, int fd)
 	if (sscanf(req, "swapon %" SCNu64 " %" SCNd32 " %" SCNu32 " %n", &bytes,
 		   &priority, &force, &used) != 3 || !used || !req[used] ||
 	    priority < 0 || priority > INT16_MAX) {
-		admin_finish(d, adm, -EINVAL, "swapon: want BYTES PRIORITY FORCE PATH");
+		admin_finish(adm, -EINVAL, "swapon: want BYTES PRIORITY FORCE PATH");
 	} else if (fd < 0) {
-		admin_finish(d, adm, -EBADF, "swapon: want the file with the request");
+		admin_finish(adm, -EBADF, "swapon: want the file with the request");
 	} else {
 		area_on(d, adm, fd, bytes, priority, force != 0, req + used);
 		return;
@@ -116,7 +70,7 @@ static void admin_swapoff(struct daemon *d, struct admin *adm, char *req,
 		close(fd);
 	if (sscanf(req, "swapoff %" SCNu64 " %" SCNu64 " %" SCNu64 " %n", &ms,
 		   &dev, &ino, &used) != 3 || !used || !req[used])
-		admin_finish(d, adm, -EINVAL, "swapoff: want TIMEOUT_MS DEV INODE PATH");
+		admin_finish(adm, -EINVAL, "swapoff: want TIMEOUT_MS DEV INODE PATH");
 	else
 		area_off(d, adm, min(ms, 1000ull * 86400 * 365), dev, ino,
 			 req + used);
@@ -163,11 +117,11 @@ static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
 	if (!dr.found && *dr.name) {
 		snprintf(text, sizeof(text), "%.64s: no such domain: see kvctl ls domain",
 			 dr.name);
-		admin_finish(d, adm, -ENOENT, text);
+		admin_finish(adm, -ENOENT, text);
 		return;
 	}
 	snprintf(text, sizeof(text), "%" PRIu64 " blocks dropped", nr);
-	admin_finish(d, adm, 0, text);
+	admin_finish(adm, 0, text);
 }
 
 static void admin_set(struct daemon *d, struct admin *adm, const char *req)
@@ -176,7 +130,7 @@ static void admin_set(struct daemon *d, struct admin *adm, const char *req)
 	int err = admin_acts(req) ? admin_act(d, req, text) :
 				    admin_change(d, req, text);
 
-	admin_finish(d, adm, err, text);
+	admin_finish(adm, err, text);
 }
 
 /* One message and its descriptor.  Return: bytes, or -errno. */
@@ -213,7 +167,7 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 	if (!is_one_line(req, n)) {
 		if (fd >= 0)
 			close(fd);
-		admin_finish(d, adm, -EINVAL, "a request of control characters: give a path without them");
+		admin_finish(adm, -EINVAL, "a request of control characters: give a path without them");
 		return;
 	}
 	if (n > 0 && !strncmp(req, "swapon ", 7)) {
@@ -240,9 +194,9 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 		      !strncmp(req, "tune ", 5) || !strncmp(req, "trace ", 6)))
 		admin_set(d, adm, req);
 	else if (n)
-		admin_finish(d, adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, trace, drop_caches, evict, pin, unpin, drain, log or upgrade");
+		admin_finish(adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, trace, drop_caches, evict, pin, unpin, drain, log or upgrade");
 	else
-		admin_end(d, adm);
+		admin_end(adm);
 }
 
 static void admin_on_sock(void *arg, struct watch *w, u32 events)
@@ -252,7 +206,7 @@ static void admin_on_sock(void *arg, struct watch *w, u32 events)
 
 	/* Nothing follows a request but the end of the socket. */
 	if (adm->asked)
-		admin_end(d, adm);
+		admin_gone(d, adm);
 	else
 		admin_ask(d, adm);
 }
@@ -278,25 +232,18 @@ static bool admin_may(const struct daemon *d, int sock)
 void admin_accept(void *arg, struct watch *w, u32 events)
 {
 	struct daemon *d = arg;
-	int sock = conn_accept(d, w);
+	int sock = conn_accept(&d->sockets, w);
 	struct admin *adm = NULL;
 
 	if (sock < 0)
 		return;
-	if (d->nr_admins < MAX_ADMINS && admin_may(d, sock))
-		adm = calloc(1, sizeof(*adm));
+	if (d->admins.nr < MAX_ADMINS && admin_may(d, sock))
+		adm = admin_new(&d->admins, sock, admin_on_sock, d);
 	if (!adm) {
 		close(sock);
 		return;
 	}
-	adm->sock.fd = sock;
-	adm->sock.fn = admin_on_sock;
-	adm->sock.arg = d;
 	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
-	list_add_tail(&d->admins, &adm->node);
-	d->nr_admins++;
-	if (watch_add(&d->loop, &adm->sock, EPOLLIN))
-		admin_end(d, adm);
 }
 
 /* Free the dead, end the mute.  Return: when to be called next. */
@@ -305,17 +252,14 @@ u64 admin_timers(struct daemon *d, u64 now)
 	struct list *l, *tmp;
 	u64 next = UINT64_MAX;
 
-	list_for_each(&d->admins_dead, l, tmp) {
-		list_del(l);
-		free(list_entry(l, struct admin, node));
-	}
-	list_for_each(&d->admins, l, tmp) {
+	admin_free_dead(&d->admins);
+	list_for_each(&d->admins.live, l, tmp) {
 		struct admin *adm = list_entry(l, struct admin, node);
 
 		if (adm->asked)
 			continue;
 		if (now >= adm->deadline)
-			admin_end(d, adm);
+			admin_end(adm);
 		else
 			next = min(next, adm->deadline);
 	}
@@ -326,7 +270,7 @@ void admin_exit_all(struct daemon *d)
 {
 	struct list *l, *tmp;
 
-	list_for_each(&d->admins, l, tmp)
-		admin_end(d, list_entry(l, struct admin, node));
+	list_for_each(&d->admins.live, l, tmp)
+		admin_gone(d, list_entry(l, struct admin, node));
 	admin_timers(d, 0);
 }

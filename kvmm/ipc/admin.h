@@ -8,24 +8,9 @@
 #include <kvmm/types.h>
 
 #include "kvmm/core/core.h"
+#include "kvmm/ipc/conn/conn.h"
 
-struct admin;
 struct daemon;
-
-#define ADMIN_TEXT	4400	/* a path and some words */
-
-/**
- * admin_finish() - the last word of an answer; the connection closes
- * @err:  0 or a negative errno
- * @text: one line
- *
- * @adm is not to be named any more.
- */
-void admin_finish(struct daemon *d, struct admin *adm, int err,
-		  const char *text);
-
-/* admin_progress() - a word in between; lost if nobody reads */
-void admin_progress(struct admin *adm, const char *text);
 
 /**
  * struct admin_name - a domain, as an operator named it; see admin_name.c

@@ -197,24 +197,6 @@ static void drain_some(struct core *core, void *arg)
 	a->err = core_drain(core, clock_ns(), a->what, a->id, a->on);
 }
 
-/* A --tenant by its name, a user by the number. */
-static bool tenant_by_name(const struct daemon *d, const char *name, u64 *key)
-{
-	char buf[TENANT_TEXT];
-	char *end;
-	u32 i;
-
-	for (i = 0; i < d->nr_doors; i++) {
-		*key = TENANT_NAMED | i;
-		if (!strcmp(tenant_name(d, *key, buf), name))
-			return true;
-	}
-	errno = 0;
-	*key = strtoull(name, &end, 10);
-	return *name >= '0' && *name <= '9' && !*end && !errno &&
-	       *key < (uid_t)-1;
-}
-
 static int drain_parse(const struct daemon *d, struct act *a, const char *what)
 {
 	u64 number;
@@ -225,7 +207,7 @@ static int drain_parse(const struct daemon *d, struct act *a, const char *what)
 	}
 	if (!strncmp(what, "tenant/", 7) && what[7]) {
 		a->what = CORE_DRAIN_TENANT;
-		return tenant_by_name(d, what + 7, &a->key) ? 0 : -ENOENT;
+		return tenant_by_name(&d->sockets, what + 7, &a->key) ? 0 : -ENOENT;
 	}
 	if (strncmp(what, "client/", 7) || what[7] < '0' || what[7] > '9')
 		return -EINVAL;

@@ -65,14 +65,14 @@ static int refuse_quota(struct daemon *d, const struct client *c,
 	char name[TENANT_TEXT];
 
 	return attach_refuse(rep, -EUSERS, "tenant %s has %u %s, as many as it may (%s): end one",
-			     tenant_name(d, c->key, name), nr, what, how);
+			     tenant_name(&d->sockets, c->key, name), nr, what, how);
 }
 
 /* What it may have at once; this connection is one of them. */
 static int attach_check_quota(struct daemon *d, const struct client *c,
 			      struct kvmm_attach_rep *rep)
 {
-	const struct tenant_quota *q = tenant_quota(d, c->key);
+	const struct tenant_quota *q = tenant_quota(&d->sockets, c->key);
 	const char *how = c->key & TENANT_NAMED ?
 			  "its --tenant" : "--tenant-clients, --user-quota";
 
@@ -353,7 +353,7 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 	err = client_tables(d, c);
 	if (err)
 		return attach_refuse(a->rep, err, "kvmm has no memory for a client");
-	tenant_core_quota(d, c->key, &a->quota);
+	tenant_core_quota(&d->sockets, c->key, &a->quota);
 	client_make_room(d);
 	err = attach_core(a);
 	if (err)
@@ -427,7 +427,7 @@ static void attach_log_cut(const struct attach_call *a)
 	if (a->info.cut && log_life_allowed())
 		pr_info("domain %s: its client asks for more memory.min, memory.low or weight than tenant %s may: kvctl set gives it, or min= and weight= of its quota",
 			domain_print(a->req, name),
-			tenant_name(a->d, a->c->key, tenant));
+			tenant_name(&a->d->sockets, a->c->key, tenant));
 }
 
 static void attach_log(const struct attach_call *a)
@@ -441,7 +441,7 @@ static void attach_log(const struct attach_call *a)
 		pr_info("client %u attached: %s (pid %d, uid %u), %s%s%sdomain %s",
 			c->mm.id, c->info.comm, (int)c->info.pid, c->uid,
 			named ? "tenant " : "",
-			named ? tenant_name(a->d, c->key, tenant) : "",
+			named ? tenant_name(&a->d->sockets, c->key, tenant) : "",
 			named ? ", " : "", domain_print(a->req, name));
 	attach_log_cut(a);
 	pr_debug("client %u: blocks of %llu bytes, %u in a span of %u extents, tail %.2f %%",

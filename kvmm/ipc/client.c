@@ -86,7 +86,7 @@ void client_free(struct daemon *d, struct client *c)
 	segment_destroy(&c->d);
 	if (c->mm.bell >= 0)
 		close(c->mm.bell);
-	conn_close(d, c->sock.fd);
+	conn_close(&d->sockets, c->sock.fd);
 	if (c->pidfd.fd >= 0)
 		close(c->pidfd.fd);
 	free(c->mm.ring.res_end);
@@ -141,7 +141,7 @@ static u32 client_note(struct client *c)
 /* Nobody knows @c any more: free it when this round is over. */
 void client_drop(struct daemon *d, struct client *c)
 {
-	watch_conn_close(d, &c->sock);
+	watch_conn_close(&d->sockets, &c->sock);
 	watch_close(&d->loop, &c->pidfd);
 	/* The end of a process may be seen before the kick that tells why. */
 	client_note(c);
@@ -190,7 +190,7 @@ void client_hang_up(struct daemon *d, struct client *c)
 			(int)c->info.pid);
 	pr_debug("client %u hung up, %llu extents were sent to it", c->mm.id,
 		 (unsigned long long)c->nr_sent);
-	watch_conn_close(d, &c->sock);
+	watch_conn_close(&d->sockets, &c->sock);
 	c->todo_any = false;
 	c->stage = detached ? CLIENT_LINGERING : CLIENT_HUNG_UP;
 	c->deadline = detached ? clock_ns() + LINGER_MS * NSEC_PER_MSEC : 0;
@@ -353,7 +353,7 @@ static const char *client_admit(struct daemon *d, const struct watch *w,
 	const char *why = NULL;
 
 	if (!c) {
-		conn_close(d, sock);
+		conn_close(&d->sockets, sock);
 		return "no memory";
 	}
 	/* Bounds the descriptors under way to a client that does not read. */
@@ -367,7 +367,7 @@ static const char *client_admit(struct daemon *d, const struct watch *w,
 	}
 	c->mm.pidfd = c->pidfd.fd;
 	c->uid = c->info.uid;
-	c->key = tenant_key(d, w, c->uid);
+	c->key = tenant_key(&d->sockets, w, c->uid);
 	greeting_make_room(d, c->key);
 	c->sock.fn = client_on_sock;
 	c->sock.arg = d;
@@ -389,7 +389,7 @@ void client_accept(void *arg, struct watch *w, u32 events)
 
 	/* A bounded number a round: others wait too. */
 	for (i = 0; i < 16; i++) {
-		sock = conn_accept(d, w);
+		sock = conn_accept(&d->sockets, w);
 		if (sock < 0)
 			return;
 		why = client_admit(d, w, sock);

@@ -76,13 +76,6 @@ int control_init(struct daemon *d)
 {
 	int err;
 
-	list_init(&d->greeting);
-	list_init(&d->attached);
-	list_init(&d->ghosts);
-	list_init(&d->dead);
-	list_init(&d->views);
-	list_init(&d->admins);
-	list_init(&d->admins_dead);
 	err = loop_init(&d->loop);
 	if (err)
 		return err;
@@ -126,7 +119,7 @@ static int control_timers(struct daemon *d)
 	next = min(next, adopt_timers(d, now));
 	next = min(next, admin_timers(d, now));
 	next = min(next, area_timers(d, now));
-	next = min(next, closer_timers(d, now));
+	next = min(next, closer_timers(&d->sockets, now));
 	mapper_watchdog(&d->mapper, now);
 	copier_watchdog(&d->copier, now);
 	/* The mapper gets stuck without telling anybody. */

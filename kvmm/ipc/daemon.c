@@ -20,15 +20,15 @@ static void no_descriptors(struct daemon *d)
 	d->swap.cpl_bell = -1;
 	d->swap_sock.fd = -1;
 	d->hold_watch.fd = -1;
-	d->attach_sock.fd = -1;
-	d->view_sock.fd = -1;
-	d->admin_sock.fd = -1;
+	d->sockets.attach.fd = -1;
+	d->sockets.view.fd = -1;
+	d->sockets.admin.fd = -1;
 	d->mm.epoll = -1;
 	d->mm.sleeper.bell = -1;
 	d->loop.epoll = -1;
 	d->mm.kick.fd = -1;
 	d->signals.fd = -1;
-	d->lock_fd = -1;
+	d->sockets.lock_fd = -1;
 	d->setup.arena_fd = -1;
 }
 
@@ -57,6 +57,10 @@ struct daemon *daemon_alloc(void)
 	d->mm.mapper = &d->mapper;
 	d->mm.copier = &d->copier;
 	d->mm.swap = &d->swap;
+	d->sockets.setup = &d->setup;
+	d->sockets.deposit = &d->deposit;
+	d->sockets.loop = &d->loop;
+	d->admins.loop = &d->loop;
 	no_descriptors(d);
 	d->mm.stop = 1;
 	d->mapper.stop = 1;
@@ -68,8 +72,7 @@ struct daemon *daemon_alloc(void)
 	list_init(&d->ghosts);
 	list_init(&d->dead);
 	list_init(&d->views);
-	list_init(&d->admins);
-	list_init(&d->admins_dead);
+	admins_init(&d->admins);
 	d->setup.start_ns = clock_ns();
 	return d;
 }

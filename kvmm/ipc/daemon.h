@@ -45,12 +45,12 @@
 #include "kvmm/ipc/base/setup.h"
 #include "kvmm/ipc/deposit/deposit.h"
 #include "kvmm/ipc/swap.h"
+#include "kvmm/ipc/conn/conn.h"
 #include "kvmm/ipc/mm/mm.h"
 #include "kvmm/ipc/tiers/tiers.h"
 #include "kvmm/proc/proc.h"
 
 #define MAX_GREETING_TENANT	8	/* of one tenant */
-#define CLOSER_MAX		64	/* over and not closed, to accept more */
 #define GREETING_MS		2000	/* to send the attach request */
 #define LEAVING_MS		2000	/* from DETACH to closing the socket */
 #define LINGER_MS		1000	/* from there to the end of the process */
@@ -107,23 +107,6 @@ struct client {
 	const struct kvmm_extent_status *extents;
 };
 
-/**
- * struct closer - see closer.c
- * @first:   to be closed; pushed by control, taken by the thread
- * @waiting: how many are not closed; both count
- * @resume:  when the listening sockets are looked at again; 0: they are
- *	     watched; control's
- */
-struct closer {
-	struct closing	*first;
-	u32		waiting;
-	u64		resume;
-	sem_t		bell;
-	pthread_t	thread;
-	bool		stop;
-	bool		runs;
-};
-
 /*
  * A user, or who connects to a socket of its own, and how often it was refused
  * something.  What its hashes are keyed with the core alone knows.
@@ -134,32 +117,9 @@ struct tenant {
 	u64	refused;
 };
 
-#define TENANT_NAMED	BIT_ULL(32)	/* of a key: index of a door; else a uid */
-
-/**
- * struct door - a --tenant and its sockets
- * @index: its place among them
- */
-struct door {
-	struct watch		attach;
-	struct watch		view;
-	struct sockaddr_un	attach_addr;
-	struct sockaddr_un	view_addr;
-	char			dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	int			dir_fd;		/* it, whatever has its name */
-	struct tenant_opt	opt;
-	u32			index;
-	mode_t			mode;
-	uid_t			uid;
-	gid_t			gid;
-};
-
 /**
  * struct daemon - the shell around one core
  * @clients:      by the core's id; the control thread's view
- * @doors:        of each --tenant
- * @user_quota:   of users at the attach socket
- * @own_quota:    the same for @own_uid and root
  * @works:        hold was told that this daemon does its work
  * @swap_sock:    control socket of the swapd that runs
  * @hold_watch:   hold has something to tell
@@ -173,7 +133,7 @@ struct daemon {
 	bool			works;
 	struct extents		extents;
 	struct mapper		mapper;
-	struct closer		closer;
+	struct sockets		sockets;
 
 	/* the lower tiers */
 	struct copier		copier;
@@ -186,36 +146,21 @@ struct daemon {
 
 	/* control thread */
 	struct watch		signals;
-	struct watch		attach_sock;
-	struct watch		view_sock;
-	struct watch		admin_sock;
 	struct list		greeting;
 	struct list		attached;	/* every later stage too */
 	struct list		ghosts;		/* processes that outlived DETACH */
 	struct list		dead;		/* freed after this round */
 	struct list		views;
-	struct list		admins;
-	struct list		admins_dead;
+	struct admins		admins;
 	u32			nr_greeting;
-	u32			nr_admins;
 	u32			send_batch;
 	struct client		*clients[MAX_CLIENTS];
-	struct door		*doors;
-	u32			nr_doors;
-	struct tenant_quota	user_quota;
-	struct tenant_quota	own_quota;
 	struct tenant		*tenants;
 	struct proc		*proc;
 	struct deposit		deposit;
-	mode_t			attach_mode;
-	struct sockaddr_un	attach_addr;
-	struct sockaddr_un	view_addr;
-	struct sockaddr_un	admin_addr;
 	/* where its names are, which it removes if its user may */
 	char			unlink_dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct sandbox		box;
-	char			lock_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	int			lock_fd;
 	bool			upgrading;	/* and another one goes on */
 	struct admin		*upgrade_waiter;
 	char			upgrade_path[4096];
@@ -332,52 +277,13 @@ void admin_accept(void *arg, struct watch *w, u32 events);
 u64 admin_timers(struct daemon *d, u64 now);
 void admin_exit_all(struct daemon *d);
 
-/* socket.c */
-int __must_check socket_mode(struct daemon *d);
-int __must_check socket_paths(struct daemon *d);
-int __must_check socket_lock(struct daemon *d);
-int __must_check socket_make(struct daemon *d);
-int __must_check socket_listen(struct daemon *d);
-void socket_close(struct daemon *d);
-int __must_check socket_mode_parse(const char *what, const char *s,
-				   mode_t *mode);
-
-/* Who may connect; uid and gid -1: the daemon's own. */
-struct socket_perm {
-	mode_t	mode;
-	uid_t	uid;
-	gid_t	gid;
-	int	dir;	/* descriptor; AT_FDCWD: the whole path counts */
-};
-
-int __must_check socket_make_one(struct daemon *d, struct watch *w, u32 index,
-				 const struct sockaddr_un *addr, int type,
-				 const struct socket_perm *perm);
-int __must_check socket_listen_one(struct daemon *d, struct watch *w,
-				   const struct sockaddr_un *addr);
-
-/* door.c */
-int __must_check door_options(struct daemon *d);
-int __must_check door_paths(struct daemon *d);
-int __must_check door_make(struct daemon *d);
-int __must_check door_listen(struct daemon *d);
-void door_events(struct daemon *d, u32 events);
-bool door_unlink(const struct daemon *d);
-void door_close(struct daemon *d);
-void door_exit(struct daemon *d);
-
 /* tenant.c */
-u64 tenant_key(const struct daemon *d, const struct watch *w, uid_t uid);
-const char *tenant_name(const struct daemon *d, u64 key, char *buf);
-const struct tenant_quota *tenant_quota(const struct daemon *d, u64 key);
-void tenant_core_quota(const struct daemon *d, u64 key, struct core_quota *q);
 u32 tenant_clients(const struct daemon *d, u64 key);
 u32 tenant_conns(const struct daemon *d, u64 key);
 u32 tenant_flying(const struct daemon *d, u64 key);
 struct tenant *tenant_get(struct daemon *d, u64 key);
 struct tenant *tenant_find(struct daemon *d, u64 key);
 int tenant_get_info(void *arg, u64 key, struct proc_tenant_info *info);
-#define TENANT_TEXT	(TENANT_NAME_LEN + 16)
 
 /* greeting.c */
 void greeting_make_room(struct daemon *d, u64 key);
@@ -391,13 +297,5 @@ int __must_check limits_memory(struct daemon *d);
 u64 limits_share(const struct kv_amount *a, const struct memory_room *m,
 		 u64 taken, u64 huge, u64 unit);
 int __must_check limits_sizes(struct daemon *d);
-
-/* closer.c */
-void conn_close(struct daemon *d, int fd);
-void watch_conn_close(struct daemon *d, struct watch *w);
-int __must_check conn_accept(struct daemon *d, const struct watch *w);
-u64 closer_timers(struct daemon *d, u64 now);
-int __must_check closer_start(struct daemon *d);
-void closer_stop(struct daemon *d);
 
 #endif /* KVMM_IPC_DAEMON_H */

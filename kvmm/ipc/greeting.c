@@ -80,7 +80,7 @@ static bool greeting_full(const struct daemon *d, u64 key)
 	u32 nr = greeting_of(d, key);
 
 	return nr >= MAX_GREETING_TENANT ||
-	       (nr && tenant_conns(d, key) >= tenant_quota(d, key)->conns);
+	       (nr && tenant_conns(d, key) >= tenant_quota(&d->sockets, key)->conns);
 }
 
 /**

@@ -25,7 +25,7 @@ int limits_files(struct daemon *d)
 	u64 need = (u64)d->setup.nr_extents + FDS_OTHER + MAX_GREETING * 2 +
 		   CLOSER_MAX + (u64)d->setup.cfg.max_clients * FDS_CLIENT +
 		   MAX_GHOSTS +
-		   (u64)d->nr_doors * FDS_DOOR;
+		   (u64)d->sockets.nr_doors * FDS_DOOR;
 	const u64 may = files_raise(need);
 
 	if (!may)

@@ -85,7 +85,7 @@ int resume_await(struct daemon *d, u32 id, int pidfd)
 	c->uid = k->uid;
 	c->key = k->key;
 	/* It keeps its place among the tenants, if there is one for it still. */
-	if ((c->key & TENANT_NAMED) && (u32)c->key >= d->nr_doors)
+	if ((c->key & TENANT_NAMED) && (u32)c->key >= d->sockets.nr_doors)
 		c->key = c->uid;
 	if (!tenant_get(d, c->key))
 		pr_debug("client %u: there is no place for its tenant", id);

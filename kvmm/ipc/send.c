@@ -55,7 +55,7 @@ static void flying_add(struct client *c, u32 e)
 /* Descriptors that may be sent now: those of its tenant's quota that are left. */
 static u32 flying_room(struct daemon *d, struct client *c)
 {
-	u32 most = tenant_quota(d, c->key)->fds, nr;
+	u32 most = tenant_quota(&d->sockets, c->key)->fds, nr;
 	char name[TENANT_TEXT];
 	struct list *l, *tmp;
 
@@ -72,7 +72,7 @@ static u32 flying_room(struct daemon *d, struct client *c)
 	}
 	if (!c->held && log_allowed())
 		pr_info("tenant %s: %u descriptors of extents are not acknowledged, as many as it may have under way (fds): more wait",
-			tenant_name(d, c->key, name), nr);
+			tenant_name(&d->sockets, c->key, name), nr);
 	c->held = true;
 	return 0;
 }

@@ -164,7 +164,7 @@ void area_tell(struct daemon *d, struct swap_area *a, int err,
 	else
 		pr_info("%s", text);
 	if (adm)
-		admin_finish(d, adm, err, text);
+		admin_finish(adm, err, text);
 }
 
 /* Nothing of it is left here, in hold, or locked. */
@@ -318,7 +318,7 @@ void area_on(struct daemon *d, struct admin *adm, int fd, u64 bytes,
 	if (why) {
 		snprintf(text, sizeof(text), "%s: %s", path, why);
 		close(fd);
-		admin_finish(d, adm, -EOPNOTSUPP, text);
+		admin_finish(adm, -EOPNOTSUPP, text);
 		return;
 	}
 	area_size(d, a, fd, bytes & ~(u64)(SWAPD_ALIGN - 1));
@@ -466,7 +466,7 @@ void area_off(struct daemon *d, struct admin *adm, u64 timeout_ms, u64 dev,
 		snprintf(text, sizeof(text), !a ?
 			 "%s: is no swap area: see kvctl cat swaps" :
 			 "%s: somebody else is adding or removing it", path);
-		admin_finish(d, adm, a ? -EBUSY : -EINVAL, text);
+		admin_finish(adm, a ? -EBUSY : -EINVAL, text);
 		return;
 	}
 	a->waiter = adm;

@@ -18,59 +18,6 @@
 
 #include "kvmm/ipc/daemon.h"
 
-static const struct door *door_of(const struct daemon *d, u64 key)
-{
-	return key & TENANT_NAMED ? &d->doors[(u32)key] : NULL;
-}
-
-/* tenant_key() - of who connected to the socket of @w */
-u64 tenant_key(const struct daemon *d, const struct watch *w, uid_t uid)
-{
-	u32 i;
-
-	for (i = 0; i < d->nr_doors; i++)
-		if (w == &d->doors[i].attach || w == &d->doors[i].view)
-			return TENANT_NAMED | i;
-	return uid;
-}
-
-/**
- * tenant_name() - as people know it: a name, or the number of a user
- * @buf: TENANT_TEXT bytes
- */
-const char *tenant_name(const struct daemon *d, u64 key, char *buf)
-{
-	const struct door *door = door_of(d, key);
-
-	if (door)
-		snprintf(buf, TENANT_TEXT, "%s", door->opt.name);
-	else
-		snprintf(buf, TENANT_TEXT, "%" PRIu64, key);
-	return buf;
-}
-
-const struct tenant_quota *tenant_quota(const struct daemon *d, u64 key)
-{
-	const struct door *door = door_of(d, key);
-
-	if (door)
-		return &door->opt.keys.quota;
-	return !key || key == d->setup.own_uid ? &d->own_quota : &d->user_quota;
-}
-
-/* What of that is the core's to judge. */
-void tenant_core_quota(const struct daemon *d, u64 key, struct core_quota *q)
-{
-	const struct tenant_quota *t = tenant_quota(d, key);
-
-	*q = (struct core_quota){
-		.named		= !!(key & TENANT_NAMED),
-		.max_domains	= t->domains,
-		.max_min	= t->min,
-		.max_weight	= t->weight,
-	};
-}
-
 /* tenant_clients() - attached, and not gone but for a moment's waiting */
 u32 tenant_clients(const struct daemon *d, u64 key)
 {
@@ -140,7 +87,7 @@ static struct tenant *tenant_place(struct daemon *d, u64 key)
 
 	if (key & TENANT_NAMED)
 		return &d->tenants[(u32)key];
-	for (i = d->nr_doors; i < d->setup.cfg.max_tenants; i++) {
+	for (i = d->sockets.nr_doors; i < d->setup.cfg.max_tenants; i++) {
 		t = &d->tenants[i];
 		if (!t->used)
 			return t;
@@ -173,13 +120,12 @@ struct tenant *tenant_get(struct daemon *d, u64 key)
 int tenant_get_info(void *arg, u64 key, struct proc_tenant_info *info)
 {
 	struct daemon *d = arg;
-	const struct tenant_quota *q = tenant_quota(d, key);
+	const struct tenant_quota *q = tenant_quota(&d->sockets, key);
 	const struct tenant *t = tenant_find(d, key);
-	const struct door *door = door_of(d, key);
 
-	tenant_name(d, key, info->name);
-	info->socket = door ? door->attach_addr.sun_path :
-			      d->attach_addr.sun_path;
+
+	tenant_name(&d->sockets, key, info->name);
+	info->socket = tenant_path(&d->sockets, key);
 	info->clients = tenant_clients(d, key);
 	info->conns = tenant_conns(d, key);
 	info->fds = tenant_flying(d, key);

@@ -39,7 +39,7 @@ static void upgrade_ask(struct daemon *d, struct admin *adm, bool cold,
 	}
 	snprintf(text, sizeof(text), "%s: kvmm-hold takes no request: %s", path,
 		 strerror(-err));
-	admin_finish(d, adm, err, text);
+	admin_finish(adm, err, text);
 }
 
 /**
@@ -55,18 +55,18 @@ void upgrade_request(struct daemon *d, struct admin *adm, const char *req,
 
 	if (sscanf(req, "upgrade %" SCNu32 " %n", &cold, &used) != 1 || !used ||
 	    !req[used] || cold > 1)
-		admin_finish(d, adm, -EINVAL, "upgrade: want COLD PATH");
+		admin_finish(adm, -EINVAL, "upgrade: want COLD PATH");
 	else if (fd < 0)
-		admin_finish(d, adm, -EBADF,
+		admin_finish(adm, -EBADF,
 			     "upgrade: want the program with the request");
 	else if (d->deposit.fd < 0)
-		admin_finish(d, adm, -EOPNOTSUPP,
+		admin_finish(adm, -EOPNOTSUPP,
 			     "upgrade: needs kvmm-hold: start that instead of kvmm");
 	else if (d->setup.opt.adopt && !cold)
-		admin_finish(d, adm, -EOPNOTSUPP,
+		admin_finish(adm, -EOPNOTSUPP,
 			     "upgrade: --adopt is off, so all clients would begin anew: give --cold if they may");
 	else if (d->upgrade_waiter)
-		admin_finish(d, adm, -EBUSY,
+		admin_finish(adm, -EBUSY,
 			     "upgrade: another one is under way");
 	else
 		upgrade_ask(d, adm, cold, req + used, fd);
@@ -103,12 +103,12 @@ void upgrade_told(struct daemon *d, const struct hold_record *r)
 	if (r->index) {
 		snprintf(text, sizeof(text), "%s: %s", d->upgrade_path,
 			 why_not(r->index));
-		admin_finish(d, adm, -(int)r->index, text);
+		admin_finish(adm, -(int)r->index, text);
 		return;
 	}
 	pr_info("makes room for %s, by an operator", d->upgrade_path);
 	snprintf(text, sizeof(text), "%s takes over", d->upgrade_path);
-	admin_finish(d, adm, 0, text);
+	admin_finish(adm, 0, text);
 	d->upgrading = true;
 	d->loop.stop = true;
 }

@@ -53,7 +53,7 @@ struct view {
 static void view_free(struct daemon *d, struct view *v)
 {
 	wait_end(d, &v->wait);
-	watch_conn_close(d, &v->sock);
+	watch_conn_close(&d->sockets, &v->sock);
 	list_del(&v->node);
 	seq_free(&v->out);
 	free(v);
@@ -198,7 +198,7 @@ static void view_turn_away(struct daemon *d, struct view *v)
 	if (t)
 		t->refused++;
 	snprintf(why, sizeof(why), "tenant %s has as many connections as it may: close one",
-		 tenant_name(d, v->key, name));
+		 tenant_name(&d->sockets, v->key, name));
 	if (log_allowed())
 		pr_warn("a reader is turned away: %s", why);
 	view_refuse(d, v, EUSERS, why);
@@ -251,14 +251,14 @@ u32 view_count(const struct daemon *d, u64 key)
 static bool view_too_many(const struct daemon *d, u64 key)
 {
 	return view_count(d, key) > MAX_VIEWS_TENANT ||
-	       tenant_conns(d, key) > tenant_quota(d, key)->conns;
+	       tenant_conns(d, key) > tenant_quota(&d->sockets, key)->conns;
 }
 
 void view_accept(void *arg, struct watch *w, u32 events)
 {
 	struct daemon *d = arg;
-	const u64 key = w == &d->view_sock ? PROC_ALL : tenant_key(d, w, 0);
-	int sock = conn_accept(d, w);
+	const u64 key = w == &d->sockets.view ? PROC_ALL : tenant_key(&d->sockets, w, 0);
+	int sock = conn_accept(&d->sockets, w);
 	struct view *v;
 
 	if (sock < 0)
@@ -267,7 +267,7 @@ void view_accept(void *arg, struct watch *w, u32 events)
 				  2 * MAX_VIEWS_TENANT) ?
 	    calloc(1, sizeof(*v)) : NULL;
 	if (!v) {
-		conn_close(d, sock);
+		conn_close(&d->sockets, sock);
 		if (log_allowed())
 			pr_warn("a reader is turned away: %u are there",
 				view_count(d, key));

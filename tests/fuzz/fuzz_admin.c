@@ -105,16 +105,11 @@ static void answers_read(int sock)
 
 static struct admin *admin_begin(int sock)
 {
-	struct admin *adm = calloc(1, sizeof(*adm));
+	struct admin *adm = admin_new(&inproc->admins, sock, admin_on_sock,
+				      inproc);
 
-	FUZZ_LAW(adm, "no memory");
-	adm->sock.fd = sock;
-	adm->sock.fn = admin_on_sock;
-	adm->sock.arg = inproc;
+	FUZZ_LAW(adm && adm->sock.fn, "no memory");
 	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
-	list_add_tail(&inproc->admins, &adm->node);
-	inproc->nr_admins++;
-	FUZZ_LAW(!watch_add(&inproc->loop, &adm->sock, EPOLLIN), "epoll");
 	return adm;
 }
 

@@ -11,7 +11,7 @@
 
 #define mm_call		fake_call
 #define link_log	fake_link_log
-#define tenant_name	fake_tenant_name
+#define tenant_by_name	fake_tenant_by_name
 #define core_evict	fake_evict
 #define admin_name_init	fake_name_init
 #define admin_name_find	fake_name_find
@@ -32,9 +32,9 @@ static bool refills;
 
 void link_log(struct daemon *daemon) {}
 
-const char *tenant_name(const struct daemon *daemon, u64 key, char *buf)
+bool tenant_by_name(const struct sockets *s, const char *name, u64 *key)
 {
-	return "";
+	return false;
 }
 
 int mm_call(struct mm *mm, void (*fn)(struct core *core, void *arg), void *arg)

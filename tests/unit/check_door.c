@@ -123,15 +123,15 @@ static struct daemon *daemon_make(int sock)
 
 	ck_assert_ptr_nonnull(d);
 	d->deposit.fd = sock;
-	snprintf(d->attach_addr.sun_path, sizeof(d->attach_addr.sun_path),
+	snprintf(d->sockets.attach_addr.sun_path, sizeof(d->sockets.attach_addr.sun_path),
 		 "%s/a.sock", dir);
 	/* Another user's only if we may give it away. */
 	snprintf(spec, sizeof(spec), "t,dir=%s,owner=%u,mode=0660", path,
 		 geteuid() ? geteuid() : 65534);
 	d->setup.opt.tenants.s[0] = spec;
 	d->setup.opt.tenants.nr = 1;
-	ck_assert_int_eq(door_options(d), 0);
-	ck_assert_int_eq(door_paths(d), 0);
+	ck_assert_int_eq(door_options(&d->sockets), 0);
+	ck_assert_int_eq(door_paths(&d->sockets), 0);
 	return d;
 }
 
@@ -187,13 +187,13 @@ static void clean(void)
 
 static void daemon_free(struct daemon *d)
 {
-	struct door *door = d->doors;
+	struct door *door = d->sockets.doors;
 
 	if (door->attach.fd >= 0)
 		close(door->attach.fd);
 	if (door->view.fd >= 0)
 		close(door->view.fd);
-	door_exit(d);
+	door_exit(&d->sockets);
 	free(d);
 }
 
@@ -211,7 +211,7 @@ START_TEST(test_exchanged)
 	d = daemon_make(sv[0]);
 	lock_put(sv[0]);
 	when = at;
-	err = door_make(d);
+	err = door_make(&d->sockets);
 	/* What was opened is the daemon's, whatever is in its place. */
 	ck_assert_int_eq(err, at == MKDIR ? -ENOTDIR : 0);
 	victim_as_it_was();
@@ -249,17 +249,17 @@ START_TEST(test_kept)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
 				    sv), 0);
 	d = daemon_make(sv[0]);
-	ck_assert_int_eq(door_make(d), 0);
+	ck_assert_int_eq(door_make(&d->sockets), 0);
 	to_hold(sv[1]);
 	k = store_find(&st, HOLD_LISTEN, 3);
 	ck_assert_ptr_nonnull(k);
 	next = daemon_make(sv[0]);
 	kept = dup(k->fd);
 	next->deposit.listen[3] = kept;
-	ck_assert_int_eq(door_make(next), 0);
-	ck_assert_int_eq(next->doors[0].attach.fd, kept);
+	ck_assert_int_eq(door_make(&next->sockets), 0);
+	ck_assert_int_eq(next->sockets.doors[0].attach.fd, kept);
 	/* The view socket was not kept: it is another one. */
-	ck_assert_int_ge(next->doors[0].view.fd, 0);
+	ck_assert_int_ge(next->sockets.doors[0].view.fd, 0);
 	ck_assert(unlink(in(path, "attach.sock")) == 0 &&
 		  unlink(in(path, "view.sock")) == 0);
 	store_clear(&st);

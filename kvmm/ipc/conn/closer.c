@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * closer.c - connections are closed by a thread of their own
+ * closer.c - connections are accepted, and closed by a thread of their own
  *
- * Whoever closes a socket last also closes the descriptors that wait in its
- * queue unread, and closing can take as long as their owner likes: a TCP
- * connection that lingers, for one.  So the control thread receives none (see
- * sock_recv()) and closes no connection itself: it shuts the socket down,
+ * close(2) of a socket also closes the descriptors that wait in its queue
+ * unread, and that can take as long as their owner likes: a TCP connection that
+ * lingers, for one.  So the control thread receives no descriptor of a client
+ * (see sock_recv()) and closes no connection itself: it shuts the socket down,
  * which the peer sees at once, and hands it over.
  *
- * The thread has nothing to lose by waiting, but others are behind: while it
- * closes, a timer signals it every millisecond, and the wait for a connection
- * that lingers is over.
+ * The thread may wait, but later connections wait behind: while it closes, a
+ * timer signals it every millisecond, which ends the wait for a connection that
+ * lingers.
  *
- * Handing over is a push onto a list that the thread takes as a whole.  Since
- * connections come faster than such can be closed, none is accepted while
- * CLOSER_MAX wait to be closed, so that one user's cannot take the descriptors
- * that extents and other users need: the listening sockets are not watched
- * until half of them are gone.  The same for a moment when there is no
- * descriptor left: the socket would be ready again at once.
+ * Handing over is a push onto a list that the thread takes as a whole.
+ * Connections can come faster than such ones can be closed.  So no connection
+ * is accepted while CLOSER_MAX wait to be closed, or one user could take the
+ * descriptors that extents and other users need: the listening sockets are not
+ * watched until half of them are closed.  The same for a moment when there is
+ * no descriptor left: the socket would be ready again at once.
  *
  * Context: control thread, but for closer_main().
  */
@@ -30,7 +30,7 @@
 
 #include <kvmm/log.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/conn/conn.h"
 
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id	_sigev_un._tid
@@ -45,7 +45,7 @@ struct closing {
 	int		fd;
 };
 
-/* Only there so that the signal ends a wait. */
+/* A handler, so that the signal ends a wait. */
 static void closer_nudged(int sig)
 {
 }
@@ -102,12 +102,12 @@ static void *closer_main(void *arg)
 }
 
 /**
- * conn_close() - close a connection whose other end is not trusted
+ * conn_close() - close a connection to a peer that is not trusted
  * @fd: no longer watched; -1 is nothing
  */
-void conn_close(struct daemon *d, int fd)
+void conn_close(struct sockets *s, int fd)
 {
-	struct closer *cl = &d->closer;
+	struct closer *cl = &s->closer;
 	struct closing *c;
 
 	if (fd < 0)
@@ -129,41 +129,41 @@ void conn_close(struct daemon *d, int fd)
 }
 
 /* watch_conn_close() - as watch_close(), for a connection */
-void watch_conn_close(struct daemon *d, struct watch *w)
+void watch_conn_close(struct sockets *s, struct watch *w)
 {
-	watch_remove(&d->loop, w);
-	conn_close(d, w->fd);
+	watch_remove(s->loop, w);
+	conn_close(s, w->fd);
 	w->fd = -1;
 }
 
-/* ---- none is accepted ---- */
+/* ---- accepting ---- */
 
-static void listen_events(struct daemon *d, u32 events)
+static void listen_events(struct sockets *s, u32 events)
 {
-	watch_events(&d->loop, &d->attach_sock, events);
-	watch_events(&d->loop, &d->view_sock, events);
-	watch_events(&d->loop, &d->admin_sock, events);
-	door_events(d, events);
+	watch_events(s->loop, &s->attach, events);
+	watch_events(s->loop, &s->view, events);
+	watch_events(s->loop, &s->admin, events);
+	door_events(s, events);
 }
 
-static void listen_pause(struct daemon *d)
+static void listen_pause(struct sockets *s)
 {
-	if (!d->closer.resume)
-		listen_events(d, 0);
-	d->closer.resume = clock_ns() + PAUSE_NS;
+	if (!s->closer.resume)
+		listen_events(s, 0);
+	s->closer.resume = clock_ns() + PAUSE_NS;
 }
 
 /**
  * conn_accept() - take a connection off a listening socket
  * Return: the socket, which does not block; -EAGAIN: none for now; another
- * negative errno, which has been told.
+ * negative errno, which has been logged.
  */
-int conn_accept(struct daemon *d, const struct watch *w)
+int conn_accept(struct sockets *s, const struct watch *w)
 {
 	int sock, err;
 
-	if (READ_ONCE(d->closer.waiting) >= CLOSER_MAX) {
-		listen_pause(d);
+	if (READ_ONCE(s->closer.waiting) >= CLOSER_MAX) {
+		listen_pause(s);
 		return -EAGAIN;
 	}
 	sock = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -172,22 +172,22 @@ int conn_accept(struct daemon *d, const struct watch *w)
 	err = -errno;
 	if (err == -EAGAIN || err == -ECONNABORTED || err == -EINTR)
 		return -EAGAIN;
-	listen_pause(d);
+	listen_pause(s);
 	if (log_allowed())
 		pr_warn("cannot accept a connection: %s", strerror(-err));
 	return err;
 }
 
-/* Accept again, when there is room.  Return: when to be called next. */
-u64 closer_timers(struct daemon *d, u64 now)
+/* closer_timers() - accept again, if there is room.  Return: when to be called next. */
+u64 closer_timers(struct sockets *s, u64 now)
 {
-	struct closer *cl = &d->closer;
+	struct closer *cl = &s->closer;
 
 	if (!cl->resume)
 		return UINT64_MAX;
 	if (now >= cl->resume && READ_ONCE(cl->waiting) <= CLOSER_MAX / 2) {
 		cl->resume = 0;
-		listen_events(d, EPOLLIN);
+		listen_events(s, EPOLLIN);
 		return UINT64_MAX;
 	}
 	if (now >= cl->resume)
@@ -202,23 +202,23 @@ u64 closer_timers(struct daemon *d, u64 now)
  * Context: before there are connections.
  * Return: 0 or a negative errno.
  */
-int closer_start(struct daemon *d)
+int closer_start(struct sockets *s)
 {
 	struct sigaction sa = { .sa_handler = closer_nudged };
 	int err;
 
 	sigemptyset(&sa.sa_mask);
-	if (sigaction(SIGALRM, &sa, NULL) || sem_init(&d->closer.bell, 0, 0))
+	if (sigaction(SIGALRM, &sa, NULL) || sem_init(&s->closer.bell, 0, 0))
 		return -errno;
-	err = pthread_create(&d->closer.thread, NULL, closer_main, &d->closer);
-	d->closer.runs = !err;
+	err = pthread_create(&s->closer.thread, NULL, closer_main, &s->closer);
+	s->closer.runs = !err;
 	return -err;
 }
 
-/* closer_stop() - after the last connection; what hangs, hangs until exit */
-void closer_stop(struct daemon *d)
+/* closer_stop() - after the last connection; a close that hangs ends at exit */
+void closer_stop(struct sockets *s)
 {
-	struct closer *cl = &d->closer;
+	struct closer *cl = &s->closer;
 	struct timespec ts;
 
 	if (!cl->runs)

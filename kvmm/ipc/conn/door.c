@@ -3,16 +3,17 @@
  * door.c - tenants with sockets of their own
  *
  * Each --tenant has a directory with an attach socket and a view socket, named
- * as the daemon's own are, so that a container that gets nothing but this
- * directory finds them by KVMM_RUNDIR.  Whoever may connect there is that
- * tenant, whatever the user: owner and mode of the sockets guard it.
+ * as the daemon's own are.  A container that gets nothing but this directory
+ * finds them by KVMM_RUNDIR.  A process of any user that connects there is that
+ * tenant: owner and mode of the sockets guard it.
  *
- * The directory is the daemon's, and nobody else may write in it: else whoever
- * can would put a socket of their own there, or something that owner and mode
- * are then given to.  The one above may be a user's, who can rename this one: it
- * is opened once, and all else goes by that descriptor.  It stays when the
- * daemon ends, so that what was bound to it is good for the next one; the
- * sockets go.  kvmm-hold keeps them while kvmm is away, as it keeps the others.
+ * The directory is the daemon's, and no other user may write in it: a user that
+ * may could put a socket there, or a file that then gets the owner and mode of
+ * the socket.  The directory above may be a user's, who can rename this one: it
+ * is opened once, and is used by that descriptor alone.  It stays when the
+ * daemon ends, so that a container that has it mounted finds the next daemon;
+ * the sockets are removed.  kvmm-hold keeps them while kvmm is away, as the
+ * other sockets.
  *
  * Context: control thread; before the rights are given up, but for the end.
  */
@@ -28,7 +29,7 @@
 #include <kvmm/log.h>
 #include <kvmm/rundir.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/conn/conn.h"
 
 #define DIR_MODE	0755	/* the sockets guard themselves */
 
@@ -89,7 +90,7 @@ static int door_owner(struct door *door)
 	return err;
 }
 
-static int door_option(struct daemon *d, struct door *door, const char *spec)
+static int door_option(struct sockets *s, struct door *door, const char *spec)
 {
 	char why[256], what[TENANT_NAME_LEN + 32];
 	u32 i;
@@ -98,8 +99,8 @@ static int door_option(struct daemon *d, struct door *door, const char *spec)
 		pr_err("%s", why);
 		return -EINVAL;
 	}
-	for (i = 0; i < d->nr_doors; i++)
-		if (!strcmp(d->doors[i].opt.name, door->opt.name)) {
+	for (i = 0; i < s->nr_doors; i++)
+		if (!strcmp(s->doors[i].opt.name, door->opt.name)) {
 			pr_err("--tenant %s is given twice: give each a name of its own",
 			       door->opt.name);
 			return -EINVAL;
@@ -108,8 +109,8 @@ static int door_option(struct daemon *d, struct door *door, const char *spec)
 	if (socket_mode_parse(what, door->opt.keys.mode, &door->mode))
 		return -EINVAL;
 	if (!door->opt.keys.quota.clients)
-		door->opt.keys.quota.clients = d->setup.opt.tenant_clients;
-	door->index = d->nr_doors;
+		door->opt.keys.quota.clients = s->setup->opt.tenant_clients;
+	door->index = s->nr_doors;
 	door->dir_fd = -1;
 	door->attach.fd = -1;
 	door->view.fd = -1;
@@ -118,31 +119,31 @@ static int door_option(struct daemon *d, struct door *door, const char *spec)
 
 /**
  * door_options() - read every --tenant, and --user-quota
- * Return: 0 or a negative errno, which has been told.
+ * Return: 0 or a negative errno, which has been logged.
  */
-int door_options(struct daemon *d)
+int door_options(struct sockets *s)
 {
-	const struct kv_list *list = &d->setup.opt.tenants;
+	const struct kv_list *list = &s->setup->opt.tenants;
 	char why[256];
 
-	if (tenant_quota_parse(&d->user_quota, d->setup.opt.user_quota, why,
+	if (tenant_quota_parse(&s->user_quota, s->setup->opt.user_quota, why,
 			       sizeof(why))) {
 		pr_err("%s", why);
 		return -EINVAL;
 	}
-	if (!d->user_quota.clients)
-		d->user_quota.clients = d->setup.opt.tenant_clients;
-	d->own_quota = d->user_quota;
-	d->own_quota.min = KVMM_LIMIT_MAX;
-	d->own_quota.weight = CORE_WEIGHT_MAX;
-	d->doors = calloc(list->nr + 1, sizeof(*d->doors));
-	if (!d->doors) {
+	if (!s->user_quota.clients)
+		s->user_quota.clients = s->setup->opt.tenant_clients;
+	s->own_quota = s->user_quota;
+	s->own_quota.min = KVMM_LIMIT_MAX;
+	s->own_quota.weight = CORE_WEIGHT_MAX;
+	s->doors = calloc(list->nr + 1, sizeof(*s->doors));
+	if (!s->doors) {
 		pr_err("no memory for %u tenants", list->nr);
 		return -ENOMEM;
 	}
-	for (; d->nr_doors < list->nr; d->nr_doors++)
-		if (door_option(d, &d->doors[d->nr_doors],
-				list->s[d->nr_doors]))
+	for (; s->nr_doors < list->nr; s->nr_doors++)
+		if (door_option(s, &s->doors[s->nr_doors],
+				list->s[s->nr_doors]))
 			return -EINVAL;
 	return 0;
 }
@@ -164,17 +165,17 @@ static int door_path(struct sockaddr_un *addr, const char *dir,
 	return -ENAMETOOLONG;
 }
 
-/* The names of the sockets of every --tenant; nothing is made. */
-int door_paths(struct daemon *d)
+/* door_paths() - the names of all sockets; nothing is made */
+int door_paths(struct sockets *s)
 {
-	const char *own = d->attach_addr.sun_path;
+	const char *own = s->attach_addr.sun_path;
 	const char *slash = strrchr(own, '/');
 	struct door *door;
 	char dir[256];
 	size_t n;
 	int err;
 
-	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
+	for (door = s->doors; door < s->doors + s->nr_doors; door++) {
 		if (door->opt.keys.dir)
 			snprintf(dir, sizeof(dir), "%s", door->opt.keys.dir);
 		else
@@ -195,7 +196,7 @@ int door_paths(struct daemon *d)
 	return 0;
 }
 
-/* Is it a directory in which nobody else can put anything? */
+/* May the daemon and root alone write in the directory? */
 static int door_dir_judge(const struct door *door, struct stat *st)
 {
 	if (fstat(door->dir_fd, st))
@@ -231,9 +232,9 @@ static bool same_dir(const char *socket, const struct stat *st)
 }
 
 /*
- * Who may write in the directory above may exchange this one for another, or
- * for a link, at any time.  So it has its mode from the start, is opened once,
- * and what is judged and used is what was opened.
+ * A user that may write in the directory above may exchange this one for
+ * another, or for a link, at any time.  So it has its mode from the start, and
+ * the directory that is opened here is judged and used.
  */
 static int door_dir_open(struct door *door)
 {
@@ -248,7 +249,7 @@ static int door_dir_open(struct door *door)
 	return door->dir_fd < 0 ? -errno : 0;
 }
 
-static int door_dir_make(const struct daemon *d, struct door *door)
+static int door_dir_make(const struct sockets *s, struct door *door)
 {
 	struct stat st;
 	u32 i;
@@ -256,39 +257,39 @@ static int door_dir_make(const struct daemon *d, struct door *door)
 
 	if (!err)
 		err = door_dir_judge(door, &st);
-	if (!err && same_dir(d->attach_addr.sun_path, &st))
+	if (!err && same_dir(s->attach_addr.sun_path, &st))
 		err = -EADDRINUSE;
 	for (i = 0; i < door->index && !err; i++)
-		if (same_dir(d->doors[i].attach_addr.sun_path, &st))
+		if (same_dir(s->doors[i].attach_addr.sun_path, &st))
 			err = -EADDRINUSE;
 	return err ? door_dir_failed(door, err) : 0;
 }
 
 /* ---- sockets ---- */
 
-/* door_make() - directories and sockets; nobody can connect yet */
-int door_make(struct daemon *d)
+/* door_make() - directories and sockets; no process can connect yet */
+int door_make(struct sockets *s)
 {
 	struct door *door;
 	int err;
 
-	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
+	for (door = s->doors; door < s->doors + s->nr_doors; door++) {
 		struct socket_perm perm = {
 			.mode = door->mode, .uid = door->uid, .gid = door->gid,
 		};
 
-		err = door_dir_make(d, door);
+		err = door_dir_make(s, door);
 		perm.dir = door->dir_fd;
-		/* With it hold finds the names that this user may not remove. */
+		/* hold removes the names that this user may not remove. */
 		if (!err)
-			deposit_put(&d->deposit, HOLD_DOOR, door->index, door->dir_fd, 0);
+			deposit_put(s->deposit, HOLD_DOOR, door->index, door->dir_fd, 0);
 		if (!err)
-			err = socket_make_one(d, &door->attach,
+			err = socket_make_one(s, &door->attach,
 					      3 + 2 * door->index,
 					      &door->attach_addr,
 					      SOCK_SEQPACKET, &perm);
 		if (!err)
-			err = socket_make_one(d, &door->view,
+			err = socket_make_one(s, &door->view,
 					      4 + 2 * door->index,
 					      &door->view_addr, SOCK_STREAM,
 					      &perm);
@@ -298,20 +299,18 @@ int door_make(struct daemon *d)
 	return 0;
 }
 
-int door_listen(struct daemon *d)
+int door_listen(struct sockets *s, const struct acceptors *a)
 {
 	struct door *door;
 	int err;
 
-	for (door = d->doors; door < d->doors + d->nr_doors; door++) {
-		door->attach.fn = client_accept;
-		door->attach.arg = d;
-		door->view.fn = view_accept;
-		door->view.arg = d;
-		err = socket_listen_one(d, &door->view, &door->view_addr);
+	for (door = s->doors; door < s->doors + s->nr_doors; door++) {
+		err = socket_listen_one(s, &door->view, &door->view_addr,
+					&a->view);
 		if (!err)
-			err = socket_listen_one(d, &door->attach,
-						&door->attach_addr);
+			err = socket_listen_one(s, &door->attach,
+						&door->attach_addr,
+						&a->attach);
 		if (err)
 			return err;
 		pr_info("tenant %s: %s", door->opt.name,
@@ -320,14 +319,14 @@ int door_listen(struct daemon *d)
 	return 0;
 }
 
-/* door_events() - look for connections, or, with 0, do not */
-void door_events(struct daemon *d, u32 events)
+/* door_events() - watch for connections, or, with 0, do not */
+void door_events(struct sockets *s, u32 events)
 {
 	u32 i;
 
-	for (i = 0; i < d->nr_doors; i++) {
-		watch_events(&d->loop, &d->doors[i].attach, events);
-		watch_events(&d->loop, &d->doors[i].view, events);
+	for (i = 0; i < s->nr_doors; i++) {
+		watch_events(s->loop, &s->doors[i].attach, events);
+		watch_events(s->loop, &s->doors[i].view, events);
 	}
 }
 
@@ -338,17 +337,17 @@ static bool name_remove(int fd, int kept, int dir, const char *name)
 	return dir >= 0 && (!unlinkat(dir, name, 0) || errno == ENOENT);
 }
 
-/* Return: whether nothing is left; the rest is for who has the rights. */
-bool door_unlink(const struct daemon *d)
+/* door_unlink() - return: whether all names are gone; hold removes the rest */
+bool door_unlink(const struct sockets *s)
 {
-	const int *kept = d->deposit.listen + 3;
+	const int *kept = s->deposit->listen + 3;
 	bool all = true;
 	u32 i;
 
-	if (d->lock_fd < 0)
+	if (s->lock_fd < 0)
 		return true;
-	for (i = 0; i < d->nr_doors; i++) {
-		const struct door *door = &d->doors[i];
+	for (i = 0; i < s->nr_doors; i++) {
+		const struct door *door = &s->doors[i];
 
 		all &= name_remove(door->attach.fd, kept[2 * i],
 				   door->dir_fd, KV_ATTACH_SOCKET);
@@ -358,23 +357,23 @@ bool door_unlink(const struct daemon *d)
 	return all;
 }
 
-/* They stay open until exit, as the others do: see socket_close(). */
-void door_close(struct daemon *d)
+/* door_close() - the sockets stay open until exit, see socket_close() */
+void door_close(struct sockets *s)
 {
 	u32 i;
 
-	for (i = 0; i < d->nr_doors; i++) {
-		watch_remove(&d->loop, &d->doors[i].attach);
-		watch_remove(&d->loop, &d->doors[i].view);
+	for (i = 0; i < s->nr_doors; i++) {
+		watch_remove(s->loop, &s->doors[i].attach);
+		watch_remove(s->loop, &s->doors[i].view);
 	}
 }
 
-void door_exit(struct daemon *d)
+void door_exit(struct sockets *s)
 {
 	u32 i;
 
-	for (i = 0; i < d->nr_doors; i++)
-		if (d->doors[i].dir_fd >= 0)
-			close(d->doors[i].dir_fd);
-	free(d->doors);
+	for (i = 0; i < s->nr_doors; i++)
+		if (s->doors[i].dir_fd >= 0)
+			close(s->doors[i].dir_fd);
+	free(s->doors);
 }
