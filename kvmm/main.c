@@ -189,6 +189,20 @@ static int source_client_info(void *arg, u32 client,
 	return 0;
 }
 
+static int source_swap_area(void *arg, u32 i, struct proc_swap_area *info)
+{
+	const struct daemon *d = arg;
+
+	return area_get_info(&d->link, i, info);
+}
+
+static int source_swap_info(void *arg, struct proc_swap_info *info)
+{
+	struct daemon *d = arg;
+
+	return link_get_info(&d->link, info);
+}
+
 static u64 source_idle_ns(void *arg)
 {
 	const struct daemon *d = arg;
@@ -202,8 +216,8 @@ static int proc_start(struct daemon *d)
 		.call		= source_call,
 		.client_info	= source_client_info,
 		.tenant_info	= tenant_get_info,
-		.swap_area	= area_get_info,
-		.swap_info	= link_get_info,
+		.swap_area	= source_swap_area,
+		.swap_info	= source_swap_info,
 		.idle_ns	= source_idle_ns,
 		.host		= &d->setup.host.found,
 		.arg		= d,
@@ -390,7 +404,9 @@ static int start_threads(struct daemon *d)
 	if (!err)
 		err = mm_start(&d->mm);
 	if (!err)
-		err = link_start(d);
+		err = control_hear_hold(d);
+	if (!err)
+		link_start(&d->link);
 	return err;
 }
 
@@ -482,7 +498,9 @@ static void stop_all(struct daemon *d, int code)
 	client_exit_all(d);
 	closer_stop(&d->sockets);
 	proc_destroy(d->proc);
-	link_stop(d);
+	link_stop(&d->link);
+	/* Its descriptor is the deposit's. */
+	d->hold_watch.fd = -1;
 	deposit_exit(&d->deposit);
 	copier_exit(&d->copier);
 	swap_exit(&d->swap);

@@ -32,7 +32,7 @@
 /* The operator hung up, or the daemon ends: no room keeps @adm. */
 static void admin_gone(struct daemon *d, struct admin *adm)
 {
-	area_forget_waiter(d, adm);
+	area_forget_waiter(&d->link, adm);
 	upgrade_forget_waiter(d, adm);
 	admin_end(adm);
 }
@@ -53,7 +53,7 @@ static void admin_swapon(struct daemon *d, struct admin *adm, char *req, int fd)
 	} else if (fd < 0) {
 		admin_finish(adm, -EBADF, "swapon: want the file with the request");
 	} else {
-		area_on(d, adm, fd, bytes, priority, force != 0, req + used);
+		area_on(&d->link, adm, fd, bytes, priority, force != 0, req + used);
 		return;
 	}
 	if (fd >= 0)
@@ -72,7 +72,7 @@ static void admin_swapoff(struct daemon *d, struct admin *adm, char *req,
 		   &dev, &ino, &used) != 3 || !used || !req[used])
 		admin_finish(adm, -EINVAL, "swapoff: want TIMEOUT_MS DEV INODE PATH");
 	else
-		area_off(d, adm, min(ms, 1000ull * 86400 * 365), dev, ino,
+		area_off(&d->link, adm, min(ms, 1000ull * 86400 * 365), dev, ino,
 			 req + used);
 }
 

@@ -259,8 +259,7 @@ static int log_run(struct daemon *d, const char *req, char *text)
 		return -EINVAL;
 	}
 	kv_log_set(level);
-	d->log_set = true;
-	link_log(d);
+	link_log(&d->link);
 	snprintf(text, ADMIN_TEXT, "the log level of kvmm and swapd is %s",
 		 kv_log_level_name(level));
 	pr_info("%s, by an operator", text);

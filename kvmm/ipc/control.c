@@ -15,12 +15,14 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/daemon.h"
 
 #define WATCHDOG_NS	NSEC_PER_SEC
+#define HOLD_BATCH	256	/* records of hold in one round */
 
 static void control_signal(void *arg, struct watch *w, u32 events)
 {
@@ -47,7 +49,7 @@ static void control_kicked(void *arg, struct watch *w, u32 events)
 	client_send_extents(d, mask);
 	client_take_notes(d);
 	ghost_kill_all(d);
-	link_check(d);
+	link_check(&d->link);
 	wait_take(d);
 }
 
@@ -96,6 +98,52 @@ int control_init(struct daemon *d)
 	return watch_add(&d->loop, &d->signals, EPOLLIN);
 }
 
+/* One record of hold.  Return: 0, -EAGAIN, or -EPIPE: hold has ended. */
+static int hold_receive(int sock, struct hold_record *r, int *fd)
+{
+	ssize_t n = sock_recv_fd(sock, r, sizeof(*r), MSG_DONTWAIT, fd, NULL);
+
+	/* Another error passes: the record is read later. */
+	if (n <= 0)
+		return n && n != -ECONNRESET ? -EAGAIN : -EPIPE;
+	if (n != sizeof(*r) || r->magic != HOLD_MAGIC)
+		r->op = 0;
+	return 0;
+}
+
+/* control_from_hold() - kvmm-hold tells of swapd, or answers for an upgrade */
+void control_from_hold(void *arg, struct watch *w, u32 events)
+{
+	struct daemon *d = arg;
+	struct hold_record r;
+	int fd, err = 0, n;
+
+	for (n = 0; n < HOLD_BATCH && !err; n++) {
+		err = hold_receive(w->fd, &r, &fd);
+		if (!err && r.op == HOLD_TELL && r.kind == HOLD_UPGRADE)
+			upgrade_told(d, &r);
+		else if (!err && r.op == HOLD_TELL)
+			link_told(&d->link, &r, &fd);
+		if (fd >= 0)
+			close(fd);
+	}
+	link_told_all(&d->link);
+	/* hold has ended; the signal that ends kvmm is on its way. */
+	if (err == -EPIPE)
+		watch_remove(&d->loop, w);
+}
+
+/* control_hear_hold() - from here on; without hold there is nothing to hear */
+int control_hear_hold(struct daemon *d)
+{
+	if (d->deposit.fd < 0)
+		return 0;
+	d->hold_watch.fd = d->deposit.fd;
+	d->hold_watch.fn = control_from_hold;
+	d->hold_watch.arg = d;
+	return watch_add(&d->loop, &d->hold_watch, EPOLLIN);
+}
+
 static void control_free_dead(struct daemon *d)
 {
 	struct list *l, *tmp;
@@ -118,7 +166,7 @@ static int control_timers(struct daemon *d)
 	next = min(next, deposit_late_timers(&d->deposit, now));
 	next = min(next, adopt_timers(d, now));
 	next = min(next, admin_timers(d, now));
-	next = min(next, area_timers(d, now));
+	next = min(next, area_timers(&d->link, now));
 	next = min(next, closer_timers(&d->sockets, now));
 	mapper_watchdog(&d->mapper, now);
 	copier_watchdog(&d->copier, now);

@@ -18,7 +18,7 @@ static void no_descriptors(struct daemon *d)
 	d->link.shm = -1;
 	d->swap.req_bell = -1;
 	d->swap.cpl_bell = -1;
-	d->swap_sock.fd = -1;
+	d->link.sock.fd = -1;
 	d->hold_watch.fd = -1;
 	d->sockets.attach.fd = -1;
 	d->sockets.view.fd = -1;
@@ -61,6 +61,12 @@ struct daemon *daemon_alloc(void)
 	d->sockets.deposit = &d->deposit;
 	d->sockets.loop = &d->loop;
 	d->admins.loop = &d->loop;
+	d->link.setup = &d->setup;
+	d->link.loop = &d->loop;
+	d->link.deposit = &d->deposit;
+	d->link.copier = &d->copier;
+	d->link.swap = &d->swap;
+	d->link.mm = &d->mm;
 	no_descriptors(d);
 	d->mm.stop = 1;
 	d->mapper.stop = 1;

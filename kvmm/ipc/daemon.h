@@ -44,7 +44,7 @@
 #include "kvmm/ipc/base/base.h"
 #include "kvmm/ipc/base/setup.h"
 #include "kvmm/ipc/deposit/deposit.h"
-#include "kvmm/ipc/swap.h"
+#include "kvmm/ipc/swap/swap.h"
 #include "kvmm/ipc/conn/conn.h"
 #include "kvmm/ipc/mm/mm.h"
 #include "kvmm/ipc/tiers/tiers.h"
@@ -121,9 +121,7 @@ struct tenant {
  * struct daemon - the shell around one core
  * @clients:      by the core's id; the control thread's view
  * @works:        hold was told that this daemon does its work
- * @swap_sock:    control socket of the swapd that runs
  * @hold_watch:   hold has something to tell
- * @drain_next:   when areas that are draining are looked at again
  */
 struct daemon {
 	struct setup		setup;
@@ -139,10 +137,7 @@ struct daemon {
 	struct copier		copier;
 	struct swap_mm		swap;		/* mm thread */
 	struct swap_link	link;		/* control thread */
-	struct watch		swap_sock;
 	struct watch		hold_watch;
-	u64			drain_next;
-	u64			drain_pause;
 
 	/* control thread */
 	struct watch		signals;
@@ -165,7 +160,6 @@ struct daemon {
 	struct admin		*upgrade_waiter;
 	char			upgrade_path[4096];
 	u32			upgrade_nr;	/* of the last question */
-	bool			log_set;	/* the level, while it runs */
 };
 
 /* daemon.c */
@@ -175,6 +169,8 @@ struct daemon *daemon_alloc(void);
 int __must_check control_init(struct daemon *d);
 void control_run(struct daemon *d);
 void control_exit(struct daemon *d);
+int __must_check control_hear_hold(struct daemon *d);
+void control_from_hold(void *arg, struct watch *w, u32 events);
 
 /* client.c */
 void client_accept(void *arg, struct watch *w, u32 events);

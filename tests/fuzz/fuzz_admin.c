@@ -145,7 +145,7 @@ static void swapd_says(struct fuzz *f)
 		a.status = -EIO;
 	fuzz_scar(f, &a, sizeof(a));
 	a.text[sizeof(a.text) - 1] = '\0';
-	area_answer(inproc, &a);
+	area_answer(&inproc->link, &a);
 }
 
 static void play(struct fuzz *f)
@@ -165,8 +165,8 @@ static void play(struct fuzz *f)
 		swapd_says(f);
 	inproc_threads(0);
 	inproc_turn();
-	area_judge_all(inproc);
-	(void)area_timers(inproc, clock_ns() +
+	area_judge_all(&inproc->link);
+	(void)area_timers(&inproc->link, clock_ns() +
 			  (b & 2 ? 100 * NSEC_PER_SEC : 0));
 	answers_read(sock[1]);
 	if (b & 4 && adm->sock.fn)
@@ -190,7 +190,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	b = fuzz_u8(&f);
 	if (b & 1) {
 		inproc_pair(SOCK_SEQPACKET, sock);
-		inproc->swap_sock.fd = sock[0];
+		inproc->link.sock.fd = sock[0];
 		swapd = sock[1];
 		inproc->link.generation = 1;
 		inproc->link.hello = true;
@@ -200,8 +200,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		play(&f);
 	inproc_check();
 	admin_exit_all(inproc);
-	area_exit_all(inproc);
-	watch_close(&inproc->loop, &inproc->swap_sock);
+	area_exit_all(&inproc->link);
+	watch_close(&inproc->loop, &inproc->link.sock);
 	if (swapd >= 0)
 		close(swapd);
 	swapd = -1;

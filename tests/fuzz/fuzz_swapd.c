@@ -5,7 +5,7 @@
  * kvmm has written blocks of sequences to an area, or is about to, and swapd is
  * the input: it writes any index, any completion and any carrier into the
  * shared memory, answers on the control socket with any message, dies and is
- * buried by hold, comes again.  swap.c, swap_link.c and swap_area.c are the
+ * buried by hold, comes again.  tiers/swap.c and kvmm/ipc/swap are the
  * daemon's; the core below orders the requests by itself.
  *
  * Laws: a request is over once, and only one that is open; what the core has of
@@ -13,10 +13,8 @@
  * left unfinished and all memory comes back.
  */
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
-
-/* For the functions of its sockets: its object is not linked then. */
-#include "kvmm/ipc/swap_link.c"
 
 #include "tests/fuzz/inproc.h"
 #include "tests/fuzz/shell.h"
@@ -163,7 +161,7 @@ static void swapd_comes(void)
 	r.generation = ++generation;
 	inproc_pair(SOCK_SEQPACKET, sock);
 	swapd = sock[1];
-	link_came(inproc, &r, sock[0]);
+	link_told(&inproc->link, &r, &sock[0]);
 }
 
 static void swapd_goes(u64 status, bool again)
@@ -172,24 +170,25 @@ static void swapd_goes(u64 status, bool again)
 		.kind = HOLD_SWAPD_DOWN, .generation = generation,
 		.value = status, .index = again,
 	};
+	int fd = -1;
 
 	if (swapd < 0)
 		return;
-	link_went(inproc, &r);
+	link_told(&inproc->link, &r, &fd);
 	close(swapd);
 	swapd = -1;
 }
 
 static void hold_says(u32 kind, u32 gen, u64 id, s32 res)
 {
-	struct link_call c = { .d = inproc };
 	const struct hold_record r = {
 		.op = HOLD_TELL, .kind = kind, .generation = gen,
 		.value = id, .index = (u32)res,
 	};
+	int fd = -1;
 
-	tale_add(inproc, &c, &r);
-	tales_flush(inproc, &c);
+	link_told(&inproc->link, &r, &fd);
+	link_told_all(&inproc->link);
 }
 
 static void answer(const struct swapd_answer *a)
@@ -197,8 +196,8 @@ static void answer(const struct swapd_answer *a)
 	if (swapd < 0)
 		return;
 	(void)!send(swapd, a, sizeof(*a), MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (inproc->swap_sock.fn)
-		inproc->swap_sock.fn(inproc, &inproc->swap_sock, EPOLLIN);
+	if (inproc->link.sock.fn)
+		inproc->link.sock.fn(&inproc->link, &inproc->link.sock, EPOLLIN);
 	inproc_drain(swapd);
 }
 
@@ -218,7 +217,7 @@ static void start(void)
 	generation = 0;
 	swapd_comes();
 	answer_right(SWAPD_HELLO, 0);
-	area_on(inproc, NULL, inproc_some_fd(1), 0, 1, false, "/a");
+	area_on(&inproc->link, NULL, inproc_some_fd(1), 0, 1, false, "/a");
 	answer_right(SWAPD_AREA_ADD, 0);
 }
 
@@ -406,9 +405,9 @@ static void play(struct fuzz *f)
 	else if (b < 230)
 		ev_hold(f);
 	else if (b < 240)
-		(void)area_timers(inproc, clock_ns() + b * NSEC_PER_SEC);
+		(void)area_timers(&inproc->link, clock_ns() + b * NSEC_PER_SEC);
 	turn();
-	link_check(inproc);
+	link_check(&inproc->link);
 }
 
 static void end_all(void)
@@ -433,8 +432,8 @@ static void end_all(void)
 	core_get_pool(inproc->setup.core, &v);
 	FUZZ_LAW(!v.open && !v.sealed && !v.quiescing && !v.limbo &&
 		 !v.committed, "memory did not come back");
-	area_exit_all(inproc);
-	watch_close(&inproc->loop, &inproc->swap_sock);
+	area_exit_all(&inproc->link);
+	watch_close(&inproc->loop, &inproc->link.sock);
 }
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)

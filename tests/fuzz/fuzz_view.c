@@ -45,6 +45,16 @@ static int source_info(void *arg, u32 id, struct proc_client_info *info)
 	return 0;
 }
 
+static int source_swap_area(void *arg, u32 i, struct proc_swap_area *info)
+{
+	return area_get_info(&inproc->link, i, info);
+}
+
+static int source_swap_info(void *arg, struct proc_swap_info *info)
+{
+	return link_get_info(&inproc->link, info);
+}
+
 static void open_some(void)
 {
 	static struct kvmm_open_res res[8];
@@ -69,7 +79,7 @@ static void setup(void)
 {
 	struct proc_source src = {
 		.call = source_call, .client_info = source_info,
-		.swap_area = area_get_info, .swap_info = link_get_info,
+		.swap_area = source_swap_area, .swap_info = source_swap_info,
 		.host = &inproc->setup.host.found, .arg = inproc, .backend = "fuzz",
 		.socket = "/run/kvmm/attach.sock",
 	};

@@ -30,7 +30,7 @@ static u32 nr_calls, cached;
 static u64 evicted;
 static bool refills;
 
-void link_log(struct daemon *daemon) {}
+void link_log(struct swap_link *l) {}
 
 bool tenant_by_name(const struct sockets *s, const char *name, u64 *key)
 {
