@@ -183,10 +183,18 @@ static int source_client_info(void *arg, u32 client,
 {
 	const struct daemon *d = arg;
 
-	if (client >= MAX_CLIENTS || !d->clients[client])
+	if (client >= MAX_CLIENTS || !d->clients.by_id[client])
 		return -ENOENT;
-	*info = d->clients[client]->info;
+	*info = d->clients.by_id[client]->info;
 	return 0;
+}
+
+static int source_tenant_info(void *arg, u64 key,
+			      struct proc_tenant_info *info)
+{
+	struct daemon *d = arg;
+
+	return tenant_get_info(&d->clients, key, info);
 }
 
 static int source_swap_area(void *arg, u32 i, struct proc_swap_area *info)
@@ -215,7 +223,7 @@ static int proc_start(struct daemon *d)
 	struct proc_source src = {
 		.call		= source_call,
 		.client_info	= source_client_info,
-		.tenant_info	= tenant_get_info,
+		.tenant_info	= source_tenant_info,
 		.swap_area	= source_swap_area,
 		.swap_info	= source_swap_info,
 		.idle_ns	= source_idle_ns,
@@ -414,7 +422,7 @@ static int start_threads(struct daemon *d)
 static int start_serving(struct daemon *d)
 {
 	const struct acceptors acceptors = {
-		.attach	= { .fn = client_accept, .arg = d },
+		.attach	= { .fn = client_accept, .arg = &d->clients },
 		.view	= { .fn = view_accept, .arg = d },
 		.admin	= { .fn = admin_accept, .arg = d },
 	};
@@ -495,7 +503,7 @@ static void stop_all(struct daemon *d, int code)
 		pr_warn("a device call does not come back: ended without it");
 		_exit(code);
 	}
-	client_exit_all(d);
+	clients_exit(&d->clients);
 	closer_stop(&d->sockets);
 	proc_destroy(d->proc);
 	link_stop(&d->link);

@@ -278,7 +278,7 @@ static int adopt_client(struct daemon *d, u32 id)
 
 	p->client[id] = -1;
 	if (pidfd >= 0 && d->deposit.keep->client[id].valid)
-		return resume_await(d, id, pidfd);
+		return resume_await(&d->clients, id, pidfd);
 	if (pidfd >= 0)
 		close(pidfd);
 	core_client_dead(d->setup.core, clock_ns(), id);
@@ -310,7 +310,7 @@ int adopt_clients(struct daemon *d)
 		if (err)
 			return err;
 	}
-	ghost_adopt(d);
+	ghost_adopt(&d->clients);
 	deposit_adopted(&d->deposit);
 	/* What was under way is commanded anew, before any other event. */
 	core_tick(d->setup.core, clock_ns());
@@ -355,7 +355,7 @@ static bool adopt_has_served(const struct daemon *d)
 
 	if (READ_ONCE(d->mm.served))
 		return true;
-	for (l = d->attached.next; l != &d->attached; l = l->next)
+	for (l = d->clients.attached.next; l != &d->clients.attached; l = l->next)
 		if (list_entry(l, struct client, node)->stage == CLIENT_AWAY)
 			return false;
 	return true;

@@ -46,9 +46,9 @@ static void control_kicked(void *arg, struct watch *w, u32 events)
 			strerror(errno));
 	/* Pairs with the release in ops_extent_send(). */
 	mask = __atomic_exchange_n(&d->mm.send_mask, 0, __ATOMIC_ACQUIRE);
-	client_send_extents(d, mask);
-	client_take_notes(d);
-	ghost_kill_all(d);
+	client_send_extents(&d->clients, mask);
+	client_take_notes(&d->clients);
+	ghost_kill_all(&d->clients);
 	link_check(&d->link);
 	wait_take(d);
 }
@@ -85,9 +85,9 @@ int control_init(struct daemon *d)
 	d->signals.fd = control_signalfd();
 	if (d->mm.kick.fd < 0 || d->signals.fd < 0)
 		return -errno;
-	d->tenants = calloc(d->setup.cfg.max_tenants, sizeof(*d->tenants));
-	if (!d->tenants)
-		return -ENOMEM;
+	err = clients_init(&d->clients);
+	if (err)
+		return err;
 	d->mm.kick.fn = control_kicked;
 	d->mm.kick.arg = d;
 	d->signals.fn = control_signal;
@@ -144,23 +144,13 @@ int control_hear_hold(struct daemon *d)
 	return watch_add(&d->loop, &d->hold_watch, EPOLLIN);
 }
 
-static void control_free_dead(struct daemon *d)
-{
-	struct list *l, *tmp;
-
-	list_for_each(&d->dead, l, tmp) {
-		list_del(l);
-		client_free(d, list_entry(l, struct client, node));
-	}
-}
-
 /* Do what is due.  Return: milliseconds until something else is. */
 static int control_timers(struct daemon *d)
 {
 	u64 now = clock_ns(), next;
 
-	next = client_timers(d, now);
-	next = min(next, ghost_timers(d, now));
+	next = client_timers(&d->clients, now);
+	next = min(next, ghost_timers(&d->clients, now));
 	next = min(next, view_timers(d, now));
 	next = min(next, deposit_timers(&d->deposit, now));
 	next = min(next, deposit_late_timers(&d->deposit, now));
@@ -181,7 +171,7 @@ void control_run(struct daemon *d)
 	while (!d->loop.stop) {
 		int ms = control_timers(d), err;
 
-		control_free_dead(d);
+		client_free_dead(&d->clients);
 		err = loop_wait(&d->loop, ms);
 		if (err) {
 			pr_err("epoll_wait: %s", strerror(-err));
@@ -195,5 +185,4 @@ void control_exit(struct daemon *d)
 	watch_close(&d->loop, &d->mm.kick);
 	watch_close(&d->loop, &d->signals);
 	loop_exit(&d->loop);
-	free(d->tenants);
 }

@@ -61,6 +61,12 @@ struct daemon *daemon_alloc(void)
 	d->sockets.deposit = &d->deposit;
 	d->sockets.loop = &d->loop;
 	d->admins.loop = &d->loop;
+	d->clients.setup = &d->setup;
+	d->clients.loop = &d->loop;
+	d->clients.deposit = &d->deposit;
+	d->clients.extents = &d->extents;
+	d->clients.mm = &d->mm;
+	d->clients.sockets = &d->sockets;
 	d->link.setup = &d->setup;
 	d->link.loop = &d->loop;
 	d->link.deposit = &d->deposit;
@@ -73,11 +79,7 @@ struct daemon *daemon_alloc(void)
 	d->copier.stop = 1;
 	d->setup.adopted = -1;
 	d->setup.own_uid = geteuid();
-	list_init(&d->greeting);
-	list_init(&d->attached);
-	list_init(&d->ghosts);
-	list_init(&d->dead);
-	list_init(&d->views);
+	clients_none(&d->clients);
 	admins_init(&d->admins);
 	d->setup.start_ns = clock_ns();
 	return d;

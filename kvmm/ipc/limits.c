@@ -37,9 +37,9 @@ int limits_files(struct daemon *d)
 		       (unsigned long long)may);
 		return -EMFILE;
 	}
-	d->send_batch = (u32)min(max(may /
-				     (4 * d->setup.cfg.max_clients), (u64)8),
-				 (u64)KVMM_MAP_AT_ONCE);
+	d->clients.send_batch = (u32)min(max(may /
+					     (4 * d->setup.cfg.max_clients), (u64)8),
+					 (u64)KVMM_MAP_AT_ONCE);
 	return 0;
 }
 

@@ -27,7 +27,6 @@
 
 /**
  * struct view - one connection
- * @key:  of the tenant whose socket it is; PROC_ALL: the daemon's own
  * @over: one too many of its tenant: it is told so when it asks
  * @len:  bytes of the request so far
  * @head: first line of the answer, @head_len bytes; 0: not answered yet
@@ -35,9 +34,8 @@
  * @wait: its trigger, if it is one that waits
  */
 struct view {
-	struct list	node;
+	struct reader	reader;
 	struct watch	sock;
-	u64		key;
 	bool		over;
 	u64		deadline;
 	size_t		len;
@@ -54,7 +52,7 @@ static void view_free(struct daemon *d, struct view *v)
 {
 	wait_end(d, &v->wait);
 	watch_conn_close(&d->sockets, &v->sock);
-	list_del(&v->node);
+	list_del(&v->reader.node);
 	seq_free(&v->out);
 	free(v);
 }
@@ -86,7 +84,7 @@ static int view_send(struct daemon *d, struct view *v)
 
 static bool view_waits(const struct view *v)
 {
-	return v->wait.trigger != CORE_NONE;
+	return v->reader.waits;
 }
 
 /* It stays: one that does not read is found out soon. */
@@ -133,14 +131,15 @@ void view_fired(struct daemon *d, u64 fired, u64 gone)
 {
 	struct list *l, *tmp;
 
-	list_for_each(&d->views, l, tmp) {
-		struct view *v = list_entry(l, struct view, node);
+	list_for_each(&d->clients.readers, l, tmp) {
+		struct view *v = list_entry(l, struct view, reader.node);
 
 		if (!view_waits(v))
 			continue;
 		if (gone & BIT_ULL(v->wait.trigger)) {
 			/* It may be somebody else's number by now. */
 			v->wait.trigger = CORE_NONE;
+			v->reader.waits = false;
 			view_drop(d, v);
 		} else if ((fired & BIT_ULL(v->wait.trigger)) && v->sock.fn) {
 			view_tell(d, v);
@@ -154,8 +153,8 @@ u32 view_count_waits(const struct daemon *d, u64 key, bool others)
 	const struct list *l;
 	u32 nr = 0;
 
-	for (l = d->views.next; l != &d->views; l = l->next) {
-		const struct view *v = list_entry(l, struct view, node);
+	for (l = d->clients.readers.next; l != &d->clients.readers; l = l->next) {
+		const struct view *v = list_entry(l, struct view, reader.node);
 
 		nr += view_waits(v) && (others || v->wait.key == key);
 	}
@@ -165,12 +164,13 @@ u32 view_count_waits(const struct daemon *d, u64 key, bool others)
 static void view_answer(struct daemon *d, struct view *v)
 {
 	const char *end = memchr(v->req, '\n', v->len);
-	int err = view_request(d, v->key, v->req, (size_t)(end - v->req),
+	int err = view_request(d, v->reader.key, v->req, (size_t)(end - v->req),
 			       &v->wait, &v->out);
 
 	v->head_len = proc_answer_head(err, &v->out, v->head);
 	v->body_len = err ? 0 : v->out.count;
 	v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
+	v->reader.waits = v->wait.trigger != CORE_NONE;
 	if (view_waits(v))
 		view_stay(d, v);
 	else if (view_send(d, v))
@@ -193,12 +193,12 @@ static void view_refuse(struct daemon *d, struct view *v, int err,
 static void view_turn_away(struct daemon *d, struct view *v)
 {
 	char why[160], name[TENANT_TEXT];
-	struct tenant *t = tenant_find(d, v->key);
+	struct tenant *t = tenant_find(&d->clients, v->reader.key);
 
 	if (t)
 		t->refused++;
 	snprintf(why, sizeof(why), "tenant %s has as many connections as it may: close one",
-		 tenant_name(&d->sockets, v->key, name));
+		 tenant_name(&d->sockets, v->reader.key, name));
 	if (log_allowed())
 		pr_warn("a reader is turned away: %s", why);
 	view_refuse(d, v, EUSERS, why);
@@ -232,26 +232,11 @@ static void view_on_sock(void *arg, struct watch *w, u32 events)
 		view_refuse(d, v, EINVAL, "the request has no end: write one line");
 }
 
-/*
- * view_count() - connections to the view socket of a tenant, or of operators,
- * but those that wait
- */
-u32 view_count(const struct daemon *d, u64 key)
-{
-	const struct list *l;
-	u32 nr = 0;
-
-	for (l = d->views.next; l != &d->views; l = l->next)
-		nr += list_entry(l, struct view, node)->key == key &&
-		      !view_waits(list_entry(l, struct view, node));
-	return nr;
-}
-
 /* Has the tenant one too many, this one counted? */
 static bool view_too_many(const struct daemon *d, u64 key)
 {
-	return view_count(d, key) > MAX_VIEWS_TENANT ||
-	       tenant_conns(d, key) > tenant_quota(&d->sockets, key)->conns;
+	return tenant_readers(&d->clients, key) > MAX_VIEWS_TENANT ||
+	       tenant_conns(&d->clients, key) > tenant_quota(&d->sockets, key)->conns;
 }
 
 void view_accept(void *arg, struct watch *w, u32 events)
@@ -263,24 +248,24 @@ void view_accept(void *arg, struct watch *w, u32 events)
 
 	if (sock < 0)
 		return;
-	v = view_count(d, key) < (key == PROC_ALL ? MAX_VIEWS :
-				  2 * MAX_VIEWS_TENANT) ?
+	v = tenant_readers(&d->clients, key) < (key == PROC_ALL ? MAX_VIEWS :
+						2 * MAX_VIEWS_TENANT) ?
 	    calloc(1, sizeof(*v)) : NULL;
 	if (!v) {
 		conn_close(&d->sockets, sock);
 		if (log_allowed())
 			pr_warn("a reader is turned away: %u are there",
-				view_count(d, key));
+				tenant_readers(&d->clients, key));
 		return;
 	}
 	v->sock.fd = sock;
 	v->sock.fn = view_on_sock;
 	v->sock.arg = d;
-	v->key = key;
+	v->reader.key = key;
 	v->wait.trigger = CORE_NONE;
 	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
-	list_add_tail(&d->views, &v->node);
+	list_add_tail(&d->clients.readers, &v->reader.node);
 	v->over = key != PROC_ALL && view_too_many(d, key);
 	if (watch_add(&d->loop, &v->sock, EPOLLIN))
 		view_free(d, v);
@@ -292,8 +277,8 @@ u64 view_timers(struct daemon *d, u64 now)
 	struct list *l, *tmp;
 	u64 next = UINT64_MAX;
 
-	list_for_each(&d->views, l, tmp) {
-		struct view *v = list_entry(l, struct view, node);
+	list_for_each(&d->clients.readers, l, tmp) {
+		struct view *v = list_entry(l, struct view, reader.node);
 
 		if (now >= v->deadline)
 			view_free(d, v);
@@ -307,6 +292,6 @@ void view_exit_all(struct daemon *d)
 {
 	struct list *l, *tmp;
 
-	list_for_each(&d->views, l, tmp)
-		view_free(d, list_entry(l, struct view, node));
+	list_for_each(&d->clients.readers, l, tmp)
+		view_free(d, list_entry(l, struct view, reader.node));
 }

@@ -70,7 +70,7 @@ static void setup(void)
 	shell_attach_req(&req, 0);
 	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
-	inproc->clients[0] = &client;
+	inproc->clients.by_id[0] = &client;
 	core_client_bind(inproc->setup.core, 0, &bind);
 	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm.epoll, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;

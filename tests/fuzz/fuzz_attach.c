@@ -4,19 +4,17 @@
  *
  * An input is a list of events around connections: one comes, a message with
  * descriptors arrives on it (an attach request with some bytes changed, or any
- * bytes), it hangs up, its process ends, time is up.  The code is client.c,
- * attach.c and send.c as the daemon has them, over real sockets, down to the
+ * bytes), it hangs up, its process ends, time is up.  The code is kvmm/ipc/clients
+ * as the daemon has it, over real sockets, down to the
  * core; only who is at the other end is made up.
  *
  * Laws: an answer is a refusal with one line of words, or lays out two
  * segments in which nothing overlaps and nothing lies outside; when all are gone
  * the core knows nobody, the walkers find nothing, no descriptor is left.
  */
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-
-/* For client_alloc(), which is static: its object is not linked then. */
-#include "kvmm/ipc/client.c"
 
 #include "tests/fuzz/inproc.h"
 
@@ -137,10 +135,10 @@ static void ev_connect(struct peer *p, u8 b)
 	memcpy(c->info.comm, "fuzz", 5);
 	c->info.pid = 1000 + (pid_t)(p - peers);
 	c->sock.fn = client_on_sock;
-	c->sock.arg = inproc;
+	c->sock.arg = &inproc->clients;
 	c->deadline = clock_ns() + GREETING_MS * NSEC_PER_MSEC;
-	list_add_tail(&inproc->greeting, &c->node);
-	inproc->nr_greeting++;
+	list_add_tail(&inproc->clients.greeting, &c->node);
+	inproc->clients.nr_greeting++;
 	FUZZ_LAW(!watch_add(&inproc->loop, &c->sock, EPOLLIN | EPOLLRDHUP), "epoll");
 	p->c = c;
 	p->sock = sock[1];
@@ -149,7 +147,7 @@ static void ev_connect(struct peer *p, u8 b)
 static void peer_event(struct peer *p, u32 events)
 {
 	if (p->c->sock.fn)
-		p->c->sock.fn(inproc, &p->c->sock, events);
+		p->c->sock.fn(p->c->sock.arg, &p->c->sock, events);
 	peer_read(p);
 }
 
@@ -190,7 +188,7 @@ static void ev_hang_up(struct peer *p)
 		close(p->sock);
 	p->sock = -1;
 	if (p->c->sock.fn)
-		p->c->sock.fn(inproc, &p->c->sock, EPOLLIN | EPOLLRDHUP);
+		p->c->sock.fn(p->c->sock.arg, &p->c->sock, EPOLLIN | EPOLLRDHUP);
 }
 
 static void free_dead(void)
@@ -198,7 +196,7 @@ static void free_dead(void)
 	struct list *l, *tmp;
 	u32 i;
 
-	list_for_each(&inproc->dead, l, tmp) {
+	list_for_each(&inproc->clients.dead, l, tmp) {
 		struct client *c = list_entry(l, struct client, node);
 
 		for (i = 0; i < PEERS; i++) {
@@ -210,14 +208,14 @@ static void free_dead(void)
 			peers[i].sock = -1;
 		}
 		list_del(l);
-		client_free(inproc, c);
+		client_free(&inproc->clients, c);
 	}
 }
 
 static void ev_process_ends(struct peer *p)
 {
 	if (p->c->pidfd.fn)
-		p->c->pidfd.fn(inproc, &p->c->pidfd, EPOLLIN);
+		p->c->pidfd.fn(p->c->pidfd.arg, &p->c->pidfd, EPOLLIN);
 }
 
 static void play(struct fuzz *f)
@@ -235,7 +233,7 @@ static void play(struct fuzz *f)
 		ev_process_ends(p);
 		break;
 	case 7:
-		(void)client_timers(inproc, clock_ns() +
+		(void)client_timers(&inproc->clients, clock_ns() +
 				    (u64)fuzz_u8(f) * NSEC_PER_SEC / 8);
 		break;
 	default:
@@ -245,14 +243,14 @@ static void play(struct fuzz *f)
 	free_dead();
 	inproc_threads(0);
 	inproc_turn();
-	client_take_notes(inproc);
+	client_take_notes(&inproc->clients);
 	free_dead();
 }
 
 static void end_all(void)
 {
 	struct core_client_view v;
-	struct list *heads[] = { &inproc->greeting, &inproc->attached };
+	struct list *heads[] = { &inproc->clients.greeting, &inproc->clients.attached };
 	struct list *l, *tmp;
 	u32 i;
 
@@ -265,19 +263,19 @@ static void end_all(void)
 			struct client *c = list_entry(l, struct client, node);
 
 			if (c->mm.id == CORE_NONE)
-				client_drop(inproc, c);
+				client_drop(&inproc->clients, c);
 			else
-				client_ended(inproc, c);
+				client_on_pidfd(&inproc->clients, &c->pidfd, EPOLLIN);
 		}
 	free_dead();
 	for (i = 0; i < PEERS; i++)
 		FUZZ_LAW(!peers[i].c, "peer %u is still known", i);
-	FUZZ_LAW(!inproc->nr_greeting, "%u greet", inproc->nr_greeting);
+	FUZZ_LAW(!inproc->clients.nr_greeting, "%u greet", inproc->clients.nr_greeting);
 	for (i = 0; !core_get_client(inproc->setup.core, i, &v) ||
 	     i < inproc->setup.cfg.max_clients; i++)
 		FUZZ_LAW(core_get_client(inproc->setup.core, i, &v),
 			 "the core still knows client %u", i);
-	ghost_exit_all(inproc);
+	ghost_exit_all(&inproc->clients);
 }
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)

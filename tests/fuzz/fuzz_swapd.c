@@ -136,7 +136,7 @@ static void setup(void)
 				     &info), "%s", info.text);
 	client.mm.want = want;
 	client.mm.dirty = dirty;
-	inproc->clients[0] = &client;
+	inproc->clients.by_id[0] = &client;
 	mm_introduce(&inproc->mm, &client.mm);
 	core_client_bind(inproc->setup.core, 0, &bind);
 	for (i = 0; i < SEQS; i++)

@@ -95,7 +95,7 @@ static void setup(void)
 	memcpy(req.domain, "a b/\n\\x", 8);
 	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
-	inproc->clients[0] = &client;
+	inproc->clients.by_id[0] = &client;
 	core_client_bind(inproc->setup.core, 0, &bind);
 	open_some();
 	inproc->proc = proc_create(&src);
@@ -154,8 +154,8 @@ static struct view *view_begin(int sock)
 	v->sock.arg = inproc;
 	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
-	list_add_tail(&inproc->views, &v->node);
-	v->key = PROC_ALL;
+	list_add_tail(&inproc->clients.readers, &v->reader.node);
+	v->reader.key = PROC_ALL;
 	v->wait.trigger = CORE_NONE;
 	FUZZ_LAW(!watch_add(&inproc->loop, &v->sock, EPOLLIN), "epoll");
 	return v;
@@ -176,7 +176,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	answer.len = 0;
 	inproc_pair(SOCK_STREAM, sock);
 	v = view_begin(sock[0]);
-	for (i = 0; i < PIECES && f.left && view_count(inproc, PROC_ALL); i++) {
+	for (i = 0; i < PIECES && f.left && tenant_readers(&inproc->clients, PROC_ALL); i++) {
 		u8 how = fuzz_u8(&f);
 
 		/* All that is left, or a piece; rarely with descriptors. */
@@ -186,16 +186,16 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		inproc_send(sock[1], piece, n, how % 128 > 120 ? how % 4 : 0);
 		view_on_sock(inproc, &v->sock, EPOLLIN);
 	}
-	while (view_count(inproc, PROC_ALL) && answer_read(sock[1]))
+	while (tenant_readers(&inproc->clients, PROC_ALL) && answer_read(sock[1]))
 		view_on_sock(inproc, &v->sock, EPOLLOUT);
 	while (answer_read(sock[1]))
 		;
 	close(sock[1]);
 	judge_answer();
 	/* Who said too little, or waits, has hung up now. */
-	if (view_count(inproc, PROC_ALL) || view_count_waits(inproc, 0, true))
+	if (tenant_readers(&inproc->clients, PROC_ALL) || view_count_waits(inproc, 0, true))
 		view_on_sock(inproc, &v->sock, EPOLLIN);
-	FUZZ_LAW(!view_count(inproc, PROC_ALL) &&
+	FUZZ_LAW(!tenant_readers(&inproc->clients, PROC_ALL) &&
 		 !view_count_waits(inproc, 0, true), "a view of nobody is left");
 	inproc_check();
 	FUZZ_LAW(fuzz_count_fds(0) == fds, "descriptors are left");

@@ -153,7 +153,7 @@ static void make_config(struct daemon *d)
 	d->setup.opt.tenant_clients = 2;
 	d->setup.opt.step_deadline_ms = 1000;
 	d->setup.opt.quiet_deadline_ms = 1000;
-	d->send_batch = 8;
+	d->clients.send_batch = 8;
 	d->setup.epoch = 1;
 	d->setup.dev.ops = &dev_ops;
 	d->setup.dev.extent_size = INPROC_EXTENT;
@@ -164,13 +164,13 @@ static void make_tenants(struct daemon *d)
 {
 	u32 i;
 
-	d->tenants = calloc(d->setup.cfg.max_tenants, sizeof(*d->tenants));
-	FUZZ_LAW(d->tenants, "no memory");
+	d->clients.tenants = calloc(d->setup.cfg.max_tenants, sizeof(*d->clients.tenants));
+	FUZZ_LAW(d->clients.tenants, "no memory");
 	for (i = 0; i < INPROC_UIDS; i++) {
-		d->tenants[i].used = true;
-		d->tenants[i].key = i;
+		d->clients.tenants[i].used = true;
+		d->clients.tenants[i].key = i;
 	}
-	inproc_keep(d->tenants, d->setup.cfg.max_tenants * sizeof(*d->tenants));
+	inproc_keep(d->clients.tenants, d->setup.cfg.max_tenants * sizeof(*d->clients.tenants));
 }
 
 static void inproc_make(void)

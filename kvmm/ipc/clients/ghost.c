@@ -3,17 +3,17 @@
  * ghost.c - processes that outlive their DETACH
  *
  * A client that detached claims to have unmapped everything, and its slot may
- * be wanted while its process lives on.  The core trusts the claim towards
- * other tenants only when the process has ended, so the end is waited for
- * here, with no more than a pidfd for each process and tenant, however often
- * it attaches and detaches.  Where the device cannot take memory back from who
- * has it, who does not end although another tenant needs what it may have mapped
- * is killed when the core says so.
+ * be wanted while its process lives on.  Towards other tenants the core trusts
+ * that claim only when the process has ended, so the end is awaited here, with
+ * one pidfd for each process and tenant, however often it attaches and
+ * detaches.  Some devices cannot take memory back from a process.  There a
+ * process that does not end, although another tenant needs memory that it may
+ * have mapped, is killed when the core says so.
  *
- * Each is a descriptor here: a tenant that has as many of them as it may have
+ * Each is a descriptor here: a tenant that has as many of them as its quota has
  * connections cannot attach until some end (attach.c).
  *
- * Hold keeps the pidfds, so that the next daemon waits, too.
+ * hold keeps the pidfds, so that the next daemon waits, too.
  *
  * Context: control thread, but for the function handed to mm_call().
  */
@@ -23,7 +23,7 @@
 
 #include <kvmm/log.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/clients/clients.h"
 
 /* On the mm thread. */
 static void call_ghost_gone(struct core *core, void *arg)
@@ -31,7 +31,7 @@ static void call_ghost_gone(struct core *core, void *arg)
 	core_ghost_gone(core, clock_ns(), *(const u32 *)arg);
 }
 
-/* Only what must be known of one: its end, and whose memory it may have. */
+/* A process: its end, and the tenant of the memory that it may have. */
 struct ghost {
 	struct list	node;
 	struct watch	pidfd;
@@ -46,21 +46,21 @@ struct ghost {
 /* Of hold's record. */
 #define GHOST_VALUE(tenant, nr)	((u64)(tenant) << 32 | (nr))
 
-static void ghost_put(struct daemon *d, const struct ghost *g)
+static void ghost_put(struct clients *cs, const struct ghost *g)
 {
 	if (g->index < MAX_GHOSTS)
-		deposit_put(&d->deposit, HOLD_GHOST, g->index, g->pidfd.fd,
+		deposit_put(cs->deposit, HOLD_GHOST, g->index, g->pidfd.fd,
 			    GHOST_VALUE(g->tenant, g->nr));
 }
 
-/* The least index that no other has; those beyond MAX_GHOSTS are not kept. */
-static u32 ghost_index(const struct daemon *d)
+/* The least free index; ghosts beyond MAX_GHOSTS have no record. */
+static u32 ghost_index(const struct clients *cs)
 {
 	u64 used[MAX_GHOSTS / 64] = { 0 };
 	const struct list *l;
 	u32 i;
 
-	for (l = d->ghosts.next; l != &d->ghosts; l = l->next) {
+	for (l = cs->ghosts.next; l != &cs->ghosts; l = l->next) {
 		i = list_entry(l, struct ghost, node)->index;
 		if (i < MAX_GHOSTS)
 			used[i / 64] |= BIT_ULL(i % 64);
@@ -71,13 +71,13 @@ static u32 ghost_index(const struct daemon *d)
 	return i;
 }
 
-/* It has ended, and the device is quiet of it. */
-static void ghost_over(struct daemon *d, struct ghost *g)
+/* The process has ended, and the device is quiet of it. */
+static void ghost_over(struct clients *cs, struct ghost *g)
 {
 	if (g->index < MAX_GHOSTS)
-		deposit_drop(&d->deposit, HOLD_GHOST, g->index);
+		deposit_drop(cs->deposit, HOLD_GHOST, g->index);
 	while (g->nr--)
-		if (mm_call(&d->mm, call_ghost_gone, &g->tenant))
+		if (mm_call(cs->mm, call_ghost_gone, &g->tenant))
 			pr_debug("the mm thread has stopped");
 	list_del(&g->node);
 	free(g);
@@ -85,40 +85,40 @@ static void ghost_over(struct daemon *d, struct ghost *g)
 
 static void ghost_on_pidfd(void *arg, struct watch *w, u32 events)
 {
-	struct daemon *d = arg;
+	struct clients *cs = arg;
 	struct ghost *g = container_of(w, struct ghost, pidfd);
 
-	watch_close(&d->loop, &g->pidfd);
+	watch_close(cs->loop, &g->pidfd);
 	g->ended = clock_ns();
-	if (device_quiet(&d->setup, g->ended, g->ended))
-		ghost_over(d, g);
+	if (device_quiet(cs->setup, g->ended, g->ended))
+		ghost_over(cs, g);
 }
 
-/* Return: when to be called next, or UINT64_MAX. */
-u64 ghost_timers(struct daemon *d, u64 now)
+/* ghost_timers() - return: when to be called next, or UINT64_MAX */
+u64 ghost_timers(struct clients *cs, u64 now)
 {
 	struct list *l, *tmp;
 	u64 next = UINT64_MAX;
 
-	list_for_each(&d->ghosts, l, tmp) {
+	list_for_each(&cs->ghosts, l, tmp) {
 		struct ghost *g = list_entry(l, struct ghost, node);
 
 		if (!g->ended)
 			continue;
-		if (device_quiet(&d->setup, g->ended, now))
-			ghost_over(d, g);
+		if (device_quiet(cs->setup, g->ended, now))
+			ghost_over(cs, g);
 		else
 			next = min(next, now + QUIET_POLL_NS);
 	}
 	return next;
 }
 
-/* A process that is watched already; its pid is its own while it lives. */
-static struct ghost *ghost_find(struct daemon *d, const struct client *c)
+/* The process is watched already: no other has its number while it lives. */
+static struct ghost *ghost_find(struct clients *cs, const struct client *c)
 {
 	struct list *l, *tmp;
 
-	list_for_each(&d->ghosts, l, tmp) {
+	list_for_each(&cs->ghosts, l, tmp) {
 		struct ghost *g = list_entry(l, struct ghost, node);
 
 		if (!g->ended && g->pid == c->info.pid &&
@@ -132,7 +132,7 @@ static struct ghost *ghost_find(struct daemon *d, const struct client *c)
  * @index: of hold's record
  * @pidfd: stays the caller's
  */
-static struct ghost *ghost_make(struct daemon *d, pid_t pid, u64 key,
+static struct ghost *ghost_make(struct clients *cs, pid_t pid, u64 key,
 				u32 tenant, u32 index, int pidfd)
 {
 	struct ghost *g = calloc(1, sizeof(*g));
@@ -144,34 +144,34 @@ static struct ghost *ghost_make(struct daemon *d, pid_t pid, u64 key,
 	g->tenant = tenant;
 	g->index = index;
 	g->pidfd.fn = ghost_on_pidfd;
-	g->pidfd.arg = d;
+	g->pidfd.arg = cs;
 	g->pidfd.fd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
-	if (g->pidfd.fd < 0 || watch_add(&d->loop, &g->pidfd, EPOLLIN)) {
+	if (g->pidfd.fd < 0 || watch_add(cs->loop, &g->pidfd, EPOLLIN)) {
 		if (g->pidfd.fd >= 0)
 			close(g->pidfd.fd);
 		free(g);
 		return NULL;
 	}
-	list_add_tail(&d->ghosts, &g->node);
+	list_add_tail(&cs->ghosts, &g->node);
 	return g;
 }
 
 /**
  * ghost_add() - wait for the end of the process of @c, which detached
  *
- * Until then its tenant's memory goes to nobody else.  Without memory for a
+ * Until then no other tenant gets its tenant's memory.  Without memory for a
  * ghost the tenant keeps its extents for good.
  */
-void ghost_add(struct daemon *d, const struct client *c)
+void ghost_add(struct clients *cs, const struct client *c)
 {
-	struct ghost *g = ghost_find(d, c);
+	struct ghost *g = ghost_find(cs, c);
 
 	if (!g)
-		g = ghost_make(d, c->info.pid, c->key, c->tenant,
-			       ghost_index(d), c->pidfd.fd);
+		g = ghost_make(cs, c->info.pid, c->key, c->tenant,
+			       ghost_index(cs), c->pidfd.fd);
 	if (g) {
 		g->nr++;
-		ghost_put(d, g);
+		ghost_put(cs, g);
 	} else {
 		pr_warn("process %d, which detached, cannot be watched: the memory of its user stays with that user",
 			(int)c->info.pid);
@@ -179,24 +179,24 @@ void ghost_add(struct daemon *d, const struct client *c)
 }
 
 /* ghost_count() - processes of a tenant that detached and live on */
-u32 ghost_count(const struct daemon *d, u64 key)
+u32 ghost_count(const struct clients *cs, u64 key)
 {
 	const struct list *l;
 	u32 nr = 0;
 
-	for (l = d->ghosts.next; l != &d->ghosts; l = l->next)
+	for (l = cs->ghosts.next; l != &cs->ghosts; l = l->next)
 		nr += list_entry(l, struct ghost, node)->key == key;
 	return nr;
 }
 
 /**
- * ghost_adopt() - those of the last daemon, as far as they live
+ * ghost_adopt() - ghosts of the last daemon that are still alive
  * Context: before the mm thread runs.
  */
-void ghost_adopt(struct daemon *d)
+void ghost_adopt(struct clients *cs)
 {
-	struct deposit *p = &d->deposit;
-	u32 *nr = calloc(d->setup.cfg.max_tenants, sizeof(*nr));
+	struct deposit *p = cs->deposit;
+	u32 *nr = calloc(cs->setup->cfg.max_tenants, sizeof(*nr));
 	const struct list *l;
 	u32 i;
 
@@ -205,38 +205,38 @@ void ghost_adopt(struct daemon *d)
 		struct core_tenant_view v;
 		struct ghost *g = NULL;
 
-		if (!core_get_tenant(d->setup.core, tenant, &v) &&
+		if (!core_get_tenant(cs->setup->core, tenant, &v) &&
 		    !pidfd_ended(p->ghost[i].fd))
-			g = ghost_make(d, pidfd_pid(p->ghost[i].fd), v.key,
+			g = ghost_make(cs, pidfd_pid(p->ghost[i].fd), v.key,
 				       tenant, p->ghost[i].index,
 				       p->ghost[i].fd);
 		if (!g) {
-			deposit_drop(&d->deposit, HOLD_GHOST, p->ghost[i].index);
+			deposit_drop(cs->deposit, HOLD_GHOST, p->ghost[i].index);
 			continue;
 		}
 		/*
-		 * Its record stays: hold has them in no order.  However many
-		 * clients it was, its end is one from here on: nobody says how
-		 * many that daemon has put there.
+		 * Its record stays: hold has them in no order.  It may have been
+		 * several clients; the record's number is not trusted, and from
+		 * here on it counts as one.
 		 */
 		g->nr = 1;
 		nr[tenant]++;
 	}
-	for (l = d->attached.next; nr && l != &d->attached; l = l->next) {
+	for (l = cs->attached.next; nr && l != &cs->attached; l = l->next) {
 		const struct client *c = list_entry(l, struct client, node);
 
 		nr[c->tenant] += c->stage == CLIENT_LINGERING;
 	}
-	for (i = 0; nr && i < d->setup.cfg.max_tenants; i++)
-		core_adopt_ghosts(d->setup.core, i, nr[i]);
+	for (i = 0; nr && i < cs->setup->cfg.max_tenants; i++)
+		core_adopt_ghosts(cs->setup->core, i, nr[i]);
 	free(nr);
 }
 
-static void ghost_kill(struct daemon *d, u32 tenant)
+static void ghost_kill(struct clients *cs, u32 tenant)
 {
 	struct list *l, *tmp;
 
-	list_for_each(&d->ghosts, l, tmp) {
+	list_for_each(&cs->ghosts, l, tmp) {
 		struct ghost *g = list_entry(l, struct ghost, node);
 
 		if (g->tenant == tenant && !g->ended &&
@@ -247,32 +247,32 @@ static void ghost_kill(struct daemon *d, u32 tenant)
 }
 
 /**
- * ghost_kill_all() - end those whose tenant's memory somebody else needs
+ * ghost_kill_all() - kill ghosts of tenants whose memory another tenant needs
  *
- * They had time to end by themselves.  Their end is told as any other.  Not
- * asked for where the device takes its memory back (kvmm_dev_ops.takes_back).
+ * They had time to end by themselves.  The core asks for it only where the
+ * device cannot take memory back (kvmm_dev_ops.takes_back).
  */
-void ghost_kill_all(struct daemon *d)
+void ghost_kill_all(struct clients *cs)
 {
 	u32 i;
 
 	/* Pairs with the release in ops_kill_ghosts(). */
-	if (!__atomic_exchange_n(&d->mm.ghost_any, 0, __ATOMIC_ACQUIRE))
+	if (!__atomic_exchange_n(&cs->mm->ghost_any, 0, __ATOMIC_ACQUIRE))
 		return;
-	for (i = 0; i < d->setup.cfg.max_tenants; i++)
-		if (__atomic_exchange_n(&d->mm.ghost_ends[i], 0, __ATOMIC_RELAXED))
-			ghost_kill(d, i);
+	for (i = 0; i < cs->setup->cfg.max_tenants; i++)
+		if (__atomic_exchange_n(&cs->mm->ghost_ends[i], 0, __ATOMIC_RELAXED))
+			ghost_kill(cs, i);
 }
 
-/* At the end, when the mm thread has stopped. */
-void ghost_exit_all(struct daemon *d)
+/* ghost_exit_all() - at the end, when the mm thread has stopped */
+void ghost_exit_all(struct clients *cs)
 {
 	struct list *l, *tmp;
 
-	list_for_each(&d->ghosts, l, tmp) {
+	list_for_each(&cs->ghosts, l, tmp) {
 		struct ghost *g = list_entry(l, struct ghost, node);
 
-		watch_close(&d->loop, &g->pidfd);
+		watch_close(cs->loop, &g->pidfd);
 		list_del(l);
 		free(g);
 	}

@@ -1,36 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * send.c - messages and descriptors on a client's socket
+ * send.c - send a client the extents that the core wants it to map
  *
- * Nothing here blocks.  A message is looked at before it is taken: a client has
- * no reason to send descriptors, and one that does is refused with the message
- * still in the queue, since to close what it sent might take long (closer.c).
- *
- * Extents go out in batches.  How many descriptors can be on their way to a
- * client that does not read is bounded by the small send buffer of its
- * socket; the rest waits as bits until the socket can take more.  The table
+ * Nothing here blocks.  Extents go out in batches.  The small send buffer of
+ * the socket bounds how many descriptors are under way to a client that does
+ * not read; the rest waits as bits until the socket can take more.  The table
  * of descriptors is locked while a message is sent: a number looked up and
  * closed by the mapper meanwhile could be another tenant's extent.
  *
  * Context: control thread.
  */
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
 
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/clients/clients.h"
 
 /*
- * Which of the descriptors that were sent have come?  Those of which the state,
- * the daemon's own, no longer says that the client is to map them.
+ * Which of the descriptors that were sent have come?  Those whose extent is no
+ * longer to be mapped by the client, as its state in D says; the client cannot
+ * write that.
  */
-static void flying_look(struct daemon *d, struct client *c)
+static void flying_look(struct clients *cs, struct client *c)
 {
 	u32 w;
 
-	for (w = 0; w < DIV_ROUND_UP(d->setup.nr_extents, 64) && c->nr_flying; w++) {
+	for (w = 0; w < DIV_ROUND_UP(cs->setup->nr_extents, 64) && c->nr_flying; w++) {
 		u64 bits = c->flying[w];
 
 		for (; bits; bits &= bits - 1) {
@@ -52,37 +48,37 @@ static void flying_add(struct client *c, u32 e)
 	c->nr_flying++;
 }
 
-/* Descriptors that may be sent now: those of its tenant's quota that are left. */
-static u32 flying_room(struct daemon *d, struct client *c)
+/* Descriptors that may be sent now: the rest of its tenant's quota. */
+static u32 flying_room(struct clients *cs, struct client *c)
 {
-	u32 most = tenant_quota(&d->sockets, c->key)->fds, nr;
+	u32 most = tenant_quota(cs->sockets, c->key)->fds, nr;
 	char name[TENANT_TEXT];
 	struct list *l, *tmp;
 
-	list_for_each(&d->attached, l, tmp) {
+	list_for_each(&cs->attached, l, tmp) {
 		struct client *o = list_entry(l, struct client, node);
 
 		if (o->key == c->key && o->stage == CLIENT_ATTACHED)
-			flying_look(d, o);
+			flying_look(cs, o);
 	}
-	nr = tenant_flying(d, c->key);
+	nr = tenant_flying(cs, c->key);
 	if (nr < most) {
 		c->held = false;
-		return min(most - nr, d->send_batch);
+		return min(most - nr, cs->send_batch);
 	}
 	if (!c->held && log_allowed())
 		pr_info("tenant %s: %u descriptors of extents are not acknowledged, as many as it may have under way (fds): more wait",
-			tenant_name(&d->sockets, c->key, name), nr);
+			tenant_name(cs->sockets, c->key, name), nr);
 	c->held = true;
 	return 0;
 }
 
-/* Take over what the mm thread wants sent. */
-static void extents_take(struct daemon *d, struct client *c)
+/* Take the extents that the mm thread wants sent. */
+static void extents_take(struct clients *cs, struct client *c)
 {
 	u32 w;
 
-	for (w = 0; w < DIV_ROUND_UP(d->setup.nr_extents, 64); w++) {
+	for (w = 0; w < DIV_ROUND_UP(cs->setup->nr_extents, 64); w++) {
 		/* Pairs with the release in ops_extent_send(). */
 		u64 bits = __atomic_exchange_n(&c->mm.dirty[w], 0,
 					       __ATOMIC_ACQUIRE);
@@ -93,10 +89,10 @@ static void extents_take(struct daemon *d, struct client *c)
 }
 
 /* Next extent to be sent at or after @from, or nr_extents. */
-static u32 extents_next(const struct daemon *d, const struct client *c,
+static u32 extents_next(const struct clients *cs, const struct client *c,
 			u32 from)
 {
-	u32 w = from / 64, nr = DIV_ROUND_UP(d->setup.nr_extents, 64);
+	u32 w = from / 64, nr = DIV_ROUND_UP(cs->setup->nr_extents, 64);
 	u64 bits;
 
 	for (bits = ~0ull << (from % 64); w < nr; w++, bits = ~0ull) {
@@ -104,19 +100,19 @@ static u32 extents_next(const struct daemon *d, const struct client *c,
 		if (bits)
 			return w * 64 + (u32)__builtin_ctzll(bits);
 	}
-	return d->setup.nr_extents;
+	return cs->setup->nr_extents;
 }
 
 /*
- * Send one batch.  Extents that were released since are skipped: whoever
- * gets them next is told anew.  @at moves past what was sent.
+ * Send one batch.  Extents that were released since are skipped: their next
+ * client gets a message of its own.  @at moves past the extents that were sent.
  * Return: descriptors sent, or a negative errno; -EDQUOT: too many are under
  * way.
  */
-static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
+static int extents_send_batch(struct clients *cs, struct client *c, u32 *at)
 {
 	struct kvmm_map_msg msg = { .magic = KVMM_MAP_MAGIC };
-	u32 most = flying_room(d, c), e = *at, i;
+	u32 most = flying_room(cs, c), e = *at, i;
 	int fds[KVMM_MAP_BATCH];
 	int err = 0;
 
@@ -124,15 +120,15 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 		return -EAGAIN;
 	if (!most)
 		return -EDQUOT;
-	pthread_mutex_lock(&d->extents.lock);
+	pthread_mutex_lock(&cs->extents->lock);
 	while (msg.nr < most) {
 		const struct extent_fd *x;
 		u32 want;
 
-		e = extents_next(d, c, e);
-		if (e >= d->setup.nr_extents)
+		e = extents_next(cs, c, e);
+		if (e >= cs->setup->nr_extents)
 			break;
-		x = &d->extents.table[e];
+		x = &cs->extents->table[e];
 		want = READ_ONCE(c->mm.want[e]);
 		if (x->fd >= 0 && x->generation == want) {
 			msg.entry[msg.nr].extent = e;
@@ -145,7 +141,7 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 		err = sock_send(c->sock.fd, &msg,
 				offsetof(struct kvmm_map_msg, entry) +
 				msg.nr * sizeof(msg.entry[0]), fds, msg.nr);
-	pthread_mutex_unlock(&d->extents.lock);
+	pthread_mutex_unlock(&cs->extents->lock);
 	if (err)
 		return err;
 	for (i = 0; i < msg.nr; i++)
@@ -156,22 +152,22 @@ static int extents_send_batch(struct daemon *d, struct client *c, u32 *at)
 }
 
 /**
- * extents_send() - send a client what the core wants it to map
+ * extents_send() - send a client the extents that it is to map
  *
- * What its socket does not take now stays due: the control thread comes back
- * when the socket can take more, or after a while.
+ * Extents that its socket does not take now stay due: the control thread comes
+ * back when the socket can take more, or after a while.
  */
-void extents_send(struct daemon *d, struct client *c)
+void extents_send(struct clients *cs, struct client *c)
 {
 	bool full = false;
 	u32 at = 0;
 	int n;
 
-	extents_take(d, c);
+	extents_take(cs, c);
 	if (!c->todo_any || c->stage != CLIENT_ATTACHED)
 		return;
-	while (extents_next(d, c, at) < d->setup.nr_extents) {
-		n = extents_send_batch(d, c, &at);
+	while (extents_next(cs, c, at) < cs->setup->nr_extents) {
+		n = extents_send_batch(cs, c, &at);
 		if (n >= 0) {
 			c->nr_sent += (u32)n;
 			continue;
@@ -179,15 +175,15 @@ void extents_send(struct daemon *d, struct client *c)
 		full = n == -EAGAIN;
 		if (!full && n != -ETOOMANYREFS && n != -ENOBUFS &&
 		    n != -ENOMEM && n != -EDQUOT)
-			/* It is going: its end is reported elsewhere. */
-			memset(c->todo, 0, DIV_ROUND_UP(d->setup.nr_extents, 64) *
+			/* The client is ending: its socket or pidfd will say so. */
+			memset(c->todo, 0, DIV_ROUND_UP(cs->setup->nr_extents, 64) *
 			       sizeof(*c->todo));
 		break;
 	}
-	c->todo_any = extents_next(d, c, 0) < d->setup.nr_extents;
+	c->todo_any = extents_next(cs, c, 0) < cs->setup->nr_extents;
 	if (full != c->want_out) {
 		c->want_out = full;
-		watch_events(&d->loop, &c->sock, EPOLLIN | EPOLLRDHUP |
+		watch_events(cs->loop, &c->sock, EPOLLIN | EPOLLRDHUP |
 			     (full ? EPOLLOUT : 0));
 	}
 }
