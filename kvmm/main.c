@@ -239,6 +239,8 @@ static int proc_start(struct daemon *d)
 	};
 
 	d->proc = proc_create(&src);
+	d->operators.proc = d->proc;
+	d->views.proc = d->proc;
 	return d->proc ? 0 : -errno;
 }
 
@@ -423,8 +425,8 @@ static int start_serving(struct daemon *d)
 {
 	const struct acceptors acceptors = {
 		.attach	= { .fn = client_accept, .arg = &d->clients },
-		.view	= { .fn = view_accept, .arg = d },
-		.admin	= { .fn = admin_accept, .arg = d },
+		.view	= { .fn = view_accept, .arg = &d->views },
+		.admin	= { .fn = admin_accept, .arg = &d->operators },
 	};
 	int err = d->deposit.keep ? 0 : keep_make(&d->deposit), code;
 
@@ -492,12 +494,25 @@ static void log_ready(const struct daemon *d)
 
 /* ---- end ---- */
 
+/* Another program takes over: end between two events, and leave everything. */
+static void __noreturn leave(struct daemon *d)
+{
+	mm_stop(&d->mm);
+	/* It is no death. */
+	d->deposit.keep->tries = 0;
+	deposit_late_flush(&d->deposit);
+	/* A call that hangs in the kernel ends with this process. */
+	(void)!mapper_stop(&d->mapper);
+	(void)!copier_stop(&d->copier);
+	_exit(HOLD_EXIT_UPGRADE);
+}
+
 static void stop_all(struct daemon *d, int code)
 {
 	mm_shutdown(&d->mm);
 	socket_close(&d->sockets);
-	view_exit_all(d);
-	admin_exit_all(d);
+	view_exit_all(&d->views);
+	admin_exit_all(&d->operators);
 	mm_stop(&d->mm);
 	if (!mapper_stop(&d->mapper) || !copier_stop(&d->copier)) {
 		pr_warn("a device call does not come back: ended without it");
@@ -620,8 +635,8 @@ int main(int argc, char **argv)
 		log_ready(d);
 		control_run(d);
 	}
-	if (d->upgrading)
-		upgrade_leave(d);
+	if (d->operators.upgrade.granted)
+		leave(d);
 	code = max(code, 0);
 	stop_all(d, code);
 	free(d);

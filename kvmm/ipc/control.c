@@ -50,7 +50,7 @@ static void control_kicked(void *arg, struct watch *w, u32 events)
 	client_take_notes(&d->clients);
 	ghost_kill_all(&d->clients);
 	link_check(&d->link);
-	wait_take(d);
+	wait_take(&d->views);
 }
 
 static int control_signalfd(void)
@@ -121,7 +121,7 @@ void control_from_hold(void *arg, struct watch *w, u32 events)
 	for (n = 0; n < HOLD_BATCH && !err; n++) {
 		err = hold_receive(w->fd, &r, &fd);
 		if (!err && r.op == HOLD_TELL && r.kind == HOLD_UPGRADE)
-			upgrade_told(d, &r);
+			upgrade_told(&d->operators, &r);
 		else if (!err && r.op == HOLD_TELL)
 			link_told(&d->link, &r, &fd);
 		if (fd >= 0)
@@ -151,11 +151,11 @@ static int control_timers(struct daemon *d)
 
 	next = client_timers(&d->clients, now);
 	next = min(next, ghost_timers(&d->clients, now));
-	next = min(next, view_timers(d, now));
+	next = min(next, view_timers(&d->views, now));
 	next = min(next, deposit_timers(&d->deposit, now));
 	next = min(next, deposit_late_timers(&d->deposit, now));
 	next = min(next, adopt_timers(d, now));
-	next = min(next, admin_timers(d, now));
+	next = min(next, admin_timers(&d->operators, now));
 	next = min(next, area_timers(&d->link, now));
 	next = min(next, closer_timers(&d->sockets, now));
 	mapper_watchdog(&d->mapper, now);

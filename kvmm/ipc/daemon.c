@@ -60,7 +60,6 @@ struct daemon *daemon_alloc(void)
 	d->sockets.setup = &d->setup;
 	d->sockets.deposit = &d->deposit;
 	d->sockets.loop = &d->loop;
-	d->admins.loop = &d->loop;
 	d->clients.setup = &d->setup;
 	d->clients.loop = &d->loop;
 	d->clients.deposit = &d->deposit;
@@ -79,8 +78,21 @@ struct daemon *daemon_alloc(void)
 	d->copier.stop = 1;
 	d->setup.adopted = -1;
 	d->setup.own_uid = geteuid();
+	d->operators.setup = &d->setup;
+	d->operators.loop = &d->loop;
+	d->operators.deposit = &d->deposit;
+	d->operators.mm = &d->mm;
+	d->operators.sockets = &d->sockets;
+	d->operators.link = &d->link;
+	d->operators.admins.loop = &d->loop;
+	d->views.setup = &d->setup;
+	d->views.loop = &d->loop;
+	d->views.mm = &d->mm;
+	d->views.sockets = &d->sockets;
+	d->views.clients = &d->clients;
+	d->views.operators = &d->operators;
 	clients_none(&d->clients);
-	admins_init(&d->admins);
+	admins_init(&d->operators.admins);
 	d->setup.start_ns = clock_ns();
 	return d;
 }

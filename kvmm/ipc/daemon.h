@@ -41,6 +41,7 @@
 #include "kvmm/hold/hold.h"
 #include <kvmm/kvmm_options.h>
 #include <kvmm/tenant_opt.h>
+#include "kvmm/ipc/admin/admin.h"
 #include "kvmm/ipc/base/base.h"
 #include "kvmm/ipc/base/setup.h"
 #include "kvmm/ipc/deposit/deposit.h"
@@ -49,6 +50,7 @@
 #include "kvmm/ipc/conn/conn.h"
 #include "kvmm/ipc/mm/mm.h"
 #include "kvmm/ipc/tiers/tiers.h"
+#include "kvmm/ipc/view/view.h"
 #include "kvmm/proc/proc.h"
 
 
@@ -78,17 +80,14 @@ struct daemon {
 
 	/* control thread */
 	struct watch		signals;
-	struct admins		admins;
+	struct operators	operators;
+	struct views		views;
 	struct clients		clients;
 	struct proc		*proc;
 	struct deposit		deposit;
 	/* where its names are, which it removes if its user may */
 	char			unlink_dir[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct sandbox		box;
-	bool			upgrading;	/* and another one goes on */
-	struct admin		*upgrade_waiter;
-	char			upgrade_path[4096];
-	u32			upgrade_nr;	/* of the last question */
 };
 
 /* daemon.c */
@@ -109,48 +108,8 @@ int __must_check adopt_clients(struct daemon *d);
 void adopt_tell(struct daemon *d);
 u64 adopt_timers(struct daemon *d, u64 now);
 
-/* upgrade.c */
-void upgrade_request(struct daemon *d, struct admin *adm, const char *req,
-		     int fd);
-void upgrade_told(struct daemon *d, const struct hold_record *r);
-void upgrade_forget_waiter(struct daemon *d, const struct admin *adm);
-void __noreturn upgrade_leave(struct daemon *d);
-
 /* make.c */
 int __must_check core_make(struct daemon *d);
-
-/**
- * struct view_wait - a connection that waits for a pressure trigger
- * @key:     whose trigger it is
- * @trigger: of the core; CORE_NONE: none
- * @fired:   times that it fired
- */
-struct view_wait {
-	u64	key;
-	u32	trigger;
-	u64	fired;
-};
-
-/* view.c */
-int __must_check view_request(struct daemon *d, u64 key, const char *req,
-			      size_t len, struct view_wait *wait,
-			      struct seq_file *out);
-void view_fired(struct daemon *d, u64 fired, u64 gone);
-u32 view_count_waits(const struct daemon *d, u64 key, bool others);
-void view_accept(void *arg, struct watch *w, u32 events);
-u64 view_timers(struct daemon *d, u64 now);
-void view_exit_all(struct daemon *d);
-
-/* wait.c */
-int __must_check wait_begin(struct daemon *d, const char *req,
-			    struct view_wait *w, struct seq_file *out);
-void wait_end(struct daemon *d, struct view_wait *w);
-void wait_take(struct daemon *d);
-
-/* admin.c */
-void admin_accept(void *arg, struct watch *w, u32 events);
-u64 admin_timers(struct daemon *d, u64 now);
-void admin_exit_all(struct daemon *d);
 
 /* limits.c */
 int __must_check limits_files(struct daemon *d);

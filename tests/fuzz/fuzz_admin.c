@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 /* For struct admin and its functions: its object is not linked then. */
-#include "kvmm/ipc/admin.c"
+#include "kvmm/ipc/admin/admin.c"
 
 #include "tests/fuzz/inproc.h"
 #include "tests/fuzz/shell.h"
@@ -75,6 +75,7 @@ static void setup(void)
 	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm.epoll, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
 	inproc->proc = proc_create(&src);
+	inproc->operators.proc = inproc->views.proc = inproc->proc;
 	FUZZ_LAW(inproc->proc, "no files");
 }
 
@@ -105,8 +106,8 @@ static void answers_read(int sock)
 
 static struct admin *admin_begin(int sock)
 {
-	struct admin *adm = admin_new(&inproc->admins, sock, admin_on_sock,
-				      inproc);
+	struct admin *adm = admin_new(&inproc->operators.admins, sock, admin_on_sock,
+				      &inproc->operators);
 
 	FUZZ_LAW(adm && adm->sock.fn, "no memory");
 	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
@@ -160,7 +161,7 @@ static void play(struct fuzz *f)
 	adm = admin_begin(sock[0]);
 	len = request_read(f, buf, sizeof(buf));
 	inproc_send(sock[1], buf, len, b < 32 ? 0 : b < 200 ? 1 : b % 5);
-	admin_on_sock(inproc, &adm->sock, EPOLLIN);
+	admin_on_sock(&inproc->operators, &adm->sock, EPOLLIN);
 	if (b & 1)
 		swapd_says(f);
 	inproc_threads(0);
@@ -170,8 +171,8 @@ static void play(struct fuzz *f)
 			  (b & 2 ? 100 * NSEC_PER_SEC : 0));
 	answers_read(sock[1]);
 	if (b & 4 && adm->sock.fn)
-		admin_on_sock(inproc, &adm->sock, EPOLLIN);
-	(void)admin_timers(inproc, clock_ns());
+		admin_on_sock(&inproc->operators, &adm->sock, EPOLLIN);
+	(void)admin_timers(&inproc->operators, clock_ns());
 	close(sock[1]);
 	if (swapd >= 0)
 		inproc_drain(swapd);
@@ -199,7 +200,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	for (i = 0; f.left && i < ASKS; i++)
 		play(&f);
 	inproc_check();
-	admin_exit_all(inproc);
+	admin_exit_all(&inproc->operators);
 	area_exit_all(&inproc->link);
 	watch_close(&inproc->loop, &inproc->link.sock);
 	if (swapd >= 0)

@@ -2,7 +2,7 @@
 /*
  * check_admin_act.c - evicting ends, whatever clients do meanwhile
  *
- * admin_act.c is compiled into this file with the mm thread, the names and the
+ * admin/act.c is compiled into this file with the mm thread, the names and the
  * eviction in place of those that it calls: a domain whose client fills the
  * cache as fast as it is emptied.
  */
@@ -18,13 +18,13 @@
 #define admin_name_refuse fake_name_refuse
 #define admin_act	act_do
 #define admin_acts	act_is
-#include "kvmm/ipc/admin_act.c"
+#include "kvmm/ipc/admin/act.c"
 
 #define BLOCKS	1000u		/* of the domain */
 #define BLOCK	65536ull	/* bytes */
 #define CALLS	100u		/* that is for ever */
 
-static struct daemon *d;
+static struct operators *d;
 static char text[ADMIN_TEXT];
 static u32 nr_calls, cached;
 static u64 evicted;
@@ -55,7 +55,7 @@ int core_evict(struct core *core, u64 now, u32 dom, u32 most)
 	return (int)nr;
 }
 
-void admin_name_init(struct daemon *daemon, struct admin_name *n,
+void admin_name_init(struct proc *proc, struct admin_name *n,
 		     const char *name)
 {
 	*n = (struct admin_name){ .name = name };

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admin_set.c - an operator sets a mark of a domain, the pool's size, a tunable, or
- *		 switches an event of the trace
+ * set.c - marks of a domain, the size of the pool, tunables, events of the trace
  *
- * The marks are those of core.h's list, named as their files are; how a domain is
- * named says admin_name.c.  The change is made by the mm thread, between two
- * requests, and holds for whoever attaches later (limit.c).  The answer to a
- * new size comes when the pool begins to change: a smaller one may take as long
- * as whoever uses the end of it, and meminfo tells how far it is (resize.c).
+ * The marks are those of core.h's list, named as their files are.  The mm
+ * thread makes the change between two requests; it holds for clients that
+ * attach later too.  A new size is answered when the pool begins to change: a
+ * smaller one may take until clients end or blocks are moved, and meminfo shows
+ * the progress.
  *
  * Context: control thread.
  */
@@ -19,10 +18,9 @@
 #include <kvmm/log.h>
 
 #include "kvmm/core/trace.h"
-#include "kvmm/ipc/admin.h"
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/admin/admin.h"
 
-/* What the mm thread is asked, and answers. */
+/* A question to the mm thread, and its answer. */
 struct mark_set {
 	struct admin_name name;
 	u32		which;
@@ -90,19 +88,19 @@ static bool number_is(const char *text, u64 *value)
 }
 
 /* `set MARK VALUE NAME` */
-static int set_run(struct daemon *d, const char *req, char *text)
+static int set_run(struct operators *o, const char *req, char *text)
 {
 	struct mark_set ms = { .err = -EIO };
 	char mark[32], value[32];
 	int used = 0;
 
-	/* One blank: a name may begin with others. */
+	/* One blank: the name may begin with blanks. */
 	if (sscanf(req, "set %31s %31s%n", mark, value, &used) != 2 ||
 	    req[used] != ' ' || !req[used + 1] || !number_is(value, &ms.value)) {
 		snprintf(text, ADMIN_TEXT, "set: want MARK VALUE NAME");
 		return -EINVAL;
 	}
-	admin_name_init(d, &ms.name, req + used + 1);
+	admin_name_init(o->proc, &ms.name, req + used + 1);
 	for (; ms.which < CORE_NR_LIMITS; ms.which++)
 		if (!strcmp(mark, mark_names[ms.which]))
 			break;
@@ -111,7 +109,7 @@ static int set_run(struct daemon *d, const char *req, char *text)
 			 mark, all_marks);
 		return -EINVAL;
 	}
-	if (mm_call(&d->mm, set_mark, &ms)) {
+	if (mm_call(o->mm, set_mark, &ms)) {
 		snprintf(text, ADMIN_TEXT, "set: the daemon is ending");
 		return -EIO;
 	}
@@ -164,7 +162,7 @@ static int resize_answer(const struct pool_resize *pr, char *text)
 }
 
 /* `resize BYTES POOL` */
-static int resize_run(struct daemon *d, const char *req, char *text)
+static int resize_run(struct operators *o, const char *req, char *text)
 {
 	struct pool_resize pr = { .err = -EIO };
 	int used = 0;
@@ -178,7 +176,7 @@ static int resize_run(struct daemon *d, const char *req, char *text)
 		snprintf(text, ADMIN_TEXT, "resize: no such pool: gpu0");
 		return -ENOENT;
 	}
-	if (mm_call(&d->mm, resize_pool, &pr)) {
+	if (mm_call(o->mm, resize_pool, &pr)) {
 		snprintf(text, ADMIN_TEXT, "resize: the daemon is ending");
 		return -EIO;
 	}
@@ -213,7 +211,7 @@ static void tune(struct core *core, void *arg)
 }
 
 /* `tune VALUE NAME` */
-static int tune_run(struct daemon *d, const char *req, char *text)
+static int tune_run(struct operators *o, const char *req, char *text)
 {
 	struct tune t = { .err = -EIO };
 	int used = 0;
@@ -230,7 +228,7 @@ static int tune_run(struct daemon *d, const char *req, char *text)
 			 req + used);
 		return -EPERM;
 	}
-	if (mm_call(&d->mm, tune, &t)) {
+	if (mm_call(o->mm, tune, &t)) {
 		snprintf(text, ADMIN_TEXT, "tune: the daemon is ending");
 		return -EIO;
 	}
@@ -271,7 +269,7 @@ static void switch_event(struct core *core, void *arg)
 }
 
 /* `trace VALUE [NAME]` */
-static int trace_run(struct daemon *d, const char *req, char *text)
+static int trace_run(struct operators *o, const char *req, char *text)
 {
 	struct event_switch es = { .err = -EIO };
 	const char *name;
@@ -290,7 +288,7 @@ static int trace_run(struct daemon *d, const char *req, char *text)
 			 name);
 		return -ENOENT;
 	}
-	if (mm_call(&d->mm, switch_event, &es)) {
+	if (mm_call(o->mm, switch_event, &es)) {
 		snprintf(text, ADMIN_TEXT, "trace: the daemon is ending");
 		return -EIO;
 	}
@@ -304,18 +302,18 @@ static int trace_run(struct daemon *d, const char *req, char *text)
 }
 
 /**
- * admin_change() - do what `set`, `resize`, `tune` or `trace` asks, whoever carries it
+ * admin_change() - `set`, `resize`, `tune` or `trace`, of an operator or kvmm-proc
  * @req:  the request
- * @text: ADMIN_TEXT bytes; takes one line: what was done, or why not
+ * @text: ADMIN_TEXT bytes; takes one line, the result or the reason
  *
- * Return: 0 or a negative errno; then nothing was changed.
+ * Return: 0, or a negative errno with nothing changed.
  */
-int admin_change(struct daemon *d, const char *req, char *text)
+int admin_change(struct operators *o, const char *req, char *text)
 {
 	if (!strncmp(req, "set ", 4))
-		return set_run(d, req, text);
+		return set_run(o, req, text);
 	if (!strncmp(req, "trace ", 6))
-		return trace_run(d, req, text);
-	return strncmp(req, "tune ", 5) ? resize_run(d, req, text) :
-					  tune_run(d, req, text);
+		return trace_run(o, req, text);
+	return strncmp(req, "tune ", 5) ? resize_run(o, req, text) :
+					  tune_run(o, req, text);
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * view_ask.c - requests of kvmm-proc, which asks for others
+ * ask.c - requests of kvmm-proc for other users
  *
- * Who may connect to the daemon's own view socket sees all and may change
- * limits: root, the user who started the daemon, and the group of kvmm-proc,
- * which nobody else is in.  kvmm-proc carries what any user of the machine does
- * to the mounted files, so it says for whom:
+ * Users that may connect to the daemon's own view socket see everything and may
+ * change limits: root, the user that started the daemon, and the group of
+ * kvmm-proc, which has no other member.  kvmm-proc carries accesses of any user
+ * of the machine to the mounted files, so it names the user:
  *
- *   as UID REQUEST	as that user's tenant would be answered; root and the
+ *   as UID REQUEST	answered as that user's tenant would be; for root and the
  *			daemon's own user: everything
- *   set PATH VALUE	what kvctl set does; of a domain's limit also `gpu0 VALUE`
- *   wait PATH TRIGGER	stays, and is told of each time: wait.c
+ *   set PATH VALUE	as kvctl set; of a domain's limit also `gpu0 VALUE`
+ *   wait PATH TRIGGER	stays, and gets a line each time: wait.c
  *
  * An `as` takes rights away and never gives any: there is one at most, and at
- * a tenant's socket, whose rights are less already, there is none.
+ * a tenant's socket, which has less rights already, there is none.
  *
  * Context: control thread.
  */
@@ -22,8 +22,7 @@
 
 #include <kvmm/admin.h>
 
-#include "kvmm/ipc/admin.h"
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/view/view.h"
 
 /*
  * Cut `PATH VALUE`, or `PATH gpu0 VALUE` as limits of domains are shown.
@@ -42,7 +41,7 @@ static const char *set_value(char *req)
 }
 
 /* @req: `PATH VALUE`, ours to cut */
-static int view_set(struct daemon *d, char *req, struct seq_file *out)
+static int view_set(struct views *vs, char *req, struct seq_file *out)
 {
 	char admin[KV_ADMIN_REQ], text[ADMIN_TEXT];
 	const char *value = set_value(req);
@@ -55,7 +54,7 @@ static int view_set(struct daemon *d, char *req, struct seq_file *out)
 			 "the value is none" : "cannot be set");
 	}
 	if (!err)
-		err = admin_change(d, admin, text);
+		err = admin_change(vs->operators, admin, text);
 	seq_reset(out);
 	seq_puts(out, text);
 	if (!err)
@@ -63,8 +62,8 @@ static int view_set(struct daemon *d, char *req, struct seq_file *out)
 	return err;
 }
 
-/* Whose request is it?  Return: 0, or -EINVAL; @req: what follows. */
-static int view_as(const struct daemon *d, const char **req, u64 *key)
+/* The user of the request.  Return: 0, or -EINVAL; @req: the rest. */
+static int view_as(const struct views *vs, const char **req, u64 *key)
 {
 	char *end;
 	u64 uid;
@@ -75,12 +74,12 @@ static int view_as(const struct daemon *d, const char **req, u64 *key)
 	if (*end != ' ' || uid >= (uid_t)-1)
 		return -EINVAL;
 	*req = end + 1;
-	if (uid && uid != d->setup.own_uid)
+	if (uid && uid != vs->setup->own_uid)
 		*key = uid;
 	return 0;
 }
 
-/* As kvmm/proc wants it, which says what is wrong with any other. */
+/* Any other request is left to kvmm/proc, which explains the error. */
 static bool is_printable(const char *req, size_t len)
 {
 	size_t i;
@@ -107,7 +106,7 @@ static int view_refused(int err, const char *why, struct seq_file *out)
  *
  * Return: 0 or a negative errno.
  */
-int view_request(struct daemon *d, u64 key, const char *req, size_t len,
+int view_request(struct views *vs, u64 key, const char *req, size_t len,
 		 struct view_wait *wait, struct seq_file *out)
 {
 	char buf[PROC_REQ_MAX];
@@ -115,7 +114,7 @@ int view_request(struct daemon *d, u64 key, const char *req, size_t len,
 
 	wait->trigger = CORE_NONE;
 	if (!is_printable(req, len))
-		return proc_request_as(d->proc, key, req, len, out);
+		return proc_request_as(vs->proc, key, req, len, out);
 	memcpy(buf, req, len);
 	buf[len] = '\0';
 	if (!strncmp(p, "as ", 3)) {
@@ -123,18 +122,18 @@ int view_request(struct daemon *d, u64 key, const char *req, size_t len,
 		if (key != PROC_ALL)
 			return view_refused(-EPERM, "as: not at a tenant's socket",
 					    out);
-		if (view_as(d, &p, &key))
+		if (view_as(vs, &p, &key))
 			return view_refused(-EINVAL, "as: want UID REQUEST", out);
 	}
 	if (!strncmp(p, "set ", 4)) {
 		if (key != PROC_ALL)
 			return view_refused(-EPERM, "set: root and the daemon's own user may",
 					    out);
-		return view_set(d, buf + (p - buf) + 4, out);
+		return view_set(vs, buf + (p - buf) + 4, out);
 	}
 	if (!strncmp(p, "wait ", 5)) {
 		wait->key = key;
-		return wait_begin(d, p + 5, wait, out);
+		return wait_begin(vs, p + 5, wait, out);
 	}
-	return proc_request_as(d->proc, key, p, len - (size_t)(p - buf), out);
+	return proc_request_as(vs->proc, key, p, len - (size_t)(p - buf), out);
 }

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admin_name.c - the domain that an operator names
+ * name.c - the domain that an operator names
  *
  * A domain is named as its directory is: escaped, with its id behind an @ where
- * two tenants use one name, so that no client can call its own as another's is
- * shown.  What is shown by no such name is looked for among the names as
+ * two tenants use one name, so that no client can give its domain the shown
+ * name of another.  A name that no directory has is searched among the names as
  * clients gave them.
  *
- * Context: control thread, but for what says otherwise.
+ * Context: control thread; admin_name_find() the mm thread.
  */
 #include <stdio.h>
 
-#include "kvmm/ipc/admin.h"
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/admin/admin.h"
 
 /* admin_name_init() - @name as it was written; it is not copied */
-void admin_name_init(struct daemon *d, struct admin_name *n, const char *name)
+void admin_name_init(struct proc *proc, struct admin_name *n, const char *name)
 {
 	*n = (struct admin_name){ .name = name };
-	n->is_shown = !proc_find_domain(d->proc, name, &n->shown);
+	n->is_shown = !proc_find_domain(proc, name, &n->shown);
 }
 
 /* NAME, or NAME@ID. */
@@ -33,7 +32,7 @@ static bool domain_is(const struct core_domain_view *v, const char *name)
 	return !strcmp(exact, name);
 }
 
-/* Is it the one that was found, and not its successor? */
+/* Is it the domain that was shown, and not its successor? */
 static bool domain_same(const struct core_domain_view *v,
 			const struct core_domain_view *shown)
 {
@@ -42,9 +41,9 @@ static bool domain_same(const struct core_domain_view *v,
 }
 
 /**
- * admin_name_find() - look it up in the core; on the mm thread
+ * admin_name_find() - look the name up in the core; on the mm thread
  *
- * Return: whether it is one domain's, of which @n->dom and @n->view tell then.
+ * Return: whether it names one domain, in @n->dom and @n->view.
  */
 bool admin_name_find(struct core *core, struct admin_name *n)
 {
@@ -64,7 +63,7 @@ bool admin_name_find(struct core *core, struct admin_name *n)
 	return n->nr_named == 1;
 }
 
-/* admin_name_refuse() - why it is none, into @text; 0 when it is one */
+/* admin_name_refuse() - 0 when it names one domain, else -errno and the reason in @text */
 int admin_name_refuse(const struct admin_name *n, char *text)
 {
 	if (n->nr_named == 1)

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admin.c - the socket on which operators have things done
+ * admin.c - the admin socket: requests of operators
  *
- * For root and the user who started the daemon: the socket has mode 0600, and whoever
- * connects is looked at once more.  A connection carries one request, and
- * stays open until it is answered, which may take as long as a disk takes;
- * closing it stops waiting, not what was begun.  Here alone a descriptor is
- * accepted from outside: the file of a new swap area, which the operator has
- * the right to open and the daemon may not have.
- *
- * A connection is freed at the begin of the next round of the control thread,
- * since an event for it may wait in the batch in which it ends.
+ * For root and the user that started the daemon: the socket has mode 0600, and
+ * the user of each connection is checked.  A connection carries one request and
+ * stays open until it is answered (conn/answer.c); closing it ends the wait,
+ * not the work.  This socket alone accepts a descriptor from outside: the file
+ * of a new swap area, which the operator may open and the daemon may not.
  *
  * Context: control thread.
  */
@@ -22,24 +18,23 @@
 #include <kvmm/admin.h>
 #include <kvmm/log.h>
 
-#include "kvmm/ipc/admin.h"
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/admin/admin.h"
 
 #define MAX_ADMINS	16
 #define ASK_MS		5000	/* to send the request */
 #define DROP_BATCH	1024	/* blocks, between two turns of the mm thread */
 
-/* The operator hung up, or the daemon ends: no room keeps @adm. */
-static void admin_gone(struct daemon *d, struct admin *adm)
+/* The operator hung up, or the daemon ends: have other rooms forget @adm. */
+static void admin_gone(struct operators *o, struct admin *adm)
 {
-	area_forget_waiter(&d->link, adm);
-	upgrade_forget_waiter(d, adm);
+	area_forget_waiter(o->link, adm);
+	upgrade_forget_waiter(o, adm);
 	admin_end(adm);
 }
 
 /* ---- requests ---- */
 
-static void admin_swapon(struct daemon *d, struct admin *adm, char *req, int fd)
+static void admin_swapon(struct operators *o, struct admin *adm, char *req, int fd)
 {
 	u64 bytes;
 	s32 priority;
@@ -53,14 +48,14 @@ static void admin_swapon(struct daemon *d, struct admin *adm, char *req, int fd)
 	} else if (fd < 0) {
 		admin_finish(adm, -EBADF, "swapon: want the file with the request");
 	} else {
-		area_on(&d->link, adm, fd, bytes, priority, force != 0, req + used);
+		area_on(o->link, adm, fd, bytes, priority, force != 0, req + used);
 		return;
 	}
 	if (fd >= 0)
 		close(fd);
 }
 
-static void admin_swapoff(struct daemon *d, struct admin *adm, char *req,
+static void admin_swapoff(struct operators *o, struct admin *adm, char *req,
 			  int fd)
 {
 	u64 ms, dev, ino;
@@ -72,11 +67,11 @@ static void admin_swapoff(struct daemon *d, struct admin *adm, char *req,
 		   &dev, &ino, &used) != 3 || !used || !req[used])
 		admin_finish(adm, -EINVAL, "swapoff: want TIMEOUT_MS DEV INODE PATH");
 	else
-		area_off(&d->link, adm, min(ms, 1000ull * 86400 * 365), dev, ino,
+		area_off(o->link, adm, min(ms, 1000ull * 86400 * 365), dev, ino,
 			 req + used);
 }
 
-/* What the mm thread does for drop_caches, some blocks at a time. */
+/* The mm thread drops some blocks at a time. */
 struct drop {
 	const char	*name;
 	u32		domain;
@@ -99,7 +94,7 @@ static void drop_some(struct core *core, void *arg)
 	dr->nr = core_drop_caches(core, clock_ns(), dr->domain, DROP_BATCH);
 }
 
-static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
+static void admin_drop_caches(struct operators *o, struct admin *adm, char *req,
 			      int fd)
 {
 	struct drop dr = { .name = req + strlen("drop_caches") };
@@ -109,7 +104,7 @@ static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
 	if (fd >= 0)
 		close(fd);
 	dr.name += *dr.name == ' ';
-	while (!mm_call(&d->mm, drop_some, &dr) && dr.nr >= 0) {
+	while (!mm_call(o->mm, drop_some, &dr) && dr.nr >= 0) {
 		nr += (u32)dr.nr;
 		if (dr.nr < DROP_BATCH)
 			dr.domain++;
@@ -124,11 +119,11 @@ static void admin_drop_caches(struct daemon *d, struct admin *adm, char *req,
 	admin_finish(adm, 0, text);
 }
 
-static void admin_set(struct daemon *d, struct admin *adm, const char *req)
+static void admin_set(struct operators *o, struct admin *adm, const char *req)
 {
 	char text[ADMIN_TEXT];
-	int err = admin_acts(req) ? admin_act(d, req, text) :
-				    admin_change(d, req, text);
+	int err = admin_acts(req) ? admin_act(o, req, text) :
+				    admin_change(o, req, text);
 
 	admin_finish(adm, err, text);
 }
@@ -142,7 +137,7 @@ static ssize_t admin_receive(int sock, char *buf, size_t len, int *fd)
 	return n >= 0 && cut ? -EMSGSIZE : n;
 }
 
-/* What it names is told in lines of the log and in tables: one word of them. */
+/* A path goes into lines of the log and into tables: no control characters. */
 static bool is_one_line(const char *req, ssize_t n)
 {
 	ssize_t i;
@@ -153,7 +148,7 @@ static bool is_one_line(const char *req, ssize_t n)
 	return true;
 }
 
-static void admin_ask(struct daemon *d, struct admin *adm)
+static void admin_ask(struct operators *o, struct admin *adm)
 {
 	char req[KV_ADMIN_REQ];
 	ssize_t n;
@@ -171,20 +166,20 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 		return;
 	}
 	if (n > 0 && !strncmp(req, "swapon ", 7)) {
-		admin_swapon(d, adm, req, fd);
+		admin_swapon(o, adm, req, fd);
 		return;
 	}
 	if (n > 0 && !strncmp(req, "swapoff ", 8)) {
-		admin_swapoff(d, adm, req, fd);
+		admin_swapoff(o, adm, req, fd);
 		return;
 	}
 	if (n > 0 && (!strcmp(req, "drop_caches") ||
 		      !strncmp(req, "drop_caches ", 12))) {
-		admin_drop_caches(d, adm, req, fd);
+		admin_drop_caches(o, adm, req, fd);
 		return;
 	}
 	if (n > 0 && !strncmp(req, "upgrade ", 8)) {
-		upgrade_request(d, adm, req, fd);
+		upgrade_request(o, adm, req, fd);
 		return;
 	}
 	if (fd >= 0)
@@ -192,7 +187,7 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 	if (n > 0 && (admin_acts(req) || !strncmp(req, "set ", 4) ||
 		      !strncmp(req, "resize ", 7) ||
 		      !strncmp(req, "tune ", 5) || !strncmp(req, "trace ", 6)))
-		admin_set(d, adm, req);
+		admin_set(o, adm, req);
 	else if (n)
 		admin_finish(adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, trace, drop_caches, evict, pin, unpin, drain, log or upgrade");
 	else
@@ -201,27 +196,27 @@ static void admin_ask(struct daemon *d, struct admin *adm)
 
 static void admin_on_sock(void *arg, struct watch *w, u32 events)
 {
-	struct daemon *d = arg;
+	struct operators *o = arg;
 	struct admin *adm = container_of(w, struct admin, sock);
 
-	/* Nothing follows a request but the end of the socket. */
+	/* After its request an operator only hangs up. */
 	if (adm->asked)
-		admin_gone(d, adm);
+		admin_gone(o, adm);
 	else
-		admin_ask(d, adm);
+		admin_ask(o, adm);
 }
 
 /* ---- connections ---- */
 
-static bool admin_may(const struct daemon *d, int sock)
+static bool admin_may(const struct operators *o, int sock)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
 		return false;
-	/* Not the user that it became: kvmm's programs are no operators. */
-	if (!cred.uid || cred.uid == d->setup.own_uid)
+	/* The user that the daemon became is no operator. */
+	if (!cred.uid || cred.uid == o->setup->own_uid)
 		return true;
 	if (log_allowed())
 		pr_warn("user %u is refused on the admin socket",
@@ -231,14 +226,14 @@ static bool admin_may(const struct daemon *d, int sock)
 
 void admin_accept(void *arg, struct watch *w, u32 events)
 {
-	struct daemon *d = arg;
-	int sock = conn_accept(&d->sockets, w);
+	struct operators *o = arg;
+	int sock = conn_accept(o->sockets, w);
 	struct admin *adm = NULL;
 
 	if (sock < 0)
 		return;
-	if (d->admins.nr < MAX_ADMINS && admin_may(d, sock))
-		adm = admin_new(&d->admins, sock, admin_on_sock, d);
+	if (o->admins.nr < MAX_ADMINS && admin_may(o, sock))
+		adm = admin_new(&o->admins, sock, admin_on_sock, o);
 	if (!adm) {
 		close(sock);
 		return;
@@ -246,14 +241,14 @@ void admin_accept(void *arg, struct watch *w, u32 events)
 	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
 }
 
-/* Free the dead, end the mute.  Return: when to be called next. */
-u64 admin_timers(struct daemon *d, u64 now)
+/* admin_timers() - end connections without a request.  Return: when to be called next */
+u64 admin_timers(struct operators *o, u64 now)
 {
 	struct list *l, *tmp;
 	u64 next = UINT64_MAX;
 
-	admin_free_dead(&d->admins);
-	list_for_each(&d->admins.live, l, tmp) {
+	admin_free_dead(&o->admins);
+	list_for_each(&o->admins.live, l, tmp) {
 		struct admin *adm = list_entry(l, struct admin, node);
 
 		if (adm->asked)
@@ -266,11 +261,11 @@ u64 admin_timers(struct daemon *d, u64 now)
 	return next;
 }
 
-void admin_exit_all(struct daemon *d)
+void admin_exit_all(struct operators *o)
 {
 	struct list *l, *tmp;
 
-	list_for_each(&d->admins.live, l, tmp)
-		admin_gone(d, list_entry(l, struct admin, node));
-	admin_timers(d, 0);
+	list_for_each(&o->admins.live, l, tmp)
+		admin_gone(o, list_entry(l, struct admin, node));
+	admin_timers(o, 0);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * upgrade.c - this daemon makes room for another one
+ * upgrade.c - an operator wants another program to take over
  *
  * kvctl opens the program and passes its file; kvmm-hold asks it for the layout
- * of its arena (hold/upgrade.c).  When that is ours, or the operator does not
- * mind, this daemon stops its threads, the mm thread between two events, and
- * ends with HOLD_EXIT_UPGRADE.  Nothing is unlinked and nobody is told: hold
- * starts the other one, which adopts what we leave.  An arena left like that is
- * always whole.
+ * of its arena (hold/upgrade.c).  When that is this daemon's layout, or the
+ * operator accepts a cold start, this daemon stops its threads, the mm thread
+ * between two events, and ends with HOLD_EXIT_UPGRADE (control.c).  No name is
+ * unlinked and no client is told: hold starts the other program, which adopts
+ * the memory.  An arena left like that is always whole.
  *
  * Context: control thread.
  */
@@ -17,24 +17,23 @@
 
 #include <kvmm/log.h>
 
-#include "kvmm/ipc/admin.h"
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/admin/admin.h"
 
 /* @fd: taken over; -1: none came */
-static void upgrade_ask(struct daemon *d, struct admin *adm, bool cold,
+static void upgrade_ask(struct operators *o, struct admin *adm, bool cold,
 			const char *path, int fd)
 {
 	const struct hold_record r = {
 		.magic = HOLD_MAGIC, .op = HOLD_ASK, .kind = HOLD_UPGRADE,
-		.index = cold, .generation = ++d->upgrade_nr,
+		.index = cold, .generation = ++o->upgrade.nr,
 		.value = keep_layout(),
 	};
 	char text[ADMIN_TEXT];
-	int err = deposit_try(&d->deposit, &r, fd);
+	int err = deposit_try(o->deposit, &r, fd);
 
 	if (!err) {
-		d->upgrade_waiter = adm;
-		snprintf(d->upgrade_path, sizeof(d->upgrade_path), "%s", path);
+		o->upgrade.waiter = adm;
+		snprintf(o->upgrade.path, sizeof(o->upgrade.path), "%s", path);
 		return;
 	}
 	snprintf(text, sizeof(text), "%s: kvmm-hold takes no request: %s", path,
@@ -47,7 +46,7 @@ static void upgrade_ask(struct daemon *d, struct admin *adm, bool cold,
  * @req: "upgrade COLD PATH"
  * @fd:  of the program, taken over
  */
-void upgrade_request(struct daemon *d, struct admin *adm, const char *req,
+void upgrade_request(struct operators *o, struct admin *adm, const char *req,
 		     int fd)
 {
 	u32 cold;
@@ -59,17 +58,17 @@ void upgrade_request(struct daemon *d, struct admin *adm, const char *req,
 	else if (fd < 0)
 		admin_finish(adm, -EBADF,
 			     "upgrade: want the program with the request");
-	else if (d->deposit.fd < 0)
+	else if (o->deposit->fd < 0)
 		admin_finish(adm, -EOPNOTSUPP,
 			     "upgrade: needs kvmm-hold: start that instead of kvmm");
-	else if (d->setup.opt.adopt && !cold)
+	else if (o->setup->opt.adopt && !cold)
 		admin_finish(adm, -EOPNOTSUPP,
 			     "upgrade: --adopt is off, so all clients would begin anew: give --cold if they may");
-	else if (d->upgrade_waiter)
+	else if (o->upgrade.waiter)
 		admin_finish(adm, -EBUSY,
 			     "upgrade: another one is under way");
 	else
-		upgrade_ask(d, adm, cold, req + used, fd);
+		upgrade_ask(o, adm, cold, req + used, fd);
 	if (fd >= 0)
 		close(fd);
 }
@@ -90,45 +89,32 @@ static const char *why_not(u32 err)
 	}
 }
 
-/* upgrade_told() - what kvmm-hold says of the program */
-void upgrade_told(struct daemon *d, const struct hold_record *r)
+/* upgrade_told() - the answer of kvmm-hold about the program */
+void upgrade_told(struct operators *o, const struct hold_record *r)
 {
-	struct admin *adm = d->upgrade_waiter;
+	struct admin *adm = o->upgrade.waiter;
 	char text[ADMIN_TEXT];
 
-	/* Who asked went away: then nothing was asked, whoever waits now. */
-	if (!adm || r->generation != d->upgrade_nr)
+	/* The operator hung up; another that waits now asked another question. */
+	if (!adm || r->generation != o->upgrade.nr)
 		return;
-	d->upgrade_waiter = NULL;
+	o->upgrade.waiter = NULL;
 	if (r->index) {
-		snprintf(text, sizeof(text), "%s: %s", d->upgrade_path,
+		snprintf(text, sizeof(text), "%s: %s", o->upgrade.path,
 			 why_not(r->index));
 		admin_finish(adm, -(int)r->index, text);
 		return;
 	}
-	pr_info("makes room for %s, by an operator", d->upgrade_path);
-	snprintf(text, sizeof(text), "%s takes over", d->upgrade_path);
+	pr_info("makes room for %s, by an operator", o->upgrade.path);
+	snprintf(text, sizeof(text), "%s takes over", o->upgrade.path);
 	admin_finish(adm, 0, text);
-	d->upgrading = true;
-	d->loop.stop = true;
+	o->upgrade.granted = true;
+	o->loop->stop = true;
 }
 
-/* Its connection is closing. */
-void upgrade_forget_waiter(struct daemon *d, const struct admin *adm)
+/* upgrade_forget_waiter() - the operator hung up */
+void upgrade_forget_waiter(struct operators *o, const struct admin *adm)
 {
-	if (d->upgrade_waiter == adm)
-		d->upgrade_waiter = NULL;
-}
-
-/* upgrade_leave() - end between two events; all that there is stays */
-void upgrade_leave(struct daemon *d)
-{
-	mm_stop(&d->mm);
-	/* It is no death. */
-	d->deposit.keep->tries = 0;
-	deposit_late_flush(&d->deposit);
-	/* What hangs in the kernel is over when this process is. */
-	(void)!mapper_stop(&d->mapper);
-	(void)!copier_stop(&d->copier);
-	_exit(HOLD_EXIT_UPGRADE);
+	if (o->upgrade.waiter == adm)
+		o->upgrade.waiter = NULL;
 }

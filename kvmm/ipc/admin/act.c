@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admin_act.c - an operator has something done: evict, pin, drain, log
+ * act.c - evict, pin, drain, log
  *
- * Evicting goes on in turns of the mm thread, between which clients are
- * served, until enough is free, or nothing is left that may go, or as much is
- * gone as there was; it is answered when it is over.
+ * Eviction runs in turns of the mm thread, between which clients are served,
+ * until enough is free, or no block may be evicted any more, or as many blocks
+ * were evicted as the domain had; then it is answered.
  *
- * A pin is memory.min: what the domain has, or so much, others leave it.  There
- * is no other kind: what a domain needs for itself it takes from its own cache,
- * pinned or not, or it could come to a stand with memory that nobody uses.
+ * A pin is memory.min: other domains leave the domain its memory, or as much as
+ * the operator says.  There is no other kind of pin: the domain itself takes
+ * from its own cache, pinned or not, or it could stall beside unused memory.
  *
  * Context: control thread.
  */
@@ -19,14 +19,13 @@
 
 #include <kvmm/log.h>
 
-#include "kvmm/ipc/admin.h"
-#include "kvmm/ipc/daemon.h"
+#include "kvmm/ipc/admin/admin.h"
 
 #define EVICT_BATCH	256u	/* blocks, between two turns of the mm thread */
 
 static const char daemon_ends[] = "the daemon is ending";
 
-/* What the mm thread is asked, and answers. */
+/* A question to the mm thread, and its answer. */
 struct act {
 	struct admin_name	name;
 	u64			bytes;	/* 0: all there is */
@@ -57,8 +56,8 @@ static const char *number_and_name(const char *req, u64 *number)
 /* ---- evict ---- */
 
 /*
- * No more than the domain had when it was asked for: a client that fills its
- * cache as fast as it is evicted would keep this thread for itself.
+ * At most the blocks that the domain has at the begin: a client that fills its
+ * cache as fast as it is evicted would keep this thread busy for ever.
  */
 static void evict_begin(struct act *a)
 {
@@ -85,12 +84,12 @@ static void evict_some(struct core *core, void *arg)
 	a->err = core_evict(core, clock_ns(), a->name.dom, (u32)nr);
 	if (a->err > 0)
 		a->done += (u32)a->err;
-	/* Less than was asked for: nothing is left. */
+	/* Fewer than asked for: no more may be evicted. */
 	a->value = nr && a->err >= (int)nr;
 }
 
 /* `evict BYTES NAME` */
-static int evict_run(struct daemon *d, const char *req, char *text)
+static int evict_run(struct operators *o, const char *req, char *text)
 {
 	struct act a = { 0 };
 	const char *name = number_and_name(req, &a.bytes);
@@ -101,9 +100,9 @@ static int evict_run(struct daemon *d, const char *req, char *text)
 		snprintf(text, ADMIN_TEXT, "evict: want BYTES NAME");
 		return -EINVAL;
 	}
-	admin_name_init(d, &a.name, name);
+	admin_name_init(o->proc, &a.name, name);
 	do {
-		if (mm_call(&d->mm, evict_some, &a)) {
+		if (mm_call(o->mm, evict_some, &a)) {
 			snprintf(text, ADMIN_TEXT, "evict: %s", daemon_ends);
 			return -EIO;
 		}
@@ -166,7 +165,7 @@ static int pin_answer(const struct act *a, bool on, char *text)
 }
 
 /* `pin BYTES NAME`, `unpin 0 NAME` */
-static int pin_run(struct daemon *d, const char *req, bool on, char *text)
+static int pin_run(struct operators *o, const char *req, bool on, char *text)
 {
 	struct act a = { .err = -EIO };
 	const char *name = number_and_name(req, &a.bytes);
@@ -177,8 +176,8 @@ static int pin_run(struct daemon *d, const char *req, bool on, char *text)
 			 "unpin: want 0 NAME");
 		return -EINVAL;
 	}
-	admin_name_init(d, &a.name, name);
-	if (mm_call(&d->mm, on ? pin_mark : unpin_mark, &a)) {
+	admin_name_init(o->proc, &a.name, name);
+	if (mm_call(o->mm, on ? pin_mark : unpin_mark, &a)) {
 		snprintf(text, ADMIN_TEXT, "pin: %s", daemon_ends);
 		return -EIO;
 	}
@@ -197,7 +196,7 @@ static void drain_some(struct core *core, void *arg)
 	a->err = core_drain(core, clock_ns(), a->what, a->id, a->on);
 }
 
-static int drain_parse(const struct daemon *d, struct act *a, const char *what)
+static int drain_parse(const struct operators *o, struct act *a, const char *what)
 {
 	u64 number;
 
@@ -207,7 +206,7 @@ static int drain_parse(const struct daemon *d, struct act *a, const char *what)
 	}
 	if (!strncmp(what, "tenant/", 7) && what[7]) {
 		a->what = CORE_DRAIN_TENANT;
-		return tenant_by_name(&d->sockets, what + 7, &a->key) ? 0 : -ENOENT;
+		return tenant_by_name(o->sockets, what + 7, &a->key) ? 0 : -ENOENT;
 	}
 	if (strncmp(what, "client/", 7) || what[7] < '0' || what[7] > '9')
 		return -EINVAL;
@@ -218,19 +217,19 @@ static int drain_parse(const struct daemon *d, struct act *a, const char *what)
 }
 
 /* `drain 1 WHAT`: node, tenant/NAME, client/ID; `drain 0 WHAT`: no more */
-static int drain_run(struct daemon *d, const char *req, char *text)
+static int drain_run(struct operators *o, const char *req, char *text)
 {
 	struct act a = { 0 };
 	u64 on = 0;
 	const char *what = number_and_name(req, &on);
 
 	a.on = on;
-	a.err = what ? drain_parse(d, &a, what) : -EINVAL;
+	a.err = what ? drain_parse(o, &a, what) : -EINVAL;
 	if (a.err == -EINVAL) {
 		snprintf(text, ADMIN_TEXT, "drain: want node, tenant/NAME or client/ID");
 		return a.err;
 	}
-	if (!a.err && mm_call(&d->mm, drain_some, &a)) {
+	if (!a.err && mm_call(o->mm, drain_some, &a)) {
 		snprintf(text, ADMIN_TEXT, "drain: %s", daemon_ends);
 		return -EIO;
 	}
@@ -249,7 +248,7 @@ static int drain_run(struct daemon *d, const char *req, char *text)
 /* ---- log ---- */
 
 /* `log LEVEL` */
-static int log_run(struct daemon *d, const char *req, char *text)
+static int log_run(struct operators *o, const char *req, char *text)
 {
 	enum kv_log_level level;
 
@@ -259,7 +258,7 @@ static int log_run(struct daemon *d, const char *req, char *text)
 		return -EINVAL;
 	}
 	kv_log_set(level);
-	link_log(&d->link);
+	link_log(o->link);
 	snprintf(text, ADMIN_TEXT, "the log level of kvmm and swapd is %s",
 		 kv_log_level_name(level));
 	pr_info("%s, by an operator", text);
@@ -289,23 +288,23 @@ bool admin_acts(const char *req)
 
 /**
  * admin_act() - do it
- * @req:  for which admin_acts() said yes
- * @text: ADMIN_TEXT bytes; takes one line: what was done, or why not
+ * @req:  for which admin_acts() returned true
+ * @text: ADMIN_TEXT bytes; takes one line, the result or the reason
  *
  * Return: 0 or a negative errno; evict may have done a part of it then.
  */
-int admin_act(struct daemon *d, const char *req, char *text)
+int admin_act(struct operators *o, const char *req, char *text)
 {
 	switch (*req) {
 	case 'e':
-		return evict_run(d, req, text);
+		return evict_run(o, req, text);
 	case 'p':
-		return pin_run(d, req, true, text);
+		return pin_run(o, req, true, text);
 	case 'u':
-		return pin_run(d, req, false, text);
+		return pin_run(o, req, false, text);
 	case 'd':
-		return drain_run(d, req, text);
+		return drain_run(o, req, text);
 	default:
-		return log_run(d, req, text);
+		return log_run(o, req, text);
 	}
 }

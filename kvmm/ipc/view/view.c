@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * view.c - the sockets on which operators and tenants read
+ *
+ * The daemon's own view socket shows everything; that of a --tenant shows that
+ * tenant alone (kvmm/proc).
+ *
+ * A stream connection carries one request line and one answer, then it is
+ * closed.  kvmm/proc makes the text on this thread; here it is only carried, in
+ * as many pieces as the reader takes, under a deadline.  A connection that
+ * waits for a trigger (wait.c) stays, and counts apart.
+ *
+ * Context: control thread.
+ */
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/view/view.h"
+
+#define MAX_VIEWS	32	/* of operators */
+#define MAX_VIEWS_TENANT 8	/* of one tenant; as many again get an answer that says so */
+#define VIEW_ASK_MS	5000	/* to send the request */
+#define VIEW_READ_MS	10000	/* without reading anything of the answer */
+#define VIEW_LINES	1	/* bytes that wait for a reader: the least buffer */
+
+static void view_free(struct views *vs, struct view *v)
+{
+	wait_end(vs, &v->wait);
+	watch_conn_close(vs->sockets, &v->sock);
+	list_del(&v->reader.node);
+	seq_free(&v->out);
+	free(v);
+}
+
+/* Send on.  Return: 0: more to come, 1: all is out, negative: give up. */
+static int view_send(struct views *vs, struct view *v)
+{
+	size_t all = v->head_len + v->body_len;
+
+	while (v->sent < all) {
+		bool head = v->sent < v->head_len;
+		const char *p = head ? v->head + v->sent :
+				seq_text(&v->out) + (v->sent - v->head_len);
+		size_t len = (head ? v->head_len : all) - v->sent;
+		ssize_t n = send(v->sock.fd, p, len,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n < 0)
+			return -errno;
+		v->sent += (size_t)n;
+		v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
+	}
+	return 1;
+}
+
+static bool view_waits(const struct view *v)
+{
+	return v->reader.waits;
+}
+
+/* The connection stays.  A small buffer shows soon if it does not read. */
+static void view_stay(struct views *vs, struct view *v)
+{
+	const int bytes = VIEW_LINES;
+
+	if (view_send(vs, v) != 1 ||
+	    setsockopt(v->sock.fd, SOL_SOCKET, SO_SNDBUF, &bytes,
+		       sizeof(bytes))) {
+		view_free(vs, v);
+		return;
+	}
+	seq_free(&v->out);
+	v->deadline = UINT64_MAX;
+}
+
+static void view_answer(struct views *vs, struct view *v)
+{
+	const char *end = memchr(v->req, '\n', v->len);
+	int err = view_request(vs, v->reader.key, v->req, (size_t)(end - v->req),
+			       &v->wait, &v->out);
+
+	v->head_len = proc_answer_head(err, &v->out, v->head);
+	v->body_len = err ? 0 : v->out.count;
+	v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
+	v->reader.waits = v->wait.trigger != CORE_NONE;
+	if (view_waits(v))
+		view_stay(vs, v);
+	else if (view_send(vs, v))
+		view_free(vs, v);
+	else
+		watch_events(vs->loop, &v->sock, EPOLLOUT);
+}
+
+static void view_refuse(struct views *vs, struct view *v, int err,
+			const char *why)
+{
+	int n = snprintf(v->head, sizeof(v->head), "error %d %s\n", err, why);
+
+	v->head_len = (size_t)n;
+	view_send(vs, v);
+	view_free(vs, v);
+}
+
+/* Answer the request with the reason why it is refused. */
+static void view_turn_away(struct views *vs, struct view *v)
+{
+	char why[160], name[TENANT_TEXT];
+	struct tenant *t = tenant_find(vs->clients, v->reader.key);
+
+	if (t)
+		t->refused++;
+	snprintf(why, sizeof(why), "tenant %s has as many connections as it may: close one",
+		 tenant_name(vs->sockets, v->reader.key, name));
+	if (log_allowed())
+		pr_warn("a reader is turned away: %s", why);
+	view_refuse(vs, v, EUSERS, why);
+}
+
+static void view_on_sock(void *arg, struct watch *w, u32 events)
+{
+	struct views *vs = arg;
+	struct view *v = container_of(w, struct view, sock);
+	ssize_t n;
+
+	if (v->head_len) {
+		/* A connection that waits sends nothing: it hung up. */
+		if (view_waits(v) || view_send(vs, v))
+			view_free(vs, v);
+		return;
+	}
+	n = sock_recv(v->sock.fd, v->req + v->len, sizeof(v->req) - v->len);
+	if (n == -EAGAIN)
+		return;
+	if (n <= 0) {
+		view_free(vs, v);
+		return;
+	}
+	v->len += (size_t)n;
+	if (v->over && memchr(v->req, '\n', v->len))
+		view_turn_away(vs, v);
+	else if (memchr(v->req, '\n', v->len))
+		view_answer(vs, v);
+	else if (v->len == sizeof(v->req))
+		view_refuse(vs, v, EINVAL, "the request has no end: write one line");
+}
+
+/* Has the tenant one too many, this one counted? */
+static bool view_too_many(const struct views *vs, u64 key)
+{
+	return tenant_readers(vs->clients, key) > MAX_VIEWS_TENANT ||
+	       tenant_conns(vs->clients, key) > tenant_quota(vs->sockets, key)->conns;
+}
+
+void view_accept(void *arg, struct watch *w, u32 events)
+{
+	struct views *vs = arg;
+	const u64 key = w == &vs->sockets->view ? PROC_ALL : tenant_key(vs->sockets, w, 0);
+	int sock = conn_accept(vs->sockets, w);
+	struct view *v;
+
+	if (sock < 0)
+		return;
+	v = tenant_readers(vs->clients, key) < (key == PROC_ALL ? MAX_VIEWS :
+						2 * MAX_VIEWS_TENANT) ?
+	    calloc(1, sizeof(*v)) : NULL;
+	if (!v) {
+		conn_close(vs->sockets, sock);
+		if (log_allowed())
+			pr_warn("a reader is turned away: %u are there",
+				tenant_readers(vs->clients, key));
+		return;
+	}
+	v->sock.fd = sock;
+	v->sock.fn = view_on_sock;
+	v->sock.arg = vs;
+	v->reader.key = key;
+	v->wait.trigger = CORE_NONE;
+	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
+	seq_init(&v->out, PROC_TEXT_MAX);
+	list_add_tail(&vs->clients->readers, &v->reader.node);
+	v->over = key != PROC_ALL && view_too_many(vs, key);
+	if (watch_add(vs->loop, &v->sock, EPOLLIN))
+		view_free(vs, v);
+}
+
+/* view_timers() - close connections that take too long.  Return: when to be called next */
+u64 view_timers(struct views *vs, u64 now)
+{
+	struct list *l, *tmp;
+	u64 next = UINT64_MAX;
+
+	list_for_each(&vs->clients->readers, l, tmp) {
+		struct view *v = list_entry(l, struct view, reader.node);
+
+		if (now >= v->deadline)
+			view_free(vs, v);
+		else
+			next = min(next, v->deadline);
+	}
+	return next;
+}
+
+void view_exit_all(struct views *vs)
+{
+	struct list *l, *tmp;
+
+	list_for_each(&vs->clients->readers, l, tmp)
+		view_free(vs, list_entry(l, struct view, reader.node));
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view.h - connections to the view sockets
+ *
+ *	view.c	a request line, an answer
+ *	ask.c	requests of kvmm-proc for other users
+ *	wait.c	connections that wait for a pressure trigger
+ *
+ * Context: control thread, but for functions handed to mm_call().
+ */
+#ifndef KVMM_IPC_VIEW_H
+#define KVMM_IPC_VIEW_H
+
+#include "kvmm/ipc/admin/admin.h"
+#include "kvmm/ipc/clients/clients.h"
+#include "kvmm/ipc/conn/conn.h"
+#include "kvmm/ipc/mm/mm.h"
+
+/**
+ * struct views - the view sockets
+ * @clients:   also lists the connections, as readers
+ * @operators: make the changes that a reader with rights asks for
+ * @proc:      makes the text
+ */
+struct views {
+	struct setup		*setup;
+	struct loop		*loop;
+	struct mm		*mm;
+	struct sockets		*sockets;
+	struct clients		*clients;
+	struct operators	*operators;
+	struct proc		*proc;
+};
+
+/**
+ * struct view_wait - the trigger that a connection waits for
+ * @key:     of the tenant that asked
+ * @trigger: of the core; CORE_NONE: none
+ * @fired:   times that it fired
+ */
+struct view_wait {
+	u64	key;
+	u32	trigger;
+	u64	fired;
+};
+
+/**
+ * struct view - one connection
+ * @over: one too many of its tenant: it gets that as answer to its request
+ * @len:  bytes of the request so far
+ * @head: first line of the answer, @head_len bytes; 0: not answered yet
+ * @sent: bytes of head and text that are out
+ * @wait: its trigger, if it waits for one
+ */
+struct view {
+	struct reader	reader;
+	struct watch	sock;
+	bool		over;
+	u64		deadline;
+	size_t		len;
+	size_t		head_len;
+	size_t		body_len;
+	size_t		sent;
+	struct view_wait wait;
+	struct seq_file	out;
+	char		head[PROC_HEAD_MAX];
+	char		req[PROC_REQ_MAX];
+};
+
+/* ask.c */
+int __must_check view_request(struct views *vs, u64 key, const char *req,
+			      size_t len, struct view_wait *wait,
+			      struct seq_file *out);
+
+/* wait.c */
+int __must_check wait_begin(struct views *vs, const char *req,
+			    struct view_wait *w, struct seq_file *out);
+void wait_end(struct views *vs, struct view_wait *w);
+void wait_take(struct views *vs);
+
+/* view.c */
+void view_accept(void *arg, struct watch *w, u32 events);
+u64 view_timers(struct views *vs, u64 now);
+void view_exit_all(struct views *vs);
+
+#endif /* KVMM_IPC_VIEW_H */
