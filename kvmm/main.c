@@ -7,21 +7,21 @@
  *
  * This program is a shell around a machine.  The machine (kvmm/core) holds
  * all state of memory and makes every decision; it knows no clock, no system
- * call and no thread.  The shell gives it what happened, and does what it
- * commands:
+ * call and no thread.  The shell (kvmm/ipc) reports events to it and executes
+ * its commands:
  *
  *	control thread	this one: sockets, attach, death, files for operators
  *	mm thread	the core and the clients' rings
  *	mapper thread	calls of the device, which may be slow
  *	copier thread	blocks between the device and the host pool
  *
- * kvmm/ipc/daemon.h says who may touch what.  What must hold whatever a
- * client does: it cannot stop a thread, it cannot make the daemon look at a
+ * kvmm/ipc/daemon.h says which thread may touch which state.  A client cannot
+ * break these rules: it cannot stop a thread, it cannot make the daemon read a
  * word twice, it cannot keep memory that another tenant is given, and when it
- * ends, however it ends, nothing of it is left.
+ * ends, in any way, no memory of it is left.
  *
- * Start is strict: everything that can be refused is refused before the first
- * socket exists, with one line that names the thing and the remedy, and an
+ * Start is strict: each error that can be found is found before the first
+ * socket exists, with one line that names the reason and the remedy, and an
  * exit code of its own.  The end is clean: clients are told, sockets and lock
  * are unlinked.  Started by kvmm-hold, lock and sockets outlive a crash.
  */
@@ -31,7 +31,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-#include <kvmm/addr.h>
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
 #include <kvmm/tenant_opt.h>
@@ -54,196 +53,6 @@ static const struct kv_program program = {
 	.file		= kvmm_config_file,
 };
 
-static int host_numa(struct daemon *d)
-{
-	if (!hostpool_numa_parse(d->setup.opt.host_numa, &d->setup.host_numa))
-		return 0;
-	pr_err("--host-numa: '%.40s' is none of auto, local, interleave: give one of these, or the number of a memory node",
-	       d->setup.opt.host_numa);
-	return -EINVAL;
-}
-
-/* kvmm-proc listens there; that it is wrong is said before anything starts. */
-static int metrics_addr(const struct daemon *d)
-{
-	struct kv_addr addr;
-
-	if (!kv_addr_parse(d->setup.opt.metrics, &addr))
-		return 0;
-	pr_err("--metrics: '%.80s' is no address: give off, a port, 127.0.0.1:PORT or [::1]:PORT, in numbers",
-	       d->setup.opt.metrics);
-	return -EINVAL;
-}
-
-static int config_check(struct daemon *d)
-{
-	const struct kvmm_options *o = &d->setup.opt;
-	char pool[32], ext[32];
-
-	kv_format_size(d->setup.pool_size, pool, sizeof(pool));
-	kv_format_size(o->extent_size, ext, sizeof(ext));
-	if (!is_power_of_2(o->extent_size)) {
-		pr_err("--extent-size %s is no power of two: give one, as 2M or 64M",
-		       ext);
-		return -EINVAL;
-	}
-	if (!is_power_of_2(o->min_token_bytes) ||
-	    o->min_token_bytes * 16ull > o->extent_size) {
-		pr_err("--min-token-bytes %u is no power of two, or 16 tokens of it exceed --extent-size %s: change either",
-		       o->min_token_bytes, ext);
-		return -EINVAL;
-	}
-	if (d->setup.dev.ops->granule) {
-		const u64 granule = d->setup.dev.ops->granule(&d->setup.dev);
-
-		if (!granule)
-			return -EIO;
-		if (o->extent_size % granule) {
-			pr_err("--extent-size %s is no multiple of %s, in which this GPU hands memory out: give a larger one",
-			       ext, kv_format_size(granule, pool, sizeof(pool)));
-			return -EINVAL;
-		}
-	}
-	if (!d->setup.pool_size || d->setup.pool_size % o->extent_size) {
-		pr_err("--pool-size %s is no multiple of --extent-size %s: change either",
-		       pool, ext);
-		return -EINVAL;
-	}
-	if (d->setup.host_size % o->extent_size || o->area_max % o->extent_size) {
-		pr_err("--host-size or --area-max is no multiple of --extent-size %s: change either",
-		       ext);
-		return -EINVAL;
-	}
-	if (o->overcommit == 1) {
-		pr_err("--overcommit 1 is none of ours: give 0, by the prompt, or 2, by all of max_tokens");
-		return -EINVAL;
-	}
-	if (o->area_max && !d->setup.host_size)
-		pr_warn("--area-max is of no use without a host pool, which all swap goes through: give it --host-size");
-	if (d->setup.pool_size >= CORE_POOL_LIMIT) {
-		pr_err("--pool-size %s is too large: table entries are 32-bit offsets of 64 bytes, so a pool has less than %s: give a smaller one",
-		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
-		return -EINVAL;
-	}
-	if (d->setup.pool_size / o->extent_size > UINT32_MAX / 4) {
-		pr_err("--pool-size %s has too many extents of %s: give a larger --extent-size",
-		       pool, ext);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static void config_fill(struct daemon *d)
-{
-	const struct kvmm_options *o = &d->setup.opt;
-
-	d->setup.cfg = (struct core_config){
-		.pool_bytes		= d->setup.pool_size,
-		.extent_size		= o->extent_size,
-		.min_token_bytes	= o->min_token_bytes,
-		.max_tenants		= o->max_tenants + d->sockets.nr_doors,
-		.named_tenants		= d->sockets.nr_doors,
-		.max_domains		= o->max_domains,
-		.max_clients		= o->max_clients,
-		.max_seqs		= o->max_seqs,
-		.max_steps		= KVMM_MAX_STEPS,
-		.step_deadline_ns	= o->step_deadline_ms * NSEC_PER_MSEC,
-		.quiet_deadline_ns	= o->quiet_deadline_ms * NSEC_PER_MSEC,
-		.revoke_deadline_ns	= o->revoke_deadline_ms * NSEC_PER_MSEC,
-		.starve_ns		= o->starve_ms * NSEC_PER_MSEC,
-		.io_deadline_ns		= o->swap_deadline_ms * NSEC_PER_MSEC,
-		.host_bytes		= d->setup.host_size,
-		.area_bytes		= !d->setup.host_size ? 0 : o->area_max ?
-					  o->area_max : 4 * d->setup.host_size,
-		.swappiness		= o->swappiness,
-		.watermark_scale_factor	= o->watermark_scale_factor,
-		.cache_floor		= o->cache_floor,
-		.overcommit		= o->overcommit,
-		.overcommit_ratio	= o->overcommit_ratio,
-	};
-	keep_boot(d->setup.cfg.boot);
-	d->setup.nr_extents = (u32)(d->setup.pool_size / o->extent_size);
-	d->setup.arena_bytes = core_arena_size(&d->setup.cfg);
-	d->mm.spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? o->spin : 0;
-	d->setup.dev.extent_size = o->extent_size;
-}
-
-/* ---- what the files for operators are made from ---- */
-
-static int source_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
-		       void *fn_arg)
-{
-	struct daemon *d = arg;
-
-	return mm_call(&d->mm, fn, fn_arg);
-}
-
-static int source_client_info(void *arg, u32 client,
-			      struct proc_client_info *info)
-{
-	const struct daemon *d = arg;
-
-	if (client >= MAX_CLIENTS || !d->clients.by_id[client])
-		return -ENOENT;
-	*info = d->clients.by_id[client]->info;
-	return 0;
-}
-
-static int source_tenant_info(void *arg, u64 key,
-			      struct proc_tenant_info *info)
-{
-	struct daemon *d = arg;
-
-	return tenant_get_info(&d->clients, key, info);
-}
-
-static int source_swap_area(void *arg, u32 i, struct proc_swap_area *info)
-{
-	const struct daemon *d = arg;
-
-	return area_get_info(&d->link, i, info);
-}
-
-static int source_swap_info(void *arg, struct proc_swap_info *info)
-{
-	struct daemon *d = arg;
-
-	return link_get_info(&d->link, info);
-}
-
-static u64 source_idle_ns(void *arg)
-{
-	const struct daemon *d = arg;
-
-	return READ_ONCE(d->mm.idle_ns);
-}
-
-static int proc_start(struct daemon *d)
-{
-	struct proc_source src = {
-		.call		= source_call,
-		.client_info	= source_client_info,
-		.tenant_info	= source_tenant_info,
-		.swap_area	= source_swap_area,
-		.swap_info	= source_swap_info,
-		.idle_ns	= source_idle_ns,
-		.host		= &d->setup.host.found,
-		.arg		= d,
-		.backend	= d->setup.dev.ops->name,
-		.socket		= d->sockets.attach_addr.sun_path,
-		.start_ns	= d->setup.start_ns,
-		.daemon_epoch	= d->setup.epoch,
-		.start		= d->setup.adopted < 0 ? "cold" :
-				  d->setup.adopted == CORE_ADOPT_WHOLE ?
-				  "adopted whole" : "adopted, salvaged",
-	};
-
-	d->proc = proc_create(&src);
-	d->operators.proc = d->proc;
-	d->views.proc = d->proc;
-	return d->proc ? 0 : -errno;
-}
-
 /* ---- start ---- */
 
 static int refuse_start(const char *what, int err, int code)
@@ -252,7 +61,7 @@ static int refuse_start(const char *what, int err, int code)
 	return code;
 }
 
-/* The device, and sizes that depend on it.  Return: exit code. */
+/* The device, and its default sizes.  Return: exit code. */
 static int start_device(struct daemon *d, char *why, size_t len)
 {
 	struct kvmm_options *o = &d->setup.opt;
@@ -270,13 +79,13 @@ static int start_device(struct daemon *d, char *why, size_t len)
 	       EX_UNAVAILABLE : 0;
 }
 
-/* Everything that can be refused for what was asked.  Return: exit code. */
+/* Judge the options against this machine.  Return: exit code. */
 static int start_checks(struct daemon *d)
 {
 	char why[512];
 	int err;
 
-	if (socket_mode(&d->sockets) || host_numa(d) || metrics_addr(d))
+	if (socket_mode(&d->sockets) || config_options(&d->setup))
 		return EX_USAGE;
 	err = door_options(&d->sockets);
 	if (err)
@@ -286,10 +95,10 @@ static int start_checks(struct daemon *d)
 	err = start_device(d, why, sizeof(why));
 	if (err)
 		return err;
-	if (hostpool_numa_check(&d->setup.host_numa) || limits_sizes(d) ||
-	    config_check(d))
+	if (hostpool_numa_check(&d->setup.host_numa) || limits_sizes(&d->setup, &d->deposit) ||
+	    config_check(&d->setup))
 		return EX_CONFIG;
-	config_fill(d);
+	config_fill(&d->setup, d->sockets.nr_doors);
 	if (!d->setup.arena_bytes) {
 		pr_err("more blocks than records can number: give a larger --min-token-bytes (now %u), or a smaller --pool-size, --host-size or --area-max",
 		       d->setup.cfg.min_token_bytes);
@@ -309,18 +118,21 @@ static int start_checks(struct daemon *d)
 		return err == -EWOULDBLOCK ? EX_UNAVAILABLE : EX_CANTCREAT;
 
 	pr_info("%s", why);
-	if (limits_files(d))
+	if (limits_files(&d->setup, d->sockets.nr_doors,
+			 &d->clients.send_batch))
 		return EX_OSERR;
 	if (d->setup.dev.ops->reserve &&
 	    d->setup.dev.ops->reserve(&d->setup.dev, d->setup.cfg.pool_bytes))
 		return EX_OSERR;
-	adopt_start(d);
+	adopt_start(&d->adoption);
 	d->setup.dev.epoch = d->setup.epoch;
-	/* What was adopted is there. */
-	return d->setup.adopted < 0 && limits_memory(d) ? EX_CONFIG : 0;
+	/* Adopted memory is there already. */
+	if (d->setup.adopted < 0 && limits_memory(&d->setup, &d->deposit))
+		return EX_CONFIG;
+	return 0;
 }
 
-/* The host pool and the tables for what moves in and out of it. */
+/* The copier, the host pool and the requests to swapd. */
 static int start_tiers(struct daemon *d)
 {
 	int err = copier_init(&d->copier);
@@ -334,8 +146,8 @@ static int start_tiers(struct daemon *d)
 }
 
 /*
- * Refused by a line of its own.  Return: exit code; -1 when a signal came
- * meanwhile, which is a clean end.
+ * Errors have been logged.  Return: exit code; -1 when a signal came meanwhile,
+ * which is a clean end.
  */
 static int start_hostpool(struct daemon *d)
 {
@@ -364,18 +176,18 @@ static int start_hostpool(struct daemon *d)
 
 /* ---- rights ---- */
 
-/* Who it will be, before anything is made.  Return: exit code. */
+/* The user that the daemon becomes, before any name is made.  Return: exit code. */
 static int start_box(struct daemon *d)
 {
 	const bool held = getenv(HOLD_ENV);
 	int err;
 
-	/* Made before there are threads, and a driver starts some. */
+	/* Prepared before there are threads, and a driver starts some. */
 	d->box.who = SANDBOX_kvmm | (dev_has_driver(d->setup.opt.backend) ?
 				     SANDBOX_cuda : 0);
 	d->box.mode = d->setup.opt.sandbox;
 	d->box.user = d->setup.opt.user;
-	/* Alone it removes its sockets itself, as the user it is. */
+	/* Without hold it removes its sockets itself, so it stays the same user. */
 	d->box.dflt = held ? "kvmm" : NULL;
 	if (!held && d->setup.opt.user) {
 		pr_err("--user needs kvmm-hold, which removes what another user made: start that");
@@ -385,7 +197,7 @@ static int start_box(struct daemon *d)
 	return err == -EINVAL ? EX_USAGE : err ? EX_OSERR : 0;
 }
 
-/* From here on no name can be made, and only the sockets' be removed. */
+/* From here on no name can be made, and only those of the sockets be removed. */
 static int drop_rights(struct daemon *d)
 {
 	char *dir = d->unlink_dir, *slash;
@@ -405,7 +217,7 @@ static int start_threads(struct daemon *d)
 {
 	int err = closer_start(&d->sockets);
 
-	/* The mapper's records do not wait behind others. */
+	/* The mapper sends its records itself: none may wait before them. */
 	deposit_late_flush(&d->deposit);
 	if (!err)
 		err = mapper_start(&d->mapper);
@@ -431,7 +243,7 @@ static int start_serving(struct daemon *d)
 	int err = d->deposit.keep ? 0 : keep_make(&d->deposit), code;
 
 	if (!err)
-		err = core_make(d);
+		err = core_make(&d->adoption);
 	if (err == -EINVAL)
 		return refuse_start("the core refuses the sizes given", err,
 				    EX_CONFIG);
@@ -440,14 +252,14 @@ static int start_serving(struct daemon *d)
 	if (!err)
 		err = mapper_init(&d->mapper);
 	if (!err) {
-		adopt_extents(d);
+		adopt_extents(&d->adoption);
 		code = start_hostpool(d);
 		if (code)
 			return code;
 		err = start_tiers(d);
 	}
 	if (!err)
-		err = adopt_clients(d);
+		err = adopt_clients(&d->adoption);
 	if (err == -EFBIG)
 		return refuse_start("the daemon's tables, which the next one may go on with, are a file in memory: raise the limit on files (ulimit -f), or start with --adopt off",
 				    err, EX_OSERR);
@@ -463,14 +275,14 @@ static int start_serving(struct daemon *d)
 	if (err)
 		return refuse_start("a thread cannot be started", err,
 				    EX_OSERR);
-	err = proc_start(d);
+	err = source_start(d);
 	if (err)
 		return refuse_start("the files for operators cannot be made",
 				    err, EX_SOFTWARE);
 	if (sandbox_filter(&d->box))
 		return EX_OSERR;
-	adopt_tell(d);
-	/* Of what comes from here on hold believes less. */
+	adopt_tell(&d->adoption);
+	/* From here on hold refuses records that only a start may put. */
 	deposit_put(&d->deposit, HOLD_SERVES, 0, -1, 0);
 	if (socket_listen(&d->sockets, &acceptors))
 		return EX_CANTCREAT;
@@ -487,7 +299,7 @@ static void log_ready(const struct daemon *d)
 		kv_format_size(d->setup.cfg.pool_bytes, pool, sizeof(pool)),
 		d->setup.dev.ops->name, d->setup.nr_extents,
 		kv_format_size(d->setup.cfg.extent_size, ext, sizeof(ext)),
-		kv_format_size(ALIGN_UP(limits_records(d), 1ull << 20),
+		kv_format_size(ALIGN_UP(limits_records(&d->setup), 1ull << 20),
 			       records, sizeof(records)), d->setup.epoch);
 	pr_info("ready: %s", d->sockets.attach_addr.sun_path);
 }
@@ -498,7 +310,7 @@ static void log_ready(const struct daemon *d)
 static void __noreturn leave(struct daemon *d)
 {
 	mm_stop(&d->mm);
-	/* It is no death. */
+	/* This end does not count as a death. */
 	d->deposit.keep->tries = 0;
 	deposit_late_flush(&d->deposit);
 	/* A call that hangs in the kernel ends with this process. */
@@ -520,7 +332,7 @@ static void stop_all(struct daemon *d, int code)
 	}
 	clients_exit(&d->clients);
 	closer_stop(&d->sockets);
-	proc_destroy(d->proc);
+	proc_destroy(d->views.proc);
 	link_stop(&d->link);
 	/* Its descriptor is the deposit's. */
 	d->hold_watch.fd = -1;
@@ -540,8 +352,8 @@ static void stop_all(struct daemon *d, int code)
 /* ---- options ---- */
 
 /*
- * What is wrong with the options is said as the start would; the memory that is
- * there now is left out, and auto is any size.  Return: exit code.
+ * Judge the options as the start does, but for the memory that is available
+ * now; auto is any size.  Return: exit code.
  */
 static int judge_config(struct daemon *d)
 {
@@ -549,7 +361,7 @@ static int judge_config(struct daemon *d)
 	char why[512];
 	int err;
 
-	if (socket_mode(&d->sockets) || host_numa(d) || metrics_addr(d) ||
+	if (socket_mode(&d->sockets) || config_options(&d->setup) ||
 	    door_options(&d->sockets))
 		return EX_USAGE;
 	err = start_device(d, why, sizeof(why));
@@ -559,7 +371,7 @@ static int judge_config(struct daemon *d)
 		o->pool_size = (struct kv_amount){ .value = o->extent_size };
 	if (o->host_size.unit == KV_AMOUNT_AUTO)
 		o->host_size = (struct kv_amount){ .value = o->extent_size };
-	return limits_sizes(d) || config_check(d) ? EX_CONFIG : 0;
+	return limits_sizes(&d->setup, &d->deposit) || config_check(&d->setup) ? EX_CONFIG : 0;
 }
 
 static int check_config(struct daemon *d, const struct kvmm_config *config)
@@ -622,7 +434,7 @@ int main(int argc, char **argv)
 		free(d);
 		return code;
 	}
-	/* Started by its descriptor it would have a number for a name. */
+	/* A program started by its descriptor has the number for a name. */
 	prctl(PR_SET_NAME, "kvmm");
 	umask(0077);
 

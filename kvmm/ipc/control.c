@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * control.c - the control thread: one epoll over everything that is not hot
+ * control.c - the control thread: one event loop over everything that is not hot
  *
- * Listening sockets, connections, pidfds, signals and the kick of the mm
- * thread, each a struct watch with a function.  Nothing here blocks: sockets
- * are non-blocking, a peer that does not read is left alone until it does,
- * and what takes its time has a deadline.  mm_call() waits, for no longer
- * than a turn of the mm thread, which never blocks either.
- *
- * A watch may die while an event for it waits in the same batch.  Its fn is
- * then NULL and the event is dropped; its memory is freed after the round.
+ * It serves listening sockets, connections, pidfds, signals, hold and the kick
+ * of the mm thread.  Nothing here blocks: sockets are non-blocking, a peer that
+ * does not read is left alone until it does, and each wait for a peer has a
+ * deadline.  mm_call() waits, for no longer than a turn of the mm thread, which
+ * never blocks either.
  */
 #include <signal.h>
 #include <sys/epoll.h>
@@ -65,7 +62,7 @@ static int control_signalfd(void)
 	if (pthread_sigmask(SIG_BLOCK, &set, NULL))
 		return -1;
 	signal(SIGPIPE, SIG_IGN);
-	/* EFBIG instead, which can be told. */
+	/* A write fails with EFBIG instead, which can be logged. */
 	signal(SIGXFSZ, SIG_IGN);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -111,8 +108,8 @@ static int hold_receive(int sock, struct hold_record *r, int *fd)
 	return 0;
 }
 
-/* control_from_hold() - kvmm-hold tells of swapd, or answers for an upgrade */
-void control_from_hold(void *arg, struct watch *w, u32 events)
+/* kvmm-hold tells of swapd, or answers for an upgrade. */
+static void control_from_hold(void *arg, struct watch *w, u32 events)
 {
 	struct daemon *d = arg;
 	struct hold_record r;
@@ -133,7 +130,7 @@ void control_from_hold(void *arg, struct watch *w, u32 events)
 		watch_remove(&d->loop, w);
 }
 
-/* control_hear_hold() - from here on; without hold there is nothing to hear */
+/* control_hear_hold() - watch the socket of hold, if there is one */
 int control_hear_hold(struct daemon *d)
 {
 	if (d->deposit.fd < 0)
@@ -144,7 +141,7 @@ int control_hear_hold(struct daemon *d)
 	return watch_add(&d->loop, &d->hold_watch, EPOLLIN);
 }
 
-/* Do what is due.  Return: milliseconds until something else is. */
+/* Do the work that is due.  Return: milliseconds until more is. */
 static int control_timers(struct daemon *d)
 {
 	u64 now = clock_ns(), next;
@@ -154,18 +151,18 @@ static int control_timers(struct daemon *d)
 	next = min(next, view_timers(&d->views, now));
 	next = min(next, deposit_timers(&d->deposit, now));
 	next = min(next, deposit_late_timers(&d->deposit, now));
-	next = min(next, adopt_timers(d, now));
+	next = min(next, adopt_timers(&d->adoption, now));
 	next = min(next, admin_timers(&d->operators, now));
 	next = min(next, area_timers(&d->link, now));
 	next = min(next, closer_timers(&d->sockets, now));
 	mapper_watchdog(&d->mapper, now);
 	copier_watchdog(&d->copier, now);
-	/* The mapper gets stuck without telling anybody. */
+	/* A mapper that hangs sends no event: look again. */
 	next = min(next, now + WATCHDOG_NS);
 	return next <= now ? 0 : (int)DIV_ROUND_UP(next - now, NSEC_PER_MSEC);
 }
 
-/* control_run() - until a signal says so */
+/* control_run() - serve until a signal, or until an upgrade was granted */
 void control_run(struct daemon *d)
 {
 	while (!d->loop.stop) {

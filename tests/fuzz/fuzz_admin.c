@@ -74,9 +74,9 @@ static void setup(void)
 	core_client_bind(inproc->setup.core, 0, &bind);
 	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm.epoll, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
-	inproc->proc = proc_create(&src);
-	inproc->operators.proc = inproc->views.proc = inproc->proc;
-	FUZZ_LAW(inproc->proc, "no files");
+	inproc->views.proc = proc_create(&src);
+	inproc->operators.proc = inproc->views.proc;
+	FUZZ_LAW(inproc->views.proc, "no files");
 }
 
 /* ---- what comes back ---- */

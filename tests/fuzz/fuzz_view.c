@@ -98,9 +98,9 @@ static void setup(void)
 	inproc->clients.by_id[0] = &client;
 	core_client_bind(inproc->setup.core, 0, &bind);
 	open_some();
-	inproc->proc = proc_create(&src);
-	inproc->operators.proc = inproc->views.proc = inproc->proc;
-	FUZZ_LAW(inproc->proc, "no files");
+	inproc->views.proc = proc_create(&src);
+	inproc->operators.proc = inproc->views.proc;
+	FUZZ_LAW(inproc->views.proc, "no files");
 }
 
 /* ---- the answer ---- */

@@ -188,7 +188,7 @@ static void inproc_make(void)
 	make_tenants(d);
 	FUZZ_LAW(!keep_make(&d->deposit), "no memory");
 	inproc_keep(d->deposit.keep, sizeof(*d->deposit.keep));
-	FUZZ_LAW(!core_make(d), "no core");
+	FUZZ_LAW(!core_make(&d->adoption), "no core");
 	FUZZ_LAW(!mm_init(&d->mm) && !mapper_init(&d->mapper) &&
 		 !copier_init(&d->copier),
 		 "the daemon does not begin");

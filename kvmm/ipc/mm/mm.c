@@ -326,6 +326,7 @@ int mm_init(struct mm *m)
 	if (m->epoll < 0 || m->sleeper.bell < 0 ||
 	    epoll_ctl(m->epoll, EPOLL_CTL_ADD, m->sleeper.bell, &ev))
 		return -errno;
+	m->spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? m->setup->opt.spin : 0;
 	sem_init(&m->call_done, 0, 0);
 	m->stop = 1;
 	return 0;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * config.c - options that contradict each other; the core's configuration
+ */
+#include <kvmm/addr.h>
+#include <kvmm/log.h>
+
+#include "kvmm/ipc/start/start.h"
+
+static int host_numa(struct setup *s)
+{
+	if (!hostpool_numa_parse(s->opt.host_numa, &s->host_numa))
+		return 0;
+	pr_err("--host-numa: '%.40s' is none of auto, local, interleave: give one of these, or the number of a memory node",
+	       s->opt.host_numa);
+	return -EINVAL;
+}
+
+/* kvmm-proc listens there; a wrong address is refused before anything starts. */
+static int metrics_addr(const struct setup *s)
+{
+	struct kv_addr addr;
+
+	if (!kv_addr_parse(s->opt.metrics, &addr))
+		return 0;
+	pr_err("--metrics: '%.80s' is no address: give off, a port, 127.0.0.1:PORT or [::1]:PORT, in numbers",
+	       s->opt.metrics);
+	return -EINVAL;
+}
+
+/* config_options() - judge options that are text.  Return: 0 or -EINVAL, logged */
+int config_options(struct setup *s)
+{
+	return host_numa(s) || metrics_addr(s) ? -EINVAL : 0;
+}
+
+/* config_check() - judge sizes together.  Return: 0 or a negative errno, logged */
+int config_check(struct setup *s)
+{
+	const struct kvmm_options *o = &s->opt;
+	char pool[32], ext[32];
+
+	kv_format_size(s->pool_size, pool, sizeof(pool));
+	kv_format_size(o->extent_size, ext, sizeof(ext));
+	if (!is_power_of_2(o->extent_size)) {
+		pr_err("--extent-size %s is no power of two: give one, as 2M or 64M",
+		       ext);
+		return -EINVAL;
+	}
+	if (!is_power_of_2(o->min_token_bytes) ||
+	    o->min_token_bytes * 16ull > o->extent_size) {
+		pr_err("--min-token-bytes %u is no power of two, or 16 tokens of it exceed --extent-size %s: change either",
+		       o->min_token_bytes, ext);
+		return -EINVAL;
+	}
+	if (s->dev.ops->granule) {
+		const u64 granule = s->dev.ops->granule(&s->dev);
+
+		if (!granule)
+			return -EIO;
+		if (o->extent_size % granule) {
+			pr_err("--extent-size %s is no multiple of %s, in which this GPU hands memory out: give a larger one",
+			       ext, kv_format_size(granule, pool, sizeof(pool)));
+			return -EINVAL;
+		}
+	}
+	if (!s->pool_size || s->pool_size % o->extent_size) {
+		pr_err("--pool-size %s is no multiple of --extent-size %s: change either",
+		       pool, ext);
+		return -EINVAL;
+	}
+	if (s->host_size % o->extent_size || o->area_max % o->extent_size) {
+		pr_err("--host-size or --area-max is no multiple of --extent-size %s: change either",
+		       ext);
+		return -EINVAL;
+	}
+	if (o->overcommit == 1) {
+		pr_err("--overcommit 1 is none of ours: give 0, by the prompt, or 2, by all of max_tokens");
+		return -EINVAL;
+	}
+	if (o->area_max && !s->host_size)
+		pr_warn("--area-max is of no use without a host pool, which all swap goes through: give it --host-size");
+	if (s->pool_size >= CORE_POOL_LIMIT) {
+		pr_err("--pool-size %s is too large: table entries are 32-bit offsets of 64 bytes, so a pool has less than %s: give a smaller one",
+		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
+		return -EINVAL;
+	}
+	if (s->pool_size / o->extent_size > UINT32_MAX / 4) {
+		pr_err("--pool-size %s has too many extents of %s: give a larger --extent-size",
+		       pool, ext);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* config_fill() - the configuration of the core, from options and sizes */
+void config_fill(struct setup *s, u32 nr_doors)
+{
+	const struct kvmm_options *o = &s->opt;
+
+	s->cfg = (struct core_config){
+		.pool_bytes		= s->pool_size,
+		.extent_size		= o->extent_size,
+		.min_token_bytes	= o->min_token_bytes,
+		.max_tenants		= o->max_tenants + nr_doors,
+		.named_tenants		= nr_doors,
+		.max_domains		= o->max_domains,
+		.max_clients		= o->max_clients,
+		.max_seqs		= o->max_seqs,
+		.max_steps		= KVMM_MAX_STEPS,
+		.step_deadline_ns	= o->step_deadline_ms * NSEC_PER_MSEC,
+		.quiet_deadline_ns	= o->quiet_deadline_ms * NSEC_PER_MSEC,
+		.revoke_deadline_ns	= o->revoke_deadline_ms * NSEC_PER_MSEC,
+		.starve_ns		= o->starve_ms * NSEC_PER_MSEC,
+		.io_deadline_ns		= o->swap_deadline_ms * NSEC_PER_MSEC,
+		.host_bytes		= s->host_size,
+		.area_bytes		= !s->host_size ? 0 : o->area_max ?
+					  o->area_max : 4 * s->host_size,
+		.swappiness		= o->swappiness,
+		.watermark_scale_factor	= o->watermark_scale_factor,
+		.cache_floor		= o->cache_floor,
+		.overcommit		= o->overcommit,
+		.overcommit_ratio	= o->overcommit_ratio,
+	};
+	keep_boot(s->cfg.boot);
+	s->nr_extents = (u32)(s->pool_size / o->extent_size);
+	s->arena_bytes = core_arena_size(&s->cfg);
+	s->dev.extent_size = o->extent_size;
+}
