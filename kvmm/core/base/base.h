@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base.h - accessors of records, counters, trace, wake-ups: what every room uses
+ * base.h - accessors of records, counters, trace, wake-ups: used by every room
  */
 #ifndef KVMM_CORE_BASE_H
 #define KVMM_CORE_BASE_H
@@ -20,7 +20,7 @@ static inline const struct core_sizes *core_sizes(const struct core *c)
 	return &c->head->sizes;
 }
 
-/* Bytes of the device pool that are in use: what there is to be had. */
+/* Bytes of the device pool that are in use (resize.c). */
 static inline u64 pool_online(const struct core *c)
 {
 	return c->head->nr_online * core_cfg(c)->extent_size;
@@ -31,7 +31,7 @@ static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
 	return &c->head->pools[pool];
 }
 
-/* The number of domain @dom's part in @pool; in the device pool, of the domain. */
+/* The number of domain @dom's part in @pool; in the device pool it is @dom. */
 static inline u32 part_index(const struct core *c, u32 dom, u32 pool)
 {
 	return dom + pool * core_cfg(c)->max_domains;
@@ -41,11 +41,11 @@ static inline u32 part_pool(const struct core *c, u32 part)
 {
 	u32 nr = core_cfg(c)->max_domains;
 
-	/* Nearly always: no need to divide. */
+	/* Nearly always the device pool: no need to divide. */
 	return part < nr ? CORE_POOL_DEV : part / nr;
 }
 
-/* Is it the one of its group that life.c looks at?  This comes with every block. */
+/* Does life.c sample the block?  Called for every change of a block's state. */
 static inline bool life_is_sampled(const struct core *c, u32 blk)
 {
 	u32 shift = c->head->life_shift, group = blk >> shift;
@@ -61,7 +61,7 @@ static inline u32 part_domain(const struct core *c, u32 part)
 	return part < nr ? part : part % nr;
 }
 
-/* The first domain that there is, of index @i or more; max_domains: none. */
+/* The first used domain of index @i or more; max_domains: there is none. */
 static inline u32 domain_from(const struct core *c, u32 i)
 {
 	while (i < core_cfg(c)->max_domains && !c->domains[i].used)
@@ -82,8 +82,8 @@ static inline struct kv_part *part_at(const struct core *c, u32 part)
 }
 
 /*
- * Work that grows with what there is was done: @n units of about 10 ns.  An
- * event that has done a lot leaves the rest to the next, see admit_all().
+ * Count work that grows with the number of records: @n units of about 10 ns.
+ * An event that has done a lot leaves the rest to the next, see admit_all().
  */
 static inline void core_work(struct core *c, u32 n)
 {
@@ -91,12 +91,12 @@ static inline void core_work(struct core *c, u32 n)
 }
 
 /*
- * An event is under way from here to the end of the block: the arena is as
- * another core could go on with it only outside.  One thread writes it, and a
- * thread that is killed has done what comes before the place where it was
- * killed and nothing that comes after, on any machine; so it is the compiler
- * alone that could change the order of stores, and core_order() is all that
- * is needed between two of which the first must be true whenever the second is.
+ * An event is under way from here to the end of the C block.  Another core can
+ * go on in the arena only between events.  One thread writes the arena.  A
+ * thread that is killed has done every store before the place where it was
+ * killed and none after it, on any machine.  So only the compiler could change
+ * the order of stores.  core_order() stands between two stores of which the
+ * first must be done whenever the second is.
  */
 #define core_order()	__asm__ __volatile__("" ::: "memory")
 
@@ -132,10 +132,10 @@ static inline void core_count(struct core *c, enum core_event ev, u64 n)
 	c->head->events[ev] += n;
 }
 
-/* trace.c: what was decided, for whoever wants to know */
+/* trace.c: a ring of decisions */
 void trace_record(struct core *c, u32 event, const u64 *arg, u32 nr);
 
-/* The fields of an event of trace.h, in the order of that list. */
+/* Record an event of trace.h; its fields are in the order of that list. */
 #define core_trace(c, event, ...)					\
 do {									\
 	_Static_assert(sizeof((u64[]){ __VA_ARGS__ }) / sizeof(u64) ==	\
@@ -146,10 +146,10 @@ do {									\
 			     CORE_TRACE_NR_##event);			\
 } while (0)
 
-/* An index as a field. */
+/* An index as a field of a trace record. */
 #define trace_id(index)	((index) == CORE_NONE ? ~0ull : (u64)(index))
 
-/* The first three fields of what is told of a sequence. */
+/* The first three fields of each trace record about a sequence. */
 #define trace_seq(c, s)	(s)->client, (s)->domain, seq_number(c, s)
 
 static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
@@ -157,7 +157,7 @@ static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
 	return (u32)(s - c->seqs);
 }
 
-/* Its number among its client's, as the files have it. */
+/* The number of a sequence among those of its client. */
 static inline u32 seq_number(const struct core *c, const struct kv_seq *s)
 {
 	return seq_index(c, s) - s->client * core_cfg(c)->max_seqs;
@@ -169,7 +169,7 @@ static inline struct kv_domain *seq_domain(const struct core *c,
 	return &c->domains[s->domain];
 }
 
-/* The notes of this event about a record. */
+/* The scratch of this event for a record. */
 static inline struct span_scan *span_scan(const struct core *c,
 					  const struct kv_span *sp)
 {
@@ -188,19 +188,19 @@ static inline struct seq_scan *seq_scan(const struct core *c,
 	return &c->seq_scans[s - c->seqs];
 }
 
-/* Blocks of a part that are not free. */
+/* Blocks of a part that are not FREE. */
 static inline u32 part_used(const struct kv_part *p)
 {
 	return p->nr_spans * p->span_blocks - p->nr[BLK_FREE];
 }
 
-/* Free blocks that may be taken: no block of an isolated span may. */
+/* Free blocks that can be allocated: those outside of isolated spans. */
 static inline u32 part_free(const struct kv_part *p)
 {
 	return p->nr[BLK_FREE] - p->isolated_free;
 }
 
-/* The same of the device pool. */
+/* The same for the device pool. */
 static inline u32 domain_used(const struct kv_domain *d)
 {
 	return part_used(&d->dev);
@@ -211,7 +211,7 @@ static inline u32 domain_free(const struct kv_domain *d)
 	return part_free(&d->dev);
 }
 
-/* Cached blocks whose eviction gives the domain a free one. */
+/* Cached blocks whose eviction frees a block that can be allocated. */
 static inline u32 domain_cached(const struct kv_domain *d)
 {
 	return d->dev.nr[BLK_CACHED] - d->dev.isolated_cached;
@@ -228,8 +228,8 @@ static inline u32 tokens_to_blocks(const struct kv_domain *d, u32 tokens)
 }
 
 /*
- * Every reason to keep a block's content: the sequences that map it, the
- * index, copies of the daemon.  It follows from these and is not kept.
+ * All reasons to keep the content of a block: mappings of sequences, the
+ * index, copies of the daemon.  The count is computed, not stored.
  */
 static inline u32 block_refcount(const struct kv_block *b)
 {
@@ -243,13 +243,13 @@ static inline bool block_writable(const struct core *c, u32 blk)
 	       block_refcount(&c->blocks[blk]) == 1;
 }
 
-/* First extent of the span that a block is in. */
+/* First extent of the span that the block belongs to. */
 static inline u32 block_span(const struct core *c, u32 blk)
 {
 	return c->extents[blk >> core_sizes(c)->block_shift].span;
 }
 
-/* Is the block in a span that is emptied for another tenant? */
+/* Is the block in a span that is being emptied for another tenant? */
 static inline bool block_is_claimed(const struct core *c, u32 blk)
 {
 	u32 span = block_span(c, blk);
@@ -257,7 +257,7 @@ static inline bool block_is_claimed(const struct core *c, u32 blk)
 	return span_is_isolated(&c->spans[span]) && c->extents[span].want;
 }
 
-/* Is the block in a span that is on its way out of use?  See resize.c. */
+/* Is the block in a span that goes out of use?  See resize.c. */
 static inline bool block_leaves(const struct core *c, u32 blk)
 {
 	u32 first = block_span(c, blk);
@@ -272,13 +272,13 @@ static inline u32 domain_slack(const struct kv_domain *d)
 	return domain_free(d) - d->dev.reserved;
 }
 
-/* Blocks in use that no eviction would give back, and promised ones. */
+/* Blocks in use that eviction cannot free, and reserved blocks. */
 static inline u32 domain_held(const struct kv_domain *d)
 {
 	return domain_used(d) - d->dev.nr[BLK_CACHED] + d->dev.reserved;
 }
 
-/* Blocks that will be free soon, by themselves. */
+/* Blocks that become free soon without further work. */
 static inline u32 room_coming(const struct core *c, const struct kv_domain *d)
 {
 	u64 made = (u64)d->dev.pending_spans * d->dev.span_blocks;
@@ -288,7 +288,7 @@ static inline u32 room_coming(const struct core *c, const struct kv_domain *d)
 	return (u32)min(made + leaving, 0x7fffffffull);
 }
 
-/* Blocks of @nr that are neither free, nor coming, nor cached. */
+/* Blocks of @nr + @spare that are neither free, nor coming, nor cached. */
 static inline u32 room_lacks(const struct core *c, const struct kv_domain *d, u32 nr,
 	       u32 spare)
 {
@@ -297,29 +297,29 @@ static inline u32 room_lacks(const struct core *c, const struct kv_domain *d, u3
 	return (u64)nr + spare > have ? (u32)((u64)nr + spare - have) : 0;
 }
 
-/* memory.max stands in the way: only the domain's own can help. */
+/* Does memory.max stop @nr more blocks?  Then only the domain's own help. */
 static inline bool domain_limited(const struct kv_domain *d, u32 nr)
 {
 	return (u64)domain_held(d) + nr > d->dev.max_blocks;
 }
 
-/* Does a swapped sequence of the domain wait beside others? */
+/* Does a swapped sequence of the domain wait, and another one, too? */
 static inline bool restore_waits(const struct kv_domain *d)
 {
 	return d->nr_swapped && d->nr_waiting > 1;
 }
 
 /**
- * revoke_needed() - may somebody of its tenant have the extent mapped?
+ * revoke_needed() - may a client of its tenant have the extent mapped?
  *
- * Then it changes over to another tenant only by a revocation.
+ * Then another tenant gets the extent only after a revocation.
  */
 static inline bool revoke_needed(const struct core *c, u32 e)
 {
 	return c->extents[e].sent || c->extents[e].haunted;
 }
 
-/* Blocks that the domain could have at best. */
+/* The most blocks that the domain could have. */
 static inline u32 domain_capacity(const struct core *c, const struct kv_domain *d)
 {
 	u64 spans = c->head->nr_online / d->dev.span_extents;
@@ -351,7 +351,7 @@ static inline struct kv_step *step_at(const struct core *c, u32 client, u32 i,
 	return &c->steps[client * KVMM_MAX_STEPS + slot];
 }
 
-/* drain_of_tenant() - the same of a tenant; CORE_NONE: one that is not known */
+/* drain_of_tenant() - bit set of CORE_DRAIN_*; CORE_NONE: not known yet */
 static inline u32 drain_of_tenant(const struct core *c, u32 tenant)
 {
 	bool its = tenant != CORE_NONE && c->tenants[tenant].draining;
@@ -360,7 +360,7 @@ static inline u32 drain_of_tenant(const struct core *c, u32 tenant)
 	       (its ? BIT(CORE_DRAIN_TENANT) : 0);
 }
 
-/* drain_of_client() - what drains it: a bit for each CORE_DRAIN_* */
+/* drain_of_client() - bit set of the CORE_DRAIN_* that drain the client */
 static inline u32 drain_of_client(const struct core *c, u32 client)
 {
 	const struct kv_client *cl = &c->clients[client];
@@ -369,19 +369,19 @@ static inline u32 drain_of_client(const struct core *c, u32 client)
 	       (cl->draining ? BIT(CORE_DRAIN_CLIENT) : 0);
 }
 
-/* Can a domain have blocks, or a waiting sequence be admitted, now? */
+/* Can a domain have blocks now, or a waiting sequence be admitted? */
 enum verdict {
 	ROOM_NOW,	/* yes */
-	ROOM_MADE,	/* memory is being made, or other tenants give it back */
+	ROOM_MADE,	/* memory is being made, or other tenants return it */
 	ROOM_MOVED,	/* blocks of another domain are being moved away */
 	ROOM_NONE,	/* no */
-	WAITS_CLIENT,	/* its client has extents to map, or no table page left */
+	WAITS_CLIENT,	/* its client has extents to map, or has no table page left */
 	WAITS_HIGH,	/* its domain would be above memory.high */
-	WAITS_HASH,	/* its prompt is not hashed to the end */
-	WAITS_NOT,	/* it was failed, or is to be matched again */
+	WAITS_HASH,	/* its prompt is not hashed to its end yet */
+	WAITS_NOT,	/* it failed, or must be matched again */
 };
 
-/* Ask the first waiting sequence of the domain again, after this event. */
+/* After this event, try the first waiting sequence of the domain again. */
 static inline void domain_kick(struct kv_domain *d)
 {
 	d->retry = 1;
@@ -404,7 +404,7 @@ u32 order_prev(const struct core *c, u32 root, const struct kv_seq *s,
 u32 order_prev_aged(const struct core *c, u32 root, const struct kv_seq *s,
 		    u64 since);
 
-/* Two lists of indices with the same shape; @node gives the links. */
+/* Doubly linked lists of indices, with the links in the records. */
 #define list_add_tail_idx(arr, head, tail, i)				\
 do {									\
 	(arr)[i].next = CORE_NONE;					\

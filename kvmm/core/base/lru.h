@@ -2,7 +2,7 @@
 /*
  * lru.h - names of the prefix index, their order, and their ghosts
  *
- * Records of the arena (records.h); lru.c has the theory.
+ * Records of the arena (records.h); the theory is in lru.c.
  */
 #ifndef KVMM_CORE_LRU_H
 #define KVMM_CORE_LRU_H
@@ -14,21 +14,20 @@ struct core;
 /* ---- the prefix index: a tree of names, and their order ---- */
 
 #define NODEF_LEAF	BIT(0)	/* cached, on a list of its generation */
-#define NODEF_INNER	BIT(1)	/* cached, but the device has kids of it */
+#define NODEF_INNER	BIT(1)	/* cached, and has children on the device */
 
 /**
  * struct kv_node - a name in the index: a prefix that some tier has
- * @parent:   the prefix that is a block shorter, CORE_NONE: none is
- * @kid:      first of its kids, those on the device before the others
- * @prev, @next: circle of its parent's kids, or of the domain's roots; itself
- *            when alone
- * @ref:      who has the content: a block, or REF_ENTRY and an entry
- * @stamp:    when it was last used, in units of its domain's lru_units()
- * @hits:     times it was found, up to LRU_HITS_MAX
- * @interval: between its uses, as lru.c smoothes it; never found: how much
- *            came in with it
- * @retain:   its class of retention, RETAIN_*
- * @lower:    uses by lower classes since the last one by this or a higher
+ * @parent:   node of the prefix that is one block shorter; CORE_NONE: none
+ * @kid:      first of its children; those on the device come first
+ * @prev, @next: circle of its parent's children, or of the domain's roots
+ * @ref:      holder of the content: a block, or REF_ENTRY and an entry
+ * @stamp:    time of its last use, in units of its domain's lru_units()
+ * @hits:     times it was found, at most LRU_HITS_MAX
+ * @interval: smoothed time between its uses, see lru.c; while @hits is 0: class
+ *            of the number of tokens that came in with it
+ * @retain:   its retention class, RETAIN_*
+ * @lower:    uses by lower classes since the last use by this class or a higher
  * @lease:    number of its lease, from 1; LEASE_NONE; LEASE_COLD
  */
 struct kv_node {
@@ -49,11 +48,11 @@ static_assert(sizeof(struct kv_node) == 28, "with a block's 76 bytes");
 
 /**
  * struct kv_ghost - a name that was in the index, see ghost.c
- * @tag:    part of its hash
+ * @tag:    part of the name's hash
  * @stamp:  kv_node.stamp, in steps of GHOST_STEP
- * @domain: GHOST_UNUSED: there is none
- * @left:   age bucket in which it left the index
- * @hits, @interval: of the node
+ * @domain: GHOST_UNUSED: the record is unused
+ * @left:   age bucket in which the name left the index
+ * @hits, @interval: as in its node
  */
 struct kv_ghost {
 	u16	tag;
@@ -71,12 +70,12 @@ static_assert(sizeof(struct kv_ghost) == 8, "a set is a cache line");
 #define RETAIN_NORMAL	1u
 #define RETAIN_HIGH	2u
 #define RETAIN_NR	3u
-#define RETAIN_LOWER	4u	/* uses by lower classes that take one down */
+#define RETAIN_LOWER	4u	/* uses by lower classes that lower a name's class by one */
 
-#define SEQ_RETAINS	4u	/* ranges with a class, of a sequence */
+#define SEQ_RETAINS	4u	/* ranges of a sequence that can have a class */
 
 /**
- * struct kv_retain - tokens @from up to @to - 1 have a class by advice
+ * struct kv_retain - the tokens from @from up to @to - 1 have a class by advice
  * @retain: KVMM_RETAIN_*
  */
 struct kv_retain {
@@ -91,26 +90,26 @@ struct kv_retain {
 #define LRU_NR_AGES	32u
 #define LRU_HITS_MAX	7u
 #define LRU_KEEP_SHARE	4u
-#define LRU_TIER_FOUND	4u	/* first of those that were found */
-#define LRU_WORTH_SHIFT	24	/* one hit a block and unit */
+#define LRU_TIER_FOUND	4u	/* first tier of names that were found */
+#define LRU_WORTH_SHIFT	24	/* scale of a value: one hit of a block in a unit of time */
 #define GHOST_WAYS	8u
-#define GHOST_STEP	4u	/* units */
-#define GHOST_SAMPLE	4u	/* of so many names one is remembered */
+#define GHOST_STEP	4u	/* in units */
+#define GHOST_SAMPLE	4u	/* one of so many names is remembered */
 
 struct kv_lru_list {
 	u32	head;
 	u32	tail;
 };
 
-#define LRU_NR_LEASES	16u	/* different times, of a domain */
+#define LRU_NR_LEASES	16u	/* different times of leases in a domain */
 #define LEASE_NONE	0u
-#define LEASE_COLD	0xffu	/* the contrary: worth nothing by advice */
+#define LEASE_COLD	0xffu	/* by advice the name has no value */
 
 /**
- * struct kv_lease - names that are kept until a time
+ * struct kv_lease - names that are kept until a certain time
  * @until: ns
- * @nr:    names, in whatever state; 0: the lease is unused
- * @list:  of those, the candidates
+ * @nr:    names with this lease, cached or not; 0: the lease is unused
+ * @list:  cached blocks among them that could be evicted
  */
 struct kv_lease {
 	u64			until;
@@ -119,13 +118,13 @@ struct kv_lease {
 };
 
 /**
- * struct kv_told - what the ghosts told of names entered one after the other
- * @node:  the last of them, CORE_NONE when it left
- * @told:  one of them is remembered
- * @open:  how many there are, while none is
- * @known: the last that is remembered was a ghost; then
- * @age:   units since it was last used
- * @hits, @interval: what it had
+ * struct kv_told - knowledge from ghosts about names entered one after another
+ * @node:  the last name of the run; CORE_NONE: it left the index
+ * @told:  one name of the run was sampled
+ * @open:  names of the run before the first sampled one
+ * @known: the last sampled name was a ghost; then:
+ * @age:   units since the ghost's last use
+ * @hits, @interval: of the ghost
  */
 struct kv_told {
 	u32	node;
@@ -138,18 +137,18 @@ struct kv_told {
 };
 
 /**
- * struct kv_lru - the order in which a domain's cache goes, see lru.c
- * @clock:   rises by @step with each block that is entered
+ * struct kv_lru - the order in which a domain's cache is evicted, see lru.c
+ * @clock:   raised by @step for each block that is entered into the index
  * @step:    2^20 / blocks that the domain could have
  * @min_gen: oldest generation
- * @nr_in:   blocks entered since @value was last worked out
+ * @nr_in:   blocks entered since @value was last computed
  * @nr_kept: names with a lease, at most 1/LRU_KEEP_SHARE of the domain
- * @inner:   cached blocks with kids on the device
- * @busy:    kinds (class and tier) with blocks, a bit each
- * @used:    of each kind, generations with blocks: bit (generation % 64)
- * @nr:      of each kind, blocks on its lists
- * @enter, @leave, @hit: what was seen, by tier and age, decaying
- * @value:   of a block of that tier and age
+ * @inner:   cached blocks with children on the device
+ * @busy:    bit set of the kinds (class and tier) that have blocks
+ * @used:    for each kind, generations that have blocks: bit (generation % 64)
+ * @nr:      for each kind, blocks on its lists
+ * @enter, @leave, @hit: decaying counts of observations, by tier and age
+ * @value:   value of a block of that tier and age
  */
 struct kv_lru {
 	u64	clock;
@@ -170,7 +169,7 @@ struct kv_lru {
 	u32	value[LRU_NR_TIERS][LRU_NR_AGES];
 };
 
-/* lru.c: which cached block goes next */
+/* lru.c: the order of eviction */
 void lru_init(struct core *c, u32 dom);
 bool lru_enter(struct core *c, u32 node, u32 fresh, u32 retain);
 void lru_leave(struct core *c, u32 node);
@@ -186,7 +185,7 @@ u32 lru_after(const struct core *c, u32 blk);
 u32 lru_units(const struct kv_lru *l);
 struct kv_lru_list *lru_list(const struct core *c, u32 blk);
 
-/* worth.c: what a block is worth, from what was seen */
+/* worth.c: the value of a cached block, from observations */
 u32 lru_age_bucket(u32 age);
 u32 lru_tier(u32 hits, u32 interval);
 void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit,
@@ -194,7 +193,7 @@ void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit,
 void lru_learn(struct kv_lru *l, bool fade);
 u32 lru_value(const struct kv_lru *l, u32 tier, u32 age);
 
-/* ghost.c: names that were in the index */
+/* ghost.c: names of evicted blocks */
 bool lru_ghost_sampled(const u64 *hash);
 void lru_ghost_add(struct core *c, u32 node, u32 left);
 const struct kv_told *lru_ghost_take(struct core *c, u32 dom, u32 node,

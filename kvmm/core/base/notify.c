@@ -78,7 +78,7 @@ bool client_kill(struct core *c, u32 client, int reason)
 {
 	struct kv_client *cl = &c->clients[client];
 
-	/* The shell ends a client that does not come back in time. */
+	/* The shell ends a client that does not resume in time. */
 	if (cl->killed || cl->away)
 		return false;
 	cl->killed = 1;

@@ -2,34 +2,34 @@
 /*
  * order.c - sequences in order: by priority, then arrival
  *
- * Ten thousands of sequences may wait or run in a domain, and who is first or
- * last of them is asked in every event.  So they are kept in search trees, each
- * a root in the domain and two links in the sequence:
+ * Ten thousands of sequences may wait or run in a domain, and every event asks
+ * for the first or last of them.  So they are kept in search trees, each with a
+ * root in the domain and two links in the sequence:
  *
- *	wait_root	the wait list, to find the place of a new one
- *	ready_root	who is resident and READY: the last is the best victim
- *	refused_root	of those, who was refused growth: others step aside for
- *			the first
+ *	wait_root	waiting sequences, to find the place of a new one
+ *	ready_root	running READY sequences: the last is the best victim
+ *	refused_root	READY sequences that were refused growth: others wait for
+ *			the first of them
  *
- * A sequence is in one of the first two at most, which share links; NODE_ says
- * which links.
+ * A sequence is in at most one of the first two trees, which share links
+ * (NODE_ORDER).
  *
  * The trees are treaps: each node has a rank beside its place in the order, and
- * none has a higher rank than its parent.  A tree is as deep as the logarithm
- * of its size, times a small constant, if ranks are as good as random; they are
- * made of the tenant's secret, so that no client can choose them.  There are no
- * links to parents: every way begins at the root.
+ * no node has a higher rank than its parent.  If ranks are as good as random, a
+ * tree is as deep as the logarithm of its size, times a small constant.  Ranks
+ * are made of the tenant's secret, so that no client can choose them.  There
+ * are no links to parents: every path begins at the root.
  *
- * Each node of the first two also knows the least kv_seq.since in its subtree,
- * so that who is resident for long is found among many who are not: by
- * way_settle(), whatever was on the way of a change, the lowest first.
+ * Each node of the first two trees also knows the least kv_seq.since in its
+ * subtree.  So one sequence that has run or waited for long is found among many
+ * that have not.  way_settle() updates the nodes on the path of a
+ * change, the lowest first.
  *
- * Whoever changes a priority, or since when, takes the sequence out of its trees
- * first.
+ * A sequence must be out of its trees while its priority or @since changes.
  */
 #include "kvmm/core/base/base.h"
 
-/* seq_before() - does @a come first, to be admitted, and last as a victim? */
+/* seq_before() - is @a admitted before @b, and preempted after it? */
 bool seq_before(const struct kv_seq *a, const struct kv_seq *b)
 {
 	if (a->priority != b->priority)
@@ -39,7 +39,7 @@ bool seq_before(const struct kv_seq *a, const struct kv_seq *b)
 	return a < b;
 }
 
-/* order_rank() - the rank of a new sequence, in whatever tree it will be */
+/* order_rank() - the rank of a new sequence, for all trees */
 u32 order_rank(const struct core *c, const struct kv_seq *s)
 {
 	u64 x;
@@ -57,10 +57,10 @@ static u32 rank_of(const struct core *c, u32 i)
 	return c->seqs[i].rank;
 }
 
-/* The longest way whose nodes know exactly who below them is the oldest. */
+/* The longest path on which kv_seq.oldest is kept exact. */
 #define ORDER_DEEP	96u
 
-/* The way that a change took through a tree, from the root. */
+/* The nodes on the path of a change through a tree, from the root. */
 struct way {
 	u32	nr;
 	u32	node[ORDER_DEEP];
@@ -77,7 +77,7 @@ static u64 oldest_of(const struct core *c, u32 i)
 	return i == CORE_NONE ? ~0ull : c->seqs[i].oldest;
 }
 
-/* Something below the nodes of a way changed: the lowest first. */
+/* Nodes below the path changed: update @oldest on it, the lowest first. */
 static void way_settle(struct core *c, const struct way *w, u32 node)
 {
 	u32 n = w->nr;
@@ -91,7 +91,7 @@ static void way_settle(struct core *c, const struct way *w, u32 node)
 	}
 }
 
-/* Where the sequence is, or the first node of a lower rank on its way. */
+/* The link to the sequence, or with @rank to the first node of lower rank. */
 static u32 *order_way(struct core *c, u32 *root, u32 i, u32 node, bool rank,
 		      struct way *w)
 {
@@ -108,10 +108,10 @@ static u32 *order_way(struct core *c, u32 *root, u32 i, u32 node, bool rank,
 	return at;
 }
 
-/* order_add() - put a sequence that is not there into a tree */
+/* order_add() - add a sequence to a tree that it is not in */
 void order_add(struct core *c, u32 *root, u32 i, u32 node)
 {
-	struct way w;	/* its nodes as they are noted */
+	struct way w;	/* its nodes are recorded as they are passed */
 	u32 *at = order_way(c, root, i, node, true, &w);
 	u32 *low = &c->seqs[i].kid[node][0], *high = &c->seqs[i].kid[node][1];
 	u32 n = *at;
@@ -119,7 +119,7 @@ void order_add(struct core *c, u32 *root, u32 i, u32 node)
 	KV_BUG_ON(n == i);
 	*at = i;
 	way_note(&w, i);
-	/* What was there comes below: what is before it, and what is after. */
+	/* Split the subtree that was there: nodes before @i, and after it. */
 	while (n != CORE_NONE) {
 		way_note(&w, n);
 		if (seq_before(&c->seqs[n], &c->seqs[i])) {
@@ -137,10 +137,10 @@ void order_add(struct core *c, u32 *root, u32 i, u32 node)
 	way_settle(c, &w, node);
 }
 
-/* order_del() - take a sequence out of the tree that it is in */
+/* order_del() - remove a sequence from its tree */
 void order_del(struct core *c, u32 *root, u32 i, u32 node)
 {
-	struct way w;	/* its nodes as they are noted */
+	struct way w;	/* its nodes are recorded as they are passed */
 	u32 *at = order_way(c, root, i, node, false, &w);
 	u32 low = c->seqs[i].kid[node][0], high = c->seqs[i].kid[node][1];
 
@@ -162,7 +162,7 @@ void order_del(struct core *c, u32 *root, u32 i, u32 node)
 	way_settle(c, &w, node);
 }
 
-/* order_end() - the first of a tree, or the last; CORE_NONE: it is empty */
+/* order_end() - the first or last of a tree; CORE_NONE: it is empty */
 u32 order_end(const struct core *c, u32 root, u32 node, bool last)
 {
 	u32 i = root;
@@ -172,7 +172,7 @@ u32 order_end(const struct core *c, u32 root, u32 node, bool last)
 	return i;
 }
 
-/* order_prev() - who of the tree comes right before @s, which may be in it */
+/* order_prev() - the sequence right before @s, which may be in the tree */
 u32 order_prev(const struct core *c, u32 root, const struct kv_seq *s,
 	       u32 node)
 {
@@ -188,7 +188,7 @@ u32 order_prev(const struct core *c, u32 root, const struct kv_seq *s,
 	return prev;
 }
 
-/* The last of the subtree at @i that is no younger; there is one. */
+/* The last sequence in the subtree at @i that is old enough; there is one. */
 static u32 last_aged(const struct core *c, u32 i, u64 since)
 {
 	for (;;) {
@@ -205,11 +205,11 @@ static u32 last_aged(const struct core *c, u32 i, u64 since)
 }
 
 /**
- * order_prev_aged() - who comes right before @s, of those no younger
- * @s:     may be in the tree; NULL: the last of all
- * @since: admitted, or waiting, since then or before
+ * order_prev_aged() - the last old enough sequence before @s
+ * @s:     may be in the tree; NULL: search the whole tree
+ * @since: old enough: admitted, or waiting, since this time or before
  *
- * Of a tree with NODE_ORDER's links.
+ * Only for trees with NODE_ORDER links.
  * Return: CORE_NONE: there is none.
  */
 u32 order_prev_aged(const struct core *c, u32 root, const struct kv_seq *s,

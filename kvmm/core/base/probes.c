@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probes.c - whether somebody traces the probes of the memory manager
+ * probes.c - semaphores that say whether a probe is being traced
  */
 #include <kvmm/probes.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * psi.h - pressure: records of the arena, and what the core calls
+ * psi.h - pressure: its records in the arena, and its functions
  *
- * The model is told in psi.c, which alone writes these records.
+ * psi.c describes the model; it alone writes these records.
  */
 #ifndef KVMM_CORE_PSI_H
 #define KVMM_CORE_PSI_H
@@ -14,8 +14,8 @@ struct kv_seq;
 enum psi_class {
 	PSI_IDLE,
 	PSI_STALLED,		/* waits for memory */
-	PSI_RESTORING,		/* has it, and waits for what it had there */
-	PSI_REDOING,		/* runs, and computes again what was taken */
+	PSI_RESTORING,		/* has memory, and waits for its content */
+	PSI_REDOING,		/* in a step, which computes lost tokens again */
 	PSI_PRODUCTIVE,
 	PSI_NR_CLASSES
 };
@@ -35,16 +35,16 @@ enum psi_kind {
 
 /**
  * struct kv_psi - the time that a group of sequences lost
- * @nr:       sequences of each class; that of PSI_IDLE means nothing
- * @level:    what its clients were told last
- * @since:    the totals are true up to then
- * @total:    ns of stall for each resource, of each kind
- * @averaged: of those, in the averages
- * @last_avg: when they were made
- * @next_avg: when they are due
+ * @nr:       sequences in each class; the count of PSI_IDLE has no meaning
+ * @level:    level that the domain's clients were last told
+ * @since:    time up to which the totals are exact
+ * @total:    ns of stall for each resource and kind
+ * @averaged: part of @total that is in the averages
+ * @last_avg: time of the last averages
+ * @next_avg: time of the next averages
  * @avg:      per cent in fixed point, over 10, 60 and 300 s
  * @level_since: begin of the second that decides @level
- * @level_total: totals of memory then
+ * @level_total: totals of memory at that time
  */
 struct kv_psi {
 	u32	nr[PSI_NR_CLASSES];
@@ -60,10 +60,10 @@ struct kv_psi {
 };
 
 /**
- * struct kv_trigger - who wants to be told of a stall
- * @window_ns: 0: nobody
- * @start, @start_total: where the window began
- * @last_growth: in the one before
+ * struct kv_trigger - a reader that wants to be told of a stall
+ * @window_ns: 0: the record is unused
+ * @start, @start_total: time and total at the begin of the window
+ * @last_growth: growth of the total in the window before
  */
 struct kv_trigger {
 	u32	domain;

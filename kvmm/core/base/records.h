@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * records.h - what the core remembers
+ * records.h - the records of the core, which live in the arena
  *
- * The records live in the arena and refer to each other by 32-bit index,
- * CORE_NONE for "none".  A field's comment names its law where it has one;
- * check.c walks them all.  Those of the cache's order are in lru.h, those of
- * pressure in psi.h.
+ * Records refer to each other by 32-bit index; CORE_NONE is "none".  Where the
+ * value of a field follows from other fields, its comment says how, and the
+ * walkers (check.c) verify it.  The records of the cache order are in lru.h,
+ * those of pressure in psi.h.
  */
 #ifndef KVMM_CORE_BASE_RECORDS_H
 #define KVMM_CORE_BASE_RECORDS_H
@@ -17,12 +17,12 @@
 #include "kvmm/core/base/lru.h"
 #include "kvmm/core/why.h"
 
-#define CORE_UNIT		64u	/* bytes of one step of a table entry */
+#define CORE_UNIT		64u	/* bytes that one unit of a table entry stands for */
 #define CORE_LAYER_ALIGN	128u
-#define CORE_NR_CLASSES		19	/* fullness of spans, see span_class() */
-#define CORE_CLASS_EMPTY	17u	/* no block is in use */
-#define CORE_CLASS_ISOLATED	18u	/* to be emptied, see isolate.c */
-#define CORE_ID_PAGE		126	/* ids in a page of ids */
+#define CORE_NR_CLASSES		19	/* lists of spans by fullness, see span_class() */
+#define CORE_CLASS_EMPTY	17u	/* no block of the span is in use */
+#define CORE_CLASS_ISOLATED	18u	/* the span is to be emptied, see isolate.c */
+#define CORE_ID_PAGE		126	/* token ids in a page of ids */
 
 /* ---- blocks ---- */
 
@@ -42,35 +42,38 @@ enum kv_block_state {
 #define BLKF_INDEXED	BIT(0)	/* in the prefix index, which holds a reference */
 #define BLKF_SHARED	BIT(1)	/* an open tail that a fork shared */
 #define BLKF_VISITED	BIT(2)	/* scratch of swap.c and migrate.c, clear between events */
-#define BLKF_MOVING	BIT(3)	/* a copy of migrate.c reads it */
-#define BLKF_TARGET	BIT(4)	/* a copy of migrate.c fills it */
-#define BLKF_SALVAGED	BIT(5)	/* steps from before an adoption may write it */
-#define BLKF_BAD	BIT(6)	/* a copy was filling it when the device failed */
+#define BLKF_MOVING	BIT(3)	/* a copy of migrate.c reads the block */
+#define BLKF_TARGET	BIT(4)	/* a copy of migrate.c fills the block */
+#define BLKF_SALVAGED	BIT(5)	/* steps from before an adoption may write the block */
+#define BLKF_BAD	BIT(6)	/* a copy was filling the block when the device failed */
 
-#define BLOCK_SRC_BITS	20	/* of kv_block.nr_src */
-#define BLOCK_COPY_MAX	15u	/* of kv_block.nr_copy */
+#define BLOCK_SRC_BITS	20	/* width of kv_block.nr_src */
+#define BLOCK_COPY_MAX	15u	/* most that kv_block.nr_copy can count */
 
 /**
  * struct kv_block - one block; its index gives its address
- * @state:     BLK_*
- * @domain:    owner, while not BLK_FREE or in one of its spans
- * @nr_map:    sequences that map it
- * @nr_src:    open steps that copy from it or hold it, whoever maps it now
- * @nr_copy:   copies of the daemon that read or fill it
- * @nr_ids:    ids known, from the start of the block
- * @next:      neighbour on a list of lru.c, BLK_CACHED; next free, BLK_FREE
- * @prev:      neighbour on a list of lru.c, BLK_CACHED; previous free one,
- *             BLK_FREE in a lower pool
- * @hash_next: next in its bucket of the index, BLKF_INDEXED only
- * @entry:     of the lower tiers, that has or gets the same content
- * @node:      its name in the index, BLKF_INDEXED only
- * @hash:      chained hash, once sealed; on the device only
- * @written:   slots of lower pools only, whose names are their entries': raised
- *             each time one is freed
+ * @state:     BLK_*; written by block_set_state() alone
+ * @domain:    part_index() of the owner of the span that the block is in
+ * @nr_map:    sequences that map the block
+ * @nr_src:    open steps that copy from the block or hold it (hold.c); the
+ *             sequence may have another block in its place by now
+ * @nr_copy:   copies of the daemon in flight that read or fill the block
+ * @nr_ids:    token ids known, from the start of the block
+ * @next:      BLK_CACHED: neighbour on a list of lru.c; BLK_FREE: next on the
+ *             free list of the span
+ * @prev:      BLK_CACHED: neighbour on a list of lru.c; BLK_FREE in a lower
+ *             pool: previous on the free list
+ * @hash_next: next in the bucket of the index, BLKF_INDEXED only
+ * @entry:     lower-tier entry that has or gets the same content
+ * @node:      name of the block in the index, BLKF_INDEXED only
+ * @hash:      chained hash of a sealed block of the device
+ * @written:   of a slot of a lower pool, which has no hash of its own: raised
+ *             each time the slot is freed
  *
- * What holds the content follows, see block_refcount(); so does the span, see
- * block_span().  What every grant and release uses comes first: a record that
- * lies across two cache lines has that in the first of them.
+ * The number of references follows from other fields, see block_refcount(); so
+ * does the span, see block_span().  The fields that every grant and release
+ * uses come first: where a record lies across two cache lines, they are in the
+ * first line.
  */
 struct kv_block {
 	u8	state;
@@ -91,13 +94,13 @@ struct kv_block {
 	};
 };
 static_assert(sizeof(struct kv_block) == 48, "three quarters of a line");
-/* A step's entries copy from a block once each, and hold it once each. */
+/* The entries of a step copy from a block once each, and hold it once each. */
 static_assert(64 * KVMM_MAX_STEPS * 2 * CORE_MAX_STEP_ENTRIES <
 	      1 << BLOCK_SRC_BITS, "every open step of every client");
 
 /**
- * struct kv_hold - a step needs a block that its sequence no longer maps
- * @next: of the same step; free list
+ * struct kv_hold - a step holds a block that its sequence no longer maps
+ * @next: next block that the same step holds; or next free record
  */
 struct kv_hold {
 	u32	blk;
@@ -114,11 +117,11 @@ enum kv_move_state {
 };
 
 /**
- * struct kv_move - a block on its way to another span
- * @stale:  what it copies was written, or may be, since it began
- * @nr_ids: of the source when it began
- * @evac:   on whose behalf
- * @again:  it is to be ordered again, see adopt.c
+ * struct kv_move - a block that is being copied to another span (migrate.c)
+ * @stale:  the source was written, or may have been, since the copy began
+ * @nr_ids: kv_block.nr_ids of the source when the copy began
+ * @evac:   evacuation that the move is part of, an index of core_head.evacs
+ * @again:  the copy is to be ordered again, see adopt.c
  */
 struct kv_move {
 	u32	state;
@@ -134,13 +137,14 @@ struct kv_move {
 #define CORE_MAX_EVACS	16
 
 /**
- * struct kv_evac - a span that is being emptied
- * @span:    CORE_NONE: the record is unused, but for moves that still run
- * @dom:     whose it is
+ * struct kv_evac - a span that is being emptied (evacuate.c)
+ * @span:    first extent; CORE_NONE: the record is unused, though some of its
+ *           moves may still be in flight
+ * @dom:     owner of the span
  * @nr:      copies in flight
- * @any:     empty spans of the domain may be filled with what it has
- * @shared:  for whoever of the tenant lacks memory
- * @since:   it began
+ * @any:     the blocks may move to empty spans of the domain, too
+ * @shared:  the span is for any domain of the tenant that lacks memory
+ * @since:   time at which the evacuation began
  */
 struct kv_evac {
 	u32	span;
@@ -156,28 +160,30 @@ struct kv_evac {
 
 enum kv_extent_state {
 	EXT_ABSENT,		/* no memory behind it */
-	EXT_CREATING,		/* the shell makes it */
-	EXT_BACKED,		/* memory of @tenant, in no span */
+	EXT_CREATING,		/* the shell makes memory for it */
+	EXT_BACKED,		/* has memory for @tenant, in no span */
 	EXT_SPAN,		/* part of a span */
-	EXT_REVOKING,		/* asked back from those who have it mapped */
+	EXT_REVOKING,		/* clients that have mapped it are asked to unmap it */
 	EXT_OFFLINE,		/* out of use, see resize.c */
 };
 
 /**
  * struct kv_extent - one fixed piece of the pool
- * @domain:     that it is made for or belongs to, EXT_CREATING and EXT_SPAN
- * @span:       first extent of that span
- * @generation: raised each time memory is made for it
- * @backed:     memory is behind it, in whatever state
- * @sent:       clients told to map it, a bit each
- * @mapped:     of those, the ones that acknowledged
- * @owed:       of @sent, clients that are away: each is sent it when it is back
- * @want:       the struct kv_revoke that claims it plus one, EXT_WANT_SIZE,
- *              else 0
- * @haunted:    a client detached and may live on with it mapped
- * @again:      its memory is to be asked for again, see adopt.c
- * @since:      when its memory was made
- * @deadline:   for those who are to give it back, EXT_REVOKING
+ * @domain:     domain that the extent is made for (EXT_CREATING) or belongs to
+ *              (EXT_SPAN)
+ * @span:       first extent of that domain's span
+ * @generation: raised each time memory is made for the extent
+ * @backed:     the extent has memory, in any state
+ * @sent:       bit set of the clients that were told to map the extent
+ * @mapped:     bit set of the clients of @sent that acknowledged
+ * @owed:       bit set of the clients of @sent that are away: each is told
+ *              when it has resumed
+ * @want:       index plus one of the struct kv_revoke that claims the extent;
+ *              EXT_WANT_SIZE; or 0
+ * @haunted:    a client detached whose process may live on and have it mapped
+ * @again:      memory is to be asked for again, see adopt.c
+ * @since:      time at which its memory was made
+ * @deadline:   time until which clients must have unmapped it, EXT_REVOKING
  */
 struct kv_extent {
 	u32	state;
@@ -196,15 +202,15 @@ struct kv_extent {
 	u64	deadline;
 };
 
-#define EXT_WANT_SIZE	CORE_NONE	/* asked back for a smaller pool */
+#define EXT_WANT_SIZE	CORE_NONE	/* claimed because the pool is made smaller */
 
-#define CORE_MAX_REVOKES	64u	/* runs claimed at once */
+#define CORE_MAX_REVOKES	64u	/* runs that can be claimed at once */
 
 /**
- * struct kv_revoke - a run of extents on its way to a domain, see revoke.c
- * @dom:   for which domain
- * @first: extent
- * @nr:    extents, 0: unused
+ * struct kv_revoke - a run of extents that is claimed for a domain (revoke.c)
+ * @dom:   domain that gets the run
+ * @first: first extent
+ * @nr:    number of extents; 0: the record is unused
  */
 struct kv_revoke {
 	u32	dom;
@@ -215,9 +221,9 @@ struct kv_revoke {
 
 /**
  * struct kv_span - neighbouring extents cut into one domain's blocks
- * @nr_extents: 0 when this extent starts no span
+ * @nr_extents: number of extents; 0: no span starts at this extent
  * @free_head:  list of the free blocks
- * @class:      list of the domain that it is on
+ * @class:      list of the domain that the span is on, see span_class()
  */
 struct kv_span {
 	u32	domain;
@@ -234,13 +240,13 @@ struct kv_span {
 
 /* ---- lower tiers ---- */
 
-#define ENTF_INDEXED	BIT(0)	/* in the prefix index: the content is not on the device */
+#define ENTF_INDEXED	BIT(0)	/* in the prefix index: the device does not have the content */
 #define ENTF_HOST	BIT(1)	/* the host slot's content is valid */
 #define ENTF_AREA	BIT(2)	/* the area slot's content is valid */
 #define ENTF_LOST	BIT(3)	/* no valid copy is left anywhere */
 #define ENTF_LRU	BIT(4)	/* on its domain's list of host slots */
 #define ENTF_PARTIAL	BIT(5)	/* a tail: fewer ids than a block has tokens */
-#define ENTF_BESIDE	BIT(6)	/* an ENT_IN goes on beside the ENT_WRITE */
+#define ENTF_BESIDE	BIT(6)	/* an ENT_IN is in flight beside the ENT_WRITE */
 #define ENTF_OVERDUE	BIT(7)	/* the request was not answered in time */
 
 #define ENTRY_UNUSED	0xffffu	/* kv_entry.domain of a free record */
@@ -255,22 +261,25 @@ enum kv_entry_io {
 
 /**
  * struct kv_entry - content of one block on the lower tiers
- * @domain: index of the domain
- * @io:     the request in flight for it, ENT_*
- * @refs:   table entries of swapped sequences
- * @dev:    block that has the same content, or is being read or filled
- * @host:   its slot in the host pool
- * @area:   its slot in a swap area
- * @nr_ids: tokens
- * @prev, @next: the domain's list of host slots; free list
- * @generation: raised with each request; part of its id
- * @io_prev, @io_next: its area's list of requests that move
- * @node:       its name in the index, ENTF_INDEXED only
- * @waiters:    sequences that wait for @dev to be filled, by kv_seq.fill_next
- * @tries:      times that the read under way failed
- * @again:      what is in flight is to be ordered again, AGAIN_; see adopt.c
- * @moving:     it is read because its area is to go
- * @started:    when the request in flight was
+ * @domain: index of the domain; ENTRY_UNUSED: the record is free
+ * @io:     the request in flight for the entry, ENT_*
+ * @refs:   table entries of swapped sequences that name the entry
+ * @dev:    block of the device that has the same content, or that a copy for
+ *          the entry reads or fills
+ * @host:   slot in the host pool
+ * @area:   slot in a swap area
+ * @nr_ids: valid tokens of the content
+ * @prev, @next: the domain's list of host slots; or the free list
+ * @generation: raised with each request; part of the request's id
+ * @io_prev, @io_next: the area's list of requests in flight that are not
+ *          overdue (stall.c)
+ * @node:       name of the entry in the index, ENTF_INDEXED only
+ * @waiters:    restoring sequences that wait until @dev is filled, linked by
+ *              kv_seq.fill_next
+ * @tries:      failed attempts of the read under way
+ * @again:      AGAIN_*: requests that are to be ordered again, see adopt.c
+ * @moving:     the read is part of emptying an area (area_move.c)
+ * @started:    time at which the request in flight began
  */
 struct kv_entry {
 	u16	domain;
@@ -298,21 +307,21 @@ struct kv_entry {
 };
 static_assert(sizeof(struct kv_entry) == 88, "no hole in an entry");
 
-/* kv_entry.again: which of its requests */
-#define AGAIN_IO	BIT(0)	/* that of kv_entry.io */
+/* kv_entry.again: requests of an entry that are to be ordered again */
+#define AGAIN_IO	BIT(0)	/* the request of kv_entry.io */
 #define AGAIN_BESIDE	BIT(1)	/* the ENT_IN beside it */
 
-/* What the index refers to: a block, or an entry of the lower tiers. */
+/* The index refers to a block, or to a lower-tier entry with this bit. */
 #define REF_ENTRY	0x80000000u
 
-/* Failures lately: see area_io.c. */
+/* Recent failures of an area in one direction, see area_io.c. */
 struct kv_bad {
 	u32	level;
 	u32	resv;
-	u64	since;		/* when one was last forgiven */
+	u64	since;		/* time at which a failure was last forgiven */
 };
 
-/* Requests of the last time: what they took, and brought. */
+/* Recent requests to an area in one direction: their time, bytes and number. */
 struct kv_rate {
 	u64	ns;
 	u64	bytes;
@@ -321,21 +330,27 @@ struct kv_rate {
 };
 
 /**
- * struct kv_pool - a pool's part of the extents, and how it does
+ * struct kv_pool - the extents of a pool, and the health of an area
  * @nr_ios:     requests in flight
- * @readonly:   nothing new goes there
- * @loose:      extents that are BACKED, or ABSENT where they can be made
- * @cursor:     where the next search for a run begins
- * @nr_overdue: of @nr_ios, those not answered in time: the area is stalled
- * @io_head:    the others, oldest first
- * @moved:      when a request was last answered, or the first of them issued
- * @errors:     requests that failed; @bad: lately; [0]: reads, [1]: writes
- * @rate:       measured, likewise; @out: bytes of requests in flight
- * @away:       no slot is taken before: swapd did not have it
- * @passed:     slots that went to others of its priority since its last
- * @leaving:    what it holds is moved elsewhere, see area_move.c
- * @move_at:    where the search for such, or for cache there, goes on
- * @nr_moving:  reads in flight for that
+ * @readonly:   the area takes no new slots
+ * @loose:      extents that a span can be made of: EXT_BACKED ones, and in the
+ *              device pool EXT_ABSENT ones
+ * @cursor:     extent at which the next search for a run begins
+ * @nr_overdue: requests of @nr_ios that were not answered in time: the area is
+ *              stalled
+ * @io_head:    list of the other requests in flight, oldest first
+ * @moved:      time of the last answer, or of the first request after the area
+ *              was idle
+ * @errors:     failed requests, ever
+ * @bad:        recent failures; [0]: reads, [1]: writes
+ * @rate:       measured rate of reads [0] and writes [1]
+ * @out:        bytes of reads [0] and writes [1] in flight
+ * @away:       time before which no slot is taken, because swapd did not have
+ *              the area
+ * @passed:     slots that other areas of its priority got since its last one
+ * @leaving:    the area is being emptied, see area_move.c
+ * @move_at:    entry at which the scans of area_move.c go on
+ * @nr_moving:  reads in flight that empty the area
  */
 struct kv_pool {
 	u32	first;
@@ -365,13 +380,14 @@ struct kv_pool {
 /* ---- tenants and domains ---- */
 
 /**
- * struct kv_tenant - who must not see whom
- * @ghosts: clients that detached and may live on with mappings of what they
- *          were sent (kv_extent.haunted)
- * @quota:  as the shell said last
- * @asked:  memory.min and memory.low that its clients ask for; of limit_settle()
- * @left:   when its last client did
- * @draining: its clients begin nothing, see operate.c
+ * struct kv_tenant - a group of domains that no other tenant may see
+ * @ghosts: lingering clients: they detached, and their processes may live on
+ *          with extents mapped (kv_extent.haunted)
+ * @quota:  the tenant's limits, as the shell last gave them
+ * @asked:  bytes of memory.min [0] and memory.low [1] that its clients ask for
+ *          together; written by limit_settle()
+ * @left:   time at which its last client left
+ * @draining: clients of the tenant may begin nothing new, see operate.c
  */
 struct kv_tenant {
 	u32	used;
@@ -388,28 +404,34 @@ struct kv_tenant {
 };
 
 /**
- * struct kv_part - what a domain has in one pool
- * @used:         the domain can have blocks there
- * @span_extents, @span_blocks, @span_tail: shape of its spans, in extents, blocks
- *                and bytes that no block uses
- * @block_bytes:  of a block; below the device of a slot, header and padding too
- * @max_bytes, @max_blocks: memory.max, or swap.max of a pool below the device
- * @nr:           blocks in each state, over its spans
- * @reserved:     of the free ones, promised to admitted prefills; never
+ * struct kv_part - the memory of a domain in one pool
+ * @used:         the domain can have blocks in this pool
+ * @span_extents: extents of a span
+ * @span_blocks:  blocks of a span
+ * @span_tail:    bytes at the end of a span that no block uses
+ * @block_bytes:  bytes of a block; in a lower pool those of a slot, with header
+ *                and padding
+ * @max_bytes, @max_blocks: memory.max; in a lower pool swap.max
+ * @nr:           blocks in each state, in all spans of the part
+ * @reserved:     free blocks that are reserved for admitted prompts; never
  *                above part_free()
- * @isolated_free, @isolated_cached: of @nr, those in isolated spans
+ * @isolated_free, @isolated_cached: free and cached blocks in isolated spans
  * @peak:         most blocks that were in use at once
- * @nr_empty:     of @nr_spans, those without any block in use
- * @pending_spans: being made, or claimed from other tenants
- * @keep_spans:   an empty one is about to be used; set inside one event only
- * @class:        spans by fullness; @classes: a bit for each that has some
+ * @nr_empty:     spans of @nr_spans without a block in use
+ * @pending_spans: spans that are being made, or claimed from other tenants
+ * @keep_spans:   empty spans stay with the part; set inside one event only
+ * @class:        lists of spans by fullness
+ * @classes:      bit set of the lists of @class that are not empty
  * @class_scale:  see span_class()
- * @lru_head, @lru_tail: of the host pool, its slots, the oldest first
- * @write_next:   of the host pool, the slot that is looked at next
- * @slot_out, @slot_nr: for slots.c: slot that was last taken to copy to, and how
- *                many more were to come
- * @slot_last, @slot_peer, @slot_row: likewise: slot last taken for a neighbour of
- *                @slot_peer in the other tier, and how many lie side by side there
+ * @lru_head, @lru_tail: in the host pool: its slots, the oldest first
+ * @write_next:   in the host pool: slot at which the next scan for slots to
+ *                write begins
+ * @slot_out:     slots.c: slot that the last block was copied out to
+ * @slot_nr:      slots.c: blocks of the same sequence that were still to follow
+ * @slot_last:    slots.c: slot last taken for the content of a slot in the
+ *                other tier
+ * @slot_peer:    slots.c: that slot in the other tier
+ * @slot_row:     slots.c: neighbouring slots that were taken that way in a row
  */
 struct kv_part {
 	u32	used;
@@ -444,22 +466,25 @@ struct kv_part {
 
 /**
  * struct kv_domain - the blocks of one (tenant, model identity, layout)
- * @dev:          its part in the device pool; the others are core.parts
+ * @dev:          its part in the device pool; its other parts are core.parts
  * @high_blocks:  memory.high in blocks
- * @emin, @elow:  blocks protected from others, see limit.c; 0 without clients
- * @weight:       of its part of the surplus
- * @by_operator:  marks that an operator set, to @operator_limit
- * @asked_limit:  what whoever attached first asked for
+ * @emin, @elow:  blocks that memory.min and memory.low protect, see limit.c; 0
+ *                while the domain has no clients
+ * @weight:       weight by which the surplus is divided
+ * @by_operator:  bit set of the limits that an operator set
+ * @operator_limit: values of these limits
+ * @asked_limit:  limits that the first client asked for when it attached
  * @nr_shared:    blocks that more than one sequence maps
- * @nr_revokes:   of @dev.pending_spans, claimed
- * @wait_head:    first to be admitted: by priority, then arrival
- * @run_head:     resident sequences
+ * @nr_revokes:   spans of @dev.pending_spans claimed from other tenants
+ * @wait_head:    wait list, by priority, then arrival (queue.c)
+ * @run_head:     running sequences
  * @wait_root, @ready_root, @refused_root: trees of sequences, see order.c
- * @soon:         blocks that residents may take, but for @tails; see tally.c
+ * @soon:         blocks that running sequences may take before anything can be
+ *                done about it, @tails not included; see tally.c
  * @tails:        mappings of open blocks that more than one sequence maps
- * @nr_swapped:   of @nr_waiting, those that are swapped
- * @age_head:     who waits, the longest first
- * @retry:        something changed since the first waiter was refused
+ * @nr_swapped:   sequences of @nr_waiting that are swapped out
+ * @age_head:     waiting sequences, the longest-waiting first
+ * @retry:        the first waiting sequence is to be tried again
  */
 struct kv_domain {
 	struct kv_part dev;
@@ -483,9 +508,9 @@ struct kv_domain {
 	u64	asked_limit[CORE_NR_LIMITS];
 	u32	nr_shared;
 	u32	nr_indexed;
-	u32	roots;		/* names that nothing comes before: see kv_node */
+	u32	roots;		/* circle of the names without a parent, see kv_node */
 	u32	nr_revokes;
-	u64	displace_after;	/* no run is displaced for it before */
+	u64	displace_after;	/* time before which no run is displaced for it (displace.c) */
 	u32	wait_head;
 	u32	wait_tail;
 	u32	run_head;
@@ -501,28 +526,28 @@ struct kv_domain {
 	u32	nr_waiting;
 	u32	nr_running;
 	u32	retry;
-	u32	nr_marked;	/* families waiting to be taken */
+	u32	nr_marked;	/* marked sequences */
 	u32	nr_max_events;
 	u32	nr_preempted;
-	u64	last_marked;	/* when, for the longest-waiting exception */
-	u32	blocked;	/* asked in vain in this round of admit_all() */
-	u32	stalled;	/* what the first waiter had no room for; 0 */
-	u32	promised;	/* who is within memory.min */
+	u64	last_marked;	/* not used */
+	u32	blocked;	/* refused in this round of admit_all(): not tried again in it */
+	u32	stalled;	/* blocks that the first waiting sequence lacks room for, or 0 */
+	u32	promised;	/* that sequence is within memory.min */
 	u32	nr_high_events;
 	u32	nr_low_events;
-	u32	nr_filling;	/* in LIMBO on the way in, not out */
+	u32	nr_filling;	/* LIMBO blocks that a copy fills */
 	u32	host_wanted;	/* a restore waits for host slots */
-	u32	growth;		/* what resident tables could grow by, see commit.c */
-	u32	floor;		/* of cache, see limit.c; 0 without clients */
-	u32	reclaiming;	/* the reclaimer is awake, see wmark.c */
+	u32	growth;		/* blocks that running sequences' tables can grow by (commit.c) */
+	u32	floor;		/* cache floor in blocks, see limit.c; 0 without clients */
+	u32	reclaiming;	/* the background reclaimer is awake, see wmark.c */
 	u32	salvaged;	/* blocks with BLKF_SALVAGED */
-	u32	kept;		/* blocks it may have since the device failed */
-	u32	serial;		/* of the domains that there were, see why.c */
-	s64	lag;		/* what its share was too large, see limit.c */
-	u64	prefill_ns_token;	/* as its clients say, see step.c */
-	u64	left;		/* when its last client did */
-	u64	touched;	/* core_head.touched when it was last asked, see limit.c */
-	u64	look_after;	/* no run of what others keep is looked for before this */
+	u32	kept;		/* its capacity in blocks since the device failed, see device.c */
+	u32	serial;		/* number of this domain among all ever made, see why.c */
+	s64	lag;		/* its share above the mean, over time, see limit.c */
+	u64	prefill_ns_token;	/* prefill time of a token, from its clients; see step.c */
+	u64	left;		/* time at which its last client left */
+	u64	touched;	/* core_head.touched at its last use, see limit.c */
+	u64	look_after;	/* core_head.touched at which steal.c looks for spare cache again */
 	struct kv_psi psi;
 };
 
@@ -533,27 +558,28 @@ struct kv_domain {
 #define SEQF_QUEUED	BIT(2)	/* on its domain's wait list */
 #define SEQF_RUNNING	BIT(3)	/* on its domain's run list: resident */
 #define SEQF_PREEMPTED	BIT(4)	/* lost its memory at least once */
-#define SEQF_SWAPPED	BIT(5)	/* its table names entries, not blocks */
-#define SEQF_PAGEDOUT	BIT(6)	/* by advice: comes back by advice */
-#define SEQF_DECIDED	BIT(7)	/* that it pays to swap it; clear between events */
-#define SEQF_COLD	BIT(8)	/* by advice: what it leaves is old */
-#define SEQF_DONTNEED	BIT(9)	/* by advice: it leaves nothing */
+#define SEQF_SWAPPED	BIT(5)	/* its table names lower-tier entries, not blocks */
+#define SEQF_PAGEDOUT	BIT(6)	/* paged out by advice; only advice brings it back */
+#define SEQF_DECIDED	BIT(7)	/* its swap out is decided, cheap or not; clear between events */
+#define SEQF_COLD	BIT(8)	/* by advice: blocks that it leaves to the cache are old */
+#define SEQF_DONTNEED	BIT(9)	/* by advice: it leaves no blocks to the cache */
 #define SEQF_REFUSED	BIT(10)	/* its last BEGIN found no memory */
-#define SEQF_COPY	BIT(11)	/* one promised block is for the copy of its tail */
-#define SEQF_IN_READY	BIT(12)	/* in its domain's tree of residents */
-#define SEQF_IN_REFUSED	BIT(13)	/* in that of those who were refused growth */
-#define SEQF_RETAIN	BIT(14)	/* what it used may be of another class by now */
+#define SEQF_COPY	BIT(11)	/* one reserved block is for the copy of its tail */
+#define SEQF_IN_READY	BIT(12)	/* in its domain's ready_root */
+#define SEQF_IN_REFUSED	BIT(13)	/* in its domain's refused_root */
+#define SEQF_RETAIN	BIT(14)	/* its blocks' retention class may have to change, see advise.c */
 
 /* Links of a sequence in a tree, see order.c. */
-#define NODE_ORDER	0	/* the wait list's or the residents' */
+#define NODE_ORDER	0	/* links in wait_root or ready_root */
 #define NODE_REFUSED	1
 #define NR_NODES	2
 
 /**
- * struct kv_wait - why a sequence was not admitted when it was looked at
+ * struct kv_wait - why a sequence was not admitted when it was last tried
  * @why:    CORE_WAIT_*
- * @dom:    for whose sake, CORE_NONE: nobody's; @serial: which one
- * @since:  it is that
+ * @dom:    domain that it waits for; CORE_NONE: it waits for no domain
+ * @serial: kv_domain.serial of that domain
+ * @since:  time since which @why has been the reason
  */
 struct kv_wait {
 	u32	why;
@@ -564,17 +590,21 @@ struct kv_wait {
 };
 
 /**
- * struct kv_taken - what was taken from a sequence; see why.c
- * @when:   the last time, 0: never
- * @back:   when it was admitted again after that, 0: not yet
- * @ns:     that it was without, all times that are over
- * @tokens: that it had and lost, all times
- * @blocks: the last time; so are all that follow
+ * struct kv_taken - memory that a sequence lost by preemption; see why.c
+ * @when:   time of the last preemption; 0: never
+ * @back:   time of the next admission after it; 0: not admitted yet
+ * @ns:     sum of the times without memory that are over
+ * @blocks: blocks that the last preemption took; the fields below are of the
+ *          last preemption, too
+ *          preemption, too
  * @len:    tokens that were valid
- * @found:  of these, that were there when it came back
- * @kept:   it was swapped out
- * @by_domain: for whose sake, CORE_NONE: nobody's; @by_serial: which one
- * @by_client, @by_seq: likewise; CORE_NONE: the domain is all that is known
+ * @found:  tokens of @len that were valid when the sequence was admitted again
+ * @kept:   the sequence was swapped out
+ * @by_domain: domain that the memory was taken for; CORE_NONE: for no domain
+ * @by_serial: kv_domain.serial of that domain
+ * @by_client: client of the sequence that the memory was taken for; CORE_NONE:
+ *          only the domain is known
+ * @by_seq: number of that sequence
  */
 struct kv_taken {
 	u64	when;
@@ -594,50 +624,59 @@ struct kv_taken {
 /**
  * struct kv_seq - an address space of token positions with its block table
  * @state:      KVMM_SEQ_*
- * @fam_next:   circle of the family, itself when alone
- * @arrival:    the daemon's own stamp, the family's for a fork
+ * @fam_next:   circle of the family; the sequence itself when it is alone
+ * @arrival:    stamp of the daemon; a fork has that of its parent
  * @valid_len:  tokens whose KV is valid
- * @cover:      end of what open steps may write, at least @valid_len
+ * @cover:      end of the positions that open steps may write, at least
+ *              @valid_len
  * @nr_blocks:  table entries, exactly DIV_ROUND_UP(@cover, block_tokens)
- * @reserved:   blocks promised and not yet taken, one more with SEQF_COPY
- * @resv_blocks: table indices below this drew on the reservation
- * @nr_steps:   open steps that name it
- * @last_step:  number of the last of them
- * @epoch:      raised when it is marked or preempted
- * @first_page: its table, CORE_NONE when empty
- * @nr_ids:     ids sent for the next match
- * @prev, @next: wait list or run list
+ * @reserved:   blocks of its reservation that it has not taken yet, one more
+ *              with SEQF_COPY
+ * @resv_blocks: end of the table indices that the reservation is for
+ * @nr_steps:   open steps that name the sequence
+ * @last_step:  number of the last step that named it
+ * @epoch:      raised when the sequence is marked or preempted
+ * @first_page: first page of its table; CORE_NONE: the table is empty
+ * @nr_ids:     ids that its client sent for the next match
+ * @prev, @next: wait list or run list of the domain (queue.c)
  * @fill:       table indices below it are filled, RESTORING only
- * @fill_on:    entry whose content the block there gets, else CORE_NONE
- * @fill_prev, @fill_next: who else waits for that
- * @known_len:  tokens that it computed though the index had had them
- * @keep_until: by advice: what it leaves is kept, 0: is not
- * @end:        end of what the step in that place of the client's ring covers
- * @trimmed:    table indices below it were given back: they hold nothing
- * @trim_want:  will be @trimmed when the steps up to @trim_step have ended
- * @trim_more:  more than that, wanted since; 0: nothing.  After the steps up
- *              to @trim_more_step
- * @trim_hash:  of the last block given back: parent of what follows
- * @dirty:      lowest table index that changed and no step's result told
- * @since:      admitted at, or waiting since
- * @active:     when it was last admitted, granted or asked back by advice
- * @lost_len:   what was valid when its memory was last taken; less if it was
- *              cut since, another's after a REMAP
- * @again:      when growth was first refused, 0 after a grant
- * @refused:    when it was last refused, 0 after a grant
- * @stuck:      since when its restore finds no host slots, 0: it does
- * @psi_domain, @psi_node: how it counts there, PSI_*
- * @nr_retains: of @retains, the newest last: that is asked first
- * @born:   number of the request that made it
- * @in_soon, @in_marked, @in_pages: its part of what tally.c adds up
- * @age_prev, @age_next: of who waits
- * @found:      blocks of its prompt that were in the index when last looked
- * @found_hash: name of the last of them
- * @cause:      CORE_CAUSE_*: what its memory is, or was last, taken for
- * @wait, @taken: for people who ask, see why.c
- * @rank:       in its trees, see order.c
- * @oldest:     least @since of it and of who is below it in NODE_ORDER's tree
- * @kid:        in its trees, the links to what comes before and after
+ * @fill_on:    entry whose content the block at @fill gets, else CORE_NONE
+ * @fill_prev, @fill_next: list of the sequences that wait for this entry
+ * @known_len:  tokens that it computed although the index had had them before
+ * @keep_until: by advice: time until which blocks that it leaves to the cache
+ *              have a lease; 0: they have none
+ * @end:        end of the positions that each open step covers, by the place of
+ *              the step in the client's ring
+ * @trimmed:    table indices below it were trimmed: they name no block
+ * @trim_want:  value that @trimmed gets when the steps up to @trim_step have
+ *              ended
+ * @trim_more:  a later, larger value of @trim_want, for when the steps up to
+ *              @trim_more_step have ended; 0: none
+ * @trim_hash:  name of the last trimmed block: parent of the next block
+ * @dirty:      lowest table index that changed since the last result of a step
+ * @since:      time at which it was admitted, or began to wait
+ * @active:     time at which it was last admitted or granted, or restored by
+ *              advice
+ * @lost_len:   tokens that were valid when its memory was last taken; less if
+ *              it was truncated since; the other sequence's after a REMAP
+ *              was truncated since; the other sequence's after a REMAP
+ * @again:      time of the first refusal to grow since the last grant; 0: none
+ * @refused:    time of the last refusal to grow since the last grant; 0: none
+ * @stuck:      time since which its restore finds no host slots; 0: it has them
+ * @psi_domain, @psi_node: its class in the pressure of the domain and of the
+ *              node, PSI_*; written by psi.c
+ * @nr_retains: entries of @retains; a newer one overrides an older one
+ * @born:       number of the request that made it
+ * @in_soon, @in_marked, @in_pages: its part in the sums of tally.c
+ * @age_prev, @age_next: list of waiting sequences by age (kv_domain.age_head)
+ * @found:      leading blocks of its prompt that were in the index when it was
+ *              last looked up
+ * @found_hash: name of the last of these blocks
+ * @cause:      CORE_CAUSE_*: why its memory is taken, or was last taken
+ * @wait, @taken: for kvctl, see why.c; no decision reads them
+ * @rank:       its rank in the trees, see order.c
+ * @oldest:     least @since in its subtree of the NODE_ORDER tree
+ * @kid:        its children in each tree: before it [0] and after it [1]
  */
 struct kv_seq {
 	u32	generation;
@@ -714,14 +753,14 @@ struct kv_seq {
 	struct kv_taken taken;
 };
 
-/* One entry of a block table: a type, and what the type says. */
+/* An entry of a block table: its type, and a block or lower-tier entry. */
 typedef struct {
 	u64	val;
 } kv_pte_t;
 
 #define PTE_NONE	0ull
 #define PTE_PRESENT	1ull
-#define PTE_ENTRY	2ull	/* on the host or in an area */
+#define PTE_ENTRY	2ull	/* the content is on a lower tier */
 #define PTE_TYPE_SHIFT	56
 
 static inline kv_pte_t pte_none(void)
@@ -754,13 +793,13 @@ static inline u32 pte_block(kv_pte_t pte)
 	return (u32)pte.val;
 }
 
-#define CORE_TABLE_HOPS		10	/* pages of a table seen from its last */
+#define CORE_TABLE_HOPS		10	/* hops that a table page knows */
 
 /**
- * struct kv_tpage - the truth of a table page
+ * struct kv_tpage - a page of a block table, private to the core
  * @back: the pages 1, 2, 4, ... before it in the chain
  *
- * The shadow has the same index in segment D.
+ * The copy of the page that the client reads has the same index in segment D.
  */
 struct kv_tpage {
 	u32		next;
@@ -780,35 +819,36 @@ struct kv_idpage {
 enum kv_client_state {
 	CLI_FREE,
 	CLI_ALIVE,
-	CLI_DETACHED,		/* said DETACH; its slot is held until it hung up */
+	CLI_DETACHED,		/* the client sent DETACH; its slot is held until it hangs up */
 	CLI_DEAD,		/* its device may still write */
 };
 
 /* kv_client.away */
 enum {
 	AWAY_NOT,
-	AWAY_WHOLE,		/* adopted with all it had, not back yet */
-	AWAY_SALVAGED,		/* what its last requests did is void */
+	AWAY_WHOLE,		/* adopted with all its state, not resumed yet */
+	AWAY_SALVAGED,		/* likewise, but its last requests are void */
 };
 
 /**
  * struct kv_client - one attached process
- * @dead_since:  for the quiet deadline
- * @last_number: of its requests
- * @last_step:   number of the last step begun
+ * @dead_since:  time of its death, from which the quiet deadline runs
+ * @last_number: number of its last request
+ * @last_step:   number of the last step that it began
  * @step_head:   oldest open step, an index into its ring of steps
  * @free_seq:    list of its free sequence slots, local indices
  * @free_page:   list of its free table pages, local indices
- * @again:       when a grant was last refused for want of memory
- * @promised:    of its table pages, promised to its residents with blocks
- * @nr_marked:   of its sequences, victims whose steps are open
- * @nr_unacked:  extents sent and not acknowledged
- * @unacked_since: there have been such
- * @committed:   of its requests, the last that was answered
- * @back:        since then after it was away: it could not end steps before
- * @away:        AWAY_*; such a client is bound to no segments
+ * @again:       time at which a grant was last refused for lack of memory
+ * @promised:    table pages that are reserved for its running sequences
+ * @nr_marked:   its marked sequences, whose steps are open
+ * @nr_unacked:  extents that it was sent and has not acknowledged
+ * @unacked_since: time since which there are such extents
+ * @committed:   number of its last request that was answered
+ * @back:        time at which it resumed after an adoption; the deadlines of
+ *               its open steps begin there
+ * @away:        AWAY_*; a client that is away has no segments
  * @begun:       steps that it began, modulo 2^32
- * @draining:    it begins nothing, see operate.c
+ * @draining:    it may begin nothing new, see operate.c
  */
 struct kv_client {
 	u32	state;
@@ -844,7 +884,8 @@ struct kv_client {
 
 /**
  * struct kv_step - an open step
- * @held: what it may read and a sequence of it no longer maps, kv_hold
+ * @held: list of the kv_hold records of blocks that the step may read and its
+ *        sequences no longer map
  */
 struct kv_step {
 	u64	number;
@@ -853,7 +894,7 @@ struct kv_step {
 	u32	held;
 };
 
-/* A granted entry of an open step; @src: block that it copies from. */
+/* A granted entry of an open step; @src: block that its tail is copied from. */
 struct kv_step_entry {
 	u32	seq;
 	u32	start;
@@ -863,10 +904,10 @@ struct kv_step_entry {
 
 /**
  * struct kv_remap - one entry of the SEQ_REMAP under way; scratch of remap.c
- * @child:   sequence, CORE_NONE: the entry is not carried out
- * @other:   sequence that it becomes
- * @readers: entries left that read the child's old table
- * @order:   the entries that overwrite, in the order of doing so
+ * @child:   sequence; CORE_NONE: the entry is not carried out
+ * @other:   sequence whose table it gets
+ * @readers: entries not yet carried out that read the child's old table
+ * @order:   the entries that overwrite a table, in the order of doing so
  */
 struct kv_remap {
 	u32	child;
@@ -877,18 +918,18 @@ struct kv_remap {
 	u32	resv;
 };
 
-/* ---- notes of one event ---- */
+/* ---- scratch of one event ---- */
 
 /*
- * What a scan notes of a record while it looks for memory.  Notes mean nothing
- * between events, so no record has them, and an adopting core clears them.
+ * Scratch of a scan for memory.  It means nothing between events, so it is
+ * kept outside the records, and an adopting core clears it.
  */
 
 /**
- * struct span_scan - of a span, by steal.c, displace.c and evacuate.c
+ * struct span_scan - a span, as steal.c, displace.c and evacuate.c see it
  * @counted: first extent plus one of the run that would take the span; 0: none
- * @cost:    of the span, RUN_*, or blocks that would have to move
- * @pass:    in which the span was counted, or free blocks it was counted with
+ * @cost:    cost of taking the span, RUN_*
+ * @pass:    cost of the pass in which the span was counted
  */
 struct span_scan {
 	u32	counted;
@@ -897,9 +938,9 @@ struct span_scan {
 };
 
 /**
- * struct domain_scan - of a domain, by the same
- * @spare: free blocks that it can do without, less those counted
- * @lost:  blocks in use that it would lose with the spans that are counted
+ * struct domain_scan - a domain, as the same files see it
+ * @spare: free blocks that it does not need, without those of counted spans
+ * @lost:  blocks in use that it would lose with the counted spans
  */
 struct domain_scan {
 	u32	spare;
@@ -907,9 +948,10 @@ struct domain_scan {
 };
 
 /**
- * struct tenant_scan - of a tenant, by revoke_prepare()
- * @keeps: one of its sequences waits longer than the sequence that asks
- * @stays: an extent that it has not had for starve_ns stays with it
+ * struct tenant_scan - a tenant, as revoke_prepare() sees it
+ * @keeps: it keeps its extents: one of its sequences waits longer than the
+ *         sequence that memory is looked for
+ * @stays: it keeps extents that it has had for less than starve_ns
  */
 struct tenant_scan {
 	u32	keeps;
@@ -917,8 +959,8 @@ struct tenant_scan {
 };
 
 /**
- * struct seq_scan - of a sequence
- * @barred:   displace.c: core_head.bar_pass of the pass in which its family stays
+ * struct seq_scan - a sequence
+ * @barred:   displace.c: core_head.bar_pass of the pass that spares its family
  * @plan:     remap.c: its entry as a child plus one, else 0
  * @plan_err: remap.c: why its family is left alone, else 0
  * @low:      migrate.c: first table index that open steps may write
@@ -933,15 +975,15 @@ struct seq_scan {
 /* ---- the arena ---- */
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
-/* To be raised when a record means something else and has the same size. */
+/* Raise it when a record of the same size gets another meaning. */
 #define CORE_ARENA_VERSION	2u
 
 struct core_sizes {
-	u32	nr_extents;		/* of the device */
+	u32	nr_extents;		/* of the device pool */
 	u32	all_extents;
 	u32	nr_parts;
 	u32	nr_entries;
-	u32	blocks_per_extent;	/* a power of two, of: */
+	u32	blocks_per_extent;	/* a power of two, 1 << block_shift */
 	u32	block_shift;
 	u32	ids_per_extent;
 	u32	nr_blocks;
@@ -949,7 +991,7 @@ struct core_sizes {
 	u32	nr_buckets;
 	u32	nr_nodes;
 	u32	nr_holds;
-	u32	nr_ghosts;		/* whole sets */
+	u32	nr_ghosts;		/* in whole sets */
 	u32	nr_seqs;
 	u32	nr_tpages;
 	u32	nr_idpages;
@@ -958,8 +1000,8 @@ struct core_sizes {
 };
 
 /*
- * What a block of the device may cost, of all tables that grow with the pool
- * but for the ids: 4 bytes a token.
+ * Most bytes that a block of the device may cost in all tables that grow with
+ * the pool, without the ids, which take 4 bytes a token.
  */
 #define CORE_BLOCK_BYTES	96u
 
@@ -967,7 +1009,7 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 	      sizeof(struct kv_ghost) + 4 /* bucket */ + 4 /* scratch */ <=
 	      CORE_BLOCK_BYTES - 4, "leaves 4 for extents and spans");
 
-/* Everything in the arena: name, type, how many. */
+/* The arrays of the arena: name, type, length. */
 #define CORE_ARENA(x)							\
 	x(extents,	struct kv_extent,	s->all_extents)		\
 	x(spans,	struct kv_span,		s->all_extents)		\
@@ -1002,7 +1044,7 @@ struct core_head {
 	u64	magic;
 	u64	layout;			/* core_arena_layout() */
 	u64	bytes;
-	u32	event;			/* one is under way, see core_event() */
+	u32	event;			/* an event is under way, see core_event() */
 	u32	resv0;
 	struct core_config cfg;
 	struct core_sizes sizes;
@@ -1011,38 +1053,38 @@ struct core_head {
 	u32	free_idpage;
 	u32	nr_free_idpages;
 	u32	nr_revokes;
-	u32	nr_tenants;		/* records in use */
-	u32	nr_online;		/* extents of the device in use, see resize.c */
-	u32	bar_pass;		/* of displace.c */
-	u32	resizing;		/* some past these are not offline yet */
-	u32	more;			/* MORE_: admit_all() had no time for all */
+	u32	nr_tenants;		/* tenants in use */
+	u32	nr_online;		/* extents of the device pool in use, see resize.c */
+	u32	bar_pass;		/* pass of displace.c, see seq_scan.barred */
+	u32	resizing;		/* extents past nr_online are not all offline yet */
+	u32	more;			/* MORE_*: work that admit_all() left undone */
 	u32	device;			/* CORE_DEVICE_* */
-	u32	life_shift;		/* one block in 2^this is looked at, see life.c */
-	u32	trace_on;		/* events that are recorded, a bit each */
-	u32	serial;			/* of the last domain */
-	u32	draining;		/* nobody begins anything, see operate.c */
-	u64	resized;		/* when that began */
+	u32	life_shift;		/* life.c samples one block in 2^this */
+	u32	trace_on;		/* bit set of the events that are recorded */
+	u32	serial;			/* kv_domain.serial of the last domain made */
+	u32	draining;		/* no client may begin anything new, see operate.c */
+	u64	resized;		/* time at which the resize began */
 	struct kv_revoke revokes[CORE_MAX_REVOKES];
-	u64	create_after;		/* no extent is asked for before this */
-	u64	ticked;			/* when the last tick was */
+	u64	create_after;		/* time before which no extent is made */
+	u64	ticked;			/* time of the last tick */
 	struct kv_pool pools[CORE_NR_POOLS];
 	u32	free_entry;
 	u32	nr_free_entries;
 	u32	free_node;
 	u32	nr_free_nodes;
-	u32	nr_copies;		/* in flight */
+	u32	nr_copies;		/* copies between device and host in flight */
 	u32	nr_ios;
-	u32	nr_overdue;		/* of these, not answered in time */
-	u32	stalled;		/* areas that have such, a bit each */
-	u64	copy_ns_kb;		/* measured, see tier_io.c */
+	u32	nr_overdue;		/* requests of nr_ios not answered in time */
+	u32	stalled;		/* bit set of the areas with overdue requests */
+	u64	copy_ns_kb;		/* measured, see answer.c */
 	u32	free_hold;
-	u32	nr_moves;		/* in flight, not of nr_copies */
+	u32	nr_moves;		/* moves in flight, not part of nr_copies */
 	struct kv_move moves[CORE_MAX_MOVES];
 	struct kv_evac evacs[CORE_MAX_EVACS];
-	u64	evac_after;		/* no span is emptied for others before this */
-	u64	evac_look;		/* then those who wait for others' look again */
-	u64	clean_after;		/* nothing is cleaned ahead before this */
-	u64	touched;		/* bytes that admissions used, found or new */
+	u64	evac_after;		/* time before which no block is cleaned ahead (tier.c) */
+	u64	evac_look;		/* time at which stalled domains are tried again */
+	u64	clean_after;		/* time before which no cache is copied down ahead of need */
+	u64	touched;		/* bytes of all admitted prompts, cached or new */
 	struct kv_psi psi;		/* of the node */
 	struct kv_trigger triggers[PSI_NR_TRIGGERS];
 	u64	events[NR_CORE_EVENTS];
@@ -1054,13 +1096,13 @@ struct core {
 	void	*ops_arg;
 	u64	now;
 	u32	work;		/* done in this event, see core_work() */
-	u32	again;		/* the first tick orders anew, see adopt.c */
-	u32	none_stalled;	/* surely; 0: some domain may be */
-	u32	trace_on;	/* as in the head; 0: nobody lent a ring */
-	struct core_trace *trace;	/* NULL: likewise, see trace.c */
-	u32	wait;		/* what is being said no for, see why.c */
+	u32	again;		/* the first tick orders requests again, see adopt.c */
+	u32	none_stalled;	/* no domain is stalled; 0: one may be */
+	u32	trace_on;	/* as in the head; 0: there is no ring */
+	struct core_trace *trace;	/* NULL: there is no ring, see trace.c */
+	u32	wait;		/* reason for the next refusal, see why.c */
 	u32	wait_dom;
-	u32	taker;		/* domain for which memory is taken now; nothing decides by it */
+	u32	taker;		/* domain that memory is taken for now; only for traces and why.c */
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * trace.c - a bounded ring of what the core decided
+ * trace.c - a bounded ring of decisions of the core
  *
- * The ring is the shell's memory, of records of one size, and the newest
- * overwrite the oldest.  Which events are recorded is a word of bits: where an
- * event is off its place in the code costs a load and a branch that is
- * predicted (core_trace() in internal.h).  Nothing here decides anything, so a
- * core does the same whether it is traced or not.
+ * The ring is memory of the shell.  It has records of one size, and the newest
+ * overwrite the oldest.  A word of bits says which events are recorded.  An
+ * event that is off costs a load and a predicted branch where it would be
+ * recorded (core_trace() in base.h).  No decision depends on the trace, so a
+ * core does the same with and without it.
  *
- * The word is in the arena, so that who goes on there goes on recording; the
- * ring is not, and begins empty.  A reader asks from a number on and is given
- * copies, some at a time: what was overwritten meanwhile it knows by the
- * numbers.
+ * The word is in the arena, so the next core records the same events; the ring
+ * is not, and begins empty.  A reader gives the number of the first record that
+ * it wants and gets copies, some at a time.  From the numbers it knows which
+ * records were overwritten meanwhile.
  */
 #include "kvmm/core/base/base.h"
 
@@ -25,7 +25,7 @@ CORE_TRACE_EVENTS(x, f)
 
 #define ALL_ON	((u32)(BIT_ULL(NR_CORE_TRACE) - 1))
 
-/* core_trace_bytes() - of memory for a ring of @nr records */
+/* core_trace_bytes() - bytes of a ring of @nr records */
 u64 core_trace_bytes(u32 nr)
 {
 	return sizeof(struct core_trace) +
@@ -42,11 +42,11 @@ static u32 clients_known(const struct core *c)
 }
 
 /**
- * core_trace_attach() - record from now on what is switched on
+ * core_trace_attach() - record the enabled events from now on
  * @mem: core_trace_bytes(@nr) zeroed bytes, for as long as the core lives
  * @nr:  records, a power of two
  *
- * After core_init() or core_adopt(), before the first event.
+ * Context: after core_init() or core_adopt(), before the first event.
  */
 void core_trace_attach(struct core *c, u64 now, void *mem, u32 nr)
 {
@@ -62,11 +62,11 @@ void core_trace_attach(struct core *c, u64 now, void *mem, u32 nr)
 
 /**
  * core_trace_set() - switch an event on or off
- * @which: CORE_TRACE_*; CORE_TRACE_ALL: all of them
+ * @which: CORE_TRACE_*; CORE_TRACE_ALL: all events
  * @on:    1 or 0
  *
- * Return: 0; -EINVAL: no such event, or neither 0 nor 1; -ENODEV: there is no
- * ring.
+ * Return: 0; -EINVAL: no such event, or @on is neither 0 nor 1; -ENODEV: there
+ * is no ring.
  */
 int core_trace_set(struct core *c, u32 which, u64 on)
 {
@@ -82,13 +82,13 @@ int core_trace_set(struct core *c, u32 which, u64 on)
 	return 0;
 }
 
-/* core_trace_enabled() - which events are recorded, a bit each */
+/* core_trace_enabled() - bit set of the events that are recorded */
 u32 core_trace_enabled(const struct core *c)
 {
 	return c->trace_on;
 }
 
-/* One record; core_trace() has found that it is wanted. */
+/* Write a record; core_trace() has found that its event is on. */
 void trace_record(struct core *c, u32 event, const u64 *arg, u32 nr)
 {
 	struct core_trace *t = c->trace;
@@ -101,12 +101,12 @@ void trace_record(struct core *c, u32 event, const u64 *arg, u32 nr)
 
 /**
  * core_trace_read() - copy records
- * @at:      number of the first that is wanted; becomes that of the first that
- *           is given, which is higher when it was overwritten
- * @written: takes how many there have been
- * @rec:     room for @nr
+ * @at:      number of the first record to copy; raised if that one was
+ *           overwritten
+ * @written: gets the number of records written so far
+ * @rec:     room for @nr records
  *
- * Return: how many were copied.
+ * Return: number of records copied.
  */
 u32 core_trace_read(const struct core *c, u64 *at, u64 *written,
 		    struct core_trace_rec *rec, u32 nr)
