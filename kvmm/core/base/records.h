@@ -1081,9 +1081,9 @@ struct core_head {
 	u32	nr_moves;		/* moves in flight, not part of nr_copies */
 	struct kv_move moves[CORE_MAX_MOVES];
 	struct kv_evac evacs[CORE_MAX_EVACS];
-	u64	evac_after;		/* time before which no block is cleaned ahead (tier.c) */
+	u64	evac_after;		/* time before which no span is emptied for others */
 	u64	evac_look;		/* time at which stalled domains are tried again */
-	u64	clean_after;		/* time before which no cache is copied down ahead of need */
+	u64	clean_after;		/* time before which no block is cleaned ahead (tier.c) */
 	u64	touched;		/* bytes of all admitted prompts, cached or new */
 	struct kv_psi psi;		/* of the node */
 	struct kv_trigger triggers[PSI_NR_TRIGGERS];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * block.c - the states of blocks, and the counts that decide them
+ * block.c - states of blocks, and the counts that decide them
  *
  *	FREE -> OPEN -> SEALED <-> CACHED
  *	          |        |          |
@@ -9,12 +9,12 @@
  *
  * Where the device failed POISON takes the place of FREE, see device.c.
  *
- * block_refcount() is every reason to keep a block's content: the sequences
- * that map it, the prefix index, copies in flight.  A block that loses its last
- * reason is FREE, unless an open step copies from it (QUIESCING until that
- * ends) or a dead client may still write it (QUARANTINE until the device is
- * quiet).  Whether a block may be written in place is asked of it, never
- * of nr_map: the index and a copy are invisible to the latter.
+ * block_refcount() counts all reasons to keep a block's content: the sequences
+ * that map it, the prefix index, copies in flight.  A block without a reason is
+ * FREE.  There are two exceptions.  While an open step copies from it, it is
+ * QUIESCING.  While a dead client may still write it, it is QUARANTINE, until
+ * the device is quiet.  To decide whether a block may be written in place, use
+ * block_refcount(), never nr_map: nr_map does not count the index and copies.
  *
  * Every change of state goes through block_set_state(), which keeps the
  * counts of the domain and the span.
@@ -57,13 +57,13 @@ const char *core_block_state_name(u32 state)
 	return state < NR_BLK_STATES ? block_names[state] : "unknown";
 }
 
-/* The offset that kernels see: units from the pool's base. */
+/* The offset that kernels see: CORE_UNITs from the base of the pool. */
 u32 block_entry(const struct core *c, u32 blk)
 {
 	return (u32)(block_offset(c, blk) / CORE_UNIT);
 }
 
-/* Where the ids of the block's tokens are kept: block_tokens of them. */
+/* The ids of the block's tokens: an array of block_tokens ids. */
 u32 *block_ids(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
@@ -76,9 +76,10 @@ u32 *block_ids(const struct core *c, u32 blk)
 }
 
 /*
- * Somebody may find room now who did not before: the domain itself; others
- * when the span could go, or another one that was kept to cover promises, or
- * whose cache was all of the floor.
+ * A sequence that found no room may find some now.  That is a sequence of the
+ * domain itself.  It is one of another domain if the span can be released, or
+ * another span that covered reservations, or if the domain's cache is above its
+ * floor.
  */
 static void block_room_appeared(struct core *c, const struct kv_span *sp)
 {
@@ -92,10 +93,11 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
 }
 
 /*
- * A domain that uses more than its memory.min may lose more with each block that
- * it takes: cache, if that bounds it, for anybody; whatever it has for who waits
- * within the promise.  Those who are asked only now and then are asked now.  This
- * comes with every block, so where nobody waits nobody is looked for.
+ * A domain above its memory.min may lose more with each block that it takes:
+ * cache, if it has so much, to any domain; any block, to a sequence within the
+ * memory.min of its own domain.  Such domains are tried again only from time to
+ * time, so kick them now.  This runs for every block, so it returns at once
+ * where no domain is stalled.
  */
 static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 {
@@ -136,7 +138,10 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 	sp->nr_open += to == BLK_OPEN;
 	if (from == BLK_FREE) {
 		sp->nr_free--;
-		/* No block of an isolated span is taken, but its device may be lost. */
+		/*
+		 * An isolated span allocates no block, but its device may be
+		 * lost.
+		 */
 		p->isolated_free -= isolated;
 		used = part_used(p);
 		if (used > p->peak)
@@ -150,7 +155,7 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 	}
 }
 
-/* The next content is another one; the list of free slots goes both ways. */
+/* The slot's next content is new.  The free list is doubly linked. */
 static void slot_given_back(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
@@ -161,7 +166,7 @@ static void slot_given_back(struct core *c, u32 blk)
 		c->blocks[b->next].prev = blk;
 }
 
-/* It is FREE now: on the list of its span. */
+/* The block is FREE now: put it on the list of its span. */
 static void block_give_back(struct core *c, struct kv_span *sp, u32 blk,
 			    u32 from)
 {
@@ -180,7 +185,7 @@ static void block_give_back(struct core *c, struct kv_span *sp, u32 blk,
 		core_count(c, CORE_EV_pgfree, from != BLK_POISON);
 }
 
-/* Nobody is to find it, nor to have it, whatever it holds. */
+/* The block is POISON now: it is not found and not allocated again. */
 static void block_condemn(struct core *c, u32 blk, u32 from)
 {
 	struct kv_block *b = &c->blocks[blk];
@@ -195,11 +200,11 @@ static void block_condemn(struct core *c, u32 blk, u32 from)
 }
 
 /**
- * block_set_state() - the only way a block changes its state
+ * block_set_state() - the only way to change the state of a block
  *
- * One that is to be FREE is POISON instead where the device failed it.
- * A block that becomes FREE is back on its span's list, and the span may
- * leave the domain: the caller must not touch either afterwards.
+ * A block of a failed device becomes POISON instead of FREE.
+ * A block that becomes FREE is back on its span's list, and the span may leave
+ * the domain: the caller must not touch either afterwards.
  */
 void block_set_state(struct core *c, u32 blk, u32 state)
 {
@@ -213,10 +218,10 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	block_count(c, sp, from, state);
 	if (life_is_sampled(c, blk))
 		life_block(c, blk, from, state);
-	core_order();		/* what the state says is true by now */
+	core_order();		/* the facts that the state stands for are stored */
 	b->state = (u8)state;
 	core_crash(c, CORE_CRASH_block_state);
-	/* Only steps read it still: nobody is to find it by its content. */
+	/* Only open steps read it now: no lookup may find it. */
 	if (state == BLK_QUIESCING && b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);
 	if (state == BLK_FREE)
@@ -234,9 +239,9 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 /**
  * block_alloc() - take a free block for a client to write
  * @dom:    domain
- * @client: must have mapped the block's extent
+ * @client: it must have mapped the block's extent
  *
- * Return: the block, OPEN and mapped by nobody, or CORE_NONE.
+ * Return: the block, OPEN and not mapped yet, or CORE_NONE.
  */
 u32 block_alloc(struct core *c, u32 dom, u32 client)
 {
@@ -250,7 +255,7 @@ u32 block_alloc(struct core *c, u32 dom, u32 client)
 	return blk;
 }
 
-/* Take a free block of a span that has one, into @state. */
+/* Take a free block of a span that has one; it gets state @state. */
 u32 block_take(struct core *c, u32 first, u32 state)
 {
 	u32 blk = c->spans[first].free_head;
@@ -263,13 +268,13 @@ u32 block_take(struct core *c, u32 first, u32 state)
 	return blk;
 }
 
-/* Mappings that make a block one that several have. */
+/* The mappings of a block, if it has more than one. */
 static u32 as_shared(u32 nr_map)
 {
 	return nr_map > 1 ? nr_map : 0;
 }
 
-/* The block was mapped @before times.  An open one is copied by who appends. */
+/* Count a block mapped @before times; a sequence copies a shared open tail. */
 static inline void block_count_shared(struct core *c, const struct kv_block *b,
 				      u32 before)
 {
@@ -282,7 +287,7 @@ static inline void block_count_shared(struct core *c, const struct kv_block *b,
 		d->tails += as_shared(b->nr_map) - as_shared(before);
 }
 
-/* One more sequence maps the block; out of the cache if it was there. */
+/* One more sequence maps the block; a cached block becomes SEALED. */
 void block_map(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
@@ -296,8 +301,8 @@ void block_map(struct core *c, u32 blk)
 }
 
 /**
- * block_map_many() - @nr more sequences map what one maps already
- * @pte: entries of its table, @n of them, of blocks of the domain @d
+ * block_map_many() - @nr more sequences map the blocks of a table
+ * @pte: @n table entries, of blocks of the domain @d, all mapped already
  */
 void block_map_many(struct core *c, struct kv_domain *d, const kv_pte_t *pte,
 		    u32 n, u32 nr)
@@ -319,7 +324,7 @@ void block_map_many(struct core *c, struct kv_domain *d, const kv_pte_t *pte,
 	d->nr_shared += nr ? shared : 0;
 }
 
-/* The last reason to hold the content went; is it in use all the same? */
+/* The last reference is gone: which state does the block get? */
 static void block_release(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
@@ -347,11 +352,11 @@ void block_unmap(struct core *c, u32 blk)
 		return;
 	}
 	if (b->state == BLK_LIMBO)
-		return;		/* being filled: goes with its copy */
+		return;		/* being filled: freed when its copy ends */
 	if (b->flags & BLKF_INDEXED) {
 		block_set_state(c, blk, BLK_CACHED);
 		lru_add(c, blk);
-		/* Nobody will want it. */
+		/* No sequence will want it. */
 		if (device_is_lost(c))
 			index_evict(c, blk);
 	} else {
@@ -369,14 +374,14 @@ void block_put_index(struct core *c, u32 blk)
 		block_release(c, blk);
 }
 
-/* A copy of the daemon's reads or fills the block. */
+/* A copy of the daemon reads or fills the block. */
 void block_copy_get(struct core *c, u32 blk)
 {
 	KV_BUG_ON(c->blocks[blk].nr_copy == BLOCK_COPY_MAX);
 	c->blocks[blk].nr_copy++;
 }
 
-/* That copy is over; the block may be what nobody needs any more. */
+/* The copy ended; the block may be free now. */
 void block_copy_put(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
@@ -386,7 +391,7 @@ void block_copy_put(struct core *c, u32 blk)
 	block_limbo_end(c, blk);
 }
 
-/* If no copy names it any more, a block in LIMBO is free, or a step's. */
+/* Free a block in LIMBO without a copy, or leave it to its open steps. */
 void block_limbo_end(struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
@@ -402,8 +407,8 @@ void block_limbo_end(struct core *c, u32 blk)
 /**
  * block_filled() - a block in LIMBO has its content now
  *
- * It becomes what its users make of it: OPEN or SEALED under a sequence,
- * CACHED under the index alone.  With neither it goes with its copy.
+ * Its new state depends on its users: OPEN or SEALED if a sequence maps it,
+ * CACHED if only the index has it.  Without users it is freed with its copy.
  */
 void block_filled(struct core *c, u32 blk)
 {
@@ -412,7 +417,10 @@ void block_filled(struct core *c, u32 blk)
 
 	if (b->nr_map && b->nr_ids < d->block_tokens) {
 		block_set_state(c, blk, BLK_OPEN);
-		/* Only here: who writes an open one has it alone. */
+		/*
+		 * Only here: a sequence that writes an OPEN block is its only
+		 * user.
+		 */
 		c->domains[b->domain].tails += as_shared(b->nr_map);
 	} else if (b->nr_map) {
 		block_set_state(c, blk, BLK_SEALED);
@@ -422,7 +430,7 @@ void block_filled(struct core *c, u32 blk)
 	}
 }
 
-/* Bytes from the start of the block's own pool. */
+/* Offset in bytes from the start of the block's pool. */
 u64 block_offset(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];

@@ -8,11 +8,11 @@
  * records the request in flight for it (tier_io.c).
  *
  * An indexed entry is content that the device does not have.  When a block gets
- * the content again it takes the entry's place in the index, and the entry stays
- * as the block's clean copy: the second eviction is free.  Open tails are the
+ * the content again it replaces the entry in the index, and the entry stays as
+ * the block's clean copy: the second eviction is free.  Open tails are the
  * exception: a restored tail will be written, so its entry is dropped.
  *
- * An entry is free when no table needs it, it is not in the index, no block has
+ * An entry is freed when no table needs it, it is not in the index, no block has
  * its content and no request is in flight for it.
  */
 #include "kvmm/core/mem/mem.h"
@@ -39,7 +39,7 @@ static void host_list_del(struct core *c, u32 entry)
 	e->flags &= (u8)~ENTF_LRU;
 }
 
-/* Used again: the newest of its list. */
+/* The entry was used: make it the newest of its list. */
 void entry_touch(struct core *c, u32 entry)
 {
 	if (!(c->entries_low[entry].flags & ENTF_LRU))
@@ -49,9 +49,9 @@ void entry_touch(struct core *c, u32 entry)
 }
 
 /*
- * A record; CORE_NONE: there is none.  There are as many as slots can be, but
- * an entry that is lost has its record for as long as tables name it, and no
- * slot.
+ * Allocate a record; CORE_NONE: there is none.  There are as many records as
+ * slots.  They can still run out: a lost entry has no slot, but keeps its
+ * record while tables name it.
  */
 u32 entry_alloc(struct core *c, u32 dom)
 {
@@ -102,7 +102,7 @@ void area_slot_put(struct core *c, u32 entry)
 	e->flags &= (u8)~ENTF_AREA;
 }
 
-/* Does a lower tier have the content, or will it when its copy is over? */
+/* Does a lower tier have the content, or get it from a copy in flight? */
 bool entry_is_there(const struct core *c, u32 entry)
 {
 	const struct kv_entry *e = &c->entries_low[entry];
@@ -111,12 +111,12 @@ bool entry_is_there(const struct core *c, u32 entry)
 	       ((e->flags & (ENTF_HOST | ENTF_AREA)) || e->io == ENT_OUT);
 }
 
-/* Nobody needs the entry: its slots and its record are free. */
+/* Free the entry with its slots if nothing needs it. */
 void entry_settle(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
-	/* Letting go of one thing may have settled it already. */
+	/* A call below may have freed it already. */
 	if (e->domain == ENTRY_UNUSED)
 		return;
 	if (e->refs || (e->flags & ENTF_INDEXED) || e->dev != CORE_NONE ||
@@ -138,7 +138,7 @@ void entry_put_ref(struct core *c, u32 entry)
 	entry_settle(c, entry);
 }
 
-/* The device is losing the content: the index refers to the entry. */
+/* The device is about to lose the content: index the entry instead. */
 void entry_index(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
@@ -158,7 +158,7 @@ void entry_unindex(struct core *c, u32 entry)
 	e->flags &= (u8)~ENTF_INDEXED;
 }
 
-/* Forget an indexed entry that no table names. */
+/* Drop an indexed entry that no table names. */
 void entry_drop(struct core *c, u32 entry)
 {
 	entry_unindex(c, entry);
@@ -166,7 +166,7 @@ void entry_drop(struct core *c, u32 entry)
 	entry_settle(c, entry);
 }
 
-/* The device has the same content again, computed anew: no need to read. */
+/* The device computed the content again: index the block, keep the entry. */
 void entry_adopt(struct core *c, u32 entry, u32 blk)
 {
 	index_move(c, REF_ENTRY | entry, blk);
@@ -175,7 +175,7 @@ void entry_adopt(struct core *c, u32 entry, u32 blk)
 	c->blocks[blk].entry = entry;
 }
 
-/* A block that was the entry's upper copy is free. */
+/* The entry's block on the device is free. */
 void entry_forget_dev(struct core *c, u32 blk)
 {
 	u32 entry = c->blocks[blk].entry;

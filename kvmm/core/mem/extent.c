@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * extent.c - memory behind extents, and who has mapped it
+ * extent.c - memory behind extents, and the clients that mapped it
  *
  * An extent is a fixed piece of the pool's address range.  It has no memory
- * (ABSENT) until a domain needs it; then the shell makes memory for it
- * (CREATING), every client of the tenant is told to map it, and it waits in
- * no span (BACKED) or becomes part of one (SPAN).  Inside a tenant it moves
- * from domain to domain as a record.
+ * (ABSENT) until a domain needs it.  Then the shell makes memory for it
+ * (CREATING), and every client of the tenant is told to map it.  After that it
+ * is in no span (BACKED) or part of one (SPAN).  Between domains of one tenant
+ * it moves as a record.
  *
- * Between tenants memory is never lent.  A handle gives its holder access for
- * ever, so an extent may change tenant only when nobody of the old tenant can
- * have it mapped: no client that was sent it is left, and none detached
- * without ending (kv_extent.haunted).  Then it is released and made anew.
- * Clients that live are asked to unmap it: see revoke.c.
+ * Tenants never share memory.  A handle gives its holder access for ever.  So an
+ * extent may change its tenant only when no process of the old tenant can have
+ * it mapped: every client that was sent it is gone, and none of them lingers
+ * after it detached (kv_extent.haunted).  Then the memory is released and made
+ * anew.  Live clients are asked to unmap it: see revoke.c.
  *
- * A client's word that it has mapped an extent is needed before a grant may
- * name a block of it.  Whoever is slow to say so delays only itself.
+ * A client must acknowledge that it mapped an extent before a grant names a
+ * block of it.  A client that is slow to do so delays only itself.
  */
 #include "kvmm/core/mem/mem.h"
 
-/* Let the shell rest this long after it could not make memory. */
+/* Pause after the shell could not make memory. */
 #define CREATE_BACKOFF_NS	1000000000ull
 
-/* Send it to the client; one that is away is sent it when it is back. */
+/* Send an extent to a client; a client that is away gets it when it is back. */
 static void extent_tell(struct core *c, u32 client, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -50,7 +50,7 @@ static void extent_send(struct core *c, u32 client, u32 e)
 	extent_tell(c, client, e);
 }
 
-/* Tell every client of the tenant that has not been told. */
+/* Tell every client of the tenant that was not told yet. */
 void extent_announce(struct core *c, u32 e)
 {
 	const struct kv_extent *x = &c->extents[e];
@@ -66,7 +66,7 @@ void extent_announce(struct core *c, u32 e)
 	}
 }
 
-/* What the client knows of one extent, in segments that are new. */
+/* Write the state of one extent into new segments of a client. */
 static void extent_show(struct core *c, u32 client, u32 e)
 {
 	struct kvmm_extent_status *st = &c->bind[client].extents[e];
@@ -74,7 +74,7 @@ static void extent_show(struct core *c, u32 client, u32 e)
 
 	WRITE_ONCE(st->generation, x->generation);
 	if (x->state == EXT_REVOKING) {
-		/* It hears of it only now, perhaps. */
+		/* The client may hear of the revocation only now. */
 		x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
 		store_release(&st->state, (u32)KVMM_EXTENT_REVOKE);
 		event_post(c, client, KVMM_EV_REVOKE, e, 0);
@@ -86,9 +86,9 @@ static void extent_show(struct core *c, u32 client, u32 e)
 }
 
 /**
- * extent_publish() - a client has new segments and the extents that it had
+ * extent_publish() - write the states of all extents into new segments
  *
- * What it was sent and has not acknowledged is sent again.
+ * An extent that the client has not acknowledged is sent again.
  */
 void extent_publish(struct core *c, u32 client)
 {
@@ -105,7 +105,7 @@ void extent_publish(struct core *c, u32 client)
 	}
 }
 
-/* The client can no longer reach any memory. */
+/* The process of the client has ended: it has no memory mapped. */
 void extent_forget_client(struct core *c, u32 client)
 {
 	u32 e;
@@ -121,7 +121,8 @@ void extent_forget_client(struct core *c, u32 client)
  * extent_ack() - a client says that it has mapped an extent
  * @a: its fields are valid
  *
- * Return: 0; -ESTALE: it was not sent it, or it is asked back; -EALREADY.
+ * Return: 0; -ESTALE: the client was not sent the extent, or the extent is
+ * being revoked; -EALREADY.
  */
 int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 {
@@ -141,7 +142,7 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 	return 0;
 }
 
-/* Is an extent of the pool in that state one that a domain may come to take? */
+/* Can a span be made of an extent of the pool in this state? */
 static bool is_loose(u32 pool, u32 state)
 {
 	return state == EXT_BACKED || (state == EXT_ABSENT && !pool);
@@ -160,7 +161,7 @@ void extent_set_state(struct core *c, u32 e, u32 state)
 	core_crash(c, CORE_CRASH_extent_state);
 }
 
-/* May @e change over to @tenant, losing what it holds? */
+/* May @e become memory of @tenant, without its content? */
 static bool extent_can_move(const struct core *c, u32 e, u32 tenant)
 {
 	const struct kv_extent *x = &c->extents[e];
@@ -169,7 +170,7 @@ static bool extent_can_move(const struct core *c, u32 e, u32 tenant)
 	       !revoke_needed(c, e);
 }
 
-/* May @tenant take the extent as it is; with @move, from another tenant? */
+/* May @tenant take the extent now?  @move: also from another tenant. */
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
 {
 	const struct kv_extent *x = &c->extents[e];
@@ -187,9 +188,9 @@ bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
 }
 
 /*
- * First run of @nr neighbours that @tenant may take.  Runs start at multiples
- * of their length: else a domain that has all of the pool to itself might not
- * find the spans that domain_capacity() says there are.
+ * First run of @nr neighbouring extents that @tenant may take.  Runs start at
+ * multiples of their length.  Else a domain that has the whole pool might find
+ * fewer spans than domain_capacity() says.
  */
 static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
 			   bool move)
@@ -198,9 +199,9 @@ static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
 	u32 runs = (pool ? p->nr_extents : c->head->nr_online) / nr, i, e;
 
 	if (p->loose < nr)
-		return CORE_NONE;	/* as nearly always where it is full */
+		return CORE_NONE;	/* in a full pool nearly always */
 	for (i = 0; i < runs; i++) {
-		/* From where the last one was found, once around. */
+		/* Begin where the last run was found, and go around once. */
 		u32 first = p->first + (p->cursor / nr + i) % runs * nr;
 
 		for (e = first; e < first + nr; e++)
@@ -212,7 +213,7 @@ static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
 	return CORE_NONE;
 }
 
-/* Give the memory back to the system; nobody has it mapped. */
+/* Give the memory back to the system; no client has it mapped. */
 void extent_release(struct core *c, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -226,7 +227,7 @@ void extent_release(struct core *c, u32 e)
 	c->ops->extent_release(c->ops_arg, e);
 }
 
-/* The run is given up: what has memory keeps it, what is under way lands. */
+/* Give up a run: made memory stays, memory in the making will be BACKED. */
 void extent_run_abandon(struct core *c, u32 first)
 {
 	struct kv_part *p = part_at(c, c->extents[first].domain);
@@ -240,7 +241,7 @@ void extent_run_abandon(struct core *c, u32 first)
 	}
 }
 
-/* All of the run has memory: hand it to its domain. */
+/* When all extents of the run have memory, make the span. */
 static void extent_run_settle(struct core *c, u32 first)
 {
 	u32 dom = c->extents[first].domain;
@@ -259,8 +260,8 @@ static void extent_run_settle(struct core *c, u32 first)
 }
 
 /**
- * extent_run_make() - make a run that is there to be taken a span of a domain
- * @first: of its extents, all of which fit
+ * extent_run_make() - make a run of extents a span of a domain
+ * @first: first extent; extent_fits() holds for all of them
  *
  * Return: 1: the span is cut; 0: memory is being made, the span comes later.
  */
@@ -320,7 +321,7 @@ void extent_created(struct core *c, u32 e, int status)
 	struct kv_extent *x = &c->extents[e];
 
 	KV_BUG_ON(x->state != EXT_CREATING || x->backed);
-	/* The run that it is of may help any domain, or is free again. */
+	/* A sequence of any domain may find memory now. */
 	core_kick(c);
 	if (status) {
 		if (!c->head->device)

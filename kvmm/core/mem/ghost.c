@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ghost.c - names that were in the index
+ * ghost.c - names of evicted blocks
  *
- * When a name leaves the index nothing of its content is left, but for a
- * while the table here remembers that it was there: when it was last used, how
- * often and how regularly.  If the same name is entered again soon it was
- * dropped too early, and comes back as what it was; lru.c learns from that, and
- * from those that never come back.
+ * When a name leaves the index its content is lost.  For a while the table here
+ * remembers the name: when it was last used, how often, and how regularly.  If
+ * the same name is soon entered again, it was evicted too early, and gets its
+ * history back.  lru.c learns from such names, and from those that never come
+ * back.
  *
- * The names of a prompt come and go together, so one in GHOST_SAMPLE, by its
- * hash, is remembered, counts for that many in what is learned, and speaks for
- * those that are entered right after it, and before the first (kv_told).  With one ghost a
- * block the table so reaches GHOST_SAMPLE times as far back as the cache.
+ * The names of a prompt come and go together.  So only one name in GHOST_SAMPLE,
+ * chosen by its hash, is remembered.  It counts for that many in the statistics,
+ * and speaks for the names that are entered right after it, and for those before
+ * the first sampled one (kv_told).  With one ghost a block the table so reaches
+ * GHOST_SAMPLE times as far back as the cache.
  *
- * The table is fixed, for all domains together, in sets of GHOST_WAYS.  A name
- * has one set.  A full set forgets its oldest, which by then is known not to
- * have come back.  Ages are known to GHOST_STEP and come round after 2^16 of
- * those, 256 times the cache; two names with equal 16 bits in one set are taken
- * for each other.  Either way a block is kept a little too long or too short,
- * nothing else.
+ * The table has a fixed size, for all domains together, in sets of GHOST_WAYS.
+ * A name belongs to one set.  A full set forgets its oldest ghost, which counts
+ * as a name that did not come back.  Ages are exact to GHOST_STEP and wrap after
+ * 2^16 of these, 256 times the cache.  Two names with the same 16 bits in one
+ * set are taken for each other.  The only effect of either is that a block is
+ * kept a little too long or too short.
  *
- * All of it is kv_ghost and kv_told; only this file touches these.
+ * Only this file reads and writes kv_ghost and kv_told.
  */
 #include "kvmm/core/mem/mem.h"
 
@@ -38,13 +39,13 @@ static u32 ghost_age(const struct core *c, const struct kv_ghost *g)
 	return (u16)(now - g->stamp) * GHOST_STEP;
 }
 
-/* Is the name one of those that are remembered? */
+/* Is the name in the sample that is remembered? */
 bool lru_ghost_sampled(const u64 *hash)
 {
 	return !(hash[1] >> 16 & (GHOST_SAMPLE - 1));
 }
 
-/* What is known of a ghost that ends now: it came back, or it did not. */
+/* A ghost ends: record whether its name came back. */
 static void ghost_end(struct core *c, struct kv_ghost *g, bool hit)
 {
 	lru_observe(&c->lrus[g->domain], lru_tier(g->hits, g->interval),
@@ -53,7 +54,7 @@ static void ghost_end(struct core *c, struct kv_ghost *g, bool hit)
 	g->domain = GHOST_UNUSED;
 }
 
-/* The way for a new ghost: an unused one, else the oldest's. */
+/* The place for a new ghost: an unused one, else that of the oldest. */
 static struct kv_ghost *ghost_victim(const struct core *c, struct kv_ghost *set)
 {
 	struct kv_ghost *best = set;
@@ -70,7 +71,7 @@ static struct kv_ghost *ghost_victim(const struct core *c, struct kv_ghost *set)
 
 /**
  * lru_ghost_add() - a name leaves the index
- * @left: lru_age_bucket() of its age
+ * @left: lru_age_bucket() of the name's age
  */
 void lru_ghost_add(struct core *c, u32 node, u32 left)
 {
@@ -93,7 +94,7 @@ void lru_ghost_add(struct core *c, u32 node, u32 left)
 	};
 }
 
-/* Is the name a ghost?  It is one no more, and @t is what it was. */
+/* If the name is a ghost, end the ghost and copy it to @t. */
 static bool ghost_find(struct core *c, u32 dom, const u64 *hash,
 		       struct kv_told *t)
 {
@@ -114,9 +115,10 @@ static bool ghost_find(struct core *c, u32 dom, const u64 *hash,
 
 /**
  * lru_ghost_take() - is a name that is entered a ghost?
- * @nr: this and so many less one before it were
+ * @nr: gets the number of names that the answer is for: this one and those
+ *      right before it
  *
- * Return: what they were, to be read at once, or NULL.
+ * Return: the history of these names, valid until the next call, or NULL.
  */
 const struct kv_told *lru_ghost_take(struct core *c, u32 dom, u32 node,
 				     u32 *nr)
@@ -143,7 +145,7 @@ const struct kv_told *lru_ghost_take(struct core *c, u32 dom, u32 node,
 	return t->known ? t : NULL;
 }
 
-/* The domain is another one now, or what it was does not count. */
+/* The domain is a new one, or its history must not count. */
 void lru_ghost_forget(struct core *c, u32 dom)
 {
 	u32 i;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * hold.c - what steps may read and their sequences no longer map
+ * hold.c - blocks that open steps may read and their sequences no longer map
  *
- * An entry of a table may change while steps are open that read the table as
- * it was: two blocks of the same content became one (merge.c), or a block
- * moved (migrate.c).  Kernels of those steps may read the old block until the
- * newest of them ends, and a client's steps end in order, so that one holds
- * it.  Steps of several clients may hold the same block, each by a record of
- * its own; the block counts them in nr_src, as it counts the steps that copy
- * from it, and is QUIESCING while nothing else needs it.
+ * A table entry may change while steps are open that read the old table: two
+ * blocks of the same content became one (merge.c), or a block moved
+ * (migrate.c).  Kernels of those steps may read the old block until the newest
+ * of the steps ends.  The steps of a client end in order, so the newest step
+ * holds the block.  Steps of several clients may hold the same block, each by a
+ * record of its own.  The block counts them in nr_src, as it counts the steps
+ * that copy from it.  It is QUIESCING while it has no other user.
  *
- * Records are few.  Who gets none leaves the entry as it is.
+ * Records are few.  Without a free record the caller leaves the entry as it is.
  */
 #include "kvmm/core/mem/mem.h"
 
@@ -32,11 +32,11 @@ static struct kv_step *step_newest_of(const struct core *c,
 }
 
 /**
- * seq_hold() - have the steps that are open for a sequence hold a block
- * @s:   is about to map another in its place
- * @blk: mapped by it
+ * seq_hold() - make the open steps of a sequence hold a block
+ * @s:   sequence that is about to map another block in its place
+ * @blk: the block, still mapped by @s
  *
- * Return: false: there is no record for it; nothing changed.
+ * Return: false: there is no free record; nothing changed.
  */
 bool seq_hold(struct core *c, const struct kv_seq *s, u32 blk)
 {
@@ -46,7 +46,7 @@ bool seq_hold(struct core *c, const struct kv_seq *s, u32 blk)
 	if (!s->nr_steps)
 		return true;
 	st = step_newest_of(c, s);
-	/* Forks in one step give up the same block one after the other. */
+	/* Forks in one step replace the same block one after another. */
 	if (st->held != CORE_NONE && c->holds[st->held].blk == blk)
 		return true;
 	if (i == CORE_NONE)
@@ -59,7 +59,7 @@ bool seq_hold(struct core *c, const struct kv_seq *s, u32 blk)
 	return true;
 }
 
-/* The step is over: what only it still held is free. */
+/* The step ended: drop its holds, and free blocks that had no other. */
 void step_let_go(struct core *c, struct kv_step *st)
 {
 	u32 i = st->held, next;

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * index.c - the prefix index: full blocks by what was computed in them
+ * index.c - the prefix index, which finds full blocks by their prefix
  *
- * A full block is named by a chained 128-bit hash over (parent's hash, its
- * token ids), whose root is made of the model identity and the salt, keyed
- * with a secret of the tenant.  So one name stands for a whole prefix, a
- * lookup walks a prompt block by block until the first miss, and a client
- * cannot make names: it never sends hashes and does not know the secret.
- * Fields enter the hash typed and length-prefixed.  A hit compares the ids of
- * the block too; a collision along the chain would need equal keyed 128-bit
- * hashes for different prefixes.
+ * The name of a full block is a chained 128-bit hash of (its parent's hash, its
+ * token ids).  The root of a chain is made of the model identity and the salt.
+ * The hash is keyed with a secret of the tenant.  So one name stands for a whole
+ * prefix, and a lookup walks a prompt block by block until the first miss.  A
+ * client cannot make names: it sends no hashes and does not know the secret.
+ * Fields enter the hash with type and length.  A hit compares the ids of the
+ * block, too; a collision along the chain would need equal keyed 128-bit hashes
+ * for different prefixes.
  *
- * The index holds one reference to each of its blocks.  A block that no
- * resident sequence maps is CACHED; lru.c says which of those goes next.
+ * The index holds one reference to each of its blocks.  A block that no running
+ * sequence maps is CACHED; lru.c decides the order in which these are evicted.
  *
- * Names are nodes of a tree: a name's parent is the prefix that is one block
- * shorter.  The tree is closed: whatever is in the index, all that comes
- * before it is too, on one tier or another, for a lookup that finds a gap
- * never gets behind it.  So what is dropped takes with it whatever it has
- * below, the leaves first; lru.c sees to it that this is seldom anything that
- * is in use.  A name keeps its node when its content moves between tiers.
- * The kids of a node are a circle, those on the device before the others and
- * the newest first, so that one look at the first tells whether the device has
- * any.  So are the roots of a domain, whatever their salt.
+ * Names are nodes of a tree: the parent of a name is the prefix that is one
+ * block shorter.  The tree is closed: with a name all its ancestors are in the
+ * index, on some tier, since a lookup stops at the first gap.  So a name is
+ * dropped together with all its descendants, the leaves first; lru.c makes it
+ * rare that one of them is in use.  A name keeps its node when its content moves
+ * between tiers.  The children of a node are a circle: those on the device
+ * before the others, and the newest first.  So the first child tells whether the
+ * device has any.  The roots of a domain are such a circle, too, for all salts.
  *
  * The hash is XXH3-128 with secret (xxHash, Yann Collet).
  */
@@ -65,7 +64,7 @@ static void hash_final(const struct core *c, const struct kv_domain *d,
 	hash[1] = h.high64;
 }
 
-/* Root of the chains of one (domain, salt). */
+/* Root of the hash chains of a (domain, salt). */
 void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
 		u64 *hash)
 {
@@ -92,9 +91,9 @@ static u32 *index_bucket(const struct core *c, const u64 *hash)
 	return &c->buckets[(hash[0] >> 32) * core_sizes(c)->nr_buckets >> 32];
 }
 
-/* ---- what a reference says, of either kind ---- */
+/* ---- references: a block, or REF_ENTRY and a lower-tier entry ---- */
 
-/* The name of what a reference refers to, CORE_NONE: not in the index. */
+/* The node of a block or entry; CORE_NONE: it is not in the index. */
 u32 index_node(const struct core *c, u32 ref)
 {
 	const struct kv_entry *e;
@@ -127,7 +126,7 @@ u32 index_domain(const struct core *c, u32 ref)
 	return c->blocks[ref].domain;
 }
 
-/* The ids lie beside the content, wherever that is. */
+/* The ids are stored beside the content, on its tier. */
 const u32 *index_ids(const struct core *c, u32 ref)
 {
 	const struct kv_entry *e;
@@ -165,9 +164,9 @@ u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
 /**
  * index_find_node() - the node of @dom with this name
  *
- * For a prefix whose ids nobody has any more.  It is only to be the parent of
- * a name that was made of it, so ids would tell nothing more.
- * Return: CORE_NONE: the name is not in the index, or no more.
+ * For a prefix whose ids are no longer known.  The node only becomes the parent
+ * of a name that was made from it, so comparing ids would add nothing.
+ * Return: CORE_NONE: the name is not in the index.
  */
 u32 index_find_node(const struct core *c, u32 dom, const u64 *hash)
 {
@@ -197,7 +196,7 @@ bool index_kid_on_device(const struct core *c, u32 node)
 	return kid != CORE_NONE && index_on_device(c, kid);
 }
 
-/* The first of the circle that a node is in, or enters. */
+/* The head of the circle that a node is in, or enters. */
 static u32 *kids_of(const struct core *c, const struct kv_node *n)
 {
 	if (n->parent != CORE_NONE)
@@ -205,7 +204,7 @@ static u32 *kids_of(const struct core *c, const struct kv_node *n)
 	return &c->domains[index_domain(c, n->ref)].roots;
 }
 
-/* Enter the circle of its parent's kids, at the end that its tier wants. */
+/* Enter the circle of children: device nodes first, the others last. */
 static void kid_add(struct core *c, u32 node)
 {
 	struct kv_node *n = &c->nodes[node], *first;
@@ -263,7 +262,7 @@ static void node_free(struct core *c, u32 node)
 	c->head->nr_free_nodes++;
 }
 
-/* ---- in, between tiers, out ---- */
+/* ---- insert, move between tiers, drop ---- */
 
 /* Put a reference at the head of its bucket. */
 static void ref_link(struct core *c, u32 ref)
@@ -279,11 +278,11 @@ static void ref_link(struct core *c, u32 ref)
 	KV_BUG_ON(b->flags & BLKF_INDEXED);
 	b->flags |= BLKF_INDEXED;
 	c->domains[b->domain].nr_indexed++;
-	domain_kick(&c->domains[b->domain]);	/* one that waits may need less */
+	domain_kick(&c->domains[b->domain]);	/* a waiting sequence may need fewer blocks */
 	core_count(c, CORE_EV_prefix_insert, 1);
 }
 
-/* index_rehash() - put what a node stands for into its bucket */
+/* index_rehash() - put the reference of a node into its bucket */
 void index_rehash(struct core *c, u32 node)
 {
 	u32 ref = c->nodes[node].ref;
@@ -294,9 +293,9 @@ void index_rehash(struct core *c, u32 node)
 }
 
 /*
- * index_relink() - put a node that is in nothing into its bucket and circle
+ * index_relink() - put an unlinked node into its bucket and circle
  *
- * What it stands for has all but BLKF_INDEXED.
+ * The fields of its block are complete but for BLKF_INDEXED.
  */
 void index_relink(struct core *c, u32 node)
 {
@@ -321,12 +320,12 @@ static void ref_unlink(struct core *c, u32 ref)
 
 /**
  * index_insert() - enter a sealed block; the index takes a reference
- * @blk:    its hash is set, and no block has the same
- * @parent: node of the prefix before it, CORE_NONE: it is the first
- * @fresh:  tokens that its sequence computes and that are new
- * @retain: class of retention
+ * @blk:    its hash is set, and no block in the index has the same
+ * @parent: node of the prefix before it; CORE_NONE: it is the first block
+ * @fresh:  new tokens that its sequence computes
+ * @retain: retention class
  *
- * Return: whether the name had been in the index before, as far as is known.
+ * Return: true when a ghost says that the name had been in the index before.
  */
 bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh,
 		  u32 retain)
@@ -343,9 +342,9 @@ bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh,
 }
 
 /**
- * index_move() - another tier stands for a name from now on
- * @from: who did; a block keeps its reference until block_put_index()
- * @to:   who does; equal in name
+ * index_move() - another tier holds the content of a name from now on
+ * @from: old holder; a block keeps its reference until block_put_index()
+ * @to:   new holder, of the same name
  */
 void index_move(struct core *c, u32 from, u32 to)
 {
@@ -375,7 +374,7 @@ static void name_drop(struct core *c, u32 ref)
 	core_crash(c, CORE_CRASH_index_drop);
 }
 
-/* Whoever looks is told: a cached block goes.  @kept: a lower tier has it. */
+/* Trace an eviction.  @kept: a lower tier has the content. */
 static void evict_tell(struct core *c, u32 blk, bool kept)
 {
 	u32 dom = c->blocks[blk].domain;
@@ -385,7 +384,7 @@ static void evict_tell(struct core *c, u32 blk, bool kept)
 		 domain_used(&c->domains[dom]));
 }
 
-/* Forget a name that has no kids, whoever has its content. */
+/* Drop a name without children, on any tier. */
 static void leaf_drop(struct core *c, u32 node)
 {
 	u32 ref = c->nodes[node].ref;
@@ -404,9 +403,9 @@ static void leaf_drop(struct core *c, u32 node)
 }
 
 /**
- * index_drop() - forget a name and all that it has below
+ * index_drop() - drop a name and all its descendants
  *
- * The caller lets go of the reference that the index had.
+ * The caller drops the reference that the index held to @ref.
  */
 void index_drop(struct core *c, u32 ref)
 {
@@ -425,7 +424,7 @@ void index_drop(struct core *c, u32 ref)
 /**
  * index_evict_cost() - cached blocks that evicting @blk would free
  *
- * Those after it go with it, unless a lower tier keeps its name.
+ * Its descendants are evicted with it, unless a lower tier keeps its name.
  */
 u32 index_evict_cost(const struct core *c, u32 blk)
 {
@@ -441,7 +440,7 @@ u32 index_evict_cost(const struct core *c, u32 blk)
 			i = c->nodes[i].kid;
 			continue;
 		}
-		/* The last of a circle of kids: back to their parent. */
+		/* The last child of its parent: go back up. */
 		while (i != top &&
 		       c->nodes[i].next == c->nodes[c->nodes[i].parent].kid)
 			i = c->nodes[i].parent;
@@ -452,10 +451,10 @@ u32 index_evict_cost(const struct core *c, u32 blk)
 }
 
 /**
- * index_evict() - take a cached block's memory
+ * index_evict() - free the memory of a cached block
  *
- * If a lower tier has the content, or is about to, the index refers to that
- * from now on and nothing is lost; else it can be computed again.
+ * If a lower tier has the content, or is getting it, the index refers to that
+ * copy from now on, and nothing is lost.  Else it must be computed again.
  */
 void index_evict(struct core *c, u32 blk)
 {

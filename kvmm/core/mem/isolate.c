@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * isolate.c - spans that are to be emptied
+ * isolate.c - spans that are being emptied
  *
- * Who wants a span's memory for something else, as long as its blocks are in
- * use, isolates it, as the kernel isolates a range of pages: it stands on a
- * list of its own then, so that nobody is given a block of it, and what is
- * free in it is no room for its domain.  Blocks that are freed stay in it,
- * and the last one takes the span along: it is released by span_settle() in
- * the very event.  Whoever isolated it empties it meanwhile, or puts it back.
+ * To use the memory of a span that has blocks in use, a domain isolates the
+ * span, as the kernel isolates a range of pages.  An isolated span is on a list
+ * of its own: no block of it is allocated, and its free blocks and its cache
+ * are no room for its owner.  Blocks that are freed stay in it.  When its last
+ * block is freed, span_settle() releases the span in the same event.  The file
+ * that isolated a span empties it meanwhile, or puts it back.
  *
- * Laws: a domain's free blocks outside of isolated spans cover what it has
- * promised, so isolating is refused where they would not, and a promise that
- * comes back while its block stays in such a span puts that back; an isolated
- * span has at least one block that is not free; isolated_free and isolated_cached
- * of a domain count such blocks over its isolated spans.  Content that is
- * there can be found, mapped and evicted as any other, but where another tenant
- * has claimed the span (block_is_claimed()).
+ * Laws: the free blocks of a domain outside of isolated spans cover its
+ * reservations.  So a span is not isolated where they would not, and it is put
+ * back when a reservation comes back while its block stays in such a span.  An
+ * isolated span has at least one block that is not free.  isolated_free and
+ * isolated_cached of a domain count such blocks in its isolated spans.  Cached
+ * blocks of an isolated span can be found, mapped and evicted as any other,
+ * unless another tenant has claimed the span (block_is_claimed()).
  *
- * A span of the device pool only: slots of the lower pools stay where they
- * are.  Whoever isolates must expect that the span leaves with any event, and
- * with it its record: both are looked at anew each time.
+ * Only spans of the device pool are isolated; slots of lower pools do not move.
+ * Any event may release an isolated span and free its record: look up both
+ * again in each event.
  */
 #include "kvmm/core/mem/mem.h"
 
 /**
- * span_isolate() - give out no block of a span any more
+ * span_isolate() - stop allocating blocks of a span
  * @first: first extent of a span of the device pool
  *
- * A span that holds nothing is released at once.
+ * A span without a block in use is released at once.
  *
- * Return: 0: isolated, it is released with its last used block; 1: it was
- * released; -EALREADY; -EBUSY: its free blocks cover promises of its domain.
+ * Return: 0: isolated, and released when its last block is freed; 1: released;
+ * -EALREADY; -EBUSY: its free blocks cover reservations of its domain.
  */
 int span_isolate(struct core *c, u32 first)
 {
@@ -53,7 +53,7 @@ int span_isolate(struct core *c, u32 first)
 	return 0;
 }
 
-/* The span at @first is isolated no more: it goes, or is put back. */
+/* The span at @first is released or put back: end its evacuation. */
 void evacuate_forget(struct core *c, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
@@ -73,7 +73,7 @@ void evacuate_forget(struct core *c, u32 first)
 }
 
 /**
- * span_putback() - an isolated span is its domain's to use again
+ * span_putback() - let the owner use an isolated span again
  * @first: its first extent
  */
 void span_putback(struct core *c, u32 first)
@@ -88,17 +88,17 @@ void span_putback(struct core *c, u32 first)
 	span_set_class(c, first, span_class(c, sp));
 	core_count(c, CORE_EV_span_putback, 1);
 	domain_kick(d);
-	/* It may cover promises, for which others had to stay. */
+	/* It may cover reservations, so that other spans can be released. */
 	core_kick(c);
 }
 
 /**
- * span_cover_promises() - promises came back to a domain
+ * span_cover_promises() - reservations came back to a domain: cover them
  *
- * Its free blocks cover them before all else.
+ * Isolated spans with free blocks are put back as far as needed.
  *
- * Return: how many cannot be covered: a copy still reads the blocks that came
- * back with them.
+ * Return: number of reserved blocks that stay uncovered: a copy still reads the
+ * blocks that came back with them.
  */
 u32 span_cover_promises(struct core *c, u32 dom)
 {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kids.c - which indexed blocks follow a prefix
+ * kids.c - indexed blocks that follow a prefix
  *
- * The index finds a block by the whole of its content.  A prompt that differs
- * from a cached one inside a block, or ends there, has use for the first
- * tokens of that block all the same: it maps the block with a valid length
- * inside it, and copies them before it appends.
+ * The index finds a block by the whole of its content.  A prompt may end inside
+ * a cached block, or differ from it there.  It can still use the first tokens of
+ * that block: its sequence maps the block with a valid length inside it, and
+ * copies these tokens before it appends.
  *
- * The blocks that follow a prefix are the kids of its node, those on the device
- * first, the newest of them before the others (index.c).  Few are looked at,
- * since a system prompt may be followed by thousands of different blocks.  What
- * follows nothing is a root of its domain; there the name tells those of the
- * salt from the others.
+ * The blocks that follow a prefix are the children of its node: first those on
+ * the device, of these the newest first (index.c).  Only a few are compared,
+ * since thousands of different blocks may follow a system prompt.  Blocks
+ * without a parent are roots of the domain; among these the name tells the
+ * blocks of the salt from the others.
  */
 #include "kvmm/core/mem/mem.h"
 
-#define KIDS_MAX	16	/* of one parent that are compared */
+#define KIDS_MAX	16	/* children of one parent that are compared */
 
 static u32 ids_in_common(const u32 *a, const u32 *b, u32 nr)
 {
@@ -36,11 +36,11 @@ static bool kid_follows(const struct core *c, u32 blk, const u64 *name)
 }
 
 /**
- * kid_find() - the block of @dom that has most of what follows a prefix
- * @parent: the prefix's node, CORE_NONE: it is empty
- * @name:   its name
- * @ids:    @nr ids that follow it, at most a block
- * @len:    how many of them the block begins with; 0: there is none
+ * kid_find() - the block of @dom that shares most tokens after a prefix
+ * @parent: node of the prefix; CORE_NONE: the prefix is empty
+ * @name:   name of the prefix
+ * @ids:    @nr ids that follow the prefix, at most a block
+ * @len:    gets the number of leading ids that the block has; 0: no block
  *
  * Return: the block, or CORE_NONE.
  */

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * life.c - how long blocks live, and what preemption was for
+ * life.c - lifetime histograms of blocks, and counts of preemptions
  *
  *	 FREE ->  OPEN/SEALED  ->  CACHED  ->  SEALED  ->  CACHED  ->  FREE
  *	 |                         |<-reuse gap->|         |<-- idle -->|
  *	 |<----------------------------- lifetime ------------------------>|
  *
- * Three histograms a domain, of fixed bounds: whether the cache keeps what is
- * used again (gaps well below what is idle before it goes), or is turned over.
- * A block has no room for time stamps, so LIFE_SAMPLES blocks have them in a
- * table of their own, the same ones always: one of each group of 2^shift
- * neighbours, at a place in it that the group's number is hashed to, lest it be
- * always the first of a span.  A pool of fewer blocks is looked at whole.  For
- * all others a change of state costs a multiplication.
+ * Each domain has three histograms with fixed bounds.  They show whether the
+ * cache keeps blocks that are used again (reuse gaps much shorter than the idle
+ * time before eviction), or is turned over.  A block has no space for time
+ * stamps, so LIFE_SAMPLES blocks have them in a table of their own, always the
+ * same blocks: one of each group of 2^shift neighbours.  Its place in the group
+ * is a hash of the group's number, so that it is not always the first of a span.
+ * A pool of fewer blocks is sampled whole.  For all other blocks a change of
+ * state costs one multiplication.
  *
- * What moves to another place (migrate.c) ends there and is born again.
+ * A block that moves (migrate.c) ends at the old place and is born at the new
+ * one.
  *
- * Preemptions are counted by what they were for, with the tokens that are to be
- * computed again, all of them: none is sampled.
+ * Preemptions are counted by cause, with the tokens that must be found or
+ * computed again.  They are not sampled.
  */
 #include "kvmm/core/mem/mem.h"
 
@@ -36,7 +38,7 @@ void life_init(struct core *c)
 		c->head->life_shift++;
 }
 
-/* States were set by other ways: what is there is of unknown age. */
+/* States were set without life_block(): ages are unknown. */
 void life_reset(struct core *c)
 {
 	memset(c->samples, 0, sizeof(*c->samples) * LIFE_SAMPLES);
@@ -62,7 +64,7 @@ static void life_observe(struct core *c, u32 dom, u32 what, u64 since)
 	h->sum_ns += ns;
 }
 
-/* A block for which life_is_sampled() changes its state. */
+/* A sampled block, by life_is_sampled(), changes its state. */
 void life_block(struct core *c, u32 blk, u32 from, u32 to)
 {
 	u32 dom = c->blocks[blk].domain;
@@ -85,8 +87,8 @@ void life_block(struct core *c, u32 blk, u32 from, u32 to)
 /**
  * life_preempted() - a sequence lost its memory
  * @cause:  CORE_CAUSE_*
- * @kept:   swapped out
- * @tokens: else: to be found again, or computed
+ * @kept:   it was swapped out
+ * @tokens: else tokens that must be found again or computed
  */
 void life_preempted(struct core *c, u32 dom, u32 cause, bool kept, u32 tokens)
 {
@@ -97,7 +99,7 @@ void life_preempted(struct core *c, u32 dom, u32 cause, bool kept, u32 tokens)
 		v->lost_tokens[cause] += tokens;
 }
 
-/* Domain @dom, which there is; -ERANGE past the last. */
+/* The histograms of domain @dom, a used one; -ERANGE past the last. */
 int core_get_life(const struct core *c, u32 dom, struct core_life_view *v)
 {
 	if (dom >= core_cfg(c)->max_domains)
@@ -106,7 +108,7 @@ int core_get_life(const struct core *c, u32 dom, struct core_life_view *v)
 	return 0;
 }
 
-/* One block of so many is looked at. */
+/* One block of so many is sampled. */
 u32 core_life_interval(const struct core *c)
 {
 	return 1u << c->head->life_shift;

@@ -1,88 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lru.c - which cached block goes next
+ * lru.c - the order in which cached blocks are evicted
  *
- * The cache of a domain is a tree of prefixes (index.c).  A block is found
- * only by way of all that comes before it, so only leaves are candidates:
- * blocks that no sequence maps and that have no kids on the device.  When the
- * last kid went, its parent is one.  Of the leaves the one that is worth least
- * goes, and worth is measured, not assumed.
+ * The cache of a domain is a tree of prefixes (index.c).  A block is found only
+ * by way of all blocks before it.  So only leaves are candidates for eviction:
+ * blocks that no sequence maps and that have no children on the device.  When
+ * its last child is evicted, the parent becomes a candidate.  The leaf of the
+ * least value is evicted first, and the value is measured, not assumed.
  *
  * Time.  A domain's clock counts the blocks that are entered into its index,
- * for that is how fast room is asked for: while everything is found it stands
- * still.  A unit of it is 1/1024 of what the domain could hold.  An age is the
- * units since a name was last used; at an age of 1024 as many blocks came in
- * as there is room for.  Ages fall into buckets, two for each power of two.
+ * because that is how fast memory is needed: while every lookup hits, the clock
+ * stands still.  A unit of it is 1/1024 of the blocks that the domain could
+ * hold.  An age is the number of units since a name was last used.  At an age of
+ * 1024 as many blocks were entered as the domain could hold.  Ages fall into
+ * buckets, two for each power of two.
  *
- * Tiers.  What was seen of a name puts it into one of 16 tiers: never found
- * again, by how many tokens came in with it, so that a long prompt is told
- * from the next turn of a chat; found once, two or three times, or oftener,
- * each by the smoothed interval between its uses.
+ * Tiers.  The history of a name puts it into one of 16 tiers.  Names that were
+ * never found again have a tier by the number of tokens that came in with them,
+ * so that a long prompt is told from the next turn of a chat.  Names that were
+ * found once, two or three times, or more often have a tier by this and by the
+ * smoothed interval between their uses.
  *
- * Refault distance.  A name that pressure drops leaves a ghost behind
- * (ghost.c).  If it is entered again at clock R, having been used last at U,
- * then R - U is the age at which it would have been found in a larger cache:
- * an observation like any hit, of an age that the cache itself never sees.
+ * Refault distance.  A name that is evicted leaves a ghost behind (ghost.c).
+ * If it is entered again at clock R, and its last use was at U, then R - U is
+ * the age at which a larger cache would have found it.  That is an observation
+ * like any hit, at an age that the cache itself never sees.
  *
- *	        used          dropped               entered again
+ *	        used          evicted               entered again
  *	---------U---------------E----------------------R-------> clock
  *	          <-- resident --><------- ghost ------->
  *	          at risk from 0     at risk from E - U
  *	          to E - U: no hit   to R - U: hit
  *
- * Worth.  For each tier and bucket it is known how long names were at risk
- * there, resident or ghost, and how many were used: the quotient is the rate
- * h(age) of hits a block and unit.  A block at age a is worth the best mean
- * rate that keeping it for some while would have:
+ * Value.  For each tier and bucket the domain counts how long names were at
+ * risk there, resident or as ghosts, and how many of them were used.  The
+ * quotient is the rate h(age) of hits a block and unit.  The value of a block at
+ * age a is the best mean rate that keeping it for some time would have:
  *
  *	V(a) = max over b >= a of  sum R(x), x = a..b  /  sum T(x), x = a..b
  *
  * where R(x) is the probability that its hit comes in bucket x and T(x) the
- * time that it would be held there.  (This is Gittins' index of a job that
- * pays at its end.)  If h falls with age V is h; if it rises first, as the
- * pause between the turns of a chat makes it, V looks ahead.  Counts decay, so
- * that what was hot and is not ages out with what was learned of it.  Before
- * anything is known h is taken for k / (a + i), with k larger for what was
- * found oftener and i its interval; this counts as much as a few
- * observations.
+ * time that it would be kept there.  (This is Gittins' index of a job that
+ * pays at its end.)  If h falls with age, V is h.  If h rises first, as it does
+ * with the pause between the turns of a chat, V looks ahead.  Counts decay, so
+ * that old observations lose their weight.  Before anything is known, h is taken
+ * for k / (a + i), where i is the interval and k is larger for names that were
+ * found more often.  This prior counts as much as a few observations.
  *
- * Classes.  A hit need not count the same for all: a name has one of three
- * classes of retention, and a hit in one counts as four in the class below.
- * The index is linear in what a job pays, so the worth of a block is V(a) times
- * that, exactly, and rates are learned over all classes together.  V falls with
- * age, so what is of a high class and stale still goes.  The class is that of
- * who used the name (advise.c): a use by an equal or a higher one sets it, each
- * RETAIN_LOWER'th of lower ones in a row takes it one down.  Classes are never
- * compared between domains.
+ * Classes.  Hits need not have the same weight: a name has one of three
+ * retention classes, and a hit in one class counts as four in the class below.
+ * Gittins' index is linear in the pay of a job, so the value of a block is V(a)
+ * times this weight, exactly, and rates are learned over all classes together.
+ * V falls with age, so stale names of a high class are evicted, too.  The class
+ * of a name follows its users (advise.c): a use by an equal or higher class sets
+ * it, and every RETAIN_LOWER'th use in a row by lower classes lowers it by one.
+ * Classes are never compared between domains.
  *
- * Generations.  Candidates of one class and tier, a kind, hang on lists by
- * generation, which is 64 units of time of their last use, 64 generations a
- * kind; what is older than all shares the oldest.  The oldest candidate of each
- * kind is compared, so a choice looks at 16 blocks for each class that is there,
- * however large the cache is.
+ * Generations.  The candidates of one class and tier, a kind, are on lists by
+ * generation.  A generation is 64 units of time of the last use, and a kind has
+ * 64 generations; the oldest one takes all older names.  Eviction compares the
+ * oldest candidate of each kind.  So it looks at 16 blocks for each class in
+ * use, however large the cache is.
  *
- * Advice (advise.c).  A name can have a lease: it hangs on a list of that
- * instead, and is no candidate before the lease is over, unless nothing else
- * is left.  Leases together hold a fixed share of a domain at most.  A name
- * can be cold: it is as old as can be from the start.
+ * Advice (advise.c).  A name can have a lease.  Then it is on the list of the
+ * lease, and is no candidate until the lease ends, unless nothing else is left.
+ * Leases together cover at most a fixed part of a domain.  A name can be cold:
+ * then it has the highest age from the start.
  *
- * Invariants (check.c walks them):
+ * Invariants (check.c verifies them):
  *  - a block is on exactly one list if it is CACHED, else on none;
- *  - on a list of its lease, else of its kind and generation, if it has no
- *    kids on the device, else on the list of inner ones;
- *  - if a domain has a cached block, lru_next() names one: inner ones go when
- *    no leaf is left, which takes sequences that hold copies of their own.
+ *  - a block with children on the device is on the list of inner blocks; any
+ *    other is on the list of its lease, else of its kind and generation;
+ *  - if a domain has a cached block, lru_next() names one.  Inner blocks are
+ *    evicted when no leaf is left.  That can only be where sequences hold other
+ *    copies of the same content.
  *
- * All state is kv_lru and the last words of kv_node.  What is seen and what
- * follows from it is worked out in worth.c; this file alone writes the rest.
+ * All state is in kv_lru and the last words of kv_node.  worth.c computes the
+ * observations and the values; only this file writes the rest.
  */
 #include "kvmm/core/mem/mem.h"
 
-#define UNIT_SHIFT	10	/* of the clock */
-#define GEN_SHIFT	6	/* of units */
-#define LEARN_MIN	256u	/* blocks entered between two times */
-#define REFAULT_MAX	4096u	/* units: older is not known any more */
-#define COLD_AGE	4096u	/* what is cold by advice begins with */
+#define UNIT_SHIFT	10	/* clock ticks of a unit, as a power of two */
+#define GEN_SHIFT	6	/* units of a generation, as a power of two */
+#define LEARN_MIN	256u	/* least number of blocks entered between two computations */
+#define REFAULT_MAX	4096u	/* in units: an older history is not used */
+#define COLD_AGE	4096u	/* age of a name that is cold by advice */
 #define WEIGHT_SHIFT	2	/* a hit counts as four of the class below */
 
 /* ---- time ---- */
@@ -95,7 +97,7 @@ u32 lru_units(const struct kv_lru *l)
 
 /* ---- tiers ---- */
 
-/* How much came in, for what was never found. */
+/* The tier of a name that was never found, by the tokens that came with it. */
 static u8 fresh_class(u32 tokens)
 {
 	return tokens <= 512 ? 0 : tokens <= 2048 ? 1 : tokens <= 8192 ? 2 : 3;
@@ -106,7 +108,7 @@ static u32 node_tier(const struct kv_node *n)
 	return lru_tier(n->hits, n->interval);
 }
 
-/* A list of generations is of one class and one tier. */
+/* Each kind, a class and a tier, has its own lists of generations. */
 static u32 node_kind(const struct kv_node *n)
 {
 	return n->retain * LRU_NR_TIERS + node_tier(n);
@@ -117,7 +119,7 @@ static u32 node_age(const struct kv_lru *l, const struct kv_node *n)
 	return lru_units(l) - n->stamp;
 }
 
-/* It was used after @age units. */
+/* A name is used at an age of @age units: update its history. */
 static void node_used(struct kv_node *n, u32 age)
 {
 	u32 now = lru_age_bucket(age) * 8;
@@ -127,7 +129,7 @@ static void node_used(struct kv_node *n, u32 age)
 		n->hits++;
 }
 
-/* By one of class @retain: it has the highest of its last few. */
+/* It is used by a sequence of class @retain: update its class. */
 static void node_used_by(struct kv_node *n, u32 retain)
 {
 	if (retain >= n->retain) {
@@ -161,7 +163,7 @@ static void gen_is_empty(struct kv_lru *l, u32 kind, u32 gen)
 		l->busy &= ~BIT_ULL(kind);
 }
 
-/* Stamps wrap after 4 million times the cache, generations later still. */
+/* Stamps wrap after 4 million times the cache, generations still later. */
 static u32 node_gen(const struct kv_lru *l, const struct kv_node *n)
 {
 	u64 used = (l->clock >> UNIT_SHIFT) - node_age(l, n);
@@ -170,7 +172,7 @@ static u32 node_gen(const struct kv_lru *l, const struct kv_node *n)
 	return (s32)(gen - l->min_gen) < 0 ? l->min_gen : gen;
 }
 
-/* The oldest generation is one with the next from now on. */
+/* Prepend the oldest generation to the next one. */
 static void gen_merge(struct core *c, struct kv_lru *l, u32 kind)
 {
 	struct kv_lru_list *from = gen_list(l, kind, l->min_gen);
@@ -190,7 +192,7 @@ static void gen_merge(struct core *c, struct kv_lru *l, u32 kind)
 	from->tail = CORE_NONE;
 }
 
-/* A block was entered: time goes on. */
+/* A block was entered: advance the clock. */
 static void lru_tick(struct core *c, struct kv_lru *l)
 {
 	u32 k;
@@ -213,13 +215,13 @@ static bool node_lease(const struct kv_node *n)
 	return n->lease != LEASE_NONE && n->lease != LEASE_COLD;
 }
 
-/* On, or to go on, the list of a generation? */
+/* Is the block on, or to be put on, the list of a generation? */
 static bool node_in_gen(const struct kv_node *n)
 {
 	return (n->flags & NODEF_LEAF) && !node_lease(n);
 }
 
-/* The list that a cached block is on, or is to go on. */
+/* The list that a cached block is on, or is to be put on. */
 struct kv_lru_list *lru_list(const struct core *c, u32 blk)
 {
 	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
@@ -232,7 +234,9 @@ struct kv_lru_list *lru_list(const struct core *c, u32 blk)
 	return gen_list(l, node_kind(n), node_gen(l, n));
 }
 
-/* Onto the list that is right for it; the next to go of that, if @first. */
+/*
+ * Put a block on the right list; with @first it is evicted first of that list.
+ */
 static void list_put(struct core *c, u32 blk, bool first)
 {
 	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
@@ -256,7 +260,7 @@ static void list_put(struct core *c, u32 blk, bool first)
 	l->nr[node_kind(n)]++;
 }
 
-/* A block is no more cached, or goes. */
+/* A block is no longer cached, or is about to be evicted. */
 void lru_del(struct core *c, u32 blk)
 {
 	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
@@ -271,7 +275,7 @@ void lru_del(struct core *c, u32 blk)
 	n->flags = 0;
 }
 
-/* A block is cached from now on: nobody maps it any more. */
+/* A block becomes cached: its last mapping is gone. */
 void lru_add(struct core *c, u32 blk)
 {
 	struct kv_node *n = &c->nodes[c->blocks[blk].node];
@@ -282,7 +286,7 @@ void lru_add(struct core *c, u32 blk)
 	list_put(c, blk, false);
 }
 
-/* The kids of a name came or went: is its block a candidate? */
+/* The children of a name changed: is its block a candidate now? */
 void lru_settle(struct core *c, u32 node)
 {
 	u32 flags = c->nodes[node].flags, blk = c->nodes[node].ref;
@@ -304,7 +308,7 @@ static void lease_put(struct kv_lru *l, struct kv_node *n)
 	n->lease = LEASE_NONE;
 }
 
-/* A lease that ends then, or an unused one; LRU_NR_LEASES: there is none. */
+/* A lease until @until, or an unused one; LRU_NR_LEASES: there is none. */
 static u32 lease_find(const struct kv_lru *l, u64 until)
 {
 	u32 i, unused = LRU_NR_LEASES;
@@ -319,12 +323,13 @@ static u32 lease_find(const struct kv_lru *l, u64 until)
 }
 
 /**
- * lru_keep() - a name that is in use is to go after all without a lease
- * @until: ns; until then
+ * lru_keep() - give a name that is in use a lease
+ * @until: end of the lease, in ns
  *
- * What comes before a name cannot go before it, so that must be kept too; then
- * leases count all that is kept, and that is a share of the domain at most.
- * Return: whether it is kept, until then or longer.
+ * The prefixes of a name cannot be evicted before it, so the caller gives them
+ * leases, too.  Then the number of leases counts all kept blocks, and is at most
+ * a fixed part of the domain.
+ * Return: whether the name has a lease until then or longer.
  */
 bool lru_keep(struct core *c, u32 node, u64 until)
 {
@@ -347,7 +352,7 @@ bool lru_keep(struct core *c, u32 node, u64 until)
 	return true;
 }
 
-/* A name that is in use is worth nothing, and nothing is learned from it. */
+/* Make a name that is in use cold; nothing is learned from it. */
 void lru_chill(struct core *c, u32 node)
 {
 	struct kv_node *n = &c->nodes[node];
@@ -360,23 +365,23 @@ void lru_chill(struct core *c, u32 node)
 }
 
 /**
- * lru_retain() - of which class the use of a name was, as it turns out
- * @own: nobody else has used it: then it may be a lower one
+ * lru_retain() - correct the retention class of a name that is in use
+ * @own: no other sequence has used the name: the class may be lowered, too
  */
 void lru_retain(struct core *c, u32 node, u32 retain, bool own)
 {
 	struct kv_node *n = &c->nodes[node];
 
-	KV_BUG_ON(n->flags);		/* it is mapped */
+	KV_BUG_ON(n->flags);		/* not on a list: mapped */
 	if (n->lease != LEASE_COLD && (own || retain > n->retain)) {
 		n->retain = retain & 3;
 		n->lower = 0;
 	}
 }
 
-/* ---- names come, are used, and go ---- */
+/* ---- names are entered, used and dropped ---- */
 
-/* A name that is in use was there before. */
+/* A name that is in use was in the index before. */
 static void came_back(struct core *c, struct kv_node *n,
 		      const struct kv_told *was)
 {
@@ -392,9 +397,9 @@ static void came_back(struct core *c, struct kv_node *n,
 /**
  * lru_enter() - a name is entered into the index
  * @fresh:  tokens that came in with it
- * @retain: class of who computed it
+ * @retain: retention class of the sequence that computed it
  *
- * Return: whether it was there before, as far as is known.
+ * Return: true when a ghost says that the name had been in the index before.
  */
 bool lru_enter(struct core *c, u32 node, u32 fresh, u32 retain)
 {
@@ -418,7 +423,7 @@ bool lru_enter(struct core *c, u32 node, u32 fresh, u32 retain)
 	}
 }
 
-/* A name was found, for one of class @retain. */
+/* A lookup of a sequence of class @retain found the name. */
 void lru_hit(struct core *c, u32 node, u32 retain)
 {
 	struct kv_node *n = &c->nodes[node];
@@ -427,7 +432,7 @@ void lru_hit(struct core *c, u32 node, u32 retain)
 
 	if (node == CORE_NONE)
 		return;
-	KV_BUG_ON(n->flags);		/* it is mapped */
+	KV_BUG_ON(n->flags);		/* not on a list: mapped */
 	l = &c->lrus[index_domain(c, n->ref)];
 	age = node_age(l, n);
 	if (n->lease != LEASE_COLD)
@@ -439,7 +444,7 @@ void lru_hit(struct core *c, u32 node, u32 retain)
 		lease_put(l, n);
 }
 
-/* A name goes: it was not used for as long as it is old. */
+/* A name leaves the index: it was not used for its whole age. */
 void lru_leave(struct core *c, u32 node)
 {
 	struct kv_node *n = &c->nodes[node];
@@ -455,7 +460,7 @@ void lru_leave(struct core *c, u32 node)
 	lru_ghost_add(c, node, left);
 }
 
-/* ---- choice ---- */
+/* ---- choice of the next block ---- */
 
 /* The oldest candidate of a kind. */
 static u32 kind_oldest(const struct kv_lru *l, u32 kind)
@@ -470,14 +475,14 @@ static u32 kind_oldest(const struct kv_lru *l, u32 kind)
 	return l->list[kind][at].head;
 }
 
-/* What a name is worth now: its rate of hits, by what one of them counts. */
+/* The value of a name now: its rate of hits times the weight of its class. */
 static u64 node_worth(const struct kv_lru *l, const struct kv_node *n)
 {
 	return (u64)lru_value(l, node_tier(n), node_age(l, n)) <<
 	       WEIGHT_SHIFT * n->retain;
 }
 
-/* A candidate that is worth less than @least takes the place of @best. */
+/* Make @blk the @best candidate if its value is below @least. */
 static void compare(const struct core *c, const struct kv_lru *l, u32 blk,
 		    u32 *best, u64 *least)
 {
@@ -492,7 +497,7 @@ static void compare(const struct core *c, const struct kv_lru *l, u32 blk,
 	}
 }
 
-/* What is kept goes when nothing else is left, whose time is over first. */
+/* Blocks with a lease are evicted last, in the order in which leases end. */
 static u32 lease_next(const struct kv_lru *l)
 {
 	u32 i, blk = CORE_NONE;
@@ -508,7 +513,7 @@ static u32 lease_next(const struct kv_lru *l)
 }
 
 /**
- * lru_next() - the cached block of a domain that goes next
+ * lru_next() - the cached block of a domain that is to be evicted next
  * Return: CORE_NONE when it has none.
  */
 u32 lru_next(const struct core *c, u32 dom)
@@ -528,7 +533,7 @@ u32 lru_next(const struct core *c, u32 dom)
 	return best == CORE_NONE ? l->inner.head : best;
 }
 
-/* About what goes after @blk, for who wants to prepare a few. */
+/* The block evicted after @blk, approximately: to prepare several blocks. */
 u32 lru_after(const struct core *c, u32 blk)
 {
 	const struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
@@ -543,7 +548,7 @@ u32 lru_after(const struct core *c, u32 blk)
 	return CORE_NONE;
 }
 
-/* One tier: the candidate that would go first, of whatever class. */
+/* One tier: the candidate of any class that would be evicted first. */
 static void view_tier(const struct core *c, const struct kv_lru *l, u32 t,
 		      struct core_lru_view *v)
 {
@@ -568,7 +573,7 @@ static void view_tier(const struct core *c, const struct kv_lru *l, u32 t,
 }
 
 /**
- * core_get_lru() - the order of a domain's cache, for people
+ * core_get_lru() - a view of the order of a domain's cache
  * Return: 0; -ENOENT: no such domain.
  */
 int core_get_lru(const struct core *c, u32 dom, struct core_lru_view *v)
@@ -592,7 +597,7 @@ void lru_init(struct core *c, u32 dom)
 	u32 k, g;
 
 	memset(l, 0, sizeof(*l));
-	/* None: a domain whose spans are longer than the pool is just now. */
+	/* The capacity is 0 if a span is longer than the pool is now. */
 	l->step = max((1u << 20) /
 		      max(domain_capacity(c, &c->domains[dom]), 1u), 1u);
 	l->inner.head = CORE_NONE;

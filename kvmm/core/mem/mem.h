@@ -7,13 +7,13 @@
 
 #include "kvmm/core/base/base.h"
 
-/* May nothing of the device pool be used any more? */
+/* Has the device lost its content, so that no block of it may be used? */
 static inline bool device_is_lost(const struct core *c)
 {
 	return c->head->device == CORE_DEVICE_LOST;
 }
 
-/* Is a block that falls free nobody's to have? */
+/* Must the block, when it is freed, never be allocated again? */
 static inline bool device_is_bad(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
@@ -22,7 +22,7 @@ static inline bool device_is_bad(const struct core *c, u32 blk)
 	       (device_is_lost(c) && !part_pool(c, b->domain));
 }
 
-/* block.c: the states of blocks, and the counts that decide them */
+/* block.c: states of blocks, and the counts that decide them */
 u32 block_alloc(struct core *c, u32 dom, u32 client);
 u32 block_take(struct core *c, u32 first, u32 state);
 void block_set_state(struct core *c, u32 blk, u32 state);
@@ -41,7 +41,7 @@ void block_filled(struct core *c, u32 blk);
 u32 block_entry(const struct core *c, u32 blk);
 u32 *block_ids(const struct core *c, u32 blk);
 
-/* extent.c: memory behind extents, and who has mapped it */
+/* extent.c: memory behind extents, and the clients that mapped it */
 void extent_set_state(struct core *c, u32 e, u32 state);
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
@@ -71,7 +71,7 @@ u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 void span_set_class(struct core *c, u32 first, u32 class);
 u32 span_class(const struct core *c, const struct kv_span *sp);
 
-/* slots.c: which slot of a lower pool */
+/* slots.c: choice of a slot in a lower pool */
 u32 slot_alloc_out(struct core *c, u32 part, u32 nr);
 u32 slot_alloc_beside(struct core *c, u32 part, u32 peer, bool up);
 
@@ -96,7 +96,7 @@ kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx);
 void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry);
 kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s);
 
-/* index.c: the prefix index: full blocks by what was computed in them */
+/* index.c: the prefix index, which finds full blocks by their prefix */
 void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
 		u64 *hash);
 void index_chain(const struct core *c, const struct kv_domain *d,
@@ -119,7 +119,7 @@ void index_drop(struct core *c, u32 ref);
 u32 index_evict_cost(const struct core *c, u32 blk);
 void index_evict(struct core *c, u32 blk);
 
-/* kids.c: which indexed blocks follow a prefix */
+/* kids.c: indexed blocks that follow a prefix */
 u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 	     const u32 *ids, u32 nr, u32 *len);
 
@@ -138,11 +138,11 @@ void host_list_add(struct core *c, u32 entry);
 void host_slot_put(struct core *c, u32 entry);
 void area_slot_put(struct core *c, u32 entry);
 
-/* hold.c: what steps may read and their sequences no longer map */
+/* hold.c: blocks that open steps may read and their sequences no longer map */
 bool __must_check seq_hold(struct core *c, const struct kv_seq *s, u32 blk);
 void step_let_go(struct core *c, struct kv_step *st);
 
-/* isolate.c: spans that are to be emptied */
+/* isolate.c: spans that are being emptied */
 void evacuate_forget(struct core *c, u32 first);
 int __must_check span_isolate(struct core *c, u32 first);
 void span_putback(struct core *c, u32 first);

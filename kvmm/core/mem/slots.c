@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * slots.c - which slot of a lower pool
+ * slots.c - choice of a slot in a lower pool
  *
- * A disk does few large transfers better than many small ones, and swapd makes
- * one of those whose slots are neighbours in the area and on the host.  So the
- * blocks of a sequence lie side by side, in the order of the sequence:
+ * A disk does a few large transfers faster than many small ones.  swapd joins
+ * transfers whose slots are neighbours in the area and in the host pool.  So
+ * the blocks of a sequence get neighbouring slots, in the sequence's order:
  *
- *	OUT	blocks go from a sequence's end: each takes the slot before
- *		the one that was taken last
- *	WRITE	host slots that are neighbours, one after the other, get
- *		neighbours in the area, the same way round
- *	READ	likewise on the host
+ *	OUT	blocks are copied from the end of a sequence: each takes the
+ *		slot before the one that was taken last
+ *	WRITE	neighbours in the host pool, written one after another, get
+ *		neighbours in the area, in the same order
+ *	READ	likewise in the host pool
  *
- * Where there is no such neighbour, or somebody has it, a new run begins: in
- * one of the fullest spans that have as many free slots in a row as are wanted,
- * so that emptier ones can fall free; else, for a sequence's first, in another span if
- * the pool has one; else where there are most in a row.  SCAN blocks are looked
- * at.  Only speed depends on it: any free slot will do.
+ * Where the neighbour is in use or does not exist, a new run of slots begins.
+ * The first choice is the fullest span that has enough free slots in a row, so
+ * that emptier spans can be freed.  Else a sequence's first block begins
+ * another span, if the pool has one.  Else the longest row is taken.  A search
+ * looks at SCAN blocks.  Only speed depends on it: any free slot is correct.
  *
- * Free slots hang on their span's list by both ends, so one can be taken from
- * the middle.
+ * The free list of a span is doubly linked, so that a slot can be taken from
+ * its middle.
  */
 #include "kvmm/core/mem/mem.h"
 
-#define RUN	16	/* slots in a row that are worth looking for */
-#define RUN_UNKNOWN 4	/* where nobody knows how many come */
-#define SCAN	1024	/* blocks looked at for them */
+#define RUN	16	/* slots in a row that a search looks for at most */
+#define RUN_UNKNOWN 4	/* as @nr, where the number of blocks to come is unknown */
+#define SCAN	1024	/* blocks that a search looks at */
 
 /* A run of free slots. */
 struct run {
@@ -33,7 +33,7 @@ struct run {
 	u32	nr;
 };
 
-/* Take a free slot from wherever on its span's list it is, into LIMBO. */
+/* Take a free slot from any place of its span's list; it becomes LIMBO. */
 static u32 slot_take(struct core *c, u32 slot)
 {
 	struct kv_block *b = &c->blocks[slot];
@@ -52,7 +52,7 @@ static u32 slot_take(struct core *c, u32 slot)
 	return slot;
 }
 
-/* Is @slot, beside @last, a free slot of the same span? */
+/* Is @slot, next to @last, a free slot of the same span? */
 static bool is_free_beside(const struct core *c, u32 part, u32 last, u32 slot)
 {
 	u32 span = block_span(c, last);
@@ -64,7 +64,9 @@ static bool is_free_beside(const struct core *c, u32 part, u32 last, u32 slot)
 	       c->blocks[slot].state == BLK_FREE;
 }
 
-/* Is @r better where @nr are wanted: the shortest that has them, or longest? */
+/*
+ * Is @r better for @nr slots? The shortest run that is enough, or the longest.
+ */
 static bool run_is_better(const struct run *r, const struct run *than, u32 nr)
 {
 	if (than->nr < nr)
@@ -72,7 +74,7 @@ static bool run_is_better(const struct run *r, const struct run *than, u32 nr)
 	return r->nr >= nr && r->nr < than->nr;
 }
 
-/* The best run of a span. */
+/* The best run of free slots in a span. */
 static struct run span_run(const struct core *c, u32 first, u32 nr)
 {
 	u32 i = first * core_sizes(c)->blocks_per_extent;
@@ -92,7 +94,7 @@ static struct run span_run(const struct core *c, u32 first, u32 nr)
 	return best;
 }
 
-/* See the head of the file.  There is a free slot. */
+/* The best run, as the head of the file says; there is a free slot. */
 static struct run run_find(const struct core *c, const struct kv_part *part,
 			   u32 nr)
 {
@@ -111,8 +113,8 @@ static struct run run_find(const struct core *c, const struct kv_part *part,
 }
 
 /*
- * @want beside @last if it is free; else the first of @nr that go on upwards,
- * or downwards.
+ * Take @want next to @last if it is free; else the first slot of a run of @nr
+ * that goes upwards (@up) or downwards.
  */
 static u32 slot_alloc(struct core *c, u32 part, u32 last, u32 want, u32 nr,
 		      bool up)
@@ -131,7 +133,7 @@ static u32 slot_alloc(struct core *c, u32 part, u32 last, u32 want, u32 nr,
 	return slot_take(c, up ? r.first : r.first + min(r.nr, nr) - 1);
 }
 
-/* A sequence begins: is there a run for it, or can there be one? */
+/* Make room for a run if no span has one, and the pool has extents. */
 static void run_room(struct core *c, u32 part, u32 nr)
 {
 	nr = min(nr, (u32)RUN);
@@ -141,9 +143,9 @@ static void run_room(struct core *c, u32 part, u32 nr)
 
 /**
  * slot_alloc_out() - take a host slot for a block that is copied out
- * @part: part_index() of the domain there
- * @nr:   blocks before it in its sequence that follow, and itself; 0: nobody
- *        knows
+ * @part: part_index() of the domain in the host pool
+ * @nr:   blocks of its sequence still to be copied out, from its end, this one
+ *        included; 0: not known
  *
  * Return: the slot, in LIMBO, or CORE_NONE.
  */
@@ -165,9 +167,9 @@ u32 slot_alloc_out(struct core *c, u32 part, u32 nr)
 }
 
 /**
- * slot_alloc_beside() - take a slot for what lies in another one
- * @peer: that one, on the other tier
- * @up:   those that follow most likely lie behind @peer, not before it
+ * slot_alloc_beside() - take a slot for the content of a slot in another tier
+ * @peer: the slot in the other tier
+ * @up:   the next content is likely to be behind @peer, not before it
  *
  * Return: the slot, in LIMBO, or CORE_NONE.
  */

@@ -3,32 +3,32 @@
  * span.c - spans: neighbouring extents cut into one domain's blocks
  *
  * A domain takes whole spans from the pool and gives whole spans back.  Its
- * spans hang on lists by fullness, so that blocks come from the fullest span
- * that has any: empty spans appear by themselves and can go to whoever needs
- * them.  A few empty spans stay with the domain (SPAN_KEEP, at most a
- * sixteenth of the pool), so that sequences that come and go do not cut them
- * again each time; further ones are released.  Who needs one takes it without
- * asking: see span_steal().
+ * spans are on lists by fullness, and a block is allocated from the fullest
+ * span that has a free one.  So empty spans appear by themselves, and another
+ * domain can get them.  A domain keeps a few empty spans (SPAN_KEEP, at most a
+ * sixteenth of the pool), so that short-lived sequences do not cut them again
+ * each time.  Further empty spans are released.  A domain that needs memory
+ * takes the kept ones, too: see span_steal().
  *
  * Laws: nr_free and nr_cached of a span count its blocks in those states; a
- * span is on the list of its class; a domain's reserved blocks are covered by
- * its free ones, so a span leaves only when enough are left.
+ * span is on the list of its class; the free blocks of a domain cover its
+ * reservations, so a span leaves only when enough free blocks are left.
  */
 #include "kvmm/core/mem/mem.h"
 
 #define SPAN_FULL	0
 #define SPAN_EMPTY	CORE_CLASS_EMPTY
-/* Of spans that have a free block for whoever wants one. */
+/* Lists of spans from which a block can be allocated. */
 #define CLASSES_FREE	(BIT(SPAN_EMPTY + 1) - BIT(SPAN_FULL + 1))
 #define SPAN_KEEP	8u	/* empty spans that a domain keeps */
 
-/* What a free block counts for in the class of its span, in 2^-32. */
+/* Weight of a free block in the class of its span, in 2^-32. */
 u64 span_class_scale(u32 nr_blocks)
 {
 	return ((u64)(SPAN_EMPTY - 2) << 32) / nr_blocks;
 }
 
-/* 0: no block is free; then fuller before emptier; last: all are free. */
+/* 0: no free block; then the fuller, the lower; last: all blocks are free. */
 u32 span_class(const struct core *c, const struct kv_span *sp)
 {
 	if (sp->nr_free == sp->nr_blocks)
@@ -80,7 +80,7 @@ void span_set_class(struct core *c, u32 first, u32 class)
 	span_list_add(c, first);
 }
 
-/* nr_free changed: move the span to the list where it belongs now. */
+/* nr_free changed: move the span to the right list. */
 void span_reclass(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
@@ -96,8 +96,8 @@ static bool span_can_spare(const struct kv_part *p, u32 nr)
 }
 
 /*
- * How many empty spans a domain keeps for what comes next.  On the lower tiers
- * nobody takes them from it, so there it is one.
+ * Empty spans that a domain keeps.  On the lower tiers no other domain takes
+ * them from it, so there it keeps one.
  */
 static u32 span_keep(const struct core *c, const struct kv_span *sp)
 {
@@ -108,7 +108,7 @@ static u32 span_keep(const struct core *c, const struct kv_span *sp)
 	return max(min(nr / (16 * sp->nr_extents), SPAN_KEEP), 1u);
 }
 
-/* A block of the span was freed: does the span leave the domain? */
+/* A block of the span was freed: release the span if it can be spared. */
 void span_settle(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
@@ -118,7 +118,7 @@ void span_settle(struct core *c, u32 first)
 		if (sp->nr_free != sp->nr_blocks)
 			return;
 		if (part_free(p) < p->reserved)
-			span_putback(c, first);	/* a promise came back */
+			span_putback(c, first);	/* a reservation came back */
 		else
 			span_release(c, first);
 		return;
@@ -138,7 +138,7 @@ static void span_link_blocks(struct core *c, u32 dom, u32 first)
 	for (i = 0; i < sp->nr_blocks; i++) {
 		struct kv_block *b = &c->blocks[base + i];
 
-		/* A slot's content is another one from now on, always. */
+		/* The slot's next content is new in any case. */
 		if (part_pool(c, dom))
 			b->written++;
 		core_order();
@@ -186,13 +186,13 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	p->nr_spans++;
 	p->nr[BLK_FREE] += sp->nr_blocks;
 	core_count(c, CORE_EV_span_cut, 1);
-	/* For others too: spans that covered its promises may go now. */
+	/* All domains: a span that covered reservations may be released now. */
 	core_kick(c);
 }
 
 /**
- * span_recut() - a span of an arena that is salvaged: count what it holds
- * @first: its record says whose it is, its blocks what they are
+ * span_recut() - salvage a span: count its blocks by state
+ * @first: the records of the span and its blocks say owner and states
  */
 void span_recut(struct core *c, u32 first)
 {
@@ -237,7 +237,10 @@ void span_release(struct core *c, u32 first)
 	u32 e;
 
 	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
-	/* What an isolated one has free was counted off when it became that. */
+	/*
+	 * The free blocks of an isolated span were subtracted when it was
+	 * isolated.
+	 */
 	if (span_is_isolated(sp))
 		p->isolated_free -= sp->nr_blocks;
 	else
@@ -250,7 +253,7 @@ void span_release(struct core *c, u32 first)
 		c->extents[e].domain = CORE_NONE;
 	}
 	core_crash(c, CORE_CRASH_span_release);
-	/* It has memory: let it be found first. */
+	/* It has memory: the next search finds it first. */
 	pool->cursor = min(pool->cursor, first - pool->first);
 	p->nr_spans--;
 	p->nr[BLK_FREE] -= sp->nr_blocks;
@@ -259,7 +262,7 @@ void span_release(struct core *c, u32 first)
 	core_kick(c);
 }
 
-/* Has the client mapped all of the span? */
+/* Has the client mapped all extents of the span? */
 bool span_acked(const struct core *c, u32 first, u32 client)
 {
 	u32 e;
@@ -288,7 +291,7 @@ u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client)
 
 /*
  * The fullest span with a free block that every client of the domain has
- * mapped; with @any also one that is empty.
+ * mapped.  Without @any, empty spans do not count.
  */
 u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any)
 {
@@ -308,7 +311,7 @@ u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any)
 	return CORE_NONE;
 }
 
-/* How many of a domain's spans have no free block? */
+/* Number of the domain's spans without a free block. */
 u32 span_nr_full(const struct core *c, const struct kv_domain *d)
 {
 	u32 i, nr = 0;
@@ -318,7 +321,7 @@ u32 span_nr_full(const struct core *c, const struct kv_domain *d)
 	return nr;
 }
 
-/* The fullest span with a free slot, of a pool that no client maps. */
+/* The fullest span with a free slot, in a pool that no client maps. */
 u32 span_first_free(const struct core *c, const struct kv_part *p)
 {
 	u32 some = p->classes & CLASSES_FREE;
@@ -326,7 +329,7 @@ u32 span_first_free(const struct core *c, const struct kv_part *p)
 	return some ? p->class[__builtin_ctz(some)] : CORE_NONE;
 }
 
-/* Free blocks that a grant to @client may name. */
+/* Free blocks in spans that the client has mapped. */
 u32 span_acked_free(const struct core *c, const struct kv_domain *d,
 		    u32 client)
 {

@@ -2,20 +2,20 @@
 /*
  * table.c - block tables and their shadows
  *
- * A sequence's table is a chain of fixed pages from its client's share.  The
- * truth is private to the core: an entry has a type, so that a block that is
- * elsewhere has a place to say so.  The client reads a shadow of it in
- * segment D, where an entry is what a kernel needs: the block's offset in
- * units, or KVMM_NO_INDEX.  A truth page and its shadow have the same index,
- * and the shadow is written right after the truth and never read.
+ * The table of a sequence is a chain of fixed pages from its client's share.
+ * The core's own page is private.  Its entries have a type, so that an entry can
+ * also name content on a lower tier.  The client reads a shadow of the page in
+ * segment D.  A shadow entry has the form that kernels use: the block's offset in
+ * units, or KVMM_NO_INDEX.  A page and its shadow have the same index.  The
+ * shadow is written right after the page and never read.
  *
- * Tables grow and shrink at the end only; table_set() replaces one entry
- * when an open tail is copied.
+ * Tables grow and shrink only at the end.  table_set() and table_set_entry()
+ * replace an entry where a block is copied, moved, merged or swapped.
  *
- * A truth page also knows the pages 1, 2, 4, ... before it in its chain.  They
- * never change while it is there, since pages come and go at the end, and an
- * index is found from the last page with one hop for each bit of the distance:
- * none for the page that is written, 5 at most in a table of 4,096 blocks.
+ * A page also knows the pages 1, 2, 4, ... before it in its chain.  They do not
+ * change while the page exists, since pages come and go at the end.  So an index
+ * is found from the last page with one hop for each bit of the distance: none
+ * for the page that is written, at most 5 in a table of 4,096 blocks.
  */
 #include "kvmm/core/mem/mem.h"
 
@@ -24,7 +24,7 @@ static struct kv_tpage *tpage(const struct core *c, u32 client, u32 page)
 	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
 }
 
-/* The page's shadow; NULL where the client is away. */
+/* The shadow of a page; NULL where the client is away. */
 static struct kvmm_table_page *shadow(const struct core *c, u32 client,
 				      u32 page)
 {
@@ -44,7 +44,9 @@ static void shadow_set(struct core *c, const struct kv_seq *s, u32 page,
 		   block_entry(c, blk));
 }
 
-/* The pages before a new last one: twice as far is as far again from there. */
+/*
+ * Link a new last page to those before it: back[i + 1] is back[i] of back[i].
+ */
 static void page_link_back(const struct core *c, const struct kv_seq *s,
 			   u32 page)
 {
@@ -59,7 +61,7 @@ static void page_link_back(const struct core *c, const struct kv_seq *s,
 		t->back[i] = CORE_NONE;
 }
 
-/* A page is the sequence's, from table index @first on, the last one so far. */
+/* Begin the shadow of a new last page, whose first table index is @first. */
 static void shadow_begin(struct core *c, const struct kv_seq *s, u32 page,
 			 u32 first)
 {
@@ -95,9 +97,9 @@ static u32 pages_of(u32 blocks)
 }
 
 /*
- * The client has a page less.  If one of its own that waits lacks pages now it
- * holds up nobody any more, so those behind it are asked.  None does while
- * there are as many as any table of the domain could take.
+ * The client has one free page less.  If a waiting sequence of the client lacks
+ * pages now, it no longer holds up the sequences behind it, so try those.  No
+ * sequence lacks pages while as many are free as a table of the domain can take.
  */
 static void pages_fewer(struct core *c, u32 client)
 {
@@ -139,7 +141,7 @@ static void page_clear(struct core *c, const struct kv_seq *s, u32 page)
 		WRITE_ONCE(sh->entry[i], KVMM_NO_INDEX);
 }
 
-/* Put a page that page_get() gave at the end of the chain. */
+/* Append a page that page_get() returned to the chain. */
 static void page_append(struct core *c, struct kv_seq *s, u32 page)
 {
 	if (s->first_page == CORE_NONE) {
@@ -184,7 +186,7 @@ kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx)
 	return t->pte[idx - t->first];
 }
 
-/* The first index from @idx on where two tables differ, or one ends. */
+/* The first index from @idx on at which two tables differ or one ends. */
 u32 table_differs(const struct core *c, const struct kv_seq *a,
 		  const struct kv_seq *b, u32 idx)
 {
@@ -206,7 +208,7 @@ u32 table_differs(const struct core *c, const struct kv_seq *a,
 	return idx;
 }
 
-/* The first index from @idx on whose block has BLKF_VISITED; or nr_blocks. */
+/* The first index from @idx on, with a block that has BLKF_VISITED, or nr_blocks. */
 u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx)
 {
 	const struct kv_tpage *t;
@@ -229,7 +231,7 @@ u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx)
 	return idx;
 }
 
-/* The block at a table index below nr_blocks of a resident sequence. */
+/* The block at a table index below nr_blocks of a running sequence. */
 u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx)
 {
 	kv_pte_t pte = table_pte(c, s, idx);
@@ -238,7 +240,7 @@ u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx)
 	return pte_block(pte);
 }
 
-/* The block at an index went to a lower tier. */
+/* The content of the block at an index moved to a lower tier. */
 void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry)
 {
 	u32 page = page_of(c, s, idx);
@@ -248,7 +250,7 @@ void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry)
 	shadow_set(c, s, page, idx - t->first, CORE_NONE);
 }
 
-/* The block at an index was given back for good. */
+/* The block at an index was trimmed. */
 void table_set_none(struct core *c, struct kv_seq *s, u32 idx)
 {
 	u32 page = page_of(c, s, idx);
@@ -268,20 +270,20 @@ void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
 	shadow_set(c, s, page, idx - t->first, blk);
 }
 
-/* Pages of a table of so many entries. */
+/* Number of pages of a table with so many entries. */
 u32 table_pages(u32 blocks)
 {
 	return pages_of(blocks);
 }
 
-/* Pages that a sequence was promised with its blocks and has not taken. */
+/* Pages that are reserved for a sequence with its blocks, and not yet taken. */
 u32 table_promised(const struct kv_seq *s)
 {
 	return s->resv_blocks > s->nr_blocks ?
 	       pages_of(s->resv_blocks) - pages_of(s->nr_blocks) : 0;
 }
 
-/* Pages of the client of @s that nobody else was promised. */
+/* Pages of the client of @s that are not reserved for other sequences. */
 static u32 pages_left(const struct core *c, const struct kv_seq *s)
 {
 	const struct kv_client *cl = &c->clients[s->client];
@@ -290,13 +292,13 @@ static u32 pages_left(const struct core *c, const struct kv_seq *s)
 	return cl->nr_free_pages > promised ? cl->nr_free_pages - promised : 0;
 }
 
-/* Are there @nr pages beside what the client's sequences were promised? */
+/* Are @nr pages free beside the reserved ones of the client? */
 bool table_has_pages(const struct core *c, const struct kv_seq *s, u32 nr)
 {
 	return !nr || (u64)nr + table_promised(s) <= pages_left(c, s);
 }
 
-/* Could @s be cloned @nr times? */
+/* Can the table of @s be copied @nr times? */
 bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr)
 {
 	u64 pages = (u64)nr * pages_of(s->nr_blocks);
@@ -304,7 +306,7 @@ bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr)
 	return pages <= 0xffffffffu && table_has_pages(c, s, (u32)pages);
 }
 
-/* Could @nr more entries be pushed, with what others were promised left? */
+/* Can @nr entries be pushed without using reserved pages of other sequences? */
 bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr)
 {
 	u32 need = pages_of(s->nr_blocks + nr) - pages_of(s->nr_blocks);
@@ -334,7 +336,7 @@ int table_push(struct core *c, struct kv_seq *s, u32 blk)
 	return 0;
 }
 
-/* Take the last entry away, whatever it is. */
+/* Remove the last entry, of any type. */
 kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
 {
 	u32 slot = (s->nr_blocks - 1) % KVMM_TABLE_ENTRIES;
@@ -365,7 +367,7 @@ kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
 /**
  * table_share() - @nr more sequences are about to map the table of @s
  *
- * One pass over the blocks, whatever @nr is.
+ * One pass over the blocks, for any @nr.
  */
 void table_share(struct core *c, const struct kv_seq *s, u32 nr)
 {
@@ -381,10 +383,10 @@ void table_share(struct core *c, const struct kv_seq *s, u32 nr)
 }
 
 /**
- * table_copy() - give @to, which has no table, the table of @from
+ * table_copy() - give @to, which has no table, a copy of the table of @from
  *
- * Page by page, truth and shadow; table_has_fork_room() said that there are
- * pages, table_share() counted the references.
+ * table_has_fork_room() said that there are enough pages, and table_share()
+ * counted the references.  Shadows are copied, too.
  */
 void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
 {
@@ -398,7 +400,10 @@ void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
 		take = min(left, (u32)KVMM_TABLE_ENTRIES);
 		copy = page_get(c, to);
 		KV_BUG_ON(copy == CORE_NONE);
-		/* Nobody knows the page yet: no need to write word by word. */
+		/*
+		 * The client does not know the page yet: no need to write word
+		 * by word.
+		 */
 		memcpy(tpage(c, to->client, copy)->pte, t->pte, sizeof(t->pte));
 		if (sh)
 			memcpy(sh[copy].entry, sh[page].entry,
@@ -409,7 +414,7 @@ void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
 	}
 }
 
-/* The pages of a chain have another owner now. */
+/* Tell the client the new owner of the pages of a chain. */
 static void pages_rename(struct core *c, const struct kv_seq *s)
 {
 	u32 page = s->first_page;
@@ -418,7 +423,7 @@ static void pages_rename(struct core *c, const struct kv_seq *s)
 		shadow_name(c, s->client, page, seq_handle(c, s));
 }
 
-/* Two sequences of a client change tables; no entry is touched. */
+/* Two sequences of a client exchange their tables; entries stay. */
 void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b)
 {
 	u32 first = a->first_page, last = a->last_page, nr = a->nr_blocks;
@@ -435,7 +440,7 @@ void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b)
 }
 
 /**
- * table_publish() - write all of a table's shadow, in segments that are new
+ * table_publish() - write the whole shadow of a table into new segments
  */
 void table_publish(struct core *c, const struct kv_seq *s)
 {

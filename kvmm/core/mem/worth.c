@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * worth.c - what a cached block is worth, from what was seen
+ * worth.c - the value of a cached block, from observations
  *
  * The arithmetic of lru.c, which has the theory: observations by tier and age,
- * rates of hits, the best mean rate ahead.  Integers only, so that the same
- * events give the same order everywhere.
+ * rates of hits, the best mean rate ahead.  It uses integers only, so that the
+ * same events give the same order on every machine.
  *
- * All of it is in kv_lru: enter, leave and hit are counts of ONE, which fade;
- * value follows from them.
+ * All state is in kv_lru: enter, leave and hit are decaying counts in units of
+ * ONE; value is computed from them.
  */
 #include "kvmm/core/mem/mem.h"
 
-#define ONE		256u	/* an observation */
-#define DECAY_SHIFT	6	/* of observations, each time */
-#define PRIOR		128u	/* observations that the prior counts for */
+#define ONE		256u	/* one observation */
+#define DECAY_SHIFT	6	/* of the counts, at each fading */
+#define PRIOR		128u	/* number of observations that the prior is worth */
 #define RATE_SHIFT	28
 
 /* ---- ages and tiers ---- */
@@ -34,7 +34,7 @@ u32 lru_age_bucket(u32 age)
 		   LRU_NR_AGES - 1);
 }
 
-/* Where a bucket begins and how wide it is, in units. */
+/* Start and width of a bucket, in units. */
 static u32 bucket_start(u32 x)
 {
 	u32 o = (x - 1) / 2;
@@ -47,7 +47,7 @@ static u32 bucket_width(u32 x)
 	return x < 3 ? 1 : 1u << ((x - 1) / 2 - 1);
 }
 
-/* The smoothed interval is a bucket in eighths. */
+/* The smoothed interval is a number of buckets, in eighths. */
 static u32 interval_class(u32 interval)
 {
 	u32 age = bucket_start(interval / 8);
@@ -55,7 +55,7 @@ static u32 interval_class(u32 interval)
 	return age < 16 ? 0 : age < 128 ? 1 : age < 768 ? 2 : 3;
 }
 
-/* The tier of what was found @hits times, at @interval. */
+/* The tier of a name that was found @hits times, at @interval. */
 u32 lru_tier(u32 hits, u32 interval)
 {
 	if (!hits)
@@ -67,11 +67,11 @@ u32 lru_tier(u32 hits, u32 interval)
 /* ---- learning ---- */
 
 /**
- * lru_observe() - a name was seen in a tier, between two ages
- * @from: bucket in which that began
- * @to:   bucket in which it ended
- * @hit:  with a use
- * @times: how many it stands for
+ * lru_observe() - count that a name was in a tier, between two ages
+ * @from: age bucket in which that began
+ * @to:   age bucket in which it ended
+ * @hit:  it ended with a use
+ * @times: number of names that this one stands for
  */
 void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit,
 		 u32 times)
@@ -82,7 +82,7 @@ void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit,
 		l->hit[tier][to] += ONE * times;
 }
 
-/* The rate at @age of a tier of which nothing is known. */
+/* The rate at @age in a tier without observations. */
 static u64 rate_prior(u32 tier, u32 age)
 {
 	static const u8 weight[] = { 8, 6, 4, 2 };	/* never found: 1/64 */
@@ -95,7 +95,7 @@ static u64 rate_prior(u32 tier, u32 age)
 	       (age + interval[tier % LRU_TIER_FOUND]);
 }
 
-/* Rate of hits in each bucket of a tier. */
+/* The rate of hits in each age bucket of a tier. */
 static void tier_rates(const struct kv_lru *l, u32 tier, u64 *rate)
 {
 	u64 risk = 0, next, time, prior;
@@ -116,7 +116,7 @@ static void tier_rates(const struct kv_lru *l, u32 tier, u64 *rate)
 	}
 }
 
-/* The best mean rate from bucket @a on. */
+/* The best mean rate of hits from bucket @a on. */
 static u32 rate_ahead(const u64 *rate, u32 a)
 {
 	u64 left = 1 << 16, best = 0, reward = 0, time = 0;
@@ -138,7 +138,7 @@ static u32 rate_ahead(const u64 *rate, u32 a)
 	return (u32)best;
 }
 
-/* Work out the worth of all tiers; let what is known fade a little. */
+/* Compute the values of all tiers; with @fade let the counts decay. */
 void lru_learn(struct kv_lru *l, bool fade)
 {
 	u64 rate[LRU_NR_AGES];
@@ -157,7 +157,7 @@ void lru_learn(struct kv_lru *l, bool fade)
 	}
 }
 
-/* What a block of a tier is worth at an age, between the buckets' starts. */
+/* The value of a block of a tier at an age, interpolated between buckets. */
 u32 lru_value(const struct kv_lru *l, u32 tier, u32 age)
 {
 	u32 x = lru_age_bucket(age), into = age - bucket_start(x);
