@@ -1,49 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * area_io.c - which area a slot goes to, how fast areas are, how bad
+ * area_io.c - choice of an area for a slot, rates of areas, failures
  *
- * A slot goes to an area of the highest priority that has room.  Among equal
- * ones it goes where it will be written first: what the area has to do, and
- * this slot, at the rate that was measured there.  So areas are striped by
- * their speed, whatever is under them.
+ * A slot goes to an area of the highest priority that has room.  Among areas of
+ * equal priority it goes where it will be written first: the requests in flight
+ * of the area and this slot, divided by its measured rate.  So areas are striped
+ * by their speed, on any kind of device.
  *
- * The rate of an area and direction is time over bytes of the last requests,
- * where the time of a request is what passed since the one before it was over,
- * or since the area had nothing to do: answers that come together, deep queues
- * and idle times change nothing.  A failure takes time and brings no bytes.
+ * The rate of an area and direction is the bytes of its last requests over their
+ * time.  The time of a request begins with the answer to the request before it,
+ * or when the area stopped being idle.  So answers that come together, deep
+ * queues and idle times do not change the rate.  A failed request takes time and
+ * brings no bytes.
  *
- * What lies side by side in the host pool stays so in an area, up to a chunk: the
- * area that has the neighbour gets the slot too, unless another could write a
- * whole chunk before that.  Neighbours travel together, both ways.
+ * Neighbours in the host pool stay neighbours in an area, up to a chunk: the
+ * area that has the neighbour gets the slot, too, unless another area could
+ * write a whole chunk earlier.  So neighbours travel together, both ways.
  *
- * An area of which little is known gets one slot at a time until it was
- * measured.  One that was slow may have become faster: now and then, the more
- * seldom the slower it seems, it gets a slot out of turn when it has nothing to
- * do, which costs the others a sixteenth of their time at most.
+ * An area without a known rate gets one slot at a time.  An area that was
+ * slow may have become faster.  So an idle area gets a slot out of turn now and
+ * then, the less often the slower it was.  That costs the other areas a
+ * sixteenth of their time at most.
  *
  * Failures are counted by direction, and forgiven one by one with time: a disk
- * that fails once a day is worth keeping.  AREA_BAD at once and nothing new
- * goes there.  That swapd does not have the area now is no failure of it.
+ * that fails once a day is still useful.  With AREA_BAD failures not yet
+ * forgiven the area gets no new slots.  Requests that failed because swapd did
+ * not have the area do not count.
  */
 #include "kvmm/core/tier/tier.h"
 
-#define AREA_BAD	8	/* failures that make it read-only */
-#define FORGIVE_NS	(600ull * 1000000000)	/* one failure, each */
-#define FAIL_NS		10000000ull	/* time that a failure takes at least */
-#define AWAY_NS		1000000000ull	/* no writes after swapd had it not */
-#define RATE_WINDOW	64	/* requests that the rate remembers */
-#define RATE_KNOWN	4	/* requests until there is one */
-#define CHUNK_BYTES	(1u << 20)	/* that stay together, if they can */
-#define CHUNK_SLOTS	16u	/* and no more than that */
-#define PROBE_LEAST	64	/* slots that go elsewhere between two probes */
-#define PROBE_PART	16	/* of the time of others, for probes */
+#define AREA_BAD	8	/* failures that make an area read-only */
+#define FORGIVE_NS	(600ull * 1000000000)	/* time after which one failure is forgiven */
+#define FAIL_NS		10000000ull	/* least time that a failure counts for */
+#define AWAY_NS		1000000000ull	/* pause of writes after swapd did not have the area */
+#define RATE_WINDOW	64	/* requests that the rate is made of */
+#define RATE_KNOWN	4	/* requests before the rate is known */
+#define CHUNK_BYTES	(1u << 20)	/* bytes that stay together, if possible */
+#define CHUNK_SLOTS	16u	/* the same in slots */
+#define PROBE_LEAST	64	/* least number of slots for other areas between two probes */
+#define PROBE_PART	16	/* part of the other areas' time that probes may take */
 
 static struct kv_pool *slot_pool(const struct core *c, u32 slot)
 {
 	return core_pool(c, part_pool(c, c->blocks[slot].domain));
 }
 
-/* Bytes that a request for the entry transfers. */
+/* Bytes of a request for the entry. */
 static u64 entry_bytes(const struct core *c, const struct kv_entry *e)
 {
 	return CORE_SLOT_HEADER + c->domains[e->domain].dev.block_bytes;
@@ -51,7 +53,7 @@ static u64 entry_bytes(const struct core *c, const struct kv_entry *e)
 
 /* ---- rates ---- */
 
-/* Nanoseconds for a KiB, at least 1; 0: not known. */
+/* Nanoseconds for a KiB, at least 1; 0: not known yet. */
 static u64 rate_ns_kb(const struct kv_rate *r)
 {
 	if (r->nr < RATE_KNOWN)
@@ -60,7 +62,7 @@ static u64 rate_ns_kb(const struct kv_rate *r)
 }
 
 /**
- * area_rate() - bytes a second that were measured
+ * area_rate() - measured rate in bytes a second
  * Return: 0: not known yet.
  */
 u64 area_rate(const struct kv_pool *p, u32 dir)
@@ -70,16 +72,16 @@ u64 area_rate(const struct kv_pool *p, u32 dir)
 	return ns_kb ? 1024ull * 1000000000 / ns_kb : 0;
 }
 
-/* A request to the area goes out. */
+/* A request to the area is issued. */
 void area_io_begin(struct core *c, struct kv_pool *p, const struct kv_entry *e)
 {
-	/* It was idle until now. */
+	/* The area was idle until now. */
 	if (!p->nr_ios)
 		p->moved = c->now;
 	p->out[e->io == ENT_WRITE] += entry_bytes(c, e);
 }
 
-/* It was answered; @p->moved is still when another was before. */
+/* A request was answered; @p->moved is still the time of the answer before. */
 void area_io_end(struct core *c, struct kv_pool *p, const struct kv_entry *e,
 		 u32 dir, int status)
 {
@@ -100,12 +102,12 @@ void area_io_end(struct core *c, struct kv_pool *p, const struct kv_entry *e,
 
 /* ---- choice ---- */
 
-/* When would a slot be written?  Nanoseconds from now. */
+/* Nanoseconds until a slot given to the area now would be written. */
 static u64 area_finish(const struct kv_pool *p, u64 bytes)
 {
 	u64 w = rate_ns_kb(&p->rate[1]), r = rate_ns_kb(&p->rate[0]);
 
-	if (!w)		/* first those that do nothing, then the idlest */
+	if (!w)		/* first idle areas, then those with the fewest bytes to write */
 		return p->nr_ios ? (1ull << 62) + p->out[1] : 0;
 	return (p->out[1] + bytes) / 1024 * w + p->out[0] / 1024 * (r ? r : w);
 }
@@ -115,7 +117,7 @@ static bool area_takes(const struct core *c, const struct kv_pool *p)
 	return p->online && !p->readonly && !p->nr_overdue && c->now >= p->away;
 }
 
-/* Is it time to look whether the area is as slow as it was? */
+/* Is it time to measure again whether the area is slow? */
 static bool wants_probe(const struct kv_pool *p, const struct kv_pool *best)
 {
 	u64 slow = rate_ns_kb(&p->rate[1]), fast = rate_ns_kb(&best->rate[1]);
@@ -124,7 +126,7 @@ static bool wants_probe(const struct kv_pool *p, const struct kv_pool *best)
 	       p->passed >= max(slow / fast * PROBE_PART, PROBE_LEAST + 0ull);
 }
 
-/* The area that is to have a slot next; @tried: bits of those without room. */
+/* The area for the next slot; @tried: bit set of areas without room. */
 static u32 area_best(const struct core *c, u32 tried, u64 bytes)
 {
 	u32 best = CORE_NONE, i;
@@ -152,8 +154,8 @@ static u32 area_best(const struct core *c, u32 tried, u64 bytes)
 }
 
 /*
- * The area that took the neighbour of @host last, or CORE_NONE.  @best: the one
- * that would be taken without regard to that.
+ * The area that took the last slot next to @host, or CORE_NONE.  @best: the
+ * area that would be chosen without the neighbour.
  */
 static u32 area_of_neighbour(const struct core *c, u32 dom, u32 host, u32 best,
 			     u64 bytes)
@@ -203,12 +205,12 @@ static u32 slot_in(struct core *c, u32 pool, u32 dom, u32 host, bool needed)
 }
 
 /**
- * area_slot_get() - a slot for a block of a domain
- * @host:   host slot that it lies in: beside the slot of that one's neighbour,
- *          where it can be
- * @needed: by a sequence: cache of the domain may give way
+ * area_slot_get() - allocate a slot in an area for a block of a domain
+ * @host:   host slot of the block; a slot next to that of its neighbour is
+ *          preferred
+ * @needed: a sequence needs the block: cache of the domain may be dropped for it
  *
- * Return: CORE_NONE: no area has one.
+ * Return: CORE_NONE: no area has a free slot.
  */
 u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 {
@@ -234,13 +236,13 @@ u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 
 /* ---- failures ---- */
 
-/* swapd did not have the area, or there was none: nothing was tried. */
+/* Did swapd not have the area?  Then the request was not tried. */
 bool io_is_away(int status)
 {
 	return status == -ENODEV || status == -ENXIO;
 }
 
-/* What was long ago counts no more. */
+/* Forgive the failures whose time is over. */
 static void bad_forgive(struct kv_bad *b, u64 now)
 {
 	u64 n = (now - b->since) / FORGIVE_NS;
@@ -255,11 +257,11 @@ static void bad_forgive(struct kv_bad *b, u64 now)
 }
 
 /**
- * area_failed() - a request of the area failed
- * @slot: of it
+ * area_failed() - a request to the area failed
+ * @slot: slot of the request, in the area
  * @dir:  0: a read, 1: a write
  *
- * Return: whether it was tried at all: else the slot is as good as before.
+ * Return: false: the request was not tried, and the slot is good as before.
  */
 bool area_failed(struct core *c, u32 slot, u32 dir, int status)
 {

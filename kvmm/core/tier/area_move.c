@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * area_move.c - what an area that is to go still holds
+ * area_move.c - emptying of areas
  *
- * Copies of what lies elsewhere and cache that nobody's table names are let
- * go.  What swapped sequences need is read into the host pool, a few slots at
- * a time, without anybody waiting for it; from there it is written to another
- * area like all that the host pool has no room for.  Each answer begins the
- * next, so it goes as fast as the disks.
+ * In an area that is to be removed, copies that another tier has, too, and cache
+ * that no table names are dropped.  Content that swapped sequences need is read
+ * into the host pool, a few slots at a time.  From there it is written to
+ * another area, like all content that the host pool has no room for.  Each
+ * answer starts the next read, so the move is as fast as the disks.
  *
- * Such a read (kv_entry.moving) has a host slot and no block of the device to
- * fill; whoever restores the sequence meanwhile takes the read over.
+ * Such a read (kv_entry.moving) has a host slot, but no block of the device to
+ * fill.  If the sequence is restored meanwhile, the restore takes the read over.
  *
- * When no host slot can be had and nothing is on its way that would free one,
- * there is no room for the content anywhere: it is lost, as if its read had
- * failed, and who needs it computes it again.  So does the operator's shell
- * with all that is left when it has waited long enough, see core_area_lose().
+ * When there is no host slot, and nothing in flight would free one, no tier has
+ * room for the content.  It is lost, as if its read had failed, and its
+ * sequences compute it again.  The operator's shell does the same with all that
+ * is left when it has waited long enough, see core_area_lose().
  */
 #include "kvmm/core/tier/tier.h"
 
-#define MOVE_AHEAD	8	/* reads in flight */
-#define MOVE_SCAN	2048	/* entries looked at after an event */
+#define MOVE_AHEAD	8	/* reads in flight, at most */
+#define MOVE_SCAN	2048	/* entries that a scan looks at after an event */
 
 bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool)
 {
@@ -28,9 +28,9 @@ bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool)
 }
 
 /**
- * entry_lose() - no lower tier will have the content
+ * entry_lose() - the last copy of an entry on the lower tiers is lost
  *
- * It has no slot of the host, and no request; the entry may be gone after it.
+ * The entry has no host slot and no request in flight.  It may be freed.
  */
 void entry_lose(struct core *c, u32 entry)
 {
@@ -48,8 +48,8 @@ void entry_lose(struct core *c, u32 entry)
 }
 
 /*
- * Let go of a copy that nobody needs there: of what the host has too, or of
- * cache.  The entry may be gone after it.
+ * Drop a copy in an area that is not needed there: the host pool has it, too, or
+ * no table names it.  The entry may be freed.
  */
 static void area_copy_drop(struct core *c, u32 entry)
 {
@@ -63,7 +63,7 @@ static void area_copy_drop(struct core *c, u32 entry)
 		entry_drop(c, entry);
 }
 
-/* Let go of every copy that something else has too, and of cache. */
+/* Drop all such copies in an area. */
 void area_drain(struct core *c, u32 pool)
 {
 	u32 i;
@@ -74,13 +74,13 @@ void area_drain(struct core *c, u32 pool)
 		if (!lies_in(c, e, pool) || e->io == ENT_READ ||
 		    e->io == ENT_WRITE)
 			continue;
-		/* A copy to the device has nothing to do with it. */
+		/* A copy to the device does not read the area. */
 		if ((e->flags & ENTF_HOST) || !e->refs)
 			area_copy_drop(c, i);
 	}
 }
 
-/* May its slot go to content that a sequence needs?  No other entry goes. */
+/* Is the slot cache that can be dropped without dropping other names? */
 static bool is_spare(const struct core *c, const struct kv_entry *e)
 {
 	return !e->refs && e->io == ENT_IDLE &&
@@ -91,9 +91,9 @@ static bool is_spare(const struct core *c, const struct kv_entry *e)
 /**
  * area_reclaim() - free a slot of a domain that holds cache
  *
- * An area is full some day; what no sequence needs is of little use there: it
- * cannot be matched before it was computed again.
- * Return: whether there was one among those that were looked at.
+ * Areas fill up with time.  Cache is of little use there: a lookup cannot match
+ * it until its block was computed again.
+ * Return: true when a scan of MOVE_SCAN entries found one.
  */
 bool area_reclaim(struct core *c, u32 pool, u32 dom)
 {
@@ -105,7 +105,7 @@ bool area_reclaim(struct core *c, u32 pool, u32 dom)
 
 		i = p->move_at;
 		p->move_at = (i + 1) % core_sizes(c)->nr_entries;
-		/* What is asked last is not in the entry itself. */
+		/* lies_in() comes last: it reads another record. */
 		if (e->domain != dom || !is_spare(c, e) || !lies_in(c, e, pool))
 			continue;
 		area_copy_drop(c, i);
@@ -116,8 +116,8 @@ bool area_reclaim(struct core *c, u32 pool, u32 dom)
 }
 
 /*
- * Move one to the host, or find that it has no place.
- * Return: false: it must wait for a slot, and so must the next one.
+ * Start to read one entry into the host pool, or lose it if there is no room.
+ * Return: false: there is no host slot now: later entries must wait, too.
  */
 static bool move_one(struct core *c, struct kv_pool *p, u32 entry)
 {
@@ -136,13 +136,13 @@ static bool move_one(struct core *c, struct kv_pool *p, u32 entry)
 	return true;
 }
 
-/* Restores go first, as long as there are any. */
+/* Limit of reads in flight; restores that wait go first. */
 static u32 move_most(const struct core *c)
 {
 	return host_is_wanted(c) ? 1 : MOVE_AHEAD;
 }
 
-/* @scan: entries to be looked at, at most. */
+/* @scan: most entries to look at. */
 static void pool_move(struct core *c, u32 pool, u32 scan)
 {
 	struct kv_pool *p = core_pool(c, pool);
@@ -158,7 +158,7 @@ static void pool_move(struct core *c, u32 pool, u32 scan)
 	}
 }
 
-/* Go on with areas that are to go. */
+/* Go on emptying the areas that are to be removed. */
 void areas_move(struct core *c)
 {
 	u32 i;
@@ -168,7 +168,7 @@ void areas_move(struct core *c)
 			pool_move(c, i, MOVE_SCAN);
 }
 
-/* The read is for whoever restores it now, or is over. */
+/* A restore took the read over, or the read ended. */
 void move_ended(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
@@ -180,7 +180,7 @@ void move_ended(struct core *c, u32 entry)
 }
 
 /**
- * area_leave() - begin, or look after, the emptying of an area
+ * area_leave() - begin to empty an area, or go on with it
  */
 void area_leave(struct core *c, u32 pool)
 {

@@ -2,22 +2,25 @@
 /*
  * stall.c - requests to areas that are not answered in time
  *
- * A disk may neither do a request nor fail it, and swapd may be stopped.  What
- * waits must not wait with it: a stall frees the waiter, not the slot.
+ * A disk may neither complete a request nor fail it, and swapd may be stopped.
+ * Sequences must not wait for that: a stall releases the waiting sequence, not
+ * the slot.
  *
- * Each area has a list of the requests that move, oldest first.  One is
- * overdue when for io_deadline_ns neither it nor any other of its area was
- * answered, or when it is older than STALL_PATIENCE such times: a disk that is
- * merely slow answers the ones before it.  Overdue,
+ * Each area has a list of its requests in flight, oldest first.  A request is
+ * overdue when neither it nor any other request of its area was answered for
+ * io_deadline_ns.  It is also overdue when it is older than STALL_PATIENCE such
+ * times.  A disk that is merely slow still answers the requests before it.
  *
- *	a READ	loses its content for those who wait for it, they compute
- *		again; both slots are LIMBO until the answer comes, which
- *		frees them, whatever it says: what comes late is never served;
- *	a WRITE	goes on, the host slot that it reads stays valid and readable;
- *	its area is stalled: it gets no request, and what only it has counts
- *		as lost for whoever comes to need it, though not for good.
+ *	READ	An overdue read loses its content for the sequences that wait for
+ *		it, and they compute it again.  Its slots are LIMBO until the
+ *		answer comes.  The answer frees them, whether good or bad: late
+ *		content is never used.
+ *	WRITE	An overdue write goes on; the host slot that it reads stays valid
+ *		and readable.
  *
- * When the last overdue request of an area was answered it is as before.
+ * The area of an overdue request is stalled.  It gets no new request.  Content
+ * that only it has counts as lost while a sequence needs it, but is not dropped.
+ * When the last overdue request was answered, the area is used as before.
  */
 #include "kvmm/core/tier/tier.h"
 
@@ -53,7 +56,7 @@ void moving_del(struct core *c, struct kv_pool *p, u32 entry)
 		c->entries_low[e->io_next].io_prev = e->io_prev;
 }
 
-/* A request for the entry goes out. */
+/* A request for the entry is issued. */
 void io_begin(struct core *c, u32 entry)
 {
 	struct kv_pool *p = io_pool(c, &c->entries_low[entry]);
@@ -65,7 +68,7 @@ void io_begin(struct core *c, u32 entry)
 	moving_add(c, p, entry);
 }
 
-/* It was answered, in time or late. */
+/* The request was answered, in time or late. */
 void io_end(struct core *c, u32 entry, u32 dir, int status)
 {
 	struct kv_entry *e = &c->entries_low[entry];
@@ -88,21 +91,21 @@ void io_end(struct core *c, u32 entry, u32 dir, int status)
 	core_kick(c);
 }
 
-/* Requests whose end may be waited for. */
+/* Requests in flight that are not overdue. */
 u32 io_moving(const struct core *c)
 {
 	return c->head->nr_ios - c->head->nr_overdue;
 }
 
-/* Is what lies in the slot out of reach for now? */
+/* Is the content of the slot out of reach for now? */
 bool area_stalled(const struct core *c, u32 slot)
 {
 	return core_pool(c, part_pool(c, c->blocks[slot].domain))->nr_overdue;
 }
 
 /**
- * core_get_stalled() - areas with requests that are overdue
- * Return: a bit for each.
+ * core_get_stalled() - areas with overdue requests
+ * Return: bit set of areas.
  */
 u32 core_get_stalled(const struct core *c)
 {

@@ -1,36 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tier.c - content on the lower tiers: entries and the slots that they hold
+ * tier.c - the use of the host pool: room in it, writes out, cleaning ahead
  *
- * A sealed block never changes, so a copy of it on a lower tier is clean for
- * ever.  An entry is such content: where it lies (a slot of the host pool, a
- * slot of a swap area, or both), which block of the device has it too, who
- * needs it (tables of swapped sequences, the index), and what is in flight
- * for it, see tier_io.c.
+ * A sealed block never changes, so a copy of it on a lower tier stays clean for
+ * ever.  entry.c describes the records of such copies.
  *
- * An entry in the index is content that the device does not have.  When a
- * block comes back to the device it takes the entry's place there, and the
- * entry stays as the block's clean copy: the second eviction is free.  Open
- * tails are the exception: a restored tail will be written, so its entry goes.
- *
- * An entry goes when nobody needs it and nothing is in flight for it.  Host
- * slots go by age, those first whose content an area has or nobody's table
- * names.  While links are idle the oldest content is copied down ahead of
- * need.  Who looks for slots to write goes on where the last look ended, around
- * the list: what is written stays on it, and looking from the oldest on would
- * soon meet nothing else.
+ * When the host pool has no free slot, the oldest slots are dropped first, as
+ * far as an area has their content, too, or no table names it.  While links are
+ * idle, the oldest cached blocks are copied down ahead of need, and slots are
+ * written to areas.  A scan for slots to write goes on around the list where the
+ * last scan ended: written slots stay on the list, and a scan from the oldest on
+ * would soon meet only these.
  */
 #include "kvmm/core/tier/tier.h"
 
-#define CLEAN_AHEAD	4	/* copies in flight for cleaning ahead */
-#define WRITE_AHEAD	8	/* writes in flight to areas, at least */
-#define WRITE_BYTES	(16u << 20)	/* and with small blocks so much */
+#define CLEAN_AHEAD	4	/* copies in flight for cleaning ahead, at most */
+#define WRITE_AHEAD	8	/* least limit of writes in flight to areas */
+#define WRITE_BYTES	(16u << 20)	/* with small blocks the limit is so many bytes */
 #define WRITE_MOST	64
-#define SCAN_MAX	256	/* entries looked at for one host slot */
+#define SCAN_MAX	256	/* entries that a scan for a host slot looks at */
 
 /* ---- host slots ---- */
 
-/* May the entry lose its host slot now, without loss to any table? */
+/* Can the entry lose its host slot now without loss to any table? */
 static bool host_droppable(const struct kv_entry *e)
 {
 	return e->io == ENT_IDLE && (e->flags & ENTF_HOST) &&
@@ -53,8 +45,8 @@ static void host_slot_drop(struct core *c, u32 entry)
 }
 
 /*
- * Would dropping the slot forget what follows it, and is that somebody's who
- * was promised some of the device?  @dom: who asks.
+ * Would dropping the slot also drop its descendants in the index, in another
+ * domain that memory.min protects?  @dom: the domain that needs a slot.
  */
 static bool host_protected(const struct core *c, const struct kv_entry *e,
 			   u32 dom)
@@ -64,7 +56,7 @@ static bool host_protected(const struct core *c, const struct kv_entry *e,
 	       c->nodes[e->node].kid != CORE_NONE;
 }
 
-/* Drop the oldest droppable host slot of a domain, for @want. */
+/* Drop the oldest droppable host slot of @dom, for the domain @want. */
 static bool host_reclaim(struct core *c, u32 dom, u32 want)
 {
 	u32 i = host_part(c, dom)->lru_head, n;
@@ -90,7 +82,7 @@ u32 host_free(const struct core *c, u32 dom)
 	return part_free(part);
 }
 
-/* Slots that a domain could have if the host pool were all its own. */
+/* Slots that the domain would have if it had the whole host pool. */
 u32 host_slots_max(const struct core *c, u32 dom)
 {
 	const struct kv_part *part = host_part(c, dom);
@@ -102,12 +94,12 @@ u32 host_slots_max(const struct core *c, u32 dom)
 }
 
 /**
- * host_room() - see to it that a domain has free slots in the host pool
- * @nr: slots wanted
+ * host_room() - make sure that a domain has free slots in the host pool
+ * @nr: number of slots
  *
- * Takes extents, then the domain's oldest droppable slots, then those of
- * other domains until their spans fall free.
- * Return: whether @nr are free now.
+ * Takes extents first, then the domain's oldest droppable slots, then those of
+ * other domains until their spans are released.
+ * Return: true when @nr slots are free now.
  */
 bool host_room(struct core *c, u32 dom, u32 nr)
 {
@@ -132,10 +124,11 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 /* ---- background ---- */
 
 /*
- * May another write of the domain begin?  As many at once as swapd can make
- * few large transfers of, but never most of the host's slots: who writes one
- * cannot drop it.  @nr: those that this round began: a round begins when four
- * or more can begin, so that neighbours go together.
+ * Can another write of the domain begin?  The limit is the number that swapd
+ * can join into a few large transfers, and never most of the host slots, since
+ * a slot cannot be dropped while it is written.  @nr: writes that this round
+ * began.  A round begins when four or more can begin, so that neighbours go
+ * together.
  */
 static bool write_fits(const struct core *c, u32 dom, u32 nr)
 {
@@ -146,20 +139,22 @@ static bool write_fits(const struct core *c, u32 dom, u32 nr)
 	return io_moving(c) < (nr ? most : most - max(most / 4, 3u));
 }
 
-/* Is it what only the host has, and nobody's copy in or out? */
+/* Does only the host pool have the content, with no copy of it in flight? */
 static bool wants_write(const struct kv_entry *e)
 {
 	return e->io == ENT_IDLE && !(e->flags & ENTF_AREA) &&
 	       e->dev == CORE_NONE;
 }
 
-/* Is it what stands in the way: the host alone has what a table needs? */
+/* Does a table need the content, and no area has it? */
 static bool must_write(const struct kv_entry *e)
 {
 	return e->io == ENT_IDLE && !(e->flags & ENTF_AREA) && e->refs;
 }
 
-/* Write host slots of which @is_it says so, on from the last one looked at. */
+/*
+ * Write the host slots that @is_it selects, from the end of the last scan on.
+ */
 static void write_some(struct core *c, u32 dom,
 		       bool (*is_it)(const struct kv_entry *e))
 {
@@ -185,7 +180,7 @@ static void write_some(struct core *c, u32 dom,
 	part->write_next = i;
 }
 
-/* Write the oldest host slots out while the host pool is short. */
+/* While the host pool is short of slots, write the oldest to areas. */
 static void write_ahead(struct core *c, u32 dom)
 {
 	const struct kv_part *part = host_part(c, dom);
@@ -196,12 +191,12 @@ static void write_ahead(struct core *c, u32 dom)
 }
 
 /**
- * host_write_out() - write out content that stands in the way in the host pool
+ * host_write_out() - write out content that tables need
  *
- * What tables need and only the host has: once an area has it too, its slot
- * can be taken.
+ * The host pool alone has it.  Once an area has it, too, its host slot can be
+ * dropped.
  *
- * Return: whether anything moves whose end may make room.
+ * Return: whether a copy or write is in flight whose end may free a slot.
  */
 bool host_write_out(struct core *c)
 {
@@ -213,7 +208,7 @@ bool host_write_out(struct core *c)
 	return io_moving(c) || c->head->nr_copies;
 }
 
-/* Does anybody wait for host slots?  Cleaning ahead would take them first. */
+/* Does a restore wait for host slots?  Cleaning ahead would take them first. */
 bool host_is_wanted(const struct core *c)
 {
 	u32 i;
@@ -224,7 +219,7 @@ bool host_is_wanted(const struct core *c)
 	return false;
 }
 
-/* The block before @blk in its prefix, if that is cache as well. */
+/* The block before @blk in its prefix, if it is cached, too. */
 static u32 cached_before(const struct core *c, u32 blk)
 {
 	u32 node = index_node(c, blk), ref;
@@ -237,7 +232,7 @@ static u32 cached_before(const struct core *c, u32 blk)
 	       ref : CORE_NONE;
 }
 
-/* Copy one block down; false: nothing more can be copied now. */
+/* Copy one block down; false: no more blocks can be copied now. */
 static bool clean_one(struct core *c, u32 dom, u32 blk)
 {
 	if (c->blocks[blk].entry != CORE_NONE || c->blocks[blk].nr_copy)
@@ -252,9 +247,9 @@ static bool clean_one(struct core *c, u32 dom, u32 blk)
 }
 
 /**
- * demote_ahead() - see to it that a lower tier has a cached block
+ * demote_ahead() - make sure that a lower tier has a cached block
  *
- * Return: whether one has it; else it is being copied there, or cannot be now.
+ * Return: true when one has it.  Else it is being copied, or cannot be now.
  */
 bool demote_ahead(struct core *c, u32 dom, u32 blk)
 {
@@ -269,9 +264,10 @@ bool demote_ahead(struct core *c, u32 dom, u32 blk)
 }
 
 /*
- * Copy the cache that goes next down while the device pool is short: a leaf,
- * then what is before it, for that goes after it.  Into slots that are free:
- * to drop one clean copy for another gains nothing and never ends.
+ * While the device pool is short of free blocks, copy the cached blocks down
+ * that are evicted next: a leaf, then the blocks before it, which are evicted
+ * after it.  Only free slots are used: to drop one clean copy for another gains
+ * nothing and never ends.
  */
 static void clean_ahead(struct core *c, u32 dom)
 {
@@ -292,7 +288,7 @@ static void clean_ahead(struct core *c, u32 dom)
 /**
  * tier_background() - use idle links: clean ahead, write ahead
  *
- * So that preemption and eviction usually find their work done.
+ * Preemption and eviction then find most of their copies done.
  */
 void tier_background(struct core *c)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tier.h - content on the lower tiers, copies and I/O that begin
+ * tier.h - content on the lower tiers; start of copies and I/O
  */
 #ifndef KVMM_CORE_TIER_H
 #define KVMM_CORE_TIER_H
 
 #include "kvmm/core/mem/mem.h"
 
-/* tier.c: content on the lower tiers: entries and the slots that they hold */
+/* tier.c: the use of the host pool: room in it, writes out, cleaning ahead */
 bool host_write_out(struct core *c);
 bool host_room(struct core *c, u32 dom, u32 nr);
 u32 host_free(const struct core *c, u32 dom);
@@ -16,8 +16,8 @@ bool host_is_wanted(const struct core *c);
 void tier_background(struct core *c);
 bool demote_ahead(struct core *c, u32 dom, u32 blk);
 
-/* tier_io.c: what is in flight for an entry: copies and I/O */
-#define ID_BESIDE	0x80000000u	/* in an id: of the IN beside a WRITE */
+/* tier_io.c: requests in flight for an entry: copies and I/O */
+#define ID_BESIDE	0x80000000u	/* in a request id: the IN beside a WRITE */
 void copy_start(struct core *c, u32 entry, u32 io);
 void io_start(struct core *c, u32 entry, u32 kind);
 void request_again(struct core *c, u32 entry);
@@ -26,7 +26,7 @@ void entry_fill(struct core *c, u32 entry, u32 blk);
 bool __must_check entry_write(struct core *c, u32 entry);
 void read_start(struct core *c, u32 entry);
 
-/* area_io.c: which area a slot goes to, how fast areas are, how bad */
+/* area_io.c: choice of an area for a slot, rates of areas, failures */
 u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed);
 u64 area_rate(const struct kv_pool *p, u32 dir);
 void area_io_begin(struct core *c, struct kv_pool *p, const struct kv_entry *e);
@@ -35,7 +35,7 @@ void area_io_end(struct core *c, struct kv_pool *p, const struct kv_entry *e,
 bool io_is_away(int status);
 bool area_failed(struct core *c, u32 slot, u32 dir, int status);
 
-/* area_move.c: what an area that is to go still holds */
+/* area_move.c: emptying of areas */
 bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool);
 bool area_reclaim(struct core *c, u32 pool, u32 dom);
 void entry_lose(struct core *c, u32 entry);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tier_io.c - what is in flight for an entry: copies and I/O
+ * tier_io.c - requests in flight for an entry: copies and I/O
  *
  *	OUT	device -> host		READ	area -> host, then IN
  *	IN	host -> device		WRITE	host -> area
  *
  * An entry has one request in flight, but an IN may go on beside a WRITE: both
- * only read the host slot, and who waits for the one need not wait for the
- * other.  A block that a copy reads or fills has one reference more and is
- * LIMBO when nothing else holds it; a slot named by a request is LIMBO or
- * belongs to an entry whose io is not idle.  Neither is reused before the
- * answer came: I/O outlives whoever asked for it.
+ * only read the host slot, and a sequence that waits for the IN need not wait
+ * for the WRITE.  A copy that reads or fills a block has a reference to it.  A
+ * block that has no other reference is LIMBO.  The slot of a request is LIMBO or
+ * belongs to an entry with a request in flight.  Neither is reused before the
+ * answer, since a request may outlive the sequence that it is for.
  * The answers: answer.c.
  */
 #include "kvmm/core/tier/tier.h"
@@ -49,13 +49,13 @@ void copy_start(struct core *c, u32 entry, u32 io)
 }
 
 /**
- * entry_out() - have a block's content on the host
- * @blk: sealed, or a tail that nobody will write any more
- * @nr:  blocks of its sequence that go next, and itself, from the end on; 0:
- *       nobody knows
+ * entry_out() - copy a block to the host pool
+ * @blk: sealed, or a tail that is no longer written
+ * @nr:  blocks of its sequence still to be copied out, from its end, this one
+ *       included; 0: not known
  *
- * Return: the entry, whose copy may be under way; CORE_NONE: no slot is free,
- * or no record, or the device failed.
+ * Return: the entry; its copy may be in flight.  CORE_NONE: there is no free slot
+ * or record, or the device failed.
  */
 u32 entry_out(struct core *c, u32 blk, u32 nr)
 {
@@ -88,10 +88,10 @@ u32 entry_out(struct core *c, u32 blk, u32 nr)
 }
 
 /**
- * entry_fill() - bring an entry's content into a fresh block
+ * entry_fill() - copy the content of an entry into a new block
  * @blk: just allocated; LIMBO until it is filled
  *
- * For content that only an area has a host slot must be free.
+ * If only an area has the content, a host slot must be free.
  */
 void entry_fill(struct core *c, u32 entry, u32 blk)
 {
@@ -155,9 +155,9 @@ void io_start(struct core *c, u32 entry, u32 kind)
 }
 
 /**
- * request_again() - order what was in flight for an entry once more
+ * request_again() - order the requests in flight for an entry once more
  *
- * The source is as it was, whatever became of the target.
+ * Their source is unchanged, whatever happened to the target.
  */
 void request_again(struct core *c, u32 entry)
 {
@@ -175,7 +175,7 @@ void request_again(struct core *c, u32 entry)
 		copy_issue(c, entry, e->io, 0);
 }
 
-/* Read what only an area has into a host slot; there is one. */
+/* Read content that only an area has into a host slot; one is free. */
 void read_start(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
@@ -190,9 +190,9 @@ void read_start(struct core *c, u32 entry)
 }
 
 /**
- * entry_write() - have a host slot's content in an area too
+ * entry_write() - write the content of a host slot to an area
  *
- * Return: whether its write is in flight; false: no area has a slot.
+ * Return: true: the write is in flight; false: no area has a slot.
  */
 bool entry_write(struct core *c, u32 entry)
 {
