@@ -14,34 +14,34 @@
 	x(domain_make,	"a domain has its shape, and is not yet known")	\
 	x(domain_drop,	"a domain has no content, and is still known")	\
 	x(client_attach, "a client has its record, and is not yet known") \
-	x(client_dead,	"what a dead client may write is quarantined")	\
+	x(client_dead,	"blocks that a dead client may write are quarantined")	\
 	x(client_detach, "a detached client has no sequence, and is known") \
 	x(client_quiet,	"a client reaches no extent, and is still known") \
 	x(extent_state,	"an extent is in another state")		\
 	x(extent_made,	"an extent has memory, and is in no span")	\
 	x(extent_gone,	"an extent has none, and it was not released")	\
-	x(span_cut,	"extents are a span's that is not there yet")	\
-	x(span_release,	"extents are no span's, which is still there")	\
+	x(span_cut,	"extents belong to a span whose record is not there yet")	\
+	x(span_release,	"extents belong to no span, whose record is still there")	\
 	x(block_state,	"a block is in another state, and not counted")	\
 	x(block_named,	"a full block has its name, and is not sealed")	\
-	x(index_insert,	"a name has a node, and nobody knows it")	\
+	x(index_insert,	"a name has a node, and is not in the index yet")	\
 	x(index_move,	"a name stands for content on another tier")	\
 	x(index_drop,	"a name has gone, its content has not")		\
 	x(entry_alloc,	"content has a record, and no slot")		\
 	x(entry_out,	"a copy to the host begins")			\
 	x(entry_fill,	"a copy to the device begins")			\
 	x(entry_done,	"a slot has its content, and is not counted")	\
-	x(entry_settle,	"an entry has no slot, and is still known")	\
+	x(entry_settle,	"a lower-tier entry has no slot, and is still known")	\
 	x(seq_make,	"a sequence has all its facts, and is not known") \
 	x(seq_made,	"a sequence is known, and in no list")		\
 	x(seq_strip,	"a sequence has lost its blocks, and is as before") \
 	x(seq_closed,	"a sequence is closed, and its handle is current") \
-	x(table_push,	"a table has an entry more")			\
-	x(grant,	"an entry of a step is granted, which is not told") \
+	x(table_push,	"a table has one more entry")			\
+	x(grant,	"a step entry is granted, and not answered") \
 	x(advance,	"tokens are valid, and their step is open")	\
 	x(step_end,	"a step is off the ring, and holds its blocks")	\
-	x(area_add,	"an area has its extents, and is not there")	\
-	x(area_del,	"an area is not there, and has its extents")	\
+	x(area_add,	"an area has its extents, and is not added yet")	\
+	x(area_del,	"an area is removed, and has its extents")	\
 	x(resize,	"the pool has another size, and nothing has left") \
 	x(admit,	"a sequence is mapped, and still waits")	\
 	x(executed,	"a request took effect, and is not answered")	\

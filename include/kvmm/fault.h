@@ -24,7 +24,7 @@
 	x(segment_create,	"making a client's segments: ENOMEM")	\
 	x(extent_create,	"making an extent: ENOMEM")		\
 	x(extent_stall,		"making an extent takes 3 seconds")	\
-	x(extent_revoke,	"taking an extent's memory from those who have it: EBUSY") \
+	x(extent_revoke,	"taking an extent's memory back from its clients: EBUSY") \
 	x(extent_send,		"sending extents: EAGAIN")		\
 	x(pidfd_open,		"getting the peer's pidfd: ESRCH")	\
 	x(peer_pidfd,		"SO_PEERPIDFD: ENOPROTOOPT, as on old kernels") \

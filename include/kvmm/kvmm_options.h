@@ -37,75 +37,75 @@ enum kvmm_backend {
 
 #define KVMM_OPTIONS(x)							\
 	x(str, config, "config", NULL, 0, 0, "PATH",			\
-	  "file of options; none: read none (default $KVMM_CONFIG, else /etc/kvmm/kvmm.conf for root and $XDG_CONFIG_HOME/kvmm/kvmm.conf or ~/.config/kvmm/kvmm.conf for others, if it is there)") \
+	  "file of options; none: read no file (default $KVMM_CONFIG, else /etc/kvmm/kvmm.conf for root and $XDG_CONFIG_HOME/kvmm/kvmm.conf or ~/.config/kvmm/kvmm.conf for others, if it is there)") \
 	x(flag, check_config, "check-config", NULL, 0, 0, NULL,		\
-	  "print what every option comes to and who says so, judge it, and exit; a FILE may follow, instead of --config") \
+	  "print the value of every option and the place that sets it, check all of them, and exit; a FILE may follow, instead of --config") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
-	  "attach socket; view.sock and admin.sock, which kvctl asks, lie beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
+	  "attach socket; view.sock and admin.sock, for kvctl, lie beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
-	  "who may connect, in octal; 0666 admits every user as a tenant of their own") \
+	  "permissions of the socket, in octal; 0666 admits every user as a separate tenant") \
 	x(amount, pool_size, "pool-size", NULL, 65536, 1ull << 50, "SIZE", \
-	  "memory of the device pool, less than 256G; 25%: of the memory there is on the device; auto: half of what is available there (default 256M in host memory, auto on a GPU)") \
+	  "memory of the device pool, less than 256G; 25%: of all memory of the device; auto: half of its available memory (default 256M in host memory, auto on a GPU)") \
 	x(size, extent_size, "extent-size", NULL, 65536, 1ull << 36, "SIZE", \
-	  "the piece of the pool that moves between domains, a power of two (default 8M in host memory, 64M on a GPU)") \
+	  "the unit of memory that moves between domains, a power of two (default 8M in host memory, 64M on a GPU)") \
 	x(amount, host_size, "host-size", "0", 0, 1ull << 50, "SIZE",	\
-	  "memory of the pinned host pool, where blocks go that the device has no room for; 0: none; 25%: of the memory there is; auto: half of what the pool leaves available, or all huge pages set aside") \
+	  "memory of the pinned host pool, for blocks that the device has no room for; 0: no host pool; 25%: of all memory; auto: half of the memory that the device pool leaves, or all huge pages set aside") \
 	x(str, host_numa, "host-numa", "auto", 0, 0, "auto|local|interleave|NODE", \
-	  "memory node of the host pool: nearest to the device, where kvmm starts, all in turn, or this one") \
+	  "memory node of the host pool: the nearest to the device, the one where kvmm starts, all in turn, or this one") \
 	x(size, area_max, "area-max", "0", 0, 1ull << 50, "SIZE",	\
-	  "most bytes used of one swap area, for which records are kept from the start; 0: four times --host-size") \
+	  "most used bytes of one swap area; records for them are made at start; 0: four times --host-size") \
 	x(uint, swappiness, "swappiness", "100", 0, 200, "N",		\
-	  "who loses its memory is recomputed (0), swapped whenever there is room (200), or what costs less, the cost of swap taken at 100/N") \
+	  "a preempted sequence is recomputed (0), swapped whenever there is room (200), or treated in the cheaper way, with the cost of swap taken at 100/N") \
 	x(uint, watermark_scale_factor, "watermark-scale-factor", "10", 0, 1000, "N", \
-	  "distance of the watermarks of a domain's free blocks, in 10000ths of what it could have; 0: nothing is evicted ahead of need") \
+	  "distance of the watermarks of a domain's free blocks, in 10000ths of its capacity; 0: no background eviction") \
 	x(uint, cache_floor, "cache-floor", "5", 0, 100, "PERCENT",	\
-	  "cache that others leave a domain, of its part of the pool by weight") \
+	  "cache that other domains leave a domain, of its part of the pool by weight") \
 	x(uint, overcommit, "overcommit", "0", 0, 2, "N",		\
-	  "0: admit by the prompt; 2: admit what fits with all of its max_tokens; 1 is none of ours") \
+	  "0: admit by the prompt; 2: admit a sequence that fits with all of its max_tokens; 1 is not supported") \
 	x(uint, overcommit_ratio, "overcommit-ratio", "100", 1, 100, "PERCENT", \
 	  "part of the pool that --overcommit 2 promises")			\
 	x(choice, swap_engine, "swap-engine", "auto", 0, 0, "auto|uring|sync", \
 	  "how swapd transfers: io_uring, or threads with pread and pwrite") \
 	x(uint, swap_depth, "swap-depth", "64", 1, SWAPD_DEPTH_MAX, "N", \
-	  "transfers that swapd gives to the kernel at once")		\
+	  "transfers that swapd has in the kernel at once")		\
 	x(uint, swap_deadline_ms, "swap-deadline-ms", "10000", 1, 3600000, "N", \
-	  "what waits longer for a swap area that answers nothing is computed again") \
+	  "a sequence that waits longer for a swap area without any answer is recomputed") \
 	x(uint, min_token_bytes, "min-token-bytes", "1024", 64, 1 << 24, "N", \
-	  "least KV bytes of a token, all layers; smaller means more block records") \
+	  "least KV bytes of a token, all layers; a smaller value needs more block records") \
 	x(uint, max_clients, "max-clients", "64", 1, 64, "N",		\
 	  "clients attached at once")					\
 	x(uint, tenant_clients, "tenant-clients", "32", 1, 64, "N",	\
 	  "clients of one tenant attached at once")			\
 	x(list, tenants, "tenant", NULL, 0, 0, "NAME[,KEY=VALUE]...",	\
-	  "a tenant with sockets and quotas of its own, whatever the user; may be given up to 32 times") \
+	  "a tenant with its own sockets and quotas, independent of the user; may be given up to 32 times") \
 	x(str, user_quota, "user-quota", NULL, 0, 0, "KEY=VALUE,...",	\
-	  "what each user may have who attaches at --socket, as a tenant of their own; the daemon's user and root may ask for any min and weight") \
+	  "quotas of each user that attaches at --socket, as a separate tenant; the daemon's user and root may ask for any min and weight") \
 	x(uint, max_tenants, "max-tenants", "16", 1, 4096, "N",		\
-	  "users known at once, each a tenant; those of --tenant come on top") \
+	  "users known at once, each a tenant; tenants of --tenant come on top") \
 	x(uint, max_domains, "max-domains", "64", 1, 4096, "N",		\
 	  "domains known at once")					\
 	x(uint, max_seqs, "max-seqs", "1024", 1, 65536, "N",		\
 	  "sequences of one client")					\
 	x(uint, step_deadline_ms, "step-deadline-ms", "5000", 1, 3600000, "N", \
-	  "a step kept open longer while somebody waits for memory ends its client") \
+	  "a client that keeps a step open longer, while a sequence waits for memory, is killed") \
 	x(uint, quiet_deadline_ms, "quiet-deadline-ms", "5000", 1, 3600000, "N", \
-	  "a client that hung up and lives on is killed after this")	\
+	  "a client that hung up and lives on is killed after this time")	\
 	x(uint, revoke_deadline_ms, "revoke-deadline-ms", "2000", 1, 3600000, "N", \
-	  "a client that keeps memory longer which another tenant needs is killed") \
+	  "a client that keeps memory longer that another tenant needs is killed") \
 	x(uint, starve_ms, "starve-ms", "2000", 1, 3600000, "N",	\
-	  "the longest waiter may preempt other domains after this")	\
+	  "after this time the sequence that has waited longest may preempt others")	\
 	x(choice, adopt, "adopt", "on", 0, 0, "on|off",			\
-	  "should kvmm die: the next one goes on with its memory and its clients, or begins anew") \
+	  "if kvmm dies, the next one takes over its memory and clients (on), or begins anew (off)") \
 	x(uint, resume_ms, "resume-ms", "10000", 1, 3600000, "N",	\
-	  "a client of a kvmm that died is killed if it has not come back after this") \
+	  "a client of a kvmm that died is killed if it does not resume within this time") \
 	x(flag, arena_layout, "arena-layout", NULL, 0, 0, NULL,		\
-	  "print the number that two kvmm must have in common for one to go on with the other's memory, and exit") \
+	  "print the layout number, which must be the same for one kvmm to adopt the memory of another, and exit") \
 	x(uint, spin, "spin", "200", 0, 1000000, "N",			\
-	  "idle looks at the rings before the daemon sleeps; none on a single CPU") \
+	  "idle polls of the rings before the daemon sleeps; none on a single CPU") \
 	x(choice, backend, "backend", "auto", 0, 0, KVMM_BACKEND_WORDS,	\
-	  "where the pool lies: in host memory, on the first GPU that the CUDA driver shows, or there if it can hold one, else in host memory") \
+	  "place of the pool: host memory, the first GPU that the CUDA driver shows, or (auto) that GPU if it can hold a pool, else host memory") \
 	x(str, user, "user", NULL, 0, 0, "USER",			\
-	  "who kvmm becomes when root started it: a name, or UID:GID (default kvmm if there is such a user, else it stays uid 0 without capabilities)") \
+	  "user that kvmm changes to when root started it: a name, or UID:GID (default kvmm if there is such a user, else it stays uid 0 without capabilities)") \
 	x(str, swapd_user, "swapd-user", NULL, 0, 0, "USER",		\
 	  "the same for swapd (default kvmm-swapd)")			\
 	x(choice, proc, "proc", "auto", 0, 0, "auto|on|off",		\
@@ -113,11 +113,11 @@ enum kvmm_backend {
 	x(str, proc_user, "proc-user", NULL, 0, 0, "USER",		\
 	  "the same as --user for kvmm-proc (default kvmm-proc)")	\
 	x(str, metrics, "metrics", "off", 0, 0, "off|[ADDR:]PORT",	\
-	  "where kvmm-proc serves /metrics for Prometheus over HTTP, to whoever can connect: a port of 127.0.0.1, or of this address, [ADDR]:PORT for IPv6") \
+	  "where kvmm-proc serves /metrics for Prometheus over HTTP, to every client that can connect: a port of 127.0.0.1, or of this address, [ADDR]:PORT for IPv6") \
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
-	  "system calls that are not in the list end the process, are logged by the kernel, or, with off, nothing is given up: user, capabilities, files, system calls") \
+	  "a system call outside the list ends the process (on), or the kernel logs it (log); off: kvmm keeps user, capabilities, files and system calls") \
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
-	  "what is told on stderr")
+	  "level of the messages on stderr")
 
 struct kvmm_options {
 #define x OPT_FIELD
@@ -133,7 +133,7 @@ struct kvmm_options {
 	x(EX_SOFTWARE,	"the core refused its configuration")		\
 	x(EX_OSERR,	"the system refused memory, descriptors or threads") \
 	x(EX_CANTCREAT,	"a socket, its directory or its lock cannot be made") \
-	x(111,		"it made room for another kvmm (kvctl upgrade); kvmm-hold starts that") \
+	x(111,		"replaced by another kvmm (kvctl upgrade), which kvmm-hold starts") \
 	x(EX_CONFIG,	"the file of options is wrong, the pool does not fit this machine, or its sizes do not fit each other")
 
 enum {

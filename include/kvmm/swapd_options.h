@@ -15,7 +15,7 @@
 
 #define SWAPD_GIVEN_OPTIONS(x)						\
 	x(uint, generation, "generation", "0", 0, UINT32_MAX, "N",	\
-	  "which start this is")					\
+	  "number of this start")					\
 	x(uint, ctl_fd, "ctl-fd", "0", 0, INT32_MAX, "FD",		\
 	  "shared memory")						\
 	x(uint, pool_fd, "pool-fd", "0", 0, INT32_MAX, "FD",		\
@@ -27,39 +27,39 @@
 	x(uint, control_fd, "control-fd", "0", 0, INT32_MAX, "FD",	\
 	  "control socket")						\
 	x(uint, ring_fd, "ring-fd", "0", 0, INT32_MAX, "FD",		\
-	  "io_uring made for this start; 0: there is none")		\
+	  "io_uring made for this start; 0: none")		\
 	x(uint, params_fd, "params-fd", "0", 0, INT32_MAX, "FD",	\
 	  "its struct io_uring_params")					\
 	x(choice, engine, "engine", "auto", 0, 0, "auto|uring|sync",	\
 	  "io_uring, or threads with pread and pwrite")			\
 	x(uint, depth, "depth", "64", 1, SWAPD_DEPTH_MAX, "N",		\
-	  "requests given to the kernel at once")			\
+	  "requests in the kernel at once")			\
 	x(str, probe, "probe", NULL, 0, 0, "PATH",			\
-	  "measure ways to transfer at PATH, print a table, end")	\
+	  "measure ways of transfer at PATH, print a table, and exit")	\
 	x(str, user, "user", NULL, 0, 0, "USER",			\
-	  "who it becomes when root started it: a name, or UID:GID (default kvmm-swapd if there is such a user, else it stays uid 0 without capabilities)") \
+	  "user that it changes to when root started it: a name, or UID:GID (default kvmm-swapd if there is such a user, else it stays uid 0 without capabilities)") \
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
-	  "as kvmm-hold has it")
+	  "as for kvmm-hold")
 
 #define SWAPD_OWN_OPTIONS(x)						\
 	x(uint, depth_min, "depth-min", "1", 1, SWAPD_DEPTH_MAX, "N",	\
-	  "to measure: writes of an area given to the kernel at once, at least") \
+	  "for measurements: least writes of an area in the kernel at once") \
 	x(flag, fixed_depth, "fixed-depth", NULL, 0, 0, NULL,		\
-	  "to measure: as many as --depth says, however slow reads are")	\
+	  "for measurements: always --depth writes, even if reads are slow")	\
 	x(uint, write_ms, "write-ms", "20", 1, 60000, "N",		\
-	  "to measure: while nobody reads a write may take so long")	\
+	  "for measurements: longest time of a write while there are no reads")	\
 	x(uint, read_mib, "read-mib", "32", 0, 4096, "N",		\
-	  "to measure: reads of an area given to the kernel at once have so many MiB, or are 8; 0: as many as come") \
+	  "for measurements: most MiB of reads of an area in the kernel at once, or 8 reads; 0: no bound") \
 	x(uint, merge_kib, "merge-kib", "4096", 0, SWAPD_LEN_MAX >> 10, "N", \
-	  "to measure: neighbours share transfers of up to so many KiB; 0: none does") \
+	  "for measurements: most KiB of a transfer that neighbours share; 0: no shared transfers") \
 	x(uint, threads, "threads", "4", 1, 64, "N",			\
 	  "threads of the engine sync")					\
 	x(uint, slow_ms, "slow-ms", "1000", 1, 3600000, "N",		\
-	  "a request that takes longer is told")			\
+	  "a request that takes longer is logged")			\
 	x(flag, plain_crc, "plain-crc", NULL, 0, 0, NULL,		\
-	  "sums by tables, as on processors without the instruction")	\
+	  "checksums by tables, as on processors without the instruction")	\
 	x(choice, log_level, "log-level", "info", 0, 0,			\
-	  "err|warn|info|debug", "what is told on stderr")
+	  "err|warn|info|debug", "level of the messages on stderr")
 
 #define SWAPD_OPTIONS(x)						\
 	SWAPD_GIVEN_OPTIONS(x)						\

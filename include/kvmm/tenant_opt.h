@@ -21,9 +21,9 @@
 	x(uint, clients, "clients", "0", 0, 64, "N",			\
 	  "clients attached at once; 0: as --tenant-clients")		\
 	x(uint, conns, "conns", "48", 1, 256, "N",			\
-	  "connections at once: of clients, of who is about to attach, of readers") \
+	  "connections at once: of clients, also before they attach, and of readers") \
 	x(uint, domains, "domains", "32", 1, 4096, "N",			\
-	  "domains, those that wait for their runtime to come back too") \
+	  "domains, including those without clients") \
 	x(uint, fds, "fds", "1024", 1, 1048576, "N",			\
 	  "descriptors of extents that its clients were sent and have not acknowledged") \
 	x(size, min, "min", "0", 0, 1ull << 50, "SIZE",			\
@@ -34,11 +34,11 @@
 /* Its sockets. */
 #define TENANT_SOCKETS(x)						\
 	x(str, dir, "dir", NULL, 0, 0, "PATH",				\
-	  "directory of its attach.sock and view.sock, made if it is not there (default NAME beside the daemon's own)") \
+	  "directory of its attach.sock and view.sock, made if it is missing (default NAME beside the daemon's own)") \
 	x(str, owner, "owner", NULL, 0, 0, "USER[:GROUP]",		\
-	  "whose the two sockets are, by name or number (default the user who starts kvmm)") \
+	  "owner of the two sockets, by name or number (default the user who starts kvmm)") \
 	x(str, mode, "mode", "0600", 0, 0, "MODE",			\
-	  "who may connect to them, in octal")
+	  "permissions of the two sockets, in octal")
 
 struct tenant_quota {
 #define x OPT_FIELD
