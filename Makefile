@@ -11,6 +11,8 @@
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
 #   coverage     what the tests reach of kvmm/core: a table, build/cov/coverage.txt
+#   mutants      plant every fault of tests/mutants, one by one: are all caught?
+#   mutants-random  draw NR=100 faults of the core by SEED=n: are nine of ten caught?
 #   fuzz         one fuzz target with a fuzzer: make fuzz T=sqe SECS=600 ENGINE=lib|afl
 #   bench        every benchmark: a table here, build/bench.json for programs
 #   bench-why    two models with one pool, and with half of it each: a table, build/why.json
@@ -37,6 +39,7 @@
 #                check builds no other
 #   SUITES='..'  check: which kinds of tests: unit sim integration script
 #   AS_IS=1      install: put what was built where it belongs, build nothing
+#   JOBS=2       mutants: tried at once
 #   SEEDS=N      sim, check, coverage: number of seeds that the simulator replays
 #   CC CFLAGS LDFLAGS NVCC CUDA_ARCHS as usual; CFLAGS replaces only -O2 -g
 #
@@ -543,7 +546,7 @@ TEST_PROGS += $(GPU_PROGS)
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
-.PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage bench fuzz \
+.PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage mutants mutants-random bench fuzz \
 	docs pages install uninstall clean help bench-progs bench-why why-progs core-tests gpu-probe gpu-check gpu-bench \
 	FORCE
 FORCE:
@@ -622,6 +625,15 @@ coverage: deps
 	$(Q)$(MAKE) $(SUBMAKE) O='$(COV)' D= CC=gcc \
 		CORE_CFLAGS='$$(COV_CFLAGS)' LDFLAGS='--coverage $(LDFLAGS)' core-tests
 	$(Q)$(TEST_ENV) KVMM_BUILD='$(COV)' tests/coverage/run $(if $(SEEDS),--seeds $(SEEDS))
+
+JOBS ?= $(NPROC)
+NR ?= 100
+mutants: deps
+	$(Q)CC='$(CC)' tests/mutants/run --first --jobs $(JOBS)
+
+mutants-random: deps
+	$(if $(SEED),,$(error mutants-random: SEED=n is wanted))
+	$(Q)CC='$(CC)' tests/mutants/run --random $(SEED) --nr $(NR) --jobs $(JOBS)
 
 bench: deps
 	$(Q)$(MAKE) $(SUBMAKE) all bench-progs
