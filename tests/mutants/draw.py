@@ -3,7 +3,7 @@
 """
 draw.py - draw random faults of the core
 
-	tests/mutants/draw.py SEED NR OUT	draw NR faults, write patches to OUT
+	tests/mutants/draw.py SEED NR OUT [PART..]	draw NR faults, write patches to OUT
 	tests/mutants/draw.py --list		print every fault that can be drawn
 	tests/mutants/draw.py --stale		print entries of `equivalent` that match nothing
 
@@ -11,7 +11,8 @@ A fault is one small change of kvmm/core/**/*.c, the walkers left out: a
 statement is deleted, a comparison is changed or negated, && becomes || and
 back, a ! is dropped, a constant is one more or one less, a condition is always
 true or always false, an else branch is dropped.  Every such change is equally
-likely.  One seed and one tree always give the same faults.
+likely.  One seed and one tree always give the same faults.  PART narrows them to
+files and functions that have such a name.
 
 A fault that does not compile, and one for which the compiler makes the same
 object as without it, is replaced by the next one.  A fault that the file
@@ -268,8 +269,10 @@ class Compiler:
 		return new is not None and new != self.good[fault.path]
 
 
-def draw(seed, nr, out):
+def draw(seed, nr, out, parts):
 	faults = all_faults()
+	if parts:
+		faults = [f for f in faults if f.function in parts or os.path.basename(f.path) in parts]
 	known = equivalents()
 	random.Random(seed).shuffle(faults)
 	os.makedirs(out, exist_ok=True)
@@ -282,7 +285,7 @@ def draw(seed, nr, out):
 			if not cc.matters(fault):
 				continue
 			i += 1
-			name = os.path.join(out, "%03d-%s" % (i, fault.name()))
+			name = os.path.join(out, "%04d-%s" % (i, fault.name()))
 			reason = known.get(fault.key())
 			with open(name + (".equivalent" if reason else ".patch"), "w", encoding="utf-8") as f:
 				f.write(fault.patch() if not reason else reason + "\n")
@@ -299,8 +302,8 @@ def main(argv):
 		for key in stale:
 			print("equivalent: nothing in the core is like this:\n%s\n-%s\n+%s" % key)
 		return bool(stale)
-	elif len(argv) == 4:
-		draw(int(argv[1]), int(argv[2]), argv[3])
+	elif len(argv) >= 4:
+		draw(int(argv[1]), int(argv[2]), argv[3], argv[4:])
 	else:
 		print(__doc__.strip())
 		return 2

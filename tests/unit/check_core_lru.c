@@ -623,20 +623,6 @@ START_TEST(test_learning)
 }
 END_TEST
 
-START_TEST(test_buckets)
-{
-	u32 age, x = 0, last = 0;
-
-	for (age = 0; age < 1 << 20; age++) {
-		x = lru_age_bucket(age);
-		ck_assert_uint_ge(x, last);
-		ck_assert_uint_lt(x, LRU_NR_AGES);
-		last = x;
-	}
-	ck_assert_uint_eq(x, LRU_NR_AGES - 1);
-}
-END_TEST
-
 /* What operators see: two candidates, in their tiers, the older worth less. */
 START_TEST(test_view)
 {
@@ -804,7 +790,6 @@ static Suite *suite(void)
 	tcase_add_test(t, test_leases);
 	tcase_add_test(t, test_prior);
 	tcase_add_test(t, test_learning);
-	tcase_add_test(t, test_buckets);
 	tcase_add_test(t, test_view);
 	tcase_add_loop_test(t, test_random, 0, 20);
 	suite_add_tcase(s, t);
