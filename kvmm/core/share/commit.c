@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * commit.c - what was promised, if everybody takes all of it
+ * commit.c - Committed_AS: the blocks that sequences may come to hold
  *
- * A sequence says at open how long it may become: max_tokens is a bound that a
- * step cannot pass, 0 means that nothing follows the prompt.  Most end earlier,
- * so admission looks at the prompt alone (overcommit 0): what runs may come to
- * want more than there is, and then somebody is preempted.
+ * A sequence says at open how long it may become.  max_tokens is a bound that no
+ * step may pass; 0 means that nothing follows the prompt.  Most sequences end
+ * earlier, so admission looks only at the prompt (overcommit 0).  Then the
+ * running sequences may come to need more than the pool has, and a family is
+ * preempted.
  *
- * Committed_AS is what the resident could come to hold, as the kernel's: blocks
- * in use that are not cache, each counted once however many share it, and what
- * the tables can still grow by (kv_domain.growth), promises included.
- * CommitLimit is overcommit_ratio per cent of what could be had.
+ * Committed_AS is the most that the running sequences could come to hold, as in
+ * the kernel: blocks in use that are not cache, each counted once however many
+ * sequences share it, and the blocks that tables can still grow by
+ * (kv_domain.growth), reservations included.  CommitLimit is overcommit_ratio
+ * per cent of the capacity.
  *
- * With overcommit 2 an admission, of a new sequence or of one that comes back,
- * waits until it stays within the limit of its domain and of the node, and what
- * could never is refused at open.  Then growth finds a block wherever one
- * domain alone uses the pool.  Beyond the limit go only a fork, which is no
- * admission (its children count, and hold up who comes later), and what
- * memory.min promises.
+ * With overcommit 2 an admission waits until it stays within the limit of its
+ * domain and of the node, also that of a preempted sequence.  A sequence that is
+ * beyond the limit alone is refused at open.  Then growth finds a block wherever
+ * one domain alone uses the pool.  Two things may exceed the limit: a fork,
+ * which is no admission (its children count, and hold up later sequences), and
+ * an admission that memory.min protects.
  *
- * Law: growth is the sum, over the resident of a domain, of the blocks of
- * prompt_len + max_tokens less the table's entries.  It changes where a
- * sequence becomes resident or no longer is (run_add, run_del), and where the
- * table of one that is becomes longer or shorter (table.c).
+ * Law: growth is the sum, over the running sequences of a domain, of the blocks
+ * of prompt_len + max_tokens less the table's entries.  It changes where a
+ * sequence begins or stops to run (run_add, run_del), and where the table of a
+ * running one becomes longer or shorter (table.c).
  */
 #include "kvmm/core/share/share.h"
 
-/* Entries that the sequence's table could have at most. */
+/* The most entries that the sequence's table can have. */
 u32 seq_most(const struct core *c, const struct kv_seq *s)
 {
 	return tokens_to_blocks(seq_domain(c, s), s->prompt_len +
 						  s->max_tokens);
 }
 
-/* commit_growth() - what its table could still grow by */
+/* commit_growth() - entries that its table can still grow by */
 u32 commit_growth(const struct core *c, const struct kv_seq *s)
 {
 	return seq_most(c, s) - s->nr_blocks;
@@ -52,7 +54,9 @@ u64 commit_limit(const struct core *c, const struct kv_domain *d)
 	       100;
 }
 
-/* Bytes of the pool behind @nr blocks, their part of the span's end too. */
+/*
+ * Bytes of the pool behind @nr blocks, with their part of the unused span end.
+ */
 static u64 blocks_bytes(const struct core *c, const struct kv_domain *d,
 			u64 nr)
 {
@@ -76,7 +80,7 @@ u64 commit_node(const struct core *c, u64 *limit)
 	return sum;
 }
 
-/* commit_never() - is a sequence of @tokens beyond the limit even alone? */
+/* commit_never() - is one sequence of @tokens beyond the limit even alone? */
 bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens)
 {
 	return core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER &&
@@ -84,8 +88,8 @@ bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens)
 }
 
 /**
- * commit_waits() - would admitting a sequence promise too much?
- * @nr:   blocks that it and its growth take, beside what others hold anyway
+ * commit_waits() - would an admission exceed a limit?
+ * @nr:   blocks that the sequence and its growth add to Committed_AS
  */
 static bool commit_waits(const struct core *c, const struct kv_domain *d, u64 nr)
 {
@@ -100,9 +104,10 @@ static bool commit_waits(const struct core *c, const struct kv_domain *d, u64 nr
 }
 
 /**
- * commit_admits() - the same for a sequence of the wait list
+ * commit_admits() - is the admission of a waiting sequence within the limits?
  * @have: table entries that it begins with
- * @take: of those, cached or below: nobody holds them now
+ * @take: entries of these that are cached or on a lower tier: no running
+ *        sequence holds them now
  */
 bool commit_admits(const struct core *c, const struct kv_seq *s, u32 have,
 		   u32 take)

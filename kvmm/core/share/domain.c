@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * domain.c - domains
+ * domain.c - domains: attach, shape, drop
  *
- * A domain is the blocks of one (tenant,
- * model identity, layout), under a name that is unique in the tenant: clients
- * that attach with the same name and identity share it, prefixes and all.  It
- * outlives its clients, so that a restarted runtime finds its prefixes warm,
- * and goes when its record is needed or its name is taken by another model.
+ * A domain is the blocks of one (tenant, model identity, layout), under a name
+ * that is unique in the tenant.  Clients that attach with the same name and
+ * identity share it with its prefixes.  A domain outlives its clients, so that a
+ * restarted runtime finds its prefixes warm.  It is dropped when its record is
+ * needed, or when another model takes over its name.
  *
  * The shape of a domain follows from its layout: bytes of a layer of a block
- * rounded up to 128, blocks of all layers, and the smallest span whose tail
- * wastes less than 1 % (else the one that wastes least).
+ * rounded up to 128, blocks of all layers, and the smallest span with a tail of
+ * less than 1 % (else the span with the smallest tail).
  */
 #include "kvmm/core/share/share.h"
 
@@ -72,7 +72,7 @@ static int group_check(const struct kvmm_group *g)
 	return 0;
 }
 
-/* Refuse what would be promised and not kept. */
+/* Refuse limits that the lower tiers do not have. */
 static int limits_check(const struct kvmm_attach_req *req)
 {
 	u32 i;
@@ -156,7 +156,7 @@ static void domain_init(struct kv_domain *d)
 	d->refused_root = CORE_NONE;
 }
 
-/* domain_idle() - has it no clients, and nothing but cache? */
+/* domain_idle() - is the domain without clients, sequences and requests? */
 bool domain_idle(const struct core *c, const struct kv_domain *d)
 {
 	u32 i, dom = (u32)(d - c->domains);
@@ -169,8 +169,8 @@ bool domain_idle(const struct core *c, const struct kv_domain *d)
 }
 
 /*
- * A span that holds no content goes.  Slots that failed go with it: whoever
- * gets them next finds out by an error, never by wrong content.
+ * Release a span without content.  Slots that failed are released, too: their
+ * next user gets an error, never wrong content.
  */
 static void domain_drop_span(struct core *c, u32 first)
 {
@@ -184,7 +184,9 @@ static void domain_drop_span(struct core *c, u32 first)
 	span_release(c, first);
 }
 
-/* Content of a domain without clients on the lower tiers: only cache. */
+/*
+ * Drop the content of a domain without clients on the lower tiers: its cache.
+ */
 static void domain_drop_entries(struct core *c, u32 dom)
 {
 	u32 i, n;
@@ -211,8 +213,8 @@ static void domain_drop_entries(struct core *c, u32 dom)
 /**
  * domain_part_init() - give a domain its part in a lower pool
  *
- * Slots there are a header and a block; a span of theirs is 1, 2, 4 or 8
- * extents.  If not even 8 hold a slot the part stays empty.
+ * A slot there is a header and a block, and a span is 1, 2, 4 or 8 extents.  If
+ * a slot is larger than 8 extents the part stays unused.
  */
 void domain_part_init(struct core *c, u32 dom, u32 pool)
 {
@@ -245,12 +247,12 @@ void domain_drop(struct core *c, u32 dom)
 	core_trace(c, domain_drop, dom, d->tenant);
 	d->used = 0;
 	d->dev.used = 0;
-	core_order();		/* its place may be another's at once */
+	core_order();		/* the record may be used again at once */
 }
 
 static const char max_too_small[] = "memory.max is smaller than one block";
 
-/* What the domain would be; nothing of the core changes. */
+/* Compute the new domain's record; the core does not change. */
 static int domain_shape(const struct core *c, struct kv_domain *d,
 			const struct kvmm_attach_req *req, const char **text)
 {
@@ -271,7 +273,7 @@ static int domain_shape(const struct core *c, struct kv_domain *d,
 	return 0;
 }
 
-/* A record, where one was found that is unused or idle. */
+/* Put a new domain into a record that is unused now. */
 static void domain_place(struct core *c, u32 dom, u32 tenant,
 			 const struct kv_domain *fresh)
 {
@@ -293,8 +295,8 @@ static void domain_place(struct core *c, u32 dom, u32 tenant,
 }
 
 /*
- * Make a domain, in place of @old if that is one.  All that may be refused is
- * looked at before a cache is dropped or a tenant made.
+ * Make a domain, in the record of @old if that is one.  Everything that may be
+ * refused is checked before a cache is dropped or a tenant made.
  */
 static int domain_create(struct core *c, const struct tenant_who *who,
 			 const struct kvmm_attach_req *req, u32 old, u32 *dom,
@@ -327,7 +329,7 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 	return 0;
 }
 
-/* What an operator set counts when the next client attaches. */
+/* A weight that an operator set counts from the next attach on. */
 static bool weight_is_sane(const struct kv_domain *d)
 {
 	const u64 set = d->operator_limit[CORE_LIMIT_WEIGHT];
@@ -338,9 +340,9 @@ static bool weight_is_sane(const struct kv_domain *d)
 }
 
 /**
- * domain_restore() - a domain of an arena that is salvaged, from what it is
+ * domain_restore() - salvage a domain from its primary fields
  *
- * Return: 0; -EINVAL: no attach message made it.
+ * Return: 0; -EINVAL: no attach message can have made it.
  */
 int domain_restore(const struct core *c, struct kv_domain *d)
 {
@@ -405,11 +407,11 @@ static bool domain_same(const struct kv_domain *d,
 
 /**
  * domain_attach() - find or make the domain that a client asks for
- * @dom:  its index
- * @info: .text gets why not, in one line; .dropped_blocks what was cached
- *        under its name for another model and is not any more
+ * @dom:  gets its index
+ * @info: .text gets the reason of a refusal, in one line; .dropped_blocks the
+ *        number of cached blocks of another model that were dropped with its name
  *
- * A name whose model has changed is taken over when nobody uses it.
+ * A name of another model is taken over when its domain is idle.
  * Return: 0; -EINVAL, -EOPNOTSUPP; -EEXIST: the name belongs to another model
  * that is in use; -ENOSPC; -EDQUOT: its tenant has as many as it may.
  */

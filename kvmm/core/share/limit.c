@@ -1,68 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * limit.c - what a domain may have, and what others must leave it
+ * limit.c - limits of domains, protection from other domains
  *
- * Four marks on a domain's use of the device pool, as a control group has:
+ * A domain has four limits on its use of the device pool, as a control group:
  *
  *	max	its use never exceeds this; its own cache and sequences give
  *		way first
- *	high	above it new admissions wait, unless nothing of the domain
- *		runs, and its cache gives way to its own needs; what runs may
+ *	high	above it new admissions wait, unless no sequence of the domain
+ *		runs, and its own needs evict its cache; running sequences may
  *		grow
- *	low	what is below it is taken by others when nothing else is left
- *	min	what is below it is never taken by others; a domain that asks
- *		for its min gets it, by preemption if need be
+ *	low	other domains take memory below it only when nothing else is left
+ *	min	other domains never take memory below it; a domain gets its min
+ *		when it needs it, by preemption if necessary
  *
- * Use is every block of the domain that is not free, its cache included: a
- * cache within min is as safe as a sequence.  min and low of the domains that
- * have clients may add up to more than the pool; then each has its part in
- * proportion, as in the kernel (emin, elow).  But what an operator set comes
- * first: what clients asked for shares what that leaves.  And what the clients of
- * one tenant ask for, over all of its domains, is cut down to its quota before
- * it counts: nobody can take from others what they were promised by asking.
+ * Use is every block of the domain that is not free, cache included: cache
+ * within min is as safe as a sequence.  min and low of the domains that have
+ * clients may add up to more than the pool.  Then each has its part in
+ * proportion, as in the kernel (emin, elow).  Limits that an operator set come
+ * first; those that clients asked for share the rest.  The requests of the
+ * clients of one tenant, over all of its domains, are cut down to its quota
+ * before they count.  So no client can take protection from others by asking.
  *
- * What all have beyond their protection is the surplus.  It is fair when it
- * goes by weight, so a domain's share is its surplus over its weight: who has
- * the smallest share is admitted first, who has the largest loses first.
+ * The memory of all domains above their protection is the surplus.  It is fair
+ * when it is divided by weight.  So the share of a domain is its surplus over its
+ * weight: the domain with the smallest share is admitted first, and the one with
+ * the largest loses memory first.
  *
- * At any instant a share is off by what came in last and by what that has grown
- * since, which is much for whose part is small, and always too much, since nobody
- * is asked to leave.  So what a domain had too much of on average counts
- * with its share when it is asked whose turn it is (limit_turn()): kv_domain.lag
- * is the sum of what its share was above that of all who contend, over the time
- * in which that is made up for.  It is bounded, and a domain that does not contend
- * is owed nothing.
+ * At any instant a share is off by the last admission and by growth since.  That
+ * is much for a domain with a small part, and always too much, since no sequence
+ * is asked to leave.  So the excess of a domain on average is added to its share
+ * when the next admission is chosen (limit_turn()).  kv_domain.lag is the
+ * difference between its share and the share of all contending domains, summed
+ * over the time in which it is to be made up for.  It is bounded, and a domain
+ * that does not contend is owed nothing.
  *
- * Of a domain's cache others leave it a floor, cache_floor per cent of its part
- * of the pool by weight, so that who asks for more than there is does not find
- * everybody else's system prompts among the first things to go.  It is the
- * weakest protection: the domain's own needs do not respect it, and a domain in
- * which nothing else runs that could give way takes it as well (steal.c).
+ * Other domains leave each domain a floor of cache: cache_floor per cent of its
+ * part of the pool by weight.  So a domain that asks for more than the pool has
+ * does not evict the system prompts of all others first.  The floor is the
+ * weakest protection.  The domain's own needs do not respect it.  Neither does
+ * another domain that needs memory and has no sequence of its own to give way
+ * (steal.c).
  *
- * Above the floor cache is nobody's surplus, but it is not worth the same to
- * all.  Who needs room gives up cache of its own only after that which others
- * keep (limit_keeps()): of a domain that is cold, in which nothing runs and
- * waits and whose last use is longer ago than everything that others have could
- * be used once; and of one that has clearly more, cache included, than who
- * asks, by weight.  The first is what one LRU list over all domains would
- * do, without a clock that all of them share.  The second brings cache to where
- * the weights want it when all are busy: else who came first would keep it.
+ * Cache above the floor is no surplus, but it has not the same value for all
+ * domains.  A domain that needs memory first takes spare cache of other domains
+ * (limit_keeps()), and evicts its own after that.  Spare is the cache of a cold
+ * domain: it has no running or waiting sequence, and since its last use the
+ * others could have used all of their memory once.  Spare is also the cache of a
+ * domain that has clearly more memory, cache included, by weight.  The first
+ * rule does what one LRU list over all domains would do, without a common clock.
+ * The second moves cache to the division by weight when all domains are busy:
+ * else the domain that came first would keep it.
  *
- * The lower tiers know only max, which is swap.max.
+ * The lower tiers have only max, which is swap.max.
  */
 #include "kvmm/core/share/share.h"
 
-#define LAG_PERIODS	2	/* times starve_ns, in which a lag is made up for */
-#define LAG_PART	4	/* of its part, that a domain may owe or be owed */
-#define LAG_SCALE	(1 << 20)	/* kv_domain.lag is in such parts of a share's unit */
+#define LAG_PERIODS	2	/* in units of starve_ns: time in which a lag is made up for */
+#define LAG_PART	4	/* part of its memory that a domain may owe or be owed */
+#define LAG_SCALE	(1 << 20)	/* kv_domain.lag has this scale, of a unit of the share */
 
-/* Whole blocks in @bytes of a part. */
+/* Whole blocks of a part in @bytes. */
 static u32 to_blocks(const struct kv_part *p, u64 bytes)
 {
 	return (u32)min(bytes / p->block_bytes, 0xfffffffeull);
 }
 
-/* @bytes of it, when all want @sum and there is @room. */
+/* The part of @bytes in @room, when all domains together want @sum. */
 static u64 in_proportion(u64 bytes, u64 sum, u64 room)
 {
 	if (sum <= room)
@@ -70,7 +73,7 @@ static u64 in_proportion(u64 bytes, u64 sum, u64 room)
 	return (u64)((unsigned __int128)bytes * room / sum);
 }
 
-/* memory.min or memory.low of all: what an operator set, what was asked for. */
+/* Sums of memory.min or memory.low: set by operators, asked for by clients. */
 struct promises {
 	u64	set;
 	u64	asked;
@@ -84,7 +87,7 @@ static bool is_set(const struct kv_domain *d, u32 which)
 				    CORE_LIMIT_LOW);
 }
 
-/* No more than the pool; else the sums could overflow. */
+/* A limit in bytes, at most the pool, so that sums cannot overflow. */
 static u64 mark_bytes(const struct core *c, const struct kv_domain *d,
 		      u32 which)
 {
@@ -92,7 +95,7 @@ static u64 mark_bytes(const struct core *c, const struct kv_domain *d,
 		   pool_online(c));
 }
 
-/* What a client asked for, within what its tenant's may ask for together. */
+/* A limit that a client asked for, cut down to the quota of its tenant. */
 static u64 asked_bytes(const struct core *c, const struct kv_domain *d,
 		       u32 which)
 {
@@ -127,7 +130,7 @@ static void promises_sum(struct core *c, u32 which, struct promises *p)
 	}
 }
 
-/* Blocks of it, what an operator set before what was asked for. */
+/* Protected blocks of a domain; limits of operators come first. */
 static u32 promise_blocks(const struct core *c, const struct kv_domain *d,
 			  u32 which, const struct promises *p)
 {
@@ -140,7 +143,7 @@ static u32 promise_blocks(const struct core *c, const struct kv_domain *d,
 					  pool - min(p->set, pool)));
 }
 
-/* Blocks of cache that others leave each domain that has clients. */
+/* Compute the cache floor of each domain that has clients. */
 static void floor_settle(struct core *c)
 {
 	u64 weights = 0, bytes;
@@ -161,7 +164,7 @@ static void floor_settle(struct core *c)
 	}
 }
 
-/* Somebody's marks or clients changed: what is protected now? */
+/* Compute what is protected, after limits or clients of a domain changed. */
 void limit_settle(struct core *c)
 {
 	struct promises sum[NR_PROMISES];
@@ -180,7 +183,7 @@ void limit_settle(struct core *c)
 			continue;
 		d->emin = promise_blocks(c, d, PROMISE_MIN, &sum[PROMISE_MIN]);
 		d->elow = promise_blocks(c, d, PROMISE_LOW, &sum[PROMISE_LOW]);
-		/* What it may not have nobody need leave it. */
+		/* Memory above max needs no protection. */
 		d->emin = min(d->emin, d->dev.max_blocks);
 		d->elow = min(max(d->elow, d->emin), d->dev.max_blocks);
 	}
@@ -189,8 +192,8 @@ void limit_settle(struct core *c)
 }
 
 /*
- * What is asked for, unless an operator said something of this domain: that
- * holds.  Of high and max less may be asked for, which harms nobody else.
+ * The limit that counts: what a client asked for, unless an operator set it.
+ * For high and max the smaller of both counts, since that harms no other domain.
  */
 static u64 bounded(const struct kv_domain *d, u32 which)
 {
@@ -203,7 +206,7 @@ static u64 bounded(const struct kv_domain *d, u32 which)
 	return d->operator_limit[which];
 }
 
-/* The marks that an attach message asks for; its fields were judged. */
+/* Set the limits that an attach message asks for; its fields are valid. */
 void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 {
 	const struct kvmm_limits *l = &req->limits[0];
@@ -224,7 +227,7 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 	d->weight = (u32)bounded(d, CORE_LIMIT_WEIGHT);
 }
 
-/* No more than @most, unless an operator said something. */
+/* Bound a limit to @most, unless an operator set it. */
 static bool mark_bound(const struct kv_domain *d, u32 which, u64 *value,
 		       u64 most)
 {
@@ -235,8 +238,8 @@ static bool mark_bound(const struct kv_domain *d, u32 which, u64 *value,
 }
 
 /**
- * limit_bound() - the marks that were asked for, within its tenant's quota
- * Return: whether one was more.
+ * limit_bound() - bound the limits that clients asked for to the tenant's quota
+ * Return: true when a limit was larger.
  */
 bool limit_bound(const struct core *c, struct kv_domain *d)
 {
@@ -251,7 +254,7 @@ bool limit_bound(const struct core *c, struct kv_domain *d)
 	return cut;
 }
 
-/* Another model takes over the name of @old: what the operator said stays. */
+/* Another model takes over the name of @old: limits of the operator stay. */
 void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
 		   const struct kvmm_attach_req *req)
 {
@@ -261,7 +264,7 @@ void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
 	limit_init(d, req);
 }
 
-/* Of an arena that is salvaged: what follows from its marks. */
+/* Salvage: compute the fields that follow from the limits. */
 void limit_restore(struct kv_domain *d)
 {
 	d->by_operator &= BIT(CORE_NR_LIMITS) - 1;
@@ -269,7 +272,7 @@ void limit_restore(struct kv_domain *d)
 	d->high_blocks = to_blocks(&d->dev, d->high_bytes);
 }
 
-/* Most slots in @part, of the host pool or an area. */
+/* Set the most slots of a domain in the host pool or an area. */
 void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes)
 {
 	struct kv_part *part = part_at(c, part_index(c, dom, pool));
@@ -280,7 +283,7 @@ void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes)
 		part->max_blocks = to_blocks(part, part->max_bytes);
 }
 
-/* The same for the lower tiers; @dom has its parts there. */
+/* Set the limits of the lower tiers; @dom has its parts there. */
 void limit_init_tiers(struct core *c, u32 dom,
 		      const struct kvmm_attach_req *req)
 {
@@ -291,7 +294,7 @@ void limit_init_tiers(struct core *c, u32 dom,
 		limit_set_part(c, dom, i, req->limits[2].max);
 }
 
-/* May others take @nr blocks of the domain?  @last: nothing else is left. */
+/* May other domains take @nr blocks?  @last: nothing else is left. */
 bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last)
 {
 	u32 keep = last ? d->emin : d->elow;
@@ -299,19 +302,19 @@ bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last)
 	return (u64)keep + nr <= domain_used(d);
 }
 
-/* Is a domain that holds @held and wants @nr within what it was promised? */
+/* Would a domain that holds @held and wants @nr be within memory.min? */
 bool limit_within_min(const struct kv_domain *d, u32 held, u32 nr)
 {
 	return d->emin && (u64)held + nr <= d->emin;
 }
 
 /**
- * limit_share() - the domain's surplus, over its weight
+ * limit_share() - the domain's surplus over its weight
  *
- * Of what it holds and was promised at admission; cache is nobody's surplus, it
- * goes to whoever asks.
+ * Only blocks of sequences and reserved ones count.  Cache is no surplus, since
+ * any domain may take it.
  *
- * Return: KiB for a weight of 100; the larger, the sooner it loses.
+ * Return: KiB for a weight of 100; the larger, the sooner it loses memory.
  */
 u64 limit_share(const struct kv_domain *d)
 {
@@ -324,10 +327,9 @@ u64 limit_share(const struct kv_domain *d)
 }
 
 /**
- * limit_turn() - whose turn is it to be admitted?
+ * limit_turn() - key by which the next domain is chosen for admission
  *
- * Return: the domain's share, and what it had too much of lately; the smaller,
- * the sooner.
+ * Return: the domain's share plus its recent excess; the smaller, the sooner.
  */
 u64 limit_turn(const struct kv_domain *d)
 {
@@ -336,7 +338,7 @@ u64 limit_turn(const struct kv_domain *d)
 	return turn < 0 ? 0 : (u64)turn;
 }
 
-/* Has it somebody waiting whom no limit of its own holds up? */
+/* Does a sequence wait that no limit of the domain itself stops? */
 static bool contends(const struct core *c, const struct kv_domain *d)
 {
 	const struct kv_seq *w;
@@ -350,7 +352,7 @@ static bool contends(const struct core *c, const struct kv_domain *d)
 	       min(d->dev.max_blocks, d->high_blocks);
 }
 
-/* The share of those of a tenant that contend if they had equal ones, scaled. */
+/* Mean share of the contending domains of a tenant, by weight; scaled. */
 static s64 share_of_all(const struct core *c, u32 tenant)
 {
 	u64 sum = 0, weights = 0;
@@ -369,8 +371,8 @@ static s64 share_of_all(const struct core *c, u32 tenant)
 }
 
 /**
- * limit_tick() - time passed: who has how much more than its part, on average?
- * @passed: ns since it was last called
+ * limit_tick() - on a tick: add up each domain's excess over its part
+ * @passed: ns since the last call
  */
 void limit_tick(struct core *c, u64 passed)
 {
@@ -400,14 +402,14 @@ bool limit_above_high(const struct kv_domain *d)
 	return domain_used(d) > d->high_blocks;
 }
 
-/* Would its cache be below the floor without @nr blocks of it? */
+/* Without @nr blocks of its cache, would the domain be below its floor? */
 bool limit_cache_floor(const struct kv_domain *d, u32 nr)
 {
 	return d->dev.nr[BLK_CACHED] < (u64)d->floor + nr;
 }
 
 /**
- * limit_cache_spare() - cache of a domain that others may take
+ * limit_cache_spare() - cached blocks of a domain that other domains may take
  * @lost: blocks that it loses already
  */
 u32 limit_cache_spare(const struct kv_domain *d, u32 lost)
@@ -425,7 +427,7 @@ static u64 span_bytes(const struct core *c, const struct kv_domain *d, u64 nr)
 	return nr * d->dev.span_extents * core_cfg(c)->extent_size;
 }
 
-/* Since its last use, could all that others have been used once? */
+/* Since its last use, could the others have used all their memory once? */
 static bool is_cold(const struct core *c, const struct kv_domain *o)
 {
 	const u64 pool = pool_online(c), has = span_bytes(c, o, o->dev.nr_spans);
@@ -434,7 +436,9 @@ static bool is_cold(const struct core *c, const struct kv_domain *o)
 	       c->head->touched - o->touched >= pool - min(has, pool);
 }
 
-/* Two spans of each more than @d, by weight: less would go to and fro. */
+/*
+ * Two spans of each more than @d, by weight: with less, spans would oscillate.
+ */
 static bool has_more(const struct core *c, const struct kv_domain *o,
 		     const struct kv_domain *d)
 {
@@ -446,9 +450,9 @@ static bool has_more(const struct core *c, const struct kv_domain *o,
 }
 
 /**
- * limit_keeps() - does @o keep cache that @d should have before it drops its own?
+ * limit_keeps() - does @o have spare cache that @d takes before it evicts its own?
  *
- * How much of it others may take is another question: limit_cache_spare().
+ * limit_cache_spare() says how much of it @d may take.
  */
 bool limit_keeps(const struct core *c, const struct kv_domain *o,
 		 const struct kv_domain *d)

@@ -1,72 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * psi.c - pressure: the time that was lost for want of memory, I/O and CPU
+ * psi.c - pressure: the time lost for lack of memory, I/O and CPU
  *
- * The model is the kernel's pressure stall information.  There a task is
- * delayed or it is not; here the task is a sequence that could run.  It is
+ * The model is the kernel's pressure stall information.  There a task is delayed
+ * or not.  Here the task is a sequence that could run.  It is
  *
  *	stalled      it waits for memory: to be admitted, to grow, to come back
- *	restoring    it was given memory again, and waits until what it had is
- *	             read from a swap area or copied from the host pool
- *	redoing      an open step names it, but computes again what preemption
- *	             took
- *	productive   an open step names it, and what that computes is new
+ *	restoring    it has memory again, and waits until its content is read
+ *	             from a swap area or copied from the host pool
+ *	redoing      an open step names it, but computes tokens again that
+ *	             preemption took
+ *	productive   an open step names it and computes new tokens
  *
- * and else it does not count: it was not given its ids yet, its client leaves
- * it alone, it was paged out by advice.  A group (each domain, and the node)
- * counts each kind.  Its time is lost in one of two ways:
+ * Else it is idle and does not count: its ids are not sent yet, its client does
+ * not run it, or it was paged out by advice.  A group (each domain, and the node)
+ * counts the sequences of each class.  It loses time in one of two ways:
  *
  *	memory  some = stalled + restoring + redoing > 0
- *	        full = some and nobody productive
+ *	        full = some, and no sequence is productive
  *	io      some = restoring > 0
- *	        full = some and nobody productive or redoing: no step is open
+ *	        full = some, and no sequence is productive or redoing: no step is
+ *	               open
  *
- * So whoever waits for I/O waits for memory too, as a task of the kernel does
- * that has a page read from swap.  Writes do not count as I/O: what they hold
- * up is memory that is not free yet.
+ * So a sequence that waits for I/O also waits for memory, as a task of the
+ * kernel does that has a page read from swap.  Writes do not count as I/O: what
+ * they delay is memory that is not free yet.
  *
- * The CPU is the one of the mm thread, which serves all clients in turn.  The
- * task is a request in a ring; the shell, which sees the rings, says how long
- * some waited while the thread worked for others, and how long while it worked
- * for none (core_cpu_waited()); the node alone has that account.
+ * The CPU account is of the mm thread, which serves all clients in turn.  The
+ * task is a request in a ring.  The shell sees the rings, and reports how long
+ * some requests waited while the thread worked for other clients, and how long
+ * while it worked for no client (core_cpu_waited()).  Only the node has this
+ * account.
  *
- * What stands in the way may be the domain's own memory.max.  That is the
- * domain's business, and nothing that more memory for the node would cure, so
- * it counts for the domain only.
+ * A sequence may wait only because of its domain's own memory.max.  More memory
+ * for the node would not help it, so it counts for the domain only.
  *
- * Time is added up whenever a count changes while somebody is stalled, so the
- * totals are exact, whatever the rate of ticks; averages are made of them
- * every two seconds, with the decay of the kernel's load averages: over a
- * window of W seconds avg = avg * e + sample * (1 - e) with e = exp(-2 / W),
- * in fixed point with 11 bits.  A period that nobody looked at decays as an
- * idle one; time beyond one period that is found in it is left for the next.
+ * Time is added up whenever a count changes while a sequence is stalled.  So the
+ * totals are exact at any rate of ticks.  Averages are made of them every two
+ * seconds, with the decay of the kernel's load averages: over a window of W
+ * seconds avg = avg * e + sample * (1 - e) with e = exp(-2 / W), in fixed point
+ * with 11 bits.  A period without a tick decays as an idle one; stall time of
+ * more than one period is left for the next sample.
  *
- * Only this file writes struct kv_psi and kv_seq.psi.  Whoever changes what
- * psi_class_of() looks at calls psi_task() afterwards; check.c works the
- * counts out again.
+ * Only this file writes struct kv_psi and kv_seq.psi_*.  Call psi_task() after
+ * each change of a fact that psi_class_of() reads; check.c computes the counts
+ * again.
  */
 #include "kvmm/core/share/share.h"
 
 #define PSI_PERIOD_NS	2000000000ull
 #define PSI_SHIFT	11
 #define PSI_ONE		(1u << PSI_SHIFT)
-#define PSI_LEVEL_NS	1000000000ull	/* what ctl->pressure looks back at */
-#define PSI_LEVEL_MIN	(PSI_LEVEL_NS / 10)	/* and how much of it counts */
+#define PSI_LEVEL_NS	1000000000ull	/* time that ctl->pressure looks back */
+#define PSI_LEVEL_MIN	(PSI_LEVEL_NS / 10)	/* stall in this time that sets a level */
 
 /* 2^11 * exp(-2 / W) for W of 10, 60 and 300 s. */
 static const u32 psi_decay[PSI_NR_AVGS] = { 1677, 1981, 2034 };
 
 /* ---- classes ---- */
 
-/* It computes again what it had before. */
+/* Does the sequence compute tokens again that preemption took? */
 static bool seq_redoes(const struct kv_seq *s)
 {
 	return (s->flags & SEQF_PREEMPTED) && s->valid_len < s->lost_len;
 }
 
 /*
- * Does a limit below what the pool could give stand in the way of @nr blocks?
- * A domain that fills the pool has reached a limit too, but not its own.
+ * Does memory.max, set below the capacity of the pool, stop @nr blocks?  A domain
+ * that fills the pool has reached a limit, too, but not its own.
  */
 static bool limits_itself(const struct core *c, const struct kv_domain *d,
 			  u32 nr)
@@ -77,7 +78,7 @@ static bool limits_itself(const struct core *c, const struct kv_domain *d,
 }
 
 /**
- * psi_class_of() - what a sequence is to the accounts
+ * psi_class_of() - the class of a sequence in the accounts
  * @own: set when only its own domain's memory.max keeps it waiting
  *
  * Return: PSI_*.
@@ -122,7 +123,7 @@ static u32 group_stalled(const struct kv_psi *g)
 	return g->nr[PSI_STALLED] + g->nr[PSI_RESTORING] + g->nr[PSI_REDOING];
 }
 
-/* @ns in which some were stalled for @res, and perhaps all. */
+/* For @ns some sequences were stalled for @res; @full: and no other ran. */
 static void account(struct kv_psi *g, u32 res, u64 ns, bool full)
 {
 	g->total[res][PSI_SOME] += ns;
@@ -130,7 +131,7 @@ static void account(struct kv_psi *g, u32 res, u64 ns, bool full)
 		g->total[res][PSI_FULL] += ns;
 }
 
-/* The totals are true up to now. */
+/* Bring the totals up to now. */
 static void group_advance(struct kv_psi *g, u64 now)
 {
 	const u64 ns = now - g->since;
@@ -152,9 +153,7 @@ static void group_move(struct kv_psi *g, u64 now, u32 from, u32 to)
 	g->nr[to]++;
 }
 
-/**
- * psi_task() - a sequence's state changed, or it was refused or granted
- */
+/* psi_task() - the state of a sequence changed, or it was refused or granted */
 void psi_task(struct core *c, struct kv_seq *s)
 {
 	bool own;
@@ -173,13 +172,13 @@ static u32 decay_once(u32 avg, u32 e, u32 sample)
 {
 	u64 next = (u64)avg * e + (u64)sample * (PSI_ONE - e);
 
-	/* Rounded towards the sample, else a small one is never reached. */
+	/* Round towards the sample, else a small one is never reached. */
 	if (sample >= avg)
 		next += PSI_ONE - 1;
 	return (u32)(next >> PSI_SHIFT);
 }
 
-/* @avg after @periods idle ones: e^periods by squaring, in fixed point. */
+/* @avg after @periods idle ones: multiply by e^periods, by squaring. */
 static u32 decay_idle(u32 avg, u32 e, u64 periods)
 {
 	u64 power = e, result = PSI_ONE;
@@ -192,7 +191,7 @@ static u32 decay_idle(u32 avg, u32 e, u64 periods)
 	return (u32)((avg * result) >> PSI_SHIFT);
 }
 
-/* One total goes into its averages: those of @period, after @missed idle ones. */
+/* Add a total to its averages: @missed idle periods, then @period ns. */
 static void total_average(u64 total, u64 *averaged, u32 *avg, u64 period,
 			  u64 missed)
 {
@@ -234,16 +233,16 @@ static void group_init(struct kv_psi *g, u64 now)
 	g->level_since = now;
 }
 
-/* A domain's record begins; nobody of it counts yet. */
+/* Begin the record of a domain, which has no sequences yet. */
 void psi_init(const struct core *c, struct kv_psi *g)
 {
 	memset(g, 0, sizeof(*g));
 	group_init(g, c->now);
 }
 
-/* ---- levels: what clients are told ---- */
+/* ---- levels: published to clients ---- */
 
-/* Once a second: 2 full, 1 some, 0 less than a tenth of the time either. */
+/* Once a second: 2: full, 1: some, for a tenth of the time at least; else 0. */
 static bool group_level(struct kv_psi *g, u64 now)
 {
 	const u64 *total = g->total[CORE_PSI_MEMORY];
@@ -287,7 +286,7 @@ static u64 trigger_growth(struct kv_trigger *t, u64 now, u64 total)
 		t->last_growth = growth;
 		return growth;
 	}
-	/* What is missing of the window was like the one before. */
+	/* The missing part of the window is taken from the window before. */
 	return growth + t->last_growth * (t->window_ns - elapsed) /
 			t->window_ns;
 }
@@ -306,7 +305,7 @@ static void trigger_look(struct core *c, struct kv_trigger *t)
 	if (trigger_growth(t, c->now, g->total[t->res][t->kind]) <
 	    t->threshold_ns)
 		return;
-	/* Once a window. */
+	/* At most once a window. */
 	if (t->fired && c->now - t->fired_at < t->window_ns)
 		return;
 	t->fired++;
@@ -317,15 +316,15 @@ static void trigger_look(struct core *c, struct kv_trigger *t)
 }
 
 /**
- * core_trigger_add() - be told when a stall lasts
+ * core_trigger_add() - report when a stall lasts
  * @domain:       index of a domain, or CORE_NONE for the node
  * @res:          CORE_PSI_MEMORY, _IO or, of the node, _CPU
- * @full:         else some
- * @threshold_ns: of stall, in
- * @window_ns:    500 ms to 10 s
+ * @full:         full, else some
+ * @threshold_ns: stall that fires the trigger, within
+ * @window_ns:    a window of 500 ms to 10 s
  *
- * Answered with ops->trigger(), at most once a window, from core_tick().  With
- * its domain the trigger goes, and ops->trigger_gone() says so.
+ * The report is ops->trigger(), at most once a window, from core_tick().  The
+ * trigger ends with its domain, and ops->trigger_gone() says so.
  * Return: the trigger, >= 0; -EINVAL; -ENOENT: no such domain; -ENOSPC.
  */
 int core_trigger_add(struct core *c, u64 now, u32 domain, u32 res, bool full,
@@ -360,7 +359,7 @@ int core_trigger_add(struct core *c, u64 now, u32 domain, u32 res, bool full,
 	return (int)i;
 }
 
-/* Nobody waits for the trigger any more. */
+/* Remove a trigger: its reader is gone. */
 void core_trigger_del(struct core *c, u32 trigger)
 {
 	core_event(c);
@@ -369,7 +368,7 @@ void core_trigger_del(struct core *c, u32 trigger)
 		c->head->triggers[trigger].window_ns = 0;
 }
 
-/* The domain's record goes: its triggers would watch another one. */
+/* Remove the triggers of a domain, whose record may become another domain's. */
 void psi_forget_domain(struct core *c, u32 dom)
 {
 	u32 i;
@@ -385,9 +384,9 @@ void psi_forget_domain(struct core *c, u32 dom)
 }
 
 /**
- * core_cpu_waited() - requests waited while the thread of the core did others
- * @some_ns: with some in the rings of clients that it did not work for
- * @full_ns: of these, in which it worked for none
+ * core_cpu_waited() - requests waited while the mm thread did other work
+ * @some_ns: time in which requests waited of clients that it did not work for
+ * @full_ns: part of it in which it worked for no client
  */
 void core_cpu_waited(struct core *c, u64 some_ns, u64 full_ns)
 {
@@ -397,7 +396,7 @@ void core_cpu_waited(struct core *c, u64 some_ns, u64 full_ns)
 	total[PSI_FULL] += min(full_ns, some_ns);
 }
 
-/* Time passed: averages, levels, triggers. */
+/* On a tick: averages, levels, triggers. */
 void psi_tick(struct core *c)
 {
 	u32 i;

@@ -7,7 +7,7 @@
 
 #include "kvmm/core/tier/tier.h"
 
-/* limit.c: what a domain may have, and what others must leave it */
+/* limit.c: limits of domains, protection from other domains */
 int limit_set(struct kv_domain *d, u32 which, u64 value);
 void limit_settle(struct core *c);
 void limit_restore(struct kv_domain *d);
@@ -29,8 +29,8 @@ bool limit_keeps(const struct core *c, const struct kv_domain *o,
 		 const struct kv_domain *d);
 u32 limit_cache_spare(const struct kv_domain *d, u32 lost);
 
-/* wmark.c: watermarks of a domain's free blocks, and who works between them */
-/* In blocks; all 0 where nothing runs. */
+/* wmark.c: watermarks of a domain's free blocks, the background reclaimer */
+/* In blocks; all 0 while no sequence of the domain runs. */
 struct wmark {
 	u32	min;
 	u32	low;
@@ -44,7 +44,7 @@ void wmark_get(const struct core *c, const struct kv_domain *d,
 	       struct wmark *w);
 void wmark_background(struct core *c);
 
-/* commit.c: what was promised, if everybody takes all of it */
+/* commit.c: Committed_AS: the blocks that sequences may come to hold */
 u32 seq_most(const struct core *c, const struct kv_seq *s);
 u32 commit_growth(const struct core *c, const struct kv_seq *s);
 u64 commit_blocks(const struct kv_domain *d);
@@ -54,12 +54,12 @@ bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens);
 bool commit_admits(const struct core *c, const struct kv_seq *s, u32 have,
 		   u32 take);
 
-/* tally.c: what is known of all residents without asking each */
+/* tally.c: sums over running sequences */
 bool seq_is_refused(const struct core *c, const struct kv_seq *s);
 void seq_tally(struct core *c, struct kv_seq *s);
 void seq_untally(struct core *c, struct kv_seq *s);
 
-/* why.c: why a sequence waits, and what was taken from it */
+/* why.c: why a sequence waits, and the memory that it lost */
 void why_note(struct core *c, u32 wait, u32 dom);
 int verdict_errno(enum verdict verdict);
 void why_refused(struct core *c, struct kv_seq *s, enum verdict verdict);
@@ -68,7 +68,7 @@ void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want);
 void why_taken(struct core *c, struct kv_seq *s, bool kept);
 void why_back(struct core *c, struct kv_seq *s);
 
-/* tenant.c: who must not see whom */
+/* tenant.c: tenants, which never see each other */
 struct tenant_who {
 	u64			key;
 	const u8		*secret;

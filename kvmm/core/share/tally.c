@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tally.c - what is known of all residents without asking each
+ * tally.c - sums over running sequences
  *
- * Admissions and grants ask what the residents of a domain or of a client were
- * promised, may soon take, and who of them goes first.  None of that may cost
- * more where there are more of them.  So each resident's part is added when it
- * becomes one, and corrected when what it follows from has changed:
+ * Admissions and grants need to know how much the running sequences of a domain
+ * or client have reserved and may soon take, and which of them comes first.
+ * The cost of that must not grow with the number of sequences.  So the part of
+ * each sequence is added when it begins to run, and corrected when one of the
+ * facts behind it has changed:
  *
- *	kv_client.promised	table pages that were promised with blocks
- *	kv_client.nr_marked	victims whose steps are open
- *	kv_domain.soon		blocks that residents may take, see wmark.c
- *	the trees of order.c	who is READY, and who of them was refused growth
+ *	kv_client.promised	table pages that are reserved with blocks
+ *	kv_client.nr_marked	marked sequences: victims with open steps
+ *	kv_domain.soon		blocks that sequences may take, see wmark.c
+ *	the trees of order.c	READY sequences, and those refused growth
  *
- * A sequence's own part is kept in it (kv_seq.in_*), so that nobody needs to
- * know what it was before: seq_tally() works it out again and applies the
- * difference.  It is to be called after a change of state, table length,
- * promise, cover or refusal, before anybody asks; check.c adds up anew.
+ * A sequence stores its own part (kv_seq.in_*).  seq_tally() computes it again
+ * and applies the difference.  Call it after each change of state, table
+ * length, reservation, cover or refusal, before the next use of a sum.  check.c
+ * adds the parts up anew.
  *
- * Nobody takes a refusal out of the tree when its time is over: that is done
- * when it comes first there (growth_waits()).
+ * A refusal that is over stays in its tree.  It is removed when it comes first
+ * there (growth_waits()).
  */
 #include "kvmm/core/share/share.h"
 
@@ -34,14 +35,14 @@ static void tally_node(struct core *c, struct kv_seq *s, u32 *root, u32 node,
 		order_del(c, root, seq_index(c, s), node);
 }
 
-/* Was it refused growth, not long ago? */
+/* Was the sequence refused growth less than starve_ns ago? */
 bool seq_is_refused(const struct core *c, const struct kv_seq *s)
 {
 	return s->refused && c->now - s->refused < core_cfg(c)->starve_ns;
 }
 
 /**
- * seq_tally() - something changed that a resident's part follows from
+ * seq_tally() - a fact changed that the part of a sequence depends on
  */
 void seq_tally(struct core *c, struct kv_seq *s)
 {
@@ -60,13 +61,13 @@ void seq_tally(struct core *c, struct kv_seq *s)
 	cl->nr_marked += (u32)marked - s->in_marked;
 	s->in_marked = marked;
 	tally_node(c, s, &d->ready_root, NODE_ORDER, SEQF_IN_READY, ready);
-	/* Out of it nobody is taken for being late: see growth_waits(). */
+	/* An old refusal is not removed here: see growth_waits(). */
 	tally_node(c, s, &d->refused_root, NODE_REFUSED, SEQF_IN_REFUSED,
 		   ready && s->refused && ((s->flags & SEQF_IN_REFUSED) ||
 					   seq_is_refused(c, s)));
 }
 
-/* seq_untally() - its priority is about to change: out of all trees */
+/* seq_untally() - remove from all trees, before the priority changes */
 void seq_untally(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);

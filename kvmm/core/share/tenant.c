@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tenant.c - who must not see whom
+ * tenant.c - tenants, which never see each other
  *
- * A tenant's key comes from the shell, which knows the socket and the peer; so
- * does what it may have (core_quota), anew at each attach.  Its record is made
- * when its first domain is, and outlives its clients as long as anything of it
- * is left: domains, which wait warm for a restarted runtime, extents, processes
- * that detached and live on.
+ * The key of a tenant comes from the shell, which knows the socket and the peer.
+ * The shell also gives its limits (core_quota), anew at each attach.  The record
+ * is made with the tenant's first domain.  It outlives the tenant's clients as
+ * long as anything of the tenant is left: domains, which stay warm for a
+ * restarted runtime, extents, and lingering processes.
  *
- * Records run out, of tenants and of domains.  Then what nobody uses gives way,
- * longest unused first: of domains those of the tenant that asks before those
- * of others, and of these those of whoever has most, so that nobody drives out
- * others' caches by making names.  A tenant is forgotten whole, with its idle
- * domains and its memory.  Tenants that an operator named have records that no
- * other can take, however many users come.
+ * Records of tenants and domains can run out.  Then an idle one is dropped, the
+ * longest unused first.  For a new domain that is a domain of the same tenant if
+ * it has an idle one, else of the tenant with the most domains.  So no user can
+ * drop the caches of other users by making names.  A tenant is dropped whole,
+ * with its idle domains and its memory.  Tenants that an operator named have
+ * records of their own, which no number of other users can take.
  *
- * All of kv_tenant, but for counts that belong to others.
+ * This file writes kv_tenant, but for counts that belong to other files.
  */
 #include "kvmm/core/share/share.h"
 
@@ -30,7 +30,7 @@ u32 core_find_tenant(const struct core *c, u64 key)
 	return CORE_NONE;
 }
 
-/* May the extents of @t go as they are? */
+/* Can the extents of @t be released as they are? */
 static bool tenant_extents_idle(const struct core *c, u32 t)
 {
 	u32 e;
@@ -46,7 +46,7 @@ static bool tenant_extents_idle(const struct core *c, u32 t)
 	return true;
 }
 
-/* Does nobody use anything of it? */
+/* Is the tenant without clients, lingering processes and sequences? */
 static bool tenant_idle(const struct core *c, u32 t)
 {
 	u32 i;
@@ -61,7 +61,9 @@ static bool tenant_idle(const struct core *c, u32 t)
 	return tenant_extents_idle(c, t);
 }
 
-/* A record for a tenant, an idle one's if there is no other; or CORE_NONE. */
+/*
+ * A record for a new tenant: an unused one, else an idle one, else CORE_NONE.
+ */
 static u32 tenant_slot(const struct core *c, bool named)
 {
 	u32 max = core_cfg(c)->max_tenants, users = 0, i;
@@ -82,7 +84,7 @@ static u32 tenant_slot(const struct core *c, bool named)
 	return unused != CORE_NONE ? unused : idle;
 }
 
-/* Forget one that is idle. */
+/* Drop an idle tenant. */
 static void tenant_drop(struct core *c, u32 t)
 {
 	u32 i;
@@ -94,11 +96,11 @@ static void tenant_drop(struct core *c, u32 t)
 		if (c->extents[i].backed && c->extents[i].tenant == t)
 			extent_release(c, i);
 	c->tenants[t].used = 0;
-	core_order();		/* its place may be another's at once */
+	core_order();		/* the record may be used again at once */
 	c->head->nr_tenants--;
 }
 
-/* The longest unused of those of @t, or CORE_NONE. */
+/* The longest unused idle domain of @t, or CORE_NONE. */
 static u32 idle_domain_of(const struct core *c, u32 t)
 {
 	u32 best = CORE_NONE, i;
@@ -113,7 +115,7 @@ static u32 idle_domain_of(const struct core *c, u32 t)
 	return best;
 }
 
-/* The longest unused of the tenant that has most and one to spare. */
+/* The longest unused idle domain of the tenant with the most domains. */
 static u32 idle_domain_of_most(const struct core *c)
 {
 	u32 best = CORE_NONE, most = 0, i;
@@ -135,10 +137,10 @@ static u32 idle_domain_of_most(const struct core *c)
 
 /**
  * tenant_domain_slot() - a record for a new domain
- * @t:   its tenant; CORE_NONE: a new one
- * @max: domains that the tenant may have
+ * @t:   its tenant; CORE_NONE: a new tenant
+ * @max: number of domains that the tenant may have
  *
- * Return: one that is unused, or idle and to be dropped; CORE_NONE.
+ * Return: a record that is unused, or idle and to be dropped; or CORE_NONE.
  */
 u32 tenant_domain_slot(const struct core *c, u32 t, u32 max)
 {
@@ -155,9 +157,10 @@ u32 tenant_domain_slot(const struct core *c, u32 t, u32 max)
 
 /**
  * tenant_may_have() - may the tenant have one more domain?
- * @text: gets why not
+ * @text: gets the reason if not
  *
- * Return: 0; -ENOSPC: records have run out; -EDQUOT: it has as many as it may.
+ * Return: 0; -ENOSPC: there is no record; -EDQUOT: the tenant has as many as it
+ * may.
  */
 int tenant_may_have(const struct core *c, const struct tenant_who *who,
 		    const char **text)
@@ -179,7 +182,7 @@ int tenant_may_have(const struct core *c, const struct tenant_who *who,
 	return -ENOSPC;
 }
 
-/* tenant_make() - a record; tenant_may_have() said that there is one */
+/* tenant_make() - make a tenant; tenant_may_have() said that it can be */
 u32 tenant_make(struct core *c, const struct tenant_who *who)
 {
 	u32 i = tenant_slot(c, who->quota->named);

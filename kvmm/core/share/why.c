@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * why.c - why a sequence waits, and what was taken from it
+ * why.c - why a sequence waits, and the memory that it lost
  *
- * Whoever decides says so here: admit.c what stood in the way of the sequence
- * that was looked at, family_mark() for whom a family loses its memory,
- * seq.c and swap.c what that was.  What is written is one word and one record
- * of fixed size a sequence, the last time and sums; nothing decides by it.
- * Much needs not be written: that a sequence waits for its client, or behind
- * others, is what its state and its place say when somebody asks.
+ * The places that decide report to this file: admit.c the reason for which it
+ * did not admit a sequence, family_mark() the sequence or domain that a family is
+ * preempted for, seq.c and swap.c the memory that was taken.  Each sequence has
+ * one record of fixed size, with the last reason and sums.  No decision reads
+ * it.  Other reasons need no record: that a sequence waits for its client, or
+ * behind other sequences, follows from its state and its place in the list.
  *
- * For whom a sequence waited or was taken is kept as a domain's number and
- * serial: a domain that took the place of another is not taken for it.
+ * The domain that a sequence waited for, or lost its memory to, is stored with
+ * its serial, so that it is not confused with a later domain of the same number.
  */
 #include "kvmm/core/share/share.h"
 
@@ -58,9 +58,11 @@ const char *core_cause_text(u32 cause)
 	return cause < NR_CORE_CAUSES ? cause_texts[cause] : "?";
 }
 
-/* ---- where it is decided ---- */
+/* ---- reports of the places that decide ---- */
 
-/* why_note() - what admit_one() is about to say no for; @dom: for whose sake */
+/*
+ * why_note() - the reason for which admit_one() refuses next; @dom: waits for
+ */
 void why_note(struct core *c, u32 wait, u32 dom)
 {
 	c->wait = wait;
@@ -92,7 +94,7 @@ static u32 wait_of(const struct core *c, const struct kv_seq *s,
 	       CORE_WAIT_max : CORE_WAIT_memory;
 }
 
-/* Since when it is that reason is since it first was, without another. */
+/* @since changes only when the reason changes. */
 static void wait_set(struct core *c, struct kv_seq *s, u32 wait, u32 dom)
 {
 	if (s->wait.why != wait)
@@ -103,7 +105,7 @@ static void wait_set(struct core *c, struct kv_seq *s, u32 wait, u32 dom)
 			 c->domains[dom].serial : 0;
 }
 
-/* verdict_errno() - a verdict as trace records and probes tell it */
+/* verdict_errno() - a verdict as a negative errno, for traces and probes */
 int verdict_errno(enum verdict verdict)
 {
 	static const int err[] = {
@@ -120,14 +122,14 @@ int verdict_errno(enum verdict verdict)
 	return err[verdict];
 }
 
-/* why_refused() - admit_one() said @verdict of the sequence */
+/* why_refused() - admit_one() refused the sequence with @verdict */
 void why_refused(struct core *c, struct kv_seq *s, enum verdict verdict)
 {
 	wait_set(c, s, c->wait ? c->wait : wait_of(c, s, verdict),
 		 c->wait_dom);
 }
 
-/* why_held() - domain @dom is not asked, since the first of @for_dom comes first */
+/* why_held() - @dom is not tried, so that the first of @for_dom is admitted */
 void why_held(struct core *c, u32 dom, u32 for_dom)
 {
 	u32 i = c->domains[dom].wait_head;
@@ -136,7 +138,7 @@ void why_held(struct core *c, u32 dom, u32 for_dom)
 		wait_set(c, &c->seqs[i], CORE_WAIT_share, for_dom);
 }
 
-/* why_marked() - the sequence is a victim; @want: as family_mark() has it */
+/* why_marked() - the sequence is a victim; @want as in family_mark() */
 void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want)
 {
 	struct kv_taken *t = &s->taken;
@@ -148,12 +150,15 @@ void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want)
 	t->by_seq = want ? seq_number(c, want) : 0;
 }
 
-/* why_taken() - the sequence loses its memory now; it still has it */
+/* why_taken() - called right before the sequence loses its memory */
 void why_taken(struct core *c, struct kv_seq *s, bool kept)
 {
 	struct kv_taken *t = &s->taken;
 
-	/* It was not back since: what it had is gone another way, too. */
+	/*
+	 * It was not admitted since the last time: what was kept is lost now,
+	 * too.
+	 */
 	if (t->when && !t->back)
 		t->ns += c->now - t->when;
 	t->when = c->now;
@@ -164,12 +169,12 @@ void why_taken(struct core *c, struct kv_seq *s, bool kept)
 	t->found = 0;
 	if (!kept)
 		t->tokens += s->valid_len;
-	/* Nobody took what was lost, after all. */
+	/* A loss by a failed read was for no other domain. */
 	if (s->cause == CORE_CAUSE_lost)
 		t->by_domain = CORE_NONE;
 }
 
-/* why_back() - the sequence was admitted, with all that it finds */
+/* why_back() - the sequence is admitted, with @valid_len tokens found */
 void why_back(struct core *c, struct kv_seq *s)
 {
 	struct kv_taken *t = &s->taken;
@@ -184,7 +189,7 @@ void why_back(struct core *c, struct kv_seq *s)
 
 /* ---- for readers ---- */
 
-/* The domain of that number, if it is still the same. */
+/* Domain @dom if it still has this serial, else CORE_NONE. */
 static u32 same_domain(const struct core *c, u32 dom, u32 serial)
 {
 	return dom < core_cfg(c)->max_domains && c->domains[dom].used &&
@@ -202,7 +207,7 @@ static u32 ahead_of(const struct core *c, const struct kv_seq *s)
 	return nr;
 }
 
-/* What was written down when it was looked at, if it was. */
+/* The reason that was recorded when the sequence was last tried. */
 static u32 wait_noted(const struct kv_seq *s)
 {
 	return s->wait.why ? s->wait.why : CORE_WAIT_event;
@@ -217,7 +222,10 @@ static u32 wait_in_line(const struct core *c, const struct kv_seq *s,
 	if (!v->ahead)
 		return wait_noted(s);
 	v->first = wait_noted(&c->seqs[d->wait_head]);
-	/* It may have been looked at, if what is in its way is its client's. */
+	/*
+	 * It may have been tried: a client without maps or pages holds up only
+	 * itself.
+	 */
 	if (s->wait.why == CORE_WAIT_maps || s->wait.why == CORE_WAIT_tables)
 		return s->wait.why;
 	return CORE_WAIT_line;
@@ -273,7 +281,7 @@ static void view_taken(const struct core *c, const struct kv_seq *s, u64 now,
 }
 
 /**
- * core_get_why() - why sequence record @i waits, and what was taken from it
+ * core_get_why() - why sequence record @i waits, and the memory that it lost
  * Return: 0; -ERANGE past the last; -ENOENT: it is closed.
  */
 int core_get_why(const struct core *c, u32 i, u64 now, struct core_why_view *v)

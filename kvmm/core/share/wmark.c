@@ -1,55 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * wmark.c - watermarks of a domain's free blocks, and who works between them
+ * wmark.c - watermarks of a domain's free blocks, the background reclaimer
  *
- * Blocks are a domain's, so the marks are too; those of the pool are their
- * sums.  What they are compared with is the domain's room: free blocks that no
- * admission was promised, as far as memory.max lets them be used.
+ * Blocks belong to domains, so the marks do, too; those of the pool are their
+ * sums.  They are compared with the room of the domain: its free blocks that are
+ * not reserved, as far as memory.max allows to use them.
  *
- *	min	what the sequences that run may take before anything else can
- *		be done for them.  An admission leaves it to them: room below min
- *		is for running sequences alone
+ *	min	blocks that running sequences may take before anything else can
+ *		be done for them.  An admission leaves them: room below min is
+ *		for running sequences alone
  *	low	min and a gap; below it the reclaimer is awake
  *	high	low and the gap again; there it sleeps
  *
- * min is added up from the sequences (tally.c), not guessed.  Until something can be done
- * for it a sequence takes one block, whatever its client has open: a step
- * appends a token, and a block has more tokens than steps can be open.  It takes
- * none if its table and its promise hold its prompt and all of max_tokens, and
- * one more if its tail is not its own to write: full because it was cut, or shared
- * by a fork, which is counted with the block (kv_domain.tails).  A look of as
- * many tokens as steps can be open would be a bound as well, at a sixteenth of
- * the blocks; what is admitted with it is preempted soon after, which costs more
- * (Documentation/core.md has the figures).
+ * min is a sum over the sequences (tally.c), not an estimate.  Before the core
+ * can react, a sequence takes at most one block, however many steps its client
+ * has open: a step appends a token, and a block has more tokens than steps can
+ * be open.  It takes no block if its table and its reservation hold its prompt
+ * and all of max_tokens.  It takes one block more if it may not write its tail:
+ * because the tail is full after a truncation, or because a fork shares it; a
+ * shared tail is counted with the block (kv_domain.tails).  Instead of a block,
+ * as many tokens as steps can be open would be a bound, too, at a sixteenth of
+ * the blocks.  But sequences admitted into that room are preempted soon after,
+ * which costs more (Documentation/core.md has the figures).
  *
- * The gap is watermark_scale_factor of what the domain could have, in 10000ths:
- * small, for a block that is evicted early can no longer be found.  0 turns the
+ * The gap is watermark_scale_factor of the capacity, in 10000ths.  It is small,
+ * since a block that is evicted early can no longer be found.  0 turns the
  * reclaimer off.
  *
- * The reclaimer runs when the core ticks.  It takes free extents first, then
- * cache, and of that only what a lower tier has: it copies what goes next down,
- * and lets such a block go when that is over.  What would be lost is never
- * evicted ahead of need: that saves who needs it a microsecond, and costs the
- * prefill of who would have found it.  It looks at RECLAIM_BATCH blocks a domain
- * and tick at most, takes nothing of other domains, and nothing that memory.min
- * protects.  Growth and admissions that come between find their blocks free;
- * what they still evict themselves is counted as reclaim_direct, the reclaimer's
- * as reclaim_background.
+ * The reclaimer runs in core_tick().  It takes free extents first, then cache
+ * that a lower tier has.  It copies the blocks that are evicted next down, and
+ * evicts a block when its copy is complete.  It never evicts content that would
+ * be lost: that would save the next request a microsecond, and cost the prefill
+ * of a sequence that would have found the block.  It looks at no more than
+ * RECLAIM_BATCH blocks a domain and tick, takes nothing of other domains, and
+ * nothing that memory.min protects.  Growth and admissions after it find their
+ * blocks free.  Blocks that they still evict themselves count as reclaim_direct,
+ * those of the reclaimer as reclaim_background.
  *
- * State is kv_domain.reclaiming alone: the reclaimer is awake.  It is written
- * here.  Everything else is worked out when asked.
+ * The only state is kv_domain.reclaiming: the reclaimer is awake.  Only this
+ * file writes it.  Everything else is computed when it is needed.
  */
 #include "kvmm/core/share/share.h"
 
-#define RECLAIM_BATCH	32u	/* blocks of a domain in one tick */
-#define SCALE_ONE	10000u	/* watermark_scale_factor is of this */
+#define RECLAIM_BATCH	32u	/* blocks of a domain that a tick looks at */
+#define SCALE_ONE	10000u	/* watermark_scale_factor that means all of the capacity */
 
-/* Is the block that the next token goes to full, because it was cut? */
+/* Is the block of the next token full because the sequence was truncated? */
 static bool tail_was_cut(const struct core *c, const struct kv_seq *s)
 {
 	u32 bt = seq_domain(c, s)->block_tokens;
 
-	/* What admission promised a copy for is counted there. */
+	/* A copy that the admission reserved a block for is counted there. */
 	if (s->cover % bt == 0 || s->cover / bt >= s->nr_blocks ||
 	    (s->flags & SEQF_COPY) || s->state != KVMM_SEQ_READY)
 		return false;
@@ -57,10 +58,10 @@ static bool tail_was_cut(const struct core *c, const struct kv_seq *s)
 }
 
 /**
- * wmark_seq() - blocks that a resident sequence may take soon
+ * wmark_seq() - blocks that a running sequence may take before a reaction
  *
- * Beside what it was promised, and what it copies because others have it too.
- * Of a victim: none, it gives back.
+ * Reserved blocks and copies of shared tails are not included.  A marked
+ * sequence takes none, since it gives its blocks back.
  */
 u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 {
@@ -68,12 +69,14 @@ u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 
 	if (s->state == KVMM_SEQ_MARKED || (s->flags & SEQF_CLOSING))
 		return 0;
-	/* One that was promised for a copy makes the table no longer. */
+	/*
+	 * A block that is reserved for a copy does not make the table longer.
+	 */
 	have -= (s->flags & SEQF_COPY) != 0;
 	return (have < seq_most(c, s)) + tail_was_cut(c, s);
 }
 
-/* wmark_min() - the same of all that run in a domain, and shared tails */
+/* wmark_min() - the min mark: the sum of wmark_seq(), and shared tails */
 u32 wmark_min(const struct kv_domain *d)
 {
 	return d->soon + d->tails;
@@ -87,7 +90,7 @@ static u32 wmark_gap(const struct core *c, const struct kv_domain *d)
 	return (u32)DIV_ROUND_UP(nr, (u64)SCALE_ONE);
 }
 
-/* wmark_get() - a domain's marks, in blocks; none where nothing runs */
+/* wmark_get() - a domain's marks, in blocks; all 0 while no sequence runs */
 void wmark_get(const struct core *c, const struct kv_domain *d,
 	       struct wmark *w)
 {
@@ -101,7 +104,7 @@ void wmark_get(const struct core *c, const struct kv_domain *d,
 	w->high = w->low + gap;
 }
 
-/* wmark_room() - free blocks that growth could take, those in the making too */
+/* wmark_room() - free blocks for growth, with those of spans being made */
 u32 wmark_room(const struct kv_domain *d)
 {
 	u64 used = (u64)domain_used(d) + d->dev.reserved;
@@ -116,8 +119,9 @@ u32 wmark_room(const struct kv_domain *d)
 /* ---- the reclaimer ---- */
 
 /*
- * One block nearer to high.  @next: goes next, of those not looked at yet.
- * Return: false: that is all for now.
+ * Get one block nearer to high.  @next: block that is evicted next, of those not
+ * looked at yet.
+ * Return: false: stop for now.
  */
 static bool reclaim_one(struct core *c, u32 dom, u32 *next)
 {
@@ -130,13 +134,13 @@ static bool reclaim_one(struct core *c, u32 dom, u32 *next)
 	if (blk == CORE_NONE)
 		return false;
 	*next = lru_after(c, blk);
-	/* In a span that is to go it would be no room. */
+	/* An evicted block of an isolated span would be no room. */
 	if (!demote_ahead(c, dom, blk) || !limit_may_lose(d, 1, true) ||
 	    span_is_isolated(&c->spans[block_span(c, blk)]))
 		return true;
 	index_evict(c, blk);
 	core_count(c, CORE_EV_reclaim_background, 1);
-	/* Its kids may have gone with it, and who was behind it is elsewhere. */
+	/* Descendants may be evicted with it, so the order has changed. */
 	*next = lru_next(c, dom);
 	return true;
 }
@@ -147,7 +151,7 @@ static void reclaim_domain(struct core *c, u32 dom)
 	struct wmark w;
 	u32 n, next;
 
-	/* No sequence takes more than two blocks within what is looked ahead. */
+	/* No sequence takes more than two blocks before a reaction. */
 	if (!d->reclaiming && wmark_room(d) >=
 	    2 * d->nr_running + wmark_gap(c, d))
 		return;
@@ -159,7 +163,7 @@ static void reclaim_domain(struct core *c, u32 dom)
 	if (!d->reclaiming)
 		return;
 	c->taker = dom;
-	/* A span that falls empty now is wanted, not to be given away. */
+	/* Spans that become empty are needed here, so they stay. */
 	d->dev.keep_spans = 1;
 	next = lru_next(c, dom);
 	for (n = 0; n < RECLAIM_BATCH && wmark_room(d) < w.high; n++)
@@ -170,7 +174,7 @@ static void reclaim_domain(struct core *c, u32 dom)
 		d->reclaiming = 0;
 }
 
-/* wmark_background() - time passed: where room is short, make some */
+/* wmark_background() - on a tick: reclaim in domains that are short of room */
 void wmark_background(struct core *c)
 {
 	u32 i;
