@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core.h - the face of the core: what a shell may call
+ * core.h - the interface of the core: all that a shell may call
  *
- * The core is a deterministic machine.  Inputs are events: a request, a
- * finished command, a dead client, a tick; each carries the time.  Outputs
- * are commands through struct core_ops, and words written into the segments
- * that a shell handed over at bind.  The daemon's mm thread is one shell, the
- * simulator another.
+ * The core is a deterministic machine.  Inputs are events: a request, a finished
+ * command, a dead client, a tick; each carries the time.  Outputs are commands
+ * through struct core_ops, and words written into the segments that a shell
+ * passed at bind.  The daemon's mm thread is one shell, the simulator another.
  *
- * Context: everything here runs on the one thread that owns the core.
- * Nothing sleeps, allocates, reads a clock or draws a random number.
- * Times are CLOCK_MONOTONIC nanoseconds and never go backwards.
+ * Context: everything here runs on the one thread that owns the core.  Nothing
+ * sleeps, allocates, reads a clock or draws a random number.  Times are
+ * CLOCK_MONOTONIC nanoseconds and never go backwards.
  */
 #ifndef KVMM_CORE_H
 #define KVMM_CORE_H
@@ -25,21 +24,21 @@
 #define CORE_SECRET_LEN		192	/* bytes of a tenant's hash secret */
 #define CORE_MAX_STEP_ENTRIES	1024	/* entries of one STEP_BEGIN */
 #define CORE_MAX_BATCH		1024	/* entries of any request */
-#define CORE_SPAN_MAX		8	/* extents */
-#define CORE_POOL_LIMIT		(256ull << 30)	/* a pool has less than this */
+#define CORE_SPAN_MAX		8	/* extents of a span, at most */
+#define CORE_POOL_LIMIT		(256ull << 30)	/* bytes of a pool are less than this */
 #define CORE_MAX_AREAS		4	/* swap areas at once */
 #define CORE_MAX_MOVES		64	/* copies inside the device at once */
-#define CORE_SLOT_HEADER	4096u	/* bytes before a slot's payload */
+#define CORE_SLOT_HEADER	4096u	/* bytes of a slot before its payload */
 
 /* Pools, in the order of their extents. */
 #define CORE_POOL_DEV		0
 #define CORE_POOL_HOST		1
-#define CORE_POOL_AREA		2	/* the first of them */
+#define CORE_POOL_AREA		2	/* the first area */
 #define CORE_NR_POOLS		(CORE_POOL_AREA + CORE_MAX_AREAS)
 
 /**
  * struct core_config - sizes, fixed for the life of the arena
- * @pool_bytes:       of the device pool at most; a multiple of @extent_size
+ * @pool_bytes:       most bytes of the device pool; a multiple of @extent_size
  * @extent_size:      bytes, a power of two
  * @min_token_bytes:  the least KV bytes a token of a domain may have; sizes
  *                    the block records and the ids kept for sealed blocks
@@ -48,33 +47,32 @@
  * @max_clients:      clients attached at once, at most 64
  * @max_seqs:         sequences of one client
  * @nr_tables:        table pages of one client; 0: derived
- * @nr_idpages:       pages of 126 ids for sequences that wait, shared out
- *                    equally among @max_clients; 0: derived
- * @max_steps:        steps open for one client, at most KVMM_MAX_STEPS
- * @step_deadline_ns: an open step older than this is fatal to its client
- *                    once somebody waits for memory
+ * @nr_idpages:       pages of 126 ids for waiting sequences, divided equally
+ *                    among @max_clients; 0: derived
+ * @max_steps:        open steps of one client, at most KVMM_MAX_STEPS
+ * @step_deadline_ns: a client with a step open for longer is killed when a
+ *                    sequence waits for memory
  * @quiet_deadline_ns: a client that hung up but lives is killed after this
- * @revoke_deadline_ns: a client that keeps an extent that was asked back longer
- *                    is killed; 0: 2 s
- * @starve_ns:        the longest waiter may preempt other domains after this,
- *                    and an extent stays with a tenant for as long
- * @io_deadline_ns:   what waits for a request to an area that nothing comes
- *                    from for longer computes again; 0: it waits
- * @host_bytes:       of the host pool, a multiple of @extent_size; 0: none
+ * @revoke_deadline_ns: a client that keeps a revoked extent for longer is
+ *                    killed; 0: 2 s
+ * @starve_ns:        after this the longest-waiting sequence may preempt other
+ *                    domains; an extent stays with a tenant for as long
+ * @io_deadline_ns:   a sequence that waits for a request to an area without any
+ *                    answer for longer computes its tokens again; 0: it waits
+ * @host_bytes:       bytes of the host pool, a multiple of @extent_size; 0: none
  * @area_bytes:       most bytes of one swap area, likewise; 0: no swap
  * @swappiness:       0: always recompute; 100: by measured cost; 200: always
  *                    swap while there is room
  * @watermark_scale_factor: the gap between a domain's watermarks, in 10000ths
- *                    of what it could have; 0: no background reclaimer
- * @cache_floor:      percent of a domain's part of the pool, by weight, of
- *                    which others leave it the cache
+ *                    of its capacity; 0: no background reclaimer
+ * @cache_floor:      cache that other domains leave a domain, in per cent of its
+ *                    part of the pool by weight
  * @overcommit:       CORE_OVERCOMMIT_*
- * @overcommit_ratio: percent of the pool that CORE_OVERCOMMIT_NEVER promises;
- *                    0: 100
- * @event_work:       what waiters may cost in one event, in units of about
- *                    10 ns; the rest is for the next one; 0: 32768
- * @boot:             of the running kernel, since times are of one boot
- * @named_tenants:    of @max_tenants, those that only tenants with a name get
+ * @overcommit_ratio: CommitLimit in per cent of the pool; 0: 100
+ * @event_work:       work on waiting sequences in one event, in units of about
+ *                    10 ns; the rest is left to the next event; 0: 32768
+ * @boot:             id of the kernel's boot, since times are of one boot
+ * @named_tenants:    records of @max_tenants that only named tenants get
  *                    (core_quota.named); less than all
  */
 struct core_config {
@@ -106,8 +104,8 @@ struct core_config {
 };
 
 /* core_config.overcommit: the kernel's values. */
-#define CORE_OVERCOMMIT_GUESS	0u	/* by prompts and who runs */
-#define CORE_OVERCOMMIT_NEVER	2u	/* by all that was announced */
+#define CORE_OVERCOMMIT_GUESS	0u	/* admit by prompts and running sequences */
+#define CORE_OVERCOMMIT_NEVER	2u	/* admit by prompts and max_tokens, within CommitLimit */
 
 
 /**
@@ -115,10 +113,10 @@ struct core_config {
  * @id:       for core_copy_done()
  * @within:   inside the device pool, to @dev_to; else between it and the host
  * @to_host:  else from the host
- * @dev_off:  bytes from the device pool's base
+ * @dev_off:  bytes from the base of the device pool
  * @dev_to:   likewise
- * @host_off: bytes from the host pool's base, of the payload
- * @bytes:    of the payload
+ * @host_off: bytes from the base of the host pool, of the payload
+ * @bytes:    bytes of the payload
  */
 struct core_copy {
 	u64	id;
@@ -131,17 +129,17 @@ struct core_copy {
 };
 
 /**
- * struct core_io - move one slot between the host pool and an area
+ * struct core_io - transfer one slot between the host pool and an area
  * @id:       for core_io_done()
  * @write:    else read
  * @area:     0 to CORE_MAX_AREAS - 1
- * @host_off: bytes from the host pool's base, of the slot's header
+ * @host_off: bytes from the base of the host pool, of the slot's header
  * @area_off: bytes from the start of the area's slots
- * @len:      header and payload, rounded up to 4096
+ * @len:      bytes of header and payload, rounded up to 4096
  * @payload:  bytes of the payload
- * @domain:   identity, checked on every read: the domain,
- * @hash:     the content's name,
- * @generation: and which writing of the slot it was
+ * @domain:   the domain; this and the next two are checked on every read
+ * @hash:     name of the content
+ * @generation: number of the write of the slot
  */
 struct core_io {
 	u64	id;
@@ -160,23 +158,22 @@ struct core_io {
  * struct core_ops - commands to the shell
  * @extent_create:  make memory for @extent, zeroed, never mapped by any other
  *                  tenant; answer with core_extent_created()
- * @extent_release: give the extent's memory back to the system; nobody claims
- *                  to have it mapped any more, which may be a lie
+ * @extent_release: give the extent's memory back to the system; every client
+ *                  said that it has it unmapped, which may be a lie
  * @extent_send:    pass the extent's descriptor to @client; the client
  *                  answers with EXTENT_ACK
- * @wake:           something was published for @client: events or statuses
+ * @wake:           events or statuses were published for @client
  * @kill:           end the process of @client; answer with core_client_dead()
  *                  and core_client_quiet()
- * @kill_ghosts:    end the processes of @tenant that detached and live on;
- *                  answer with core_ghost_gone() or core_client_dead() for
- *                  each; NULL: what is released is out of their reach, so
- *                  past the deadline they count no more
- *
- * @trigger:        core_trigger_add()'s; may be NULL
- * @trigger_gone:   it is no more, with its domain; may be NULL
+ * @kill_ghosts:    end the lingering processes of @tenant; answer with
+ *                  core_ghost_gone() or core_client_dead() for each; NULL: they
+ *                  cannot reach released memory, so past the deadline they do
+ *                  not count
+ * @trigger:        a trigger of core_trigger_add() fired; may be NULL
+ * @trigger_gone:   a trigger ended with its domain; may be NULL
  * @copy:           answer with core_copy_done(); never refused; may be NULL
- *                  where there is no host pool: then no block is moved
- * @io:             answer with core_io_done(); never refused, however late
+ *                  without a host pool: then no block is moved
+ * @io:             answer with core_io_done(), however late; never refused
  * @crash:          for tests: the core passes CORE_CRASH_@point, and may be
  *                  ended there; NULL elsewhere
  *
@@ -198,11 +195,11 @@ struct core_ops {
 };
 
 /**
- * struct core_bind - where the core publishes for one client
+ * struct core_bind - memory in which the core publishes for one client
  * @ctl:     the daemon's control words: state, reason, pressure, committed,
  *           event_tail (ring indices belong to the shell)
  * @seqs:    status records, @max_seqs of them
- * @extents: one record an extent
+ * @extents: one record for each extent
  * @tables:  shadow pages, nr_tables of them
  * @events:  ring of @nr_events, a power of two
  */
@@ -215,7 +212,7 @@ struct core_bind {
 	u32				nr_events;
 };
 
-/* What the shell must know of an attachment to build its segments. */
+/* Facts of an attachment that the shell builds the client's segments from. */
 struct core_attach_info {
 	u32	client;
 	u32	domain;
@@ -230,19 +227,19 @@ struct core_attach_info {
 	u64	span_tail;
 	u64	layer_stride;
 	u64	block_bytes;
-	u32	dropped_blocks;	/* cached under this name by another model */
-	bool	cut;		/* it asked for more than its tenant may */
-	const char *text;	/* why it was refused, or NULL */
+	u32	dropped_blocks;	/* blocks of another model that were cached under this name */
+	bool	cut;		/* a limit was larger than the tenant's quota allows */
+	const char *text;	/* reason of a refusal, or NULL */
 };
 
 /**
- * struct core_quota - what a tenant may have, as the shell says at each attach
- * @named:       an operator named it: a record is kept for it
+ * struct core_quota - limits of a tenant, which the shell gives at each attach
+ * @named:       an operator named the tenant: a record is kept for it
  * @max_domains: domains, with clients or without
- * @max_min:     bytes of memory.min that its clients may ask for, all of its
- *               domains together, and of memory.low; what an operator set does
- *               not count
- * @max_weight:  largest weight that they may ask for
+ * @max_min:     bytes of memory.min that its clients may ask for in all of its
+ *               domains together, and as much memory.low; limits that an
+ *               operator set do not count
+ * @max_weight:  largest weight that its clients may ask for
  */
 struct core_quota {
 	u32	named;
@@ -265,11 +262,11 @@ bool core_poll(struct core *core, u64 now);
 struct core_report;
 
 /*
- * adopt.c: a core goes on in the arena of one that ended.  How it was found;
- * see Documentation/core.md.
+ * adopt.c: a core goes on in the arena of a core that ended.  These are the
+ * kinds of adoption; see Documentation/core.md.
  */
 enum {
-	CORE_ADOPT_WHOLE,	/* nothing is lost */
+	CORE_ADOPT_WHOLE,	/* all state is kept */
 	CORE_ADOPT_SALVAGED,	/* content is kept, sequences begin anew */
 };
 
@@ -283,7 +280,7 @@ void core_adopt_ghosts(struct core *core, u32 tenant, u32 nr);
 void core_commit_begin(struct core *core);
 void core_commit_end(struct core *core, u32 client);
 
-/* resume.c: clients of that core come back */
+/* resume.c: clients of an adopted arena come back */
 int __must_check core_client_resume(struct core *core, u64 now, u32 client,
 				    u64 seen, struct core_attach_info *info,
 				    u64 *committed);
@@ -307,13 +304,12 @@ void core_client_eproto(struct core *core, u64 now, u32 client);
 void core_shutdown(struct core *core, u64 now);
 
 /*
- * device.c: what the shell can still do with the pool's device, and what it says
- * when that changes
+ * device.c: states of the pool's device, and the report that one changed
  */
 enum {
 	CORE_DEVICE_WORKS,
-	CORE_DEVICE_CUT,	/* no copies, no more memory */
-	CORE_DEVICE_LOST,	/* nor is it known what is in its memory */
+	CORE_DEVICE_CUT,	/* nothing can be copied, no memory made */
+	CORE_DEVICE_LOST,	/* likewise, and the content of its memory is unknown */
 };
 
 void core_device_failed(struct core *core, u64 now, u32 how);
@@ -346,7 +342,7 @@ int __must_check core_pool_resize(struct core *core, u64 now, u64 bytes);
 #define CORE_WEIGHT_DEFAULT	100u
 #define CORE_WEIGHT_MAX		10000u
 
-/* Marks of a domain that an operator may change: name, file, text. */
+/* Limits of a domain that an operator may change: name, file, text. */
 #define CORE_LIMITS(x)							\
 	x(MIN, "memory.min", "bytes that others never take")		\
 	x(LOW, "memory.low", "bytes that others take last")		\
@@ -366,7 +362,7 @@ int __must_check core_domain_set(struct core *core, u64 now, u32 domain,
 int __must_check core_domain_unset(struct core *core, u64 now, u32 domain,
 				   u32 which);
 
-/* operate.c: who begins nothing new */
+/* operate.c: levels at which new work can be refused */
 enum {
 	CORE_DRAIN_NODE,
 	CORE_DRAIN_TENANT,
@@ -378,7 +374,7 @@ int __must_check core_drain(struct core *core, u64 now, u32 what, u32 id,
 			    bool on);
 bool core_get_drain(const struct core *core);
 
-/* tune.c: members of struct core_config that may change, and their largest */
+/* tune.c: members of struct core_config that may change, and their maximum */
 #define CORE_TUNABLES(x)						\
 	x(swappiness,		  200)					\
 	x(watermark_scale_factor, 1000)					\
@@ -403,10 +399,10 @@ void core_trigger_del(struct core *core, u32 trigger);
 void core_cpu_waited(struct core *core, u64 some_ns, u64 full_ns);
 
 /**
- * struct core_req - a request that was judged and may be executed
+ * struct core_req - a request that was checked and may be executed
  * @sqe:        the shell's own copy
  * @args:       the shell's own copy of the argument bytes, 8-byte aligned
- * @nr_results: records that executing it writes
+ * @nr_results: result records that it writes
  * @result_size: bytes of one record
  */
 struct core_req {
@@ -433,7 +429,7 @@ int core_check(const struct core *core, struct core_report *report);
 
 /* view.c: copies for the files under /proc */
 
-/* Two of the states of a block, by which the views below count them. */
+/* Two of the states of a block, the index of counts in the views below. */
 #define CORE_BLK_FREE	0u
 #define CORE_BLK_CACHED	3u
 
@@ -458,8 +454,8 @@ struct core_pool_view {
 	CORE_POOL_PARTS(x)
 #undef x
 	u64	total;
-	u64	committed;	/* reserved for admitted prefills, in free */
-	u64	committed_as;	/* what the resident could come to hold */
+	u64	committed;	/* reserved for admitted prompts; part of @free */
+	u64	committed_as;	/* most that running sequences could come to hold, see commit.c */
 	u64	commit_limit;
 	u64	wmark[3];	/* min, low, high: sums over domains */
 	u64	shared;		/* mapped by more than one sequence */
@@ -467,7 +463,7 @@ struct core_pool_view {
 	u64	capacity_seqs;
 	u32	nr_extents;
 	u32	nr_free_extents;
-	u32	nr_online;	/* the size asked for; more while it shrinks */
+	u32	nr_online;	/* extents in use; after a shrink: those that will be */
 	u32	resizing;
 	u32	device;		/* CORE_DEVICE_* */
 	u32	resv;
@@ -479,13 +475,13 @@ enum { CORE_PSI_MEMORY, CORE_PSI_IO, CORE_PSI_CPU, CORE_PSI_NR_RES };
 #define CORE_PSI_NR_AVGS 3
 #define CORE_NR_TRIGGERS 64
 
-/* Time lost for want of memory, I/O and CPU, see psi.c; of a domain no CPU. */
+/* Time lost for lack of memory, I/O and CPU, see psi.c; CPU: the node only. */
 struct core_pressure_view {
 	u64	total_ns[CORE_PSI_NR_RES][CORE_PSI_NR_KINDS];
 	/* per cent * 100 */
 	u32	avg[CORE_PSI_NR_RES][CORE_PSI_NR_KINDS][CORE_PSI_NR_AVGS];
 	u32	nr_stalled;
-	u32	nr_restoring;	/* of these, waiting for I/O */
+	u32	nr_restoring;	/* waiting for I/O, part of nr_stalled */
 	u32	nr_productive;
 	u32	level;
 };
@@ -500,15 +496,15 @@ struct core_domain_view {
 	u32	nr_spans;
 	u64	blocks[10];	/* by state */
 	u64	reserved;
-	u64	room;		/* free, beside what is promised */
+	u64	room;		/* free blocks that are not reserved */
 	u64	wmark[3];	/* min, low, high, in blocks */
-	u64	cache_floor;	/* blocks of cache that others leave */
-	u64	committed_as;	/* blocks, as the pool's */
+	u64	cache_floor;	/* blocks of cache that other domains leave it */
+	u64	committed_as;	/* in blocks, like the pool's */
 	u64	commit_limit;
 	u32	nr_spans_full;
 	u32	nr_spans_empty;
-	u64	limit[CORE_NR_LIMITS];	/* as set; by CORE_LIMIT_* */
-	u64	emin_bytes;	/* of memory.min, in effect */
+	u64	limit[CORE_NR_LIMITS];	/* as set, by CORE_LIMIT_* */
+	u64	emin_bytes;	/* memory.min in effect */
 	u64	elow_bytes;
 	u64	max_bytes;
 	u64	current_bytes;
@@ -519,35 +515,37 @@ struct core_domain_view {
 	u32	nr_high_events;	/* times that memory.high held up a request */
 	u32	nr_low_events;	/* times that it lost memory below memory.low */
 	u32	nr_preempted;	/* sequences that lost their memory */
-	u64	tail_tokens;	/* room for tokens that nothing was written to, in
-				 * what resident sequences map */
+	u64	tail_tokens;	/* tokens that blocks of running sequences have
+				 * room for beyond the written ones */
 	struct core_pressure_view pressure;
 };
 
-/* How often a time was no longer than each bound and longer than the one before. */
+/*
+ * Times of at most each bound and more than the bound before; last: all longer.
+ */
 struct core_hist {
 	u64	count[CORE_LIFE_BOUNDS + 1];
 	u64	sum_ns;
 };
 
-/* Of a domain: see life.c. */
+/* Counts of a domain, see life.c. */
 struct core_life_view {
 	struct core_hist	hist[NR_CORE_LIVES];
 	u64			preempted[NR_CORE_CAUSES][2]; /* 1: swapped */
 	u64			lost_tokens[NR_CORE_CAUSES];
 };
 
-/* What a tenant has; its name is the shell's business. */
+/* The memory of a tenant; the shell knows its name. */
 struct core_tenant_view {
 	u32	id;
 	u64	key;
-	u32	nr_clients;	/* whose memory is not all back */
+	u32	nr_clients;	/* attached, or dead and not quiet yet */
 	u32	nr_domains;
-	u32	nr_ghosts;	/* processes that detached and live on */
-	u64	backed_bytes;	/* extents that it has */
-	u64	current_bytes;	/* charged to its domains */
-	u64	min_bytes;	/* asked for by its clients, as granted */
-	u32	drain;		/* a bit for each CORE_DRAIN_* that holds */
+	u32	nr_ghosts;	/* lingering processes of detached clients */
+	u64	backed_bytes;	/* bytes of its extents */
+	u64	current_bytes;	/* used by its domains */
+	u64	min_bytes;	/* memory.min that its clients asked for, as granted */
+	u32	drain;		/* bit set of CORE_DRAIN_* */
 	u32	resv;
 };
 
@@ -560,12 +558,12 @@ struct core_client_view {
 	u32	nr_running;
 	u32	nr_waiting;
 	u32	open_steps;
-	u32	away;		/* adopted, not back yet: 1, or 2: salvaged */
-	u32	begun;		/* steps, since it attached; modulo 2^32 */
-	u32	drain;		/* as its tenant's */
+	u32	away;		/* adopted, not resumed yet: 1, or 2: salvaged */
+	u32	begun;		/* steps that it began since it attached, modulo 2^32 */
+	u32	drain;		/* as in core_tenant_view */
 	u64	pinned_since;	/* begin of the oldest open step, or 0 */
-	u64	blocks;		/* mappings of its sequences */
-	u64	tail_tokens;	/* as its domain's */
+	u64	blocks;		/* table entries of its sequences */
+	u64	tail_tokens;	/* as in core_domain_view */
 };
 
 struct core_seq_view {
@@ -597,19 +595,19 @@ struct core_extent_view {
 	u32	span_pinned;	/* quiescing, or named by a copy or I/O */
 	u32	span_quarantine;
 	u32	span_poison;
-	u32	looked;		/* blocks looked at for these three */
-	u32	generation;	/* of the memory made last */
-	u32	backed;		/* there is memory */
-	u64	mapped;		/* bit a client */
+	u32	looked;		/* blocks that were counted for these three */
+	u32	generation;	/* number of times that its memory was made */
+	u32	backed;		/* it has memory */
+	u64	mapped;		/* bit set of clients */
 };
 
 /**
- * struct core_map_view - a span, or extents in a row that are in none and alike
- * @first:     extent
- * @nr:        of them
- * @state:     as core_extent_view's
- * @domain:    of the span, else CORE_NONE
- * @nr_blocks: of the span, else 0
+ * struct core_map_view - a span, or a row of extents in no span, all alike
+ * @first:     first extent
+ * @nr:        number of extents
+ * @state:     as in core_extent_view
+ * @domain:    owner of the span, else CORE_NONE
+ * @nr_blocks: blocks of the span, else 0
  */
 struct core_map_view {
 	u32	first;
@@ -619,9 +617,9 @@ struct core_map_view {
 	u32	nr_blocks;
 };
 
-#define CORE_MAP_SHARED	0x80u	/* with a block's state: several sequences map it */
+#define CORE_MAP_SHARED	0x80u	/* flag beside a block's state: several sequences map it */
 
-/* The host pool and the areas; all in bytes. */
+/* The host pool or an area; all in bytes. */
 struct core_tier_view {
 	u32	online;
 	s32	prio;
@@ -630,27 +628,27 @@ struct core_tier_view {
 	u64	limbo;		/* slots named by unfinished requests */
 	u64	poison;		/* slots that failed */
 	u64	errors;
-	u32	bad[2];		/* of reads, of writes: lately */
-	u64	rate[2];	/* bytes a second, measured; 0: not yet */
-	u32	nr_ios;		/* unfinished */
-	u32	nr_overdue;	/* of these, not answered in time */
+	u32	bad[2];		/* recent failures of reads and writes */
+	u64	rate[2];	/* measured, bytes a second; 0: not known yet */
+	u32	nr_ios;		/* requests in flight */
+	u32	nr_overdue;	/* part of nr_ios, not answered in time */
 	u32	readonly;
 	u32	resv;
 };
 
 #define CORE_LRU_TIERS	16
 
-/* The order in which a domain's cache goes, by tier. */
+/* The cache of a domain by tier, see lru.c. */
 struct core_lru_view {
 	struct {
-		u32	found;	/* times it was, at least */
-		u32	class;	/* by interval, or by what came in with it */
-		u32	nr;	/* blocks that may go */
-		u32	low;	/* of these, of low retention */
+		u32	found;	/* times that its names were found, at least */
+		u32	class;	/* class of the interval, or of the tokens that came in */
+		u32	nr;	/* candidates for eviction */
+		u32	low;	/* of these, with low retention */
 		u32	high;
-		u32	oldest;	/* age of the next, in percent of the cache */
-		u32	worth;	/* its hits a 1000 blocks and turn of the cache,
-				 * by what one counts */
+		u32	oldest;	/* age of the next one, in per cent of the capacity */
+		u32	worth;	/* its expected hits by 1000 blocks in the time in
+				 * which as many blocks are entered as fit */
 	} tier[CORE_LRU_TIERS];
 };
 

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * life.h - how long blocks live, and what preemption was for
+ * life.h - lifetime histograms of blocks, and counts of preemptions
  *
- * Records of the arena (records.h) and what changes them; life.c tells more.
+ * Records of the arena (records.h) and their functions; see life.c.
  */
 #ifndef KVMM_CORE_LIFE_H
 #define KVMM_CORE_LIFE_H
 
 #include "kvmm/core/core.h"
 
-#define LIFE_SAMPLES	1024u	/* blocks that are looked at, at most */
+#define LIFE_SAMPLES	1024u	/* blocks that are sampled, at most */
 
 /**
- * struct kv_sample - a block of the device that is looked at
- * @born:   when it was last taken; 0: not known
- * @cached: when the last sequence let go of it; 0: some map it
+ * struct kv_sample - time stamps of a sampled block of the device
+ * @born:   time at which it was last allocated; 0: not known
+ * @cached: time at which its last mapping went; 0: sequences map it
  */
 struct kv_sample {
 	u64	born;
 	u64	cached;
 };
 
-/* Of each domain; a view of it is a copy. */
+/* Counts of a domain; a view is a copy. */
 struct kv_life {
 	struct core_life_view	v;
 };

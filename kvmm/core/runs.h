@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runs.h - a sequence's table, for people: stretches of blocks that are alike
+ * runs.h - a view of a sequence's table: rows of blocks that are alike
  */
 #ifndef KVMM_CORE_RUNS_H
 #define KVMM_CORE_RUNS_H
@@ -10,13 +10,13 @@
 struct core;
 
 /**
- * struct core_run - entries of a table, one after the other
- * @at:     the first
- * @nr:     how many
- * @block:  of the first; those of the others follow it.  CORE_NONE: no block is
- *          there, the beginning was trimmed
- * @nr_map: sequences that map each of them
- * @open:   being written; the others are sealed
+ * struct core_run - consecutive entries of a table
+ * @at:     index of the first entry
+ * @nr:     number of entries
+ * @block:  block of the first; the others follow it in the pool.  CORE_NONE:
+ *          there is no block, the beginning was trimmed
+ * @nr_map: sequences that map each of the blocks
+ * @open:   the block is being written; blocks of other runs are sealed
  */
 struct core_run {
 	u32	at;
@@ -28,11 +28,11 @@ struct core_run {
 
 /**
  * core_get_runs() - the next runs of sequence record @seq
- * @at:     where to begin; takes where to go on
- * @budget: entries looked at, at most; a run is cut there
- * @run:    takes up to @nr of them
+ * @at:     index to begin at; gets the index to go on at
+ * @budget: most entries to look at; a run is cut there
+ * @run:    gets up to @nr runs
  *
- * Return: how many, 0 behind the last; -ERANGE, -ENOENT as core_get_seq().
+ * Return: number of runs, 0 behind the last; -ERANGE, -ENOENT as core_get_seq().
  */
 int core_get_runs(const struct core *c, u32 seq, u32 *at, u32 budget,
 		  struct core_run *run, u32 nr);

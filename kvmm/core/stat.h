@@ -106,7 +106,7 @@ enum core_event {
 	NR_CORE_EVENTS
 };
 
-/* What a preemption was for. */
+/* Causes of a preemption. */
 #define CORE_CAUSES(x)							\
 	x(grow,		"room for a running sequence")		\
 	x(itself,	"it needed room, and no sequence of lower rank could be preempted") \
@@ -139,7 +139,7 @@ enum core_life {
 	NR_CORE_LIVES
 };
 
-/* Bounds of their histograms: nanoseconds, and the same in seconds. */
+/* Bounds of these histograms: nanoseconds, and the same in seconds. */
 #define CORE_LIFE_LES(x)						\
 	x(1000000ull, "0.001") x(5000000ull, "0.005") x(20000000ull, "0.02") \
 	x(100000000ull, "0.1") x(500000000ull, "0.5") x(2000000000ull, "2") \

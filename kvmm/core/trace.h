@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trace.h - what the core decided, as records; its events from one list
+ * trace.h - records of decisions of the core; their events, in one list
  *
- * A shell that wants them hands over memory with core_trace_attach(): a ring of
- * records of one size, and the report of the last time that memory ran out
- * (oom.c).  Without that memory nothing is recorded and no event can be
+ * A shell that wants records passes memory to core_trace_attach(): a ring of
+ * records of one size, and the report of the last time that reclaim found no
+ * memory (oom.c).  Without that memory nothing is recorded and no event can be
  * switched on.  The tree's `trace` and `events/`, their documentation and the
  * tests are made from these lists.
  *
@@ -18,9 +18,9 @@
 /* How the value of a field is printed. */
 enum core_trace_kind {
 	CORE_TRACE_DEC,		/* a number */
-	CORE_TRACE_ID,		/* the same, or `-`: none */
-	CORE_TRACE_INT,		/* with its sign */
-	CORE_TRACE_SIZE,	/* the same as DEC, or `max` */
+	CORE_TRACE_ID,		/* a number, or `-`: none */
+	CORE_TRACE_INT,		/* a signed number */
+	CORE_TRACE_SIZE,	/* a number, or `max` */
 	CORE_TRACE_CAUSE,	/* a name of CORE_CAUSES */
 	CORE_TRACE_OUTCOME,	/* a name of CORE_OOM_OUTCOMES */
 	CORE_TRACE_LIMIT,	/* a file of CORE_LIMITS */
@@ -118,7 +118,7 @@ enum core_trace_event {
 	NR_CORE_TRACE
 };
 
-/* How many fields each has. */
+/* Number of fields of each event. */
 enum {
 #define f(name) + 1
 #define x(name, text, fields) CORE_TRACE_NR_##name = 0 fields,
@@ -132,7 +132,7 @@ enum {
 
 /**
  * struct core_trace_rec - one record
- * @ns:    when, the core's time
+ * @ns:    time of the event, the core's
  * @event: CORE_TRACE_*
  * @arg:   its fields
  */
@@ -143,7 +143,7 @@ struct core_trace_rec {
 	u64	arg[CORE_TRACE_ARGS];
 };
 
-/* What becomes of who asked when nothing could be reclaimed. */
+/* Outcomes for a sequence that asked when nothing could be reclaimed. */
 #define CORE_OOM_OUTCOMES(x)						\
 	x(victim,	"another sequence loses its memory for it")	\
 	x(itself,	"it loses its own")				\
@@ -157,7 +157,7 @@ enum core_oom_outcome {
 	NR_CORE_OOM_OUTCOMES
 };
 
-/* Why a domain's best candidate is taken, or not. */
+/* Reasons to take the best candidate of a domain, or not to. */
 #define CORE_OOM_WHYS(x)						\
 	x(taken,	"its family is the victim")			\
 	x(none,		"its domain has no running sequence that is not marked already") \
@@ -181,10 +181,10 @@ enum core_oom_why {
 #define CORE_OOM_ROWS	32u	/* domains in a report */
 
 /**
- * struct core_oom_row - a domain, and who of it could have been taken
+ * struct core_oom_row - a domain, and its best candidate for preemption
  * @blocks:  by state, as in struct core_domain_view
- * @client:  of the best candidate; CORE_NONE: there is none
- * @seq:     its number there
+ * @client:  client of the candidate; CORE_NONE: there is no candidate
+ * @seq:     its number in that client
  * @why:     CORE_OOM_WHY_*
  */
 struct core_oom_row {
@@ -211,16 +211,17 @@ struct core_oom_row {
 
 /**
  * struct core_oom_view - the last time that nothing could be reclaimed
- * @nr:      how often that was, this one included; 0: never
- * @same:    of these, how many followed at the same instant
- * @ns:      when
- * @client:  who asked; @seq: its number there
- * @want:    blocks
+ * @nr:      number of such times, this one included; 0: none
+ * @same:    number of those that followed at the same instant
+ * @ns:      time
+ * @client:  client of the sequence that asked
+ * @seq:     number of that sequence in its client
+ * @want:    blocks that it asked for
  * @outcome: CORE_OOM_*
  * @cause:   CORE_CAUSE_*, if @outcome is a preemption
  * @victim:  row of the victim's domain; CORE_NONE: none
  * @nr_free: extents in no span, and not out of use
- * @row:     @nr_rows of the @nr_domains there are, the asking one's first
+ * @row:     @nr_rows of the @nr_domains domains, that of the sequence first
  */
 struct core_oom_view {
 	u64	nr;
@@ -247,8 +248,8 @@ struct core_oom_view {
 
 /**
  * struct core_trace - the memory that a shell lends
- * @written: records since it was attached
- * @nr:      records that there is room for, a power of two
+ * @written: records written since it was attached
+ * @nr:      records that fit, a power of two
  */
 struct core_trace {
 	u64			written;

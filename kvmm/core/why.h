@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * why.h - why a sequence waits, and what was taken from it
+ * why.h - why a sequence waits, and the memory that it lost
  *
- * Two words and one record a sequence, written where it is decided and never
- * read by a decision; why.c tells more.  This part is for readers as well.
+ * The words for the reasons, and the view of a sequence that readers get.
+ * why.c writes the records behind it; no decision reads them.
  */
 #ifndef KVMM_CORE_WHY_H
 #define KVMM_CORE_WHY_H
 
 #include <kvmm/types.h>
 
-/* What stands in a sequence's way: word, and a sentence for people. */
+/* Reasons for which a sequence waits: word, and a sentence for people. */
 #define CORE_WAITS(x)							\
 	x(nothing,  "nothing: it has its memory")			\
 	x(client,   "its client: all of its token ids are to be sent (again)") \
@@ -42,34 +42,38 @@ enum core_wait {
 	NR_CORE_WAITS
 };
 
-#define CORE_WHY_AHEAD	4096u	/* of those before it are counted, no more */
+#define CORE_WHY_AHEAD	4096u	/* sequences before it are counted up to this number */
 
 /**
- * struct core_why_view - all that there is to say of one sequence
+ * struct core_why_view - all that is known of the waiting of one sequence
  * @wait:       CORE_WAIT_*
- * @first:      of a CORE_WAIT_line: what the first of the line waits for
- * @wait_domain: for whose sake it waits, CORE_NONE: nobody's
+ * @first:      for CORE_WAIT_line: the reason of the first sequence of the line
+ * @wait_domain: domain that it waits for; CORE_NONE: no domain
  * @state:      KVMM_SEQ_*
- * @waits_ns:   since it has been without memory
- * @reason_ns:  since @wait is the reason; 0 where that is not written down
+ * @waits_ns:   time without memory so far
+ * @reason_ns:  time for which @wait has been the reason; 0: not recorded
  * @ahead:      sequences before it in its domain's line; at most CORE_WHY_AHEAD
- * @needs:      blocks that it is to have when it is admitted
- * @room:       blocks of its domain that are free and not promised
- * @cached:     blocks of its domain that hold nothing but cache
- * @held:       blocks of its domain in use or promised, without its cache
+ * @needs:      blocks that it gets when it is admitted
+ * @room:       blocks of its domain that are free and not reserved
+ * @cached:     blocks of its domain that are only cache
+ * @held:       blocks of its domain in use or reserved, without its cache
  * @taken:      times that its memory was taken
- * @out_ns:     time that it was without for that, this time included
- * @tokens:     that were lost by it: to be found again in the cache, or computed
- * @last_ns:    since it was taken last; 0: not known
- * @cause:      of that: CORE_CAUSE_*
- * @kept:       of that: it was swapped out
- * @back:       of that: it has memory again
- * @blocks:     of that: blocks taken
- * @len:        of that: tokens that were valid
- * @found:      of that: tokens of these that were there when it came back
- * @by_domain:  of that: for whose sake, CORE_NONE: nobody's, or it has gone
- * @by_client:  and of these which, CORE_NONE: not one of them alone
- * @by_seq:     as its number in that client
+ * @out_ns:     time without memory because of that, this time included
+ * @tokens:     tokens that were lost by that, to be found in the cache or
+ *              computed again
+ * @last_ns:    time since its memory was last taken; 0: not known.  The fields
+ *              below are about that last time.
+ * @cause:      CORE_CAUSE_*
+ * @kept:       it was swapped out
+ * @back:       it has memory again
+ * @blocks:     blocks taken
+ * @len:        tokens that were valid
+ * @found:      tokens of these that were found when it came back
+ * @by_domain:  domain that the memory was taken for; CORE_NONE: no domain, or it
+ *              was dropped since
+ * @by_client:  client of the sequence that it was taken for; CORE_NONE: it was
+ *              for no single sequence
+ * @by_seq:     number of that sequence in its client
  */
 struct core_why_view {
 	u64	seq;
