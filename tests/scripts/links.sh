@@ -5,7 +5,7 @@
 #
 # budget: 20 s
 #
-# Every relative link of README.md and Documentation/ must name a file of the
+# Every relative link of README.md, CONTRIBUTING.md and Documentation/ must name a file of the
 # tree, and a heading of it where it has a #; every page of Documentation/ must
 # be in its index, and every folder of the source beside the page about it.
 . "$KVMM_TOP/tests/scripts/checks.bash"
@@ -14,7 +14,7 @@ cd "$KVMM_TOP" || exit 1
 
 links_of() { grep -oE '\]\([^)#:]+' "$1" | cut -c3-; }
 
-for page in README.md Documentation/*.md; do
+for page in README.md CONTRIBUTING.md Documentation/*.md; do
 	while read -r link; do
 		check "$page: $link" test -e "$(dirname "$page")/$link"
 	done < <(links_of "$page")
@@ -52,7 +52,7 @@ out=$(awk '
 		}
 		if (n < 10)
 			print "only " n " links to headings were found"
-	}' README.md Documentation/*.md Documentation/measurements/*.md)
+	}' README.md CONTRIBUTING.md Documentation/*.md Documentation/measurements/*.md)
 check 'headings that links name' [ -z "$out" ]
 
 for page in Documentation/*.md; do
