@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kvmm/ipc/keep.h"
+#include "kvmm/ipc/deposit/keep.h"
 #include "tests/integration/adopt_scene.h"
 #include "tests/integration/wire.h"
 
