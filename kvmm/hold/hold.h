@@ -18,7 +18,7 @@
  * HOLD_LIFE, the first record of every kvmm, says which.
  *
  * Adoption.  From HOLD_ARENA to HOLD_GHOST a kvmm deposits what the next one
- * needs to go on where it died (ipc/adopt.c).  What the socket took counts as
+ * needs to go on where it died (ipc/start/adopt.c).  What the socket took counts as
  * kept: hold reads all of it before it starts another kvmm.  What hold cannot
  * keep is missing then, and the start is a cold one.
  */
@@ -92,10 +92,10 @@ enum hold_kind {
 
 	/* For adoption. */
 	HOLD_ARENA,		/* memfd of the core's arena */
-	HOLD_KEEP,		/* memfd with struct keep (ipc/keep.h) */
+	HOLD_KEEP,		/* memfd with struct keep (ipc/deposit/keep.h) */
 	HOLD_HOST,		/* memfd of the host pool */
 	HOLD_EXTENT,		/* memory of extent @index, of @generation */
-	HOLD_GHOST,		/* pidfd; value: GHOST_VALUE() of ipc/ghost.c */
+	HOLD_GHOST,		/* pidfd; value: GHOST_VALUE() of ipc/clients/ghost.c */
 
 	HOLD_SYNC,		/* ASK: everything before this was taken */
 	HOLD_UPGRADE,		/* ASK, with the program's file: start that one

@@ -4,7 +4,7 @@
  *
  * An unprivileged process that carries text between the kernel's FUSE and the
  * daemon's view socket.  It knows no content: names, modes and texts are the
- * daemon's, and so is the judgement of who sees what (view_ask.c of kvmm/ipc).
+ * daemon's, and so is the judgement of who sees what (kvmm/ipc/view/ask.c).
  * What any user of the machine does in the mount ends here and not in kvmm: a
  * reader that hangs, a thousand of them, or a fault in libfuse cost the view,
  * which kvmm-hold starts again, and nothing else.

@@ -4,7 +4,7 @@
  *
  * An input is a few connections, each with one message and its descriptors: a
  * request of the list below with other bytes spliced in, or any bytes.  admin.c,
- * admin_set.c and what adds and removes swap areas answer as in the daemon; a
+ * admin/set.c and what adds and removes swap areas answer as in the daemon; a
  * swapd is connected, which says what the input says, or nothing.
  *
  * Laws: an answer is `ok TEXT`, `error N TEXT` or `progress TEXT`; no line of

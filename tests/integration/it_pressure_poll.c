@@ -36,7 +36,7 @@
 #define LIMIT_MS	(20000 * (int)time_scale())
 #define WINDOW_MS	500		/* the shortest */
 #define TRIGGER		"some 50000 500000"
-#define WAITS_USER	4		/* of kvmm/ipc/wait.c */
+#define WAITS_USER	4		/* of kvmm/ipc/view/wait.c */
 #define TOKENS		16
 #define POOL_TOKENS	(32 * TOKENS)	/* 1 MiB in blocks of 32 KiB */
 
