@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * evict.c - take cached blocks from a domain, those of least worth first
+ * evict.c - evict cached blocks of a domain, those of least worth first
  *
  * Three callers, three bounds: the domain itself that needs room, another
  * domain that may have what this one can spare, and a span that is about to
@@ -10,7 +10,10 @@
 
 #define WORK_EVICT	32u	/* see core_work() */
 
-/* What goes next; in spans that are to go only if its end is all that counts. */
+/*
+ * The block to evict next.  Blocks of isolated spans count only with @any: their
+ * eviction gives the domain no free block.
+ */
 static u32 evict_next(const struct core *c, u32 dom, bool any)
 {
 	u32 i = lru_next(c, dom);
@@ -24,8 +27,8 @@ static u32 evict_next(const struct core *c, u32 dom, bool any)
 /**
  * room_evict() - drop cache of the domain until @nr blocks are free
  *
- * Also keeps what is used, promised and wanted together within memory.max, and
- * within memory.high as far as cache goes.
+ * Also keeps used, reserved and wanted blocks together within memory.max, and
+ * within memory.high as far as its cache reaches.
  * Return: ROOM_NOW, or ROOM_NONE when the cache was not enough.
  */
 enum verdict room_evict(struct core *c, u32 dom, u32 nr)
@@ -34,7 +37,7 @@ enum verdict room_evict(struct core *c, u32 dom, u32 nr)
 	u32 mark = min(d->dev.max_blocks, d->high_blocks), blk, limited = 0;
 
 	c->taker = dom;
-	/* A span that falls empty now is wanted, not to be given away. */
+	/* The domain is about to use a span that falls empty now. */
 	d->dev.keep_spans = 1;
 	for (;;) {
 		bool over = (u64)domain_used(d) + d->dev.reserved + nr > mark;
@@ -62,7 +65,7 @@ enum verdict room_evict(struct core *c, u32 dom, u32 nr)
 /**
  * room_evict_spare() - drop cache of a domain for others, until @nr blocks are free
  *
- * As far as it may lose it.  Spans that fall empty stay with it.
+ * As far as its limits allow.  A span that falls empty stays with the domain.
  */
 void room_evict_spare(struct core *c, u32 dom, u32 nr)
 {
@@ -84,10 +87,13 @@ void room_evict_spare(struct core *c, u32 dom, u32 nr)
 }
 
 /*
- * What goes takes with it what it has below, which may empty other spans: they
- * stay, for what the owner can spare was worked out with them.
+ * span_evict_cached() - evict the cached blocks of a span
  *
- * Return: blocks that went, without those below.
+ * Evicting a block also evicts the blocks that follow it in a prompt.  They may be
+ * the last ones of other spans.  Those spans stay with their domain, since its
+ * spare blocks were counted with them.
+ *
+ * Return: evicted blocks of the span, without those that followed them.
  */
 u32 span_evict_cached(struct core *c, u32 first)
 {

@@ -2,31 +2,31 @@
 /*
  * steal.c - memory that other domains can do without
  *
- * A domain that finds no free extents looks at the runs of extents that others
- * have: what is free, or cache above what is protected, costs them nothing or
- * little.  It looks before it takes (span_runs_possible()), so that a request
- * which cannot be met costs nobody anything, in passes from what costs least to
- * what costs most, each span counted once.  What other domains' sequences hold
- * is none of this file's: see evacuate.c, displace.c and victim.c.
+ * A domain that finds no free extents scans the extent runs of other domains.
+ * Free blocks cost their owner nothing; cache above the protected amount costs it
+ * little.  The scan comes before the first eviction (span_runs_possible()), so a
+ * request that cannot be met costs no domain anything.  It makes one pass for each
+ * cost, the cheapest first, and counts each span once.  This file takes no memory
+ * of sequences: see evacuate.c, displace.c and victim.c.
  *
- * Scratch: span_scan.counted, cost and pass, domain_scan.spare and lost; they mean
- * nothing between events.
+ * The scan notes its counts in span_scan.counted, cost and pass, and in
+ * domain_scan.spare and lost.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
 #define WORK_EXTENT	2u	/* see core_work() */
-#define LOOK_PARTS	32u	/* of the pool: so much is used between two looks in vain */
+#define LOOK_PARTS	32u	/* of the pool is used between two scans that find nothing */
 
 /*
- * What a run of extents costs those who have it; passes go in this order.  What
- * clients of another tenant have mapped comes last, whatever it holds: they
- * have to give it back first (revoke.c).
+ * Cost of an extent run for its owners; passes go in this order.  A run that
+ * clients of another tenant have mapped comes last, whatever it holds: these
+ * clients have to give it back first (revoke.c).
  */
 enum run_cost {
 	RUN_FREE,		/* nothing */
 	RUN_CACHE,		/* cache above what is protected */
-	RUN_FLOOR,		/* cache below somebody's floor */
-	RUN_LOW,		/* cache below somebody's memory.low */
+	RUN_FLOOR,		/* cache below an owner's floor */
+	RUN_LOW,		/* cache below an owner's memory.low */
 	RUN_REVOKE,		/* the same by a revocation */
 	RUN_REVOKE_CACHE,
 	RUN_REVOKE_FLOOR,
@@ -35,13 +35,13 @@ enum run_cost {
 	RUN_NONE = NR_RUN_COSTS	/* cannot be had */
 };
 
-/* Is somebody of the domain beside who asks there to give way, or to end? */
+/* Has the domain a running sequence beside the one that asks? */
 static bool has_others(const struct kv_domain *d)
 {
 	return d->nr_running > 1;
 }
 
-/* What the cache of a span costs: who asks may do without, or may not. */
+/* Cost of a span for its cache; RUN_NONE: its owner must not lose it. */
 static u32 cache_cost(const struct core *c, const struct kv_span *sp, u32 dom)
 {
 	const struct kv_domain *owner = &c->domains[sp->domain];
@@ -56,7 +56,7 @@ static u32 cache_cost(const struct core *c, const struct kv_span *sp, u32 dom)
 	return floor ? RUN_FLOOR : RUN_CACHE;
 }
 
-/* What two parts of a run cost together. */
+/* Cost of two parts of a run together. */
 static u32 run_cost_both(u32 a, u32 b)
 {
 	u32 revoke = a >= RUN_REVOKE || b >= RUN_REVOKE ? RUN_REVOKE : RUN_FREE;
@@ -66,7 +66,7 @@ static u32 run_cost_both(u32 a, u32 b)
 	return max(a % RUN_REVOKE, b % RUN_REVOKE) + revoke;
 }
 
-/* What does the memory itself cost, whatever it holds? */
+/* Cost of an extent for its memory alone, whatever it holds. */
 static u32 extent_cost(const struct core *c, u32 e, u32 dom)
 {
 	const struct kv_extent *x = &c->extents[e];
@@ -75,7 +75,7 @@ static u32 extent_cost(const struct core *c, u32 e, u32 dom)
 		return RUN_NONE;
 	if (x->tenant == c->domains[dom].tenant)
 		return RUN_FREE;
-	/* To be made anew, which may be of no use just now. */
+	/* Its memory has to be made anew, which failed a short while ago. */
 	if (c->now < c->head->create_after)
 		return RUN_NONE;
 	if (!revoke_needed(c, e))
@@ -83,7 +83,7 @@ static u32 extent_cost(const struct core *c, u32 e, u32 dom)
 	return revoke_may(c, e) ? RUN_REVOKE : RUN_NONE;
 }
 
-/* Would the span's memory be of use to @dom, and what does it cost? */
+/* Cost of a span for @dom; RUN_NONE: it cannot have it. */
 static u32 span_cost(const struct core *c, u32 first, u32 dom)
 {
 	const struct kv_span *sp = &c->spans[first];
@@ -99,7 +99,7 @@ static u32 span_cost(const struct core *c, u32 first, u32 dom)
 	return run_cost_both(cost, cache_cost(c, sp, dom));
 }
 
-/* Nothing is taken off what domains have. */
+/* Forget which domains would lose blocks. */
 static void spares_reset_domains(struct core *c)
 {
 	u32 i;
@@ -112,7 +112,7 @@ static void spares_reset_domains(struct core *c)
 	}
 }
 
-/* Nothing is taken off yet. */
+/* Begin a scan: no span is counted. */
 void spares_reset(struct core *c)
 {
 	u32 i;
@@ -122,7 +122,7 @@ void spares_reset(struct core *c)
 		c->span_scans[i].counted = 0;
 }
 
-/* Take the span of @e off what its owner has, in the name of a run. */
+/* Count the span of extent @e as lost to its owner, for the run at @first. */
 static void run_take(struct core *c, u32 first, u32 e, u32 cost)
 {
 	struct kv_span *sp = &c->spans[c->extents[e].span];
@@ -134,7 +134,7 @@ static void run_take(struct core *c, u32 first, u32 e, u32 cost)
 	domain_scan(c, owner)->lost += sp->nr_cached;
 }
 
-/* Put back what was taken in the name of the run, up to extent @end. */
+/* Undo run_take() for the spans of the run, up to extent @end. */
 static void run_untake(struct core *c, u32 first, u32 end)
 {
 	u32 e;
@@ -156,10 +156,10 @@ static void run_untake(struct core *c, u32 first, u32 end)
 }
 
 /*
- * Can @dom have the run at @first at exactly that cost?  What the owners of
- * its spans can spare is taken off domain_scan.spare, and what they lose is
- * added to domain_scan.lost, once for each span.  If it can be had at another,
- * that is noted in @seen.
+ * Can @dom have the run at @first at exactly that cost?  If so, each span of it is
+ * counted once: its free blocks are taken off its owner's domain_scan.spare, its
+ * cached blocks are added to domain_scan.lost.  If @dom can have the run at another
+ * cost, that is noted in @seen.
  */
 static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
 			 u32 *seen)
@@ -209,7 +209,7 @@ static u32 run_costs(const struct core *c)
 	return c->head->nr_tenants > 1 ? NR_RUN_COSTS : RUN_REVOKE;
 }
 
-/* What is there is looked at in the name of @dom. */
+/* Begin a scan for @dom. */
 static void take_prepare(struct core *c, u32 dom)
 {
 	core_work(c, c->head->nr_online * WORK_EXTENT);
@@ -219,9 +219,8 @@ static void take_prepare(struct core *c, u32 dom)
 }
 
 /*
- * Can others spare so little that a look at all extents finds nothing?  A span
- * that goes takes as many blocks off what its owner has to spare and in cache
- * as it has.
+ * Can other domains spare so little that a scan of all extents finds no run?  A
+ * span takes all of its blocks off the spare and cached blocks of its owner.
  */
 static bool runs_none(const struct core *c, u32 dom)
 {
@@ -241,11 +240,10 @@ static bool runs_none(const struct core *c, u32 dom)
 /**
  * span_runs_possible() - how many spans could a domain still get?
  *
- * @back: those of them that clients of another tenant have to give back
+ * @back: how many of them clients of another tenant have to give back
  *
- * Of free extents and of other domains' spans that hold only cache, in the
- * order in which span_steal() takes them: those that cost no cache first.
- * Nothing is taken: a request that cannot be met must cost nobody anything.
+ * Counts free extents and spans of other domains that hold only cache, in the
+ * order in which span_steal() takes them.  Takes nothing.
  */
 u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
 {
@@ -257,7 +255,7 @@ u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
 		return 0;
 	take_prepare(c, dom);
 	for (cost = 0; cost < run_costs(c); cost++) {
-		/* What is taken makes the rest dearer, never cheaper. */
+		/* A run that is counted makes others dearer, never cheaper. */
 		if (cost && !(seen & (BIT(cost + 1) - 1)))
 			continue;
 		core_work(c, c->head->nr_online * WORK_EXTENT);
@@ -270,7 +268,7 @@ u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
 	return runs;
 }
 
-/* Could the extent be the domain's if whoever may lose it lost it? */
+/* Could @dom have the extent if its owner lost all that it may lose? */
 static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 {
 	u32 tenant = c->domains[dom].tenant, used;
@@ -295,7 +293,7 @@ static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 	return true;
 }
 
-/* Then whatever others have could be the domain's, and memory can be made. */
+/* Is no other domain protected, so that @dom could have the whole pool? */
 static bool nobody_is_protected(const struct core *c, u32 dom)
 {
 	u32 i;
@@ -309,7 +307,7 @@ static bool nobody_is_protected(const struct core *c, u32 dom)
 }
 
 /*
- * How many spans could the domain have if there were nothing else, but what
+ * How many spans could the domain have if the others kept no more than their
  * memory.min protects?
  */
 u32 span_runs_reachable(struct core *c, u32 dom)
@@ -394,7 +392,7 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 	return true;
 }
 
-/* The largest share among those who would lose the run. */
+/* The largest share of a domain that would lose a span of the run. */
 static u64 run_share(const struct core *c, u32 dom, u32 first)
 {
 	u64 share = 0;
@@ -407,17 +405,17 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 	return share;
 }
 
-/* The larger, the sooner the run goes, of those at the same cost. */
+/* Order of runs at the same cost: the one with the largest key goes first. */
 static u64 run_key(const struct core *c, u32 dom, u32 first)
 {
 	u32 nr = c->domains[dom].dev.span_extents;
 
-	/* Who lives can answer; processes that detached have to end. */
+	/* A living client can answer; a lingering one has to end. */
 	return (u64)!revoke_haunted(c, first, nr) << 63 |
 	       min(run_share(c, dom, first), BIT_ULL(63) - 1);
 }
 
-/* One that can be had takes its place among the best; of equals the first. */
+/* Add a run to the best ones found; of equal keys the first stays ahead. */
 static void look_add(struct run_look *l, u32 run, u64 key)
 {
 	u32 i = l->nr;
@@ -434,9 +432,9 @@ static void look_add(struct run_look *l, u32 run, u64 key)
 }
 
 /*
- * The runs at that cost whose owners have most beyond their part.  At what
- * other costs there are some is noted in @seen.  Runs before @from are left
- * out.  Of those that cost nothing the first will do.
+ * Find the runs at that cost whose owners have most beyond their part.  Other
+ * costs at which there are runs are noted in @seen.  Runs before @from are left
+ * out.  If a run costs nothing the first one will do.
  */
 static void runs_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from,
 			struct run_look *l)
@@ -457,7 +455,7 @@ static void runs_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from,
 	}
 }
 
-/* Take a run.  Return: it became free, or was asked back. */
+/* Take a run.  Return: whether it is free, or asked back, now. */
 static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
 {
 	u32 owner = c->extents[run].state == EXT_SPAN ? c->extents[run].domain :
@@ -473,8 +471,8 @@ static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
 }
 
 /*
- * The next run of an earlier look in the same event.  What was taken since may
- * have taken its cache along: then it costs nothing.
+ * The next run of an earlier scan in the same event.  Its cache may have been
+ * evicted since, with the blocks before it: then the run costs nothing.
  */
 static u32 look_next(struct core *c, u32 dom, struct run_look *l)
 {
@@ -499,15 +497,13 @@ static u32 look_next(struct core *c, u32 dom, struct run_look *l)
 /**
  * span_steal() - take back spans of other domains that hold only cache
  *
- * Those of one run: of what costs nothing if there is any, then from whoever
- * has the largest share.  Blocks that an open step still copies from turn
- * QUIESCING on eviction, those that a copy out reads LIMBO, and keep the span;
- * then another run is tried at the next event.
+ * @back: only spans that clients of another tenant have to give back
+ * @l:    result of an earlier scan for @dom in this event, or empty
  *
- * @back: only what clients of another tenant have to give back
- * @l: with no runs, or as the last call for @dom in this event left it: whoever wants
- * many takes several of one look at all there is, cache too.  What falls empty
- * with it is found by the next look.
+ * Takes the spans of one run: the cheapest, and of equally cheap ones the run
+ * whose owner has the largest share.  An evicted block that an open step copies
+ * from is QUIESCING, one that a copy out reads is LIMBO; such a block keeps its
+ * span, and another run is tried at the next event.  One scan serves many calls.
  *
  * Return: true when extents became free, or were asked back: then they are on
  * their way, see room_coming().
@@ -528,7 +524,7 @@ bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l)
 		runs_choose(c, dom, cost, &seen, 0, l);
 		if (!l->nr)
 			continue;
-		/* Of what is asked back there is not much at a time. */
+		/* Few runs are asked back at a time: forget the rest. */
 		if (cost >= RUN_REVOKE)
 			l->nr = 0;
 		l->next = 1;
@@ -537,7 +533,7 @@ bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l)
 	return false;
 }
 
-/* Has anybody a span of cache that @dom should have? */
+/* Has a domain of the tenant a span of cache that @dom should have? */
 static bool anybody_keeps(const struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
@@ -555,7 +551,7 @@ static bool anybody_keeps(const struct core *c, u32 dom)
 	return false;
 }
 
-/* Is all of the run what others keep: see limit_keeps()?  Some of it must be. */
+/* Do only domains that keep too much (limit_keeps()) have spans in the run? */
 static bool run_is_kept(const struct core *c, u32 dom, u32 first)
 {
 	bool any = false;
@@ -572,7 +568,7 @@ static bool run_is_kept(const struct core *c, u32 dom, u32 first)
 	return any;
 }
 
-/* Blocks that go with the run. */
+/* Cached blocks in the spans of the run. */
 static u32 run_cached(const struct core *c, u32 dom, u32 first)
 {
 	u32 e, nr = 0;
@@ -583,7 +579,7 @@ static u32 run_cached(const struct core *c, u32 dom, u32 first)
 	return nr;
 }
 
-/* Can @dom have the run of those who keep it?  RUN_FREE, RUN_CACHE, else RUN_NONE. */
+/* Cost of a run that other domains keep: RUN_FREE, RUN_CACHE, else RUN_NONE. */
 static u32 kept_cost(struct core *c, u32 dom, u32 run)
 {
 	u32 cost, seen = 0;
@@ -600,14 +596,14 @@ static u32 kept_cost(struct core *c, u32 dom, u32 run)
 	return RUN_NONE;
 }
 
-/* The larger, the sooner the run goes: the least cache first. */
+/* The run with the largest key goes first: that with the least cache. */
 static u64 kept_key(const struct core *c, u32 dom, u32 run, u32 cost)
 {
 	return cost == RUN_FREE ? UINT64_MAX :
 				  UINT32_MAX - run_cached(c, dom, run);
 }
 
-/* The runs that others keep and that are best to take; @want of no cost will do. */
+/* Find the best runs that other domains keep; @want free ones will do. */
 static void kept_choose(struct core *c, u32 dom, u32 want, struct run_look *l)
 {
 	const u32 nr = c->domains[dom].dev.span_extents;
@@ -625,7 +621,7 @@ static void kept_choose(struct core *c, u32 dom, u32 want, struct run_look *l)
 	}
 }
 
-/* The next run of a look that can still be had, and its cost; CORE_NONE: none. */
+/* The next run of a scan that @dom can still have, and its cost; or CORE_NONE. */
 static u32 kept_next(struct core *c, u32 dom, struct run_look *l, u32 *cost)
 {
 	u32 run;
@@ -641,16 +637,15 @@ static u32 kept_next(struct core *c, u32 dom, struct run_look *l, u32 *cost)
 }
 
 /**
- * span_steal_kept() - take a run of cache that others keep, before one's own goes
+ * span_steal_kept() - take cache of other domains before evicting one's own
  * @want: spans that @dom lacks
- * @l:    with no runs, or as the last call for @dom in this event left it: whoever
- *        wants many takes several of one look at all there is
+ * @l:    result of an earlier scan for @dom in this event, or empty
  *
- * Of one's own tenant, above what is protected, from whom limit_keeps() names.
- * The one with the least cache in it goes first: what a run takes with it, for
- * it comes after it in a prompt, leaves free blocks all over its owner's spans,
- * which are of use to others as whole spans alone.  A look that finds none is
- * not repeated at once: it goes over all extents.
+ * Takes one run of domains of the same tenant that limit_keeps() names, above
+ * their protected amounts.  The run with the least cache goes first: evicting a
+ * block evicts the blocks that follow it in a prompt, and these leave free blocks
+ * all over the owner's spans, where other domains cannot use them.  A scan that
+ * finds no run is not repeated at once, since it reads all extents.
  *
  * Return: true when extents became free.
  */

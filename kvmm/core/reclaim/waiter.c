@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * waiter.c - what the sequences of a wait list need, and whether it can be had
+ * waiter.c - memory that waiting sequences need, and whether they can have it
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
-#define PROMISE_LOOK	64u	/* waiters that are promised for at once */
+#define PROMISE_LOOK	64u	/* waiting sequences that promise_need() looks at */
 
-/* First of the list whose client could use what it gets. */
+/* The first waiting sequence whose client has mapped all its extents. */
 struct kv_seq *first_waiter(const struct core *c,
 				   const struct kv_domain *d)
 {
@@ -24,7 +24,7 @@ u32 waiter_blocks(const struct core *c, const struct kv_seq *w)
 	return max(tokens_to_blocks(seq_domain(c, w), w->nr_ids), w->nr_blocks);
 }
 
-/* Could @w be admitted if others gave back what they may lose? */
+/* Could @w be admitted if the other domains lost all that they may lose? */
 bool waiter_fits(struct core *c, const struct kv_seq *w)
 {
 	const struct kv_domain *d = seq_domain(c, w);
@@ -46,11 +46,11 @@ bool waiter_could_use(struct core *c, const struct kv_seq *w)
 }
 
 /**
- * promise_need() - what all who wait within memory.min need to be admitted
+ * promise_need() - blocks that all waiting sequences within memory.min need
  * @nr: blocks that the first of them needs, or a sequence that grows
  *
- * Those behind it are taken to find as much of what they need as it does, and
- * no more than PROMISE_LOOK of them are looked at: an event is to stay short.
+ * The sequences behind the first one are assumed to find as long a prefix as it
+ * does.  PROMISE_LOOK of them are looked at, so that the event stays short.
  * Return: blocks, at least @nr.
  */
 u32 promise_need(const struct core *c, u32 dom, u32 nr)
