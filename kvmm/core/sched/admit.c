@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admit.c - who waits becomes resident
+ * admit.c - admission: a waiting sequence gets memory and runs
  *
- * Admission happens at one point and all or nothing: map the longest cached
- * prefix (at most length - 1 tokens, so that the last token is always
- * computed and its logits exist; it may end inside a block), reserve blocks
- * for the rest, say READY.
- * A reservation is a count within the domain's free blocks, nothing may take
- * the domain's free count below it.  Beside the reservation a free block for
- * each sequence that already runs must remain (the watermark): admission
- * never lives off what running sequences are about to need.
+ * Admission happens at one point, all or nothing.  The longest cached prefix is
+ * mapped; it has at most length - 1 tokens, so that the last token is always
+ * computed and its logits exist, and it may end inside a block.  Blocks for the
+ * rest are reserved, and the sequence becomes READY.
+ * A reservation is a count within the domain's free blocks, and the number of
+ * free blocks never falls below it.  An admission also leaves a free block for
+ * each running sequence that needs one (the min watermark): it never takes
+ * blocks that running sequences are about to need.
  *
- * The first of the list holds up the rest, except that a client which has not
- * acknowledged its extents holds up nobody but itself.
+ * The first sequence of the wait list holds up the rest.  There is an exception:
+ * a client that has not acknowledged its extents, or has no table pages left,
+ * holds up only its own sequences.
  */
 #include "kvmm/core/sched/sched.h"
 
 #define WORK_TRY	32u	/* see core_work() */
 
-/* core_head.more: what the last event left undone. */
+/* core_head.more: work that the last event left undone */
 enum {
 	MORE_NONE,
 	MORE_ROUND,	/* the rest of a round */
-	MORE_LATE,	/* and another, for events came since it began */
+	MORE_LATE,	/* and another round, because events came since it began */
 };
 
 /*
- * What a preempted sequence finds again is mostly its own: its tokens are
- * counted apart, lest preemption look like a good cache.
+ * A preempted sequence finds mostly its own blocks again.  Its tokens are
+ * counted apart, so that preemption does not look like a good cache.
  */
 static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
 {
@@ -46,8 +47,9 @@ static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
 }
 
 /*
- * What was found was used; not if it is the sequence's own coming back, nor a
- * block of which some tokens are: that is copied at once and says little.
+ * Count the blocks that were found as used.  Not those of a preempted sequence,
+ * which are its own, nor a block that was found in part, which is copied at once
+ * and says little.
  */
 static void admit_hit(struct core *c, const struct kv_seq *s, u32 whole)
 {
@@ -64,8 +66,9 @@ static void admit_hit(struct core *c, const struct kv_seq *s, u32 whole)
 }
 
 /*
- * There is room: reserve, fill what is below, say so.  A block that is mapped
- * in part is copied before anything is appended: its copy is promised too.
+ * There is room: reserve blocks, fill those on lower tiers, make it READY.  A
+ * block that is mapped in part is copied before the first append, so a block for
+ * the copy is reserved, too.
  */
 static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 		      u32 total)
@@ -97,13 +100,13 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 		   s->reserved);
 	admit_hit(c, s, h->whole);
 	core_count(c, CORE_EV_prefix_partial_tokens, h->part);
-	/* It may have lost its memory by asking for more. */
+	/* It may have been preempted when its growth was refused. */
 	s->flags &= ~(SEQF_MATCHED | SEQF_REFUSED);
 	seq_drop_ids(c, s);
 	swap_fill(c, s);
 }
 
-/* Map what was found; what is below is pinned by the table for now. */
+/* Map the prefix; entries of lower tiers are pinned by the table for now. */
 static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 {
 	u32 i;
@@ -122,7 +125,7 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 	}
 }
 
-/* Above memory.high nobody new comes in while somebody runs. */
+/* Above memory.high no sequence is admitted while another one runs. */
 static bool high_waits(const struct core *c, struct kv_domain *d, u32 nr)
 {
 	if (!d->nr_running || (u64)domain_held(d) + nr <= d->high_blocks)
@@ -133,9 +136,9 @@ static bool high_waits(const struct core *c, struct kv_domain *d, u32 nr)
 }
 
 /**
- * admit_one() - admit a sequence of the wait list if there is room
+ * admit_one() - admit a waiting sequence if there is room
  *
- * Return: ROOM_NOW: it is admitted; else why not.
+ * Return: ROOM_NOW: it is admitted; else the reason.
  */
 static enum verdict admit_one(struct core *c, struct kv_seq *s)
 {
@@ -156,7 +159,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 	if (s->flags & SEQF_SWAPPED) {
 		if (!growth_waits(c, s) && !starved_waits(c, s))
 			return swap_restore(c, s);
-		domain_kick(d);	/* look again at the next event */
+		domain_kick(d);	/* try again at the next event */
 		return ROOM_NONE;
 	}
 	total = tokens_to_blocks(d, s->nr_ids);
@@ -168,9 +171,9 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		return WAITS_NOT;
 	}
 	if (!table_has_room(c, s, total))
-		return WAITS_CLIENT;	/* pages are its client's own */
+		return WAITS_CLIENT;	/* pages belong to its client */
 	if (!promised && (growth_waits(c, s) || starved_waits(c, s))) {
-		domain_kick(d);	/* look again at the next event */
+		domain_kick(d);	/* try again at the next event */
 		return ROOM_NONE;
 	}
 
@@ -186,7 +189,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 	}
 	verdict = room_plan(c, s->domain, room, h.cached - h.going);
 	if (verdict != ROOM_NOW && h.part) {
-		/* One block more than it has in the end may be too much. */
+		/* The copy of a part of a block may need one block too many. */
 		hits_drop_part(c, &h);
 		verdict = room_plan(c, s->domain, room, h.cached - h.going);
 	}
@@ -197,9 +200,12 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 
 	map_hits(c, s, h.whole + (h.part != 0));
 	verdict = room_evict(c, s->domain, room);
-	/* Eviction may take the host slot of a hit. */
+	/* Eviction may drop the host slot of a block of the prefix. */
 	if (verdict != ROOM_NOW || !swap_fits(c, s)) {
-		/* Or what a step reads: now others may be asked, so look again. */
+		/*
+		 * An open step may read an evicted block: try again with
+		 * others' memory.
+		 */
 		domain_kick(d);
 		seq_unmap_from(c, s, 0);
 		return ROOM_NONE;
@@ -208,28 +214,28 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 	return ROOM_NOW;
 }
 
-/* Did @w wait past its time when the core last ticked, for itself alone? */
+/* Had @w waited for starve_ns at the last tick, and can it be admitted? */
 static bool turn_is_due(const struct core *c, const struct kv_seq *w)
 {
 	if (c->head->ticked < w->since + core_cfg(c)->starve_ns ||
 	    c->clients[w->client].nr_unacked)
 		return false;
-	/* Pages are its client's own: the swapped one may be who holds them. */
+	/* The swapped sequence may hold the client's pages. */
 	return (w->flags & SEQF_SWAPPED) ||
 	       table_has_room(c, w, tokens_to_blocks(seq_domain(c, w),
 						     w->nr_ids));
 }
 
 /*
- * Who is to be admitted when @s is next on its domain's list?
+ * The sequence to admit when @s is next on its domain's wait list.
  *
- * A swapped sequence waits by itself, without its client asking, and its
- * arrival puts it first: it would take back at once what was taken from it for
- * the longest waiter of its own domain.  So that one goes before it; one of
- * lower priority only if it was idle when it was taken, since it cannot be
- * anything else while it is out.
+ * A swapped sequence waits without its client, and its arrival puts it first.
+ * If its memory was taken for the longest-waiting sequence of its own domain, it
+ * would take it back at once.  So a sequence that has waited longer than @s, and
+ * for starve_ns, goes first.  A sequence of lower priority goes first only if @s
+ * was idle when it was swapped out, since it has no chance to be idle now.
  *
- * Return: @s, or the sequence whose turn it is.
+ * Return: @s, or the sequence that goes first.
  */
 static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
 {
@@ -239,7 +245,10 @@ static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
 
 	if (!(s->flags & SEQF_SWAPPED))
 		return s;
-	/* Who waits longest first: none after it has waited longer. */
+	/*
+	 * The longest-waiting first; the others after it have waited for less
+	 * time.
+	 */
 	for (i = seq_domain(c, s)->age_head; i != CORE_NONE; i = w->age_next) {
 		w = &c->seqs[i];
 		if (w->since >= s->since ||
@@ -252,16 +261,16 @@ static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
 	return s;
 }
 
-/* For whom others hold back: see admit_hold_back(). */
+/* Note that the domain is stalled, so that others hold back for it. */
 static void admit_note_stall(struct core *c, struct kv_domain *d,
 			     const struct kv_seq *s, enum verdict verdict)
 {
-	/* A swapped one has no ids, but a table, which may be empty. */
+	/* A swapped sequence has no ids, but a table, which may be empty. */
 	u32 total = max(max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks), 1u);
 
 	d->promised = limit_within_min(d, domain_held(d),
 				       total + wmark_min(d));
-	/* Its own limit is nothing that others could help. */
+	/* Others cannot help against a limit of the domain itself. */
 	if ((verdict == ROOM_NONE || verdict == ROOM_MOVED ||
 	     (verdict == ROOM_MADE && d->promised)) &&
 	    !domain_limited(d, total)) {
@@ -271,10 +280,10 @@ static void admit_note_stall(struct core *c, struct kv_domain *d,
 }
 
 /*
- * Admit the first of the domain's list that can be.
+ * Admit the first sequence of the domain's wait list that can be.
  *
- * Return: ROOM_NOW: one was; WAITS_NOT: there is none that could be; else why
- * not.
+ * Return: ROOM_NOW: one was admitted; WAITS_NOT: none of them can be; else the
+ * reason.
  */
 static enum verdict admit_next(struct core *c, u32 dom)
 {
@@ -298,7 +307,7 @@ static enum verdict admit_next(struct core *c, u32 dom)
 		if (verdict != WAITS_NOT)
 			why_refused(c, s, verdict);
 		if (another && verdict == WAITS_NOT)
-			next = d->wait_head;	/* the list is another */
+			next = d->wait_head;	/* the list has changed */
 		if (verdict == WAITS_NOT || verdict == WAITS_CLIENT)
 			continue;
 		if (verdict == WAITS_HASH) {
@@ -323,8 +332,8 @@ static enum verdict admit_next(struct core *c, u32 dom)
 }
 
 /*
- * Who is to be asked next, of those not asked in vain: who has not what it was
- * promised, then the smallest share.
+ * The domain to try next, of those not refused in this round: a domain below its
+ * memory.min first, then the one with the smallest share.
  */
 static u32 admit_pick(const struct core *c)
 {
@@ -348,9 +357,10 @@ static u32 admit_pick(const struct core *c)
 }
 
 /*
- * The pool has no room for the first waiter of @dom.  What others of its tenant
- * give back is for it, until its share is no smaller than theirs or it has what
- * it was promised: they are not asked.  Unless it could not have enough even so.
+ * The pool has no room for the first waiting sequence of @dom.  Memory that
+ * other domains of its tenant give back is for it, until its share is no smaller
+ * than theirs or its memory.min is reached.  Until then these domains are not
+ * tried.  They are if @dom could not have enough memory even so.
  */
 static void admit_hold_back(struct core *c, u32 dom)
 {
@@ -371,7 +381,7 @@ static void admit_hold_back(struct core *c, u32 dom)
 	}
 }
 
-/* A round of asking begins, or goes on after an event that had done enough. */
+/* Begin a round, or go on with one that an event left undone. */
 static void admit_round(struct core *c, bool goes_on)
 {
 	u32 i;
@@ -383,7 +393,10 @@ static void admit_round(struct core *c, bool goes_on)
 
 		if (!d->stalled || d->retry || !d->nr_waiting)
 			continue;
-		/* What runs grew up to its limit: others wait in vain. */
+		/*
+		 * Running sequences grew up to its limit: others need not hold
+		 * back.
+		 */
 		if (domain_limited(d, d->stalled))
 			domain_kick(d);
 		else
@@ -392,8 +405,8 @@ static void admit_round(struct core *c, bool goes_on)
 }
 
 /*
- * Ask until nobody is left, or the event has done enough.  @late: something may
- * have changed for those that the round under way asked in vain: another follows.
+ * Try domains until none is left, or the event has done enough.  @late: a change
+ * may help domains that this round refused already: another round follows.
  */
 static void admit_ask(struct core *c, bool late)
 {
@@ -428,18 +441,19 @@ static void admit_ask(struct core *c, bool late)
 }
 
 /**
- * admit_all() - after every event: admit whoever fits now
+ * admit_all() - after every event: admit all sequences that fit now
  *
- * Only domains in which something changed since the last refusal are looked
- * at, one sequence at a time from whoever has the smallest share of the
- * surplus.
+ * Only domains in which something changed since the last refusal are tried, one
+ * sequence at a time, and the domain with the smallest share of the surplus
+ * first.
  *
- * An event may let ten thousands in, or look at as many in vain; others wait
- * for the thread meanwhile.  So what goes beyond core_config.event_work, with
- * what the event itself cost, is left to the next event or admit_rest().  Who was
- * asked in vain is not asked again before that round is over: else the dearest
- * could be all that is ever asked.  If events came meanwhile another round
- * follows, since they may have been what he waits for.
+ * An event may let ten thousand sequences in, or try as many in vain, and
+ * clients wait for the thread meanwhile.  So work beyond core_config.event_work,
+ * with that of the event itself, is left to the next event or admit_rest().  A
+ * domain that was refused is not tried again before the round is over: else
+ * every event could stop at the most expensive domain.  If events came
+ * meanwhile, another round follows, since they may have freed the memory that it
+ * waits for.
  */
 void admit_all(struct core *c)
 {
@@ -447,7 +461,7 @@ void admit_all(struct core *c)
 	admit_ask(c, c->head->more != MORE_NONE);
 }
 
-/* admit_rest() - no event came since: go on with what admit_all() left */
+/* admit_rest() - no event came: go on with the work that admit_all() left */
 void admit_rest(struct core *c)
 {
 	revoke_advance(c);

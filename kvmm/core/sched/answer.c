@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * answer.c - copies and I/O end, or do not end in time
+ * answer.c - answers of copies and I/O, and requests past their deadline
  *
- * A read that fails is tried once more.  If that fails too, or is not answered
- * in time, the content is lost: the entry is LOST, sequences that need it
+ * A read that fails is tried once more.  If that fails, too, or is not answered
+ * in time, the content is lost: the entry is LOST, and sequences that need it
  * compute it again.  A slot that failed is not used again.
  */
 #include "kvmm/core/sched/sched.h"
 
-#define CLEAN_BACKOFF_NS 1000000000ull	/* after a copy that failed */
-#define READ_TRIES	2	/* of a slot whose read fails */
-#define STALL_PATIENCE	4	/* deadlines, however much else is answered */
+#define CLEAN_BACKOFF_NS 1000000000ull	/* pause of cleaning ahead after a failed copy */
+#define READ_TRIES	2	/* attempts to read a slot */
+#define STALL_PATIENCE	4	/* deadlines after which a request is overdue in any case */
 
 /* ---- copies between device and host ---- */
 
@@ -33,7 +33,9 @@ static void out_done(struct core *c, u32 entry, int status)
 		block_set_state(c, e->host, BLK_SEALED);
 		host_list_add(c, entry);
 	}
-	/* A lost entry is no copy, and a tail that somebody has will change. */
+	/*
+	 * A lost entry is no copy, and a tail that a sequence maps will change.
+	 */
 	if ((status || (e->flags & ENTF_PARTIAL)) &&
 	    c->blocks[blk].state != BLK_LIMBO)
 		entry_forget_dev(c, blk);
@@ -41,14 +43,14 @@ static void out_done(struct core *c, u32 entry, int status)
 	entry_settle(c, entry);
 }
 
-/* The content cannot be had: whoever needs it computes it again. */
+/* The content is lost: sequences that need it compute it again. */
 static void fill_failed(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 	u32 blk = e->dev, dom = e->domain;
 
 	e->flags |= ENTF_LOST;
-	e->refs++;			/* it must outlive what follows */
+	e->refs++;			/* keeps the entry until the end of this function */
 	entry_unindex(c, entry);
 	c->blocks[blk].entry = CORE_NONE;
 	e->dev = CORE_NONE;
@@ -104,8 +106,8 @@ static struct kv_entry *entry_named(struct core *c, u64 id)
 }
 
 /*
- * The entry whose copy was answered; NULL when none is in flight.  A copy that
- * began beside a write may have outlived it.
+ * The entry of a copy that was answered; NULL when none is in flight.  A copy
+ * that began beside a write may end after it.
  */
 static struct kv_entry *copy_answered(struct core *c, u64 id)
 {
@@ -119,7 +121,7 @@ static struct kv_entry *copy_answered(struct core *c, u64 id)
 }
 
 /**
- * tier_copy_done() - a copy between the device and the host pool is over
+ * tier_copy_done() - a copy between the device and the host pool ended
  * @id:     of struct core_copy
  * @status: 0 or a negative errno
  *
@@ -132,7 +134,7 @@ bool tier_copy_done(struct core *c, u64 id, int status)
 
 	if (!e)
 		return false;
-	/* A restore may have waited for just this. */
+	/* A restore may have waited for this copy. */
 	domain_kick(&c->domains[e->domain]);
 	io = id & ID_BESIDE ? ENT_IN : e->io;
 	c->head->nr_copies--;
@@ -153,7 +155,7 @@ bool tier_copy_done(struct core *c, u64 id, int status)
 
 /* ---- I/O between host and areas ---- */
 
-/* The area slot of a request that failed: not to be used again, if it was. */
+/* Free the area slot of a failed request, or poison it if it was tried. */
 static void area_slot_failed(struct core *c, u32 entry, u32 dir, int status)
 {
 	struct kv_entry *e = &c->entries_low[entry];
@@ -177,14 +179,16 @@ static void write_done(struct core *c, u32 entry, int status)
 		core_crash(c, CORE_CRASH_entry_done);
 		e->flags |= ENTF_AREA;
 	}
-	/* Else the copy beside it is the one request now. */
+	/*
+	 * Else the copy that began beside the write is the request in flight.
+	 */
 	if (e->flags & ENTF_BESIDE)
 		e->io = ENT_IN;
 	else
 		entry_settle(c, entry);
 }
 
-/* What came late is not believed, what failed late is not used again. */
+/* Late content is not used, and a slot that failed late is poisoned. */
 static void read_late(struct core *c, u32 entry, int status)
 {
 	host_slot_put(c, entry);
@@ -198,7 +202,7 @@ static void read_late(struct core *c, u32 entry, int status)
 	entry_settle(c, entry);
 }
 
-/* Nobody waits for it: the host has it now, and the area is to go. */
+/* The area is being emptied: the host pool has the content now. */
 static void read_moved(struct core *c, u32 entry)
 {
 	move_ended(c, entry);
@@ -207,8 +211,8 @@ static void read_moved(struct core *c, u32 entry)
 }
 
 /*
- * A disk that failed once may do it the second time: sums say whether what
- * comes is right.  swapd without the area will not.
+ * A second read may succeed where the first failed; checksums tell whether the
+ * content is right.  It cannot if swapd does not have the area.
  */
 static bool read_again(struct core *c, u32 entry, int status)
 {
@@ -251,7 +255,7 @@ static void read_done(struct core *c, u32 entry, int status)
 }
 
 /**
- * tier_io_done() - a transfer between the host pool and an area is over
+ * tier_io_done() - a transfer between the host pool and an area ended
  * @id:     of struct core_io
  * @status: as in core_io_done()
  *
@@ -280,7 +284,7 @@ bool tier_io_done(struct core *c, u64 id, int status)
 
 /* ---- requests that are overdue ---- */
 
-/* Nobody waits for the read; whoever comes to need it computes it again. */
+/* No sequence waits for the read; later ones compute the content again. */
 static void read_orphaned(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
@@ -292,9 +296,9 @@ static void read_orphaned(struct core *c, u32 entry)
 }
 
 /**
- * read_abandon() - the content of a read that is overdue is lost
+ * read_abandon() - the content of an overdue read is lost
  *
- * Who waited for it goes on; both slots wait for the answer.
+ * The sequences that waited for it go on; both slots stay until the answer.
  */
 static void read_abandon(struct core *c, u32 entry)
 {
@@ -320,7 +324,7 @@ static bool is_overdue(const struct core *c, const struct kv_pool *p,
 	       c->now - e->started > STALL_PATIENCE * deadline;
 }
 
-/* The oldest request of the area is overdue. */
+/* The oldest request of the area becomes overdue. */
 static void stall_begin(struct core *c, struct kv_pool *p)
 {
 	u32 entry = p->io_head;
@@ -337,9 +341,9 @@ static void stall_begin(struct core *c, struct kv_pool *p)
 }
 
 /**
- * io_deadlines() - which requests have become overdue?
+ * io_deadlines() - find requests that have become overdue
  *
- * Time alone made them so: whoever waits looks again.
+ * This happens on ticks, so waiting sequences are kicked here.
  */
 void io_deadlines(struct core *c)
 {

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * match.c - ids of waiting sequences, the wait list, the prefix found
+ * match.c - ids of waiting sequences, and their cached prefix
  *
- * A client sends the ids of a prompt; the core keeps them while the sequence
- * waits, in pages of a fixed pool, and hashes them itself.  Once the ids are
- * complete the sequence stands on its domain's wait list, by priority, then
- * by the daemon's own arrival stamp (order.c finds its place), so that a
- * preempted sequence comes back before later ones.  What becomes of those who
- * wait: admit.c.
+ * A client sends the ids of a prompt.  While the sequence waits, the core keeps
+ * them in pages of a fixed pool, and hashes them itself.  When the ids are
+ * complete the sequence is put on its domain's wait list, by priority, then by
+ * the daemon's own arrival stamp.  So a preempted sequence comes back before
+ * later ones.  admit.c admits waiting sequences.
  */
 #include "kvmm/core/sched/sched.h"
 
 /**
  * seq_match() - one entry of SEQ_MATCH
- * @a:   names the piece
- * @ids: its ids
+ * @a:   position and number of the ids in this piece
+ * @ids: the ids
  *
  * Return: 0; -EINVAL; -ENOENT; -ESTALE: it does not wait for ids; -EAGAIN: no
  * page is free for them now, nothing changed.
@@ -42,7 +41,7 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 		return -EINVAL;
 
 	if (!a->start) {
-		/* Refused, it leaves what was there before. */
+		/* A refusal must not change the ids that are there. */
 		if (DIV_ROUND_UP(a->nr_ids, CORE_ID_PAGE) >
 		    ids_left(c, client) +
 		    DIV_ROUND_UP(s->nr_ids, CORE_ID_PAGE))
@@ -61,17 +60,20 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	return 0;
 }
 
-/* ---- the prefix that is there already ---- */
+/* ---- the cached prefix ---- */
 
-#define WORK_HASH	20u	/* a block's ids, and a look into the index */
-#define WORK_KNOWN	3u	/* a block that was found before */
+#define WORK_HASH	20u	/* hashing a block's ids, and an index lookup */
+#define WORK_KNOWN	3u	/* a block that was found by an earlier lookup */
 
-/* Can a hit be had now, by mapping or by one copy from the host? */
+/* Can the content be used now: by a mapping, or one copy from the host pool? */
 static bool ref_usable(const struct core *c, u32 ref)
 {
 	const struct kv_entry *e;
 
-	/* Who mapped what a run that is claimed holds would lose it at once. */
+	/*
+	 * A sequence that mapped a block of a claimed run would lose it at
+	 * once.
+	 */
 	if (!(ref & REF_ENTRY))
 		return !block_is_claimed(c, ref) && !block_leaves(c, ref);
 	e = &c->entries_low[ref & ~REF_ENTRY];
@@ -100,8 +102,8 @@ static void hits_add(struct core *c, struct hits *h, u32 at, u32 ref)
 }
 
 /*
- * Is there a block after the prefix @hash, whose node is @node, that begins as
- * the prompt goes on?  @ids are the next @nr of the prompt.
+ * Find a block after the prefix @hash, of node @node, that begins like the rest
+ * of the prompt.  @ids are the next @nr ids of the prompt.
  */
 static void hits_find_part(struct core *c, const struct kv_seq *s,
 			   struct hits *h, u32 node, const u64 *hash,
@@ -125,9 +127,9 @@ void hits_drop_part(const struct core *c, struct hits *h)
 }
 
 /*
- * The part of the prefix that an earlier look found is there still if its last
- * name is: no name goes before those that follow it.  The blocks may be other
- * ones, and of use or not.
+ * The prefix that an earlier lookup found is still in the index if its last name
+ * is, because a name is never dropped before its descendants.  Its blocks may be
+ * others now, and may be unusable.
  *
  * Return: the last node; CORE_NONE: nothing is known.
  */
@@ -153,7 +155,7 @@ static u32 hits_known(struct core *c, const struct kv_seq *s,
 	return last;
 }
 
-/* What was found so far need not be hashed again. */
+/* Remember the prefix found so far, so that it is not hashed again. */
 static void hits_note(struct kv_seq *s, const struct hits *h, const u64 *hash)
 {
 	s->found = h->whole;
@@ -163,10 +165,10 @@ static void hits_note(struct kv_seq *s, const struct hits *h, const u64 *hash)
 /**
  * prefix_find() - longest cached prefix of the ids
  *
- * A long prompt is hashed in slices between other events, as far as there is
- * something cached: an event that has done a lot leaves the rest to the next.
+ * A long prompt with a long cached prefix is hashed in slices between other
+ * events: an event that has done a lot leaves the rest to the next.
  *
- * Return: whether it is known; false: there is more to hash, @h says nothing.
+ * Return: true: @h is complete; false: there is more to hash, @h has no meaning.
  */
 bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 {

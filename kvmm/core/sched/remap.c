@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * remap.c - sequences of a family become each other: a step of beam search
+ * remap.c - SEQ_REMAP: sequences of a family exchange tables, for beam search
  *
- * {child := other} for many children at once, of many families.  All entries
- * of a request read what was there before it, so they may permute and
- * duplicate as they like.  What a child becomes is the other's table and
- * length, and how much of that was lost once (kv_seq.lost_len, for psi.c); its
- * handle, epoch, priority and age stay its own, and of what its admission
- * promised it keeps what it still lacks.
+ * A request has entries {child := other} for many children at once, of many
+ * families.  All entries read the state before the request, so they may permute
+ * and duplicate as they like.  A child gets the table and the length of the
+ * other sequence, and the number of its tokens that were lost before
+ * (kv_seq.lost_len, for psi.c).  It keeps its own handle, epoch, priority and
+ * age, and of its reservation the part that it still needs.
  *
- * The entries are edges from children to what they read, one from each child.
- * A child that nobody has still to read is overwritten, which may set free
- * the one that it read, and so on; what remains are circles, in which each
- * table has exactly one reader.  Those exchange their tables whole, without a
- * look at an entry.
+ * The entries are edges from children to the sequences that they read, one from
+ * each child.  A child that no other entry still reads is overwritten.  That may
+ * release the sequence that it read, and so on.  What remains are circles, in
+ * which each table has exactly one reader.  Circles exchange whole tables,
+ * without looking at table entries.
  *
- * Two members of a family have the same beginning.  A block at one index of
- * both tables means that all before it are the same tokens too, so tables are
+ * Two members of a family have the same beginning.  If both tables have the same
+ * block at an index, all tokens before it are the same, too.  So tables are
  * compared from the end back to the first index at which they agree, and only
- * what comes after it is touched.
+ * the entries after it are changed.
  *
- * The entries of a family take effect together or not at all: one that is
- * wrong, or that meets an open step or a sequence which is not READY, leaves
- * the whole family as it was, with its error for all.  If the client's table
- * pages do not suffice, no entry of the request takes effect.
+ * The entries of a family take effect together or not at all.  One entry that is
+ * wrong, or that names a sequence with an open step or one that is not READY,
+ * leaves the whole family unchanged, with its error for all.  If the client's
+ * table pages do not suffice, no entry of the request takes effect.
  */
 #include "kvmm/core/sched/sched.h"
 
-/* ---- judging ---- */
+/* ---- checks ---- */
 
-/* All entries of the family are answered with @err, if with nothing yet. */
+/* Set @err for all entries of the family that have no error; 0 clears it. */
 static void family_fail(struct core *c, struct kv_seq *s, int err)
 {
 	u32 first = seq_index(c, s), i = first;
@@ -55,7 +55,9 @@ static int remap_check(const struct core *c, const struct kv_seq *child,
 	return 0;
 }
 
-/* Look up who is meant.  Return: whether any entry is wrong. */
+/*
+ * Look up the sequences of all entries. Return: true when an entry is wrong.
+ */
 static bool remap_judge(struct core *c, u32 client,
 			const struct kvmm_remap_arg *a, u32 nr)
 {
@@ -85,7 +87,7 @@ static bool remap_judge(struct core *c, u32 client,
 	return wrong;
 }
 
-/* Entries whose family has one that is wrong are wrong as well. */
+/* An error of one entry becomes the error of its family. */
 static void remap_spread(struct core *c, u32 nr)
 {
 	u32 i;
@@ -105,7 +107,7 @@ static bool remap_is_live(const struct kv_remap *r)
 	return !r->err && r->child != r->other;
 }
 
-/* The entry whose child @seq is, if it is carried out. */
+/* The entry with child @seq, if it is carried out. */
 static struct kv_remap *remap_of(const struct core *c, u32 seq)
 {
 	struct kv_remap *r;
@@ -117,9 +119,9 @@ static struct kv_remap *remap_of(const struct core *c, u32 seq)
 }
 
 /*
- * Children in the order of being overwritten, into ->order; those of circles
- * keep one reader and are not among them.
- * Return: how many.
+ * Write the order in which children are overwritten into ->order.  Children of
+ * circles keep one reader and are not among them.
+ * Return: number of children.
  */
 static u32 remap_order(struct core *c, u32 nr)
 {
@@ -143,7 +145,7 @@ static u32 remap_order(struct core *c, u32 nr)
 	return found;
 }
 
-/* Table pages that growing children take; what others give back is not counted. */
+/* Table pages for children that grow; pages that others free do not count. */
 static u32 remap_pages(const struct core *c, u32 found)
 {
 	u32 i, pages = 0;
@@ -158,12 +160,12 @@ static u32 remap_pages(const struct core *c, u32 found)
 	return pages;
 }
 
-/* ---- carrying out ---- */
+/* ---- execution ---- */
 
 /*
- * The index from which on none of the entries are the same.  What is below it
- * has the same content in both, though not always in the same block: of two
- * that share, one may have changed over to another block before.
+ * First index after which the two tables have no equal entry.  Below it they
+ * have the same content, though not always in the same block: one of the two
+ * sequences may have changed to another block before (merge.c).
  */
 static u32 remap_parts(const struct core *c, const struct kv_seq *a,
 			 const struct kv_seq *b)
@@ -194,7 +196,7 @@ static void remap_entry(struct core *c, struct kv_seq *s, u32 idx,
 		block_unmap(c, pte_block(old));
 }
 
-/* Entries of @s from @from on become those of @other. */
+/* Make the table entries of @s from @from on those of @other. */
 static void remap_entries(struct core *c, struct kv_seq *s,
 			  const struct kv_seq *other, u32 from)
 {
@@ -217,7 +219,7 @@ static void remap_entries(struct core *c, struct kv_seq *s,
 	}
 }
 
-/* Where only one of the two was trimmed. */
+/* Copy the entries at indices that only one of the two has trimmed. */
 static void remap_trimmed(struct core *c, struct kv_seq *s,
 			  const struct kv_seq *other)
 {
@@ -231,7 +233,7 @@ static void remap_trimmed(struct core *c, struct kv_seq *s,
 		remap_entry(c, s, i, table_pte(c, other, i));
 }
 
-/* An open tail that two have now is copied by the next who appends. */
+/* An open tail that two sequences map now is copied at the next append. */
 static void remap_share_tail(struct core *c, const struct kv_seq *s)
 {
 	struct kv_block *b;
@@ -243,7 +245,7 @@ static void remap_share_tail(struct core *c, const struct kv_seq *s)
 		b->flags |= BLKF_SHARED;
 }
 
-/* @s has another's table now: what else it is to have of @len and @trim. */
+/* Fields that @s gets with the table of another sequence. */
 struct remap_rest {
 	u32	valid_len;
 	u32	lost_len;
@@ -291,8 +293,9 @@ static void remap_overwrite(struct core *c, struct kv_seq *s,
 }
 
 /*
- * What the client is to read again, before any table of the circle moves: whole
- * tables change hands, so also where only the block is another one.
+ * Set which entries clients must read again, before the tables of the circle
+ * move.  Whole tables move, so entries with another block of the same content
+ * count, too.
  */
 static void rotate_dirty(struct core *c, const struct kv_remap *r)
 {
@@ -311,8 +314,9 @@ static void rotate_dirty(struct core *c, const struct kv_remap *r)
 }
 
 /*
- * @r and the others of its circle: each gets the table of the one that it
- * reads.  The table of the first travels along and ends up with its reader.
+ * Rotate the tables of a circle that begins with @r: each child gets the table
+ * of the sequence that it reads.  The table of the first child moves along, and
+ * ends up with its reader.
  */
 static void remap_rotate(struct core *c, struct kv_remap *r)
 {
@@ -331,7 +335,7 @@ static void remap_rotate(struct core *c, struct kv_remap *r)
 		r = remap_of(c, r->other);
 		s = other;
 	}
-	/* What @s has is the first one's, which it was to read. */
+	/* @s has the table of the first child, which it is to get. */
 	keep = seq_promise_take(c, s, s->nr_blocks);
 	rest_take(c, s, &first, keep);
 	r->readers = 0;
@@ -354,7 +358,7 @@ static void remap_clear(struct core *c, u32 nr, bool wrong)
 }
 
 /**
- * seq_remap() - all entries of a SEQ_REMAP
+ * seq_remap() - carry out all entries of a SEQ_REMAP
  * @a:   @nr entries, at most CORE_MAX_BATCH
  * @res: as many records: 0; -ENOENT; -EINVAL: not of one family, or a child
  *       that is named twice; -EBUSY: a step is open; -ESTALE: not READY;

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * restore.c - swapped sequences come back
+ * restore.c - restore of swapped sequences
  *
- * A swapped sequence waits with its arrival stamp and its valid length intact,
- * like every waiting sequence.  Admission gives each lower-tier entry of its
- * table a block again: the one that still has the content, or a fresh one that
- * is filled.  The sequence is RESTORING until the last block is filled, then
- * READY.  Two sequences that need the same entry share one read.
+ * A swapped sequence waits with its arrival stamp and its valid length, like
+ * every waiting sequence.  Admission gives each lower-tier entry of its table a
+ * block again: the block that still has the content, or a new one that is
+ * filled.  The sequence is RESTORING until the last block is filled, then READY.
+ * Two sequences that need the same entry share one read.
  *
- * Content that was lost makes the sequences that need it RECOMPUTE: their
- * client matches them again.  So does content that only a stalled area has, and
- * a restore that finds no host slots for as long as a request may take.
+ * When content is lost, the sequences that need it become RECOMPUTE, and their
+ * client matches them again.  The same happens when only a stalled area has the
+ * content, and when a restore finds no host slots for io_deadline_ns.
  */
 #include "kvmm/core/sched/sched.h"
 
 /*
- * Table entries that need a block, and of those with one how many are cached.
- * Copies out are not looked at: swap_check() refuses while one is under way.
+ * Number of table entries that need a block.  @cached: entries with a cached
+ * block.  Entries that are being copied out do not occur: swap_check() refuses
+ * them.
  */
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached)
 {
@@ -39,8 +40,8 @@ u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached)
 }
 
 /*
- * What stands in the way of a restore, looking at each entry.  @reads: entries
- * to be read from areas; @held: those that have their place in the host pool.
+ * Can the sequence be restored, as far as its entries go?  @reads: entries that
+ * must be read from areas; @held: entries that have a host slot.
  */
 static int swap_check(const struct core *c, const struct kv_seq *s, u32 *reads,
 		      u32 *held)
@@ -74,7 +75,7 @@ static int swap_check(const struct core *c, const struct kv_seq *s, u32 *reads,
 	return 0;
 }
 
-/* READY, if the last of its blocks is filled; else it waits for the next. */
+/* READY if all blocks are filled; else wait for the next one. */
 static void advance_one(struct core *c, struct kv_seq *s)
 {
 	u32 blk = CORE_NONE;
@@ -90,14 +91,16 @@ static void advance_one(struct core *c, struct kv_seq *s)
 	}
 	s->state = KVMM_SEQ_READY;
 	core_kick_promised(c, s->domain);
-	/* Its time begins now: it could not compute while it was filled. */
+	/*
+	 * Its residence begins now: it could not compute while it was filled.
+	 */
 	s->since = c->now;
 	s->active = c->now;
 	seq_publish(c, s);
 	seq_event(c, s, KVMM_EV_READY);
 }
 
-/* The block that gets the entry's content has it: who is complete now? */
+/* The block of the entry is filled: go on with the sequences that wait. */
 void swap_advance(struct core *c, u32 entry)
 {
 	u32 i = c->entries_low[entry].waiters, next;
@@ -110,10 +113,10 @@ void swap_advance(struct core *c, u32 entry)
 }
 
 /**
- * swap_fill() - give a sequence blocks for what its table has below
+ * swap_fill() - give a sequence blocks for the lower-tier entries of its table
  *
- * There is room for them.  The sequence is resident afterwards: RESTORING
- * until all are filled, then READY.
+ * There is room for them.  The sequence runs afterwards: RESTORING until all are
+ * filled, then READY.
  */
 void swap_fill(struct core *c, struct kv_seq *s)
 {
@@ -143,7 +146,7 @@ void swap_fill(struct core *c, struct kv_seq *s)
 	advance_one(c, s);
 }
 
-/* What is about to be read is not what host slots are taken from first. */
+/* Its host slots must not be the first to be dropped. */
 static void swap_touch(struct core *c, const struct kv_seq *s)
 {
 	u32 i;
@@ -153,8 +156,8 @@ static void swap_touch(struct core *c, const struct kv_seq *s)
 }
 
 /*
- * Host slots for all that must be read.  Making room may drop slots that were
- * counted on, so count again until it is true.
+ * Get host slots for all entries that must be read.  That may drop host slots of
+ * other entries of the sequence, so count again until nothing changes.
  */
 static bool restore_room(struct core *c, const struct kv_seq *s)
 {
@@ -172,9 +175,9 @@ static bool restore_room(struct core *c, const struct kv_seq *s)
 }
 
 /**
- * swap_fits() - can all that the table has below be filled now?
+ * swap_fits() - can all lower-tier entries of the table be filled now?
  *
- * Takes nothing: whatever made room for it is over.
+ * Takes nothing: room was made for them before.
  */
 bool swap_fits(const struct core *c, const struct kv_seq *s)
 {
@@ -184,7 +187,7 @@ bool swap_fits(const struct core *c, const struct kv_seq *s)
 	       (!reads || host_free(c, s->domain) >= reads);
 }
 
-/* Has it found no host slots for longer than any request may take? */
+/* Has it found no host slots for longer than io_deadline_ns? */
 static bool stuck_too_long(const struct core *c, struct kv_seq *s)
 {
 	u64 deadline = core_cfg(c)->io_deadline_ns;
@@ -195,15 +198,15 @@ static bool stuck_too_long(const struct core *c, struct kv_seq *s)
 }
 
 /*
- * There are no host slots to read into.  They become free when an area has
- * what they hold; if that cannot be, or not in time, computing again needs
- * none.
+ * There are no host slots to read into.  Slots become free when an area has
+ * their content, too.  If that cannot be, or not in time, the sequence is
+ * recomputed, which needs no slots.
  */
 static enum verdict restore_stuck(struct core *c, struct kv_seq *s)
 {
 	if (!stuck_too_long(c, s) && host_write_out(c)) {
 		why_note(c, CORE_WAIT_slots, CORE_NONE);
-		domain_kick(seq_domain(c, s));	/* look at the next event */
+		domain_kick(seq_domain(c, s));	/* try again at the next event */
 		seq_domain(c, s)->host_wanted = 1;
 		return ROOM_NONE;
 	}
@@ -214,8 +217,8 @@ static enum verdict restore_stuck(struct core *c, struct kv_seq *s)
 }
 
 /*
- * Blocks to be free for a restore: what it lacks, and one for each that runs
- * then, as far as the domain can have so many beside what is there.
+ * Free blocks for a restore: those that it lacks, and the min mark with one more
+ * sequence, as far as the domain can have so many beside its cached blocks.
  */
 static u32 restore_wants(const struct core *c, const struct kv_domain *d,
 			 u32 lack, u32 cached)
@@ -239,7 +242,7 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	int err;
 
 	core_work(c, 16 * s->nr_blocks);
-	s->stuck = 0;		/* unless host slots are what it lacks */
+	s->stuck = 0;		/* set again below if host slots are lacking */
 	err = swap_check(c, s, &reads, &held);
 	if (err == -EIO || s->nr_blocks > domain_capacity(c, d) ||
 	    (reads && reads + held > host_slots_max(c, s->domain))) {
@@ -262,14 +265,14 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	verdict = room_plan(c, s->domain, room, cached);
 	if (verdict != ROOM_NOW)
 		return verdict;
-	/* Reading needs host slots; taking them may drop clean copies. */
+	/* Reads need host slots; getting them may drop clean copies. */
 	if (!restore_room(c, s)) {
 		s->stuck = stuck;
 		return restore_stuck(c, s);
 	}
 	if (room_evict(c, s->domain, room) != ROOM_NOW)
 		return ROOM_NONE;
-	/* Eviction may have taken a block that still had the content. */
+	/* Eviction may have freed a block that still had the content. */
 	if (swap_lacking(c, s, &cached) > lack || !swap_fits(c, s)) {
 		domain_kick(d);
 		d->host_wanted = 1;
@@ -291,7 +294,7 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	return ROOM_NOW;
 }
 
-/* Content that was to fill @blk is lost: those who map it compute again. */
+/* The content for @blk is lost: sequences that map it are recomputed. */
 void swap_lost(struct core *c, u32 blk)
 {
 	u32 i = c->domains[c->blocks[blk].domain].run_head, next, n;

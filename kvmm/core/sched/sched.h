@@ -7,14 +7,14 @@
 
 #include "kvmm/core/reclaim/reclaim.h"
 
-/* match.c: ids of waiting sequences, the wait list, the prefix found */
+/* match.c: ids of waiting sequences, and their cached prefix */
 /**
- * struct hits - what of a prompt is there; references are in c->scratch
+ * struct hits - the cached prefix of a prompt; its references are in c->scratch
  * @whole:  blocks
- * @part:   tokens of one block more, whose other tokens differ
- * @cached: blocks that nobody maps: evicting them would lose the hit
- * @going:  of these, in spans that are to go: they were no room anyway
- * @low:    what is on lower tiers and takes a block to come back
+ * @part:   tokens at the beginning of one more block, whose other tokens differ
+ * @cached: blocks without a mapping: evicting them would lose the hit
+ * @going:  blocks of @cached in isolated spans: they were no room anyway
+ * @low:    entries of lower tiers that need a block to be filled
  */
 struct hits {
 	u32	whole;
@@ -29,11 +29,11 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h);
 void hits_drop_part(const struct core *c, struct hits *h);
 
-/* admit.c: who waits becomes resident */
+/* admit.c: admission: a waiting sequence gets memory and runs */
 void admit_all(struct core *c);
 void admit_rest(struct core *c);
 
-/* restore.c: swapped sequences come back */
+/* restore.c: restore of swapped sequences */
 bool swap_fits(const struct core *c, const struct kv_seq *s);
 enum verdict swap_restore(struct core *c, struct kv_seq *s);
 void swap_advance(struct core *c, u32 entry);
@@ -41,23 +41,23 @@ void swap_lost(struct core *c, u32 blk);
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached);
 void swap_fill(struct core *c, struct kv_seq *s);
 
-/* answer.c: copies and I/O end, or do not end in time */
+/* answer.c: answers of copies and I/O, and requests past their deadline */
 bool tier_copy_done(struct core *c, u64 id, int status);
 bool tier_io_done(struct core *c, u64 id, int status);
 void io_deadlines(struct core *c);
 
-/* step.c: steps: capacity before the kernels run, facts after */
+/* step.c: steps: blocks before the kernels run, results after */
 int step_begin(struct core *c, u32 client, const struct core_req *req,
 	       struct kvmm_begin_res *res);
 int step_end(struct core *c, u32 client, const struct core_req *req,
 	     struct kvmm_end_res *res);
 void step_drop_all(struct core *c, u32 client);
 
-/* remap.c: sequences of a family become each other: a step of beam search */
+/* remap.c: SEQ_REMAP: sequences of a family exchange tables, for beam search */
 void seq_remap(struct core *c, u32 client, const struct kvmm_remap_arg *a,
 	       u32 nr, struct kvmm_seq_res *res);
 
-/* trim.c: sequences that lose their end, or their beginning */
+/* trim.c: TRUNCATE and TRIM: sequences lose their end or their beginning */
 int seq_truncate(struct core *c, struct kv_seq *s,
 		 const struct kvmm_len_arg *a);
 int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a);

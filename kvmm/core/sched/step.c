@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * step.c - steps: capacity before the kernels run, facts after
+ * step.c - steps: blocks before the kernels run, results after
  *
- * STEP_BEGIN asks for room to write positions [start, start + max_tokens) of
- * each entry's sequence; nothing is known of the ids yet.  Each entry is
- * granted alone, all or nothing, in the order given, without waiting.  A
- * granted step is open until the client saw its device finish and said so
- * with STEP_END; open steps end in order.
+ * STEP_BEGIN asks for blocks to write positions [start, start + max_tokens) of
+ * each entry's sequence; the ids are not known yet.  Each entry is granted by
+ * itself, all or nothing, in the order given, without waiting.  A granted step
+ * is open until the client saw its device finish and sent STEP_END.  Open steps
+ * end in order.
  *
- * While a step is open it pins the sequences that it names: their blocks are
- * not taken, their tables do not change under it, a victim among them is only
- * marked.  A block is appended to in place if and only if it is OPEN and its
- * refcount is 1.  A shared tail is replaced by a fresh block and the client
- * is told to copy; of N sharers N - 1 copy, and the last one finds refcount 1
- * and writes in place.  The source of a copy stays readable until the step
- * ends, even if everybody let go of it meanwhile (kv_block.nr_src).
+ * An open step pins the sequences that it names: their blocks are not taken,
+ * their tables do not change under it, and a victim among them is only marked.
+ * A block is appended to in place if and only if it is OPEN and its refcount is
+ * 1.  A shared tail is replaced by a new block, and the client is told to copy.
+ * Of N sharers N - 1 copy; the last one finds refcount 1 and writes in place.
+ * The source of a copy stays readable until the step ends, even if its last
+ * mapping goes meanwhile (kv_block.nr_src).
  *
- * STEP_END says what became valid and with which ids; full blocks are sealed
- * and enter the index, or are given up for one that is there (merge.c).  What
- * was covered and is neither valid nor covered by another open step is rolled
- * back.
+ * STEP_END gives the new valid lengths and ids.  Full blocks are sealed and
+ * entered into the index, or replaced by an indexed block of the same content
+ * (merge.c).  Positions that the step covered, and that are neither valid nor
+ * covered by another open step, are rolled back.
  */
 #include "kvmm/core/sched/sched.h"
 
 /* ---- begin ---- */
 
-/* What one entry takes, worked out before anything is touched. */
+/* The blocks that an entry takes, computed before anything changes. */
 struct grant {
 	u32	first;		/* table index of the block at start */
 	u32	nr_new;		/* blocks to append to the table */
-	u32	nr_promised;	/* of those and the copy, covered by the reservation */
+	u32	nr_promised;	/* blocks of these and the copy that the reservation covers */
 	bool	copy;		/* the block at @first is to be replaced */
-	bool	pays_copy;	/* and admission promised a block for it */
+	bool	pays_copy;	/* and admission reserved a block for that */
 };
 
 /*
  * A tail in a span that is being emptied, in no open step, is copied by its
- * client, if there is a block for that: it never holds up the span for long.
+ * client, if there is a free block for that.  So it does not delay the span.
  */
 static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 			      u32 blk, u32 nr_new)
@@ -67,7 +67,7 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 					((s->flags & SEQF_COPY) != 0));
 }
 
-/* May the entry be looked at, as far as the sequence's state goes? */
+/* Does the state of the sequence allow to grant the entry? */
 static int begin_check(const struct kv_seq *s, u64 step,
 		       const struct kvmm_begin_arg *a)
 {
@@ -90,7 +90,7 @@ static int begin_check(const struct kv_seq *s, u64 step,
 	return 0;
 }
 
-/* There is no room now: who comes later steps aside. */
+/* There is no room now: later sequences wait until this one has some. */
 static void grant_refused(struct core *c, struct kv_seq *s)
 {
 	if (!s->again)
@@ -100,9 +100,9 @@ static void grant_refused(struct core *c, struct kv_seq *s)
 }
 
 /*
- * A request may name a thousand entries that each look at all there is for
- * memory.  After enough of that the others are to ask again, unless their domain
- * has what they need.
+ * A request may have a thousand entries, and each may scan the whole node for
+ * memory.  After enough scans in an event the other entries are refused, unless
+ * their domain has free or cached blocks for them.
  */
 static bool too_much_looked(const struct core *c, const struct kv_domain *d,
 			    u32 nr)
@@ -111,7 +111,7 @@ static bool too_much_looked(const struct core *c, const struct kv_domain *d,
 	       domain_slack(d) + domain_cached(d) < nr;
 }
 
-/* Find room for @nr blocks beside those promised, of another family if need be. */
+/* Find room for @nr blocks beside the reservations; it may preempt a family. */
 static bool grant_find_room(struct core *c, struct kv_seq *s, u32 nr)
 {
 	bool looked = too_much_looked(c, seq_domain(c, s), nr);
@@ -129,7 +129,7 @@ static bool grant_find_room(struct core *c, struct kv_seq *s, u32 nr)
 	return verdict == ROOM_NONE && room_preempt(c, s, nr);
 }
 
-/* See to it that the blocks of @g can be taken. */
+/* Make sure that the blocks of @g can be taken. */
 static int grant_make_room(struct core *c, struct kv_seq *s,
 			   const struct grant *g)
 {
@@ -149,7 +149,7 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	return span_acked_free(c, d, s->client) < need ? -EAGAIN : 0;
 }
 
-/* Replace a tail that others may read; the client copies @tokens of it. */
+/* Replace a tail that has other readers; the client copies @tokens of it. */
 static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 			    u32 tokens, struct kv_step_entry *e,
 			    struct kvmm_begin_res *res)
@@ -170,15 +170,15 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 		block_src_get(c, from);
 	}
 	block_unmap(c, from);
-	domain_kick(seq_domain(c, s));	/* another's tail may be its own now */
+	domain_kick(seq_domain(c, s));	/* the tail may have only one sharer left now */
 	core_count(c, CORE_EV_pgcow, 1);
 }
 
-/* A promised block was taken. */
+/* A reserved block was taken. */
 static void promise_use(struct core *c, struct kv_seq *s)
 {
 	s->reserved--;
-	/* Nothing is promised any more: any empty span may go. */
+	/* The last reservation is used: any empty span may be released. */
 	if (!--seq_domain(c, s)->dev.reserved)
 		core_kick(c);
 }
@@ -195,7 +195,7 @@ static void grant_append(struct core *c, struct kv_seq *s)
 		promise_use(c, s);
 }
 
-/* The tail that a fork shared has one sharer left: it is ours again. */
+/* A tail that a fork shared has one sharer left, which writes it in place. */
 static void grant_reuse_tail(struct core *c, const struct kv_seq *s, u32 idx)
 {
 	struct kv_block *b = &c->blocks[table_get(c, s, idx)];
@@ -206,14 +206,14 @@ static void grant_reuse_tail(struct core *c, const struct kv_seq *s, u32 idx)
 	core_count(c, CORE_EV_pgreuse, 1);
 }
 
-/* The tail is written in place: a copy that moves it comes too late. */
+/* The tail is written in place: a move of it in flight is void. */
 static void grant_in_place(struct core *c, const struct kv_seq *s, u32 idx)
 {
 	grant_reuse_tail(c, s, idx);
 	move_written(c, table_get(c, s, idx));
 }
 
-/* Everything is there: take it. */
+/* There is room for everything: take it. */
 static void grant_take(struct core *c, struct kv_seq *s,
 		       const struct kvmm_begin_arg *a, const struct grant *g,
 		       struct kv_step_entry *e, struct kvmm_begin_res *res)
@@ -226,8 +226,8 @@ static void grant_take(struct core *c, struct kv_seq *s,
 	e->end = a->start + a->max_tokens;
 	e->src = CORE_NONE;
 	/*
-	 * The copy's block comes first: its source, let go by us, must not be
-	 * what an append of this very entry takes.
+	 * Take the block of the copy first: unmapping its source may free it, and
+	 * an append of the same entry must not get it.
 	 */
 	if (g->copy)
 		grant_copy_tail(c, s, g->first, a->start % bt, e, res);
@@ -309,10 +309,10 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 /**
  * step_begin() - open a step and grant its entries
  * @req: checked; its entries are struct kvmm_begin_arg
- * @res: one record an entry
+ * @res: one record for each entry
  *
- * Return: 0: the step is open, even if no entry was granted; -EBUSY: as many
- * as allowed are open; -EINVAL: the step's number does not rise.
+ * Return: 0: the step is open, even if no entry was granted; -EBUSY: the client
+ * has its maximum of open steps; -EINVAL: the step's number does not rise.
  */
 int step_begin(struct core *c, u32 client, const struct core_req *req,
 	       struct kvmm_begin_res *res)
@@ -351,7 +351,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 
 /* ---- end ---- */
 
-/* The name in the index of what a block of a table holds, if it has it. */
+/* The node of a block's content in the index, or CORE_NONE. */
 static u32 name_of(const struct core *c, const struct kv_seq *s, u32 idx)
 {
 	u32 blk = table_get(c, s, idx), ref = blk;
@@ -362,7 +362,7 @@ static u32 name_of(const struct core *c, const struct kv_seq *s, u32 idx)
 	return ref == CORE_NONE ? CORE_NONE : index_node(c, ref);
 }
 
-/* Tokens of the prompt that were not there, and never had been. */
+/* Tokens of the prompt that were not cached, and had not been in the index. */
 static u32 seq_fresh(const struct kv_seq *s)
 {
 	u32 known = s->cached_len + s->known_len;
@@ -371,9 +371,10 @@ static u32 seq_fresh(const struct kv_seq *s)
 }
 
 /*
- * Enter a block, under what comes before it.  Another's copy of that may have
- * been in the index and gone meanwhile: then ours takes its place.  If what
- * was trimmed has gone there is no copy: nobody could find what comes after.
+ * Enter a block into the index, under its parent.  The parent may have been
+ * there as another block, evicted meanwhile: then the sequence's own block is
+ * entered, too.  If the name of the last trimmed block is gone, no block is
+ * entered: no lookup could reach it.
  */
 static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
 {
@@ -411,7 +412,7 @@ static void seal_parent(const struct core *c, const struct kv_seq *s, u32 idx,
 		memcpy(hash, c->blocks[table_get(c, s, idx - 1)].hash, 16);
 }
 
-/* A block is full: name it, and let others find it. */
+/* A block is full: name it, seal it, and enter it into the index. */
 static void seal(struct core *c, struct kv_seq *s, u32 idx)
 {
 	const struct kv_domain *d = seq_domain(c, s);
@@ -443,7 +444,7 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 	}
 }
 
-/* The tokens up to @len are valid now, @ids are the new ones. */
+/* Make the tokens up to @len valid; @ids are the new ones. */
 static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 			const u32 *ids)
 {
@@ -499,7 +500,7 @@ static int end_entry(struct core *c, struct kv_seq *s,
 	return 0;
 }
 
-/* What the sequence's open steps cover, at least what is valid. */
+/* End of the positions that open steps cover, at least the valid length. */
 static u32 seq_cover(const struct kv_seq *s)
 {
 	u32 cover = s->valid_len, i;
@@ -534,7 +535,7 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 		family_settle(c, s);
 }
 
-/* Take the oldest step off the client's ring and let go of what it held. */
+/* Remove the oldest step of a client, and drop its pins. */
 static void step_finish(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
@@ -551,9 +552,9 @@ static void step_finish(struct core *c, u32 client)
 	for (i = 0; i < st->nr; i++)
 		step_release(c, &e[i], slot, st->number);
 	step_let_go(c, st);
-	/* What is not covered any more need not be kept for growth. */
+	/* Blocks that this step covered are no longer needed for growth. */
 	domain_kick(&c->domains[cl->domain]);
-	/* Nor need it be left by those who were promised as much. */
+	/* Waiting sequences within memory.min need not leave them, either. */
 	for (i = 0; i < core_cfg(c)->max_domains &&
 	     c->tenants[cl->tenant].nr_domains > 1; i++)
 		if (c->domains[i].promised && c->domains[i].nr_waiting)
@@ -562,8 +563,8 @@ static void step_finish(struct core *c, u32 client)
 }
 
 /*
- * What a token of prefill costs in the domain: a hint of its client, clamped to
- * 10 ns..1 s.  It decides for that domain alone.
+ * Prefill time of a token in the domain: a hint of its client, clamped to
+ * 10 ns..1 s.  It is used for decisions about that domain only.
  */
 static void prefill_measure(struct kv_domain *d, u64 ns, u64 tokens)
 {
@@ -579,7 +580,7 @@ static void prefill_measure(struct kv_domain *d, u64 ns, u64 tokens)
 /**
  * step_end() - the client saw its device finish the step
  * @req: checked; entries are struct kvmm_end_arg, then their ids
- * @res: one record an entry
+ * @res: one record for each entry
  *
  * An entry that is refused made no progress; the step ends all the same.
  * Return: 0; -EINVAL: not the oldest open step.
@@ -609,13 +610,13 @@ int step_end(struct core *c, u32 client, const struct core_req *req,
 			continue;
 		res[i].valid_len = s->valid_len;
 		res[i].seq_epoch = s->epoch;
-		seq_show(c, s);	/* pressure is told when the step lets go */
+		seq_show(c, s);	/* psi_task() is called when the step is released */
 	}
 	step_finish(c, client);
 	return 0;
 }
 
-/* The client is gone and its device quiet: no step made progress. */
+/* End all steps of a dead client; its device is quiet.  None made progress. */
 void step_drop_all(struct core *c, u32 client)
 {
 	while (c->clients[client].nr_steps)

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * trim.c - sequences that lose their end, or their beginning
+ * trim.c - TRUNCATE and TRIM: sequences lose their end or their beginning
  *
- * TRUNCATE makes a sequence shorter.  It may end inside a sealed block then,
- * which stays as it is, in the index too: the next append finds a block that
- * may not be written and orders a copy, as for a shared tail.  What is computed
- * after it is new, whatever had been lost there (kv_seq.lost_len).
+ * TRUNCATE makes a sequence shorter.  It may end inside a sealed block then.
+ * The block stays as it is, also in the index.  The next append finds a block
+ * that it may not write and orders a copy, as for a shared tail.  Tokens that
+ * are computed after it are new, even if preemption had taken tokens there
+ * (kv_seq.lost_len).
  *
  * TRIM gives back whole blocks before a position.  The table keeps its index
- * base: those entries hold nothing from then on (kv_seq.trimmed), and whoever
- * walks a table starts there.  The name of the last block given back is kept,
- * because the next block that is sealed is named after it; if that name leaves
- * the index, nothing of the sequence enters it any more.  Steps that were
- * open when TRIM came may still read what it gives back, so it waits for them;
- * a step begun later was begun by a client that had said it reads no more.  A
- * TRIM that comes while one waits is kept apart: with steps overlapping and a
- * TRIM in each, one that took the place of the other would never end.
+ * base: the trimmed entries name no block, and every walk over a table starts
+ * after them (kv_seq.trimmed).  The name of the last trimmed block is kept,
+ * because it is the parent of the next block that is sealed.  If that name
+ * leaves the index, no further block of the sequence is entered.  Steps that are
+ * open when TRIM comes may still read the trimmed blocks, so the TRIM waits for
+ * them.  The client does not read these blocks in later steps.  A second TRIM
+ * that comes meanwhile is kept apart.  If it replaced the first one, overlapping
+ * steps with a TRIM in each would delay both for ever.
  */
 #include "kvmm/core/sched/sched.h"
 
 /**
  * seq_truncate() - one entry of SEQ_TRUNCATE
  *
- * Return: 0; -EINVAL: longer than it is, or into what was trimmed; -EBUSY: a
- * step is open; -ESTALE: it is not READY.  Refused, nothing changed.
+ * Return: 0; -EINVAL: the new length is longer, or within the trimmed blocks;
+ * -EBUSY: a step is open; -ESTALE: it is not READY.  An error changes nothing.
  */
 int seq_truncate(struct core *c, struct kv_seq *s,
 		 const struct kvmm_len_arg *a)
@@ -52,7 +53,7 @@ int seq_truncate(struct core *c, struct kv_seq *s,
 	return 0;
 }
 
-/* From the end, so that on the LRU list leaves are older than roots. */
+/* From the end, so that in the cache children are older than parents. */
 static void trim_now(struct core *c, struct kv_seq *s)
 {
 	u32 i = s->trim_want;
@@ -73,7 +74,7 @@ static void trim_now(struct core *c, struct kv_seq *s)
  * seq_trim() - one entry of SEQ_TRIM
  *
  * Takes effect when the steps that are open now have ended.
- * Return: 0; -EINVAL: beyond what is valid; -ESTALE: it is not resident.
+ * Return: 0; -EINVAL: beyond the valid length; -ESTALE: it has no memory.
  */
 int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a)
 {
@@ -101,7 +102,7 @@ int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a)
 	return 0;
 }
 
-/* Step @ended is over for the sequence: may what it trimmed go? */
+/* Step @ended is over for the sequence: carry out a TRIM that waited for it. */
 void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended)
 {
 	while (s->trim_want > s->trimmed &&
