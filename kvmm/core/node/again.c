@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * again.c - order once more what was in flight when the core before this one died
+ * again.c - repetition of the requests that were in flight at an adoption
  */
 #include "kvmm/core/node/node.h"
 
-/* adopt_again() - order it, at the first tick after an adoption */
+/* adopt_again() - order them once more, at the first tick after an adoption */
 void adopt_again(struct core *c)
 {
 	u32 i;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * area.c - swap areas come and go
+ * area.c - addition and removal of swap areas
  *
- * An area takes one of a few fixed ranges of extents when it is added and
- * gives it back when it is taken away.  Before that nothing may lie in it: no
- * new slot is taken, content that the host has too is let go, content that
- * only the area has must be read or forgotten by whoever owns it.
+ * An area that is added takes one of a few fixed ranges of extents, and gives it
+ * back when it is removed.  Before that it must be empty.  No new slot is taken
+ * in it, content that the host pool has, too, is dropped, and content that only
+ * the area has is read or lost (area_move.c).
  */
 #include "kvmm/core/node/node.h"
 
 /**
- * core_area_add() - a swap area is there
- * @bytes: for slots; more than core_config.area_bytes is not used
- * @prio:  higher ones are filled first, equal ones by their speed
- * @area:  its index
+ * core_area_add() - add a swap area
+ * @bytes: bytes for slots; more than core_config.area_bytes is not used
+ * @prio:  areas of higher priority are filled first, equal ones by their speed
+ * @area:  gets its index
  *
  * Return: 0, -ENOSPC: no more areas, -EINVAL: smaller than an extent.
  */
@@ -61,10 +61,10 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 }
 
 /**
- * core_area_del() - take a swap area away
+ * core_area_del() - remove a swap area
  *
- * Return: 0; -EBUSY: content or requests are left in it; nothing new goes
- * there any more, what it holds moves elsewhere: try again; -ENOENT.
+ * Return: 0; -EBUSY: it still has content or requests in flight.  It gets no new
+ * slots then, and its content moves elsewhere: try again; -ENOENT.
  */
 int core_area_del(struct core *c, u64 now, u32 area)
 {
@@ -102,10 +102,10 @@ int core_area_del(struct core *c, u64 now, u32 area)
 }
 
 /**
- * core_area_lose() - what only an area has is not waited for any more
+ * core_area_lose() - stop waiting for content that only an area has
  *
- * Whoever needs it computes it again.  Requests in flight end as ever; the
- * area can go then.
+ * Sequences that need it compute it again.  Requests in flight end as usual;
+ * then the area can be removed.
  */
 void core_area_lose(struct core *c, u64 now, u32 area)
 {

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * client.c - attach, detach and death
+ * client.c - attach, detach and death of clients
  *
  *	FREE -> ALIVE -> DETACHED -> FREE
  *	          |
  *	          +----> DEAD ----> FREE
  *
- * A client dies in two stages.  Dead: nothing is heard of it any more; its
- * idle sequences end at once, but what its open steps could write (appends
- * and targets of copies) is QUARANTINE, and what they read stays mapped.
- * Quiet: its device can do nothing more; the steps end without progress, the
- * rest of its sequences end, its record is free.  Sealed blocks stay in the
- * index throughout, for others and for its successor.
+ * A client dies in two stages.  Dead: it sends nothing any more.  Its idle
+ * sequences end at once.  Blocks that its open steps could write (appends and
+ * targets of copies) become QUARANTINE, and blocks that they read stay mapped.
+ * Quiet: its device can do nothing more.  The steps end without progress, the
+ * rest of its sequences end, and its record is free.  Sealed blocks stay in the
+ * index throughout, for other clients and for its successor.
  *
- * DETACH claims that everything is unmapped.  Inside the tenant the claim is
- * good enough; towards other tenants it is not: what a detached client that may
- * live on was sent stays with its tenant (kv_extent.haunted) until it ends, or
- * is ended because another tenant needs it.
+ * With DETACH a client claims that it has unmapped everything.  Inside the
+ * tenant that is enough.  Other tenants do not rely on it: if the process may
+ * live on, the extents that it was sent stay with its tenant
+ * (kv_extent.haunted), until it ends or is killed because another tenant needs
+ * them.
  *
- * A step that is open past its deadline while somebody else waits for memory
- * costs the client its life; so does hanging up without ending, and keeping an
- * extent that was asked back (revoke.c).
+ * A client is killed when it keeps a step open past its deadline while another
+ * client waits for memory, when it hung up but does not end, and when it keeps a
+ * revoked extent (revoke.c).
  */
 #include "kvmm/core/node/node.h"
 
@@ -54,7 +55,7 @@ static u32 client_slot(const struct core *c)
 	return CORE_NONE;
 }
 
-/* What the shell must know to build the segments. */
+/* Describe the attachment, so that the shell can build the segments. */
 void client_describe(const struct core *c, u32 client,
 		     struct core_attach_info *info)
 {
@@ -81,12 +82,12 @@ void client_describe(const struct core *c, u32 client,
 }
 
 /**
- * core_client_attach_within() - judge an attach message, make a client of it
- * @tenant_key: who the peer is, from the shell
+ * core_client_attach_within() - check an attach message and make a client
+ * @tenant_key: identity of the peer, from the shell
  * @secret:     CORE_SECRET_LEN bytes, used when the tenant is new
- * @quota:      of the tenant, from now on
- * @req:        the shell's own copy; magic and versions are its business
- * @info:       geometry, or on error .text
+ * @quota:      quota of the tenant, from now on
+ * @req:        the shell's own copy; the shell checks magic and versions
+ * @info:       gets the geometry, or on error .text
  *
  * The client may send requests after core_client_bind().
  * Return: 0 or a negative errno with @info->text set.
@@ -142,7 +143,7 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	return 0;
 }
 
-/* core_client_attach() - the same for a tenant without quotas */
+/* core_client_attach() - attach a client of a tenant without quotas */
 int core_client_attach(struct core *c, u64 now, u64 tenant_key,
 		       const u8 *secret, const struct kvmm_attach_req *req,
 		       struct core_attach_info *info)
@@ -157,12 +158,12 @@ int core_client_attach(struct core *c, u64 now, u64 tenant_key,
 }
 
 /**
- * core_client_bind() - tell where the client's segments are
+ * core_client_bind() - say where the client's segments are
  *
- * Publishes what the client must find there, and hands out the extents of its
- * tenant: a fresh one's, or all that one has which came back with
- * core_client_resume().  The segments are zeroed; they must stay until
- * core_client_quiet() returned.
+ * Publishes the state of the client there, and sends it the extents of its
+ * tenant.  A new client has little of both; a client of
+ * core_client_resume() has all that it had.  The segments are zeroed; they must
+ * stay until core_client_quiet() returned.
  */
 void core_client_bind(struct core *c, u32 client, const struct core_bind *bind)
 {
@@ -192,7 +193,7 @@ static void client_say(struct core *c, u32 client, u32 state, int reason)
 	c->ops->wake(c->ops_arg, client);
 }
 
-/* Close what no step names; the rest closes when its steps end. */
+/* Close idle sequences now; sequences in steps close when their steps end. */
 static void client_close_seqs(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
@@ -204,7 +205,7 @@ static void client_close_seqs(struct core *c, u32 client)
 			(void)!seq_close(c, &s[i]);
 }
 
-/* What an open step of a dead client could write must not be reused. */
+/* Blocks that an open step of a dead client could write become QUARANTINE. */
 static void client_quarantine(struct core *c, u32 client)
 {
 	u32 i, n, idx;
@@ -253,10 +254,10 @@ static void ghost_ended(struct core *c, u32 tenant)
 }
 
 /**
- * core_client_dead() - nothing more will be heard of a client
+ * core_client_dead() - a client hung up, or is cut off
  *
- * Its process may live on; core_client_quiet() says when it cannot write any
- * more.  For a client that detached: its process has ended.
+ * Its process may live on; core_client_quiet() says when it can no longer write.
+ * For a client that detached: its process has ended.
  */
 void core_client_dead(struct core *c, u64 now, u32 client)
 {
@@ -281,11 +282,11 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 }
 
 /**
- * core_ghost_gone() - a process that had detached and lived on has ended
+ * core_ghost_gone() - a lingering process has ended
  * @tenant: of core_attach_info
  *
- * To be called once for each core_client_quiet() of a detached client that
- * core_client_dead() did not precede.
+ * Call this once for each core_client_quiet() of a detached client without a
+ * core_client_dead() before it.
  */
 void core_ghost_gone(struct core *c, u64 now, u32 tenant)
 {
@@ -299,8 +300,8 @@ void core_ghost_gone(struct core *c, u64 now, u32 tenant)
 /**
  * core_client_quiet() - the client's process and device can do nothing more
  *
- * For a detached client also when it hung up and lives on.  Its record is
- * free afterwards and the segments of its bind may be unmapped.
+ * Also for a detached client that hung up and lives on.  Afterwards its record
+ * is free, and the segments of its bind may be unmapped.
  */
 void core_client_quiet(struct core *c, u64 now, u32 client)
 {
@@ -322,7 +323,7 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 	memset(&c->bind[client], 0, sizeof(c->bind[client]));
 	domain_detach(c, cl->domain);
 	salvage_release(c, cl->domain);
-	/* Extents that only it had mapped may change over to other tenants. */
+	/* Extents that only it had mapped may go to other tenants now. */
 	core_kick(c);
 	admit_all(c);
 }
@@ -357,19 +358,19 @@ void core_shutdown(struct core *c, u64 now)
 		}
 }
 
-/* Could memory that @client holds help the domain? */
+/* Could memory that @client holds help a sequence of the domain? */
 static bool could_help(const struct core *c, u32 client, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	const struct kv_client *cl = &c->clients[client];
 
-	/* What its own memory.max keeps from it nobody else can give. */
+	/* No other domain can help against its own memory.max. */
 	if (d->used && dom != cl->domain && domain_limited(d, 1))
 		return false;
 	return d->used;
 }
 
-/* Does anybody but @client want memory that it does not get? */
+/* Does another client wait for memory that @client could free? */
 static bool somebody_waits(const struct core *c, u32 client)
 {
 	const u64 recent = 1000000000ull;
@@ -403,7 +404,7 @@ static bool step_overdue(const struct core *c, u32 client)
 	       c->now - max(st->begun, c->clients[client].back) > core_cfg(c)->step_deadline_ns;
 }
 
-/* Kill whom a deadline has passed. */
+/* Kill the clients that are past a deadline. */
 void client_deadlines(struct core *c)
 {
 	u32 i;

@@ -2,29 +2,29 @@
 /*
  * core.c - the memory manager as a deterministic machine
  *
- * The core owns every fact about memory: which extent belongs to whom, what
- * each block holds and who needs it, which sequence waits, runs or has lost
- * its memory.  One thread runs it.  It makes no system call, reads no clock,
- * draws no random number and allocates nothing after core_init(): inputs are
- * events with the time in them (core.h), outputs are commands through struct
- * core_ops and words in the segments of the clients.  The same input gives
- * the same output, so a simulator can run it for billions of events and a
- * failing seed replays exactly.
+ * The core owns every fact about memory: the owner of each extent, the content
+ * and the users of each block, and the sequences that wait, run or have lost
+ * their memory.  One thread runs it.  It makes no system call, reads no clock,
+ * draws no random number and allocates nothing after core_init().  Inputs are
+ * events with the time in them (core.h).  Outputs are commands through struct
+ * core_ops and words in the segments of the clients.  The same input gives the
+ * same output, so a simulator can run it for billions of events, and a failing
+ * seed replays exactly.
  *
- * One mechanism is one file, and files lie in rooms: ROOMS names the rooms from
+ * Each mechanism is one file, and files are in rooms: ROOMS names the rooms from
  * the lowest to the highest, Documentation/core-files.md names the files.
  *
- * All of it lies in one arena and refers to itself by 32-bit indices.
- * Primary facts (a block's owner, ids, hash; a sequence's entries) are
- * written before what can be rebuilt from them (lists, counts, index).
+ * All records are in one arena and refer to each other by 32-bit indices.
+ * Primary facts (a block's owner, ids, hash; a sequence's entries) are written
+ * before the fields that can be computed from them (lists, counts, index).
  *
  * Invariants that other files rely on:
  *  - a domain's free blocks cover its reservations, always;
  *  - a block of one domain is in tables of that domain only;
  *  - an OPEN block is written by at most one sequence, the one that finds
  *    refcount 1; SEALED and CACHED blocks are never written again;
- *  - what an open step can read or write is not reused before it ended;
- *  - every refusal leaves things as they were.
+ *  - memory that an open step can read or write is not reused before it ends;
+ *  - an error changes nothing.
  */
 #include "kvmm/core/node/node.h"
 
@@ -45,10 +45,10 @@ static u64 mix(u64 h, u64 v)
 }
 
 /**
- * core_arena_layout() - a number that stands for the layout of an arena
+ * core_arena_layout() - a number that identifies the layout of an arena
  *
- * Of the sizes of all records, and CORE_ARENA_VERSION for what sizes do not
- * tell.
+ * It is a hash of the sizes of all records and of CORE_ARENA_VERSION, which
+ * stands for changes without a change of size.
  */
 u64 core_arena_layout(void)
 {
@@ -61,7 +61,7 @@ u64 core_arena_layout(void)
 	return mix(h, NR_CORE_EVENTS);
 }
 
-/* Fill in what was left to be derived, and the sizes of all tables. */
+/* Fill in derived values, and compute the sizes of all tables. */
 int config_settle(const struct core_config *in, struct core_config *cfg,
 		  struct core_sizes *s)
 {
@@ -89,7 +89,7 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 	if (!cfg->event_work)
 		cfg->event_work = EVENT_WORK;
 	if (!cfg->host_bytes)
-		cfg->area_bytes = 0;	/* all I/O goes by the host pool */
+		cfg->area_bytes = 0;	/* all I/O goes through the host pool */
 
 	s->nr_extents = (u32)(cfg->pool_bytes / cfg->extent_size);
 	s->ids_per_extent = (u32)(cfg->extent_size / cfg->min_token_bytes);
@@ -128,7 +128,7 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 	return 0;
 }
 
-/* Bytes of an arena; with @c also where its tables are. */
+/* Bytes of an arena; with @c, set the addresses of its tables, too. */
 u64 arena_layout(const struct core_config *cfg, const struct core_sizes *s,
 		 struct core *c)
 {
@@ -193,7 +193,7 @@ static void arena_init_lists(struct core *c)
 	c->head->nr_free_idpages = s->nr_idpages;
 }
 
-/* Extents of the pools, one after the other; the host's are all there. */
+/* Extents of the pools, one pool after another; the host pool has memory. */
 static void arena_init_pools(struct core *c)
 {
 	const struct core_config *cfg = core_cfg(c);
@@ -259,11 +259,11 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
 }
 
 /**
- * core_poll() - go on with what the last event left undone
+ * core_poll() - go on with work that the last event left undone
  *
- * To be called between events, without waiting, until there is nothing left:
- * no event takes long, however many wait (see admit_all()).
- * Return: whether there was something left.
+ * Call it between events, without waiting, until it returns false.  Events leave
+ * work to it so that none takes long (see admit_all()).
+ * Return: true when there was work left.
  */
 bool core_poll(struct core *c, u64 now)
 {
@@ -277,9 +277,9 @@ bool core_poll(struct core *c, u64 now)
 }
 
 /**
- * core_tick() - time passed: deadlines, the longest waiter, retries
+ * core_tick() - time passed: deadlines, the longest-waiting sequence, retries
  *
- * To be called every few milliseconds while clients are attached.
+ * Call it every few milliseconds while clients are attached.
  */
 void core_tick(struct core *c, u64 now)
 {
@@ -299,7 +299,7 @@ void core_tick(struct core *c, u64 now)
 	psi_tick(c);
 	evacuate_tick(c);
 	resize_tick(c);
-	/* Making memory may have failed; what waits for it asks again. */
+	/* After a failure to make memory, waiting sequences are tried again. */
 	if (c->head->create_after && now >= c->head->create_after) {
 		c->head->create_after = 0;
 		for (i = 0; i < core_cfg(c)->max_domains; i++)

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device.c - the device of the pool failed
+ * device.c - failure of the pool's device
  *
- * The shell says it once, with one of two words:
+ * The shell reports it once, in one of two ways:
  *
- *	CORE_DEVICE_CUT   what the shell had on the device is over: nothing can
- *			  be copied and no memory made any more.  Memory and
- *			  clients live on
- *	CORE_DEVICE_LOST  nobody knows what is in its memory either
+ *	CORE_DEVICE_CUT   the shell lost its access to the device: nothing can
+ *			  be copied and no memory made.  Memory and clients
+ *			  live on
+ *	CORE_DEVICE_LOST  likewise, and the content of its memory is unknown
  *
- * A block, or a slot of the host pool, that a copy under way was filling is
- * marked BLKF_BAD: the copy failed, but it may not have stopped, so it is not
- * FREE when nobody needs it but POISON.  Answers that say that a copy ended well
- * take the mark away, unless the memory is lost.  The next core in this arena has
- * no copy under way, and gives those blocks back.
+ * A block, or a slot of the host pool, that a copy in flight was filling is
+ * marked BLKF_BAD.  The copy failed, but may not have stopped, so the block
+ * becomes POISON instead of FREE.  The mark is cleared when a copy is answered
+ * without an error, unless the memory is lost.  The next core in this arena has
+ * no copy in flight, and frees those blocks.
  *
- * Cut: a domain has what its tenant has memory for, and no more
- * (kv_domain.kept); what waits for more than that is told -EDQUOT.  Nothing
- * changes tenant, since memory is made anew for that.  What is on lower tiers
- * cannot come back: the copy fails and its content is computed again.
+ * Cut: the capacity of a domain is the memory that its tenant has
+ * (kv_domain.kept).  Waiting sequences that need more get -EDQUOT.  No memory
+ * changes its tenant, since that needs new memory.  Content on lower tiers
+ * cannot come back: the copy fails and the content is computed again.
  *
- * Lost: every sequence has FAILED with -ENODEV, at once or when its open steps
- * end, and is told by KVMM_EV_POISONED.  The index names nothing of the device.
- * What falls free is POISON, what is free becomes so: nothing is given out.
- * Such an arena is not adopted.
+ * Lost: every sequence becomes FAILED with -ENODEV, at once or when its open
+ * steps end, and its client is told by KVMM_EV_POISONED.  The index has no block
+ * of the device.  Free blocks become POISON, also those that are freed later, so
+ * no block is allocated.  Such an arena is not adopted.
  */
 #include "kvmm/core/node/node.h"
 
@@ -38,7 +38,7 @@ const char *core_device_name(u32 device)
 	return device < ARRAY_SIZE(names) ? names[device] : "unknown";
 }
 
-/* What copies fill that are under way. */
+/* Mark the blocks and slots that copies in flight are filling. */
 static void mark_targets(struct core *c)
 {
 	u32 i;
@@ -58,7 +58,7 @@ static void mark_targets(struct core *c)
 			c->blocks[c->head->moves[i].to].flags |= BLKF_BAD;
 }
 
-/* May a span of the domain's be made of the run, now that none can be made? */
+/* Can the run be a span of the domain, when no memory can be made? */
 static bool run_is_kept(const struct core *c, const struct kv_domain *d,
 			u32 first)
 {
@@ -115,7 +115,9 @@ static void seq_lost(struct core *c, struct kv_seq *s)
 		seq_poisoned(c, s);
 		return;
 	}
-	/* In an open step it stays for a while, and grows no more. */
+	/*
+	 * In an open step it keeps its memory for a while, but does not grow.
+	 */
 	if (s->state == KVMM_SEQ_MARKED) {
 		seq_drop_reservation(c, s);
 		seq_tally(c, s);
@@ -144,8 +146,8 @@ static void lose_all(struct core *c)
  * core_device_failed() - the device of the pool failed
  * @how: CORE_DEVICE_CUT or CORE_DEVICE_LOST
  *
- * To be called before the answers of the copies that failed with it.  Once: what
- * comes after the first call is ignored.
+ * Call this before the answers of the copies that failed with the device.  Only
+ * the first call counts.
  */
 void core_device_failed(struct core *c, u64 now, u32 how)
 {
@@ -168,7 +170,7 @@ void core_device_failed(struct core *c, u64 now, u32 how)
 	admit_all(c);
 }
 
-/* device_adopted() - the first tick: the device is there again, no copy is */
+/* device_adopted() - first tick of an adopted core: the device works */
 void device_adopted(struct core *c)
 {
 	u32 i;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * events.c - what the shell tells the core: memory was made, a copy or I/O is over
+ * events.c - events from the shell: memory was made, a copy or I/O ended
  *
- * Each event ends with admit_all(): what changed may be what a waiting
- * sequence lacked.
+ * Each event ends with admit_all(): the change may be what a waiting sequence
+ * lacked.
  */
 #include "kvmm/core/node/node.h"
 
@@ -22,7 +22,7 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 }
 
 /**
- * core_copy_done() - a copy is over
+ * core_copy_done() - a copy ended
  * @id:     of struct core_copy; one that is not in flight is ignored
  * @status: 0 or a negative errno
  */
@@ -31,7 +31,9 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 	core_event(c);
 
 	c->now = now;
-	/* The content of a lost device is unknown, whatever the answer says. */
+	/*
+	 * The content of a lost device is unknown, in spite of a good answer.
+	 */
 	if (device_is_lost(c) && !status)
 		status = -ENODEV;
 	if (move_answered(c, id, status)) {
@@ -43,7 +45,7 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 }
 
 /**
- * core_io_done() - a transfer between host and area is over
+ * core_io_done() - a transfer between the host pool and an area ended
  * @id:     of struct core_io; one that is not in flight is ignored
  * @status: 0: all of it, and for a read header and checksum are right; else a
  *          negative errno

@@ -13,29 +13,29 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 u64 arena_layout(const struct core_config *cfg, const struct core_sizes *s,
 		 struct core *c);
 
-/* client.c: attach, detach and death */
+/* client.c: attach, detach and death of clients */
 void client_deadlines(struct core *c);
 void client_detach(struct core *c, u32 client);
 void client_describe(const struct core *c, u32 client,
 		     struct core_attach_info *info);
 
-/* tune.c: tunables: what of the configuration may change at any time */
+/* tune.c: tunables: parts of the configuration that may change at any time */
 bool tune_is_valid(const struct core_config *cfg);
 
-/* device.c: the device of the pool failed */
+/* device.c: failure of the pool's device */
 void device_adopted(struct core *c);
 
-/* operate.c: what an operator has done, beside marks and tunables */
+/* operate.c: an operator's commands beside limits and tunables */
 void drain_publish(struct core *c, u32 client);
 
-/* resize.c: the device pool grows and shrinks while it is in use */
+/* resize.c: resizing of the device pool while it is in use */
 void resize_tick(struct core *c);
 
-/* resume.c: clients of an adopted core come back */
+/* resume.c: return of the clients of an adopted arena */
 void client_publish(struct core *c, u32 client);
 void salvage_release(struct core *c, u32 dom);
 
-/* again.c: order once more what was in flight when the core before this one died */
+/* again.c: repetition of the requests that were in flight at an adoption */
 void adopt_again(struct core *c);
 
 #endif /* KVMM_CORE_NODE_H */

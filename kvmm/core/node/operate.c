@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * operate.c - what an operator has done, beside marks and tunables
+ * operate.c - an operator's commands beside limits and tunables
  *
- * Evicting takes device memory from a domain's cache and from nothing else:
- * no sequence loses any, nobody is preempted or killed.  What goes first is
- * what would go first for somebody in need, and it goes the same way: where a
- * lower tier has a copy the name stays, and that.
+ * Evicting frees device memory of a domain's cache and nothing else: no sequence
+ * loses memory, no sequence is preempted, no client killed.  Blocks are evicted
+ * in the usual order and way: where a lower tier has a copy, the name and the
+ * copy stay.
  *
- * Draining lets nobody begin: who drains may not attach, and opens no
- * sequence.  What there is goes on until it is done, preempted ones come back
- * and forks are made; a client of an adopted core may resume.  It is kept in
- * the arena, so a drained node that dies and is adopted is drained.
+ * Draining refuses new work: no client may attach, and no sequence may be
+ * opened.  Existing work goes on until it is done: preempted sequences come
+ * back, forks are made, and a client of an adopted arena may resume.  The flag
+ * is in the arena, so a drained node stays drained through an adoption.
  */
 #include "kvmm/core/node/node.h"
 
 /**
  * core_evict() - free device memory of a domain's cache
- * @most: stop when so many blocks are free that were not
+ * @most: number of blocks after which it stops
  *
- * To be called again while it returns @most or more: an event is to stay
- * short.  Spans that fall empty are anybody's.
- * Return: blocks freed, which may be more than @most, for what follows a prefix
- * goes with it; -ENOENT.
+ * Call it again while it returns @most or more: an event must be short.  Other
+ * domains may take the spans that become empty.
+ * Return: blocks freed, which may be more than @most, since the descendants of a
+ * block are evicted with it; -ENOENT.
  */
 int core_evict(struct core *c, u64 now, u32 dom, u32 most)
 {
@@ -55,9 +55,9 @@ void drain_publish(struct core *c, u32 client)
 }
 
 /**
- * core_drain() - from now on, or no more, nobody begins anything there
+ * core_drain() - begin or end to refuse new work
  * @what: CORE_DRAIN_NODE, CORE_DRAIN_TENANT, CORE_DRAIN_CLIENT
- * @id:   of the tenant or client
+ * @id:   index of the tenant or client
  *
  * Return: 0; -ENOENT: no such tenant or client.
  */
@@ -90,13 +90,13 @@ int core_drain(struct core *c, u64 now, u32 what, u32 id, bool on)
 	return 0;
 }
 
-/* core_get_drain() - does the node drain? */
+/* core_get_drain() - does the node refuse new work? */
 bool core_get_drain(const struct core *c)
 {
 	return c->head->draining;
 }
 
-/* Forget cached content of the lower tiers that no table names. */
+/* Drop cached content of the lower tiers that no table names. */
 static u32 drop_entries(struct core *c, u32 dom, u32 most)
 {
 	u32 i, nr = 0;
@@ -113,15 +113,15 @@ static u32 drop_entries(struct core *c, u32 dom, u32 most)
 }
 
 /**
- * core_drop_caches() - forget what a domain holds for nobody but the index
+ * core_drop_caches() - drop blocks of a domain that only the index holds
  * @dom:  index of the domain
- * @most: blocks to be dropped in one go; it takes time in proportion
+ * @most: most blocks to drop in this event, which takes time in proportion
  *
- * On the device and below.  What sequences map, or have swapped out, stays and
- * can be found.  Nor does the domain remember what it had: what is computed
- * again was not dropped for want of room.
- * Return: blocks dropped; fewer than @most: none are left.  -ENOENT: no such
- * domain.
+ * On the device and on lower tiers.  Blocks that sequences map or have swapped
+ * out stay in the index.  The domain also forgets its ghosts, since these blocks
+ * were not evicted for lack of memory.
+ * Return: number of blocks dropped; fewer than @most: none are left.  -ENOENT:
+ * no such domain.
  */
 int core_drop_caches(struct core *c, u64 now, u32 dom, u32 most)
 {
@@ -145,16 +145,16 @@ int core_drop_caches(struct core *c, u64 now, u32 dom, u32 most)
 }
 
 /**
- * core_domain_set() - an operator changes a mark of a domain
+ * core_domain_set() - an operator changes a limit of a domain
  * @which: CORE_LIMIT_*
  * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
  *
- * It stays so for whoever attaches to the domain later, until it is changed
- * or unset; of high and max they may ask for less.  Above a lowered max cache
- * goes at once, sequences when they next ask for memory; what can never fit any
- * more is failed when its turn comes.
+ * It also holds for clients that attach later, until it is changed or unset;
+ * they may ask for less of high and max.  Above a lowered max, cache is evicted
+ * at once, and sequences give way when they next ask for memory.  A sequence
+ * that can never fit any more fails when its turn comes.
  * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
- * block, or no such mark.
+ * block, or no such limit.
  */
 int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
 {
@@ -181,11 +181,11 @@ int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
 }
 
 /**
- * core_domain_unset() - what was asked for at attach counts again for a mark
+ * core_domain_unset() - the limit that clients asked for counts again
  * @which: CORE_LIMIT_*
  *
- * Within the quota of its tenant.
- * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: no such mark;
+ * Within the quota of their tenant.
+ * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: no such limit;
  * -EALREADY: no operator had set it.
  */
 int core_domain_unset(struct core *c, u64 now, u32 dom, u32 which)
@@ -204,7 +204,7 @@ int core_domain_unset(struct core *c, u64 now, u32 dom, u32 which)
 		return -EALREADY;
 	c->now = now;
 	d->by_operator &= ~BIT(which);
-	/* It was judged when it was asked for. */
+	/* It was checked at attach. */
 	(void)limit_set(d, which, d->asked_limit[which]);
 	(void)limit_bound(c, d);
 	limit_settle(c);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * request.c - judge a request, then execute it
+ * request.c - check a request, then execute it
  *
- * The shell hands in its own copies of the entry and its argument bytes.
- * core_req_check() looks at everything that can be judged without the state
- * of a sequence: verb, flags, reserved fields, counts, exact lengths.  What
- * passes is executed by core_req_execute(), which never fails half way: the
- * status of the whole request, then one record for each entry.
+ * The shell passes its own copies of the entry and its argument bytes.
+ * core_req_check() checks everything that does not depend on the state of a
+ * sequence: verb, flags, reserved fields, counts, exact lengths.
+ * core_req_execute() executes a request that passed, and never fails half way:
+ * it gives a status of the whole request, then one record for each entry.
  *
  * The verbs are one table: size of an entry, whether ids follow, the size of
  * a result record, and the function.
@@ -17,9 +17,9 @@
  * struct verb - one row of the table
  * @entry:  bytes of an entry
  * @result: bytes of a result record
- * @count:  checks the entries and counts ids and results; NULL: no ids, one
- *          result an entry
- * @run:    executes
+ * @count:  checks the entries and counts ids and results; NULL: no ids, and one
+ *          result for each entry
+ * @run:    executes the request
  */
 struct verb {
 	u32	entry;
@@ -131,7 +131,7 @@ static int run_remap(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
-/* TRUNCATE and TRIM: both take a length. */
+/* TRUNCATE and TRIM: both have a length as their argument. */
 static void run_len(struct core *c, u32 client, const struct core_req *req,
 		    struct kvmm_seq_res *res,
 		    int (*one)(struct core *c, struct kv_seq *s,
@@ -348,15 +348,15 @@ static int check_args(const struct verb *v, u32 args_len, struct core_req *req)
 }
 
 /**
- * core_req_check() - judge a request before anything is done for it
+ * core_req_check() - check a request before anything is done for it
  * @sqe:      the shell's copy
  * @args:     the shell's copy of the argument bytes, 8-byte aligned
- * @args_len: their number, sqe->arg_len
+ * @args_len: number of argument bytes, sqe->arg_len
  * @req:      filled for core_req_execute()
  *
- * Return: 0; -EPROTO: the client is to be expelled (its request numbers do
- * not rise, or it goes on after DETACH); else the status of the request, which
- * has no results then and whose number counts as used.
+ * Return: 0; -EPROTO: the client must be expelled (its request numbers do not
+ * rise, or it goes on after DETACH); else the status of the request, which has
+ * no results then, but uses its number.
  */
 int core_req_check(struct core *c, u32 client, const struct kvmm_sqe *sqe,
 		   const void *args, u32 args_len, struct core_req *req)
@@ -383,8 +383,8 @@ int core_req_check(struct core *c, u32 client, const struct kvmm_sqe *sqe,
  * core_req_execute() - execute a request that core_req_check() passed
  * @results: nr_results * result_size bytes, 8-byte aligned
  *
- * Return: status of the whole request; records are written in either case,
- * zero when the request was refused.
+ * Return: status of the whole request.  Records are written in either case, and
+ * are zero when the request was refused.
  */
 int core_req_execute(struct core *c, u64 now, u32 client,
 		     const struct core_req *req, void *results)

@@ -1,34 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resize.c - the device pool grows and shrinks while it is in use
+ * resize.c - resizing of the device pool while it is in use
  *
- * Address space and records are for the largest pool there will be
- * (core_config.pool_bytes).  Extents from core_head.nr_online on leave: nothing
- * new is put there, and when nothing is left of one it is OFFLINE, which counts
- * in the partition of law 1 until it comes back.  Each leaving extent goes
- * through
+ * Address space and records are for the largest size (core_config.pool_bytes).
+ * Extents from core_head.nr_online on leave the pool: they get no new content,
+ * and an empty one becomes OFFLINE, which is a part of its own in law 1.  Each
+ * leaving extent goes through
  *
  *	SPAN -> BACKED -> REVOKING -> ABSENT -> OFFLINE
  *
- * A span is isolated and loses its cache.  What sequences have there moves to
- * other spans of the domain (evacuate.c), where there is room or extents to be
- * had; whom that does not help within starve_ns is preempted, whatever its
- * domain was promised: the operator's word is the last, and the promises were
- * scaled to the new size before.  Then every client that may have the extent
- * mapped is asked to give it back, as between tenants (revoke.c), also those
- * of its own tenant; who does not by the deadline is killed.
+ * A span is isolated and its cache evicted.  Its blocks in use move to other
+ * spans of the domain (evacuate.c), if there is room or there are free extents.
+ * Sequences that still have blocks in it after starve_ns are preempted, also
+ * below memory.min: the operator decides, and the protection was scaled to the
+ * new size before.  Then every client that may have the extent mapped is asked
+ * to give it back, as between tenants (revoke.c), here also the clients of its
+ * own tenant.  A client that keeps it past the deadline is killed.
  *
- * Growing makes OFFLINE extents ABSENT, and calls off what has not been asked
- * back yet: such spans are their domain's again.  What was asked back comes
- * back and is ABSENT then.
+ * Growing makes OFFLINE extents ABSENT.  It also calls off the shrinking of
+ * extents that were not asked back yet: their spans go back to their domains.
+ * Extents that were asked back become ABSENT when they are returned.
  *
- * Runs that are claimed or being made are never taken from the leaving part,
- * since whoever looks for runs looks at the first nr_online extents only; those
- * that reach into it when it begins to leave are given up.
+ * Runs are never claimed or made in the leaving part, since searches for runs
+ * end at nr_online.  Runs that reach into it when a shrink begins are given up.
  *
- * Invariants: an extent is OFFLINE only from nr_online on, and from there each
- * is, or core_head.resizing is set; kv_extent.want is EXT_WANT_SIZE for what
- * is asked back here.
+ * Invariants: an extent is OFFLINE only from nr_online on, and all from there on
+ * are, unless core_head.resizing is set; kv_extent.want is EXT_WANT_SIZE for
+ * extents that are asked back here.
  */
 #include "kvmm/core/node/node.h"
 
@@ -37,13 +35,13 @@ static bool extent_leaves(const struct core *c, u32 e)
 	return e >= c->head->nr_online && e < core_sizes(c)->nr_extents;
 }
 
-/* Did what can be had without preempting anybody take too long? */
+/* Did the steps that preempt no sequence take too long? */
 static bool resize_is_late(const struct core *c)
 {
 	return c->now - c->head->resized >= core_cfg(c)->starve_ns;
 }
 
-/* Others of the domain's spans are to have room for what is in this one. */
+/* Get another span for the blocks of this one, if there are free extents. */
 static bool span_finds_room(struct core *c, u32 first)
 {
 	const struct kv_domain *d = &c->domains[c->spans[first].domain];
@@ -53,11 +51,11 @@ static bool span_finds_room(struct core *c, u32 first)
 }
 
 /*
- * Nobody is to be given a block of the span any more.  Where its free blocks
- * cover promises and no others can, those who were promised them give way.
+ * Isolate the span.  If its free blocks are needed to cover reservations, the
+ * sequences with reservations are preempted.
  *
- * Return: whether it is isolated now; else it was released, or is looked at
- * again with the next tick.
+ * Return: true when it is isolated now.  Else it was released, or the next tick
+ * tries again.
  */
 static bool span_close_off(struct core *c, u32 first)
 {
@@ -78,13 +76,13 @@ static bool span_close_off(struct core *c, u32 first)
 			continue;
 		core_count(c, CORE_EV_resize_preempt, 1);
 		family_mark(c, s, CORE_CAUSE_resize, NULL);
-		next = d->run_head;	/* the list is another now */
+		next = d->run_head;	/* the list has changed */
 		err = c->spans[first].nr_extents ? span_isolate(c, first) : 1;
 	}
 	return !err;
 }
 
-/* Is there still an isolated span of the domain, here? */
+/* Is there still an isolated span of the domain at this extent? */
 static bool span_is_there(const struct core *c, u32 first, u32 dom)
 {
 	const struct kv_span *sp = &c->spans[first];
@@ -92,7 +90,7 @@ static bool span_is_there(const struct core *c, u32 first, u32 dom)
 	return sp->nr_extents && sp->domain == dom && span_is_isolated(sp);
 }
 
-/* All of its cache, also what others could not take. */
+/* Evict all of its cache, also below memory.min. */
 static void span_drop_cache(struct core *c, u32 first)
 {
 	u32 dom = c->spans[first].domain, nr = c->spans[first].nr_blocks, i;
@@ -105,7 +103,7 @@ static void span_drop_cache(struct core *c, u32 first)
 		}
 }
 
-/* Does what is left of the span move away? */
+/* Do the blocks left in the span move to other spans? */
 static bool span_moves(struct core *c, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
@@ -116,7 +114,7 @@ static bool span_moves(struct core *c, u32 first)
 		return true;
 	if (domain_slack(&c->domains[sp->domain]) < sp->nr_blocks - sp->nr_free)
 		return span_finds_room(c, first);
-	/* False: as many are being emptied as can be. */
+	/* On false as many spans as possible are being emptied already. */
 	(void)!evacuate_span(c, first, true);
 	return true;
 }
@@ -136,12 +134,15 @@ static void span_leave(struct core *c, u32 first)
 		span_drop_cache(c, first);
 }
 
-/* One extent, as far as it gets now.  Return: is it through? */
+/* Empty one extent as far as possible now.  Return: true when it is OFFLINE. */
 static bool extent_leave(struct core *c, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
 
-	/* A span that reaches in from below is met at its first such extent. */
+	/*
+	 * A span that begins below nr_online is handled at its first leaving
+	 * extent.
+	 */
 	if (x->state == EXT_SPAN && (e == c->head->nr_online || x->span == e))
 		span_leave(c, x->span);
 	if (x->want)
@@ -157,7 +158,7 @@ static bool extent_leave(struct core *c, u32 e)
 	return x->state == EXT_OFFLINE;
 }
 
-/* Asked back for no other domain: has everybody given it up?  Return: as above. */
+/* Has every client unmapped an extent that was asked back?  Then release it. */
 static bool extent_returns(struct core *c, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -176,7 +177,7 @@ static bool extent_returns(struct core *c, u32 e)
 }
 
 /**
- * resize_tick() - go on with what leaves
+ * resize_tick() - go on with extents that leave the pool
  */
 void resize_tick(struct core *c)
 {
@@ -193,7 +194,7 @@ void resize_tick(struct core *c)
 		c->head->resizing = 0;
 }
 
-/* Runs that reach into what leaves are nobody's any more. */
+/* Give up the runs that reach into the leaving part. */
 static void runs_give_up(struct core *c)
 {
 	u32 e;
@@ -205,7 +206,7 @@ static void runs_give_up(struct core *c)
 			extent_run_abandon(c, c->extents[e].span);
 }
 
-/* Extents that are to stay after all, or are there again. */
+/* Keep extents after all, or take them back into use. */
 static void extents_stay(struct core *c, u32 from)
 {
 	u32 e;
@@ -224,7 +225,7 @@ static void extents_stay(struct core *c, u32 from)
 	}
 }
 
-/* The longest span of a domain that somebody uses, in extents. */
+/* The longest span of a domain with clients, in extents. */
 static u32 span_longest(const struct core *c)
 {
 	u32 i, nr = 1;
@@ -239,9 +240,9 @@ static u32 span_longest(const struct core *c)
  * core_pool_resize() - an operator changes the size of the device pool
  * @bytes: rounded down to whole extents; up to core_config.pool_bytes
  *
- * A larger pool is there at once, a smaller one when whoever uses the end of it
- * has left: core_get_pool() tells how far that is.  What no longer fits alone
- * is told -EDQUOT when its turn comes.
+ * Growing takes effect at once.  Shrinking takes until the end of the pool is
+ * empty; core_get_pool() tells the progress.  A sequence that no longer fits
+ * alone gets -EDQUOT when its turn comes.
  *
  * Return: 0; -EINVAL: less than an extent; -ERANGE: more than the daemon was
  * started with; -EBUSY: less than a span of a domain that has clients.

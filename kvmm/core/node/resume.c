@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resume.c - clients of an adopted core come back
+ * resume.c - return of the clients of an adopted arena
  *
- * An adopted client is away: it holds what it holds, its sequences go on as
- * those of a client that does nothing, and nothing is published for it, since
- * there is nowhere.  When it is back the shell gives it new segments, and all
- * that it would have been told meanwhile is written there in one go.  One that
- * does not come back in time dies, and that is the shell's business.
+ * After an adoption a client is away.  It keeps its memory, its sequences go on
+ * like those of an idle client, and nothing is published for it, since it has no
+ * segments.  When it resumes the shell gives it new segments, and the state that
+ * it missed is written there at once.  The shell ends a client that does not
+ * resume in time.
  *
- * Where the arena was salvaged the client's last requests may have done half
- * of what they were to do.  What was made for one whose answer it never saw is
- * nobody's, and goes.
+ * In a salvaged arena the client's last requests may have been executed in part.
+ * A sequence that was opened by a request without an answer is closed.
  *
  * kv_client.away and .committed are written here and by adopt.c.
  */
 #include "kvmm/core/node/node.h"
 
-/* Sequences of requests that were never answered. */
+/* Close the sequences that were made by requests without an answer. */
 static void drop_unseen(struct core *c, u32 client, u64 seen)
 {
 	struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
@@ -28,14 +27,15 @@ static void drop_unseen(struct core *c, u32 client, u64 seen)
 }
 
 /**
- * core_client_resume() - a client of an adopted core is back
- * @seen:      number of the last request whose answer it has
+ * core_client_resume() - a client of an adopted arena is back
+ * @seen:      number of the last request that it has an answer of
  * @info:      as for core_client_attach()
- * @committed: number of the last request that is done; the others never were
+ * @committed: gets the number of the last request that was executed; later
+ *             requests were not
  *
- * Its old segments are nobody's; core_client_bind() follows.
+ * Its old segments are not used; core_client_bind() follows.
  * Return: 0; -ENOENT: there is no such client; -ESTALE: it is not away;
- * -EPROTO: it has seen an answer that was never given.
+ * -EPROTO: it claims an answer that was never given.
  */
 int core_client_resume(struct core *c, u64 now, u32 client, u64 seen,
 		       struct core_attach_info *info, u64 *committed)
@@ -57,7 +57,9 @@ int core_client_resume(struct core *c, u64 now, u32 client, u64 seen,
 	core_trace(c, client_resume, client, cl->domain);
 	was = cl->away;
 	cl->away = AWAY_NOT;
-	/* The end may have come between an answer and the note of it. */
+	/*
+	 * The core may have ended after the answer and before it was recorded.
+	 */
 	cl->committed = max(cl->committed, seen);
 	cl->last_number = cl->committed;
 	cl->event_tail = 0;
@@ -73,7 +75,7 @@ int core_client_resume(struct core *c, u64 now, u32 client, u64 seen,
 }
 
 /**
- * client_publish() - write what a client has into segments that are new
+ * client_publish() - write the state of a client into new segments
  */
 void client_publish(struct core *c, u32 client)
 {
@@ -94,7 +96,7 @@ void client_publish(struct core *c, u32 client)
 
 /* ---- blocks that steps from before a salvage may write ---- */
 
-/* May a device still run steps that began before the adoption? */
+/* May a device still run steps of the domain from before the adoption? */
 static bool steps_may_run(const struct core *c, u32 dom)
 {
 	u32 i;
@@ -110,9 +112,10 @@ static bool steps_may_run(const struct core *c, u32 dom)
 }
 
 /**
- * salvage_release() - a client came back, or is quiet: is that the last one?
+ * salvage_release() - a client resumed or is quiet: release salvaged blocks
  *
- * Then what steps from before the adoption might have written is free.
+ * When it was the last one, no step from before the adoption can write blocks
+ * any more, and those with BLKF_SALVAGED are freed.
  */
 void salvage_release(struct core *c, u32 dom)
 {
@@ -125,7 +128,7 @@ void salvage_release(struct core *c, u32 dom)
 		if (!c->spans[e].nr_extents || c->spans[e].domain != dom)
 			continue;
 		blk = e * core_sizes(c)->blocks_per_extent;
-		/* The last one may take the span along. */
+		/* Freeing its last block may release the span. */
 		for (end = blk + c->spans[e].nr_blocks; blk < end; blk++)
 			if (c->blocks[blk].flags & BLKF_SALVAGED) {
 				d->salvaged--;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * runs.c - a sequence's table, for people
+ * runs.c - a view of a sequence's table
  *
- * Looks and changes nothing.  A table has as many entries as its sequence
- * blocks; a reader takes them in pieces, between which others are served.
+ * Only reads.  A table has as many entries as its sequence has blocks.  A reader
+ * takes them in pieces, and other clients are served between these.
  */
 #include "kvmm/core/node/node.h"
 #include "kvmm/core/runs.h"
@@ -24,7 +24,7 @@ static struct core_run run_of(const struct core *c, const struct kv_seq *s,
 	return r;
 }
 
-/* Does @next go on where @r ends? */
+/* Does @next continue @r? */
 static bool run_follows(const struct core_run *r, const struct core_run *next)
 {
 	if (r->block == CORE_NONE || next->block == CORE_NONE)

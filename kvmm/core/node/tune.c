@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tune.c - tunables: what of the configuration may change at any time
+ * tune.c - tunables: parts of the configuration that may change at any time
  *
- * They are members of struct core_config that no table is sized by, in a list
- * with their largest value (core.h).  Who asks for one changes it between two
- * events; everything that follows from it is worked out again at once.
+ * They are members of struct core_config that no table size depends on, in a
+ * list with their maximum (core.h).  They change between two events, and
+ * everything that follows from them is computed again at once.
  */
 #include "kvmm/core/node/node.h"
 

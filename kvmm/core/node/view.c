@@ -2,8 +2,8 @@
 /*
  * view.c - copies of the core's facts for the operator's files
  *
- * Numbers only, no text: whoever prints them does so elsewhere, after the
- * copy.  All of a copy is from one moment, since nothing else runs meanwhile.
+ * The copies are numbers, which other files print later.  All of a copy is of
+ * one moment, since nothing else runs meanwhile.
  */
 #include "kvmm/core/node/node.h"
 
@@ -16,8 +16,8 @@ const struct core_config *core_get_config(const struct core *c)
 }
 
 /**
- * core_get_secrets() - where the secrets of tenants lie, in the arena
- * @bytes: from there; other records of tenants are among them
+ * core_get_secrets() - memory of the arena that holds the secrets of tenants
+ * @bytes: length of that memory, which also has other fields of tenants
  */
 const void *core_get_secrets(const struct core *c, u64 *bytes)
 {
@@ -125,7 +125,7 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 	return 0;
 }
 
-/* Of one client's open sequences: what is with memory, and what is not yet. */
+/* Add one client's open sequences, with memory and without. */
 static void client_add_seqs(const struct core *c, u32 client,
 			    struct core_client_view *v)
 {
@@ -148,7 +148,7 @@ static void client_add_seqs(const struct core *c, u32 client,
 	}
 }
 
-/* Of all its clients.  Not the length of the wait list: that lacks those without ids. */
+/* Add up all clients; the wait list would lack sequences without ids. */
 static void domain_view_seqs(const struct core *c, u32 domain,
 			     struct core_domain_view *d)
 {
@@ -163,7 +163,7 @@ static void domain_view_seqs(const struct core *c, u32 domain,
 	d->tail_tokens = v.tail_tokens;
 }
 
-/* Room, its marks, and what was promised. */
+/* Room, watermarks and commitments. */
 static void domain_view_room(const struct core *c, const struct kv_domain *d,
 			     struct core_domain_view *v)
 {
@@ -285,8 +285,8 @@ int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 }
 
 /*
- * The blocks of a span that the span does not count.  They are looked at one
- * by one, so only where the domain has any.
+ * Blocks in states that the span has no counts of.  They are counted one by one,
+ * so only where the domain has any.
  */
 static void extent_add_rare(const struct core *c, u32 span,
 			    struct core_extent_view *v)
@@ -333,18 +333,18 @@ int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
 	return 0;
 }
 
-#define MAP_LOOK	4096u	/* extents looked at for one line */
+#define MAP_LOOK	4096u	/* extents that one line looks at */
 
-/* core_map_room() - blocks that a span may have */
+/* core_map_room() - the most blocks that a span can have */
 u32 core_map_room(const struct core_config *cfg)
 {
 	return CORE_SPAN_MAX * (u32)(cfg->extent_size / cfg->min_token_bytes / 16);
 }
 
 /**
- * core_get_map() - what there is from extent @i on, which is no span's middle
- * @blocks: takes the state of each block of a span, BLK_*, and with it
- *          CORE_MAP_SHARED; room for core_map_room()
+ * core_get_map() - the span or row of extents that begins at extent @i
+ * @blocks: gets the state of each block of a span, BLK_*, and with it
+ *          CORE_MAP_SHARED; room for core_map_room() blocks
  *
  * Return: 0; -ERANGE past the last extent.
  */
@@ -364,7 +364,9 @@ int core_get_map(const struct core *c, u32 i, struct core_map_view *v,
 			v->nr++;
 		return 0;
 	}
-	/* The last line may have ended inside one that was another then. */
+	/*
+	 * Spans may have changed since the last line, so that @i is inside one.
+	 */
 	v->nr = c->extents[i].span + c->spans[c->extents[i].span].nr_extents - i;
 	if (c->extents[i].span != i)
 		return 0;
