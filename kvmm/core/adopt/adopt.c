@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * adopt.c - a core goes on in the arena of one that ended
+ * adopt.c - adoption of the arena of a core that ended
  *
- * An event is atomic to everybody outside, so there are two cases, told apart
- * by core_head.event:
+ * To the outside an event is atomic.  So there are two cases, which
+ * core_head.event tells apart:
  *
- *	whole     the other one ended between two events.  All is there: the
- *	          head is compared, what cannot be seen from outside is reset,
- *	          what was in flight is ordered again.
- *	salvaged  it ended inside an event.  Only primary facts are believed, all
- *	          else is made anew from them: salvage.c.
+ *	whole     the core ended between two events, and all records are valid.
+ *	          The head is compared, fields that only the old process could
+ *	          use are reset, and requests in flight are ordered again.
+ *	salvaged  the core ended inside an event.  Only primary facts are
+ *	          believed, and all else is made anew from them: salvage.c.
  *
- * What was in flight (copies, I/O, memory being made) is over, whoever did it
- * has ended.  A request names its source, and that stays as it was until the
- * answer, so the same request is simply made again, by the first core_tick().
+ * Requests in flight (copies, I/O, memory being made) are over: the threads that
+ * worked on them have ended.  A request names its source, which does not change
+ * before the answer.  So the first core_tick() makes the same request again.
  *
- * Afterwards the walkers run.  An arena in which they find something, or that
- * is not of this program, machine and configuration, is refused: then a fresh
- * one is made.
+ * After that the walkers run.  The arena is refused if they find a fault, or if
+ * it is of another program, machine or configuration.  Then the shell makes a
+ * new one.
  */
 #include "kvmm/core/adopt/adopt.h"
 
-/* Members of the configuration that the tables' sizes depend on. */
+/* Members of the configuration that the sizes of tables depend on. */
 #define FIXED(x)							\
 	x(pool_bytes) x(extent_size) x(min_token_bytes) x(max_tenants)	\
 	x(max_domains) x(max_clients) x(max_seqs) x(nr_tables)		\
 	x(nr_idpages) x(max_steps) x(host_bytes) x(area_bytes)		\
 	x(boot[0]) x(boot[1])
 
-/* Those that are the new daemon's; the rest may have been tuned. */
+/* Members taken from the new daemon; the others may have been tuned. */
 #define NEW(x)								\
 	x(step_deadline_ns) x(quiet_deadline_ns) x(revoke_deadline_ns)	\
 	x(starve_ns) x(io_deadline_ns) x(event_work) x(named_tenants)
 
-#define EVENT_SALVAGE	8u	/* of core_head.event: more than are ever nested */
+#define EVENT_SALVAGE	8u	/* core_head.event while salvaging; more than ever nest */
 
-/* Is it of this program, and of this configuration? */
+/* Is the arena of this program and this configuration? */
 static int head_compare(struct walk *w, const struct core_head *h, u64 bytes,
 			const struct core_config *cfg,
 			const struct core_sizes *s)
@@ -59,7 +59,7 @@ static int head_compare(struct walk *w, const struct core_head *h, u64 bytes,
 	expect(w, "adopt", "what the device held is lost: state", 0, h->device,
 	       h->device == CORE_DEVICE_CUT ? CORE_DEVICE_CUT :
 					      CORE_DEVICE_WORKS);
-	/* Facts are moved while it is salvaged: no second time. */
+	/* Salvage changes facts, so an arena is not salvaged twice. */
 	expect(w, "adopt", "events under way of arena", 0,
 	       h->event >= EVENT_SALVAGE, 0);
 	return w->r->nr_faults ? -EUCLEAN : 0;
@@ -87,19 +87,19 @@ static int adopt_head(struct core *c, struct walk *w, void *arena, u64 bytes,
 	return 0;
 }
 
-/* ---- what was in flight ---- */
+/* ---- requests in flight ---- */
 
 static void again_entry(struct kv_entry *e, u64 now)
 {
 	e->again = e->flags & ENTF_BESIDE ? AGAIN_BESIDE : 0;
-	/* A copy may have outlived the write that it began beside. */
+	/* A copy that began beside a write may have outlived it. */
 	if (e->io != ENT_IDLE && !(e->io == ENT_IN && e->again))
 		e->again |= AGAIN_IO;
 	if (e->io != ENT_IDLE)
 		e->started = now;
 }
 
-/* All that somebody was doing is to be done anew. */
+/* Mark all requests in flight, to be ordered again. */
 static void again_mark(struct core *c)
 {
 	u32 i;
@@ -113,11 +113,11 @@ static void again_mark(struct core *c)
 	for (i = 0; i < core_sizes(c)->nr_extents; i++) {
 		struct kv_extent *x = &c->extents[i];
 
-		/* It was to land, and nobody waits for it. */
+		/* No run waits for it. */
 		if (x->state == EXT_CREATING && x->domain == CORE_NONE)
 			extent_set_state(c, i, EXT_ABSENT);
 		x->again = x->state == EXT_CREATING && !x->backed;
-		/* What comes late is of no use. */
+		/* With a new generation, a late answer is ignored. */
 		x->generation += x->again;
 		x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
 	}
@@ -126,7 +126,7 @@ static void again_mark(struct core *c)
 	c->again = 1;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole arena ---- */
 
 static void clients_leave(struct core *c, u32 away)
 {
@@ -135,14 +135,14 @@ static void clients_leave(struct core *c, u32 away)
 	for (i = 0; i < core_cfg(c)->max_clients; i++) {
 		struct kv_client *cl = &c->clients[i];
 
-		cl->killed = 0;		/* if that was done it is dead */
+		cl->killed = 0;		/* a client that was killed is dead by now */
 		cl->dead_since = c->now;
 		cl->away = cl->state != CLI_ALIVE ? AWAY_NOT :
 			   cl->away == AWAY_SALVAGED ? AWAY_SALVAGED : away;
 	}
 }
 
-/* The dead core may have ended inside an event, with notes of it. */
+/* The core may have ended inside an event: clear the scratch of events. */
 static void notes_clear(struct core *c)
 {
 	const struct core_sizes *s = core_sizes(c);
@@ -159,20 +159,19 @@ static void notes_clear(struct core *c)
 /**
  * core_adopt() - go on in the arena of a core that ended
  * @core:   memory of core_struct_size() bytes
- * @arena:  as the other one left it
+ * @arena:  as the other core left it
  * @bytes:  its size
- * @cfg:    sizes and .boot must be those of the arena; what can be tuned is
- *          taken from there
+ * @cfg:    sizes and .boot must be those of the arena; tunables are taken from
+ *          the arena
  * @now:    no earlier than any time that the other core was given
- * @report: why it is refused
+ * @report: gets the reason of a refusal
  *
- * Nobody may be able any more to touch a slot on behalf of the other core:
- * its threads and swapd have ended, the rings are drained, the copier is
- * quiet.  No command is issued here; those that have become necessary are by
- * the first core_tick(), which must be the first event but for
- * core_adopt_lost(), core_adopt_ghosts(), core_client_resume(), _bind(),
- * _dead() and _quiet().  Triggers are gone.  Clients that are alive are away
- * until core_client_resume().
+ * No thread or process may still access a slot for the other core: its threads
+ * and swapd have ended, the rings are drained, the copier is quiet.  No command
+ * is issued here.  The first core_tick() issues the commands that are needed.
+ * It must be the first event but for core_adopt_lost(), core_adopt_ghosts(),
+ * core_client_resume(), _bind(), _dead() and _quiet().  Triggers are removed.
+ * Live clients are away until core_client_resume().
  *
  * Return: CORE_ADOPT_WHOLE or CORE_ADOPT_SALVAGED; -ESTALE: the arena is
  * another program's, boot's or configuration's; -EUCLEAN: it is damaged;
@@ -216,7 +215,7 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 }
 
 /**
- * core_adopt_lost() - an area of the adopted core is not there any more
+ * core_adopt_lost() - an area of the adopted core no longer exists
  *
  * As core_area_lose(); before the first tick.
  */
@@ -226,10 +225,11 @@ void core_adopt_lost(struct core *c, u64 now, u32 area)
 }
 
 /**
- * core_adopt_ghosts() - how many processes live on that had detached
- * @nr: of the tenant, those whose client record is still there included
+ * core_adopt_ghosts() - set the number of lingering processes of a tenant
+ * @nr: number of detached processes that live on, also of those that still have
+ *      a client record
  *
- * The shell knows it better than an arena that was salvaged.
+ * The shell knows this number better than a salvaged arena.
  */
 void core_adopt_ghosts(struct core *c, u32 tenant, u32 nr)
 {
@@ -243,17 +243,17 @@ void core_adopt_ghosts(struct core *c, u32 tenant, u32 nr)
 }
 
 /**
- * core_commit_begin() - a request is judged, executed and answered from here on
+ * core_commit_begin() - begin to check, execute and answer requests of a client
  *
- * Up to core_commit_end() the arena counts as inside an event: so in one that
- * is adopted whole every request that was executed was answered.
+ * Until core_commit_end() the arena counts as inside an event.  So in an arena
+ * that is adopted whole every executed request was answered.
  */
 void core_commit_begin(struct core *c)
 {
 	core_event_begin(c);
 }
 
-/* core_commit_end() - all requests of the client that were judged are answered */
+/* core_commit_end() - all checked requests of the client are answered */
 void core_commit_end(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ranges.c - an arena that is adopted whole: does every index name something?
+ * ranges.c - check of all indices in an arena that is adopted whole
  *
- * The walkers of check.c follow what records say, and so does the core; both
- * take it for granted that an index is one.  Here nothing is: each record is
- * looked at by itself, and of another one only what was looked at before.
- * Whether it all fits together is the walkers' business.
+ * The core and the walkers of check.c follow indices without checking them.
+ * Here nothing is taken for granted: each record is checked by itself, and with
+ * it only fields of other records that were checked before.  Whether the records
+ * fit together is for the walkers to find out.
  *
  * Records of clients and sequences: ranges_seq.c.
  */
@@ -134,7 +134,7 @@ static void domain_lists(struct walk *w, u32 i, const struct kv_domain *d)
 		below_or_none(w, "sequences of domain", i, seqs[n], s->nr_seqs);
 }
 
-/* The order of a domain's cache. */
+/* The lists of a domain's cache. */
 static void lru_ranges(struct walk *w, u32 dom)
 {
 	const struct kv_lru *l = &w->c->lrus[dom];
@@ -174,7 +174,7 @@ static void domain_ranges(struct walk *w, u32 dom)
 	lru_ranges(w, dom);
 }
 
-/* Its parts in the lower pools. */
+/* The parts of a domain in the lower pools. */
 static void part_ranges(struct walk *w, struct core *c, u32 dom, u32 pool)
 {
 	u32 i = part_index(c, dom, pool);
@@ -183,7 +183,7 @@ static void part_ranges(struct walk *w, struct core *c, u32 dom, u32 pool)
 	if (!c->domains[dom].used)
 		return;
 	domain_part_init(c, dom, pool);
-	/* One that was added when there was no area has nothing. */
+	/* A part that was made before there was an area is unused. */
 	must(w, "shape of part", i, same_part(part, &was) ||
 	     (!was.used && !core_pool(c, pool)->nr_extents));
 	*part = was;
@@ -400,7 +400,7 @@ static void move_ranges(struct walk *w, u32 i)
 	     salvage_in_span(c, m->to) < core_cfg(c)->max_domains);
 }
 
-/* Every domain that has a record, its parts too; tenants first. */
+/* Tenants first, then each domain with its parts. */
 static void domains_ranges(struct walk *w, struct core *c)
 {
 	u32 i, n;
@@ -415,7 +415,7 @@ static void domains_ranges(struct walk *w, struct core *c)
 	}
 }
 
-/* What lies in the pools. */
+/* Extents, spans, blocks, entries, nodes and moves. */
 static void content_ranges(struct walk *w, struct core *c)
 {
 	const struct core_sizes *s = core_sizes(c);
@@ -436,10 +436,10 @@ static void content_ranges(struct walk *w, struct core *c)
 }
 
 /**
- * adopt_ranges() - may the walkers be let loose on the arena?
+ * adopt_ranges() - check all indices of the arena, so that the walkers can run
  *
- * What can be made anew without loss is: free lists, buckets, trees.
- * Return: 0; -EUCLEAN: no, @w says why.
+ * Free lists, buckets and trees are made anew, which loses nothing.
+ * Return: 0; -EUCLEAN: @w has the fault.
  */
 int adopt_ranges(struct core *c, struct walk *w)
 {

@@ -2,14 +2,14 @@
 /*
  * ranges_seq.c - clients and sequences of an arena that is adopted whole
  *
- * As ranges.c, and then what no walker follows is made anew: the free lists
- * of sequences, of table pages and of pages of ids, with each page in one
- * table at most; the links back in tables; the trees of order.c; the buckets of
- * the index.
+ * Checks as in ranges.c.  Then the lists that no walker follows are made anew:
+ * the free lists of sequences, of table pages and of pages of ids, with each
+ * page in at most one table; the links back in tables; the trees of order.c;
+ * the buckets of the index.
  */
 #include "kvmm/core/adopt/adopt.h"
 
-#define PAGE_FREE	0xfffffffeu	/* in the last of kv_tpage.back, here only */
+#define PAGE_FREE	0xfffffffeu	/* in the last field of kv_tpage.back, here only */
 #define IDS_USED	0x80000000u	/* in kv_idpage.nr, here only */
 
 static void must(struct walk *w, const char *what, u32 i, bool is)
@@ -127,7 +127,7 @@ static void seq_ranges(struct walk *w, u32 i)
 }
 
 /**
- * seqs_ranges() - records of clients, of their steps and sequences
+ * seqs_ranges() - check the records of clients, their steps and sequences
  */
 void seqs_ranges(struct walk *w, struct core *c)
 {
@@ -163,7 +163,7 @@ static bool pte_is_sane(const struct core *c, const struct kv_seq *s, u32 idx,
 	return pte_is_present(pte) && salvage_in_span(c, i) == s->domain;
 }
 
-/* The pages before the one that is entered @at the chain's end. */
+/* Link a page back to the pages before it; @last is the one before. */
 static void page_links(struct core *c, u32 client, struct kv_tpage *t, u32 last)
 {
 	u32 i;
@@ -278,9 +278,9 @@ static void ids_free(struct core *c)
 	}
 }
 
-/* ---- trees, records that are free ---- */
+/* ---- trees and free records ---- */
 
-/* Into the trees that it says it is in. */
+/* Add a sequence to the trees that its flags name. */
 static void order_adopt(struct core *c, u32 i)
 {
 	struct kv_seq *s = &c->seqs[i];
@@ -316,7 +316,7 @@ static void client_adopt(struct walk *w, struct core *c, u32 client)
 	expect(w, "adopt", "sequences of client", client, cl->nr_seqs, nr);
 }
 
-/* Records of what steps hold: those that no step has are free. */
+/* Records of holds: those that no step uses are free. */
 static void holds_adopt(struct walk *w, struct core *c)
 {
 	u32 i, n, h;
@@ -343,7 +343,7 @@ static void holds_adopt(struct walk *w, struct core *c)
 }
 
 /**
- * adopt_seqs() - what no walker follows, of clients and sequences
+ * adopt_seqs() - make the lists of clients and sequences that no walker follows
  */
 int adopt_seqs(struct core *c, struct walk *w)
 {
@@ -366,7 +366,7 @@ int adopt_seqs(struct core *c, struct walk *w)
 }
 
 /**
- * adopt_index() - the buckets of the index, and the records that are free
+ * adopt_index() - make the buckets of the index and the lists of free records
  */
 void adopt_index(struct core *c)
 {

@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * salvage.c - an arena whose core ended inside an event
+ * salvage.c - salvage of an arena after an end inside an event
  *
- * Lists, counts, trees and tables may be half changed.  Some facts are not:
- * each is one store, and what it says is true before it is said, so they hold
- * whichever store was the last:
+ * Lists, counts, trees and tables may be half changed.  Some facts are valid in
+ * any case.  Each of these is a single store, made after the fields that it
+ * vouches for, so it holds after any last store:
  *
  *	kv_tenant	used: key, secret
- *	kv_domain	used: name, identity, shape, marks
+ *	kv_domain	used: name, identity, shape, limits
  *	kv_pool		online; prio
  *	kv_extent	state, backed: tenant, domain, span; sent, mapped
- *	kv_span		nr_extents, if all those extents say so too
+ *	kv_span		nr_extents, if all those extents agree
  *	kv_block	SEALED or CACHED: domain, ids, name
  *	kv_entry	ENTF_HOST, ENTF_AREA and a SEALED slot: ids, name
- *	kv_node		ref, if that says so too: parent
+ *	kv_node		ref, if the content names the node: parent
  *	kv_client	state: tenant, domain; last_number, committed
- *	kv_seq		state: everything that was said at open, arrival
+ *	kv_seq		state: all fields that were set at open, arrival
  *
- * They are read, everything else is made anew:
+ * These facts are read, and everything else is made anew:
  *
- *  - content that has a name is cache, in the index (salvage_index.c); a name
- *    follows from its parent's, so a wrong parent is found out;
- *  - sequences have no table and no ids: they are RECOMPUTE, at a new epoch,
- *    and their clients match them again, which finds what is cached;
- *  - open steps are void.  What they may still write, which is all that is
- *    neither free nor proven, is QUARANTINE until no client of the domain is
- *    away and none is dead whose device may go on (salvage_release() in resume.c);
- *  - extents that were asked back are waited for, as if the pool were smaller:
- *    who was asked may have unmapped them.
+ *  - Content that has a name is cache, in the index (salvage_index.c).  A name
+ *    follows from its parent's, so a wrong parent is detected.
+ *  - Sequences have no table and no ids.  They become RECOMPUTE at a new epoch,
+ *    and their clients match them again, which finds cached blocks.
+ *  - Open steps are void.  They may still write blocks.  So every block that is
+ *    neither free nor proven is QUARANTINE, until no client of the domain is
+ *    away, and the device of none that is dead may go on (salvage_release() in
+ *    resume.c).
+ *  - Extents that were asked back are asked back further, as if the pool were
+ *    smaller: clients may have unmapped them.
  *
- * This file: order, domains, clients, sequences.  Facts that contradict each
- * other, or that no core would have written, are damage: the arena is refused.
+ * This file has the order of these steps, domains, clients and sequences.  Facts
+ * that contradict each other, or that no core would have written, are damage,
+ * and the arena is refused.
  */
 #include "kvmm/core/adopt/adopt.h"
 
-/* What came is what went and what is there; the last of them was not counted. */
+/* Balance two counters: @came = @went + @there, raising the one that is low. */
 static void event_balance(u64 *came, u64 *went, u64 there)
 {
 	if (*came < *went + there)
@@ -43,7 +45,7 @@ static void event_balance(u64 *came, u64 *went, u64 there)
 		*went = *came - there;
 }
 
-/* Counters go on, as if what is lost had ended. */
+/* Counters go on as if all that is lost had ended. */
 static void events_balance(const struct core *c, u64 *ev)
 {
 	u64 used = 0, seqs = 0;
@@ -162,7 +164,7 @@ static void tenants_reset(struct core *c, struct walk *w)
 	}
 }
 
-/* Its parts in the lower pools are empty, with the limits that they had. */
+/* Empty the parts in the lower pools, but keep their limits. */
 static void parts_reset(struct core *c, u32 dom)
 {
 	u32 i;
@@ -231,7 +233,7 @@ static void client_reset(struct core *c, struct walk *w, u32 i)
 	c->tenants[cl->tenant].nr_clients++;
 }
 
-/* Could a client have opened that?  Else its facts are damaged. */
+/* Could a client have opened this sequence?  Else its fields are damaged. */
 static bool seq_is_sane(const struct core *c, const struct kv_seq *s)
 {
 	u64 tokens = (u64)s->prompt_len + s->max_tokens;
@@ -243,7 +245,7 @@ static bool seq_is_sane(const struct core *c, const struct kv_seq *s)
 	       !(s->open_flags & ~(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX));
 }
 
-/* What was said at open, and what it lost. */
+/* Keep the fields that were set at open, and the number of lost tokens. */
 static void seq_reset(struct core *c, u32 i)
 {
 	struct kv_seq *s = &c->seqs[i], was = *s;
@@ -280,7 +282,7 @@ static void seq_reset(struct core *c, u32 i)
 	psi_task(c, s);
 }
 
-/* Unused from now on; whoever has the handle finds out. */
+/* Close the record; its old handle becomes invalid. */
 static void seq_clear(struct core *c, u32 i)
 {
 	struct kv_seq *s = &c->seqs[i];
@@ -306,8 +308,8 @@ static bool seq_join(struct core *c, u32 i, u32 kin)
 }
 
 /*
- * Forks that were of one family are again.  Scratch is a table of families;
- * where it is too full, as in tiny pools, all of the client's are looked at.
+ * Link forks of one family again.  The scratch array is a hash table of families.
+ * Where it is too full, as in tiny pools, all sequences of the client are tried.
  */
 static void seq_find_kin(struct core *c, u32 i)
 {
@@ -357,9 +359,7 @@ static void client_seqs(struct core *c, struct walk *w, u32 client)
 	*free = CORE_NONE;
 }
 
-/* ---- what open steps may write ---- */
-
-/* ---- all of it ---- */
+/* ---- all steps of a salvage ---- */
 
 static void clients_reset(struct core *c, struct walk *w)
 {
@@ -384,7 +384,7 @@ static void clients_reset(struct core *c, struct walk *w)
 /**
  * salvage() - make an arena anew from its primary facts
  *
- * Return: 0; -EUCLEAN: they contradict each other, @w says where.
+ * Return: 0; -EUCLEAN: facts contradict each other, as @w describes.
  */
 int salvage(struct core *c, struct walk *w)
 {

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * salvage_index.c - which content of a salvaged arena is proven
+ * salvage_index.c - content of a salvaged arena that is proven by its name
  *
- * A name is one if its node and what has its content name each other, and the
- * content's ids and its parent's name make it.  A parent is a name too, up to
- * the first block of a prompt, so what is kept is closed as the index is.  The
- * first block's name cannot be worked out, since salts are not kept: it was
- * written before the block was sealed, and a wrong one is found by nobody.
+ * A name is valid if its node and the holder of its content name each other, and
+ * if it follows from the ids of the content and the name of its parent.  The
+ * parent must be valid, too, up to the first block of a prompt.  So the valid
+ * names are a closed tree, as the index is.  The name of a first block cannot be
+ * computed, since salts are not kept.  It was written before the block was
+ * sealed, and a lookup never finds a wrong one.
  *
- * Entries of the lower tiers are kept if they are in the index, or are the
- * clean copy of a block that is.
+ * A lower-tier entry is kept if it is in the index, or if it is the clean copy of
+ * a block that is.
  *
- * Scratch while it lasts: core.walked (it has its slots), kv_node.flags and
- * .kid (JUDGE_, the way back), core.scratch (slots that an entry has).
+ * Scratch: core.walked (the entry has its slots), kv_node.flags and .kid (JUDGE_,
+ * the way back), core.scratch (slots that an entry uses).
  */
 #include "kvmm/core/adopt/adopt.h"
 
 enum {
-	JUDGE_NOT,		/* not looked at yet */
-	JUDGE_BUSY,		/* on the way up */
+	JUDGE_NOT,		/* not checked yet */
+	JUDGE_BUSY,		/* being checked, its ancestors first */
 	JUDGE_GOOD,
 	JUDGE_BAD,
 };
 
 /* ---- entries ---- */
 
-/* Does the slot hold content of the domain, in that pool or one behind it? */
+/* Does the slot hold content of the domain, in the host pool or an area? */
 static bool slot_is_good(const struct core *c, u32 slot, u32 dom, bool host)
 {
 	u32 part = salvage_in_span(c, slot);
@@ -37,7 +38,7 @@ static bool slot_is_good(const struct core *c, u32 slot, u32 dom, bool host)
 	       c->blocks[slot].state == BLK_SEALED && !c->scratch[slot];
 }
 
-/* Take the slots that hold its content; the others are not its own. */
+/* Mark the slots that hold the entry's content; drop the others. */
 static void entry_judge(struct core *c, u32 i)
 {
 	struct kv_entry *e = &c->entries_low[i];
@@ -74,7 +75,7 @@ static bool block_stands(const struct core *c, u32 blk, u32 node)
 	       b->domain == dom && b->nr_ids == c->domains[dom].block_tokens;
 }
 
-/* Do node and content name each other, and is the content there? */
+/* Do the node and the holder of its content name each other? */
 static bool node_stands(const struct core *c, u32 node)
 {
 	u32 ref = c->nodes[node].ref;
@@ -91,7 +92,7 @@ static bool node_stands(const struct core *c, u32 node)
 	return c->walked[e - c->entries_low] && (e->flags & ENTF_INDEXED) && e->node == node;
 }
 
-/* Is the name made of its parent's and of the ids? */
+/* Does the name follow from its parent's and the ids? */
 static bool name_follows(const struct core *c, u32 node)
 {
 	u32 ref = c->nodes[node].ref, up = c->nodes[node].parent;
@@ -109,7 +110,7 @@ static bool name_follows(const struct core *c, u32 node)
 	return hash[0] == name[0] && hash[1] == name[1];
 }
 
-/* Judge a node and all that come before it, the first of them first. */
+/* Check a node and all its ancestors, the first ancestor first. */
 static void node_judge(struct core *c, u32 node)
 {
 	u32 i = node, back = CORE_NONE, nr = core_sizes(c)->nr_nodes;
@@ -133,9 +134,9 @@ static void node_judge(struct core *c, u32 node)
 	}
 }
 
-/* ---- who stays ---- */
+/* ---- records that stay ---- */
 
-/* Blocks without a name that is good are not in the index. */
+/* Take blocks without a valid name out of the index. */
 static void blocks_note(struct core *c)
 {
 	u32 i, nr = core_sizes(c)->nr_extents *
@@ -154,7 +155,7 @@ static void blocks_note(struct core *c)
 	}
 }
 
-/* Is the entry the clean copy of a block that is in the index? */
+/* Is the entry the clean copy of an indexed block? */
 static bool entry_is_copy(const struct core *c, u32 i)
 {
 	const struct kv_entry *e = &c->entries_low[i];
@@ -211,7 +212,7 @@ static void entry_reset(struct core *c, u32 i)
 		host_list_add(c, i);
 }
 
-/* A block has the copy that names it, or none. */
+/* Unlink blocks from entries that were dropped. */
 static void block_copies(struct core *c)
 {
 	u32 i, nr = core_sizes(c)->nr_extents *
@@ -227,7 +228,7 @@ static void block_copies(struct core *c)
 	}
 }
 
-/* The node of a name that stays is in nothing yet; others are free. */
+/* Reset the node of a valid name, without links; free any other node. */
 static void node_reset(struct core *c, u32 i)
 {
 	struct kv_node *n = &c->nodes[i];
@@ -251,10 +252,10 @@ static void node_reset(struct core *c, u32 i)
 }
 
 /**
- * salvage_index() - judge all names, and drop what has none
+ * salvage_index() - check all names, and drop content without a valid name
  *
- * Afterwards BLKF_INDEXED alone of a block's flags is set, on those that stay;
- * entries and nodes are as they will be, but in no bucket and no tree.
+ * Afterwards BLKF_INDEXED is the only flag of blocks, set on those that stay.
+ * Entries and nodes are complete, but in no bucket and no tree.
  */
 void salvage_index(struct core *c)
 {
@@ -281,7 +282,7 @@ void salvage_index(struct core *c)
 }
 
 /**
- * salvage_cache() - the index and the order of the cache, from the nodes
+ * salvage_cache() - make the index and the order of the cache from the nodes
  *
  * Context: after salvage_blocks().
  */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * salvage_pool.c - extents, spans and blocks of an arena that is salvaged
+ * salvage_pool.c - extents, spans and blocks of a salvaged arena
  *
- * A span is one if its record and all of its extents say so: it was cut and
- * not yet released.  Whatever it holds is what salvage_index.c has proven;
- * else a block is free if it says so, and quarantined if it says anything
- * else.  A slot of a lower pool that is nobody's is free: nothing is in
- * flight any more.
+ * A span is valid if its record and all of its extents agree: it was cut and not
+ * yet released.  Its blocks have the content that salvage_index.c has proven.
+ * Of the other blocks of the device, a FREE one is free, and any other is
+ * quarantined.  A slot of a lower pool without an entry is free, since no
+ * request is in flight any more.
  */
 #include "kvmm/core/adopt/adopt.h"
 
@@ -22,8 +22,8 @@ static bool extent_is_in(const struct core *c, u32 e, u32 first, u32 dom)
 }
 
 /**
- * salvage_span() - does a span begin at an extent of a pool?
- * Return: its extents, 0: none does.
+ * salvage_span() - number of extents of the span that begins at an extent
+ * Return: 0: no valid span begins there.
  */
 u32 salvage_span(const struct core *c, u32 pool, u32 first)
 {
@@ -46,7 +46,7 @@ u32 salvage_span(const struct core *c, u32 pool, u32 first)
 	return sp->nr_extents;
 }
 
-/* An extent in no span. */
+/* Reset an extent that is in no span. */
 static void extent_reset(struct core *c, struct walk *w, u32 pool, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -68,14 +68,14 @@ static void extent_reset(struct core *c, struct walk *w, u32 pool, u32 e)
 	if (x->tenant >= core_cfg(c)->max_tenants ||
 	    !c->tenants[x->tenant].used)
 		walk_fault(w, "adopt", "tenant of extent", e, x->tenant, 0);
-	/* Who was asked may have let go of it: it goes all the way. */
+	/* Clients may have unmapped it already: finish the revocation. */
 	x->state = back ? EXT_REVOKING : EXT_BACKED;
 	x->want = back ? EXT_WANT_SIZE : 0;
 	if (back || e >= c->head->nr_online)
 		c->head->resizing = 1;
 }
 
-/* Who may have it mapped, of those who are there. */
+/* Of the clients that exist, keep those that may have the extent mapped. */
 static void extent_holders(struct core *c, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -87,7 +87,10 @@ static void extent_holders(struct core *c, u32 e)
 		    c->clients[i].tenant == x->tenant)
 			clients |= BIT_ULL(i);
 	x->sent &= clients;
-	/* It was asked back, and a client that was never sent it has nothing. */
+	/*
+	 * A client that was never sent a revoked extent does not have it
+	 * mapped.
+	 */
 	if (x->state == EXT_REVOKING)
 		x->sent &= ~x->owed | x->mapped;
 	x->mapped &= x->sent;
@@ -123,7 +126,7 @@ static void pool_extents(struct core *c, struct walk *w, u32 pool)
 	}
 }
 
-/* Extents of areas that are not there. */
+/* Clear the extents of areas that do not exist. */
 static void areas_clear(struct core *c)
 {
 	u32 e, i, all = core_sizes(c)->all_extents;
@@ -143,7 +146,7 @@ static void areas_clear(struct core *c)
 }
 
 /**
- * salvage_extents() - which extents have memory, and are whose spans
+ * salvage_extents() - restore the extents that have memory, and the spans
  */
 void salvage_extents(struct core *c, struct walk *w)
 {
@@ -159,8 +162,8 @@ void salvage_extents(struct core *c, struct walk *w)
 /* ---- blocks ---- */
 
 /**
- * salvage_in_span() - does the block lie in a span of a domain's part?
- * Return: the part, or CORE_NONE.
+ * salvage_in_span() - the part in which a span has this block
+ * Return: CORE_NONE: the block is in no span.
  */
 u32 salvage_in_span(const struct core *c, u32 blk)
 {
@@ -179,7 +182,7 @@ u32 salvage_in_span(const struct core *c, u32 blk)
 								 CORE_NONE;
 }
 
-/* A block of the device: cache if it is proven, which is in its flags now. */
+/* Reset a block of the device; BLKF_INDEXED says that its name is proven. */
 static void block_reset(struct core *c, u32 dom, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
@@ -205,7 +208,7 @@ static void block_reset(struct core *c, u32 dom, u32 blk)
 	}
 }
 
-/* A slot: its entry's, or free.  One that failed stays out of use. */
+/* Reset a slot: used by an entry, or free.  A failed one stays out of use. */
 static void slot_reset(struct core *c, u32 part, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
@@ -218,7 +221,7 @@ static void slot_reset(struct core *c, u32 part, u32 blk)
 	b->hash_next = CORE_NONE;
 	b->entry = CORE_NONE;
 	b->state = used ? BLK_SEALED : failed ? BLK_POISON : BLK_FREE;
-	/* It may have been half written for somebody. */
+	/* It may have been partly written. */
 	b->written += !used;
 }
 
@@ -237,9 +240,9 @@ static void span_blocks(struct core *c, u32 first)
 }
 
 /**
- * salvage_blocks() - what is in the spans, from what was proven
+ * salvage_blocks() - restore the blocks of all spans from the proven content
  *
- * Context: after salvage_index(); scratch tells which slots are entries'.
+ * Context: after salvage_index(); scratch says which slots entries use.
  */
 void salvage_blocks(struct core *c)
 {

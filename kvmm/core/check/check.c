@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check.c - the walkers: every law, worked out again from the facts
+ * check.c - the walkers: they verify every law from the facts
  *
- * Nothing here trusts a count or a list.  References are counted anew from
- * the tables, the index and the open steps; lists are followed and their
- * members counted against the states; the partition of the pool is added up
- * in bytes; shadows are compared with the truth.  Tests run it after every
- * event, an operator with `kvctl check`.  The lower tiers are walked in
- * check_tiers.c, what is known of all residents in check_tally.c.
+ * The walkers trust no count and no list.  References are counted anew from the
+ * tables, the index and the open steps.  Lists are followed, and their members
+ * counted against the states.  The partition of the pool is added up in bytes.
+ * Shadows are compared with the tables.  Tests run the walkers after every event,
+ * an operator with `kvctl check`.  The lower tiers are walked in check_tiers.c,
+ * sums over running sequences in check_tally.c.
  *
  * Not walked: the free lists of table pages, of pages of ids and of sequences,
  * and how many of each a client has.
  *
- * A walk takes time in proportion to the arena and is bounded: a list that
- * does not end is a fault, not a hang.  The first fault is described, the
- * others are counted.
+ * A walk takes time in proportion to the arena and is bounded: a list that does
+ * not end is a fault, not a hang.  The first fault is described, the others are
+ * counted.
  */
 #include "kvmm/core/check/check.h"
 
@@ -40,7 +40,7 @@ static void text_add_u64(struct core_report *r, u64 n)
 	text_add(r, p);
 }
 
-/* Record a fault of @what number @i: found @have, should be @want. */
+/* Record a fault of @what number @i: its value is @have, but must be @want. */
 void walk_fault(struct walk *w, const char *law, const char *what, u64 i,
 		u64 have, u64 want)
 {
@@ -59,7 +59,7 @@ void walk_fault(struct walk *w, const char *law, const char *what, u64 i,
 
 /* ---- references, counted from tables and steps ---- */
 
-/* Who is away has none. */
+/* Compare a field of a shadow; clients that are away have no shadow. */
 static void walk_shadow(struct walk *w, const char *what, u32 i,
 			const u32 *have, u32 want)
 {
@@ -67,7 +67,7 @@ static void walk_shadow(struct walk *w, const char *what, u32 i,
 		expect(w, "shadow", what, i, *have, want);
 }
 
-/* One entry of a table: count the reference, compare the shadow. */
+/* Check one table entry: count its reference, compare its shadow. */
 static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
 		     kv_pte_t pte, const u32 *shadow)
 {
@@ -131,7 +131,7 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 	}
 }
 
-/* The range that an open step writes belongs to its sequence alone. */
+/* The blocks that an open step writes must belong to its sequence alone. */
 static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
 {
 	const struct core *c = w->c;
@@ -156,7 +156,7 @@ static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
 	}
 }
 
-/* Blocks that the step holds: given up by a sequence of it. */
+/* Count the blocks that a step holds; no sequence of it maps them any more. */
 static void walk_held(struct walk *w, const struct kv_step *st)
 {
 	const struct core *c = w->c;
@@ -172,7 +172,7 @@ static void walk_held(struct walk *w, const struct kv_step *st)
 	       CORE_NONE);
 }
 
-/* Every reason of a step to keep a block was counted. */
+/* The steps' references to each block must be those counted in nr_src. */
 static void walk_sources(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -293,7 +293,7 @@ static void walk_seqs(struct walk *w)
 
 /* ---- blocks and spans ---- */
 
-/* Does the index refer to the block?  Its flag is not asked. */
+/* Does the index refer to the block?  Its flag is not used. */
 static bool found_in_index(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
@@ -349,7 +349,7 @@ static void walk_block(struct walk *w, u32 blk)
 		check_chain(w, blk, block_ids(c, blk));
 }
 
-/* The free blocks of a span, of whatever pool; the class follows from them. */
+/* The free blocks of a span in any pool, and the class of the span. */
 void walk_span_free(struct walk *w, u32 first, u32 nr_free)
 {
 	const struct core *c = w->c;
@@ -379,7 +379,7 @@ void walk_span_free(struct walk *w, u32 first, u32 nr_free)
 	expect(w, "span", "class of a full one", first, !sp->class, !nr_free);
 }
 
-/* One span: its blocks, its free list, its class; adds to the counts. */
+/* One span: its blocks, free list and class; adds its blocks to the counts. */
 static void walk_span(struct walk *w, u32 first, u32 *nr)
 {
 	const struct core *c = w->c;
@@ -406,7 +406,7 @@ static void walk_span(struct walk *w, u32 first, u32 *nr)
 
 /* ---- domains ---- */
 
-/* Spans of a domain, or of its part in a lower pool, by fullness. */
+/* The spans of a part, by fullness. */
 void walk_classes(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
@@ -517,8 +517,8 @@ static void walk_domain_pressure(struct walk *w, u32 dom)
 }
 
 /*
- * Who is stalled and who is productive, counted anew.  Whether it is one's own
- * limit may have changed since the sequence was last looked at.
+ * Count stalled and productive sequences anew.  Whether only a domain's own limit
+ * stops a sequence may have changed since psi_task(), so that is not compared.
  */
 static void walk_pressure(struct walk *w)
 {
@@ -615,7 +615,7 @@ static void walk_extents(struct walk *w)
 	}
 }
 
-/* Every claimed run has its extents, and they have nobody else's. */
+/* Each claimed run has its extents, and no other extent is claimed. */
 static void walk_revokes(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -672,8 +672,8 @@ static void walk_pool(struct walk *w)
 }
 
 /**
- * core_check() - walk everything
- * @report: what was found
+ * core_check() - run all walkers
+ * @report: gets the faults
  *
  * Return: 0, or -EUCLEAN with the first fault described.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.h - what the walkers of check.c, check_tiers.c and check_index.c share
+ * check.h - declarations that the walkers share
  */
 #ifndef KVMM_CORE_CHECK_CHECK_H
 #define KVMM_CORE_CHECK_CHECK_H

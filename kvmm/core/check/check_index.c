@@ -3,16 +3,16 @@
  * check_index.c - walkers of the prefix index and of the order of the cache
  *
  * The tree of names is walked from the nodes, from the blocks and from the
- * entries; each name is worked out again from its parent's and its ids.  The
- * lists of lru.c are followed, and their members asked where they belong.
+ * entries.  Each name is computed again from its parent's and its ids.  The
+ * lists of lru.c are followed, and each member must be on the right one.
  */
 #include "kvmm/core/check/check.h"
 
 /* ---- the index ---- */
 
 /*
- * A circle of kids, or of roots.  They name their parent, and those on the
- * device come first; none is there twice.
+ * A circle of children, or of roots.  They name their parent, those on the device
+ * come first, and none occurs twice.
  */
 static void walk_kids(struct walk *w, u32 node, u32 first, u32 *nr)
 {
@@ -38,7 +38,7 @@ static void walk_kids(struct walk *w, u32 node, u32 first, u32 *nr)
 	} while (i != first);
 }
 
-/* A name follows from its parent's: what comes before it is there. */
+/* A name follows from its parent's, so all its ancestors are in the index. */
 void check_chain(struct walk *w, u32 ref, const u32 *ids)
 {
 	const struct core *c = w->c;
@@ -85,7 +85,7 @@ void check_nodes(struct walk *w)
 
 /* ---- the order of the cache ---- */
 
-/* One list; returns how many are on it. */
+/* One list of cached blocks.  Return: its length. */
 static u32 walk_cached(struct walk *w, u32 dom, const struct kv_lru_list *list,
 		       u32 flag)
 {
@@ -130,7 +130,7 @@ static u32 walk_kind(struct walk *w, u32 dom, u32 k)
 	return n;
 }
 
-/* Names with a lease are counted. */
+/* Count the names that have a lease. */
 static void walk_leases(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
@@ -152,7 +152,7 @@ static void walk_leases(struct walk *w, u32 dom)
 	expect(w, "lru", "names with leases of domain", dom, l->nr_kept, sum);
 }
 
-/* All that is cached is on a list, and the maps of the lists are right. */
+/* Each cached block is on a list, and the bit sets of the lists are right. */
 void check_lru(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;

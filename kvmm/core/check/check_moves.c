@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_moves.c - the walkers of moves, of evacuations and of what steps hold
+ * check_moves.c - walkers of moves, of evacuations and of held blocks
  *
- * Each move has its marks on two blocks, and there are no other marks; each
- * evacuation has an isolated span, or none and copies that are not over.
+ * Each move has its flags on two blocks, and no other block has such flags.  Each
+ * evacuation has an isolated span, or no span and copies in flight.
  */
 #include "kvmm/core/check/check.h"
 

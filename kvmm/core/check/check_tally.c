@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_tally.c - walkers: sums over residents, and trees of sequences
+ * check_tally.c - walkers of sums over running sequences, and of their trees
  *
- * tally.c and order.c keep what others would have to ask every resident for;
- * here every one is asked.
+ * tally.c and order.c keep sums and trees so that no event needs to visit every
+ * sequence.  Here every sequence is visited.
  */
 #include "kvmm/core/check/check.h"
 
-#define TREE_DEEP	90u	/* no tree is, with ranks that are good */
+#define TREE_DEEP	90u	/* depth that no tree with good ranks reaches */
 
-/* All of a tree, from the last; @list: as the list with this tail has them. */
+/*
+ * Walk a tree from its last sequence; @list: compare with the list that ends
+ * there.
+ */
 static void walk_tree(struct walk *w, const char *what, u32 root, u32 node,
 		      u32 flag, u32 nr, const u32 *list)
 {
@@ -27,7 +30,7 @@ static void walk_tree(struct walk *w, const char *what, u32 root, u32 node,
 	expect(w, "order", what, root, n, nr);
 }
 
-/* Each of a tree knows the oldest of it and of who is below it. */
+/* Each node must know the least @since in its subtree. */
 static u64 walk_oldest(struct walk *w, u32 root, u32 deep)
 {
 	const struct kv_seq *s;
@@ -46,7 +49,7 @@ static u64 walk_oldest(struct walk *w, u32 root, u32 deep)
 	return oldest;
 }
 
-/* What the residents of a domain or client add up to. */
+/* Sums over the running sequences of a domain or client. */
 struct tally {
 	u32	ready;
 	u32	refused;
@@ -124,7 +127,7 @@ static u32 count_tails(const struct core *c, u32 dom)
 	return nr;
 }
 
-/* Who waits, the longest first. */
+/* The list of waiting sequences by age, the longest-waiting first. */
 static void walk_ages(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
@@ -178,7 +181,7 @@ static void walk_domain_tally(struct walk *w, u32 dom)
 		  d->nr_waiting, &d->wait_tail);
 }
 
-/* Who waits for a block to be filled is on its entry's list, and nobody else. */
+/* Each sequence that waits for a block to be filled is on its entry's list. */
 static void walk_fills(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -214,7 +217,7 @@ static void walk_fills(struct walk *w)
 	expect(w, "fill", "on lists", 0, listed, waiting);
 }
 
-/* Extents of each pool that a domain may come to take. */
+/* Extents of each pool that a span can be made of. */
 static void walk_loose(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -230,7 +233,7 @@ static void walk_loose(struct walk *w)
 	}
 }
 
-/* check_tally() - what is known of all residents is what they say */
+/* check_tally() - compare the sums and trees with all sequences */
 void check_tally(struct walk *w)
 {
 	const struct core *c = w->c;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_tiers.c - the walkers of the lower tiers
+ * check_tiers.c - walkers of the lower tiers
  *
- * Entries, the slots that they name, the lists that they are on, and what is in
- * flight for them, worked out again from the entries themselves; the spans of
- * the lower pools and their free slots.  References from tables were counted
- * before, into core.walked; slots are counted into the core's scratch.
+ * They compute from the entries: the slots that are used, the lists that the
+ * entries are on, and the requests in flight; and they check the spans of the
+ * lower pools and their free slots.  References from tables were counted before,
+ * into core.walked.  Slots are counted into the core's scratch.
  */
 #include "kvmm/core/check/check.h"
 
@@ -22,7 +22,7 @@ bool block_is_filled(const struct core *c, u32 blk)
 
 /* ---- entries and slots ---- */
 
-/* A slot that an entry names: in the right part, in the right state. */
+/* A slot that an entry names is in the right part and the right state. */
 static void walk_slot(struct walk *w, u32 entry, u32 slot, u32 pool, bool valid)
 {
 	const struct core *c = w->c;
@@ -78,7 +78,7 @@ static void walk_entry(struct walk *w, u32 i)
 	}
 }
 
-/* Slots in use are those that entries name. */
+/* The slots in use are those that entries name. */
 static void walk_slots(struct walk *w, u32 first, u32 *nr)
 {
 	const struct core *c = w->c;
@@ -157,7 +157,7 @@ static u32 walk_host_list(struct walk *w, u32 dom)
 	return n;
 }
 
-/* Each entry that says so is on its list, each record in use or free. */
+/* Each entry with a flag is on its list, and each record is used or free. */
 static void walk_records(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -182,7 +182,7 @@ static void walk_records(struct walk *w)
 	expect(w, "host list", "lengths of all", 0, n, listed);
 }
 
-/* Requests of an area that move: @nr, oldest first. */
+/* The @nr requests of an area that are not overdue, oldest first. */
 static void walk_moving(struct walk *w, u32 pool, u32 nr)
 {
 	const struct core *c = w->c;
@@ -259,7 +259,7 @@ static void walk_ios(struct walk *w)
 	expect(w, "stall", "overdue", 0, c->head->nr_overdue, late[0]);
 }
 
-/* Everything of the lower tiers; scratch counts no slot yet. */
+/* All of the lower tiers; no slot is counted in scratch yet. */
 void walk_tiers(struct walk *w)
 {
 	const struct core *c = w->c;
