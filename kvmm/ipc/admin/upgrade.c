@@ -5,9 +5,9 @@
  * kvctl opens the program and passes its file; kvmm-hold asks it for the layout
  * of its arena (hold/upgrade.c).  When that is this daemon's layout, or the
  * operator accepts a cold start, this daemon stops its threads, the mm thread
- * between two events, and ends with HOLD_EXIT_UPGRADE (control.c).  No name is
- * unlinked and no client is told: hold starts the other program, which adopts
- * the memory.  An arena left like that is always whole.
+ * between two events, and ends with HOLD_EXIT_UPGRADE (leave() in main.c).  No
+ * name is unlinked and no client is told: hold starts the other program, which
+ * adopts the memory.  An arena left like that is always whole.
  *
  * Context: control thread.
  */

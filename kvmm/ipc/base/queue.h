@@ -2,9 +2,9 @@
 /*
  * queue.h - a queue of records between two threads of the daemon
  *
- * As spsc.h, for records of any size.  Also used by one thread for itself.
- * Made at start, for as many records as can be under way at once; a full
- * queue is a broken invariant and is reported, not waited for.
+ * One thread pushes and one pops; they may be the same.  It is made at start,
+ * for as many records as can be under way at once: a full queue is a broken
+ * invariant and is reported, not waited for.
  */
 #ifndef KVMM_IPC_QUEUE_H
 #define KVMM_IPC_QUEUE_H
@@ -26,7 +26,7 @@ struct queue {
 	u32	tail __attribute__((aligned(64)));	/* producer's */
 };
 
-/* Bytes that a queue of @entries takes. */
+/* queue_bytes() - memory that a queue of @entries takes */
 static inline u64 queue_bytes(u32 size, u32 entries)
 {
 	return size * roundup_pow_of_two(max(entries, 2u));
@@ -77,7 +77,7 @@ static inline bool queue_pop(struct queue *q, void *rec)
 	return true;
 }
 
-/* For the consumer; the answer may be old. */
+/* queue_empty() - for the consumer; the answer may be old */
 static inline bool queue_empty(const struct queue *q)
 {
 	return load_acquire(&q->tail) == READ_ONCE(q->head);

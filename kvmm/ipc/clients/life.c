@@ -276,6 +276,7 @@ void client_abort(struct clients *cs, struct client *c)
 void client_on_pidfd(void *arg, struct watch *w, u32 events)
 {
 	struct clients *cs = arg;
+
 	client_ended(cs, container_of(w, struct client, pidfd));
 }
 

@@ -3,11 +3,11 @@
  * resume.c - clients of the last daemon come back
  *
  * The connection of a client ended with the daemon.  The client connects again
- * and names its attachment: epoch, number, and the token of its attach.  It must be the same
- * process, of the same user.  Then it gets new segments, with rings that begin
- * where the old ones ended, and goes on: its sequences, its open steps and the
- * extents that it has mapped are as they were, unless the answer says that the
- * arena had to be salvaged.
+ * and names its attachment: epoch, number, and the token of its attach.  It
+ * must be the same process, of the same user.  Then it gets new segments, with
+ * rings that begin where the old ones ended, and goes on: its sequences, its
+ * open steps and the extents that it has mapped are as they were, unless the
+ * answer says that the arena had to be salvaged.
  *
  * Until then it is AWAY: the core keeps its memory, and a step of it that is
  * open stays open.  If the process ends meanwhile its pidfd says so, as ever.
@@ -288,7 +288,7 @@ void resume_request(struct clients *cs, struct client *who,
 		err = resume_build(cs, c, req, &rep);
 	if (err) {
 		resume_refused(cs, who, &rep);
-		/* The core has resumed it, but its rings could not be made. */
+		/* The core has resumed it, but it cannot be served. */
 		if (c && c->mm.ring.dctl)
 			client_hang_up(cs, c);
 		return;

@@ -61,9 +61,9 @@ static int rundir_failed(const char *dir, int err)
 }
 
 /**
- * socket_paths() - the names of both sockets and of the lock
+ * socket_paths() - the names of the sockets and of the lock
  *
- * The directory of the default socket is made, one that was named is not.
+ * The directory of the default socket is made, one that --socket names is not.
  */
 int socket_paths(struct sockets *s)
 {

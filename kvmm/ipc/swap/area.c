@@ -27,7 +27,7 @@
 #define DRAIN_MIN_NS	(20 * NSEC_PER_MSEC)
 
 struct area_call {
-	struct swap_link		*l;
+	struct swap_link	*l;
 	struct swap_area	*a;
 	int			err;
 	u64			left;

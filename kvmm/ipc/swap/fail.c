@@ -23,7 +23,7 @@
 #define GOES_NS		(60 * NSEC_PER_SEC)	/* for its content to be moved */
 
 struct fail_call {
-	struct swap_link		*l;
+	struct swap_link	*l;
 	struct swap_area	*a;
 	struct core_tier_view	v;
 	int			err;
