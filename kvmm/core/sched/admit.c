@@ -393,10 +393,7 @@ static void admit_round(struct core *c, bool goes_on)
 
 		if (!d->stalled || d->retry || !d->nr_waiting)
 			continue;
-		/*
-		 * Running sequences grew up to its limit: others need not hold
-		 * back.
-		 */
+		/* Its own sequences grew to its limit: others cannot help. */
 		if (domain_limited(d, d->stalled))
 			domain_kick(d);
 		else

@@ -91,9 +91,7 @@ static void advance_one(struct core *c, struct kv_seq *s)
 	}
 	s->state = KVMM_SEQ_READY;
 	core_kick_promised(c, s->domain);
-	/*
-	 * Its residence begins now: it could not compute while it was filled.
-	 */
+	/* Its residence begins now: it could not compute before. */
 	s->since = c->now;
 	s->active = c->now;
 	seq_publish(c, s);
