@@ -41,7 +41,7 @@ FNR == 3 {
 END {
 	print "# The files of the core\n"
 	print "Made from `kvmm/core/ROOMS` and the heads of the files: `make pages`. A file calls its own room and the rooms"
-	print "above it on this page, never a room below; `.ci/rooms` checks that. What the core does: [core.md](core.md).\n"
+	print "above it on this page, never a room below; `.ci/rooms` checks that. [core.md](core.md) describes the core.\n"
 	print "| room | what is in it |"
 	print "|---|---|"
 	for (i = 1; i <= nr_rooms; i++)

@@ -125,7 +125,7 @@ static void fill(u32 with)
 }
 
 /*
- * What memory.min lets a preempted sequence take back at once is not preempted
+ * A preempted sequence that its own memory.min restores at once is not preempted
  * again for another domain's memory.min before its residency is over.
  */
 START_TEST(test_restored_is_left_alone)

@@ -81,6 +81,12 @@ static inline struct kv_part *part_at(const struct core *c, u32 part)
 	return part < nr ? &c->domains[part].dev : &c->parts[part - nr];
 }
 
+/* The domain of a part in the device pool; NULL: the part is of another pool. */
+static inline struct kv_domain *part_dev_domain(const struct core *c, u32 part)
+{
+	return part < core_cfg(c)->max_domains ? &c->domains[part] : NULL;
+}
+
 /*
  * Count work that grows with the number of records: @n units of about 10 ns.
  * An event that has done a lot leaves the rest to the next, see admit_all().

@@ -101,10 +101,10 @@ static void block_room_appeared(struct core *c, const struct kv_span *sp)
  */
 static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 {
-	u32 used = domain_used(d), i;
-	bool cache = used - d->emin <= d->dev.nr[BLK_CACHED], none = true;
+	u32 beyond = domain_used(d) - d->emin, i;
+	bool cache = beyond <= d->dev.nr[BLK_CACHED], none = true;
 
-	if (c->none_stalled || !d->emin || used <= d->emin)
+	if (c->none_stalled)
 		return;
 	for_each_domain(c, i) {
 		struct kv_domain *o = &c->domains[i];
@@ -121,6 +121,7 @@ static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 {
 	struct kv_part *p = part_at(c, sp->domain);
+	const struct kv_domain *d = part_dev_domain(c, sp->domain);
 	bool isolated = span_is_isolated(sp);
 	u32 used;
 
@@ -146,8 +147,8 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 		used = part_used(p);
 		if (used > p->peak)
 			p->peak = used;
-		if (!part_pool(c, sp->domain))
-			block_outgrew_min(c, &c->domains[sp->domain]);
+		if (d && d->emin && used > d->emin)
+			block_outgrew_min(c, d);
 	}
 	if (to == BLK_FREE) {
 		sp->nr_free++;

@@ -39,7 +39,7 @@ void seq_fail(struct core *c, struct kv_seq *s, int reason)
 	seq_event(c, s, KVMM_EV_FAILED);
 }
 
-/* Nobody knows any more what its blocks hold. */
+/* seq_poisoned() - fail a sequence: the content of its blocks is unknown */
 void seq_poisoned(struct core *c, struct kv_seq *s)
 {
 	why_taken(c, s, false);
@@ -91,7 +91,7 @@ void family_settle(struct core *c, struct kv_seq *s)
 
 /**
  * family_mark() - the family of @s is a victim: at once, or when its open steps end
- * @cause: what for
+ * @cause: CORE_CAUSE_*
  * @want:  for which sequence; NULL: for none in particular, but for domain
  *         c->taker, if that is one
  */

@@ -11,7 +11,7 @@
 
 /* ---- waiting and running ---- */
 
-/* Its place among those who wait, by priority and arrival. */
+/* Enter the wait list at the place of its priority and arrival. */
 static void wait_link(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
@@ -79,7 +79,7 @@ void wait_del(struct core *c, struct kv_seq *s)
 	domain_kick(d);
 }
 
-/* seq_set_priority() - its place in whatever list and trees it is in changes */
+/* seq_set_priority() - change it, and the sequence's place in lists and trees */
 void seq_set_priority(struct core *c, struct kv_seq *s, u32 priority)
 {
 	if (s->priority == priority)
@@ -138,7 +138,7 @@ void fill_wait(struct core *c, struct kv_seq *s, u32 entry)
 	*head = i;
 }
 
-/* Whatever it waited for, it does no more. */
+/* fill_wait_end() - the sequence waits for no lower-tier entry any more */
 void fill_wait_end(struct core *c, struct kv_seq *s)
 {
 	if (s->fill_on == CORE_NONE)
