@@ -3,6 +3,7 @@
  * it_hostile.c - a program that means harm, beside an honest one
  *
  * budget: 40 s, full 160 s, soak 4200 s
+ * alone: it measures what a step costs beside processes that take all CPUs
  *
  * An honest runtime generates, again and again; its text is known from a run
  * alone.  Beside it hostile programs, of its own user and where the test may

@@ -3,6 +3,7 @@
  * it_hostpool.c - the host pool of a real daemon, beside what the kernel says
  *
  * budget: 40 s, full 60 s
+ * alone: it takes and gives back huge pages of the machine, and limits a control group
  *
  * Each kind of pages that can be had here: what meminfo and the log say is
  * compared with /proc/PID/smaps and status.  Then the ways in which it is not

@@ -6,7 +6,7 @@
 # Both streams go to one file, as on a terminal: what is printed when, and that
 # no line sticks to another.
 #
-# budget: 20 s
+# budget: 30 s
 . "${BASH_SOURCE%/*}/checks.bash"
 
 export KVMM_RUNDIR=$work/run

@@ -91,6 +91,32 @@ suite unit check_zero <<<'echo "50%: Checks: 2, Failures: 1, Errors: 0"'
 tests_run unit
 check "counted failures with status 0" rc_is 1
 
+# Beside each other: each of two waits for the other, of three one gets no room.
+fresh
+meet='touch "$0.here"; for ((i = 0; i < 100; i++)); do [ -e "$1.here" ] && exit 0; sleep 0.05; done; exit 1'
+suite unit check_a <<<"set -- '$bin/it_b'; $meet"
+suite integration it_b <<<"set -- '$bin/check_a'; $meet"
+KVMM_TEST_JOBS=2 tests_run
+check "suites run beside each other, of two kinds too" last_line_is "2 passed, 0 failed"
+fresh
+for n in a b c d; do
+	suite integration it_$n <<<"cd '$work/build'; for s in 1 2; do mkdir \$s && sleep 0.3 && exec rmdir \$s; done; exit 1"
+done
+KVMM_TEST_JOBS=2 tests_run
+check "no more than JOBS of them" last_line_is "4 passed, 0 failed"
+KVMM_TEST_JOBS=4 tests_run
+check "as many as JOBS" rc_is 1
+fresh
+suite integration it_a 'alone: it wants this machine' <<<"[ -e '$bin/ended' ] && [ ! -e '$bin/busy' ]"
+suite integration it_b <<<"touch '$bin/busy'; sleep 0.3; rm '$bin/busy'; touch '$bin/ended'"
+suite sim sim <<<"[ -e '$bin/ended' ]"
+tests_run
+check "alone: behind all others" last_line_is "3 passed, 0 failed"
+rm "$bin/ended"
+sed -i 's/alone: //' "$top/tests/integration/it_a.c"
+tests_run integration
+check "and beside them without that word" rc_is 1
+
 # It waited, as on a busy machine: a remark, no failure.
 fresh
 suite unit check_slow 'budget: 1 s' <<<'sleep 1.2'
