@@ -80,7 +80,7 @@ check "a header compiles its users anew" says 'CC      kvmm/core/three.o'
 in_tree O=other
 check "O= puts output elsewhere" test -x "$tree/other/kvmm"
 in_tree D=nonsense
-check "an unknown D= is named" says 'D=nonsense: want asan, tsan or ubsan'
+check "an unknown D= is named" says 'D=nonsense: want san, asan, tsan or ubsan'
 touch "$tree/other/mine"
 in_tree clean O=other
 check "clean spares what it did not make" test -e "$tree/other/mine"
