@@ -15,6 +15,7 @@
 #include <kvmm/opts.h>
 #include <kvmm/sandbox.h>
 #include <kvmm/swapd_options.h>
+#include <kvmm/tunables.h>
 
 /* --proc, in the order of its words. */
 enum kvmm_proc_mount {
@@ -54,16 +55,7 @@ enum kvmm_backend {
 	  "memory node of the host pool: the nearest to the device, the one where kvmm starts, all in turn, or this one") \
 	x(size, area_max, "area-max", "0", 0, 1ull << 50, "SIZE",	\
 	  "most used bytes of one swap area; records for them are made at start; 0: four times --host-size") \
-	x(uint, swappiness, "swappiness", "100", 0, 200, "N",		\
-	  "a preempted sequence is recomputed (0), swapped whenever there is room (200), or treated in the cheaper way, with the cost of swap taken at 100/N") \
-	x(uint, watermark_scale_factor, "watermark-scale-factor", "10", 0, 1000, "N", \
-	  "distance of the watermarks of a domain's free blocks, in 10000ths of its capacity; 0: no background eviction") \
-	x(uint, cache_floor, "cache-floor", "5", 0, 100, "PERCENT",	\
-	  "cache that other domains leave a domain, of its part of the pool by weight") \
-	x(uint, overcommit, "overcommit", "0", 0, 2, "N",		\
-	  "0: admit by the prompt; 2: admit a sequence that fits with all of its max_tokens; 1 is not supported") \
-	x(uint, overcommit_ratio, "overcommit-ratio", "100", 1, 100, "PERCENT", \
-	  "part of the pool that --overcommit 2 promises")			\
+	KVMM_TUNABLES(x)						\
 	x(choice, swap_engine, "swap-engine", "auto", 0, 0, "auto|uring|sync", \
 	  "how swapd transfers: io_uring, or threads with pread and pwrite") \
 	x(uint, swap_depth, "swap-depth", "64", 1, SWAPD_DEPTH_MAX, "N", \

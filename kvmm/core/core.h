@@ -16,6 +16,7 @@
 
 #include <uapi/kvmm.h>
 #include <kvmm/crash.h>
+#include <kvmm/tunables.h>
 #include <kvmm/types.h>
 
 #include "kvmm/core/stat.h"
@@ -61,19 +62,14 @@
  *                    answer for longer computes its tokens again; 0: it waits
  * @host_bytes:       bytes of the host pool, a multiple of @extent_size; 0: none
  * @area_bytes:       most bytes of one swap area, likewise; 0: no swap
- * @swappiness:       0: always recompute; 100: by measured cost; 200: always
- *                    swap while there is room
- * @watermark_scale_factor: the gap between a domain's watermarks, in 10000ths
- *                    of its capacity; 0: no background reclaimer
- * @cache_floor:      cache that other domains leave a domain, in per cent of its
- *                    part of the pool by weight
- * @overcommit:       CORE_OVERCOMMIT_*
- * @overcommit_ratio: CommitLimit in per cent of the pool; 0: 100
  * @event_work:       work on waiting sequences in one event, in units of about
  *                    10 ns; the rest is left to the next event; 0: 32768
  * @boot:             id of the kernel's boot, since times are of one boot
  * @named_tenants:    records of @max_tenants that only named tenants get
  *                    (core_quota.named); less than all
+ *
+ * The tunables, which an operator may change, are members too: a u32 for each line
+ * of KVMM_TUNABLES().
  */
 struct core_config {
 	u64	pool_bytes;
@@ -93,11 +89,9 @@ struct core_config {
 	u64	io_deadline_ns;
 	u64	host_bytes;
 	u64	area_bytes;
-	u32	swappiness;
-	u32	watermark_scale_factor;
-	u32	cache_floor;
-	u32	overcommit;
-	u32	overcommit_ratio;
+#define x(type, name, ...) u32 name;
+	KVMM_TUNABLES(x)
+#undef x
 	u32	event_work;
 	u32	named_tenants;
 	u64	boot[2];
@@ -374,17 +368,10 @@ int __must_check core_drain(struct core *core, u64 now, u32 what, u32 id,
 			    bool on);
 bool core_get_drain(const struct core *core);
 
-/* tune.c: members of struct core_config that may change, and their maximum */
-#define CORE_TUNABLES(x)						\
-	x(swappiness,		  200)					\
-	x(watermark_scale_factor, 1000)					\
-	x(cache_floor,		  100)					\
-	x(overcommit,		  CORE_OVERCOMMIT_NEVER)		\
-	x(overcommit_ratio,	  100)
-
+/* tune.c */
 enum core_tunable {
-#define x(name, most) CORE_TUNE_##name,
-	CORE_TUNABLES(x)
+#define x(type, name, ...) CORE_TUNE_##name,
+	KVMM_TUNABLES(x)
 #undef x
 	CORE_NR_TUNABLES
 };

@@ -226,13 +226,9 @@ struct proc_ctx {
 	  "why it waits, and its last preemption")
 
 /*
- * Every file below sys/vm: a member of struct core_config.  Those that can be
- * written are the core's tunables; a test compares the lists.
+ * The files below sys/vm, each a member of struct core_config: these, which are fixed at
+ * start, and KVMM_TUNABLES(), which can be written.
  */
-#define PROC_SYS_VM(x)							\
-	PROC_SYS_VM_FIXED(x)						\
-	PROC_SYS_VM_TUNED(x)
-
 #define PROC_SYS_VM_FIXED(x)						\
 	x(pool_bytes,	     "bytes of the device pool")		\
 	x(extent_size,	     "bytes of an extent")			\
@@ -250,13 +246,6 @@ struct proc_ctx {
 	x(starve_ns,	     "wait after which other domains are preempted") \
 	x(host_bytes,	     "bytes of the host pool")			\
 	x(area_bytes,	     "most bytes used of one swap area")
-
-#define PROC_SYS_VM_TUNED(x)						\
-	x(swappiness,	     "0: always recompute, 100: the cheaper way, 200: swap while there is room") \
-	x(watermark_scale_factor, "distance of the watermarks, in 10000ths of the memory that a domain could have") \
-	x(cache_floor,	     "percent of a domain's part of the pool that others leave to its cache") \
-	x(overcommit,	     "0: admit by the prompt, 2: by all of max_tokens") \
-	x(overcommit_ratio,  "percent of the pool that overcommit 2 promises")
 
 /* Several files may have one. */
 #define x(path, mode, need, show, text)				\

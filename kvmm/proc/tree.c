@@ -29,7 +29,10 @@ struct proc_file {
 
 enum {
 #define x(name, text) SYS_VM_##name,
-	PROC_SYS_VM(x)
+	PROC_SYS_VM_FIXED(x)
+#undef x
+#define x(type, name, ...) SYS_VM_##name,
+	KVMM_TUNABLES(x)
 #undef x
 	NR_SYS_VM
 };
@@ -43,9 +46,9 @@ static const struct proc_file files[] = {
 	{ "sys/vm/" #name, 0444, 0, show_sys_vm, SYS_VM_##name, text },
 	PROC_SYS_VM_FIXED(x)
 #undef x
-#define x(name, text)							\
+#define x(type, name, opt, def, least, most, unit, text)			\
 	{ "sys/vm/" #name, 0644, 0, show_sys_vm, SYS_VM_##name, text },
-	PROC_SYS_VM_TUNED(x)
+	KVMM_TUNABLES(x)
 #undef x
 };
 
@@ -72,7 +75,10 @@ int show_sys_vm(const struct proc_ctx *ctx)
 	int err = proc_fetch_config(ctx->proc);
 	const u64 value[NR_SYS_VM] = {
 #define x(name, text) [SYS_VM_##name] = cfg->name,
-		PROC_SYS_VM(x)
+		PROC_SYS_VM_FIXED(x)
+#undef x
+#define x(type, name, ...) [SYS_VM_##name] = cfg->name,
+		KVMM_TUNABLES(x)
 #undef x
 	};
 

@@ -164,7 +164,7 @@ fails 'set of no mark' 1 'memory.current: no such mark: give one of memory.min '
 fails 'set of no domain' 1 'chat: no such domain: see kvctl ls domain' \
 	set domain/chat/memory.max 1M
 fails 'a tunable to no number' 64 '10M: is no number' set sys/vm/swappiness 10M
-fails 'a tunable out of bounds' 1 'sys/vm/swappiness: out of bounds: at most 200' set sys/vm/swappiness 201
+fails 'a tunable out of bounds' 1 'sys/vm/swappiness: out of bounds: 0 to 200' set sys/vm/swappiness 201
 fails 'what is fixed' 1 'sys/vm/max_seqs: cannot be set' set sys/vm/max_seqs 5
 run "$kvctl" cat sys/vm/swappiness
 check 'a tunable that was refused' says '^100$'

@@ -155,8 +155,8 @@ static void tunables_sync(struct sim *w)
 	const struct core_config *cfg = core_get_config(w->core);
 	struct core_pool_view p;
 
-#define x(name, top) w->cfg.name = cfg->name;
-	CORE_TUNABLES(x)
+#define x(type, name, ...) w->cfg.name = cfg->name;
+	KVMM_TUNABLES(x)
 #undef x
 	core_get_pool(w->core, &p);
 	w->nr_online = p.nr_online;

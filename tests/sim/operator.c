@@ -231,13 +231,13 @@ static void trigger_change(struct sim *w)
 static void tune(struct sim *w)
 {
 	static const u32 most[CORE_NR_TUNABLES] = {
-#define x(name, top) [CORE_TUNE_##name] = top,
-		CORE_TUNABLES(x)
+#define x(type, name, opt, def, least, top, ...) [CORE_TUNE_##name] = top,
+		KVMM_TUNABLES(x)
 #undef x
 	};
 	u32 *const cfg[CORE_NR_TUNABLES] = {
-#define x(name, top) [CORE_TUNE_##name] = &w->cfg.name,
-		CORE_TUNABLES(x)
+#define x(type, name, ...) [CORE_TUNE_##name] = &w->cfg.name,
+		KVMM_TUNABLES(x)
 #undef x
 	};
 	u32 which = rng_below(&w->rng, CORE_NR_TUNABLES + 1);

@@ -179,8 +179,8 @@ START_TEST(test_tunables)
 	struct proc_entry e;
 	u32 i, nr = 0;
 
-#define x(name, most) ck_assert_uint_eq(mode_of("sys/vm/" #name), 0644);
-	CORE_TUNABLES(x)
+#define x(type, name, ...) ck_assert_uint_eq(mode_of("sys/vm/" #name), 0644);
+	KVMM_TUNABLES(x)
 #undef x
 	for (i = 0; proc_get_entry(i, &e); i++)
 		nr += !strncmp(e.path, "sys/vm/", 7) && e.mode == 0644;

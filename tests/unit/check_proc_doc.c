@@ -160,6 +160,26 @@ START_TEST(test_every_file_has_its_section)
 }
 END_TEST
 
+/* Documentation/admin.md says of each tunable, and of nothing else, when to change it. */
+START_TEST(test_tuning)
+{
+	char *admin = page_read("admin.md"), row[128];
+	char *tuning = strstr(admin, "\n## Tuning\n"), *end;
+
+	ck_assert_ptr_nonnull(tuning);
+	end = strstr(tuning + 1, "\n## ");
+	ck_assert_ptr_nonnull(end);
+	*end = '\0';
+#define x(type, name, opt, def, ...)					\
+	snprintf(row, sizeof(row), "\n| `%s` | %s | ", #name, def);	\
+	ck_assert_row(tuning, "admin.md", row);
+	KVMM_TUNABLES(x)
+#undef x
+	ck_assert_uint_eq(page_count(tuning, "| `"), CORE_NR_TUNABLES);
+	free(admin);
+}
+END_TEST
+
 START_TEST(test_meminfo_texts)
 {
 	read_doc("### meminfo");
@@ -363,6 +383,7 @@ static Suite *doc_suite(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_list_of_files);
 	tcase_add_test(tc, test_every_file_has_its_section);
+	tcase_add_test(tc, test_tuning);
 	tcase_add_test(tc, test_meminfo_texts);
 	tcase_add_test(tc, test_vmstat_texts);
 	tcase_add_test(tc, test_prefixcache_texts);

@@ -192,14 +192,16 @@ struct tune {
 };
 
 static const char * const tunables[CORE_NR_TUNABLES] = {
-#define x(name, most) [CORE_TUNE_##name] = #name,
-	CORE_TUNABLES(x)
+#define x(type, name, ...) [CORE_TUNE_##name] = #name,
+	KVMM_TUNABLES(x)
 #undef x
 };
 
-static const u32 tunables_most[CORE_NR_TUNABLES] = {
-#define x(name, most) [CORE_TUNE_##name] = most,
-	CORE_TUNABLES(x)
+static const struct {
+	u32 least, most;
+} bounds[CORE_NR_TUNABLES] = {
+#define x(type, name, opt, def, least, most, ...) [CORE_TUNE_##name] = { least, most },
+	KVMM_TUNABLES(x)
 #undef x
 };
 
@@ -233,8 +235,9 @@ static int tune_run(struct operators *o, const char *req, char *text)
 		return -EIO;
 	}
 	if (t.err) {
-		snprintf(text, ADMIN_TEXT, "sys/vm/%s: out of bounds: at most %u%s",
-			 tunables[t.which], tunables_most[t.which],
+		snprintf(text, ADMIN_TEXT, "sys/vm/%s: out of bounds: %u to %u%s",
+			 tunables[t.which], bounds[t.which].least,
+			 bounds[t.which].most,
 			 t.which == CORE_TUNE_overcommit ? ", and not 1" : "");
 		return t.err;
 	}

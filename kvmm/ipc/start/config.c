@@ -116,11 +116,9 @@ void config_fill(struct setup *s, u32 nr_doors)
 		.host_bytes		= s->host_size,
 		.area_bytes		= !s->host_size ? 0 : o->area_max ?
 					  o->area_max : 4 * s->host_size,
-		.swappiness		= o->swappiness,
-		.watermark_scale_factor	= o->watermark_scale_factor,
-		.cache_floor		= o->cache_floor,
-		.overcommit		= o->overcommit,
-		.overcommit_ratio	= o->overcommit_ratio,
+#define x(type, name, ...) .name = o->name,
+		KVMM_TUNABLES(x)
+#undef x
 	};
 	keep_boot(s->cfg.boot);
 	s->nr_extents = (u32)(s->pool_size / o->extent_size);
