@@ -75,9 +75,13 @@ static s64 sum_of(const json_t *v, const char *key)
 	return sum;
 }
 
-/* Every token that the server counted is in the results, and the reverse. */
+/*
+ * Every token that the server counted is in the results, and the reverse.  The server
+ * publishes its counters after it has sent the last token of a step.
+ */
 static void ck_counted(const json_t *v, double in, double out, double cached)
 {
+	serve_await_idle(&srv, 5000);
 	ck_assert_int_eq(whole(v, "total_input_tokens") +
 			 whole(v, "probe_input_tokens"),
 			 (s64)(serve_figure(&srv, "kvrt_prompt_tokens_total") -

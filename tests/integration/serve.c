@@ -176,7 +176,9 @@ void serve_await_idle(struct served *s, u32 ms)
 				     (long long)committed);
 		nap_ms(5);
 	}
-	while (serve_figure(s, "kvrt_calls") != 0)
+	/* The number of running requests is published together with the counters. */
+	while (serve_figure(s, "kvrt_calls") != 0 ||
+	       serve_figure(s, "kvrt_num_requests_running") != 0)
 		ck_assert_msg(now_ms() < end + 2000, "requests are left");
 }
 
