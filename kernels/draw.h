@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw.h - what is asked of a row of logits, where a device has the row
+ * draw.h - draws from a row of logits on a device
  *
- * Words that the engine, the model and the kernels share, and nothing else.
- * The laws of a draw are those of runtime/sampler.
+ * Only types that the engine, the model and the kernels share.  The rules of a
+ * draw are those of runtime/sampler.
  */
 #ifndef KERNELS_DRAW_H
 #define KERNELS_DRAW_H
 
 #include <kvmm/types.h>
 
-/* Most of the likeliest tokens that a draw tells of. */
+/* Most of the likeliest tokens that a draw can report. */
 #define KERN_TOP_MAX	128u
 
-/* What is added to the logit of a token. */
+/* A number that is added to the logit of a token. */
 struct kern_bias {
 	u32	id;
 	float	bias;
@@ -25,31 +25,32 @@ struct kern_count {
 	u32	count;
 };
 
-/* A token among the likeliest. */
+/* One of the likeliest tokens. */
 struct kern_top {
 	u32	id;
 	float	logprob;
 };
 
 /**
- * struct kern_draw - one token that is wanted
- * @seed:        with @sample and @position what its random number depends on
- * @sample:      which of the request's
- * @position:    of the token in its sequence
- * @row:         of the logits
+ * struct kern_draw - one token to draw
+ * @seed:        with @sample and @position the key of its random number
+ * @sample:      index of the request's sample
+ * @position:    position of the token in its sequence
+ * @row:         row of the logits
  * @temperature: 0 is greedy
  * @top_p, @min_p, @top_k: cuts, as in struct sampling_params
  * @repetition, @presence, @frequency: penalties, ditto
- * @logprobs:    logprob and rank of the token are wanted
- * @nr_top:      how many of the likeliest tokens, with @logprobs; at most
- *               KERN_TOP_MAX
- * @allowed:     no others are drawn; NULL: all may be
- * @masked:      are not drawn
+ * @logprobs:    report logprob and rank of the token
+ * @nr_top:      report this many of the likeliest tokens, with @logprobs; at
+ *               most KERN_TOP_MAX
+ * @allowed:     only these tokens are drawn; NULL: all may be
+ * @masked:      these tokens are not drawn
  * @biases:      each token at most once
- * @counts:      what penalties are of, each token once
+ * @counts:      the tokens that penalties apply to, each token once
  *
- * Masks, then biases, then penalties; logprobs are of the row as it was.
- * Draws of one row follow one another, and have the same lists and penalties.
+ * Masks come first, then biases, then penalties; logprobs are those of the
+ * row without them.  Draws of one row follow one another, and have the same lists
+ * and penalties.
  */
 struct kern_draw {
 	u64				seed;
@@ -76,11 +77,11 @@ struct kern_draw {
 };
 
 /**
- * struct kern_drawn - what came of it
+ * struct kern_drawn - result of a draw
  * @id:      the token, or -EDOM, -ERANGE, -ENODATA as sampler_sample()
- * @rank:    its place among the likeliest, from 1; 0 unless asked for
- * @logprob: ditto
- * @nr_top:  of the likeliest tokens, how many there are
+ * @rank:    its rank among the likeliest, from 1; 0 without @logprobs
+ * @logprob: its logprob, likewise
+ * @nr_top:  how many of the likeliest tokens there are
  */
 struct kern_drawn {
 	s32	id;
@@ -90,18 +91,18 @@ struct kern_drawn {
 };
 
 /**
- * struct kern_sample - tokens to be drawn from rows of logits on a device
- * @logits:     [rows][@vocab]; changed, where a draw has lists
+ * struct kern_sample - tokens to draw from rows of logits on a device
+ * @logits:     [rows][@vocab]; changed if a draw has lists
  * @vocab:      1 to 2^30
- * @first_row:  number of the first of these rows, as draws count them
- * @draws:      [@nr], of the host like all that follows
+ * @first_row:  number of the first of these rows, as counted by @draws
+ * @draws:      [@nr], in host memory like all members below
  * @nr:         how many, may be 0
  * @drawn:      [@nr], has the results when wait() has returned
  * @top:        [@nr][@top_stride], the same
  * @top_stride: at least the largest nr_top
  *
- * @draws and their lists may be used again at once; @drawn and @top had best be
- * of host_alloc().
+ * @draws and their lists may be used again at once; @drawn and @top are best
+ * allocated with host_alloc().
  */
 struct kern_sample {
 	float			*logits;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dtype.h - numbers that kernels know by type, for C and for device code
+ * dtype.h - number types of the kernels, for C and for device code
  */
 #ifndef KERNELS_DTYPE_H
 #define KERNELS_DTYPE_H
 
 /*
- * E4M3 and I8 are of KV alone, and have a scale a head and token: the element
- * times it is the number.
+ * E4M3 and I8 are only for KV, and have a scale for each head and token: the
+ * number is the element times the scale.
  */
 enum kern_dtype {
 	KERN_F32,

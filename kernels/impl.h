@@ -2,7 +2,7 @@
 /*
  * impl.h - the implementations of the kernels, for select.c
  *
- * Each folder beside this file defines the names that are its own.
+ * Each folder beside this file defines its own tables.
  */
 #ifndef KERNELS_IMPL_H
 #define KERNELS_IMPL_H

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * join.c - what a decoder asks for in one piece
+ * join.c - ops that a decoder names together
  *
- * A launch on a device costs the CPU some microseconds and the GPU a gap, and
- * an op of its own reads again from memory what the one before has just
- * written.  So where a decoder has several ops in a row with nothing between
- * them, it names them together, and a device may do them in one launch.  On a
- * CPU, where a call costs nothing and rows stay in its caches, they are what
- * they are made of: here, once.
+ * A launch on a device costs the CPU some microseconds and the GPU a gap, and a
+ * separate op reads again from memory the result that the op before has just
+ * written.  So if a decoder has several ops in a row with nothing in between,
+ * it names them together, and a device may do them in one launch.  On a CPU,
+ * where a call costs nothing and rows stay in its caches, this file calls the
+ * single ops.
  *
- * Invariant: together or one by one, the bits are the same; of products in
- * exact mode alone.  So a model that is exact may use them like any op.
+ * Invariant: together or one by one, the bits are the same; for products only
+ * in exact mode.  So an exact model may use them like any op.
  */
 #include "kernels/kernels.h"
 

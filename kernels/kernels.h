@@ -3,22 +3,22 @@
  * kernels.h - the contract between a decoder and its compute kernels
  *
  * A table of operations, struct kern_ops, is all that a model sees.  "ref" is
- * the plain oracle, "cpu" the one to run; both take the same arguments and
- * the same tests run both.
+ * the plain oracle, "cpu" the implementation to run; both take the same
+ * arguments, and the same tests run both.
  *
- * Shapes.  Activations are f32, row-major.  M counts rows of a batch, one row
- * a token, of whatever mix of sequences, prefill and decode.  H is the number
- * of query heads, KVH that of KV heads (KVH divides H, query head h reads KV
- * head h / (H / KVH)), hd the head dimension.  Lengths are in elements unless
- * they say bytes.  A leading dimension ("ld", elements from one row to the
- * next) of 0 means dense.  Outputs may not overlap inputs unless an op says
- * so.  Pointers need the natural alignment of their element type alone.
+ * Shapes.  Activations are f32, row-major.  M counts rows of a batch, one row a
+ * token, in any mix of sequences, prefill and decode.  H is the number of query
+ * heads, KVH that of KV heads (KVH divides H, and query head h reads KV head
+ * h / (H / KVH)), hd the head dimension.  Lengths are in elements unless they
+ * are called bytes.  A leading dimension ("ld", elements from one row to the
+ * next) of 0 means dense.  Outputs may not overlap inputs unless an op allows
+ * it.  Pointers only need the natural alignment of their element type.
  *
- * Modes.  An implementation is of one numeric mode, its field @mode.  In
- * exact mode every product is of the numbers given, rounded to f32.  In fast
- * mode, where weights or KV are bf16, what they are multiplied with (rows of
- * x, queries, weights of the softmax) may be rounded to bf16 first, once and
- * to nearest even; sums stay f32.
+ * Modes.  An implementation has one numeric mode, its field @mode.  In exact
+ * mode every product is of the numbers given, rounded to f32.  In fast mode, if
+ * weights or KV are bf16, the other factor (rows of x, queries, weights of the
+ * softmax) may be rounded to bf16 first, once and to nearest even; sums stay
+ * f32.
  *
  * Tolerance.  Against "ref" (which accumulates in double) every element of a
  * result differs by at most KERN_TOL times its scale, and in fast mode by
@@ -31,39 +31,40 @@
  *   act		|gate|, times |up|; RELU: bit-equal
  *   softcap	|x|
  *   the others	the result itself, at least 1e-30
- * What is stored in bf16, copied or widened is bit-equal in all of them, but
- * for a NaN that is rounded, which a device may make another NaN.
+ * Results that are stored in bf16, copied or widened are bit-equal in all of
+ * them, except that a device may turn a rounded NaN into another NaN.
  *
- * Over f16, e4m3 and int8 KV fast mode has the tolerance of bf16; what they
- * multiply may be rounded to f16 under a common power of two instead.
+ * Over f16, e4m3 and int8 KV fast mode has the tolerance of bf16; the other
+ * factor may be rounded to f16 under a common power of two instead.
  *
- * Determinism (promised of exact mode).  The bits of a row's result depend on
+ * Determinism (a promise of exact mode).  The bits of a row's result depend on
  * the row's own input, its absolute position, the KV it may see, and on shapes
- * of the model (K, hd): never on M, on the row's place in the batch, on its
- * neighbours, on where a prefill was cut into chunks, on which blocks hold the
- * KV, nor on the number of threads.  Reductions over KV run in chunks of
- * KERN_CHUNK absolute positions, in order.  Between variants ("base", "avx2", "avx512", "avx512bf16") bits may differ, so name,
- * variant and version all belong to a model's identity.
+ * of the model (K, hd).  They never depend on M, on the row's place in the
+ * batch, on its neighbours, on the cuts of a prefill into chunks, on the blocks
+ * that hold the KV, nor on the number of threads.  Reductions over KV run in
+ * chunks of KERN_CHUNK absolute positions, in order.  Between variants ("base",
+ * "avx2", "avx512", "avx512bf16") bits may differ, so name, variant and version
+ * all belong to a model's identity.
  *
- * Memory.  Positions of a block that were never written may hold anything,
- * NaN included: what a row may not see contributes exactly nothing, and table
- * entries wholly outside a row's view are not read.
+ * Memory.  Positions of a block that were never written may hold anything, NaN
+ * included: positions that a row may not see contribute exactly nothing, and
+ * table entries wholly outside a row's view are not read.
  *
  * Trust.  Arguments come from the caller's own program and are not checked
  * here: ids below the table's rows, entries inside the pool, and a geometry
  * that kern_kv_check() accepted are the caller's duty.
  *
- * Devices.  With an implementation that has mem_alloc() every pointer that an
- * op takes is of memory that it gave, also weights, ids and positions; only
+ * Devices.  With an implementation that has mem_alloc() every pointer argument
+ * of an op points to memory from it, also weights, ids and positions; only
  * tables and rows of sequences (struct kern_attn_seq), lists of copies and the
- * structures that hold pointers are the host's.  The pool is mapped for the
- * device at the address in struct kern_kv.  Ops are put in order and nothing
- * waits but mem_get(), wait() and mem_free().  An op that fails there says nothing: the
- * first failure is kept, ops do nothing from then on, and step_end(), wait()
- * and mem_get() return it.
+ * structures that hold pointers are in host memory.  The pool is mapped for the
+ * device at the address in struct kern_kv.  Ops are queued in order, and only
+ * mem_get(), wait() and mem_free() wait.  An op that fails on a device reports
+ * nothing: the first failure is kept, ops do nothing from then on, and
+ * step_end(), wait() and mem_get() return it.
  *
  * Steps.  One run of a model over a batch is a step, from kern_step_begin() to
- * kern_step_end(), which a device may record and play again.
+ * kern_step_end().  A device may record it and replay it.
  */
 #ifndef KERNELS_H
 #define KERNELS_H
@@ -112,7 +113,7 @@ static inline u32 kern_dtype_size(enum kern_dtype t)
 	return t == KERN_F32 ? 4 : t == KERN_BF16 || t == KERN_F16 ? 2 : 1;
 }
 
-/* Whether elements of KV go with scales. */
+/* Do elements of this type of KV have scales? */
 static inline bool kern_dtype_scaled(enum kern_dtype t)
 {
 	return t == KERN_E4M3 || t == KERN_I8;
@@ -121,7 +122,10 @@ static inline bool kern_dtype_scaled(enum kern_dtype t)
 /* A set of types, for kv_types of struct kern_ops. */
 #define KERN_TYPE_BIT(t)	(1u << (t))
 
-/* The largest element of a scaled type, and what a scale is a fraction of. */
+/*
+ * The largest element of a scaled type; a scale is the largest magnitude
+ * divided by it.
+ */
 #define KERN_E4M3_MAX		448.0f
 #define KERN_I8_MAX		127.0f
 
@@ -131,8 +135,8 @@ static inline bool kern_dtype_scaled(enum kern_dtype t)
  * @dtype:  type of the elements
  * @rows:   N, the output features (or the vocabulary, of an embedding)
  * @cols:   K, the input features
- * @packed: @data is what pack() of struct kern_ops wrote, in an order of its
- *	own; only implementations with a pack() take it
+ * @packed: @data was written by pack() of struct kern_ops, in that
+ *	implementation's own order; only implementations with a pack() take it
  */
 struct kern_weight {
 	const void	*data;
@@ -143,7 +147,7 @@ struct kern_weight {
 };
 
 /**
- * struct kern_kv - where the elements of paged KV lie
+ * struct kern_kv - places of the elements of paged KV
  * @base:         the pool's base in this process
  * @unit:         bytes per unit of a table entry (64 by default)
  * @layer_stride: bytes from a layer to the next inside a block
@@ -153,16 +157,16 @@ struct kern_weight {
  * @head_dim:     hd
  * @dtype:        type of K and V elements
  *
- * Inside one layer of a block: [K|V][kv_head][token][dim], and behind that, of
+ * Inside one layer of a block: [K|V][kv_head][token][dim], and after that, for
  * types with scales, [K|V][kv_head][token] in f32.  kern_kv_addr() and
  * kern_kv_scale_addr() are the definition.  Nothing else is assumed, so
- * block-major and layer-major pools differ in @layer_stride and the entries
- * alone.  The elements of a layer take a multiple of 512 bytes and its scales
+ * block-major and layer-major pools differ only in @layer_stride and the
+ * entries.  The elements of a layer take a multiple of 512 bytes and its scales
  * one of 128, so that dense layers keep the alignment of a block.
  *
- * Scaled types.  A number is its element times the scale of its head and
- * token.  kv_write makes them from the hd numbers x of a K or V head, all in
- * f32, rounding to nearest, ties to even:
+ * Scaled types.  A number is its element times the scale of its head and token.
+ * kv_write computes both from the hd numbers x of a K or V head, all in f32,
+ * rounding to nearest, ties to even:
  *   amax    = max |x[d]|
  *   scale   = amax / 448 (e4m3), amax / 127 (int8)
  *   element = x[d] / scale, rounded to the type; never beyond +-448, +-127
@@ -190,14 +194,16 @@ static inline u8 *kern_kv_addr(const struct kern_kv *kv, u32 entry, u32 layer,
 	       row * kv->head_dim * kern_dtype_size(kv->dtype);
 }
 
-/* Bytes of the elements of one layer of one block; there its scales begin. */
+/*
+ * Bytes of the elements of one layer of one block; its scales begin after them.
+ */
 static inline u64 kern_kv_data_bytes(const struct kern_kv *kv)
 {
 	return 2ull * kv->kv_heads * kv->block_tokens * kv->head_dim *
 	       kern_dtype_size(kv->dtype);
 }
 
-/* Address of the scale of what kern_kv_addr() finds; of scaled types alone. */
+/* Address of the scale for kern_kv_addr()'s element; only for scaled types. */
 static inline float *kern_kv_scale_addr(const struct kern_kv *kv, u32 entry,
 					u32 layer, u32 is_v, u32 head,
 					u32 token)
@@ -243,7 +249,7 @@ struct kern_attn_seq {
  * @out:     [M][H][hd], rows @out_ld apart; only rows named in @seqs are written
  * @out_ld:  0 means H * hd
  * @heads:   H
- * @window:  a row at p sees positions p - window + 1 .. p; 0 means all
+ * @window:  a row at position p sees positions p - window + 1 .. p; 0 means all
  * @scale:   factor on q.k before the softmax, usually 1 / sqrt(hd)
  * @softcap: if not 0, a score s becomes softcap * tanh(s / softcap)
  *
@@ -288,7 +294,7 @@ struct kern_kv_append {
 	u64				v_ld;
 };
 
-/* One of several matrices that are multiplied with the same x. */
+/* One of several matrices that are multiplied by the same x. */
 struct kern_gemm_out {
 	const struct kern_weight	*w;
 	const float			*bias;
@@ -301,10 +307,10 @@ struct kern_gemm_out {
  * @x:      [@m][@d], becomes x + y
  * @y:      [@m][@d]
  * @h:      [@m][@d], gets the norm of the new x; may be @y
- * @w:      of the norm
- * @bias:   of a layernorm; may be NULL
+ * @w:      weight of the norm
+ * @bias:   bias of a layernorm; may be NULL
  * @layer:  layernorm, else rmsnorm
- * @settle: both results are rounded by settle(), where the ops do not do so
+ * @settle: round both results with settle(), unless the ops do so themselves
  */
 struct kern_add_norm {
 	float		*x;
@@ -321,12 +327,12 @@ struct kern_add_norm {
 
 /**
  * struct kern_rope_write - arguments of kern_rope_write()
- * @append: what is appended; its k is turned in place first, and is dense
+ * @append: K and V to append; its k is rotated in place first, and is dense
  * @m:      rows of the batch
- * @q:      [@m][@heads][hd], turned in place
+ * @q:      [@m][@heads][hd], rotated in place
  * @heads:  H
- * @half:   as of rope()
- * @table:  of rope_table(), a row each row
+ * @half:   as for rope()
+ * @table:  from rope_table(), one table row for each row
  * @settle: as in struct kern_add_norm
  */
 struct kern_rope_write {
@@ -349,9 +355,9 @@ struct kern_kv_copy {
 struct kern_ctx;
 
 /**
- * struct kern_opts - what a context is for; all zero is a valid choice
- * @device: number of the device, where there are several
- * @graphs: steps may be recorded and played again
+ * struct kern_opts - options of a context; all zero is a valid choice
+ * @device: number of the device, if there are several
+ * @graphs: steps may be recorded and replayed
  */
 struct kern_opts {
 	u32	device;
@@ -359,12 +365,12 @@ struct kern_opts {
 };
 
 /**
- * struct kern_device - what a context runs on
- * @name:    as its driver calls it
+ * struct kern_device - the device of a context
+ * @name:    the driver's name of it
  * @variant: code that it runs, "sm_90"; part of a model's identity
- * @uuid:    which one it is, on any machine
- * @bytes:   of its memory
- * @free:    of these
+ * @uuid:    its UUID
+ * @bytes:   bytes of its memory
+ * @free:    bytes of these that are free
  */
 struct kern_device {
 	char	name[96];
@@ -375,21 +381,22 @@ struct kern_device {
 };
 
 /**
- * struct kern_step - the batch of one step, in memory of the host
+ * struct kern_step - the batch of one step, in host memory
  * @kv:        geometry of the pool
  * @seqs:      rows and tables; all rows of the batch, in order
  * @nr_seqs:   length of @seqs, at least 1
  * @nr_rows:   rows of all of them
  * @ids:       [nr_rows] token of each row
- * @positions: [nr_rows] what stands for its position
- * @wanted:    [nr_wanted] rows of which logits are wanted
+ * @positions: [nr_rows] number for the position of each row: rope_table() takes
+ *	it, or embed() where positions are learned
+ * @wanted:    [nr_wanted] rows whose logits are wanted
  * @nr_wanted: how many, may be 0
- * @max_rows:  rows that the memory which ops work in has room for
- * @max_wanted: rows of logits, likewise
- * @once:      not to be recorded: the ops depend on more than the batch
+ * @max_rows:  most rows that fit into the ops' memory
+ * @max_wanted: most rows of logits, likewise
+ * @once:      do not record it: the ops depend on more than the batch
  *
- * Good until kern_step_begin() has returned, but for @seqs and its tables,
- * which attention and kv_write of the step name again.
+ * Valid until kern_step_begin() has returned, except for @seqs and its tables,
+ * which attention and kv_write of the step use again.
  */
 struct kern_step {
 	const struct kern_kv		*kv;
@@ -406,17 +413,16 @@ struct kern_step {
 };
 
 /**
- * struct kern_rows - the same as the ops of the step take it
+ * struct kern_rows - the batch of one step, as its ops take it
  * @ids:       [nr_rows], in memory that ops read
  * @positions: [nr_rows]
  * @wanted:    [nr_wanted]
- * @nr_rows:   rows to run, at least those of the batch: rows behind those may
- *	be there to fill up, with ids and positions that are harmless; they
- *	write no KV
- * @nr_wanted: likewise, filled up with a row that is there
+ * @nr_rows:   rows to run, at least those of the batch.  More rows may follow
+ *	as filling, with harmless ids and positions; they write no KV
+ * @nr_wanted: likewise, filled up with an existing row
  * @recorded:  the ops are the same for every batch of this size, and nothing
  *	may wait or allocate between begin and end
- * @replayed:  the ops are known: leave them out
+ * @replayed:  the ops are recorded: leave them out
  */
 struct kern_rows {
 	const u32	*ids;
@@ -430,46 +436,45 @@ struct kern_rows {
 
 /**
  * struct kern_ops - one implementation of the kernels
- * @name:    "ref", "cpu", "cuda" or "cuda-fast"; "null" has no operation, all
+ * @name:    "ref", "cpu", "cuda" or "cuda-fast"; "null" has no operations, all
  *	are NULL
  * @variant: "base", "avx2", "avx512", "avx512bf16": instruction set it was
- *	compiled for; of a device see struct kern_device
+ *	compiled for; for a device see struct kern_device
  * @version: KERN_NUMERICS_VERSION it was compiled with
  * @mode:    numeric mode; see above
- * @kv_types: KERN_TYPE_BIT() of the types of KV that it takes
- * @f16:     weights in f16 are taken, too
+ * @kv_types: KERN_TYPE_BIT() of the supported types of KV
+ * @f16:     weights in f16 are supported
  *
  * @open, @close, @describe: contexts of a device; NULL where a context is
  *	threads.  Called by kern_open(), kern_close(), kern_describe().
  *
- * @mem_alloc: @bytes of device memory, 256-byte aligned; NULL if there are
- *	none.  This and what follows up to @sample are NULL where ops work in
- *	the memory of the program.
+ * @mem_alloc: allocate @bytes of device memory, 256-byte aligned; NULL if there
+ *	is none.  This and the following members up to @sample are NULL if ops
+ *	work in the memory of the program.
  *
- * @mem_free: may be NULL; waits for ops that use it.
+ * @mem_free: free it; may be NULL; waits for ops that use it.
  *
  * @mem_put: copy @bytes from the host to @to, in order with the ops; @from may
  *	be used again at once.
  *
- * @mem_get: copy @bytes to the host when the ops before have run; waits.
+ * @mem_get: copy @bytes to the host when the earlier ops have run; waits.
  *	Return: 0, or the first failure as -errno.
  *
- * @mem_fetch: as mem_get(), but @to has it when wait() has returned; quick,
- *	and beside what follows, if @to is of host_alloc().
+ * @mem_fetch: as mem_get(), but @to is valid only after wait().  It is fast,
+ *	and runs beside later ops, if @to is from host_alloc().
  *
- * @host_alloc: @bytes of the host that the device copies to and from by itself
- *	(pinned); NULL if there are none.
+ * @host_alloc: allocate @bytes of host memory that the device can access itself
+ *	(pinned); NULL if there is none.
  *
- * @host_free: may be NULL; nothing that uses it may be in line.
+ * @host_free: free it; may be NULL; no queued op may use it.
  *
- * @wait: until all ops have run; 0 or as mem_get().
+ * @wait: wait until all ops have run; 0 or as mem_get().
  *
- * @failure: one line on what mem_get() returned; NULL without failure
+ * @failure: one line about the error of mem_get(); NULL without failure
  *
- * @sample: draw tokens, see struct kern_sample; not in a step that is recorded.
+ * @sample: draw tokens, see struct kern_sample; not in a recorded step.
  *
- * @step_begin, @step_end: see kern_step_begin(); NULL where a step is nothing
- *	but its ops.
+ * @step_begin, @step_end: see kern_step_begin(); NULL if a step is only its ops.
  *
  * @settles: from now on results of embed, rmsnorm, layernorm, gemm, rope,
  *	attention, silu_mul, act, add and scale are (or are not) rounded to
@@ -482,13 +487,13 @@ struct kern_rows {
  * @split_heads: [m][heads][3 * hd], q, k and v of a head side by side, into
  *	three of [m][heads][hd].
  *
- * @pack_bytes: bytes that @w takes when it is packed; 0 if it cannot be, or is.
+ * @pack_bytes: bytes of @w when packed; 0 if it cannot be packed, or is already.
  *	NULL in implementations that do not pack.
  *
  * @pack: write @w packed to @to, pack_bytes() bytes at an address that is a
- *	multiple of 64, and let @w be that from then on.  The old data is not
- *	needed any more.  Products with it have the tolerance and the
- *	determinism of others, and other bits.  NULL as above.
+ *	multiple of 64, and make @w the packed weight.  The old data is not needed
+ *	any more.  Products with it have the tolerance and the determinism of
+ *	others, but other bits.  NULL as above.
  *
  * @embed: x[i][:] = w[ids[i]][:] for @m rows; x is [M][w->cols].
  *
@@ -537,7 +542,7 @@ struct kern_rows {
  *	these call the ops one by one.
  *
  * Context: one op at a time per struct kern_ctx; several contexts may run at
- * once.  Nothing here fails or allocates, unless it says so.
+ * once.  No function fails or allocates unless its text says so.
  */
 struct kern_ops {
 	const char	*name;
@@ -622,13 +627,13 @@ struct kern_ops {
 /**
  * kern_get() - find an implementation by name
  * @name: "ref"; "cpu" or NULL for the widest variant of exact mode that this
- *	CPU runs; "cpu-fast" for the widest of fast mode, or what "cpu" gives
- *	where this CPU runs none; or "cpu:base", "cpu:avx2", "cpu:avx512",
+ *	CPU runs; "cpu-fast" for the widest of fast mode, or the same as "cpu"
+ *	if this CPU runs none; or "cpu:base", "cpu:avx2", "cpu:avx512",
  *	"cpu:avx512bf16" for one of them; "null" for a table without operations,
- *	for measuring what is around them, which kern_at() leaves out; "cuda"
- *	and "cuda-fast" for a GPU's, which kern_at() leaves out, too
+ *	for measuring everything else; "cuda" and "cuda-fast" for a GPU's.
+ *	kern_at() leaves "null" and the last two out.
  *
- * Whether there is a GPU, kern_open() says.
+ * kern_open() reports whether there is a GPU.
  *
  * Return: the table, valid for ever; NULL if the name is unknown or this CPU
  * cannot run it.
@@ -636,7 +641,7 @@ struct kern_ops {
 const struct kern_ops *kern_get(const char *name);
 
 /**
- * kern_at() - enumerate what kern_get() can return on this CPU
+ * kern_at() - enumerate the tables of kern_get() on this CPU
  * @i: 0 is "ref", then the variants of "cpu", narrowest first, exact before
  *	fast
  *
@@ -645,8 +650,8 @@ const struct kern_ops *kern_get(const char *name);
 const struct kern_ops *kern_at(u32 i);
 
 /**
- * kern_kv_check() - is a KV geometry one that the kernels take?
- * @kv: the geometry; @base is not looked at
+ * kern_kv_check() - do the kernels support a KV geometry?
+ * @kv: the geometry; @base is not checked
  *
  * Return: 0, or -EINVAL (head_dim not a multiple of KERN_DIM_ALIGN or above
  * KERN_MAX_HEAD_DIM, block_tokens not 16, 32 or 64, layers overlapping or
@@ -655,7 +660,7 @@ const struct kern_ops *kern_at(u32 i);
 int __must_check kern_kv_check(const struct kern_kv *kv);
 
 /**
- * kern_kv_check_ops() - is it one that an implementation takes?
+ * kern_kv_check_ops() - does an implementation support a KV geometry?
  * @ops: the implementation
  * @kv:  the geometry
  *
@@ -665,7 +670,7 @@ int __must_check kern_kv_check_ops(const struct kern_ops *ops,
 				   const struct kern_kv *kv);
 
 /**
- * kern_ctx_create() - make the threads that ops run on
+ * kern_ctx_create() - start the threads that run the ops
  * @nr_threads: the caller included; 0 means one per CPU this process may use
  * @ret: the context
  *
@@ -677,7 +682,7 @@ int __must_check kern_kv_check_ops(const struct kern_ops *ops,
 int __must_check kern_ctx_create(u32 nr_threads, struct kern_ctx **ret);
 
 /**
- * kern_ctx_pin() - give each thread a CPU of its own, for good
+ * kern_ctx_pin() - give each thread its own CPU, for good
  * @ctx: the context; it has as many threads as this process may use CPUs
  *
  * For a program that has the machine to itself; runtimes that share one must
@@ -688,30 +693,30 @@ int __must_check kern_ctx_create(u32 nr_threads, struct kern_ctx **ret);
 int __must_check kern_ctx_pin(struct kern_ctx *ctx);
 
 /**
- * kern_ctx_rest() - no op follows soon: let idle threads sleep
+ * kern_ctx_rest() - no op will follow soon: let idle threads sleep
  * @ctx: may be NULL
  *
- * Between ops threads stay awake for a short while, since the next op of a
- * step comes within microseconds.  At a step's end this says not to.  The next
- * op wakes them.
+ * Between ops threads stay awake for a short while, since the next op of a step
+ * comes within microseconds.  Call this at a step's end.  The next op wakes the
+ * threads.
  *
  * Context: the thread that runs the ops; does not wait.
  */
 void kern_ctx_rest(struct kern_ctx *ctx);
 
-/* Ends the threads; @ctx may be NULL.  No op may be running. */
+/* End the threads; @ctx may be NULL.  No op may be running. */
 void kern_ctx_destroy(struct kern_ctx *ctx);
 
 /* Threads of @ctx, the caller's included. */
 u32 kern_ctx_nr_threads(const struct kern_ctx *ctx);
 
 /**
- * kern_open() - a context for @ops, threads or a device
+ * kern_open() - create a context for @ops, of threads or of a device
  * @ops:        the implementation
- * @nr_threads: as kern_ctx_create() takes it, where a context is threads
+ * @nr_threads: as for kern_ctx_create(), if a context is threads
  * @opts:       NULL for defaults
  * @ret:        the context; ops of other tables do not take it
- * @why:        @len bytes for one line that says what failed
+ * @why:        @len bytes for one line with the error
  *
  * Return: 0, -ENODEV (no such device, no driver, or it has no code for it),
  * -ENOMEM, or the error of pthread_create().
@@ -720,25 +725,28 @@ int __must_check kern_open(const struct kern_ops *ops, u32 nr_threads,
 			   const struct kern_opts *opts, struct kern_ctx **ret,
 			   char *why, size_t len);
 
-/* Ends what kern_open() made, memory included; @ctx may be NULL. */
+/* Close a context of kern_open(), and free its memory; @ctx may be NULL. */
 void kern_close(const struct kern_ops *ops, struct kern_ctx *ctx);
 
-/* What it runs on; of threads an empty name, and the variant of the table. */
+/*
+ * Describe the device of @ctx.  For threads the name is empty, and the variant
+ * is that of the table.
+ */
 void kern_describe(const struct kern_ops *ops, struct kern_ctx *ctx,
 		   struct kern_device *dev);
 
-/* Does @ops work in memory of its own? */
+/* Does @ops work in its own memory? */
 static inline bool kern_is_device(const struct kern_ops *ops)
 {
 	return ops->mem_alloc;
 }
 
 /**
- * kern_step_begin() - the batch that the next ops are for
+ * kern_step_begin() - begin a step with the batch for the next ops
  * @s:    the batch
- * @rows: how the ops take it
+ * @rows: the batch as the ops take it
  *
- * Where a step is no more than its ops, @rows is @s.
+ * If a step is only its ops, @rows is @s.
  *
  * Return: 0, or a failure of the device.
  */
@@ -748,12 +756,12 @@ int __must_check kern_step_begin(const struct kern_ops *ops,
 				 struct kern_rows *rows);
 
 /**
- * kern_step_end() - all ops of the step are named
+ * kern_step_end() - end a step: all its ops are named
  *
  * They may not have run yet: see wait() and mem_get().
  *
- * Return: 0; -EAGAIN: nothing was run, begin the step once more; or a failure
- * of the device.
+ * Return: 0; -EAGAIN: no op was run, begin the step once more; or a failure of
+ * the device.
  */
 int __must_check kern_step_end(const struct kern_ops *ops,
 			       struct kern_ctx *ctx);
@@ -763,15 +771,15 @@ int __must_check kern_step_end(const struct kern_ops *ops,
  * @out: with the same cols; outputs may not overlap
  *
  * For products that share their input: Q, K and V, or gate and up.  In exact
- * mode the bits are those of one after the other; in fast mode one launch may
- * share out K otherwise than several.
+ * mode the bits are the same as for single calls; in fast mode one launch may
+ * split K differently from several.
  */
 void kern_gemm_many(const struct kern_ops *ops, struct kern_ctx *ctx,
 		    const float *x, u64 x_ld, const struct kern_gemm_out *out,
 		    u32 nr, u32 m);
 
 /**
- * kern_add_norm() - the residual and the norm behind it
+ * kern_add_norm() - the residual and the norm after it
  *
  * The bits are those of add() and rmsnorm() or layernorm(), in every mode.
  */
@@ -781,7 +789,7 @@ void kern_add_norm(const struct kern_ops *ops, struct kern_ctx *ctx,
 /**
  * kern_rope_write() - rope() of q and of k, and kv_write()
  *
- * The bits are those of the three, in every mode.
+ * The bits are the same as for the three calls, in every mode.
  */
 void kern_rope_write(const struct kern_ops *ops, struct kern_ctx *ctx,
 		     const struct kern_rope_write *r);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * open.c - one face for contexts and steps, of threads and of devices
+ * open.c - one interface for contexts and steps, of threads and of devices
  *
- * Implementations for CPUs leave the functions of a device out of their
- * tables; what they mean there is here, once.
+ * Implementations for CPUs leave the functions of a device out of their tables;
+ * this file has their equivalents.
  */
 #include <stdio.h>
 

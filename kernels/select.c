@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * select.c - which implementation of the kernels to run
+ * select.c - choose an implementation of the kernels
  *
  * The reference, the variants for CPUs (kernels/cpu/variants.c) and those for
  * a GPU are tables of the same operations.  The default is the widest variant

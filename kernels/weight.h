@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weight.h - what a token weighs in a draw, to the bit, for C and device code
+ * weight.h - the weight of a token in a draw, to the bit, for C and device code
  *
  * Tokens are drawn by the host's sampler (runtime/sampler) and by a GPU's
- * (kernels/cuda/sample.cu), and a seed must have the same token in both.  So a
- * weight is exp((logit - best) / temperature), at most 1, by operations that
- * are the same everywhere: products and sums that round to nearest, none of
- * them fused.  It is counted as a whole number of 2^-shift, with so large a
- * shift that a row's sum fits into 64 bits.  Sums of whole numbers are exact:
- * no order of adding, no split among threads and no way to look for a cut
- * changes one.  What that leaves out is tokens lighter than 2^-44 of the best
- * one, of a vocabulary of 2^18.
+ * (kernels/cuda/sample.cu), and a seed must give the same token in both.  So a
+ * weight is exp((logit - best) / temperature), at most 1, computed by
+ * operations that are the same everywhere: products and sums that round to
+ * nearest, none of them fused.  It is counted as a whole number of 2^-shift,
+ * with the largest shift for which a row's sum fits into 64 bits.  Sums of
+ * whole numbers are exact: no order of adding, no split among threads and no
+ * way of finding a cut changes them.  With a vocabulary of 2^18, only
+ * tokens lighter than 2^-44 of the best one are left out.
  *
- * In C this file wants -ffp-contract=off, in device code fmath.cuh before it.
+ * C code must be compiled with -ffp-contract=off; device code must include
+ * fmath.cuh first.
  */
 #ifndef KERNELS_WEIGHT_H
 #define KERNELS_WEIGHT_H
@@ -45,8 +46,8 @@ static inline float weight_float(u32 bits)
 /*
  * exp(x) for x in [WEIGHT_X_MIN, 0], within 2 units in the last place, and 1
  * for 0: x = n ln 2 + r; e^r by a polynomial of degree 6 (minimax of relative
- * error, 3e-9); n goes straight into the exponent.  The upper part of ln 2 has
- * so few bits that its products are exact.
+ * error, 3e-9); n is added to the exponent.  The upper part of ln 2 has so few
+ * bits that its products are exact.
  */
 WEIGHT_FN float weight_exp(float x)
 {
@@ -65,7 +66,7 @@ WEIGHT_FN float weight_exp(float x)
 	return weight_mul(p, weight_float((u32)((s32)k + 127) << 23));
 }
 
-/* So that the largest sum of a row is at most 2^62. */
+/* The shift with which the largest sum of a row is at most 2^62. */
 WEIGHT_FN u32 weight_shift(u32 vocab)
 {
 	u32 bits = 0;
@@ -75,7 +76,7 @@ WEIGHT_FN u32 weight_shift(u32 vocab)
 	return 62 - bits;
 }
 
-/* The same for any x, without a branch; 0 below WEIGHT_X_MIN, and of a NaN. */
+/* weight_exp() of any x, without a branch; 0 below WEIGHT_X_MIN, and of a NaN. */
 WEIGHT_FN float weight_value(float x)
 {
 	const bool counts = x >= WEIGHT_X_MIN;
@@ -87,12 +88,12 @@ WEIGHT_FN float weight_value(float x)
 /* Whole units of 2^-@shift of a weight; 0 if it is below @min_p. */
 WEIGHT_FN u64 weight_units(float w, float min_p, u32 shift)
 {
-	/* By way of s64, which takes one instruction. */
+	/* By way of s64: that conversion takes one instruction. */
 	return w < min_p ? 0 :
 	       (u64)(s64)weight_mul(w, weight_float((127 + shift) << 23));
 }
 
-/* What the sum of top-p must reach: as many whole units as are needed. */
+/* The sum that top-p must reach, in whole units, rounded up. */
 WEIGHT_FN u64 weight_share(float top_p, u64 sum)
 {
 	const u64 t = (u64)ceil((double)top_p * (double)sum);
@@ -101,7 +102,7 @@ WEIGHT_FN u64 weight_share(float top_p, u64 sum)
 }
 
 /*
- * Where a random number falls in a row of weight @sum: the upper half of their
+ * The place of a random number in a row of weight @sum: the upper half of their
  * product.  @random has 53 bits, from the uppermost on.
  */
 WEIGHT_FN u64 weight_point(u64 random, u64 sum)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of the reference kernels share
+ * internal.h - declarations shared by the files of the reference kernels
  */
 #ifndef KERNELS_REF_INTERNAL_H
 #define KERNELS_REF_INTERNAL_H
@@ -8,14 +8,14 @@
 #include "kernels/kernels.h"
 
 /*
- * A float of a sign, @e bits of exponent and @m of fraction.  Of 5 and 10 (f16)
- * the largest exponent is that of infinities and NaN; of 4 and 3 (e4m3) there
- * are no infinities, and all bits set is NaN.
+ * The value of a float with a sign, @e bits of exponent and @m of fraction.
+ * With 5 and 10 (f16) the largest exponent is for infinities and NaN; with 4
+ * and 3 (e4m3) there are no infinities, and all bits set is NaN.
  */
 double kern_ref_small(u32 bits, u32 e, u32 m);
 
 /*
- * The nearest of them to @x, the even one of a tie.  Beyond the largest: an
+ * The nearest such float to @x, ties to even.  Beyond the largest one: an
  * infinity in f16, the largest in e4m3.
  */
 u32 kern_ref_round_small(double x, u32 e, u32 m);

@@ -2,13 +2,13 @@
 /*
  * ref.c - the plain reference of every op: the oracle
  *
- * Loops as one would write the definition down, sums in double, functions of
- * the C library, one thread.  Slow and obviously right; every other
+ * Loops that follow the definition directly, sums in double, functions of the C
+ * library, one thread.  It is slow and obviously right.  Every other
  * implementation is compared with it, and a change here needs a better reason
- * than speed.  It is itself exact in the sense of kernels.h: a row's result
- * never depends on its neighbours.
+ * than speed.  It is exact in the sense of kernels.h: a row's result never
+ * depends on its neighbours.
  *
- * Nothing here is shared with the implementations that it checks.
+ * It shares no code with the implementations that it checks.
  */
 #include <math.h>
 
@@ -42,7 +42,7 @@ double kern_ref_load(const void *p, enum kern_dtype type, u64 i)
 	return ((const s8 *)p)[i];
 }
 
-/* The nearer of the two neighbours in bf16; the even one of a tie. */
+/* The nearer of the two neighbours in bf16; ties to even. */
 static u16 round_to_bf16(float x)
 {
 	u32 bits, low;

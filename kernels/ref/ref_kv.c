@@ -3,9 +3,9 @@
  * ref_kv.c - the plain reference of the ops on paged KV
  *
  * Every element is found by kern_kv_addr(), the definition of the layout, for
- * each access anew.  Attention is the textbook softmax in three passes over
- * the positions that a row sees, and over no others: what lies elsewhere in a
- * block is never loaded.
+ * each access anew.  Attention is the textbook softmax in three passes over the
+ * positions that a row sees, and only these: other positions of a block are
+ * never loaded.
  */
 #include <math.h>
 
@@ -18,7 +18,7 @@ static u8 *kv_at(const struct kern_kv *kv, const u32 *table, u32 layer,
 			    head, pos % kv->block_tokens);
 }
 
-/* Where the scale of that lies. */
+/* Address of the scale for the same element. */
 static float *scale_at(const struct kern_kv *kv, const u32 *table, u32 layer,
 		       u32 is_v, u32 head, u32 pos)
 {
@@ -26,7 +26,7 @@ static float *scale_at(const struct kern_kv *kv, const u32 *table, u32 layer,
 				  is_v, head, pos % kv->block_tokens);
 }
 
-/* What an element of that is multiplied with. */
+/* The scale of the same element, 1 without scales. */
 static double scale_of(const struct kern_kv *kv, const u32 *table, u32 layer,
 		       u32 is_v, u32 head, u32 pos)
 {
@@ -50,7 +50,7 @@ static float make_scale(enum kern_dtype type, const float *x, u32 n)
 	return amax / limit;
 }
 
-/* One head of one token. */
+/* Write one head of one token. */
 static void write_head(const struct kern_kv *kv, u8 *to, float *scale,
 		       const float *x)
 {
@@ -133,13 +133,13 @@ void kern_ref_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
 				copy_token(kv, &copies[i], layer, token);
 }
 
-/* What one query head of one row works on. */
+/* Arguments of one query head of one row. */
 struct query {
 	const struct kern_attn	*a;
 	const u32		*table;
 	const float		*q;
 	u32			kv_head;
-	u32			first;	/* positions it sees */
+	u32			first;	/* positions that it sees */
 	u32			last;
 };
 

@@ -2,9 +2,9 @@
 /*
  * ref_small.c - f16 and e4m3 by their definition, for the reference
  *
- * A number is (-1)^s * 2^(e - bias) * 1.fraction, and without the leading one
- * at the least exponent if e is 0.  Rounding counts in units of the last place
- * of the number's own exponent, in double, where all of it is exact.
+ * A number is (-1)^s * 2^(e - bias) * 1.fraction; if e is 0, it has no leading
+ * one and the least exponent.  Rounding counts in units of the last place of
+ * the number's own exponent, in double, where all of it is exact.
  */
 #include <math.h>
 
@@ -54,7 +54,7 @@ u32 kern_ref_round_small(double x, u32 e, u32 m)
 	frexp(x, &exp);
 	exp = max(exp - 1, least);
 	units = rint(ldexp(fabs(x), (s32)m - exp));
-	/* A fraction that rounds up to 2.0 carries into the exponent. */
+	/* A fraction that is rounded up to 2.0 carries into the exponent. */
 	bits = (u32)min(units + ldexp(exp - least, m), (double)all);
 	if (bits > largest(e, m))
 		bits = largest(e, m) + (e == 4 ? 0 : 1);
