@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attn.h - what the parts of the paged attention share
+ * attn.h - declarations shared by the parts of the paged attention
  *
- * v_attn.c says what is computed and in which order; v_attn_qk.c computes the
- * scores of a chunk, v_attn_pv.c adds its weighted V.  attn_narrow.h widens KV
- * that is neither f32 nor bf16, as it is loaded or, where many queries use it
- * (v_attn_wide.c), before.  A tile belongs to the thread that runs it.
+ * v_attn.c defines the result and the order of its sums; v_attn_qk.c computes
+ * the scores of a chunk, v_attn_pv.c adds its weighted V.  attn_narrow.h widens
+ * KV that is neither f32 nor bf16 when it is loaded or, if many queries use it,
+ * beforehand (v_attn_wide.c).  A tile belongs to the thread that runs it.
  *
- * Memory sets the pace of decode.  A block's K of all heads is one piece of
- * memory, and its V another; so a tile takes as many KV heads as its queries
+ * Decode is bound by memory bandwidth.  A block's K of all heads is one piece of
+ * memory, and its V another.  So a tile takes as many KV heads as its queries
  * and the threads allow, and reads each piece from end to end, in units of
- * UNIT_KEYS keys of a head.  Blocks lie anywhere, and the hardware cannot
- * foresee the next one: while a unit is used, the lines of the unit some
- * kilobytes ahead are asked for in rising order, a few at a time.  (A unit's
- * lines all at once fill the miss buffers and are slower than none.)
+ * UNIT_KEYS keys of a head.  Blocks may lie at any address, and the hardware
+ * cannot predict the next one.  So while a unit is used, the lines of the unit
+ * some kilobytes ahead are prefetched in rising order, a few at a time.
+ * (Prefetching all lines of a unit at once fills the miss buffers, which is
+ * slower than no prefetch.)
  */
 #ifndef KERNELS_CPU_ATTN_H
 #define KERNELS_CPU_ATTN_H
@@ -24,17 +25,17 @@
 #define TILE_Q		32
 #define STEP_Q		4
 
-/* Types of KV, each with code of its own. */
+/* Types of KV; the code is compiled for each. */
 #define KV_TYPES(x)							\
 	x(f32, KERN_F32) x(bf16, KERN_BF16) x(f16, KERN_F16)		\
 	x(e4m3, KERN_E4M3) x(i8, KERN_I8)
 
-/* Keys of a unit, which is never more than a block. */
+/* Keys of a unit; a unit is never larger than a block. */
 #define UNIT_KEYS	16
 #define CHUNK_GROUPS	(KERN_CHUNK / UNIT_KEYS)
 #define MAX_UNITS	(CHUNK_GROUPS * TILE_Q)
 
-/* How far ahead of their use lines are asked for, in bytes. */
+/* Distance of a prefetch from the unit in use, in bytes. */
 #define AHEAD_BYTES	8192
 #define LINE		64
 
@@ -47,9 +48,9 @@ struct keys {
 	u32	hi;
 };
 
-/* K of the units of a chunk as they lie: by block, head, then position. */
+/* K of the units of a chunk, in the order of memory: block, head, position. */
 struct chunk {
-	const u8	*k[MAX_UNITS];	/* NULL: no query sees any of it */
+	const u8	*k[MAX_UNITS];	/* NULL: no query sees the unit */
 	const float	*by[MAX_UNITS];	/* scales of K, of types with scales */
 };
 
@@ -64,19 +65,19 @@ struct tile {
 	u32			first_row;	/* of the batch, query 0's */
 	u32			first_head;	/* in the group, query 0's */
 	bool			bf16;		/* K and V are */
-	enum kern_dtype		type;		/* that is loaded */
+	enum kern_dtype		type;		/* as loaded */
 	float			*wide;		/* K and V as f32, or NULL */
-	bool			same;		/* all queries see the same */
+	bool			same;		/* all queries see the same keys */
 	u32			row;		/* bytes of a row of K or V */
 	u32			block_shift;	/* log2 of block_tokens */
 	u32			ahead;		/* units */
 	u64			to_v;		/* bytes from K to V in a block */
-	u64			to_by;		/* scales from those of K to V's */
+	u64			to_by;		/* from scales of K to those of V */
 	struct chunk		chunks[2];
 	struct chunk		*now;
 	struct chunk		*next;
 	u32			pos[TILE_Q];	/* of the queries of a KV head */
-	struct keys		see[TILE_Q];	/* of the present chunk */
+	struct keys		see[TILE_Q];	/* of the current chunk */
 	/* By KV head, then query. */
 	float			max[TILE_Q];
 	float			sum[TILE_Q];
@@ -87,13 +88,13 @@ struct tile {
 	float			acc[TILE_Q * KERN_MAX_HEAD_DIM];
 	union {
 		float		s[TILE_Q * KERN_CHUNK];
-		u16		p_bf16[TILE_Q * KERN_CHUNK * 2]; /* rows as of s */
+		u16		p_bf16[TILE_Q * KERN_CHUNK * 2]; /* row stride as s */
 	};
 };
 
-/* Floats that a chunk of one KV head takes as f32: units of K, then V. */
+/* Floats of a widened chunk of one KV head: for each unit its K, then its V. */
 #define WIDE_FLOATS	(2 * KERN_CHUNK * KERN_MAX_HEAD_DIM)
-/* Queries of a KV head that are worth it. */
+/* With more queries of a KV head than this, a chunk is widened beforehand. */
 #define WIDE_Q		8
 
 /* Fast mode over bf16 KV: queries and weights are kept as bf16. */
@@ -112,7 +113,7 @@ static __inline_always u32 tile_units(const struct tile *t)
 	return CHUNK_GROUPS * t->heads;
 }
 
-/* Which KV head of the tile the unit @u belongs to, and its first key. */
+/* The unit @u's KV head in the tile; its first key in @at. */
 static __inline_always u32 unit_place(const struct tile *t, u32 u, u32 *at)
 {
 	const u32 shift = t->block_shift - 4;	/* units of a block and head */
@@ -124,9 +125,9 @@ static __inline_always u32 unit_place(const struct tile *t, u32 u, u32 *at)
 }
 
 /*
- * Where to look ahead from the unit @u of K or V: in the order in which they
- * are read, K of a chunk, its V, then K of the next; @u itself if nothing is
- * there.
+ * The unit to prefetch while the unit @u of K or V is used, in the order of
+ * reading: K of a chunk, its V, then K of the next chunk.  @u itself if no query
+ * sees that unit.
  */
 static __inline_always const u8 *unit_ahead(const struct tile *t, u32 u,
 					    bool is_v)
@@ -163,7 +164,7 @@ static __inline_always vf kv_load(const u8 *p, const float *by,
 	return vf_load_as(p, 0, type == KERN_BF16);
 }
 
-/* 2 * VW of them. */
+/* 2 * VW elements, likewise. */
 static __inline_always void kv_load_two(const u8 *p, const float *by, vf *to,
 					const enum kern_dtype type)
 {
@@ -183,7 +184,7 @@ static __inline_always void kv_load_two(const u8 *p, const float *by, vf *to,
 	to[1] = kv_load(p + VW * kern_dtype_size(type), by, type);
 }
 
-/* Ask for @n bytes (a constant) from @p on. */
+/* Prefetch @n bytes (a constant) from @p on. */
 static __inline_always void line_prefetch(const u8 *p, const u32 n)
 {
 	u32 i;
@@ -194,25 +195,26 @@ static __inline_always void line_prefetch(const u8 *p, const u32 n)
 }
 
 /**
- * attn_widen() - make the units of the present chunk f32, in @t->wide
+ * attn_widen() - widen the units of the current chunk to f32, in @t->wide
  * @t: the tile, of one KV head
  *
- * The units are then found there, by @t->to_v and @t->row as elsewhere.
+ * The chunk's units point there afterwards; @t->to_v and @t->row already have
+ * the strides of @t->wide.
  */
 void KERN_FN(attn_widen)(struct tile *t);
 
 /**
- * attn_scores() - s = q . k of all queries, for the present chunk
+ * attn_scores() - s = q . k of all queries, for the current chunk
  * @t: the tile
  *
- * Whole units are computed, from whatever lies there: what a query does not
- * see is for the softmax to replace.
+ * Whole units are computed, also from positions that were never written.  The
+ * softmax replaces the scores of positions that a query does not see.
  */
 void KERN_FN(attn_scores)(struct tile *t);
 
 /**
- * attn_mix() - acc += p * v of what each query sees of the present chunk
- * @t: the tile; p stands in place of s
+ * attn_mix() - acc += p * v over the keys of the current chunk that a query sees
+ * @t: the tile; p is stored in place of s
  */
 void KERN_FN(attn_mix)(struct tile *t);
 

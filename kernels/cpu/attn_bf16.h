@@ -5,10 +5,10 @@
  * Queries and the weights of the softmax are rounded to bf16, and one
  * instruction multiplies 32 pairs and adds them to 16 sums in f32.  A score
  * takes pairs of dimensions, 2i and 2i + 1 modulo 32 in lane i, and then the
- * tree of vec.h.  The weighted sum takes pairs of positions, the even one and
- * the odd one behind it, by rising position.  A position out of view is
- * replaced by zeros and has weight zero, so a query's sum does not depend on
- * how its keys were cut into calls.
+ * tree of vec.h.  The weighted sum takes pairs of positions, an even one and
+ * the odd one after it, by rising position.  V of a position out of view is
+ * replaced by zeros, and its weight is zero, so a query's sum does not depend on
+ * how its keys were split among calls.
  */
 #ifndef KERNELS_CPU_ATTN_BF16_H
 #define KERNELS_CPU_ATTN_BF16_H
@@ -57,7 +57,7 @@ static __inline_always void dot_pairs(const u32 mr, const u32 nr, __m512 *acc,
 	}
 }
 
-/* mr queries against nr keys; lines are asked for from @ahead on. */
+/* mr queries against nr keys; prefetches from @ahead on. */
 static __inline_always vf tile_pairs(const u32 mr, const u32 nr, const u16 *q,
 				     u64 hd, const u8 *k, const u8 *ahead)
 {
@@ -75,14 +75,14 @@ static __inline_always vf tile_pairs(const u32 mr, const u32 nr, const u16 *q,
 	return vf_sum_each((const vf *)acc);
 }
 
-/* Elements @o on of two rows, side by side: pairs of positions. */
+/* Elements of two rows from @o on, interleaved: pairs of positions. */
 #define PAIR_1(o)	((u32)(o) | ((u32)(o) + PAIR_STEP) << 16)
 #define PAIR_4(o)	PAIR_1(o), PAIR_1((o) + 1), PAIR_1((o) + 2),	\
 			PAIR_1((o) + 3)
 #define PAIR_IDX(o)	((__m512i)(vu){ PAIR_4(o), PAIR_4((o) + 4),	\
 					PAIR_4((o) + 8), PAIR_4((o) + 12) })
 
-/* What stands for V of a position out of view. */
+/* Zeros in place of V of a position out of view. */
 static const u8 no_row[KERN_MAX_HEAD_DIM * 2] __attribute__((aligned(64)));
 
 /* nv registers of V of a pair of positions. */
@@ -110,8 +110,8 @@ static __inline_always void pair_load(const u8 *a, const u8 *b, const u32 nv,
  * @out:   the first query's sums
  * @v:     the unit's V, from the same dimension on
  * @d:     that dimension
- * @k:     which of the unit's keys
- * @ahead: ask for as many lines from here on
+ * @k:     the keys of the unit to add
+ * @ahead: prefetch as many lines from here on
  */
 static __inline_always void mix_pairs(const struct tile *t, const u16 *p,
 				      float *out, const u8 *v, u32 d,

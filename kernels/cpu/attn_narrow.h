@@ -3,17 +3,17 @@
  * attn_narrow.h - elements of KV in f16, e4m3 and int8 as f32
  *
  * A number is its element times the scale of its head and token, one product
- * rounded to f32: all variants make the same numbers, and so does attention
- * wherever it makes them.  What lies where nobody wrote becomes anything, as
- * it is in KV in f32, and so may the scales there.  The NaN of e4m3 is no
- * number here: kv_write stores none, its scale is NaN.
+ * rounded to f32.  So all variants and all paths of attention compute the same
+ * numbers.  Positions that were never written may become any number, as in f32
+ * KV, and so may their scales.  The NaN code of e4m3 is not handled: kv_write
+ * never stores it, but makes the scale NaN.
  */
 #ifndef KERNELS_CPU_ATTN_NARROW_H
 #define KERNELS_CPU_ATTN_NARROW_H
 
 #include "kernels/cpu/vec.h"
 
-/* What elements of e4m3 lack as they are widened here. */
+/* Factor that e4m3_widen() leaves out: its exponents have the bias of f16. */
 #define E4M3_TIMES	0x1p8f
 
 #if VW == 16
@@ -23,7 +23,7 @@ static __inline_always vf f16_widen(const u8 *p)
 	return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* With the exponent of f16, which suits numbers without a leading one, too. */
+/* The bits are moved into an f16, which also serves subnormal numbers. */
 static __inline_always vf e4m3_widen(const u8 *p)
 {
 	const __m256i c = _mm256_cvtepu8_epi16(
@@ -74,9 +74,10 @@ static __inline_always vi chars_widen(const u8 *p)
 }
 
 /*
- * Magnitudes whose fraction is where that of f32 is, and whose exponent counts
- * @less fewer than f32's.  Without a leading one they are what is above the
- * power of two that would have it, twice.
+ * Widen magnitudes with the fraction in the place of f32's, and an exponent bias
+ * that is @less below that of f32.  Adding @less to the exponent gives a
+ * subnormal number a leading one, and half the scale: subtract the one, and
+ * double the rest.
  */
 static __inline_always vf small_widen(vu mag, u32 less)
 {

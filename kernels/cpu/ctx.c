@@ -3,29 +3,28 @@
  * ctx.c - a small pool of threads that ops spread their items over
  *
  * One job at a time: nr items, claimed one by one through a single 64-bit
- * word {generation, items left}.  A thread claims by compare-and-swap, so a
- * worker that wakes late, or was preempted for seconds in between, can never
- * take an item of another job than the one whose fields it read: while items
- * are left the fields do not change, and once none is left no swap succeeds
- * until the next generation is published.  The caller works too and waits
- * only for items that others have claimed, never for a worker to wake.
+ * word {generation, items left}.  A thread reads the job's fields, then claims by
+ * compare-and-swap.  So a worker that wakes late, or is preempted for seconds in
+ * between, can never take an item of another job than the one that it read:
+ * while items are left the fields do not change, and once none is left no swap
+ * succeeds until the next generation is published.  The caller works too and
+ * waits only for items that workers have claimed, never for a worker to wake.
  *
- * Idle workers look for a next job for CTX_WARM_NS, giving the CPU to whoever
- * else is runnable, and then sleep on a futex: between the ops of one step
- * they are awake, and when the caller says that the step is over, by
- * kern_ctx_rest(), they sleep at once.  So runtimes of several models share
- * the cores.
+ * Idle workers look for the next job for CTX_WARM_NS, yielding the CPU to other
+ * runnable threads, and then sleep on a futex.  So they stay awake between the
+ * ops of one step.  When the caller ends the step by kern_ctx_rest(), they sleep
+ * at once, so that runtimes of several models can share the cores.
  *
- * Threads are pinned only where the program asks, by kern_ctx_pin(): a worker
- * that has begun an item and must then wait behind another runtime's thread
- * keeps its caller waiting, and if it is pinned it may not take a CPU that is
- * free.  Several runtimes share a machine as a rule.
+ * Threads are pinned only if the program calls kern_ctx_pin().  As a rule several
+ * runtimes share a machine: a worker that has begun an item and must wait behind
+ * another runtime's thread keeps its caller waiting, and a pinned worker cannot
+ * move to a free CPU.
  *
- * Nothing an op computes depends on who ran which item: items own disjoint
- * outputs, and no reduction is ever split over items.
+ * No result depends on the thread that ran an item: items own disjoint outputs,
+ * and no reduction is ever split over items.
  *
- * Who may touch what: the job's fields are written by the caller alone, while
- * left == 0; everything else is atomic.
+ * Only the caller writes the job's fields, while left == 0; everything else is
+ * atomic.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -40,9 +39,9 @@
 #include "kernels/cpu/internal.h"
 
 /*
- * How long a thread that waits stays awake: longer than what the caller does
- * alone between two ops of a step, shorter than a step.  Each look at the
- * word is followed by a yield, some 0.3 us if nobody else wants the CPU.
+ * Time for which a waiting thread stays awake: longer than the caller's own work
+ * between two ops of a step, shorter than a step.  The thread yields after each
+ * look at the word, which takes some 0.3 us if no other thread is runnable.
  */
 #define CTX_WARM_NS	100000
 #define CTX_MAX_THREADS	1024

@@ -5,10 +5,10 @@
  * mr rows of x against nr rows of w, both running along memory, with mr * nr
  * registers of partial sums.  Full tiles have mr * nr == VW, so that one fold
  * of VW registers yields all their sums at once.  Every product of the tile
- * takes exactly the steps described in vec.h, whatever mr and nr are: that is
- * what lets a row be computed alone or among others with the same bits.
+ * takes exactly the steps described in vec.h, for all mr and nr.  So a row has
+ * the same bits if it is computed alone or among others.
  *
- * mr, nr and bf16 are compile-time constants wherever this is used.
+ * mr, nr and bf16 are compile-time constants in every use.
  */
 #ifndef KERNELS_CPU_DOT_H
 #define KERNELS_CPU_DOT_H
@@ -42,8 +42,8 @@ static __inline_always void dot_step(const u32 mr, const u32 nr, vf *acc,
  * @w_ld: elements from a row of w to the next
  * @bf16: w is bf16, else f32
  * @k:    length
- * @ahead: if not NULL, ask for the same elements of the rows from here on,
- *	w_ld apart too, while multiplying
+ * @ahead: if not NULL, prefetch the same elements of the rows from here on,
+ *	also w_ld apart, while multiplying
  *
  * Return: a vector of the sums; lanes from mr * nr on are zero.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm.h - one matrix product, as the files that compute it share it
+ * gemm.h - one matrix product, shared by the files that compute it
  */
 #ifndef KERNELS_CPU_GEMM_H
 #define KERNELS_CPU_GEMM_H

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of the CPU kernels share
+ * internal.h - declarations shared by the files of the CPU kernels
  *
- * Three kinds of file: ctx.c (threads) and variants.c (tables) are compiled
- * once; so are move.c and trig.c, whose ops move or make bits that do not
- * depend on the instruction set; v_*.c are compiled once per variant and give
- * every symbol the variant's name by KERN_FN().
+ * ctx.c (threads) and variants.c (tables) are compiled once.  So are move.c and
+ * trig.c, since the bits that their ops move or compute do not depend on the
+ * instruction set.  v_*.c are compiled once per variant; KERN_FN() gives every
+ * symbol the variant's name.
  */
 #ifndef KERNELS_CPU_INTERNAL_H
 #define KERNELS_CPU_INTERNAL_H
 
 #include "kernels/kernels.h"
 
-/* Variants, narrowest first, exact before fast; variants.c says which this CPU runs. */
+/* Variants, narrowest first, exact before fast; kern_cpu_at() lists those of this CPU. */
 #if defined(__x86_64__)
 #define KERN_VARIANTS(x)	x(base) x(avx2) x(avx512) x(avx512bf16)
 #else
@@ -24,8 +24,8 @@ KERN_VARIANTS(x)
 #undef x
 
 /*
- * Work below this many multiply-adds (or bytes moved) runs on the caller: it
- * is done before another thread has woken.
+ * The caller runs smaller work than this many multiply-adds (or bytes moved)
+ * alone: it is done before another thread has woken.
  */
 #define KERN_PARALLEL_MIN	(512u << 10)
 
@@ -48,12 +48,12 @@ void kern_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
 		  const struct kern_kv_copy *copies, u32 nr);
 
 /**
- * kern_narrow() - @n numbers as elements of KV
+ * kern_narrow() - convert @n numbers to elements of KV
  * @dst:   at least as aligned as the type
  * @type:  of the elements
- * @scale: where their scale goes, of types that have one
+ * @scale: gets their scale, for types that have one
  *
- * To the bit as kernels.h says it.
+ * kernels.h defines the result to the bit.
  */
 void kern_narrow(void *dst, enum kern_dtype type, float *scale,
 		 const float *src, u32 n);

@@ -3,13 +3,13 @@
  * move.c - ops that only move elements: embedding, KV append, KV copy, rows,
  *	and rounding to bf16
  *
- * They widen or round single elements and reduce nothing (but the largest of a
- * head, in narrow.c, which has no order), so one compilation serves all
- * variants with the same bits.
+ * They widen or round single elements.  Their only reduction is the largest
+ * magnitude of a head, in narrow.c, which does not depend on order.  So one
+ * compilation serves all variants with the same bits.
  *
- * kv_write and kv_copy are the only ops that write the pool.  Copies are
- * spread over layers, never over descriptors, so that a list in which one
- * copy reads what an earlier one wrote still means what its order says.
+ * kv_write and kv_copy are the only ops that write the pool.  The threads share
+ * out layers, never descriptors, so each layer is copied in the order of the
+ * list: a copy may read a block that an earlier copy wrote.
  */
 #include "kernels/cpu/packed.h"
 

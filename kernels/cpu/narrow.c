@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * narrow.c - numbers as elements of KV
+ * narrow.c - convert numbers to elements of KV
  *
  * kernels.h defines all types to the bit, so one compilation serves all
- * variants.  What is rounded is rounded to nearest, ties to even: large enough
- * magnitudes by adding half a place to the bits, the others, which have no
- * leading one in the narrow type, by adding a float whose last place is the
- * type's smallest number.
+ * variants.  Rounding is to nearest, ties to even.  Magnitudes that are normal in
+ * the narrow type are rounded by adding half a place to the bits; subnormal ones
+ * by adding a float with the type's smallest number as its last place.
  */
 #include "kernels/cpu/internal.h"
 
@@ -26,7 +25,7 @@ static float float_of(u32 bits)
 	return f;
 }
 
-/* @mag is a magnitude; its last place, relative to @magic's, is what is kept. */
+/* Round the magnitude @mag to whole units of the last place of @magic. */
 static u32 round_small(u32 mag, float magic)
 {
 	return bits_of(float_of(mag) + magic) - bits_of(magic);
@@ -47,7 +46,7 @@ static u16 to_f16(float x)
 	return sign | (mag - 0x38000000) >> 13;
 }
 
-/* Of |x| <= 448. */
+/* |x| <= 448 */
 static u8 to_e4m3(float x)
 {
 	u32 bits = bits_of(x), sign = bits >> 24 & 0x80;
@@ -59,7 +58,7 @@ static u8 to_e4m3(float x)
 	return sign | (mag - 0x3c000000) >> 20;
 }
 
-/* Of |x| <= 127. */
+/* |x| <= 127 */
 static u8 to_i8(float x)
 {
 	const float magic = 0x1.8p23f;
@@ -71,7 +70,7 @@ static float make_scale(const float *x, u32 n, float limit)
 {
 	u32 most = 0, i;
 
-	/* Magnitudes compare as their bits do, infinities and NaN on top. */
+	/* Magnitudes compare like their bits, infinities and NaN above all. */
 	for (i = 0; i < n; i++)
 		most = max(most, bits_of(x[i]) & 0x7fffffffu);
 	return most < 0x7f800000 ? float_of(most) / limit :

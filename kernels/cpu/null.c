@@ -2,10 +2,11 @@
 /*
  * null.c - kernels that compute nothing
  *
- * For measuring what is around a model: scheduler, daemon, sampler, text,
- * HTTP.  A table without operations: who has it calls none, writes no KV, and
- * makes its logits up (runtime/model/null.c).  Blocks hold whatever they held,
- * so the name, which is part of every identity, keeps them from all others.
+ * For measuring everything around a model: scheduler, daemon, sampler, text,
+ * HTTP.  The table has no operations: a model with it calls none, writes no KV,
+ * and makes up its logits (runtime/model/null.c).  Its blocks keep their old
+ * contents.  The table's name is part of every identity, so other models never
+ * share these blocks.
  */
 #include "kernels/cpu/internal.h"
 #include "kernels/impl.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pack.c - weights from the order of a checkpoint to that of packed.h
+ * pack.c - reorder weights of a checkpoint as packed.h defines
  *
  * It only moves bits, so one compilation serves all variants.  An item is a
- * panel: threads write apart.  A panel is read a line of each row at a time,
- * since rows often lie a power of two apart and would drive each other out of
- * the first-level cache, and written from its beginning to its end.
+ * panel, so threads write to separate memory.  A panel is read one cache line of
+ * each row at a time, since rows are often a power of two apart and would evict
+ * each other from the first-level cache.  It is written from beginning to end.
  */
 #include "kernels/cpu/packed.h"
 
@@ -24,7 +24,7 @@ size_t kern_pack_bytes(const struct kern_weight *w)
 	return DIV_ROUND_UP(w->rows, PACK_ROWS) * pack_panel(w) * 2;
 }
 
-/* Columns [@k, @k + @len) of one row, to its place in the panel. */
+/* Copy @len columns of one row to their places in the panel. */
 static void pack_line(const u16 *from, u16 *to, u32 len)
 {
 	u32 pair, i;

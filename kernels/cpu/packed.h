@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * packed.h - how a packed matrix lies in memory
+ * packed.h - layout of a packed matrix
  *
- * Rows of W go by panels of PACK_ROWS.  A panel is its rows side by side: for
- * each pair of columns, in order, the pairs of all its rows.  A register so
- * holds one pair of 16 rows, and a product needs no sums across its lanes.
- * Rows and columns that W does not have are zeros.
+ * W is cut into panels of PACK_ROWS rows.  A panel interleaves its rows: for each
+ * pair of columns, in order, it holds the pairs of all its rows.  So a register
+ * holds one pair of columns of 16 rows, and a product needs no sums across lanes.
+ * The last panel and an odd last column are padded with zeros.
  */
 #ifndef KERNELS_CPU_PACKED_H
 #define KERNELS_CPU_PACKED_H
@@ -20,7 +20,7 @@ static inline u64 pack_panel(const struct kern_weight *w)
 	return ALIGN_UP((u64)w->cols, 2ull) * PACK_ROWS;
 }
 
-/* The place of element (@row, 0); (@row, i) is i / 2 * 2 * PACK_ROWS + i % 2 on. */
+/* Index of element (@row, 0); (@row, i) is i / 2 * 2 * PACK_ROWS + i % 2 after it. */
 static inline u64 pack_row(const struct kern_weight *w, u32 row)
 {
 	return row / PACK_ROWS * pack_panel(w) + row % PACK_ROWS * 2;

@@ -2,15 +2,15 @@
 /*
  * trig.c - cosines and sines of rotary positions, the same bits everywhere
  *
- * The C library picks another sine on a CPU with FMA than on one without, and
- * KV outlives processes and may move between machines.  So the table is made
- * here, in plain double arithmetic: reduce by multiples of pi/2 in three
+ * The C library uses different code for the sine on CPUs with and without FMA,
+ * and KV outlives processes and may move between machines.  So the table is
+ * computed here, in plain double arithmetic: reduce by multiples of pi/2 in three
  * parts, then Taylor series that are exact to double on [-pi/4, pi/4], then
  * one rounding to float.
  *
- * The angle itself is the f32 product position * inv_freq, as the reference
- * implementations of these models form it; at long positions its rounding is
- * visible, and a more exact angle would be a different model.
+ * The angle itself is the f32 product position * inv_freq, as in the reference
+ * implementations of these models.  At large positions its rounding is visible,
+ * and a more exact angle would be a different model.
  *
  * Valid for |angle| < 2^20 or so: the first part of pi/2 has 33 bits, so its
  * multiples are exact in double up to there.
@@ -22,7 +22,7 @@
 #define PIO2_2	0x1.0b4611a6p-34
 #define PIO2_3	0x1.3198a2e037073p-69
 #define TWO_OVER_PI	0x1.45f306dc9c883p-1
-/* Adding and taking away 1.5 * 2^52 rounds a double to an integer. */
+/* Adding and subtracting 1.5 * 2^52 rounds a double to an integer. */
 #define ROUND_MAGIC	0x1.8p52
 
 /* Both series, alternating, in z = x^2: coefficients of rising powers. */

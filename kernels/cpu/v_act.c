@@ -2,13 +2,13 @@
 /*
  * v_act.c - activations, scaling and soft caps: ops of single elements
  *
- * Nothing here reduces.  A remainder is padded to a register and takes the
- * steps of a full one, so an element's bits depend on the element alone, not
- * on its place in a row nor on the number of rows.
+ * There are no reductions.  A remainder is padded to a register and takes the
+ * steps of a full one, so an element's bits depend only on the element, not on
+ * its place in a row nor on the number of rows.
  *
- * Both forms of GELU are written as x * h(|x|) or x * (1 - h(|x|)) with h the
- * small tail, computed as itself: no digits are lost where 1 + erf() or
- * 1 + tanh() would cancel.
+ * The erf form of GELU is written as x * h(|x|) or x * (1 - h(|x|)), with h the
+ * small tail, computed directly; the tanh form as x / (1 + exp()).  So no digits
+ * are lost where 1 + erf() or 1 + tanh() would cancel.
  */
 #include "kernels/cpu/vec.h"
 
@@ -29,7 +29,7 @@ static __inline_always vf act_silu(vf x)
 }
 
 /*
- * Half of erfc(a) for a >= 0, within 1e-6 of itself: exp(-a^2) times a
+ * Half of erfc(a) for a >= 0, with a relative error below 1e-6: exp(-a^2) times a
  * polynomial in 1 / (1 + a / 2) (minimax on 0 <= a <= 6.5, 3e-7; beyond, the
  * exponential is below 1e-18).
  */

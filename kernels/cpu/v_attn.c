@@ -2,13 +2,13 @@
 /*
  * v_attn.c - paged, causal, grouped-query attention
  *
- * An item is a tile: up to TILE_Q queries of one sequence.  Where all rows of
- * a sequence fit, as in decode, a tile has several KV heads, each with the
- * query heads of its group, since the K of all heads of a block is one piece
- * of memory; else it has one KV head, and the heads of its group for one row,
- * then for the next.  So K and V are read once for all queries of a tile.  It
- * goes over KV in chunks of KERN_CHUNK absolute positions; for every query
- * that sees some of a chunk:
+ * An item is a tile: up to TILE_Q queries of one sequence.  If all rows of a
+ * sequence fit, as in decode, a tile has several KV heads, each with the query
+ * heads of its group, since the K of all heads of a block is one piece of
+ * memory.  Otherwise it has one KV head, and the query heads of its group for one
+ * row, then for the next.  So K and V are read once for all queries of a tile.
+ * The tile goes over KV in chunks of KERN_CHUNK absolute positions.  For every
+ * query that sees some positions of a chunk:
  *
  *   s[t]  = q . k[t] for the positions it sees, -inf for the others
  *	   (with a soft cap, cap * tanh(q . k[t] / cap))
@@ -17,28 +17,29 @@
  *   l     = l * c + sum p, in the order of vec.h over the whole chunk
  *   acc   = acc * c, then + p[t] * v[t] for t in rising order
  *
- * and at the end acc / l.  A query that sees nothing of a chunk takes no step
- * for it.  So each query's result is a function of its own position, q, and
- * the K and V it sees: which other queries are in the tile, how rows were cut
- * into calls, and where the blocks lie changes nothing.  In fast mode, over
- * bf16 KV, q and p are rounded to bf16 (attn_bf16.h), and the same holds.
+ * and at the end acc / l.  A query that sees no position of a chunk takes no step
+ * for it.  So each query's result is a function only of its own position, q, and
+ * the K and V it sees.  It does not depend on the other queries of the tile, on
+ * the split of rows among calls, nor on the addresses of the blocks.  In fast
+ * mode, over bf16 KV, q and p are rounded to bf16 (attn_bf16.h), and the same
+ * holds.
  *
- * KV in f16, e4m3 or int8 becomes f32, times its scales, and then takes the way
- * of KV in f32.  A few queries widen what they load; for many that is done
- * chunk by chunk, in a tile of one KV head, whose chunk as f32 stays in the
- * cache.  Both make the same numbers.
+ * KV in f16, e4m3 or int8 is widened to f32, times its scales, and then treated
+ * like KV in f32.  With few queries it is widened when it is loaded.  With many
+ * it is widened chunk by chunk, in a tile of one KV head, so that the widened
+ * chunk stays in the cache.  Both ways compute the same numbers.
  *
- * What a query may not see never reaches its sums: its scores are replaced
- * (not scaled), and V of it is not multiplied.  Units of KV that no query of
- * the tile sees, and their table entries, are not read.
+ * A position that a query may not see never reaches the query's sums: its score
+ * is replaced (not scaled), and its V is not multiplied.  Units of KV that no
+ * query of the tile sees, and their table entries, are not read.
  */
 #include "kernels/cpu/attn_bf16.h"
 
-/* Items that a thread gets, where the shape allows. */
+/* Items for each thread, if the shape allows. */
 #define ITEMS_PER_THREAD	2
 #define NEG_INF			(-__builtin_inff())
 
-/* Scores of one query through the soft cap; those out of view may be rubbish. */
+/* Apply the soft cap to one query's scores; those out of view may be garbage. */
 static void cap_query(struct tile *t, u32 q)
 {
 	const float cap = t->a->softcap, inv = 1.0f / cap;
@@ -49,7 +50,7 @@ static void cap_query(struct tile *t, u32 q)
 		vf_store(s + i, vf_tanh(vf_load(s + i) * inv) * cap);
 }
 
-/* VW weights of the query @q from @i on; as bf16 they lie in its row of s. */
+/* Store VW weights of the query @q from @i on; bf16 weights reuse its row of s. */
 static __inline_always void p_store(struct tile *t, u32 q, u32 i, vf v)
 {
 #ifdef KERN_FAST
@@ -61,7 +62,7 @@ static __inline_always void p_store(struct tile *t, u32 q, u32 i, vf v)
 	vf_store(t->s + q * KERN_CHUNK + i, v);
 }
 
-/* VW elements of the query @q from @i on. */
+/* Store VW elements of the query @q from @i on. */
 static __inline_always void q_store(struct tile *t, u32 q, u32 i, vf v)
 {
 #ifdef KERN_FAST
@@ -73,7 +74,7 @@ static __inline_always void q_store(struct tile *t, u32 q, u32 i, vf v)
 	vf_store(t->q + q * t->hd + i, v);
 }
 
-/* What the query may not see weighs nothing, whatever its score. */
+/* Give weight 0 to keys that the query may not see, for any score. */
 static __inline_always void hide_keys(float *s, struct keys see)
 {
 	u32 i;
@@ -86,7 +87,7 @@ static __inline_always void hide_keys(float *s, struct keys see)
 		s[i] = NEG_INF;
 }
 
-/* A larger maximum: what was summed before weighs less. */
+/* Scale the sums of earlier chunks down to a larger maximum. */
 static __attribute__((noinline)) void rescale_query(struct tile *t, u32 q,
 						    float new_max)
 {
@@ -129,7 +130,7 @@ static u32 first_seen(const struct kern_attn *a, u32 pos)
 	return a->window && pos >= a->window ? pos - a->window + 1 : 0;
 }
 
-/* What each query sees of the chunk at @start. */
+/* Find the keys of the chunk at @start that each query sees. */
 static void chunk_see(struct tile *t, u32 start)
 {
 	u32 i, first;
@@ -244,21 +245,21 @@ static void tile_store(struct tile *t)
 	}
 }
 
-/* A call, and how it is cut into tiles. */
+/* A call, and its split into tiles. */
 struct job {
 	const struct kern_attn	*a;
 	u32			group;
 	u32			heads;		/* KV heads of a tile, at most */
 };
 
-/* Is its KV widened before it is used? */
+/* Is the sequence's KV widened before it is used? */
 static bool seq_is_wide(const struct job *j, const struct kern_attn_seq *seq)
 {
 	return j->a->kv->dtype > KERN_BF16 &&
 	       (u64)seq->nr_rows * j->group > WIDE_Q;
 }
 
-/* KV heads of a tile of @seq: several only where all of its rows fit. */
+/* KV heads of a tile of @seq: several only if all of its rows fit. */
 static u32 seq_heads(const struct job *j, const struct kern_attn_seq *seq)
 {
 	u64 nr = (u64)seq->nr_rows * j->group;
@@ -277,7 +278,7 @@ static u32 seq_items(const struct job *j, const struct kern_attn_seq *seq)
 	       DIV_ROUND_UP(j->a->kv->kv_heads, seq_heads(j, seq));
 }
 
-/* Where rows of K and V are, from the address of a unit. */
+/* Set the strides of K and V from the address of a unit. */
 static void tile_strides(struct tile *t, const struct kern_kv *kv)
 {
 	t->hd = kv->head_dim;
@@ -296,7 +297,7 @@ static void tile_strides(struct tile *t, const struct kern_kv *kv)
 	t->ahead = min(t->ahead, tile_units(t));
 }
 
-/* One sequence, t->heads KV heads, queries from @from on. */
+/* Run a tile of one sequence: t->heads KV heads, queries from @from on. */
 static void tile_run(struct tile *t, const struct kern_attn_seq *seq, u64 from)
 {
 	u32 start, row = from / t->group;
@@ -317,7 +318,7 @@ static void tile_run(struct tile *t, const struct kern_attn_seq *seq, u64 from)
 	tile_store(t);
 }
 
-/* A tile of one KV head, its KV widened. */
+/* Run a tile of one KV head with widened KV. */
 static __attribute__((noinline)) void
 tile_run_wide(struct tile *t, const struct kern_attn_seq *seq, u64 from)
 {
@@ -352,7 +353,7 @@ static void attention_item(void *arg, u32 i)
 
 /*
  * KV heads of a tile: as many as leave each thread some items, so that all
- * end at about the same time.
+ * threads end at about the same time.
  */
 static u32 heads_of_tile(struct kern_ctx *ctx, const struct kern_attn *a)
 {

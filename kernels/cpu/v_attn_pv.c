@@ -2,11 +2,11 @@
 /*
  * v_attn_pv.c - the weighted sum of a chunk's V
  *
- * A query's sum goes over V by rising position, one fused multiply-add each,
- * so it does not matter which queries share the reading of V.  A step is up
- * to STEP_Q queries by some registers of the head, which stay in registers
- * for as many positions as all of these queries see.  What a query does not
- * see is never multiplied, not even by zero: it may be NaN.
+ * A query's sum goes over V by rising position, with one multiply-add each, so
+ * its bits do not depend on the queries that share the loads of V.  A step is up
+ * to STEP_Q queries by some registers of the head; their sums stay in registers
+ * for all positions that all of these queries see.  V of a position that a query
+ * does not see is never multiplied, not even by zero: it may be NaN.
  */
 #include "kernels/cpu/attn_bf16.h"
 
@@ -14,7 +14,7 @@
 #define DV		(VW / 4)
 #define PV_REGS(mr)	((mr) == 1 ? 2 * DV : DV)
 
-/* nv registers of the head from dimension @d on, @n keys of one block. */
+/* Add @n keys of one unit, nv registers of the head, for mr queries. */
 static __inline_always void pv_part(const struct tile *t, const float *p,
 				    float *out, const u8 *v, const float *by,
 				    const u8 *ahead, u32 n, const u32 mr,
@@ -79,7 +79,7 @@ static __inline_always void pv_pairs(struct tile *t, struct keys k, u32 at,
 
 #endif
 
-/* Keys @k of the unit whose V begins at @v with key @at; mr queries. */
+/* Add the keys @k of a unit for mr queries; V of its first key, @at, is at @v. */
 static __inline_always void pv_keys(struct tile *t, struct keys k, u32 at,
 				    u32 q, const u8 *v, const float *by,
 				    const u8 *ahead, const u32 mr,
@@ -106,7 +106,7 @@ static __inline_always void pv_keys(struct tile *t, struct keys k, u32 at,
 			type);
 }
 
-/* What one query sees beside that which its step sees together. */
+/* Add the keys @k for one query: not all queries of its step see them. */
 static __attribute__((noinline)) void pv_alone(struct tile *t, struct keys k,
 					       u32 at, u32 q, const u8 *v,
 					       const float *by)
@@ -123,7 +123,7 @@ static __attribute__((noinline)) void pv_alone(struct tile *t, struct keys k,
 	}
 }
 
-/* What a query sees of the unit that begins at @at. */
+/* The keys of the unit at @at among the keys @k. */
 static __inline_always struct keys unit_keys(struct keys k, u32 at)
 {
 	k.lo = max(k.lo, at);
@@ -131,7 +131,7 @@ static __inline_always struct keys unit_keys(struct keys k, u32 at)
 	return k;
 }
 
-/* mr queries of unlike views: what all see together, the rest one by one. */
+/* mr queries with different views: common keys together, the rest one by one. */
 static __inline_always void pv_apart(struct tile *t, u32 i, u32 at, u32 q,
 				     const u8 *v, const float *by,
 				     const u32 mr, const enum kern_dtype type)
@@ -144,7 +144,7 @@ static __inline_always void pv_apart(struct tile *t, u32 i, u32 at, u32 q,
 		all.lo = max(all.lo, see[m].lo);
 		all.hi = min(all.hi, see[m].hi);
 	}
-	if (tile_rounds(t)) {		/* no pair is cut */
+	if (tile_rounds(t)) {		/* do not split a pair */
 		all.lo = ALIGN_UP(all.lo, 2);
 		all.hi &= ~1u;
 	}
@@ -162,7 +162,7 @@ static __inline_always void pv_apart(struct tile *t, u32 i, u32 at, u32 q,
 			 by);
 }
 
-/* Queries @i to @i + mr of a KV head, @q of the tile. */
+/* Queries @i to @i + mr of a KV head; the first is @q in the tile. */
 static __inline_always void pv_step(struct tile *t, u32 i, u32 at, u32 q,
 				    const u8 *v, const float *by,
 				    const u8 *ahead, const u32 mr,

@@ -2,14 +2,13 @@
 /*
  * v_attn_qk.c - the scores of a chunk: queries times keys
  *
- * Tiles of up to STEP_Q queries by as many keys as fill VW registers of
- * partial sums, folded at once.  Every product takes the steps of vec.h,
- * element i of the head to lane i modulo VW and then the fixed tree, whatever
- * the tile is.
+ * A tile is up to STEP_Q queries by as many keys as fill VW registers of partial
+ * sums, which are folded at once.  In every tile a product takes the steps of
+ * vec.h: element i of the head to lane i modulo VW, and then the fixed tree.
  */
 #include "kernels/cpu/attn_bf16.h"
 
-/* Keys beside @mr queries; a divisor of 16. */
+/* Keys of a tile with @mr queries; a divisor of 16. */
 #define QK_KEYS(mr)	((mr) == 3 ? VW / 4 : VW / (mr))
 
 /* One step of VW elements for the whole tile. */
@@ -40,7 +39,7 @@ static __inline_always vf qk_tile(const u32 mr, const float *q, u64 hd,
 	u64 i = 0;
 	u32 n;
 
-	/* Two registers of each key fit beside the sums of few keys only. */
+	/* With few keys two registers of each key fit beside the sums. */
 	for (; mr > 2 && i + 2 * VW <= hd; i += 2 * VW) {
 #pragma GCC unroll 16
 		for (n = 0; n < nr; n++)
@@ -94,7 +93,7 @@ static __inline_always void qk_step(struct tile *t, u32 q, u32 at,
 	}
 }
 
-/* All queries of the unit's KV head; the first step asks for what is ahead. */
+/* All queries of the unit's KV head; the first step prefetches the unit ahead. */
 static __inline_always void qk_unit(struct tile *t, u32 u,
 				    const enum kern_dtype type)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * v_attn_wide.c - KV in f16, e4m3 and int8 as f32, a chunk at a time
+ * v_attn_wide.c - widen KV in f16, e4m3 and int8 to f32, a chunk at a time
  *
- * Where many queries use what they load, it is widened once for all of them:
- * the same numbers as attn_narrow.h makes for those who load it themselves.
+ * If many queries use a chunk, it is widened once for all of them, to the same
+ * numbers as by the loads of attn_narrow.h.
  */
 #include "kernels/cpu/attn.h"
 
-/* The rows of a unit's K or V; @scale is that of the first. */
+/* Widen the rows of a unit's K or V; @scale points to the first row's scale. */
 static __inline_always void rows_widen(const u8 *row, const float *scale,
 				       u32 hd, float *to,
 				       const enum kern_dtype type)

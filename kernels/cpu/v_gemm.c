@@ -2,21 +2,21 @@
 /*
  * v_gemm.c - y = x * W^T (+ bias), rows of x against rows of W
  *
- * Both operands run along K in memory, so weights are used as the checkpoint
- * has them: mapped, and shared by all processes.
+ * Both operands run along K in memory, so weights are used as they are in the
+ * checkpoint: mapped, and shared by all processes.
  *
  * The sum of an element runs over K in parts of K_PART elements; each part is
  * VW partial sums and a fold (vec.h), the parts are added in order, the bias
- * last.  Nothing else enters, so an element's bits do not depend on M.
+ * last.  So an element's bits do not depend on M.
  *
- * One row (decode) is bound by the reading of W: VW rows of W at a time, each
- * read once and from its beginning to its end.  More rows go by panels: N_PANEL
- * rows of W by K_PART stay in the second-level cache while up to M_PANEL rows
- * of x pass over them, four at a time.  Items are panels: threads share out
- * the outputs and never a sum.
+ * One row (decode) is bound by reading W: VW rows of W at a time, each read once
+ * from beginning to end.  With more rows W is cut into panels: N_PANEL rows of W
+ * by K_PART stay in the second-level cache while up to M_PANEL rows of x are
+ * multiplied by them, four at a time.  An item is a panel: threads share out the
+ * outputs, and no sum is split among threads.
  *
- * In fast mode products with bf16 weights are those of v_gemm_bf16.c, and if
- * they are packed, of v_gemm_packed.c.
+ * In fast mode v_gemm_bf16.c computes products with bf16 weights, and
+ * v_gemm_packed.c those with packed weights.
  */
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/gemm.h"
@@ -25,13 +25,13 @@
 #define N_PANEL		64
 #define M_PANEL		64
 
-/* Where a tile lies: rows of x, rows of w and the part of K. */
+/* Place of a tile: rows of x, rows of w and the part of K. */
 struct gemm_at {
 	u32	m;
 	u32	n;
 	u32	k;
 	u32	len;
-	u32	pass;		/* which of @nr_passes over these rows of W */
+	u32	pass;		/* number of the pass over these rows of W */
 	u32	nr_passes;
 };
 
@@ -102,7 +102,7 @@ GEMM_ROWS(4, bf16, true)
 GEMM_ROWS(2, bf16, true)
 GEMM_ROWS(1, bf16, true)
 
-/* As many rows as the next tile takes; returns how many. */
+/* Multiply the rows of x of the next tile; returns how many. */
 static u32 rows_next(const struct gemm_job *j, struct gemm_at at, u32 n_end,
 		     u32 m_left)
 {

@@ -4,21 +4,21 @@
  *
  * Rows of x are rounded to bf16, and one instruction multiplies 32 pairs and
  * adds them to 16 partial sums in f32: twice the rate of multiply-adds, and
- * no widening of weights.  Weights are used where they lie, as in v_gemm.c.
+ * no widening of weights.  Weights are used in place, as in v_gemm.c.
  *
  * An item is a box of the output: up to M_PANEL rows of x by some rows of W.
- * For each part of K_PART elements of K it rounds its rows of x into a panel
- * on its own stack, and passes over the rows of W once: four of them, which
- * stay in the first-level cache, against all rows of the panel, which stay in
- * the second-level one.  Meanwhile it asks for the next four, so that reading
- * and multiplying overlap, whatever M is.  With one or two rows the panel
- * holds all of K, and W is read in the order of memory.
+ * For each part of K_PART elements of K it rounds its rows of x into a panel on
+ * its own stack, and passes over the rows of W once: four rows of W, which stay
+ * in the first-level cache, against all rows of the panel, which stay in the
+ * second-level one.  Meanwhile it prefetches the next four, so that reading and
+ * multiplying overlap for every M.  With few rows of x the panel holds all of K,
+ * and W is read in the order of memory.
  *
  * The sum of an element runs over K in parts, in order; in a part lane i takes
  * the pairs 2i, 2i + 1 modulo 32, then comes the tree of vec.h; a remainder is
  * padded with zeros; the bias comes last.  That order is the same for every
- * tile, so here, too, an element's bits do not depend on M.  (The instruction
- * takes subnormal numbers for zero; that is far below the tolerance.)
+ * tile, so an element's bits do not depend on M.  (The instruction treats
+ * subnormal numbers as zero, which is far below the tolerance.)
  */
 #include "kernels/cpu/gemm.h"
 
@@ -28,27 +28,27 @@
 #define M_PANEL		192
 /* bf16 elements in a register, and so in a step of the inner loop. */
 #define STEP		32
-/* Rows of the panel lie so far apart that they do not share cache sets. */
+/* Elements from a row of the panel to the next: rows do not share cache sets. */
 #define PANEL_LD	(K_PART + STEP)
-/* The most rows of x in a tile, and of W where x has several tiles. */
+/* Most rows of x in a tile, and of W if x has several tiles. */
 #define TILE_M		6
 #define TILE_N		4
-/* Elements of all of K that may lie in the panel: the first-level cache's. */
+/* Most elements of x in a panel with all of K, for the first-level cache. */
 #define WHOLE_MAX	8192
-/* Above so many rows of x those of W are copied. */
+/* With more rows of x than this, rows of W are copied. */
 #define COPY_ROWS	24
-/* Items for each thread, if they have so many columns of y. */
+/* Items for each thread; limits for the columns of y of an item. */
 #define ITEMS		16
 #define N_STEP_MIN	64ull
 #define N_STEP_MAX	1024ull
 
-/* What an item has on its stack: 410 kB. */
+/* The buffers of an item, on its stack: 410 kB. */
 struct panel {
 	u16	x[M_PANEL * PANEL_LD] __attribute__((aligned(64)));
 	u16	w[TILE_N * PANEL_LD] __attribute__((aligned(64)));
 };
 
-/* A box of the output, and how far apart rows of its panel lie. */
+/* A box of the output, and the distance of its panel's rows. */
 struct box {
 	u32	m;
 	u32	nr;		/* rows */
@@ -57,7 +57,7 @@ struct box {
 	u64	ld;
 };
 
-/* Where a tile lies: rows of the panel and of y, rows of W, the part of K. */
+/* Place of a tile: rows of the panel and of y, rows of W, the part of K. */
 struct tile_at {
 	u32		m;		/* of y */
 	u32		n;
@@ -167,7 +167,7 @@ static __inline_always void tile_store(const struct gemm_job *j,
 		row_store(j, at, m, nr, f + m * nr);
 }
 
-/* @own: ask for as many rows of W as are used, else for two, at->ahead. */
+/* @own: prefetch as many rows of W as are used; else the two in at->ahead. */
 static __inline_always void tile(const struct gemm_job *j,
 				 const struct tile_at *at, const u32 mr,
 				 const u32 nr, const bool own)
@@ -204,13 +204,13 @@ tile_##mr##_##nr##_##own(const struct gemm_job *j,			\
 	tile(j, at, mr, nr, own);					\
 }
 
-/* All rows of x are one tile: as many rows of W as there are registers. */
+/* All rows of x in one tile: as many rows of W as the registers allow. */
 TILE(1, 16, 1) TILE(2, 8, 1) TILE(3, 8, 1) TILE(4, 4, 1) TILE(5, 4, 1)
 TILE(6, 4, 1)
-/* One of several. */
+/* One of several tiles of x. */
 TILE(1, 4, 0) TILE(2, 4, 0) TILE(3, 4, 0) TILE(4, 4, 0) TILE(5, 4, 0)
 TILE(6, 4, 0)
-/* What is left of the rows of W. */
+/* For the last rows of W, one at a time. */
 TILE(1, 1, 0) TILE(2, 1, 0) TILE(3, 1, 0) TILE(4, 1, 0) TILE(5, 1, 0)
 TILE(6, 1, 0)
 
@@ -263,7 +263,7 @@ static void panel_mul(const struct gemm_job *j, const struct box *b,
 
 	at.x_ld = b->ld;
 	for (t = 0, row = 0; t < nr_tiles; t++, row += mr) {
-		/* Tiles as equal as can be. */
+		/* Tiles of about equal size. */
 		mr = (b->nr - row) / (nr_tiles - t);
 		at.m = b->m + row;
 		at.x = x + row * b->ld;
@@ -285,7 +285,7 @@ static u32 rows_of_w(const struct box *b, u32 n)
 	return n + nr > b->n_end ? 1 : nr;
 }
 
-/* Where reading goes on after @nr rows from @n on, part @k; or here. */
+/* The next @nr rows of W, from @n on, part @k; the last ones if W ends before. */
 static const u16 *next_of_w(const struct gemm_job *j, u32 n, u32 nr, u32 k)
 {
 	if (n + nr > j->n) {
@@ -295,7 +295,7 @@ static const u16 *next_of_w(const struct gemm_job *j, u32 n, u32 nr, u32 k)
 	return (const u16 *)j->w + n * (u64)j->k + k;
 }
 
-/* Few rows of x: all of K in the panel, W is read as it lies in memory. */
+/* Few rows of x: all of K in the panel, W is read in the order of memory. */
 static void box_whole(const struct gemm_job *j, const struct box *b,
 		      struct panel *p)
 {
@@ -316,8 +316,8 @@ static void box_whole(const struct gemm_job *j, const struct box *b,
 }
 
 /*
- * Rows of W whose distance is a power of two lie in few sets of the cache:
- * where many tiles use them, a copy is worth its cost.
+ * Rows of W that are a power of two apart share few sets of the cache.  If many
+ * tiles use them, a copy is worth its cost.
  */
 static const u16 *w_copy(const struct gemm_job *j, const struct tile_at *at,
 			 u32 nr, u16 *to)

@@ -2,20 +2,22 @@
 /*
  * v_gemm_packed.c - products with packed bf16 weights in fast mode
  *
- * As in v_gemm_bf16.c rows of x are rounded to bf16 and pairs are multiplied
- * and added up in f32; but here a register holds a pair of columns of 16 rows
- * of W (packed.h), which meets one pair of x in all lanes.  So a sum stays in
- * its lane, and W is read in the order of memory.
+ * As in v_gemm_bf16.c, rows of x are rounded to bf16, and pairs are multiplied
+ * and added up in f32.  But a register holds a pair of columns of 16 rows of W
+ * (packed.h), which is multiplied by one pair of x in all lanes.  So a sum stays
+ * in its lane, and W is read in the order of memory.
  *
  * An item is a box of the output: up to M_PANEL rows of x by some panels of
- * W.  If x fits, all of K is rounded once and a panel of W is used from its
- * beginning to its end; otherwise K goes by parts of K_PART.  A part of a panel
+ * W.  If x fits, all of K is rounded once, and a panel of W is used from
+ * beginning to end; otherwise K is cut into parts of K_PART.  A part of a panel
  * of W stays in the second-level cache while tiles of up to TILE_M rows of x
- * pass over it; the first of them asks for what comes AHEAD later.
+ * are multiplied by it.  The first of these tiles prefetches AHEAD elements
+ * ahead.
  *
  * The sum of an element runs over K in parts of K_PART, in order; in a part
- * over pairs, in order; the bias comes last.  That is so in every tile, so an
- * element's bits do not depend on M; they are not those of weights in place.
+ * over pairs, in order; the bias comes last.  This order is the same in every
+ * tile, so an element's bits do not depend on M.  They differ from the bits of
+ * v_gemm_bf16.c.
  */
 #include "kernels/cpu/gemm.h"
 
@@ -26,24 +28,24 @@
 #define K_PART		1024u
 #define M_PANEL		192u
 #define TILE_M		12u
-/* Elements of W, a page of them. */
+/* Distance of the prefetch, in elements of W: a page. */
 #define AHEAD		2048u
-/* Rows of x lie so far apart that they do not share cache sets. */
+/* Elements from a row of x to the next: rows do not share cache sets. */
 #define PANEL_LD	(K_PART + 32)
-/* Items for each thread, if there are so many panels. */
+/* Items for each thread; limits for the panels of an item. */
 #define ITEMS		16
 #define STEP_MIN	2ull
 #define STEP_MAX	32ull
 
-/* What an item has on its stack: 400 kB. */
+/* The rows of x of an item, on its stack: 400 kB. */
 struct panel {
 	u16	x[M_PANEL * PANEL_LD] __attribute__((aligned(64)));
 };
 
-/* A tile: its rows of y and of x, its part of a panel of W and what follows. */
+/* A tile: its rows of y and of x, its part of a panel of W and the next part. */
 struct tile_at {
 	u32		m;		/* of y */
-	u32		n;		/* of y: PACK_ROWS, or to its end */
+	u32		n;		/* of y: PACK_ROWS columns, or up to its end */
 	u32		k;
 	u32		len;		/* even */
 	const u16	*x;
@@ -52,7 +54,7 @@ struct tile_at {
 	const u16	*next;
 };
 
-/* Some rows of x by some panels of W, and how far apart rows of x lie. */
+/* Some rows of x by some panels of W, and the distance of the rows of x. */
 struct box {
 	u32	m;
 	u32	nr;
@@ -77,7 +79,7 @@ static __inline_always void sums_store(const struct gemm_job *j,
 	_mm512_mask_storeu_ps(y, mask, sums);
 }
 
-/* @first: of the tiles that use this part of W; it asks for what follows. */
+/* @first: the first tile of this part of W, which prefetches. */
 static __inline_always void tile(const struct gemm_job *j,
 				 const struct tile_at *at, const u32 mr,
 				 const bool first)
@@ -164,7 +166,7 @@ static void panel_mul(const struct gemm_job *j, const struct box *b,
 
 	at.x_ld = b->ld;
 	for (t = 0, row = 0; t < nr_tiles; t++, row += mr) {
-		/* Tiles as equal as can be. */
+		/* Tiles of about equal size. */
 		mr = (b->nr - row) / (nr_tiles - t);
 		at.m = b->m + row;
 		at.x = x + row * b->ld;
@@ -177,7 +179,7 @@ static u32 part_len(const struct gemm_job *j, u32 k)
 	return ALIGN_UP(min(j->k - k, K_PART), 2u);
 }
 
-/* All of K in the panel, W in the order of memory. */
+/* x fits: all of K in the panel, W in the order of memory. */
 static void box_whole(const struct gemm_job *j, const struct box *b,
 		      const u64 size, u16 *x)
 {

@@ -4,8 +4,8 @@
  *
  * Ops that only move bits, and the rotary table, are the same code in every
  * variant; the rest is compiled for the variant's instruction set.  The
- * variant's name is made from the macro that names its symbols, so that the
- * identity of a model cannot name another one than was run.
+ * variant's name comes from the macro that names its symbols, so a model's
+ * identity always names the variant that was run.
  */
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/vec.h"

@@ -2,12 +2,12 @@
 /*
  * v_row.c - the small ops of a decoder: norms, rotation, SiLU, residual
  *
- * Each works on rows or elements of its own, so rows are shared out over the
- * threads in pieces of about KERN_PARALLEL_MIN elements and no more is needed
- * for equal bits; only the means of a norm reduce, in the order of vec.h.
+ * Rows and elements are independent, so the threads share out rows in pieces of
+ * about KERN_PARALLEL_MIN / 8 elements, and the bits stay the same.  Only the
+ * means of a norm are reductions, in the order of vec.h.
  *
- * Invariant: what is computed of an element in a full register and in a
- * remainder is the same sequence of rounded operations.
+ * Invariant: an element takes the same sequence of rounded operations in a full
+ * register and in a remainder.
  */
 #include "kernels/cpu/vec.h"
 
@@ -25,7 +25,7 @@ struct row_job {
 	u32		rows;		/* of an item */
 };
 
-/* Share @j->m rows of @d elements out as items of at least @rows. */
+/* Share out @j->m rows of @d elements in items of @j->rows. */
 static void rows_parallel(struct kern_ctx *ctx, struct row_job *j, u64 d,
 			  void (*fn)(void *arg, u32 i))
 {
@@ -151,7 +151,7 @@ void KERN_FN(layernorm)(struct kern_ctx *ctx, const float *x, const float *w,
 	rows_parallel(ctx, &j, d, layernorm_item);
 }
 
-/* Plain products and sums: the same in a register and outside. */
+/* Plain products and sums: the same bits in a register and outside. */
 static void rope_head(float *x, const float *cosine, const float *sine,
 		      u32 half)
 {

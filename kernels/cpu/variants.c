@@ -2,12 +2,12 @@
 /*
  * variants.c - the variants of the CPU kernels that this CPU runs
  *
- * The variants are the same source compiled for wider instruction sets; the
- * widest one that the CPU has of a numeric mode is the default of that mode.
- * Exact mode has one everywhere; where fast mode has none, the widest exact
- * one serves, which is within its tolerance.
+ * The variants are the same source compiled for wider instruction sets.  The
+ * default of a numeric mode is the widest variant of that mode that the CPU
+ * runs.  Every CPU runs a variant of exact mode.  If it runs none of fast mode,
+ * the widest exact one serves, which is within the tolerance of fast mode.
  *
- * Invariant: a table is handed out only if every instruction in it runs here.
+ * Invariant: a table is returned only if this CPU runs every instruction in it.
  */
 #include "kernels/cpu/internal.h"
 #include "kernels/impl.h"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vec.h - vectors of VW floats, and the few ways to use them in exact mode
+ * vec.h - vectors of VW floats, and their operations in exact mode
  *
- * VW is the register width of the variant: 4, 8 or 16 lanes.  Everything an
- * op reduces, it reduces as VW partial sums, lane j taking the elements whose
- * index is j modulo VW in rising order, and then by one fixed tree (lane i
- * with lane i + VW/2, and so on down).  A remainder is padded with zeros and
- * takes the same steps.  So an element's bits depend on its inputs and length
- * alone, not on how many of its neighbours were computed with it.
+ * VW is the register width of the variant: 4, 8 or 16 lanes.  Every reduction has
+ * VW partial sums: lane j takes the elements with index j modulo VW in rising
+ * order.  Then one fixed tree adds the lanes (lane i with lane i + VW/2, and so
+ * on down).  A remainder is padded with zeros and takes the same steps.  So an
+ * element's bits depend only on its inputs and length, not on the number of
+ * neighbours that were computed with it.
  *
  * A multiply-add is fused in the variants that have the instruction and never
- * in "base"; the compiler itself contracts nothing (-ffp-contract=off), so a
- * loop and its remainder agree.  Operations of single elements (rope, add)
- * use plain * and +, which are the same in a register and outside.
+ * in "base".  The compiler itself fuses nothing (-ffp-contract=off), so a loop
+ * and its remainder agree.  Operations on single elements (rope, add) use plain
+ * * and +, which have the same bits in a register and outside.
  */
 #ifndef KERNELS_CPU_VEC_H
 #define KERNELS_CPU_VEC_H
@@ -63,7 +63,7 @@ typedef float vf __attribute__((vector_size(4 * VW)));
 typedef s32 vi __attribute__((vector_size(4 * VW)));
 typedef u32 vu __attribute__((vector_size(4 * VW)));
 typedef u16 vh __attribute__((vector_size(2 * VW)));
-/* The same in memory: of any alignment, and any type. */
+/* The same in memory: with any alignment, and of any type. */
 typedef float vf_mem __attribute__((vector_size(4 * VW), aligned(4), may_alias));
 typedef u16 vh_mem __attribute__((vector_size(2 * VW), aligned(2), may_alias));
 
@@ -107,7 +107,7 @@ static __inline_always vf vf_load_as(const void *p, u64 i, bool bf16)
 	return (vf)(vh_widen(*(const vh_mem *)((const u16 *)p + i)) << 16);
 }
 
-/* The first @n of VW elements, zeros behind them. */
+/* The first @n of VW elements, then zeros. */
 static __inline_always vf vf_load_part(const void *p, u64 i, u32 n, bool bf16)
 {
 	float f[VW] = { 0 };
@@ -165,7 +165,7 @@ static __inline_always vf vf_fma(vf a, vf b, vf c)
 	return a * b + c;
 }
 
-/* As the x86 instruction: the second operand if they do not compare. */
+/* As the x86 instruction: the second operand if one of them is NaN. */
 static __inline_always vf vf_max(vf a, vf b)
 {
 	return vf_select(a > b, a, b);
@@ -174,8 +174,8 @@ static __inline_always vf vf_max(vf a, vf b)
 #endif
 
 /*
- * Two registers hold segments of L lanes, each a partial sum of its own; the
- * result holds the segments' halves added, L / 2 lanes each, in order.
+ * Two registers hold segments of L lanes, each for its own sum.  The result adds
+ * the halves of each segment: segments of L / 2 lanes, in order.
  */
 #define FOLD_AT(j, l)	((j) / ((l) / 2) * (l) + (j) % ((l) / 2))
 #define FOLD_4(j, l, o)	FOLD_AT(j, l) + (o), FOLD_AT((j) + 1, l) + (o),	\
@@ -244,8 +244,8 @@ static __inline_always float vf_max_lane(vf v)
  * exp(x) within 2 ulp for x in [-86, 88]; below, 0; above, exp(88).
  *
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6
- * (minimax of relative error, 3e-9); n goes straight into the exponent.  Here
- * and not in the C library, which picks its code by CPU and not by variant.
+ * (minimax of relative error, 3e-9); n is added to the exponent.  The C library's
+ * exp() does not serve: it picks its code by CPU and not by variant.
  */
 static __inline_always vf vf_exp_clamped(vf x, vf n)
 {
@@ -261,7 +261,7 @@ static __inline_always vf vf_exp_clamped(vf x, vf n)
 	p = vf_fma(p, r, vf_set(0x1.555492p-3f));
 	p = vf_fma(p, r, vf_set(0x1.fffffcp-2f));
 	p = vf_fma(p, r * r, r) + vf_set(1.0f);
-	p = (vf)((vu)p + ((vu)n << 23));	/* NaN may come by, too */
+	p = (vf)((vu)p + ((vu)n << 23));	/* also for NaN */
 	return (vf)((vi)p & ~(x < vf_set(-86.0f)));
 }
 
@@ -273,15 +273,15 @@ static __inline_always vf vf_exp(vf x)
 					   n));
 }
 
-/* The same bits for x <= 0. */
+/* The bits of vf_exp() for x <= 0. */
 static __inline_always vf vf_exp_down(vf x)
 {
 	return vf_exp_clamped(x, vf_max(vf_set(-86.0f), x));
 }
 
 /*
- * tanh(x) within 3 ulp.  Small arguments by an odd polynomial (minimax, 9e-8),
- * since 1 - 2 / (exp(2x) + 1) would lose their digits; large ones by that.
+ * tanh(x) within 3 ulp.  Large arguments use 1 - 2 / (exp(2x) + 1).  It would lose
+ * digits of small ones, which use an odd polynomial (minimax, 9e-8).
  */
 static __inline_always vf vf_tanh(vf x)
 {
