@@ -2,9 +2,9 @@
 /*
  * act.cu - activations of gated and plain MLPs
  *
- * Both forms of GELU are written as x * h(|x|) or x * (1 - h(|x|)) with h the
- * small tail, computed as itself: no digits are lost where 1 + erf() or
- * 1 + tanh() would cancel.
+ * The erf form of GELU is written as x * h(|x|) or x * (1 - h(|x|)), with h the
+ * small tail, computed directly; the tanh form as x / (1 + exp()).  So no digits
+ * are lost where 1 + erf() or 1 + tanh() would cancel.
  */
 #include "kernels/cuda/fmath.cuh"
 
@@ -42,8 +42,8 @@ DEVICE float act_of(u32 act, float x)
 }
 
 /*
- * Block x takes quads of rows y, y + gridDim.y, ...; each thread reads its own
- * elements before it writes them, so y may be gate.
+ * A block takes quads of rows blockIdx.y, blockIdx.y + gridDim.y, ...  Each thread
+ * reads its own elements before it writes them, so y may be gate.
  */
 KERNEL(k_act, 256)(struct k_act_args a)
 {

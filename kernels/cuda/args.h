@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * args.h - the arguments of the kernels, as the host and the device see them
+ * args.h - arguments of the kernels, for host and device code
  *
  * Plain structures of numbers and device addresses, with the same layout in C
- * and in CUDA: one a kernel, passed by value, at most 4 KiB.  Addresses are
- * typed pointers that only device code follows.
+ * and in CUDA: one for each kernel, passed by value, at most 4 KiB.  Addresses
+ * are typed pointers that only device code dereferences.
  */
 #ifndef KERNELS_CUDA_ARGS_H
 #define KERNELS_CUDA_ARGS_H
@@ -23,13 +23,13 @@ typedef long long		s64;
 #endif
 
 /*
- * What the rows of a step are, laid out on the device by the host once a step
- * (struct kern_step); every attention and append of the step reads it, also
- * when it is replayed from a graph, so counts that change from step to step
- * are here and not in the arguments of kernels.
+ * Counts of a step (struct kern_step), which the host uploads once a step.  Every
+ * attention and append of the step reads them, also when the step is replayed
+ * from a graph.  So counts that change from step to step are here and not in the
+ * arguments of kernels.
  *
  * @nr_seqs:  sequences that have rows
- * @nr_rows:  rows that are there; a graph may run more, which do nothing
+ * @nr_rows:  rows of the step; a graph may run more rows, which write no KV
  * @max_rows_seq: most rows of one sequence
  * @max_len:  most positions that a row sees
  */
@@ -41,8 +41,8 @@ struct dev_step {
 };
 
 /*
- * One sequence of a step, as struct kern_attn_seq has it; @table: index of its
- * first entry in the step's entries.
+ * One sequence of a step, like struct kern_attn_seq.
+ * @table: index of its first entry in the step's entries
  */
 struct dev_seq {
 	u32	table;
@@ -52,11 +52,11 @@ struct dev_seq {
 };
 
 /*
- * The batch: addresses that stay from step to step.
+ * The batch.  A graph keeps these addresses from step to step.
  * @step:     the counts
  * @seqs:     [nr_seqs]
  * @entries:  tables, one after the other
- * @row_seq:  [rows] which sequence a row is of; ~0: of none, and does nothing
+ * @row_seq:  [rows] sequence of a row; ~0: none, and the row writes no KV
  * @row_pos:  [rows] absolute position
  */
 struct dev_batch {
@@ -80,11 +80,14 @@ struct dev_kv {
 	u32	resv;
 };
 
-/* Every result of an op is rounded to bf16, if @settle. */
+/* With @settle every result of an op is rounded to bf16. */
 
 /* ---- rows: row.cu, norm.cu, rope.cu, act.cu ---- */
 
-/* x[i] += y[i]; x[i] *= @by; x[i] = by * tanh(x[i] / by); or only rounded. */
+/*
+ * x[i] += y[i] (add); x[i] *= @by, x[i] = by * tanh(x[i] / by), or only rounding
+ * (map).
+ */
 struct k_add_args {
 	float		*x;
 	const float	*y;
@@ -103,8 +106,8 @@ struct k_map_args {
 };
 
 /*
- * x[i] = table[rows[i]], @m rows of @d elements of @dtype; numbers that are
- * not below @rows stand in rows that a step does not have, and count as 0.
+ * x[i] = table[rows[i]], @m rows of @d elements of @dtype.  An index that is not
+ * below @nr_rows belongs to a row that only fills a graph up, and counts as 0.
  */
 struct k_take_args {
 	const void	*table;
@@ -130,8 +133,8 @@ struct k_split_heads_args {
 };
 
 /*
- * y = norm(x) of @m rows of @d; with @add x += add comes first.  @threads of a
- * row follow from @d.
+ * y = norm(x) of @m rows of @d elements; with @add x += add comes first.  @threads,
+ * the threads of a row, depend only on @d.
  */
 struct k_norm_args {
 	float		*x;		/* written only with @add */
@@ -192,21 +195,21 @@ struct k_kv_write_args {
 	u64		v_ld;
 	u32		layer;
 	u32		rows;
-	u32		vec;		/* rows of k and v are at multiples of 16 */
-	u32		kv_vec;		/* and so are layers of the pool */
+	u32		vec;		/* rows of k and v are aligned to 16 */
+	u32		kv_vec;		/* layers of the pool are, too */
 };
 
 /* Rotate q and k in place, and append k and v. */
 struct k_rope_write_args {
 	struct k_kv_write_args	w;
 	float			*q;
-	float			*k;	/* w.k, to be written */
+	float			*k;	/* w.k, writable */
 	const float		*table;
 	u64			q_ld;
 	u32			heads;
 	u32			half;
 	u32			settle;
-	u32			vec;	/* rows of q are at multiples of 16 */
+	u32			vec;	/* rows of q are aligned to 16 */
 };
 
 struct dev_kv_copy {
@@ -215,22 +218,25 @@ struct dev_kv_copy {
 	u32	tokens;
 };
 
-/* Descriptors of one launch, none of which reads or writes another's target. */
+/* Descriptors of one launch; none of them reads or writes another's target. */
 #define KV_COPY_MAX	256u
 
 struct k_kv_copy_args {
 	struct dev_kv		kv;
 	u32			nr;
-	u32			vec;	/* layers are at multiples of 16 */
+	u32			vec;	/* layers are aligned to 16 */
 	struct dev_kv_copy	c[KV_COPY_MAX];
 };
 
 /* ---- sample.cu ---- */
 
-/* What a token is penalised for; CTRL's penalty is due to all in the list. */
+/*
+ * A token with penalties.  The repetition penalty applies to all tokens of the
+ * list, the others only if @count is not 0.
+ */
 struct dev_sample_count {
 	u32	id;
-	u32	count;		/* how often the text has it, without the prompt */
+	u32	count;		/* in the text, without the prompt */
 };
 
 struct dev_sample_bias {
@@ -239,18 +245,17 @@ struct dev_sample_bias {
 };
 
 /*
- * struct dev_draw - one draw, as struct sampling_params has it
- * @seed, @position, @sample: choose its random number
- * @row:       of the logits; draws of one row have the same edits
- * @adjusts:   the edits below are to be made; at most one draw of a row
- * @nr_top:    how many of the likeliest tokens are wanted, at most
- *	       SAMPLE_TOP_MAX
- * @logprobs:  logprob and rank of the drawn token are wanted, and @nr_top
- * @saved:     index of this draw's room in the saved logits: one number each
- *	       for every entry of the three lists; ~0: no row asks for it
- * @allowed:   a bit each token, from bit 0 of word 0; NULL: all may be drawn
+ * struct dev_draw - one draw, with the parameters of struct sampling_params
+ * @seed, @position, @sample: the key of its random number
+ * @row:       row of the logits; draws of one row have the same edits
+ * @adjusts:   make the edits below; set in at most one draw of a row
+ * @nr_top:    report this many of the likeliest tokens, at most SAMPLE_TOP_MAX
+ * @logprobs:  report logprob and rank of the drawn token, and @nr_top
+ * @saved:     index of this draw's room in the saved logits, one number for each
+ *	       entry of @masked, @biases and @counts; ~0: it makes no edits
+ * @allowed:   one bit for each token, from bit 0 of word 0; NULL: all may be drawn
  * @masked:    tokens that may not be drawn
- * @biases:    what is added, each token at most once
+ * @biases:    numbers to add to logits, each token at most once
  * @counts:    tokens of prompt and text, each once
  */
 struct dev_draw {
@@ -286,11 +291,11 @@ struct dev_top {
 };
 
 /*
- * struct dev_drawn - what a draw gives
+ * struct dev_drawn - result of a draw
  * @id:      the token, or one of SAMPLE_* below
- * @rank:    its place among the likeliest, from 1
- * @logprob: of the row as the model gave it
- * @nr_top:  how many of @top there are
+ * @rank:    its rank among the likeliest, from 1
+ * @logprob: its logprob in the model's row, without edits
+ * @nr_top:  number of its entries in struct k_sample_args' @top
  */
 struct dev_drawn {
 	s32	id;
@@ -314,7 +319,7 @@ struct k_sample_args {
 	u32			vocab;
 	u32			nr;
 	u32			top_stride;
-	u32			restore;	/* k_sample_adjust: undo */
+	u32			restore;	/* k_sample_adjust: undo the edits */
 };
 
 /* ---- products, gemm*.cu ---- */
@@ -322,7 +327,7 @@ struct k_sample_args {
 /* Matrices that one launch can multiply with the same x. */
 #define GEMM_PARTS	4
 
-/* Outputs of a block of k_gemm_skinny*, and K that it loads at once. */
+/* Outputs of a block of k_gemm_skinny*, and columns of K that it loads at once. */
 #define GEMM_SKINNY_N	64
 #define GEMM_SKINNY_K	128
 
@@ -330,12 +335,12 @@ struct k_sample_args {
 #define GEMM_TILE_M	128
 #define GEMM_TILE_N	128
 
-/* Elements of K of one chain of sums in exact mode; part of the numerics. */
+/* Elements of K in one chain of sums in exact mode; part of the numerics. */
 #define GEMM_RUN	64
 
 /*
  * One matrix of a launch: y[m][n] = x * w^T.
- * @first: the first block of the launch, counted along N, that is its own
+ * @first: number of its first block in the launch, counted along N
  */
 struct gemm_part {
 	const void	*w;
@@ -347,8 +352,9 @@ struct gemm_part {
 };
 
 /*
- * What all products have.  @x is f32, or bf16 where the kernel says so.
- * @dtype:  of all weights
+ * Arguments of all products.
+ * @x:      f32; bf16 for k_gemm_tile
+ * @dtype:  type of all weights
  * @x_vec, @w_vec: each row begins at a multiple of 16 bytes
  */
 struct gemm_args {
@@ -376,9 +382,10 @@ struct k_gemm_exact_tile_args { struct gemm_args g; };
 
 /*
  * @chunk:   columns of x in shared memory at once
- * @range:   columns of K that one block sums; both multiples of GEMM_SKINNY_K
+ * @range:   columns of K that one block sums up; like @chunk a multiple of
+ *	     GEMM_SKINNY_K
  * @partial: [splits][m][nr_blocks * GEMM_SKINNY_N], if K is split
- * @ticket:  [nr_blocks] 0, and 0 again at the end
+ * @ticket:  [nr_blocks] counters, 0 before and after the launch
  */
 struct gemm_skinny_args {
 	struct gemm_args	g;
@@ -394,7 +401,7 @@ struct k_gemm_skinny16_args { struct gemm_skinny_args s; };
 
 struct k_gemm_tile_args { struct gemm_args g; };
 
-/* to[m][to_ld] = bf16 of x[m][k], zeros from k on. */
+/* to[m][to_ld] = x[m][k] in bf16, zeros from column k on. */
 struct k_gemm_narrow_args {
 	const float	*x;
 	u64		x_ld;
@@ -404,7 +411,7 @@ struct k_gemm_narrow_args {
 	u32		k;
 };
 
-/* y = settled y + bias */
+/* y = y + bias, rounded if @settle */
 struct k_gemm_finish_args {
 	float		*y;
 	const float	*bias;
@@ -417,12 +424,13 @@ struct k_gemm_finish_args {
 /* ---- attention (attn*.cu) ---- */
 
 /*
- * One call, one layer; all its kernels take the same.
- * @part:   partial results; @part_floats: room there
+ * One call for one layer; all its kernels take the same arguments.
+ * @part:   memory for partial results
+ * @part_floats: its size
  * @group:  query heads of a KV head
- * @block_shift, @unit_shift: log2 of a block's tokens; of the positions that
- *	decoding counts as one unit of work
- * @ctas:   blocks of threads that share the work out, x of their grid
+ * @block_shift: log2 of the tokens of a block
+ * @unit_shift: log2 of the positions of a unit of work of decoding
+ * @ctas:   blocks of threads that share the work, x of their grid
  */
 struct k_attn_args {
 	struct dev_batch batch;

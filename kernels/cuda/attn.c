@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * attn.c - launching attention
+ * attn.c - launch attention
  *
- * Exact mode has one way for all; so has KV in f32, which nobody keeps for
- * speed.  In fast mode sequences with few rows are decoded and others
- * prefilled, each by a kernel that leaves the others' alone (attn.h), so a
- * batch of both takes both.
+ * Exact mode, and KV in f32, which is not meant for speed, use one kernel for all
+ * sequences.  In fast mode sequences with few rows are decoded and the others
+ * prefilled.  Each of these kernels skips the other's sequences (attn.h), so a
+ * batch with both kinds launches both kernels.
  *
- * Grids, and scratch, follow from the GPU and from the step's bounds alone:
- * what there is to do is found on the device.  So a step that was recorded
- * does the work of the step that it is played for, as long as that has the
- * same bounds; those that are recorded have one row a sequence, before and
- * after.
+ * Grids and scratch depend only on the GPU and on the step's bounds; the kernels
+ * find their work on the device.  So a graph does the work of the step that it is
+ * replayed for, as long as that step is within the same bounds.  Recorded and
+ * replayed steps have one row for each sequence.
  */
 #include "kernels/cuda/internal.h"
 
@@ -23,14 +22,14 @@
 #define EXACT_PAD		4u
 #define JOIN_THREADS		256u
 
-/* Scratch for spans; what needs more is not split. */
+/* Most scratch for spans; items that need more are not split. */
 #define EXACT_PART_BYTES	(128ull << 20)
-/* Blocks of a multiprocessor that registers are enough for. */
+/* Blocks on a multiprocessor for which registers suffice. */
 #define DECODE_BLOCKS		3u
-/* Queries of an item that are joined side by side. */
+/* Queries of an item that are joined in parallel. */
 #define JOIN_QUERIES		4u
 
-/* A kernel of fast mode: heads of up to @dims; @own: bytes beside list.h's. */
+/* A kernel of fast mode for heads of up to @dims; @own: its static shared bytes. */
 struct attn_kernel {
 	enum kern_dtype		type;
 	u32			dims;
@@ -80,7 +79,7 @@ static const struct attn_kernel prefill_kernels[] = {
 	PREFILL(KERN_I8, i8, 256, 4),
 };
 
-/* The smallest of @nr that takes the geometry; one of 256 dims always does. */
+/* The smallest of @nr kernels for the geometry; that for 256 dims takes any. */
 static const struct attn_kernel *choose(const struct attn_kernel *k, u32 nr,
 					const struct kern_kv *kv)
 {
@@ -95,7 +94,7 @@ static const struct attn_kernel *choose(const struct attn_kernel *k, u32 nr,
 /* Blocks that a multiprocessor holds at once. */
 static u32 blocks_of(const struct cuda_ctx *c, u32 smem, u32 most)
 {
-	/* The driver keeps a KiB a block. */
+	/* The driver reserves a KiB for each block. */
 	return min(max((c->smem_max + 1024) / (smem + 1024), 1u), most);
 }
 
@@ -122,14 +121,14 @@ static struct k_attn_args args_of(struct cuda_ctx *c, const struct kern_attn *a)
 	};
 }
 
-/* Room for @nr partial results. */
+/* Allocate @nr partial results. */
 static void parts_take(struct cuda_ctx *c, struct k_attn_args *k, u64 nr)
 {
 	k->part_floats = nr * ATTN_Q * (k->kv.head_dim + 2);
 	k->part = cuda_scratch(c, k->part_floats * sizeof(float));
 }
 
-/* Items that a batch within the bounds has, at most. */
+/* Most items of a batch within the bounds. */
 static u64 items_bound(const struct cuda_ctx *c, const struct k_attn_args *k)
 {
 	const u64 rows = (u64)c->bound.max_rows_seq * k->group;
@@ -192,7 +191,7 @@ static void launch_prefill(struct cuda_ctx *c, struct k_attn_args *k,
 	cuda_launch(c, p->kernel, g, k);
 }
 
-/* Is a sequence of so many rows decoded? */
+/* Is the sequence decoded, not prefilled? */
 static bool is_few(const struct kern_attn_seq *s, u32 group)
 {
 	return s->nr_rows <= 1 || (u64)s->nr_rows * group <= ATTN_FEW;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attn.h - work of attention, found on the device
+ * attn.h - divide the work of attention, on the device
  *
  * Queries of one KV head of one sequence are flat: query f is row f / group,
- * head f % group of that KV head.  An item is a run of them: K and V are read
- * once for all of its queries.  Who does which item follows from the batch as
- * it lies on the device (struct dev_batch) and from the grid, so a kernel that
- * is replayed from a graph finds other work than when it was recorded, and no
- * host takes part.
+ * head f % group of that KV head.  An item is a run of queries: K and V are read
+ * once for all of its queries.  A block finds its items from the batch on the
+ * device (struct dev_batch) and from the grid.  So a kernel that is replayed from
+ * a graph finds the work of the current step, without the host.
  *
- * In fast mode a sequence with few queries (attn_is_few()) is decoded: its KV
- * is split over the machine; others are prefilled: their queries are.
+ * In fast mode a sequence with few queries (attn_is_few()) is decoded: its KV is
+ * split over the GPU.  Other sequences are prefilled: their queries are split.
  */
 #ifndef KERNELS_CUDA_ATTN_H
 #define KERNELS_CUDA_ATTN_H
@@ -21,9 +20,9 @@
 #define SHARED_PTR(type)	type *
 #endif
 
-/* Queries of a tile of the tensor cores, which is what decoding works on. */
+/* Queries of a tile of the tensor cores; also those of an item of decoding. */
 #define ATTN_Q		16u
-/* At most so many queries of a KV head are decoded. */
+/* Most queries of a KV head for which a sequence is decoded. */
 #define ATTN_FEW	64u
 /*
  * A partial result: [query][dim] sums, then [query] maximum and sum of weights.
@@ -62,7 +61,7 @@ DEVICE struct dev_seq attn_seq(const struct k_attn_args &a, u32 i)
 }
 
 /*
- * The work of all sequences, W::count() of each, by the whole warp.
+ * The sum of W::count() over all sequences; called by the whole warp.
  */
 template <typename W>
 DEVICE u32 attn_total(const struct k_attn_args &a)
@@ -78,7 +77,7 @@ DEVICE u32 attn_total(const struct k_attn_args &a)
 	return sum;
 }
 
-/* The sequence that part @at of the work is of; *@before: of those before. */
+/* The sequence of part @at of the work; *@before: parts of earlier sequences. */
 template <typename W>
 DEVICE struct dev_seq attn_find(const struct k_attn_args &a, u32 at,
 				u32 *before)
@@ -107,8 +106,8 @@ DEVICE struct dev_seq attn_find(const struct k_attn_args &a, u32 at,
 }
 
 /*
- * Queries @q0 to @q0 + @nq of @kv_head; @first and @last: positions that one
- * of them sees, at least, and at most.
+ * Queries @q0 to @q0 + @nq of @kv_head.  @first and @last: the lowest and the
+ * highest position that one of them sees.
  */
 struct attn_item {
 	const u32	*table;
@@ -138,7 +137,7 @@ DEVICE struct attn_item attn_item_of(const struct k_attn_args &a,
 	return it;
 }
 
-/* Position of query @q of an item; where its numbers lie, rows @ld apart. */
+/* Position of query @q of an item; index of its numbers, with rows @ld apart. */
 DEVICE u32 attn_pos(const struct k_attn_args &a, const struct attn_item &it,
 		    u32 q)
 {
@@ -160,8 +159,8 @@ DEVICE void attn_store(const struct k_attn_args &a, float *to, float x)
 }
 
 /*
- * Where K and V of an item's KV head lie in a block, and their scales; the
- * bytes of a token's row.
+ * Offsets in a block of an item's K and V, and of their scales; bytes of a token's
+ * row.
  */
 struct attn_place {
 	u64	k;

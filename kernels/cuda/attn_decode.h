@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attn_decode.h - attention of few queries over long KV, at memory's speed
+ * attn_decode.h - attention of few queries over long KV, bound by memory
  *
- * All KV that the step's few-query sequences see, item by item, is one line of
- * units of WARPS * 16 positions.  Block g of the grid takes the part of it
- * from total * g / ctas on, so all blocks end at about the same time, whatever
- * the lengths.  An item that lies in one block is written at once; of others
- * each block leaves a partial result, at most two a block: number 2g of an
- * item that began before, 2g + 1 of one that goes on behind.  k_attn_join adds
- * those up.
+ * All KV that the decoded sequences see, item by item, is one list of units of
+ * WARPS * 16 positions.  Block g of the grid takes the units from total * g / ctas
+ * on, so all blocks end at about the same time, for any lengths.  If one block
+ * has all units of an item, it writes the result.  Otherwise each of the item's
+ * blocks leaves a partial result, at most two a block: number 2g for an item that
+ * begins in an earlier block, 2g + 1 for one that ends in a later block.
+ * k_attn_join adds these up.
  *
- * Warps have nothing to do with each other until an item ends: warp w takes
- * the 16 positions number w of each unit, with a pipeline of its own of STAGES
- * tiles of K and V, copied to shared memory past the registers.  A tile lies in
+ * Warps are independent until an item ends.  Warp w takes the w-th 16 positions
+ * of each unit, with its own pipeline of STAGES tiles of K and V, which are
+ * copied to shared memory without passing through registers.  A tile lies in
  * one block of the pool, so it is one run of memory for K and one for V.  The
- * table's entries come 32 tiles at a time, one a lane, a batch ahead.
+ * table's entries are loaded for 32 tiles at a time, one for each lane, and 32
+ * tiles ahead.
  *
- * Shared memory is 48 to 82 KiB, so that two or three blocks of threads fit on
- * a multiprocessor of sm_80 and sm_90, one on sm_86 and sm_89; with two tiles
- * a warp some 96 KiB are under way on one of sm_90: several times what is read
- * in the memory's latency.
+ * Shared memory is 48 to 82 KiB, so that two or three blocks of threads fit on a
+ * multiprocessor of sm_80 and sm_90, one on sm_86 and sm_89.  With two tiles for
+ * each warp some 96 KiB are in flight on a multiprocessor of sm_90: several times
+ * the bytes that it can read during the memory's latency.
  */
 #ifndef KERNELS_CUDA_ATTN_DECODE_H
 #define KERNELS_CUDA_ATTN_DECODE_H
@@ -54,7 +55,7 @@ DEVICE struct attn_item decode_item(const struct k_attn_args &a,
 			    i / a.kv.kv_heads * ATTN_Q, ATTN_Q);
 }
 
-/* Where the part of block @g begins. */
+/* First unit of block @g. */
 DEVICE u32 decode_begin(const struct k_attn_args &a, u32 total, u32 g)
 {
 	return (u32)((u64)total * g / a.ctas);
@@ -62,28 +63,28 @@ DEVICE u32 decode_begin(const struct k_attn_args &a, u32 total, u32 g)
 
 #ifndef ATTN_JOIN_ONLY
 
-/* What one warp copies. */
+/* The copies of a warp. */
 template <int TYPE, int HD, int WARPS, int STAGES>
 struct decode_pipe {
 	typedef tile_shape<TYPE, HD> shape;
 
-	/* Sizes in pieces of 16 bytes: a K or V, all of a stage. */
+	/* Sizes in pieces of 16 bytes: K or V of a stage, a whole stage. */
 	static const u32 half = 16 * shape::row;
 	static const u32 stage = 2 * half + (shape::narrow ? 8 : 0);
 	static const u32 bytes = WARPS * STAGES * stage * 16;
 };
 
-/* The tiles that a warp takes of one part of an item. */
+/* The tiles of a warp in one part of an item. */
 struct decode_run {
 	struct attn_place	place;
 	u32			first_tile;
 	u32			nr;		/* tiles */
 	u32			step;		/* from one to the next */
-	u32			entries;	/* of tiles nr lane, and ... */
-	u32			coming;		/* ... of the 32 behind */
+	u32			entries;	/* of the lane's tile in these 32, */
+	u32			coming;		/* and in the next 32 */
 };
 
-/* The table's entry of tile @i; none of what nobody sees. */
+/* The table's entry of tile @i; 0 if no query sees the tile. */
 DEVICE u32 decode_entry(const struct k_attn_args &a,
 			const struct attn_item &it,
 			const struct decode_run &r, u32 i)
@@ -95,7 +96,7 @@ DEVICE u32 decode_entry(const struct k_attn_args &a,
 	return it.table[pos >> a.block_shift];
 }
 
-/* Copy tile @i to stage @st of the warp's, which begins at piece @base. */
+/* Copy tile @i to its stage; the warp's stages begin at piece @base. */
 template <int TYPE, int HD, int WARPS, int STAGES, typename E>
 DEVICE void decode_copy(const struct k_attn_args &a,
 			const struct attn_item &it, struct decode_run &r,
@@ -141,7 +142,7 @@ DEVICE void decode_copy(const struct k_attn_args &a,
 	}
 }
 
-/* 16-bit KV and narrow KV: one tile, in shared memory from piece @at on. */
+/* One tile in shared memory from piece @at on; u16: 16-bit KV, u32: narrow KV. */
 template <int TYPE, int HD, u32 HALF>
 DEVICE void decode_tile(const struct k_attn_args &a, SHARED_PTR(u16) kv, u32 at,
 			struct tile_rows<HD> &w, u32 pos, bool all_seen)
@@ -166,7 +167,7 @@ DEVICE void decode_tile(const struct k_attn_args &a, SHARED_PTR(u32) kv, u32 at,
 	narrow_mix<TYPE, HD>(kv, (at + HALF) * 4, w, s);
 }
 
-/* The warp's tiles of @nr units from unit @unit (of the sequence's) on. */
+/* The warp's tiles of @nr units from the sequence's unit @unit on. */
 template <int TYPE, int HD, int WARPS, int STAGES, typename E>
 DEVICE void decode_warp(const struct k_attn_args &a,
 			const struct attn_item &it, SHARED_PTR(E) kv, u32 unit,
@@ -183,14 +184,14 @@ DEVICE void decode_warp(const struct k_attn_args &a,
 	r.step = WARPS;
 	r.entries = decode_entry(a, it, r, thread_lane());
 	r.coming = decode_entry(a, it, r, thread_lane() + WARP);
-	/* What every query sees. */
+	/* Positions that every query sees. */
 	lo = attn_first(a, it.last);
 	hi = attn_pos(a, it, 0);
 	for (i = 0; i < STAGES - 1; i++) {
 		decode_copy<TYPE, HD, WARPS, STAGES, E>(a, it, r, kv, base, i);
 		copy_commit();
 	}
-	tile_queries<TYPE, HD>(a, it, 0, w);	/* while KV is on its way */
+	tile_queries<TYPE, HD>(a, it, 0, w);	/* while KV is copied */
 	for (i = 0; i < nr; i++) {
 		copy_wait<STAGES - 2>();
 		__syncwarp();
@@ -207,7 +208,7 @@ DEVICE void decode_warp(const struct k_attn_args &a,
 	tile_end<HD>(w);
 }
 
-/* Floats from one row to the next of 32 dims that warps add up. */
+/* Floats from a row to the next, of the 32 dims that warps add up at a time. */
 #define DECODE_PAD	40u
 
 /* Maximum and sum of weights of query @q over all warps. */
@@ -225,7 +226,7 @@ DEVICE void decode_stats(SHARED_PTR(float) stat, u32 q, float *m, float *l)
 		      fast_exp2(stat[(i * ATTN_Q + q) * 2] - *m);
 }
 
-/* Of 32 dims from @d0 on, what the warps have: the result, or a partial one. */
+/* Add up 32 dims from @d0 on over the warps: the result, or a partial one. */
 template <int WARPS>
 DEVICE void decode_add(const struct k_attn_args &a, const struct attn_item &it,
 		       SHARED_PTR(float) sums, SHARED_PTR(float) stat, u32 d0,
@@ -258,7 +259,7 @@ DEVICE void decode_add(const struct k_attn_args &a, const struct attn_item &it,
 	}
 }
 
-/* All warps have done their tiles of an item. */
+/* End an item: add up the results of all warps. */
 template <int TYPE, int HD, int WARPS>
 DEVICE void decode_end(const struct k_attn_args &a, const struct attn_item &it,
 		       SHARED_PTR(float) sums, SHARED_PTR(float) stat,
@@ -324,7 +325,7 @@ DEVICE void decode_block(const struct k_attn_args &a, SHARED_PTR(E) kv)
 	}
 }
 
-/* Heads of up to HD dims; @elem: u16, or u32 for narrow KV. */
+/* A kernel for heads of up to @hd dims; @elem: u16, or u32 for narrow KV. */
 #define ATTN_DECODE(name, type, hd, warps, stages, elem)		\
 	KERNEL(name, (warps) * 32)(struct k_attn_args a)		\
 	{								\

@@ -2,8 +2,8 @@
 /*
  * attn_decode_e4m3.cu - decoding over KV of e4m3 with scales
  *
- * Heads of another size take the next larger kernel; what lies behind the
- * head's last dim is zeros in shared memory and never read from the pool.
+ * Heads of another size take the next larger kernel.  The dims that they lack are
+ * zeros in shared memory, and are never read from the pool.
  */
 #include "kernels/cuda/attn_decode.h"
 

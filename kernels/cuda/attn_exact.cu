@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * attn_exact.cu - attention whose bits depend on position and shape alone
+ * attn_exact.cu - attention in exact mode: its bits depend on position and shape
  *
- * Of each query, for each chunk of KERN_CHUNK absolute positions that it sees:
+ * For each query and each chunk of KERN_CHUNK absolute positions that it sees:
  *
  *   s[t] = (q . k[t]) * scale, the product of dims 4i + j to sum j, in order,
  *	    and the four sums as (0 + 1) + (2 + 3); softcap * tanh(s / softcap)
@@ -10,23 +10,24 @@
  *   l    = sum p: p[t] + p[t + 32], then the tree of warp_sum()
  *   o    = sum of p[t] * v[t] for t in rising order
  *
- * Chunks are folded, in order, into the span of EXACT_SPAN absolute positions
- * that they are of, and spans, in order, into the result.  That order never
- * changes; where the work is done does: a task is an item of up to ATTN_Q
- * queries with all of its spans or, if items are too few for the grid, with one
- * span, whose sums go to memory and are folded by k_attn_exact_join.  Both take
- * the same steps in the same order, so both give the same bits, and which one
- * it is may follow from the company that a query is in.
+ * Chunks are folded, in order, into their span of EXACT_SPAN absolute positions,
+ * and spans, in order, into the result.  That order never changes, but the
+ * division of the work may.  A task is an item of up to ATTN_Q queries with all of
+ * its spans.  If there are too few items for the grid, a task has only one span,
+ * and its sums are written to memory, where k_attn_exact_join folds them.  Both
+ * ways take the same steps in the same order, so they give the same bits, and the
+ * choice between them may depend on the rest of the batch.
  *
  * KV is widened to f32 (element times scale, rounded) on its way to shared
- * memory.  What a query may not see does not enter its sums: it is neither
- * scored nor multiplied.
+ * memory.  A position that a query may not see does not enter the query's sums:
+ * it is neither scored nor multiplied.
  *
- * Shared memory: a chunk of K, then of V in the same place, 33 KiB with heads of
- * 128 dims and 66 KiB with 256, and 12 or 20 KiB beside it.  Two blocks of 256
- * threads are on a multiprocessor, of 128 registers each (some 30 words spill,
- * outside of the loops over dims and positions); one with heads of 256 dims on
- * sm_86 and sm_89.  Products of one thread: four queries times one position.
+ * Shared memory holds a chunk of K, then of V in the same place: 33 KiB with heads
+ * of 128 dims and 66 KiB with 256, and another 12 or 20 KiB.  Two blocks of 256
+ * threads fit on a multiprocessor, with 128 registers a thread (some 30 words
+ * spill, outside of the loops over dims and positions).  With heads of 256 dims
+ * only one fits on sm_86 and sm_89.  A thread computes the scores of four queries
+ * with one position.
  */
 #include "kernels/cuda/attn.h"
 #include "kernels/cuda/fmath.cuh"
@@ -34,11 +35,11 @@
 #define EXACT_THREADS	256u
 #define EXACT_CHUNK	64u		/* KERN_CHUNK */
 #define EXACT_SPAN	512u
-/* Scores, and quads of sums, of one thread: 16 x 64 of them in all. */
+/* Scores, and quads of sums, of a thread: 16 x 64 in a block. */
 #define EXACT_EACH	4u
-#define EXACT_PAD	4u		/* floats behind a row of KV */
+#define EXACT_PAD	4u		/* floats after a row of KV */
 
-/* Items of a sequence; spans of all positions that it sees. */
+/* Items of a sequence; spans of the positions that it sees. */
 DEVICE u32 exact_items(const struct k_attn_args &a, const struct dev_seq &s)
 {
 	return (attn_queries(a, s) + ATTN_Q - 1) / ATTN_Q * a.kv.kv_heads;
@@ -64,7 +65,7 @@ struct exact_split {
 	}
 };
 
-/* Whether items are split into spans, and how many tasks that makes. */
+/* Are items split into spans?  *@tasks: the number of tasks. */
 DEVICE bool exact_is_split(const struct k_attn_args &a, u32 *tasks)
 {
 	const u32 items = attn_total<exact_whole>(a);
@@ -85,7 +86,7 @@ DEVICE struct attn_item exact_item(const struct k_attn_args &a,
 			    i / a.kv.kv_heads * ATTN_Q, ATTN_Q);
 }
 
-/* What was summed up of one query, and four of its dims. */
+/* Sums of one query, with four of its dims. */
 struct exact_sum {
 	float	m;
 	float	l;
@@ -102,7 +103,7 @@ DEVICE struct exact_sum exact_nothing(void)
 	return x;
 }
 
-/* What comes after @x; nothing, if its query saw nothing there. */
+/* Fold @y, the next positions, into @x; no step if the query sees none of them. */
 DEVICE void exact_fold(struct exact_sum &x, const struct exact_sum &y)
 {
 	u32 j;
@@ -147,7 +148,7 @@ DEVICE u32 exact_number(u32 w, u32 i, float scale)
 	return float_bits(mul_rn(scale, (float)(signed char)(w >> i * 8)));
 }
 
-/* 16 bytes of KV as 4 to 16 floats from @at on. */
+/* Widen 16 bytes of KV to 4 to 16 floats from @at on. */
 template <u32 TYPE>
 DEVICE void exact_widen(SHARED_PTR(float) to, u32 at, const quad &x,
 			float scale)
@@ -157,7 +158,7 @@ DEVICE void exact_widen(SHARED_PTR(float) to, u32 at, const quad &x,
 	quad y;
 
 #pragma unroll
-	for (i = 0; i < per; i++) {		/* quads that come out */
+	for (i = 0; i < per; i++) {		/* quads of the result */
 #pragma unroll
 		for (j = 0; j < 4; j++)
 			y.w[j] = exact_number<TYPE>(x.w[(i * 4 + j) / per],
@@ -166,7 +167,7 @@ DEVICE void exact_widen(SHARED_PTR(float) to, u32 at, const quad &x,
 	}
 }
 
-/* K or V of the chunk at @start; zeros where nobody sees it. */
+/* Load K or V of the chunk at @start; zeros for positions that no query sees. */
 template <u32 TYPE>
 DEVICE void exact_load_as(const struct k_attn_args &a,
 			  const struct attn_item &it, SHARED_PTR(float) to,
@@ -220,7 +221,7 @@ DEVICE void exact_load(const struct k_attn_args &a, const struct attn_item &it,
 	}
 }
 
-/* What query @q of an item sees of the chunk at @start: @lo up to @hi. */
+/* Query @q of an item sees the positions @lo up to @hi of the chunk at @start. */
 DEVICE void exact_view(const struct k_attn_args &a, const struct attn_item &it,
 		       u32 q, u32 start, u32 *lo, u32 *hi)
 {
@@ -248,7 +249,7 @@ DEVICE float exact_dot(SHARED_PTR(float) q, u32 q_at, SHARED_PTR(float) k,
 	return add_rn(add_rn(s[0], s[1]), add_rn(s[2], s[3]));
 }
 
-/* Scores of all queries; of what a query does not see there is none. */
+/* Scores of all queries; ATTN_NONE for positions that a query does not see. */
 DEVICE void exact_scores(const struct k_attn_args &a,
 			 const struct attn_item &it, SHARED_PTR(float) q,
 			 SHARED_PTR(float) k, SHARED_PTR(float) p, u32 start)
@@ -272,7 +273,7 @@ DEVICE void exact_scores(const struct k_attn_args &a,
 	}
 }
 
-/* Weights in place of scores; maximum and sum of each query. */
+/* Replace scores by weights; store the maximum and the sum of each query. */
 DEVICE void exact_softmax(const struct attn_item &it, SHARED_PTR(float) p,
 			  SHARED_PTR(float) max_of, SHARED_PTR(float) sum_of)
 {
@@ -297,7 +298,7 @@ DEVICE void exact_softmax(const struct attn_item &it, SHARED_PTR(float) p,
 	}
 }
 
-/* Four dims from @d on of query @q: the chunk's weighted sum of V. */
+/* The chunk's weighted sum of V: four dims from @d on, for query @q. */
 DEVICE struct exact_sum exact_mix(const struct k_attn_args &a,
 				  const struct attn_item &it, u32 q, u32 d,
 				  SHARED_PTR(float) v, SHARED_PTR(float) p,
@@ -319,7 +320,7 @@ DEVICE struct exact_sum exact_mix(const struct k_attn_args &a,
 	return x;
 }
 
-/* The queries, as they are. */
+/* Load the item's queries, unscaled. */
 DEVICE void exact_queries(const struct k_attn_args &a,
 			  const struct attn_item &it, SHARED_PTR(float) q)
 {
@@ -330,7 +331,7 @@ DEVICE void exact_queries(const struct k_attn_args &a,
 		q[i] = a.q[attn_at(a, it, i / hd, a.q_ld) + i % hd];
 }
 
-/* Result, or the part of a span, of quad @i of an item. */
+/* Write the result, or a span's part of it, for quad @i of an item. */
 DEVICE void exact_out(const struct k_attn_args &a, const struct attn_item &it,
 		      u32 i, const struct exact_sum &x, float *part)
 {
@@ -354,7 +355,7 @@ DEVICE void exact_out(const struct k_attn_args &a, const struct attn_item &it,
 	}
 }
 
-/* Four dims from @d on of query @q, as exact_out() left them. */
+/* Read four dims of query @q from @d on, as written by exact_out(). */
 DEVICE struct exact_sum exact_part(const float *part, u32 hd, u32 q, u32 d)
 {
 	const quad y = gl_load16(part + q * hd + d);
@@ -369,7 +370,7 @@ DEVICE struct exact_sum exact_part(const float *part, u32 hd, u32 q, u32 d)
 	return x;
 }
 
-/* Where things lie in the dynamic shared memory. */
+/* Arrays in the dynamic shared memory. */
 struct exact_mem {
 	SHARED_PTR(float)	q;
 	SHARED_PTR(float)	p;
@@ -378,7 +379,7 @@ struct exact_mem {
 	SHARED_PTR(float)	kv;
 };
 
-/* One chunk of an item, folded into the thread's quads. */
+/* Fold one chunk of an item into the thread's quads. */
 DEVICE void exact_chunk(const struct k_attn_args &a, const struct attn_item &it,
 			const struct exact_mem &m, u32 start,
 			struct exact_sum (&span)[EXACT_EACH])
@@ -408,7 +409,7 @@ DEVICE void exact_chunk(const struct k_attn_args &a, const struct attn_item &it,
 	__syncthreads();
 }
 
-/* Spans @span to @end of an item. */
+/* Do the spans from @span up to @end of an item. */
 DEVICE void exact_task(const struct k_attn_args &a, const struct attn_item &it,
 		       const struct exact_mem &m, u32 span, u32 end,
 		       float *part)

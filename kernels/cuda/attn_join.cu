@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * attn_join.cu - add up what blocks of attn_decode.h had of one item
+ * attn_join.cu - add up the partial results of attn_decode.h
  *
- * Block g looks at the place where block g of the decoding began.  If that is
- * inside an item, and no earlier one is, the item's parts are those of g - 1
- * (its second), of g and of the blocks behind it (their first ones), up to the
- * item's end; a block that had no unit left none.  So each item that was cut
- * is joined once, at most one by a block, and queries are dealt out over y.
+ * Block g looks at the first unit of decoding's block g.  If this unit is inside an
+ * item, and no earlier block began inside that item, block g joins the item.  Its
+ * parts are the second part of block g - 1, and the first parts of block g and of
+ * the later blocks up to the item's end; a block without units left no part.  So
+ * each item that was cut is joined once, at most one by each block.  Its queries
+ * are shared out over y of the grid.
  *
- * A batch of parts at a time: each thread has the weight of one, then groups of
- * threads that span the dims by quads share the parts out, so that all of them
- * are on their way at once.
+ * Parts are joined a batch at a time.  Each thread computes the weight of one part.
+ * Then groups of threads, each of which spans the dims by quads, share out the
+ * parts, so that all loads are in flight at once.
  */
 #define ATTN_JOIN_ONLY
 #include "kernels/cuda/attn_decode.h"
 
 #define JOIN_THREADS	256u
 
-/* The parts of one item: of block @g - 1, and @nr - 1 behind it. */
+/* The parts of one item: those of block @g - 1 and of the @nr - 1 blocks after it. */
 struct join_parts {
 	u32	g;
 	u32	nr;
 	u32	total;
 };
 
-/* Part @i, or NULL if its block had nothing. */
+/* Part @i, or NULL if its block had no units. */
 DEVICE const float *join_part(const struct k_attn_args &a,
 			      const struct join_parts &p, u32 i)
 {
@@ -35,7 +36,7 @@ DEVICE const float *join_part(const struct k_attn_args &a,
 	return a.part + (u64)(2 * h + (i == 0)) * ATTN_PART(a.kv.head_dim);
 }
 
-/* The largest score of all parts, by the whole block. */
+/* The largest score of all parts; called by the whole block. */
 DEVICE float join_top(const struct k_attn_args &a, const struct join_parts &p,
 		      u32 q, SHARED_PTR(float) tops)
 {
@@ -63,7 +64,7 @@ DEVICE float join_sum(const struct k_attn_args &a, const struct join_parts &p,
 {
 	const u32 hd = a.kv.head_dim, quads = hd / 4;
 	const u32 groups = JOIN_THREADS / quads, d = threadIdx.x % quads * 4;
-	/* Threads that are left over have no group, and no part. */
+	/* The threads beyond the last whole group have no part. */
 	const u32 mine = threadIdx.x < groups * quads ? threadIdx.x / quads :
 			 JOIN_THREADS;
 	u32 base, i, j;

@@ -2,17 +2,17 @@
 /*
  * attn_prefill.h - attention of many queries of a sequence
  *
- * An item is WARPS * 16 queries of one KV head, all heads of its group for one
- * row, then for the next; it goes over the positions that they see in tiles of
- * KT, which all warps share.  Items are dealt out round robin, those that see
- * most first.
+ * An item is WARPS * 16 queries of one KV head: all heads of its group for one
+ * row, then for the next.  It goes over the positions that they see in tiles of
+ * KT, which all warps share.  Blocks take items round robin; of a sequence the
+ * items that see most positions come first.
  *
- * 16-bit KV has two tiles in shared memory, one worked on and one on its way.
- * Narrow KV comes as it is into a third place, is made bf16 once for all
- * warps, and the next is on its way meanwhile.
+ * For 16-bit KV shared memory has two tiles: one is multiplied while the other is
+ * copied.  Narrow KV is copied to a third place, and then widened to bf16 once for
+ * all warps; the next tile is copied there while this one is multiplied.
  *
  * With heads of 128 dims a block has 256 threads of up to 255 registers, so one
- * is on a multiprocessor; a warp multiplies 16 x 64 scores in one go.
+ * block fits on a multiprocessor.  A warp computes 16 x 64 scores at a time.
  */
 #ifndef KERNELS_CUDA_ATTN_PREFILL_H
 #define KERNELS_CUDA_ATTN_PREFILL_H
@@ -27,7 +27,7 @@ struct prefill_shape {
 	typedef tile_shape<type, HD> tile;
 	static const u32 queries = WARPS * 16;
 	static const u32 threads = WARPS * WARP;
-	/* In pieces of 16 bytes: K or V; all that is multiplied; raw K or V. */
+	/* In pieces of 16 bytes: K or V of a tile; all tiles; raw K or V. */
 	static const u32 half = KT * tile::row;
 	static const u32 tiles = (narrow ? 2 : 4) * half;
 	static const u32 raw_half = KT * raw::pieces;
@@ -46,7 +46,7 @@ struct prefill_work {
 	}
 };
 
-/* The table's entries of a tile, 16 positions a lane. */
+/* The table's entries of a tile, one lane for 16 positions. */
 template <int KT>
 DEVICE u32 prefill_entries(const struct k_attn_args &a,
 			   const struct attn_item &it, u32 start)
@@ -58,7 +58,7 @@ DEVICE u32 prefill_entries(const struct k_attn_args &a,
 	return it.table[pos >> a.block_shift];
 }
 
-/* Copy the tile at @start to piece @to, by the whole block. */
+/* Copy the tile at @start to piece @to; called by the whole block. */
 template <typename S, int KT>
 DEVICE void prefill_copy(const struct k_attn_args &a,
 			 const struct attn_item &it,
@@ -87,7 +87,7 @@ DEVICE void prefill_copy(const struct k_attn_args &a,
 	}
 	if (!S::narrow)
 		return;
-	/* Scales: four positions a piece, K then V; blocks hold whole pieces. */
+	/* Scales: four positions in a piece, K then V; blocks hold whole pieces. */
 	i = threadIdx.x % (KT / 2);
 	row = i % (KT / 4) * 4;
 	pos = start + row;
@@ -99,7 +99,7 @@ DEVICE void prefill_copy(const struct k_attn_args &a,
 		copy_async16(kv, 8 * (to + 2 * half + i), from, there);
 }
 
-/* Narrow KV that was copied to piece S::tiles becomes bf16 at piece 0. */
+/* Widen the narrow KV at piece S::tiles to bf16 at piece 0. */
 template <int TYPE, typename S, int KT>
 DEVICE void prefill_widen(SHARED_PTR(u16) kv, SHARED_PTR(u32) scales)
 {
@@ -128,7 +128,10 @@ DEVICE void prefill_widen(SHARED_PTR(u16) kv, SHARED_PTR(u32) scales)
 	}
 }
 
-/* What a warp's queries see: some of them from @lo on, up to @hi; all ... */
+/*
+ * Positions that a warp's queries see: @lo to @hi are seen by at least one query,
+ * @all_lo to @all_hi by all of them.
+ */
 struct prefill_view {
 	u32	lo;
 	u32	hi;
@@ -150,7 +153,7 @@ DEVICE struct prefill_view prefill_view_of(const struct k_attn_args &a,
 	return v;
 }
 
-/* The warp's queries and one tile. */
+/* The warp's queries with one tile. */
 template <typename S, int HD, int KT>
 DEVICE void prefill_tile(const struct k_attn_args &a, SHARED_PTR(u16) kv,
 			 SHARED_PTR(u32) scales, u32 piece, u32 start,
@@ -199,7 +202,7 @@ DEVICE void prefill_out(const struct k_attn_args &a,
 	}
 }
 
-/* One item, tile after tile. */
+/* One item, tile by tile. */
 template <int TYPE, typename S, int HD, int KT>
 DEVICE void prefill_item(const struct k_attn_args &a,
 			 const struct attn_item &it, SHARED_PTR(u16) kv,
@@ -263,7 +266,7 @@ DEVICE void prefill_block(const struct k_attn_args &a, SHARED_PTR(u16) kv)
 	}
 }
 
-/* Heads of up to HD dims. */
+/* A kernel for heads of up to @hd dims. */
 #define ATTN_PREFILL(name, type, hd, warps, kt)				\
 	KERNEL(name, (warps) * 32)(struct k_attn_args a)		\
 	{								\

@@ -3,19 +3,20 @@
  * attn_tile.h - fast attention of 16 queries over a few positions, by one warp
  *
  * mma_bf16() or mma_f16() with queries as the rows: S = Q K^T, the online
- * softmax in base 2, O += P V.  Lane 4g + t has of S and O the rows g and
- * g + 8, and the columns 2t and 2t + 1 of each tile of 8.
+ * softmax in base 2, O += P V.  Lane 4g + t holds the rows g and g + 8 of S and O,
+ * and of these the columns 2t and 2t + 1 of each tile of 8.
  *
- * bf16: queries and weights are rounded to bf16, once.  f16: to f16, queries
- * times a power of two a row that makes the largest about 2^13, weights times
- * 2^14, so that what is lost is small beside the largest; both divided out in
- * f32.  e4m3 and int8 become bf16, without loss; scales are multiplied to scores
- * and to weights.
+ * With bf16 KV queries and weights are rounded to bf16, once.  With f16 KV they are
+ * rounded to f16: each query times a power of two that makes its largest element
+ * about 2^13, weights times 2^14, so that the rounding errors are small compared
+ * with the largest element.  Both factors are divided out in f32.  e4m3 and int8
+ * are widened to bf16, without loss; scores and weights are multiplied by the
+ * scales.
  *
- * Rows of K and V lie in shared memory in pieces of 16 bytes, placed so that
- * the eight rows of a matrix are in different banks: piece c of row r at
- * c ^ (r & 7), or, where a row is no multiple of 128 bytes, rows an odd number
- * of pieces apart.  Positions that no query of the tile sees are zeros there.
+ * Rows of K and V are stored in shared memory in pieces of 16 bytes, so that the
+ * eight rows of a matrix are in different banks: piece c of row r is at
+ * c ^ (r & 7).  If a row is no multiple of 128 bytes, rows are an odd number of
+ * pieces apart instead.  Positions that no query of the tile sees are zeros.
  */
 #ifndef KERNELS_CUDA_ATTN_TILE_H
 #define KERNELS_CUDA_ATTN_TILE_H
@@ -32,7 +33,7 @@ enum attn_smem {
 
 #define LOG2_E	1.44269504f
 
-/* How KV of a type and heads of up to HD dims lie in shared memory. */
+/* Layout in shared memory of KV of a type, with heads of up to HD dims. */
 template <int TYPE, int HD>
 struct tile_shape {
 	static const bool narrow = TYPE == KERN_E4M3 || TYPE == KERN_I8;
@@ -58,7 +59,7 @@ struct tile_rows {
 	float	o[HD / 8][4];
 	float	m[2];
 	float	l[2];
-	float	mul[2];		/* a score times this is in base 2 */
+	float	mul[2];		/* factor of scores, for base 2 */
 	u32	lo[2];		/* positions seen */
 	u32	hi[2];
 };
@@ -86,7 +87,7 @@ DEVICE float tile_load(const float *q, u32 d, u32 hd)
 	return d < hd ? q[d] : 0.0f;
 }
 
-/* The largest |q| of a row, of which four lanes have some. */
+/* The largest |q| of a row, by the four lanes that share the row. */
 template <int TYPE, int HD>
 DEVICE float tile_largest(const float *q, u32 hd)
 {
@@ -100,7 +101,7 @@ DEVICE float tile_largest(const float *q, u32 hd)
 	return fmaxf(x, __shfl_xor_sync(FULL_MASK, x, 2));
 }
 
-/* Row @i (0 or 1) of the lane's two: from @q, of a query at @pos. */
+/* Load row @i (0 or 1) of the lane's two from @q, a query at @pos. */
 template <int TYPE, int HD>
 DEVICE void tile_query(const struct k_attn_args &a, struct tile_rows<HD> &w,
 		       u32 i, const float *q, u32 pos)
@@ -137,7 +138,7 @@ DEVICE void tile_query(const struct k_attn_args &a, struct tile_rows<HD> &w,
 		w.o[d][2 * i] = w.o[d][2 * i + 1] = 0.0f;
 }
 
-/* The queries from @q0 of an item on; those past its end see nothing. */
+/* Load the queries of an item from @q0 on; those past its end see no position. */
 template <int TYPE, int HD>
 DEVICE void tile_queries(const struct k_attn_args &a,
 			 const struct attn_item &it, u32 q0,
@@ -156,8 +157,8 @@ DEVICE void tile_queries(const struct k_attn_args &a,
 }
 
 /*
- * Scores of N tiles of 8 positions from @pos on become weights; what was
- * summed before weighs less if there is a larger score now.
+ * Turn scores of N tiles of 8 positions from @pos on into weights.  With a larger
+ * score than before, scale the earlier sums down.
  */
 template <int TYPE, int HD, int N>
 DEVICE void tile_softmax(const struct k_attn_args &a, struct tile_rows<HD> &w,
@@ -189,7 +190,7 @@ DEVICE void tile_softmax(const struct k_attn_args &a, struct tile_rows<HD> &w,
 		top[i] = fmaxf(top[i], __shfl_xor_sync(FULL_MASK, top[i], 1));
 		top[i] = fmaxf(top[i], __shfl_xor_sync(FULL_MASK, top[i], 2));
 		top[i] = fmaxf(top[i], w.m[i]);
-		/* All unseen so far: any number does, but infinities. */
+		/* No position seen so far: use any finite number. */
 		x = top[i] == ATTN_NONE ? 0.0f : top[i];
 		c[i] = fast_exp2(w.m[i] - x);
 		w.l[i] *= c[i];
@@ -241,7 +242,7 @@ DEVICE void tile_weights(u32 (&p)[4], const float (&s0)[4],
 	p[3] = tile_pair<TYPE>(s1[2], s1[3]);
 }
 
-/* S of 2 * NP tiles; K's rows at element @at of 16-bit KV. */
+/* S of 2 * NP tiles; rows of K begin at element @at of 16-bit KV. */
 template <int TYPE, int HD, int NP>
 DEVICE void tile_scores(SHARED_PTR(u16) kv, u32 at,
 			const struct tile_rows<HD> &w, float (&s)[2 * NP][4])
@@ -264,7 +265,7 @@ DEVICE void tile_scores(SHARED_PTR(u16) kv, u32 at,
 	}
 }
 
-/* O += P V; V's rows at element @at. */
+/* O += P V; rows of V begin at element @at. */
 template <int TYPE, int HD, int NP>
 DEVICE void tile_mix(SHARED_PTR(u16) kv, u32 at, struct tile_rows<HD> &w,
 		     const float (&s)[2 * NP][4])
@@ -285,7 +286,7 @@ DEVICE void tile_mix(SHARED_PTR(u16) kv, u32 at, struct tile_rows<HD> &w,
 	}
 }
 
-/* Sums of weights, of which four lanes have a part each. */
+/* Add up the sums of weights of the four lanes that share a row. */
 template <int HD>
 DEVICE void tile_end(struct tile_rows<HD> &w)
 {
@@ -300,7 +301,7 @@ DEVICE void tile_end(struct tile_rows<HD> &w)
 
 /* ---- e4m3 and int8 ---- */
 
-/* Byte @i of a word as a number, times its scale still. */
+/* Byte @i of a word as a number, without its scale. */
 template <int TYPE>
 DEVICE float narrow_float(u32 w, u32 i)
 {
@@ -312,7 +313,7 @@ DEVICE float narrow_float(u32 w, u32 i)
 	       8388736.0f;
 }
 
-/* Scores of 16 positions; rows of K at word @at of narrow KV. */
+/* Scores of 16 positions; rows of K begin at word @at of narrow KV. */
 template <int TYPE, int HD>
 DEVICE void narrow_scores(SHARED_PTR(u32) kv, u32 at,
 			  const struct tile_rows<HD> &w, float (&s)[2][4])
@@ -339,7 +340,7 @@ DEVICE void narrow_scores(SHARED_PTR(u32) kv, u32 at,
 	}
 }
 
-/* O += P V; rows of V at word @at. */
+/* O += P V; rows of V begin at word @at. */
 template <int TYPE, int HD>
 DEVICE void narrow_mix(SHARED_PTR(u32) kv, u32 at, struct tile_rows<HD> &w,
 		       const float (&s)[2][4])
@@ -366,8 +367,8 @@ DEVICE void narrow_mix(SHARED_PTR(u32) kv, u32 at, struct tile_rows<HD> &w,
 }
 
 /*
- * @s times the scales, in f32 bits from word @at on, of N tiles of positions.
- * A weight of nothing stays so, whatever the scale.
+ * Multiply @s by the scales of N tiles of positions: f32 bits from word @at on.  A
+ * weight of 0 stays 0 for any scale, also for NaN.
  */
 template <int N>
 DEVICE void narrow_scale(SHARED_PTR(u32) kv, u32 at, float (&s)[N][4],

@@ -2,24 +2,25 @@
 /*
  * blaslt.c - products by cuBLASLt, in fast mode
  *
- * The library knows columns first: its A is W, transposed, its B is x, and its
- * D is y, each as it lies.  It has several algorithms for a shape, and its own
- * guess which is best is often not: so the first time that a shape comes, each
- * of its proposals is timed, and the fastest is kept.  A shape is N, K and M
- * up to the next power of two: prompts have every length, and one choice is
- * good for all in between.
+ * The library stores matrices by columns: its A is W, transposed, its B is x, and
+ * its D is y, each without a copy.  It has several algorithms for a shape, and the
+ * one that it proposes first is often not the fastest.  So the first time that a
+ * shape comes, each of the proposals is timed, and the fastest is kept.  A shape is
+ * N, K, and M rounded up to a power of two: prompts have any length, and one
+ * choice is good for all lengths in between.
  *
- * Timing waits for the GPU, which nothing may do while a step is recorded: a
- * shape that is new then gets the library's first proposal, and is timed when
- * it comes outside.  Steps run once before they are recorded, so that is rare.
+ * Timing waits for the GPU, which is not allowed while a step is recorded.  A shape
+ * that comes first in a recording gets the library's first proposal, and is timed
+ * when it comes again outside of a recording.  Steps run once before they are
+ * recorded, so that is rare.
  *
- * An algorithm that does not take a shape after all is asked for anew for that
- * very shape; what cannot be done is not tried again, and the caller uses a
- * kernel of ours.  Errors of this library are never errors of the context; if
- * the GPU itself failed, the driver says so soon enough.
+ * If the chosen algorithm does not take an M of its shape, the library is asked
+ * again for that very M.  A shape that the library cannot compute is not tried
+ * again; the caller uses a kernel of our own.  An error of this library is not an
+ * error of the context; if the GPU itself failed, the driver reports it soon.
  *
- * Memory that algorithms work in is one piece a context, there from the start,
- * since graphs know its address.
+ * The algorithms' workspace is one piece of memory for each context, allocated at
+ * the start, since graphs contain its address.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -48,7 +49,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 enum choice {
 	GUESSED,	/* the first proposal, until it can be timed */
 	TIMED,
-	NEVER,		/* the library does not do it */
+	NEVER,		/* the library cannot compute it */
 };
 
 struct shape {
@@ -60,12 +61,12 @@ struct shape {
 };
 
 /**
- * struct blaslt - one context's
+ * struct blaslt - the library's state of one context
  * @desc:  the operation: A transposed, f32 sums
- * @pref:  how much memory proposals may ask for
- * @memory: @bytes of it, or none
- * @from, @to: events to take the time by
- * @shape: @nr_shapes of them that came so far
+ * @pref:  limit of the workspace of proposals
+ * @memory: workspace of @bytes, or NULL
+ * @from, @to: events for timing
+ * @shape: the @nr_shapes shapes that came so far
  */
 struct blaslt {
 	struct lt_handle	*handle;
@@ -159,7 +160,7 @@ void blaslt_close(struct cuda_ctx *c, struct blaslt *lt)
 {
 	if (!lt)
 		return;
-	/* Whatever these say, there is nothing left to do about it. */
+	/* Errors are ignored: there is no way to handle them. */
 	if (lt->from)
 		(void)!c->cu->EventDestroy(lt->from);
 	if (lt->to)
@@ -222,7 +223,7 @@ static bool fits(const struct blaslt *lt, const struct lt_result *r)
 	return !r->state && r->workspace <= lt->bytes;
 }
 
-/* The first of them that the library stands by. */
+/* Choose the first proposal that can be used. */
 static bool guess(struct blaslt *lt, struct shape *s, const struct lt_result *r,
 		  int nr)
 {
@@ -239,7 +240,7 @@ static bool guess(struct blaslt *lt, struct shape *s, const struct lt_result *r,
 	return false;
 }
 
-/* Milliseconds of TIMED_RUNS products by @r; negative: it does not do it. */
+/* Milliseconds of TIMED_RUNS products by @r; negative: @r cannot be used. */
 static float time_one(struct cuda_ctx *c, struct blaslt *lt,
 		      const struct blaslt_gemm *g, const struct layouts *l,
 		      const struct lt_result *r)
@@ -248,7 +249,7 @@ static float time_one(struct cuda_ctx *c, struct blaslt *lt,
 	CUresult e;
 	u32 i;
 
-	/* Once before: code is loaded at first use. */
+	/* Run it once before: code is loaded at first use. */
 	if (!fits(lt, r) || !multiply(c, lt, g, l, &r->algo))
 		return -1;
 	e = c->cu->EventRecord(lt->from, c->stream);
@@ -263,7 +264,7 @@ static float time_one(struct cuda_ctx *c, struct blaslt *lt,
 	return e ? -1 : ms;
 }
 
-/* Keep the fastest; y has its result when this is over. */
+/* Choose the fastest proposal; y has the product then. */
 static void choose(struct cuda_ctx *c, struct blaslt *lt,
 		   const struct blaslt_gemm *g, const struct layouts *l,
 		   struct shape *s)
@@ -293,7 +294,7 @@ static u32 bucket(u32 m)
 	return max((u32)roundup_pow_of_two(m), BUCKET_MIN);
 }
 
-/* The shape's entry, new ones GUESSED without an algorithm; NULL: no room. */
+/* The shape's entry; a new one is GUESSED without an algorithm; NULL: no room. */
 static struct shape *shape_of(struct blaslt *lt, const struct blaslt_gemm *g,
 			      bool *is_new)
 {
@@ -311,7 +312,7 @@ static struct shape *shape_of(struct blaslt *lt, const struct blaslt_gemm *g,
 	return s;
 }
 
-/* The choice does not do for this M: what the library says of this very M. */
+/* The choice does not take this M: use the library's proposal for this very M. */
 static bool multiply_anew(struct cuda_ctx *c, struct blaslt *lt,
 			  const struct blaslt_gemm *g, const struct layouts *l)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blaslt.h - what is used of cuBLASLt, found at run time
+ * blaslt.h - the functions of cuBLASLt in use, loaded at run time
  *
- * Declared here as far as it is used, so neither headers nor libraries of the
- * toolkit are needed; a test compares the list with cublasLt.h where that is
- * installed.  Functions are named without "cublasLt".
+ * This file declares the functions in use, so neither headers nor libraries of the
+ * toolkit are needed.  If cublasLt.h is installed, a test compares the list with
+ * it.  Functions are named without "cublasLt".
  */
 #ifndef KERNELS_CUDA_BLASLT_H
 #define KERNELS_CUDA_BLASLT_H
@@ -48,7 +48,7 @@ struct lt_result {
 	int		reserved[4];
 };
 
-/* The types in the list, so that a test can put the toolkit's in their place. */
+/* The types in the list; a test replaces them by the toolkit's. */
 #define LT_HANDLE	struct lt_handle *
 #define LT_DESC		struct lt_desc *
 #define LT_LAYOUT	struct lt_layout *
@@ -84,8 +84,8 @@ struct blaslt;
 
 /**
  * struct blaslt_gemm - y[m][n] = x[m][k] * w[n][k]^T
- * @x: bf16, rows @x_ld apart; like @w and @y at a multiple of 16 bytes, and
- *	each of their rows, too
+ * @x: bf16, rows @x_ld apart; every row of @x, @w and @y begins at a multiple of
+ *	16 bytes
  * @w: bf16, dense
  * @y: f32, rows @y_ld apart
  */
@@ -101,12 +101,13 @@ struct blaslt_gemm {
 };
 
 /**
- * blaslt_open() - a handle of the library for @c
+ * blaslt_open() - open a handle of the library for @c
  *
- * $KVMM_CUBLASLT names the library to use; "none" says to do without.  What is
- * missing is said once a process.
+ * $KVMM_CUBLASLT names the library to use; with "none" no library is used.  A
+ * missing library or function is logged once a process.
  *
- * Return: NULL where there is none: products have a kernel of their own.
+ * Return: NULL if the library is missing or cannot be used; products then use
+ * kernels of our own.
  */
 struct blaslt *blaslt_open(struct cuda_ctx *c);
 void blaslt_close(struct cuda_ctx *c, struct blaslt *lt);
@@ -114,13 +115,12 @@ void blaslt_close(struct cuda_ctx *c, struct blaslt *lt);
 /**
  * blaslt_gemm() - put a product into the stream of @c
  *
- * Return: false if the library has no way to do it, and nothing is in the
- * stream.
+ * Return: false if the library cannot compute it; the caller must then do so.
  */
 bool blaslt_gemm(struct cuda_ctx *c, struct blaslt *lt,
 		 const struct blaslt_gemm *g);
 
-/* For tests: shapes that have a choice, and how many of them were timed. */
+/* For tests: number of shapes with an algorithm, and of those that were timed. */
 void blaslt_count(const struct blaslt *lt, u32 *chosen, u32 *timed);
 
 #endif /* KERNELS_CUDA_BLASLT_H */

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ctx.c - a GPU: opened, described, launched on, closed
+ * ctx.c - open, describe and close a GPU, and launch kernels on it
  *
- * A context is one model's: a stream of its own in the device's primary
- * context, which all of the process shares, the module with the device code,
- * and memory for scratch.  Ops go into the stream and are not waited for.
+ * Each model has its own context: a stream in the device's primary context, which
+ * the whole process shares, the modules with the device code, and scratch memory.
+ * Ops are put into the stream, and no op waits.
  *
  * Failures.  After an error of a kernel the driver's context is lost for the
- * whole process, so the first failure is the only one: it is kept with its
- * words, and from then on nothing is launched or copied.  Ops return nothing;
- * who waits for results is told.
+ * whole process, so only the first failure counts: its code and text are kept, and
+ * from then on nothing is launched or copied.  Ops return nothing; the functions
+ * that wait for results return the failure.
  *
- * Threads.  One at a time uses a context, but not always the same; the driver
- * wants its context to be current on each, which cuda_enter() sees to.
+ * Threads.  One thread at a time uses a context, but not always the same thread.
+ * The driver needs its context to be current on each of them; cuda_enter() makes
+ * it so.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/cuda/internal.h"
 
-/* image.S: the device code as nvcc made it; of size 0 where there was no nvcc. */
-/* Of image.S: an image of each file of device code, and NULL. */
+/* From image.S: the image of each file of device code, then NULL. */
 extern const void *const kern_cuda_images[];
 
 static const struct {
@@ -32,7 +32,7 @@ static const struct {
 #undef x
 };
 
-/* Whose context is current on this thread, by its id. */
+/* The id of the context that is current on this thread. */
 static __thread u64 entered;
 
 int cuda_fail(struct cuda_ctx *c, const char *what, CUresult r)
@@ -84,7 +84,7 @@ void *cuda_scratch(struct cuda_ctx *c, u64 bytes)
 	if (bytes <= c->scratch_bytes)
 		return c->err ? NULL : c->scratch;
 	if (c->step == CUDA_STEP_RECORD) {
-		/* Nothing may be allocated now: the step will be run again. */
+		/* A recording cannot allocate: the step will be run again. */
 		c->short_of = max(c->short_of, bytes);
 		return NULL;
 	}
@@ -142,7 +142,7 @@ static int device_get(struct cuda_ctx *c, u32 number)
 	return c->err;
 }
 
-/* In whichever module it is. */
+/* Find kernel @k in the modules. */
 static int function_get(struct cuda_ctx *c, u32 k)
 {
 	CUresult r = CUDA_ERROR_NOT_FOUND;
@@ -152,7 +152,7 @@ static int function_get(struct cuda_ctx *c, u32 k)
 	for (i = 0; r == CUDA_ERROR_NOT_FOUND && i < c->nr_modules; i++)
 		r = c->cu->ModuleGetFunction(&c->fn[k], c->module[i],
 					     kernels[k].name);
-	/* Arrays with a size of their own count, too: ask whatever the sum is. */
+	/* Static arrays count towards the default limit, too: always raise it. */
 	if (!r && kernels[k].smem)
 		r = c->cu->FuncSetAttribute(c->fn[k],
 					    CU_FUNC_MAX_DYNAMIC_SHARED,
@@ -177,8 +177,8 @@ static int module_load(struct cuda_ctx *c, const void *image, const char *what)
 }
 
 /*
- * Without an image a GPU has nothing to run, which its driver says; only one
- * that brings code of its own goes on.
+ * Without an image the driver of a GPU fails to load the module.  Only the tests'
+ * stand-in, which has its own code, accepts that.
  */
 static int modules_load(struct cuda_ctx *c)
 {
@@ -238,7 +238,7 @@ int cuda_open(const struct kern_opts *opts, bool exact, struct kern_ctx **ret,
 	return 0;
 }
 
-/* What is left is the driver's own business when the context failed. */
+/* Errors are ignored: after a failure of the context the driver frees the rest. */
 void cuda_close(struct kern_ctx *ctx)
 {
 	struct cuda_ctx *c = cuda_of(ctx);
@@ -246,7 +246,7 @@ void cuda_close(struct kern_ctx *ctx)
 	if (!c)
 		return;
 	if (c->context) {
-		/* Also after a failure: what can be given back, is. */
+		/* Also after a failure: free as much as possible. */
 		(void)!c->cu->CtxSetCurrent(c->context);
 		if (c->stream)
 			(void)!c->cu->StreamSynchronize(c->stream);
@@ -272,7 +272,7 @@ void cuda_describe(struct kern_ctx *ctx, struct kern_device *dev)
 	size_t free_bytes = 0, bytes = 0;
 	struct cu_uuid uuid = { 0 };
 
-	/* What the driver does not tell stays 0. */
+	/* Fields that the driver does not report stay 0. */
 	if (c->cu->DeviceGetName(dev->name, sizeof(dev->name), c->device))
 		dev->name[0] = 0;
 	snprintf(dev->variant, sizeof(dev->variant), "sm_%u", c->arch);

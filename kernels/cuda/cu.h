@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cu.h - the language of the device code: CUDA, and what a CPU can stand in for
+ * cu.h - the language of the device code, for GPUs and for the tests' CPU stand-in
  *
- * Every .cu file here is compiled twice: by nvcc for GPUs, and by a C++
- * compiler for the tests, where tests/standin/shim.h runs each thread of a
- * block as a fiber and watches what the threads do to each other.  So device
- * code says what it means by the names below and by these of CUDA alone:
- * threadIdx, blockIdx, blockDim, gridDim, __syncthreads(), __syncwarp(),
- * __shfl_sync() and its kin, __ballot_sync(), __any_sync(), atomicAdd(),
- * atomicMax(), fmaf() and the other functions of math.h.  What needs PTX is a
- * function here, with a twin in plain C in the shim.
+ * Every .cu file in this folder is compiled twice: by nvcc for GPUs, and by a C++
+ * compiler for the tests, where tests/standin/shim.h runs each thread of a block
+ * as a fiber and checks for races between the threads.  So device code may use
+ * only the names below and these names of CUDA: threadIdx, blockIdx, blockDim,
+ * gridDim, __syncthreads(), __syncwarp(), __shfl_sync() and its variants,
+ * __ballot_sync(), __any_sync(), atomicAdd(), atomicMax(), fmaf() and the other
+ * functions of math.h.  Code that needs PTX is a function in this file, with a
+ * twin in plain C in the shim.
  *
- * Shared memory is declared by SHARED() or DYN_SHARED() and read and written
- * element by element through it, or by the functions below that take such an
- * array and an index: in the shim the array is an object that knows its
- * length, and who wrote which element since the last barrier.  A raw pointer
- * into it is a defect, since it hides both; a function that is handed one takes
- * a SHARED_PTR().
+ * Shared memory is declared by SHARED() or DYN_SHARED().  It is read and written by
+ * element through that array, or by the functions below that take such an array
+ * and an index.  In the shim the array is an object that knows its length, and the
+ * threads that read and wrote each element.  A raw pointer into it is a defect,
+ * since it hides both.  A function with a shared array as an argument takes a
+ * SHARED_PTR().
  *
  * A kernel has one argument, a structure of args.h, by value, and is named in
  * list.h:
  *
  *	KERNEL(k_add, 256)(struct k_add_args a) { ... }
  *
- * with the most threads that a block of it may have.  Blocks are of one
- * dimension, grids of up to three.
+ * The number is the most threads that a block of it may have.  Blocks have one
+ * dimension, grids up to three.
  */
 #ifndef KERNELS_CUDA_CU_H
 #define KERNELS_CUDA_CU_H
@@ -46,7 +46,7 @@
 #define DYN_SHARED(type, name)						\
 	extern __shared__ __align__(128) u8 dyn_shared_[];		\
 	type *const name = (type *)dyn_shared_
-/* Such an array, or array + offset, handed to a function. */
+/* Type of an argument that is such an array, or array + offset. */
 #define SHARED_PTR(type)	type *
 
 /* 16 bytes at once; indices count elements of the array's own type. */
@@ -72,7 +72,7 @@ DEVICE quad gl_load16(const void *p)
 	return *(const quad *)p;
 }
 
-/* The same, of what is read once and not again: first out of the caches. */
+/* The same for bytes that are read only once: evict them first. */
 DEVICE quad gl_stream16(const void *p)
 {
 	quad q;
@@ -89,11 +89,11 @@ DEVICE void gl_store16(void *p, const quad &q)
 }
 
 /*
- * Copies that go on beside the caller: from global memory to element @i of a
- * shared array, 16 bytes; with @there false 16 bytes of zeros, and @from is
- * not read.  They belong to the caller's open group; copy_commit() closes it,
- * and copy_wait<N>() waits until at most N of the caller's groups are under
- * way.  Others see the bytes after a barrier behind that.
+ * Asynchronous copies of 16 bytes from global memory to element @i of a shared
+ * array; with @there false they store zeros, and @from is not read.  A copy belongs
+ * to the thread's open group.  copy_commit() closes the group, and copy_wait<N>()
+ * waits until at most N of the thread's groups are pending.  Other threads see
+ * the bytes after a barrier that follows the wait.
  */
 template <typename T>
 DEVICE void copy_async16(T *array, u32 i, const void *from, bool there)
@@ -117,10 +117,9 @@ DEVICE void copy_wait(void)
 }
 
 /*
- * Four 8 x 8 matrices of 16-bit elements, by the whole warp: lane l gives the
- * index of the row of 8 elements number l % 8 of matrix l / 8, and gets of each
- * matrix the elements 2 * (l % 4) and the next, of row l / 4; transposed: of
- * column l / 4.
+ * Load four 8 x 8 matrices of 16-bit elements, by the whole warp.  Lane l passes the
+ * index of row l % 8 of matrix l / 8.  From each matrix it gets the elements
+ * 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4; transposed: of column l / 4.
  */
 DEVICE void mat_load4(u32 (&r)[4], const u16 *array, u32 i)
 {
@@ -200,7 +199,7 @@ DEVICE u32 float_bits(float f)
 	return __float_as_uint(f);
 }
 
-/* Products and sums that the compiler may not fuse or take apart. */
+/* Products and sums that the compiler may not fuse or split. */
 DEVICE float mul_rn(float a, float b)
 {
 	return __fmul_rn(a, b);
@@ -216,7 +215,7 @@ DEVICE float fma_rn(float a, float b, float c)
 	return __fmaf_rn(a, b, c);
 }
 
-/* 2^x and 1/x, fast: within 2 units in the last place; fast mode alone. */
+/* 2^x, within 2 units in the last place; only for fast mode. */
 DEVICE float fast_exp2(float x)
 {
 	float y;
@@ -225,14 +224,14 @@ DEVICE float fast_exp2(float x)
 	return y;
 }
 
-/* Stores of a block before it are seen by who sees what comes after it. */
+/* Other blocks that see stores after the fence also see those before it. */
 DEVICE void fence_device(void)
 {
 	__threadfence();
 }
 #endif /* KVMM_SHIM */
 
-/* ---- from here on the same code for both ---- */
+/* ---- the same code for GPUs and for the shim ---- */
 
 DEVICE u32 thread_lane(void)
 {
@@ -250,8 +249,9 @@ DEVICE float bf16_to_f32(u16 h)
 }
 
 /*
- * To nearest even; NaN keeps its sign and payload, as in the reference, which
- * the instruction behind bf16_pair() does not: what is stored is by this.
+ * To nearest even.  A NaN keeps its sign and payload, as in the reference; the
+ * instruction of bf16_pair() does not keep them, so results are stored by this
+ * function.
  */
 DEVICE u16 f32_to_bf16(float f)
 {
@@ -272,7 +272,7 @@ DEVICE float e4m3_to_f32(u8 b)
 	return (b & 0x7f) == 0x7f ? bits_float(0x7fc00000) : f;
 }
 
-/* Sums and maxima over a warp, in a fixed tree: all lanes have the result. */
+/* Sum and maximum over a warp, in a fixed tree: all lanes get the result. */
 DEVICE float warp_sum(float v)
 {
 	u32 i;

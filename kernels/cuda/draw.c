@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * draw.c - tokens that are wanted, on their way to the device and back
+ * draw.c - upload draws to the device, and fetch the tokens
  *
- * Parameters and lists of all draws are laid out in one piece of memory, go up
- * in one copy, and what was drawn comes back in one or two.  Behind what goes
- * up lies room for results, and for logits that edits will change and logprobs
- * want back:
+ * Parameters and lists of all draws are laid out in one piece of memory and
+ * uploaded in one copy; results are fetched in one or two.  After the uploaded part
+ * there is room for results, and for logits that edits change and logprobs need
+ * unchanged:
  *
  *	draws | lists of each row | drawn | top | saved
  *
- * It is memory of its own and no graph knows it, so it may grow: draws are
- * never recorded, they follow a step that was.  Sampling of one batch is in
- * line behind its logits, and the next step behind sampling.
+ * No graph contains the address of this memory, so it may grow: draws are never
+ * recorded, but follow a step.  The stream runs the draws of a batch after its
+ * logits, and the next step after the draws.
  *
- * Draws of one row have the same lists, so these go up once a row; its first
- * draw makes the edits.
+ * Draws of one row have the same lists, so these are uploaded once a row, and the
+ * row's first draw makes the edits.
  */
 #include <stdlib.h>
 
@@ -30,14 +30,14 @@ _Static_assert(sizeof(struct dev_drawn) == sizeof(struct kern_drawn) &&
 	       SAMPLE_TOP_MAX == KERN_TOP_MAX,
 	       "what the device and its callers call one thing");
 
-/* The piece while it is laid out; with no memory bytes are only counted. */
+/* The piece while it is laid out; without @host bytes are only counted. */
 struct layout {
 	u8	*host;
 	u8	*dev;
 	u64	at;
 };
 
-/* Room for @bytes; returns where the device has it. */
+/* Reserve @bytes, and copy them from @from; returns their address on the device. */
 static void *lay(struct layout *l, const void *from, u64 bytes)
 {
 	const u64 at = l->at;
@@ -50,7 +50,7 @@ static void *lay(struct layout *l, const void *from, u64 bytes)
 	return l->dev + at;
 }
 
-/* A bit each token. */
+/* One bit for each token. */
 static const u32 *lay_allowed(struct layout *l, const struct kern_draw *d,
 			      u32 vocab)
 {
@@ -91,7 +91,8 @@ static struct dev_draw lay_draw(struct layout *l, const struct kern_sample *s,
 }
 
 /*
- * All draws into @l; @a gets what they amount to.  Return: logits to be saved.
+ * Lay out all draws in @l; @a gets their address, and whether any of them adjusts
+ * or wants logprobs.  Return: number of logits to save.
  */
 static u32 lay_draws(struct layout *l, const struct kern_sample *s,
 		     struct cuda_sample *a)
@@ -126,7 +127,7 @@ static u32 lay_draws(struct layout *l, const struct kern_sample *s,
 	return saved;
 }
 
-/* Lay out all of it; returns what goes up, l->at is what there is. */
+/* Lay out the whole piece of l->at bytes; returns the bytes to upload. */
 static u64 lay_all(struct layout *l, const struct kern_sample *s,
 		   struct cuda_sample *a)
 {

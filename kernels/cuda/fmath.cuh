@@ -2,14 +2,14 @@
 /*
  * fmath.cuh - functions of elements, and rows by quads, for device code
  *
- * The functions are the project's own, of operations that round to nearest and
- * that no compiler may fuse or take apart: the same bits on every GPU, and in
- * the tests' stand-in.  None of them is one of the hardware's approximations.
+ * The functions consist of operations that round to nearest, and that no compiler
+ * may fuse or split.  So they have the same bits on every GPU, and in the tests'
+ * stand-in.  None of them uses an approximation of the hardware.
  *
- * A row is read and written by quads of four elements.  Where its address
- * allows it a quad is one access of 16 bytes, else four; what lies past the
- * end of the row reads as zero.  Who treats which element does not depend on
- * that, so bits do not either.
+ * A row is read and written by quads of four elements.  A quad is one access of 16
+ * bytes if the row's alignment allows it, else four accesses; elements past the end
+ * of the row read as zero.  The thread that computes an element does not depend on
+ * the alignment, so bits do not either.
  */
 #ifndef KERNELS_CUDA_FMATH_CUH
 #define KERNELS_CUDA_FMATH_CUH
@@ -76,8 +76,8 @@ DEVICE float sub_rn(float a, float b)
  * above 88.7.
  *
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r by a polynomial of degree 6
- * (minimax of relative error, 3e-9); n goes straight into the exponent, in two
- * halves, so that neither leaves the range.
+ * (minimax of relative error, 3e-9); the exponent is scaled by n in two halves, so
+ * that neither factor leaves the range.
  */
 DEVICE float f_exp(float x)
 {
@@ -102,9 +102,9 @@ DEVICE float f_exp(float x)
 }
 
 /*
- * tanh(x) within 3 units in the last place.  Small arguments by an odd
- * polynomial (minimax, 9e-8), since 1 - 2 / (exp(2x) + 1) would lose their
- * digits; large ones by that.
+ * tanh(x) within 3 units in the last place.  Large arguments use
+ * 1 - 2 / (exp(2x) + 1).  It would lose digits of small ones, which use an odd
+ * polynomial (minimax, 9e-8).
  */
 DEVICE float f_tanh(float x)
 {
@@ -123,7 +123,7 @@ DEVICE float f_tanh(float x)
 }
 
 /*
- * Half of erfc(a) for a >= 0, within 1e-6 of itself: exp(-a^2) times a
+ * Half of erfc(a) for a >= 0, with a relative error below 1e-6: exp(-a^2) times a
  * polynomial in 1 / (1 + a / 2) (minimax on 0 <= a <= 6.5, 3e-7; beyond, the
  * exponential is below 1e-18).
  */
@@ -143,7 +143,7 @@ DEVICE float f_half_erfc(float a)
 	return mul_rn(mul_rn(p, f_exp(-mul_rn(a, a))), 0.5f);
 }
 
-/* "Rotate half": what becomes of the element of the first half, and second. */
+/* "Rotate half": the new element of the first half, and of the second. */
 DEVICE float turn_first(float a, float b, float c, float s)
 {
 	return fma_rn(a, c, -mul_rn(b, s));

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gemm.c - which kernel a product takes
+ * gemm.c - choose the kernel of a product
  *
  * Exact mode has kernels for few and for many rows that all keep one order of
- * sums (gemm_exact.cu), so the choice between them is of time alone.  They
- * multiply f32, and so serve fast mode, too, wherever it may round nothing:
- * weights that are not bf16.  With bf16 weights in fast mode up to 16 rows
- * stream the weights (gemm_skinny.cu), and more are left to cuBLASLt, or to
- * our own tiles where it is missing or the addresses are not to its taste.
+ * sums (gemm_exact.cu), so the choice between them only changes the time.  They
+ * multiply f32, so fast mode uses them for weights that are not bf16.  With bf16
+ * weights in fast mode, gemm_skinny.cu streams the weights for up to 16 rows.  With
+ * more rows cuBLASLt computes the product, or gemm_tile.cu if the library is
+ * missing or does not take the addresses or the shape.
  *
- * Several matrices with one x go in one launch; blocks along N are numbered
- * through all of them.
+ * Several matrices with one x are multiplied in one launch; blocks along N are
+ * numbered through all of them.
  */
 #include <stdlib.h>
 
 #include "kernels/cuda/blaslt.h"
 
-/* Rows of x that the kernels for few rows take. */
+/* Most rows of x for the kernels for few rows. */
 #define EXACT_FEW	16u
 #define SKINNY_FEW	16u
 
 #define MAX_TICKETS	16384u
 #define MAX_SPLITS	16u
 
-/* How long a block of k_gemm_skinny* takes to begin, in columns of K. */
+/* Time for a block of k_gemm_skinny* to start, in columns of K. */
 #define SKINNY_START	64u
-/* Blocks that a multiprocessor needs to be reading all the time. */
+/* Blocks on a multiprocessor that keep it reading all the time. */
 #define SKINNY_BLOCKS	4u
 
-#define NARROW_BLOCKS	8u	/* a multiprocessor, of 256 threads */
+#define NARROW_BLOCKS	8u	/* on a multiprocessor, of 256 threads */
 
 /**
- * struct cuda_gemm - what products keep in a context
+ * struct cuda_gemm - state of products in a context
  * @lt:     cuBLASLt, or NULL
- * @ticket: [MAX_TICKETS] zeros, of k_gemm_skinny*
+ * @ticket: [MAX_TICKETS] zeros, for k_gemm_skinny*
  */
 struct cuda_gemm {
 	struct blaslt	*lt;
 	u32		*ticket;
 };
 
-/* Bytes of dynamic shared memory of each kernel, as list.h says. */
+/* Bytes of dynamic shared memory of each kernel, from list.h. */
 static const u32 smem_of[CUDA_NR_KERNELS] = {
 #define x(name, smem)	smem,
 	CUDA_KERNELS(x)
@@ -91,7 +91,7 @@ static bool aligned(const void *p, u64 row_bytes)
 	return !((uintptr_t)p % 16) && !(row_bytes % 16);
 }
 
-/* Weights of all parts: 16 bytes at a time? */
+/* Can weights of all parts be read 16 bytes at a time? */
 static bool w_aligned(const struct kern_gemm_out *out, u32 nr)
 {
 	u32 i;
@@ -103,7 +103,7 @@ static bool w_aligned(const struct kern_gemm_out *out, u32 nr)
 	return true;
 }
 
-/* The arguments but for blocks, which depend on the kernel. */
+/* The arguments without the blocks, which depend on the kernel. */
 static struct gemm_args args_of(struct cuda_ctx *c, const float *x, u64 x_ld,
 				const struct kern_gemm_out *out, u32 nr, u32 m)
 {
@@ -124,7 +124,7 @@ static struct gemm_args args_of(struct cuda_ctx *c, const float *x, u64 x_ld,
 	return a;
 }
 
-/* Blocks of @rows outputs each. */
+/* Number the blocks, of @rows outputs each. */
 static void number_blocks(struct gemm_args *a, u32 rows)
 {
 	u32 i;
@@ -139,7 +139,7 @@ static void number_blocks(struct gemm_args *a, u32 rows)
 static void launch_exact(struct cuda_ctx *c, struct gemm_args *a,
 			 enum cuda_kernel k, u32 tile_m, u32 tile_n)
 {
-	/* The structures of these kernels are struct gemm_args and no more. */
+	/* The structures of these kernels are only struct gemm_args. */
 	number_blocks(a, tile_n);
 	cuda_launch(c, k, (struct cuda_grid){
 		DIV_ROUND_UP(a->m, tile_m), a->nr_blocks, 1, 128, smem_of[k],
@@ -170,8 +170,8 @@ static void gemm_exact(struct cuda_ctx *c, struct gemm_args *a)
 }
 
 /*
- * The time is that of the multiprocessor with most blocks, or of as many as it
- * takes to keep it reading; a block has its columns and its beginning.
+ * The cost is that of the multiprocessor with most blocks, but at least of the
+ * SKINNY_BLOCKS that keep it reading.  A block costs its columns and its start.
  */
 u32 cuda_gemm_range(u32 blocks, u32 k, u32 sms)
 {
@@ -235,7 +235,7 @@ static u32 elementwise_blocks(struct cuda_ctx *c, u64 n)
 	return min(DIV_ROUND_UP(n, (u64)256), (u64)c->sms * NARROW_BLOCKS);
 }
 
-/* x in bf16, rows filled up with zeros; @a is then of that. */
+/* Round x to bf16, rows padded with zeros; @a takes that x then. */
 static bool narrow(struct cuda_ctx *c, struct gemm_args *a)
 {
 	const u32 ld = ALIGN_UP(a->k, 8u);
@@ -254,7 +254,7 @@ static bool narrow(struct cuda_ctx *c, struct gemm_args *a)
 	return true;
 }
 
-/* One part by the library, with x narrowed; the bias and the rounding are ours. */
+/* One part by the library, with x in bf16; then the bias and the rounding. */
 static bool part_by_lt(struct cuda_ctx *c, const struct gemm_args *a,
 		       const struct gemm_part *p)
 {
@@ -277,7 +277,7 @@ static bool part_by_lt(struct cuda_ctx *c, const struct gemm_args *a,
 	return true;
 }
 
-/* What the library did leaves the list; the rest goes in one launch of ours. */
+/* The library takes the parts that it can; one launch of ours takes the rest. */
 static void gemm_long(struct cuda_ctx *c, struct gemm_args *a)
 {
 	u32 i, left = 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm_dev.cuh - what the kernels of products share: parts, widening, results
+ * gemm_dev.cuh - shared by the kernels of products: parts, widening, results
  *
- * A launch multiplies one x with up to GEMM_PARTS matrices; blocks along N are
- * numbered through all of them, and each block works for one.
+ * A launch multiplies one x by up to GEMM_PARTS matrices.  Blocks along N are
+ * numbered through all of them, and each block belongs to one matrix.
  */
 #ifndef KERNELS_CUDA_GEMM_DEV_CUH
 #define KERNELS_CUDA_GEMM_DEV_CUH
 
 #include "kernels/cuda/cu.h"
 
-/* The part that block @block along N is of. */
+/* The part of block @block along N. */
 DEVICE struct gemm_part gemm_part_of(const struct gemm_args &a, u32 block)
 {
 	struct gemm_part p = a.part[0];
@@ -23,7 +23,7 @@ DEVICE struct gemm_part gemm_part_of(const struct gemm_args &a, u32 block)
 	return p;
 }
 
-/* A sum is complete: the bias last, then the rounding of the arithmetic. */
+/* Store a complete sum: add the bias last, then round if @settle. */
 DEVICE void gemm_result(const struct gemm_part &p, u32 settle, u32 m, u32 n,
 			float v)
 {
@@ -57,7 +57,7 @@ DEVICE float gemm_widen(u32 word, u32 i)
 	return f16_to_f32((u16)(i ? word >> 16 : word));
 }
 
-/* One element at a time, for what is not aligned; a word of @TYPE elements. */
+/* A word of @TYPE elements, one element at a time, for rows that are not aligned. */
 template <int TYPE>
 DEVICE u32 gemm_load_word(const void *row, u32 k, u32 end)
 {

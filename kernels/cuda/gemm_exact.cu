@@ -5,26 +5,26 @@
  * K is cut into runs of GEMM_RUN elements.  The sum of a run is a chain of
  * fused multiply-adds by rising k, from 0 on; the sums of the runs are added
  * to the total in order, the first to 0, and the bias last.  The last run is
- * filled up with zeros, which take the same steps.  So an element of the
- * result depends on its row of x, its row of W and K, and on nothing else:
- * the kernels below differ in who holds what, never in a step of arithmetic.
+ * padded with zeros, which take the same steps.  So an element of the result
+ * depends only on its row of x, its row of W and K.  The kernels below divide the
+ * work among threads differently, but have the same steps of arithmetic.
  *
- * exact1, exact4: few rows, bound by the reading of W.  A block takes 16 or 32
- * rows of W, eight runs of each at once: thread (row, run) has one chain for
- * each row of x, and the eight sums are handed over by shuffles and added in
- * order.  Both operands come by asynchronous copies, pieces of 128 bytes a run
- * (f32 weights: half a run), 16 bytes apart, so that eight threads of a warp
- * that read eight runs meet no bank twice.
+ * exact1, exact4: few rows, bound by reading W.  A block takes 16 or 32 rows of W,
+ * eight runs of each at once.  Thread (row, run) has one chain for each row of x;
+ * shuffles collect the eight sums, which are added in order.  Asynchronous copies
+ * load both operands.  A piece is 128 bytes of a run of W (f32 weights: half a
+ * run); the gaps of 16 bytes between pieces keep eight threads of a warp that read
+ * eight runs in different banks.
  *
- * mid, tile: many rows, bound by multiply-adds.  Each thread has 4 x 4 or
- * 8 x 8 outputs and goes through K alone, two sums an output: the run's and
- * the total.  Shared memory holds f32, widened when it is stored; the next
- * tile is in registers while one is multiplied.
+ * mid, tile: many rows, bound by multiply-adds.  Each thread has 4 x 4 or 8 x 8
+ * outputs and goes through all of K for them, with two sums for each output: the
+ * run's and the total.  Shared memory holds f32, widened when it is stored; the
+ * next tile is loaded into registers while one is multiplied.
  */
 #include "kernels/cuda/gemm_dev.cuh"
 
-static constexpr u32 RUNS = 8;		/* of a row at once */
-static constexpr u32 ROWS = 16;		/* of W, times R */
+static constexpr u32 RUNS = 8;		/* of a row of W at once */
+static constexpr u32 ROWS = 16;		/* of W in a block, times R */
 static constexpr u32 THREADS = RUNS * ROWS;
 static constexpr u32 PIECE = 36;	/* words: 128 bytes, and 16 empty */
 
@@ -38,7 +38,7 @@ struct few {
 	static constexpr u32 words = w_words + MT * RUNS * x_piece;
 };
 
-/* Where piece @step of run @run begins in K. */
+/* First column of K of piece @step for run @run. */
 template <class F>
 DEVICE u32 piece_at(u32 step, u32 run)
 {
@@ -94,7 +94,7 @@ DEVICE void few_fetch_x(const struct gemm_args &a, u32 m0, u32 step, S &sm,
 	}
 }
 
-/* One piece of a run: R rows of W and MT of x. */
+/* Add one piece of a run: R rows of W by MT of x. */
 template <int TYPE, int MT, int R, class S>
 DEVICE void few_chain(S &sm, u32 at, float (&sum)[MT * R])
 {
@@ -133,7 +133,7 @@ DEVICE void few_chain(S &sm, u32 at, float (&sum)[MT * R])
 	}
 }
 
-/* Lane i of each eight gets what the eight hold in v[i], in their order. */
+/* In each group of eight lanes, lane i gets v[i] of all eight, in order of lanes. */
 DEVICE void transpose8(float (&v)[8])
 {
 	const u32 me = thread_lane() % 8;
@@ -155,7 +155,7 @@ DEVICE void transpose8(float (&v)[8])
 		}
 }
 
-/* Add the sums of eight runs in order, as far as K has them. */
+/* Add the sums of eight runs in order, but only those of the @nr runs left. */
 template <int O>
 DEVICE float add_runs(float (&sum)[O], float total, u32 nr)
 {
@@ -235,10 +235,10 @@ GEMM_FEW(k_gemm_exact4_f16, KERN_F16, 4, 2, 2)
 
 /* ---- many rows ---- */
 
-static constexpr u32 KT = 16;		/* of a tile; a quarter of a run */
-static constexpr u32 PITCH = KT + 4;	/* floats from row to row of it */
+static constexpr u32 KT = 16;		/* columns of a tile: a quarter of a run */
+static constexpr u32 PITCH = KT + 4;	/* floats from a row of it to the next */
 
-/* 16 elements of a row of W, as they lie in memory. */
+/* 16 elements of a row of W, as in memory. */
 struct strip {
 	quad	q[4];
 };
@@ -268,7 +268,7 @@ DEVICE struct strip strip_load(const struct gemm_args &a,
 	return s;
 }
 
-/* Its elements 4 * i to 4 * i + 3 as f32. */
+/* The strip's elements 4 * i to 4 * i + 3 as f32. */
 DEVICE quad strip_quad(const struct strip &s, u32 dtype, u32 i)
 {
 	const u32 lo = s.q[i / 2].w[i % 2 * 2], hi = s.q[i / 2].w[i % 2 * 2 + 1];
@@ -288,9 +288,9 @@ DEVICE quad strip_quad(const struct strip &s, u32 dtype, u32 i)
 }
 
 /*
- * A block of THREADS threads has 8 * I rows of x and 16 * I rows of W; thread
- * (y, x) of 8 by 16 the rows y + 8 * i and x + 16 * j, so that neighbours read
- * neighbouring rows.
+ * A block of THREADS threads has 8 * I rows of x and 16 * I rows of W.  Thread (y, x)
+ * of 8 by 16 has the rows y + 8 * i of x and x + 16 * j of W, so that neighbouring
+ * threads read neighbouring rows.
  */
 template <int I>
 struct many {
@@ -300,7 +300,7 @@ struct many {
 	static constexpr u32 x_quads = tm * KT / 4 / THREADS;
 };
 
-/* What a thread has of the next tile: quads of x, and a strip of W. */
+/* A thread's part of the next tile: quads of x, and a strip of W. */
 template <int I>
 struct staged {
 	quad		x[many<I>::x_quads];
@@ -345,7 +345,7 @@ DEVICE void many_store(S &sm, u32 to, u32 dtype, const struct staged<I> &st)
 		sh_store16(sm, to + 4 * i, strip_quad(st.w, dtype, i));
 }
 
-/* The tile's columns, each a step of every chain. */
+/* Add the tile's columns; each is one step of every chain. */
 template <int I, class S>
 DEVICE void many_chain(S &sm, u32 at, float (&sum)[I][I])
 {
@@ -392,7 +392,7 @@ DEVICE void many_result(const struct gemm_args &a, const struct gemm_part &p,
 		}
 }
 
-/* The end of a run: its sums to the totals. */
+/* End a run: add its sums to the totals. */
 template <int I>
 DEVICE void many_run_ends(float (&sum)[I][I], float (&total)[I][I])
 {

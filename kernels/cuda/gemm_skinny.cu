@@ -2,19 +2,19 @@
 /*
  * gemm_skinny.cu - products of few rows with bf16 weights, fast mode
  *
- * Bound by the reading of W, so W goes from memory into the registers that the
- * tensor cores read, 16 bytes a load, once, and never through shared memory.
- * Rows of W are the 16 rows of a multiplication, rows of x its 8 columns.
- * A multiplication does not care in which order K comes, as long as both
- * operands have the same: the 8 elements that a thread loads of a row are its
- * share of two multiplications, and the same 8 of a row of x lie side by side
- * in shared memory, where x is rounded to bf16 once a block.
+ * These products are bound by reading W.  So W is loaded from memory directly into
+ * the registers that the tensor cores read, 16 bytes at a time, once, and never
+ * through shared memory.  Rows of W are the 16 rows of a multiplication, rows of x
+ * its 8 columns.  A multiplication may take K in any order that both operands
+ * share.  So the 8 elements of a row that a thread loads are its share of two
+ * multiplications, and the same 8 elements of a row of x are side by side in shared
+ * memory; each block rounds x to bf16 once.
  *
- * A warp has 16 rows of W, a block 4 warps and a range of K, the same for all.
- * GEMM_SKINNY_K columns of W are on their way while as many are multiplied.
- * Where N alone cannot fill the GPU, K is split over blocks: each writes its
- * sums, and the block that takes the last ticket adds them up in the order of
- * the ranges, whoever came when.
+ * A warp has 16 rows of W; a block has 4 warps with the same range of K.
+ * GEMM_SKINNY_K columns of W are loaded while as many are multiplied.  If N alone
+ * does not give enough blocks, K is split over blocks.  Each block writes its sums,
+ * and the block that takes the last ticket adds them up in the order of the ranges,
+ * so the order in which blocks end does not matter.
  */
 #include "kernels/cuda/gemm_dev.cuh"
 
@@ -45,7 +45,7 @@ DEVICE void batch_load(struct batch &b, const u8 *lo, const u8 *hi, u32 k,
 	}
 }
 
-/* Columns from @k on of x, @chunk of them, as pairs of bf16. */
+/* Convert @chunk columns of x from @k on to pairs of bf16. */
 template <class S>
 DEVICE void x_convert(const struct gemm_skinny_args &a, S &xs, u32 pitch, u32 k)
 {
@@ -66,7 +66,7 @@ DEVICE void x_convert(const struct gemm_skinny_args &a, S &xs, u32 pitch, u32 k)
 	}
 }
 
-/* @c: where the batch begins in the chunk of x. */
+/* @c: first column of the batch in the chunk of x. */
 template <int NB, class S>
 DEVICE void batch_multiply(const struct batch &b, S &xs, u32 pitch, u32 c,
 			   u32 m, float (&sum)[NB][4])
@@ -96,7 +96,7 @@ DEVICE void batch_multiply(const struct batch &b, S &xs, u32 pitch, u32 c,
 	}
 }
 
-/* Sum @i of a thread: of which row of x, and of which of the block's W. */
+/* Row of x, and row of the block's W, of sum (@j, @i) of a thread. */
 DEVICE u32 sum_m(u32 j, u32 i)
 {
 	return 8 * j + thread_lane() % 4 * 2 + i % 2;
@@ -107,7 +107,7 @@ DEVICE u32 sum_n(u32 i)
 	return thread_warp() * 16 + thread_lane() / 4 + i / 2 * 8;
 }
 
-/* True in the block that comes last, which then sees what all have written. */
+/* Is this the last block of its splits?  If so it sees the sums of all of them. */
 template <class S>
 DEVICE bool last_of_splits(const struct gemm_skinny_args &a, S &last)
 {
@@ -126,7 +126,7 @@ DEVICE bool last_of_splits(const struct gemm_skinny_args &a, S &last)
 	return last[0];
 }
 
-/* Add the ranges' sums up, in order. */
+/* Add up the sums of the ranges, in order. */
 DEVICE void add_splits(const struct gemm_skinny_args &a,
 		       const struct gemm_part &p)
 {
@@ -175,7 +175,7 @@ DEVICE void put_sums(const struct gemm_skinny_args &a,
 		}
 }
 
-/* All of the block's range of K. */
+/* Sum up the block's range of K. */
 template <int NB, class S>
 DEVICE void sum_range(const struct gemm_skinny_args &a,
 		      const struct gemm_part &p, S &xs, float (&sum)[NB][4])

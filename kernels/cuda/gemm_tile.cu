@@ -2,11 +2,11 @@
 /*
  * gemm_tile.cu - products of many rows with bf16 weights, fast mode
  *
- * What runs where cuBLASLt is missing or does not take a shape.  x is rounded
- * to bf16 by a kernel of its own; then a block has 128 rows of x and 128 of W,
- * 32 columns at a time in a ring of shared memory that asynchronous copies
- * fill ahead, and each of its 8 warps 64 x 32 outputs on tensor cores.  Rows
- * of the ring are 80 bytes apart: eight of them meet no bank twice.
+ * For shapes that cuBLASLt does not take, or if it is missing.  k_gemm_narrow rounds
+ * x to bf16.  Then a block has 128 rows of x and 128 of W, 32 columns at a time in a
+ * ring of shared memory that asynchronous copies fill ahead, and each of its 8
+ * warps computes 64 x 32 outputs on tensor cores.  Rows of the ring are 80 bytes
+ * apart, so eight of them are in different banks.
  */
 #include "kernels/cuda/gemm_dev.cuh"
 
@@ -47,7 +47,7 @@ KERNEL(k_gemm_finish, 256)(struct k_gemm_finish_args a)
 	}
 }
 
-/* A row's 16 bytes of W that are not aligned in memory. */
+/* Store 16 bytes of a row of W that is not aligned in memory. */
 template <class S>
 DEVICE void store_quad(S &sm, u32 at, const quad &q)
 {
@@ -60,7 +60,7 @@ DEVICE void store_quad(S &sm, u32 at, const quad &q)
 	}
 }
 
-/* Tile @t of x, rounded and filled with zeros up to x_ld, and of W. */
+/* Load tile @t of W, and of x, which is bf16 and padded with zeros up to x_ld. */
 template <class S>
 DEVICE void fetch(const struct gemm_args &a, const struct gemm_part &p, u32 m0,
 		  u32 n0, u32 t, S &sm, u32 to)
@@ -91,7 +91,7 @@ DEVICE void fetch(const struct gemm_args &a, const struct gemm_part &p, u32 m0,
 	}
 }
 
-/* One tile: warp (y, x) of 2 by 4 has rows 64 * y and outputs 32 * x on. */
+/* One tile: warp (y, x) of 2 by 4 has rows from 64 * y, outputs from 32 * x on. */
 template <class S>
 DEVICE void multiply(S &sm, u32 from, float (&sum)[4][4][4])
 {

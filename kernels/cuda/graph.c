@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * graph.c - steps that were launched before, played again in one call
+ * graph.c - record steps, and replay each in one call
  *
  * A decode step launches hundreds of small kernels, and launching them one by
- * one takes the CPU longer than the GPU needs to run them.  Steps in which
- * every sequence has one row differ in nothing but the batch, which the
- * kernels read from memory.  So such a step is recorded, for a number of rows
- * that it is filled up to (cuda_bucket()) and a bound of its lengths, and
- * played from then on: one upload and one call a step.
+ * one takes the CPU longer than the GPU needs to run them.  Steps in which every
+ * sequence has one row differ only in the batch, which the kernels read from
+ * memory.  So such a step is recorded as a graph, for a number of rows that it is
+ * filled up to (cuda_bucket()) and a bound of its lengths.  Later steps of that
+ * size replay the graph: one upload and one call a step.
  *
- * The first step of a size is launched op by op, filled up like those to come:
- * that grows scratch memory to what the size needs, and loads what the driver
- * loads late.  The second is recorded.  If an op lacks scratch even then, the
- * recording is thrown away and the step is run again, by -EAGAIN.
+ * The first step of a size is launched op by op, filled up like later ones.  That
+ * grows scratch memory to the needs of the size, and makes the driver load code
+ * that it loads at first use.  The second step is recorded.  If an op lacks scratch
+ * even then, the recording is discarded and the step is run again, by -EAGAIN.
  *
- * What is recorded is the same launches with the same arguments, so in exact
- * mode the bits are the same: rows that fill up are rows like others.
+ * A recording has the same launches with the same arguments, so in exact mode the
+ * bits are the same: rows that fill a graph up are rows like others.
  *
- * A graph has addresses in it: of scratch, of the batch, of the pool.  When
- * one of them changes all graphs are dropped, and recorded anew when their
- * sizes come again.  The model's own memory stays
- * where it is as long as the context.
+ * A graph contains the addresses of scratch, of the batch and of the pool.  When
+ * one of them changes, all graphs are dropped, and each is recorded again when its
+ * size comes again.  The model's own memory keeps its address as long as the
+ * context exists.
  */
 #include <kvmm/log.h>
 
@@ -40,7 +40,7 @@ u32 cuda_bucket(u32 rows)
 	return ALIGN_UP(rows, 32u);
 }
 
-/* A bound of lengths: few, so that a sequence seldom grows into the next. */
+/* A bound of lengths.  There are few, so a sequence seldom grows past its bound. */
 static u32 len_bucket(u32 len)
 {
 	u64 b = LEN_MIN;
@@ -61,7 +61,7 @@ void cuda_graph_drop_all(struct cuda_ctx *c)
 {
 	u32 i;
 
-	/* One may be running. */
+	/* A graph may be running. */
 	if (c->nr_graphs && cuda_enter(c))
 		cuda_wait((struct kern_ctx *)(void *)c);
 	for (i = 0; i < c->nr_graphs; i++)
@@ -89,7 +89,7 @@ static struct cuda_graph *graph_find(struct cuda_ctx *c, u32 rows, u32 len,
 	return NULL;
 }
 
-/* A place for another size: a new one, or that of the one unused longest. */
+/* A place for another size: a new one, or that of the least recently used graph. */
 static struct cuda_graph *graph_place(struct cuda_ctx *c)
 {
 	struct cuda_graph *g, *old = c->graph;
@@ -141,7 +141,7 @@ void cuda_graph_choose(struct cuda_ctx *c, const struct kern_step *s,
 	c->current = g;
 }
 
-/* Steps are run op by op from now on: slower, and no less right. */
+/* Run steps op by op from now on: slower, but with the same results. */
 static void give_up(struct cuda_ctx *c, CUresult r)
 {
 	pr_warn("steps cannot be recorded on the GPU (%s): each is launched op by op, which is slower",
@@ -158,12 +158,12 @@ void cuda_graph_begin(struct cuda_ctx *c)
 	c->recording = !r && !c->err;
 	if (!r)
 		return;
-	/* The batch is up, filled up to a graph's size: its ops can be run. */
+	/* The batch is uploaded, filled up to a graph's size: its ops can run. */
 	give_up(c, r);
 	c->step = CUDA_STEP_RUN;
 }
 
-/* What was recorded as c->current->exec; false: there is none. */
+/* End the recording, as c->current->exec; false: there is no graph. */
 static bool graph_take(struct cuda_ctx *c)
 {
 	CUgraph graph = NULL;
@@ -173,7 +173,7 @@ static bool graph_take(struct cuda_ctx *c)
 		return false;
 	c->recording = false;
 	r = c->cu->StreamEndCapture(c->stream, &graph);
-	/* If it did nothing at all, the stream still records. */
+	/* If the call had no effect, the stream still records. */
 	if (r)
 		(void)!c->cu->StreamEndCapture(c->stream, &graph);
 	if (!r && !c->err && !c->short_of)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image.S - the device code, as it is given to the driver
+ * image.S - the device code for the driver
  *
- * A table of images, one of each file that nvcc compiled, which images.h, made
- * by the build, lists; it ends with an empty entry.  Where the build had no
- * nvcc it is empty: no GPU can run it, and the tests' stand-in, which brings
- * its own code, does not look at it.
+ * A table of images, one for each file that nvcc compiled; it ends with an empty
+ * entry.  The build writes images.h, the list of these files.  Without nvcc the
+ * table is empty: no GPU can be used then, and the tests' stand-in has its own code.
  */
 	.macro	IMAGE file
 	.section .rodata.image, "a", %progbits

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the host's files of the CUDA kernels share
+ * internal.h - declarations shared by the host files of the CUDA kernels
  *
- * Host code here is C, and talks to the driver by <kvmm/cudrv.h>.  An op makes
- * up the arguments of a kernel and launches it; nothing waits, nothing
- * allocates while a step is recorded.
+ * Host code is C, and calls the driver through <kvmm/cudrv.h>.  An op fills in the
+ * arguments of a kernel and launches it.  No op waits or allocates while a step is
+ * recorded.
  */
 #ifndef KERNELS_CUDA_INTERNAL_H
 #define KERNELS_CUDA_INTERNAL_H
@@ -22,14 +22,14 @@ enum cuda_kernel {
 	CUDA_NR_KERNELS
 };
 
-/* Stagings of pinned memory that uploads go through, in turn. */
+/* Pinned staging buffers for uploads, used in turn. */
 #define CUDA_STAGINGS		4u
 #define CUDA_STAGING_BYTES	(4u << 20)
 
 /**
- * struct cuda_staging - one of them
- * @mem:  pinned, CUDA_STAGING_BYTES
- * @done: the copy that was last made from it is over
+ * struct cuda_staging - one staging buffer
+ * @mem:  pinned memory of CUDA_STAGING_BYTES
+ * @done: event after the last copy from it
  * @used: @done was recorded
  */
 struct cuda_staging {
@@ -39,19 +39,19 @@ struct cuda_staging {
 };
 
 /*
- * Steps of at most so many rows, one a sequence, are recorded; each graph is
- * of one number of rows (cuda_bucket()) and one bound of lengths.
+ * Steps of at most CUDA_GRAPH_ROWS rows, one for each sequence, are recorded.  Each
+ * graph has one number of rows (cuda_bucket()) and one bound of lengths.
  */
 #define CUDA_GRAPH_ROWS		512u
 #define CUDA_MAX_GRAPHS		64u
 
 /**
  * struct cuda_graph - the recorded ops of steps of one size
- * @rows:    rows it runs
- * @len:     longest sequence it is good for
- * @wanted:  rows of logits, all of them or none
+ * @rows:    number of rows that it runs
+ * @len:     length of the longest sequence that it may run
+ * @wanted:  logits of all rows, or of none
  * @exec:    NULL until the size has come twice
- * @used:    when it was asked for last, in steps
+ * @used:    number of the last step that used it
  */
 struct cuda_graph {
 	u32		rows;
@@ -61,7 +61,7 @@ struct cuda_graph {
 	u64		used;
 };
 
-/* What a step does with its ops. */
+/* How a step runs its ops. */
 enum cuda_step {
 	CUDA_STEP_NONE,		/* no step is open */
 	CUDA_STEP_RUN,		/* ops are launched one by one */
@@ -72,11 +72,11 @@ enum cuda_step {
 #define CUDA_MAX_MODULES	48u	/* files of device code */
 
 /**
- * struct cuda_ctx - one model's stream; what struct kern_ctx is here
+ * struct cuda_ctx - the stream of one model; struct kern_ctx of the CUDA kernels
  * @cu:        the driver
- * @device:    which GPU
+ * @device:    the GPU
  * @context:   its primary context
- * @stream:    where all ops of this model run, in order
+ * @stream:    runs all ops of this model, in order
  * @module:    [@nr_modules] the device code
  * @fn:        [CUDA_NR_KERNELS]
  * @sms:       multiprocessors
@@ -84,33 +84,33 @@ enum cuda_step {
  * @arch:      10 * major + minor of the compute capability
  * @exact:     numeric mode
  * @settle:    results of ops are rounded to bf16
- * @batch:     of the step that runs, or of the last call with other rows
- * @bound:     at least the counts in @batch, of this step and of all that a
- *	graph which is being recorded will be played for: what grids are made by
+ * @batch:     batch of the open step, or of the last call outside of a step
+ * @bound:     upper bounds of the counts in @batch; if a step is recorded, also of
+ *	those of all steps that replay it.  Grids are sized by them
  * @max_entries: entries that @batch has room for
- * @scratch:   memory of one op, good until the next
+ * @scratch:   memory for one op, valid until the next op
  * @scratch_bytes: its size
  * @err:       the first failure, -errno; sticky, since it ended the context
- * @why:       it in words
+ * @why:       the text of that failure
  *
- * The rest is of ctx.c, mem.c, step.c and graph.c alone:
- * @id:        never that of another context
- * @opened:    what fails from now on is an error of a step
+ * Only ctx.c, mem.c, step.c, graph.c, gemm.c and draw.c use the other members:
+ * @id:        unique among all contexts of the process
+ * @opened:    cuda_open() is done: a failure is an error of a step from now on
  * @graphs:    steps may be recorded
- * @step:      what the step that is open does
- * @recording: what is put into the stream is recorded, and uploads are not
+ * @step:      state of the open step
+ * @recording: launches into the stream are recorded, and uploads are not allowed
  * @staging:   pinned memory for uploads
- * @next:      staging that is next
- * @host:      what a step uploads, @dev as the host makes it up
+ * @next:      index of the next staging buffer
+ * @host:      the batch of a step in host memory, uploaded to @dev
  * @dev:       the same on the device; @dev_bytes each
  * @kv:        geometry that @graph was recorded for
- * @graph:     @nr_graphs of them
- * @current:   the one of this step, which is filled up to its size; or NULL
- * @steps:     how many there were
- * @short_of:  scratch that was missing while a step was recorded
- * @replays:   steps that were played from a graph
- * @gemm:      of gemm.c
- * @draw_host: what draws upload, @draw_dev as the host makes it up (draw.c)
+ * @graph:     the @nr_graphs graphs
+ * @current:   graph of this step, which is filled up to the graph's size; or NULL
+ * @steps:     number of steps so far
+ * @short_of:  bytes of scratch that an op lacked while a step was recorded
+ * @replays:   number of steps that were replayed from a graph
+ * @gemm:      state of gemm.c
+ * @draw_host: draws in host memory, uploaded to @draw_dev (draw.c)
  * @draw_dev:  the same on the device, and their results; @draw_bytes each
  */
 struct cuda_ctx {
@@ -173,7 +173,7 @@ struct cuda_grid {
  * cuda_launch() - put a kernel into the stream
  * @args: its structure of args.h
  *
- * After a failure nothing is launched any more.
+ * After a failure it does nothing.
  */
 void cuda_launch(struct cuda_ctx *c, enum cuda_kernel k, struct cuda_grid g,
 		 const void *args);
@@ -181,10 +181,11 @@ void cuda_launch(struct cuda_ctx *c, enum cuda_kernel k, struct cuda_grid g,
 /**
  * cuda_scratch() - memory on the device for one op
  *
- * What lay there is gone.  Grows when it must, which ends what was recorded:
- * ask for the most that the shape can need, not for what this step needs.
+ * The old contents are lost.  If it must grow, all graphs are dropped.  So ask for
+ * the most bytes that the shape can need, not for the need of this step.
  *
- * Return: 256-byte aligned; NULL after a failure, and launching does nothing.
+ * Return: the memory, 256-byte aligned; NULL after a failure, or if a recorded step
+ * lacks scratch.  Launches do nothing then.
  */
 void *cuda_scratch(struct cuda_ctx *c, u64 bytes);
 
@@ -192,10 +193,10 @@ void *cuda_scratch(struct cuda_ctx *c, u64 bytes);
 int cuda_fail(struct cuda_ctx *c, const char *what, CUresult r);
 
 /**
- * cuda_batch_of() - have the rows of @seqs as c->batch, in stream order
+ * cuda_batch_of() - make the rows of @seqs c->batch, in stream order
  *
- * In a step they are there already, and @seqs is the step's; else they are
- * uploaded.  Sets @bound either way.
+ * In a step c->batch has them already, and @seqs is the step's.  Otherwise this
+ * uploads them, and sets c->bound.
  */
 void cuda_batch_of(struct cuda_ctx *c, const struct kern_attn_seq *seqs,
 		   u32 nr_seqs, u32 block_tokens);
@@ -235,11 +236,11 @@ void cuda_step_exit(struct cuda_ctx *c);
 
 /* graph.c */
 
-/* Rows that a graph for @rows has. */
+/* Rows of the graph for @rows rows. */
 u32 cuda_bucket(u32 rows);
 
 /**
- * cuda_graph_choose() - should this step be recorded, or played?
+ * cuda_graph_choose() - choose to run, record or replay this step
  * @s:      the step
  * @counts: its counts
  *
@@ -249,13 +250,13 @@ void cuda_graph_choose(struct cuda_ctx *c, const struct kern_step *s,
 		       const struct dev_step *counts);
 void cuda_graph_begin(struct cuda_ctx *c);
 
-/* Play it, or end the recording and play that; as kern_step_end(). */
+/* End a recording, if any, and launch the graph; returns as kern_step_end(). */
 int cuda_graph_end(struct cuda_ctx *c);
 
-/* Addresses or sizes that graphs have in them have changed. */
+/* Drop all graphs: an address or a size in them has changed. */
 void cuda_graph_drop_all(struct cuda_ctx *c);
 
-/* row.c: as struct kern_ops has them */
+/* row.c: ops of struct kern_ops */
 void cuda_embed(struct kern_ctx *ctx, const struct kern_weight *w,
 		const u32 *ids, u32 m, float *x);
 void cuda_rmsnorm(struct kern_ctx *ctx, const float *x, const float *w, u32 m,
@@ -296,40 +297,40 @@ void cuda_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
 
 /**
  * cuda_rope_write() - rope of q and of k, and kv_write, in one launch
- * @a:     what is appended; k of it is turned in place
- * @q:     [rows][@heads][hd], rows @q_ld apart (0 means dense)
- * @half:  as of rope()
- * @table: of rope_table(), a row each row
+ * @a:     K and V to append; k is rotated in place
+ * @q:     [rows][@heads][hd], rows @q_ld apart (0 means dense); rotated in place
+ * @half:  as for rope()
+ * @table: from rope_table(), one table row for each row
  *
- * The bits are those of the three ops.
+ * The bits are the same as for the three ops.
  */
 void cuda_rope_write(struct kern_ctx *ctx, const struct kern_kv_append *a,
 		     float *q, u64 q_ld, u32 heads, u32 half,
 		     const float *table);
 
-/* cuda_kv() - a geometry as device code has it */
+/* cuda_kv() - convert a geometry for device code */
 struct dev_kv cuda_kv(const struct kern_kv *kv);
 
 /* sample.c */
 
 /**
- * struct cuda_sample - draw tokens where the logits are
- * @logits:   [rows][vocab], rows @ld apart (0 means dense); edits are made in
- *	it, and taken back for logprobs
- * @draws:    [nr], on the device, as are the lists that they name
+ * struct cuda_sample - draw tokens from logits on the device
+ * @logits:   [rows][vocab], rows @ld apart (0 means dense); edits change it, and are
+ *	undone before logprobs are computed
+ * @draws:    [nr], on the device, like the lists that they name
  * @drawn:    [nr], gets the results
  * @top:      [nr][@top_stride], gets the likeliest tokens; may be NULL if no
  *	draw has @nr_top
- * @saved:    room for all draws' saved logits; NULL if none has any
+ * @saved:    room for all draws' saved logits; NULL if none is saved
  * @ld:       0 means dense
  * @vocab:    1 to 2^30
- * @nr:       draws
+ * @nr:       number of draws
  * @top_stride: at least the largest @nr_top
- * @adjusts:  any of them does
- * @logprobs: any of them wants them
+ * @adjusts:  at least one draw has @adjusts
+ * @logprobs: at least one draw has @logprobs
  *
- * All of it may be recorded: nothing waits, and only @drawn and @top need to
- * come to the host.
+ * The launches may be recorded: none waits, and only @drawn and @top must be copied
+ * to the host.
  */
 struct cuda_sample {
 	float			*logits;
@@ -363,17 +364,17 @@ void cuda_gemm(struct kern_ctx *ctx, const float *x, u64 x_ld,
  * @out: with the same cols; outputs may not overlap
  *
  * For projections that share their input: Q, K and V, or gate and up.  In
- * exact mode the bits are those of one after the other.
+ * exact mode the bits are the same as for single calls.
  */
 void cuda_gemm_many(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		    const struct kern_gemm_out *out, u32 nr, u32 m);
 
-/* Columns of K for each block of k_gemm_skinny*, all of them or a part. */
+/* Columns of K for each block of k_gemm_skinny*: all of K or a part. */
 u32 cuda_gemm_range(u32 blocks, u32 k, u32 sms);
 
 struct blaslt;
 
-/* For tests; NULL without the library. */
+/* For tests: cuBLASLt's handle; NULL without the library. */
 struct blaslt *cuda_gemm_lt(struct cuda_ctx *c);
 
 #endif /* KERNELS_CUDA_INTERNAL_H */

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kv.c - launching what writes paged KV
+ * kv.c - launch the kernels that write paged KV
  *
- * Where rows belong is in the batch on the device (struct dev_batch), so an
- * append that was recorded appends the rows of the step in which it is
- * replayed.  Copies carry their descriptors as arguments: nothing of the
- * caller's is read once cuda_kv_copy() returns.
+ * The batch on the device (struct dev_batch) has the places of the rows, so a
+ * recorded append writes the rows of the step in which it is replayed.  Copies have
+ * their descriptors as arguments, so the caller's list is not read after
+ * cuda_kv_copy() returns.
  *
- * Blocks of a launch run in any order.  So of descriptors in the order given
- * those go into one launch that do not touch what an earlier one of it writes,
- * nor write what it reads.
+ * Blocks of threads of a launch run in any order.  So a launch takes descriptors in
+ * the order given, until one reads or writes a KV block that an earlier one of the
+ * launch writes, or writes a KV block that an earlier one reads.
  */
 #include "kernels/cuda/internal.h"
 
@@ -31,13 +31,13 @@ struct dev_kv cuda_kv(const struct kern_kv *kv)
 	};
 }
 
-/* Do all layers lie at multiples of 16? */
+/* Are all layers aligned to 16? */
 static bool layers_at_16(const struct kern_kv *kv)
 {
 	return at_16(kv->base) && !(kv->unit % 16) && !(kv->layer_stride % 16);
 }
 
-/* The arguments of an append, its batch on the device. */
+/* The arguments of an append; its batch is on the device then. */
 static struct k_kv_write_args write_args(struct cuda_ctx *c,
 					 const struct kern_kv_append *a)
 {
@@ -53,7 +53,7 @@ static struct k_kv_write_args write_args(struct cuda_ctx *c,
 	w.vec = at_16(w.k) && at_16(w.v) && !(w.k_ld % 4) && !(w.v_ld % 4);
 	cuda_batch_of(c, a->seqs, a->nr_seqs, kv->block_tokens);
 	w.batch = c->batch;
-	/* Of all steps that this launch may be played in. */
+	/* Enough for all steps that replay this launch. */
 	w.rows = c->bound.nr_rows;
 	return w;
 }
@@ -90,7 +90,7 @@ void cuda_rope_write(struct kern_ctx *ctx, const struct kern_kv_append *a,
 		cuda_launch(c, CUDA_k_rope_write, g, &r);
 }
 
-/* Must @next wait for a descriptor of @a? */
+/* Must @next run after a descriptor of @a? */
 static bool depends(const struct k_kv_copy_args *a,
 		    const struct kern_kv_copy *next)
 {
@@ -103,7 +103,7 @@ static bool depends(const struct k_kv_copy_args *a,
 	return false;
 }
 
-/* Launch what was gathered. */
+/* Launch the gathered descriptors. */
 static void copies_flush(struct cuda_ctx *c, struct k_kv_copy_args *a)
 {
 	const u64 bytes = 2ull * a->kv.kv_heads * a->kv.block_tokens *

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kv.cu - appending to paged KV, and copying blocks of it
+ * kv.cu - append to paged KV, and copy blocks of it
  *
- * A warp treats K or V of one head of one row: lane l has the quads l and
- * l + 32, which is all of the largest head.  With 8-bit types the head's
- * largest magnitude gives its scale, which lies behind the layer's elements, as
- * struct kern_kv says; the rounding is defined to the bit.
+ * A warp writes K or V of one head of one row: lane l has the quads l and l + 32,
+ * which is enough for the largest head.  With 8-bit types the head's largest
+ * magnitude gives its scale.  Scales are stored after the layer's elements; struct
+ * kern_kv defines their place, and the rounding to the bit.
  *
- * A row that no sequence has writes nothing; which rows those are, and where
- * the others belong, is read from the batch at every run.
+ * A row that belongs to no sequence writes nothing.  Every run reads the sequence
+ * and the position of its rows from the batch.
  *
- * k_rope_write does what k_rope on q, k_rope on k and k_kv_write do, by the
- * same functions, so with the same bits.
+ * k_rope_write is k_rope on q, k_rope on k, and k_kv_write in one kernel.  It calls
+ * the same functions, so the bits are the same.
  */
 #include "kernels/cuda/fmath.cuh"
 
@@ -19,7 +19,7 @@
 #define KV_LANE_QUADS	2u
 #define KV_WRITE_WARPS	8u
 
-/* What a lane has of a head. */
+/* A lane's elements of a head. */
 struct lane_head {
 	four f[KV_LANE_QUADS];
 };
@@ -35,7 +35,7 @@ DEVICE u8 *layer_at(const struct dev_kv &kv, u32 entry, u32 layer)
 	return kv.base + kv.unit * entry + layer * kv.layer_stride;
 }
 
-/* From a layer's begin to its scales. */
+/* Bytes from a layer's start to its scales. */
 DEVICE u64 scales_at(const struct dev_kv &kv)
 {
 	return 2ull * kv.kv_heads * kv.block_tokens * kv.head_dim *
@@ -47,7 +47,7 @@ DEVICE bool has_scales(const struct dev_kv &kv)
 	return kv.dtype == KERN_E4M3 || kv.dtype == KERN_I8;
 }
 
-/* To the nearest, the even one of a tie; above the largest, that. */
+/* To nearest, ties to even; the largest number for all larger ones. */
 DEVICE u32 f32_to_e4m3(float f)
 {
 	const float a = fabsf(f);
@@ -119,7 +119,7 @@ DEVICE u32 four_small(const struct dev_kv &kv, const four &f, float scale)
 	return w;
 }
 
-/* Four elements as quad @q of the head at @to. */
+/* Store four elements as quad @q of the head at @to. */
 DEVICE void four_store(const struct dev_kv &kv, u8 *to, u32 q, const four &f,
 		       float scale, bool vec)
 {
@@ -151,7 +151,7 @@ DEVICE void four_store(const struct dev_kv &kv, u8 *to, u32 q, const four &f,
 		((u16 *)to)[4 * q + j] = (u16)(w[j / 2] >> 16 * (j % 2));
 }
 
-/* K (@at < kv_heads) or V of a head to the slot of @row; not if it has none. */
+/* Write K (@at < kv_heads) or V of a head to the slot of @row, if it has one. */
 DEVICE void slot_write(const struct k_kv_write_args &a, u32 row, u32 at,
 		       const lane_head &h)
 {
@@ -184,7 +184,7 @@ DEVICE void slot_write(const struct k_kv_write_args &a, u32 row, u32 at,
 	}
 }
 
-/* A block a row, a warp a head. */
+/* One block for each row, one warp for each head. */
 KERNEL(k_kv_write, 256)(struct k_kv_write_args a)
 {
 	const u32 hd = a.kv.head_dim, heads = a.kv.kv_heads;
@@ -200,7 +200,7 @@ KERNEL(k_kv_write, 256)(struct k_kv_write_args a)
 	}
 }
 
-/* Element @e of the head in @buf from @at on, turned. */
+/* Element @e, rotated, of the head in @buf from @at on. */
 DEVICE float turned(SHARED_PTR(float) buf, u32 at, u32 e, u32 half,
 		    const float *cosine)
 {
@@ -215,7 +215,7 @@ DEVICE float turned(SHARED_PTR(float) buf, u32 at, u32 e, u32 half,
 			  turn_second(v, w, cosine[j], cosine[half + j]);
 }
 
-/* Turn what the warp has of a head; elements meet in @buf. */
+/* Rotate the warp's head; lanes exchange elements through @buf. */
 DEVICE lane_head head_turn(SHARED_PTR(float) buf,
 			   const struct k_rope_write_args &a,
 			   const lane_head &h, const float *cosine)
@@ -260,7 +260,7 @@ DEVICE void head_store(float *head, u32 hd, bool vec, const lane_head &h)
 		row_store(head, thread_lane() + i * WARP, hd, vec, h.f[i]);
 }
 
-/* A block a row, a warp a head: those of q, then of k, then of v. */
+/* One block for each row, one warp for each head: q, then k, then v. */
 KERNEL(k_rope_write, 256)(struct k_rope_write_args a)
 {
 	SHARED(float, buf, KV_WRITE_WARPS * KV_HEAD_MAX);
@@ -291,7 +291,7 @@ KERNEL(k_rope_write, 256)(struct k_rope_write_args a)
 	}
 }
 
-/* Bytes of every head's K and V of one layer, from one block to another. */
+/* Copy @bytes of each of @nr segments, which are @apart bytes apart. */
 DEVICE void segments_copy(u8 *to, const u8 *from, u32 nr, u32 bytes, u32 apart,
 			  bool vec)
 {
@@ -311,7 +311,7 @@ DEVICE void segments_copy(u8 *to, const u8 *from, u32 nr, u32 bytes, u32 apart,
 	}
 }
 
-/* Blocks z, one descriptor each, and y, one layer each. */
+/* In the grid z is the descriptor, y the layer. */
 KERNEL(k_kv_copy, 256)(struct k_kv_copy_args a)
 {
 	const struct dev_kv &kv = a.kv;

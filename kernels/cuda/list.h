@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * list.h - the kernels, one a line
+ * list.h - the list of kernels
  *
- * x(name, most bytes of dynamic shared memory): from it come the names that
- * are looked up in the module, and the table of the tests' stand-in.
+ * x(name, most bytes of dynamic shared memory): the names to look up in the modules,
+ * and the table of the tests' stand-in, come from this list.
  */
 #ifndef KERNELS_CUDA_LIST_H
 #define KERNELS_CUDA_LIST_H

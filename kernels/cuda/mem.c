@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mem.c - memory of a GPU, and the way there and back
+ * mem.c - memory of a GPU, uploads and downloads
  *
- * Uploads are copied into pinned stagings, a few in turn, and from there by
- * the GPU, in the order of the stream; a staging is written again only when
- * the copy out of it is over.  So the caller's bytes may change at once, and
- * what ops before the upload still read is not overwritten under them.
- * Downloads go where the caller says, which is quick if that is pinned, too.
+ * Uploads are copied into pinned staging buffers, which are used in turn, and from
+ * there by the GPU, in the order of the stream.  A staging buffer is written again
+ * only after the copy out of it is over.  So the caller's bytes may change at once,
+ * and an upload never overwrites memory that earlier ops still read.  Downloads are
+ * copied directly to the caller's memory, which is fast if it is pinned.
  */
 #include <stdio.h>
 
 #include "kernels/cuda/internal.h"
 
-/* Memory's own first failure, in words that name the size. */
+/* Record a failed allocation, with its size in the text. */
 static void fail_alloc(struct cuda_ctx *c, const char *what, u64 bytes,
 		       CUresult r)
 {
@@ -56,7 +56,7 @@ void cuda_mem_exit(struct cuda_ctx *c)
 		(void)!c->cu->MemFree((CUdeviceptr)(uintptr_t)c->scratch);
 }
 
-/* No memory is no failure of the device: who asked does without. */
+/* Lack of memory is no failure of the device: the caller handles NULL. */
 void *cuda_mem_alloc(struct kern_ctx *ctx, u64 bytes)
 {
 	struct cuda_ctx *c = cuda_of(ctx);
@@ -77,13 +77,13 @@ void cuda_mem_free(struct kern_ctx *ctx, void *p)
 
 	if (!p)
 		return;
-	/* Also after a failure, whose memory is still to be given back. */
+	/* Memory must be freed also after a failure. */
 	if (cuda_enter(c))
 		cuda_wait(ctx);
 	(void)!c->cu->MemFree((CUdeviceptr)(uintptr_t)p);
 }
 
-/* The next staging, when the copy from it is over. */
+/* Take the next staging buffer; waits for the copy from it. */
 static struct cuda_staging *staging_take(struct cuda_ctx *c)
 {
 	struct cuda_staging *s = &c->staging[c->next];
@@ -125,7 +125,7 @@ void cuda_mem_put(struct kern_ctx *ctx, void *to, const void *from, u64 bytes)
 	}
 }
 
-/* As with cuda_mem_alloc(): who asked does without. */
+/* As for cuda_mem_alloc(), the caller handles NULL. */
 void *cuda_host_alloc(struct kern_ctx *ctx, u64 bytes)
 {
 	struct cuda_ctx *c = cuda_of(ctx);
@@ -142,7 +142,7 @@ void cuda_host_free(struct kern_ctx *ctx, void *p)
 
 	if (!p)
 		return;
-	/* Also after a failure, when a copy to it may still be under way. */
+	/* Also after a failure: a copy to it may still be running. */
 	(void)cuda_enter(c);
 	(void)!c->cu->StreamSynchronize(c->stream);
 	(void)!c->cu->MemFreeHost(p);
@@ -177,7 +177,7 @@ int cuda_mem_get(struct kern_ctx *ctx, void *to, const void *from, u64 bytes)
 	struct cuda_ctx *c = cuda_of(ctx);
 
 	cuda_mem_fetch(ctx, to, from, bytes);
-	/* Not before what was begun is over: @to is the caller's again. */
+	/* Wait also after a failure: the caller may reuse @to at once. */
 	return cuda_wait(ctx) ? c->err : 0;
 }
 

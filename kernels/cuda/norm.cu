@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * norm.cu - norms of rows, with the residual added before or without
+ * norm.cu - norms of rows, with or without adding the residual first
  *
- * A short row is a warp's, a long one a block's; how many threads a row has
- * follows from its length alone.  Thread t of T sums the quads t, t + T, ...
- * in order, element by element; a warp's sums go up a fixed tree, and the
- * warps' sums one after the other.  So the bits of a row depend on the row.
+ * A warp takes a short row, a block a long one; the number of threads of a row
+ * depends only on its length.  Thread t of T sums up the quads t, t + T, ... in
+ * order, element by element.  A fixed tree adds up the sums of a warp, and the
+ * sums of warps are added in order.  So the bits of a row depend only on the row.
  *
- * Every thread reads and writes its own quads alone, so y may be x; and where
- * y is added to x first, the thread reads again what it wrote itself.
+ * Every thread reads and writes only its own quads, so y may be x.  If add is
+ * added to x first, the thread later reads quads that it wrote itself.
  */
 #include "kernels/cuda/fmath.cuh"
 
 #define NORM_WARPS	16u
 
-/* The row of this thread's group, and where the thread is in it. */
+/* The row of this thread's group, and the thread's place in the group. */
 struct place {
 	u32 row;
-	u32 lane;		/* of the row's threads */
-	u32 step;		/* how many they are */
+	u32 lane;		/* among the row's threads */
+	u32 step;		/* number of the row's threads */
 };
 
 DEVICE place place_of(const struct k_norm_args &a)
@@ -97,7 +97,7 @@ DEVICE void write_norm(const struct k_norm_args &a, const place &p,
 	}
 }
 
-/* The sum of what the row's threads have; a block's by @part, from @at on. */
+/* The sum over the row's threads; a block uses @part, from @at on. */
 DEVICE float row_sum(SHARED_PTR(float) part, u32 at, float own, u32 threads)
 {
 	float sum = own;

@@ -2,9 +2,10 @@
 /*
  * ops.c - the tables of the CUDA kernels
  *
- * "cuda" is exact mode, "cuda-fast" fast mode: the same ops, and attention and
- * products look at the context's mode.  The variant in a table is a name for
- * all; what a GPU really runs is in struct kern_device, and so in identities.
+ * "cuda" is exact mode, "cuda-fast" fast mode.  Both have the same ops; attention
+ * and products check the context's mode.  The variant in a table is the same for
+ * all GPUs; struct kern_device has the variant that a GPU really runs, and
+ * identities use that one.
  */
 #include "kernels/cuda/internal.h"
 #include "kernels/impl.h"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * rope.cu - cosines and sines of positions, and heads turned by them
+ * rope.cu - cosines and sines of positions, and the rotation of heads
  *
- * The table is made in double arithmetic: the angle is reduced by multiples of
+ * The table is computed in double arithmetic: the angle is reduced by multiples of
  * pi/2 in three parts, then Taylor series that are exact to double on
  * [-pi/4, pi/4], then one rounding to float.  The angle itself is the f32
- * product position * inv_freq, as the reference implementations of these
- * models form it.  Valid for |angle| < 2^20 or so: the first part of pi/2 has
+ * product position * inv_freq, as in the reference implementations of these
+ * models.  Valid for |angle| < 2^20 or so: the first part of pi/2 has
  * 33 bits, so its multiples are exact in double up to there.
  *
- * The table is never rounded to bf16: it is read in f32 by all models.
+ * The table is never rounded to bf16: all models read it in f32.
  */
 #include "kernels/cuda/fmath.cuh"
 
@@ -18,7 +18,7 @@
 #define PIO2_2		0x1.0b4611a6p-34
 #define PIO2_3		0x1.3198a2e037073p-69
 #define TWO_OVER_PI	0x1.45f306dc9c883p-1
-/* Adding and taking away 1.5 * 2^52 rounds a double to an integer. */
+/* Adding and subtracting 1.5 * 2^52 rounds a double to an integer. */
 #define ROUND_MAGIC	0x1.8p52
 
 DEVICE double sin_series(double x, double z)
@@ -79,7 +79,7 @@ KERNEL(k_rope_table, 256)(struct k_rope_table_args a)
 	}
 }
 
-/* A block a row; a thread turns a quad of the first half and of the second. */
+/* One block for each row; a thread rotates a quad of the first half and the second. */
 KERNEL(k_rope, 256)(struct k_rope_args a)
 {
 	const u32 quads = (a.half + 3) / 4;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * row.c - launching the ops on rows and elements
+ * row.c - launch the ops on rows and elements
  *
- * An op fills in its kernel's arguments and says how many blocks: as many as
- * the work has, up to what fills the GPU some times over, since kernels walk
- * in strides of the grid.  How threads share one row depends on the row's
- * length alone, never on the number of rows.
+ * An op fills in its kernel's arguments and chooses the number of blocks: as many
+ * as the work has, up to a few times the blocks that fill the GPU, since kernels
+ * loop in strides of the grid.  The division of a row among threads depends only on
+ * the row's length, never on the number of rows.
  */
 #include "kernels/cuda/internal.h"
 
 #define ROW_THREADS	256u
 #define ROW_WARPS	(ROW_THREADS / 32)
 
-/* Blocks that a multiprocessor holds of ours, times a few rounds. */
+/* At most 32 blocks for each multiprocessor: a few rounds of those that fit. */
 static u32 blocks_for(const struct cuda_ctx *c, u64 wanted)
 {
 	return (u32)min(wanted, (u64)max(c->sms, 1u) * 32);
@@ -80,7 +80,7 @@ void cuda_settle(struct kern_ctx *ctx, float *x, u64 n)
 	map(ctx, CUDA_k_settle, x, 0, n);
 }
 
-/* Rows of a table; 16 bytes at once if each row is whole ones. */
+/* Take rows of a table, 16 bytes at a time if all rows are aligned. */
 static void take(struct cuda_ctx *c, struct k_take_args a)
 {
 	const u64 row = (u64)a.d * kern_dtype_size(a.dtype);
@@ -127,7 +127,7 @@ void cuda_split_heads(struct kern_ctx *ctx, const float *qkv, u32 m, u32 heads,
 						     (u64)ROW_WARPS)), &a);
 }
 
-/* Threads of a row of @d elements: part of the order of its sums. */
+/* Threads of a row of @d elements; the order of its sums depends on it. */
 static u32 norm_threads(u32 d)
 {
 	return d <= 1024 ? 32 : d <= 4096 ? ROW_THREADS : 2 * ROW_THREADS;

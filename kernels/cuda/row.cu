@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * row.cu - ops that treat elements one by one, or move rows
+ * row.cu - ops on single elements, and ops that move rows
  *
- * Elements are taken by quads (fmath.cuh) in strides of the whole grid; a row
- * that is moved is a block's.  Nothing here reduces, so an element's bits
- * depend on the element alone.
+ * Threads take elements by quads (fmath.cuh) in strides of the whole grid; a block
+ * moves a whole row.  There are no reductions, so an element's bits depend only on
+ * the element.
  */
 #include "kernels/cuda/fmath.cuh"
 
@@ -19,7 +19,7 @@ DEVICE u64 quad_step(void)
 	return (u64)gridDim.x * blockDim.x;
 }
 
-/* Quad @q of @n elements, which may be more than a row can have. */
+/* Elements of quad @q of @n; @n may be larger than the longest row. */
 DEVICE u32 quad_left(u64 q, u64 n)
 {
 	return n - 4 * q < 4 ? (u32)(n - 4 * q) : 4;
@@ -91,7 +91,7 @@ KERNEL(k_settle, 256)(struct k_map_args a)
 	}
 }
 
-/* Element @i of the table's @row, widened. */
+/* Element @i of the table, widened. */
 DEVICE float table_at(const struct k_take_args &a, u64 i)
 {
 	if (a.dtype == KERN_F32)
@@ -101,7 +101,7 @@ DEVICE float table_at(const struct k_take_args &a, u64 i)
 	return bf16_to_f32(((const u16 *)a.table)[i]);
 }
 
-/* Eight elements of 16 bits that lie at a multiple of 16. */
+/* Take eight 16-bit elements at an aligned address. */
 DEVICE void take_eight(const struct k_take_args &a, u64 from, float *to)
 {
 	const quad w = gl_load16((const u16 *)a.table + from);
@@ -123,7 +123,7 @@ DEVICE void take_eight(const struct k_take_args &a, u64 from, float *to)
 	}
 }
 
-/* A block a row, and the next ones when there are more rows than blocks. */
+/* One block for each row; with more rows than blocks a block takes several. */
 KERNEL(k_take, 256)(struct k_take_args a)
 {
 	const u32 wide = a.dtype == KERN_F32 ? 4 : 8;
@@ -152,7 +152,7 @@ KERNEL(k_take, 256)(struct k_take_args a)
 	}
 }
 
-/* A warp a head of a row. */
+/* One warp for each head of a row. */
 KERNEL(k_split_heads, 256)(struct k_split_heads_args a)
 {
 	const u64 warps = (u64)gridDim.x * (blockDim.x / WARP);

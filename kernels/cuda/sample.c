@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sample.c - launching draws
+ * sample.c - launch draws
  *
- * A block a draw.  How many threads it has follows from the vocabulary alone,
- * and decides no bit: sums are exact (sample.h).
+ * One block for each draw.  Its number of threads depends only on the vocabulary,
+ * and changes no bit: sums are exact (sample.h).
  */
 #include <errno.h>
 
@@ -15,7 +15,7 @@
 _Static_assert(SAMPLE_NAN == -EDOM && SAMPLE_INF == -ERANGE &&
 	       SAMPLE_NOTHING == -ENODATA, "as sampler_sample() has them");
 
-/* Some eight tokens a thread, in powers of two. */
+/* About eight tokens for each thread; a power of two. */
 static u32 threads_of(u32 vocab)
 {
 	u32 threads = THREADS_LEAST;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sample.cu - from rows of logits to tokens, where the logits are
+ * sample.cu - draw tokens from rows of logits on the device
  *
- * The laws are those of runtime/sampler: what is done to logits, in which
- * order, which tokens a cut leaves, and which random number a token has.  What
- * a token weighs is said by kernels/weight.h, and sums are exact, so the same
- * draw gives the same token as there.
+ * The rules are those of runtime/sampler: the edits of logits and their order, the
+ * tokens that a cut keeps, and the random number of a token.  kernels/weight.h
+ * defines a token's weight, and sums are exact, so a draw gives the same token as
+ * the sampler.
  *
- * A block has one draw.  It walks the row a few times, without sorting: once
- * for the best, once for the bins if there is a cut, once for each cut to
- * gather the one bin that it is in, and once to walk up the ids to where the
- * random number falls.  See sample.h.
+ * A block has one draw.  It reads the row a few times, without sorting: once for
+ * the best token, once for the bins if there is a cut, once for each cut to gather
+ * the tokens of its bin, and once to add up weights in the order of ids until the
+ * sum passes the random number.  See sample.h.
  *
- * Edits are made in the row and taken back from a list of what was there, when
- * logprobs are wanted, which are of the row as the model gave it.
+ * Edits change the row.  Logprobs are those of the model's row, so if they are
+ * wanted, edits are undone first, from a list of the old logits.
  */
 #include "kernels/cuda/sample.h"
 
@@ -132,7 +132,7 @@ DEVICE view view_of(const struct k_sample_args &a, const struct dev_draw &d)
 	return v;
 }
 
-/* Leave in the bins what is not below @cut, which is in @bin. */
+/* Keep in the bins only the weights of tokens not below @cut, which is in @bin. */
 DEVICE void bins_trim(const bench &b, const view &v, u32 bin, u64 cut)
 {
 	u64 own = 0;
@@ -155,7 +155,7 @@ DEVICE void bins_trim(const bench &b, const view &v, u32 bin, u64 cut)
 	__syncthreads();
 }
 
-/* The lowest key that top-k and top-p leave; 0: all. */
+/* The lowest key that top-k and top-p keep; 0: they keep all. */
 DEVICE u64 cuts_of(const bench &b, const view &v, const struct dev_draw &d)
 {
 	const bool by_k = d.top_k && d.top_k < v.vocab;
@@ -181,7 +181,7 @@ DEVICE u64 cuts_of(const bench &b, const view &v, const struct dev_draw &d)
 	return bin_cut(b, v, (u32)bin, true, cut, rest);
 }
 
-/* The token of a row whose best is known. */
+/* Draw a token; @v has the row's best logit. */
 DEVICE u32 draw(const bench &b, const view &v, const struct dev_draw &d)
 {
 	const u64 cut = cuts_of(b, v, d);
@@ -192,7 +192,7 @@ DEVICE u32 draw(const bench &b, const view &v, const struct dev_draw &d)
 	}, [&](u64 sum) { return weight_point(random_of(d), sum); });
 }
 
-/* 0, or why a row whose best is @best cannot be drawn from. */
+/* 0, or the error if no token can be drawn from a row with the best key @best. */
 DEVICE s32 best_error(u64 best)
 {
 	const float logit = key_logit((u32)(best >> 32));
@@ -247,7 +247,7 @@ DEVICE u64 top_cut(const bench &b, const view &v, u32 nr)
 	return bin < SAMPLE_BINS ? bin_cut(b, v, (u32)bin, false, 0, rest) : 0;
 }
 
-/* Write what is not below @cut, at most @most tokens; returns how many. */
+/* Write the tokens not below @cut, at most @most; returns how many. */
 DEVICE u32 top_write(const bench &b, const view &v, u64 cut, u32 most,
 		     double sum, struct dev_top *to)
 {
@@ -282,7 +282,7 @@ DEVICE u32 top_write(const bench &b, const view &v, u64 cut, u32 most,
 	return nr;
 }
 
-/* Place of @id in the order of the likeliest, from 1. */
+/* Rank of @id among the likeliest, from 1. */
 DEVICE u32 rank_of(const bench &b, const view &v, u32 id)
 {
 	const u64 key = cand_key(v.logits[id], id);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample.h - a block over one row of logits: passes, sums and cuts
+ * sample.h - passes, sums and cuts of a block over one row of logits
  *
  * Weights are whole numbers (kernels/weight.h), so sums are exact: they depend
- * neither on the order of threads nor on their number, running sums never fall,
- * and what is found by them is found the same way by any split of the row.
+ * neither on the order of threads nor on their number, and running sums never
+ * fall.  So a search by running sums finds the same token for any split of the row.
  *
- * "Best" is the strict order of the CPU's sampler: the logit in the upper half
- * of a key of 64 bits, the complement of the id in the lower.  A cut is the
- * lowest key that is kept.  It is found in two steps: bins by the distance
- * from the best say where the running sum passes the target, and of that bin
- * alone the tokens are gathered and compared with each other; where they are
- * too many for that, their keys are taken apart by eight bits at a time, and
- * equal ones are counted in the order of ids.
+ * Tokens have the strict order of the CPU's sampler: a key of 64 bits with the logit
+ * in the upper half and the complement of the id in the lower; the best token has
+ * the highest key.  A cut is the lowest key that is kept.  It is found in two steps.
+ * Bins by the distance from the best logit show the bin in which the running sum
+ * reaches the target.  Then the tokens of that bin are gathered and compared with
+ * each other.  If they are too many for the list, their logits are searched by
+ * eight bits at a time, and equal ones are counted in the order of ids.
  */
 #ifndef KERNELS_CUDA_SAMPLE_H
 #define KERNELS_CUDA_SAMPLE_H
@@ -25,13 +25,13 @@
 #define SAMPLE_BINS		2048u
 #define SAMPLE_SMALL	256u
 #define SAMPLE_LIST	512u
-#define SAMPLE_QUADS		4u		/* quads that a thread asks for */
+#define SAMPLE_QUADS		4u		/* quads that a thread loads at once */
 #define SAMPLE_NONE		(-INFINITY)
 
 /*
- * A row as one draw sees it.
+ * A row, with the parameters of one draw.
  * @best:  its largest logit
- * @least: (logit - best) / temperature below which nothing counts
+ * @least: tokens with (logit - best) / temperature below this do not count
  */
 struct view {
 	const float *logits;
@@ -48,10 +48,10 @@ struct view {
 /*
  * Shared memory of a block.
  * @count, @lo, @hi: [SAMPLE_BINS] tokens of a bin, and the halves of their weight
- * @small_lo, @small_hi: [SAMPLE_SMALL] sums while keys are taken apart
+ * @small_lo, @small_hi: [SAMPLE_SMALL] sums for row_cut()
  * @key, @weight: [SAMPLE_LIST] tokens of one bin
  * @part: [SAMPLE_WARPS] sums of warps
- * @say: what one thread tells the others
+ * @say: two numbers that one thread gives to the others
  * @nr: entries of the list
  */
 struct bench {
@@ -83,7 +83,7 @@ struct bench {
 			     name##_key, name##_weight, name##_part,	\
 			     name##_say, name##_nr }
 
-/* The order of floats without NaN as that of whole numbers; -0 is 0. */
+/* Map floats, without NaN, to whole numbers of the same order; -0 is 0. */
 DEVICE u32 logit_key(float logit)
 {
 	const u32 bits = float_bits(add_rn(logit, 0.0f));
@@ -131,8 +131,8 @@ DEVICE u32 bin_of(float x)
 }
 
 /*
- * f(id, logit) for the quads @first, @first + @step, ... from the one at @from
- * (a multiple of 4) on, up to @to; every element is some thread's.
+ * Call f(id, logit) for the elements of the quads @first, @first + @step, ... of the
+ * ids from @from (a multiple of 4) up to @to.
  */
 template <typename F>
 DEVICE void each(const view &v, u32 from, u32 to, u32 first, u32 step, F f)
@@ -160,7 +160,7 @@ DEVICE void each(const view &v, u32 from, u32 to, u32 first, u32 step, F f)
 	}
 }
 
-/* The whole row, by the whole block. */
+/* Call f(id, logit) for the whole row; the block's threads share it. */
 template <typename F>
 DEVICE void each_of_row(const view &v, F f)
 {
@@ -179,11 +179,11 @@ DEVICE u64 warp_sum64(u64 own)
 }
 
 struct prefix {
-	u64 before;		/* of threads below this one */
+	u64 before;		/* sum of the threads before this one */
 	u64 total;
 };
 
-/* All threads come, and leave behind a barrier. */
+/* Called by all threads; ends with a barrier. */
 DEVICE prefix block_prefix(const bench &b, u64 own)
 {
 	const u32 warps = blockDim.x / WARP;
@@ -227,7 +227,7 @@ DEVICE u64 block_max(const bench &b, u64 own)
 	return own;
 }
 
-/* The best of the row; ~0: there is a NaN. */
+/* The key of the row's best token; ~0: there is a NaN. */
 DEVICE u64 row_best(const bench &b, const view &v)
 {
 	u64 best = 0;
@@ -240,7 +240,7 @@ DEVICE u64 row_best(const bench &b, const view &v)
 	return block_max(b, best);
 }
 
-/* What one thread, with @mine, tells all; one thread always has it. */
+/* Give all threads the numbers of the one thread that has @mine set. */
 DEVICE void tell(const bench &b, bool mine, u64 &first, u64 &second)
 {
 	if (mine) {
@@ -254,8 +254,8 @@ DEVICE void tell(const bench &b, bool mine, u64 &first, u64 &second)
 }
 
 /*
- * The lowest id at which the running sum of f(id, logit) is above @target,
- * which is below the sum of all; @target(sum) is asked for it.
+ * The lowest id at which the running sum of f(id, logit) is above the target,
+ * target_of(sum of all), which must be below that sum.
  */
 template <typename F, typename T>
 DEVICE u32 find_in_order(const bench &b, const view &v, F f, T target_of)
@@ -302,7 +302,7 @@ DEVICE u32 find_in_order(const bench &b, const view &v, F f, T target_of)
 
 /* ---- bins ---- */
 
-/* Add to a number in two halves; who wraps the low one carries. */
+/* Add to a number in two halves; the thread that wraps the low half carries. */
 DEVICE void add_halves(SHARED_PTR(u32) lo, SHARED_PTR(u32) hi, u32 i, u64 n)
 {
 	const u32 low = (u32)n;
@@ -312,7 +312,7 @@ DEVICE void add_halves(SHARED_PTR(u32) lo, SHARED_PTR(u32) hi, u32 i, u64 n)
 		atomicAdd(&hi[i], (u32)(n >> 32) + carry);
 }
 
-/* Tokens and weights of all bins; what is below v.least is in none. */
+/* Count tokens and weights of all bins; tokens below v.least are in no bin. */
 DEVICE void bins_fill(const bench &b, const view &v)
 {
 	u32 i;
@@ -338,9 +338,9 @@ DEVICE void bins_fill(const bench &b, const view &v)
 }
 
 /*
- * Of what the bins hold, @value(bin), the one where the running sum reaches
- * @target_of(sum), which is at least 1; @rest is the target less what lies in
- * the bins before.  With a target above the sum @bin is SAMPLE_BINS.
+ * Find the bin where the running sum of value(bin) reaches target_of(sum of all),
+ * which is at least 1.  @rest is the target minus the sum of the earlier bins.  If
+ * the target is above the sum of all, @bin is SAMPLE_BINS.
  */
 template <typename V, typename T>
 DEVICE void bin_find(const bench &b, u32 nr, V value, T target_of, u64 &bin,
@@ -360,7 +360,7 @@ DEVICE void bin_find(const bench &b, u32 nr, V value, T target_of, u64 &bin,
 	bin = SAMPLE_BINS;
 	rest = 0;
 	if (target > p.total)
-		return;		/* all threads do */
+		return;		/* in all threads */
 	for (i = from, at = p.before; i < from + per && i < nr && !mine; i++) {
 		own = value(i);
 		mine = at < target && target <= at + own;
@@ -371,15 +371,15 @@ DEVICE void bin_find(const bench &b, u32 nr, V value, T target_of, u64 &bin,
 	tell(b, mine, bin, rest);
 }
 
-/* What a token adds to the sum that a cut is looked for in. */
+/* A token's share of the sum that a cut is searched by. */
 DEVICE u64 share_of(const view &v, bool weights, float x)
 {
 	return weights ? weight_of(v, x) : 1;
 }
 
 /*
- * The tokens of @bin whose keys are at least @above; the list has them all if
- * they are at most SAMPLE_LIST.  Return: how many.
+ * Gather the tokens of @bin with keys of at least @above.  The list has all of them
+ * if they are at most SAMPLE_LIST.  Return: how many there are.
  */
 DEVICE u32 list_gather(const bench &b, const view &v, u32 bin, bool weights,
 		       u64 above)
@@ -430,7 +430,7 @@ DEVICE u64 list_cut(const bench &b, u32 nr, u64 target)
 	return key;
 }
 
-/* The same without a list, for any number of tokens. */
+/* As list_cut(), but without a list, for any number of tokens. */
 DEVICE u64 row_cut(const bench &b, const view &v, u32 bin, bool weights,
 		   u64 above, u64 target)
 {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * step.c - the batch of a step, on the device
+ * step.c - upload the batch of a step
  *
- * All that the kernels are told of a batch is one piece of memory: counts,
- * sequences, of each row its sequence, position and token, the rows that are
- * wanted, and the tables, one after the other.  It is made up on the host and
- * goes up in one copy.  Where a part lies depends on the numbers of rows and
- * sequences that it was laid out for, and in a step that is recorded those are
- * the graph's: so a graph finds its parts where they were, whatever the batch.
- * Tables, whose length no graph knows, come last.
+ * The batch is one piece of memory: counts, sequences, each row's sequence, position
+ * and token, the rows with wanted logits, and the tables, one after the other.  The
+ * host lays it out and uploads it in one copy.  The offset of a part depends on the
+ * numbers of rows and sequences that the piece is laid out for.  In recorded and
+ * replayed steps these are the graph's numbers, so a graph finds the parts of every
+ * batch at the same addresses.  Tables come last, since their length may change
+ * from step to step.
  *
- * Rows that only fill a graph up are of no sequence (~0), have token 0 at
- * position 0, and write no KV; their results are never looked at.
+ * Rows that only fill a graph up belong to no sequence (~0), have token 0 at
+ * position 0, and write no KV; their results are not used.
  *
- * Invariant: c->batch is what the device has, in stream order.
+ * Invariant: c->batch describes the batch on the device, in stream order.
  */
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@
 #define PART_ALIGN	64u
 #define STEP_BYTES_MIN	(64u << 10)
 
-/* Offsets of the parts, for @rows, @seqs and @wanted of each. */
+/* Offsets of the parts. */
 struct parts {
 	u64	seqs;
 	u64	row_seq;
@@ -65,7 +65,7 @@ static u32 seq_entries(const struct kern_attn_seq *s, u32 block_tokens)
 	return DIV_ROUND_UP(s->start_pos + s->nr_rows, block_tokens);
 }
 
-/* Counts of a batch, and how many entries its tables have. */
+/* Counts of a batch; *@entries: the entries of all its tables. */
 static struct dev_step count(const struct kern_attn_seq *seqs, u32 nr_seqs,
 			     u32 block_tokens, u64 *entries)
 {
@@ -92,7 +92,7 @@ void cuda_step_exit(struct cuda_ctx *c)
 	c->dev_bytes = 0;
 }
 
-/* Room for @bytes; what was recorded knows the old place. */
+/* Make room for @bytes; drops all graphs if the address changes. */
 static bool make_room(struct cuda_ctx *c, u64 bytes)
 {
 	struct kern_ctx *ctx = (struct kern_ctx *)(void *)c;
@@ -112,7 +112,7 @@ static bool make_room(struct cuda_ctx *c, u64 bytes)
 	return c->dev_bytes;
 }
 
-/* Sequences, their rows and tables into c->host. */
+/* Lay out sequences, their rows and tables in c->host. */
 static void lay_seqs(struct cuda_ctx *c, const struct parts *p, u32 rows,
 		     const struct kern_attn_seq *seqs, u32 nr_seqs,
 		     u32 block_tokens)
@@ -142,7 +142,7 @@ static void lay_seqs(struct cuda_ctx *c, const struct parts *p, u32 rows,
 	}
 }
 
-/* @nr words of @from, filled up with zeros to @room of them. */
+/* Copy @nr words of @from, and pad them with zeros to @room words. */
 static void lay_words(u32 *to, const u32 *from, u32 nr, u32 room)
 {
 	if (nr)
@@ -150,7 +150,7 @@ static void lay_words(u32 *to, const u32 *from, u32 nr, u32 room)
 	memset(to + nr, 0, (room - nr) * sizeof(*to));
 }
 
-/* Upload c->host, and let c->batch be it. */
+/* Upload c->host, and point c->batch to it. */
 static void publish(struct cuda_ctx *c, const struct parts *p,
 		    const struct dev_step *counts)
 {
@@ -184,7 +184,7 @@ void cuda_batch_of(struct cuda_ctx *c, const struct kern_attn_seq *seqs,
 	c->bound = counts;
 }
 
-/* Rows as the ops of this step run them, perhaps more than there are. */
+/* Rows that the ops of this step run: with a graph, those of the graph. */
 static struct kern_rows rows_of(const struct cuda_ctx *c,
 				const struct kern_step *s)
 {
@@ -234,7 +234,7 @@ int cuda_step_begin(struct kern_ctx *ctx, const struct kern_step *s,
 	if (!cuda_enter(c))
 		return c->err;
 	counts = count(s->seqs, s->nr_seqs, s->kv->block_tokens, &entries);
-	/* As much as if it is recorded, so that choosing moves nothing. */
+	/* Room as for a recorded step, so that the choice does not change it. */
 	most = cuda_bucket(s->nr_rows);
 	if (!make_room(c, parts_of(max(most, s->nr_seqs), most, most,
 				   entries).end))
