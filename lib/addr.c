@@ -2,8 +2,8 @@
 /*
  * addr.c - addresses of options
  *
- * Numbers alone, so that what an option means depends on no resolver, and can
- * be judged before anything is started.
+ * Only numeric addresses: the meaning of an option does not depend on a resolver,
+ * and can be checked before the program starts anything.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include <kvmm/addr.h>
 
-/* Up to five digits and nothing else. */
+/* Parse a port: one to five digits. */
 static bool port_parse(const char *s, in_port_t *port)
 {
 	const size_t len = strlen(s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * admin.c - the asking half of the admin socket
+ * admin.c - the client side of the admin socket
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ int kv_admin_path(const char *view, char *path, size_t len)
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
-/* The two last parts of domain/NAME/MARK.  Return: false when it is none. */
+/* Split domain/NAME/MARK.  Return: false if @path is no such path. */
 static bool split_domain(const char *path, char *name, size_t len,
 			 const char **mark)
 {
@@ -41,7 +41,7 @@ static bool split_domain(const char *path, char *name, size_t len,
 	return true;
 }
 
-/* The pool of pool/NAME/size. */
+/* Get NAME of pool/NAME/size. */
 static bool split_pool(const char *path, char name[32])
 {
 	int end = 0;
@@ -62,7 +62,7 @@ static int tune_request(const char *name, const char *value, char *req,
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
-/* NAME of events/NAME/enable, "" of events/enable. */
+/* Get NAME of events/NAME/enable; "" for events/enable. */
 static bool split_event(const char *path, char name[64])
 {
 	int end = 0;
@@ -170,7 +170,7 @@ static int admin_send(int sock, const char *req, int fd)
 	return 0;
 }
 
-/* One message of the answer.  Return: 1: there is more, 0: it was the last. */
+/* Receive one message of the answer.  Return: 1: more follow, 0: it was the last. */
 static int admin_receive(struct kv_admin *a, int sock)
 {
 	char buf[KV_ADMIN_TEXT];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bug.c - the end of a process that can no longer trust its own records
+ * bug.c - end a process with contradictory records
  */
 #include <stdlib.h>
 

@@ -2,15 +2,15 @@
 /*
  * config.c - options from a file and from the environment
  *
- * The table of options knows the names and judges the values (opts.c); here
- * is who may say them, and in which order.  Each place is laid over what the
- * ones before it said, and a list that an earlier place filled is emptied
- * first, once.  A file is judged whole, so that what is wrong in it is found
- * also where the command line hides it.
+ * The table of options has the names, and opts.c checks the values.  This file reads
+ * the sources of values in order: defaults, file, environment, command line.  Each
+ * source overrides the values of earlier sources; it replaces their lists as a
+ * whole.  All keys of a file are checked, so a wrong value is found even if the
+ * command line overrides it.
  *
- * The file is read once, by who starts first: kvmm-hold gives its kvmm what it
- * found as options, so that a kvmm that is started again has the options of
- * the one before, whatever became of the file.
+ * The file is read only once, by the process that starts first: kvmm-hold passes the
+ * values to its kvmm as options.  So a restarted kvmm has the same options as the
+ * kvmm before it, even if the file has changed.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -19,13 +19,13 @@
 
 #include "lib/opts_set.h"
 
-#define NEAR_MOST	3	/* letters that a misspelt key may differ by */
+#define NEAR_MOST	3	/* letters in which a misspelt key may differ */
 #define NAME_MOST	40	/* longest key that is compared */
 
 /**
- * struct reader - a file that is being read
- * @line: number of the line
- * @now:  section that it is in
+ * struct reader - state of reading a file
+ * @line: number of the current line
+ * @now:  section of the current line
  */
 struct reader {
 	struct kv_config	*cfg;
@@ -56,7 +56,7 @@ bool kv_config_has(const struct kv_section *s, const struct kv_opt *o)
 
 /* ---- one value ---- */
 
-/* A flag's value is looked at here: on the command line it has none. */
+/* A flag has a value only here; on the command line it has none. */
 static int flag_set(const struct kv_opt *o, void *values, const char *s,
 		    char *text, size_t len)
 {
@@ -76,7 +76,7 @@ static int one_set(const struct kv_opt *o, void *values, const char *s,
 					kv_opt_set(o, values, s, text, len);
 }
 
-/* Laid over what other places said. */
+/* Set a value, overriding those of other sources. */
 static int layer_set(struct kv_section *s, const struct kv_opt *o,
 		     enum kv_source source, const char *value, char *text,
 		     size_t len)
@@ -99,7 +99,7 @@ static int refuse(const struct reader *r, const char *what)
 	return -EBADMSG;
 }
 
-/* How many letters differ: changed, added, left out.  Of NAME_MOST at most. */
+/* Number of letters changed, added or left out; words of at most NAME_MOST. */
 static u32 distance(const char *a, const char *b)
 {
 	u32 row[NAME_MOST + 1], la = (u32)strlen(a), lb = (u32)strlen(b), i, j;
@@ -123,7 +123,7 @@ static u32 distance(const char *a, const char *b)
 	return row[lb];
 }
 
-/* The key that was meant, most likely, or NULL. */
+/* The key closest to the misspelt @key, or NULL. */
 static const char *nearest(const struct kv_section *s, const char *key)
 {
 	const char *best = NULL;
@@ -250,7 +250,7 @@ static int take_line(struct reader *r, char *line)
 	return take_key(r, trim(line), trim(eq + 1));
 }
 
-/* All of it, with a NUL behind.  Return: 0 or -EBADMSG with the reason. */
+/* Read the whole file into cfg->text.  Return: 0, or -EBADMSG with the reason. */
 static int slurp(struct kv_config *cfg, int fd, char *text, size_t len)
 {
 	size_t have = 0;
@@ -263,7 +263,7 @@ static int slurp(struct kv_config *cfg, int fd, char *text, size_t len)
 	} while (n > 0 || (n < 0 && errno == EINTR));
 	if (n < 0 || have > KV_CONFIG_MAX) {
 		snprintf(text, len, n < 0 ? "%s: cannot be read" :
-			 "%s: longer than any file of options", cfg->path);
+			 "%s: too long for a file of options", cfg->path);
 		return -EBADMSG;
 	}
 	cfg->text[have] = '\0';
@@ -302,7 +302,7 @@ static int file_read(struct kv_config *cfg, const char *path, bool must,
 
 /* ---- the environment ---- */
 
-/* Its words, each a value: cut in a copy, which stays as long as they do. */
+/* Each word of @value is a value.  They point into a copy, which is kept. */
 static int env_list(struct kv_section *s, const struct kv_opt *o,
 		    const char *value, char *text, size_t len)
 {
@@ -331,7 +331,7 @@ static int env_read(struct kv_section *s, char *text, size_t len)
 		const struct kv_opt *o = &s->opts[i];
 
 		value = getenv(kv_config_env_name(s, o, name, sizeof(name)));
-		/* Empty is what many ways to start a program make of "not set". */
+		/* Empty counts as unset: many ways to start a program cannot unset it. */
 		if (!value || !*value || !kv_config_has(s, o))
 			continue;
 		if (o->kind == KV_OPT_list)
@@ -349,7 +349,7 @@ static int env_read(struct kv_section *s, char *text, size_t len)
 
 /* ---- all of it ---- */
 
-/* Which file, and must it be there?  NULL: none is read. */
+/* Path of the file to read, or NULL for none; *@must: a missing file is an error. */
 static const char *which_file(const struct kv_config *cfg, const char *asked,
 			      const char *dflt, bool *must)
 {
@@ -375,7 +375,7 @@ int kv_config_parse(const struct kv_program *prog, struct kv_config *cfg,
 	cfg->path[0] = '\0';
 	for (i = 0; i < cfg->nr && !err; i++) {
 		s = &cfg->section[i];
-		/* Asked again, its lists begin anew. */
+		/* A second call starts with empty lists. */
 		for (k = 0; k < KV_CONFIG_OPTS; k++)
 			free(s->from[k].words);
 		memset(s->from, 0, sizeof(s->from));

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * config_open.c - a file that nobody else had a hand in
+ * config_open.c - open a file of options safely
  *
- * What the file says root does, and a line of it that is wrong root prints.  So
- * root reads it only if nobody else could have written it, or put another one
- * of root's in its place: each directory on the way belongs to root and is
- * closed to others, or is as /tmp, where who has a name keeps it; each link on
- * the way is root's.  What was looked at cannot be exchanged then.
+ * The file decides what a program of root's does, and the program prints wrong lines
+ * of it.  So root reads it only if no other user could have written it, or put
+ * another file of root's in its place.  Each directory on its path must belong to
+ * root, and other users may not write to it, unless it is sticky like /tmp, where
+ * they cannot replace root's entries.  Each link on the path must belong to root.
+ * So no other user can replace the file after the check.
  *
- * Others read what is theirs or root's and not open to everybody.
+ * Other users read a file that belongs to them or to root, and that is not writable
+ * for all users.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,10 +23,10 @@
 #define LINKS_MOST	16
 
 /**
- * struct walk - the way to a file
- * @done:  what was looked at, "" or without a slash at the end
- * @rest:  what comes then
- * @links: that were followed
+ * struct walk - the path to a file while it is checked
+ * @done:  the part that was checked, "" or without a slash at the end
+ * @rest:  the part that is left
+ * @links: number of links that were followed
  */
 struct walk {
 	char	done[4096];
@@ -43,7 +45,7 @@ static int refuse(char *text, size_t len, const char *path, const char *what)
 	return -EPERM;
 }
 
-/* A link stands for what it says: that is what comes then. */
+/* Follow a link: put its target before the rest of the path. */
 static int walk_link(struct walk *w, const char *name)
 {
 	char target[4096], rest[4096];
@@ -63,7 +65,7 @@ static int walk_link(struct walk *w, const char *name)
 	return 0;
 }
 
-/* One name.  Return: 0 or a negative errno, of which -EPERM was told. */
+/* Check one name.  Return: 0 or a negative errno; @text is set for -EPERM. */
 static int walk_step(struct walk *w, const char *part, char *text, size_t len)
 {
 	char name[4096];
@@ -75,12 +77,12 @@ static int walk_step(struct walk *w, const char *part, char *text, size_t len)
 	if (lstat(name, &st))
 		return -errno;
 	if (!owner_is_trusted(&st))
-		return refuse(text, len, name, "belongs to another user, who decides what is read there: chown root it");
+		return refuse(text, len, name, "belongs to another user, who could change the options: chown root it");
 	if (S_ISLNK(st.st_mode))
 		return walk_link(w, name);
 	if ((st.st_mode & (S_IWGRP | S_IWOTH)) &&
 	    !(S_ISDIR(st.st_mode) && (st.st_mode & S_ISVTX)))
-		return refuse(text, len, name, "may be written by others, who decide what is read there: chmod go-w it");
+		return refuse(text, len, name, "may be written by others, who could change the options: chmod go-w it");
 	memcpy(w->done, name, sizeof(name));
 	return 0;
 }
@@ -98,7 +100,7 @@ int kv_config_way(const char *path, char *text, size_t len)
 		     path);
 	if (n < 0 || (size_t)n >= sizeof(w.rest))
 		return -ENAMETOOLONG;
-	/* The root itself. */
+	/* The root directory. */
 	err = walk_step(&w, ".", text, len);
 	w.done[0] = '\0';
 	while (!err && w.rest[0]) {
@@ -135,7 +137,7 @@ int kv_config_open(const char *path, char *text, size_t len)
 	text[0] = '\0';
 	err = geteuid() ? 0 : kv_config_way(path, text, len);
 	if (!err) {
-		/* A FIFO would make us wait. */
+		/* Without O_NONBLOCK open() would wait for a FIFO. */
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 		err = fd < 0 ? -errno : judge(fd, path, text, len);
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * config_print.c - values as text: what is so and why, and a file to begin with
+ * config_print.c - print values with their sources, and a file of defaults
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include <kvmm/config.h>
 
-#define PRINT_COLUMN	40	/* of where a value comes from */
+#define PRINT_COLUMN	40	/* of the source of a value */
 #define PRINT_WIDTH	80
 
 static void format_amount(const struct kv_amount *a, char *buf, size_t len)
@@ -98,7 +98,7 @@ int kv_config_args(const struct kv_section *s, char **argv, u32 max)
 	return (int)n;
 }
 
-/* ---- what is so ---- */
+/* ---- values and their sources ---- */
 
 static void print_source(const struct kv_config *cfg,
 			 const struct kv_section *s, u32 i, int at, FILE *out)
@@ -109,7 +109,7 @@ static void print_source(const struct kv_config *cfg,
 	fprintf(out, "%*s# ", max(PRINT_COLUMN - at, 1), "");
 	switch (f->source) {
 	case KV_FROM_FILE:
-		/* Of several lines the last is known. */
+		/* A list may have several lines, and only the last number is kept. */
 		if (s->opts[i].kind == KV_OPT_list)
 			fprintf(out, "%s\n", cfg->path);
 		else
@@ -128,7 +128,7 @@ static void print_source(const struct kv_config *cfg,
 	}
 }
 
-/* A size of 0 without a default is none, which no file could say. */
+/* A size of 0 without a default is unset; a file could not say it. */
 static bool is_unset(const struct kv_section *s, u32 i, const char *value)
 {
 	return s->from[i].source == KV_FROM_DEFAULT && !s->opts[i].def &&
@@ -171,7 +171,7 @@ void kv_config_print(const struct kv_config *cfg, FILE *out)
 	}
 }
 
-/* ---- a file to begin with ---- */
+/* ---- a file of defaults ---- */
 
 static void print_comment(const char *text, FILE *out)
 {
@@ -215,7 +215,7 @@ void kv_config_print_default(const struct kv_config *cfg, FILE *out)
 
 	fprintf(out, "# %s - every key, with its default behind a #\n#\n",
 		cfg->name);
-	print_comment("One key = value a line; a # at the beginning of a line or behind a blank begins a comment. The command line and the environment come first: what they say counts, whatever stands here. Sizes take K, M, G and T. A key without a default shows what kind of value it takes.", out);
+	print_comment("One key = value a line; a # at the beginning of a line or behind a blank begins a comment. A value on the command line or in the environment overrides the value in this file. Sizes take K, M, G and T. A key without a default shows what kind of value it takes.", out);
 	for (n = 0; n < cfg->nr; n++) {
 		const struct kv_section *s = &cfg->section[n];
 

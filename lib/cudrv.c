@@ -2,9 +2,8 @@
 /*
  * cudrv.c - open the CUDA driver's library and find its functions
  *
- * All or nothing: a driver that lacks one function of the list is too old, and
- * is not used at all.  The library is never closed, since the driver has
- * threads of its own in it.
+ * A driver that lacks one function of the list is too old, and is not used at all.
+ * The library is never closed, since the driver has its own threads in it.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -2,10 +2,10 @@
 /*
  * fault.c - named fault points
  *
- * Each point has the number of the passing that fails (0: never, EVERY: all)
- * and a count of passings.  Both are set before threads exist; afterwards
- * only the counts change, by atomic addition, so that a point which several
- * threads pass fails exactly once.
+ * Each point has the number of the pass that fails (0: never, EVERY: all) and a
+ * count of passes.  Both are set before threads exist.  Afterwards only the counts
+ * change, by atomic addition, so that a point passed by several threads fails
+ * exactly once.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ void kv_fault_die(enum kv_fault point)
 	if (!kv_fault(point))
 		return;
 	kill(getpid(), SIGKILL);
-	/* The signal may find another thread first. */
+	/* The signal may stop another thread first. */
 	for (;;)
 		pause();
 }
@@ -84,7 +84,7 @@ static int fault_find(const char *name, size_t len)
 	return -1;
 }
 
-/* One "name" or "name:k" of @len bytes. */
+/* Arm one "name" or "name:k" of @len bytes. */
 static int fault_arm(const char *item, size_t len, char *text, size_t text_len)
 {
 	const char *colon = memchr(item, ':', len);

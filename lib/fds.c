@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fds.c - descriptors that came with a message
+ * fds.c - descriptors of a received message
  */
 #include <unistd.h>
 

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * http.c - the text of HTTP/1.1: requests in, answers out
+ * http.c - parse requests and write answers of HTTP/1.1
  *
- * The parser is strict where leniency has been abused: a proxy in front and
- * this server must agree where a request ends, so whatever could be read in
- * two ways is refused with 400 and the connection ends.  It sees the head as
- * one piece of bounded length, so nothing has to be resumed; bodies are
- * counted by their length, or taken apart by http_chunks_push(), which can be
- * interrupted anywhere.
+ * The parser is strict where attackers have used leniency: a proxy in front and this
+ * server must agree on the end of a request.  So an ambiguous request is refused
+ * with 400, and the connection ends.  The parser gets the head as one piece of
+ * bounded length, so it never has to resume.  The length of a body is known, or
+ * http_chunks_push() decodes its chunks; it can be interrupted at any byte.
  *
- * Of the many headers only those are read that change what this server does.
+ * Only headers that this server acts on are read.
  */
 #include <strings.h>
 
 #include <kvmm/http.h>
 
 #define CHUNK_LINE_MAX	1024u	/* a chunk's size with its extensions */
-#define CHUNK_TRAILERS	8192u	/* what may follow the last chunk */
+#define CHUNK_TRAILERS	8192u	/* of headers after the last chunk */
 
 static bool is_token(char c)
 {
@@ -78,7 +77,7 @@ size_t http_find_head(const char *p, size_t n)
 
 /* ---- headers ---- */
 
-/* What was seen of a head while it is read. */
+/* State of reading a head. */
 struct reading {
 	struct http_head	*h;
 	const char		*why;
@@ -142,7 +141,7 @@ static int read_expect(struct reading *r, struct span v)
 	return 0;
 }
 
-/* An id goes back into a header and into JSON: plain characters only. */
+/* The answer has the id in a header and in JSON: take only plain characters. */
 static int read_id(struct reading *r, struct span v)
 {
 	size_t i;
@@ -200,7 +199,7 @@ static int read_header(struct reading *r, struct span line)
 	while (name.n < line.n && is_token(line.p[name.n]))
 		name.n++;
 	if (!name.n || name.n == line.n || line.p[name.n] != ':')
-		return refuse(r, 400, "a header line that is none");
+		return refuse(r, 400, "a malformed header line");
 	value.p = line.p + name.n + 1;
 	value.n = line.n - name.n - 1;
 	for (i = 0; i < value.n; i++)
@@ -233,7 +232,7 @@ static int read_method(struct reading *r, struct span s)
 	}
 	for (i = 0; i < s.n; i++)
 		if (!is_token(s.p[i]))
-			return refuse(r, 400, "the request line is none");
+			return refuse(r, 400, "a malformed request line");
 	return refuse(r, s.n ? 501 : 400, "a method this server does not know");
 }
 
@@ -267,7 +266,7 @@ static int read_target(struct reading *r, struct span s)
 static int read_version(struct reading *r, struct span s)
 {
 	if (s.n != 8 || memcmp(s.p, "HTTP/", 5) || s.p[6] != '.')
-		return refuse(r, 400, "the request line is none");
+		return refuse(r, 400, "a malformed request line");
 	if (s.p[5] != '1' || (s.p[7] != '0' && s.p[7] != '1'))
 		return refuse(r, 505, "a version other than HTTP/1.0 and 1.1");
 	r->h->http10 = s.p[7] == '0';
@@ -287,11 +286,11 @@ static int read_request_line(struct reading *r, struct span line)
 			memchr(from, ' ', (size_t)(end - from)) : NULL;
 
 		if (from >= end || (to && i == 2))
-			return refuse(r, 400, "the request line is none");
+			return refuse(r, 400, "a malformed request line");
 		word[i].p = from;
 		word[i].n = (size_t)((to ? to : end) - from);
 		if (!to && i < 2)
-			return refuse(r, 400, "the request line is none");
+			return refuse(r, 400, "a malformed request line");
 	}
 	ret = read_version(r, word[2]);
 	if (!ret)
@@ -299,7 +298,7 @@ static int read_request_line(struct reading *r, struct span line)
 	return ret ? ret : read_target(r, word[1]);
 }
 
-/* What several headers say together. */
+/* Check headers that depend on each other. */
 static int judge(struct reading *r)
 {
 	struct http_head *h = r->h;
@@ -345,7 +344,7 @@ int http_parse_head(const char *p, size_t n, struct http_head *h,
 			ret = read_request_line(&r, line);
 	}
 	if (!ret && !lines)
-		ret = refuse(&r, 400, "the request line is none");
+		ret = refuse(&r, 400, "a malformed request line");
 	if (!ret)
 		ret = judge(&r);
 	if (ret)
@@ -357,12 +356,12 @@ int http_parse_head(const char *p, size_t n, struct http_head *h,
 
 enum {
 	CHUNK_SIZE,	/* digits of a size */
-	CHUNK_EXT,	/* what may follow them on the line */
+	CHUNK_EXT,	/* extensions after them on the line */
 	CHUNK_SIZE_LF,
 	CHUNK_DATA,
 	CHUNK_DATA_CR,
 	CHUNK_DATA_LF,
-	CHUNK_TRAILER,	/* begin of a line behind the last chunk */
+	CHUNK_TRAILER,	/* start of a line after the last chunk */
 	CHUNK_TRAILER_LINE,
 	CHUNK_TRAILER_LF,
 	CHUNK_END_LF,
@@ -420,7 +419,7 @@ static int expect_byte(struct http_chunks *c, char b, char want, u32 next)
 	return 0;
 }
 
-/* A byte of what frames the data. */
+/* Take a byte of the framing. */
 static int chunk_byte(struct http_chunks *c, char b, u64 max)
 {
 	int ret;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvmm_config.c - the options of kvmm and kvmm-hold, from wherever they come
+ * kvmm_config.c - read the options of kvmm and kvmm-hold
  *
- * Both have the same table and read the same places, so that kvmm by itself
- * does what it does under kvmm-hold.  There it looks at its command line alone:
- * hold has read the rest, once, and later lives do what the first one did.
+ * Both have the same table and the same sources, so kvmm without kvmm-hold has the
+ * same options as under it.  Under kvmm-hold, kvmm reads only its command line:
+ * kvmm-hold has read the other sources once, so a restarted kvmm has the options of
+ * the first one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static int judge_mode(const char *s, char *text, size_t len)
 	return -EINVAL;
 }
 
-/* As hostpool_numa_parse() takes it. */
+/* Accept the values of hostpool_numa_parse(). */
 static int judge_numa(const char *s, char *text, size_t len)
 {
 	u64 node;
@@ -66,7 +67,7 @@ static int judge_metrics(const char *s, char *text, size_t len)
 	return -EINVAL;
 }
 
-/* What the daemon would refuse later, when nobody knows the line any more. */
+/* Check values that the daemon would refuse later, without the number of the line. */
 static int judge(const struct kv_opt *o, const char *s, char *text, size_t len)
 {
 	struct tenant_quota quota;
@@ -111,7 +112,7 @@ void kvmm_config_init(struct kvmm_config *c, struct kvmm_options *o)
 	c->file.env_path = "KVMM_CONFIG";
 }
 
-/* The parser moves what it is given, so it gets a copy, which stays. */
+/* The parser reorders its arguments, so it gets a copy. */
 static char **copy_of(int argc, char **argv)
 {
 	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
@@ -121,7 +122,7 @@ static char **copy_of(int argc, char **argv)
 	return copy;
 }
 
-/* The command line alone: is there more to do, and which file is asked for? */
+/* Read only the command line: it may name the file, or end the program. */
 static int line_read(const struct kv_program *prog, struct kvmm_config *c,
 		     int argc, char **argv, char *text, size_t len)
 {
@@ -162,7 +163,7 @@ int kvmm_config_read(const struct kv_program *prog, struct kvmm_config *c,
 				      kv_config_default_path(KVMM_CONFIG_NAME,
 							     path, sizeof(path)),
 				      argc, copy, text, len);
-		/* The command line was read before. */
+		/* line_read() has checked the command line: the error is elsewhere. */
 		err = err == -EINVAL ? -EDOM : min(err, 0);
 		o->config = asked;
 	}

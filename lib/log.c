@@ -6,12 +6,12 @@
  * share a terminal or a file do not mix.  Nothing is allocated: the line is
  * cut at the size of the buffer.
  *
- * A daemon does not wait for whoever reads its stderr: a line for which there
- * is no room within a moment is lost, and counted; so are the next ones, at
- * once, until there is room again, which is told with how many were lost.
- * poll() says "room" for a pipe when a page of it is free, so the few writers
- * of one pipe do not take it from each other.  What is kept for readers of the
- * daemon's own files (log_keep.c) is kept before.
+ * A daemon does not wait for the reader of its stderr.  If there is no room within
+ * LOG_PATIENCE_MS, the line is lost and counted, and so are the next ones, without
+ * waiting, until there is room again.  Then a line reports how many were lost.
+ * poll() reports room in a pipe if a page of it is free, which is enough for the few
+ * writers of one pipe.  Every line is first kept for readers of the daemon's own
+ * files (log_keep.c).
  */
 #include <poll.h>
 #include <stdarg.h>
@@ -83,7 +83,7 @@ void kv_log_never_wait(void)
 	log_nowait = true;
 }
 
-/* Return: whether a line may be written; else it is counted as lost. */
+/* Is there room for a line?  If not, count it as lost. */
 static bool log_room(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -94,7 +94,7 @@ static bool log_room(void)
 	if (!log_nowait)
 		return true;
 	lost = __atomic_load_n(&log_lost, __ATOMIC_RELAXED);
-	/* Where nobody is left the write fails, which costs nothing. */
+	/* Without a reader poll() returns at once, and the write fails. */
 	if (poll(&p, 1, lost ? 0 : LOG_PATIENCE_MS) <= 0) {
 		__atomic_fetch_add(&log_lost, 1, __ATOMIC_RELAXED);
 		return false;
@@ -127,7 +127,7 @@ void kv_log(enum kv_log_level level, const char *fmt, ...)
 		return;
 	line[len++] = '\n';
 	if (write(STDERR_FILENO, line, len) < 0)
-		return;		/* nobody is left to be told */
+		return;		/* there is no way to report it */
 }
 
 bool kv_log_wants(enum kv_log_level level)

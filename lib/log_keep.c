@@ -2,11 +2,11 @@
 /*
  * log_keep.c - the last lines of the log, in memory
  *
- * A ring of whole lines for the file kmsg.  Every thread writes lines, and none
- * may wait for another, nor for itself where a process was forked while a line
- * was being kept: a lock that is not free within a moment is not taken, and the
- * line is missing among those kept, which its number shows.  A reader takes the
- * lock for one line at a time.
+ * A ring of whole lines for the file kmsg.  Every thread writes lines.  A writer may
+ * not wait long for another, nor for itself if a process is forked while a line is
+ * being kept.  So if the lock is not free after LOCK_TRIES, the line is not kept,
+ * and the gap in the numbers shows that.  A reader takes the lock for one line at a
+ * time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ void log_keep(enum kv_log_level level, const char *text)
 	if (!keep_lock())
 		return;
 	l = &kept[seq % nr_kept];
-	/* Another may have been overtaken by all the others. */
+	/* A later line may have this place already. */
 	if (l->seq <= seq) {
 		l->seq = seq;
 		l->usec = (u64)ts.tv_sec * 1000000u + ts.tv_nsec / 1000;
@@ -87,7 +87,7 @@ bool kv_log_kept(u64 seq, struct kv_log_line *line)
 			cpu_relax();
 		*line = kept[seq % nr_kept];
 		keep_unlock();
-		/* Not overwritten, nor one that could not be kept. */
+		/* The line was kept, and is not overwritten. */
 		found = line->seq == seq && line->text[0];
 	}
 	return found;

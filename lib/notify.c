@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * notify.c - telling a service manager how it goes
+ * notify.c - report the state to a service manager
  *
- * A name that begins with @ is in the abstract namespace.  The manager believes
- * a process by who it is, so the socket is of no use to others.
+ * A name that begins with @ is in the abstract namespace.  The manager checks the
+ * credentials of the sender, so other processes cannot use the socket.
  */
 #include <stdlib.h>
 #include <sys/socket.h>

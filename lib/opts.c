@@ -2,10 +2,9 @@
 /*
  * opts.c - command-line options from one list
  *
- * The table decides everything; nothing here knows a program.  Parsing keeps
- * no state and allocates nothing: strings point into argv.  A wrong value
- * never terminates the program from here: the caller gets one line that
- * names the option, and decides.
+ * The table has all that is special to a program.  Parsing keeps no state and
+ * allocates no memory: strings point into argv.  A wrong value never terminates the
+ * program: the caller gets one line that names the option, and decides.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -123,7 +122,7 @@ static int choice_index(const char *words, const char *word)
 	return -1;
 }
 
-/* What a value of the kind looks like. */
+/* Describe the values of a kind. */
 static const char *kind_text(enum kv_opt_kind kind)
 {
 	switch (kind) {
@@ -277,7 +276,7 @@ const struct kv_opt *kv_opt_find(const struct kv_opt *opts, u32 nr,
 	return NULL;
 }
 
-/* What the command line says counts alone: what others said of it goes. */
+/* Set a value of the command line; it replaces those of other sources. */
 static int line_set(const struct kv_program *prog, struct kv_origin *from,
 		    void *values, const struct kv_opt *o, const char *s,
 		    char *text, size_t len)
@@ -291,7 +290,7 @@ static int line_set(const struct kv_program *prog, struct kv_origin *from,
 	return kv_opt_set(o, values, s, text, len);
 }
 
-/* "-h", or what begins with two dashes; *@i moves past its value. */
+/* Take "-h" or an option with two dashes; moves *@i past its value. */
 static int opt_take(const struct kv_program *prog, struct kv_origin *from,
 		    void *values, int argc, char **argv, int *i, char *text,
 		    size_t len)
@@ -333,7 +332,7 @@ static int opt_take(const struct kv_program *prog, struct kv_origin *from,
 	return line_set(prog, from, values, o, argv[++*i], text, len);
 }
 
-/* Everything as it is when nothing is given. */
+/* Set all options to their defaults. */
 int kv_opts_default(const struct kv_opt *opts, u32 nr, void *values, char *text,
 		    size_t len)
 {
@@ -368,7 +367,7 @@ static int key_set(const struct kv_opt *opts, u32 nr, void *values, char *word,
 		return -EINVAL;
 	}
 	err = kv_opt_set(&opts[i], values, eq + 1, text, len);
-	/* It is a key, not an option. */
+	/* Remove the dashes from the message: it is a key, not an option. */
 	if (err)
 		memmove(text, text + 2, strlen(text + 2) + 1);
 	return err;

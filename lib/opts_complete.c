@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * opts_complete.c - what bash offers behind TAB, from the tables
+ * opts_complete.c - completion for bash, from the tables
  *
- * One function a program, in plain bash, without the package bash-completion.
- * It finds the command that the words before the cursor name, offers its
- * options where a dash was typed, the words of a choice behind its option,
- * and leaves everything else to bash, which offers files.
+ * One function for each program, in plain bash, without the package
+ * bash-completion.  It finds the command from the words before the cursor.  After a
+ * dash it offers the command's options, after an option the words of its choice.
+ * Otherwise it offers the names of commands, or bash offers files.
  */
 #include <ctype.h>
 #include <stdio.h>
 
 #include <kvmm/opts.h>
 
-#define PATH_MAX_LEN	128	/* of the words of a command, "bench serve" */
+#define PATH_MAX_LEN	128	/* of the words of a command, as "bench serve" */
 
 typedef void (*level_fn)(const struct kv_program *prog, const char *path,
 			 FILE *out);
 
-/* For the program, and for each of its commands that has options of its own. */
+/* Call @fn for the program, and for each of its commands with its own options. */
 static void each_level(const struct kv_program *prog, const char *path,
 		       level_fn fn, FILE *out)
 {
@@ -34,7 +34,7 @@ static void each_level(const struct kv_program *prog, const char *path,
 	}
 }
 
-/* Words before the cursor that lead further, or nowhere else. */
+/* Words before the cursor: commands with their own options, and without. */
 static void put_way(const struct kv_program *prog, const char *path, FILE *out)
 {
 	u32 i;
@@ -47,7 +47,7 @@ static void put_way(const struct kv_program *prog, const char *path, FILE *out)
 				prog->commands[i].name);
 }
 
-/* Of "auto|NODE" those that stand for themselves; how many. */
+/* Print the literal words of "auto|NODE" (not NODE); returns how many. */
 static u32 put_words(const struct kv_opt *o, FILE *out)
 {
 	const char *p = o->meta, *q;
@@ -69,7 +69,7 @@ static u32 put_words(const struct kv_opt *o, FILE *out)
 	return nr;
 }
 
-/* What may follow an option: words, anything, or something that is no file. */
+/* Values of options: words of a choice, files, or neither. */
 static void put_values(const struct kv_program *prog, const char *path,
 		       FILE *out)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * opts_help.c - what --help prints, from the table of options
+ * opts_help.c - print the text of --help from the table of options
  */
 #include <kvmm/opts.h>
 

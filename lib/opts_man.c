@@ -2,15 +2,15 @@
 /*
  * opts_man.c - pages of the manual, from the tables
  *
- * The macros are those of man(7), which every man(1) reads.  Text of ours is
- * escaped, so that a page shows what --help shows.
+ * The macros are those of man(7), which every man(1) reads.  The tables' text is
+ * escaped, so that a page shows the same text as --help.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <kvmm/config.h>
 
-/* @fresh: it begins a line, where a dot or a quote would be a request. */
+/* @fresh: @s begins a line, where a dot or a quote would be a request. */
 static void put_text(const char *s, bool fresh, FILE *out)
 {
 	if (fresh && (*s == '.' || *s == '\''))
@@ -43,7 +43,7 @@ static void put_line(const char *s, FILE *out)
 	fputc('\n', out);
 }
 
-/* A font of its own. */
+/* Print @s in a font. */
 static void put_font(char font, const char *s, FILE *out)
 {
 	fprintf(out, "\\f%c", font);
@@ -106,7 +106,7 @@ static void put_options(const struct kv_program *prog, FILE *out)
 static void put_usage(const struct kv_program *prog, FILE *out)
 {
 	put_font('B', prog->name, out);
-	/* Where there are only commands these have the options. */
+	/* A program with only commands has no options of its own. */
 	fputs(prog->nr_opts ? " [\\fIOPTION\\fR]..." : "", out);
 	if (prog->operands) {
 		fputc(' ', out);
@@ -144,7 +144,7 @@ static void put_commands(const struct kv_program *prog, FILE *out)
 	}
 }
 
-/* The page of a command that has options, and of what is below it. */
+/* The section of a command with options, and of its own commands. */
 static void put_command(const struct kv_program *prog, FILE *out)
 {
 	u32 i;
@@ -168,7 +168,7 @@ static void put_command(const struct kv_program *prog, FILE *out)
 			put_command(prog->commands[i].prog, out);
 }
 
-/* What --help has behind the options, line by line as it is. */
+/* The text of --help after the options, line by line, unchanged. */
 static void put_more(const struct kv_program *prog, FILE *out)
 {
 	char *text = NULL, *line, *save = NULL;
@@ -206,7 +206,7 @@ void kv_opts_man(const struct kv_program *prog, FILE *out)
 	for (i = 0; i < prog->nr_commands; i++)
 		if (prog->commands[i].prog)
 			put_command(prog->commands[i].prog, out);
-	/* Commands stand in both. */
+	/* The list of commands is printed above. */
 	if (prog->more && !prog->nr_commands)
 		put_more(prog, out);
 	if (prog->nr_exits) {
@@ -214,7 +214,7 @@ void kv_opts_man(const struct kv_program *prog, FILE *out)
 		put_exits(prog, out);
 	}
 	if (prog->file) {
-		fputs(".SH ENVIRONMENT\nEvery option may be said there, and in a file, too: see ", out);
+		fputs(".SH ENVIRONMENT\nEvery option may also be set in the environment, and in a file: see ", out);
 		put_font('B', prog->file()->name, out);
 		fputs("(5).\n", out);
 	}
@@ -247,11 +247,11 @@ void kv_config_man(const struct kv_config *cfg, FILE *out)
 {
 	u32 n, i;
 
-	put_head(cfg->name, 5, "options that the command line does not say", out);
+	put_head(cfg->name, 5, "file of options", out);
 	fputs(".SH DESCRIPTION\n", out);
-	put_line("What an option is the first of these says that says it: the command line, the environment, this file, the default. An option that may be given several times is replaced as a whole.", out);
+	put_line("An option has the value of the first of these that sets it: the command line, the environment, this file, the default. An option that may be given several times is replaced as a whole.", out);
 	fputs(".PP\n", out);
-	put_line("One key = value a line, below a section in brackets; keys before any section are those of the first. A # at the beginning of a line or behind a blank begins a comment. What is unknown, there twice or wrong is refused with its line. In the environment an option that may be given several times has its values between blanks, and an empty variable says nothing.", out);
+	put_line("One key = value a line, below a section in brackets; keys before any section are those of the first. A # at the beginning of a line or behind a blank begins a comment. An unknown key, a key that is there twice and a wrong value are refused with their line. In the environment blanks separate the values of an option that may be given several times, and an empty variable counts as unset.", out);
 	for (n = 0; n < cfg->nr; n++) {
 		const struct kv_section *s = &cfg->section[n];
 

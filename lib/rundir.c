@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * rundir.c - where the sockets lie when nobody says otherwise
+ * rundir.c - the default directory of the sockets
  *
- * The daemon and everything that talks to it must arrive at the same answer
- * from the same environment, so there is one place that knows the order.
+ * The daemon and its clients must find the same directory in the same environment,
+ * so all of them call these functions.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ int kv_rundir(char *buf, size_t len)
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
-/* A directory in /tmp, whose name anybody can guess. */
+/* Check a directory in /tmp: another user may have made one of that name. */
 static int judge_shared(const char *dir)
 {
 	struct stat st;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seq.c - a bounded buffer that text is printed into
+ * seq.c - a bounded buffer for printed text
  *
- * The buffer doubles until it holds the record; the limit bounds the text,
- * not the allocation, which is the next power of two.  An error is sticky and
- * later records are dropped too: text with a hole in it would be worse than
- * text that ends, and both are refused by whoever asks seq_error().
+ * The buffer doubles until it holds the record.  The limit bounds the text, not the
+ * allocation, which is the next power of two.  An error is sticky, and later records
+ * are dropped too: text with a gap would be worse than text that ends.  Callers
+ * check seq_error() and refuse both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ const char *seq_text(const struct seq_file *m)
 	return m->buf ? m->buf : "";
 }
 
-/* Room for @len more bytes and a NUL; false, with the error set, if not. */
+/* Make room for @len more bytes and a NUL; false: the error is set. */
 static bool seq_reserve(struct seq_file *m, size_t len)
 {
 	size_t size;

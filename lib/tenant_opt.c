@@ -2,9 +2,9 @@
 /*
  * tenant_opt.c - the values of --tenant and --user-quota
  *
- * A name, then keys that are read as options are.  A name is a word that is no
- * number, since a tenant without one is shown as the number of its user, and it
- * is a directory's.
+ * A value of --tenant is a name, then keys, which are parsed like options.  A name may
+ * not be a number, since a tenant without a name is shown by the number of its user.
+ * It must also serve as the name of a directory.
  */
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +95,7 @@ void tenant_opt_help(FILE *out)
 
 	fputs("\nKeys of --tenant; from clients on also of --user-quota:\n", out);
 	for (i = 0; i < ARRAY_SIZE(key_table); i++) {
-		/* The sockets first, as they are written. */
+		/* The keys of sockets first, in the order in which they are written. */
 		u32 at = (i + ARRAY_SIZE(quota_table)) % ARRAY_SIZE(key_table);
 		const struct kv_opt *o = &key_table[at];
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * text.c - bytes that grow, and JSON written into them
+ * text.c - a buffer that grows, and JSON written into it
  *
- * Answers are written by hand, not built as trees first: a streamed token is
- * one small object, thousands a second.  A failure of memory is remembered
- * and asked for once, at the end.
+ * Answers are written directly, without building a tree first: a streamed token is
+ * one small object, thousands a second.  Lack of memory is recorded in ->failed,
+ * and the caller checks it once, at the end.
  *
- * JSON strings are valid UTF-8 whatever comes in, and hold no byte that would
- * end a line of an event stream.
+ * JSON strings are valid UTF-8 for any input, and have no byte that would end a line
+ * of an event stream.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ void text_printf(struct text *t, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Range of a second byte, which decides over long forms and surrogates. */
+/* Range of a second byte: excludes overlong forms and surrogates. */
 static bool utf8_second_ok(u8 first, u8 second)
 {
 	switch (first) {
@@ -127,7 +127,7 @@ size_t text_utf8_len(const char *p, size_t n)
 	return len;
 }
 
-/* Bytes from @p on that a JSON string holds as they are. */
+/* Number of bytes from @p on that a JSON string has unchanged. */
 static size_t json_plain(const char *p, size_t n)
 {
 	size_t i = 0, len;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * view.c - the asking half of the view socket
+ * view.c - the client side of the view socket
  *
- * An answer is believed only when it is whole: as many bytes as its first
- * line says, then the end of the stream.  A daemon that dies in between is
- * told apart from one that answered, and from one that was never there.  Who
- * waits for a trigger keeps the connection and is told on it by lines.
+ * An answer counts only if it is complete: as many bytes as its first line promises,
+ * then the end of the stream.  So the caller can distinguish a daemon that died
+ * while it answered from one that answered, and from one that was never there.  A
+ * caller that waits for a trigger keeps the connection, and gets a line on it each
+ * time the trigger fires.
  */
 #include <stdio.h>
 #include <sys/socket.h>
@@ -87,7 +88,7 @@ static int view_send(int fd, const char *buf, size_t len)
 	return 0;
 }
 
-/* Everything up to the end of the stream. */
+/* Receive all bytes up to the end of the stream. */
 static int view_receive(int fd, struct seq_file *text)
 {
 	char buf[CHUNK];
@@ -107,7 +108,7 @@ static int view_receive(int fd, struct seq_file *text)
 	}
 }
 
-/* Replace the first @skip bytes of @text by nothing. */
+/* Remove the first @skip bytes of @text. */
 static void text_skip(struct seq_file *text, size_t skip)
 {
 	text->count -= skip;
@@ -115,8 +116,8 @@ static void text_skip(struct seq_file *text, size_t skip)
 }
 
 /*
- * Judge an answer and leave what belongs to the reader in @text.  No newline
- * at all, or fewer bytes than promised, is a cut answer.
+ * Parse an answer, and leave only its content in @text.  An answer without a newline,
+ * or with fewer bytes than promised, is cut.
  */
 static int view_parse(struct seq_file *text, int *status)
 {
@@ -172,7 +173,7 @@ int kv_view_ask(const char *path, const char *req, u32 timeout_ms,
 	return err;
 }
 
-/* The first line of the answer and no byte of what follows. */
+/* Receive the first line of the answer, but no byte after it. */
 static int view_head(int fd, struct seq_file *text)
 {
 	ssize_t n;
@@ -228,7 +229,7 @@ int kv_view_fired(int fd)
 			continue;
 		if (n < 0 && errno == EAGAIN)
 			return nr;
-		/* What came before the end is told first. */
+		/* Report lines that came before the end first. */
 		if (n <= 0)
 			return nr ? nr : -ECONNABORTED;
 		for (i = 0; i < n; i++)
