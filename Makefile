@@ -52,6 +52,8 @@
 #   kvmm/tools/*.c whose names are others                   -> both of these
 #   kvmm/procfs/*.c, lib/*.c                           -> kvmm-proc
 #   swapd/*.c, lib/*.c                                 -> swapd
+#   the last but kvctl, kvtop, with tests/faults/*.c   -> faults/kvmm, faults/kvmm-hold,
+#                                  faults/swapd: daemons that a test can make fail
 #   runtime/**.c, kernels/{,ref,cpu,cuda}/*.c, lib/*.c      -> kvrt
 #   tests/unit/check_X.c        -> tests/check_X, with libcheck and its archives: see `unit` below
 #   tests/integration/it_X.c    -> tests/it_X, with the other .c files beside it
@@ -174,6 +176,7 @@ FUZZ_SHARED := $(sort $(filter-out $(FUZZ_SRCS),$(wildcard tests/fuzz/*.c)))
 GPU_SRCS    := $(sort $(wildcard tests/gpu/*.c))
 GPU_KERNS   := $(sort $(wildcard tests/gpu/*.cu))
 PRELOAD_SRCS := $(sort $(wildcard tests/preload/*.c))
+ARMED_SRCS  := $(sort $(wildcard tests/faults/*.c))
 # A library of its own, which programs open beside the other.
 FAKE_LT_SRCS := $(wildcard tests/standin/cublaslt.c)
 STANDIN_SRCS := $(sort $(filter-out $(FAKE_LT_SRCS),$(wildcard tests/standin/*.c)))
@@ -188,7 +191,10 @@ PROG_SRCS := $(sort $(wildcard kvmm/main.c) $(CORE_SRCS) $(SHELL_SRCS) $(HOLD_SR
 	       $(BOX_SRCS) $(TOOL_SRCS) $(PROCFS_SRCS) $(SWAPD_SRCS) $(RT_SRCS) $(KERN_SRCS))
 TEST_SRCS := $(sort $(UNIT_SRCS) $(UNIT_SHARED) $(IT_SRCS) $(IT_SHARED) $(SIM_SRCS) \
 	       $(BENCH_SRCS) $(BENCH_SHARED) $(REPORT_SRC) $(FUZZ_SRCS) $(FUZZ_SHARED) $(PRELOAD_SRCS) \
-	       $(STANDIN_SRCS) $(FAKE_LT_SRCS) $(GPU_SRCS))
+	       $(STANDIN_SRCS) $(FAKE_LT_SRCS) $(GPU_SRCS) $(ARMED_SRCS))
+# These have points where a test can make them fail: they are compiled a second time, with
+# KVMM_TEST_FAULTS, for tests and for the daemons of tests.
+POINT_SRCS := $(shell grep -lE 'kvmm/fault\.h|swapd/shim\.h' $(PROG_SRCS) /dev/null 2>/dev/null)
 
 # Files with a main() are the heads of programs and stay out of the archives.
 MAINS := $(shell grep -lE '^int main[[:punct:]]' $(PROG_SRCS) /dev/null 2>/dev/null)
@@ -259,7 +265,10 @@ V_SRCS := $(filter kernels/cpu/v_%,$(KERN_SRCS))
 objs = $(patsubst %.c,$(B)/obj/%.o,$(filter-out $(V_SRCS),$(1))) \
        $(foreach v,$(VARIANTS),$(patsubst %.c,$(B)/obj/%.$(v).o,$(filter $(V_SRCS),$(1))))
 
-ALL_OBJS := $(call objs,$(PROG_SRCS) $(TEST_SRCS))
+# $(call armed,sources): the same with the points of POINT_SRCS
+armed = $(call objs,$(filter-out $(POINT_SRCS),$(1))) $(patsubst %.c,$(B)/obj/faults/%.o,$(filter $(POINT_SRCS),$(1)))
+
+ALL_OBJS := $(call objs,$(PROG_SRCS) $(TEST_SRCS)) $(call armed,$(POINT_SRCS))
 STANDIN_OBJS := $(call objs,$(STANDIN_SRCS)) $(patsubst %.cpp,$(B)/obj/%.o,$(STANDIN_CXX)) \
 		$(patsubst %.cu,$(B)/obj/%.shim.o,$(STANDIN_CU))
 IMAGE_OBJ := $(if $(wildcard kernels/cuda/image.S),$(B)/obj/kernels/cuda/image.o)
@@ -314,6 +323,7 @@ PROCFS_CFLAGS = $(shell $(PKG_CONFIG) --cflags fuse3)
 CORE_CFLAGS :=
 cc_flags = $(CC_LINE) $(if $(filter kernels/%,$<),$(KERN_CFLAGS)) \
 	   $(if $(filter tests/unit/% tests/integration/%,$<),$(TEST_CFLAGS)) \
+	   $(if $(filter tests/% $(B)/obj/faults/%,$< $@),-DKVMM_TEST_FAULTS) \
 	   $(if $(filter runtime/sampler/%,$<),$(SAMPLER_CFLAGS)) \
 	   $(if $(filter kvmm/procfs/%,$<),$(PROCFS_CFLAGS)) \
 	   $(if $(filter kvmm/core/%,$<),$(CORE_CFLAGS)) \
@@ -331,6 +341,8 @@ endef
 $(foreach v,$(VARIANTS),$(eval \
 $$(filter %.$(v).o,$$(ALL_OBJS)): $$(B)/obj/%.$(v).o: %.c $$(B)/.flags | toolchain ; \
 	$$(call cc_object,-DKERN_VARIANT=$(v) $$(VARIANT_$(v)))))
+$(B)/obj/faults/%.o: %.c $(B)/.flags | toolchain
+	$(call cc_object)
 $(B)/obj/%.o: %.c $(B)/.flags | toolchain
 	$(call cc_object)
 
@@ -374,14 +386,15 @@ $(IMAGE_OBJ): $(B)/obj/%.o: %.S $(B)/obj/kernels/cuda/images.h $(B)/.flags
 
 # ------------------------------------------------------------------- archives
 
-# $(call archive,name,sources)
+# $(call archive,name,sources): for tests, but for libkvmm.a
 define archive
 ifneq ($(strip $(call body,$(2))),)
 ARCHIVES += $(B)/lib/lib$(1).a
-$(B)/lib/lib$(1).a: $(call objs,$(call body,$(2)))
+$(B)/lib/lib$(1).a: $(call armed,$(call body,$(2)))
 endif
 endef
 $(eval $(call archive,lib,$(LIB_SRCS)))
+$(eval $(call archive,faults,$(ARMED_SRCS)))
 $(eval $(call archive,core,$(CORE_SRCS)))
 $(eval $(call archive,kvmmd,$(SHELL_SRCS)))
 $(eval $(call archive,hold,$(HOLD_SRCS)))
@@ -435,8 +448,18 @@ endef
 # From its archive: hold takes the part without the filter, and no libseccomp.
 $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS)): $(filter %/libsandbox.a,$(ARCHIVES))
 
+# Daemons that a test can make fail, in a directory with links to the other programs, since
+# kvmm-hold starts the programs beside it.
+ARMED_PROGS := $(if $(ARMED_SRCS),$(patsubst $(B)/%,$(B)/faults/%,$(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd,$(PROGS))))
+$(B)/faults/kvmm: $(call armed,kvmm/main.c $(call body,$(CORE_SRCS) $(SHELL_SRCS) $(LIB_SRCS)))
+$(B)/faults/kvmm-hold: $(call armed,$(filter $(HOLD_SRCS),$(MAINS)) $(call body,$(HOLD_SRCS) $(LIB_SRCS)))
+$(B)/faults/swapd: $(call armed,swapd/main.c $(call body,$(SWAPD_SRCS) $(LIB_SRCS)))
+$(ARMED_PROGS): $(filter %/libfaults.a %/libsandbox.a,$(ARCHIVES)) $(B)/.sources
+
 $(PROGS): $(B)/.sources
+$(PROGS) $(ARMED_PROGS):
 	$(call link,$(LIBS_$(@F)))
+	$(if $(filter $@,$(ARMED_PROGS)),$(Q)ln -sf ../kvmm-proc ../kvctl ../kvtop ../kvrt $(@D))
 
 UNIT_PROGS  := $(patsubst tests/unit/%.c,$(B)/tests/%,$(UNIT_SRCS))
 IT_PROGS    := $(patsubst tests/integration/%.c,$(B)/tests/%,$(IT_SRCS))
@@ -454,7 +477,7 @@ TEST_PROGS  := $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(REPORT_PRO
 # anew; the linker names what an archive that is missing here would define.  A test
 # that runs a program or opens a library has that behind a |.
 # $(call archives,NAMES): those of them that this tree has
-archives = $(filter $(patsubst %,$(B)/lib/lib%.a,$(1)),$(ARCHIVES))
+archives = $(filter $(patsubst %,$(B)/lib/lib%.a,$(1) faults),$(ARCHIVES))
 unit_tests = $(filter $(addprefix $(B)/tests/check_,$(1)),$(UNIT_PROGS))
 # $(eval $(call unit,TESTS,NAMES)): a test that no such line names links all archives
 define unit
@@ -473,13 +496,13 @@ $(eval $(call unit,adjust ask bench% chat engine% liars logprob row safetensors 
 $(eval $(call unit,template% tokenizer%,runtime))
 $(eval $(call unit,beams config cudrv fault log opts places ring seq shim standin% tenant_opt uapi view,lib))
 $(filter-out $(UNIT_NAMED),$(UNIT_PROGS)): $(filter-out %/libintegration.a %/libbench.a %/libfuzz.a,$(ARCHIVES))
-$(call unit_tests,admin ipc ipc_life ipc_start probes): | $(PROGS)
+$(call unit_tests,admin ipc ipc_life ipc_start probes): | $(PROGS) $(ARMED_PROGS)
 $(call unit_tests,cuda_% dev_cuda kernels% model_cuda shim standin%): | $(STANDIN) $(FAKE_LT)
 $(UNIT_PROGS): $(B)/tests/%: $(B)/obj/tests/unit/%.o
 $(B)/tests/check_beams: $(call objs,tests/bench/beams.c)
 
 $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call archives,integration swapd sandbox kvmm) \
-		| $(PROGS) $(PRELOADS) $(STANDIN) $(FAKE_LT)
+		| $(PROGS) $(ARMED_PROGS) $(PRELOADS) $(STANDIN) $(FAKE_LT)
 $(filter %/it_beam %/it_pressure,$(IT_PROGS)): $(call archives,runtime kernels)
 $(filter %/it_hostpool,$(IT_PROGS)): $(call archives,kvmmd)
 

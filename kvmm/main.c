@@ -398,7 +398,7 @@ static int read_options(struct daemon *d, int argc, char **argv)
 	kvmm_config_init(&config, &d->setup.opt);
 	err = kvmm_config_read(&program, &config, getenv(HOLD_ENV), argc, argv,
 			       text, sizeof(text));
-	if (!err && kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
+	if (!err && kv_fault_env(text, sizeof(text)))
 		err = -EINVAL;
 	if (err == -ECANCELED)
 		return 0;

@@ -262,8 +262,7 @@ int main(int argc, char **argv)
 		return EX_USAGE;
 	}
 	kv_log_init("swapd", (enum kv_log_level)s.opt.log_level);
-	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)) ||
-	    shim_init(getenv(SHIM_ENV), text, sizeof(text))) {
+	if (kv_fault_env(text, sizeof(text)) || shim_env(text, sizeof(text))) {
 		pr_err("%s", text);
 		return EX_USAGE;
 	}

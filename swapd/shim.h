@@ -13,7 +13,8 @@
  *
  * More rules follow behind semicolons: the first that names the area counts.
  *
- * Without the variable a request costs the load of a word more.
+ * Only the swapd of test builds (build/faults/swapd) has it, as the points of
+ * kvmm/fault.h.
  */
 #ifndef SWAPD_SHIM_H
 #define SWAPD_SHIM_H
@@ -85,6 +86,8 @@ struct shim_tally {
 struct swapd;
 struct sd_io;
 
+#ifdef KVMM_TEST_FAULTS
+
 extern bool shim_on;
 
 /* Name and texts of a kind, for lists; NULL past the end. */
@@ -100,6 +103,9 @@ const char *shim_kind_found(u32 kind);
  * Return: 0 or -EINVAL.
  */
 int __must_check shim_init(const char *spec, char *text, size_t len);
+
+/* shim_env() - shim_init() with SHIM_ENV of the environment */
+int __must_check shim_env(char *text, size_t len);
 
 /**
  * shim_plan() - throw the dice for a request that is to be issued
@@ -126,5 +132,29 @@ void shim_join(struct swapd *s, struct sd_io *lead);
  * Return: what the disk says of it.
  */
 s64 shim_end(struct swapd *s, struct sd_io *io, s64 res);
+
+#else
+
+static const bool shim_on;
+
+static inline int __must_check shim_env(char *text, size_t len)
+{
+	return 0;
+}
+
+static inline void shim_plan(struct swapd *s, struct sd_io *io)
+{
+}
+
+static inline void shim_join(struct swapd *s, struct sd_io *lead)
+{
+}
+
+static inline s64 shim_end(struct swapd *s, struct sd_io *io, s64 res)
+{
+	return res;
+}
+
+#endif
 
 #endif /* SWAPD_SHIM_H */

@@ -34,6 +34,7 @@
 #include <kvmm/swapd.h>
 
 #include "kvmm/hold/hold.h"
+#include "tests/armed.h"
 
 #define SC_BROKEN	3
 #define SC_TAGS		SWAPD_ENTRIES_MAX
@@ -645,6 +646,23 @@ static void sc_copy_file(const char *from, const char *to)
 	close(out);
 }
 
+/* Put kvmm-hold and swapd of @build/@folder in the directory, in place of older ones. */
+__maybe_unused
+static void sc_put_daemons(const char *dir, const char *build, const char *folder)
+{
+	char from[4096], to[4096];
+
+	snprintf(from, sizeof(from), "%s%s/kvmm-hold", build, folder);
+	snprintf(to, sizeof(to), "%s/kvmm-hold", dir);
+	unlink(to);
+	sc_copy_file(from, to);
+	snprintf(from, sizeof(from), "%s%s/swapd", build, folder);
+	snprintf(to, sizeof(to), "%s/swapd", dir);
+	unlink(to);
+	if (symlink(from, to))
+		sc_die("%s: %s", to, strerror(errno));
+}
+
 /**
  * sc_prepare() - a directory in which hold finds this program as its kvmm
  * @build: where kvmm-hold and swapd are
@@ -655,13 +673,7 @@ static void sc_prepare(const char *dir, const char *build)
 	char from[4096], to[4096];
 	ssize_t n;
 
-	snprintf(from, sizeof(from), "%s/kvmm-hold", build);
-	snprintf(to, sizeof(to), "%s/kvmm-hold", dir);
-	sc_copy_file(from, to);
-	snprintf(from, sizeof(from), "%s/swapd", build);
-	snprintf(to, sizeof(to), "%s/swapd", dir);
-	if (symlink(from, to))
-		sc_die("%s: %s", to, strerror(errno));
+	sc_put_daemons(dir, build, "");
 	n = readlink("/proc/self/exe", from, sizeof(from) - 1);
 	from[max(n, (ssize_t)0)] = '\0';
 	snprintf(to, sizeof(to), "%s/kvmm", dir);
@@ -673,9 +685,12 @@ static void sc_prepare(const char *dir, const char *build)
 __maybe_unused
 static pid_t sc_spawn(const char *dir, char **argv, const char *log)
 {
+	const char *build = getenv("KVMM_BUILD");
 	char path[4096];
 	pid_t pid;
 
+	if (*armed_folder(NULL))
+		sc_put_daemons(dir, build ? build : "build", armed_folder(NULL));
 	snprintf(path, sizeof(path), "%s/kvmm-hold", dir);
 	argv[0] = path;
 	pid = fork();

@@ -9,10 +9,13 @@
  * To the list here come the crash points of the core, as crash_NAME: there the
  * daemon dies in the middle of an event, in the first life alone.
  *
- * What goes wrong is the code's business at the point: most return an error
- * as the system call beside them would, the ones called die end the process
- * as a signal would, the ones called stall wait.  Points exist in every
- * build; one that is not armed costs the load of a word.
+ * The code at a point decides what goes wrong: most points return the error of
+ * the system call beside them, those named die end the process as a signal would,
+ * those named stall wait.
+ *
+ * Points exist in test builds only: KVMM_TEST_FAULTS is defined for the objects of
+ * tests and of the programs in build/faults.  Programs that are installed have no
+ * point, and do not read KVMM_FAULT.
  */
 #ifndef KVMM_FAULT_H
 #define KVMM_FAULT_H
@@ -66,6 +69,8 @@ enum kv_fault {
 	NR_KV_FAULTS = KV_FAULT_crash_first + NR_CORE_CRASH_POINTS
 };
 
+#ifdef KVMM_TEST_FAULTS
+
 extern bool kv_fault_armed;
 
 /* The part of kv_fault() that is not inline. */
@@ -92,8 +97,33 @@ void kv_fault_crash_none(void);
  */
 int __must_check kv_fault_init(const char *spec, char *text, size_t len);
 
+/* kv_fault_env() - kv_fault_init() with KVMM_FAULT of the environment */
+int __must_check kv_fault_env(char *text, size_t len);
+
 /* Name and text of a point, for lists; NULL past the end. */
 const char *kv_fault_name(u32 point);
 const char *kv_fault_text(u32 point);
+
+#else
+
+static inline bool kv_fault(enum kv_fault point)
+{
+	return false;
+}
+
+static inline void kv_fault_die(enum kv_fault point)
+{
+}
+
+static inline void kv_fault_crash_none(void)
+{
+}
+
+static inline int __must_check kv_fault_env(char *text, size_t len)
+{
+	return 0;
+}
+
+#endif
 
 #endif /* KVMM_FAULT_H */

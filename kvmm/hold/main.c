@@ -600,9 +600,9 @@ int main(int argc, char **argv)
 	if (drop_rights(&o, &h.mount))
 		return EX_OSERR;
 	umask(0077);
-	/* What is wrong with it is told by the child. */
-	if (kv_fault_init(getenv("KVMM_FAULT"), text, sizeof(text)))
-		kv_fault_armed = false;
+	/* kvmm reads the same variable and logs the error. */
+	if (kv_fault_env(text, sizeof(text)))
+		pr_debug("%s", text);
 	err = find_beside("kvmm-proc", h.mount.exe, sizeof(h.mount.exe));
 	if (!err)
 		err = catch_signals(&h);

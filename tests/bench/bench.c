@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/armed.h"
 #include "tests/bench/bench.h"
 
 #define CALIBRATE_NS	50000000ull
@@ -261,8 +262,8 @@ static void run_daemon(const struct bench_daemon *d, const char *program,
 	u32 n = 0;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(path, sizeof(path), "%s/%s", build ? build : "build",
-		 program);
+	snprintf(path, sizeof(path), "%s%s/%s", build ? build : "build",
+		 armed_folder(NULL), program);
 	argv[n++] = path;
 	argv[n++] = "--socket";
 	argv[n++] = d->socket;

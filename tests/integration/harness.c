@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/armed.h"
 #include "tests/integration/harness.h"
 
 const char *build_path(const char *program)
@@ -28,7 +29,8 @@ const char *build_path(const char *program)
 	const char *build = getenv("KVMM_BUILD");
 	char *p = path[turn++ % 8];
 
-	snprintf(p, RIG_PATH, "%s/%s", build ? build : "build", program);
+	snprintf(p, RIG_PATH, "%s%s/%s", build ? build : "build",
+		 armed_folder(NULL), program);
 	return p;
 }
 

@@ -19,6 +19,7 @@
 
 #include <kvmm/view.h>
 
+#include "tests/armed.h"
 #include "tests/unit/ipc_daemon.h"
 
 #define MAX_ARGS	32
@@ -62,7 +63,8 @@ void ipcd_dir(struct ipcd *d)
 }
 
 /* The program beside this test: build/tests/check_x -> build/NAME. */
-static void program_path(const char *prog, char *path, size_t len)
+static void program_path(const char *prog, const char *env, char *path,
+			 size_t len)
 {
 	char self[512];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -74,7 +76,7 @@ static void program_path(const char *prog, char *path, size_t len)
 	*slash = '\0';
 	slash = strrchr(self, '/');
 	*slash = '\0';
-	snprintf(path, len, "%s/%s", self, prog);
+	snprintf(path, len, "%s%s/%s", self, armed_folder(env), prog);
 }
 
 static void spawn_child(const struct ipcd *d, const char *prog,
@@ -84,7 +86,7 @@ static void spawn_child(const struct ipcd *d, const char *prog,
 	int n = 0, fd;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	program_path(prog, path, sizeof(path));
+	program_path(prog, env, path, sizeof(path));
 	snprintf(log, sizeof(log), "%s/log", d->dir);
 	fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	if (fd < 0 || dup2(fd, STDERR_FILENO) < 0)

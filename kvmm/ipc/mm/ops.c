@@ -114,10 +114,12 @@ static void ops_trigger_gone(void *arg, u32 trigger)
 	m->kick_due = true;
 }
 
+#ifdef KVMM_TEST_FAULTS
 static void ops_crash(void *arg, u32 point)
 {
 	kv_fault_die(KV_FAULT_crash_first + point);
 }
+#endif
 
 static const struct core_ops mm_core_ops = {
 	.extent_create	= ops_extent_create,
@@ -130,7 +132,9 @@ static const struct core_ops mm_core_ops = {
 	.trigger_gone	= ops_trigger_gone,
 	.copy		= ops_copy,
 	.io		= ops_io,
+#ifdef KVMM_TEST_FAULTS
 	.crash		= ops_crash,
+#endif
 };
 
 /* mm_ready_core() - room for the core, and the functions that it commands */

@@ -9,6 +9,8 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <kvmm/fault.h>
@@ -127,10 +129,17 @@ int kv_fault_init(const char *spec, char *text, size_t len)
 		size_t n = strcspn(spec, ",");
 
 		err = fault_arm(spec, n, text, len);
-		if (err)
+		if (err) {
+			kv_fault_armed = false;
 			return err;
+		}
 		spec += n;
 		spec += *spec == ',';
 	}
 	return 0;
+}
+
+int kv_fault_env(char *text, size_t len)
+{
+	return kv_fault_init(getenv("KVMM_FAULT"), text, len);
 }

@@ -234,6 +234,11 @@ int shim_init(const char *spec, char *text, size_t len)
 	return err ? -EINVAL : 0;
 }
 
+int shim_env(char *text, size_t len)
+{
+	return shim_init(getenv(SHIM_ENV), text, len);
+}
+
 /* ---- dice ---- */
 
 /* The @i-th throw for the request of number @n. */
