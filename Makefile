@@ -485,7 +485,7 @@ UNIT_NAMED += $(call unit_tests,$(1))
 $(call unit_tests,$(1)): $(call archives,$(2))
 endef
 $(eval $(call unit,core_% admin_act probes,core lib))
-$(eval $(call unit,copier dev_cuda door hostpool ipc_parts memory metrics proc% serve swap_mm,kvmmd core hold lib))
+$(eval $(call unit,copier dev_cuda door hostpool ipc_parts memory metrics proc% serve swap_mm view_spend,kvmmd core hold lib))
 $(eval $(call unit,admin ipc ipc_doc ipc_life ipc_start libkvmm%,unit kvmm))
 $(eval $(call unit,swapd%,swapd hold lib))
 $(eval $(call unit,hold sandbox,hold sandbox lib))

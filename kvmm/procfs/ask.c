@@ -20,6 +20,8 @@
 
 #define ASK_MS	2000	/* longest silence */
 #define AWAY_MS	200	/* that long nobody tries again */
+#define SLOW_MS	20	/* the daemon makes the user wait for its budget: ipc/view/spend.c */
+#define SLOW_USER (PF_THREADS / 2)	/* threads that wait for one user */
 
 static pthread_mutex_t prober = PTHREAD_MUTEX_INITIALIZER;
 static u64 away_since;	/* in ms; 0: it answers */
@@ -30,6 +32,50 @@ static u64 now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
+}
+
+/* Requests that the daemon has not answered; @since in ms, 0: a free record. */
+static pthread_mutex_t asking_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct asking {
+	u64	since;
+	uid_t	uid;
+} asking[PF_THREADS];
+
+/*
+ * Note a request of the user, in *@a; root and the owner never wait.  A user who spent
+ * its budget holds a thread for each request, and may not hold all of them.
+ * Return: 0 or -EBUSY.
+ */
+static int asking_begin(const struct procfs *pf, uid_t uid, struct asking **a)
+{
+	const u64 now = now_ms();
+	u32 i, nr = 0;
+
+	*a = NULL;
+	if (!uid || uid == pf->owner)
+		return 0;
+	pthread_mutex_lock(&asking_lock);
+	for (i = 0; i < ARRAY_SIZE(asking); i++) {
+		if (!asking[i].since)
+			*a = &asking[i];
+		else if (asking[i].uid == uid && now - asking[i].since > SLOW_MS)
+			nr++;
+	}
+	if (nr >= SLOW_USER)
+		*a = NULL;
+	if (*a)
+		**a = (struct asking){ .since = now, .uid = uid };
+	pthread_mutex_unlock(&asking_lock);
+	return nr >= SLOW_USER ? -EBUSY : 0;
+}
+
+static void asking_end(struct asking *a)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&asking_lock);
+	a->since = 0;
+	pthread_mutex_unlock(&asking_lock);
 }
 
 /* What cannot be printed names nothing. */
@@ -63,6 +109,7 @@ int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 {
 	char full[PF_PATH + 64];
 	const u64 since = READ_ONCE(away_since);
+	struct asking *a;
 	bool probes = false;
 	int n, err;
 
@@ -75,7 +122,10 @@ int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 			return -EAGAIN;
 		probes = true;
 	}
-	err = ask(pf, full, text, fd);
+	err = asking_begin(pf, uid, &a);
+	if (!err)
+		err = ask(pf, full, text, fd);
+	asking_end(a);
 	WRITE_ONCE(away_since, err == -EAGAIN ? now_ms() : 0);
 	if (probes)
 		pthread_mutex_unlock(&prober);

@@ -606,6 +606,73 @@ START_TEST(test_hog)
 }
 END_TEST
 
+#define GREEDY		4u	/* processes of one user */
+#define GREEDY_MS	3000ull
+/* As kvmm/ipc/view/spend.c counts: a burst, a fiftieth of the time, 20 us a request. */
+#define GREEDY_MOST	(5000u + GREEDY_MS * 1000 / 50 / 20)
+
+/* A user that looks up a name as fast as it can.  Each look is a request. */
+static void greedy_main(int up)
+{
+	int dir = open(proc_dir, O_PATH | O_DIRECTORY);
+	u64 begin, now, nr = 0;
+
+	MUST(dir >= 0 && !setgid(OTHER_UID) && !setuid(OTHER_UID));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	begin = now_ms();
+	do {
+		if (!faccessat(dir, "version", F_OK, 0))
+			nr++;
+		else
+			MUST(errno == EBUSY);
+		now = now_ms();
+	} while (now - begin < GREEDY_MS);
+	MUST(write(up, &nr, sizeof(nr)) == sizeof(nr));
+	_exit(0);
+}
+
+START_TEST(test_greedy_user_is_held_back)
+{
+	u64 nr, sum = 0, root = 0, end;
+	int up[2], status;
+	pid_t pid[GREEDY];
+	u32 i;
+
+	start();
+	ck_assert(!pipe(up));
+	fflush(stdout);
+	for (i = 0; i < GREEDY; i++) {
+		pid[i] = fork();
+		ck_assert_int_ge(pid[i], 0);
+		if (!pid[i])
+			greedy_main(up[1]);
+	}
+	for (end = now_ms() + GREEDY_MS; now_ms() < end; root++) {
+		char *text = read_proc("vmstat");
+
+		ck_assert_ptr_nonnull(text);
+		free(text);
+		nap_ms(5);
+	}
+	for (i = 0; i < GREEDY; i++) {
+		ck_assert_int_eq(waitpid(pid[i], &status, 0), pid[i]);
+		ck_assert_int_eq(status, 0);
+		ck_assert_int_eq(read(up[0], &nr, sizeof(nr)), sizeof(nr));
+		sum += nr;
+	}
+	printf("total: a user asked %llu times in 3 s, of at most %llu; root read vmstat %llu times meanwhile\n",
+	       (unsigned long long)sum, (unsigned long long)GREEDY_MOST,
+	       (unsigned long long)root);
+	ck_assert_uint_ge(sum, GREEDY_MOST / 10);
+	/* A tenth more: the last requests of each process, and the time to start them. */
+	ck_assert_uint_le(sum, GREEDY_MOST * 11 / 10);
+	ck_assert_uint_ge(root, 10);
+	close(up[0]);
+	close(up[1]);
+	stop();
+}
+END_TEST
+
 /* ---- deaths ---- */
 
 START_TEST(test_proc_dies)
@@ -891,6 +958,7 @@ int main(void)
 		tcase_add_test(tc, test_write);
 		tcase_add_test(tc, test_other_user);
 		tcase_add_test(tc, test_hog);
+		tcase_add_test(tc, test_greedy_user_is_held_back);
 		tcase_add_test(tc, test_proc_dies);
 		tcase_add_test(tc, test_kvmm_dies);
 		tcase_add_test(tc, test_stale);

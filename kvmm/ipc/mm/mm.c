@@ -56,7 +56,10 @@ static void mm_flush(struct mm *m)
 
 static void mm_run_call(struct mm *m)
 {
+	const u64 begin = clock_ns();
+
 	m->call_fn(m->setup->core, m->call_arg);
+	m->call_ns += clock_ns() - begin;
 	mm_flush(m);
 	/* Pairs with the acquire in mm_turn() of the next call. */
 	store_release(&m->call_pending, 0);

@@ -104,6 +104,7 @@ struct mm_client {
  * @sleeper:       wakes the thread
  * @kick:          wakes the control thread
  * @call_fn:       function that the control thread waits for
+ * @call_ns:       time that such functions took, for the control thread
  * @send_mask:     clients with changes in @dirty
  * @note_mask:     clients with new @notes
  * @ghost_any:     @ghost_ends changed
@@ -138,6 +139,7 @@ struct mm {
 	u32			call_pending;
 	void			(*call_fn)(struct core *core, void *arg);
 	void			*call_arg;
+	u64			call_ns;
 	sem_t			call_done;
 	u64			send_mask;
 	u64			note_mask;

@@ -98,6 +98,27 @@ static int view_refused(int err, const char *why, struct seq_file *out)
 }
 
 /**
+ * view_user() - the user whose budget a request is charged to
+ * @key: of the tenant whose socket it is; PROC_ALL: the daemon's own
+ * @req: @len bytes of anything
+ *
+ * Return: its key; PROC_ALL for root, the daemon's own user and a bad request.
+ */
+u64 view_user(const struct views *vs, u64 key, const char *req, size_t len)
+{
+	char buf[32];
+	const char *p = buf + 3;
+
+	if (key != PROC_ALL || len < 3 || memcmp(req, "as ", 3))
+		return key;
+	len = min(len, sizeof(buf) - 1);
+	memcpy(buf, req, len);
+	buf[len] = '\0';
+	(void)!view_as(vs, &p, &key);
+	return key;
+}
+
+/**
  * view_request() - answer one request of the view sockets
  * @key: of the tenant whose socket it is; PROC_ALL: the daemon's own
  * @req: @len bytes of anything, less than PROC_REQ_MAX

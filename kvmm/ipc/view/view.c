@@ -79,12 +79,13 @@ static void view_stay(struct views *vs, struct view *v)
 	v->deadline = UINT64_MAX;
 }
 
-static void view_answer(struct views *vs, struct view *v)
+static void view_answer(struct views *vs, struct view *v, u64 user, size_t len)
 {
-	const char *end = memchr(v->req, '\n', v->len);
-	int err = view_request(vs, v->reader.key, v->req, (size_t)(end - v->req),
-			       &v->wait, &v->out);
+	const u64 before = vs->mm->call_ns;
+	int err = view_request(vs, v->reader.key, v->req, len, &v->wait, &v->out);
 
+	spend_charge(&vs->spend, user, clock_ns(), vs->mm->call_ns - before);
+	v->due = 0;
 	v->head_len = proc_answer_head(err, &v->out, v->head);
 	v->body_len = err ? 0 : v->out.count;
 	v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
@@ -105,6 +106,24 @@ static void view_refuse(struct views *vs, struct view *v, int err,
 	v->head_len = (size_t)n;
 	view_send(vs, v);
 	view_free(vs, v);
+}
+
+/* The request is complete: answer it, now or when its user has a budget again. */
+static void view_asked(struct views *vs, struct view *v)
+{
+	const char *end = memchr(v->req, '\n', v->len);
+	const size_t len = (size_t)(end - v->req);
+	const u64 user = view_user(vs, v->reader.key, v->req, len);
+	const u64 now = clock_ns(), due = spend_due(&vs->spend, user, now);
+
+	if (due == now) {
+		view_answer(vs, v, user, len);
+	} else if (due - now <= SPEND_WAIT_NS) {
+		v->due = due;
+		v->deadline = UINT64_MAX;
+	} else {
+		view_refuse(vs, v, EBUSY, "this user has read more than its share: read less often");
+	}
 }
 
 /* Answer the request with the reason why it is refused. */
@@ -137,7 +156,8 @@ static void view_on_sock(void *arg, struct watch *w, u32 events)
 	n = sock_recv(v->sock.fd, v->req + v->len, sizeof(v->req) - v->len);
 	if (n == -EAGAIN)
 		return;
-	if (n <= 0) {
+	/* A connection whose request is complete sends nothing: it hung up. */
+	if (n <= 0 || v->due) {
 		view_free(vs, v);
 		return;
 	}
@@ -145,7 +165,7 @@ static void view_on_sock(void *arg, struct watch *w, u32 events)
 	if (v->over && memchr(v->req, '\n', v->len))
 		view_turn_away(vs, v);
 	else if (memchr(v->req, '\n', v->len))
-		view_answer(vs, v);
+		view_asked(vs, v);
 	else if (v->len == sizeof(v->req))
 		view_refuse(vs, v, EINVAL, "the request has no end: write one line");
 }
@@ -189,7 +209,12 @@ void view_accept(void *arg, struct watch *w, u32 events)
 		view_free(vs, v);
 }
 
-/* view_timers() - close connections that take too long.  Return: when to be called next */
+/*
+ * view_timers() - answer requests that waited for a budget, close slow connections
+ *
+ * A request may wait again: others of its user were answered before it.
+ * Return: time of the next call.
+ */
 u64 view_timers(struct views *vs, u64 now)
 {
 	struct list *l, *tmp;
@@ -198,10 +223,12 @@ u64 view_timers(struct views *vs, u64 now)
 	list_for_each(&vs->clients->readers, l, tmp) {
 		struct view *v = list_entry(l, struct view, reader.node);
 
-		if (now >= v->deadline)
+		if (v->due && now >= v->due)
+			view_asked(vs, v);
+		else if (now >= v->deadline)
 			view_free(vs, v);
 		else
-			next = min(next, v->deadline);
+			next = min(next, v->due ? v->due : v->deadline);
 	}
 	return next;
 }

@@ -5,6 +5,7 @@
  *	view.c	a request line, an answer
  *	ask.c	requests of kvmm-proc for other users
  *	wait.c	connections that wait for a pressure trigger
+ *	spend.c	a bound on the time of the mm thread that a user's requests take
  *
  * Context: control thread, but for functions handed to mm_call().
  */
@@ -16,11 +17,30 @@
 #include "kvmm/ipc/conn/conn.h"
 #include "kvmm/ipc/mm/mm.h"
 
+#define SPEND_USERS	64
+#define SPEND_WAIT_NS	NSEC_PER_SEC	/* less than kvmm-proc waits for an answer */
+
+/**
+ * struct spend_user - the budget of a user
+ * @at:   time of @left; 0: no record
+ * @left: nanoseconds of the mm thread; negative: the user is in debt
+ */
+struct spend_user {
+	u64	key;
+	u64	at;
+	s64	left;
+};
+
+struct spend {
+	struct spend_user	users[SPEND_USERS];
+};
+
 /**
  * struct views - the view sockets
  * @clients:   also lists the connections, as readers
  * @operators: make the changes that a reader with rights asks for
  * @proc:      makes the text
+ * @spend:     time of the mm thread that users spent
  */
 struct views {
 	struct setup		*setup;
@@ -30,6 +50,7 @@ struct views {
 	struct clients		*clients;
 	struct operators	*operators;
 	struct proc		*proc;
+	struct spend		spend;
 };
 
 /**
@@ -47,6 +68,7 @@ struct view_wait {
 /**
  * struct view - one connection
  * @over: one too many of its tenant: it gets that as answer to its request
+ * @due:  the request is complete and its user has no budget until then; 0: else
  * @len:  bytes of the request so far
  * @head: first line of the answer, @head_len bytes; 0: not answered yet
  * @sent: bytes of head and text that are out
@@ -57,6 +79,7 @@ struct view {
 	struct watch	sock;
 	bool		over;
 	u64		deadline;
+	u64		due;
 	size_t		len;
 	size_t		head_len;
 	size_t		body_len;
@@ -68,9 +91,14 @@ struct view {
 };
 
 /* ask.c */
+u64 view_user(const struct views *vs, u64 key, const char *req, size_t len);
 int __must_check view_request(struct views *vs, u64 key, const char *req,
 			      size_t len, struct view_wait *wait,
 			      struct seq_file *out);
+
+/* spend.c */
+u64 spend_due(struct spend *s, u64 key, u64 now);
+void spend_charge(struct spend *s, u64 key, u64 now, u64 ns);
 
 /* wait.c */
 int __must_check wait_begin(struct views *vs, const char *req,

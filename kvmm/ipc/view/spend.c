@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * spend.c - time of the mm thread that readers spend
+ *
+ * A request of a reader makes the mm thread copy records, and requests of clients wait
+ * meanwhile.  A user that reads without end must not take that time from the clients
+ * of others.  So each user, but root and the user of the daemon, has a budget: it
+ * grows by SPEND_SHARE of the time that passes, up to SPEND_BURST_NS.  A request is
+ * charged after its answer, for no one knows its cost before.  A user whose budget is
+ * used up waits for it: up to SPEND_WAIT_NS, else the request is refused.
+ *
+ * This is a token bucket whose level may be negative.  With a request of cost c, a
+ * user has at most SPEND_BURST_NS + c + SPEND_SHARE * t of any t.
+ *
+ * The table has a record for each user that read lately.  A record whose budget is
+ * whole means the same as none, so the fullest record is used again; with more
+ * users in debt than records the least debt is forgiven.
+ */
+#include "kvmm/ipc/view/view.h"
+
+#define SPEND_SHARE	50	/* one part of so many of the mm thread's time: 2 % */
+#define SPEND_BURST_NS	(100 * NSEC_PER_MSEC)
+#define SPEND_LEAST_NS	20000	/* to wake the mm thread and to let it sleep again is not measured */
+
+/* Budget of the user at @now. */
+static s64 spend_level(const struct spend_user *u, u64 now)
+{
+	const u64 grown = (now - u->at) / SPEND_SHARE;
+
+	if (!u->at || grown >= (u64)(SPEND_BURST_NS - u->left))
+		return SPEND_BURST_NS;
+	return u->left + (s64)grown;
+}
+
+static struct spend_user *spend_find(struct spend *s, u64 key)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(s->users); i++)
+		if (s->users[i].at && s->users[i].key == key)
+			return &s->users[i];
+	return NULL;
+}
+
+static struct spend_user *spend_fullest(struct spend *s, u64 now)
+{
+	struct spend_user *best = &s->users[0];
+	u32 i;
+
+	for (i = 1; i < ARRAY_SIZE(s->users); i++)
+		if (spend_level(&s->users[i], now) > spend_level(best, now))
+			best = &s->users[i];
+	return best;
+}
+
+/**
+ * spend_due() - when may the user have an answer?
+ * @key: of the user; PROC_ALL has no bound
+ *
+ * Return: @now or a later time, in ns.
+ */
+u64 spend_due(struct spend *s, u64 key, u64 now)
+{
+	const struct spend_user *u = key == PROC_ALL ? NULL : spend_find(s, key);
+	const s64 level = u ? spend_level(u, now) : 0;
+
+	return level < 0 ? now + (u64)-level * SPEND_SHARE : now;
+}
+
+/* spend_charge() - take @ns of the mm thread, used until @now, from the user's budget */
+void spend_charge(struct spend *s, u64 key, u64 now, u64 ns)
+{
+	struct spend_user *u;
+	s64 level;
+
+	if (key == PROC_ALL)
+		return;
+	u = spend_find(s, key);
+	if (!u) {
+		u = spend_fullest(s, now);
+		u->at = 0;
+	}
+	level = spend_level(u, now);
+	*u = (struct spend_user){
+		.key = key,
+		.at = now,
+		.left = level - (s64)max(ns, (u64)SPEND_LEAST_NS),
+	};
+}
