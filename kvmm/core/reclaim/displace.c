@@ -1,37 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * displace.c - runs that hold sequences, for a sequence of another tenant
+ * displace.c - extent runs in use, taken for a sequence of another tenant
  *
- * Memory changes over between tenants in whole runs of extents (revoke.c), so
- * one victim's blocks, which lie here and there, are of no use.  What is chosen
- * is a run, and every family that has a block in it is preempted.
+ * Memory goes from tenant to tenant in whole runs of extents (revoke.c).  The
+ * blocks of one victim lie in many runs, so its preemption frees no run.  This
+ * file chooses a run instead, and preempts every family that has a block in it.
  *
- * This is done for two: an admission within its domain's memory.min, which may
- * displace anybody that is not protected itself; and the sequence that waits
- * longest of all (starve_check()), which may displace who had its time.  Either
- * gets as many runs as it lacks or none: what cannot be met takes nothing from
- * anybody.  Runs of domains above memory.high go first, below memory.low last,
- * else of the largest share, of these the one with the fewest used blocks.
+ * Two sequences may displace families.  An admission within the memory.min of
+ * its domain displaces any family that is not protected itself.  The sequence
+ * that waits longest of all (starve_check()) displaces families that had their
+ * time.  Either sequence gets as many runs as it lacks, or none: a request that
+ * cannot be met takes no memory.  Runs of domains above memory.high go first,
+ * runs of domains below memory.low last.  Otherwise the run of the largest share
+ * goes first, and of equal shares the run with the fewest used blocks.
  *
- * A chosen run's spans are isolated, so that they only become emptier.  Steps
- * that saw them end, copies come to their end; with each tick what maps a block
- * there by then is preempted too, and cache evicted.  If their owner has come
- * to need what is left for its memory.min, or for what it has promised, the run
- * is given up.
+ * The spans of a chosen run are isolated, so that they only become emptier.  Open
+ * steps and copies that use their blocks end.  At each tick, families that still
+ * map one of the blocks are preempted too, and cached blocks are evicted.  The
+ * run is given up if its owner needs the remaining blocks for its memory.min, or
+ * for its reservations.
  *
- * Scratch: span_scan.counted and domain_scan.lost, spare, as in steal.c.
+ * The scan notes its counts in span_scan.counted and in domain_scan.lost and
+ * spare, as in steal.c.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
 #define SPAN_BARRED	CORE_NONE	/* span_scan.counted */
 
-/* For whom a run is looked for. */
+/* The sequence that runs are looked for, and its reason. */
 struct displacer {
 	struct kv_seq	*want;
 	bool		promised;
 };
 
-/* May the sequence lose its memory for @who, as far as it itself goes? */
+/*
+ * May @s lose its memory for the displacer?  The rest of its family is not looked
+ * at.
+ */
 static bool seq_may_go(struct core *c, const struct kv_seq *s,
 		       const struct displacer *who)
 {
@@ -43,7 +48,7 @@ static bool seq_may_go(struct core *c, const struct kv_seq *s,
 	return victim_may_lose(c, s);
 }
 
-/* Nothing may be taken that a member of the family maps. */
+/* Bar every span in which a member of the family maps a block. */
 static void family_bar(struct core *c, const struct kv_seq *s)
 {
 	u32 first = seq_index(c, s), i = first, n;
@@ -80,15 +85,15 @@ static void bar_all(struct core *c, const struct displacer *who)
 		core_work(c, 4 * d->nr_running);
 		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
 			if (c->seq_scans[i].barred == c->head->bar_pass)
-				continue;	/* with one of its family */
+				continue;	/* barred with its family */
 			else if (!seq_may_go(c, &c->seqs[i], who))
 				family_bar(c, &c->seqs[i]);
-			else	/* what it is promised need not be covered */
+			else	/* its reservation goes with it */
 				c->domain_scans[dom].spare += c->seqs[i].reserved;
 	}
 }
 
-/* May the span of extent @e go?  It is taken off what its owner has. */
+/* May the run have the span?  If so, its blocks are counted as lost to its owner. */
 static bool span_may_go(struct core *c, u32 span, u32 run,
 			const struct displacer *who)
 {
@@ -96,7 +101,7 @@ static bool span_may_go(struct core *c, u32 span, u32 run,
 	struct kv_domain *owner = &c->domains[sp->domain];
 	u32 used = sp->nr_blocks - sp->nr_free;
 
-	/* For this run, or one chosen before that has another part of it. */
+	/* Counted for this run, or for a chosen run with another part of the span. */
 	if (span_scan(c, sp)->counted && span_scan(c, sp)->counted != SPAN_BARRED)
 		return true;
 	if (span_scan(c, sp)->counted || sp->domain == who->want->domain ||
@@ -126,7 +131,7 @@ static void run_put_off(struct core *c, u32 first, u32 end)
 	}
 }
 
-/* Can the run be had?  What it takes is counted off if so. */
+/* Can the displacer have the run?  If so, its spans stay counted. */
 static bool run_may_go(struct core *c, u32 first, const struct displacer *who)
 {
 	u32 dom = who->want->domain, tenant = c->domains[dom].tenant, e;
@@ -151,7 +156,7 @@ static bool run_may_go(struct core *c, u32 first, const struct displacer *who)
 	return false;
 }
 
-/* The smaller, the sooner the run goes. */
+/* Order of runs: the one with the smallest key goes first. */
 static u64 run_key(const struct core *c, u32 first, u32 nr)
 {
 	u64 share = 0, used = 0, rank = 0;
@@ -170,7 +175,7 @@ static u64 run_key(const struct core *c, u32 first, u32 nr)
 		else if (!limit_above_high(d))
 			rank = max(rank, 1ull);
 	}
-	/* 2 bits, 32, 30. */
+	/* Rank in 2 bits, share in 32, used blocks in 30. */
 	return rank << 62 | (~min(share, 0xffffffffull) & 0xffffffff) << 30 |
 	       min(used, 0x3fffffffull);
 }
@@ -185,9 +190,7 @@ static bool is_chosen(const u32 *runs, u32 nr, u32 first)
 	return false;
 }
 
-/*
- * Best run to be had beside those @chosen; what it takes stays counted off.
- */
+/* The best run beside the @chosen ones, or CORE_NONE; its spans stay counted. */
 static u32 run_best(struct core *c, const struct displacer *who,
 		    const u32 *chosen, u32 nr_chosen)
 {
@@ -209,7 +212,7 @@ static u32 run_best(struct core *c, const struct displacer *who,
 	return best;
 }
 
-/* Who comes after @s on the run list and stays there if its family goes. */
+/* The next sequence on the run list that is not of the family of @s. */
 static u32 after_family(const struct core *c, const struct kv_seq *s)
 {
 	u32 i = s->next;
@@ -219,7 +222,7 @@ static u32 after_family(const struct core *c, const struct kv_seq *s)
 	return i;
 }
 
-/* The domain that a run was claimed for which the span is in. */
+/* The domain that claimed the run of the span, or CORE_NONE. */
 static u32 span_taker(const struct core *c, u32 span)
 {
 	const u32 want = c->extents[span].want;
@@ -229,7 +232,10 @@ static u32 span_taker(const struct core *c, u32 span)
 	return c->head->revokes[want - 1].dom;
 }
 
-/* The families that have a block in the span; false: but for @any one must not lose it. */
+/*
+ * Preempt the families that have a block in the span; @any: even protected
+ * ones.  Return: false: one of them must not lose its memory.
+ */
 static bool span_displace(struct core *c, u32 span, bool any)
 {
 	struct kv_domain *d = &c->domains[c->spans[span].domain];
@@ -261,10 +267,10 @@ static bool span_displace(struct core *c, u32 span, bool any)
 }
 
 /**
- * displace_span() - go on with emptying an isolated span
+ * displace_span() - empty an isolated span as far as possible now
  * @first: its first extent
  *
- * Return: false: what it holds its owner must keep, by memory.min.
+ * Return: false: memory.min of its owner protects blocks in it.
  */
 bool displace_span(struct core *c, u32 first)
 {
@@ -279,7 +285,7 @@ bool displace_span(struct core *c, u32 first)
 	return !sp->nr_extents || sp->domain != dom || !sp->nr_cached;
 }
 
-/* What victims in open steps were promised comes back when these end. */
+/* Reservations of marked sequences; they end with the open steps. */
 static u32 marked_promises(const struct core *c, const struct kv_domain *d)
 {
 	u32 i, nr = 0;
@@ -290,7 +296,7 @@ static u32 marked_promises(const struct core *c, const struct kv_domain *d)
 	return nr;
 }
 
-/* The same of a family. */
+/* Reservations of marked sequences of the family of @s. */
 static u32 family_promises(const struct core *c, const struct kv_seq *s)
 {
 	u32 first = seq_index(c, s), i = first, nr = 0;
@@ -303,7 +309,7 @@ static u32 family_promises(const struct core *c, const struct kv_seq *s)
 	return nr;
 }
 
-/* Whoever has a block in the span loses it, also what memory.min protects. */
+/* Preempt every family with a block in the span, even if memory.min protects it. */
 void displace_all(struct core *c, u32 first)
 {
 	(void)span_displace(c, first, true);
@@ -325,8 +331,8 @@ static u32 run_free(const struct core *c, u32 first, u32 last, u32 dom)
 }
 
 /*
- * Free blocks of the run's spans may cover promises to those who may go.  All
- * of them leave their domain together.
+ * Preempt families until no reservation needs the free blocks of the run's
+ * spans, for all of these blocks leave their domain together.
  */
 static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 {
@@ -360,12 +366,12 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 }
 
 /**
- * displace() - claim runs for a sequence, whoever is in them
- * @want:     waits; what is free or cached is not enough
+ * displace() - claim runs in use for a sequence
+ * @want:     waiting sequence; free and cached blocks are not enough for it
  * @nr:       blocks that it lacks
- * @promised: by memory.min; else it waits longest
+ * @promised: memory.min promises them; else @want waits longest
  *
- * Return: ROOM_MADE: the memory will come; ROOM_NONE: not so much can be had.
+ * Return: ROOM_MADE: the memory will come; ROOM_NONE: it cannot have so much.
  */
 enum verdict displace(struct core *c, struct kv_seq *want, u32 nr,
 		      bool promised)

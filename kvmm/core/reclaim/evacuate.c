@@ -3,40 +3,40 @@
  * evacuate.c - spans that are emptied by moving their blocks
  *
  * Memory goes from domain to domain in whole spans, and one block in use keeps
- * a span.  A domain whose use went up and down has many spans that are partly
- * used, of no use to others.  Such a span is isolated (isolate.c) and its
- * blocks move to other spans of the domain (migrate.c); with the last of them
- * it is released, and who waits for memory looks again.
+ * a span.  A domain with changing use has many partly used spans, which are of no
+ * use to others.  Evacuation isolates such a span (isolate.c) and moves its blocks
+ * to other spans of the domain (migrate.c).  When the last block has moved, the
+ * span is released and waiting sequences look for memory again.
  *
- * Who starts it: a domain that looks for room, finds no span, and would have
- * what it lacks if others of its tenant were packed (evacuate_for()); and
- * whoever needs one certain span (evacuate_span()).  The first is a matter of
- * cost: the run of extents goes in which least is to be copied, and none where
- * that is more than half of it, unless what is asked for was promised by
- * memory.min: for that only spans without tails go, since it is to be there
- * when the steps that are open have ended, and who runs is preempted if these
- * are not enough.  Nothing is begun that does not lead to what is lacking, and
- * nothing that leaves the owner less than its promises.
+ * evacuate_span() empties a certain span.  evacuate_for() empties spans for a
+ * domain that finds no free span, but would find enough if other domains of its
+ * tenant were packed.  It goes by cost: it takes the run of extents with the
+ * fewest bytes to copy, and no span of which more than half would be copied.  If
+ * memory.min promised the memory, it takes only spans without tails instead,
+ * since the memory must be there when the open steps have ended; if these spans
+ * are not enough, running sequences are preempted.  It begins nothing that does
+ * not lead to the memory that is lacking, or that leaves the owner less than its
+ * reservations.
  *
- * What is in the span: blocks of sequences move.  Cache that ends a prefix, or
- * that a lower tier has, is evicted, since whoever lacks memory would evict as
- * much; cache that others follow moves, because they would go with it; and so
- * does cache that memory.min or the floor protects.  What an open step may write stays for
- * now: a tail that is in no step is copied by its own next grant instead of
- * being written in place, and every tail is full some day.  So a span is looked
- * at again whenever its copies are over and at each tick, until it is empty,
- * its owner has taken the room itself, or starve_ns have passed, an eighth of
- * that if it is for anybody; then it is put back, and for a while none is
+ * Blocks of sequences move.  A cached block that ends a prefix, or that a lower
+ * tier has, is evicted, since the waiting domain would evict as much.  A cached
+ * block that others follow moves, because its eviction would evict them too; so
+ * does one that memory.min or the cache floor protects.  A block that an open step
+ * may write stays for now: the next grant copies a tail that is in no step instead
+ * of writing it in place, and every tail is full some day.  So a span is scanned
+ * again when its copies are over and at each tick, until it is empty, its owner
+ * has used the room itself, or starve_ns have passed (an eighth of that if the
+ * span is for another domain).  Then it is put back, and for a while no span is
  * emptied for others.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
-#define EVAC_WANT	8	/* runs that anybody may lack */
-#define TAIL_COST	8	/* blocks to copy that a tail counts as: it is waited for */
+#define EVAC_WANT	8	/* runs that are emptied for one request, at most */
+#define TAIL_COST	8	/* a tail counts as so many blocks to copy: the span waits for it */
 
 /* ---- one span ---- */
 
-/* May the block be evicted where it is?  It is the cheaper way. */
+/* May the block be evicted instead of moved? That is cheaper. */
 static bool cache_goes(const struct core *c, u32 blk)
 {
 	const struct kv_domain *d = &c->domains[c->blocks[blk].domain];
@@ -45,7 +45,7 @@ static bool cache_goes(const struct core *c, u32 blk)
 	       !limit_cache_floor(d, 1);
 }
 
-/* One block of the span: whatever can be done about it now. */
+/* Evict or move one block of the span, if that is possible now. */
 static void scan_block(struct core *c, u32 evac, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
@@ -62,7 +62,7 @@ static void scan_block(struct core *c, u32 evac, u32 blk)
 	(void)!move_start(c, evac, blk);
 }
 
-/* Do what can be done to empty the span now. */
+/* Evict or move all blocks of the span that can go now. */
 void evacuate_scan(struct core *c, u32 evac)
 {
 	const struct kv_evac *ev = &c->head->evacs[evac];
@@ -73,7 +73,7 @@ void evacuate_scan(struct core *c, u32 evac)
 	blk = ev->span * core_sizes(c)->blocks_per_extent;
 	end = blk + c->spans[ev->span].nr_blocks;
 	pins_mark(c, ev->dom, true);
-	/* The last one may take the span along. */
+	/* The span is released with its last block. */
 	for (; blk < end && ev->span != CORE_NONE; blk++)
 		scan_block(c, evac, blk);
 	pins_mark(c, ev->dom, false);
@@ -114,11 +114,11 @@ static bool evacuate(struct core *c, u32 first, bool any, bool shared)
 
 /**
  * evacuate_span() - empty a certain span of the device pool
- * @first: its first extent; it may be isolated already
- * @any:   its blocks may fill spans of the domain that are empty
+ * @first: its first extent; the span may be isolated already
+ * @any:   its blocks may move to empty spans of the domain too
  *
- * Return: whether it is on its way, or was released; false: its free blocks
- * cover promises, or as many are being emptied as can be.
+ * Return: true: the span is being emptied, or was released; false: its free
+ * blocks cover reservations, or as many spans are being emptied as can be.
  */
 bool evacuate_span(struct core *c, u32 first, bool any)
 {
@@ -126,8 +126,8 @@ bool evacuate_span(struct core *c, u32 first, bool any)
 }
 
 /*
- * Its owner has taken the room meanwhile that the rest was to go to.  A span
- * whose blocks only wait for steps to end needs none.
+ * Has the owner used the room that the rest of the span needs?  A span in which
+ * only released blocks wait for the end of steps needs none.
  */
 static bool evac_is_stuck(const struct core *c, const struct kv_evac *ev)
 {
@@ -146,8 +146,8 @@ static bool evac_is_stuck(const struct core *c, const struct kv_evac *ev)
 }
 
 /*
- * Whether a span can be emptied for somebody depends on more than is told to
- * those who wait, so they look now and then.
+ * Waiting sequences are not told of everything that decides whether a span can
+ * be emptied for them, so their domains look again now and then.
  */
 static void waiters_look(struct core *c)
 {
@@ -172,7 +172,7 @@ bool evacuate_is_on(const struct core *c, u32 first)
 	return false;
 }
 
-/* Time passed: what could not be moved may be now, or takes too long. */
+/* Time has passed: scan each span again, or put it back if it takes too long. */
 void evacuate_tick(struct core *c)
 {
 	u64 patience = core_cfg(c)->starve_ns / 8;
@@ -198,9 +198,9 @@ void evacuate_tick(struct core *c)
 /* ---- for another domain ---- */
 
 /*
- * Blocks of a span that would have to move for @dom; CORE_NONE: it cannot be
- * had that way.  What its owner can spare without it is left in
- * domain_scan.spare, see span_runs_possible().
+ * Blocks of a span that would have to move for @dom; CORE_NONE: @dom cannot
+ * have the span that way.  domain_scan.spare has the blocks that its owner can
+ * spare besides, see span_runs_possible().
  */
 static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 {
@@ -212,15 +212,16 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 	    span_is_isolated(sp) ||
 	    owner->tenant != c->domains[dom].tenant)
 		return CORE_NONE;
-	/* What was promised waits for one step, and tails may take longer. */
+	/* A promise waits for one step only, and tails may take longer. */
 	if (promised ? sp->nr_open : used * 2 > sp->nr_blocks)
 		return CORE_NONE;
 	if (!limit_may_lose(owner, domain_scan(c, owner)->lost + sp->nr_cached, true) ||
 	    limit_cache_floor(owner, domain_scan(c, owner)->lost + sp->nr_cached))
 		used += sp->nr_cached;
 	/*
-	 * What moves fits beside what its owner has promised and will need, if
-	 * need be in the place of cache elsewhere.
+	 * The blocks that move must fit beside the owner's reservations and the
+	 * next block of each running sequence, if need be in place of cache in
+	 * other spans.
 	 */
 	cache = limit_cache_spare(owner, domain_scan(c, owner)->lost + sp->nr_cached);
 	if ((u64)domain_scan(c, owner)->spare + cache < sp->nr_free + used + owner->nr_running)
@@ -239,7 +240,7 @@ static void span_count_moved(struct core *c, u32 first, u32 used, bool gone)
 	scan->counted = gone ? first + 1 : 0;
 	scan->cost = used;
 	if (gone) {
-		/* The rest takes the place of cache. */
+		/* The other blocks that move take the place of cache. */
 		scan->pass = min(owner->spare, sp->nr_free + used);
 		owner->spare -= scan->pass;
 		owner->lost += evicted + sp->nr_free + used - scan->pass;
@@ -249,7 +250,7 @@ static void span_count_moved(struct core *c, u32 first, u32 used, bool gone)
 	}
 }
 
-/* Spans of a run that were counted by run_moves(), up to extent @end. */
+/* Undo run_moves() for the spans of a run, up to extent @end. */
 static void run_uncount(struct core *c, u32 first, u32 end)
 {
 	u32 e;
@@ -263,8 +264,8 @@ static void run_uncount(struct core *c, u32 first, u32 end)
 }
 
 /*
- * Bytes to be copied for the run at @first; all of its spans are counted.  Not
- * one without spans: that is there to be taken, and counted with what is.
+ * Bytes to copy for the run at @first, with all of its spans counted; ~0: the
+ * run cannot be emptied, or has no span: then it is free already.
  */
 static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 {
@@ -296,7 +297,7 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 	return ~0ull;
 }
 
-/* The run that costs least to be had, with its spans counted as gone. */
+/* The cheapest run, with its spans counted as gone; or CORE_NONE. */
 static u32 run_cheapest(struct core *c, u32 dom, bool promised)
 {
 	u32 nr = c->domains[dom].dev.span_extents, best = CORE_NONE, i;
@@ -318,19 +319,22 @@ static u32 run_cheapest(struct core *c, u32 dom, bool promised)
 	return best;
 }
 
-/* See to it that what moves, and what its owner needs, have room in its other spans. */
+/*
+ * Make room in the owner's other spans for the blocks that move and for its own
+ * need.
+ */
 static void span_make_room(struct core *c, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
 	const struct kv_domain *d = &c->domains[sp->domain];
 	u32 want = sp->nr_blocks - sp->nr_free - sp->nr_cached, free;
 
-	/* Empty ones are whose it is for. */
+	/* Blocks do not move to empty spans: others can have these as they are. */
 	want += d->nr_running + d->dev.nr_empty * d->dev.span_blocks;
 	do {
 		free = sp->nr_free;
 		room_evict_spare(c, sp->domain, free + want);
-	} while (sp->nr_free != free);	/* that was no room */
+	} while (sp->nr_free != free);	/* a block freed in the span itself is no room */
 }
 
 static void run_evacuate(struct core *c, u32 first, u32 nr)
@@ -346,7 +350,10 @@ static void run_evacuate(struct core *c, u32 first, u32 nr)
 	}
 }
 
-/* Spans that are being emptied for those of the tenant of @dom, as runs of its size. */
+/*
+ * Spans that are being emptied for the tenant of @dom, in runs of the size of
+ * @dom.
+ */
 u32 evacuations_on(const struct core *c, u32 dom, bool promised)
 {
 	u32 i, extents = 0;
@@ -363,8 +370,8 @@ u32 evacuations_on(const struct core *c, u32 dom, bool promised)
 }
 
 /*
- * Spans that the domain lacks for @nr blocks, beside what can be had else, which
- * is left counted.
+ * Runs that the domain lacks for @nr blocks.  Runs that it can have without
+ * evacuation are not among them; they stay counted.
  */
 static u32 runs_lacking(struct core *c, u32 dom, u32 nr)
 {
@@ -372,14 +379,14 @@ static u32 runs_lacking(struct core *c, u32 dom, u32 nr)
 	u64 own = (u64)domain_slack(d) + room_coming(c, d) + domain_cached(d);
 	u32 back;
 
-	/* Where nothing can be had that look is not taken. */
+	/* span_runs_possible() resets no counts where it finds nothing to scan. */
 	spares_reset(c);
 	own += (u64)span_runs_possible(c, dom, &back) * d->dev.span_blocks;
 	return own >= nr ? 1 : (u32)min(DIV_ROUND_UP(nr - own, d->dev.span_blocks),
 					EVAC_WANT + 1ull);
 }
 
-/* The runs that cost least, @nr if there are as many; how many there are. */
+/* Choose the cheapest runs, up to @nr. Return: how many there are. */
 static u32 runs_choose(struct core *c, u32 dom, bool promised, u32 *run, u32 nr)
 {
 	u32 i;
@@ -393,13 +400,13 @@ static u32 runs_choose(struct core *c, u32 dom, bool promised, u32 *run, u32 nr)
 }
 
 /**
- * evacuate_for() - have spans of others emptied for a domain that lacks room
- * @nr: blocks that it wants to have free
+ * evacuate_for() - empty spans of other domains for a domain that lacks room
+ * @nr: free blocks that it wants
  *
- * For one that was promised as much at once, and for those who wait behind it
- * within the promise too.
- * Return: ROOM_MOVED: memory is coming that way; ROOM_NONE: it leads nowhere, or
- * not far enough for what was promised.
+ * If memory.min promises the blocks, this does not wait for earlier evacuations,
+ * and counts the need of all waiting sequences within the promise.
+ * Return: ROOM_MOVED: memory is coming that way; ROOM_NONE: evacuation cannot
+ * give so much.
  */
 enum verdict evacuate_for(struct core *c, u32 dom, u32 nr)
 {

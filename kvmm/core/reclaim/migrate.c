@@ -4,33 +4,33 @@
  *
  * A span can leave a domain only when none of its blocks is in use.  A block
  * in use moves: its content is copied to a fresh block of another span of the
- * same domain, then everybody who knew the old one knows the new one: all the
- * tables that map it, the index, its copy on a lower tier.  Old and new have
- * the same content, so it does not matter who changes over when, and whoever
- * cannot change over just now keeps the old one: it is tried again.
+ * same domain, then all records of the old block name the new one: the tables
+ * that map it, the index, its lower-tier entry.  Both blocks have the same
+ * content, so tables may change over at different times.  A table that cannot
+ * change over now keeps the old block, and the move is tried again.
  *
- * The copy holds up nobody.  Its source is marked BLKF_MOVING, which counts
- * as no reference: it is appended to, shared, evicted and freed meanwhile as
- * if nothing were.  If it was written (move_written()) or is nobody's any
- * more the copy was in vain.  A source that is let go is LIMBO until the copy
- * was answered; so is the target (BLKF_TARGET, one nr_copy), and there is one
- * answer for each.
+ * The copy delays no sequence.  Its source is marked BLKF_MOVING, which counts
+ * as no reference: sequences append to it and share it, and it may be evicted
+ * and freed meanwhile.  If it was written (move_written()), or is no longer in
+ * use, the copy was in vain.  A source that is released is LIMBO until the copy
+ * was answered; so is the target (BLKF_TARGET, one nr_copy).  Each copy has one
+ * answer.
  *
  * There is no map from a block to the tables that have it.  Copies of a span
  * that were ordered together are settled together, by one pass over the
- * tables of the domain's resident sequences, which ends with the last mapper.
+ * tables of the domain's running sequences, which ends with the last mapper.
  *
  * The laws of a table entry that changes under open steps:
- *  - one that a step covers for writing does not change (seq_scan.low), nor is
- *    a block copied that it names (pins_mark());
- *  - one that steps may read changes at once; the newest of them holds the
- *    old block (hold.c), and the next grant tells the client (kv_seq.dirty);
- *  - what a step copies from (kv_step_entry.src) stays the old block;
- *  - nobody is given a block in an extent that its client has not mapped.
+ *  - an entry that a step covers for writing does not change (seq_scan.low), and
+ *    a block that it names is not copied (pins_mark());
+ *  - an entry that steps may read changes at once; the newest of these steps holds
+ *    the old block (hold.c), and the next grant tells the client (kv_seq.dirty);
+ *  - the source that a step copies from (kv_step_entry.src) stays the old block;
+ *  - no sequence gets a block in an extent that its client has not mapped.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
-#define ID_MOVE		0x40000000u	/* in an id: more than there are entries */
+#define ID_MOVE		0x40000000u	/* marks the id of a move; numbers of entries are smaller */
 
 static u64 move_id(const struct core *c, u32 i)
 {
@@ -39,14 +39,14 @@ static u64 move_id(const struct core *c, u32 i)
 
 /* ---- begin ---- */
 
-/* May the domain have a block more for a while? */
+/* May the domain use one more block for a while? */
 static bool room_to_move(const struct kv_domain *d)
 {
 	return domain_slack(d) && (u64)domain_used(d) + d->dev.reserved <
 				  d->dev.max_blocks;
 }
 
-/* A record; one that was copied has its own until all of its batch are. */
+/* A free record.  A copied block keeps its record until its batch is settled. */
 static u32 move_slot(const struct core *c)
 {
 	u32 i;
@@ -71,7 +71,7 @@ static void move_issue(struct core *c, u32 i)
 	c->ops->copy(c->ops_arg, &cp);
 }
 
-/* move_again() - order a copy once more that was in flight */
+/* move_again() - order a copy again that was in flight */
 void move_again(struct core *c, u32 i)
 {
 	c->head->moves[i].again = 0;
@@ -79,11 +79,11 @@ void move_again(struct core *c, u32 i)
 }
 
 /**
- * move_start() - have a block copied to another span of its domain
- * @evac: on behalf of which struct kv_evac
- * @blk:  OPEN, SEALED or CACHED, no step may write it and no copy names it
+ * move_start() - begin to copy a block to another span of its domain
+ * @evac: index of the evacuation that the move belongs to
+ * @blk:  OPEN, SEALED or CACHED; no step may write it and no copy names it
  *
- * Return: whether the copy is under way; false: there is no room.
+ * Return: true: the copy is under way; false: there is no room or no record.
  */
 bool move_start(struct core *c, u32 evac, u32 blk)
 {
@@ -113,7 +113,7 @@ bool move_start(struct core *c, u32 evac, u32 blk)
 	return true;
 }
 
-/* A step may write the block from now on: what was copied of it is old. */
+/* A step may write the block from now on: a copy of it is stale. */
 void move_written(struct core *c, u32 blk)
 {
 	u32 i;
@@ -126,7 +126,7 @@ void move_written(struct core *c, u32 blk)
 			c->head->moves[i].stale = 1;
 }
 
-/* ---- what open steps may write ---- */
+/* ---- blocks that open steps may write ---- */
 
 static void pin_blocks(struct core *c, const struct kv_step_entry *e)
 {
@@ -160,7 +160,7 @@ static void low_note(struct core *c, const struct kv_step_entry *e)
 	seq_scan(c, s)->low = min(seq_scan(c, s)->low, e->start / seq_domain(c, s)->block_tokens);
 }
 
-/* Do something for each entry of the open steps of a domain's clients. */
+/* Call @one for each entry of the open steps of a domain's clients. */
 static void each_pin(struct core *c, u32 dom,
 		     void (*one)(struct core *c, const struct kv_step_entry *e))
 {
@@ -182,8 +182,8 @@ static void each_pin(struct core *c, u32 dom,
 }
 
 /**
- * pins_mark() - BLKF_VISITED of the blocks that open steps may write
- * @set: else take it away again
+ * pins_mark() - set BLKF_VISITED of the blocks that open steps may write
+ * @set: false: clear it
  */
 void pins_mark(struct core *c, u32 dom, bool set)
 {
@@ -192,7 +192,7 @@ void pins_mark(struct core *c, u32 dom, bool set)
 
 /* ---- the end ---- */
 
-/* Is what was copied what the block holds, and does anybody need it? */
+/* Is the copy equal to the block, and is the block still in use? */
 static bool move_is_good(const struct core *c, const struct kv_move *m)
 {
 	const struct kv_block *b = &c->blocks[m->from];
@@ -202,7 +202,7 @@ static bool move_is_good(const struct core *c, const struct kv_move *m)
 	       b->state == BLK_SEALED || b->state == BLK_CACHED);
 }
 
-/* Name, ids and lower copy of the old block are the new one's. */
+/* Give the new block the name, ids and lower-tier entry of the old one. */
 static void move_identity(struct core *c, const struct kv_move *m)
 {
 	struct kv_block *from = &c->blocks[m->from], *to = &c->blocks[m->to];
@@ -220,7 +220,7 @@ static void move_identity(struct core *c, const struct kv_move *m)
 	from->entry = CORE_NONE;
 }
 
-/* The first sequence maps the new block: it is what the old one was. */
+/* The first sequence maps the new block, which now takes over from the old one. */
 static void move_take_over(struct core *c, const struct kv_move *m)
 {
 	move_identity(c, m);
@@ -232,7 +232,7 @@ static void move_take_over(struct core *c, const struct kv_move *m)
 	core_count(c, CORE_EV_pgmigrate_success, 1);
 }
 
-/* Only the index has the block. */
+/* Move a block that only the index has. */
 static void move_cached(struct core *c, const struct kv_move *m)
 {
 	move_identity(c, m);
@@ -249,7 +249,7 @@ static const struct kv_move *move_of(const struct core *c, u32 blk)
 	return &c->head->moves[c->scratch[blk]];
 }
 
-/* Entry @idx of a table changes over, if that may be. */
+/* Change table entry @idx to the new block.  Return: false: it must not change now. */
 static bool entry_change(struct core *c, struct kv_seq *s, u32 idx)
 {
 	const struct kv_move *m = move_of(c, table_get(c, s, idx));
@@ -268,7 +268,7 @@ static bool entry_change(struct core *c, struct kv_seq *s, u32 idx)
 	return true;
 }
 
-/* Mark the sources of what was copied well.  Return: who maps them. */
+/* Move cached blocks, and note the moves of mapped ones.  Return: their mappers. */
 static u32 batch_prepare(struct core *c, u32 evac)
 {
 	u32 i, mappers = 0;
@@ -292,7 +292,7 @@ static u32 batch_prepare(struct core *c, u32 evac)
 	return mappers;
 }
 
-/* BLKF_VISITED of the sources, for the pass over the tables. */
+/* Set or clear BLKF_VISITED of the sources, for the pass over the tables. */
 static void batch_mark(struct core *c, u32 evac, bool set)
 {
 	u32 i;
@@ -310,7 +310,7 @@ static void batch_mark(struct core *c, u32 evac, bool set)
 	}
 }
 
-/* All tables that map what was copied, until all mappers were met. */
+/* Change the tables that map copied blocks, until all mappers were met. */
 static void batch_tables(struct core *c, u32 dom, u32 mappers)
 {
 	u32 i;
@@ -329,7 +329,7 @@ static void batch_tables(struct core *c, u32 dom, u32 mappers)
 	}
 }
 
-/* Let go of the copies; what nobody took over was in vain. */
+/* Release the records of the batch.  A target that no table took over was in vain. */
 static void batch_end(struct core *c, u32 evac)
 {
 	u32 i;
@@ -351,7 +351,7 @@ static void batch_end(struct core *c, u32 evac)
 	}
 }
 
-/* The last copy of those ordered together was answered. */
+/* Settle a batch: the last of its copies was answered. */
 static void batch_settle(struct core *c, u32 evac)
 {
 	u32 dom = c->head->evacs[evac].dom;
@@ -370,10 +370,10 @@ static void batch_settle(struct core *c, u32 evac)
 }
 
 /**
- * move_answered() - is it a move that was answered?
+ * move_answered() - take the answer to a copy, if the copy belongs to a move
  *
- * Return: false: the id is none of a move; one of a move that is not in flight
- * is ignored.
+ * An answer for a move that is not in flight is ignored.
+ * Return: false: the id is not that of a move.
  */
 bool move_answered(struct core *c, u64 id, int status)
 {

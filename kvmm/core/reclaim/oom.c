@@ -2,17 +2,17 @@
 /*
  * oom.c - the last time that nothing could be reclaimed
  *
- * Room was wanted, and there was none free, none in any cache that could be
- * had, and no span that others did without: somebody lost its memory for it,
- * or who asked was sent away.  What the kernel prints then about its zones and
- * tasks is noted here as numbers: who asked for how much, its domain and all
- * others with their limits, and of each domain who would have been taken, and
- * why it was or was not.  Whoever reads it makes the text.
+ * A sequence wanted room.  No block was free, no cache could be evicted for it
+ * and no domain could spare a span, so a family lost its memory, or the request
+ * was refused.  The kernel prints the state of its zones and tasks in that case;
+ * this file notes it as numbers: the sequence and the blocks that it asked for,
+ * its domain and all others with their limits, and for each domain its best
+ * victim, and why that was taken or not.  The reader of the record makes the text.
  *
- * It is taken before anybody loses anything, and decides nothing.  A thousand
- * entries of one step may all be sent away, so that only the first at an
- * instant is described and the others are counted; and no more than
- * CORE_OOM_ROWS domains are.
+ * The record is made before any family loses memory, and decides nothing.  A
+ * thousand entries of one step may all be refused, so only the first refusal of
+ * an instant is described and the others are counted.  At most CORE_OOM_ROWS
+ * domains are described.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
@@ -58,7 +58,7 @@ static void row_fill(const struct core *c, struct core_oom_row *r, u32 dom)
 	r->nr_waiting = d->nr_waiting;
 }
 
-/* One domain; its line if there is one for it. */
+/* Describe one domain, if there is a row for it. */
 static void oom_domain(struct core *c, struct core_oom_view *o,
 		       const struct kv_seq *want, const struct kv_seq *taken,
 		       u32 dom)
@@ -67,7 +67,7 @@ static void oom_domain(struct core *c, struct core_oom_view *o,
 	const struct kv_seq *s;
 
 	o->nr_free -= c->domains[dom].dev.nr_spans * c->domains[dom].dev.span_extents;
-	/* The victim's has a line whatever else has. */
+	/* The domain of the victim has a row in any case. */
 	if (o->nr_rows == CORE_OOM_ROWS) {
 		if (!taken || taken->domain != dom)
 			return;
@@ -107,19 +107,19 @@ static void oom_describe(struct core *c, struct core_oom_view *o,
 		o->nr_domains++;
 		oom_domain(c, o, want, taken, i);
 	}
-	/* What is out of use, but for spans that are still to leave it. */
+	/* Extents out of use, except those of spans that have yet to leave them. */
 	o->nr_free -= min(o->nr_free, o->nr_extents - o->nr_online);
 }
 
 /**
  * oom_note() - nothing could be reclaimed for a sequence
- * @want:    it
+ * @want:    the sequence
  * @nr:      blocks that it asked for
- * @outcome: CORE_OOM_*: what becomes of it
+ * @outcome: CORE_OOM_*: how its request ends
  * @cause:   of the preemption, if there is one
  * @taken:   the victim, or NULL
  *
- * Before anybody loses anything.
+ * Context: before any family loses memory.
  */
 void oom_note(struct core *c, const struct kv_seq *want, u32 nr, u32 outcome,
 	      u32 cause, const struct kv_seq *taken)

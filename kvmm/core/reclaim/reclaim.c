@@ -2,34 +2,34 @@
 /*
  * reclaim.c - making room
  *
- * Room for @nr blocks of a domain is looked for in this order, which is also
- * the order of what it costs:
+ * A domain gets room for @nr blocks from these sources, the cheapest first:
  *
  *	1. free blocks of its spans that no reservation holds
  *	2. free extents of the pool (memory may have to be made: wait for it)
- *	3. spans of cache that domains of its tenant keep though they are cold, or
- *	   have clearly more than it (limit_keeps())
- *	4. its own cache, what is worth least first (lru.c)
- *	5. spans of other domains that hold nothing but cache; of other tenants,
- *	   whose clients have to give them back first, last
+ *	3. spans of cache of domains of its tenant, if that cache is cold or these
+ *	   domains have clearly more than it (limit_keeps())
+ *	4. its own cache, blocks of least value first (lru.c)
+ *	5. spans of other domains that hold nothing but cache; last those of other
+ *	   tenants, whose clients have to give them back first
  *	6. spans of other domains whose blocks fit into their other spans
  *	   (evacuate.c): wait for it
- *	7. for a sequence that runs: another sequence's memory
+ *	7. for a running sequence: memory of another sequence
  *
  * Planning (room_plan) comes before evicting (room_evict), so that a request
- * which cannot be met costs nobody its cache.
+ * that cannot be met costs no domain its cache.
  *
- * Whose memory that is: victim.c; who takes a turn after a long wait: starve.c.
+ * victim.c chooses the sequence of step 7; starve.c gives a sequence that waited
+ * long a turn.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
 #define AHEAD_MAX	32u	/* runs taken ahead of need in one event */
 
 /*
- * What cannot be met takes nothing from anybody.  Looking at all extents is
- * for when the domain's own does not suffice.
+ * Could the domain have @nr blocks?  Takes nothing.  Scans all extents only if the
+ * domain's own blocks are not enough.
  *
- * @back: spans that other tenants have to give back for it
+ * @back: takes the number of spans that other tenants have to give back for it
  */
 static bool room_possible(struct core *c, u32 dom, u64 nr, u32 *back)
 {
@@ -51,12 +51,12 @@ static bool room_possible(struct core *c, u32 dom, u64 nr, u32 *back)
 
 /**
  * room_plan() - could the domain have @nr more unreserved free blocks?
- * @spare: cached blocks that are about to be mapped: not to be counted on
+ * @spare: cached blocks that are about to be mapped, so they cannot be evicted
  *
- * Takes free extents and other domains' spans as needed, evicts nothing of
- * the domain's own.  What its tenant can do without is taken when with it
- * nothing is lacking any more: two who wait for other tenants, and each took
- * what the other has free meanwhile, would do so at every event.
+ * Takes free extents and spans of other domains as needed, and evicts none of
+ * the domain's own cache.  While it waits for other tenants it takes spans of its
+ * own tenant only if then nothing is lacking: else two such domains would take
+ * each other's free spans at every event.
  * Return: ROOM_NOW: after room_evict(); ROOM_MADE, ROOM_MOVED, ROOM_NONE.
  */
 enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
@@ -84,7 +84,7 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 			return ROOM_NOW;
 		if (slack + coming < nr && extent_run_take(c, dom) >= 0)
 			continue;
-		/* What is asked back from others is asked back at once. */
+		/* Ask other tenants for all runs at once. */
 		if (d->nr_revokes && slack + coming + domain_cached(d) <
 		    (u64)nr + spare) {
 			if (extent_run_take(c, dom) >= 0)
@@ -96,7 +96,7 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		}
 		if (coming)
 			return ROOM_MADE;
-		/* Within a limit only its own cache makes room. */
+		/* At a limit only the domain's own cache makes room. */
 		if ((u64)domain_used(d) + d->dev.reserved + nr <=
 		    min(d->dev.max_blocks, d->high_blocks) &&
 		    span_steal_kept(c, dom, (u32)DIV_ROUND_UP(nr - slack,
@@ -111,8 +111,8 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 }
 
 /*
- * Have memory made before running sequences ask for it, so that growth seldom
- * meets memory in the making.
+ * Have memory made before running sequences ask for it, so that they seldom have to
+ * wait until it is made.
  */
 void room_ahead(struct core *c, u32 dom)
 {
@@ -133,9 +133,9 @@ void room_ahead(struct core *c, u32 dom)
 }
 
 /*
- * Blocks of the tenant's other domains that are on their way to @dom, or could
- * be: in spans that are being emptied, and those that others can do without,
- * wherever they lie.
+ * Blocks of the tenant's other domains that are on their way to @dom, or could be:
+ * in spans that are being emptied, free or cached blocks that the owner can spare
+ * in any span, and blocks of marked sequences.
  */
 static u32 promise_coming(const struct core *c, u32 dom)
 {
@@ -171,13 +171,13 @@ static bool victim_returns(const struct core *c, const struct kv_seq *v,
 
 /**
  * room_for_min() - make room for an admission within memory.min
- * @want: waits; room_plan() said ROOM_NONE for the @nr blocks that it needs
+ * @want: waiting sequence; room_plan() said ROOM_NONE for the @nr blocks it needs
  *
- * Its domain was promised as much, so families of other domains give way, of
- * whatever priority, as far as their own domains are not protected: as many at
- * once as all need who wait within the promise, for else each would wait for
- * another step to end.  Where enough is coming and still none of it fits
- * together, one more each time.
+ * memory.min promises the blocks, so families of other domains are preempted, of
+ * any priority, as far as their own domains are not protected.  As many are
+ * preempted at once as all waiting sequences within the promise need, for else
+ * each would wait for another step to end.  If enough memory is coming and still
+ * none of it fits together, one more family is preempted at a time.
  * Return: as room_plan(); ROOM_MADE also when spans of other tenants will come.
  */
 enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
@@ -214,7 +214,7 @@ enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare
 	}
 }
 
-/* Does nobody but the family of @s run in its domain? */
+/* Is the family of @s the only running one of its domain? */
 static bool family_is_alone(const struct core *c, const struct kv_seq *s)
 {
 	u32 i = seq_domain(c, s)->run_head;
@@ -226,9 +226,9 @@ static bool family_is_alone(const struct core *c, const struct kv_seq *s)
 }
 
 /*
- * A family of one that is alone in its domain is not helped by losing what it
- * has, unless that did not change for long: then it takes its place among
- * those who wait, where the longest-waiting exception will find it.
+ * Does it help @s to be preempted itself?  Not if it is a family of one and alone
+ * in its domain, unless it has been refused for longer than starve_ns: then it
+ * joins the waiting sequences, where the longest-waiting exception will find it.
  */
 static bool self_preempt_helps(const struct core *c, const struct kv_seq *s)
 {
@@ -239,10 +239,10 @@ static bool self_preempt_helps(const struct core *c, const struct kv_seq *s)
 
 /**
  * room_preempt() - take memory from another family for a running sequence
- * @want: the sequence, which may itself turn out to be the victim
- * @nr:   blocks wanted; room_plan() said ROOM_NONE
+ * @want: the sequence, which may become the victim itself
+ * @nr:   blocks that it wants; room_plan() said ROOM_NONE
  *
- * Return: whether there is room now; false: later, or @want was marked.
+ * Return: true: there is room now; false: there may be later, or @want was marked.
  */
 bool room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 {
@@ -272,7 +272,7 @@ bool room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 	}
 }
 
-/* Best victim among the client's own; NULL while one is marked already. */
+/* Best victim among the client's own sequences; NULL while one of them is marked. */
 static struct kv_seq *victim_of_client(const struct core *c,
 				       const struct kv_seq *want)
 {
@@ -288,11 +288,11 @@ static struct kv_seq *victim_of_client(const struct core *c,
 }
 
 /**
- * pages_preempt() - see to it that a table may grow by @nr entries
+ * pages_preempt() - make room for @nr more entries of a table
  *
- * Table pages are the client's own, so one of its own families gives way:
- * else several that each need one page more would wait for each other.
- * Return: whether it may; false: later, or @want was marked.
+ * Table pages belong to the client, so one of its own families is preempted:
+ * else several families that each need one page more would wait for each other.
+ * Return: true: the table may grow; false: it may later, or @want was marked.
  */
 bool pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
 {

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * reclaim.h - room for a domain: whose memory is taken
- */
+/* reclaim.h - how a domain gets room, and which memory is taken for it */
 #ifndef KVMM_CORE_RECLAIM_H
 #define KVMM_CORE_RECLAIM_H
 
 #include "kvmm/core/seq/seq.h"
 
-/* evict.c: take cached blocks from a domain, those of least worth first */
+/* evict.c: evict cached blocks of a domain, those of least worth first */
 enum verdict room_evict(struct core *c, u32 dom, u32 nr);
 void room_evict_spare(struct core *c, u32 dom, u32 nr);
 u32 span_evict_cached(struct core *c, u32 first);
 
-/* waiter.c: what the sequences of a wait list need, and whether it can be had */
+/* waiter.c: memory that waiting sequences need, and whether they can have it */
 struct kv_seq *first_waiter(const struct core *c, const struct kv_domain *d);
 u32 waiter_blocks(const struct core *c, const struct kv_seq *w);
 bool waiter_fits(struct core *c, const struct kv_seq *w);
@@ -29,11 +27,11 @@ bool pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
 /* steal.c: memory that other domains can do without */
 #define LOOK_RUNS	32u
 
-/* Runs that a look at all extents found, the best first. */
+/* Runs that a scan of all extents found, the best first. */
 struct run_look {
 	u32	nr;
-	u32	next;		/* of those, not taken yet */
-	u32	cost;		/* of each, RUN_* */
+	u32	next;		/* index of the first run not taken yet */
+	u32	cost;		/* of each run, RUN_* */
 	u32	run[LOOK_RUNS];
 	u64	key[LOOK_RUNS];
 };
@@ -44,7 +42,7 @@ bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l);
 bool span_steal_kept(struct core *c, u32 dom, u32 want, struct run_look *l);
 void spares_reset(struct core *c);
 
-/* victim.c: whose memory is taken for a sequence */
+/* victim.c: the family that loses its memory for a sequence */
 bool past_residency(const struct core *c, const struct kv_seq *s,
 		    const struct kv_seq *w);
 bool victim_before(const struct kv_seq *a, const struct kv_seq *b);
@@ -71,12 +69,12 @@ bool waiter_reachable(struct core *c, u32 dom);
 bool starved_waits(struct core *c, const struct kv_seq *s);
 void starve_check(struct core *c);
 
-/* displace.c: runs that hold sequences, for a sequence of another tenant */
+/* displace.c: extent runs in use, taken for a sequence of another tenant */
 enum verdict displace(struct core *c, struct kv_seq *want, u32 nr, bool promised);
 bool displace_span(struct core *c, u32 first);
 void displace_all(struct core *c, u32 first);
 
-/* revoke.c: memory changes over between tenants whose clients live */
+/* revoke.c: extents that change their tenant while clients have them mapped */
 bool revoke_haunted(const struct core *c, u32 first, u32 nr);
 void revoke_prepare(struct core *c, u32 dom);
 bool revoke_may(const struct core *c, u32 e);

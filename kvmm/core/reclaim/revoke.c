@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * revoke.c - memory changes over between tenants whose clients live
+ * revoke.c - extents that change their tenant while clients have them mapped
  *
- * A run of extents is claimed for a domain (struct kv_revoke) and goes through
- * these steps, each extent at its own pace:
+ * A domain claims a run of extents (struct kv_revoke).  Each extent goes through
+ * these steps at its own pace:
  *
  *	SPAN -> BACKED -> REVOKING -> ABSENT -> (all of the run) CREATING
  *
  * A span is isolated and emptied first: see displace.c.  Then every client that
- * was sent the extent is told to unmap it, and its deadline starts.  An
- * answer (EXTENT_ACK) is a claim only; it is believed from whom the extent was
- * sent to, once, in this generation.  Who has not answered by the deadline is
- * killed, and its bit goes when its process and device are quiet.  Processes
- * that had detached and live on may have it mapped too: they have the same
- * time to end (kv_extent.haunted).  When nobody is left the memory is released,
- * and made anew once all of the run is free.
+ * was sent the extent is told to unmap it, and a deadline starts.  An answer
+ * (EXTENT_ACK) is only a claim; it counts once, in this generation, and only from
+ * a client that was sent the extent.  A client that has not answered by the
+ * deadline is killed, and its bit goes when its process and device are quiet.
+ * Lingering clients may have the extent mapped too: they have the same time to
+ * end (kv_extent.haunted).  When no client is left the memory is released, and
+ * made anew once all of the run is free.
  *
- * What a liar keeps mapped is the old memory, which nobody else ever gets; that
- * the system has it back is the shell's business (core_ops.extent_release).
+ * A client that lies keeps the old memory mapped, which no other client ever gets.
+ * The caller of the core makes sure that the system gets this memory back
+ * (core_ops.extent_release).
  *
- * An extent stays with a tenant for some time before it is asked back, and as
- * long as somebody of the tenant waits longer than the taker and could use it,
- * unless the taker is below its memory.min: else two tenants that each want more
- * than there is beside the other would do nothing but map and unmap.
+ * An extent stays with its tenant for some time before it is asked back.  It also
+ * stays as long as a sequence of the tenant has waited longer than those of the
+ * taker and could use it, unless the taker is below its memory.min.  Else two
+ * tenants that share a pool too small for both would only map and unmap.
  *
- * Invariants: kv_extent.want of a claimed run names its record, and nobody else
- * may take it; REVOKING extents are in no span and no block of them is in a
- * table; kv_domain.pending_spans counts the claimed runs too, so that who waits
- * for one is told that memory is being made.
+ * Invariants: kv_extent.want of a claimed run names its record, and no other
+ * domain may take the run; REVOKING extents are in no span, and none of their
+ * blocks is in a table; kv_domain.pending_spans counts claimed runs too, so that
+ * a sequence that waits for one is told that memory is being made.
  *
- * All of kv_revoke, and kv_extent.want, deadline and haunted.
+ * Owns kv_revoke, and want (but see resize.c), deadline and haunted of kv_extent.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
-/* Who had to give up a run does not try the next one at once. */
+/* A domain that had to give up a run waits before it displaces sequences again. */
 #define ABANDON_PAUSE_NS	20000000ull
 
 /* Has the extent been with its tenant for long enough? */
@@ -43,9 +44,9 @@ static bool stayed(const struct core *c, u32 e)
 }
 
 /*
- * The domain's first waiter but for those whose client has not mapped what it
- * was sent for long: what has just been made for somebody is not taken again
- * before it could be mapped.
+ * The domain's first waiting sequence, except those of clients that have left an
+ * extent unmapped for long: an extent that was just made for a sequence must not be
+ * taken again before it could be mapped.
  */
 static const struct kv_seq *waiter_of(const struct core *c, u32 dom)
 {
@@ -63,7 +64,10 @@ static const struct kv_seq *waiter_of(const struct core *c, u32 dom)
 	return NULL;
 }
 
-/* Tenants of which somebody waits for longer than anybody of @dom keep theirs. */
+/*
+ * Note the tenants that keep their extents: one of their sequences has waited
+ * longer than those of @dom and could use the memory.
+ */
 static void keep_for_waiters(struct core *c, u32 dom)
 {
 	const struct kv_seq *mine = waiter_of(c, dom), *w;
@@ -82,7 +86,7 @@ static void keep_for_waiters(struct core *c, u32 dom)
 }
 
 /**
- * revoke_prepare() - note from whom @dom may take, for revoke_may()
+ * revoke_prepare() - note the tenants that @dom may take from, for revoke_may()
  */
 void revoke_prepare(struct core *c, u32 dom)
 {
@@ -99,7 +103,7 @@ void revoke_prepare(struct core *c, u32 dom)
 }
 
 /**
- * revoke_may() - may the extent be asked back for @dom, of another tenant?
+ * revoke_may() - may the extent be asked back for a domain of another tenant?
  *
  * Context: after revoke_prepare() in the same event.
  */
@@ -114,7 +118,7 @@ bool revoke_may(const struct core *c, u32 e)
 	return !t->stays || stayed(c, e);
 }
 
-/* May processes that detached have mapped some of the run? */
+/* May lingering clients have mapped an extent of the run? */
 bool revoke_haunted(const struct core *c, u32 first, u32 nr)
 {
 	u32 e;
@@ -125,7 +129,7 @@ bool revoke_haunted(const struct core *c, u32 first, u32 nr)
 	return false;
 }
 
-/* Time passed: what had to stay with its tenant may go now. */
+/* Time has passed: an extent that had to stay with its tenant may go now. */
 static void revoke_retry(struct core *c)
 {
 	u32 i;
@@ -138,7 +142,7 @@ static void revoke_retry(struct core *c)
 	}
 }
 
-/* Tell the clients that have an extent, and start the deadline. */
+/* Tell the clients that have the extent to unmap it, and start the deadline. */
 void extent_ask_back(struct core *c, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -151,7 +155,7 @@ void extent_ask_back(struct core *c, u32 e)
 		u32 client = (u32)__builtin_ctzll(todo);
 		struct kvmm_extent_status *st = c->bind[client].extents;
 
-		/* It need not map any more what it has not mapped yet. */
+		/* A client that has not mapped the extent need not map it any more. */
 		if (!(x->mapped & BIT_ULL(client))) {
 			c->clients[client].nr_unacked--;
 			domain_kick(&c->domains[c->clients[client].domain]);
@@ -161,14 +165,14 @@ void extent_ask_back(struct core *c, u32 e)
 		store_release(&st[e].state, (u32)KVMM_EXTENT_REVOKE);
 		event_post(c, client, KVMM_EV_REVOKE, e, 0);
 	}
-	/* A client that was never sent it has nothing to give back. */
+	/* A client that was never sent the extent has nothing to give back. */
 	x->sent &= ~x->owed;
 	x->owed = 0;
 }
 
 /**
  * revoke_ack() - a client says that it has unmapped an extent
- * Return: 0; -ESTALE: it was not asked to, or has said so before.
+ * Return: 0; -ESTALE: it was not asked to, or it has said so before.
  */
 int revoke_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 {
@@ -184,7 +188,10 @@ int revoke_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 	return 0;
 }
 
-/* Nobody has it mapped any more: does it have to wait all the same? */
+/*
+ * May the extent keep its memory?  It stays with its tenant, or the run was given
+ * up.
+ */
 static bool extent_is_kept(const struct core *c, const struct kv_revoke *rv,
 			   u32 e)
 {
@@ -194,7 +201,7 @@ static bool extent_is_kept(const struct core *c, const struct kv_revoke *rv,
 	       x->tenant == c->domains[rv->dom].tenant);
 }
 
-/* One extent of a claimed run.  Return: is it there to be taken? */
+/* Advance one extent of a claimed run.  Return: is it ready to be taken? */
 static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -212,7 +219,7 @@ static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 	return true;
 }
 
-/* The domain need not wait for it any more. */
+/* The domain waits for the run no longer. */
 static void revoke_detach(struct core *c, struct kv_revoke *rv)
 {
 	c->domains[rv->dom].nr_revokes--;
@@ -220,7 +227,7 @@ static void revoke_detach(struct core *c, struct kv_revoke *rv)
 	rv->dom = CORE_NONE;
 }
 
-/* All of the run is free: it is the domain's, if it wants it still. */
+/* All of the run is free: give it to its domain, unless that gave it up. */
 static void revoke_finish(struct core *c, struct kv_revoke *rv)
 {
 	u32 dom = rv->dom, first = rv->first, e;
@@ -236,7 +243,7 @@ static void revoke_finish(struct core *c, struct kv_revoke *rv)
 	core_kick(c);
 }
 
-/* The run is given up; what clients were asked for comes back all the same. */
+/* Give up the run.  Extents that clients were asked for come back all the same. */
 static void revoke_abandon(struct core *c, struct kv_revoke *rv)
 {
 	u32 e;
@@ -253,13 +260,13 @@ static void revoke_abandon(struct core *c, struct kv_revoke *rv)
 	core_count(c, CORE_EV_revoke_abandon, 1);
 }
 
-/* Is anybody left in the domain who could use it? */
+/* Has the domain a sequence left that could use the run? */
 static bool revoke_is_wanted(const struct core *c, const struct kv_revoke *rv)
 {
 	return c->domains[rv->dom].nr_waiting || c->domains[rv->dom].nr_running;
 }
 
-/* Empty what of the run is part of spans.  Return: false: it must not be. */
+/* Empty the spans of the run.  Return: false: one of them must not be emptied. */
 static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 {
 	u32 e;
@@ -271,7 +278,7 @@ static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 			continue;
 		if (!span_is_isolated(&c->spans[span]) &&
 		    span_isolate(c, span) < 0) {
-			/* Promises of victims come back with their steps. */
+			/* Reservations of marked sequences end with their steps. */
 			if (!c->domains[c->spans[span].domain].nr_marked)
 				return false;
 			continue;
@@ -282,7 +289,7 @@ static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 	return true;
 }
 
-/* Runs that reach extent @e are given up: it goes to nobody. */
+/* Give up the runs that reach extent @e, since no domain is to get it. */
 void revoke_abandon_from(struct core *c, u32 e)
 {
 	u32 i;
@@ -307,9 +314,9 @@ static void revoke_step(struct core *c, struct kv_revoke *rv)
 }
 
 /**
- * revoke_advance() - go on with every claimed run
+ * revoke_advance() - advance every claimed run
  *
- * To be called after every event.
+ * Context: after every event.
  */
 void revoke_advance(struct core *c)
 {
@@ -323,7 +330,7 @@ void revoke_advance(struct core *c)
 /**
  * revoke_begin() - claim a run for one more span of a domain
  * @dom:   index of the domain
- * @first: of span_extents extents that may go; those in spans are emptied
+ * @first: first of span_extents extents that may go; their spans are emptied
  *
  * The span comes later, as if memory were being made.
  */
@@ -350,7 +357,7 @@ void revoke_begin(struct core *c, u32 dom, u32 first)
 }
 
 /**
- * revoke_haunt() - a client detached, and what it was sent it may still have
+ * revoke_haunt() - a client detached, and may still have its extents mapped
  */
 void revoke_haunt(struct core *c, u32 client)
 {
@@ -361,7 +368,7 @@ void revoke_haunt(struct core *c, u32 client)
 			c->extents[e].haunted = 1;
 }
 
-/* The last process of the tenant that had detached and lived on has ended. */
+/* The last lingering client of the tenant has ended. */
 void revoke_exorcise(struct core *c, u32 tenant)
 {
 	u32 e;
@@ -372,8 +379,8 @@ void revoke_exorcise(struct core *c, u32 tenant)
 }
 
 /*
- * Does anybody want memory?  Also the client that keeps it may, of which its own
- * domain can have no other: it has to end with what it was asked for.
+ * Does a domain want memory?  The domain of the client that keeps the extent counts
+ * too: it may have no other memory to get, and then this client has to end.
  */
 static bool memory_is_short(const struct core *c, const struct kv_revoke *rv)
 {
@@ -388,10 +395,10 @@ static bool memory_is_short(const struct core *c, const struct kv_revoke *rv)
 }
 
 /**
- * extent_overdue() - end who has not given the extent back in time
- * @wanted: somebody wants it; else who keeps it may go on a while
+ * extent_overdue() - end the clients that have not given the extent back in time
+ * @wanted: a domain wants memory; else living clients may keep the extent a while
  *
- * The time starts again.
+ * Starts the deadline again.
  */
 void extent_overdue(struct core *c, u32 e, bool wanted)
 {
@@ -416,8 +423,8 @@ void extent_overdue(struct core *c, u32 e, bool wanted)
 }
 
 /**
- * revoke_tick() - time passed: empty what is not yet, end those who keep what
- * was asked back
+ * revoke_tick() - time has passed: empty the spans of claimed runs, end the clients
+ * that have not given extents back
  */
 void revoke_tick(struct core *c)
 {

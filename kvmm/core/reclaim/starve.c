@@ -2,35 +2,35 @@
 /*
  * starve.c - the longest-waiting exception
  *
- * Admission preempts nobody, so that what runs can finish; but then sequences
- * that run for ever could keep others out for ever.  So whoever waits longest
- * over all domains takes a turn after a bounded time, starve_ns: one family
- * that has been resident for as long gives way, one at a time in each tenant;
- * if its own tenant has none, memory of another's (displace.c).  What is freed
- * meanwhile is kept for the one that it was taken for.
+ * Admission preempts no sequence, so that running ones can finish.  But sequences
+ * that run for ever could then keep others out for ever.  So the sequence that
+ * waits longest over all domains takes a turn after starve_ns: a family that has
+ * been resident for as long is preempted, one at a time in each tenant.  If its
+ * own tenant has no such family, memory of another tenant is taken (displace.c).
+ * Memory that is freed meanwhile is kept for this sequence.
  *
- * Decides only: family_mark() takes.
+ * This file decides only: family_mark() takes the memory.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
-/* Times starve_ns: a wait that not even overload explains. */
+/* Multiple of starve_ns: not even overload explains so long a wait. */
 #define STARVE_UNUSUAL		16
 
-/* Times that, at most, where the others' weight is so many times as large. */
+/* At most so many times that, for a domain whose weight is smaller. */
 #define STARVE_WEIGHT		16u
 
 #define WORK_AGED	16u	/* see core_work() */
 
-/* Does @w wait past its time for what other domains hold? */
+/* Has @w waited past its time for memory of other domains? */
 static bool starves(struct core *c, const struct kv_seq *w)
 {
 	return c->now - w->since >= core_cfg(c)->starve_ns && waiter_fits(c, w);
 }
 
 /*
- * Did somebody of @d wait so long that it goes before @than, which has less of
- * the surplus?  A queue moves by weight where all want more than there is, so
- * what is usual there goes by weight too.
+ * Has a sequence of @d waited so long that it goes before one of @than, which has
+ * less of the surplus?  Under overload sequences are admitted by weight, so the
+ * usual wait depends on the weight too.
  */
 static bool wait_is_unusual(const struct core *c, const struct kv_domain *d,
 			    const struct kv_domain *than, u64 waited)
@@ -42,18 +42,18 @@ static bool wait_is_unusual(const struct core *c, const struct kv_domain *d,
 }
 
 /**
- * starved_waits() - does another domain's sequence starve that comes before?
+ * starved_waits() - does a starved sequence of another domain come before @s?
  *
- * What is taken for the longest waiter, and what is given back meanwhile, is
- * for it: else others who need less would always be there first.  But where all
- * want more than there is everybody waits long; there the surplus goes by
- * weight, and who has more of it than @s only has this turn after a time that
- * is not usual even then.
+ * Memory that is taken for the longest-waiting sequence, or given back meanwhile,
+ * is for it: else sequences that need less would always come first.  But under
+ * overload all sequences wait long, and the surplus goes by weight.  There a
+ * domain with more of it than that of @s has this turn only after a wait that is
+ * unusual even then.
  */
 bool starved_waits(struct core *c, const struct kv_seq *s)
 {
 	u64 turn = limit_turn(seq_domain(c, s));
-	/* Out it cannot be anything but idle; was it when it was taken? */
+	/* A swapped-out sequence is always idle.  Was it before? */
 	bool idle = (s->flags & SEQF_SWAPPED) &&
 		    s->since >= s->active + core_cfg(c)->starve_ns;
 	u32 i;
@@ -80,8 +80,8 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 }
 
 /*
- * Is the domain's first waiter one for whom others should hold back?  Not if it
- * steps aside itself: they would wait for each other.
+ * Should others hold back for the domain's first waiting sequence?  Not if it lets
+ * another one go first itself: they would wait for each other.
  */
 bool waiter_reachable(struct core *c, u32 dom)
 {
@@ -90,7 +90,7 @@ bool waiter_reachable(struct core *c, u32 dom)
 	return w && waiter_fits(c, w) && !starved_waits(c, w);
 }
 
-/* The best victim of a domain who had its time, for @w. */
+/* The best victim of a domain for @w that is past its residency. */
 static struct kv_seq *aged_victim(struct core *c, const struct kv_domain *d,
 				  const struct kv_seq *w)
 {
@@ -122,7 +122,7 @@ static struct kv_seq *victim_past_residency(struct core *c,
 	for (dom = 0; dom < core_cfg(c)->max_domains; dom++) {
 		const struct kv_domain *d = &c->domains[dom];
 
-		/* Who has a promise alone may go where nothing else may. */
+		/* With 0 blocks: a sequence with only a reservation may go. */
 		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||
 		    (dom != w->domain &&
 		     (own_only || !limit_may_lose(d, 0, true))))
@@ -134,7 +134,10 @@ static struct kv_seq *victim_past_residency(struct core *c,
 	return best;
 }
 
-/* Who waits longest among those for whom there is a victim. */
+/*
+ * Preempt a family for the sequence of the tenant that waits longest.  Sequences
+ * for which there is no victim do not count.
+ */
 static void starve_tenant(struct core *c, u32 tenant)
 {
 	struct kv_seq *longest = NULL, *victim = NULL, *w, *v;
@@ -164,8 +167,8 @@ static void starve_tenant(struct core *c, u32 tenant)
 }
 
 /*
- * Does it wait for nothing but memory of others, which they may lose?  One that
- * nobody can help must not stand in the way of those who wait after it.
+ * Does @w wait only for memory that other tenants may lose?  A sequence that cannot
+ * be helped must not delay those that wait after it.
  */
 static bool starves_for_others(struct core *c, const struct kv_seq *w)
 {
@@ -175,8 +178,8 @@ static bool starves_for_others(struct core *c, const struct kv_seq *w)
 }
 
 /*
- * Who waits longest of those who find no victim in their own tenant takes runs
- * of others.
+ * Of the sequences without a victim in their own tenant, the one that waits longest
+ * takes runs of other tenants.
  */
 static void starve_others(struct core *c)
 {
@@ -199,11 +202,11 @@ static void starve_others(struct core *c)
 }
 
 /**
- * starve_check() - let whoever waits longest take a turn, after a bounded time
+ * starve_check() - give the longest-waiting sequences a turn, after a bounded time
  *
- * One family at a time in each tenant, of any of its domains, that has been
- * resident for starve_ns; then one sequence of all tenants takes what it lacks
- * from others.
+ * In each tenant, preempts one family at a time, of any of its domains, that has
+ * been resident for starve_ns.  Then one sequence of all tenants takes the runs
+ * that it lacks from other tenants.
  */
 void starve_check(struct core *c)
 {
@@ -214,7 +217,7 @@ void starve_check(struct core *c)
 			starve_tenant(c, i);
 	if (c->head->nr_tenants > 1)
 		starve_others(c);
-	/* Somebody's turn before a swapped sequence may have come. */
+	/* Another sequence may have to go before a swapped-out one now. */
 	for_each_domain(c, i)
 		if (restore_waits(&c->domains[i]))
 			domain_kick(&c->domains[i]);

@@ -19,7 +19,7 @@
 
 /*
  * Cost of an extent run for its owners; passes go in this order.  A run that
- * clients of another tenant have mapped comes last, whatever it holds: these
+ * clients of another tenant have mapped comes last, with any content: these
  * clients have to give it back first (revoke.c).
  */
 enum run_cost {
@@ -66,7 +66,7 @@ static u32 run_cost_both(u32 a, u32 b)
 	return max(a % RUN_REVOKE, b % RUN_REVOKE) + revoke;
 }
 
-/* Cost of an extent for its memory alone, whatever it holds. */
+/* Cost of an extent for its memory alone, not for its content. */
 static u32 extent_cost(const struct core *c, u32 e, u32 dom)
 {
 	const struct kv_extent *x = &c->extents[e];
@@ -432,7 +432,7 @@ static void look_add(struct run_look *l, u32 run, u64 key)
 }
 
 /*
- * Find the runs at that cost whose owners have most beyond their part.  Other
+ * Find the runs at that cost with the owners of the largest shares.  Other
  * costs at which there are runs are noted in @seen.  Runs before @from are left
  * out.  If a run costs nothing the first one will do.
  */
@@ -500,8 +500,8 @@ static u32 look_next(struct core *c, u32 dom, struct run_look *l)
  * @back: only spans that clients of another tenant have to give back
  * @l:    result of an earlier scan for @dom in this event, or empty
  *
- * Takes the spans of one run: the cheapest, and of equally cheap ones the run
- * whose owner has the largest share.  An evicted block that an open step copies
+ * Takes the spans of one run: the cheapest, and of equally cheap ones the run of
+ * the largest share.  An evicted block that an open step copies
  * from is QUIESCING, one that a copy out reads is LIMBO; such a block keeps its
  * span, and another run is tried at the next event.  One scan serves many calls.
  *

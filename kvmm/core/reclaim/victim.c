@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * victim.c - whose memory is taken for a sequence
+ * victim.c - the family that loses its memory for a sequence
  *
  * A victim is a whole family: a kernel cannot fault, so part of a sequence is
- * worth nothing.  Victims go by lowest priority, then latest arrival, of the
- * wanting domain first, because their blocks can be used at once, unless
- * another domain is above its memory.high or has clearly the larger share of
- * the surplus (limit.c); then of others, those above memory.low first, and
- * none that memory.min protects.  Nothing that comes before the wanting family
- * is taken for it: then that family itself is the victim.  Only what a domain
- * was promised by its own memory.min it gets from anybody.  A victim in an open
- * step is marked, its memory comes when the step ends, and until then nobody
- * else is marked for the same domain: every step would otherwise mark one more.
- * For memory.min as many are marked as it takes, at once (reclaim.c).
+ * of no use.  The family of the lowest priority goes first, of equal priority
+ * the latest arrival.  Victims of the wanting domain go first, because it can use
+ * their blocks at once, unless another domain is above its memory.high or has
+ * clearly the larger share of the surplus (limit.c).  Of other domains those above
+ * memory.low go first, and no family that memory.min protects.  No family that
+ * comes before the wanting one is preempted for it: then the wanting family itself
+ * is the victim.  Only for memory that its own memory.min promises may a domain
+ * take any family.  A victim in an open step is marked, and its memory comes when
+ * the step ends.  Until then no other family is marked for the same tenant: every
+ * step would otherwise mark one more.  For memory.min as many families as needed
+ * are marked at once (reclaim.c).
  *
- * A victim is swapped if a tier has room and that pays, see swap.c.  Else it is
- * recomputed: sealed blocks stay in the index as cache, and the client computes
- * again what is evicted meanwhile.
+ * A victim is swapped out if a tier has room and that pays, see swap.c.  Else it
+ * is recomputed: its sealed blocks stay in the index as cache, and the client
+ * computes those again that are evicted meanwhile.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
-/* A step open longer than this is not counted on to end soon. */
+/* A step that is open longer than this is not expected to end soon. */
 #define SLOW_STEP_NS	1000000000ull
 
-/* Residencies that a restored sequence has to get on from where it was. */
+/* A restored sequence may run so many times as long, to get on from where it was. */
 #define RESTORE_PATIENCE	8
 
 /* Is @a the better victim? */
@@ -43,9 +44,8 @@ static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
 }
 
 /*
- * Blocks that the domain of @s would hold less without its family, or more
- * than that: what members share among themselves is counted for the first, what
- * they share with others too.
+ * Blocks that the domain of @s loses without its family, or more than that: a block
+ * that members share counts once, even if other families share it too.
  */
 u32 family_size(const struct core *c, const struct kv_seq *s)
 {
@@ -63,15 +63,15 @@ u32 family_size(const struct core *c, const struct kv_seq *s)
 	return nr;
 }
 
-/* Victims of other domains are looked for in this order. */
+/* Victims of other domains are taken in this order. */
 enum victim_rank {
 	RANK_HIGH,		/* its domain is above memory.high */
-	RANK_SURPLUS,		/* above what memory.low protects */
-	RANK_LOW,		/* above what memory.min protects */
+	RANK_SURPLUS,		/* above its memory.low */
+	RANK_LOW,		/* above its memory.min */
 	RANK_NEVER,
 };
 
-/* What the domain loses with those that are marked. */
+/* Blocks that the domain loses with its marked sequences. */
 u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d)
 {
 	u32 i, nr = 0;
@@ -83,7 +83,7 @@ u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d)
 	return nr;
 }
 
-/* @more: blocks that its domain loses beside the family. */
+/* Rank of the family of @s.  @more: blocks that its domain loses besides. */
 static u32 victim_rank(const struct core *c, const struct kv_seq *s, u32 more)
 {
 	const struct kv_domain *d = seq_domain(c, s);
@@ -96,16 +96,17 @@ static u32 victim_rank(const struct core *c, const struct kv_seq *s, u32 more)
 	return limit_above_high(d) ? RANK_HIGH : RANK_SURPLUS;
 }
 
-/* May others take the family's memory at all? */
+/* May other domains take the family's memory at all? */
 bool victim_may_lose(const struct core *c, const struct kv_seq *s)
 {
 	return victim_rank(c, s, 0) != RANK_NEVER;
 }
 
 /*
- * A resident that had its time and is not above the waiter, or does nothing
- * with its memory.  One that came back gets longer until it has more than it
- * lost: else two that take turns could compute the same tokens for ever.
+ * Has @s been resident for long enough to give way to @w?  A sequence of higher
+ * priority gives way only if it is idle.  A sequence that came back gets longer
+ * until it has more tokens than it lost: else two that take turns could compute the
+ * same tokens for ever.
  */
 bool past_residency(const struct core *c, const struct kv_seq *s,
 		    const struct kv_seq *w)
@@ -114,7 +115,7 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 
 	if (s->state != KVMM_SEQ_READY)
 		return false;
-	/* Priority is a matter of one tenant: any client may say any number. */
+	/* Priorities count within a tenant only: any client may give any number. */
 	if (seq_domain(c, s)->tenant == seq_domain(c, w)->tenant &&
 	    s->priority > w->priority && c->now - s->active < time)
 		return false;
@@ -124,8 +125,8 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 }
 
 /*
- * Best victim of any other domain of the tenant: one that comes after @want,
- * or any if @promised.  Other tenants' memory comes in runs: see displace.c.
+ * Best victim of the tenant's other domains: one that comes after @want, or any if
+ * @promised.  Memory of other tenants comes in runs: see displace.c.
  */
 struct kv_seq *victim_elsewhere(const struct core *c,
 				       const struct kv_seq *want, bool promised,
@@ -153,8 +154,8 @@ struct kv_seq *victim_elsewhere(const struct core *c,
 }
 
 /*
- * Is memory of a marked family about to come?  Not if its client has sat in
- * a step for long: it may have stopped, and nobody waits for it alone.
+ * Is memory of a marked family about to come?  Not if its client has been in a step
+ * for long: it may have stopped, and no sequence is to wait for it alone.
  */
 static bool marked_soon(const struct core *c, u32 dom)
 {
@@ -179,7 +180,7 @@ bool victim_is_marked(const struct core *c, u32 tenant)
 	return false;
 }
 
-/* The first of the domain who was refused growth, not long ago. */
+/* The first sequence of the domain that was refused growth a short while ago. */
 static const struct kv_seq *refused_first(struct core *c, struct kv_domain *d)
 {
 	u32 i;
@@ -195,10 +196,11 @@ static const struct kv_seq *refused_first(struct core *c, struct kv_domain *d)
 /**
  * growth_waits() - does a running sequence before @s wait for memory?
  *
- * What a victim gave up is for the one that it was taken for: if waiting
+ * Memory of a victim is for the sequence that it was taken for.  If waiting
  * sequences, the victim first of all, were admitted into it, neither would
- * ever get on.  A client that does not ask again holds nobody up for longer
- * than starve_ns, one whose own memory.max is in its way no other domain.
+ * ever get on.  A sequence whose client does not ask again delays others for
+ * starve_ns at most; one that memory.max of its own domain stops delays no other
+ * domain.
  */
 bool growth_waits(struct core *c, const struct kv_seq *s)
 {
@@ -251,13 +253,13 @@ struct kv_seq *victim_choose(const struct core *c,
 }
 
 /**
- * victim_why() - why is who would go first of a domain the victim, or not?
- * @o:     what was asked for, and what becomes of it
+ * victim_why() - why is the best victim of a domain taken, or not?
+ * @o:     the request and its outcome
  * @taken: the victim, or NULL
- * @s:     takes the candidate, NULL: there is none
+ * @s:     takes the domain's candidate; NULL: there is none
  *
- * The same questions as victim_choose() and those beside it asked, in the words
- * of a report.
+ * Repeats the tests of victim_choose() and the other choosers, and answers in the
+ * words of a report.
  * Return: CORE_OOM_WHY_*.
  */
 u32 victim_why(const struct core *c, const struct core_oom_view *o,
