@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * advise.c - what a client says about what it leaves behind
+ * advise.c - advice of clients about the cache that a sequence leaves
  *
  * Advice about retention is remembered with the sequence and takes effect when
- * it ends.  Advice never hurts others:
+ * it ends.  Advice never hurts other sequences:
  *
- *	DONTNEED   what no other maps and nobody ever found leaves the index
- *	COLD	   the same is the oldest there is: it goes before the rest
- *	KEEP_UNTIL all that it maps goes last, until then, from the beginning
- *		   as far as the domain's share of kept blocks reaches
+ *	DONTNEED   blocks that no other sequence maps and no lookup ever found
+ *		   leave the index
+ *	COLD	   these blocks become the oldest of all: they are evicted first
+ *	KEEP_UNTIL blocks of the sequence are evicted last, until that time, from
+ *		   the beginning as far as the domain's share of kept blocks reaches
  *
- * What was found, by it or by anybody, is not its own to give away.  The last
+ * A block that any lookup found is not the sequence's own to give away.  The last
  * advice counts.  PAGEOUT and WILLNEED are of another kind, see swap.c.
  *
- * RETAIN says what finding a range of tokens again counts for; elsewhere the
- * priority does.  The class enters the index with each name that is sealed or
- * found.  If it changed meanwhile the names are told when the sequence ends:
- * what is shared can only rise by that.
+ * RETAIN gives a range of tokens a class, the worth of finding it again; other
+ * tokens have the class of the priority.  The class enters the index with each
+ * name that is sealed or found.  If it changed meanwhile, the names get the new
+ * class when the sequence ends; the class of a shared name can only rise by that.
  */
 #include "kvmm/core/seq/seq.h"
 
@@ -39,7 +40,7 @@ void advise_retention(struct kv_seq *s, u32 advice, u64 until)
 /**
  * retain_advise() - remember RETAIN
  *
- * Where ranges overlap the newest counts, so what it covers is forgotten.
+ * Where ranges overlap the newest counts, so ranges that it covers are forgotten.
  * Return: 0; -EINVAL; -ENOSPC: too many ranges, nothing changed.
  */
 int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a)
@@ -71,9 +72,9 @@ static u32 retain_of_priority(u32 priority)
 }
 
 /**
- * retain_class() - what finding a block of @s again counts for, RETAIN_*
+ * retain_class() - the class of a block of @s, RETAIN_*
  *
- * A block that a range has in part goes by its first token.
+ * The first token of the block decides.
  */
 u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx)
 {
@@ -87,9 +88,9 @@ u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx)
 	return s->retains[i].retain - KVMM_RETAIN_LOW;
 }
 
-/* ---- when it ends ---- */
+/* ---- when the sequence ends ---- */
 
-/* The name of what a table entry of @s alone refers to, or CORE_NONE. */
+/* The index node of a block that only this table entry refers to, or CORE_NONE. */
 static u32 own_name(const struct core *c, kv_pte_t pte)
 {
 	u32 i = pte_block(pte);
@@ -100,7 +101,7 @@ static u32 own_name(const struct core *c, kv_pte_t pte)
 	return c->blocks[i].nr_map == 1 ? index_node(c, i) : CORE_NONE;
 }
 
-/* Out of the index, without a trace; the table still refers to it. */
+/* Drop a name from the index, without a ghost; the table still refers to the block. */
 static void forget(struct core *c, u32 node)
 {
 	u32 ref = c->nodes[node].ref;
@@ -115,8 +116,9 @@ static void forget(struct core *c, u32 node)
 }
 
 /*
- * From the beginning on: what comes before must be kept as well.  One that gave
- * back its beginning keeps nothing, for nothing could be found.
+ * Keep blocks from the beginning on, since a block is found only if those before it
+ * are.  A sequence that gave back its beginning keeps nothing: nothing could be
+ * found.
  */
 static void keep(struct core *c, const struct kv_seq *s)
 {
@@ -133,7 +135,7 @@ static void keep(struct core *c, const struct kv_seq *s)
 	}
 }
 
-/* Its class changed after it had used what it has: tell the names. */
+/* The class changed after blocks were sealed or found: give it to their names. */
 static void retain_settle(struct core *c, const struct kv_seq *s)
 {
 	u32 i, node, own;
@@ -150,7 +152,7 @@ static void retain_settle(struct core *c, const struct kv_seq *s)
 	}
 }
 
-/* The sequence ends, and has its table still. */
+/* Carry out the advice for a sequence that ends.  It still has its table. */
 void advise_close(struct core *c, struct kv_seq *s)
 {
 	u32 i, node;

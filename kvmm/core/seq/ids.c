@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ids.c - token ids of sequences that wait
+ * ids.c - token ids of waiting sequences
  *
  * A client sends the ids of a prompt.  The core keeps them while the sequence
- * waits, in pages of a fixed pool that its clients share equally.
+ * waits, in pages of a fixed pool that the clients share equally.
  */
 #include "kvmm/core/seq/seq.h"
 
@@ -44,8 +44,8 @@ static u32 id_page_get(struct core *c, struct kv_seq *s)
 }
 
 /*
- * Pages that a client may still take.  Each client has an equal share for
- * itself alone; nobody's prompts can keep another's from being matched.
+ * Pages that a client may take.  Each client has an equal share for itself alone,
+ * so the prompts of one client never keep those of another from being matched.
  */
 u32 ids_share(const struct core *c)
 {
@@ -106,7 +106,7 @@ void ids_next(const struct core *c, struct id_cursor *cur, u32 *out,
 	}
 }
 
-/* Go on where an earlier look at the same ids stopped: pages are full. */
+/* Skip ids that an earlier match has read.  All pages but the last are full. */
 void ids_skip(const struct core *c, struct id_cursor *cur, u32 nr)
 {
 	while (nr && nr >= c->idpages[cur->page].nr) {

@@ -3,25 +3,24 @@
  * merge.c - blocks of the same content become one
  *
  * Two sequences that compute the same prefix at the same time seal two blocks
- * of the same name.  The second finds the first in the index, and its sequence
- * maps that one from then on.  Both hold the same tokens after the same
+ * of the same name.  The second sequence finds the first block in the index, and
+ * maps that one from then on.  Both blocks hold the same tokens after the same
  * prefix, so it does not matter which of them a kernel reads.
  *
- * Steps of the sequence that are open have read the table before: they may
- * read the block that was given up until the last of them ends.  So that step
- * holds it, see hold.c, and the block is QUIESCING.  The entry itself changes
- * at once, which is no entry that an open step writes, and the result of the
- * next grant says so (kv_seq.dirty).
+ * Open steps of the sequence have read the table before: they may read the old
+ * block until the last of them ends.  So that step holds the block, see hold.c, and
+ * it is QUIESCING.  The table entry changes at once, since no open step writes it,
+ * and the result of the next grant says so (kv_seq.dirty).
  *
- * No sequence is given a block in an extent that its client has not mapped.
+ * No sequence gets a block in an extent that its client has not mapped.
  */
 #include "kvmm/core/seq/seq.h"
 
 /**
  * seq_merge() - map @twin at @idx instead of the block that was just sealed
- * @twin: of the index, with the same name and ids
+ * @twin: block of the index with the same name and ids
  *
- * Context: STEP_END; the block that goes is mapped by the sequence alone.
+ * Context: STEP_END; only this sequence maps the old block.
  */
 void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin)
 {

@@ -2,10 +2,10 @@
 /*
  * preempt.c - take the memory of a sequence, and of its whole family
  *
- * family_mark() marks a family as the victim of another sequence.  It is
+ * family_mark() marks a family as the victim of another sequence.  The family is
  * preempted at once, or when the last open step that names one of its members
  * ends: by swap if a lower tier has room and that pays (swap.c), else by
- * recompute: then the client matches the sequence again.
+ * recompute: then the client matches its sequences again.
  */
 #include "kvmm/core/seq/seq.h"
 
@@ -31,7 +31,7 @@ static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 	seq_publish(c, s);
 }
 
-/* It can never go on: the client is told why, and closes it. */
+/* Fail a sequence that can never go on: the client learns the reason, and closes it. */
 void seq_fail(struct core *c, struct kv_seq *s, int reason)
 {
 	core_trace(c, seq_fail, trace_seq(c, s), s->valid_len, (u64)reason);
@@ -47,7 +47,7 @@ void seq_poisoned(struct core *c, struct kv_seq *s)
 	seq_event(c, s, KVMM_EV_POISONED);
 }
 
-/* Preempted by recompute: the client is to match it again. */
+/* Preempt a sequence by recompute: the client is to match it again. */
 void seq_recompute(struct core *c, struct kv_seq *s)
 {
 	life_preempted(c, s->domain, s->cause, false, s->valid_len);
@@ -63,8 +63,8 @@ void seq_recompute(struct core *c, struct kv_seq *s)
 }
 
 /*
- * The marked of a family are preempted when nothing open names any of them.
- * One that came back meanwhile and runs does not hold up the others.
+ * Preempt the marked sequences of a family when no open step names any of them.  A
+ * member that came back meanwhile and runs does not delay the others.
  */
 void family_settle(struct core *c, struct kv_seq *s)
 {
@@ -90,9 +90,9 @@ void family_settle(struct core *c, struct kv_seq *s)
 }
 
 /**
- * family_mark() - the family of @s is a victim: at once, or when its open steps end
+ * family_mark() - preempt the family of @s, at once or when its open steps end
  * @cause: CORE_CAUSE_*
- * @want:  for which sequence; NULL: for none in particular, but for domain
+ * @want:  the sequence that needs the memory; NULL: no certain one, but domain
  *         c->taker, if that is one
  */
 void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,

@@ -39,7 +39,7 @@ static void wait_unlink(struct core *c, struct kv_seq *s)
 	list_del_idx(c->seqs, d->wait_head, d->wait_tail, seq_index(c, s));
 }
 
-/* It waits since now. */
+/* Make a sequence wait from now on. */
 void wait_add(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
@@ -120,12 +120,12 @@ void run_del(struct core *c, struct kv_seq *s)
 	domain_kick(d);
 	seq_tally(c, s);
 	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
-		core_kick(c);	/* others were waiting for it too */
+		core_kick(c);	/* other domains wait for its growth too */
 }
 
 /* ---- restoring ---- */
 
-/* It waits for the block that gets the content of @entry. */
+/* Make a sequence wait for the block that gets the content of @entry. */
 void fill_wait(struct core *c, struct kv_seq *s, u32 entry)
 {
 	u32 i = seq_index(c, s), *head = &c->entries_low[entry].waiters;
@@ -138,7 +138,7 @@ void fill_wait(struct core *c, struct kv_seq *s, u32 entry)
 	*head = i;
 }
 
-/* fill_wait_end() - the sequence waits for no lower-tier entry any more */
+/* fill_wait_end() - the sequence no longer waits for a lower-tier entry */
 void fill_wait_end(struct core *c, struct kv_seq *s)
 {
 	if (s->fill_on == CORE_NONE)

@@ -12,15 +12,15 @@
  *	           |   v                  v                   |
  *	           RECOMPUTE <------------+-------------------+
  *
- * RESTORING is over at once where nothing has to be copied, and MARKED where no
- * open step names the family.  From every state a sequence can be closed, and
- * one that can never be admitted is FAILED.
+ * RESTORING ends at once if nothing has to be copied, and MARKED if no open step
+ * names the family.  A sequence can be closed in every state, and one that can
+ * never be admitted is FAILED.
  *
  * Each client has its own share of sequence records; a handle is an index
- * into that share and a generation.  A fork's children join the family of
- * their parent, a circle through fam_next.  What a client may see of a
- * sequence is its status record in segment D, written under a sequence count;
- * events only hint that a record changed.
+ * into that share and a generation.  Children of a fork join the family of
+ * their parent, a circle through fam_next.  A client sees only the status record
+ * of a sequence in segment D, written under a sequence count; events only hint
+ * that a record changed.
  *
  * A sequence that an open step names is not torn down under it: CLOSE is
  * remembered and takes effect when its last step ends.
@@ -45,7 +45,7 @@ const char *core_seq_state_name(u32 state)
 	return state < KVMM_NR_SEQ_STATES ? seq_state_names[state] : "unknown";
 }
 
-/* A handle's sequence, or NULL when it is not current or being closed. */
+/* The sequence of a handle; NULL if the handle is stale or the sequence is closing. */
 struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle)
 {
 	struct kv_seq *s;
@@ -88,7 +88,7 @@ void seq_show(struct core *c, const struct kv_seq *s)
 	store_release(&st->seqcount, count + 2);
 }
 
-/* The same of a sequence whose state changed, which may count as pressure. */
+/* Write the status record after a change of state, which may count as pressure. */
 void seq_publish(struct core *c, struct kv_seq *s)
 {
 	seq_show(c, s);
@@ -167,9 +167,9 @@ static int open_check(const struct core *c, u32 client,
 
 /**
  * seq_open() - one entry of SEQ_OPEN
- * Return: what is also in @res->status: 0, -EINVAL, -E2BIG for what can never
- * fit, -ENOSPC when the client has no sequence left, -ENODEV: the pool is lost,
- * -ESHUTDOWN: it is drained (operate.c).
+ * Return: 0 or an error, also in @res->status: -EINVAL; -E2BIG: the sequence can
+ * never fit; -ENOSPC: the client has no sequence left; -ENODEV: the pool is lost;
+ * -ESHUTDOWN: the client is drained (operate.c).
  */
 int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	     struct kvmm_open_res *res)
@@ -209,7 +209,7 @@ int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	return 0;
 }
 
-/* One more child; there is a record, there are pages, its blocks count it. */
+/* Make one child.  It has a record and pages, and its blocks count it already. */
 static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res)
 {
 	struct kv_seq *k = seq_alloc(c, s->client);
@@ -244,11 +244,11 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	core_crash(c, CORE_CRASH_seq_made);
 	run_add(c, k);
 	res->seq = seq_handle(c, k);
-	seq_show(c, k);		/* run_add() tallied it, and it does nothing yet */
+	seq_show(c, k);		/* run_add() tallied it, and it has made no progress yet */
 	core_count(c, CORE_EV_seq_fork, 1);
 }
 
-/* The half-full tail is shared now: the next append by anyone copies it. */
+/* The open tail is shared now: the next append of any sharer copies it. */
 static void fork_share_tail(struct core *c, const struct kv_seq *s)
 {
 	u32 blk;
@@ -302,7 +302,7 @@ void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
 		fork_share_tail(c, s);
 }
 
-/* Give back table entries from @idx on, the last first. */
+/* Give back table entries from @idx on, the last one first. */
 void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 {
 	struct kv_domain *d = seq_domain(c, s);
@@ -310,7 +310,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 	u32 lost;
 
 	while (s->nr_blocks > idx) {
-		/* What a reservation paid for goes back to it. */
+		/* A block that came from the reservation goes back to it. */
 		if (s->nr_blocks <= s->resv_blocks) {
 			s->reserved++;
 			d->dev.reserved++;
@@ -321,7 +321,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 		else if (pte_is_present(pte))
 			block_unmap(c, pte_block(pte));
 	}
-	/* What nothing is free for yet is taken as growth, if at all. */
+	/* Blocks that no free block covers yet are granted as growth later, if at all. */
 	lost = span_cover_promises(c, s->domain);
 	s->reserved -= lost;
 	s->resv_blocks -= lost;
@@ -341,9 +341,9 @@ void seq_drop_reservation(struct core *c, struct kv_seq *s)
 /**
  * seq_promise_take() - the table is about to have @nr entries, not by growth
  *
- * What was promised for the prompt stays so as far as the prompt still lacks
- * it, and never grows: what is given back may be anybody's.
- * Return: for seq_promise_put(), when the table is as it will be.
+ * The reservation stays as far as the prompt still lacks blocks.  It never grows:
+ * a block that is given back may go to any sequence.
+ * Return: the reservation, for seq_promise_put() after the table has changed.
  */
 u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
 {
@@ -368,7 +368,7 @@ void seq_promise_put(struct kv_seq *s, u32 keep)
 		s->dirty = CORE_NONE;
 }
 
-/* Nothing beyond what is valid or covered by an open step is kept. */
+/* Give back blocks beyond the tokens that are valid or covered by an open step. */
 void seq_trim_to_cover(struct core *c, struct kv_seq *s)
 {
 	u32 want = tokens_to_blocks(seq_domain(c, s), s->cover);
@@ -382,7 +382,7 @@ void seq_trim_to_cover(struct core *c, struct kv_seq *s)
 	}
 }
 
-/* Every block and promise of the sequence goes; it is resident no more. */
+/* Take all blocks and the reservation of the sequence; it is resident no more. */
 void seq_strip(struct core *c, struct kv_seq *s)
 {
 	if (s->flags & SEQF_RUNNING)
@@ -391,7 +391,7 @@ void seq_strip(struct core *c, struct kv_seq *s)
 		wait_del(c, s);
 	if (s->state == KVMM_SEQ_MARKED) {
 		seq_domain(c, s)->nr_marked--;
-		core_kick(c);	/* what it was taken for waits for it */
+		core_kick(c);	/* the sequence that it was taken for waits */
 	}
 	fill_wait_end(c, s);
 	seq_drop_reservation(c, s);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * seq.h - sequences, the lists they are on, preemption
- */
+/* seq.h - sequences, the lists they are on, preemption */
 #ifndef KVMM_CORE_SEQ_H
 #define KVMM_CORE_SEQ_H
 
@@ -35,8 +33,8 @@ void seq_set_priority(struct core *c, struct kv_seq *s, u32 priority);
 void run_add(struct core *c, struct kv_seq *s);
 void run_del(struct core *c, struct kv_seq *s);
 
-/* ids.c: token ids of sequences that wait */
-/* Reads ids of a sequence in order. */
+/* ids.c: token ids of waiting sequences */
+/* Place in the ids of a sequence, which are read in order. */
 struct id_cursor {
 	u32	page;
 	u32	pos;
@@ -49,7 +47,7 @@ void ids_skip(const struct core *c, struct id_cursor *cur, u32 nr);
 void seq_drop_ids(struct core *c, struct kv_seq *s);
 u32 ids_share(const struct core *c);
 
-/* advise.c: what a client says about what it leaves behind */
+/* advise.c: advice of clients about the cache that a sequence leaves */
 void advise_retention(struct kv_seq *s, u32 advice, u64 until);
 int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a);
 u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx);

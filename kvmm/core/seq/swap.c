@@ -2,8 +2,8 @@
 /*
  * swap.c - whole sequences out to the lower tiers
  *
- * A victim family is swapped when its blocks have, or can get, slots in the
- * host pool and that costs less than computing it again: bytes out and in over
+ * A victim family is swapped out when its blocks have, or can get, slots in the
+ * host pool and that costs less than computing them again: bytes out and in over
  * the measured rate of copies, against tokens over the client's measured rate
  * of prefill, biased by swappiness.  The tables then name lower-tier entries
  * instead of blocks.  The blocks lose the references of these sequences: a block
@@ -63,7 +63,7 @@ static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
 	return nr;
 }
 
-/* By what was measured: is it cheaper to move than to compute again? */
+/* Is it cheaper to copy the blocks than to compute them again, as measured? */
 static bool swap_pays(const struct core *c, const struct kv_domain *d,
 		      u32 nr_blocks, u32 fresh)
 {
@@ -89,7 +89,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 		 s->cause, 1, s->valid_len);
 	run_del(c, s);
 	d->nr_marked--;
-	core_kick(c);	/* what it is taken for waits for it */
+	core_kick(c);	/* the sequence that it is taken for waits */
 	why_taken(c, s, true);
 	seq_drop_reservation(c, s);
 	/* From the end: leaves are older than roots on the LRU list. */
@@ -122,8 +122,8 @@ static void swap_one(struct core *c, struct kv_seq *s)
 }
 
 /*
- * Host slots and records for all of the family.  Making room may drop clean
- * copies that were counted on, so count again until it is true.
+ * Make room for the family: host slots and records.  That may drop clean copies
+ * that were counted, so count again until it is true.
  */
 static bool family_room(struct core *c, struct kv_seq *s, u32 state)
 {
@@ -139,7 +139,7 @@ static bool family_room(struct core *c, struct kv_seq *s, u32 state)
 	return false;
 }
 
-/* Is there a tier for the members in @state, and does it pay? */
+/* Is there a tier for the members in @state, and does swapping pay? */
 static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 {
 	const struct kv_domain *d = seq_domain(c, s);
@@ -158,9 +158,9 @@ static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 }
 
 /**
- * swap_family() - preempt the marked of a family by swap, if that is possible
+ * swap_family() - swap out the marked sequences of a family, if that is possible
  *
- * Return: false: nothing was done, they are to be recomputed.
+ * Return: false: nothing was done, the sequences are to be recomputed.
  */
 bool swap_family(struct core *c, struct kv_seq *s)
 {
@@ -195,9 +195,9 @@ static bool family_is_idle(const struct core *c, const struct kv_seq *s)
 /**
  * swap_advise() - PAGEOUT and WILLNEED
  *
- * PAGEOUT takes the whole family and keeps @s out until WILLNEED.
- * Return: 0; -EBUSY: a step is open; -EAGAIN: no tier has room, or computing
- * again would cost less: it stays; -ESTALE: not in a state for it;
+ * PAGEOUT swaps out the whole family and keeps @s out until WILLNEED.
+ * Return: 0; -EBUSY: a step is open; -EAGAIN: the family stays, since no tier has
+ * room or computing again would cost less; -ESTALE: not in a state for it;
  * -EOPNOTSUPP: another advice.
  */
 int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
@@ -205,7 +205,10 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 	if (advice == KVMM_ADV_WILLNEED) {
 		if (s->flags & SEQF_PAGEDOUT) {
 			s->flags &= ~SEQF_PAGEDOUT;
-			/* It waits from now on, and whoever asks is not idle. */
+			/*
+			 * It waits from now on, and is not idle, since its client
+			 * asks for it.
+			 */
 			s->since = c->now;
 			s->active = c->now;
 			s->stuck = 0;
@@ -221,7 +224,7 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 		return -EBUSY;
 	if (!family_swappable(c, s, KVMM_SEQ_READY))
 		return -EAGAIN;
-	/* Room for it was made of clean copies, its own too: do not ask twice. */
+	/* Clean copies were dropped to make room, maybe its own: do not decide twice. */
 	s->flags |= SEQF_DECIDED;
 	family_mark(c, s, CORE_CAUSE_advice, NULL);
 	s->flags &= ~SEQF_DECIDED;
