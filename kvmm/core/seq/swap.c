@@ -205,10 +205,7 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 	if (advice == KVMM_ADV_WILLNEED) {
 		if (s->flags & SEQF_PAGEDOUT) {
 			s->flags &= ~SEQF_PAGEDOUT;
-			/*
-			 * It waits from now on, and is not idle, since its client
-			 * asks for it.
-			 */
+			/* It waits from now on; its client asks for it, so it is not idle. */
 			s->since = c->now;
 			s->active = c->now;
 			s->stuck = 0;
