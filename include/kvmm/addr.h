@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * addr.h - the address that something listens on, as options say it
- */
+/* addr.h - addresses to listen on, as options give them */
 #ifndef KVMM_ADDR_H
 #define KVMM_ADDR_H
 
@@ -12,8 +10,8 @@
 #define KV_ADDR_TEXT	(INET6_ADDRSTRLEN + 16)
 
 /**
- * struct kv_addr - where to listen
- * @len: bytes of the address; 0: nowhere
+ * struct kv_addr - an address to listen on
+ * @len: bytes of the address; 0: listen nowhere
  */
 struct kv_addr {
 	socklen_t			len;
@@ -26,8 +24,8 @@ struct kv_addr {
 
 /**
  * kv_addr_parse() - `off`, `PORT`, `ADDR:PORT` or `[ADDR]:PORT`
- * @text: numbers alone: no names are looked up.  A port alone is one of
- *        127.0.0.1; 0 is any that is free
+ * @text: numbers alone: no names are looked up.  A port alone belongs to
+ *        127.0.0.1; port 0 is any free one
  *
  * Return: 0 or -EINVAL.
  */

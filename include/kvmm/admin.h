@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * admin.h - asking a daemon to do something
+ * admin.h - requests that change a daemon
  *
  * The admin socket is a Unix seqpacket socket beside the view socket, for
  * root and the daemon's own user.  One connection carries one request and its
@@ -18,13 +18,13 @@
  *	drop_caches [DOMAIN]			of all domains when none is named
  *	evict BYTES DOMAIN			device memory of its cache; BYTES 0:
  *						all of it
- *	pin BYTES DOMAIN			BYTES 0: what it has now
+ *	pin BYTES DOMAIN			BYTES 0: the memory it has now
  *	unpin 0 DOMAIN
- *	drain ON WHAT				node, tenant/NAME or client/ID;
- *						ON 0: no more
+ *	drain ON TARGET				node, tenant/NAME or client/ID;
+ *						ON 0: undo it
  *	log LEVEL				of kvmm and swapd
  *	upgrade COLD PATH			and the program as SCM_RIGHTS;
- *						COLD 1: whatever its layout is
+ *						COLD 1: its layout may differ
  *
  * The answer is any number of `progress TEXT`, then `ok TEXT` or
  * `error ERRNO TEXT`, each a message; then the daemon closes.
@@ -66,13 +66,13 @@ int __must_check kv_admin_path(const char *view, char *path, size_t len);
 
 /**
  * kv_admin_set_request() - the request that changes a file of mode 0644
- * @path:  as its file is named: domain/NAME/memory.max, pool/gpu0/size,
+ * @path:  name of the file: domain/NAME/memory.max, pool/gpu0/size,
  *         sys/vm/NAME, events/NAME/enable, events/enable
  * @value: bytes, with K, M, G or T behind, or max for a domain's; of sys/vm and
  *         events a number
  * @req:   takes the request, @len bytes
  *
- * Return: 0; -ENOENT: no such file can be set; -EINVAL: the value is none;
+ * Return: 0; -ENOENT: no such file can be set; -EINVAL: the value is wrong;
  * -ENAMETOOLONG.
  */
 int __must_check kv_admin_set_request(const char *path, const char *value,
@@ -81,7 +81,7 @@ int __must_check kv_admin_set_request(const char *path, const char *value,
 /**
  * kv_admin_ask() - one request, one answer
  * Return: 0 when a whole answer came; -errno of connecting; -ECONNABORTED
- * when the daemon went away, -EPROTO for an answer that is none, -ETIMEDOUT.
+ * when the daemon went away, -EPROTO for a malformed answer, -ETIMEDOUT.
  */
 int __must_check kv_admin_ask(struct kv_admin *a, const char *req);
 

@@ -3,7 +3,7 @@
  * bug.h - when a program's own records contradict each other
  *
  * For facts that no input can make false: an assertion that stays on in
- * production.  Whatever a client, a disk or an operator can cause is a
+ * production.  A fault that a client, a disk or an operator can cause is a
  * negative errno instead.
  */
 #ifndef KVMM_BUG_H
@@ -11,7 +11,7 @@
 
 #include <kvmm/types.h>
 
-/* Log which rule broke, and where; end the process. */
+/* Log the rule that broke, and the place; end the process. */
 void kv_bug(const char *file, int line, const char *what) __noreturn;
 
 #define KV_BUG_ON(cond)							\

@@ -2,8 +2,8 @@
 /*
  * config.h - options from a file and from the environment
  *
- * What a program's table of options names may be said in four places; the
- * first of these that says it counts:
+ * An option in a program's table can be set in four places; the first of these
+ * that sets it counts:
  *
  *	the command line	--pool-size 8G
  *	the environment		KVMM_POOL_SIZE=8G
@@ -13,13 +13,13 @@
  * An option that may be given several times is replaced as a whole: of two
  * --tenant and three in the file, the two count.
  *
- * The file has one `key = value` a line, below a `[section]` where a program
- * has several.  A # at the beginning of a line, or behind a blank, begins a
- * comment.  A flag is yes or no.  What is not known, is there twice or has a
- * wrong value is refused with its line, also where somebody else's word counts.
+ * The file has one `key = value` a line, below a `[section]` if a program has
+ * several.  A # at the beginning of a line, or after a blank, begins a comment.
+ * A flag is yes or no.  A key that is unknown, is there twice or has a wrong
+ * value is refused with its line, even if another place overrides it.
  *
- * Who trusts the file trusts who can write it, so root reads only what root
- * alone could have put there.
+ * A program that trusts the file trusts every user that can write it, so root
+ * reads only a file that root alone could have put there.
  */
 #ifndef KVMM_CONFIG_H
 #define KVMM_CONFIG_H
@@ -30,7 +30,7 @@
 #define KV_CONFIG_MAX	65536	/* bytes of a file */
 #define KV_CONFIG_NONE	"none"	/* given as a file: read none */
 
-/* Where a value comes from, the last word last. */
+/* Source of a value; a later source overrides an earlier one. */
 enum kv_source {
 	KV_FROM_DEFAULT,
 	KV_FROM_FILE,
@@ -39,9 +39,9 @@ enum kv_source {
 };
 
 /**
- * struct kv_origin - who said what an option is
- * @line:  of the file, where that has it, whether or not it counts
- * @words: of a list from the environment, into which it points
+ * struct kv_origin - the source of an option's value
+ * @line:  line of the file that sets the option, even if it is overridden
+ * @words: text of a list from the environment; the list points into it
  */
 struct kv_origin {
 	enum kv_source	source;
@@ -51,15 +51,15 @@ struct kv_origin {
 
 /**
  * struct kv_section - one table of options
- * @name:      in the file, "kvmm"
- * @about:     what it is, for the default file
- * @env:       what names in the environment begin with, "KVMM_"
- * @line_only: names, each between blanks, of those that only the command line
- *             gives; may be NULL
+ * @name:      name of the section in the file, "kvmm"
+ * @about:     its description, for the default file
+ * @env:       prefix of its names in the environment, "KVMM_"
+ * @line_only: names, each between blanks, of options that only the command line
+ *             can set; may be NULL
  * @opts:      @nr of them
- * @values:    their structure
- * @judge:     what the kind of the option does not know of its value: 0, or
- *             -EINVAL with @text filled, which begins with --NAME; may be NULL
+ * @values:    the structure of their values
+ * @judge:     checks a value beyond the kind of its option: 0, or -EINVAL with
+ *             @text filled, which begins with --NAME; may be NULL
  * @from:      filled in
  */
 struct kv_section {
@@ -76,13 +76,13 @@ struct kv_section {
 };
 
 /**
- * struct kv_config - all that a program takes from one file
+ * struct kv_config - all sections that a program reads from one file
  * @name:     of the file, for people
  * @section:  @nr of them; the first is that of the program, and its keys may
  *            stand before any [section]
  * @env_path: variable that names the file
  * @path:     of the file that was read; "": none
- * @text:     of it; values point into it
+ * @text:     text of the file; values point into it
  */
 struct kv_config {
 	const char		*name;
@@ -94,18 +94,18 @@ struct kv_config {
 };
 
 /**
- * kv_config_parse() - all four places
- * @prog:  whose options the first section has
+ * kv_config_parse() - read the options of all four places
+ * @prog:  program of the first section
  * @cfg:   read, and filled in
  * @asked: path of the file; NULL: $@env_path, else @dflt
- * @dflt:  path of a file that need not be there, or NULL
+ * @dflt:  path of a file that need not exist, or NULL
  * @argv:  as of kv_opts_parse()
- * @text:  @len bytes for one line that names what is wrong and the remedy
+ * @text:  @len bytes for one line that names the fault and the remedy
  *
  * Values point into memory that is never freed.
  *
  * Return: the number of operands; -ECANCELED as of kv_opts_parse(); -EINVAL:
- * the command line or the environment is wrong; -EBADMSG: the file is, or
+ * the command line or the environment is wrong; -EBADMSG: the file is wrong, or
  * cannot be read.
  */
 int __must_check kv_config_parse(const struct kv_program *prog,
@@ -114,7 +114,7 @@ int __must_check kv_config_parse(const struct kv_program *prog,
 				 char *text, size_t len);
 
 /**
- * kv_config_default_path() - where a file is looked for
+ * kv_config_default_path() - the default path of a file
  * @name: "kvmm.conf"
  *
  * In /etc/kvmm for root; for others in $XDG_CONFIG_HOME/kvmm, else in
@@ -125,18 +125,18 @@ int __must_check kv_config_parse(const struct kv_program *prog,
 const char *kv_config_default_path(const char *name, char *buf, size_t len);
 
 /**
- * kv_config_way() - is all on the way to @path out of the reach of others
- * @text: @len bytes for one line, which names what is not
+ * kv_config_way() - can no other user replace a part of @path?
+ * @text: @len bytes for one line, which names the part that others can replace
  *
- * Each directory, and each link, belongs to root or to us, and others may write
- * none that is not as /tmp.
+ * Each directory, and each link, must belong to root or to this user.  Others may
+ * write to no directory, unless it is sticky like /tmp.
  *
  * Return: 0; -EPERM with @text filled; another negative errno without.
  */
 int __must_check kv_config_way(const char *path, char *text, size_t len);
 
 /**
- * kv_config_open() - open a file for reading that only who is trusted may write
+ * kv_config_open() - open a file that only trusted users may write, for reading
  * @path: for root every directory on the way, and each link, must be out of
  *        others' reach
  * @text: @len bytes for one line, which names @path
@@ -149,34 +149,34 @@ int __must_check kv_config_open(const char *path, char *text, size_t len);
 char *kv_config_env_name(const struct kv_section *s, const struct kv_opt *o,
 			 char *buf, size_t len);
 
-/* kv_config_has() - may a file and the environment say it? */
+/* kv_config_has() - may a file and the environment set the option? */
 bool kv_config_has(const struct kv_section *s, const struct kv_opt *o);
 
 /**
  * kv_opt_format() - a value as text that the parser reads
- * @nr:  which one, of a list
+ * @nr:  index of the value in a list
  *
- * Return: whether there is one: a str may be NULL, a list shorter.
+ * Return: false: there is no such value: a str is NULL, or a list is shorter.
  */
 bool kv_opt_format(const struct kv_opt *o, const void *values, u32 nr,
 		   char *buf, size_t len);
 
 /**
- * kv_config_args() - what file and environment said, as options
+ * kv_config_args() - settings of the file and the environment, as options
  * @argv: gets up to @max of them, each "--name=value", never freed
  *
- * Return: how many, or -ENOMEM, -E2BIG.
+ * Return: their number, or -ENOMEM, -E2BIG.
  */
 int __must_check kv_config_args(const struct kv_section *s, char **argv,
 				u32 max);
 
-/* kv_config_print() - every value and where it comes from, as a file */
+/* kv_config_print() - print every value and its source, as a file */
 void kv_config_print(const struct kv_config *cfg, FILE *out);
 
-/* kv_config_print_default() - a file that says what is so without one */
+/* kv_config_print_default() - print a file that sets every option to its default */
 void kv_config_print_default(const struct kv_config *cfg, FILE *out);
 
-/* kv_config_man() - the page of the manual on the file */
+/* kv_config_man() - print the manual page of the file */
 void kv_config_man(const struct kv_config *cfg, FILE *out);
 
 #endif /* KVMM_CONFIG_H */

@@ -3,8 +3,8 @@
  * crash.h - places in the core where a test may end it
  *
  * A core can be ended anywhere; these are the places between two groups of
- * stores that change primary facts (adopt.c), by name, so that a daemon and
- * the simulator can be told one.  They are passed to core_ops.crash.
+ * stores that change primary facts (adopt.c).  Each has a name, so that a test
+ * can select it in a daemon or the simulator.  The core passes it to core_ops.crash.
  */
 #ifndef KVMM_CRASH_H
 #define KVMM_CRASH_H

@@ -3,11 +3,10 @@
  * cudrv.h - the CUDA driver, found at run time
  *
  * Nothing of the project is linked to CUDA: a program that can use a GPU opens
- * the driver's library, and one machine without it runs the same binary.  So
- * what is used of the driver's interface is declared here, each function once,
- * in one list; neither headers nor libraries of the toolkit are needed to
- * build.  A test compares every declaration with cuda.h where that is
- * installed.
+ * the driver's library, and a machine without it runs the same binary.  So this
+ * file declares the part of the driver's interface that is used, each function
+ * once, in one list; a build needs no headers or libraries of the toolkit.  A test
+ * compares every declaration with cuda.h where that is installed.
  *
  * $KVMM_LIBCUDA names another library: tests put one there that runs on a CPU.
  *
@@ -32,7 +31,7 @@ typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUarray_st *CUarray;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
-/* Results that somebody tells apart. */
+/* Results that callers tell apart. */
 enum {
 	CUDA_SUCCESS			= 0,
 	CUDA_ERROR_INVALID_VALUE	= 1,
@@ -142,7 +141,7 @@ struct cu_uuid {
 
 /*
  * x(name, symbol, (parameters)): all of them return CUresult.  The symbol is
- * that of the ABI which the parameters describe.
+ * that of the ABI that the parameters describe.
  */
 #define CUDRV_FUNCTIONS(x)						\
 	x(Init, "cuInit", (unsigned int))				\
@@ -252,10 +251,10 @@ struct cu_api {
 
 /**
  * cudrv_open() - load the driver, once a process
- * @why: @len bytes for one line that says why not; may be NULL
+ * @why: @len bytes for one line with the reason of a failure; may be NULL
  *
- * Opens the library, finds every function and calls cuInit().  What failed is
- * not tried again.
+ * Opens the library, finds every function and calls cuInit().  A failure is
+ * final: the driver is not opened again.
  *
  * Return: the functions, valid for ever, or NULL.
  *

@@ -6,8 +6,8 @@
  *	KVMM_FAULT=segment_create:3		the third time only
  *	KVMM_FAULT=extent_create:1,mm_die:5	two points
  *
- * To the list here come the crash points of the core, as crash_NAME: there the
- * daemon dies in the middle of an event, in the first life alone.
+ * The crash points of the core are points too, as crash_NAME: there the daemon
+ * dies in the middle of an event, in its first life only.
  *
  * The code at a point decides what goes wrong: most points return the error of
  * the system call beside them, those named die end the process as a signal would,
@@ -76,13 +76,13 @@ extern bool kv_fault_armed;
 /* The part of kv_fault() that is not inline. */
 bool kv_fault_slow(enum kv_fault point);
 
-/* kv_fault() - is this passing of @point the one that is to go wrong? */
+/* kv_fault() - is the fault of @point due, at this passing? */
 static inline bool kv_fault(enum kv_fault point)
 {
 	return kv_fault_armed && kv_fault_slow(point);
 }
 
-/* kv_fault_die() - end as by SIGKILL, if @point says so */
+/* kv_fault_die() - end as by SIGKILL, if the fault of @point is due */
 void kv_fault_die(enum kv_fault point);
 
 /* kv_fault_crash_none() - no crash point is armed any more */
@@ -91,7 +91,7 @@ void kv_fault_crash_none(void);
 /**
  * kv_fault_init() - arm points, before threads exist
  * @spec: value of KVMM_FAULT, or NULL: arm none
- * @text: @len bytes for one line that says what is wrong with @spec
+ * @text: @len bytes for one line that names the fault in @spec
  *
  * Return: 0 or -EINVAL.
  */

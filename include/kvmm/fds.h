@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * fds.h - descriptors that came with a message
- */
+/* fds.h - descriptors that came with a message */
 #ifndef KVMM_FDS_H
 #define KVMM_FDS_H
 
@@ -13,8 +11,8 @@
  * kv_fds_first() - the first descriptor of a message; all others are closed
  * @msg: as recvmsg() left it
  *
- * Room for one has, by its padding, room for two: who sends more must not fill
- * the table of who asked for one.
+ * A buffer for one descriptor has, by its padding, room for two.  A sender of two
+ * must not fill the descriptor table of a receiver that asked for one.
  *
  * Return: the descriptor, -1: none came.
  */

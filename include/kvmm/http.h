@@ -22,7 +22,7 @@ enum http_method {
 	HTTP_NR_METHODS,
 };
 
-/* Answers of this server, and what they are called. */
+/* Statuses of this server's answers, with their names. */
 #define HTTP_STATUSES(x)						\
 	x(200, "OK")							\
 	x(400, "Bad Request")						\
@@ -41,7 +41,7 @@ enum http_method {
 	x(505, "HTTP Version Not Supported")
 
 /**
- * struct http_head - a request's head, understood
+ * struct http_head - the parsed head of a request
  * @method:     HTTP_GET ..
  * @path:       @path_len bytes inside the head, without the query
  * @http10:     HTTP/1.0: no chunked answer
@@ -49,7 +49,7 @@ enum http_method {
  * @chunked:    the body comes in chunks
  * @expect:     the client waits for "100 Continue"
  * @length:     of the body, 0 without one
- * @id:         X-Request-Id where it is fit to be repeated, else ""
+ * @id:         X-Request-Id if it may be repeated in the answer, else ""
  * @bearer:     the token of "Authorization: Bearer", or NULL; @bearer_len bytes
  */
 struct http_head {
@@ -67,12 +67,12 @@ struct http_head {
 };
 
 /**
- * http_parse_head() - understand a head, strictly
+ * http_parse_head() - parse a head, strictly
  * @p:   @n bytes, up to and with the empty line
  * @why: on failure, a phrase
  *
- * What two readers could understand in two ways is refused: bare line feeds,
- * folded lines, blanks before a colon, several lengths, a length beside
+ * A head that two readers could understand in two ways is refused: bare line
+ * feeds, folded lines, blanks before a colon, several lengths, a length beside
  * chunks, chunks that are coded twice.
  *
  * Return: 0, or the status of the answer: 400, 417, 431, 501, 505.
@@ -84,7 +84,7 @@ int http_parse_head(const char *p, size_t n, struct http_head *h,
 size_t http_find_head(const char *p, size_t n);
 
 /**
- * struct http_chunks - where in a chunked body we are; all zero is its start
+ * struct http_chunks - position in a chunked body; all zero is its start
  * @state: private
  * @left:  bytes of this chunk to come
  * @line:  bytes of the line being read
@@ -101,7 +101,7 @@ struct http_chunks {
  * http_chunks_push() - decode a piece of a chunked body
  * @p:    @n bytes
  * @used: how many of them belong to this body
- * @out:  gets what they say
+ * @out:  gets the decoded bytes
  * @max:  most bytes of body
  *
  * Return: 1: the body is whole; 0: more is to come; else minus the status of
@@ -117,10 +117,10 @@ const char *http_status_text(int status);
  * struct http_answer - the head of an answer
  * @type:    of the content
  * @length:  of the body; -1: in chunks, or up to the end of the connection
- * @http10:  the request's
- * @close:   the connection ends after it
+ * @http10:  http_head.http10 of the request
+ * @close:   the connection ends after the answer
  * @id:      X-Request-Id to be repeated, or ""
- * @headers: more of them, each with its CR LF, or NULL
+ * @headers: more headers, each with its CR LF, or NULL
  */
 struct http_answer {
 	int		status;

@@ -3,8 +3,8 @@
  * kvmm_options.h - the daemon's options, once
  *
  * The structure, the parser, --help, the file of options and the manual are
- * made from this list.  kvmm-hold reads the file and the environment, and gives
- * what they say to every kvmm that it starts, as options.
+ * made from this list.  kvmm-hold reads the file and the environment, and passes
+ * their settings as options to every kvmm that it starts.
  */
 #ifndef KVMM_KVMM_OPTIONS_H
 #define KVMM_KVMM_OPTIONS_H
@@ -138,10 +138,10 @@ enum {
 extern const struct kv_opt kvmm_opts[KVMM_NR_OPTS];
 extern const struct kv_exit kvmm_exits[KVMM_NR_EXITS];
 
-/* What may follow the options of kvmm and kvmm-hold. */
+/* Operands of kvmm and kvmm-hold. */
 #define KVMM_OPERANDS	"[--check-config [FILE]]"
 
-/* The options of kvmm, and what its file says for swapd. */
+/* The options of kvmm, and those that its file sets for swapd. */
 struct kvmm_config {
 	struct kv_config		file;
 	struct kv_section		section[2];
@@ -149,23 +149,23 @@ struct kvmm_config {
 	struct swapd_own_options	swapd;
 };
 
-/* kvmm_config_init() - where the options are to be written */
+/* kvmm_config_init() - set the place that the options are written to */
 void kvmm_config_init(struct kvmm_config *c, struct kvmm_options *o);
 
 /**
- * kvmm_config_read() - the options of kvmm and kvmm-hold
- * @held: by kvmm-hold, which has read file and environment
- * @argv: is not changed
- * @text: @len bytes for one line that names what is wrong and the remedy
+ * kvmm_config_read() - read the options of kvmm and kvmm-hold
+ * @held: started by kvmm-hold, which has read file and environment
+ * @argv: not changed
+ * @text: @len bytes for one line that names the fault and the remedy
  *
  * Return: 0, -ECANCELED or -EBADMSG as kv_config_parse(); -EINVAL: the command
- * line is wrong, and nothing else was read; -EDOM: the environment is.
+ * line is wrong, and nothing else was read; -EDOM: the environment is wrong.
  */
 int __must_check kvmm_config_read(const struct kv_program *prog,
 				  struct kvmm_config *c, bool held, int argc,
 				  char **argv, char *text, size_t len);
 
-/* kvmm_config_file() - what there is to be said in it */
+/* kvmm_config_file() - a description of the file, without values */
 const struct kv_config *kvmm_config_file(void);
 
 #endif /* KVMM_KVMM_OPTIONS_H */

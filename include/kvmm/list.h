@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * list.h - a ring of members embedded in what they list
+ * list.h - rings of members that are embedded in structures
  *
  * The head is a member like the others; an empty ring is a head that points
  * at itself, and so is a member that is in no ring.  Nothing is allocated and

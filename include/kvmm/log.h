@@ -26,14 +26,14 @@ void kv_log_init(const char *program, enum kv_log_level max_level);
  */
 void kv_log_never_wait(void);
 
-/* kv_log_set() - from now on; any thread */
+/* kv_log_set() - set the level from now on; from any thread */
 void kv_log_set(enum kv_log_level max_level);
 enum kv_log_level kv_log_level(void);
 
 /* kv_log_level_name() - "err", "warn", "info" or "debug" */
 const char *kv_log_level_name(enum kv_log_level level);
 
-/* kv_log_level_parse() - the level of such a word: 0 or -EINVAL */
+/* kv_log_level_parse() - the level of a word: 0 or -EINVAL */
 int __must_check kv_log_level_parse(const char *word,
 				    enum kv_log_level *level);
 
@@ -46,8 +46,8 @@ bool kv_log_wants(enum kv_log_level level);
 #define KV_LOG_LINE_MAX	1024
 
 /**
- * struct kv_log_line - a line that was kept
- * @seq:   its number, from 0; those of lines that could not be kept are missing
+ * struct kv_log_line - a kept line
+ * @seq:   its number, from 0; numbers of lines that could not be kept are missing
  * @usec:  CLOCK_MONOTONIC
  * @level: enum kv_log_level
  * @text:  without the program's name, the level and a newline
@@ -61,23 +61,23 @@ struct kv_log_line {
 
 /**
  * kv_log_keep() - keep the last lines, also those for which stderr had no room
- * @nr: of them
+ * @nr: number of lines
  *
- * Once, before threads exist.
- * Return: 0 or -ENOMEM: then none is kept.
+ * Context: once, before threads exist.
+ * Return: 0 or -ENOMEM: then no line is kept.
  */
 int __must_check kv_log_keep(u32 nr);
 
 /**
- * kv_log_kept() - a line that was kept
- * @seq:  number of the first that is wanted
- * @line: takes that or the next one there is
+ * kv_log_kept() - read a kept line
+ * @seq:  number of the wanted line
+ * @line: takes that line or the next kept one
  *
- * Context: any thread.  Return: false when there is none any more.
+ * Context: any thread.  Return: false: there is no such line.
  */
 bool kv_log_kept(u64 seq, struct kv_log_line *line);
 
-/* Lines that strangers may cause; all zero is its start. */
+/* Budget of lines that strangers may cause; all zero is its start. */
 struct kv_log_budget {
 	u64	period;
 	u32	used;
@@ -85,9 +85,9 @@ struct kv_log_budget {
 
 /**
  * kv_log_spend() - may one more of these lines be written?
- * @b:     of such lines
- * @burst: how many of them may be in KV_LOG_PERIOD_S seconds
- * @what:  they are about, for the line that says how many were left out
+ * @b:     their budget
+ * @burst: most of them in KV_LOG_PERIOD_S seconds
+ * @what:  their subject, for the line that counts those left out
  *
  * Context: any thread; races let a line more or less through.
  */

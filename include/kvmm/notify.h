@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * notify.h - telling a service manager how it goes
+ * notify.h - messages to a service manager about the state of a program
  *
  * The protocol of systemd's Type=notify: a datagram of lines NAME=VALUE to the
  * socket that $NOTIFY_SOCKET names.
@@ -18,12 +18,12 @@
 void kv_notify_init(void);
 
 /**
- * kv_notify() - tell it, if there is somebody who listens
+ * kv_notify() - send a message to the service manager, if there is one
  * @state: "READY=1", "STOPPING=1", "STATUS=text"; several on lines of their own
  *
- * Nobody waits, and what cannot be told is not told.
+ * Does not wait: a message that cannot be sent at once is dropped.
  *
- * Return: 0, also when nobody listens, or a negative errno.
+ * Return: 0, also without a service manager, or a negative errno.
  */
 int kv_notify(const char *state);
 

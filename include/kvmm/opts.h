@@ -27,18 +27,18 @@
  *
  *	str	const char *	any text, not copied
  *	size	u64		bytes: 4096, 64K, 256M, 80G, 1T
- *	amount	struct kv_amount  bytes, 25%, or auto; the program decides of what
+ *	amount	struct kv_amount  bytes, 25% of a total, or auto; the program
+ *				knows the total and the rule of auto
  *	uint	u32		decimal
  *	flag	bool		takes no value
  *	choice	u32		index of one word of the meta text, "auto|host"
  *	list	struct kv_list	any text, each time that the option is given
  *
- * A default is text and goes through the same parser, so what --help says is
- * what the program does.  `--name VALUE` and `--name=VALUE` are the same;
- * `--` ends the options.  --help, which is also -h, and --version are there by
- * themselves, and so are, for the build, --print-man, --print-completion and,
- * where a program reads a file of options (config.h), --print-config and
- * --print-config-man.
+ * A default is text and goes through the same parser, so the program does as
+ * --help says.  `--name VALUE` and `--name=VALUE` are the same; `--` ends the
+ * options.  Every program also has --help (-h) and --version, and for the build
+ * --print-man and --print-completion; a program that reads a file of options
+ * (config.h) has --print-config and --print-config-man.
  */
 #ifndef KVMM_OPTS_H
 #define KVMM_OPTS_H
@@ -60,7 +60,7 @@ enum kv_opt_kind {
 
 #define KV_LIST_MAX	32
 
-/* What an option was given, in order; not copied. */
+/* The values that an option was given, in order; not copied. */
 struct kv_list {
 	u32		nr;
 	const char	*s[KV_LIST_MAX];
@@ -72,7 +72,7 @@ enum kv_amount_unit {
 	KV_AMOUNT_AUTO,		/* the program's rule; no value */
 };
 
-/* How much was asked for; bytes are checked against the option's bounds. */
+/* An amount as given; bytes are checked against the option's bounds. */
 struct kv_amount {
 	enum kv_amount_unit	unit;
 	u64			value;
@@ -86,8 +86,8 @@ struct kv_amount {
  * @def:    default as text; NULL: none (0, false or NULL)
  * @lo:     least value of size, amount and uint
  * @hi:     greatest value of them; 0: no bound
- * @meta:   what --help calls the value; for a choice its words
- * @help:   what it does, without full stop
+ * @meta:   name of the value in --help; for a choice its words
+ * @help:   its effect, without full stop
  */
 struct kv_opt {
 	const char		*name;
@@ -116,7 +116,7 @@ struct kv_opt {
 		.lo = _lo, .hi = _hi, .meta = _meta, .help = _help,	\
 	},
 
-/* An exit code and what it means, for --help and the manual. */
+/* An exit code and its meaning, for --help and the manual. */
 struct kv_exit {
 	int		code;
 	const char	*text;
@@ -126,9 +126,9 @@ struct kv_program;
 struct kv_config;
 
 /**
- * struct kv_command - a word that says what to do, before operands
+ * struct kv_command - a command: a word before the operands
  * @operands: as usage text
- * @help:     what it does
+ * @help:     its effect
  * @prog:     its own options and commands; NULL: those of the program
  */
 struct kv_command {
@@ -139,16 +139,16 @@ struct kv_command {
 };
 
 /**
- * struct kv_program - what a program says of itself
- * @name:     as it is called
- * @brief:    what it is, in a few words; NULL: it has no page of its own
+ * struct kv_program - the description of a program
+ * @name:     of the program
+ * @brief:    a few words about it; NULL: it has no manual page
  * @man:      section of the manual
- * @operands: what may follow the options, as usage text, or NULL: nothing
+ * @operands: operands after the options, as usage text; NULL: none
  * @about:    one paragraph
  * @opts:     @nr_opts of them
  * @exits:    @nr_exits of them; may be NULL
  * @commands: @nr_commands of them; may be NULL
- * @more:     prints what follows in --help; may be NULL
+ * @more:     prints the end of --help; may be NULL
  * @file:     the file of options that it reads; NULL: it reads none
  */
 struct kv_program {
@@ -168,7 +168,7 @@ struct kv_program {
 };
 
 /**
- * kv_opts_parse() - defaults, then what the command line says
+ * kv_opts_parse() - set defaults, then the options of the command line
  * @prog:   the program
  * @values: its structure of options; written whole, also on failure
  * @argv:   operands are moved to its front, NULL behind them
@@ -183,7 +183,7 @@ int __must_check kv_opts_parse(const struct kv_program *prog, void *values,
 			       int argc, char **argv, char *text, size_t len);
 
 /**
- * kv_opts_parse_keys() - defaults, then what `KEY=VALUE,KEY=VALUE` says
+ * kv_opts_parse_keys() - set defaults, then the keys of `KEY=VALUE,KEY=VALUE`
  * @opts:   @nr keys; no flag and no list among them
  * @values: their structure; written whole
  * @spec:   cut into pieces, to which strings point
@@ -195,27 +195,27 @@ int __must_check kv_opts_parse_keys(const struct kv_opt *opts, u32 nr,
 				    void *values, char *spec, char *text,
 				    size_t len);
 
-/* kv_opts_help() - what --help prints */
+/* kv_opts_help() - print the text of --help */
 void kv_opts_help(const struct kv_program *prog, FILE *out);
 
 /**
- * kv_opts_print() - what the build asks a program for
+ * kv_opts_print() - print a text that the build asks for
  * @what: "man", "completion", "config" or "config-man"
  *
- * Return: false: the program has no such thing.
+ * Return: false: the program has no such text.
  */
 bool kv_opts_print(const struct kv_program *prog, const char *what, FILE *out);
 
-/* kv_opts_man() - its page of the manual, for man(1) */
+/* kv_opts_man() - print the manual page, for man(1) */
 void kv_opts_man(const struct kv_program *prog, FILE *out);
 
-/* kv_opts_completion() - for bash, to be sourced */
+/* kv_opts_completion() - print the completion for bash, to be sourced */
 void kv_opts_completion(const struct kv_program *prog, FILE *out);
 
 /**
- * kv_opts_help_entry() - one entry of a list in such a text, wrapped likewise
+ * kv_opts_help_entry() - print one entry of a list in --help, wrapped as the others
  * @mark: before the name: "--" of an option, "" of a command
- * @meta: what follows the name; "": nothing
+ * @meta: text after the name; "": none
  */
 void kv_opts_help_entry(const char *mark, const char *name, const char *meta,
 			const char *text, FILE *out);

@@ -6,13 +6,13 @@
  * test of the binaries and the macros are made from it.
  *
  * A probe is a nop that a note in the binary names, behind a test of its semaphore:
- * a word that the kernel raises while somebody traces it.  So arguments may be
- * worked out, they cost nothing while nobody looks.  All of them are u64.
+ * a word that the kernel raises while the probe is traced.  So arguments may be
+ * computed: they cost nothing while it is not traced.  All of them are u64.
  *
  * Names and the order of arguments stay; arguments may be added at the end.
  *
  * Without <sys/sdt.h> (Debian: systemtap-sdt-dev), or with KVMM_NO_PROBES, there
- * are none, and the programs are the same otherwise.
+ * are no probes, and the programs are the same otherwise.
  */
 #ifndef KVMM_PROBES_H
 #define KVMM_PROBES_H
@@ -26,10 +26,10 @@
 #endif
 
 /*
- * Name, number of arguments, their names, what happened.  A client, a seq, a domain
- * and an area are named by their numbers in the files of /proc (a seq by that in its
- * client), a request by the engine's number; us are microseconds; errno is positive.
- * A domain of 4294967295 is none: an operator, or the end of something.
+ * Name, number of arguments, their names, the event.  A client, a seq, a domain and
+ * an area have their numbers in the files of /proc (a seq has its number in the
+ * client), a request has the engine's number; us are microseconds; errno is positive.
+ * 4294967295 is no domain: an operator, or the end of something.
  */
 #define KVMM_PROBES(x)							\
 	x(wait,		5, "client seq domain errno blocks",		\
@@ -93,7 +93,7 @@
 	x(step_end,	5, "step entries tokens us model_us",		\
 	  "the step is over, except for delivering its tokens: time since step_begin, and in the model")
 
-/* Their numbers of arguments. */
+/* Numbers of arguments of the probes. */
 enum {
 #define x(name, nr, args, text) KV_PROBE_NR_kvmm_##name = nr,
 	KVMM_PROBES(x)
@@ -106,7 +106,7 @@ enum {
 #undef x
 };
 
-/* For a table of all. */
+/* All providers, for a table of their probes. */
 #define KV_PROVIDERS(x)							\
 	x(kvmm, "kvmm", KVMM_PROBES)					\
 	x(swapd, "swapd", SWAPD_PROBES)					\
@@ -119,7 +119,7 @@ enum {
 #define _SDT_HAS_SEMAPHORES 1
 #include <sys/sdt.h>
 
-/* Where the semaphores of a provider are, in one file of its program. */
+/* Define the semaphore of a probe, in one file of its program. */
 #define KV_PROBE_SEMAPHORE(provider, name)				\
 	volatile unsigned short provider##_##name##_semaphore		\
 	__attribute__((section(".probes")))
@@ -137,7 +137,7 @@ SWAPD_PROBES(x)
 KVRT_PROBES(x)
 #undef x
 
-/* Does anybody look? */
+/* Is the probe traced? */
 #define KV_PROBE_ON(provider, name)					\
 	__builtin_expect(provider##_##name##_semaphore, 0)
 
@@ -160,16 +160,16 @@ KVRT_PROBES(x)
 #define KV_PROBE_SEMAPHORE(provider, name)				\
 	struct kv_no_##provider##_##name
 #define KV_PROBE_ON(provider, name)	0
-/* Looked at by the compiler, never evaluated. */
+/* The compiler checks the arguments; they are never evaluated. */
 #define KV_PROBE_FIRE(p, n, ...)	((void)sizeof((u64[]){ __VA_ARGS__ }))
 #endif
 
 /**
  * KV_PROBE() - a place that can be traced
  * @provider: kvmm, swapd or kvrt
- * @name:     of its list
+ * @name:     a probe of its list
  *
- * What follows are the arguments, which are evaluated only while it is traced.
+ * The arguments follow.  They are evaluated only while the probe is traced.
  */
 #define KV_PROBE(provider, name, ...)					\
 do {									\

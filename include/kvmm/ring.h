@@ -4,10 +4,10 @@
  *
  * Submission and completion rings have one producer and one consumer, in two
  * processes that share no lock and no trust.  An end keeps its own index
- * privately, runs it freely over 32 bits and masks it on use; what lies in
- * shared memory is a published copy, written by one side and only judged by
- * the other: an index that claims more than the ring holds, or that went
- * backwards, is -EPROTO, never followed.
+ * privately, runs it freely over 32 bits and masks it on use.  Shared memory has
+ * a published copy of the index, which one side writes and the other only checks:
+ * an index that claims more than the ring holds, or that went backwards, is
+ * -EPROTO, never followed.
  *
  * Publishing is a release store, looking is an acquire load; every pair is
  * named at both ends.  Entries from the other side are copied once by 8-byte
@@ -31,8 +31,8 @@
  * on its eventfd, which remembers.
  *
  * ring.pml beside this file is a model of all that, checked by spin with x86's
- * store buffers, and names what goes wrong without each of these steps
- * (tests/scripts/spin.sh).  What changes here changes there.
+ * store buffers (tests/scripts/spin.sh).  It lists the faults that a missing step
+ * causes.  Keep both files the same.
  *
  * Every function here works on private state that belongs to one thread, and
  * on shared words.  None blocks but ring_futex_wait().
@@ -187,7 +187,7 @@ static inline u32 ring_prod_slot(const struct ring_prod *p)
 	return p->tail & (p->entries - 1);
 }
 
-/* The entry at ring_prod_slot() is filled; nobody sees it yet. */
+/* The entry at ring_prod_slot() is filled; the consumer does not see it yet. */
 static inline void ring_prod_advance(struct ring_prod *p)
 {
 	p->tail++;
@@ -279,7 +279,7 @@ static inline void ring_cons_publish(struct ring_cons *c)
  * ring_sleep_prepare() - say that this side is about to sleep
  * @flag: need_wake of a client, need_doorbell of the daemon
  *
- * Look at every ring once more after it, and sleep only if all are empty.
+ * The caller then looks at every ring once more, and sleeps only if all are empty.
  */
 static inline void ring_sleep_prepare(u32 *flag)
 {
@@ -305,7 +305,7 @@ static inline bool ring_sleeper_waits(const u32 *flag)
 	return __atomic_load_n(flag, __ATOMIC_RELAXED) != 0;
 }
 
-/* What the client reads before ring_sleep_prepare(), for ring_futex_wait(). */
+/* Read the futex word before ring_sleep_prepare(), for ring_futex_wait(). */
 static inline u32 ring_wake_read(const u32 *wake)
 {
 	return __atomic_load_n(wake, __ATOMIC_ACQUIRE);

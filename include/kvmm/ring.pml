@@ -12,14 +12,13 @@
  * fence waits until the buffer is empty, a lock-free load sees memory, and a
  * system call works on memory.  (Each side keeps what it wrote privately, so it
  * never loads a word of its own.)  Time never passes: neither the daemon's tick
- * nor the client's deadline comes to rescue a wake-up that was lost, so one that
- * is lost is a state in which nobody can move, which spin reports as an invalid
- * end state.
+ * nor the client's deadline makes up for a lost wake-up.  So a lost wake-up is a
+ * state in which neither side can move, and spin reports an invalid end state.
  *
- * What must hold:
- *  - requests are answered, in order, each once, with what was asked: no entry is
+ * The laws:
+ *  - each request is answered once, in order, with its own number: no entry is
  *    read before it is whole, or written over before it is read (assertions);
- *  - the run ends: whoever sleeps is woken (end states);
+ *  - the run ends: a side that sleeps is woken (end states);
  *  - an index never claims more than the ring holds (assertions).
  *
  * Faults to plant, one at a time, by -D; spin must find every one:
@@ -40,7 +39,7 @@
 #define REQS	4
 #endif
 #define N	2		/* entries of the submission ring */
-#define CN	4		/* of the completion ring: what may be under way */
+#define CN	4		/* of the completion ring: most requests under way */
 
 /* Shared words, as both sides find them in memory. */
 #define SQ_TAIL		0	/* the client's */
@@ -63,12 +62,12 @@ chan stores[2] = [DEPTH] of { byte, byte };
 bool bell;		/* the daemon's eventfd: rung since it was waited for */
 bool client_bell;	/* the client's, with BELLS */
 bool in_futex;		/* the client is in FUTEX_WAIT */
-bool done;		/* the client has all it wanted */
+bool done;		/* the client has all completions */
 
 #define STORE(word, value)	stores[ME]!(word), (value)
 #define FENCE			empty(stores[ME])
 
-/* What is in a buffer gets to memory, sooner or later. */
+/* Stores in a buffer get to memory, sooner or later. */
 active [2] proctype memory()
 {
 	byte word, value;
@@ -86,7 +85,7 @@ proctype client()
 	do
 	:: cq_head == REQS -> break
 	:: else ->
-		/* ring_prod_look(), then as many as there is room for, or fewer. */
+		/* ring_prod_look(), then entries as far as there is room, or fewer. */
 		head = mem[SQ_HEAD];
 		assert(tail - head <= N);
 		do

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sandbox.h - what each process may still do once it has started
+ * sandbox.h - rights that each process keeps once it has started
  *
  * The two lists here are the only ones: the filter, the capabilities, the
  * tables in Documentation/security.md and the tests are made from them.
  *
  * A program calls sandbox_prepare() when its options are read, sandbox_drop()
- * when it has all that takes rights and before its first thread that stays,
+ * when it needs no more rights and before its first lasting thread,
  * sandbox_filter() when all its threads run.  kvctl, kvrt and libkvmm have no
  * rights of their own and do not link this.
  */
@@ -17,21 +17,21 @@
 
 #include <kvmm/types.h>
 
-/* Who: bits. */
+/* Processes, as bits. */
 #define SANDBOX_hold	BIT(0)
 #define SANDBOX_kvmm	BIT(1)
 #define SANDBOX_swapd	BIT(2)
 #define SANDBOX_both	(SANDBOX_kvmm | SANDBOX_swapd)
-#define SANDBOX_cuda	BIT(3)	/* with kvmm: what a CUDA driver does in it */
+#define SANDBOX_cuda	BIT(3)	/* with kvmm: a CUDA driver runs in it */
 #define SANDBOX_proc	BIT(4)	/* kvmm-proc */
 #define SANDBOX_http	BIT(5)	/* with proc: it serves metrics */
-#define SANDBOX_mount	BIT(6)	/* with proc: it mounts; of capabilities alone */
+#define SANDBOX_mount	BIT(6)	/* with proc: it mounts; only for capabilities */
 #define SANDBOX_all	(SANDBOX_both | SANDBOX_proc)
 
 /*
- * Capabilities, for root alone: x(name, keeps, starts with, why).  hold and
- * what it starts have no others; who keeps one has it effective until its end,
- * who starts with one until sandbox_drop().
+ * Capabilities, for root alone: x(name, keeps, starts with, why).  hold and its
+ * children have no others.  A process that keeps one has it effective until its
+ * end; a process that starts with one has it until sandbox_drop().
  */
 #define SANDBOX_CAPS(x)							\
 	x(KILL, hold | kvmm, both,					\
@@ -50,7 +50,7 @@
 	x(SETGID, none, all, "change the groups")			\
 	x(SETPCAP, none, all, "give capabilities up for good")
 
-/* What is asked of the arguments: x(name, text). */
+/* Rules for the arguments of a call: x(name, text). */
 #define SANDBOX_RULES(x)						\
 	x(any,		"any")						\
 	x(rdonly,	"for reading alone, nothing is made")		\
@@ -62,7 +62,7 @@
 	x(blksize,	"size of a block device and of its sectors alone")
 
 /*
- * System calls after sandbox_filter(): x(who, name, rule, why).  Any other
+ * System calls after sandbox_filter(): x(process, name, rule, why).  Any other call
  * ends the process with a line that names it.
  */
 #define SANDBOX_CALLS(x)						\
@@ -142,7 +142,7 @@
 	x(both, sysinfo, any, "memory of the machine")			\
 	x(kvmm, unlink, any, "its sockets and lock at the end")		\
 	x(kvmm, unlinkat, any, "the same, where the machine has no unlink") \
-	/* sockets, all of which are there */				\
+	/* sockets, all made before */				\
 	x(kvmm, listen, any, "from then on there are clients")		\
 	x(kvmm, accept4, any, "clients and operators connect")		\
 	x(kvmm, accept, any, "the same, in the thread that closes")	\
@@ -161,7 +161,7 @@
 	x(proc, writev, any, "answers to the kernel's FUSE")		\
 	x(http, accept4, any, "readers of the metrics connect")		\
 	x(http, shutdown, any, "an answer is whole")			\
-	/* only beside a CUDA driver; what a real one needs was not measured */ \
+	/* only beside a CUDA driver; the needs of a real one were not measured */ \
 	x(cuda, ioctl, any, "the driver's devices")			\
 	x(cuda, openat, any, "the same, as far as Landlock lets it")	\
 	x(cuda, open, any, "the same")					\
@@ -217,7 +217,7 @@ extern const u32 sandbox_nr_caps;
 extern const char * const sandbox_rule_text[];
 
 /**
- * struct sandbox - one program's rights; the first block is the caller's
+ * struct sandbox - the rights of a program; the caller fills in the first block
  * @who:     one of SANDBOX_hold, _kvmm, _swapd, _proc; kvmm perhaps with
  *           _cuda, proc with _http
  * @devices: the files of a GPU can be opened
@@ -225,12 +225,12 @@ extern const char * const sandbox_rule_text[];
  * @user:    name, or UID[:GID]; NULL: @dflt if there is one
  * @dflt:    name of the dedicated user; NULL: the user stays
  * @unlinks: directory in which it must be able to remove files; NULL: none
- * @hindered: why it is off though it was asked for, NULL: it is not
- * @uid, @gid: to become, when @change
- * @name:    of the user, when it has one: for its other groups
+ * @hindered: reason why the sandbox is off though it was asked for, or NULL
+ * @uid, @gid: to change to, if @change
+ * @name:    of the user, if it has one: for its other groups
  * @root:    it began as root and gave its rights up
- * @landlock: ABI of the Landlock that holds, 0: none
- * @text:    what holds, for the log
+ * @landlock: ABI of the Landlock in force, 0: none
+ * @text:    the rights in force, for the log
  */
 struct sandbox {
 	u32		who;
@@ -251,11 +251,11 @@ struct sandbox {
 };
 
 /**
- * sandbox_prepare() - decide what will hold, change nothing
+ * sandbox_prepare() - decide on the rights, change nothing
  *
  * Context: before there are threads: it forks, see filter.c.
- * Return: 0; -EINVAL when @user is nobody or cannot be had, or another
- * negative errno: there is no filter.  It was told.
+ * Return: 0; -EINVAL: @user does not exist or cannot be used; another negative
+ * errno: there is no filter.  The reason was logged.
  */
 int __must_check sandbox_prepare(struct sandbox *sb);
 
@@ -265,40 +265,40 @@ int __must_check sandbox_prepare(struct sandbox *sb);
  *
  * Context: rights belong to threads: the calling one, and those that it will
  * start.
- * Return: 0 or a negative errno, which was told.
+ * Return: 0 or a negative errno, which was logged.
  */
 int __must_check sandbox_drop(struct sandbox *sb);
 
 /**
- * sandbox_filter() - from now on only the calls of the list, in every thread
+ * sandbox_filter() - permit only the calls of the list from now on, in all threads
  *
- * Where the kernel has no such filter this is told, and no failure.
- * Return: 0 or a negative errno, which was told.
+ * A kernel without such a filter is logged, and is no failure.
+ * Return: 0 or a negative errno, which was logged.
  */
 int __must_check sandbox_filter(struct sandbox *sb);
 
 /**
- * sandbox_shed() - become that user, without capabilities and ways to get any
+ * sandbox_shed() - change to a user, without capabilities and ways to get any
  * @user: as in struct sandbox
  * @dflt: the same
  *
- * Context: a child of hold that is to execute what is not believed yet.
- * Return: 0 or a negative errno, which was told.
+ * Context: a child of hold, before it executes a program that is not trusted yet.
+ * Return: 0 or a negative errno, which was logged.
  */
 int __must_check sandbox_shed(const char *user, const char *dflt);
 
 /* ---- the parts, for sandbox.c and for tests ---- */
 
-/* What is permitted is effective, too. */
+/* Make all permitted capabilities effective. */
 int __must_check sandbox_raise_caps(void);
 
-/* Fill in who is to be; nothing changes.  Return: 0, or -EINVAL after a line. */
+/* Fill in the user to change to.  Return: 0, or -EINVAL after a log line. */
 int __must_check sandbox_find_user(struct sandbox *sb);
-/* Become that user, with its groups, for good. */
+/* Change to that user, with its groups, for good. */
 int __must_check sandbox_change_user(const struct sandbox *sb);
-/* The bounding set: what children start with, @gives: bits of these; 0: nothing. */
+/* Set the bounding set: capabilities that the processes @gives start with; 0: none. */
 int __must_check sandbox_keep_bounds(u32 gives);
-/* Keep of the capabilities those of @who; of hold also permit what @gives. */
+/* Keep the capabilities of a process; hold also permits those that @gives start with. */
 int __must_check sandbox_keep_caps(u32 who, u32 gives);
 /*
  * @unlinks: descriptor of the directory in which files can be removed, or -1.
@@ -308,13 +308,13 @@ int __must_check sandbox_keep_caps(u32 who, u32 gives);
 int sandbox_landlock(int unlinks, bool signals, bool devices);
 /*
  * Make the filter, in a child; nothing changes.  Before there are threads.
- * What the kernel lacks for it sandbox_install() will say.
- * Return: 0 or a negative errno.
+ * sandbox_install() will report a kernel without such filters.  Return: 0 or a
+ * negative errno.
  */
 int __must_check sandbox_compile(u32 who, bool only_log);
 /*
- * Install it, for every thread.
- * Return: 0, or a negative errno: this kernel or this place has no filter.
+ * Install the filter, for every thread.  Return: 0, or a negative errno: this
+ * kernel or this place has no filter.
  */
 int __must_check sandbox_install(bool only_log);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * seq.h - text that grows: what the files of /proc are printed into
+ * seq.h - growing text, which the files of /proc are printed into
  *
  * A record is kept whole or not at all.  Text that would pass the limit, or
  * for which there is no memory, sets an error that stays until seq_reset():
- * whoever hands the text on asks seq_error() first, so a file is never cut
- * without a word.
+ * a caller that hands the text on asks seq_error() first, so that a file is never
+ * cut silently.
  *
  * Context: one thread at a time; it may allocate, so never the mm thread.
  */
@@ -44,7 +44,7 @@ void seq_reset(struct seq_file *m);
 /* seq_text() - the text, NUL-terminated; never NULL. */
 const char *seq_text(const struct seq_file *m);
 
-/* seq_error() - 0, or why the text is not complete. */
+/* seq_error() - 0, or the reason why the text is not complete. */
 static inline int __must_check seq_error(const struct seq_file *m)
 {
 	return m->error;
@@ -73,8 +73,8 @@ void seq_write(struct seq_file *m, const void *data, size_t len);
  * @also: characters to escape besides blanks, control characters, bytes
  *        above 126 and the backslash; may be ""
  *
- * What is escaped is printed as a backslash and three octal digits, as the
- * kernel does in /proc/mounts.
+ * An escaped byte is printed as a backslash and three octal digits, as the kernel
+ * does in /proc/mounts.
  */
 void seq_escape(struct seq_file *m, const char *s, const char *also);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swapd.h - what kvmm and swapd say to each other
+ * swapd.h - the protocol between kvmm and swapd
  *
  * Three channels, all made anew or reset at each start of swapd:
  *
@@ -17,29 +17,29 @@
  * touches nothing shared.  kvmm sets all four indices to 0 and says START;
  * then it adds its areas and, once they are answered, sends requests.
  *
- * Death.  Hold sends HOLD_SWAPD_DOWN: no thread of that swapd is left, so what
- * stands in the completion ring is all that it said, and all of it is true.
- * But what it gave to the kernel goes on.  A request without completion keeps
+ * Death.  Hold sends HOLD_SWAPD_DOWN: no thread of that swapd is left, so the
+ * completion ring holds all of its completions, and all of them are true.
+ * But its transfers in the kernel go on.  A request without completion keeps
  * its host slot and its area slot (LIMBO) until HOLD_SWAP_OLD_CQE names its
- * transfer or HOLD_SWAP_DRAINED names the generation: after that nothing of
+ * transfer or HOLD_SWAP_DRAINED names the generation.  After that no transfer of
  * that swapd reads or writes anywhere, and a request that was never named is
- * in no transfer: it was not issued, or with others in one that failed.  A raw
- * completion proves that the transfer is over, not that what was read is
- * right.  It may name what swapd had already completed.
+ * in no transfer: it was not issued, or it was in a shared transfer that failed.
+ * A raw completion proves that the transfer is over, not that the bytes read are
+ * right.  It may name a transfer that swapd had already completed.
  *
  * Transfers.  Requests that are neighbours in the area and on the host may
- * share one transfer.  Which one a request is in stands in the table of
- * carriers, at the request's tag, before the kernel gets it: struct
- * swapd_carrier.  kvmm reads that table at DOWN, before the next START.
+ * share one transfer.  The table of carriers names the transfer of a request, at
+ * the request's tag, before the kernel gets it: struct swapd_carrier.  kvmm reads
+ * that table at DOWN, before the next START.
  *
  * A request id is SWAPD_ID(serial, tag): the serial rises and is never used
  * twice while hold lives; the tag is below swapd_ctl.entries and no two
  * unfinished requests have the same one.  So kvmm never has more than
  * @entries unfinished requests and the completion ring cannot overflow.
  *
- * The slots of an unfinished request, of the host and of the area, no other
- * request may name: requests are done in no order, headers are written before
- * a WRITE and cleared before a READ.  swapd does not look for it.
+ * No other request may name the host slot or the area slot of an unfinished
+ * request: requests are done in no order, headers are written before a WRITE and
+ * cleared before a READ.  swapd does not check this.
  *
  * A slot, on the host and in an area, is a header of SWAPD_HEADER_BYTES and
  * the payload, contiguous and aligned to SWAPD_ALIGN.  The header is swapd's:
@@ -66,7 +66,7 @@
 
 #define SWAPD_ID(serial, tag)	((u64)(serial) << 16 | (u16)(tag))
 #define SWAPD_ID_TAG(id)	((u32)((id) & 0xffff))
-/* In a transfer's name: it has one request, whose first one was shared. */
+/* In the name of a transfer: it has one request, which was in a shared one before. */
 #define SWAPD_ALONE		BIT(15)
 
 enum swapd_op {
@@ -105,16 +105,16 @@ struct swapd_req {
 };
 
 /**
- * struct swapd_cpl - how a request ended
+ * struct swapd_cpl - the completion of a request
  * @id:     as in the request
- * @status: 0: all of it happened, and what was read is what was written.
- *          -EBADMSG: read, and it is not the block asked for.
+ * @status: 0: all bytes were transferred, and those read are those once written.
+ *          -EBADMSG: the slot was read, and is not the block asked for.
  *          -EIO, -ENOSPC, -EFBIG, -ENODEV ...: the transfer failed or was short.
  *          -ENXIO: no such area, or it is going away.
  *          -EINVAL: lengths or offsets are wrong; -EPROTO: the id is.
  * @resv:   0
  *
- * Once it is published swapd does not touch the slots.
+ * swapd does not touch the slots once the completion is published.
  */
 struct swapd_cpl {
 	u64	id;
@@ -124,15 +124,16 @@ struct swapd_cpl {
 
 /**
  * struct swapd_carrier - the transfer that a request is in
- * @id:       of the request; written last, cleared first: anything else than
- *            the request's own id, and it is in no transfer
- * @transfer: its name, which the kernel's completion has: the id of one of its
- *            requests, with SWAPD_ALONE where that was in another one before.
- *            No two transfers that can be unfinished at once have the same
+ * @id:       of the request; written last, cleared first: if it is not the
+ *            request's own id, the request is in no transfer
+ * @transfer: name of the transfer, which the kernel's completion has: the id of
+ *            one of its requests, with SWAPD_ALONE if that request was in another
+ *            transfer before.  Transfers that can be unfinished at once have
+ *            different names
  * @off:      bytes of the transfer before the request's
- * @nr:       requests in it
+ * @nr:       requests in the transfer
  *
- * swapd writes it; it counts when that swapd is dead.
+ * swapd writes it; kvmm reads it when that swapd is dead.
  */
 struct swapd_carrier {
 	u64	id;
@@ -141,7 +142,7 @@ struct swapd_carrier {
 	u32	nr;
 };
 
-/* What is counted over all areas; swapd alone writes them. */
+/* Counters over all areas; only swapd writes them. */
 #define SWAPD_COUNTERS(x)						\
 	x(reads,		"slots read and found right")		\
 	x(writes,		"slots written")			\
@@ -175,7 +176,7 @@ enum swapd_counter {
 	NR_SWAPD_COUNTERS
 };
 
-/* The same for each area. */
+/* Counters of each area. */
 #define SWAPD_AREA_COUNTERS(x)						\
 	x(rd_ios,	"reads finished")				\
 	x(rd_bytes,	"bytes read")					\
@@ -264,7 +265,7 @@ static inline struct swapd_carrier *swapd_shm_carriers(struct swapd_ctl *ctl,
  * @id: of the request
  *
  * Context: kvmm, when that swapd is dead.
- * Return: whether it was in one.
+ * Return: false: it was in none.
  */
 static inline bool swapd_carrier_read(const struct swapd_carrier *table, u64 id,
 				      struct swapd_carrier *c)
@@ -274,9 +275,9 @@ static inline bool swapd_carrier_read(const struct swapd_carrier *table, u64 id,
 }
 
 /**
- * swapd_carrier_share() - what a request has of its transfer's result
+ * swapd_carrier_share() - the part of its transfer's result that a request has
  * @len: of the request
- * @res: of the transfer, as the kernel says it
+ * @res: result of the transfer, from the kernel
  *
  * Return: bytes, or the negative errno.
  */
@@ -314,7 +315,7 @@ enum swapd_msg_op {
 	SWAPD_START,		/* kvmm: the rings are reset, use them */
 	SWAPD_AREA_ADD,		/* kvmm: with the file as SCM_RIGHTS */
 	SWAPD_AREA_DEL,		/* kvmm: no requests for it any more */
-	SWAPD_LOG,		/* kvmm: tell what is up to this level; no answer */
+	SWAPD_LOG,		/* kvmm: log messages up to this level; no answer */
 };
 
 enum swapd_engine {
@@ -373,8 +374,8 @@ struct swapd_msg {
  * @uuid:         of an added area
  * @engine:       SWAPD_ENGINE_URING or SWAPD_ENGINE_SYNC
  * @depth:        requests given to the kernel at once
- * @text:         what is wrong and the remedy; or, with status 0, what an
- *                operator should know, or nothing
+ * @text:         the fault and the remedy; or, with status 0, a note for the
+ *                operator, or nothing
  */
 struct swapd_answer {
 	u64	magic;

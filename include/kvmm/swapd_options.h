@@ -3,7 +3,7 @@
  * swapd_options.h - swapd's options, once
  *
  * kvmm-hold starts swapd and gives it the first part.  The second part is
- * swapd's own: an operator says it in the section [swapd] of the file that
+ * swapd's own: an operator sets it in the section [swapd] of the file that
  * kvmm-hold reads, or in the environment.
  */
 #ifndef KVMM_SWAPD_OPTIONS_H
@@ -71,7 +71,7 @@ struct swapd_options {
 #undef x
 };
 
-/* What kvmm-hold reads for it. */
+/* Options of swapd that kvmm-hold reads. */
 struct swapd_own_options {
 #define x OPT_FIELD
 	SWAPD_OWN_OPTIONS(x)

@@ -3,8 +3,8 @@
  * tenant_opt.h - the values of --tenant and --user-quota
  *
  *	--tenant NAME[,KEY=VALUE]...	a tenant with sockets of its own
- *	--user-quota KEY=VALUE[,...]	what each user may have who attaches at
- *					the daemon's own socket
+ *	--user-quota KEY=VALUE[,...]	quotas of each user that attaches at the
+ *					daemon's own socket
  *
  * The structures, the parser, --help and the manual are made from these lists.
  */
@@ -16,7 +16,7 @@
 #define TENANT_NAME_LEN	32	/* with its NUL */
 #define TENANT_SPEC_MAX	512
 
-/* What a tenant may have. */
+/* Quotas of a tenant. */
 #define TENANT_QUOTAS(x)						\
 	x(uint, clients, "clients", "0", 0, 64, "N",			\
 	  "clients attached at once; 0: as --tenant-clients")		\
@@ -31,7 +31,7 @@
 	x(uint, weight, "weight", "100", 1, 10000, "N",			\
 	  "largest weight that its clients may ask for")
 
-/* Its sockets. */
+/* Sockets of a tenant. */
 #define TENANT_SOCKETS(x)						\
 	x(str, dir, "dir", NULL, 0, 0, "PATH",				\
 	  "directory of its attach.sock and view.sock, made if it is missing (default NAME beside the daemon's own)") \
@@ -46,7 +46,7 @@ struct tenant_quota {
 #undef x
 };
 
-/* As tenant_quota, with more behind it. */
+/* Quotas and sockets of a tenant; begins as struct tenant_quota. */
 struct tenant_keys {
 	struct tenant_quota quota;
 #define x OPT_FIELD
@@ -56,7 +56,7 @@ struct tenant_keys {
 
 /**
  * struct tenant_opt - one --tenant
- * @text: that the strings of @keys point into
+ * @text: text that the strings of @keys point into
  */
 struct tenant_opt {
 	char			name[TENANT_NAME_LEN];

@@ -3,8 +3,8 @@
  * types.h - the few words every file of kvmm uses
  *
  * Sized integers in the kernel's short spelling, and the macros that make
- * intent visible: __must_check on what can fail, container_of() for intrusive
- * members.  Nothing here allocates, logs or includes anything of kvmm.
+ * intent visible: __must_check for results that tell a failure, container_of()
+ * for intrusive members.  Nothing here allocates, logs or includes anything of kvmm.
  */
 #ifndef KVMM_TYPES_H
 #define KVMM_TYPES_H

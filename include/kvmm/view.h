@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.h - asking a daemon for the text of its files
+ * view.h - requests for the text of a daemon's files
  *
  * The view socket is a Unix stream socket beside the attach socket.  One
  * connection carries one request, a line, and its answer: `ok BYTES` and the
@@ -16,7 +16,7 @@
 #define KV_VIEW_TEXT_MAX	((size_t)256 << 20)	/* bytes of an answer */
 
 /**
- * kv_view_path() - where the view socket of a daemon is
+ * kv_view_path() - the path of a daemon's view socket
  * @where: the socket, or the directory it lies in; NULL: kv_rundir()
  * @path:  KV_VIEW_PATH_MAX bytes
  *
@@ -34,7 +34,7 @@ int __must_check kv_view_path(const char *where, char *path);
  *
  * Return: 0 when a whole answer came; -errno of connecting: -ENOENT and
  * -ECONNREFUSED mean that no daemon is there; -ECONNABORTED when the answer
- * was cut, -EPROTO when it was none, -ETIMEDOUT.
+ * was cut, -EPROTO when it was malformed, -ETIMEDOUT.
  */
 int __must_check kv_view_ask(const char *path, const char *req,
 			     u32 timeout_ms, int *status,
@@ -43,17 +43,16 @@ int __must_check kv_view_ask(const char *path, const char *req,
 /**
  * kv_view_wait() - a connection that is told when a pressure trigger fires
  * @req: `wait PATH some|full THRESHOLD WINDOW`
- * @fd:  takes the connection; close it when nobody waits any more
+ * @fd:  takes the connection; close it to stop waiting
  *
- * The others as of kv_view_ask().
- * Return: likewise.
+ * Other arguments and Return: as of kv_view_ask().
  */
 int __must_check kv_view_wait(const char *path, const char *req,
 			      u32 timeout_ms, int *status,
 			      struct seq_file *text, int *fd);
 
 /**
- * kv_view_fired() - how often the trigger fired since it was asked last
+ * kv_view_fired() - how often the trigger fired since the last call
  * @fd: of kv_view_wait()
  *
  * Does not wait.
