@@ -169,7 +169,7 @@ static int open_check(const struct core *c, u32 client,
  * seq_open() - one entry of SEQ_OPEN
  * Return: 0 or an error, also in @res->status: -EINVAL; -E2BIG: the sequence can
  * never fit; -ENOSPC: the client has no sequence left; -ENODEV: the pool is lost;
- * -ESHUTDOWN: the client is drained (operate.c).
+ * -ESHUTDOWN: the node, the tenant or the client is drained (operate.c).
  */
 int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	     struct kvmm_open_res *res)
