@@ -14,8 +14,8 @@
  *
  * Rings have one producer and one consumer.  Indices run freely and are
  * masked on use; each side keeps its own privately and publishes copies, so
- * that a scribbled word can be noticed but never followed.  Whatever a client
- * writes is a hint: kvmm copies it once, judges the copy, then uses the copy.
+ * that a scribbled word can be noticed but never followed.  All words of a client
+ * are hints: kvmm copies them once, checks the copy, then uses the copy.
  *
  * Rules of this header: fixed-size integers, explicit padding, no holes,
  * sizes that are multiples of eight, reserved fields that must be zero (kvmm
@@ -41,7 +41,7 @@
 	KVMM_STATIC_ASSERT(offsetof(struct type, field) == (off),	\
 			   "offset of " #type "." #field " is ABI")
 
-#define KVMM_ABI_VERSION	1	/* raised by what old clients would misread */
+#define KVMM_ABI_VERSION	1	/* raised by changes that old clients would misread */
 /*
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
@@ -56,7 +56,7 @@
 #define KVMM_IDENTITY_LEN	32	/* digest of the model identity */
 #define KVMM_MAX_STEPS		4	/* open at once, for one client */
 #define KVMM_NO_INDEX		0xffffffffu	/* no block, no table page */
-#define KVMM_NO_POOL		0xffffffffu	/* it does not wait for a pool */
+#define KVMM_NO_POOL		0xffffffffu	/* the sequence waits for no pool */
 #define KVMM_LIMIT_MAX		0xffffffffffffffffull	/* "max": no limit */
 
 /* ------------------------------------------------------------------ */
@@ -69,7 +69,7 @@
 
 /* kvmm_attach_req.flags */
 #define KVMM_ATTACH_RESUME	(1u << 0)	/* resume_* name the old attachment */
-#define KVMM_ATTACH_ASK		(1u << 1)	/* only what the pool is made of */
+#define KVMM_ATTACH_ASK		(1u << 1)	/* ask only for the memory type of the pool */
 
 /* Feature bits: asked for in the request, granted in the reply. */
 #define KVMM_FEAT_REMAP		(1ull << 0)	/* SEQ_REMAP */
@@ -100,10 +100,10 @@ struct kvmm_group {
 KVMM_ASSERT_SIZE(kvmm_group, 32);
 
 /**
- * struct kvmm_limits - what a domain asks of one tier, in bytes
- * @min:  never reclaimed below by the needs of others
- * @low:  reclaimed below only when nothing else is left
- * @high: above it new admissions wait and the domain reclaims its own
+ * struct kvmm_limits - limits that a domain asks for in one tier, in bytes
+ * @min:  other domains never take memory below it
+ * @low:  other domains take memory below it only when nothing else is left
+ * @high: above it new sequences wait and the domain reclaims its own cache
  * @max:  never exceeded; KVMM_LIMIT_MAX: no limit
  */
 struct kvmm_limits {
@@ -126,21 +126,21 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @block_tokens: tokens of a block: 16, 32 or 64
  * @nr_shards:    pools that one block spans; 1 in version 1
  * @nr_groups:    used entries of @group; 1 in version 1
- * @max_steps:    steps the client wants open at once, 1 to KVMM_MAX_STEPS
+ * @max_steps:    most steps open at once, 1 to KVMM_MAX_STEPS
  * @sq_entries:   submission entries wanted, a power of two
  * @max_seqs:     sequences wanted
  * @group:        the layout of KV
  * @limits:       limits asked for, one entry a tier
  * @weight:       share of the surplus under contention, 1 to 10000
  * @resume_epoch: daemon_epoch of the attachment to resume
- * @resume_token: its token
- * @resume_seen:  number of the last request whose completion is in its ring
- * @resume_client: its client
- * @resume_index: index of the first completion that is not in its ring
+ * @resume_token: token of that attachment
+ * @resume_seen:  number of the last request that has a completion in the client's ring
+ * @resume_client: client id of that attachment
+ * @resume_index: index of the first completion that is not in the client's ring
  *
- * With KVMM_ATTACH_RESUME the fields from @domain to @weight are not looked at: they are as they
- * were.  With KVMM_ATTACH_ASK nothing behind @layout_hash is: the reply's status is -ECANCELED,
- * its memory and device are valid, and the daemon hangs up.
+ * With KVMM_ATTACH_RESUME the daemon ignores the fields from @domain to @weight: they stay as they
+ * were.  With KVMM_ATTACH_ASK it ignores all fields behind @layout_hash: the reply's status is
+ * -ECANCELED, its memory and device are valid, and the daemon hangs up.
  */
 struct kvmm_attach_req {
 	__u64			magic;
@@ -175,9 +175,9 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
 /* kvmm_attach_rep.resumed */
 #define KVMM_RESUMED_NO		0	/* a new attachment */
 #define KVMM_RESUMED_WHOLE	1	/* all is as it was */
-#define KVMM_RESUMED_SALVAGED	2	/* no step is open, all are to be matched again */
+#define KVMM_RESUMED_SALVAGED	2	/* no step is open, all sequences are to be matched again */
 
-/* kvmm_attach_rep.memory: what the descriptors of extents are */
+/* kvmm_attach_rep.memory: type of the descriptors of extents */
 #define KVMM_MEMORY_HOST	0	/* files in memory, to be mapped */
 #define KVMM_MEMORY_CUDA	1	/* allocations of a CUDA driver, to be imported */
 
@@ -220,15 +220,16 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
  * @nr_tables:     its length
  * @max_steps:     granted
  * @max_batch:     most entries of one request
- * @step_deadline_ms: a step kept open longer while somebody waits is fatal
+ * @step_deadline_ms: a client that keeps a step open longer, while a sequence waits
+ *                 for memory, is killed
  * @committed:     resumed: number of the last request that took effect; its
- *                 completion is in the old ring, whatever the old tail says
+ *                 completion is in the old ring, even if the old tail does not cover it
  * @ring_index:    resumed: index at which both new rings begin; requests from
  *                 there on are to be sent again
  * @resumed:       KVMM_RESUMED_*
  * @memory:        KVMM_MEMORY_*
  * @device:        FNV-1a of the device's UUID, 32 bits, 1 for 0; 0: the host
- * @text:          one line that says why, when @status is not 0
+ * @text:          one line with the reason, when @status is not 0
  *
  * Three file descriptors travel with a @status of 0: segment C, segment D
  * and the eventfd that is the daemon's doorbell.
@@ -285,12 +286,12 @@ KVMM_ASSERT_OFFSET(kvmm_attach_rep, sq_off, 136);
 KVMM_ASSERT_OFFSET(kvmm_attach_rep, text, 240);
 
 #define KVMM_MAP_BATCH	253	/* most extents of a message: SCM_MAX_FD */
-#define KVMM_MAP_AT_ONCE	32	/* so many are sent: a client can keep room for them */
+#define KVMM_MAP_AT_ONCE	32	/* most in one message: a client keeps room for them */
 
 /**
  * struct kvmm_map_entry - one extent of a struct kvmm_map_msg
  * @extent:     its index: it is mapped at @extent * extent_size
- * @generation: of this handing out; EXTENT_ACK names it
+ * @generation: of its memory; EXTENT_ACK names it
  */
 struct kvmm_map_entry {
 	__u32	extent;
@@ -385,18 +386,18 @@ KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, seqcount, 192);
 /* ------------------------------------------------------------------ */
 /* Requests                                                            */
 
-/* Verbs, kvmm_sqe.op: entries in the argument area; results, "-" for none; what it does */
+/* Verbs, kvmm_sqe.op: entries in the argument area; results, "-" for none; effect */
 #define KVMM_OP_NOP		0	/* -; -; nothing, in its turn */
 #define KVMM_OP_SEQ_OPEN	1	/* kvmm_open_arg; kvmm_open_res; a handle, WAITING */
 #define KVMM_OP_SEQ_MATCH	2	/* kvmm_match_arg, ids; kvmm_seq_res; its ids, in pieces */
 #define KVMM_OP_STEP_BEGIN	3	/* kvmm_begin_arg; kvmm_begin_res; room to write */
-#define KVMM_OP_STEP_END	4	/* kvmm_end_arg, ids; kvmm_end_res; what is valid now */
+#define KVMM_OP_STEP_END	4	/* kvmm_end_arg, ids; kvmm_end_res; the new valid length */
 #define KVMM_OP_SEQ_FORK	5	/* kvmm_fork_arg; kvmm_open_res; children share all */
 #define KVMM_OP_SEQ_REMAP	6	/* kvmm_remap_arg; kvmm_seq_res; children become others */
 #define KVMM_OP_SEQ_CLOSE	7	/* kvmm_seq_arg; kvmm_seq_res; it ends with its last step */
-#define KVMM_OP_SEQ_TRUNCATE	8	/* kvmm_len_arg; kvmm_seq_res; a shorter one */
+#define KVMM_OP_SEQ_TRUNCATE	8	/* kvmm_len_arg; kvmm_seq_res; the sequence is shorter */
 #define KVMM_OP_SEQ_TRIM	9	/* kvmm_len_arg; kvmm_seq_res; blocks are given back */
-#define KVMM_OP_SEQ_ADVISE	10	/* kvmm_advise_arg; kvmm_seq_res; what the client expects */
+#define KVMM_OP_SEQ_ADVISE	10	/* kvmm_advise_arg; kvmm_seq_res; advice of the client */
 #define KVMM_OP_SEQ_SETPRIO	11	/* kvmm_prio_arg; kvmm_seq_res; another priority */
 #define KVMM_OP_EXTENT_ACK	12	/* kvmm_ack_arg; kvmm_seq_res; it was mapped, or unmapped */
 #define KVMM_OP_DETACH		13	/* -; -; the end; -EBUSY while a step is open */
@@ -451,7 +452,7 @@ KVMM_ASSERT_SIZE(kvmm_cqe, 32);
 /* A sequence's handle: index in the low half, generation in the high one. */
 #define KVMM_SEQ(index, gen)	(((__u64)(gen) << 32) | (__u32)(index))	/* the handle */
 #define KVMM_SEQ_INDEX(seq)	((__u32)(seq))		/* of its status record */
-#define KVMM_SEQ_GEN(seq)	((__u32)((seq) >> 32))	/* a closed one never comes back */
+#define KVMM_SEQ_GEN(seq)	((__u32)((seq) >> 32))	/* that of a closed one never comes back */
 
 /* kvmm_open_arg.flags */
 #define KVMM_OPEN_NO_MATCH	(1u << 0)	/* do not look in the index */
@@ -513,7 +514,7 @@ KVMM_ASSERT_SIZE(kvmm_match_arg, 24);
 /**
  * struct kvmm_seq_res - of verbs that answer with a status and a length alone
  * @status:    0, or a negative errno
- * @valid_len: what is valid of the sequence
+ * @valid_len: valid tokens of the sequence
  */
 struct kvmm_seq_res {
 	__s32	status;
@@ -524,9 +525,9 @@ KVMM_ASSERT_SIZE(kvmm_seq_res, 8);
 /**
  * struct kvmm_begin_arg - STEP_BEGIN
  * @seq:        a READY sequence
- * @seq_epoch:  the client's idea of it; -ESTALE when it has changed
+ * @seq_epoch:  epoch that the client knows; -ESTALE when it has changed
  * @start:      first position that the step may write: from the ended length
- *              to the end of what the sequence's open steps cover
+ *              to the end of the positions that the sequence's open steps cover
  * @max_tokens: positions that it may write, at least 1
  */
 struct kvmm_begin_arg {
@@ -542,14 +543,14 @@ KVMM_ASSERT_SIZE(kvmm_begin_arg, 24);
  * struct kvmm_begin_res - result for one (entry, group), group fastest
  * @status:        0: granted.  -EAGAIN: no memory now, @limiting_pool says where;
  *                 -ESTALE: preempted meanwhile; -EDQUOT: it no longer fits alone
- * @valid_len:     what is valid of the sequence
+ * @valid_len:     valid tokens of the sequence
  * @table_lo:      lowest table index changed, or KVMM_NO_INDEX
  * @limiting_pool: pool that refused, or KVMM_NO_POOL
  * @copy_from:     table entry of the block to copy from
  * @copy_to:       table entry of the block to copy to
  * @copy_tokens:   leading tokens to copy; 0: no copy.  The client runs the copies of
  *                 every granted entry, before any append of the step
- * @seq_epoch:     the sequence's, now
+ * @seq_epoch:     epoch of the sequence, now
  */
 struct kvmm_begin_res {
 	__s32	status;
@@ -579,8 +580,8 @@ KVMM_ASSERT_SIZE(kvmm_end_arg, 16);
 /**
  * struct kvmm_end_res - result of one STEP_END entry
  * @status:    0, or a negative errno
- * @valid_len: what is valid of the sequence, now
- * @seq_epoch: the sequence's, now
+ * @valid_len: valid tokens of the sequence, now
+ * @seq_epoch: epoch of the sequence, now
  */
 struct kvmm_end_res {
 	__s32	status;
@@ -593,7 +594,7 @@ KVMM_ASSERT_SIZE(kvmm_end_res, 16);
 /**
  * struct kvmm_fork_arg - SEQ_FORK
  * @seq:         the parent
- * @nr_children: so many answers, one struct kvmm_open_res each
+ * @nr_children: children to make; each has one answer, a struct kvmm_open_res
  */
 struct kvmm_fork_arg {
 	__u64	seq;
@@ -604,8 +605,8 @@ KVMM_ASSERT_SIZE(kvmm_fork_arg, 16);
 
 /**
  * struct kvmm_remap_arg - SEQ_REMAP
- * @child: becomes what @other was before the request
- * @other: one of the same family
+ * @child: becomes the sequence that @other was before the request
+ * @other: a sequence of the same family
  */
 struct kvmm_remap_arg {
 	__u64	child;
@@ -635,14 +636,14 @@ struct kvmm_len_arg {
 KVMM_ASSERT_SIZE(kvmm_len_arg, 16);
 
 /* kvmm_advise_arg.advice */
-#define KVMM_ADV_COLD		1	/* its cache goes before the rest */
-#define KVMM_ADV_PAGEOUT	2	/* its family goes to the lower tiers now */
-#define KVMM_ADV_WILLNEED	3	/* it may come back */
+#define KVMM_ADV_COLD		1	/* its cache is evicted before the rest */
+#define KVMM_ADV_PAGEOUT	2	/* its family is swapped out now */
+#define KVMM_ADV_WILLNEED	3	/* it may be swapped in again */
 #define KVMM_ADV_KEEP_UNTIL	4	/* value: CLOCK_MONOTONIC ns */
-#define KVMM_ADV_DONTNEED	5	/* its cache goes when it ends */
+#define KVMM_ADV_DONTNEED	5	/* its cache is dropped when it ends */
 #define KVMM_ADV_RETAIN		6	/* value: KVMM_RANGE() */
 
-/* kvmm_advise_arg.retain, and what the priority says without advice */
+/* kvmm_advise_arg.retain, and the class by priority without advice */
 #define KVMM_RETAIN_PRIO	0	/* by priority */
 #define KVMM_RETAIN_LOW		1	/* below that */
 #define KVMM_RETAIN_NORMAL	2	/* from KVMM_PRIO_NORMAL on */
@@ -658,7 +659,7 @@ KVMM_ASSERT_SIZE(kvmm_len_arg, 16);
  * @seq:    the sequence
  * @advice: KVMM_ADV_*
  * @retain: KVMM_RETAIN_* with KVMM_ADV_RETAIN, else 0
- * @value:  where the advice has one, else 0
+ * @value:  value of the advice if it has one, else 0
  */
 struct kvmm_advise_arg {
 	__u64	seq;
@@ -719,7 +720,7 @@ KVMM_ASSERT_SIZE(kvmm_ack_arg, 16);
  * @state:         KVMM_SEQ_*
  * @reason:        negative errno that explains @state, or 0
  * @limiting_pool: pool that it waits for, or KVMM_NO_POOL
- * @valid_len:     tokens whose KV is valid
+ * @valid_len:     tokens with valid KV
  * @seq_epoch:     raised when the sequence is preempted
  * @cached_len:    tokens that the last admission found in the index
  * @table:         first table page of each group, or KVMM_NO_INDEX
@@ -746,7 +747,7 @@ KVMM_ASSERT_SIZE(kvmm_seq_status, 64);
 /**
  * struct kvmm_extent_status - one extent, as this client has it
  * @state:      KVMM_EXTENT_*
- * @generation: raised each time it is handed out
+ * @generation: raised each time the extent gets new memory
  */
 struct kvmm_extent_status {
 	__u32	state;
@@ -756,12 +757,12 @@ KVMM_ASSERT_SIZE(kvmm_extent_status, 8);
 
 /* kvmm_event.type */
 #define KVMM_EV_PREEMPTED	1	/* a sequence lost its memory */
-#define KVMM_EV_READY		2	/* one may be named in STEP_BEGIN */
-#define KVMM_EV_FAILED		3	/* one is to be closed: see reason */
+#define KVMM_EV_READY		2	/* a sequence may be named in STEP_BEGIN */
+#define KVMM_EV_FAILED		3	/* a sequence is to be closed: see reason */
 #define KVMM_EV_PRESSURE	4	/* kvmm_daemon_ctl.pressure changed */
 #define KVMM_EV_MAP		5	/* an extent is under way */
 #define KVMM_EV_REVOKE		6	/* an extent is asked back */
-#define KVMM_EV_POISONED	7	/* the device lost what was in the pool */
+#define KVMM_EV_POISONED	7	/* the device lost the content of the pool */
 #define KVMM_EV_SHUTDOWN	8	/* the daemon ends */
 
 /**
