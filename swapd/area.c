@@ -2,25 +2,25 @@
 /*
  * area.c - files and devices that hold slots
  *
- * An area is judged before it is used, because a mistake here destroys
- * somebody's data: it must be a regular file or a block device, open for
- * reading and writing, used by nobody else, and hold nothing but zeros or an
- * old area, unless force is said.  Somebody else is told apart thus:
+ * An area is judged before it is used, because a mistake here destroys data of
+ * others.  It must be a regular file or a block device, open for reading and
+ * writing, without another user, and hold nothing but zeros or an old area,
+ * unless --force is given.  Other users are found thus:
  *
- *   another daemon   flock on the descriptor that kvmm sent.  The lock goes
- *                    with the open file, so it outlives this process in kvmm,
+ *   another daemon   flock on the descriptor that kvmm sent.  The lock belongs
+ *                    to the open file, so it outlives this process in kvmm,
  *                    in hold, and in transfers that still run.
  *   a mounted disk   mountinfo, /proc/swaps, the device's holders; and kvctl
  *                    opened it exclusively, which keeps others away as long as
- *                    somebody has the descriptor.  Where it could not it opened
- *                    for reading alone, so that who is in the way is told here.
+ *                    a process has the descriptor.  If that fails, kvctl opens
+ *                    it for reading alone, and swapd reports the user here.
  *
- * A file is given all its room at once, so that a full disk is known now and
- * not in the middle of a swap-out.
+ * A file gets all its room at once, so that a full disk is known now and not in
+ * the middle of a swap-out.
  *
- * Counting who uses an area: a request counts itself first and then looks at
- * the state; the control thread changes the state first and then looks at the
- * count.  Both sequentially consistent, so one of them sees the other.
+ * Requests that use an area are counted: a request counts itself first and then
+ * reads the state; the control thread changes the state first and then reads the
+ * count.  Both are sequentially consistent, so one of them sees the other.
  *
  * Context: control thread, but area_get() and area_put().
  */
@@ -52,7 +52,7 @@
 
 /**
  * struct opening - an area that is being judged
- * @old_bytes: of the file before it was touched
+ * @old_bytes: of the file before swapd changed it
  */
 struct opening {
 	const struct swapd_msg	*msg;
@@ -101,7 +101,7 @@ static void find_path(struct opening *o)
 	o->path[n] = '\0';
 }
 
-/* ---- who else uses it ---- */
+/* ---- other users of the file ---- */
 
 static int check_twice(struct swapd *s, struct opening *o)
 {
@@ -129,8 +129,8 @@ static int check_device(struct opening *o)
 }
 
 /*
- * The lock of a daemon that just ended goes a moment later, with the last
- * reference of the kernel to its ring.
+ * The kernel drops the lock of a daemon that just ended a moment later, with its
+ * last reference to the ring.
  */
 static int take_lock(int fd)
 {
@@ -227,9 +227,9 @@ static int no_room(struct opening *o, int err)
 }
 
 /*
- * Some file systems keep what they found before they found the disk full.
- * Behind the end of a file that is undone, in its holes it cannot be: so
- * nothing is put there that has no room.
+ * If fallocate() finds the disk full, some file systems keep the blocks that it
+ * allocated before.  Truncation frees those behind the old end of the file, but
+ * not those in its holes.  So holes are filled only if all of them have room.
  */
 static bool holes_too_large(const struct opening *o)
 {
@@ -247,7 +247,7 @@ static int size_file(struct opening *o)
 	if (!o->bytes)
 		o->bytes = o->old_bytes & ~(u64)(SWAPD_ALIGN - 1);
 	if (o->bytes < AREA_MIN)
-		return 0;	/* told by the caller */
+		return 0;	/* the caller refuses it */
 	if (o->msg->flags & SWAPD_AREA_KEEP)
 		return o->bytes <= o->old_bytes ? 0 :
 			refuse(o, -ESTALE, "it was cut to %" PRIu64 " bytes",
@@ -293,7 +293,7 @@ static bool all_zero(const u8 *p, size_t len)
 	return !p[0] && !memcmp(p, p + 1, len - 1);
 }
 
-/* May it be overwritten?  @buf: the reserved part. */
+/* May the file be overwritten?  @buf: its reserved part. */
 static int judge_foreign(struct opening *o, const u8 *buf, size_t len)
 {
 	const struct sd_super *sb = (const void *)buf;
@@ -321,7 +321,7 @@ static int judge_kept(struct opening *o, const struct sd_super *sb)
 	return 0;
 }
 
-/* Before anything is changed. */
+/* Judge the contents before anything is changed. */
 static int check_contents(struct opening *o)
 {
 	const size_t len = SWAPD_RESERVED_BYTES;
@@ -416,7 +416,7 @@ void area_live(struct swapd *s, u32 area)
 	pick_area(s, area);
 	__atomic_store_n(&a->told, 0, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&s->lock);
-	/* Pairs with the load in area_get(): the fields come first. */
+	/* Pairs with the load in area_get(), after which the fields are set. */
 	__atomic_store_n(&a->state, SD_AREA_LIVE, __ATOMIC_SEQ_CST);
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * control.c - the socket on which areas come and go
+ * control.c - the socket over which kvmm adds and removes areas
  *
- * Judging an area can take long (reserving room, a slow disk), so it has a
- * thread of its own; requests go on meanwhile.  An area that goes takes no
- * new request at once and is answered when the last one has ended, while
- * other messages are served.
+ * Judging an area can take long (reserving room, a slow disk), so a thread does
+ * it while requests go on.  A removed area accepts no new request from then on.
+ * kvmm gets the answer when the last request of the area has ended; other
+ * messages are served meanwhile.
  *
- * The end of the socket is the end of kvmm: this process ends, too.  What the
- * kernel still transfers is hold's business.  A message that cannot be received
- * or sent though kvmm is there would leave kvmm waiting: this process ends as by
- * a signal then, and hold starts the next one, with which kvmm begins anew.
+ * If kvmm closes the socket, it has ended, and this process ends, too.  hold
+ * waits for the transfers that the kernel still does.  If a message cannot be
+ * received or sent while kvmm lives, kvmm would wait for ever.  So this process
+ * then kills itself, and hold starts the next one, with which kvmm begins anew.
  */
 #include <poll.h>
 #include <signal.h>
@@ -26,7 +26,7 @@
 
 #define DYING_POLL_MS	5
 
-/* Neither side knows any more what the other one was told. */
+/* A message is lost: kvmm and swapd no longer agree on the areas. */
 static void control_lost(const char *what)
 {
 	pr_err("%s kvmm: %s: another swapd takes over", what, strerror(errno));
@@ -58,7 +58,7 @@ int control_hello(struct swapd *s, const char *text)
 	return answer_send(s, &a);
 }
 
-/* One message.  Return: 0, -EPIPE at the end, -EPROTO for what is none. */
+/* Receive a message.  Return: 0; -EPIPE: kvmm has ended; -EPROTO: malformed. */
 static int msg_receive(struct swapd *s, struct swapd_msg *m, int *fd)
 {
 	union {
@@ -132,7 +132,7 @@ static void area_add(struct swapd *s, const struct swapd_msg *m, int fd,
 		ans->text[0] ? ": " : "", ans->text);
 }
 
-/* Areas that wait for their last request.  Return: whether any still does. */
+/* Close dying areas without requests.  Return: whether others still wait. */
 static bool areas_reap(struct swapd *s)
 {
 	bool any = false;

@@ -2,19 +2,19 @@
 /*
  * crc32c.c - CRC-32C at the speed of memory
  *
- * The processor's instruction takes eight bytes in three cycles, but begins a
- * new one, or two, in every cycle.  So six neighbouring pieces are summed at
- * once (three are half as fast on the machines with two) and joined: the sum of
- * A followed by B is the sum of A followed by |B| zero bytes, xor the sum of B
- * with a start of 0.  Appending a fixed number of zero bytes is linear over the
- * bits of the sum, hence four lookups in a table that is made at start.  Two
- * lengths of pieces: long ones for payloads, short ones for headers and rests.
+ * The processor's instruction sums eight bytes in three cycles, but a new one, or
+ * two, can begin in every cycle.  So six neighbouring pieces are summed at once
+ * (three are half as fast on the machines with two) and joined: the sum of A
+ * followed by B is the sum of A followed by |B| zero bytes, xor the sum of B with
+ * a start of 0.  Appending a fixed number of zero bytes is linear over the bits
+ * of the sum, hence four lookups in a table that is made at start.  Pieces have
+ * two lengths: long ones for payloads, short ones for headers and rests.
  *
- * What a disk has just written lies in memory, not in a cache.  So lines are
- * asked for a little before their turn; measured on memory, that and pieces
- * short enough to stay within few pages double the rate.
+ * Bytes that a disk has just transferred lie in memory, not in a cache.  So lines
+ * are prefetched; measured on memory, that and pieces short enough to stay within
+ * few pages double the rate.
  *
- * Without the instruction eight tables take eight bytes at a time.
+ * Without the instruction, eight tables sum eight bytes at a time.
  *
  * Inside this file sums are not inverted; crc32c() does that at both ends.
  */

@@ -17,11 +17,11 @@ void crc32c_init(bool plain);
 
 /**
  * crc32c() - sum of @len bytes
- * @crc: 0, or the sum of what came before
+ * @crc: 0, or the sum of the bytes before @buf
  */
 u32 crc32c(u32 crc, const void *buf, size_t len);
 
-/* What crc32c_init() chose, for the log. */
+/* The method that crc32c_init() chose, for the log. */
 const char *crc32c_name(void);
 
 #endif /* SWAPD_CRC32C_H */

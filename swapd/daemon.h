@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon.h - one swapd, and who of its threads may touch what
+ * daemon.h - state of swapd, and the threads that may touch each part
  *
  *	main thread	the request ring, @lane, the engine's submissions
  *	control thread	the control socket, the states of areas
  *	workers		(engine sync) take from @lane, complete
  *
  * @lane and the states of requests are under @lock; the completion ring is
- * under @cpl_lock.  An area is held by a request from the moment it is taken
- * from its lane until it has ended; see area_get().  The requests of a
- * transfer belong to who has the transfer.
+ * under @cpl_lock.  A request holds its area from the moment it is taken from
+ * its lane until it has ended; see area_get().  The thread that has a transfer
+ * owns its requests.
  */
 #ifndef SWAPD_DAEMON_H
 #define SWAPD_DAEMON_H
@@ -24,19 +24,19 @@
 enum sd_area_state {
 	SD_AREA_FREE,
 	SD_AREA_LIVE,
-	SD_AREA_DYING,		/* takes nothing new; waits for @inflight */
+	SD_AREA_DYING,		/* accepts no request; waits for @inflight */
 };
 
 /**
  * struct sd_area - one area
  * @state:     changed by the control thread alone
- * @inflight:  requests that hold it
+ * @inflight:  requests that hold the area
  * @fd:        for transfers
- * @del:       cookie of the AREA_DEL that waits
+ * @del:       cookie of the waiting AREA_DEL
  * @usable_off, @usable_bytes: where slots may lie
- * @dev, @ino: of the file, to find it given twice
- * @slow_told: it was said that this area is slow
- * @told:      of what it was said that it happened: bits of counters
+ * @dev, @ino: of the file, to refuse it a second time
+ * @slow_told: a slow request of this area was logged
+ * @told:      errors that were logged for this area: bits of counters
  */
 struct sd_area {
 	u32	state;
@@ -60,11 +60,11 @@ enum sd_io_state {
 };
 
 /**
- * struct sd_xfer - what the kernel is given for a request that is alone
+ * struct sd_xfer - the transfer of a request, if it shares none
  * @area_off: that of the request, unless the shim wants another
  * @len:      likewise; 0: no transfer, and its result is 0
  * @kind:     enum shim_kind
- * @throw:    of the shim's dice
+ * @throw:    number of the request for the shim's dice
  */
 struct sd_xfer {
 	u64	area_off;
@@ -74,15 +74,15 @@ struct sd_xfer {
 };
 
 /**
- * struct sd_transfer - what the kernel is given at once
+ * struct sd_transfer - one transfer of the kernel
  * @host_off: of the first request
  * @area_off: where the kernel transfers
- * @len:      how much; 0: nothing, and the result is 0
+ * @len:      bytes to transfer; 0: no transfer, and the result is 0
  * @nr:       requests: neighbours in the area and on the host, in order
  * @last:     tag of the last one
- * @bytes:    of all of them
- * @issued_ns: when
- * @fails:    the shim has it fail: what of it went well is a part
+ * @bytes:    of all requests
+ * @issued_ns: time of issue
+ * @fails:    the shim makes it fail, although the kernel transfers all of @len
  */
 struct sd_transfer {
 	u64	issued_ns;
@@ -96,11 +96,11 @@ struct sd_transfer {
 };
 
 /**
- * struct sd_io - one unfinished request; its place is the tag of its id
- * @go:    of the first request of a transfer alone
- * @due:   the shim holds it back until then; 0: it does not
+ * struct sd_io - one unfinished request; its index is the tag of its id
+ * @go:    valid only in the first request of a transfer
+ * @due:   time until which the shim holds the request; 0: it does not
  * @mate:  the next request of its transfer; SD_NIL: it is the last
- * @alone: its transfer with others failed: it shares none again
+ * @alone: its shared transfer failed: it never shares one again
  */
 struct sd_io {
 	struct swapd_req	req;
@@ -122,10 +122,10 @@ struct sd_queue {
 };
 
 /**
- * struct sd_lane - what waits for one area
+ * struct sd_lane - requests that wait for one area
  * @pending:     reads, writes
- * @reads_in_row: since the last write
- * @depth:        of what the kernel has of it
+ * @reads_in_row: turns of reads since the last write
+ * @depth:        of the area's transfers in the kernel
  */
 struct sd_lane {
 	struct sd_queue	pending[2];
@@ -139,9 +139,9 @@ struct swapd;
  * struct sd_engine - how transfers are made
  * @start:     0 or a negative errno with the reason in @text
  * @area_add:  make the file of a new area usable; 0 or a negative errno
- * @area_del:  nothing of it is in flight
+ * @area_del:  forget an area that has no transfer in flight
  * @kick:      requests were put into lanes; give some to the kernel
- * @reap:      finish what the kernel finished; returns how many
+ * @reap:      end the transfers that the kernel finished; returns their number
  * @poll_fd:   readable when reap() would find something; -1: never
  */
 struct sd_engine {
@@ -176,13 +176,13 @@ struct swapd {
 	struct sd_area		area[SWAPD_AREAS];
 
 	pthread_mutex_t		lock;
-	pthread_cond_t		more;		/* a lane has something */
+	pthread_cond_t		more;		/* a lane has requests */
 	struct sd_lane		lane[SWAPD_AREAS];
-	u32			ready;		/* lanes that do, a bit each */
+	u32			ready;		/* lanes with requests, a bit each */
 	u32			turn;		/* the lane to look at first */
-	u32			inflight;	/* transfers of the kernel */
-	u32			unfinished;	/* taken and not completed */
-	u32			held;		/* of these, by the shim */
+	u32			inflight;	/* transfers in the kernel */
+	u32			unfinished;	/* requests taken, not completed */
+	u32			held;		/* of these, held by the shim */
 	struct sd_io		*io;		/* @entries */
 
 	pthread_mutex_t		cpl_lock;
@@ -193,22 +193,22 @@ struct swapd {
 /* Tables and rings of @entries.  Return: 0 or a negative errno. */
 int __must_check io_init(struct swapd *s);
 
-/* Both ends at 0, as kvmm left them before START. */
+/* Begin with both indices of each ring at 0, as kvmm set them before START. */
 void io_rings_begin(struct swapd *s);
 
-/* Take requests from the ring; those that are wrong are completed at once.
- * Return: how many were taken.
+/* Take requests from the ring; complete invalid ones at once.
+ * Return: number of requests taken.
  */
 u32 io_take(struct swapd *s);
 
 /**
  * io_next() - the next transfer to give to the kernel
- * @wait: until there is one
+ * @wait: wait until there is one
  *
- * Its requests hold their area; headers and sums of WRITEs are made.  What
- * names no live area is completed on the way.
+ * Requests of the transfer hold their area; headers and sums of WRITEs are made.
+ * Requests that name no live area are completed on the way.
  *
- * Return: its first request, whose @go it is; NULL: there is none now.
+ * Return: the first request, with the transfer in @go; NULL: there is none now.
  */
 struct sd_io *io_next(struct swapd *s, bool wait);
 
@@ -220,7 +220,7 @@ void io_landed(struct swapd *s, const struct sd_io *lead);
  * @lead: the first of them
  * @res:  bytes, or a negative errno
  *
- * Those of a shared one that failed are pending again, each alone.
+ * Requests that a shared transfer did not do are pending again, each alone.
  */
 void transfer_end(struct swapd *s, struct sd_io *lead, s64 res);
 
@@ -235,35 +235,35 @@ void __noreturn sd_broken(const char *what);
 
 void pick_init(struct swapd *s);
 
-/* An area begins, with nothing in flight.  Context: under the lock. */
+/* Set up the depth of an area that becomes live.  Context: under the lock. */
 void pick_area(struct swapd *s, u32 area);
 
-/* A request waits for its turn; with @first before all others of its lane.
+/* Queue a request in its lane; with @first before all others.
  * Context: under the lock.
  */
 void pick_add(struct swapd *s, u32 tag, bool first);
 
 /**
- * pick_next() - what waits longest, and its neighbours
- * @wait: until there is something
+ * pick_next() - the oldest request of the next lane, and its neighbours
+ * @wait: wait until there is one
  *
- * Return: the first request of a transfer, all of it SD_IO_ISSUED, or NULL.
+ * Return: the first request of a transfer, all of them SD_IO_ISSUED, or NULL.
  */
 struct sd_io *pick_next(struct swapd *s, bool wait);
 
 /* The kernel is done with a transfer. */
 void pick_landed(struct swapd *s, const struct sd_io *lead);
 
-/* It is pending again, before all others, and shares no transfer any more. */
+/* Queue a request again, before all others; it never shares a transfer again. */
 void pick_alone(struct swapd *s, struct sd_io *io);
 
-/* Requests whose time has come are pending again. */
+/* Queue again the requests that the shim held until now. */
 void pick_look_held(struct swapd *s);
 
-/* What the kernel's completion is to carry: see struct swapd_carrier. */
+/* The name that the kernel's completion carries: see struct swapd_carrier. */
 u64 transfer_name(const struct sd_io *lead);
 
-/* Say which requests the transfer has, before the kernel knows of it. */
+/* Note the requests of a transfer as carriers, before the kernel gets it. */
 void transfer_carry(struct swapd *s, const struct sd_io *lead);
 
 /* The request that follows in its transfer, or NULL. */

@@ -2,49 +2,48 @@
 /*
  * depth.c - how many transfers of an area the kernel has at once
  *
- * Somebody waits for a read, nobody for a write.  What the kernel has it does
- * in an order of its own: a read that comes behind 64 writes of a slow disk
- * waits for all of them.  What swapd still has it can order.  So the kernel
- * gets no more writes than keep the disk busy.  How many that is shows in what
- * happens, window by window:
+ * A sequence waits for a read, but not for a write.  The kernel does transfers in
+ * any order: a read behind 64 writes of a slow disk waits for all of them.  swapd
+ * can order only the requests that it still has.  So the kernel gets no more
+ * writes than keep the disk busy.  Their number is adjusted after each window:
  *
- *	less is moved than was reached before	more, the disk is idle at times;
+ *	the rate is lower than before		more, the disk is idle at times;
  *						if that does not help, the disk
- *						is not what it was
- *	as much, and reads are slow		fewer
- *	as much, and reads are quick		more
+ *						is slower now
+ *	as high, and reads are slow		fewer
+ *	as high, and reads are quick		more
  *
- * Slow is a read that takes twice what the quickest of late took, which is
- * looked for now and then, with few writes for a window; while nobody reads, a
- * write that takes longer than --write-ms.  A window is over when enough
- * transfers ended for a rate, and counts only if writes had to wait for the
- * limit, else the rate is that of who asks.
+ * Reads are slow if they take twice the time of the quickest recent read.  That
+ * time is measured now and then, in a window with few writes.  Without reads, the
+ * writes are slow if they take longer than --write-ms.  A window ends when enough
+ * transfers ended for a rate.  It counts only if writes had to wait for the
+ * limit; otherwise the rate depends on the requests, not on the disk.
  *
- * Reads are bounded by bytes.  A disk that has 64 large ones ends them nearly
- * together, and who wants to go on with the oldest has nothing for long, then
- * all at once.  Those that wait in swapd wait no less, but the oldest is over
- * first.  The bound is far above what keeps a disk busy.
+ * Reads are bounded by bytes.  A disk that has 64 large reads ends them nearly
+ * together: a sequence that could go on with the oldest gets nothing for long,
+ * then all at once.  With the bound, later reads wait in swapd as long, but the
+ * oldest ends first.  The bound is far above the bytes that keep a disk busy.
  *
- * Writes keep their share of what is in flight, a third of the reads, so that
- * reads without end cannot keep memory from being freed.
+ * Writes may always be a third of the reads in flight, so that reads without end
+ * cannot keep memory from being freed.
  *
- * No clock and no state but the caller's.
+ * This file has no clock, and no state but the caller's.
  */
 #include "swapd/depth.h"
 
 #define FIRST		8u		/* limit at first */
 #define WINDOW_NR	32u		/* transfers of a window */
-#define WINDOW_NS	50000000ull	/* at least, and so many times this */
-#define WINDOW_MANY	40		/* with fewer transfers */
-#define IDLE_NS		5000000ull	/* without any */
+#define WINDOW_NS	50000000ull	/* shortest window */
+#define WINDOW_MANY	40		/* times WINDOW_NS: the longest */
+#define IDLE_NS		5000000ull	/* without transfers: a new window */
 #define FLOOR_NS	10000000000ull
-#define SLACK_NS	100000ull	/* that no read is slow for */
-#define SHARE		3		/* a write for so many reads */
+#define SLACK_NS	100000ull	/* above twice the floor: not yet slow */
+#define SHARE		3		/* reads for each write */
 #define READS		8u		/* at once, whatever their size */
-#define REACHED		95		/* percent: as much as before */
-#define HELPED		103		/* percent: more than before */
+#define REACHED		95		/* percent of the best rate: as high */
+#define HELPED		103		/* percent of @tried: higher */
 #define FORGET		64		/* part of @best that a window forgets */
-#define WHOLE		(256u << 10)	/* bytes that take as long as none */
+#define WHOLE		(256u << 10)	/* bytes that double the time */
 
 void depth_init(struct sd_depth *d, u32 least, u32 most, u64 write_ns,
 		u64 read_bytes)
@@ -91,7 +90,7 @@ static void window_begin(struct sd_depth *d, u64 now)
 
 void depth_issued(struct sd_depth *d, bool write, u64 bytes, u64 now)
 {
-	/* It was idle: a rate over that time would say nothing. */
+	/* The disk was idle: a rate over that time would say nothing. */
 	if (!d->moving[0] && !d->moving[1] && now - d->last > IDLE_NS)
 		window_begin(d, now);
 	d->moving[write]++;
@@ -145,7 +144,7 @@ static bool window_is_over(const struct sd_depth *d, u64 now)
 	       (ns >= WINDOW_NS && d->nr[0] + d->nr[1] >= WINDOW_NR);
 }
 
-/* How quick is a read among few writes?  Return: whether that begins now. */
+/* Measure reads among few writes?  Return: whether that window begins now. */
 static bool look_for_floor(struct sd_depth *d, u64 now)
 {
 	if (!d->nr[0] || now - d->floor_at < FLOOR_NS)
@@ -162,7 +161,7 @@ bool depth_landed(struct sd_depth *d, bool write, u64 bytes, u64 ns, u64 now)
 
 	if (!write)
 		d->reading -= bytes;
-	/* Of long ones a part is the time that the bytes take. */
+	/* Take off the time that the bytes of the transfer need. */
 	ns = ns * WHOLE / (WHOLE + bytes);
 	d->moving[write]--;
 	d->nr[write]++;

@@ -8,22 +8,22 @@
 #include <kvmm/types.h>
 
 /**
- * struct sd_depth - of one area
+ * struct sd_depth - depth of one area
  * @most, @least: bounds of @limit
- * @write_ns:  what a write may take while nobody reads
- * @read_bytes: reads at once, in bytes; 0: as many as come
+ * @write_ns:  longer writes are slow, in a window without reads
+ * @read_bytes: bound of @reading; 0: none
  * @limit:     writes at once
  * @moving:    reads, writes that the kernel has
  * @reading:   bytes of these reads
  * @wanted:    in this window a write had to wait for @limit
  * @since:     begin of the window
- * @nr, @bytes, @ns: of reads and writes that ended in it; @ns as of a transfer
- *             of no length
- * @last:      when the last one ended
- * @floor:     the lowest of a read
- * @floor_at:  when that was looked for
- * @best:      bytes a second that were reached, slowly forgotten
- * @tried:     what they were when the limit was raised since they were fewer
+ * @nr, @bytes, @ns: of reads and writes that ended in the window; @ns as of a
+ *             transfer of no length
+ * @last:      time when the last transfer ended
+ * @floor:     shortest time of a read
+ * @floor_at:  time when @floor was measured last
+ * @best:      highest rate, in bytes a millisecond; it decays slowly
+ * @tried:     rate at which the limit was raised because @best was not reached
  */
 struct sd_depth {
 	u32	most;
@@ -45,17 +45,17 @@ struct sd_depth {
 	u64	tried;
 };
 
-/* With @least not below @most it stays as it is. */
+/* With @least not below @most the limit is constant. */
 void depth_init(struct sd_depth *d, u32 least, u32 most, u64 write_ns,
 		u64 read_bytes);
 
-/* Another life of the area @d is of, after depth_init(): what moves, moves. */
+/* After depth_init(): take over transfers from an earlier life of the area. */
 void depth_inherit(struct sd_depth *d, const struct sd_depth *before);
 
 /* May a read go to the kernel now? */
 bool depth_allows_read(const struct sd_depth *d);
 
-/* May a write go to the kernel now?  If not, that is noted. */
+/* May a write go to the kernel now?  If not, @wanted is set. */
 bool depth_allows_write(struct sd_depth *d);
 
 void depth_issued(struct sd_depth *d, bool write, u64 bytes, u64 now);
@@ -64,7 +64,7 @@ void depth_issued(struct sd_depth *d, bool write, u64 bytes, u64 now);
  * depth_landed() - a transfer has ended
  * @ns: since it was issued
  *
- * Return: whether the limit is another one now.
+ * Return: whether the limit changed.
  */
 bool depth_landed(struct sd_depth *d, bool write, u64 bytes, u64 ns, u64 now);
 

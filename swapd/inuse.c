@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * inuse.c - look through what the kernel says of a block device
+ * inuse.c - find the users of a block device
  *
- * Three places: /proc/self/mountinfo (by device number), /proc/swaps (by
- * path), and the device's holders directory (device mapper, RAID).  What
- * holds of the whole disk is asked of its partitions also: writing to the
- * disk overwrites them.
+ * The kernel lists users in three places: /proc/self/mountinfo (by device
+ * number), /proc/swaps (by path), and the device's holders directory (device
+ * mapper, RAID).  The partitions of a whole disk are checked as well: writing to
+ * the disk overwrites them.
  */
 #include <dirent.h>
 #include <stdio.h>

@@ -9,11 +9,11 @@
 
 /**
  * device_in_use() - mounted, swapped to, or below another device?
- * @rdev: its number; partitions of it are looked at, too
- * @who:  @len bytes for who uses it
+ * @rdev: number of the device; its partitions are checked, too
+ * @who:  @len bytes for a text that names the user
  *
- * An exclusive open says the same, but not who; and it cannot be made of a
- * device that the caller has opened exclusively itself.
+ * An exclusive open finds a user, too, but does not name it; and it is not
+ * possible while the caller itself has the device open exclusively.
  */
 bool device_in_use(dev_t rdev, char *who, size_t len);
 

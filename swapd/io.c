@@ -4,17 +4,17 @@
  *
  *	ring -> io_take() -> lane -> io_next() -> engine -> transfer_end() -> ring
  *
- * Everything that is common to the engines.  A request lies in the table at
- * the tag of its id, so the table cannot overflow and the id that the kernel
- * carries is enough to find it again.  What waits is chosen in pick.c.
+ * This file has the code that is common to the engines.  A request lies in the
+ * table at the tag of its id, so the table cannot overflow, and the kernel's
+ * completion is enough to find it again.  pick.c chooses the waiting requests.
  *
- * Requests that share a transfer have everything else for themselves: header,
- * sums, judgement, completion.  When the kernel did less of it than all, the
- * requests that it did in whole are over; the others are tried once more, each
- * alone, so a fault of the disk costs those slots that have it.
+ * Each request of a shared transfer has its own header, sums, judgement and
+ * completion.  If the kernel did only a part of the transfer, the requests that
+ * it did in whole are over; the others are tried once more, each alone, so a
+ * fault of the disk costs only the slots that have it.
  *
  * The slot of a request belongs to swapd from io_take() to the store that
- * publishes its completion, which comes last of all.
+ * publishes its completion, the last access of all.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static void io_complete(struct swapd *s, u64 id, int status)
 	pthread_mutex_unlock(&s->cpl_lock);
 }
 
-/* After completions: whoever sleeps is woken once for all of them. */
+/* After completions: wake kvmm once for all of them, if it sleeps. */
 static void kvmm_wake(struct swapd *s)
 {
 	const u64 one = 1;
@@ -122,7 +122,7 @@ static int req_judge(const struct swapd *s, const struct swapd_req *r)
 	return r->area < SWAPD_AREAS ? 0 : -ENXIO;
 }
 
-/* Return: 0, or why the request ends here. */
+/* Return: 0, or the error that the request ends with. */
 static int req_take(struct swapd *s, const struct swapd_req *r)
 {
 	u32 tag = SWAPD_ID_TAG(r->id);
@@ -178,7 +178,7 @@ u32 io_take(struct swapd *s)
 
 /* ---- to the kernel ---- */
 
-/* Free first: kvmm may use the tag again as soon as it sees the completion. */
+/* Frees the tag first: kvmm may use it again when it sees the completion. */
 static void io_release(struct swapd *s, struct sd_io *io, int status)
 {
 	u64 id = io->req.id;
@@ -191,7 +191,7 @@ static void io_release(struct swapd *s, struct sd_io *io, int status)
 	kv_fault_die(KV_FAULT_swapd_die_published);
 }
 
-/* Return: 0, or why it cannot be issued. */
+/* Return: 0, or the error because of which it cannot be issued. */
 static int io_prepare(struct swapd *s, struct sd_io *io)
 {
 	const struct swapd_req *r = &io->req;
@@ -218,7 +218,10 @@ static void io_refuse(struct swapd *s, struct sd_io *io, int err)
 	kvmm_wake(s);
 }
 
-/* One of a transfer cannot be issued: all go alone, to be refused alone. */
+/*
+ * A request of the transfer cannot be issued: queue each one alone, so that only
+ * the wrong one is refused.
+ */
 static void transfer_undo(struct swapd *s, struct sd_io *lead,
 			  const struct sd_io *wrong)
 {
@@ -235,7 +238,7 @@ static void transfer_undo(struct swapd *s, struct sd_io *lead,
 	}
 }
 
-/* Return: whether it can be issued; else its requests are somewhere else. */
+/* Return: can it be issued?  If not, its requests were refused or queued. */
 static bool transfer_prepare(struct swapd *s, struct sd_io *lead)
 {
 	struct sd_io *io;
@@ -282,7 +285,7 @@ static const char * const counter_text[NR_SWAPD_COUNTERS] = {
 };
 static_assert(NR_SWAPD_COUNTERS <= 32, "a bit of sd_area.told for each");
 
-/* Count what went wrong; of each area each cause is told once. */
+/* Count an error; the log has each cause once for each area. */
 static void wrong_count(struct swapd *s, const struct swapd_req *r,
 			enum swapd_counter cause, int err)
 {
@@ -309,8 +312,8 @@ static int transfer_failed(struct swapd *s, const struct swapd_req *r, s64 res)
 		wrong_count(s, r, SWAPD_CNT_io_errors, (int)res);
 	}
 	/*
-	 * Whatever the kernel calls it: nobody may try it again as it is, or
-	 * take it for a request to an area that is not here.
+	 * kvmm must not take a failed transfer for one to try again as it is,
+	 * or for a request to a missing area.
 	 */
 	return res == -EAGAIN || res == -EINTR || res == -ECANCELED ||
 	       res == -ENXIO || res == -ENODEV ? -EIO : (int)res;
@@ -356,7 +359,7 @@ void io_landed(struct swapd *s, const struct sd_io *lead)
 	pick_landed(s, lead);
 }
 
-/* A request is over, but for what the shim makes of it. */
+/* A request has ended; the shim may change its result. */
 static void io_finish(struct swapd *s, struct sd_io *io, s64 res)
 {
 	const u64 ns = sd_now_ns() - io->issued_ns;
@@ -379,7 +382,7 @@ static void io_finish(struct swapd *s, struct sd_io *io, s64 res)
 	io_release(s, io, status);
 }
 
-/* A shared transfer did not do all: what it did is over, the rest goes alone. */
+/* A shared transfer failed: end the requests that it did, queue others alone. */
 static void transfer_split(struct swapd *s, struct sd_io *lead, s64 res)
 {
 	struct sd_io *io, *next;
@@ -408,7 +411,7 @@ void transfer_end(struct swapd *s, struct sd_io *lead, s64 res)
 		transfer_split(s, lead, res);
 	} else {
 		for (io = lead; io; io = next) {
-			/* Published, its tag is kvmm's again. */
+			/* Once published, its tag belongs to kvmm again. */
 			next = sd_mate(s, io);
 			io_finish(s, io, io->xfer.len);
 		}

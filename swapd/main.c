@@ -2,26 +2,26 @@
 /*
  * main.c - swapd: moves slots between the host pool and the swap areas
  *
- * One process, so that a disk that hangs, or a bug here, costs kvmm a few
- * blocks and not its life.  It decides nothing: which slot goes where is in
- * each request.  It promises two things: that what a READ brought is exactly
- * what the named WRITE took, or the read fails; and that a slot whose request
- * is completed is not touched any more.
+ * swapd is a process, so that a disk that hangs, or a bug here, costs kvmm a few
+ * blocks and not its life.  swapd decides nothing: each request says which slot
+ * goes where.  It promises two things: a READ brings exactly the bytes that the
+ * named WRITE took, or it fails; and swapd does not touch a slot after the
+ * completion of its request.
  *
  * kvmm-hold starts it and passes descriptors by number: the shared memory
  * with the rings (include/kvmm/swapd.h has the contract), the host pool, two
- * eventfds, the control socket, and a fresh io_uring.  It is made to be
- * killed: nothing needs an orderly end.
+ * eventfds, the control socket, and a fresh io_uring.  It may be killed at any
+ * time: nothing needs an orderly end.
  *
  * Threads: this one takes requests and, with io_uring, submits and reaps; the
  * control thread adds and removes areas; the engine for machines without
- * io_uring has workers.  daemon.h says who may touch what.
+ * io_uring has workers.  daemon.h says which data each thread may touch.
  *
- * Its rights go when the pool is registered, before a thread exists; the
- * filter comes when all threads run (include/kvmm/sandbox.h).
+ * swapd drops its rights when the pool is registered, before its first thread.
+ * It sets the filter when all threads run (include/kvmm/sandbox.h).
  *
- * The main loop never waits for a transfer.  It sleeps in poll() on the
- * request eventfd and the ring, after it said so and looked once more.
+ * The main loop never waits for a transfer.  It sleeps in poll() on the request
+ * eventfd and the ring, after it set its sleep flag and looked once more.
  */
 #include <poll.h>
 #include <signal.h>
@@ -109,7 +109,7 @@ static int map_pool(struct swapd *s)
 		 fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
-	/* A core file of it would be somebody's conversations. */
+	/* A core file of the pool would contain conversations of users. */
 	(void)madvise(p, (size_t)st.st_size, MADV_DONTDUMP);
 	s->pool = p;
 	s->pool_bytes = (u64)st.st_size;
@@ -118,12 +118,12 @@ static int map_pool(struct swapd *s)
 
 static void catch_nothing(void)
 {
-	/* Those are for the whole group; hold ends us when kvmm has ended. */
+	/* These reach the whole process group; swapd ends after kvmm. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
-	/* EFBIG instead, which can be told. */
+	/* The write then fails with EFBIG, which can be reported. */
 	signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -139,8 +139,8 @@ static int drop_rights(char *text, size_t len)
 }
 
 /*
- * Rights go when nothing takes them any more: io_uring pins the pool, and the
- * other engine begins with threads.
+ * Drop the rights as soon as nothing needs them: with io_uring after it pinned
+ * the pool, with the other engine before its threads start.
  */
 static int start_engine(struct swapd *s, char *text, size_t len)
 {

@@ -3,27 +3,27 @@
  * pick.c - which requests the kernel gets next, and which of them together
  *
  * Each area has a lane: two queues, in the order in which requests came.
- * Lanes take turns.  In a lane reads go first, since somebody waits for them,
- * but one transfer in FAIR is a write, so that a stream of reads does not keep
- * memory from being freed.  And the kernel has no more writes of an area than
- * depth.c allows: those that wait here wait behind the next read.  Nor more
- * reads than it allows: the oldest are to be over first.
+ * Lanes take turns.  In a lane reads go first, since sequences wait for them, but
+ * one transfer in FAIR is a write, so that a stream of reads does not keep memory
+ * from being freed.  The kernel has no more writes of an area than depth.c
+ * allows, so other writes wait here, behind the next read.  depth.c bounds reads
+ * in the kernel, too, so that the oldest end first.
  *
- * Requests that are neighbours share a transfer: adjacent in the area and, in
- * the same direction, on the host, so one piece of memory moves.  kvmm lays
- * out the blocks of a sequence like that, and a disk likes few large transfers
- * better than many small ones.  A shared transfer is no longer than
- * --merge-kib and does not cross a seam of the pool, since a transfer can name
- * one registered buffer.  What waits is looked at from its oldest, LOOK
- * requests far, and taken on whichever side it fits, so the order in which
- * kvmm sends a run does not matter.  What went wrong together goes alone.
+ * Neighbouring requests share a transfer.  They are adjacent in the area and, in
+ * the same direction, on the host, so one piece of memory moves.  kvmm lays out
+ * the blocks of a sequence in this way, and few large transfers suit a disk
+ * better than many small ones.  A shared transfer is no longer than --merge-kib
+ * and does not cross a seam of the pool, since a transfer can name one registered
+ * buffer.  Neighbours are searched among the LOOK oldest waiting requests and
+ * joined at either side, so the order in which kvmm sends a run does not matter.
+ * Requests of a failed shared transfer go alone.
  *
- * Context: any thread that submits; what is chosen from is under swapd.lock.
+ * Context: any thread that submits; the queues are under swapd.lock.
  */
 #include "swapd/daemon.h"
 #include "swapd/shim.h"
 
-#define FAIR	4	/* of so many transfers one is a write, if one waits */
+#define FAIR	4	/* one of as many transfers is a write, if one waits */
 #define LOOK	64	/* requests looked at for a neighbour */
 
 void pick_init(struct swapd *s)
@@ -33,7 +33,7 @@ void pick_init(struct swapd *s)
 	for (i = 0; i < SWAPD_AREAS; i++) {
 		s->lane[i].pending[0].first = SD_NIL;
 		s->lane[i].pending[1].first = SD_NIL;
-		/* Requests for what is no area are to be refused. */
+		/* io_next() has to get requests without an area, to refuse them. */
 		s->lane[i].depth.limit = 1;
 	}
 }
@@ -56,7 +56,7 @@ void pick_area(struct swapd *s, u32 area)
 	depth_init(d, fixed ? most : s->opt.depth_min, most,
 		   s->opt.write_ms * 1000000ull,
 		   fixed ? 0 : (u64)s->opt.read_mib << 20);
-	/* Those that are about to be refused. */
+	/* Requests that are about to be refused. */
 	depth_inherit(d, &before);
 	depth_tell(s, area);
 }
@@ -105,7 +105,7 @@ void pick_add(struct swapd *s, u32 tag, bool first)
 	s->ready |= BIT(r->area);
 }
 
-/* Take the one behind @prev; SD_NIL: the first. */
+/* Take the request behind @prev from the queue; SD_NIL: the first one. */
 static u32 queue_take(struct swapd *s, struct sd_queue *q, u32 prev)
 {
 	u32 tag = prev == SD_NIL ? q->first : s->io[prev].next;
@@ -120,9 +120,9 @@ static u32 queue_take(struct swapd *s, struct sd_queue *q, u32 prev)
 	return tag;
 }
 
-/* ---- who is next ---- */
+/* ---- turns of lanes ---- */
 
-/* Reads or writes; NULL: what waits must wait for others to end. */
+/* The queue that may go on; NULL: other transfers must end first. */
 static struct sd_queue *lane_turn(struct sd_lane *l)
 {
 	struct sd_queue *reads = &l->pending[0], *writes = &l->pending[1];
@@ -140,7 +140,7 @@ static struct sd_queue *lane_turn(struct sd_lane *l)
 	return may_read ? reads : NULL;
 }
 
-/* The next lane that may go on, after the one of the last turn. */
+/* The queue of the next lane that may go on, after the lane of the last turn. */
 static struct sd_queue *lane_next(struct swapd *s, u32 *area)
 {
 	u32 left = s->ready, later;
@@ -167,7 +167,7 @@ static void lane_settle(struct swapd *s, u32 area)
 		s->ready &= ~BIT(area);
 }
 
-/* Given to the kernel, unless the shim holds it back.  Return: whether. */
+/* Mark a request issued.  Return: false if the shim holds it back instead. */
 static bool io_issue(struct swapd *s, struct sd_io *io)
 {
 	io->mate = SD_NIL;
@@ -192,7 +192,7 @@ static bool same_piece(u64 off, u32 len)
 	return off / SWAPD_SEAM == (off + len - 1) / SWAPD_SEAM;
 }
 
-/* Does it lie just behind the transfer, in the area and on the host? */
+/* Does a request begin at the end of the transfer, in the area and on the host? */
 static bool fits_behind(const struct sd_transfer *t, const struct swapd_req *r)
 {
 	return r->area_off == t->area_off + t->bytes &&
@@ -215,7 +215,7 @@ static bool may_join(const struct swapd *s, const struct sd_transfer *t,
 	       (fits_behind(t, &io->req) || fits_before(t, &io->req));
 }
 
-/* Return: the first request of the transfer now. */
+/* Add a request to a transfer.  Return: the first request of the transfer now. */
 static struct sd_io *join(struct swapd *s, struct sd_io *lead, u32 tag)
 {
 	struct sd_io *io = &s->io[tag];
@@ -266,7 +266,7 @@ static void transfer_begin(struct sd_io *io, u32 tag)
 	};
 }
 
-/* The oldest that is not held back, with its neighbours; NULL: none is. */
+/* The oldest request that the shim lets go, with its neighbours; NULL: none. */
 static struct sd_io *pick(struct swapd *s)
 {
 	struct sd_io *lead;
@@ -330,7 +330,7 @@ void pick_look_held(struct swapd *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- what hold and kvmm are told of a transfer ---- */
+/* ---- names of transfers, for hold and kvmm ---- */
 
 u64 transfer_name(const struct sd_io *lead)
 {
@@ -346,7 +346,7 @@ void transfer_carry(struct swapd *s, const struct sd_io *lead)
 	for (io = lead; io; io = sd_mate(s, io)) {
 		struct swapd_carrier *c = &s->carriers[io - s->io];
 
-		/* A death in between leaves no id that anybody looks for. */
+		/* After a death in between, no request has this id. */
 		WRITE_ONCE(c->id, 0);
 		ring_fence_release();
 		WRITE_ONCE(c->transfer, name);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probe.c - what a disk and this kernel offer, for an operator
+ * probe.c - measure the speed of a disk with each kind of io_uring
  *
- * swapd --probe PATH reads, and in a directory writes, 1 MiB at random places
- * of a scratch file, ways after ways, and prints one line for each.  PATH is a
- * directory, in which a file without a name is made, or a file or device, which
- * is only read.  Nothing of a running swapd is touched.
+ * swapd --probe PATH transfers 1 MiB at random places of a file, in one way after
+ * the other, and prints a line for each.  If PATH is a directory, it makes a file
+ * without a name there, reads and writes it.  If PATH is a file or device, it
+ * only reads it.  It does not touch a running swapd.
  *
- * The ways differ in flags of the ring.  swapd takes the plain one with
- * registered memory; the others are measured to know what that costs:
+ * The ways differ in flags of the ring.  swapd uses the plain ring with
+ * registered memory; the others show the cost of that choice:
  *
- *	IOPOLL	  completions are found by polling the device.  A dead swapd's
- *		  would be posted by nobody, since nobody polls for it.
- *	SQPOLL	  a kernel thread submits.  It belongs to who made the ring,
- *		  which is kvmm-hold: it would go on to submit for the dead.
+ *	IOPOLL	  completions are found by polling the device.  Those of a dead
+ *		  swapd would never be posted, since no process polls for them.
+ *	SQPOLL	  a kernel thread submits.  It belongs to kvmm-hold, which made
+ *		  the ring: it would go on to submit for a dead swapd.
  *
  * See Death in Documentation/swapd.md.
  */
@@ -136,7 +136,7 @@ static void queue_one(struct probe *p, u32 slot, bool write)
 	int fd = p->registered ? 0 : p->fd;
 	u64 at;
 
-	/* With SQPOLL a thread of the kernel takes entries when it likes. */
+	/* With SQPOLL a thread of the kernel takes the entries, at any time. */
 	while (!(sqe = io_uring_get_sqe(&p->ring)))
 		(void)io_uring_sqring_wait(&p->ring);
 	p->rng = p->rng * 6364136223846793005ull + 1442695040888963407ull;
@@ -155,7 +155,7 @@ static void queue_one(struct probe *p, u32 slot, bool write)
 	p->started[slot] = sd_now_ns();
 }
 
-/* Return: the slot of the next that ended, or a negative errno. */
+/* Return: the slot of the next transfer that ended, or a negative errno. */
 static int wait_one(struct probe *p)
 {
 	struct io_uring_cqe *cqe;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probes.c - whether somebody traces the probes of swapd
+ * probes.c - semaphores of swapd's probes
  */
 #include <kvmm/probes.h>
 

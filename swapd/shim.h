@@ -5,13 +5,13 @@
  * KVMM_DISK_FAULTS=seed=7,rate=50,delay=400,kinds=eio+torn,tally=FILE
  *
  *	seed	of the dice; the same requests get the same faults
- *	rate	of 1000 requests so many
+ *	rate	faults in 1000 requests
  *	delay	milliseconds at most
  *	kinds	by name; without it every kind
  *	tally	struct shim_tally in a file that outlives swapd
  *	area	by swapd's number; without it all
  *
- * More rules follow behind semicolons: the first that names the area counts.
+ * Semicolons separate rules: the first rule that names the area counts.
  *
  * Only the swapd of test builds (build/faults/swapd) has it, as the points of
  * kvmm/fault.h.
@@ -26,7 +26,7 @@
 #define SHIM_R		BIT(0)	/* may happen to a read */
 #define SHIM_W		BIT(1)	/* to a write */
 
-/* name, to what, what the disk does, how it is found */
+/* name, requests it may happen to, behaviour of the disk, how it is found */
 #define SHIM_KINDS(x)							\
 	x(eio,		SHIM_R | SHIM_W,				\
 	  "fails, `EIO`", "`io_errors`")				\
@@ -72,7 +72,7 @@ enum shim_kind {
 };
 
 /**
- * struct shim_tally - what happened so far, over all lives of swapd
+ * struct shim_tally - faults so far, over all lives of swapd
  * @seen: requests that the dice were thrown for
  * @off:  written by the test: no faults while it is not 0
  * @done: faults that took place, by kind
@@ -96,9 +96,9 @@ const char *shim_kind_text(u32 kind);
 const char *shim_kind_found(u32 kind);
 
 /**
- * shim_init() - take what SHIM_ENV says, before threads exist
- * @spec: its value, or NULL: the disk is honest
- * @text: @len bytes for one line that says what is wrong with @spec
+ * shim_init() - parse the value of SHIM_ENV, before threads exist
+ * @spec: the value, or NULL: the disk is honest
+ * @text: @len bytes for one line about the mistake in @spec
  *
  * Return: 0 or -EINVAL.
  */
@@ -110,26 +110,26 @@ int __must_check shim_env(char *text, size_t len);
 /**
  * shim_plan() - throw the dice for a request that is to be issued
  *
- * Sets what is to be transferred, and @io->due when that is to wait.  Once for
- * each request; its area is not held yet.
+ * Sets @io->xfer, and @io->due if the request is to wait.  Called once for each
+ * request, which does not hold its area yet.
  */
 void shim_plan(struct swapd *s, struct sd_io *io);
 
 /**
- * shim_join() - make one transfer of what was planned for its requests
- * @lead: the first of them
+ * shim_join() - make the plan of a transfer from the plans of its requests
+ * @lead: the first request
  *
  * A shared transfer has the fault of the first request that has one: it fails,
- * is cut there, is torn there (what follows is lost), or all of it is lost,
- * hollow or astray.
+ * is cut there, is torn there (the requests behind are lost), or all of it is
+ * lost, hollow or astray.
  */
 void shim_join(struct swapd *s, struct sd_io *lead);
 
 /**
- * shim_end() - a transfer is over; the slots still belong to it
- * @res: of the kernel
+ * shim_end() - a request has ended; its slots still belong to it
+ * @res: result of the kernel
  *
- * Return: what the disk says of it.
+ * Return: the result that the disk reports.
  */
 s64 shim_end(struct swapd *s, struct sd_io *io, s64 res);
 

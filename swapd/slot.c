@@ -2,11 +2,11 @@
 /*
  * slot.c - seal a slot, and judge one that was read
  *
- * A disk may hand back something else than what was written: damaged bits, an
- * older write, half a write, another place's data.  Sums find damage; the
- * identity in the header finds what is whole but not what was asked for: the
- * area and the place (misdirected), the generation (a lost write leaves the
- * older one), domain, hash and length (a mistake above us).
+ * A disk may return other bytes than those written: damaged bits, an older write,
+ * half a write, another place's data.  Sums find damage; the identity in the
+ * header finds a slot that is whole but not the right one: the area and the place
+ * (a misdirected access), the generation (a lost write leaves the older slot),
+ * domain, hash and length (a mistake of kvmm).
  *
  * Fields are compared before the sum of the payload, so a stale block costs
  * no sum; but after the sum of the header, so that a flipped bit is counted as

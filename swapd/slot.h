@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slot.h - the header of a slot: what makes a wrong block visible
+ * slot.h - the header of a slot, which exposes a wrong block
  */
 #ifndef SWAPD_SLOT_H
 #define SWAPD_SLOT_H
@@ -17,8 +17,8 @@
  * @area_uuid:   of the area it was written to
  * @area_off:    where it was written
  *
- * Other fields are those of the request that wrote it.  The rest of the
- * header is 0.  It never leaves the machine, so numbers are in its order.
+ * Other fields are copies from the request that wrote the slot.  The rest of the
+ * header is 0.  A slot never leaves the machine, so numbers have its byte order.
  */
 struct slot_header {
 	u64	magic;
@@ -45,15 +45,15 @@ void slot_seal(void *slot, const struct swapd_req *req,
 	       const u8 uuid[SWAPD_UUID_LEN]);
 
 /**
- * slot_blank() - make a slot that is to be read unlike any slot
+ * slot_blank() - clear the header of a slot that is to be read
  *
- * A transfer that moves nothing and says it did is found out.
+ * This exposes a transfer that moves nothing and reports success.
  */
 void slot_blank(void *slot);
 
 /**
- * slot_check() - is this the slot that was asked for, as it was written?
- * @counter: set on failure to what is wrong
+ * slot_check() - is this the requested slot, with the bytes that were written?
+ * @counter: set on failure to the counter of the fault
  *
  * Return: 0 or -EBADMSG.
  */

@@ -12,7 +12,7 @@
 #define SUPER_BYTES	4096u
 
 /**
- * struct sd_super - what an area says of itself
+ * struct sd_super - the superblock of an area
  * @crc:      of SUPER_BYTES with this field 0
  * @uuid:     new each time the area is added afresh; every slot repeats it
  * @bytes:    of the area, this page included
@@ -32,13 +32,13 @@ struct sd_super {
 
 static_assert(sizeof(struct sd_super) == SUPER_BYTES, "a superblock is a page");
 
-/* super_make() - a new one, with a new uuid: 0 or a negative errno */
+/* super_make() - make a superblock with a new uuid: 0 or a negative errno */
 int __must_check super_make(struct sd_super *sb, u64 bytes, u64 epoch);
 
 /**
  * super_check() - is it a superblock, and whole?
  *
- * Return: 0; -ENOENT: something else lies there; -EBADMSG: it is damaged;
+ * Return: 0; -ENOENT: it is no superblock; -EBADMSG: it is damaged;
  * -EPROTONOSUPPORT: another version made it.
  */
 int __must_check super_check(const struct sd_super *sb);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sync.c - the engine for where io_uring is missing or forbidden
+ * sync.c - the engine without io_uring, where that is missing or forbidden
  *
- * A few threads, each with one transfer at a time: take it, seal its slots,
- * pread or pwrite it whole, judge them, complete them.  A transfer that the kernel runs for
- * a thread keeps the thread, and the thread the process: so nothing is in
- * flight any more when the process has ended, and its pidfd is all the proof
- * that hold needs.
+ * A few threads do one transfer each at a time: take it, seal its slots, pread or
+ * pwrite it whole, judge and complete its requests.  A thread does not end in the
+ * middle of its transfer, nor the process before its threads.  So nothing is in
+ * flight when the process has ended, and its pidfd is all the proof that hold
+ * needs.
  */
 #include <stdio.h>
 

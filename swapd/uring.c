@@ -2,29 +2,28 @@
 /*
  * uring.c - the engine on io_uring
  *
- * The ring was made by kvmm-hold, which keeps a duplicate and a mapping of its
- * own: when swapd dies, hold takes the completions of what goes on.  Three
- * rules follow, and hold relies on them:
+ * kvmm-hold made the ring, and keeps a duplicate and a mapping of it: when swapd
+ * dies, hold takes the completions of the transfers that go on.  hold relies on
+ * three rules:
  *
  *   - every entry that the kernel consumes gives exactly one completion (no
- *     links, no polls, no multishot, no tags), so consumed less completed is
- *     what is in flight;
- *   - the name of the transfer is the user_data, no two unfinished ones have
- *     the same, and which requests are in it stands in the table of carriers
- *     before it is given to the kernel: so one completion settles them all.
- *     What is tried again alone has another name by then;
- *   - the head of the completion queue moves only after kvmm was told, so
- *     what a death leaves behind that head is the rest, or told twice, but
- *     never lost.
+ *     links, no polls, no multishot, no tags), so the entries consumed less
+ *     those completed are in flight;
+ *   - the user_data is the name of the transfer.  No two unfinished transfers
+ *     have the same name.  The table of carriers lists the requests of a transfer
+ *     before the kernel gets it, so one completion settles them all.  A request
+ *     that is tried again alone has another name by then;
+ *   - the head of the completion queue moves only after kvmm got the completions.
+ *     So after a death a completion may reach kvmm twice, but is never lost.
  *
- * No more than --depth requests are in flight, and no more than REAP_BATCH or
- * as many again are over but still in the completion queue, which has twice
+ * At most --depth transfers are in flight.  At most REAP_BATCH or --depth others,
+ * whichever is less, are over but still in the completion queue, which has twice
  * the depth: it cannot overflow.
  *
- * Only the main thread submits.  Entries are given to the kernel in batches:
- * when the sums of a batch of writes have kept the device waiting for about as
- * long as a system call is worth, else when nothing more is pending.  What the
- * kernel finished is replaced in the device's queue first and summed then.
+ * Only the main thread submits.  It gives entries to the kernel in batches: when
+ * the device has waited for the sums of writes for about as long as a system call
+ * takes, or when nothing more is pending.  Finished transfers are first replaced
+ * in the device's queue, and their sums are checked then.
  */
 #include <liburing.h>
 #include <stdio.h>
@@ -65,7 +64,7 @@ static bool ring_has_ops(void)
 	return has;
 }
 
-/* Registered, the pool's pages are pinned once and not for every transfer. */
+/* Register the pool, so that its pages are pinned once, not for every transfer. */
 static void register_pool(struct swapd *s)
 {
 	const u32 nr = (u32)DIV_ROUND_UP(s->pool_bytes, SWAPD_SEAM);
@@ -155,7 +154,7 @@ static void uring_area_del(struct swapd *s, u32 area)
 		(void)io_uring_register_files_update(&u.ring, area, &none, 1);
 }
 
-/* There is an entry: no more than depth are in flight or unsubmitted. */
+/* An entry is free: at most u.depth transfers are in flight or unsubmitted. */
 static void uring_queue(struct swapd *s, struct sd_io *lead)
 {
 	const struct swapd_req *r = &lead->req;
@@ -164,7 +163,7 @@ static void uring_queue(struct swapd *s, struct sd_io *lead)
 	int fd = u.files ? (int)r->area : u.fd[r->area];
 	void *slots = s->pool + go->host_off;
 	int buf = (int)(go->host_off / SWAPD_SEAM);
-	/* Of two registered pieces a transfer can name only one. */
+	/* A transfer can name only one registered piece of the pool. */
 	bool fixed = u.buffers && (go->host_off + go->bytes - 1) / SWAPD_SEAM ==
 				  go->host_off / SWAPD_SEAM;
 
@@ -221,7 +220,7 @@ static u32 uring_kick(struct swapd *s)
 			bytes = 0;
 		}
 	}
-	/* Also what an earlier call could not give away. */
+	/* Also entries that an earlier call could not submit. */
 	uring_submit(s);
 	return nr;
 }
@@ -235,7 +234,7 @@ static struct sd_io *uring_lead(struct swapd *s, const struct io_uring_cqe *cqe)
 	return &s->io[tag];
 }
 
-/* A few at a time, so that the device gets new requests in between. */
+/* End a few at a time, so that the device gets new requests in between. */
 static u32 uring_reap(struct swapd *s)
 {
 	struct io_uring_cqe *cqe[REAP_BATCH];
@@ -252,7 +251,7 @@ static u32 uring_reap(struct swapd *s)
 	uring_kick(s);
 	for (i = 0; i < nr; i++)
 		transfer_end(s, lead[i], cqe[i]->res);
-	/* After kvmm was told: hold forwards what lies behind the head. */
+	/* kvmm got them; hold forwards completions behind the head. */
 	io_uring_cq_advance(&u.ring, nr);
 	return nr;
 }

@@ -2,10 +2,10 @@
 /*
  * shim.c - a disk that lies: faults between swapd and the kernel, for tests
  *
- * Both engines transfer what struct sd_xfer says and hand the result to
- * transfer_end().  So the shim needs two places: before the transfer it changes how
- * much is transferred and where, after it what the disk says of it, and what
- * lies on the disk or in the slot by then.
+ * Both engines transfer the range in struct sd_transfer and hand the result to
+ * transfer_end().  So the shim needs two places: before the transfer it changes
+ * the length and the place, after it the result, and the bytes on the disk or in
+ * the slot.
  *
  *	nothing is transferred	eio, enospc, lost, hollow
  *	a part			cut, torn
@@ -13,19 +13,19 @@
  *				slot's length, never in the reserved part
  *	something afterwards	twice, late, flip_*, rot_*: while the request is
  *				unfinished, so its slots are still swapd's
- *	it waits		delay: not given to the kernel before its time,
+ *	the request waits	delay: not given to the kernel before its time,
  *				so a death of swapd finds it not issued
  *
- * A write never changes the host slot: others read it meanwhile.  So what
- * turns over does so on the disk, by a transfer of the shim's own.  "late"
- * keeps a copy of a slot as it was written; when a newer write of the same
- * place is over, the copy lands on it.
+ * A fault of a write never changes the host slot: kvmm may read it meanwhile.  So
+ * the shim turns bits over on the disk, by a transfer in addition.  "late" keeps a
+ * copy of a written slot; when a newer write of the same place is over, the copy
+ * lands on it.
  *
  * The dice depend on the seed and on the number of the request alone.  With a
  * tally the number goes on over deaths.
  *
- * Context: what the engines' threads call is under @sh.lock where it needs to
- * be; transfers of the shim's own block, which an honest swapd never does.
+ * Context: the engines' threads; @sh.lock protects the late writes.  Transfers
+ * that the shim adds block the thread; an honest swapd never does that.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ struct late {
 };
 
 /**
- * struct shim_rule - what some areas do
+ * struct shim_rule - faults of some areas
  * @areas: a bit each
  * @kinds: likewise
  */
@@ -86,7 +86,7 @@ static struct {
 	struct shim_rule	rule[NR_RULES];	/* the first that fits counts */
 	u32			nr_rules;
 	struct shim_tally	*tally;
-	struct shim_tally	own;		/* where none was asked for */
+	struct shim_tally	own;		/* if no file was given */
 	pthread_mutex_t		lock;		/* of @late */
 	struct late		late[NR_LATE];
 	u32			next_late;
@@ -107,9 +107,9 @@ const char *shim_kind_found(u32 kind)
 	return kind < NR_SHIM_KINDS ? kind_list[kind].found : NULL;
 }
 
-/* ---- what is asked for ---- */
+/* ---- rules ---- */
 
-/* The one that is being read. */
+/* The rule that is being parsed. */
 static struct shim_rule *rule(void)
 {
 	return &sh.rule[sh.nr_rules];
@@ -285,7 +285,7 @@ static bool go_astray(const struct sd_area *a, struct sd_xfer *x)
 	return true;
 }
 
-/* From one aligned piece to all but one. */
+/* Length of a part: from one aligned piece to all but one. */
 static u32 part_of(const struct sd_xfer *x)
 {
 	const u32 nr = x->len / SWAPD_ALIGN;
@@ -293,7 +293,7 @@ static u32 part_of(const struct sd_xfer *x)
 	return (1 + (u32)(dice(x->throw, 2) % (nr - 1))) * SWAPD_ALIGN;
 }
 
-/* Does the request lie in its area at all?  Else it is refused as it is. */
+/* Does the request lie in its area?  If not, swapd refuses it anyway. */
 static bool is_inside(const struct sd_area *a, const struct swapd_req *r)
 {
 	return r->area_off >= a->usable_off && r->len <= a->usable_bytes &&
@@ -350,9 +350,9 @@ void shim_plan(struct swapd *s, struct sd_io *io)
 	}
 }
 
-/* ---- of shared transfers ---- */
+/* ---- shared transfers ---- */
 
-/* All requests from @io on have this fault, and none of their own. */
+/* All requests from @io on get this fault instead of the planned one. */
 static void all_have(struct swapd *s, struct sd_io *io, u32 kind)
 {
 	for (; io; io = sd_mate(s, io)) {
@@ -362,7 +362,7 @@ static void all_have(struct swapd *s, struct sd_io *io, u32 kind)
 	}
 }
 
-/* As far from its place as @io was to go, if that is in the area. */
+/* Move the transfer as far as @io was to go, if that is in the area. */
 static bool all_astray(struct swapd *s, struct sd_io *lead,
 		       const struct sd_io *io)
 {
@@ -378,8 +378,9 @@ static bool all_astray(struct swapd *s, struct sd_io *lead,
 }
 
 /*
- * What transfer_end() must see, and what is then left to each request.  Those before
- * the first fault have none that changes the transfer.
+ * Give the fault of @io to the transfer, and to each request the fault that
+ * shim_end() then adds.  Requests before @io do not change the transfer.
+ * Return: whether @io changes it.
  */
 static bool join_fault(struct swapd *s, struct sd_io *lead, struct sd_io *io,
 		       u32 at)
@@ -439,7 +440,7 @@ static bool disk_write(const struct sd_area *a, const void *buf, u64 at,
 	return pwrite(a->fd, buf, len, (off_t)at) == (ssize_t)len;
 }
 
-/* Turn a bit over that lies at @at of the area. */
+/* Turn over a bit of the byte at @at of the area. */
 static bool disk_flip(const struct sd_area *a, u64 at, u32 bit)
 {
 	const u64 page = at & ~(u64)(SWAPD_ALIGN - 1);
@@ -473,7 +474,7 @@ static bool turn_over(struct swapd *s, const struct sd_io *io)
 	return true;
 }
 
-/* Keep what was written, for later. */
+/* Keep a copy of the written slot, for later. */
 static void late_keep(struct swapd *s, const struct swapd_req *r)
 {
 	struct late *l = &sh.late[sh.next_late++ % NR_LATE];
@@ -515,7 +516,7 @@ static void late_write(struct swapd *s, const struct sd_io *io)
 	pthread_mutex_unlock(&sh.lock);
 }
 
-/* What happens when the transfer went as it was planned. */
+/* The transfer did as planned: add the fault of the request. */
 static s64 lie(struct swapd *s, struct sd_io *io, s64 res)
 {
 	const struct swapd_req *r = &io->req;
