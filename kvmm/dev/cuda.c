@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cuda.c - the backend whose pool is the memory of a GPU
+ * cuda.c - the backend with its pool in the memory of a GPU
  *
  * An extent is an allocation of the driver's virtual memory interface, exported
- * as a descriptor.  The daemon has all of them mapped in one address range of
- * its own, for its copies; clients import the descriptors and map them in
- * theirs.  Whoever imported one has the memory until it unmaps it or ends, and
- * nothing takes it away before.  So memory that changes tenant is another
- * allocation, cleared before anybody has it, and what a liar keeps is missing
- * from the device until it ends.
+ * as a descriptor.  The daemon maps all extents in one address range, for its
+ * copies; clients import the descriptors and map them in ranges of their own.  A
+ * process that imported an extent has the memory until it unmaps it or ends;
+ * nothing takes it away before.  So memory that changes tenant is a new
+ * allocation, cleared before a client has it, and memory that a lying client
+ * keeps is missing from the device until that client ends.
  *
- * The daemon runs no kernel but the driver's own for clearing, and no stream of
- * it ever waits for a client.
+ * The daemon runs no kernel but the driver's own for clearing, and its streams
+ * never wait for a client.
  *
- * A failure that the driver calls sticky ends this process's context and
- * nothing else: memory and clients live on, but nothing can be copied or made
- * any more.  That is told once; the next daemon begins with a context of its
- * own.
+ * A failure that the driver calls sticky ends the context of this process, which
+ * can copy or make nothing any more.  Memory and clients live on, unless the
+ * failure may have damaged memory (spares_memory()).  The log has one line; the
+ * next daemon begins with a new context.
  *
- * What stands in this backend without a measurement on a GPU: that a process
- * whose pidfd is readable has no kernel that writes CUDA_QUIET_MS later, and
- * that an exported descriptor which nobody has imported keeps its memory (what
- * adoption rests on).
+ * Two assumptions were not measured on a GPU: a process has no kernel that writes
+ * CUDA_QUIET_MS after its pidfd became readable; and an exported descriptor that
+ * no process has imported keeps its memory (adoption needs that).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,9 +30,9 @@
 #include "kvmm/dev/cuda.h"
 
 #define MIN_MAJOR	8	/* compute capability that kernels are made for */
-#define PAGE		4096u	/* what the pool's range is a multiple of, at least */
+#define PAGE		4096u	/* least alignment of the pool's range */
 
-/* ---- which ---- */
+/* ---- the device ---- */
 
 static int attribute(const struct cu_api *cu, int which)
 {
@@ -45,7 +44,7 @@ static int attribute(const struct cu_api *cu, int which)
 	return v;
 }
 
-/* Return: NULL, or what it lacks. */
+/* Return: NULL, or the reason why the device cannot hold a pool. */
 static const char *lacks(const struct cu_api *cu, char *text, size_t len)
 {
 	const int major = attribute(cu, CU_DEV_COMPUTE_CAPABILITY_MAJOR);
@@ -110,8 +109,8 @@ void cuda_prop(const struct cuda_dev *g, struct cu_mem_prop *prop)
 static __thread CUcontext current;
 
 /**
- * cuda_dev_enter() - the context is this thread's
- * Return: 0, or -EIO: no call can be believed any more.
+ * cuda_dev_enter() - make the context the current one of this thread
+ * Return: 0, or a negative errno; -EIO: the device has failed.
  */
 int cuda_dev_enter(struct cuda_dev *g)
 {
@@ -129,9 +128,9 @@ int cuda_dev_enter(struct cuda_dev *g)
 }
 
 /*
- * Errors that end the context of who made the call, and say nothing of memory
- * that others have on the device.  Of any other error that stays (ECC, NVLink, a
- * device that is gone, one that is not known) the worst is assumed.
+ * Errors that end the context of the calling process, but damage no memory that
+ * others have on the device.  Any other sticky error (ECC, NVLink, a device that
+ * is gone, an unknown error) is assumed to damage it.
  */
 static bool spares_memory(CUresult r)
 {
@@ -153,8 +152,8 @@ static bool spares_memory(CUresult r)
 }
 
 /**
- * cuda_failed() - a call failed: is it the last one?
- * @what: for people
+ * cuda_failed() - a call failed: has the device failed?
+ * @what: the call, for the log
  *
  * Return: a negative errno.
  */
@@ -186,8 +185,8 @@ static int open_failed(const char *what, CUresult r)
 }
 
 /*
- * What no driver says that works.  It is not believed with memory of others:
- * the pool's range, for one, would be wherever it says.
+ * The driver gave an answer that no working driver gives.  It gets no memory of
+ * tenants then: the pool's range, for one, could be anywhere.
  */
 int cuda_lied(const char *what)
 {
@@ -276,7 +275,7 @@ static void cuda_close(struct kvmm_dev *dev)
 	dev->priv = NULL;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 static u64 cuda_granule(struct kvmm_dev *dev)
 {
@@ -312,12 +311,12 @@ static u64 cuda_available(struct kvmm_dev *dev)
 
 	if (cuda_dev_enter(g) || g->cu->MemGetInfo(&free, &total))
 		return 0;
-	/* More than there is cannot be free. */
+	/* Free memory cannot exceed all memory. */
 	free = min((u64)free, min((u64)total, cuda_total(dev)));
 	return free > CUDA_RESERVE ? free - CUDA_RESERVE : 0;
 }
 
-/* Of the PCI slot that the device is in. */
+/* The node of the PCI slot of the device. */
 static int cuda_node(struct kvmm_dev *dev)
 {
 	const struct cu_api *cu = cuda_of(dev)->cu;
@@ -340,10 +339,10 @@ static int cuda_node(struct kvmm_dev *dev)
 }
 
 /*
- * The end of a process destroys its context: the kernel driver stops what it
- * had on the device while the process's files are closed, which is before its
- * pidfd can be read.  So by what is known nothing runs any more at @since; the
- * time on top is there because that was not measured yet.
+ * The end of a process destroys its context: the kernel driver stops its work on
+ * the device while the files of the process are closed, which is before its pidfd
+ * becomes readable.  So no work should run at @since; the extra time is there
+ * because that was not measured yet.
  */
 static bool cuda_quiet(struct kvmm_dev *dev, u64 since, u64 now)
 {

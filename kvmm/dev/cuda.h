@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.h - what the files of the CUDA backend share
+ * cuda.h - data and functions that the files of the CUDA backend share
  *
- *   cuda.c		which device, its context and address range
+ *   cuda.c		choice of the device, its context and address range
  *   cuda_extent.c	memory: made, exported, imported, given back
  *   cuda_copy.c	copies between it and the host pool
  *
- * The daemon uses the device's primary context.  A context belongs to a thread
- * as its current one, so whoever may be the first call of a thread begins
- * with cuda_dev_enter().  Three threads come here: the one that starts the daemon,
- * the mapper (extents) and the copier (copies); what two of them touch is
- * kvmm_dev.failed alone.
+ * The daemon uses the device's primary context.  Each thread has its own current
+ * context, so a function that may be the first one of a thread begins with
+ * cuda_dev_enter().  Three threads use the backend: the one that starts the
+ * daemon, the mapper (extents) and the copier (copies).  They share only
+ * kvmm_dev.failed.
  */
 #ifndef KVMM_DEV_CUDA_H
 #define KVMM_DEV_CUDA_H
@@ -19,7 +19,7 @@
 
 #include "kvmm/dev/dev.h"
 
-/* Numbers that a measurement may change: x(name, value, what it is). */
+/* Numbers that a measurement may change: x(name, value, meaning). */
 #define CUDA_TUNABLES(x)						\
 	x(LANE_DEPTH, 16, "copies under way in one direction")		\
 	x(SEGMENT, 1ull << 30,						\
@@ -39,8 +39,8 @@ enum cuda_tunable_values {
  * struct cuda_lane - the copies of one direction, which end in their order
  * @done: one event for each that can be under way
  * @id:   of the caller
- * @head: of the oldest, running
- * @tail: behind the youngest
+ * @head: index of the oldest copy, free-running
+ * @tail: index behind the youngest copy
  */
 struct cuda_lane {
 	CUstream	stream;
@@ -58,14 +58,14 @@ struct cuda_extent {
 
 /**
  * struct cuda_dev - one device
- * @owner:    its @failed says when no call can be believed any more
+ * @owner:    its @failed says that the device has failed
  * @base:     of the address range: extent i lies at i * extent_size
- * @bytes:    of it
+ * @bytes:    of the address range
  * @extent:   by number
  * @scrub:    stream that clears new memory, the mapper's
  * @lane:     by DEV_COPY_*
  * @host:     base of the host pool, NULL: it is not registered
- * @nr_segments: of it that are
+ * @nr_segments: registered segments of the host pool
  */
 struct cuda_dev {
 	struct kvmm_dev		*owner;

@@ -4,15 +4,15 @@
  *
  * Three streams, one for each direction and one for moves inside the device,
  * so that the two copy engines of a GPU work at once.  A stream ends its copies
- * in their order; an event behind each says which are over.  The caller asks;
- * nothing here waits, nor is any stream made to wait for another one: the core
- * gives a block to nobody else before its copy is over.
+ * in their order; an event behind each copy says whether it is over.  The caller
+ * polls the events.  This file waits only after a failed copy, and no stream waits
+ * for another: the core does not reuse a block before its copy is over.
  *
  * The host pool is registered in segments, since a driver pins a range as a
  * whole, and a copy that reaches over a seam is made in two calls.  Extents of
  * a span lie side by side in the range, so there is no seam among them.
  *
- * Context: the copier thread; host_open() and host_close() where there is none.
+ * Context: the copier thread; host_open() and host_close() before or after it.
  */
 #include <kvmm/log.h>
 
@@ -38,7 +38,7 @@ static int lane_init(struct cuda_dev *g, struct cuda_lane *l)
 	return cudrv_errno(r);
 }
 
-/* Also after a part of it failed. */
+/* If it fails, cuda_lanes_exit() frees the lanes that were made. */
 int cuda_lanes_init(struct cuda_dev *g)
 {
 	int err = 0;
@@ -155,7 +155,7 @@ int cuda_copy_begin(struct kvmm_dev *dev, const struct dev_copy *cp)
 	if (!r)
 		r = g->cu->EventRecord(l->done[slot], l->stream);
 	if (r) {
-		/* A piece of it may be under way: not after this. */
+		/* Wait for pieces of the copy that may be under way. */
 		const CUresult end = g->cu->StreamSynchronize(l->stream);
 
 		if (end) {
@@ -171,7 +171,7 @@ int cuda_copy_begin(struct kvmm_dev *dev, const struct dev_copy *cp)
 	return 0;
 }
 
-/* Return: is the oldest of the lane over?  *@status says how. */
+/* Return: is the oldest copy of the lane over?  *@status has its result. */
 static bool lane_ended(struct cuda_dev *g, struct cuda_lane *l, int *status)
 {
 	CUresult r;

@@ -2,22 +2,21 @@
 /*
  * cuda_extent.c - extents of a GPU
  *
- * Made: an allocation, a descriptor that exports it, mapped at the extent's
- * place in the daemon's range, cleared.  Whether the driver clears what it
- * hands out is not known, so it is done here, before anybody else has it; on a
- * stream of its own, for which this thread waits.
+ * An extent is made in four steps: allocate the memory, map it at the extent's
+ * place in the daemon's range, clear it, export it as a descriptor.  It is not
+ * known whether the driver clears memory that it hands out, so this file does,
+ * before another process has it.  Clearing has a stream of its own, for which the
+ * thread waits.  A step that fails undoes the steps before it.
  *
- * Given back: unmapped here, the allocation and its descriptor let go.  It is
- * free when the last process that imported it has let go too, which nobody can
- * be made to do but by its end, nor does the driver say who has it.  So the core
- * waits for every client and every process that had it (takes_back is false),
- * and memory that one kept against its word shows as -ENOMEM of the next
- * extent, until that process ends.
+ * To give an extent back, the daemon unmaps it and releases the allocation and its
+ * descriptor.  The memory is free when the last process that imported it has
+ * released it, too.  No process can be forced to do that but by its end, and the
+ * driver does not tell which processes have the memory.  So the core waits for
+ * every client and every process that had it (takes_back is false).  If one keeps
+ * memory against its word, the next extent fails with -ENOMEM until it ends.
  *
- * A daemon that died left its descriptors with kvmm-hold, and an import of one
- * is the memory with what is in it.
- *
- * Whatever fails on the way undoes what came before it.
+ * A daemon that died left its descriptors with kvmm-hold.  Importing one gives the
+ * memory with its contents.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -33,7 +32,7 @@ static CUdeviceptr place(const struct kvmm_dev *dev, const struct cuda_dev *g,
 	return g->base + extent * dev->extent_size;
 }
 
-/* Memory of another extent, which a driver must not hand out twice. */
+/* Does another extent have this memory?  A driver must not hand it out twice. */
 static bool is_taken(const struct cuda_dev *g,
 		     CUmemGenericAllocationHandle handle)
 {
@@ -72,7 +71,7 @@ static int extent_map(struct kvmm_dev *dev, u32 extent,
 	return 0;
 }
 
-/* Out of the range; the handle is let go, if it may be the last. */
+/* Unmap an extent and release its handle, which may be the last one. */
 static void extent_unmap(struct cuda_dev *g, u64 extent_size, u32 extent)
 {
 	struct cuda_extent *x = &g->extent[extent];
@@ -84,7 +83,7 @@ static void extent_unmap(struct cuda_dev *g, u64 extent_size, u32 extent)
 	(void)g->cu->MemRelease(x->handle);
 }
 
-/* Nobody has seen it, and nobody has it before this is over. */
+/* Clear a new extent, before another process has it. */
 static int extent_scrub(struct kvmm_dev *dev, u32 extent)
 {
 	struct cuda_dev *g = cuda_of(dev);
@@ -93,7 +92,7 @@ static int extent_scrub(struct kvmm_dev *dev, u32 extent)
 
 	if (!r)
 		r = g->cu->StreamSynchronize(g->scrub);
-	/* Not unmapped while it may be written, if that can be had. */
+	/* If possible, the caller unmaps it only when it is no longer written. */
 	if (r)
 		(void)g->cu->StreamSynchronize(g->scrub);
 	return r ? cuda_failed(g, "clearing an extent", r) : 0;
@@ -110,7 +109,7 @@ static int extent_export(struct cuda_dev *g,
 		*fd = -1;
 		return cuda_failed(g, "exporting an extent", r);
 	}
-	/* Nothing is executed here, but that is nobody's promise. */
+	/* The daemon executes no program, but that is not guaranteed. */
 	if (!fcntl(*fd, F_SETFD, FD_CLOEXEC))
 		return 0;
 	*fd = -1;
@@ -154,7 +153,7 @@ int cuda_extent_create(struct kvmm_dev *dev, u32 extent, u32 generation,
 	return err;
 }
 
-/* Import it, to see; what it is good for mapping it says. */
+/* Import a descriptor; only mapping shows whether the memory can be used. */
 static int extent_import(struct cuda_dev *g, int fd,
 			 CUmemGenericAllocationHandle *handle)
 {
@@ -179,7 +178,7 @@ bool cuda_extent_is_ours(struct kvmm_dev *dev, int fd)
 	return true;
 }
 
-/* Mapping refuses what has another size. */
+/* Mapping refuses memory of another size. */
 int cuda_extent_adopt(struct kvmm_dev *dev, u32 extent, int fd)
 {
 	struct cuda_dev *g = cuda_of(dev);
@@ -194,7 +193,7 @@ int cuda_extent_adopt(struct kvmm_dev *dev, u32 extent, int fd)
 	return err;
 }
 
-/* Take it from this process; the others said that they have let go. */
+/* Unmap it in this process; clients reported that they have unmapped it. */
 int cuda_extent_revoke(struct kvmm_dev *dev, u32 extent, int fd)
 {
 	struct cuda_dev *g = cuda_of(dev);
@@ -215,7 +214,7 @@ void cuda_extent_release(struct kvmm_dev *dev, u32 extent, int fd)
 	close(fd);
 }
 
-/* All that is left, at the end. */
+/* Free all extents, at the end. */
 void cuda_extents_drop(struct cuda_dev *g, u64 extent_size)
 {
 	u32 i;

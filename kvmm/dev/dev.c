@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dev.c - which backend
+ * dev.c - choice of the backend
  *
- * Which one was taken, and why, is one line in the log.  What is asked for by
- * name is had or refused; auto takes a GPU where one can hold a pool.
+ * The log has one line with the backend and the reason.  A backend that was
+ * requested by name is used or refused; auto takes a GPU if one can hold a pool.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dev.h - what a device must offer to hold a pool
+ * dev.h - the operations of a device that holds a pool
  *
- * Calls here may be slow: they belong to the mapper and the copier thread, and
- * to start-up.  Never to the control or the mm thread.
+ * The operations may be slow: the mapper thread, the copier thread and start-up
+ * call them, never the control or the mm thread.
  */
 #ifndef KVMM_DEV_DEV_H
 #define KVMM_DEV_DEV_H
@@ -15,7 +15,7 @@
 
 struct kvmm_dev;
 
-/* Directions of a copy; those of two run at once. */
+/* Directions of a copy; copies of two directions run at once. */
 enum {
 	DEV_COPY_OUT,		/* to the host pool */
 	DEV_COPY_IN,		/* from it */
@@ -24,13 +24,13 @@ enum {
 };
 
 /**
- * struct dev_copy - copy bytes that lie together
+ * struct dev_copy - one copy of neighbouring bytes
  * @id:      for copy_end()
  * @dir:     DEV_COPY_*
  * @dev_off: bytes from the pool's base
  * @dev_to:  likewise, of DEV_COPY_WITHIN; the two do not overlap
- * @host:    in the host pool
- * @bytes:   how many
+ * @host:    place in the host pool
+ * @bytes:   length
  */
 struct dev_copy {
 	u64	id;
@@ -44,42 +44,43 @@ struct dev_copy {
 /**
  * struct kvmm_dev_ops - one kind of device
  * @name:           as --backend spells it
- * @takes_back:     extent_revoke() leaves nobody a way to what comes after
+ * @takes_back:     after extent_revoke() no process reaches memory made later
  * @own_memory:     the pool takes nothing of the machine's memory
- * @hides:          what a process maps of it does not show in /proc/PID/maps
- * @extent_size:    unless --extent-size says
- * @pool_size:      unless --pool-size says
- * @open:           before any other call; NULL: nothing to be done.  0 or
- *                  -errno after a line
- * @reserve:        the pool will have so many bytes, in extents of
- *                  @dev->extent_size: 0 or -errno after a line; NULL: no need
- * @close:          the end, however far the start came
- * @granule:        an extent is a multiple of it; NULL: any is
- * @extent_create:  make zeroed memory of @dev->extent_size that no process
+ * @hides:          mapped extents do not show in /proc/PID/maps
+ * @extent_size:    default of --extent-size
+ * @pool_size:      default of --pool-size
+ * @open:           called first: 0, or -errno after a line in the log; NULL:
+ *                  nothing to do
+ * @reserve:        the pool will have @pool_bytes, in extents of
+ *                  @dev->extent_size: 0, or -errno after a line in the log;
+ *                  NULL: nothing to do
+ * @close:          called at the end, also if the start failed half-way
+ * @granule:        the extent size is a multiple of it; NULL: any size will do
+ * @extent_create:  make zeroed memory of @dev->extent_size that no client
  *                  maps, and a descriptor *@fd that exports it; 0 or -errno
- * @extent_is_ours: could @fd, of whoever, be what extent_create() made?
- * @extent_adopt:   use @fd of a daemon that died as what extent_create() made;
- *                  0 or -errno; NULL: nothing but extent_is_ours() to be asked
- * @extent_revoke:  take the memory from whoever still has it, as far as the
- *                  device can: 0, or -errno: it is back when they end
- * @extent_release: give it back; @fd is closed
+ * @extent_is_ours: could @fd, of any origin, come from extent_create()?
+ * @extent_adopt:   use @fd, which extent_create() of a dead daemon made; 0 or
+ *                  -errno; NULL: extent_is_ours() is enough
+ * @extent_revoke:  take the memory from all processes that have it, as far as
+ *                  the device can: 0, or -errno: it is free when they end
+ * @extent_release: free the extent and close @fd
  * @available:      bytes that a pool could take now
- * @total:          bytes that there are; NULL: of the machine
- * @node:           NUMA node of the memory's device, -1: any
- * @quiet:          does nothing on the device run any more of a process that
- *                  ended at @since?  Makes no call of the device.  NULL: nothing
- *                  ever outlives its process
- * @read:           copy out of an extent: 0, or -errno when not all of it came
- * @write:          copy into it, likewise
- * @host_open:      the host pool, which copies go to and come from
- * @host_close:     no copy is under way
- * @copy_begin:     begin a copy: 0, -EAGAIN: as many as can be are under way in
- *                  its direction; or -errno: it is over and moved nothing.
- *                  NULL: there are read and write alone
- * @copy_end:       a copy that is over, its id and how it ended; false: there
- *                  is none now
+ * @total:          all bytes of the device; NULL: those of the machine
+ * @node:           NUMA node of the device, -1: any
+ * @quiet:          has the work on the device of a process that ended at @since
+ *                  ended, too?  Makes no call of the device.  NULL: no work
+ *                  outlives its process
+ * @read:           copy out of an extent: 0, or -errno if only a part was copied
+ * @write:          copy into an extent, likewise
+ * @host_open:      prepare copies to and from the host pool at @base
+ * @host_close:     undo host_open(), while no copy is under way
+ * @copy_begin:     begin a copy: 0; -EAGAIN: its direction has no room for
+ *                  another one; or -errno: it failed, and no part of it is under
+ *                  way.  NULL: the device has only @read and @write
+ * @copy_end:       return the id and the result of a copy that is over; false:
+ *                  there is none now
  *
- * Either @read and @write are there or the four of copies.
+ * A device has either @read and @write or the four operations for copies.
  */
 struct kvmm_dev_ops {
 	const char *name;
@@ -112,22 +113,22 @@ struct kvmm_dev_ops {
 	bool	(*copy_end)(struct kvmm_dev *dev, u64 *id, int *status);
 };
 
-/* What a device still does; it becomes less at most once. */
+/* The state of a device; it changes at most once. */
 enum {
 	DEV_WORKS,
-	DEV_CUT,	/* what the daemon has there is over, nothing else is */
-	DEV_LOST,	/* nor is it known what its memory holds */
+	DEV_CUT,	/* the daemon cannot use it, but memory and clients live */
+	DEV_LOST,	/* and the contents of its memory are unknown */
 };
 
 /**
  * struct kvmm_dev - one device
- * @ops:         how
+ * @ops:         of its backend
  * @extent_size: bytes
  * @epoch:       of the daemon; names the memory of this life
- * @failed:      DEV_*; written by whichever thread notices, with release,
- *               before the call that failed is answered
+ * @failed:      DEV_*; the thread that notices the failure writes it, with
+ *               release, before it answers the failed call
  * @tag:         names the device to clients (cudrv_tag()), 0: host memory
- * @priv:        the backend's, from open() to close()
+ * @priv:        data of the backend, from open() to close()
  */
 struct kvmm_dev {
 	const struct kvmm_dev_ops	*ops;
@@ -138,7 +139,7 @@ struct kvmm_dev {
 	void				*priv;
 };
 
-/* Names of extents as they stand in /proc/PID/maps, "/memfd:" before them. */
+/* Names of extents in /proc/PID/maps, where "/memfd:" precedes them. */
 #define DEV_EXTENT_PREFIX	"kvmm-extent-"
 
 extern const struct kvmm_dev_ops host_dev_ops;
@@ -147,20 +148,20 @@ extern const struct kvmm_dev_ops cuda_dev_ops;
 /**
  * dev_select() - choose the backend
  * @backend: enum kvmm_backend
- * @why:     @len bytes: what was taken and why, one line
+ * @why:     @len bytes for a line: the backend and the reason
  *
- * Return: its operations, or NULL: what was asked for is not there.
+ * Return: its operations, or NULL: the requested backend cannot be used.
  *
  * Context: slow, and a driver starts threads.
  */
 const struct kvmm_dev_ops *dev_select(u32 backend, char *why, size_t len);
 
-/* dev_has_driver() - is there any that could be tried?  Starts no thread. */
+/* dev_has_driver() - is there a CUDA driver to try?  Starts no thread. */
 bool dev_has_driver(u32 backend);
 
 /**
  * cuda_probe() - is there a GPU that can hold a pool?
- * @why: @len bytes: which, or why not
+ * @why: @len bytes for its name, or the reason against it
  */
 bool cuda_probe(char *why, size_t len);
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * host.c - the backend whose pool is ordinary memory
+ * host.c - the backend with its pool in ordinary memory
  *
  * An extent is a memfd of its own, on shmem, sized and filled before it is
  * sealed against shrinking, growing and further seals.  A client maps it for
- * reading and writing, and may punch holes in it: what it then loses is its
- * own.  Nobody can make it shorter; the daemon does not map extents at all, it
+ * reading and writing, and may punch holes in it: it then loses data of its own
+ * tenant.  No process can make it shorter.  The daemon does not map extents; it
  * reads and writes them by system calls.
  *
- * Memory that changes tenant is a new memfd: a descriptor that an old tenant
- * kept keeps the old file, never the new pages.  Nor the old ones: before the
- * daemon gives it up it punches the whole of it out, which frees every page
- * whoever has it mapped, and looks that none is left.  So on this backend
- * nobody's word is needed for the memory to be back.  Who touches it later gets
- * pages of its own, as with any memory.
+ * Memory that changes tenant is a new memfd: a descriptor that an old tenant kept
+ * refers to the old file, never to the new pages.  The old pages are free as well:
+ * before the daemon gives up the file, it punches out all of it, which frees every
+ * page even where a process maps it, and checks that none is left.  So this backend
+ * gets memory back without the help of clients.  A process that touches the old
+ * file later gets new pages, as with any memory.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -64,7 +64,7 @@ static int host_extent_create(struct kvmm_dev *dev, u32 extent, u32 generation,
 		err = -errno;
 		goto out_close;
 	}
-	/* Take the pages now: later there is nobody to be told. */
+	/* Take the pages now: a later failure could not be reported. */
 	if (fallocate(*fd, 0, 0, (off_t)dev->extent_size)) {
 		err = errno == ENOSPC ? -ENOMEM : -errno;
 		goto out_close;

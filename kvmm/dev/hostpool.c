@@ -2,22 +2,22 @@
 /*
  * hostpool.c - the pinned host pool
  *
- * One memfd holds all slots of the host tier.  It is mapped here and in swapd,
- * nowhere else: a client that could reach it could read every tenant.  So
- * what lies in it is only ever moved by the daemon's copier and by swapd.
+ * One memfd holds all slots of the host tier.  Only the daemon and swapd map it:
+ * a client that could reach it could read every tenant.  So only the daemon's
+ * copier and swapd move its contents.
  *
- * Where its pages come from decides how fast a disk fills it: a page of 2 MiB
- * is one piece of a transfer, 512 ordinary ones are up to 512.  Pages of that
- * size are taken from those the operator set aside (vm.nr_hugepages); where
- * there are too few, the kernel is asked to put some together out of ordinary
- * memory; what it does not is left ordinary, with a warning.
+ * The kind of its pages decides how fast a disk fills it: a page of 2 MiB is one
+ * piece of a transfer, 512 ordinary ones are up to 512.  The pool takes huge pages
+ * that the operator set aside (vm.nr_hugepages).  If there are too few, it asks
+ * the kernel to make huge pages of ordinary memory; others stay ordinary, with a
+ * warning.
  *
- * Order matters: bound to a node before the first page exists, filled before
- * anybody relies on it, locked when all of it is there, looked at after that,
- * sealed before the descriptor leaves.  Locked memory is never written to the
- * system's own swap; without the right to lock that much the pool is used
- * unlocked, with a warning.  What the log and the files say of pages and lock
- * is what the kernel said, not what was asked for.
+ * Order matters: the pool is bound to a node before its first page exists, filled
+ * before it is used, locked when all pages exist, looked at after that, sealed
+ * before its descriptor leaves.  Locked memory is never written to the system's
+ * own swap; without the right to lock that much the pool is used unlocked, with a
+ * warning.  The log and the files have the pages and the lock that the kernel
+ * reports, not the requested ones.
  *
  * Context: start-up only; afterwards the fields are constant.
  */
@@ -83,7 +83,7 @@ static char *map_aligned(int fd, u64 bytes)
 	return base;
 }
 
-/* Map a new memfd of @flags and bind it; nothing is filled yet. */
+/* Map a new memfd of @flags and bind it; it has no pages yet. */
 static int pool_map(struct hostpool *hp, const struct hostpool_ask *ask,
 		    u32 flags)
 {
@@ -120,7 +120,7 @@ static void pool_unmap(struct hostpool *hp)
 	hp->fd = -1;
 }
 
-/* Of pages that were set aside. */
+/* Make the pool of huge pages that were set aside. */
 static int pool_make_huge(struct hostpool *hp, const struct hostpool_ask *ask)
 {
 	int err;
@@ -148,7 +148,7 @@ static int pool_make_small(struct hostpool *hp, const struct hostpool_ask *ask)
 	err = pool_map(hp, ask, 0);
 	if (err)
 		return err;
-	/* Heard where shmem_enabled says advise. */
+	/* The kernel obeys if shmem_enabled says advise. */
 	if (thp)
 		(void)madvise(hp->base, hp->mapped, MADV_HUGEPAGE);
 	err = hostpool_fill(hp, thp, 0, ask->stop);
@@ -159,7 +159,7 @@ static int pool_make_small(struct hostpool *hp, const struct hostpool_ask *ask)
 
 /* ---- lock ---- */
 
-/* Raise what may be locked: root all the way, others to their hard limit. */
+/* Raise the limit on locked memory: root to @bytes, others to the hard limit. */
 static void lock_limit_raise(u64 bytes)
 {
 	struct rlimit r, want;
@@ -181,7 +181,7 @@ static bool wants_stop(int stop)
 	return stop >= 0 && poll(&p, 1, 0) == 1;
 }
 
-/* All of it or nothing, a piece at a time: small pages take a while. */
+/* Lock all of it or nothing, a piece at a time: small pages take a while. */
 static int pool_lock(struct hostpool *hp, int stop)
 {
 	u64 at;
@@ -205,7 +205,7 @@ static int pool_lock(struct hostpool *hp, int stop)
 	return 0;
 }
 
-/* ---- what was had ---- */
+/* ---- report ---- */
 
 static void pool_look(struct hostpool *hp)
 {
@@ -222,7 +222,7 @@ static void pool_look(struct hostpool *hp)
 	hp->locked = hp->found.locked >= hp->mapped;
 }
 
-/* What is left of a mapping when its whole huge pages are taken away. */
+/* Bytes of the mapping behind its last whole huge page. */
 static u64 pool_tail(const struct hostpool *hp)
 {
 	return hp->mapped % HOSTPOOL_HUGE;
@@ -246,7 +246,7 @@ static void warn_small(const struct hostpool *hp, enum kv_log_level level,
 	       (unsigned long long)(small >> 20), (unsigned long long)nr);
 }
 
-/* Set aside for nothing: nobody else gets them. */
+/* Huge pages that were set aside in vain: ordinary memory lacks them. */
 static void warn_unused(const struct hostpool *hp, enum kv_log_level level)
 {
 	const u64 pages = DIV_ROUND_UP(hp->bytes, HOSTPOOL_HUGE);
@@ -299,14 +299,14 @@ static void tell_found(const struct hostpool *hp)
 
 static int pool_seal(struct hostpool *hp)
 {
-	/* A core file of it would be somebody's conversations. */
+	/* A core file of the pool would contain conversations of users. */
 	(void)madvise(hp->base, hp->mapped, MADV_DONTDUMP);
 	(void)madvise(hp->base, hp->mapped, MADV_DONTFORK);
 	return fcntl(hp->fd, F_ADD_SEALS,
 		     DEV_SEALS) ? -errno : 0;
 }
 
-/* A canceled one was wanted; it is no failure. */
+/* A cancelled start is no failure. */
 static int refuse(const struct hostpool *hp, int err)
 {
 	char size[32];
@@ -360,7 +360,7 @@ int hostpool_adopt(struct hostpool *hp, u64 bytes, bool huge, int fd)
 	hp->huge = huge;
 	hp->mapped = ALIGN_UP(bytes, huge ? HOSTPOOL_HUGE :
 			      (u64)sysconf(_SC_PAGESIZE));
-	/* As hostpool_create() would have made it. */
+	/* The file has to be as hostpool_create() makes it. */
 	if (!dev_memory_is_ours(fd, hp->mapped))
 		return -ESTALE;
 	hp->base = map_aligned(fd, hp->mapped);

@@ -2,10 +2,10 @@
 /*
  * hostpool.h - the pinned host pool
  *
- *   hostpool.c	the memory: which pages, locked, sealed
- *   hostpool_fill.c	every page of it exists before anybody relies on it
- *   hostpool_numa.c	which memory node they come from
- *   hostpool_look.c	what the kernel says was got
+ *   hostpool.c	the memory: kind of its pages, lock, seals
+ *   hostpool_fill.c	makes every page exist before the pool is used
+ *   hostpool_numa.c	the memory node of the pages
+ *   hostpool_look.c	the pages and the lock that the kernel reports
  */
 #ifndef KVMM_DEV_HOSTPOOL_H
 #define KVMM_DEV_HOSTPOOL_H
@@ -20,7 +20,7 @@ enum hostpool_place {
 	HOSTPOOL_AUTO,		/* nearest to the device; without one: local */
 	HOSTPOOL_LOCAL,		/* where the daemon runs at start */
 	HOSTPOOL_INTERLEAVE,	/* page by page over all nodes */
-	HOSTPOOL_NODE,		/* one that was named */
+	HOSTPOOL_NODE,		/* a named node */
 };
 
 /* --host-numa; @node is that of HOSTPOOL_NODE, else -1. */
@@ -30,10 +30,10 @@ struct hostpool_numa {
 };
 
 /**
- * struct hostpool_found - what /proc/self/smaps says of the mapping, in bytes
- * @resident: there is a page
- * @hugetlb:  of it, in pages of 2 MiB that were set aside
- * @thp:      of it, in pages of 2 MiB that the kernel put together
+ * struct hostpool_found - the mapping in /proc/self/smaps, in bytes
+ * @resident: with a page
+ * @hugetlb:  of these, in pages of 2 MiB that were set aside
+ * @thp:      of these, in pages of 2 MiB that the kernel put together
  * @locked:   resident and never written to the system's swap
  */
 struct hostpool_found {
@@ -45,8 +45,8 @@ struct hostpool_found {
 
 /**
  * struct hostpool_filled - how filling went
- * @ns:      it took
- * @threads: that did it
+ * @ns:      time that it took
+ * @threads: that filled
  */
 struct hostpool_filled {
 	u64	ns;
@@ -59,11 +59,11 @@ struct hostpool_filled {
  * @bytes:  of the pool; the mapping may be longer
  * @mapped: bytes of the mapping and of the file
  * @fd:     of the memfd, for swapd; clients never get it
- * @huge:   the file is one of pages that were set aside
- * @locked: the kernel does not swap any of it
+ * @huge:   the file has huge pages that were set aside
+ * @locked: the kernel swaps none of its pages
  * @node:   that it is bound to, or -1
- * @found:  in the end
- * @filled: how long that took
+ * @found:  pages after filling and locking
+ * @filled: how filling went
  */
 struct hostpool {
 	char			*base;
@@ -78,14 +78,14 @@ struct hostpool {
 };
 
 /**
- * struct hostpool_ask - what is wanted
+ * struct hostpool_ask - the requested pool
  * @bytes: of the pool
  * @epoch: of the daemon; names the memory of this life
  * @near:  NUMA node of the device, -1: there is none
  * @numa:  of --host-numa
- * @stop:  descriptor that becomes readable when nobody wants it any more, or
- *         -1; nothing is read from it
- * @again: a life before this one made it, too
+ * @stop:  descriptor that becomes readable when the pool is no longer wanted, or
+ *         -1; it is not read
+ * @again: an earlier daemon made the pool, too
  */
 struct hostpool_ask {
 	u64			bytes;
@@ -99,37 +99,37 @@ struct hostpool_ask {
 /**
  * hostpool_create() - make the pool: bound, filled, locked, mapped
  * @hp:  to be filled in
- * @ask: what is wanted
+ * @ask: the request
  *
- * What could not be had (huge pages, the lock, the node) is told in one
- * warning each, of pages and lock in the first life only; the pool works
- * without.  What was had is asked of the kernel and told in one line.
+ * The pool works without huge pages, the lock, or the node.  There is a warning
+ * for each that cannot be had, for pages and lock in the first life only.  One
+ * line of the log has the pages and the lock that the kernel reports.
  *
- * Context: before other threads exist; takes as long as filling the memory
- * takes, and tells how far it is.
+ * Context: before other threads exist; takes as long as filling the memory, and
+ * logs its progress.
  * Return: 0; -ECANCELED when @ask->stop became readable; or a negative errno,
- * which was told.  Then nothing is left.
+ * which was logged.  Then no memory is left.
  */
 int __must_check hostpool_create(struct hostpool *hp,
 				 const struct hostpool_ask *ask);
 
 /**
- * hostpool_adopt() - the pool of the last daemon, with what it holds
+ * hostpool_adopt() - take over the pool of the last daemon, with its contents
  * @bytes: of the pool
- * @huge:  its file is one of pages that were set aside
- * @fd:    of it, taken over when this succeeds
+ * @huge:  its file has huge pages that were set aside
+ * @fd:    of its file, taken over on success
  *
- * Return: 0; -ESTALE: it is another one; or a negative errno.
+ * Return: 0; -ESTALE: @fd is another file; or a negative errno.
  */
 int __must_check hostpool_adopt(struct hostpool *hp, u64 bytes, bool huge,
 				int fd);
 
 
-/* hostpool_destroy() - give it back; a pool that was never made is allowed */
+/* hostpool_destroy() - free the pool; a pool that was never made is allowed */
 void hostpool_destroy(struct hostpool *hp);
 
 /**
- * hostpool_needs() - how much of a pool of @bytes ordinary memory must hold
+ * hostpool_needs() - ordinary memory that a pool of @bytes needs
  * Return: 0 when huge pages that are free now will take it.
  */
 u64 hostpool_needs(u64 bytes);
@@ -137,13 +137,13 @@ u64 hostpool_needs(u64 bytes);
 /* ---- hostpool_fill.c ---- */
 
 /**
- * hostpool_fill() - every page there is, now: later nobody could be told
- * @hp:   mapped, nothing in it
- * @huge: where the pages are ordinary ones: try to make them huge
+ * hostpool_fill() - make every page now: a later failure could not be reported
+ * @hp:   mapped, without pages
+ * @huge: try to make huge pages of ordinary ones
  * @threads: that fill, 0: as many as there are CPUs, up to 8
  * @stop: as in struct hostpool_ask
  *
- * Return: 0, -ECANCELED, or a negative errno; then part of it exists.
+ * Return: 0, -ECANCELED, or a negative errno; then some pages exist.
  */
 int __must_check hostpool_fill(struct hostpool *hp, bool huge, u32 threads,
 			       int stop);
@@ -154,18 +154,18 @@ int __must_check hostpool_fill(struct hostpool *hp, bool huge, u32 threads,
 int __must_check hostpool_numa_parse(const char *text, struct hostpool_numa *n);
 
 /**
- * hostpool_numa_check() - is the node there, and has it memory?
- * Return: 0, or -ENODEV, which was told.
+ * hostpool_numa_check() - is there such a node, with memory?
+ * Return: 0, or -ENODEV, which was logged.
  */
 int __must_check hostpool_numa_check(const struct hostpool_numa *n);
 
-/* hostpool_numa_bind() - let the pages of the mapping come from there */
+/* hostpool_numa_bind() - take the pages of the mapping from the requested node */
 void hostpool_numa_bind(struct hostpool *hp, const struct hostpool_ask *ask);
 
 /* ---- hostpool_look.c ---- */
 
 /**
- * hostpool_look() - what the kernel says of [@base, @base + @bytes)
+ * hostpool_look() - sum up the pages that smaps has in [@base, @base + @bytes)
  * @smaps: text in the form of /proc/PID/smaps, to be read to its end
  * @found: the sums
  */

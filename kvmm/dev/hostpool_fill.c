@@ -2,20 +2,18 @@
 /*
  * hostpool_fill.c - make every page of the host pool exist
  *
- * Clearing memory takes a tenth of a second a GiB and CPU, so several threads
- * do it, each the next piece that nobody took.  The thread that called waits:
- * for the last of them, for somebody who wants all of it to end, and now and
- * then to say how far they are.
+ * Clearing memory takes a tenth of a second a GiB and CPU, so several threads do
+ * it; each takes the next free piece.  The calling thread waits for the last of
+ * them, watches the stop descriptor, and logs the progress now and then.
  *
- * What was there at the check at start may have gone to somebody else since,
- * and the kernel would fill on and then kill a process: so each piece is asked
- * for again, but not each page.  No page is touched before the kernel said
- * that it is there.  So a failure is an error here, not a signal.
+ * Other processes may have taken memory since the check at start, and the kernel
+ * would fill on and then kill a process.  So free memory is checked again for each
+ * piece, but not for each page.  No page is touched before the kernel said that it
+ * exists.  So a failure is an error here, not a signal.
  *
- * Where pages are ordinary ones the kernel is asked to put together huge ones
- * (MADV_COLLAPSE).  It does so whatever shmem_enabled says, but for `deny`,
- * and out of next to nothing if only one small page in each is there.  What it
- * refuses stays as it is.
+ * The kernel is asked to make huge pages of ordinary ones (MADV_COLLAPSE).  It
+ * does so with any value of shmem_enabled but `deny`, and one small page in each
+ * huge page is enough.  Pages that it refuses to collapse stay ordinary.
  *
  * Context: start-up; the threads are gone when hostpool_fill() returns.
  */
@@ -49,11 +47,11 @@
 #define GIB		(1ull << 30)
 
 /**
- * struct fill - what the threads share
- * @next:    where the next piece begins; added to by all
- * @done:    bytes that are there
+ * struct fill - state that the threads share
+ * @next:    begin of the next piece; all threads add to it
+ * @done:    bytes that have pages
  * @running: threads that are not done
- * @err:     what went wrong first; makes all of them end
+ * @err:     the first error; makes all threads end
  * @bell:    eventfd: the last thread is done
  */
 struct fill {
@@ -96,7 +94,7 @@ static int populate(struct hostpool *hp, u64 at, u64 len)
 	return errno == EFAULT ? -ENOMEM : -errno;
 }
 
-/* One small page in each huge one to be, then those are made. */
+/* Make one small page in each future huge page, then the huge pages. */
 static void collapse(struct hostpool *hp, u64 at, u64 len)
 {
 	u64 i;
@@ -111,8 +109,8 @@ static void collapse(struct hostpool *hp, u64 at, u64 len)
 }
 
 /*
- * Half of the spare is for what others take meanwhile.  Threads that ask at
- * once all get yes; of a pool that fits there is enough for all.
+ * Half of the spare is for memory that other processes take meanwhile.  Threads
+ * that ask at once may all get yes; a pool that fits has enough for all of them.
  */
 static bool room_for(const struct hostpool *hp, u64 len)
 {
@@ -137,7 +135,7 @@ static int fill_piece(struct fill *f, u64 at)
 	return err;
 }
 
-/* The first reason counts. */
+/* End all threads; the first error counts. */
 static void fill_end(struct fill *f, int err)
 {
 	int none = 0;
@@ -176,7 +174,7 @@ static void fill_tell(const struct fill *f, u64 ns)
 		(double)done / GIB / ((double)ns / 1e9));
 }
 
-/* Until all threads are done. */
+/* Wait until all threads are done. */
 static void fill_watch(struct fill *f, int stop)
 {
 	struct pollfd p[2] = {
@@ -189,7 +187,7 @@ static void fill_watch(struct fill *f, int stop)
 		(void)poll(p, 2, WATCH_MS);
 		if (p[1].revents) {
 			fill_end(f, -ECANCELED);
-			/* It stays readable. */
+			/* The descriptor stays readable. */
 			p[1].fd = -1;
 			p[1].revents = 0;
 		}
@@ -229,7 +227,7 @@ int hostpool_fill(struct hostpool *hp, bool huge, u32 threads, int stop)
 	while (nr < threads &&
 	       !pthread_create(&thread[nr], NULL, fill_main, &f))
 		nr++;
-	/* Those that could not be started; without any this thread fills. */
+	/* Some threads could not be started; without any this thread fills. */
 	if (nr && nr < threads)
 		__atomic_sub_fetch(&f.running, threads - nr, __ATOMIC_ACQ_REL);
 	if (!nr) {

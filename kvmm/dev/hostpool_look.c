@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * hostpool_look.c - what kind of pages a mapping really has
+ * hostpool_look.c - the kinds of pages that a mapping has
  *
- * Asking for huge pages or for a lock is one thing, having them another: the
- * kernel may give some, or none, without an error.  So what is told is read
- * from smaps, where the kernel counts what is mapped.  A mapping may be there
- * in several pieces; those inside the range are added up.
+ * A request for huge pages or for a lock may succeed in part, or not at all,
+ * without an error.  So the report is read from smaps, where the kernel counts
+ * mapped pages.  smaps may list a mapping in several pieces; those inside the
+ * range are added up.
  *
  * Pages of 2 MiB appear in two ways: those set aside as Hugetlb, and those
  * that the kernel put together as PmdMapped, which needs a mapping that begins
  * on a boundary of 2 MiB.  The former are never swapped, and smaps does not
  * call them locked.
  *
- * Context: any; nothing is kept.
+ * Context: any; there is no state.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -54,7 +54,7 @@ void hostpool_look(FILE *smaps, const void *base, u64 bytes,
 		look_key(line, "Private_Hugetlb", &found->hugetlb);
 		look_key(line, "Locked", &found->locked);
 	}
-	/* Rss does not count them. */
+	/* Rss does not count pages that were set aside. */
 	found->resident += found->hugetlb;
 	found->locked += found->hugetlb;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * hostpool_numa.c - from which memory node the host pool comes
+ * hostpool_numa.c - the memory node of the host pool
  *
  * A policy is set on the mapping before its first page exists.  On a shared
  * file it belongs to the file, so it does not matter which thread fills it,
@@ -50,7 +50,7 @@ int hostpool_numa_parse(const char *text, struct hostpool_numa *n)
 	return 0;
 }
 
-/* May this process take memory from it? */
+/* May this process take memory from the node? */
 static bool node_allowed(int node)
 {
 	if (numa_available() < 0)
@@ -68,7 +68,7 @@ int hostpool_numa_check(const struct hostpool_numa *n)
 	return -ENODEV;
 }
 
-/* Bytes that @node has for pages of that kind. */
+/* Free bytes of @node, in huge or in ordinary pages. */
 static u64 node_room(int node, bool huge)
 {
 	long long room = 0;
@@ -90,7 +90,7 @@ static u64 node_room(int node, bool huge)
 	return nr * HOSTPOOL_HUGE;
 }
 
-/* The node of the CPU that this runs on, or another one that has memory. */
+/* The node of the CPU that runs this thread, or another one that has memory. */
 static int node_local(void)
 {
 	int i, cpu = sched_getcpu();

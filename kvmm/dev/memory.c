@@ -2,15 +2,14 @@
 /*
  * memory.c - how much memory there is, and how much of it is left
  *
- * What can still be had is the least of what the kernel calls available and
- * what each memory cgroup above this process leaves, of either version.  What
- * there is altogether is the least of the machine's and of their limits: a
- * share of the memory means that.  Pages set aside as huge ones are a stock of
- * their own: neither available nor charged to a memory cgroup.
+ * Available memory is the least of the kernel's MemAvailable and the room in each
+ * memory cgroup above this process, of either version.  Total memory is the least
+ * of the machine's memory and of their limits; options that take a share of the
+ * memory mean this total.  Pages set aside as huge ones are separate: neither
+ * available nor charged to a memory cgroup.
  *
- * Asked at start and when an extent is made; nothing is kept, the files are
- * read again each time.  All paths hang below one root, so that a test can
- * show a machine that it made up.
+ * The files are read at start and when an extent is made; no value is kept.  All
+ * paths begin with one root, so that a test can make files of its own.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -48,8 +47,8 @@ static bool file_number(const char *root, const char *path, const char *key,
 }
 
 /**
- * struct cgroup_files - how one version of cgroups spells it
- * @inactive: key in memory.stat of file pages that go when memory is needed
+ * struct cgroup_files - file names of one version of cgroups
+ * @inactive: key in memory.stat of file pages that the kernel can reclaim
  */
 struct cgroup_files {
 	const char *mount;
@@ -81,7 +80,7 @@ static bool cgroup_number(const char *root, const char *dir, const char *name,
 	return file_number(root, path, key, value);
 }
 
-/* Take into account what the cgroup in @dir allows, and leaves. */
+/* Take into account the limit and the room of the cgroup in @dir. */
 static void cgroup_room(struct memory_room *m, const char *root,
 			const struct cgroup_files *f, const char *dir)
 {
