@@ -2,22 +2,21 @@
 /*
  * filter.c - the list of system calls, as a seccomp filter
  *
- * A call that is not in the list, or asks for more than its rule allows, does
- * not happen.  The kernel sends SIGSYS instead, whose handler prints one line
- * with the call's name and ends the process by the same signal, so that hold
- * starts the next.  A line is worth more than the shorter way of the kernel's
- * own SECCOMP_RET_KILL_PROCESS: an operator sees a wrong list at once.  It
- * costs nothing in safety: the forbidden call has no effect either way, the
- * handler is good for one signal, and rt_sigaction() is not in the list, so
- * nobody puts another one there.  Calls of another architecture, which have
- * other numbers, end the process at once.
+ * The kernel does not execute a call that is not in the list, or that asks for
+ * more than its rule allows.  It sends SIGSYS instead.  The handler prints one
+ * line with the call's name and ends the process by the same signal, so that hold
+ * starts the next one.  The kernel's own SECCOMP_RET_KILL_PROCESS would be
+ * shorter, but the line shows an operator a wrong list at once.  It costs nothing
+ * in safety: the forbidden call has no effect either way, the handler runs for one
+ * signal, and rt_sigaction() is not in the list, so no other handler can be set.
+ * Calls of another architecture, which have other numbers, end the process at
+ * once.
  *
- * All names are found at start: the handler allocates nothing.
+ * Names of calls are resolved at start: the handler allocates nothing.
  *
- * The filter is made by libseccomp in a child at start, and only installed
- * here.  When an allocation fails inside of it libseccomp (2.5.4) may free
- * records twice, or go round in a list for ever.  A child can only die of it,
- * and that is told as any other refusal.
+ * libseccomp makes the filter in a child at start; this process only installs it.
+ * When an allocation fails, libseccomp (2.5.4) may free records twice, or loop for
+ * ever.  Only the child can die of that, and it is logged as any other refusal.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,8 +39,8 @@
 #include <kvmm/sandbox.h>
 
 #define MAX_NAMES	512
-#define BUILD_S		20	/* the child ends by itself, whatever happens, */
-#define BUILD_CPU_S	1	/* and soon when it goes round and round */
+#define BUILD_S		20	/* the child ends after this time in any case, */
+#define BUILD_CPU_S	1	/* and soon if it loops */
 
 #ifndef SYS_SECCOMP
 #define SYS_SECCOMP	1	/* si_code, which older libc does not name */
@@ -64,12 +63,12 @@ const char * const sandbox_rule_text[] = {
 
 static const char *names[MAX_NAMES];
 
-/* What the child made. */
+/* The filter that the child made. */
 static struct sock_filter program[BPF_MAXINSNS];
 static u16 program_len;
-static int program_err;	/* why there is none: the kernel lacks something */
+static int program_err;	/* there is no filter: the kernel lacks something */
 
-/* ---- the end of who does what it may not ---- */
+/* ---- forbidden calls ---- */
 
 static void on_sigsys(int sig, siginfo_t *si, void *context)
 {
@@ -79,7 +78,7 @@ static void on_sigsys(int sig, siginfo_t *si, void *context)
 	if (si->si_code == SYS_SECCOMP)
 		pr_err("system call %u (%s) is none of those that it may make, or was made in a way that it may not: ended; report this, --sandbox=log lets it go on meanwhile",
 		       nr, name);
-	/* The handler was for once: now the signal ends the process. */
+	/* SA_RESETHAND: now the signal ends the process. */
 	syscall(SYS_tgkill, getpid(), gettid(), sig);
 	_exit(128 + sig);
 }
@@ -154,7 +153,7 @@ static int add_calls(scmp_filter_ctx f, u32 who, pid_t self)
 
 		if (nr == __NR_SCMP_ERROR)
 			return -ENOENT;
-		/* Below zero: this machine never had it. */
+		/* Below zero: this architecture has no such call. */
 		if ((c->who & who) && nr >= 0)
 			err = add_call(f, c, nr, self);
 	}
@@ -163,7 +162,7 @@ static int add_calls(scmp_filter_ctx f, u32 who, pid_t self)
 
 /* ---- made in a child ---- */
 
-/* Return: 0 when all of it was written to @out. */
+/* Return: 0 when the whole filter was written to @out. */
 static int program_export(u32 who, bool only_log, pid_t self, int out)
 {
 	scmp_filter_ctx f = seccomp_init(only_log ? SCMP_ACT_LOG :
@@ -174,14 +173,14 @@ static int program_export(u32 who, bool only_log, pid_t self, int out)
 		return -ENOMEM;
 	err = seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH,
 			       SCMP_ACT_KILL_PROCESS);
-	/* A tree instead of a chain, where the library can. */
+	/* A tree instead of a chain, if the library can make one. */
 	(void)seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (!err)
 		err = add_calls(f, who, self);
 	return err ? err : seccomp_export_bpf(f, out);
 }
 
-/* Return: bytes, all there were; or a negative errno. */
+/* Read the filter to its end.  Return: its bytes, or a negative errno. */
 static ssize_t program_receive(int in)
 {
 	char *at = (char *)program;
@@ -197,7 +196,7 @@ static ssize_t program_receive(int in)
 	return (ssize_t)have;
 }
 
-/* The child says by its end whether what it wrote is whole. */
+/* Read the filter; the exit code of the child says whether it is whole. */
 static int program_collect(pid_t pid, int in)
 {
 	const ssize_t bytes = program_receive(in);
@@ -228,7 +227,7 @@ int sandbox_compile(u32 who, bool only_log)
 		return -errno;
 	pid = fork();
 	if (!pid) {
-		/* libc would tell the operator of the second free. */
+		/* libc would report the second free to the operator. */
 		close(STDERR_FILENO);
 		alarm(BUILD_S);
 		(void)setrlimit(RLIMIT_CPU, &cpu);
@@ -239,7 +238,7 @@ int sandbox_compile(u32 who, bool only_log)
 	if (!err)
 		err = program_collect(pid, ends[0]);
 	close(ends[0]);
-	/* Found out when it would be installed, as what else the kernel lacks. */
+	/* sandbox_install() reports it, as other features that are missing. */
 	if (err == -EINVAL || err == -EOPNOTSUPP || err == -ENOSYS) {
 		program_err = err;
 		err = 0;
@@ -262,6 +261,6 @@ int sandbox_install(bool only_log)
 		return err;
 	other = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
 			SECCOMP_FILTER_FLAG_TSYNC, &prog);
-	/* Above zero: a thread that cannot be made to have it. */
+	/* Above zero: a thread that cannot get the filter. */
 	return other < 0 ? -errno : other ? -ESRCH : 0;
 }

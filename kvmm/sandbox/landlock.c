@@ -2,19 +2,19 @@
 /*
  * landlock.c - no files but those of /proc and /sys
  *
- * Landlock ties access to names to directories, whatever the user and its
- * capabilities: below /proc and /sys files can be read, in one directory
- * removed, and nothing else can be opened, made, executed or removed by name.
- * Descriptors that are open, or come over a socket, are as good as before.  TCP
- * is shut; abstract Unix sockets of others are out of reach; a program that
- * sends no signals to others cannot.  Beside a CUDA driver the files of its
- * devices can be opened too.
+ * Landlock restricts access by name to some directories, for any user and any
+ * capabilities.  The process can read files below /proc and /sys, and remove files
+ * of one directory; it can open, make, execute or remove nothing else by name.
+ * Open descriptors, and those that come over a socket, work as before.  TCP and
+ * abstract Unix sockets of other processes are out of reach.  Programs other than
+ * kvmm cannot send signals to others.  With a CUDA driver, the files of its
+ * devices can be opened, too.
  *
- * The kernel also keeps a process in such a domain from tracing those outside,
- * which includes looking at what they map.
+ * The kernel also keeps a process in a Landlock domain from tracing processes
+ * outside, and so from reading their mappings.
  *
- * Kernels add rights version by version; headers of Debian 12 know the second,
- * so that the constants of later ones stand here.
+ * Kernels add rights version by version; headers of Debian 12 have the second, so
+ * this file defines the constants of later ones.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@
 #define SCOPE_ABSTRACT	1ull		/* from version 6 */
 #define SCOPE_SIGNAL	2ull		/* the same */
 
-/* As the kernel's, with the fields of version 6. */
+/* The kernel's struct landlock_ruleset_attr, with the fields of version 6. */
 struct ruleset {
 	u64	fs;
 	u64	net;
@@ -53,7 +53,7 @@ static int rule_look(int set, const char *path)
 	const int dir = open(path, O_PATH | O_CLOEXEC);
 	int err;
 
-	/* A container may be without it. */
+	/* A container may lack the directory. */
 	if (dir < 0)
 		return errno == ENOENT ? 0 : -errno;
 	err = rule_add(set, dir, LANDLOCK_ACCESS_FS_READ_FILE |
@@ -62,7 +62,7 @@ static int rule_look(int set, const char *path)
 	return err;
 }
 
-/* Those that are there now: one that comes later is out of reach. */
+/* Allow devices that exist now: later ones are out of reach. */
 static int rule_devices(int set, int abi)
 {
 	static const char * const patterns[] = {
@@ -81,7 +81,7 @@ static int rule_devices(int set, int abi)
 		fd = open(g.gl_pathv[i], O_PATH | O_CLOEXEC);
 		if (fd < 0)
 			continue;
-		/* Rights of files are none of a directory. */
+		/* A directory does not take rights of files. */
 		err = rule_add(set, fd, rights);
 		if (err == -EINVAL)
 			err = 0;

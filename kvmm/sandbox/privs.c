@@ -2,15 +2,14 @@
 /*
  * privs.c - users and capabilities
  *
- * Root starts kvmm-hold; what hold starts begins as root and changes to a user
- * of its own when it has what takes rights.  Where there is no such user it
- * stays uid 0 without capabilities: it owns root's files still, and the filter
+ * Root starts kvmm-hold.  A child of hold begins as root and changes to its own
+ * user when it has everything that needs root's rights.  If there is no such user,
+ * it stays uid 0 without capabilities: it still owns root's files, but the filter
  * and Landlock keep it from them.
  *
- * Capabilities are given up in all sets, the bounding set too, so that nothing
- * that would be executed gets them back.  One that the place lacks already, as
- * containers do, is no failure: what it is good for fails on its own and says
- * so.
+ * Capabilities are dropped from all sets, the bounding set too, so that no program
+ * that is executed gets them back.  A capability that was missing before, as in
+ * containers, is no failure: the operation that needs it fails and reports that.
  */
 #include <cap-ng.h>
 #include <errno.h>
@@ -51,7 +50,7 @@ const u32 sandbox_nr_caps = ARRAY_SIZE(sandbox_caps);
 #undef mount
 #undef all
 
-/* "UID" or "UID:GID"; the group is as the user when it is not said. */
+/* Parse "UID" or "UID:GID"; without GID the group is UID. */
 static bool numbers_parse(const char *s, struct sandbox *sb)
 {
 	unsigned int uid, gid;
@@ -68,7 +67,7 @@ static bool numbers_parse(const char *s, struct sandbox *sb)
 	return uid != (uid_t)-1 && gid != (gid_t)-1;
 }
 
-/* Who is to be; nothing changes. */
+/* Find the user to change to; does not change it. */
 int sandbox_find_user(struct sandbox *sb)
 {
 	const char *want = sb->user ? sb->user : sb->dflt;
@@ -103,7 +102,7 @@ int sandbox_find_user(struct sandbox *sb)
 	return 0;
 }
 
-/* For good: real, effective and saved, all groups. */
+/* Change the user for good: real, effective and saved ids, all groups. */
 int sandbox_change_user(const struct sandbox *sb)
 {
 	if (*sb->name ? initgroups(sb->name, sb->gid) : setgroups(0, NULL))
@@ -111,13 +110,13 @@ int sandbox_change_user(const struct sandbox *sb)
 	if (setresgid(sb->gid, sb->gid, sb->gid) ||
 	    setresuid(sb->uid, sb->uid, sb->uid))
 		return -errno;
-	/* There is no way back. */
+	/* Check that there is no way back. */
 	if (!setresuid((uid_t)-1, 0, (uid_t)-1) || !geteuid() || !getuid())
 		return -EPERM;
 	return 0;
 }
 
-/* Does not fail for one that the place took away before. */
+/* Does not fail for capabilities that were missing before. */
 int sandbox_keep_bounds(u32 gives)
 {
 	bool had[ARRAY_SIZE(sandbox_caps)];
@@ -125,7 +124,7 @@ int sandbox_keep_bounds(u32 gives)
 
 	if (capng_get_caps_process())
 		return -EPERM;
-	/* Without this one the set stays; no new privileges helps. */
+	/* Without CAP_SETPCAP the set stays, but no_new_privs covers that. */
 	if (!capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP))
 		return 0;
 	for (i = 0; i < ARRAY_SIZE(sandbox_caps); i++)
@@ -140,9 +139,9 @@ int sandbox_keep_bounds(u32 gives)
 }
 
 /*
- * hold keeps those of its children permitted, though not effective: what they
- * gained by being executed would make the kernel forget that they are to be
- * told of its death.
+ * hold keeps the capabilities of its children permitted, but not effective.  If a
+ * child gained capabilities when it is executed, the kernel would clear its
+ * PR_SET_PDEATHSIG.
  */
 int sandbox_keep_caps(u32 who, u32 gives)
 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sandbox.c - when a process gives its rights up, and what it says of it
+ * sandbox.c - the order in which a process drops its rights
  *
- * Order matters.  Groups and user first, which take capabilities; then the
- * capabilities; then no_new_privs, without which the rest may be had by root
- * alone; then Landlock.  All this holds for the calling thread and those that
- * it starts.  The filter comes last and holds for every thread at once, so
- * that starting threads need not be in its list.
+ * Order matters.  Groups and user change first, which needs capabilities; then the
+ * capabilities go; then comes no_new_privs, without which only root may do the
+ * rest; then Landlock.  All this holds for the calling thread and those that it
+ * starts.  The filter comes last and holds for every thread at once, so that its
+ * list need not have the calls that start threads.
  *
- * What cannot be had of user and capabilities ends the program: it would be
- * more than the operator believes.  A kernel without Landlock or seccomp, as
- * in some containers, is told in one line.
+ * If user or capabilities cannot be changed, the program ends: it would have more
+ * rights than the operator believes.  If the kernel has no Landlock or seccomp, as
+ * in some containers, the log has one line.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,10 +34,10 @@
 #define SANITIZED	0
 #endif
 
-/* There when the program is built to count what it runs. */
+/* Defined if the program is built to count the lines that it runs. */
 extern void __gcov_dump(void) __attribute__((weak));
 
-/* Why it cannot be had in this program, or NULL. */
+/* The reason why this program cannot have a sandbox, or NULL. */
 static const char *sandbox_hindered(void)
 {
 	if (SANITIZED)
@@ -59,7 +59,7 @@ int sandbox_prepare(struct sandbox *sb)
 	const char *why = sandbox_hindered();
 	int err;
 
-	/* Told when it starts for good: a refusal is one line. */
+	/* sandbox_drop() logs it: a refused start has one line only. */
 	if (sb->mode != SANDBOX_OFF && why) {
 		sb->hindered = why;
 		sb->mode = SANDBOX_OFF;
@@ -74,7 +74,7 @@ int sandbox_prepare(struct sandbox *sb)
 				 err) : 0;
 }
 
-/* A change of user makes the kernel forget to tell of the parent's death. */
+/* A change of user clears PR_SET_PDEATHSIG: set it again. */
 static int parent_watch(pid_t parent, int sig)
 {
 	if (!sig)
@@ -116,7 +116,7 @@ static void text_rights(struct sandbox *sb)
 	text_add(sb, user);
 }
 
-/* User and capabilities; root's, until it is called. */
+/* Change the user and drop capabilities; they are root's until then. */
 static int drop_privileges(const struct sandbox *sb)
 {
 	int err = sandbox_keep_bounds(0);
@@ -124,7 +124,7 @@ static int drop_privileges(const struct sandbox *sb)
 	if (err)
 		return drop_failed("the bounding set cannot be emptied", err);
 	if (sb->change) {
-		/* Capabilities outlive the change, until the next step. */
+		/* Keep capabilities over the change, until the next step. */
 		if (prctl(PR_SET_KEEPCAPS, 1))
 			err = -errno;
 		if (!err)
@@ -150,7 +150,7 @@ int sandbox_shed(const char *user, const char *dflt)
 	return err;
 }
 
-/* @unlinks was opened before: the user may not even reach it. */
+/* @unlinks was opened before, since the new user may not reach it. */
 static int drop_files(struct sandbox *sb, int unlinks)
 {
 	int err;
@@ -158,7 +158,7 @@ static int drop_files(struct sandbox *sb, int unlinks)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return drop_failed("no_new_privs", -errno);
 	err = sandbox_landlock(unlinks, sb->who & SANDBOX_kvmm, sb->devices);
-	/* Off in this boot, or not for a container. */
+	/* Landlock is off in this boot, or denied to a container. */
 	if (err == -EOPNOTSUPP || err == -ENOSYS || err == -EPERM)
 		err = 0;
 	if (err < 0)
