@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * main.c - kvmm-hold: what stays when kvmm dies
+ * main.c - kvmm-hold: starts kvmm, and keeps its memory when it dies
  *
- * Parent of kvmm and keeper of its descriptors.  It is small so that it does
- * not die itself: one thread, no input from clients, no options of its own.
- * kvmm lies in the same directory and gets the command line as it is, and
- * before it, as options, what the file of options and the environment say.
- * These are read once: a kvmm that is started again, or after an upgrade, has
- * the sizes that the memory which it adopts was made with, whatever became of
- * the file.  What is said for swapd goes to that likewise.
+ * Hold is the parent of kvmm and keeps its descriptors.  It is small so that it
+ * does not die itself: one thread, no input from clients, no options of its own.
+ * kvmm lies in the same directory.  It gets the command line unchanged and, before
+ * that, the settings of the file of options and of the environment as options.
+ * Hold reads these once: a kvmm that is started again, or after an upgrade, has
+ * the sizes with which the adopted memory was made, even if the file has changed.
+ * Options for swapd go to swapd in the same way.
  *
- * A child that exits, whatever its code, has said what it wanted to say: hold
- * ends with the same code, and removes what the child, which may have another
- * user by then, could not.  A child that a signal ended is started again, at
- * once the first time, then after a delay that doubles, and that begins anew
+ * A child that exits, with any code, has logged the reason: hold ends with the
+ * same code.  It removes files that the child could not, since that may have
+ * another user by then.  If a signal ended the child, hold starts it again, at
+ * once the first time, then after a delay that doubles.  The delay begins anew
  * after a life that was long enough, or that did its work (HOLD_WORKS).  Before
- * that its swapd is ended, and what that left in the kernel is waited for.  One
- * code is no end: a child that makes room for another program (upgrade.c).
+ * the next start hold ends the swapd of the child and waits for transfers that it
+ * left in the kernel.  One exit code is no end: the child makes room for another
+ * program (upgrade.c).
  *
- * SIGTERM, SIGINT and SIGHUP are passed on and the child is waited for; one that does
- * not end in time is killed, and its sockets and lock are removed here.  When
- * hold itself is killed the kernel sends the child SIGTERM.
+ * Hold passes on SIGTERM, SIGINT and SIGHUP and waits for the child.  It kills a
+ * child that does not end in time, and removes its sockets and lock.  When hold
+ * itself is killed the kernel sends the child SIGTERM.
  *
- * kvmm deposits records (hold.h): its lock, so that nobody takes the place of
- * a kvmm that is about to be started again; its listening sockets, so that
- * clients wait in their queue meanwhile; the pidfds of its clients, so that
- * the next kvmm can end those that keep the old memory; and that memory, so
- * that it can go on with it.
+ * kvmm deposits records (hold.h): its lock, so that no other kvmm takes the place
+ * of one that is about to be started again; its listening sockets, so that clients
+ * wait in their queue meanwhile; the pidfds of its clients, so that the next kvmm
+ * can end those that keep the old memory; and its memory, so that the next kvmm
+ * can go on with it.
  *
- * swapd is the second child (swap.h), started when kvmm asks for it; kvmm-proc
- * the third (mount.h), when the operator does.
+ * swapd is the second child (swap.h), started when kvmm asks for it; kvmm-proc is
+ * the third (mount.h), started when the operator asks for it.
  *
  * Started by root, hold stays root with few capabilities (sandbox.h): those
  * that its children need until they have changed their user.
@@ -81,18 +82,18 @@ static const struct kv_program program = {
 #define BACKOFF_MAX_MS	5000
 #define LONG_LIFE_MS	10000
 #define STOP_GRACE_MS	10000
-#define HANDOVER_S	5	/* for a new kvmm to read what is kept */
+#define HANDOVER_S	5	/* for a new kvmm to read the kept records */
 #define FILES_MOST	(1u << 20)	/* descriptors, if that is allowed */
 #define ARGS_MOST	1024
-#define FILES_OTHER	(HOLD_RECORDS + 256)	/* those that are no extents */
+#define FILES_OTHER	(HOLD_RECORDS + 256)	/* descriptors of no extent */
 
 /**
- * struct hold - this program
+ * struct hold - state of this program
  * @files:   limit on descriptors that children get
  * @life:    HOLD_LIFE_*, for the next child
  * @works:   the last child did its work
- * @upgrade: of the program of the child
- * @stop_at: when the child is killed, once it was asked to end; else 0
+ * @upgrade: programs of this child and the next
+ * @stop_at: time to kill the child, once it was asked to end; else 0
  */
 struct hold {
 	struct store	store;
@@ -128,7 +129,7 @@ static void __noreturn child_exec(struct hold *h, pid_t parent, int sock)
 {
 	char fd[16];
 
-	/* With the parent goes its kvmm, cleanly. */
+	/* If hold dies, kvmm ends, too, cleanly. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(EX_OSERR);
@@ -141,7 +142,7 @@ static void __noreturn child_exec(struct hold *h, pid_t parent, int sock)
 	}
 	if (h->files.rlim_max)
 		setrlimit(RLIMIT_NOFILE, &h->files);
-	/* So that ps tells one from the other. */
+	/* ps then tells kvmm from kvmm-hold. */
 	h->argv[0] = h->exe;
 	upgrade_exec(&h->upgrade, h->argv);
 	execv(h->exe, h->argv);
@@ -189,7 +190,7 @@ static int child_start(struct hold *h)
 	h->store.serves = false;
 	h->store.ready = false;
 	setsockopt(h->sock, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-	/* A child that does not take it says why by how it ends. */
+	/* If the child does not take the records, its end tells the reason. */
 	err = store_send(&h->store, h->sock, h->life);
 	if (err)
 		pr_debug("kvmm took nothing over: %s", strerror(-err));
@@ -208,7 +209,7 @@ static int child_reap(struct hold *h)
 
 	while (waitpid(h->pid, &status, 0) < 0 && errno == EINTR)
 		;
-	/* What it deposited before it died; it asks for nothing any more. */
+	/* Take records that it put before it died; questions are dropped. */
 	if (h->sock >= 0)
 		store_receive_rest(&h->store, h->sock);
 	swap_kvmm_gone(&h->swap, &h->store);
@@ -232,7 +233,7 @@ static void hold_tell(struct hold *h, const struct hold_record *r)
 		pr_debug("kvmm takes no answer: %s", strerror(errno));
 }
 
-/* For a service manager, if there is one. */
+/* Tell a service manager, if there is one, that kvmm serves. */
 static void tell_ready(struct hold *h)
 {
 	char text[64];
@@ -287,8 +288,8 @@ static int wait_ms(const struct hold *h, u64 until)
 }
 
 /*
- * Until the child has ended.  However much it has to say, each turn looks at
- * all the others, too.  Return: its wait status.
+ * Serve the child until it has ended.  Each turn serves all descriptors, even if
+ * the child never stops sending.  Return: its wait status.
  */
 static int hold_child(struct hold *h)
 {
@@ -310,7 +311,7 @@ static int hold_child(struct hold *h)
 		if (p[0].revents)
 			take_signals(h);
 		if (p[2].revents && store_receive(&h->store, h->sock) < 0) {
-			/* It closed its end and ends, or will say so. */
+			/* kvmm closed its end: it will end soon. */
 			close(h->sock);
 			h->sock = -1;
 			swap_kvmm_up(&h->swap, -1);
@@ -331,7 +332,7 @@ static int hold_child(struct hold *h)
 	}
 }
 
-/* Between two children.  Return: whether to go on. */
+/* Wait between two children.  Return: false: hold is to end. */
 static bool hold_pause(struct hold *h, u32 ms)
 {
 	u64 until = now_ms() + ms;
@@ -350,8 +351,8 @@ static bool hold_pause(struct hold *h, u32 ms)
 }
 
 /*
- * Before the next kvmm may go on with the memory of the last one, the swapd
- * of that must be gone, and what it gave to the kernel must be over.
+ * Before the next kvmm may go on with the memory of the last one, the swapd of the
+ * last one must be gone and its transfers over: wait up to HOLD_DRAIN_MS.
  */
 static void hold_drain(struct hold *h)
 {
@@ -365,8 +366,8 @@ static void hold_drain(struct hold *h)
 }
 
 /*
- * What comes after a child that ended so.
- * Return: whether there is another, after @pause ms.
+ * The child has ended with @status.
+ * Return: is another one to be started, after @pause ms?
  */
 static bool hold_again(struct hold *h, int status, u64 born, u32 *pause)
 {
@@ -390,7 +391,7 @@ static bool hold_again(struct hold *h, int status, u64 born, u32 *pause)
 	return true;
 }
 
-/* Start and restart.  Return: exit code. */
+/* Start kvmm, as often as needed.  Return: exit code. */
 static int hold_run(struct hold *h)
 {
 	int status, err;
@@ -414,7 +415,10 @@ static int hold_run(struct hold *h)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* What kvmm asks, in the order of its records; of a program: when it answers. */
+/*
+ * Answer a question of kvmm, in the order of its records; a question about a
+ * program when that has answered.
+ */
 static void hold_asked(struct store *st, const struct hold_record *rec, int fd)
 {
 	struct hold *h = container_of(st, struct hold, store);
@@ -430,7 +434,7 @@ static void hold_asked(struct store *st, const struct hold_record *rec, int fd)
 	hold_tell(h, &r);
 }
 
-/* Each extent that is kept is one descriptor. */
+/* Raise the limit on descriptors: each kept extent has one. */
 static void raise_files(struct hold *h)
 {
 	struct rlimit most;
@@ -454,7 +458,7 @@ static void raise_files(struct hold *h)
 
 /* ---- start ---- */
 
-/* @name: of a program beside this one */
+/* Find the path of @name, a program beside this one. */
 static int find_beside(const char *name, char *path, size_t len)
 {
 	ssize_t n = readlink("/proc/self/exe", path, len);
@@ -481,13 +485,13 @@ static int catch_signals(struct hold *h)
 	if (sigprocmask(SIG_BLOCK, &set, &h->old_mask))
 		return -errno;
 	signal(SIGPIPE, SIG_IGN);
-	/* Ignored by who started this one it would leave no wait status. */
+	/* A parent may have ignored it: then there would be no wait status. */
 	signal(SIGCHLD, SIG_DFL);
 	h->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return h->signals < 0 ? -errno : 0;
 }
 
-/* Descriptors 0 to 2 are taken, so that none of ours is one of them. */
+/* Open descriptors 0 to 2, so that no later descriptor is one of them. */
 static void fill_standard(void)
 {
 	int fd;
@@ -499,7 +503,7 @@ static void fill_standard(void)
 		close(fd);
 }
 
-/* What kvmm and swapd are started with.  Return: 0 or an exit code. */
+/* Make the arguments of kvmm and swapd.  Return: 0 or an exit code. */
 static int make_args(struct hold *h, struct kvmm_config *c, int argc,
 		     char **argv)
 {
@@ -536,7 +540,7 @@ static int read_options(struct hold *h, struct kvmm_options *o, int argc,
 			       sizeof(text));
 	if (err == -ECANCELED)
 		return -1;
-	/* What is wrong with the command line kvmm says, whose it is. */
+	/* kvmm reports mistakes in the command line, which is its own. */
 	if (err && err != -EINVAL) {
 		pr_err("%s", text);
 		return err == -EBADMSG ? EX_CONFIG : EX_USAGE;
@@ -554,14 +558,14 @@ static int read_options(struct hold *h, struct kvmm_options *o, int argc,
 	h->swap.user = o->swapd_user;
 	if (wrong || !o->check_config)
 		return make_args(h, &config, argc, argv);
-	/* kvmm answers that, as it would alone. */
+	/* kvmm answers --check-config, as it would alone. */
 	unsetenv(HOLD_ENV);
 	execv(h->exe, argv);
 	pr_err("%s cannot be started: %s", h->exe, strerror(errno));
 	return EX_OSERR;
 }
 
-/* Few capabilities; children get, while they start, what sandbox.h says. */
+/* Keep few capabilities; sandbox.h lists those that children start with. */
 static int drop_rights(const struct kvmm_options *o, const struct mount *m)
 {
 	const u32 gives = SANDBOX_both | (m->wanted ? SANDBOX_proc : 0) |
@@ -614,8 +618,8 @@ int main(int argc, char **argv)
 	mount_exit(&h.mount);
 	swap_exit(&h.swap);
 	/*
-	 * What is kept is closed by the end of the process, which does not
-	 * wait, whatever descriptors are in the queue of a listening socket.
+	 * The end of the process closes the kept descriptors.  It does not
+	 * wait, even for descriptors in the queue of a listening socket.
 	 */
 	return code;
 }

@@ -2,13 +2,13 @@
 /*
  * mount.c - hold's part of kvmm-proc
  *
- * The view outlives a kvmm, as its sockets do: kvmm-proc is started when the
- * first kvmm serves, and then belongs to hold.  One that a signal ended is
- * started again, at once the first time; it takes away by itself what the dead
- * one left mounted.  One that ended by itself said why, and stays away: there
- * is no /dev/fuse, or an operator unmounted it, and it serves no metrics.
+ * kvmm-proc outlives a kvmm, as the sockets do: hold starts it when the first kvmm
+ * serves, and keeps it.  If a signal ended it, hold starts it again, at once the
+ * first time; the new one removes the mount that the dead one left.  If it ended
+ * by itself, it logged the reason, and hold does not start it again: there is no
+ * /dev/fuse, or an operator unmounted its files, and it serves no metrics.
  *
- * To unmount takes rights that a running kvmm-proc has no more.  So at the end
+ * Unmounting needs rights that a running kvmm-proc has dropped.  So at the end
  * hold kills it and starts it once more with --unmount.
  */
 #include <errno.h>
@@ -31,7 +31,7 @@
 #define BACKOFF_MAX_MS	5000
 #define LONG_LIFE_MS	2000
 #define UNMOUNT_MS	5000
-#define THE_DIR		"/run/kvmm"	/* where it is mounted by itself */
+#define THE_DIR		"/run/kvmm"	/* --proc auto mounts only here */
 
 static u64 now_ms(void)
 {
@@ -63,7 +63,7 @@ void mount_init(struct mount *m, const struct kvmm_options *o,
 	m->mounts = !err && (o->proc == KVMM_PROC_ON ||
 			     (o->proc == KVMM_PROC_AUTO &&
 			      !strcmp(m->dir, THE_DIR)));
-	/* Whether it is an address kvmm judges, before it serves. */
+	/* kvmm checks the address, before it serves. */
 	m->metrics = !err && strcmp(o->metrics, "off") ? o->metrics : NULL;
 	m->wanted = m->mounts || m->metrics;
 }
@@ -101,7 +101,7 @@ static void __noreturn mount_exec(const struct mount *m, pid_t parent,
 	_exit(EX_OSERR);
 }
 
-/* Return: 0 or -errno; then there is none. */
+/* Return: 0, or -errno: there is no child. */
 static int mount_fork(struct mount *m, bool unmount)
 {
 	const pid_t parent = getpid();
@@ -135,7 +135,7 @@ static void mount_start(struct mount *m)
 	m->began = true;
 }
 
-/* When the next one starts, after one that a signal ended. */
+/* Plan the next start, after a signal ended kvmm-proc. */
 static void mount_again(struct mount *m, int status)
 {
 	if (now_ms() - m->born >= LONG_LIFE_MS)

@@ -11,14 +11,14 @@
 #include <kvmm/kvmm_options.h>
 
 /**
- * struct mount - all about kvmm-proc that hold knows
- * @wanted:   it is to run once kvmm serves
- * @mounts:   to mount the files
- * @metrics:  to serve metrics: where; NULL: not
- * @ended:    it ended by itself, and said why: it is not started again
- * @pidfd:    of the one that runs; -1: none
- * @start_at: not before, in ms
- * @exe:      its path
+ * struct mount - state of kvmm-proc
+ * @wanted:   kvmm-proc is to run once kvmm serves
+ * @mounts:   it mounts the files
+ * @metrics:  address at which it serves metrics; NULL: it does not
+ * @ended:    it ended by itself, and logged the reason: not started again
+ * @pidfd:    of the running process; -1: none
+ * @start_at: earliest next start, in ms
+ * @exe:      path of the program
  * @dir:      of the sockets
  */
 struct mount {
@@ -39,20 +39,20 @@ struct mount {
 	char		dir[4096];
 };
 
-/* @m->exe is set.  Decides whether it is wanted. */
+/* Decide whether kvmm-proc is wanted.  The caller sets @m->exe. */
 void mount_init(struct mount *m, const struct kvmm_options *o,
 		const sigset_t *old_mask);
 
 /**
- * mount_work() - start it, bury it; never waits
+ * mount_work() - start or reap kvmm-proc; never waits
  * @serves: kvmm has its sockets
  */
 void mount_work(struct mount *m, bool serves);
 
-/* When mount_work() must be called at the latest, in ms; 0: no need. */
+/* The latest time to call mount_work(), in ms; 0: no need. */
 u64 mount_deadline(const struct mount *m);
 
-/* hold ends: so does it, and what it mounted goes. */
+/* hold ends: end kvmm-proc and unmount its files. */
 void mount_exit(struct mount *m);
 
 #endif /* KVMM_HOLD_MOUNT_H */

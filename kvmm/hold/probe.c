@@ -2,14 +2,14 @@
 /*
  * probe.c - ask a program for the layout of its arena
  *
- * A program that is to become kvmm says with --arena-layout what its arena
- * looks like.  Until it has, it is any program: it runs as who kvmm becomes,
- * without capabilities and ways to get any, under small limits, with nothing
- * open but what it prints to, and not longer than PROBE_MS.  It may not start
- * others, which could leave its group; as uid 0, where there is no user for
- * kvmm, no limit keeps it from that, and only its group is ended with it.
+ * A program that is to become kvmm prints the layout of its arena, with
+ * --arena-layout.  Until it has, it may be any program.  So it runs as the user of
+ * kvmm, without capabilities and ways to get any, under small limits, with only
+ * its output and its own file open, and not longer than PROBE_MS.  It may not
+ * start processes, which could leave its group; as uid 0, if there is no user for
+ * kvmm, no limit prevents that, and hold ends only its group.
  *
- * hold goes on meanwhile, and looks when there is something to read.
+ * hold goes on meanwhile, and reads the output when there is some.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,14 +47,14 @@ static u64 now_ms(void)
 
 /* ---- the child ---- */
 
-/* 0 and 2: nothing, 1: the pipe, 3: the program; no others. */
+/* Leave open: 0 and 2: /dev/null, 1: the pipe, 3: the program. */
 static int probe_files(int fd, int out)
 {
 	const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	const int f = fcntl(fd, F_DUPFD_CLOEXEC, PROBE_FD + 1);
 	const int o = fcntl(out, F_DUPFD_CLOEXEC, PROBE_FD + 1);
 
-	/* A script is read by its name, which is this descriptor. */
+	/* Not closed on exec: a script's name leads to this descriptor. */
 	if (null < 0 || f < 0 || o < 0 || dup2(null, STDIN_FILENO) < 0 ||
 	    dup2(o, STDOUT_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0 ||
 	    dup2(f, PROBE_FD) < 0 ||
@@ -94,11 +94,11 @@ static void __noreturn probe_exec(int fd, int out, pid_t parent,
 	sigset_t none;
 
 	setsid();
-	/* What it may not do it would say to hold's log. */
+	/* sandbox_shed() comes first: hold's log gets its failures. */
 	if (sandbox_shed(user, "kvmm") || probe_files(fd, out) ||
 	    probe_limits())
 		_exit(EXIT_NONE);
-	/* Forgotten when the user changes. */
+	/* A change of user would clear it. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(EXIT_NONE);
@@ -125,7 +125,7 @@ int probe_start(struct probe *p, int fd, const char *user)
 	probe_cancel(p);
 	if (pipe2(out, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
-	/* For the child it is as any other. */
+	/* The end of the child is a blocking one. */
 	err = fcntl(out[1], F_SETFL, 0) ? -errno : 0;
 	if (!err) {
 		p->pid = fork();
@@ -145,12 +145,12 @@ int probe_start(struct probe *p, int fd, const char *user)
 	return 0;
 }
 
-/* Return: the status, as of waitpid(): its own if it was ending by itself. */
+/* Return: the wait status, that of its exit if it was ending by itself. */
 static int probe_end(struct probe *p)
 {
 	int status = 0;
 
-	/* If it has not come to a group of its own it has no children. */
+	/* If it has not made its group yet, it has no children. */
 	kill(-p->pid, SIGKILL);
 	kill(p->pid, SIGKILL);
 	while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
@@ -167,7 +167,7 @@ void probe_cancel(struct probe *p)
 		(void)probe_end(p);
 }
 
-/* Return: whether there may come more. */
+/* Return: may more output come? */
 static bool probe_read(struct probe *p)
 {
 	ssize_t n;

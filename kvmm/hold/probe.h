@@ -12,7 +12,7 @@
 
 #define PROBE_MS	5000
 
-/* Limits that it runs under: x(name, value, text). */
+/* Limits on the program that is asked: x(name, value, text). */
 #define PROBE_LIMITS(x)							\
 	x(AS,		1ul << 30,	"1 GiB of address space")	\
 	x(CPU,		5ul,		"5 s of CPU time")		\
@@ -23,9 +23,9 @@
 
 /**
  * struct probe - a program that is being asked
- * @pid: 0: none is
- * @out: what it prints; -1: none
- * @end: when it is not waited for any more, in ms
+ * @pid: of the program; 0: none
+ * @out: its output; -1: none
+ * @end: time until which it may answer, in ms
  */
 struct probe {
 	pid_t	pid;
@@ -38,25 +38,25 @@ struct probe {
 void probe_init(struct probe *p);
 
 /**
- * probe_start() - run it, as @user, with next to no rights
+ * probe_start() - run a program, as @user, with next to no rights
  * @fd:   of the program; stays the caller's
- * @user: who kvmm becomes; NULL: its default
+ * @user: that kvmm changes to; NULL: its default
  *
  * Return: 0 or a negative errno.
  */
 int __must_check probe_start(struct probe *p, int fd, const char *user);
 
 /**
- * probe_take() - has it answered?
+ * probe_take() - has the program answered?
  * @layout: takes the answer
  *
  * Never waits.
- * Return: 0; -EAGAIN: not yet; -ENOEXEC: it ended, or its time did, without an
- * answer; -EACCES: it may not be executed.
+ * Return: 0; -EAGAIN: not yet; -ENOEXEC: it ended, or its time was over, without
+ * an answer; -EACCES: it may not be executed.
  */
 int __must_check probe_take(struct probe *p, u64 *layout);
 
-/* probe_cancel() - end it; nothing happens when there is none */
+/* probe_cancel() - end the program, if there is one */
 void probe_cancel(struct probe *p);
 
 #endif /* KVMM_HOLD_PROBE_H */

@@ -3,10 +3,9 @@
  * store.c - the records that kvmm-hold keeps from one kvmm to the next
  *
  * A flat table, searched from the front: it is small and used at start, at
- * attach and at death.  Extents may be many, and have a table by number.  A
- * record is known by kind and index; what else it says is kvmm's business.
- * Messages that are malformed or find no room are told and dropped, with their
- * descriptor.
+ * attach and at death.  Extents may be many, and have a table by number.  Kind and
+ * index name a record; its other fields are for kvmm.  Messages that are malformed
+ * or find no room are logged and dropped, with their descriptor.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -61,8 +60,8 @@ void store_forget(struct store *st, u32 kind)
 /* ---- names ---- */
 
 /*
- * The path of the lock file, from the descriptor itself.  Return: false when
- * it is not in its place any more, and somebody else's may be there.
+ * Find the path of the lock file by its descriptor.  Return: false when the file is
+ * not in its place any more, where another kvmm's may be.
  */
 static bool lock_find(int fd, char *path, size_t len)
 {
@@ -80,8 +79,8 @@ static bool lock_find(int fd, char *path, size_t len)
 }
 
 /*
- * The names that kvmm made, from its first records alone: the attach socket is
- * the last of them.
+ * Note the names that kvmm made, from its first records alone: the attach socket
+ * is the last of them.
  */
 static void note_name(struct store *st, const struct hold_record *rec, int fd)
 {
@@ -100,7 +99,7 @@ static void note_name(struct store *st, const struct hold_record *rec, int fd)
 	memcpy(st->sock[rec->index], addr.sun_path, sizeof(addr.sun_path));
 }
 
-/* Likewise of the first, which stay as long as hold does. */
+/* Note directories, also from the first records; they stay open until hold ends. */
 static void note_door(struct store *st, const struct hold_record *rec, int fd)
 {
 	if (rec->op != HOLD_PUT || fd < 0 || rec->index >= KV_LIST_MAX ||
@@ -111,7 +110,7 @@ static void note_door(struct store *st, const struct hold_record *rec, int fd)
 
 /* ---- memory of extents ---- */
 
-/* Room for extent @index: false when there is none. */
+/* Make room for extent @index.  Return: false when there is none. */
 static bool extent_room(struct store *st, u32 index)
 {
 	struct kept_extent *bigger;
@@ -141,7 +140,7 @@ static void extent_drop(struct store *st, u32 index)
 	st->nr_extents--;
 }
 
-/* A kvmm that was taken over may send what it likes, for ever. */
+/* A compromised kvmm may send malformed records for ever. */
 static bool log_allowed(void)
 {
 	static struct kv_log_budget budget;
@@ -149,7 +148,7 @@ static bool log_allowed(void)
 	return kv_log_spend(&budget, LOG_BURST, "records");
 }
 
-/* The old one goes also when the new one cannot be kept. */
+/* The old descriptor is closed even if the new one cannot be kept. */
 static void extent_apply(struct store *st, const struct hold_record *rec,
 			 int fd)
 {
@@ -171,7 +170,7 @@ static void extent_apply(struct store *st, const struct hold_record *rec,
 
 /* ---- records ---- */
 
-/* What comes and goes while there are clients. */
+/* May records of the kind change while there are clients? */
 static bool kind_changes(u32 kind)
 {
 	switch (kind) {
@@ -262,11 +261,11 @@ static int receive_one(int sock, struct hold_record *rec, int *fd)
 	do {
 		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
-	/* A failure that passes is no end: it is read later. */
+	/* Other failures pass: the record is read later. */
 	if (n < 0)
 		return errno != ECONNRESET ? -EAGAIN : -EPIPE;
 	*fd = kv_fds_first(&msg);
-	/* The end, or an empty message, which may have brought one. */
+	/* The end, or an empty message, which may have a descriptor. */
 	if (!n) {
 		if (*fd >= 0)
 			close(*fd);
@@ -288,7 +287,7 @@ int store_receive(struct store *st, int sock)
 		if (err)
 			return err == -EAGAIN ? 0 : err;
 		store_apply(st, &rec, fd);
-		/* That may have taken its time. */
+		/* A question may have taken long. */
 		if (rec.op == HOLD_ASK)
 			break;
 	}
@@ -300,7 +299,7 @@ void store_receive_rest(struct store *st, int sock)
 	struct hold_record rec;
 	int fd;
 
-	/* What is in the queue stays, and nothing comes to it. */
+	/* Queued records stay, and no others come. */
 	(void)shutdown(sock, SHUT_RD);
 	while (!receive_one(sock, &rec, &fd)) {
 		if (rec.magic != HOLD_MAGIC || rec.op != HOLD_ASK)
@@ -337,7 +336,7 @@ int store_send_record(int sock, const struct hold_record *rec, int fd,
 	return n < 0 ? -errno : 0;
 }
 
-/* Extents, lowest first. */
+/* Send the extents, lowest first. */
 static int extents_send(const struct store *st, int sock)
 {
 	struct hold_record rec = {
@@ -384,7 +383,7 @@ static void unlink_name(const char *path)
 		pr_warn("%s is left: %s", path, strerror(errno));
 }
 
-/* Whatever has the directory's name by now. */
+/* Works by descriptor, even if another directory has the name by now. */
 static void unlink_door(int dir, const char *name)
 {
 	struct stat st;
@@ -402,11 +401,11 @@ void store_unlink(struct store *st)
 	char path[sizeof(st->lock)];
 	u32 i;
 
-	/* Whose lock it is, his are the sockets. */
+	/* The sockets belong to the owner of the lock. */
 	if (!lock || !lock_find(lock->fd, path, sizeof(path)) ||
 	    strcmp(path, st->lock) != 0)
 		return;
-	/* The lock last: until then nobody else may make the sockets. */
+	/* The lock last: until then no other kvmm may make the sockets. */
 	for (i = 0; i < HOLD_LISTENERS; i++)
 		unlink_name(st->sock[i]);
 	for (i = 0; i < KV_LIST_MAX; i++)

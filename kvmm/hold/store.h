@@ -12,7 +12,7 @@
 #define HOLD_LISTENERS	(3 + 2 * KV_LIST_MAX)	/* hold.h, HOLD_LISTEN */
 #define HOLD_NAME	109	/* a sun_path, and a NUL */
 
-/* One record; @fd is ours, -1 where the kind has none. */
+/* One record; hold owns @fd, which is -1 if the kind has none. */
 struct kept {
 	struct hold_record	rec;
 	int			fd;
@@ -25,18 +25,18 @@ struct kept_extent {
 };
 
 /**
- * struct store - all that is kept
+ * struct store - the kept records
  * @kept:       @nr records
- * @extent:     by number, @room of them; they may be many
- * @nr_extents: of these, kept; never more than @most, if that is not 0
+ * @extent:     by number, @room entries; they may be many
+ * @nr_extents: entries with memory; at most @most, if that is not 0
  * @lock:       path of the first lock that was put; "": none was
  * @sock:       likewise, of each listening socket
  * @door:       likewise, directory of the sockets of each --tenant; 0: none
- * @serves:     this kvmm has clients: of it only what comes and goes with them, and
- *              swapd's, is taken.  Who took it over exchanges no socket, lock or
- *              memory for the next one
- * @ready:      this kvmm answers its clients, and nobody was told yet
- * @ask:        called with what kvmm asks; takes @fd over
+ * @serves:     this kvmm has clients: hold takes only records that change with
+ *              them, and those for swapd.  So a compromised kvmm cannot replace
+ *              sockets, lock, arena or host pool of the next one
+ * @ready:      this kvmm answers its clients, which hold has not reported yet
+ * @ask:        called with each question of kvmm; takes @fd over
  */
 struct store {
 	struct kept		kept[HOLD_RECORDS];
@@ -54,16 +54,16 @@ struct store {
 				       const struct hold_record *rec, int fd);
 };
 
-#define STORE_TURN	64u	/* records taken at once; one if it is a question */
+#define STORE_TURN	64u	/* records taken at once; a question ends a turn */
 
 /**
- * store_receive() - take what kvmm deposits
+ * store_receive() - take the records that kvmm deposits
  * @sock: hold's end of the socketpair, non-blocking
  *
- * No more than STORE_TURN records: a kvmm that never stops must not keep hold
- * from all else.
+ * At most STORE_TURN records: a kvmm that never stops must not keep hold from its
+ * other work.
  *
- * Return: 0: nothing more is there; 1: there may be; -EPIPE: kvmm's end is
+ * Return: 0: no record is left; 1: there may be more; -EPIPE: kvmm's end is
  * closed.
  */
 int store_receive(struct store *st, int sock);
@@ -71,13 +71,13 @@ int store_receive(struct store *st, int sock);
 /**
  * store_receive_rest() - take all that a dead kvmm deposited
  *
- * Somebody else who has its end of the socket adds nothing to that.  Questions
+ * Another process that has its end of the socket cannot add records.  Questions
  * are dropped.
  */
 void store_receive_rest(struct store *st, int sock);
 
 /**
- * store_send() - hand everything over to a new kvmm
+ * store_send() - hand all records over to a new kvmm
  * @life: HOLD_LIFE_*
  *
  * Return: 0 or a negative errno.
@@ -89,15 +89,15 @@ int __must_check store_send(const struct store *st, int sock, u32 life);
  *
  * Does nothing when the lock was removed: then the sockets were, too.  Only the
  * names that were put first are removed, up to that of the attach socket: they
- * came before the first client did, and what a kvmm that was taken over puts
- * later, also in a place that is free, may be anybody's file.
+ * came before the first client.  A compromised kvmm may later put any file, also
+ * under a free index.
  */
 void store_unlink(struct store *st);
 
-/* store_find() - the record of that name, or NULL */
+/* store_find() - the record of that kind and index, or NULL */
 struct kept *store_find(struct store *st, u32 kind, u32 index);
 
-/* store_forget() - all records of a kind */
+/* store_forget() - drop all records of a kind */
 void store_forget(struct store *st, u32 kind);
 
 /**
@@ -113,7 +113,7 @@ int __must_check store_send_record(int sock, const struct hold_record *rec,
 /* For tests: close everything. */
 void store_clear(struct store *st);
 
-/* For tests: one message as it came, with its descriptor or -1. */
+/* For tests: apply one message, with its descriptor or -1. */
 void store_apply(struct store *st, const struct hold_record *rec, int fd);
 
 #endif /* KVMM_HOLD_STORE_H */

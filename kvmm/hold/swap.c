@@ -5,17 +5,17 @@
  * A start of swapd is a life: a process and an io_uring made for it.  The
  * process may end at any time; the life goes on until every transfer that it
  * gave to the kernel is over.  Meanwhile the next life runs beside it, so a
- * dead swapd costs the time of a fork.  There are SWAP_LIVES; when all wait
- * for a disk that does not answer, swapd stays down.  What kvmm is told of them:
- * swap_tell.c.
+ * dead swapd costs the time of a fork.  There are at most SWAP_LIVES lives; when
+ * all wait for a disk that does not answer, swapd stays down.  swap_tell.c reports
+ * lives to kvmm.
  *
- * Without io_uring (forbidden, missing) a life has no ring.  Its transfers are
- * those of its threads, and when the process has been waited for, none is
- * left: DOWN is followed by DRAINED.
+ * Without io_uring (forbidden, missing) a life has no ring.  Its threads do the
+ * transfers, and none is left when the process has been waited for: DRAINED
+ * follows DOWN.
  *
- * When kvmm dies its swapd is killed: it works on memory that the next kvmm
- * does not know.  The next swapd starts when all old lives are over, because
- * the areas may be the same and nobody would know which slots to avoid.
+ * When kvmm dies, hold kills its swapd, which works on memory that the next kvmm
+ * does not know.  The next swapd starts when all old lives are over: its areas may
+ * be the same, and kvmm would not know which slots to avoid.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@
 #define BACKOFF_MIN_MS	100
 #define BACKOFF_MAX_MS	2000
 #define LONG_LIFE_MS	2000
-#define LOOK_MS		50	/* at rings in flight, should poll() not say */
+#define LOOK_MS		50	/* between looks at rings, in addition to poll() */
 #define RING_TRIES	40	/* LOOK_MS apart, for a ring's memory */
 #define EXIT_GRACE_MS	2000
 #define DEPTH_DEFAULT	64
@@ -69,7 +69,7 @@ static struct swap_life *life_running(struct swap *sw)
 
 /* ---- start ---- */
 
-/* Descriptors that swapd inherits; all are closed on exec elsewhere. */
+/* Descriptors that swapd inherits; other children do not. */
 struct swap_fds {
 	int	shm;
 	int	pool;
@@ -164,8 +164,8 @@ static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
 }
 
 /*
- * Rings count as locked memory of a user who is not root, also the old one
- * until the kernel has put it away.  Is it worth waiting for that?
+ * A ring counts as locked memory of any user but root, also the old ring until the
+ * kernel has freed it.  Is it worth waiting for that?
  */
 static bool ring_may_come(struct swap *sw, u64 value)
 {
@@ -269,7 +269,7 @@ static void swapd_kill(struct swap *sw)
 		pr_warn("swapd cannot be killed: %s", strerror(errno));
 }
 
-/* When the next one starts, after one that a signal ended. */
+/* Plan the next start, after a signal ended swapd. */
 static void life_again(struct swap *sw, const struct swap_life *l)
 {
 	if (now_ms() - sw->born >= LONG_LIFE_MS)
@@ -287,7 +287,7 @@ static void life_ended(struct swap *sw, struct swap_life *l)
 	l->state = LIFE_ENDED;
 	close(sw->pidfd);
 	sw->pidfd = -1;
-	/* What kvmm never heard of, it need not bury. */
+	/* kvmm never got UP of this life, so it needs no DOWN. */
 	if (l->sock >= 0) {
 		close(l->sock);
 		l->sock = -1;
@@ -313,7 +313,7 @@ static void swapd_bury(struct swap *sw)
 		life_ended(sw, l);
 }
 
-/* Nothing of it is wanted any more. */
+/* Free a life that is no longer needed. */
 void swap_life_close(struct swap *sw, struct swap_life *l)
 {
 	u32 i = (u32)(l - sw->life);
@@ -325,7 +325,7 @@ void swap_life_close(struct swap *sw, struct swap_life *l)
 	memmove(l, l + 1, (sw->nr - i) * sizeof(*l));
 }
 
-/* What was learnt of the last one says nothing about the next. */
+/* Forget the failures of the last swapd. */
 static void swap_afresh(struct swap *sw)
 {
 	sw->ended = false;
@@ -334,7 +334,7 @@ static void swap_afresh(struct swap *sw)
 	sw->ring_tries = 0;
 }
 
-/* ---- what main.c calls ---- */
+/* ---- calls of main.c ---- */
 
 void swap_kvmm_up(struct swap *sw, int sock)
 {
@@ -366,7 +366,7 @@ static bool may_start(const struct swap *sw)
 	       !(sw->nr && sw->life[0].mute) && now_ms() >= sw->start_at;
 }
 
-/* Does kvmm want another swapd than it has? */
+/* Start or kill swapd, as the HOLD_SWAP_RUN of kvmm says. */
 static void swap_obey(struct swap *sw, struct store *st)
 {
 	const struct kept *run = store_find(st, HOLD_SWAP_RUN, 0);
@@ -390,7 +390,7 @@ static void swap_obey(struct swap *sw, struct store *st)
 	sw->start_at = now_ms() + BACKOFF_MAX_MS;
 }
 
-/* A life that did some work is no reason to be careful with the next. */
+/* After a life that did some work, the next one starts at once. */
 static void swap_look(struct swap *sw, struct store *st)
 {
 	const struct kept *works = store_find(st, HOLD_SWAP_WORKS, 0);
@@ -403,7 +403,7 @@ void swap_work(struct swap *sw, struct store *st)
 {
 	swap_look(sw, st);
 	swapd_bury(sw);
-	/* First what is over, so that there is room; then what began. */
+	/* Report ended lives first, so that there is room; then the new one. */
 	swap_tell(sw);
 	swap_obey(sw, st);
 	if (!sw->blocked)
@@ -416,7 +416,7 @@ u32 swap_poll(const struct swap *sw, struct pollfd *p)
 
 	if (sw->pidfd >= 0)
 		p[n++] = (struct pollfd){ .fd = sw->pidfd, .events = POLLIN };
-	/* While kvmm takes nothing, rings that have something are no news. */
+	/* While kvmm takes no reports, completions have to wait. */
 	for (i = 0; i < sw->nr && !sw->blocked; i++) {
 		const struct swap_life *l = &sw->life[i];
 

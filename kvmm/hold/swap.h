@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swap.h - hold's part of swapd: start it, bury it, reap what it left
+ * swap.h - hold's part of swapd: start it, bury it, reap its completions
  */
 #ifndef KVMM_HOLD_SWAP_H
 #define KVMM_HOLD_SWAP_H
@@ -16,15 +16,15 @@
 
 enum swap_life_state {
 	LIFE_RUNS,
-	LIFE_ENDED,	/* DOWN is to be told */
-	LIFE_REAPED,	/* its completions are to be told, then DRAINED */
+	LIFE_ENDED,	/* DOWN is to be sent */
+	LIFE_REAPED,	/* its completions are to be sent, then DRAINED */
 };
 
 /**
- * struct swap_life - one start of swapd, until nothing of it is in flight
- * @mute:   the kvmm that it worked for is gone: nothing is told
- * @sock:   kvmm's end of the control socket until UP was told; else -1
- * @status: how it ended, for waitpid()
+ * struct swap_life - one start of swapd, until its last transfer is over
+ * @mute:   the kvmm that it worked for is gone: no reports are sent
+ * @sock:   kvmm's end of the control socket until UP was sent; else -1
+ * @status: its wait status
  */
 struct swap_life {
 	u32			generation;
@@ -38,20 +38,20 @@ struct swap_life {
 };
 
 /**
- * struct swap - all about swapd that hold knows
+ * struct swap - state of swapd
  * @life:     @nr of them, oldest first; only the last may run
  * @kvmm:     hold's end of the socket to kvmm, borrowed; -1: none
- * @pidfd:    of the one that runs; -1: none
+ * @pidfd:    of the running life; -1: none
  * @blocked:  the socket to kvmm is full
- * @killed:   the one that runs was killed by hold
- * @had_ring: the last one that was started had an io_uring
- * @ring_tries: in vain, to make the next one's
- * @ended:    it ended by itself, and is not started again for @run
+ * @killed:   hold killed the running life
+ * @had_ring: the last life that was started had an io_uring
+ * @ring_tries: failed tries to make the ring of the next life
+ * @ended:    swapd ended by itself, and is not started again for @run
  * @run:      generation of the HOLD_SWAP_RUN that is obeyed
- * @start_at: not before, in ms
+ * @start_at: earliest next start, in ms
  * @sandbox:  passed on; enum sandbox_mode
  * @user:     passed on; NULL: the default
- * @args:     options that are passed on, before what hold says itself; NULL: none
+ * @args:     options to pass on, before those that hold adds; NULL: none
  */
 struct swap {
 	struct swap_life	life[SWAP_LIVES];
@@ -78,31 +78,31 @@ struct swap {
 /* @exe: path of swapd; @old_mask: signals that a child has blocked */
 void swap_init(struct swap *sw, const char *exe, const sigset_t *old_mask);
 
-/* A new kvmm took what is kept; @sock is hold's end. */
+/* A new kvmm took the records; @sock is hold's end, -1: kvmm closed its end. */
 void swap_kvmm_up(struct swap *sw, int sock);
 
-/* kvmm is dead: end its swapd, forget what it asked for. */
+/* kvmm is dead: end its swapd, drop its records for swapd. */
 void swap_kvmm_gone(struct swap *sw, struct store *st);
 
 /**
- * swap_work() - do what can be done now; never waits
+ * swap_work() - start, reap and report lives as far as possible; never waits
  *
  * Call it after every poll() and after records came.
  */
 void swap_work(struct swap *sw, struct store *st);
 
-/* What to poll for: fills up to SWAP_POLL_MAX.  Return: how many. */
+/* Fill @p with up to SWAP_POLL_MAX descriptors to poll.  Return: their number. */
 u32 swap_poll(const struct swap *sw, struct pollfd *p);
 
-/* When swap_work() must be called at the latest, in ms; 0: no need. */
+/* The latest time to call swap_work(), in ms; 0: no need. */
 u64 swap_deadline(const struct swap *sw);
 
-/* hold ends. */
+/* hold ends: end swapd and all lives. */
 void swap_exit(struct swap *sw);
 
 /* ---- between swap.c and swap_tell.c ---- */
 
-/* Tell what can be told now, and close lives of which nothing is left. */
+/* Send the reports that kvmm can take now, and close lives that are over. */
 void swap_tell(struct swap *sw);
 void swap_life_close(struct swap *sw, struct swap_life *l);
 

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * swap_ring.c - what a dead swapd left to the kernel
+ * swap_ring.c - transfers that a dead swapd left to the kernel
  *
- * Death does not stop a transfer: for seconds it may go on to read or
- * overwrite memory that looks free.  The ring tells when it is over, if it
- * outlives its submitter.  So hold makes it, keeps a descriptor and a mapping,
- * and reads, after swapd has died:
+ * The death of swapd does not stop a transfer: for seconds it may go on to read or
+ * overwrite memory that looks free.  The ring shows when it is over, if the ring
+ * outlives swapd.  So hold makes the ring, keeps a descriptor and a mapping, and
+ * reads, after swapd has died:
  *
  *   sq.head   entries that the kernel consumed, counted from 0.  It moves only
  *             inside the submitter's system calls, so it stands still now.
- *             What lies between it and the tail was never issued.
+ *             Entries between it and the tail were never issued.
  *   cq.tail   completions posted, counted from 0.  Every entry posts one.
- *   cq.head   completions that swapd took.  From now on it is ours.
+ *   cq.head   completions that swapd took.  From now on hold moves it.
  *
- * In flight is sq.head less cq.tail.  Nothing here ever enters the ring: that
- * would issue what the dead one had prepared.
+ * sq.head less cq.tail transfers are in flight.  Hold never enters the ring: that
+ * would issue entries that the dead swapd had prepared.
  *
- * The flags that make a ring cheaper are not for this one: with DEFER_TASKRUN
- * a dead task's completions are never posted, and with SINGLE_ISSUER its maker
- * alone may submit.
+ * The ring has no flags that make it cheaper: with DEFER_TASKRUN the completions
+ * of a dead task are never posted, and with SINGLE_ISSUER only the maker of the
+ * ring may submit.
  *
- * A filter on system calls does not see what goes through a ring, which could
- * open files and sockets.  So a ring that swapd gets takes reads and writes
- * alone, for good.
+ * A filter on system calls does not see the entries of a ring, which could open
+ * files and sockets.  So the ring of swapd takes only reads and writes, for good.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -33,7 +32,7 @@
 
 #include "kvmm/hold/swap_ring.h"
 
-/* The library of Debian 12 declares these two, and does not have them. */
+/* liburing of Debian 12 declares functions for these two, but lacks them. */
 static int ring_register(const struct io_uring *ring, u32 what,
 			 const void *arg, u32 nr)
 {
@@ -131,7 +130,7 @@ bool swap_ring_peek(const struct swap_ring *r, u64 *id, s32 *res)
 
 void swap_ring_take(struct swap_ring *r)
 {
-	/* Lets poll() say when there is more. */
+	/* poll() then reports further completions. */
 	store_release(r->ring.cq.khead, ++r->head);
 }
 

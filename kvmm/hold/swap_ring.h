@@ -11,8 +11,8 @@
 
 /**
  * struct swap_ring - a ring that hold made
- * @has:  there is one; false where io_uring cannot be had
- * @head: completions seen, of those that the kernel posted since the start
+ * @has:  there is one; false where io_uring cannot be used
+ * @head: number of completions taken since the start, by swapd and hold
  */
 struct swap_ring {
 	struct io_uring	ring;
@@ -25,23 +25,23 @@ struct swap_ring {
  * @depth:  requests in flight at once
  * @params: receives a memfd with its struct io_uring_params, or -1
  *
- * Return: 0 or a negative errno; then @r has none and may be used like that.
+ * Return: 0 or a negative errno; then @r has no ring and may be used like that.
  */
 int __must_check swap_ring_make(struct swap_ring *r, u32 depth, int *params);
 
 /**
- * swap_ring_settle() - its submitter is dead: begin to reap
+ * swap_ring_settle() - swapd is dead: begin to reap
  *
  * Context: once, after the last thread of swapd was waited for.
  */
 void swap_ring_settle(struct swap_ring *r);
 
-/* Next completion, not taken yet: false when there is none now. */
+/* Read the next completion, without taking it; false: there is none now. */
 bool swap_ring_peek(const struct swap_ring *r, u64 *id, s32 *res);
-/* Take it. */
+/* Take the next completion. */
 void swap_ring_take(struct swap_ring *r);
 
-/* How many transfers are in flight, or over and not taken. */
+/* Number of transfers that are in flight, or over and not taken. */
 u32 swap_ring_left(const struct swap_ring *r);
 
 void swap_ring_close(struct swap_ring *r);

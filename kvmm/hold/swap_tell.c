@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * swap_tell.c - what hold tells kvmm of swapd
+ * swap_tell.c - hold's reports to kvmm on swapd
  *
- * What kvmm is told of a life comes in this order: UP, DOWN, its old
- * completions, DRAINED.  A message that the socket cannot take now waits where
- * it is: UP and DOWN in the state of the life, completions in the ring
- * itself.  Lives are told oldest first, so DOWN comes before the next UP.
+ * The reports on a life come in this order: UP, DOWN, its old completions,
+ * DRAINED.  A report that the socket cannot take now waits: UP and DOWN in the
+ * state of the life, completions in the ring itself.  Reports on the oldest life
+ * come first, so DOWN comes before the next UP.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 
 #include "kvmm/hold/swap.h"
 
-/* Return: whether it was told, or need not be. */
+/* Return: whether the report was sent, or need not be. */
 static bool tell(struct swap *sw, const struct swap_life *l, u32 kind,
 		 u32 index, u64 value)
 {
@@ -28,12 +28,12 @@ static bool tell(struct swap *sw, const struct swap_life *l, u32 kind,
 	err = store_send_record(sw->kvmm, &r,
 				kind == HOLD_SWAPD_UP ? l->sock : -1,
 				MSG_DONTWAIT);
-	/* Anything else: kvmm is gone, and its death comes next. */
+	/* With any other error kvmm is gone, and its death is seen next. */
 	sw->blocked = err == -EAGAIN;
 	return !sw->blocked;
 }
 
-/* Return: whether all that is over was told. */
+/* Return: whether all completions were reported. */
 static bool tell_completions(struct swap *sw, struct swap_life *l)
 {
 	u64 id;

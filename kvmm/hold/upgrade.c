@@ -2,24 +2,23 @@
 /*
  * upgrade.c - another program as kvmm
  *
- * An operator names a program, kvmm passes its file here and asks whether it
- * will do: whether it understands the arena that hold keeps.  The program says
- * so itself: with --arena-layout it prints a number and ends.  If that is the
- * number of the kvmm that runs, hold says yes; kvmm stops between two events
- * and ends with HOLD_EXIT_UPGRADE; hold starts the new one.  If that ends before
- * it did any work, the one before is started again.
+ * An operator names a program.  kvmm passes its file here and asks whether the
+ * program understands the arena that hold keeps.  Hold asks the program: with
+ * --arena-layout it prints a number and ends.  If that is the number of the
+ * running kvmm, hold says yes; kvmm stops between two events and ends with
+ * HOLD_EXIT_UPGRADE; hold starts the new program.  If that ends before it did any
+ * work, hold starts the program before again.
  *
- * kvmm has fewer rights than hold, so hold does not run whatever kvmm sends: a
- * regular file of root's, or of hold's own user, that nobody else may write,
- * and that proves to be a kvmm.  Who is root in a container can make such a file
- * and pass it to a kvmm that was taken over, so hold must see it where it lies;
- * and who mounts a file system of his own says himself whose its files are.
- * What was looked at is what runs: it is executed by its descriptor.  And until
- * it has proved to be a kvmm it has next to no rights (probe.c).
+ * kvmm has fewer rights than hold, so hold does not run any file that kvmm sends.
+ * The file must be a regular one of root or of hold's own user, writable by no
+ * other, and prove to be a kvmm.  Root in a container can make such a file and
+ * pass it to a compromised kvmm, so hold must see the file under its name, too.  A
+ * user can mount a file system and choose the owners of its files, so hold takes
+ * no file from there.  Hold executes the file by the descriptor that it checked.
+ * Until the program has proved to be a kvmm it has next to no rights (probe.c).
  *
- * Context: hold's one thread, which does not wait for the answer: what kvmm
- * deposits meanwhile is taken.  A question that comes while another one is open
- * takes its place, and that is not answered.
+ * Context: hold's one thread, which does not wait for the answer: it takes records
+ * of kvmm meanwhile.  A new question replaces an open one, which is not answered.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -57,7 +56,7 @@ static void file_forget(int *fd)
 	*fd = NO_FILE;
 }
 
-/* Does it lie, by the name it has, where hold sees it: in no other's mounts? */
+/* Does hold see the file under its name, in its own mount namespace? */
 static bool file_is_seen(int fd, const struct stat *here)
 {
 	char link[64], path[4096];
@@ -73,7 +72,7 @@ static bool file_is_seen(int fd, const struct stat *here)
 	       here->st_dev == there.st_dev && here->st_ino == there.st_ino;
 }
 
-/* Is it on a file system that a process of any user may serve? */
+/* Is the file on a file system that a process of any user may serve? */
 static bool file_is_served(int fd)
 {
 	struct statfs fs;
@@ -82,7 +81,7 @@ static bool file_is_served(int fd)
 	       (fs.f_type == FUSE_SUPER_MAGIC && (fs.f_flags & ST_NOSUID));
 }
 
-/* Is it a file that only those may write who could replace hold, too? */
+/* Can only users that could replace hold, too, write the file? */
 static bool file_is_trusted(int fd)
 {
 	struct stat st;
@@ -155,7 +154,7 @@ bool upgrade_done(struct upgrade *u, int status, bool works)
 {
 	const bool exits = WIFEXITED(status);
 
-	/* Nobody waits for an answer. */
+	/* The child that asked has ended. */
 	probe_cancel(&u->probe);
 	file_forget(&u->candidate);
 	if (works)

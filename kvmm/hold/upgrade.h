@@ -9,14 +9,14 @@
 #include "kvmm/hold/probe.h"
 
 /**
- * struct upgrade - which file kvmm is; -1: the one beside hold
+ * struct upgrade - files of programs of kvmm; -1: the one beside hold
  * @probe:     of the program that is asked
- * @asked:     by this question
- * @candidate: its file; -2: none
- * @user:      who kvmm becomes; NULL: its default
- * @runs:      of the child
- * @next:      of the one that comes when the child makes room; -2: none
- * @last:      of the one before, while the child has not done any work; -2: none
+ * @asked:     the question of kvmm
+ * @candidate: file of the program that is asked; -2: none
+ * @user:      that kvmm changes to; NULL: its default
+ * @runs:      file of the child
+ * @next:      file of the next child, if this one makes room; -2: none
+ * @last:      file of the child before, while this one did no work; -2: none
  */
 struct upgrade {
 	struct probe		probe;
@@ -33,7 +33,7 @@ void upgrade_init(struct upgrade *u, const char *user);
 /**
  * upgrade_ask() - kvmm asks for another program
  * @asked: HOLD_UPGRADE
- * @fd:    its file, taken over; -1: none came
+ * @fd:    file of the program, taken over; -1: none came
  * @r:     takes the answer, if there is one
  *
  * Return: whether there is an answer already; else upgrade_work() has it.
@@ -49,7 +49,7 @@ bool upgrade_ask(struct upgrade *u, const struct hold_record *asked, int fd,
  */
 bool upgrade_work(struct upgrade *u, struct hold_record *r);
 
-/* upgrade_cancel() - nothing is asked, and nothing comes next */
+/* upgrade_cancel() - drop the open question and the next program */
 void upgrade_cancel(struct upgrade *u);
 
 /**
@@ -57,8 +57,8 @@ void upgrade_cancel(struct upgrade *u);
  * @status: as of waitpid()
  * @works:  it did its work
  *
- * Return: true when another program is to be started at once: the one that it
- * made room for, or, if that came to nothing, the one before.
+ * Return: true when another program is to be started at once: the one that the
+ * child made room for or, if the child did no work, the one before.
  */
 bool upgrade_done(struct upgrade *u, int status, bool works);
 
