@@ -2,11 +2,11 @@
 /*
  * blockmap.c - the device pool block by block
  *
- * A line a span, and one for each row of extents that are in none and alike.
- * The blocks of a span are written as runs: how many, unless it is one, and a
- * letter for their state; a small one where several sequences map them.  What
- * an extent is as a whole extentinfo says, from which kvtop draws its map; here
- * is what that is made of.
+ * The file has one line per span, and one per row of alike extents that belong
+ * to no span.  The blocks of a span are written as runs: the length, unless it
+ * is 1, and a letter for their state, in lower case if several sequences map
+ * them.  extentinfo shows each extent as a whole, and kvtop draws its map from
+ * it; this file shows the single blocks.
  */
 #include "kvmm/proc/internal.h"
 #include "kvmm/proc/keys.h"

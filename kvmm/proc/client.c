@@ -2,12 +2,12 @@
 /*
  * client.c - clients, and client/ID/
  *
- * The core knows a client by number; which process that is, the shell knows,
- * and tells it at the moment of reading.  A client that came or went between
- * the core's copy and that moment shows a pid of 0.
+ * The core knows a client by number.  The daemon around it knows the process,
+ * and is asked when the file is read.  A client that came or went between the
+ * core's copy and that moment has a pid of 0.
  *
  * A client may have many sequences, so client/ID/seqs is copied in slices.
- * Each line is one instant; the file is one instant if the numbers behind
+ * Each line shows one instant; the file shows one instant if the numbers behind
  * `# begin` and `# end` are equal.
  */
 #include <stdio.h>
@@ -135,7 +135,10 @@ int show_client_status(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* A number that is drawn for all tenants, and tells one how many others drew. */
+/*
+ * Print a number that counts over all tenants.  A tenant sees a dash: the number
+ * would tell it how many sequences the others opened.
+ */
 static void show_drawn(const struct proc_ctx *ctx, int width, u64 value)
 {
 	if (ctx->proc->key == PROC_ALL)

@@ -2,14 +2,14 @@
 /*
  * domain.c - domains, and domain/NAME/
  *
- * A domain's name was chosen by a client.  In paths and tables it is escaped,
- * so that it is one component and one word, which no listing hides: blanks,
- * slashes, `@`, and the dots of a name that begins with one.  Two tenants may
- * use one name; then each carries the domain's id behind an `@`, which no
- * escaped name contains.
+ * A client chose the name of its domain.  In paths and tables the name is
+ * escaped, so that it is one component and one word, which no listing hides:
+ * blanks, slashes, `@`, and the dots of a name that begins with one.  Domains of
+ * two tenants may have the same name; then each name is followed by an `@`,
+ * which no escaped name contains, and the id of the domain.
  *
- * Limit files follow the kernel's dmem controller: a pool, a blank, bytes or
- * `max`.
+ * A limit file has the form of the kernel's dmem controller: a pool, a blank,
+ * bytes or `max`.
  */
 #include <stdio.h>
 
@@ -28,7 +28,7 @@ static bool domain_name_shared(const struct proc *proc,
 	return false;
 }
 
-/* proc_domain_name() - print the name that paths know @d by. */
+/* proc_domain_name() - print the name of @d as paths have it */
 void proc_domain_name(const struct proc *proc,
 		      const struct core_domain_view *d, struct seq_file *m)
 {
@@ -71,7 +71,7 @@ const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 	return NULL;
 }
 
-/* proc_show_limit() - "max" or a number of bytes >> @shift, @width wide */
+/* proc_show_limit() - print "max", or bytes >> @shift, @width columns wide */
 void proc_show_limit(struct seq_file *m, u64 bytes, u32 shift, int width)
 {
 	char num[24];
@@ -84,7 +84,7 @@ void proc_show_limit(struct seq_file *m, u64 bytes, u32 shift, int width)
 	seq_printf(m, "%*s", width, num);
 }
 
-/* What it is promised, and what it lost for want of memory. */
+/* The domain's limits, and its memory pressure. */
 static void show_domain_limits(struct seq_file *m,
 			       const struct core_domain_view *d)
 {
@@ -204,7 +204,7 @@ int show_domain_lru(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* lru_gen - the same of all; each domain's lines are one instant */
+/* lru_gen - domain/NAME/lru_gen of all domains; the lines of one show one instant */
 int show_lru_gen(const struct proc_ctx *ctx)
 {
 	struct proc *proc = ctx->proc;
@@ -225,7 +225,7 @@ int show_lru_gen(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* A domain is a cache of objects of one size, a span a slab of them. */
+/* In slabinfo a domain is a cache of objects of one size, and a span is a slab. */
 static void show_slab(const struct proc_ctx *ctx,
 		      const struct core_domain_view *d)
 {

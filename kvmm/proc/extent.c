@@ -2,15 +2,15 @@
 /*
  * extent.c - extentinfo and buddyinfo
  *
- * Both read the whole table of extents, in slices.  extentinfo prints a line
- * an extent and tells by its first and last line whether it is one instant.
- * buddyinfo has no room for that in its format, so it reads again when
- * something happened meanwhile, a bounded number of times.
+ * Both read the whole table of extents, in slices.  extentinfo prints one line
+ * per extent; its first and last line show whether the text is of one instant.
+ * The format of buddyinfo has no room for such lines, so the table is read again
+ * if an event happened meanwhile, a bounded number of times.
  *
  * buddyinfo keeps the kernel's arithmetic: the sum of count << order is the
- * number of free extents.  Spans take neighbouring extents at any offset, so
- * a run is not aligned; it is counted as the largest powers of two that it
- * can be cut into.
+ * number of free extents.  Spans take neighbouring extents at any offset, so a
+ * run of free extents is not aligned; it is counted as the largest powers of two
+ * into which it can be cut.
  */
 #include "kvmm/proc/internal.h"
 
@@ -95,8 +95,8 @@ static void buddy_add(u32 len, u64 *count)
 }
 
 /*
- * One pass over the extents.
- * Return: 1 when something happened meanwhile, 0, or -errno of the source.
+ * Count the runs of free extents in one pass.
+ * Return: 1 when an event happened meanwhile, 0, or -errno of the source.
  */
 static int buddy_count(struct proc *proc, u64 *count)
 {

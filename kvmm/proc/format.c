@@ -2,7 +2,7 @@
 /*
  * format.c - the kernel's ways to print a line
  *
- * Keyed lines: readers look the key up, so new lines may appear anywhere.
+ * A reader looks a keyed line up by its key, so a new line may appear anywhere.
  * Widths are those of fs/proc/meminfo.c: the number ends in column 24, also
  * behind a key that is longer than its column.
  */
@@ -38,7 +38,7 @@ void proc_show_count(struct seq_file *m, const char *key, u64 count)
 	seq_putc(m, '\n');
 }
 
-/* The sum of all events tells what others do: no tenant sees it. */
+/* The sum of all events depends on other tenants' requests: no tenant sees it. */
 static void show_generation(const struct proc_ctx *ctx, const char *word,
 			    const struct proc_slice *slice)
 {
@@ -49,19 +49,19 @@ static void show_generation(const struct proc_ctx *ctx, const char *word,
 		seq_printf(ctx->m, "# %s -\n", word);
 }
 
-/* First line of a long table: see struct proc_slice. */
+/* Print the first line of a long table: see struct proc_slice. */
 void proc_show_begin(const struct proc_ctx *ctx, const struct proc_slice *slice)
 {
 	show_generation(ctx, "begin", slice);
 }
 
-/* Last line; without it the text was cut. */
+/* Print the last line.  If it is missing, the text was cut. */
 void proc_show_end(const struct proc_ctx *ctx, const struct proc_slice *slice)
 {
 	show_generation(ctx, "end", slice);
 }
 
-/* proc_now() - the clock that the daemon's times are measured with. */
+/* proc_now() - time of the clock that the daemon uses for its times */
 u64 proc_now(const struct proc *proc)
 {
 	struct timespec ts;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of kvmm/proc share
+ * internal.h - records and functions that the files of kvmm/proc share
  *
  * A show function runs in two halves: it fetches views into buffers of struct
  * proc (snap.c, on the mm thread, no formatting), then prints them (on the
@@ -43,13 +43,13 @@ enum {
 };
 
 /**
- * struct proc_node - one snapshot of all that is not a long table
- * @need:       NEED_*: what the rest of it was asked for
+ * struct proc_node - one snapshot of all records but the long tables
+ * @need:       NEED_*: the other members that were asked for
  * @events:     by CORE_EV_*
  * @pool:       the device pool
- * @pressure:   of the node
- * @draining:   nobody may begin anything
- * @tier:       the lower pools by number; all zero: not there
+ * @pressure:   pressure of the node
+ * @draining:   the node is drained: it refuses new work
+ * @tier:       the lower pools by number; all zero: there is no such pool
  * @nr_domains: used entries of proc.domains
  * @nr_clients: used entries of proc.clients
  * @nr_tenants: used entries of proc.tenants
@@ -66,7 +66,7 @@ struct proc_node {
 	bool			draining;
 };
 
-/* @key: whose request is answered, or PROC_ALL */
+/* @key: the tenant that asks, or PROC_ALL */
 struct proc {
 	struct proc_source		src;
 	u64				key;
@@ -74,7 +74,7 @@ struct proc {
 	u32				nr_extents;
 	struct proc_node		node;
 	struct core_domain_view		*domains;
-	struct core_life_view		*lives;		/* of those, NEED_LIVES */
+	struct core_life_view		*lives;		/* of the domains, with NEED_LIVES */
 	u32				life_interval;
 	struct core_lru_view		lru;
 	struct core_client_view		*clients;
@@ -85,19 +85,19 @@ struct proc {
 	struct core_trace_rec		trace[PROC_SLICE];
 	struct core_oom_view		oom;
 	struct core_map_view		maps[PROC_SLICE];
-	u8				*map;		/* of these, block by block */
+	u8				*map;		/* blocks of these maps */
 	struct core_why_view		why;
 };
 
 /**
- * struct proc_ctx - what a show function is given
- * @proc:   what the file needs was fetched just now, in one call
- * @m:      the text
- * @arg:    of the file's line in the table
- * @domain: that the path names, else NULL
- * @client: that the path names, else NULL
- * @seq:    record of the sequence that the path names
- * @event:  of CORE_TRACE_EVENTS, that the path names
+ * struct proc_ctx - arguments of a show function
+ * @proc:   holds the records that the file needs, fetched just now in one call
+ * @m:      takes the text
+ * @arg:    argument in the file's line of the table
+ * @domain: domain in the path, else NULL
+ * @client: client in the path, else NULL
+ * @seq:    record of the sequence in the path
+ * @event:  of CORE_TRACE_EVENTS, the event in the path
  */
 struct proc_ctx {
 	struct proc			*proc;
@@ -109,23 +109,23 @@ struct proc_ctx {
 	u32				event;
 };
 
-/* What of the node a file is printed from; names in its path come on top. */
+/* Records that a file is printed from; names in its path may need more. */
 #define NEED_POOL	BIT(0)	/* events and pool */
 #define NEED_DOMAINS	BIT(1)
 #define NEED_CLIENTS	BIT(2)
 #define NEED_TIERS	BIT(3)
 #define NEED_TENANTS	BIT(4)
 #define NEED_SEQS	BIT(5)	/* names of sequences, asked for one by one */
-#define NEED_LIVES	BIT(6)	/* of the domains, with these */
+#define NEED_LIVES	BIT(6)	/* lifetime histograms, with NEED_DOMAINS */
 #define NEED_EVENTS	BIT(7)	/* names of events: nothing is fetched */
 #define PSI_FILE(res)	(((res) + 1u) << 8)	/* of CORE_PSI_*; takes triggers */
 #define PSI_RES(need)	((((need) >> 8) & 3) - 1)
-#define FOR_TENANTS	BIT(31)	/* shown to tenants: tells of nobody else */
+#define FOR_TENANTS	BIT(31)	/* shown to a tenant, with its own records alone */
 #define NEED_ALL	(NEED_POOL | NEED_DOMAINS | NEED_CLIENTS)
 
 /*
  * Every file: path, mode, needs, show function, one line for people.
- * Components in capitals stand for what is there when the file is read.
+ * Components in capitals stand for names of records that exist when it is read.
  */
 #define PROC_FILES(x)							\
 	x("version", 0444, FOR_TENANTS, show_version,			\
@@ -247,24 +247,24 @@ struct proc_ctx {
 	x(host_bytes,	     "bytes of the host pool")			\
 	x(area_bytes,	     "most bytes used of one swap area")
 
-/* Several files may have one. */
+/* Several files may have the same show function. */
 #define x(path, mode, need, show, text)				\
 	int __must_check show(const struct proc_ctx *ctx);
 PROC_FILES(x)
 #undef x
 int __must_check show_sys_vm(const struct proc_ctx *ctx);
 
-/* snap.c: on the mm thread, by way of proc.src.call */
+/* snap.c: these call the mm thread by proc.src.call */
 int __must_check proc_fetch_config(struct proc *proc);
 int __must_check proc_fetch_node(struct proc *proc, u32 need);
 int __must_check proc_fetch_lru(struct proc *proc, u32 domain);
 int __must_check proc_fetch_check(struct proc *proc, struct core_report *rep);
 
 /*
- * struct proc_slice - a stretch of a long table
- * @next:       first record that was not looked at
+ * struct proc_slice - a slice of a long table
+ * @next:       first record that was not visited
  * @nr:         records found, in proc.seqs or proc.extents
- * @generation: sum of all event counters when the stretch was copied
+ * @generation: sum of all event counters when the slice was copied
  */
 struct proc_slice {
 	u32	next;
@@ -278,11 +278,11 @@ int __must_check proc_fetch_extents(struct proc *proc,
 				    struct proc_slice *slice);
 
 /**
- * struct proc_trace - a stretch of the ring
+ * struct proc_trace - a slice of the ring
  * @at:      number of the first record that was not copied
  * @nr:      records found, in proc.trace
- * @lost:    of those before them, overwritten before they could be copied
- * @written: by then
+ * @lost:    records before them that were overwritten before they could be copied
+ * @written: records written when the slice was copied
  */
 struct proc_trace {
 	u64	at;
@@ -308,7 +308,7 @@ int __must_check proc_tree_stat(struct proc *proc, const char *path,
 int __must_check proc_tree_trigger(struct proc *proc, const char *path,
 				   struct proc_trigger *t);
 
-/* domain.c, client.c: names in paths; they search the last node fetched */
+/* domain.c, client.c: names in paths; these search the last node that was fetched */
 void proc_domain_name(const struct proc *proc,
 		      const struct core_domain_view *d, struct seq_file *m);
 const struct core_domain_view *proc_domain_by_name(const struct proc *proc,
@@ -320,7 +320,7 @@ const struct core_client_view *proc_client_by_name(const struct proc *proc,
 						   const char *name,
 						   size_t len);
 
-/* tenant.c: what drains it, of core_client_view.drain and others', a word */
+/* tenant.c: one word for the cause of a drain, such as core_client_view.drain */
 const char *proc_drain_name(u32 drain);
 
 /* Sums over clients. */
@@ -331,7 +331,7 @@ struct proc_client_sum {
 	u64	steps;
 };
 
-/* What new sequences can take without preempting, about. */
+/* Estimate of the memory for new sequences without preemption. */
 static inline u64 pool_available(const struct core_pool_view *p)
 {
 	u64 have = p->free_extents + p->free + p->cached;

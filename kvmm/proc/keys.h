@@ -2,10 +2,10 @@
 /*
  * keys.h - names in the keyed files, each with its meaning
  *
- * Text and documentation come from these lists; a key, once released, keeps
- * its name, unit and meaning, and a new one may appear anywhere in its file.
- * The first argument is the key, the second where its value is: `n` is a
- * struct proc_node, `p` its pool.
+ * Text and documentation come from these lists.  A key, once released, keeps its
+ * name, unit and meaning; a new one may appear anywhere in its file.  The first
+ * argument is the key, the second the expression of its value, in which `n` is a
+ * struct proc_node and `p` its pool.
  */
 #ifndef KVMM_PROC_KEYS_H
 #define KVMM_PROC_KEYS_H
@@ -25,7 +25,7 @@
 #define MEMINFO_KEY_offline		"GpuOffline"
 #define MEMINFO_KEY_reserved		"GpuReserved"
 
-/* meminfo: before the parts. */
+/* meminfo: the keys before the parts. */
 #define MEMINFO_TOTALS(x)						\
 	x("GpuTotal", p->total,						\
 	  "the pool: the sum of the partition")				\
@@ -34,7 +34,7 @@
 	x("GpuAvailable", pool_available(p),				\
 	  "estimate of the memory for new sequences without preemption: GpuFree and PrefixCached less Committed")
 
-/* meminfo: behind the parts; these overlay them. */
+/* meminfo: the keys behind the parts; their memory is also in a part. */
 #define MEMINFO_OVERLAYS(x)						\
 	x("Committed", p->committed,					\
 	  "of BlocksFree: reserved for admitted prefills")	\
@@ -50,8 +50,8 @@
 	  "one extent")
 
 /*
- * meminfo: the lower tiers; `h` is the host pool's view, `g` what its pages
- * were found to be, `s` the areas' sum.
+ * meminfo: the lower tiers; `h` is the host pool's view, `g` the kinds of pages
+ * that were found in it, `s` the sum of the areas.
  */
 #define MEMINFO_TIERS(x)						\
 	x("HostTotal", h->total, "the host pool")			\
@@ -67,14 +67,14 @@
 	x("SwapLimbo", s->limbo, "of them, slots that I/O is to fill")	\
 	x("SwapBad", s->poison, "of them, slots that failed")
 
-/* zoneinfo: what partitions the host pool; keys and texts are the pool's. */
+/* zoneinfo: the parts of the host pool; their keys and texts are those of the pool. */
 #define ZONEINFO_HOST(x)						\
 	x(free, tier_free(h))						\
 	x(sealed, h->used)						\
 	x(limbo, h->limbo)						\
 	x(poison, h->poison)
 
-/* vmstat: how many there are now. */
+/* vmstat: numbers of records at present. */
 #define VMSTAT_NOW(x)							\
 	x(nr_extents, p->nr_extents, "extents of the pool")		\
 	x(nr_free_extents, p->nr_free_extents, "extents in no span, and not being revoked")	\

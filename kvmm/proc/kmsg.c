@@ -2,15 +2,15 @@
 /*
  * kmsg.c - the daemon's own last log lines
  *
- * In the format of /dev/kmsg: priority, number, microseconds, a flag, and
- * behind a semicolon the text.  A number that is missing is of a line that was
- * overwritten, or could not be kept (lib/log_keep.c).
+ * The format is that of /dev/kmsg: priority, number, microseconds, a flag, and
+ * the text behind a semicolon.  A missing number belongs to a line that was
+ * overwritten, or that could not be kept (lib/log_keep.c).
  */
 #include <kvmm/log.h>
 
 #include "kvmm/proc/internal.h"
 
-/* As syslog has them. */
+/* syslog's numbers of the levels */
 static const u32 priority[] = {
 	[KV_LOG_ERR]	= 3,
 	[KV_LOG_WARN]	= 4,
@@ -18,7 +18,7 @@ static const u32 priority[] = {
 	[KV_LOG_DEBUG]	= 7,
 };
 
-/* What cannot be printed, and what that is printed with, as the kernel does. */
+/* Escape characters that cannot be printed, and the backslash, as the kernel does. */
 static void show_text(struct seq_file *m, const char *s)
 {
 	const unsigned char *p;

@@ -2,24 +2,24 @@
 /*
  * maps.c - client/ID/seq/SEQ/maps and smaps, client/ID/smaps_rollup
  *
- * The kernel's files of these names, to the byte, with a sequence in the place
- * of a process: its address space is its KV, from its first token on; a page is
- * a block.  A line stands for blocks that are alike and lie one behind the
- * other.  Clean is what is sealed and never written again, dirty what is still
- * being written; shared is what more than one sequence maps, and Pss counts
- * each block once over all of them.
+ * The files have the format of the kernel's files of these names, to the byte.  A
+ * sequence takes the place of a process: its address space is its KV, from its
+ * first token on, and a page is a block.  One line stands for neighbouring blocks
+ * that are alike.  Sealed blocks count as clean, the open block as dirty.  Blocks
+ * that several sequences map count as shared; Pss divides a shared block among
+ * the sequences that map it.
  *
- * As in the kernel a long file is made in pieces: each line is one instant,
- * addresses never go backwards, and what stood throughout is shown.
+ * As in the kernel, a long file is made in pieces.  Each line shows one instant,
+ * addresses never go backwards, and blocks that stayed throughout are shown.
  */
 #include <stdio.h>
 
 #include "kvmm/proc/internal.h"
 
-#define NAME_COLUMN	72	/* of a 64-bit kernel: 25 + 6 * sizeof(void *) - 1 */
+#define NAME_COLUMN	72	/* as a 64-bit kernel has it: 25 + 6 * sizeof(void *) - 1 */
 #define PSS_SHIFT	12
 
-/* Sums in bytes; @pss is shifted, so that little is lost by division. */
+/* Sums in bytes; @pss is shifted left, so that divisions lose little. */
 struct maps_sum {
 	u64	size;
 	u64	rss;
@@ -101,7 +101,7 @@ static void show_run_sums(struct seq_file *m, const struct core_run *r,
 		   r->open ? "wr " : "", r->nr_map > 1 ? "sh " : "");
 }
 
-/* Bytes of a block of the client; 0: its domain is gone. */
+/* Bytes of a block of the client; 0: its domain no longer exists. */
 static u64 block_bytes(const struct proc_ctx *ctx)
 {
 	const struct core_domain_view *d =
@@ -137,7 +137,7 @@ int show_seq_smaps(const struct proc_ctx *ctx)
 	return show_runs(ctx, show_run_sums);
 }
 
-/* All of one sequence; one that has gone meanwhile has nothing. */
+/* Add all blocks of one sequence; a sequence that was closed meanwhile adds none. */
 static int sum_seq(const struct proc_ctx *ctx, u64 seq, u64 block,
 		   struct maps_sum *sum)
 {

@@ -2,20 +2,20 @@
 /*
  * metrics.c - the daemon's figures in Prometheus' text format, 0.0.4
  *
- * What vmstat, meminfo, the pressure and the swap files say, once more, for a
- * machine that reads it every few seconds.  Names are made from the names in
- * those lists, so that a new counter is a new metric, and a reader of vmstat
- * knows it: `pgalloc` is kvmm_pgalloc_total.  Units are base units:
- * `busy_ns` is kvmm_..._busy_seconds_total, and each of meminfo's keys, like
- * `GpuFree`, is kvmm_memory_gpu_free_bytes.
+ * The page has the numbers of vmstat, meminfo, the pressure and the swap files,
+ * for a program that reads them every few seconds.  Names are made from the names
+ * in those lists.  So a new counter is a new metric, and a reader of vmstat knows
+ * its name: `pgalloc` is kvmm_pgalloc_total.  Units are base units: `busy_ns` is
+ * kvmm_..._busy_seconds_total, and a key of meminfo, like `GpuFree`, is
+ * kvmm_memory_gpu_free_bytes.
  *
- * All is from one copy of the core, so that parts add up to totals in every
- * scrape; swapd's own counters are read from its memory a moment later.  A
- * family is announced by HELP and TYPE even if it has no sample just now, so
- * what there can be is known from any page.
+ * All numbers are from one copy of the core, so parts add up to totals in every
+ * scrape; only swapd's own counters are read from its memory a moment later.  HELP
+ * and TYPE announce a family even if it has no sample at present, so every page
+ * lists all families.
  *
- * A tenant's page has what is of that tenant alone; what tells of the node or
- * of others is not announced either.
+ * A tenant's page has the families of that tenant alone; families of the node or
+ * of other tenants are not announced either.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@
 
 /* ---- the format ---- */
 
-/* Begin a family; samples follow, up to the next. */
+/* Begin a family; its samples follow, until the next family begins. */
 void metric_family(struct metric_page *p, const char *name, const char *type,
 		   enum metric_unit unit, const char *help)
 {
@@ -39,9 +39,9 @@ void metric_family(struct metric_page *p, const char *name, const char *type,
 
 /**
  * metric_counted() - begin a family that a list of counters names
- * @prefix:  stands before the name
- * @name:    `NAME_ns` is told in seconds, `nr_NAME` is a gauge NAME
- * @counter: it only rises
+ * @prefix:  put before the name
+ * @name:    `NAME_ns` is printed in seconds, `nr_NAME` is a gauge NAME
+ * @counter: the value only rises
  */
 void metric_counted(struct metric_page *p, const char *prefix,
 		    const char *name, bool counter, const char *help)
@@ -63,14 +63,14 @@ void metric_counted(struct metric_page *p, const char *prefix,
 		      is_time ? UNIT_NS : UNIT_ONE, help);
 }
 
-/* Begin a sample of the family; labels and a value follow. */
+/* Begin a sample of the family; its labels and its value follow. */
 void metric_sample(struct metric_page *p, const char *suffix)
 {
 	seq_printf(p->m, "%s%s", p->name, suffix);
 	p->nr_labels = 0;
 }
 
-/* Bytes from outside: one word for people, and what the format escapes. */
+/* Print the escaped label value in @p->tmp, with the format's own escapes. */
 static void label_text(struct metric_page *p)
 {
 	const char *s;
@@ -82,7 +82,7 @@ static void label_text(struct metric_page *p)
 	}
 }
 
-/* @value: NULL: it is in @p->tmp */
+/* @value: NULL: the value is in @p->tmp */
 void metric_label(struct metric_page *p, const char *key, const char *value)
 {
 	if (value) {
@@ -121,7 +121,7 @@ static void metric_plain(struct metric_page *p, u64 value)
 	metric_value(p, value);
 }
 
-/* Begin a sample of a domain: the name that paths know it by, and whose it is. */
+/* Begin a sample of a domain; labels: its name as paths have it, and its tenant. */
 void metric_domain(struct metric_page *p, const char *suffix,
 		   const struct core_domain_view *d)
 {
@@ -137,7 +137,7 @@ void metric_domain(struct metric_page *p, const char *suffix,
 
 /* ---- the node ---- */
 
-/* Of a key of meminfo, like GpuFree or Committed_AS. */
+/* Begin the family of a key of meminfo, like GpuFree or Committed_AS. */
 static void memory_family(struct metric_page *p, const char *key,
 			  const char *help)
 {
@@ -161,7 +161,7 @@ static void memory_value(struct metric_page *p, const char *key,
 	metric_plain(p, bytes);
 }
 
-/* The partition: what adds up to memory_gpu_total_bytes. */
+/* The parts of the pool: they add up to memory_gpu_total_bytes. */
 static void pool_parts(struct metric_page *p, const struct core_pool_view *v)
 {
 	metric_family(p, "pool_bytes", "gauge", UNIT_ONE,
@@ -229,7 +229,7 @@ static void node_counts(struct metric_page *page)
 #undef x
 }
 
-/* ---- domains and tenants: all that a tenant sees ---- */
+/* ---- domains and tenants: a tenant's page has no others ---- */
 
 static void domain_blocks(struct metric_page *p)
 {

@@ -3,10 +3,10 @@
  * metrics.h - families of the file `metrics`, beside those made from the lists
  * of vmstat, meminfo and swapstat
  *
- * The first argument is the name, without kvmm_ before it; the second how the
- * value is told: enum metric_unit.  A name, once released, keeps its unit and
- * meaning.  Labels are few and bounded: a domain, a tenant, an area, a word of
- * a list; never a client, a sequence or a request.
+ * The first argument is the name, without kvmm_ before it; the second is the unit,
+ * an enum metric_unit.  A name, once released, keeps its unit and meaning.  Labels
+ * are few and bounded: a domain, a tenant, an area, a word of a list; never a
+ * client, a sequence or a request.
  */
 #ifndef KVMM_PROC_METRICS_H
 #define KVMM_PROC_METRICS_H
@@ -15,11 +15,11 @@
 
 enum metric_unit {
 	UNIT_ONE,	/* a number */
-	UNIT_NS,	/* nanoseconds, told in seconds */
-	UNIT_LIMIT,	/* bytes, or KVMM_LIMIT_MAX: told as +Inf */
+	UNIT_NS,	/* nanoseconds, printed in seconds */
+	UNIT_LIMIT,	/* bytes, or KVMM_LIMIT_MAX: printed as +Inf */
 };
 
-/* Of each domain `d`; labels: domain, tenant. */
+/* Families of each domain `d`; labels: domain, tenant. */
 #define METRICS_DOMAIN(x)						\
 	x(domain_clients, UNIT_ONE, gauge, d->nr_clients,		\
 	  "clients attached")						\
@@ -75,7 +75,7 @@ enum metric_unit {
 	x(domain_max_events_total, UNIT_ONE, counter, d->nr_max_events,	\
 	  "times that its limit refused memory")
 
-/* Of each tenant: `t` as the core, `s` as the shell has it; label: tenant. */
+/* Families of each tenant: `t` is the core's view, `s` the daemon's; label: tenant. */
 #define METRICS_TENANT(x)						\
 	x(tenant_domains, UNIT_ONE, gauge, t->nr_domains,		\
 	  "domains that it has")					\
@@ -100,7 +100,7 @@ enum metric_unit {
 	x(tenant_refused_total, UNIT_ONE, counter, s->refused,		\
 	  "requests refused by one of its quotas")
 
-/* Of each swap area: the core's view `v`; labels: area, path. */
+/* Families of each swap area: `v` is the core's view; labels: area, path. */
 #define METRICS_AREA(x)							\
 	x(swap_area_size_bytes, UNIT_ONE, gauge, v->total,		\
 	  "bytes of the area")						\
@@ -121,7 +121,7 @@ enum metric_unit {
 	x(swap_area_failed_total, UNIT_ONE, counter, v->errors,		\
 	  "requests to it that failed")
 
-/* Of the node: `n` and its pool `p`. */
+/* Families of the node `n` and its pool `p`. */
 #define METRICS_NODE(x)							\
 	x(uptime_seconds, UNIT_NS, gauge, uptime,			\
 	  "time since the daemon started")				\
@@ -151,9 +151,9 @@ enum metric_unit {
 /**
  * struct metric_page - the file being printed
  * @tmp:  scratch for a label's value
- * @name: of the family that was begun last
- * @unit: of its values
- * @nr_labels: of the sample begun last
+ * @name: name of the family that was begun last
+ * @unit: unit of its values
+ * @nr_labels: labels of the sample that was begun last
  */
 struct metric_page {
 	const struct proc_ctx	*ctx;

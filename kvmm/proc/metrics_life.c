@@ -2,8 +2,8 @@
 /*
  * metrics_life.c - how long blocks live and why sequences were preempted
  *
- * Of each domain.  Times are those of a sample of blocks (kvmm/core/mem/life.c):
- * quantiles are right, sums are of the sample alone.
+ * The metrics are of each domain.  Only a sample of all blocks is timed
+ * (kvmm/core/mem/life.c): quantiles are right, sums are of the sample alone.
  */
 #include <stdio.h>
 

@@ -2,14 +2,14 @@
 /*
  * metrics_swap.c - swap areas, swapd and the copier, as metrics
  *
- * The same lists as swapstat's and swapareas'; an area that came or went between
- * the core's copy and the shell's word is left out of the page.
+ * The metrics are the lists of swapstat and swapareas.  The page leaves out an area
+ * that came or went after the core's copy, before the daemon was asked about it.
  */
 #include <stdio.h>
 
 #include "kvmm/proc/metrics.h"
 
-/* Begin a sample of area @i; false when it is not there. */
+/* Begin a sample of area @i; false when there is no such area. */
 static bool area_sample(struct metric_page *p, u32 i,
 			struct proc_swap_area *info)
 {
@@ -44,7 +44,7 @@ static void areas_core(struct metric_page *p)
 #undef x
 }
 
-/* Of what swapd counts for an area, this alone goes up and down. */
+/* Does the counter only rise?  Of swapd's counters of an area one does not. */
 static bool area_rises(const char *name)
 {
 	return strcmp(name, "wr_depth") != 0;

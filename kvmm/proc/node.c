@@ -2,13 +2,13 @@
 /*
  * node.c - the files about the node as a whole
  *
- * Every one is printed from a single struct proc_node, so the figures of one
- * file belong together: the parts in meminfo add up to GpuTotal at the instant
- * of the copy, not on average.
+ * Each of them is printed from one struct proc_node, so the figures of one file
+ * belong together: the parts in meminfo add up to GpuTotal at the instant of the
+ * copy, not on average.
  *
  * They also add up after rounding.  A block need not be a whole number of
  * kilobytes, so each part is printed as the difference of two rounded running
- * sums: off by less than one unit, and nothing is lost or invented.
+ * sums.  A part is off by less than one unit, and the sum is exact.
  */
 #include <unistd.h>
 
@@ -21,7 +21,7 @@
 #define PAGE_SHIFT	12	/* zoneinfo counts in pages of 4 kB */
 
 #ifdef __clang__
-#define COMPILER	__VERSION__	/* says clang itself */
+#define COMPILER	__VERSION__	/* contains the word clang */
 #else
 #define COMPILER	"gcc " __VERSION__
 #endif
@@ -55,7 +55,7 @@ int show_uptime(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* Who reads learns of himself and the node, not of other tenants. */
+/* A tenant sees whether it or the node is drained, but not other tenants. */
 static void show_drain(const struct proc_ctx *ctx)
 {
 	const struct proc *proc = ctx->proc;
@@ -97,7 +97,7 @@ int show_status(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* What is printed for a part that brings the running sum to @sum. */
+/* The number to print for a part that raises the running sum to @sum + @bytes. */
 static u64 part_units(u64 *sum, u64 bytes, u32 shift)
 {
 	u64 before = *sum >> shift;
@@ -106,7 +106,7 @@ static u64 part_units(u64 *sum, u64 bytes, u32 shift)
 	return (*sum >> shift) - before;
 }
 
-/* All swap areas together. */
+/* Add up all swap areas. */
 void proc_areas_sum(const struct proc_node *n, struct core_tier_view *sum)
 {
 	u32 i;
@@ -174,7 +174,7 @@ static void show_zone(struct seq_file *m, const char *name, u64 nr_free,
 		   (unsigned long long)managed >> PAGE_SHIFT);
 }
 
-/* One of the parts that add up to spanned. */
+/* Print one of the parts that add up to spanned. */
 static void show_zone_part(struct seq_file *m, const char *key, u64 *sum,
 			   u64 bytes)
 {
@@ -193,7 +193,7 @@ static void show_zone_host(struct seq_file *m, const struct core_tier_view *h)
 #undef x
 }
 
-/* A domain's part, in blocks: what a zone is to a node, a domain is to it. */
+/* Print the part of a domain, in blocks; a domain is to a zone as a zone to a node. */
 static void show_zone_domain(const struct proc *proc, struct seq_file *m,
 			     const struct core_domain_view *d)
 {
@@ -247,7 +247,7 @@ int show_zoneinfo(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* pool/gpu0/size - what an operator may lower, up to sys/vm/pool_bytes */
+/* pool/gpu0/size - bytes that are online; an operator may lower and raise them */
 int show_pool_size(const struct proc_ctx *ctx)
 {
 	const struct core_pool_view *p = &ctx->proc->node.pool;
@@ -257,7 +257,7 @@ int show_pool_size(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* What all clients have. */
+/* Add up all clients. */
 void proc_clients_sum(const struct proc *proc, struct proc_client_sum *sum)
 {
 	u32 i;

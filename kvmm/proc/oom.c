@@ -2,11 +2,12 @@
 /*
  * oom.c - last_oom
  *
- * The report of the kernel's OOM killer, in the core's words: who asked and for
- * how much, what its domain, its tenant and the pool have, a line a domain with
- * who of it would have gone first and why it did not, and how it ended.  All of
- * it is of the instant before anybody lost anything (kvmm/core/reclaim/oom.c).  Names
- * are those of then: they may be others' since.
+ * The file is like the report of the kernel's OOM killer, with the core's words.
+ * It shows the sequence that asked and the blocks that it asked for; its domain,
+ * its tenant and the pool; one line per domain with its first candidate and the
+ * reason why that was not preempted; and the outcome.  All numbers are of the
+ * instant before any sequence lost memory (kvmm/core/reclaim/oom.c).  Names are of
+ * that instant too: other domains may have them since.
  */
 #include "kvmm/proc/internal.h"
 
@@ -27,7 +28,7 @@ static u64 row_kb(const struct core_oom_row *r, u64 blocks)
 	return blocks * r->block_bytes >> 10;
 }
 
-/* All that are not free. */
+/* All blocks that are not free. */
 static u64 row_used(const struct core_oom_row *r)
 {
 	u64 nr = 0;
@@ -58,7 +59,7 @@ static void show_who(struct seq_file *m, const struct core_oom_view *o)
 		   o->priority, (unsigned long long)o->arrival);
 }
 
-/* Its domain, then what that is part of. */
+/* The domain of the sequence, then its tenant and its pool. */
 static void show_charged(struct seq_file *m, const struct core_oom_view *o)
 {
 	const struct core_oom_row *r = &o->row[0];

@@ -2,13 +2,13 @@
 /*
  * pressure.c - pressure/{memory,io,cpu}, and those of a domain
  *
- * The lines are those of the kernel's files of that name, to the character, so
- * that what reads those can read these: averages in per cent of the last 10,
- * 60 and 300 seconds, and the total in microseconds.  What counts as stalled
- * is told in kvmm/core/share/psi.c.
+ * The lines have the format of the kernel's files of these names, to the
+ * character, so a reader of those can read these: averages of the last 10, 60 and
+ * 300 seconds in per cent, and the total in microseconds.
+ * kvmm/core/share/psi.c describes which sequences count as stalled.
  *
- * As with the kernel's, a trigger is set with a line `some THRESHOLD WINDOW`
- * or `full THRESHOLD WINDOW`, in microseconds.  Here it is only judged.
+ * As in the kernel, a line `some THRESHOLD WINDOW` or `full THRESHOLD WINDOW`, in
+ * microseconds, sets a trigger.  This file only parses the line.
  */
 #include <stdio.h>
 
@@ -23,7 +23,7 @@ static void show_line(struct seq_file *m, const char *kind, const u32 *avg,
 		   (unsigned long long)(total_ns / 1000));
 }
 
-/* Of the domain that the path names, or of the node; ctx->arg: CORE_PSI_*. */
+/* The pressure of the domain in the path, or of the node; ctx->arg: CORE_PSI_*. */
 int show_pressure(const struct proc_ctx *ctx)
 {
 	const struct core_pressure_view *v = ctx->domain ?
@@ -38,8 +38,8 @@ int show_pressure(const struct proc_ctx *ctx)
 }
 
 /*
- * `some 150000 1000000`, as sscanf() of the kernel takes it: what follows is
- * not looked at.  Its bounds are the core's.
+ * Parse `some 150000 1000000` as the kernel's sscanf() does: text that follows is
+ * ignored.  The core checks the bounds.
  */
 static int trigger_parse(const char *text, struct proc_trigger *t)
 {

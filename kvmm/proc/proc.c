@@ -3,21 +3,21 @@
  * proc.c - the operator's files: requests in, text out
  *
  * The model is the kernel's /proc: files hold no state, a read makes the text
- * anew.  A request comes from anybody who may connect to the view socket, so
- * it is judged before it is used: bounded, printable, one of the verbs below.
- * A path names a line of one table (tree.c) or it names nothing; no part of
- * it ever reaches the file system, so there is nothing that `..` could climb.
+ * anew.  Any process that may connect to the view socket can send a request, so
+ * it is checked first: bounded, printable, one of the verbs below.  A path names
+ * a line of one table (tree.c) or no file; no part of it reaches the file
+ * system, so `..` has nothing to climb.
  *
  * Two threads take part and share no lock.  The control thread parses, prints
- * and owns every buffer; when it needs facts it lends a buffer to a short
- * function on the mm thread and waits (snap.c).  Text is only ever printed
- * from such copies, so a slow reader, a long table or a full socket costs the
- * mm thread nothing.
+ * and owns every buffer.  When it needs facts, it lends a buffer to a short
+ * function on the mm thread and waits (snap.c).  Text is only printed from these
+ * copies, so a slow reader, a long table or a full socket costs the mm thread
+ * nothing.
  *
  * Invariants:
- *   - an answer is complete or an error; it is never cut without a word;
- *   - what one call copied is one instant, and every file that is not a long
- *     table is made from one call;
+ *   - an answer is complete or an error; it is never cut silently;
+ *   - the records that one call copied are of one instant, and every file that
+ *     is not a long table is made from one call;
  *   - bytes that a client chose (names of domains and processes) are escaped,
  *     so they cannot forge a line, a column or a path.
  */
@@ -80,7 +80,7 @@ static int request_check(struct proc *proc, struct seq_file *out)
 	struct core_report rep;
 	int err;
 
-	/* They look at everybody's records, and everybody waits. */
+	/* The walkers read all tenants' records, and all clients wait for them. */
 	if (proc->key != PROC_ALL)
 		return -EPERM;
 
@@ -97,9 +97,9 @@ static int request_check(struct proc *proc, struct seq_file *out)
 }
 
 /*
- * Copy the request and split it at its first blank.  What cannot be printed
- * is refused: it names nothing, since names are escaped, and it would spoil
- * the line that says so.
+ * Copy the request and split it at its first blank.  A request with a character
+ * that cannot be printed is refused: no name has one, since names are escaped,
+ * and it would spoil the line of the error.
  */
 static int request_split(const char *req, size_t len, char *buf,
 			 const char **path)
@@ -143,7 +143,7 @@ static int request_run(struct proc *proc, const char *verb, const char *path,
 	return -EINVAL;
 }
 
-/* One line for people: what was wrong with which path. */
+/* Print one line for people: the error and the path. */
 static void request_explain(int err, const char *full, struct seq_file *out)
 {
 	char path[128];

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proc.h - the files that tell an operator what the daemon does, and why
+ * proc.h - the files that show an operator the daemon's state, and reasons for it
  *
- * Text is made here, on the control thread, whoever carries it: kvctl over
- * the view socket, a mounted file system, a snapshot on disk.  A request is
- * one line, an answer is text or an errno.
+ * Text is made here, on the control thread.  kvctl over the view socket, a
+ * mounted file system or a snapshot on disk carries it.  A request is one line,
+ * an answer is text or an errno.
  *
  *   cat PATH	the text of a file
  *   ls [PATH]	names, one a line, directories with a slash at the end
- *   stat [PATH] what it is: st_mode in octal, of a directory or a file
+ *   stat [PATH] st_mode of a directory or file, in octal
  *   check	runs the walkers: `ok`, or the number of faults and the first
  *
- * A tenant sees less (proc_request_as()): its own domains, clients, sequences
- * and extents, and no figure that tells of others; nor may it run the walkers.
+ * A tenant sees less (proc_request_as()): its own domains, clients, sequences and
+ * extents, and no figure that depends on other tenants.  It may not run the
+ * walkers.
  *
  * On a stream socket the request ends with a newline and the answer begins
  * with a line made by proc_answer_head(): `ok BYTES`, followed by that many
@@ -34,22 +35,22 @@
 #define PROC_HEAD_MAX		512	/* bytes of the first line of an answer */
 #define PROC_TEXT_MAX		(64u << 20)	/* bytes of one file */
 
-/* What the shell knows of a client and the core does not. */
+/* Facts about a client that the daemon around the core knows, and the core does not */
 struct proc_client_info {
 	pid_t	pid;
 	uid_t	uid;
 	char	comm[16];	/* NUL-terminated */
 };
 
-#define PROC_ALL	(~0ull)		/* no tenant's key: all of them */
+#define PROC_ALL	(~0ull)		/* no tenant has this key: all tenants */
 
 /**
- * struct proc_tenant_info - what the shell knows of a tenant
- * @name:    as people know it
- * @socket:  where its clients attach; lives as long as the source
+ * struct proc_tenant_info - a tenant, as the daemon around the core knows it
+ * @name:    name for people
+ * @socket:  path where its clients attach; lives as long as the source
  * @conns:   connections, of clients and others
  * @fds:     descriptors sent and not acknowledged
- * @refused: times that it was refused something by name
+ * @refused: requests refused by one of its quotas
  */
 struct proc_tenant_info {
 	char		name[48];
@@ -67,11 +68,11 @@ struct proc_tenant_info {
 };
 
 /**
- * struct proc_swap_area - what the shell knows of a swap area
- * @path:   as the operator named it; lives until the next request
+ * struct proc_swap_area - a swap area, as the daemon around the core knows it
+ * @path:   path that the operator gave; lives until the next request
  * @device: a block device
- * @lost:   swapd does not take it any more, or its disk failed too often
- * @index:  under which swapd knows it
+ * @lost:   swapd no longer uses the area, or its disk failed too often
+ * @index:  number of the area at swapd
  */
 struct proc_swap_area {
 	const char	*path;
@@ -80,7 +81,7 @@ struct proc_swap_area {
 	u32		index;
 };
 
-/* What the shell counts of its requests to swapd; they only rise. */
+/* Counters of the requests to swapd; they only rise. */
 #define PROC_SWAP_COUNTERS(x)						\
 	x(deaths,	"times that a swapd ended")			\
 	x(orphans,	"requests that a dead swapd left unfinished")	\
@@ -90,8 +91,8 @@ struct proc_swap_area {
 	x(strays,	"completions of no open request")
 
 /*
- * What the copier did, whether there are areas or not.  Its nanoseconds over
- * those of the clock are the part of the time that it was busy.
+ * Counters of the copier, whether there are areas or not.  Its nanoseconds divided
+ * by those of the clock are the part of the time that it was busy.
  */
 #define PROC_COPIER_COUNTERS(x)						\
 	x(copy_out_bytes, "bytes copied from the device to the host pool") \
@@ -101,11 +102,11 @@ struct proc_swap_area {
 	x(copy_move_bytes, "bytes copied inside the device")		\
 	x(copy_move_ns,	"nanoseconds that the copier took for them")
 
-/* What the shell counts of each area; they only rise. */
+/* The daemon's counters of each area; they only rise. */
 #define PROC_AREA_COUNTERS(x)						\
 	x(busy_ns,	"nanoseconds with at least one request unfinished")
 
-/* The same, how many there are now. */
+/* Numbers about swapd that rise and fall. */
 #define PROC_SWAP_NOW(x)						\
 	x(pid,		"process of swapd, 0: none runs")		\
 	x(generation,	"which start of swapd it is")			\
@@ -115,10 +116,10 @@ struct proc_swap_area {
 
 /**
  * struct proc_swap_info - the link to swapd
- * @engine: how it transfers, a word; NULL: none runs
- * @shell: of an area by swapd's index
- * @swapd: by enum swapd_counter
- * @area:  by swapd's index of an area and enum swapd_area_counter
+ * @engine: one word for swapd's way to transfer; NULL: no swapd runs
+ * @shell: the daemon's counters of an area, by swapd's index
+ * @swapd: swapd's counters, by enum swapd_counter
+ * @area:  swapd's counters of an area, by swapd's index and enum swapd_area_counter
  */
 struct proc_swap_info {
 #define x(name, text) u64 name;
@@ -137,25 +138,25 @@ struct proc_swap_info {
 };
 
 /**
- * struct proc_source - what the files are made from
- * @call:         runs @fn on the thread that owns the core, between two of
- *                its requests, and waits until it has returned; 0, or
- *                -errno when the core cannot be asked and @fn did not run.
- *                @fn is short: it copies, it never formats
+ * struct proc_source - sources of the files
+ * @call:         runs @fn on the thread that owns the core, between two of its
+ *                requests, and waits until it has returned; 0, or -errno when
+ *                the core cannot be asked and @fn did not run.  @fn must be
+ *                short: it copies, it never formats
  * @client_info:  fills @info for an attached client; 0 or -ENOENT.  Called on
- *                the control thread.  NULL: nothing is known
+ *                the control thread.  NULL: no client is known
  * @tenant_info:  fills @info for a tenant's key; 0 or -ENOENT.  As above
  * @swap_area:    fills @info for area @i of the core; 0 or -ENOENT.  As above
  * @swap_info:    fills @info; 0, or -ENOENT when there is no swap.  As above
  * @now:          CLOCK_MONOTONIC in nanoseconds; NULL: the system's clock
  * @idle_ns:      time that the thread of the core has spent asleep; NULL: 0
  * @arg:          first argument of all of these
- * @host:         what the host pool's pages are; NULL: there is none
+ * @host:         kinds of pages of the host pool; NULL: there is none
  * @backend:      "host" or "cuda"
  * @socket:       path of the attach socket
  * @start_ns:     CLOCK_MONOTONIC when the daemon started
- * @daemon_epoch: as told to clients
- * @start:        how it began; NULL: cold
+ * @daemon_epoch: epoch that clients are told
+ * @start:        how the daemon started; NULL: cold
  *
  * The strings live as long as the struct proc.
  */
@@ -185,60 +186,60 @@ struct proc;
 
 /**
  * proc_create() - make the files of one daemon
- * @src: copied; @src->call must work already: it is asked for the core's
+ * @src: copied.  @src->call must work already: proc_create() asks for the core's
  *       configuration, which sizes every buffer
  *
  * Return: the files, or NULL with errno set.
  */
 struct proc *proc_create(const struct proc_source *src);
 
-/* proc_destroy() - give back what proc_create() made; NULL is allowed. */
+/* proc_destroy() - free the result of proc_create(); NULL is allowed. */
 void proc_destroy(struct proc *proc);
 
 /**
  * proc_request() - answer one request
- * @proc: of proc_create()
+ * @proc: result of proc_create()
  * @req:  @len bytes, not NUL-terminated; a newline at the end is allowed.
- *        May hold anything: it comes from outside
+ *        May hold any bytes: it comes from outside
  * @len:  bytes
- * @out:  of seq_init(); what it held is dropped.  On success the text, on
- *        failure one line without newline that names the thing
+ * @out:  made by seq_init(); its old text is dropped.  On success it takes the
+ *        text, on failure one line without newline that names the path or fault
  *
  * Return: 0; -ENOENT, -EISDIR, -ENOTDIR for paths, -ENAMETOOLONG, -EINVAL
  * for a malformed request, -EOVERFLOW when the text is longer than @out
- * allows, -ENOMEM, or what @call answered.
+ * allows, -ENOMEM, or an error of @call.
  */
 int __must_check proc_request(struct proc *proc, const char *req, size_t len,
 			      struct seq_file *out);
 
 /**
- * proc_request_as() - the same for a tenant
- * @key: of the tenant; PROC_ALL: as proc_request()
+ * proc_request_as() - answer one request of a tenant
+ * @key: key of the tenant; PROC_ALL: as proc_request()
  *
- * Return: also -EPERM for what a tenant may not ask.
+ * Return: as proc_request(), and -EPERM for a request that no tenant may make.
  */
 int __must_check proc_request_as(struct proc *proc, u64 key, const char *req,
 				 size_t len, struct seq_file *out);
 
 /**
- * proc_find_domain() - the domain that is shown by a name
- * @name: as in paths: escaped, with the id behind an @ where two share it
+ * proc_find_domain() - find a domain by the name that is shown for it
+ * @name: as in paths: escaped, with the id behind an @ where two domains share it
  * @v:    takes a copy
  *
- * No two domains are shown by one name, whatever their clients called them.
+ * No two domains are shown by the same name, even if clients gave them one.
  *
- * Return: 0, -ENOENT, or what @call answered.
+ * Return: 0, -ENOENT, or an error of @call.
  */
 int __must_check proc_find_domain(struct proc *proc, const char *name,
 				  struct core_domain_view *v);
 
 /**
- * struct proc_trigger - a line written to a pressure file, taken apart
- * @of_domain: @domain, as it was shown; else the node
+ * struct proc_trigger - a line written to a pressure file, parsed
+ * @of_domain: the trigger is for @domain, a copy as it was shown; else for the node
  * @res:       CORE_PSI_MEMORY, _IO or _CPU
- * @full:      else some
- * @threshold_ns: of stall, in
- * @window_ns: not judged yet
+ * @full:      `full`; else `some`
+ * @threshold_ns: stall that fires it, within
+ * @window_ns: this time; the bounds of both are not checked yet
  */
 struct proc_trigger {
 	bool			of_domain;
@@ -250,14 +251,14 @@ struct proc_trigger {
 };
 
 /**
- * proc_trigger_parse() - which trigger is meant
- * @key:  who asks, as for proc_request_as(): what it may not read it may not
- *        watch
- * @path: of a pressure file
+ * proc_trigger_parse() - parse a line written to a pressure file
+ * @key:  the tenant that asks, as for proc_request_as(): it may not watch a file
+ *        that it may not read
+ * @path: path of the pressure file
  * @text: `some THRESHOLD WINDOW` or `full THRESHOLD WINDOW`, in microseconds
  *
  * Return: 0; -EINVAL for the text; -ENOENT; -EISDIR; -EOPNOTSUPP: a file that
- * takes no triggers; or what @call answered.
+ * takes no triggers; or an error of @call.
  */
 int __must_check proc_trigger_parse(struct proc *proc, u64 key,
 				    const char *path, const char *text,
@@ -265,8 +266,8 @@ int __must_check proc_trigger_parse(struct proc *proc, u64 key,
 
 /**
  * proc_answer_head() - the first line of an answer on a stream
- * @err:  what proc_request() returned
- * @out:  what it wrote; after an `ok` its bytes follow, after an `error` not
+ * @err:  result of proc_request()
+ * @out:  its text; the bytes follow an `ok` line, but not an `error` line
  * @head: PROC_HEAD_MAX bytes; NUL-terminated
  *
  * Return: bytes of the line, its newline included.
@@ -276,10 +277,10 @@ size_t proc_answer_head(int err, const struct seq_file *out,
 
 /**
  * struct proc_entry - one file of the tree, as documentation needs it
- * @path: components in capitals stand for names: NAME a domain, ID a client,
- *        SEQ a sequence of that
+ * @path: components in capitals stand for names: NAME for a domain, ID for a
+ *        client, SEQ for a sequence of that client
  * @mode: permission bits
- * @text: one line that says what it is
+ * @text: one line that describes the file
  */
 struct proc_entry {
 	const char	*path;

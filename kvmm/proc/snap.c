@@ -2,16 +2,16 @@
 /*
  * snap.c - copies of the core's views, taken between two requests
  *
- * The functions named snap_*() run on the mm thread and do nothing but copy
- * into buffers that were there before: no allocation, no text.  While one
- * runs no request does, so what one call copied is one instant.  Everything
- * that has an upper bound of a few dozen records is copied in one call.  The
- * tables of sequences and extents are long; they are copied in slices of
- * PROC_SLICE records, and a generation tells the reader whether anything
- * happened between the first slice and the last.
+ * The functions named snap_*() run on the mm thread.  They only copy into buffers
+ * that exist already: no allocation, no text.  No request runs meanwhile, so the
+ * records that one call copied are of one instant.  Tables with an upper bound of
+ * a few dozen records are copied in one call.  The tables of sequences and
+ * extents are long; they are copied in slices of PROC_SLICE records, and a
+ * generation tells the reader whether an event happened between the first slice
+ * and the last.
  *
- * The generation is the sum of all event counters.  Counters only rise, so
- * two equal sums mean that nothing that is counted happened in between.
+ * The generation is the sum of all event counters.  Counters only rise, so two
+ * equal sums mean that no counted event happened in between.
  */
 #include "kvmm/proc/internal.h"
 
@@ -27,7 +27,7 @@ int proc_fetch_config(struct proc *proc)
 	return proc->src.call(proc->src.arg, snap_config, proc);
 }
 
-/* Is it of the tenant that asks? */
+/* Does the record belong to the tenant that asks? */
 static bool in_scope(const struct core *core, const struct proc *proc,
 		     u32 tenant)
 {
@@ -82,7 +82,7 @@ static void snap_clients(struct core *core, struct proc *proc)
 	}
 }
 
-/* What is not there stays zero. */
+/* A pool that does not exist stays zero. */
 static void snap_tiers(struct core *core, struct proc_node *node)
 {
 	u32 i;
@@ -114,10 +114,10 @@ static void snap_node(struct core *core, void *arg)
 }
 
 /**
- * proc_fetch_node() - one instant of what a file is printed from
- * @proc: takes the copy in @node, @domains, @clients and @tenants; of one
- *        tenant's, if one asks
- * @need: NEED_*; what is not asked for is empty afterwards
+ * proc_fetch_node() - copy the node's records at one instant
+ * @proc: takes the copy in @node, @domains, @clients and @tenants; if a tenant
+ *        asks, its own records alone
+ * @need: NEED_*; records that are not asked for are empty afterwards
  *
  * Return: 0, or -errno of the source.
  */
@@ -138,11 +138,11 @@ static void snap_lru(struct core *core, void *arg)
 {
 	struct snap_lru *s = arg;
 
-	/* One that has just gone has nothing. */
+		/* A domain that was just removed has an empty order. */
 	(void)!core_get_lru(core, s->domain, &s->proc->lru);
 }
 
-/* proc_fetch_lru() - the order of a domain's cache, into @proc->lru */
+/* proc_fetch_lru() - copy the order of a domain's cache into @proc->lru */
 int proc_fetch_lru(struct proc *proc, u32 domain)
 {
 	struct snap_lru s = { .proc = proc, .domain = domain };
@@ -157,10 +157,10 @@ static void snap_check(struct core *core, void *arg)
 
 /**
  * proc_fetch_check() - run the walkers
- * @rep: what they found
+ * @rep: takes the number of faults, and the first
  *
- * The one call that is long: it visits every record of the core, and clients
- * wait meanwhile.
+ * This call takes long: it visits every record of the core, and clients wait
+ * meanwhile.
  *
  * Return: 0 when the walkers ran, or -errno of the source.
  */
@@ -209,10 +209,10 @@ static void snap_seqs(struct core *core, void *arg)
 }
 
 /**
- * proc_fetch_seqs() - the next sequences of one client
+ * proc_fetch_seqs() - copy the next sequences of one client
  * @client: id
- * @slice:  @next is 0 before the first call; behind the last record it stays
- *          where it is and @nr is 0
+ * @slice:  @next is 0 before the first call.  Behind the last record it stays
+ *          the same, and @nr is 0
  *
  * Return: 1 when more may follow, 0 when this was the last slice, or -errno
  * of the source.
@@ -254,12 +254,12 @@ static void snap_runs(struct core *core, void *arg)
 }
 
 /**
- * proc_fetch_runs() - the next runs of a sequence's table, into @proc->runs
- * @seq: its record
+ * proc_fetch_runs() - copy the next runs of a sequence's table into @proc->runs
+ * @seq: record of the sequence
  * @at:  0 before the first call
  *
- * Return: how many; 0 behind the last; -ENOENT: it is closed; or -errno of the
- * source.
+ * Return: number of runs; 0 behind the last; -ENOENT: the sequence is closed; or
+ * -errno of the source.
  */
 int proc_fetch_runs(struct proc *proc, u32 seq, u32 *at)
 {
@@ -290,7 +290,7 @@ static void snap_extents(struct core *core, void *arg)
 	}
 }
 
-/* proc_fetch_extents() - the next extents; as proc_fetch_seqs(). */
+/* proc_fetch_extents() - copy the next extents; as proc_fetch_seqs() */
 int proc_fetch_extents(struct proc *proc, struct proc_slice *slice)
 {
 	struct snap_slice s = {
@@ -322,7 +322,7 @@ static void snap_trace(struct core *core, void *arg)
 }
 
 /**
- * proc_fetch_trace() - the next records of the ring, into @proc->trace
+ * proc_fetch_trace() - copy the next records of the ring into @proc->trace
  * @t: all zero before the first call
  *
  * Return: 0, or -errno of the source.
@@ -341,7 +341,7 @@ static void snap_enabled(struct core *core, void *arg)
 	*events = core_trace_enabled(core);
 }
 
-/* proc_fetch_enabled() - which events are switched on, a bit each */
+/* proc_fetch_enabled() - which events are switched on, one bit for each */
 int proc_fetch_enabled(struct proc *proc, u32 *events)
 {
 	return proc->src.call(proc->src.arg, snap_enabled, events);
@@ -355,7 +355,7 @@ static void snap_oom(struct core *core, void *arg)
 		proc->oom.nr = 0;
 }
 
-/* proc_fetch_oom() - the last report, into @proc->oom; its nr 0: there is none */
+/* proc_fetch_oom() - copy the last report into @proc->oom; nr 0: there is none */
 int proc_fetch_oom(struct proc *proc)
 {
 	return proc->src.call(proc->src.arg, snap_oom, proc);
@@ -382,7 +382,7 @@ static void snap_map(struct core *core, void *arg)
 	}
 }
 
-/* proc_fetch_map() - the next lines of the map, into @proc->maps and ->map */
+/* proc_fetch_map() - copy the next lines of the map into @proc->maps and ->map */
 int proc_fetch_map(struct proc *proc, struct proc_slice *slice)
 {
 	struct snap_slice s = { .proc = proc, .slice = slice };

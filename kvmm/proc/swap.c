@@ -2,17 +2,17 @@
 /*
  * swap.c - swap areas, and swapd
  *
- * `swaps` has the kernel's columns and tabs, so that what reads the kernel's
- * file reads this one, and one of ours behind them.  Sizes are the core's, names
- * the shell's, transfers swapd's own counters, read as they are.  An area that
- * came or went between the core's copy and the shell's word is left out.
+ * `swaps` has the kernel's columns and tabs, so a reader of the kernel's file can
+ * read it, and one more column behind them.  The core has the sizes, the daemon
+ * around it the names; transfers are swapd's own counters, read without a lock.
+ * An area that came or went after the core's copy is left out.
  */
 #include "kvmm/proc/internal.h"
 
 #define NAME_WIDTH	40	/* of fs/proc's Filename */
-#define WIDE_KB		10000000	/* takes a tab less */
+#define WIDE_KB		10000000	/* a longer number takes one tab less */
 
-/* Area @i: false when it is not there. */
+/* Get area @i; false when there is no such area. */
 bool proc_area_get(const struct proc_ctx *ctx, u32 i,
 		   const struct core_tier_view **v,
 		   struct proc_swap_area *info)
@@ -30,7 +30,7 @@ static void show_tabbed_kb(struct seq_file *m, u64 bytes)
 		   bytes >> 10 < WIDE_KB ? "\t" : "");
 }
 
-/* What is said of swapd, or zeros. */
+/* Get swapd's counters, or zeros. */
 void proc_swap_get(const struct proc_ctx *ctx, struct proc_swap_info *info)
 {
 	const struct proc_source *src = &ctx->proc->src;
@@ -67,7 +67,7 @@ int show_swaps(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* What an operator should know first. */
+/* The state of an area; of several the most serious. */
 static const char *area_state(const struct core_tier_view *v,
 			      const struct proc_swap_area *info)
 {

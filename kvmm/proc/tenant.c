@@ -2,14 +2,15 @@
 /*
  * tenant.c - tenants
  *
- * The core knows a tenant by a key, the shell whose that is, and what of the
- * quotas it counts itself: connections, clients, descriptors under way.
+ * The core knows a tenant by a key.  The daemon around it knows the tenant's name,
+ * and its use of the quotas that the daemon counts: connections, clients,
+ * descriptors under way.
  */
 #include <stdio.h>
 
 #include "kvmm/proc/internal.h"
 
-/* proc_tenant_info() - what the shell knows; without one its key as name */
+/* proc_tenant_info() - the daemon's record of a tenant; without one the key as name */
 void proc_tenant_info(const struct proc *proc, u64 key,
 		      struct proc_tenant_info *info)
 {
@@ -23,10 +24,10 @@ void proc_tenant_info(const struct proc *proc, u64 key,
 }
 
 /**
- * proc_tenant_name() - of a tenant of the core
- * @info: of which the name is, or "-" when there is none of that number
+ * proc_tenant_name() - name of a tenant of the core, "-" if there is none
+ * @info: takes the record, which holds the name
  *
- * The last node was fetched with NEED_TENANTS.
+ * The last node must have been fetched with NEED_TENANTS.
  */
 const char *proc_tenant_name(const struct proc *proc, u32 tenant,
 			     struct proc_tenant_info *info)

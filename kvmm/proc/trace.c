@@ -2,11 +2,12 @@
 /*
  * trace.c - trace and its switches
  *
- * In the manner of the kernel's ftrace: a few lines about the ring, then a line
- * an event, seconds and microseconds of the core's clock, the event's name, and
- * its fields by name.  Reading takes nothing out of the ring.  It ends with what
- * was written when it began, so that no storm makes it endless; what a storm
- * overwrote meanwhile is a line that says how much, where it is missing.
+ * The format is that of the kernel's ftrace: a few lines about the ring, then one
+ * line per event with seconds and microseconds of the core's clock, the event's
+ * name, and its fields by name.  Reading removes no record.  The text ends with
+ * the last record that was written when reading began, so a storm of events does
+ * not make it endless.  Where records were overwritten meanwhile, a line gives
+ * their number.
  */
 #include "kvmm/proc/internal.h"
 
@@ -61,7 +62,7 @@ static const char * const limits[CORE_NR_LIMITS] = {
 #undef x
 };
 
-/* proc_event_by_name() - CORE_TRACE_*, or -ENOENT */
+/* proc_event_by_name() - CORE_TRACE_* of a name, or -ENOENT */
 int proc_event_by_name(const char *name, size_t len)
 {
 	int i;

@@ -3,11 +3,10 @@
  * tree.c - the one list of files, and paths
  *
  * A path is compared with the table component by component.  There are no
- * directory records: a directory is what more than one line begins with, and
- * lines of one directory stand together.  A component in capitals in the
- * table is looked up among the domains or clients of the snapshot that was
- * taken for this very request, so that what a path names and what its file
- * says are one instant.
+ * directory records: a directory is the common beginning of several lines, and
+ * the lines of one directory stand together.  A component in capitals in the
+ * table is looked up among the domains or clients of the snapshot that was taken
+ * for this request, so the path and the text of its file are of one instant.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 
 #define PATH_DEPTH	8
 #define MODE_DIR	0040555u
-#define MODE_FILE	0100000u	/* and the bits of the table */
+#define MODE_FILE	0100000u	/* or-ed with the bits of the table */
 
 struct proc_file {
 	const char	*path;
@@ -52,7 +51,7 @@ static const struct proc_file files[] = {
 #undef x
 };
 
-/* A tenant is not told of files that it does not see. */
+/* A tenant sees only the files that are made for tenants. */
 static bool file_shown(const struct proc *proc, const struct proc_file *file)
 {
 	return proc->key == PROC_ALL || (file->need & FOR_TENANTS);
@@ -68,7 +67,7 @@ bool proc_get_entry(u32 i, struct proc_entry *entry)
 	return true;
 }
 
-/* sys/vm/NAME - a size or time that was fixed at start, or a tunable; one value. */
+/* sys/vm/NAME - one value: a size or time that was fixed at start, or a tunable */
 int show_sys_vm(const struct proc_ctx *ctx)
 {
 	const struct core_config *cfg = &ctx->proc->cfg;
@@ -104,8 +103,8 @@ static bool part_same(const struct part *a, const struct part *b)
 }
 
 /*
- * Split a path; an empty component, as of `a//b`, stays and matches nothing.
- * One slash before and, for @dir, one behind are allowed.
+ * Split a path.  An empty component, as in `a//b`, stays and matches no name.  One
+ * slash is allowed before the path and, with @dir, one behind it.
  * Return: number of components, PATH_DEPTH + 1 when there are more.
  */
 static u32 path_split(const char *path, bool dir, struct part *part)
@@ -125,7 +124,7 @@ static u32 path_split(const char *path, bool dir, struct part *part)
 	return nr;
 }
 
-/* NEED_* for the names that may stand for component @own of the table. */
+/* NEED_* of the names that match component @own of the table; 0: it is no name. */
 static u32 part_need(const struct part *own)
 {
 	if (part_is(own, "NAME"))
@@ -137,7 +136,7 @@ static u32 part_need(const struct part *own)
 	return part_is(own, "ID") ? NEED_CLIENTS : 0;
 }
 
-/* A sequence of @ctx->client that is open, by its number there. */
+/* Find an open sequence of @ctx->client by its number in the client. */
 static bool seq_match(struct proc_ctx *ctx, const struct part *given)
 {
 	char name[12], want[12];
@@ -164,8 +163,8 @@ static bool event_match(struct proc_ctx *ctx, const struct part *given)
 }
 
 /*
- * Does @given name component @own of the table?  Fills @ctx for names;
- * without @ctx any name will do.
+ * Does @given match component @own of the table?  Fills @ctx for a name;
+ * without @ctx any name matches.
  */
 static bool part_match(struct proc_ctx *ctx, const struct part *own,
 		       const struct part *given)
@@ -190,11 +189,11 @@ static bool part_match(struct proc_ctx *ctx, const struct part *own,
 }
 
 /**
- * file_match() - how much of a file's path is named
- * @ctx:   takes the domain or client that is named; NULL: any will do
+ * file_match() - does a path name a file, or a directory above it?
+ * @ctx:   takes the domain or client of the path; NULL: any name matches
  * @file:  line of the table
  * @part:  the path, @nr components
- * @own:   takes the file's own components
+ * @own:   takes the components of the file's path
  * @nr_own: takes their number
  *
  * Return: true when the path names @file or a directory above it.
@@ -215,7 +214,7 @@ static bool file_match(struct proc_ctx *ctx, const struct proc_file *file,
 	return true;
 }
 
-/* What must be fetched to resolve a path, and to list or, if @show, print it. */
+/* Records to fetch for resolving a path, and for listing or, with @show, printing it. */
 static u32 path_need(const struct part *part, u32 nr, bool show)
 {
 	struct part own[PATH_DEPTH + 1];
@@ -272,7 +271,7 @@ static int ls_seqs(const struct proc_ctx *ctx)
 	return min(more, 0);
 }
 
-/* Names of what is there now; @what is a component in capitals. */
+/* List the names of the records that exist; @what is a component in capitals. */
 static int ls_names(const struct proc_ctx *ctx, const struct part *what)
 {
 	const struct proc *proc = ctx->proc;
@@ -360,7 +359,7 @@ int proc_tree_stat(struct proc *proc, const char *path, struct seq_file *out)
 	return -ENOENT;
 }
 
-/* Which account a path names; @t->ns of it are left alone. */
+/* Find the file of a trigger: fills @t but for its times. */
 int proc_tree_trigger(struct proc *proc, const char *path,
 		      struct proc_trigger *t)
 {

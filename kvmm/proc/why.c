@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * why.c - client/ID/seq/SEQ/explain: why it waits, what was taken from it
+ * why.c - client/ID/seq/SEQ/explain: why a sequence waits or lost its memory
  *
- * The core writes both down where they are decided (kvmm/core/share/why.c); here
- * are the words.  A tenant is told that another one was in the way, and not
- * which.
+ * The core writes both reasons down where it decides (kvmm/core/share/why.c); this
+ * file has the words.  A tenant is told that another tenant was in the way, but
+ * not which one.
  */
 #include "kvmm/proc/internal.h"
 
@@ -32,7 +32,7 @@ static int fetch_why(struct proc *proc, u32 seq)
 	return err ? err : s.err;
 }
 
-/* A domain, or that there is one which whoever asks may not know. */
+/* Print a domain; a tenant that asks does not learn which domain of another it is. */
 static void show_domain_of(const struct proc_ctx *ctx, u32 id)
 {
 	const struct core_domain_view *d = proc_domain_by_id(ctx->proc, id);
@@ -67,7 +67,7 @@ static void show_waits(const struct proc_ctx *ctx,
 		   v->needs, v->room, v->cached, v->held);
 }
 
-/* The last time: for what, and for whom. */
+/* The last preemption: its cause, and the sequence that needed the memory. */
 static void show_taker(const struct proc_ctx *ctx,
 		       const struct core_why_view *v)
 {
