@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ask.c - kvmm-proc asks the daemon
+ * ask.c - requests of kvmm-proc to the daemon
  *
- * One connection a request, as kvctl does it.  A daemon that is stopped, or
- * whose place hold keeps until the next one serves, takes connections and says
- * nothing: such a request ends after ASK_MS.  Then the daemon counts as away
- * until one has answered: of all who ask meanwhile one waits, to find out, now
- * and then, and the others are told at once.  So a hundred readers of a dead
- * daemon wait no longer than one, and one that walks a path not for each name.
+ * Each request has its own connection, as kvctl's have.  The socket of a stopped
+ * daemon accepts connections and does not answer; so does a socket that kvmm-hold
+ * keeps until the next daemon serves it.  A request ends after ASK_MS without an
+ * answer.  Then the daemon counts as away until it answers a request.  Meanwhile
+ * one caller at a time tries again, every AWAY_MS, and the others fail at once.
+ * So a hundred readers of a dead daemon wait no longer than one, and a reader
+ * that walks a path does not wait for each name.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -18,13 +19,13 @@
 
 #include "kvmm/procfs/procfs.h"
 
-#define ASK_MS	2000	/* longest silence */
-#define AWAY_MS	200	/* that long nobody tries again */
+#define ASK_MS	2000	/* longest wait for an answer */
+#define AWAY_MS	200	/* time between two tries */
 #define SLOW_MS	20	/* the daemon makes the user wait for its budget: ipc/view/spend.c */
 #define SLOW_USER (PF_THREADS / 2)	/* threads that wait for one user */
 
 static pthread_mutex_t prober = PTHREAD_MUTEX_INITIALIZER;
-static u64 away_since;	/* in ms; 0: it answers */
+static u64 away_since;	/* in ms; 0: the daemon answers */
 
 static u64 now_ms(void)
 {
@@ -78,7 +79,7 @@ static void asking_end(struct asking *a)
 	pthread_mutex_unlock(&asking_lock);
 }
 
-/* What cannot be printed names nothing. */
+/* A request with a character that cannot be printed names no file. */
 static bool is_request(const char *req)
 {
 	for (; *req; req++)
@@ -97,7 +98,7 @@ static int ask(struct procfs *pf, const char *req, struct seq_file *text,
 	if (!err)
 		return -status;
 	pr_debug("%s: %s", req, strerror(-err));
-	/* All of these pass when there is a daemon again. */
+		/* These errors pass when a daemon runs again. */
 	if (err == -ETIMEDOUT || err == -ECONNABORTED || err == -ECONNREFUSED ||
 	    err == -ENOENT)
 		return -EAGAIN;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fs.c - the tree as the kernel sees it
+ * fs.c - the file system that the kernel mounts
  *
- * Nothing is known here of what the files are: each name, list and text comes
- * from the daemon when the kernel asks for it, for the user who made the call,
- * and nothing is kept for the next, who may be another user and see other
- * files.  So the kernel caches no names, no modes and no content.
+ * This file has no list of the files.  Each name, list and text comes from the
+ * daemon when the kernel asks for it, for the user of the system call.  No answer
+ * is kept for the next call, which may be another user's, with other files.  So
+ * the kernel caches no names, no modes and no content.
  *
- * As in /proc a file has no size, and its text is made when it is opened: what
- * is read from one open file is one text, however many reads that takes.  Who
- * reads from the beginning again has a new one.  A write is a whole value, at
- * the beginning; it is refused and nothing is changed, or done.  A file that
- * everybody may write takes a trigger instead, for itself (trigger.c), and
- * whoever polls it is told when that fires.
+ * As in /proc a file has no size, and its text is made when it is opened: all
+ * reads of an open file see one text.  A second read from the beginning gets a
+ * new text.  A write is a whole value, at the beginning; a refused write changes
+ * nothing.  A write to a file that all users may write sets a trigger for this
+ * open file (trigger.c); poll() of the file returns when the trigger fires.
  *
- * What may be opened the kernel judges by owner and mode (default_permissions);
- * what is seen the daemon judges.  A text stays in memory until its file is
- * closed, so they are bounded: for each user, whoever else reads, and in all.
+ * The kernel checks by owner and mode which files a user may open
+ * (default_permissions); the daemon decides which files a user sees.  A text stays
+ * in memory until its file is closed, so texts are bounded in all.  Users other
+ * than the owner and root also have a bound each, and the second half is not theirs.
  *
  * Context: PF_THREADS threads.
  */
@@ -37,18 +37,18 @@
 
 #include "kvmm/procfs/procfs.h"
 
-#define VALUE_MAX	64	/* bytes of what is written */
-#define FILES_MAX	1024	/* open at once */
-#define FILES_USER	64	/* of these, of a user who is not the owner or root */
+#define VALUE_MAX	64	/* bytes of a written value */
+#define FILES_MAX	1024	/* files open at once */
+#define FILES_USER	64	/* of these, for one user but the owner and root */
 #define BYTES_MAX	((size_t)512 << 20)
 #define BYTES_USER	((size_t)32 << 20)
 
 /**
  * struct file - one open file
- * @uid:   who opened it
- * @bytes: of its text, as counted
- * @used:  something was read: the next read from the beginning asks again
- * @trigger: that was written to it, or PF_NO_TRIGGER
+ * @uid:   user of the open()
+ * @bytes: size of its text, as it was counted
+ * @used:  a read was served: the next read from the beginning fetches a new text
+ * @trigger: trigger that was written to it, or PF_NO_TRIGGER
  */
 struct file {
 	struct list	node;
@@ -75,7 +75,7 @@ static uid_t fs_caller(void)
 	return fuse_get_context()->uid;
 }
 
-/* `VERB PATH`, for @uid */
+/* Ask `VERB PATH` for @uid. */
 static int fs_ask(uid_t uid, const char *verb, const char *path,
 		  struct seq_file *text)
 {
@@ -111,7 +111,7 @@ static int fs_getattr(const char *path, struct stat *st,
 	int err = 0;
 
 	memset(st, 0, sizeof(*st));
-	/* The mount itself is there, whatever the daemon does. */
+	/* The mount point exists even if the daemon does not answer. */
 	if (fi)
 		st->st_mode = ((struct file *)(uintptr_t)fi->fh)->mode;
 	else if (!strcmp(path, "/"))
@@ -140,13 +140,13 @@ static void fs_list(char *names, void *buf, fuse_fill_dir_t fill)
 			name[len - 1] = '\0';
 			st.st_mode = S_IFDIR;
 		}
-		/* A domain may be called `..`: its dots come escaped. */
+			/* No real name begins with a dot: a domain called `..` is escaped. */
 		if (*name && *name != '.' && fill(buf, name, &st, 0, 0))
 			return;
 	}
 }
 
-/* Its path: what is open has none any more when it is used. */
+/* Keep the path of the directory: with nullpath_ok later calls do not have it. */
 static int fs_opendir(const char *path, struct fuse_file_info *fi)
 {
 	char *copy = strdup(path);
@@ -183,7 +183,7 @@ static int fs_readdir(const char *path, void *buf, fuse_fill_dir_t fill,
 
 /* ---- open files ---- */
 
-/* Is there room for @bytes more of @uid's?  @nr: files more. */
+/* May @uid open @nr more files, with @bytes more text? */
 static bool files_room(uid_t uid, u32 nr, size_t bytes)
 {
 	const bool own = !uid || uid == fs_self()->owner;
@@ -206,7 +206,7 @@ static bool files_room(uid_t uid, u32 nr, size_t bytes)
 		     nr_all <= FILES_MAX / 2 && all <= BYTES_MAX / 2;
 }
 
-/* Ask for the text anew; @f is locked or not yet known to others. */
+/* Fetch a new text; @f is locked, or no other thread has it yet. */
 static int file_fetch(struct file *f)
 {
 	struct seq_file text;
@@ -305,13 +305,13 @@ static int fs_read(const char *path, char *buf, size_t size, off_t at,
 	return err ? err : (int)n;
 }
 
-/* Is it one of those that the daemon gives this mode, and no other? */
+/* Only files that take triggers have this mode. */
 static bool takes_trigger(const struct file *f)
 {
 	return f->mode & S_IWOTH;
 }
 
-/* As the kernel: one a file, whatever the offset, up to a zero if there is one. */
+/* As in the kernel: one trigger per file, any offset, text up to a zero byte. */
 static int fs_write_trigger(struct file *f, const char *buf, size_t size)
 {
 	char text[VALUE_MAX + 1];
@@ -349,7 +349,7 @@ static int fs_write(const char *path, const char *buf, size_t size, off_t at,
 	return err ? err : (int)size;
 }
 
-/* What `>` of a shell does before it writes: there is nothing to cut. */
+/* A shell's `>` truncates before it writes: there is no content to cut. */
 static int fs_truncate(const char *path, off_t size, struct fuse_file_info *fi)
 {
 	return 0;
@@ -360,7 +360,7 @@ static int fs_create(const char *path, mode_t mode, struct fuse_file_info *fi)
 	return -ENOENT;
 }
 
-/* As the kernel: what has no trigger tells so, what fired is told once. */
+/* As in the kernel: a file without trigger reports an error, a firing one event. */
 static int fs_poll(const char *path, struct fuse_file_info *fi,
 		   struct fuse_pollhandle *ph, unsigned int *events)
 {
@@ -392,7 +392,7 @@ static int fs_release(const char *path, struct fuse_file_info *fi)
 
 static void *fs_init(struct fuse_conn_info *conn, struct fuse_config *cfg)
 {
-	/* Pipes, whose calls are not in the list. */
+	/* No splice: the system call filter does not allow its pipes. */
 	conn->want &= ~(unsigned int)(FUSE_CAP_SPLICE_READ |
 				      FUSE_CAP_SPLICE_WRITE |
 				      FUSE_CAP_SPLICE_MOVE);
@@ -436,7 +436,7 @@ struct fuse *pf_fs_new(struct procfs *pf)
 		(char *)"fsname=kvmm,subtype=kvmm-proc,default_permissions",
 		(char *)"-o", (char *)"allow_other", NULL,
 	};
-	/* Who is not root shows it to nobody else, unless fuse.conf allows. */
+	/* Without allow_other: fuse.conf may forbid it to users other than root. */
 	struct fuse_args args = FUSE_ARGS_INIT(geteuid() ? 3 : 5, argv);
 	struct fuse *fuse;
 

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * http.c - who reads the metrics over HTTP
+ * http.c - HTTP server of the metrics
  *
- * A connection is one request and one answer, then it ends.  Heads are read by
- * the strict parser of kvrt's server, which is fuzzed.  libevent's evhttp would
- * do, but bounds neither the time of a whole request nor the number of
- * connections, and needs more system calls than the list has for this.
+ * A connection carries one request and one answer, then it is closed.  Heads are
+ * parsed by the strict parser of kvrt's server, which is fuzzed.  libevent's
+ * evhttp bounds neither the time of a whole request nor the number of
+ * connections, and needs more system calls than the filter allows.
  *
- * Whoever can connect may mean harm, so all is bounded: CONNS connections, bytes
- * of a head and of pages under way, the time until a head is whole and until
- * an answer is read, however many bytes come meanwhile.  Where there is no
- * room for a new connection the oldest one goes, in whatever state: an honest
- * reader is through in milliseconds, so those that dawdle keep nobody out.
+ * Any peer that can connect may be hostile, so all is bounded: the connections,
+ * the bytes of a head and of pages under way, the time until a head is complete
+ * and until an answer is read, however many bytes arrive meanwhile.  Without room
+ * for a new connection the oldest one is closed, in whatever state.  An honest
+ * reader needs milliseconds, so slow peers keep no reader out.
  *
- * Nothing waits for a reader.  For the daemon it does, as long as pf_ask()
- * does, and everybody else here with it: they want the same page.
+ * The thread never waits for a reader.  It waits for the daemon, as long as
+ * pf_ask() does, and all connections with it: they want the same page.
  *
- * Context: one thread, the only one that knows of connections.
+ * Context: one thread, the only one that uses connections.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -30,12 +30,12 @@
 #include "kvmm/procfs/procfs.h"
 
 #define CONNS		32
-#define CONNS_NEW	(CONNS / 2)	/* taken at once, before others go on */
+#define CONNS_NEW	(CONNS / 2)	/* accepted in a row, before other work */
 #define BACKLOG		128
 #define HEAD_BYTES	8192u
 #define HEAD_MS		5000	/* for the whole head */
 #define ANSWER_MS	10000	/* for the whole answer to be read */
-#define LINGER_MS	1000	/* to hang up, once it is */
+#define LINGER_MS	1000	/* for the peer to hang up, after the answer */
 #define NO_FDS_MS	100
 #define PAGES_BYTES	((size_t)64 << 20)
 
@@ -44,18 +44,18 @@
 
 enum conn_state {
 	CONN_FREE,
-	CONN_HEAD,	/* the request comes in */
-	CONN_SEND,	/* the answer goes out */
-	CONN_LINGER,	/* so that nothing is lost: no reset before it is read */
+	CONN_HEAD,	/* the request arrives */
+	CONN_SEND,	/* the answer is sent */
+	CONN_LINGER,	/* closed later: a reset might discard unread bytes */
 };
 
 /**
  * struct conn - one connection
- * @number: of its turn: the smallest is the oldest
- * @until:  in ms, when its state has lasted too long
+ * @number: serial number: the smallest is the oldest
+ * @until:  deadline of its state, in ms
  * @len:    bytes of @head
  * @out:    head of the answer, and its body unless that is @page
- * @sent:   bytes of @out and @page that are out
+ * @sent:   bytes of @out and @page that were sent
  */
 struct conn {
 	enum conn_state	state;
@@ -70,9 +70,9 @@ struct conn {
 };
 
 /**
- * struct http - the thread's
- * @now:   in ms, once a turn
- * @pause: nobody is accepted before: there were no descriptors
+ * struct http - state of the thread
+ * @now:   time in ms, read once a turn and after each wait for the daemon
+ * @pause: time before which no connection is accepted: descriptors ran out
  */
 struct http {
 	int		fd;
@@ -102,7 +102,7 @@ static void conn_end(struct http *h, struct conn *c)
 	c->state = CONN_FREE;
 }
 
-/* The oldest one, @paged: of those that are sent a page; NULL: none. */
+/* The oldest connection; @paged: of those that are sent a page; NULL: none. */
 static struct conn *conn_oldest(struct http *h, bool paged)
 {
 	struct conn *c, *oldest = NULL;
@@ -133,7 +133,7 @@ static void accept_new(struct http *h)
 
 	for (i = 0; i < CONNS_NEW; i++) {
 		fd = accept4(h->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		/* One that has hung up since is not the last. */
+		/* The peer of this one has hung up; more may wait behind it. */
 		if (fd < 0 && (errno == ECONNABORTED || errno == EINTR))
 			continue;
 		if (fd < 0) {
@@ -183,11 +183,11 @@ static void conn_send(struct http *h, struct conn *c)
 }
 
 /**
- * conn_answer() - send it and hang up
- * @status:  of HTTP
- * @headers: more of them, or NULL
- * @line:    the body, unless there is a page
- * @bare:    the body is not sent: HEAD
+ * conn_answer() - send an answer, then hang up
+ * @status:  HTTP status
+ * @headers: more headers, or NULL
+ * @line:    the body, unless the connection has a page
+ * @bare:    leave the body out: HEAD
  */
 static void conn_answer(struct http *h, struct conn *c, int status,
 			const char *headers, const char *line, bool bare)
@@ -221,7 +221,7 @@ static void answer_metrics(struct http *h, struct conn *c, bool bare)
 	while (h->pages.bytes > PAGES_BYTES && conn_oldest(h, true))
 		conn_end(h, conn_oldest(h, true));
 	err = pages_get(&h->pages, h->now, &c->page);
-	/* Meanwhile nobody was late. */
+	/* Deadlines do not count the time that the daemon took. */
 	h->now = now_ms();
 	if (!err)
 		conn_answer(h, c, 200, NULL, NULL, bare);
@@ -240,7 +240,7 @@ static bool path_is(const struct http_head *r, const char *path)
 	       !memcmp(r->path, path, r->path_len);
 }
 
-/* The head is whole: @len bytes. */
+/* The head is complete: it has @len bytes. */
 static void conn_request(struct http *h, struct conn *c, size_t len)
 {
 	struct http_head r;
@@ -286,7 +286,7 @@ static void conn_read(struct http *h, struct conn *c)
 			    false);
 }
 
-/* What comes after the request is of no interest. */
+/* Drop the bytes that follow the request. */
 static void conn_drain(struct http *h, struct conn *c)
 {
 	ssize_t n = recv(c->fd, c->head, HEAD_BYTES, 0);
@@ -323,7 +323,7 @@ static void conn_work(struct http *h, struct conn *c)
 	}
 }
 
-/* What is waited for, and how long at most: in ms, or -1. */
+/* Fill @p.  Return: the longest time to wait, in ms, or -1. */
 static int http_wait(struct http *h, struct pollfd *p)
 {
 	u64 until = h->pause > h->now ? h->pause : UINT64_MAX;
@@ -347,10 +347,10 @@ static int http_wait(struct http *h, struct pollfd *p)
 	return until > h->now ? (int)(until - h->now) : 0;
 }
 
-/* @p: what poll() said */
+/* @p: result of poll() */
 static void http_turn(struct http *h, const struct pollfd *p)
 {
-	/* The daemon may have taken its time since: that is nobody's fault. */
+	/* An answer of this turn may wait for the daemon: deadlines do not count that. */
 	const u64 now = h->now;
 	u32 i;
 
@@ -359,7 +359,7 @@ static void http_turn(struct http *h, const struct pollfd *p)
 
 		if (p[i].revents)
 			conn_work(h, c);
-		/* Whoever got on has a new limit. */
+			/* A connection that made progress has a new deadline. */
 		if (c->state != CONN_FREE && now >= c->until)
 			conn_late(h, c);
 	}

@@ -3,26 +3,25 @@
  * main.c - kvmm-proc: the operator's files, mounted
  *
  * An unprivileged process that carries text between the kernel's FUSE and the
- * daemon's view socket.  It knows no content: names, modes and texts are the
- * daemon's, and so is the judgement of who sees what (kvmm/ipc/view/ask.c).
- * What any user of the machine does in the mount ends here and not in kvmm: a
- * reader that hangs, a thousand of them, or a fault in libfuse cost the view,
- * which kvmm-hold starts again, and nothing else.
+ * daemon's view socket.  Names, modes and texts come from the daemon, which also
+ * decides which user sees which file (kvmm/ipc/view/ask.c).  A user's actions in
+ * the mount end here and do not reach kvmm: a reader that hangs, a thousand
+ * readers, or a fault in libfuse cost only the view, which kvmm-hold starts again.
  *
- * It begins as root, when kvmm-hold did: it removes what a dead one left,
- * mounts, and finds its way to the view socket.  Then it gives its rights up:
- * user, capabilities, all files, all but some system calls (sandbox.h).  From
- * then on it can do three things: answer the kernel, connect to Unix sockets
- * as a user whose group may open one of them, and write its log.  The mount it
- * cannot take away itself: kvmm-hold starts it once more for that.
+ * The process begins as root if kvmm-hold did.  It removes the mount that a dead
+ * kvmm-proc left, mounts, and opens the view socket.  Then it gives its rights up:
+ * user, capabilities, all files, all but some system calls (sandbox.h).  From then
+ * on it can answer the kernel, connect to Unix sockets as a user whose group may
+ * open one of them, and write its log.  It cannot unmount: kvmm-hold starts it
+ * once more for that.
  *
- * With --metrics it also listens to whoever can connect, and serves one of the
- * files, with the daemon's own eyes (http.c).  It binds before it gives its
- * rights up, and has no way to listen anywhere else afterwards.
+ * With --metrics it also accepts connections of any peer, and serves one of the
+ * files, with the rights of the daemon's owner (http.c).  It binds before it gives
+ * its rights up, and cannot listen at another address afterwards.
  *
- * Threads: PF_THREADS alike, each takes a request of the kernel and answers it
- * (fs.c), one that is told of pressure (trigger.c), and one for HTTP.  None
- * starts or ends later.
+ * Threads: PF_THREADS alike, each of which takes a request of the kernel and
+ * answers it (fs.c); one that waits for pressure triggers (trigger.c); one for
+ * HTTP.  No thread starts or ends later.
  *
  * With --snapshot it mounts nothing and is an ordinary program (snapshot.c).
  */
@@ -92,8 +91,9 @@ static int find_dir(struct procfs *pf)
 }
 
 /*
- * The socket by a descriptor: the directory may be closed to who we become.
- * It is open to its owner; to us by our group, of which nobody else is.
+ * Open the socket: its directory may be closed to the user of the sandbox.  The
+ * owner may connect to the socket, and so may the sandbox's group, of which no
+ * other process is a member.
  */
 static int find_view(struct procfs *pf)
 {
@@ -107,7 +107,7 @@ static int find_view(struct procfs *pf)
 		pr_err("%s: %s: no daemon is there", path, strerror(errno));
 		return -errno;
 	}
-	/* Nothing else is given to a group. */
+	/* Only a socket may be given to the group. */
 	if (fstat(fd, &st) || !S_ISSOCK(st.st_mode)) {
 		pr_err("%s: is no socket", path);
 		return -ENOTSOCK;
@@ -135,7 +135,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* All but this one, which does what is left. */
+/* Start all threads but the calling one, which does the rest of the work. */
 static int start_threads(struct procfs *pf, struct fuse *fuse)
 {
 	pthread_t t;
@@ -150,7 +150,7 @@ static int start_threads(struct procfs *pf, struct fuse *fuse)
 	return err;
 }
 
-/* Root works only where nobody else decides what its names mean. */
+/* Root serves a directory only if no other user can replace a part of its path. */
 static int judge_dir(const struct procfs *pf)
 {
 	char text[256] = "";
@@ -162,7 +162,7 @@ static int judge_dir(const struct procfs *pf)
 	return err;
 }
 
-/* Return: exit code; it told why not. */
+/* Return: exit code; the error was logged. */
 static int start_mount(struct procfs *pf, struct fuse **fuse)
 {
 	*fuse = pf_fs_new(pf);
@@ -174,7 +174,7 @@ static int start_mount(struct procfs *pf, struct fuse **fuse)
 	return EX_UNAVAILABLE;
 }
 
-/* What it does from now on.  Return: exit code, when it is over. */
+/* The work after the start.  Return: exit code, when the work is over. */
 static int work(struct procfs *pf, struct fuse *fuse)
 {
 	char addr[KV_ADDR_TEXT];
@@ -188,13 +188,13 @@ static int work(struct procfs *pf, struct fuse *fuse)
 	pf_fs_work(fuse);
 	pr_info("%s was unmounted: %s", pf->mount, pf->http < 0 ? "ended" :
 		"metrics are served on");
-	/* Other threads may still be on their way out: nothing is freed. */
+	/* Other threads may still be ending: nothing is freed. */
 	while (pf->http >= 0)
 		poll(NULL, 0, -1);
 	return 0;
 }
 
-/* One of both may be missing; what is missing was told. */
+/* Serve files, metrics or both; one that cannot be served was logged. */
 static int serve(struct procfs *pf)
 {
 	const bool mounts = pf->opt.mount == PF_MOUNT_ON;
@@ -227,7 +227,7 @@ static int serve(struct procfs *pf)
 
 static void catch_signals(void)
 {
-	/* Those are for the whole group; hold ends us when it ends. */
+	/* These signals go to the whole process group; kvmm-hold ends this process. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
@@ -284,7 +284,7 @@ int main(int argc, char **argv)
 
 	kv_log_init("kvmm-proc", KV_LOG_INFO);
 	kv_log_never_wait();
-	/* To shrink those of threads glibc opens a file, which the filter ends. */
+	/* To shrink arenas of threads glibc opens a file, and the filter kills for it. */
 	mallopt(M_ARENA_MAX, 1);
 	n = kv_opts_parse(&program, &pf.opt, argc, argv, text, sizeof(text));
 	if (n == -ECANCELED)
@@ -297,7 +297,7 @@ int main(int argc, char **argv)
 	pf.owner = geteuid();
 	pf.http = -1;
 	n = run(&pf);
-	/* Not by exit(): threads may be in the middle of something. */
+	/* No exit(): its handlers would run while other threads work. */
 	fflush(NULL);
 	_exit(n);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mount.c - the mount comes and goes
+ * mount.c - making and removing the mount
  *
- * A mount outlives its server: whoever looks there is told that nobody is
- * connected.  So before a new one is made, and when the daemon ends, what is
- * left is taken away, detached at once whoever still has files of it open.
- * Nothing looks into the mount point itself, which might hang: what is mounted
- * is read from /proc/self/mountinfo.
+ * A mount outlives its server; each access to it fails with ENOTCONN then.  So a
+ * left-over mount is removed before a new one is made, and when the daemon ends.
+ * It is detached at once, even if a process has files of it open.  No function
+ * opens the mount point itself, which might hang: /proc/self/mountinfo says
+ * whether it is mounted.
  */
 #define FUSE_USE_VERSION 31
 #include <fuse.h>
@@ -23,7 +23,7 @@
 
 #define LAYERS_MAX	16	/* mounts on top of each other */
 
-/* As the kernel does it in mountinfo: these four, and no other byte. */
+/* The kernel escapes these four bytes in mountinfo, and no other. */
 static void mount_escape(struct seq_file *m, const char *path)
 {
 	for (; *path; path++) {
@@ -35,8 +35,8 @@ static void mount_escape(struct seq_file *m, const char *path)
 }
 
 /*
- * Is something mounted at @path?
- * Return: 0: nothing; 1: one of ours; -EBUSY: something else.
+ * Is a file system mounted at @path?
+ * Return: 0: none; 1: one of kvmm-proc; -EBUSY: another one.
  */
 static int mounted(const char *path)
 {
@@ -56,7 +56,7 @@ static int mounted(const char *path)
 		if (sscanf(line, "%*d %*d %*s %*s %4095s", at) != 1 ||
 		    strcmp(at, seq_text(&want)))
 			continue;
-		/* The last one in the list lies on top. */
+		/* The last mount in the list lies on top. */
 		type = strstr(line, " - ");
 		found = type && !strncmp(type + 3, PF_FSTYPE " ",
 					 strlen(PF_FSTYPE) + 1) ? 1 : -EBUSY;
@@ -67,7 +67,7 @@ static int mounted(const char *path)
 	return found;
 }
 
-/* The way of who is not root; Return: whether it worked. */
+/* Unmount as a user that is not root.  Return: whether it worked. */
 static bool by_fusermount(const char *path)
 {
 	int status;
@@ -118,7 +118,7 @@ int pf_mount(const struct procfs *pf, struct fuse *fuse)
 		pr_err("%s: cannot be made: %s", pf->mount, strerror(errno));
 		return -EIO;
 	}
-	/* In a directory as /tmp who comes first might have made it. */
+	/* In a directory like /tmp another user may have made it first. */
 	if (lstat(pf->mount, &st) || !S_ISDIR(st.st_mode) ||
 	    st.st_uid != geteuid()) {
 		pr_err("%s: is no directory of its own: remove it",

@@ -2,14 +2,14 @@
 /*
  * page.c - the page of metrics, read seldom and sent often
  *
- * Whoever can connect may ask as often as they like, and each page costs the
- * daemon a copy of the core between two requests of its clients.  So it is
- * read at most every PAGE_MS, and who asks meanwhile is sent the same bytes.
- * A page lives as long as the slowest of those takes to read it.
+ * Peers may ask as often as they like, and each page costs the daemon a copy of
+ * the core between two requests of its clients.  So the page is read at most every
+ * PAGE_MS, and later peers are sent the same bytes.  A page lives until the
+ * slowest of its peers has read it.
  *
- * It is asked for with the rights of who started the daemon: the page is that
- * of the node, with the names of all tenants.  Who may see it is decided by
- * the address that the operator chose (security.md).
+ * The page is read with the rights of the daemon's owner: it is the page of the
+ * node, with the names of all tenants.  The address that the operator chose
+ * decides which peers may see it (security.md).
  *
  * Context: the thread of http.c.
  */

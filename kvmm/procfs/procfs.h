@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * procfs.h - kvmm-proc: the operator's files as files
+ * procfs.h - interfaces of the files of kvmm-proc
  */
 #ifndef KVMM_PROCFS_PROCFS_H
 #define KVMM_PROCFS_PROCFS_H
@@ -49,13 +49,13 @@ struct procfs_options {
 };
 
 /**
- * struct procfs - this program
- * @dir:   where the sockets are, without symbolic links
- * @mount: where the files are
- * @view:  path of the view socket, good after the user was changed
- * @owner: who started the daemon; owns the files
- * @http:  listens for who reads the metrics; -1: nothing does
- * @addr:  where that is
+ * struct procfs - state of this program
+ * @dir:   directory of the sockets, without symbolic links
+ * @mount: mount point of the files
+ * @view:  path of the view socket, valid after the user was changed
+ * @owner: user of the daemon; owns the files
+ * @http:  socket that listens for readers of the metrics; -1: none
+ * @addr:  its address
  */
 struct procfs {
 	struct procfs_options	opt;
@@ -70,20 +70,20 @@ struct procfs {
 /* ---- ask.c ---- */
 
 /**
- * pf_ask() - one request to the daemon, for @uid
+ * pf_ask() - send one request to the daemon, for @uid
  * @req:  as for the view socket
- * @text: of seq_init(); takes the answer
+ * @text: made by seq_init(); takes the answer
  *
- * Bounded in time: a daemon that does not answer costs the caller some
- * seconds, and while it is known to be away most callers nothing.
+ * The time is bounded: a daemon that does not answer costs the caller some
+ * seconds, and most callers nothing while the daemon is known to be away.
  *
  * Context: any thread.
- * Return: 0; -errno as the daemon said; -EAGAIN: it is away.
+ * Return: 0; the daemon's -errno; -EAGAIN: the daemon is away.
  */
 int __must_check pf_ask(struct procfs *pf, uid_t uid, const char *req,
 			struct seq_file *text);
 
-/* pf_ask_fd() - the same for `wait`: @fd takes the connection that stays */
+/* pf_ask_fd() - the same for `wait`: @fd takes the connection, which stays open */
 int __must_check pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 			   struct seq_file *text, int *fd);
 
@@ -94,64 +94,64 @@ struct fuse_pollhandle;
 
 #define PF_NO_TRIGGER	(~0u)
 
-/* Before threads exist. */
+/* Call it before threads are started. */
 int __must_check pf_trigger_init(struct procfs *pf);
-/* The thread that is told; @pf. */
+/* The thread that waits for triggers to fire; @arg: struct procfs. */
 void *pf_trigger_main(void *arg);
 
 /**
  * pf_trigger_set() - set a pressure trigger for an open file
- * @uid:  who opened it
- * @path: of the file
+ * @uid:  user of its open()
+ * @path: path of the file
  * @text: `some THRESHOLD WINDOW`
- * @slot: takes its number
+ * @slot: takes the trigger's number
  *
- * Return: 0; -errno as the daemon said; -EAGAIN: it is away; -EUSERS.
+ * Return: 0; the daemon's -errno; -EAGAIN: the daemon is away; -EUSERS.
  */
 int __must_check pf_trigger_set(struct procfs *pf, uid_t uid, const char *path,
 				const char *text, u32 *slot);
 
-/* The file is closed. */
+/* Remove the trigger: its file is closed. */
 void pf_trigger_end(u32 slot);
 
 /**
- * pf_trigger_poll() - did it fire since it was asked last?
- * @ph: whom to tell when it does, or NULL; taken over
+ * pf_trigger_poll() - did the trigger fire since the last call?
+ * @ph: handle to notify when it fires, or NULL; taken over
  *
- * Return: POLLPRI: it did; POLLERR too: it is no more.
+ * Return: POLLPRI: it fired; POLLPRI and POLLERR: the trigger no longer exists.
  */
 unsigned int pf_trigger_poll(u32 slot, struct fuse_pollhandle *ph);
 
 /* ---- fs.c ---- */
 
-/* Return: the file system, or NULL after a line. */
+/* Return: the file system, or NULL; the error was logged. */
 struct fuse *pf_fs_new(struct procfs *pf);
 
-/* pf_fs_work() - answer the kernel, until the mount is gone */
+/* pf_fs_work() - answer the kernel until the files are unmounted */
 void pf_fs_work(struct fuse *fuse);
 
 /* ---- mount.c ---- */
 
-/* Make way: whatever a dead one left mounted at pf->mount is taken away. */
+/* Unmount the file system that a dead kvmm-proc left at pf->mount. */
 int __must_check pf_clean(const struct procfs *pf);
-/* Mount; it told why not. */
+/* Mount the files; an error was logged. */
 int __must_check pf_mount(const struct procfs *pf, struct fuse *fuse);
-/* pf_clean(), and the directory goes too. */
+/* pf_clean(), then remove the mount point. */
 int __must_check pf_unmount(const struct procfs *pf);
 
 /* ---- http.c ---- */
 
-/* Listen at pf->addr; it told why not. */
+/* Listen at pf->addr; an error was logged. */
 int __must_check pf_http_listen(struct procfs *pf);
 
-/* pf_http_work() - answer who connects, for ever */
+/* pf_http_work() - answer connections, for ever */
 void __noreturn pf_http_work(struct procfs *pf);
 
 /* ---- page.c ---- */
 
 /**
- * struct page - a page that is being sent, perhaps to several
- * @users: connections, and the one who gives it to the next
+ * struct page - a page that is sent to one or more connections
+ * @users: connections, and struct pages while it may hand the page out again
  */
 struct page {
 	u32		users;
@@ -159,10 +159,10 @@ struct page {
 };
 
 /**
- * struct pages - the metrics as they were last read
- * @last:  to be given again for a while; NULL: none
- * @since: in ms, when that was read
- * @bytes: of all that are still being sent
+ * struct pages - the metrics that were read last
+ * @last:  handed out again for a while; NULL: none
+ * @since: time in ms at which @last was read
+ * @bytes: size of all pages that are still being sent
  */
 struct pages {
 	struct procfs	*pf;
@@ -172,15 +172,15 @@ struct pages {
 };
 
 /**
- * pages_get() - the page of now, for one more user
+ * pages_get() - get the current page for one more connection
  * @now: in ms
  *
- * However many ask, the daemon is asked a few times a second.
+ * However many connections ask, the daemon is asked a few times a second.
  *
- * Return: 0, or what pf_ask() says.
+ * Return: 0, or an error of pf_ask().
  */
 int __must_check pages_get(struct pages *ps, u64 now, struct page **page);
-/* The page of a user that is done with it; NULL: it had none. */
+/* Put the page of a connection; NULL: the connection had none. */
 void pages_put(struct pages *ps, struct page *page);
 
 /* ---- snapshot.c ---- */

@@ -2,12 +2,12 @@
 /*
  * snapshot.c - the files copied to a directory, where nothing can be mounted
  *
- * A file is replaced whole: it is written beside its place, under a name that
- * begins with a dot, and renamed.  What the daemon does not have any more is
- * removed.  That is done only in a directory that this program made: it has a
- * file .kvmm-snapshot in it.
+ * A file is replaced whole: the text is written beside it, under a name that
+ * begins with a dot, and renamed.  A file that the daemon no longer has is
+ * removed.  This is done only in a directory that this program made, which it
+ * knows by the file .kvmm-snapshot.
  *
- * It runs with the rights of who started it and has none to give up.
+ * The program runs with the rights of its user and gives none up.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 #define MARK	".kvmm-snapshot"
 #define DEPTH	8
 
-/* One directory, here and there. */
+/* One directory of the daemon, and its copy. */
 struct copy {
 	struct procfs	*pf;
 	int		dir;
@@ -69,7 +69,7 @@ static int copy_file(const struct copy *c, const char *name)
 	int fd, err;
 
 	err = ask(c, "cat", name, &text);
-	/* One that has just gone is gone at the next turn. */
+	/* A file that has just been removed is deleted by the next copy. */
 	if (err) {
 		seq_free(&text);
 		return err == -ENOENT ? 0 : err;
@@ -108,7 +108,7 @@ static int copy_sub(const struct copy *c, const char *name)
 	return err == -ENOENT ? 0 : err;
 }
 
-/* Everything in @dir that @keep does not name; NULL: everything. */
+/* Remove all files of @dir that @keep does not list; NULL: all files. */
 static void remove_others(int dir, const char *keep)
 {
 	DIR *d = fdopendir(dup(dir));
@@ -122,7 +122,7 @@ static void remove_others(int dir, const char *keep)
 	while ((e = readdir(d))) {
 		if (e->d_name[0] == '.')
 			continue;
-		/* Lines of @keep end with a newline, one is before the first. */
+		/* @keep begins with a newline, and each line of it ends with one. */
 		snprintf(line, sizeof(line), "\n%.255s\n", e->d_name);
 		if (keep && strstr(keep, line))
 			continue;
@@ -156,7 +156,7 @@ static int copy_dir(const struct copy *c)
 	     name && !err; name = strtok_r(NULL, "\n", &save)) {
 		const size_t len = strlen(name);
 
-		/* A domain may be called `..`: its dots come escaped. */
+		/* No real name begins with a dot: a domain called `..` is escaped. */
 		if (*name == '.')
 			continue;
 		if (name[len - 1] != '/') {
@@ -187,7 +187,7 @@ static bool is_empty(int dir)
 	return empty;
 }
 
-/* Return: the directory, or -errno after a line. */
+/* Return: the directory, or -errno; the error was logged. */
 static int open_target(const char *path)
 {
 	int dir, fd;

@@ -2,19 +2,19 @@
 /*
  * trigger.c - poll() on pressure files
  *
- * What was written to an open file is set by a connection to the daemon, which
- * stays as long as the file is open (`wait` of the view socket).  One thread
- * reads them all.  When a line comes it marks the trigger as fired and has the
- * kernel ask again whoever polls; the first who is answered takes the mark, as
- * in the kernel.
+ * A trigger that is written to an open file is set by a connection to the daemon,
+ * which stays as long as the file is open (`wait` of the view socket).  One thread
+ * reads all connections.  When a line arrives, it marks the trigger as fired and
+ * makes the kernel poll the file again.  The first poll() that is answered clears
+ * the mark, as in the kernel.
  *
- * A connection that is lost is made anew, twice a second, while the file is
- * open: a kvmm that dies is soon replaced, and then the window begins again.
- * What the daemon then refuses, as for a domain that is no more, is no more:
- * the file says POLLERR, as that of a control group that was removed.
+ * A lost connection is made again, twice a second, while the file is open: a dead
+ * kvmm is soon replaced, and then the window begins again.  If the daemon refuses
+ * the trigger then, for instance because its domain was removed, the trigger ends:
+ * poll() returns POLLERR, as for a removed control group.
  *
- * Only the thread closes connections, so none that it polls becomes another.
- * How many there may be is the daemon's judgement; SLOTS only bounds a table.
+ * Only the thread closes connections, so no descriptor that it polls is reused.
+ * The daemon bounds the number of triggers; SLOTS only bounds a table.
  */
 #define FUSE_USE_VERSION 31
 #include <fuse.h>
@@ -32,24 +32,24 @@
 #include "kvmm/procfs/procfs.h"
 
 #define SLOTS		64
-#define AGAIN_MS	500	/* between tries to have a connection again */
+#define AGAIN_MS	500	/* between tries to make a lost connection again */
 
 enum slot_state {
 	SLOT_FREE,
-	SLOT_SETTING,	/* the one who writes asks the daemon */
+	SLOT_SETTING,	/* the writer of the file asks the daemon */
 	SLOT_LIVE,
-	SLOT_LOST,	/* no connection */
-	SLOT_DEAD,	/* nor will there be one */
+	SLOT_LOST,	/* the connection was lost */
+	SLOT_DEAD,	/* the daemon refused to set it again */
 	SLOT_END,	/* the file is closed: the thread frees it */
 };
 
 /**
  * struct slot - the trigger of one open file
- * @uid:   who opened it
- * @fd:    connection of a live one, else -1
- * @fired: nobody was told yet
- * @ph:    whom to tell, or NULL
- * @req:   what the daemon was asked
+ * @uid:   user of the open()
+ * @fd:    connection of a live trigger, else -1
+ * @fired: no poll() has reported it yet
+ * @ph:    handle to notify, or NULL
+ * @req:   the request that sets it
  */
 struct slot {
 	enum slot_state		state;
@@ -80,7 +80,7 @@ int pf_trigger_init(struct procfs *pf)
 
 /* ---- files ---- */
 
-/* Return: its number, PF_NO_TRIGGER: all are in use. */
+/* Return: number of the slot; PF_NO_TRIGGER: all are in use. */
 static u32 slot_take(uid_t uid, char *req)
 {
 	u32 i;
@@ -157,7 +157,7 @@ unsigned int pf_trigger_poll(u32 slot, struct fuse_pollhandle *ph)
 
 /* ---- the thread ---- */
 
-/* Tell who polls to ask again; one word is enough for all. */
+/* Make the kernel poll the file again; one call is enough for all pollers. */
 static void slot_notify(struct slot *s)
 {
 	if (!s->ph)
@@ -191,13 +191,13 @@ static void slot_free(struct slot *s)
 	*s = (struct slot){ .state = SLOT_FREE, .fd = -1 };
 }
 
-/* A connection again.  Return: whether others need not be tried now. */
+/* Make a lost connection again.  Return: true when the daemon is away. */
 static bool slot_again(struct procfs *pf, struct slot *s)
 {
 	struct seq_file text;
 	int fd = -1, err;
 
-	/* Unlocked: only this thread frees what was lost. */
+	/* No lock: only this thread frees a slot that lost its connection. */
 	seq_init(&text, 4096);
 	err = pf_ask_fd(pf, s->uid, s->req, &text, &fd);
 	seq_free(&text);
@@ -228,7 +228,7 @@ static void again_all(struct procfs *pf)
 	}
 }
 
-/* What to poll.  Return: how many; @lost: some have no connection. */
+/* Fill @fds.  Return: number of them; @lost: some slots lost their connection. */
 static u32 gather(struct pollfd *fds, u32 *of, bool *lost)
 {
 	u32 i, nr = 0;
@@ -258,7 +258,7 @@ static u64 now_ms(void)
 	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
 }
 
-/* Until the next try, which no bell puts off. */
+/* Time until the next try, in ms; the bell does not put it off. */
 static int again_wait(u64 tried)
 {
 	const u64 passed = now_ms() - tried;
