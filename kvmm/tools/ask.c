@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ask.c - what the operator's programs share: where the daemon is
+ * ask.c - find the daemon's view socket, for the operator's programs
  */
 #include <stdio.h>
 #include <sysexits.h>
@@ -11,7 +11,7 @@
 
 #include "kvmm/tools/ask.h"
 
-/* The view socket of a tenant, from that of the daemon. */
+/* Turn the path of the daemon's view socket into that of a tenant's. */
 static int tenant_path(const char *tenant, char *path)
 {
 	char all[KV_VIEW_PATH_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ask.h - what the operator's programs share: where the daemon is
+ * ask.h - interface of ask.c for the operator's programs
  */
 #ifndef KVMM_TOOLS_ASK_H
 #define KVMM_TOOLS_ASK_H
@@ -8,10 +8,10 @@
 #include <kvmm/view.h>
 
 /**
- * tool_view_path() - the view socket that the options name
- * @socket: of --socket, or NULL
- * @tenant: of --tenant, or NULL
- * @path:   takes it
+ * tool_view_path() - path of the view socket, from the options
+ * @socket: value of --socket, or NULL
+ * @tenant: value of --tenant, or NULL
+ * @path:   takes the path
  *
  * Return: 0, or an exit code after one line on stderr.
  */

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvctl.c - the operator's hand
+ * kvctl.c - the operator's command line
  *
- * Asks the daemon over its view socket and prints what it answers.  It knows
- * no file and no figure: the text is made by the daemon, so an old kvctl
- * reads a new daemon.  Nothing is printed of an answer that did not arrive
- * whole.  What changes something goes over the admin socket, see kvctl_swap.c.
+ * kvctl asks the daemon over its view socket and prints the answer.  It has no
+ * list of files or figures: the daemon makes the text, so an old kvctl reads a new
+ * daemon.  An answer that did not arrive whole is not printed.  Requests that
+ * change something go over the admin socket, see kvctl_swap.c.
  *
- * Commands stand in one table, options in another; help is made from both.
- * Failures are one line on stderr that names the thing and the remedy, and an
- * exit code of sysexits.h that tells scripts apart what happened.
+ * Commands stand in one table, options in another; help is made from both.  A
+ * failure is one line on stderr that names the object and the remedy, and an exit
+ * code of sysexits.h by which scripts tell failures apart.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 #include "kvmm/tools/kvctl.h"
 
 #define REQ_MAX		4096
-#define GUESS_MS	1000	/* longest look for what was meant */
+#define GUESS_MS	1000	/* longest wait when a misspelled command may be a path */
 
 #define KVCTL_COMMANDS(x)						\
 	x(status, "", 0, 0, "the daemon, its memory and its clients, at a glance") \
@@ -136,7 +136,7 @@ int kvctl_report(const struct kvctl *k, int err)
 	}
 }
 
-/* kvctl_print_text() - the last answer, below its title; an exit code */
+/* kvctl_print_text() - print the last answer, below its title; an exit code */
 int kvctl_print_text(struct kvctl *k)
 {
 	if (k->title)
@@ -150,10 +150,10 @@ int kvctl_print_text(struct kvctl *k)
 }
 
 /**
- * kvctl_read() - one request to the view socket
+ * kvctl_read() - send one request to the view socket
  *
- * Return: an exit code; after success @k->text is the whole answer, else why
- * not has been told.
+ * Return: an exit code; after success @k->text is the whole answer, else the error
+ * was printed.
  */
 int kvctl_read(struct kvctl *k, const char *verb, const char *arg)
 {
@@ -180,7 +180,7 @@ int kvctl_read(struct kvctl *k, const char *verb, const char *arg)
 	return EXIT_FAILURE;
 }
 
-/* One file or answer: printed, or with --json put into @all. */
+/* Ask for one file or list, and print it or, with --json, add it to @all. */
 static int ask(struct kvctl *k, const char *verb, const char *arg, json_t *all)
 {
 	int err = kvctl_read(k, verb, arg);
@@ -197,7 +197,7 @@ static int ask(struct kvctl *k, const char *verb, const char *arg, json_t *all)
 	return EXIT_SUCCESS;
 }
 
-/* All paths are asked for, as cat does; the first failure is the code. */
+/* Read all paths, as cat does; the exit code is that of the first failure. */
 static int cmd_cat(struct kvctl *k, char **argv)
 {
 	json_t *all = k->opts.json ? json_array() : NULL;
@@ -217,7 +217,7 @@ static int cmd_cat(struct kvctl *k, char **argv)
 		if (err == EX_UNAVAILABLE || err == EX_IOERR)
 			break;
 	}
-	/* Those that were read, as without --json; nothing if none was. */
+	/* Print the files that were read, as without --json; nothing if there are none. */
 	err = json_array_size(all) ? kvctl_print_json(all) : EXIT_SUCCESS;
 	return ret ? ret : err;
 }
@@ -311,8 +311,8 @@ static int cmd_help(struct kvctl *k, char **argv)
 }
 
 /*
- * The command that was left out, if @name is a path: the daemon knows.  When
- * it does not answer, a slash tells a path from a misspelled command.
+ * Was the command left out?  If @name is a path, return its verb; the daemon knows
+ * paths.  If it does not answer, a name with a slash counts as a path.
  */
 static const char *verb_of_path(struct kvctl *k, const char *name)
 {

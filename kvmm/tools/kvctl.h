@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvctl.h - what the files of kvctl share
+ * kvctl.h - interfaces of the files of kvctl
  */
 #ifndef KVMM_TOOLS_KVCTL_H
 #define KVMM_TOOLS_KVCTL_H
@@ -39,10 +39,10 @@ struct kvctl_opts {
 
 /**
  * struct kvctl - one run
- * @opts: from the command line
- * @path: of the view socket
+ * @opts: options of the command line
+ * @path: path of the view socket
  * @text: the last answer
- * @title: printed before an answer, NULL: nothing
+ * @title: title to print before an answer; NULL: none
  * @begun: an answer was printed
  */
 struct kvctl {
@@ -56,10 +56,10 @@ struct kvctl {
 /* kvctl.c */
 int kvctl_read(struct kvctl *k, const char *verb, const char *arg);
 int kvctl_print_text(struct kvctl *k);
-/* One line for a connection that failed; returns the exit code. */
+/* Print one line for a connection that failed.  Return: exit code. */
 int kvctl_report(const struct kvctl *k, int err);
 
-/* kvctl_wait.c: @argv is nothing, or a path and a trigger.  Return: exit code. */
+/* kvctl_wait.c: @argv is empty, or a path and a trigger.  Return: exit code. */
 int cmd_wait(struct kvctl *k, char **argv);
 
 /* kvctl_json.c */
@@ -67,7 +67,7 @@ json_t *kvctl_json_string(const char *s, size_t len);
 json_t *kvctl_json(const char *path, const struct seq_file *m);
 int kvctl_print_json(json_t *v);
 
-/* kvctl_show.c: what is read.  Return: exit code. */
+/* kvctl_show.c: commands that read.  Return: exit code. */
 int cmd_status(struct kvctl *k, char **argv);
 int cmd_clients(struct kvctl *k, char **argv);
 int cmd_domains(struct kvctl *k, char **argv);
@@ -75,21 +75,21 @@ int cmd_limits(struct kvctl *k, char **argv);
 int cmd_tunables(struct kvctl *k, char **argv);
 int cmd_explain(struct kvctl *k, char **argv);
 
-/* kvctl_act.c: what is done.  Return: exit code. */
+/* kvctl_act.c: commands that act.  Return: exit code. */
 int cmd_evict(struct kvctl *k, char **argv);
 int cmd_pin(struct kvctl *k, char **argv);
 int cmd_unpin(struct kvctl *k, char **argv);
 int cmd_drain(struct kvctl *k, char **argv);
 int cmd_log_level(struct kvctl *k, char **argv);
 
-/* kvctl_swap.c: commands; @argv is the path, or the domain.  Return: exit code. */
+/* kvctl_swap.c: @argv is the path of the area, or the domain.  Return: exit code. */
 int cmd_swapon(struct kvctl *k, char **argv);
 int cmd_swapoff(struct kvctl *k, char **argv);
 int cmd_drop_caches(struct kvctl *k, char **argv);
 int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 		    bool *refused);
 
-/* kvctl_upgrade.c: @argv is the program, or nothing.  Return: exit code. */
+/* kvctl_upgrade.c: @argv is the program, or empty.  Return: exit code. */
 int cmd_upgrade(struct kvctl *k, char **argv);
 
 /* kvctl_set.c: @argv is a path and a value.  Return: exit code. */

@@ -11,7 +11,7 @@
 
 #include "kvmm/tools/kvctl.h"
 
-/* `VERB NUMBER WHAT`, asked for. */
+/* Send the request `VERB NUMBER WHAT`. */
 static int act(const struct kvctl *k, const char *verb, u64 number,
 	       const char *what)
 {
@@ -26,7 +26,7 @@ static int act(const struct kvctl *k, const char *verb, u64 number,
 	return EX_USAGE;
 }
 
-/* The size that may follow a domain; 0: none did. */
+/* Parse the size that may follow a domain; 0: there is none. */
 static int size_of(const char *s, u64 *bytes)
 {
 	*bytes = 0;

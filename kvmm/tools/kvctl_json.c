@@ -2,12 +2,12 @@
 /*
  * kvctl_json.c - the daemon's text as JSON
  *
- * Which form a file has is said by one list of patterns below; a file that is
- * not in it, of a newer daemon too, is one string.  Figures become numbers, a
- * dash null, all else strings as they are shown: names that clients chose are
- * escaped in the text, so that what is a string here is the word to use in a
- * path, and printable ASCII.  Bytes that are not, which only a program that
- * is no kvmm could send, are written as that text writes them.
+ * The list of patterns below has the form of each file.  A file that matches none,
+ * such as a new one of a newer daemon, is one string.  Figures become numbers, a
+ * dash null, other words strings as they are shown.  The text has names that
+ * clients chose in escaped form, so a string here is printable ASCII, and the word
+ * to use in a path.  Bytes that are not UTF-8, which no kvmm sends, are escaped in
+ * the same way.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -24,13 +24,13 @@
 enum form {
 	FORM_TEXT,	/* a string */
 	FORM_VALUE,	/* one word */
-	FORM_KEYS,	/* Key: value, with a unit perhaps */
+	FORM_KEYS,	/* Key: value, and perhaps a unit */
 	FORM_PAIRS,	/* key value */
 	FORM_TABLE,	/* a line of names, then rows */
 	FORM_PRESSURE,	/* some avg10=0.00 ..., full ... */
 };
 
-/* In a pattern * stands for one component. */
+/* In a pattern, * stands for one component. */
 static const struct {
 	const char	*path;
 	enum form	form;
@@ -80,7 +80,7 @@ static enum form form_of(const char *path)
 	return FORM_TEXT;
 }
 
-/* A string of @len bytes of anything. */
+/* Make a string of any @len bytes. */
 json_t *kvctl_json_string(const char *s, size_t len)
 {
 	json_t *v = json_stringn(s, len);
@@ -103,7 +103,7 @@ json_t *kvctl_json_string(const char *s, size_t len)
 	return v;
 }
 
-/* One word: a number where it is one, as JSON knows them. */
+/* Make a number of a word that JSON accepts as one, else a string. */
 static json_t *json_word(const char *s, size_t len)
 {
 	char buf[40], *end;
@@ -117,7 +117,7 @@ static json_t *json_word(const char *s, size_t len)
 		buf[len] = '\0';
 		errno = 0;
 		number = strtoll(buf, &end, 10);
-		/* Not an epoch in hexadecimal that begins with digits. */
+		/* Whole words only: an epoch in hexadecimal may begin with digits. */
 		if (!*end && !errno)
 			return json_integer(number);
 		if (buf[strspn(buf, "-0123456789.")] == '\0') {
@@ -129,7 +129,7 @@ static json_t *json_word(const char *s, size_t len)
 	return kvctl_json_string(s, len);
 }
 
-/* Words that are names, or might be taken for numbers, and are not. */
+/* Keys whose words stay strings, even if a word looks like a number. */
 static bool is_name(const char *key, size_t len)
 {
 	static const char * const names[] = {
@@ -145,7 +145,7 @@ static bool is_name(const char *key, size_t len)
 	return false;
 }
 
-/* What stands at a key or in a column: of one kind always, or null. */
+/* The value at a key or in a column: always of the same type, or null. */
 static json_t *json_at(const char *key, size_t klen, const char *s, size_t len)
 {
 	if (!is_name(key, klen) ||
@@ -154,7 +154,7 @@ static json_t *json_at(const char *key, size_t klen, const char *s, size_t len)
 	return kvctl_json_string(s, len);
 }
 
-/* The next line of @p, its newline cut off.  Return: false behind the last. */
+/* Find the next line of @p, without its newline.  Return: false behind the last. */
 static bool next_line(const char **p, const char **line, size_t *len)
 {
 	if (!**p)
@@ -165,7 +165,7 @@ static bool next_line(const char **p, const char **line, size_t *len)
 	return true;
 }
 
-/* Words of a line, which blanks and tabs part.  Return: how many. */
+/* Split a line at blanks and tabs.  Return: number of words. */
 static u32 split(const char *line, size_t len, const char **word, size_t *wlen)
 {
 	const char *end = line + len;
@@ -193,7 +193,7 @@ static void set_named(json_t *o, const char *name, size_t len, json_t *v)
 	json_object_set_new(o, key, v);
 }
 
-/* `Name:<tab>value`, and of what has a unit `Name:  12 kB` as Name_kb. */
+/* Parse `Name:<tab>value`; a value with a unit, as in `Name:  12 kB`, is Name_kb. */
 static json_t *json_keys(const char *p)
 {
 	json_t *o = json_object();
@@ -232,7 +232,7 @@ static json_t *json_pairs(const char *p)
 	return o;
 }
 
-/* `some avg10=0.00 ... total=0` */
+/* Parse `some avg10=0.00 ... total=0`. */
 static json_t *json_pressure(const char *p)
 {
 	const char *line, *word[ROW_WORDS], *eq;
@@ -258,7 +258,7 @@ static json_t *json_pressure(const char *p)
 	return o;
 }
 
-/* Rows as objects; what a long table says of its instant is left out. */
+/* Make an object of each row; lines with # (`# begin`, `# end`) are left out. */
 static json_t *json_table(const char *p)
 {
 	const char *line, *head[ROW_WORDS], *word[ROW_WORDS];
@@ -284,11 +284,11 @@ static json_t *json_table(const char *p)
 }
 
 /**
- * kvctl_json() - what a file says
- * @path: which
+ * kvctl_json() - convert the text of a file
+ * @path: path of the file
  * @m:    its text
  *
- * Return: to be given up with json_decref().
+ * Return: the value; the caller must call json_decref().
  */
 json_t *kvctl_json(const char *path, const struct seq_file *m)
 {
@@ -310,7 +310,7 @@ json_t *kvctl_json(const char *path, const struct seq_file *m)
 	}
 }
 
-/* kvctl_print_json() - print and give up @v; an exit code */
+/* kvctl_print_json() - print and release @v; an exit code */
 int kvctl_print_json(json_t *v)
 {
 	int err = v ? json_dumpf(v, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY |

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvctl_set.c - change what can be changed while the daemon runs
+ * kvctl_set.c - change values while the daemon runs
  *
- * What is set is named as the file that shows it: domain/NAME/memory.min,
- * pool/gpu0/size, sys/vm/swappiness, events/grant/enable.  Sizes may have a
- * unit; `max` lifts a limit.
+ * A value has the name of the file that shows it: domain/NAME/memory.min,
+ * pool/gpu0/size, sys/vm/swappiness, events/grant/enable.  Sizes may have a unit;
+ * `max` lifts a limit.
  */
 #include <string.h>
 #include <sysexits.h>

@@ -2,10 +2,10 @@
 /*
  * kvctl_show.c - status, clients, domains, limits, tunables, explain
  *
- * Made of the daemon's files, of which each is one instant: what a column or a
- * line is called there is all that is known here, and what is missing, at a
- * tenant's socket or of an older daemon, is left out.  With --json the same
- * figures go out as they are, in bytes or kB as their names say.
+ * These commands read the daemon's files, each of which is of one instant.  Columns
+ * and lines are found by their names there.  A figure that is missing, at a
+ * tenant's socket or in an older daemon, is left out.  With --json the figures are
+ * printed as they are, in bytes or kB as their names say.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@
 
 #include "kvmm/tools/kvctl.h"
 
-/* How a figure is shown. */
+/* Unit of a figure. */
 enum unit { UNIT_WORD, UNIT_KB, UNIT_BYTES };
 
 /**
- * struct column - one of a table for people
- * @key:  in the row
- * @head: above it
+ * struct column - one column of a table for people
+ * @key:  name of the column in the file
+ * @head: heading
  */
 struct column {
 	const char	*key;
@@ -60,7 +60,7 @@ static const struct column tunable_columns[] = {
 	{ "mode", "MODE", 5, UNIT_WORD },
 };
 
-/* "1.5G"; a limit that is none stays `max`. */
+/* Format "1.5G"; `max` stays. */
 static void format_value(const json_t *v, enum unit unit, char *buf, size_t len)
 {
 	static const char units[] = "KMGT";
@@ -105,7 +105,7 @@ static int print_table(const json_t *rows, const struct column *col, u32 nr)
 	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
 }
 
-/* A file as a value; NULL, with @ret set, when it was not had. */
+/* Load a file as a value; NULL, with @ret set, when it cannot be read. */
 static json_t *load(struct kvctl *k, const char *path, int *ret)
 {
 	json_t *v;
@@ -147,7 +147,7 @@ int cmd_domains(struct kvctl *k, char **argv)
 			  ARRAY_SIZE(domain_columns));
 }
 
-/* Of each domain what the table of limits has; figures as they were. */
+/* Print the limits of each domain; with --json the figures stay as they are. */
 int cmd_limits(struct kvctl *k, char **argv)
 {
 	json_t *rows, *row, *out;
@@ -220,7 +220,7 @@ int cmd_tunables(struct kvctl *k, char **argv)
 
 /* ---- status ---- */
 
-/* What status prints of each file: that its name has a part here, and as what. */
+/* Lines of status: file, key, label and unit. */
 static const struct {
 	const char	*file;
 	const char	*key;
@@ -247,7 +247,7 @@ static const struct {
 	{ "vmstat", "nr_seqs_waiting", "waiting", UNIT_WORD },
 };
 
-/* At a tenant's socket there is the first alone. */
+/* A tenant's socket has the first file alone. */
 static const char * const status_files[] = {
 	"status", "meminfo", "vmstat", "pressure/memory",
 };
@@ -300,7 +300,7 @@ int cmd_status(struct kvctl *k, char **argv)
 
 /* ---- explain ---- */
 
-/* One sequence; printed, or put into @all. */
+/* Explain one sequence: print it, or put it into @all. */
 static int explain_one(struct kvctl *k, json_t *all, const char *client,
 		       u64 seq, bool title)
 {
@@ -320,7 +320,7 @@ static int explain_one(struct kvctl *k, json_t *all, const char *client,
 	return kvctl_print_text(k);
 }
 
-/* Is there anything to be told of it? */
+/* Does the sequence wait, or did it ever lose its memory? */
 static bool worth_telling(const json_t *row)
 {
 	const char *state = json_string_value(json_object_get(row, "state"));
@@ -329,7 +329,7 @@ static bool worth_telling(const json_t *row)
 	       json_integer_value(json_object_get(row, "preempted"));
 }
 
-/* All of a client that wait, or lost memory once. */
+/* Explain all sequences of a client that wait, or lost their memory once. */
 static int explain_client(struct kvctl *k, json_t *all, const char *client)
 {
 	json_t *rows, *row;
@@ -346,7 +346,7 @@ static int explain_client(struct kvctl *k, json_t *all, const char *client)
 			continue;
 		ret = explain_one(k, all, client, (u64)json_integer_value(
 				  json_object_get(row, "seq")), true);
-		/* One that was closed meanwhile is no failure. */
+		/* A sequence that was closed meanwhile is no failure. */
 		if (ret == EXIT_FAILURE)
 			ret = EXIT_SUCCESS;
 		if (ret)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvctl_swap.c - what the daemon is asked to change: swap areas, the cache
+ * kvctl_swap.c - swapon, swapoff, drop_caches
  *
- * The file is opened here, with the rights of whoever asks, and its
- * descriptor goes to the daemon: the daemon needs no right to the path, and a
- * link that is changed later changes nothing.  A file that was made here is
- * removed again when the daemon does not take it.
+ * kvctl opens the file with the rights of its user and sends the descriptor to the
+ * daemon.  So the daemon needs no right to the path, and a link that is changed
+ * later has no effect.  If kvctl made the file and the daemon refuses it, kvctl
+ * removes it again.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 
 static void show_progress(const char *text)
 {
-	/* For a person who waits; a script gets the answer alone. */
+	/* For a person at a terminal; a script gets the answer alone. */
 	if (isatty(STDERR_FILENO))
 		pr_info("%s", text);
 }
@@ -55,7 +55,7 @@ static int admin_failed(const struct kv_admin *a, int err)
 	}
 }
 
-/* @refused: takes whether it is sure that the daemon did nothing */
+/* @refused: takes whether the daemon certainly did nothing */
 int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 		     bool *refused)
 {
@@ -70,7 +70,7 @@ int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 	a.path = path;
 	a.fd = fd;
 	a.progress = show_progress;
-	/* The daemon says something every second; leave it some more. */
+	/* The daemon sends progress every second; allow for some delay. */
 	a.timeout_ms = (k->opts.timeout + 5) * 1000;
 	err = kv_admin_ask(&a, req);
 	*refused = err ? err != -ETIMEDOUT && err != -ECONNABORTED : a.status;
@@ -88,9 +88,9 @@ int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 }
 
 /*
- * A block device exclusively: the descriptor keeps others away as long as the
- * daemon has it.  Where others have it now it is opened for reading alone, and
- * the daemon says who they are.
+ * Open a block device exclusively: the descriptor keeps other programs away as long
+ * as the daemon has it.  If another program uses the device, it is opened for
+ * reading only, and the daemon's answer names that program.
  */
 static int file_open(const char *path)
 {
@@ -100,14 +100,14 @@ static int file_open(const char *path)
 
 	if (stat(path, &st) || !S_ISBLK(st.st_mode))
 		return open(path, O_RDWR | flags);
-	/* Without O_CREAT it means this, and of devices alone. */
+	/* O_EXCL without O_CREAT means exclusive use, of a block device only. */
 	fd = open(path, O_RDWR | O_EXCL | flags);
 	if (fd < 0 && errno == EBUSY)
 		fd = open(path, O_RDONLY | flags);
 	return fd;
 }
 
-/* Open or make the file.  Return: descriptor, or -errno after a line. */
+/* Open or make the file.  Return: descriptor, or -errno; the error was printed. */
 static int area_open(const struct kvctl *k, const char *path, bool *made)
 {
 	int fd;
@@ -135,7 +135,7 @@ static int area_open(const struct kvctl *k, const char *path, bool *made)
 	return fd;
 }
 
-/* What was opened: is it worth asking the daemon? */
+/* Check the opened file before the daemon is asked. */
 static int area_judge(const struct kvctl *k, const char *path, int fd)
 {
 	struct stat st;
@@ -160,8 +160,8 @@ static int area_judge(const struct kvctl *k, const char *path, int fd)
 }
 
 /*
- * The absolute name, for the daemon's files and log.  Of a file that was
- * removed the directory is still there, as a rule.
+ * Make the absolute path, for the daemon's files and log.  If the file was removed,
+ * its directory usually exists still.
  */
 static int full_path(const char *path, char *full, size_t len)
 {
@@ -220,7 +220,7 @@ int cmd_swapoff(struct kvctl *k, char **argv)
 	ret = full_path(argv[0], full, sizeof(full));
 	if (ret)
 		return ret;
-	/* A file that was removed is known by its name alone. */
+	/* A removed file is known by its name alone. */
 	if (!stat(argv[0], &st)) {
 		dev = S_ISBLK(st.st_mode) ? st.st_rdev : st.st_dev;
 		ino = S_ISBLK(st.st_mode) ? 0 : st.st_ino;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvctl_upgrade.c - another program takes over the daemon's place
+ * kvctl_upgrade.c - replace the daemon by another program
  *
- * The program is opened here and its descriptor goes to the daemon, which asks
- * kvmm-hold whether it will do.  After the answer the daemon ends; what is
- * waited for is that another process answers on the view socket.
+ * kvctl opens the program and sends its descriptor to the daemon, which asks
+ * kvmm-hold whether the program is acceptable.  After the answer the daemon ends;
+ * kvctl waits until another process answers on the view socket.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static u64 now_us(void)
 	return (u64)ts.tv_sec * 1000000 + (u64)ts.tv_nsec / 1000;
 }
 
-/* The kvmm beside this program, or where make install puts it for one in bin. */
+/* The kvmm beside this program, or in sbin if make install put this one in bin. */
 static int path_beside(char *path, size_t len)
 {
 	ssize_t n = readlink("/proc/self/exe", path, len - 1);
@@ -44,7 +44,7 @@ static int path_beside(char *path, size_t len)
 	return 0;
 }
 
-/* Value of @key in the file status, as it answers now; "": it does not. */
+/* Read @key from the file status; "": the daemon does not answer. */
 static void status_value(struct kvctl *k, u64 until, const char *key,
 			 char *value, size_t len)
 {
@@ -65,7 +65,7 @@ static void status_value(struct kvctl *k, u64 until, const char *key,
 	snprintf(value, len, "%.*s", n, at);
 }
 
-/* Until another process answers.  Return: exit code. */
+/* Wait until another process answers.  Return: exit code. */
 static int await_next(struct kvctl *k, const char *old)
 {
 	const struct timespec look = { .tv_nsec = LOOK_NS };
@@ -98,7 +98,7 @@ int cmd_upgrade(struct kvctl *k, char **argv)
 
 	if (!path && !path_beside(beside, sizeof(beside)))
 		path = beside;
-	/* Also of what is no file: kvmm-hold says so. */
+	/* A path that is no regular file is opened too: kvmm-hold refuses it. */
 	fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 	full = fd < 0 ? NULL : realpath(path, NULL);
 	if (!full) {

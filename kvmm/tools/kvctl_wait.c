@@ -2,9 +2,9 @@
 /*
  * kvctl_wait.c - wait for the daemon, or for pressure
  *
- * The second is poll() of a pressure file for places without a mount: the
- * trigger is set over the view socket, and the daemon writes a line to that
- * connection when it fires.
+ * Waiting for pressure is poll() of a pressure file, for places without a mount:
+ * the trigger is set over the view socket, and the daemon writes a line to that
+ * connection when the trigger fires.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop.c - what the daemon is doing, live
+ * kvtop.c - the daemon's figures, live
  *
- * The model: a poller asks for files over the view socket and makes samples of
- * their text (kvtop_sample.c, kvtop_text.c); views make rows of a sample, and of
- * two of them rates (kvtop_view.c); rows, bars and the map are drawn into a
- * frame of plain characters (kvtop_draw.c, kvtop_map.c, kvtop_frame.c); a
- * terminal shows it (kvtop_screen.c), or it is printed (kvtop_batch.c).  Keys
- * change what is drawn and nothing else (kvtop_keys.c).
+ * A poller asks for files over the view socket and parses their text into samples
+ * (kvtop_sample.c, kvtop_text.c).  Views make rows of a sample, and rates of two
+ * samples (kvtop_view.c).  Rows, bars and the map are drawn into a frame of plain
+ * characters (kvtop_draw.c, kvtop_map.c, kvtop_frame.c).  A terminal shows the
+ * frame (kvtop_screen.c), or it is printed (kvtop_batch.c).  Keys change only the
+ * drawing (kvtop_keys.c).
  *
- * Invariants: nothing is known but by the text of files, so a kvtop meets
- * older and newer daemons; what is asked is bounded by the view in front, one
- * connection at a time; a daemon that is away or stopped holds up no key; what
- * changes something goes over the admin socket, as with kvctl set.
+ * Invariants: all facts come from the text of files, so kvtop works with older and
+ * newer daemons.  The view in front bounds the requests, and there is one
+ * connection at a time.  A daemon that is away or stopped delays no key.  Requests
+ * that change something go over the admin socket, as with kvctl set.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static const struct kv_program program = {
 	.more		= print_more,
 };
 
-/* -b and -n, which every top knows. */
+/* Turn -b and -n, which other tops have, into long options. */
 static void long_names(int argc, char **argv)
 {
 	int i;
@@ -97,7 +97,7 @@ static void long_names(int argc, char **argv)
 	}
 }
 
-/* What the parser of options cannot judge.  Return: false after a line. */
+/* Check values that the parser of options cannot check.  Return: false after a line. */
 static bool judge(const struct kvtop_opts *o)
 {
 	char *end;
@@ -115,7 +115,7 @@ static bool judge(const struct kvtop_opts *o)
 	return true;
 }
 
-/* The column of --sort, by which the first view is sorted. */
+/* Sort the first view by the column of --sort. */
 static bool sort_column(struct ui *ui, const char *title)
 {
 	const struct kvtop_col *c;

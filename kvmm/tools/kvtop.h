@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtop.h - what the files of kvtop share
+ * kvtop.h - interfaces of the files of kvtop
  *
- * A sample is the text of some files, parsed; two of them give rates.  Views
- * make rows of a sample, a frame takes what is to be seen, and whoever has a
- * frame shows it: a terminal (kvtop_screen.c) or a log (kvtop_batch.c).
+ * A sample is the text of some files, parsed; two samples give rates.  Views make
+ * rows of a sample.  Rows are drawn into a frame, which is shown on a terminal
+ * (kvtop_screen.c) or printed to a log (kvtop_batch.c).
  */
 #ifndef KVMM_TOOLS_KVTOP_H
 #define KVMM_TOOLS_KVTOP_H
@@ -48,8 +48,8 @@ struct kvtop_opts {
 
 /**
  * struct ktable - a file that is a table: a header line, then records
- * @text: a copy, cut into words; @cell point into it
- * @cell: @nr_rows + 1 times @nr_cols; the first row is the header
+ * @text: a copy of the file, cut into words; @cell points into it
+ * @cell: @nr_rows + 1 times @nr_cols words; the first row is the header
  */
 struct ktable {
 	char		*text;
@@ -58,29 +58,29 @@ struct ktable {
 	u32		nr_rows;
 };
 
-/* Lines with # are skipped; what a short line lacks is "". 0 or -ENOMEM */
+/* Skips lines with #; missing words of a short line are "".  0 or -ENOMEM */
 int __must_check ktable_parse(struct ktable *t, const char *text);
 void ktable_free(struct ktable *t);
-/* Value of a column, NULL: no such column. @row from 0 */
+/* Value of a column; NULL: there is no such column. @row counts from 0 */
 const char *ktable_get(const struct ktable *t, u32 row, const char *column);
-/* The same as a number; false: no column, or no number, as in `max` */
+/* The same as a number; false: no column, or no number but a word like `max` */
 bool ktable_num(const struct ktable *t, u32 row, const char *column, u64 *v);
-/* `Key:   12 kB`, `Key:\ttext` or `name 12`; NULL: it is not there */
+/* Value in `Key:   12 kB`, `Key:\ttext` or `name 12`; NULL: there is no such key */
 const char *keyed_get(const char *text, const char *key);
 bool keyed_num(const char *text, const char *key, u64 *v);
 /* avg10 of a line `some avg10=1.23 ...`, or a negative number */
 double pressure_avg10(const char *text, const char *kind);
 
-/* At most 5 columns: 1023K, 9.99M, 80.0G; of kB */
+/* Format kB in at most 5 columns: 1023K, 9.99M, 80.0G */
 char *format_kb(double kb, char *buf, size_t len);
-/* At most 5 columns: 99999, 123k, 1.2M; decimal */
+/* Format a decimal number in at most 5 columns: 99999, 123k, 1.2M */
 char *format_count(double n, char *buf, size_t len);
-/* As before, with one place behind the point below 100 */
+/* As format_count(), with one digit behind the point below 100 */
 char *format_rate(double n, char *buf, size_t len);
 
-/* ---- kvtop_sample.c: one look at the daemon ---- */
+/* ---- kvtop_sample.c: sampling the daemon ---- */
 
-/* Name, path, is it a table; seqs: of a client. */
+/* Name, path, whether it is a table; the path of seqs takes a client's id. */
 #define KVTOP_FILES(x)							\
 	x(status,	"status",		false)			\
 	x(meminfo,	"meminfo",		false)			\
@@ -100,23 +100,23 @@ enum kvtop_file {
 	NR_FILES
 };
 
-/* What a look without a view of its own needs. */
+/* Files of each sample, beside those of the view. */
 #define FILES_ALWAYS	(BIT(FILE_status) | BIT(FILE_meminfo) | BIT(FILE_vmstat) | \
 			 BIT(FILE_pressure) | BIT(FILE_domains) | BIT(FILE_clients))
-/* What a tenant has of these, and what only a tenant is shown. */
+/* Files that a tenant sees; FILE_tenants is for a tenant's header. */
 #define FILES_TENANT	(BIT(FILE_status) | BIT(FILE_tenants) | BIT(FILE_domains) | \
 			 BIT(FILE_clients) | BIT(FILE_extents) | BIT(FILE_seqs))
 
 /**
- * struct sample - what the files said
- * @err:     of the connection, negative: nothing else is valid
- * @why:     in words
+ * struct sample - text of the files at one time
+ * @err:     error of the connection, negative: no other member is valid
+ * @why:     the error in words
  * @when:    CLOCK_MONOTONIC, ns, when the counters were read
- * @took:    ns that all of it took
+ * @took:    ns that taking the sample took
  * @tenant:  the socket is a tenant's
- * @client:  whose @text[FILE_seqs] is
- * @asked:   BIT(FILE_*) of those that were asked for
- * @missing: of these, those that the daemon refused
+ * @client:  client of @text[FILE_seqs]
+ * @asked:   BIT(FILE_*) of the files that were asked for
+ * @missing: those of them that the daemon refused
  * @text, @table: by FILE_*; "" and empty: not asked for
  */
 struct sample {
@@ -137,10 +137,10 @@ void sample_free(struct sample *s);
 /* Ask for BIT(FILE_*) in @files; failures are in @s */
 void sample_take(struct sample *s, const char *path, u32 timeout_ms, u32 files,
 		 u32 client);
-/* Growth of a counter of vmstat a second; negative: not known */
+/* Growth per second of a counter of vmstat; negative: not known */
 double sample_rate(const struct sample *now, const struct sample *old,
 		   const char *key);
-/* Seconds between two samples of one daemon, or 0 */
+/* Seconds between two samples of the same start of a daemon, or 0 */
 double sample_seconds(const struct sample *now, const struct sample *old);
 u64 kvtop_now_ns(void);
 
@@ -154,15 +154,15 @@ enum kvtop_view {
 	VIEW_areas,
 	VIEW_vmstat,
 	NR_VIEWS,
-	VIEW_all = NR_VIEWS,	/* of --view */
+	VIEW_all = NR_VIEWS,	/* for --view */
 };
 
 enum col_kind {
-	COL_text,		/* to the left, takes what room there is */
-	COL_word,		/* to the left, fixed width */
-	COL_num,		/* as it is printed by the daemon */
+	COL_text,		/* left-aligned, takes the room that is left */
+	COL_word,		/* left-aligned, fixed width */
+	COL_num,		/* as the daemon prints it */
 	COL_count,
-	COL_kb,			/* of kB, or max */
+	COL_kb,			/* kB, or max */
 	COL_percent,
 	COL_rate,
 };
@@ -170,9 +170,9 @@ enum col_kind {
 /**
  * struct kvtop_col - a column of a view
  * @title: in capitals
- * @src:   column of the file; with * before it, of kvtop's own making
- * @width: least for COL_text
- * @shed:  order in which they go when there is no room, 0: never
+ * @src:   column of the file; with * before it, a column that kvtop computes
+ * @width: columns; of COL_text the least
+ * @shed:  order in which columns are left out when there is no room; 0: never
  */
 struct kvtop_col {
 	const char	*title;
@@ -186,12 +186,12 @@ struct kvtop_col {
 #define ROW_COLS	14
 
 struct kvtop_cell {
-	double	num;		/* what it is sorted by */
+	double	num;		/* sort key of the row */
 	char	text[64];
 };
 
 struct kvtop_row {
-	u64			key;	/* the same thing has the same */
+	u64			key;	/* id of the record: equal in later samples */
 	u32			order;
 	struct kvtop_cell	cell[ROW_COLS];
 };
@@ -204,7 +204,7 @@ struct kvtop_rows {
 const char *view_title(enum kvtop_view view);
 const struct kvtop_col *view_cols(enum kvtop_view view, u32 *nr);
 u32 view_files(enum kvtop_view view);
-/* Of what is in @now; @old: for rates, may be NULL.  0 or -ENOMEM */
+/* Make rows of @now; @old gives rates and may be NULL.  0 or -ENOMEM */
 int __must_check rows_make(struct kvtop_rows *r, enum kvtop_view view,
 			   const struct sample *now, const struct sample *old);
 void rows_free(struct kvtop_rows *r);
@@ -212,14 +212,14 @@ void rows_filter(struct kvtop_rows *r, u32 nr_cols, const char *filter);
 void rows_sort(struct kvtop_rows *r, const struct kvtop_col *col, u32 i,
 	       bool reverse);
 
-/* ---- kvtop_frame.c: what is to be seen ---- */
+/* ---- kvtop_frame.c: a picture of characters ---- */
 
 enum frame_attr {
 	AT_NORMAL, AT_TITLE, AT_HEAD, AT_SORT, AT_MARK, AT_GOOD, AT_WARN,
 	AT_BAD, AT_DIM, AT_USED, AT_CACHE, NR_ATTRS
 };
 
-/* ASCII and AT_*, a byte a cell. */
+/* ASCII characters and AT_*, one byte a cell. */
 struct frame {
 	int	rows;
 	int	cols;
@@ -229,16 +229,16 @@ struct frame {
 
 int __must_check frame_init(struct frame *f, int rows, int cols);
 void frame_free(struct frame *f);
-/* Cut at the edge.  Return: the column behind it */
+/* Text is cut at the edge.  Return: the column behind the text */
 int frame_puts(struct frame *f, int row, int col, u8 at, const char *s);
 int frame_printf(struct frame *f, int row, int col, u8 at, const char *fmt, ...)
 	__printf(5, 6);
-/* From @col to @end with @c */
+/* Fill the columns from @col to before @end with @c */
 void frame_fill(struct frame *f, int row, int col, int end, u8 at, char c);
 
 /* ---- kvtop_draw.c, kvtop_map.c ---- */
 
-/* What an extent is; the first that holds for one of its blocks. */
+/* Symbols of an extent; the first that one of its blocks has stands for the extent. */
 #define KVTOP_SYMBOLS(x)						\
 	x(poison,	'X', AT_BAD,	"lost to an error of the device") \
 	x(quarantine,	'q', AT_BAD,	"a dead client may still write it") \
@@ -264,15 +264,15 @@ extern const char * const symbol_text[NR_SYMS];
 enum ui_mode { MODE_VIEW, MODE_HELP, MODE_FILTER, MODE_SET };
 
 /**
- * struct ui - where the operator is
- * @sort:    column, by view
- * @key:     of the marked row, by view; ~0: the first
+ * struct ui - state of the user interface
+ * @sort:    column to sort by, by view
+ * @key:     key of the marked row, by view; ~0: the first row
  * @top:     first row shown, by view
- * @client:  whose sequences are shown
+ * @client:  client of the view of sequences
  * @batch:   for a log: no row is marked
- * @line:    being edited; @filter is in effect
- * @message: of the last command, until a key
- * @rows:    of the last drawing, for the keys
+ * @line:    line that is being typed; @filter is in effect
+ * @message: result of the last command, until a key is pressed
+ * @rows:    rows of the last drawing, for the keys
  */
 struct ui {
 	enum kvtop_view	view;
@@ -297,19 +297,19 @@ struct ui {
 };
 
 void ui_init(struct ui *ui, const struct kvtop_opts *o);
-/* Number of extents in one cell */
+/* Return: number of extents in one cell */
 u32 map_draw(struct frame *f, int row, int end, const struct sample *s);
 int map_height(const struct sample *s, int cols);
 enum kvtop_symbol extent_symbol(const struct ktable *t, u32 row);
-/* Lines that the header took */
+/* Return: lines of the header */
 int draw_header(struct frame *f, const struct ui *ui, const struct sample *now,
 		const struct sample *old);
-/* The view from @row on to before @end; scrolls so that the mark is seen */
+/* Draw the view from @row on to before @end; scrolls until the mark is visible */
 void draw_view(struct frame *f, struct ui *ui, int row, int end,
 	       const struct sample *now, const struct sample *old);
 void draw_screen(struct frame *f, struct ui *ui, const struct sample *now,
 		 const struct sample *old);
-/* Of the help text, which is as long as it must be; returns its lines */
+/* Draw the part of the help text from line @top on.  Return: lines of the text */
 int draw_help(struct frame *f, int top, int end);
 
 /* ---- kvtop_keys.c ---- */
@@ -317,7 +317,7 @@ int draw_help(struct frame *f, int top, int end);
 struct kvtop_key {
 	int		code;
 	const char	*name;
-	const char	*help;	/* NULL: as the key before */
+	const char	*help;	/* NULL: the same as the key before */
 	void		(*run)(struct ui *ui);
 };
 
@@ -325,28 +325,28 @@ extern const struct kvtop_key kvtop_keys[];
 extern const u32 nr_kvtop_keys;
 void ui_key(struct ui *ui, int code);
 
-/* ---- kvtop_poll.c: who asks the daemon, so that keys are never held up ---- */
+/* ---- kvtop_poll.c: the thread that asks the daemon, so no key waits ---- */
 
 struct poller;
 
 /**
- * poller_start() - begin to look
- * @path: of the view socket; lives on
+ * poller_start() - start the thread
+ * @path: path of the view socket; must stay valid
  *
- * Return: it, or NULL with errno set.
+ * Return: the poller, or NULL with errno set.
  */
 struct poller *poller_start(const char *path, u32 timeout_ms, double interval);
 void poller_stop(struct poller *p);
-/* Becomes readable when there is something to take */
+/* Becomes readable when there is a sample or an answer to take */
 int poller_fd(const struct poller *p);
-/* What the next looks are to ask for; if it is something else, at once */
+/* Set the files to ask for; a change takes a sample at once */
 void poller_want(struct poller *p, u32 files, u32 client, double interval,
 		 bool paused);
-/* The newest sample, which becomes the caller's, or NULL */
+/* Return: the newest sample, which the caller must free, or NULL */
 struct sample *poller_take(struct poller *p);
-/* Send a request to the admin socket; one at a time.  -EBUSY */
+/* Send a request to the admin socket, one at a time.  -EBUSY */
 int poller_send(struct poller *p, const char *req);
-/* Its answer.  Return: false: there is none */
+/* Take the answer to it.  Return: false: there is none */
 bool poller_answer(struct poller *p, bool *refused, char *text, size_t len);
 
 /* ---- kvtop_screen.c, kvtop_batch.c: exit codes ---- */

@@ -2,9 +2,10 @@
 /*
  * kvtop_batch.c - the same figures as plain text, for logs and scripts
  *
- * A frame as wide and as long as it must be is printed line by line, without
- * blanks at the ends and without a mark.  The first look is not printed, since
- * rates need two; after a daemon went away its first is, without rates.
+ * The frame is as wide and as long as the text needs.  It is printed line by line,
+ * without blanks at the ends and without a mark.  The first sample is not printed,
+ * since rates need two.  After a daemon went away, the first sample of the next one
+ * is printed, without rates.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static void print_frame(const struct frame *f)
 		printf("%.*s\n", line_length(f, row), f->ch + row * f->cols);
 }
 
-/* Lines that a view has at most. */
+/* Upper bound of the lines of a view. */
 static int view_height(const struct sample *s, enum kvtop_view view)
 {
 	u32 i, lines = 0;
@@ -87,7 +88,7 @@ static int print_view(struct ui *ui, enum kvtop_view view,
 	return 0;
 }
 
-/* What --view asked for: one, or what a log wants. */
+/* The view of --view; for `all` the views that are useful in a log. */
 static u32 batch_views(const struct kvtop_opts *o)
 {
 	return o->view == VIEW_all ? BIT(VIEW_domains) | BIT(VIEW_clients) |
@@ -105,7 +106,7 @@ static int print_look(struct ui *ui, const struct kvtop_opts *o,
 	if (print_header(ui, now, old))
 		return EX_OSERR;
 	for (i = 0; i < NR_VIEWS; i++) {
-		/* Where there are no areas, nothing is said of them. */
+		/* Without swap areas `all` leaves their view out. */
 		if (!(batch_views(o) & BIT(i)) ||
 		    (o->view == VIEW_all && i == VIEW_areas &&
 		     !now->table[FILE_areas].nr_rows))
@@ -160,7 +161,7 @@ int kvtop_batch(struct ui *ui, const char *path, const struct kvtop_opts *o)
 			continue;
 		ret = now->err ? failure(now) :
 		      print_look(ui, o, now, old, !printed);
-		/* One that was never there is not waited for. */
+		/* If the first sample failed, do not wait for a daemon. */
 		if (ret && (!i || !now->err))
 			break;
 		printed++;

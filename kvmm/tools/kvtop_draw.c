@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_draw.c - from samples to a frame
+ * kvtop_draw.c - draw samples into a frame
  *
- * From above: one line of the node, a bar a pool, pressure, rates; the names
- * of the views; a view; a line of help or of what is being typed.  On a screen
- * of fewer than TALL lines the header is three lines, and columns that are
- * wanted least go where there is no room for all.
+ * From top to bottom: one line of the node, one bar per pool, pressure, rates; the
+ * names of the views; a view; a line of help or the line that is being typed.  On a
+ * screen of fewer than TALL lines the header has three lines.  If the columns of a
+ * view do not all fit, the least important ones are left out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static void draw_bar(struct frame *f, int row, int col, int end,
 		sum += part[i].kb;
 		to = col + 1 + (int)((double)room * (double)min(sum, total) /
 				     (double)total + 0.5);
-		/* What there is shows, however little. */
+		/* A part that is not empty gets at least one cell. */
 		if (part[i].kb && to == at && at < end - 1)
 			to++;
 		frame_fill(f, row, at, to, symbol_attr[part[i].sym],
@@ -73,7 +73,7 @@ static void draw_bar(struct frame *f, int row, int col, int end,
 	}
 }
 
-/* One pool: its name, a bar, what is used of what. */
+/* One pool: its name, a bar, used and total size. */
 static void draw_pool(struct frame *f, int row, const char *name,
 		      const struct bar_part *part, u32 nr, u64 used, u64 total,
 		      const char *tail)
@@ -115,7 +115,7 @@ static int draw_device(struct frame *f, int row, const struct sample *s)
 	return row + 1;
 }
 
-/* The host pool, or all swap areas: where there is none, no line. */
+/* The host pool, or all swap areas; no line if there are none. */
 static int draw_tier(struct frame *f, int row, const struct sample *s,
 		     const char *name, const char *key)
 {
@@ -167,7 +167,7 @@ static int draw_pressure(struct frame *f, int row, const struct sample *s)
 	return row + 1;
 }
 
-/* Of the tokens that were looked up meanwhile, per cent that were found. */
+/* Per cent of the looked-up tokens that were found, between two samples. */
 static double hit_percent(const struct sample *now, const struct sample *old)
 {
 	double hit = sample_rate(now, old, "prefix_hit_tokens");
@@ -177,7 +177,7 @@ static double hit_percent(const struct sample *now, const struct sample *old)
 	       100 * hit / (hit + miss);
 }
 
-/* What is shown, the counter of vmstat that it comes from. */
+/* Name on the screen, counter of vmstat. */
 #define KVTOP_RATES(x)							\
 	x("grants",	"grant")					\
 	x("evictions",	"prefix_evict")					\
@@ -216,7 +216,7 @@ static int draw_rates(struct frame *f, int row, const struct sample *now,
 			col = LABEL;
 		}
 		frame_puts(f, row, col, v > 0 ? AT_NORMAL : AT_DIM, item);
-		/* In steps, so that they stand still when figures grow. */
+		/* Columns of fixed steps: they stay in place when figures grow. */
 		col += ((int)strlen(item) + 2 + 17) / 18 * 18;
 	}
 	return row + 1;
@@ -250,7 +250,7 @@ static int draw_title(struct frame *f, const struct ui *ui,
 	return 1;
 }
 
-/* What a tenant is told of itself instead of the pools. */
+/* A tenant's own figures, in place of the pools. */
 static int draw_tenant(struct frame *f, int row, const struct sample *s)
 {
 	const struct ktable *t = &s->table[FILE_tenants];
@@ -292,7 +292,7 @@ int draw_header(struct frame *f, const struct ui *ui, const struct sample *now,
 
 /* ---- a view ---- */
 
-/* Columns that fit into @cols: @width of each, 0 of those that do not. */
+/* Widths of the columns that fit into @cols; 0: the column is left out. */
 static void fit_columns(const struct kvtop_col *c, u32 nr, int cols, int *width)
 {
 	int sum = 1, flex = -1;
@@ -322,7 +322,7 @@ static bool to_the_left(const struct kvtop_col *c)
 	return c->kind == COL_text || c->kind == COL_word;
 }
 
-/* One cell; names that are cut end in a plus sign. */
+/* One cell; a name that is cut ends in a plus sign. */
 static void draw_cell(struct frame *f, int row, int col, int width, u8 at,
 		      bool left, const char *text)
 {
@@ -347,7 +347,7 @@ static u8 cell_attr(const struct kvtop_col *c, const struct kvtop_cell *cell)
 	return AT_NORMAL;
 }
 
-/* Where the marked row is; it goes on being marked when rows move. */
+/* Find the marked row; the mark stays with its record when rows move. */
 static int marked_row(struct ui *ui)
 {
 	u32 i;
@@ -402,12 +402,12 @@ static void draw_titles(struct frame *f, const struct ui *ui, int row,
 	}
 }
 
-/* Was the file of the view asked for, of the client that is chosen? */
+/* Has the sample the file of the view, for the chosen client? */
 static bool view_ready(const struct ui *ui, const struct sample *now)
 {
 	u32 want = view_files(ui->view) & ~FILES_ALWAYS;
 
-	/* What a tenant has not is as good as answered. */
+	/* A file that tenants do not see counts as answered. */
 	if (now->tenant)
 		want &= FILES_TENANT;
 	return (now->asked & want) == want &&
@@ -445,7 +445,7 @@ void draw_view(struct frame *f, struct ui *ui, int row, int end,
 	if (!view_ready(ui, now))
 		ui->rows.nr = 0;
 	rows_filter(&ui->rows, nr, ui->filter);
-	/* vmstat stays in the daemon's order until a column is chosen. */
+	/* Rows of vmstat keep the daemon's order until a column is chosen. */
 	if (ui->sort[ui->view] < nr)
 		rows_sort(&ui->rows, &c[ui->sort[ui->view]], ui->sort[ui->view],
 			  ui->reverse[ui->view]);
@@ -456,7 +456,7 @@ void draw_view(struct frame *f, struct ui *ui, int row, int end,
 	draw_rows(f, ui, row, end, c, nr, width);
 }
 
-/* The views by number, the one that is shown marked. */
+/* The numbers and names of the views; the view that is shown is marked. */
 static void draw_tabs(struct frame *f, const struct ui *ui, int row)
 {
 	char sort[48] = "";
@@ -489,7 +489,7 @@ static void draw_tabs(struct frame *f, const struct ui *ui, int row)
 			   AT_DIM, sort);
 }
 
-/* In as many lines as it needs, @most at most, the last of them in @last. */
+/* A message in as many lines as it needs, at most @most; the last line is @last. */
 static void draw_message(struct frame *f, int last, int most, u8 at,
 			 const char *text)
 {
@@ -513,7 +513,7 @@ static void draw_footer(struct frame *f, const struct ui *ui,
 
 	frame_fill(f, row, 0, f->cols, AT_NORMAL, ' ');
 	if (ui->mode == MODE_FILTER || ui->mode == MODE_SET) {
-		/* The end of what is typed is seen. */
+		/* If the line is too long, its end is shown. */
 		skip = max((int)strlen(ui->line) - room, 0);
 		col = frame_puts(f, row, 0, AT_TITLE, ui->mode == MODE_SET ?
 				 "set: " : "filter: ");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_frame.c - a rectangle of characters, and what each of them means
+ * kvtop_frame.c - a rectangle of characters and their attributes
  *
- * What is drawn goes here first, so that it can be printed, compared by tests
- * and shown on a terminal all the same.  Nothing is ever written outside: what
- * does not fit is cut, so a terminal of any size is safe.  Only ASCII: names
- * were escaped by the daemon, and a log has no other needs.
+ * All drawing goes to a frame first.  So it can be printed, compared by tests and
+ * shown on a terminal.  No function writes outside of the frame: longer text is
+ * cut, so a terminal of any size is safe.  Only ASCII is needed: the daemon escaped
+ * the names.
  */
 #include <stdarg.h>
 #include <stdio.h>

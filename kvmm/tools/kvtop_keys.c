@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_keys.c - what keys do, and the help that says so
+ * kvtop_keys.c - the keys, and their help
  *
- * One table: keys, their names, their help, what they do.  A key without help
- * does what the one before it does.  Nothing here asks the daemon or knows a
- * terminal; what is to be sent is left in the line for whoever can.
+ * One table has the keys, their names, their help and their functions.  A key
+ * without help does the same as the key before it.  No function here asks the
+ * daemon or uses a terminal: a request is left in ui.line, and the caller sends it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,7 +154,7 @@ static void do_escape(struct ui *ui)
 	*ui->filter = '\0';
 }
 
-/* The limit of the column that rows are sorted by, else memory.max. */
+/* The limit of the sort column, else memory.max. */
 static const char *limit_of(const struct ui *ui)
 {
 	static const char * const limits[][2] = {
@@ -214,7 +214,7 @@ static bool is_enter(int code)
 	return code == '\n' || code == '\r' || code == KEY_ENTER;
 }
 
-/* A key while a line is being typed. */
+/* Handle a key while a line is being typed. */
 static void edit_key(struct ui *ui, int code)
 {
 	size_t len = strlen(ui->line), most;
@@ -256,7 +256,7 @@ static void help_key(struct ui *ui, int code)
 		ui->mode = MODE_VIEW;
 }
 
-/* ui_key() - a key of curses was pressed */
+/* ui_key() - handle a key, as a code of curses */
 void ui_key(struct ui *ui, int code)
 {
 	u32 i;
@@ -278,7 +278,7 @@ void ui_key(struct ui *ui, int code)
 	}
 }
 
-/* A line of the help, if it is on the screen. */
+/* Draw a line of the help if it is on the screen. */
 static int help_line(struct frame *f, int line, int top, int end, u8 at,
 		     const char *name, const char *text)
 {
@@ -339,6 +339,6 @@ void ui_init(struct ui *ui, const struct kvtop_opts *o)
 			if (!strcmp(c[k].title, usual[i].title))
 				ui->sort[usual[i].view] = k;
 	}
-	/* The least number is first there. */
+	/* In the view of areas the least number comes first. */
 	ui->reverse[VIEW_areas] = true;
 }

@@ -2,9 +2,9 @@
 /*
  * kvtop_map.c - the device pool by extent
  *
- * A cell is an extent, or several where the screen is too small: then trouble
- * shows if one of them has it, and else what most of them are.  The extents of
- * one span share their blocks and look alike.  Symbols differ without colour.
+ * A cell is one extent, or several if the screen is too small.  A cell of several
+ * shows trouble if one of them has it, else the symbol of most of them.  The extents
+ * of a span share its blocks and look alike.  Symbols differ without colour too.
  */
 #include <stdio.h>
 
@@ -52,7 +52,7 @@ enum kvtop_symbol extent_symbol(const struct ktable *t, u32 row)
 	return used ? SYM_cached : SYM_free;
 }
 
-/* What stands for @nr extents from @row on. */
+/* The symbol for @nr extents from @row on. */
 static enum kvtop_symbol cell_symbol(const struct ktable *t, u32 row, u32 nr)
 {
 	u32 count[NR_SYMS] = { 0 }, i;
@@ -73,11 +73,11 @@ static int cells_per_line(int cols)
 {
 	int n = cols - LABEL;
 
-	/* Round numbers are counted more easily. */
+	/* Cells in a round number are easier to count. */
 	return n > 64 ? n / 32 * 32 : n > 10 ? n / 10 * 10 : n > 1 ? n : 1;
 }
 
-/* What the symbols mean, and how many there are.  Return: the next line. */
+/* Draw the meaning and the number of each symbol.  Return: the next line. */
 static int legend_draw(struct frame *f, int row, int end, const struct ktable *t)
 {
 	u32 count[NR_SYMS] = { 0 }, i;
@@ -102,7 +102,7 @@ static int legend_draw(struct frame *f, int row, int end, const struct ktable *t
 	return row + 1;
 }
 
-/* map_height() - lines that every extent with a cell of its own needs */
+/* map_height() - lines of a map that has one cell per extent */
 int map_height(const struct sample *s, int cols)
 {
 	u32 n = (u32)cells_per_line(cols);
@@ -116,7 +116,7 @@ u32 map_draw(struct frame *f, int row, int end, const struct sample *s)
 	u32 line = (u32)cells_per_line(f->cols), group = 1, i, k;
 
 	row = legend_draw(f, row, end, t);
-	/* One line says what a cell is. */
+	/* The first line gives the number of extents per cell. */
 	if (row + 1 >= end || !t->nr_rows)
 		return group;
 	group = max(DIV_ROUND_UP(t->nr_rows, line * (u32)(end - row - 1)), 1u);

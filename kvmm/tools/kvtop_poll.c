@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_poll.c - the thread that asks, so that keys are never held up
+ * kvtop_poll.c - the thread that asks the daemon, so no key waits
  *
- * A daemon that is stopped answers after the timeout, or not at all.  One
- * thread takes all samples and sends all requests, one after the other; it
- * hands them over under a lock, and a descriptor tells the other thread.  At
- * most one sample waits there: a newer one takes its place.
+ * A stopped daemon answers after the timeout, or not at all.  One thread takes all
+ * samples and sends all requests, one after the other.  It hands them over under a
+ * lock, and a descriptor wakes the other thread.  At most one sample waits there: a
+ * newer one replaces it.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -18,13 +18,13 @@
 #include "kvmm/tools/kvtop.h"
 
 /**
- * struct poller - the thread and what both sides know
- * @lock:   of all below
- * @wake:   there is something to do at once
- * @event:  there is something to take
- * @kick:   look at once
- * @req:    to be sent; "": nothing
- * @done:   @refused and @answer are there
+ * struct poller - the thread, and data that both threads use
+ * @lock:   protects all members below
+ * @wake:   signalled when the thread must act at once
+ * @event:  descriptor: readable when there is a sample or an answer
+ * @kick:   take a sample at once
+ * @req:    request to send; "": none
+ * @done:   @refused and @answer are valid
  */
 struct poller {
 	const char	*path;
@@ -49,7 +49,7 @@ struct poller {
 
 static void tell(struct poller *p)
 {
-	/* It cannot be full: the other side empties it. */
+	/* The counter cannot overflow: the other thread empties it. */
 	(void)!eventfd_write(p->event, 1);
 }
 
@@ -76,7 +76,7 @@ static void admin_explain(struct poller *p, int err)
 	snprintf(p->answer, sizeof(p->answer), "%s", why);
 }
 
-/* Called with the lock, which is let go meanwhile. */
+/* Called with the lock held; drops it during the request. */
 static void send_request(struct poller *p)
 {
 	char path[KV_VIEW_PATH_MAX];
@@ -99,7 +99,7 @@ static void send_request(struct poller *p)
 		strcpy(p->answer, a.text);
 	p->req[0] = '\0';
 	p->done = true;
-	/* What was changed is to be seen. */
+	/* Show the change at once. */
 	p->kick = true;
 	tell(p);
 }
@@ -121,7 +121,7 @@ static void take_sample(struct poller *p)
 	tell(p);
 }
 
-/* Sleep until @end or until there is something to do. */
+/* Sleep until @end, or until the thread must act. */
 static void rest(struct poller *p, u64 end)
 {
 	struct timespec ts = {
@@ -156,7 +156,7 @@ static void *poller_run(void *arg)
 	return NULL;
 }
 
-/* Signals, of the window's size among them, are for the other thread. */
+/* The thread blocks all signals, SIGWINCH too: the other thread takes them. */
 static int thread_start(struct poller *p)
 {
 	sigset_t all, old;
@@ -201,7 +201,7 @@ void poller_stop(struct poller *p)
 {
 	pthread_mutex_lock(&p->lock);
 	p->stop = true;
-	/* Who waits for an answer is not waited for: the process ends. */
+	/* No join: the thread may be waiting for an answer, and the process ends. */
 	pthread_cond_signal(&p->wake);
 	pthread_mutex_unlock(&p->lock);
 }
@@ -215,7 +215,7 @@ void poller_want(struct poller *p, u32 files, u32 client, double interval,
 		 bool paused)
 {
 	pthread_mutex_lock(&p->lock);
-	/* Something else is looked at at once, and so it is after a pause. */
+	/* Other files, and the end of a pause, take a sample at once. */
 	if (files != p->files || client != p->client ||
 	    (!paused && (p->paused || interval != p->interval)))
 		p->kick = true;
@@ -223,7 +223,7 @@ void poller_want(struct poller *p, u32 files, u32 client, double interval,
 	p->client = client;
 	p->interval = interval;
 	p->paused = paused;
-	/* Who sleeps until the next look has to know of a pause. */
+	/* Wake a thread that sleeps until its next sample: it must see a pause. */
 	pthread_cond_signal(&p->wake);
 	pthread_mutex_unlock(&p->lock);
 }

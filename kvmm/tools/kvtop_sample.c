@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_sample.c - one look at the daemon
+ * kvtop_sample.c - take a sample of the daemon's files
  *
- * One connection a file, no more files than the view in front needs, one
- * after the other: the daemon never has more than one reader of ours.  The
- * first file says whose socket it is; a tenant's has no files of the node, and
- * they are not asked for there.  A connection that fails ends the look, so a
- * daemon that is stopped holds it up once.
+ * Files are read one after the other, one connection for each, and only those that
+ * the view in front needs: kvtop never has two connections at once.  The first file
+ * shows whether the socket is a tenant's.  A tenant's socket has no files of the
+ * node, so these are not asked for.  A connection that fails ends the sample, so a
+ * stopped daemon costs one timeout.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ void sample_free(struct sample *s)
 	free(s);
 }
 
-/* In words, and what is to be done. */
+/* Describe the error, and the remedy. */
 static void explain(struct sample *s, const char *path, int err)
 {
 	switch (err) {
@@ -93,7 +93,7 @@ static void explain(struct sample *s, const char *path, int err)
 	}
 }
 
-/* Ask for one file.  Return: 0 also when the daemon has none of that name. */
+/* Read one file.  Return: 0 also when the daemon refuses the file. */
 static int take_file(struct sample *s, const char *path, u32 timeout_ms, u32 i)
 {
 	char req[80];
@@ -142,7 +142,7 @@ void sample_take(struct sample *s, const char *path, u32 timeout_ms, u32 want,
 	s->took = kvtop_now_ns() - begin;
 }
 
-/* Both of one start of one daemon: counters begin at 0 with it. */
+/* Are both samples of the same start of a daemon?  Counters begin at 0 then. */
 static bool same_daemon(const struct sample *a, const struct sample *b)
 {
 	const char *x = keyed_get(seq_text(&a->text[FILE_status]), "Epoch");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_screen.c - a frame on a terminal, and keys from it
+ * kvtop_screen.c - show a frame on a terminal, and read keys
  *
- * The only file that knows curses.  It waits for a key, for a sample and for
- * the terminal's size to change; then everything is drawn anew into a frame,
- * and curses sends what differs.  With NO_COLOR set, or on a terminal without
- * colours, what is marked is bold or reverse.
+ * The only file that uses curses.  It waits for a key, a sample or a new size of
+ * the terminal.  Then all is drawn into a new frame, and curses sends the
+ * differences.  With NO_COLOR set, or on a terminal without colours, bold and
+ * reverse text replaces colours.
  */
 #include <locale.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 #include "kvmm/tools/kvtop.h"
 
 #define WAKE_MS		1000
-#define ESCAPE_MS	25	/* an escape that nothing follows is one */
+#define ESCAPE_MS	25	/* an escape that no byte follows is the key */
 
 static volatile sig_atomic_t ended;
 
@@ -32,7 +32,7 @@ static void on_end(int sig)
 	ended = 1;
 }
 
-/* Colour, and what stands for it without. */
+/* Colour, and attributes with and without colour. */
 static const struct {
 	short	colour;
 	attr_t	with;
@@ -101,15 +101,15 @@ static void frame_show(const struct frame *f)
 	wrefresh(stdscr);
 }
 
-/* The two samples that are shown; rates are between them. */
+/* The two samples that are shown; rates are computed from both. */
 struct shown {
 	struct sample	*now;
 	struct sample	*old;
 };
 
 /*
- * A look out of turn, for another view, does not take the place of the one
- * that rates are counted from: they would be of too short a time.
+ * An early sample, taken for another view, replaces @now and not @old: the time
+ * between both would be too short for rates.
  */
 static void shown_add(struct shown *s, struct sample *fresh, double interval)
 {
@@ -124,7 +124,7 @@ static void shown_add(struct shown *s, struct sample *fresh, double interval)
 	s->now = fresh;
 }
 
-/* What was typed: a path and a value. */
+/* Send the typed line: a path and a value. */
 static void send_line(struct ui *ui, struct poller *p)
 {
 	char req[KV_ADMIN_REQ], *value;
@@ -178,7 +178,7 @@ static void show(struct ui *ui, const struct shown *s)
 	frame_free(&f);
 }
 
-/* All that were pressed.  Also after a signal: a new size is told as a key. */
+/* Handle all pressed keys.  After SIGWINCH curses returns a key for the new size. */
 static void take_keys(struct ui *ui, struct poller *p, const struct shown *s)
 {
 	int code;
@@ -188,7 +188,7 @@ static void take_keys(struct ui *ui, struct poller *p, const struct shown *s)
 			ui_key(ui, code);
 		if (ui->send)
 			send_line(ui, p);
-		/* The next key is about what this one has brought. */
+		/* Draw at once: the next key refers to this screen. */
 		show(ui, s);
 	}
 }
@@ -205,7 +205,7 @@ static void loop(struct ui *ui, struct poller *p)
 		poller_want(p, view_files(ui->view), ui->client, ui->interval,
 			    ui->paused);
 		show(ui, &s);
-		/* A signal just before this is seen a little later. */
+		/* A signal just before poll() is noticed after WAKE_MS. */
 		if (poll(fds, ARRAY_SIZE(fds), WAKE_MS) < 0 && errno != EINTR)
 			break;
 		if (fds[0].revents & (POLLHUP | POLLERR))

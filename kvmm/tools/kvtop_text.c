@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_text.c - reading the text of the daemon's files
+ * kvtop_text.c - parse the text of the daemon's files, format figures
  *
- * Keys and columns are looked up by name, as Documentation/proc.md asks for,
- * so a kvtop meets older and newer daemons: what it does not find is not
- * there, and nothing else is wrong.  Also the way back: figures for people, in
- * five columns at most.
+ * Keys and columns are looked up by name, as Documentation/proc.md requires.  So
+ * kvtop works with older and newer daemons: a missing key is no error.  Figures for
+ * people have five columns at most.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +23,7 @@ static u32 count_words(const char *line)
 	return nr;
 }
 
-/* Cut a line into @nr words at most; what is left of them becomes "". */
+/* Cut a line into @nr words at most; missing words become "". */
 static void cut_words(char *line, const char **cell, u32 nr)
 {
 	char *save = NULL, *word;
@@ -40,7 +39,7 @@ static void cut_words(char *line, const char **cell, u32 nr)
 int ktable_parse(struct ktable *t, const char *text)
 {
 	char *save = NULL, *line;
-	u32 lines = 1;		/* the last may have no end */
+	u32 lines = 1;		/* the last line may have no newline */
 	const char *p;
 
 	ktable_free(t);
@@ -131,7 +130,7 @@ double pressure_avg10(const char *text, const char *kind)
 	return strtod(line + 6, NULL);
 }
 
-/* Three digits, or four before the next unit. */
+/* Print three digits, or four below the next unit. */
 static char *format_unit(double v, double step, const char *units, char *buf,
 			 size_t len)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_view.c - what the views show: columns, rows, order
+ * kvtop_view.c - columns, rows and order of the views
  *
- * Columns stand in lists, from which --help and the documentation are checked
- * too.  A column is one of the daemon's file, or kvtop's own making: rates,
- * names instead of numbers.  A row keeps what it is sorted by apart from what
- * is shown; what is not known is shown as a dash and sorted last.
+ * Columns stand in lists; --help and the documentation are checked against them.  A
+ * column is one of the daemon's file, or computed: rates, names in place of
+ * numbers.  A row keeps its sort keys apart from its text.  An unknown value is
+ * shown as a dash and sorted last.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include "kvmm/tools/kvtop.h"
 
-/* Title, source, kind, width, when it goes, help. */
+/* Title, source, kind, width, order of leaving out, help. */
 #define DOMAIN_COLS(x)							\
 	x("NAME", "name", text, 12, 0, "as in paths")			\
 	x("TENANT", "tenant", word, 7, 1, "its tenant")		\
@@ -92,7 +92,7 @@ static const struct {
 	const char		*title;
 	const struct kvtop_col	*cols;
 	u32			nr_cols;
-	u32			file;	/* FILE_*, asked for beside the usual */
+	u32			file;	/* FILE_*, file of the view, beside FILES_ALWAYS */
 	const char		*key;	/* column that tells rows apart */
 } views[NR_VIEWS] = {
 #define x(name) name, ARRAY_SIZE(name)
@@ -121,14 +121,14 @@ u32 view_files(enum kvtop_view view)
 	return (u32)(FILES_ALWAYS | BIT(views[view].file));
 }
 
-/* The row of @t where @column is what it is in @row of @now; -1: none. */
+/* The row of @t with the same @column as @row of @now; -1: none. */
 static int same_row(const struct ktable *now, u32 row,
 		    const struct ktable *t, const char *column)
 {
 	const char *want = ktable_get(now, row, column), *have;
 	u32 i;
 
-	/* Mostly it is where it was. */
+	/* It usually has the same number. */
 	have = want ? ktable_get(t, row, column) : NULL;
 	if (have && !strcmp(have, want))
 		return (int)row;
@@ -140,7 +140,7 @@ static int same_row(const struct ktable *now, u32 row,
 	return -1;
 }
 
-/* Growth of a column a second, in units; negative: not known. */
+/* Growth of a column per second; negative: not known. */
 static double row_rate(enum kvtop_view view, const struct sample *now,
 		       const struct sample *old, u32 row, const char *column)
 {
@@ -157,16 +157,16 @@ static double row_rate(enum kvtop_view view, const struct sample *now,
 	if (i < 0 || !ktable_num(a, row, column, &x) ||
 	    !ktable_num(b, (u32)i, column, &y))
 		return -1;
-	/* Another process under the same number has begun anew. */
+	/* The client's number belongs to another process now: no rate. */
 	if (view == VIEW_clients && same_row(a, row, b, "pid") < 0)
 		return -1;
-	/* This one alone wraps. */
+	/* Only the counter of a client wraps, at 32 bits. */
 	if (view == VIEW_clients)
 		return (double)(u32)(x - y) / seconds;
 	return x < y ? -1 : (double)(x - y) / seconds;
 }
 
-/* The name of a client's domain, from the other table. */
+/* The name of a client's domain, from the table of domains. */
 static const char *domain_of(const struct sample *now, u32 row)
 {
 	const struct ktable *d = &now->table[FILE_domains];
@@ -233,7 +233,7 @@ static void cell_text(struct kvtop_cell *c, enum col_kind kind, const char *s)
 	}
 }
 
-/* A column of kvtop's own making. */
+/* Fill a column that kvtop computes. */
 static void cell_own(struct kvtop_cell *c, const struct kvtop_col *col,
 		     enum kvtop_view view, const struct sample *now,
 		     const struct sample *old, u32 row)
@@ -248,7 +248,7 @@ static void cell_own(struct kvtop_cell *c, const struct kvtop_col *col,
 		     "begun" : col->src + 1);
 	if (col->kind == COL_kb && v > 0)
 		v = floor(v / 1024);
-	/* Nanoseconds a second, as per cent. */
+	/* Convert nanoseconds per second to per cent. */
 	if (col->kind == COL_percent && v > 0)
 		v /= 1e7;
 	cell_num(c, col->kind, v);
@@ -338,7 +338,7 @@ void rows_filter(struct kvtop_rows *r, u32 nr_cols, const char *filter)
 	r->nr = nr;
 }
 
-/* How rows are compared: by column @i, as text or as number. */
+/* Sort order: by column @i, as text or as number. */
 struct order {
 	u32	i;
 	bool	text;
@@ -353,7 +353,7 @@ static int row_cmp(const void *a, const void *b, void *arg)
 	int cmp = o->text ? strcmp(x->cell[o->i].text, y->cell[o->i].text) :
 		  (p < q) - (p > q);
 
-	/* What is not known comes last, whichever way. */
+	/* Unknown values come last in both directions. */
 	if (!o->text && (p < 0) != (q < 0))
 		return cmp;
 	if (o->reverse)
