@@ -4,10 +4,9 @@
 #
 #	awk -f .ci/abi-reference.awk tests/data/uapi-layout.txt include/uapi/kvmm.h
 #
-# Offsets, sizes and numbers are those of uapi-layout.txt, which a unit test has
-# the compiler check; words are those of the header.  A name without words, or
-# that only one of the two has, is told on standard error, and the exit status
-# is 1.
+# Offsets, sizes and numbers are those of uapi-layout.txt, which the compiler checks
+# in a unit test; words are those of the header.  A name without words, or in only
+# one of the two files, is reported on standard error, and the exit status is 1.
 
 function complain(what)
 {
@@ -81,7 +80,7 @@ rule && /^\/\* / {
 	next
 }
 
-# What was said before it is about the header as a whole.
+# A comment before it is about the header as a whole.
 /^#ifndef/ { heading = "" }
 
 /^\/\*\*$/ { in_doc = 1; doc_struct = doc_short = doc_text = ""; field = ""; nr_fields = 0; next }
@@ -115,7 +114,7 @@ in_doc {
 	next
 }
 
-# A comment of its own before a group of numbers.
+# A comment that stands alone before a group of numbers.
 /^\/\* .*\*\/$/ { heading = words($0); next }
 /^\/\*( |$)/ { heading = words($0); in_comment = 1; next }
 in_comment {
@@ -212,7 +211,7 @@ function anchor(text)
 	return text
 }
 
-# One more structure in the list of them, which is broken as other text is.
+# Add a structure to the list of them, whose lines are broken like other text.
 function put_link(name,    link)
 {
 	link = "[" name "](#" anchor("struct " name) ")"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# core-map.awk - the page that says which file of the core does what
+# core-map.awk - the page that lists the files of the core
 #
 #	awk -f core-map.awk kvmm/core/ROOMS kvmm/core/*/*.c >Documentation/core-files.md
 #
-# Rooms and their order come from ROOMS, what a file does from the third line of
-# the file.  A file without that line, or in no room, is a complaint.
+# Rooms and their order come from ROOMS, the text of a file from its third line.
+# A file without that line, or in no room, is a complaint.
 
 function complain(text)
 {

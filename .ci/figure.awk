@@ -4,22 +4,22 @@
 #
 #	awk -f .ci/figure.awk Documentation/figures/X.fig >Documentation/figures/X.svg
 #
-# One thing a line, in the order in which they are drawn; lengths in pixels:
+# Each line draws one thing, in this order; lengths in pixels:
 #
-#	size W H			first of all
-#	title TEXT			what a screen reader says
+#	size W H			must be the first line
+#	title TEXT			text for screen readers
 #	box X Y W H KIND TEXT|TEXT..	lines in its middle, the first one bold
-#	frame X Y W H KIND TEXT		what has others in it; its name in the upper left corner
+#	frame X Y W H KIND TEXT		a box around other things; its name in the upper left corner
 #	text X Y ALIGN TEXT		ALIGN: left, middle, right, or bold, small, small-left
 #	cells X Y W H LETTERS		a row of small boxes, a letter for each kind:
 #					. free  o open  s sealed  c cached  h host  a area  x gone
 #	arrow X Y X Y.. [TEXT]		a line with a head through these points
-#	line X Y X Y..			one without; dash, darrow: dashed ones
+#	line X Y X Y..			a line without a head; dash and darrow are dashed
 #	curve X Y X Y X Y X Y		an arrow along a Bezier curve
 #
 # KIND is one of: client, daemon, device, host, area, operator, plain, free.
-# Colours are the kinds' in all pictures, for light and for dark; the ground is
-# drawn too, so that a picture is legible on whatever page it lies.
+# A kind has the same colours in all pictures, for light and for dark.  The background
+# is drawn too, so that a picture is legible on any page.
 
 function esc(s)
 {
@@ -29,7 +29,7 @@ function esc(s)
 	return s
 }
 
-# What stands behind the first n words.
+# The text behind the first n words.
 function rest(n,    s, i)
 {
 	s = $0
@@ -69,7 +69,7 @@ function put_text(x, y, class, anchor, s)
 		class == "" ? "" : " class=\"" class "\"", anchor, esc(s)
 }
 
-# points FROM: "x,y x,y" of the numbers from that word on, how many in nr_points
+# points FROM: "x,y x,y" of the numbers from word FROM on; nr_points counts them
 function points(from,    s)
 {
 	s = ""

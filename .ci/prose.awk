@@ -5,11 +5,11 @@
 #	awk [-v rates=1] -f prose.awk FILE..
 #
 # Counts words in comments of C, CUDA, shell, awk and make, and in the text of
-# Markdown outside of blocks of code.  A word such as "what", "who" or "nobody"
+# Markdown outside of blocks of code.  A word such as `what`, `who` or `nobody`
 # usually stands where the block, the sequence or the domain should be named: of
 # 1,000 words at most 3 may be such words, or 1 in a short file.  Each file with
-# more is one line, file:line: rule, at the first of them.  With rates=1 it
-# prints a line for each folder instead: words, such words, the rate.
+# more of them is one line, file:line: rule, for the first one.  With rates=1 the
+# output is one line per folder instead: words, such words, the rate.
 
 function folder_of(path)
 {

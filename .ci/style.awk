@@ -10,7 +10,7 @@
 #   - a function's brace stands on a line of its own, and at most 80 lines follow
 #     until the closing one; no typedef of a struct or union but one-word handles
 #     and those of CUDA's driver
-# Who may include whom (include/ is free for all)
+# Includes (all files may include include/)
 #   - include/ includes only include/; core/ and lib/ only themselves;
 #     kvmm/ nothing of runtime/ or kernels/, runtime/ nothing of kvmm/, kernels/
 #     neither of them
@@ -64,7 +64,7 @@ function code_of(s,    out, tok, end)
 	return out
 }
 
-# What follows the closing quote.
+# The text behind the closing quote.
 function after_quote(s, quote,    re)
 {
 	re = quote == "\"" ? "\\\\.|\"" : "\\\\.|'"
@@ -170,7 +170,7 @@ function judge_include(line, from, t,    a, b, f, g)
 	g = folder_of(t)
 	if (a == "tests")
 		return
-	# Device code includes its language; compiled for the CPU, that of the tests.
+	# Device code includes its language; compiled for the CPU, the tests' shim of it.
 	if (from == "kernels/cuda/cu.h" && t == "tests/standin/shim.h")
 		return
 	if (a == "include")
@@ -302,7 +302,7 @@ function end_of_decl(last,    fn, text)
 	proto_end = last
 }
 
-# Collect declarations at the outer level; bodies and structs are passed over.
+# Collect declarations at the outer level; skip bodies and structs.
 function follow_header(line, raw, code,    n, i)
 {
 	if (line > 1 && (was_comment || raw ~ /^\/\*/)) {
@@ -372,7 +372,7 @@ FNR == 1 { start_of_file() }
 	slashes = 0
 	if (/\r/)
 		complain(FNR, "a carriage return")
-	# A text for people is never broken: it must be found by searching.
+	# A text for people stays on one line, so that grep finds it.
 	if (length($0) > 50 && width_of($0) > 100 && $0 !~ /"[^"]*"/)
 		complain(FNR, "more than 100 columns")
 	if (/^[ \t]/) {
@@ -393,7 +393,7 @@ FNR == 1 { start_of_file() }
 	open_brace = 0
 }
 # A handle is a struct of one member; members are counted by their semicolons.  A pointer
-# by the name that the CUDA driver gives it is not ours to name.
+# type of the CUDA driver keeps the driver's name.
 /^typedef (struct|union)/ && !was_comment && !/ \*CU[a-zA-Z]+;$/ { typedef_line = FNR; typedef_members = 0 }
 typedef_line {
 	members = code
