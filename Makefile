@@ -4,29 +4,29 @@
 #
 # Targets
 #   all          programs and libkvmm.a (the default)
-#   run          install what is missing, build, and show the demo
-#   check        install what is missing, build, and run every test (5 minutes)
+#   run          install missing packages, build, and show the demo
+#   check        install missing packages, build, and run every test (2 minutes after the build)
 #   check-full   the same with more seeds and longer tests (15 minutes)
-#   soak         the same with all the counts that are claimed (hours)
+#   soak         the same with all the counts that the documentation claims (hours)
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
-#   coverage     what the tests reach of kvmm/core: a table, build/cov/coverage.txt
+#   coverage     code of kvmm/core that the tests reach: a table, build/cov/coverage.txt
 #   mutants      plant every fault of tests/mutants, one by one: are all caught?
 #   mutants-random  draw NR=100 faults of the core by SEED=n: are nine of ten caught?
 #   fuzz         one fuzz target with a fuzzer: make fuzz T=sqe SECS=600 ENGINE=lib|afl
 #   bench        every benchmark: a table here, build/bench.json for programs
-#   bench-why    two models with one pool, and with half of it each: a table, build/why.json
-#   gpu-probe    questions to a GPU, PART='cost die' chooses; $OUT or build/gpu
-#   gpu-check    the tests that a GPU can run, on it; exit status 77 without one
-#   gpu-bench    what the kernels and the runtime reach: PART='attn step'
+#   bench-why    two models with one pool, and with two half pools: a table, build/why.json
+#   gpu-probe    probes a GPU, PART='cost die' chooses; $OUT or build/gpu
+#   gpu-check    tests on a GPU; exit status 77 without one
+#   gpu-bench    speed of the kernels and the runtime: PART='attn step'
 #   tests        build all tests and benchmarks, run none
-#   cuda         compile kernels/cuda/*.cu for GPUs, or say why not
+#   cuda         compile kernels/cuda/*.cu for GPUs, or give the reason why not
 #   deps         install the Debian packages named in .ci/packages
 #   docs         manual, completion for bash, units, files of options: build/share
-#   pages        what of Documentation is made of other files: ABI reference, files of the core, pictures
+#   pages        generated pages of Documentation: ABI reference, files of the core, pictures
 #   install      programs, library, manual, units, options: prefix=/usr/local DESTDIR=
-#   uninstall    remove what install put there; a file of options that was changed stays
-#   clean        remove what was built for this O= (and its D= builds)
+#   uninstall    remove installed files; a file of options that was changed stays
+#   clean        remove the build of this O= (and its D= builds)
 #   help         print this text
 #
 # Variables
@@ -36,10 +36,10 @@
 #   D=NAME       asan, ubsan, san (both in one) or tsan: sanitized build in build/NAME
 #   O=DIR        put all output in DIR instead of build
 #   T='GLOB..'   check, bench: only tests with such names, T='check_ring it_*';
-#                check builds no other
+#                check builds only these
 #   SUITES='..'  check: which kinds of tests: unit sim integration script
-#   AS_IS=1      install: put what was built where it belongs, build nothing
-#   JOBS=2       mutants: tried at once
+#   AS_IS=1      install: install the last build, build nothing
+#   JOBS=2       mutants: number tried at once
 #   SEEDS=N      sim, check, coverage: number of seeds that the simulator replays
 #   CC CFLAGS LDFLAGS NVCC CUDA_ARCHS as usual; CFLAGS replaces only -O2 -g
 #
@@ -49,7 +49,7 @@
 #   kvmm/sandbox/*.c                                        -> kvmm, kvmm-hold, swapd, kvmm-proc
 #   kvmm/tools/kvctl*.c, lib/*.c                       -> kvctl
 #   kvmm/tools/kvtop*.c, lib/*.c                       -> kvtop
-#   kvmm/tools/*.c whose names are others                   -> both of these
+#   kvmm/tools/*.c with other names                         -> both of these
 #   kvmm/procfs/*.c, lib/*.c                           -> kvmm-proc
 #   swapd/*.c, lib/*.c                                 -> swapd
 #   the last but kvctl, kvtop, with tests/faults/*.c   -> faults/kvmm, faults/kvmm-hold,
@@ -66,7 +66,7 @@
 #   tests/bench/bench_X.c       -> tests/bench_X, with the other .c files beside it
 #   tests/gpu/{probe*,bench*}.c -> gpu/probe, gpu/bench, with the other .c files beside
 #                                  them and tests/gpu/*.cu
-# A program whose main() is not there is left out.
+# A program without a source of main() is left out.
 #
 # kernels/cpu/v_X.c is compiled four times on x86-64, with KERN_VARIANT defined
 # as base, avx2, avx512 and avx512bf16 and the flags that go with it (elsewhere
@@ -108,7 +108,7 @@ mandir     ?= $(datadir)/man
 bashdir    ?= $(datadir)/bash-completion/completions
 unitdir    ?= $(prefix)/lib/systemd/system
 sysusersdir ?= $(prefix)/lib/sysusers.d
-# Where the programs look, whatever the prefix.
+# Directory of options that programs read, whatever the prefix.
 confdir    := /etc/kvmm
 
 # ---------------------------------------------------------------- how it looks
@@ -138,11 +138,11 @@ AR := $(if $(shell command -v $(AR) 2>/dev/null),$(AR),ar)
 endif
 PKG_CONFIG ?= pkg-config
 NVCC ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
-# What the declarations of cuBLASLt are compared with, where it is installed.
+# The tests compare the declarations of cuBLASLt with this header, if it is installed.
 CUDA_INCLUDE := $(patsubst %/bin/nvcc,%/include,$(NVCC))
 CUBLASLT_H := $(if $(NVCC),$(if $(wildcard $(CUDA_INCLUDE)/cublasLt.h),-DHAVE_CUBLASLT_H -idirafter $(CUDA_INCLUDE)))
 CUDA_ARCHS ?= 80 86 89 90a
-# Each costs minutes of nvcc; the PTX that is always there runs on all of them.
+# Each architecture costs minutes of nvcc; the PTX, which is always built, runs on all.
 CHECK_ARCHS ?= 90a
 ifneq ($(filter default undefined,$(origin CXX)),)
 CXX := $(if $(findstring clang,$(CC)),clang++,g++)
@@ -177,7 +177,7 @@ GPU_SRCS    := $(sort $(wildcard tests/gpu/*.c))
 GPU_KERNS   := $(sort $(wildcard tests/gpu/*.cu))
 PRELOAD_SRCS := $(sort $(wildcard tests/preload/*.c))
 ARMED_SRCS  := $(sort $(wildcard tests/faults/*.c))
-# A library of its own, which programs open beside the other.
+# A separate library, which programs open beside the stand-in.
 FAKE_LT_SRCS := $(wildcard tests/standin/cublaslt.c)
 STANDIN_SRCS := $(sort $(filter-out $(FAKE_LT_SRCS),$(wildcard tests/standin/*.c)))
 STANDIN_CXX := $(sort $(wildcard tests/standin/*.cpp))
@@ -196,14 +196,14 @@ TEST_SRCS := $(sort $(UNIT_SRCS) $(UNIT_SHARED) $(IT_SRCS) $(IT_SHARED) $(SIM_SR
 # KVMM_TEST_FAULTS, for tests and for the daemons of tests.
 POINT_SRCS := $(shell grep -lE 'kvmm/fault\.h|swapd/shim\.h' $(PROG_SRCS) /dev/null 2>/dev/null)
 
-# Files with a main() are the heads of programs and stay out of the archives.
+# A file with a main() is linked into its program and stays out of the archives.
 MAINS := $(shell grep -lE '^int main[[:punct:]]' $(PROG_SRCS) /dev/null 2>/dev/null)
 body = $(filter-out $(MAINS),$(1))
 
 # ---------------------------------------------------------------------- flags
 
 CFLAGS ?= -O2 -g
-# Most of the time of a build goes into tests, whose own code is not what takes time.
+# Most of a build compiles tests, and optimizing the tests' own code saves no time.
 TEST_CFLAGS := $(if $(filter file,$(origin CFLAGS)),-O1)
 KV_CPPFLAGS := -Iinclude -I. -D_GNU_SOURCE= $(CPPFLAGS)
 KV_CFLAGS := -std=gnu11 -pthread -fno-strict-aliasing -fno-common
@@ -224,19 +224,19 @@ endif
 SAN_asan  := -fsanitize=address -fno-omit-frame-pointer
 SAN_ubsan := -fsanitize=undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_san   := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-# Fences, which tsan does not know, stand between processes, where it sees nothing.
+# tsan does not know fences.  They stand between processes, where tsan sees nothing.
 SAN_tsan  := -fsanitize=thread -fno-omit-frame-pointer -Wno-tsan
 SAN := $(SAN_$(D))
 
 # Arithmetic that is the same on every machine: no contraction to FMA.
 KERN_CFLAGS := -O3 -ffp-contract=off
-# Unrolled loops have thousands of loads: checks of addresses are calls, and of those that
-# wrap around there are none, or these few files take a third of a sanitized build.
+# Unrolled loops have thousands of loads.  So address checks are calls, and pointer
+# overflow is not checked: else these few files take a third of a sanitized build.
 ifeq ($(findstring clang,$(CC)),)
 KERN_CFLAGS += $(if $(filter san asan,$(D)),--param asan-instrumentation-with-call-threshold=500)
 endif
 KERN_CFLAGS += $(if $(filter san ubsan,$(D)),-fno-sanitize=pointer-overflow)
-# Likewise: a seed has the same token on every machine.
+# No contraction either: a seed gives the same tokens on every machine.
 SAMPLER_CFLAGS := -ffp-contract=off
 VARIANT_base   :=
 VARIANT_avx2   := -mavx2 -mfma
@@ -254,7 +254,7 @@ LIBS_kvtop     := -lncursesw -ltinfo -lm
 LIBS_swapd     := -luring -lseccomp -lcap-ng
 LIBS_kvrt      := -ljansson -lpcre2-8 -lutf8proc -levent_core -lm
 LIBS_report    := -ljansson
-# Asked when the first test is linked: pkg-config itself may come by `make deps`.
+# pkg-config runs when the first test is linked: `make deps` may have to install it.
 LIBS_tests      = $(LIBS_kvmm) $(LIBS_kvmm-hold) $(LIBS_kvctl) $(LIBS_kvtop) $(LIBS_swapd) $(LIBS_kvrt) -ldl \
 		  $(shell $(PKG_CONFIG) --libs check)
 
@@ -273,26 +273,26 @@ STANDIN_OBJS := $(call objs,$(STANDIN_SRCS)) $(patsubst %.cpp,$(B)/obj/%.o,$(STA
 		$(patsubst %.cu,$(B)/obj/%.shim.o,$(STANDIN_CU))
 IMAGE_OBJ := $(if $(wildcard kernels/cuda/image.S),$(B)/obj/kernels/cuda/image.o)
 
-# Device code for the CPU: no contraction, so that products are rounded as they say.
-# Never sanitized: its threads are stacks of their own, between which it switches where
-# no sanitizer looks, and it is loaded into programs of every kind.  Its few thread-local
-# bytes come from the room that every process keeps: those of a library loaded late make
-# LeakSanitizer follow lists of the C library that it misreads (signal 11 in its tracer).
+# Device code for the CPU: no contraction, so that products are rounded as they are
+# written.  It is never sanitized: it switches between stacks of its own as threads, which
+# no sanitizer follows, and it is loaded into programs of every kind.  Its few thread-local
+# bytes come from the room that every process keeps: with those of a library that is loaded
+# late, LeakSanitizer misreads lists of the C library (signal 11 in its tracer).
 STANDIN_TLS := -ftls-model=initial-exec
 SHIM_CXXFLAGS := -std=c++17 -O2 -g -fPIC $(STANDIN_TLS) -fvisibility=hidden -fno-exceptions -fno-rtti -fno-math-errno \
 		 -fno-threadsafe-statics -fno-strict-aliasing -ffp-contract=off -fno-sanitize=all \
 		 -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-parameter $(if $(filter-out 0,$(W)),-Werror)
-# What a GPU faults on, and what CUDA leaves open: a trap of its own, which
-# names the line.
+# Accesses that fault on a GPU, and operations that CUDA leaves undefined, each raise a
+# trap that names the line.
 SHIM_TRAPS := -fsanitize=alignment,bounds,shift -fsanitize-undefined-trap-on-error \
 	      -fno-crossjumping -fno-tree-tail-merge
 shim_cxx = $(CXX) $(filter-out -D_GNU_SOURCE%,$(KV_CPPFLAGS)) -DKVMM_SHIM $(SHIM_CXXFLAGS) -MMD -MP
 
-# One stamp for the flags, one for the list of files: what they decide is made
-# anew when they change.
+# One stamp for the flags, one for the list of files: a change of either remakes the
+# files that depend on it.
 CC_LINE := $(CC) $(KV_CPPFLAGS) $(KV_CFLAGS) $(CFLAGS) $(WARN) $(SAN)
 $(B)/.flags: FLAGS_TEXT := $(CC_LINE) | $(KERN_CFLAGS) | $(TEST_CFLAGS) | $(value CORE_CFLAGS) | $(LDFLAGS) $(KV_LDFLAGS) | $(CXX) $(SHIM_CXXFLAGS) $(SHIM_TRAPS)
-# A program or an archive has all of these that are its own; a test has one by its name.
+# A program or an archive has all sources of its folders; a test has one source, by name.
 $(B)/.sources: FLAGS_TEXT := $(filter-out $(UNIT_SRCS) $(IT_SRCS) $(BENCH_SRCS) $(FUZZ_SRCS) $(PRELOAD_SRCS), \
 			       $(PROG_SRCS) $(TEST_SRCS)) $(STANDIN_CXX) $(STANDIN_CU)
 $(B)/.nvcc: FLAGS_TEXT := $(if $(NVCC),$(NVCC) $(CUDA_ARCHS)) $(CUDA_SRCS)
@@ -301,7 +301,7 @@ $(B)/.flags $(B)/.sources $(B)/.nvcc: FORCE
 	@echo '$(subst ','\'',$(FLAGS_TEXT))' | cmp -s - $@ || \
 		echo '$(subst ','\'',$(FLAGS_TEXT))' >$@
 
-# The checker of C=1, chosen when it is used.
+# The checker of C=1, chosen when it is first used.
 CHECKER = $(or $(if $(shell command -v sparse 2>/dev/null),sparse -Wno-decl $(KV_CPPFLAGS)),\
 	  $(if $(shell command -v cppcheck 2>/dev/null),cppcheck --quiet \
 	  --enable=warning$(comma)portability --inline-suppr --suppress=missingIncludeSystem \
@@ -317,7 +317,7 @@ ifeq ($(C),2)
 $(ALL_OBJS): FORCE
 endif
 
-# Where libfuse3 is: asked when the first of them is compiled.
+# Flags of libfuse3: pkg-config runs when the first file that needs them is compiled.
 PROCFS_CFLAGS = $(shell $(PKG_CONFIG) --cflags fuse3)
 # More flags for the core, for `make coverage`.
 CORE_CFLAGS :=
@@ -337,7 +337,7 @@ define cc_object
 	$(run_checker)
 endef
 
-# A static rule for each object of a variant goes before the pattern below.
+# A static rule for the objects of each variant, before the pattern rule below.
 $(foreach v,$(VARIANTS),$(eval \
 $$(filter %.$(v).o,$$(ALL_OBJS)): $$(B)/obj/%.$(v).o: %.c $$(B)/.flags | toolchain ; \
 	$$(call cc_object,-DKERN_VARIANT=$(v) $$(VARIANT_$(v)))))
@@ -356,9 +356,9 @@ $(B)/obj/%.shim.o: %.cu $(B)/.flags
 	@mkdir -p $(@D)
 	$(Q)$(shim_cxx) $(SHIM_TRAPS) -x c++ -c -o $@ $<
 
-# GPUs before CUDA_ARCHS' first and after its last have PTX.  A module a file, so that
-# they are compiled beside each other and only when they changed.  A sanitized build has
-# none of it: nothing in it would be sanitized.
+# GPUs before the first of CUDA_ARCHS and after its last run the PTX.  Each file is one
+# module, so that files are compiled in parallel and only when they change.  A sanitized
+# build has no device code: it cannot be sanitized.
 ifeq ($(NVCC)$(D),$(NVCC))
 ifneq ($(and $(NVCC),$(CUDA_SRCS)),)
 FATBINS := $(patsubst %.cu,$(B)/obj/%.fatbin,$(CUDA_SRCS))
@@ -372,7 +372,7 @@ $(FATBINS): $(B)/obj/%.fatbin: %.cu $(B)/.nvcc
 		$(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
 		-gencode arch=compute_80,code=compute_80 -MMD -MP -MF $@.d -fatbin -o $@ $<
 
-# The files that image.S takes in, one IMAGE() each.
+# The files that image.S includes, one IMAGE() each.
 $(B)/obj/kernels/cuda/images.h: $(FATBINS) $(B)/.sources $(B)/.nvcc
 	@mkdir -p $(@D)
 	@for f in $(FATBINS); do echo "IMAGE \"$$f\""; done >$@
@@ -408,7 +408,7 @@ $(eval $(call archive,unit,$(UNIT_SHARED)))
 $(eval $(call archive,integration,$(IT_SHARED)))
 $(eval $(call archive,bench,$(BENCH_SHARED)))
 $(eval $(call archive,fuzz,$(FUZZ_SHARED)))
-# What other programs link to attach: the client and what it stands on.
+# Other programs link this to attach: the client and the libraries that it needs.
 $(eval $(call archive,kvmm,$(CLIENT_SRCS) $(LIB_SRCS)))
 LIBKVMM := $(if $(CLIENT_SRCS),$(B)/lib/libkvmm.a)
 
@@ -445,7 +445,7 @@ define link
 		$(if $(filter %.a,$^),-Wl$(comma)--start-group $(filter %.a,$^) -Wl$(comma)--end-group) $(1)
 endef
 
-# From its archive: hold takes the part without the filter, and no libseccomp.
+# The archive libsandbox.a: kvmm-hold takes the part without the filter, and no libseccomp.
 $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS)): $(filter %/libsandbox.a,$(ARCHIVES))
 
 # Daemons that a test can make fail, in a directory with links to the other programs, since
@@ -473,13 +473,13 @@ FUZZ_PROGS  := $(patsubst tests/fuzz/%.c,$(B)/tests/%,$(FUZZ_SRCS))
 TEST_PROGS  := $(UNIT_PROGS) $(IT_PROGS) $(BENCH_PROGS) $(SIM_PROG) $(REPORT_PROG) $(FUZZ_PROGS) \
 	       $(PRELOADS) $(STANDIN) $(FAKE_LT)
 
-# A test links the archives that it needs, so that a change elsewhere does not build it
-# anew; the linker names what an archive that is missing here would define.  A test
-# that runs a program or opens a library has that behind a |.
-# $(call archives,NAMES): those of them that this tree has
+# A test links only the archives that it needs, so that other changes do not rebuild it;
+# if one is missing here, the linker names the undefined symbols.  A program that a test
+# runs, or a library that it opens, stands behind a |.
+# $(call archives,NAMES): those of them that exist in this tree
 archives = $(filter $(patsubst %,$(B)/lib/lib%.a,$(1) faults),$(ARCHIVES))
 unit_tests = $(filter $(addprefix $(B)/tests/check_,$(1)),$(UNIT_PROGS))
-# $(eval $(call unit,TESTS,NAMES)): a test that no such line names links all archives
+# $(eval $(call unit,TESTS,NAMES)): a test in no such line links all archives
 define unit
 UNIT_NAMED += $(call unit_tests,$(1))
 $(call unit_tests,$(1)): $(call archives,$(2))
@@ -511,20 +511,20 @@ bench_tests = $(filter $(addprefix $(B)/tests/bench_,$(1)),$(BENCH_PROGS))
 $(call bench_tests,core evict fair scale share waste): $(call archives,core)
 $(call bench_tests,hostpool): $(call archives,kvmmd)
 $(call bench_tests,decode gap gemm kernels load step tokenizer): $(call archives,runtime kernels)
-# Calls of the engine that go to a daemon or to the pool of own_pool.h.
+# Calls that bench_step directs to a daemon or to the pool of own_pool.h.
 STEP_WRAP := attach backend confirm detach device_failed draining info next_event poll_extents pool prep reap \
 	     release resumed seq_status seq_table strerror_attach submit wait
 $(B)/tests/bench_step: KV_LDFLAGS += $(STEP_WRAP:%=-Wl$(comma)--wrap=kvmm_%)
 
 $(SIM_PROG): $(call objs,$(SIM_SRCS)) $(call archives,core lib) $(B)/.sources
 
-# Some targets are of the runtime, and of tests/fuzz need engine.c alone; the others are
-# of the daemons, some of whose calls tests/fuzz answers, and with hold what the daemon
-# names likewise must stay out.
+# Some targets test the runtime and need only engine.c of tests/fuzz.  The others test the
+# daemons: functions of tests/fuzz replace some of their calls, and names that both
+# kvmm-hold and the daemon define must not be linked twice.
 $(FUZZ_PROGS): $(B)/tests/%: $(B)/obj/tests/fuzz/%.o
 FUZZ_WRAP := mm_call segment_create segment_destroy kv_log kv_log_spend unlink fork exit
 FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_safetensors %/fuzz_tokenizer %/fuzz_http,$(FUZZ_PROGS))
-# This one of the runtime has the common main().
+# Of the targets for the runtime, this one uses the common main().
 $(filter %/fuzz_http,$(FUZZ_PROGS)): $(B)/obj/tests/fuzz/engine.o
 $(FUZZ_RT): $(call objs,tests/fuzz/engine.c) $(call archives,runtime kvmm)
 FUZZ_DAEMONS := $(filter-out $(FUZZ_RT),$(FUZZ_PROGS))
@@ -544,7 +544,7 @@ $(STANDIN): $(STANDIN_OBJS) $(B)/.sources
 $(FAKE_LT): $(call objs,$(FAKE_LT_SRCS)) $(B)/.sources
 	$(call link,-shared -ldl)
 else
-# Never sanitized, so those of the build without D= serve.
+# The stand-ins are never sanitized, so those of the build without D= are copied.
 $(STANDIN) $(FAKE_LT): plain-standin
 	@mkdir -p $(@D)
 	@cmp -s $(O)/$(@:$(B)/%=%) $@ || cp $(O)/$(@:$(B)/%=%) $@
@@ -554,9 +554,9 @@ endif
 
 # --------------------------------------------------------------------- on a GPU
 
-# These run on machines where nothing is installed but a compiler, nvcc and a
-# driver, so they are linked to nothing; without nvcc they have no device code,
-# and only a library that stands in for the driver takes them.
+# These programs run on machines that have only a compiler, nvcc and a driver, so they
+# are linked to no other library.  Without nvcc they have no device code, and run only
+# over a library that stands in for the driver.
 GPU_SHARED := $(filter-out tests/gpu/probe% tests/gpu/bench%,$(GPU_SRCS)) tests/gpu/probe_kernels.c
 GPU_PROGS  := $(if $(wildcard tests/gpu/probe.c),$(B)/gpu/probe) \
 	      $(if $(wildcard tests/gpu/bench.c),$(B)/gpu/bench)
@@ -576,8 +576,9 @@ $(B)/obj/tests/gpu/probe_kernels.o: CPPFLAGS += $(if $(GPU_IMAGE),-DPROBE_FATBIN
 $(B)/gpu/probe: $(call objs,$(filter tests/gpu/probe%,$(GPU_SRCS)) $(GPU_SHARED) lib/cudrv.c) \
 		$(B)/.sources
 	$(call link,-ldl -lm)
-# The bench has ops and models in it, and so needs what kvrt needs.  Kernels as objects:
-# the table of ops names them weakly, and that takes nothing out of an archive.
+# The bench has ops and models in it, so it needs the libraries of kvrt.  Kernels are
+# linked as objects: the table of ops has weak references, which pull nothing out of an
+# archive.
 $(B)/gpu/bench: $(call objs,$(filter tests/gpu/bench%,$(GPU_SRCS)) $(GPU_SHARED)) \
 		$(call objs,$(KERN_SRCS)) $(IMAGE_OBJ) \
 		$(call archives,runtime kvmm) $(B)/.sources
@@ -623,22 +624,22 @@ endif
 deps:
 	@.ci/deps
 
-# The second make sees what deps installed, and uses all cores unless told how many.
+# The second make finds the packages that deps installed, and uses all cores without -j.
 SUBMAKE = --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(NPROC))
 TEST_ENV = KVMM_TOP='$(CURDIR)' KVMM_BUILD='$(abspath $(B))' KVMM_SANITIZER='$(D)' \
 	   CC='$(CC)' SEEDS='$(SEEDS)' KVMM_CONFIG=none
 
-# exec: the shell would die of the Ctrl-C that ends the demo well, and make complain.
+# exec: Ctrl-C, the usual end of the demo, would kill the shell, and make would complain.
 run: deps
 	$(Q)$(MAKE) $(SUBMAKE) all
 	$(Q)$(TEST_ENV) exec kvmm/dist/demo $(B)
 
-# What the suites of SUITES need that T names: T has globs of names, and so has wildcard.
+# Targets of SUITES that T names: T has globs of names, and wildcard takes globs.
 named = $(if $(T),$(filter $(2),$(wildcard $(addprefix $(1),$(addsuffix $(3),$(T))))),$(2))
 CHECK_unit = $(patsubst tests/unit/%.c,$(B)/tests/%,$(call named,tests/unit/,$(UNIT_SRCS),.c))
 CHECK_sim = $(if $(call named,tests/,tests/sim),$(SIM_PROG))
 CHECK_integration = $(patsubst tests/integration/%.c,$(B)/tests/%,$(call named,tests/integration/,$(IT_SRCS),.c))
-# A script runs the programs; these run tests too.
+# A script runs the programs; these scripts run tests too.
 SCRIPTS_OF_TESTS := $(patsubst %,tests/scripts/%.sh,adopt-cuda bench-report bench-why cuda fuzz gpu templates tokenizers)
 scripts = $(call named,tests/scripts/,$(wildcard tests/scripts/*.sh),.sh)
 CHECK_script = $(if $(scripts),all $(if $(filter $(SCRIPTS_OF_TESTS),$(scripts)),tests,docs)) \
@@ -658,8 +659,8 @@ sim: deps
 	$(Q)$(MAKE) $(SUBMAKE) $(B)/tests/sim
 	$(Q)$(TEST_ENV) $(B)/tests/sim $(if $(SEEDS),--seeds $(SEEDS))
 
-# Not optimized: a branch of the source is one of the object.  Only the walkers,
-# which run after every event, are a little.
+# Not optimized, so that branches of the object are branches of the source; only the
+# walkers, which run after every event, have -O1.
 COV_CFLAGS = $(if $(filter kvmm/core/check%,$<),-O1,-O0) --coverage
 COV := $(abspath $(O)/cov)
 coverage: deps
@@ -687,7 +688,7 @@ bench-why: deps
 	$(Q)$(MAKE) $(SUBMAKE) all why-progs
 	$(Q)$(TEST_ENV) tests/bench/why
 
-# No deps: the machines that these are for install nothing.
+# No deps: the machines of these targets install nothing.
 gpu-probe:
 	$(Q)$(MAKE) $(SUBMAKE) $(B)/gpu/probe
 	$(Q)mkdir -p "$${OUT:-$(B)/gpu}"
@@ -701,7 +702,7 @@ gpu-bench:
 	$(Q)mkdir -p "$${OUT:-$(B)/gpu}"
 	$(Q)$(TEST_ENV) PART='$(PART)' OUT="$${OUT:-$(B)/gpu}" $(B)/gpu/bench
 
-# A fuzzer brings its own compiler: its objects lie in build/fuzz-ENGINE.
+# Each fuzzer has its own compiler: its objects lie in build/fuzz-ENGINE.
 SECS ?= 60
 ENGINE ?= lib
 fuzz:
@@ -713,7 +714,7 @@ check-style:
 CLIENT_HEADERS := $(wildcard include/libkvmm.h include/uapi/*.h include/kvmm/types.h)
 VERSION = $(shell sed -n 's/^.define KVMM_VERSION[^"]*"\(.*\)"/\1/p' include/kvmm/version.h 2>/dev/null)
 
-# Made by the programs, from their tables.
+# The programs print these from their tables.
 MAN8 := $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS))
 MAN1 := $(filter $(B)/kvctl $(B)/kvtop $(B)/kvrt,$(PROGS))
 MAN_PAGES := $(MAN8:$(B)/%=$(B)/share/man/man8/%.8) $(MAN1:$(B)/%=$(B)/share/man/man1/%.1) \
@@ -722,7 +723,7 @@ COMPLETIONS := $(patsubst $(B)/%,$(B)/share/completions/%,$(MAN8) $(MAN1))
 SAMPLES := $(B)/share/kvmm.conf $(if $(filter $(B)/kvrt,$(PROGS)),$(B)/share/kvrt.conf)
 DOCS := $(MAN_PAGES) $(COMPLETIONS) $(SAMPLES)
 
-# $(call print,what): whole or not at all, since a program that fails leaves no page.
+# $(call print,NAME): a complete file or none, since make deletes that of a failed program
 define print
 	$(call say,GEN,$(@:$(B)/%=%))
 	@mkdir -p $(@D)
@@ -741,14 +742,14 @@ $(B)/share/kvmm.conf: $(B)/kvmm
 $(B)/share/kvrt.conf: $(B)/kvrt
 	$(Q)$< serve --print-config >$@
 
-# Units name the programs by where they will be, and hold's capabilities by the list of
-# sandbox.h, which is the only one.
+# Units have the installed paths of the programs, and hold's capabilities from the list
+# in sandbox.h, which is the only one.
 UNITS := $(patsubst kvmm/dist/%.in,$(B)/share/%,$(wildcard kvmm/dist/*.in))
 $(UNITS): $(B)/share/%: kvmm/dist/%.in FORCE
 	@mkdir -p $(@D)
 	$(Q)caps=$$(sed -n 's/^[[:space:]]*x(\([A-Z_]*\),.*/CAP_\1/p' include/kvmm/sandbox.h | xargs) && \
 		sed -e 's|@bindir@|$(bindir)|' -e 's|@sbindir@|$(sbindir)|' -e "s|@caps@|$$caps|" $< >$@
-# Scripts of bpftrace name them too.
+# Scripts of bpftrace have these paths too.
 SCRIPTS_BT := $(patsubst kvmm/dist/bpftrace/%,$(B)/share/%,$(wildcard kvmm/dist/bpftrace/*.bt))
 $(SCRIPTS_BT): $(B)/share/%: kvmm/dist/bpftrace/% FORCE
 	@mkdir -p $(@D)
@@ -759,12 +760,12 @@ $(B)/share/libkvmm.pc: FORCE
 		'Version: $(VERSION)' 'Cflags: -I$(includedir)/libkvmm' \
 		'Libs: -L$(libdir) -lkvmm -pthread' >$@
 
-# build.sh has a Makefile's tree without any of it.
+# build.sh copies the Makefile to a tree that has none of these sources.
 docs: $(if $(wildcard lib/opts_man.c),$(DOCS) $(UNITS) $(SCRIPTS_BT) $(B)/share/libkvmm.pc)
 	@:
 
-# In the tree, so that a reader needs no build; tests/scripts/doc-pages.sh holds them
-# against their sources.
+# These are kept in the tree, so that a reader needs no build; doc-sources.sh of
+# tests/scripts compares them with their sources.
 FIGURES := $(patsubst %.fig,%.svg,$(wildcard Documentation/figures/*.fig))
 $(FIGURES): %.svg: %.fig .ci/figure.awk
 	$(call say,GEN,$@)
@@ -783,7 +784,7 @@ BIN_PROGS  := $(filter $(B)/kvctl $(B)/kvrt $(B)/kvtop,$(PROGS))
 SBIN_PROGS := $(filter $(B)/kvmm $(B)/kvmm-hold $(B)/swapd $(B)/kvmm-proc,$(PROGS))
 PAGES := $(wildcard README.md LICENSE Documentation/*.md Documentation/measurements/*.md \
 	   Documentation/measurements/*.json Documentation/figures/*.svg)
-# What goes where, once for both ways: MODE:FILE:PLACE.
+# Installed files, for install and uninstall: MODE:FILE:PLACE.
 put = $(foreach f,$(2),$(1):$(f):$(3)/$(f:$(4)%=%))
 INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
 	    $(call put,755,$(SBIN_PROGS),$(sbindir),$(B)/) \
@@ -798,12 +799,12 @@ INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
 	    $(call put,644,$(SCRIPTS_BT),$(docdir)/examples,$(B)/share/) \
 	    $(foreach f,$(wildcard kvmm/dist/prometheus/* kvmm/dist/grafana/*),644:$(f):$(docdir)/examples/$(notdir $(f))) \
 	    644:kvmm/dist/sysusers.conf:$(sysusersdir)/kvmm.conf
-# Directories that are ours alone.
+# Directories that only kvmm uses.
 OUR_DIRS = $(docdir)/Documentation/measurements $(docdir)/Documentation/figures $(docdir)/Documentation $(docdir)/examples \
 	   $(docdir) $(includedir)/libkvmm/uapi $(includedir)/libkvmm/kvmm $(includedir)/libkvmm \
 	   $(confdir)/kvrt $(confdir)
 
-# A file of options that is there is the operator's.
+# A file of options that exists belongs to the operator and stays.
 install: $(if $(AS_IS),,all docs)
 	$(call say,INSTALL,$(DESTDIR)$(prefix))
 	$(Q)set -e; for f in $(INSTALLED); do \
@@ -813,7 +814,7 @@ install: $(if $(AS_IS),,all docs)
 	$(Q)[ -e '$(DESTDIR)$(confdir)/kvmm.conf' ] || \
 		install -m 644 $(B)/share/kvmm.conf '$(DESTDIR)$(confdir)'
 
-# Nothing is built for it: what install would put there goes.
+# Remove the files that install would put there; nothing is built.
 uninstall:
 	$(call say,REMOVE,$(DESTDIR)$(prefix))
 	$(Q)if cmp -s '$(DESTDIR)$(docdir)/examples/kvmm.conf' '$(DESTDIR)$(confdir)/kvmm.conf'; then \
@@ -822,7 +823,7 @@ uninstall:
 	$(Q)for d in $(OUR_DIRS); do \
 		if [ -d '$(DESTDIR)'"$$d" ]; then rmdir --ignore-fail-on-non-empty '$(DESTDIR)'"$$d"; fi; done
 
-# Only what was made here, so that O=/tmp costs nobody a /tmp.
+# Remove only files that make made, so that O=/tmp does not remove /tmp.
 clean:
 	$(call say,CLEAN,$(O))
 	$(Q)for b in $(if $(D),,$(addprefix $(O)/,san asan tsan ubsan cov)) $(B); do \
