@@ -1,25 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# adopt-cuda.sh - kvmm dies, and the next one goes on with a pool on a GPU
+# adopt-cuda.sh - kvmm dies, and the next daemon takes over its pool on a GPU
 #
 # budget: 60 s, full 900 s, soak 900 s
 #
-# The tests of adoption that were written for host memory, with every rig's pool
-# on the stand-in for a GPU (KVMM_TEST_BACKEND=cuda): the same texts, the same
-# walkers, the same that is left in the end, which is nothing.  make check runs
-# the parts in which nothing is computed, since a CPU that stands in for a GPU
-# is slow at that; above it two runtimes work while kvmm is upgraded or dies, on
-# few tokens.
+# These are the tests of adoption that were written for host memory, with the pool of
+# every rig on the stand-in for a GPU (KVMM_TEST_BACKEND=cuda).  They compare the same
+# texts, run the same walkers, and no memory must be left at the end.  make check runs
+# the parts that compute nothing, since a CPU that stands in for a GPU computes slowly.
+# Higher levels run two runtimes, on few tokens, while kvmm is upgraded or dies.
 . "$KVMM_TOP/tests/scripts/checks.bash"
 
 cd "$KVMM_TOP" || exit 1
 level=${KVMM_TEST_LEVEL:-check}
-# So many deaths as at check level: each load is the price of some thirty.
+# Deaths are as few as at check level: one load here costs as much as some thirty.
 export KVMM_TEST_BACKEND=cuda KVMM_TEST_LEVEL=check CK_VERBOSITY=normal
 export TMPDIR=$work XDG_RUNTIME_DIR=$work
 
-# suite NAME [CASE]: one of the integration tests, or a case of it
+# suite NAME [CASE]: run one integration suite, or one case of it
 suite()
 {
 	run env ${2:+CK_RUN_CASE="$2"} "$KVMM_BUILD/tests/$1"

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench-report.sh - what bench-report accepts, shows, writes and refuses
+# bench-report.sh - the inputs of bench-report, its table, its file and its errors
 . "${BASH_SOURCE%/*}/checks.bash"
 
-# report: figures from standard input
+# report: run bench-report on figures from standard input
 report()
 {
 	cat >"$work/in"

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench-why.sh - the table of make bench-why is whole, and nothing is left of it
+# bench-why.sh - make bench-why prints its whole table and leaves no files
 #
 # from: full
 . "${BASH_SOURCE%/*}/checks.bash"
 
 mkdir "$work/tmp"
-# A folder of its own for why.json; the programs are those of the build.
+# why.json goes to a separate folder; the programs are those of the build.
 mkdir "$work/build"
 ln -s "$KVMM_BUILD"/* "$work/build/"
 run env TMPDIR="$work/tmp" KVMM_BUILD="$work/build" "$KVMM_TOP/tests/bench/why" quick
@@ -21,7 +21,7 @@ for load in 'model A busy, B idle' 'model B busy, A idle' 'both busy' 'all of it
 done
 check 'idle' says '^\| .* nobody asks .* kvmm [0-9.]+ %.* swapd [0-9.]+ %.*\| [0-9.]+ % of a core \|'
 check 'a step' says '^\| a decode step of 1, .*: time \| [0-9]+ us \| [0-9]+ us \|'
-# Three requests of one model, three of the other, three of each, in two arms.
+# Each of two arms serves three requests of one model, of the other, and of both.
 figure()	{ sed -n "s/^{\"name\": \"$1\", \"value\": \\([0-9.]*\\),.*/\\1/p" "$work/build/why.json"; }
 check 'all figures are written' [ "$(grep -c '"name"' "$work/build/why.json")" -gt 45 ]
 check 'tokens were found in the cache' [ "$(figure why.all.hits | cut -d. -f1)" -gt 5 ]

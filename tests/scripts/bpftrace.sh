@@ -3,9 +3,9 @@
 #
 # bpftrace.sh - every script of kvmm/dist/bpftrace answers its question
 #
-# bpftrace runs all of them at once on a daemon with a pool, a host pool and an area
-# so small that a server's sequences are evicted, preempted and swapped.  What they
-# count is compared with what the daemon counts.
+# bpftrace runs all of them at once on a daemon whose pool, host pool and area are so
+# small that a server's sequences are evicted, preempted and swapped.  The counts of
+# the scripts are compared with the counters of the daemon.
 #
 # from: full
 # budget: 60 s, full 120 s
@@ -30,7 +30,7 @@ finish()
 trap finish EXIT
 give_up()	{ echo "$1"; tail -n 5 "$work"/*.log | sed 's/^/    /'; checks_done; }
 counter()	{ "$KVMM_BUILD/kvctl" cat vmstat | awk -v n="$1" '$1 == n { print $2 }'; }
-# summed SCRIPT MAP: of all keys of a map
+# summed SCRIPT MAP: sum over all keys of a map
 summed()	{ awk -v m="@$2[" 'index($0, m) == 1 { n += $NF } END { print n + 0 }' "$work/$1.log"; }
 
 "$KVMM_BUILD/kvmm-hold" --adopt off --pool-size 4M --extent-size 256K --host-size 1M --area-max 16M \
@@ -52,7 +52,7 @@ out=$(sed -n 's/^| `\([a-z]*\)\.bt` | .*/\1/p' "$KVMM_TOP/Documentation/tracing.
 check 'the page has every script, and no other' \
 	test "$out" = "$(cd "$KVMM_TOP/kvmm/dist/bpftrace" && printf '%s\n' * | sed 's/\.bt$//')"
 
-# Until they are told to stop; slowsteps of every step.
+# The scripts run until they are stopped; slowsteps reports every step.
 tracers=()
 for script in evictions swaplat waiting slowsteps; do
 	sed -e "s|@s\?bindir@|$KVMM_BUILD|" "$KVMM_TOP/kvmm/dist/bpftrace/$script.bt" >"$work/$script.bt"
@@ -99,7 +99,7 @@ check 'what is lacking' says '^@lacking\[[0-9]+, [0-9]+\]: [1-9]'
 out=$(cat "$work/slowsteps.log")
 check 'steps of the runtime' says '^kvrt +[0-9]+ +[0-9]+ +[1-9]'
 check 'steps of a client' says '^client +[0-9]+ +[0-9]+ +[0-9]+'
-# Of what it says at its start and end without tracefs or limits, nothing.
+# Their remarks at start and end, without tracefs or limits, do not count as errors.
 for script in evictions swaplat waiting slowsteps; do
 	out=$(grep -vE 'failed to detach|RLIMIT_MEMLOCK' "$work/$script.log" | grep -E 'ERROR|WARNING|[Ll]ost [0-9]')
 	check "$script: nothing went wrong" test -z "$out"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# build.sh - the Makefile on trees of its own
+# build.sh - the Makefile on small trees
 #
-# A small tree with one program and one unit test shows what is rebuilt when,
+# A tree with one program and one unit test shows which changes rebuild which files,
 # and that a failing test fails `make check`.  budget: 60 s
 . "${BASH_SOURCE%/*}/checks.bash"
 
@@ -97,7 +97,7 @@ if [ "$(uname -m)" = x86_64 ]; then
 	check "variants: avx512bf16" grep -q ' T v_one_avx512bf16$' "$work/nm"
 fi
 
-# T= builds the tests that it names and what these link: nothing here compiles but that.
+# T= builds the tests that it names and their archives: no other file is compiled.
 cp "$tree/tests/unit/check_three.c" "$tree/tests/unit/check_core_three.c"
 for f in kvmm/main.c kernels/cpu/v_one.c tests/unit/check_three.c; do
 	cp "$tree/$f" "$tree/$f.good"
@@ -139,7 +139,7 @@ rm -r "$tree/kvmm"
 in_tree
 check "an empty tree builds" rc_is 0
 
-# A bare machine: make, a shell and what belongs to it, no compiler.
+# A bare machine: make, a shell and basic commands, no compiler.
 mkdir "$work/bin"
 for p in make sh bash grep sed cat cmp mkdir printf uname nproc rm; do
 	ln -s "$(command -v $p)" "$work/bin/$p"

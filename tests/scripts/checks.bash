@@ -2,9 +2,9 @@
 #
 # checks.bash - counting for script tests
 #
-# Source it first, call the functions below, end with checks_done.  $work is an
-# empty directory of the script's own.  A failed check prints what it saw and
-# the script goes on; so one run shows all that is wrong.
+# Source it first, call the functions below, end with checks_done.  $work is an empty
+# directory for the script.  A failed check prints the output that it checked, and the
+# script continues, so one run shows all failures.
 
 set -u
 export LC_ALL=C.UTF-8
@@ -12,20 +12,20 @@ export LC_ALL=C.UTF-8
 
 nr_checks=0
 nr_failures=0
-out=		# what the last command printed
-rc=0		# and its exit status
+out=		# output of the last command
+rc=0		# exit status of the last command
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/checks.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# run COMMAND..: both streams in $out, the exit status in $rc
+# run COMMAND..: both output streams in $out, the exit status in $rc
 run()
 {
 	out=$("$@" 2>&1 </dev/null)
 	rc=$?
 }
 
-# check WHAT COMMAND..: COMMAND must succeed
+# check NAME COMMAND..: COMMAND must succeed
 check()
 {
 	local what=$1
@@ -35,7 +35,7 @@ check()
 	"$@" && return
 	nr_failures=$((nr_failures + 1))
 	printf 'FAILED: %s\n  want: %s\n  exit status %d, output:\n' "$what" "$*" "$rc"
-	# Indented, lest its lines of counts be taken for ours.
+	# Indented, so that tests/run does not count lines of the output.
 	sed 's/^/    /' <<<"$out"
 }
 

@@ -3,8 +3,8 @@
 #
 # config.sh - the file of options, under a real kvmm-hold
 #
-# Who counts and what is refused is in unit tests; here is who reads it, once,
-# and what the processes get.
+# Unit tests check the precedence of options and the refusals.  This script checks that
+# kvmm-hold alone reads the file, once, and which options the processes get.
 #
 # budget: 20 s
 . "${BASH_SOURCE%/*}/checks.bash"
@@ -26,7 +26,7 @@ stop_daemon()
 }
 trap 'stop_daemon KILL; rm -rf "$work"' EXIT
 
-# of PROGRAM: the command line of the child of hold that runs it
+# of PROGRAM: the command line of hold's child that runs PROGRAM
 of()
 {
 	local pid
@@ -65,7 +65,7 @@ for program in kvmm kvmm-hold; do
 	check "$program knows swapd" says "^threads = 3 +# $work/kvmm.conf:7$"
 done
 
-# The file to begin with says what is so without one.
+# The printed default file changes no option.
 "$KVMM_BUILD/kvmm" --print-config >"$work/default.conf"
 run "$KVMM_BUILD/kvmm" --check-config "$work/default.conf"
 check 'the default file is right' rc_is 0
@@ -75,7 +75,7 @@ for key in pool-size tenant log-level merge-kib; do
 	check "the default file has $key" says "^$key$"
 done
 
-# What is wrong is so for the check and for the start.
+# --check-config and the start refuse the same errors.
 for program in 'kvmm --check-config' kvmm-hold; do
 	echo 'pool_size = 2M' >"$work/bad.conf"
 	run "$KVMM_BUILD"/$program --config "$work/bad.conf"
@@ -118,7 +118,7 @@ for ((i = 0; i < 600; i++)); do
 done
 check 'swapd has its section' says '^[^ ]*swapd --threads=3 --generation='
 
-# kvmm-proc listens there, and knows of no file.
+# kvmm-proc listens at this address, but does not read the file.
 echo 'metrics = 99999' >"$work/wrong.conf"
 run "$KVMM_BUILD/kvmm" --check-config "$work/wrong.conf"
 check 'a wrong address of metrics is refused' rc_is 78
@@ -128,7 +128,7 @@ run "$KVMM_BUILD/kvmm" --check-config "$work/wrong.conf"
 check 'a wrong memory node is refused' rc_is 78
 check 'with its line' says "wrong.conf:2: host-numa: 'near' is none of auto"
 
-# Whatever becomes of the file: the next kvmm is as the last one.
+# The file was changed: a restarted kvmm has the options of the last one.
 echo 'pool-size = 7Q' >"$work/kvmm.conf"
 old=$(child)
 kill -9 "$old"

@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# cuda.sh - a daemon and a runtime on a GPU that a CPU stands in for
+# cuda.sh - a daemon and a runtime on the stand-in for a GPU
 #
 # budget: 60 s, full 120 s
 #
 # from: full
 #
-# The whole of it: kvmm gives memory of the device, kvrt maps it and runs the
-# same device code that a GPU would, in exact mode.  Samples of one prompt are
-# the same with a pool that fits them and with one in which they are swapped
-# out and in, drawn on the device and, from level full on, drawn on the host.
-# Then what a person meets who asks for what is not there.
+# The whole path is tested: kvmm gives device memory, and kvrt maps it and runs the
+# device code of a GPU, in exact mode.  The samples of one prompt must be the same with
+# a pool that fits them and with one in which they are swapped out and in; drawn on the
+# device and, from level full on, drawn on the host.  Then come the errors of a driver
+# or a device that does not exist.
 . "$KVMM_TOP/tests/scripts/checks.bash"
 
 cd "$KVMM_TOP" || exit 1
@@ -22,7 +22,7 @@ export KVMM_SOCKET=$work/attach.sock KVMM_STANDIN_GRAN=65536
 tokens=16
 [ "${KVMM_TEST_LEVEL:-check}" = check ] || tokens=48
 
-# daemon OPTION..: one that serves
+# daemon OPTION..: start one and wait until it serves
 daemon()
 {
 	"$KVMM_BUILD/kvmm-hold" --socket "$KVMM_SOCKET" --host-size 1M --starve-ms 100 \
@@ -44,7 +44,7 @@ daemon_ends()
 
 value()		{ "$KVMM_BUILD/kvctl" --socket "$work/view.sock" cat vmstat | sed -n "s/^$1 //p"; }
 
-# samples FILE OPTION..: each of them in one piece, in order
+# samples FILE OPTION..: generate three samples, each in one piece, in order
 samples()
 {
 	local file=$1

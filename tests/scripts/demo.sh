@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# demo.sh - make run as a person sees it, and that nothing of it is left
+# demo.sh - make run as a user sees it, which must leave nothing behind
 #
 # budget: 30 s, full 150 s
 . "${BASH_SOURCE%/*}/checks.bash"
@@ -10,17 +10,17 @@ demo=$KVMM_TOP/kvmm/dist/demo
 mkdir "$work/tmp"
 unset KVMM_RUNDIR KVMM_SOCKET XDG_RUNTIME_DIR
 child=
-# A failure leaves nothing either; hold's children end with it.
+# A failure leaves no process either; hold's children end with it.
 trap 'for p in $(ours); do p=${p%/*}; kill -TERM "${p#/proc/}" 2>/dev/null; done
       kill -KILL $child 2>/dev/null; rm -rf "$work"' EXIT
 
-# ours: processes that were started with that TMPDIR
+# ours: processes that were started with this TMPDIR
 ours()
 {
 	grep -lsaF "TMPDIR=$work/tmp" /proc/[0-9]*/environ
 }
 
-# all_ended: within 15 s
+# all_ended: all of them end within 15 s
 all_ended()
 {
 	local i
@@ -36,7 +36,7 @@ all_ended()
 nothing_in()	{ [ -z "$(ls -A "$1")" ]; }
 counted()	{ grep -qE -- "^ +[1-9][0-9]*  $1 " <<<"$out"; }
 
-# ---- somebody else has the port
+# ---- another server has the port
 "$KVMM_BUILD/kvrt" serve "$KVMM_TOP/tests/data/demo-model" --port 0 2>"$work/other" &
 child=$!
 for ((i = 0; i < 200; i++)); do
@@ -80,7 +80,7 @@ for ((n = 0; n < rounds; n++)); do
 	sig=${signals[n % 4]}
 	ms=$((RANDOM % 2500))
 	printf -v nap '%d.%03d' $((ms / 1000)) $((ms % 1000))
-	# What a shell starts in the background ignores INT.
+	# A process that a shell starts in the background ignores INT.
 	TMPDIR=$work/tmp KVMM_DEMO_PORT=0 env --default-signal=INT "$demo" "$KVMM_BUILD" \
 		>"$work/seen" 2>&1 </dev/null &
 	child=$!
@@ -97,13 +97,13 @@ for ((n = 0; n < rounds; n++)); do
 	HUP)	check "$what: exit code" [ $rc = 129 -o $rc = 0 ] ;;
 	esac
 	check "$what: no process is left" all_ended
-	# It cannot clean up when it is killed.
+	# A killed demo cannot remove its files.
 	[ $sig != KILL ] || rm -rf "$work/tmp"/kvmm-demo.*
 	check "$what: no file is left" nothing_in "$work/tmp"
 	check "$what: no remark of the shell" says_not '(demo|demo.sh): line [0-9]+|Terminated'
 done
 
-# ---- a reader that goes away, and no place
+# ---- a reader that goes away, and a TMPDIR that does not exist
 TMPDIR=$work/tmp KVMM_DEMO_PORT=0 "$demo" "$KVMM_BUILD" 2>"$work/seen" </dev/null | head -n 3 >/dev/null
 rc=${PIPESTATUS[0]} out=$(cat "$work/seen")
 check 'a reader that goes away: exit code' rc_is 141

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# deps.sh - .ci/deps on machines of several kinds, none of them this one
+# deps.sh - .ci/deps on simulated machines of several kinds
 #
-# The commands that it would use are fakes in a directory that is all of PATH.
+# The commands that it uses are fakes, in a directory that is the whole PATH.
 . "${BASH_SOURCE%/*}/checks.bash"
 
 bin=$work/bin
@@ -97,7 +97,7 @@ rm "$work/packages"
 deps
 check "no list" rc_is 1
 
-# On a terminal it asks: script(1) makes one.
+# On a terminal .ci/deps asks: script(1) makes a terminal.
 answer()
 {
 	run bash -c "printf '%s\\n' '$1' | script -qec \

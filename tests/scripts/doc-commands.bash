@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# doc-commands.bash - runs what a page of the documentation tells its reader to type
+# doc-commands.bash - runs the commands that a page of the documentation gives its reader
 #
-# Every block of a page is fenced, and the first word behind the fence says what
-# it is; Documentation/testing.md tells writers the same:
+# Every block of a page is fenced, and the first word behind the fence is its kind;
+# Documentation/testing.md tells writers the same:
 #
-#	console		commands, each behind "$ " ("> " goes on with it), and
-#			what they print
-#	sh		commands, a line each, and whatever they print; a line that
-#			begins with a blank goes on, and so does one behind a \
-#	conf PROGRAM	a file of options, which PROGRAM must find right
+#	console		commands, each behind "$ " ("> " continues a command), and
+#			their output
+#	sh		commands, one a line, with any output; a line that begins with
+#			a blank continues a command, and so does a line behind a \
+#	conf PROGRAM	a file of options, which PROGRAM must accept
 #	text		nothing to type
 #
-# Behind console, sh or conf may stand "not run: REASON", or "needs WHAT" (curl,
-# root): then it is left out where that is not there.  What is left out is
-# counted and told.  "beside a daemon" is for pages that do not start one: then
-# there is one with a tenant lab, and a server at port 8000 whose domain is chat,
-# as in "To try this page" of the admin guide.  A file of options is in the folder
-# from then on, as kvmm.conf or kvrt.conf.
+# Behind console, sh or conf may stand "not run: REASON", or "needs NAME" (curl, root):
+# then the block is left out on machines without it.  Blocks that are left out are
+# counted and reported.  "beside a daemon" is for pages that do not start one: a daemon
+# with a tenant lab then runs, and a server at port 8000 with the domain chat, as in "To
+# try this page" of the admin guide.  A file of options is kept in the folder for later
+# blocks, as kvmm.conf or kvrt.conf.
 #
-# A command must exit 0, and print what the page says: there a number stands for
-# any number (0 for 0 only, any other one for any that is not 0), blanks for any
-# blanks, "..." for anything in a line, and alone on a line for any lines.  What
-# ends with & must print it soon.
+# A command must exit 0 and print the output on the page.  In that output a number
+# stands for any number (0 for 0 only, another one for any that is not 0), blanks for
+# any blanks, "..." for any text in a line, and alone on a line for any lines.  A
+# command that ends with & must print it soon.
 #
-# All blocks of a page share one shell, in a folder in which the tree lies as
-# in a clone, with the programs on the path and a run directory of its own; port
-# 8000 is a free one.  A page must end what it starts.
+# All blocks of a page share one shell, in a folder that looks like a clone, with the
+# programs in PATH and a separate run directory; a free port replaces port 8000.  A page
+# must end the processes that it starts.
 
-# doc_blocks PAGE: "LINE KIND REST" for each block, "LINE ! WHAT" for what escapes
+# doc_blocks PAGE: "LINE KIND REST" for each block, "LINE ! ERROR" for each error of form
 doc_blocks()
 {
 	awk '
@@ -62,7 +62,7 @@ doc_blocks()
 	END { if (open) print open " ! a fence that is not closed" }' "$1"
 }
 
-# doc_count PAGE: how many commands it has, counted apart from what runs them
+# doc_count PAGE: number of its commands, counted apart from the code that runs them
 doc_count()
 {
 	awk '
@@ -72,23 +72,23 @@ doc_count()
 	END { print n + 0 }' "$1"
 }
 
-# pattern_of TEXT: what the page says is printed, as an expression, in $pattern
+# pattern_of TEXT: turn the output on the page into an expression, in $pattern
 pattern_of()
 {
 	local zero='0+(\\.0+)?' number='([0-9]*[1-9][0-9]*(\\.[0-9]+)?|0+\\.[0-9]*[1-9][0-9]*)'
 
-	# What is an expression is marked first: 1 text, 2 a number, 3 zero, 4 lines, 5 a newline.
+	# Parts that become expressions are marked first: 1 text, 2 a number, 3 zero, 4 lines, 5 a newline.
 	pattern=$(sed -E -e 's/^\.\.\.$/\x04/; t' -e 's/[][\\.*^$+?(){}|]/\\&/g' -e 's/\\\.\\\.\\\./\x01/g' \
 		-e 's/[0-9]+(\\\.[0-9]+)?/\x02&\x02/g' -e 's/\x020+(\\\.0+)?\x02/\x03/g' \
 		-e 's/\x02[^\x02]*\x02/\x02/g' -e 's/[[:blank:]]+/[[:blank:]]+/g' \
 		-e "s/\x03/$zero/g; s/\x02/$number/g" -e 's/\x01/[^\x05]*/g; s/$/[[:blank:]]*\x05/' <<<"$1")
-	# The newlines between are those of sed; those that are meant are marked.
+	# Remove the newlines that sed added; newlines of the text are marked.
 	pattern=${pattern//$'\n'/}
 	pattern=${pattern//$'\x04'/$'([^\x05]*\x05)*'}
 	pattern=^${pattern//$'\x05'/$'\n'}$
 }
 
-# has NEED: is it there?
+# has NEED: does this machine have it?
 has()
 {
 	case $1 in
@@ -97,13 +97,13 @@ has()
 	esac
 }
 
-# tell WORD LINE TEXT: a line of results
+# tell WORD LINE TEXT: write a line of results
 tell()
 {
 	printf '%s %s %s\n' "$1" "$2" "${3//$'\n'/ }" >>"$results"
 }
 
-# typed LINE WANT COMMAND: type it, judge it; WANT is - where it does not matter
+# typed LINE WANT COMMAND: run a command and check its output; WANT is - for any output
 typed()
 {
 	local doc_line=$1 doc_want=$2 doc_cmd=$3 doc_rc doc_n doc_out doc_shown pattern
@@ -134,7 +134,7 @@ typed()
 	[ "$doc_want" = - ] || { echo '  the page says:'; sed 's/^/    /' <<<"$doc_want"; }
 }
 
-# serve_judges FILE: does kvrt begin to serve with these options?
+# serve_judges FILE: does kvrt serve with these options?
 serve_judges()
 {
 	local child i
@@ -153,8 +153,8 @@ serve_judges()
 	grep -q 'listening on' "$1.log"
 }
 
-# judge_conf LINE PROGRAM BODY: a file of options.  Models are the one in the tree, and
-# users that make install would make are whoever runs this.
+# judge_conf LINE PROGRAM BODY: check a file of options.  Models are replaced by the one
+# in the tree, and users that make install would make by the user of this test.
 judge_conf()
 {
 	local file=$world/$2.conf
@@ -169,7 +169,7 @@ judge_conf()
 	esac
 }
 
-# run_block LINE KIND BODY: all commands of a block
+# run_block LINE KIND BODY: run all commands of a block
 run_block()
 {
 	local line=$1 kind=$2 at=0 cmd= want= text go=
@@ -198,7 +198,7 @@ run_block()
 	[ -z "$cmd" ] || typed $at "$want" "$cmd"
 }
 
-# excuse LINE KIND BODY REASON: count a block's commands, run none
+# excuse LINE KIND BODY REASON: count the commands of a block, run none
 excuse()
 {
 	local n
@@ -209,7 +209,7 @@ excuse()
 	done
 }
 
-# block LINE INFO BODY: run it, or say why not
+# block LINE INFO BODY: run a block, or report the reason why not
 block()
 {
 	local kind=${2%% *} rest=
@@ -233,8 +233,8 @@ block()
 	fi
 }
 
-# inline_of PAGE: "LINE COMMAND" for what the text tells to type, in backticks, of the
-# tools that look; NAME of a domain is chat
+# inline_of PAGE: "LINE COMMAND" for the commands of kvctl, kvtop and kvmm-proc that the
+# text has in backticks; chat replaces NAME of a domain
 inline_of()
 {
 	awk '
@@ -248,7 +248,7 @@ inline_of()
 	}' "$1" | sed 's,domain/NAME/,domain/chat/,g'
 }
 
-# type_inline PAGE: those that name no place of the reader's and change no program
+# type_inline PAGE: run those that name no place of the reader and change no program
 type_inline()
 {
 	local line cmd
@@ -265,7 +265,7 @@ type_inline()
 	done < <(inline_of "$1")
 }
 
-# beside: the daemon and the server of pages that start none, once
+# beside: start the daemon and the server for pages that start none, once
 beside()
 {
 	[ -z "$daemon" ] || return 0
@@ -281,7 +281,7 @@ beside()
 	done
 }
 
-# end_world: nothing goes on when its page has ended
+# end_world: end all processes of the page
 end_world()
 {
 	local pid left
@@ -293,7 +293,7 @@ end_world()
 	wait 2>/dev/null
 }
 
-# free_port: a port at which nobody listens, in $port
+# free_port: a port at which no process listens, in $port
 free_port()
 {
 	while port=$((RANDOM % 20000 + 20000)); do
@@ -301,7 +301,7 @@ free_port()
 	done
 }
 
-# make_world: a folder that looks like the tree, and the variables of a user
+# make_world: make a folder that looks like the tree, and set the variables of a user
 make_world()
 {
 	local f
@@ -317,8 +317,8 @@ make_world()
 	cd "$KVMM_TREE" || exit 1
 }
 
-# type_page PAGE [inline]: the blocks of $page, in a shell of their own; what its text says
-# comes before the last block, which ends the world
+# type_page PAGE [inline]: run the blocks of a page, in a separate shell; commands of its
+# text come before the last block, which ends the daemon
 type_page()
 {
 	local text line=0 from=0 info= body= last job left= daemon= server=
@@ -344,7 +344,7 @@ type_page()
 	end_world
 }
 
-# doc_page PAGE [inline]: run it, check that no command was forgotten
+# doc_page PAGE [inline]: run a page, and check that no command was forgotten
 doc_page()
 {
 	local page=$1 world=$work/w$nr_pages results=$work/results.$$ nr_typed=0 port word line text
@@ -370,14 +370,14 @@ doc_page()
 		[ $nr_all = $((nr_ok + nr_not + $(grep -c '^bad [0-9]* .*' "$results"))) ]
 }
 
-# doc_form PAGE: every block says what it is
+# doc_form PAGE: check that every block has a kind
 doc_form()
 {
 	out=$(doc_blocks "$KVMM_TOP/$1" | sed -nE "s|^([0-9]+) ! |$1:\1: |p")
 	check "$1: every block says what it is" [ -z "$out" ]
 }
 
-# doc_total: what was run and what was not, for the runner to show
+# doc_total: print the numbers of run and left-out commands, for tests/run
 doc_total()
 {
 	echo "total: $nr_run commands of the documentation run, $nr_excused left out with a reason"

@@ -1,11 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# doc-pages.sh - all other pages of the documentation, typed as README.md is
+# doc-pages.sh - runs the commands of all other pages of the documentation
 #
-# doc-commands.sh types README.md and the tutorial; doc-commands.bash says how.  A
-# page may be named.  Commands in sentences and tables of the admin guide are
-# typed, too.
+# doc-commands.sh runs README.md and the tutorial; doc-commands.bash has the rules.  A
+# page may be named.  Commands in sentences and tables of the admin guide are run, too.
 #
 # from: full
 # budget: 120 s, full 300 s

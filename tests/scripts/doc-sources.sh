@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# doc-sources.sh - pages and pictures that are made are what their sources say
+# doc-sources.sh - generated pages and pictures agree with their sources
 #
-# The ABI reference has every public name of the header, each with words; every
-# picture is what its source draws; each block of each page says whether it is
-# run.  And each of these checks is seen to complain.
+# The ABI reference must have every public name of the header, each with words.  Every
+# picture must be the drawing of its source.  Each block of each page must say whether
+# it is run.  The script also provokes each of these complaints.
 #
 # budget: 20 s
 . "${BASH_SOURCE%/*}/checks.bash"
@@ -16,7 +16,7 @@ layout=$KVMM_TOP/tests/data/uapi-layout.txt
 page=$KVMM_TOP/Documentation/abi-reference.md
 figures=$KVMM_TOP/Documentation/figures
 
-# made SCRIPT FILE..: what it makes, in $work/made; its complaints in $out
+# made SCRIPT FILE..: run a script; its output in $work/made, its complaints in $out
 made()
 {
 	out=$(awk -f "$KVMM_TOP/.ci/$1.awk" "${@:2}" 2>&1 >"$work/made")
@@ -28,7 +28,7 @@ made abi-reference "$layout" "$header"
 check 'every name of the header has words' rc_is 0
 check 'abi-reference.md is current: make pages' cmp "$work/made" "$page"
 
-# Apart from that script: names of the one and of the other, both ways.
+# Counted apart from the script: names in the header and in the page, both ways.
 grep -oE '^#define KVMM_[A-Z_]+|^struct kvmm_[a-z_]+ \{' "$header" | grep -v ASSERT |
 	sed 's/^#define //; s/ {$//' | sort >"$work/want"
 {
@@ -39,7 +39,7 @@ run diff "$work/want" "$work/have"
 check 'names of the header and of the reference' rc_is 0
 check 'there are names' [ "$(wc -l <"$work/want")" -gt 100 ]
 
-# wrong WHAT SCRIPT TEXT: a header that was changed so, and what is said of it
+# wrong NAME SCRIPT TEXT: change the header by SCRIPT of sed; TEXT is the complaint
 wrong()
 {
 	sed "$2" "$header" >"$work/kvmm.h"
@@ -84,7 +84,7 @@ else
 	echo 'note: xmllint is not here: that pictures are XML was not looked at'
 fi
 
-# undrawn WHAT LINE TEXT: a line that cannot be drawn
+# undrawn NAME LINE TEXT: LINE cannot be drawn; TEXT is the complaint
 undrawn()
 {
 	printf 'size 200 100\ntitle T\n%s\n' "$2" >"$work/x.fig"
@@ -106,7 +106,7 @@ for name in README.md Documentation/*.md Documentation/measurements/*.md; do
 	check "$name: every block says what it is" [ -z "$out" ]
 done
 
-# escapes WHAT TEXT PATTERN: a page with that block is complained of
+# escapes NAME TEXT PATTERN: a page with this block must cause a complaint
 escapes()
 {
 	printf 'Words.\n\n%b\n' "$2" >"$work/page.md"
@@ -123,7 +123,7 @@ escapes 'a word that is none' '```bash\nkvctl ls\n```' '^3 ! no kind of block is
 escapes 'no end' '```sh\nkvctl ls' '^3 ! a fence that is not closed'
 escapes 'output alone' '```console\nok\n```' '! no command in it'
 
-# fits PAGE OUTPUT: does that output fit what a page says?
+# fits PAGE OUTPUT: does OUTPUT fit the output on a page?
 fits()
 {
 	pattern_of "$1"
@@ -147,7 +147,7 @@ check 'text left out' fits 'a ... (b)' 'a x.y (b)'
 check 'a dot is a dot' misses 'a.b' 'axb'
 check 'brackets' fits '[1.2] a|b (c)*' '[3.4] a|b (c)*'
 
-# judged WHAT PAGE SUMMARY: what becomes of a page of these lines
+# judged NAME PAGE SUMMARY: run a page of these lines and check the summary
 mkdir "$work/top"
 nr_judged=0
 judged()

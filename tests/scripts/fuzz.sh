@@ -1,12 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# fuzz.sh - the fuzz targets of tests/fuzz, by themselves
+# fuzz.sh - the fuzz targets of tests/fuzz, without a fuzzer
 #
-# Each replays its corpus (tests/fuzz/corpus) and then mutates what is there, those of
-# the runtime also files of the tests (tests/fuzz/seeds).  The seed of the level check
-# is fixed; above it, it is drawn and printed.  What finds more are the fuzzers: make
-# fuzz.
+# Each target replays its corpus (tests/fuzz/corpus) and then mutates its inputs; targets
+# of the runtime also mutate files of the tests (tests/fuzz/seeds).  At level check the
+# seed is fixed; above it, it is drawn and printed.  Fuzzers find more: make fuzz.
 #
 # budget: 40 s, full 240 s
 set -u

@@ -1,15 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpu.sh - what is meant for a GPU runs to its end without one
+# gpu.sh - programs for a GPU run to their end without one
 #
 # budget: 60 s, full 90 s
 # from: full
 #
-# On a machine without a GPU every target says so.  Over the library that
-# stands in for the driver every part of the probe and of the benchmark runs,
-# on tiny shapes: a line that was never run would fail on the day when there is
-# a GPU for an hour.
+# On a machine without a GPU every target must report that.  Over the library that
+# stands in for the driver, every part of the probe and of the benchmark runs, on tiny
+# shapes: a line that never ran would fail when there is a GPU for an hour.
 . "$KVMM_TOP/tests/scripts/checks.bash"
 
 cd "$KVMM_TOP" || exit 1
@@ -31,7 +30,7 @@ json()
 	[ "$lines" = "$names" ]
 }
 
-# has FILE NAME UNIT: is there such a figure?
+# has FILE NAME UNIT: has the file this figure?
 has()		{ grep -qE "^\{\"name\": \"$2\", \"value\": [^,]+, \"unit\": \"$3\"" "$1"; }
 has_not()	{ ! has "$@"; }
 
@@ -59,7 +58,7 @@ check "no such part" rc_is 2
 run "$gpu/probe" --nonsense
 check "no such option" rc_is 2
 
-# All parts of the probe together end in time.
+# The limits of all parts of the probe together are below nine minutes.
 run "$gpu/probe" --list
 check "the probe takes less than nine minutes" \
 	[ "$(awk '{ s += $2 } END { print s }' <<<"$out")" -lt 540 ]
@@ -76,7 +75,7 @@ else
 	echo "note: nvcc is not installed: the device code of the probe is not compiled"
 fi
 
-# ---- over the library that stands in ----
+# ---- over the stand-in for the driver ----
 
 if [ ! -e "$standin" ]; then
 	echo "note: $standin is not built: no part was run"
@@ -112,7 +111,7 @@ for f in oversub two; do
 	fi
 done
 
-# ---- a part that fails is a line, and the others go on ----
+# ---- a failed part is one line, and the other parts run ----
 
 run env KVMM_LIBCUDA=/nonexistent.so "$gpu/probe" --part=self,cost --out="$work"
 check "a failed part fails the run" rc_is 1

@@ -11,7 +11,7 @@ families=$KVMM_TOP/tests/data/families
 
 inspect()	{ "$KVMM_BUILD/kvrt" inspect "$@"; }
 one_line()	{ [ -n "$out" ] && [ "$out" = "${out##*$'\n'}" ]; }
-# field KEY VALUE: of the JSON object in $out
+# field KEY VALUE: has the JSON object in $out this value?
 field()		{ grep -qE "^ *\"$1\": \"?$2\"?,?$" <<<"$out"; }
 
 run inspect "$model"
@@ -28,7 +28,7 @@ check 'options: KV' says '^KV +2\.0 KiB a token in bf16$'
 check 'options: pool' says '^pool +64\.0 MiB: 1024 blocks, 32768 tokens$'
 check 'options: sequences' says '^sequences +46 of 700 tokens$'
 
-# ---- what packing takes; refused where nothing packs
+# ---- memory of packed weights; exact mode refuses to pack
 run inspect --json "$model" --weights mapped
 check 'mapped: nothing packed' field packed_bytes 0
 run inspect --json "$model"
@@ -51,7 +51,7 @@ for family in "$families"/*/; do
 	check "$name: its tensors" field tensors '[1-9][0-9]*'
 done
 
-# ---- larger than any machine: it still answers
+# ---- a model larger than any machine: kvrt inspect still answers
 mkdir "$work/big"
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 4000/; s/"hidden_size": 64/"hidden_size": 65536/;
      s/"intermediate_size": 96/"intermediate_size": 262144/' "$families/mistral/config.json" >"$work/big/config.json"
@@ -59,7 +59,7 @@ run inspect --json --load-format dummy "$work/big"
 check 'big: exit code' rc_is 0
 check 'big: parameters' field parameters '20[0-9]{13}'
 
-# ---- why it is refused
+# ---- reasons for a refusal
 run inspect "$work/big"
 check 'no weights: exit code' rc_is 66
 check 'no weights: why' says 'neither model\.safetensors nor model\.safetensors\.index\.json is there'

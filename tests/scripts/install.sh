@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh - make install into an empty place, and what is there works
+# install.sh - make install into an empty folder
 #
-# Everything is run from there: programs, the library, pages, completion, units
-# as systemd reads them.  make uninstall leaves nothing.
+# All files are used from there: programs, the library, pages, completion, units as
+# systemd reads them.  make uninstall must leave no file.
 #
 # budget: 30 s
 . "${BASH_SOURCE%/*}/checks.bash"
@@ -28,7 +28,7 @@ listener=
 server=
 trap 'stop_daemon KILL; kill $listener $server 2>/dev/null; rm -rf "$work"' EXIT
 
-# As it was built: nothing is compiled for it, whatever the flags of the build were.
+# AS_IS: install the last build, whatever its flags were; nothing is compiled.
 make_it()
 {
 	run make -s -C "$KVMM_TOP" O="$KVMM_BUILD" NVCC= AS_IS=1 DESTDIR="$dest" "$@"
@@ -52,7 +52,7 @@ for f in kvmm.rules.yml prometheus.yml kvmm.json; do
 done
 check 'the pages that README names' [ -e "$dest$usr/share/doc/kvmm/Documentation/daemon.md" ]
 
-# The file of options that was installed is the one that kvmm prints, and is right.
+# The installed file of options is the one that kvmm prints, and kvmm accepts it.
 conf=$dest/etc/kvmm/kvmm.conf
 run cmp "$conf" <("$KVMM_BUILD/kvmm" --print-config)
 check 'every key, as kvmm has it' rc_is 0
@@ -61,7 +61,7 @@ check 'kvmm takes it' rc_is 0
 run "$dest$usr/bin/kvrt" serve --config "$dest$usr/share/doc/kvmm/examples/kvrt.conf"
 check 'kvrt takes its own' says 'the model folder is missing'
 
-# An operator changes it; another install leaves that.
+# An operator changes the file; another install keeps the change.
 sed -i 's/^#pool-size = .*/pool-size = 2M/; s/^#extent-size = .*/extent-size = 256K/' "$conf"
 cp "$conf" "$work/changed"
 make_it install
@@ -69,7 +69,7 @@ check 'make install again' rc_is 0
 run cmp "$conf" "$work/changed"
 check 'a file that was changed stays' rc_is 0
 
-# ---- it runs, as systemd would start it ----
+# ---- the daemon runs, started as systemd would start it ----
 
 export KVMM_RUNDIR=$work/run NOTIFY_SOCKET=$work/notify
 mkdir -m 755 "$KVMM_RUNDIR"
@@ -130,7 +130,7 @@ check 'kvrt computes' rc_is 0
 run "$dest$usr/bin/kvctl" check
 check 'kvctl check' says '^ok$'
 
-# A server, likewise.
+# A server, started in the same way.
 printf 'model = demo=%s\nport = 0\nthreads = 1\n' "$KVMM_TOP/tests/data/demo-model" >"$work/kvrt.conf"
 run env KVRT_SERVE_PORT=x "$dest$usr/bin/kvrt" serve --config "$work/kvrt.conf"
 check 'kvrt has the environment' says "KVRT_SERVE_PORT: 'x' is no number"
@@ -162,7 +162,7 @@ kill $listener
 wait $listener 2>/dev/null
 listener=
 
-# ---- what others build with it ----
+# ---- programs that users build with the library ----
 
 cat >"$work/client.c" <<-'EOF'
 	#include <stdio.h>
@@ -173,7 +173,7 @@ cat >"$work/client.c" <<-'EOF'
 		return 0;
 	}
 EOF
-# A sanitized library wants a sanitized client.
+# A sanitized library needs a sanitized client.
 if [ -z "${KVMM_SANITIZER:-}" ]; then
 	flags=$(sed -n "s|^Cflags: -I|-I$dest|p" "$dest$usr/lib/pkgconfig/libkvmm.pc")
 	run "${CC:-gcc}" "$flags" -o "$work/client" "$work/client.c" -L"$dest$usr/lib" \
@@ -210,7 +210,7 @@ if command -v systemd-sysusers >/dev/null && [ "$(id -u)" = 0 ]; then
 	check 'users' says "user 'kvmm-swapd'"
 fi
 
-# ---- and away ----
+# ---- make uninstall ----
 
 make_it uninstall
 check 'make uninstall' rc_is 0

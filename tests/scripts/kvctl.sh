@@ -3,7 +3,7 @@
 #
 # kvctl.sh - kvctl against a real daemon, and against none
 #
-# Every failure is one line that names the thing, and its own exit code.
+# Every failure must be one line that names the object, with an exit code for its kind.
 #
 # budget: 20 s
 . "${BASH_SOURCE%/*}/checks.bash"
@@ -26,7 +26,7 @@ trap 'stop_daemon KILL; rm -rf "$work"' EXIT
 one_line()	{ [ -n "$out" ] && [ "$out" = "${out##*$'\n'}" ]; }
 is()		{ [ "$out" = "$1" ]; }
 
-# fails WHAT CODE PATTERN ARG..: one line on stderr, nothing on stdout
+# fails NAME CODE PATTERN ARG..: kvctl fails with one line on stderr, none on stdout
 fails()
 {
 	local what=$1 code=$2 pattern=$3
@@ -49,7 +49,7 @@ fails 'no such directory' 69 '/nowhere/else: no daemon is here' --socket /nowher
 fails 'no socket' 69 'no daemon is here' --socket /etc/passwd ls
 fails 'a path too long' 64 'longer than 107 bytes' --socket "/$(printf 'a%.0s' {1..200})" ls
 
-# ---- wrong use
+# ---- wrong arguments
 fails 'no command' 64 'see kvctl help'
 fails 'unknown command' 64 "'frobnicate' is no command: see" frobnicate
 fails 'cat without path' 64 'cat: wrong number of arguments: kvctl cat PATH' cat
@@ -86,7 +86,7 @@ run "$kvctl" cat --help
 check 'help behind a command' is "$help"
 check 'KVMM_SOCKET is not looked at' says '[$]KVMM_SOCKET'
 
-# kvmm-hold answers for itself; the options are those of kvmm.
+# kvmm-hold prints help under its own name; the options are those of kvmm.
 run "$KVMM_BUILD/kvmm" --help
 options=$(sed -n '/^Options:/,$p' <<<"$out")
 for opt in --help -h; do
@@ -147,7 +147,7 @@ fails '--tenant, a file of the node' 1 'meminfo: no such file' --tenant blue cat
 fails '--tenant, check' 1 "check: not at a tenant's socket: ask at the daemon's own" --tenant blue check
 fails 'no such tenant' 69 'green/view.sock: no tenant green is here' --tenant green ls
 
-# Another user is told who may ask, not that nobody is there.
+# Another user learns which users may ask, not that no daemon is there.
 other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 if other test -x "$kvctl" 2>"$work/other"; then
 	run other env KVMM_RUNDIR="$KVMM_RUNDIR" "$kvctl" cat meminfo
@@ -194,7 +194,7 @@ check 'drop_caches' says '0 blocks dropped$'
 check 'drop_caches: exit code' rc_is 0
 fails 'drop_caches of no domain' 1 'chat: no such domain: see kvctl ls domain' drop_caches chat
 
-# ---- what an operator does, where nobody is attached (it_kvctl.c has the rest)
+# ---- an operator's commands without a client (it_kvctl.c has the others)
 fails 'evict of no domain' 1 'chat: no such domain: see kvctl ls domain' evict chat
 fails 'pin of no domain' 1 'chat: no such domain' pin chat 1M
 fails 'unpin of no domain' 1 'chat: no such domain' unpin chat
@@ -231,7 +231,7 @@ run "$kvctl" tunables
 check 'tunables: what can be set' says '^swappiness +100 +rw$'
 check 'tunables: what cannot' says '^max_seqs +[0-9]+ +r$'
 
-# ---- JSON: as a parser takes it, with the numbers of the text
+# ---- JSON: a parser accepts it, and its numbers are those of the text
 cat >"$work/same.py" <<-'EOF'
 	import json, subprocess, sys
 	kvctl, nr = sys.argv[1], 0
@@ -304,7 +304,7 @@ run "$kvctl" version
 check 'version' says '^kvctl version .* uapi [0-9]+$'
 check 'version of the daemon' says '^kvmm version .* uapi [0-9]+$'
 
-# Everything that is listed can be read.
+# Every file in a list can be read.
 read_all()
 {
 	local name
@@ -314,7 +314,7 @@ read_all()
 		*/)	read_all "$1$name" ;;
 		*)	run "$kvctl" cat "$1$name"
 			check "cat $1$name" rc_is 0
-			# Nothing has run out.
+			# last_oom is empty: memory has never run out.
 			[ "$1$name" = last_oom ] ||
 				check "$1$name is not empty" says . ;;
 		esac
@@ -332,7 +332,7 @@ fails 'a control character' 1 'want one line' cat $'mem\033[2Jinfo'
 fails 'a very long path' 1 'longer than' cat "$(printf 'a%.0s' {1..5000})"
 fails 'the longest path' 1 'no such file' cat "$(printf 'a%.0s' {1..4090})"
 
-# As cat does: the rest is printed, the code says that one failed.
+# As cat does: other files are printed, and the exit code reports the failure.
 run "$kvctl" cat sys/vm/extent_size nothing sys/vm/extent_size
 check 'one of three fails' rc_is 1
 check 'the others are printed' says '^262144$'
@@ -345,7 +345,7 @@ check 'a full disk: why' says 'stdout: No space left'
 fails 'the attach socket' 76 'no view socket of kvmm: name view.sock' \
 	--socket "$KVMM_RUNDIR/attach.sock" ls
 
-# ---- a daemon that stops, and one that dies
+# ---- a stopped daemon, and a dead one
 kill -STOP "$daemon"
 fails 'a stopped daemon' 69 'no answer for 1 s' --timeout 1 ls
 kill -CONT "$daemon"

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# kvrt.sh - what a person sees of kvrt generate, and what the log says of it
+# kvrt.sh - the output of kvrt generate, and its lines in the daemon's log
 #
-# Both streams go to one file, as on a terminal: what is printed when, and that
-# no line sticks to another.
+# Both streams go to one file, as on a terminal.  The script checks the order of the
+# lines, and that no line sticks to another.
 #
 # budget: 30 s
 . "${BASH_SOURCE%/*}/checks.bash"
@@ -32,7 +32,7 @@ one_summary()	{ [ "$(grep -c 'cached tokens:' <<<"$out")" = 1 ]; }
 logged()	{ grep -qE -- "$1" "$log"; }
 not_logged()	{ ! logged "$1"; }
 
-# at_last FUNCTION ARG..: it becomes true within 10 s
+# at_last FUNCTION ARG..: wait up to 10 s until it succeeds
 at_last()
 {
 	local i
@@ -44,7 +44,7 @@ at_last()
 	return 1
 }
 
-# ---- before there is a daemon
+# ---- without a daemon
 run kvrt --max-tokens 3 "Hello there"
 check 'no folder: exit code' rc_is 66
 check 'no folder: one line' one_line
@@ -99,8 +99,8 @@ check 'another identity' rc_is 0
 check 'what it cost is logged' logged \
 	'^kvmm: domain demo-model: another model identity attached, [1-9][0-9]* cached blocks dropped$'
 
-# start ARG..: a run in the background, in $child; both streams go to $seen.
-# The plain kernels are slow enough for it to be caught.
+# start ARG..: start a run in the background, in $child; both streams go to $seen.
+# The plain kernels are slow enough for a signal to arrive before its end.
 start()
 {
 	: >"$seen"
@@ -110,7 +110,7 @@ start()
 	child=$!
 }
 
-# ended: what became of it, in $rc and $out
+# ended: wait for the run; its exit status in $rc, its output in $out
 ended()
 {
 	wait "$child" 2>/dev/null
@@ -119,7 +119,7 @@ ended()
 	out=$(cat "$seen")
 }
 
-# interrupted PATTERN ARG..: Ctrl-C once PATTERN has been printed
+# interrupted PATTERN ARG..: start a run, and send Ctrl-C once PATTERN was printed
 interrupted()
 {
 	local pattern=$1
@@ -145,7 +145,7 @@ for i in 1 2 3 4 5 6; do
 	check "Ctrl-C: sample $i is there" says "^\\[1\\.$i\\] "
 done
 
-# ---- an operator's limits, for whoever comes later too
+# ---- an operator's limits, for clients that attach later too
 run "$KVMM_BUILD/kvctl" set domain/demo-model/memory.max 2M
 check 'set: what it says' says '^demo-model: memory.max is set to 2097152$'
 run "$KVMM_BUILD/kvctl" cat domain/demo-model/memory.max

@@ -3,8 +3,8 @@
 #
 # kvtop.sh - kvtop on a terminal of tmux, in a log, and without a daemon
 #
-# Two runtimes are stopped as soon as they hold memory, so figures stand still
-# and cost nothing; what they were doing is seen when one goes on for a moment.
+# Two runtimes are stopped as soon as they hold memory, so the figures stand still and
+# cost no CPU time.  One of them runs again for a moment, so that rates appear.
 #
 # budget: 40 s
 . "${BASH_SOURCE%/*}/checks.bash"
@@ -44,7 +44,7 @@ start_daemon()
 	check 'the daemon answers' rc_is 0
 }
 
-# holds NAME: a runtime in a domain of that name that has sequences, stopped
+# holds NAME: start a runtime in domain NAME, and stop it when it has sequences
 holds()
 {
 	local pid i
@@ -62,7 +62,7 @@ holds()
 	check "$1 holds memory" test -d "/proc/$pid" -a "$i" -lt 2000
 }
 
-# see WHAT PATTERN: the screen comes to show it
+# see NAME PATTERN: wait until the screen shows PATTERN
 see()
 {
 	local i
@@ -76,10 +76,10 @@ see()
 	check "$1" says "$2"
 }
 
-# lines N: the screen has so many, down to the last, which is the footer
+# lines N: has the screen N lines, down to the footer?
 lines()	{ [ "$(wc -l <<<"$out")" = "$1" ]; }
 
-# under TITLE PATTERN: in the line with PATTERN something ends where TITLE ends
+# under TITLE PATTERN: does a word of the line with PATTERN end in TITLE's last column?
 under()
 {
 	awk -v title="$1" -v pattern="$2" '
@@ -92,7 +92,7 @@ under()
 		END { exit !ok }' <<<"$out"
 }
 
-# refused CODE PATTERN ARG..: one line on stderr, nothing on stdout
+# refused CODE PATTERN ARG..: kvtop fails with one line on stderr, none on stdout
 refused()
 {
 	local code=$1 pattern=$2
@@ -116,7 +116,7 @@ refused 64 "--sort: 'AGE' is no column of domains" --sort AGE --once
 refused 64 "--view: 'x' is none of domains" --view x
 refused 64 'is one argument too many' now
 
-# ---- help, and the documentation: each says what the other says
+# ---- help and the documentation have the same entries
 run "$kvtop" --help
 help=$out
 check 'help' rc_is 0
@@ -183,7 +183,7 @@ out=$("$kvtop" --once --interval 0.05 2>&1 >/dev/full)
 rc=$?
 check 'a full disk' rc_is 74
 
-# Steps a second are seen as soon as there are any.
+# The rate of steps appears when a runtime has run.
 kill -CONT "${clients[1]}"
 for ((i = 0; i < 100; i++)); do
 	run "$kvtop" --once --interval 0.05 --view clients
@@ -240,7 +240,7 @@ key Space
 see 'pause' '\[paused\]$'
 key Space
 
-# A limit is changed in place, and the refusal of the daemon is shown.
+# Change a limit in the screen, and see a refusal of the daemon.
 key / a l p h Enter s
 see 'set: of the row' '^set: domain/alpha/memory\.max _$'
 key 3 2 M Enter
@@ -281,7 +281,7 @@ see '7x2' '^kvmm  *'
 tm resize-window -t top -x 80 -y 24
 see '80x24 again' 'by NAME up$'
 
-# ---- a daemon that stops, dies and comes back
+# ---- a daemon that stops, dies and starts again
 kill -STOP "$daemon"
 key 4
 see 'stopped: keys work' '\[4 map\]'
@@ -305,7 +305,7 @@ key q
 see 'quit, whatever the daemon does' '^exit code 0$'
 kill -CONT "$daemon"
 
-# ---- without colours, and where nothing can be drawn
+# ---- without colours, and terminals that cannot show the screen
 tm respawn-pane -k -t top "NO_COLOR=1 $kvtop --interval 0.1; exec cat"
 see 'NO_COLOR' '^kvmm host pid'
 check 'NO_COLOR: none' test -z "$(tm capture-pane -e -p -t top | grep $'\e\[[0-9;]*3[1-6]m')"

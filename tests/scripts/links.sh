@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# links.sh - what the documentation points at is there
+# links.sh - links of the documentation have a target
 #
 # budget: 20 s
 #
-# Every relative link of README.md, CONTRIBUTING.md and Documentation/ must name a file of the
-# tree, and a heading of it where it has a #; every page of Documentation/ must
-# be in its index, and every folder of the source beside the page about it.
+# Every relative link of README.md, CONTRIBUTING.md and Documentation/ must name a file of
+# the tree, and a heading of it if the link has a #.  Every page of Documentation/ must be
+# in the index, and every folder of the source beside the page about it.
 . "$KVMM_TOP/tests/scripts/checks.bash"
 
 cd "$KVMM_TOP" || exit 1
@@ -20,8 +20,8 @@ for page in README.md CONTRIBUTING.md Documentation/*.md; do
 	done < <(links_of "$page")
 done
 
-# Headings become anchors as GitHub makes them: small letters, blanks to dashes,
-# nothing else that is no letter, digit, dash or underscore.
+# Headings become anchors as on GitHub: small letters, dashes for blanks, and of other
+# characters only digits, dashes and underscores.
 out=$(awk '
 	/^```/ { open = !open }
 	open { next }

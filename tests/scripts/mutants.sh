@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# mutants.sh - tests/mutants/draw.py draws every fault of a small core, and the same again
+# mutants.sh - tests/mutants/draw.py draws every fault of a small core, and repeats the draw
 . "${BASH_SOURCE%/*}/checks.bash"
 
 tree=$work/tree

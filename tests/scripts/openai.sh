@@ -3,9 +3,9 @@
 #
 # openai.sh - the official OpenAI client against kvrt serve
 #
-# Every answer is judged by OpenAI's published schemas (tests/data/openai).
-# The client comes from PyPI into a folder of the build, once.  Only from
-# check-full on, and skipped where it cannot be had.
+# Every answer is checked against OpenAI's published schemas (tests/data/openai).  The
+# client is installed once from PyPI, into a folder of the build.  The script runs from
+# check-full on, and is skipped where the client cannot be installed.
 #
 # budget: 30 s, full 240 s
 set -u
@@ -38,7 +38,7 @@ finish()
 }
 trap finish EXIT
 
-# A daemon that is adopted would be missed by nobody: its death is to be seen.
+# --adopt off: an adopted daemon would hide its death, which must be seen.
 "$KVMM_BUILD/kvmm-hold" --adopt off --pool-size 64M --extent-size 1M >"$work/hold.log" 2>&1 &
 hold=$!
 "$KVMM_BUILD/kvctl" wait --timeout 20 || { cat "$work/hold.log"; exit 1; }

@@ -3,13 +3,13 @@
 #
 # options.sh - every option in the manual, in the completion, in Documentation
 #
-# --help of each program is held against each of them, both ways.  What bash
-# offers is asked of bash.
+# --help of each program is compared with each of them, both ways.  Bash itself runs
+# the completion.
 #
 # budget: 20 s
 . "${BASH_SOURCE%/*}/checks.bash"
 
-# same WHAT: the files $work/want and $work/have have the same lines
+# same NAME: the files $work/want and $work/have have the same lines
 same()
 {
 	out=$(diff "$work/want" "$work/have")
@@ -23,7 +23,7 @@ help_of()
 	"$KVMM_BUILD/$1" "${@:2}" --help | sed -nE 's/^  (--[a-z0-9-]+).*/\1/p' | sort -u
 }
 
-# offered WORD..: what bash offers for the last of the words, in $work/have
+# offered WORD..: completions that bash offers for the last word, in $work/have
 offered()
 {
 	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
@@ -33,7 +33,7 @@ offered()
 	[ -s "$work/err" ] && rc=1 || rc=0
 }
 
-# level PROGRAM COMMAND..: one table of options
+# level PROGRAM COMMAND..: check one table of options
 level()
 {
 	local heading="$*"
@@ -42,7 +42,7 @@ level()
 	cat "$work/want" >>"$work/all"
 	nr_checks=$((nr_checks + 1))
 	[ -s "$work/want" ] || { echo "FAILED: $* has no options"; nr_failures=$((nr_failures + 1)); }
-	# The section of the page: of the command, or OPTIONS.
+	# The section of the page is that of the command, or OPTIONS.
 	[ $# -gt 1 ] || heading=OPTIONS
 	sed -n '/^\.SH "*'"$heading"'"*$/,/^\.SH/p' "$work/$1.man" | sed 's/\\-/-/g' |
 		sed -nE 's/^\\fB(--[a-z0-9-]+)\\fR.*/\1/p' | sort -u >"$work/have"
@@ -65,7 +65,7 @@ done
 for program in kvmm kvmm-hold swapd kvmm-proc kvctl kvtop; do
 	level "$program"
 done
-# As their help lists them, so that a new one cannot be left out here.
+# Commands come from the help, so a new one cannot be forgotten here.
 commands=$("$KVMM_BUILD/kvrt" --help | sed -nE 's/^  ([a-z]+) .*/\1/p')
 kinds=$("$KVMM_BUILD/kvrt" bench --help | sed -nE 's/^  ([a-z]+) .*/\1/p')
 for command in $commands; do
@@ -76,7 +76,7 @@ for kind in $kinds; do
 done
 sort -u -o "$work/all" "$work/all"
 
-# Commands, words of a choice, and what is a file's business.
+# Completion of commands, of words of a choice, and of files.
 printf '%s\n' $commands | sort >"$work/want"
 offered kvrt ''
 same 'kvrt: its commands'
@@ -108,7 +108,7 @@ same 'nothing for a size'
 offered kvctl swapon ''
 same 'files are left to bash'
 
-# A page has nothing that its reader complains of.
+# Readers of manual pages accept each page without a warning.
 "$KVMM_BUILD/kvmm" --print-config-man >"$work/kvmm.conf.man"
 for page in "$work"/*.man; do
 	if command -v mandoc >/dev/null; then
@@ -120,7 +120,7 @@ for page in "$work"/*.man; do
 		check "${page##*/}: man" [ -z "$out" ]
 		check "${page##*/}: its text" grep -q NAME "$work/text"
 	fi
-	# A line that begins with a dot is a request, and we use few.
+	# A line that begins with a dot is a request; the pages use only these.
 	out=$(grep -E "^[.']" "$page" | grep -vE '^\.(TH|SH|SS|TP|PP|br|nf|fi|\\")')
 	check "${page##*/}: nothing but our macros" [ -z "$out" ]
 done
@@ -129,8 +129,8 @@ run cat "$work/kvmm.conf.man"
 sed 's/\\-/-/g' "$work/kvmm.conf.man" | sed -nE 's/^\\fB([a-z-]+)\\fR = .*/\1/p' | sort -u >"$work/have"
 same 'keys of the file in its page'
 
-# Documentation names every option, and none that nobody has: what is of other
-# programs is listed here.
+# Documentation names every option, and no option that does not exist.  Options of other
+# programs are listed here.
 cat >"$work/others" <<-'EOF'
 	--add
 	--block-size

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# prometheus.sh - promtool and a real Prometheus judge what we give them
+# prometheus.sh - promtool and a real Prometheus read the metrics
 #
-# A daemon with a swap area and a server that has answered are scraped; promtool
-# checks both pages, the alerts, and every expression of alerts and dashboard is
-# asked of Prometheus, which must understand it.  It scrapes kvmm-proc and kvrt
-# themselves, also when kvmm was killed in between.
+# Prometheus scrapes a daemon with a swap area and a server that has answered.  promtool
+# checks both pages and the alerts.  Prometheus must understand every expression of the
+# alerts and the dashboard.  It scrapes kvmm-proc and kvrt directly, also after kvmm was
+# killed.
 #
 # from: full
 # budget: 60 s
@@ -28,7 +28,7 @@ finish()
 }
 trap finish EXIT
 
-# until_true WHAT COMMAND..: as long as it takes, up to 30 s
+# until_true NAME COMMAND..: repeat COMMAND for up to 30 s until it succeeds
 until_true()
 {
 	local what=$1 i
@@ -68,7 +68,7 @@ get() { python3 -c 'import sys, urllib.request as u; sys.stdout.write(u.urlopen(
 get "$node/metrics" >"$work/kvmm.prom"
 get "$url/metrics" >"$work/kvrt.prom"
 for page in "$work/kvmm.prom" "$work/kvrt.prom"; do
-	# Not by run(), which gives no input.
+	# Not by run(), which gives a command no input.
 	out=$(promtool check metrics <"$page" 2>&1)
 	rc=$?
 	check "promtool: ${page##*/}" rc_is 0
@@ -99,7 +99,7 @@ prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb"
 pids+=($!)
 api=http://127.0.0.1:$port/api/v1
 
-# ask: of each line, an expression, the number of series, or - and why there is none
+# ask: for each line, an expression: the number of series, or - and the error
 cat >"$work/ask.py" <<'END'
 import json, sys, urllib.parse as p, urllib.request as u
 for expr in sys.stdin.read().splitlines():
@@ -119,7 +119,7 @@ until_true 'a swap area' has_series 'kvmm_swap_area_size_bytes > 0'
 until_true 'tokens of the server' has_series 'kvrt_generation_tokens_total >= 8'
 until_true 'a histogram of the server' has_series 'histogram_quantile(0.5, kvrt_time_to_first_token_seconds_bucket) > 0'
 
-# ---- every expression names what is there
+# ---- every expression names metrics that exist
 exprs=$work/exprs
 python3 - "$KVMM_TOP/kvmm/dist/grafana/kvmm.json" "$rules" >"$exprs" <<'END'
 import json, re, sys
@@ -141,14 +141,14 @@ done <"$work/counts"
 grep -oE '\bkv(mm|rt)_[a-z0-9_]+' "$exprs" | sort -u | sed 's/.*/{__name__="&"}/' | ask >"$work/counts"
 check 'there are names' test "$(wc -l <"$work/counts")" -gt 30
 while read -r nr name; do
-	# Of a domain there are figures while the server is attached.
+	# Metrics of a domain exist while the server is attached.
 	check "there is $name" test "$nr" -gt 0
 done <"$work/counts"
 run get "$api/rules"
 check 'the alerts are loaded' says 'KvmmMemoryPressure'
 check 'and can be worked out' says_not '"health":"err"'
 
-# ---- a kvmm that was killed is missed for a scrape or two
+# ---- after a kvmm was killed, the next one is scraped
 pid=$("$KVMM_BUILD/kvctl" cat status | awk '$1 == "Pid:" { print $2 }')
 kill -KILL "$pid"
 until_true 'the next one is scraped' has_series 'resets(kvmm_mm_idle_seconds_total[1m]) > 0 and up == 1'

@@ -3,11 +3,10 @@
 #
 # psi.sh - programs made for the kernel's pressure files read the mounted ones
 #
-# Debian's prometheus-node-exporter is pointed at the mount as its /proc, and
-# check-psi, a Nagios plugin from PyPI, at the files, a domain's too.  What they
-# say must be what stands in the files, whose totals rest once nobody is
-# attached.  PyPI's goes into a folder of the build, once; what cannot be had is
-# left out, and told.
+# Debian's prometheus-node-exporter reads the mount as its /proc.  check-psi, a Nagios
+# plugin from PyPI, reads the files, those of a domain too.  Both must report the numbers
+# in the files; the totals stop when no client is attached.  check-psi is installed once,
+# into a folder of the build.  If it cannot be installed, it is left out with a note.
 #
 # from: full
 # budget: 60 s, full 240 s
@@ -31,7 +30,7 @@ finish()
 }
 trap finish EXIT
 
-# until_true WHAT COMMAND..: as long as it takes, up to 30 s
+# until_true NAME COMMAND..: repeat COMMAND for up to 30 s until it succeeds
 until_true()
 {
 	local what=$1 i
@@ -45,7 +44,7 @@ until_true()
 	check "$what" rc_is 0
 }
 
-# A pool so small that they swap, and so wait for memory, for I/O and for the mm thread.
+# The pool is so small that sequences swap: they wait for memory, I/O and the mm thread.
 "$KVMM_BUILD/kvmm-hold" --adopt off --proc on --pool-size 2M --extent-size 256K --host-size 4M \
 	--swappiness 200 >"$work/hold.log" 2>&1 &
 pids+=($!)
@@ -61,7 +60,7 @@ for ((i = 0; i < 20; i++)); do
 done
 check 'two prompts are answered' rc_is 0
 
-# total FILE KIND: microseconds
+# total FILE KIND: total in microseconds
 total() { sed -n "s/^$2 .* total=//p" "$files/$1"; }
 
 for res in memory io cpu; do
@@ -85,7 +84,7 @@ check 'it has nothing to complain of' says_not 'level=error'
 out=$page
 check 'its pressure collector succeeded' says '^node_scrape_collector_success\{collector="pressure"\} 1$'
 
-# same NAME FILE KIND: the metric is the file's total in seconds
+# same NAME FILE KIND: is the metric the file's total in seconds?
 same()
 {
 	local have

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# rooms.sh - .ci/rooms complains of a call that goes up and of a large circle
+# rooms.sh - .ci/rooms complains of an upward call and of a large circle
 #
-# A small tree with two rooms, and the objects of its files.
+# The tree has two rooms, and the objects of its files.
 . "${BASH_SOURCE%/*}/checks.bash"
 
 tree=$work/tree
@@ -11,7 +11,7 @@ mkdir -p "$tree/.ci" "$tree/f/low" "$tree/f/high"
 cp "$KVMM_TOP/.ci/rooms" "$tree/.ci/"
 printf '%s\n' '# rooms' 'low  the ground' 'high  above it' >"$tree/f/ROOMS"
 
-# file NAME TEXT: a source, and its object
+# file NAME TEXT: make a source, and its object
 file()
 {
 	mkdir -p "$tree/build/obj/f/$(dirname "$1")"

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# runner.sh - tests/run must fail when a test fails, whatever way it fails
+# runner.sh - tests/run must fail when a test fails in any way
 #
-# A tree of fake suites: the sources hold nothing but budgets, the programs are
-# shell scripts.  budget: 60 s
+# A tree of fake suites: the sources hold only budgets, the programs are shell
+# scripts.  budget: 60 s
 . "${BASH_SOURCE%/*}/checks.bash"
 
 top=$work/top
 bin=$work/build/tests
 
-# suite DIR NAME: a fake suite; its program comes from standard input
+# suite DIR NAME: make a fake suite; its program comes from standard input
 suite()
 {
 	mkdir -p "$top/tests/$1" "$bin"
@@ -31,8 +31,8 @@ tests_run()
 		KVMM_TEST_LEVEL="${level:-check}" T="${T:-}" "$KVMM_TOP/tests/run" "$@"
 }
 
-# The process whose number is in $work/pid does nothing any more (it may be a
-# zombie: whose child it has become is not our business).
+# Has the process whose number is in $work/pid ended?  A zombie counts as ended, and
+# its parent does not matter.
 gone()
 {
 	[ -s "$work/pid" ] && ! grep -qs sleep "/proc/$(cat "$work/pid")/cmdline"
@@ -91,7 +91,7 @@ suite unit check_zero <<<'echo "50%: Checks: 2, Failures: 1, Errors: 0"'
 tests_run unit
 check "counted failures with status 0" rc_is 1
 
-# Beside each other: each of two waits for the other, of three one gets no room.
+# Side by side: two suites wait for each other; of three, one has no room.
 fresh
 meet='touch "$0.here"; for ((i = 0; i < 100; i++)); do [ -e "$1.here" ] && exit 0; sleep 0.05; done; exit 1'
 suite unit check_a <<<"set -- '$bin/it_b'; $meet"
@@ -117,7 +117,7 @@ sed -i 's/alone: //' "$top/tests/integration/it_a.c"
 tests_run integration
 check "and beside them without that word" rc_is 1
 
-# It waited, as on a busy machine: a remark, no failure.
+# The suite waited, as on a busy machine: a remark, no failure.
 fresh
 suite unit check_slow 'budget: 1 s' <<<'sleep 1.2'
 tests_run unit
@@ -130,7 +130,7 @@ tests_run unit
 check "slow and failed: status" rc_is 1
 check "slow and failed: word" says '^  FAIL    unit/check_slow .*counted failures$'
 
-# It computed for longer than it may, in a child of a child.
+# A child of a child computed for longer than the budget allows.
 fresh
 suite unit check_busy 'budget: 1 s' <<<'( ( ulimit -t 2; while :; do :; done ) ) 2>/dev/null; exit 0'
 suite unit check_hung 'budget: 1 s' <<<"sleep 77 & echo \$! >'$work/pid'; wait"
@@ -141,7 +141,7 @@ check "hung: word" says 'check_hung +3\.[0-9]+ s of 1 s: ended at three times it
 check "hung: its children are gone too" gone
 check "over budget: sum" last_line_is "0 passed, 2 failed"
 
-# The whole run began so long ago: it waited, or was for ever.
+# The whole run began long ago: a remark if it waited, a failure if it took far too long.
 fresh
 suite unit check_quick <<<'exit 0'
 echo $(($(date +%s) - 400)) >"$work/build/.check-start"
@@ -169,7 +169,7 @@ suite unit check_skip <<<'exit 77'
 tests_run unit
 check "skipped without a reason" rc_is 1
 
-# Interrupted: nothing goes on behind the shell's back.
+# Interrupted: no suite runs on after the shell.
 fresh
 suite unit check_long <<<"sleep 78 & echo \$! >'$work/pid'; wait"
 rm -f "$work/pid"

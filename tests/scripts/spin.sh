@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# spin.sh - the model of the rings, checked, and each of its faults found
+# spin.sh - check the model of the rings, and find each of its planted faults
 #
 # budget: 40 s
 #
-# include/kvmm/ring.pml says what it models and lists the faults that can be
-# planted in it; this script takes them from there.
+# include/kvmm/ring.pml describes the model and lists the faults that can be planted in
+# it; this script reads the list.
 . "${BASH_SOURCE%/*}/checks.bash"
 
 model=$KVMM_TOP/include/kvmm/ring.pml
@@ -17,7 +17,7 @@ if ! command -v spin >/dev/null; then
 	checks_done
 fi
 
-# explore FLAG..: every state of the model as compiled with these
+# explore FLAG..: explore every state of the model, compiled with these flags
 explore()
 {
 	rm -f "$work"/pan*
@@ -28,7 +28,7 @@ explore()
 	states=$(sed -n 's/^ *\([0-9]*\) states, stored.*/\1/p' "$work/out")
 }
 
-# All of it was explored, and nothing was found.
+# Were all states explored without an error?
 holds()
 {
 	says 'errors: 0$' && says_not '^(error|warning):|max search depth too small' &&
@@ -46,7 +46,7 @@ done
 
 faults=$(sed -n 's/^ \*   \([A-Z_]\{8,\}\)  .*/\1/p' "$model")
 check "faults are listed" test "$(wc -w <<<"$faults")" -ge 9
-# At level check one of three.
+# At level check only one fault of three.
 nr=0
 for fault in $faults; do
 	nr=$((nr + 1))

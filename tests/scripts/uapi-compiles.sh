@@ -3,8 +3,8 @@
 #
 # uapi-compiles.sh - the ABI and the rings compile in every language of a client
 #
-# C11, C++17 and, where nvcc is installed, CUDA; alone, with all warnings as
-# errors, and without any header of ours before them.
+# C11, C++17 and, where nvcc is installed, CUDA; each header alone, with all warnings as
+# errors, and without another header of kvmm before it.
 . "${BASH_SOURCE%/*}/checks.bash"
 
 inc=$KVMM_TOP/include
@@ -27,7 +27,7 @@ for header in uapi/kvmm.h kvmm/ring.h libkvmm.h; do
 	done
 done
 
-# Only the ABI itself is for CUDA.
+# Of these headers only the ABI is for CUDA.
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 if [ -x "$nvcc" ]; then
 	printf '%s\n' '#include <uapi/kvmm.h>' \
