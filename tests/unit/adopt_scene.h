@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * adopt_scene.h - a little of everything that a core does, for who looks on
+ * adopt_scene.h - events of every kind that a core serves, for tests of
+ * adoption
  *
  * Events of every kind in a pool of 32 blocks: attach, open, match, admission
  * with and without a hit, steps, forks and copies of tails, REMAP, TRUNCATE,
- * TRIM, close, swap to the host, to an area and back, a failed copy, memory that
- * changes over between tenants, a pool that shrinks and grows, an area that
- * comes and goes, deaths, ticks.  scene_look() is called between events.
+ * TRIM, close, swap to the host, to an area and back, a failed copy, memory
+ * that changes hands between tenants, a pool that shrinks and grows, an area
+ * that is added and removed, deaths, ticks. scene_look() is called between
+ * events.
  */
 #ifndef ADOPT_SCENE_H
 #define ADOPT_SCENE_H
@@ -60,7 +62,7 @@ static void scene_now(void)
 		scene_look();
 }
 
-/* Answer all that is in flight; the first with @status. */
+/* Answer all copies and I/O requests in flight; the first with @status. */
 static void scene_answer(int status)
 {
 	u32 most = 200;
@@ -101,7 +103,7 @@ static void scene_len(u32 cl, u16 op, u64 seq, u32 len)
 	scene_now();
 }
 
-/* Sequences that share, and part again. */
+/* Fork sequences that share blocks, and copy their tails. */
 static void scene_share(u32 cl)
 {
 	u64 a = sh_ready(cl, 40, 40, 1), kids[2], b;
@@ -132,7 +134,7 @@ static void scene_share(u32 cl)
 	scene_now();
 }
 
-/* Out to the host and an area, and back. */
+/* Swap sequences out to the host pool and an area, and back. */
 static void scene_swap(u32 cl)
 {
 	u64 a = sh_ready(cl, 56, 40, 7), b;
@@ -193,7 +195,7 @@ static void scene_move(u32 cl, u32 other)
 	scene_now();
 }
 
-/* All of it, in a core that was started with scene_config(). */
+/* Run the whole scene, in a core that was started with scene_config(). */
 static void scene_run(void)
 {
 	u32 cl = sh_attach(1, "d"), other, third;

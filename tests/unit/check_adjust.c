@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_adjust.c - penalties, biases, masks: by other hands, and by frequency
+ * check_adjust.c - penalties, biases and masks, against an oracle and by
+ * frequency
  *
- * tests/data/sampler/golden.json was made by a plain Python program from the
- * definitions; the same rows, texts and parameters must give the same logits,
- * the same best token and the same logprobs.  Then tokens are drawn, many
- * times, and their frequencies compared by chi-square with the distribution
- * that the Python program found, and with those of shapes of our own.
+ * A plain Python program made tests/data/sampler/golden.json from the
+ * definitions.  The same rows, texts and parameters must give the same logits,
+ * the same best token and the same logprobs.  Then the tests draw tokens many
+ * times, and compare their frequencies by chi-square with the distribution that
+ * the Python program found, and with those of shapes of our own.
  *
- * Seeds are fixed, so a test passes always or never; were they not, it would
- * fail by chance less than once in 10^6 times.
+ * Seeds are fixed, so a test passes always or never.  With random seeds it
+ * would fail by chance less than once in 10^6 times.
  */
 #include <check.h>
 #include <errno.h>
@@ -49,7 +50,7 @@ static void teardown(void)
 	json_decref(golden);
 }
 
-/* A case of the file, and what points into it. */
+/* A case of the file, with the arrays that its parameters point to. */
 struct scene {
 	struct sampling_params p;
 	struct sampling_bias bias[LIST_MAX];
@@ -258,8 +259,8 @@ START_TEST(test_golden_frequencies)
 END_TEST
 
 /*
- * Each sampler alone, and together, over a wider row.  The text is 0 to 5,
- * each once more than the one before; the prompt 4 to 9.
+ * Each sampler alone, and together, over a wider row.  The text has the tokens
+ * 0 to 5, each once more than the one before it; the prompt has 4 to 9.
  */
 static const struct sampling_params shapes[] = {
 	{ .temperature = 1, .top_p = 1 },
@@ -280,7 +281,7 @@ static const struct sampling_params shapes[] = {
 	  .frequency_penalty = 0.2f },
 };
 
-/* The definition in double, tokens taken out one after the other. */
+/* The definition in double, removing tokens one after the other. */
 static void shape_oracle(const struct scene *s, double *prob)
 {
 	const struct sampling_params *p = &s->p;
@@ -358,7 +359,7 @@ END_TEST
 
 /* ---------------------------------------------------------------- counts */
 
-/* Counts kept as tokens come are those of a recount, at every length. */
+/* Counts kept token by token equal those of a recount, at every length. */
 START_TEST(test_counts)
 {
 	struct id_counts *c = id_counts_create(VOCAB_MAX);
@@ -384,7 +385,7 @@ START_TEST(test_counts)
 }
 END_TEST
 
-/* Ids far apart, a table that is as full as it may be. */
+/* A table that is full, with ids far apart. */
 START_TEST(test_counts_full)
 {
 	static const u32 sizes[] = { 1, 2, 3, 4, 5, 100, 128 };
@@ -438,7 +439,7 @@ START_TEST(test_bad_params)
 }
 END_TEST
 
-/* A copy has its own arrays, whichever of them there are. */
+/* A copy has its own arrays, for each subset of the three. */
 START_TEST(test_params_copy)
 {
 	const struct sampling_bias bias[] = { { 3, 1 }, { 4, 2 } };
@@ -465,7 +466,7 @@ START_TEST(test_params_copy)
 }
 END_TEST
 
-/* What asks for nothing is known to do so; each that asks is seen. */
+/* Neutral parameters adjust nothing; each adjusting parameter is recognised. */
 START_TEST(test_adjusts)
 {
 	static const struct sampling_bias one = { 0, 1 };

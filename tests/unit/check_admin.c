@@ -2,8 +2,9 @@
 /*
  * check_admin.c - the admin socket against strangers, garbage and hang-ups
  *
- * A real kvmm without kvmm-hold: it can refuse areas, not have any.  What it
- * was sent is closed, what it holds is as before.
+ * The tests run a real kvmm without kvmm-hold: it refuses every swap area.
+ * After each test it has closed all descriptors that it was sent, and the
+ * walkers find nothing wrong.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -80,7 +81,7 @@ static void admin_send(int sock, const void *text, size_t len, int nr_fds)
 		close(fd[i]);
 }
 
-/* The answer, "" at the end of the socket. */
+/* The answer; "" at the end of the connection. */
 static const char *admin_answer(int sock)
 {
 	static char buf[KV_ADMIN_TEXT];
@@ -93,7 +94,7 @@ static const char *admin_answer(int sock)
 	return buf;
 }
 
-/* A new connection is answered: those queued before it were seen. */
+/* Is a new connection answered?  Then kvmm has seen those queued before it. */
 static bool queue_is_empty(void)
 {
 	int s = admin_connect();
@@ -105,7 +106,7 @@ static bool queue_is_empty(void)
 	return answered;
 }
 
-/* From then on descriptors only become fewer. */
+/* Once the queue is empty, the number of descriptors only falls. */
 static void teardown(void)
 {
 	int tries;
@@ -183,7 +184,7 @@ START_TEST(test_bad_requests)
 }
 END_TEST
 
-/* What kvmm-proc asks on the view socket, for others. */
+/* Requests that kvmm-proc makes on the view socket for other users. */
 static const struct {
 	const char *req;
 	int status;
@@ -242,7 +243,7 @@ START_TEST(test_asked_for_others)
 }
 END_TEST
 
-/* Names that clients chose so that one is taken for another. */
+/* Domain names that clients chose so that they look like other names. */
 static const char * const hostile[] = {
 	"it", " it", "it@0", "x\nkvmm: error: y", "\x1b[2J",
 };
@@ -289,7 +290,7 @@ START_TEST(test_aimed)
 	ck_assert_int_eq(kv_view_ask(view, "cat domain/it/memory.max", 20000,
 				     &status, &text), 0);
 	ck_assert_str_eq(seq_text(&text), "gpu0 max\n");
-	/* Nor do they forge a line of the log. */
+	/* Such names do not forge a line of the log either. */
 	ck_assert(ipcd_logged(&d, "x\\012kvmm:\\040error:\\040y: memory.max is set"));
 	ck_assert(!ipcd_logged(&d, "kvmm: error: y"));
 	ck_assert(!ipcd_logged(&d, "\x1b"));
@@ -301,7 +302,7 @@ START_TEST(test_aimed)
 }
 END_TEST
 
-/* Too long, too many descriptors, binary. */
+/* Requests that are too long, have too many descriptors, or are binary. */
 START_TEST(test_garbage)
 {
 	static char junk[KV_ADMIN_REQ + 4096];
@@ -326,14 +327,14 @@ START_TEST(test_garbage)
 }
 END_TEST
 
-/* Connections that say nothing, hang up, or are too many. */
+/* Connections that send nothing, that hang up, and that are too many. */
 START_TEST(test_mute)
 {
 	int s[40], i;
 
 	for (i = 0; i < 40; i++)
 		s[i] = admin_connect();
-	/* Those beyond the limit are closed at once. */
+	/* Connections beyond the limit are closed at once. */
 	ck_assert_str_eq(admin_answer(s[39]), "");
 	ipcd_check(&d);
 	for (i = 0; i < 40; i++)
@@ -348,7 +349,7 @@ START_TEST(test_mute)
 }
 END_TEST
 
-/* In a child: another user.  Return: 0: cannot connect, 1: no answer. */
+/* Connect as another user.  Return: 0: cannot connect, 1: no answer. */
 static int as_stranger(void)
 {
 	int s;
@@ -385,7 +386,7 @@ START_TEST(test_strangers)
 		return;
 	ck_assert_int_eq(chmod(d.dir, 0755), 0);
 	ck_assert_int_eq(stranger(), 0);
-	/* Were the mode wrong, it would still be asked who connects. */
+	/* Even if the mode were wrong, kvmm would refuse the user. */
 	ck_assert_int_eq(chmod(path, 0666), 0);
 	ck_assert_int_eq(stranger(), 1);
 	ck_assert(ipcd_logged(&d, "user 65534 is refused"));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_admin_act.c - evicting ends, whatever clients do meanwhile
+ * check_admin_act.c - eviction ends even while clients refill the cache
  *
- * admin/act.c is compiled into this file with the mm thread, the names and the
- * eviction in place of those that it calls: a domain whose client fills the
- * cache as fast as it is emptied.
+ * This file compiles admin/act.c and replaces the mm thread, the names and the
+ * eviction that it calls: they model a domain whose client can fill the cache
+ * as fast as it is emptied.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 
 #define BLOCKS	1000u		/* of the domain */
 #define BLOCK	65536ull	/* bytes */
-#define CALLS	100u		/* that is for ever */
+#define CALLS	100u		/* after which the loop counts as endless */
 
 static struct operators *d;
 static char text[ADMIN_TEXT];
@@ -114,7 +114,7 @@ START_TEST(test_so_much)
 }
 END_TEST
 
-/* More than all is all. */
+/* A request for more than the cache evicts all of the cache. */
 START_TEST(test_too_much)
 {
 	ck_assert_int_eq(evict(UINT64_MAX), -EAGAIN);

@@ -2,9 +2,9 @@
 /*
  * check_ask.c - kvrt ask against servers of every kind
  *
- * A child plays the server: it takes one connection after the other, keeps
- * what was asked and sends what the test wrote, whole or byte by byte.  What
- * kvrt ask prints, and its exit code, are compared with what must come of it.
+ * A child plays the server: it takes one connection after the other, keeps the
+ * requests and sends the answers of the test, whole or byte by byte.  The
+ * output of kvrt ask and its exit code are compared with the expected ones.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #define DONE	"data: [DONE]\n\n"
 
 static char said[16384];	/* both streams of kvrt ask */
-static const char *out_path;	/* where its output goes instead */
+static const char *out_path;	/* replaces its standard output */
 
 /* Answer as many connections as there are answers, @piece bytes at a time. */
 static void serve(const char * const *answers, size_t piece)
@@ -47,7 +47,7 @@ static void serve(const char * const *answers, size_t piece)
 	pause();
 }
 
-/* Run kvrt ask: its exit code; what it printed is in @said. */
+/* Run kvrt ask.  Return: its exit code; @said has its output. */
 static int ask(const char * const *args)
 {
 	char *argv[16] = { (char[]){ "ask" } };
@@ -138,7 +138,7 @@ END_TEST
 
 /* ---- streams ---- */
 
-/* Whole or byte by byte, by chunks or by the end of the connection. */
+/* Answers whole or byte by byte, in chunks or up to the end of the connection. */
 START_TEST(test_stream)
 {
 	static const char * const answers[] = {
@@ -164,7 +164,7 @@ START_TEST(test_stream)
 }
 END_TEST
 
-/* What is asked for is what the options say. */
+/* The request follows the options. */
 START_TEST(test_request)
 {
 	const char *all;
@@ -203,7 +203,7 @@ START_TEST(test_models)
 }
 END_TEST
 
-/* A name must not move the cursor, whoever it is printed for. */
+/* The name of a model must not move the cursor of the terminal. */
 START_TEST(test_wild_names)
 {
 	static const char * const wild[] = {
@@ -222,7 +222,7 @@ START_TEST(test_wild_names)
 }
 END_TEST
 
-/* Nor what a server says instead of an answer. */
+/* The error message of a server must not move it either. */
 START_TEST(test_wild_words)
 {
 	SERVE(65536, "HTTP/1.1 400 X\r\n\r\n{\"error\":{\"message\":\"a\\u001b[1m\\u009b2J\xc2\x85\xc3\xa4\"}}");
@@ -232,7 +232,7 @@ START_TEST(test_wild_words)
 }
 END_TEST
 
-/* Names that nobody gets are not printed. */
+/* Names of models that cannot be written to standard output are an error. */
 START_TEST(test_full)
 {
 	static char many[65536];
@@ -243,7 +243,7 @@ START_TEST(test_full)
 		printf("note: no full disk is tried: there is no /dev/full\n");
 		return;
 	}
-	/* Once a few bytes that wait for the end, once more than wait. */
+	/* First a few bytes, then more than the buffer of stdout takes. */
 	at += (size_t)sprintf(many + at, OK "\r\n{\"data\":[{\"id\":\"m\"}");
 	for (i = 0; _i && i < 3000; i++)
 		at += (size_t)sprintf(many + at, ",{\"id\":\"m%u\"}", i);
@@ -255,7 +255,7 @@ START_TEST(test_full)
 }
 END_TEST
 
-/* A line of a stream that never ends is not kept for ever. */
+/* A line of a stream that never ends is not buffered for ever. */
 START_TEST(test_endless)
 {
 	static char line[(1 << 20) + 65536];
@@ -268,7 +268,7 @@ START_TEST(test_endless)
 }
 END_TEST
 
-/* A key is one word, or it would begin another header. */
+/* A key is one word, since a line break would begin another header. */
 START_TEST(test_key)
 {
 	SERVE(65536, STREAM DONE);
@@ -281,7 +281,7 @@ START_TEST(test_key)
 }
 END_TEST
 
-/* Two prompts: lines with labels; samples nobody asked for are left out. */
+/* Two prompts: lines with labels; samples beyond those requested are left out. */
 START_TEST(test_labels)
 {
 	SERVE(65536, STREAM
@@ -298,7 +298,7 @@ START_TEST(test_labels)
 }
 END_TEST
 
-/* ---- what is no answer ---- */
+/* ---- answers of another kind ---- */
 
 static const struct {
 	const char	*answer;
@@ -365,7 +365,7 @@ START_TEST(test_nobody)
 }
 END_TEST
 
-/* One that is refused does not take the others with it. */
+/* One refused prompt does not spoil the other one. */
 START_TEST(test_one_of_two)
 {
 	SERVE(65536, "HTTP/1.1 400 Bad\r\n\r\n",

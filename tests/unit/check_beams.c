@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_beams.c - recorded beam searches: the form, and that it is judged
+ * check_beams.c - recorded beam searches: their file, and checks of it
  */
 #include <check.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ START_TEST(test_good)
 	ck_assert_uint_eq(beams.search[0].length, 24);
 	ck_assert_uint_eq(beams.search[0].nr, 3);
 	ck_assert_mem_eq(beams.search[0].parents, steps, sizeof(steps));
-	/* What is over begins again. */
+	/* A search that is over begins again. */
 	ck_assert_mem_eq(beams_step(&beams.search[0], 2), steps + 6, 3);
 	ck_assert_mem_eq(beams_step(&beams.search[0], 3), steps, 3);
 	ck_assert_uint_eq(beams.search[1].nr, 1);
@@ -103,7 +103,7 @@ START_TEST(test_too_many)
 }
 END_TEST
 
-/* Each beam goes on: apart since the prompt.  All from one: never apart. */
+/* First search: beams are apart since the prompt.  Second: all have one parent. */
 START_TEST(test_ancestor)
 {
 	u32 line;
@@ -115,8 +115,9 @@ START_TEST(test_ancestor)
 	ck_assert_double_eq(beams_ancestor(&beams.search[0], 8), 4.5);
 	ck_assert_double_eq(beams_ancestor(&beams.search[1], 4), 0);
 	/*
-	 * Apart from 0 on at 1, 2 and 3; then one of those that parted at 2,
-	 * twice, and the other: 4 - 2 tokens ago.
+	 * At steps 1, 2 and 3 the beams are apart since step 0.  At step 4 two
+	 * beams have the same parent, which parted from the parent of the third
+	 * at step 2: 4 - 2 tokens ago.
 	 */
 	ck_assert_double_eq(beams_ancestor(&beams.search[2], 4),
 			    (1 + 2 + 3 + 2) / 4.0);
@@ -153,7 +154,7 @@ START_TEST(test_blocks)
 }
 END_TEST
 
-/* The file of the tree has searches of all widths that the bench replays. */
+/* The file in the tree has searches of all widths that the bench replays. */
 START_TEST(test_recorded)
 {
 	static const u32 widths[] = { 2, 4, 6 }, lengths[] = { 24, 160 };

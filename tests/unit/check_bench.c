@@ -5,7 +5,7 @@
  * Random numbers are held against the moments of their distributions, with
  * bounds of several standard errors and fixed seeds; percentiles against a
  * plain oracle; traces against lines that are wrong in every way; streams of
- * events against what must come of them.
+ * events against the expected results.
  */
 #include <check.h>
 #include <jansson.h>
@@ -22,7 +22,7 @@ static struct workload w;
 static int saved_err;
 static FILE *said;
 
-/* What is told on stderr goes to a file. */
+/* Messages on stderr go to a file. */
 static void setup(void)
 {
 	workload_init(&w);
@@ -85,7 +85,7 @@ START_TEST(test_arrivals)
 
 	for (i = 0; i < ARRAY_SIZE(shapes); i++) {
 		gaps_of(i, 8, shapes[i], &mean, &cv);
-		/* The load is what was asked for, exactly. */
+		/* The load is exactly the requested one. */
 		ck_assert_double_eq_tol(mean, 1.0 / 8, 1e-12);
 		ck_assert_double_eq_tol(drawn[NR_DRAWN - 1], NR_DRAWN / 8.0,
 					1e-6);
@@ -94,7 +94,7 @@ START_TEST(test_arrivals)
 }
 END_TEST
 
-/* A Poisson process: so many gaps above t as exp(-t) says. */
+/* A Poisson process: the share of gaps longer than t is exp(-t). */
 START_TEST(test_poisson_tail)
 {
 	u32 i, k, n;
@@ -212,7 +212,7 @@ START_TEST(test_random_lengths)
 }
 END_TEST
 
-/* The means that the page claims. */
+/* The means that the documentation claims. */
 START_TEST(test_sharegpt_means)
 {
 	struct bench_data_opts o = opts(BENCH_SHAREGPT, 400000);
@@ -242,7 +242,7 @@ START_TEST(test_prefix_shares)
 			workload_ids(&w, &w.list[k], 4096, b);
 			same = !memcmp(a, b, 20 * sizeof(u32));
 			groups[i] += same;
-			/* Behind it nobody's is like another's. */
+			/* Behind the prefix no two prompts are alike. */
 			ck_assert(i == k || memcmp(a + 20, b + 20,
 						   12 * sizeof(u32)));
 		}
@@ -358,7 +358,7 @@ START_TEST(test_trace)
 		10), 0);
 	ck_assert_uint_eq(w.nr, 3);
 	ck_assert(w.timed);
-	/* In order of time, which begins with the first. */
+	/* Requests are in order of time, which begins with the first one. */
 	ck_assert(w.list[0].at == 0 && w.list[0].in == 5);
 	ck_assert_double_eq_tol(w.list[1].at, 2, 1e-9);
 	ck_assert_double_eq_tol(w.list[2].at, 3.5005, 1e-9);
@@ -427,7 +427,7 @@ END_TEST
 
 /* ---- figures ---- */
 
-/* How many of @s are below, by counting; no sorting. */
+/* A percentile found by counting smaller values, without sorting. */
 static double oracle(const double *v, u32 n, double p)
 {
 	const double at = p / 100 * (n - 1);
@@ -479,7 +479,7 @@ START_TEST(test_percentiles)
 }
 END_TEST
 
-/* As numpy.percentile() answers. */
+/* The same results as those of numpy.percentile(). */
 START_TEST(test_percentiles_numpy)
 {
 	static const double v[] = { 15, 20, 35, 40, 50 };
@@ -517,7 +517,7 @@ END_TEST
 
 static struct flow flow;
 
-/* What comes at @now, as if it had been read. */
+/* Take @text at the time @now, as if it had been read. */
 static void come(double now, bool chat, const char *text)
 {
 	flow.call.status = 200;
@@ -552,7 +552,7 @@ START_TEST(test_flow_completion)
 }
 END_TEST
 
-/* The role is no token, nor is the end. */
+/* Neither the event of the role nor that of the end is a token. */
 START_TEST(test_flow_chat)
 {
 	come(1, true, "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n");
@@ -601,7 +601,7 @@ START_TEST(test_flow_ends)
 }
 END_TEST
 
-/* ---- the page ---- */
+/* ---- the documentation ---- */
 
 static void expect_documented(const struct kv_program *program)
 {

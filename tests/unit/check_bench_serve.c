@@ -2,10 +2,10 @@
 /*
  * check_bench_serve.c - kvrt bench serve against servers of every kind
  *
- * A child plays the server: it takes one connection after the other, keeps
- * what was asked and sends what the test wrote, then closes.  What the program
- * prints, its results and its exit code are compared with what must come of
- * it.  Requests are sent one at a time, so that answers meet the right ones.
+ * A child plays the server: it takes one connection after the other, keeps the
+ * requests and sends the answers of the test, then closes.  The output of the
+ * program, its results and its exit code are compared with the expected ones.
+ * Requests are sent one at a time, so that each gets the answer meant for it.
  */
 #include <check.h>
 #include <jansson.h>
@@ -29,8 +29,9 @@
 static char said[65536];
 
 /*
- * Answer as many connections as there are answers; one that begins with '+'
- * keeps its connection for the next answer.  At the end, nobody listens.
+ * Answer as many connections as there are answers; an answer that begins with
+ * '+' keeps its connection for the next one.  After the last the server is
+ * gone.
  */
 static void serve(const char * const *answers)
 {
@@ -47,7 +48,7 @@ static void serve(const char * const *answers)
 		const char *p = *answers;
 		const bool keep = *p == '+';
 
-		/* A connection that is only made and closed is no request. */
+		/* A connection that closes without a byte is no request. */
 		while (fd < 0 || !serve_read(fd)) {
 			if (fd >= 0)
 				close(fd);
@@ -65,7 +66,10 @@ static void serve(const char * const *answers)
 	_exit(0);
 }
 
-/* Run kvrt bench serve with --json -: its exit code; all it said is in @said. */
+/*
+ * Run kvrt bench serve with --json -.  Return: its exit code; @said has its
+ * output.
+ */
 static int bench(const char * const *args)
 {
 	char *argv[32] = { (char[]){ "serve" }, url, (char[]){ "--json" },
@@ -126,7 +130,7 @@ static u32 count(const char *text, const char *what)
 	return n;
 }
 
-/* The results among what was said. */
+/* A number of the results in the output. */
 static double figure(const char *key)
 {
 	const char *p = strstr(said, "{\n");
@@ -177,7 +181,7 @@ START_TEST(test_good)
 }
 END_TEST
 
-/* Connections are used again where the answers have an end. */
+/* Connections are reused if the answers say where they end. */
 #define CHUNKED "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 #define CHUNKS	"+" CHUNKED						\
 	"92\r\n" TOKEN TOKEN "data: {\"choices\":[]}\n\n" DONE "\r\n0\r\n\r\n"
@@ -189,7 +193,7 @@ START_TEST(test_kept_connection)
 	SERVE(MODELS, PROBED, CHUNKS, CHUNKS, CHUNKS);
 	ck_assert_msg(BENCH("--num-prompts", "3") == 0, "%s", said);
 	ck_figure("completed", 3);
-	/* Events are counted where the server counts no tokens. */
+	/* Events are counted if the server counts no tokens. */
 	ck_figure("total_output_tokens", 6);
 	ck_figure("tokens_counted_by_server", 0);
 	ck_figure("shorter_than_asked", 3);
@@ -199,7 +203,7 @@ START_TEST(test_kept_connection)
 }
 END_TEST
 
-/* The server closes a kept connection: that request is sent once more. */
+/* The server closes a kept connection: the request is sent once more. */
 START_TEST(test_connection_closed)
 {
 	SERVE(MODELS, PROBED, CHUNKS, "", GOOD, GOOD);
@@ -243,7 +247,7 @@ START_TEST(test_everything_refused)
 }
 END_TEST
 
-/* Given up is what may be: not the ids that were asked for. */
+/* The bench gives up options of its choice only, not the token ids asked for. */
 START_TEST(test_ids_wanted)
 {
 	SERVE(MODELS, REFUSED, REFUSED, REFUSED, REFUSED);
@@ -271,7 +275,7 @@ START_TEST(test_chat)
 }
 END_TEST
 
-/* Each kind of failure is counted under its name, and the run goes on. */
+/* Each kind of failure is counted under its name, and the run continues. */
 START_TEST(test_failures)
 {
 	SERVE(MODELS, PROBED,
@@ -378,7 +382,7 @@ START_TEST(test_wrong_options)
 }
 END_TEST
 
-/* A trace has its own times; other options of it are looked at in its reader. */
+/* A trace has its own times; its reader checks the other options of a trace. */
 START_TEST(test_trace_options)
 {
 	ck_assert_int_eq(BENCH("--dataset", "trace", "--request-rate", "3"),
@@ -393,7 +397,7 @@ START_TEST(test_trace_options)
 }
 END_TEST
 
-/* The gaps between requests are those that were drawn. */
+/* The gaps between requests are the drawn ones. */
 START_TEST(test_rate)
 {
 	SERVE(MODELS, PROBED, GOOD, GOOD, GOOD, GOOD);

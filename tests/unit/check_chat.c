@@ -2,8 +2,8 @@
 /*
  * check_chat.c - the line editor of kvrt chat
  *
- * Keys go in as a terminal sends them, what stands in the line and where the
- * cursor is comes out; no terminal is needed.  Random bytes must never break
+ * The test feeds keys as a terminal sends them and reads the line and the
+ * position of the cursor; no terminal is needed.  Random bytes must never break
  * the line.
  */
 #include <check.h>
@@ -32,7 +32,7 @@ static void teardown(void)
 	edit_free(&e);
 }
 
-/* Type; the end that the last key made. */
+/* Type keys.  Return: the effect of the last one. */
 static enum edit_end type(const char *keys)
 {
 	enum edit_end end = EDIT_MORE;
@@ -42,7 +42,7 @@ static enum edit_end type(const char *keys)
 	return end;
 }
 
-/* The line with a bar where the cursor is. */
+/* The line with a bar at the cursor. */
 static const char *line(void)
 {
 	static char buf[512];
@@ -72,23 +72,23 @@ static const struct { const char *keys, *line; } typed[] = {
 	{ "abc" LEFT "\025", "|c" },			/* Ctrl-U */
 	{ "abc" LEFT "\013", "ab|" },			/* Ctrl-K */
 	{ "abc\002x\006y", "abxcy|" },			/* Ctrl-B, Ctrl-F */
-	/* Characters of several bytes are one step and one erasure. */
+	/* A character of several bytes is one step and one erasure. */
 	{ "\xc3\xa4\xc3\xb6\xc3\xbc" LEFT BACK, "\xc3\xa4|\xc3\xbc" },
 	{ "\xe6\x97\xa5\xe6\x9c\xac" LEFT LEFT "x", "x|\xe6\x97\xa5\xe6\x9c\xac" },
 	{ "a\xf0\x9f\x98\x80" "b" LEFT BACK, "a|b" },
 	{ "ae\xcc\x81" "b" LEFT LEFT, "a|e\xcc\x81" "b" },	/* e and an accent */
 	{ "a" FAMILY BACK, "a|" },
 	{ "a" FAMILY "b" LEFT LEFT, "a|" FAMILY "b" },
-	/* What is no UTF-8 is dropped, the rest stays. */
+	/* Bytes that are not UTF-8 are dropped, the rest stays. */
 	{ "a\xff" "b", "ab|" },
 	{ "a\xc3" "b", "ab|" },
 	{ "a\xe6\x97" LEFT "b", "b|a" },
 	{ "\x80\x80\x80\x80z", "z|" },
-	/* Keys that mean nothing here. */
+	/* Keys without a meaning here. */
 	{ "a\033[5~\033[15;2~\033[1;5Zb", "ab|" },
 	{ "a\033xb", "ab|" },
 	{ "a\tb\016\020", "ab|" },
-	/* What is pasted is text. */
+	/* Pasted bytes are text. */
 	{ "a\033[200~b\rc\nd\te\033[201~f", "ab\nc\nd\tef|" },
 	{ "\033[200~x\003\004" LEFT "y\033[201~", "xy|" },
 };
@@ -135,7 +135,7 @@ START_TEST(test_history)
 	ck_assert_str_eq(line(), "draft|");
 	type(DOWN "\020");
 	ck_assert_str_eq(line(), "two|");
-	/* The oldest go. */
+	/* The oldest lines are dropped. */
 	for (i = 0; i < EDIT_HISTORY + 10; i++) {
 		snprintf(name, sizeof(name), "%u", i);
 		edit_remember(&e, name);
@@ -166,7 +166,7 @@ START_TEST(test_columns)
 }
 END_TEST
 
-/* Whatever is typed, the line is UTF-8 and the cursor between characters. */
+/* After any keys the line is UTF-8, and the cursor is between characters. */
 START_TEST(test_random_bytes)
 {
 	static const char *keys[] = { LEFT, RIGHT, UP, DOWN, BACK, "\033[H",

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Options from a file, the environment and the command line: who counts, what
- * is refused and how, and which files are read at all.
+ * check_config.c - options from a file, the environment and the command line
+ *
+ * The tests check which source counts, which values are refused with which
+ * message, and which files are read at all.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -98,7 +100,7 @@ static void write_file(const char *content)
 	ck_assert_int_eq(chmod(file, 0644), 0);
 }
 
-/* A line of words, over the file. */
+/* Parse a command line of words, on top of the file. */
 static int parse(const char *line)
 {
 	static char copy[512], *argv[32];
@@ -118,7 +120,7 @@ static int parse(const char *line)
 
 START_TEST(test_order)
 {
-	/* Nobody says anything: no file, which need not be there. */
+	/* No source sets an option: the file need not exist. */
 	ck_assert_int_eq(parse(""), 0);
 	ck_assert_uint_eq(o.nr_of, 3);
 	ck_assert_str_eq(cfg.path, "");
@@ -131,7 +133,7 @@ START_TEST(test_order)
 	setenv("PROG_NR_OF", "5", 1);
 	setenv("PROG_LOUD", "no", 1);
 	setenv("PROG_MORE_SPEED", "11", 1);
-	setenv("PROG_ROOM", "", 1);	/* as if it were not there */
+	setenv("PROG_ROOM", "", 1);	/* an empty value counts as none */
 	ck_assert_int_eq(parse(""), 0);
 	ck_assert_uint_eq(o.nr_of, 5);
 	ck_assert_uint_eq(o.room, 1 << 20);
@@ -149,7 +151,7 @@ START_TEST(test_order)
 }
 END_TEST
 
-/* Who comes later replaces all of them, and adds to its own. */
+/* A later source replaces the whole list; one source adds to its own list. */
 START_TEST(test_lists)
 {
 	write_file("name = a\nname = b\n");
@@ -176,7 +178,7 @@ START_TEST(test_which_file)
 	setenv("PROG_CONFIG", "none", 1);
 	ck_assert_int_eq(parse(""), 0);
 	ck_assert_uint_eq(o.nr_of, 3);
-	/* Named, it must be there. */
+	/* A file that is named must exist. */
 	setenv("PROG_CONFIG", other, 1);
 	ck_assert_int_eq(parse(""), -EBADMSG);
 	ck_assert_ptr_nonnull(strstr(text, "other: cannot be read: No such"));
@@ -196,7 +198,7 @@ START_TEST(test_syntax)
 }
 END_TEST
 
-/* What is written, and what the line must say of it. */
+/* The content of a file, and the message that it must cause. */
 static const struct {
 	const char *content;
 	const char *says;
@@ -228,7 +230,7 @@ static const struct {
 START_TEST(test_wrong)
 {
 	write_file(wrong[_i].content);
-	/* Also where nobody would see it. */
+	/* A bad line is an error even if the command line overrides it. */
 	ck_assert_int_eq(parse("--nr-of 1 --room 1M --how fast"), -EBADMSG);
 	ck_assert_msg(strstr(text, wrong[_i].says) && strstr(text, file) == text,
 		      "'%s': says '%s'", wrong[_i].content, text);
@@ -260,7 +262,7 @@ START_TEST(test_wrong_elsewhere)
 }
 END_TEST
 
-/* ---- whose the file is ---- */
+/* ---- owners of the file ---- */
 
 static void refused(const char *says)
 {
@@ -283,7 +285,7 @@ START_TEST(test_trust)
 	unlink(file);
 	if (geteuid())
 		return;
-	/* Root looks at the way there, too. */
+	/* For root the directories on the path count, too. */
 	write_file("nr-of = 4\n");
 	ck_assert_int_eq(chmod(file, 0664), 0);
 	refused("may be written by others");
@@ -295,7 +297,7 @@ START_TEST(test_trust)
 	refused("may be written by others");
 	ck_assert_int_eq(chmod(dir, 01777), 0);
 	ck_assert_int_eq(parse(""), 0);
-	/* A link of another user, to what root could read. */
+	/* A link of another user to a file that root could read. */
 	snprintf(inner, sizeof(inner), "%s/inner", dir);
 	snprintf(to, sizeof(to), "%s/prog", inner);
 	ck_assert_int_eq(mkdir(inner, 0755), 0);
@@ -328,7 +330,7 @@ static char *printed(void (*print)(const struct kv_config *c, FILE *out))
 	return out;
 }
 
-/* What is printed is a file that says the same. */
+/* The printed configuration is a file with the same meaning. */
 START_TEST(test_print)
 {
 	char *out, *again;
@@ -378,9 +380,9 @@ START_TEST(test_args)
 }
 END_TEST
 
-/* ---- the daemon's ---- */
+/* ---- kvmm ---- */
 
-/* Take the # away before each key, as who edits it does. */
+/* Remove the # before each key, as an operator does who edits the file. */
 static void uncomment(char *p)
 {
 	for (; p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
@@ -388,7 +390,7 @@ static void uncomment(char *p)
 			*p = ' ';
 }
 
-/* Every line of the default file is right, and says what is so anyway. */
+/* Every line of the default file is valid, and states the default. */
 START_TEST(test_default_file)
 {
 	static struct kvmm_options with, without;
@@ -407,7 +409,7 @@ START_TEST(test_default_file)
 	kv_config_print_default(&c.file, f);
 	fclose(f);
 	uncomment(out);
-	/* These have no default, but the kind of what they take. */
+	/* Options without a default have the kind of their value instead. */
 	for (i = 0; i < KVMM_NR_OPTS; i++) {
 		snprintf(value[0], sizeof(value[0]), "\n %s = ", kvmm_opts[i].name);
 		p = strstr(out, value[0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_copier.c - blocks between extents and the host pool
+ * check_copier.c - copies of blocks between extents and the host pool
  *
  * The real thread over real extents; the test plays the mm thread.
  */
@@ -51,7 +51,7 @@ static void arm(const char *spec)
 	ck_assert_int_eq(kv_fault_init(spec, text, sizeof(text)), 0);
 }
 
-/* Have a copy made.  Return: its status. */
+/* Order a copy and wait for it.  Return: its status. */
 static int copy(u64 id, bool to_host, u64 dev_off, u64 host_off, u64 bytes)
 {
 	const struct core_copy cp = {
@@ -93,7 +93,7 @@ START_TEST(test_out_and_in)
 }
 END_TEST
 
-/* Its slot goes to a disk in whole pages: nobody else's bytes with it. */
+/* A slot goes to a disk in whole pages, so the rest of the last page is zeroed. */
 START_TEST(test_last_page)
 {
 	const u64 odd = BLOCK - 4096 + 384, end = ALIGN_UP(odd, 4096ull);
@@ -106,7 +106,10 @@ START_TEST(test_last_page)
 	ck_assert_mem_eq(td->setup.host.base + 4096 + odd, back, end - odd);
 	ck_assert_int_eq(td->setup.host.base[4095], 'o');
 	ck_assert_int_eq(td->setup.host.base[4096 + end], 'o');
-	/* The other way nothing of the pool changes, nor beyond the block. */
+	/*
+	 * The other way changes neither the host pool nor bytes behind the
+	 * block.
+	 */
 	ck_assert_int_eq(copy(2, false, 5 * TF_EXTENT, 8192, odd), 0);
 	extent_read(5, odd, back, 4096);
 	ck_assert_int_eq(back[0], 0);
@@ -129,8 +132,7 @@ static int move(u64 id, u64 from, u64 to, u64 bytes)
 	return done.status;
 }
 
-/* From across the end of one extent to across the end of another. */
-/* Each kind has its own sums; what failed took time and moved nothing. */
+/* Each kind of copy has its own sums; a failed copy adds no bytes. */
 START_TEST(test_counts)
 {
 	struct copy_counts n;
@@ -153,6 +155,7 @@ START_TEST(test_counts)
 }
 END_TEST
 
+/* A move within the pool from across one extent's end to across another's. */
 START_TEST(test_within)
 {
 	const u64 first = 5000, to = 2 * TF_EXTENT - 777;
@@ -191,7 +194,10 @@ START_TEST(test_across_extents)
 }
 END_TEST
 
-/* The client punched a hole: zeros, no failure, no signal. */
+/*
+ * A client punched a hole: the copy has zeros, and neither fails nor gets a
+ * signal.
+ */
 START_TEST(test_hole)
 {
 	extent_write(1, 0, pattern, BLOCK);
@@ -213,18 +219,18 @@ START_TEST(test_errors)
 	ck_assert_int_eq(copy(2, true, 0, 0, BLOCK), -EIO);
 	ck_assert_int_eq(copy(3, false, 0, 0, BLOCK), -EIO);
 	ck_assert_int_eq(copy(4, false, 0, 0, BLOCK), 0);
-	/* What no core would order. */
+	/* Copies that no core would order. */
 	ck_assert_int_eq(copy(5, true, td->setup.cfg.pool_bytes - 1, 0, 2), -EFAULT);
 	ck_assert_int_eq(copy(6, true, 0, td->setup.host.bytes, 1), -EFAULT);
 	ck_assert_int_eq(copy(7, true, ~0ull, ~0ull, BLOCK), -EFAULT);
-	/* An extent that is not there. */
+	/* An extent without a descriptor. */
 	close(td->extents.table[7].fd);
 	td->extents.table[7].fd = -1;
 	ck_assert_int_eq(copy(8, true, 7 * TF_EXTENT, 0, BLOCK), -EIO);
 }
 END_TEST
 
-/* A file that ends early is an error, not garbage. */
+/* A file that ends early is an error; the copy brings no garbage. */
 START_TEST(test_short)
 {
 	int fd = memfd_create("short", MFD_CLOEXEC);
@@ -236,7 +242,7 @@ START_TEST(test_short)
 }
 END_TEST
 
-/* Many at once come back in order, each once. */
+/* Many copies at once end in order, each once. */
 START_TEST(test_many)
 {
 	struct core_copy cp = { .to_host = true, .bytes = 512 };

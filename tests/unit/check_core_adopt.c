@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_adopt.c - a core goes on in the arena of one that ended
+ * check_core_adopt.c - a core adopts the arena of one that ended
  *
- * The first core is forgotten between two events, or inside one: its struct is
- * cleared, and another one adopts the arena.  Clients come back with segments
- * that are zero, and must find there all that they had.
+ * The first core ends between two events, or inside one: its struct is cleared,
+ * and another one adopts the arena.  Clients resume with segments that are
+ * zero, and must find their whole state there.
  */
 #include <setjmp.h>
 
@@ -19,7 +19,7 @@ static struct core_io ios[MAX_IO];
 static u32 nr_copies, nr_ios, cl, other;
 static struct core_ops ops;
 static jmp_buf ended;
-static u32 end_at, end_after;	/* the point where the core ends, and when */
+static u32 end_at, end_after;	/* crash point of the end, and its pass */
 
 static void on_copy(const struct core_copy *cp)
 {
@@ -74,7 +74,7 @@ static void teardown(void)
 
 /* ---- the other core ---- */
 
-/* Nothing is left of the daemon but the arena. */
+/* Adopt the arena; the rest of the daemon's memory is lost. */
 static int adopt_as(const struct core_config *cfg, struct core_report *r)
 {
 	u32 i;
@@ -129,7 +129,7 @@ static void resume_all(void)
 	sh_tick(1);
 }
 
-/* ---- whole ---- */
+/* ---- adopted whole ---- */
 
 START_TEST(test_nothing_is_lost)
 {
@@ -148,7 +148,7 @@ START_TEST(test_nothing_is_lost)
 	ck_assert_uint_eq(sh_status(cl, kids[0])->valid_len, 40);
 	for (i = 0; i < 3; i++)
 		ck_assert_uint_eq(sh_table(cl, kids[0], i), entry[i]);
-	/* The step that is open ends as if nothing had been. */
+	/* The open step ends as if there had been no adoption. */
 	ck_assert_int_eq(sh_end(cl, kids[0], 40, 44, 1), 0);
 	ck_assert_uint_eq(sh_status(cl, kids[0])->valid_len, 44);
 	ck_assert_int_eq(sh_close(cl, a), 0);
@@ -171,7 +171,7 @@ START_TEST(test_sequences_go_on_while_away)
 }
 END_TEST
 
-/* A client that nobody hears of again goes as any other. */
+/* A client that does not resume and dies is freed as any other. */
 START_TEST(test_away_and_dead)
 {
 	struct core_client_view v;
@@ -213,7 +213,7 @@ static void pageout(u64 seq)
 	ck_assert_int_eq(sh_seq_res(0), 0);
 }
 
-/* Copies out of the device are ordered again, and lose nothing. */
+/* Copies out of the device are ordered again, and no content is lost. */
 START_TEST(test_copies_are_ordered_again)
 {
 	u64 seq = sh_ready(cl, 40, 20, 1), was[MAX_IO];
@@ -259,7 +259,7 @@ END_TEST
 
 /* ---- salvaged ---- */
 
-/* What follows ends where the core passes the point the @nr-th time. */
+/* Run @call; the core ends when it passes the point the @nr-th time. */
 #define ENDS_AT(point, nr, call)					\
 do {									\
 	end_at = CORE_CRASH_##point;					\
@@ -272,7 +272,7 @@ do {									\
 	sh_in_core = false;						\
 } while (0)
 
-/* A request as the daemon serves it. */
+/* Submit a request as the daemon serves it. */
 static void ask(u32 id, u16 op, u32 nr, u32 len)
 {
 	core_commit_begin(sh.core);
@@ -297,7 +297,7 @@ START_TEST(test_content_is_kept)
 	sh_tick(1);
 	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_RECOMPUTE);
 	ck_assert_uint_gt(sh_status(cl, a)->seq_epoch, epoch);
-	/* What it had is found again, but for the last token. */
+	/* Its content is found again, except for the last token. */
 	ck_assert_int_eq(sh_match(cl, a, 64, 1), 0);
 	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_status(cl, a)->valid_len, 63);
@@ -306,7 +306,7 @@ START_TEST(test_content_is_kept)
 }
 END_TEST
 
-/* A request that had no answer never was; one that had, was. */
+/* A request without an answer has no effect; an answered one has. */
 START_TEST(test_births)
 {
 	struct kvmm_open_arg *a = (struct kvmm_open_arg *)sh.args;
@@ -327,7 +327,7 @@ START_TEST(test_births)
 }
 END_TEST
 
-/* One that was closed and only a step still named has ended with that. */
+/* A closed sequence that only a step names is gone when the step is void. */
 START_TEST(test_closed_in_a_step)
 {
 	u64 a = sh_ready(cl, 40, 20, 1), seen;
@@ -352,7 +352,10 @@ static u64 quarantined(void)
 	return sh_domain(cl).blocks[BLK_QUARANTINE];
 }
 
-/* What open steps may write is nobody's until all clients are back. */
+/*
+ * Blocks that open steps may write are granted to no sequence until all clients
+ * have resumed or are gone.
+ */
 START_TEST(test_steps_of_the_living)
 {
 	u64 a = sh_ready(cl, 40, 20, 1), seen;
@@ -378,7 +381,7 @@ START_TEST(test_steps_of_the_living)
 }
 END_TEST
 
-/* Forks are a family again: they become each other. */
+/* Forks are again in one family after the adoption. */
 START_TEST(test_kin)
 {
 	u64 a = sh_ready(cl, 40, 200, 1), kids[2], seen;
@@ -407,10 +410,10 @@ static u32 asked_for(u32 id)
 	return nr;
 }
 
-/* Who was asked for memory may have unmapped it: it is asked still. */
+/* A client that was asked for memory may have unmapped it: it is asked again. */
 START_TEST(test_asked_back)
 {
-	static u32 nr;	/* kept over the end */
+	static u32 nr;	/* static, so that it outlives longjmp() */
 	u64 seq, seen;
 
 	sh_warm(cl);
@@ -428,7 +431,6 @@ START_TEST(test_asked_back)
 }
 END_TEST
 
-/* Who dies while it salvages is not followed by another who tries. */
 /*
  * Memory was made while a client was away, and asked back for another tenant before
  * it returned: it was never sent that memory, so the revocation does not wait for it.
@@ -453,6 +455,7 @@ START_TEST(test_asked_back_while_away)
 }
 END_TEST
 
+/* An arena whose core died while it salvaged is refused. */
 START_TEST(test_once)
 {
 	struct core_head *h = sh.arena;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_adopt_damage.c - an arena in which something else has written
+ * check_core_adopt_damage.c - adoption of arenas with random damage
  *
- * Arenas between events, and inside one, are damaged at random: bits, bytes,
- * words, in records that are in use rather than anywhere.  Whatever it is, the
- * arena is refused with a line that says why, or adopted with the walkers
- * content; the core never crashes, trips over its own assertions or runs in a
- * circle.
+ * Arenas between events, and inside one, are damaged at random: bits, bytes and
+ * words, mostly in records that are in use.  Whatever the damage, the arena is
+ * refused with a line that says why, or adopted with the walkers content; the
+ * core never crashes, fails an assertion or loops for ever.
  * budget: 15 s, full 120 s
  */
 #include <unistd.h>
@@ -14,7 +13,7 @@
 #include "tests/unit/adopt_scene.h"
 
 #define MOST_LOOKS	40
-#define RECORDS		24	/* of each table, where damage is done mostly */
+#define RECORDS		24	/* of each table: most damage is done there */
 
 static void *copy;
 static u64 bytes, seed;
@@ -32,7 +31,7 @@ static u64 draw(u64 below)
 	return (seed >> 11) % below;
 }
 
-/* Somewhere in the head or in one of the tables. */
+/* A random place in the head or in one of the tables. */
 static u64 place(const struct core *c)
 {
 	const struct core_sizes *s = core_sizes(c);
@@ -61,7 +60,7 @@ static void damage(const struct core *c)
 	case 1:
 		*at = (u8)draw(256);
 		return;
-	case 2:			/* as an index that is nearly right */
+	case 2:			/* like an index that is nearly right */
 		at = (u8 *)((uintptr_t)at & ~3ull);
 		memcpy(&word, at, 4);
 		word += draw(9) - 4;
@@ -103,7 +102,7 @@ static void look(void)
 	if (nr_looks++ > MOST_LOOKS)
 		return;
 	for (i = 0; i < tries; i++) {
-		alarm(20);	/* a walk that does not end */
+		alarm(20);	/* ends a walk that does not end */
 		try_one(0);
 		try_one(1);
 	}
@@ -145,7 +144,7 @@ START_TEST(test_damage)
 }
 END_TEST
 
-/* What memory was taken for is an index of the domain's counts. */
+/* The cause for which memory was taken is an index of the domain's counts. */
 static void look_cause(void)
 {
 	const u64 at = (u64)((u8 *)sh.core->seqs - (u8 *)sh.core->head);
@@ -176,7 +175,7 @@ START_TEST(test_cause)
 }
 END_TEST
 
-/* A weight that an operator set is divided by when the next client attaches. */
+/* The next attach divides by the weight that an operator set. */
 static void look_weight(void)
 {
 	static const u64 bad[] = { 0, CORE_WEIGHT_MAX + 1, 1ull << 32 };

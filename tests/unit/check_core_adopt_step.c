@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_adopt_step.c - a core that ends at any instruction
+ * check_core_adopt_step.c - adoption after an end at any instruction
  *
  * A core goes through events of every kind one instruction at a time: the
  * processor's trap flag is set, and a handler counts.  After every few
- * instructions the arena is copied, as it would be found if the process had
- * been killed there, and another core adopts the copy: it must be taken, the
- * walkers must find nothing, and a tick must find nothing to trip over.  A
- * prime distance between looks, so that all kinds of places are met in time.
- * An event is stepped through for a while only, from its begin or from one of
- * the points of crash.h on; at full level for longer.
+ * instructions the arena is copied, as the next daemon would find it if the
+ * process had been killed there, and another core adopts the copy.  The
+ * adoption must succeed, the walkers must find nothing wrong, and a tick must
+ * fail no assertion.  The distance between looks is a prime, so that all kinds
+ * of places are met in time.  Only a part of an event is stepped through, from
+ * its begin or from one of the points of crash.h on; at full level a longer
+ * part.
  *
- * Where there is no such flag (not x86) that is said, and nothing is looked at.
+ * Without a trap flag (not x86) the test says so and does nothing.
  * budget: 15 s, full 240 s
  */
 #include <signal.h>
@@ -21,7 +22,7 @@
 
 #ifdef __x86_64__
 #define TRAP_FLAG	0x100
-/* Below what the compiler may keep under the stack's end. */
+/* Step over the red zone, which the compiler may use below the stack's end. */
 #define trap_set(how)							\
 	__asm__ __volatile__("lea -128(%%rsp), %%rsp; pushfq; " how	\
 			     " (%%rsp); popfq; lea 128(%%rsp), %%rsp"	\
@@ -34,9 +35,9 @@
 #define trap_off()	do { } while (0)
 #endif
 
-/* Instructions of this event that may still be stepped through. */
+/* Instructions of this event that are still to be stepped through. */
 static u64 may_step, most_steps;
-/* Points of crash.h that are passed until it begins; 0: at once. */
+/* Points of crash.h before stepping begins; 0: it begins with the event. */
 static u32 begin_at, event_nr;
 
 #define SH_CORE(call)							\
@@ -60,7 +61,7 @@ static struct core_ops ops;
 static u64 nr_looks, nr_steps, nr_whole;
 static u32 distance, left;
 
-/* What another core orders is nobody's business here. */
+/* Orders of the adopting core are ignored. */
 static void no_extent(void *arg, u32 extent) {}
 static void no_create(void *arg, u32 extent, u32 generation) {}
 static void no_send(void *arg, u32 cl, u32 extent, u32 generation) {}
@@ -80,9 +81,9 @@ static const struct core_ops no_ops = {
 };
 
 /*
- * The instruction may be one of malloc(), for who orders what the core asks for
- * lists it; and an assertion that holds allocates, too.  So only one that fails is
- * made, from which nothing returns.
+ * The interrupted instruction may be one of malloc(): the test lists orders of
+ * the core.  An assertion that holds allocates, too.  So look() makes only
+ * assertions that fail, with ck_abort_msg(), which does not return.
  */
 static void look(void)
 {
@@ -105,7 +106,7 @@ static void look(void)
 	nr_whole += !inside;
 }
 
-/* After each instruction. */
+/* Called after each instruction. */
 static void on_trap(int sig, siginfo_t *info, void *context)
 {
 	const struct core_head *h = sh.arena;
@@ -124,7 +125,7 @@ static void on_trap(int sig, siginfo_t *info, void *context)
 	look();
 }
 
-/* The core passes a point: is it looked at from here on? */
+/* The core passes a point: does stepping begin here? */
 static void on_point(void *arg, u32 point)
 {
 	if (sh_in_core && begin_at && !--begin_at)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_area.c - areas that differ in speed, fail, and go
+ * check_core_area.c - swap areas that differ in speed, fail, and are removed
  *
- * Areas are disks of the test, each with a time that one slot takes, one after
- * the other.  What is paged out goes to the host pool and on to the areas; the
- * test carries out whatever is over next and counts what went where.
+ * Each area is a disk of the test, with a time that one slot takes; it handles
+ * slots one after the other.  Sequences are paged out to the host pool and on
+ * to the areas.  The test completes the request that ends next, and counts the
+ * slots of each disk.
  */
 #include "tests/unit/core_shell.h"
 
@@ -13,12 +14,12 @@
 #define SLOT		(2 * SH_EXTENT)
 
 /**
- * struct disk - what lies under an area
- * @us:    that a slot takes
- * @free:  when it has done all that it was given
+ * struct disk - the disk under an area
+ * @us:    time of a slot
+ * @free:  when it has completed all requests so far
  * @nr:    slots written
- * @fails: status of what it is asked for from now on
- * @n:     of so many
+ * @fails: status of its next requests
+ * @n:     number of requests that fail
  */
 struct disk {
 	u32	us;
@@ -60,7 +61,7 @@ static void do_copies(void)
 	}
 }
 
-/* What is over next. */
+/* Complete the request that ends next. */
 static void do_io(void)
 {
 	struct disk *d;
@@ -182,7 +183,7 @@ static void want(u64 seq)
 	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
 }
 
-/* A sequence of @nr full blocks that is out; its writes may go on. */
+/* A sequence of @nr full blocks that is paged out; its writes may be under way. */
 static u64 paged_out_as(u32 nr, u32 flags, u32 seed)
 {
 	struct kvmm_open_arg a = {
@@ -204,7 +205,7 @@ static u64 paged_out(u32 nr)
 	return paged_out_as(nr, KVMM_OPEN_NO_INDEX | KVMM_OPEN_NO_MATCH, 7);
 }
 
-/* @rounds times @nr slots out at once, which do not stay for long. */
+/* Page out @nr slots at once, @rounds times, and close the sequences. */
 static void pour_many(u32 rounds, u32 nr)
 {
 	u64 seq[32];
@@ -224,7 +225,7 @@ static void pour(u32 rounds)
 	pour_many(rounds, 8);
 }
 
-/* One of @nr blocks that only the area has; @other fills the host pool. */
+/* A sequence of @nr blocks in the area alone; @other fills the host pool. */
 static u64 on_area(u32 nr, u64 *other)
 {
 	u64 seq = paged_out(nr);
@@ -236,9 +237,9 @@ static u64 on_area(u32 nr, u64 *other)
 	return seq;
 }
 
-/* ---- choice ---- */
+/* ---- choice of an area ---- */
 
-/* Equal priority: three times as fast, three times as much, if both have work. */
+/* Equal priority: an area three times as fast gets three times as much. */
 START_TEST(test_striped_by_speed)
 {
 	add_area(0, 32, 0, 1000);
@@ -251,7 +252,7 @@ START_TEST(test_striped_by_speed)
 }
 END_TEST
 
-/* One that is hopeless gets what shows it, and no more. */
+/* A hopelessly slow area gets few writes, just enough to measure it. */
 START_TEST(test_probes_are_few)
 {
 	u32 known;
@@ -264,12 +265,12 @@ START_TEST(test_probes_are_few)
 	ck_assert_uint_le(known, 8);
 	sh_unchecked = true;
 	pour(300);
-	/* A sixteenth of the time of 2400 writes, a 1000 times as slow. */
+	/* 1/16 of the time of 2400 writes; the area is 1000 times slower. */
 	ck_assert_uint_le(disk[area[1]].nr, known + 1);
 }
 END_TEST
 
-/* It was slow, and is not any more: that is found. */
+/* An area that was slow and is fast again is used again. */
 START_TEST(test_slow_one_recovers)
 {
 	u32 before;
@@ -288,7 +289,7 @@ START_TEST(test_slow_one_recovers)
 }
 END_TEST
 
-/* A higher priority first, whatever its speed; then the next that has room. */
+/* The highest priority first, at any speed; then the next one with room. */
 START_TEST(test_priority)
 {
 	u64 seq[16];
@@ -306,7 +307,7 @@ START_TEST(test_priority)
 	ck_assert_uint_gt(area_view(1).used, 0);
 	for (n = 0; n < 16; n++)
 		ck_assert_int_eq(sh_close(cl, seq[n]), 0);
-	/* Read-only, it is as if it were not there. */
+	/* A read-only area is skipped. */
 	disk[area[0]].fails = -EIO;
 	disk[area[0]].n = 8;
 	pour(3);
@@ -317,7 +318,7 @@ START_TEST(test_priority)
 }
 END_TEST
 
-/* A full area makes room for what is needed, at the cost of cache. */
+/* A full area drops cache for blocks that a sequence needs. */
 START_TEST(test_cache_gives_way)
 {
 	u64 seq[10];
@@ -326,7 +327,7 @@ START_TEST(test_cache_gives_way)
 	add_area(0, 4, 0, 100);
 	for (n = 0; n < 8; n++)
 		seq[n] = paged_out_as(1, 0, 100 * n);
-	/* The device loses them: they go on to the area. */
+	/* The device evicts the blocks: their copies go on to the area. */
 	seq[8] = sh_ready(cl, 60 * SH_BT, 0, 9999);
 	sh_compute(cl, seq[8], 0, 60 * SH_BT, 9999);
 	sh_tick(1);
@@ -348,7 +349,7 @@ START_TEST(test_cache_gives_way)
 }
 END_TEST
 
-/* What fails at once is not fast. */
+/* An area whose writes fail at once does not count as fast. */
 START_TEST(test_failing_is_not_fast)
 {
 	u32 i;
@@ -368,7 +369,7 @@ END_TEST
 
 /* ---- failures ---- */
 
-/* A write a day that fails is no reason; eight at once are. */
+/* One failed write a day is forgiven; eight at once make the area read-only. */
 START_TEST(test_failures_are_forgiven)
 {
 	u32 day;
@@ -393,7 +394,7 @@ START_TEST(test_failures_are_forgiven)
 }
 END_TEST
 
-/* A read that fails once is no loss. */
+/* A read that fails once is repeated. */
 START_TEST(test_read_again)
 {
 	u64 other, seq;
@@ -413,7 +414,7 @@ START_TEST(test_read_again)
 }
 END_TEST
 
-/* Twice is: one block, and its slot. */
+/* A read that fails twice costs one block and its slot. */
 START_TEST(test_read_fails_twice)
 {
 	u64 other, seq;
@@ -435,7 +436,7 @@ START_TEST(test_read_fails_twice)
 }
 END_TEST
 
-/* Without a swapd nothing is the area's fault, and nothing is asked in haste. */
+/* Without a swapd no error counts against the area, and retries are rare. */
 START_TEST(test_away)
 {
 	const int status = _i ? -ENXIO : -ENODEV;
@@ -475,7 +476,7 @@ static int area_del(u32 i)
 	return err;
 }
 
-/* What a swapped sequence needs goes to the other area, not to be computed. */
+/* Blocks of a swapped sequence move to the other area, and are not recomputed. */
 START_TEST(test_moved)
 {
 	u64 other, seq, third;
@@ -502,7 +503,7 @@ START_TEST(test_moved)
 }
 END_TEST
 
-/* There is no room anywhere: some compute again, swapoff does not wait. */
+/* Without room elsewhere one sequence is recomputed; swapoff does not wait. */
 START_TEST(test_no_room)
 {
 	u64 other, seq;
@@ -520,7 +521,7 @@ START_TEST(test_no_room)
 }
 END_TEST
 
-/* The operator waits no longer. */
+/* The operator gives the area up. */
 START_TEST(test_lose)
 {
 	u64 other, seq;
@@ -540,8 +541,8 @@ START_TEST(test_lose)
 END_TEST
 
 /*
- * A read for the move is under way when @_i: 0: its sequence is wanted, 1: it is
- * closed, 2: the read fails, 3: nothing answers.
+ * With a read for the evacuation under way: _i = 0: its sequence is wanted, 1:
+ * it is closed, 2: the read fails, 3: the read gets no answer.
  */
 START_TEST(test_moving)
 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_check.c - the walkers see what is wrong; the core allocates nothing
+ * check_core_check.c - the walkers find wrong records; the core allocates
+ * nothing
  *
- * The walkers pass in every other test; here one record after the other is
- * made wrong, of the device and of the tiers below, and each time they must say
- * so.  The last test runs through the life of sequences with malloc()
- * interposed.
+ * The walkers pass in every other test.  Here one record after the other is
+ * made wrong, of the device and of the tiers below, and each time the walkers
+ * must report it.  The last test runs sequences from open to death with
+ * malloc() interposed.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -17,7 +18,7 @@ static struct kv_block *tail, *sealed, *cached;
 static struct kv_domain *d;
 static struct core *c;
 
-/* A pool with something of everything. */
+/* A pool with records of every kind. */
 static void setup(void)
 {
 	u64 other;
@@ -189,12 +190,12 @@ START_TEST(test_walkers_see)
 }
 END_TEST
 
-/* ---- the lower tiers ---- */
+/* ---- lower tiers ---- */
 
 static struct core_copy copies[16];
 static u32 nr_copies;
 static struct kv_pool *areas;		/* two */
-static struct kv_part *host;		/* part of the domain there */
+static struct kv_part *host;		/* the domain's part in the host pool */
 static struct kv_entry *ent;
 
 static void on_copy(const struct core_copy *cp)
@@ -217,7 +218,7 @@ static void advise(u64 which, u32 advice)
 	sh_settle();
 }
 
-/* A sequence of @nr blocks, on its way out; its copies have begun. */
+/* A sequence of @nr blocks that is being paged out; its copies have begun. */
 static u64 paged_out(u32 nr)
 {
 	struct kvmm_open_arg a = {
@@ -241,7 +242,7 @@ static void do_copies(void)
 	sh_settle();
 }
 
-/* Two writes to each of two areas, a block on its way in and one out. */
+/* Two writes to each of two areas, one block on its way in and one out. */
 static void setup_tiers(void)
 {
 	u32 i, index;
@@ -340,9 +341,9 @@ END_TEST
 
 /* ---- no allocation after core_init() ---- */
 
-static volatile u32 allocations;	/* that the core made */
+static volatile u32 allocations;	/* made by the core */
 
-/* Sanitizers have their own allocator in this place. */
+/* Sanitizers bring their own allocator. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t nr, size_t size);
@@ -390,7 +391,7 @@ START_TEST(test_watching_works)
 }
 END_TEST
 
-/* Open, match, fork, step, preempt, die: nothing asks for memory. */
+/* Open, match, fork, step, preempt and die without an allocation. */
 START_TEST(test_no_allocation)
 {
 	u64 other, more[3];

@@ -100,7 +100,7 @@ static const struct {
 	{ "max below a block", bad_max_small, -EINVAL },
 };
 
-/* Whatever is refused leaves no tenant, no domain, and drops no cache. */
+/* A refused attach makes no tenant and no domain, and drops no cache. */
 START_TEST(test_attach_refused)
 {
 	struct core_attach_info info;
@@ -112,7 +112,7 @@ START_TEST(test_attach_refused)
 	sh_compute(cl, seq, 0, 32, 0);
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 	sh_quiet(cl);
-	/* Only idle domains are left to make place. */
+	/* Leave only idle domains, which could give way. */
 	for (i = 1; i < sh.cfg.max_domains; i++) {
 		char name[2] = { (char)('a' + i), 0 };
 
@@ -122,7 +122,7 @@ START_TEST(test_attach_refused)
 	attached = sh_count(CORE_EV_client_attach);
 	ck_assert_uint_eq(held, 2 * SH_BLOCK);
 
-	/* The first time under a new name, then under one that is cached. */
+	/* First under a new name, then under a name that has cache. */
 	for (i = 0; i < 2; i++) {
 		bad_req = sh_attach_req(i ? "a" : "new");
 		bad_req.identity[0] = (u8)i;
@@ -137,7 +137,7 @@ START_TEST(test_attach_refused)
 	ck_assert_uint_eq(sh_count(CORE_EV_client_attach), attached);
 	sh_check();
 
-	/* All other tenants still find a place: none was made. */
+	/* All other tenants still find a place: the refused attach made none. */
 	for (i = 2; i < 2 + sh.cfg.max_tenants - 1; i++)
 		(void)sh_attach(i, "t");
 }
@@ -195,13 +195,13 @@ START_TEST(test_attach_one_domain_too_many)
 	cl = sh_attach(1, "a");
 	i = sh_attach(1, "b");
 	ck_assert_int_eq(sh_attach_as(1, &req), -ENOSPC);
-	/* One that nobody uses makes place. */
+	/* A domain without clients gives way. */
 	sh_quiet(i);
 	ck_assert_int_ge(sh_attach_as(1, &req), 0);
 }
 END_TEST
 
-/* A name belongs to one model at a time, and can be taken over when idle. */
+/* A name belongs to one model at a time; another model takes it over when idle. */
 START_TEST(test_attach_of_another_model)
 {
 	struct kvmm_attach_req req = sh_attach_req("a");
@@ -216,16 +216,16 @@ START_TEST(test_attach_of_another_model)
 	cl = (u32)sh_attach_as(1, &req);
 	sh_settle();
 	ck_assert_uint_eq(sh_pool().cached, 0);
-	/* The shell is told, once, so that it can tell its operator. */
+	/* The attach reports the dropped blocks once, for the operator. */
 	ck_assert_uint_eq(sh.cl[cl].info.dropped_blocks, 2);
 	ck_assert_uint_eq(sh.cl[sh_attach_as(1, &req)].info.dropped_blocks, 0);
-	/* And what the other model computed is not found. */
+	/* Prefixes that the other model computed are not found. */
 	seq = sh_ready(cl, 32, 0, 0);
 	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 0);
 }
 END_TEST
 
-/* A new runtime of the same model finds its prefixes. */
+/* A new client of the same model finds the prefixes. */
 START_TEST(test_prefixes_outlive_the_client)
 {
 	u64 seq = sh_ready(cl, 32, 4, 0);
@@ -239,7 +239,7 @@ START_TEST(test_prefixes_outlive_the_client)
 }
 END_TEST
 
-/* Handles of the one before mean nothing to the next in its place. */
+/* Handles of a former client mean nothing to the next client in its place. */
 START_TEST(test_handles_do_not_outlive_the_client)
 {
 	u64 seq = sh_ready(cl, 32, 4, 0);
@@ -253,7 +253,7 @@ END_TEST
 
 /* ---- death ---- */
 
-/* What an open step could write is kept apart until the device is quiet. */
+/* Blocks that an open step could write are quarantined until quiet. */
 START_TEST(test_quarantine)
 {
 	u64 a = sh_ready(cl, 40, 24, 0), b = sh_ready(cl, 20, 4, 500), c;
@@ -263,12 +263,12 @@ START_TEST(test_quarantine)
 	sh_compute(cl, b, 0, 20, 500);
 	ck_assert_int_eq(sh_begin(cl, a, 20, 30), 0);
 	sh_die(cl);
-	/* a: the tail and two more may be written; b ended at once. */
+	/* The tail of a and two more blocks may be written; b ended at once. */
 	ck_assert_uint_eq(sh_pool().quarantine, 3 * SH_BLOCK);
 	ck_assert_uint_eq(sh_count(CORE_EV_quarantine), 3);
 	ck_assert_uint_eq(sh_pool().sealed, SH_BLOCK);
 	ck_assert_uint_eq(sh_pool().cached, SH_BLOCK);
-	/* Nobody gets them, however much is wanted. */
+	/* No sequence gets these blocks, however many are wanted. */
 	c = sh_open(other, 240, 0);
 	ck_assert_int_eq(sh_match(other, c, 240, 900), 0);
 	sh_tick(60);
@@ -281,7 +281,10 @@ START_TEST(test_quarantine)
 }
 END_TEST
 
-/* A copy's target is written too; its source stays until quiet. */
+/*
+ * The target of a copy is written too; its source stays until the client is
+ * quiet.
+ */
 START_TEST(test_quarantine_of_a_copy)
 {
 	u64 a = sh_ready(cl, 20, 24, 0), b;
@@ -369,8 +372,8 @@ START_TEST(test_detach)
 END_TEST
 
 /*
- * A detached client may live on with its mappings: other tenants get nothing
- * that it had before its process has ended.
+ * A detached client may live on with its mappings: other tenants get none of
+ * its memory before its process has ended.
  */
 START_TEST(test_detached_client_may_live_on)
 {
@@ -391,12 +394,12 @@ START_TEST(test_detached_client_may_live_on)
 	ck_assert_int_eq(sh_match(other, seq, 20, 0), 0);
 	ck_assert_uint_eq(sh_state(other, seq), KVMM_SEQ_WAITING);
 	if (_i) {
-		/* It hung up and lives on. */
+		/* The client hung up and lives on. */
 		sh_quiet(cl);
 		sh_tick(1000);
 		ck_assert_uint_eq(sh_state(other, seq), KVMM_SEQ_WAITING);
 		ck_assert_uint_eq(sh.nr_releases, 0);
-		/* Until it ends. */
+		/* Then its process ends. */
 		SH_CORE(core_ghost_gone(sh.core, sh.now,
 					sh.cl[cl].info.tenant));
 		sh_settle();
@@ -411,7 +414,7 @@ END_TEST
 
 /* ---- deadlines ---- */
 
-/* A long step is nobody's business while nobody waits. */
+/* A step has no deadline while no sequence waits. */
 START_TEST(test_step_deadline)
 {
 	u64 seq = sh_ready(cl, 200, 24, 0), wait;
@@ -421,7 +424,7 @@ START_TEST(test_step_deadline)
 	ck_assert_int_eq(sh_begin(cl, seq, 200, 24), 0);
 	sh_tick(500);
 	ck_assert_uint_eq(sh.cl[cl].killed, 0);
-	/* Its own sequences do not count. */
+	/* Waiting sequences of the same client do not count. */
 	wait = sh_open(cl, 100, 0);
 	ck_assert_int_eq(sh_match(cl, wait, 100, 700), 0);
 	sh_tick(500);
@@ -439,7 +442,7 @@ START_TEST(test_step_deadline)
 }
 END_TEST
 
-/* Not before the deadline, though somebody waits. */
+/* The client is not killed before the deadline, though a sequence waits. */
 START_TEST(test_step_before_its_deadline)
 {
 	u64 seq = sh_ready(cl, 200, 24, 0), wait;
@@ -456,7 +459,7 @@ START_TEST(test_step_before_its_deadline)
 }
 END_TEST
 
-/* One that was refused growth waits as well. */
+/* A sequence that was refused growth counts as waiting. */
 START_TEST(test_step_deadline_for_growth)
 {
 	u64 seq = sh_ready(cl, 200, 24, 0), mine;
@@ -473,7 +476,7 @@ START_TEST(test_step_deadline_for_growth)
 }
 END_TEST
 
-/* Who hung up and does not end is killed; who ends in time is not. */
+/* A client that hung up and has not ended by the deadline is killed. */
 START_TEST(test_quiet_deadline)
 {
 	sh_die(cl);

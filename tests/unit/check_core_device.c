@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_device.c - the pool's device failed, as the core has it
+ * check_core_device.c - failure of the pool's device, as the core handles it
  *
- * A host pool; the test answers copies itself.  After each event the walkers
- * run.  What is looked at is who is told what, that nothing of an unknown
- * content is given out or found, and that nothing is asked of the device.
+ * The core has a host pool; the test answers copies itself.  The walkers run
+ * after each event.  The tests check which sequences get which events, that no
+ * block of unknown content is granted or found, and that no copy is ordered.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -12,7 +12,7 @@
 #define MAX_IO		64
 #define SLOT		(2 * SH_EXTENT)
 #define EXTENTS		16
-#define LARGE		48	/* more than a table page names */
+#define LARGE		48	/* more blocks than a table page names */
 
 static struct core_copy copies[MAX_IO];
 static u32 nr_copies, cl;
@@ -89,7 +89,7 @@ static int advise(u64 seq, u32 advice)
 	return err;
 }
 
-/* A sequence of @nr full blocks that nobody else has. */
+/* A sequence of @nr full blocks that it shares with no other. */
 static u64 ready(u32 nr, u32 seed)
 {
 	u64 seq = sh_ready(cl, nr * SH_BT, SH_BT, seed);
@@ -108,7 +108,7 @@ static u64 swapped(u32 nr, u32 seed)
 	return seq;
 }
 
-/* Drop what is cached, so that what comes back is copied. */
+/* Drop the cache, so that blocks that come back are copied. */
 static void drop_caches(void)
 {
 	SH_CORE(ck_assert_int_ge(core_drop_caches(sh.core, sh.now,
@@ -129,7 +129,7 @@ static u64 host_poison(void)
 	return v.poison / SLOT;
 }
 
-/* The events of the client since event @from that are of this type. */
+/* The client's events of this type for the sequence, since event @from. */
 static u32 told(u32 type, u64 seq, u32 from)
 {
 	u32 i, n = 0;
@@ -142,7 +142,7 @@ static u32 told(u32 type, u64 seq, u32 from)
 
 /* ---- cut ---- */
 
-/* What copies were filling is nobody's; who waited for it computes again. */
+/* Targets of copies are poisoned; sequences that need them are recomputed. */
 START_TEST(test_cut_targets)
 {
 	u64 in = swapped(3, 1), out, kept = ready(2, 5000);
@@ -150,7 +150,7 @@ START_TEST(test_cut_targets)
 	drop_caches();
 	ck_assert_int_eq(advise(in, KVMM_ADV_WILLNEED), 0);
 	ck_assert_uint_eq(nr_copies, 3);
-	/* One of the three is there before the device fails. */
+	/* One of the three copies ends before the device fails. */
 	SH_CORE(core_copy_done(sh.core, sh.now, copies[--nr_copies].id, 0));
 	sh_settle();
 	out = ready(2, 9000);
@@ -158,22 +158,22 @@ START_TEST(test_cut_targets)
 	ck_assert_uint_eq(nr_copies, 4);
 	fails(CORE_DEVICE_CUT);
 	ck_assert_uint_eq(poison(), 0);
-	/* And one has ended well, which was not known yet. */
+	/* Another one ended well, which the core did not know yet. */
 	SH_CORE(core_copy_done(sh.core, sh.now, copies[0].id, 0));
 	sh_settle();
 	copies[0] = copies[--nr_copies];
 	do_copies(-EIO);
 	ck_assert_uint_eq(sh_state(cl, in), KVMM_SEQ_RECOMPUTE);
-	/* That it has lost a block shows when it is to come back. */
+	/* The loss of a block shows when the sequence is to come back. */
 	ck_assert_int_eq(advise(out, KVMM_ADV_WILLNEED), 0);
 	do_copies(-EIO);
 	ck_assert_uint_eq(sh_state(cl, out), KVMM_SEQ_RECOMPUTE);
 	ck_assert_uint_eq(poison(), 1);
 	ck_assert_uint_eq(host_poison(), 2);
-	/* Who needs no copy goes on, and grows. */
+	/* A sequence that needs no copy continues, and grows. */
 	ck_assert_uint_eq(sh_state(cl, kept), KVMM_SEQ_READY);
 	sh_compute(cl, kept, 2 * SH_BT, 2 * SH_BT + 1, 5000);
-	/* It computes all of it again, in blocks that are known. */
+	/* The sequence is computed again, in blocks of known content. */
 	ck_assert_int_eq(sh_match(cl, in, 3 * SH_BT, 1), 0);
 	ck_assert_uint_eq(sh_state(cl, in), KVMM_SEQ_READY);
 	sh_compute(cl, in, sh_status(cl, in)->valid_len, 3 * SH_BT, 1);
@@ -182,7 +182,7 @@ START_TEST(test_cut_targets)
 }
 END_TEST
 
-/* A copy that fails by itself costs nothing but what it was to bring. */
+/* A copy that fails by itself costs only the blocks that it was to bring. */
 START_TEST(test_one_copy)
 {
 	u64 seq = swapped(3, 1);
@@ -197,7 +197,7 @@ START_TEST(test_one_copy)
 }
 END_TEST
 
-/* Nothing is asked of the device, and who can never have it is told. */
+/* The device gets no order; a sequence that can never fit is told so. */
 START_TEST(test_cut_keeps)
 {
 	struct kvmm_open_arg a = { .prompt_len = 40 * SH_BT, .max_tokens = 1 };
@@ -205,7 +205,7 @@ START_TEST(test_cut_keeps)
 	u64 first = ready(20, 1), waits, small, seq;
 	u32 creates;
 
-	/* 5 spans of 4 blocks are there; this one has to wait for memory. */
+	/* 5 spans of 4 blocks exist; this sequence has to wait for memory. */
 	sh_manual_make = true;
 	waits = sh_open(cl, 40 * SH_BT, 1);
 	ck_assert_int_eq(sh_match(cl, waits, 40 * SH_BT, 7000), 0);
@@ -219,7 +219,7 @@ START_TEST(test_cut_keeps)
 	ck_assert_int_eq(sh_status(cl, waits)->reason, -EDQUOT);
 	ck_assert_int_eq(sh_open_as(cl, &a, &seq), -E2BIG);
 	creates = sh.nr_creates;
-	/* What fits beside the first one once that gives way. */
+	/* A sequence that fits once the first one is closed. */
 	small = sh_open(cl, 10 * SH_BT, 1);
 	ck_assert_int_eq(sh_match(cl, small, 10 * SH_BT, 90000), 0);
 	ck_assert_int_eq(sh_close(cl, first), 0);
@@ -235,13 +235,13 @@ START_TEST(test_cut_keeps)
 }
 END_TEST
 
-/* A block that moves: the new place is unknown, the old one is as it was. */
+/* A block that moves: its new place is unknown, its old one unchanged. */
 START_TEST(test_cut_move)
 {
 	u64 seq[4];
 	u32 i;
 
-	/* Four to a span, of which three go: what is left is worth moving. */
+	/* Three of four sequences are closed: the rest is worth moving. */
 	for (i = 0; i < 4; i++)
 		seq[i] = ready(6, 1000 * (i + 1));
 	for (i = 0; i < 3; i++)
@@ -260,7 +260,7 @@ START_TEST(test_cut_move)
 	for (i = 0; i < 10; i++)
 		sh_tick(10);
 	ck_assert_uint_eq(nr_copies, 0);
-	/* What cannot move is taken, and computed where there is room. */
+	/* A block that cannot move is taken, and computed where there is room. */
 	ck_assert_uint_eq(sh_state(cl, seq[3]), KVMM_SEQ_RECOMPUTE);
 	ck_assert_int_eq(sh_match(cl, seq[3], 6 * SH_BT, 4000), 0);
 	for (i = 0; i < 10; i++)
@@ -271,9 +271,9 @@ START_TEST(test_cut_move)
 }
 END_TEST
 
-/* ---- lost ---- */
+/* ---- device lost ---- */
 
-/* In every state a sequence is told; what is open ends, and then it is. */
+/* A sequence in every state is told, one in an open step when the step ends. */
 START_TEST(test_lost)
 {
 	u64 open, idle, waits, out, back, made, again, seq;
@@ -304,13 +304,13 @@ START_TEST(test_lost)
 	ck_assert_uint_eq(sh_state(cl, open), KVMM_SEQ_MARKED);
 	ck_assert_uint_eq(sh_pool().free, 0);
 	ck_assert_uint_eq(sh_pool().cached, 0);
-	/* Its end is taken, and is of no use to anybody. */
+	/* The end of the step is accepted, without effect. */
 	ck_assert_int_eq(sh_end(cl, open, 0, 2 * SH_BT, 8000), 0);
 	ck_assert_uint_eq(sh_state(cl, open), KVMM_SEQ_FAILED);
 	ck_assert_uint_eq(told(KVMM_EV_POISONED, open, from), 1);
 	do_copies(-EIO);
 	ck_assert_uint_eq(poison(), sh_domain(cl).nr_spans * SH_PER);
-	/* Nothing more is given, by whatever name. */
+	/* No request is granted any more. */
 	ck_assert_int_eq(sh_open_as(cl, &a, &again), -ENODEV);
 	ck_assert_int_eq(sh_close(cl, idle), 0);
 	for (seq = 0; seq < 100; seq++)
@@ -320,7 +320,7 @@ START_TEST(test_lost)
 }
 END_TEST
 
-/* A copy that ended well before anybody knew brings nothing that is known. */
+/* A copy that ended well after the failure brings no block of known content. */
 START_TEST(test_lost_copied)
 {
 	u64 back = swapped(3, 1), out = ready(2, 5000);
@@ -337,7 +337,7 @@ START_TEST(test_lost_copied)
 }
 END_TEST
 
-/* Table pages that a prompt was promised are its client's again at once. */
+/* Table pages reserved for a prompt are returned to its client at once. */
 START_TEST(test_lost_promise)
 {
 	const u32 nr = KVMM_TABLE_ENTRIES + 4;
@@ -351,14 +351,14 @@ START_TEST(test_lost_promise)
 }
 END_TEST
 
-/* What a step still reads, or a dead client may write, falls to nobody. */
+/* Blocks that a step reads, or a dead client may write, are poisoned at the end. */
 START_TEST(test_lost_late)
 {
 	u64 parent = ready(2, 1), child;
 
 	sh_compute(cl, parent, 2 * SH_BT, 2 * SH_BT + 1, 1);
 	ck_assert_int_eq(sh_fork(cl, parent, 1, &child), 0);
-	/* It copies the tail from a block that its parent gives up. */
+	/* The step copies the tail from a block that the parent releases. */
 	ck_assert_int_eq(sh_begin(cl, child, 2 * SH_BT + 1, 1), 0);
 	ck_assert_int_eq(sh_close(cl, parent), 0);
 	sh_die(cl);
@@ -384,7 +384,7 @@ static int adopt(struct core_report *r)
 			  &sh_ops, NULL, sh.now, r);
 }
 
-/* It has a device again and no copy under way. */
+/* The next core has a working device and no copy under way. */
 START_TEST(test_cut_adopted)
 {
 	struct core_report r;

@@ -2,7 +2,8 @@
 /*
  * check_core_extent.c - extents, spans, block tables
  *
- * Memory is made, acknowledged and moved between domains and tenants.
+ * The tests make memory, acknowledge it, and move it between domains and
+ * tenants.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -21,7 +22,7 @@ static void teardown(void)
 	sh_stop();
 }
 
-/* A domain "t" of @tenant with blocks of @layers KiB. */
+/* A domain of @tenant with blocks of @layers KiB. */
 static u32 attach_layers(u64 tenant, const char *name, u32 layers)
 {
 	struct kvmm_attach_req req = sh_attach_req(name);
@@ -54,7 +55,7 @@ START_TEST(test_ready_only_after_ack)
 }
 END_TEST
 
-/* Who does not acknowledge delays only itself. */
+/* A client that does not acknowledge delays only itself. */
 START_TEST(test_mute_client_holds_up_nobody)
 {
 	u32 mute = sh_attach(1, "a"), i;
@@ -128,7 +129,7 @@ START_TEST(test_ack_refused)
 }
 END_TEST
 
-/* A newcomer is sent what its tenant has, and waits until it mapped all. */
+/* A new client is sent all extents of its tenant, and has to map them first. */
 START_TEST(test_newcomer_maps_all_first)
 {
 	struct kvmm_attach_req req = sh_attach_req("b");
@@ -149,7 +150,7 @@ START_TEST(test_newcomer_maps_all_first)
 }
 END_TEST
 
-/* ---- making memory ---- */
+/* ---- making extents ---- */
 
 START_TEST(test_making_takes_time)
 {
@@ -167,7 +168,7 @@ START_TEST(test_making_takes_time)
 }
 END_TEST
 
-/* After a failure it rests for a second, then asks again by itself. */
+/* After a failure the core waits for a second, then asks again by itself. */
 START_TEST(test_making_fails)
 {
 	u64 seq = sh_open(cl, 20, 4);
@@ -211,7 +212,7 @@ START_TEST(test_making_part_of_a_span_fails)
 }
 END_TEST
 
-/* What lands too late for its domain wakes whoever can use it. */
+/* Memory that comes too late for its domain wakes a sequence that can use it. */
 START_TEST(test_late_memory_wakes_others)
 {
 	u32 big = attach_layers(2, "big", 3);
@@ -235,7 +236,7 @@ END_TEST
 
 /* ---- tenants ---- */
 
-/* Memory that changes tenant was released and made anew. */
+/* Memory that changes hands between tenants is released and made anew. */
 START_TEST(test_tenants_get_new_memory)
 {
 	u32 other = sh_attach(2, "a");
@@ -249,7 +250,10 @@ START_TEST(test_tenants_get_new_memory)
 	theirs = sh_open(other, 500, 0);
 	ck_assert_int_eq(sh_match(other, theirs, 500, 0), 0);
 	sh_tick(200);
-	/* While a client of the first has it mapped, nobody else gets it. */
+	/*
+	 * While a client of the first tenant has it mapped, no other tenant
+	 * gets it.
+	 */
 	ck_assert_uint_eq(sh_state(other, theirs), KVMM_SEQ_WAITING);
 	ck_assert_uint_eq(sh.nr_releases, 0);
 	sh_quiet(cl);
@@ -262,7 +266,7 @@ START_TEST(test_tenants_get_new_memory)
 }
 END_TEST
 
-/* Inside a tenant it is a record: no memory is made or sent. */
+/* Inside a tenant the move is a record: no memory is made or sent. */
 START_TEST(test_domains_lend)
 {
 	u32 other, sent, creates;
@@ -282,7 +286,7 @@ END_TEST
 
 /* ---- spans ---- */
 
-/* A domain alone gets all the spans that its capacity names. */
+/* A domain that is alone gets all the spans that its capacity names. */
 START_TEST(test_capacity_can_be_had)
 {
 	u32 small = sh_attach(1, "small"), big;
@@ -340,7 +344,7 @@ START_TEST(test_empty_spans_go_back)
 }
 END_TEST
 
-/* A sixteenth of the pool stays; who needs all of it gets all of it. */
+/* A domain keeps a sixteenth of the pool, until another domain needs all of it. */
 START_TEST(test_kept_spans_can_be_had)
 {
 	struct kvmm_open_arg a = { .prompt_len = 60 * 64,
@@ -365,7 +369,7 @@ START_TEST(test_kept_spans_can_be_had)
 }
 END_TEST
 
-/* The smallest span whose tail wastes less than one per cent. */
+/* The smallest span with a tail of less than one per cent. */
 static const struct {
 	u32	layers;
 	u32	k;
@@ -400,7 +404,7 @@ START_TEST(test_shape_of_spans)
 }
 END_TEST
 
-/* Tails of spans are counted (law 1 is walked after every event). */
+/* Tails of spans are counted (the walkers check law 1 after every event). */
 START_TEST(test_tails)
 {
 	struct kvmm_attach_req req = sh_attach_req("t");
@@ -420,7 +424,7 @@ END_TEST
 
 /* ---- tables ---- */
 
-/* Nothing lies behind the last entry, on a page used the first time too. */
+/* The entries behind the last one are empty, on a new page too. */
 START_TEST(test_table_ends)
 {
 	u64 seq = sh_ready(cl, 40, 0, 0);
@@ -486,7 +490,10 @@ START_TEST(test_fork_without_pages)
 }
 END_TEST
 
-/* Two that each need one page more do not wait for each other for ever. */
+/*
+ * Two sequences that each need one page more do not wait for each other for
+ * ever.
+ */
 START_TEST(test_growth_without_pages)
 {
 	u64 a, b;
@@ -505,7 +512,7 @@ START_TEST(test_growth_without_pages)
 	ck_assert_int_eq(sh_begin(cl, a, 120 * SH_BT, 40), 0);
 	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step - 1), 0);
 	ck_assert_int_eq(sh_end(cl, a, 120 * SH_BT, 120 * SH_BT + 40, 0), 0);
-	/* It comes back when there are pages for all of it. */
+	/* The sequence comes back when there are pages for all of it. */
 	ck_assert_int_eq(sh_match(cl, b, 120 * SH_BT + 40, 9000), 0);
 	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_WAITING);
 	ck_assert_int_eq(sh_close(cl, a), 0);
@@ -513,9 +520,9 @@ START_TEST(test_growth_without_pages)
 }
 END_TEST
 
-/* ---- what a block costs ---- */
+/* ---- bytes of a block ---- */
 
-/* As it is by default, and where few blocks share an extent. */
+/* The default, and a pool where few blocks share an extent. */
 static const struct {
 	u64 extent_size;
 	u32 min_token_bytes;
@@ -524,7 +531,10 @@ static const struct {
 	{ 64ull << 20, 131072 },
 };
 
-/* Twice the pool takes that much more, and 4 bytes a token. */
+/*
+ * Twice the pool takes that many bytes more for its blocks, with 4 bytes a
+ * token.
+ */
 START_TEST(test_bytes_a_block)
 {
 	struct core_config cfg = {
