@@ -2,8 +2,8 @@
 /*
  * check_core_isolate.c - directed tests of spans that are to be emptied
  *
- * A pool of four spans.  A block of an isolated span is given to nobody, what
- * is free in it is no room, and it leaves with its last used block.
+ * A pool of four spans.  An isolated span grants no block, its free blocks are
+ * no room, and the domain loses the span with its last used block.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
@@ -45,14 +45,14 @@ START_TEST(test_gives_nothing)
 	ck_assert_int_eq(span_isolate(c, first), -EALREADY);
 	sh_check();
 	ck_assert_uint_eq(d->dev.isolated_free, 2);
-	/* Two blocks are lost, twelve are left, of the other spans. */
+	/* The span keeps two free blocks; the other spans have twelve. */
 	b = computed(11, 0, 5000);
 	for (i = 0; i < 11; i++)
 		ck_assert_uint_ne(span_of(b, i), first);
 	sh_compute(cl, a, 2 * SH_BT, 3 * SH_BT, 1000);
 	ck_assert_uint_ne(span_of(a, 2), first);
 	ck_assert_uint_eq(domain_free(d), 0);
-	/* Then a victim's block it is, and none of the two. */
+	/* The next block comes from a victim, not from the isolated span. */
 	sh_compute(cl, a, 3 * SH_BT, 4 * SH_BT, 1000);
 	ck_assert_uint_ne(span_of(a, 3), first);
 	ck_assert_uint_eq(sh_count(CORE_EV_preempt_recompute), 1);
@@ -66,7 +66,7 @@ START_TEST(test_last_block_takes_it)
 
 	ck_assert_int_eq(span_isolate(c, first), 0);
 	ck_assert_int_eq(sh_close(cl, a), 0);
-	/* The index holds both. */
+	/* Both blocks are cached. */
 	ck_assert_uint_eq(d->dev.isolated_cached, 2);
 	ck_assert_uint_eq(c->extents[first].state, EXT_SPAN);
 	ck_assert_int_eq(core_drop_caches(c, sh.now, 0, 1), 1);
@@ -93,7 +93,7 @@ START_TEST(test_empty_goes_at_once)
 }
 END_TEST
 
-/* Promised blocks stay free ones. */
+/* A span is isolated only if the reservations still have free blocks. */
 START_TEST(test_promises_first)
 {
 	u64 a = computed(2, 2, 1000), b;
@@ -113,7 +113,7 @@ START_TEST(test_promises_first)
 }
 END_TEST
 
-/* Cache that stands in an isolated span is not counted on, nor lost for it. */
+/* Cache in an isolated span is neither counted as room nor evicted for it. */
 START_TEST(test_cache_is_no_room)
 {
 	u64 a = computed(3, 1, 1000), b;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_kept.c - whose cache goes first when two domains share a pool
+ * check_core_kept.c - which of two domains that share a pool loses cache first
  *
- * A pool of 64 blocks in spans of 4.  Who needs room takes cache of a domain
- * that is cold, or has clearly more, before its own goes; and nothing of one
- * that is in use, was used of late, is protected, or is another tenant's.
+ * A pool of 64 blocks in spans of 4.  A domain that needs room takes cache of a
+ * domain that is cold, or has clearly more, before it evicts its own.  It takes
+ * none of a domain that is in use, was used a short time ago, is protected, or
+ * belongs to another tenant.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -12,7 +13,7 @@
 #define POOL	16u			/* extents */
 #define ALL	(POOL * SH_PER)		/* blocks */
 #define CACHED	3u			/* in core_domain_view.blocks */
-#define MORE	(4 * SH_PER)		/* that is clearly more: two spans of each */
+#define MORE	(4 * SH_PER)		/* clearly more: two spans of each */
 
 static void start(u32 floor)
 {
@@ -52,7 +53,7 @@ static u32 cached(u32 cl)
 	return sh_domain(cl).blocks[CACHED];
 }
 
-/* Prompts of 8 blocks that nobody had: all are computed, and room is needed. */
+/* New prompts of 8 blocks: all blocks are computed, and need room. */
 static void churn(u32 cl, u32 nr, u32 seed)
 {
 	u32 i;
@@ -71,7 +72,7 @@ static void set(u32 cl, u32 which, u64 value)
 	sh_check();
 }
 
-/* Half of the pool each; since @a was used as much as the other half was. */
+/* Each domain caches half a pool; since @a was used, half a pool was. */
 static void halves(u32 *a, u32 *b)
 {
 	*a = sh_attach(1, "a");
@@ -90,11 +91,11 @@ START_TEST(test_cold_goes_first)
 	churn(b, 1, 10000);
 	ck_assert_uint_lt(cached(a), ALL / 2);
 	ck_assert_uint_eq(cached(a) + cached(b), ALL);
-	/* As much more goes as is used. */
+	/* The cold domain loses as much more as the other one uses. */
 	churn(b, 5, 20000);
 	ck_assert_uint_eq(cached(a), 0);
 	ck_assert_uint_eq(cached(b), ALL);
-	/* And what is its own then. */
+	/* Then the domain evicts its own cache. */
 	churn(b, 2, 30000);
 	ck_assert_uint_eq(cached(b), ALL);
 }
@@ -113,7 +114,7 @@ START_TEST(test_down_to_the_floor)
 }
 END_TEST
 
-/* Asked again, it is found, and it is not cold any more. */
+/* A prompt that is found again makes its domain warm. */
 START_TEST(test_used_of_late)
 {
 	u32 a, b, had;
@@ -125,7 +126,7 @@ START_TEST(test_used_of_late)
 	churn(b, 3, 10000);
 	ck_assert_uint_eq(cached(a), had);
 	ck_assert_uint_eq(cached(b), ALL / 2);
-	/* Until as much was used as others have. */
+	/* The domain is cold again after the others used as much as they have. */
 	churn(b, 3, 20000);
 	ck_assert_uint_lt(cached(a), had);
 }
@@ -142,14 +143,14 @@ START_TEST(test_somebody_runs)
 	churn(b, 8, 10000);
 	ck_assert_uint_eq(cached(a), ALL / 2 - 4);
 	ck_assert_uint_eq(cached(b), ALL / 2);
-	/* Its last sequence is a use. */
+	/* The end of its last sequence is a use of the domain. */
 	ck_assert_int_eq(sh_close(a, seq), 0);
 	churn(b, 3, 20000);
 	ck_assert_uint_eq(cached(a), ALL / 2);
 }
 END_TEST
 
-/* Both are busy: cache goes to where the weights want it, and no further. */
+/* Both domains are busy: cache moves where the weights want it, no further. */
 START_TEST(test_clearly_more)
 {
 	u32 a = sh_attach(1, "a"), b = sh_attach(1, "b");
@@ -183,7 +184,7 @@ START_TEST(test_more_by_weight)
 }
 END_TEST
 
-/* Within its own limit only its own cache makes room. */
+/* A domain at its own limit evicts only its own cache. */
 START_TEST(test_own_limit)
 {
 	u32 a, b;
@@ -215,7 +216,7 @@ START_TEST(test_another_tenant)
 	cache(b, ALL / 4, 5000);
 	churn(b, 8, 10000);
 	ck_assert_uint_eq(cached(a), ALL / 2);
-	/* Nor where there is nobody left who would have to give it back. */
+	/* Nor if no client is left that would have to unmap it. */
 	sh_die(a);
 	sh_quiet(a);
 	churn(b, 4, 30000);
@@ -223,7 +224,7 @@ START_TEST(test_another_tenant)
 }
 END_TEST
 
-/* Who wants many takes several of one look: not all of the pool for each. */
+/* A domain takes many runs from one scan, instead of scanning the pool for each. */
 START_TEST(test_looks_are_few)
 {
 	const u32 pool = SH_EXTENTS, want = pool / 2;
@@ -244,7 +245,7 @@ START_TEST(test_looks_are_few)
 	SH_CORE(err = room_plan(sh.core, dom, want * SH_PER, 0));
 	ck_assert_int_eq(err, 0);
 	ck_assert_uint_eq(cached(a), (pool - want) * SH_PER);
-	/* What span_runs_possible() looks at, and a look for each batch. */
+	/* The scan of span_runs_possible(), and one for each batch. */
 	ck_assert_uint_le(sh.core->work, 32 * pool);
 }
 END_TEST

@@ -2,8 +2,9 @@
 /*
  * check_core_limit.c - memory.min, low, high, max and weight
  *
- * Two domains of one tenant in a pool of 64 blocks: what one is promised the
- * other cannot take, what is promised can be had, and the rest goes by weight.
+ * Two domains of one tenant in a pool of 64 blocks: one cannot take protected
+ * memory of the other, protected memory can be had, and weights divide the
+ * rest.
  */
 #include "tests/unit/core_shell.h"
 
@@ -23,7 +24,7 @@ static void teardown(void)
 	sh_stop();
 }
 
-/* A client of domain @name with these marks, in blocks; 0: none. */
+/* A client of domain @name with these limits, in blocks; 0: none. */
 static u32 attach(const char *name, u32 min, u32 low, u32 high, u32 weight)
 {
 	struct kvmm_attach_req req = sh_attach_req(name);
@@ -98,7 +99,7 @@ START_TEST(test_fields)
 }
 END_TEST
 
-/* More is promised than there is: everybody has its part. */
+/* If the sum of memory.min exceeds the pool, each domain has its part. */
 START_TEST(test_promises_are_scaled)
 {
 	u32 a = attach("a", 48, 0, 0, 0), b;
@@ -113,7 +114,7 @@ START_TEST(test_promises_are_scaled)
 }
 END_TEST
 
-/* Cache within min stays, whoever wants it. */
+/* Cache within memory.min stays. */
 START_TEST(test_cache_within_min)
 {
 	u32 a = attach("a", 32, 0, 0, 0), b = attach("b", 0, 0, 0, 0);
@@ -130,7 +131,7 @@ START_TEST(test_cache_within_min)
 }
 END_TEST
 
-/* Cache within low goes when nothing else is left, and that is counted. */
+/* Cache within memory.low is evicted last, and that is counted. */
 START_TEST(test_cache_within_low)
 {
 	u32 a = attach("a", 8, 32, 0, 0), b = attach("b", 0, 0, 0, 0);
@@ -151,7 +152,7 @@ START_TEST(test_cache_within_low)
 }
 END_TEST
 
-/* Growth takes no family that min protects, of however low a priority. */
+/* Growth preempts no family within memory.min, of however low a priority. */
 START_TEST(test_victims_within_min)
 {
 	u32 a = attach("a", 32, 0, 0, 0), b = attach("b", 0, 0, 0, 0);
@@ -164,7 +165,7 @@ START_TEST(test_victims_within_min)
 }
 END_TEST
 
-/* Without the promise the same is taken: that test could fail. */
+/* Without memory.min the family is preempted: the test above can fail. */
 START_TEST(test_victims_above_min)
 {
 	u32 a = attach("a", 0, 0, 0, 0), b = attach("b", 0, 0, 0, 0);
@@ -176,7 +177,7 @@ START_TEST(test_victims_above_min)
 }
 END_TEST
 
-/* ---- what was promised can be had ---- */
+/* ---- protected memory can be had ---- */
 
 START_TEST(test_min_is_had)
 {
@@ -189,16 +190,16 @@ START_TEST(test_min_is_had)
 	seq = asked(a, 16, 0, 0);
 	ck_assert_uint_eq(sh_state(a, seq), KVMM_SEQ_READY);
 	ck_assert_uint_gt(sh_count(CORE_EV_preempt_min), 0);
-	/* The latest gave way, and nobody else. */
+	/* The latest arrival was preempted, and no other. */
 	ck_assert_uint_eq(sh_state(b, big[2]), KVMM_SEQ_RECOMPUTE);
 	ck_assert_uint_eq(sh_state(b, big[0]), KVMM_SEQ_READY);
-	/* Beyond it the domain waits as everybody does. */
+	/* Beyond memory.min the domain waits as any other. */
 	seq = asked(a, 16, 0, 900);
 	ck_assert_uint_eq(sh_state(a, seq), KVMM_SEQ_WAITING);
 }
 END_TEST
 
-/* So it is where some of it is free, though not enough to go without preempting. */
+/* The same if some memory is free, but too little without preemption. */
 START_TEST(test_min_beside_free_extents)
 {
 	u32 a = attach("a", 24, 0, 0, 0), b = attach("b", 0, 0, 0, 0);
@@ -213,7 +214,10 @@ START_TEST(test_min_beside_free_extents)
 }
 END_TEST
 
-/* A step is open: it is had when that ends, and no more is taken meanwhile. */
+/*
+ * The victim is in an open step: its memory comes when the step ends, and no
+ * other family is marked meanwhile.
+ */
 START_TEST(test_min_after_the_step)
 {
 	u32 a = attach("a", 24, 0, 0, 0), b = attach("b", 0, 0, 0, 0);
@@ -233,7 +237,7 @@ START_TEST(test_min_after_the_step)
 }
 END_TEST
 
-/* Four of "b" hold 16 blocks each, which is all, and are in open steps. */
+/* Four sequences of "b" hold 16 blocks each, the whole pool, in open steps. */
 static void fill_in_steps(u32 b, u64 *seq)
 {
 	struct kvmm_open_arg a = { .prompt_len = 16 * SH_BT - 8,
@@ -259,7 +263,10 @@ static u32 in_state(u32 b, const u64 *seq, u32 state)
 	return nr;
 }
 
-/* As many are marked as all need who wait within the promise, and no more. */
+/*
+ * As many families are marked as the sequences that wait within memory.min
+ * need, and no more.
+ */
 START_TEST(test_min_at_once)
 {
 	u32 a = attach("a", 40, 0, 0, 0), b = attach("b", 0, 0, 0, 0), i;
@@ -271,7 +278,7 @@ START_TEST(test_min_at_once)
 	ck_assert_uint_eq(in_state(b, held, KVMM_SEQ_MARKED), 1);
 	seq[1] = asked(a, 12, 0, 300);
 	ck_assert_uint_eq(in_state(b, held, KVMM_SEQ_MARKED), 2);
-	/* This one is beyond it. */
+	/* This sequence is beyond memory.min. */
 	seq[2] = asked(a, 20, 0, 600);
 	sh_tick(1);
 	ck_assert_uint_eq(in_state(b, held, KVMM_SEQ_MARKED), 2);
@@ -287,7 +294,7 @@ START_TEST(test_min_at_once)
 }
 END_TEST
 
-/* All that are marked count: together they leave their domain its own min. */
+/* All marked families count: their domain keeps its own memory.min. */
 START_TEST(test_min_of_both)
 {
 	u32 a = attach("a", 24, 0, 0, 0), b = attach("b", 40, 0, 0, 0);
@@ -308,7 +315,7 @@ START_TEST(test_high_holds_admissions)
 	u32 a = attach("a", 0, 0, 16, 0);
 	u64 one = asked(a, 24, 0, 0), two;
 
-	/* Alone it may come in, and grow. */
+	/* The only sequence of a domain may exceed memory.high, and grow. */
 	ck_assert_uint_eq(sh_state(a, one), KVMM_SEQ_READY);
 	two = asked(a, 4, 0, 5000);
 	ck_assert_uint_eq(sh_state(a, two), KVMM_SEQ_WAITING);
@@ -319,7 +326,7 @@ START_TEST(test_high_holds_admissions)
 }
 END_TEST
 
-/* The domain's own cache gives way above it. */
+/* Above memory.high the domain evicts its own cache. */
 START_TEST(test_high_evicts_own)
 {
 	u32 a = attach("a", 0, 0, 16, 0);
@@ -333,7 +340,7 @@ START_TEST(test_high_evicts_own)
 }
 END_TEST
 
-/* Above high a domain loses first, although another one has more. */
+/* A domain above memory.high loses memory first, although another one has more. */
 START_TEST(test_high_loses_first)
 {
 	u32 a = attach("a", 0, 0, 8, 0), b = attach("b", 0, 0, 0, 0);
@@ -352,8 +359,8 @@ END_TEST
 /* ---- weight ---- */
 
 /*
- * Both always want more: what they have comes to go by weight, as near as the 21
- * sequences that fit allow.
+ * Both domains always want more: their memory follows the weights, as closely
+ * as the 21 sequences that fit allow.
  */
 START_TEST(test_weight)
 {
@@ -365,13 +372,13 @@ START_TEST(test_weight)
 
 	for (n = 0; n < 600; n++) {
 		for (i = 0; i < 2; i++) {
-			/* Enough of them wait at all times. */
+			/* Enough sequences wait at all times. */
 			while (sh_domain(cl[i]).nr_waiting < 4) {
 				run[i][nr[i]++] = asked(cl[i], 3, 0,
 							1000 * seed);
 				seed++;
 			}
-			/* Its oldest one ends. */
+			/* The oldest sequence ends. */
 			for (k = 0; k < nr[i]; k++)
 				if (sh_state(cl[i], run[i][k]) ==
 				    KVMM_SEQ_READY)
@@ -399,10 +406,10 @@ struct crowd {
 	u32	blocks;		/* of each */
 	u32	nr;
 	u64	run[ALL];
-	u64	held;		/* summed up */
+	u64	held;		/* sum over the rounds */
 };
 
-/* Enough of them wait at all times; each @every rounds the oldest ends. */
+/* Enough sequences wait at all times; every @every rounds the oldest one ends. */
 static void crowd_round(struct crowd *w, u32 round, u32 every, u32 *seed)
 {
 	u32 k;
@@ -423,8 +430,9 @@ static void crowd_round(struct crowd *w, u32 round, u32 every, u32 *seed)
 }
 
 /*
- * Five blocks at once are a third of what weight 100 has beside 300: at any instant
- * it has a sequence too much or one too few, but on average what it should.
+ * Five blocks are a third of the memory of weight 100 beside 300: at any
+ * instant the domain has a sequence too many or one too few, but on average its
+ * part.
  */
 START_TEST(test_weight_on_average)
 {
@@ -497,7 +505,7 @@ START_TEST(test_operator)
 	ck_assert_uint_eq(sh_domain(a).emin_bytes, 8 * SH_BLOCK);
 	ck_assert_int_eq(set(a, CORE_LIMIT_WEIGHT, 500), 0);
 
-	/* Whoever comes later gets no more than that. */
+	/* A client that attaches later gets no more than the operator set. */
 	sh_die(a);
 	sh_quiet(a);
 	a = attach("a", 24, 0, 0, 7);
@@ -519,7 +527,7 @@ START_TEST(test_operator)
 }
 END_TEST
 
-/* Who attaches next and asks for less, or for nothing, changes nothing of it. */
+/* A client that attaches later with lower limits changes none of these. */
 START_TEST(test_operator_holds)
 {
 	u32 a = attach("a", 4, 2, 0, 0);
@@ -533,7 +541,7 @@ START_TEST(test_operator_holds)
 	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_LOW], 12 * SH_BLOCK);
 	ck_assert_uint_eq(sh_domain(a).emin_bytes, 8 * SH_BLOCK);
 
-	/* Until he changes it: to nothing, which holds too, */
+	/* The operator can change a limit: to 0, which holds too, */
 	ck_assert_int_eq(set(a, CORE_LIMIT_LOW, 0), 0);
 	sh_die(a);
 	sh_quiet(a);
@@ -541,7 +549,7 @@ START_TEST(test_operator_holds)
 	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_MIN], 8 * SH_BLOCK);
 	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_LOW], 0);
 
-	/* or to what they ask for. */
+	/* or to the value that the client asked for. */
 	ck_assert_int_eq(unset(a, CORE_LIMIT_MIN), 0);
 	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_MIN], 3 * SH_BLOCK);
 	ck_assert_uint_eq(sh_domain(a).emin_bytes, 3 * SH_BLOCK);
@@ -552,7 +560,7 @@ START_TEST(test_operator_holds)
 }
 END_TEST
 
-/* What can never fit any more is told so. */
+/* A sequence that can never fit again fails with -EDQUOT. */
 START_TEST(test_lowered_max_fails)
 {
 	u32 a = attach("a", 0, 0, 0, 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_lru.c - which cached block goes next
+ * check_core_lru.c - the order in which cached blocks are evicted
  *
- * Most tests run in a pool of 32 blocks.  A prompt is named by its seed, and
- * its first ids say which block is whose: what is held is read from the core's
- * own records, so that looking is no use of it.
+ * Most tests run in a pool of 32 blocks.  A seed names a prompt, and the first
+ * ids of a block tell its prompt and place.  Held blocks are counted in the
+ * core's own records, since a lookup would be a use.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -33,7 +33,7 @@ static void teardown(void)
 	sh_stop();
 }
 
-/* Blocks of prompt @seed, from index @from on, that the cache holds. */
+/* Number of blocks of prompt @seed, from index @from on, that are in the index. */
 static u32 held_from(u32 seed, u32 from)
 {
 	u32 i, nr = 0;
@@ -55,7 +55,7 @@ static u32 held(u32 seed)
 	return held_from(seed, 0);
 }
 
-/* Compute @blocks full ones, or what is not found of them, and close. */
+/* Compute @blocks full blocks but those found, and close.  Return: found ones. */
 static u32 use(u32 blocks, u32 seed)
 {
 	u64 seq = sh_ready(cl, blocks * SH_BT + 1, 0, seed);
@@ -67,7 +67,7 @@ static u32 use(u32 blocks, u32 seed)
 	return from / SH_BT;
 }
 
-/* The same, going on after @stem blocks of @seed with those of @other. */
+/* The same for a prompt that continues with @other after @stem blocks of @seed. */
 static void branch(u32 stem, u32 blocks, u32 seed, u32 other)
 {
 	u64 seq = sh_ready(cl, stem * SH_BT + 1, blocks * SH_BT, seed);
@@ -79,7 +79,7 @@ static void branch(u32 stem, u32 blocks, u32 seed, u32 other)
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 }
 
-/* Take @nr blocks from the cache and give them back free. */
+/* Evict @nr cached blocks and leave them free. */
 static void squeeze(u32 nr)
 {
 	u32 free = sh_domain(cl).blocks[BLK_FREE];
@@ -94,7 +94,7 @@ static void squeeze(u32 nr)
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 }
 
-/* The whole pool's worth of prompts that come once, @times. */
+/* Use prompts of @times the whole pool once each. */
 static void flood(u32 times, u32 seed)
 {
 	u32 i;
@@ -128,7 +128,7 @@ START_TEST(test_leaves_first)
 }
 END_TEST
 
-/* A stem outlives its branches, though one of them is as new as it is. */
+/* A stem outlives its branches, though one of them is as recent. */
 START_TEST(test_stem_after_branches)
 {
 	branch(2, 3, 0, 100000);
@@ -145,8 +145,9 @@ START_TEST(test_stem_after_branches)
 END_TEST
 
 /*
- * A cached stem under a branch that is mapped, by one who has its own copy of
- * the stem, is no leaf.  It goes last of all, and what it had below with it.
+ * A cached stem is no leaf if its branch is mapped, by a sequence that has its
+ * own copy of the stem.  The stem is evicted last of all, and its branch leaves
+ * the index with it.
  */
 static u64 lonely_branch(void)
 {
@@ -161,7 +162,7 @@ static u64 lonely_branch(void)
 	a = sh_ready(cl, 33, 0, 0);
 	b = sh_ready(peer, 33, 160, 0);
 	sh_compute(cl, a, 0, 32, 0);
-	/* What is not mapped everywhere yet keeps copies from being merged. */
+	/* No copies are merged while a client has not mapped all extents. */
 	sh.cl[peer].mute = true;
 	ck_assert_int_eq(sh_begin(peer, b, 0, 32), 0);
 	ck_assert_int_eq(sh_close(cl, sh_ready(cl, 23 * SH_BT, 0, 1 << 20)),
@@ -179,7 +180,7 @@ START_TEST(test_stem_of_a_mapped_branch)
 	u64 b = lonely_branch();
 
 	(void)use(4, 100000);
-	squeeze(3);		/* one for the sequence that runs */
+	squeeze(3);		/* one is for the running sequence */
 	ck_assert_uint_eq(held(100000), 0);
 	ck_assert_uint_eq(held(0), 3);
 	ck_assert_int_eq(sh_close(peer, b), 0);
@@ -187,7 +188,7 @@ START_TEST(test_stem_of_a_mapped_branch)
 }
 END_TEST
 
-/* Nothing else is left: it can be had, and the branch heals itself. */
+/* As the last cache the stem is evicted; then the branch is indexed again. */
 START_TEST(test_stem_goes_last)
 {
 	u64 b = lonely_branch();
@@ -196,7 +197,7 @@ START_TEST(test_stem_goes_last)
 	ck_assert_uint_eq(held(0), 1);
 	squeeze(0);
 	ck_assert_uint_eq(held(0), 0);
-	/* Its own copy of the stem is in the index now. */
+	/* The sequence's own copy of the stem is in the index now. */
 	sh_compute(peer, b, 48, 64, 0);
 	ck_assert_uint_eq(held(0), 4);
 	ck_assert_int_eq(sh_close(peer, b), 0);
@@ -204,9 +205,9 @@ START_TEST(test_stem_goes_last)
 }
 END_TEST
 
-/* ---- what is worth keeping ---- */
+/* ---- value of blocks ---- */
 
-/* Of two that were used once, the older. */
+/* Of two prompts that were used once, the older one is evicted. */
 START_TEST(test_recency)
 {
 	(void)use(3, 0);
@@ -221,7 +222,7 @@ START_TEST(test_recency)
 }
 END_TEST
 
-/* What was found stays while a long prompt runs through. */
+/* A prompt that was found stays while long prompts pass through. */
 START_TEST(test_scan)
 {
 	u32 i;
@@ -238,7 +239,7 @@ START_TEST(test_scan)
 }
 END_TEST
 
-/* What was hot and is not goes, whatever it once was. */
+/* A prompt that was hot once is evicted when it is not used any more. */
 START_TEST(test_drift)
 {
 	u32 i;
@@ -255,7 +256,7 @@ START_TEST(test_drift)
 }
 END_TEST
 
-/* What is older than all generations shares the oldest one, of any tier. */
+/* Blocks older than all generations share the oldest one, in every tier. */
 START_TEST(test_generations)
 {
 	u32 gap, i;
@@ -304,7 +305,7 @@ static bool remembered(u32 seed, u32 nr)
 	return lru_ghost_sampled(hash);
 }
 
-/* A prompt whose first block is remembered and whose second is not. */
+/* A prompt of which the ghosts remember the first block, but not the second. */
 static u32 told_seed(void)
 {
 	u32 seed;
@@ -314,7 +315,7 @@ static u32 told_seed(void)
 	return seed;
 }
 
-/* Dropped and entered again soon: it was dropped too early. */
+/* A block that returns soon after its eviction was evicted too early. */
 START_TEST(test_refault)
 {
 	u64 refaults = sh_count(CORE_EV_workingset_refault);
@@ -327,7 +328,7 @@ START_TEST(test_refault)
 	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), refaults + 4);
 	ck_assert_uint_eq(sh_count(CORE_EV_workingset_activate), refaults + 4);
 	ck_assert_uint_eq(node_of(seed)->hits, 1);
-	/* It counts as found: newer ones that came once go before it. */
+	/* The refault counts as a hit: newer prompts used once go first. */
 	(void)use(4, seed + 100000);
 	squeeze(4);
 	ck_assert_uint_eq(held(seed), 4);
@@ -335,7 +336,7 @@ START_TEST(test_refault)
 }
 END_TEST
 
-/* What is not remembered is what the name entered right before it was. */
+/* A block without a ghost refaults if the block before it just did. */
 START_TEST(test_refault_told)
 {
 	u32 seed = told_seed();
@@ -348,7 +349,7 @@ START_TEST(test_refault_told)
 	(void)use(2, seed);
 	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 2);
 	ck_assert_uint_eq(node_of(seed + SH_BT)->hits, 1);
-	/* Not if another came between. */
+	/* Not if another prompt came between. */
 	squeeze(2);
 	(void)use(1, seed);
 	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 3);
@@ -360,7 +361,7 @@ START_TEST(test_refault_told)
 }
 END_TEST
 
-/* Those entered before the first that is remembered were what that was. */
+/* Blocks before the first remembered one refault if that one does. */
 START_TEST(test_refault_told_late)
 {
 	u32 seed = 0;
@@ -382,14 +383,14 @@ START_TEST(test_refault_told_late)
 }
 END_TEST
 
-/* After four times the cache nothing follows from it. */
+/* A refault after four times the cache activates no block. */
 START_TEST(test_refault_distance)
 {
 	u32 i, seed = told_seed();
 
 	(void)use(1, seed);
 	squeeze(1);
-	/* One prompt again and again ages the clock, not the ghosts. */
+	/* Using one prompt again and again ages the clock, not the ghosts. */
 	for (i = 0; i < 5; i++)
 		c->lrus[0].clock += 1ull << 20;
 	(void)use(1, seed);
@@ -399,7 +400,7 @@ START_TEST(test_refault_distance)
 }
 END_TEST
 
-/* The table fills, and then forgets the oldest of each set. */
+/* The table of ghosts fills up, and then forgets the oldest ghost of each set. */
 START_TEST(test_ghosts_wrap)
 {
 	u32 size = core_sizes(c)->nr_ghosts, seed = told_seed();
@@ -411,13 +412,13 @@ START_TEST(test_ghosts_wrap)
 	ck_assert_uint_gt(nr_ghosts(), size * 9 / 10);
 	(void)use(1, seed);
 	ck_assert_uint_eq(sh_count(CORE_EV_workingset_refault), 0);
-	/* Of prompts this short most have no name that is remembered. */
+	/* Most prompts this short have no name that is remembered. */
 	flood(1, 1000000 + 16 * 8 * 1024);
 	ck_assert_uint_gt(sh_count(CORE_EV_workingset_refault), 4);
 }
 END_TEST
 
-/* A name of one domain is no ghost of another, nor of its successor. */
+/* A name of one domain is no ghost of another domain, nor of its successor. */
 START_TEST(test_ghosts_of_a_domain)
 {
 	struct kvmm_attach_req req = sh_attach_req("a");
@@ -436,7 +437,7 @@ START_TEST(test_ghosts_of_a_domain)
 }
 END_TEST
 
-/* ---- dropping all of it ---- */
+/* ---- dropping the cache ---- */
 
 START_TEST(test_drop_caches)
 {
@@ -450,7 +451,7 @@ START_TEST(test_drop_caches)
 	ck_assert_uint_eq(held(0) + held(100000), 7);
 	ck_assert_int_eq(core_drop_caches(c, sh.now, 0, 100), 5);
 	sh_check();
-	/* What a sequence maps is found as before. */
+	/* Blocks that a sequence maps are found as before. */
 	ck_assert_uint_eq(held(0), 0);
 	ck_assert_uint_eq(held(100000), 2);
 	ck_assert_uint_eq(use(2, 100000), 2);
@@ -496,7 +497,7 @@ START_TEST(test_dontneed)
 	use_advised(4, 0, KVMM_ADV_DONTNEED, 0);
 	ck_assert_uint_eq(held(0), 0);
 	ck_assert_uint_eq(nr_ghosts(), 0);
-	/* What was there stays, and what another maps. */
+	/* Blocks stay that were cached before, or that another sequence maps. */
 	(void)use(2, 0);
 	use_advised(4, 0, KVMM_ADV_DONTNEED, 0);
 	ck_assert_uint_eq(held(0), 2);
@@ -516,7 +517,7 @@ START_TEST(test_cold)
 	squeeze(4);
 	ck_assert_uint_eq(held(0), 4);
 	ck_assert_uint_eq(held(100000), 0);
-	/* Found again it is as good as any. */
+	/* A cold block that is found again is as good as any other. */
 	use_advised(4, 200000, KVMM_ADV_COLD, 0);
 	ck_assert_uint_eq(use(4, 200000), 4);
 	squeeze(4);
@@ -531,7 +532,7 @@ START_TEST(test_keep_until)
 	use_advised(4, 0, KVMM_ADV_KEEP_UNTIL, until);
 	flood(10, 1000000);
 	ck_assert_uint_eq(held(0), 4);
-	/* Not before anything else, but when nothing else is left. */
+	/* Kept blocks are evicted last, when no other cache is left. */
 	squeeze((u32)sh_domain(cl).blocks[BLK_CACHED] - 4);
 	ck_assert_uint_eq(held(0), 4);
 	squeeze(2);
@@ -545,7 +546,7 @@ START_TEST(test_keep_until)
 }
 END_TEST
 
-/* No client can have all of the cache kept. */
+/* No client can keep all of the cache. */
 START_TEST(test_keep_share)
 {
 	u64 until = sh.now + 1000 * MS;
@@ -559,7 +560,7 @@ START_TEST(test_keep_share)
 }
 END_TEST
 
-/* More times than there are leases: the last are not kept. */
+/* With more times than leases the last prompts are not kept. */
 START_TEST(test_leases)
 {
 	u32 i, kept = 0;
@@ -570,14 +571,14 @@ START_TEST(test_leases)
 		use_advised(1, i * 1024, KVMM_ADV_KEEP_UNTIL,
 			    sh.now + (1000 + i) * MS);
 	ck_assert_uint_eq(c->lrus[0].nr_kept, LRU_NR_LEASES);
-	/* A longer one takes the place of a shorter, not the contrary. */
+	/* A longer lease replaces a shorter one, and not the other way round. */
 	use_advised(1, 0, KVMM_ADV_KEEP_UNTIL, sh.now + 1001 * MS);
 	use_advised(1, 1024, KVMM_ADV_KEEP_UNTIL, sh.now + 1 * MS);
 	for (i = 0; i < LRU_NR_LEASES; i++)
 		kept += c->lrus[0].lease[i].nr;
 	ck_assert_uint_eq(kept, LRU_NR_LEASES);
 	ck_assert_uint_eq(node_of(0)->lease, node_of(1024)->lease);
-	/* Over, a use ends it. */
+	/* A use after its time ends a lease. */
 	sh_tick(5000);
 	for (i = 0; i < LRU_NR_LEASES; i++)
 		ck_assert_uint_eq(use(1, i * 1024), 1);
@@ -585,14 +586,14 @@ START_TEST(test_leases)
 }
 END_TEST
 
-/* ---- what is learned ---- */
+/* ---- learning ---- */
 
 static u32 worth(u32 hits, u32 interval, u32 age)
 {
 	return c->lrus[0].value[lru_tier(hits, interval)][lru_age_bucket(age)];
 }
 
-/* Before anything is seen: found before never found, young before old. */
+/* Before any observation: found before never found, young before old. */
 START_TEST(test_prior)
 {
 	u32 age;
@@ -606,7 +607,7 @@ START_TEST(test_prior)
 }
 END_TEST
 
-/* What never comes back is worth less and less, what does more. */
+/* A tier that never comes back loses worth, one that does gains it. */
 START_TEST(test_learning)
 {
 	u32 once = worth(0, 0, 600), once_long = worth(0, 3, 600), i;
@@ -623,7 +624,7 @@ START_TEST(test_learning)
 }
 END_TEST
 
-/* What operators see: two candidates, in their tiers, the older worth less. */
+/* The operator's view: two candidates in their tiers, the found one worth more. */
 START_TEST(test_view)
 {
 	struct core_lru_view v;
@@ -656,8 +657,8 @@ static u32 below(u32 n)
 }
 
 /*
- * The law of choice, from the blocks alone: a leaf if there is one, and none
- * of its own tier is of an older generation.
+ * The law of choice, from the blocks alone: the next block is a leaf if there
+ * is one, and no leaf of its tier is of an older generation.
  */
 static void check_choice(void)
 {
@@ -688,7 +689,7 @@ static void check_choice(void)
 		ck_assert_uint_eq(best->kid, CORE_NONE);
 }
 
-/* How much of a prompt must be found: what is there without a gap. */
+/* Number of blocks of a prompt that must be found: those before the first gap. */
 static u32 model_found(u32 stem, u32 seed, u32 nr)
 {
 	u32 i, b, found;

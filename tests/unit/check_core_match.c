@@ -65,14 +65,14 @@ START_TEST(test_longest_prefix)
 }
 END_TEST
 
-/* The same ids after another beginning are something else. */
+/* The same ids after another beginning are another block. */
 START_TEST(test_chain)
 {
 	struct kvmm_match_arg *m = (struct kvmm_match_arg *)sh.args;
 	u32 *ids = (u32 *)(m + 1), i;
 	u64 seq;
 
-	/* A block that may not be found, and its likely stand-in's parent. */
+	/* The first prompt has the wrong block, the second the right prefix. */
 	cache(cl, 48, 100 * _i);
 	cache(cl, 16, 100 * _i + 7);
 	seq = sh_open(cl, 49, 0);
@@ -88,7 +88,7 @@ START_TEST(test_chain)
 }
 END_TEST
 
-/* A long prompt is found in slices, and others are served between them. */
+/* A long prompt is matched in slices, with other requests between them. */
 START_TEST(test_long_prompt_in_slices)
 {
 	u64 busy, seq;
@@ -140,7 +140,7 @@ START_TEST(test_clients_of_a_domain_share)
 }
 END_TEST
 
-/* A tenant's names are what its first client made them. */
+/* A tenant's names depend on the secret of its first client. */
 START_TEST(test_first_secret_stays)
 {
 	u32 other;
@@ -185,7 +185,7 @@ START_TEST(test_no_index)
 }
 END_TEST
 
-/* Two that compute the same: the blocks of the second go at once. */
+/* Two sequences compute the same: the second one's blocks are freed at once. */
 START_TEST(test_duplicates)
 {
 	u64 a = sh_ready(cl, 32, 0, 0), b = sh_ready(cl, 32, 0, 0);
@@ -203,7 +203,7 @@ START_TEST(test_duplicates)
 }
 END_TEST
 
-/* A prefix that others still use is mapped, not copied. */
+/* A prefix that other sequences still use is mapped, not copied. */
 START_TEST(test_sharing)
 {
 	u64 a = sh_ready(cl, 40, 0, 0), b;
@@ -231,7 +231,7 @@ START_TEST(test_counters)
 	ck_assert_uint_eq(sh_count(CORE_EV_prefix_hit_tokens), hits + 32);
 	ck_assert_uint_eq(sh_count(CORE_EV_prefix_miss_tokens), misses + 48);
 	ck_assert_uint_eq(sh_count(CORE_EV_prefix_hit), 1);
-	/* Nobody was preempted. */
+	/* No sequence was preempted. */
 	ck_assert_uint_eq(sh_count(CORE_EV_restore_hit_tokens), 0);
 	ck_assert_uint_eq(sh_count(CORE_EV_restore_miss_tokens), 0);
 }
@@ -287,7 +287,7 @@ START_TEST(test_no_page_for_ids)
 			 -EAGAIN);
 	ck_assert_int_eq(sh_match_piece(cl, b, 0, 300, KVMM_MATCH_LAST, 0),
 			 -EAGAIN);
-	/* Its first piece is still there; a page that comes free is enough. */
+	/* The first piece is still there; one freed page is enough. */
 	ck_assert_int_eq(sh_close(cl, a), 0);
 	ck_assert_int_eq(sh_match_piece(cl, b, 100, 200, KVMM_MATCH_LAST, 0),
 			 0);
@@ -295,7 +295,7 @@ START_TEST(test_no_page_for_ids)
 }
 END_TEST
 
-/* Whatever one client sends and never completes, another has its share. */
+/* A client that never completes its ids leaves others their share of pages. */
 START_TEST(test_ids_of_another_client)
 {
 	u32 other;
@@ -317,7 +317,7 @@ START_TEST(test_ids_of_another_client)
 }
 END_TEST
 
-/* What no pages could hold is refused when it is opened. */
+/* OPEN refuses a prompt that all pages together could not hold. */
 START_TEST(test_more_than_all_pages)
 {
 	struct kvmm_open_arg a = { .prompt_len = 253 };
@@ -336,7 +336,7 @@ END_TEST
 
 /* ---- admission ---- */
 
-/* The unmatched rest is promised, and the promise is kept. */
+/* The unmatched rest of a prompt is reserved, and the reservation holds. */
 START_TEST(test_reservation)
 {
 	u64 a = sh_ready(cl, 100, 28, 0), b;
@@ -344,7 +344,7 @@ START_TEST(test_reservation)
 	ck_assert_uint_eq(sh_pool().committed, 7 * SH_BLOCK);
 	b = sh_ready(cl, 100, 28, 500);
 	ck_assert_uint_eq(sh_pool().committed, 14 * SH_BLOCK);
-	/* Two are left, which is not enough for the watermark of two. */
+	/* Two blocks are left, which is not enough for the watermark of two. */
 	ck_assert_int_eq(sh_begin(cl, b, 0, 100), 0);
 	ck_assert_int_eq(sh_end(cl, b, 0, 100, 500), 0);
 	ck_assert_int_eq(sh_begin(cl, b, 100, 28), 0);
@@ -356,7 +356,7 @@ START_TEST(test_reservation)
 }
 END_TEST
 
-/* A matched prefix needs no promise, and is not evicted to make room. */
+/* A matched prefix needs no reservation, and is not evicted to make room. */
 START_TEST(test_reservation_of_a_hit)
 {
 	u64 seq;
@@ -379,7 +379,7 @@ START_TEST(test_reservation_goes_with_its_sequence)
 }
 END_TEST
 
-/* Beside a promise a block for each that runs must remain. */
+/* Beside a reservation one block for each running sequence must remain. */
 START_TEST(test_admission_leaves_room_for_growth)
 {
 	u64 a = sh_ready(cl, 16, 64, 0), b;
@@ -392,7 +392,7 @@ START_TEST(test_admission_leaves_room_for_growth)
 }
 END_TEST
 
-/* By priority, then by arrival; the first holds up the rest. */
+/* Sequences come by priority, then by arrival; the first one holds up the rest. */
 START_TEST(test_wait_order)
 {
 	struct kvmm_open_arg arg = { .prompt_len = 200 };
@@ -438,7 +438,7 @@ START_TEST(test_setprio_moves_in_the_list)
 }
 END_TEST
 
-/* memory.max holds for promises and growth; the domain's cache makes room. */
+/* memory.max limits reservations and growth; the domain's cache makes room. */
 START_TEST(test_memory_max)
 {
 	struct kvmm_attach_req req = sh_attach_req("m");

@@ -20,7 +20,7 @@ static void teardown(void)
 	sh_stop();
 }
 
-/* Two that were admitted before either had computed anything. */
+/* Two sequences of one prompt, both admitted before either had computed a block. */
 static u64 twin(u32 client, u32 flags)
 {
 	struct kvmm_open_arg a = { .prompt_len = 48, .max_tokens = 40,
@@ -58,18 +58,18 @@ START_TEST(test_merge)
 	ck_assert_uint_ne(sh_table(cl, seq, 2), sh_table(cl, first, 2));
 	ck_assert_uint_eq(sh_pool().quiescing, 0);
 	ck_assert_uint_eq(sh_pool().shared, 2 * SH_BLOCK);
-	/* Told once, by the next grant. */
+	/* The next grant reports the change, once. */
 	ck_assert_uint_eq(begin(cl, seq, 40, 1).table_lo, 0);
 	ck_assert_int_eq(sh_end(cl, seq, 40, 41, 0), 0);
 	ck_assert_uint_eq(begin(cl, seq, 41, 1).table_lo, KVMM_NO_INDEX);
-	/* The one that it was given up for may go. */
+	/* The sequence that shares its blocks may be closed. */
 	ck_assert_int_eq(sh_close(cl, first), 0);
 	ck_assert_uint_eq(sh_pool().shared, 0);
 	ck_assert_int_eq(sh_end(cl, seq, 41, 42, 0), 0);
 }
 END_TEST
 
-/* Steps that are open have read the table before: they keep what it named. */
+/* Open steps have read the table before: they keep the blocks that it named. */
 START_TEST(test_merge_under_a_step)
 {
 	u64 seq = twin(cl, 0), step;
@@ -89,7 +89,7 @@ START_TEST(test_merge_under_a_step)
 }
 END_TEST
 
-/* A dead client's device may read them until it is quiet. */
+/* The device of a dead client may read the old blocks until it is quiet. */
 START_TEST(test_merge_and_death)
 {
 	u32 other = sh_attach(1, "a");
@@ -106,7 +106,7 @@ START_TEST(test_merge_and_death)
 }
 END_TEST
 
-/* Nobody is given a block where its client has nothing mapped. */
+/* No sequence gets a block in an extent that its client has not mapped. */
 START_TEST(test_merge_waits_for_maps)
 {
 	u32 other = sh_attach(1, "a");
@@ -120,7 +120,7 @@ START_TEST(test_merge_waits_for_maps)
 	seq = twin(other, 0);
 	sh.cl[other].mute = true;
 	(void)begin(other, seq, 0, 48);
-	/* Memory is made for the tenant that it does not acknowledge. */
+	/* The tenant gets new memory that the other client does not acknowledge. */
 	more = sh_open(cl, 400, 0);
 	ck_assert_int_eq(sh_match(cl, more, 400, 5000), 0);
 	ck_assert_int_eq(sh_end(other, seq, 0, 48, 0), 0);
@@ -131,8 +131,9 @@ START_TEST(test_merge_waits_for_maps)
 END_TEST
 
 /*
- * Two of a family have the same content in another block, and after it the
- * same block.  When they change tables that is told too.
+ * Two members of a family have the same content in different blocks, and after
+ * that a shared block.  A REMAP that exchanges their tables reports the
+ * difference, too.
  */
 START_TEST(test_rotation_of_half_merged)
 {

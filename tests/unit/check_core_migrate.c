@@ -2,9 +2,9 @@
 /*
  * check_core_migrate.c - directed tests of blocks that move to other spans
  *
- * Two domains of a tenant, spans of four blocks.  The copy is the test's: it
- * notes what is ordered and answers when it likes.  Here memory has content:
- * one word a block, so that a table that names the wrong block is seen.
+ * Two domains of a tenant, spans of four blocks.  The test plays the copier: it
+ * notes the orders and answers them when it likes.  Block tables are compared
+ * with the ordered copies.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
@@ -61,7 +61,7 @@ static u32 span_of(u64 seq, u32 idx)
 	return block_span(c, block_of(seq, idx));
 }
 
-/* A sequence of @tokens, computed, with room for @more. */
+/* A computed sequence of @tokens, with room for @more. */
 static u64 computed(u32 tokens, u32 more, u32 seed)
 {
 	u64 seq = sh_ready(cl, tokens, more, seed);
@@ -86,7 +86,7 @@ static void evacuate(u32 first)
 	sh_check();
 }
 
-/* Copies are ordered; when they are over the tables have the new blocks. */
+/* Copies are ordered; when they have ended the tables name the new blocks. */
 START_TEST(test_moves)
 {
 	u64 a = computed(3 * SH_BT + 5, 40, 1000);
@@ -111,14 +111,14 @@ START_TEST(test_moves)
 	ck_assert_uint_eq(c->extents[first].state, EXT_BACKED);
 	ck_assert_uint_eq(sh_count(CORE_EV_migrate_success), 1);
 	ck_assert_uint_eq(sh_count(CORE_EV_pgmigrate_success), 4);
-	/* What moved is found, and the tail is written in place. */
+	/* The moved blocks are found, and the tail is written in place. */
 	sh_compute(cl, a, 3 * SH_BT + 5, 4 * SH_BT, 1000);
 	a = sh_ready(cl, 4 * SH_BT, 1, 1000);
 	ck_assert_uint_eq(sh_status(cl, a)->cached_len, 3 * SH_BT + 15);
 }
 END_TEST
 
-/* A block that a fork shares moves for all, in one copy. */
+/* A block that forks share moves for all of them, in one copy. */
 START_TEST(test_all_mappers)
 {
 	u64 a = computed(2 * SH_BT + 3, 40, 1000), kid[2];
@@ -133,7 +133,7 @@ START_TEST(test_all_mappers)
 		for (n = 0; n < 2; n++)
 			ck_assert_uint_eq(block_of(a, i), block_of(kid[n], i));
 	ck_assert_uint_eq(c->blocks[block_of(a, 2)].nr_map, 3);
-	/* The tail is still everybody's: who appends copies it. */
+	/* The tail is still shared: a sequence that appends copies it. */
 	ck_assert_int_eq(sh_begin(cl, a, 2 * SH_BT + 3, 1), 0);
 	ck_assert_uint_ne(block_of(a, 2), block_of(kid[0], 2));
 }
@@ -151,7 +151,7 @@ START_TEST(test_open_step)
 	tail = block_of(a, 2);
 	ck_assert_uint_eq(block_span(c, tail), first);
 	evacuate(first);
-	/* What the step may write stays. */
+	/* A block that the step may write stays. */
 	ck_assert_uint_eq(nr_copies, 2);
 	answer_all(0);
 	ck_assert_uint_ne(block_of(a, 0), old);
@@ -161,7 +161,7 @@ START_TEST(test_open_step)
 	ck_assert_int_eq(sh_end_step(cl, step, a, 2 * SH_BT, 2 * SH_BT + 4,
 				     1000), 0);
 	ck_assert_uint_eq(c->blocks[old].state, BLK_FREE);
-	/* The tail is in no step now: its next grant copies it out. */
+	/* The tail is in no step now: its next grant copies it out of the span. */
 	ck_assert_int_eq(sh_begin(cl, a, 2 * SH_BT + 4, 4), 0);
 	ck_assert_uint_eq(res->table_lo, 0);
 	ck_assert_uint_eq(res->copy_tokens, 4);
@@ -192,7 +192,7 @@ START_TEST(test_held_by_two)
 	ck_assert_uint_eq(c->blocks[old].nr_src, 2);
 	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
 	ck_assert_uint_eq(c->blocks[old].state, BLK_QUIESCING);
-	/* The other one dies: what it saw is free when it can read no more. */
+	/* The other client dies: the old block is free when it can read no more. */
 	sh_die(other);
 	ck_assert_uint_eq(c->blocks[old].state, BLK_QUIESCING);
 	sh_quiet(other);
@@ -202,13 +202,13 @@ START_TEST(test_held_by_two)
 }
 END_TEST
 
-/* A tail that was appended to while it was copied did not move. */
+/* A tail that is appended to during its copy does not move. */
 START_TEST(test_written_meanwhile)
 {
 	u64 a = computed(SH_BT + 5, 40, 1000);
 	u32 first = span_of(a, 0), tail = block_of(a, 1);
 
-	/* No room beside: else the grant would copy it out. */
+	/* The domain has no room: else the grant would copy the tail. */
 	evacuate(first);
 	ck_assert_uint_eq(nr_copies, 2);
 	d->dev.max_blocks = domain_used(d);
@@ -220,7 +220,7 @@ START_TEST(test_written_meanwhile)
 	ck_assert_uint_eq(block_of(a, 1), tail);
 	ck_assert_uint_ne(span_of(a, 0), first);
 	ck_assert_uint_eq(sh_count(CORE_EV_pgmigrate_fail), 1);
-	/* It is tried again, with what it holds now. */
+	/* The tail is copied once more, with its present content. */
 	ck_assert_uint_eq(nr_copies, 1);
 	answer_all(0);
 	ck_assert_uint_ne(span_of(a, 1), first);
@@ -228,7 +228,7 @@ START_TEST(test_written_meanwhile)
 }
 END_TEST
 
-/* What was freed while it was copied is nobody's until the copy is over. */
+/* A block that is freed during its copy is not reused until the copy ends. */
 START_TEST(test_freed_meanwhile)
 {
 	struct kvmm_open_arg arg = { .prompt_len = 20, .max_tokens = 9,
@@ -253,7 +253,7 @@ START_TEST(test_freed_meanwhile)
 }
 END_TEST
 
-/* A copy that failed moved nothing; the span is put back in the end. */
+/* A failed copy moves no block; the span is put back in the end. */
 START_TEST(test_failed)
 {
 	u64 a = computed(2 * SH_BT, 40, 1000);
@@ -275,7 +275,7 @@ START_TEST(test_failed)
 }
 END_TEST
 
-/* An answer that is repeated, or that nobody asked for, is none. */
+/* A repeated answer, and one without a request, is ignored. */
 START_TEST(test_answers)
 {
 	u64 a = computed(SH_BT, 40, 1000);
@@ -294,8 +294,8 @@ START_TEST(test_answers)
 END_TEST
 
 /*
- * Another domain lacks a span.  This one has three, with one block in use each:
- * one is emptied into another, and nobody loses memory.
+ * Another domain lacks a span.  This domain has three spans, with one used
+ * block each: one is emptied into another, and no sequence is preempted.
  */
 START_TEST(test_for_another)
 {
@@ -312,7 +312,7 @@ START_TEST(test_for_another)
 	ck_assert_uint_ne(span_of(a[0], 0), span_of(a[4], 0));
 	ck_assert_uint_ne(span_of(a[0], 0), span_of(a[8], 0));
 	other = sh_attach(1, "b");
-	/* One span more than there are free ones. */
+	/* One span more than the pool has free. */
 	b = sh_open(other, 6 * SH_PER * SH_BT, 0);
 	ck_assert_int_eq(sh_match(other, b, 6 * SH_PER * SH_BT, 9), 0);
 	ck_assert_uint_eq(sh_state(other, b), KVMM_SEQ_WAITING);
@@ -326,9 +326,9 @@ START_TEST(test_for_another)
 END_TEST
 
 /*
- * Three spans of "a" with one block in use and three of cache each, nothing free.
- * Another domain, to which so much is promised, asks for a span more than there
- * are others.
+ * Domain "a" has three spans with one used and three cached blocks each, and no
+ * free block.  Another domain, with a memory.min of @min blocks, asks for one
+ * span more than the rest of the pool has.
  */
 static u64 asks_for_one_more(u32 min, u32 *other)
 {
@@ -352,13 +352,13 @@ static u64 asks_for_one_more(u32 min, u32 *other)
 	return b;
 }
 
-/* What moves takes the place of cache, and nobody loses memory. */
+/* Moved blocks take the place of cache, and no sequence is preempted. */
 START_TEST(test_cache_makes_room)
 {
 	u32 other, min = _i ? 7 * SH_PER : 0;
 	u64 b = asks_for_one_more(min, &other);
 
-	/* At once, also where it was promised: that comes before preemption. */
+	/* At once, within memory.min too: migration comes before preemption. */
 	ck_assert_uint_gt(nr_copies, 0);
 	answer_all(0);
 	ck_assert_uint_eq(sh_state(other, b), KVMM_SEQ_READY);
@@ -368,7 +368,7 @@ START_TEST(test_cache_makes_room)
 }
 END_TEST
 
-/* Not cache that memory.min or the floor leaves its owner. */
+/* Cache that memory.min or the cache floor protects does not give way. */
 START_TEST(test_kept_cache_makes_no_room)
 {
 	u32 other;
@@ -386,8 +386,8 @@ START_TEST(test_kept_cache_makes_no_room)
 END_TEST
 
 /*
- * All that "a" has free is promised, so none of its spans can be emptied for
- * who grows elsewhere; what an earlier look found is no reason to think so.
+ * All free blocks of "a" are reserved, so none of its spans can be emptied for
+ * a growing sequence elsewhere.  Results of an earlier scan do not count.
  */
 START_TEST(test_looked_at_anew)
 {

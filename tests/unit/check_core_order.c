@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_order.c - who waits and who runs, in order, however it came about
+ * check_core_order.c - order of waiting and of running sequences
  *
- * Sequences wait and change their priorities at random; the wait list is
- * compared with one that is sorted the plain way, and the walkers follow the
- * trees.  No client can make a tree that is a list.
+ * Sequences wait and change their priorities at random.  The wait list must be
+ * sorted after each change, and the walkers check the trees.  No client can
+ * degrade a tree to a list.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -45,7 +45,7 @@ static void set_prio(u32 cl, u64 seq, u32 priority)
 	ck_assert_int_eq(sh_seq_res(0), 0);
 }
 
-/* Each of the list but the first comes after the one before it. */
+/* Each sequence of the list comes after the one before it. */
 static void list_is_sorted(u32 nr)
 {
 	const struct core *c = sh.core;
@@ -84,13 +84,13 @@ START_TEST(test_wait_list_is_sorted)
 		list_is_sorted(--nr);
 		sh_check();
 	}
-	/* A resident's priority: the trees of those who run. */
+	/* A running sequence's priority: it is in the trees of those. */
 	set_prio(cl, first, 7);
 	sh_check();
 }
 END_TEST
 
-/* Nobody is left behind by an event that has done enough. */
+/* An event that has done enough leaves the other sequences to the next events. */
 static void all_come_in(void)
 {
 	u32 cl = sh_attach(1, "a"), i, polls = 0;
@@ -102,14 +102,14 @@ static void all_come_in(void)
 		ck_assert_uint_eq(sh_state(cl, seq[i]), KVMM_SEQ_WAITING);
 	}
 	ck_assert_int_eq(sh_close(cl, first), 0);
-	/* One of them with the request, one with each event that follows. */
+	/* The request admits one sequence, and each event that follows one more. */
 	ck_assert_uint_eq(sh_state(cl, seq[0]), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_state(cl, seq[3]), KVMM_SEQ_WAITING);
 	while (core_poll(sh.core, sh.now)) {
 		sh_check();
 		polls++;
 	}
-	ck_assert_uint_eq(polls, 4);	/* the last finds nobody */
+	ck_assert_uint_eq(polls, 4);	/* the last finds no sequence */
 	for (i = 0; i < ARRAY_SIZE(seq); i++)
 		ck_assert_uint_eq(sh_state(cl, seq[i]), KVMM_SEQ_READY);
 }
@@ -127,8 +127,9 @@ START_TEST(test_an_event_leaves_some_to_the_next)
 END_TEST
 
 /*
- * Who was asked in vain while the others' turn goes on is asked again when that
- * is over, if something has changed for it since: no event may follow for long.
+ * A sequence that was refused during another domain's turn is tried again when
+ * that turn is over, if its chances have changed since: no event may follow for
+ * long.
  */
 START_TEST(test_who_was_refused_is_asked_again)
 {
@@ -152,7 +153,7 @@ START_TEST(test_who_was_refused_is_asked_again)
 		ck_assert_int_eq(sh_match(a, seq[i], 32, 1000 + 1000 * i), 0);
 	}
 	ck_assert_int_eq(sh_close(a, full), 0);
-	/* Its turn, and what it may have is taken. */
+	/* It is the turn of domain b, but all its memory is in use. */
 	last = sh_open(b, 4 * SH_BT, 0);
 	ck_assert_int_eq(sh_match(b, last, 4 * SH_BT, 9), 0);
 	ck_assert_uint_eq(sh_state(a, seq[3]), KVMM_SEQ_WAITING);
@@ -178,7 +179,7 @@ static u32 depth(const struct core *c, u32 root)
 	return 1 + max(low, high);
 }
 
-/* In the order of arrival, as nearly everybody comes; 12 is the least. */
+/* Insert in the order of arrival, the usual one; the least possible depth is 12. */
 START_TEST(test_tree_is_no_list)
 {
 	struct kv_seq *seqs = calloc(MANY, sizeof(*seqs));
@@ -205,7 +206,10 @@ START_TEST(test_tree_is_no_list)
 }
 END_TEST
 
-/* The last of @root before @before whom @since does not leave out. */
+/*
+ * The last sequence before @before that is in the tree, and was by the time
+ * @since.
+ */
 static u32 aged_plain(const struct kv_seq *seqs, u32 nr, u32 before, u64 since)
 {
 	while (before-- > 0)
@@ -214,7 +218,7 @@ static u32 aged_plain(const struct kv_seq *seqs, u32 nr, u32 before, u64 since)
 	return CORE_NONE;
 }
 
-/* Who comes and goes, and since when, at random; found as by asking all. */
+/* Sequences enter and leave at random; the tree finds the one that a scan finds. */
 START_TEST(test_aged_is_found)
 {
 	static struct kv_seq seqs[WAITERS];

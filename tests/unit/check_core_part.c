@@ -4,7 +4,7 @@
  */
 #include "tests/unit/core_shell.h"
 
-#define OTHER	100000u		/* seed of what comes after the common part */
+#define OTHER	100000u		/* seed of the tokens after the common part */
 
 static u32 cl;
 
@@ -42,7 +42,7 @@ static u64 ready_common(u32 common, u32 len, u32 more, u32 seed)
 	return seq;
 }
 
-/* A sequence with @common tokens of seed 0, computed and closed. */
+/* Compute and close a sequence with @common tokens of seed 0. */
 static void cache_common(u32 common, u32 len, u32 seed)
 {
 	u64 seq = ready_common(common, len, 0, seed);
@@ -57,7 +57,7 @@ static void cache_common(u32 common, u32 len, u32 seed)
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 }
 
-/* However much is common, as far as there are full blocks, is found. */
+/* A common part of any length is found, as far as there are full blocks. */
 START_TEST(test_every_length)
 {
 	u32 common = (u32)_i, part = common % SH_BT, whole = common / SH_BT;
@@ -70,7 +70,7 @@ START_TEST(test_every_length)
 	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, common);
 	ck_assert_uint_eq(sh_count(CORE_EV_prefix_partial_tokens), part);
 	ck_assert_uint_eq(sh_count(CORE_EV_prefix_hit_tokens), hits + common);
-	/* 5 blocks in the end, of which the whole ones are there. */
+	/* The sequence needs 5 blocks; the whole common ones are there. */
 	ck_assert_uint_eq(sh_pool().committed, (5 - whole) * SH_BLOCK);
 
 	shared = part ? sh_table(cl, seq, whole) : 0;
@@ -93,13 +93,13 @@ START_TEST(test_every_length)
 	sh_compute(cl, seq, common, 70, OTHER);
 	ck_assert_uint_eq(sh_pool().committed, 0);
 	ck_assert_int_eq(sh_close(cl, seq), 0);
-	/* What was mapped in part is whole to others. */
+	/* A block that was mapped in part is whole for other sequences. */
 	ck_assert_uint_eq(sh_status(cl, sh_ready(cl, 65, 0, 0))->valid_len,
 			  64);
 }
 END_TEST
 
-/* The same prompt again: only its last token is to be computed. */
+/* The same prompt again: only its last token has to be computed. */
 START_TEST(test_same_prompt)
 {
 	cache_common(64, 64, 0);
@@ -108,7 +108,7 @@ START_TEST(test_same_prompt)
 }
 END_TEST
 
-/* The promise holds when there is nothing else left. */
+/* The reservation holds when no other block is left. */
 START_TEST(test_copy_is_promised)
 {
 	u64 seq, rest;
@@ -126,7 +126,7 @@ START_TEST(test_copy_is_promised)
 }
 END_TEST
 
-/* A prompt that takes all of the pool: without the block that is too much. */
+/* A prompt of the whole pool has no block left for the copy. */
 START_TEST(test_one_block_too_many)
 {
 	u64 seq;
@@ -140,7 +140,10 @@ START_TEST(test_one_block_too_many)
 }
 END_TEST
 
-/* Of several that begin alike the longest is taken. */
+/*
+ * Of several blocks that begin alike the one with the longest common part is
+ * taken.
+ */
 START_TEST(test_longest_of_many)
 {
 	u32 i;
@@ -152,7 +155,7 @@ START_TEST(test_longest_of_many)
 }
 END_TEST
 
-/* Only the newest 16 of a parent are compared. */
+/* Only the newest 16 children of a parent are compared. */
 START_TEST(test_bounded)
 {
 	u32 i;
@@ -169,7 +172,7 @@ START_TEST(test_bounded)
 }
 END_TEST
 
-/* Other salts have other parents; NO_MATCH is not looked up at all. */
+/* Another salt has other parents; a sequence with NO_MATCH looks nothing up. */
 START_TEST(test_not_for_everybody)
 {
 	struct kvmm_open_arg a = { .prompt_len = 40, .salt = 5 };
@@ -189,7 +192,7 @@ START_TEST(test_not_for_everybody)
 }
 END_TEST
 
-/* What is evicted is found no more. */
+/* An evicted block is not found any more. */
 START_TEST(test_evicted)
 {
 	cache_common(32, 32, 0);
@@ -212,7 +215,7 @@ static int len_verb(u16 op, u64 seq, u32 len)
 	return err;
 }
 
-/* The promise of the copy ends with what was to be copied. */
+/* The reservation for the copy ends with the block that was to be copied. */
 START_TEST(test_promise_and_other_verbs)
 {
 	u64 seq, kid;

@@ -2,7 +2,7 @@
 /*
  * check_core_psi.c - pressure: totals, averages, levels, triggers
  *
- * Stalls of known length, and what the accounts say of them.
+ * The tests make stalls of known length and read the accounts of them.
  */
 #include <math.h>
 
@@ -47,7 +47,7 @@ static struct core_pressure_view domain(u32 client)
 	return v;
 }
 
-/* A sequence that waits since the pool is full. */
+/* A sequence that waits because the pool is full. */
 static u64 waiting(u32 client, u32 prompt, u32 seed)
 {
 	u64 seq = sh_open(client, prompt, 4);
@@ -71,7 +71,10 @@ START_TEST(test_idle)
 }
 END_TEST
 
-/* Somebody works: some.  Nobody does: full too.  To the nanosecond. */
+/*
+ * One sequence works: some.  None works: full, too.  Both exact to the
+ * nanosecond.
+ */
 START_TEST(test_some_and_full)
 {
 	u64 big = sh_ready(cl, ALL - 20, 16, 0);
@@ -99,7 +102,7 @@ START_TEST(test_some_and_full)
 }
 END_TEST
 
-/* One that was refused more memory waits too, until it is granted. */
+/* A sequence that was refused more memory is stalled, too. */
 START_TEST(test_refused_growth)
 {
 	u64 a = sh_ready(cl, ALL - 100, 100, 0), b;
@@ -116,7 +119,7 @@ START_TEST(test_refused_growth)
 }
 END_TEST
 
-/* What one's own limit forbids is no lack of the node. */
+/* A wait because of a domain's own limit is no stall of the node. */
 START_TEST(test_own_limit)
 {
 	struct kvmm_attach_req req = sh_attach_req("limited");
@@ -137,7 +140,7 @@ START_TEST(test_own_limit)
 }
 END_TEST
 
-/* A sequence whose 100 tokens were taken, and that may compute them again. */
+/* A sequence that lost its 100 tokens, and is admitted to compute them again. */
 static u64 taken(void)
 {
 	struct kvmm_open_arg a = { .prompt_len = 100, .max_tokens = 8,
@@ -168,7 +171,7 @@ static void expect_counts(u32 stalled, u32 productive)
 	ck_assert_uint_eq(node().nr_productive, productive);
 }
 
-/* Computing again what was taken is stall, although it runs. */
+/* Recomputing lost tokens is a stall, although the sequence runs. */
 START_TEST(test_redone_prefill)
 {
 	u64 low = taken();
@@ -181,7 +184,7 @@ START_TEST(test_redone_prefill)
 }
 END_TEST
 
-/* What follows a cut is new, though there had been something before. */
+/* Tokens after a truncation are new, even where lost tokens had been. */
 START_TEST(test_redone_after_a_cut)
 {
 	struct kvmm_len_arg *a = (struct kvmm_len_arg *)sh.args;
@@ -197,7 +200,7 @@ START_TEST(test_redone_after_a_cut)
 }
 END_TEST
 
-/* What a REMAP makes of a sequence had been lost as far as the other's was. */
+/* After REMAP a sequence has lost as many tokens as the sequence that it became. */
 START_TEST(test_redone_by_another)
 {
 	u64 low = taken(), kid;
@@ -212,13 +215,13 @@ START_TEST(test_redone_by_another)
 }
 END_TEST
 
-/* Of the time that some were stalled, over the @i-th window. */
+/* The share of time with a stall, averaged over the @i-th window. */
 static double memory_avg(u32 client, u32 i)
 {
 	return domain(client).avg[CORE_PSI_MEMORY][CORE_PSI_SOME][i] / 100.0;
 }
 
-/* Averages follow 100 * (1 - e^n), and decay by e^n when it is over. */
+/* Averages follow 100 * (1 - e^n), and decay by e^n after the stall. */
 START_TEST(test_averages)
 {
 	static const double window[] = { 10, 60, 300 };
@@ -236,7 +239,7 @@ START_TEST(test_averages)
 	}
 	ck_assert_int_eq(sh_close(cl, big), 0);
 	ck_assert_int_eq(sh_close(cl, small), 0);
-	/* Nobody looks for a minute. */
+	/* The averages are not read for a minute. */
 	sh_tick(60 * SEC);
 	want = 100 * (1 - exp(-40.0 / 60)) * exp(-60.0 / 60);
 	ck_assert_double_eq_tol(memory_avg(cl, 1), want, 1.0);
@@ -244,7 +247,7 @@ START_TEST(test_averages)
 }
 END_TEST
 
-/* What lasts is reached, to the last digit, and so is its end. */
+/* The average of a lasting stall reaches 100 exactly, and 0 after its end. */
 START_TEST(test_reached)
 {
 	u64 big = sh_ready(cl, ALL - 20, 16, 0), small;
@@ -265,7 +268,7 @@ START_TEST(test_reached)
 }
 END_TEST
 
-/* Half of the time is half of the average. */
+/* A stall in half of the time averages to one half. */
 START_TEST(test_half)
 {
 	u64 big, small;
@@ -284,7 +287,7 @@ START_TEST(test_half)
 }
 END_TEST
 
-/* Clients hear of it within a second, and when it is over. */
+/* Clients see the level within a second, and also the end of the pressure. */
 START_TEST(test_level)
 {
 	u64 big = sh_ready(cl, ALL - 20, 16, 0), small;
@@ -307,8 +310,8 @@ END_TEST
 /* ---- against the formula ---- */
 
 /*
- * What PSI's formula says, in double: every two seconds, at the first look at or
- * after, avg = avg * e + sample * (1 - e).
+ * PSI's formula in double: every two seconds, at the first look at or after
+ * that time, avg = avg * e + sample * (1 - e).
  */
 struct reference {
 	double	total;		/* ns stalled */
@@ -350,7 +353,7 @@ static void reference_compare(const struct reference *r, u32 res)
 	for (i = 0; i < CORE_PSI_NR_AVGS; i++) {
 		double avg = v.avg[res][CORE_PSI_SOME][i] / 100.0;
 
-		/* Eleven bits and two digits; and e of as many bits. */
+		/* Eleven bits and two digits; e has eleven bits, too. */
 		ck_assert_double_eq_tol(avg, r->fixed[i], 0.1);
 		ck_assert_double_eq_tol(avg, r->exact[i], 1.2);
 	}
@@ -468,7 +471,7 @@ START_TEST(test_triggers)
 
 	t = add(_i ? 0 : CORE_NONE, CORE_PSI_MEMORY, 200, SEC);
 	ck_assert_int_ge(t, 0);
-	/* Others' stalls are none of these. */
+	/* Stalls of memory fire no trigger of another resource. */
 	ck_assert_int_ge(add(CORE_NONE, CORE_PSI_CPU, 1, SEC), 0);
 	ck_assert_int_ge(add(0, CORE_PSI_IO, 1, SEC), 0);
 	big = sh_ready(cl, ALL - 20, 16, 0);
@@ -481,13 +484,13 @@ START_TEST(test_triggers)
 	ck_assert_uint_eq(last_fired, (u32)t);
 	for (i = 0; i < 300; i++)
 		sh_tick(10);
-	/* Once a window, however bad it is. */
+	/* A trigger fires once a window, however bad the pressure is. */
 	ck_assert_uint_ge(nr_fired, 3);
 	ck_assert_uint_le(nr_fired, 4);
 	ck_assert_int_eq(sh_close(cl, big), 0);
 	for (i = 0; i < 300; i++)
 		sh_tick(10);
-	/* The window that is over had some; none after it. */
+	/* The last window had some stall; those after it have none. */
 	ck_assert_uint_le(nr_fired, 5);
 	nr_fired = 0;
 	for (i = 0; i < 300; i++)
@@ -496,7 +499,7 @@ START_TEST(test_triggers)
 }
 END_TEST
 
-/* Of the CPU, full: only the time in which nobody was served. */
+/* CPU, full: only the time in which no client was served. */
 START_TEST(test_trigger_cpu)
 {
 	u32 i;
@@ -510,7 +513,7 @@ START_TEST(test_trigger_cpu)
 	}
 	ck_assert_uint_eq(nr_fired, 0);
 	for (i = 0; i < 100; i++) {
-		/* No more than waited at all. */
+		/* Full time counts up to the time of some. */
 		core_cpu_waited(sh.core, 2 * MS, 9 * MS);
 		sh_tick(10);
 	}
@@ -522,7 +525,7 @@ START_TEST(test_trigger_cpu)
 }
 END_TEST
 
-/* With its domain, and no other, a trigger goes; whoever had it is told. */
+/* A trigger ends with its domain, and with no other; its owner is told. */
 START_TEST(test_trigger_gone)
 {
 	struct kvmm_attach_req req = sh_attach_req("b");
@@ -537,7 +540,7 @@ START_TEST(test_trigger_gone)
 	sh_die(other);
 	sh_quiet(other);
 	ck_assert_uint_eq(nr_gone, 0);
-	/* Its name goes on, with another model. */
+	/* The domain's name goes on, with another model. */
 	req.identity[0] ^= 1;
 	ck_assert_int_ge(sh_attach_as(1, &req), 0);
 	ck_assert_uint_eq(nr_gone, 1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_reclaim.c - room, victims, the longest waiter
+ * check_core_reclaim.c - room, victims, the longest-waiting sequence
  *
- * Most tests run in a pool of 8 blocks: "old" came first and holds some, "new"
- * holds the rest, one of them wants more.
+ * Most tests run in a pool of 8 blocks: sequence "old" arrived first and holds
+ * some, "new" holds the rest, and one of them wants more.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -45,7 +45,7 @@ static void fill(u32 client, u64 *old, u64 *new, u32 old_prio, u32 new_prio)
 	ck_assert_uint_eq(sh_pool().free + sh_pool().free_extents, 0);
 }
 
-/* ---- who is taken ---- */
+/* ---- choice of the victim ---- */
 
 START_TEST(test_later_arrival_is_taken)
 {
@@ -58,7 +58,7 @@ START_TEST(test_later_arrival_is_taken)
 	ck_assert_uint_eq(sh_status(cl, new)->valid_len, 0);
 	ck_assert_uint_eq(sh_count(CORE_EV_preempt_recompute), 1);
 	ck_assert_uint_eq(sh_count(CORE_EV_recompute_tokens), 96);
-	/* What was full stays in the index, as cache. */
+	/* Its full blocks stay in the index, as cache. */
 	ck_assert_uint_ge(sh_pool().cached, 5 * SH_BLOCK);
 }
 END_TEST
@@ -73,7 +73,7 @@ START_TEST(test_lower_priority_is_taken)
 }
 END_TEST
 
-/* Nothing that comes before is taken: it is the victim itself. */
+/* No family comes after its own: the sequence is the victim itself. */
 START_TEST(test_own_family_is_the_victim)
 {
 	u64 old, new;
@@ -88,14 +88,14 @@ START_TEST(test_own_family_is_the_victim)
 	ck_assert_uint_eq(sh_state(cl, new), KVMM_SEQ_RECOMPUTE);
 	ck_assert_uint_eq(sh_state(cl, old), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_count(CORE_EV_grant_again), 1);
-	/* With the epoch of before it is told so. */
+	/* A request with the former epoch is stale. */
 	ck_assert_int_eq(sh_begin_all(cl, &a, 1, &res), 0);
 	ck_assert_int_eq(res.status, -ESTALE);
 	ck_assert_uint_eq(sh_count(CORE_EV_grant_stale), 1);
 }
 END_TEST
 
-/* A victim in an open step is marked, its END counts, then it is taken. */
+/* A victim in an open step is marked; its STEP_END counts, then it is preempted. */
 START_TEST(test_victim_in_an_open_step)
 {
 	u64 old, new, step;
@@ -130,7 +130,7 @@ START_TEST(test_victim_in_an_open_step)
 }
 END_TEST
 
-/* While a marked one's memory is about to come, nobody else is taken. */
+/* While the memory of a marked family is awaited, no other family is marked. */
 START_TEST(test_one_victim_at_a_time)
 {
 	u64 old = open_prio(cl, 32, 64, 0, 1000);
@@ -153,7 +153,7 @@ START_TEST(test_one_victim_at_a_time)
 }
 END_TEST
 
-/* A family goes as one: also the member that is in no step. */
+/* A family is preempted as a whole, with the member that is in no step. */
 START_TEST(test_family_goes_whole)
 {
 	u64 old = open_prio(cl, 32, 64, 0, 1000), new, kid, step;
@@ -174,8 +174,8 @@ START_TEST(test_family_goes_whole)
 END_TEST
 
 /*
- * One of the family that came back and is in a step does not hold up another
- * that is marked; nor does its end forget it.
+ * A member that came back and is in a step does not hold up another marked
+ * member; nor does the end of its step forget that member.
  */
 START_TEST(test_returned_member_holds_nobody)
 {
@@ -193,7 +193,7 @@ START_TEST(test_returned_member_holds_nobody)
 	sh_compute(cl, new, 0, 32, 2000);
 	ck_assert_int_eq(sh_fork(cl, new, 1, &kid), 0);
 	sh_compute(cl, old, 32, 160, 1000);
-	/* Full: the family is taken, and one of it comes back. */
+	/* The pool is full: the family is preempted, and one member comes back. */
 	ck_assert_int_eq(sh_begin(cl, old, 160, 16), 0);
 	ck_assert_int_eq(sh_end(cl, old, 160, 161, 1000), 0);
 	ck_assert_uint_eq(sh_state(cl, kid), KVMM_SEQ_RECOMPUTE);
@@ -206,7 +206,7 @@ START_TEST(test_returned_member_holds_nobody)
 	at = sh_status(cl, new)->valid_len;
 	ck_assert_int_eq(sh_begin(cl, new, at, 80 - at), 0);
 	step = sh.cl[cl].step;
-	/* It is marked in its step; then the other comes back. */
+	/* @new is marked in its step; then @kid comes back. */
 	ck_assert_int_eq(sh_begin(cl, old, 32, 96), -EAGAIN);
 	ck_assert_uint_eq(sh_state(cl, new), KVMM_SEQ_MARKED);
 	sh_tick(100);
@@ -220,7 +220,7 @@ START_TEST(test_returned_member_holds_nobody)
 }
 END_TEST
 
-/* Another tenant's memory would be of no use: it keeps it. */
+/* A family of another tenant keeps its memory, which would be of no use. */
 START_TEST(test_other_tenants_are_no_victims)
 {
 	u64 theirs, mine;
@@ -243,7 +243,7 @@ START_TEST(test_other_tenants_are_no_victims)
 }
 END_TEST
 
-/* Inside a tenant another domain's sequence that comes after is taken. */
+/* Inside a tenant a later sequence of another domain is preempted. */
 START_TEST(test_victim_in_another_domain)
 {
 	u32 other = sh_attach(1, "b");
@@ -258,8 +258,8 @@ START_TEST(test_victim_in_another_domain)
 END_TEST
 
 /*
- * What was taken for one that grows is not for the victim to come back into;
- * but not for ever, if it does not ask again.
+ * A victim does not come back into memory that was taken for a growing
+ * sequence, or only after a while, if that sequence does not ask again.
  */
 START_TEST(test_growth_goes_before_restoring)
 {
@@ -289,13 +289,13 @@ END_TEST
 
 /* ---- cache ---- */
 
-/* A request that cannot be met costs nobody its cache. */
+/* A request that cannot be met costs no domain its cache. */
 START_TEST(test_refusal_evicts_nothing)
 {
 	u32 other = sh_attach(1, "b");
 	u64 held, cached, big;
 
-	/* b keeps 3 blocks of cache, a holds the other span. */
+	/* Domain b keeps 3 blocks of cache, domain a holds the other span. */
 	cached = sh_ready(other, 48, 0, 0);
 	sh_compute(other, cached, 0, 48, 0);
 	ck_assert_int_eq(sh_close(other, cached), 0);
@@ -329,7 +329,7 @@ START_TEST(test_eviction_over_several_spans)
 }
 END_TEST
 
-/* The leaves of a prefix go before its root. */
+/* The leaves of a prefix are evicted before its root. */
 START_TEST(test_leaves_first)
 {
 	u64 seq = sh_ready(cl, 64, 0, 0);
@@ -345,8 +345,8 @@ START_TEST(test_leaves_first)
 END_TEST
 
 /*
- * A sequence that lost its memory finds its full blocks again.  It is looked
- * up once more, but what it finds of its own is no success of the cache.
+ * A preempted sequence finds its full blocks again.  Its lookup counts once
+ * more, but the tokens that it finds are no success of the cache.
  */
 START_TEST(test_recompute_finds_its_prefix)
 {
@@ -375,7 +375,7 @@ START_TEST(test_recompute_finds_its_prefix)
 }
 END_TEST
 
-/* ---- the longest waiter ---- */
+/* ---- the longest-waiting sequence ---- */
 
 START_TEST(test_longest_waiter_gets_its_turn)
 {
@@ -395,7 +395,7 @@ START_TEST(test_longest_waiter_gets_its_turn)
 }
 END_TEST
 
-/* Time before the ids were there is the client's own. */
+/* Waiting counts from MATCH: the time before it is the client's own. */
 START_TEST(test_waiting_counts_from_the_match)
 {
 	u64 wait = sh_open(cl, 64, 0);
@@ -411,7 +411,7 @@ START_TEST(test_waiting_counts_from_the_match)
 }
 END_TEST
 
-/* A restored one keeps its memory until it has more than it lost. */
+/* A restored sequence keeps its memory until it has more tokens than it lost. */
 START_TEST(test_restored_gets_on)
 {
 	u64 a = open_prio(cl, 100, 28, 0, 1000), b;
@@ -436,7 +436,7 @@ START_TEST(test_restored_gets_on)
 }
 END_TEST
 
-/* The first of a list does not stand for the others if it is mute. */
+/* A mute first sequence of the list does not stand for the others. */
 START_TEST(test_longest_waiter_behind_a_mute_one)
 {
 	u32 mute, other = sh_attach(1, "a");
@@ -454,7 +454,7 @@ START_TEST(test_longest_waiter_behind_a_mute_one)
 }
 END_TEST
 
-/* One that does nothing with its memory is no better for its priority. */
+/* A sequence that does not use its memory is not protected by its priority. */
 START_TEST(test_longest_waiter_before_an_idle_one)
 {
 	u64 idle = open_prio(cl, 100, 4, 9, 1000), wait;
@@ -470,7 +470,7 @@ START_TEST(test_longest_waiter_before_an_idle_one)
 }
 END_TEST
 
-/* Nor is it hidden by others that are busy and go first. */
+/* Busy sequences that come first do not hide an idle one. */
 START_TEST(test_longest_waiter_behind_a_busy_one)
 {
 	u64 idle = open_prio(cl, 48, 0, 9, 1000), busy, wait;
@@ -495,8 +495,8 @@ START_TEST(test_longest_waiter_behind_a_busy_one)
 END_TEST
 
 /*
- * Another domain's sequences come and go without end; one that needs all of
- * the pool gets its turn all the same.
+ * Sequences of another domain come and go without end; a sequence that needs
+ * all of the pool gets its turn all the same.
  */
 START_TEST(test_longest_waiter_under_endless_load)
 {
@@ -521,13 +521,13 @@ START_TEST(test_longest_waiter_under_endless_load)
 }
 END_TEST
 
-/* ---- the longest waiter and what its domain has ---- */
+/* ---- the longest-waiting sequence and its domain's memory ---- */
 
 /*
  * Three domains in 4 spans: "rich" runs one sequence in a span, "third" holds
- * the other three spans, so that one of "rich" and one of "poor" wait, the one
- * of "rich" for longer.  Nobody who runs is past its time, for they are of a
- * high priority and never idle.
+ * the other three spans.  One sequence of "rich" and one of "poor" wait, that
+ * of "rich" for longer.  No running sequence is past its time, since all have a
+ * high priority and are never idle.
  */
 struct rivals {
 	u32	rich, poor, third;
@@ -535,7 +535,7 @@ struct rivals {
 	u64	rich_waits, poor_waits;
 };
 
-/* A step of which nothing comes. */
+/* A step without tokens. */
 static void idle_step(u32 client, u64 seq)
 {
 	u32 at = sh_status(client, seq)->valid_len;
@@ -577,7 +577,7 @@ static void rivals_start(struct rivals *r, u32 weight_of_poor)
 	ck_assert_uint_eq(sh_state(r->poor, r->poor_waits), KVMM_SEQ_WAITING);
 }
 
-/* What everybody waits for becomes cache; there is room for one of them. */
+/* The memory of "third" becomes cache; there is room for one waiting sequence. */
 static void rivals_decide(struct rivals *r)
 {
 	ck_assert_uint_eq(sh_state(r->rich, r->rich_waits), KVMM_SEQ_WAITING);
@@ -586,8 +586,8 @@ static void rivals_decide(struct rivals *r)
 }
 
 /*
- * Both wait past their time; that is usual where all want more than there is,
- * and there who has less of it comes first.
+ * Both sequences wait past their time.  That is usual where all domains want
+ * more than there is; then the domain that has less of it comes first.
  */
 START_TEST(test_share_before_a_usual_wait)
 {
@@ -602,8 +602,9 @@ START_TEST(test_share_before_a_usual_wait)
 END_TEST
 
 /*
- * After a wait that is not usual even there the longest comes first.  The other
- * steps aside, so nobody is held back for it: else neither had a turn.
+ * After a wait that is unusual even there the longest-waiting sequence comes
+ * first.  The other one steps aside, so that no memory is held back for it:
+ * else neither had a turn.
  */
 START_TEST(test_unusual_wait_before_share)
 {
@@ -617,7 +618,10 @@ START_TEST(test_unusual_wait_before_share)
 }
 END_TEST
 
-/* A queue moves by weight: what is unusual beside an equal is not beside more. */
+/*
+ * A queue moves by weight: a wait that is unusual at equal weights is usual at
+ * 1 to 4.
+ */
 START_TEST(test_unusual_wait_by_weight)
 {
 	struct rivals r;
@@ -630,7 +634,7 @@ START_TEST(test_unusual_wait_by_weight)
 }
 END_TEST
 
-/* But nobody waits for ever, however large the other weight is. */
+/* No sequence waits for ever, however large the other weight is. */
 START_TEST(test_unusual_wait_of_any_weight)
 {
 	struct rivals r;

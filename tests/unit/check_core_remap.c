@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_remap.c - sequences that become each other, shorter, or lose
- * their beginning
+ * check_core_remap.c - sequences that become each other, shorter, or lose their
+ * head
  *
- * A beam is a family of a few sequences.  What a sequence should have is kept
- * beside it: its length and its table as the client reads it.
+ * A beam is a family of a few sequences.  The test keeps the expected state
+ * beside each sequence: its length and its table as the client reads it.
  */
 #include "tests/unit/core_shell.h"
 
@@ -21,7 +21,7 @@ static struct core_seq_view view_of(u64 seq)
 	return v;
 }
 
-/* Member i has the prompt of 40 tokens and 3 * i of its own. */
+/* Member i has the prompt of 40 tokens and 3 * i tokens of its own. */
 static void setup(void)
 {
 	u32 i;
@@ -54,7 +54,7 @@ static int remap(const u64 (*pairs)[2], u32 nr)
 	return err;
 }
 
-/* What a client can read of a sequence. */
+/* A sequence as its client reads it. */
 struct picture {
 	u32	len;
 	u32	nr;
@@ -81,14 +81,14 @@ static void expect_picture(u64 seq, const struct picture *want)
 	ck_assert_mem_eq(have.entry, want->entry, 4 * want->nr);
 }
 
-/* Who becomes whom: member i becomes map[i]. */
+/* Member i becomes map[i]. */
 static const u32 maps[][WIDTH] = {
 	{ 0, 1, 2, 3, 4, 5 },	/* nothing */
 	{ 1, 0, 2, 3, 4, 5 },	/* two change places */
 	{ 1, 2, 3, 4, 5, 0 },	/* a circle of all */
 	{ 5, 0, 1, 2, 3, 4 },	/* the other way round */
 	{ 3, 3, 3, 3, 3, 3 },	/* one survives */
-	{ 1, 2, 0, 0, 1, 2 },	/* a circle that others read */
+	{ 1, 2, 0, 0, 1, 2 },	/* a circle that others become, too */
 	{ 1, 2, 3, 4, 5, 5 },	/* a chain */
 	{ 1, 0, 3, 2, 5, 4 },	/* three pairs */
 	{ 0, 0, 1, 1, 2, 2 },
@@ -118,7 +118,7 @@ START_TEST(test_remap)
 		expect_picture(beam[i], &before[map[i]]);
 	}
 	ck_assert_uint_eq(sh_count(CORE_EV_seq_remap), count + changed);
-	/* Everybody goes on from there; those that share a tail copy it. */
+	/* Each member continues from there; members that share a tail copy it. */
 	for (i = 0; i < WIDTH; i++)
 		sh_compute(cl, beam[i], before[map[i]].len,
 			   before[map[i]].len + 20, 7000 + 100 * i);
@@ -128,7 +128,7 @@ START_TEST(test_remap)
 }
 END_TEST
 
-/* The next grant tells from which index on the table is to be read again. */
+/* The next grant tells the index from which the table is to be read again. */
 START_TEST(test_remap_tells_from_where)
 {
 	const u64 pairs[][2] = { { beam[4], beam[5] } };
@@ -139,7 +139,7 @@ START_TEST(test_remap_tells_from_where)
 	a = sh_entry(cl, beam[4], 55, 1);
 	ck_assert_int_eq(sh_begin_all(cl, &a, 1, &res), 0);
 	ck_assert_int_eq(res.status, 0);
-	/* Blocks 0 and 1 are the prompt's; block 2 differed and 3 is new. */
+	/* Blocks 0 and 1 belong to the prompt; block 2 differed and 3 is new. */
 	ck_assert_uint_eq(res.table_lo, 2);
 	ck_assert_int_eq(sh_end(cl, beam[4], 55, 56, 0), 0);
 	a = sh_entry(cl, beam[4], 56, 1);
@@ -169,7 +169,7 @@ START_TEST(test_rotation_tells_from_where)
 }
 END_TEST
 
-/* Two families in one request, one of them in a step: only that one stays. */
+/* Two families in one request, one of them in a step: only that one is refused. */
 START_TEST(test_remap_is_by_family)
 {
 	u64 other[2], pairs[4][2];
@@ -183,7 +183,7 @@ START_TEST(test_remap_is_by_family)
 	will = picture_of(other[1]);
 	was = picture_of(beam[0]);
 
-	/* Interleaved, and the wrong entry comes last. */
+	/* The families are interleaved, and the wrong entry comes last. */
 	memcpy(pairs[0], (u64[2]){ beam[0], beam[1] }, 16);
 	memcpy(pairs[1], (u64[2]){ other[0], other[1] }, 16);
 	memcpy(pairs[2], (u64[2]){ beam[2], beam[3] }, 16);
@@ -203,7 +203,7 @@ START_TEST(test_remap_is_by_family)
 }
 END_TEST
 
-/* One error path in each: the second entry is right and does not happen. */
+/* Each case has one fault: the second entry is right and has no effect. */
 START_TEST(test_remap_refused)
 {
 	u64 pairs[2][2] = { { beam[0], beam[1] }, { beam[2], beam[3] } };
@@ -235,7 +235,7 @@ START_TEST(test_remap_refused)
 		want = -EBUSY;
 		break;
 	case 6:
-		/* A family of one that is not READY. */
+		/* A family of one sequence that is not READY. */
 		waiting = sh_open(cl, 20, 20);
 		pairs[0][0] = waiting;
 		pairs[0][1] = waiting;
@@ -251,7 +251,7 @@ START_TEST(test_remap_refused)
 }
 END_TEST
 
-/* Table pages: all or nothing, for the request. */
+/* A request gets all its table pages or none. */
 START_TEST(test_remap_without_pages)
 {
 	u64 a, kid, last, pairs[1][2];
@@ -279,7 +279,7 @@ START_TEST(test_remap_without_pages)
 }
 END_TEST
 
-/* What its admission promised it stays its own as far as it lacks it. */
+/* A sequence keeps the reservation of its admission, as far as it lacks blocks. */
 START_TEST(test_remap_in_prefill)
 {
 	u64 seq = sh_ready(cl, 10 * SH_BT, 64, 3000), kid, pairs[2][2];
@@ -295,7 +295,7 @@ START_TEST(test_remap_in_prefill)
 	ck_assert_int_eq(remap((const u64 (*)[2])pairs, 2), 0);
 	ck_assert_uint_eq(sh_pool().committed, 4 * SH_BLOCK);
 	ck_assert_uint_eq(sh_status(cl, kid)->valid_len, 3 * SH_BT + 4);
-	/* It may go on with its prompt, and promises count down to nothing. */
+	/* Its prompt can be completed, and its reservation falls to zero. */
 	sh_compute(cl, seq, 6 * SH_BT, 10 * SH_BT, 3000);
 	ck_assert_uint_eq(sh_pool().committed, 0);
 }
@@ -325,7 +325,10 @@ static int trim(u64 seq, u32 pos)
 	return len_verb(KVMM_OP_SEQ_TRIM, seq, pos, 0);
 }
 
-/* Every length of 70 tokens: inside a tail, at a seam, inside sealed blocks. */
+/*
+ * Every length of 70 tokens: inside a tail, at a block's end, inside sealed
+ * blocks.
+ */
 START_TEST(test_truncate)
 {
 	u64 seq = sh_ready(cl, 70, 100, 2000), indexed;
@@ -352,7 +355,7 @@ START_TEST(test_truncate)
 		ck_assert_uint_eq(res.table_lo, len / SH_BT);
 	}
 	ck_assert_int_eq(sh_end(cl, seq, len, len + 30, 8000), 0);
-	/* What was cut off can still be found. */
+	/* Blocks that were cut off can still be found. */
 	if (len >= 32)
 		ck_assert_uint_eq(sh_status(cl, sh_ready(cl, 65, 0, 2000))
 				  ->valid_len, 64);
@@ -372,7 +375,7 @@ START_TEST(test_truncate_of_a_promise)
 }
 END_TEST
 
-/* A shared tail that one of its owners sees less of. */
+/* One of the owners of a shared tail is truncated. */
 START_TEST(test_truncate_of_a_shared_tail)
 {
 	u64 kid;
@@ -427,7 +430,7 @@ START_TEST(test_len_states)
 }
 END_TEST
 
-/* The index base stays; what was sealed is cache; the next seal is named. */
+/* The index base stays, sealed blocks become cache, the next seal is named. */
 START_TEST(test_trim)
 {
 	u64 seq = sh_ready(cl, 70, 100, 2000);
@@ -441,7 +444,7 @@ START_TEST(test_trim)
 				  KVMM_NO_INDEX);
 	ck_assert_uint_ne(sh_table(cl, seq, (u32)_i), KVMM_NO_INDEX);
 	ck_assert_uint_eq(sh_status(cl, seq)->valid_len, 70);
-	/* Less is nothing. */
+	/* A TRIM to a lower position has no effect. */
 	ck_assert_int_eq(trim(seq, 10), 0);
 	ck_assert_uint_eq(sh_count(CORE_EV_pgtrim), (u32)_i);
 	sh_compute(cl, seq, 70, 100, 2000);
@@ -451,7 +454,7 @@ START_TEST(test_trim)
 }
 END_TEST
 
-/* All that is valid: the next block is named after one that is gone. */
+/* TRIM of all valid tokens: the next block is named after one that is gone. */
 START_TEST(test_trim_of_all)
 {
 	u64 seq = sh_ready(cl, 64, 100, 2000), kid;
@@ -466,7 +469,7 @@ START_TEST(test_trim_of_all)
 }
 END_TEST
 
-/* The name of what it gave back is forgotten: it enters nothing any more. */
+/* A dropped name is forgotten: blocks after it do not enter the index any more. */
 START_TEST(test_trim_of_a_lost_name)
 {
 	u64 seq = sh_ready(cl, 64, 100, 2000), other;
@@ -477,7 +480,10 @@ START_TEST(test_trim_of_a_lost_name)
 	ck_assert_int_eq(core_drop_caches(sh.core, sh.now, 0, 100), 4);
 	sh_compute(cl, seq, 64, 120, 2000);
 	ck_assert_uint_eq(sh_pool().indexed, indexed);
-	/* Whoever computes it again is found, and so is what comes after. */
+	/*
+	 * When another sequence computes the prefix, it and the blocks after it
+	 * are found.
+	 */
 	other = sh_ready(cl, 120, 100, 2000);
 	ck_assert_uint_eq(sh_status(cl, other)->valid_len, 0);
 	sh_compute(cl, other, 0, 64, 2000);
@@ -487,7 +493,7 @@ START_TEST(test_trim_of_a_lost_name)
 }
 END_TEST
 
-/* It waits for the steps that are open, not for those begun later. */
+/* TRIM waits for the steps that are open, not for steps begun later. */
 START_TEST(test_trim_in_a_step)
 {
 	u64 seq = sh_ready(cl, 64, 100, 2000), step;
@@ -505,7 +511,7 @@ START_TEST(test_trim_in_a_step)
 }
 END_TEST
 
-/* A TRIM in each of overlapping steps: what is given back keeps up. */
+/* A TRIM in each of overlapping steps: the release of blocks keeps up. */
 START_TEST(test_trim_in_every_step)
 {
 	u64 seq = sh_ready(cl, 64, 200, 2000);
@@ -561,7 +567,7 @@ START_TEST(test_remap_of_trimmed)
 }
 END_TEST
 
-/* One that has nothing, and one that gave back all, become each other. */
+/* A member without tokens and one that released all blocks become each other. */
 START_TEST(test_remap_of_nothing)
 {
 	u64 pair[1][2];

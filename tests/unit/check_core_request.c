@@ -2,8 +2,8 @@
 /*
  * check_core_request.c - one test for each field that is refused
  *
- * Every case is a request that is right but for one thing; whatever is refused
- * leaves the pool as it was and is counted.
+ * Each case is a request with one fault.  A refused request leaves the pool
+ * unchanged and is counted.
  */
 #include "tests/unit/core_shell.h"
 
@@ -103,7 +103,7 @@ START_TEST(test_request_refused)
 }
 END_TEST
 
-/* Numbers rise strictly, by any amount; a number of a refusal is used up. */
+/* Numbers rise strictly, by any amount; a refused request uses up its number. */
 START_TEST(test_numbers_rise)
 {
 	struct kvmm_sqe sqe = { .op = KVMM_OP_NOP };
@@ -196,7 +196,7 @@ START_TEST(test_match_refused)
 	ck_assert_int_eq(err, 0);
 	ck_assert_msg(sh_seq_res(0) == bad_match[_i].error, "%s: %d",
 		      bad_match[_i].what, sh_seq_res(0));
-	/* And nothing of it stuck. */
+	/* The refused request left no trace. */
 	ck_assert_int_eq(sh_match(cl, waiting, 20, 50), 0);
 	ck_assert_uint_eq(sh_state(cl, waiting), KVMM_SEQ_READY);
 }
@@ -244,7 +244,7 @@ START_TEST(test_fork_refused)
 			      bad_fork[_i].what, sh_seq_res(0));
 	ck_assert_uint_eq(sh_count(CORE_EV_seq_fork), 0);
 	ck_assert_uint_eq(sh_count(CORE_EV_seq_close), closed);
-	/* No record of a child was so much as touched. */
+	/* No record of a child was touched. */
 	ck_assert_mem_eq(&before, sh_status(cl, seq + 1), sizeof(before));
 	sh_check();
 }
@@ -275,7 +275,7 @@ START_TEST(test_close_of_nothing)
 }
 END_TEST
 
-/* Entries are judged one by one: the right ones take effect. */
+/* Entries are judged one by one: the valid ones take effect. */
 START_TEST(test_batch_of_right_and_wrong)
 {
 	struct kvmm_seq_arg *a = (struct kvmm_seq_arg *)sh.args;

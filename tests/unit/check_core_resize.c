@@ -2,15 +2,16 @@
 /*
  * check_core_resize.c - the device pool grows and shrinks while it is in use
  *
- * A pool of eight extents of four blocks.  Here also clients live that the
- * simulator does without: whose sequences no longer fit what is left.
+ * A pool of eight extents of four blocks.  The tests have clients that the
+ * simulator does without: their sequences no longer fit the smaller pool.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
 
 #define ALL	8u			/* extents */
 #define STARVE	50u			/* ms, of sh_config() */
-#define KILL	2000u			/* ms, until who keeps an extent is killed */
+#define KILL	2000u			/* ms, until a client that keeps an
+					 * extent is killed */
 
 static struct core *c;
 static u32 cl;
@@ -56,7 +57,7 @@ static void answer_all(void)
 	sh_settle();
 }
 
-/* All comes to its end: copies, what was asked back. */
+/* Complete all copies and revocations. */
 static void through(void)
 {
 	u32 i;
@@ -67,7 +68,7 @@ static void through(void)
 	}
 }
 
-/* All that was to leave has. */
+/* All extents that were to go offline are offline. */
 static void expect_offline(u32 nr)
 {
 	ck_assert_uint_eq(sh_pool().offline, nr * SH_EXTENT);
@@ -84,7 +85,7 @@ static u64 computed(u32 who, u32 blocks, u32 more, u32 seed)
 	return seq;
 }
 
-/* Cache of @blocks. */
+/* Fill the cache with @blocks blocks. */
 static void cached(u32 blocks, u32 seed)
 {
 	ck_assert_int_eq(sh_close(cl, computed(cl, blocks, 0, seed)), 0);
@@ -98,7 +99,7 @@ START_TEST(test_fresh_pool)
 
 	ck_assert_int_eq(resize(3), 0);
 	expect_offline(5);
-	/* What there is can be had, and no more is promised. */
+	/* The remaining memory can be had, and OPEN refuses larger prompts. */
 	seq = computed(cl, 12, 0, 1);
 	ck_assert_uint_eq(sh.nr_creates, 3);
 	ck_assert_int_eq(sh_close(cl, seq), 0);
@@ -120,14 +121,14 @@ START_TEST(test_refused)
 	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, ALL * SH_EXTENT +
 						  1), -ERANGE));
 	expect_offline(0);
-	/* Down to whole extents. */
+	/* The size is rounded down to whole extents. */
 	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 4 * SH_EXTENT -
 						  1), 0));
 	expect_offline(5);
 }
 END_TEST
 
-/* Where a block takes more than an extent, a span of them is the least. */
+/* If a block takes more than an extent, one span is the least. */
 START_TEST(test_a_span_is_the_least)
 {
 	struct kvmm_attach_req req = sh_attach_req("b");
@@ -142,13 +143,13 @@ START_TEST(test_a_span_is_the_least)
 	sh_quiet(big);
 	ck_assert_int_eq(resize(1), 0);
 	expect_offline(ALL - 1);
-	/* It may come all the same, and have nothing. */
+	/* Its client may attach all the same, and has no memory. */
 	ck_assert_int_ge(sh_attach_as(1, &req), 0);
 	sh_check();
 }
 END_TEST
 
-/* Cache goes with its extents, which all clients give back. */
+/* Cache is evicted with its extents, which all clients give back. */
 START_TEST(test_cache_goes)
 {
 	cached(32, 1);
@@ -190,7 +191,7 @@ START_TEST(test_who_keeps_it_is_killed)
 }
 END_TEST
 
-/* What is under way lands, and goes. */
+/* Extents that are being made are completed, and go offline. */
 START_TEST(test_memory_in_the_making)
 {
 	u64 seq = sh_open(cl, 32 * SH_BT, 0);
@@ -200,7 +201,7 @@ START_TEST(test_memory_in_the_making)
 	ck_assert_int_eq(sh_match(cl, seq, 32 * SH_BT, 1), 0);
 	ck_assert_uint_eq(sh.nr_creates, ALL);
 	ck_assert_int_eq(resize(2), 0);
-	/* It fits no more, and is told. */
+	/* The sequence no longer fits, and fails. */
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_FAILED);
 	for (e = 0; e < ALL; e++)
 		sh_made(e, e == 5 ? -ENOMEM : 0);
@@ -213,7 +214,7 @@ END_TEST
 
 /* ---- with sequences ---- */
 
-/* Other spans have room: nobody is preempted. */
+/* Other spans have room: no sequence is preempted. */
 START_TEST(test_blocks_move)
 {
 	u64 a, b;
@@ -234,12 +235,12 @@ START_TEST(test_blocks_move)
 }
 END_TEST
 
-/* There is none: they are preempted, and restored in what is left. */
+/* Other spans have no room: sequences are preempted, and restored in the rest. */
 START_TEST(test_preempted_and_restored)
 {
 	u64 a = computed(cl, 12, 2, 1000), b = computed(cl, 12, 2, 5000);
 
-	/* The second is in a step and stays until that ends. */
+	/* The second sequence is in a step and keeps its blocks until that ends. */
 	ck_assert_int_eq(sh_begin(cl, b, 12 * SH_BT, 1), 0);
 	ck_assert_int_eq(resize(4), 0);
 	answer_all();
@@ -259,7 +260,7 @@ START_TEST(test_preempted_and_restored)
 }
 END_TEST
 
-/* What is there is not found as a prefix: else it would never leave. */
+/* A prefix in a leaving span is not found: else it would never leave. */
 START_TEST(test_not_found_where_it_leaves)
 {
 	u64 a, b;
@@ -272,7 +273,7 @@ START_TEST(test_not_found_where_it_leaves)
 	b = sh_ready(cl, 4 * SH_BT, 0, 1000);
 	ck_assert_uint_eq(sh_status(cl, b)->valid_len, 0);
 	sh_compute(cl, b, 0, 4 * SH_BT, 1000);
-	/* Nor is it made the same as what is. */
+	/* Nor is its new copy merged with it. */
 	ck_assert_uint_lt(block_span(c, table_get(c, seq_find(c, cl, b), 0)), 3);
 	sh_tick(STARVE);
 	through();
@@ -280,7 +281,7 @@ START_TEST(test_not_found_where_it_leaves)
 }
 END_TEST
 
-/* Whoever no longer fits is told so when its turn comes, swapped or not. */
+/* A sequence that no longer fits fails when its turn comes, preempted or new. */
 START_TEST(test_no_longer_fits)
 {
 	u64 a = computed(cl, 12, 4, 1000), b = sh_open(cl, 24 * SH_BT, 0), d;
@@ -301,7 +302,7 @@ START_TEST(test_no_longer_fits)
 }
 END_TEST
 
-/* ---- promises ---- */
+/* ---- protection ---- */
 
 START_TEST(test_promises_are_scaled)
 {
@@ -314,13 +315,16 @@ START_TEST(test_promises_are_scaled)
 	ck_assert_int_eq(resize(2), 0);
 	ck_assert_uint_eq(sh_domain(cl).emin_bytes, 8 * SH_BLOCK);
 	ck_assert_uint_eq(sh_pool().commit_limit, 2 * SH_EXTENT);
-	/* Who was promised all of it loses it all the same. */
+	/* A domain with memory.min of the whole pool loses memory all the same. */
 	sh_tick(STARVE);
 	through();
 	expect_offline(6);
 	ck_assert_int_eq(resize(ALL), 0);
 	ck_assert_uint_eq(sh_domain(cl).emin_bytes, 24 * SH_BLOCK);
-	/* Two who are promised more than there is share it, now and then. */
+	/*
+	 * Two domains that are protected beyond the pool share it, at either
+	 * size.
+	 */
 	two = sh_attach(1, "b");
 	SH_CORE(ck_assert_int_eq(core_domain_set(c, sh.now,
 		sh.cl[two].info.domain, CORE_LIMIT_MIN, 24 * SH_BLOCK), 0));
@@ -331,9 +335,12 @@ START_TEST(test_promises_are_scaled)
 }
 END_TEST
 
-/* ---- and back ---- */
+/* ---- growing again ---- */
 
-/* What was not asked back stays; what was comes back, and is made anew. */
+/*
+ * Extents that were not asked back stay; the others come back, and are made
+ * anew.
+ */
 START_TEST(test_called_off)
 {
 	u64 a = computed(cl, 28, 1, 1000), seq;
