@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * adopt_scene.h - events of every kind that a core serves, for tests of
- * adoption
+ * adopt_scene.h - events of every kind in a core, for tests of adoption
  *
  * Events of every kind in a pool of 32 blocks: attach, open, match, admission
  * with and without a hit, steps, forks and copies of tails, REMAP, TRUNCATE,

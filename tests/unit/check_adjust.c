@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_adjust.c - penalties, biases and masks, against an oracle and by
- * frequency
+ * check_adjust.c - penalties, biases and masks, by an oracle and by frequency
  *
  * A plain Python program made tests/data/sampler/golden.json from the
  * definitions.  The same rows, texts and parameters must give the same logits,

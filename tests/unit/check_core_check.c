@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_check.c - the walkers find wrong records; the core allocates
- * nothing
+ * check_core_check.c - the walkers find wrong records; the core never allocates
  *
  * The walkers pass in every other test.  Here one record after the other is
  * made wrong, of the device and of the tiers below, and each time the walkers

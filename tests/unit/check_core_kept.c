@@ -216,7 +216,7 @@ START_TEST(test_another_tenant)
 	cache(b, ALL / 4, 5000);
 	churn(b, 8, 10000);
 	ck_assert_uint_eq(cached(a), ALL / 2);
-	/* Nor if no client is left that would have to unmap it. */
+	/* Nor is it taken if no client is left that would have to unmap it. */
 	sh_die(a);
 	sh_quiet(a);
 	churn(b, 4, 30000);

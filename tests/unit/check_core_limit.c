@@ -516,7 +516,7 @@ START_TEST(test_operator)
 		(void)asked(a, 6, 0, 1000 * i);
 	ck_assert_uint_le(used(a), 16);
 
-	/* Nor does another model that takes over the name. */
+	/* Nor does another model that takes over the domain's name. */
 	sh_die(a);
 	sh_quiet(a);
 	other = sh_attach_req("a");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_remap.c - sequences that become each other, shorter, or lose their
- * head
+ * check_core_remap.c - REMAP, TRUNCATE and TRIM of sequences
  *
  * A beam is a family of a few sequences.  The test keeps the expected state
  * beside each sequence: its length and its table as the client reads it.

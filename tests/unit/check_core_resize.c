@@ -10,8 +10,7 @@
 
 #define ALL	8u			/* extents */
 #define STARVE	50u			/* ms, of sh_config() */
-#define KILL	2000u			/* ms, until a client that keeps an
-					 * extent is killed */
+#define KILL	2000u			/* ms, for a client that keeps an extent */
 
 static struct core *c;
 static u32 cl;
@@ -273,7 +272,7 @@ START_TEST(test_not_found_where_it_leaves)
 	b = sh_ready(cl, 4 * SH_BT, 0, 1000);
 	ck_assert_uint_eq(sh_status(cl, b)->valid_len, 0);
 	sh_compute(cl, b, 0, 4 * SH_BT, 1000);
-	/* Nor is its new copy merged with it. */
+	/* Nor is the new copy of the prefix merged with it. */
 	ck_assert_uint_lt(block_span(c, table_get(c, seq_find(c, cl, b), 0)), 3);
 	sh_tick(STARVE);
 	through();

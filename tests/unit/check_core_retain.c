@@ -2,9 +2,9 @@
 /*
  * check_core_retain.c - classes of retention: by priority, and by advice
  *
- * A pool of 32 blocks, as in check_core_lru.c.  A prompt is named by its seed,
- * and the first id of a block says whose and which it is.  Priorities stand for
- * the three classes.
+ * A pool of 32 blocks, as in check_core_lru.c.  A seed names a prompt, and the
+ * first id of a block tells its prompt and place.  Priorities stand for the
+ * three classes.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -36,7 +36,7 @@ static void teardown(void)
 	sh_stop();
 }
 
-/* The name of block @nr of prompt @seed, NULL: it is not held. */
+/* The node of block @nr of prompt @seed, NULL: the block is not in the index. */
 static const struct kv_node *node_of(u32 seed, u32 nr)
 {
 	u32 i;
@@ -76,7 +76,7 @@ static u64 opened(u32 blocks, u32 more, u32 priority)
 	return seq;
 }
 
-/* Match @blocks of @seed and compute what is not found. */
+/* Match @blocks of @seed and compute the blocks that are not found. */
 static u32 fill(u64 seq, u32 blocks, u32 seed)
 {
 	u32 from;
@@ -98,7 +98,7 @@ static u32 use(u32 blocks, u32 seed, u32 priority)
 	return found;
 }
 
-/* Take @nr blocks from the cache and give them back free. */
+/* Evict @nr cached blocks and leave them free. */
 static void squeeze(u32 nr)
 {
 	u32 free = sh_domain(cl).blocks[BLK_FREE];
@@ -113,7 +113,7 @@ static void squeeze(u32 nr)
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 }
 
-/* The whole pool's worth of normal prompts that come once. */
+/* Use normal prompts of the whole pool once each. */
 static void flood(u32 seed)
 {
 	u32 i;
@@ -133,7 +133,7 @@ static int advise(u64 seq, u32 advice, u32 retain, u64 value)
 	return sh_seq_res(0);
 }
 
-/* Blocks @from up to @to - 1. */
+/* Advise a class for blocks @from up to @to - 1. */
 static int retain(u64 seq, u32 class, u32 from, u32 to)
 {
 	return advise(seq, KVMM_ADV_RETAIN, class,
@@ -171,7 +171,7 @@ START_TEST(test_thresholds)
 }
 END_TEST
 
-/* Of about the same age, the lower class first, though it is newer. */
+/* Of about the same age the lower class is evicted first, though it is newer. */
 START_TEST(test_order)
 {
 	(void)use(3, 0, HIGH);
@@ -188,7 +188,7 @@ START_TEST(test_order)
 }
 END_TEST
 
-/* Rounds of a flood until a prompt of that priority is gone. */
+/* Rounds of a flood until a prompt of that priority is evicted. */
 static u32 lives(u32 priority)
 {
 	u32 i;
@@ -201,7 +201,7 @@ static u32 lives(u32 priority)
 	return i;
 }
 
-/* High ones live longer, about four times; but nothing stays for ever. */
+/* High prompts live longer, about four times; but none stays for ever. */
 START_TEST(test_age_wins)
 {
 	u32 low = lives(LOW), normal = lives(NORMAL), high = lives(HIGH);
@@ -221,7 +221,7 @@ static u32 below(u32 n)
 	return (rnd >> 16) % n;
 }
 
-/* What a random run finds, turn by turn, in one number. */
+/* The blocks that a random run finds, turn by turn, in one number. */
 static u64 finds(u32 priority)
 {
 	u64 sum = 0;
@@ -238,7 +238,7 @@ static u64 finds(u32 priority)
 	return sum;
 }
 
-/* Only differences count. */
+/* Only differences of priority count. */
 START_TEST(test_equal_priorities)
 {
 	u64 want = finds(LOW);
@@ -266,7 +266,7 @@ START_TEST(test_leaves_first)
 }
 END_TEST
 
-/* Cold is cold, and what is kept is kept, of whatever class. */
+/* COLD and KEEP_UNTIL hold for blocks of any class. */
 START_TEST(test_other_advice)
 {
 	u64 seq = opened(4, 0, HIGH);
@@ -290,9 +290,9 @@ START_TEST(test_other_advice)
 }
 END_TEST
 
-/* ---- who says so ---- */
+/* ---- source of the class ---- */
 
-/* The highest of the last few uses; each fourth lower one takes it down one. */
+/* The highest class of the last uses; each fourth lower one takes it down one. */
 START_TEST(test_shared)
 {
 	u32 i;
@@ -303,7 +303,7 @@ START_TEST(test_shared)
 	for (i = 0; i < 3; i++)
 		(void)use(2, 0, LOW);
 	ck_assert_uint_eq(class_of(0, 1), RETAIN_HIGH);
-	(void)use(2, 0, HIGH);			/* they count anew */
+	(void)use(2, 0, HIGH);			/* lower uses count anew */
 	for (i = 0; i < 3; i++)
 		(void)use(2, 0, NORMAL);
 	ck_assert_uint_eq(class_of(0, 1), RETAIN_HIGH);
@@ -317,7 +317,7 @@ START_TEST(test_shared)
 }
 END_TEST
 
-/* What was dropped is of the class of who computes it again. */
+/* An evicted block gets the class of the sequence that computes it again. */
 START_TEST(test_refault)
 {
 	(void)use(4, 0, HIGH);
@@ -327,7 +327,7 @@ START_TEST(test_refault)
 }
 END_TEST
 
-/* Two compute the same at a time: the higher class counts. */
+/* Two sequences compute the same at a time: the higher class counts. */
 START_TEST(test_merged)
 {
 	u64 a = opened(2, 0, LOW), b = opened(2, 0, HIGH);
@@ -343,7 +343,7 @@ START_TEST(test_merged)
 }
 END_TEST
 
-/* Ranges, of which the newest counts; a block goes by its first token. */
+/* The newest of several ranges counts; a block goes by its first token. */
 START_TEST(test_ranges)
 {
 	static const u32 want[] = { RETAIN_HIGH, RETAIN_LOW, RETAIN_LOW,
@@ -366,7 +366,7 @@ START_TEST(test_ranges)
 }
 END_TEST
 
-/* Back to what the priority says, for a part. */
+/* KVMM_RETAIN_PRIO: the priority counts again, for a part. */
 START_TEST(test_by_priority_again)
 {
 	u64 seq = opened(4, 0, NORMAL);
@@ -381,7 +381,7 @@ START_TEST(test_by_priority_again)
 }
 END_TEST
 
-/* It is said late: the names learn of it when the sequence ends. */
+/* The advice comes late: the nodes learn of it when the sequence ends. */
 START_TEST(test_said_late)
 {
 	u64 seq = opened(4, 0, NORMAL);
@@ -392,7 +392,7 @@ START_TEST(test_said_late)
 	ck_assert_int_eq(retain(seq, KVMM_RETAIN_HIGH, 3, 4), 0);
 	ck_assert_uint_eq(class_of(0, 3), RETAIN_NORMAL);
 	ck_assert_int_eq(sh_close(cl, seq), 0);
-	/* The first two were found, so they are not its own to give away. */
+	/* The first two blocks were found: their class is not lowered. */
 	ck_assert_uint_eq(class_of(0, 1), RETAIN_NORMAL);
 	ck_assert_uint_eq(class_of(0, 2), RETAIN_LOW);
 	ck_assert_uint_eq(class_of(0, 3), RETAIN_HIGH);
@@ -404,7 +404,7 @@ START_TEST(test_said_late)
 }
 END_TEST
 
-/* Nor what another maps: who says low has it raised or left, never lowered. */
+/* The class of blocks that another sequence maps is raised, never lowered. */
 START_TEST(test_of_another)
 {
 	u64 a = opened(4, 0, HIGH), b = opened(4, 0, HIGH);
@@ -421,7 +421,7 @@ START_TEST(test_of_another)
 }
 END_TEST
 
-/* What a fork computes is of the class that was said before it. */
+/* Blocks that a fork computes have the class that was advised before it. */
 START_TEST(test_fork)
 {
 	u64 seq = opened(2, 4, LOW), kid;
@@ -437,7 +437,7 @@ START_TEST(test_fork)
 }
 END_TEST
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 START_TEST(test_refused)
 {
@@ -462,7 +462,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* The fifth range has no place, until one covers others. */
+/* The fifth range has no place, until one range covers others. */
 START_TEST(test_too_many)
 {
 	u64 seq = opened(6, 0, LOW);
@@ -482,9 +482,9 @@ START_TEST(test_too_many)
 }
 END_TEST
 
-/* ---- others ---- */
+/* ---- other domains ---- */
 
-/* What a third domain takes from two others, which use @p and @q. */
+/* Cache that a third domain leaves to two others, which use @p and @q. */
 static void stolen(u32 p, u32 q, u32 *left)
 {
 	u32 a, b, i;
@@ -510,7 +510,7 @@ static void stolen(u32 p, u32 q, u32 *left)
 	left[1] = sh_domain(b).blocks[BLK_CACHED];
 }
 
-/* A domain's numbers say nothing to another. */
+/* The priorities of a domain mean nothing to another one. */
 START_TEST(test_domains)
 {
 	u32 same[2], high[2], low[2];
@@ -543,7 +543,7 @@ START_TEST(test_view)
 	ck_assert_uint_eq(v.tier[once].nr, 3);
 	ck_assert_uint_eq(v.tier[once].low, 1);
 	ck_assert_uint_eq(v.tier[once].high, 1);
-	/* That which goes first: newer, but a fourth. */
+	/* The block that is evicted next: newer, but worth a fourth. */
 	ck_assert_uint_eq(v.tier[once].oldest, 0);
 	ck_assert_uint_le(v.tier[once].worth, normal / 4 + 1);
 	ck_assert_uint_ge(v.tier[once].worth, normal / 4 - 1);
@@ -559,8 +559,8 @@ static u64 worth_of(const struct kv_lru *l, const struct kv_node *n)
 }
 
 /*
- * The law of choice, from the blocks alone: of no class and tier is all of the
- * oldest generation worth less than the one that goes next.
+ * The law of choice, from the blocks alone: in no class and tier are all blocks
+ * of the oldest generation worth less than the block that is evicted next.
  */
 static void check_choice(void)
 {

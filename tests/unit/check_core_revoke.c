@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_revoke.c - memory that changes over between tenants that live
+ * check_core_revoke.c - memory that changes hands between living tenants
  *
- * A pool of eight extents, all of which the first tenant has; the second asks
- * for some.
+ * The first tenant has all of a pool of eight extents; the second asks for
+ * some.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
 
 #define STARVE	50u		/* ms, of sh_config() */
-#define KILL	2000u		/* ms, until who keeps an extent is killed */
+#define KILL	2000u		/* ms, for a client that keeps an extent */
 
 static u32 one;
 static u32 two;
@@ -27,7 +27,7 @@ static void teardown(void)
 	sh_stop();
 }
 
-/* The first tenant has had all of the pool, of which nothing is in use. */
+/* The first tenant has had all of the pool, and uses none of it. */
 static void one_has_all(void)
 {
 	sh_warm(one);
@@ -36,7 +36,7 @@ static void one_has_all(void)
 	sh_tick(STARVE);
 }
 
-/* The second wants @blocks. */
+/* The second tenant asks for @blocks. */
 static u64 two_wants(u32 blocks)
 {
 	u64 seq = sh_open(two, blocks * SH_BT, 0);
@@ -45,7 +45,7 @@ static u64 two_wants(u32 blocks)
 	return seq;
 }
 
-/* Extents that @cl is asked for; the last of them in *@e. */
+/* Number of extents that @cl is asked for; the last of them in *@e. */
 static u32 asked(u32 cl, u32 *e)
 {
 	u32 i, nr = 0;
@@ -59,7 +59,7 @@ static u32 asked(u32 cl, u32 *e)
 	return nr;
 }
 
-/* ---- asking, and being answered ---- */
+/* ---- requests and answers ---- */
 
 START_TEST(test_unused_memory_changes_over)
 {
@@ -71,7 +71,7 @@ START_TEST(test_unused_memory_changes_over)
 	events = sh.cl[one].ctl.event_tail;
 	seq = two_wants(6);
 	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_WAITING);
-	/* Six blocks take two spans: asked for both at once, and told. */
+	/* Six blocks take two spans: both are asked for at once, by events. */
 	ck_assert_uint_eq(asked(one, &e), 2);
 	ck_assert_uint_eq(sh.cl[one].ctl.event_tail, events + 2);
 	ck_assert_uint_eq(sh.cl[one].events[events % SH_EVENTS].type,
@@ -92,7 +92,7 @@ START_TEST(test_unused_memory_changes_over)
 }
 END_TEST
 
-/* Cache above what is protected goes with its spans. */
+/* Cache above the protected amount goes with its spans. */
 START_TEST(test_cache_changes_over)
 {
 	u64 a = sh_ready(one, 32 * SH_BT, 0, 0), seq;
@@ -108,7 +108,7 @@ START_TEST(test_cache_changes_over)
 }
 END_TEST
 
-/* Nobody is asked while extents are to be had otherwise. */
+/* No client is asked while there are other extents. */
 START_TEST(test_cheap_first)
 {
 	u64 a = sh_ready(one, 4 * SH_BT, 0, 0), seq;
@@ -122,9 +122,9 @@ START_TEST(test_cheap_first)
 END_TEST
 
 /*
- * Two domains of a tenant wait for what another has to give back.  What either
- * has free meanwhile stays where it is until it is all that the other lacks: else
- * they would take it from each other at every event.
+ * Two domains of a tenant wait for memory of another tenant.  Free spans of
+ * either stay with it until they are all that the other one lacks: else the two
+ * would take them from each other at every event.
  */
 START_TEST(test_free_spans_stay_meanwhile)
 {
@@ -138,7 +138,7 @@ START_TEST(test_free_spans_stay_meanwhile)
 	seq = sh_ready(three, 4 * SH_BT, 0, 3);
 	ck_assert_int_eq(sh_close(three, seq), 0);
 	sh_tick(STARVE);
-	/* The pool is in halves; what the two have is free. */
+	/* Each tenant has half of the pool; spans of "two" and "three" are free. */
 	ck_assert_uint_eq(sh_domain(two).nr_spans, 3);
 	ck_assert_uint_eq(sh_domain(three).nr_spans, 1);
 	sh.cl[one].stubborn = true;
@@ -160,7 +160,7 @@ START_TEST(test_free_spans_stay_meanwhile)
 }
 END_TEST
 
-/* What was just made stays for a while; memory.min does not wait for that. */
+/* New memory stays for a while; memory.min does not wait for that. */
 START_TEST(test_stays_for_a_while)
 {
 	u32 e;
@@ -213,7 +213,7 @@ START_TEST(test_all_clients_answer)
 }
 END_TEST
 
-/* ---- answers that are not believed ---- */
+/* ---- refused answers ---- */
 
 START_TEST(test_answers_refused)
 {
@@ -224,7 +224,7 @@ START_TEST(test_answers_refused)
 	sh.cl[also].stubborn = true;
 	two_wants(2);
 	ck_assert_uint_eq(asked(one, &e), 1);
-	/* Not asked for, or of another's extent, or of another life of it. */
+	/* Extents not asked for, another client's answer, another generation. */
 	for (i = 0; i < 8; i++)
 		if (i != e)
 			ck_assert_int_eq(sh_unmapped(one, i), -ESTALE);
@@ -236,14 +236,14 @@ START_TEST(test_answers_refused)
 	ck_assert_int_eq(sh_unmapped(one, e), 0);
 	ck_assert_int_eq(sh_unmapped(one, e), -ESTALE);
 	ck_assert_uint_eq(sh.nr_releases, 0);
-	/* What is being given back is not mapped any more. */
+	/* An extent that is being given back cannot be acknowledged as mapped. */
 	sh.cl[also].pending[e] = sh.cl[also].extents[e].generation;
 	ck_assert_int_eq(sh_ack(also, e), -ESTALE);
 	sh_check();
 }
 END_TEST
 
-/* A MAP that was not answered need not be; the client is held up no more. */
+/* A revoked MAP needs no answer, and holds up its client no more. */
 START_TEST(test_asked_before_it_was_mapped)
 {
 	struct kvmm_attach_req req = sh_attach_req("c");
@@ -263,7 +263,7 @@ START_TEST(test_asked_before_it_was_mapped)
 }
 END_TEST
 
-/* ---- those who do not answer ---- */
+/* ---- clients that do not answer ---- */
 
 START_TEST(test_killed_at_the_deadline)
 {
@@ -281,7 +281,7 @@ START_TEST(test_killed_at_the_deadline)
 	ck_assert_int_eq(sh.cl[one].kill_reason, -EBUSY);
 	ck_assert_uint_eq(sh.cl[two].killed, 0);
 	ck_assert_uint_eq(sh_count(CORE_EV_revoke_kill), 1);
-	/* Its memory is not back before it is quiet. */
+	/* Its memory is not back before the client is quiet. */
 	sh_tick(KILL);
 	ck_assert_uint_eq(sh.cl[one].killed, 1);
 	sh_die(one);
@@ -292,7 +292,7 @@ START_TEST(test_killed_at_the_deadline)
 }
 END_TEST
 
-/* Only who keeps the extent is killed. */
+/* Only the client that keeps the extent is killed. */
 START_TEST(test_others_are_not_killed)
 {
 	u32 also = sh_attach(1, "a"), e;
@@ -310,7 +310,7 @@ START_TEST(test_others_are_not_killed)
 }
 END_TEST
 
-/* A newcomer of the old tenant is not sent what is being taken back. */
+/* A new client of the old tenant is not sent extents that are being taken back. */
 START_TEST(test_newcomer_is_not_sent_it)
 {
 	u32 also, e;
@@ -325,7 +325,7 @@ START_TEST(test_newcomer_is_not_sent_it)
 }
 END_TEST
 
-/* Processes that detached and live on have the same time to end. */
+/* Lingering clients have the same time to end. */
 START_TEST(test_ghosts_are_ended)
 {
 	u32 tenant = sh.cl[one].info.tenant;
@@ -347,7 +347,7 @@ START_TEST(test_ghosts_are_ended)
 }
 END_TEST
 
-/* Where what is released is out of their reach they are only waited for. */
+/* If lingering clients cannot reach released memory they are only waited for. */
 START_TEST(test_harmless_ghosts)
 {
 	struct core_ops ops = sh_ops;
@@ -368,7 +368,7 @@ START_TEST(test_harmless_ghosts)
 }
 END_TEST
 
-/* Memory that was made after a ghost detached is not held by it. */
+/* A lingering client does not hold memory that was made after it detached. */
 START_TEST(test_ghosts_hold_what_they_were_sent)
 {
 	u32 other;
@@ -386,7 +386,7 @@ START_TEST(test_ghosts_hold_what_they_were_sent)
 }
 END_TEST
 
-/* ---- what holds sequences ---- */
+/* ---- spans with running sequences ---- */
 
 /* The first tenant runs @nr sequences of four blocks each. */
 static void one_runs(u64 *seq, u32 nr)
@@ -406,7 +406,7 @@ static void set_min(u32 cl, u32 blocks)
 	sh_settle();
 }
 
-/* Who is promised it has it, whoever runs there. */
+/* A domain gets its memory.min even if sequences of another tenant run there. */
 START_TEST(test_min_displaces)
 {
 	u64 seq[8], theirs;
@@ -419,13 +419,13 @@ START_TEST(test_min_displaces)
 	ck_assert_uint_ge(sh_count(CORE_EV_revoke_preempt), 1);
 	for (i = 0; i < 8; i++)
 		ready += sh_state(one, seq[i]) == KVMM_SEQ_READY;
-	/* Four spans went, two of them free; not everybody with them. */
+	/* Four spans went, two of them free; not all sequences were displaced. */
 	ck_assert_uint_ge(ready, 4);
 	ck_assert_uint_lt(ready, 8);
 }
 END_TEST
 
-/* In an open step nobody loses anything: it is waited for. */
+/* A sequence in an open step loses nothing: its end is waited for. */
 START_TEST(test_displaced_when_the_step_ends)
 {
 	u64 seq[8], theirs;
@@ -447,7 +447,7 @@ START_TEST(test_displaced_when_the_step_ends)
 }
 END_TEST
 
-/* What the other domain is promised nobody takes. */
+/* Memory within the other domain's memory.min is not taken. */
 START_TEST(test_min_of_the_victim)
 {
 	u64 seq[8], mine, more;
@@ -466,7 +466,7 @@ START_TEST(test_min_of_the_victim)
 }
 END_TEST
 
-/* Who waits longest of all takes from those who had their time. */
+/* The longest-waiting sequence takes memory of sequences that had their time. */
 START_TEST(test_longest_waiter_displaces)
 {
 	u64 seq[8], theirs;
@@ -485,8 +485,8 @@ START_TEST(test_longest_waiter_displaces)
 END_TEST
 
 /*
- * A span of three extents that covers one promise stands in the way of eight of
- * one extent each: it goes for all of them, not for the first alone.
+ * A span of three extents, with one reservation, stands in the way of eight
+ * spans of one extent each: it goes for all of them, not for the first alone.
  */
 START_TEST(test_one_span_is_several_runs)
 {
@@ -510,8 +510,8 @@ START_TEST(test_one_span_is_several_runs)
 END_TEST
 
 /*
- * Three spans of one run each could go beside what is promised, all of them
- * could not: then who was promised it goes with them.
+ * Each of three spans of a run could go without touching a reservation, all of
+ * them could not: then the sequence with the reservation goes with them.
  */
 START_TEST(test_run_goes_with_its_promises)
 {
@@ -535,7 +535,7 @@ START_TEST(test_run_goes_with_its_promises)
 }
 END_TEST
 
-/* Two that each want nearly all get it one after the other. */
+/* Two tenants that want nearly all of the pool get it one after the other. */
 START_TEST(test_no_ping_pong)
 {
 	u64 a, b;
@@ -557,9 +557,9 @@ START_TEST(test_no_ping_pong)
 }
 END_TEST
 
-/* ---- while it is under way ---- */
+/* ---- during a revocation ---- */
 
-/* A claimed run is nobody else's, also what of it is free. */
+/* A claimed run is for its domain alone, also the free extents of it. */
 START_TEST(test_claimed_runs_wait_for_their_domain)
 {
 	u32 three, e;
@@ -580,7 +580,7 @@ START_TEST(test_claimed_runs_wait_for_their_domain)
 }
 END_TEST
 
-/* Memory that cannot be made: who waits asks again. */
+/* Memory that cannot be made: the waiting sequence asks again. */
 START_TEST(test_making_fails)
 {
 	u64 seq;
@@ -601,8 +601,9 @@ START_TEST(test_making_fails)
 END_TEST
 
 /*
- * All prefill in one step.  What victims were promised comes back when it ends,
- * so no more are taken than are needed, and nothing is given up meanwhile.
+ * All sequences prefill in one step.  Reservations of victims come back when it
+ * ends, so no more victims are taken than are needed, and no claim is given up
+ * meanwhile.
  */
 START_TEST(test_victims_in_a_prefill)
 {
@@ -628,7 +629,7 @@ START_TEST(test_victims_in_a_prefill)
 }
 END_TEST
 
-/* Priority is a matter of one tenant: no number keeps another out for ever. */
+/* Priority is a matter of one tenant: no number keeps another one out for ever. */
 START_TEST(test_priority_of_another_tenant)
 {
 	struct kvmm_open_arg o = { .prompt_len = 32, .max_tokens = 32,
@@ -653,7 +654,7 @@ START_TEST(test_priority_of_another_tenant)
 }
 END_TEST
 
-/* Who waits longest cannot be helped: the next is. */
+/* The longest-waiting sequence cannot be helped: the next one is. */
 START_TEST(test_hopeless_waiter_holds_up_nobody)
 {
 	u32 three = sh_attach(3, "c"), four = sh_attach(4, "d"), i;
@@ -681,7 +682,7 @@ START_TEST(test_hopeless_waiter_holds_up_nobody)
 }
 END_TEST
 
-/* Who wanted it is gone: nobody is ended for it. */
+/* The sequence that wanted the claim is gone: no client is killed for it. */
 START_TEST(test_claim_that_nobody_wants)
 {
 	u64 seq[8], theirs;
@@ -706,8 +707,9 @@ START_TEST(test_claim_that_nobody_wants)
 END_TEST
 
 /*
- * Memory is asked back, a hit stands in a span of ours that is to go, and an
- * extent became free: it is taken.  (It was looked for without an end.)
+ * Memory is asked back, a prefix is found in an isolated span of the domain,
+ * and an extent becomes free: it is taken.  (Once the search for it did not
+ * end.)
  */
 START_TEST(test_free_run_beside_a_claim)
 {

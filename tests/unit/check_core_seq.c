@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_seq.c - handles, forks, states and what is published of them
+ * check_core_seq.c - handles, forks, states, and the records that publish them
  */
 #include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
@@ -31,7 +31,7 @@ static struct core_seq_view view_of(u64 seq)
 
 /* ---- handles ---- */
 
-/* An index comes back with another generation. */
+/* A reused index has another generation. */
 START_TEST(test_generations)
 {
 	u64 seen[8];
@@ -49,7 +49,7 @@ START_TEST(test_generations)
 }
 END_TEST
 
-/* After the last generation comes the first; 0 is in no handle, it means none. */
+/* After the last generation comes the first; no handle has 0, which means none. */
 START_TEST(test_generation_wraps)
 {
 	u64 seq, last, first;
@@ -212,7 +212,7 @@ START_TEST(test_fork_of_a_fork)
 }
 END_TEST
 
-/* What a parent promised itself is not the children's. */
+/* The reservation of a parent is not for its children. */
 START_TEST(test_fork_in_the_middle_of_a_prompt)
 {
 	u64 seq = sh_ready(cl, 100, 0, 0), kid;
@@ -258,7 +258,7 @@ START_TEST(test_close_in_every_state)
 {
 	u64 a = sh_open(cl, 20, 4), b = sh_open(cl, 20, 4), c;
 
-	/* Those that have no ids yet wait, too. */
+	/* Sequences that have no ids yet wait, too. */
 	ck_assert_uint_eq(sh_domain(cl).nr_waiting, 2);
 	ck_assert_int_eq(sh_close(cl, a), 0);
 	ck_assert_int_eq(sh_match_piece(cl, b, 0, 10, 0, 0), 0);

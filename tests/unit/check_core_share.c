@@ -40,7 +40,7 @@ static u64 long_seq(u32 blocks, u32 more)
 
 /* ---- pages ---- */
 
-/* Growing and shrinking over the seam of a page, one block at a time. */
+/* Growing and shrinking over the end of a page, one block at a time. */
 START_TEST(test_page_seams)
 {
 	u64 seq = sh_ready(cl, 16, 4000, 0);
@@ -77,7 +77,7 @@ START_TEST(test_fork_of_pages)
 			ck_assert_uint_eq(sh_table(cl, kid[n], i),
 					  sh_table(cl, seq, i));
 	}
-	/* And they grow and end as any other. */
+	/* The forks grow and end as any other sequence. */
 	sh_compute(cl, kid[0], blocks * SH_BT, blocks * SH_BT + 20, 9);
 	for (n = 0; n < 5; n++)
 		ck_assert_int_eq(sh_close(cl, kid[n]), 0);
@@ -86,7 +86,7 @@ START_TEST(test_fork_of_pages)
 }
 END_TEST
 
-/* Twice the children of a sequence that is shared already. */
+/* Forks of a sequence that is shared already. */
 START_TEST(test_fork_of_shared)
 {
 	u64 seq = long_seq(3, 4), kid[4];
@@ -105,7 +105,7 @@ END_TEST
 
 /* ---- pages run out ---- */
 
-/* A client has three. */
+/* A client has three pages. */
 static void setup_few(void)
 {
 	sh_config(16);
@@ -115,9 +115,9 @@ static void setup_few(void)
 }
 
 /*
- * Who waits for blocks holds up who comes after it, until its client has no
- * pages left for it: then those are asked, at once.  It comes back into its
- * place when there are pages.
+ * A sequence that waits for blocks holds up those after it, until its client
+ * has no pages left for it: then those are tried, at once.  The sequence
+ * regains its place when there are pages.
  */
 START_TEST(test_lack_of_pages_holds_up_nobody)
 {

@@ -2,9 +2,9 @@
 /*
  * check_core_slots.c - blocks of a sequence lie side by side on lower tiers
  *
- * Slots of 8 KiB, eight to a span.  What is looked at is what swapd could make
- * one transfer of: two commands, one after the other, whose slots are
- * neighbours in the area and, the same way round, on the host.
+ * Slots of 8 KiB, eight to a span.  The tests count commands that swapd could
+ * join to one transfer: two commands, one after the other, with slots that are
+ * neighbours in the area and, in the same order, in the host pool.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -29,7 +29,7 @@ static void on_io(const struct core_io *io)
 	ios[nr_ios++] = *io;
 }
 
-/* Everything is answered, in the order in which it was asked for. */
+/* Answer all copies and requests, each kind in its order. */
 static void do_all(void)
 {
 	u32 i;
@@ -52,7 +52,7 @@ static void forget_ios(void)
 	done_ios = 0;
 }
 
-/* A host pool of so many spans; the area has room for all. */
+/* A host pool of @spans spans; the area has room for all blocks. */
 static void setup_with(u32 spans)
 {
 	u32 area;
@@ -140,7 +140,7 @@ static void back(u64 seq)
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
 }
 
-/* Where the content of a sequence's block lies on the host. */
+/* The place of a block's content in the host pool. */
 static u64 host_off(u64 seq, u32 i)
 {
 	const struct kv_seq *s = &sh.core->seqs[(u32)seq];
@@ -153,7 +153,7 @@ static u64 host_off(u64 seq, u32 i)
 	return block_offset(sh.core, e->host);
 }
 
-/* Of @nr blocks, how many lie just behind the one before? */
+/* How many of @nr blocks lie just behind the block before? */
 static u32 in_order(u64 seq, u32 nr)
 {
 	u32 i, n = 0;
@@ -173,7 +173,7 @@ static bool neighbours(const struct core_io *a, const struct core_io *b)
 		 a->host_off == b->host_off + SLOT));
 }
 
-/* Commands of a direction, and how many follow a neighbour's at once. */
+/* *@nr: commands of a direction.  Return: those right behind a neighbour's. */
 static u32 pairs(bool write, u32 *nr)
 {
 	u32 i, n = 0;
@@ -187,26 +187,26 @@ static u32 pairs(bool write, u32 *nr)
 	return n;
 }
 
-/* ---- on the host ---- */
+/* ---- in the host pool ---- */
 
 START_TEST(test_one_after_the_other)
 {
 	u64 a = out(6), b = out(8), c = out(2);
 
 	ck_assert_uint_eq(in_order(a, 6), 5);
-	/* Eight slots are a span: the only run that has so many. */
+	/* Eight slots are a span: the only run of that many. */
 	ck_assert_uint_eq(in_order(b, 8), 7);
 	ck_assert_uint_eq(in_order(c, 2), 1);
 }
 END_TEST
 
-/* Holes of two: four go where four are free, two into a hole. */
+/* Holes of two slots: four blocks go where four are free, two into a hole. */
 START_TEST(test_holes)
 {
 	u64 seq[8], four, two;
 	u32 i;
 
-	/* Two spans full. */
+	/* Fill two spans. */
 	for (i = 0; i < 8; i++)
 		seq[i] = out(2);
 	for (i = 0; i < 8; i += 2)
@@ -220,7 +220,7 @@ START_TEST(test_holes)
 }
 END_TEST
 
-/* What cannot lie side by side lies somewhere. */
+/* Blocks that cannot lie side by side take any slots. */
 START_TEST(test_any_slot_will_do)
 {
 	u64 seq[32], last;
@@ -229,7 +229,7 @@ START_TEST(test_any_slot_will_do)
 	sh.core->domains[0].prefill_ns_token = 0;
 	for (i = 0; i < 22; i++)
 		seq[i] = out(1);
-	/* Every second one goes. */
+	/* Close every second sequence. */
 	for (i = 0; i < 22; i += 2)
 		ck_assert_int_eq(sh_close(cl, seq[i]), 0);
 	do_all();
@@ -242,9 +242,9 @@ START_TEST(test_any_slot_will_do)
 }
 END_TEST
 
-/* ---- between host and area ---- */
+/* ---- between host pool and area ---- */
 
-/* Two areas of one speed: neighbours stay together, and both have work. */
+/* Two areas of one speed: neighbours stay together, and both areas have work. */
 START_TEST(test_two_areas)
 {
 	u32 second, i, nr, n, at[2] = { 0, 0 };
@@ -253,7 +253,7 @@ START_TEST(test_two_areas)
 	ck_assert_int_eq(core_area_add(sh.core, sh.now, sh.cfg.area_bytes, 0,
 				       &second), 0);
 	for (i = 0; i < 12; i++) {
-		/* By now both were measured. */
+		/* By now both areas were measured. */
 		if (i == 6)
 			forget_ios();
 		seq[i] = out(8);
@@ -272,8 +272,8 @@ START_TEST(test_two_areas)
 END_TEST
 
 /*
- * Three sequences of eight fill the host; the oldest are written ahead, and
- * the fourth takes their places.  Then the first is read again.
+ * Three sequences of eight blocks fill the host pool; the oldest are written
+ * ahead, and the fourth takes their slots.  Then the first is read again.
  */
 START_TEST(test_out_and_in)
 {
@@ -300,7 +300,7 @@ START_TEST(test_out_and_in)
 }
 END_TEST
 
-/* Writes begin several at a time, or there is nothing to put together. */
+/* Writes begin several at a time, or there is nothing to join. */
 START_TEST(test_together)
 {
 	u32 i, now = 0, most = 0;
@@ -316,7 +316,7 @@ START_TEST(test_together)
 		}
 	}
 	ck_assert_uint_gt(nr_ios, 0);
-	/* One answer after the other: then four or more at once. */
+	/* One answer after the other: then four or more writes begin at once. */
 	while (done_ios < nr_ios) {
 		now = nr_ios;
 		SH_CORE(core_io_done(sh.core, sh.now, ios[done_ios++].id, 0));

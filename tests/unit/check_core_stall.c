@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_stall.c - areas that do not answer: one thing that waits a test
+ * check_core_stall.c - swap areas that do not answer, and waits for them
  *
- * Two slots of the host pool, areas of sixteen, a deadline of 100 ms.  The
- * test answers copies and I/O itself, or does not.  Sequences are not indexed,
- * so what is paged out has left the device when its copy is over; two more
- * blocks paged out push the two before them out of the host pool.
+ * Two slots of the host pool, areas of sixteen, a deadline of 100 ms.  The test
+ * answers copies and I/O itself, or does not.  Sequences are not indexed, so a
+ * paged-out block has left the device when its copy ends; two more blocks paged
+ * out push the two before them out of the host pool.
  */
 #include "tests/unit/core_shell.h"
 
@@ -29,7 +29,7 @@ static void on_io(const struct core_io *io)
 	ios[nr_ios++] = *io;
 }
 
-/* ---- what the test's shell does ---- */
+/* ---- the test's shell ---- */
 
 static void do_copies(int status)
 {
@@ -41,7 +41,7 @@ static void do_copies(int status)
 	}
 }
 
-/* Answer the oldest; it is answered once more, which nobody may notice. */
+/* Answer the oldest request, then once more: the second answer has no effect. */
 static void do_io(int status)
 {
 	u64 id = ios[0].id;
@@ -146,7 +146,7 @@ static u64 paged_out(u32 nr)
 	return seq;
 }
 
-/* One of @nr blocks that only the area has; @other fills the host pool. */
+/* A sequence of @nr blocks in the area alone; @other fills the host pool. */
 static u64 on_area(u32 nr, u64 *other)
 {
 	u64 seq = paged_out(nr);
@@ -158,7 +158,7 @@ static u64 on_area(u32 nr, u64 *other)
 	return seq;
 }
 
-/* What was lost is computed again, whatever stalls. */
+/* A sequence that lost its blocks is computed again, during any stall. */
 static void again(u64 seq, u32 nr)
 {
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
@@ -167,7 +167,7 @@ static void again(u64 seq, u32 nr)
 	sh_compute(cl, seq, 0, nr * SH_BT, 7);
 }
 
-/* Nothing is held when nobody is there. */
+/* Without clients no slot is held. */
 static void teardown(void)
 {
 	u32 i;
@@ -188,7 +188,7 @@ static void teardown(void)
 
 /* ---- reads ---- */
 
-/* @_i: how the late answer is. */
+/* @_i: the late answer is an error. */
 START_TEST(test_read)
 {
 	u64 other, seq = on_area(2, &other);
@@ -220,7 +220,7 @@ START_TEST(test_read)
 }
 END_TEST
 
-/* A disk that is slow answers; one request may all the same be forgotten. */
+/* A disk that is slow answers; a request may be given up all the same. */
 START_TEST(test_slow_is_not_stalled)
 {
 	u64 other, seq;
@@ -244,7 +244,7 @@ START_TEST(test_slow_is_not_stalled)
 }
 END_TEST
 
-/* All that want the same wait for one read, and all go on without it. */
+/* All sequences that want a block wait for one read, and all go on without it. */
 START_TEST(test_waiters_of_one_read)
 {
 	u64 seq = ready(2, 0), other, kid;
@@ -252,7 +252,7 @@ START_TEST(test_waiters_of_one_read)
 	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
 	other = ready(2, 0);
 	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
-	/* The kid would be back at once, but somebody takes the room. */
+	/* The fork would be back at once, but another sequence takes the room. */
 	ready(59, 1);
 	do_all();
 	ck_assert_uint_eq(sh_state(cl, kid), KVMM_SEQ_SWAPPED);
@@ -290,9 +290,9 @@ START_TEST(test_death_of_the_waiter)
 }
 END_TEST
 
-/* ---- what waits for the area, not for a request ---- */
+/* ---- waits for the area, not for a request ---- */
 
-/* What only a stalled area has is lost for those who come, and not for good. */
+/* Content in a stalled area is lost for sequences now, but not for good. */
 START_TEST(test_area_is_out_of_reach)
 {
 	u64 first = paged_out(1), second = paged_out(1), third, other;
@@ -353,13 +353,13 @@ START_TEST(test_write)
 	sh_tick(DEADLINE + 1);
 	ck_assert_uint_eq(core_get_stalled(sh.core), BIT(area));
 	ck_assert_uint_eq(sh_count(CORE_EV_swap_lost), 0);
-	/* The source is read beside it. */
+	/* The source is read beside the write. */
 	want(seq);
 	ck_assert_uint_eq(nr_copies, 2);
 	do_copies(0);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
 	ck_assert_uint_eq(tier(CORE_POOL_HOST).used, 2 * SLOT);
-	/* Its slots are taken by nobody: the next one stays where it is. */
+	/* No sequence gets its slots: the next one stays where it is. */
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 	next = sh_ready(cl, 2 * SH_BT, 8, 50);
 	sh_compute(cl, next, 0, 2 * SH_BT, 50);
@@ -373,7 +373,7 @@ START_TEST(test_write)
 	do_io(_i ? -EIO : 0);
 	ck_assert_uint_eq(core_get_stalled(sh.core), 0);
 	ck_assert_uint_eq(tier(CORE_POOL_HOST).used, 0);
-	/* And it is written to again. */
+	/* The area is written to again. */
 	seq = paged_out(2);
 	ck_assert_uint_eq(nr_ios, 2);
 }
@@ -397,7 +397,7 @@ START_TEST(test_copy_beside_a_write)
 }
 END_TEST
 
-/* A stalled area gets nothing; another one may. */
+/* A stalled area gets no requests; another one may. */
 START_TEST(test_another_area)
 {
 	sh_stop();
@@ -419,7 +419,7 @@ END_TEST
 
 /* ---- host slots ---- */
 
-/* Two on area 0 alone; the host pool is full of writes to area 1. */
+/* A sequence on area 0 alone; the host pool is full of writes to area 1. */
 static u64 without_host_slots(u64 *late)
 {
 	u64 seq = paged_out(2);
@@ -443,7 +443,7 @@ START_TEST(test_no_host_slot)
 	sh_tick(DEADLINE);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
 	if (_i) {
-		/* They were answered in time: it comes back. */
+		/* The writes were answered in time: the sequence comes back. */
 		do_io(0);
 		do_io(0);
 		do_all();
@@ -453,13 +453,13 @@ START_TEST(test_no_host_slot)
 	sh_tick(1);
 	ck_assert_uint_eq(core_get_stalled(sh.core), BIT(area));
 	again(seq, 2);
-	/* Nothing moves: whoever comes now does not wait at all. */
+	/* No request ends: a sequence that comes now does not wait at all. */
 	want(late);
 	again(late, 2);
 }
 END_TEST
 
-/* Something always moves, but no slot ever becomes free. */
+/* Some requests end all the time, but no slot ever becomes free. */
 START_TEST(test_no_host_slot_for_long)
 {
 	u64 late, seq = without_host_slots(&late);
@@ -475,7 +475,7 @@ START_TEST(test_no_host_slot_for_long)
 }
 END_TEST
 
-/* Refused for want of something else meanwhile, it begins to be stuck anew. */
+/* A sequence refused for another reason meanwhile begins to be stuck anew. */
 START_TEST(test_stuck_begins_again)
 {
 	u64 late, seq = without_host_slots(&late), big;
@@ -493,7 +493,7 @@ START_TEST(test_stuck_begins_again)
 }
 END_TEST
 
-/* Without a deadline everybody waits, as the configuration says. */
+/* Without a deadline all sequences wait, as the configuration says. */
 START_TEST(test_no_deadline)
 {
 	u64 other, seq;

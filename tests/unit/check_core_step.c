@@ -21,7 +21,7 @@ static void teardown(void)
 
 /* ---- copy-on-write ---- */
 
-/* Of four sharers of a tail in one BEGIN three copy, the last stays. */
+/* Of four sharers of a tail in one STEP_BEGIN three copy, the last keeps it. */
 START_TEST(test_sharers_in_one_step)
 {
 	u64 seq[4] = { sh_ready(cl, 20, 40, 0) };
@@ -53,7 +53,7 @@ START_TEST(test_sharers_in_one_step)
 }
 END_TEST
 
-/* The source of a copy is not reused before the step ended. */
+/* The source of a copy is not reused before the step has ended. */
 START_TEST(test_source_outlives_its_sharers)
 {
 	u64 a = sh_ready(cl, 20, 40, 0), b;
@@ -118,7 +118,7 @@ START_TEST(test_rollback_gives_blocks_and_promises_back)
 }
 END_TEST
 
-/* What is rolled back to nothing has no table, and the record says so. */
+/* A sequence rolled back to nothing has no table, and its record says so. */
 START_TEST(test_rollback_to_nothing)
 {
 	u64 seq = sh_ready(cl, 50, 14, 0);
@@ -162,7 +162,7 @@ START_TEST(test_end_out_of_order)
 }
 END_TEST
 
-/* The guess was too far: the second step can declare nothing. */
+/* The guess was too far: the second step can declare no progress. */
 START_TEST(test_wrong_speculation)
 {
 	u64 seq = sh_ready(cl, 20, 64, 0), first;
@@ -316,7 +316,7 @@ static const struct {
 	{ "more than the step covers", 0, 21, -EINVAL },
 };
 
-/* An entry that is refused made no progress; the step ends all the same. */
+/* A refused entry made no progress; the step ends all the same. */
 START_TEST(test_end_refuses)
 {
 	u64 seq = sh_ready(cl, 20, 64, 0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_swap.c - when whole sequences are taken, and who comes back first
+ * check_core_swap.c - swap-out of whole sequences, and the order of return
  *
  * A host pool and no areas, unless a test adds one.  The test answers copies
- * itself, or does not.  Where a decision is by cost the test sets what was
- * measured.  Sequences are not indexed, so what is paged out has left the
- * device when its copy is over.
+ * itself, or does not.  Where cost decides, the test sets the measured values.
+ * Sequences are not indexed, so a paged-out block has left the device when its
+ * copy ends.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -13,8 +13,8 @@
 #define MAX_IO		256
 #define SLOT		(2 * SH_EXTENT)
 #define STARVE		1000u	/* ms */
-#define MANY		30u	/* sequences, with more blocks than one look */
-#define MANY_BLOCKS	10u	/* for something to write goes over */
+#define MANY		30u	/* sequences */
+#define MANY_BLOCKS	10u	/* of each; all are more than one scan covers */
 
 static struct core_copy copies[MAX_IO];
 static struct core_io ios[MAX_IO];
@@ -42,7 +42,7 @@ static void do_copies(int status)
 	}
 }
 
-/* Those out of the device alone: who waits for their room goes on. */
+/* Complete only copies out of the device: sequences that wait for room go on. */
 static void do_copies_out(void)
 {
 	u32 i = 0;
@@ -90,7 +90,7 @@ static void setup_two(void)
 	setup_with(2, 200);
 }
 
-/* With an area. */
+/* Start with an area. */
 static void setup_area_with(u32 host_slots, u32 area_slots)
 {
 	u32 area;
@@ -159,7 +159,7 @@ static u64 ready(u32 nr, u32 priority)
 	return seq;
 }
 
-/* One token more. */
+/* Append one token. */
 static void grow(u64 seq)
 {
 	u32 valid = sh_status(cl, seq)->valid_len;
@@ -173,16 +173,16 @@ static void pageout(u64 seq)
 	do_copies(0);
 }
 
-/* What a KiB of copy and a token of prefill cost, as if measured. */
+/* Set the cost of a KiB of copy and of a token of prefill, as if measured. */
 static void measured(u64 copy_ns, u64 prefill_ns)
 {
 	sh.core->head->copy_ns_kb = copy_ns;
 	sh.core->domains[0].prefill_ns_token = prefill_ns;
 }
 
-/* ---- out ---- */
+/* ---- swap-out ---- */
 
-/* Both were out and back, so six clean copies fill the host pool. */
+/* Both sequences were out and back, so six clean copies fill the host pool. */
 static u64 six_clean_copies(u64 *other)
 {
 	u64 seq = ready(3, 0);
@@ -201,8 +201,8 @@ static u64 six_clean_copies(u64 *other)
 }
 
 /*
- * A page-out whose room is made of the sequence's own clean copies costs more
- * than was thought when it was decided; it is not decided again half-way.
+ * A page-out that takes the slots of the sequence's own clean copies costs more
+ * than estimated; it is not decided again half-way.
  */
 START_TEST(test_pageout_takes_its_own_copies)
 {
@@ -219,8 +219,8 @@ START_TEST(test_pageout_takes_its_own_copies)
 END_TEST
 
 /*
- * Content that was lost keeps its record while a table names it, but no slot:
- * slots may be free and records not.
+ * Lost content keeps its record while a table names it, but no slot: slots may
+ * be free while records are not.
  */
 START_TEST(test_records_run_out)
 {
@@ -240,7 +240,7 @@ START_TEST(test_records_run_out)
 	seq = ready(2, 0);
 	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), -EAGAIN);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
-	/* Nor is anything cleaned ahead. */
+	/* Nor is any block cleaned ahead. */
 	sh_tick(2000);
 	other = sh_ready(cl, 58 * SH_BT, 0, 500);
 	sh_compute(cl, other, 0, 58 * SH_BT, 500);
@@ -248,14 +248,14 @@ START_TEST(test_records_run_out)
 	sh_tick(1);
 	ck_assert_uint_eq(nr_copies, 0);
 	ck_assert_uint_gt(sh_pool().cached, 0);
-	/* One is closed, another one has its records. */
+	/* One sequence is closed, another one gets its records. */
 	ck_assert_int_eq(sh_close(cl, lost[0]), 0);
 	do_copies(0);
 	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), 0);
 }
 END_TEST
 
-/* An empty step of @client in which @tokens were computed in @ns. */
+/* An empty step of @client that claims @tokens computed in @ns. */
 static void hint(u32 client, u64 ns, u64 tokens)
 {
 	struct kvmm_sqe sqe = { .op = KVMM_OP_STEP_END,
@@ -270,7 +270,7 @@ static void hint(u32 client, u64 ns, u64 tokens)
 	ck_assert_int_eq(sh_send(client, &sqe, 0), 0);
 }
 
-/* What prefill costs is a client's to say, for its own domain. */
+/* A client tells the cost of prefill for its own domain only. */
 START_TEST(test_hints_are_of_the_domain)
 {
 	u64 seq = ready(3, 0);
@@ -293,7 +293,7 @@ END_TEST
 
 /* ---- turns ---- */
 
-/* Whoever was paged out for long has not waited for long. */
+/* Time spent paged out is no waiting time. */
 START_TEST(test_time_paged_out_is_no_wait)
 {
 	u64 seq = ready(32, 0), other;
@@ -311,7 +311,7 @@ START_TEST(test_time_paged_out_is_no_wait)
 	do_copies(0);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
 	ck_assert_uint_eq(sh_state(cl, other), KVMM_SEQ_READY);
-	/* Then its turn comes as anybody's. */
+	/* Then its turn comes as that of any other sequence. */
 	sh_tick(1);
 	do_copies(0);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
@@ -320,8 +320,9 @@ START_TEST(test_time_paged_out_is_no_wait)
 END_TEST
 
 /*
- * An idle resident is taken for who waits longest, and does not take its memory
- * back in the same event.  @_i: its priority is above the waiter's.
+ * An idle sequence is swapped out for the longest-waiting one, and does not
+ * take its memory back in the same event.  @_i: its priority is above that of
+ * the other.
  */
 START_TEST(test_longest_waiter_goes_first)
 {
@@ -337,7 +338,7 @@ START_TEST(test_longest_waiter_goes_first)
 }
 END_TEST
 
-/* A step that makes no progress: its sequence is not idle. */
+/* An empty step: its sequence is not idle. */
 static void busy(u64 seq)
 {
 	(void)sh_begin(cl, seq, sh_status(cl, seq)->valid_len, 1);
@@ -345,9 +346,10 @@ static void busy(u64 seq)
 }
 
 /*
- * Who waits in another domain of the tenant, one that has the larger share, gets
- * what was taken for it once it has waited unusually long, and keeps it.  @_i:
- * the priority of the idle one is above the waiter's.
+ * A sequence waits in another domain of the tenant, one that has the larger
+ * share.  It gets the memory that was taken for it once it has waited unusually
+ * long, and keeps it.  @_i: the priority of the idle sequence is above that of
+ * the waiting one.
  */
 START_TEST(test_idle_gives_way_to_other_domains)
 {
@@ -362,13 +364,13 @@ START_TEST(test_idle_gives_way_to_other_domains)
 		ck_assert_uint_lt(t, 10 * 40);
 		sh_tick(STARVE / 10);
 		busy(worker);
-		/* What is under way is over when all have been asked. */
+		/* Copies end when all sequences have been asked. */
 		sh_tick(1);
 		do_copies(0);
 	}
 	ck_assert_uint_eq(sh_state(cl, worker), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_state(mine, seq), KVMM_SEQ_SWAPPED);
-	/* It is back when the other one has ended. */
+	/* The idle sequence is back when the other one has ended. */
 	ck_assert_int_eq(sh_close(cl, waiter), 0);
 	do_copies(0);
 	ck_assert_uint_eq(sh_state(mine, seq), KVMM_SEQ_READY);
@@ -398,7 +400,7 @@ static void crowd_out(u64 seq, u64 other)
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
 }
 
-/* Taken while it computed, it is before all of lower priority, however long. */
+/* A sequence taken while busy comes before all of lower priority, at any time. */
 START_TEST(test_priority_holds_while_out)
 {
 	u64 seq = ready(20, 2), higher = ready(38, 3), waiter = opened(50, 0);
@@ -418,7 +420,7 @@ START_TEST(test_priority_holds_while_out)
 }
 END_TEST
 
-/* So is one that was idle only because its client had it paged out. */
+/* So does a sequence that was idle only because its client had it paged out. */
 START_TEST(test_priority_holds_after_advice)
 {
 	u64 seq = ready(20, 2), higher, waiter;
@@ -441,11 +443,11 @@ START_TEST(test_priority_holds_after_advice)
 }
 END_TEST
 
-/* ---- back ---- */
+/* ---- restore ---- */
 
 /*
- * Two that take turns: the time of one that came back begins when it has all
- * its blocks, and is longer until it has more than it lost.
+ * Two sequences take turns: the residency of a restored one begins when it has
+ * all its blocks, and is longer until it has more tokens than it lost.
  */
 START_TEST(test_residency_begins_when_filled)
 {
@@ -490,8 +492,8 @@ static void expect_lost(u64 io_some_ms, u64 io_full_ms)
 }
 
 /*
- * Waiting for one's content is pressure of I/O, to the nanosecond, and of
- * memory; while another runs it is not full.  Being copied out is none.
+ * Waiting for content is pressure of I/O, to the nanosecond, and of memory;
+ * while another sequence runs it is not full.  A copy out is no pressure.
  */
 START_TEST(test_pressure_of_restore)
 {
@@ -519,8 +521,8 @@ START_TEST(test_pressure_of_restore)
 END_TEST
 
 /*
- * Who waits within memory.min is told when somebody who comes back has all its
- * blocks: only then may that one give way.
+ * A sequence that waits within memory.min is tried when a restored one has all
+ * its blocks: only then may the restored one give way.
  */
 START_TEST(test_who_is_filled_may_give_way)
 {
@@ -546,7 +548,7 @@ START_TEST(test_who_is_filled_may_give_way)
 }
 END_TEST
 
-/* It wants no more than the pool has beside what is there of it already. */
+/* A sequence wants no more than the pool has beside its cached blocks. */
 START_TEST(test_as_large_as_the_pool)
 {
 	u64 seq = sh_ready(cl, 64 * SH_BT, 0, 5000), other;
@@ -565,7 +567,7 @@ END_TEST
 
 /* ---- beside other domains ---- */
 
-/* A span of cache of @nr_blocks blocks that nobody maps. */
+/* Cache of @nr_blocks blocks that no sequence maps. */
 static void cache(u32 client, u32 nr_blocks, u32 seed)
 {
 	u64 seq = sh_ready(client, nr_blocks * SH_BT, 0, seed);
@@ -575,8 +577,8 @@ static void cache(u32 client, u32 nr_blocks, u32 seed)
 }
 
 /*
- * The oldest span of another domain's cache is being copied out: evicted, it
- * is still in limbo.  Whoever wants a span gets the next one.
+ * The oldest span of another domain's cache is being copied out: its evicted
+ * blocks are still in limbo.  A sequence that wants a span gets the next one.
  */
 START_TEST(test_another_run_when_one_is_in_limbo)
 {
@@ -597,8 +599,9 @@ START_TEST(test_another_run_when_one_is_in_limbo)
 END_TEST
 
 /*
- * Others leave room to who wants to come back and has the smaller share.  When
- * what runs beside it grew so far that it would be above its own max, they go on.
+ * Domains leave room for a sequence to be restored in the domain with the
+ * smaller share.  If that domain grew so far that the sequence would exceed its
+ * memory.max, the others go on.
  */
 START_TEST(test_own_max_holds_up_nobody_else)
 {
@@ -610,7 +613,7 @@ START_TEST(test_own_max_holds_up_nobody_else)
 	pageout(lost);
 	runs = ready(17, 0);
 	first = sh_ready(b, 41 * SH_BT, 0, 1000);
-	/* Neither can have another span; each has three free blocks. */
+	/* Neither domain can have another span; each has three free blocks. */
 	ck_assert_int_eq(advise(lost, KVMM_ADV_WILLNEED), 0);
 	ck_assert_uint_eq(sh_state(cl, lost), KVMM_SEQ_SWAPPED);
 	other = sh_open(b, 2 * SH_BT, 0);
@@ -624,7 +627,7 @@ START_TEST(test_own_max_holds_up_nobody_else)
 }
 END_TEST
 
-/* The record of a domain whose slots failed can be had by another model. */
+/* Another model can take over the record of a domain with failed slots. */
 START_TEST(test_poison_goes_with_its_domain)
 {
 	struct kvmm_attach_req req = sh_attach_req("d");
@@ -652,8 +655,8 @@ START_TEST(test_poison_goes_with_its_domain)
 END_TEST
 
 /*
- * What is written stays on the list of host slots: there must be no number of
- * them behind which nothing is found any more.
+ * Written blocks stay on the list of host slots: no number of them may keep a
+ * scan from the blocks behind them.
  */
 START_TEST(test_all_of_a_large_pool_is_written)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_tenant.c - what a tenant may have, and when it is forgotten
+ * check_core_tenant.c - limits of a tenant, and when it is forgotten
  */
 #include "tests/unit/core_shell.h"
 
@@ -26,7 +26,7 @@ static void teardown(void)
 	sh_stop();
 }
 
-/* Within @quota.  Return: the client, or what the core answered. */
+/* Attach within @quota.  Return: the client, or the error of the core. */
 static int try_as(u64 tenant, const struct kvmm_attach_req *req,
 		  struct core_attach_info *info)
 {
@@ -53,7 +53,7 @@ static int try_as(u64 tenant, const struct kvmm_attach_req *req,
 	return (int)info->client;
 }
 
-/* With marks in blocks. */
+/* Attach with limits in blocks. */
 static int try_marks(u64 tenant, const char *name, u32 min, u32 low,
 		     u32 weight)
 {
@@ -95,7 +95,7 @@ static u32 elow(u32 cl)
 	return (u32)(sh_domain(cl).elow_bytes / SH_BLOCK);
 }
 
-/* Full blocks in the cache of a domain. */
+/* Fill the cache of a domain with full blocks. */
 static void fill_cache(u32 cl, u32 blocks, u32 seed)
 {
 	u64 seq = sh_ready(cl, blocks * SH_BT, 0, seed);
@@ -109,9 +109,9 @@ static bool known(u64 tenant)
 	return core_find_tenant(sh.core, tenant) != CORE_NONE;
 }
 
-/* ---- what is asked for ---- */
+/* ---- limits that clients ask for ---- */
 
-/* Without a grant nobody is protected from others, nor first. */
+/* Without a grant a domain has no protection, and no higher weight. */
 START_TEST(test_no_grant)
 {
 	struct kvmm_attach_req req = sh_attach_req("a");
@@ -129,7 +129,7 @@ START_TEST(test_no_grant)
 	ck_assert_uint_eq(elow(a), 0);
 	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_MIN], 0);
 	ck_assert_uint_eq(sh_domain(a).limit[CORE_LIMIT_WEIGHT], 100);
-	/* An operator gives it what he likes. */
+	/* An operator may set any limit. */
 	set_min(a, 8);
 	ck_assert_uint_eq(emin(a), 8);
 	sh_quiet(a);
@@ -154,7 +154,7 @@ START_TEST(test_grant_is_shared)
 	ck_assert_uint_eq(emin(a), 4);
 	ck_assert_uint_eq(emin(b), 4);
 	ck_assert_uint_eq(elow(b), 8);
-	/* Another tenant has its own. */
+	/* Another tenant has its own grant. */
 	c = (u32)try_marks(2, "a", 8, 0, 100);
 	ck_assert_uint_eq(emin(c), 8);
 	ck_assert_uint_eq(emin(a), 4);
@@ -163,7 +163,7 @@ START_TEST(test_grant_is_shared)
 }
 END_TEST
 
-/* What was set comes first; what is asked for has the rest, in proportion. */
+/* Limits that operators set come first; limits asked for share the rest. */
 START_TEST(test_set_before_asked)
 {
 	u32 a = attach(1, "a"), b = attach(2, "b"), c, d;
@@ -174,7 +174,7 @@ START_TEST(test_set_before_asked)
 	ck_assert_uint_eq(emin(a), ALL / 2);
 	ck_assert_uint_eq(emin(c), ALL / 4);
 	ck_assert_uint_eq(emin(d), ALL / 4);
-	/* More is set than there is: nothing is left for who asks. */
+	/* More is set than the pool has: nothing is left for limits asked for. */
 	set_min(b, ALL);
 	ck_assert_uint_eq(emin(a), ALL / 3);
 	ck_assert_uint_eq(emin(b), ALL * 2 / 3);
@@ -193,7 +193,7 @@ START_TEST(test_domains)
 	a = attach(1, "a");
 	b = attach(1, "b");
 	ck_assert_int_eq(try_marks(1, "c", 0, 0, 100), -EDQUOT);
-	/* Others are not concerned, and old names are. */
+	/* Other tenants are not concerned; a known name can be attached to. */
 	(void)attach(2, "a");
 	id = attach(1, "a");
 	ck_assert_uint_eq(sh.cl[id].info.domain, sh.cl[a].info.domain);
@@ -207,7 +207,10 @@ START_TEST(test_domains)
 }
 END_TEST
 
-/* Records run out: one's own idle domain goes, then that of who has most. */
+/*
+ * Records run out: an idle domain of the same tenant goes, then one of the
+ * tenant with most domains.
+ */
 START_TEST(test_whose_idle_domain_goes)
 {
 	u32 victim, i, id;
@@ -221,11 +224,11 @@ START_TEST(test_whose_idle_domain_goes)
 		sh_quiet(attach(1, name));
 	}
 	ck_assert_uint_eq(sh_pool().cached, 4 * SH_BLOCK);
-	/* Of its own, as many as it likes. */
+	/* A tenant may replace any number of its own domains. */
 	for (i = 0; i < 2 * sh.cfg.max_domains; i++, name[0]++)
 		sh_quiet(attach(1, name));
 	ck_assert_uint_eq(sh_pool().cached, 4 * SH_BLOCK);
-	/* A third tenant takes from who has most. */
+	/* A third tenant replaces a domain of the tenant with most. */
 	(void)attach(3, "t");
 	ck_assert_uint_eq(sh_pool().cached, 4 * SH_BLOCK);
 	id = attach(2, "x");
@@ -251,7 +254,7 @@ START_TEST(test_tenants_are_forgotten)
 			n += known(id);
 		ck_assert_uint_le(n, sh.cfg.max_tenants);
 	}
-	/* The last are known still, and warm. */
+	/* The last tenants are still known, and their cache is warm. */
 	ck_assert(known(19) && known(18) && !known(1));
 	id = attach(19, "a");
 	ck_assert_uint_eq(sh_status(id, sh_ready(id, 2 * SH_BT + 1, 0, 19))->cached_len,
@@ -259,7 +262,7 @@ START_TEST(test_tenants_are_forgotten)
 }
 END_TEST
 
-/* What somebody uses, or may have mapped, is not forgotten. */
+/* A tenant with clients, or processes with mappings, is not forgotten. */
 START_TEST(test_tenants_in_use)
 {
 	u32 id[8], i;
@@ -267,7 +270,7 @@ START_TEST(test_tenants_in_use)
 	for (i = 0; i < sh.cfg.max_tenants; i++)
 		id[i] = attach(1 + i, "a");
 	ck_assert_int_eq(try_marks(99, "a", 0, 0, 100), -ENOSPC);
-	/* It detached, and lives on. */
+	/* The client detached, and lives on. */
 	fill_cache(id[0], 2, 1);
 	ck_assert_int_eq(sh_submit(id[0], KVMM_OP_DETACH, 0, 0, 0), 0);
 	sh_quiet(id[0]);
@@ -279,7 +282,7 @@ START_TEST(test_tenants_in_use)
 	ck_assert(!known(1));
 	ck_assert_uint_eq(sh_pool().cached, 0);
 	ck_assert_uint_eq(sh_pool().free_extents, sh_pool().total);
-	/* Nor is one that never had memory: its process is waited for. */
+	/* Nor is a tenant that never had memory: its process is waited for. */
 	ck_assert_int_eq(sh_submit(id[1], KVMM_OP_DETACH, 0, 0, 0), 0);
 	sh_quiet(id[1]);
 	ck_assert_int_eq(try_marks(98, "a", 0, 0, 100), -ENOSPC);
@@ -288,7 +291,7 @@ START_TEST(test_tenants_in_use)
 }
 END_TEST
 
-/* Those that an operator named find a record, however many users are there. */
+/* Tenants that an operator named find a record beside any number of other users. */
 START_TEST(test_named_have_records)
 {
 	u32 i;

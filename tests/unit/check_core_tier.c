@@ -9,12 +9,12 @@
  * remapped, cut at either end, paged out and closed.  Copies and I/O are
  * carried out late, in any order, on real memory; with some seeds they fail.
  * Every position below a step's start is read through the shadow table and must
- * hold what was computed for exactly that prefix; every slot that is read must
- * be the one that was written.  Areas come and go.  Some worlds live off their
- * areas, which stall: for a while, and during all of the end, no I/O is
- * answered, and then late.  The walkers run after every event.  In the end no
- * sequence is opened any more, and every one must be able to run to its own
- * end: none waits for ever.  Then nothing is left.
+ * hold the content computed for exactly that prefix; every slot that is read
+ * must be the one that was written.  Areas are added and removed.  Some worlds
+ * live off their areas, which stall: for a while, and during all of the end, no
+ * I/O is answered, and then late.  The walkers run after every event.  At the
+ * end no sequence is opened any more, and every sequence must be able to run to
+ * its own end: none waits for ever.  Then no memory is in use.
  */
 #include <check.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ struct test_seq {
 	u32	ids[MAX_IDS];
 	u32	nr;		/* ids that the sequence should have */
 	u32	prompt;
-	u32	room;		/* prompt and what may follow */
+	u32	room;		/* prompt and possible tokens after it */
 	u32	family;
 	u32	trimmed;	/* positions below it were given back */
 	bool	live;
@@ -54,7 +54,7 @@ static struct test_seq seqs[NR_SEQS];
 static u32 client[NR_CLIENTS];
 static u64 totals[NR_CORE_EVENTS];
 
-/* What the core asked for and has not been answered. */
+/* Orders of the core that have not been answered. */
 static struct {
 	u32			nr_create, nr_send, nr_copy, nr_io;
 	u32			create[QUEUE];
@@ -81,7 +81,7 @@ static u32 nr_failed(u32 cl)
 	return n;
 }
 
-/* What the operator is told: every sequence once, the same in both tables. */
+/* The operator's counts: every sequence once, the same in both tables. */
 static void walk_counts(const char *after)
 {
 	u32 i, running[8] = { 0 }, waiting[8] = { 0 };
@@ -207,7 +207,7 @@ static void answer_copy(u32 i)
 	walk("a copy");
 }
 
-/* The header says what the slot is; a read must find what was written. */
+/* The header names the slot; a read must find the slot as it was written. */
 static void transfer(const struct core_io *io)
 {
 	u64 want[4] = { io->domain, io->hash[0], io->generation,
@@ -288,7 +288,7 @@ static struct kvmm_seq_status *status(const struct test_seq *s)
 	return &bind[s->client].seqs[KVMM_SEQ_INDEX(s->handle)];
 }
 
-/* What a position holds: a word made of all the ids up to it. */
+/* The content of a position: a word made of all the ids up to it. */
 static u64 content(const struct test_seq *s, u32 nr)
 {
 	u64 h = s->domain * 77 + 1;
@@ -322,7 +322,7 @@ static void verify(const struct test_seq *s, u32 upto)
 				     i, upto);
 }
 
-/* ---- what clients do ---- */
+/* ---- actions of clients ---- */
 
 static int match(struct test_seq *s)
 {
@@ -482,7 +482,7 @@ static void share_seq(struct test_seq *s)
 		trim_seq(s);
 }
 
-/* The device: copies first, then what the step appends. */
+/* The device runs a step: the copies first, then the positions that it appends. */
 static u32 run_step(struct test_seq *s, u32 valid, u32 nr,
 		    const struct kvmm_begin_res *res)
 {
@@ -561,7 +561,7 @@ static void act(struct test_seq *s)
 		step_seq(s);
 }
 
-/* An area goes, as far as it can; one that is gone comes back. */
+/* Remove an area, as far as possible; a removed one is added again. */
 static void move_area(void)
 {
 	u32 i = below(CORE_MAX_AREAS), index;
@@ -578,7 +578,7 @@ static void move_area(void)
 	walk("an area");
 }
 
-/* What operators look at, in whatever state it is. */
+/* Read all sequences as operators do, in any state. */
 static void look(void)
 {
 	struct core_seq_view v;
@@ -621,7 +621,7 @@ static u32 attach(const char *name)
 	return info.client;
 }
 
-/* A world whose sequences live off their areas. */
+/* A world of sequences that live off their areas. */
 static void config_stalling(struct core_config *cfg)
 {
 	cfg->pool_bytes = (8 + below(8)) * EXTENT;
@@ -680,7 +680,7 @@ static void world_start(u64 seed)
 					       (int)below(2), &index), 0);
 }
 
-/* Let it run to its end.  Return: whether it still lives. */
+/* Let the sequence run to its end.  Return: whether it still lives. */
 static bool act_last(struct test_seq *s)
 {
 	u32 state;
@@ -697,7 +697,7 @@ static bool act_last(struct test_seq *s)
 	return s->live;
 }
 
-/* Nobody comes any more: everybody ends, in bounded time. */
+/* No new sequence comes any more: all of them end, in bounded time. */
 static void world_drain(void)
 {
 	u32 rounds, i, left;
@@ -717,7 +717,7 @@ static void world_drain(void)
 				     left, core_seq_state_name(status(&seqs[i])->state));
 }
 
-/* Some of the cache goes, at any time. */
+/* Drop some of the cache, at any time. */
 static void drop_some(void)
 {
 	ck_assert_int_ge(core_drop_caches(core, now, below(2), 1 + below(8)),
@@ -725,7 +725,7 @@ static void drop_some(void)
 	walk("a drop of some cache");
 }
 
-/* All of it goes, on every tier. */
+/* Drop all of the cache, on every tier. */
 static void drop_all(void)
 {
 	struct core_tier_view low;
@@ -742,7 +742,7 @@ static void drop_all(void)
 			ck_assert_uint_eq(low.used, 0);
 }
 
-/* All end; everything is free or cached. */
+/* All sequences and clients end; all memory is free or cached. */
 static void world_end(void)
 {
 	struct core_pool_view v;
@@ -784,7 +784,7 @@ static void world_end(void)
 	free(arena);
 }
 
-/* That everything happened at all, over the seeds of the level. */
+/* Events that must have happened, over the seeds of the level. */
 static const enum core_event must_happen[] = {
 	CORE_EV_preempt_swap, CORE_EV_swap_restore, CORE_EV_swap_fallback,
 	CORE_EV_pgdemote, CORE_EV_pgpromote, CORE_EV_pgclean,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_trace.c - records of what was decided, and of the last shortage
+ * check_core_trace.c - trace records of decisions, and the last shortage
  *
  * Each scene provokes some events.  It is played with all events on, with all
- * off, and with each of its events on alone: what is recorded is what is on,
- * and the core does the same however that is.
+ * off, and with each of its events on alone: only events that are on are
+ * recorded, and the core does the same in every case.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -51,7 +51,7 @@ static void switch_all(void)
 	ck_assert_uint_eq(core_trace_enabled(sh.core), on);
 }
 
-/* A pool of @extents, with a host pool if there are @slots. */
+/* Start with a pool of @extents, and a host pool if there are @slots. */
 static void start(u32 extents, u32 slots)
 {
 	sh_on_copy = on_copy;
@@ -122,7 +122,7 @@ static void swapped(void)
 	ck_assert_uint_eq(sh_state(cl, new), KVMM_SEQ_READY);
 }
 
-/* A cache above a new limit goes, and what waits no longer fits. */
+/* Cache above a new limit is evicted, and a waiting sequence no longer fits. */
 static void limited(void)
 {
 	u32 dom, seen;
@@ -188,12 +188,12 @@ static void ends(void)
 	ck_assert_int_eq(sh_submit(other, KVMM_OP_DETACH, 0, 0, 0), 0);
 	sh_die(cl);
 	sh_quiet(cl);
-	req.identity[5] = 1;	/* in place of the domain there was */
+	req.identity[5] = 1;	/* replaces the former domain */
 	cl = (u32)sh_attach_as(1, &req);
 	SH_CORE(core_device_failed(sh.core, sh.now, CORE_DEVICE_CUT));
 }
 
-/* It sits in a step while another waits. */
+/* A client sits in a step while another one's sequence waits. */
 static void killed(void)
 {
 	u32 other;
@@ -221,7 +221,7 @@ static void adopted(void)
 	ck_assert_int_eq(core_adopt(sh.core, sh.arena,
 				    core_arena_size(&sh.cfg), &sh.cfg, &sh_ops,
 				    NULL, sh.now, &r), CORE_ADOPT_WHOLE);
-	/* What was switched on is on in the new ring, which is empty. */
+	/* Events that were on are on in the new ring, which is empty. */
 	ck_assert_uint_eq(core_trace_enabled(sh.core), 0);
 	ring_lend(RING);
 	ck_assert_uint_eq(core_trace_enabled(sh.core), on);
@@ -249,7 +249,7 @@ static const struct {
 	{ adopted, EV(adopt) | EV(client_resume) },
 };
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static u32 records(void)
 {
@@ -260,7 +260,7 @@ static u32 records(void)
 	return nr;
 }
 
-/* Events of which there are records. */
+/* Events that have records. */
 static u32 recorded(void)
 {
 	u32 nr = records(), seen = 0, i;
@@ -319,7 +319,7 @@ START_TEST(test_every_event)
 }
 END_TEST
 
-/* What a record says is what happened. */
+/* The fields of a record describe the event. */
 START_TEST(test_fields)
 {
 	const struct core_trace_rec *r;
@@ -351,7 +351,7 @@ START_TEST(test_fields)
 }
 END_TEST
 
-/* Every cached block that goes is told, also who goes with the one in front. */
+/* Every evicted block is recorded, also one evicted with the block before it. */
 START_TEST(test_all_that_went)
 {
 	u32 nr, i, told = 0;
@@ -367,7 +367,7 @@ START_TEST(test_all_that_went)
 }
 END_TEST
 
-/* The newest stay, and how many are missing is known by their numbers. */
+/* The newest records stay; their numbers tell how many are missing. */
 START_TEST(test_wraps)
 {
 	u64 at = 0, written;
@@ -388,7 +388,7 @@ START_TEST(test_wraps)
 	ck_assert_uint_eq(at, 12);
 	for (i = 0; i < nr; i++)
 		ck_assert_uint_eq(rec[i].arg[2], 13 + i);
-	/* Five more: one of those that were not read yet is gone. */
+	/* Four more: one of the records that were not read yet is gone. */
 	for (i = 0; i < 4; i++)
 		SH_CORE(ck_assert_int_eq(core_domain_set(sh.core, sh.now, dom,
 							 CORE_LIMIT_WEIGHT,
@@ -424,7 +424,7 @@ START_TEST(test_switches)
 }
 END_TEST
 
-/* Without memory of the shell's nothing is on, and nothing can be. */
+/* Without memory of the shell no event is on, and none can be switched on. */
 START_TEST(test_without_a_ring)
 {
 	struct core_oom_view o;
@@ -479,7 +479,7 @@ START_TEST(test_oom_victim)
 	ck_assert_uint_eq(oom.cause, CORE_CAUSE_grow);
 	ck_assert_uint_eq(oom.victim, 0);
 	ck_assert_uint_eq(oom.nr_free, 0);
-	/* As it was before anybody lost anything. */
+	/* The state before any sequence lost memory. */
 	ck_assert_uint_eq(oom.nr_rows, 1);
 	ck_assert_uint_eq(oom.row[0].seq, KVMM_SEQ_INDEX(new));
 	ck_assert_uint_eq(oom.row[0].seq_blocks, 6);
@@ -490,7 +490,7 @@ START_TEST(test_oom_victim)
 }
 END_TEST
 
-/* A row says of each domain why nobody of it was taken. */
+/* A row says for its domain why none of its sequences was taken. */
 START_TEST(test_oom_whys)
 {
 	struct kvmm_open_arg high = { .prompt_len = 64, .priority = 9 };
@@ -530,7 +530,7 @@ START_TEST(test_oom_whys)
 	ck_assert_uint_eq(row_of(empty)->client, CORE_NONE);
 	ck_assert_uint_eq(row_of(other)->why, CORE_OOM_WHY_foreign);
 
-	/* At the same instant others are counted, not described. */
+	/* Further shortages of the same instant are counted, not described. */
 	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
 	ck_assert_int_eq(sh_begin(cl, mine, 64, 17), -EAGAIN);
 	ck_assert_int_eq(core_get_oom(sh.core, &oom), 0);
@@ -538,7 +538,7 @@ START_TEST(test_oom_whys)
 	ck_assert_uint_eq(oom.same, 1);
 	ck_assert_uint_eq(oom.want, 1);
 
-	/* What can never be had nobody could help with. */
+	/* For a request that can never be met no domain could help. */
 	sh_tick(1);
 	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
 	SH_CORE(ck_assert_int_eq(core_domain_set(sh.core, sh.now,
@@ -556,7 +556,10 @@ START_TEST(test_oom_whys)
 }
 END_TEST
 
-/* Who waits longest takes a turn, and not from who has just come. */
+/*
+ * The longest-waiting sequence takes its turn, and not from one that has just
+ * come.
+ */
 START_TEST(test_oom_wait)
 {
 	u64 aged, waits;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_why.c - why sequences wait, who took what; evict and drain
+ * check_core_why.c - why sequences wait, and which took memory; evict and drain
  *
- * What core_get_why() says is held against what was arranged: who is in the
- * way, who took memory for whom, how much of it, and what was found again.
+ * The tests compare core_get_why() with the situation that they arranged: the
+ * reason of a wait, the sequence that took memory and the one it took it for,
+ * the amount, and the tokens found again.
  */
 #include "kvmm/core/why.h"
 #include "tests/unit/core_shell.h"
@@ -129,7 +130,7 @@ START_TEST(test_own_limits)
 }
 END_TEST
 
-/* Who has more than its part steps back for another domain's first. */
+/* A domain above its part steps back for another domain's first sequence. */
 START_TEST(test_share)
 {
 	u32 a = attach(1, "a", 0, 0), b = attach(1, "b", 0, 0);
@@ -148,9 +149,9 @@ START_TEST(test_share)
 }
 END_TEST
 
-/* ---- taken ---- */
+/* ---- preempted ---- */
 
-/* What memory.min takes is told of who lost it: for whom, and what it cost. */
+/* A preemption for memory.min: the view names the cause, the taker and the cost. */
 START_TEST(test_taken)
 {
 	u32 a = attach(1, "a", 24, 0), b = attach(1, "b", 0, 0);
@@ -181,7 +182,7 @@ START_TEST(test_taken)
 	ck_assert_uint_eq(v.out_ns, 7 * MS);
 	ck_assert_uint_eq(why(b, big[0]).taken, 0);
 
-	/* It comes back, and finds some of it. */
+	/* The sequence comes back, and finds some of its blocks. */
 	ck_assert_int_eq(sh_close(b, big[0]), 0);
 	ck_assert_int_eq(sh_match(b, big[2], 20 * SH_BT, 15000), 0);
 	ck_assert_uint_eq(sh_state(b, big[2]), KVMM_SEQ_READY);
@@ -195,7 +196,7 @@ START_TEST(test_taken)
 }
 END_TEST
 
-/* A domain of the same number is not taken for the one that took. */
+/* A later domain of the same number is not named as the taker. */
 START_TEST(test_taker_is_gone)
 {
 	u32 a = attach(1, "a", 24, 0), b = attach(1, "b", 0, 0);
@@ -218,7 +219,7 @@ START_TEST(test_taker_is_gone)
 }
 END_TEST
 
-/* Another tenant's sequence waited longest: its domain is told. */
+/* A sequence of another tenant waited longest: its domain is named. */
 START_TEST(test_taken_by_tenant)
 {
 	u32 a = attach(1, "a", 0, 0), b = attach(2, "b", 0, 0);
@@ -239,7 +240,7 @@ START_TEST(test_taken_by_tenant)
 }
 END_TEST
 
-/* ---- what is asked of it ---- */
+/* ---- refused views ---- */
 
 START_TEST(test_view_refused)
 {
@@ -281,7 +282,7 @@ START_TEST(test_evict)
 	ck_assert_int_eq(evict(dom, 10), 10);
 	ck_assert_uint_eq(sh_domain(a).blocks[3], 14);
 	ck_assert_uint_eq(sh_count(CORE_EV_evict_asked), 10);
-	/* Cache within the domain's own min goes as well. */
+	/* Cache within the domain's own memory.min is evicted as well. */
 	SH_CORE(ck_assert_int_eq(core_domain_set(sh.core, sh.now, dom,
 			CORE_LIMIT_MIN, 32 * SH_BLOCK), 0));
 	wants = asked(b, ALL - 20, 0, 90000);
@@ -289,7 +290,7 @@ START_TEST(test_evict)
 	ck_assert_int_eq(evict(dom, 1000), 14);
 	ck_assert_int_eq(evict(dom, 1000), 0);
 	sh_settle();
-	/* Nobody lost anything else, and who waited has what fell free. */
+	/* No sequence lost memory, and the waiting one has the freed blocks. */
 	ck_assert_uint_eq(sh_state(a, seq), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_domain(a).nr_preempted, 0);
 	ck_assert_uint_eq(sh_state(b, wants), KVMM_SEQ_READY);
@@ -313,7 +314,7 @@ static int may_open(u32 cl)
 	u64 seq;
 	int err = sh_open_as(cl, &a, &seq);
 
-	/* The client can see it without asking. */
+	/* The client can see the drain without asking. */
 	ck_assert_int_eq(sh.cl[cl].ctl.draining != 0, err == -ESHUTDOWN);
 	if (!err)
 		ck_assert_int_eq(sh_close(cl, seq), 0);
@@ -343,7 +344,7 @@ START_TEST(test_drain_node)
 	ck_assert_int_eq(may_open(a), -ESHUTDOWN);
 	ck_assert_int_eq(may_attach(1, "a"), -ESHUTDOWN);
 	ck_assert_int_eq(may_attach(2, "a"), -ESHUTDOWN);
-	/* What there is goes on: it grows, forks, and who waits comes in. */
+	/* Present sequences grow and fork, and waiting ones are admitted. */
 	sh_compute(a, seq, 8 * SH_BT, 8 * SH_BT + 4, 0);
 	ck_assert_int_eq(sh_fork(a, seq, 1, &child), 0);
 	ck_assert_int_eq(sh_close(a, big), 0);
@@ -372,7 +373,7 @@ START_TEST(test_drain_one)
 	ck_assert_uint_eq(v.drain, BIT(CORE_DRAIN_CLIENT));
 	ck_assert_int_eq(may_open(a), 0);
 	ck_assert_int_eq(may_open(c), -ESHUTDOWN);
-	/* Who is attached in its place begins as everybody does. */
+	/* The next client in its place is not drained. */
 	sh_die(c);
 	sh_quiet(c);
 	c = attach(1, "a", 0, 0);

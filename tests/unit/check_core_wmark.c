@@ -2,9 +2,10 @@
 /*
  * check_core_wmark.c - watermarks, the reclaimer, cache floors, commitments
  *
- * A pool of 64 blocks of 16 tokens.  What is kept for growth is what those who
- * run can take; what is evicted ahead stops at high; what others leave of a
- * cache; and what is promised with all of max_tokens.
+ * A pool of 64 blocks of 16 tokens.  The tests check that the blocks kept for
+ * growth are those that running sequences can take; that background eviction
+ * stops at high; how much cache other domains leave; and commitments, with all
+ * of max_tokens.
  */
 #include "tests/unit/core_shell.h"
 
@@ -29,7 +30,7 @@ static void copies_done(void)
 	sh_check();
 }
 
-/* With a host pool of as many slots as the device has blocks. */
+/* Bytes of the host pool; with ALL * SLOT it has a slot for each device block. */
 static u64 host_bytes;
 
 static void start(u32 scale, u32 floor, u32 overcommit, u32 ratio)
@@ -89,7 +90,7 @@ static u32 min_of(u32 cl)
 
 /* ---- min ---- */
 
-/* A block for who may want one: none who ends in those that it has. */
+/* One block for each sequence that may need more than it has. */
 START_TEST(test_min)
 {
 	u32 cl = sh_attach(1, "a");
@@ -110,7 +111,7 @@ START_TEST(test_min)
 }
 END_TEST
 
-/* Whoever shares a half-full tail may copy it. */
+/* Each sharer of a half-full tail may copy it. */
 START_TEST(test_min_of_a_family)
 {
 	u32 cl = sh_attach(1, "a");
@@ -129,7 +130,7 @@ START_TEST(test_min_of_a_family)
 }
 END_TEST
 
-/* Admission leaves min to those who run, exactly. */
+/* Admission leaves exactly min to running sequences. */
 START_TEST(test_admission_leaves_min)
 {
 	u32 cl = sh_attach(1, "a"), i;
@@ -138,7 +139,7 @@ START_TEST(test_admission_leaves_min)
 	for (i = 0; i < 4; i++)
 		run[i] = resident(cl, 32, 160, i * 1000);
 	ck_assert_uint_eq(min_of(cl), 4);
-	/* 56 blocks are free: one too many is wanted, and none. */
+	/* 56 are free: the first prompt wants one too many, the second does not. */
 	seq = asked(cl, 53 * SH_BT, 0, 9000);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
 	ck_assert_int_eq(sh_close(cl, seq), 0);
@@ -151,8 +152,9 @@ START_TEST(test_admission_leaves_min)
 END_TEST
 
 /*
- * A kid that is cut gives no block back, but whoever shared its tail need not
- * copy it any more: who waits for the block kept for that is let in at once.
+ * A truncated fork gives no block back, but the other sharer of its tail need
+ * not copy it any more: a sequence that waits for the block kept for that is
+ * admitted at once.
  */
 START_TEST(test_truncation_lets_in)
 {
@@ -177,7 +179,7 @@ END_TEST
 
 /* ---- the reclaimer ---- */
 
-/* Below low it works until high, and no further. */
+/* Below low the reclaimer works until high, and no further. */
 START_TEST(test_reclaimer)
 {
 	u64 seq, room;
@@ -190,7 +192,7 @@ START_TEST(test_reclaimer)
 	seq = resident(cl, 32, 160, 0);
 	for (i = 0; i < 14; i++)
 		cache(cl, 4, 1000 * (i + 1));
-	/* 2 and 56 in use: min is 1, low 5, high 9 */
+	/* 2 blocks are used and 56 cached: min is 1, low 5, high 9 */
 	ck_assert_uint_eq(sh_domain(cl).wmark[1], 5);
 	ck_assert_uint_eq(sh_domain(cl).wmark[2], 9);
 	ck_assert_uint_eq(sh_domain(cl).room, 6);
@@ -203,7 +205,7 @@ START_TEST(test_reclaimer)
 	ck_assert_uint_eq(room, 4);
 	sh_tick(5);
 	ck_assert_uint_eq(sh_count(CORE_EV_wmark_low_hit), 1);
-	/* What no lower tier has stays. */
+	/* A block that no lower tier has stays. */
 	copies_done();
 	for (i = 0; i < 4; i++) {
 		sh_tick(5);
@@ -220,7 +222,7 @@ START_TEST(test_reclaimer)
 }
 END_TEST
 
-/* Nothing runs: nothing is evicted for anybody. */
+/* No sequence runs: no block is evicted ahead. */
 START_TEST(test_reclaimer_sleeps)
 {
 	u32 cl, i;
@@ -237,9 +239,9 @@ START_TEST(test_reclaimer_sleeps)
 }
 END_TEST
 
-/* ---- the floor of a cache ---- */
+/* ---- the cache floor ---- */
 
-/* Others leave it while they have somebody to wait for. */
+/* Other domains leave the floor while they have a sequence to wait for. */
 START_TEST(test_floor)
 {
 	u32 a, b;
@@ -249,7 +251,7 @@ START_TEST(test_floor)
 	start(0, 50, CORE_OVERCOMMIT_GUESS, 0);
 	a = sh_attach(1, "a");
 	b = sh_attach(1, "b");
-	/* Half of the half that is its part. */
+	/* Half of the domain's part, which is half of the pool. */
 	ck_assert_uint_eq(sh_domain(a).cache_floor, ALL / 4);
 	cache(a, 32, 0);
 	seq[0] = resident(b, 16 * SH_BT, 0, 5000);
@@ -257,7 +259,7 @@ START_TEST(test_floor)
 	big = asked(b, 24 * SH_BT, 0, 7000);
 	ck_assert_uint_eq(sh_state(b, big), KVMM_SEQ_WAITING);
 	ck_assert_uint_eq(sh_domain(a).blocks[3], 32);
-	/* One is left: nobody else could give way for long. */
+	/* One sequence is left: no other could give way for long. */
 	ck_assert_int_eq(sh_close(b, big), 0);
 	ck_assert_int_eq(sh_close(b, seq[0]), 0);
 	big = asked(b, 48 * SH_BT, 0, 7000);
@@ -268,7 +270,7 @@ START_TEST(test_floor)
 }
 END_TEST
 
-/* What is above the floor goes as ever. */
+/* Cache above the floor is taken as ever. */
 START_TEST(test_above_the_floor)
 {
 	u32 a, b;
@@ -283,7 +285,7 @@ START_TEST(test_above_the_floor)
 	(void)asked(b, 16 * SH_BT, 0, 7000);
 	ck_assert_uint_eq(sh_domain(a).blocks[3], ALL / 4);
 	ck_assert_uint_eq(sh_domain(b).nr_running, 3);
-	/* The floor is not of a domain without clients. */
+	/* A domain without clients has no floor. */
 	sh_die(a);
 	sh_quiet(a);
 	(void)asked(b, 16 * SH_BT, 0, 8000);
@@ -292,8 +294,8 @@ START_TEST(test_above_the_floor)
 END_TEST
 
 /*
- * A cache that was all of the floor grows, in spans that stay: of its other
- * spans one may go now, and who waits for it is asked.
+ * A cache as large as the floor grows, in spans that stay: one of its other
+ * spans may go now, and the sequence that waits for it is tried.
  */
 START_TEST(test_cache_outgrows_the_floor)
 {
@@ -305,7 +307,7 @@ START_TEST(test_cache_outgrows_the_floor)
 	a = sh_attach(1, "a");
 	b = sh_attach(1, "b");
 	cache(a, ALL / 4, 0);
-	/* Two spans of which one block is kept. */
+	/* Two spans with one block each that stays in use. */
 	for (i = 0; i < 2; i++) {
 		gone[i] = resident(a, 3 * SH_BT, 0, 1000 + 500 * i);
 		kept[i] = resident(a, SH_BT, 0, 3000 + 500 * i);
@@ -325,7 +327,7 @@ START_TEST(test_cache_outgrows_the_floor)
 }
 END_TEST
 
-/* ---- what memory.min protects ---- */
+/* ---- memory.min ---- */
 
 static void set_min(u32 cl, u32 blocks)
 {
@@ -334,8 +336,8 @@ static void set_min(u32 cl, u32 blocks)
 }
 
 /*
- * What a domain uses comes to be more than its memory.min, in a span that stays:
- * a span of its cache may go now, and who waits for it is asked.
+ * The used memory of a domain exceeds its memory.min now, in a span that stays:
+ * a span of its cache may go, and the sequence that waits for it is tried.
  */
 START_TEST(test_use_outgrows_min)
 {
@@ -355,7 +357,7 @@ START_TEST(test_use_outgrows_min)
 }
 END_TEST
 
-/* The same of a family, which goes for who waits within its own memory.min. */
+/* The same for a family, which goes for a sequence within its own memory.min. */
 START_TEST(test_use_outgrows_min_for_promised)
 {
 	u32 a = sh_attach(1, "a"), b = sh_attach(1, "b"), k = sh_attach(1, "k");
@@ -381,7 +383,7 @@ START_TEST(test_use_outgrows_min_for_promised)
 }
 END_TEST
 
-/* ---- what was promised ---- */
+/* ---- commitments ---- */
 
 START_TEST(test_committed)
 {
@@ -393,7 +395,7 @@ START_TEST(test_committed)
 	ck_assert_uint_eq(sh_pool().committed_as, 4 * SH_BLOCK);
 	sh_compute(cl, a, 0, 40, 0);
 	ck_assert_uint_eq(sh_pool().committed_as, 4 * SH_BLOCK);
-	/* What is shared counts once. */
+	/* Shared blocks count once. */
 	b = sh_ready(cl, 40, 40, 0);
 	ck_assert_uint_eq(sh_status(cl, b)->cached_len, 32);
 	ck_assert_uint_eq(sh_domain(cl).committed_as, 7);
@@ -408,7 +410,7 @@ START_TEST(test_committed)
 }
 END_TEST
 
-/* Never beyond the limit, so nobody is ever preempted by growth. */
+/* Commitments stay within the limit, so growth never preempts a sequence. */
 START_TEST(test_never_overcommit)
 {
 	struct kvmm_open_arg big = { .prompt_len = 1,

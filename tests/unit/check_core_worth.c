@@ -108,8 +108,9 @@ END_TEST
 #define NR_AGES 9
 
 /*
- * Nothing was seen: k / (age + i), where k is 1/8, 3/32, 1/16, 1/32 and i is 256 of
- * what was never found, else k is 1, 3/2, 2 and i is 8, 64, 512, 2048.
+ * Before any observation: k / (age + i).  Here k is 1/8, 3/32, 1/16, 1/32 and i
+ * is 256 for blocks that were never found, else k is 1, 3/2, 2 and i is 8, 64,
+ * 512, 2048.
  */
 START_TEST(test_worth_before_anything_was_seen)
 {
@@ -142,8 +143,8 @@ END_TEST
 
 /*
  * 500 hits at ages of about 24 and 96 among 1500 names: before them the worth
- * rises, for it looks ahead; behind them it is far below; where nothing was
- * seen it is what it was.
+ * rises, since it looks ahead; behind them it is far below; at ages without
+ * observations it is unchanged.
  */
 START_TEST(test_worth_looks_ahead_to_the_hits)
 {
@@ -164,7 +165,7 @@ START_TEST(test_worth_looks_ahead_to_the_hits)
 }
 END_TEST
 
-/* A rate above one hit a unit is none: it is taken for one. */
+/* A rate above one hit a unit counts as one. */
 START_TEST(test_rate_is_at_most_one)
 {
 	lru_observe(&l, 12, 0, 0, true, 1u << 20);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_cuda_append.c - what the CUDA kernels write into paged KV
+ * check_cuda_append.c - paged KV as the CUDA kernels write it
  *
  * Pools full of NaN, on the device and for the reference, are compared whole,
- * byte by byte, after each op: so a byte that belongs to nobody is seen, too.
- * Sequences of prefill and decode are mixed, their blocks lie anywhere, rows
- * between them are of no sequence, and all types and both layouts are run.
+ * byte by byte, after each op: so a write outside of all sequences is seen,
+ * too.  Sequences of prefill and decode are mixed, their blocks lie anywhere,
+ * rows between them belong to no sequence, and all types and both layouts are
+ * run.
  */
 #include "cuda_fixture.h"
 
@@ -24,7 +25,7 @@ static void teardown(void)
 	dev_close();
 }
 
-/* A pool, and its like on the device. */
+/* A pool, and its copy on the device. */
 struct twin {
 	struct pool p;
 	struct kern_kv kv;		/* the device's */
@@ -60,7 +61,7 @@ static void twin_compare(const struct twin *t, const char *what)
 	free(got);
 }
 
-/* Prefill, decode, and a row of nobody in between. */
+/* Prefill, decode, and a row of no sequence in between. */
 #define NR_SEQS		3u
 #define NR_ROWS		23u
 
@@ -73,7 +74,7 @@ static void seqs_make(const struct twin *t, struct kern_attn_seq *s)
 	s[2] = (struct kern_attn_seq){ t->p.entries + 9, 1, 22, bt - 1 };
 }
 
-/* What ends up at the edges of every type. */
+/* Values at the edges of every type. */
 static void kv_values(float *x, u64 n, u32 hd)
 {
 	u64 i;
@@ -81,7 +82,7 @@ static void kv_values(float *x, u64 n, u32 hd)
 	for (i = 0; i < n; i++) {
 		x[i] = rng_float(&rng) * (i / hd % 3 ? 3 : 1e-3f);
 		if (i / hd % 7 == 3)
-			x[i] = 0;	/* a head of nothing */
+			x[i] = 0;	/* a head of zeros */
 		if (i / hd % 7 == 4)
 			x[i] = (float)rng_range(&rng, 0, 896) / 2 - 224;
 		if (i / hd % 11 == 5 && i % hd == 2)
@@ -136,7 +137,7 @@ START_TEST(test_write)
 }
 END_TEST
 
-/* Layers that do not lie at multiples of 16. */
+/* Layers at addresses that are no multiples of 16. */
 START_TEST(test_write_skewed)
 {
 	struct twin t = twin_create(_i, 48, 2, 16, BLOCK_MAJOR);
@@ -179,7 +180,7 @@ static void try_rope_write(enum kern_dtype type, u32 heads, u32 kv_heads,
 	dev.ops->rope(dev.ctx, k1, k_ld, NR_ROWS, kv_heads, hd, half, dt);
 	dev.ops->kv_write(dev.ctx, &a);
 	dev_get(t.p.kv.base, t.kv.base, t.p.bytes);
-	/* The same into an empty pool. */
+	/* The joined op, into an empty pool. */
 	a.k = k2;
 	t.kv.base = dev_alloc(t.p.bytes);
 	q = realloc(q, t.p.bytes);
@@ -222,7 +223,7 @@ END_TEST
 
 /* ----------------------------------------------------------------- copies */
 
-/* All bytes different, so that it is seen what came from where. */
+/* All bytes are different, so that a wrong source is seen. */
 static void twin_fill(struct twin *t)
 {
 	u64 i;
@@ -232,7 +233,7 @@ static void twin_fill(struct twin *t)
 	dev.ops->mem_put(dev.ctx, t->kv.base, t->p.kv.base, t->p.bytes);
 }
 
-/* Descriptors in any order, many of which need what others made. */
+/* Descriptors in any order, many of which need the results of others. */
 static void try_copy(struct twin *t, u32 nr)
 {
 	struct kern_kv_copy *c = calloc(nr, sizeof(*c));
@@ -268,7 +269,7 @@ START_TEST(test_copy)
 }
 END_TEST
 
-/* More than one launch takes, from one block into as many others. */
+/* More copies than one launch takes, from one block into as many others. */
 START_TEST(test_copy_many)
 {
 	struct kern_kv_copy c[2 * KV_COPY_MAX + 3];

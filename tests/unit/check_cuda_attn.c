@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_cuda_attn.c - attention of the GPU's kernels
+ * check_cuda_attn.c - attention of the CUDA kernels
  *
- * On the driver that $KVMM_LIBCUDA names, else on the tests' stand-in: the
- * same device code either way.  Against the reference: random batches over
- * random geometries, all types of KV, blocks shared between sequences, NaN
- * wherever nobody wrote, entries outside of a view far outside of the pool,
- * outputs that were poisoned.  In exact mode bit for bit: a row's result is the
- * same alone (where its KV is split over the grid), inside of a prompt, among
- * many others, with blocks of another size elsewhere in another layout.
+ * The driver is the one that $KVMM_LIBCUDA names, else the tests' stand-in,
+ * with the same device code.  Against the reference: random batches over random
+ * geometries, all types of KV, blocks shared between sequences, NaN where no
+ * sequence wrote, entries outside of a view far outside of the pool, poisoned
+ * outputs.  In exact mode bit for bit: the result of a row is the same alone
+ * (where its KV is split over the grid), inside of a prompt, among many others,
+ * and with blocks of another size and layout elsewhere.
  */
 #include "check_kernels.h"
 
@@ -51,7 +51,7 @@ static void teardown(void)
 	kern_close(ops[1], gpu[1]);
 }
 
-/* Bytes of the host on the device. */
+/* Put bytes of the host on the device. */
 static void *put(u32 mode, const void *from, u64 bytes)
 {
 	void *p = ops[mode]->mem_alloc(gpu[mode], bytes);
@@ -67,7 +67,7 @@ static void get(u32 mode, void *to, const void *from, u64 bytes)
 		ck_abort_msg("%s", ops[mode]->failure(gpu[mode]));
 }
 
-/* Sequences over a pool of the host's, and a call on some rows of them. */
+/* Sequences over a pool in host memory, and a call on some of their rows. */
 struct scene {
 	struct pool		pool;
 	struct kern_attn_seq	seqs[MAX_SEQS];
@@ -97,8 +97,8 @@ static void scene_write(struct scene *s, u32 *table, u32 from, u32 end)
 }
 
 /*
- * @len positions, the last @rows of them in the call; the first blocks are
- * those of sequence 0, if @share.
+ * Add a sequence of @len positions, the last @rows of them in the call; with
+ * @share its first blocks are those of sequence 0.
  */
 static void scene_add(struct scene *s, u32 len, u32 rows, bool share)
 {
@@ -127,7 +127,7 @@ static void scene_add(struct scene *s, u32 len, u32 rows, bool share)
 	s->nr_rows += rows;
 }
 
-/* Whole blocks before every row's window are not looked at. */
+/* Drop the blocks before every row's window: the kernels do not look at them. */
 static void scene_forget(struct scene *s)
 {
 	u32 i, j, first, bt = s->pool.kv.block_tokens, start;
@@ -150,7 +150,7 @@ static void scene_destroy(struct scene *s)
 	free(s->q);
 }
 
-/* The call on the host by the reference, or on a device: rows of @ld. */
+/* Run the call on the host by the reference, or on a device, with rows of @ld. */
 static float *scene_run(const struct scene *s, s32 mode, u64 ld)
 {
 	u64 floats = s->nr_rows * ld, bytes = floats * sizeof(float);
@@ -250,7 +250,7 @@ static const enum kern_dtype types[] = {
 	KERN_F32, KERN_BF16, KERN_F16, KERN_E4M3, KERN_I8,
 };
 
-/* Rows as an engine makes them: one each, of long sequences and short ones. */
+/* Rows as an engine makes them: one for each sequence, long ones and short ones. */
 START_TEST(test_decode)
 {
 	static const u32 groups[] = { 4, 1, 8, 7, 16, 3, 40 };
@@ -269,7 +269,7 @@ START_TEST(test_decode)
 }
 END_TEST
 
-/* Prompts, or pieces of them, among rows that decode. */
+/* Prompts, or pieces of them, among rows of decode. */
 START_TEST(test_mixed)
 {
 	static const u32 groups[] = { 3, 8, 1, 5, 16 };
@@ -292,7 +292,7 @@ END_TEST
 
 /* --------------------------------------------------------------- exact mode */
 
-/* One row's result, out of a call. */
+/* Compare the result of one row of a call. */
 static void assert_row(const struct scene *s, const float *got, u32 row,
 		       const float *want, const char *what)
 {
@@ -320,7 +320,7 @@ static struct scene scene_again(const struct scene *s, u32 bt,
 
 /*
  * The last row of a sequence of @len: alone, behind rows of its own prompt, and
- * with so many others that items are not split.
+ * among so many others that items are not split.
  */
 static void same_bits(struct scene *first, u32 len)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_cuda_blaslt.c - long products by cuBLASLt, and when it lets us down
+ * check_cuda_blaslt.c - long products by cuBLASLt, and its failures
  *
- * Against the stand-in of the library (tests/standin/cublaslt.c), which counts
- * its calls and fails when told to: a shape is timed once, while nothing is
- * recorded, and the fastest way kept; whatever fails, the product is right,
- * since our own tiles take over; and nothing is left behind.  How it is
- * declared is compared with cublasLt.h where the toolkit is installed.
+ * The library is the stand-in (tests/standin/cublaslt.c), which counts its
+ * calls and fails when told to.  A shape is timed once, while no step is
+ * recorded, and the fastest algorithm kept.  After any failure the product is
+ * right, since our own tiles take over, and no object is left behind.  Our
+ * declarations are compared with cublasLt.h where the toolkit is installed.
  *
  * from: full
  */
@@ -32,7 +32,7 @@ static void setup(void)
 	ck_assert_ptr_nonnull(fake);
 }
 
-/* One product of @m rows, which must be right, by whom it may be. */
+/* One product of @m rows, which must be right, by the library or by our tiles. */
 static void right(struct gpu *g, u32 m, u32 n, u32 k, bool settle)
 {
 	struct product p = { .m = m, .n = n, .k = k, .type = KERN_BF16,
@@ -61,7 +61,10 @@ static u32 chosen(struct gpu *g)
 	return n;
 }
 
-/* Timed the first time: 1 and 3 runs of each; then one run of the fastest. */
+/*
+ * The first use times each algorithm, in 1 and 3 runs; then the fastest runs
+ * once.
+ */
 START_TEST(test_timed_once)
 {
 	struct gpu g = gpu_open("cuda-fast");
@@ -86,7 +89,7 @@ START_TEST(test_timed_once)
 }
 END_TEST
 
-/* Nothing waits while a step is recorded; outside, what was guessed is timed. */
+/* Nothing waits while a step is recorded; outside, a guessed algorithm is timed. */
 START_TEST(test_recorded)
 {
 	struct gpu g = gpu_open("cuda-fast");
@@ -130,7 +133,7 @@ START_TEST(test_strict)
 }
 END_TEST
 
-/* What it cannot take, it is not asked for. */
+/* The library is not asked for shapes that it cannot take. */
 START_TEST(test_not_its_shapes)
 {
 	struct gpu g = gpu_open("cuda-fast");
@@ -159,7 +162,7 @@ START_TEST(test_not_its_shapes)
 }
 END_TEST
 
-/* Each function fails for good: our tiles do it, and it is not tried for ever. */
+/* Each function fails for good: our tiles take over, and the calls end. */
 START_TEST(test_fails_always)
 {
 	struct gpu g;
@@ -200,7 +203,7 @@ START_TEST(test_fails_once)
 }
 END_TEST
 
-/* More shapes than it remembers are still done by the library. */
+/* More shapes than are remembered are still done by the library. */
 START_TEST(test_many_shapes)
 {
 	struct gpu g = gpu_open("cuda-fast");

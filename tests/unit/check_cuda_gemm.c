@@ -3,9 +3,9 @@
  * check_cuda_gemm.c - products on the GPU, run by the stand-in
  *
  * Near: every kernel against a double sum, at sizes that fit no tile and at
- * addresses that fit no vector.  Exact: the very bits, computed here from the
- * order of sums that gemm_exact.cu promises, whichever kernel runs; and those
- * of a row the same in batches of 1 to 40, at every place.
+ * addresses that fit no vector.  Exact: every kernel gives the bits computed
+ * here from the order of sums that gemm_exact.cu promises; and a row has the
+ * same bits in batches of 1 to 40, at every place.
  */
 #include "cuda_gemm_fixture.h"
 
@@ -59,7 +59,7 @@ static void set_sms(struct gpu *g, u32 sms)
 	cuda_of(g->ctx)->sms = sms;
 }
 
-/* With many multiprocessors and with one: other kernels are chosen. */
+/* With many multiprocessors and with one, since other kernels are chosen. */
 START_TEST(test_exact_near)
 {
 	struct gpu g = gpu_open("cuda");
@@ -137,7 +137,7 @@ END_TEST
 
 #define COMPANY	40u
 
-/* Each row alone, then every batch: the same bits at every place. */
+/* Each row alone, then in every batch: the same bits at every place. */
 START_TEST(test_exact_company)
 {
 	struct gpu g = gpu_open("cuda");
@@ -193,7 +193,7 @@ START_TEST(test_fast_near)
 	for (i = 0; i < 2 * ARRAY_SIZE(fast_shapes); i++) {
 		set_sms(&g, i % 2 ? 1 : 132);
 		for (type = KERN_F32; type <= KERN_F16; type++) {
-			/* What is not bf16 takes the kernels of exact mode. */
+			/* Types other than bf16 take the kernels of exact mode. */
 			if (type != KERN_BF16 && i / 2 % 4)
 				continue;
 			p = fast_shapes[i / 2];
@@ -207,8 +207,8 @@ START_TEST(test_fast_near)
 END_TEST
 
 /*
- * Nothing is lost where x is bf16 already: so what is summed is all that there
- * is, and once, also when K is split; and the same bits come every time.
+ * No rounding where x is bf16 already: so the sum shows that each term is added
+ * once, also when K is split.  The same bits come every time.
  */
 START_TEST(test_fast_all_summed)
 {
@@ -235,7 +235,7 @@ START_TEST(test_fast_all_summed)
 }
 END_TEST
 
-/* NaN of another row, or of another output's weights, stays there. */
+/* NaN of one row, or of one output's weights, does not spread. */
 START_TEST(test_nan_stays)
 {
 	struct gpu g = gpu_open(_i ? "cuda-fast" : "cuda");
@@ -262,7 +262,7 @@ END_TEST
 
 #define MANY	6u
 
-/* Q, K, V and more, of several types: what each would give alone. */
+/* Q, K, V and more, of several types: each has the result that it has alone. */
 static void try_many(struct gpu *g, u32 m, bool same_bits)
 {
 	static const enum kern_dtype types[MANY] = {
@@ -363,10 +363,10 @@ START_TEST(test_range)
 		ck_assert_uint_eq(range % GEMM_SKINNY_K, 0);
 		ck_assert_uint_le(splits, 16);
 	}
-	/* An 8B model's projections on 132: all are kept reading. */
+	/* An 8B model's projections: all 132 multiprocessors keep reading. */
 	ck_assert_uint_le(cuda_gemm_range(64, 4096, 132), 512);
 	ck_assert_uint_le(cuda_gemm_range(64, 14336, 132), 1792);
-	/* One multiprocessor is busy anyway; what is too long has no tickets. */
+	/* One multiprocessor is busy anyway; too many blocks have no tickets. */
 	ck_assert_uint_ge(cuda_gemm_range(64, 4096, 1), 4096);
 	ck_assert_uint_ge(cuda_gemm_range(20000, 4096, 132), 4096);
 }

@@ -2,11 +2,11 @@
 /*
  * check_cuda_row.c - the CUDA ops on rows and elements against the reference
  *
- * Odd sizes and sizes around what a warp and a block take at once, addresses
- * that allow 16 bytes at once and such that do not, outputs that are inputs.
- * What must not change a bit is compared by bits: the alignment, the company
- * of other rows, ops joined into one; and rounding to bf16 by the op itself
- * must be what rounding its result is.
+ * Odd sizes and sizes around the width of a warp and of a block, addresses that
+ * allow access of 16 bytes and others that do not, outputs that are inputs.
+ * Bits must not change with the alignment, with other rows, or when ops are
+ * joined into one; and rounding to bf16 by the op itself must equal rounding
+ * its result.
  */
 #include "cuda_fixture.h"
 
@@ -27,7 +27,7 @@ static void teardown(void)
 
 static const u64 sizes[] = { 1, 3, 4, 5, 127, 1023, 1024, 4103, 40000 };
 
-/* What of the ops on elements is called, and with what. */
+/* Ops on elements. */
 enum element_op {
 	OP_ADD,
 	OP_SCALE,
@@ -96,7 +96,7 @@ START_TEST(test_elements)
 }
 END_TEST
 
-/* NaN stays one, ties go to even, what is too large becomes infinite. */
+/* NaN stays NaN, ties go to even, a value that is too large becomes infinite. */
 START_TEST(test_settle_edges)
 {
 	static const u32 in[] = {
@@ -120,7 +120,7 @@ START_TEST(test_settle_edges)
 }
 END_TEST
 
-/* A table of @type from @f. */
+/* A table of @type with the values of @f. */
 static void *table_of(const float *f, u64 n, enum kern_dtype type)
 {
 	u16 *h = malloc(n * sizeof(*f));
@@ -237,7 +237,7 @@ static void norm_run(const struct kern_ops *ops, struct kern_ctx *ctx,
 		ops->rmsnorm(ctx, x, w, m, t->d, 1e-5f, y);
 }
 
-/* On the device, rows from @first on; in place if @y is to be x. */
+/* Run on the device, for rows from @first on; @in_place: @y is @x. */
 static float *norm_dev(const struct norm_case *t, u32 first, u32 m, u32 skew,
 		       bool in_place, bool settle)
 {
@@ -336,7 +336,7 @@ START_TEST(test_norm)
 }
 END_TEST
 
-/* x += y; h = norm(x), joined and one after the other. */
+/* x += y; h = norm(x): joined, and one after the other. */
 static void try_add_norm(u32 m, u32 d, u32 skew, bool settle, bool layer)
 {
 	const u64 n = (u64)m * d;
@@ -395,7 +395,7 @@ START_TEST(test_rope_table)
 	for (i = 0; i < half; i++)
 		inv[i] = powf(10000.0f, -(float)i / (float)half);
 	ref->rope_table(NULL, inv, half, pos, m, want);
-	dev.ops->settles(dev.ctx, true);	/* which it never is */
+	dev.ops->settles(dev.ctx, true);	/* the table is never rounded */
 	dev.ops->rope_table(dev.ctx, dev_put(inv, sizeof(inv)), half,
 			    dev_put(pos, sizeof(pos)), m, y);
 	got = dev_result(y, n);
@@ -457,7 +457,7 @@ END_TEST
 
 /* ------------------------------------------------------------ activations */
 
-/* Ordinary values, and those at which exp() leaves the floats. */
+/* Ordinary values, and those at which exp() leaves the range of a float. */
 static void act_values(float *x, u64 n)
 {
 	static const float edge[] = {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_cuda_sample.c - draws on the device against the sampler's
+ * check_cuda_sample.c - draws on the device against those of the sampler
  *
- * The same rows, parameters and seeds give the same tokens as
- * runtime/sampler, every one: what a token weighs is the same to the bit
- * (kernels/weight.h), and so is where cuts and random numbers fall.  Edits of
- * logits and logprobs are compared with the sampler's, and frequencies with
- * exact distributions by chi-square.
+ * The same rows, parameters and seeds give the same tokens as runtime/sampler,
+ * every one: the weight of a token is the same to the bit (kernels/weight.h),
+ * and so are the cuts and the random numbers.  Edits of logits and logprobs are
+ * compared with the sampler's, and frequencies with exact distributions by
+ * chi-square.
  */
 #include <errno.h>
 
@@ -38,7 +38,7 @@ static void teardown(void)
 	dev_close();
 }
 
-/* Rows of logits, draws from them, and what comes of it. */
+/* Rows of logits, draws from them, and the results. */
 struct scene {
 	u32 vocab;
 	u32 rows;
@@ -50,7 +50,7 @@ struct scene {
 	bool logprobs;
 	u32 top_stride;
 	u32 saved;
-	float *after;			/* the rows, when all is done */
+	float *after;			/* the rows after the draws */
 	struct dev_drawn drawn[DRAWS_MAX];
 	struct dev_top *top;
 };
@@ -122,7 +122,7 @@ static void scene_run(struct scene *s, u32 skew)
 	dev_get(s->top, top, tops * sizeof(*s->top));
 }
 
-/* What the sampler draws; @row may be adjusted. */
+/* The token that the sampler draws; @row may be adjusted. */
 static s32 oracle(const struct scene *s, const struct dev_draw *d,
 		  const float *row)
 {
@@ -135,7 +135,7 @@ static s32 oracle(const struct scene *s, const struct dev_draw *d,
 	return sampler_sample(ws, row, s->vocab, &p, key, d->position);
 }
 
-/* None may differ. */
+/* No draw may differ. */
 static void scene_compare(const struct scene *s)
 {
 	u32 i;
@@ -174,7 +174,7 @@ static const struct sampling_params shapes[] = {
 	{ .temperature = 0.01f, .top_p = 0.7f },
 };
 
-/* Every shape, from rows of all the lengths that differ in how they are cut. */
+/* Every shape, on rows of all the lengths that are cut differently. */
 START_TEST(test_shapes)
 {
 	static const u32 vocabs[] = { 1, 2, 32, 33, 257, 1000, 1025, 5000,
@@ -193,7 +193,7 @@ START_TEST(test_shapes)
 }
 END_TEST
 
-/* Logits that are all the same, or of few values: order is by id alone. */
+/* Logits that are all equal, or of few values: the ids alone give the order. */
 START_TEST(test_ties)
 {
 	static const struct sampling_params p[] = {
@@ -226,7 +226,8 @@ END_TEST
 
 /*
  * Min-p at the weight of a token keeps it, and one last place above it does
- * not: what tokens weigh is the same to the bit here, there, and in weight.h.
+ * not: weights are the same to the bit on the device, in the sampler and in
+ * weight.h.
  */
 START_TEST(test_weights)
 {
@@ -260,8 +261,8 @@ START_TEST(test_weights)
 END_TEST
 
 /*
- * Thousands of tokens that weigh 2^-17 each: sums that are put together of
- * halves lose all of them if a carry is lost.
+ * Thousands of tokens that weigh 2^-17 each: a sum that is put together of two
+ * halves loses all of them if a carry is lost.
  */
 START_TEST(test_many_small)
 {
@@ -284,7 +285,7 @@ START_TEST(test_many_small)
 }
 END_TEST
 
-/* Rows that cannot be drawn from, and such that hardly can. */
+/* Rows that cannot be drawn from, and rows that hardly can. */
 START_TEST(test_edges)
 {
 	const u32 vocab = 300;
@@ -322,7 +323,7 @@ END_TEST
 
 /* ------------------------------------------------------------------ edits */
 
-/* Lists of one draw, as the engine and as the device have them. */
+/* Lists of one draw, in the form of the engine and of the device. */
 struct edits {
 	struct sampling_params p;
 	struct sampling_bias bias[TEXT_MAX];
@@ -431,7 +432,7 @@ static const struct sampling_params edit_shapes[] = {
 	  .repetition_penalty = 1 },
 };
 
-/* Adjusted rows bit by bit, the draws from them, two samples a row. */
+/* Adjusted rows bit by bit, and two samples from each. */
 static void try_edits(u32 vocab, bool some, bool logprobs)
 {
 	const u32 n = ARRAY_SIZE(edit_shapes), nr = vocab < 40 ? 5 : TEXT_MAX;
@@ -479,7 +480,7 @@ END_TEST
 
 /* --------------------------------------------------------------- logprobs */
 
-/* Of draws that want them; others keep zeros. */
+/* Compare logprobs of draws that want them; other draws keep zeros. */
 static void logprobs_compare(const struct scene *s, u32 i)
 {
 	const struct dev_draw *d = &s->draws[i];
@@ -549,7 +550,7 @@ END_TEST
 
 /* ------------------------------------------------------------ frequencies */
 
-/* The definition in double: tokens taken from the best on. */
+/* The definition in double: tokens are taken from the best on. */
 static void exact(const struct scene *s, const struct sampling_params *p,
 		  double *prob)
 {

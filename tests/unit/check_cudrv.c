@@ -109,7 +109,7 @@ static const struct {
 	{ "CUresult", sizeof(CUresult) },
 };
 
-/* Our parameters in the words of cuda.h, as far as they have another name. */
+/* Our types of parameters that have another name in cuda.h. */
 static const char *const renamed[][2] = {
 	{ "struct cu_mem_prop", "CUmemAllocationProp" },
 	{ "struct cu_mem_access", "CUmemAccessDesc" },
@@ -125,7 +125,7 @@ static const struct {
 #undef x
 };
 
-/* An int of ours may be an enumeration of theirs: where, and which. */
+/* Parameters that are int here and an enumeration in cuda.h. */
 static const char *const enums[][3] = {
 	{ "cuGetErrorName", "CUresult", "CUresult" },
 	{ "cuDeviceGetAttribute", "int,", "CUdevice_attribute," },
@@ -164,7 +164,7 @@ static void write_functions(FILE *f)
 			if (!strcmp(functions[i].symbol, enums[k][0]))
 				replace(args, sizeof(args), enums[k][1],
 					enums[k][2]);
-		/* Where two functions have one type, the names do not show it. */
+		/* Two functions of the same type are not told apart by this. */
 		fprintf(f, "CUresult (*const f%u)%s = %s;\n", i, args,
 			functions[i].symbol);
 	}
