@@ -2,11 +2,11 @@
 /*
  * check_dev_cuda.c - the CUDA backend over the stand-in for a driver
  *
- * The real backend and the real copier thread; what is a GPU in a server is
- * host memory here (tests/standin), so that a test looks at it through the
- * descriptor of an extent.  The stand-in counts what was made and given back
- * when its process ends, so every scene runs in a process of its own and is
- * judged by what that says, on its standard error too.
+ * Runs the real backend and the real copier thread.  The memory of the GPU is
+ * host memory (tests/standin), so a test reads it through the descriptor of an
+ * extent.  The stand-in counts resources that were made and given back, and
+ * prints the counts when its process ends.  So every scene runs in a separate
+ * process.  The test judges it by these counts and by its standard error.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,11 +27,11 @@
 static char dir[128], lib[512];
 static char pattern[2 * TF_EXTENT], back[2 * TF_EXTENT];
 
-/* ---- a process, and what is known of it afterwards ---- */
+/* ---- a process and its result ---- */
 
 /**
- * struct scene - one child
- * @err:    what it wrote on standard error
+ * struct scene - one child process
+ * @err:    its standard error
  * @count:  the stand-in's line
  * @status: as waitpid()'s
  */
@@ -71,7 +71,7 @@ static void child_begin(const char *fail)
 	setenv("KVMM_STANDIN_FAIL", fail ? fail : "", 1);
 }
 
-/* Run @fn in a process; @fail is KVMM_STANDIN_FAIL. */
+/* Run @fn in a child process; @fail is KVMM_STANDIN_FAIL. */
 static void play(struct scene *s, const char *fail, int (*fn)(void))
 {
 	pid_t pid;
@@ -81,7 +81,7 @@ static void play(struct scene *s, const char *fail, int (*fn)(void))
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
 		child_begin(fail);
-		/* As a test of its own: what it asserts ends it. */
+		/* A failed assertion ends the child, as in a test. */
 		exit(fn());
 	}
 	ck_assert_int_eq(waitpid(pid, &s->status, 0), pid);
@@ -101,7 +101,7 @@ static u64 counted(const struct scene *s, const char *name)
 	return strtoull(at + strlen(key), NULL, 10);
 }
 
-/* All that was made was given back. */
+/* Everything that was made was given back. */
 static void expect_no_leak(const struct scene *s, const char *what)
 {
 	static const char * const pairs[][2] = {
@@ -137,9 +137,9 @@ static u32 lines_with(const char *text, const char *word)
 	return n;
 }
 
-/* ---- a daemon without the rest ---- */
+/* ---- the parts of a daemon that a backend needs ---- */
 
-/* Return: 0, or why not. */
+/* Return: 0, or -errno. */
 static int scene_open(void)
 {
 	struct hostpool_ask ask = { .epoch = 1, .near = -1, .stop = -1 };
@@ -187,7 +187,7 @@ static void scene_close(void)
 	tf_teardown();
 }
 
-/* The content of an extent, as who has its descriptor sees it. */
+/* The content of an extent, as a holder of its descriptor sees it. */
 static char *extent_look(u32 i)
 {
 	char *p = mmap(NULL, TF_EXTENT, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -243,12 +243,12 @@ static int play_extents(void)
 		return 1;
 	for (i = 0; i < TF_EXTENTS; i++)
 		ck_assert_int_eq(extent_make(i), 0);
-	/* The stand-in fills new memory with anything but zeros. */
+	/* The stand-in fills new memory with bytes other than zero. */
 	p = extent_look(3);
 	for (i = 0; i < TF_EXTENT; i++)
 		ck_assert_int_eq(p[i], 0);
 	memset(p, 'a', TF_EXTENT);
-	/* It changes hands: another memory, with nothing of the other in it. */
+	/* The extent changes hands: its new memory has nothing of the old one. */
 	second = dup(td->extents.table[3].fd);
 	ck_assert_int_eq(td->setup.dev.ops->extent_revoke(&td->setup.dev, 3,
 							  td->extents.table[3].fd), 0);
@@ -279,7 +279,7 @@ START_TEST(test_extents)
 }
 END_TEST
 
-/* A descriptor that a daemon left is the memory with what is in it. */
+/* A descriptor that a daemon left stands for the memory and its content. */
 static int play_adopt(void)
 {
 	int kept, other;
@@ -301,7 +301,7 @@ static int play_adopt(void)
 	ck_assert_int_eq(copy(1, DEV_COPY_OUT, 2 * TF_EXTENT + 4096, 8192,
 			      BLOCK), 0);
 	ck_assert_mem_eq(td->setup.host.base + 8192, pattern + 4096, BLOCK);
-	/* What is no memory of a device is refused, and leaves nothing. */
+	/* A descriptor without device memory is refused, and leaves nothing. */
 	other = open("/dev/null", O_RDWR);
 	ck_assert(!td->setup.dev.ops->extent_is_ours(&td->setup.dev, other));
 	ck_assert_int_ne(td->setup.dev.ops->extent_adopt(&td->setup.dev, 5, other), 0);
@@ -323,7 +323,7 @@ END_TEST
 
 /* ---- copies ---- */
 
-/* Out, in elsewhere, inside; across the end of an extent each time. */
+/* Copies out, in and within the pool, each across the end of an extent. */
 static int play_copies(void)
 {
 	const u64 end = TF_EXTENT - BLOCK / 2;
@@ -342,7 +342,7 @@ static int play_copies(void)
 	memset(td->setup.host.base, 'o', 4 * BLOCK);
 	ck_assert_int_eq(copy(1, DEV_COPY_OUT, end, 4096, BLOCK - 100), 0);
 	ck_assert_mem_eq(td->setup.host.base + 4096, pattern, BLOCK - 100);
-	/* Its last page has nothing of another's, and no other page changed. */
+	/* Its last page has no other block's bytes, and no other page changed. */
 	for (i = BLOCK - 100; i < BLOCK; i++)
 		ck_assert_int_eq(td->setup.host.base[4096 + i], 0);
 	ck_assert_int_eq(td->setup.host.base[4095], 'o');
@@ -354,7 +354,7 @@ static int play_copies(void)
 	ck_assert_int_eq(copy(4, DEV_COPY_OUT, 5 * TF_EXTENT + end + 512, 65536,
 			      BLOCK - 100), 0);
 	ck_assert_mem_eq(td->setup.host.base + 65536, pattern, BLOCK - 100);
-	/* Where no block or slot is nothing is done. */
+	/* A copy outside of the pool or of the host pool is refused. */
 	ck_assert_int_eq(copy(5, DEV_COPY_IN, td->setup.cfg.pool_bytes - 4096, 0,
 			      BLOCK), -EFAULT);
 	ck_assert_int_eq(copy(6, DEV_COPY_OUT, 0, td->setup.cfg.host_bytes - 4096,
@@ -379,7 +379,7 @@ START_TEST(test_copies)
 }
 END_TEST
 
-/* Many of both directions, that take a while: all end, each lane in order. */
+/* Many slow copies in both directions: all end, each direction in order. */
 static int play_many(void)
 {
 	u32 i, next[2] = { 0, 0 }, first_in = 0;
@@ -403,12 +403,12 @@ static int play_many(void)
 			first_in = next[0];
 		ck_assert_uint_eq(done.id % 1000, next[done.id / 1000]++);
 	}
-	/* The first that came in did not wait for all that went out. */
+	/* The first copy in did not wait for all copies out. */
 	ck_assert_msg(first_in < 50, "%u went out before", first_in);
 	copier_get_counts(&td->copier, &n);
 	ck_assert_uint_eq(n.copy_out_bytes, 100 * 4096);
 	ck_assert_uint_eq(n.copy_in_bytes, 100 * 4096);
-	/* Each took 200 us, and two at once are two directions. */
+	/* Each copy took 200 us, and copies of both directions overlap. */
 	ck_assert_uint_ge(n.copy_out_ns, 100 * 200000);
 	ck_assert_uint_ge(n.copy_in_ns, 100 * 200000);
 	scene_close();
@@ -425,7 +425,7 @@ START_TEST(test_both_directions)
 }
 END_TEST
 
-/* A host pool of two segments, of which nothing but the seam has pages. */
+/* A host pool of two segments; only the pages at their seam are used. */
 static int play_seam(void)
 {
 	const u64 seam = 1ull << 30, bytes = seam + TF_EXTENT;
@@ -458,7 +458,7 @@ static int play_seam(void)
 	return 0;
 }
 
-/* One of the pool that was there before, two of this; one copy is two calls. */
+/* Pinned: one segment of the earlier pool, two of this one.  One copy is two calls. */
 START_TEST(test_seam)
 {
 	struct scene s;
@@ -471,7 +471,7 @@ START_TEST(test_seam)
 }
 END_TEST
 
-/* What a test wants to fail ends in its turn, between those that do not. */
+/* A copy that the test lets fail ends in its turn, between good ones. */
 static int play_faults(void)
 {
 	char text[128];
@@ -506,8 +506,8 @@ START_TEST(test_copy_faults)
 END_TEST
 
 /*
- * A context that fails: every copy is answered, one line, nothing more.  By the
- * error it is known whether memory of others is what it was.
+ * A context that fails: every copy is answered, one line is logged, nothing
+ * more.  The error tells whether memory of other processes is still intact.
  */
 static int sticky_as(const char *fault, u32 failed)
 {
@@ -530,8 +530,8 @@ static int sticky_as(const char *fault, u32 failed)
 	ck_assert_uint_eq(td->setup.dev.failed, failed);
 	scene_close();
 	/*
-	 * What lay in its queues the stand-in forgets, as a driver may: nobody
-	 * is to count that as a leak at the end.
+	 * The stand-in forgets the copies in its queues, as a driver may.  The
+	 * exit without cleanup keeps them out of the count of leaks.
 	 */
 	_exit(0);
 }
@@ -546,7 +546,7 @@ static int play_lost(void)
 	return sticky_as("copy:5=214", DEV_LOST);
 }
 
-/* What is not known is taken for the worst. */
+/* An unknown error counts as the worst one. */
 static int play_unknown(void)
 {
 	return sticky_as("copy:5=998", DEV_LOST);
@@ -562,12 +562,12 @@ START_TEST(test_sticky)
 	play(&s, NULL, scenes[_i]);
 	expect_end(&s, 0, "sticky");
 	ck_assert_msg(lines_with(s.err, "the GPU failed at") == 1, "%s", s.err);
-	/* All was said with that: not once more for each copy. */
+	/* That line said all: there is none for each copy. */
 	ck_assert_msg(!lines_with(s.err, "cannot be copied"), "%s", s.err);
 }
 END_TEST
 
-/* One copy that fails, and stays the only one. */
+/* One copy fails, and no other one. */
 static int play_plain(void)
 {
 	if (scene_open())
@@ -597,7 +597,7 @@ END_TEST
 
 /* ---- the Nth call fails ---- */
 
-/* As much as can be done; a failure is told and leaves nothing. */
+/* All that a daemon does with a device; a failure is reported and leaves nothing. */
 static int play_whole(void)
 {
 	int err = scene_open();
@@ -618,7 +618,7 @@ static int play_whole(void)
 	return err ? 3 : 0;
 }
 
-/* Calls whose failure at the end is a leak by definition. */
+/* Not the calls that free: there a failure is a leak by definition. */
 static const char * const calls[] = {
 	"Init", "DeviceGetCount", "DeviceGet", "DevicePrimaryCtxRetain",
 	"CtxSetCurrent", "DeviceGetUuid", "MemAddressReserve",
@@ -641,7 +641,7 @@ START_TEST(test_nth_call)
 			break;
 		expect_end(&s, 3, fail);
 		failed++;
-		/* Who made no context has nothing to count. */
+		/* A process that made no context prints no counts. */
 		if (strcmp(calls[_i], "Init"))
 			expect_no_leak(&s, fail);
 		ck_assert_msg(lines_with(s.err, "kvmm: error") <= 1, "%s: %s",
@@ -652,7 +652,7 @@ START_TEST(test_nth_call)
 }
 END_TEST
 
-/* The same with a failure that no later call can be believed after. */
+/* The same with a failure after which no later call can be believed. */
 START_TEST(test_nth_fatal)
 {
 	char fail[96];
@@ -675,7 +675,7 @@ END_TEST
 
 /* ---- a driver that answers nonsense ---- */
 
-static struct cu_api *api;	/* that of this process, to be changed */
+static struct cu_api *api;	/* the table of this process, for tests to change */
 static struct cu_api truth;
 
 static CUresult lie_range(CUdeviceptr *at, size_t bytes, size_t align,
@@ -705,7 +705,7 @@ static CUresult lie_stream(CUstream *s, unsigned int flags, int priority)
 	return CUDA_SUCCESS;
 }
 
-/* The first, which clears extents, is one. */
+/* The first stream, which clears extents, is a real one. */
 static CUresult lie_second_stream(CUstream *s, unsigned int flags, int priority)
 {
 	static u32 n;
@@ -721,7 +721,7 @@ static CUresult lie_event(CUevent *e, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-/* The same memory again. */
+/* Returns the same memory again. */
 static CUresult lie_create(CUmemGenericAllocationHandle *h, size_t bytes,
 			   const struct cu_mem_prop *prop,
 			   unsigned long long flags)
@@ -763,8 +763,8 @@ static CUresult lie_count(int *nr)
 }
 
 /**
- * struct lie - one of them
- * @says: in the one line that is told
+ * struct lie - a wrong answer of the driver
+ * @says: part of the one line that is logged
  */
 struct lie {
 	void		(*tell)(void);
@@ -837,7 +837,7 @@ START_TEST(test_lies)
 }
 END_TEST
 
-/* No more than there is, less what contexts need. */
+/* No more than the device has, less the reserve for contexts. */
 static int play_free(void)
 {
 	u64 total, avail;
@@ -867,7 +867,7 @@ START_TEST(test_free)
 }
 END_TEST
 
-/* ---- which ---- */
+/* ---- which backend ---- */
 
 static int play_select(void)
 {
@@ -914,7 +914,7 @@ START_TEST(test_select)
 }
 END_TEST
 
-/* Time alone, from the end of the process. */
+/* Only the time since the end of the process counts. */
 START_TEST(test_quiet)
 {
 	struct kvmm_dev dev = { .ops = &cuda_dev_ops };
@@ -939,7 +939,7 @@ static void setup(void)
 	snprintf(dir, sizeof(dir), "%.90s/dev-cuda.XXXXXX",
 		 tmp ? tmp : "/tmp");
 	ck_assert_ptr_nonnull(mkdtemp(dir));
-	/* The account of a device, which no other test is to fill. */
+	/* Holds the account of the device, which no other test may fill. */
 	setenv("TMPDIR", dir, 1);
 	for (i = 0; i < sizeof(pattern); i++)
 		pattern[i] = (char)(i * 7 + i / 251 + 1);

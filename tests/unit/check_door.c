@@ -2,10 +2,11 @@
 /*
  * check_door.c - a tenant's directory that is exchanged while it is made
  *
- * Who may write above the directory of a --tenant can rename it and put a link
- * to another one in its place, between any two calls of the daemon, which is
- * root.  Here that happens inside of the calls: the other directory must stay
- * as it was, whenever it is, and hold must remove nothing there at the end.
+ * A user with write access to the parent of a --tenant directory can rename it
+ * and put a link to another directory in its place, between any two calls of
+ * the daemon, which is root.  Here the exchange happens inside the calls.
+ * Whenever it happens, the other directory must not change, and hold must
+ * remove nothing there at the end.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -22,11 +23,11 @@
 
 #define PATH	96
 
-/* Before, or after, which call of it the directory is exchanged. */
+/* The call before or after which the directory is exchanged. */
 enum moment { NEVER, MKDIR, BIND, FIRST_CHOWN, MOMENTS };
 
-static char dir[64];		/* the test's */
-static char path[PATH];		/* the tenant's */
+static char dir[64];		/* of the test */
+static char path[PATH];		/* of the tenant */
 static char moved[PATH], victim[PATH];
 static enum moment when;
 static struct store st;
@@ -40,7 +41,7 @@ static void exchange(enum moment now)
 	ck_assert_int_eq(symlink(victim, path), 0);
 }
 
-/* In place of libc's, for the daemon's code, too. */
+/* The next functions replace those of libc, also for the daemon's code. */
 int mkdir(const char *name, mode_t mode)
 {
 	long err = syscall(SYS_mkdirat, AT_FDCWD, name, mode);
@@ -79,7 +80,7 @@ static const char *in(const char *where, const char *name)
 	return p;
 }
 
-/* A file and a socket of somebody, with the names that matter. */
+/* A file and a socket of another user, with the names of the daemon's sockets. */
 static void victim_make(void)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
@@ -109,7 +110,7 @@ static void victim_as_it_was(void)
 	ck_assert(S_ISSOCK(s.st_mode) && s.st_uid == me);
 }
 
-/* What the daemon deposited, to hold's store. */
+/* Move the daemon's deposited records to hold's store. */
 static void to_hold(int sock)
 {
 	while (store_receive(&st, sock) > 0)
@@ -125,7 +126,7 @@ static struct daemon *daemon_make(int sock)
 	d->deposit.fd = sock;
 	snprintf(d->sockets.attach_addr.sun_path, sizeof(d->sockets.attach_addr.sun_path),
 		 "%s/a.sock", dir);
-	/* Another user's only if we may give it away. */
+	/* Another user owns the sockets only if we may give them away. */
 	snprintf(spec, sizeof(spec), "t,dir=%s,owner=%u,mode=0660", path,
 		 geteuid() ? geteuid() : 65534);
 	d->setup.opt.tenants.s[0] = spec;
@@ -212,12 +213,12 @@ START_TEST(test_exchanged)
 	lock_put(sv[0]);
 	when = at;
 	err = door_make(&d->sockets);
-	/* What was opened is the daemon's, whatever is in its place. */
+	/* The opened directory is the daemon's, whatever replaced it. */
 	ck_assert_int_eq(err, at == MKDIR ? -ENOTDIR : 0);
 	victim_as_it_was();
 	if (!err)
 		sockets_in(at == NEVER ? path : moved);
-	/* kvmm could not remove them: hold does, and those alone. */
+	/* kvmm could not remove its sockets: hold does, and removes no others. */
 	to_hold(sv[1]);
 	if (!err && at == NEVER) {
 		ck_assert_int_eq(rename(path, moved), 0);
@@ -235,7 +236,7 @@ START_TEST(test_exchanged)
 }
 END_TEST
 
-/* The next daemon takes the socket that is there; not that of another place. */
+/* The next daemon takes over a socket that is still there, and makes one that is not. */
 START_TEST(test_kept)
 {
 	struct daemon *d, *next;
@@ -258,7 +259,7 @@ START_TEST(test_kept)
 	next->deposit.listen[3] = kept;
 	ck_assert_int_eq(door_make(&next->sockets), 0);
 	ck_assert_int_eq(next->sockets.doors[0].attach.fd, kept);
-	/* The view socket was not kept: it is another one. */
+	/* The view socket was not kept: the daemon made a new one. */
 	ck_assert_int_ge(next->sockets.doors[0].view.fd, 0);
 	ck_assert(unlink(in(path, "attach.sock")) == 0 &&
 		  unlink(in(path, "view.sock")) == 0);

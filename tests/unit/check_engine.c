@@ -2,11 +2,11 @@
 /*
  * check_engine.c - the engine, one property a test
  *
- * Against a daemon and a model of the test's own, see engine_fixture.h.
+ * The daemon and the model are fakes, see engine_fixture.h.
  */
 #include "tests/unit/engine_fixture.h"
 
-/* ---- one thing at a time ---- */
+/* ---- one feature a test ---- */
 
 START_TEST(test_one_request)
 {
@@ -27,7 +27,7 @@ START_TEST(test_one_request)
 }
 END_TEST
 
-/* While a step runs, the next one is already asked for. */
+/* While a step runs, the next one is already submitted. */
 START_TEST(test_one_step_ahead)
 {
 	start(NULL);
@@ -52,7 +52,7 @@ START_TEST(test_one_step_at_once)
 }
 END_TEST
 
-/* Decodes keep going while a long prompt is read in chunks. */
+/* Running sequences go on while a long prompt is computed in chunks. */
 START_TEST(test_chunks_mix_with_decodes)
 {
 	const struct engine_opts o = { .chunk = 4 };
@@ -75,7 +75,7 @@ START_TEST(test_chunks_mix_with_decodes)
 }
 END_TEST
 
-/* More decodes than rows: everybody has a turn. */
+/* More running sequences than rows: each has its turn. */
 START_TEST(test_decodes_take_turns)
 {
 	u32 i;
@@ -93,7 +93,7 @@ START_TEST(test_decodes_take_turns)
 }
 END_TEST
 
-/* Children share all blocks, the half-full one is copied by all but one. */
+/* Children share all blocks; all children but one copy the half-full block. */
 START_TEST(test_fork_shares)
 {
 	struct engine_stats st;
@@ -142,7 +142,7 @@ START_TEST(test_one_token_needs_no_fork)
 }
 END_TEST
 
-/* A fork that finds no room ends the samples that need it, not the first. */
+/* A fork that finds no room ends the samples that need it, not the first one. */
 START_TEST(test_fork_without_room)
 {
 	u32 k;
@@ -189,8 +189,8 @@ START_TEST(test_prefix_is_computed_once)
 END_TEST
 
 /*
- * A family whose blocks were all taken, and evicted, computes the prompt once
- * again and not once for each member.
+ * A preempted family whose blocks were evicted computes the prompt once again,
+ * not once for each member.
  */
 START_TEST(test_family_comes_back_as_one)
 {
@@ -225,7 +225,7 @@ static void mark_all(void)
 			fk_mark(fk.s[i].family);
 }
 
-/* Swapped and restored, in other blocks: nothing is computed twice. */
+/* A family that was swapped and restored into other blocks computes nothing twice. */
 START_TEST(test_swapped_comes_back)
 {
 	struct engine_stats st;
@@ -253,7 +253,7 @@ START_TEST(test_swapped_comes_back)
 }
 END_TEST
 
-/* What was swapped and then lost is matched and computed again. */
+/* A swapped sequence that was lost is matched and computed again. */
 START_TEST(test_swapped_and_lost)
 {
 	struct engine_stats st;
@@ -275,7 +275,7 @@ START_TEST(test_swapped_and_lost)
 }
 END_TEST
 
-/* Between its first tokens and its fork: they are not drawn again. */
+/* A swap between the first tokens and the fork: the tokens are not drawn again. */
 START_TEST(test_swapped_before_the_fork)
 {
 	struct engine_stats st;
@@ -300,7 +300,7 @@ START_TEST(test_swapped_before_the_fork)
 }
 END_TEST
 
-/* A daemon that says more than was computed is not believed. */
+/* A daemon that reports more positions than were computed is not believed. */
 START_TEST(test_swapped_comes_back_with_more)
 {
 	fk.swap = 1000;
@@ -316,7 +316,7 @@ START_TEST(test_swapped_comes_back_with_more)
 }
 END_TEST
 
-/* With one sequence at a time the order of ends is that of the queue. */
+/* With one sequence at a time, requests end in the order of the queue. */
 START_TEST(test_queue_order)
 {
 	static const u32 want[] = { 1, 3, 0, 2 };
@@ -336,7 +336,7 @@ START_TEST(test_queue_order)
 }
 END_TEST
 
-/* More requests than the daemon gives sequences: the rest waits. */
+/* More requests than the daemon gives sequences: the others wait. */
 START_TEST(test_more_requests_than_sequences)
 {
 	u32 i;
@@ -365,7 +365,7 @@ END_TEST
 
 /* ---- tokens of prompts ---- */
 
-/* All of a prompt is scored, though its blocks are cached. */
+/* The whole prompt is scored, though its blocks are cached. */
 START_TEST(test_scores_ignore_the_cache)
 {
 	struct ask *a;
@@ -386,7 +386,7 @@ START_TEST(test_scores_ignore_the_cache)
 }
 END_TEST
 
-/* Rows of logits of a step are bounded, however many prompts want them. */
+/* A step has a bounded number of rows of logits, however many prompts want them. */
 START_TEST(test_scores_are_bounded)
 {
 	u32 i;
@@ -407,7 +407,7 @@ START_TEST(test_scores_are_bounded)
 }
 END_TEST
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static int refused(struct ask *a, struct engine_error *err)
 {
@@ -445,7 +445,7 @@ START_TEST(test_bad_requests)
 }
 END_TEST
 
-/* An operator drains it: what there is goes on, who begins is told. */
+/* An operator drains the engine: requests go on, a new one is refused. */
 START_TEST(test_drained)
 {
 	start(NULL);
@@ -487,7 +487,7 @@ START_TEST(test_no_daemon)
 }
 END_TEST
 
-/* The daemon fails a sequence that runs: its request ends, others go on. */
+/* The daemon fails a running sequence: its request ends, others go on. */
 START_TEST(test_failed_by_the_daemon)
 {
 	u32 i;
@@ -510,7 +510,7 @@ START_TEST(test_failed_by_the_daemon)
 }
 END_TEST
 
-/* The same before it could fork: all its samples end with it. */
+/* The same before the sequence could fork: all its samples end with it. */
 START_TEST(test_failed_before_the_fork)
 {
 	u32 i, k;
@@ -553,8 +553,8 @@ START_TEST(test_forward_fails)
 END_TEST
 
 /*
- * The device fails in the middle of a step, or at the copies that come before
- * it: everybody is told, who waits and who runs, and nothing goes on.
+ * The device fails in the middle of a step, or at the copies before it.  All
+ * running and waiting requests end with an error, and nothing goes on.
  */
 START_TEST(test_device_fails)
 {
@@ -582,12 +582,12 @@ START_TEST(test_device_fails)
 	ck_assert_int_eq(engine_step(engine, 0), -ENOTRECOVERABLE);
 	ck_assert_int_eq(engine_submit(engine, &asks[0].c, NULL, NULL),
 			 -ENOTRECOVERABLE);
-	/* The library leaves as one that died: nothing is given back. */
+	/* The library detaches like a dead client: it gives nothing back. */
 	fk.device_failed = true;
 }
 END_TEST
 
-/* The daemon says that its device lost what it held. */
+/* The daemon reports that its device lost its content. */
 START_TEST(test_daemon_lost_the_device)
 {
 	u32 i;
@@ -609,7 +609,7 @@ START_TEST(test_daemon_lost_the_device)
 }
 END_TEST
 
-/* The library says so: of a mapping, or an extent that is asked back. */
+/* The library reports the failure: of a mapping, or of a revoked extent. */
 START_TEST(test_device_fails_elsewhere)
 {
 	fk.seed = 5;
@@ -622,7 +622,7 @@ START_TEST(test_device_fails_elsewhere)
 }
 END_TEST
 
-/* ---- ends that come early ---- */
+/* ---- requests that end early ---- */
 
 START_TEST(test_cancel)
 {

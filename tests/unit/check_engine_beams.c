@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_engine_beams.c - beam search in the engine, whatever is taken away
+ * check_engine_beams.c - beam search in the engine, also when it loses memory
  *
- * The texts of every search must be those of a plain one that shares nothing
- * (tests/beam_reference.h), over the logits that the model has without blocks.
- * See engine_fixture.h for the daemon and the model.
+ * The texts of every search must equal those of a plain search that shares
+ * nothing (tests/beam_reference.h), over the logits of the model without
+ * blocks.  See engine_fixture.h for the daemon and the model.
  *
  * budget: 30 s, full 120 s
  */
@@ -76,7 +76,7 @@ static void check_beams(const struct ask *a)
 	}
 }
 
-/* ---- one thing at a time ---- */
+/* ---- one feature a test ---- */
 
 START_TEST(test_one_search)
 {
@@ -93,12 +93,12 @@ START_TEST(test_one_search)
 	ck_assert_uint_gt(st.remaps, 0);
 	ck_assert_uint_eq(st.remaps, fk.nr_remaps);
 	ck_assert_uint_eq(st.preemptions + st.retries + st.rolled_back, 0);
-	/* A row a beam and step, none twice, none in vain. */
+	/* Each beam has one row in each step; no row is computed twice or in vain. */
 	ck_assert_uint_eq(st.decoded_tokens, 4 * (model.forwards - 1));
 }
 END_TEST
 
-/* All widths, also of one beam, which is no family. */
+/* All widths, also of one beam, which makes no family. */
 START_TEST(test_widths)
 {
 	const u32 width = 1 + (u32)_i;
@@ -110,7 +110,7 @@ START_TEST(test_widths)
 }
 END_TEST
 
-/* It never asks for room that a REMAP would be refused for. */
+/* The engine never asks for so much room that a REMAP would be refused. */
 START_TEST(test_beside_others)
 {
 	u64 forwards;
@@ -121,7 +121,7 @@ START_TEST(test_beside_others)
 	run();
 	check_ask(&asks[0]);
 	check_beams(&asks[1]);
-	/* The other one never waited for the family. */
+	/* The other request never waited for the family. */
 	forwards = model.forwards;
 	ck_assert_uint_le(forwards, 60 + 4);
 }
@@ -138,7 +138,7 @@ START_TEST(test_steps_at_once)
 }
 END_TEST
 
-/* The search is over at its first token, or has no second. */
+/* The search ends with its first token, or has no second step. */
 START_TEST(test_one_token)
 {
 	struct engine_stats st;
@@ -173,7 +173,7 @@ START_TEST(test_penalties)
 }
 END_TEST
 
-/* Each is compared with the model's by engine_fixture.h. */
+/* engine_fixture.h compares each logprob with the model's. */
 START_TEST(test_logprobs)
 {
 	struct ask *a;
@@ -191,7 +191,7 @@ START_TEST(test_logprobs)
 		if (d->reason == ENGINE_LENGTH)
 			ck_assert_double_eq_tol(a->got[k].logprob, d->logprob,
 						1e-4);
-		else	/* that of the stop id is in the sum */
+		else	/* the sum includes the stop id */
 			ck_assert_double_gt(a->got[k].logprob, d->logprob);
 	}
 }
@@ -246,7 +246,10 @@ START_TEST(test_forks_refused)
 }
 END_TEST
 
-/* While others live, table pages may come back; alone it ends as one. */
+/*
+ * While other sequences live, table pages may come back.  Without them the
+ * search ends with one error.
+ */
 START_TEST(test_remap_without_room)
 {
 	u32 k;
@@ -275,7 +278,7 @@ START_TEST(test_remap_without_room)
 }
 END_TEST
 
-/* In any state: at once, or one text after the other. */
+/* Cancelled in any state: the whole request at once, or one text after the other. */
 START_TEST(test_cancel)
 {
 	struct engine_load load;
@@ -309,7 +312,7 @@ START_TEST(test_cancel)
 }
 END_TEST
 
-/* One text is not wanted any more: its beam goes on for the others. */
+/* One text is cancelled: its beam goes on for the others. */
 START_TEST(test_cancel_a_text)
 {
 	struct ask *a;
@@ -331,7 +334,7 @@ START_TEST(test_cancel_a_text)
 }
 END_TEST
 
-/* The same while its beam is still to be forked. */
+/* The same before its beam is forked. */
 START_TEST(test_cancel_a_text_unborn)
 {
 	struct ask *a;
@@ -355,7 +358,7 @@ START_TEST(test_cancel_a_text_unborn)
 }
 END_TEST
 
-/* By the caller, in the middle of what it is told. */
+/* The caller cancels in a callback. */
 START_TEST(test_cancel_while_told)
 {
 	struct ask *a;
@@ -391,7 +394,7 @@ START_TEST(test_model_fails)
 }
 END_TEST
 
-/* The daemon ends at each of its requests, in one process: see leaks. */
+/* The daemon ends at each request, all in one process, so that leaks are found. */
 START_TEST(test_daemon_ends)
 {
 	u32 k, told;
@@ -423,7 +426,10 @@ static u32 need_blocks(const struct ask *a)
 		DIV_ROUND_UP(a->c.nr + a->c.max_new, FK_BT);
 }
 
-/* Beams, and others that take their memory.  Return: blocks it needs. */
+/*
+ * Beams, and other requests that take their memory.  Return: blocks that the
+ * largest one needs.
+ */
 static u32 random_asks(u32 nr, bool late)
 {
 	u32 i, most = 0;
@@ -502,7 +508,7 @@ static void random_life(u32 i, struct engine_stats *st)
 	engine_get_stats(engine, st);
 	ck_assert_uint_eq(st->decoded_tokens + st->prefilled_tokens +
 			  st->recomputed_tokens, model.rows);
-	/* Some are answered when their search was cancelled. */
+	/* A daemon answers some REMAPs after their search was cancelled. */
 	if (i % 6 != 5)
 		ck_assert_uint_eq(st->remaps, fk.nr_remaps);
 	seen.stale += fk.nr_remaps_stale;
@@ -535,8 +541,9 @@ static bool covered(const struct engine_stats *sum)
 }
 
 /*
- * Which search meets what hangs on the clock, for some have deadlines: on a slow
- * machine rare things take more lives than the sixty that are enough elsewhere.
+ * The clock decides which search meets which event, for some have deadlines.
+ * On a slow machine rare events take more lives than the sixty that are enough
+ * elsewhere.
  */
 START_TEST(test_random_covers)
 {

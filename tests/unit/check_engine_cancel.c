@@ -3,8 +3,8 @@
  * check_engine_cancel.c - samples that end early, daemons that end early
  *
  * One sample of several is cancelled at every moment of its life: the others
- * must not notice.  The daemon ends at every request: each sample is told
- * once, and nothing is lost (the sanitizer of leaks looks at every child).
+ * must not change.  The daemon ends at every request: each sample ends once,
+ * and no memory leaks (the leak sanitizer checks every child).
  */
 #include "tests/unit/engine_fixture.h"
 
@@ -12,7 +12,7 @@
 
 static u32 victim, after;
 
-/* As on_token(), and the victim ends after so many tokens. */
+/* Like on_token(), but cancels the victim after @after tokens. */
 static void on_token_victim(void *arg, u32 sample,
 			    const struct engine_token *t)
 {
@@ -26,7 +26,7 @@ static void on_token_victim(void *arg, u32 sample,
 	ck_assert_int_eq(engine_cancel_sample(engine, a->id, victim), -ENOENT);
 }
 
-/* The victim ended early, the others as if nothing had been. */
+/* The victim ended early; the others are as if it had not been cancelled. */
 static void check_victim(const struct ask *a, u32 nr)
 {
 	u32 k;
@@ -46,7 +46,7 @@ static struct ask *ask_victim(u32 i, u32 n)
 	return a;
 }
 
-/* Any sample, at any of its tokens; the first is drawn before it is forked. */
+/* Any sample, at any of its tokens; its first token is drawn before the fork. */
 START_TEST(test_cancel_at_a_token)
 {
 	struct engine_load load;
@@ -67,9 +67,8 @@ START_TEST(test_cancel_at_a_token)
 END_TEST
 
 /*
- * While FORK has to be asked again and again, every sample has its first
- * token: the sequence that carries the victim is the one that all fork from,
- * or is still to be made.
+ * While FORK is refused, every sample has its first token.  The victim's
+ * sequence is the parent of all forks, or does not exist yet.
  */
 START_TEST(test_cancel_while_forks_are_refused)
 {
@@ -92,7 +91,7 @@ START_TEST(test_cancel_while_forks_are_refused)
 	fk.no_forks = false;
 	run();
 	check_victim(a, 1);
-	/* What two samples read of what they drew, and nothing for the victim. */
+	/* Two samples read their drawn tokens; the victim read none. */
 	engine_get_stats(engine, &st);
 	ck_assert_uint_eq(st.decoded_tokens, 2 * 19);
 }
@@ -121,7 +120,7 @@ START_TEST(test_cancel_in_the_queue)
 }
 END_TEST
 
-/* With the last sample the request is over, wherever it stands. */
+/* The request ends with its last sample, in any state. */
 START_TEST(test_cancel_one_by_one)
 {
 	struct ask *a;
@@ -170,7 +169,7 @@ static void live_and_die(u64 at)
 	engine = NULL;
 }
 
-/* At each of its requests, all in one process: what is lost is found. */
+/* The daemon ends at each request, all in one process, so that leaks are found. */
 START_TEST(test_daemon_ends)
 {
 	u64 at;
@@ -183,7 +182,7 @@ START_TEST(test_daemon_ends)
 }
 END_TEST
 
-/* An identity that was worked out before is the one that is used. */
+/* The engine uses an identity that the caller computed before. */
 START_TEST(test_identity_is_taken)
 {
 	u8 identity[KVMM_IDENTITY_LEN], other[KVMM_IDENTITY_LEN];

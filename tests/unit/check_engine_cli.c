@@ -2,10 +2,9 @@
 /*
  * check_engine_cli.c - kvrt's options, prompts and output
  *
- * Everything of runtime/cli but the run itself: what is read from arguments
- * and files, what a person or a program sees of the samples, and that a
- * reader who does not read holds up nobody.  Texts go through the tokenizer
- * of the demo model.
+ * All of runtime/cli but the run itself: arguments and files that it reads, and
+ * its output for a person or a program.  A reader that does not read the output
+ * holds up no other prompt.  Texts go through the tokenizer of the demo model.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -49,7 +48,7 @@ static void setup(void)
 	memset(&printer, 0, sizeof(printer));
 	memset(&prompts, 0, sizeof(prompts));
 	output_init(&out, pipe_fd[1]);
-	/* Lines about what is wrong are expected here. */
+	/* These tests expect error messages. */
 	ck_assert_int_eq(dup2(open("/dev/null", O_WRONLY), STDERR_FILENO),
 			 STDERR_FILENO);
 }
@@ -166,7 +165,7 @@ START_TEST(test_exit_codes)
 }
 END_TEST
 
-/* A prompt where the folder should be is told from a folder. */
+/* A prompt or a file in place of the model folder is refused. */
 START_TEST(test_folder)
 {
 	char *said = NULL;
@@ -186,7 +185,7 @@ START_TEST(test_folder)
 }
 END_TEST
 
-/* The page has the very text that --help prints. */
+/* The page has exactly the text that --help prints. */
 static void expect_documented(const struct kv_program *program)
 {
 	char *help = NULL, *page = page_read("kvrt.md");
@@ -239,7 +238,7 @@ START_TEST(test_prompts_from_everywhere)
 }
 END_TEST
 
-/* Without arguments and file, standard input as a whole is one prompt. */
+/* Without arguments and a file, all of standard input is one prompt. */
 START_TEST(test_prompt_from_stdin)
 {
 	int fd;
@@ -286,7 +285,7 @@ static const char *drain(void)
 	return buf;
 }
 
-/* A pipe that nobody reads takes 64 KiB; the rest waits here, not there. */
+/* A pipe that has no reader takes 64 KiB; the rest waits here, and no write blocks. */
 START_TEST(test_output_never_blocks)
 {
 	char piece[1000];
@@ -384,14 +383,14 @@ START_TEST(test_lines_have_labels)
 	ck_assert_str_eq(drain(),
 			 "[1.1] the quick brown fox jumps over the lazy dog\n"
 			 "[2.2] next\n");
-	end(0, 1, ENGINE_STOP, 0);		/* it said nothing */
+	end(0, 1, ENGINE_STOP, 0);		/* it has no text */
 	end(1, 0, ENGINE_ERROR, -E2BIG);
 	ck_assert_str_eq(drain(), "[1.2] \n");
 	ck_assert_int_eq(printer.failed, EX_DATAERR);
 }
 END_TEST
 
-/* A word that is longer than a line is cut, not waited for. */
+/* A word longer than a line is cut, not waited for. */
 START_TEST(test_long_words)
 {
 	const char *text;
@@ -425,7 +424,7 @@ START_TEST(test_headings)
 }
 END_TEST
 
-/* On a terminal, what could command it is shown as what it is: rubbish. */
+/* On a terminal, control characters are shown as replacements, so they command nothing. */
 START_TEST(test_control_characters)
 {
 	out.tty = true;

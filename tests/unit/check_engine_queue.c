@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_engine_queue.c - who is next, who has waited too long, who has left
+ * check_engine_queue.c - the order, deadlines and cancellation of requests
  *
- * Time is the machine's, so no test depends on how much of it passes: a
+ * The clock is the machine's, so no test depends on how much time passes: a
  * deadline is either over when the request comes, or an hour away.
  */
 #include <time.h>
@@ -29,7 +29,7 @@ static u32 blocks_held(void)
 	return nr;
 }
 
-/* ---- ends from outside ---- */
+/* ---- requests that end early ---- */
 
 static void check_timeout(const struct ask *a)
 {
@@ -43,7 +43,7 @@ static void check_timeout(const struct ask *a)
 	}
 }
 
-/* In the queue: it never becomes a sequence. */
+/* A deadline passes in the queue: the request never becomes a sequence. */
 START_TEST(test_deadline_in_the_queue)
 {
 	struct engine_stats st;
@@ -63,7 +63,10 @@ START_TEST(test_deadline_in_the_queue)
 }
 END_TEST
 
-/* At work: it is told in the next step, whatever its family was doing. */
+/*
+ * A deadline passes at work: the request ends in the next step, in any state of
+ * its family.
+ */
 START_TEST(test_deadline_at_work)
 {
 	struct ask *a = ask(0, 3, 10, 60, 3);
@@ -88,7 +91,7 @@ START_TEST(test_deadline_at_work)
 }
 END_TEST
 
-/* The earliest is found whatever the order in which they come and go. */
+/* The earliest deadline is found, in whatever order requests come and go. */
 START_TEST(test_deadlines_in_any_order)
 {
 	u32 i;
@@ -116,7 +119,7 @@ START_TEST(test_deadlines_in_any_order)
 }
 END_TEST
 
-/* An engine that waits for memory sleeps no longer than until a deadline. */
+/* An engine that waits for memory sleeps no longer than to the next deadline. */
 START_TEST(test_deadline_ends_a_sleep)
 {
 	u32 i;
@@ -140,8 +143,8 @@ START_TEST(test_deadline_ends_a_sleep)
 END_TEST
 
 /*
- * From engine_cancel() until the daemon has the blocks: the forwards of the
- * steps that were open, and no other.
+ * After engine_cancel() the daemon gets the blocks back: only the steps that
+ * were open still run.
  */
 START_TEST(test_cancel_frees_within_the_open_steps)
 {
@@ -158,7 +161,7 @@ START_TEST(test_cancel_frees_within_the_open_steps)
 	ck_assert_int_eq(engine_cancel(engine, asks[1].id), 0);
 	ck_assert_uint_eq(asks[1].got[0].dones, 1);
 	before = model.forwards;
-	/* What one of the two can hold at most, with its room ahead. */
+	/* Most blocks that the other request can hold, with its room ahead. */
 	for (;;) {
 		held = DIV_ROUND_UP(10 + asks[0].got[0].nr + 2, FK_BT);
 		if (blocks_held() <= held)
@@ -172,7 +175,7 @@ START_TEST(test_cancel_frees_within_the_open_steps)
 }
 END_TEST
 
-/* The times are parts of one thread's: together no more than there was. */
+/* All times are parts of one thread's time: their sum is at most the time that passed. */
 START_TEST(test_times_are_parts)
 {
 	struct engine_stats st;
@@ -194,12 +197,12 @@ START_TEST(test_times_are_parts)
 }
 END_TEST
 
-/* ---- whose turn it is ---- */
+/* ---- order of requests ---- */
 
 #define MAX_JOBS	260u
 #define PROMPT		8u
 
-/* A small request of many; times are forwards. */
+/* One of many small requests; times count forwards. */
 struct job {
 	u32	flow, max_new, sent, first, ended, tokens, order;
 	u32	ids[2 * PROMPT];
@@ -248,7 +251,7 @@ static int job_try(u32 flow, u32 priority, u32 from, u32 nr, u32 max_new)
 	return engine_submit(engine, &c, NULL, &err);
 }
 
-/* A prompt that begins like no other. */
+/* A request; no other prompt begins like its own. */
 static struct job *job_send(u32 flow, u32 priority, u32 max_new)
 {
 	ck_assert_int_eq(job_try(flow, priority, nr_jobs, prompt_len, max_new), 0);
@@ -266,7 +269,7 @@ static void step(void)
 	ck_assert_int_eq(engine_step(engine, 20000), 1);
 }
 
-/* Tokens of prompts read and tokens drawn, for one flow. */
+/* Prompt tokens read and tokens drawn, for one flow. */
 static u32 given(u32 flow)
 {
 	u32 i, sum = 0;
@@ -299,9 +302,9 @@ static void jobs_start(u32 max_batch)
 }
 
 /*
- * 200 requests of one flow and now and then one of another: that one waits for
- * a place, not for the hundreds.  With hardly any memory, too: then places are
- * what the daemon gives, and it asks nobody whose turn it is.
+ * One flow has 200 requests, another flow has one now and then.  That one waits
+ * for one place, not for the hundreds before it.  The same with hardly any
+ * memory: then the daemon gives the places, and it knows no flows.
  */
 START_TEST(test_one_does_not_wait_for_hundreds)
 {
@@ -331,7 +334,7 @@ START_TEST(test_one_does_not_wait_for_hundreds)
 }
 END_TEST
 
-/* Ten times as many requests, three times as long: no more tokens. */
+/* One flow has ten times as many requests, three times as long: it gets no more tokens. */
 START_TEST(test_flows_share_evenly)
 {
 	u32 a, b, i;
@@ -346,14 +349,14 @@ START_TEST(test_flows_share_evenly)
 	b = given(2);
 	printf("  100 x %u tokens to %u x %u: given %u and %u\n", PROMPT + 30,
 	       10 + 40 * _i, PROMPT + 10, a, b);
-	/* No further apart than what may be open at once. */
+	/* The flows differ at most by the requests that may be open at once. */
 	ck_assert_uint_le(a, b + 8 * (PROMPT + 30));
 	ck_assert_uint_le(b, a + 8 * (PROMPT + 30));
 	run();
 }
 END_TEST
 
-/* What a flow did not use is gone; what it used while alone is no debt. */
+/* A flow cannot save its unused share; tokens that it used alone are no debt. */
 START_TEST(test_nobody_saves_up)
 {
 	u32 a, b;
@@ -362,7 +365,7 @@ START_TEST(test_nobody_saves_up)
 	jobs_send(100, 1 + (u32)_i, 20);
 	while (!jobs[40].over)
 		step();
-	if (_i) {	/* nobody waits for a moment: all begin anew */
+	if (_i) {	/* no request waits for a moment: all flows begin anew */
 		run();
 		jobs_send(60, 2, 20);
 	}
@@ -380,7 +383,7 @@ START_TEST(test_nobody_saves_up)
 }
 END_TEST
 
-/* Priority comes before fairness, and fairness is kept in each. */
+/* Priority comes before fairness; each priority is fair by itself. */
 START_TEST(test_priority_is_first)
 {
 	u32 i;
@@ -401,7 +404,7 @@ START_TEST(test_priority_is_first)
 }
 END_TEST
 
-/* Prompts that begin with what was computed go first, some of them. */
+/* Prompts with a cached prefix go first, up to a limit. */
 START_TEST(test_longest_prefix_is_next)
 {
 	struct engine_opts o = { .max_batch = 1, .max_seqs = 2,
@@ -439,7 +442,7 @@ START_TEST(test_a_flow_is_bounded)
 	jobs_send(3, 1, 10);
 	ck_assert_int_eq(job_try(1, 0, 9, PROMPT, 4), -EBUSY);
 	jobs_send(3, 2, 10);
-	jobs_send(5, 0, 10);		/* who has no flow is not bounded */
+	jobs_send(5, 0, 10);		/* without a flow, no bound */
 	run();
 	jobs_send(3, 1, 10);
 	ck_assert_int_eq(job_try(1, 0, 9, PROMPT, 4), -EBUSY);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_engine_random.c - the engine under everything at once
+ * check_engine_random.c - the engine under all events at once
  *
- * Many short lives, each drawn from one number: pools from ample to hardly
- * enough, refusals, preemption by recompute and by swap, full rings, lost tables, forks, stops and
- * cancellation, deadlines, chunks and batches of all sizes; daemons that die and salvage.  See
- * engine_fixture.h.
+ * Many short lives of an engine, each drawn from one number: pools from ample
+ * to hardly enough, refusals, preemption by recompute and by swap, full rings,
+ * lost tables, forks, stops and cancellation, deadlines, chunks and batches of
+ * all sizes; daemons that die and salvage.  See engine_fixture.h.
  */
 #include "tests/level.h"
 #include "tests/unit/engine_fixture.h"
 
-/* Something of all that a request may ask of the draw. */
+/* A request uses some of all options of the draw. */
 static void random_sampling(struct sampling_params *p, u32 i)
 {
 	static struct sampling_bias bias[MAX_REQ][4];
@@ -86,7 +86,7 @@ static void random_asks(u32 nr)
 	}
 }
 
-/* Somebody hangs up, between any two steps. */
+/* A caller cancels a request, between any two steps. */
 static void random_cancels(u32 nr)
 {
 	struct ask *a;
@@ -165,7 +165,7 @@ START_TEST(test_random)
 }
 END_TEST
 
-/* The lives above are hard ones: everything that can happen does. */
+/* The lives above meet every event that there is. */
 START_TEST(test_random_covers)
 {
 	struct engine_stats sum = { 0 }, st;
@@ -182,7 +182,7 @@ START_TEST(test_random_covers)
 		restored += fk.nr_restored;
 		lost += fk.nr_swap_lost;
 	}
-	/* Beams have lives of their own: check_engine_beams.c. */
+	/* Beam searches are in check_engine_beams.c. */
 	ck_assert_uint_eq(sum.remaps, 0);
 	sum.remaps = 1;
 #define x(name, text) ck_assert_msg(sum.name, "never: " text);
@@ -196,9 +196,9 @@ START_TEST(test_random_covers)
 END_TEST
 
 /*
- * The daemon dies beside forwards and salvages.  What they read is no longer
- * theirs, and the engine hears of it when they are over: nothing may be told of
- * what came of them.
+ * The daemon dies during a forward and salvages.  The forward then reads blocks
+ * that its sequences no longer own.  The engine hears of it when the forward is
+ * over, and must not report its results.
  */
 START_TEST(test_salvage)
 {

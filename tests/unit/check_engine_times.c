@@ -2,17 +2,17 @@
 /*
  * check_engine_times.c - the stamps of a request, by a clock of the test
  *
- * The clock stands still but where the test moves it: between iterations and
- * within a forward, each time by another amount.  So every stamp has one right
- * value, which is worked out from what the model was given to compute and what the
- * callbacks were told, not from the engine's states.
+ * The clock moves only between iterations and within a forward, each time by
+ * another amount.  So every stamp has one right value.  The test computes it
+ * from the batches of the model and the calls of the callbacks, not from the
+ * engine's states.
  */
 #include <libkvmm.h>
 
 #include "runtime/engine/internal.h"
 #include "runtime/model/model.h"
 
-/* The fakes' own are looked at on their way. */
+/* The functions below wrap those of the fakes. */
 static int fk_status(const struct kvmm *k, u64 seq, struct kvmm_seq_status *st);
 static int fm_forward(struct model *m, const struct model_kv *kv,
 		      const struct model_seq_in *seqs, u32 nr_seqs,
@@ -26,14 +26,14 @@ static int fm_forward(struct model *m, const struct model_kv *kv,
 #include "runtime/server/times.h"
 #include "tests/usdt.h"
 
-/* What probes have to say, while they are traced. */
+/* Events that the probes must fire, while they are traced. */
 static struct usdt_wants *want;
 
-/* What a request's times have to be. */
+/* The right times of a request. */
 struct truth {
 	struct engine_times	t;
 	u32			high;		/* positions computed so far */
-	u32			lost;		/* of these, when memory went; 0: not */
+	u32			lost;		/* of these, at a preemption; 0: none */
 	s64			lost_at;
 };
 
@@ -46,13 +46,13 @@ s64 engine_now(void)
 	return clock_ns;
 }
 
-/* Never the same twice, so that no two intervals are confused. */
+/* Each step of the clock differs, so that no two intervals are confused. */
 static void tick(void)
 {
 	clock_ns += 1000000 + 7000 * ++ticks;
 }
 
-/* Whose sequence is it, by its handle or by where its ids lie? */
+/* Find the request of a sequence, by its handle or by the address of its ids. */
 static struct truth *truth_of(u64 handle, const u32 *tokens)
 {
 	u32 i;
@@ -68,7 +68,7 @@ static struct truth *truth_of(u64 handle, const u32 *tokens)
 	return NULL;
 }
 
-/* All that it had computed is there again. */
+/* The sequence has all computed positions again. */
 static void found(struct truth *t, u32 end)
 {
 	if (!t->lost || end < t->lost)
@@ -77,7 +77,7 @@ static void found(struct truth *t, u32 end)
 	t->lost = 0;
 }
 
-/* One that was swapped out stands where it stood when it is READY. */
+/* A sequence that was swapped in has all its positions when it is READY. */
 int kvmm_seq_status(const struct kvmm *k, u64 seq, struct kvmm_seq_status *st)
 {
 	const int ret = fk_status(k, seq, st);
@@ -141,7 +141,7 @@ static void on_done_timed(void *arg, const struct engine_done *done)
 {
 	struct ask *a = arg;
 
-	/* A stop id is a token that is not told. */
+	/* A stop id is a token that the callback does not get. */
 	if (done->reason == ENGINE_STOP)
 		token_here(a);
 	on_done(arg, done);
@@ -177,7 +177,7 @@ static struct ask *ask_timed(u32 i, u32 from, u32 nr, u32 max_new, u32 n)
 	return a;
 }
 
-/* One iteration, some time after the one before. */
+/* One iteration, some time after the last one. */
 static int iterate(void)
 {
 	tick();
@@ -200,7 +200,7 @@ static void take_memory(struct seq *s)
 	ck_assert(!seq_is_resident(engine, s));
 }
 
-/* In no open step, and with all that it ever had. */
+/* Is the sequence in no open step, and does it have all its positions? */
 static bool may_lose(const struct seq *s)
 {
 	return s->state == SEQ_RUNNING && !s->nr_open && s->computed &&
@@ -225,7 +225,7 @@ static void check_times(u32 i)
 #undef x
 }
 
-/* Prompts in chunks, some that wait for a place, samples, a stop id. */
+/* Prompts in chunks; some requests wait for a place, have samples or a stop id. */
 START_TEST(test_stamps)
 {
 	static const struct engine_opts o = { .max_seqs = 6, .chunk = 5 };
@@ -239,7 +239,7 @@ START_TEST(test_stamps)
 	}
 	while (iterate() > 0)
 		;
-	run();			/* nothing is left */
+	run();			/* no request is left */
 	for (i = 0; i < 8; i++) {
 		check_ask(&asks[i]);
 		check_times(i);
@@ -250,7 +250,7 @@ START_TEST(test_stamps)
 }
 END_TEST
 
-/* By recompute and by swap, in prompts and after them. */
+/* Preemptions by recompute and by swap, in prompts and after them. */
 START_TEST(test_preempted)
 {
 	static const struct engine_opts o = { .max_steps = 1, .chunk = 5 };
@@ -279,7 +279,10 @@ START_TEST(test_preempted)
 }
 END_TEST
 
-/* A step that was open when its memory went ends well: it is without all the same. */
+/*
+ * A sequence loses its memory in an open step.  The step ends well, and the
+ * sequence is preempted all the same.
+ */
 START_TEST(test_preempted_in_a_step)
 {
 	static const struct engine_opts o = { .max_steps = 2, .chunk = 5 };
@@ -304,7 +307,7 @@ START_TEST(test_preempted_in_a_step)
 }
 END_TEST
 
-/* While one sample is held up, another ends: how long is told with each end. */
+/* While one sample is preempted, another ends: each end reports the preempted time. */
 START_TEST(test_preempted_together)
 {
 	static const struct engine_opts o = { .max_steps = 1 };
@@ -319,7 +322,7 @@ START_TEST(test_preempted_together)
 		ck_assert_int_gt(iterate(), 0);
 	tick();
 	lost_at = clock_ns;
-	fk.nr_blocks = 0;		/* none comes back */
+	fk.nr_blocks = 0;		/* no sequence comes back */
 	fk_mark(fk_find(engine->live[0]->handle)->family);
 	ck_assert(!seq_is_resident(engine, engine->live[0]));
 	tick();
@@ -362,7 +365,7 @@ END_TEST
 
 static struct usdt_file file;
 
-/* Three requests, of which one loses its memory. */
+/* Three requests; one of them is preempted. */
 static void scene(void)
 {
 	static const struct engine_opts o = { .max_steps = 1, .chunk = 5 };
@@ -410,11 +413,11 @@ START_TEST(test_probes)
 END_TEST
 #endif
 
-/* ---- what a server makes of them ---- */
+/* ---- the server's metrics of these times ---- */
 
 static struct metrics seen;
 
-/* One observation of @h, of @ns. */
+/* @h has one observation, of @ns. */
 static void check_seen(enum metric_histogram h, u64 nr, s64 ns)
 {
 	u64 sum = 0;

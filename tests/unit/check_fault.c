@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Fault points: which passing fails, and that exactly one does. */
+/* Fault points: exactly one passing fails, the one that was named. */
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>

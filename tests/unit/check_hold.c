@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_hold.c - records of a kvmm that means harm, in kvmm-hold
+ * check_hold.c - records of a malicious kvmm, in kvmm-hold
  *
- * Hold is root and does what records say.  A kvmm that was taken over can send
- * any, with any descriptor that it has: hold must not fill up, and must remove
- * no name but those of the sockets and the lock with which that kvmm began, and
- * must execute no file that came from elsewhere.
+ * Hold is root and obeys records.  A kvmm that was taken over can send any
+ * record, with any descriptor that it has.  Hold must not run out of room.  It
+ * must remove no name but those of the sockets and the lock with which that
+ * kvmm began.  It must execute no file that came from elsewhere.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -98,7 +98,7 @@ static void start(void)
 	put(HOLD_LISTEN, 0, socket_at("a.sock"));
 }
 
-/* As kvmm left them, which could not remove them itself. */
+/* Hold removes the names of a kvmm that could not remove them. */
 START_TEST(test_names_go)
 {
 	start();
@@ -110,7 +110,7 @@ START_TEST(test_names_go)
 }
 END_TEST
 
-/* A swap area, that an operator gave it, in place of the lock. */
+/* kvmm deposits a swap area, which an operator gave it, in place of the lock. */
 START_TEST(test_other_lock_stays)
 {
 	start();
@@ -126,7 +126,7 @@ START_TEST(test_other_lock_stays)
 }
 END_TEST
 
-/* Somebody's socket in place of one of its own, and as one more. */
+/* kvmm deposits another program's socket in place of its own, and as one more. */
 START_TEST(test_other_socket_stays)
 {
 	start();
@@ -152,7 +152,7 @@ static u32 count_fds(void)
 	return nr;
 }
 
-/* Room for one descriptor has room for two. */
+/* Room for one descriptor has room for two, because of its alignment. */
 START_TEST(test_one_descriptor)
 {
 	struct hold_record r = {
@@ -186,7 +186,7 @@ START_TEST(test_one_descriptor)
 }
 END_TEST
 
-/* An empty message reads as the end, and may bring one all the same. */
+/* An empty message reads as the end, but may carry a descriptor. */
 START_TEST(test_empty_with_descriptor)
 {
 	struct iovec iov = { .iov_base = NULL, .iov_len = 0 };
@@ -233,7 +233,7 @@ static void flood(u32 nr, u32 op)
 				 sizeof(r));
 }
 
-/* However much there is, hold has looked at all else after a few of them. */
+/* However many records come, hold looks at its other work after a few of them. */
 START_TEST(test_turn)
 {
 	st.ask = on_ask;
@@ -242,14 +242,14 @@ START_TEST(test_turn)
 	ck_assert_uint_eq(st.nr, STORE_TURN);
 	ck_assert_int_eq(store_receive(&st, sv[0]), 0);
 	ck_assert_uint_eq(st.nr, STORE_TURN + 10);
-	/* Questions take longer. */
+	/* Questions take longer, so a turn has fewer of them. */
 	flood(3, HOLD_ASK);
 	ck_assert_int_eq(store_receive(&st, sv[0]), 1);
 	ck_assert_uint_eq(nr_asked, 1);
 }
 END_TEST
 
-/* Of a dead one all counts; who has its socket still adds nothing to it. */
+/* All deposits of a dead kvmm count; a process that still has its socket adds none. */
 START_TEST(test_rest)
 {
 	int status;
@@ -280,7 +280,7 @@ START_TEST(test_rest)
 }
 END_TEST
 
-/* Once there are clients kvmm is what it is: taken over, it changes nothing. */
+/* Once there are clients, a kvmm that was taken over cannot change these records. */
 START_TEST(test_serves)
 {
 	static const u32 fixed[] = {
@@ -310,12 +310,12 @@ START_TEST(test_serves)
 	put(HOLD_CLIENT, 1, dup(sv[0]));
 	put(HOLD_SWAP_AREA, 1, dup(sv[0]));
 	ck_assert_uint_eq(st.nr, ARRAY_SIZE(fixed) + 2);
-	/* That is no record. */
+	/* HOLD_SERVES is no record. */
 	ck_assert_ptr_null(store_find(&st, HOLD_SERVES, 0));
 }
 END_TEST
 
-/* However many of them come, hold's log does not fill the disk. */
+/* However many records are refused, hold's log does not fill the disk. */
 START_TEST(test_refused_in_few_lines)
 {
 	char line[256];
@@ -331,7 +331,7 @@ START_TEST(test_refused_in_few_lines)
 	rewind(f);
 	while (fgets(line, sizeof(line), f))
 		nr++;
-	/* A period may end meanwhile, and says how many it left out. */
+	/* A period may end meanwhile; hold then logs how many lines it left out. */
 	ck_assert_uint_gt(nr, 10);
 	ck_assert_uint_lt(nr, 100);
 	fclose(f);
@@ -340,7 +340,7 @@ END_TEST
 
 /* ---- programs ---- */
 
-/* A program that says that it is a kvmm, and leaves a file where it ran. */
+/* A program that answers like kvmm, and leaves a file if it ran. */
 static int program_at(const char *name, mode_t mode)
 {
 	FILE *f = fopen(at(name), "w");
@@ -363,9 +363,9 @@ static u64 now_ms(void)
 	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
 }
 
-static const char *as_user;	/* who kvmm becomes */
+static const char *as_user;	/* user of the program */
 
-/* Return: errno that kvmm is told; @fd is taken over. */
+/* Return: the errno that kvmm gets; the call takes over @fd. */
 static int upgrade_asked(int fd)
 {
 	struct hold_record r = {
@@ -403,8 +403,8 @@ static int script_at(const char *name, const char *text)
 }
 
 /*
- * It looks at itself, and answers what hold wants to hear if it has no rights;
- * else what it has too much.
+ * A program that looks at its own rights.  Without any it answers like kvmm;
+ * else it prints the rights that it should not have.
  */
 static const char look[] =
 "bad=\n"
@@ -426,13 +426,13 @@ static const char look[] =
 "Max.cpu.time.*) [ $c = 5 ] || no cpu $c;;\n"
 "Max.open.files.*) [ $c = 64 ] || no nofile $c;;\n"
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* Their tools start threads: there is no such limit in their builds. */
+/* Sanitizers start threads, so their builds have no such limit. */
 "Max.processes.*) [ $b = 0 ] || no nproc $b;;\n"
 #endif
 "esac; done </proc/self/limits\n"
 "if [ -n \"$bad\" ]; then echo $bad; else echo arena 7; fi\n";
 
-/* What it says, when it says no number, is in the way of a test: shown. */
+/* An answer other than a number fails the test, which prints it. */
 START_TEST(test_program_has_no_rights)
 {
 	char all[4096];
@@ -449,19 +449,19 @@ START_TEST(test_program_has_no_rights)
 	ck_assert_msg(!i, "%s, said:\n%s", strerror(i), all);
 	if (!root)
 		printf("note: not root: the program has our user\n");
-	/* Where there is no such user it has no capability as well. */
+	/* Without another user the program has no capability either. */
 	as_user = NULL;
 	snprintf(all, sizeof(all), "U=%u G=%u G0=\n%s", geteuid(), getegid(),
 		 look);
 	ck_assert_int_eq(upgrade_asked(script_at("prog", all)), 0);
-	/* That user may not execute it: said, and not run. */
+	/* That user may not execute the file: hold says so, and does not run it. */
 	if (root) {
 		as_user = "4242:4343";
 		ck_assert_int_eq(upgrade_asked(program_at("prog", 0700)),
 				 EACCES);
 	}
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	/* Nor may it start others, which would outlive it, but as uid 0. */
+	/* Nor may the program start processes that outlive it, except as uid 0. */
 	as_user = root ? "4242:4343" : NULL;
 	ck_assert_int_eq(upgrade_asked(script_at("prog",
 						 "(echo arena 7); :\n")),
@@ -474,7 +474,7 @@ START_TEST(test_program_has_no_rights)
 }
 END_TEST
 
-/* hold goes on: what kvmm deposits meanwhile is taken, its end is seen. */
+/* hold goes on meanwhile: it takes kvmm's records and sees the program's end. */
 START_TEST(test_program_is_not_waited_for)
 {
 	const struct hold_record r = {
@@ -492,7 +492,7 @@ START_TEST(test_program_is_not_waited_for)
 	ck_assert_int_eq(store_receive(&st, sv[0]), 0);
 	ck_assert_uint_eq(st.nr, 3);
 	ck_assert(!upgrade_work(&u, &said));
-	/* The next question takes its place. */
+	/* The next question replaces this one. */
 	again.generation = 2;
 	ck_assert(!upgrade_ask(&u, &again, script_at("prog", "exec sleep 60\n"),
 			       &said));
@@ -519,7 +519,7 @@ START_TEST(test_program_runs)
 }
 END_TEST
 
-/* Of root's, and nowhere that hold sees: as from mounts of a container. */
+/* A file of root that has no name which hold can see, as from mounts of a container. */
 START_TEST(test_program_unseen)
 {
 	int fd = program_at("prog", 0700);
@@ -538,7 +538,7 @@ START_TEST(test_program_unseen)
 }
 END_TEST
 
-/* One that goes on to print: hold, which waits, has a kvmm to start again. */
+/* A program that never stops printing: hold ends its wait, for it must restart kvmm. */
 START_TEST(test_program_trickles)
 {
 	struct timespec from, to;
@@ -578,7 +578,7 @@ START_TEST(test_page_limits)
 }
 END_TEST
 
-/* It says of each record what protects the next kvmm, and of no others. */
+/* The page says how each record protects the next kvmm, and names no others. */
 START_TEST(test_page)
 {
 	static const char * const rows[] = {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_hostpool.c - the host pool, with what can be had and without
+ * check_hostpool.c - the host pool, with and without huge and locked pages
  *
- * Whether this machine has huge pages set aside is not known: what is asserted
- * holds either way, and fault points take them away.
+ * This machine may have huge pages set aside or not.  The assertions hold
+ * either way, and fault points take the pages away.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static void make(u64 bytes)
 	ck_assert_uint_ge(hp.mapped, bytes);
 }
 
-/* All of it is there, zero, and the descriptor shows the same pages. */
+/* The whole pool is there and zero, and the descriptor shows the same pages. */
 static void use(void)
 {
 	struct stat st;
@@ -88,7 +88,7 @@ START_TEST(test_ordinary_pages)
 }
 END_TEST
 
-/* What is said on stderr while the pool is made, to be freed. */
+/* Make the pool.  Return: its text on stderr, to be freed. */
 static char *said(bool again)
 {
 	int old = dup(STDERR_FILENO), fd = memfd_create("said", 0);
@@ -105,7 +105,7 @@ static char *said(bool again)
 	return text;
 }
 
-/* The remedy with its number, and only in the first life. */
+/* A warning has a remedy with its number, and comes only in the first life. */
 START_TEST(test_warned_once)
 {
 	unsigned long nr = 0;
@@ -113,7 +113,7 @@ START_TEST(test_warned_once)
 
 	arm("host_huge,host_thp,host_lock");
 	text = said(false);
-	/* Where shmem_enabled is always they are huge without being asked. */
+	/* With shmem_enabled=always these pages are huge without a request. */
 	if (hp.found.thp < 6u << 20) {
 		at = strstr(text, "3 huge pages of 2M cannot be had");
 		ck_assert_msg(at && strstr(at, "6 MiB of it lie on ordinary"),
@@ -133,7 +133,7 @@ START_TEST(test_warned_once)
 }
 END_TEST
 
-/* What is told is what is found, whatever this machine gives. */
+/* The text describes the pages that were found, on any machine. */
 START_TEST(test_huge_is_no_claim)
 {
 	char *text;
@@ -153,7 +153,7 @@ START_TEST(test_huge_is_no_claim)
 }
 END_TEST
 
-/* Pages of 2 MiB are mapped as such only from such a boundary on. */
+/* Pages of 2 MiB are mapped as such only from a boundary of 2 MiB on. */
 START_TEST(test_aligned)
 {
 	arm(_i ? "host_huge" : "host_huge,host_thp");
@@ -165,7 +165,7 @@ END_TEST
 
 START_TEST(test_fill_fails)
 {
-	/* Every time: of huge pages it is not asked for. */
+	/* Every fill fails: after the huge pages small ones are tried. */
 	arm(_i ? "host_fill" : "host_huge,host_thp,host_fill:3");
 	ck_assert_int_eq(create(256u << 20, -1, false), -ENOMEM);
 	ck_assert_int_eq(hp.fd, -1);
@@ -173,7 +173,7 @@ START_TEST(test_fill_fails)
 }
 END_TEST
 
-/* Somebody wants the end before it begins: nothing is left. */
+/* The daemon is told to stop before the fill: nothing is left. */
 START_TEST(test_stopped)
 {
 	int stop = eventfd(1, EFD_CLOEXEC);
@@ -184,7 +184,7 @@ START_TEST(test_stopped)
 	ck_assert_int_eq(create(1u << 30, stop, false), -ECANCELED);
 	ck_assert_int_eq(hp.fd, -1);
 	ck_assert_ptr_null(hp.base);
-	/* It is left for whoever waits for it. */
+	/* The call does not consume the event: other threads wait for it. */
 	ck_assert_int_eq(read(stop, &one, sizeof(one)), sizeof(one));
 	ck_assert_uint_eq(one, 1);
 	close(stop);
@@ -194,7 +194,7 @@ START_TEST(test_stopped)
 }
 END_TEST
 
-/* As many threads as there are pieces or CPUs, and all of it once. */
+/* One thread for each piece, at most one for each CPU; the whole pool is filled once. */
 START_TEST(test_threads)
 {
 	cpu_set_t set;
@@ -211,14 +211,14 @@ START_TEST(test_threads)
 }
 END_TEST
 
-/* With these mlock() does nothing, and says that it did. */
+/* Under these sanitizers mlock() does nothing and reports success. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MLOCK_WORKS	false
 #else
 #define MLOCK_WORKS	true
 #endif
 
-/* Root raises its limit; others have theirs, and are told. */
+/* Root raises its limit; other users keep theirs. */
 START_TEST(test_lock_limit)
 {
 	struct rlimit r, old;
@@ -229,7 +229,7 @@ START_TEST(test_lock_limit)
 	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &r), 0);
 	arm("host_huge");
 	make(1u << 20);
-	/* The soft limit was raised as far as it may be. */
+	/* The soft limit was raised up to the hard limit. */
 	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &r), 0);
 	ck_assert_uint_ge(r.rlim_cur, min(old.rlim_max, (rlim_t)1 << 20));
 	if (old.rlim_max >= 1u << 20) {
@@ -240,7 +240,7 @@ START_TEST(test_lock_limit)
 }
 END_TEST
 
-/* A user without rights: 64 KiB and no more. */
+/* A user without rights may lock 64 KiB and no more. */
 START_TEST(test_lock_refused)
 {
 	struct rlimit r = { .rlim_cur = 65536, .rlim_max = 65536 };
@@ -317,7 +317,7 @@ START_TEST(test_numa)
 		return;
 	ck_assert_int_eq(n.place, numa_case[_i].n.place);
 	ck_assert_int_eq(n.node, numa_case[_i].n.node);
-	/* Node 1023 is nowhere, the others are everywhere. */
+	/* No machine has node 1023; every machine has the others. */
 	ck_assert_int_eq(hostpool_numa_check(&n), n.node == 1023 ? -ENODEV : 0);
 }
 END_TEST
@@ -333,7 +333,7 @@ START_TEST(test_not_locked)
 }
 END_TEST
 
-/* Whoever has the descriptor cannot make it shorter or longer. */
+/* The holder of a descriptor cannot change the length of the pool. */
 START_TEST(test_sealed)
 {
 	make(1u << 20);
