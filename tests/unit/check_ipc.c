@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The daemon against clients that lie: what they send on the socket, what
- * they write into the rings, what they try with the memory they are given.
- * After each test the daemon still serves, its walkers find nothing, and it
- * ends cleanly.
+ * The daemon against malicious clients: their messages on the socket, their
+ * writes into the rings, their use of the memory that they get.  After each
+ * test the daemon still serves, its walkers find no fault, and it ends cleanly.
  *
  * budget: 40 s, full 60 s
  */
@@ -31,7 +30,7 @@ static void setup(void)
 		   NULL);
 }
 
-/* It lives, it is whole, it ends well. */
+/* The daemon serves, its walkers find no fault, and it ends cleanly. */
 static void teardown(void)
 {
 	struct rawc other;
@@ -124,7 +123,7 @@ START_TEST(test_attach_name_without_end)
 }
 END_TEST
 
-/* Ring sizes are negotiated downwards and upwards into what there is. */
+/* A wish for a ring size is rounded and limited to the sizes that there are. */
 START_TEST(test_attach_ring_size)
 {
 	static const u32 ask[] = { 0, 1, 16, 1024, 1u << 31 };
@@ -148,7 +147,7 @@ START_TEST(test_socket_garbage)
 
 	struct kvmm_attach_req req;
 
-	/* All is right but the length, or nothing is. */
+	/* Only the length is wrong, or every byte is. */
 	rawc_request(&req);
 	memset(junk, 0xff, sizeof(junk));
 	if (_i < 5)
@@ -197,7 +196,7 @@ static void send_fds(int sock, const void *buf, size_t len, u32 nr)
 	send_fd(sock, buf, len, sock, nr);
 }
 
-/* With the request, and after it: refused, and none stays in the daemon. */
+/* Descriptors with the request, and after it, are refused, and none stays in the daemon. */
 START_TEST(test_socket_fds_refused)
 {
 	struct kvmm_attach_req req;
@@ -224,7 +223,7 @@ START_TEST(test_socket_fds_refused)
 }
 END_TEST
 
-/* Closing what it sends waits until somebody reads at the other end. */
+/* A socket whose close waits until the other end reads. */
 static int lingering(int *peer)
 {
 	struct sockaddr_in sin = { .sin_family = AF_INET };
@@ -250,8 +249,8 @@ static int lingering(int *peer)
 }
 
 /*
- * In a message that is refused, and behind one: the daemon is the last to
- * close it, and others do not wait.
+ * Such a socket in a refused message, and behind one: the daemon is the last to
+ * close it, and other clients do not wait.
  */
 START_TEST(test_socket_fds_linger)
 {
@@ -260,7 +259,7 @@ START_TEST(test_socket_fds_linger)
 
 	ck_assert_int_ge(s, 0);
 	rawc_request(&req);
-	/* It stops for that long, so that ours is closed first. */
+	/* The daemon stops meanwhile, so that our descriptor is closed first. */
 	kill(d.pid, SIGSTOP);
 	if (_i) {
 		req.abi_version++;
@@ -288,8 +287,8 @@ START_TEST(test_socket_message_after_attach)
 END_TEST
 
 /*
- * Nine connections of one user that do not attach are one too many: the oldest
- * goes, so that they keep nobody out.
+ * Nine connections of one user that do not attach are one too many: the daemon
+ * closes the oldest, so that another client can attach.
  */
 START_TEST(test_socket_greeting_limit)
 {
@@ -308,7 +307,7 @@ START_TEST(test_socket_greeting_limit)
 	ck_assert_int_eq(rawc_attach(&r, &d, &req), 0);
 	ck_assert(rawc_hung_up(&c[1], 1000));
 	ck_assert(!rawc_hung_up(&c[8], 0));
-	/* Nor do those that are left stay for long. */
+	/* The daemon closes the others a short time later. */
 	for (i = 2; i < 9; i++)
 		ck_assert(rawc_hung_up(&c[i], 4000));
 	for (i = 0; i < 9; i++)
@@ -341,7 +340,7 @@ START_TEST(test_memory_seals)
 }
 END_TEST
 
-/* All of C becomes zeros while the daemon reads it. */
+/* All of segment C becomes zeros while the daemon reads it. */
 START_TEST(test_memory_hole_in_c)
 {
 	rawc_open(&r, &d);
@@ -351,7 +350,7 @@ START_TEST(test_memory_hole_in_c)
 	ck_assert_int_eq(fallocate(r.fd[0], FALLOC_FL_PUNCH_HOLE |
 				   FALLOC_FL_KEEP_SIZE, 0,
 				   (off_t)r.rep.c_bytes), 0);
-	/* Its tail went backwards. */
+	/* For the daemon, the client's tail went backwards. */
 	ck_assert(rawc_state(&r, KVMM_CLIENT_EXPELLED));
 }
 END_TEST
@@ -397,7 +396,7 @@ static void forge(int how)
 
 	switch (how) {
 	case 0:
-		/* Every entry would do, there are just too many. */
+		/* Each entry is valid, but there are too many. */
 		for (i = 0; i < r.rep.sq_entries; i++)
 			rawc_put(&r, KVMM_OP_NOP, 0, NULL, 0);
 		r.number++;
@@ -446,14 +445,14 @@ START_TEST(test_ring_forged)
 	ck_assert(rawc_state(&r, KVMM_CLIENT_EXPELLED));
 	ck_assert_int_eq(r.dctl->reason, -EPROTO);
 	ck_assert(rawc_hung_up(&r, 2000));
-	/* Nothing of it was executed. */
+	/* No request was executed. */
 	ck_assert_uint_eq(r.dctl->cq_tail, 0);
 	ck_assert_uint_eq(r.dctl->committed, 0);
 	ck_assert_int_ge(ipcd_number(&d, "vmstat", "client_eproto"), 1);
 }
 END_TEST
 
-/* Refused as malformed, each with a completion, and the client stays. */
+/* Each request is refused as malformed, with a completion, and the client stays. */
 START_TEST(test_ring_refused)
 {
 	static const struct kvmm_sqe bad[] = {
@@ -490,8 +489,8 @@ START_TEST(test_ring_refused)
 END_TEST
 
 /*
- * A client that reads no answers is served until its completions are full,
- * and not further; it delays nobody, and goes on when it reads.
+ * A client that reads no answers is served until its completions are full, and
+ * not further; it delays no other client, and is served again when it reads.
  */
 START_TEST(test_ring_cq_full)
 {
@@ -523,7 +522,7 @@ START_TEST(test_ring_cq_full)
 }
 END_TEST
 
-/* The same with the result area: 1000 records an answer. */
+/* The same with the result area: an answer has 1000 records. */
 START_TEST(test_ring_results_full)
 {
 	static struct kvmm_seq_arg args[1000];
@@ -539,7 +538,7 @@ START_TEST(test_ring_results_full)
 	most = r.rep.result_bytes / (1000 * (u32)sizeof(*res));
 	ck_assert_uint_ge(got, 1);
 	ck_assert_uint_le(got, most);
-	/* No answer overlaps another that is not consumed. */
+	/* No answer overlaps an earlier one that the client has not consumed. */
 	for (i = 1; i < got; i++)
 		ck_assert_uint_ge(rawc_cqe(&r, i)->result_off,
 				  rawc_cqe(&r, i - 1)->result_off + 8000);
@@ -553,7 +552,7 @@ START_TEST(test_ring_results_full)
 			(r.d + r.rep.result_off + rawc_cqe(&r, i)->result_off);
 		ck_assert_int_eq(res[0].status, -ENOENT);
 		ck_assert_int_eq(res[999].status, -ENOENT);
-		/* One stays, so that the area is never empty and wraps. */
+		/* One answer stays, so that the area is never empty and wraps. */
 		store_release(&r.ctl->cq_head, i);
 	}
 }
@@ -612,7 +611,7 @@ START_TEST(test_ring_doorbell)
 }
 END_TEST
 
-/* Nobody is attached, the next tick is a second away: files come at once. */
+/* No client is attached, and the next tick is a second away: views are answered at once. */
 START_TEST(test_idle_daemon_answers)
 {
 	double us;
@@ -629,7 +628,7 @@ START_TEST(test_idle_daemon_answers)
 }
 END_TEST
 
-/* What follows a DETACH in the ring never happened. */
+/* Requests after a DETACH in the ring are not executed. */
 START_TEST(test_ring_detach)
 {
 	rawc_open(&r, &d);
@@ -642,7 +641,7 @@ START_TEST(test_ring_detach)
 	usleep(30000);
 	ck_assert_uint_eq(load_acquire(&r.dctl->cq_tail), 2);
 	ck_assert_int_eq(ipcd_number(&d, "vmstat", "client_detach"), 1);
-	/* It does not hang up; the daemon does. */
+	/* The daemon hangs up, not the client. */
 	ck_assert(rawc_hung_up(&r, 5000));
 	ck_assert(!ipcd_logged(&d, "expelled"));
 }

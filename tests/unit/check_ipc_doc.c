@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Documentation/daemon.md says what the lists in the code say: every option
- * with its default, every exit code, every fault point.
+ * Documentation/daemon.md agrees with the lists in the code: every option with
+ * its default, every exit code, every fault point.
  */
 #include <check.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void want_option(const struct kv_opt *o, const char *name)
 	page = page_read(name);
 	snprintf(row, sizeof(row), "| `--%s%s%s` | %s | %s |\n", o->name,
 		 o->meta ? " " : "", o->meta ? o->meta : "", o->def ? o->def : "", o->help);
-	/* A bar would end the cell. */
+	/* A bar would end the table cell. */
 	for (p = strstr(row, "` |") - 1; p > row; p--)
 		if (*p == '|')
 			*p = '/';
@@ -91,7 +91,7 @@ START_TEST(test_swapd_options)
 }
 END_TEST
 
-/* The section [swapd] of the file, likewise. */
+/* The same for section [swapd] of the file. */
 START_TEST(test_swapd_keys)
 {
 	static struct kvmm_options o;

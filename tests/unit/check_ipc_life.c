@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The daemon's life and that of its clients: death in a step, hanging up,
- * stopping, more extents than a message carries, failures at named points.
+ * Lives of the daemon and its clients: death in a step, hanging up, stopping,
+ * more extents than a message carries, failures at named points.
  *
  * budget: 40 s, full 60 s
  */
@@ -40,7 +40,7 @@ static const void *result(const struct rawc *r)
 	       rawc_cqe(r, (u32)r->number - 1)->result_off;
 }
 
-/* One request and its answer, which is consumed. */
+/* Send one request and consume its answer. */
 static int ask(struct rawc *r, u16 op, u32 nr, u64 step, const void *args,
 	       u32 bytes)
 {
@@ -54,7 +54,7 @@ static int ask(struct rawc *r, u16 op, u32 nr, u64 step, const void *args,
 	return status;
 }
 
-/* Open a sequence of @blocks blocks and give all its ids. */
+/* Open a sequence of @blocks blocks and send all its ids. */
 static u64 seq_begin(struct rawc *r, u32 blocks, u32 seed)
 {
 	struct kvmm_open_arg open = {
@@ -121,7 +121,7 @@ static int step_begin(struct rawc *r, u64 seq, u64 step, u32 tokens)
 	return res->status;
 }
 
-/* ---- clients that are processes of their own ---- */
+/* ---- clients that are child processes ---- */
 
 static struct {
 	pid_t	pid;
@@ -129,8 +129,8 @@ static struct {
 } kid;
 
 /*
- * Start a process that runs @fn and tells when it is where it should be.
- * Assertions do not work in there; it ends with 1 instead.
+ * Start a process that runs @fn, and wait until it writes a byte.  It cannot
+ * assert; it exits with 1 instead.
  */
 static void kid_start(void (*fn)(int tell))
 {
@@ -170,7 +170,7 @@ static void kid_tell(int tell)
 		_exit(1);
 }
 
-/* A whole pool of 64 blocks, and a step open on all of it. */
+/* A sequence over a whole pool of 64 blocks, in an open step. */
 static void kid_in_step(int tell)
 {
 	struct rawc r;
@@ -223,7 +223,7 @@ static void kid_detaches(int tell)
 	_exit(0);
 }
 
-/* Longer than a client that detached is waited for. */
+/* The process stays longer than the daemon waits for a detached client. */
 static void kid_detaches_and_stays(int tell)
 {
 	struct kvmm_seq_arg close_arg;
@@ -274,7 +274,7 @@ START_TEST(test_death_in_step)
 	ck_assert(ipcd_logged(&d, "its memory is back"));
 	ipcd_check(&d);
 
-	/* All of the pool is to be had again. */
+	/* The whole pool is free again. */
 	rawc_open(&r, &d);
 	seq = seq_begin(&r, 60, 3);
 	ck_assert(seq_wait_ready(&r, seq, 5000));
@@ -284,7 +284,7 @@ START_TEST(test_death_in_step)
 }
 END_TEST
 
-/* Stopped inside a step: others go on, and at the deadline it is killed. */
+/* A client stops inside a step: others go on, and it is killed at the deadline. */
 START_TEST(test_death_stopped_in_step)
 {
 	struct rawc r;
@@ -295,7 +295,7 @@ START_TEST(test_death_stopped_in_step)
 	kill(kid.pid, SIGSTOP);
 	rawc_open(&r, &d);
 	ck_assert_int_eq(ask(&r, KVMM_OP_NOP, 0, 0, NULL, 0), 0);
-	/* Nobody waits: it may take its time. */
+	/* No sequence waits, so the client is not killed. */
 	usleep(500000);
 	ck_assert_int_eq(waitpid(kid.pid, NULL, WNOHANG), 0);
 
@@ -321,7 +321,7 @@ START_TEST(test_death_hung_up_alive)
 }
 END_TEST
 
-/* One process attaches and detaches more often than there are slots. */
+/* One process attaches and detaches more often than there are client slots. */
 START_TEST(test_detach_often)
 {
 	int i, fds;
@@ -341,14 +341,14 @@ START_TEST(test_detach_often)
 	ck_assert(!ipcd_logged(&d, "died"));
 	for (i = 0; i < 600 && ipcd_nr_fds(d.pid) > fds; i++)
 		usleep(5000);
-	ck_assert_int_le(ipcd_nr_fds(d.pid), fds + 1);	/* its pidfd */
+	ck_assert_int_le(ipcd_nr_fds(d.pid), fds + 1);	/* + a pidfd */
 	ipcd_stop(&d);
 }
 END_TEST
 
 /*
- * What a tenant had goes to another when its last process has ended, though
- * it detached before: then nobody can have it mapped any more.
+ * A detached client's memory goes to another tenant after its process has
+ * ended: no process has it mapped any more.
  */
 START_TEST(test_detach_then_other_tenant)
 {
@@ -356,7 +356,7 @@ START_TEST(test_detach_then_other_tenant)
 		printf("skipped test_detach_then_other_tenant: it takes two users, so it takes root\n");
 		return;
 	}
-	/* The runner's own directory is closed to other users. */
+	/* Other users cannot enter the runner's directory. */
 	ck_assert_int_eq(setenv("TMPDIR", "/tmp", 1), 0);
 	start("--pool-size 2M --socket-mode 0666", NULL);
 	ck_assert_int_eq(chmod(d.dir, 0711), 0);
@@ -370,7 +370,7 @@ START_TEST(test_detach_then_other_tenant)
 }
 END_TEST
 
-/* The same for one that detached and lived on until its slot was another's. */
+/* The same for a lingering client that lives on until its slot is used again. */
 START_TEST(test_ghost_then_other_tenant)
 {
 	if (geteuid()) {
@@ -426,8 +426,8 @@ END_TEST
 /* ---- extents ---- */
 
 /*
- * More extents than one message carries, and more messages than the socket of
- * a client that does not read takes: all arrive, each once.
+ * More extents than one message carries, and more messages than the socket of a
+ * client that does not read takes: every extent arrives once.
  */
 START_TEST(test_extents_batches)
 {
@@ -463,7 +463,7 @@ START_TEST(test_extents_batches)
 }
 END_TEST
 
-/* A client that reads nothing holds up neither the daemon nor others. */
+/* A client that reads nothing delays neither the daemon nor other clients. */
 START_TEST(test_extents_unread)
 {
 	struct rawc r;
@@ -487,10 +487,13 @@ END_TEST
 static const char * const attach_faults[] = {
 	"KVMM_FAULT=segment_create:1",
 	"KVMM_FAULT=segment_create:2",
-	"KVMM_FAULT=pidfd_open:2",	/* the first was the wait for start */
+	"KVMM_FAULT=pidfd_open:2",	/* the first call was the wait for start */
 };
 
-/* A kernel without SO_PEERPIDFD: clients are known, and die, all the same. */
+/*
+ * A kernel without SO_PEERPIDFD: clients are identified and their death is
+ * noticed all the same.
+ */
 START_TEST(test_fault_peer_pidfd)
 {
 	u32 i;
@@ -503,7 +506,7 @@ START_TEST(test_fault_peer_pidfd)
 	ck_assert(ipcd_number_becomes(&d, "vmstat", "client_death", 1, 2000));
 	kid_start(kid_hangs_up);
 	ck_assert_int_eq(kid_wait(5000), 1000 + SIGKILL);
-	/* The word of it may come after the end. */
+	/* The log line may come after the end of the process. */
 	for (i = 0; i < 100 && !ipcd_logged(&d, "it hung up and did not end"); i++)
 		usleep(20000);
 	ck_assert(ipcd_logged(&d, "it hung up and did not end"));
@@ -524,7 +527,7 @@ START_TEST(test_fault_attach)
 	ck_assert_int_lt(rawc_attach(&r, &d, &req), 0);
 	rawc_close(&r);
 	ipcd_check(&d);
-	ck_assert_int_le(ipcd_nr_fds(d.pid), fds + 1);	/* its pidfd */
+	ck_assert_int_le(ipcd_nr_fds(d.pid), fds + 1);	/* + a pidfd */
 
 	rawc_open(&r, &d);
 	ck_assert(seq_wait_ready(&r, seq_begin(&r, 4, 7), 5000));
@@ -533,7 +536,7 @@ START_TEST(test_fault_attach)
 }
 END_TEST
 
-/* Memory could not be had once: asked again, and the sequence gets ready. */
+/* Memory for an extent fails once: the daemon tries again, and the sequence gets ready. */
 START_TEST(test_fault_extent_create)
 {
 	struct rawc r;
@@ -548,7 +551,7 @@ START_TEST(test_fault_extent_create)
 }
 END_TEST
 
-/* A device call hangs: everybody else is served, and it is told. */
+/* A device call hangs: other clients are served, and the log reports the hang. */
 START_TEST(test_fault_extent_stall)
 {
 	struct rawc r, other;

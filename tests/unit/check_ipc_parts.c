@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Parts of the daemon by themselves: segments and the memory that fails under
- * them, queues between threads, extents of the host backend, hold's records.
+ * Single parts of the daemon: segments and failures of their memory, queues
+ * between threads, extents of the host backend, hold's records.
  *
  * budget: 20 s
  */
@@ -27,7 +27,7 @@
 
 /* ---- segments ---- */
 
-/* Put memory behind the segment that cannot be read: a file that ended. */
+/* Put unreadable memory behind the segment: a file that ended. */
 static void segment_break(struct segment *s)
 {
 	int fd = memfd_create("broken", 0);
@@ -53,7 +53,7 @@ START_TEST(test_segment_fault)
 	ck_assert_uint_eq(segment_fault_count(), before + 1);
 	ck_assert(segment_faulted(a.guard));
 	ck_assert(!segment_faulted(b.guard));
-	/* It goes on with zeros of its own. */
+	/* The segment goes on with zeros that are private to this process. */
 	*word = 7;
 	ck_assert_uint_eq(*word, 7);
 	ck_assert_uint_eq(segment_fault_count(), before + 1);
@@ -63,7 +63,7 @@ START_TEST(test_segment_fault)
 }
 END_TEST
 
-/* A fault in memory that is no client's ends the process. */
+/* A fault in memory that belongs to no client ends the process. */
 START_TEST(test_segment_foreign_fault)
 {
 	struct segment a = { .fd = -1 };
@@ -78,7 +78,7 @@ START_TEST(test_segment_foreign_fault)
 }
 END_TEST
 
-/* After destroying, the place among the guarded is free again. */
+/* After a destroy, the entry among the guarded segments is free again. */
 START_TEST(test_segment_many)
 {
 	struct segment s = { .fd = -1 };
@@ -91,7 +91,7 @@ START_TEST(test_segment_many)
 }
 END_TEST
 
-/* Should the daemon not refuse by itself, the kernel does, with EFBIG. */
+/* If the daemon did not refuse such a size, the kernel would, with EFBIG. */
 static void no_large_files(void)
 {
 	struct rlimit r = { .rlim_cur = 1 << 26, .rlim_max = 1 << 26 };
@@ -109,7 +109,7 @@ START_TEST(test_segment_fails)
 			 0);
 	ck_assert_int_eq(segment_create(&s, 4096, "s", true), -ENOMEM);
 	segment_destroy(&s);
-	/* More than the machine has; the limit guards the machine. */
+	/* More than the machine has; the file limit protects the machine. */
 	no_large_files();
 	ck_assert_int_eq(segment_create(&s, 1ull << 50, "s", true), -ENOMEM);
 	segment_destroy(&s);
@@ -185,7 +185,7 @@ START_TEST(test_host_extent)
 	ck_assert_int_eq(dev.ops->extent_create(&dev, 3, 9, &fd), 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	ck_assert_int_eq(st.st_size, 1 << 20);
-	/* Its pages are there, and zero. */
+	/* The pages of the extent are there, and zero. */
 	ck_assert_int_ge(st.st_blocks, (1 << 20) / 512);
 	p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(p, MAP_FAILED);
@@ -225,11 +225,11 @@ START_TEST(test_dev_select)
 	ck_assert_ptr_eq(dev_select(KVMM_BACKEND_HOST, why, sizeof(why)),
 			 &host_dev_ops);
 	ck_assert_str_eq(why, "host backend: blocks in host memory");
-	/* Where nobody chose, it says why it is not a GPU. */
+	/* If no backend was chosen, the reason says why it is not a GPU. */
 	ck_assert_ptr_eq(dev_select(KVMM_BACKEND_AUTO, why, sizeof(why)),
 			 &host_dev_ops);
 	ck_assert_ptr_nonnull(strstr(why, "no CUDA driver: "));
-	/* Where somebody did, it is had or refused. */
+	/* A chosen backend is used or refused. */
 	ck_assert_ptr_null(dev_select(KVMM_BACKEND_CUDA, why, sizeof(why)));
 	ck_assert_ptr_nonnull(strstr(why, "--backend cuda cannot be had: no CUDA driver: "));
 	ck_assert_uint_gt(avail, 1 << 20);
@@ -237,7 +237,7 @@ START_TEST(test_dev_select)
 }
 END_TEST
 
-/* Whoever was taken over deposits what it likes: a file, what can be cut off. */
+/* A daemon that was taken over can deposit any file, also one that can be truncated. */
 START_TEST(test_memory_is_ours)
 {
 	char path[] = "/tmp/kvmm-parts-XXXXXX";
@@ -255,7 +255,7 @@ START_TEST(test_memory_is_ours)
 	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, DEV_SEALS & ~F_SEAL_SHRINK),
 			 0);
 	ck_assert(!dev_memory_is_ours(fd, 65536));
-	/* No seals at all, and an error in their place. */
+	/* A file without seals, and a bad descriptor. */
 	ck_assert(!dev_memory_is_ours(file, 65536));
 	ck_assert(!dev_memory_is_ours(-1, 0));
 	ck_assert(!host_dev_ops.extent_is_ours(&dev, file));
@@ -372,7 +372,7 @@ START_TEST(test_store_extents)
 }
 END_TEST
 
-/* What goes in comes out, with its descriptors, END last. */
+/* Every record that goes in comes out, with its descriptor; END is last. */
 START_TEST(test_store_hand_over)
 {
 	struct hold_record r;
@@ -386,7 +386,7 @@ START_TEST(test_store_hand_over)
 		store_apply(&st, &r, i & 1 ? new_fd() : -1);
 	}
 	ck_assert_int_eq(store_send(&st, sv[0], 0), 0);
-	/* END is no record: it is told and dropped. */
+	/* END is no record: the receiver reports it and drops it. */
 	memset(&other, 0, sizeof(other));
 	ck_assert_int_eq(store_receive(&other, sv[1]), 0);
 	ck_assert_uint_eq(other.nr, 5);
@@ -402,9 +402,9 @@ START_TEST(test_store_hand_over)
 }
 END_TEST
 
-/* ---- what the daemon keeps there ---- */
+/* ---- records that the daemon keeps there ---- */
 
-/* A process that waits for its end; its pidfd in @pidfd. */
+/* A process that waits to be killed; its pidfd in @pidfd. */
 static pid_t new_process(int *pidfd)
 {
 	pid_t pid = fork();
@@ -420,7 +420,7 @@ static pid_t new_process(int *pidfd)
 	return pid;
 }
 
-/* The daemon may die between any two messages: each client has a record. */
+/* The daemon may die between two messages, so each client always has a record. */
 START_TEST(test_deposit_forgets)
 {
 	static struct deposit p;
@@ -463,7 +463,7 @@ START_TEST(test_deposit_forgets)
 }
 END_TEST
 
-/* All that is there for hold.  Return: how many. */
+/* Move all records that are there to hold's store.  Return: how many calls it took. */
 static u32 take_records(int sock)
 {
 	u32 nr = 0;
@@ -477,7 +477,7 @@ static u32 take_records(int sock)
 	return nr;
 }
 
-/* hold does not read for a while: all comes when it does, in its order. */
+/* hold does not read for a while: then all records come, in order. */
 START_TEST(test_deposit_late)
 {
 	static struct deposit p;
@@ -500,7 +500,7 @@ START_TEST(test_deposit_late)
 	deposit_drop(&p, HOLD_CLIENT, 1);
 	deposit_put(&p, HOLD_CLIENT, 2, pip[1], 22);
 	deposit_put(&p, HOLD_CLIENT, 3, pip[1], 31);
-	/* What it was told may be gone for whoever told it. */
+	/* The daemon may close a descriptor before hold gets it. */
 	close(pip[1]);
 	ck_assert_uint_lt(deposit_late_timers(&p, 5), UINT64_MAX);
 	take_records(sv[1]);
@@ -529,8 +529,9 @@ static void strange_send(int sock, u32 op, u32 kind, u32 index, int fd)
 }
 
 /*
- * A daemon that was taken over chose what the next one finds: it says nothing in
- * hold's name, takes no place twice, and does not count how much there is to do.
+ * A daemon that was taken over left strange records for the next one.  They
+ * must not pass for records of hold, use a place twice or beyond its range, or
+ * set how much the daemon adopts.
  */
 START_TEST(test_deposit_strange)
 {
@@ -584,7 +585,10 @@ START_TEST(test_deposit_strange)
 }
 END_TEST
 
-/* Takes nothing for a while, then all: answers the question at its end. */
+/*
+ * A hold that reads nothing for a while, then everything, and answers the
+ * question at the end.
+ */
 static void __noreturn slow_hold(int sock)
 {
 	struct hold_record r;
@@ -603,7 +607,7 @@ static void __noreturn slow_hold(int sock)
 	_exit(2);
 }
 
-/* A cold start that drops more than the socket takes gets its answer. */
+/* A cold start that drops more records than fit the socket gets its answer. */
 START_TEST(test_deposit_cold)
 {
 	struct daemon *d = daemon_alloc();
@@ -635,7 +639,7 @@ START_TEST(test_deposit_cold)
 }
 END_TEST
 
-/* ---- where the sockets lie ---- */
+/* ---- the directory of the sockets ---- */
 
 START_TEST(test_rundir)
 {
@@ -655,7 +659,7 @@ START_TEST(test_rundir)
 }
 END_TEST
 
-/* A directory in /tmp that others may write is not used. */
+/* A directory in /tmp that other users may write is not used. */
 START_TEST(test_rundir_judged)
 {
 	char dir[] = "/tmp/kvmm-XXXXXX";
@@ -674,7 +678,7 @@ START_TEST(test_rundir_judged)
 }
 END_TEST
 
-/* Clients do not talk to whoever made the directory before us. */
+/* Clients do not trust a directory that another user made first. */
 START_TEST(test_rundir_trusted)
 {
 	char dir[64];
@@ -701,9 +705,9 @@ static void clear_store(void)
 	memset(&st, 0, sizeof(st));
 }
 
-/* ---- who waits for the mm thread ---- */
+/* ---- clients that wait for the mm thread ---- */
 
-/* A turn that began so long ago. */
+/* Clients @mask wait since @seconds ago. */
 static struct mm_wait turn(u64 mask, u64 seconds)
 {
 	return (struct mm_wait){
@@ -711,7 +715,7 @@ static struct mm_wait turn(u64 mask, u64 seconds)
 	};
 }
 
-/* A test takes less than half a second, or is told so. */
+/* A test takes less than half a second, so that whole seconds are exact. */
 static void expect_s(const struct mm_wait *w, u64 some, u64 full)
 {
 	ck_assert_uint_ge(w->some_ns, some * NSEC_PER_SEC);
@@ -724,12 +728,12 @@ START_TEST(test_mm_wait)
 {
 	struct mm_wait w = turn(0, 100);
 
-	/* Nobody waits: nothing is counted. */
+	/* No client waits: nothing is counted. */
 	mm_wait_serve(&w, 7);
 	mm_wait_turn(&w, 1);
 	mm_wait_turn(&w, 2);
 	ck_assert_uint_eq(w.some_ns + w.full_ns, 0);
-	/* The first waits for what came before all. */
+	/* The first client waits only for the time before all turns. */
 	w = turn(1, 100);
 	mm_wait_serve(&w, 7);
 	mm_wait_turn(&w, 1);
@@ -737,7 +741,10 @@ START_TEST(test_mm_wait)
 	mm_wait_turn(&w, 2);
 	expect_s(&w, 100, 100);
 	ck_assert_uint_eq(w.some_ns, w.full_ns);
-	/* The last waits for the others too, whether they had waited or not. */
+	/*
+	 * The last client waits for the turns of others too, whether these
+	 * waited or not.
+	 */
 	w = turn(5, 100);
 	mm_wait_serve(&w, 7);
 	mm_wait_turn(&w, 1);
@@ -746,12 +753,12 @@ START_TEST(test_mm_wait)
 	w.since -= 200 * NSEC_PER_SEC;
 	mm_wait_turn(&w, 4);
 	expect_s(&w, 300, 100);
-	/* Who has gone meanwhile waits for nobody. */
+	/* A client that has gone meanwhile counts no wait. */
 	w = turn(6, 100);
 	mm_wait_serve(&w, 1);
 	mm_wait_turn(&w, 1);
 	ck_assert_uint_eq(w.some_ns + w.full_ns, 0);
-	/* A clock that was read later, on another CPU. */
+	/* A clock that another CPU read, and that is ahead of this one. */
 	w = turn(1, 0);
 	w.since += 100 * NSEC_PER_SEC;
 	mm_wait_serve(&w, 1);

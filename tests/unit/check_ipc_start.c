@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Start, refusal, end: exit codes and one line each, the view socket under
- * bad readers, and kvmm-hold through deaths of its child and its own.
+ * Start, refusal, end: exit codes and one line each, the view socket under bad
+ * readers, and kvmm-hold, of which kvmm or itself dies.
  *
  * budget: 40 s, full 60 s
  */
@@ -41,7 +41,7 @@ static void teardown_dir(void)
 	ipcd_discard(&d);
 }
 
-/* Entries of the directory besides the log. */
+/* Number of directory entries besides the log. */
 static int nr_left(void)
 {
 	DIR *dir = opendir(d.dir);
@@ -54,7 +54,7 @@ static int nr_left(void)
 	return nr;
 }
 
-/* Lines of the log that begin with "kvmm: error". */
+/* Number of log lines that begin with "kvmm: error". */
 static int nr_errors(void)
 {
 	char path[128], line[1024];
@@ -140,7 +140,7 @@ START_TEST(test_refused_long_path)
 }
 END_TEST
 
-/* What lies at the name of the socket and is none is left alone. */
+/* A file at the name of the socket that is no socket is left alone. */
 START_TEST(test_refused_file_in_the_way)
 {
 	int fd = open(d.attach, O_CREAT | O_WRONLY, 0600);
@@ -164,14 +164,14 @@ START_TEST(test_second_daemon)
 	ipcd_spawn(&second, "kvmm", SMALL, NULL);
 	ck_assert_int_eq(ipcd_wait(&second, 5000), EX_UNAVAILABLE);
 	ck_assert(ipcd_logged(&d, "another daemon serves"));
-	/* The first one did not notice. */
+	/* The first daemon was not disturbed. */
 	ipcd_check(&d);
 	ipcd_stop(&d);
 	ipcd_dir(&d);
 }
 END_TEST
 
-/* Sockets and lock of a daemon that was killed are replaced. */
+/* The sockets and the lock of a killed daemon are replaced. */
 START_TEST(test_stale_sockets)
 {
 	ipcd_spawn(&d, "kvmm", SMALL, NULL);
@@ -213,7 +213,7 @@ static int view_connect(void)
 	return s;
 }
 
-/* First bytes of the answer, or "" at the end of file. */
+/* The first bytes of the answer, or "" at end of file. */
 static void view_first(int s, char *buf, size_t len, int ms)
 {
 	struct pollfd p = { .fd = s, .events = POLLIN };
@@ -268,7 +268,10 @@ START_TEST(test_view_endless_request)
 	view_first(s, buf, sizeof(buf), 5000);
 	ck_assert_msg(!strncmp(buf, "error ", 6), "'%s'", buf);
 	close(s);
-	/* More than it reads: the text may be lost, the end is not. */
+	/*
+	 * More bytes than the daemon reads: the answer may be lost, but the
+	 * connection ends.
+	 */
 	s = view_connect();
 	for (i = 0; i < 4; i++)
 		if (send(s, junk, sizeof(junk), MSG_NOSIGNAL) < 0)
@@ -280,7 +283,7 @@ START_TEST(test_view_endless_request)
 }
 END_TEST
 
-/* Many that ask and do not read, more than are let in: others are served. */
+/* More idle connections than the daemon accepts: other readers are served. */
 START_TEST(test_view_idle_readers)
 {
 	char buf[8];
@@ -290,7 +293,7 @@ START_TEST(test_view_idle_readers)
 	ck_assert(ipcd_ready(&d, 5000));
 	for (i = 0; i < 40; i++)
 		s[i] = view_connect();
-	/* The first 32 are let in and may take their time. */
+	/* The daemon accepted the first 32, which may take their time. */
 	for (i = 32; i < 40; i++) {
 		view_first(s[i], buf, sizeof(buf), 5000);
 		ck_assert_str_eq(buf, "");
@@ -333,7 +336,7 @@ static pid_t wait_child(pid_t not)
 	return 0;
 }
 
-/* Killed again and again: back each time, with a new epoch, and whole. */
+/* kvmm is killed again and again: it is back each time, with a new epoch, and whole. */
 START_TEST(test_hold_restarts)
 {
 	u64 epoch = 0;
@@ -363,8 +366,9 @@ START_TEST(test_hold_restarts)
 }
 END_TEST
 
-/* While there is no daemon, clients wait in the queue and nobody else may
- * take its place.
+/*
+ * While there is no daemon, clients wait in the queue of its socket, and no
+ * other daemon may start in its place.
  */
 START_TEST(test_hold_gap)
 {
@@ -376,7 +380,7 @@ START_TEST(test_hold_gap)
 	ipcd_spawn(&d, "kvmm-hold", SMALL, NULL);
 	ck_assert(ipcd_ready(&d, 5000));
 	child = wait_child(0);
-	/* The second death in a row is followed by a pause. */
+	/* After the second death in a row hold pauses. */
 	kill(child, SIGKILL);
 	child = wait_child(child);
 	ck_assert(ipcd_ready(&d, 5000));
@@ -395,7 +399,7 @@ START_TEST(test_hold_gap)
 }
 END_TEST
 
-/* hold itself is killed: its kvmm ends, and nothing is left. */
+/* hold is killed: its kvmm ends, and no file is left. */
 START_TEST(test_hold_killed)
 {
 	pid_t child;
@@ -415,7 +419,7 @@ START_TEST(test_hold_killed)
 }
 END_TEST
 
-/* Asked to end while it waits to start kvmm again. */
+/* hold is told to end while it waits to start kvmm again. */
 START_TEST(test_hold_ended_in_pause)
 {
 	pid_t child = 0;
@@ -438,7 +442,7 @@ START_TEST(test_hold_ended_in_pause)
 }
 END_TEST
 
-/* Dies before and after a request takes effect: the next life is whole. */
+/* kvmm dies before and after a request takes effect: the next life is whole. */
 START_TEST(test_hold_dies_in_request)
 {
 	static const char * const point[] = {
@@ -466,7 +470,7 @@ START_TEST(test_hold_dies_in_request)
 }
 END_TEST
 
-/* Map something that has the name of an extent of @epoch. */
+/* Map memory that has the name of an extent of @epoch. */
 static void map_extent(u64 epoch)
 {
 	char name[64];
@@ -481,7 +485,7 @@ static void map_extent(u64 epoch)
 	close(fd);
 }
 
-/* A client that keeps what it has mapped, or else attaches anew. */
+/* A client of the last daemon.  With @keeps it keeps its mapping, else it attaches anew. */
 static pid_t old_client(bool keeps)
 {
 	struct rawc r;
@@ -512,8 +516,8 @@ static pid_t old_client(bool keeps)
 }
 
 /*
- * A client of the last daemon that keeps its memory is killed when its time
- * is up; one that let go of it and attached anew lives.
+ * A client of the last daemon that keeps its memory is killed at the deadline;
+ * one that unmapped it and attached anew lives.
  */
 START_TEST(test_hold_old_clients)
 {
@@ -538,13 +542,13 @@ START_TEST(test_hold_old_clients)
 }
 END_TEST
 
-/* A kvmm that does not react is killed, and hold cleans up after it. */
+/* hold kills a kvmm that does not react, and cleans up after it. */
 START_TEST(test_hold_stuck_child)
 {
 	const char *level = getenv("KVMM_TEST_LEVEL");
 	pid_t child;
 
-	/* Takes hold's 10 seconds of patience. */
+	/* hold waits 10 seconds for it. */
 	if (!level || strcmp(level, "check") == 0)
 		return;
 	ipcd_spawn(&d, "kvmm-hold", SMALL, NULL);

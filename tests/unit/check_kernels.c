@@ -5,8 +5,8 @@
  * For each variant that this CPU runs and for kernels of a device, random
  * shapes (odd sizes and sizes around the tiles among them), random leading
  * dimensions and types; each element of a result must lie within the tolerance
- * that kernels.h states, and what only moves must be bit-equal.  Pools are
- * full of NaN where nothing was written, and outputs are poisoned first.
+ * that kernels.h states, and elements that are only moved must be bit-equal.
+ * Unwritten parts of pools are full of NaN, and outputs are poisoned first.
  */
 #include <stdio.h>
 
@@ -36,7 +36,7 @@ static void teardown(void)
 static void assert_within(const struct kern_ops *ops, const char *what,
 			  double got, double want, double scale, double tol)
 {
-	/* Every ck_assert is a write(): only for what fails. */
+	/* Every ck_assert is a write(): call it only for a failure. */
 	if (fabs(got - want) <= tol * scale)
 		return;
 	ck_abort_msg("%s:%s %s: got %.9g, want %.9g, off by %.3g of its scale %.3g",
@@ -71,7 +71,7 @@ START_TEST(test_names)
 		*(ops->mode == KERN_MODE_FAST ? &fast : &exact) = ops;
 	}
 	ck_assert_uint_ge(i, 2);
-	/* The widest of its mode; exact where there is no fast one. */
+	/* The widest variant of each mode; the exact one if there is no fast one. */
 	ck_assert_int_eq(ref->mode, KERN_MODE_EXACT);
 	ck_assert_ptr_eq(kern_get(NULL), exact);
 	ck_assert_ptr_eq(kern_get("cpu-fast"), fast ? fast : exact);
@@ -110,7 +110,7 @@ START_TEST(test_kv_check_rejects)
 }
 END_TEST
 
-/* Fast mode rounds x where weights are bf16, unless there is nothing to round. */
+/* Fast mode rounds x if weights are bf16, unless x is rounded already. */
 static double gemm_tol(const struct kern_ops *ops, enum kern_dtype type,
 		       bool rounded)
 {
@@ -119,7 +119,7 @@ static double gemm_tol(const struct kern_ops *ops, enum kern_dtype type,
 	return KERN_TOL;
 }
 
-/* One product of matrices with leading dimensions and perhaps a bias. */
+/* One matrix product with leading dimensions and perhaps a bias. */
 static void try_gemm_as(const struct kern_ops *ops, u32 m, u32 n, u32 k,
 			enum kern_dtype type, bool pack)
 {
@@ -148,7 +148,7 @@ static void try_gemm_as(const struct kern_ops *ops, u32 m, u32 n, u32 k,
 			assert_within(ops, "gemm", got[i * y_ld + j],
 				      want[i * y_ld + j], scale, tol);
 		}
-		/* What lies between rows is not the op's. */
+		/* The op must not write between rows. */
 		for (j = n; j < y_ld; j++)
 			if (!isnan(got[i * y_ld + j]))
 				ck_abort_msg("wrote between rows");
@@ -168,7 +168,7 @@ static void try_gemm(const struct kern_ops *ops, u32 m, u32 n, u32 k,
 		try_gemm_as(ops, m, n, k, type, true);
 }
 
-/* Packed, every number of rows that has tiles of its own, and more. */
+/* Packed weights, every number of rows that has its own tiles, and more. */
 START_TEST(test_gemm_packed)
 {
 	const struct kern_ops *ops;
@@ -187,7 +187,7 @@ START_TEST(test_gemm_packed)
 			try_gemm_as(ops, m, rng_range(&rng, 1, 140),
 				    rng_range(&rng, 1, 300) * 7, KERN_BF16,
 				    true);
-		/* All of x in the panel, and not; columns beyond a part. */
+		/* x fits in the panel, and does not; more columns than a part has. */
 		try_gemm_as(ops, 12, 65, 9001, KERN_BF16, true);
 		try_gemm_as(ops, 24, 33, 9001, KERN_BF16, true);
 	}
@@ -213,7 +213,7 @@ START_TEST(test_gemm)
 }
 END_TEST
 
-/* Large enough for several panels and for both threads. */
+/* Large enough for several panels and both threads. */
 START_TEST(test_gemm_large)
 {
 	const struct kern_ops *ops;
@@ -265,7 +265,7 @@ static void try_rmsnorm(const struct kern_ops *ops, u32 m, u32 d)
 	u32 i;
 
 	for (i = 0; i < m * d; i++)
-		x[i] *= 0.02f;		/* so that eps counts, too */
+		x[i] *= 0.02f;		/* so that eps matters, too */
 	ref->rmsnorm(NULL, x, w, m, d, 1e-5f, want);
 	ops->rmsnorm(ctx, x, w, m, d, 1e-5f, x);	/* in place */
 	for (i = 0; i < m * d; i++)
@@ -289,7 +289,7 @@ START_TEST(test_rmsnorm)
 }
 END_TEST
 
-/* The scale of kernels.h; a large mean makes it matter. */
+/* The scale is that of kernels.h; a large mean makes it matter. */
 static void try_layernorm(const struct kern_ops *ops, u32 m, u32 d, float mean,
 			  const float *bias)
 {
@@ -399,7 +399,7 @@ START_TEST(test_rope)
 }
 END_TEST
 
-/* Ordinary values, and those at which exp() leaves the floats. */
+/* Ordinary values, and those at which exp() overflows or underflows. */
 START_TEST(test_silu_mul)
 {
 	static const float edge[] = {
@@ -469,7 +469,7 @@ START_TEST(test_act)
 }
 END_TEST
 
-/* From where the cap is not felt to where nothing else is. */
+/* From values that the cap hardly changes to values that it fixes. */
 START_TEST(test_softcap_and_scale)
 {
 	const u64 n = 300007;
@@ -523,7 +523,7 @@ START_TEST(test_add)
 }
 END_TEST
 
-/* Ties, the largest numbers, infinities and NaN among random ones. */
+/* Ties, the largest numbers, infinities and NaN among random numbers. */
 START_TEST(test_settle)
 {
 	static const u32 edges[] = {

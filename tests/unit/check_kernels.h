@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_kernels.h - what the tests of the kernels share
+ * check_kernels.h - data and pools for the tests of the kernels
  *
  * Reproducible data, and small pools of paged KV: blocks at shuffled places,
  * block-major or layer-major, and every byte of the pool NaN until it is
- * written, so that an op that touches what it may not see shows at once.
+ * written, so that an op that reads beyond its view shows at once.
  */
 #ifndef CHECK_KERNELS_H
 #define CHECK_KERNELS_H
@@ -91,7 +91,7 @@ static inline float weight_at(const struct kern_weight *w, u32 row, u32 col)
 	return bf16_to(((const u16 *)w->data)[i]);
 }
 
-/* @w, packed by @ops into memory of its own; false if @ops does not pack it. */
+/* @w, packed by @ops into new memory; false if @ops does not pack it. */
 static inline bool weight_pack(const struct kern_ops *ops,
 			       struct kern_ctx *ctx,
 			       const struct kern_weight *w,
@@ -106,7 +106,7 @@ static inline bool weight_pack(const struct kern_ops *ops,
 	ck_assert_uint_eq(size % 64, 0);
 	to = aligned_alloc(64, size + 64);
 	ck_assert_ptr_nonnull(to);
-	/* NaN wherever it is not written, and it must not write past its end. */
+	/* NaN in every byte that the op does not write; it must not write past the end. */
 	memset(to, 0xff, size + 64);
 	*packed = *w;
 	ops->pack(ctx, packed, to);
@@ -145,7 +145,7 @@ enum pool_layout {
 	LAYER_MAJOR,
 };
 
-/* All of @kv but base and strides is given. */
+/* The caller sets all of @kv but base and strides. */
 static inline struct pool pool_create(struct rng *r, struct kern_kv kv,
 				      u32 nr_blocks, enum pool_layout layout)
 {
@@ -162,7 +162,7 @@ static inline struct pool pool_create(struct rng *r, struct kern_kv kv,
 	ck_assert_ptr_nonnull(p.kv.base);
 	ck_assert_ptr_nonnull(p.entries);
 	ck_assert_int_eq(kern_kv_check(&p.kv), 0);
-	memset(p.kv.base, 0xff, p.bytes);	/* NaN, or scales that are */
+	memset(p.kv.base, 0xff, p.bytes);	/* elements or scales are NaN */
 	hosted_pool(p.kv.base, p.bytes);
 	for (i = 0; i < nr_blocks; i++)
 		p.entries[i] = i * block / p.kv.unit;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_kernels_exact.c - the same bits, whoever else is in the batch
+ * check_kernels_exact.c - the same bits in every batch
  *
  * The law of exact mode, op by op and for every variant that this CPU runs
  * (those of fast mode, too, which keep it though they do not promise it), and
- * for exact kernels of a device: a
- * row's result is the same alone and at each place of batches of up to 17
- * rows, with one thread and with several, for a prompt in one piece, in
- * random pieces or token by token, whatever the blocks' places, sizes and
- * layout and whatever lies in slots that nobody wrote.  Everything here is
- * compared by memcmp; closeness is the other files' business.
+ * for exact kernels of a device.  A row's result is the same alone and at each
+ * place of batches of up to 17 rows, with one thread and with several, for a
+ * prompt in one piece, in random pieces or token by token.  It does not depend
+ * on the blocks' places, sizes and layout, nor on the content of unwritten
+ * slots.  Every comparison here is by memcmp; the other files check tolerances.
  */
 #include "check_kernels.h"
 #include "tests/level.h"
@@ -20,8 +19,8 @@ static struct kern_ctx *one, *two, *four;
 static struct rng rng;
 
 /*
- * All but fast mode of a device, which is the last and breaks the law.  At level
- * check no device: check_cuda_* hold their exact kernels to the same.
+ * All but fast mode of a device, which comes last and breaks the law.  Level
+ * check has no device: check_cuda_* test its exact kernels in the same way.
  */
 static const struct kern_ops *lawful_at(u32 i)
 {
@@ -61,7 +60,7 @@ static void try_gemm(const struct kern_ops *ops, u32 n, u32 k,
 		ck_abort_msg("not packed");
 	for (i = 0; i < MAX_BATCH; i++)
 		ops->gemm(one, x + i * k, 0, &w, bias, 1, alone + i * n, 0);
-	/* Every batch of 1..17 rows, so every row at every place. */
+	/* Every batch of 1..17 rows, so every row is at every place. */
 	for (m = 2; m <= MAX_BATCH; m++) {
 		for (i = 0; i + m <= MAX_BATCH; i += m == MAX_BATCH ? 1 : 3) {
 			ops->gemm(m & 1 ? two : one, x + i * k, 0, &w, bias, m,
@@ -93,7 +92,7 @@ START_TEST(test_gemm_rows)
 }
 END_TEST
 
-/* More rows than a panel, enough work for all threads; and packed. */
+/* More rows than a panel has, and enough work for all threads; also packed. */
 START_TEST(test_gemm_threads)
 {
 	const u32 m = 210, n = 100, k = 1100;
@@ -175,7 +174,7 @@ static void residual(const struct kern_ops *ops, struct kern_ctx *ctx,
 	ops->add(ctx, x, w, (u64)m * d);
 }
 
-/* How many elements of the second operand belong to a row. */
+/* Does each row have its own elements of the second operand? */
 static const struct {
 	void	(*fn)(const struct kern_ops *ops, struct kern_ctx *ctx,
 		      float *x, const float *w, u32 m, u32 d);
@@ -228,7 +227,7 @@ END_TEST
 #define SEQ_LEN		150
 #define NR_SEQS		4
 
-/* Sequences with their inputs, kept apart from where their KV lies. */
+/* Sequences with their inputs, without the place of their KV. */
 struct story {
 	struct kern_kv	kv;	/* all but base and strides */
 	u32		heads;
@@ -275,7 +274,7 @@ static void story_destroy(struct story *s)
 	free(s->v);
 }
 
-/* One telling of it: a pool, and how far each sequence has come. */
+/* One run of a story: a pool, and the progress of each sequence. */
 struct telling {
 	const struct story	*story;
 	const struct kern_ops	*ops;
@@ -308,7 +307,7 @@ static void telling_destroy(struct telling *t)
 	free(t->out);
 }
 
-/* One step: the next rows[i] tokens of each sequence, in order @first on. */
+/* One step: the next rows[i] tokens of each sequence, from sequence @first on. */
 static void telling_step(struct telling *t, const u32 *rows, u32 first)
 {
 	const struct story *st = t->story;
@@ -358,7 +357,7 @@ static void telling_step(struct telling *t, const u32 *rows, u32 first)
 	free(v);
 }
 
-/* Each sequence on its own, all at once. */
+/* Each sequence by itself, in one piece. */
 static void tell_whole(struct telling *t)
 {
 	u32 rows[NR_SEQS], s;
@@ -378,7 +377,7 @@ static void tell_token_by_token(struct telling *t)
 		telling_step(t, rows, i);
 }
 
-/* Random pieces of all of them in each step, or none of some. */
+/* Random pieces of the sequences in each step, or none of some. */
 static void tell_in_pieces(struct telling *t)
 {
 	u32 rows[NR_SEQS], s, left = 1, first = 0;
@@ -420,7 +419,10 @@ START_TEST(test_attention)
 	for (v = 1; (ops = lawful_at(v)); v++) {
 		t = telling_create(&s, ops, one, 16, BLOCK_MAJOR);
 		tell_whole(&t);
-		/* Each op takes a pool along; check_model_cuda.c does this. */
+		/*
+		 * On a device each op copies the pool there and back;
+		 * check_model_cuda.c does this.
+		 */
 		if (!hosted_is_device(ops))
 			assert_same_telling(&s, ops, two, 16, LAYER_MAJOR,
 					    tell_token_by_token, t.out);

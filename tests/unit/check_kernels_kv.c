@@ -3,10 +3,10 @@
  * check_kernels_kv.c - the ops on paged KV against the reference
  *
  * Random batches (decode rows, prompt pieces and whole prompts mixed) over
- * random geometries: block sizes, GQA ratios, head dims, all types, block-
- * and layer-major pools, sliding windows.  The pool is NaN wherever no row
- * was written, table entries behind the last block and before the window are
- * far outside the pool, so that looking at them ends the test.
+ * random geometries: block sizes, GQA ratios, head dims, all types, block- and
+ * layer-major pools, sliding windows.  The pool is NaN wherever no row was
+ * written.  Table entries behind the last block and before the window point far
+ * outside the pool, so an op that reads them crashes.
  */
 #include "check_kernels.h"
 
@@ -30,7 +30,7 @@ static void teardown(void)
 #define MAX_SEQS	4
 #define MAX_TOKENS	160
 
-/* A batch over a pool: rows of K, V and Q for every position of all seqs. */
+/* A batch over a pool: rows of K, V and Q for every position of all sequences. */
 struct batch {
 	struct pool		pool;
 	struct kern_attn_seq	seqs[MAX_SEQS];
@@ -125,7 +125,7 @@ static void batch_write(struct batch *b, const struct kern_ops *ops, u64 ld,
 	ops->kv_write(ctx, &a);
 }
 
-/* Rounding to bf16 at its edges, too: ties, infinities, NaN. */
+/* Values at the edges of rounding to bf16: ties, infinities, NaN. */
 static void edge_values(float *f)
 {
 	static const u32 bits[] = {
@@ -187,7 +187,7 @@ START_TEST(test_kv_write)
 }
 END_TEST
 
-/* The reference itself, at one slot, against the layout in words. */
+/* The reference itself, at one slot, against the documented layout. */
 START_TEST(test_layout)
 {
 	struct kern_kv kv = { .block_tokens = 16, .nr_layers = 2,
@@ -212,7 +212,7 @@ START_TEST(test_layout)
 }
 END_TEST
 
-/* A chain: the second copy reads what the first one wrote. */
+/* A chain: the second copy reads the result of the first one. */
 START_TEST(test_kv_copy)
 {
 	struct pool p = pool_create(&rng, random_kv(_i), 8,
@@ -246,7 +246,7 @@ START_TEST(test_kv_copy)
 }
 END_TEST
 
-/* Enough bytes that threads share the layers out. */
+/* Enough bytes that threads divide the layers. */
 START_TEST(test_kv_copy_threads)
 {
 	struct kern_kv kv = { .block_tokens = 64, .nr_layers = 5,
@@ -263,7 +263,7 @@ START_TEST(test_kv_copy_threads)
 }
 END_TEST
 
-/* Fast mode rounds queries and weights of the softmax where KV is narrow. */
+/* Fast mode rounds queries and the weights of the softmax if KV is narrow. */
 static double attn_tol(const struct kern_ops *ops, const struct kern_kv *kv)
 {
 	if (ops->mode == KERN_MODE_FAST && kv->dtype != KERN_F32)
@@ -271,7 +271,7 @@ static double attn_tol(const struct kern_ops *ops, const struct kern_kv *kv)
 	return KERN_TOL;
 }
 
-/* The scale of kernels.h, bounded: every |q|, |k| and |v| is at most 1. */
+/* The scale is that of kernels.h, bounded: every |q|, |k| and |v| is at most 1. */
 static void assert_rows_near(const struct kern_ops *ops, struct batch *b,
 			     float scale, const float *got, const float *want,
 			     u64 ld)
@@ -289,7 +289,7 @@ static void assert_rows_near(const struct kern_ops *ops, struct batch *b,
 	}
 }
 
-/* Whole blocks that lie before every row's window are not looked at. */
+/* Ops must not read whole blocks that lie before every row's window. */
 static void forget_before_window(struct batch *b)
 {
 	u32 s, i, first;

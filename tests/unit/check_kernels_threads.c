@@ -2,8 +2,8 @@
 /*
  * check_kernels_threads.c - the threads that ops spread their items over
  *
- * Each item of a job runs once, whoever sleeps, wakes late or is told to rest;
- * contexts come and go in any state; pinned threads have a CPU each.
+ * Each item of a job runs once, whichever threads sleep, wake late or are told
+ * to rest; contexts come and go in any state; pinned threads have a CPU each.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -61,7 +61,7 @@ static void *count_many(void *arg)
 	return (void *)bad;
 }
 
-/* Two contexts at once, as two models on the same cores. */
+/* Two contexts at once, like two models on the same cores. */
 START_TEST(test_every_item_once)
 {
 	pthread_t other;
@@ -74,7 +74,7 @@ START_TEST(test_every_item_once)
 }
 END_TEST
 
-/* Created and destroyed while workers start, spin or sleep. */
+/* Contexts are created and destroyed while workers start, spin or sleep. */
 START_TEST(test_ctx_lifetime)
 {
 	struct count_job job = { };
@@ -135,7 +135,7 @@ static void where_item(void *arg, u32 i)
 	job->cpus[i] = CPU_COUNT(&set) == 1 ? sched_getcpu() : -1;
 }
 
-/* Pinned threads have a CPU each; a context of another size refuses. */
+/* Pinned threads have a CPU each; a context of another size is not pinned. */
 START_TEST(test_ctx_pin)
 {
 	struct where_job job = { };

@@ -2,12 +2,12 @@
 /*
  * check_kernels_types.c - the narrow types of KV
  *
- * The reference is the oracle of the others, so here it is held to something
- * else: all codes of e4m3 and f16 against their own order and the compiler's
- * half, quantization against its definition in words, attention over
- * quantized KV against attention over the same numbers in f32, and copies and
- * the layout against bytes at known places.  Then what the others store is
- * compared with what the reference stores.
+ * The reference is the oracle of the other implementations.  So this file
+ * checks it against other sources: all codes of e4m3 and f16 against their own
+ * order and the compiler's half, quantization against its definition in
+ * kernels.h, attention over quantized KV against attention over the same
+ * numbers in f32, and copies and the layout against bytes at known places.
+ * Then the other implementations must store the same bytes as the reference.
  */
 #include "check_kernels.h"
 
@@ -37,7 +37,7 @@ static u8 to_e4m3(float x)
 	return code;
 }
 
-/* Known codes; rising order; each is its own nearest; ties go to even. */
+/* Known codes; codes rise in order; each is its own nearest; ties go to even. */
 START_TEST(test_e4m3)
 {
 	u32 i;
@@ -62,7 +62,7 @@ START_TEST(test_e4m3)
 }
 END_TEST
 
-/* The compiler's own half is an implementation that we did not write. */
+/* The compiler's own half is an independent implementation. */
 START_TEST(test_f16)
 {
 	u32 i, bits;
@@ -78,7 +78,7 @@ START_TEST(test_f16)
 	}
 	for (i = 0; i < 200000; i++) {
 		bits = rng_next(&rng);
-		if (i & 1)	/* mostly where f16 has numbers */
+		if (i & 1)	/* mostly in the range of f16 */
 			bits = (bits & 0x807fffff) |
 			       rng_range(&rng, 100, 145) << 23;
 		memcpy(&f, &bits, sizeof(f));
@@ -101,7 +101,7 @@ static struct kern_kv geometry(enum kern_dtype type, u32 bt)
 	};
 }
 
-/* Scales lie behind all elements of a layer, [K|V][head][token]. */
+/* The scales of a layer follow all its elements, [K|V][head][token]. */
 START_TEST(test_layout)
 {
 	struct pool p = pool_create(&rng, geometry(scaled[_i], 16), 3,
@@ -120,7 +120,7 @@ START_TEST(test_layout)
 }
 END_TEST
 
-/* One head, by the words of kernels.h. */
+/* One head, checked against the definition in kernels.h. */
 static void expect_head(const struct kern_kv *kv, const u8 *elems,
 			float scale, const float *x)
 {
@@ -159,7 +159,7 @@ START_TEST(test_kv_write)
 	memset(x, 0, 48 * sizeof(*x));		/* row 0: a head of zeros, */
 	x[48] = INFINITY;			/* one with an infinity, */
 	x[96 + 47] = NAN;			/* and one with a NaN */
-	for (h = 0; h < 48; h++)		/* row 1: nothing to divide by */
+	for (h = 0; h < 48; h++)		/* row 1: denormal numbers */
 		x[144 + h] *= 0x1p-140f;
 	for (h = 0; h < 48; h++)		/* and ties of int8 */
 		x[192 + h] = h ? h + 0.5f : 127;
@@ -181,7 +181,7 @@ START_TEST(test_kv_write)
 }
 END_TEST
 
-/* A copy takes the scales along, and nothing of the tokens behind. */
+/* A copy includes the scales, and nothing of the tokens after the last one. */
 START_TEST(test_kv_copy)
 {
 	struct pool p = pool_create(&rng, geometry(scaled[_i], 16), 2,
@@ -259,7 +259,7 @@ START_TEST(test_attention)
 	ref->kv_write(NULL, &app);
 	app.k = numbers(&p, 0, len);
 	app.v = v = numbers(&p, 1, len);
-	for (i = 0; i < len * 3 * hd; i++)	/* off by half a step at most */
+	for (i = 0; i < len * 3 * hd; i++)	/* at most half a step off */
 		ck_assert(fabs(app.k[i] - k[i]) <= 1.0 / 16);
 	a.q = q = rng_floats(&rng, len * heads * hd);
 	a.out = got = poisoned(len * heads * hd);
@@ -282,7 +282,7 @@ START_TEST(test_attention)
 }
 END_TEST
 
-/* A number of @type, halfway to the next one, or hardly off that. */
+/* A number of @type, halfway to the next one, or close to that. */
 static float near_tie(enum kern_dtype type)
 {
 	u16 code[2] = { rng_next(&rng) % 0x7bff, 0 };
@@ -304,7 +304,7 @@ static float near_tie(enum kern_dtype type)
 	}
 }
 
-/* All implementations store what the reference stores, ties and all. */
+/* All implementations store the same bytes as the reference, ties included. */
 START_TEST(test_ties)
 {
 	const enum kern_dtype type = narrow[_i];
@@ -318,7 +318,7 @@ START_TEST(test_ties)
 	u32 round, i;
 
 	for (round = 0; round < 20; round++) {
-		/* Heads whose scale is 1, and of f16 all that it has. */
+		/* Heads whose scale is 1; for f16 also its largest numbers. */
 		for (i = 0; i < 40 * 3 * 48; i++)
 			x[i] = i % 48 ? near_tie(type) :
 			       type == KERN_F16 ? -65500.0f - 2 * round :
@@ -337,7 +337,7 @@ START_TEST(test_ties)
 }
 END_TEST
 
-/* What an implementation lacks, and what is no geometry. */
+/* Types that an implementation lacks, and geometries that are invalid. */
 START_TEST(test_refused)
 {
 	struct kern_kv kv = geometry(KERN_F32, 16);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_kvctl.c - the daemon's text as JSON, also what no daemon would say
+ * check_kvctl.c - the daemon's text as JSON, also text that no daemon writes
  *
- * kvctl.sh and it_kvctl.c have what a daemon does say; here are names that
+ * kvctl.sh and it_kvctl.c test the text of a daemon.  This file has names that
  * look like numbers, bytes that are no UTF-8, and tables cut short.
  */
 #include <check.h>
@@ -22,7 +22,7 @@ static void teardown(void)
 	seq_free(&m);
 }
 
-/* As one line of JSON, keys in order; the value is given up. */
+/* @v as one line of JSON, keys in order; frees @v. */
 static const char *dumped(json_t *v)
 {
 	static char text[4096];
@@ -43,7 +43,7 @@ static const char *json_of(const char *path, const char *text)
 	return dumped(kvctl_json(path, &m));
 }
 
-/* Whoever chooses a name does not choose what kind of value it is. */
+/* A name cannot change the type of its value. */
 START_TEST(test_names)
 {
 	ck_assert_str_eq(json_of("domains", "id max_kb name\n0 max 42\n1 7 -\n"),
@@ -76,7 +76,7 @@ START_TEST(test_forms)
 	ck_assert_str_eq(json_of("client/1/seqs",
 		"# begin 7\nseq gen family\n1 2 -\n# end 7\n"),
 		"[{\"family\":null,\"gen\":2,\"seq\":1}]");
-	/* What is not known is one string. */
+	/* An unknown file becomes one string. */
 	ck_assert_str_eq(json_of("something/new", "a 1\nb 2\n"),
 			 "\"a 1\\nb 2\\n\"");
 	ck_assert_str_eq(json_of("client/1/2/status", "Id:\t1\n"),
@@ -91,7 +91,7 @@ START_TEST(test_garbage)
 	ck_assert_str_eq(json_of("domains", "id name\n1\n\n2 b c d\n"),
 			 "[{\"id\":1},{},{\"id\":2,\"name\":\"b\"}]");
 	ck_assert_str_eq(json_of("status", "nothing\nId:\n"), "{\"Id\":\"\"}");
-	/* No UTF-8: as the daemon writes such a byte. */
+	/* A byte that is no UTF-8 is escaped as the daemon escapes it. */
 	ck_assert_str_eq(json_of("domains", "id name\n1 a\xff\n"),
 			 "[{\"id\":1,\"name\":\"a\\\\377\"}]");
 	ck_assert_str_eq(dumped(kvctl_json_string("\xc3\xa4\xc3", 3)),

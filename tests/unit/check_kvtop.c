@@ -2,8 +2,8 @@
 /*
  * check_kvtop.c - kvtop without a daemon and without a terminal
  *
- * Samples are made from text, as the daemon would write it and as it would
- * not; screens of all sizes are drawn from them while keys are pressed.
+ * Samples are made from text, also from text that no daemon would write;
+ * screens of all sizes are drawn from them while keys are pressed.
  */
 #include <check.h>
 #include <math.h>
@@ -139,7 +139,7 @@ START_TEST(test_figures)
 }
 END_TEST
 
-/* Five columns at most, whatever the figure: columns stay aligned. */
+/* A figure has at most five columns, so columns stay aligned. */
 START_TEST(test_figures_are_short)
 {
 	char buf[32];
@@ -163,7 +163,7 @@ START_TEST(test_rates)
 	ck_assert_double_lt(sample_rate(now, old, "no_such"), 0);
 	ck_assert_double_lt(sample_rate(now, NULL, "grant"), 0);
 	ck_assert_double_lt(sample_rate(old, now, "grant"), 0);
-	/* Another daemon, which began at 0. */
+	/* Another daemon, whose counters began at 0. */
 	say(now, FILE_status, "Epoch:\tabd\n");
 	ck_assert_double_lt(sample_rate(now, old, "grant"), 0);
 	say(now, FILE_status, "Epoch:\tabcd\n");
@@ -171,7 +171,7 @@ START_TEST(test_rates)
 }
 END_TEST
 
-/* The cell of a view in a row as the daemon has them. */
+/* The cell under @title in a row, in the daemon's order of rows. */
 static const struct kvtop_cell *cell(enum kvtop_view view, u32 row, const char *title)
 {
 	const struct kvtop_col *c;
@@ -193,13 +193,13 @@ START_TEST(test_rows)
 	ck_assert_str_eq(cell(VIEW_domains, 0, "USED")->text, "1.00M");
 	ck_assert_str_eq(cell(VIEW_domains, 0, "MAX")->text, "max");
 	ck_assert_str_eq(cell(VIEW_domains, 1, "MAX")->text, "2.00M");
-	/* A column that this daemon has not, and a line that was cut. */
+	/* A column that this daemon does not have, and a line that was cut. */
 	ck_assert_str_eq(cell(VIEW_domains, 0, "MIN")->text, "-");
 	ck_assert_str_eq(cell(VIEW_domains, 2, "USED")->text, "-");
-	/* 14 steps in two seconds: the counter went round. */
+	/* 10 steps in two seconds: the counter wrapped. */
 	ck_assert_str_eq(cell(VIEW_clients, 0, "STEP/S")->text, "5.0");
 	ck_assert_str_eq(cell(VIEW_clients, 0, "DOMAIN")->text, "chat");
-	/* Another process under the number of one that went. */
+	/* Another process with the number of an earlier client. */
 	ck_assert_str_eq(cell(VIEW_clients, 1, "STEP/S")->text, "-");
 	ck_assert_str_eq(cell(VIEW_clients, 1, "DOMAIN")->text, "9");
 	ck_assert_str_eq(cell(VIEW_vmstat, 1, "PER-S")->text, "100");
@@ -207,7 +207,7 @@ START_TEST(test_rows)
 }
 END_TEST
 
-/* 3 MiB in two seconds, and a quarter of the time busy. */
+/* 3 MiB in two seconds; busy for a quarter of the time. */
 START_TEST(test_areas)
 {
 	say(old, FILE_areas, "area state total_kb rd_bytes wr_bytes busy_ns name\n"
@@ -217,7 +217,7 @@ START_TEST(test_areas)
 	ck_assert_str_eq(cell(VIEW_areas, 1, "RD/S")->text, "1.50M");
 	ck_assert_str_eq(cell(VIEW_areas, 1, "WR/S")->text, "0");
 	ck_assert_str_eq(cell(VIEW_areas, 1, "BUSY%")->text, "25.00");
-	/* One that came since. */
+	/* An area that came since the last sample. */
 	ck_assert_str_eq(cell(VIEW_areas, 0, "RD/S")->text, "-");
 	ck_assert_str_eq(cell(VIEW_areas, 0, "STATE")->text, "lost");
 }
@@ -247,7 +247,7 @@ START_TEST(test_order_and_filter)
 	ck_assert_str_eq(order(name, false, ""), "- chat code\\040x ");
 	ck_assert_str_eq(order(name, true, ""), "code\\040x chat - ");
 	ck_assert_str_eq(order(used, false, ""), "code\\040x chat - ");
-	/* What is not known stays behind. */
+	/* Rows with an unknown value stay behind the others. */
 	ck_assert_str_eq(order(used, true, ""), "chat code\\040x - ");
 	ck_assert_str_eq(order(limit, false, ""), "chat code\\040x - ");
 	ck_assert_str_eq(order(name, false, "BLUE"), "code\\040x ");
@@ -288,7 +288,7 @@ START_TEST(test_map)
 }
 END_TEST
 
-/* Two a cell: trouble shows, else what most are. */
+/* Four extents a cell: trouble shows, else the most frequent state. */
 START_TEST(test_map_of_many)
 {
 	struct seq_file m;
@@ -327,7 +327,7 @@ static void draw(struct ui *ui, int lines, int cols, const struct sample *s)
 
 static const struct kvtop_opts plain = { .interval = "1", .view = VIEW_domains };
 
-/* Any key at any size, also where nothing was answered: nothing is written outside. */
+/* Any key at any size, also without an answer: nothing is written outside the frame. */
 START_TEST(test_any_key_at_any_size)
 {
 	static const int sizes[][2] = { { 1, 1 }, { 2, 7 }, { 3, 12 }, { 10, 40 }, { 24, 80 },
@@ -363,7 +363,7 @@ static void type(struct ui *ui, const char *keys)
 		ui_key(ui, *keys);
 }
 
-/* The mark is on a thing, not on a line. */
+/* The mark stays on an object, not on a line. */
 START_TEST(test_mark_and_line)
 {
 	struct ui ui;
@@ -395,7 +395,7 @@ START_TEST(test_mark_and_line)
 	type(&ui, "\n");
 	ck_assert_int_eq(ui.view, VIEW_seqs);
 	ck_assert_uint_eq(ui.client, 1);
-	/* Those of another client are not shown as its own. */
+	/* Sequences of another client are not shown as those of this one. */
 	say(now, FILE_seqs, "seq state\n1 ready\n2 swapped\n");
 	draw(&ui, 24, 80, now);
 	ck_assert_uint_eq(ui.rows.nr, 0);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_liars.c - files of a model's folder that want to hurt
+ * check_liars.c - malicious files in a model's folder
  *
- * Each row is a folder with one file that claims, nests, repeats or is more than
- * anybody could need, whatever else it holds.  Whoever reads it must refuse it
- * in one line that names it and says why, before check's limit of time, and
- * without more memory than a row allows: LIAR_ROOM and the file's own text.
- * What is only wrong is refused in check_safetensors, check_model_config and
- * check_tokenizer_files; what a template may do is in check_template.
+ * Each row is a folder with one file that claims, nests, repeats or holds more
+ * than any model needs.  Its reader must refuse it in one line that has its
+ * name and the reason, within check's time limit, and with no more memory than
+ * a row allows: LIAR_ROOM and the file's own text. check_safetensors,
+ * check_model_config and check_tokenizer_files have files that are only wrong;
+ * check_template has the limits of a template.
  */
 #include <check.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "runtime/template/chat.h"
 #include "runtime/tokenizer/tokenizer.h"
 
-/* What reading may take beside the text, in MiB: parsers stop early. */
+/* MiB that a reader may use beside the text: parsers stop early. */
 #define LIAR_ROOM	48
 
 static char dir[128], why[1024];
@@ -63,7 +63,7 @@ static void file_write(const char *name, const char *text)
 	ck_assert_int_eq(fclose(f), 0);
 }
 
-/* ---- who reads ---- */
+/* ---- readers ---- */
 
 static int read_config(void)
 {
@@ -103,7 +103,7 @@ static int read_tokenizer(void)
 	return tokenizer_load(dir, &tok, why, sizeof(why));
 }
 
-/* As above, of vocab.json and merges.txt; those that are missing are sound. */
+/* Like above, of vocab.json and merges.txt; a missing one is replaced by a sound one. */
 static int read_pair(void)
 {
 	const char *top = getenv("KVMM_TOP");
@@ -139,7 +139,7 @@ static const struct {
 	int		(*read)(void);
 	const char	*file;
 	const char	*head;
-	const char	*unit;		/* so many times; %u is which */
+	const char	*unit;		/* @times times; %u is the number */
 	u32		times;
 	const char	*tail;
 	const char	*words;
@@ -169,7 +169,7 @@ static const struct {
 	  "inside of each other" },
 	{ read_chat, "chat_template.jinja", "", "{% for a in x %}", 50000, "",
 	  "inside of each other" },
-	/* Wide: more values than are parsed */
+	/* Wide: more values than a parser takes */
 	{ read_config, "config.json", "{\"eos_token_id\":[0", ",0", 5000000,
 	  "]}", "more than 4194304 values" },
 	{ read_generation, "generation_config.json", "{\"eos_token_id\":[0",
@@ -191,7 +191,7 @@ static const struct {
 	{ read_checkpoint, "model.safetensors.index.json",
 	  "{\"weight_map\":{\"a\":\"", "shard", 100000, "\"}}",
 	  "a: names a file with more than 255 bytes" },
-	/* Merges of tokens that there are not, and of no two tokens */
+	/* Merges of unknown tokens, and lines that are no pair */
 	{ read_pair, "merges.txt", "", "a b%u\n", 200000, "", "merge 0 names" },
 	{ read_pair, "merges.txt", "a", " a", 1000000, "", "is no pair" },
 };
@@ -204,7 +204,7 @@ static u64 peak_mib(void)
 	return (u64)ru.ru_maxrss >> 10;
 }
 
-/* Returns the MiB of the file that was made. */
+/* Return: MiB of the file. */
 static u64 write_liar(int i)
 {
 	FILE *f = file_open(liars[i].file);
@@ -238,14 +238,14 @@ START_TEST(test_liar)
 	ck_assert_int_lt(liars[_i].read(), 0);
 	expect_line(liars[_i].file, liars[_i].words);
 	took = peak_mib() - before;
-	/* Sanitizers keep what was freed, and count beside it. */
+	/* Sanitizers keep freed memory and have their own, too. */
 	if (getenv("KVMM_SANITIZER") && *getenv("KVMM_SANITIZER"))
 		room = 4 * room + 256;
 	ck_assert_msg(took <= room, "%llu MiB", (unsigned long long)took);
 }
 END_TEST
 
-/* Files that say of themselves that they have a terabyte, and have not. */
+/* Sparse files that claim to have a terabyte. */
 static const struct {
 	int		(*read)(void);
 	const char	*file;
@@ -276,7 +276,7 @@ START_TEST(test_endless)
 }
 END_TEST
 
-/* Templates that would run for ever, by the limits that a server has. */
+/* Templates that would run for ever, under the limits of a server. */
 static const char * const loops[] = {
 	"{% for a in range(99999) %}{% for b in range(99999) %}"
 	"{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}",

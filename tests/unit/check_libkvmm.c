@@ -2,10 +2,10 @@
 /*
  * check_libkvmm.c - how an attachment begins and ends
  *
- * The handshake with a sound daemon, with none, and with answers that are
- * wrong in one place each; the end of an attachment by detach, death and
- * expulsion; the digest of a model identity.  Every test checks that no
- * descriptor and no mapping is left behind.  budget: 30 s
+ * The handshake with a sound daemon, with none, and with answers that are wrong
+ * in one place each; the end of an attachment by detach, death and expulsion;
+ * the digest of a model identity.  Every test checks that no descriptor and no
+ * mapping is left.  budget: 30 s
  */
 #include <check.h>
 #include <dirent.h>
@@ -83,7 +83,7 @@ static void attach(void)
 	fake_wait_serving(&f);
 }
 
-/* Can this process touch @p?  Asked without a fault. */
+/* Can this process read @p?  The check causes no fault. */
 static bool readable(const void *p)
 {
 	int fds[2];
@@ -160,7 +160,7 @@ START_TEST(test_hundred_cycles)
 }
 END_TEST
 
-/* Steps that were left open are ended: hanging up with one counts as death. */
+/* A detach ends open steps: hanging up in a step counts as death. */
 START_TEST(test_detach_ends_steps)
 {
 	struct kvmm_begin_arg begin = { .seq = 1, .max_tokens = 1 };
@@ -189,9 +189,9 @@ START_TEST(test_detach_nothing)
 END_TEST
 
 /* ------------------------------------------------------------------ */
-/* Answers that are wrong                                              */
+/* Wrong answers                                                       */
 
-/* One way to spoil the answer, and what must be said about it. */
+/* One way to spoil the answer, and the expected error text. */
 struct refusal {
 	void		(*spoil)(struct fake *fk);
 	int		err;
@@ -318,7 +318,7 @@ static const struct refusal refusals[] = {
 	{ spoil_steps,		-EPROTO, "max_steps" },
 };
 
-/* One line that says something, whatever went wrong. */
+/* The error is one line that contains @says. */
 static void check_text(const char *says)
 {
 	ck_assert_uint_gt(strlen(text), 5);
@@ -361,7 +361,7 @@ START_TEST(test_no_daemon)
 	refused(-ENOENT, "start it with kvmm-hold");
 	ck_assert_ptr_nonnull(strstr(text, f.addr.sun_path));
 
-	/* A socket that nobody listens on any more. */
+	/* A socket that has no listener any more. */
 	fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&f.addr, sizeof(f.addr)),
 			 0);
@@ -417,7 +417,7 @@ START_TEST(test_default_sockets)
 	unsetenv("KVMM_SOCKET");
 	unsetenv("KVMM_RUNDIR");
 	unsetenv("XDG_RUNTIME_DIR");
-	/* What is there on this machine decides whether it answers. */
+	/* The default socket is refused only if this machine has no daemon there. */
 	if (!geteuid() && access("/run/kvmm/attach.sock", F_OK))
 		refused(-ENOENT, "/run/kvmm/attach.sock");
 
@@ -429,7 +429,7 @@ START_TEST(test_default_sockets)
 }
 END_TEST
 
-/* The daemon is there but takes nobody: its queue is full. */
+/* The daemon is there but accepts no client: its queue is full. */
 START_TEST(test_full_queue)
 {
 	int fd, i, clients[8], nr = 0;
@@ -473,7 +473,7 @@ static void *killer(void *arg)
 	return NULL;
 }
 
-/* Everything answers -ECONNRESET and says why, for ever. */
+/* From now on every call returns -ECONNRESET, and the text gives the reason. */
 static void check_ended(const char *says)
 {
 	struct kvmm_done done;
@@ -537,7 +537,7 @@ START_TEST(test_death_during_a_call)
 }
 END_TEST
 
-/* The next daemon answers, and what it sends is of no use. */
+/* The next daemon answers, but sends useless segments. */
 START_TEST(test_resume_without_segments)
 {
 	const u32 maps = nr_maps();
@@ -560,7 +560,7 @@ START_TEST(test_resume_without_segments)
 	pthread_mutex_unlock(&f.lock);
 	while (kvmm_alive(k))
 		usleep(1000);
-	/* What it held is held no more, and nothing of it was unmapped. */
+	/* The client lost its state, but kept its mappings until the detach. */
 	kvmm_release(k);
 	check_ended("segment");
 	kvmm_detach(k);
@@ -569,7 +569,7 @@ START_TEST(test_resume_without_segments)
 }
 END_TEST
 
-/* What is said about each state; the reason only for some. */
+/* The text of each state; some states include the reason. */
 static const struct {
 	u32		state;
 	int		reason;
@@ -598,7 +598,7 @@ START_TEST(test_ended_by_the_daemon)
 }
 END_TEST
 
-/* A daemon that does not answer DETACH does not keep the client. */
+/* A client can detach from a daemon that does not answer DETACH. */
 START_TEST(test_detach_from_a_stuck_daemon)
 {
 	s64 start;
@@ -613,7 +613,7 @@ START_TEST(test_detach_from_a_stuck_daemon)
 }
 END_TEST
 
-/* Descriptors that come after the range was given up are only closed. */
+/* Extents that arrive while the client detaches are only closed. */
 START_TEST(test_map_while_detaching)
 {
 	const u32 fds = nr_fds(), maps = nr_maps();
@@ -676,7 +676,7 @@ START_TEST(test_identity_tells_fields_apart)
 }
 END_TEST
 
-/* The digest is stored by nobody, but two builds must agree on it. */
+/* No file stores the digest, but two builds must agree on it. */
 START_TEST(test_identity_is_stable)
 {
 	static const char want[] =

@@ -2,9 +2,8 @@
 /*
  * check_libkvmm_io.c - requests, completions and events of libkvmm
  *
- * Against a daemon in a thread with rings of 16 entries and areas of 4 KiB,
- * so that everything wraps many times; and against the same daemon when it
- * lies.  budget: 30 s
+ * The daemon is a thread with rings of 16 entries and areas of 4 KiB, so that
+ * they wrap many times.  Later tests let it lie.  budget: 30 s
  */
 #include "runtime/libkvmm/internal.h"
 #include "tests/unit/libkvmm_fixture.h"
@@ -59,13 +58,13 @@ START_TEST(test_every_call)
 
 	seqs[0] = open_res[0].seq;
 	seqs[1] = open_res[1].seq;
-	seqs[2] = 5;		/* generation 0: not one of ours */
+	seqs[2] = 5;		/* generation 0: not a handle of ours */
 	ck_assert_int_eq(kvmm_seq_close(k, seqs, 2), 0);
 	ck_assert_int_eq(kvmm_seq_close(k, seqs, 3), -ENOENT);
 }
 END_TEST
 
-/* Entries go out and records come back as they are. */
+/* Entries and records arrive unchanged. */
 START_TEST(test_sharing_calls)
 {
 	const struct kvmm_remap_arg pair[2] = {
@@ -172,7 +171,7 @@ START_TEST(test_full)
 	void *args;
 	u32 i;
 
-	/* The ring: one entry more than it has. */
+	/* One entry more than the ring has. */
 	for (i = 0; i < FAKE_RING; i++)
 		ck_assert_ptr_nonnull(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
 	ck_assert_ptr_null(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
@@ -181,13 +180,13 @@ START_TEST(test_full)
 		while (!kvmm_reap(k, &done))
 			ck_assert_int_eq(kvmm_wait(k, 1000000000), 0);
 	}
-	/* Reaped is not released. */
+	/* A reaped completion still has its room until the release. */
 	ck_assert_ptr_null(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
 	ck_assert_int_eq(kvmm_nop(k), -EBUSY);
 	kvmm_release(k);
 	ck_assert_int_eq(kvmm_nop(k), 0);
 
-	/* The area: all of it, more than it, none left. */
+	/* The argument area: all of it, more than it, and none left. */
 	ck_assert_ptr_null(kvmm_prep(k, KVMM_OP_NOP, 0, FAKE_ARG_BYTES + 1,
 				     &args));
 	ck_assert_ptr_null(kvmm_prep(k, KVMM_OP_NOP, 0, 0xffffffff, &args));
@@ -215,7 +214,7 @@ START_TEST(test_too_large)
 }
 END_TEST
 
-/* A call between requests in flight takes nothing away from them. */
+/* A call between requests in flight does not consume their completions. */
 START_TEST(test_call_amid_requests)
 {
 	struct kvmm_done done;
@@ -242,7 +241,7 @@ START_TEST(test_call_amid_requests)
 }
 END_TEST
 
-/* Nor does it give back what the caller still reads. */
+/* Nor does a call release completions that the caller still reads. */
 START_TEST(test_call_releases_nothing)
 {
 	struct kvmm_done done;
@@ -276,7 +275,7 @@ START_TEST(test_wait_times_out)
 }
 END_TEST
 
-/* Whether the daemon is there is looked at soon, then less and less often. */
+/* A waiting client checks soon that the daemon lives, then less and less often. */
 START_TEST(test_looks_while_an_answer_is_due)
 {
 	void *args;
@@ -296,7 +295,7 @@ START_TEST(test_looks_while_an_answer_is_due)
 END_TEST
 
 /* ------------------------------------------------------------------ */
-/* Lies                                                                */
+/* Lying daemons                                                       */
 
 static void lie_number(struct kvmm_cqe *c) { c->number++; }
 static void lie_offset(struct kvmm_cqe *c) { c->result_off = 1u << 30; }
@@ -356,7 +355,7 @@ START_TEST(test_forged_progress)
 	for (i = 0; i < FAKE_RING; i++)
 		ck_assert_ptr_nonnull(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
 	ck_assert_int_eq(kvmm_submit(k), 0);
-	/* More room than was ever used: the completion ring still limits. */
+	/* The daemon claims more room than was used: the completion ring still limits. */
 	store_release(&f.dctl->sq_head, 0x40000000u);
 	ck_assert_ptr_null(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
 	store_release(&f.dctl->sq_head, 0);
@@ -379,7 +378,7 @@ START_TEST(test_events)
 	ck_assert_int_eq(kvmm_next_event(k, &ev), 1);
 	ck_assert_uint_eq(ev.type, KVMM_EV_READY);
 	ck_assert_uint_eq(ev.index, 5);
-	/* One is left, so nobody sleeps. */
+	/* One event is left, so the wait returns at once. */
 	ck_assert_int_eq(kvmm_wait(k, 0), 0);
 	ck_assert_int_eq(kvmm_next_event(k, &ev), 1);
 	ck_assert_int_eq(kvmm_next_event(k, &ev), 0);
@@ -397,7 +396,7 @@ START_TEST(test_events)
 }
 END_TEST
 
-/* Who reads no events is woken by each once, and does not run hot. */
+/* A client that reads no events is woken once for each, and does not spin. */
 START_TEST(test_events_ignored)
 {
 	fake_event(&f, KVMM_EV_READY, 1);
