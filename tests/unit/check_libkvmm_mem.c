@@ -2,9 +2,9 @@
 /*
  * check_libkvmm_mem.c - extents, records and tables of libkvmm
  *
- * What is mapped and unmapped and how that is answered; status records and
- * block tables while they change, and such as no honest daemon leaves behind.
- * budget: 30 s
+ * Extents that the client maps and unmaps, and its acknowledgements; status
+ * records and block tables while they change, and invalid ones that no honest
+ * daemon writes. budget: 30 s
  */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 /* ------------------------------------------------------------------ */
 /* Extents                                                             */
 
-/* Can a process touch @p?  Asked without a fault. */
+/* Can this process read @p?  The check causes no fault. */
 static bool readable(const void *p)
 {
 	int fds[2];
@@ -32,7 +32,7 @@ static char *extent_at(u32 i)
 	return (char *)kvmm_pool(k) + i * (size_t)FAKE_EXT_SIZE;
 }
 
-/* The daemon has @nr answers, and the client did nothing more for it. */
+/* Wait for @nr acknowledgements, without a call of the client. */
 static void await_acks(u32 nr)
 {
 	u32 tries;
@@ -53,7 +53,7 @@ static void wait_acks(u32 nr)
 	ck_assert_uint_eq(fake_acks(&f), nr);
 }
 
-/* Hand extent @i to the client; the file stays open here in @fd. */
+/* Hand extent @i to the client; the caller keeps its memfd in @fd. */
 static void hand_out(u32 i, u32 generation, int *fd)
 {
 	struct kvmm_map_entry e = { i, generation };
@@ -99,7 +99,7 @@ static void *late_map(void *arg)
 	return NULL;
 }
 
-/* Extents are mapped while the client sleeps or spins for something else. */
+/* The client maps extents while it sleeps or spins for something else. */
 START_TEST(test_map_while_waiting)
 {
 	pthread_t thread;
@@ -108,7 +108,7 @@ START_TEST(test_map_while_waiting)
 	kvmm_detach(k);
 	attach_spinning(spins[_i]);
 	ck_assert_int_eq(pthread_create(&thread, NULL, late_map, NULL), 0);
-	/* A wait may end for nothing on a busy machine; not for long. */
+	/* A wait may end early on a busy machine, but not often. */
 	for (n = 0; n < 20 && !fake_acks(&f); n++) {
 		(void)!kvmm_wait(k, 1000000000);
 		ck_assert_int_eq(kvmm_nop(k), 0);
@@ -119,7 +119,7 @@ START_TEST(test_map_while_waiting)
 }
 END_TEST
 
-/* No event came: the socket is looked at all the same. */
+/* No event comes: the client looks at the socket all the same. */
 START_TEST(test_map_without_event)
 {
 	struct kvmm_map_entry e = { 2, 1 };
@@ -163,12 +163,12 @@ START_TEST(test_revoke)
 	wait_acks(2);
 	ck_assert_uint_eq(fake_ack(&f, 4).what, KVMM_ACK_REVOKE);
 	ck_assert(!readable(extent_at(4)));
-	/* It is answered once. */
+	/* A revoke is acknowledged once. */
 	fake_event(&f, KVMM_EV_REVOKE, 4);
 	ck_assert_int_eq(kvmm_poll_extents(k), 0);
 	ck_assert_int_eq(kvmm_nop(k), 0);
 	ck_assert_uint_eq(fake_acks(&f), 2);
-	/* And comes back with another generation. */
+	/* The extent comes back with another generation. */
 	close(fd);
 	hand_out(4, 2, &fd);
 	wait_acks(3);
@@ -180,8 +180,9 @@ START_TEST(test_revoke)
 END_TEST
 
 /*
- * It was asked back, and the answer given that it is not here, before its
- * descriptor came: what comes then is memory that is not its own any more.
+ * The extent is revoked before its descriptor arrives, and the client
+ * acknowledges that it has no mapping.  The late descriptor is memory that the
+ * client must not map.
  */
 START_TEST(test_map_after_revoke)
 {
@@ -193,7 +194,7 @@ START_TEST(test_map_after_revoke)
 	fake_event(&f, KVMM_EV_REVOKE, 4);
 	wait_acks(1);
 	ck_assert_uint_eq(fake_ack(&f, 4).what, KVMM_ACK_REVOKE);
-	/* _i: nobody has it now, or it is to be mapped once more. */
+	/* _i: no client has the extent now, or this one maps it once more. */
 	WRITE_ONCE(fake_extent(&f, 4)->generation, _i ? 3 : 1);
 	store_release(&fake_extent(&f, 4)->state,
 		      _i ? KVMM_EXTENT_MAP : KVMM_EXTENT_ABSENT);
@@ -210,7 +211,7 @@ START_TEST(test_map_after_revoke)
 }
 END_TEST
 
-/* What is prepared but not submitted must not slip out with an answer. */
+/* An acknowledgement must not submit requests that are only prepared. */
 START_TEST(test_ack_waits_for_submit)
 {
 	void *args;
@@ -228,7 +229,7 @@ START_TEST(test_ack_waits_for_submit)
 }
 END_TEST
 
-/* A full ring delays the answer, it does not lose it. */
+/* A full ring delays the acknowledgement, but does not lose it. */
 START_TEST(test_ack_waits_for_room)
 {
 	struct kvmm_done done;
@@ -311,7 +312,7 @@ START_TEST(test_status)
 }
 END_TEST
 
-/* A record that stays odd: the daemon stopped, or it died. */
+/* A record that stays odd: the daemon stopped, or died. */
 START_TEST(test_status_stays_odd)
 {
 	struct kvmm_seq_status *rec = fake_seq(&f, 5), st;
@@ -380,7 +381,7 @@ START_TEST(test_table)
 					&out), -ERANGE);
 	ck_assert_int_eq(kvmm_seq_table(k, TABLE_SEQ + 1, 0, 0, 1, &out),
 			 -ENOENT);
-	/* What was trimmed in front. */
+	/* Pages that were trimmed in front. */
 	fake_seq(&f, 6)->table[0] = 2;
 	ck_assert_int_eq(read_table(ENTRIES, 2 * ENTRIES), 0);
 	ck_assert_int_eq(read_table(ENTRIES - 1, 1), -ERANGE);
@@ -389,7 +390,7 @@ START_TEST(test_table)
 }
 END_TEST
 
-/* Chains that an honest daemon never leaves behind. */
+/* Chains that an honest daemon never writes. */
 START_TEST(test_table_is_broken)
 {
 	make_chain();
@@ -398,13 +399,13 @@ START_TEST(test_table_is_broken)
 		fake_table(&f, 2)->next = 9;		/* a circle */
 		break;
 	case 1:
-		fake_table(&f, 2)->next = 2;		/* a smaller one */
+		fake_table(&f, 2)->next = 2;		/* a circle of one page */
 		break;
 	case 2:
-		fake_table(&f, 9)->next = FAKE_TABLES;	/* outside */
+		fake_table(&f, 9)->next = FAKE_TABLES;	/* outside of the table */
 		break;
 	case 3:
-		fake_table(&f, 2)->seq = TABLE_SEQ + 1;	/* another's */
+		fake_table(&f, 2)->seq = TABLE_SEQ + 1;	/* of another sequence */
 		break;
 	case 4:
 		fake_table(&f, 11)->group = 1;
@@ -422,7 +423,7 @@ END_TEST
 
 static u32 stop_writer;
 
-/* Moves the chain between two first pages, an epoch each time. */
+/* Moves the chain between two first pages, each time in another epoch. */
 static void *table_writer(void *arg)
 {
 	struct kvmm_seq_status *rec = fake_seq(&f, 6);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * check_log.c - a stderr that nobody reads costs a daemon lines, not itself
- */
+/* check_log.c - an unread stderr costs the daemon lines, but does not block it */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,7 +14,7 @@
 
 static int reader;
 
-/* stderr becomes a pipe that is full. */
+/* stderr becomes a full pipe. */
 static void setup(void)
 {
 	char fill[4096];
@@ -38,7 +36,7 @@ static void setup(void)
 	kv_log_never_wait();
 }
 
-/* What there is to read, behind what filled the pipe. */
+/* Read the pipe.  Return: the text after the filling. */
 static char *drain(void)
 {
 	static char buf[1 << 20];
@@ -53,7 +51,7 @@ static char *drain(void)
 	return p ? p : buf + len;
 }
 
-/* Should it wait, Check's limit of time ends it. */
+/* If a line waited, Check's time limit would end the test. */
 START_TEST(test_nobody_reads)
 {
 	int i;
@@ -67,14 +65,14 @@ START_TEST(test_nobody_reads)
 			 "prog: again\n");
 	pr_warn("and on");
 	ck_assert_str_eq(drain(), "prog: warning: and on\n");
-	/* What is not told is not lost. */
+	/* A line below the log level does not count as lost. */
 	pr_debug("hidden");
 	pr_info("last");
 	ck_assert_str_eq(drain(), "prog: last\n");
 }
 END_TEST
 
-/* A reader that ended, or no stderr at all. */
+/* The reader ended, or there is no stderr at all. */
 START_TEST(test_nobody_is_left)
 {
 	close(reader);
@@ -85,9 +83,9 @@ START_TEST(test_nobody_is_left)
 }
 END_TEST
 
-/* ---- what is kept ---- */
+/* ---- kept lines ---- */
 
-#define KEPT		2u	/* so that they often meet */
+#define KEPT		2u	/* so that readers and writers often meet */
 #define WRITERS		3
 #define WRITTEN		20000
 
@@ -104,7 +102,7 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-/* Lines are whole and in order, whoever writes meanwhile. */
+/* Lines are whole and in order, while threads write. */
 static u64 read_kept(u64 from)
 {
 	struct kv_log_line line;

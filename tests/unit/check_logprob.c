@@ -3,8 +3,8 @@
  * check_logprob.c - logprobs of a row against the definition
  *
  * The oracle is the definition in double: all exponentials, their sum, all
- * tokens sorted.  Rows have ties, tokens that are forbidden, and widths from
- * flat to one-sided.
+ * tokens sorted.  Rows have ties, forbidden tokens, and distributions from flat
+ * to one-sided.
  */
 #include <check.h>
 #include <math.h>
@@ -43,7 +43,7 @@ static int order_cmp(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Row @which of @vocab tokens; returns how many are not forbidden. */
+/* Row @which of @vocab tokens; returns the number of allowed tokens. */
 static u32 row_make(u32 vocab, u32 which)
 {
 	const double width = 1 << which % 6;
@@ -113,7 +113,7 @@ START_TEST(test_of)
 }
 END_TEST
 
-/* Far from 0, where exponentials of the logits themselves have no value. */
+/* Far from 0, where the exponentials of the logits themselves overflow. */
 START_TEST(test_large_logits)
 {
 	const float logits[] = { 9e4f, 9e4f, 9e4f - 1, -9e4f };

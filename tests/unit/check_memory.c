@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_memory.c - how much memory there is, on machines that are made up
+ * check_memory.c - the memory of a machine, on made-up machines
  *
- * Each machine is a tree of files below a directory of its own; what the
- * daemon would find on it is compared, and what a share of it comes to.
+ * Each machine is a tree of files below a directory.  The tests check the
+ * memory that the daemon finds there, and the size of a share of it.
  */
 #include <check.h>
 #include <errno.h>
@@ -35,7 +35,7 @@ static void teardown(void)
 	ck_assert_int_eq(system(cmd), 0);
 }
 
-/* One file of the tree, its folders too. */
+/* Write one file of the tree, and make its folders. */
 static void put(const char *path, const char *text)
 {
 	char full[256], *p;
@@ -97,7 +97,7 @@ START_TEST(test_huge_pages)
 }
 END_TEST
 
-/* The one above is the tighter one; file pages that would go count. */
+/* The upper cgroup has the tighter limit; reclaimable file pages count as available. */
 START_TEST(test_cgroup_v2)
 {
 	machine();
@@ -112,7 +112,7 @@ START_TEST(test_cgroup_v2)
 	look(8 * G, 6 * G, "/sys/fs/cgroup/a");
 	put("sys/fs/cgroup/a/b/memory.max", "1073741824\n");
 	look(G, G - 4096, "/sys/fs/cgroup/a/b");
-	/* Above its limit already. */
+	/* The cgroup is above its limit already. */
 	put("sys/fs/cgroup/a/b/memory.current", "2147483648\n");
 	look(G, 0, "/sys/fs/cgroup/a/b");
 }
@@ -142,7 +142,7 @@ static u64 share(const char *text, u64 taken, u64 huge, u64 unit)
 	return limits_share(&a, &m, taken, huge, unit);
 }
 
-/* The rules as daemon.md tells them: 64G, 32G of it available. */
+/* The rules of daemon.md on a machine of 64G, with 32G available. */
 START_TEST(test_shares)
 {
 	machine();
@@ -152,9 +152,9 @@ START_TEST(test_shares)
 	ck_assert_uint_eq(share("1%", 0, 0, 8 * M),
 			  64 * G / 100 / (8 * M) * 8 * M);
 	ck_assert_uint_eq(share("1%", 0, 0, G), 0);
-	/* Bytes stay as they are, whatever they are a multiple of. */
+	/* A number of bytes is used as it is, and not rounded. */
 	ck_assert_uint_eq(share("12345", 5, 5, 8 * M), 12345);
-	/* Half of 32G less a sixteenth of 64G, then half of what is left. */
+	/* Half of (32G less a sixteenth of 64G), then half of the rest. */
 	ck_assert_uint_eq(share("auto", 0, 0, 8 * M), 14 * G);
 	ck_assert_uint_eq(share("auto", 14 * G, 0, 8 * M), 7 * G);
 	ck_assert_uint_eq(share("auto", 14 * G, 6 * G, 8 * M), 7 * G);

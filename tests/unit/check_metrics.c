@@ -3,8 +3,8 @@
  * check_metrics.c - the daemon's metrics: format, values, documentation
  *
  * The page of a real core with domains, tenants and swap areas is read by the
- * strict reader of tests/prom.h; what it says is held against vmstat and
- * meminfo, and its families against Documentation/metrics.md, both ways.
+ * strict reader of tests/prom.h; its values are compared with vmstat and
+ * meminfo, and its families with Documentation/metrics.md, both ways.
  */
 #include <kvmm/version.h>
 
@@ -38,7 +38,7 @@ static int swap_info(void *arg, struct proc_swap_info *info)
 	return 0;
 }
 
-/* Two tenants, three domains, one of a name that wants escaping. */
+/* Two tenants and three domains; one name needs escapes. */
 static void setup(void)
 {
 	u32 us, area;
@@ -61,7 +61,7 @@ static void teardown(void)
 	fx_teardown();
 }
 
-/* A small pool, and nothing below it. */
+/* A small pool without lower tiers. */
 static void setup_bare(void)
 {
 	fx_setup();
@@ -72,7 +72,7 @@ static void setup_large(void)
 	fx_setup_sized(FX_EXTENTS_MAX);
 }
 
-/* The page, read and found right. */
+/* Read and parse the page. */
 static const char *metrics(void)
 {
 	const char *text = fx_cat("metrics");
@@ -83,7 +83,7 @@ static const char *metrics(void)
 	return text;
 }
 
-/* Value of the series, or a failure. */
+/* The value of @series; the test fails if there is none. */
 static double value(const char *text, const char *series)
 {
 	size_t len = strlen(series);
@@ -115,7 +115,7 @@ START_TEST(test_page)
 }
 END_TEST
 
-/* Each line of vmstat is a metric of that value. */
+/* Each line of vmstat is a metric with that value. */
 START_TEST(test_as_vmstat)
 {
 	char *vmstat = strdup(fx_cat("vmstat")), *save = NULL, *line;
@@ -141,7 +141,7 @@ START_TEST(test_as_vmstat)
 }
 END_TEST
 
-/* Sum of all series that begin so. */
+/* Sum of all series that begin with @begin. */
 static double sum(const char *text, const char *begin)
 {
 	const char *p = text;
@@ -167,7 +167,7 @@ START_TEST(test_parts_add_up)
 }
 END_TEST
 
-/* Of domain `life` */
+/* A bucket of a lifetime histogram of domain `life`. */
 static double life(const char *text, const char *name, const char *suffix,
 		   const char *le)
 {
@@ -180,8 +180,9 @@ static double life(const char *text, const char *name, const char *suffix,
 }
 
 /*
- * Two whole blocks are taken at 0 s, cached at 1 s, found and cached again at
- * 4 s, evicted at 24 s; the tails go with their sequences, after 1 s and at once.
+ * Two whole blocks are taken at 0 s, cached at 1 s, found and cached again at 4
+ * s, evicted at 24 s; the tails are freed with their sequences, after 1 s and
+ * at once.
  */
 START_TEST(test_lives)
 {
@@ -213,7 +214,7 @@ START_TEST(test_lives)
 }
 END_TEST
 
-/* Of a large pool one block in 64 is looked at, wherever it lies in its extent. */
+/* In a large pool one block in 64 is sampled, wherever it lies in its extent. */
 START_TEST(test_sample)
 {
 	u32 us = fx_attach(&fx, US, "life"), i;
@@ -234,7 +235,7 @@ START_TEST(test_sample)
 }
 END_TEST
 
-/* One token more, if it may run and finds room. */
+/* Append one token, if the sequence may run and finds room. */
 static void grow(u32 client, u64 seq)
 {
 	struct kvmm_seq_status *st =
@@ -254,7 +255,7 @@ static void grow(u32 client, u64 seq)
 		fx_end(&fx, client, step, seq, 1, 20000);
 }
 
-/* As many as find room grow until some have none: younger ones give way. */
+/* Sequences that found room grow until the pool is full: younger ones are preempted. */
 START_TEST(test_preemptions)
 {
 	u32 us = fx_attach(&fx, US, "crowd"), i, k;
@@ -314,7 +315,7 @@ START_TEST(test_documented)
 		row_of(&prom.family[i], row, sizeof(row));
 		printf("%s%s", strstr(page, row) ? "  " : "+ ", row);
 	}
-	fflush(stdout);		/* what follows may end the process */
+	fflush(stdout);		/* the assertion may end the process */
 	ck_assert_msg(!missing, "%u rows (+) are not in metrics.md", missing);
 	ck_assert_msg(nr == prom.nr, "metrics.md has %u rows, there are %u", nr,
 		      prom.nr);
@@ -344,7 +345,7 @@ static bool is_metric(const char *pages, const char *name, size_t len)
 	return false;
 }
 
-/* What is named in @text outside of its remarks: how many. */
+/* Check the metrics that @text names.  Return: their number. */
 static u32 names_known(const char *pages, const char *text)
 {
 	const char *p = text;
@@ -387,7 +388,7 @@ START_TEST(test_dist)
 }
 END_TEST
 
-/* Every alert says what it means and what to do, and is in the page. */
+/* Every alert says its meaning and a remedy, and the page lists it. */
 START_TEST(test_alerts)
 {
 	static const char * const parts[] = {
@@ -451,7 +452,7 @@ END_TEST
 
 static const struct {
 	const char *text;
-	const char *why;	/* NULL: it is right */
+	const char *why;	/* NULL: the page is valid */
 } pages[] = {
 	{ HEAD("a_total", "counter") "a_total 1\n", NULL },
 	{ HEAD("a", "gauge") "a{b=\"\\\\\\\"\\n\",c=\"{,}\"} -1.5e3\n", NULL },

@@ -3,10 +3,10 @@
  * check_model.c - the demo model, end to end, against golden numbers
  *
  * tests/data/demo-model holds logits and greedy continuations that an
- * independent program computed without a KV cache.  Here they must come out
- * of paged KV: blocks scattered over pools of both shapes, memory that starts
- * as NaN, prompts in one piece and in odd pieces, alone and in batches.  What
- * the numeric modes promise is tested to the bit.
+ * independent program computed without a KV cache.  Here they must come out of
+ * paged KV: blocks scattered over pools of both shapes, memory that starts as
+ * NaN, prompts in one piece and in odd pieces, alone and in batches.  The
+ * promises of the numeric modes are tested to the bit.
  */
 #include <jansson.h>
 #include <math.h>
@@ -62,7 +62,7 @@ static void golden_load(void)
 	json_decref(root);
 }
 
-/* The i-th kernel that runs here, by a name for model_opts; NULL after. */
+/* The name of the i-th kernel of this machine, for model_opts; NULL after the last one. */
 static const char *kernel_name(u32 i)
 {
 	static char name[32];
@@ -76,7 +76,7 @@ static const char *kernel_name(u32 i)
 	return name;
 }
 
-/* Such a one runs in fast mode alone. */
+/* A fast kernel runs in fast mode alone. */
 static bool kernel_is_fast(const char *kernel)
 {
 	return kern_get(kernel)->mode == KERN_MODE_FAST;
@@ -166,7 +166,7 @@ START_TEST(test_info)
 }
 END_TEST
 
-/* Prompts as one batch; logits after each against the golden ones. */
+/* All prompts as one batch; the logits after each against the golden ones. */
 static void check_logits(const char *kernel, enum model_dtype dtype,
 			 double tolerance)
 {
@@ -204,7 +204,7 @@ START_TEST(test_golden_logits)
 
 	golden_load();
 	for (i = 0; (name = kernel_name(i)); i++) {
-		/* The demo's weights are bf16: fast mode rounds to that. */
+		/* The demo's weights are bf16, so fast mode rounds to bf16. */
 		check_logits(name, MODEL_F32,
 			     kernel_is_fast(name) ? 2e-2 : 1e-4);
 		check_logits(name, MODEL_BF16, 2e-2);
@@ -213,15 +213,15 @@ START_TEST(test_golden_logits)
 END_TEST
 
 /*
- * The oracle is slow and the same for every length: it runs the first tokens
- * of what the kernels run whole.
+ * The oracle is slow, and a longer run would show nothing new: it runs only the
+ * first tokens.
  */
 static u32 nr_new(const char *kernel)
 {
 	return strcmp(kernel, "ref") ? NR_NEW : 16;
 }
 
-/* All prompts decode together, each in its own scattered blocks. */
+/* All prompts decode together, each in scattered blocks. */
 static void check_greedy(const char *kernel, u32 block_tokens,
 			 bool layer_major)
 {
@@ -270,7 +270,7 @@ START_TEST(test_golden_greedy)
 }
 END_TEST
 
-/* Every row's logits of @total tokens, run in pieces of @chunks. */
+/* Logits of every row of @total tokens, run in pieces of @chunks. */
 static void run_pieces(struct model *model, struct pool *pool,
 		       const struct golden *g, u32 total, const u32 *chunks,
 		       u32 nr, float *logits)
@@ -287,7 +287,7 @@ static void run_pieces(struct model *model, struct pool *pool,
 	}
 }
 
-/* The same between two strangers, and in a pool of another shape. */
+/* The same between two other sequences, and in a pool of another shape. */
 static void run_crowded(struct model *model, const struct golden *g,
 			u32 total, float *logits)
 {
@@ -310,8 +310,8 @@ static void run_crowded(struct model *model, const struct golden *g,
 }
 
 /*
- * The bits of a token's logits depend on the tokens before it alone: not on
- * how the prompt was cut, nor on blocks, pool, or company.
+ * The bits of a token's logits depend only on the tokens before it: not on the
+ * chunks of the prompt, nor on blocks, pool, or batch.
  */
 static void check_bits(const char *kernel, enum model_dtype dtype)
 {
@@ -372,7 +372,7 @@ START_TEST(test_copy_blocks)
 	model_copy_blocks(model, &pool.kv, &in.table[1], &fork_table[1],
 			  &tokens, 1);
 
-	/* The parent goes on; the child must see nothing of it. */
+	/* The parent goes on; the child must not see its new tokens. */
 	in.start = 21;
 	in.tokens = golden[6].tokens + 21;
 	in.nr_tokens = 2;
@@ -391,8 +391,8 @@ START_TEST(test_copy_blocks)
 END_TEST
 
 /*
- * More copies at a time than go into one call of the kernels.  The later
- * ones copy half of each block: of the first head's K, eight tokens.
+ * More copies than one call of the kernels takes.  The later ones copy half of
+ * each block: of the first head's K, eight tokens.
  */
 START_TEST(test_copy_many_blocks)
 {
@@ -424,7 +424,7 @@ START_TEST(test_copy_many_blocks)
 }
 END_TEST
 
-/* Batches that must be refused, as changes to a sound one of two entries. */
+/* Batches that must be refused: each changes a valid one of two entries. */
 enum refusal {
 	REF_TOKEN, REF_NO_TOKENS, REF_NULL_TOKENS, REF_NULL_TABLE, REF_LENGTH,
 	REF_START, REF_WANT, REF_LOGITS, REF_BLOCK, REF_STRIDE, REF_ROWS,
@@ -497,7 +497,7 @@ START_TEST(test_refuses_batch)
 }
 END_TEST
 
-/* The limits themselves are allowed, and an empty batch is none. */
+/* The limits themselves are allowed; an empty batch is not. */
 START_TEST(test_takes_limits)
 {
 	const struct model_opts opts = {
@@ -610,12 +610,12 @@ START_TEST(test_identity_follows_model)
 	const u64 id = identity_of_tiny(&opts);
 	float *w = tiny.tensors[tiny.nr_tensors - 1].data;
 
-	/* How the tensors are spread over files is no part of it. */
+	/* The split of tensors into files is no part of the identity. */
 	tiny.shards = 3;
 	dir_destroy();
 	dir_create();
 	ck_assert_uint_eq(identity_of_tiny(&opts), id);
-	/* One bit of one weight is. */
+	/* One bit of one weight is part of it. */
 	w[7] = -w[7];
 	ck_assert_uint_ne(identity_of_tiny(&opts), id);
 	w[7] = -w[7];

@@ -2,8 +2,8 @@
 /*
  * check_model_config.c - config.json and generation_config.json
  *
- * One sound configuration, and tables of changes to it: what each must turn
- * on, or the errno and the words with which it must be refused.
+ * One sound configuration, and tables of changes to it: the setting that each
+ * must turn on, or the errno and the words of its refusal.
  */
 #include <check.h>
 #include <jansson.h>
@@ -59,7 +59,7 @@ static void write_text(const char *name, const char *text)
 	ck_assert_int_eq(fclose(f), 0);
 }
 
-/* The base with @key set to the JSON text @value, or deleted if NULL. */
+/* Write the base with @key set to the JSON text @value, or deleted if NULL. */
 static void write_changed(const char *key, const char *value)
 {
 	json_t *o = json_loads(base, 0, NULL), *v;
@@ -113,7 +113,7 @@ START_TEST(test_reads_base)
 }
 END_TEST
 
-/* Changes that are fine; the model must take them without a word. */
+/* Valid changes; the reader must accept them silently. */
 static const struct {
 	const char	*key;
 	const char	*value;
@@ -144,7 +144,7 @@ static const struct {
 	{ "bos_token_id", "null" },
 	{ "eos_token_id", "null" },
 	{ "rope_theta", NULL },
-	/* GPT-2 from medium on; Dolly */
+	/* Keys of GPT-2 from medium on, and of Dolly */
 	{ "n_special", "0" },
 	{ "predict_special_tokens", "true" },
 	{ "custom_pipelines", "{\"text-generation\":{\"impl\":\"x.y\"}}" },
@@ -164,7 +164,7 @@ static const struct {
 	int		ret;
 	const char	*words;
 } bad[] = {
-	/* What is unknown is refused by name */
+	/* Unknown features are refused by name */
 	{ "architectures", NULL, -EINVAL, "architectures: is not a list" },
 	{ "architectures", "[]", -EINVAL, "architectures: is not a list" },
 	{ "architectures", "[7]", -EINVAL, "architectures: is not a list" },
@@ -265,7 +265,7 @@ START_TEST(test_refuses)
 }
 END_TEST
 
-/* Files that are no configuration at all. */
+/* Files that are no configuration. */
 static const struct {
 	const char	*text;
 	const char	*words;
@@ -285,7 +285,7 @@ START_TEST(test_refuses_text)
 }
 END_TEST
 
-/* Deep and wide texts: refused at once, and not by running out of anything. */
+/* Deep and wide texts are refused at once, and use up neither stack nor memory. */
 START_TEST(test_refuses_heavy)
 {
 	const char *again = _i ? ",0" : "[";
@@ -305,7 +305,7 @@ START_TEST(test_refuses_heavy)
 }
 END_TEST
 
-/* What stands in place of a file is not waited for, nor read without end. */
+/* A pipe or an endless file in place of the configuration is refused, not read. */
 START_TEST(test_refuses_no_file)
 {
 	const char *path = path_of("config.json");
@@ -324,7 +324,7 @@ START_TEST(test_refuses_no_file)
 }
 END_TEST
 
-/* Keys of strangers: cut inside of a character, or commands to a terminal. */
+/* Keys of a hostile file: cut inside a character, or terminal commands. */
 START_TEST(test_refusal_is_a_line)
 {
 	static const char * const keys[] = { "a\xc3\xa9", "\x1b[2J", "a\nb",
@@ -390,13 +390,13 @@ START_TEST(test_defaults)
 }
 END_TEST
 
-/* What a family's name presets. */
+/* Settings that a family's name implies. */
 START_TEST(test_families)
 {
 	json_t *o;
 	char *text;
 
-	/* Llama shares no heads unless told; Mistral's default is another. */
+	/* Llama shares no KV heads by default; Mistral's default is another. */
 	write_changed("num_key_value_heads", NULL);
 	ck_assert_int_eq(model_config_read(dir, &cfg, &err), 0);
 	ck_assert_uint_eq(cfg.kv_heads, 6);
@@ -425,7 +425,7 @@ START_TEST(test_families)
 }
 END_TEST
 
-/* The base as another family, with keys added. */
+/* Read the base as another family, with keys added. */
 static int read_family(const char *arch, const char *more)
 {
 	char text[1024];
@@ -442,7 +442,7 @@ START_TEST(test_windows)
 	ck_assert_int_eq(read_family("MistralForCausalLM",
 				     "\"sliding_window\":100"), 0);
 	ck_assert_uint_eq(cfg.window, 100);
-	/* A window as long as the context hides nothing. */
+	/* A window as long as the context limits nothing. */
 	ck_assert_int_eq(read_family("MistralForCausalLM",
 				     "\"sliding_window\":512"), 0);
 	ck_assert_uint_eq(cfg.window, 0);
@@ -459,7 +459,7 @@ START_TEST(test_windows)
 }
 END_TEST
 
-/* Layers by name, and by the rules of families that have no names for them. */
+/* Layer types by name, and by the rules of families that do not name them. */
 START_TEST(test_layer_types)
 {
 	ck_assert_int_eq(read_family("MistralForCausalLM",
@@ -477,7 +477,7 @@ START_TEST(test_layer_types)
 		"\"sliding_window\":100,\"layer_types\":[\"full_attention\","
 		"\"linear_attention\",\"full_attention\"]"), -EOPNOTSUPP);
 	assert_message("config.json", "layer_types: \"linear_attention\"");
-	/* A layer that sees a window, and none is said or used. */
+	/* A layer type with a window, but no window is set or used. */
 	ck_assert_int_eq(read_family("Qwen3ForCausalLM",
 		"\"use_sliding_window\":true,\"sliding_window\":null,"
 		"\"layer_types\":["
@@ -489,7 +489,7 @@ START_TEST(test_layer_types)
 		"\"layer_types\":[\"sliding_attention\",\"full_attention\","
 		"\"full_attention\"]"), -EINVAL);
 	assert_message("config.json", "layer_types: names");
-	/* Missing and null are two things where a family has a default. */
+	/* Where a family has a default, a missing key differs from null. */
 	ck_assert_int_eq(read_family("MistralForCausalLM",
 		"\"rope_scaling\":{\"type\":\"linear\",\"factor\":16.0}"), 0);
 	ck_assert_uint_eq(cfg.window, 4096);
@@ -500,14 +500,14 @@ START_TEST(test_layer_types)
 	ck_assert_int_eq(read_family("Gemma2ForCausalLM", "\"head_dim\":32,"
 		"\"sliding_window\":null"), -EINVAL);
 	assert_message("config.json", "sliding_window: is null");
-	/* Gemma 2 9b and 27b say the window twice. */
+	/* Gemma 2 9b and 27b have the window in two keys. */
 	ck_assert_int_eq(read_family("Gemma2ForCausalLM", "\"head_dim\":32,"
 		"\"sliding_window\":64,\"sliding_window_size\":64"), 0);
 	ck_assert_uint_eq(cfg.window, 64);
 	ck_assert_int_eq(read_family("Gemma2ForCausalLM", "\"head_dim\":32,"
 		"\"sliding_window\":64,\"sliding_window_size\":32"), -EINVAL);
 	assert_message("config.json", "sliding_window_size: 32 is not");
-	/* Nobody else reads it, nor another family's rule. */
+	/* Other families refuse this key, and another family's rule. */
 	ck_assert_int_eq(read_family("MistralForCausalLM",
 		"\"sliding_window\":64,\"sliding_window_size\":64"),
 			 -EOPNOTSUPP);
@@ -520,7 +520,7 @@ START_TEST(test_layer_types)
 	ck_assert_int_eq(read_family("Gemma3ForCausalLM", "\"head_dim\":32,"
 		"\"sliding_window_pattern\":3,\"sliding_window\":64"), 0);
 	ck_assert_uint_eq(cfg.local[0], 3);
-	/* A layer stays a local one where its window hides nothing. */
+	/* A layer stays local even if its window limits nothing. */
 	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
 		"\"head_dim\":32,\"sliding_window_pattern\":3"), 0);
 	ck_assert_uint_eq(cfg.local[0], 3);
@@ -528,7 +528,7 @@ START_TEST(test_layer_types)
 }
 END_TEST
 
-/* Both spellings of two encodings, and what only one family has. */
+/* Both spellings of two encodings, and types that other families refuse. */
 START_TEST(test_two_ropes)
 {
 	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
@@ -548,7 +548,7 @@ START_TEST(test_two_ropes)
 	ck_assert_double_eq(cfg.rope.theta, 3e6);
 	ck_assert_double_eq(cfg.rope.factor, 8);
 	ck_assert_double_eq(cfg.rope_local.theta, 7e3);
-	/* What was trained counts for either, if a dictionary leaves it out. */
+	/* If a dictionary has no trained length, the model's counts. */
 	ck_assert_int_eq(read_family("Gemma3ForCausalLM",
 		"\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":"
 		"\"yarn\",\"factor\":4.0}}"), 0);
@@ -568,7 +568,7 @@ START_TEST(test_two_ropes)
 }
 END_TEST
 
-/* How far a stretched context reaches. */
+/* The longest context of a stretched encoding. */
 START_TEST(test_stretched)
 {
 	ck_assert_int_eq(read_family("LlamaForCausalLM", "\"rope_scaling\":"
@@ -587,9 +587,9 @@ START_TEST(test_stretched)
 END_TEST
 
 /*
- * Frequencies against numbers that another program computed in double from
- * the published formulas: theta 500000, dimension 64.  Of the pairs looked at,
- * llama3 keeps the first, mixes the second and stretches the others.
+ * Frequencies against numbers that another program computed in double from the
+ * published formulas: theta 500000, dimension 64.  Of the tested pairs, llama3
+ * keeps the first, mixes the second and stretches the others.
  */
 #define LLAMA3	"\"factor\":8.0,\"low_freq_factor\":1.0,"		\
 		"\"high_freq_factor\":4.0,"				\

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_model_cuda.c - whole models on a GPU, or on what stands in for one
+ * check_model_cuda.c - whole models on a GPU, or on its stand-in
  *
- * The cases of tests/data/families, as check_model_golden.c has them for CPUs:
+ * The cases of tests/data/families, which check_model_golden.c has for CPUs:
  * logits near those of another implementation, and the same greedy tokens.  In
  * exact mode the bits are the same whole, in chunks and token by token, alone
  * and in a batch, with steps played from graphs and without, also with KV in
  * other types than activations.  Then every call of the driver fails once: one
- * line says so, nothing hangs, and what was taken is given back.
+ * line reports it, nothing hangs, and all resources are given back.
  *
  * from: full
  */
@@ -21,7 +21,7 @@
 #include "tests/unit/kern_hosted.h"
 #include "tests/unit/kv_loss.h"
 
-/* Memory for pools, in the device's one context. */
+/* Memory for pools, in the only context of the device. */
 static const struct kern_ops *ops;
 static struct kern_ctx *ctx;
 
@@ -75,7 +75,7 @@ static struct model *load(enum model_dtype dtype, bool no_graphs)
 	return load_as("cuda", MODEL_EXACT, dtype, no_graphs);
 }
 
-/* A pool of blocks on the device, NaN all over. */
+/* A pool of blocks on the device, full of NaN. */
 static void device_pool(struct pool *p, struct model *model, u32 seed)
 {
 	pool_create(p, model_info(model), 80, 16, seed % 2, seed);
@@ -91,7 +91,7 @@ static void device_pool_destroy(struct pool *p)
 	pool_destroy(p);
 }
 
-/* All tokens, the first @whole as chunks of @chunk, with every row's logits. */
+/* All tokens, the first @whole as chunks of @chunk, with the logits of every row. */
 static float *run(struct model *model, u32 whole, u32 chunk)
 {
 	float *logits = calloc(NR_ALL, VOCAB * sizeof(*logits));
@@ -185,7 +185,7 @@ START_TEST(test_bf16)
 }
 END_TEST
 
-/* Fast mode is as near as fast mode of the CPU has to be. */
+/* Fast mode has the tolerance of fast mode on the CPU. */
 START_TEST(test_fast)
 {
 	struct model *model;
@@ -205,9 +205,9 @@ START_TEST(test_fast)
 END_TEST
 
 #define LLAMA_LAYERS	2	/* of the case "llama" */
-#define SINGLE	8u	/* tokens that come one by one; a stand-in is slow */
+#define SINGLE	8u	/* tokens decoded one by one; a stand-in is slow */
 
-/* Whole, in pieces, and a token at a time, with graphs and without. */
+/* As a whole, in pieces, and token by token; with graphs and without. */
 START_TEST(test_chunks)
 {
 	const enum model_dtype dtype = _i & 1 ? MODEL_BF16 : MODEL_F32;
@@ -227,7 +227,10 @@ START_TEST(test_chunks)
 	model = load(dtype, false);
 	cut = run(model, NR_ALL - SINGLE, 64);
 	assert_same("token by token", cut, whole, NR_ALL);
-	/* The first is launched, the second recorded; late rows are neither. */
+	/*
+	 * The first step is launched, the second recorded.  A dynamic encoding
+	 * replays none.
+	 */
 	ck_assert_uint_eq(cuda_of(model->ctx)->replays,
 			  strstr(case_dir, "dynamic") ? 0 : SINGLE - 2);
 	model_free(model);
@@ -237,7 +240,7 @@ START_TEST(test_chunks)
 }
 END_TEST
 
-/* Other types of KV: near the golden numbers, and the same laws. */
+/* Other types of KV: near the golden numbers, and the same bits in every chunking. */
 START_TEST(test_kv_type)
 {
 	const double most = KV_GAIN * lossy[_i].u;
@@ -268,8 +271,8 @@ END_TEST
 #define BATCH	11u
 
 /*
- * Sequences that join and leave: decode batches of every size up to BATCH, each
- * row as if it were alone.
+ * Sequences join and leave: decode batches of sizes up to BATCH, each row with
+ * the bits that it has alone.
  */
 START_TEST(test_batch)
 {
@@ -311,7 +314,7 @@ START_TEST(test_batch)
 		for (i = 0; i < nr; i++)
 			pos[i]++;
 	}
-	/* Buckets 1, 4 and 16 come three, four and three times. */
+	/* Batches of the buckets 1, 4 and 16 come three, four and three times. */
 	ck_assert_uint_eq(cuda_of(model->ctx)->replays, 4);
 	device_pool_destroy(&pool);
 	model_free(model);
@@ -328,7 +331,7 @@ END_TEST
 #define DRAW_SAMPLES	12u
 #define DRAWS_MAX	(DRAW_ROWS * DRAW_SAMPLES)
 
-/* Rows of a batch, what is drawn from them, and what came of it. */
+/* Rows of a batch, the draws from them, and their results. */
 struct scene {
 	struct kern_draw	draws[DRAWS_MAX];
 	u32			nr;
@@ -344,7 +347,7 @@ static const u32 allowed[] = { 1, 2, 3, 5, 8, 13, 21, 34, 55, 60 };
 static const struct kern_bias biases[] = { { 5, 2.5f }, { 9, -1 } };
 static const struct kern_count counts[] = { { 8, 0 }, { 5, 3 }, { 22, 1 } };
 
-/* Every third row travels; the others have @samples draws, of many kinds. */
+/* Every third row travels to the host; the others have @samples draws, of many kinds. */
 static void scene_fill(struct scene *s, u32 rows, u32 samples, u32 turn)
 {
 	u32 row, k;
@@ -384,7 +387,7 @@ static void scene_fill(struct scene *s, u32 rows, u32 samples, u32 turn)
 	}
 }
 
-/* What was drawn, of the logits that were. */
+/* Compare the drawn tokens with the oracle's, over the logits of the same batch. */
 static void scene_compare(const struct scene *s, u32 rows)
 {
 	struct kern_top top[KERN_TOP_MAX];
@@ -413,7 +416,7 @@ static void scene_compare(const struct scene *s, u32 rows)
 				  isnan(s->got[i * VOCAB + k]));
 }
 
-/* The batch twice: all rows to the host, and drawn from where they are. */
+/* Run the batch twice: all rows travel to the host, and rows are drawn from in place. */
 static void scene_run(struct scene *s, struct model *model,
 		      const struct model_kv *kv, const struct model_seq_in *in,
 		      u32 rows)
@@ -432,9 +435,9 @@ static void scene_run(struct scene *s, struct model *model,
 }
 
 /*
- * Tokens drawn on the device are the host's, whether the step is launched,
- * recorded or played, and whether its logits lie there all at once or not; of
- * the logits those come that are asked for.
+ * The device draws the same tokens as the host: in a step that is launched,
+ * recorded or replayed, and with logits in one piece or in several.  Only the
+ * requested logits travel.
  */
 START_TEST(test_draws)
 {
@@ -477,7 +480,7 @@ START_TEST(test_draws)
 }
 END_TEST
 
-/* Draws that are not in order, or not of this batch, do nothing. */
+/* Draws that are out of order, or not of this batch, are refused. */
 START_TEST(test_draws_refused)
 {
 	struct kern_drawn drawn[2] = { { .id = -1 }, { .id = -1 } };
@@ -522,7 +525,7 @@ END_TEST
 
 static const struct {
 	const char	*fn;
-	u32		at[8];	/* which of its calls fail */
+	u32		at[8];	/* numbers of the calls that fail */
 } failures[] = {
 	{ "Init", { 1 } }, { "DeviceGetCount", { 1 } }, { "DeviceGet", { 1 } },
 	{ "DeviceGetAttribute", { 1, 3 } }, { "DeviceGetName", { 1 } },
@@ -548,17 +551,17 @@ enum {
 	WRONG		= 12,
 };
 
-/* A line for a person, and no more than one. */
+/* One line of text for a person. */
 static bool is_line(const char *text)
 {
 	return text && strlen(text) > 10 && !strchr(text, '\n');
 }
 
-/* Runs of a model in a life, and whether steps are recorded. */
+/* Runs of the model in live(), and whether steps are recorded. */
 static u32 life_steps = 7;
 static bool life_no_graphs;
 
-/* One step, of every second one the token alone; @drawn is pinned. */
+/* One step; of every second one only the token travels.  @drawn is pinned. */
 static int live_step(struct model *model, const struct model_kv *kv,
 		     const struct model_seq_in *in, u32 step,
 		     struct kern_drawn *drawn, float *logits)
@@ -576,7 +579,7 @@ static int live_step(struct model *model, const struct model_kv *kv,
 				  step % 2 && drawn ? &d : NULL, logits);
 }
 
-/* A prompt and decode steps; all memory of the device is the model's. */
+/* A prompt and decode steps; the model allocates all device memory. */
 static int live(void)
 {
 	struct kern_drawn *drawn;
@@ -630,8 +633,8 @@ static s64 reported(const char *line, const char *key)
 }
 
 /*
- * Do the pairs of the report agree?  Of a device that failed nothing can be
- * given back, but it must have been tried.
+ * Do the pairs of the report agree?  A failed device gives nothing back, but
+ * the calls must have been made.
  */
 static void assert_given_back(const char *path, const char *rule, bool failed)
 {
@@ -649,7 +652,7 @@ static void assert_given_back(const char *path, const char *rule, bool failed)
 	FILE *f = fopen(path, "r");
 	u32 i;
 
-	/* A driver that never began has nothing to report. */
+	/* A driver that never began has no report. */
 	if (!f)
 		return;
 	ck_assert_ptr_nonnull(fgets(line, sizeof(line), f));
@@ -660,7 +663,7 @@ static void assert_given_back(const char *path, const char *rule, bool failed)
 			      "%s: taken and not given back: %s", rule, line);
 }
 
-/* Live with one rule of the environment; returns how it ended. */
+/* Run live() in a child with one rule of the environment; returns how it ended. */
 static int live_with(const char *key, const char *rule)
 {
 	char path[160];
@@ -701,7 +704,7 @@ START_TEST(test_call_fails)
 			 failures[_i].at[i]);
 		live_with("KVMM_STANDIN_FAIL", rule);
 	}
-	/* The first call of each is one that somebody depends on. */
+	/* Without the first call of each other function no model can run. */
 	if (strcmp(failures[_i].fn, "DeviceGetName") &&
 	    strcmp(failures[_i].fn, "MemGetInfo") &&
 	    strcmp(failures[_i].fn, "StreamBeginCapture") &&
@@ -714,7 +717,7 @@ START_TEST(test_call_fails)
 }
 END_TEST
 
-/* Kernels that a life with so many steps launched. */
+/* Kernels that live() launches with so many steps. */
 static s64 launches(u32 steps)
 {
 	char path[160], line[4096] = "";
@@ -733,10 +736,11 @@ static s64 launches(u32 steps)
 }
 
 /*
- * What a decode step launches: of a layer the products of q, k and v in one,
- * rotation and append, attention, its product, residual and norm, gate and up,
- * the activation, its product, residual and norm; around them embedding,
- * rotary table, the first norm, the rows wanted, their norm, the head.
+ * The launches of a decode step.  Each layer: the products of q, k and v in
+ * one, rotation and append, attention, its product, residual and norm, gate and
+ * up, the activation, its product, residual and norm.  Around the layers:
+ * embedding, rotary table, the first norm, the wanted rows, their norm, the
+ * head.
  */
 START_TEST(test_launches)
 {
@@ -745,13 +749,13 @@ START_TEST(test_launches)
 	ck_assert(hosted_driver());
 	golden_read("llama");
 	config_write(NULL, NULL);
-	/* Of two steps one is drawn from: edits, and the draw. */
+	/* One of two steps has a draw: two launches more, for edits and draw. */
 	step = (launches(5) - launches(3) - 2) / 2;
 	ck_assert_int_eq(step, 6 + 9 * LLAMA_LAYERS);
 }
 END_TEST
 
-/* The device itself fails under a kernel, or under a copy. */
+/* The device itself fails in a kernel or in a copy. */
 START_TEST(test_device_fails)
 {
 	static const char * const faults[] = {
@@ -779,7 +783,7 @@ static void case_add(Suite *s, TCase *tc, double timeout)
 
 static Suite *model_cuda_suite(void)
 {
-	/* Of the families the first: the switches are those of the decoder. */
+	/* Check runs the first families only: the switches are those of the decoder. */
 	const int nr = hosted_rounds(2, ARRAY_SIZE(cases));
 	Suite *s = suite_create("model on a GPU");
 	TCase *golden_case = tcase_create("golden");

@@ -2,11 +2,11 @@
 /*
  * check_model_families.c - every switch of the decoder against an oracle
  *
- * Small random models, one a family and feature, are written as checkpoint
- * folders, loaded and run over paged KV.  The oracle is a plain decoder in
- * double precision, which reads the weights from memory and shares no code
- * with the runtime.  It says what each position's logits are.  For bf16 it
- * rounds where the runtime must, and only there, or numbers drift apart.
+ * Small random models, one for each family and feature, are written as
+ * checkpoint folders, loaded and run over paged KV.  The oracle is a plain
+ * decoder in double precision, which reads the weights from memory and shares
+ * no code with the runtime.  It gives the logits of each position.  For bf16 it
+ * rounds only where the runtime must, or numbers would drift apart.
  */
 #include <math.h>
 
@@ -44,7 +44,7 @@ static const struct tiny tinies[] = {
 	  .more = "\"attention_bias\":false,\"rope_theta\":1000000," },
 };
 
-/* What the oracle must know beyond the sizes, a row of tinies each. */
+/* Facts for the oracle beyond the sizes, one row for each of tinies. */
 static const struct {
 	u32	window;
 	double	theta;
@@ -67,7 +67,7 @@ static const float *param(u32 layer, const char *name)
 	return tiny_get(&tiny, full);
 }
 
-/* The end of an op: to the nearest bf16 (8 bits), ties to even. */
+/* The end of an op: round to the nearest bf16 (8 bits), ties to even. */
 static void o_settle(double *x, u32 n)
 {
 	int exp;
@@ -202,7 +202,7 @@ static void o_add(double *x, const double *y)
 	o_settle(x, tiny.hidden);
 }
 
-/* Logits of position @pos, whose predecessors have been through this. */
+/* Logits of position @pos; earlier positions went through this function before. */
 static void oracle(u32 token, u32 pos, double *logits)
 {
 	const float *embed = tiny_get(&tiny, "model.embed_tokens.weight");
@@ -277,8 +277,8 @@ static void run_chunks(struct model *model, struct pool *pool,
 }
 
 /*
- * Where both round a number that lies near the middle of two, they may part
- * by a step of bf16, and so does what follows from it; that is rare.
+ * If a number lies near the middle of two bf16 values, the two may round it to
+ * different ones, and the next results differ too; that is rare.
  */
 static void check_against_oracle(const struct kern_ops *ops,
 				 enum model_dtype dtype)
@@ -295,7 +295,7 @@ static void check_against_oracle(const struct kern_ops *ops,
 	snprintf(name, sizeof(name), "%s:%s", ops->name, ops->variant);
 	if (strcmp(ops->name, "ref"))
 		opts.kernel = name;
-	/* Fast mode rounds what meets weights or KV that are bf16. */
+	/* Fast mode rounds the factors of bf16 weights or KV. */
 	if (ops->mode == KERN_MODE_FAST)
 		most = dtype == MODEL_BF16 ? MODEL_FAST_TOL_BF16 :
 					     MODEL_FAST_TOL;
@@ -306,7 +306,7 @@ static void check_against_oracle(const struct kern_ops *ops,
 	for (i = 0; i < NR_TOKENS; i++)
 		tokens[i] = rnd(&seed) % tiny.vocab;
 	pool_create(&pool, model_info(model), 8, 16, dtype == MODEL_BF16, 3);
-	/* Rows are vocab apart, so the array is used densely. */
+	/* Rows are nr_vocab apart, so the array is used densely. */
 	run_chunks(model, &pool, tokens, 13, &logits[0][0]);
 	rounds = dtype == MODEL_BF16;
 	for (i = 0; i < NR_TOKENS; i++) {
@@ -341,7 +341,7 @@ START_TEST(test_agrees_with_oracle)
 }
 END_TEST
 
-/* Rounding must not make a number of what is none. */
+/* Rounding must not turn NaN into a number. */
 START_TEST(test_keeps_nan)
 {
 	const struct model_opts opts = { .dtype = MODEL_BF16 };
@@ -371,7 +371,7 @@ START_TEST(test_keeps_nan)
 }
 END_TEST
 
-/* Tensors that old writers left behind, and that change nothing. */
+/* Tensors that old writers left in files, and that change nothing. */
 START_TEST(test_ignores_leftovers)
 {
 	struct model_error err;
@@ -391,7 +391,7 @@ START_TEST(test_ignores_leftovers)
 		      err.text);
 	model_free(model);
 
-	/* A second copy that says something else is not one. */
+	/* A second copy that differs is refused. */
 	tiny.tensors[tiny.nr_tensors - 1].data[3] += 0x1p-9f;
 	tiny_write(&tiny);
 	ck_assert_int_eq(model_load(fixture_dir, NULL, &model, &err),
@@ -401,12 +401,12 @@ START_TEST(test_ignores_leftovers)
 }
 END_TEST
 
-/* One tensor of a sound model made wrong. */
+/* A sound model with one wrong tensor. */
 static const struct {
-	const char	*name;		/* which */
-	const char	*rename;	/* to this, or */
-	s32		more_rows;	/* so many more, or */
-	s32		more_cols;	/* so many more */
+	const char	*name;		/* tensor to change */
+	const char	*rename;	/* new name, or */
+	s32		more_rows;	/* rows to add, or */
+	s32		more_cols;	/* columns to add */
 	const char	*words;
 } bad[] = {
 	{ "model.norm.weight", "model.norm.w", 0, 0,

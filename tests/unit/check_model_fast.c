@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_model_fast.c - how far fast mode may be from exact mode
+ * check_model_fast.c - the allowed distance of fast mode from exact mode
  *
  * The law: logits of fast mode are within MODEL_FAST_TOL of those of exact
- * mode, and a different greedy token is legal only where the two best of
- * exact mode are closer to each other than that.  It is tested for every
- * family of tests/data/families, with weights in bf16, in place and packed, in
- * both types of activations.  Those in bf16 are rounded by each mode at values of its own, so
- * there the tolerance is MODEL_FAST_TOL_BF16, and fast mode may be hardly
- * farther from what f32 gives than exact mode is.  Both modes are given the
- * tokens of the golden continuation, so that one that differs does not end the
- * comparison.
+ * mode, and a different greedy token is legal only if the two best of exact
+ * mode are closer to each other than that.  Every family of tests/data/families
+ * is tested, with weights in bf16, in place and packed, in both types of
+ * activations.  The two modes round bf16 activations at different values.  So
+ * their tolerance is MODEL_FAST_TOL_BF16, and fast mode may be hardly farther
+ * from the results of f32 than exact mode.  Both modes get the tokens of the
+ * golden continuation, so that a different token does not end the comparison.
  */
 #include "tests/unit/golden_fixture.h"
 
@@ -31,7 +30,7 @@ static void teardown(void)
 	dir_destroy();
 }
 
-/* The made-up weights of the case, which bf16 holds exactly, as a file. */
+/* Write the made-up weights of the case to a file; bf16 holds them exactly. */
 static void weights_write(void)
 {
 	struct model_config cfg;
@@ -68,7 +67,7 @@ static float *run_mode(enum model_mode mode, enum model_dtype dtype, u32 chunk,
 	return logits;
 }
 
-/* The best and the second best of a row, and the largest magnitude. */
+/* The best token of a row, its lead over the second, and the largest magnitude. */
 struct top {
 	u32	best;
 	float	gap;
@@ -91,7 +90,7 @@ static struct top top_of(const float *row)
 	return t;
 }
 
-/* The most by which logits differ, as a share of the largest of their row. */
+/* The largest difference of logits, as a share of the largest of their row. */
 static double distance(const float *a, const float *b)
 {
 	double most = 0, size;
@@ -105,7 +104,7 @@ static double distance(const float *a, const float *b)
 	return most;
 }
 
-/* Returns how many tokens differ. */
+/* Return: number of tokens that differ. */
 static u32 check_law(const float *fast, const float *exact, double tol,
 		     const char *what)
 {
@@ -133,7 +132,7 @@ static u32 check_law(const float *fast, const float *exact, double tol,
 	return differ;
 }
 
-/* Fast mode beside @exact, whose distance from @truth, if known, is no less. */
+/* Compare fast mode with @exact; it may be no farther from @truth than @exact times FAR. */
 static void fast_compare(enum model_dtype dtype, double tol, bool pack,
 			 const float *exact, const float *truth,
 			 const char *what)
@@ -153,13 +152,13 @@ static void fast_compare(enum model_dtype dtype, double tol, bool pack,
 	printf("%s %s%s: %u of %u tokens differ\n", case_dir, what,
 	       pack ? " packed" : "", differ, NR_ALL);
 	free(fast);
-	/* A token at a time, as decode has it. */
+	/* One token at a time, as in decode. */
 	fast = run_mode(MODEL_FAST, dtype, 1, pack);
 	check_law(fast, exact, tol, what);
 	free(fast);
 }
 
-/* Both modes with activations of @dtype; returns the logits of exact mode. */
+/* Compare both modes with activations of @dtype; returns the logits of exact mode. */
 static float *modes_compare(enum model_dtype dtype, double tol,
 			    const float *truth, const char *what)
 {
@@ -188,7 +187,7 @@ START_TEST(test_law)
 }
 END_TEST
 
-/* What is not exact is refused in exact mode, by its name. */
+/* Exact mode refuses the fast kernel by its name. */
 START_TEST(test_refuses_exact)
 {
 	const struct kern_ops *ops = kern_get("cpu-fast");

@@ -2,16 +2,16 @@
 /*
  * check_model_golden.c - every family against another implementation
  *
- * The cases of tests/data/families: a tiny configuration a family and kind of
- * position encoding, whose weights are made up by rule, and what Hugging Face
- * transformers computes with them (see make_families.py there).  Contexts are
- * several times as long as the sliding windows.
+ * The cases of tests/data/families: a tiny configuration for each family and
+ * position encoding, made-up weights, and the results of Hugging Face
+ * transformers with them (see make_families.py there).  Contexts are several
+ * times as long as the sliding windows.
  *
- * Each is run by every kernel of this machine: greedy tokens must be equal,
+ * Every kernel of this machine runs each case: greedy tokens must be equal,
  * logits within 1e-4 in f32 and 2e-2 in bf16 (maximum of the difference over
- * maximum of the golden).  The bits must not depend on how the prompt is cut.
- * Then the same weights go through files of each type, in one piece and in
- * shards, and must give the same bits.
+ * maximum of the golden).  The bits must not depend on the chunks of the
+ * prompt.  Then the same weights go through files of each type, in one piece
+ * and in shards, and must give the same bits.
  */
 #include "tests/unit/golden_fixture.h"
 
@@ -111,7 +111,7 @@ START_TEST(test_bf16)
 }
 END_TEST
 
-/* Whole, in pieces, and a token at a time: the same bits. */
+/* As a whole, in pieces, and token by token: the same bits. */
 START_TEST(test_chunks)
 {
 	static const u32 chunks[] = { 1, 16, 23 };
@@ -138,8 +138,8 @@ START_TEST(test_chunks)
 END_TEST
 
 /*
- * Through files, of every type and cut into shards.  The first four rows are
- * enough: all weights take part in them.
+ * Weights from files of every type, in one piece and in shards.  The first four
+ * rows are enough: they use all weights.
  */
 START_TEST(test_files)
 {
@@ -177,7 +177,7 @@ START_TEST(test_files)
 }
 END_TEST
 
-/* kB of a line of our status. */
+/* kB in one line of our /proc/self/status. */
 static u64 status_kb(const char *key)
 {
 	char line[256];
@@ -202,9 +202,9 @@ static void ignore(void *arg, const char *tag, const void *data, size_t len)
 }
 
 /*
- * A model whose matrices are all stored transposed is copied as a whole; at no
- * time are both in memory, neither while it is loaded nor while its identity
- * is computed, which reads the file again.
+ * A model whose matrices are all stored transposed is copied as a whole.  File
+ * and copy are never both in memory, neither during the load nor during the
+ * identity, which reads the file again.
  */
 START_TEST(test_one_copy)
 {
@@ -222,7 +222,7 @@ START_TEST(test_one_copy)
 				    &err), 0);
 	shards_write(c, 1, TINY_BF16);
 	ckpt_close(c);
-	f = fopen("/proc/self/clear_refs", "w");	/* the peak begins anew */
+	f = fopen("/proc/self/clear_refs", "w");	/* reset the peak */
 	ck_assert(f && fputs("5", f) >= 0 && !fclose(f));
 	before = status_kb("VmRSS:");
 	model = load(NULL, MODEL_F32, false);
@@ -262,7 +262,7 @@ static u64 identity(void)
 	return h;
 }
 
-/* Keys that change no tensor, and the bits of logits all the same. */
+/* Keys that change no tensor, but the bits of logits. */
 static const struct {
 	const char	*of;
 	const char	*key;
@@ -304,7 +304,7 @@ START_TEST(test_identity)
 }
 END_TEST
 
-/* What a judged model says of itself is what a loaded one says. */
+/* A judged model reports the same facts as a loaded one. */
 START_TEST(test_judged)
 {
 	const struct model_opts opts = { .dummy = true, .judge = true };
@@ -326,7 +326,7 @@ START_TEST(test_judged)
 	ck_assert_uint_eq(a->copy_bytes, b->copy_bytes);
 	ck_assert_uint_eq(a->mapped_bytes, b->mapped_bytes);
 	ck_assert_uint_eq(a->work_bytes, b->work_bytes);
-	/* In f32 every tensor is in one of the two, and in no other. */
+	/* In f32 every tensor is either copied or mapped. */
 	ck_assert_uint_eq(a->copy_bytes + a->mapped_bytes, a->weight_bytes);
 	model_free(loaded);
 	model_free(judged);

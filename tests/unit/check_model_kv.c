@@ -2,27 +2,28 @@
 /*
  * check_model_kv.c - KV in other types than activations
  *
- * How far logits move, for the demo model and every family, against the same
- * model with KV in f32, in exact mode, on the same tokens.  What may be lost
- * follows from the type.  A number x of K or V becomes x (1 + e), |e| <= u:
+ * The distance of logits from those of the same model with KV in f32, in exact
+ * mode, on the same tokens, for the demo model and every family.  The allowed
+ * loss follows from the type.  A number x of K or V becomes x (1 + e), |e| <=
+ * u:
  *
  *	f16	2^-11	11 bits of significand
  *	bf16	2^-8	8 bits
  *	fp8	2^-4	4 bits (e4m3)
  *	int8	c 2^-8	a step is 1/127 of the head's largest number, half of
- *			that 1/254; c is by how much the largest is above what
- *			is usual in a head, of Gaussian numbers about 3
+ *			that 1/254; c is the ratio of the largest to a usual
+ *			number of a head, about 3 for Gaussian numbers
  *
  * One attention moves by at most max |v| u (1 + scale * sum |q||k|), as
- * kernels.h derives, and all behind it is smooth: so logits move by some factor
- * times u, a factor of the model and not of the type.  KV_GAIN bounds it.  It is
- * that of fast mode, whose MODEL_FAST_TOL is 5 times the u of bf16, which is
- * what it rounds to: not only KV but all that meets it.  A token may be another
- * one only where the two best of f32 are closer than what logits may move.
+ * kernels.h derives, and all later ops are smooth.  So logits move by some
+ * factor times u.  The factor depends on the model, not on the type; KV_GAIN
+ * bounds it.  It is the factor of fast mode: MODEL_FAST_TOL is 5 times the u of
+ * bf16, to which fast mode rounds KV and all factors of it.  A token may differ
+ * only if the two best of f32 are closer than logits may move.
  *
- * That the factor is the model's is tested, too: errors of two types, summed
- * over all cases, are to each other as their u are, within KV_APART.  So a
- * type that is not what it says, or a scale gone wrong, shows from both sides.
+ * The tests also check that the factor does not depend on the type: the errors
+ * of two types, summed over all cases, have the ratio of their u, within
+ * KV_APART. So a wrong type or a wrong scale shows from both sides.
  */
 #include "tests/unit/golden_fixture.h"
 #include "tests/unit/kv_loss.h"
@@ -57,9 +58,9 @@ static struct model *load_kv(const char *dir, const char *kernel,
 	return model;
 }
 
-/* ---- how far logits move ---- */
+/* ---- distance of logits ---- */
 
-/* Rows that were compared, how many tokens differ, and the errors. */
+/* Number of compared rows, number of tokens that differ, and the errors. */
 struct loss {
 	u32	rows;
 	u32	differ;
@@ -69,7 +70,7 @@ struct loss {
 
 struct top {
 	u32	best;
-	double	gap;	/* to the second best */
+	double	gap;	/* lead over the second best */
 	double	size;	/* the largest magnitude */
 };
 
@@ -89,7 +90,7 @@ static struct top top_of(const float *row, u32 vocab)
 	return t;
 }
 
-/* A row of logits beside that of KV in f32. */
+/* Compare a row of logits with that of KV in f32. */
 static void row_compare(const float *got, const float *want, u32 vocab,
 			double tol, const char *what, struct loss *l)
 {
@@ -122,7 +123,7 @@ static void say(const char *model, u32 i, const struct loss *l)
 	       l->differ, l->rows);
 }
 
-/* Errors are to each other as what the types lose. */
+/* The errors have the ratios of the types' losses. */
 static void ratios_check(const struct loss *l)
 {
 	double share[NR_LOSSY];
@@ -279,9 +280,9 @@ START_TEST(test_demo)
 }
 END_TEST
 
-/* ---- what else must hold ---- */
+/* ---- other properties ---- */
 
-/* Every implementation: near the exact one, and in exact mode the same bits. */
+/* Every implementation is near the exact logits of KV in f32. */
 START_TEST(test_kernels)
 {
 	const struct kern_ops *ops;
@@ -334,7 +335,7 @@ START_TEST(test_chunks)
 }
 END_TEST
 
-/* Sizes as the daemon is told, which must hold what the kernels write. */
+/* Sizes that the daemon gets; they must hold the bytes that kernels write. */
 START_TEST(test_sizes)
 {
 	static const u32 bytes[][2] = {
@@ -389,8 +390,8 @@ static u64 identity(enum model_dtype dtype, enum model_kv_type type)
 }
 
 /*
- * KV of one type is rubbish in another, and KV that was made with activations
- * in bf16 is not what those in f32 make: no two identities are the same.
+ * KV of one type is garbage in another, and activations in bf16 make other KV
+ * than those in f32: all identities differ.
  */
 START_TEST(test_identities)
 {
@@ -412,7 +413,7 @@ START_TEST(test_identities)
 }
 END_TEST
 
-/* Let @ops, a constant, take f32 alone from now on. */
+/* Let @ops, a constant, accept only KV in f32 from now on. */
 static void take_types(const struct kern_ops *ops)
 {
 	const u64 page = sysconf(_SC_PAGESIZE);
@@ -425,7 +426,7 @@ static void take_types(const struct kern_ops *ops)
 	       &types, sizeof(types));
 }
 
-/* A type that kernels lack is refused at start, and when judged. */
+/* A type that the kernels lack is refused at start, and when judged. */
 START_TEST(test_refused)
 {
 	struct model_opts opts = {

@@ -36,7 +36,7 @@ static void teardown(void)
 	free(logits);
 }
 
-/* No block is there to be touched. */
+/* There is no block to touch. */
 static void forward(const struct model_seq_in *seqs, u32 nr)
 {
 	const struct model_kv kv = {
@@ -85,7 +85,7 @@ START_TEST(test_a_token_a_position)
 		unlike += i && want[i] != want[i - 1];
 	}
 	ck_assert_uint_gt(unlike, ENDS / 2);
-	/* Neither row nor chunk nor batch matters. */
+	/* The token does not depend on row, chunk or batch. */
 	for (i = 0; i + 8 < ENDS; i++) {
 		const struct model_seq_in many[] = {
 			rows_at(i, 1, 1), rows_at(2, 7, 0),
@@ -121,7 +121,7 @@ static void add_name(void *arg, const char *tag, const void *data, size_t len)
 		  !memcmp(data, "null", 4);
 }
 
-/* What such blocks hold is nobody else's KV. */
+/* The identity names these kernels, so no others share their KV. */
 START_TEST(test_identity)
 {
 	bool found = false;
