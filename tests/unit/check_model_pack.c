@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_model_pack.c - packed weights: one copy in memory, and whose
+ * check_model_pack.c - packed weights: one copy in memory
  *
- * Models of 25 and 75 MB in files are loaded with its weights packed and mapped.
- * The packed ones must be the only copy, while they are made and afterwards,
- * also after the identity has read the file once more: the file's pages that
- * this process has are counted in /proc/self/smaps, and the most memory it had
- * in /proc/self/status.  Models are also judged, which must tell the costs of
- * the real load, and refused.  (That packed weights compute the same within
- * tolerance is the business of check_kernels and check_model_fast.)
+ * Models with files of 25 and 75 MB are loaded with packed and with mapped
+ * weights.  Packed weights must be the only copy, while they are made and
+ * afterwards, also after the identity has read the file once more.
+ * /proc/self/smaps has the file's pages in this process, and /proc/self/status
+ * its peak of memory.  Models are also judged, which must report the costs of
+ * the real load, and refused. (check_kernels and check_model_fast test that
+ * packed weights compute the same within tolerance.)
  *
  * budget: 20 s
  */
@@ -16,7 +16,7 @@
 #include "tests/unit/golden_fixture.h"
 
 #define MIB	(1ull << 20)
-/* One tensor while it is packed; norms, the workspace, ends of tensors. */
+/* Room for one tensor while it is packed, norms, the workspace, ends of tensors. */
 #define SLACK	(12 * MIB)
 
 static bool packs;
@@ -52,7 +52,7 @@ static void big_write(const char *of, u32 layers)
 	ckpt_close(c);
 }
 
-/* What /proc/self/status says under @key, in bytes. */
+/* The value of @key in /proc/self/status, in bytes. */
 static u64 status_bytes(const char *key)
 {
 	FILE *f = fopen("/proc/self/status", "r");
@@ -68,7 +68,7 @@ static u64 status_bytes(const char *key)
 	return kb << 10;
 }
 
-/* Begin to measure the most memory anew. */
+/* Reset the peak of memory. */
 static void peak_reset(void)
 {
 	FILE *f = fopen("/proc/self/clear_refs", "w");
@@ -78,7 +78,7 @@ static void peak_reset(void)
 	ck_assert_int_eq(fclose(f), 0);
 }
 
-/* Pages of the weights' file that this process has, in bytes. */
+/* Bytes of the weights' file that this process has mapped in. */
 static u64 file_bytes(void)
 {
 	FILE *f = fopen("/proc/self/smaps", "r");
@@ -142,7 +142,7 @@ static u64 load_identity(const struct model_opts *opts)
 	return h;
 }
 
-/* A judge tells the same costs as the real load. */
+/* A judged model reports the same costs as the real load. */
 static void assert_judged(const struct model_opts *opts,
 			  const struct model_info *is)
 {
@@ -172,7 +172,7 @@ static void teardown(void)
 	dir_destroy();
 }
 
-/* A sanitizer keeps what was freed for a while. */
+/* A sanitizer keeps freed memory for a while. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define KEPT		(256 * MIB)
 #else
@@ -182,7 +182,7 @@ static void teardown(void)
 START_TEST(test_one_copy)
 {
 	struct model_opts opts = { .weights = MODEL_WEIGHTS_PACKED };
-	/* One whose matrices have to be turned first, and one in place. */
+	/* A model whose matrices are transposed first, and one packed in place. */
 	const bool gpt2 = _i;
 	const struct model_info *i;
 	struct model *m;
@@ -212,7 +212,7 @@ START_TEST(test_one_copy)
 }
 END_TEST
 
-/* Large ones are packed by themselves, in fast mode; mapped ones are shared. */
+/* Large weights are packed by default, in fast mode; mapped weights are shared. */
 START_TEST(test_auto)
 {
 	struct model_opts opts = { .weights = MODEL_WEIGHTS_AUTO };
@@ -248,7 +248,7 @@ START_TEST(test_auto)
 }
 END_TEST
 
-/* Packed weights give other bits, so KV of one is not that of the other. */
+/* Packed weights give other bits, so their KV must have another identity. */
 START_TEST(test_identity)
 {
 	struct model_opts packed = { .weights = MODEL_WEIGHTS_PACKED };
@@ -265,7 +265,7 @@ START_TEST(test_identity)
 }
 END_TEST
 
-/* Weights in f32 are nothing to pack. */
+/* Weights in f32 are never packed. */
 START_TEST(test_f32)
 {
 	struct model_opts packed = { .weights = MODEL_WEIGHTS_PACKED };
@@ -276,7 +276,7 @@ START_TEST(test_f32)
 		return;
 	golden_read(cases[0]);
 	config_write(NULL, NULL);
-	packed.dummy = mapped.dummy = true;	/* of f32 */
+	packed.dummy = mapped.dummy = true;	/* dummy weights are f32 */
 	m = load(&packed);
 	ck_assert_uint_eq(model_info(m)->packed_bytes, 0);
 	model_free(m);

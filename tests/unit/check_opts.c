@@ -76,7 +76,7 @@ START_TEST(test_values)
 }
 END_TEST
 
-/* Bytes, a share, or the program's own rule; the last one counts. */
+/* An amount is bytes, a share, or the program's default rule; the last one counts. */
 START_TEST(test_amounts)
 {
 	ck_assert_int_eq(parse(""), 0);
@@ -118,7 +118,7 @@ START_TEST(test_operand_refused)
 }
 END_TEST
 
-/* Each with a part of what the line must say. */
+/* Wrong lines, each with a part of its message. */
 static const struct {
 	const char *line;
 	const char *says;
@@ -196,7 +196,7 @@ static void print_more(FILE *out)
 	fputs("and more\n", out);
 }
 
-/* Wherever it stands, but not as the value of an option or behind "--". */
+/* --help works at any place, but not as the value of an option or after "--". */
 START_TEST(test_help_asked)
 {
 	struct kv_program p = prog;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * check_places.c - no slot is handed out while a request of it is unfinished
- */
+/* check_places.c - no slot is handed out while its request is unfinished */
 #include <check.h>
 #include <stdlib.h>
 
@@ -12,7 +10,7 @@
 
 static struct places p;
 
-/* One request that a disk forgets is overtaken by all others, again and again. */
+/* The disk forgets one request, and all others overtake it, again and again. */
 START_TEST(test_overtaken)
 {
 	const u32 first = 7 * (u32)_i;
@@ -36,13 +34,13 @@ START_TEST(test_overtaken)
 		out[i] = at;
 		nr[at - first]++;
 	}
-	/* All others are used. */
+	/* All other slots are used. */
 	for (i = 0; i < NR; i++)
 		ck_assert_int_eq(nr[i] > 0 || first + i == out[0], 1);
 }
 END_TEST
 
-/* A walk without an end of a request meets each slot once, and then none. */
+/* Without a finished request each slot is taken once, and then none. */
 START_TEST(test_walk)
 {
 	bool met[NR] = { false };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_probes.c - the static probes: in the binaries, in the page, and the core's
+ * check_probes.c - the static probes: in binaries, page and scenes of the core
  *
- * The notes of the three programs are compared with the list, both ways, and the
- * page with both.  Then scenes of the core run in a child whose probes are traced
- * (tests/usdt.h), with what each has to say worked out from what clients asked for
- * and were answered.
+ * The notes of the three programs are compared with the list, both ways, and
+ * the page with both.  Then scenes of the core run in a child whose probes are
+ * traced (tests/usdt.h), and the expected events follow from the requests and
+ * answers of the clients.
  */
 #include "kvmm/core/stat.h"
 #include "tests/unit/core_shell.h"
@@ -127,7 +127,7 @@ START_TEST(test_page)
 }
 END_TEST
 
-/* The script that has names for causes has the core's. */
+/* The script's names of causes are those of the core. */
 START_TEST(test_causes)
 {
 	char *script = page_read("../kvmm/dist/bpftrace/evictions.bt"), row[64];
@@ -166,7 +166,7 @@ static u64 ready(u32 cl, u32 prompt, u32 more, u32 prio, u32 seed)
 	return seq;
 }
 
-/* A step of one entry, which takes @ms. */
+/* A step with one entry that takes @ms. */
 static void compute(u32 cl, u64 seq, u32 from, u32 to, u32 seed, u32 ms)
 {
 	u64 step = sh.cl[cl].step + 1;
@@ -180,7 +180,7 @@ static void compute(u32 cl, u64 seq, u32 from, u32 to, u32 seed, u32 ms)
 	ck_assert_int_eq(sh_end(cl, seq, from, to, seed), 0);
 }
 
-/* One that came first wants a block, and one that came later loses all. */
+/* An older sequence needs a block, and a younger one is preempted. */
 static void scene_preempt(void)
 {
 	struct kvmm_begin_arg a;
@@ -196,11 +196,11 @@ static void scene_preempt(void)
 	new = ready(cl, 64, 64, 0, 2000);
 	compute(cl, new, 0, 64, 2000, 7);
 	compute(cl, new, 64, 96, 2000, 0);
-	/* For this one there is no room. */
+	/* There is no room for this sequence. */
 	usdt_want_among(want, "wait", cl, 2, dom(cl), EAGAIN, 2);
 	late = sh_open(cl, 32, 16);
 	ck_assert_int_eq(sh_match(cl, late, 32, 3000), 0);
-	/* What the victim gives up is enough for it too. */
+	/* The victim's memory is enough for this sequence too. */
 	sh.now += 4 * MS;
 	usdt_want(want, "admit", cl, KVMM_SEQ_INDEX(late), dom(cl), 32, 0, 4000);
 	a = sh_entry(cl, new, 96, 1);
@@ -213,7 +213,7 @@ static void scene_preempt(void)
 	usdt_want(want, "step_begin", cl, step, 1, 1);
 	ck_assert_int_eq(sh_begin(cl, old, 32, 1), 0);
 	ck_assert_uint_eq(sh_state(cl, new), KVMM_SEQ_RECOMPUTE);
-	/* Six blocks were cache, of eight in use; some of that went for it. */
+	/* Six of eight blocks were cache; the sequence takes some of them. */
 	ck_assert_uint_ge(sh_count(CORE_EV_prefix_evict), 1);
 	for (i = 0; i < sh_count(CORE_EV_prefix_evict); i++)
 		usdt_want(want, "evict", dom(cl), dom(cl), ANY, 0,
@@ -225,7 +225,7 @@ static void scene_preempt(void)
 	ck_assert_int_eq(res.status, -ESTALE);
 }
 
-/* What one domain has in cache the other takes, span by span. */
+/* One domain takes the cache of another, span by span. */
 static void scene_steal(void)
 {
 	u64 seq, spans;
@@ -241,7 +241,7 @@ static void scene_steal(void)
 	spans = sh_count(CORE_EV_span_release);
 	seq = ready(two, 8 * SH_BT - 8, 8, 0, 5000);
 	ck_assert_uint_eq(sh_state(two, seq), KVMM_SEQ_READY);
-	/* Who is in front of others takes them along, so it may be more than 8. */
+	/* Evicting a block evicts its successors too, so it may be more than 8. */
 	ck_assert_uint_ge(sh_count(CORE_EV_prefix_evict), 8);
 	for (i = 0; i < sh_count(CORE_EV_prefix_evict); i++)
 		usdt_want(want, "evict", dom(one), dom(two), ANY, 0, 16 - i);
@@ -250,7 +250,7 @@ static void scene_steal(void)
 		usdt_want(want, "steal", dom(one), dom(two), ANY, ANY);
 }
 
-/* memory.max and memory.high, and the cache that goes for the first. */
+/* memory.max and memory.high, and the cache that memory.max evicts. */
 static void scene_limit(void)
 {
 	struct kvmm_attach_req req = sh_attach_req("one");
@@ -266,13 +266,13 @@ static void scene_limit(void)
 	seq = ready(cl, 6 * SH_BT, 0, 0, 1000);
 	compute(cl, seq, 0, 6 * SH_BT, 1000, 1);
 	ck_assert_int_eq(sh_close(cl, seq), 0);
-	/* Six blocks are cache, and four more may not be beside them. */
+	/* Six blocks are cached; four more would exceed memory.max. */
 	for (i = 0; i < 2; i++)
 		usdt_want(want, "evict", dom(cl), dom(cl), ANY, 0, 6 - i);
 	usdt_want(want, "limit_reclaim", dom(cl), 2, 4, 8);
 	seq = ready(cl, 4 * SH_BT, 4 * SH_BT, 0, 9000);
 	compute(cl, seq, 0, 4 * SH_BT, 9000, 1);
-	/* Four are in use and four are cache: five more are too many. */
+	/* Four blocks are in use and four are cached: five more are too many. */
 	usdt_want_among(want, "limit", dom(cl), 0, 4, 5 + 1);
 	usdt_want_among(want, "wait", cl, ANY, dom(cl), EAGAIN, 5);
 	seq = sh_open(cl, 5 * SH_BT, 0);
@@ -319,7 +319,7 @@ static int advise(u32 cl, u64 seq, u32 advice)
 	return err;
 }
 
-/* Paged out by its program, and back after 20 ms. */
+/* The program pages a sequence out and takes it back after 20 ms. */
 static void scene_swap(void)
 {
 	u64 seq;

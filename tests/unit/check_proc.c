@@ -12,7 +12,7 @@
 #include "kvmm/core/node/node.h"
 #include "kvmm/proc/internal.h"
 
-/* The core's own states, under the names that the files use. */
+/* The core's own states have the same values as those of the files. */
 static_assert((int)PROC_EXTENT_ABSENT == (int)EXT_ABSENT, "extent state");
 static_assert((int)PROC_EXTENT_CREATING == (int)EXT_CREATING, "extent state");
 static_assert((int)PROC_EXTENT_BACKED == (int)EXT_BACKED, "extent state");
@@ -25,7 +25,7 @@ static_assert((int)PROC_CLIENT_DETACHED == (int)CLI_DETACHED, "client state");
 static_assert((int)PROC_CLIENT_DEAD == (int)CLI_DEAD, "client state");
 static_assert(PROC_BLOCK_STATES == NR_BLK_STATES, "block states");
 
-/* Value of a key in keyed text, or ~0. */
+/* The value of a key in keyed text, or ~0. */
 static u64 value_of(const char *text, const char *key)
 {
 	size_t len = strlen(key);
@@ -173,7 +173,7 @@ static u32 mode_of(const char *path)
 	return 0;
 }
 
-/* What the core can change, and nothing else, can be written; and is shown. */
+/* Exactly the tunables of the core are writable, and a new value is shown. */
 START_TEST(test_tunables)
 {
 	struct proc_entry e;
@@ -224,8 +224,8 @@ START_TEST(test_domain_files)
 }
 END_TEST
 
-/* Readers of the kernel's files can read these. */
-/* To the byte what the kernel's seq_printf() would print. */
+/* The format of the kernel's files, for their readers. */
+/* Every byte is as the kernel's seq_printf() would print it. */
 START_TEST(test_slabinfo)
 {
 	static const char head[] =
@@ -250,7 +250,7 @@ START_TEST(test_slabinfo)
 }
 END_TEST
 
-/* Of each domain the lines of its own file, behind its number. */
+/* Each domain has the lines of its own file, after its number. */
 START_TEST(test_lru_gen)
 {
 	char want[160], *line, *own, *save = NULL;
@@ -305,7 +305,7 @@ START_TEST(test_pressure)
 }
 END_TEST
 
-/* What is written to a pressure file, as the kernel's sscanf() takes it. */
+/* The text of a pressure trigger, as the kernel's sscanf() takes it. */
 START_TEST(test_trigger_parse)
 {
 	static const struct {
@@ -395,7 +395,7 @@ START_TEST(test_clients_table)
 " id     pid    uid tenant state    domain    seqs running waiting steps      begun pinned_ms   blocks draining comm\n"
 "  0    1000    500      1 alive         0       1       1       0     1          2         7        3       no kvrt\n"
 "  1    1001    501      2 alive         1       1       0       1     0          0         0        0       no my\\040engine\n");
-	/* A step that began after the clock was read is no age of -1. */
+	/* A step that began after the clock was read must not have an age of -1. */
 	fx.now -= 8000000;
 	ck_assert_uint_eq(value_of(fx_cat("client/0/status"), "PinnedMs"), 0);
 }
@@ -414,7 +414,7 @@ START_TEST(test_client_status)
 }
 END_TEST
 
-/* A client that the shell does not know any more has no process. */
+/* A client that the shell no longer knows has no process. */
 START_TEST(test_client_without_process)
 {
 	fx_attach(&fx, 1, "a");
@@ -449,7 +449,7 @@ START_TEST(test_seqs_table)
 }
 END_TEST
 
-/* ---- figures ---- */
+/* ---- numbers ---- */
 
 static void check_partition(void)
 {
@@ -499,7 +499,7 @@ START_TEST(test_parts_add_up_in_every_state)
 }
 END_TEST
 
-/* What was promised is not available; cached blocks are. */
+/* Reserved blocks are not available; cached blocks are. */
 START_TEST(test_available)
 {
 	u32 a = fx_attach(&fx, 1, "chat");
@@ -592,7 +592,7 @@ START_TEST(test_buddyinfo_arithmetic)
 }
 END_TEST
 
-/* Runs of 3, 4 and 7: 2+1, 4, 4+2+1. */
+/* Runs of 3, 4 and 7 extents: 2+1, 4, 4+2+1. */
 START_TEST(test_buddyinfo_cuts_runs)
 {
 	fx.core->extents[3].state = EXT_SPAN;
@@ -618,7 +618,7 @@ START_TEST(test_extentinfo)
 }
 END_TEST
 
-#define SPAN_EXTENTS	5	/* of the domains here: each says what its span has */
+#define SPAN_EXTENTS	5	/* extents of a span; each shows the counts of the span */
 
 /* One column of extentinfo, summed over the spans of a domain. */
 static u64 extents_sum(u32 domain, u32 column)
@@ -639,7 +639,7 @@ static u64 extents_sum(u32 domain, u32 column)
 
 enum { COL_BLOCKS = 2, COL_FREE, COL_OPEN, COL_CACHED, COL_PINNED, COL_QUARANTINE, COL_POISON };
 
-/* States that spans do not count: they are looked for block by block. */
+/* States that spans do not count: the file counts them block by block. */
 START_TEST(test_extentinfo_rare_states)
 {
 	u32 a = fx_attach(&fx, 1, "chat"), b = fx_attach(&fx, 2, "code");
@@ -657,7 +657,7 @@ START_TEST(test_extentinfo_rare_states)
 	ck_assert_uint_eq(extents_sum(0, COL_CACHED), cached);
 	ck_assert_uint_eq(extents_sum(0, COL_POISON), 0);
 	ck_assert_uint_ge(extents_sum(0, COL_BLOCKS), 71);
-	/* Not by any request: nothing here has errors, or copies. */
+	/* Set by hand: nothing here has errors, or copies. */
 	fx.core->domains[1].dev.nr[BLK_POISON] = 1;
 	fx.core->domains[1].dev.nr[BLK_LIMBO] = 1;
 	fx.core->blocks[13].state = BLK_POISON;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_proc_doc.c - Documentation/proc.md and the files say the same
+ * check_proc_doc.c - Documentation/proc.md agrees with the files
  *
- * Both ways: what is documented exists, and what exists is documented.  Files
- * and the keys that come from lists are compared with their texts; keys and
- * columns of the other files are compared with what the files really print.
+ * Both ways: every documented name exists, and every name is documented.
+ * Files, and keys that come from lists, are compared with their texts; keys and
+ * columns of the other files are compared with the files' output.
  *
  * A table of the document is known by its heading, `### FILE`; a row of it is
  * `| `name` | text |`.
@@ -52,7 +52,7 @@ static const struct row *rows_find(const struct rows *r, const char *name)
 	return NULL;
 }
 
-/* Every name of @a is in @b, with the same text where @b has one. */
+/* Every name of @a is in @b, with the same text if @b has one. */
 static void rows_within(const char *where, const struct rows *a,
 			const struct rows *b, const char *what)
 {
@@ -91,7 +91,7 @@ static void teardown(void)
 	free(page);
 }
 
-/* Rows below the line @heading, up to the next heading. */
+/* Read the rows below the line @heading, up to the next heading. */
 static void read_doc(const char *heading)
 {
 	char line[1024], want[128];
@@ -139,7 +139,7 @@ START_TEST(test_list_of_files)
 }
 END_TEST
 
-/* A heading for every file, and no other of that kind. */
+/* Every file has a heading, and there is no other heading of that kind. */
 START_TEST(test_every_file_has_its_section)
 {
 	struct proc_entry e;
@@ -160,7 +160,10 @@ START_TEST(test_every_file_has_its_section)
 }
 END_TEST
 
-/* Documentation/admin.md says of each tunable, and of nothing else, when to change it. */
+/*
+ * Documentation/admin.md has a row for each tunable, and no others, that says
+ * when to change it.
+ */
 START_TEST(test_tuning)
 {
 	char *admin = page_read("admin.md"), row[128];
@@ -248,7 +251,7 @@ START_TEST(test_swap_texts)
 }
 END_TEST
 
-/* The table below @heading whose rows are those of a list, among others. */
+/* The table below @heading has the rows of the list, among others. */
 static void compare_within(const char *heading)
 {
 	read_doc(heading);
@@ -283,7 +286,7 @@ START_TEST(test_oom_texts)
 	CORE_OOM_WHYS(x)
 #undef x
 	compare_within("### last_oom");
-	ck_assert_uint_eq(doc.nr, real.nr + 18);	/* and its columns */
+	ck_assert_uint_eq(doc.nr, real.nr + 18);	/* the list and the columns */
 }
 END_TEST
 
@@ -298,7 +301,7 @@ START_TEST(test_blockmap_texts)
 }
 END_TEST
 
-/* What a file prints: its columns, or the keys of its lines. */
+/* The output of a file: its columns, or the keys of its lines. */
 static const struct {
 	const char	*heading;
 	const char	*path;

@@ -2,8 +2,8 @@
 /*
  * check_proc_maps.c - maps, smaps and smaps_rollup, as the kernel prints them
  *
- * A sequence of 40 tokens is two sealed blocks and an open one, of 16 tokens
- * and 4608 bytes; a fork of it shares all three.
+ * A sequence of 40 tokens has two sealed blocks and an open one, of 16 tokens
+ * and 4608 bytes; a fork shares all three.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/unit/proc_fixture.h"
@@ -29,7 +29,7 @@ static u32 block_of(u32 at)
 	return pte_block(table_pte(fx.core, s, at));
 }
 
-/* One that has an id, so that what was allocated first does not matter. */
+/* Read a file of the test's sequence by its id, whatever was opened first. */
 static const char *ask_seq(const char *file)
 {
 	char path[64];
@@ -39,7 +39,7 @@ static const char *ask_seq(const char *file)
 	return fx_cat(path);
 }
 
-/* The kernel's line, column for column, behind what is there. */
+/* Append a line in the format of the kernel, column for column. */
 static void add_line(char *text, u32 from, u32 to, const char *perms, u32 block)
 {
 	char *line = text + strlen(text);
@@ -54,7 +54,7 @@ START_TEST(test_maps)
 	const u32 first = block_of(0);
 	char want[512] = "";
 
-	/* They lie beside each other, or the test says nothing of runs. */
+	/* The blocks must be neighbours, or the test would not test runs. */
 	ck_assert_uint_eq(block_of(1), first + 1);
 	add_line(want, 0, 2, "r--p", first);
 	add_line(want, 2, 3, "rw-p", block_of(2));
@@ -101,7 +101,7 @@ START_TEST(test_smaps)
 }
 END_TEST
 
-/* Of all sequences; Pss counts what is shared once. */
+/* Over all sequences; Pss counts a shared block once. */
 START_TEST(test_rollup)
 {
 	const u32 first = block_of(0);
@@ -125,7 +125,7 @@ START_TEST(test_rollup)
 }
 END_TEST
 
-/* A table longer than what is copied at once, of one run and of many. */
+/* A table longer than one copy takes, as one run and as many runs. */
 START_TEST(test_long)
 {
 	const char *p, *text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_proc_path.c - requests from outside: paths, names, errors
+ * check_proc_path.c - requests of clients: paths, names, errors
  *
- * Whatever the request, the answer is text or one line that names the thing.
+ * The answer to every request is text, or one line with the name in question.
  */
 #include "tests/unit/proc_fixture.h"
 
@@ -114,7 +114,7 @@ START_TEST(test_malformed_request)
 }
 END_TEST
 
-/* A NUL inside does not hide what follows. */
+/* A NUL inside a request does not hide the text after it. */
 START_TEST(test_nul_in_request)
 {
 	ck_assert_int_eq(proc_request(fx.proc, "cat uptime\0/../x", 16,
@@ -133,7 +133,7 @@ START_TEST(test_one_newline_is_allowed)
 }
 END_TEST
 
-/* Around the longest request, and far beyond. */
+/* Lengths around the limit of a request, and far beyond. */
 START_TEST(test_long_request)
 {
 	static const size_t len[] = { 4095, 4096, 4097, 70000 };
@@ -215,7 +215,7 @@ static void walk(const char *dir)
 			walk(path);
 			continue;
 		}
-		/* Nothing has happened yet that they would tell. */
+		/* No event has happened that these files would report. */
 		if (!strcmp(path, "last_oom") || !strcmp(path, "kmsg")) {
 			ck_assert_str_eq(fx_cat(path), "");
 			nr_walked++;
@@ -228,7 +228,7 @@ static void walk(const char *dir)
 	free(names);
 }
 
-/* Everything that is listed can be read, and nothing is forgotten. */
+/* Every listed file can be read, and no file is missing. */
 START_TEST(test_every_listed_file_can_be_read)
 {
 	struct proc_entry e;
@@ -239,12 +239,12 @@ START_TEST(test_every_listed_file_can_be_read)
 	walk("");
 	while (proc_get_entry(nr, &e))
 		nr++;
-	/* One of them stands for all events. */
+	/* One entry stands for the files of all events. */
 	ck_assert_uint_eq(nr_walked, nr - 1 + NR_CORE_TRACE);
 }
 END_TEST
 
-/* ---- names that a client chose ---- */
+/* ---- names that clients chose ---- */
 
 static const struct {
 	const char *name;
@@ -296,7 +296,7 @@ START_TEST(test_longest_name)
 }
 END_TEST
 
-/* Two tenants may use one name: both are shown, apart. */
+/* Two tenants may use one name: the files show both, with different names. */
 START_TEST(test_one_name_of_two_tenants)
 {
 	u32 client;
@@ -311,7 +311,7 @@ START_TEST(test_one_name_of_two_tenants)
 }
 END_TEST
 
-/* ---- what can go wrong ---- */
+/* ---- failures of the source ---- */
 
 START_TEST(test_source_that_cannot_be_asked)
 {
@@ -324,7 +324,7 @@ START_TEST(test_source_that_cannot_be_asked)
 }
 END_TEST
 
-/* It dies in the middle of a long table: no half of a file. */
+/* The source dies in the middle of a long table: the answer is no half of a file. */
 static void die_now(struct fx *f)
 {
 	f->call_error = -ESHUTDOWN;
@@ -370,7 +370,7 @@ START_TEST(test_check_says_ok)
 }
 END_TEST
 
-/* A count that is off by one is found and told. */
+/* A count that is off by one is found and reported. */
 START_TEST(test_check_tells_the_fault)
 {
 	fx_prefill(&fx, fx_attach(&fx, 1, "chat"), 40, 1);
@@ -398,7 +398,7 @@ START_TEST(test_head_of_an_answer)
 }
 END_TEST
 
-/* However long the text, the head is one line that fits. */
+/* The head is one line that fits, however long the text is. */
 START_TEST(test_head_is_bounded)
 {
 	char head[PROC_HEAD_MAX], longer[2 * PROC_HEAD_MAX];

@@ -78,7 +78,7 @@ START_TEST(test_swaps)
 			 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\tEngine\n"
 			 "/swap/one                               file\t\t512\t\t0\t\t5\t\tio_uring\n"
 			 "/dev/a\\040name\\012with\\040lines         partition\t128\t\t0\t\t0\t\tio_uring\n");
-	/* No swapd runs now, or nobody can tell. */
+	/* No swapd runs now, or its engine is unknown. */
 	engine = NULL;
 	ck_assert_ptr_nonnull(strstr(fx_cat("swaps"), "\t5\t\t-\n"));
 	fx.swap_info = NULL;
@@ -86,7 +86,7 @@ START_TEST(test_swaps)
 }
 END_TEST
 
-/* It went between the core's copy and the shell's word. */
+/* An area that was removed between the core's copy and the shell's answer. */
 START_TEST(test_area_that_went)
 {
 	add_area(8, 5, 0);
@@ -98,7 +98,7 @@ START_TEST(test_area_that_went)
 }
 END_TEST
 
-/* As has_line(), with one blank between the columns of @text. */
+/* Like has_line(), with one blank between the columns of @text. */
 static bool has_row(const char *text, const char *line)
 {
 	char *tight = calloc(1, strlen(text) + 1), *to = tight;
@@ -113,7 +113,7 @@ static bool has_row(const char *text, const char *line)
 	return has;
 }
 
-/* Every line has its last column where the first line has it. */
+/* The last column begins at the same place in every line. */
 static void aligned(const char *text)
 {
 	const char *last = strstr(text, " name\n");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_proc_table.c - long tables are copied in slices and say so
+ * check_proc_table.c - long tables are copied in slices, and show it
  *
- * The source calls a hook of the test before each slice but the first, which
- * plays what happens between two of them.
+ * Before each slice but the first the source calls a hook of the test, which
+ * executes requests between two slices.
  */
 #include "tests/unit/proc_fixture.h"
 
@@ -54,7 +54,7 @@ static void open_one_more(struct fx *f)
 	fx_execute(f, 0, sqe, &arg, sizeof(arg), &res);
 }
 
-/* Requests between slices: told by the numbers; nothing is shown twice. */
+/* Requests between slices show in the numbers; no sequence is shown twice. */
 START_TEST(test_long_table_tells_that_something_happened)
 {
 	u32 a = fx_attach(&fx, 1, "chat"), i, seq, last = 0, nr = 0;
@@ -78,14 +78,14 @@ START_TEST(test_long_table_tells_that_something_happened)
 }
 END_TEST
 
-/* In the middle of the first pass over the extents. */
+/* Open a sequence in the first pass over the extents. */
 static void open_one_once(struct fx *f)
 {
 	if (f->nr_calls == 2)
 		open_one_more(f);
 }
 
-/* 1024 extents are four slices; a pass that was disturbed is repeated. */
+/* 1024 extents are four slices; a disturbed pass is repeated. */
 START_TEST(test_buddyinfo_is_one_instant_or_tries_again)
 {
 	static const char want[] =
@@ -107,7 +107,7 @@ START_TEST(test_buddyinfo_is_one_instant_or_tries_again)
 }
 END_TEST
 
-/* Many mappings make a slice short, so that a copy stays short too. */
+/* A slice has fewer sequences if their tables are long, so its copy stays short. */
 START_TEST(test_slices_are_short_where_tables_are_long)
 {
 	u32 a = fx_attach(&fx, 1, "chat"), nr = 64;

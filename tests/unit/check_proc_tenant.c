@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_proc_tenant.c - what a tenant reads
+ * check_proc_tenant.c - files and lists that a tenant can read
  *
- * Two tenants in one core.  Every request that the list of files allows is
- * made as one of them: nothing of the other is in any answer, and the same
- * words come whatever the other does.
+ * Two tenants in one core.  One of them sends every request that the list of
+ * files allows.  No answer has data of the other tenant, and no answer depends
+ * on it.
  */
 #include "tests/unit/proc_fixture.h"
 
@@ -27,7 +27,7 @@ static int ask(u64 key, const char *req)
 	return proc_request_as(fx.proc, key, req, strlen(req), &fx.out);
 }
 
-/* @path with the names that the capitals stand for. */
+/* Replace the capitals of @path by the names that they stand for. */
 static void fill_in(const char *path, const char *name, u32 id, char *out,
 		    size_t len)
 {
@@ -45,7 +45,7 @@ static void fill_in(const char *path, const char *name, u32 id, char *out,
 		snprintf(out, len, "cat %s", path);
 }
 
-/* All that is read, in one text; to be freed. */
+/* All readable files and lists in one text; to be freed. */
 static char *read_all(u64 key)
 {
 	static const char * const lists[] = { "ls", "ls domain", "ls client",
@@ -76,7 +76,7 @@ START_TEST(test_nothing_of_others)
 	ck_assert_ptr_null(strstr(all, "secret"));
 	ck_assert_ptr_null(strstr(all, "501"));
 	free(all);
-	/* Who has all of it sees them. */
+	/* The operator sees both tenants. */
 	all = read_all(PROC_ALL);
 	ck_assert_ptr_nonnull(strstr(all, "their-secret"));
 	ck_assert_ptr_nonnull(strstr(all, "501"));
@@ -118,7 +118,7 @@ START_TEST(test_names_of_others)
 }
 END_TEST
 
-/* One name, two tenants: neither is told that there is another. */
+/* Two tenants with one name: neither learns of the other. */
 START_TEST(test_the_same_name)
 {
 	(void)fx_attach(&fx, THEM, "shared-name");
@@ -129,7 +129,7 @@ START_TEST(test_the_same_name)
 }
 END_TEST
 
-/* Who never attached has nothing, and sees nothing. */
+/* A tenant that never attached has nothing, and sees nothing. */
 START_TEST(test_unknown_tenant)
 {
 	char *all = read_all(999);

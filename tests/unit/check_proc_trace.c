@@ -2,8 +2,8 @@
 /*
  * check_proc_trace.c - trace, its switches, last_oom, kmsg and blockmap as text
  *
- * What is recorded is check_core_trace.c's business; here it is printed, to the
- * byte where others parse it, and to nobody but the operator.
+ * check_core_trace.c tests the recorded events.  This file tests their text, to
+ * the byte if programs parse it, and that only the operator gets it.
  */
 #include <unistd.h>
 
@@ -65,7 +65,7 @@ START_TEST(test_trace_lines)
 }
 END_TEST
 
-/* It is the newest that are shown, and what is missing is said. */
+/* The text has the newest events, and the number of the missing ones. */
 START_TEST(test_trace_wraps)
 {
 	const char *text;
@@ -83,7 +83,7 @@ START_TEST(test_trace_wraps)
 }
 END_TEST
 
-/* A storm between two of the copies that a reading takes. */
+/* A storm of events between two copies of one reading. */
 static void storm(struct fx *f)
 {
 	static u32 n;
@@ -106,7 +106,7 @@ START_TEST(test_trace_in_a_storm)
 	text = fx_cat("trace");
 	fx.between = NULL;
 	ck_assert_uint_le(fx.nr_calls, 5);
-	/* 256 lines, or fewer, then the gap, then the rest of what there was. */
+	/* At most 256 lines, then the gap, then the rest of the buffer. */
 	p = strstr(text, "TIMESTAMP");
 	ck_assert_ptr_nonnull(p);
 	for (p = strchr(p, '\n') + 1; *p; p = strchr(p, '\n') + 1) {
@@ -155,7 +155,7 @@ START_TEST(test_switches)
 }
 END_TEST
 
-/* What tells of all tenants no tenant sees. */
+/* A tenant cannot read files that cover all tenants. */
 START_TEST(test_operator_only)
 {
 	static const char * const asked[] = {
@@ -217,7 +217,7 @@ START_TEST(test_kmsg)
 	kv_log_init("prog", KV_LOG_INFO);
 	ck_assert_int_eq(kv_log_keep(4), 0);
 	ck_assert_str_eq(fx_cat("kmsg"), "");
-	close(STDERR_FILENO);	/* nobody reads: it is kept all the same */
+	close(STDERR_FILENO);	/* no reader: lines are kept all the same */
 	pr_err("one\ntwo \\ \xff");
 	pr_debug("not said, not kept");
 	for (i = 0; i < 2; i++)
@@ -230,7 +230,7 @@ START_TEST(test_kmsg)
 	ck_assert_str_eq(rest, "one\\x0atwo \\x5c \\xff");
 	for (; i < 7; i++)
 		pr_info("line %u", i);
-	/* The last four. */
+	/* The last four lines. */
 	p = fx_cat("kmsg");
 	for (i = 4; i < 8; i++, p = strchr(p, '\n') + 1) {
 		ck_assert_int_eq(sscanf(p, "%u,%u,%llu,-;line %63s", &prio,

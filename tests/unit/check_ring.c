@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_ring.c - the rings under honest and under lying peers
+ * check_ring.c - the rings with honest and with lying peers
  *
  * Indices start near 2^32 wherever they can, so that every test crosses the
- * wrap-around.  The stress tests run both ends as threads of one process: that
- * is what ThreadSanitizer can see, and a lost wake-up is a hang that the time
- * limit of the test turns into a failure.  budget: 30 s
+ * wrap-around.  The stress tests run both ends as threads of one process, where
+ * ThreadSanitizer can check them.  A lost wake-up is a hang, and the time limit
+ * of the test turns it into a failure.  budget: 30 s
  */
 #include <check.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 #define NR		8u		/* entries of the small ring */
 #define START		0xfffffffbu	/* five before the wrap */
-/* Above `make check`, where two busy cores are what there is. */
+/* Is this a longer run than `make check`, which has only two busy cores? */
 static bool thorough(void)
 {
 	const char *level = getenv("KVMM_TEST_LEVEL");
@@ -31,7 +31,7 @@ static bool thorough(void)
 
 #define STRESS_OPS	(thorough() ? 1000000u : 100000u)
 #define SLEEP_OPS	100000u
-#define TURN_NS		2000000000ll	/* a sleep this long was lost */
+#define TURN_NS		2000000000ll	/* a longer sleep is a lost wake-up */
 
 static u32 tail, head;
 static struct ring_prod prod;
@@ -210,7 +210,7 @@ START_TEST(test_events_are_lapped)
 }
 END_TEST
 
-/* A full ring away, the oldest slot is the one that is written next. */
+/* The oldest slot of a full ring is the next one that is written. */
 START_TEST(test_event_that_may_be_torn)
 {
 	struct kvmm_event ev;
@@ -235,7 +235,7 @@ static void *event_writer(void *arg)
 	return NULL;
 }
 
-/* Whatever is delivered is whole and in order; the last one arrives. */
+/* Every delivered event is whole and in order; the last one arrives. */
 START_TEST(test_events_are_never_torn)
 {
 	struct kvmm_event ev;
@@ -323,7 +323,10 @@ END_TEST
 
 /* ------------------------------------------------------------------ */
 
-/* A pair of rings of u64, as requests and answers, and how both sides sleep. */
+/*
+ * A pair of rings of u64 for requests and answers, and the words that both
+ * sides sleep on.
+ */
 struct channel {
 	u32	sq_tail __attribute__((aligned(64)));
 	u32	sq_head __attribute__((aligned(64)));
@@ -342,7 +345,7 @@ struct channel {
 
 static struct channel ch;
 
-/* Wait for an entry in @c; a wake that never came is counted. */
+/* Wait for an entry in @c; count lost wake-ups. */
 static void ring_wait(struct ring_cons *c, u32 *flag, u32 *word)
 {
 	u32 seen;
@@ -445,9 +448,10 @@ END_TEST
 /* ------------------------------------------------------------------ */
 
 /*
- * The heart of sleeping, without the system calls that would hide a missing
- * fence: in each round one side says that it sleeps and looks at the index,
- * the other moves the index and looks at the flag.  Never may both miss.
+ * The protocol of sleeping, without the system calls that would hide a missing
+ * fence.  In each round one side sets the flag and reads the index, the other
+ * moves the index and reads the flag.  At least one must see the change of the
+ * other.
  */
 #define ROUNDS_MAX	300000u
 #define ROUNDS		(thorough() ? ROUNDS_MAX : 30000u)
@@ -460,7 +464,7 @@ static struct {
 	u8	saw_flag[ROUNDS_MAX];
 } dekker;
 
-/* Both sides leave it at about the same instant. */
+/* A barrier: both sides leave it at about the same time. */
 static void meet(u32 me, u32 round)
 {
 	u32 spins = 0;
@@ -507,7 +511,7 @@ START_TEST(test_nobody_is_missed)
 }
 END_TEST
 
-/* A client waits on segment D, which it cannot write: both kinds of mapping. */
+/* A client waits on segment D, which it cannot write: through both kinds of mapping. */
 START_TEST(test_futex_on_a_read_only_mapping)
 {
 	const u32 *ro;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_row.c - the largest of a row, against looking at one after the other
+ * check_row.c - the largest of a row, against a plain loop
  *
- * Every length up to some parts and a rest, the largest at every place, equal
- * ones behind it, and rows of what is special.
+ * Every length up to several parts and a rest, the largest at every place,
+ * equal numbers after it, and rows of special values.
  */
 #include <check.h>
 #include <math.h>
@@ -27,7 +27,7 @@ static struct row_best oracle(const float *r, u32 n)
 			b.at = i;
 		}
 	}
-	/* The first, also where it is no more than -infinity. */
+	/* The first one counts, also if the largest is -infinity. */
 	for (i = 0; i < n && !(r[i] == b.value); i++)
 		;
 	b.at = i < n ? i : 0;
@@ -59,7 +59,7 @@ START_TEST(test_every_length)
 
 	fill(1);
 	for (n = 0; n <= LONGEST; n++)
-		compare(row + n % 7, n);	/* wherever it lies */
+		compare(row + n % 7, n);	/* at any alignment */
 }
 END_TEST
 

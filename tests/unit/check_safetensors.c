@@ -2,9 +2,9 @@
 /*
  * check_safetensors.c - checkpoint files, sound and unsound
  *
- * The unsound ones are a table: each row is a file with one lie, the errno it
- * must give and words that the message must have, the file's name among them.
- * Files are made in a directory of the test's own.
+ * The unsound files are a table: each row is a file with one lie, and words of
+ * the message, which must have the file's name.  Files are made in a temporary
+ * directory.
  */
 #include <check.h>
 #include <dirent.h>
@@ -53,7 +53,7 @@ static void write_text(const char *name, const char *text)
 	ck_assert_int_eq(fclose(f), 0);
 }
 
-/* A file: its claim of the header's length (-1: the truth), header, data. */
+/* Write a file: the claimed length of its header (-1: the true one), header, data. */
 static void write_st(const char *name, s64 claim, const char *header,
 		     size_t data)
 {
@@ -88,7 +88,7 @@ START_TEST(test_reads_tensors)
 	const struct st_tensor *t;
 	struct st_file *f;
 
-	/* Out of order, padded, with metadata, a scalar and an empty one. */
+	/* Tensors out of order, padding, metadata, a scalar and an empty tensor. */
 	write_st("m.safetensors", -1, "{\"__metadata__\":{\"format\":\"pt\"},"
 		 T("b", "BF16", "[2,3]", 4, 16) "," T("s", "F32", "[]", 0, 4)
 		 "," T("none", "I64", "[0,7]", 16, 16) "}   ", 16);
@@ -121,7 +121,7 @@ START_TEST(test_reads_odd_header)
 {
 	struct st_file *f;
 
-	/* Old writers did not pad: data may start at an odd address. */
+	/* Old writers did not pad, so data may start at an odd address. */
 	write_st("m.safetensors", -1, "{" T("a", "F32", "[1]", 0, 4) "} ", 4);
 	ck_assert_int_eq(st_open(path_of("m.safetensors"), &f, &err), 0);
 	ck_assert_uint_eq(((const u8 *)st_find(f, "a")->data)[1], 1);
@@ -141,7 +141,7 @@ START_TEST(test_reads_empty)
 }
 END_TEST
 
-/* One type a row; all of the format must be known with their sizes. */
+/* One type a row; all types of the format must be known, with their sizes. */
 static const struct {
 	const char	*name;
 	u32		bytes_of_8;
@@ -286,14 +286,14 @@ START_TEST(test_refuses_missing_and_odd_files)
 	assert_message("none", "No such file");
 	ck_assert_int_eq(st_open(dir, &f, &err), -EINVAL);
 	assert_message(dir, "not a regular file");
-	/* Nobody writes to it: it is not waited for. */
+	/* A pipe without a writer is refused, not waited for. */
 	ck_assert_int_eq(mkfifo(path_of("fifo"), 0600), 0);
 	ck_assert_int_eq(st_open(path_of("fifo"), &f, &err), -EINVAL);
 	assert_message("fifo", "not a regular file");
 }
 END_TEST
 
-/* A truncated file must be refused at whatever byte it ends. */
+/* A truncated file is refused, wherever it ends. */
 START_TEST(test_refuses_every_truncation)
 {
 	struct st_file *f = NULL;
@@ -428,10 +428,10 @@ START_TEST(test_error_may_be_null)
 }
 END_TEST
 
-/* Headers that a parser would choke on: deep, wide, and tensors without end. */
+/* Headers that would choke a parser: deep, wide, and with endless tensors. */
 static const struct {
 	const char	*begin;
-	const char	*again;		/* so many times */
+	const char	*again;		/* @times times */
 	u32		times;
 	const char	*words;
 } heavy[] = {
@@ -462,7 +462,7 @@ START_TEST(test_refuses_heavy)
 }
 END_TEST
 
-/* 10^9 tensors do not fit a header of the longest length; nor does its claim. */
+/* 10^9 tensors do not fit a header of the greatest length, and its claim is refused. */
 START_TEST(test_refuses_billion_tensors)
 {
 	struct st_file *f = NULL;

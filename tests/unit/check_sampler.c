@@ -2,10 +2,10 @@
 /*
  * check_sampler.c - distributions, edges and the seed law
  *
- * The oracle is the definition, done the slow way: sort all tokens, keep a
+ * The oracle computes the definition in the slow way: sort all tokens, keep a
  * prefix, divide by the sum.  Frequencies are compared with it by chi-square;
- * seeds are fixed, so a test passes always or never.  The same oracle, given
- * the same random number, must also choose the same token.
+ * seeds are fixed, so a test passes always or never.  With the same random
+ * number the oracle must also choose the same token.
  */
 #include <check.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ static s32 sample(const float *logits, u32 vocab, struct sampling_params p,
 			      (struct sampler_key){ .seed = seed }, position);
 }
 
-/* Test rows come from the generator itself, far away from any token. */
+/* Rows of the tests come from the generator itself, with a seed that no draw uses. */
 static double noise(u32 i, u64 which)
 {
 	return sampler_random((struct sampler_key){ ~0ull, i }, which);
@@ -74,7 +74,7 @@ static int order_cmp(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Probability of every token; returns how many may be drawn. */
+/* Probability of every token; returns the number of tokens with one. */
 static u32 oracle(const float *logits, u32 vocab, struct sampling_params p,
 		  double *prob)
 {
@@ -111,7 +111,7 @@ static u32 oracle(const float *logits, u32 vocab, struct sampling_params p,
 	return k;
 }
 
-/* The token whose stretch, in the order of ids, holds @u. */
+/* The token that has @u in its interval, in the order of ids. */
 static u32 oracle_draw(const double *prob, u32 vocab, double u)
 {
 	double run = 0;
@@ -130,7 +130,7 @@ static u32 oracle_draw(const double *prob, u32 vocab, double u)
 
 /*
  * Chi-square of counts against probabilities; cells that expect fewer than 5
- * are put together.  Returns how many standard deviations it is too large.
+ * are merged.  Returns its excess in standard deviations.
  */
 static double chi_square_excess(const u32 *count, const double *prob, u32 n,
 				u32 draws)
@@ -165,7 +165,7 @@ struct philox_case {
 	u32 out[4];
 };
 
-/* The known answers published with the generator. */
+/* Known answers that were published with the generator. */
 static const struct philox_case philox_cases[] = {
 	{ { 0, 0, 0, 0 }, { 0, 0 },
 	  { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
@@ -187,7 +187,7 @@ START_TEST(test_philox_known_answers)
 }
 END_TEST
 
-/* A change of any one part of the place changes the number. */
+/* A change of any part of the key or the position changes the number. */
 START_TEST(test_random_depends_on_every_part)
 {
 	struct sampler_key key = { .seed = 42, .sample = 3 };
@@ -232,7 +232,7 @@ START_TEST(test_random_is_uniform)
 		before = u;
 	}
 	ck_assert_double_lt(chi_square_excess(count, prob, 100, 100000), 3);
-	/* Four standard deviations: of the mean, and of neighbours' product. */
+	/* Four standard deviations: of the mean, and of the products of neighbours. */
 	ck_assert_double_lt(fabs(sum), 4 * sqrt(100000 / 12.));
 	ck_assert_double_lt(fabs(lag), 4 * sqrt(100000) / 12);
 }
@@ -302,7 +302,7 @@ END_TEST
 
 struct params_case {
 	struct sampling_params p;
-	const char *words;		/* NULL: fine */
+	const char *words;		/* NULL: valid */
 };
 
 static const struct params_case params_cases[] = {
@@ -364,7 +364,7 @@ END_TEST
 
 /* ------------------------------------------------------------------- edges */
 
-/* Draw often; a bit for every token that came up. */
+/* Draw often; returns a bit for every token that was drawn. */
 static u64 support(const float *logits, u32 vocab, struct sampling_params p)
 {
 	u64 seen = 0, position;
@@ -418,7 +418,7 @@ START_TEST(test_top_p_edges)
 		p.top_p = cases[i].p;
 		ck_assert_uint_eq(support(logits, 5, p), cases[i].want);
 	}
-	/* Top-p is a share of what top-k left: 8/12 of {8, 4}. */
+	/* Top-p is a share of the rest after top-k: 8/12 of {8, 4}. */
 	p.top_k = 2;
 	p.top_p = 0.66f;
 	ck_assert_uint_eq(support(logits, 5, p), 0x02);
@@ -506,7 +506,7 @@ START_TEST(test_distribution)
 }
 END_TEST
 
-/* The same number, the same token, over thousands of rows and settings. */
+/* Over thousands of rows and settings, the same number draws the same token. */
 START_TEST(test_matches_oracle)
 {
 	static const float temperatures[] = { 0.3f, 0.7f, 1, 1.5f, 5 };
@@ -538,7 +538,7 @@ END_TEST
 
 /* ---------------------------------------------------------------- seed law */
 
-/* Order, workspace and company do not matter; only the place does. */
+/* A draw depends only on its place, not on order, workspace or other draws. */
 START_TEST(test_seed_law)
 {
 	struct sampling_params p = { .temperature = 1, .top_p = 0.95f,
@@ -563,7 +563,7 @@ START_TEST(test_seed_law)
 }
 END_TEST
 
-/* Settings that keep everything draw what no setting draws. */
+/* Settings that cut nothing draw the same tokens as no setting. */
 START_TEST(test_settings_that_cut_nothing)
 {
 	struct sampling_params all = plain;
@@ -578,7 +578,7 @@ START_TEST(test_settings_that_cut_nothing)
 }
 END_TEST
 
-/* n samples of one request, and requests of neighbouring seeds, differ. */
+/* n samples of one request differ, and so do requests of neighbouring seeds. */
 START_TEST(test_samples_differ)
 {
 	u32 same_sample = 0, same_seed = 0, same_position = 0, i;
@@ -595,7 +595,7 @@ START_TEST(test_samples_differ)
 		same_position += id == sampler_sample(ws, flat, 64, &plain, a,
 						      i + 1);
 	}
-	/* 64 by chance, standard deviation 8. */
+	/* By chance 64 are equal, with a standard deviation of 8. */
 	ck_assert_uint_ge(same_sample, 32);
 	ck_assert_uint_le(same_sample, 96);
 	ck_assert_uint_ge(same_seed, 32);

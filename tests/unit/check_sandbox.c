@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_sandbox.c - what is given up is gone
+ * check_sandbox.c - dropped rights are gone
  *
- * A child gives its rights up as kvmm or as swapd does, then tries what it may
- * not: each call ends it by SIGSYS after a line that names the call.  What it
- * may do it can.  And the page for operators says what the lists say, no less
- * and no more.
+ * A child drops its rights as kvmm or as swapd does, then tries forbidden
+ * calls: each ends it by SIGSYS after a line that names the call.  Allowed
+ * calls work.  The page for operators has exactly the lists of the code.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -38,9 +37,9 @@
 #define GID	4343
 
 static char *page;
-static char memory[4096];	/* for calls that want some */
+static char memory[4096];	/* for calls that need a buffer */
 static char dir[96];
-static char kept[104];		/* beside it */
+static char kept[104];		/* beside dir */
 
 static void want_row(const char *row)
 {
@@ -69,7 +68,7 @@ static const char *who_text(u32 who)
 	return *text ? text : "-";
 }
 
-/* The page has tables of others, which check_hold.c looks at. */
+/* The page also has tables of kvmm-hold, which check_hold.c tests. */
 static u32 own_rows(void)
 {
 	return page_count(page, "| `") - page_count(page, "| `HOLD_") -
@@ -90,7 +89,7 @@ START_TEST(test_doc_calls)
 			 c->why);
 		want_row(row);
 	}
-	/* Of these rows and those of capabilities. */
+	/* The page has only these rows and those of capabilities. */
 	ck_assert_uint_eq(own_rows(),
 			  sandbox_nr_calls + sandbox_nr_caps);
 }
@@ -128,7 +127,7 @@ static bool may(u32 who, const char *name)
 
 START_TEST(test_list)
 {
-	/* With one of these the rest would be worth little. */
+	/* One of these calls would make the rest of the sandbox useless. */
 	static const char * const never[] = {
 		"execve", "execveat", "fork", "vfork", "clone", "clone3",
 		"ptrace", "process_vm_readv", "process_vm_writev",
@@ -157,10 +156,13 @@ START_TEST(test_list)
 	ck_assert(!may(SANDBOX_kvmm, "io_uring_enter"));
 	ck_assert(!may(SANDBOX_swapd, "accept4"));
 	ck_assert(!may(SANDBOX_swapd, "unlink"));
-	/* It sees what any user does in the mount. */
+	/* kvmm-proc serves requests of all users of the mount, so it opens no file. */
 	ck_assert(!may(SANDBOX_proc, "openat") && !may(SANDBOX_proc, "open"));
 	ck_assert(!may(SANDBOX_proc, "bind") && !may(SANDBOX_proc, "kill"));
-	/* Whoever can connect may write to it: it listens where it does. */
+	/*
+	 * Any process may connect to the metrics socket, so its server cannot
+	 * listen elsewhere.
+	 */
 	ck_assert(!may(SANDBOX_proc, "accept4") && !may(SANDBOX_proc, "shutdown"));
 	ck_assert(!may(SANDBOX_http, "bind") && !may(SANDBOX_http, "listen"));
 }
@@ -186,7 +188,7 @@ static void box_open(u32 who, u32 mode, const char *user)
 		_exit(99);
 }
 
-/* What came of @deed in a child that is boxed as @who. */
+/* Run @deed in a child in the sandbox of @who, and note its end. */
 static void try_as(struct verdict *v, u32 who, u32 mode, const char *user,
 		   deed_fn deed)
 {
@@ -398,7 +400,7 @@ START_TEST(test_forbidden)
 	const u32 who = boxed_as[(u32)_i % NR_BOXED];
 	struct verdict v;
 
-	/* What kvmm-proc may not, one with --metrics may not, but for this. */
+	/* kvmm-proc with --metrics has the same forbidden calls, but may accept. */
 	if (!(d->who & who) || (who == PROC_HTTP && d->fn == do_accept))
 		return;
 	try_as(&v, who, SANDBOX_ON, NULL, d->fn);
@@ -406,7 +408,7 @@ START_TEST(test_forbidden)
 }
 END_TEST
 
-/* What was forbidden goes on, and the kernel writes it down. */
+/* In log mode a forbidden call goes on, and the kernel logs it. */
 START_TEST(test_log)
 {
 	struct verdict v;
@@ -419,7 +421,7 @@ START_TEST(test_log)
 }
 END_TEST
 
-/* Numbers of another architecture are no way around. */
+/* Call numbers of another architecture do not evade the filter. */
 #ifdef __x86_64__
 static void do_x32(void)
 {
@@ -438,13 +440,13 @@ START_TEST(test_architecture)
 	struct verdict v;
 
 	try_as(&v, SANDBOX_kvmm, SANDBOX_ON, NULL, _i ? do_i386 : do_x32);
-	/* A kernel without the other one may end it in its own way. */
+	/* A kernel without the other architecture may end the child by another signal. */
 	ck_assert_msg(WIFSIGNALED(v.status), "%x: %s", v.status, v.text);
 }
 END_TEST
 #endif
 
-/* A thread that was there before the filter is under it too. */
+/* The filter also covers a thread that was started before it. */
 static sem_t boxed;
 
 static void *late_main(void *arg)
@@ -483,7 +485,7 @@ START_TEST(test_threads)
 }
 END_TEST
 
-/* ---- what it can ---- */
+/* ---- allowed calls ---- */
 
 #define MUST(cond)							\
 do {									\
