@@ -577,7 +577,7 @@ static void do_files(void)
 	MUST(open("/proc/self/status", O_RDONLY) >= 0);
 	MUST(open("/etc/passwd", O_RDONLY) < 0 && errno == EACCES);
 	MUST(open("/", O_RDONLY | O_DIRECTORY) < 0 && errno == EACCES);
-	/* Of a process outside, though the user is the same. */
+	/* The maps of a process outside are closed, though the user is the same. */
 	MUST(open("/proc/1/maps", O_RDONLY) < 0);
 	snprintf(path, sizeof(path), "%s/other/file", dir);
 	MUST(open(path, O_RDONLY) < 0 && errno == EACCES);
@@ -626,7 +626,7 @@ END_TEST
 
 /* ---- users and capabilities ---- */
 
-/* The value of a line of /proc/self/status, good until eight more. */
+/* The value of a line of /proc/self/status, valid for eight more calls. */
 static const char *status_of(const char *key)
 {
 	static char line[8][256];
@@ -698,8 +698,8 @@ START_TEST(test_rights)
 END_TEST
 
 /*
- * hold keeps few, and its children can have no more than the list says; to
- * mount something only where that is wanted.
+ * hold keeps few capabilities, and its children get no more than the list has;
+ * the one to mount only if @gives has it.
  */
 static int hold_rights(u32 gives)
 {
@@ -712,7 +712,7 @@ static int hold_rights(u32 gives)
 		if (sandbox_caps[i].keeps & SANDBOX_hold)
 			keeps |= BIT_ULL(sandbox_caps[i].nr);
 	}
-	/* A container may lack some. */
+	/* A container may lack some capabilities. */
 	starts &= caps_of("CapBnd");
 	keeps &= starts;
 	return !sandbox_keep_bounds(gives) &&
@@ -738,7 +738,7 @@ START_TEST(test_hold)
 }
 END_TEST
 
-/* The end of the parent is still told after the user has changed. */
+/* After the change of user the child still gets the signal of its parent's death. */
 static int parent_told(void)
 {
 	struct sandbox box = { .who = SANDBOX_swapd, .user = "4242" };

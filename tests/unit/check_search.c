@@ -2,9 +2,9 @@
 /*
  * check_search.c - beam search over numbers, against a plain one
  *
- * A model of the test's own says how likely tokens are, from a hash of all
- * that is before them, in quarters: sums are exact, and equal ones are common.
- * Tokens are forbidden at random, down to fewer than there are beams.
+ * A made-up model hashes the ids of a beam to the logprobs of the next token,
+ * in quarters: sums are exact, and equal ones are common.  Tokens are forbidden
+ * at random, down to fewer than there are beams.
  */
 #include <check.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #define MAX_WIDTH	9u
 #define MAX_NEW		14u
 
-/* A model: what is allowed of how many, and from where numbers come. */
+/* A made-up model: its tokens, how many are forbidden, and its seed. */
 struct odd_model {
 	u32	vocab;
 	u64	seed;
@@ -34,7 +34,7 @@ static u64 mix(u64 x)
 	return x ^ x >> 31;
 }
 
-/* Never is everything forbidden. */
+/* At least one token is allowed. */
 static void odd_row(void *arg, const u32 *ids, u32 nr, float *lp)
 {
 	const struct odd_model *m = arg;
@@ -51,7 +51,7 @@ static void odd_row(void *arg, const u32 *ids, u32 nr, float *lp)
 	}
 }
 
-/* The likeliest of a row, as logprob_top() gives them. */
+/* The likeliest tokens of a row, as logprob_top() gives them. */
 static u32 top_of(const float *lp, u32 vocab, u32 k, struct token_logprob *out)
 {
 	u32 i, at, nr = 0;
@@ -109,7 +109,7 @@ static void compare(const struct search *s, struct ref_search *ref,
 	}
 }
 
-/* Beams as the engine has them: each with all of its ids. */
+/* Run a search like the engine: each beam has all its ids. */
 static u32 run(struct search *s, struct ref_search *ref, const u32 *prompt,
 	       u32 nr_prompt)
 {
@@ -139,7 +139,7 @@ static u32 run(struct search *s, struct ref_search *ref, const u32 *prompt,
 	}
 }
 
-/* What happened, over all cases. */
+/* Events, over all cases. */
 static struct {
 	u32	early, ties, filled, few, stopped;
 } seen;
@@ -195,7 +195,7 @@ START_TEST(test_random)
 }
 END_TEST
 
-/* Equal sums: the beam decides, then the token. */
+/* Equal sums: the lower beam goes first, then the lower token. */
 START_TEST(test_ties)
 {
 	const struct search_params p = { .width = 2, .max_new = 3 };
@@ -218,7 +218,7 @@ START_TEST(test_ties)
 		memcpy(search_row(s, b), row + b, 2 * sizeof(row[0]));
 		search_row_set(s, b, 2);
 	}
-	/* Beam 0: 5 and 3; beam 1: 3, and 8 that is worse. */
+	/* Beam 0 has 5 and 3; beam 1 has 3, and 8, which is worse. */
 	ck_assert(!search_step(s));
 	ck_assert_uint_eq(next[0].parent, 0);
 	ck_assert_uint_eq(next[0].id, 3);

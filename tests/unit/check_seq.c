@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * check_seq.c - text is whole or refused, and words from outside stay words
- */
+/* check_seq.c - text is whole or refused, and foreign words stay words */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +39,7 @@ START_TEST(test_printf_appends)
 }
 END_TEST
 
-/* Every length around the sizes that the buffer takes, both ways to print. */
+/* Every length around the sizes that the buffer takes, with both ways to print. */
 START_TEST(test_grows_at_every_boundary)
 {
 	size_t at, len;
@@ -90,7 +88,7 @@ START_TEST(test_limit_is_exact)
 }
 END_TEST
 
-/* The record that does not fit leaves nothing behind, and none follows. */
+/* A record that does not fit leaves no text, and no later one does. */
 START_TEST(test_overflow_is_sticky_and_atomic)
 {
 	seq_free(&m);
@@ -152,7 +150,7 @@ START_TEST(test_escape_leaves_plain_words)
 }
 END_TEST
 
-/* Every byte comes out printable, and no two as the same text. */
+/* Every byte is printed as printable text, and no two as the same text. */
 START_TEST(test_escape_is_one_to_one)
 {
 	char seen[256][8];

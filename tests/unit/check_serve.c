@@ -3,11 +3,11 @@
  * check_serve.c - an entry that changes while it is read
  *
  * serve.c is compiled into this file with every atomic load announced first: it
- * reads what a client can write in no other way.  For every verb, every byte of
- * its entry and of its arguments is changed in two ways before every one of the
- * loads of a turn.  What comes of it must be what comes of the unchanged entry if
- * the byte's word was loaded before, and what comes of the changed one if not:
- * whatever is used is what was loaded, once.
+ * reads memory that a client can write in no other way.  For every verb, every
+ * byte of its entry and of its arguments is changed in two ways before each
+ * load of a turn.  The outcome must be that of the unchanged entry if the
+ * byte's word was loaded before, and that of the changed one if not: the daemon
+ * uses only the words that it loaded, once.
  */
 #include <kvmm/types.h>
 
@@ -31,7 +31,7 @@ static void before_load(const volatile void *p);
 #define LOADS		96u
 #define NOW		1000000ull
 
-/* All that a turn can change, but for the core. */
+/* Everything that a turn can change, but for the core. */
 struct world {
 	struct mm_client	client;
 	struct kvmm_daemon_ctl	ctl;
@@ -43,7 +43,7 @@ struct world {
 	u64			res_end[2 * SQES];
 	u64			number;
 	u64			seq;		/* READY, in no step */
-	u64			stepping;	/* in step 1, which is open */
+	u64			stepping;	/* in the open step 1 */
 	u32			creating[EXTENTS];
 	u32			pending[EXTENTS];
 };
@@ -59,7 +59,7 @@ static char results[RESULTS];
 
 static bool watching;
 static u32 nr_loads, loaded[LOADS];	/* offsets in C, in order */
-static u32 change_at, change_off;	/* before which load, where */
+static u32 change_at, change_off;	/* number of the load, offset in C */
 static u8 change_by;
 
 static void before_load(const volatile void *p)
@@ -250,7 +250,7 @@ static void teardown(void)
 
 /* ---- one turn ---- */
 
-/* A request of each verb that is right; its arguments in @args. */
+/* A valid request of each verb; its arguments in @args. */
 static struct kvmm_sqe request(u16 op, u32 *args)
 {
 	struct kvmm_sqe q = { .op = op, .nr = 1, .number = w.number + 1,
@@ -319,8 +319,8 @@ static u64 mix(u64 h, const void *p, size_t n)
 }
 
 /*
- * What comes of the request of @op when byte @off of C changes by @by before
- * load @at: a hash of the answer, its results, and the client's fate.
+ * The outcome of a request of @op if byte @off of C changes by @by before load
+ * @at: a hash of the answer, its results, and the client's state.
  */
 static u64 outcome(u16 op, u32 off, u8 by, u32 at)
 {
@@ -354,7 +354,7 @@ static u64 outcome(u16 op, u32 off, u8 by, u32 at)
 	return mix(h, results, 2048);
 }
 
-/* Which load brings the word of @off; LOADS: none does. */
+/* Number of the load that reads the word of @off; LOADS: none does. */
 static u32 load_of(u32 off)
 {
 	u32 i;
@@ -385,7 +385,7 @@ START_TEST(test_changed_while_read)
 	const u32 end = ARG_OFF + 16 + ((const struct kvmm_sqe *)
 			((char *)c_mem + SQE_OFF))->arg_len;
 
-	/* The two indices, the entry, its arguments: each once. */
+	/* The two indices, the entry, and its arguments: each is loaded once. */
 	words = 2 + 8 + DIV_ROUND_UP(end - ARG_OFF - 16, 8);
 	ck_assert_uint_eq(loads, words);
 	ck_assert_uint_eq(w.cqes[0].number, w.number + 1);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_server_api.c - every field is read, or refused by its name
+ * check_server_api.c - every field of a request is read, or refused by its name
  *
- * The table of fields decides what is tried: each field that is not supported
- * must be refused by its name, accepted when it is null or asks for what is
- * done anyway; each supported one must have examples here.
+ * The tests follow the table of fields.  A field that is not supported must be
+ * refused by its name, and accepted if it is null or has the value of the
+ * default behaviour.  Each supported field must have examples here.
  */
 #include <check.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static void teardown(void)
 	tokenizer_free(tok);
 }
 
-/* Another template than the demo model's. */
+/* Replace the template of the demo model. */
 static void template_set(const char *source)
 {
 	char why[512];
@@ -73,7 +73,7 @@ static void template_set(const char *source)
 
 static int prepare_bytes(enum api_kind kind, const char *body, size_t len)
 {
-	/* In memory of its own, so that reading outside is seen. */
+	/* The body is copied to a separate allocation, so that a read outside is found. */
 	char *copy = malloc(len ? len : 1);
 	struct text t = { 0 };
 	int ret;
@@ -181,14 +181,14 @@ START_TEST(test_unsupported_fields)
 }
 END_TEST
 
-/* For every supported field: what is taken, what is not. */
+/* Valid and invalid values of every supported field. */
 static const struct {
 	const char	*name;
 	const char	*good[8];
 	const char	*bad[8];
 } examples[] = {
 	{ "model", { "\"demo\"" }, { "1", "\"other\"", "[]" } },
-	{ "prompt", { NULL }, { NULL } },	/* tests of their own */
+	{ "prompt", { NULL }, { NULL } },	/* have separate tests */
 	{ "messages", { NULL }, { NULL } },
 	{ "max_tokens", { "1", "16.0", "1000" },
 	  { "0", "-1", "1.5", "\"1\"", "1e99", "true", "2000" } },
@@ -241,10 +241,10 @@ static const struct {
 	{ "allowed_token_ids", { "[0]", "[4095, 3]" }, { "[]", "[4096]", "[-1]", "[\"a\"]", "7", "{}" } },
 };
 
-/* Fields that go together, or not; and what they come to. */
+/* Fields that are valid together, or not; and their effect. */
 static const struct {
 	const char	*body;
-	const char	*param;		/* NULL: taken */
+	const char	*param;		/* NULL: valid */
 	u32		n, drawn, width, early;
 } together[] = {
 	{ "\"n\": 2, \"best_of\": 5", NULL, 2, 5, 0, 0 },
@@ -372,7 +372,7 @@ START_TEST(test_deep_body)
 }
 END_TEST
 
-/* Good bodies, mutilated: never a crash, always an answer. */
+/* Damaged bodies: never a crash, always an answer. */
 START_TEST(test_mutilated_bodies)
 {
 	static const char good[] = "{\"model\":\"demo\",\"prompt\":[\"a\",\"b\"],\"max_tokens\":5,\"stop\":[\"x\",\"yy\"],\"stream\":true,\"stream_options\":{\"include_usage\":true},\"n\":2,\"seed\":7,\"temperature\":0.5}";
@@ -444,7 +444,10 @@ START_TEST(test_long_prompts)
 	u32 n;
 
 	ck_assert_ptr_nonnull(body);
-	/* Longer than the context by tokens, and so long that none counts them. */
+	/*
+	 * Longer than the context in tokens, and so long that tokens are not
+	 * even counted.
+	 */
 	for (n = 5000; n < 2900000; n *= 20) {
 		memset(body, 'q', n + 20);
 		memcpy(body, "{\"prompt\":\"", 11);
@@ -496,7 +499,7 @@ START_TEST(test_echo)
 	ck_assert_mem_eq(p.prompts[0].text, "Hi \xe2\x82\xac", 6);
 	api_params_free(&p);
 	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":[0,67],\"echo\":true}"), 0);
-	ck_assert_uint_eq(p.prompts[0].len, 1);		/* BOS is no text */
+	ck_assert_uint_eq(p.prompts[0].len, 1);		/* BOS has no text */
 	ck_assert_mem_eq(p.prompts[0].text, "a", 1);
 	api_params_free(&p);
 }
@@ -529,7 +532,7 @@ START_TEST(test_chat_template)
 		 "a b\n\n\n\n");
 	chat_ids("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}",
 		 "a\nb\n\n");
-	/* What a user spells out is no special token. */
+	/* Special tokens that a user spells out are plain text. */
 	chat_ids("{\"role\":\"user\",\"content\":\"x<|endoftext|>\"}",
 		 "x<|endoftext|>\n\n");
 }
@@ -595,7 +598,7 @@ START_TEST(test_other_templates)
 }
 END_TEST
 
-/* What a user spells out is text, wherever the template puts it. */
+/* Special tokens that a user spells out are text, wherever the template puts them. */
 START_TEST(test_no_forged_turns)
 {
 	template_set("{{ messages[0].content }}{{ more }}");
@@ -603,11 +606,14 @@ START_TEST(test_no_forged_turns)
 		     TOKENIZER_PLAIN);
 	rendered_ids(USER_SAYS("<|endoftext|>") ",\"chat_template_kwargs\":{\"more\":{\"<|endoftext|>\":1}}}",
 		     "<|endoftext|>{'<|endoftext|>': 1}", TOKENIZER_PLAIN);
-	/* The first of the characters that could mark it, spelt out too. */
+	/*
+	 * Also with the first of the characters that could mark them, and with
+	 * a spelt-out one.
+	 */
 	rendered_ids(USER_SAYS("<|endoftext|>\\u2800<|endoftext|>\\\\u2801") "}",
 		     "<|endoftext|>\xe2\xa0\x80<|endoftext|>\\u2801",
 		     TOKENIZER_PLAIN);
-	/* As Python's repr() and json.dumps() write it. */
+	/* Also as Python's repr() and json.dumps() write them. */
 	template_set("{{ messages }}{{ messages[0].content | tojson(ensure_ascii=true) }}");
 	rendered_ids(USER_SAYS("<|endoftext|>") "}",
 		     "[{'role': 'user', 'content': '<|endoftext|>'}]\"<|endoftext|>\"",
@@ -633,7 +639,7 @@ START_TEST(test_template_refuses)
 }
 END_TEST
 
-/* ---- what becomes of them ---- */
+/* ---- parameters of the engine ---- */
 
 START_TEST(test_defaults)
 {
@@ -677,7 +683,7 @@ START_TEST(test_values)
 }
 END_TEST
 
-/* Each field of sampling arrives where the engine reads it. */
+/* Each field of sampling arrives in the member that the engine reads. */
 START_TEST(test_sampling_values)
 {
 	const struct sampling_params *s = &p.sampling;
@@ -714,7 +720,7 @@ START_TEST(test_sampling_values)
 }
 END_TEST
 
-/* A word is two sequences, where a space before it makes another token. */
+/* A word is two sequences of tokens if a space before it changes its token. */
 START_TEST(test_bad_words)
 {
 	const struct sampling_params *s = &p.sampling;
@@ -736,7 +742,7 @@ START_TEST(test_bad_words)
 	}
 	ck_assert_uint_eq(s->nr_bad, at);
 	api_params_free(&p);
-	/* Behind a space it is as many tokens, so it is there twice. */
+	/* After a space it has as many tokens, so it is there twice. */
 	ck_assert_int_eq(prepare(API_COMPLETION, "{\"prompt\":\"a\",\"bad_words\":[\"the\"]}"), 0);
 	ck_assert_uint_eq(s->nr_bad, 4);
 	ck_assert_uint_ne(s->bad[1], s->bad[3]);
@@ -744,7 +750,7 @@ START_TEST(test_bad_words)
 }
 END_TEST
 
-/* What fields of sampling say together. */
+/* Fields of sampling that contradict each other. */
 START_TEST(test_sampling_judged)
 {
 	refused(API_COMPLETION, "min_tokens", "5, \"max_tokens\": 4", "min_tokens");
@@ -812,7 +818,7 @@ START_TEST(test_told)
 		ck_assert_str_eq(err.param, "n");
 		ck_assert_ptr_nonnull(strstr(err.message, "1048576"));
 	}
-	/* Alone it says as much as it has. */
+	/* Alone each may report as much as it has. */
 	ck_assert_int_eq(prepare_ids(60000, "\"prompt_logprobs\": 20"), 0);
 	ck_assert_int_eq(prepare_ids(90000, "\"n\": 128"), 0);
 }

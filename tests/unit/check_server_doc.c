@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_server_doc.c - Documentation/server.md says what the program does
+ * check_server_doc.c - Documentation/server.md agrees with the program
  *
- * The page must hold the text of --help, the table of fields and the table of
- * paths as the program has them, and name every figure of /metrics.
+ * The page must have the program's text of --help, its table of fields and its
+ * table of paths, and name every metric of /metrics.
  */
 #include <check.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void teardown(void)
 	free(page);
 }
 
-/* The page has @text as it is; a failure shows its first line that is not. */
+/* The page has @text unchanged; a failure shows its first line that is missing. */
 static void page_has(const char *text, const char *what)
 {
 	const char *line = text;
@@ -112,7 +112,7 @@ START_TEST(test_figures)
 	models[0].name = "a\"b";
 	models[1].name = "c";
 	metrics_observe(m, METRIC_request_prompt_tokens, 7, 1);
-	/* As two loops count it, each the same. */
+	/* Two loops have the same counts. */
 	metrics_add(&models[0].m, m);
 	metrics_add(&models[0].m, m);
 	loop->nr_conns = 3;

@@ -2,10 +2,9 @@
 /*
  * check_server_http.c - the text of HTTP: heads, chunks, answers
  *
- * Heads are judged by a table of what must be understood and what must be
- * refused with which status; then mutilated ones are thrown at the parser,
- * which must not read outside its bytes (a sanitizer watches) and must give
- * the same answer however a chunked body is cut.
+ * A table has valid heads, and invalid ones with their status.  Then the parser
+ * gets damaged heads; it must not read outside its bytes (a sanitizer watches).
+ * A chunked body must give the same answer however it is cut.
  */
 #include <check.h>
 #include <stdio.h>
@@ -65,7 +64,10 @@ static const struct {
 
 static int parse(const char *p, size_t n, struct http_head *h)
 {
-	/* In memory of its own, so that reading outside is seen. */
+	/*
+	 * The bytes are copied to a separate allocation, so that a read outside
+	 * is found.
+	 */
 	char *copy = malloc(n ? n : 1);
 	const char *why = NULL;
 	int status;
@@ -225,7 +227,7 @@ static const struct {
 	{ "20\r\n01234567890123456789012345678901\r\n1\r\nx\r\n", NULL, -413 },
 };
 
-/* Feed @body in pieces of @step; what is behind its end is not taken. */
+/* Feed @body in pieces of @step; bytes after its end are not consumed. */
 static int feed(const char *body, size_t n, size_t step, struct text *out)
 {
 	struct http_chunks c = { 0 };

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * check_server_keys.c - who may ask
- */
+/* check_server_keys.c - API keys */
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>
@@ -53,7 +51,7 @@ START_TEST(test_find)
 	ck_assert_uint_eq(find("abab"), 3);
 	ck_assert_str_eq(k.list[0].name, "key-1");
 	ck_assert_str_eq(k.list[1].name, "bob");
-	/* A part of one, one and more, one twice, one bit, nothing. */
+	/* A part of a key, a key and more, a key twice, one bit of it, nothing. */
 	ck_assert_uint_eq(find("sk-on"), 0);
 	ck_assert_uint_eq(find("sk-one "), 0);
 	ck_assert_uint_eq(find("ab"), 0);
@@ -112,7 +110,7 @@ static const struct {
 	{ "a:sk\n\nb:sk\n", -EEXIST, "line 3" },
 };
 
-/* What is behind a zero byte belongs to the key as well. */
+/* Bytes after a zero byte belong to the key as well. */
 START_TEST(test_zero_byte)
 {
 	static const char text[] = "sk-one\ns\0k\0-\0\n\0";
@@ -130,7 +128,7 @@ START_TEST(test_bad_file)
 	ck_assert_int_eq(read_file(bad_files[_i].text), bad_files[_i].err);
 	ck_assert_msg(strstr(why, bad_files[_i].words) && strstr(why, path) &&
 		      !strchr(why, '\n'), "%s", why);
-	/* The line may be a key. */
+	/* The message must not quote the line, which may be a key. */
 	ck_assert_ptr_null(strstr(why, "sk-"));
 	ck_assert_ptr_null(strstr(why, "sk two"));
 	unlink(path);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_server_logprobs.c - logprobs in answers, from tokens made up
+ * check_server_logprobs.c - logprobs in answers, from made-up tokens
  *
- * What an engine seldom gives: halves of characters that look alike, tokens
- * that the model excludes, special tokens in the prompt, names that have to be
- * escaped.  Each answer must be JSON without a name twice in an object.
+ * Results that are rare with an engine: halves of characters that look alike,
+ * tokens that the model excludes, special tokens in the prompt, names that have
+ * to be escaped.  Each answer must be JSON without a name twice in an object.
  */
 #include <check.h>
 #include <jansson.h>
@@ -76,7 +76,7 @@ static void teardown(void)
 	tokenizer_free(tok);
 }
 
-/* One more token, and up to four in its place, each half as likely. */
+/* Add one token of rank @rank, and up to four likeliest ones, each with a lower logprob. */
 static void add(struct work_tops *tops, u32 i, u32 rank, const u32 *likeliest,
 		u32 nr)
 {
@@ -91,7 +91,7 @@ static void add(struct work_tops *tops, u32 i, u32 rank, const u32 *likeliest,
 		};
 }
 
-/* The member that was written, as an object would have it. */
+/* The written member, as part of an object. */
 static json_t *written(struct text *t)
 {
 	struct text whole = { 0 };
@@ -141,7 +141,7 @@ START_TEST(test_names_that_look_alike)
 	ck_assert(json_number_value(json_object_get(o, "b")) == -7);
 	ck_assert(json_number_value(json_object_get(o, "\xef\xbf\xbd")) == -1);
 	ck_assert(json_number_value(json_object_get(o, "a")) == -3);
-	/* The token itself has its own number, whatever looks like it. */
+	/* The token itself has its own logprob, even if another one looks like it. */
 	o = at(v, "top_logprobs", 1);
 	ck_assert_uint_eq(json_object_size(o), 2);
 	ck_assert(json_number_value(json_object_get(o, "\xef\xbf\xbd")) == -2);
@@ -150,7 +150,7 @@ START_TEST(test_names_that_look_alike)
 }
 END_TEST
 
-/* What is escaped in a name, and what only looks like the end of one. */
+/* Characters of a name that are escaped, and ones that only look like its end. */
 START_TEST(test_names_to_escape)
 {
 	const u32 odd[] = { id_of("\""), id_of(","), id_of("\\"), id_of(":") };
@@ -166,7 +166,7 @@ START_TEST(test_names_to_escape)
 }
 END_TEST
 
-/* JSON has no infinity. */
+/* JSON has no infinity, so an excluded token has -9999. */
 START_TEST(test_excluded)
 {
 	json_t *v;
@@ -196,9 +196,9 @@ static void offsets_are(json_t *v, const int *want, size_t nr)
 }
 
 /*
- * Offsets count characters, halves begin where their character does, special
- * tokens are no text; what follows a prompt begins where its text ends, also
- * one that ends in the middle of a character.
+ * Offsets count characters.  A half begins where its character does; special
+ * tokens have no text.  The text after a prompt begins where the prompt's text
+ * ends, also in the middle of a character.
  */
 START_TEST(test_offsets)
 {
@@ -211,7 +211,7 @@ START_TEST(test_offsets)
 	prompt_ids[2] = id_of("\xc3");
 	prompt_ids[3] = id_of("\xa9");
 	prompt.nr = 4;
-	/* Another text than its ids would have. */
+	/* The prompt's text differs from the text of its ids. */
 	text.text = (char *)(uintptr_t)"a\xc3\xa9!";
 	text.len = 4;
 	ids[0] = id_of("\xc3");
@@ -251,7 +251,7 @@ START_TEST(test_prompt_logprobs)
 	add(&prompt.tops, 2, 9, likeliest, 3);
 	logprobs_prompt(&call, &prompt, &t);
 	ck_assert_uint_eq(t.len, 0);
-	/* Fewer than are known: echo wanted more. */
+	/* Fewer tokens than are known, since echo asked for more. */
 	call.params.prompt_logprobs = ENGINE_LOGPROBS(2);
 	logprobs_prompt(&call, &prompt, &t);
 	v = written(&t);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * check_server_retry.c - when to come again, from ends that are made up
- */
+/* check_server_retry.c - the time of Retry-After, from made-up ends of requests */
 #include <check.h>
 #include <stdlib.h>
 
@@ -9,7 +7,7 @@
 
 #define MS	1000000ll
 
-/* Before anything ended, and while everything ends at once: a second. */
+/* A second: before any request ended, and while all end at once. */
 START_TEST(test_nothing_known)
 {
 	struct retry r = { 0 };
@@ -21,7 +19,7 @@ START_TEST(test_nothing_known)
 }
 END_TEST
 
-/* One ends every 50 ms: of 512 half have ended after 12.8 s. */
+/* A request ends every 50 ms: half of 512 have ended after 12.8 s. */
 START_TEST(test_steady)
 {
 	struct retry r = { 0 };
@@ -32,14 +30,14 @@ START_TEST(test_steady)
 	ck_assert_uint_eq(retry_after_s(&r, 512), 13);
 	ck_assert_uint_eq(retry_after_s(&r, 44), 2);
 	ck_assert_uint_eq(retry_after_s(&r, 100000), 60);
-	/* It gets ten times as fast. */
+	/* Requests end ten times as fast. */
 	for (i = 0; i < 100; i++)
 		retry_ended(&r, 1, 5000 * MS + i * 5 * MS);
 	ck_assert_uint_eq(retry_after_s(&r, 512), 2);
 }
 END_TEST
 
-/* An hour without requests says nothing about how fast they end. */
+/* An hour without requests does not count for the rate of ends. */
 START_TEST(test_idle_does_not_count)
 {
 	struct retry r = { 0 };

@@ -45,7 +45,7 @@ START_TEST(test_text_grows)
 }
 END_TEST
 
-/* What jansson reads back is what went in, with U+FFFD for what is no UTF-8. */
+/* jansson reads back the same text, with U+FFFD for bytes that are no UTF-8. */
 static void json_is(const char *in, size_t n, const char *want)
 {
 	struct text t = { 0 };
@@ -137,8 +137,8 @@ static void stops_from(struct stops *s, const char * const *list, bool keep)
 }
 
 /*
- * Feed @text in pieces of at most @step bytes; what comes out, and which
- * string stopped it, -1 for none.
+ * Feed @text in pieces of at most @step bytes; the text goes to @out.  Return:
+ * index of the string that stopped it, or -1.
  */
 static int stop_run(const struct stops *s, const char *text, u32 step,
 		    struct text *out)
@@ -185,7 +185,7 @@ START_TEST(test_stop_strings)
 		"on the way");
 	stop_is((const char *[]){ "way!", NULL }, false, "on the way", -1,
 		"on the way");
-	/* The first to be complete wins, of equals the longest. */
+	/* The first complete string wins, of equals the longest. */
 	stop_is((const char *[]){ "abcd", "c", NULL }, false, "xabcd", 1, "xab");
 	stop_is((const char *[]){ "c", "abc", NULL }, false, "xabcd", 1, "x");
 	stop_is((const char *[]){ "aab", NULL }, false, "aaaab", 0, "aa");
@@ -194,7 +194,7 @@ START_TEST(test_stop_strings)
 }
 END_TEST
 
-/* Where and by which string does a plain search see the text end? */
+/* Plain search: the text before the stop string, and the index of that string. */
 static int plain_search(const struct stops *s, const char *text, char *want)
 {
 	size_t n = strlen(text), end;
@@ -246,7 +246,7 @@ START_TEST(test_stop_strings_at_random)
 }
 END_TEST
 
-/* Nothing is held that cannot be part of a stop string. */
+/* Only text that can be part of a stop string is held back. */
 START_TEST(test_stop_holds_little)
 {
 	const char *list[] = { "END", NULL };
@@ -293,7 +293,7 @@ END_TEST
 
 static struct mailbox box;
 
-/* A thing with a counter that its mail says to look at. */
+/* A counter, with the mail that announces its changes. */
 struct thing {
 	struct mail	mail;
 	u64		said;
@@ -310,7 +310,7 @@ static void on_thing(struct mail *m)
 	u64 said = load_acquire(&t->said);
 
 	ck_assert_uint_ge(said, t->seen);
-	sched_yield();		/* what is said from here on comes by another mail */
+	sched_yield();		/* later changes come by another mail */
 	t->seen = said;
 	t->looks++;
 	last_order[t - things] = ++order;
@@ -328,7 +328,7 @@ static void *poster(void *arg)
 	return NULL;
 }
 
-/* Wakes for many posts at once, as whoever ends a step does. */
+/* One wake for many posts, as at the end of a step. */
 static void *quiet_poster(void *arg)
 {
 	struct thing *t = arg;
@@ -356,7 +356,7 @@ static bool all_seen(void)
 	return true;
 }
 
-/* No word is lost, and none is told twice when nothing was said. */
+/* No change is lost, and no mail comes without a change. */
 START_TEST(test_mail_from_threads)
 {
 	struct pollfd p = { .events = POLLIN };
@@ -371,7 +371,7 @@ START_TEST(test_mail_from_threads)
 						quiet_poster, &things[i]), 0);
 	}
 	while (!all_seen()) {
-		/* A wake that was lost would time out here. */
+		/* A lost wake would time out here. */
 		ck_assert_int_eq(poll(&p, 1, 10000), 1);
 		mailbox_hush(&box);
 		mailbox_deliver(&box);
@@ -394,7 +394,7 @@ START_TEST(test_mail_keeps_order)
 		things[i].mail.fn = on_thing;
 	mailbox_post(&box, &things[2].mail);
 	mailbox_post(&box, &things[0].mail);
-	/* Nobody wakes but who found it empty. */
+	/* Only a post that finds the mailbox empty asks for a wake. */
 	ck_assert(!mailbox_post_quietly(&box, &things[1].mail));
 	mailbox_post(&box, &things[2].mail);
 	ck_assert_uint_eq(mailbox_deliver(&box), 3);

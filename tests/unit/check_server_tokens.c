@@ -40,7 +40,7 @@ static void teardown(void)
 	tokenizer_free(tok);
 }
 
-/* The answer, or NULL with err. */
+/* The answer, or NULL with the error in err. */
 static json_t *ask(enum api_kind kind, const char *body)
 {
 	json_t *root = json_loads(body, 0, NULL), *v = NULL;
@@ -67,7 +67,7 @@ static json_t *have(enum api_kind kind, const char *body)
 	return v;
 }
 
-/* The same tokens as the prompt of this request has. */
+/* @v has the same tokens as the prompt of this request. */
 static void same_as(json_t *v, enum api_kind kind, const char *body)
 {
 	json_t *ids = json_object_get(v, "tokens");
@@ -130,7 +130,7 @@ START_TEST(test_strings)
 }
 END_TEST
 
-/* Longer than the context: counted all the same. */
+/* A text longer than the context is counted all the same. */
 START_TEST(test_long)
 {
 	const size_t n = 60000;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_shim.c - the shim of device code finds what is planted, and no more
+ * check_shim.c - the shim of device code finds planted faults, and no more
  *
- * Each kernel of tests/standin/planted.cu is run in a process of its own, with
- * and without its fault, in several orders of threads.  A fault must end the
- * process and be told in one line, with the kernel, a thread, what is wrong,
- * and a line of the source that is marked there.  Without a fault results are
- * compared with what plain C gives.
+ * Each kernel of tests/standin/planted.cu runs in a separate process, with and
+ * without its fault, in several orders of threads.  A fault must end the
+ * process with one line that has the kernel, a thread, the error, and a line of
+ * the source that is marked there.  Without a fault the results are compared
+ * with those of plain C.
  */
 #include "tests/unit/standin.h"
 
@@ -63,7 +63,7 @@ static void set_input(void)
 		input[i] = i * 2654435761u >> 8;
 }
 
-/* Run @kernel and fetch what it wrote. */
+/* Run @kernel and fetch its output. */
 static void run_kernel(const char *kernel, u32 blocks, u32 threads, u32 smem)
 {
 	OK(MemcpyHtoDAsync((CUdeviceptr)(uintptr_t)args.in, input,
@@ -91,7 +91,7 @@ static void open_device(u32 fault, u32 n)
 	set_input();
 }
 
-/* In a child: what it says on standard error, and how it ends. */
+/* Run in a child.  Return: its wait status; its standard error in @said. */
 static int in_child(void (*run)(const void *), const void *arg, u32 seed,
 		    char *said, size_t len)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_standin.c - what hosts rely on, held against the stand-in's driver
+ * check_standin.c - rules of a driver that hosts rely on, with the stand-in
  *
- * Order and lateness of streams, events, recording and replay, results that
- * the environment asks for, threads.  Each law in processes of its own, with
+ * Order and lateness of streams, events, recording and replay, faults that the
+ * environment asks for, threads.  Each rule runs in separate processes, with
  * several seeds.
  */
 #include "tests/unit/standin.h"
@@ -32,7 +32,7 @@ static void law_lazy(void)
 		ck_assert_uint_eq(h[1], plain - 1);
 	}
 	ck_assert(late);
-	/* Asking ends, and an early answer is "not yet" at least once. */
+	/* Queries come to an end, and an early answer is "not yet" at least once. */
 	for (i = 0, late = false; i < 64; i++) {
 		OK(MemcpyHtoDAsync(d, h, 8, stream));
 		while (cu->StreamQuery(stream) == CUDA_ERROR_NOT_READY)
@@ -45,7 +45,7 @@ static void law_lazy(void)
 	ck_assert(late);
 }
 
-/* Another stream waits by an event; an event is of its last record. */
+/* Another stream waits for an event; an event stands for its last record. */
 static void law_events(void)
 {
 	const CUdeviceptr d = standin_alloc(4096);
@@ -82,7 +82,7 @@ static void law_events(void)
 	FAILS(CUDA_ERROR_INVALID_HANDLE, StreamSynchronize(other));
 }
 
-/* What was recorded runs at each replay: same addresses, same arguments. */
+/* Recorded work runs at each replay, with the same addresses and arguments. */
 static void law_graphs(void)
 {
 	struct planted_args a = { .n = 0 };
@@ -115,12 +115,12 @@ static void law_graphs(void)
 	OK(GraphLaunch(exec, stream));
 	OK(GraphExecDestroy(exec));
 	OK(StreamSynchronize(stream));
-	/* Waiting for what records is an error, and ends the recording. */
+	/* A wait for the recording stream is an error, and ends the recording. */
 	OK(StreamBeginCapture(stream, CU_CAPTURE_THREAD_LOCAL));
 	FAILS(900, StreamSynchronize(stream));
 	FAILS(901, StreamEndCapture(stream, &graph));
 	OK(StreamSynchronize(stream));
-	/* And so is waiting for what is not recorded. */
+	/* So is a wait for an event that was not recorded in it. */
 	OK(EventCreate(&e, 0));
 	OK(EventRecord(e, stream));
 	OK(StreamBeginCapture(stream, CU_CAPTURE_THREAD_LOCAL));
@@ -128,7 +128,7 @@ static void law_graphs(void)
 	FAILS(901, StreamEndCapture(stream, &graph));
 }
 
-/* A stream joins a recording by an event, and must be waited for. */
+/* A stream joins a recording by an event, and the recording must wait for it. */
 static void law_forks(void)
 {
 	struct planted_args a = { .out = (u32 *)(uintptr_t)standin_alloc(4096) };
@@ -156,7 +156,7 @@ static void law_forks(void)
 	stream = first;
 }
 
-/* Rows of a picture in a larger one, to and from the device. */
+/* Rows of a picture inside a larger one, to and from the device. */
 static void law_2d(void)
 {
 	const CUdeviceptr d = standin_alloc(1024);
@@ -282,7 +282,7 @@ static void law_threads(void)
 		ck_assert_int_eq(pthread_join(t[i], NULL), 0);
 }
 
-/* A copy takes its time: asking does not wait, and waiting does. */
+/* A copy takes time: a query does not wait for it, and a synchronize does. */
 static void law_delay(void)
 {
 	const CUdeviceptr d = standin_alloc(64);
@@ -325,7 +325,7 @@ START_TEST(test_laws)
 }
 END_TEST
 
-/* ---- what comes out at the end ---- */
+/* ---- counts at the end ---- */
 
 START_TEST(test_counts)
 {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_standin_mem.c - device memory of the stand-in: whose it is, and when it
- * comes back
+ * check_standin_mem.c - device memory of the stand-in: owners and release
  *
- * Handles, addresses and their mistakes; one device for two processes, of which
- * one dies; memory of the host.  Each law in processes of its own, with several
- * seeds, on a device of 64 MiB.
+ * Handles, addresses and their mistakes; one device for two processes, one of
+ * which dies; memory of the host.  Each rule runs in separate processes, with
+ * several seeds, on a device of 64 MiB.
  */
 #include "tests/unit/standin.h"
 
@@ -37,7 +36,7 @@ static u64 room(void)
 	return left;
 }
 
-/* Handles, addresses, and when memory comes back. */
+/* Handles, addresses, and the time at which memory is free again. */
 static void law_memory(void)
 {
 	const u64 all = room();
@@ -59,11 +58,14 @@ static void law_memory(void)
 	map_at(area, 2 * MIB, h[0]);
 	FAILS(208, MemMap(area, 2 * MIB, 0, h[1], 0));
 	FAILS(CUDA_ERROR_INVALID_VALUE, MemMap(area + MIB, 2 * MIB, 0, h[1], 0));
-	/* Not zero, since a GPU does not promise it. */
+	/* New memory is not zero, since a GPU does not promise it. */
 	OK(MemcpyDtoHAsync(host, area, 8, stream));
 	OK(StreamSynchronize(stream));
 	ck_assert_uint_ne(host[0], 0);
-	/* Released and mapped, it stays; imported, it is the same memory. */
+	/*
+	 * Memory stays after a release while it is mapped; imported, it is the
+	 * same memory.
+	 */
 	OK(MemExportToShareableHandle(&fd, h[0], CU_MEM_HANDLE_TYPE_FD, 0));
 	OK(MemRelease(h[0]));
 	OK(MemImportFromShareableHandle(&again, (void *)(intptr_t)fd,
@@ -139,7 +141,7 @@ static void neighbour(int sock)
 	raise(SIGKILL);
 }
 
-/* Both count; what is shared counts once; the dead give back what was theirs. */
+/* Both processes count; shared memory counts once; a dead process gives its memory back. */
 static void law_neighbours(int sock, pid_t other)
 {
 	CUmemGenericAllocationHandle h;
@@ -198,7 +200,7 @@ static void law_registered(void)
 	FAILS(CUDA_ERROR_INVALID_VALUE, MemFree(m));
 }
 
-/* Writing behind an allocation is told when it is freed. */
+/* A write behind an allocation is reported when it is freed. */
 static void law_overrun(void)
 {
 	const CUdeviceptr d = standin_alloc(101);
@@ -208,7 +210,7 @@ static void law_overrun(void)
 	OK(MemFree(d));
 }
 
-/* The host cannot follow a device address, before and after a kernel could. */
+/* The host cannot use a device address, neither before nor after a kernel used it. */
 static void law_closed(void)
 {
 	const CUdeviceptr d = standin_alloc(4096);
@@ -216,7 +218,10 @@ static void law_closed(void)
 	int p[2];
 
 	ck_assert_int_eq(pipe(p), 0);
-	/* The system looks at memory as the program may: EFAULT instead of death. */
+	/*
+	 * The system checks memory as the program may use it: EFAULT instead of
+	 * a signal.
+	 */
 	ck_assert_int_eq(write(p[1], (void *)(uintptr_t)d, 8), -1);
 	ck_assert_int_eq(standin_launch("p_grid", 8, 32, 0, &a), 0);
 	OK(StreamSynchronize(stream));

@@ -2,9 +2,9 @@
 /*
  * check_swap_mm.c - requests to swapd through its deaths
  *
- * The test is swapd and hold in one: it reads the request ring, writes the
- * completion ring, dies, and tells how transfers ended.  What the core hears
- * is seen by the table: a request that is over has left it.
+ * The test plays both swapd and hold: it reads the request ring, writes the
+ * completion ring, dies, and reports how transfers ended.  The table shows the
+ * answers to the core: a finished request has left it.
  */
 #include "tests/unit/tiers_fixture.h"
 
@@ -46,7 +46,7 @@ static void order(u64 id, bool write)
 	swap_push(&td->swap, &io);
 }
 
-/* Next request that swapd finds; false when there is none. */
+/* The next request for swapd; false if there is none. */
 static bool take(struct swapd_req *r)
 {
 	int nr = ring_cons_look(&taken);
@@ -60,7 +60,7 @@ static bool take(struct swapd_req *r)
 	return true;
 }
 
-/* What swapd says before it gives a transfer to the kernel. */
+/* The record that swapd writes before it gives a transfer to the kernel. */
 static void carry(u64 id, u64 transfer, u32 off, u32 nr)
 {
 	SW.carriers[SWAPD_ID_TAG(id)] = (struct swapd_carrier){
@@ -68,7 +68,7 @@ static void carry(u64 id, u64 transfer, u32 off, u32 nr)
 	};
 }
 
-/* Order one, and be swapd with it. */
+/* Order a request, and take it as swapd. */
 static u64 issue(u64 id, bool write)
 {
 	struct swapd_req r;
@@ -142,7 +142,7 @@ START_TEST(test_request_is_what_was_ordered)
 }
 END_TEST
 
-/* Busy is while one is unfinished, however many are; a death ends it. */
+/* An area is busy while any request is unfinished; a death ends that. */
 START_TEST(test_busy)
 {
 	struct swapd_req r[2];
@@ -171,7 +171,7 @@ START_TEST(test_busy)
 }
 END_TEST
 
-/* More than the table holds: the rest waits, in order, and nothing is lost. */
+/* More requests than the table holds: the others wait, in order, and none is lost. */
 START_TEST(test_more_than_the_table)
 {
 	const u32 all = 64;
@@ -179,7 +179,7 @@ START_TEST(test_more_than_the_table)
 	u64 n, seen = 0;
 	u32 i;
 
-	/* Tags run out: all but eight are taken away. */
+	/* Leave only eight free tags. */
 	for (i = 0; i < SWAP_ENTRIES - 8; i++) {
 		u32 tag = SW.free;
 
@@ -208,7 +208,7 @@ START_TEST(test_completed_before_the_death)
 	complete(id, -EBADMSG);
 	die();
 	ck_assert_uint_eq(SW.nr_open, 0);
-	/* Hold may name it nevertheless. */
+	/* Hold may report it nevertheless. */
 	old_cqe(id, 8192);
 	drained(life);
 	ck_assert_uint_eq(SW.nr_open, 0);
@@ -217,7 +217,7 @@ START_TEST(test_completed_before_the_death)
 }
 END_TEST
 
-/* How an orphan ends, by what the kernel says of its transfer. */
+/* The end of an orphaned request, by the result of its transfer. */
 static const struct {
 	bool	write;
 	s32	res;
@@ -244,7 +244,7 @@ START_TEST(test_orphan_ends)
 	ck_assert_uint_eq(SW.nr_open, 1);
 	ck_assert_uint_eq(SW.nr_orphans, 1);
 	join();
-	/* Until hold says so it belongs to nobody. */
+	/* Until hold reports its end, no swapd gets the request. */
 	ck_assert(!swap_pump(&td->swap, 1));
 	ck_assert(!take(&r));
 	life--;
@@ -260,7 +260,7 @@ START_TEST(test_orphan_ends)
 	ck_assert_uint_ne(r.id, id);
 	ck_assert_uint_eq(r.hash[0], 1);
 	ck_assert_uint_eq(r.op, ending[_i].write ? SWAPD_WRITE : SWAPD_READ);
-	/* What is said late of the old id finds nobody. */
+	/* A late completion of the old id matches no request. */
 	complete(id, 0);
 	swap_collect(&td->swap, 1);
 	ck_assert_uint_eq(SW.nr_open, 1);
@@ -271,7 +271,7 @@ START_TEST(test_orphan_ends)
 }
 END_TEST
 
-/* Three share a transfer: how many of them are done, by what it moved. */
+/* Three requests share a transfer: number of finished ones, by the bytes that it moved. */
 static const struct {
 	s32	res;
 	u32	done;
@@ -281,7 +281,7 @@ static const struct {
 	{ 3 * 8192 - 1,	2 },
 	{ 8191,		0 },
 	{ 0,		0 },
-	/* The fault may be that of one of them: all are tried again. */
+	/* Any of them may have caused the fault: all are tried again. */
 	{ -EIO,		0 },
 	{ -ECANCELED,	0 },
 };
@@ -293,12 +293,12 @@ START_TEST(test_shared_transfer)
 
 	for (i = 0; i < 3; i++)
 		id[i] = issue(10 + i, true);
-	/* The name is that of any of them. */
+	/* The transfer has the id of any of them. */
 	for (i = 0; i < 3; i++)
 		carry(id[i], id[1], i * 8192, 3);
 	die();
 	ck_assert_uint_eq(SW.nr_orphans, 3);
-	/* The next swapd writes what it likes: it was read at the death. */
+	/* The next swapd may overwrite the carriers: they were read at the death. */
 	memset(SW.carriers, 0, SWAP_ENTRIES * sizeof(*SW.carriers));
 	join();
 	life--;
@@ -316,7 +316,8 @@ END_TEST
 
 /*
  * A request whose carrier was not written, or is an older one's at the same
- * place, is in no transfer; one that was tried again alone, not in the first.
+ * place, is in no transfer; a request that was tried again alone is not in the
+ * first transfer.
  */
 START_TEST(test_no_carrier)
 {
@@ -340,7 +341,7 @@ START_TEST(test_no_carrier)
 }
 END_TEST
 
-/* Never named: never issued.  Each life drains for itself. */
+/* A request that hold never names was never issued.  Each life drains by itself. */
 START_TEST(test_drained)
 {
 	struct swapd_req r;
@@ -362,14 +363,14 @@ START_TEST(test_drained)
 	ck_assert(swap_pump(&td->swap, 1));
 	ck_assert(take(&r));
 	ck_assert_uint_eq(r.hash[0], 1);
-	/* Word of a life that has nothing left. */
+	/* Reports about lives that have no requests left. */
 	drained(1);
 	drained(77);
 	ck_assert_uint_eq(SW.nr_open, 2);
 }
 END_TEST
 
-/* What kills swapd goes alone, and is given up in the end. */
+/* Requests of a swapd that died go alone, and are given up in the end. */
 START_TEST(test_killer)
 {
 	struct swapd_req r;
@@ -385,11 +386,11 @@ START_TEST(test_killer)
 		swap_pump(&td->swap, 1);
 		for (i = 0; take(&r); i++)
 			;
-		/* Twice they go together, with those that came later. */
+		/* At first they go together, with later requests. */
 		ck_assert_uint_eq(i, n < SWAP_CAREFUL ? 3 : 1);
 		if (n < SWAP_CAREFUL)
 			continue;
-		/* The first of them is no killer: the rest goes on. */
+		/* The first of them does not kill swapd: the others go on. */
 		if (n == SWAP_CAREFUL) {
 			complete(r.id, 0);
 			swap_collect(&td->swap, 1);
@@ -411,7 +412,7 @@ START_TEST(test_killer)
 }
 END_TEST
 
-/* No swapd, and none to come: nothing waits for ever. */
+/* swapd is gone for good: no request waits for ever. */
 START_TEST(test_gone)
 {
 	issue(1, true);
@@ -430,7 +431,7 @@ START_TEST(test_gone)
 }
 END_TEST
 
-/* The area is not there: its requests fail, those of others go. */
+/* The area does not exist: its requests fail, those of other areas go. */
 START_TEST(test_lost_area)
 {
 	struct core_io io = { .id = 9, .area = 1, .len = 8192, .payload = 1 };
@@ -446,7 +447,7 @@ START_TEST(test_lost_area)
 }
 END_TEST
 
-/* A swapd that forges an index is not listened to. */
+/* After a swapd forges an index, its completions are ignored. */
 START_TEST(test_forged_index)
 {
 	u64 id = issue(1, true);
@@ -468,7 +469,7 @@ START_TEST(test_forged_index)
 }
 END_TEST
 
-/* Completions of what nobody asked for. */
+/* Completions that match no request. */
 START_TEST(test_strays)
 {
 	u64 id = issue(1, true);

@@ -2,7 +2,7 @@
 /*
  * check_swapd.c - sums, slot headers, superblocks, devices in use, old rings
  *
- * What swapd does with them under a real kvmm-hold is in it_swapd.c.
+ * it_swapd.c tests them in swapd under a real kvmm-hold.
  */
 #include <check.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void fill(u8 *p, size_t len)
 		p[i] = (u8)below(256);
 }
 
-/* Bit by bit, as the polynomial says. */
+/* Bit by bit, by the definition of the polynomial. */
 static u32 crc_slow(const u8 *p, size_t len)
 {
 	u32 crc = ~0u, k;
@@ -50,7 +50,7 @@ static u32 crc_slow(const u8 *p, size_t len)
 
 /* ---- sums ---- */
 
-/* The examples of RFC 3720, and the usual one. */
+/* The examples of RFC 3720, and the usual check value. */
 START_TEST(test_crc_known)
 {
 	u8 b[32];
@@ -72,7 +72,7 @@ START_TEST(test_crc_known)
 }
 END_TEST
 
-/* Every length around the pieces, every alignment, any cut. */
+/* Every length around the sizes of pieces, every alignment, any cut. */
 START_TEST(test_crc_shapes)
 {
 	static u8 b[64 << 10];
@@ -143,7 +143,7 @@ START_TEST(test_slot_bits)
 				 SWAPD_CNT_bad_payload_crc);
 		slot[at] ^= bit;
 	}
-	/* What lies behind the payload is nobody's. */
+	/* Bytes after the payload are not checked. */
 	slot[SWAPD_HEADER_BYTES + PAYLOAD] ^= 1;
 	ck_assert_int_eq(judge(&r, uuid), -1);
 }
@@ -179,7 +179,7 @@ START_TEST(test_slot_identity)
 }
 END_TEST
 
-/* A header of another version, whole by its own sum. */
+/* A header of another version, with a correct sum. */
 START_TEST(test_slot_version)
 {
 	struct slot_header *h = (void *)slot;
@@ -244,8 +244,8 @@ START_TEST(test_device_in_use)
 
 	ck_assert_int_eq(stat("/", &st), 0);
 	/*
-	 * A root without a device of its own has the major number 0; that of
-	 * a chroot may be in no table of mounts.
+	 * A root without a device has the major number 0; the root of a chroot
+	 * may be in no table of mounts.
 	 */
 	if (root_is_mounted())
 		ck_assert(device_in_use(st.st_dev, who, sizeof(who)) ||
@@ -260,7 +260,10 @@ END_TEST
 
 /* ---- the ring of a dead swapd ---- */
 
-/* Three are consumed, one of them was taken; two more lie there prepared. */
+/*
+ * Three entries are consumed, and one completion was taken; two more entries
+ * are prepared.
+ */
 START_TEST(test_old_ring)
 {
 	struct swap_ring r;
@@ -304,7 +307,7 @@ START_TEST(test_old_ring)
 }
 END_TEST
 
-/* What the filter on system calls does not see: only transfers go through. */
+/* The ring itself refuses all but transfers, which the filter on system calls cannot do. */
 START_TEST(test_ring_refuses)
 {
 	int params, err, fd = -1;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_swapd_depth.c - the depths of writes and reads on disks that are made up
+ * check_swapd_depth.c - the depths of writes and reads on made-up disks
  *
- * A disk has lanes that do one transfer each at a time, in the order in which
- * they came, and all of them share a bandwidth.  Writes wait without end; a
- * read comes now and then, or several are always there.  The clock is the
- * test's, so its figures are the same everywhere.
+ * A disk has lanes that do one transfer each at a time, in the order of
+ * arrival, and share one bandwidth.  There is always another write; a read
+ * comes now and then, or several are always there.  The clock is made up, so
+ * the figures are the same everywhere.
  */
 #include <check.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 struct disk {
 	u32	lanes;
 	u64	base_ns;	/* each transfer */
-	u64	rate;		/* bytes a second, of all of them */
+	u64	rate;		/* bytes a second of all lanes */
 };
 
 struct result {
@@ -36,10 +36,10 @@ struct result {
 struct xfer {
 	bool	write;
 	u64	issued;
-	u64	end;		/* 0: waits */
+	u64	end;		/* 0: it waits */
 };
 
-static struct xfer q[NR];	/* what the kernel has, oldest first */
+static struct xfer q[NR];	/* transfers in the kernel, oldest first */
 static u32 nr_q, reads_in_q;
 static u64 bus_free;
 
@@ -73,7 +73,7 @@ static void issue(struct sd_depth *d, bool write, u64 now)
 	depth_issued(d, write, BYTES, now);
 }
 
-/* The next thing that happens: the end of a transfer, or a read at @next. */
+/* Time of the next event: the end of a transfer, or a read at @next. */
 static u64 next_event(u64 next)
 {
 	u32 i;
@@ -85,8 +85,8 @@ static u64 next_event(u64 next)
 }
 
 /*
- * @every: nanoseconds between reads, 0: none come by themselves
- * @reads: so many are always there
+ * @every: nanoseconds between reads, 0: none
+ * @reads: number of reads that are always there
  */
 static struct result run(const struct disk *disk, struct sd_depth *d, u64 every,
 			 u32 reads, u64 span)
@@ -119,7 +119,7 @@ static struct result run(const struct disk *disk, struct sd_depth *d, u64 every,
 			i--;
 			reads_in_q -= !x.write;
 			depth_landed(d, x.write, BYTES, now - x.issued, now);
-			/* The first third is for learning. */
+			/* The first third is for learning, and not counted. */
 			if (now < START + span / 3)
 				continue;
 			bytes += BYTES;
@@ -137,7 +137,7 @@ static struct result run(const struct disk *disk, struct sd_depth *d, u64 every,
 	return r;
 }
 
-/* Many transfers or much time are enough to learn from. */
+/* Many transfers or much time are enough to learn. */
 static u64 span_of(const struct disk *disk)
 {
 	return disk->rate > 1ull << 30 ? 12 * SEC : 60 * SEC;
@@ -147,7 +147,7 @@ static const struct {
 	const char	*what;
 	struct disk	disk;
 	u64		every;
-	double		better;		/* p99 of reads, so many times */
+	double		better;		/* factor for the p99 of reads */
 } disks[] = {
 	{ "slow, one at a time",  { 1, 1 * MS, 60ull << 20 },   50 * MS, 8 },
 	{ "slow, deep",		  { 32, 1 * MS, 60ull << 20 },  50 * MS, 4 },
@@ -156,7 +156,7 @@ static const struct {
 	{ "needs sixteen",	  { 16, 4 * MS, 4000ull << 20 }, 5 * MS, 1 },
 };
 
-/* Reads wait less than behind all of the writes, and as much is moved. */
+/* Reads wait less than with the fixed depth, at the same throughput. */
 START_TEST(test_reads_among_writes)
 {
 	struct sd_depth fixed, adapts;
@@ -178,7 +178,7 @@ START_TEST(test_reads_among_writes)
 }
 END_TEST
 
-/* Nobody reads: as much is moved, and who comes then waits not for ever. */
+/* Without reads the throughput is the same, and a later read does not wait for ever. */
 START_TEST(test_writes_alone)
 {
 	const struct disk *disk = &disks[_i].disk;
@@ -196,7 +196,7 @@ START_TEST(test_writes_alone)
 }
 END_TEST
 
-/* Reads without end: writes keep a quarter of what is moved, or nearly. */
+/* With endless reads, writes get about a quarter of the throughput. */
 START_TEST(test_reads_without_end)
 {
 	const struct disk *disk = &disks[_i].disk;
@@ -218,7 +218,7 @@ START_TEST(test_bounds)
 
 	u32 limit;
 
-	/* The quickest read is one behind five writes. */
+	/* The quickest read waits for five writes. */
 	depth_init(&d, 5, 64, MS, 0);
 	limit = run(&slow, &d, 100 * MS, 0, 60 * SEC).limit;
 	ck_assert_uint_ge(limit, 5);
@@ -228,7 +228,7 @@ START_TEST(test_bounds)
 	depth_init(&d, 7, 3, MS, 0);
 	ck_assert_uint_eq(d.limit, 3);
 	ck_assert_uint_eq(run(&slow, &d, 100 * MS, 0, 10 * SEC).limit, 3);
-	/* Who does not ask for more learns nothing. */
+	/* A depth that is not used up does not grow. */
 	depth_init(&d, 1, 64, MS, 0);
 	depth_issued(&d, true, BYTES, 1);
 	ck_assert(!depth_landed(&d, true, BYTES, SEC, SEC));
@@ -236,7 +236,7 @@ START_TEST(test_bounds)
 }
 END_TEST
 
-/* So many reads of @bytes each may be under way. */
+/* Number of reads of @bytes each that may be under way. */
 static u32 reads_allowed(struct sd_depth *d, u64 bytes)
 {
 	u32 nr;
@@ -246,7 +246,7 @@ static u32 reads_allowed(struct sd_depth *d, u64 bytes)
 	return nr;
 }
 
-/* Reads at once: enough bytes, or eight, and no more. */
+/* Reads at once: up to the bound in bytes, but at least eight. */
 START_TEST(test_reads)
 {
 	static const struct {
@@ -270,13 +270,13 @@ START_TEST(test_reads)
 		ck_assert_uint_eq(reads_allowed(&d, of[i].bytes), of[i].nr);
 		if (of[i].nr == NR)
 			continue;
-		/* Writes take no room of theirs; one that ends makes room. */
+		/* Writes take no room of reads; a finished read makes room. */
 		depth_issued(&d, true, of[i].bytes, START);
 		depth_landed(&d, true, of[i].bytes, MS, START);
 		ck_assert(!depth_allows_read(&d));
 		depth_landed(&d, false, of[i].bytes, MS, START);
 		ck_assert_uint_eq(reads_allowed(&d, of[i].bytes), 1);
-		/* What the area had before counts until it is over. */
+		/* Reads of the last life of the area count until they are over. */
 		depth_init(&next, 1, MOST, 20 * MS, of[i].bound);
 		depth_inherit(&next, &d);
 		ck_assert(!depth_allows_read(&next));
