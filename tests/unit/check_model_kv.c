@@ -4,8 +4,8 @@
  *
  * The distance of logits from those of the same model with KV in f32, in exact
  * mode, on the same tokens, for the demo model and every family.  The allowed
- * loss follows from the type.  A number x of K or V becomes x (1 + e), |e| <=
- * u:
+ * loss follows from the type.  With |e| <= u a number x of K or V becomes x (1
+ * + e):
  *
  *	f16	2^-11	11 bits of significand
  *	bf16	2^-8	8 bits
@@ -23,7 +23,7 @@
  *
  * The tests also check that the factor does not depend on the type: the errors
  * of two types, summed over all cases, have the ratio of their u, within
- * KV_APART. So a wrong type or a wrong scale shows from both sides.
+ * KV_APART.  So a wrong type or scale shows from both sides.
  */
 #include "tests/unit/golden_fixture.h"
 #include "tests/unit/kv_loss.h"

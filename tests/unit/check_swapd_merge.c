@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_swapd_merge.c - requests that share a transfer, and what becomes of
- * them when it fails
+ * check_swapd_merge.c - requests that share a transfer, and its failures
  *
- * The test is kvmm at one end of the rings and the kernel at the other: it
- * takes transfers from io_next() and ends them as it likes.  The pool is two
- * pieces with a seam between them; only the pages that are used exist.
+ * The test plays kvmm at one end of the rings and the kernel at the other: it
+ * takes transfers from io_next() and ends them in any way.  The pool has two
+ * pieces with a seam between them; only used pages exist.
  */
 #include <check.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@ static struct swapd sd;
 static struct ring_prod req;
 static struct ring_cons cpl;
 static u32 tags;
-static u64 sent[ENTRIES];	/* id by the number of the slot */
+static u64 sent[ENTRIES];	/* id, by slot number */
 static char text[256];
 
 static void area_make(u32 i)
@@ -83,7 +82,7 @@ static void teardown(void)
 	free(sd.ctl);
 }
 
-/* Slot @n of the area from, or to, the host's at @host_off. */
+/* Send a request for slot @n of the area, from or to @host_off in the pool. */
 static void send_to(u32 area, u32 op, u32 n, u64 host_off, u32 len)
 {
 	struct swapd_req r = {
@@ -107,7 +106,7 @@ static void send(u32 op, u32 n)
 	send_to(AREA, op, n, (u64)n * LEN, LEN);
 }
 
-/* The next transfer has these bytes of the area, @nr requests and no more. */
+/* The next transfer covers these slots of the area, with @nr requests and no more. */
 static struct sd_io *expect(u32 first, u32 nr)
 {
 	struct sd_io *lead = io_next(&sd, false), *io;
@@ -125,7 +124,7 @@ static struct sd_io *expect(u32 first, u32 nr)
 	return lead;
 }
 
-/* The table of carriers says what the transfer is. */
+/* The table of carriers describes the transfer. */
 static void expect_carried(struct sd_io *lead)
 {
 	const u64 name = lead->req.id | (lead->alone ? SWAPD_ALONE : 0);
@@ -140,14 +139,14 @@ static void expect_carried(struct sd_io *lead)
 		ck_assert_uint_eq(c.transfer, name);
 		ck_assert_uint_eq(c.off, off);
 		ck_assert_uint_eq(c.nr, lead->go.nr);
-		/* The next request with its tag is in none. */
+		/* The next request with the same tag is in no transfer. */
 		ck_assert(!swapd_carrier_read(sd.carriers, io->req.id +
 					      SWAPD_ID(1, 0), &c));
 		off += io->req.len;
 	}
 }
 
-/* As the kernel does it. */
+/* Do the transfer as the kernel does it. */
 static void transfer(struct sd_io *lead)
 {
 	const struct sd_transfer *go = &lead->go;
@@ -172,7 +171,7 @@ static void end(struct sd_io *lead, s64 res)
 	transfer_end(&sd, lead, res);
 }
 
-/* The completion of slot @n came, with this. */
+/* The completion of slot @n has arrived, with @status. */
 static void expect_done(u32 n, int status)
 {
 	int nr = ring_cons_look(&cpl);
@@ -209,9 +208,9 @@ static u64 count(enum swapd_counter c)
 	return sd.ctl->counter[c];
 }
 
-/* ---- what shares a transfer ---- */
+/* ---- requests that share a transfer ---- */
 
-/* A run of eight, in whatever order it comes that has no gap. */
+/* A run of eight requests, in any order that leaves no gap. */
 static const u32 orders[][8] = {
 	{ 0, 1, 2, 3, 4, 5, 6, 7 }, { 7, 6, 5, 4, 3, 2, 1, 0 },
 	{ 3, 4, 2, 5, 1, 6, 0, 7 }, { 4, 5, 6, 7, 3, 2, 1, 0 },
@@ -243,7 +242,7 @@ START_TEST(test_run)
 }
 END_TEST
 
-/* Others may stand between neighbours; those come later, in their order. */
+/* Other requests may stand between neighbours; those come later, in their order. */
 START_TEST(test_between)
 {
 	send(SWAPD_WRITE, 4);
@@ -262,7 +261,7 @@ START_TEST(test_between)
 }
 END_TEST
 
-/* Two that are no neighbours in every respect. */
+/* Two requests that differ in one respect from neighbours. */
 START_TEST(test_apart)
 {
 	const u64 host = (u64)7 * LEN;
@@ -273,10 +272,10 @@ START_TEST(test_apart)
 	case 0:			/* a gap in the area */
 		send_to(AREA, SWAPD_WRITE, 9, host + LEN, LEN);
 		break;
-	case 1:			/* a gap on the host */
+	case 1:			/* a gap in the host pool */
 		send_to(AREA, SWAPD_WRITE, 8, host + 2 * LEN, LEN);
 		break;
-	case 2:			/* the other way round on the host */
+	case 2:			/* the reverse order in the host pool */
 		send_to(AREA, SWAPD_WRITE, 8, host - LEN, LEN);
 		break;
 	case 3:			/* another area */
@@ -289,11 +288,11 @@ START_TEST(test_apart)
 		sd.opt.merge_kib = 2 * LEN / 1024 - 1;
 		send_to(AREA, SWAPD_WRITE, 8, host + LEN, LEN);
 		break;
-	case 6:			/* not wanted */
+	case 6:			/* merging is off */
 		sd.opt.merge_kib = 0;
 		send_to(AREA, SWAPD_WRITE, 8, host + LEN, LEN);
 		break;
-	case 7:			/* the first is shorter than its place */
+	case 7:			/* the first is shorter than its slot */
 		sd.reqs[ring_prod_slot(&req) - 1].len -= SWAPD_ALIGN;
 		sd.reqs[ring_prod_slot(&req) - 1].payload_len -= SWAPD_ALIGN;
 		send_to(AREA, SWAPD_WRITE, 8, host + LEN, LEN);
@@ -312,7 +311,7 @@ START_TEST(test_apart)
 }
 END_TEST
 
-/* Two lie before the seam of the pool and two behind it. */
+/* Two requests lie before the seam of the pool and two after it. */
 START_TEST(test_seam)
 {
 	u32 i;
@@ -330,7 +329,7 @@ START_TEST(test_seam)
 }
 END_TEST
 
-/* Of different lengths, up to the bound. */
+/* Requests of different lengths, up to the bound. */
 START_TEST(test_bound)
 {
 	u32 i;
@@ -353,7 +352,7 @@ END_TEST
 
 /* ---- turns ---- */
 
-/* Reads first, one of four a write; areas in turn. */
+/* Reads go first, with one write in four; areas take turns. */
 START_TEST(test_turns)
 {
 	static const u32 op[] = {
@@ -385,7 +384,7 @@ START_TEST(test_turns)
 }
 END_TEST
 
-/* ---- what fails ---- */
+/* ---- transfers that fail ---- */
 
 static const struct {
 	s64	res;
@@ -411,7 +410,7 @@ START_TEST(test_split)
 	ck_assert_int_eq(ring_cons_look(&cpl), 0);
 	ck_assert_uint_eq(sd.area[AREA].inflight, 0);
 	ck_assert_uint_eq(count(SWAPD_CNT_split), done < 5);
-	/* Each alone, and the fault is that of slot 4. */
+	/* Each request goes alone, and slot 4 has the fault. */
 	for (i = done; i < 5; i++) {
 		io = io_next(&sd, false);
 		ck_assert_ptr_nonnull(io);
@@ -426,7 +425,7 @@ START_TEST(test_split)
 	ck_assert_uint_eq(count(SWAPD_CNT_io_errors), done < 5);
 	ck_assert_uint_eq(count(SWAPD_CNT_io_short), 0);
 	ck_assert_uint_eq(sd.unfinished, 0);
-	/* Its tag comes again, and shares as ever. */
+	/* The tag is used again, and its request shares a transfer as before. */
 	tags = 0;
 	send(SWAPD_WRITE, 1);
 	send(SWAPD_WRITE, 2);
@@ -435,7 +434,7 @@ START_TEST(test_split)
 }
 END_TEST
 
-/* One of them lies outside of the area, or the area goes: each by itself. */
+/* One request lies outside of the area, or the area is removed: each is judged alone. */
 START_TEST(test_refused)
 {
 	int status[SLOTS];
@@ -463,7 +462,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* What never was an area: writes are refused, not kept for later. */
+/* An area that never existed: writes are refused, not kept for later. */
 START_TEST(test_no_area)
 {
 	int status[SLOTS];
@@ -480,7 +479,7 @@ START_TEST(test_no_area)
 }
 END_TEST
 
-/* The kernel has as many writes as are allowed; a read is not held up. */
+/* The kernel gets no more writes than the limit; a read is not held up. */
 START_TEST(test_depth)
 {
 	struct sd_io *lead[8];
@@ -513,7 +512,7 @@ START_TEST(test_depth)
 }
 END_TEST
 
-/* As many bytes of reads as are allowed, the oldest first; writes go on. */
+/* The kernel gets reads up to the limit in bytes, the oldest first; writes go on. */
 START_TEST(test_read_depth)
 {
 	struct sd_io *lead[32];
@@ -528,14 +527,14 @@ START_TEST(test_read_depth)
 	for (n = 0; n < 12; n++)
 		lead[n] = expect(4 * n, 2);
 	ck_assert_ptr_null(io_next(&sd, false));
-	/* Another area has its own, and who writes need not wait. */
+	/* Another area has its own limit, and writes need not wait. */
 	send_to(AREA + 3, SWAPD_READ, 62, 62 * LEN, LEN);
 	send_to(AREA, SWAPD_WRITE, 2, 2 * LEN, LEN);
 	io_take(&sd);
 	end(expect(62, 1), -EIO);
 	end(expect(2, 1), -EIO);
 	ck_assert_ptr_null(io_next(&sd, false));
-	/* One that ends makes room for one. */
+	/* A read that ends makes room for another. */
 	io_landed(&sd, lead[5]);
 	transfer_end(&sd, lead[5], 2 * LEN);
 	lead[5] = expect(48, 2);
@@ -556,7 +555,7 @@ START_TEST(test_read_depth)
 }
 END_TEST
 
-/* One slot of five is damaged: the others are right. */
+/* One slot of five is damaged: the others are good. */
 START_TEST(test_one_is_bad)
 {
 	int status[SLOTS];
@@ -583,13 +582,13 @@ END_TEST
 
 /* ---- a disk that lies ---- */
 
-/* What comes of five that were to be one transfer, when all have the fault. */
+/* The outcome of five requests of one transfer, if all have the fault. */
 static const struct {
 	const char	*kind;
 	u32		op;
 	u32		split;
-	u32		failed;		/* told at once */
-	u32		bad;		/* found when it is read */
+	u32		failed;		/* reported at once */
+	u32		bad;		/* found by a read */
 } lies[] = {
 	{ "eio",	SWAPD_WRITE,	1, 5, 5 },
 	{ "enospc",	SWAPD_WRITE,	1, 5, 5 },
@@ -607,7 +606,7 @@ static const struct {
 	{ "astray_read", SWAPD_READ,	0, 5, 0 },
 };
 
-/* All five, with the disk as it is now.  Return: how many failed. */
+/* Send five requests, with the disk as it is now.  Return: number of failures. */
 static u32 five(u32 op, bool one)
 {
 	int status[SLOTS];
@@ -636,13 +635,13 @@ START_TEST(test_lies)
 	const u32 op = lies[_i].op;
 	char spec[64];
 
-	/* Something is there, of another generation if it stays. */
+	/* Write the slots; a test of writes begins with zeros again. */
 	ck_assert_uint_eq(five(SWAPD_WRITE, true), 0);
 	if (op == SWAPD_WRITE)
 		ck_assert_int_eq(ftruncate(sd.area[AREA].fd, 0), 0);
 	ck_assert_int_eq(ftruncate(sd.area[AREA].fd, (off_t)
 				   (SWAPD_RESERVED_BYTES + SLOTS * LEN)), 0);
-	/* seed: not every place astray is outside of the area */
+	/* With this seed not every wrong place is outside of the area. */
 	snprintf(spec, sizeof(spec), "seed=4,rate=1000,kinds=%s", lies[_i].kind);
 	ck_assert_int_eq(shim_init(spec, text, sizeof(text)), 0);
 	ck_assert_uint_eq(five(op, true), lies[_i].failed);
@@ -652,7 +651,7 @@ START_TEST(test_lies)
 }
 END_TEST
 
-/* A write that goes astray goes there as a whole, inside the area. */
+/* A write to a wrong place goes there as a whole, inside the area. */
 START_TEST(test_astray)
 {
 	struct sd_io *io;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_swapd_shim.c - the disk that lies: what it is told, and what it does
+ * check_swapd_shim.c - the disk that lies: its rules and their effects
  *
- * Whether swapd finds all of it is in it_faults.c.  Here: that the shim does
- * what its name says, inside the area, and nothing when it is off.
+ * it_faults.c tests that swapd finds all faults.  Here each kind of fault must
+ * have the effect of its name, inside the area, and no effect if the shim is
+ * off.
  */
 #include <check.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static int arm(const char *fmt, const char *kind)
 	return shim_init(spec, text, sizeof(text));
 }
 
-/* A request for the slot of number @n, as io.c hands it over. */
+/* A request for slot @n, as io.c hands it over. */
 static void order(u32 op, u32 n)
 {
 	const u64 off = SWAPD_RESERVED_BYTES + (u64)n * LEN;
@@ -71,7 +72,7 @@ static void order(u32 op, u32 n)
 		shim_plan(&sd, &io);
 }
 
-/* What the kernel would do with what was planned. */
+/* Do the planned transfer as the kernel would. */
 static s64 transfer(void)
 {
 	const struct sd_xfer *x = &io.xfer;
@@ -91,7 +92,7 @@ static s64 go(u32 op, u32 n)
 	return transfer();
 }
 
-/* Bits in which the disk's slot differs from the pool's. */
+/* Number of bits in which the disk's slot differs from the pool's. */
 static u32 bits_off(u32 n, u32 from, u32 to)
 {
 	u32 i, bits = 0;
@@ -125,7 +126,7 @@ static const char * const wrong[] = {
 
 START_TEST(test_wrong)
 {
-	/* An empty name between two is no name. */
+	/* An empty name in a list is ignored. */
 	if (!strcmp(wrong[_i], "kinds=eio+")) {
 		ck_assert_int_eq(arm("%s", wrong[_i]), 0);
 		return;
@@ -151,7 +152,7 @@ START_TEST(test_rate)
 }
 END_TEST
 
-/* The same seed throws the same. */
+/* The same seed draws the same faults. */
 START_TEST(test_seed)
 {
 	u32 kind[2][200], i, n;
@@ -173,7 +174,7 @@ START_TEST(test_told)
 	ck_assert_int_eq(go(SWAPD_READ, 1), -EIO);
 	ck_assert_int_eq(arm("rate=1000,kinds=%s", "enospc"), 0);
 	ck_assert_int_eq(go(SWAPD_WRITE, 1), -ENOSPC);
-	/* Reads know no such thing. */
+	/* A read never fails with ENOSPC. */
 	ck_assert_int_eq(go(SWAPD_READ, 1), LEN);
 	ck_assert_int_eq(arm("rate=1000,kinds=%s", "cut"), 0);
 	ck_assert_int_gt(go(SWAPD_READ, 1), 0);
@@ -201,7 +202,7 @@ START_TEST(test_lost)
 }
 END_TEST
 
-/* Elsewhere, on the grid, in the area: every other place and no other. */
+/* A wrong place is on the grid and in the area; each place but the right one occurs. */
 START_TEST(test_astray)
 {
 	u32 i, n, hit[SLOTS] = { 0 };
@@ -219,7 +220,7 @@ START_TEST(test_astray)
 	}
 	for (i = 0; i < SLOTS; i++)
 		ck_assert_int_eq(hit[i] > 0, i != 3);
-	/* Where there is no other place the request goes where it should. */
+	/* If there is no other place the request goes to the right one. */
 	sd.area[2].usable_bytes = LEN;
 	order(_i ? SWAPD_READ : SWAPD_WRITE, 0);
 	ck_assert_uint_eq(io.xfer.area_off, SWAPD_RESERVED_BYTES);
@@ -251,7 +252,7 @@ START_TEST(test_flip)
 }
 END_TEST
 
-/* The older write lands on the newer one, once, and on no other place. */
+/* The older write overwrites the newer one, once, and no other slot. */
 START_TEST(test_late)
 {
 	ck_assert_int_eq(arm("rate=1000,kinds=%s", "late"), 0);
@@ -279,7 +280,7 @@ START_TEST(test_delay)
 }
 END_TEST
 
-/* The first rule that names the area counts; one that none names is honest. */
+/* The first rule that names the area counts; an area that no rule names is honest. */
 START_TEST(test_areas)
 {
 	static const char * const spec[] = {
@@ -296,7 +297,7 @@ START_TEST(test_areas)
 }
 END_TEST
 
-/* What lies outside of the area is refused by others, and stays outside. */
+/* Requests outside of the area are refused elsewhere; the shim leaves them as they are. */
 START_TEST(test_outside)
 {
 	ck_assert_int_eq(arm("rate=1000,kinds=%s", "astray_write"), 0);

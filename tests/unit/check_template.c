@@ -2,9 +2,9 @@
 /*
  * check_template.c - the template interpreter's limits, errors and places
  *
- * What equals Jinja2 is the business of check_template_golden.  Here is what
- * Jinja2 has not: every rendering ends soon, with one line that says why and
- * where, whatever the template and the variables are.
+ * check_template_golden compares texts with Jinja2.  This file tests rules that
+ * Jinja2 does not have: with any template and any variables, every rendering
+ * ends soon, and a failure is one line with its reason and place.
  */
 #include <check.h>
 #include <jansson.h>
@@ -88,7 +88,7 @@ START_TEST(test_places)
 }
 END_TEST
 
-/* What Jinja2 has and this library has not is refused by its name. */
+/* Features of Jinja2 that this library lacks are refused by their name. */
 START_TEST(test_refused)
 {
 	static const char * const tags[] = {
@@ -129,7 +129,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* A loop that never ends in practice, memory without end, text without end */
+/* A loop that hardly ever ends, endless memory, endless text */
 START_TEST(test_limits)
 {
 	static const char loops[] =
@@ -174,7 +174,7 @@ START_TEST(test_limits)
 }
 END_TEST
 
-/* Each limit does what it says: one less is enough to fail. */
+/* Each limit is exact: one less is enough to fail. */
 START_TEST(test_limits_given)
 {
 	struct tmpl_options o = { .limits.output = 9 };
@@ -246,7 +246,7 @@ START_TEST(test_sizes)
 }
 END_TEST
 
-/* Depth costs stack: the deepest of all must fit into little of it. */
+/* Depth costs stack: the deepest template must fit into a small one. */
 static void *deep_thread(void *arg)
 {
 	char *source = repeated("{% macro m(n) %}{% if n %}{% for i in [1] %}{{ ",
@@ -301,7 +301,7 @@ START_TEST(test_growing)
 }
 END_TEST
 
-/* The variables are the client's: they may have any name and any text. */
+/* The variables come from the client: they may have any name and any text. */
 START_TEST(test_variables)
 {
 	struct tmpl *t = tmpl_compile("{{ x }}{{ range }}", 18, &err);
@@ -361,7 +361,7 @@ END_TEST
 
 /* ---- Documentation/template.md ---- */
 
-/* The names between backquotes in the page's row @row are those of @table. */
+/* Row @row of the page has the names of @table between backquotes, and no others. */
 static void row_is(const char *page, const char *row,
 		   const struct func *table)
 {

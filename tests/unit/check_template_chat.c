@@ -54,7 +54,7 @@ static void expect(const struct chat_input *in, const char *want)
 	free(text);
 }
 
-/* A folder with @config alone */
+/* A folder that has only @config */
 static int load(const char *config)
 {
 	chat_free(chat);
@@ -116,7 +116,7 @@ START_TEST(test_named)
 	ck_assert_ptr_null(chat_render(chat, &in, NULL, &len, &err));
 	ck_assert_ptr_nonnull(strstr(err.text, "'other'"));
 	in.name = NULL;
-	/* Files go before the configuration. */
+	/* Files have precedence over the configuration. */
 	file_write("chat_template.jinja", "{{ 'file' }}\n");
 	ck_assert_int_eq(load(config), 0);
 	expect(&in, "T");
@@ -165,7 +165,7 @@ START_TEST(test_wrong)
 }
 END_TEST
 
-/* What stands in place of a file is not waited for, nor read without end */
+/* A pipe or an endless file in place of a template is refused, not read */
 START_TEST(test_no_file)
 {
 	char path[256];
@@ -188,7 +188,7 @@ START_TEST(test_no_file)
 }
 END_TEST
 
-/* What OpenAI's API has otherwise than templates want it */
+/* Messages whose form in OpenAI's API differs from the one that templates want */
 START_TEST(test_messages)
 {
 	json_t *messages = json_loads(

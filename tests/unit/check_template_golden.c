@@ -2,13 +2,13 @@
 /*
  * check_template_golden.c - the texts that Jinja2 makes of chat templates
  *
- * tests/data/template/golden.json holds templates, conversations and what
- * Jinja2 made of each pair (make_golden.py beside it).  Texts must be equal
- * byte for byte; where Jinja2 failed, this library must fail too, and for
+ * tests/data/template/golden.json holds templates, conversations and the text
+ * of Jinja2 for each pair (make_golden.py beside it).  Texts must be equal byte
+ * for byte; where Jinja2 failed, this library must fail too, and for
  * raise_exception() with the same words.
  *
- * $KVMM_TEMPLATE_GOLDEN names a file of the same form instead: the templates
- * of public packages, which tests/scripts/templates.sh fetches.
+ * $KVMM_TEMPLATE_GOLDEN names a file of the same form instead: the templates of
+ * public packages, which tests/scripts/templates.sh fetches.
  */
 #include <check.h>
 #include <jansson.h>
@@ -124,7 +124,7 @@ START_TEST(test_golden)
 }
 END_TEST
 
-/* Lines of templates, each for some feature of the language */
+/* Lines of templates, each for one feature of the language */
 START_TEST(test_snippets)
 {
 	const json_t *vars = json_object_get(golden, "variables");

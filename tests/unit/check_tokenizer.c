@@ -6,9 +6,9 @@
  * tokenizer-golden.json, which Hugging Face's own library made for 300 texts,
  * for the demo model's tokenizer and for variants of it with the patterns and
  * flags of other models.  A variant is a list of changes to tokenizer.json,
- * made here to the same file.
+ * which the test makes.
  *
- * Check notes every assertion in a file: inside of loops that run often, an if
+ * Check writes every assertion to a file, so loops that run often have an if
  * and ck_abort_msg() instead.
  */
 #include <pthread.h>
@@ -141,7 +141,7 @@ START_TEST(test_golden_decode)
 }
 END_TEST
 
-/* Merges written the other way, strings for pairs, mean the same. */
+/* Merges in the other spelling, as strings instead of pairs, mean the same. */
 START_TEST(test_merges_of_the_other_spelling)
 {
 	json_t *root = data_read("tokenizer-golden.json");
@@ -207,7 +207,7 @@ START_TEST(test_encode_results)
 	ck_assert_int_eq(tokenizer_encode(tok, text, 1ul << 30, 0, all, 16,
 					  &needed), -EFBIG);
 	ck_assert_uint_eq(needed, 0);
-	/* A NUL is a character like others. */
+	/* A NUL is an ordinary character. */
 	ck_assert_int_eq(tokenizer_encode(tok, "a\0b", 3, 0, all, 16, NULL),
 			 3);
 }
@@ -271,7 +271,7 @@ START_TEST(test_lookups)
 }
 END_TEST
 
-/* The id that stands for one byte alone. */
+/* The id that stands for a single byte. */
 static u32 byte_token(u8 b)
 {
 	return tokenizer_find(tok, (const char *)&b, 1);
@@ -294,12 +294,12 @@ START_TEST(test_detok_holds_characters_back)
 	ck_assert_mem_eq(out, smile, 4);
 	ck_assert_int_eq(detok_flush(&d, out, sizeof(out)), 0);
 
-	/* The other branch goes on with what cannot complete it. */
+	/* The other branch goes on with a token that cannot complete it. */
 	ck_assert_int_eq(detok_push(&fork, byte_token('a'), out, 3), -E2BIG);
 	ck_assert_int_eq(detok_push(&fork, byte_token('a'), out, 4), 4);
 	ck_assert_mem_eq(out, "\xef\xbf\xbd" "a", 4);
 
-	/* A begin that the end of the stream cuts off. */
+	/* The stream ends after the first byte of a character. */
 	ck_assert_int_eq(detok_push(&d, byte_token(0xe4), out, 0), 0);
 	ck_assert_int_eq(detok_push(&d, 70000, out, 0), 0);
 	ck_assert_int_eq(detok_flush(&d, out, 2), -E2BIG);
@@ -309,7 +309,7 @@ START_TEST(test_detok_holds_characters_back)
 }
 END_TEST
 
-/* What decoding all of @p at once gives, in @out; returns its length. */
+/* Decode all of @p at once into @out; returns the length. */
 static size_t decode_at_once(const u8 *p, size_t n, char *out)
 {
 	size_t at, len, nr = 0;
@@ -326,7 +326,7 @@ static size_t decode_at_once(const u8 *p, size_t n, char *out)
 	return nr;
 }
 
-/* Every sequence of @length of these tokens, against decoding at once. */
+/* Every sequence of @length of these tokens is compared with decoding at once. */
 static void try_all_sequences(const u32 *list, u32 nr_list, u32 length)
 {
 	char got[128], want[128];
@@ -461,8 +461,8 @@ static double encode_long(const struct long_text *t, size_t len)
 }
 
 /*
- * Sixteen times the text, not much more than sixteen times the time: far from
- * the 256 times of an algorithm that is quadratic.
+ * Sixteen times the text takes not much more than sixteen times the time, far
+ * from the 256 times of a quadratic algorithm.
  */
 START_TEST(test_long_runs_are_linear)
 {

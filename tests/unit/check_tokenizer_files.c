@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_tokenizer_files.c - which model folders are refused, and how
+ * check_tokenizer_files.c - model folders that are refused, and the messages
  *
- * Tables: each row changes one thing in the demo model's files and names the
- * errno and the words of the one line that must come; patterns likewise.  And
- * the configs that are fine, with what they decide.
+ * Each row of a table changes one thing in the demo model's files, and has the
+ * errno and the words of the message.  The same for patterns.  Another table
+ * has valid configs and their effects.
  */
 #include <sys/stat.h>
 
@@ -77,7 +77,7 @@ START_TEST(test_pattern)
 }
 END_TEST
 
-/* Deep nesting is refused, not followed. */
+/* Deep nesting is refused. */
 START_TEST(test_pattern_depth)
 {
 	pcre2_code *code = NULL;
@@ -92,10 +92,10 @@ START_TEST(test_pattern_depth)
 }
 END_TEST
 
-/* ---------------------------------------------------------- what is refused */
+/* ---------------------------------------------------------- refusals */
 
 struct bad_file {
-	const char *path;	/* what to change */
+	const char *path;	/* key to change */
 	const char *value;	/* JSON; NULL removes it */
 	int err;
 	const char *words;
@@ -367,10 +367,10 @@ START_TEST(test_refuses_files)
 }
 END_TEST
 
-/* What a refusal names when it is of what both files say together. */
+/* The name in a refusal that concerns both files. */
 #define PAIR	"vocab.json and merges.txt"
 
-/* Two files that many programs read, each in its own way. */
+/* Many programs read these two files, each in its own way. */
 START_TEST(test_refuses_pair)
 {
 	static const char model[] = "{\"model_type\":\"gpt2\"}";
@@ -400,7 +400,7 @@ START_TEST(test_refuses_pair)
 }
 END_TEST
 
-/* One text through the pair of files, and the ids that it must give. */
+/* Encode @text with the pair of files, and compare the ids. */
 static void expect_ids(const char *text, u32 flags, const u32 *want, int nr)
 {
 	int i;
@@ -414,7 +414,7 @@ static void expect_ids(const char *text, u32 flags, const u32 *want, int nr)
 	tok = NULL;
 }
 
-/* Tokens that were added to such a folder, by files old and new. */
+/* Tokens that old and new files add to such a folder. */
 START_TEST(test_pair_added)
 {
 	static const u32 added[] = { 9000, 9001 }, lstrip[] = { 9001 };
@@ -434,7 +434,7 @@ START_TEST(test_pair_added)
 	ck_assert(tokenizer_is_special(tok, 9001));
 	tokenizer_free(tok);
 	tok = NULL;
-	/* The newer map says it all. */
+	/* The newer map replaces the older files. */
 	write_str("tokenizer_config.json", "{\"added_tokens_decoder\":{"
 		  "\"9001\":{\"content\":\"[MASK]\"}}}");
 	expect_ids("[MASK]", 0, lstrip, 1);
@@ -466,9 +466,9 @@ START_TEST(test_short_error_room)
 }
 END_TEST
 
-/* ------------------------------------------------- files that want to hurt */
+/* ------------------------------------------------- malicious files */
 
-/* @head, then @unit @nr times, then @tail, as tokenizer.json. */
+/* Write @head, @nr times @unit, and @tail to tokenizer.json. */
 static void write_repeated(const char *head, const char *unit, size_t nr,
 			   const char *tail)
 {
@@ -527,7 +527,7 @@ START_TEST(test_liars)
 }
 END_TEST
 
-/* What stands in place of a file is not waited for, nor read without end. */
+/* A pipe or an endless file in place of tokenizer.json is refused, not read. */
 START_TEST(test_no_file)
 {
 	char path[256];
@@ -544,7 +544,7 @@ START_TEST(test_no_file)
 }
 END_TEST
 
-/* Nobody who writes a file can know which ids will share a slot. */
+/* The hash key is random, so that no file can make its ids share a slot. */
 START_TEST(test_hash_is_drawn)
 {
 	struct tokenizer *other;
@@ -559,7 +559,7 @@ START_TEST(test_hash_is_drawn)
 }
 END_TEST
 
-/* Each of them is short enough, but there is no end of them. */
+/* Each added token is short enough, but there are too many. */
 START_TEST(test_many_added)
 {
 	json_t *root = data_read("demo-model/tokenizer.json");
@@ -579,7 +579,7 @@ START_TEST(test_many_added)
 }
 END_TEST
 
-/* A Sequence in a Sequence in a Sequence.. ends somewhere. */
+/* A chain of nested Sequences has a limit. */
 START_TEST(test_nested_sequences)
 {
 	json_t *root = data_read("demo-model/tokenizer.json");
@@ -597,7 +597,7 @@ START_TEST(test_nested_sequences)
 }
 END_TEST
 
-/* Normalizers that make a gigabyte of a word are stopped. */
+/* Normalizers that turn a word into a gigabyte are stopped. */
 START_TEST(test_growing_text)
 {
 	json_t *root = data_read("demo-model/tokenizer.json");
@@ -620,7 +620,7 @@ START_TEST(test_growing_text)
 }
 END_TEST
 
-/* Tokens that the config has and tokenizer.json has not. */
+/* Tokens that are in the config but not in tokenizer.json. */
 START_TEST(test_added_by_config)
 {
 	static const char config[] =
@@ -687,7 +687,7 @@ START_TEST(test_config)
 }
 END_TEST
 
-/* Llama-3's way: no template, so the config alone can add BOS. */
+/* The form of Llama 3: without a template, only the config can add BOS. */
 START_TEST(test_config_without_template)
 {
 	json_t *root = data_read("demo-model/tokenizer.json");

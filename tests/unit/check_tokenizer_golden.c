@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_tokenizer_golden.c - many tokenizers, beside the library's own answers
+ * check_tokenizer_golden.c - many tokenizers against the library's own answers
  *
  * Every folder below tests/data/tokenizers, and below the one that
  * KVMM_TOKENIZER_GOLDEN names, holds a tokenizer.json and a golden.bin of
  * tests/peers/vocabularies.py: records of texts and ids.  All must agree, and
- * what is decoded must come in whole characters.  Texts of a megabyte must take
- * linear time.
+ * decoding must give whole characters.  Texts of a megabyte must take linear
+ * time.
  */
 #include <dirent.h>
 #include <sys/stat.h>
@@ -49,7 +49,7 @@ static u32 golden_u32(struct golden *g)
 	return v;
 }
 
-/* @n bytes of it, or the end of the test. */
+/* The next @n bytes; the test fails if there are fewer. */
 static const u8 *golden_bytes(struct golden *g, size_t n)
 {
 	const u8 *p = g->p + g->at;
@@ -174,7 +174,7 @@ static void model_run(const char *folder, const char *name)
 	free(g.p);
 }
 
-/* All models of a folder; their number. */
+/* Run all models of a folder; returns their number. */
 static u32 folder_run(const char *folder)
 {
 	struct dirent **list;
@@ -234,11 +234,11 @@ static double encode_seconds(const char *text, size_t len)
 	       (double)(to.tv_nsec - from.tv_nsec) / 1e9;
 }
 
-#define LONG_TRIES	4	/* pages that come and go are nobody's fault */
+#define LONG_TRIES	4	/* page faults may slow a try */
 
 /*
- * Eight times the text may take twenty times as long, not sixty-four; and some
- * more, since the heap of a megabyte is in no cache and its pages are new.
+ * Eight times the text may take twenty times as long, not sixty-four, and a
+ * fixed time more: a heap of a megabyte fits no cache, and its pages are new.
  */
 static void long_run(const char *name, const char *unit, char *text)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_uapi.c - the layout of the ABI is what was agreed
+ * check_uapi.c - the layout of the ABI has not changed
  *
  * Prints every structure, field, offset, size and number of uapi/kvmm.h and
  * compares the text with tests/data/uapi-layout.txt, whose FNV-1a is
- * KVMM_LAYOUT_HASH.  The ABI changes on purpose or not at all: edit the
- * header and uapi_layout.h, run this with UPDATE=1, which writes the list and
- * says the hash to put into the header, and raise KVMM_ABI_VERSION when a
- * release has the old one.
+ * KVMM_LAYOUT_HASH.  The ABI changes on purpose or not at all: edit the header
+ * and uapi_layout.h, run this with UPDATE=1, which writes the list and prints
+ * the hash for the header, and raise KVMM_ABI_VERSION if a release has the old
+ * one.
  */
 #include <check.h>
 #include <ctype.h>
@@ -189,7 +189,7 @@ static size_t word_len(const char *s)
 	return n;
 }
 
-/* Nothing of the header may be missing from the list. */
+/* The list has everything that the header has. */
 START_TEST(test_list_is_complete)
 {
 	const char *p, *name;

@@ -23,7 +23,7 @@ static char path[KV_VIEW_PATH_MAX];
 static int listener;
 static struct seq_file text;
 
-/* What the server says, and what it was asked. */
+/* The server's answer, and the request that it got. */
 static const char *answer;
 static size_t answer_len;
 static bool hang;
@@ -136,7 +136,7 @@ static int wait_for(const char *bytes, int *status, int *fd)
 	return err;
 }
 
-/* Lines that come with the answer are not lost in it; then it has ended. */
+/* Lines that arrive with the answer are not lost; then the connection ends. */
 START_TEST(test_wait)
 {
 	int status, fd;
@@ -158,7 +158,7 @@ START_TEST(test_wait)
 }
 END_TEST
 
-/* A large text comes in many pieces. */
+/* A large answer arrives in many pieces. */
 START_TEST(test_large_answer)
 {
 	size_t len = 700000, head;
@@ -234,7 +234,7 @@ START_TEST(test_nobody_there)
 }
 END_TEST
 
-/* The attach socket beside it speaks another type. */
+/* The attach socket in the same directory has another type. */
 START_TEST(test_wrong_kind_of_socket)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
