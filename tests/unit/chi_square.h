@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chi_square.h - do draws come as often as they should?
+ * chi_square.h - are draws as frequent as they should be?
  *
- * For tests of what draws by chance, on the host and on a device.
+ * For tests of random draws, on the host and on a device.
  */
 #ifndef TESTS_UNIT_CHI_SQUARE_H
 #define TESTS_UNIT_CHI_SQUARE_H
@@ -14,8 +14,8 @@
 
 /*
  * Chi-square as a number of standard deviations (Wilson and Hilferty): of @n
- * tokens drawn @draws times in all, each @count[] times, wanted by @prob[].
- * Tokens that are wanted less than 8 times are taken together.
+ * tokens drawn @draws times in all, each @count[] times, with the probabilities
+ * @prob[].  Tokens that are expected less than 8 times are merged.
  */
 static inline double chi_square(const u32 *count, const double *prob,
 				u32 n, u32 draws)

@@ -2,12 +2,11 @@
 /*
  * core_shell.h - the smallest shell around the core, for directed tests
  *
- * One core, clients with segments in ordinary memory, and helpers that send
- * one request each and return its status.  Memory that the core asks for is
- * made, and extents are acknowledged, as soon as an event is over, unless a
- * test says otherwise (sh_manual_make, struct sh_client.mute).  After each
- * event the walkers run: a test that leaves the core's records wrong fails
- * wherever that happened.
+ * One core, clients with segments in ordinary memory, and helpers that send one
+ * request each and return its status.  Extents that the core asks for are made
+ * and acknowledged as soon as an event is over, unless a test forbids it
+ * (sh_manual_make, struct sh_client.mute).  The walkers run after each event,
+ * so a test fails at the event that damaged the core's records.
  *
  * Blocks have 16 tokens and 1 KiB, extents 4 KiB, so a span is 4 blocks.
  */
@@ -21,7 +20,7 @@
 #include "kvmm/core/core.h"
 
 #define SH_BT		16u		/* tokens of a block */
-#define SH_BLOCK	1024ull		/* bytes of it */
+#define SH_BLOCK	1024ull		/* bytes of a block */
 #define SH_EXTENT	4096ull
 #define SH_PER		4u		/* blocks of a span */
 #define SH_CLIENTS	6
@@ -32,15 +31,15 @@
 #define MS		1000000ull
 
 struct sh_client {
-	bool	mute;		/* acknowledges nothing by itself */
-	bool	stubborn;	/* gives nothing back by itself */
+	bool	mute;		/* does not acknowledge by itself */
+	bool	stubborn;	/* does not give extents back by itself */
 	u32	killed;		/* times that ops->kill named it */
 	int	kill_reason;
 	u32	wakes;
-	u32	sent;		/* extents that it was sent */
+	u32	sent;		/* extents that the core sent */
 	u64	number;
 	u64	step;
-	u32	pending[SH_EXTENTS];	/* generations to be acknowledged */
+	u32	pending[SH_EXTENTS];	/* generations to acknowledge */
 	struct core_attach_info info;
 	struct kvmm_daemon_ctl ctl;
 	struct kvmm_seq_status seqs[SH_SEQS];
@@ -67,13 +66,13 @@ struct sh {
 static struct sh sh;
 static bool sh_manual_make;	/* the test makes memory itself */
 static bool sh_unchecked;	/* no walkers, for tests of time */
-static volatile bool sh_in_core;	/* the core runs just now */
+static volatile bool sh_in_core;	/* the core is running */
 
-/* Copies and I/O, where a test has lower tiers. */
+/* Copies and I/O, if a test has lower tiers. */
 static void (*sh_on_copy)(const struct core_copy *cp);
 static void (*sh_on_io)(const struct core_io *io);
 
-/* Every call of the core goes through this, or what a test makes of it. */
+/* Every call of the core goes through this macro, which a test may redefine. */
 #ifndef SH_CORE
 #define SH_CORE(call)							\
 do {									\
@@ -154,7 +153,7 @@ static void __maybe_unused sh_check(void)
 	ck_assert_msg(!err, "walkers: %s", r.text);
 }
 
-/* Send an entry as it is; args in sh.args, results to sh.results. */
+/* Send an entry unchanged; args in sh.args, results to sh.results. */
 static int __maybe_unused sh_send(u32 cl, struct kvmm_sqe *sqe, u32 len)
 {
 	struct core_req req;
@@ -178,7 +177,7 @@ static int __maybe_unused sh_submit(u32 cl, u16 op, u32 nr, u64 step, u32 len)
 	return sh_send(cl, &sqe, len);
 }
 
-/* What the entry @i of the last request was answered with. */
+/* Status of entry @i in the answer to the last request. */
 static int __maybe_unused sh_seq_res(u32 i)
 {
 	return ((const struct kvmm_seq_res *)sh.results)[i].status;
@@ -196,7 +195,7 @@ static int __maybe_unused sh_ack(u32 cl, u32 extent)
 	return err ? err : sh_seq_res(0);
 }
 
-/* Say that an extent is unmapped, in the generation that the record names. */
+/* Acknowledge that an extent is unmapped, in the generation of the record. */
 static int __maybe_unused sh_unmapped(u32 cl, u32 extent)
 {
 	struct kvmm_ack_arg *a = (struct kvmm_ack_arg *)sh.args;
@@ -211,7 +210,7 @@ static int __maybe_unused sh_unmapped(u32 cl, u32 extent)
 	return err ? err : sh_seq_res(0);
 }
 
-/* Is the client asked for the extent, and does it give it back? */
+/* Is the extent revoked, and does the client give it back? */
 static bool __maybe_unused sh_gives_back(u32 cl, u32 extent)
 {
 	return sh.cl[cl].extents[extent].state == KVMM_EXTENT_REVOKE &&
@@ -224,7 +223,7 @@ static void __maybe_unused sh_made(u32 extent, int status)
 	SH_CORE(core_extent_created(sh.core, sh.now, extent, status));
 }
 
-/* The event is over: make what was asked for, acknowledge what was sent. */
+/* Finish an event: make the requested extents, acknowledge the sent ones. */
 static void __maybe_unused sh_settle(void)
 {
 	bool again = true;
@@ -262,7 +261,10 @@ static void __maybe_unused sh_tick(u64 ms)
 
 /* ---- set-up ---- */
 
-/* A configuration of @extents extents of 4 blocks; change it before sh_start(). */
+/*
+ * A configuration of @extents extents of 4 blocks; a test may change it before
+ * sh_start().
+ */
 static void __maybe_unused sh_config(u32 extents)
 {
 	memset(&sh, 0, sizeof(sh));
@@ -286,7 +288,7 @@ static void __maybe_unused sh_config(u32 extents)
 	};
 }
 
-/* In an arena of the test's own, of core_arena_size(). */
+/* Start in @arena, which has core_arena_size() bytes. */
 static void __maybe_unused sh_start_in(void *arena)
 {
 	u64 bytes = core_arena_size(&sh.cfg);
@@ -315,7 +317,7 @@ static void __maybe_unused sh_stop(void)
 	sh.arena = NULL;
 }
 
-/* An attach message that is right in every field. */
+/* A valid attach message. */
 static struct kvmm_attach_req __maybe_unused sh_attach_req(const char *name)
 {
 	struct kvmm_attach_req req = {
@@ -345,7 +347,7 @@ static int __maybe_unused sh_attach_as(u64 tenant,
 	struct core_bind bind;
 	int err;
 
-	/* Another one each time: the first of a tenant counts. */
+	/* Each attach has another secret: the first one of a tenant counts. */
 	memset(secret, (int)tenant + 1, sizeof(secret));
 	secret[7] = sh.nr_attached++;
 	SH_CORE(err = core_client_attach(sh.core, sh.now, tenant, secret, req,
@@ -364,7 +366,7 @@ static int __maybe_unused sh_attach_as(u64 tenant,
 	return (int)info.client;
 }
 
-/* Attach to the domain @name of @tenant; must succeed. */
+/* Attach to the domain @name of @tenant; it must succeed. */
 static u32 __maybe_unused sh_attach(u64 tenant, const char *name)
 {
 	struct kvmm_attach_req req = sh_attach_req(name);
@@ -412,7 +414,7 @@ static int __maybe_unused sh_open_as(u32 cl, const struct kvmm_open_arg *a,
 	return res->status;
 }
 
-/* A sequence of @prompt + @more tokens; must be opened. */
+/* Open a sequence of @prompt + @more tokens; it must succeed. */
 static u64 __maybe_unused sh_open(u32 cl, u32 prompt, u32 more)
 {
 	struct kvmm_open_arg a = { .prompt_len = prompt, .max_tokens = more };
@@ -422,7 +424,7 @@ static u64 __maybe_unused sh_open(u32 cl, u32 prompt, u32 more)
 	return seq;
 }
 
-/* The ids of a match: position + @seed each, so equal seeds share. */
+/* Match ids: each is position + @seed, so equal seeds share. */
 static int __maybe_unused sh_match_piece(u32 cl, u64 seq, u32 start, u32 nr,
 					 u32 flags, u32 seed)
 {
@@ -447,7 +449,7 @@ static int __maybe_unused sh_match(u32 cl, u64 seq, u32 nr, u32 seed)
 	return sh_match_piece(cl, seq, 0, nr, KVMM_MATCH_LAST, seed);
 }
 
-/* Open, match, and see it READY. */
+/* Open and match a sequence, which must be READY then. */
 static u64 __maybe_unused sh_ready(u32 cl, u32 prompt, u32 more, u32 seed)
 {
 	u64 seq = sh_open(cl, prompt, more);
@@ -469,7 +471,7 @@ static int __maybe_unused sh_close(u32 cl, u64 seq)
 	return err;
 }
 
-/* Have memory made for all of the pool, and keep it in the client's tenant. */
+/* Make memory for the whole pool, and keep it in the client's tenant. */
 static void __maybe_unused sh_warm(u32 cl)
 {
 	u32 all = (u32)(sh.cfg.pool_bytes / SH_EXTENT) * SH_PER * SH_BT;
@@ -477,7 +479,7 @@ static void __maybe_unused sh_warm(u32 cl)
 	ck_assert_int_eq(sh_close(cl, sh_ready(cl, all, 0, 1 << 20)), 0);
 }
 
-/* @children gets @nr handles. */
+/* Fork; @children gets @nr handles. */
 static int __maybe_unused sh_fork(u32 cl, u64 seq, u32 nr, u64 *children)
 {
 	struct kvmm_fork_arg *a = (struct kvmm_fork_arg *)sh.args;
@@ -517,7 +519,7 @@ static int __maybe_unused sh_begin_all(u32 cl, const struct kvmm_begin_arg *a,
 	return err;
 }
 
-/* A step of one entry; returns the entry's status, the step is open. */
+/* A step of one entry; returns the entry's status, the step stays open. */
 static int __maybe_unused sh_begin(u32 cl, u64 seq, u32 start, u32 tokens)
 {
 	struct kvmm_begin_arg a = sh_entry(cl, seq, start, tokens);
@@ -546,13 +548,13 @@ static int __maybe_unused sh_end_step(u32 cl, u64 step, u64 seq, u32 from,
 	return (int)i;
 }
 
-/* End the client's newest step, which is its only one. */
+/* End the client's newest step, the only open one. */
 static int __maybe_unused sh_end(u32 cl, u64 seq, u32 from, u32 len, u32 seed)
 {
 	return sh_end_step(cl, sh.cl[cl].step, seq, from, len, seed);
 }
 
-/* End a step in which nothing is declared. */
+/* End a step that declares nothing. */
 static int __maybe_unused sh_end_empty(u32 cl, u64 step)
 {
 	int err = sh_submit(cl, KVMM_OP_STEP_END, 0, step, 0);
@@ -561,7 +563,7 @@ static int __maybe_unused sh_end_empty(u32 cl, u64 step)
 	return err;
 }
 
-/* Compute positions @from to @to - 1 in one step; must be granted. */
+/* Compute positions @from to @to - 1 in one step; they must be granted. */
 static void __maybe_unused sh_compute(u32 cl, u64 seq, u32 from, u32 to,
 				      u32 seed)
 {
@@ -569,7 +571,7 @@ static void __maybe_unused sh_compute(u32 cl, u64 seq, u32 from, u32 to,
 	ck_assert_int_eq(sh_end(cl, seq, from, to, seed), 0);
 }
 
-/* ---- looking ---- */
+/* ---- state ---- */
 
 static u64 __maybe_unused sh_count(enum core_event ev)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_fixture.h - a context on the GPU, or on what stands in for one
+ * cuda_fixture.h - a context on the GPU, or on its stand-in
  *
  * Tests of the CUDA kernels run on the library that $KVMM_LIBCUDA names, and
- * without it on the stand-in of the build, which needs no GPU.  What a test
- * gives to an op is copied to the device, what it wants to see is copied back;
- * outputs are NaN first, and have NaN behind them that must stay.
+ * without it on the stand-in of the build, which needs no GPU.  Arguments of an
+ * op are copied to the device, and its results are copied back.  Outputs are
+ * NaN first, and have NaN behind them that must stay.
  */
 #ifndef CUDA_FIXTURE_H
 #define CUDA_FIXTURE_H
@@ -15,7 +15,7 @@
 #include "check_kernels.h"
 #include "kernels/cuda/internal.h"
 
-/* Floats behind each output, which no op may touch. */
+/* Floats behind each output, which an op must not touch. */
 #define DEV_GUARD	8u
 #define DEV_MAX		256u
 
@@ -59,7 +59,7 @@ static inline void *dev_alloc(u64 bytes)
 	return p;
 }
 
-/* What was allocated since there were @nr allocations. */
+/* Free all allocations but the first @nr. */
 static inline void dev_free_to(u32 nr)
 {
 	while (dev.nr > nr)
@@ -72,7 +72,7 @@ static inline void dev_close(void)
 	kern_close(dev.ops, dev.ctx);
 }
 
-/* A copy on the device, @skew bytes behind what is aligned. */
+/* A copy on the device, @skew bytes after an aligned address. */
 static inline void *dev_put_at(const void *from, u64 bytes, u32 skew)
 {
 	u8 *p = (u8 *)dev_alloc(bytes + skew) + skew;
@@ -108,7 +108,7 @@ static inline void dev_get(void *to, const void *from, u64 bytes)
 	ck_assert_msg(!err, "%s", dev.ops->failure(dev.ctx));
 }
 
-/* @n results, from malloc(), when nobody wrote behind them. */
+/* @n results in memory from malloc(); no op may have written behind them. */
 static inline float *dev_result(const float *from, u64 n)
 {
 	float *f = malloc((n + DEV_GUARD) * sizeof(*f));
@@ -132,7 +132,7 @@ static inline float *dev_inout(const float *from, u64 n, u32 skew)
 	return p;
 }
 
-/* Round @n results to bf16, as an op does where that is the arithmetic. */
+/* Round @n results to bf16, as an op does in bf16 arithmetic. */
 static inline void round_all(float *f, u64 n)
 {
 	u64 i;

@@ -2,10 +2,10 @@
 /*
  * cuda_gemm_fixture.h - products on the stand-in of the driver
  *
- * A product is made up on the host, with gaps between its rows and with
- * addresses that are as odd as it wants them, put on the device, and what comes
- * back is compared with a double sum.  Outputs are poisoned, and what lies
- * between their rows and behind them must stay.
+ * A product is made up on the host, with gaps between its rows and with odd
+ * addresses, and put on the device.  Its results are compared with sums in
+ * double.  Outputs are poisoned, and the bytes between their rows and behind
+ * them must stay.
  */
 #ifndef CUDA_GEMM_FIXTURE_H
 #define CUDA_GEMM_FIXTURE_H
@@ -22,7 +22,7 @@ struct gpu {
 	struct kern_ctx		*ctx;
 };
 
-/* $@name is build/tests/standin/@file, unless it is set. */
+/* $@name is build/tests/standin/@file, unless the variable is set. */
 static inline void standin_env(const char *name, const char *file)
 {
 	const char *build = getenv("KVMM_BUILD");
@@ -52,7 +52,7 @@ static inline void gpu_close(struct gpu *g)
 	kern_close(g->ops, g->ctx);
 }
 
-/* @bytes of the host's memory on the device, @shift bytes off alignment. */
+/* Copy @bytes of host memory to the device, @shift bytes off alignment. */
 static inline void *gpu_put(struct gpu *g, const void *from, u64 bytes,
 			    u32 shift)
 {
@@ -69,7 +69,7 @@ static inline void gpu_drop(struct gpu *g, const void *p, u32 shift)
 }
 
 /**
- * struct product - one, on the host
+ * struct product - one product, on the host
  * @x_gap, @y_gap: elements between rows
  * @x_shift, @w_shift: bytes off alignment on the device
  */
@@ -86,7 +86,7 @@ struct product {
 	float			*y;
 };
 
-/* f16 with an exponent in the middle: no infinities, nothing subnormal. */
+/* A random f16 with a medium exponent: no infinities, no subnormals. */
 static inline u16 f16_random(struct rng *r)
 {
 	return (rng_next(r) & 0x83ff) | (8 + rng_next(r) % 8) << 10;
@@ -133,7 +133,7 @@ static inline void product_free(struct product *p)
 	free(p->y);
 }
 
-/* Run it, rows @row to @row + @m of x alone, into @y (as p->y). */
+/* Run the product for rows @row to @row + @m of x alone, into @y (like p->y). */
 static inline void product_run(struct gpu *g, const struct product *p, u32 row,
 			       u32 m, float *y)
 {
@@ -162,7 +162,7 @@ static inline void product_run(struct gpu *g, const struct product *p, u32 row,
 	free(back);
 }
 
-/* Whether what is no output is as it was: poisoned() fills with ones. */
+/* All bytes that are no output must be unchanged: poisoned() fills with ones. */
 static inline void product_gaps(const struct product *p)
 {
 	const u64 ld = p->n + p->y_gap;
@@ -178,7 +178,7 @@ static inline void product_gaps(const struct product *p)
 	}
 }
 
-/* Every element within @tol of its scale. */
+/* Every element is within @tol of its scale. */
 static inline void product_close(const struct product *p, double tol)
 {
 	double want, scale, t;

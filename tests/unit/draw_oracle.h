@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw_oracle.h - what a struct kern_draw means, said by the host's sampler
+ * draw_oracle.h - the meaning of a struct kern_draw, by the host's sampler
  *
- * Edits are made from the lists, in their order, which is not the code that
- * makes them for the host; tokens and logprobs are the sampler's.
+ * The edits follow the lists, in their order, without the code that edits rows
+ * for the host.  Tokens and logprobs come from the sampler.
  */
 #ifndef TESTS_DRAW_ORACLE_H
 #define TESTS_DRAW_ORACLE_H
@@ -27,7 +27,7 @@ static inline float draw_penalised(const struct kern_draw *d, float l,
 	return l;
 }
 
-/* @row of @vocab as it is drawn from. */
+/* Edit @row of @vocab as the draw wants it. */
 static inline void draw_edit(const struct kern_draw *d, float *row, u32 vocab)
 {
 	bool *may = calloc(vocab, sizeof(*may));
@@ -48,7 +48,7 @@ static inline void draw_edit(const struct kern_draw *d, float *row, u32 vocab)
 	free(may);
 }
 
-/* One draw; @row of @vocab is as the model gave it. */
+/* One draw from @row of @vocab, unedited logits of the model. */
 static inline void draw_oracle(const struct kern_draw *d, const float *row,
 			       u32 vocab, struct kern_drawn *drawn,
 			       struct kern_top *top)

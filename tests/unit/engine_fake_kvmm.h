@@ -2,13 +2,14 @@
 /*
  * engine_fake_kvmm.h - a daemon in the test program: blocks and verbs
  *
- * It keeps the promises of the ABI and tests the client's: blocks, copy on
- * write, a prefix index, families, preemption by recompute and by swap, steps
- * in order.  Grants are refused and families preempted at random; memory that
- * is freed is filled with rubbish, so what was swapped comes back in other
+ * It keeps the daemon's promises of the ABI and checks the client's: blocks,
+ * copy on write, a prefix index, families, preemption by recompute and by swap,
+ * steps in order.  Grants are refused and families preempted at random; freed
+ * memory is filled with garbage, and a swapped sequence comes back in other
  * blocks or not at all.  A client that breaks a rule fails the test at once.
- * engine_fake_ring.h puts it behind libkvmm's names.  It may die beside a forward
- * and salvage, and give what that reads away before the client knows.
+ * engine_fake_ring.h puts it behind libkvmm's names.  The daemon may die during
+ * a forward and salvage, and give blocks that the forward reads to another
+ * client.
  */
 #ifndef ENGINE_FAKE_KVMM_H
 #define ENGINE_FAKE_KVMM_H
@@ -26,7 +27,7 @@
 #define FK_RING		64u
 #define FK_BATCH	16u
 #define FK_ARGS		4096u
-#define FK_STARVE	400u		/* looks in vain at who is first */
+#define FK_STARVE	400u		/* failed admissions of the first sequence */
 #define FK_LAYERS	2u
 #define FK_STRIDE	(FK_BT * 16u)
 #define FK_BLOCK_BYTES	(FK_LAYERS * FK_STRIDE)
@@ -34,13 +35,13 @@
 #define FK_PER_BLOCK	(FK_BLOCK_BYTES / FK_UNIT)
 
 struct fk_block {
-	u32	maps;			/* tables that name it */
+	u32	maps;			/* tables that have it */
 	u32	srcs;			/* open steps that copy from it */
 	bool	indexed;
 	bool	shared;			/* a fork shares the tail */
 	u32	nr_ids;
 	u64	salt;
-	u32	prefix[FK_TABLE * FK_BT];	/* ids up to its end, when full */
+	u32	prefix[FK_TABLE * FK_BT];	/* if full, all ids up to its end */
 	u32	nr_prefix;
 };
 
@@ -50,9 +51,9 @@ struct fk_seq {
 	int	reason;
 	bool	matched, closing, known, preempted;
 	u64	last_step, salt, arrival;
-	u32	dirty;			/* entries from here on have changed */
-	u32	was;			/* valid, when it was lost */
-	u32	filling;		/* looks until a restore is READY */
+	u32	dirty;			/* changed entries from here on */
+	u32	was;			/* valid positions before the loss */
+	u32	filling;		/* rounds until a restore is READY */
 	u8	*below;			/* content while SWAPPED */
 	struct fk_block	*below_b;
 	u32	table[FK_TABLE];
@@ -77,27 +78,27 @@ struct fk_req {
 	void		*results;
 };
 
-/* What a test sets, and what it may look at. */
+/* Settings of a test, and state that it may look at. */
 static struct fk {
 	u32	nr_blocks;		/* of the pool, at most FK_BLOCKS */
-	bool	drained;		/* nobody begins a sequence */
+	bool	drained;		/* no new sequence */
 	u32	seed;
 	u32	again, preempt, full, lost;	/* chances in 1000 */
-	u32	swap, swap_lost;	/* of preemptions; of swapped ones */
-	u32	swap_more;		/* tokens that a restore adds: a lie */
-	u64	die_at;			/* request that ends it all, 0: none */
+	u32	swap, swap_lost;	/* shares of preemptions; of swapped families */
+	u32	swap_more;		/* tokens that a restore falsely adds */
+	u64	die_at;			/* request at which the daemon dies, 0: none */
 	u32	max_steps;
 	bool	no_spc;			/* FORK finds no room */
 	bool	no_forks;		/* FORK is refused for now */
-	u32	remap_again;		/* REMAPs refused for now, in 1000 */
+	u32	remap_again;		/* chance in 1000 that REMAP is refused for now */
 	bool	no_remaps;		/* REMAP finds no table pages */
 
-	u32	salvage;		/* forwards that it dies beside, in 1000 */
+	u32	salvage;		/* chance in 1000 to die in a forward */
 
 	bool	gone;
-	bool	away;			/* salvaged, and not noticed yet */
+	bool	away;			/* salvaged, but the client has not noticed */
 	u32	nr_salvaged;
-	u64	void_step;		/* steps up to it are void */
+	u64	void_step;		/* steps up to this one are void */
 	bool	device_failed;
 	bool	jam;			/* the ring is full */
 	u8	*pool;
@@ -112,7 +113,7 @@ static struct fk {
 	u64	nr_remaps, nr_remaps_stale, nr_rematched;
 	u64	nr_swapped, nr_restored, nr_swap_lost;
 	u32	status_reads;
-	s64	longest_wait;		/* that the client asked for, ns */
+	s64	longest_wait;		/* longest wait of the client, ns */
 	struct kvmm_attach_rep info;
 	u8	identity[KVMM_IDENTITY_LEN];
 	char	domain[KVMM_NAME_LEN];
@@ -161,7 +162,7 @@ static u32 fk_count_room(void)
 	return nr;
 }
 
-/* There is room, fk_count_room() says: a free block, else a cached one. */
+/* Take a free block, else a cached one; fk_count_room() says that there is one. */
 static u32 fk_take(void)
 {
 	u32 i, at = fk_rand(fk.nr_blocks), pass;
@@ -277,7 +278,7 @@ static void fk_swap_out(struct fk_seq *s)
 	fk.nr_swapped++;
 }
 
-/* Into other blocks, none of them shared. */
+/* Restore into other blocks, none of them shared. */
 static void fk_swap_in(struct fk_seq *s)
 {
 	u32 i;
@@ -320,7 +321,7 @@ static u32 fk_count_running(void)
 	return nr;
 }
 
-/* Families that wait for the rest of theirs hold up others. */
+/* Families that wait for their other sequences hold up others, so preempt one at times. */
 static void fk_starve(const struct fk_seq *s)
 {
 	if (++fk.starved % FK_STARVE == 0)
@@ -424,7 +425,7 @@ static bool fk_admit(struct fk_seq *s)
 	return true;
 }
 
-/* First come, first served. */
+/* The first of the highest priority is served first. */
 static void fk_admit_all(void)
 {
 	for (;;) {
@@ -483,11 +484,11 @@ static int fk_match(const struct kvmm_match_arg *a)
 	ck_assert_uint_eq(s->nr_steps, 0);
 	if (a->start && a->start != s->nr_ids)
 		return -EINVAL;
-	s->nr_ids = a->start;		/* 0 starts anew */
+	s->nr_ids = a->start;		/* 0: a new match */
 	ck_assert_uint_le(total, s->prompt_len + s->max_tokens);
 	if (fk_chance(fk.again))
 		return -EAGAIN;
-	/* Its own ids are known: is it to become another? */
+	/* The old ids of the sequence are known: does the match change them? */
 	if (s->was > a->start)
 		fk.nr_rematched += !!memcmp(s->ids + a->start, a + 1,
 				4 * min(a->nr_ids, s->was - a->start));
@@ -538,7 +539,7 @@ static int fk_fork(const struct kvmm_fork_arg *a, struct kvmm_open_res *r)
 	return err;
 }
 
-/* @s becomes what @o is; what it was goes when all have become theirs. */
+/* @s becomes a copy of @o; fk_remap() releases its old blocks at the end. */
 static void fk_become(struct fk_seq *s, const struct fk_seq *o)
 {
 	u32 i;
@@ -578,7 +579,7 @@ static int fk_remap_check(const struct kvmm_remap_arg *a, u32 nr)
 	return err;
 }
 
-/* Simultaneous: all read what was there before. */
+/* All pairs are simultaneous: each sees the state before the call. */
 static int fk_remap(const struct kvmm_remap_arg *a, u32 nr,
 		    struct kvmm_seq_res *r)
 {
@@ -634,7 +635,7 @@ static int fk_close(const struct kvmm_seq_arg *a)
 	return 0;
 }
 
-/* Blocks beyond those at hand may cost another family its memory. */
+/* If there is no room, another family may be preempted. */
 static int fk_make_room(struct fk_seq *s, u32 need)
 {
 	if (fk_count_room() >= need)
@@ -765,7 +766,7 @@ static void fk_progress(struct fk_seq *s, const struct kvmm_end_arg *a,
 	ck_assert_uint_eq(a->nr_ids, a->valid_len - old);
 	for (p = old; p < a->valid_len; p++) {
 		ck_assert(fk_writable(s->table[p / FK_BT]));
-		/* What was matched is what is computed. */
+		/* Computed ids equal the matched ones. */
 		if (p < s->nr_ids)
 			ck_assert_uint_eq(s->ids[p], ids[p - old]);
 		s->ids[p] = ids[p - old];
@@ -837,7 +838,7 @@ static int fk_end(const struct kvmm_sqe *sqe, const struct kvmm_end_arg *a,
 
 /* ---- death ---- */
 
-/* Nobody's, proven or not: the next daemon has given it to another client. */
+/* The next daemon gave the block to another client, proven or not. */
 static void fk_steal(u32 b)
 {
 	memset(&fk.b[b], 0, sizeof(fk.b[b]));
@@ -846,7 +847,7 @@ static void fk_steal(u32 b)
 
 /*
  * The daemon dies, and the next one salvages: steps are void, sequences have
- * nothing but what is cached, and half of that goes to somebody else.
+ * only cached blocks, and half of these go to another client.
  */
 static void fk_salvage(void)
 {

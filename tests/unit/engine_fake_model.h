@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_fake_model.h - a model whose logits are a hash of all that it reads
+ * engine_fake_model.h - a model with logits that are a hash of all its input
  *
  * Defines the functions of model.h that the engine uses.  The "KV" of a token
- * is a hash of the token and its position, written through the block table
- * into every layer's K and V; the logits are a hash over the KV of all
- * positions, read back through the table.  So one wrong table entry, a copy
- * that was forgotten or came too late, a block that was reused too early, and
- * the tokens differ from fm_oracle(), which computes them from a plain array.
+ * is a hash of the token and its position, written through the block table into
+ * every layer's K and V; the logits are a hash over the KV of all positions,
+ * read back through the table.  So with one wrong table entry, one copy that is
+ * missing or late, or one block that is reused too early, the tokens differ
+ * from fm_oracle(), which computes them from a plain array.
  *
- * With info.draws it draws, too, as draw_oracle.h; rows that do not travel are
- * NaN.
+ * With info.draws the model draws, too, like draw_oracle.h; rows that do not
+ * travel are NaN.
  */
 #ifndef ENGINE_FAKE_MODEL_H
 #define ENGINE_FAKE_MODEL_H
@@ -29,8 +29,8 @@ struct model {
 	u32			rows;
 	u32			max_rows_seen;
 	u32			max_logits_seen;
-	int			fail;		/* what the next forward answers */
-	const char		*failure;	/* of the device, for ever */
+	int			fail;		/* result of the next forward */
+	const char		*failure;	/* permanent failure of the device */
 	u32			last_batch;
 	u32			drawn;
 };
@@ -92,7 +92,7 @@ static void fm_run_seq(struct model *m, const struct model_kv *kv,
 	}
 }
 
-/* What the model answers after @nr tokens, without blocks. */
+/* Logits of the model after @nr tokens, without blocks. */
 static void fm_oracle(const u32 *ids, u32 nr, float *logits)
 {
 	u32 pos, layer, v;
@@ -186,7 +186,7 @@ int model_forward_draw(struct model *m, const struct model_kv *kv,
 	m->max_rows_seen = max(m->max_rows_seen, rows);
 	m->max_logits_seen = max(m->max_logits_seen, wanted);
 	m->last_batch = nr_seqs;
-	/* Was the next step sent before this forward? */
+	/* Was the next step submitted before this forward? */
 	fk.open_at_forward = fk.nr_steps + (fk.submitted - fk.executed);
 	return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_fake_ring.h - the functions of libkvmm.h over the test's own daemon
+ * engine_fake_ring.h - the functions of libkvmm.h over the fake daemon
  *
- * Defines public names, so it belongs into one file of one test program.
- * Requests are executed late, some at a time, in ring order; the ring is full
- * at random, and the daemon may die at any request.
+ * Only one file of a test program may include this header, which defines public
+ * names.  Requests are executed late, some at a time, in ring order; the ring
+ * is full at random, and the daemon may die at any request.
  */
 #ifndef ENGINE_FAKE_RING_H
 #define ENGINE_FAKE_RING_H
@@ -50,7 +50,7 @@ static void fk_execute(struct fk_req *q)
 	fk_admit_all();
 }
 
-/* A full ring has room when all in it was submitted, executed and reaped. */
+/* A full ring has room again when all its requests were executed and reaped. */
 static void fk_run(u32 nr)
 {
 	if (fk.reaped == fk.prepared)
@@ -88,7 +88,7 @@ struct kvmm_sqe *kvmm_prep(struct kvmm *k, u16 op, u32 nr, u32 bytes,
 	return &q->sqe;
 }
 
-/* A sequence may be named once the answer that made it was taken. */
+/* A request may name a sequence after the client reaped the answer that made it. */
 static void fk_check_known(const struct fk_req *q)
 {
 	static const u32 size[KVMM_NR_OPS] = {
@@ -277,7 +277,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	return 0;
 }
 
-/* Everything must have been given back by now. */
+/* The client must have given everything back. */
 void kvmm_detach(struct kvmm *k)
 {
 	u32 i;
@@ -300,7 +300,7 @@ void kvmm_detach(struct kvmm *k)
 	fk.pool = NULL;
 }
 
-/* A digest that is good enough for a test. */
+/* The digest is good enough for a test. */
 void kvmm_identity_init(struct kvmm_identity *id)
 {
 	id->state[0] = 14695981039346656037ull;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine_fixture.h - requests, what came of them, and what had to
+ * engine_fixture.h - requests, their results, and the expected results
  *
- * The daemon (engine_fake_kvmm.h) executes late, refuses and preempts at
- * random and checks the client's side of the ABI; the model
- * (engine_fake_model.h) makes logits from what it reads through the blocks.
- * Whatever happens in between, every sample must be what fm_oracle() and the
- * real sampler give without any paging.
+ * The daemon (engine_fake_kvmm.h) executes late, refuses and preempts at random
+ * and checks the client's side of the ABI; the model (engine_fake_model.h)
+ * makes logits from what it reads through the blocks.  Every sample must equal
+ * the result of fm_oracle() and the real sampler without any paging.
  */
 #ifndef ENGINE_FIXTURE_H
 #define ENGINE_FIXTURE_H
@@ -37,9 +36,9 @@ struct ask {
 	u32			ids[FM_CONTEXT];
 	u64			id;
 	u32			cancel_after;	/* tokens; 0: never */
-	u32			cancel_sample;	/* whose tokens */
+	u32			cancel_sample;	/* count tokens of this sample */
 	bool			cancelled;
-	u32			scored;		/* tokens of the prompt told */
+	u32			scored;		/* prompt tokens that were reported */
 	struct got		got[MAX_N];
 };
 
@@ -50,8 +49,8 @@ static u32 order[MAX_REQ * MAX_N], nr_order;
 static const u32 stop_id = STOP_ID;
 
 /*
- * What is told of the token after @nr_all ids @all, where @wanted is wanted, of
- * @ids if not NULL.
+ * Check the report of the token after the @nr_all ids @all.  @wanted: the
+ * requested logprobs; for the tokens @ids if not NULL.
  */
 static void check_token(const u32 *all, u32 nr_all, u32 wanted, const u32 *ids,
 			const struct engine_token *t)
@@ -153,7 +152,7 @@ static void start(const struct engine_opts *o)
 	ck_assert_int_eq(engine_create(&model, &opts, &engine, &err), 0);
 }
 
-/* Ask for @n greedy samples after @nr ids that begin at @from. */
+/* A request for @n greedy samples after @nr ids that begin at @from. */
 static struct ask *ask(u32 i, u32 from, u32 nr, u32 max_new, u32 n)
 {
 	struct ask *a = &asks[i];
@@ -175,7 +174,7 @@ static void submit(struct ask *a)
 	struct engine_error err = { "" };
 	int ret;
 
-	/* The engine has copies: what it was given may change at once. */
+	/* The engine has copies: the caller may change its lists at once. */
 	ck_assert_int_eq(sampling_params_copy(&c.sampling, &a->c.sampling), 0);
 	ret = engine_submit(engine, &c, &a->id, &err);
 	ck_assert_msg(!ret, "%s", err.text);
@@ -191,7 +190,7 @@ static void submit(struct ask *a)
 	sampling_params_free(&c.sampling);
 }
 
-/* As engine_run_until_idle(), with pauses too short to cost a test time. */
+/* Like engine_run_until_idle(), with short pauses to save time. */
 static int run_status(void)
 {
 	int ret;
@@ -207,7 +206,7 @@ static void run(void)
 	ck_assert_int_eq(run_status(), 0);
 }
 
-/* What is drawn from @logits after @nr ids @all, all of it counted anew. */
+/* The token drawn from @logits after @nr ids @all, with all counts made anew. */
 static s32 oracle_draw(const struct ask *a, u32 k, struct sampler_ws *ws,
 		       const u32 *all, u32 nr, float *logits)
 {
@@ -233,7 +232,7 @@ static s32 oracle_draw(const struct ask *a, u32 k, struct sampler_ws *ws,
 	return id;
 }
 
-/* What sample @k of @a has to be. */
+/* The expected sample @k of @a. */
 static u32 oracle(const struct ask *a, u32 k, u32 *ids,
 		  enum engine_reason *reason)
 {
@@ -286,7 +285,7 @@ static void check_ask(const struct ask *a)
 	}
 }
 
-/* Over already, or soon: where it is met is a matter of chance. */
+/* A deadline that is over or near: the state in which it passes is random. */
 static inline s64 random_deadline(void)
 {
 	struct timespec ts;

@@ -2,11 +2,11 @@
 /*
  * fake_daemon.c - the other side of libkvmm, for tests
  *
- * One thread: accept, answer ATTACH, serve the rings until the client hangs
- * up.  It sleeps by the real protocol, with a short limit, so that doorbells
- * are needed and a lost one shows as slowness, not as a hang.  Tests write to
- * segment D themselves (records, tables, events, state): the thread writes
- * only ring indices, completions, results and what SEQ_OPEN must show.
+ * One thread: accept, answer ATTACH, serve the rings until the client hangs up.
+ * It sleeps by the real protocol, with a short limit, so that doorbells are
+ * needed and a lost one shows as slowness, not as a hang.  Tests write to
+ * segment D themselves (records, tables, events, state): the thread writes only
+ * ring indices, completions, results and the records of SEQ_OPEN.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -84,7 +84,7 @@ void fake_init(struct fake *f)
 /* ------------------------------------------------------------------ */
 /* Verbs                                                               */
 
-/* What every verb gives back for one entry when all is well. */
+/* The result of a successful verb for each entry. */
 static void fill_seq_res(char *res, u32 nr, s32 status)
 {
 	struct kvmm_seq_res *r = (struct kvmm_seq_res *)res;
@@ -195,7 +195,7 @@ static u32 do_fork(struct fake *f, const u64 *args, char *res)
 	return do_open(f, a->nr_children, res);
 }
 
-/* Says back what it read: the low half of the second word of each entry. */
+/* The result repeats the low half of the second word of each entry. */
 static u32 do_pairs(u32 nr, const u64 *args, char *res)
 {
 	struct kvmm_seq_res *r = (struct kvmm_seq_res *)res;
@@ -209,7 +209,7 @@ static u32 do_pairs(u32 nr, const u64 *args, char *res)
 	return nr * sizeof(*r);
 }
 
-/* Fill @res; return: bytes of it. */
+/* Fill @res.  Return: its bytes. */
 static u32 do_verb(struct fake *f, const struct kvmm_sqe *sqe, const u64 *args,
 		   char *res, u32 *nr)
 {
@@ -376,7 +376,7 @@ static void send_fds(int sock, const void *data, size_t bytes, const int *fds,
 	MUST(sendmsg(sock, &msg, MSG_NOSIGNAL) == (ssize_t)bytes);
 }
 
-/* Make the segments, at their place in this process too. */
+/* Make the segments, and map them in this process too. */
 static void make_segments(struct fake *f, int *fds)
 {
 	const struct kvmm_attach_rep *r = &f->rep;
@@ -511,7 +511,7 @@ void fake_stop(struct fake *f)
 }
 
 /* ------------------------------------------------------------------ */
-/* What tests do behind the thread's back                              */
+/* Calls of tests while the thread runs                                */
 
 void fake_lie(struct fake *f, void (*spoil)(struct kvmm_cqe *cqe),
 	      u32 short_by)
@@ -560,7 +560,7 @@ void fake_ids(struct fake *f, u64 *nr, u64 *sum)
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* Did the last SEQ_MATCH say that its ids are complete? */
+/* Did the last SEQ_MATCH have the flag that its ids are complete? */
 bool fake_match_is_last(struct fake *f)
 {
 	bool last;

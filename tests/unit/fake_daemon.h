@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_daemon.h - a daemon in a thread, as kind or as hostile as a test wants
+ * fake_daemon.h - a daemon in a thread, honest or hostile
  *
- * It attaches one client after the other and answers every verb with the
- * least that makes sense, so libkvmm and what stands on it can be tested
- * alone.  A test changes the answer to ATTACH before it starts the thread;
- * while the thread runs it uses the functions below, or holds @lock.
+ * It attaches one client after the other and answers every verb in the simplest
+ * way, so libkvmm and its users can be tested alone.  A test changes the answer
+ * to ATTACH before it starts the thread; while the thread runs the test uses
+ * the functions below, or holds @lock.
  *
  * (A client maps the segments a second time, so ThreadSanitizer does not see
- * that the rings order what the thread counts and what the test reads.)
+ * that the rings order the thread's counts and the test's reads.)
  */
 #ifndef FAKE_DAEMON_H
 #define FAKE_DAEMON_H
@@ -32,17 +32,17 @@
  * struct fake - the daemon
  * @lock:        held by the thread while it works
  * @rep:         template of the answer to ATTACH
- * @rep_bytes:   of it that are sent
- * @nr_fds:      descriptors that travel with it, at most 4
+ * @rep_bytes:   bytes of @rep that are sent
+ * @nr_fds:      descriptors that are sent with it, at most 4
  * @mute:        never answer ATTACH
  * @hang_up:     close the connection instead of answering
  * @keep_size:   leave the files of the segments at this size, if not 0
- * @hold:        set by a test: take no requests meanwhile
+ * @hold:        set by a test: take no requests for now
  * @spoil:       changes a completion before it is published, if not NULL
- * @short_by:    results that a completion claims less than there are
- * @req:         the last ATTACH that came
+ * @short_by:    number of results that a completion leaves out
+ * @req:         the last ATTACH
  * @ops:         requests seen, by verb
- * @broken:      what was wrong with a request, or NULL
+ * @broken:      the fault of a request, or NULL
  * @ids:         ids seen in SEQ_MATCH, and a checksum over them
  * @ack:         last EXTENT_ACK of each extent
  */
@@ -87,7 +87,7 @@ struct fake {
 	u32			next_seq;
 };
 
-/* Prepare with a sound answer; the socket lies in $TMPDIR. */
+/* Prepare with a valid answer; the socket lies in $TMPDIR. */
 void fake_init(struct fake *f);
 
 /* Listen and serve in a thread. */
@@ -97,7 +97,7 @@ void fake_start(struct fake *f);
 void fake_lie(struct fake *f, void (*spoil)(struct kvmm_cqe *cqe),
 	      u32 short_by);
 
-/* What was counted so far. */
+/* Counts of the thread so far. */
 u32 fake_ops(struct fake *f, u32 op);
 u32 fake_acks(struct fake *f);
 struct kvmm_ack_arg fake_ack(struct fake *f, u32 extent);
@@ -111,7 +111,7 @@ void fake_stop(struct fake *f);
 /* Wait until a client is attached. */
 void fake_wait_serving(struct fake *f);
 
-/* Stop reading the rings and close the connection, as a dead daemon does. */
+/* Stop reading the rings and close the connection, like a dead daemon. */
 void fake_die(struct fake *f);
 
 /* Set the client's state and wake it. */

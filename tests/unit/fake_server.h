@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_server.h - what a child needs that plays a server of the OpenAI API
+ * fake_server.h - a child that plays a server of the OpenAI API
  *
- * The listener is made before the fork, so that the port is known.  Everything
- * that was asked is kept in a file that both can read.
+ * The listener is made before the fork, so that the port is known.  All
+ * requests are kept in a file that both processes can read.
  */
 #ifndef TESTS_FAKE_SERVER_H
 #define TESTS_FAKE_SERVER_H
@@ -22,7 +22,7 @@
 static char url[64];
 static int listener;
 static pid_t server;
-static FILE *asked;		/* every request that came */
+static FILE *asked;		/* all requests */
 
 static void setup(void)
 {
@@ -53,7 +53,7 @@ static void teardown(void)
 	fclose(asked);
 }
 
-/* Read a request: its head, and a body that ends with '}'; false: none came. */
+/* Read a request: its head, and a body that ends with '}'.  Return: false without one. */
 static bool serve_read(int fd)
 {
 	static char buf[65536];

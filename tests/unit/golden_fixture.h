@@ -2,9 +2,9 @@
 /*
  * golden_fixture.h - the cases of tests/data/families, for tests of the model
  *
- * Tiny configurations, one a family and kind of position encoding, whose
- * weights are made up by rule; what another implementation computes with them
- * (see make_families.py there); and a way to put such weights into files.
+ * Tiny configurations, one for each family and position encoding, with made-up
+ * weights; the results of another implementation (see make_families.py there);
+ * and functions that write such weights to files.
  */
 #ifndef TESTS_GOLDEN_FIXTURE_H
 #define TESTS_GOLDEN_FIXTURE_H
@@ -28,13 +28,13 @@ static const char * const cases[] = {
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",
 };
 
-/* What the file of a case says. */
+/* The content of a case's file. */
 struct golden {
 	u32	tokens[NR_PROMPT + NR_NEW];
 	u32	keep[NR_KEEP];
 	float	f32[NR_KEEP][VOCAB];
-	float	half[NR_KEEP][VOCAB];	/* half the weights, in f32 */
-	float	bf16[NR_KEEP][VOCAB];	/* these, in bf16 */
+	float	half[NR_KEEP][VOCAB];	/* weights of half the size, in f32 */
+	float	bf16[NR_KEEP][VOCAB];	/* the same weights, in bf16 */
 };
 
 static struct golden golden;
@@ -75,7 +75,7 @@ static inline void golden_read(const char *name)
 	fclose(f);
 }
 
-/* The configuration of the case into the test's folder, with @key changed. */
+/* Write the configuration of the case to the test's folder, with @key changed. */
 static inline void config_write(const char *key, json_t *value)
 {
 	char path[320];
@@ -99,7 +99,7 @@ static inline void config_write_half(void)
 	config_write(key, json_real(0.075));
 }
 
-/* All tokens as chunks of @chunk with every row's logits. */
+/* Run all tokens as chunks of @chunk; returns the logits of every row. */
 static inline float *run_chunks(struct model *model, u32 chunk)
 {
 	float *logits = calloc(NR_ALL, VOCAB * sizeof(*logits));
@@ -151,7 +151,7 @@ static inline void put(FILE *f, enum tiny_type type, const struct st_tensor *t)
 		tiny_put(f, type, v[i]);
 }
 
-/* Every @nr-th tensor of a checkpoint in f32, from @first on, as a file. */
+/* Write every @nr-th tensor of a checkpoint in f32, from @first on, to a file. */
 static inline void shard_write(const struct ckpt *c, u32 first, u32 nr,
 			enum tiny_type type, const char *file)
 {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * ipc_daemon.c - a real kvmm in a directory of its own, and clients that lie
- */
+/* ipc_daemon.c - a real kvmm in a temporary directory, and lying clients */
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -62,7 +60,7 @@ void ipcd_dir(struct ipcd *d)
 	snprintf(d->view, sizeof(d->view), "%s/view.sock", d->dir);
 }
 
-/* The program beside this test: build/tests/check_x -> build/NAME. */
+/* The program of the same build: build/tests/check_x -> build/NAME. */
 static void program_path(const char *prog, const char *env, char *path,
 			 size_t len)
 {
@@ -92,7 +90,7 @@ static void spawn_child(const struct ipcd *d, const char *prog,
 	if (fd < 0 || dup2(fd, STDERR_FILENO) < 0)
 		_exit(99);
 	setenv("KVMM_RUNDIR", d->dir, 1);
-	/* What a test says of pools is true of host memory, unless it names one. */
+	/* Tests speak of pools in host memory, unless one names a driver. */
 	setenv("KVMM_LIBCUDA", "/nonexistent/libcuda.so.1", 0);
 	if (env)
 		putenv(strdup(env));
@@ -335,7 +333,7 @@ int rawc_connect(const struct ipcd *d)
 	return -1;
 }
 
-/* One message.  Return: bytes, or -errno; -EAGAIN after @ms. */
+/* Receive one message.  Return: bytes, or -errno; -EAGAIN after @ms. */
 static ssize_t take_message(int sock, void *buf, size_t len, int *fds,
 			    u32 *nr_fds, int ms)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ipc_daemon.h - a real kvmm in a directory of its own, and clients that lie
+ * ipc_daemon.h - a real kvmm in a temporary directory, and lying clients
  *
- * The programs are those of the same build.  A raw client speaks the ABI by
- * hand, so that it can do what libkvmm never would.
+ * The programs come from the same build.  A raw client writes the rings itself,
+ * so it can do things that libkvmm never does.
  */
 #ifndef TESTS_UNIT_IPC_DAEMON_H
 #define TESTS_UNIT_IPC_DAEMON_H
@@ -24,7 +24,7 @@ struct ipcd {
 	pid_t	pid;
 };
 
-/* A directory without a daemon. */
+/* Make the directory, without a daemon. */
 void ipcd_dir(struct ipcd *d);
 
 /**
@@ -38,36 +38,36 @@ void ipcd_dir(struct ipcd *d);
 void ipcd_spawn(struct ipcd *d, const char *prog, const char *args,
 		const char *env);
 
-/* ipcd_dir(), ipcd_spawn(), and wait until it serves. */
+/* ipcd_dir(), ipcd_spawn(), and wait until the daemon serves. */
 void ipcd_start(struct ipcd *d, const char *prog, const char *args,
 		const char *env);
 
-/* Wait until a connection to the attach socket is accepted; true if it is. */
+/* Wait until the attach socket accepts a connection; true if it does. */
 bool ipcd_ready(const struct ipcd *d, int ms);
 
-/* Wait for the end.  Return: exit code, or 1000 + signal, or -1: still there. */
+/* Wait for the end.  Return: exit code, or 1000 + signal, or -1: still running. */
 int ipcd_wait(struct ipcd *d, int ms);
 
-/* SIGTERM; must exit with 0 and leave nothing; the directory goes, too. */
+/* Send SIGTERM: it must exit with 0 and leave no file.  Removes the directory. */
 void ipcd_stop(struct ipcd *d);
 
-/* End of test: kill it and remove the directory. */
+/* End of a test: kill the daemon and remove the directory. */
 void ipcd_discard(struct ipcd *d);
 
-/* Does the log hold this text? */
+/* Does the log have this text? */
 bool ipcd_logged(const struct ipcd *d, const char *text);
 
-/* The walkers find nothing. */
+/* The walkers find no fault. */
 void ipcd_check(const struct ipcd *d);
 
-/* First number behind @key in a file of the daemon; -1: no such line. */
+/* First number after @key in a file of the daemon; -1: no such line. */
 long long ipcd_number(const struct ipcd *d, const char *file, const char *key);
 
 /* Poll until the number is @want: false after @ms. */
 bool ipcd_number_becomes(const struct ipcd *d, const char *file,
 			 const char *key, long long want, int ms);
 
-/* Open descriptors of a process. */
+/* Number of open descriptors of a process. */
 int ipcd_nr_fds(pid_t pid);
 
 /* Child of @pid, or 0. */
@@ -87,13 +87,13 @@ struct rawc {
 	u64			number;
 };
 
-/* A request that is accepted. */
+/* A valid request. */
 void rawc_request(struct kvmm_attach_req *req);
 
-/* Connect; -1 with errno. */
+/* Connect.  Return: a socket, or -1 with errno. */
 int rawc_connect(const struct ipcd *d);
 
-/* Send the request and take the answer: status, or -errno. */
+/* Send the request and take the answer.  Return: its status, or -errno. */
 int rawc_attach(struct rawc *r, const struct ipcd *d,
 		const struct kvmm_attach_req *req);
 
@@ -109,16 +109,16 @@ const struct kvmm_cqe *rawc_cqe(const struct rawc *r, u32 i);
 struct kvmm_sqe *rawc_put(struct rawc *r, u16 op, u32 nr, const void *args,
 			  u32 bytes);
 
-/* Publish all that was put, and ring. */
+/* Publish all prepared requests, and ring the doorbell. */
 void rawc_publish(struct rawc *r);
 
-/* Wait until @nr completions were produced in all; false after 2 s. */
+/* Wait until there were @nr completions in all; false after 2 s. */
 bool rawc_wait(const struct rawc *r, u32 nr);
 
-/* Wait until the daemon says @state; false after 5 s. */
+/* Wait until the daemon sets @state; false after 5 s. */
 bool rawc_state(const struct rawc *r, u32 state);
 
-/* Read the socket to its end; false when that takes longer than @ms. */
+/* Read the socket to its end; false if that takes longer than @ms. */
 bool rawc_hung_up(const struct rawc *r, int ms);
 
 /* Take one map message; its descriptors are closed.  Return: extents, 0 at

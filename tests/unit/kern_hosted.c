@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * kern_hosted.c - kernels of a device, behind the arguments of the host
- */
+/* kern_hosted.c - kernels of a device, with arguments in host memory */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +10,7 @@
 #define MAX_PIECES	8
 #define MAX_POOLS	16
 
-/* One argument: where the host has it, and where the device. */
+/* One argument: its places on the host and on the device. */
 struct piece {
 	void	*host;
 	u64	bytes;
@@ -29,12 +27,12 @@ static struct {
 } pools[MAX_POOLS];
 static u32 next_pool;
 
-/* Tables of the device, and what is open of them. */
+/* Tables of the device, and their open contexts. */
 static struct kern_ops tables[2];
 static const struct kern_ops *inner[2];
 static struct kern_ctx *opened[2];
 
-/* The one that hosted_at() returned last. */
+/* The table that hosted_at() returned last. */
 static const struct kern_ops *now;
 static struct kern_ctx *ctx;
 
@@ -51,7 +49,7 @@ void hosted_pool(const void *base, u64 bytes)
 	pools[i].bytes = bytes;
 }
 
-/* @bytes at @p, as the device has them. */
+/* Copy @bytes at @p to the device, unless they are there. */
 static void *on_device(const void *p, u64 bytes)
 {
 	const u64 shift = (uintptr_t)p % HOSTED_ALIGN;
@@ -73,7 +71,7 @@ static void *on_device(const void *p, u64 bytes)
 	return a->dev;
 }
 
-/* The op is over: everything back to where it came from. */
+/* After an op: copy all arguments back. */
 static void back(void)
 {
 	struct piece *a;
@@ -83,7 +81,7 @@ static void back(void)
 		void *got = malloc(a->bytes + 1);
 
 		err = err ? err : now->mem_get(ctx, got, a->dev, a->bytes);
-		/* Constants of a test may lie where nothing can be written. */
+		/* Constants of a test may lie in read-only memory. */
 		if (!err && memcmp(got, a->host, a->bytes))
 			memcpy(a->host, got, a->bytes);
 		free(got);
@@ -93,7 +91,7 @@ static void back(void)
 	ck_assert_msg(!err, "the device failed: %s", now->failure(ctx));
 }
 
-/* @m rows of @n floats, @ld apart. */
+/* Bytes of @m rows of @n floats, @ld apart. */
 static u64 span(u32 m, u64 ld, u64 n)
 {
 	return m ? ((m - 1) * (ld ? ld : n) + n) * sizeof(float) : 0;
@@ -309,7 +307,7 @@ bool hosted_driver(void)
 		return true;
 	snprintf(path, sizeof(path), "%s/tests/standin/libcuda.so.1",
 		 build ? build : "build");
-	/* A library of NVIDIA's has nothing to look for on a CPU. */
+	/* NVIDIA's library is of no use on a CPU. */
 	if (!access(path, R_OK))
 		return !setenv("KVMM_LIBCUDA", path, 1) &&
 		       !setenv("KVMM_CUBLASLT", "none", 0);
@@ -320,7 +318,7 @@ bool hosted_driver(void)
 	return false;
 }
 
-/* Once a process: tests are processes of their own. */
+/* Once for each process: tests are separate processes. */
 static void open_device(u32 d)
 {
 	static const char * const names[] = { "cuda", "cuda-fast" };

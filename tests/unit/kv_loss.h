@@ -2,8 +2,8 @@
 /*
  * kv_loss.h - how far logits may move with KV in a narrow type
  *
- * check_model_kv.c derives it: as a share of the row's largest logit by
- * KV_GAIN times u, which is what a number of K or V may lose of itself.
+ * check_model_kv.c derives the bound: KV_GAIN times u, as a share of the row's
+ * largest logit. u is the relative error of a number of K or V.
  */
 #ifndef TESTS_KV_LOSS_H
 #define TESTS_KV_LOSS_H
@@ -13,7 +13,7 @@
 #define KV_GAIN		5.0
 #define INT8_CREST	3.0
 
-/* The types that lose something, and their u. */
+/* The lossy types, and their u. */
 static const struct {
 	enum model_kv_type	type;
 	double			u;

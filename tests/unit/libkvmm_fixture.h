@@ -2,8 +2,8 @@
 /*
  * libkvmm_fixture.h - one client on one daemon in a thread
  *
- * For suites about what an attachment does: setup() makes it stand, teardown()
- * ends it and asks the daemon whether anything it saw was wrong.
+ * For suites about a live attachment: setup() attaches, teardown() detaches and
+ * fails if the daemon saw a wrong request.
  */
 #ifndef LIBKVMM_FIXTURE_H
 #define LIBKVMM_FIXTURE_H
@@ -49,14 +49,14 @@ static void setup(void)
 
 static void teardown(void)
 {
-	/* What this test did to the segments comes before they are unmapped. */
+	/* Order the test's writes to the segments before their unmapping. */
 	fake_acks(&f);
 	kvmm_detach(k);
 	fake_stop(&f);
 	ck_assert_msg(!fake_broken(&f), "%s", fake_broken(&f));
 }
 
-/* The attachment is over, and this is what it says. */
+/* The attachment is over, and its error text contains @says. */
 static void __maybe_unused check_ended(const char *says)
 {
 	ck_assert(!kvmm_alive(k));
@@ -73,7 +73,7 @@ static TCase *new_case(const char *name)
 	return tc;
 }
 
-/* Run @s; what main() returns. */
+/* Run @s.  Return: the result of main(). */
 static int run_suite(Suite *s)
 {
 	SRunner *sr = srunner_create(s);

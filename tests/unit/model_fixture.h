@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model_fixture.h - what the tests of the model share
+ * model_fixture.h - pools and small models for the tests of the model
  *
- * Paged pools with scattered tables, whose memory starts as NaN, so that a
- * read of what was never written shows; and small random models, written to a
- * directory of the test's own and kept in memory for an oracle.
+ * Paged pools with scattered tables and memory full of NaN, so that a read of
+ * unwritten memory shows; and small random models, written to a temporary
+ * directory and kept in memory for an oracle.
  */
 #ifndef TESTS_MODEL_FIXTURE_H
 #define TESTS_MODEL_FIXTURE_H
@@ -25,8 +25,8 @@
  * @mem:	all blocks
  * @bytes:	size of @mem
  * @entries:	table entries of all blocks, shuffled
- * @nr_blocks:	how many
- * @next:	first of @entries that no table has
+ * @nr_blocks:	number of blocks
+ * @next:	first of @entries that is in no table
  */
 struct pool {
 	struct model_kv	kv;
@@ -45,7 +45,7 @@ static inline u32 rnd(u32 *state)
 
 /*
  * @layer_major: all blocks of a layer adjacent, else all layers of a block.
- * @seed: order of the blocks in the pool.
+ * @seed: seed for the order of the blocks in the pool.
  */
 static inline void pool_create(struct pool *p, const struct model_info *info,
 			       u32 nr_blocks, u32 block_tokens,
@@ -82,7 +82,7 @@ static inline void pool_destroy(struct pool *p)
 	free(p->entries);
 }
 
-/* A table for @tokens tokens, of blocks that no other table has. */
+/* A table for @tokens tokens, with blocks that no other table has. */
 static inline const u32 *pool_table(struct pool *p, u32 tokens)
 {
 	const u32 *table = p->entries + p->next;
@@ -148,8 +148,8 @@ struct tiny_tensor {
 /**
  * struct tiny - a small random model
  * @arch:	architecture
- * @more:	further keys of config.json, each with a comma behind it
- * @vocab:	and so on: as in config.json
+ * @more:	further keys of config.json, each followed by a comma
+ * @vocab:	this and the next ones: as in config.json
  * @type:	of all tensors in the file
  * @shards:	files to spread the tensors over; 1 for model.safetensors
  * @odd:	start the data at an odd address
@@ -187,8 +187,8 @@ static inline const float *tiny_get(const struct tiny *t, const char *name)
 }
 
 /*
- * Values that all three types hold exactly: 7 bits, some of them so small
- * that f16 holds them as subnormals.  Vectors lie around @centre.
+ * Values that all three types hold exactly: 7 bits, some so small that they are
+ * subnormal in f16.  Vectors are centred at @centre.
  */
 static inline void tiny_add(struct tiny *t, const char *name, u32 rows,
 			    u32 cols, float centre)
@@ -296,7 +296,7 @@ static inline u32 tiny_elems(const struct tiny_tensor *x)
 	return x->rows * (x->cols ? x->cols : 1);
 }
 
-/* The header of one shard, which has every @t->shards-th tensor. */
+/* Write the header of one shard, which has every @t->shards-th tensor. */
 static inline u64 tiny_header(const struct tiny *t, u32 shard, char *head)
 {
 	static const char * const dtype[] = { "F32", "BF16", "F16" };

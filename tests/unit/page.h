@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * page.h - pages of Documentation/, which tests hold against the code
+ * page.h - pages of Documentation/, which tests compare with the code
  *
- * Tables there say what lists in the code say; a test makes each row from the
- * list and looks for it.
+ * Tables there repeat lists of the code; a test makes each row from the list
+ * and looks for it.
  */
 #ifndef TESTS_UNIT_PAGE_H
 #define TESTS_UNIT_PAGE_H
@@ -48,7 +48,7 @@ static inline u32 page_count(const char *page, const char *head)
 	return nr;
 }
 
-/* A row of a table must stand in @page as it is. */
+/* @page must have the row of a table unchanged. */
 static inline void ck_assert_row(const char *page, const char *name,
 				 const char *row)
 {

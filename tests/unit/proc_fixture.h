@@ -2,8 +2,8 @@
 /*
  * proc_fixture.h - a real core under a shell of a few lines, and its files
  *
- * The shell makes extents at once, acknowledges them for the client, and
- * keeps a clock that the test turns.  One struct fx a test.
+ * The shell makes extents at once, acknowledges them for the client, and keeps
+ * a clock that the test moves.  A test has one struct fx.
  */
 #ifndef TESTS_UNIT_PROC_FIXTURE_H
 #define TESTS_UNIT_PROC_FIXTURE_H
@@ -34,7 +34,7 @@ struct fx_client {
 };
 
 struct fx_note {
-	u32	client;		/* CORE_NONE: the extent is to be made */
+	u32	client;		/* CORE_NONE: make the extent */
 	u32	extent;
 	u32	generation;
 };
@@ -46,7 +46,7 @@ struct fx {
 	struct proc		*proc;
 	struct seq_file		out;
 	u64			now;
-	int			call_error;	/* what the source answers */
+	int			call_error;	/* result of the source's calls */
 	u32			nr_calls;
 	void			(*between)(struct fx *f);
 	int			(*swap_area)(void *arg, u32 i,
@@ -92,7 +92,7 @@ static void fx_kill(void *arg, u32 client, int reason)
 {
 }
 
-/* Nothing here waits for what is below. */
+/* Copies and I/O of lower tiers never end here. */
 static void fx_copy(void *arg, const struct core_copy *cp)
 {
 }
@@ -111,7 +111,7 @@ static const struct core_ops fx_ops = {
 	.io		= fx_io,
 };
 
-/* One request, judged and executed; @res takes its results. */
+/* Check and execute one request; @res takes its results. */
 static int fx_execute(struct fx *f, u32 client, struct kvmm_sqe sqe,
 		      const void *args, u32 len, void *res)
 {
@@ -165,7 +165,7 @@ static __maybe_unused int fx_request(struct fx *f, u32 client, u16 op, u64 step,
 
 /* ---- clients and sequences ---- */
 
-/* Two layers, two heads, 36 bytes of K and V: a block is 4608 bytes. */
+/* Two layers, two heads, 36 bytes of K and V: a block has 4608 bytes. */
 static void fx_attach_req(struct kvmm_attach_req *req, const char *domain)
 {
 	memset(req, 0, sizeof(*req));
@@ -241,7 +241,7 @@ static __maybe_unused u64 fx_open(struct fx *f, u32 client, u32 prompt,
 	return res.seq;
 }
 
-/* Give the ids @base, @base + 1, ...: the sequence may be admitted then. */
+/* Match the ids @base, @base + 1, ...; the sequence may be admitted then. */
 static __maybe_unused void fx_match(struct fx *f, u32 client, u64 seq,
 				    u32 prompt, u32 base)
 {
@@ -305,7 +305,7 @@ static __maybe_unused void fx_end(struct fx *f, u32 client, u64 step, u64 seq,
 	free(arg);
 }
 
-/* A sequence whose prompt is computed: `prompt` tokens from @base on. */
+/* A sequence with a computed prompt: `prompt` tokens from @base on. */
 static __maybe_unused u64 fx_prefill(struct fx *f, u32 client, u32 prompt,
 				     u32 base)
 {
@@ -443,14 +443,14 @@ static __maybe_unused void fx_teardown(void)
 	free(fx.arena);
 }
 
-/* One request; the text is in fx.out until the next. */
+/* Send one request; fx.out has the text until the next one. */
 static __maybe_unused int fx_ask(const char *req)
 {
 	fx.nr_calls = 0;
 	return proc_request(fx.proc, req, strlen(req), &fx.out);
 }
 
-/* The text of a file that must be there. */
+/* The text of a file, which must exist. */
 static __maybe_unused const char *fx_cat(const char *path)
 {
 	char req[1024];

@@ -2,8 +2,8 @@
 /*
  * standin.h - a stream of the stand-in's driver, for its own tests
  *
- * Everything that a test does with a driver is done in a child of its own: the
- * environment decides what the driver does, and a fault ends the process.
+ * A test uses the driver only in a child process: the environment sets the
+ * driver's behaviour, and a fault ends the process.
  */
 #ifndef TESTS_UNIT_STANDIN_H
 #define TESTS_UNIT_STANDIN_H
@@ -86,20 +86,20 @@ static const struct cu_mem_access rw = {
 	{ CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_READWRITE,
 };
 
-/* ---- laws ---- */
+/* ---- rules ---- */
 
 /**
- * struct law - something that must hold
- * @var: of the environment, is @value
- * @opens: the driver, itself
- * @dies: by abort(), and says this
+ * struct law - a rule of the driver that must hold
+ * @var: environment variable that is set to @value
+ * @opens: it opens the driver itself
+ * @dies: it ends by abort(), with this text
  */
 struct law {
 	const char *name;
 	void (*run)(void);
 	const char *var, *value;
-	bool opens;		/* the driver itself */
-	const char *dies;	/* by abort(), and says so */
+	bool opens;
+	const char *dies;
 };
 
 static const char *law_dir;
@@ -120,7 +120,7 @@ static inline void in_law(const struct law *l, u32 seed, int err)
 	_exit(0);
 }
 
-/* One process, one law, one seed. */
+/* Run one rule with one seed in a child. */
 static inline void check_law(const struct law *l, u32 seed)
 {
 	char said[4096], path[600];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiers_fixture.h - the rooms below the mm thread, without threads
+ * tiers_fixture.h - the code below the mm thread, without threads
  *
- * The core is a real one that has nothing in it.  It ignores answers to
- * requests that it did not order, so a test pushes orders of its own and looks
- * at the tables.  Nothing runs but the functions that the test calls.
+ * The core is real, but empty.  It ignores answers to requests that it did not
+ * order, so a test pushes made-up orders and looks at the tables.  Nothing runs
+ * but the functions that the test calls.
  */
 #ifndef TESTS_UNIT_TIERS_FIXTURE_H
 #define TESTS_UNIT_TIERS_FIXTURE_H

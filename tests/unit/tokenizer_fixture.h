@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer_fixture.h - what the tests of the tokenizer share
+ * tokenizer_fixture.h - folder and JSON for the tests of the tokenizer
  *
- * A folder of the test's own, the demo model's files, changes to JSON by a
- * dotted path, and a tokenizer that is freed after the test.
+ * A temporary folder, the demo model's files, changes to JSON by a dotted path,
+ * and a tokenizer that is freed after the test.
  */
 #ifndef TESTS_UNIT_TOKENIZER_FIXTURE_H
 #define TESTS_UNIT_TOKENIZER_FIXTURE_H
@@ -98,7 +98,7 @@ static inline void setup_demo(void)
 				      sizeof(err)), "%s", err);
 }
 
-/* Put @value (stolen) where the dotted @path of @root says; "+" appends. */
+/* Set the dotted @path of @root to @value (stolen); "+" appends. */
 static inline void json_change(json_t *root, const char *path, json_t *value)
 {
 	const char *dot;

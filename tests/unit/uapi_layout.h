@@ -2,8 +2,8 @@
 /*
  * uapi_layout.h - every structure, field and number of uapi/kvmm.h
  *
- * A structure or number of the header that is not here fails check_uapi, and
- * so does a field: the sizes of those that are named would not add up.
+ * check_uapi fails if a structure or number of the header is missing here.  It
+ * also fails if a field is missing: the sizes of the others would not add up.
  */
 #ifndef UAPI_LAYOUT_H
 #define UAPI_LAYOUT_H
